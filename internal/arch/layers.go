@@ -1,0 +1,224 @@
+package arch
+
+import "strings"
+
+// Layer is one row of the import table: what the packages that match Path may
+// import, and why no more.
+//
+// A pattern is a path below the module's root ("." is the root itself); a
+// trailing "/..." also takes everything below it. Of the rows that match a
+// package the first one counts. The standard library is always allowed, apart
+// from what Bans restricts.
+type Layer struct {
+	Path string
+	// May lists patterns of this module's packages.
+	May []string
+	// External lists module paths of dependencies, with everything below them.
+	External []string
+	Reason   string
+}
+
+// Dependencies by module path, so that the table reads as a table.
+const (
+	xsys        = "golang.org/x/sys"
+	xterm       = "golang.org/x/term"
+	zap         = "go.uber.org/zap"
+	viper       = "github.com/spf13/viper"
+	pflag       = "github.com/spf13/pflag"
+	testify     = "github.com/stretchr/testify"
+	histogram   = "github.com/HdrHistogram/hdrhistogram-go"
+	progressbar = "github.com/schollz/progressbar/v3"
+)
+
+// Layers is the import table, from the floor to the roof.
+var Layers = []Layer{
+	{
+		"ucs", nil,
+		[]string{xsys},
+		"ucs is the floor: status, time and cache lines that everything else stands on",
+	},
+	{
+		"ucs/...",
+		[]string{"ucs/..."},
+		[]string{xsys, zap},
+		"services know the system and each other, nothing of messaging",
+	},
+	{
+		"config/...",
+		[]string{"config/...", "ucs/..."},
+		[]string{viper, pflag, zap},
+		"settings are read by every layer, so they depend on none",
+	},
+
+	{
+		"verbs/verbstest/...",
+		[]string{"verbs/...", "ucs/...", "internal/sim/..."},
+		[]string{testify, zap},
+		"the suite knows the verbs API that it tests",
+	},
+	{
+		"verbs/wire/...",
+		[]string{"verbs/wire/...", "verbs", "ucs/..."},
+		nil,
+		"packet views are pure functions of bytes",
+	},
+	{
+		"verbs/soft/...",
+		[]string{"verbs/soft/...", "verbs/wire/...", "verbs", "ucs/..."},
+		[]string{xsys, zap},
+		"the software RNIC is a verbs provider; it knows neither the other one nor UCT",
+	},
+	{
+		"verbs/ibv/...",
+		[]string{"verbs/ibv/...", "verbs", "ucs/..."},
+		[]string{xsys, zap},
+		"libibverbs is a verbs provider; it knows neither the other one nor UCT",
+	},
+	{
+		"verbs",
+		[]string{"ucs/..."},
+		[]string{xsys, zap},
+		"the verbs API is handed providers and knows none of them",
+	},
+
+	{
+		"uct/ucttest/...",
+		[]string{"uct/...", "ucs/...", "config/..."},
+		[]string{testify, zap, xsys},
+		"the suite knows the contract that it tests and is handed a provider",
+	},
+	{
+		"uct/...",
+		[]string{"uct/...", "ucs/...", "config/..."},
+		[]string{zap, xsys},
+		"the transport contract knows no transport and no user of it",
+	},
+	{
+		"transports/self/...",
+		[]string{"transports/self/...", "uct/...", "ucs/...", "config/..."},
+		[]string{xsys, zap},
+		"a provider knows the contract, never another provider, wireup or ucp",
+	},
+	{
+		"transports/shm/...",
+		[]string{"transports/shm/...", "uct/...", "ucs/...", "config/..."},
+		[]string{xsys, zap},
+		"a provider knows the contract, never another provider, wireup or ucp",
+	},
+	{
+		"transports/rc/...",
+		[]string{"transports/rc/...", "verbs", "uct/...", "ucs/...", "config/..."},
+		[]string{xsys, zap},
+		"a verbs transport knows the verbs API, never a verbs provider: devices are handed to it",
+	},
+	{
+		"transports/ud/...",
+		[]string{"transports/ud/...", "verbs", "uct/...", "ucs/...", "config/..."},
+		[]string{xsys, zap},
+		"a verbs transport knows the verbs API, never a verbs provider: devices are handed to it",
+	},
+	{
+		"transports",
+		[]string{"transports/...", "verbs", "verbs/soft/...", "verbs/ibv/...", "uct/...", "ucs/...", "config/..."},
+		[]string{zap},
+		"All is the one list of providers; it knows them and nobody above",
+	},
+
+	{
+		"wireup/...",
+		[]string{"wireup/...", "uct/...", "ucs/...", "config/..."},
+		[]string{zap},
+		"addresses and lane choice are functions of data: no provider, no ucp",
+	},
+	{
+		"ucp/ucptest/...",
+		[]string{"ucp/...", "wireup/...", "uct/...", "ucs/...", "config/..."},
+		[]string{testify, zap},
+		"the suite knows the protocols that it tests and is handed the providers",
+	},
+	{
+		"ucp/...",
+		[]string{"ucp/...", "wireup/...", "uct/...", "ucs/...", "config/..."},
+		[]string{zap, xsys},
+		"ucp is handed the list of providers and never imports one",
+	},
+	{
+		".",
+		[]string{"ucp", "transports"},
+		nil,
+		"the root only opens ucp over transports.All()",
+	},
+	{
+		"coll/...",
+		[]string{"coll/...", "ucp", "verbs", "ucs/...", "config/..."},
+		[]string{zap},
+		"collectives stand on ucp and on the verbs API",
+	},
+	{
+		"perf/...",
+		[]string{"perf/...", "ucp", "uct/...", "verbs", "ucs/...", "config/..."},
+		[]string{histogram, progressbar, xterm, xsys, zap},
+		"benchmarks are handed their transports, so that they measure any of them",
+	},
+
+	{
+		"cmd/...",
+		[]string{"..."},
+		[]string{pflag, progressbar, xterm, xsys, zap},
+		"a command wires everything together; nothing imports a command",
+	},
+	{
+		"examples/...",
+		[]string{".", "ucp", "config/..."},
+		[]string{pflag},
+		"an example shows the public API alone",
+	},
+	{
+		"test/...",
+		[]string{"..."},
+		[]string{testify, xsys, zap},
+		"whole-program tests may look at everything",
+	},
+	{
+		"internal/sim/...",
+		[]string{"internal/sim/...", "verbs/wire/...", "verbs", "ucs/..."},
+		nil,
+		"the simulator knows what it carries, no protocol",
+	},
+	{
+		"internal/...",
+		nil,
+		[]string{testify},
+		"checks and their tools use the standard library alone",
+	},
+}
+
+// layerOf finds the row of a package, by its path below the module's root.
+func layerOf(table []Layer, pkg string) (Layer, bool) {
+	for _, l := range table {
+		if matches(l.Path, pkg) {
+			return l, true
+		}
+	}
+	return Layer{}, false
+}
+
+// matches reports whether a package path falls under a pattern of the table.
+func matches(pattern, pkg string) bool {
+	if pattern == "..." {
+		return true
+	}
+	if base, ok := strings.CutSuffix(pattern, "/..."); ok {
+		return pkg == base || strings.HasPrefix(pkg, base+"/")
+	}
+	return pkg == pattern
+}
+
+func matchesAny(patterns []string, pkg string) bool {
+	for _, p := range patterns {
+		if matches(p, pkg) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,128 @@
+package arch
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Fault is one breach of a rule: where, and which reason it goes against.
+type Fault struct{ Where, Why string }
+
+// String gives "where: why", one line.
+func (f Fault) String() string { return f.Where + ": " + f.Why }
+
+// Package is a directory of Go files with everything the rules look at. All
+// files are parsed, whatever their build constraints say.
+type Package struct {
+	Path  string // below the module's root, "." for the root
+	Name  string
+	Files []File
+	// Assembly lists the base names of the .s files.
+	Assembly []string
+}
+
+// File is one parsed Go file; Name is its path below the module's root.
+type File struct {
+	Name    string
+	Lines   int
+	Imports []Import
+	Syntax  *ast.File
+}
+
+// Import is one import declaration.
+type Import struct {
+	Path  string
+	Blank bool // import _ "path"
+}
+
+// Base gives the file's name without its directory.
+func (f File) Base() string { return filepath.Base(f.Name) }
+
+// IsTest reports whether the file is part of tests only.
+func (f File) IsTest() bool { return strings.HasSuffix(f.Name, "_test.go") }
+
+// Load lists the module's packages with the go command, run in dir, and parses
+// their files. It gives the module's path with them.
+func Load(dir string) (module string, pkgs []*Package, err error) {
+	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Dir,Module", "./...")
+	cmd.Dir = dir
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", nil, fmt.Errorf("go list in %s: %w: %s", dir, err, stderr.Bytes())
+	}
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var l struct {
+			ImportPath, Dir string
+			Module          struct{ Path string }
+		}
+		if err := dec.Decode(&l); errors.Is(err, io.EOF) {
+			return module, pkgs, nil
+		} else if err != nil {
+			return "", nil, fmt.Errorf("read go list: %w", err)
+		}
+		module = l.Module.Path
+		rel, _ := below(module, l.ImportPath)
+		p, err := parseDir(l.Dir, rel)
+		if err != nil {
+			return "", nil, err
+		}
+		pkgs = append(pkgs, p)
+	}
+}
+
+// parseDir reads the files of one directory, not of those below it.
+func parseDir(dir, rel string) (*Package, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	p := &Package{Path: rel}
+	for _, e := range entries {
+		switch filepath.Ext(e.Name()) {
+		case ".s", ".S":
+			p.Assembly = append(p.Assembly, e.Name())
+		case ".go":
+			src, err := os.ReadFile(filepath.Join(dir, e.Name()))
+			if err != nil {
+				return nil, err
+			}
+			if err := p.addFile(filepath.Join(rel, e.Name()), src); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return p, nil
+}
+
+func (p *Package) addFile(name string, src []byte) error {
+	syntax, err := parser.ParseFile(token.NewFileSet(), name, src, parser.ParseComments)
+	if err != nil {
+		return err
+	}
+	f := File{Name: name, Lines: bytes.Count(src, []byte("\n")), Syntax: syntax}
+	for _, spec := range syntax.Imports {
+		path, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			return fmt.Errorf("%s: import %s: %w", name, spec.Path.Value, err)
+		}
+		f.Imports = append(f.Imports, Import{path, spec.Name != nil && spec.Name.Name == "_"})
+	}
+	if p.Name == "" || !f.IsTest() {
+		p.Name = syntax.Name.Name
+	}
+	p.Files = append(p.Files, f)
+	return nil
+}
