@@ -1,0 +1,54 @@
+// Command gotest runs `go test -json` and prints what a log needs: the go
+// command's own summary line per package, the output of what failed, and each
+// skipped test with its reason. A skip that the allow-list does not name fails
+// the run, so that a test cannot quietly stop testing.
+//
+// scripts/gotest starts it: `scripts/gotest -race ./...`. Start reading at run.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// allowFile is the allow-list, below the module's root.
+const allowFile = ".ci/skips.txt"
+
+func main() {
+	if err := run(os.Args[1:], os.Stdout, os.Stderr); err != nil {
+		fmt.Fprintln(os.Stderr, "gotest:", err)
+		os.Exit(1)
+	}
+}
+
+// run expects the module's root as the working directory; args go to go test.
+func run(args []string, stdout, stderr io.Writer) error {
+	text, err := os.ReadFile(filepath.FromSlash(allowFile))
+	if err != nil {
+		return err
+	}
+	allowed, err := parseAllowed(string(text))
+	if err != nil {
+		return fmt.Errorf("%s: %w", allowFile, err)
+	}
+	module, err := exec.Command("go", "list", "-m").Output()
+	if err != nil {
+		return fmt.Errorf("go list -m: %w", err)
+	}
+
+	cmd := exec.Command("go", append([]string{"test", "-json"}, args...)...)
+	cmd.Stderr = stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start go test: %w", err)
+	}
+	r := newReport(stdout, string(module), allowed)
+	return errors.Join(r.read(out), cmd.Wait(), r.finish())
+}

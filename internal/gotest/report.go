@@ -1,0 +1,135 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// event is a line of `go test -json`; see `go doc test2json`.
+type event struct {
+	Action, Package, Test, Output, ImportPath string
+}
+
+// key names a test within a run; test "" is its package.
+type key struct{ pkg, test string }
+
+// report turns events into a log. Output is kept until the test ends and
+// printed only if it fails; that of a package is printed at once.
+type report struct {
+	w       io.Writer
+	module  string
+	allowed []allowance
+
+	output map[key][]string
+	skips  int
+	denied []string
+}
+
+func newReport(w io.Writer, module string, allowed []allowance) *report {
+	return &report{w: w, module: strings.TrimSpace(module), allowed: allowed, output: map[key][]string{}}
+}
+
+func (r *report) read(in io.Reader) error {
+	lines := bufio.NewReader(in)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if len(line) > 0 {
+			r.line(line)
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read go test: %w", err)
+		}
+	}
+}
+
+// line takes one line of output; what is not JSON is printed as it is.
+func (r *report) line(line []byte) {
+	var e event
+	if err := json.Unmarshal(line, &e); err != nil || e.Action == "" {
+		fmt.Fprintf(r.w, "%s", line)
+		return
+	}
+	k := key{e.Package, e.Test}
+	switch e.Action {
+	case "build-output":
+		fmt.Fprint(r.w, e.Output)
+	case "output":
+		switch {
+		case strings.HasPrefix(e.Output, "=== "): // RUN, PAUSE, CONT, NAME
+		case e.Test != "":
+			r.output[k] = append(r.output[k], e.Output)
+		case e.Output != "PASS\n":
+			fmt.Fprint(r.w, e.Output)
+		}
+	case "skip":
+		if e.Test != "" {
+			r.skip(k)
+		}
+		delete(r.output, k)
+	case "pass":
+		delete(r.output, k)
+	case "fail":
+		r.fail(k)
+	}
+}
+
+// fail prints what a test wrote, and for a package what its unfinished tests
+// wrote: after a panic or a time-out they never end.
+func (r *report) fail(k key) {
+	var ended []key
+	for other := range r.output {
+		if other == k || k.test == "" && other.pkg == k.pkg {
+			ended = append(ended, other)
+		}
+	}
+	slices.SortFunc(ended, func(a, b key) int { return strings.Compare(a.test, b.test) })
+	for _, e := range ended {
+		fmt.Fprint(r.w, strings.Join(r.output[e], ""))
+		delete(r.output, e)
+	}
+}
+
+func (r *report) skip(k key) {
+	r.skips++
+	name := strings.TrimPrefix(strings.TrimPrefix(k.pkg, r.module), "/") + "/" + k.test
+	why, permitted := skipReason(r.output[k]), allows(r.allowed, name)
+	if permitted == "" {
+		r.denied = append(r.denied, name)
+		permitted = "not on the allow-list"
+	}
+	fmt.Fprintf(r.w, "skip\t%s: %s [%s]\n", name, why, permitted)
+}
+
+// location is what the testing package puts before a logged line.
+var location = regexp.MustCompile(`^\s+\S+\.go:\d+: `)
+
+// skipReason finds the text that the test gave to Skip: its last logged line.
+func skipReason(output []string) string {
+	why := "no reason given"
+	for _, line := range output {
+		if at := location.FindString(line); at != "" {
+			why = strings.TrimSpace(line[len(at):])
+		}
+	}
+	return why
+}
+
+// finish sums up the skips and fails if one of them is not allowed.
+func (r *report) finish() error {
+	if r.skips > 0 {
+		fmt.Fprintf(r.w, "%d skipped, %d of them not allowed\n", r.skips, len(r.denied))
+	}
+	if len(r.denied) > 0 {
+		return fmt.Errorf("skipped, and not listed in %s: %s", allowFile, strings.Join(r.denied, ", "))
+	}
+	return nil
+}
