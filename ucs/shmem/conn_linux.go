@@ -1,0 +1,206 @@
+package shmem
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goucx/goucx/ucs"
+)
+
+// MaxFDs is how many descriptors one message may carry.
+const MaxFDs = 8
+
+// Conn is one end of a connection between two processes of this host. It keeps
+// message boundaries and order, and carries descriptors beside the bytes.
+type Conn struct {
+	fd *handle
+}
+
+// Cred says who opened the other end: on an accepted Conn the process that
+// dialled, on a dialled one the process that listened.
+type Cred struct {
+	PID int // 0: not visible from this process's pid namespace
+	UID uint32
+	GID uint32
+}
+
+// Send sends b as one message, and copies of fds with it; both stay the
+// caller's. b must not be empty: an empty message would read as a hang-up.
+//
+// Errors: ErrWouldBlock, nothing was sent; else the system's (EPIPE,
+// ECONNRESET: the peer hung up; EMSGSIZE: longer than the socket's buffer).
+func (c *Conn) Send(b []byte, fds ...int) error {
+	fd, err := c.fd.open("send")
+	if err != nil {
+		return err
+	}
+	if len(b) == 0 {
+		return fmt.Errorf("send empty message: %w", ucs.ErrInvalid)
+	}
+	if len(fds) > MaxFDs {
+		return fmt.Errorf("send %d descriptors: %w", len(fds), ErrDescriptors)
+	}
+	var oob []byte
+	if len(fds) > 0 {
+		oob = unix.UnixRights(fds...)
+	}
+	err = retry(func() error { return unix.Sendmsg(fd, b, oob, nil, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT) })
+	if err == unix.EAGAIN {
+		return ErrWouldBlock
+	}
+	if err != nil {
+		return fmt.Errorf("send %d bytes, %d descriptors: %w", len(b), len(fds), err)
+	}
+	return nil
+}
+
+// Recv receives one message into b and the descriptors that came with it, which
+// are the caller's to close (CloseFDs).
+//
+// Errors: ErrWouldBlock; io.EOF when the peer hung up and everything it sent
+// has been received; ucs.ErrTruncated when the message is longer than b;
+// ErrDescriptors. After the last two the message is gone, and whatever came
+// with it is closed.
+func (c *Conn) Recv(b []byte) (n int, fds []int, err error) {
+	fd, err := c.fd.open("recv")
+	if err != nil {
+		return 0, nil, err
+	}
+	if len(b) == 0 {
+		return 0, nil, fmt.Errorf("recv into no buffer: %w", ucs.ErrInvalid)
+	}
+	var space [64]byte // CmsgSpace(4 * MaxFDs) on every system
+	oob := space[:unix.CmsgSpace(4*MaxFDs)]
+	var oobn, flags int
+	reset := false
+	err = retry(func() error {
+		var e error
+		n, oobn, flags, _, e = unix.Recvmsg(fd, b, oob, unix.MSG_CMSG_CLOEXEC|unix.MSG_DONTWAIT)
+		if e == unix.ECONNRESET && !reset {
+			// Told once, when the peer closed without reading everything;
+			// what it had sent before is still queued behind.
+			reset = true
+			return unix.EINTR
+		}
+		return e
+	})
+	switch {
+	case err == unix.EAGAIN:
+		return 0, nil, ErrWouldBlock
+	case err != nil:
+		return 0, nil, fmt.Errorf("recv: %w", err)
+	case n == 0 && oobn == 0:
+		return 0, nil, io.EOF
+	}
+	fds, err = rights(oob[:oobn])
+	if err == nil {
+		err = complete(flags, len(fds))
+	}
+	if err != nil {
+		CloseFDs(fds...)
+		return 0, nil, err
+	}
+	return n, fds, nil
+}
+
+// complete refuses a message of which something is missing.
+func complete(flags, fds int) error {
+	if flags&unix.MSG_CTRUNC != 0 || fds > MaxFDs {
+		return fmt.Errorf("recv more than %d: %w", MaxFDs, ErrDescriptors)
+	}
+	if flags&unix.MSG_TRUNC != 0 {
+		return fmt.Errorf("recv: %w", ucs.ErrTruncated)
+	}
+	return nil
+}
+
+// rights collects the descriptors of a message's control data, on error too.
+func rights(oob []byte) (fds []int, err error) {
+	if len(oob) == 0 {
+		return nil, nil
+	}
+	msgs, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return nil, fmt.Errorf("recv control data: %w (%w)", ErrDescriptors, err)
+	}
+	for i := range msgs {
+		got, e := unix.ParseUnixRights(&msgs[i])
+		if e != nil {
+			err = fmt.Errorf("recv control data: %w (%w)", ErrDescriptors, e)
+		}
+		fds = append(fds, got...)
+	}
+	return fds, err
+}
+
+// Peer says who is at the other end, as the kernel recorded it when the
+// connection was made.
+func (c *Conn) Peer() (Cred, error) {
+	fd, err := c.fd.open("peer credentials")
+	if err != nil {
+		return Cred{}, err
+	}
+	u, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
+	if err != nil {
+		return Cred{}, fmt.Errorf("peer credentials: %w", err)
+	}
+	return Cred{PID: int(u.Pid), UID: u.Uid, GID: u.Gid}, nil
+}
+
+// PeerPidfd gives a descriptor of the peer's process; it turns readable when
+// the process ends. The caller owns it.
+//
+// Errors: ucs.ErrUnsupported where neither SO_PEERPIDFD nor pidfd_open is
+// allowed; ESRCH when the peer is dead already.
+func (c *Conn) PeerPidfd() (int, error) {
+	fd, err := c.fd.open("peer pidfd")
+	if err != nil {
+		return -1, err
+	}
+	pidfd, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PEERPIDFD)
+	switch err {
+	case nil:
+		unix.CloseOnExec(pidfd)
+		return pidfd, nil
+	case unix.ENOPROTOOPT, unix.EOPNOTSUPP, unix.EPERM, unix.ENOSYS, unix.ENODATA:
+		return c.openPeer(fd)
+	case unix.EINVAL: // how kernels before 6.16 say that the process is reaped
+		return -1, fmt.Errorf("peer pidfd: %w", unix.ESRCH)
+	}
+	return -1, fmt.Errorf("peer pidfd: %w", err)
+}
+
+// openPeer is PeerPidfd by process id, for kernels before 6.5. The id may have
+// been given to another process by then, unless the peer still holds its end of
+// the connection afterwards.
+func (c *Conn) openPeer(fd int) (int, error) {
+	cred, err := c.Peer()
+	if err != nil {
+		return -1, err
+	}
+	if cred.PID == 0 {
+		return -1, unsupported("peer pidfd", errors.New("peer in another pid namespace"))
+	}
+	pidfd, err := unix.PidfdOpen(cred.PID, 0)
+	if err == unix.ENOSYS || err == unix.EPERM {
+		return -1, unsupported("pidfd_open", err)
+	}
+	if err != nil {
+		return -1, fmt.Errorf("pidfd_open %d: %w", cred.PID, err)
+	}
+	poll := []unix.PollFd{{Fd: int32(fd)}}
+	if _, err := unix.Poll(poll, 0); err != nil || poll[0].Revents&unix.POLLHUP != 0 {
+		CloseFDs(pidfd)
+		return -1, fmt.Errorf("pidfd_open %d: %w", cred.PID, unix.ESRCH)
+	}
+	return pidfd, nil
+}
+
+// FD is the descriptor to watch for EventIn and EventOut; -1 after Close.
+func (c *Conn) FD() int { return c.fd.num() }
+
+// Close hangs up. What was sent stays receivable at the other end. Idempotent.
+func (c *Conn) Close() error { return c.fd.close() }

@@ -1,0 +1,169 @@
+package shmem
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goucx/goucx/ucs"
+)
+
+// seals that make a mapping safe to touch: the file's size is final, and so is
+// this property.
+const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
+
+// pageSlack keeps a size, rounded up to a page of any size in use, within an int.
+const pageSlack = 1 << 30
+
+// Segment is a piece of memory that several processes can map, of a size that
+// nobody can change.
+//
+// Ownership: whoever holds the Segment holds the mapping; slices of Bytes are
+// valid until Close. A Segment that is dropped without Close gives its
+// descriptor back when collected, but its mapping stays, because slices of it
+// may be in use.
+type Segment struct {
+	mem []byte
+	fd  *handle
+}
+
+// Create makes a sealed segment of size bytes, zeroed and mapped. Pages are
+// taken on first touch (see Populate). name is what /proc/PID/maps shows; it
+// need not be unique.
+//
+// Errors: ErrSize; ErrUnsupported where memfd_create is forbidden; else the
+// system's.
+func Create(name string, size int) (*Segment, error) {
+	if size <= 0 || size > math.MaxInt-pageSlack {
+		return nil, fmt.Errorf("create segment %q of %d bytes: %w", name, size, ErrSize)
+	}
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err == unix.ENOSYS || err == unix.EPERM {
+		return nil, unsupported("memfd_create", err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("create segment %q: %w", name, err)
+	}
+	s, err := sealAndMap(fd, size)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("create segment %q of %d bytes: %w", name, size, err), unix.Close(fd))
+	}
+	return s, nil
+}
+
+func sealAndMap(fd, size int) (*Segment, error) {
+	if err := retry(func() error { return unix.Ftruncate(fd, int64(size)) }); err != nil {
+		return nil, err
+	}
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
+		return nil, err
+	}
+	return mapFD(fd, size)
+}
+
+// Map maps a segment that another process created, after checking that it
+// cannot change its size, that it lies in memory and that it is size bytes
+// long. Nothing is touched before.
+//
+// Ownership: on success the segment owns fd; on error it stays the caller's.
+//
+// Errors: ErrSize, ErrBacking, ErrUnsealed (each naming what was found); else
+// the system's.
+func Map(fd, size int) (*Segment, error) {
+	if err := check(fd, size); err != nil {
+		return nil, fmt.Errorf("map segment of %d bytes: %w", size, err)
+	}
+	s, err := mapFD(fd, size)
+	if err != nil {
+		return nil, fmt.Errorf("map segment of %d bytes: %w", size, err)
+	}
+	return s, nil
+}
+
+// check looks at the backing first: other kinds of files may not know seals.
+// The size comes last, since only the seals make it final.
+func check(fd, size int) error {
+	if size <= 0 {
+		return ErrSize
+	}
+	var fs unix.Statfs_t
+	if err := retry(func() error { return unix.Fstatfs(fd, &fs) }); err != nil {
+		return err
+	}
+	if m := int64(fs.Type); m != unix.TMPFS_MAGIC && m != unix.HUGETLBFS_MAGIC {
+		return fmt.Errorf("%w: file system magic %#x", ErrBacking, m)
+	}
+	got, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
+	if err == unix.EINVAL { // memory, but of a kind without seals
+		return fmt.Errorf("%w: %w", ErrUnsealed, err)
+	}
+	if err != nil {
+		return err
+	}
+	if got&seals != seals {
+		return fmt.Errorf("%w: seals %#x, want %#x", ErrUnsealed, got, seals)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	if st.Size != int64(size) {
+		return fmt.Errorf("%w: file has %d bytes", ErrSize, st.Size)
+	}
+	return nil
+}
+
+func mapFD(fd, size int) (*Segment, error) {
+	mem, err := unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, err
+	}
+	return &Segment{mem: mem, fd: newHandle(fd)}, nil
+}
+
+// Bytes is the mapped memory, page-aligned; nil after Close.
+func (s *Segment) Bytes() []byte { return s.mem }
+
+// FD is the descriptor to pass to another process; -1 after CloseFD or Close.
+func (s *Segment) FD() int { return s.fd.num() }
+
+// CloseFD gives the descriptor back once it is passed; the mapping stays.
+func (s *Segment) CloseFD() error { return s.fd.close() }
+
+// Populate takes all pages now, so that no later access faults. It changes no
+// byte and may run beside accesses of any process.
+func (s *Segment) Populate() error {
+	if s.mem == nil {
+		return fmt.Errorf("populate segment: %w", ucs.ErrClosed)
+	}
+	err := retry(func() error { return unix.Madvise(s.mem, unix.MADV_POPULATE_WRITE) })
+	if err == unix.EINVAL { // before Linux 5.14: a read takes the page too
+		touch(s.mem)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("populate segment of %d bytes: %w", len(s.mem), err)
+	}
+	return nil
+}
+
+//go:noinline
+func touch(mem []byte) (sum byte) {
+	for i := 0; i < len(mem); i += unix.Getpagesize() {
+		sum += mem[i]
+	}
+	return sum
+}
+
+// Close unmaps the memory and closes the descriptor. Idempotent.
+func (s *Segment) Close() error {
+	mem := s.mem
+	s.mem = nil
+	var err error
+	if mem != nil {
+		err = unix.Munmap(mem)
+	}
+	return errors.Join(err, s.fd.close())
+}
