@@ -1,0 +1,57 @@
+package config
+
+import "strings"
+
+// Ternary is the value of a switch that may also be left to trial.
+type Ternary uint8
+
+const (
+	No  Ternary = iota
+	Yes         // wanted: its absence is an error
+	Try         // used where possible
+)
+
+// Bool takes y, yes, on, 1, true and n, no, off, 0, false, in any case.
+func Bool() Parser[bool] {
+	return Parser[bool]{Parse: parseBool, Format: formatBool, Allowed: "y or n"}
+}
+
+// BoolOr takes what [Bool] takes, and word ("try", "auto"), which gives [Try].
+func BoolOr(word string) Parser[Ternary] {
+	return Parser[Ternary]{
+		Parse: func(text string) (Ternary, error) {
+			if isWord(text, word) {
+				return Try, nil
+			}
+			v, err := parseBool(text)
+			if err != nil || !v {
+				return No, err
+			}
+			return Yes, nil
+		},
+		Format: func(v Ternary) string {
+			if v == Try {
+				return word
+			}
+			return formatBool(v == Yes)
+		},
+		Allowed: "y, n or " + word,
+	}
+}
+
+func parseBool(text string) (bool, error) {
+	switch strings.ToLower(clean(text)) {
+	case "y", "yes", "on", "1", "true":
+		return true, nil
+	case "n", "no", "off", "0", "false":
+		return false, nil
+	}
+	return false, errSyntax
+}
+
+func formatBool(v bool) string {
+	if v {
+		return "y"
+	}
+	return "n"
+}

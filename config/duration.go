@@ -1,0 +1,80 @@
+package config
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Forever is the duration without a limit, written "inf".
+const Forever time.Duration = math.MaxInt64
+
+// durationUnits are UCX's, the longest first.
+var durationUnits = [...]struct {
+	name string
+	unit time.Duration
+}{
+	{"m", time.Minute},
+	{"s", time.Second},
+	{"ms", time.Millisecond},
+	{"us", time.Microsecond},
+	{"ns", time.Nanosecond},
+}
+
+// Duration takes a time from minimum to maximum in ns, us, ms, s or m; a bare
+// number is seconds; "inf" where maximum is [Forever]. Fractions are rounded
+// to a nanosecond.
+//
+// Source: ucs_config_sscanf_time_units of UCX.
+func Duration(minimum, maximum time.Duration) Parser[time.Duration] {
+	return Parser[time.Duration]{
+		Parse: func(text string) (time.Duration, error) {
+			d, err := parseDuration(text)
+			if err != nil {
+				return 0, err
+			}
+			return d, between(d, minimum, maximum, formatDuration)
+		},
+		Format: formatDuration,
+		Allowed: fmt.Sprintf("a time from %s to %s in ns, us, ms, s or m",
+			formatDuration(minimum), formatDuration(maximum)),
+	}
+}
+
+func parseDuration(text string) (time.Duration, error) {
+	if isWord(text, wordInf) {
+		return Forever, nil
+	}
+	q, err := splitQuantity(text)
+	if err != nil {
+		return 0, err
+	}
+	if q.unit == "" {
+		q.unit = "s"
+	}
+	for _, u := range durationUnits {
+		if strings.EqualFold(q.unit, u.name) {
+			ns, err := q.scale(uint64(u.unit), math.MaxInt64-1)
+			return time.Duration(ns), err
+		}
+	}
+	return 0, errSyntax
+}
+
+// formatDuration is the exact spelling in the longest unit that divides d.
+func formatDuration(d time.Duration) string {
+	if d == Forever {
+		return wordInf
+	}
+	if d == 0 {
+		return "0"
+	}
+	for _, u := range durationUnits {
+		if d%u.unit == 0 {
+			return strconv.FormatInt(int64(d/u.unit), 10) + u.name
+		}
+	}
+	return "" // not reached: every duration divides by a nanosecond
+}

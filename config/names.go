@@ -1,0 +1,99 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// configDirName is the one variable of the search path itself; it is no
+// setting, since it is needed before any file is read.
+const configDirName = "CONFIG_DIR"
+
+// known reports whether a row reads the name, directly or as a wider name.
+func (s *Set) known(name string) bool {
+	return slices.ContainsFunc(s.rows, func(r tableRow) bool {
+		return r.Name() == name || slices.Contains(r.Fallbacks(), name)
+	})
+}
+
+// checkNames reports the entries that no row reads: misspelled ones each with
+// the nearest name, those of UCX that goucx does not use all in one line.
+func (s *Set) checkNames(src *sources, strict bool) {
+	strict = strict || StrictMode.Get(s)
+	var unused []string
+	for _, e := range src.entries {
+		switch {
+		case s.known(e.name) || e.name == configDirName && e.origin.Kind == Env:
+		case knownToUCX(e.name):
+			unused = append(unused, fmt.Sprintf("%s%s (%s)", Prefix, e.name, e.origin))
+		case strict:
+			src.fail(s.unknown(e))
+		case e.origin.Kind != Env || WarnUnused.Get(s):
+			src.warn("%v", s.unknown(e))
+		}
+	}
+	if len(unused) > 0 {
+		src.warnings = append(src.warnings, Warning{
+			Text: "known to UCX, not used by goucx: " + strings.Join(unused, ", "), Info: true,
+		})
+	}
+}
+
+func (s *Set) unknown(e entry) error {
+	return fmt.Errorf("unknown setting %s%s (%s)%s", Prefix, e.name, e.origin, s.suggest(e.name))
+}
+
+// suggest is "; did you mean UCX_X?" for the nearest name, or "" where none is
+// near.
+func (s *Set) suggest(name string) string {
+	upper := strings.ToUpper(name)
+	best, bestDist := "", 1+max(1, min(3, len(name)/3))
+	consider := func(n string) {
+		if d := distance(upper, n, bestDist); d < bestDist {
+			best, bestDist = n, d
+		}
+	}
+	for _, r := range s.rows {
+		consider(r.Name())
+		for _, n := range r.Fallbacks() {
+			consider(n)
+		}
+	}
+	consider(configDirName)
+	for _, n := range ucxNames() {
+		consider(n)
+	}
+	if best == "" {
+		return ""
+	}
+	return fmt.Sprintf("; did you mean %s%s?", Prefix, best)
+}
+
+// distance is the number of insertions, deletions, replacements and swaps of
+// neighbours between a and b (optimal string alignment), or limit where their
+// lengths alone make it at least that.
+func distance(a, b string, limit int) int {
+	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
+		return limit
+	}
+	prev2, prev, cur := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range prev {
+		prev[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		cur[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			cur[j] = min(prev[j]+1, cur[j-1]+1, prev[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				cur[j] = min(cur[j], prev2[j-2]+1)
+			}
+		}
+		prev2, prev, cur = prev, cur, prev2
+	}
+	return prev[len(b)]
+}

@@ -1,0 +1,101 @@
+package config
+
+import (
+	"errors"
+	"math"
+	"math/bits"
+	"strconv"
+	"strings"
+)
+
+var errOverflow = errors.New("too large")
+
+// quantity is a number and what follows it: "1.5" and "GB".
+type quantity struct{ number, unit string }
+
+// splitQuantity parts digits, one optional decimal point and an optional
+// exponent from the unit behind them. Signs are refused: no quantity of ours
+// is negative.
+func splitQuantity(text string) (quantity, error) {
+	s := clean(text)
+	n := digits(s)
+	if n < len(s) && s[n] == '.' {
+		n += 1 + digits(s[n+1:])
+	}
+	if n == 0 || s[:n] == "." {
+		return quantity{}, errSyntax
+	}
+	if e := exponent(s[n:]); e > 0 {
+		n += e
+	}
+	return quantity{number: s[:n], unit: clean(s[n:])}, nil
+}
+
+func digits(s string) int {
+	n := 0
+	for n < len(s) && s[n] >= '0' && s[n] <= '9' {
+		n++
+	}
+	return n
+}
+
+// exponent is the length of a leading e12, e-6 or E+3 in s, else 0.
+func exponent(s string) int {
+	if s == "" || s[0] != 'e' && s[0] != 'E' {
+		return 0
+	}
+	sign := 0
+	if len(s) > 1 && (s[1] == '-' || s[1] == '+') {
+		sign = 1
+	}
+	if d := digits(s[1+sign:]); d > 0 {
+		return 1 + sign + d
+	}
+	return 0
+}
+
+// scale gives number x unit as a whole number. Whole numbers stay exact up to
+// limit; fractions are rounded to the nearest.
+func (q quantity) scale(unit, limit uint64) (uint64, error) {
+	if !strings.ContainsAny(q.number, ".eE") {
+		n, err := strconv.ParseUint(q.number, 10, 64)
+		hi, lo := bits.Mul64(n, unit)
+		if err != nil || hi != 0 || lo > limit {
+			return 0, errOverflow
+		}
+		return lo, nil
+	}
+	f, err := q.float(float64(unit))
+	if err != nil {
+		return 0, err
+	}
+	// Above 2^53 a float64 no longer tells neighbours apart, and near 2^64 the
+	// conversion itself is undefined.
+	if f = math.Round(f); f > 1<<53 || uint64(f) > limit {
+		return 0, errOverflow
+	}
+	return uint64(f), nil
+}
+
+func (q quantity) float(unit float64) (float64, error) {
+	f, err := strconv.ParseFloat(q.number, 64)
+	if err != nil || math.IsInf(f*unit, 0) {
+		return 0, errOverflow
+	}
+	return f * unit, nil
+}
+
+// binaryPrefix is the factor of k, m, g or t in either case, 0 for others.
+func binaryPrefix(c byte) uint64 {
+	switch c | 0x20 {
+	case 'k':
+		return 1 << 10
+	case 'm':
+		return 1 << 20
+	case 'g':
+		return 1 << 30
+	case 't':
+		return 1 << 40
+	}
+	return 0
+}

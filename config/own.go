@@ -1,0 +1,18 @@
+package config
+
+// The rows of this package; every Set holds them.
+var (
+	StrictMode = New("STRICT", "n", Bool(), "",
+		"Refuse settings of unknown name instead of warning about them.")
+	LogLevel = New("LOG_LEVEL", "warn",
+		Enum("fatal", "error", "warn", "diag", "info", "debug", "trace"), "",
+		"Log messages of this level and above.")
+	LogFile = New("LOG_FILE", "", String(), "",
+		"File that log messages are appended to; empty: standard error.")
+	WarnUnused = New("WARN_UNUSED_ENV_VARS", "y", Bool(), "",
+		"Warn about UCX_ environment variables that no setting uses.")
+)
+
+func ownTable() Table {
+	return Table{Section: "general", Settings: []Setting{StrictMode, LogLevel, LogFile, WarnUnused}}
+}

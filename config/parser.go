@@ -1,0 +1,151 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Parser turns a setting's text into a value and back. Parse ignores spaces
+// around the text; Parse(Format(v)) gives v for every v that Parse can give.
+type Parser[T any] struct {
+	Parse   func(text string) (T, error)
+	Format  func(v T) string
+	Allowed string // completes "allowed: ..."
+}
+
+// errSyntax is the answer to text that is no value of the kind at all; the
+// caller adds what is allowed.
+var errSyntax = errors.New("not understood")
+
+const (
+	wordInf  = "inf"
+	wordAuto = "auto"
+)
+
+func clean(text string) string { return strings.TrimSpace(text) }
+
+func isWord(text, word string) bool { return strings.EqualFold(clean(text), word) }
+
+// String takes any text of one line.
+func String() Parser[string] {
+	return Parser[string]{
+		Parse: func(text string) (string, error) {
+			text = clean(text)
+			for _, c := range text {
+				if c < ' ' && c != '\t' || c == 0x7f || c == '\uFFFD' {
+					return "", errors.New("holds a control character or is not UTF-8")
+				}
+			}
+			return text, nil
+		},
+		Format:  func(v string) string { return v },
+		Allowed: "text of one line",
+	}
+}
+
+// Int takes a decimal or 0x-prefixed number from minimum to maximum. Where
+// maximum is math.MaxInt, "inf" stands for it.
+func Int(minimum, maximum int) Parser[int] {
+	allowed := fmt.Sprintf("a number from %s to %s", formatInt(minimum), formatInt(maximum))
+	return Parser[int]{
+		Parse: func(text string) (int, error) {
+			v, err := parseInt(clean(text))
+			if err != nil {
+				return 0, err
+			}
+			return v, between(v, minimum, maximum, formatInt)
+		},
+		Format:  formatInt,
+		Allowed: allowed,
+	}
+}
+
+func parseInt(s string) (int, error) {
+	if isWord(s, wordInf) {
+		return math.MaxInt, nil
+	}
+	base, digits := 10, s
+	if rest, ok := strings.CutPrefix(strings.ToLower(s), "0x"); ok && rest != "" && rest[0] != '-' && rest[0] != '+' {
+		base, digits = 16, rest
+	}
+	v, err := strconv.ParseInt(digits, base, strconv.IntSize)
+	if errors.Is(err, strconv.ErrRange) {
+		return 0, errors.New("out of range")
+	}
+	if err != nil {
+		return 0, errSyntax
+	}
+	return int(v), nil
+}
+
+func formatInt(v int) string {
+	if v == math.MaxInt {
+		return wordInf
+	}
+	return strconv.Itoa(v)
+}
+
+// Enum takes one of names, in any case, and gives it as spelled here.
+func Enum(names ...string) Parser[string] {
+	return Parser[string]{
+		Parse: func(text string) (string, error) {
+			for _, n := range names {
+				if isWord(text, n) {
+					return n, nil
+				}
+			}
+			return "", errSyntax
+		},
+		Format:  func(v string) string { return v },
+		Allowed: "one of " + strings.Join(names, ", "),
+	}
+}
+
+// Optional is a value or the word auto, for which the program decides.
+type Optional[T any] struct {
+	Value T // the zero value where Auto is set
+	Auto  bool
+}
+
+// Or is the value, or v where it is auto.
+func (o Optional[T]) Or(v T) T {
+	if o.Auto {
+		return v
+	}
+	return o.Value
+}
+
+// OrAuto takes what p takes, and "auto".
+func OrAuto[T any](p Parser[T]) Parser[Optional[T]] {
+	return Parser[Optional[T]]{
+		Parse: func(text string) (Optional[T], error) {
+			if isWord(text, wordAuto) {
+				return Optional[T]{Auto: true}, nil
+			}
+			v, err := p.Parse(text)
+			if err != nil {
+				return Optional[T]{}, err
+			}
+			return Optional[T]{Value: v}, nil
+		},
+		Format: func(o Optional[T]) string {
+			if o.Auto {
+				return wordAuto
+			}
+			return p.Format(o.Value)
+		},
+		Allowed: p.Allowed + ", or auto",
+	}
+}
+
+// between answers nil for minimum <= v <= maximum.
+func between[T int | Bytes | Rate | time.Duration](v, minimum, maximum T, format func(T) string) error {
+	if v < minimum || v > maximum {
+		return fmt.Errorf("out of range %s to %s", format(minimum), format(maximum))
+	}
+	return nil
+}

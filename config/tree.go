@@ -1,0 +1,121 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/viper"
+)
+
+// readTree reads a YAML, TOML or JSON file with a viper instance of its own.
+// Nested sections join by _, lists become comma lists. Two keys of one meaning
+// are an error, since the order of a file's keys is lost.
+func readTree(path string, text []byte) ([]entry, error) {
+	v := viper.NewWithOptions(viper.WithDecoderRegistry(checkedDecoders{viper.NewCodecRegistry()}))
+	v.SetConfigType(extension(path))
+	if err := v.ReadConfig(bytes.NewReader(text)); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	var out []entry
+	var errs []error
+	for _, key := range slices.Sorted(slices.Values(v.AllKeys())) {
+		place := path + ":" + key
+		text, err := scalarText(v.Get(key), true)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", place, err))
+			continue
+		}
+		e := entry{name: canonical(key), text: text, origin: Origin{File, place}}
+		if i := slices.IndexFunc(out, func(o entry) bool { return o.name == e.name }); i >= 0 {
+			errs = append(errs, fmt.Errorf("%s and %s name the same setting", out[i].origin, e.origin))
+			continue
+		}
+		out = append(out, e)
+	}
+	return out, errors.Join(errs...)
+}
+
+// scalarText spells a decoded value as a person would have in ucx.conf.
+func scalarText(v any, listAllowed bool) (string, error) {
+	switch v := v.(type) {
+	case nil:
+		return "", errors.New(`no value; write "" for an empty one`)
+	case string:
+		return v, nil
+	case bool:
+		return formatBool(v), nil
+	case int, int64, uint64:
+		return fmt.Sprint(v), nil
+	case float64:
+		return floatText(v)
+	case []any:
+		if listAllowed {
+			return listText(v)
+		}
+	}
+	return "", fmt.Errorf("a value of type %T; want text, a number, a switch or a list of these", v)
+}
+
+func listText(items []any) (string, error) {
+	texts := make([]string, len(items))
+	for i, item := range items {
+		text, err := scalarText(item, false)
+		if err != nil {
+			return "", fmt.Errorf("item %d: %w", i+1, err)
+		}
+		texts[i] = text
+	}
+	return strings.Join(texts, ","), nil
+}
+
+// floatText refuses whole numbers that a float64 may have changed: JSON has no
+// other numbers.
+func floatText(f float64) (string, error) {
+	if math.IsInf(f, 1) {
+		return wordInf, nil
+	}
+	if math.Abs(f) > 1<<53 {
+		return "", errors.New("number beyond 2^53; write it as text")
+	}
+	return strconv.FormatFloat(f, 'f', -1, 64), nil
+}
+
+// checkedDecoders are viper's decoders, with a look at each tree before viper
+// folds the case of its keys: of "TLS" and "tls" it would keep either.
+type checkedDecoders struct{ inner viper.DecoderRegistry }
+
+func (c checkedDecoders) Decoder(format string) (viper.Decoder, error) {
+	d, err := c.inner.Decoder(format)
+	return checkedDecoder{d}, err
+}
+
+type checkedDecoder struct{ inner viper.Decoder }
+
+func (d checkedDecoder) Decode(text []byte, tree map[string]any) error {
+	if err := d.inner.Decode(text, tree); err != nil {
+		return err
+	}
+	return checkCase(tree)
+}
+
+func checkCase(tree map[string]any) error {
+	seen := map[string]string{}
+	var errs []error
+	for _, k := range slices.Sorted(maps.Keys(tree)) {
+		lower := strings.ToLower(k)
+		if other, ok := seen[lower]; ok {
+			errs = append(errs, fmt.Errorf("keys %q and %q differ in case only", other, k))
+		}
+		seen[lower] = k
+		if sub, ok := tree[k].(map[string]any); ok {
+			errs = append(errs, checkCase(sub))
+		}
+	}
+	return errors.Join(errs...)
+}

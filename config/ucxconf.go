@@ -1,0 +1,103 @@
+package config
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+)
+
+// confLine is one key=value of ucx.conf.
+type confLine struct {
+	key, value string
+	line       int // from 1
+}
+
+// confSection is a [section] of ucx.conf; the part before the first heading is
+// a section without a name.
+type confSection struct {
+	name  string
+	line  int
+	lines []confLine
+}
+
+// parseConf reads UCX's format: key=value or key:value, [section], comments
+// from # or ; at the beginning of a line and from ; after a space. Indentation
+// means nothing. Malformed lines are reported by number, all at once, and the
+// rest still stands.
+//
+// Source: ini.c of UCX (inih with its defaults).
+func parseConf(text []byte) (sections []confSection, bad []int) {
+	sections = []confSection{{}}
+	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
+	n := 0
+	for raw := range bytes.SplitSeq(text, []byte("\n")) {
+		n++
+		line := clean(string(raw))
+		switch {
+		case line == "" || line[0] == '#' || line[0] == ';':
+		case line[0] == '[':
+			name, _, ok := strings.Cut(line[1:], "]")
+			if !ok {
+				bad = append(bad, n)
+			}
+			// Also after a broken heading: its lines must not join the section above.
+			sections = append(sections, confSection{name: clean(name), line: n})
+		default:
+			key, value, ok := cutKey(line)
+			if !ok {
+				bad = append(bad, n)
+				continue
+			}
+			last := &sections[len(sections)-1]
+			last.lines = append(last.lines, confLine{key, value, n})
+		}
+	}
+	return sections, bad
+}
+
+func cutKey(line string) (key, value string, ok bool) {
+	i := strings.IndexAny(line, "=:")
+	if i <= 0 {
+		return "", "", false
+	}
+	key, value = clean(line[:i]), line[i+1:]
+	for j := 1; j < len(value); j++ {
+		if value[j] == ';' && (value[j-1] == ' ' || value[j-1] == '\t') {
+			value = value[:j]
+			break
+		}
+	}
+	return key, clean(value), true
+}
+
+// readConf adds what ucx.conf says for this host.
+func (s *sources) readConf(path string, text []byte, host func() Host) {
+	sections, bad := parseConf(text)
+	for _, n := range bad {
+		s.fail(fmt.Errorf("%s:%d: want key=value or [section]", path, n))
+	}
+	for _, sec := range sections {
+		if sec.applies(host) {
+			s.addSection(path, sec)
+		}
+	}
+}
+
+// addSection adds a section's settings. A name twice in one section is likely
+// a slip, so it is worth a warning; across sections it is how they are used.
+func (s *sources) addSection(path string, sec confSection) {
+	first := map[string]int{}
+	for _, l := range sec.lines {
+		if isFilter(l.key) {
+			continue
+		}
+		name := strings.TrimPrefix(l.key, Prefix)
+		if n, dup := first[name]; dup {
+			s.warn("%s: %s%s is set in lines %d and %d; the later one counts", path, Prefix, name, n, l.line)
+		}
+		first[name] = l.line
+		s.entries = append(s.entries, entry{
+			name: name, text: l.value, origin: Origin{File, fmt.Sprintf("%s:%d", path, l.line)},
+		})
+	}
+}
