@@ -1,0 +1,99 @@
+package ring
+
+import (
+	"fmt"
+	"math/bits"
+)
+
+const (
+	// CellSize is the size of a cell in bytes: one cache line.
+	CellSize = 64
+	// InlineMax is the longest payload that travels in a cell.
+	InlineMax = 48
+
+	// The control block: what the creator wrote, what the consumer publishes
+	// per batch, and what it publishes rarely, in lines of their own.
+	offInfo      = 0
+	offCellTail  = 128
+	offBulkTail  = 136
+	offHot       = 256
+	controlBytes = 384
+
+	magic = 0x676e72786375_0001 // "ucxrng", layout version 1
+
+	maxCells = 1 << 16
+	maxBulk  = 1 << 28
+)
+
+// Layout is a ring's geometry.
+type Layout struct {
+	// Cells is the number of cells: a power of two, 8 to 65536.
+	Cells int
+	// Bulk is the size of the bulk area in bytes: a multiple of 64, 1 KB to 256 MB.
+	Bulk int
+}
+
+// Fit gives the layout with the given cells whose area takes size bytes.
+func Fit(size, cells int) Layout {
+	return Layout{Cells: cells, Bulk: (size - controlBytes - cells*CellSize) &^ (CellSize - 1)}
+}
+
+// Size is the number of bytes that a ring of this layout takes.
+func (l Layout) Size() int { return controlBytes + l.dataSize() }
+
+func (l Layout) dataSize() int { return l.Cells*CellSize + l.Bulk }
+
+// MaxBulk is the longest message that is certain to fit an empty ring wherever
+// the last one ended, with as much consumed and not yet published as the
+// consumer keeps back.
+func (l Layout) MaxBulk() int { return (l.Bulk - l.Bulk/8) / 2 &^ (CellSize - 1) }
+
+// Check reports a geometry that is out of range.
+func (l Layout) Check() error {
+	if l.Cells < 8 || l.Cells > maxCells || bits.OnesCount(uint(l.Cells)) != 1 {
+		return fmt.Errorf("ring of %d cells: want a power of two from 8 to %d", l.Cells, maxCells)
+	}
+	if l.Bulk < 1024 || l.Bulk > maxBulk || l.Bulk%CellSize != 0 {
+		return fmt.Errorf("ring with %d bytes of bulk: want a multiple of %d from 1024 to %d", l.Bulk, CellSize, maxBulk)
+	}
+	return nil
+}
+
+// Init prepares a zeroed area for use; the creator calls it once, before the
+// other side sees the area.
+func Init(area []byte, l Layout) error {
+	if err := l.fits(area); err != nil {
+		return err
+	}
+	word(area, offInfo).Store(magic)
+	word(area, offInfo+8).Store(uint64(l.Cells)<<32 | uint64(l.Bulk))
+	return nil
+}
+
+// fits checks that l describes area.
+func (l Layout) fits(area []byte) error {
+	if err := l.Check(); err != nil {
+		return err
+	}
+	if len(area) < l.Size() {
+		return fmt.Errorf("ring area of %d bytes: layout takes %d", len(area), l.Size())
+	}
+	if !aligned(area) {
+		return fmt.Errorf("ring area is not aligned to %d bytes", CellSize)
+	}
+	return nil
+}
+
+// attach checks that area was prepared with l.
+func (l Layout) attach(area []byte) error {
+	if err := l.fits(area); err != nil {
+		return err
+	}
+	if m := word(area, offInfo).Load(); m != magic {
+		return fmt.Errorf("ring area begins with %#x, not a ring of this version", m)
+	}
+	if g := word(area, offInfo+8).Load(); g != uint64(l.Cells)<<32|uint64(l.Bulk) {
+		return fmt.Errorf("ring area is laid out for %d cells and %d bytes, not %d and %d", g>>32, uint32(g), l.Cells, l.Bulk)
+	}
+	return nil
+}
