@@ -7,7 +7,8 @@ import (
 )
 
 // allowance is one line of the allow-list: the tests that may skip, as a
-// regular expression for all of "package/Test/sub", and why they may.
+// regular expression for all of "package/Test/sub" (after "race:" or "arm64:" in
+// such a run), and why they may.
 type allowance struct {
 	tests  *regexp.Regexp
 	reason string

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"runtime"
 	"strings"
 	"testing"
 
@@ -28,6 +29,8 @@ func TestReport(t *testing.T) {
 {"Action":"output","Package":"m/a","Output":"FAIL\tm/a\t0.1s\n"}
 {"Action":"fail","Package":"m/a"}
 `
+		shuffled = `{"Action":"output","Package":"m/a","Output":"-test.shuffle 7\n"}
+`
 		hanging = `{"Action":"output","Package":"m/a","Test":"TestA","Output":"goroutine 1 [running]:\n"}
 {"Action":"fail","Package":"m/a"}
 `
@@ -37,26 +40,28 @@ func TestReport(t *testing.T) {
 		want, err       string
 	}{
 		{"pass", passing, "", "ok  \tm/a\t0.1s\n", ""},
+		{"seed of a pass", shuffled + passing, "", "ok  \tm/a\t0.1s\n", ""},
+		{"seed of a failure", shuffled + hanging, "", "-test.shuffle 7\ngoroutine 1 [running]:\n", ""},
 		{"no test files", `{"Action":"skip","Package":"m/a"}` + "\n", "", "", ""},
 		{"not JSON", "go: downloading\n", "", "go: downloading\n", ""},
 		{"build error", `{"Action":"build-output","ImportPath":"m/a","Output":"a.go:1: syntax\n"}` + "\n", "", "a.go:1: syntax\n", ""},
 		{"fail", failing, "", "    a_test.go:9: broken\nFAIL\tm/a\t0.1s\n", ""},
 		{"hang", hanging, "", "goroutine 1 [running]:\n", ""},
 		{
-			"allowed skip", skipping, "a/TestA/.* needs hardware\n",
-			"skip\ta/TestA/x: no RDMA device [needs hardware]\n1 skipped, 0 of them not allowed\n", "",
+			"allowed skip", skipping, "race:a/TestA/.* needs hardware\n",
+			"skip\trace:a/TestA/x: no RDMA device [needs hardware]\n1 skipped, 0 of them not allowed\n", "",
 		},
 		{
 			"skip not allowed", skipping, "a/TestA needs hardware\n",
-			"skip\ta/TestA/x: no RDMA device [not on the allow-list]\n1 skipped, 1 of them not allowed\n",
-			"not listed in .ci/skips.txt: a/TestA/x",
+			"skip\trace:a/TestA/x: no RDMA device [not on the allow-list]\n1 skipped, 1 of them not allowed\n",
+			"not listed in .ci/skips.txt: race:a/TestA/x",
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			allowed, err := parseAllowed(tc.allow)
 			require.NoError(t, err)
 			var out strings.Builder
-			r := newReport(&out, "m\n", allowed)
+			r := newReport(&out, "m\n", "race:", allowed)
 			require.NoError(t, r.read(strings.NewReader(tc.in)))
 			err = r.finish()
 			assert.Equal(t, tc.want, out.String())
@@ -79,4 +84,10 @@ func TestParseAllowed(t *testing.T) {
 			assert.ErrorContains(t, err, tc.want)
 		})
 	}
+}
+
+func TestSetting(t *testing.T) {
+	assert.Empty(t, setting([]string{"-shuffle=on"}, runtime.GOARCH))
+	assert.Equal(t, "race:", setting([]string{"-race"}, ""))
+	assert.Equal(t, "mips:", setting(nil, "mips"))
 }

@@ -13,6 +13,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
 )
 
 // allowFile is the allow-list, below the module's root.
@@ -22,6 +24,19 @@ func main() {
 	if err := run(os.Args[1:], os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "gotest:", err)
 		os.Exit(1)
+	}
+}
+
+// setting names a run that is not the plain one; skips are allowed for each
+// setting apart.
+func setting(args []string, goarch string) string {
+	switch {
+	case slices.Contains(args, "-race"):
+		return "race:"
+	case goarch != "" && goarch != runtime.GOARCH:
+		return goarch + ":"
+	default:
+		return ""
 	}
 }
 
@@ -49,6 +64,6 @@ func run(args []string, stdout, stderr io.Writer) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start go test: %w", err)
 	}
-	r := newReport(stdout, string(module), allowed)
+	r := newReport(stdout, string(module), setting(args, os.Getenv("GOARCH")), allowed)
 	return errors.Join(r.read(out), cmd.Wait(), r.finish())
 }

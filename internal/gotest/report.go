@@ -24,6 +24,7 @@ type key struct{ pkg, test string }
 type report struct {
 	w       io.Writer
 	module  string
+	setting string // put before the names of skipped tests
 	allowed []allowance
 
 	output map[key][]string
@@ -31,8 +32,8 @@ type report struct {
 	denied []string
 }
 
-func newReport(w io.Writer, module string, allowed []allowance) *report {
-	return &report{w: w, module: strings.TrimSpace(module), allowed: allowed, output: map[key][]string{}}
+func newReport(w io.Writer, module, setting string, allowed []allowance) *report {
+	return &report{w: w, module: strings.TrimSpace(module), setting: setting, allowed: allowed, output: map[key][]string{}}
 }
 
 func (r *report) read(in io.Reader) error {
@@ -65,7 +66,7 @@ func (r *report) line(line []byte) {
 	case "output":
 		switch {
 		case strings.HasPrefix(e.Output, "=== "): // RUN, PAUSE, CONT, NAME
-		case e.Test != "":
+		case e.Test != "" || strings.HasPrefix(e.Output, "-test.shuffle "):
 			r.output[k] = append(r.output[k], e.Output)
 		case e.Output != "PASS\n":
 			fmt.Fprint(r.w, e.Output)
@@ -100,7 +101,7 @@ func (r *report) fail(k key) {
 
 func (r *report) skip(k key) {
 	r.skips++
-	name := strings.TrimPrefix(strings.TrimPrefix(k.pkg, r.module), "/") + "/" + k.test
+	name := r.setting + strings.TrimPrefix(strings.TrimPrefix(k.pkg, r.module), "/") + "/" + k.test
 	why, permitted := skipReason(r.output[k]), allows(r.allowed, name)
 	if permitted == "" {
 		r.denied = append(r.denied, name)

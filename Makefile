@@ -1,0 +1,42 @@
+# One line per target; what takes longer to say stands in scripts/.
+.DEFAULT_GOAL := help
+.PHONY: help build demo quick check test test-long ci bench bench-ucx cover fmt generate
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-10s %s\n", $$1, $$2}' Makefile
+
+build: ## build the commands into bin/, static binaries without cgo
+	CGO_ENABLED=0 go build -o bin/ ./cmd/...
+
+demo: ## build, then measure tag latency between two processes over shared memory
+	@scripts/demo
+
+quick: ## the inner loop, under a minute: vet and the short tests
+	@scripts/quick
+
+check: ## format, vet, linters, import rules, allocation and size gates, all builds
+	@scripts/check
+
+test: ## unit, race, fuzz (FUZZTIME=10), arm64 under qemu, whole-program tests
+	@scripts/test
+
+test-long: ## the same with thousands of seeds and millions of messages; log in docs/
+	@scripts/test-long
+
+ci: ## install what the checks need, then check and test: what CI runs
+	@bash .ci/run
+
+bench: ## sizes and costs, then the Go benchmarks (COUNT=1)
+	@scripts/bench
+
+bench-ucx: ## side by side with UCX's ucx_perftest; tables in docs/perf/
+	@scripts/bench-ucx
+
+cover: ## statement coverage of the unit tests
+	@scripts/cover
+
+fmt: ## format all Go files in place
+	@scripts/fmt
+
+generate: ## run go generate
+	go generate ./...

@@ -1,0 +1,46 @@
+# Sourced by the scripts that run a list of named steps, each a function
+# step_NAME. Not to be run.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+
+# run_steps NAME... runs every step, also after one has failed, with a line for
+# each and its seconds; answers 1 if any failed. Unknown names are an error.
+run_steps() {
+	local name start failed=()
+	for name in "$@"; do
+		declare -F "step_$name" >/dev/null || { echo "$0: no step $name" >&2; return 2; }
+	done
+	for name in "$@"; do
+		echo "== $name"
+		start=$SECONDS
+		# Not as the condition of an if: that would switch set -e off inside.
+		(set -e; "step_$name")
+		if [ $? -eq 0 ]; then
+			echo "-- $name: ok, $((SECONDS - start)) s"
+		else
+			echo "-- $name: FAILED, $((SECONDS - start)) s"
+			failed+=("$name")
+		fi
+	done
+	[ ${#failed[@]} -eq 0 ] || { echo "$0: failed: ${failed[*]}" >&2; return 1; }
+}
+
+# silent CMD... succeeds if the command does and prints nothing; shows what it
+# prints otherwise. For checkers that list faults and still exit 0.
+silent() {
+	local out
+	out=$("$@" 2>&1) && [ -z "$out" ] || { echo "$out"; return 1; }
+}
+
+# quiet drops what go test says of packages with nothing to run; use in a pipe.
+quiet() { grep -v 'no test files\|no tests to run' || true; }
+
+tool() { go tool -modfile=tools/go.mod "$@"; }
+
+# go_files lists the Go files of this module, testdata left out.
+go_files() {
+	find . \( -name .git -o -name testdata -o -name bin -o -path ./bench -o -path ./tools \) -prune -o -name '*.go' -print
+}
+
+# product_packages lists all packages but the whole-program tests.
+product_packages() { go list ./... | grep -v "^$(go list -m)/test\(/\|\$\)"; }
