@@ -14,6 +14,7 @@ type Consumer struct {
 	cellTail *uint64
 	bulkTail *uint64
 	hot      *uint32
+	waiting  *uint32
 
 	data      []byte // cells, then bulk
 	bulkBase  uint64 // of the bulk area within data
@@ -37,6 +38,7 @@ func NewConsumer(area []byte, l Layout) (Consumer, error) {
 		cellTail:  plain(area, offCellTail),
 		bulkTail:  plain(area, offBulkTail),
 		hot:       flag(area, offHot),
+		waiting:   flag(area, offWaiting),
 		data:      data,
 		bulkBase:  uint64(l.Cells) * CellSize,
 		bulkSize:  uint64(l.Bulk),
@@ -100,23 +102,28 @@ func (c *Consumer) nextBulk(cell Cell, m *Message) bool {
 }
 
 // Release gives the memory of all messages taken so far back to the producer.
-// It publishes once per quarter of the cells or eighth of the bulk area.
-func (c *Consumer) Release() {
-	if c.bulkDone-c.bulkSaid >= c.bulkSize/8 {
+// It publishes once per quarter of the cells or eighth of the bulk area, and at
+// once where the producer waits for room; then woke is true, and a producer
+// that sleeps must be woken.
+func (c *Consumer) Release() (woke bool) {
+	woke = atomic.LoadUint32(c.waiting) != 0
+	if woke || c.bulkDone-c.bulkSaid >= c.bulkSize/8 {
 		c.bulkSaid = c.bulkDone
 		storeRelease(c.bulkTail, c.bulkDone)
 	}
-	if c.want-c.cellSaid >= c.cellEvery {
+	if woke || c.want-c.cellSaid >= c.cellEvery {
 		c.cellSaid = c.want
 		storeRelease(c.cellTail, c.want)
 	}
+	return woke
 }
 
 // Watch tells the producer whether this side polls the ring all the time.
-func (c *Consumer) Watch(on bool) {
-	var v uint32
+func (c *Consumer) Watch(on bool) { atomic.StoreUint32(c.hot, bit(on)) }
+
+func bit(on bool) uint32 {
 	if on {
-		v = 1
+		return 1
 	}
-	atomic.StoreUint32(c.hot, v)
+	return 0
 }

@@ -11,9 +11,11 @@ const (
 	// InlineMax is the longest payload that travels in a cell.
 	InlineMax = 48
 
-	// The control block: what the creator wrote, what the consumer publishes
-	// per batch, and what it publishes rarely, in lines of their own.
+	// The control block: what the creator and the producer write once or rarely,
+	// what the consumer publishes per batch, and what it publishes rarely, in
+	// lines of their own.
 	offInfo      = 0
+	offWaiting   = 64
 	offCellTail  = 128
 	offBulkTail  = 136
 	offHot       = 256

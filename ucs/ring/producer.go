@@ -26,6 +26,7 @@ type Producer struct {
 	cellTail *uint64 // written by the consumer
 	bulkTail *uint64
 	hot      *uint32
+	waiting  *uint32
 
 	bulk     []byte
 	bulkPos  uint64 // where the next bulk message begins
@@ -49,6 +50,7 @@ func NewProducer(area []byte, l Layout) (Producer, error) {
 		cellTail: plain(area, offCellTail),
 		bulkTail: plain(area, offBulkTail),
 		hot:      flag(area, offHot),
+		waiting:  flag(area, offWaiting),
 		bulk:     data[l.Cells*CellSize:],
 	}
 	p.limit = p.head + p.size
@@ -71,14 +73,15 @@ func (p *Producer) Advance() { p.head++ }
 // needs no hint of new messages.
 func (p *Producer) Watched() bool { return atomic.LoadUint32(p.hot) != 0 }
 
-// HotWord is the word behind Watched, which the consumer writes.
-func (p *Producer) HotWord() *uint32 { return p.hot }
-
 // Block makes Room answer false until Unblock, whatever the consumer does.
 func (p *Producer) Block() { p.blocked, p.limit = true, 0 }
 
 // Unblock ends Block; Room holds again after Refresh.
 func (p *Producer) Unblock() { p.blocked = false }
+
+// Wait tells the consumer whether this side waits for room, so that it
+// publishes what it consumed at once and wakes a sleeper.
+func (p *Producer) Wait(on bool) { atomic.StoreUint32(p.waiting, bit(on)) }
 
 // Refresh reads how far the consumer came. It reports false on a value that no
 // honest consumer writes.
@@ -102,16 +105,28 @@ func (p *Producer) Refresh() bool {
 // when there is no room by what Refresh last saw. Room must hold. A second
 // Reserve replaces the first.
 func (p *Producer) Reserve(n int) (b []byte, ok bool) {
-	need, pos, size := lines(n), p.bulkPos, uint64(len(p.bulk))
-	var gap uint64
-	if pos+need > size {
-		gap, pos = size-pos, 0
-	}
-	if p.bulkHead+gap+need-p.bulkSeen > size {
+	pos, gap, ok := p.place(lines(n))
+	if !ok {
 		return nil, false
 	}
 	p.resPos, p.resGap = pos, gap
 	return p.bulk[pos : pos+uint64(n) : pos+uint64(n)], true
+}
+
+// place finds room for need bytes in one piece: at pos, after skipping gap.
+func (p *Producer) place(need uint64) (pos, gap uint64, ok bool) {
+	size := uint64(len(p.bulk))
+	pos = p.bulkPos
+	if pos+need > size {
+		gap, pos = size-pos, 0
+	}
+	return pos, gap, p.bulkHead+gap+need-p.bulkSeen <= size
+}
+
+// Fits reports whether a message of n bytes would find room now.
+func (p *Producer) Fits(n int) bool {
+	_, _, ok := p.place(lines(n))
+	return p.Room() && (n <= InlineMax || ok)
 }
 
 // Commit publishes the first n bytes of the reservation as message id.

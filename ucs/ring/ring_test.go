@@ -203,6 +203,39 @@ func TestBlock(t *testing.T) {
 	require.True(t, p.Room())
 }
 
+func TestWaitingProducerHearsOfEachMessage(t *testing.T) {
+	p, c, _ := newPair(t, testLayout)
+	var m Message
+	send(p, 0, 0, nil)
+	c.Next(&m)
+	require.False(t, c.Release(), "publishing each message costs the producer a miss each")
+	p.Wait(true)
+	send(p, 0, 0, make([]byte, 100))
+	c.Next(&m)
+	require.True(t, c.Release())
+	require.True(t, p.Refresh())
+	require.Equal(t, p.head+p.size, p.limit)
+	require.Equal(t, p.bulkHead, p.bulkSeen)
+	p.Wait(false)
+	send(p, 0, 0, nil)
+	c.Next(&m)
+	require.False(t, c.Release())
+}
+
+func TestFitsAgreesWithReserve(t *testing.T) {
+	p, _, _ := newPair(t, testLayout)
+	for n := testLayout.MaxBulk(); n > InlineMax; n -= 100 {
+		for p.Fits(n) {
+			_, ok := p.Reserve(n)
+			require.True(t, ok)
+			p.Commit(0, 0, n)
+		}
+		_, ok := p.Reserve(n)
+		require.False(t, ok)
+	}
+	require.True(t, p.Fits(InlineMax))
+}
+
 func TestCommitOfLess(t *testing.T) {
 	p, c, _ := newPair(t, testLayout)
 	for i := range 1000 {
