@@ -25,6 +25,8 @@ func (s *Set) checkNames(src *sources, strict bool) {
 	for _, e := range src.entries {
 		switch {
 		case s.known(e.name) || e.name == configDirName && e.origin.Kind == Env:
+		case e.name == configDirName:
+			src.warn("%s%s (%s) has a meaning in the environment only", Prefix, e.name, e.origin)
 		case knownToUCX(e.name):
 			unused = append(unused, fmt.Sprintf("%s%s (%s)", Prefix, e.name, e.origin))
 		case strict:

@@ -5,8 +5,8 @@ var (
 	StrictMode = New("STRICT", "n", Bool(), "",
 		"Refuse settings of unknown name instead of warning about them.")
 	LogLevel = New("LOG_LEVEL", "warn",
-		Enum("fatal", "error", "warn", "diag", "info", "debug", "trace"), "",
-		"Log messages of this level and above.")
+		Enum("fatal", "error", "warn", "diag", "info", "debug", "trace", "req", "data", "async", "func", "poll"), "",
+		"Log messages of this level and above. diag counts as warn, what lies beyond trace as trace.")
 	LogFile = New("LOG_FILE", "", String(), "",
 		"File that log messages are appended to; empty: standard error.")
 	WarnUnused = New("WARN_UNUSED_ENV_VARS", "y", Bool(), "",

@@ -1,0 +1,193 @@
+package config
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// good is one accepted text, its value and its canonical spelling.
+type good[T any] struct {
+	text  string
+	want  T
+	canon string
+}
+
+// checkParser runs a table over p: each good text gives its value and
+// spelling, and the spelling gives the value again; each bad text is an error.
+func checkParser[T any](t *testing.T, p Parser[T], goods []good[T], bads ...string) {
+	t.Helper()
+	assert.NotEmpty(t, p.Allowed)
+	for _, g := range goods {
+		t.Run("accepts "+g.text, func(t *testing.T) {
+			v, err := p.Parse(g.text)
+			require.NoError(t, err)
+			assert.Equal(t, g.want, v)
+			assert.Equal(t, g.canon, p.Format(v))
+			again, err := p.Parse(p.Format(v))
+			require.NoError(t, err)
+			assert.Equal(t, v, again)
+		})
+	}
+	for _, text := range bads {
+		t.Run("refuses "+text, func(t *testing.T) {
+			v, err := p.Parse(text)
+			assert.Error(t, err, "gave %v", v)
+		})
+	}
+}
+
+func TestInt(t *testing.T) {
+	checkParser(t, Int(-1, 4096), []good[int]{
+		{"0", 0, "0"},
+		{" 12\t", 12, "12"},
+		{"-1", -1, "-1"},
+		{"0x1F", 31, "31"},
+		{"010", 10, "10"},
+		{"4096", 4096, "4096"},
+	}, "", "-2", "4097", "inf", "1k", "1.0", "0x", "0x-1", "1_000", "99999999999999999999", "zwölf")
+}
+
+func TestIntWithoutLimit(t *testing.T) {
+	checkParser(t, Int(1, math.MaxInt), []good[int]{
+		{"INF", math.MaxInt, "inf"},
+		{"7", 7, "7"},
+	}, "0", "auto")
+}
+
+func TestBool(t *testing.T) {
+	checkParser(t, Bool(), []good[bool]{
+		{"y", true, "y"}, {"Yes", true, "y"}, {"on", true, "y"}, {"1", true, "y"}, {"TRUE", true, "y"},
+		{"n", false, "n"}, {"NO", false, "n"}, {"off", false, "n"}, {"0", false, "n"}, {"false", false, "n"},
+	}, "", "2", "try", "yy", "auto")
+}
+
+func TestBoolOr(t *testing.T) {
+	checkParser(t, BoolOr("try"), []good[Ternary]{
+		{"try", Try, "try"}, {"TRY", Try, "try"}, {"y", Yes, "y"}, {"off", No, "n"},
+	}, "auto", "maybe", "")
+}
+
+func TestEnum(t *testing.T) {
+	checkParser(t, Enum("cpu", "device", "Guess"), []good[string]{
+		{"cpu", "cpu", "cpu"}, {" DEVICE ", "device", "device"}, {"guess", "Guess", "Guess"},
+	}, "", "cp", "cpu,device")
+}
+
+func TestString(t *testing.T) {
+	checkParser(t, String(), []good[string]{
+		{"", "", ""}, {" a b ", "a b", "a b"}, {"/tmp/x=1;#", "/tmp/x=1;#", "/tmp/x=1;#"}, {"größe", "größe", "größe"},
+	}, "a\nb", "a\x00", "\x7f", "\xff")
+}
+
+func TestSize(t *testing.T) {
+	checkParser(t, Size(0, Inf), []good[Bytes]{
+		{"0", 0, "0"},
+		{"8192", 8192, "8k"},
+		{"8193", 8193, "8193"},
+		{"8k", 8192, "8k"},
+		{"8KB", 8192, "8k"},
+		{"8 kb", 8192, "8k"},
+		{"17b", 17, "17"},
+		{"3M", 3 << 20, "3m"},
+		{"2gb", 2 << 30, "2g"},
+		{"1t", 1 << 40, "1t"},
+		{"2048t", 1 << 51, "2048t"},
+		{"1.5k", 1536, "1536"},
+		{"1e3", 1000, "1000"},
+		{"inf", Inf, "inf"},
+		{"18446744073709551614", Inf - 1, "18446744073709551614"},
+	}, "", "k", "b", ".", "-1", "+1", "1x", "1kk", "1kib", "1 k b", "auto", "1e", "16777216t", "18446744073709551615",
+		"1e30", "1..5", "1e400")
+}
+
+func TestSizeBounds(t *testing.T) {
+	checkParser(t, Size(64, 1<<20), []good[Bytes]{
+		{"64", 64, "64"}, {"1m", 1 << 20, "1m"},
+	}, "63", "1048577", "inf")
+	_, err := Size(64, 1<<20).Parse("2m")
+	assert.EqualError(t, err, "out of range 64 to 1m")
+}
+
+func TestDuration(t *testing.T) {
+	checkParser(t, Duration(0, Forever), []good[time.Duration]{
+		{"0", 0, "0"},
+		{"30", 30 * time.Second, "30s"},
+		{"1s", time.Second, "1s"},
+		{"0.1s", 100 * time.Millisecond, "100ms"},
+		{"250ms", 250 * time.Millisecond, "250ms"},
+		{"2.5us", 2500, "2500ns"},
+		{"1.65e-6", 1650, "1650ns"},
+		{"1000000.00us", time.Second, "1s"},
+		{"5m", 5 * time.Minute, "5m"},
+		{"90s", 90 * time.Second, "90s"},
+		{"20 NS", 20, "20ns"},
+		{"9223372036854775806ns", Forever - 1, "9223372036854775806ns"},
+		{"Inf", Forever, "inf"},
+	}, "", "s", "-1s", "1h", "1d", "auto", "9223372036854775807ns", "1e20s", "1s2s")
+	checkParser(t, Duration(time.Microsecond, time.Second), []good[time.Duration]{
+		{"1us", time.Microsecond, "1us"},
+	}, "999ns", "1001ms", "inf")
+}
+
+func TestBandwidth(t *testing.T) {
+	const m = 1 << 20
+	checkParser(t, Bandwidth(0, Unbounded), []good[Rate]{
+		{"2200MBs", 2200 * m, "2200MBs"},
+		{"12179.00MBps", 12179 * m, "12179MBs"},
+		{"12GBps", 12 << 30, "12GBs"},
+		{"1024MB/s", 1 << 30, "1GBs"},
+		{"8kbs", 1024, "1KBs"},
+		{"100Gb/s", 100 << 27, "12800MBs"},
+		{"0.5Bs", 0.5, "0.5Bs"},
+		{"3TBs", 3 << 40, "3TBs"},
+		{"0Bs", 0, "0Bs"},
+		{"inf", Unbounded, "inf"},
+	}, "", "12", "12MB", "12M", "12Mps", "MBs", "-1MBs", "auto", "1e999MBs", "12 MBsx")
+}
+
+func TestOrAuto(t *testing.T) {
+	p := OrAuto(Size(0, Inf))
+	checkParser(t, p, []good[Optional[Bytes]]{
+		{"auto", Optional[Bytes]{Auto: true}, "auto"},
+		{" AUTO ", Optional[Bytes]{Auto: true}, "auto"},
+		{"64k", Optional[Bytes]{Value: 64 << 10}, "64k"},
+		{"inf", Optional[Bytes]{Value: Inf}, "inf"},
+	}, "", "automatic")
+	assert.Contains(t, p.Allowed, "or auto")
+	assert.Equal(t, Bytes(7), Optional[Bytes]{Auto: true}.Or(7))
+	assert.Equal(t, Bytes(3), Optional[Bytes]{Value: 3}.Or(7))
+}
+
+func TestRanges(t *testing.T) {
+	set := func(spans ...span) RangeSet { return RangeSet{spans} }
+	checkParser(t, Ranges(0, 1023), []good[RangeSet]{
+		{"", set(), ""},
+		{"0-3,8", set(span{0, 3}, span{8, 8}), "0-3,8"},
+		{" 8 , 0 - 3 ", set(span{0, 3}, span{8, 8}), "0-3,8"},
+		{"4,0-3,5-5,2", set(span{0, 5}), "0-5"},
+		{"1023", set(span{1023, 1023}), "1023"},
+	}, "-", "1-", "-1", "3-1", "1024", "0-1024", "a", "1-2-3", "99999999999999999999", "1.5")
+}
+
+func TestRangeSet(t *testing.T) {
+	r, err := Ranges(0, math.MaxInt).Parse("1-3,7,9223372036854775807")
+	require.NoError(t, err)
+	var all []int
+	for v := range r.All() {
+		all = append(all, v)
+	}
+	assert.Equal(t, []int{1, 2, 3, 7, math.MaxInt}, all)
+	for v := range r.All() {
+		assert.Equal(t, 1, v)
+		break
+	}
+	assert.True(t, r.Contains(2))
+	assert.True(t, r.Contains(math.MaxInt))
+	assert.False(t, r.Contains(4))
+	assert.False(t, r.Empty())
+	assert.True(t, RangeSet{}.Empty())
+}

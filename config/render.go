@@ -1,0 +1,99 @@
+package config
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// WriteConf writes s as ucx.conf text, which [Load] reads back to the same
+// values: one UCX_NAME=value a line, or with full each under a comment of its
+// help, what is allowed, default and origin.
+func (s *Set) WriteConf(w io.Writer, full bool) error {
+	b := bufio.NewWriter(w)
+	section := ""
+	for v := range s.All() {
+		if full && v.Section != section {
+			section = v.Section
+			fmt.Fprintf(b, "#\n# %s settings\n#\n\n", section)
+		}
+		if full {
+			writeComment(b, v)
+		}
+		fmt.Fprintf(b, "%s%s=%s\n", Prefix, v.Name, v.Text)
+		if full {
+			fmt.Fprintln(b)
+		}
+	}
+	return b.Flush() // a bufio.Writer keeps its first error
+}
+
+func writeComment(b *bufio.Writer, v Value) {
+	for line := range strings.Lines(v.Help) {
+		fmt.Fprintf(b, "# %s\n", strings.TrimRight(line, "\n"))
+	}
+	fmt.Fprintf(b, "#\n# syntax:    %s\n# default:   %s\n", v.Allowed, withUnit(v.Default, v.Unit))
+	if len(v.Fallbacks) > 0 {
+		fmt.Fprintf(b, "# inherits:  %s\n", strings.Join(prefixed(v.Fallbacks), ", "))
+	}
+	if v.Origin.Kind != Default {
+		fmt.Fprintf(b, "# origin:    %s\n", v.Origin)
+	}
+	fmt.Fprintln(b, "#")
+}
+
+// Markdown writes a reference of all rows: a heading and a table per section,
+// this package's own first.
+func Markdown(w io.Writer, tables ...Table) error {
+	s, err := newSet(append([]Table{ownTable()}, tables...))
+	if err != nil {
+		return err
+	}
+	b := bufio.NewWriter(w)
+	section := ""
+	for _, r := range s.rows {
+		if r.section != section {
+			if section != "" {
+				fmt.Fprintln(b)
+			}
+			section = r.section
+			fmt.Fprintf(b, "## %s\n\n| variable | default | allowed | meaning |\n|---|---|---|---|\n", cell(section))
+		}
+		help := r.Help()
+		if wider := r.Fallbacks(); len(wider) > 0 {
+			help += " Inherits " + strings.Join(prefixed(wider), ", ") + "."
+		}
+		fmt.Fprintf(b, "| `%s%s` | %s | %s | %s |\n", Prefix, r.Name(),
+			code(withUnit(r.Default(), r.Unit())), cell(r.Allowed()), cell(help))
+	}
+	return b.Flush()
+}
+
+// withUnit adds the unit where the default ends in a digit, so is bare.
+func withUnit(def, unit string) string {
+	if unit == "" || def == "" || def[len(def)-1] < '0' || def[len(def)-1] > '9' {
+		return def
+	}
+	return def + " " + unit
+}
+
+func prefixed(names []string) []string {
+	out := make([]string, len(names))
+	for i, n := range names {
+		out[i] = Prefix + n
+	}
+	return out
+}
+
+func code(text string) string {
+	if text == "" {
+		return "(empty)"
+	}
+	return "`" + cell(text) + "`"
+}
+
+// cell makes text fit one cell of a Markdown table.
+func cell(text string) string {
+	return strings.Join(strings.Fields(strings.ReplaceAll(text, "|", `\|`)), " ")
+}
