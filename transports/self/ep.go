@@ -1,0 +1,97 @@
+package self
+
+import (
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
+)
+
+// none in endpoint.reserved: no reservation is open.
+const none = -1
+
+// endpoint is a send handle of an iface to itself, and at the same time the
+// connection by which its messages arrive.
+type endpoint struct {
+	q              queue
+	iface          *iface
+	size           sizes
+	source         uint32
+	state          uct.Status // OK, or what every operation answers
+	reserved       int        // bytes of the open reservation, or none
+	reservedHeader uint64
+	reservedID     uct.AMID
+
+	offering bool // HandlePending runs for this endpoint
+	refused  int  // bytes of the last send that found no room
+	pending  []uct.Token
+	purges   uint // how often pending was emptied from outside
+}
+
+// PendingAdd: see uct.Endpoint.
+func (e *endpoint) PendingAdd(t uct.Token) uct.Status {
+	if e.state != ucs.OK {
+		return e.state
+	}
+	if len(e.pending) == 0 && (e.q.ds == nil || e.q.fits(e.refused)) {
+		return ucs.Busy
+	}
+	e.pending = append(e.pending, t)
+	e.q.max = e.limit()
+	return ucs.OK
+}
+
+// PendingPurge: see uct.Endpoint.
+func (e *endpoint) PendingPurge(f func(uct.Token)) {
+	ts := e.pending
+	e.pending = nil
+	e.purges++
+	e.q.max = e.limit()
+	for _, t := range ts {
+		f(t)
+	}
+}
+
+// offer lets the handler retry what waits.
+func (e *endpoint) offer() {
+	purges := e.purges
+	e.offering = true
+	e.q.max = e.limit()
+	k := e.iface.handler.HandlePending(e.pending)
+	e.offering = false
+	if purges == e.purges {
+		e.pending = append(e.pending[:0], e.pending[min(max(k, 0), len(e.pending)):]...)
+	}
+	e.q.max = e.limit()
+}
+
+// Flush ends at once: buffers were copied, and what was accepted lies in
+// receive memory.
+func (e *endpoint) Flush(k uct.FlushKind, _ uct.Token) uct.Status {
+	if e.state == ucs.OK && k == uct.FlushCancel {
+		e.end(ucs.Canceled)
+		return ucs.OK
+	}
+	return e.state
+}
+
+// Fence has nothing to order: everything takes effect at its call.
+func (e *endpoint) Fence() uct.Status { return e.state }
+
+// Check: the peer is the caller.
+func (e *endpoint) Check(uct.Token) uct.Status { return e.state }
+
+// Close: see uct.Endpoint. What the queue holds is still delivered.
+func (e *endpoint) Close() {
+	if e.state == ucs.Closed {
+		return
+	}
+	e.end(ucs.Closed)
+	e.pending = nil
+	e.iface.closing++
+}
+
+// end makes every later operation answer st.
+func (e *endpoint) end(st uct.Status) {
+	e.state = st
+	e.reserved = none
+	e.q.max = 0
+}

@@ -1,0 +1,158 @@
+package self
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/shmem"
+	"github.com/goucx/goucx/uct"
+)
+
+// addressLen is the length of an iface's address, random bytes of its own, so
+// that no other iface is ever taken for it.
+const addressLen = 8
+
+// iface is a worker's interface to itself.
+type iface struct {
+	handler uct.Handler
+	eps     []*endpoint
+	next    int // index in eps where the next Progress begins
+
+	armed     bool // a send must raise event
+	signalled bool // event is raised
+	closing   int  // closed endpoints that eps still holds
+	closed    bool
+
+	dom     *domain
+	size    sizes
+	threads int
+	sources uint32 // the last Desc.Source given out
+	active  int
+	address [addressLen]byte
+	event   *shmem.EventFD // nil where the system has none
+	attr    uct.IfaceAttr
+}
+
+func openIface(d *domain, c uct.IfaceConfig) (*iface, error) {
+	if c.Handler == nil || c.Worker == (uct.UUID{}) || c.Threads < 0 {
+		return nil, fmt.Errorf("want a handler, a worker and no negative number of threads: %w", ucs.ErrInvalid)
+	}
+	if c.Settings == nil {
+		c.Settings = d.settings
+	}
+	i := &iface{handler: c.Handler, dom: d, size: sizesOf(c.Settings), threads: max(c.Threads, 1)}
+	if _, err := rand.Read(i.address[:]); err != nil {
+		return nil, err
+	}
+	event, err := shmem.NewEventFD()
+	if err != nil && !errors.Is(err, ucs.ErrUnsupported) {
+		return nil, err
+	}
+	i.event = event
+	i.attr = attr(i.size, event != nil)
+	return i, nil
+}
+
+// attr describes the iface. Bandwidth is that of a copy within the process.
+//
+// Source: the estimates of UCX's self transport.
+func attr(s sizes, events bool) uct.IfaceAttr {
+	a := uct.IfaceAttr{
+		Ops: uct.OpsAM | opsRMA | uct.OpFlushLocal | uct.OpFlushRemote | uct.OpFlushCancel |
+			uct.OpFence | uct.OpPending | uct.OpCheck,
+		AM: uct.Limit{
+			Short: s.seg, Bcopy: s.seg, MaxZcopy: s.seg, MaxVec: maxVec, MaxHead: maxHead,
+		},
+		Connect:        uct.ConnectToIface,
+		AckMeansPlaced: true,
+		Est:            uct.Estimate{Dedicated: 19360 << 20, OverheadNS: 10},
+	}
+	if opsRMA != 0 {
+		a.Put = uct.Limit{Short: math.MaxInt, Bcopy: math.MaxInt, MaxZcopy: math.MaxInt, MaxVec: math.MaxInt}
+		a.Get = a.Put
+		a.Post32, a.Post64 = uct.PostAtomics, uct.PostAtomics
+		a.Fetch32, a.Fetch64 = uct.AllAtomics, uct.AllAtomics
+	}
+	if events {
+		a.Events = uct.EventRecv | uct.EventSend
+	}
+	return a
+}
+
+// Attr: see uct.Iface.
+func (i *iface) Attr() *uct.IfaceAttr { return &i.attr }
+
+// DeviceAddress is empty: there is one device, and it reaches no other host.
+func (i *iface) DeviceAddress(b []byte) []byte { return b }
+
+// Address: see uct.Iface.
+func (i *iface) Address(b []byte) []byte { return append(b, i.address[:]...) }
+
+// Reachable: see uct.Iface.
+func (i *iface) Reachable(a uct.Address) (bool, string) {
+	if len(a.Device) == 0 && bytes.Equal(a.Iface, i.address[:]) {
+		return true, ""
+	}
+	return false, "reaches only its own worker"
+}
+
+// NewEndpoint: see uct.Iface.
+func (i *iface) NewEndpoint(a uct.Address, t int) (uct.Endpoint, error) {
+	if i.closed {
+		return nil, fmt.Errorf("self endpoint: %w", ucs.ErrClosed)
+	}
+	if ok, reason := i.Reachable(a); !ok {
+		return nil, fmt.Errorf("self endpoint to %x/%x: %s: %w", a.Device, a.Iface, reason, ucs.ErrUnreachable)
+	}
+	if t < 0 || t >= i.threads {
+		return nil, fmt.Errorf("self endpoint for thread %d of %d: %w", t, i.threads, ucs.ErrInvalid)
+	}
+	i.sources = max(i.sources+1, 1)
+	e := &endpoint{iface: i, size: i.size, source: i.sources, reserved: none}
+	i.eps = append(i.eps, e)
+	return e, nil
+}
+
+// Activate: see uct.Iface.
+func (i *iface) Activate() { i.active++ }
+
+// Deactivate: see uct.Iface.
+func (i *iface) Deactivate() { i.active-- }
+
+// ActiveEndpoints: see uct.Iface. No connection is made by anybody else.
+func (i *iface) ActiveEndpoints() int { return i.active }
+
+// Flush: see uct.Iface; nothing is ever in flight.
+func (i *iface) Flush(uct.Token) uct.Status { return i.status() }
+
+// Fence: see uct.Iface.
+func (i *iface) Fence() uct.Status { return i.status() }
+
+func (i *iface) status() uct.Status {
+	if i.closed {
+		return ucs.Closed
+	}
+	return ucs.OK
+}
+
+// Close: see uct.Iface. Messages that were not delivered are dropped.
+func (i *iface) Close() error {
+	if i.closed {
+		return nil
+	}
+	i.closed = true
+	for _, e := range i.eps {
+		e.end(ucs.Closed)
+		e.pending = nil
+	}
+	i.eps = nil
+	i.dom.ifaceClosed()
+	if i.event == nil {
+		return nil
+	}
+	return i.event.Close()
+}

@@ -1,0 +1,121 @@
+package self
+
+import (
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
+)
+
+// Progress delivers messages, endpoint after endpoint, beginning where the last
+// call ran out of budget; then it lets each endpoint's waiting tokens try.
+// hot: BenchmarkAMShort, BenchmarkIdle
+func (i *iface) Progress(budget int) int {
+	if i.signalled {
+		i.lower()
+	}
+	// The handler may make and close endpoints: closed ones stay in eps until
+	// reap, new ones wait for the next pass.
+	done, n := 0, len(i.eps)
+	for k := i.next; k < n; k++ {
+		e := i.eps[k]
+		if e.q.n > 0 {
+			done += e.deliver(budget - done)
+		}
+		if len(e.pending) > 0 && e.q.fits(e.refused) {
+			e.offer()
+		}
+		if done >= budget {
+			i.next = k + 1
+			return done
+		}
+	}
+	if i.next = 0; i.closing > 0 {
+		i.reap()
+	}
+	return done
+}
+
+// deliver hands over at most budget messages.
+func (e *endpoint) deliver(budget int) (done int) {
+	q := &e.q
+	for done < budget && q.n > 0 {
+		ds := q.ds[q.r:min(q.r+min(q.n, budget-done, uct.MaxBatch), len(q.ds))]
+		last := ds[len(ds)-1]
+		e.iface.handler.HandleAM(q.mem, ds)
+		q.pop(len(ds), int(last.Off)+align(int(last.Len)), e.reserved >= 0)
+		done += len(ds)
+	}
+	return done
+}
+
+// reap forgets closed endpoints whose messages are delivered and reports the
+// end of their connections.
+//
+//go:noinline
+func (i *iface) reap() {
+	for k := 0; k < len(i.eps); k++ {
+		e := i.eps[k]
+		if e.state != ucs.Closed || e.q.n > 0 {
+			continue
+		}
+		i.eps = append(i.eps[:k], i.eps[k+1:]...)
+		k--
+		i.closing--
+		if e.q.ds != nil {
+			i.handler.HandleFailure(uct.Failure{Source: e.source})
+		}
+	}
+}
+
+// Release: see uct.Iface; messages cannot be kept.
+func (i *iface) Release([]uint64) {}
+
+// EventFD: see uct.Iface.
+func (i *iface) EventFD() int {
+	if i.event == nil {
+		return -1
+	}
+	return i.event.FD()
+}
+
+// Arm: see uct.Iface. Only a send of the owner itself can be an event, so the
+// flag is raised there.
+func (i *iface) Arm(uct.EventKind) uct.Status {
+	if i.closed {
+		return ucs.Closed
+	}
+	if i.event == nil {
+		return ucs.Unsupported
+	}
+	if i.closing > 0 {
+		return ucs.Busy
+	}
+	for _, e := range i.eps {
+		if e.q.n > 0 || len(e.pending) > 0 {
+			return ucs.Busy
+		}
+	}
+	if i.signalled {
+		i.lower()
+	}
+	i.armed = true
+	for _, e := range i.eps {
+		e.q.max = 0
+	}
+	return ucs.OK
+}
+
+// wake raises the event where it is armed.
+func (i *iface) wake() {
+	if !i.armed {
+		return
+	}
+	i.armed = false
+	// An error leaves the sleeper to its time-out; the descriptor is open.
+	_ = i.event.Signal()
+	i.signalled = true
+}
+
+func (i *iface) lower() {
+	i.event.Drain()
+	i.signalled = false
+}
