@@ -94,14 +94,20 @@ var Layers = []Layer{
 		"the transport contract knows no transport and no user of it",
 	},
 	{
+		"transports/internal/...",
+		[]string{"transports/internal/...", "uct/...", "ucs/...", "config/..."},
+		[]string{xsys, zap},
+		"what providers share is below all of them",
+	},
+	{
 		"transports/self/...",
-		[]string{"transports/self/...", "uct/...", "ucs/...", "config/..."},
+		[]string{"transports/self/...", "transports/internal/...", "uct/...", "ucs/...", "config/..."},
 		[]string{xsys, zap},
 		"a provider knows the contract, never another provider, wireup or ucp",
 	},
 	{
 		"transports/shm/...",
-		[]string{"transports/shm/...", "uct/...", "ucs/...", "config/..."},
+		[]string{"transports/shm/...", "transports/internal/...", "uct/...", "ucs/...", "config/..."},
 		[]string{xsys, zap},
 		"a provider knows the contract, never another provider, wireup or ucp",
 	},

@@ -26,6 +26,8 @@ func TestPlanted(t *testing.T) {
 		{"settings import a subpackage's namesake", "config/x.go", imports(viper + "x"), "another dependency needs a decision record"},
 		{"contract imports a provider", "uct/x.go", own("transports/shm"), "the transport contract knows no transport"},
 		{"provider imports the contract", "transports/shm/x.go", own("uct", "ucs/ring", "config"), ""},
+		{"provider imports what providers share", "transports/shm/x.go", own("transports/internal/mapped"), ""},
+		{"shared part imports a provider", "transports/internal/mapped/x.go", own("transports/shm"), "below all of them"},
 		{"provider imports a provider", "transports/shm/x.go", own("transports/self"), "never another provider"},
 		{"provider imports wireup", "transports/self/x.go", own("wireup"), "never another provider, wireup or ucp"},
 		{"provider imports ucp", "transports/rc/x.go", own("ucp"), "a verbs transport knows the verbs API"},
