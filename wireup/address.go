@@ -1,0 +1,87 @@
+package wireup
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+
+	"github.com/goucx/goucx/uct"
+)
+
+// MaxAddress is the longest worker address in bytes.
+const MaxAddress = 2048
+
+// The fixed part of an address, and of each entry. docs/wire/address.md shows
+// the whole.
+const (
+	addressMagic   = "GXWA"
+	addressVersion = 1
+
+	offVersion = 4
+	offFlags   = 5
+	offLength  = 6
+	offHost    = 8
+	offProcess = 24
+	offWorker  = 40
+	headerLen  = 56
+	crcLen     = 4
+
+	entryHeadLen = 5           // transport, device, length
+	entryMinLen  = attrLen + 1 // attributes, length of the device part
+	maxPart      = 255         // bytes of one part of a uct.Address
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// View is what a worker address says: who the worker is and by which ifaces it
+// can be reached.
+type View struct {
+	// Host is equal for workers that may share memory, Process for workers of
+	// one process; Worker is unique.
+	Host, Process, Worker uct.UUID
+	Entries               []Entry
+}
+
+// Entry is one iface of a worker.
+type Entry struct {
+	Transport uct.TransportID
+	// Device numbers the device within the worker: entries with the same number
+	// share it.
+	Device uint8
+	Attr   Attr
+	Addr   uct.Address
+}
+
+// Append appends the encoded address to b. It fails, leaving b as it was, where
+// a part is longer than 255 bytes or the whole longer than [MaxAddress].
+func (v View) Append(b []byte) ([]byte, error) {
+	start := len(b)
+	b = append(b, addressMagic...)
+	b = append(b, addressVersion, 0, 0, 0)
+	b = append(b, v.Host[:]...)
+	b = append(b, v.Process[:]...)
+	b = append(b, v.Worker[:]...)
+	for _, e := range v.Entries {
+		if len(e.Addr.Device) > maxPart || len(e.Addr.Iface) > maxPart {
+			return b[:start], fmt.Errorf("worker address: transport %d: address parts of %d and %d bytes, at most %d each",
+				e.Transport, len(e.Addr.Device), len(e.Addr.Iface), maxPart)
+		}
+		b = e.append(b)
+	}
+	n := len(b) - start + crcLen
+	if n > MaxAddress {
+		return b[:start], fmt.Errorf("worker address: %d bytes for %d ifaces, at most %d", n, len(v.Entries), MaxAddress)
+	}
+	binary.LittleEndian.PutUint16(b[start+offLength:], uint16(n))
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[start:], castagnoli)), nil
+}
+
+func (e Entry) append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint16(b, uint16(e.Transport))
+	b = append(b, e.Device)
+	b = binary.LittleEndian.AppendUint16(b, uint16(entryMinLen+len(e.Addr.Device)+len(e.Addr.Iface)))
+	b = e.Attr.append(b)
+	b = append(b, byte(len(e.Addr.Device)))
+	b = append(b, e.Addr.Device...)
+	return append(b, e.Addr.Iface...)
+}

@@ -1,0 +1,112 @@
+package wireup
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/goucx/goucx/uct"
+)
+
+// Candidate is a pair of a local iface and a remote entry that reach each other
+// and can serve a purpose.
+type Candidate struct {
+	Local  int     // index into the local ifaces
+	Remote int     // index into the remote's entries
+	Score  float64 // higher is better
+}
+
+// Plan holds the candidates for each wanted purpose, best first.
+type Plan [NumPurposes][]Candidate
+
+// Best is the best candidate for p.
+func (pl *Plan) Best(p Purpose) (Candidate, bool) {
+	if len(pl[p]) == 0 {
+		return Candidate{}, false
+	}
+	return pl[p][0], true
+}
+
+// Choose ranks the ways from the local ifaces to remote for each of wants. What
+// is not used has its reason among the refusals, in the order of local.
+//
+// It is a function of its arguments alone, provided that Reachable is. Equal
+// scores rank by transport id, then by device numbers, then by order.
+func Choose(local []LocalIface, remote View, wants ...Purpose) (Plan, []uct.Refusal) {
+	var c choice
+	c.remote = remote.Entries
+	c.devices = deviceNumbers(local)
+	for i, l := range local {
+		c.iface(i, l, wants)
+	}
+	for i, e := range remote.Entries {
+		if !slices.ContainsFunc(local, func(l LocalIface) bool { return l.Info.ID == e.Transport }) {
+			c.refuse(uct.IfaceInfo{Transport: fmt.Sprintf("transport %d", e.Transport)}, "the peer (entry %d) has it, not in use here", i)
+		}
+	}
+	for p := range c.plan {
+		slices.SortStableFunc(c.plan[p], func(a, b Candidate) int { return c.compare(local, a, b) })
+	}
+	return c.plan, c.refused
+}
+
+type choice struct {
+	remote  []Entry
+	devices []int
+	plan    Plan
+	refused []uct.Refusal
+}
+
+// iface adds local iface i's candidates.
+func (c *choice) iface(i int, l LocalIface, wants []Purpose) {
+	found := false
+	for r, e := range c.remote {
+		if e.Transport != l.Info.ID {
+			continue
+		}
+		found = true
+		if ok, why := l.Iface.Reachable(e.Addr); !ok {
+			c.refuse(l.Info, "%s", why)
+			continue
+		}
+		c.pair(i, l, r, wants)
+	}
+	if !found {
+		c.refuse(l.Info, "the peer does not have it")
+	}
+}
+
+// pair adds the candidate of a pair that reach each other for those purposes
+// that it can serve.
+func (c *choice) pair(i int, l LocalIface, r int, wants []Purpose) {
+	own, remote := AttrOf(l.Attr), c.remote[r].Attr
+	if (own.Features^remote.Features)&ConnectsEndpoints != 0 {
+		c.refuse(l.Info, "the two sides connect in different ways")
+		return
+	}
+	for _, p := range wants {
+		if lack := criteria[p].lacks(l.Attr, remote); lack != "" {
+			c.refuse(l.Info, "%v: %s", p, lack)
+			continue
+		}
+		c.plan[p] = append(c.plan[p], Candidate{Local: i, Remote: r, Score: criteria[p].score(own, remote)})
+	}
+}
+
+func (c *choice) refuse(i uct.IfaceInfo, format string, args ...any) {
+	c.refused = append(c.refused, uct.Refusal{Transport: i.Transport, Device: i.Device, Reason: fmt.Sprintf(format, args...)})
+}
+
+// compare orders candidates best first. The sum of the device numbers comes
+// before the local one, so that two sides which number their devices alike
+// agree on the pair.
+func (c *choice) compare(local []LocalIface, a, b Candidate) int {
+	da, db := c.devices[a.Local], c.devices[b.Local]
+	ra, rb := int(c.remote[a.Remote].Device), int(c.remote[b.Remote].Device)
+	return cmp.Or(
+		cmp.Compare(b.Score, a.Score),
+		cmp.Compare(local[a.Local].Info.ID, local[b.Local].Info.ID),
+		cmp.Compare(da+ra, db+rb),
+		cmp.Compare(da, db),
+	)
+}

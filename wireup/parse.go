@@ -1,0 +1,116 @@
+package wireup
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+
+	"github.com/goucx/goucx/uct"
+)
+
+// ErrAddress is what every error of a malformed worker address wraps.
+var ErrAddress = errors.New("bad worker address")
+
+// Parse checks a worker address whole and decodes it. The result's address
+// parts point into b. Transports that this program does not know are entries
+// like any other; no local iface will match them.
+//
+// Errors wrap [ErrAddress] and say what is wrong; nothing in b can make it
+// panic.
+func Parse(b []byte) (View, error) {
+	n, err := check(b)
+	if err != nil {
+		return View{}, err
+	}
+	v := View{Entries: make([]Entry, 0, n)}
+	copy(v.Host[:], b[offHost:])
+	copy(v.Process[:], b[offProcess:])
+	copy(v.Worker[:], b[offWorker:])
+	for rest := body(b); len(rest) > 0; {
+		var e Entry
+		e, rest = nextEntry(rest)
+		v.Entries = append(v.Entries, e)
+	}
+	return v, nil
+}
+
+// body is the part of a checked address that holds the entries.
+func body(b []byte) []byte { return b[headerLen : len(b)-crcLen] }
+
+// check says whether b is a well-formed address and counts its entries. It
+// allocates nothing where it is.
+func check(b []byte) (entries int, err error) {
+	if err := checkHeader(b); err != nil {
+		return 0, err
+	}
+	sum := binary.LittleEndian.Uint32(b[len(b)-crcLen:])
+	if got := crc32.Checksum(b[:len(b)-crcLen], castagnoli); got != sum {
+		return 0, badAddress("checksum %#08x, its bytes have %#08x: damaged", sum, got)
+	}
+	for rest := body(b); len(rest) > 0; entries++ {
+		n := 0
+		if n, err = entryLen(rest); err != nil {
+			return 0, fmt.Errorf("%w (entry %d)", err, entries)
+		}
+		rest = rest[n:]
+	}
+	return entries, nil
+}
+
+func checkHeader(b []byte) error {
+	switch {
+	case len(b) < headerLen+crcLen:
+		return badAddress("%d bytes, at least %d", len(b), headerLen+crcLen)
+	case string(b[:len(addressMagic)]) != addressMagic:
+		return badAddress("starts with %q, not %q", b[:len(addressMagic)], addressMagic)
+	case b[offVersion] != addressVersion:
+		return badAddress("version %d, this program knows %d", b[offVersion], addressVersion)
+	case b[offFlags] != 0:
+		return badAddress("unknown flags %#02x", b[offFlags])
+	case len(b) > MaxAddress:
+		return badAddress("%d bytes, at most %d", len(b), MaxAddress)
+	}
+	if n := int(binary.LittleEndian.Uint16(b[offLength:])); n != len(b) {
+		return badAddress("says %d bytes, has %d: truncated or joined", n, len(b))
+	}
+	return nil
+}
+
+// entryLen gives the length of the entry that b, which is not empty, starts
+// with.
+func entryLen(b []byte) (int, error) {
+	if len(b) < entryHeadLen {
+		return 0, badAddress("%d bytes left for an entry of at least %d", len(b), entryHeadLen+entryMinLen)
+	}
+	n := int(binary.LittleEndian.Uint16(b[3:]))
+	if n > len(b)-entryHeadLen {
+		return 0, badAddress("an entry of %d bytes, %d left", n, len(b)-entryHeadLen)
+	}
+	if n < entryMinLen {
+		return 0, badAddress("an entry of %d bytes, at least %d", n, entryMinLen)
+	}
+	device := int(b[entryHeadLen+attrLen])
+	iface := n - entryMinLen - device
+	if iface < 0 || iface > maxPart {
+		return 0, badAddress("an entry of %d bytes whose device part has %d", n, device)
+	}
+	return entryHeadLen + n, nil
+}
+
+// nextEntry decodes the first entry of a checked body and gives what follows.
+func nextEntry(b []byte) (Entry, []byte) {
+	end := entryHeadLen + int(binary.LittleEndian.Uint16(b[3:]))
+	at := entryHeadLen + entryMinLen
+	iface := at + int(b[at-1])
+	return Entry{
+		Transport: uct.TransportID(binary.LittleEndian.Uint16(b)),
+		Device:    b[2],
+		Attr:      parseAttr(b[entryHeadLen:]),
+		Addr:      uct.Address{Device: b[at:iface:iface], Iface: b[iface:end:end]},
+	}, b[end:]
+}
+
+func badAddress(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrAddress, fmt.Sprintf(format, args...))
+}

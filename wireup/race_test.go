@@ -1,0 +1,5 @@
+//go:build race
+
+package wireup
+
+const raceEnabled = true

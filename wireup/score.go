@@ -1,0 +1,91 @@
+package wireup
+
+import (
+	"github.com/goucx/goucx/uct"
+)
+
+// Purpose is what a lane is used for.
+type Purpose uint8
+
+// Purposes.
+const (
+	// ForAM: messages.
+	ForAM Purpose = iota
+	// ForRMA: put and get.
+	ForRMA
+	// ForAMO: atomics.
+	ForAMO
+	NumPurposes
+)
+
+// criterion is what a purpose asks of an iface and how it ranks those that can.
+type criterion struct {
+	name  string
+	lacks func(local *uct.IfaceAttr, remote Attr) string // "" where nothing
+	score func(local, remote Attr) float64               // higher is better
+}
+
+const (
+	minBcopy = 64   // an active message holds at least the layer's headers
+	rmaBytes = 4096 // the transfer by which put and get are ranked
+)
+
+var criteria = [NumPurposes]criterion{
+	ForAM:  {"messages", lacksAM, scoreLatency},
+	ForRMA: {"put and get", lacksRMA, scoreRMA},
+	ForAMO: {"atomics", lacksAMO, scoreLatency},
+}
+
+// String names the purpose.
+func (p Purpose) String() string {
+	if p < NumPurposes {
+		return criteria[p].name
+	}
+	return "purpose?"
+}
+
+func lacksAM(local *uct.IfaceAttr, remote Attr) string {
+	switch {
+	case !local.Ops.Has(uct.OpAMBcopy|uct.OpPending) || local.AM.Bcopy < minBcopy:
+		return "does not send active messages"
+	case !remote.Ops.Has(uct.OpAMBcopy):
+		return "the peer does not receive active messages"
+	}
+	return ""
+}
+
+func lacksRMA(local *uct.IfaceAttr, _ Attr) string {
+	if local.Ops&uct.OpsPut == 0 || local.Ops&uct.OpsGet == 0 {
+		return "does not put and get"
+	}
+	return ""
+}
+
+func lacksAMO(local *uct.IfaceAttr, _ Attr) string {
+	if !local.Ops.Has(uct.OpAtomics) {
+		return "has no atomics"
+	}
+	return ""
+}
+
+// scoreLatency ranks by the time of a small message. Latency is the mean of
+// both sides', and sums of quantities in nanoseconds are exact, so both sides
+// come to the same number.
+//
+// Source: UCX's wireup scores 1e-3/seconds, here and below.
+func scoreLatency(local, remote Attr) float64 {
+	return 1e6 / (latencyNS(local, remote) + remote.Overhead.Float(nanosecond))
+}
+
+// scoreRMA ranks by the time of a one-sided transfer of rmaBytes; the peer's
+// CPU has no part in it.
+func scoreRMA(local, remote Attr) float64 {
+	bw := min(local.Bandwidth, remote.Bandwidth).Float(megabyte)
+	return 1e6 / (latencyNS(local, remote) + 1e9*rmaBytes/bw)
+}
+
+// latencyNS is the latency plus the sender's overhead.
+func latencyNS(local, remote Attr) float64 {
+	latency := (local.Latency.Float(nanosecond) + remote.Latency.Float(nanosecond)) / 2
+	return latency + local.Overhead.Float(nanosecond)
+}

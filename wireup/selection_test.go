@@ -1,0 +1,125 @@
+package wireup
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/uct"
+)
+
+type fakeComponent struct {
+	uct.Component
+	name    string
+	aliases []string
+}
+
+func (c fakeComponent) Name() string      { return c.name }
+func (c fakeComponent) Aliases() []string { return c.aliases }
+
+var components = []uct.Component{
+	fakeComponent{name: "self"},
+	fakeComponent{name: "shm", aliases: []string{"sm", "mm", "posix"}},
+	fakeComponent{name: "rc", aliases: []string{"ib"}},
+	fakeComponent{name: "ud", aliases: []string{"ib"}},
+}
+
+func settings(t *testing.T, env ...string) *config.Set {
+	s, err := loadSettings(env)
+	require.NoError(t, err)
+	return s
+}
+
+func TestSelectionTransports(t *testing.T) {
+	for _, c := range []struct {
+		tls  string
+		want string // of self, shm, rc, ud: - none, c connect, a all
+	}{
+		{"all", "aaaa"},
+		{"self", "a---"},
+		{"shm", "-a--"},
+		{"sm,self", "aa--"},
+		{"mm", "-a--"},
+		{"posix,self", "aa--"},
+		{"ib", "--aa"},
+		{"^ib", "aa--"},
+		{"^sm", "a-aa"},
+		{"^self,mm", "--aa"},
+		{"rc,ud:aux", "--ac"},
+		{"rc,ud:aux,ud", "--aa"},
+		{"rc:aux,ib", "--aa"},
+		{"sm,ib:aux", "-acc"},
+		{"s*", "aa--"},
+	} {
+		t.Run(c.tls, func(t *testing.T) {
+			sel, err := Select(settings(t, "UCX_TLS="+c.tls), components)
+			require.NoError(t, err)
+			got := ""
+			for _, comp := range components {
+				u, reason := sel.Transport(comp.Name())
+				got += string("-ca"[u])
+				assert.Equal(t, u == UseAll, reason == "", "a reason where not all")
+				if u != UseAll {
+					assert.Contains(t, reason, "UCX_TLS="+c.tls)
+				}
+			}
+			assert.Equal(t, c.want, got)
+		})
+	}
+}
+
+func TestSelectionDefaults(t *testing.T) {
+	sel, err := Select(nil, components)
+	require.NoError(t, err)
+	u, reason := sel.Iface(uct.IfaceInfo{Transport: "rc", Device: "mlx5_0:1", Kind: uct.DeviceNet})
+	assert.Equal(t, UseAll, u)
+	assert.Empty(t, reason)
+}
+
+func TestSelectionUnknownTransport(t *testing.T) {
+	for _, tls := range []string{"warp,sm", "^warp", "sm,warp:aux"} {
+		_, err := Select(settings(t, "UCX_TLS="+tls), components)
+		require.Error(t, err)
+		assert.ErrorContains(t, err, `"warp`)
+		assert.ErrorContains(t, err, "known are all, self, shm (sm, mm, posix), rc (ib), ud (ib)")
+	}
+}
+
+func TestSelectionDevices(t *testing.T) {
+	nic := func(d string) uct.IfaceInfo {
+		return uct.IfaceInfo{Transport: "rc", Device: d, Kind: uct.DeviceNet}
+	}
+	shm := uct.IfaceInfo{Transport: "shm", Device: "memory", Kind: uct.DeviceShm}
+	self := uct.IfaceInfo{Transport: "self", Device: "memory", Kind: uct.DeviceSelf}
+	for _, c := range []struct {
+		name, env string
+		iface     uct.IfaceInfo
+		want      Use
+		reason    string
+	}{
+		{"net listed", "UCX_NET_DEVICES=mlx5_0:1", nic("mlx5_0:1"), UseAll, ""},
+		{"net not listed", "UCX_NET_DEVICES=mlx5_0:1", nic("mlx5_1:1"), UseNone, "device not allowed by UCX_NET_DEVICES=mlx5_0:1"},
+		{"net glob", "UCX_NET_DEVICES=mlx5_*", nic("mlx5_7:1"), UseAll, ""},
+		{"net negated", "UCX_NET_DEVICES=^mlx5_1:1", nic("mlx5_1:1"), UseNone, "device not allowed by UCX_NET_DEVICES=^mlx5_1:1"},
+		{"net leaves shm", "UCX_NET_DEVICES=none", shm, UseAll, ""},
+		{"shm", "UCX_SHM_DEVICES=none", shm, UseNone, "device not allowed by UCX_SHM_DEVICES=none"},
+		{"shm leaves self", "UCX_SHM_DEVICES=none", self, UseAll, ""},
+		{"self", "UCX_SELF_DEVICES=^memory", self, UseNone, "device not allowed by UCX_SELF_DEVICES=^memory"},
+		{"transport first", "UCX_TLS=sm", nic("mlx5_0:1"), UseNone, "not allowed by UCX_TLS=sm"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			sel, err := Select(settings(t, c.env), components)
+			require.NoError(t, err)
+			u, reason := sel.Iface(c.iface)
+			assert.Equal(t, c.want, u)
+			assert.Equal(t, c.reason, reason)
+		})
+	}
+}
+
+func loadSettings(env []string) (*config.Set, error) {
+	s, _, err := config.Load(config.Options{Env: env, Dirs: []string{}, Strict: true}, Settings())
+	return s, err
+}
