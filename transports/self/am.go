@@ -185,14 +185,20 @@ func (e *endpoint) refill(n int) uct.Status {
 		return ucs.NoResource
 	}
 	e.iface.wake()
-	e.q.max = e.limit()
+	e.gate()
 	return ucs.OK
 }
 
-// limit is what q.max has to be: 0 sends every message through refill.
-func (e *endpoint) limit() int {
-	if e.state != ucs.OK || e.iface.armed || len(e.pending) > 0 && !e.offering {
-		return 0
+// gate says after a change of state whether operations may go on. Messages are
+// stopped by q.max 0, which sends each of them through refill.
+func (e *endpoint) gate() {
+	st := e.state
+	if st == ucs.OK && len(e.pending) > 0 && !e.offering {
+		st = ucs.NoResource
 	}
-	return len(e.q.ds)
+	e.SetGate(st)
+	e.q.max = len(e.q.ds)
+	if st != ucs.OK || e.iface.armed {
+		e.q.max = 0
+	}
 }

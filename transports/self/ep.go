@@ -1,6 +1,7 @@
 package self
 
 import (
+	"github.com/goucx/goucx/transports/internal/mapped"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
@@ -11,6 +12,7 @@ const none = -1
 // endpoint is a send handle of an iface to itself, and at the same time the
 // connection by which its messages arrive.
 type endpoint struct {
+	mapped.RMA
 	q              queue
 	iface          *iface
 	size           sizes
@@ -35,7 +37,7 @@ func (e *endpoint) PendingAdd(t uct.Token) uct.Status {
 		return ucs.Busy
 	}
 	e.pending = append(e.pending, t)
-	e.q.max = e.limit()
+	e.gate()
 	return ucs.OK
 }
 
@@ -44,7 +46,7 @@ func (e *endpoint) PendingPurge(f func(uct.Token)) {
 	ts := e.pending
 	e.pending = nil
 	e.purges++
-	e.q.max = e.limit()
+	e.gate()
 	for _, t := range ts {
 		f(t)
 	}
@@ -54,13 +56,13 @@ func (e *endpoint) PendingPurge(f func(uct.Token)) {
 func (e *endpoint) offer() {
 	purges := e.purges
 	e.offering = true
-	e.q.max = e.limit()
+	e.gate()
 	k := e.iface.handler.HandlePending(e.pending)
 	e.offering = false
 	if purges == e.purges {
 		e.pending = append(e.pending[:0], e.pending[min(max(k, 0), len(e.pending)):]...)
 	}
-	e.q.max = e.limit()
+	e.gate()
 }
 
 // Flush ends at once: buffers were copied, and what was accepted lies in
@@ -70,11 +72,15 @@ func (e *endpoint) Flush(k uct.FlushKind, _ uct.Token) uct.Status {
 		e.end(ucs.Canceled)
 		return ucs.OK
 	}
+	e.Barrier()
 	return e.state
 }
 
-// Fence has nothing to order: everything takes effect at its call.
-func (e *endpoint) Fence() uct.Status { return e.state }
+// Fence: see uct.Endpoint. A CPU may show stores to others in another order.
+func (e *endpoint) Fence() uct.Status {
+	e.Barrier()
+	return e.state
+}
 
 // Check: the peer is the caller.
 func (e *endpoint) Check(uct.Token) uct.Status { return e.state }
@@ -93,5 +99,5 @@ func (e *endpoint) Close() {
 func (e *endpoint) end(st uct.Status) {
 	e.state = st
 	e.reserved = none
-	e.q.max = 0
+	e.gate()
 }

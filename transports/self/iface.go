@@ -61,21 +61,17 @@ func openIface(d *domain, c uct.IfaceConfig) (*iface, error) {
 //
 // Source: the estimates of UCX's self transport.
 func attr(s sizes, events bool) uct.IfaceAttr {
+	direct := uct.Limit{Short: math.MaxInt, Bcopy: math.MaxInt, MaxZcopy: math.MaxInt, MaxVec: math.MaxInt}
 	a := uct.IfaceAttr{
-		Ops: uct.OpsAM | opsRMA | uct.OpFlushLocal | uct.OpFlushRemote | uct.OpFlushCancel |
-			uct.OpFence | uct.OpPending | uct.OpCheck,
-		AM: uct.Limit{
-			Short: s.seg, Bcopy: s.seg, MaxZcopy: s.seg, MaxVec: maxVec, MaxHead: maxHead,
-		},
+		Ops: uct.OpsAM | uct.OpsPut | uct.OpsGet | uct.OpAtomics | uct.OpFlushLocal |
+			uct.OpFlushRemote | uct.OpFlushCancel | uct.OpFence | uct.OpPending | uct.OpCheck,
+		AM:  uct.Limit{Short: s.seg, Bcopy: s.seg, MaxZcopy: s.seg, MaxVec: maxVec, MaxHead: maxHead},
+		Put: direct, Get: direct,
+		Post32: uct.PostAtomics, Post64: uct.PostAtomics,
+		Fetch32: uct.AllAtomics, Fetch64: uct.AllAtomics,
 		Connect:        uct.ConnectToIface,
 		AckMeansPlaced: true,
 		Est:            uct.Estimate{Dedicated: 19360 << 20, OverheadNS: 10},
-	}
-	if opsRMA != 0 {
-		a.Put = uct.Limit{Short: math.MaxInt, Bcopy: math.MaxInt, MaxZcopy: math.MaxInt, MaxVec: math.MaxInt}
-		a.Get = a.Put
-		a.Post32, a.Post64 = uct.PostAtomics, uct.PostAtomics
-		a.Fetch32, a.Fetch64 = uct.AllAtomics, uct.AllAtomics
 	}
 	if events {
 		a.Events = uct.EventRecv | uct.EventSend
@@ -113,6 +109,7 @@ func (i *iface) NewEndpoint(a uct.Address, t int) (uct.Endpoint, error) {
 	}
 	i.sources = max(i.sources+1, 1)
 	e := &endpoint{iface: i, size: i.size, source: i.sources, reserved: none}
+	e.Init(&i.dom.keys)
 	i.eps = append(i.eps, e)
 	return e, nil
 }

@@ -1,10 +1,13 @@
 package self
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"sync"
 
 	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/transports/internal/mapped"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
@@ -39,15 +42,33 @@ func (component) OpenDomain(d uct.DomainInfo, c uct.DomainConfig) (uct.Domain, e
 	if d.Component != name || d.Name != name {
 		return nil, fmt.Errorf("open self domain %s/%s: %w", d.Component, d.Name, ucs.ErrInvalid)
 	}
-	return &domain{settings: c.Settings}, nil
+	id := mapped.NewID()
+	owner, err := newOwner(id)
+	if err != nil {
+		return nil, fmt.Errorf("open self domain: %w", err)
+	}
+	return &domain{settings: c.Settings, id: id, owner: owner}, nil
 }
 
 // domain holds the memory that the worker registers for itself.
 type domain struct {
 	settings *config.Set
-	mu       sync.Mutex // guards ifaces
-	ifaces   int
+	id       uct.UUID
+	owner    *mapped.Owner
+	keys     mapped.Keys
+
+	mu     sync.Mutex // guards the rest
+	ifaces int
+	closed bool
 }
+
+var domainAttr = uct.DomainAttr{
+	Register: true, Allocate: true,
+	MaxRegister: math.MaxInt, MaxAllocate: maxAllocate, KeyLen: mapped.KeyLen(0),
+}
+
+// Attr: see uct.Domain.
+func (d *domain) Attr() *uct.DomainAttr { return &domainAttr }
 
 // Ifaces: see uct.Domain.
 func (d *domain) Ifaces() ([]uct.IfaceInfo, []uct.Refusal) {
@@ -59,12 +80,15 @@ func (d *domain) OpenIface(info uct.IfaceInfo, c uct.IfaceConfig) (uct.Iface, er
 	if info.Transport != name || info.Device != device {
 		return nil, fmt.Errorf("open self iface %s/%s: %w", info.Transport, info.Device, ucs.ErrInvalid)
 	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil, fmt.Errorf("open self iface: %w", ucs.ErrClosed)
+	}
 	i, err := openIface(d, c)
 	if err != nil {
 		return nil, fmt.Errorf("open self iface: %w", err)
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	d.ifaces++
 	return i, nil
 }
@@ -73,4 +97,18 @@ func (d *domain) ifaceClosed() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.ifaces--
+}
+
+// Close: see uct.Domain. Idempotent.
+func (d *domain) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil
+	}
+	if n := d.owner.Len(); d.ifaces > 0 || n > 0 {
+		return fmt.Errorf("close self domain: %d ifaces and %d regions open: %w", d.ifaces, n, ucs.ErrBusy)
+	}
+	d.closed = true
+	return errors.Join(d.keys.Close(), d.owner.Close())
 }

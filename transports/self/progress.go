@@ -1,6 +1,8 @@
 package self
 
 import (
+	"slices"
+
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
@@ -14,21 +16,25 @@ func (i *iface) Progress(budget int) int {
 	}
 	// The handler may make and close endpoints: closed ones stay in eps until
 	// reap, new ones wait for the next pass.
-	done, n := 0, len(i.eps)
-	for k := i.next; k < n; k++ {
+	done, n, k := 0, len(i.eps), i.next
+	for range n {
+		if k >= n {
+			k = 0
+		}
 		e := i.eps[k]
+		k++
 		if e.q.n > 0 {
 			done += e.deliver(budget - done)
 		}
-		if len(e.pending) > 0 && e.q.fits(e.refused) {
+		if len(e.pending) > 0 && e.state == ucs.OK && e.q.fits(e.refused) {
 			e.offer()
 		}
 		if done >= budget {
-			i.next = k + 1
-			return done
+			break
 		}
 	}
-	if i.next = 0; i.closing > 0 {
+	i.next = k
+	if i.closing > 0 {
 		i.reap()
 	}
 	return done
@@ -57,7 +63,7 @@ func (i *iface) reap() {
 		if e.state != ucs.Closed || e.q.n > 0 {
 			continue
 		}
-		i.eps = append(i.eps[:k], i.eps[k+1:]...)
+		i.eps = slices.Delete(i.eps, k, k+1)
 		k--
 		i.closing--
 		if e.q.ds != nil {
@@ -90,7 +96,7 @@ func (i *iface) Arm(uct.EventKind) uct.Status {
 		return ucs.Busy
 	}
 	for _, e := range i.eps {
-		if e.q.n > 0 || len(e.pending) > 0 {
+		if e.q.n > 0 || len(e.pending) > 0 && e.state == ucs.OK {
 			return ucs.Busy
 		}
 	}
@@ -99,7 +105,7 @@ func (i *iface) Arm(uct.EventKind) uct.Status {
 	}
 	i.armed = true
 	for _, e := range i.eps {
-		e.q.max = 0
+		e.gate()
 	}
 	return ucs.OK
 }

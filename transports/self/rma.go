@@ -1,68 +1,77 @@
 package self
 
 import (
+	"fmt"
+	"math"
+
+	"github.com/goucx/goucx/transports/internal/mapped"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
 
-// opsRMA are the one-sided operations of the iface.
-const opsRMA uct.Ops = 0
+// Put, get and atomics come with mapped.RMA, embedded in endpoint.
 
-// Register answers ErrUnsupported.
-func (d *domain) Register([]byte, uct.MemFlags) (uct.Mem, error) { return nil, ucs.ErrUnsupported }
+// maxRegions bounds the regions of a domain. Their table takes pages on first
+// touch only.
+const maxRegions = 1 << 16
 
-// Allocate answers ErrUnsupported.
-func (d *domain) Allocate(int, uct.MemFlags) (uct.Mem, error) { return nil, ucs.ErrUnsupported }
-
-// UnpackKey answers ErrUnsupported.
-func (d *domain) UnpackKey([]byte) (uct.RKey, error) { return 0, ucs.ErrUnsupported }
-
-// KeyAttr is empty.
-func (d *domain) KeyAttr(uct.RKey) uct.KeyAttr { return uct.KeyAttr{} }
-
-// ReleaseKey does nothing.
-func (d *domain) ReleaseKey(uct.RKey) {}
-
-// Attr: see uct.Domain.
-func (d *domain) Attr() *uct.DomainAttr { return &uct.DomainAttr{} }
-
-// Close: see uct.Domain.
-func (d *domain) Close() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.ifaces > 0 {
-		return ucs.ErrBusy
+// newOwner makes the lending side of the domain id. No socket: nobody else asks.
+func newOwner(id uct.UUID) (*mapped.Owner, error) {
+	mem, err := mapped.MapAnonymous(maxRegions * mapped.SlotBytes)
+	if err != nil {
+		return nil, err
 	}
-	return nil
+	table := mapped.NewTable(mem, func() error { return mapped.Unmap(mem) })
+	return mapped.NewOwner(id, "", table, 0), nil
 }
 
-func (e *endpoint) PutShort([]byte, uint64, uct.RKey) uct.Status  { return ucs.Unsupported }
-func (e *endpoint) PutUint64(uint64, uint64, uct.RKey) uct.Status { return ucs.Unsupported }
-func (e *endpoint) PutBcopy([]byte, uint64, uct.RKey, uct.Token) uct.Status {
-	return ucs.Unsupported
+// Register: see uct.Domain.
+func (d *domain) Register(buf []byte, f uct.MemFlags) (uct.Mem, error) {
+	r, err := d.owner.Register(buf, f)
+	if err != nil {
+		return nil, fmt.Errorf("self: %w", err)
+	}
+	return r, nil
 }
-func (e *endpoint) PutZcopy([]uct.Vec, uint64, uct.RKey, uct.Token) uct.Status {
-	return ucs.Unsupported
+
+// Allocate: see uct.Domain.
+func (d *domain) Allocate(n int, f uct.MemFlags) (uct.Mem, error) {
+	if n <= 0 || n > maxAllocate {
+		return nil, fmt.Errorf("self: allocate %d bytes: %w", n, ucs.ErrInvalid)
+	}
+	mem, err := mapped.MapAnonymous(n)
+	if err != nil {
+		return nil, fmt.Errorf("self: %w", err)
+	}
+	r, err := d.owner.Adopt(mem, -1, f, func() error { return mapped.Unmap(mem) })
+	if err != nil {
+		_ = mapped.Unmap(mem) // the first error tells
+		return nil, fmt.Errorf("self: %w", err)
+	}
+	return r, nil
 }
-func (e *endpoint) GetShort([]byte, uint64, uct.RKey) uct.Status { return ucs.Unsupported }
-func (e *endpoint) GetUint64(uint64, uct.RKey, uct.Token) (uint64, uct.Status) {
-	return 0, ucs.Unsupported
+
+// UnpackKey: see uct.Domain. Keys of this domain alone are known here.
+func (d *domain) UnpackKey(key []byte) (uct.RKey, error) {
+	var p mapped.PackedKey
+	if err := p.Parse(key); err != nil {
+		return 0, fmt.Errorf("self: unpack key: %w", err)
+	}
+	if p.Domain != d.id {
+		return 0, fmt.Errorf("self: unpack key: %v belongs to another domain: %w", &p, ucs.ErrUnreachable)
+	}
+	k, err := d.owner.Resolve(&p, &d.keys)
+	if err != nil {
+		return 0, fmt.Errorf("self: unpack key: %w", err)
+	}
+	return k, nil
 }
-func (e *endpoint) GetBcopy([]byte, uint64, uct.RKey, uct.Token) uct.Status {
-	return ucs.Unsupported
-}
-func (e *endpoint) GetZcopy([]uct.Vec, uint64, uct.RKey, uct.Token) uct.Status {
-	return ucs.Unsupported
-}
-func (e *endpoint) Atomic32(uct.AtomicOp, uint32, uint64, uct.RKey) uct.Status {
-	return ucs.Unsupported
-}
-func (e *endpoint) Atomic64(uct.AtomicOp, uint64, uint64, uct.RKey) uct.Status {
-	return ucs.Unsupported
-}
-func (e *endpoint) Fetch32(uct.AtomicOp, uint32, uint32, uint64, uct.RKey, uct.Token) (uint32, uct.Status) {
-	return 0, ucs.Unsupported
-}
-func (e *endpoint) Fetch64(uct.AtomicOp, uint64, uint64, uint64, uct.RKey, uct.Token) (uint64, uct.Status) {
-	return 0, ucs.Unsupported
-}
+
+// KeyAttr: see uct.Domain.
+func (d *domain) KeyAttr(k uct.RKey) uct.KeyAttr { return d.keys.Attr(k) }
+
+// ReleaseKey: see uct.Domain.
+func (d *domain) ReleaseKey(k uct.RKey) { d.keys.Release(k) }
+
+// maxAllocate keeps a size, rounded up to pages, within an int.
+const maxAllocate = math.MaxInt - 1<<30
