@@ -1,0 +1,11 @@
+//go:build !unix
+
+package mapped
+
+import "github.com/goucx/goucx/ucs"
+
+// MapAnonymous answers ErrUnsupported.
+func MapAnonymous(int) ([]byte, error) { return nil, ucs.ErrUnsupported }
+
+// Unmap does nothing.
+func Unmap([]byte) error { return nil }

@@ -1,0 +1,31 @@
+//go:build unix
+
+package mapped
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goucx/goucx/ucs"
+)
+
+// MapAnonymous maps n > 0 bytes of zeroed memory outside the Go heap,
+// page-aligned, private to this process. Unmap gives it back.
+//
+// Errors: ucs.ErrNoMemory, and the system's reason.
+func MapAnonymous(n int) ([]byte, error) {
+	b, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		return nil, fmt.Errorf("map %d bytes: %w (%w)", n, ucs.ErrNoMemory, err)
+	}
+	return b, nil
+}
+
+// Unmap gives back what MapAnonymous returned, whole.
+func Unmap(b []byte) error {
+	if err := unix.Munmap(b); err != nil {
+		return fmt.Errorf("unmap %d bytes: %w", len(b), err)
+	}
+	return nil
+}

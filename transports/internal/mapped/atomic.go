@@ -1,0 +1,219 @@
+package mapped
+
+import (
+	"sync/atomic"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
+)
+
+// Atomic64 updates the word at addr.
+//
+// hot: BenchmarkAtomic64Add.
+func (r *RMA) Atomic64(op uct.AtomicOp, v, addr uint64, k uct.RKey) uct.Status {
+	rec := at(k)
+	if addr&7 != 0 || r.gate != ucs.OK || rec.perm&fastAtomic == 0 || addr-rec.base > rec.last8 || rec.slot.gen.Load() != rec.gen {
+		return r.atomic64Slow(op, v, addr, k)
+	}
+	return post64(rec.word64(addr), op, v)
+}
+
+// Fetch64 updates the word at addr and gives what it was.
+//
+// hot: BenchmarkFetch64Add.
+func (r *RMA) Fetch64(op uct.AtomicOp, v, cmp, addr uint64, k uct.RKey, _ uct.Token) (uint64, uct.Status) {
+	rec := at(k)
+	if addr&7 != 0 || r.gate != ucs.OK || rec.perm&fastAtomic == 0 || addr-rec.base > rec.last8 || rec.slot.gen.Load() != rec.gen {
+		return r.fetch64Slow(op, v, cmp, addr, k)
+	}
+	return fetch64(rec.word64(addr), op, v, cmp)
+}
+
+// Atomic32 updates the word at addr.
+func (r *RMA) Atomic32(op uct.AtomicOp, v uint32, addr uint64, k uct.RKey) uct.Status {
+	rec, st := r.enterAtomic(addr, 4, k)
+	if st != ucs.OK {
+		return st
+	}
+	st = post32(rec.word32(addr), op, v)
+	rec.leaveAtomic()
+	return st
+}
+
+// Fetch32 updates the word at addr and gives what it was.
+func (r *RMA) Fetch32(op uct.AtomicOp, v, cmp uint32, addr uint64, k uct.RKey, _ uct.Token) (uint32, uct.Status) {
+	rec, st := r.enterAtomic(addr, 4, k)
+	if st != ucs.OK {
+		return 0, st
+	}
+	old, st := fetch32(rec.word32(addr), op, v, cmp)
+	rec.leaveAtomic()
+	return old, st
+}
+
+//go:noinline
+func (r *RMA) atomic64Slow(op uct.AtomicOp, v, addr uint64, k uct.RKey) uct.Status {
+	rec, st := r.enterAtomic(addr, 8, k)
+	if st != ucs.OK {
+		return st
+	}
+	st = post64(rec.word64(addr), op, v)
+	rec.leaveAtomic()
+	return st
+}
+
+//go:noinline
+func (r *RMA) fetch64Slow(op uct.AtomicOp, v, cmp, addr uint64, k uct.RKey) (uint64, uct.Status) {
+	rec, st := r.enterAtomic(addr, 8, k)
+	if st != ucs.OK {
+		return 0, st
+	}
+	old, st := fetch64(rec.word64(addr), op, v, cmp)
+	rec.leaveAtomic()
+	return old, st
+}
+
+// enterAtomic checks an atomic access to a word of n bytes and counts it where
+// the memory is counted. With OK leaveAtomic must follow.
+func (r *RMA) enterAtomic(addr, n uint64, k uct.RKey) (*record, uct.Status) {
+	rec := at(k)
+	if r.gate != ucs.OK {
+		return rec, r.gate
+	}
+	if addr&(n-1) != 0 {
+		return rec, ucs.InvalidParam
+	}
+	if st := rec.check(addr, n, permAtomic); st != ucs.OK {
+		return rec, st
+	}
+	if rec.perm&isFar != 0 {
+		return rec, ucs.Unsupported
+	}
+	if rec.perm&isCounted != 0 && !rec.slot.enter(rec.gen) {
+		return rec, ucs.RemoteAccess
+	}
+	return rec, ucs.OK
+}
+
+func (rec *record) leaveAtomic() {
+	if rec.perm&isCounted != 0 {
+		rec.slot.leave()
+	}
+}
+
+// refuse is the answer to an operation that a switch does not know.
+func refuse(op uct.AtomicOp) uct.Status {
+	if op < uct.NumAtomicOps {
+		return ucs.Unsupported
+	}
+	return ucs.InvalidParam
+}
+
+func post64(p *uint64, op uct.AtomicOp, v uint64) uct.Status {
+	switch op {
+	case uct.AtomicAdd:
+		atomic.AddUint64(p, v)
+	case uct.AtomicAnd:
+		atomic.AndUint64(p, v)
+	case uct.AtomicOr:
+		atomic.OrUint64(p, v)
+	case uct.AtomicXor:
+		xor64(p, v)
+	default: // swap and compare-and-swap without a result make no sense
+		return refuse(op)
+	}
+	return ucs.OK
+}
+
+func fetch64(p *uint64, op uct.AtomicOp, v, cmp uint64) (uint64, uct.Status) {
+	switch op {
+	case uct.AtomicAdd:
+		return atomic.AddUint64(p, v) - v, ucs.OK
+	case uct.AtomicAnd:
+		return atomic.AndUint64(p, v), ucs.OK
+	case uct.AtomicOr:
+		return atomic.OrUint64(p, v), ucs.OK
+	case uct.AtomicXor:
+		return xor64(p, v), ucs.OK
+	case uct.AtomicSwap:
+		return atomic.SwapUint64(p, v), ucs.OK
+	case uct.AtomicCompareSwap:
+		return compareSwap64(p, cmp, v), ucs.OK
+	}
+	return 0, refuse(op)
+}
+
+func post32(p *uint32, op uct.AtomicOp, v uint32) uct.Status {
+	switch op {
+	case uct.AtomicAdd:
+		atomic.AddUint32(p, v)
+	case uct.AtomicAnd:
+		atomic.AndUint32(p, v)
+	case uct.AtomicOr:
+		atomic.OrUint32(p, v)
+	case uct.AtomicXor:
+		xor32(p, v)
+	default:
+		return refuse(op)
+	}
+	return ucs.OK
+}
+
+func fetch32(p *uint32, op uct.AtomicOp, v, cmp uint32) (uint32, uct.Status) {
+	switch op {
+	case uct.AtomicAdd:
+		return atomic.AddUint32(p, v) - v, ucs.OK
+	case uct.AtomicAnd:
+		return atomic.AndUint32(p, v), ucs.OK
+	case uct.AtomicOr:
+		return atomic.OrUint32(p, v), ucs.OK
+	case uct.AtomicXor:
+		return xor32(p, v), ucs.OK
+	case uct.AtomicSwap:
+		return atomic.SwapUint32(p, v), ucs.OK
+	case uct.AtomicCompareSwap:
+		return compareSwap32(p, cmp, v), ucs.OK
+	}
+	return 0, refuse(op)
+}
+
+// sync/atomic has no xor, and its CompareAndSwap does not tell what it found.
+
+func xor64(p *uint64, v uint64) uint64 {
+	for {
+		if old := atomic.LoadUint64(p); atomic.CompareAndSwapUint64(p, old, old^v) {
+			return old
+		}
+	}
+}
+
+func xor32(p *uint32, v uint32) uint32 {
+	for {
+		if old := atomic.LoadUint32(p); atomic.CompareAndSwapUint32(p, old, old^v) {
+			return old
+		}
+	}
+}
+
+func compareSwap64(p *uint64, cmp, v uint64) uint64 {
+	for {
+		if atomic.CompareAndSwapUint64(p, cmp, v) {
+			return cmp
+		}
+		// Another word than cmp is the answer; cmp means that it changed between.
+		if old := atomic.LoadUint64(p); old != cmp {
+			return old
+		}
+	}
+}
+
+func compareSwap32(p *uint32, cmp, v uint32) uint32 {
+	for {
+		if atomic.CompareAndSwapUint32(p, cmp, v) {
+			return cmp
+		}
+		if old := atomic.LoadUint32(p); old != cmp {
+			return old
+		}
+	}
+}

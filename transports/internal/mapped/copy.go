@@ -1,0 +1,131 @@
+package mapped
+
+import (
+	"encoding/binary"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
+)
+
+// Far copies from and to memory of another process that is not mapped here.
+//
+// Concurrency: any goroutine. The buffers are not retained. addr lies within
+// the region; whether the region is still there is Far's to find out.
+type Far interface {
+	// Read fills p from the owner's address addr.
+	Read(p []byte, addr uint64) uct.Status
+	// Write copies p to the owner's address addr.
+	Write(p []byte, addr uint64) uct.Status
+}
+
+// enter counts an access to memory that its owner may take back, unless it is
+// gone already. The owner stores the generation and then reads the count; this
+// adds to the count and then reads the generation. Go's atomics are ordered, so
+// at least one of the two sees the other.
+func (s *Slot) enter(gen uint64) bool {
+	s.inUse.Add(1)
+	if s.gen.Load() == gen {
+		return true
+	}
+	s.leave()
+	return false
+}
+
+func (s *Slot) leave() { s.inUse.Add(^uint64(0)) }
+
+// Enter counts an access to memory of generation gen; false, and not counted,
+// where the region was revoked. Leave must follow. For Far.
+func (s *Slot) Enter(gen uint64) bool { return s.enter(gen) }
+
+// Leave ends what Enter began.
+func (s *Slot) Leave() { s.leave() }
+
+//go:noinline
+func (r *RMA) put(p []byte, addr uint64, k uct.RKey) uct.Status {
+	if r.gate != ucs.OK {
+		return r.gate
+	}
+	rec := at(k)
+	if st := rec.check(addr, uint64(len(p)), permPut); st != ucs.OK {
+		return st
+	}
+	for len(p) > 0 {
+		n := min(len(p), pieceBytes)
+		if st := r.putPiece(rec, p[:n], addr); st != ucs.OK {
+			return st
+		}
+		p, addr = p[n:], addr+uint64(n)
+	}
+	return ucs.OK
+}
+
+func (r *RMA) putPiece(rec *record, p []byte, addr uint64) uct.Status {
+	switch {
+	case rec.perm&isFar != 0:
+		return r.keys.farOf(rec).Write(p, addr)
+	case rec.perm&isCounted == 0:
+		copy(rec.bytes(addr, uint64(len(p))), p)
+		return ucs.OK
+	case !rec.slot.enter(rec.gen):
+		return ucs.RemoteAccess
+	}
+	if len(p) == 8 {
+		rec.store8(addr, binary.LittleEndian.Uint64(p))
+	} else {
+		copy(rec.bytes(addr, uint64(len(p))), p)
+	}
+	rec.slot.leave()
+	return ucs.OK
+}
+
+//go:noinline
+func (r *RMA) get(p []byte, addr uint64, k uct.RKey) uct.Status {
+	if r.gate != ucs.OK {
+		return r.gate
+	}
+	rec := at(k)
+	if st := rec.check(addr, uint64(len(p)), permGet); st != ucs.OK {
+		return st
+	}
+	for len(p) > 0 {
+		n := min(len(p), pieceBytes)
+		if st := r.getPiece(rec, p[:n], addr); st != ucs.OK {
+			return st
+		}
+		p, addr = p[n:], addr+uint64(n)
+	}
+	return ucs.OK
+}
+
+func (r *RMA) getPiece(rec *record, p []byte, addr uint64) uct.Status {
+	switch {
+	case rec.perm&isFar != 0:
+		return r.keys.farOf(rec).Read(p, addr)
+	case rec.perm&isCounted == 0:
+		copy(p, rec.bytes(addr, uint64(len(p))))
+		return ucs.OK
+	case !rec.slot.enter(rec.gen):
+		return ucs.RemoteAccess
+	}
+	if len(p) == 8 {
+		binary.LittleEndian.PutUint64(p, rec.load8(addr))
+	} else {
+		copy(p, rec.bytes(addr, uint64(len(p))))
+	}
+	rec.slot.leave()
+	return ucs.OK
+}
+
+//go:noinline
+func (r *RMA) putUint64Slow(v, addr uint64, k uct.RKey) uct.Status {
+	var b [8]byte
+	binary.LittleEndian.PutUint64(b[:], v)
+	return r.put(hide(b[:]), addr, k)
+}
+
+//go:noinline
+func (r *RMA) getUint64Slow(addr uint64, k uct.RKey) (uint64, uct.Status) {
+	var b [8]byte
+	st := r.get(hide(b[:]), addr, k)
+	return binary.LittleEndian.Uint64(b[:]), st
+}

@@ -1,0 +1,214 @@
+package mapped
+
+import (
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
+)
+
+// chunkBytes is one mapping of records: 1024 of them.
+const chunkBytes = 64 << 10
+
+// Keys holds the keys that a domain has unpacked. The zero value is empty and
+// ready.
+//
+// Concurrency: any goroutine. Records are read by data paths without a lock;
+// none is changed while its key is in use.
+type Keys struct {
+	far atomic.Pointer[[]Far] // copied on write, indexed by record.far
+
+	mu      sync.Mutex
+	chunks  [][]byte
+	free    []*record
+	freeFar []uint32
+	held    map[uct.RKey]Spec
+	closed  bool
+}
+
+// Spec describes what a key reaches.
+type Spec struct {
+	// Base is the region's first address at its owner, Len its length in bytes.
+	Base, Len uint64
+	// Bytes is the region mapped here, mapped or pinned until Release; empty
+	// where Far reaches it.
+	Bytes []byte
+	Flags uct.MemFlags
+	// Slot must hold Gen while the region stands.
+	Slot *Slot
+	Gen  uint64
+	// Counted: the owner waits for accesses under way before it takes Bytes back.
+	Counted bool
+	// Far, where set, copies instead.
+	Far Far
+	// Release is called once, when the key is released or the domain closes.
+	Release func()
+}
+
+// Add makes a key. It takes over s.Release on success only.
+//
+// Errors: ucs.ErrInvalid, ucs.ErrNoMemory, ucs.ErrClosed.
+func (k *Keys) Add(s Spec) (uct.RKey, error) {
+	if s.Far == nil && uint64(len(s.Bytes)) != s.Len || s.Len == 0 || s.Base > math.MaxUint64-s.Len || s.Slot == nil || s.Gen == 0 {
+		return 0, fmt.Errorf("key for %d bytes at %#x: %w", s.Len, s.Base, ucs.ErrInvalid)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	rec, err := k.takeLocked()
+	if err != nil {
+		return 0, fmt.Errorf("key for %d bytes at %#x: %w", s.Len, s.Base, err)
+	}
+	*rec = record{base: s.Base, size: s.Len, slot: s.Slot, gen: s.Gen, perm: perms(s)}
+	if s.Far != nil {
+		rec.far = k.addFarLocked(s.Far)
+	} else {
+		rec.delta = address(s.Bytes) - s.Base
+	}
+	if s.Len >= 8 {
+		rec.last8 = s.Len - 8
+	}
+	k.held[rec.key()] = s
+	return rec.key(), nil
+}
+
+func perms(s Spec) uint32 {
+	p := uint32(s.Flags) & permFlags
+	switch {
+	case s.Far != nil:
+		return p&^permAtomic | isFar
+	case s.Counted:
+		return p | isCounted
+	case s.Len >= 8:
+		return p | p*(fastPut/permPut)
+	}
+	return p
+}
+
+// takeLocked gives a zeroed record.
+func (k *Keys) takeLocked() (*record, error) {
+	if k.closed {
+		return nil, ucs.ErrClosed
+	}
+	if k.held == nil {
+		k.held = make(map[uct.RKey]Spec)
+	}
+	if len(k.free) == 0 {
+		chunk, err := MapAnonymous(chunkBytes)
+		if err != nil {
+			return nil, err
+		}
+		k.chunks = append(k.chunks, chunk)
+		for i := chunkBytes/recordBytes - 1; i >= 0; i-- {
+			k.free = append(k.free, recordIn(chunk, i))
+		}
+	}
+	rec := k.free[len(k.free)-1]
+	k.free = k.free[:len(k.free)-1]
+	return rec, nil
+}
+
+// addFarLocked copies the list, so that data paths read it without a lock.
+func (k *Keys) addFarLocked(f Far) uint32 {
+	var list []Far
+	if old := k.far.Load(); old != nil {
+		list = append(list, *old...)
+	}
+	i := uint32(len(list))
+	if n := len(k.freeFar); n > 0 {
+		i, k.freeFar = k.freeFar[n-1], k.freeFar[:n-1]
+		list[i] = f
+	} else {
+		list = append(list, f)
+	}
+	k.far.Store(&list)
+	return i
+}
+
+func (k *Keys) farOf(rec *record) Far { return (*k.far.Load())[rec.far] }
+
+// Attr tells what a key allows; nothing for one that is not held.
+func (k *Keys) Attr(key uct.RKey) uct.KeyAttr {
+	k.mu.Lock()
+	s, ok := k.held[key]
+	k.mu.Unlock()
+	var a uct.KeyAttr
+	if !ok {
+		return a
+	}
+	if s.Flags&uct.MemRemotePut != 0 {
+		a.Ops |= uct.OpsPut
+	}
+	if s.Flags&uct.MemRemoteGet != 0 {
+		a.Ops |= uct.OpsGet
+	}
+	if s.Far != nil {
+		return a
+	}
+	if s.Flags&uct.MemRemoteAtomic != 0 {
+		a.Ops |= uct.OpAtomics
+		a.Atomic32, a.Atomic64 = uct.AllAtomics, uct.AllAtomics
+	}
+	// A load or store through Bytes asks no flag.
+	if readWrite := uct.MemRemotePut | uct.MemRemoteGet; s.Flags&readWrite == readWrite {
+		a.Bytes = s.Bytes
+	}
+	return a
+}
+
+// Release ends a key's use. A key that is not held is ignored.
+func (k *Keys) Release(key uct.RKey) {
+	k.mu.Lock()
+	s, ok := k.held[key]
+	if ok {
+		k.dropLocked(key, s)
+	}
+	k.mu.Unlock()
+	if ok && s.Release != nil {
+		s.Release()
+	}
+}
+
+func (k *Keys) dropLocked(key uct.RKey, s Spec) {
+	delete(k.held, key)
+	rec := at(key)
+	if s.Far != nil {
+		list := append([]Far(nil), *k.far.Load()...)
+		list[rec.far] = nil
+		k.far.Store(&list)
+		k.freeFar = append(k.freeFar, rec.far)
+	}
+	*rec = record{} // permits nothing until it is used again
+	k.free = append(k.free, rec)
+}
+
+// Len is the number of keys held.
+func (k *Keys) Len() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.held)
+}
+
+// Close releases the keys still held and unmaps the records: no key of the
+// domain may be used afterwards. Idempotent.
+func (k *Keys) Close() error {
+	k.mu.Lock()
+	held, chunks := k.held, k.chunks
+	k.held, k.chunks, k.free, k.closed = nil, nil, nil, true
+	k.far.Store(nil)
+	k.mu.Unlock()
+	for _, s := range held {
+		if s.Release != nil {
+			s.Release()
+		}
+	}
+	var first error
+	for _, c := range chunks {
+		if err := Unmap(c); err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}

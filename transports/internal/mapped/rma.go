@@ -1,0 +1,155 @@
+package mapped
+
+import (
+	"encoding/binary"
+	"sync/atomic"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
+)
+
+// pieceBytes bounds one copy. Above 1 MB Go's copy turns to non-temporal
+// stores, which push the data out of the cache where the peer wants it.
+const pieceBytes = 512 << 10
+
+// RMA carries the put, get and atomic methods of uct.Endpoint over keys of one
+// domain; embed it and call Init. No operation answers InProgress or uses its
+// token.
+//
+// Concurrency: as the endpoint, one goroutine at a time.
+type RMA struct {
+	keys *Keys
+	gate uct.Status
+	word atomic.Uint32
+}
+
+// Init sets the domain's keys. Before it no operation may be called.
+func (r *RMA) Init(k *Keys) { r.keys = k }
+
+// SetGate makes every operation answer s before it looks at anything else, or,
+// with OK, opens the gate: NoResource while tokens are pending, PeerFailed or
+// Closed at the end.
+func (r *RMA) SetGate(s uct.Status) { r.gate = s }
+
+// Barrier orders every access before it against every access after it: fence
+// and flush call it.
+//
+// A release store followed by an acquire load are ordered on every CPU, and so
+// is what surrounds them (arm64: STLR, LDAR; amd64: the store is an XCHG). An
+// atomic add alone would not do on an arm64 without LSE.
+func (r *RMA) Barrier() {
+	r.word.Store(1)
+	r.word.Load()
+}
+
+// check says whether n bytes at addr may be accessed. The load pairs with the
+// owner's store in Slot.revoke. The eight-byte paths write the same checks out:
+// inlined as a function they cost six instructions more.
+func (rec *record) check(addr, n uint64, perm uint32) uct.Status {
+	if off := addr - rec.base; n > rec.size || off > rec.size-n {
+		return ucs.InvalidParam
+	}
+	if rec.perm&perm == 0 || rec.slot.gen.Load() != rec.gen {
+		return ucs.RemoteAccess
+	}
+	return ucs.OK
+}
+
+// PutUint64 writes eight bytes.
+//
+// hot: BenchmarkPutUint64.
+func (r *RMA) PutUint64(v, addr uint64, k uct.RKey) uct.Status {
+	rec := at(k)
+	if r.gate != ucs.OK || rec.perm&fastPut == 0 || addr-rec.base > rec.last8 || rec.slot.gen.Load() != rec.gen {
+		return r.putUint64Slow(v, addr, k)
+	}
+	rec.store8(addr, v)
+	return ucs.OK
+}
+
+// PutShort copies p to addr.
+//
+// hot: BenchmarkPutShort.
+func (r *RMA) PutShort(p []byte, addr uint64, k uct.RKey) uct.Status {
+	rec := at(k)
+	if len(p) != 8 || r.gate != ucs.OK || rec.perm&fastPut == 0 || addr-rec.base > rec.last8 || rec.slot.gen.Load() != rec.gen {
+		return r.put(p, addr, k)
+	}
+	rec.store8(addr, binary.LittleEndian.Uint64(p))
+	return ucs.OK
+}
+
+// PutBcopy is PutShort.
+func (r *RMA) PutBcopy(p []byte, addr uint64, k uct.RKey, _ uct.Token) uct.Status {
+	return r.PutShort(p, addr, k)
+}
+
+// PutZcopy copies the pieces of v, one after the other, to addr.
+func (r *RMA) PutZcopy(v []uct.Vec, addr uint64, k uct.RKey, _ uct.Token) uct.Status {
+	if st := r.checkVec(v, addr, k, permPut); st != ucs.OK {
+		return st
+	}
+	for i := range v {
+		if st := r.put(v[i].Buf, addr, k); st != ucs.OK {
+			return st
+		}
+		addr += uint64(len(v[i].Buf))
+	}
+	return ucs.OK
+}
+
+// GetUint64 reads eight bytes.
+//
+// hot: BenchmarkGetUint64.
+func (r *RMA) GetUint64(addr uint64, k uct.RKey, _ uct.Token) (uint64, uct.Status) {
+	rec := at(k)
+	if r.gate != ucs.OK || rec.perm&fastGet == 0 || addr-rec.base > rec.last8 || rec.slot.gen.Load() != rec.gen {
+		return r.getUint64Slow(addr, k)
+	}
+	return rec.load8(addr), ucs.OK
+}
+
+// GetShort copies len(p) bytes from addr into p.
+//
+// hot: BenchmarkGetShort.
+func (r *RMA) GetShort(p []byte, addr uint64, k uct.RKey) uct.Status {
+	rec := at(k)
+	if len(p) != 8 || r.gate != ucs.OK || rec.perm&fastGet == 0 || addr-rec.base > rec.last8 || rec.slot.gen.Load() != rec.gen {
+		return r.get(p, addr, k)
+	}
+	binary.LittleEndian.PutUint64(p, rec.load8(addr))
+	return ucs.OK
+}
+
+// GetBcopy is GetShort.
+func (r *RMA) GetBcopy(p []byte, addr uint64, k uct.RKey, _ uct.Token) uct.Status {
+	return r.GetShort(p, addr, k)
+}
+
+// GetZcopy copies from addr into the pieces of v, one after the other.
+func (r *RMA) GetZcopy(v []uct.Vec, addr uint64, k uct.RKey, _ uct.Token) uct.Status {
+	if st := r.checkVec(v, addr, k, permGet); st != ucs.OK {
+		return st
+	}
+	for i := range v {
+		if st := r.get(v[i].Buf, addr, k); st != ucs.OK {
+			return st
+		}
+		addr += uint64(len(v[i].Buf))
+	}
+	return ucs.OK
+}
+
+// checkVec checks the whole range before the first piece is copied.
+func (r *RMA) checkVec(v []uct.Vec, addr uint64, k uct.RKey, perm uint32) uct.Status {
+	if r.gate != ucs.OK {
+		return r.gate
+	}
+	rec, n := at(k), uint64(0)
+	for i := range v {
+		if n += uint64(len(v[i].Buf)); n > rec.size {
+			return ucs.InvalidParam
+		}
+	}
+	return rec.check(addr, n, perm)
+}

@@ -1,0 +1,111 @@
+package mapped
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/goucx/goucx/ucs"
+)
+
+// Table is the slots of a domain's regions in memory that peers may map.
+//
+// Concurrency: any goroutine.
+//
+// Ownership: the memory is given back when the domain has let go of the table
+// and no region that a key still holds lies in it.
+type Table struct {
+	mem  []byte
+	free func() error
+
+	mu      sync.Mutex
+	next    uint32 // slots from here on were never taken
+	reuse   []uint32
+	holders int // the domain, and each region
+}
+
+// NewTable makes a table of mem, zeroed, page-aligned and outside the Go heap;
+// release gives mem back, once.
+func NewTable(mem []byte, release func() error) *Table {
+	return &Table{mem: mem, free: release, holders: 1}
+}
+
+// Bytes is the table's memory.
+func (t *Table) Bytes() []byte { return t.mem }
+
+// take finds a slot and writes a new generation into it: random, so that a key
+// of an earlier region in the slot cannot fit.
+func (t *Table) take() (i uint32, s *Slot, gen uint64, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if n := len(t.reuse); n > 0 {
+		i, t.reuse = t.reuse[n-1], t.reuse[:n-1]
+	} else {
+		i = t.next
+	}
+	s = SlotAt(t.mem, i)
+	if s == nil {
+		return 0, nil, 0, fmt.Errorf("more than %d regions: %w", len(t.mem)/SlotBytes, ucs.ErrNoResource)
+	}
+	if i == t.next {
+		t.next++
+	}
+	t.holders++
+	gen = newGeneration()
+	s.gen.Store(gen)
+	return i, s, gen, nil
+}
+
+func newGeneration() uint64 {
+	var b [8]byte
+	for {
+		_, _ = rand.Read(b[:]) // never fails, see crypto/rand
+		if gen := binary.LittleEndian.Uint64(b[:]); gen != 0 {
+			return gen
+		}
+	}
+}
+
+// giveBack makes a slot free for the next region; one that is still in use is
+// never used again.
+func (t *Table) giveBack(i uint32, inUse bool) {
+	if inUse {
+		return
+	}
+	t.mu.Lock()
+	t.reuse = append(t.reuse, i)
+	t.mu.Unlock()
+}
+
+// Release lets go of the table; the last holder gives its memory back.
+func (t *Table) Release() error {
+	t.mu.Lock()
+	t.holders--
+	last := t.holders == 0
+	t.mu.Unlock()
+	if !last || t.free == nil {
+		return nil
+	}
+	return t.free()
+}
+
+// revoke lets no later access in. It pairs with the generation loads of
+// record.check and Slot.enter.
+func (s *Slot) revoke() { s.gen.Store(0) }
+
+// drain waits until no counted access is under way, at most limit, and returns
+// how many there were at the end. Control path: it sleeps.
+func (s *Slot) drain(limit time.Duration) uint64 {
+	n := s.inUse.Load()
+	if n == 0 {
+		return 0
+	}
+	const most = time.Millisecond
+	for end, nap := ucs.Now().Add(limit), time.Microsecond; n != 0 && ucs.Now().Before(end); n = s.inUse.Load() {
+		time.Sleep(nap)
+		nap = min(2*nap, most)
+	}
+	return n
+}
