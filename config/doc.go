@@ -16,5 +16,5 @@
 // for in. Names are UCX's names without the UCX_ prefix, in capitals.
 //
 // Start reading at row.go and load.go; merge.go holds the precedence rules and
-// docs/decisions/0002-config-merging.md their reasons.
+// docs/decisions/0004-config-merging.md their reasons.
 package config

@@ -8,7 +8,10 @@ import (
 	"strings"
 )
 
-var errOverflow = errors.New("too large")
+var (
+	errOverflow  = errors.New("too large")
+	errUnderflow = errors.New("too small")
+)
 
 // quantity is a number and what follows it: "1.5" and "GB".
 type quantity struct{ number, unit string }
@@ -55,7 +58,7 @@ func exponent(s string) int {
 }
 
 // scale gives number x unit as a whole number. Whole numbers stay exact up to
-// limit; fractions are rounded to the nearest.
+// limit; fractions are rounded to the nearest whole number, but not down to 0.
 func (q quantity) scale(unit, limit uint64) (uint64, error) {
 	if !strings.ContainsAny(q.number, ".eE") {
 		n, err := strconv.ParseUint(q.number, 10, 64)
@@ -71,10 +74,14 @@ func (q quantity) scale(unit, limit uint64) (uint64, error) {
 	}
 	// Above 2^53 a float64 no longer tells neighbours apart, and near 2^64 the
 	// conversion itself is undefined.
-	if f = math.Round(f); f > 1<<53 || uint64(f) > limit {
+	n := math.Round(f)
+	switch {
+	case n > 1<<53 || uint64(n) > limit:
 		return 0, errOverflow
+	case n == 0 && f > 0:
+		return 0, errUnderflow // a time-out of 0.1 ns is not "no time-out"
 	}
-	return uint64(f), nil
+	return uint64(n), nil
 }
 
 func (q quantity) float(unit float64) (float64, error) {

@@ -115,6 +115,7 @@ func TestSizeBounds(t *testing.T) {
 func TestDuration(t *testing.T) {
 	checkParser(t, Duration(0, Forever), []good[time.Duration]{
 		{"0", 0, "0"},
+		{"0.00us", 0, "0"},
 		{"30", 30 * time.Second, "30s"},
 		{"1s", time.Second, "1s"},
 		{"0.1s", 100 * time.Millisecond, "100ms"},
@@ -127,7 +128,7 @@ func TestDuration(t *testing.T) {
 		{"20 NS", 20, "20ns"},
 		{"9223372036854775806ns", Forever - 1, "9223372036854775806ns"},
 		{"Inf", Forever, "inf"},
-	}, "", "s", "-1s", "1h", "1d", "auto", "9223372036854775807ns", "1e20s", "1s2s")
+	}, "", "s", "-1s", "1h", "1d", "auto", "9223372036854775807ns", "1e20s", "1s2s", "0.1ns", "1e-300s")
 	checkParser(t, Duration(time.Microsecond, time.Second), []good[time.Duration]{
 		{"1us", time.Microsecond, "1us"},
 	}, "999ns", "1001ms", "inf")

@@ -8,7 +8,7 @@ import (
 )
 
 // WriteConf writes s as ucx.conf text, which [Load] reads back to the same
-// values: one UCX_NAME=value a line, or with full each under a comment of its
+// values (but for a text with a space before a semicolon, a comment there): one UCX_NAME=value a line, or with full each under a comment of its
 // help, what is allowed, default and origin.
 func (s *Set) WriteConf(w io.Writer, full bool) error {
 	b := bufio.NewWriter(w)
