@@ -1,0 +1,288 @@
+package rte
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var loopback = &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}
+
+func listenHere(t *testing.T, c Config) (*Listener, int) {
+	t.Helper()
+	l, err := listen(c, loopback)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	return l, l.Addr().(*net.TCPAddr).Port
+}
+
+// pair makes two connections that have greeted each other.
+func pair(t *testing.T) (client, server *Conn) {
+	t.Helper()
+	l, port := listenHere(t, Config{Own: Hello{Version: "2", Host: "h", PID: 20}})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		var err error
+		if server, err = l.Accept(); assert.NoError(t, err) {
+			assert.NoError(t, l.Greet(server))
+		}
+	})
+	client, err := Dial(t.Context(), "127.0.0.1", Config{Port: port, Own: Hello{Version: "1", Host: "g", PID: 10}})
+	wg.Wait()
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close(); _ = server.Close() })
+	return client, server
+}
+
+func TestGreeting(t *testing.T) {
+	c, s := pair(t)
+	assert.Equal(t, "goucx 2 (pid 20 on h)", c.Peer().String())
+	assert.Equal(t, "goucx 1 (pid 10 on g)", s.Peer().String())
+	assert.Equal(t, []int{0, 1, 2, 2}, []int{c.Index(), s.Index(), c.Size(), s.Size()})
+}
+
+func TestRecordsBothWays(t *testing.T) {
+	c, s := pair(t)
+	type body struct{ N int }
+	require.NoError(t, c.Send("run", body{3}))
+	require.NoError(t, c.Send("end", nil))
+	var got body
+	kind, err := s.ReceiveAny(map[string]any{"run": &got, "end": nil})
+	require.NoError(t, err)
+	assert.Equal(t, "run", kind)
+	assert.Equal(t, body{3}, got)
+	kind, err = s.ReceiveAny(map[string]any{"run": &got, "end": nil})
+	require.NoError(t, err)
+	assert.Equal(t, "end", kind)
+
+	require.NoError(t, s.Send("surprise", 1))
+	err = c.Receive("run", &got)
+	require.ErrorIs(t, err, errRecord)
+	assert.ErrorContains(t, err, `goucx 2 (pid 20 on h) sent "surprise"`)
+}
+
+func TestExchangeAndBarrier(t *testing.T) {
+	c, s := pair(t)
+	blob := []byte(strings.Repeat("x", 100_000)) // more than one read
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		got, err := s.Exchange([]byte("server"))
+		assert.NoError(t, err)
+		assert.Equal(t, blob, got)
+		assert.NoError(t, s.Barrier(nil))
+		assert.NoError(t, s.Barrier(func() {}))
+		assert.NoError(t, s.Barrier(nil))
+	})
+	got, err := c.Exchange(blob)
+	require.NoError(t, err)
+	assert.Equal(t, "server", string(got))
+	progressed := 0
+	require.NoError(t, c.Barrier(func() { progressed++ }))
+	require.NoError(t, c.Barrier(nil))
+	require.NoError(t, c.Barrier(func() { progressed++ }))
+	wg.Wait()
+}
+
+// A barrier progresses as long as the other side is not there.
+func TestBarrierProgresses(t *testing.T) {
+	c, s := pair(t)
+	calls := 0
+	done := make(chan error, 1)
+	require.NoError(t, c.Barrier(func() {
+		if calls++; calls == 100 {
+			go func() { done <- s.Barrier(nil) }()
+		}
+	}))
+	require.NoError(t, <-done)
+	assert.GreaterOrEqual(t, calls, 100)
+}
+
+func TestPeerEnds(t *testing.T) {
+	t.Run("in order, while waiting", func(t *testing.T) {
+		c, s := pair(t)
+		require.NoError(t, s.Close())
+		err := c.Receive("run", nil)
+		require.ErrorIs(t, err, ErrPeerGone)
+		assert.ErrorContains(t, err, "goucx 2 (pid 20 on h)")
+	})
+	t.Run("while polled", func(t *testing.T) {
+		c, s := pair(t)
+		require.NoError(t, c.Err())
+		require.NoError(t, s.Close())
+		require.Eventually(t, func() bool { return errors.Is(c.Err(), ErrPeerGone) }, time.Second, time.Millisecond)
+		require.ErrorIs(t, c.Barrier(nil), ErrPeerGone)
+	})
+	t.Run("in the middle of a record", func(t *testing.T) {
+		c, s := pair(t)
+		_, err := s.c.Write([]byte("\x09\x00\x00\x00{"))
+		require.NoError(t, err)
+		require.NoError(t, s.Close())
+		err = c.Receive("run", nil)
+		require.ErrorIs(t, err, ErrPeerGone)
+		assert.ErrorContains(t, err, "middle of a record")
+	})
+	t.Run("with its reason", func(t *testing.T) {
+		c, s := pair(t)
+		s.Fail(errors.New("no memory"))
+		require.NoError(t, s.Close())
+		err := c.Barrier(func() {})
+		remote, ok := errors.AsType[*RemoteError](err)
+		require.True(t, ok, "%v", err)
+		assert.Equal(t, "no memory", remote.Text)
+		assert.ErrorContains(t, c.Err(), "no memory")
+	})
+	t.Run("barrier out of step", func(t *testing.T) {
+		c, s := pair(t)
+		require.NoError(t, s.Send("run", 1))
+		require.ErrorIs(t, c.Barrier(func() {}), errRecord)
+	})
+}
+
+// What one side said last is not lost when it closes with bytes unread.
+func TestLastWordsArrive(t *testing.T) {
+	for range 50 {
+		c, s := pair(t)
+		require.NoError(t, c.Send("run", strings.Repeat("unread", 1000)))
+		s.Fail(errors.New("last words"))
+		closed := make(chan error, 1)
+		go func() { closed <- s.Close() }()
+		require.ErrorContains(t, c.Receive("address", nil), "last words")
+		require.NoError(t, c.Close())
+		<-closed
+	}
+}
+
+// ucxHello is how UCX 1.13's client begins (tag_lat: protocol layer, tag).
+const ucxHello = "0100000007000000000000000000000001000000010000000300000000000000"
+
+func TestServerRefuses(t *testing.T) {
+	raw, err := hex.DecodeString(ucxHello)
+	require.NoError(t, err)
+	version := appendGreeting(nil)
+	binary.LittleEndian.PutUint32(version[len(magic):], 7)
+	for name, tc := range map[string]struct {
+		sent []byte
+		want error
+		text string
+	}{
+		"UCX's client":      {raw, ErrUCX, "UCX's own ucx_perftest"},
+		"UCT test of UCX":   {make([]byte, 264), ErrUCX, "run the same tool"},
+		"web browser":       {[]byte("GET / HTTP/1.1\r\n\r\n"), ErrForeign, `"GET / HT"`},
+		"other version":     {version, ErrVersion, "this side speaks version 1, the other side 7"},
+		"hang-up":           {[]byte("gouc"), ErrPeerGone, "during the greeting"},
+		"hang-up at once":   {nil, ErrPeerGone, "during the greeting"},
+		"garbage for hello": {append(appendGreeting(nil), "\x03\x00\x00\x00abc"...), errRecord, "malformed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, _ := listenHere(t, Config{})
+			go func() {
+				c, err := net.Dial("tcp", l.Addr().String())
+				if assert.NoError(t, err) {
+					_, err = c.Write(tc.sent)
+					assert.NoError(t, err)
+					_ = c.(*net.TCPConn).CloseWrite()
+					_, _ = io.Copy(io.Discard, c)
+					_ = c.Close()
+				}
+			}()
+			c, err := l.Accept()
+			require.NoError(t, err)
+			err = l.Greet(c)
+			require.ErrorIs(t, err, tc.want)
+			assert.ErrorContains(t, err, tc.text)
+			assert.ErrorContains(t, err, "client at 127.0.0.1:")
+		})
+	}
+}
+
+func TestClientMeetsSilence(t *testing.T) {
+	l, port := listenHere(t, Config{})
+	got := make(chan []byte, 1)
+	go func() { // as UCX's server: waits for its own parameter block
+		c, err := l.l.Accept()
+		if assert.NoError(t, err) {
+			b, _ := io.ReadAll(c)
+			_ = c.Close()
+			got <- b
+		}
+	}()
+	_, err := Dial(t.Context(), "127.0.0.1", Config{Port: port, Greet: 20 * time.Millisecond})
+	require.ErrorIs(t, err, ErrUCX)
+	assert.ErrorContains(t, err, "said nothing for 20ms")
+	// UCX reads 264 bytes of parameters before it acts on any of them.
+	assert.Less(t, len(<-got), 264)
+}
+
+func TestServerMeetsSilence(t *testing.T) {
+	l, _ := listenHere(t, Config{Greet: 20 * time.Millisecond})
+	quiet, err := net.Dial("tcp", l.Addr().String())
+	require.NoError(t, err)
+	defer func() { _ = quiet.Close() }()
+	c, err := l.Accept()
+	require.NoError(t, err)
+	require.ErrorIs(t, l.Greet(c), ErrForeign)
+}
+
+func TestConnectErrors(t *testing.T) {
+	t.Run("no server comes", func(t *testing.T) {
+		l, port := listenHere(t, Config{})
+		require.NoError(t, l.Close())
+		_, err := Dial(t.Context(), "127.0.0.1", Config{Port: port, Timeout: 80 * time.Millisecond})
+		assert.ErrorContains(t, err, "no server came within 80ms")
+		assert.ErrorContains(t, err, "connection refused")
+	})
+	t.Run("unknown host", func(t *testing.T) {
+		_, err := Dial(t.Context(), "no.such.host.invalid", Config{Timeout: time.Second})
+		assert.ErrorContains(t, err, "no.such.host.invalid")
+	})
+	t.Run("port in use", func(t *testing.T) {
+		_, port := listenHere(t, Config{})
+		_, err := listen(Config{}, &net.TCPAddr{IP: loopback.IP, Port: port})
+		assert.ErrorContains(t, err, "address already in use")
+		assert.ErrorContains(t, err, "listen on port ")
+	})
+	t.Run("second client is refused", func(t *testing.T) {
+		_, s := pair(t)
+		_, err := net.Dial("tcp", s.c.LocalAddr().String())
+		assert.ErrorContains(t, err, "refused")
+	})
+	t.Run("a server that comes late", func(t *testing.T) {
+		l, port := listenHere(t, Config{})
+		require.NoError(t, l.Close())
+		accepted := make(chan error, 1)
+		time.AfterFunc(3*retryEvery, func() {
+			l, err := listen(Config{}, &net.TCPAddr{IP: loopback.IP, Port: port})
+			if err == nil {
+				var c *Conn
+				if c, err = l.Accept(); err == nil {
+					err = l.Greet(c)
+				}
+			}
+			accepted <- err
+		})
+		c, err := Dial(t.Context(), "127.0.0.1", Config{Port: port, Timeout: 5 * time.Second})
+		require.NoError(t, <-accepted)
+		require.NoError(t, err)
+		_ = c.Close()
+	})
+}
+
+func TestLoop(t *testing.T) {
+	var l Loop
+	b, err := l.Exchange([]byte("me"))
+	require.NoError(t, err)
+	assert.Equal(t, "me", string(b))
+	require.NoError(t, l.Barrier(nil))
+	require.NoError(t, l.Err())
+	assert.Equal(t, 1, l.Size())
+	assert.Zero(t, l.Index())
+}

@@ -1,0 +1,233 @@
+package rte
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"time"
+)
+
+// DefaultPort is UCX's.
+const DefaultPort = 13337
+
+// greetTimeout bounds the exchange of greetings once the connection stands.
+const greetTimeout = 5 * time.Second
+
+// retryEvery is how often a client asks again for a server that is not there.
+const retryEvery = 50 * time.Millisecond
+
+// Config says where the sides meet. The zero value is UCX's port on any
+// address.
+type Config struct {
+	// Port to listen on or to connect to; 0: DefaultPort.
+	Port int
+	// IPv6 keeps to IPv6.
+	IPv6 bool
+	// Timeout bounds how long Dial waits for the server to come; 0: 5 s. The
+	// server waits for its client without bound.
+	Timeout time.Duration
+	// Own names this side to the other.
+	Own Hello
+	// Greet bounds the exchange of greetings; 0: 5 s.
+	Greet time.Duration
+}
+
+func (c Config) network() string {
+	if c.IPv6 {
+		return "tcp6"
+	}
+	return "tcp"
+}
+
+func (c Config) port() string {
+	if c.Port == 0 {
+		return strconv.Itoa(DefaultPort)
+	}
+	return strconv.Itoa(c.Port)
+}
+
+// Listener waits for one client.
+type Listener struct {
+	l *net.TCPListener
+	c Config
+}
+
+// Listen opens the server's port.
+func Listen(c Config) (*Listener, error) {
+	addr, err := net.ResolveTCPAddr(c.network(), ":"+c.port())
+	if err != nil {
+		return nil, fmt.Errorf("port %s: %w", c.port(), err)
+	}
+	return listen(c, addr)
+}
+
+func listen(c Config, addr *net.TCPAddr) (*Listener, error) {
+	l, err := net.ListenTCP(c.network(), addr)
+	if err != nil {
+		return nil, fmt.Errorf("listen on port %d: %w", addr.Port, rootCause(err))
+	}
+	return &Listener{l: l, c: c}, nil
+}
+
+// Addr is where the listener can be reached.
+func (l *Listener) Addr() net.Addr { return l.l.Addr() }
+
+// Close gives the port back.
+func (l *Listener) Close() error { return l.l.Close() }
+
+// Accept waits for a client and closes the port, so that a second client is
+// refused and not left waiting. The connection is greeted with Greet.
+func (l *Listener) Accept() (*Conn, error) {
+	t, err := l.l.AcceptTCP()
+	if err != nil {
+		return nil, fmt.Errorf("accept on %s: %w", l.l.Addr(), rootCause(err))
+	}
+	_ = l.l.Close()
+	c, err := newConn(t, l.c.Own, true)
+	if err != nil {
+		_ = t.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// Greet completes an accepted connection: both sides learn who the other is.
+// It closes the connection when that fails.
+func (l *Listener) Greet(c *Conn) error {
+	if err := c.greet(l.c.Greet); err != nil {
+		_ = c.Close()
+		return fmt.Errorf("client at %s: %w", c.Remote(), err)
+	}
+	return nil
+}
+
+// Dial connects to the server on host, asking again until it is there or the
+// time-out has passed, and greets it.
+func Dial(ctx context.Context, host string, c Config) (*Conn, error) {
+	where := net.JoinHostPort(host, c.port())
+	t, err := connect(ctx, where, c)
+	if err != nil {
+		return nil, err
+	}
+	cn, err := newConn(t, c.Own, false)
+	if err == nil {
+		err = cn.greet(c.Greet)
+	}
+	if err != nil {
+		if cn != nil {
+			_ = cn.Close()
+		}
+		_ = t.Close()
+		return nil, fmt.Errorf("server at %s: %w", where, err)
+	}
+	return cn, nil
+}
+
+func connect(ctx context.Context, where string, c Config) (*net.TCPConn, error) {
+	wait := c.Timeout
+	if wait == 0 {
+		wait = 5 * time.Second
+	}
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	for last := error(nil); ; {
+		conn, err := (&net.Dialer{}).DialContext(ctx, c.network(), where)
+		if err == nil {
+			return conn.(*net.TCPConn), nil
+		}
+		if _, ok := errors.AsType[*net.DNSError](err); ok && ctx.Err() == nil {
+			return nil, fmt.Errorf("connect to %s: %w", where, err)
+		}
+		if ctx.Err() == nil || last == nil {
+			last = rootCause(err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("connect to %s: no server came within %v: %w", where, wait, last)
+		case <-time.After(retryEvery):
+		}
+	}
+}
+
+// greet sends this side's greeting and checks the other's. Both sides speak at
+// once, so neither waits for a party that will never speak first.
+func (c *Conn) greet(limit time.Duration) error {
+	if limit == 0 {
+		limit = greetTimeout
+	}
+	stop := expire(c.c, limit)
+	defer stop()
+	js, err := json.Marshal(c.own)
+	if err != nil {
+		return fmt.Errorf("encode greeting: %w", err)
+	}
+	b, err := appendRecord(appendGreeting(nil), record{Type: typeHello, Body: js})
+	if err != nil {
+		return err
+	}
+	if _, err := c.c.Write(b); err != nil {
+		return fmt.Errorf("greet: %w", rootCause(err))
+	}
+	if err := c.readGreeting(); err != nil {
+		if isTimeout(err) {
+			return c.silent(limit)
+		}
+		return err
+	}
+	if err := c.Receive(typeHello, &c.peer); err != nil {
+		if isTimeout(err) {
+			return c.silent(limit)
+		}
+		return err
+	}
+	return nil
+}
+
+// silent explains a side that takes the connection and says nothing. UCX's
+// server does so: it waits for a parameter block longer than our greeting.
+func (c *Conn) silent(limit time.Duration) error {
+	if !c.server && len(c.in) == 0 {
+		return fmt.Errorf("took the connection and said nothing for %v, as UCX's server does: %w", limit, ErrUCX)
+	}
+	return fmt.Errorf("said nothing for %v: %w", limit, ErrForeign)
+}
+
+// readGreeting checks the magic before it waits for the version: a foreign
+// side may send no more than eight bytes.
+func (c *Conn) readGreeting() error {
+	var b [greetingBytes]byte
+	for _, part := range []struct {
+		from, to int
+		check    func([]byte) error
+	}{{0, len(magic), checkMagic}, {len(magic), greetingBytes, checkVersion}} {
+		if _, err := io.ReadFull(c.c, b[part.from:part.to]); err != nil {
+			if isTimeout(err) {
+				return err
+			}
+			return fmt.Errorf("%w: it hung up during the greeting (%w)", ErrPeerGone, rootCause(err))
+		}
+		if err := part.check(b[:]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// expire lets reads and writes on c fail as timed out after d, until stopped.
+func expire(c net.Conn, d time.Duration) (stop func()) {
+	t := time.AfterFunc(d, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
+	return func() { t.Stop() }
+}
+
+// rootCause cuts the addresses that package net puts before each error; the
+// caller names the one that matters.
+func rootCause(err error) error {
+	if op, ok := errors.AsType[*net.OpError](err); ok {
+		err = op.Err
+	}
+	return err
+}

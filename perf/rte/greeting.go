@@ -1,0 +1,70 @@
+package rte
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// Version is the version of the protocol; both sides must speak the same.
+const Version = 1
+
+const (
+	magic         = "goucxprf"
+	greetingBytes = len(magic) + 4
+)
+
+// Errors that Dial and Accept wrap.
+var (
+	// ErrUCX: the other side is UCX's own ucx_perftest.
+	ErrUCX = errors.New("it is UCX's own ucx_perftest, which speaks another protocol: run the same tool on both sides")
+	// ErrForeign: the other side is no benchmark at all.
+	ErrForeign = errors.New("it does not speak goucx's benchmark protocol")
+	// ErrVersion: the other side speaks another version of the protocol.
+	ErrVersion = errors.New("protocol version mismatch")
+)
+
+// Hello names one side to the other.
+type Hello struct {
+	// Version of the program, for people.
+	Version string `json:"version"`
+	Host    string `json:"host"`
+	PID     int    `json:"pid"`
+}
+
+// String gives "goucx 1.2 (pid 7 on node3)".
+func (h Hello) String() string {
+	return fmt.Sprintf("goucx %s (pid %d on %s)", h.Version, h.PID, h.Host)
+}
+
+func appendGreeting(b []byte) []byte {
+	return binary.LittleEndian.AppendUint32(append(b, magic...), Version)
+}
+
+// checkMagic looks at the first bytes that the other side sent.
+func checkMagic(b []byte) error {
+	switch {
+	case string(b[:len(magic)]) == magic:
+		return nil
+	case looksLikeUCX(b):
+		return ErrUCX
+	}
+	return fmt.Errorf("%w: it begins with %q", ErrForeign, b[:len(magic)])
+}
+
+func checkVersion(b []byte) error {
+	if v := binary.LittleEndian.Uint32(b[len(magic):]); v != Version {
+		return fmt.Errorf("%w: this side speaks version %d, the other side %d", ErrVersion, Version, v)
+	}
+	return nil
+}
+
+// looksLikeUCX recognises the first eight bytes of UCX's client, which begins
+// with its parameter block as it lies in memory: the API (UCT 0, UCP 1, its
+// daemon 2, undefined 3) and the command (some ten), as 32-bit words.
+//
+// Source: ucx_perf_params_t of UCX 1.13, seen on the wire.
+func looksLikeUCX(b []byte) bool {
+	const apis, commands = 4, 32
+	return binary.LittleEndian.Uint32(b) < apis && binary.LittleEndian.Uint32(b[4:]) < commands
+}
