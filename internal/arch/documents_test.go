@@ -1,0 +1,78 @@
+package arch
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var root = filepath.Join("..", "..")
+
+// TestLinks follows every link of a document to a file of the tree.
+func TestLinks(t *testing.T) {
+	documents := 0
+	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (d.Name() == ".git" || d.Name() == "testdata" || d.Name() == "bin") {
+			return filepath.SkipDir
+		}
+		if filepath.Ext(path) != ".md" {
+			return nil
+		}
+		documents++
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, target := range links(string(text)) {
+			_, err := os.Stat(filepath.Join(filepath.Dir(path), target))
+			assert.NoErrorf(t, err, "%s links to %s", path, target)
+		}
+		return nil
+	}))
+	require.NotZero(t, documents)
+}
+
+// TestReadmeExample holds the program in the README to the one that the tests
+// compile and run.
+func TestReadmeExample(t *testing.T) {
+	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
+	require.NoError(t, err)
+	_, rest, _ := strings.Cut(string(readme), "```go\n")
+	example, _, found := strings.Cut(rest, "```")
+	require.True(t, found, "the README has no program")
+	source, err := os.ReadFile(filepath.Join(root, "goucx_test.go"))
+	require.NoError(t, err)
+	assert.True(t, strings.Contains(string(source), example), "goucx_test.go does not hold the README's program:\n%s", example)
+}
+
+func TestFindLinks(t *testing.T) {
+	assert.Equal(t, []string{"a/b.md", "c"}, links("[x](a/b.md#part) [y](https://example.com)\n[z](c) [w](#here)\n```\n[q](code)\n```\n"))
+}
+
+var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+
+// links gives the targets of a document's links that are paths.
+func links(text string) []string {
+	var targets []string
+	for i, part := range strings.Split(text, "```") {
+		if i%2 == 1 {
+			continue // code
+		}
+		for _, m := range link.FindAllStringSubmatch(part, -1) {
+			target, _, _ := strings.Cut(m[1], "#")
+			if target != "" && !strings.Contains(target, "://") {
+				targets = append(targets, target)
+			}
+		}
+	}
+	return targets
+}
