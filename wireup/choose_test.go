@@ -147,7 +147,8 @@ func TestChoose(t *testing.T) {
 			"self/memory: the peer does not have it; transport 4: the peer (entry 0) has it, not in use here",
 		},
 		{
-			"no ifaces at all", nil, nil, []Purpose{ForAM},
+			"no ifaces at all", nil, nil,
+			[]Purpose{ForAM},
 			"messages:; put and get:; atomics:", "",
 		},
 		{
@@ -233,8 +234,8 @@ func TestChooseIsDeterministic(t *testing.T) {
 
 func TestScoresAreUCXs(t *testing.T) {
 	self, shm := AttrOf(&selfAttr), AttrOf(&shmAttr)
-	assert.InEpsilon(t, 1e-3/(20e-9), scoreLatency(self, self), 1e-9)
-	assert.InEpsilon(t, 1e-3/(100e-9), scoreLatency(shm, shm), 1e-9)
+	assert.InEpsilon(t, 1e-3/20e-9, scoreLatency(self, self), 1e-9)
+	assert.InEpsilon(t, 1e-3/100e-9, scoreLatency(shm, shm), 1e-9)
 	assert.InEpsilon(t, 1e-3/(90e-9+4096/15360e6), scoreRMA(shm, shm), 0.07)
 	assert.Zero(t, scoreRMA(shm, Attr{}), "no bandwidth ranks last")
 }
