@@ -6,9 +6,9 @@ import "strings"
 type Ternary uint8
 
 const (
-	No  Ternary = iota
-	Yes         // wanted: its absence is an error
-	Try         // used where possible
+	No  Ternary = iota // not used
+	Yes                // wanted: its absence is an error
+	Try                // used where possible
 )
 
 // Bool takes y, yes, on, 1, true and n, no, off, 0, false, in any case.

@@ -195,7 +195,7 @@ func TestBadValues(t *testing.T) {
 	} {
 		assert.Contains(t, text, want)
 	}
-	assert.Less(t, len(text), 2500, "a long value is cut")
+	assert.NotContains(t, text, strings.Repeat("x", 101), "a long value is cut")
 }
 
 // A bad value that a stronger source replaces does no harm.

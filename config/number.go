@@ -58,7 +58,7 @@ func exponent(s string) int {
 }
 
 // scale gives number x unit as a whole number. Whole numbers stay exact up to
-// limit; fractions are rounded to the nearest whole number, but not down to 0.
+// limit (at least 2^53); fractions are rounded to the nearest whole number, but not down to 0.
 func (q quantity) scale(unit, limit uint64) (uint64, error) {
 	if !strings.ContainsAny(q.number, ".eE") {
 		n, err := strconv.ParseUint(q.number, 10, 64)
@@ -72,11 +72,11 @@ func (q quantity) scale(unit, limit uint64) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	// Above 2^53 a float64 no longer tells neighbours apart, and near 2^64 the
-	// conversion itself is undefined.
+	// Above 2^53, which is below every limit, a float64 no longer tells
+	// neighbours apart, and near 2^64 the conversion itself is undefined.
 	n := math.Round(f)
 	switch {
-	case n > 1<<53 || uint64(n) > limit:
+	case n > 1<<53:
 		return 0, errOverflow
 	case n == 0 && f > 0:
 		return 0, errUnderflow // a time-out of 0.1 ns is not "no time-out"
