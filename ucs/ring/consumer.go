@@ -106,16 +106,28 @@ func (c *Consumer) nextBulk(cell Cell, m *Message) bool {
 // once where the producer waits for room; then woke is true, and a producer
 // that sleeps must be woken.
 func (c *Consumer) Release() (woke bool) {
-	woke = atomic.LoadUint32(c.waiting) != 0
-	if woke || c.bulkDone-c.bulkSaid >= c.bulkSize/8 {
+	if c.bulkDone-c.bulkSaid >= c.bulkSize/8 {
 		c.bulkSaid = c.bulkDone
 		storeRelease(c.bulkTail, c.bulkDone)
 	}
-	if woke || c.want-c.cellSaid >= c.cellEvery {
+	if c.want-c.cellSaid >= c.cellEvery {
 		c.cellSaid = c.want
 		storeRelease(c.cellTail, c.want)
 	}
-	return woke
+	// After the stores: a producer that says so before its last look either saw
+	// them or is seen here (its Wait is a full barrier; a sleeper adds one here).
+	if atomic.LoadUint32(c.waiting) != 0 {
+		c.releaseAll()
+		return true
+	}
+	return false
+}
+
+//go:noinline
+func (c *Consumer) releaseAll() {
+	c.bulkSaid, c.cellSaid = c.bulkDone, c.want
+	storeRelease(c.bulkTail, c.bulkDone)
+	storeRelease(c.cellTail, c.want)
 }
 
 // Watch tells the producer whether this side polls the ring all the time.

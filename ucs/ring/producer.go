@@ -101,6 +101,14 @@ func (p *Producer) Refresh() bool {
 	return true
 }
 
+// Peek reports whether a message of n bytes would find room by what the
+// consumer says now, also while blocked; it changes nothing.
+func (p *Producer) Peek(n int) bool {
+	q := *p
+	q.blocked = false
+	return q.Refresh() && q.Fits(n)
+}
+
 // Reserve gives n bytes of the bulk area for the next message. ok is false
 // when there is no room by what Refresh last saw. Room must hold. A second
 // Reserve replaces the first.

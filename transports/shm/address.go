@@ -1,0 +1,88 @@
+package shm
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// A device address says what two workers must share to reach each other by shm:
+//
+//	0 version u8 | 1 kind u8 (0 abstract socket, 1 socket in a directory) | 2 uid u32
+//	6 boot id [16] | 22 place: network namespace inode u64, 0; or directory device u64, inode u64
+const (
+	deviceVersion = 1
+	deviceLen     = 38
+)
+
+var bootID = sync.OnceValue(func() (id [16]byte) {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return id
+	}
+	copy(id[:], hexBytes(string(b)))
+	return id
+})
+
+// hexBytes gives the bytes of a string of hex digits, passing over all else.
+func hexBytes(s string) (b []byte) {
+	var half int = -1
+	for _, c := range strings.ToLower(s) {
+		d := strings.IndexRune("0123456789abcdef", c)
+		switch {
+		case d < 0:
+		case half < 0:
+			half = d
+		default:
+			b = append(b, byte(half<<4|d))
+			half = -1
+		}
+	}
+	return b
+}
+
+func appendDevice(b []byte, dir string) []byte {
+	path, kind := "/proc/self/ns/net", byte(0)
+	if dir != "" {
+		path, kind = dir, 1
+	}
+	var st unix.Stat_t
+	_ = unix.Stat(path, &st) // zeroes compare equal only among workers that cannot see it either
+	b = append(b, deviceVersion, kind)
+	b = binary.LittleEndian.AppendUint32(b, uint32(os.Getuid()))
+	id := bootID()
+	b = append(b, id[:]...)
+	if kind == 0 {
+		b = binary.LittleEndian.AppendUint64(b, st.Ino)
+		return binary.LittleEndian.AppendUint64(b, 0)
+	}
+	b = binary.LittleEndian.AppendUint64(b, uint64(st.Dev))
+	return binary.LittleEndian.AppendUint64(b, st.Ino)
+}
+
+// compareDevice says whether a peer with device address b may be reached from
+// a, ours.
+func compareDevice(a, b []byte) (bool, string) {
+	switch {
+	case len(b) != deviceLen:
+		return false, fmt.Sprintf("damaged address: device part of %d bytes, want %d", len(b), deviceLen)
+	case b[0] != deviceVersion:
+		return false, fmt.Sprintf("peer's shm address has version %d, ours %d", b[0], a[0])
+	case !bytes.Equal(a[6:22], b[6:22]):
+		return false, "peer is on another host (its boot id differs)"
+	case !bytes.Equal(a[2:6], b[2:6]):
+		return false, fmt.Sprintf("peer belongs to user %d, not %d", binary.LittleEndian.Uint32(b[2:]), os.Getuid())
+	case a[1] != b[1]:
+		return false, "one side uses UCX_SHM_SOCKET_DIR, the other does not"
+	case !bytes.Equal(a[22:], b[22:]) && a[1] == 0:
+		return false, "peer is in another network namespace; give both UCX_SHM_SOCKET_DIR in a directory that they share"
+	case !bytes.Equal(a[22:], b[22:]):
+		return false, "peer's UCX_SHM_SOCKET_DIR is another directory"
+	}
+	return true, ""
+}

@@ -1,0 +1,163 @@
+package shm
+
+import (
+	"sync/atomic"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/ring"
+	"github.com/goucx/goucx/uct"
+)
+
+// ownMax is up to where taking the next lines ahead pays: a message of this
+// size costs about as much to copy as to have the lines fetched.
+const ownMax = 2048
+
+// AMShort sends an active message.
+//
+// hot: BenchmarkAMShort
+func (e *ep) AMShort(id uct.AMID, hdr uint64, p []byte) uct.Status {
+	if !e.tx.Room() || len(p) > ring.InlineMax || id >= uct.NumAMIDs {
+		return e.shortSlow(id, hdr, p)
+	}
+	c := e.tx.Cell()
+	c.SetHeader(hdr)
+	c.SetPayload(p)
+	c.Publish(ring.First(e.tx.Head(), uint8(id), len(p)))
+	e.tx.Advance()
+	if atomic.LoadUint32(e.armed) != 0 || !e.tx.Watched() {
+		e.notify()
+	}
+	return ucs.OK
+}
+
+// AMUint64 sends eight bytes.
+//
+// hot: BenchmarkAMUint64
+func (e *ep) AMUint64(id uct.AMID, hdr, v uint64) uct.Status {
+	if !e.tx.Room() || id >= uct.NumAMIDs {
+		return e.uint64Slow(id, hdr, v)
+	}
+	c := e.tx.Cell()
+	c.SetHeader(hdr)
+	c.SetUint64(v)
+	c.Publish(ring.First(e.tx.Head(), uint8(id), 8))
+	e.tx.Advance()
+	if atomic.LoadUint32(e.armed) != 0 || !e.tx.Watched() {
+		e.notify()
+	}
+	return ucs.OK
+}
+
+//go:noinline
+func (e *ep) uint64Slow(id uct.AMID, hdr, v uint64) uct.Status {
+	if s := e.may(id); s != ucs.OK {
+		return s
+	}
+	return e.AMUint64(id, hdr, v)
+}
+
+//go:noinline
+func (e *ep) shortSlow(id uct.AMID, hdr uint64, p []byte) uct.Status {
+	if s := e.may(id); s != ucs.OK {
+		return s
+	}
+	if len(p) <= ring.InlineMax {
+		return e.AMShort(id, hdr, p)
+	}
+	b, s := e.reserve(len(p))
+	if s != ucs.OK {
+		return s
+	}
+	copy(b, p)
+	e.commit(id, hdr, len(p))
+	return ucs.OK
+}
+
+// may says whether a message with this id may be sent now.
+func (e *ep) may(id uct.AMID) uct.Status {
+	if id >= uct.NumAMIDs {
+		return ucs.InvalidParam
+	}
+	return e.ready()
+}
+
+// reserve finds n bytes of the bulk area; the ring is ready.
+func (e *ep) reserve(n int) ([]byte, uct.Status) {
+	if n > e.f.attr.AM.Bcopy {
+		return nil, ucs.TooLong
+	}
+	if b, ok := e.tx.Reserve(n); ok {
+		return b, ucs.OK
+	}
+	if s := e.refresh(); s != ucs.OK {
+		return nil, s
+	}
+	if b, ok := e.tx.Reserve(n); ok {
+		return b, ucs.OK
+	}
+	e.need = n
+	return nil, ucs.NoResource
+}
+
+func (e *ep) commit(id uct.AMID, hdr uint64, n int) {
+	e.tx.Commit(uint8(id), hdr, n)
+	if atomic.LoadUint32(e.armed) != 0 || !e.tx.Watched() {
+		e.notify()
+	}
+	if n <= ownMax {
+		e.tx.OwnNext(n)
+	}
+}
+
+// AMZcopy gathers into the ring: on shared memory that is the one copy there is.
+func (e *ep) AMZcopy(id uct.AMID, hdr uint64, head []byte, v []uct.Vec, _ uct.Token) uct.Status {
+	n := len(head)
+	for i := range v {
+		n += len(v[i].Buf)
+	}
+	if len(head) > maxHead || len(v) > maxVec {
+		return ucs.InvalidParam
+	}
+	if s := e.may(id); s != ucs.OK {
+		return s
+	}
+	b, s := e.reserve(n)
+	if s != ucs.OK {
+		return s
+	}
+	b = b[copy(b, head):]
+	for i := range v {
+		b = b[copy(b, v[i].Buf):]
+	}
+	e.commit(id, hdr, n)
+	return ucs.OK
+}
+
+// ReserveAM opens a reservation in the ring.
+func (e *ep) ReserveAM(id uct.AMID, hdr uint64, n int) ([]byte, uct.Status) {
+	if n < 0 {
+		return nil, ucs.InvalidParam
+	}
+	if s := e.may(id); s != ucs.OK {
+		return nil, s
+	}
+	b, s := e.reserve(n)
+	if s == ucs.OK {
+		e.resID, e.resHdr, e.resLen = id, hdr, n
+	}
+	return b, s
+}
+
+// CommitAM sends the reservation.
+func (e *ep) CommitAM(n int) {
+	if e.resLen < 0 || n < 0 || n > e.resLen {
+		return
+	}
+	e.resLen = -1
+	if e.status == ucs.OK {
+		e.commit(e.resID, e.resHdr, n)
+	}
+}
+
+// Abort gives the reservation back.
+func (e *ep) Abort() { e.resLen = -1 }

@@ -1,0 +1,239 @@
+package shm
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/goucx/goucx/transports/internal/mapped"
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/ring"
+	"github.com/goucx/goucx/ucs/shmem"
+	"github.com/goucx/goucx/uct"
+)
+
+// ep is a connection: a pair of rings with one peer, and the send handle on it
+// once an endpoint was opened. It owns its mapping until both sides have said
+// that they are done, or one is gone.
+type ep struct {
+	// Put, get and atomics need no connection, only a key.
+	mapped.RMA
+
+	// Sending.
+	tx     ring.Producer
+	armed  *uint32 // the peer's armed word; alwaysArmed while each send must look closer
+	status uct.Status
+	need   int // bytes that the last refused message wanted
+	resID  uct.AMID
+	resHdr uint64
+	resLen int // of the open reservation; -1: none
+
+	// Receiving.
+	_   ucs.Pad
+	rx  ring.Consumer
+	f   *iface
+	hit uint32 // pass in which a message came last
+
+	slot    int
+	watched bool
+	source  uint32
+
+	// Connection.
+	peer      ifaceName
+	initiated bool
+	opened    bool // an endpoint is open on it
+	saidBye   bool
+	heardBye  bool
+	heardAll  bool // and it hangs up
+	hungUp    bool
+	fenced    bool // this side must put the barrier between send and armed word
+	dead      error
+	reported  bool
+	released  bool
+	maxBulk   int // longest message of this geometry
+	cells     int
+
+	pend   []uct.Token
+	purged bool
+
+	seg       *shmem.Segment
+	sock      *shmem.Conn
+	pidfd     int
+	peerInbox *inbox
+	peerSlot  int
+	peerEvent *shmem.EventFD
+}
+
+// alwaysArmed stands for the peer's armed word where every send must take the
+// slow half of notify.
+var alwaysArmed uint32 = 1
+
+var errHungUp = fmt.Errorf("%w: it hung up without closing (killed or crashed)", ucs.ErrPeerFailed)
+
+// failErr wraps ErrPeerFailed around what was wrong.
+func failErr(what string) error { return fmt.Errorf("%w: %s", ucs.ErrPeerFailed, what) }
+
+// notify is taken when the peer does not watch this ring, sleeps, or is not
+// known yet.
+//
+//go:noinline
+func (e *ep) notify() {
+	if e.peerInbox == nil {
+		e.greet()
+		if e.peerInbox == nil {
+			return // it looks at the ring right after it answers
+		}
+	}
+	if e.fenced {
+		e.Barrier()
+	}
+	if !e.tx.Watched() {
+		atomic.StoreUint64(&e.peerInbox.heads[e.peerSlot], e.tx.Head())
+	}
+	e.wake()
+}
+
+// wake ends the peer's sleep.
+func (e *ep) wake() {
+	if e.peerInbox != nil && e.peerInbox.disarm() {
+		if err := e.peerEvent.Signal(); err != nil {
+			e.f.failLater(e, fmt.Errorf("wake peer: %w", err))
+		}
+	}
+}
+
+// ready says whether a message may be sent, looking at the ring again if need be.
+func (e *ep) ready() uct.Status {
+	if e.status != ucs.OK {
+		return e.status
+	}
+	if e.tx.Room() {
+		return ucs.OK
+	}
+	if s := e.refresh(); s != ucs.OK {
+		return s
+	}
+	if !e.tx.Room() {
+		e.need = 0
+		return ucs.NoResource
+	}
+	return ucs.OK
+}
+
+// refresh reads how far the peer came in the ring.
+func (e *ep) refresh() uct.Status {
+	if e.tx.Refresh() {
+		return ucs.OK
+	}
+	e.f.failLater(e, failErr("it wrote an impossible ring position"))
+	return ucs.PeerFailed
+}
+
+// Flush ends at once: what was accepted lies in memory that the peer maps.
+func (e *ep) Flush(k uct.FlushKind, _ uct.Token) uct.Status {
+	if e.status != ucs.OK {
+		return e.status
+	}
+	if k == uct.FlushCancel {
+		e.shut(ucs.Canceled)
+		return ucs.OK
+	}
+	e.Barrier()
+	return ucs.OK
+}
+
+// Fence orders stores to mapped memory.
+func (e *ep) Fence() uct.Status {
+	e.Barrier()
+	return e.status
+}
+
+// Check answers from what is known and has the next Progress look again.
+func (e *ep) Check(uct.Token) uct.Status {
+	e.f.look()
+	return e.status
+}
+
+// shut refuses all further operations with s.
+func (e *ep) shut(s uct.Status) {
+	e.status = s
+	e.block(s)
+}
+
+// block makes operations answer s until unblock; active messages find out why
+// in their slow path.
+func (e *ep) block(s uct.Status) {
+	e.tx.Block()
+	e.SetGate(s)
+}
+
+func (e *ep) unblock() {
+	e.tx.Unblock()
+	e.SetGate(ucs.OK)
+}
+
+// Close gives the send handle up. The connection stays until the peer is done
+// with its side; what was sent is still delivered.
+func (e *ep) Close() {
+	if !e.opened {
+		return
+	}
+	e.opened = false
+	if e.released {
+		return
+	}
+	e.PendingPurge(func(uct.Token) {})
+	e.resLen = -1
+	if e.status == ucs.OK {
+		e.shut(ucs.Closed)
+	}
+	e.bye(kindBye)
+	e.f.settleLater(e)
+}
+
+// bye tells the peer, once, that nothing more comes.
+func (e *ep) bye(k kind) {
+	if e.saidBye || e.dead != nil {
+		return
+	}
+	e.greet()
+	e.saidBye = true
+	if e.sock == nil {
+		e.f.failLater(e, failErr("it never took the connection"))
+		return
+	}
+	if err := e.sock.Send(e.f.hello(k, e.slot).append(nil)); err != nil && !errors.Is(err, shmem.ErrWouldBlock) {
+		e.f.failLater(e, errHungUp)
+	}
+}
+
+// done reports whether nobody needs the connection any more.
+func (e *ep) done() bool {
+	if e.opened {
+		return false
+	}
+	return e.dead != nil || e.saidBye && e.heardBye
+}
+
+// release gives back all that the connection holds.
+func (e *ep) release() error {
+	e.released = true
+	var err error
+	if e.sock != nil {
+		err = e.sock.Close()
+	}
+	if e.seg != nil {
+		err = errors.Join(err, e.seg.Close())
+	}
+	if e.pidfd >= 0 {
+		shmem.CloseFDs(e.pidfd)
+		e.pidfd = -1
+	}
+	if e.peerInbox != nil {
+		err = errors.Join(err, e.peerInbox.close())
+	}
+	if e.peerEvent != nil {
+		err = errors.Join(err, e.peerEvent.Close())
+	}
+	return err
+}

@@ -1,0 +1,332 @@
+package shm
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/ring"
+	"github.com/goucx/goucx/ucs/shmem"
+	"github.com/goucx/goucx/uct"
+)
+
+const (
+	maxHead = 256
+	maxVec  = 16
+	// maxHot is how many connections are polled in each pass.
+	maxHot = 8
+)
+
+// iface is a worker's side of all its connections. One goroutine at a time uses
+// it; every callback comes from Progress.
+type iface struct {
+	// What an idle pass reads.
+	hot       []*ep
+	words     []uint64 // head words of the inbox page under inspection
+	seen      []uint64 // what they were at the last look
+	cold      int      // next of them to look at
+	passes    uint32
+	attention bool // service has work
+	waiting   []*ep
+
+	d       *domain
+	handler uct.Handler
+	attr    uct.IfaceAttr
+	name    ifaceName
+	dir     string
+	layout  ring.Layout
+
+	pages    []page
+	pageAt   int
+	slots    []*ep
+	freeSlot []int
+	sources  uint32
+	recheck  []*ep // no longer watched, to be looked at once more
+	ending   []*ep // to be looked at by settle
+
+	listener *shmem.Listener
+	epoll    *shmem.Epoll
+	event    *shmem.EventFD
+	embryos  map[uint32]embryo
+	embryoID uint32
+
+	active    int // by the layer above
+	accepted  int // by peers
+	threads   int
+	armed     bool
+	busy      int // depth of callbacks
+	closed    bool
+	noBarrier bool // membarrier is not to be had
+	scanEvery time.Duration
+	scanned   ucs.Time
+
+	ds     [uct.MaxBatch]uct.Desc
+	events [64]shmem.Event
+}
+
+// page is an inbox page of this iface and what its head words were.
+type page struct {
+	*inbox
+	seen []uint64
+}
+
+// openIface opens a worker's interface on the domain.
+func openIface(d *domain, _ uct.IfaceInfo, c uct.IfaceConfig) (uct.Iface, error) {
+	if c.Handler == nil {
+		return nil, fmt.Errorf("open shm iface: no handler: %w", ucs.ErrInvalid)
+	}
+	set := c.Settings
+	if set == nil {
+		set = d.settings
+	}
+	layout, err := ringLayout(set)
+	if err != nil {
+		return nil, err
+	}
+	f := &iface{
+		d: d, handler: c.Handler, layout: layout, dir: socketDir.Get(set),
+		threads: max(c.Threads, 1), embryos: map[uint32]embryo{}, scanEvery: rescan.Get(set),
+		noBarrier: shmem.RegisterGlobal() != nil,
+	}
+	f.attr = attrOf(layout)
+	_, _ = rand.Read(f.name[:]) // never fails
+	if err := f.open(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open shm iface: %w", err), f.releaseAll())
+	}
+	d.ifaceOpened()
+	return f, nil
+}
+
+func ringLayout(s *config.Set) (ring.Layout, error) {
+	l := ring.Fit(int(ringSize.Get(s)), ringCells.Get(s))
+	if err := l.Check(); err != nil {
+		return l, fmt.Errorf("UCX_SHM_RING_CELLS=%d with UCX_SHM_RING_SIZE=%v: %w", ringCells.Get(s), ringSize.Get(s), err)
+	}
+	return l, nil
+}
+
+func attrOf(l ring.Layout) uct.IfaceAttr {
+	whole := uct.Limit{Short: math.MaxInt, Bcopy: math.MaxInt, MaxZcopy: math.MaxInt, MaxVec: maxVec}
+	n := l.MaxBulk()
+	return uct.IfaceAttr{
+		Ops: uct.OpsAM | uct.OpsPut | uct.OpsGet | uct.OpAtomics | uct.OpFlushLocal | uct.OpFlushRemote |
+			uct.OpFlushCancel | uct.OpFence | uct.OpPending | uct.OpCheck,
+		AM:     uct.Limit{Short: n, Bcopy: n, MaxZcopy: n, MaxVec: maxVec, MaxHead: maxHead},
+		Put:    whole,
+		Get:    whole,
+		Post32: uct.AllAtomics, Post64: uct.AllAtomics, Fetch32: uct.AllAtomics, Fetch64: uct.AllAtomics,
+		Connect: uct.ConnectToIface, Events: uct.EventRecv | uct.EventSend,
+		AckMeansPlaced: true, PeerFailure: true,
+		// Estimates of UCX's mm transports.
+		Est: uct.Estimate{Dedicated: 15360 << 20, LatencyNS: 80, OverheadNS: 10},
+	}
+}
+
+// open makes the descriptors that the iface is found and woken by.
+func (f *iface) open() (err error) {
+	if f.epoll, err = shmem.NewEpoll(); err != nil {
+		return err
+	}
+	if f.event, err = shmem.NewEventFD(); err != nil {
+		return err
+	}
+	if f.listener, err = shmem.Listen(f.socketName(f.name)); err != nil {
+		return err
+	}
+	if err = f.epoll.Add(f.event.FD(), evWake, shmem.EventIn); err != nil {
+		return err
+	}
+	return f.epoll.Add(f.listener.FD(), evAccept, shmem.EventIn)
+}
+
+// socketName is where the iface of that name listens.
+func (f *iface) socketName(n ifaceName) string {
+	s := "goucx-" + hex.EncodeToString(n[:])
+	if f.dir != "" {
+		return filepath.Join(f.dir, s)
+	}
+	return "@" + s
+}
+
+// Attr tells what the iface can do.
+func (f *iface) Attr() *uct.IfaceAttr { return &f.attr }
+
+// DeviceAddress says which host, namespace and user this is.
+func (f *iface) DeviceAddress(b []byte) []byte { return appendDevice(b, f.dir) }
+
+// Address is the iface's name.
+func (f *iface) Address(b []byte) []byte { return append(b, f.name[:]...) }
+
+// Reachable compares host, namespace and user.
+func (f *iface) Reachable(a uct.Address) (bool, string) {
+	if len(a.Iface) != len(f.name) {
+		return false, fmt.Sprintf("damaged address: name of %d bytes, want %d", len(a.Iface), len(f.name))
+	}
+	return compareDevice(appendDevice(nil, f.dir), a.Device)
+}
+
+// NewEndpoint takes the connection that the peer made, or makes one.
+func (f *iface) NewEndpoint(a uct.Address, t int) (uct.Endpoint, error) {
+	if f.closed {
+		return nil, fmt.Errorf("new shm endpoint: iface %w", ucs.ErrClosed)
+	}
+	if t < 0 || t >= f.threads {
+		return nil, fmt.Errorf("new shm endpoint: thread index %d of %d: %w", t, f.threads, ucs.ErrInvalid)
+	}
+	if ok, why := f.Reachable(a); !ok {
+		return nil, fmt.Errorf("new shm endpoint: %s: %w", why, ucs.ErrUnreachable)
+	}
+	peer := ifaceName(a.Iface)
+	e := f.untaken(peer)
+	if e == nil {
+		var err error
+		if e, err = f.connect(peer); err != nil {
+			return nil, fmt.Errorf("new shm endpoint: %w", err)
+		}
+	}
+	e.opened = true
+	return e, nil
+}
+
+// untaken finds a connection that the peer made and nobody sends on. Rings of
+// another geometry than ours serve for receiving alone.
+func (f *iface) untaken(peer ifaceName) *ep {
+	for _, e := range f.slots {
+		if e != nil && e.peer == peer && e.takeable() && e.maxBulk >= f.attr.AM.Bcopy {
+			return e
+		}
+	}
+	return nil
+}
+
+// Release has nothing to do: ring cells are never kept.
+func (f *iface) Release([]uint64) {}
+
+// EventFD becomes readable on wake-ups, connections and hang-ups.
+func (f *iface) EventFD() int { return f.epoll.FD() }
+
+// Arm asks to be woken through EventFD.
+func (f *iface) Arm(uct.EventKind) uct.Status {
+	if f.closed {
+		return ucs.Closed
+	}
+	if f.anything() {
+		return ucs.Busy
+	}
+	f.event.Drain()
+	f.armed = true
+	for _, p := range f.pages {
+		atomic.StoreUint32(p.armed, 1)
+	}
+	// The barrier runs on every core that executes a peer: what it stored before
+	// looking at the armed word is visible below. Without it, or towards a peer
+	// that is not registered for it, the peer puts the barrier itself (flagFence).
+	if !f.noBarrier && shmem.GlobalBarrier() != nil || f.anything() {
+		f.disarm()
+		return ucs.Busy
+	}
+	return ucs.OK
+}
+
+// anything looks at every ring, and at what waits for room in one.
+func (f *iface) anything() bool {
+	if f.attention {
+		return true
+	}
+	for _, e := range f.slots {
+		if e != nil && e.rx.Ready() {
+			return true
+		}
+	}
+	for _, e := range f.waiting {
+		if e.status == ucs.OK && e.tx.Peek(e.need) {
+			return true
+		}
+	}
+	return false
+}
+
+func (f *iface) disarm() {
+	f.armed = false
+	for _, p := range f.pages {
+		atomic.StoreUint32(p.armed, 0)
+	}
+}
+
+// Activate counts an endpoint that the layer above uses.
+func (f *iface) Activate() { f.active++ }
+
+// Deactivate ends one Activate.
+func (f *iface) Deactivate() { f.active-- }
+
+// ActiveEndpoints counts those and the connections that peers made.
+func (f *iface) ActiveEndpoints() int { return f.active + f.accepted }
+
+// Flush ends at once, as the endpoints' does.
+func (f *iface) Flush(uct.Token) uct.Status { return f.Fence() }
+
+// Fence orders stores to mapped memory. One barrier serves all endpoints.
+func (f *iface) Fence() uct.Status {
+	if f.closed {
+		return ucs.Closed
+	}
+	for _, e := range f.slots {
+		if e != nil {
+			e.Barrier()
+			break
+		}
+	}
+	return ucs.OK
+}
+
+// Close ends all connections; peers hear of it in order.
+func (f *iface) Close() error {
+	if f.closed {
+		return nil
+	}
+	if f.busy > 0 {
+		return fmt.Errorf("close shm iface from one of its callbacks: %w", ucs.ErrBusy)
+	}
+	f.closed = true
+	err := f.releaseAll()
+	f.d.ifaceClosed()
+	return err
+}
+
+func (f *iface) releaseAll() (err error) {
+	for _, e := range f.slots {
+		if e == nil {
+			continue
+		}
+		if e.status == ucs.OK {
+			e.shut(ucs.Closed)
+		}
+		e.bye(kindByeAll)
+		err = errors.Join(err, e.release())
+	}
+	for _, m := range f.embryos {
+		err = errors.Join(err, m.sock.Close())
+	}
+	for _, p := range f.pages {
+		err = errors.Join(err, p.close())
+	}
+	if f.listener != nil {
+		err = errors.Join(err, f.listener.Close())
+	}
+	if f.event != nil {
+		err = errors.Join(err, f.event.Close())
+	}
+	if f.epoll != nil {
+		err = errors.Join(err, f.epoll.Close())
+	}
+	f.hot, f.words, f.seen, f.waiting, f.slots, f.embryos, f.pages = nil, nil, nil, nil, nil, nil, nil
+	f.recheck, f.ending, f.attention = nil, nil, false
+	return err
+}

@@ -1,0 +1,209 @@
+package shm
+
+import (
+	"encoding/binary"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
+)
+
+// recorder is a handler that counts and copies what comes.
+type recorder struct {
+	n        int
+	last     []byte
+	header   uint64
+	id       uct.AMID
+	failures []uct.Failure
+	pending  func([]uct.Token) int
+	onAM     func(d uct.Desc, b []byte)
+}
+
+func (r *recorder) HandleEvents([]uct.Event) {}
+
+func (r *recorder) HandleAM(mem []byte, ds []uct.Desc) uint64 {
+	for i := range ds {
+		d := &ds[i]
+		r.n++
+		r.header, r.id = d.Header, d.ID
+		r.last = append(r.last[:0], mem[d.Off:][:d.Len]...)
+		if r.onAM != nil {
+			r.onAM(*d, r.last)
+		}
+	}
+	return 0
+}
+
+func (r *recorder) HandlePending(ts []uct.Token) int {
+	if r.pending != nil {
+		return r.pending(ts)
+	}
+	return 0
+}
+
+func (r *recorder) HandleFailure(f uct.Failure) { r.failures = append(r.failures, f) }
+
+// openTest opens an iface on a domain of its own.
+func openTest(t testing.TB, h uct.Handler) *iface {
+	f, err := openIface(newTestDomain(t), uct.IfaceInfo{}, uct.IfaceConfig{Handler: h, Worker: uct.UUID{1}})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, f.Close()) })
+	return f.(*iface)
+}
+
+func addressOf(f uct.Iface) uct.Address {
+	return uct.Address{Device: f.DeviceAddress(nil), Iface: f.Address(nil)}
+}
+
+func connectTest(t testing.TB, f, to *iface) *ep {
+	e, err := f.NewEndpoint(addressOf(to), 0)
+	require.NoError(t, err)
+	return e.(*ep)
+}
+
+// until progresses the ifaces until cond holds.
+func until(t testing.TB, cond func() bool, fs ...*iface) {
+	t.Helper()
+	for i := 0; !cond(); i++ {
+		require.Less(t, i, 5_000_000, "nothing happens")
+		for _, f := range fs {
+			f.Progress(64)
+		}
+		if i&1023 == 1023 {
+			runtime.Gosched()
+		}
+	}
+}
+
+func TestSendBeforeAcceptArrives(t *testing.T) {
+	var ra, rb recorder
+	a, b := openTest(t, &ra), openTest(t, &rb)
+	e := connectTest(t, a, b)
+	require.Equal(t, ucs.OK, e.AMShort(3, 77, []byte("hello")))
+	require.Equal(t, ucs.OK, e.AMUint64(4, 78, 99))
+	until(t, func() bool { return rb.n == 2 }, b) // the sender does nothing more
+	require.Equal(t, uct.AMID(4), rb.id)
+	require.Equal(t, uint64(99), binary.LittleEndian.Uint64(rb.last))
+	require.Equal(t, 1, b.ActiveEndpoints())
+
+	back := connectTest(t, b, a)
+	require.False(t, back.initiated, "the reply takes the connection that the peer made")
+	require.Equal(t, ucs.OK, back.AMShort(5, 1, make([]byte, 2000)))
+	until(t, func() bool { return ra.n == 1 }, a)
+	require.Len(t, ra.last, 2000)
+}
+
+func TestManyMessagesInOrder(t *testing.T) {
+	var ra, rb recorder
+	a, b := openTest(t, &ra), openTest(t, &rb)
+	var want uint64
+	rb.onAM = func(d uct.Desc, p []byte) {
+		require.Equal(t, want, d.Header)
+		require.Len(t, p, int(want%uint64(b.attr.AM.Short)))
+		want++
+	}
+	e := connectTest(t, a, b)
+	buf := make([]byte, b.attr.AM.Short)
+	for i := uint64(0); i < 50_000; {
+		if s := e.AMShort(1, i, buf[:i%uint64(len(buf))]); s == ucs.OK {
+			i++
+			continue
+		}
+		b.Progress(64)
+	}
+	until(t, func() bool { return want == 50_000 }, b)
+}
+
+func TestPendingGoesOnWhenRoomComesBack(t *testing.T) {
+	var ra, rb recorder
+	a, b := openTest(t, &ra), openTest(t, &rb)
+	e := connectTest(t, a, b)
+	sent := 0
+	for e.AMUint64(1, 0, uint64(sent)) == ucs.OK {
+		sent++
+	}
+	require.Equal(t, a.layout.Cells, sent)
+	require.Equal(t, ucs.OK, e.PendingAdd(7))
+	require.Equal(t, ucs.OK, e.PendingAdd(8))
+	var got []uct.Token
+	ra.pending = func(ts []uct.Token) int {
+		require.Equal(t, ucs.OK, e.AMUint64(1, 0, uint64(ts[0])))
+		got = append(got, ts[0])
+		return 1
+	}
+	until(t, func() bool { return rb.n >= 40 }, b)
+	require.Equal(t, ucs.NoResource, e.AMUint64(1, 0, 0), "nothing overtakes a waiting token")
+	require.Equal(t, ucs.NoResource, e.PutShort([]byte{1}, 0, 0))
+	until(t, func() bool { return len(got) == 2 }, a)
+	require.Equal(t, []uct.Token{7, 8}, got)
+	require.Equal(t, ucs.OK, e.AMUint64(1, 0, 9))
+	until(t, func() bool { return rb.n == sent+3 }, b)
+	require.Equal(t, uint64(9), binary.LittleEndian.Uint64(rb.last))
+}
+
+func TestPeerClosesItsWorker(t *testing.T) {
+	var ra, rb recorder
+	a, b := openTest(t, &ra), openTest(t, &rb)
+	e := connectTest(t, a, b)
+	e.AMShort(1, 0, nil)
+	until(t, func() bool { return rb.n == 1 }, a, b)
+	back := connectTest(t, b, a)
+	require.Equal(t, ucs.OK, back.AMShort(1, 5, []byte("last words")))
+	require.NoError(t, b.Close())
+	until(t, func() bool { return len(ra.failures) == 1 }, a)
+	require.Equal(t, "last words", string(ra.last), "what was sent before is delivered")
+	require.Equal(t, uct.Endpoint(e), ra.failures[0].Endpoint)
+	require.ErrorIs(t, ra.failures[0].Err, ucs.ErrPeerFailed)
+	require.Equal(t, ucs.PeerFailed, e.AMShort(1, 0, nil))
+	require.Equal(t, ucs.PeerFailed, e.PutUint64(1, 0, 0))
+	e.Close()
+	until(t, func() bool { return a.live() == 0 }, a)
+}
+
+func TestCloseOfBothEndsReleasesThePair(t *testing.T) {
+	var ra, rb recorder
+	a, b := openTest(t, &ra), openTest(t, &rb)
+	for range 3 {
+		e := connectTest(t, a, b)
+		n := rb.n
+		require.Equal(t, ucs.OK, e.AMShort(1, 0, nil))
+		e.Close()
+		until(t, func() bool { return rb.n == n+1 && a.live() == 0 && b.live() == 0 }, a, b)
+	}
+	require.Zero(t, a.ActiveEndpoints()+b.ActiveEndpoints())
+	for _, f := range append(ra.failures, rb.failures...) {
+		require.NoError(t, f.Err)
+		require.Nil(t, f.Endpoint)
+	}
+}
+
+func BenchmarkAMShort(b *testing.B) {
+	for _, n := range []int{8, 1024} {
+		b.Run(map[int]string{8: "8B", 1024: "1KB"}[n], func(b *testing.B) {
+			var ra, rb recorder
+			fa, fb := openTest(b, &ra), openTest(b, &rb)
+			e := connectTest(b, fa, fb)
+			e.AMShort(1, 0, nil)
+			until(b, func() bool { return rb.n == 1 }, fa, fb)
+			p := make([]byte, n)
+			b.ReportAllocs()
+			for b.Loop() {
+				e.AMShort(1, 0, p)
+				fb.Progress(64)
+			}
+		})
+	}
+}
+
+func BenchmarkProgressIdle(b *testing.B) {
+	var ra, rb recorder
+	fa, fb := openTest(b, &ra), openTest(b, &rb)
+	connectTest(b, fa, fb).AMShort(1, 0, nil)
+	until(b, func() bool { return rb.n == 1 }, fa, fb)
+	for b.Loop() {
+		fb.Progress(64)
+	}
+}

@@ -1,0 +1,64 @@
+package shm
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/goucx/goucx/ucs/shmem"
+)
+
+// An inbox page is what peers write into besides their rings:
+//
+//	0   armed word: not 0 while the owner sleeps or is about to
+//	64  head words, 8 bytes each, one per connection: the number of the last
+//	    message, written only while the owner does not watch the ring
+//
+// Head words are hints: a lost one costs time, never a message.
+const (
+	inboxSize   = 4096
+	inboxHeads  = 64
+	inboxSlots  = (inboxSize - inboxHeads) / 8
+	maxInboxes  = 128
+	maxConns    = maxInboxes * inboxSlots
+	inboxStride = 4 // slots looked at per pass; divides inboxSlots
+)
+
+// inbox is one page, ours or a peer's.
+type inbox struct {
+	seg   *shmem.Segment
+	armed *uint32
+	heads []uint64
+}
+
+func newInbox() (*inbox, error) {
+	seg, err := shmem.Create("goucx-inbox", inboxSize)
+	if err != nil {
+		return nil, fmt.Errorf("inbox: %w", err)
+	}
+	return viewInbox(seg), nil
+}
+
+// mapInbox takes over fd.
+func mapInbox(fd int) (*inbox, error) {
+	seg, err := shmem.Map(fd, inboxSize)
+	if err != nil {
+		shmem.CloseFDs(fd)
+		return nil, fmt.Errorf("peer's inbox: %w", err)
+	}
+	if err := seg.CloseFD(); err != nil {
+		return nil, err
+	}
+	return viewInbox(seg), nil
+}
+
+func viewInbox(seg *shmem.Segment) *inbox {
+	armed, heads := inboxWords(seg.Bytes())
+	return &inbox{seg: seg, armed: armed, heads: heads}
+}
+
+// disarm lowers the armed word and reports whether this caller did.
+func (b *inbox) disarm() bool {
+	return atomic.LoadUint32(b.armed) != 0 && atomic.SwapUint32(b.armed, 0) != 0
+}
+
+func (b *inbox) close() error { return b.seg.Close() }

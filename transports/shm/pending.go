@@ -1,0 +1,95 @@
+package shm
+
+import (
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
+)
+
+// PendingAdd queues t until the ring has room for what was refused last.
+func (e *ep) PendingAdd(t uct.Token) uct.Status {
+	if e.status != ucs.OK {
+		return e.status
+	}
+	if len(e.pend) == 0 {
+		e.tx.Wait(true) // before the last look: the peer tells what it frees from now on
+		if s := e.refresh(); s != ucs.OK {
+			return s
+		}
+		if e.tx.Fits(e.need) {
+			e.tx.Wait(false)
+			return ucs.Busy
+		}
+		e.block(ucs.NoResource)
+		e.f.waiting = append(e.f.waiting, e)
+	}
+	e.pend = append(e.pend, t)
+	return ucs.OK
+}
+
+// PendingPurge empties the queue.
+func (e *ep) PendingPurge(f func(uct.Token)) {
+	if len(e.pend) == 0 {
+		return
+	}
+	e.purged = true
+	for len(e.pend) > 0 {
+		ts := e.pend
+		e.pend = nil
+		for _, t := range ts {
+			f(t)
+		}
+	}
+	e.tx.Wait(false)
+	if e.status == ucs.OK {
+		e.unblock()
+	}
+}
+
+// offerAll hands waiting tokens to the handler where room came back.
+//
+//go:noinline
+func (f *iface) offerAll() int {
+	n := 0
+	for i := 0; i < len(f.waiting); {
+		e := f.waiting[i]
+		n += e.offer()
+		if len(e.pend) > 0 {
+			i++
+			continue
+		}
+		last := len(f.waiting) - 1
+		f.waiting[i] = f.waiting[last]
+		f.waiting[last] = nil
+		f.waiting = f.waiting[:last]
+	}
+	return n
+}
+
+// offer opens the ring while the handler retries what waits.
+func (e *ep) offer() int {
+	if e.status != ucs.OK || len(e.pend) == 0 {
+		return 0
+	}
+	e.unblock()
+	if e.refresh() != ucs.OK {
+		return 0
+	}
+	if !e.tx.Fits(e.need) {
+		e.block(ucs.NoResource)
+		return 0
+	}
+	e.purged = false
+	k := e.f.handler.HandlePending(e.pend)
+	switch {
+	case e.purged:
+	case k == len(e.pend):
+		e.pend = e.pend[:0]
+		e.tx.Wait(false)
+	default:
+		e.pend = append(e.pend[:0], e.pend[k:]...)
+		if e.status == ucs.OK {
+			e.block(ucs.NoResource)
+		}
+	}
+	return k
+}

@@ -1,0 +1,235 @@
+package shm
+
+import (
+	"sync/atomic"
+
+	"github.com/goucx/goucx/ucs/ring"
+	"github.com/goucx/goucx/uct"
+)
+
+// servicePasses is how many passes go between looks at the sockets (a power of
+// two): about 10-20 µs of polling.
+const servicePasses = 1024
+
+// stalePasses is after how many passes without a message a connection makes
+// room among the hot ones.
+const stalePasses = 4096
+
+// Progress polls the hot connections' cells and four of the others' head words.
+// A leaf until something is found, so that nothing is spilled.
+//
+// hot: BenchmarkProgressIdle
+func (f *iface) Progress(budget int) int {
+	for _, e := range f.hot {
+		if e.rx.Ready() {
+			return f.hotHit(budget)
+		}
+	}
+	if c := f.cold; c+inboxStride <= len(f.words) && c+inboxStride <= len(f.seen) {
+		if differ((*[inboxStride]uint64)(f.words[c:]), (*[inboxStride]uint64)(f.seen[c:])) {
+			return f.coldHit(budget)
+		}
+		f.cold = c + inboxStride
+	} else if c != 0 {
+		f.cold = 0
+	}
+	f.passes++
+	if f.passes&(servicePasses-1) == 0 || len(f.waiting) != 0 || f.attention {
+		return f.slowPass()
+	}
+	return 0
+}
+
+// differ compares four head words, which peers write, with what they were.
+func differ(h, seen *[inboxStride]uint64) bool {
+	return atomic.LoadUint64(&h[0])^seen[0]|atomic.LoadUint64(&h[1])^seen[1]|
+		atomic.LoadUint64(&h[2])^seen[2]|atomic.LoadUint64(&h[3])^seen[3] != 0
+}
+
+// hotHit serves all hot connections, beginning with another one each time so
+// that a busy peer does not use up the budget of the rest.
+//
+//go:noinline
+func (f *iface) hotHit(budget int) int {
+	f.enter()
+	n, k := 0, len(f.hot)
+	first := int(f.passes) % k
+	for i := 0; i < k && n < budget; i++ {
+		j := first + i
+		if j >= k {
+			j -= k
+		}
+		if j < len(f.hot) && f.hot[j].rx.Ready() {
+			n += f.drain(f.hot[j], budget-n)
+		}
+	}
+	return n + f.leave()
+}
+
+// coldHit serves the connections whose head words changed.
+//
+//go:noinline
+func (f *iface) coldHit(budget int) int {
+	f.enter()
+	n, c := 0, f.cold
+	base := f.pageAt * inboxSlots
+	for i := c; i < c+inboxStride && i < len(f.words); i++ {
+		v := atomic.LoadUint64(&f.words[i])
+		if v == f.seen[i] {
+			continue
+		}
+		f.seen[i] = v
+		if base+i >= len(f.slots) || f.slots[base+i] == nil {
+			continue
+		}
+		e := f.slots[base+i]
+		n += f.drain(e, max(budget-n, 1))
+		f.heat(e)
+		if e.rx.Ready() && !e.watched {
+			f.recheckLater(e)
+		}
+	}
+	return n + f.leave()
+}
+
+// enter and leave bracket callbacks.
+func (f *iface) enter() {
+	if f.armed {
+		f.disarm()
+	}
+	f.busy++
+}
+
+// leave counts the pass, so that a worker that is never idle serves its sockets
+// too.
+func (f *iface) leave() int {
+	f.passes++
+	n := 0
+	if f.passes&(servicePasses/4-1) == 0 || len(f.waiting) != 0 || f.attention {
+		n = f.slowPass()
+	}
+	f.busy--
+	return n
+}
+
+// slowPass does what is not due in each pass.
+//
+//go:noinline
+func (f *iface) slowPass() int {
+	if f.closed {
+		return 0
+	}
+	f.busy++
+	n := 0
+	if len(f.waiting) != 0 {
+		n = f.offerAll()
+	}
+	if f.attention || f.passes&(servicePasses/4-1) == 0 {
+		n += f.service()
+	}
+	f.busy--
+	return n
+}
+
+// drain hands at most budget waiting messages of e to the handler, as one batch.
+//
+//go:noinline
+func (f *iface) drain(e *ep, budget int) int {
+	k, ok := 0, true
+	ds := f.ds[:min(budget, len(f.ds))]
+	for k < len(ds) {
+		var m ring.Message
+		var more bool
+		if more, ok = e.rx.Next(&m); !more {
+			break
+		}
+		d := &ds[k]
+		d.Off, d.Len, d.Header = m.Off, m.Len, m.Header
+		d.ID, d.Source = uct.AMID(m.ID)%uct.NumAMIDs, e.source
+		k++
+	}
+	if k > 0 {
+		e.hit = f.passes
+		f.handler.HandleAM(e.rx.Data(), ds[:k])
+		if e.rx.Release() {
+			e.roomFreed()
+		}
+	}
+	if !ok {
+		f.failLater(e, failErr("it wrote garbage into its ring"))
+	}
+	return k
+}
+
+// roomFreed wakes a peer that waits for room.
+//
+//go:noinline
+func (e *ep) roomFreed() {
+	if e.fenced {
+		e.Barrier()
+	}
+	e.wake()
+}
+
+// heat has e polled in each pass if there is room, or if another is stale.
+func (f *iface) heat(e *ep) {
+	if e.watched || e.dead != nil {
+		return
+	}
+	if len(f.hot) == maxHot {
+		stalest := f.hot[0]
+		for _, h := range f.hot[1:] {
+			if f.passes-h.hit > f.passes-stalest.hit {
+				stalest = h
+			}
+		}
+		if f.passes-stalest.hit < stalePasses {
+			return
+		}
+		f.chill(stalest)
+		f.recheckLater(stalest)
+	}
+	e.watched = true
+	e.hit = f.passes
+	f.hot = append(f.hot, e)
+	e.rx.Watch(true)
+	f.shape()
+}
+
+// chill ends the polling of e in each pass. Its peer may miss that and give no
+// hint of a message on its way, so it needs one more look after a while.
+func (f *iface) chill(e *ep) {
+	if !e.watched {
+		return
+	}
+	e.watched = false
+	e.rx.Watch(false)
+	for i, h := range f.hot {
+		if h == e {
+			f.hot = append(f.hot[:i:i], f.hot[i+1:]...)
+			break
+		}
+	}
+	f.shape()
+}
+
+// recheckLater has e looked at in the next service.
+func (f *iface) recheckLater(e *ep) { f.recheck = append(f.recheck, e) }
+
+// shape chooses which head words an idle pass looks at: none while all
+// connections are hot.
+func (f *iface) shape() {
+	f.cold = 0
+	if f.live() <= len(f.hot) {
+		f.words, f.seen, f.pageAt = nil, nil, 0
+		return
+	}
+	f.pageAt %= len(f.pages)
+	used := min(len(f.slots)-f.pageAt*inboxSlots, inboxSlots)
+	used = (used + inboxStride - 1) / inboxStride * inboxStride
+	p := f.pages[f.pageAt]
+	f.words, f.seen = p.heads[:used], p.seen[:used]
+}
+
+// live counts connections.
+func (f *iface) live() int { return len(f.slots) - len(f.freeSlot) }

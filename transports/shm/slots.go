@@ -1,0 +1,52 @@
+package shm
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/goucx/goucx/ucs"
+)
+
+// takeSlot gives the connection its place in the inbox.
+func (f *iface) takeSlot(e *ep) error {
+	if n := len(f.freeSlot); n > 0 {
+		e.slot = f.freeSlot[n-1]
+		f.freeSlot = f.freeSlot[:n-1]
+		f.slots[e.slot] = e
+	} else {
+		if len(f.slots) >= maxConns {
+			return fmt.Errorf("%d connections of one worker: %w", len(f.slots), ucs.ErrNoResource)
+		}
+		if len(f.slots) == len(f.pages)*inboxSlots {
+			if err := f.addPage(); err != nil {
+				return err
+			}
+		}
+		e.slot = len(f.slots)
+		f.slots = append(f.slots, e)
+	}
+	e.source = uint32(e.slot) + 1
+	p := f.pageOf(e.slot)
+	p.seen[e.slot%inboxSlots] = atomic.LoadUint64(&p.heads[e.slot%inboxSlots])
+	f.shape()
+	return nil
+}
+
+func (f *iface) addPage() error {
+	in, err := newInbox()
+	if err != nil {
+		return err
+	}
+	f.pages = append(f.pages, page{in, make([]uint64, inboxSlots)})
+	return nil
+}
+
+func (f *iface) pageOf(slot int) page { return f.pages[slot/inboxSlots] }
+
+// forget takes the connection out of everything that looks at it.
+func (f *iface) forget(e *ep) {
+	f.chill(e)
+	f.slots[e.slot] = nil
+	f.freeSlot = append(f.freeSlot, e.slot)
+	f.shape()
+}
