@@ -109,3 +109,6 @@ func (s *Slot) drain(limit time.Duration) uint64 {
 	}
 	return n
 }
+
+// Holds reports whether the slot's region is of generation gen.
+func (s *Slot) Holds(gen uint64) bool { return s.gen.Load() == gen }

@@ -1,0 +1,111 @@
+package shm
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goucx/goucx/transports/internal/mapped"
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/shmem"
+	"github.com/goucx/goucx/uct"
+)
+
+// farRegion is memory of another program, copied by the kernel (cross-memory
+// attach). Each access is counted in the region's slot, so that the owner's
+// Close can wait for it.
+type farRegion struct {
+	pid  int
+	conn *shmem.Conn // of remote; it hangs up when the owner ends or executes another program
+	slot *mapped.Slot
+	gen  uint64
+}
+
+var _ mapped.Far = (*farRegion)(nil)
+
+// newFarLocked makes p reachable, after trying whether the system lets us.
+func (r *remote) newFarLocked(p *mapped.PackedKey, slot *mapped.Slot, grant *keyGrant) (*farRegion, error) {
+	conn := r.conn
+	if conn == nil {
+		conn = grant.conn
+	}
+	f := &farRegion{pid: grant.pid, conn: conn, slot: slot, gen: p.Gen}
+	if err := f.try(p.Base); err != nil {
+		return nil, err
+	}
+	if r.conn == nil {
+		r.conn, grant.conn = conn, nil
+	}
+	r.far++
+	return f, nil
+}
+
+// try reads one byte.
+func (f *farRegion) try(addr uint64) error {
+	const advice = "have the owner allocate the memory instead of registering its own"
+	if f.pid <= 0 {
+		return fmt.Errorf("process_vm_readv: the owner is in another pid namespace; %s: %w", advice, ucs.ErrUnsupported)
+	}
+	if !f.slot.Enter(f.gen) {
+		return answerErrs[answerGone]
+	}
+	defer f.slot.Leave()
+	var b [1]byte
+	_, err := shmem.ProcessRead(f.pid, b[:], uintptr(addr))
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
+		return fmt.Errorf("%w: forbidden here (ptrace scope, seccomp or user namespace); %s: %w", err, advice, ucs.ErrUnsupported)
+	}
+	return err
+}
+
+// Read: see mapped.Far.
+func (f *farRegion) Read(p []byte, addr uint64) uct.Status {
+	return f.copy(p, addr, shmem.ProcessRead)
+}
+
+// Write: see mapped.Far.
+func (f *farRegion) Write(p []byte, addr uint64) uct.Status {
+	return f.copy(p, addr, shmem.ProcessWrite)
+}
+
+func (f *farRegion) copy(p []byte, addr uint64, do func(int, []byte, uintptr) (int, error)) uct.Status {
+	if !f.slot.Enter(f.gen) {
+		return ucs.RemoteAccess
+	}
+	st := ucs.PeerFailed
+	if f.alive() {
+		_, err := do(f.pid, p, uintptr(addr))
+		st = farStatus(err)
+	}
+	f.slot.Leave()
+	return st
+}
+
+// alive reports whether the owner still is the program that it was, so that its
+// process id is not somebody else's by now. (It may end right after the look;
+// that its number is given out again within that time is not to be expected.)
+func (f *farRegion) alive() bool {
+	fds := [1]unix.PollFd{{Fd: int32(f.conn.FD()), Events: unix.POLLIN}}
+	for {
+		n, err := unix.Poll(fds[:], 0)
+		if err == unix.EINTR {
+			continue
+		}
+		return err == nil && n == 0 // it never speaks unasked: anything is the end
+	}
+}
+
+func farStatus(err error) uct.Status {
+	switch {
+	case err == nil:
+		return ucs.OK
+	case errors.Is(err, unix.ESRCH):
+		return ucs.PeerFailed
+	case errors.Is(err, unix.EFAULT):
+		return ucs.RemoteAccess
+	case errors.Is(err, unix.ENOMEM):
+		return ucs.NoMemory
+	}
+	return ucs.Unsupported
+}

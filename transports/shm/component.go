@@ -1,0 +1,55 @@
+package shm
+
+import (
+	"fmt"
+
+	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/transports/internal/mapped"
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/shmem"
+	"github.com/goucx/goucx/uct"
+)
+
+const (
+	transportName = "shm"
+	deviceName    = "memory" // as UCX calls it
+)
+
+type component struct{}
+
+// Component gives the provider of the shm transport.
+func Component() uct.Component { return component{} }
+
+// Name: see uct.Component.
+func (component) Name() string { return transportName }
+
+// Aliases: see uct.Component. UCX's names for shared memory.
+func (component) Aliases() []string { return []string{"sm", "mm", "posix"} }
+
+// Settings: see uct.Component.
+func (component) Settings() config.Table { return settings }
+
+// Domains: see uct.Component. What the transport cannot do without is tried.
+func (component) Domains(*config.Set) ([]uct.DomainInfo, []uct.Refusal) {
+	if err := probe(); err != nil {
+		return nil, []uct.Refusal{{Transport: transportName, Device: deviceName, Reason: err.Error()}}
+	}
+	return []uct.DomainInfo{{Component: transportName, Name: transportName}}, nil
+}
+
+// probe makes a segment and gives it back.
+func probe() error {
+	s, err := shmem.Create("goucx-probe", 1)
+	if err != nil {
+		return err
+	}
+	return s.Close()
+}
+
+// OpenDomain: see uct.Component.
+func (component) OpenDomain(i uct.DomainInfo, c uct.DomainConfig) (uct.Domain, error) {
+	if i.Component != transportName || i.Name != transportName {
+		return nil, fmt.Errorf("open shm domain %s/%s: %w", i.Component, i.Name, ucs.ErrInvalid)
+	}
+	return &domain{settings: c.Settings, log: c.Log, id: mapped.NewID(), keys: new(mapped.Keys), remotes: make(map[uct.UUID]*remote)}, nil
+}

@@ -1,0 +1,168 @@
+package shm
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goucx/goucx/transports/internal/mapped"
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/shmem"
+)
+
+// askTimeout bounds how long an owner may take to answer.
+const askTimeout = time.Second
+
+// keyGrant is what an owner handed out: descriptors that the holder closes, -1
+// where none came, and the connection they came by.
+type keyGrant struct {
+	conn          *shmem.Conn
+	pid           int // 0: not visible from here
+	table, region int
+}
+
+// close gives back what is left of a grant.
+func (g *keyGrant) close() {
+	for _, fd := range []int{g.table, g.region} {
+		if fd >= 0 {
+			shmem.CloseFDs(fd)
+		}
+	}
+	if g.conn != nil {
+		_ = g.conn.Close() // nothing was left to be sent
+	}
+	*g = keyGrant{table: -1, region: -1}
+}
+
+// askOwner fetches the descriptors behind a key from its owner. It waits, at
+// most limit.
+func askOwner(p *mapped.PackedKey, wantTable bool, limit time.Duration) (keyGrant, error) {
+	g := keyGrant{table: -1, region: -1}
+	if err := g.ask(p, wantTable, ucs.Now().Add(limit)); err != nil {
+		g.close()
+		return g, fmt.Errorf("ask its key server %q: %w", p.Socket, err)
+	}
+	return g, nil
+}
+
+func (g *keyGrant) ask(p *mapped.PackedKey, wantTable bool, until ucs.Time) error {
+	if p.Socket == "" {
+		return fmt.Errorf("the key is valid in its own domain alone: %w", ucs.ErrUnreachable)
+	}
+	var err error
+	if g.conn, err = dialOwner(p.Socket, until); err != nil {
+		return err
+	}
+	if err := sameUser(g.conn); err != nil {
+		return err
+	}
+	peer, err := g.conn.Peer()
+	if err != nil {
+		return err
+	}
+	g.pid = peer.PID
+	a := keyAsk{wantTable: wantTable, domain: p.Domain, slot: p.Slot, gen: p.Gen}
+	if err := g.conn.Send(a.append(nil)); err != nil {
+		return hungUp(err)
+	}
+	var buf [replyMax + 1]byte
+	n, fds, err := recvUntil(g.conn, buf[:], until)
+	if err != nil {
+		return err
+	}
+	if err := g.take(p, wantTable, buf[:n], fds); err != nil {
+		shmem.CloseFDs(fds...)
+		return err
+	}
+	return nil
+}
+
+// take checks the reply; on success the descriptors are the grant's.
+func (g *keyGrant) take(p *mapped.PackedKey, wantTable bool, b []byte, fds []int) error {
+	var r keyReply
+	if err := r.parse(b); err != nil {
+		return err
+	}
+	want := 0
+	if r.answer == answerOK {
+		if wantTable {
+			want++
+		}
+		if p.Kind == mapped.Allocated {
+			want++
+		}
+	}
+	switch {
+	case len(fds) != want:
+		return fmt.Errorf("%w: %d descriptors, want %d", errReply, len(fds), want)
+	case r.answer != answerOK:
+		return answerErrs[r.answer]
+	case r.region != *p:
+		return fmt.Errorf("the region is %v: %w", &r.region, ucs.ErrRemoteAccess)
+	}
+	if wantTable {
+		g.table, fds = fds[0], fds[1:]
+	}
+	if len(fds) > 0 {
+		g.region = fds[0]
+	}
+	return nil
+}
+
+// dialOwner dials until the owner's backlog has room.
+func dialOwner(name string, until ucs.Time) (*shmem.Conn, error) {
+	for nap := time.Microsecond * 100; ; nap *= 2 {
+		c, err := shmem.Dial(name)
+		switch {
+		case err == nil:
+			return c, nil
+		case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, unix.ENOENT):
+			return nil, fmt.Errorf("nobody listens: the owner closed its domain or ended, or is in another network namespace (then set UCX_SHM_SOCKET_DIR to a shared directory): %w (%w)", ucs.ErrUnreachable, err)
+		case !errors.Is(err, shmem.ErrWouldBlock):
+			return nil, err
+		case !ucs.Now().Before(until):
+			return nil, errSilent
+		}
+		time.Sleep(nap)
+	}
+}
+
+var errSilent = fmt.Errorf("no answer within %v: the owner is stopped, or has no processor left for its key server: %w", askTimeout, ucs.ErrTimeout)
+
+func hungUp(err error) error {
+	return fmt.Errorf("the owner hung up (it ended, or refuses more connections): %w (%w)", ucs.ErrPeerFailed, err)
+}
+
+// recvUntil waits for one message.
+func recvUntil(c *shmem.Conn, b []byte, until ucs.Time) (int, []int, error) {
+	ep, err := shmem.NewEpoll()
+	if err != nil {
+		return 0, nil, err
+	}
+	defer ep.Close() //nolint:errcheck // a descriptor of our own
+	if err := ep.Add(c.FD(), 0, shmem.EventIn); err != nil {
+		return 0, nil, err
+	}
+	for {
+		n, fds, err := c.Recv(b)
+		switch {
+		case err == nil:
+			return n, fds, nil
+		case errors.Is(err, io.EOF):
+			return 0, nil, hungUp(err)
+		case !errors.Is(err, shmem.ErrWouldBlock):
+			return 0, nil, hungUp(err)
+		}
+		left := until.Sub(ucs.Now())
+		if left <= 0 {
+			return 0, nil, errSilent
+		}
+		var events [1]shmem.Event
+		if _, err := ep.Wait(events[:], int(left/time.Millisecond)+1); err != nil {
+			return 0, nil, err
+		}
+	}
+}
