@@ -48,7 +48,8 @@ func (r *recorder) HandleFailure(f uct.Failure) { r.failures = append(r.failures
 
 // openTest opens an iface on a domain of its own.
 func openTest(t testing.TB, h uct.Handler) *iface {
-	f, err := openIface(newTestDomain(t), uct.IfaceInfo{}, uct.IfaceConfig{Handler: h, Worker: uct.UUID{1}})
+	d := newTestDomain(t)
+	f, err := openIface(d, uct.IfaceInfo{}, uct.IfaceConfig{Handler: h, Worker: uct.UUID{1}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, f.Close()) })
 	return f.(*iface)

@@ -1,0 +1,91 @@
+package shm
+
+import (
+	"encoding/hex"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var goldenHello = hello{kind: kindHello, flags: flagFence, name: ifaceName{1, 2, 3, 4, 5, 6, 7, 8}, slot: 0x102, cells: 128, bulk: 7808}
+
+func TestHelloGolden(t *testing.T) {
+	b := goldenHello.append(nil)
+	require.Equal(t, "67756378"+"0100"+"01"+"01"+"0102030405060708"+"0201"+"0000"+"80000000"+"801e0000", hex.EncodeToString(b))
+	h, err := parseHello(b)
+	require.NoError(t, err)
+	require.Equal(t, goldenHello, h)
+	refuse := hello{kind: kindRefuse, reason: strings.Repeat("x", 500)}
+	h, err = parseHello(refuse.append(nil))
+	require.NoError(t, err)
+	require.Len(t, h.reason, maxReason)
+}
+
+func TestHelloRefusesDamage(t *testing.T) {
+	whole := goldenHello.append(nil)
+	for n := range whole {
+		_, err := parseHello(whole[:n])
+		require.Error(t, err, "%d bytes", n)
+	}
+	spoil := func(at int, v byte) []byte {
+		b := append([]byte(nil), whole...)
+		b[at] = v
+		return b
+	}
+	for name, tc := range map[string]struct {
+		b    []byte
+		want string
+	}{
+		"magic":   {spoil(0, 0), "not goucx's"},
+		"version": {spoil(4, 9), "version 9"},
+		"kind":    {spoil(6, 99), "unknown kind 99"},
+		"slot":    {spoil(17, 0xff), "slot"},
+		"tail":    {append(whole, 1), "29 bytes"},
+	} {
+		_, err := parseHello(tc.b)
+		require.ErrorContains(t, err, tc.want, name)
+	}
+}
+
+func FuzzHello(f *testing.F) {
+	f.Add(goldenHello.append(nil))
+	f.Add((&hello{kind: kindRefuse, reason: "no"}).append(nil))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		h, err := parseHello(b)
+		if err != nil {
+			return
+		}
+		again, err := parseHello(h.append(nil))
+		require.NoError(t, err)
+		require.Equal(t, h, again)
+	})
+}
+
+func TestDeviceAddress(t *testing.T) {
+	mine := appendDevice(nil, "")
+	require.Len(t, mine, deviceLen)
+	ok, _ := compareDevice(mine, appendDevice(nil, ""))
+	require.True(t, ok)
+	for name, tc := range map[string]struct {
+		at   int
+		want string
+	}{"version": {0, "version"}, "kind": {1, "UCX_SHM_SOCKET_DIR"}, "user": {2, "user"}, "host": {10, "another host"}, "namespace": {22, "network namespace"}} {
+		b := append([]byte(nil), mine...)
+		b[tc.at] ^= 0x40
+		ok, why := compareDevice(mine, b)
+		require.False(t, ok, name)
+		require.Contains(t, why, tc.want, name)
+	}
+	for n := range mine {
+		ok, _ := compareDevice(mine, mine[:n])
+		require.False(t, ok)
+	}
+	dir := t.TempDir()
+	there := appendDevice(nil, dir)
+	ok, _ = compareDevice(there, appendDevice(nil, dir))
+	require.True(t, ok)
+	ok, why := compareDevice(there, appendDevice(nil, t.TempDir()))
+	require.False(t, ok)
+	require.Contains(t, why, "another directory")
+}
