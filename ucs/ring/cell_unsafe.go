@@ -46,7 +46,7 @@ func (c Cell) SetPayload(p []byte) {
 		*(*uint64)(unsafe.Add(c.p, payOff)) = *(*uint64)(unsafe.Pointer(unsafe.SliceData(p)))
 		return
 	}
-	copy(unsafe.Slice((*byte)(unsafe.Add(c.p, payOff)), InlineMax), p)
+	copy((*[InlineMax]byte)(unsafe.Add(c.p, payOff))[:], p)
 }
 
 // own takes the cell's line for this core by storing to its unused tail.
