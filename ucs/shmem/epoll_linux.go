@@ -7,14 +7,16 @@ import (
 )
 
 // What a descriptor is watched for and found ready for. EventErr and EventHup
-// are always reported.
+// are always reported. EventEdge tells of each change once; EventOneShot tells
+// once and then not until Rearm.
 const (
-	EventIn    = uint32(unix.EPOLLIN)
-	EventOut   = uint32(unix.EPOLLOUT)
-	EventErr   = uint32(unix.EPOLLERR)
-	EventHup   = uint32(unix.EPOLLHUP)
-	EventRDHup = uint32(unix.EPOLLRDHUP)
-	EventEdge  = uint32(unix.EPOLLET)
+	EventIn      = uint32(unix.EPOLLIN)
+	EventOut     = uint32(unix.EPOLLOUT)
+	EventErr     = uint32(unix.EPOLLERR)
+	EventHup     = uint32(unix.EPOLLHUP)
+	EventRDHup   = uint32(unix.EPOLLRDHUP)
+	EventEdge    = uint32(unix.EPOLLET)
+	EventOneShot = uint32(unix.EPOLLONESHOT)
 )
 
 // maxEvents bounds one Wait, so that its buffer lies on the stack.
@@ -45,26 +47,32 @@ func NewEpoll() (*Epoll, error) {
 // Add watches fd for events; data comes back with each of them. The system
 // refuses a descriptor that is in the set already (EEXIST).
 func (e *Epoll) Add(fd int, data uint64, events uint32) error {
-	ep, err := e.fd.open("epoll add")
-	if err != nil {
-		return err
-	}
-	ev := unix.EpollEvent{Events: events, Fd: int32(data), Pad: int32(data >> 32)}
-	if err := unix.EpollCtl(ep, unix.EPOLL_CTL_ADD, fd, &ev); err != nil {
-		return fmt.Errorf("epoll add descriptor %d: %w", fd, err)
-	}
-	return nil
+	return e.control("add", unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{
+		Events: events, Fd: int32(data), Pad: int32(data >> 32),
+	})
+}
+
+// Rearm changes what fd, which is in the set, is watched for. If it is ready,
+// that is told anew.
+func (e *Epoll) Rearm(fd int, data uint64, events uint32) error {
+	return e.control("rearm", unix.EPOLL_CTL_MOD, fd, &unix.EpollEvent{
+		Events: events, Fd: int32(data), Pad: int32(data >> 32),
+	})
 }
 
 // Del stops watching fd. Do it before closing fd: events of a descriptor that
 // lives on elsewhere (it was passed) would keep coming.
 func (e *Epoll) Del(fd int) error {
-	ep, err := e.fd.open("epoll del")
+	return e.control("del", unix.EPOLL_CTL_DEL, fd, nil)
+}
+
+func (e *Epoll) control(op string, code, fd int, ev *unix.EpollEvent) error {
+	ep, err := e.fd.open("epoll " + op)
 	if err != nil {
 		return err
 	}
-	if err := unix.EpollCtl(ep, unix.EPOLL_CTL_DEL, fd, nil); err != nil {
-		return fmt.Errorf("epoll del descriptor %d: %w", fd, err)
+	if err := unix.EpollCtl(ep, code, fd, ev); err != nil {
+		return fmt.Errorf("epoll %s descriptor %d: %w", op, fd, err)
 	}
 	return nil
 }

@@ -18,6 +18,7 @@ const (
 	EventHup
 	EventRDHup
 	EventEdge
+	EventOneShot
 )
 
 // CloseFDs: see handle_linux.go.
@@ -128,6 +129,9 @@ func NewEpoll() (*Epoll, error) { return nil, ucs.ErrUnsupported }
 
 // Add answers ErrUnsupported.
 func (*Epoll) Add(int, uint64, uint32) error { return ucs.ErrUnsupported }
+
+// Rearm answers ErrUnsupported.
+func (*Epoll) Rearm(int, uint64, uint32) error { return ucs.ErrUnsupported }
 
 // Del answers ErrUnsupported.
 func (*Epoll) Del(int) error { return ucs.ErrUnsupported }

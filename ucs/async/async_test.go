@@ -1,0 +1,526 @@
+package async
+
+import (
+	"errors"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/shmem"
+)
+
+// patience bounds every wait for the goroutine.
+const patience = 20 * time.Second
+
+func start(t *testing.T, c Config) *Async {
+	t.Helper()
+	a, err := New(c)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, a.Close()) })
+	return a
+}
+
+func newOwner(t *testing.T, a *Async) *Owner {
+	t.Helper()
+	o, err := a.NewOwner()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, o.Close()) })
+	return o
+}
+
+// fired waits for a function to have signalled.
+func fired(t *testing.T, c <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(patience):
+		require.Fail(t, "did not run")
+	}
+}
+
+// signal is a function to register, and the channel that its calls fill.
+func signal() (fn func(ucs.Time), c chan struct{}) {
+	c = make(chan struct{}, 1000)
+	return func(ucs.Time) { c <- struct{}{} }, c
+}
+
+func inside(o *Owner, fn func()) {
+	o.EnterWait()
+	defer o.Leave()
+	fn()
+}
+
+func TestTimerOfNobodyRunsInTheGoroutine(t *testing.T) {
+	a := start(t, Config{})
+	fn, c := signal()
+	began := ucs.Now()
+	a.After(2*time.Millisecond, fn)
+	fired(t, c)
+	assert.GreaterOrEqual(t, ucs.Now().Sub(began), 2*time.Millisecond)
+
+	late := a.After(time.Hour, fn)
+	a.After(time.Millisecond, fn) // earlier than what the goroutine sleeps for
+	fired(t, c)
+	assert.True(t, a.Cancel(late))
+	assert.False(t, a.Cancel(late))
+	assert.Empty(t, c)
+}
+
+func TestTimerOfNobodyRunsInPoll(t *testing.T) {
+	a := start(t, Config{})
+	a.one.Lock() // keep the goroutine from it
+	fn, c := signal()
+	a.After(0, fn)
+	far := ucs.Now().Add(time.Second)
+	assert.Zero(t, a.Poll(far), "somebody is at it")
+	a.one.Unlock()
+	for len(c) == 0 {
+		a.Poll(far)
+	}
+	assert.Zero(t, a.Poll(far))
+	assert.Len(t, c, 1)
+}
+
+func TestOwnerTimerRunsWhileTheWorkerDoesNotPoll(t *testing.T) {
+	a := start(t, Config{})
+	o := newOwner(t, a)
+	fn, c := signal()
+	inside(o, func() { o.After(time.Millisecond, fn) })
+	fired(t, c)
+	assert.NotZero(t, a.Stats().Sections)
+	inside(o, func() { assert.Equal(t, never, o.Next()) })
+}
+
+func TestOwnerTimerRunsInPollOfAPollingWorker(t *testing.T) {
+	a := start(t, Config{Period: 10 * time.Second})
+	o := newOwner(t, a)
+	fn, c := signal()
+	inside(o, func() { o.After(time.Millisecond, fn) })
+	for deadline := time.Now().Add(patience); len(c) == 0 && time.Now().Before(deadline); {
+		inside(o, func() { o.Poll(ucs.Now()) })
+	}
+	assert.Len(t, c, 1)
+	assert.Zero(t, a.Stats().Sections)
+}
+
+func TestOwnerCancel(t *testing.T) {
+	a := start(t, Config{})
+	o := newOwner(t, a)
+	fn, c := signal()
+	inside(o, func() {
+		timer := o.After(time.Microsecond, fn)
+		assert.NotEqual(t, never, o.Next())
+		assert.True(t, o.Cancel(timer))
+		assert.False(t, o.Cancel(timer))
+		assert.Equal(t, never, o.Next())
+		o.After(3*time.Millisecond, fn)
+	})
+	fired(t, c)
+	assert.Empty(t, c)
+}
+
+func TestWorkerThatStandsInsideIsLeftAlone(t *testing.T) {
+	a := start(t, Config{Period: maxSection})
+	o := newOwner(t, a)
+	other := newOwner(t, a)
+	fn, c := signal()
+	otherFn, otherC := signal()
+	require.True(t, o.Enter())
+	o.After(0, fn)
+	inside(other, func() {
+		var again func(now ucs.Time)
+		again = func(now ucs.Time) { otherFn(now); other.At(now, again) }
+		other.After(0, again)
+	})
+	for range 20 { // the goroutine had many chances
+		fired(t, otherC)
+	}
+	assert.Empty(t, c)
+	o.Leave()
+	fired(t, c)
+}
+
+func TestMoreTimersThanASectionTakes(t *testing.T) {
+	a := start(t, Config{})
+	o := newOwner(t, a)
+	fn, c := signal()
+	inside(o, func() {
+		for range 5 * sectionTimers {
+			o.After(0, fn)
+		}
+	})
+	for range 5 * sectionTimers {
+		fired(t, c)
+	}
+}
+
+func TestIdleGoroutineSleeps(t *testing.T) {
+	a := start(t, Config{Period: maxSection})
+	o := newOwner(t, a)
+	e, err := shmem.NewEventFD()
+	if err == nil {
+		defer func() { require.NoError(t, e.Close()) }()
+		require.NoError(t, a.Watch(e.FD(), func() {}))
+		inside(o, func() { require.NoError(t, o.Watch(e.FD(), func() {})) })
+	}
+	fn, c := signal()
+	inside(o, func() {
+		timer := o.After(time.Hour, fn)
+		o.Cancel(timer)
+		o.After(time.Hour, fn)
+	})
+	a.After(20*time.Millisecond, fn) // the clock of this test
+	fired(t, c)
+	assert.LessOrEqual(t, a.Stats().Wakeups, uint64(6), "four hundred periods have passed")
+}
+
+func TestFrequentTimersOfAPollingWorkerWakeRarely(t *testing.T) {
+	a := start(t, Config{Period: 5 * time.Millisecond})
+	o := newOwner(t, a)
+	ran := 0
+	var again func(now ucs.Time)
+	again = func(now ucs.Time) { ran++; o.At(now.Add(100*time.Microsecond), again) }
+	inside(o, func() { o.After(0, again) })
+	began := time.Now()
+	for time.Since(began) < 50*time.Millisecond {
+		inside(o, func() { o.Poll(ucs.Now()) })
+		runtime.Gosched()
+	}
+	if elapsed := time.Since(began); a.Stats().Sections == 0 { // else the machine stopped the worker
+		assert.LessOrEqual(t, a.Stats().Wakeups, uint64(elapsed/(5*time.Millisecond))+3)
+	}
+	assert.NotZero(t, ran)
+}
+
+func TestClose(t *testing.T) {
+	a, err := New(Config{})
+	require.NoError(t, err)
+	o, err := a.NewOwner()
+	require.NoError(t, err)
+	fn, c := signal()
+	inside(o, func() { o.After(time.Hour, fn) })
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() { assert.NoError(t, a.Close()) })
+	}
+	all.Wait()
+	require.NoError(t, a.Close())
+	_, err = a.NewOwner()
+	assert.ErrorIs(t, err, ucs.ErrClosed)
+	inside(o, func() { assert.Equal(t, 1, o.Poll(ucs.Now().Add(2*time.Hour))) })
+	assert.Len(t, c, 1)
+	require.NoError(t, o.Close())
+	require.NoError(t, o.Close())
+}
+
+func TestClosedOwnerIsNotServed(t *testing.T) {
+	a := start(t, Config{Period: maxSection})
+	fn, c := signal()
+	for range 50 {
+		o, err := a.NewOwner()
+		require.NoError(t, err)
+		inside(o, func() { o.After(100*time.Microsecond, fn) })
+		require.NoError(t, o.Close())
+		n := len(c)
+		done, doneC := signal()
+		a.After(300*time.Microsecond, done)
+		fired(t, doneC)
+		assert.Len(t, c, n)
+	}
+}
+
+func TestWatch(t *testing.T) {
+	a := start(t, Config{})
+	o := newOwner(t, a)
+	e, err := shmem.NewEventFD()
+	if errors.Is(err, ucs.ErrUnsupported) {
+		assert.ErrorIs(t, a.Watch(0, nil), ucs.ErrUnsupported)
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	defer func() { require.NoError(t, e.Close()) }()
+	fn, c := signal()
+	react := func() {
+		if e.Drain() {
+			fn(0)
+		}
+	}
+	t.Run("of nobody", func(t *testing.T) {
+		require.NoError(t, a.Watch(e.FD(), react))
+		assert.Error(t, a.Watch(e.FD(), react), "twice")
+		for range 100 {
+			require.NoError(t, e.Signal())
+			fired(t, c)
+		}
+		require.NoError(t, a.Unwatch(e.FD()))
+		assert.ErrorIs(t, a.Unwatch(e.FD()), ucs.ErrInvalid)
+	})
+	t.Run("of a worker that does not poll", func(t *testing.T) {
+		inside(o, func() {
+			assert.ErrorIs(t, o.Unwatch(e.FD()), ucs.ErrInvalid)
+			require.NoError(t, o.Watch(e.FD(), react))
+		})
+		before := a.Stats().Sections
+		for range 100 {
+			require.NoError(t, e.Signal())
+			fired(t, c)
+		}
+		assert.GreaterOrEqual(t, a.Stats().Sections-before, uint64(100))
+		inside(o, func() { require.NoError(t, o.Unwatch(e.FD())) })
+		require.NoError(t, e.Signal())
+		inside(o, func() { assert.Zero(t, o.PollFDs()) })
+		e.Drain()
+	})
+	t.Run("of a worker that polls", func(t *testing.T) {
+		inside(o, func() { require.NoError(t, o.Watch(e.FD(), react)) })
+		for range 100 {
+			require.NoError(t, e.Signal())
+			for len(c) == 0 {
+				inside(o, func() { o.PollFDs() })
+			}
+			fired(t, c)
+		}
+		assert.Empty(t, c)
+		inside(o, func() { assert.NotEqual(t, -1, o.FD()) })
+	})
+	t.Run("of a worker that stops after the event", func(t *testing.T) {
+		for range 20 {
+			require.NoError(t, e.Signal())
+			for range 100 { // polls, but does not look at descriptors
+				inside(o, func() {})
+			}
+			fired(t, c)
+		}
+	})
+}
+
+// critical is plain memory that both sides touch: two words that must agree at
+// every entry, and one that says who is in.
+type critical struct {
+	x, y, who, met uint64
+	runs           [3]int
+}
+
+func (c *critical) visit(me, spins int) {
+	if c.x != c.y || c.who != 0 {
+		c.met++
+	}
+	c.who = uint64(me)
+	c.x++
+	for range spins {
+		if c.who != uint64(me) {
+			c.met++
+		}
+	}
+	c.y++
+	c.who = 0
+	c.runs[me]++
+}
+
+const (
+	workerSide = 1
+	asyncSide  = 2
+)
+
+// everyTick sets a timer of o that visits at each tick it is polled for.
+func everyTick(o *Owner, c *critical, spins int) {
+	var again func(now ucs.Time)
+	again = func(now ucs.Time) {
+		c.visit(asyncSide, spins)
+		o.At(now, again)
+	}
+	o.EnterWait()
+	o.At(0, again)
+	o.Leave()
+}
+
+var gates = map[string]uint32{"by barrier": 0, "by fence": gateFence}
+
+// noise is a line that both sides write without being inside, which puts a slow
+// store ahead of the one under test.
+var noise struct {
+	_ ucs.Pad
+	n uint64
+	_ ucs.Pad
+}
+
+// dawdle takes about n ns.
+//
+//go:noinline
+func dawdle(n int) {
+	if plainInside { // not under the race detector
+		noise.n++
+	}
+	for range n {
+	}
+}
+
+// TestExclusionHard hammers the two words alone, without the rule that the
+// async side keeps away from a worker that moves. (It fails when the barrier or
+// the fence is taken out.)
+func TestExclusionHard(t *testing.T) {
+	for name, gate := range gates {
+		t.Run(name, func(t *testing.T) {
+			if plainInside && gate == 0 && shmem.RegisterPrivate() != nil {
+				t.Skip(shmem.RegisterPrivate())
+			}
+			a := &Async{openGate: gate} // no goroutine: this test is it
+			o, err := a.NewOwner()
+			require.NoError(t, err)
+			var c critical
+			var stop atomic.Bool
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				for i := 0; !stop.Load(); i++ {
+					word, err := o.raise()
+					if err == nil && word&1 == 0 {
+						c.visit(asyncSide, 100)
+					}
+					o.lower()
+					dawdle(i * 13 % 512)
+				}
+			}()
+			for began := time.Now(); time.Since(began) < 500*time.Millisecond; {
+				for i := range 500 {
+					dawdle(i * 7 % 256)
+					if o.Enter() {
+						c.visit(workerSide, 100)
+						o.Leave()
+					}
+				}
+			}
+			stop.Store(true)
+			<-done
+			t.Logf("worker %d, async %d", c.runs[workerSide], c.runs[asyncSide])
+			assert.NotZero(t, c.runs[workerSide])
+			assert.NotZero(t, c.runs[asyncSide])
+			assert.Zero(t, c.met)
+		})
+	}
+}
+
+// TestExclusion lets worker and goroutine meet by the rules.
+func TestExclusion(t *testing.T) {
+	for name, gate := range gates {
+		t.Run(name, func(t *testing.T) {
+			a := start(t, Config{Period: maxSection})
+			a.openGate |= gate // before the first owner exists
+			o := newOwner(t, a)
+			var c critical
+			everyTick(o, &c, 500)
+			for began := time.Now(); time.Since(began) < 500*time.Millisecond; {
+				for range 100 {
+					if o.Enter() {
+						c.visit(workerSide, 50)
+						o.Leave()
+					}
+				}
+				// Stand still for about as long as the goroutine takes to come
+				// in, so that it often does when the worker is just back.
+				pause := time.Duration(100+c.runs[workerSide]%500) * time.Microsecond
+				for until := ucs.Now().Add(pause); ucs.Now().Before(until); {
+				}
+			}
+			o.EnterWait()
+			defer o.Leave()
+			t.Logf("worker %d, async %d, refused %d", c.runs[workerSide], c.runs[asyncSide], a.Stats().Refused)
+			assert.NotZero(t, c.runs[workerSide])
+			assert.NotZero(t, c.runs[asyncSide])
+			assert.Zero(t, c.met)
+		})
+	}
+}
+
+// TestExclusionOfSharedWorker: several goroutines take turns as the worker,
+// as the thread modes above do.
+func TestExclusionOfSharedWorker(t *testing.T) {
+	a := start(t, Config{Period: maxSection})
+	o := newOwner(t, a)
+	var lock sync.Mutex
+	var sum, asyncSum int
+	var again func(now ucs.Time)
+	again = func(now ucs.Time) { sum++; asyncSum++; o.At(now.Add(50*time.Microsecond), again) }
+	inside(o, func() { o.After(0, again) })
+	var all sync.WaitGroup
+	var in atomic.Int64
+	for range 8 {
+		all.Go(func() {
+			for range 2000 {
+				lock.Lock()
+				if o.Enter() {
+					sum++
+					in.Add(1)
+					o.Leave()
+				}
+				lock.Unlock()
+				runtime.Gosched()
+			}
+		})
+	}
+	all.Wait()
+	inside(o, func() { assert.Equal(t, int(in.Load())+asyncSum, sum) })
+}
+
+func TestEnterTwicePanicsWhenNoticed(t *testing.T) {
+	a := start(t, Config{})
+	o := newOwner(t, a)
+	require.True(t, o.Enter())
+	o.gate.Store(gateFence)
+	assert.Panics(t, func() { o.Enter() })
+	o.gate.Store(a.openGate)
+}
+
+func TestBound(t *testing.T) {
+	a := start(t, Config{})
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	assert.Equal(t, 20*time.Millisecond, a.Bound())
+	runtime.GOMAXPROCS(2)
+	assert.Equal(t, time.Millisecond, a.Bound())
+}
+
+// TestOneProcessor: a worker that computes without polling on the only
+// processor is served nevertheless.
+func TestOneProcessor(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	a := start(t, Config{})
+	o := newOwner(t, a)
+	var ran atomic.Bool
+	inside(o, func() { o.After(time.Millisecond, func(ucs.Time) { ran.Store(true) }) })
+	for began := time.Now(); !ran.Load() && time.Since(began) < patience; {
+	}
+	assert.True(t, ran.Load())
+}
+
+func BenchmarkEnterLeave(b *testing.B) {
+	a, err := New(Config{})
+	require.NoError(b, err)
+	defer func() { require.NoError(b, a.Close()) }()
+	o, err := a.NewOwner()
+	require.NoError(b, err)
+	o.After(time.Hour, func(ucs.Time) {})
+	now := ucs.Now()
+	b.Run("enter+leave", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if o.Enter() {
+				o.Leave()
+			}
+		}
+	})
+	b.Run("enter+poll+leave", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if o.Enter() {
+				o.Poll(now)
+				o.Leave()
+			}
+		}
+	})
+}

@@ -1,0 +1,241 @@
+package async
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/shmem"
+)
+
+// Bits of Owner.gate.
+const (
+	gateAsync = 1 << 0 // the async side is inside, or about to look
+	gateFence = 1 << 1 // no membarrier: the worker itself must order store and load
+)
+
+// sectionTimers bounds the timers that one section runs.
+const sectionTimers = 64
+
+// Owner is the exclusion between one worker and the async goroutine, with the
+// timers and descriptors that belong to the worker.
+//
+// Concurrency: one goroutine at a time acts as the worker (workers that are
+// shared hold their lock around Enter and Leave). "Inside" means between Enter
+// and Leave, or in a function that a section runs; what is said to need it
+// touches state that both sides share. Not reentrant: whoever is inside must
+// not Enter again.
+type Owner struct {
+	inside atomic.Uint64 // the worker's: odd inside, moves with every pass
+	gate   atomic.Uint32 // the async side's
+	next   atomic.Int64  // written inside: when timers are due, never if none
+
+	a      *Async
+	timers *wheel // inside
+	events *fdset // inside; nil until the first Watch
+	dead   bool   // inside
+
+	view // the async goroutine's
+}
+
+// NewOwner makes the exclusion of one worker. Close it before the worker goes.
+func (a *Async) NewOwner() (*Owner, error) {
+	now := ucs.Now()
+	o := &Owner{a: a, timers: newWheel(now)}
+	o.next.Store(int64(never))
+	o.gate.Store(a.openGate)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		return nil, fmt.Errorf("new owner: %w", ucs.ErrClosed)
+	}
+	a.owners = append(a.owners, o)
+	return o, nil
+}
+
+// Enter goes inside; false, when the async side is there: then nothing may be
+// touched, and Leave must not be called. It never waits.
+//
+// hot: BenchmarkEnterLeave
+func (o *Owner) Enter() bool {
+	// This store and the load below may pass each other; the barrier that the
+	// async side issues between raising the gate and reading inside holds them.
+	stepIn(&o.inside)
+	return o.gate.Load() == 0 || o.enterSlow()
+}
+
+//go:noinline
+func (o *Owner) enterSlow() bool {
+	count := o.inside.Load()
+	if count&1 == 0 {
+		panic("async: Enter inside")
+	}
+	if o.gate.Load()&gateFence != 0 {
+		o.inside.Swap(count) // a full fence, which the fast path's store is not
+	}
+	if o.gate.Load()&gateAsync == 0 {
+		return true
+	}
+	o.Leave()
+	runtime.Gosched() // with one processor the section cannot end otherwise
+	return false
+}
+
+// Leave comes out. What was written inside is visible to the async side then.
+//
+// hot: BenchmarkEnterLeave
+func (o *Owner) Leave() { stepOut(&o.inside) }
+
+// EnterWait is Enter for cold paths: it yields until the section of the async
+// side, at most 50 us, is over.
+func (o *Owner) EnterWait() {
+	for !o.Enter() {
+		runtime.Gosched()
+	}
+}
+
+// At sets a timer: fn runs inside, not before when and within a tick (16 us) of
+// the worker's next Poll. Needs to be inside. fn may set and cancel timers.
+func (o *Owner) At(when ucs.Time, fn func(now ucs.Time)) Timer {
+	t := o.timers.set(when, fn)
+	o.publish()
+	return t
+}
+
+// After is At for a span from now.
+func (o *Owner) After(d time.Duration, fn func(now ucs.Time)) Timer {
+	return o.At(ucs.Now().Add(d), fn)
+}
+
+// Cancel forgets a timer; false if it has run or was never set. After Cancel
+// its function does not run. Needs to be inside.
+func (o *Owner) Cancel(t Timer) bool {
+	ok := o.timers.cancel(t)
+	o.publish()
+	return ok
+}
+
+// publish tells the async goroutine when timers are due, and wakes it if it
+// means to sleep longer.
+func (o *Owner) publish() {
+	next := int64(o.timers.next())
+	if next == o.next.Load() {
+		return
+	}
+	o.next.Store(next) // pairs with the second look in Async.plan
+	if ucs.Time(next) != never {
+		o.a.wakeBefore(ucs.Time(next).Add(o.a.period))
+	}
+}
+
+// Next is when Poll has something to do at the earliest; the largest Time if no
+// timer is set. From any goroutine.
+func (o *Owner) Next() ucs.Time { return ucs.Time(o.next.Load()) }
+
+// Poll runs the timers due at now and returns how many ran. Needs to be inside;
+// for the worker's Progress. Cost: one load and a compare when none is due.
+//
+// hot: BenchmarkEnterLeave
+func (o *Owner) Poll(now ucs.Time) int {
+	if int64(now) < o.next.Load() {
+		return 0
+	}
+	return o.pollSlow(now)
+}
+
+//go:noinline
+func (o *Owner) pollSlow(now ucs.Time) int {
+	n := 0
+	for ; n < sectionTimers; n++ {
+		fn := o.timers.pop(now)
+		if fn == nil {
+			break
+		}
+		fn(now)
+	}
+	o.publish()
+	return n
+}
+
+// Watch calls fn, inside, whenever fd is readable or hung up: from PollFDs, or
+// in a section while the worker does not poll. fn must consume what made fd
+// ready or Unwatch it. Needs to be inside. fd stays the caller's; Unwatch before
+// closing it.
+//
+// Errors: ucs.ErrUnsupported where the system has no epoll; else the system's.
+func (o *Owner) Watch(fd int, fn func()) error {
+	if err := o.openEvents(); err != nil {
+		return fmt.Errorf("watch descriptor %d: %w", fd, err)
+	}
+	return o.events.add(fd, shmem.EventIn|shmem.EventRDHup, fn)
+}
+
+// openEvents makes the owner's set of descriptors, which is in turn a
+// descriptor of the async goroutine's.
+func (o *Owner) openEvents() error {
+	if o.events != nil {
+		return nil
+	}
+	s, err := newFDSet()
+	if err != nil {
+		return err
+	}
+	fd := s.ep.FD()
+	err = o.a.watch(fd, shmem.EventIn|shmem.EventOneShot, func() { o.noteReady(fd) })
+	if err != nil {
+		return errors.Join(err, s.close())
+	}
+	o.events = s
+	return nil
+}
+
+// Unwatch forgets fd; its function does not run afterwards. Needs to be inside.
+func (o *Owner) Unwatch(fd int) error {
+	if o.events == nil {
+		return fmt.Errorf("unwatch descriptor %d: %w", fd, ucs.ErrInvalid)
+	}
+	return o.events.del(fd)
+}
+
+// PollFDs runs the functions of the descriptors that are ready and returns how
+// many ran. Needs to be inside; for the worker's Progress, every thousandth
+// pass. Cost: a system call, about 0.2 us, once something is watched.
+func (o *Owner) PollFDs() int {
+	if o.events == nil {
+		return 0
+	}
+	var found events
+	o.events.look(&found)
+	return o.events.run(&found)
+}
+
+// FD is readable while a watched descriptor is ready, for a worker that sleeps;
+// -1 while nothing was ever watched. Needs to be inside.
+func (o *Owner) FD() int {
+	if o.events == nil {
+		return -1
+	}
+	return o.events.ep.FD()
+}
+
+// Close ends the Owner: no timer and no descriptor's function runs afterwards.
+// Must not be called inside. Idempotent.
+func (o *Owner) Close() error {
+	o.EnterWait()
+	defer o.Leave()
+	if o.dead {
+		return nil
+	}
+	o.dead = true
+	o.next.Store(int64(never))
+	o.a.forget(o)
+	if o.events == nil {
+		return nil
+	}
+	err := errors.Join(o.a.Unwatch(o.events.ep.FD()), o.events.close())
+	o.events = nil
+	return err
+}

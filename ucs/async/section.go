@@ -1,0 +1,122 @@
+package async
+
+import (
+	"time"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/shmem"
+)
+
+// maxSection is what a section may take; longer ones are counted.
+const maxSection = 50 * time.Microsecond
+
+// view is what the async goroutine remembers of an owner. Nobody else touches
+// it.
+type view struct {
+	count   uint64   // the worker's word when last looked at ...
+	since   ucs.Time // ... and since when it has been that, outside
+	seenDue ucs.Time // Owner.next when last looked at
+
+	ready   bool     // descriptors are ready, and will not tell again before rearm
+	readyFD int      // the owner's set
+	readyAt ucs.Time // when they told
+}
+
+// noteReady runs in the async goroutine when the owner's set told of events.
+func (o *Owner) noteReady(fd int) {
+	o.ready, o.readyFD, o.readyAt = true, fd, ucs.Now()
+}
+
+// serve does what the owner owes at now, if its worker does not, and returns
+// when to look again.
+func (o *Owner) serve(now ucs.Time) ucs.Time {
+	o.seenDue = ucs.Time(o.next.Load())
+	still := o.stands(now)
+	wake := min(o.serveAt(still), o.readyServeAt())
+	switch {
+	case wake > now:
+		return wake
+	case !still: // it may be that the worker does it itself
+		o.rearm()
+		return now.Add(o.a.period)
+	case !o.section(now):
+		return now.Add(o.a.period)
+	}
+	o.rearm()
+	o.seenDue = ucs.Time(o.next.Load())
+	return max(o.seenDue, now) // now: there was more than one section takes
+}
+
+// serveAt is when the timers become the goroutine's business: at once when due
+// if the worker does not poll anyway, else after giving it a period to run them.
+func (o *Owner) serveAt(still bool) ucs.Time {
+	if still || o.seenDue == never {
+		return o.seenDue
+	}
+	return o.seenDue.Add(o.a.period)
+}
+
+// readyServeAt is the same for descriptors. A worker that sleeps on them wakes
+// with the same event, so it always gets its period.
+func (o *Owner) readyServeAt() ucs.Time {
+	if !o.ready {
+		return never
+	}
+	return o.readyAt.Add(o.a.period)
+}
+
+// rearm lets the descriptors tell again, at once if they are still ready.
+func (o *Owner) rearm() {
+	if o.ready {
+		o.ready = false
+		o.a.sleep.set.rearm(o.readyFD)
+	}
+}
+
+// stands reports whether the worker has been outside, without a pass, for a
+// whole period.
+func (o *Owner) stands(now ucs.Time) bool {
+	count := o.inside.Load()
+	if count != o.count || count&1 != 0 || o.since == 0 { // odd: preempted inside, or in a long callback
+		o.count, o.since = count, now
+	}
+	return now.Sub(o.since) >= o.a.period
+}
+
+// section runs the owner's due timers and ready descriptors in the worker's
+// stead; false if the worker came back first.
+func (o *Owner) section(now ucs.Time) bool {
+	word, err := o.raise()
+	defer o.lower()
+	if err != nil || word != o.count { // the same and thus even: outside, and not back meanwhile
+		o.a.stats.refused.Add(1)
+		return false
+	}
+	if o.dead {
+		return true
+	}
+	o.a.stats.sections.Add(1)
+	began := ucs.Now()
+	o.Poll(now)
+	o.PollFDs()
+	if ucs.Now().Sub(began) > maxSection {
+		o.a.stats.overruns.Add(1)
+	}
+	return true
+}
+
+// raise keeps the worker out from now on and gives its word: if that is even
+// the worker is outside and cannot get in before lower. An error says that the
+// word means nothing.
+func (o *Owner) raise() (word uint64, err error) {
+	o.gate.Swap(o.a.openGate | gateAsync)
+	if plainInside && o.a.openGate&gateFence == 0 {
+		// The other half of this barrier is in Enter.
+		err = shmem.PrivateBarrier()
+	}
+	return o.inside.Load(), err
+}
+
+// lower lets the worker in again. What was written before is visible to the
+// Enter that reads this.
+func (o *Owner) lower() { o.gate.Store(o.a.openGate) }
