@@ -1,0 +1,205 @@
+package perf
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/goucx/goucx/ucs"
+)
+
+// Layout is the form in which the sending side hands over its data.
+type Layout string
+
+// Layouts of UCT tests; UCP tests choose on their own.
+const (
+	Short Layout = "short"
+	Bcopy Layout = "bcopy"
+	Zcopy Layout = "zcopy"
+)
+
+// Limits of the parameters.
+const (
+	// MaxSize bounds one message in bytes.
+	MaxSize = 4 << 30
+	// MaxWindow bounds the operations under way at once.
+	MaxWindow = 1 << 16
+	// endless stands for -n 0: a run that ends when it is interrupted.
+	endless = 1 << 62
+)
+
+// Params is what both sides of a run must agree on. It travels from the client
+// to the server as JSON; the names are part of the protocol.
+type Params struct {
+	Test string `json:"test"`
+	// Sizes of the pieces of one message in bytes.
+	Sizes []int64 `json:"sizes"`
+	// Stride is the distance of the pieces in the buffer; 0: next to each other.
+	Stride int64 `json:"stride,omitempty"`
+	// Iterations to measure; 0: without end.
+	Iterations int64 `json:"iterations"`
+	// Warmup iterations; no more than a tenth of Iterations are done.
+	Warmup int64 `json:"warmup"`
+	// Window is the most operations under way at once; 0: the test's own.
+	Window int `json:"window,omitempty"`
+
+	// Transport and Device of UCT tests by name; "": the only one there is.
+	Transport string `json:"transport,omitempty"`
+	Device    string `json:"device,omitempty"`
+	Layout    Layout `json:"layout,omitempty"`
+	// AMWindow is the number of active messages that am_bw sends ahead of what
+	// the receiver has confirmed.
+	AMWindow int `json:"am_window,omitempty"`
+	// AMHeader is the part of an active message's bytes that goes as its header;
+	// counted in the message's size.
+	AMHeader int64 `json:"am_header,omitempty"`
+
+	// Threads is the thread mode of UCP tests: single, serialized or multi.
+	Threads string `json:"threads,omitempty"`
+	// Wildcard receives with a mask that takes any tag.
+	Wildcard bool `json:"wildcard,omitempty"`
+	// Registered uses registered memory on the sending side of UCP tests.
+	Registered bool `json:"registered,omitempty"`
+	// ErrorHandling is accepted for UCX's sake: endpoints always have it.
+	ErrorHandling bool `json:"error_handling,omitempty"`
+	// Validate checks the bytes of each message of a ping-pong.
+	Validate bool `json:"validate,omitempty"`
+	// Unprogressed leaves the passive side of one-sided tests asleep.
+	Unprogressed bool `json:"unprogressed,omitempty"`
+	// NoPin registers memory without pinning it.
+	NoPin bool `json:"no_pin,omitempty"`
+	// StampEach reads the clock at every message of a stream.
+	StampEach bool `json:"stamp_each,omitempty"`
+	// Rank is the percentile that is reported, 0 to 100.
+	Rank float64 `json:"rank"`
+}
+
+// Defaults gives UCX's.
+func Defaults() Params {
+	return Params{
+		Sizes: []int64{8}, Iterations: 1_000_000, Warmup: 10_000,
+		Layout: Short, AMWindow: 127, AMHeader: 8, Threads: "single", Rank: 50,
+	}
+}
+
+// Size is the length of a message in bytes.
+func (p *Params) Size() int64 {
+	var n int64
+	for _, s := range p.Sizes {
+		n += s
+	}
+	return n
+}
+
+// Check finds everything that no transport could carry out, joined. An unknown
+// test, or one that is not carried yet, is reported alone.
+func (p *Params) Check() error {
+	t, err := Lookup(p.Test)
+	if err != nil {
+		return err
+	}
+	if t.Later {
+		return fmt.Errorf("test %s: not supported yet: %w", t.Name, ucs.ErrUnsupported)
+	}
+	return errors.Join(p.checkCounts(), p.checkSizes(t), p.checkForm(t))
+}
+
+func (p *Params) checkCounts() error {
+	var errs []error
+	bad := func(ok bool, what string, v any, allowed string) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("%s %v is out of range: %s", what, v, allowed))
+		}
+	}
+	bad(p.Iterations >= 0, "number of iterations", p.Iterations, "at least 1, or 0 for a run without end")
+	bad(p.Warmup >= 0, "number of warm-up iterations", p.Warmup, "at least 0")
+	bad(p.Window >= 0 && p.Window <= MaxWindow, "window", p.Window, fmt.Sprintf("1-%d, or 0 for the test's own", MaxWindow))
+	bad(p.Rank >= 0 && p.Rank <= 100, "percentile rank", p.Rank, "0-100")
+	bad(p.AMWindow >= 1 && p.AMWindow <= MaxWindow, "active message window", p.AMWindow, fmt.Sprintf("1-%d", MaxWindow))
+	bad(p.Stride >= 0, "distance of pieces", p.Stride, "at least 0")
+	return errors.Join(errs...)
+}
+
+// maxPieces bounds the scatter-gather entries of a message.
+const maxPieces = 1024
+
+func (p *Params) checkSizes(t Test) error {
+	if len(p.Sizes) == 0 || len(p.Sizes) > maxPieces {
+		return fmt.Errorf("%d message sizes are given: 1-%d", len(p.Sizes), maxPieces)
+	}
+	for _, s := range p.Sizes {
+		if s < 0 || s > MaxSize {
+			return fmt.Errorf("message size %d is out of range: 0-%d bytes", s, int64(MaxSize))
+		}
+		if p.Stride > 0 && p.Stride < s {
+			return fmt.Errorf("distance %d of pieces is smaller than a piece of %d bytes", p.Stride, s)
+		}
+	}
+	n := p.Size()
+	switch {
+	case n > MaxSize || p.Stride*int64(len(p.Sizes)) > MaxSize:
+		return fmt.Errorf("message size %d is out of range: at most %d bytes", max(n, p.Stride*int64(len(p.Sizes))), int64(MaxSize))
+	case t.Op.Atomic() && n != 4 && n != 8:
+		return fmt.Errorf("%s: message size %d: an atomic works on 4 or 8 bytes", t.Name, n)
+	case t.Op.OneSided() && n < 1:
+		return fmt.Errorf("%s: message size too small, need to be at least 1", t.Name)
+	case t.API == UCT && t.Op == OpAM && p.Layout != Bcopy && p.AMHeader > n:
+		return fmt.Errorf("%s: active message header size %d is larger than message size %d", t.Name, p.AMHeader, n)
+	}
+	return nil
+}
+
+func (p *Params) checkForm(t Test) error {
+	var errs []error
+	if t.API == UCT {
+		switch p.Layout {
+		case Short, Bcopy, Zcopy:
+		default:
+			errs = append(errs, fmt.Errorf("data layout %q: not one of %s %s %s", p.Layout, Short, Bcopy, Zcopy))
+		}
+		if t.Op == OpAM && p.Layout == Short && p.AMHeader != 8 {
+			errs = append(errs, fmt.Errorf("%s: a short active message has a header of 8 bytes, not %d", t.Name, p.AMHeader))
+		}
+		if p.AMHeader < 0 {
+			errs = append(errs, fmt.Errorf("active message header size %d is out of range: at least 0", p.AMHeader))
+		}
+		if len(p.Sizes) > 1 && p.Layout != Zcopy {
+			errs = append(errs, fmt.Errorf("a message of %d pieces needs data layout %s", len(p.Sizes), Zcopy))
+		}
+	} else if len(p.Sizes) > 1 || p.Stride > 0 {
+		errs = append(errs, fmt.Errorf("%s: messages of several pieces: not supported yet: %w", t.Name, ucs.ErrUnsupported))
+	}
+	if !oneOf(p.Threads, "single", "serialized", "multi") {
+		errs = append(errs, fmt.Errorf("thread mode %q: not one of single serialized multi", p.Threads))
+	}
+	if p.Validate && (t.Pattern != PingPong || t.Op.Atomic()) {
+		errs = append(errs, fmt.Errorf("%s: only ping-pongs of data can be validated", t.Name))
+	}
+	return errors.Join(errs...)
+}
+
+func oneOf(s string, of ...string) bool {
+	return strings.Contains(" "+strings.Join(of, " ")+" ", " "+s+" ") && s != ""
+}
+
+// iterations is the number to do, with the endless one spelled out.
+func (p *Params) iterations() int64 {
+	if p.Iterations == 0 {
+		return endless
+	}
+	return p.Iterations
+}
+
+// warmup is the number of unmeasured iterations: UCX does no more than a tenth
+// of the measured ones.
+func (p *Params) warmup() int64 {
+	n := p.iterations()
+	return min(p.Warmup, n/10+min(n%10, 1))
+}
+
+func (p *Params) window(t Test) int {
+	if p.Window == 0 {
+		return t.Window
+	}
+	return p.Window
+}

@@ -1,0 +1,54 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/goucx/goucx/perf"
+)
+
+// csvForm prints as UCX 1.13's tool does with -v. Intermediate rows begin with
+// "[thread 0]" there, and so here.
+type csvForm struct {
+	output
+	style Style
+	names []string
+}
+
+// Header prints the names of the columns, those of the batch files first.
+func (c *csvForm) Header(h Header) {
+	text := box(h)
+	if h.Results {
+		for _, n := range h.Columns {
+			text += n + ","
+		}
+		text += fmt.Sprintf("iterations,%.1f_percentile_lat,avg_lat,overall_lat,avg_bw,overall_bw,avg_mr,overall_mr\n", h.Params.Rank)
+	}
+	if text != "" {
+		c.write(text)
+	}
+}
+
+// Begin keeps the names for the rows.
+func (c *csvForm) Begin(names []string, _ *perf.Params) { c.names = names }
+
+// Row prints a row.
+func (c *csvForm) Row(r perf.Report) {
+	if !r.Final && c.style.FinalOnly {
+		return
+	}
+	var b strings.Builder
+	for _, n := range c.names {
+		b.WriteString(n + ",")
+	}
+	if !r.Final {
+		b.WriteString("[thread 0]")
+	}
+	fmt.Fprintf(&b, "%d,%.3f,%.3f,%.3f,%.2f,%.2f,%.0f,%.0f\n", r.Iterations,
+		micro(r.Percentile), micro(r.LatencyMoment), micro(r.LatencyTotal),
+		mebi(r.BytesMoment), mebi(r.BytesTotal), r.MessagesMoment, r.MessagesTotal)
+	c.write(b.String())
+}
+
+// End prints nothing: the columns are UCX's.
+func (c *csvForm) End(*perf.Result) {}

@@ -1,0 +1,142 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/goucx/goucx/perf"
+)
+
+// table prints as UCX 1.13's tool does without -v.
+type table struct {
+	output
+	style Style
+	names []string
+	batch bool
+}
+
+// Lines of the frame.
+const (
+	full  = "+----------------------------------------------------------------------------------------------------------+\n"
+	over  = "+--------------+--------------+------------------------------+---------------------+-----------------------+\n"
+	under = "+--------------+--------------+----------+---------+---------+----------+----------+-----------+-----------+\n"
+)
+
+// Header prints the box and the heads of the columns.
+func (t *table) Header(h Header) {
+	t.batch = len(h.Columns) > 0
+	text := box(h)
+	switch {
+	case h.Results:
+		text += heads(h, t.style)
+	case h.Box:
+		text += full
+	}
+	t.write(text)
+}
+
+// box says what is run.
+func box(h Header) string {
+	if !h.Box || h.Test == nil {
+		return ""
+	}
+	layout := "(automatic)"
+	if h.Test.API == perf.UCT {
+		layout = string(h.Params.Layout)
+	}
+	var b strings.Builder
+	b.WriteString(full)
+	for _, l := range [][2]string{
+		{"API:", h.Test.API.Title()},
+		{"Test:", h.Test.Desc},
+		{"Data layout:", layout},
+		{"Send memory:", "host"},
+		{"Recv memory:", "host"},
+		{"Message size:", fmt.Sprint(h.Params.Size())},
+	} {
+		fmt.Fprintf(&b, "| %-13s %-91s|\n", l[0], l[1])
+	}
+	return b.String()
+}
+
+func heads(h Header, s Style) string {
+	unit := "overhead"
+	if h.Test != nil {
+		unit = h.Test.Unit
+	}
+	stage := "Stage "
+	if s.FinalOnly {
+		stage = " Test "
+	}
+	return over +
+		fmt.Sprintf("|              |              |       %8s (usec)        |   bandwidth (MB/s)  |  message rate (msg/s) |\n", unit) +
+		under +
+		fmt.Sprintf("|    %s    | # iterations | %4.1f%%ile | average | overall |  average |  overall |  average  |  overall  |\n", stage, h.Params.Rank) +
+		under
+}
+
+// Begin prints the names of a batch run over a line of the frame.
+func (t *table) Begin(names []string, _ *perf.Params) {
+	t.names = names
+	if !t.batch || t.style.FinalOnly {
+		return
+	}
+	line := []byte(strings.TrimSuffix(under, "\n"))
+	copy(line[1:len(line)-1], strings.Join(names, "/"))
+	t.write(string(line) + "\n")
+}
+
+// Row prints a row.
+func (t *table) Row(r perf.Report) {
+	var label string
+	switch {
+	case !r.Final && t.style.FinalOnly:
+		return
+	case !r.Final:
+		label = "[thread 0]"
+	case t.style.FinalOnly:
+		label = strings.Join(t.names, "/")
+	default:
+		label = "Final:    "
+	}
+	t.write(fmt.Sprintf("%10s%18s %10.3f %9.3f %9.3f %11.2f %10.2f %11s %11s\n", label, t.integer(float64(r.Iterations)),
+		micro(r.Percentile), micro(r.LatencyMoment), micro(r.LatencyTotal), mebi(r.BytesMoment), mebi(r.BytesTotal),
+		t.integer(r.MessagesMoment), t.integer(r.MessagesTotal)))
+}
+
+// End prints the percentiles where they are asked for.
+func (t *table) End(r *perf.Result) {
+	if !t.style.Percentiles {
+		return
+	}
+	each := "each message"
+	if r.StampEvery > 1 {
+		each = fmt.Sprintf("means of %d messages", r.StampEvery)
+	}
+	t.write(fmt.Sprintf("Percentiles (usec): p50 %.3f, p99 %.3f, p99.9 %.3f, max %.3f (%s; %d samples)\n",
+		micro(r.P50), micro(r.P99), micro(r.P999), micro(r.Max), each, r.Samples))
+}
+
+func (t *table) integer(v float64) string {
+	s := fmt.Sprintf("%.0f", v)
+	if t.style.Numeric {
+		return thousands(s)
+	}
+	return s
+}
+
+// thousands puts a comma before each group of three digits.
+func thousands(s string) string {
+	sign := ""
+	if rest, ok := strings.CutPrefix(s, "-"); ok {
+		sign, s = "-", rest
+	}
+	var b strings.Builder
+	for i, d := range s {
+		if i > 0 && (len(s)-i)%3 == 0 {
+			b.WriteByte(',')
+		}
+		b.WriteRune(d)
+	}
+	return sign + b.String()
+}

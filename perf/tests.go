@@ -1,0 +1,131 @@
+package perf
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// API is the layer that a test measures.
+type API uint8
+
+// The layers, titled as UCX's tool titles them.
+const (
+	UCT API = iota
+	UCP
+)
+
+// String gives the short name.
+func (a API) String() string { return [...]string{"UCT", "UCP"}[a] }
+
+// Title is what UCX's tool prints behind "API:".
+func (a API) Title() string { return [...]string{"transport layer", "protocol layer"}[a] }
+
+// Pattern is how the two sides of a test act.
+type Pattern uint8
+
+// Patterns.
+const (
+	// PingPong: one message at a time, there and back; both sides act.
+	PingPong Pattern = iota
+	// RoundTrip: one side acts and each operation brings something back.
+	RoundTrip
+	// Stream: one side sends as fast as its window allows.
+	Stream
+)
+
+// Op is the operation that a test repeats.
+type Op uint8
+
+// Operations.
+const (
+	OpAM Op = iota
+	OpPut
+	OpGet
+	OpAdd
+	OpFetchAdd
+	OpSwap
+	OpCompareSwap
+	OpTag
+	OpTagSync
+	OpStream
+)
+
+// Atomic reports whether the operation works on a word of 4 or 8 bytes.
+func (o Op) Atomic() bool { return o >= OpAdd && o <= OpCompareSwap }
+
+// OneSided reports whether the operation acts on the other side's memory.
+func (o Op) OneSided() bool { return o >= OpPut && o <= OpCompareSwap }
+
+// Test is a row of the table of tests.
+type Test struct {
+	// Name and Desc are UCX's.
+	Name, Desc string
+	API        API
+	Op         Op
+	Pattern    Pattern
+	// Unit titles the time columns: "latency" or "overhead".
+	Unit string
+	// Window is the default for the most operations under way at once.
+	Window int
+	// Later marks a test that UCX has and goucx does not carry yet.
+	Later bool
+}
+
+// Names of the time columns.
+const (
+	latency  = "latency"
+	overhead = "overhead"
+)
+
+// later spells out the last column.
+const later = true
+
+// tests in UCX's order.
+//
+// Source: tests[] of UCX 1.13's src/tools/perf/perftest.c.
+var tests = []Test{
+	{"am_lat", "active message latency", UCT, OpAM, PingPong, latency, 1, false},
+	{"put_lat", "put latency", UCT, OpPut, PingPong, latency, 1, false},
+	{"add_lat", "atomic add latency", UCT, OpAdd, PingPong, latency, 1, false},
+	{"get", "get latency / bandwidth / message rate", UCT, OpGet, RoundTrip, latency, 1, false},
+	{"fadd", "atomic fetch-and-add latency / rate", UCT, OpFetchAdd, RoundTrip, latency, 1, false},
+	{"swap", "atomic swap latency / rate", UCT, OpSwap, RoundTrip, latency, 1, false},
+	{"cswap", "atomic compare-and-swap latency / rate", UCT, OpCompareSwap, RoundTrip, latency, 1, false},
+	{"am_bw", "active message bandwidth / message rate", UCT, OpAM, Stream, overhead, 1, false},
+	{"put_bw", "put bandwidth / message rate", UCT, OpPut, Stream, overhead, 32, false},
+	{"add_mr", "atomic add message rate", UCT, OpAdd, Stream, overhead, 1, false},
+	{"tag_lat", "tag match latency", UCP, OpTag, PingPong, latency, 1, false},
+	{"tag_bw", "tag match bandwidth", UCP, OpTag, Stream, overhead, 32, false},
+	{"tag_sync_lat", "tag sync match latency", UCP, OpTagSync, PingPong, latency, 1, later},
+	{"tag_sync_bw", "tag sync match bandwidth", UCP, OpTagSync, Stream, overhead, 32, later},
+	{"ucp_put_lat", "put latency", UCP, OpPut, PingPong, latency, 1, false},
+	{"ucp_put_bw", "put bandwidth", UCP, OpPut, Stream, overhead, 32, false},
+	{"ucp_get", "get latency / bandwidth / message rate", UCP, OpGet, RoundTrip, latency, 1, false},
+	{"ucp_add", "atomic add bandwidth / message rate", UCP, OpAdd, Stream, overhead, 1, false},
+	{"ucp_fadd", "atomic fetch-and-add latency / bandwidth / rate", UCP, OpFetchAdd, RoundTrip, latency, 1, false},
+	{"ucp_swap", "atomic swap latency / bandwidth / rate", UCP, OpSwap, RoundTrip, latency, 1, false},
+	{"ucp_cswap", "atomic compare-and-swap latency / bandwidth / rate", UCP, OpCompareSwap, RoundTrip, latency, 1, false},
+	{"stream_bw", "stream bandwidth", UCP, OpStream, Stream, overhead, 1, later},
+	{"stream_lat", "stream latency", UCP, OpStream, PingPong, latency, 1, later},
+	{"ucp_am_lat", "am latency", UCP, OpAM, PingPong, latency, 1, later},
+	{"ucp_am_bw", "am bandwidth / message rate", UCP, OpAM, Stream, overhead, 32, later},
+}
+
+// Tests lists the tests in the order in which UCX's tool lists them. The slice
+// is a copy.
+func Tests() []Test { return slices.Clone(tests) }
+
+// Lookup finds a test by name; the error for an unknown one lists the known.
+func Lookup(name string) (Test, error) {
+	known := make([]string, 0, len(tests))
+	for _, t := range tests {
+		if t.Name == name {
+			return t, nil
+		}
+		if !t.Later {
+			known = append(known, t.Name)
+		}
+	}
+	return Test{}, fmt.Errorf("unknown test %q; known are %s", name, strings.Join(known, " "))
+}
