@@ -426,6 +426,7 @@ func TestExclusion(t *testing.T) {
 				// in, so that it often does when the worker is just back.
 				pause := time.Duration(100+c.runs[workerSide]%500) * time.Microsecond
 				for until := ucs.Now().Add(pause); ucs.Now().Before(until); {
+					runtime.Gosched()
 				}
 			}
 			o.EnterWait()
