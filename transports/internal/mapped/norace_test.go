@@ -1,0 +1,5 @@
+//go:build !race
+
+package mapped
+
+const raceEnabled = false
