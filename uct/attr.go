@@ -104,6 +104,8 @@ type IfaceAttr struct {
 type DomainAttr struct {
 	// Register: memory of the program can be registered.
 	Register bool
+	// NeedMem: the pieces of a zcopy must carry their registration (Vec.Mem).
+	NeedMem bool
 	// Allocate: the domain allocates memory of its own.
 	Allocate bool
 	// MaxRegister and MaxAllocate bound the size in bytes.

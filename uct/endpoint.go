@@ -25,6 +25,8 @@ type Vec struct {
 // Endpoint is a send handle to one remote iface. Every call answers at once; an
 // operation without support answers Unsupported, and Attr says so before.
 // Operations with a Token answer OK (no Event comes) or InProgress (one comes).
+// Those without one that answer OK are done as far as the caller's memory goes;
+// whether they arrived is what Flush and HandleFailure tell.
 //
 // While an endpoint has pending tokens its operations outside HandlePending
 // answer NoResource, so that order holds.
@@ -45,7 +47,8 @@ type Endpoint interface {
 	// Abort ends it before any other call on the endpoint.
 	ReserveAM(id AMID, hdr uint64, n int) ([]byte, Status)
 	// CommitAM sends the first n bytes of the reservation, n ≤ reserved. It
-	// cannot be refused; on a failed endpoint it does nothing.
+	// cannot be refused, since Reserve took all that it needs; on a failed
+	// endpoint it does nothing.
 	CommitAM(n int)
 	// Abort gives the reservation back.
 	Abort()

@@ -1,0 +1,87 @@
+package ucttest
+
+import (
+	"math"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
+)
+
+// amTooLong goes one beyond each limit: nothing may arrive.
+func amTooLong(e *env) {
+	a, b := e.pair()
+	l, lim := e.connect(a, b), a.attr.AM
+	if a.attr.Ops.Has(uct.OpAMShort) && lim.Short < math.MaxInt {
+		assert.Equal(e, ucs.TooLong, l.AMShort(1, 1, make([]byte, lim.Short+1)))
+	}
+	if a.attr.Ops.Has(uct.OpAMBcopy) && lim.Bcopy < math.MaxInt {
+		for _, n := range []int{lim.Bcopy + 1, math.MaxInt} {
+			_, st := l.ReserveAM(1, 1, n)
+			assert.Equal(e, ucs.TooLong, st, "reserve %d", n)
+		}
+	}
+	if a.attr.Ops.Has(uct.OpAMZcopy) && lim.MaxZcopy < math.MaxInt {
+		long := make([]byte, lim.MaxZcopy+1)
+		assert.Equal(e, ucs.TooLong, l.AMZcopy(1, 1, nil, pieces(long, 1), a.token()))
+		assert.Equal(e, ucs.TooLong, l.AMZcopy(1, 1, nil, pieces(long, lim.MaxVec), a.token()), "sum of the pieces")
+		assert.Equal(e, ucs.TooLong, l.AMZcopy(1, 1, make([]byte, lim.MaxHead+1), nil, a.token()), "head")
+		assert.Equal(e, ucs.InvalidParam, l.AMZcopy(1, 1, nil, make([]uct.Vec, lim.MaxVec+1), a.token()), "pieces")
+	}
+	e.settle(a, b)
+	require.Empty(e, b.inbox, "a refused message arrived")
+}
+
+// amUnsupported: what Attr does not show answers Unsupported.
+func amUnsupported(e *env) {
+	a, b := e.pair()
+	if a.attr.Ops.Has(uct.OpsAM) {
+		e.notApplicable("carries every form of AM")
+	}
+	l := e.connect(a, b)
+	p := make([]byte, 8)
+	for _, f := range amForms {
+		if !a.attr.Ops.Has(f.op) {
+			assert.Equal(e, ucs.Unsupported, f.send(l, 1, 1, p), f.name)
+		}
+	}
+}
+
+// amKeep holds messages beyond HandleAM while others arrive, and gives them
+// back.
+func amKeep(e *env) {
+	a, b := e.pair()
+	e.needs(a, uct.OpAMShort, "AM short")
+	l := e.connect(a, b)
+	var data [][]byte
+	var handles []uint64
+	b.keep = func(mem []byte, ds []uct.Desc) (kept uint64) {
+		for i, d := range ds {
+			if d.Flags&uct.DescCanKeep != 0 {
+				kept |= 1 << i
+				data = append(data, mem[d.Off:][:d.Len])
+				handles = append(handles, d.Handle)
+			}
+		}
+		return kept
+	}
+	const rounds, batch = 100, 16
+	for i := range uint64(rounds * batch) {
+		p := pattern(min(a.attr.AM.Short, 100), i)
+		l.post(func() uct.Status { return l.AMShort(1, i, p) })
+		e.until("a message", func() bool { return len(b.inbox) == int(i+1) }, a, b)
+		if len(handles) < batch && i < rounds*batch-1 {
+			continue
+		}
+		for k := range data {
+			require.True(e, holds(data[k], i+1-uint64(len(data))+uint64(k)), "kept memory changed")
+		}
+		b.iface.Release(handles)
+		data, handles = nil, nil
+	}
+	if b.kept == 0 {
+		e.notApplicable("received messages cannot be kept")
+	}
+}

@@ -1,0 +1,172 @@
+package ucttest
+
+import (
+	"crypto/rand"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
+)
+
+// patience bounds every wait of the suite. What is waited for comes within
+// milliseconds; the rest is for loaded machines.
+const patience = 20 * time.Second
+
+// settlePasses is how many idle passes are enough for anything that is still to
+// come in one process to come.
+const settlePasses = 3000
+
+// env is the world of one case.
+type env struct {
+	testing.TB
+	factory Factory
+	reason  string // why the case was not applicable
+}
+
+// notApplicable ends the case; the reason is data of the transport's.
+func (e *env) notApplicable(reason string) {
+	e.Helper()
+	e.reason = reason
+	e.Skip("not applicable: " + reason)
+}
+
+// needs ends the case where the iface does not carry one of ops.
+func (e *env) needs(n *node, ops uct.Ops, what string) {
+	e.Helper()
+	if !n.attr.Ops.Has(ops) {
+		e.notApplicable("does not carry " + what)
+	}
+}
+
+// domain opens a domain for the case.
+func (e *env) domain() uct.Domain {
+	e.Helper()
+	infos, refused := e.factory.Component.Domains(e.factory.Settings)
+	for _, info := range infos {
+		d, err := e.factory.Component.OpenDomain(info, uct.DomainConfig{Settings: e.factory.Settings})
+		require.NoError(e, err, "open domain %s", info.Name)
+		if e.find(d) != nil {
+			e.Cleanup(func() { require.NoError(e, d.Close(), "close domain") })
+			return d
+		}
+		require.NoError(e, d.Close())
+	}
+	require.FailNow(e, "no domain has the iface under test", "device %q, refused: %v", e.factory.Device, refused)
+	return nil
+}
+
+func (e *env) find(d uct.Domain) *uct.IfaceInfo {
+	infos, _ := d.Ifaces()
+	for i := range infos {
+		if e.factory.Device == "" || infos[i].Device == e.factory.Device {
+			return &infos[i]
+		}
+	}
+	return nil
+}
+
+func (e *env) info(d uct.Domain) uct.IfaceInfo { return *e.find(d) }
+
+// node opens an iface on a domain of its own.
+func (e *env) node() *node {
+	e.Helper()
+	return e.nodeOn(e.domain())
+}
+
+// nodeOn opens an iface on d.
+func (e *env) nodeOn(d uct.Domain) *node {
+	e.Helper()
+	n := &node{env: e, dom: d, flights: make(map[uct.Token]*flight)}
+	_, _ = rand.Read(n.worker[:])
+	var err error
+	n.iface, err = d.OpenIface(e.info(d), uct.IfaceConfig{
+		Handler: n, Worker: n.worker, Settings: e.factory.Settings,
+	})
+	require.NoError(e, err, "open iface")
+	e.Cleanup(func() {
+		n.tidy()
+		require.NoError(e, n.iface.Close(), "close iface")
+	})
+	n.attr = n.iface.Attr()
+	return n
+}
+
+// pair gives two ifaces of which each reaches the other: the same one twice
+// where an iface reaches only itself.
+func (e *env) pair() (a, b *node) {
+	e.Helper()
+	a = e.node()
+	b = e.node()
+	if ok, _ := a.iface.Reachable(b.address()); ok {
+		return a, b
+	}
+	ok, reason := a.iface.Reachable(a.address())
+	require.True(e, ok, "reaches neither another iface nor itself: %s", reason)
+	return a, a
+}
+
+// two is pair for cases that need different ifaces.
+func (e *env) two() (a, b *node) {
+	e.Helper()
+	if a, b = e.pair(); a == b {
+		e.notApplicable("an iface reaches only itself")
+	}
+	return a, b
+}
+
+// initiators gives n endpoints of n ifaces that reach memory of owner's domain:
+// towards owner, or, where ifaces reach only themselves, on owner's domain.
+func (e *env) initiators(owner *node, n int) []*link {
+	e.Helper()
+	links := make([]*link, n)
+	for i := range links {
+		a := e.node()
+		if ok, _ := a.iface.Reachable(owner.address()); ok {
+			links[i] = e.connect(a, owner)
+			continue
+		}
+		a = e.nodeOn(owner.dom)
+		links[i] = e.connect(a, a)
+	}
+	return links
+}
+
+// until progresses nodes until cond holds.
+func (e *env) until(what string, cond func() bool, nodes ...*node) {
+	e.Helper()
+	if !drive(cond, nodes...) {
+		e.Fatalf("not within %v: %s", patience, what)
+	}
+}
+
+// settle lets arrive what is still on its way.
+func (e *env) settle(nodes ...*node) {
+	for range settlePasses {
+		progress(nodes...)
+		runtime.Gosched()
+	}
+}
+
+func drive(cond func() bool, nodes ...*node) bool {
+	end := ucs.Now().Add(patience)
+	for i := 1; !cond(); i++ {
+		if progress(nodes...) == 0 {
+			runtime.Gosched()
+		}
+		if i%256 == 0 && end.Before(ucs.Now()) {
+			return cond()
+		}
+	}
+	return true
+}
+
+func progress(nodes ...*node) (n int) {
+	for _, nd := range nodes {
+		n += nd.progress(64)
+	}
+	return n
+}

@@ -1,0 +1,86 @@
+package ucttest
+
+import (
+	"testing"
+
+	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/uct"
+)
+
+// Factory says what is tested. Everything else the suite learns from the
+// capabilities of what it opens and from which addresses are reachable.
+type Factory struct {
+	// Component is the provider; required.
+	Component uct.Component
+	// Device names the device of the iface under test; "": the first iface of
+	// the first domain that has one.
+	Device string
+	// Settings for domains and ifaces; nil: defaults.
+	Settings *config.Set
+}
+
+// testCase is one property of the contract.
+type testCase struct {
+	name string
+	run  func(*env)
+}
+
+// themes are the cases in the order in which they run. Together with the
+// theme's name they are the rows of matrix.txt.
+var themes = []struct {
+	name  string
+	cases []testCase
+}{
+	{"address", addressCases},
+	{"am", amCases},
+	{"order", orderCases},
+	{"pending", pendingCases},
+	{"reentrancy", reentrancyCases},
+	{"progress", progressCases},
+	{"mem", memCases},
+	{"key", keyCases},
+	{"put", putCases},
+	{"get", getCases},
+	{"rma", rmaCases},
+	{"atomic", atomicCases},
+	{"flush", flushCases},
+	{"event", eventCases},
+	{"active", activeCases},
+	{"close", closeCases},
+	{"failure", failureCases},
+	{"process", processCases},
+}
+
+// Run holds a transport to the contract of package uct: every case as a subtest
+// theme/case. The outcomes must be those of the transport's column in
+// matrix.txt.
+//
+// Cases with a second process start the test binary again with this test alone,
+// so Run must be called at the top of a Test function, always with the same
+// factory. testing.Short shortens the long ones.
+func Run(t *testing.T, f Factory) {
+	if isChild() {
+		serve(t, f)
+		return
+	}
+	m := readMatrix(t)
+	transport := f.probe(t)
+	for _, th := range themes {
+		t.Run(th.name, func(t *testing.T) {
+			for _, c := range th.cases {
+				t.Run(c.name, func(t *testing.T) {
+					e := &env{TB: t, factory: f}
+					defer func() { m.compare(t, transport, th.name+"/"+c.name, e.reason) }()
+					c.run(e)
+				})
+			}
+		})
+	}
+}
+
+// probe gives the name of the transport under test.
+func (f Factory) probe(t testing.TB) string {
+	e := &env{TB: t, factory: f}
+	d := e.domain()
+	return e.info(d).Transport
+}

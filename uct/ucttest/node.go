@@ -1,0 +1,199 @@
+package ucttest
+
+import (
+	"github.com/goucx/goucx/uct"
+	"math/bits"
+	"slices"
+)
+
+// message is a received active message.
+type message struct {
+	id     uct.AMID
+	header uint64
+	source uint32
+	data   []byte // valid during onMessage; a copy in node.inbox
+}
+
+// flight is an operation that answered InProgress.
+type flight struct {
+	held  any // keeps the operation's buffers reachable
+	event uct.Event
+	ended bool
+}
+
+// node is an iface under test and the handler of its callbacks, which checks
+// what holds for every one of them.
+//
+// Concurrency: one goroutine at a time.
+type node struct {
+	env    *env
+	dom    uct.Domain
+	iface  uct.Iface
+	attr   *uct.IfaceAttr
+	worker uct.UUID
+
+	inside   bool // Progress runs
+	counted  int  // messages and events of this Progress
+	quiet    bool // received messages are only counted
+	received int
+	inbox    []message
+	flights  map[uct.Token]*flight
+	failures []uct.Failure
+	tokens   uct.Token
+	doomed   bool // endpoints are expected to fail
+	closed   bool
+
+	onMessage func(message) // nil: into inbox
+	onPending func([]uct.Token) int
+	onFailure func(uct.Failure)
+	kept      int // messages
+	keep      func(mem []byte, ds []uct.Desc) uint64
+}
+
+// progress calls the iface and checks the result.
+func (n *node) progress(budget int) int {
+	n.counted = 0
+	n.inside = true
+	got := n.iface.Progress(budget)
+	n.inside = false
+	if got != n.counted {
+		n.env.Errorf("Progress(%d) answered %d after %d messages and events", budget, got, n.counted)
+	}
+	return got
+}
+
+// HandleAM: see uct.Handler.
+func (n *node) HandleAM(mem []byte, ds []uct.Desc) uint64 {
+	n.check("HandleAM")
+	n.counted += len(ds)
+	n.received += len(ds)
+	if len(ds) == 0 || len(ds) > uct.MaxBatch {
+		n.env.Errorf("HandleAM with %d messages", len(ds))
+	}
+	if n.quiet {
+		return 0
+	}
+	for i := range ds {
+		d := &ds[i]
+		if uint64(d.Off)+uint64(d.Len) > uint64(len(mem)) || d.ID >= uct.NumAMIDs {
+			n.env.Errorf("descriptor %+v does not fit its %d bytes of memory", *d, len(mem))
+			return 0
+		}
+		n.deliver(message{d.ID, d.Header, d.Source, mem[d.Off:][:d.Len:d.Len]})
+	}
+	if n.keep == nil {
+		return 0
+	}
+	kept := n.keep(mem, ds)
+	n.kept += bits.OnesCount64(kept)
+	return kept
+}
+
+func (n *node) deliver(m message) {
+	if n.onMessage != nil {
+		n.onMessage(m)
+		return
+	}
+	m.data = slices.Clone(m.data)
+	n.inbox = append(n.inbox, m)
+}
+
+// HandleEvents: see uct.Handler.
+func (n *node) HandleEvents(es []uct.Event) {
+	n.check("HandleEvents")
+	n.counted += len(es)
+	for _, ev := range es {
+		f := n.flights[ev.Token]
+		if f == nil || f.ended {
+			n.env.Errorf("event %+v of no operation in flight, or its second one", ev)
+			continue
+		}
+		f.event, f.ended, f.held = ev, true, nil
+	}
+}
+
+// HandlePending: see uct.Handler.
+func (n *node) HandlePending(ts []uct.Token) int {
+	n.check("HandlePending")
+	if n.onPending == nil || len(ts) == 0 {
+		n.env.Errorf("HandlePending with tokens %v", ts)
+		return len(ts)
+	}
+	return n.onPending(ts)
+}
+
+// HandleFailure: see uct.Handler.
+func (n *node) HandleFailure(f uct.Failure) {
+	n.check("HandleFailure")
+	n.failures = append(n.failures, f)
+	if n.onFailure != nil {
+		n.onFailure(f)
+	}
+}
+
+// check holds every callback to come from within Progress.
+func (n *node) check(callback string) {
+	if !n.inside {
+		n.env.Errorf("%s outside of Progress", callback)
+	}
+}
+
+// sent notes the answer of an operation with token t; held are its buffers.
+func (n *node) sent(t uct.Token, st uct.Status, held ...any) uct.Status {
+	if st == inProgress {
+		n.flights[t] = &flight{held: held}
+	}
+	return st
+}
+
+// flying counts the operations whose event has not come.
+func (n *node) flying() (count int) {
+	for _, f := range n.flights {
+		if !f.ended {
+			count++
+		}
+	}
+	return count
+}
+
+// address gives the iface's address.
+func (n *node) address() uct.Address {
+	return uct.Address{Device: n.iface.DeviceAddress(nil), Iface: n.iface.Address(nil)}
+}
+
+// failuresOf gives the reports about an endpoint.
+func (n *node) failuresOf(ep uct.Endpoint) (fs []uct.Failure) {
+	for _, f := range n.failures {
+		if f.Endpoint == ep {
+			fs = append(fs, f)
+		}
+	}
+	return fs
+}
+
+// token gives a number that was not used before.
+func (n *node) token() uct.Token {
+	n.tokens++
+	return n.tokens
+}
+
+// tidy checks at the end of a case that nothing is left over.
+func (n *node) tidy() {
+	if n.env.Failed() || n.closed {
+		return
+	}
+	if !drive(func() bool { return n.flying() == 0 }, n) {
+		n.env.Errorf("%d operations without their event", n.flying())
+	}
+	for _, f := range n.failures {
+		if f.Endpoint != nil && !n.doomed {
+			n.env.Errorf("an endpoint failed: %v", f.Err)
+		}
+	}
+}
+
+// close closes the iface before the end of the case.
+func (n *node) close() error {
+	n.closed = true
+	return n.iface.Close()
+}

@@ -1,0 +1,63 @@
+package ucttest
+
+import "github.com/goucx/goucx/uct"
+
+// operation is any one call of the data path on a link.
+type operation struct {
+	name string
+	need uct.Ops
+	run  func() uct.Status
+}
+
+// operations gives every data-path call, with harmless arguments: messages of
+// id 2, and one-sided ones on r where it is not nil.
+func (l *link) operations(r *region) []operation {
+	p, a := make([]byte, 64), l.from
+	noted := func(op func(t uct.Token) uct.Status) func() uct.Status {
+		return func() uct.Status {
+			t := a.token()
+			return a.sent(t, op(t), p)
+		}
+	}
+	ops := []operation{
+		{"AMShort", uct.OpAMShort, func() uct.Status { return l.AMShort(2, 0, p[:8]) }},
+		{"AMUint64", uct.OpAMShort, func() uct.Status { return l.AMUint64(2, 0, 0) }},
+		{"AMZcopy", uct.OpAMZcopy, noted(func(t uct.Token) uct.Status {
+			return l.AMZcopy(2, 0, nil, []uct.Vec{{Buf: make([]byte, max(8, a.attr.AM.MinZcopy))}}, t)
+		})},
+		{"ReserveAM", uct.OpAMBcopy, func() uct.Status {
+			_, st := l.ReserveAM(2, 0, 8)
+			if st == ok {
+				l.CommitAM(8)
+			}
+			return st
+		}},
+	}
+	if r == nil {
+		return ops
+	}
+	at, k := r.base, r.key
+	return append(ops, []operation{
+		{"PutShort", uct.OpPutShort, func() uct.Status { return l.PutShort(p[:8], at, k) }},
+		{"PutUint64", uct.OpPutShort, func() uct.Status { return l.PutUint64(0, at, k) }},
+		{"PutBcopy", uct.OpPutBcopy, noted(func(t uct.Token) uct.Status { return l.PutBcopy(p, at, k, t) })},
+		{"PutZcopy", uct.OpPutZcopy, noted(func(t uct.Token) uct.Status { return l.PutZcopy(pieces(p, 1), at, k, t) })},
+		{"GetShort", uct.OpGetShort, func() uct.Status { return l.GetShort(p[:8], at, k) }},
+		{"GetUint64", uct.OpGetShort, noted(func(t uct.Token) uct.Status {
+			_, st := l.GetUint64(at, k, t)
+			return st
+		})},
+		{"GetBcopy", uct.OpGetBcopy, noted(func(t uct.Token) uct.Status { return l.GetBcopy(p, at, k, t) })},
+		{"GetZcopy", uct.OpGetZcopy, noted(func(t uct.Token) uct.Status { return l.GetZcopy(pieces(p, 1), at, k, t) })},
+		{"Atomic32", uct.OpAtomics, func() uct.Status { return l.Atomic32(uct.AtomicAdd, 0, at, k) }},
+		{"Atomic64", uct.OpAtomics, func() uct.Status { return l.Atomic64(uct.AtomicAdd, 0, at, k) }},
+		{"Fetch32", uct.OpAtomics, noted(func(t uct.Token) uct.Status {
+			_, st := l.Fetch32(uct.AtomicAdd, 0, 0, at, k, t)
+			return st
+		})},
+		{"Fetch64", uct.OpAtomics, noted(func(t uct.Token) uct.Status {
+			_, st := l.Fetch64(uct.AtomicAdd, 0, 0, at, k, t)
+			return st
+		})},
+	}...)
+}

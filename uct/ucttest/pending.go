@@ -1,0 +1,245 @@
+package ucttest
+
+import (
+	"slices"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
+)
+
+var pendingCases = []testCase{
+	{"order", pendingOrder},
+	{"refuses-others", pendingRefuses},
+	{"busy", pendingBusy},
+	{"partial", pendingPartial},
+	{"purge", pendingPurge},
+	{"purge-in-handler", pendingPurgeInHandler},
+	{"stream", pendingStream},
+	{"two-endpoints", pendingTwo},
+}
+
+// mostFill bounds the messages that a transport takes without progress.
+const mostFill = 1 << 20
+
+// filled is an endpoint that ran out of resources, with what waits behind it.
+type filled struct {
+	*link
+	sent   uint64      // messages accepted, numbered by their header
+	queue  []uct.Token // tokens waiting
+	got    sequence
+	always bool // offer answers 0
+}
+
+// fillUp sends without progress until there is no resource.
+func (e *env) fillUp() *filled {
+	e.Helper()
+	a, b := e.pair()
+	e.needs(a, uct.OpAMShort|uct.OpPending, "AM short with pending")
+	return e.fillLink(e.connect(a, b))
+}
+
+func (e *env) fillLink(l *link) *filled {
+	e.Helper()
+	f := &filled{link: l}
+	l.to.onMessage = func(m message) { f.got.take(l.to, m) }
+	st := ok
+	for st == ok && f.sent < mostFill {
+		st = f.send()
+	}
+	require.Equal(e, noResource, st, "after %d messages without progress", f.sent)
+	return f
+}
+
+func (f *filled) send() uct.Status {
+	st := f.AMShort(1, f.sent, pattern(24, f.sent))
+	if st == ok {
+		f.sent++
+	}
+	return st
+}
+
+// add puts n tokens in the queue; nothing has moved, so none may be refused.
+func (f *filled) add(n int) {
+	f.env.Helper()
+	for range n {
+		t := f.from.token()
+		require.Equal(f.env, ok, f.PendingAdd(t), "PendingAdd with a full queue")
+		f.queue = append(f.queue, t)
+	}
+}
+
+// offer is a HandlePending that sends one message a token, at most most.
+func (f *filled) offer(most int) func([]uct.Token) int {
+	return func(ts []uct.Token) int {
+		if len(ts) > len(f.queue) || !slices.Equal(ts, f.queue[:len(ts)]) {
+			f.env.Errorf("tokens %v offered, %v wait", ts, f.queue)
+			return 0
+		}
+		n := 0
+		for n < len(ts) && n < most && f.send() == ok {
+			n++
+		}
+		f.queue = f.queue[n:]
+		return n
+	}
+}
+
+// drain progresses until nothing waits and all has arrived.
+func (f *filled) drain() {
+	f.env.Helper()
+	f.env.until("the queue to empty", func() bool {
+		return len(f.queue) == 0 && f.got.next == f.sent || f.env.Failed()
+	}, f.from, f.to)
+}
+
+// pendingOrder: tokens are offered oldest first, behind what was sent before.
+func pendingOrder(e *env) {
+	f := e.fillUp()
+	f.add(100)
+	f.from.onPending = f.offer(100)
+	f.drain()
+	require.Equal(e, ok, f.post(f.send), "after the queue emptied")
+	f.drain()
+}
+
+// pendingRefuses: while tokens wait, each operation answers NoResource.
+func pendingRefuses(e *env) {
+	f := e.fillUp()
+	f.add(1)
+	f.from.onPending = func([]uct.Token) int { return 0 }
+	ops := f.operations(e.anyRegion(f.to, f.from))
+	check := func(when string) {
+		for _, op := range ops {
+			if f.from.attr.Ops.Has(op.need) {
+				assert.Equal(e, noResource, op.run(), "%s %s", op.name, when)
+			}
+		}
+	}
+	check("with a full queue")
+	if f.from == f.to {
+		f.to.progress(64)
+	} else {
+		e.until("all messages", func() bool { return f.got.next == f.sent }, f.to)
+		progress(f.from)
+	}
+	check("with room again, but a token waiting")
+	f.from.onPending = f.offer(1)
+	f.drain()
+	f.to.onMessage = nil
+	for _, op := range ops {
+		if f.from.attr.Ops.Has(op.need) {
+			assert.Contains(e, []uct.Status{ok, inProgress}, f.post(op.run), "%s after the queue emptied", op.name)
+		}
+	}
+	e.settle(f.from, f.to)
+}
+
+// pendingBusy: with room, PendingAdd asks to retry instead.
+func pendingBusy(e *env) {
+	f := e.fillUp()
+	f.drain()
+	progress(f.from, f.to)
+	require.Equal(e, ucs.Busy, f.PendingAdd(f.from.token()))
+	require.Equal(e, ok, f.send())
+	f.drain()
+}
+
+// pendingPartial: what a handler does not consume keeps its place.
+func pendingPartial(e *env) {
+	f := e.fillUp()
+	f.add(10)
+	calls := 0
+	one := f.offer(1)
+	f.from.onPending = func(ts []uct.Token) int {
+		if calls++; calls%3 == 0 {
+			return 0
+		}
+		return one(ts)
+	}
+	f.drain()
+	require.GreaterOrEqual(e, calls, 10)
+}
+
+// pendingPurge empties the queue in order.
+func pendingPurge(e *env) {
+	f := e.fillUp()
+	f.add(5)
+	f.from.onPending = f.offer(5)
+	var got []uct.Token
+	collect := func(t uct.Token) { got = append(got, t) }
+	f.PendingPurge(collect)
+	require.Equal(e, f.queue, got)
+	f.queue = nil
+	f.PendingPurge(collect)
+	require.Len(e, got, 5, "a token was purged twice")
+	f.drain()
+	require.Equal(e, ok, f.post(f.send), "tokens that were purged are still waited for")
+	f.drain()
+}
+
+// pendingPurgeInHandler: HandlePending gives up and closes the endpoint.
+func pendingPurgeInHandler(e *env) {
+	f := e.fillUp()
+	f.add(3)
+	calls := 0
+	f.from.onPending = func([]uct.Token) int {
+		calls++
+		f.PendingPurge(func(uct.Token) { f.queue = f.queue[1:] })
+		f.Close()
+		return 0
+	}
+	f.drain()
+	e.settle(f.from, f.to)
+	require.Equal(e, 1, calls)
+	require.Empty(e, f.queue)
+}
+
+// pendingStream sends through the queue alone: a message a token.
+func pendingStream(e *env) {
+	f := e.fillUp()
+	total := f.sent + uint64(messages()/20)
+	f.from.onPending = f.offer(1 << 20)
+	e.until("all messages", func() bool {
+		for f.sent+uint64(len(f.queue)) < total && len(f.queue) < 8 {
+			t := f.from.token()
+			switch st := f.PendingAdd(t); st {
+			case ok:
+				f.queue = append(f.queue, t)
+			case ucs.Busy:
+				require.Empty(e, f.queue, "Busy while tokens wait")
+				if f.send() == noResource {
+					return false
+				}
+			default:
+				require.Equal(e, ok, st)
+			}
+		}
+		return f.got.next == total || e.Failed()
+	}, f.from, f.to)
+}
+
+// pendingTwo: a full endpoint with waiting tokens does not stop another one of
+// the same iface for good, and each is offered its own tokens.
+func pendingTwo(e *env) {
+	a, b := e.pair()
+	e.needs(a, uct.OpAMShort|uct.OpPending, "AM short with pending")
+	f, other := e.fillLink(e.connect(a, b)), e.connect(a, b)
+	f.add(3)
+	f.from.onPending = f.offer(3)
+	var got uint64
+	b.onMessage = func(m message) {
+		if m.id == 2 {
+			got++
+			return
+		}
+		f.got.take(b, m)
+	}
+	for range 100 {
+		require.Equal(e, ok, other.post(func() uct.Status { return other.AMUint64(2, 0, 0) }))
+	}
+	f.drain()
+	e.until("messages of the other endpoint", func() bool { return got == 100 }, a, b)
+}

@@ -1,0 +1,6 @@
+//go:build !race
+
+package ucttest
+
+// raceEnabled: the race detector runs.
+const raceEnabled = false

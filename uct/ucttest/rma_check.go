@@ -1,0 +1,257 @@
+package ucttest
+
+import (
+	"math"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
+)
+
+var rmaCases = []testCase{
+	{"range", rmaRange},
+	{"flags", rmaFlags},
+	{"revoked", rmaRevoked},
+	{"closed", rmaClosed},
+	{"same-domain", rmaSameDomain},
+	{"mapped-bytes", rmaMappedBytes},
+	{"too-long", rmaTooLong},
+	{"unsupported", rmaUnsupported},
+}
+
+// refusals are what an access that is not allowed may be answered with.
+var refusals = []uct.Status{ucs.InvalidParam, ucs.RemoteAccess}
+
+// outside are accesses of a region of size bytes that begin or end outside.
+func outside(base uint64, size int) (spans [][2]uint64) {
+	s := uint64(size)
+	return [][2]uint64{
+		{base - 1, 1},
+		{base - 8, 8},
+		{base - 1, s},
+		{base - 1, s + 2},
+		{base + s, 1},
+		{base + s - 1, 2},
+		{base + s - 7, 8},
+		{base + 1, s},
+		{base, s + 1},
+		{base + s + 1, 0},
+		{base - 1, 0},
+		{0, 8},
+		{math.MaxUint64, 8},
+		{math.MaxUint64 - 7, 8},
+		{math.MaxUint64 - 3, 16},
+		{base + 1<<63, 8},
+		{base + math.MaxUint32, 8},
+	}
+}
+
+// rmaRange goes outside the region with every form: refused, and no byte of
+// either side changes.
+func rmaRange(e *env) {
+	const size = 4096
+	e.eachRegion(uct.OpsPut|uct.OpsGet, "put or get", size, func(l *link, r *region) {
+		want := r.picture()
+		for _, span := range outside(r.base, size) {
+			l.refuses(r, span[0], int(span[1]))
+		}
+		l.flush()
+		require.Equal(e, []byte(want), r.bytes, "a refused access wrote")
+	})
+}
+
+// refuses tries every form on n bytes at addr.
+func (l *link) refuses(r *region, addr uint64, n int) {
+	e := l.env
+	e.Helper()
+	for _, f := range append(r.usable(putForms), r.usable(getForms)...) {
+		if !f.fits(r.user.attr, n) {
+			continue
+		}
+		p := pattern(n, 99)
+		st := f.transfer(l, p, addr, r.key)
+		require.Contains(e, refusals, st, "%v %s of %d bytes at %#x of [%#x, +%d)", f.op, f.name, n, addr, r.base, len(r.bytes))
+		require.True(e, holds(p, 99), "a refused %s changed the local buffer", f.name)
+	}
+	if n != 8 {
+		return
+	}
+	for _, op := range l.scalars(r, addr) {
+		require.Contains(e, refusals, l.end(op.token, l.post(op.run)), "%s at %#x of [%#x, +%d)", op.name, addr, r.base, len(r.bytes))
+	}
+}
+
+// scalar is one operation on a word.
+type scalar struct {
+	name  string
+	need  uct.Ops // of the key
+	token uct.Token
+	run   func() uct.Status
+}
+
+// scalars gives the word operations that key and iface allow, at addr.
+func (l *link) scalars(r *region, addr uint64) (ops []scalar) {
+	a := r.user
+	add := func(name string, need uct.Ops, run func(t uct.Token) uct.Status) {
+		if a.attr.Ops.Has(need) && r.attr.Ops.Has(need) {
+			t := a.token()
+			ops = append(ops, scalar{name, need, t, func() uct.Status { return a.sent(t, run(t)) }})
+		}
+	}
+	add("PutUint64", uct.OpPutShort, func(uct.Token) uct.Status { return l.PutUint64(math.MaxUint64, addr, r.key) })
+	add("GetUint64", uct.OpGetShort, func(t uct.Token) uct.Status {
+		_, st := l.GetUint64(addr, r.key, t)
+		return st
+	})
+	if addr%8 != 0 { // atomics would be refused for that
+		return ops
+	}
+	add("Atomic32", uct.OpAtomics, func(uct.Token) uct.Status { return l.Atomic32(uct.AtomicAdd, 1, addr, r.key) })
+	add("Atomic64", uct.OpAtomics, func(uct.Token) uct.Status { return l.Atomic64(uct.AtomicAdd, 1, addr, r.key) })
+	add("Fetch32", uct.OpAtomics, func(t uct.Token) uct.Status {
+		_, st := l.Fetch32(uct.AtomicAdd, 1, 0, addr, r.key, t)
+		return st
+	})
+	add("Fetch64", uct.OpAtomics, func(t uct.Token) uct.Status {
+		_, st := l.Fetch64(uct.AtomicAdd, 1, 0, addr, r.key, t)
+		return st
+	})
+	return ops
+}
+
+// rmaFlags gives each right alone: KeyAttr shows it, the others are refused.
+func rmaFlags(e *env) {
+	a, b := e.pair()
+	if a.attr.Ops&(uct.OpsPut|uct.OpsGet) == 0 {
+		e.notApplicable("carries neither put nor get")
+	}
+	l := e.connect(a, b)
+	rights := []struct {
+		flag uct.MemFlags
+		ops  uct.Ops
+	}{{uct.MemRemotePut, uct.OpsPut}, {uct.MemRemoteGet, uct.OpsGet}, {uct.MemRemoteAtomic, uct.OpAtomics}, {0, 0}}
+	for _, k := range e.kinds(b) {
+		for _, right := range rights {
+			r := e.region(b, a, k, 4096, right.flag)
+			assert.Zero(e, r.attr.Ops&(uct.OpsPut|uct.OpsGet|uct.OpAtomics)&^right.ops, "KeyAttr shows more than the flags")
+			fill(r.bytes, 1)
+			r.attr.Ops = (uct.OpsPut | uct.OpsGet | uct.OpAtomics) &^ right.ops // try what is not allowed
+			l.refuses(r, r.base, 8)
+			l.flush()
+			require.True(e, holds(r.bytes, 1), "a refused access wrote")
+		}
+	}
+}
+
+// rmaRevoked withdraws a region: accesses that begin later are refused, keys
+// unpacked later too.
+func rmaRevoked(e *env) {
+	e.eachRegion(uct.OpsPut|uct.OpsGet, "put or get", 4096, func(l *link, r *region) {
+		require.Equal(e, ok, r.mem.Revoke())
+		require.Equal(e, ok, r.mem.Revoke(), "revoked twice")
+		l.refuses(r, r.base, 8)
+		l.refuses(r, r.base, 1000)
+		l.flush()
+		require.True(e, holds(r.bytes, 1), "an access after Revoke wrote")
+		_, err := r.user.dom.UnpackKey(r.packed)
+		require.Error(e, err, "a revoked key was unpacked")
+	})
+}
+
+// rmaClosed: the key of a closed region reaches nothing, even where another
+// region takes its place.
+func rmaClosed(e *env) {
+	e.eachRegion(uct.OpsPut|uct.OpsGet, "put or get", 4096, func(l *link, r *region) {
+		require.NoError(e, r.mem.Close())
+		require.NoError(e, r.mem.Close(), "closed twice")
+		for range 8 {
+			heir := e.region(r.owner, r.user, e.kinds(r.owner)[0], 4096, uct.MemRemote)
+			fill(heir.bytes, 3)
+			l.refuses(r, r.base, 8)
+			l.refuses(r, heir.base, 8)
+			l.flush()
+			require.True(e, holds(heir.bytes, 3), "the key of a closed region wrote")
+		}
+		_, err := r.user.dom.UnpackKey(r.packed)
+		require.Error(e, err, "the key of a closed region was unpacked")
+	})
+}
+
+// rmaSameDomain: initiator and owner share a domain.
+func rmaSameDomain(e *env) {
+	a := e.node()
+	if a.attr.Ops&(uct.OpsPut|uct.OpsGet) == 0 {
+		e.notApplicable("carries neither put nor get")
+	}
+	b := e.nodeOn(a.dom)
+	if reachable, _ := a.iface.Reachable(b.address()); !reachable {
+		b = a
+	}
+	l := e.connect(a, b)
+	for _, k := range e.kinds(b) {
+		r := e.region(b, a, k, 4096, uct.MemRemote)
+		p := pattern(1000, 5)
+		for _, f := range r.usable(putForms) {
+			if f.fits(a.attr, len(p)) {
+				clear(r.bytes)
+				require.Equal(e, ok, f.transfer(l, p, r.base+1, r.key))
+				l.flush()
+				require.Equal(e, p, r.bytes[1:1001])
+			}
+		}
+	}
+}
+
+// rmaMappedBytes: what KeyAttr hands out is the region.
+func rmaMappedBytes(e *env) {
+	a, b := e.pair()
+	seen := false
+	for _, k := range e.kinds(b) {
+		r := e.region(b, a, k, 4096, uct.MemRemote)
+		if r.attr.Bytes == nil {
+			continue
+		}
+		seen = true
+		require.Len(e, r.attr.Bytes, len(r.bytes))
+		fill(r.bytes, 1)
+		require.True(e, holds(r.attr.Bytes, 1))
+		fill(r.attr.Bytes, 2)
+		require.True(e, holds(r.bytes, 2))
+	}
+	if !seen {
+		e.notApplicable("memory of peers is not mapped")
+	}
+}
+
+// rmaTooLong goes one beyond each limit.
+func rmaTooLong(e *env) {
+	tried := false
+	e.eachRegion(uct.OpsPut|uct.OpsGet, "put or get", 4096, func(l *link, r *region) {
+		for _, f := range append(r.usable(putForms), r.usable(getForms)...) {
+			if _, high := f.limit(r.user.attr); high < 1<<26 {
+				tried = true
+				assert.Equal(e, ucs.TooLong, f.transfer(l, make([]byte, high+1), r.base, r.key), f.name)
+			}
+		}
+	})
+	if !tried {
+		e.notApplicable("put and get have no limits")
+	}
+}
+
+// rmaUnsupported: what Attr does not show answers Unsupported.
+func rmaUnsupported(e *env) {
+	a, b := e.pair()
+	const all = uct.OpsPut | uct.OpsGet | uct.OpAtomics
+	if a.attr.Ops.Has(all) {
+		e.notApplicable("carries every one-sided operation")
+	}
+	l := e.connect(a, b)
+	for _, op := range l.operations(&region{}) {
+		if op.need&all != 0 && !a.attr.Ops.Has(op.need) {
+			assert.Equal(e, ucs.Unsupported, op.run(), op.name)
+		}
+	}
+}
