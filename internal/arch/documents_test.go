@@ -1,6 +1,7 @@
 package arch
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -39,6 +40,25 @@ func TestLinks(t *testing.T) {
 		return nil
 	}))
 	require.NotZero(t, documents)
+}
+
+// TestDecisions wants every record in the index, under its number.
+func TestDecisions(t *testing.T) {
+	dir := filepath.Join(root, "docs", "decisions")
+	index, err := os.ReadFile(filepath.Join(dir, "README.md"))
+	require.NoError(t, err)
+	records, err := filepath.Glob(filepath.Join(dir, "[0-9]*.md"))
+	require.NoError(t, err)
+	require.NotEmpty(t, records)
+	for i, path := range records {
+		name := filepath.Base(path)
+		number, _, _ := strings.Cut(name, "-")
+		assert.Equal(t, fmt.Sprintf("%04d", i+1), number, "numbers run on")
+		assert.Contains(t, string(index), "]("+name+")", "the index lacks %s", name)
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		assert.True(t, strings.HasPrefix(string(text), "# "+number), "%s does not begin with its number", name)
+	}
 }
 
 // TestReadmeExample holds the program in the README to the one that the tests
