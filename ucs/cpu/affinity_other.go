@@ -1,0 +1,11 @@
+//go:build !linux
+
+package cpu
+
+import "github.com/goucx/goucx/ucs"
+
+// Affinity answers ErrUnsupported.
+func Affinity() ([]int, error) { return nil, ucs.ErrUnsupported }
+
+// SetAffinity answers ErrUnsupported.
+func SetAffinity([]int) error { return ucs.ErrUnsupported }
