@@ -1,0 +1,11 @@
+package self
+
+import (
+	"testing"
+
+	"github.com/goucx/goucx/uct/ucttest"
+)
+
+var factory = ucttest.Factory{Component: Component()}
+
+func TestConformance(t *testing.T) { ucttest.Run(t, factory) }

@@ -1,0 +1,149 @@
+package ucttest
+
+import (
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
+)
+
+var closeCases = []testCase{
+	{"endpoint", closeEndpoint},
+	{"delivers", closeDelivers},
+	{"in-flight", closeInFlight},
+	{"reported", closeReported},
+	{"reopen", closeReopen},
+	{"iface", closeIface},
+}
+
+// closeEndpoint: twice, and every operation after it answers Closed.
+func closeEndpoint(e *env) {
+	a, b := e.pair()
+	l := e.connect(a, b)
+	r := e.anyRegion(b, a)
+	l.Close()
+	l.Close()
+	for _, op := range l.operations(r) {
+		if a.attr.Ops.Has(op.need) {
+			assert.Equal(e, ucs.Closed, op.run(), op.name)
+		}
+	}
+	l.CommitAM(0)
+	l.Abort()
+	l.PendingPurge(func(uct.Token) { e.Errorf("a token in a closed endpoint") })
+	if a.attr.Ops.Has(uct.OpPending) {
+		assert.Equal(e, ucs.Closed, l.PendingAdd(a.token()), "PendingAdd")
+	}
+	l.Close()
+	e.settle(a, b)
+}
+
+// closeDelivers: what was accepted before Close arrives.
+func closeDelivers(e *env) {
+	a, b := e.pair()
+	e.needs(a, uct.OpAMShort, "AM short")
+	for range 20 {
+		l, s := e.connect(a, b), (*sender)(nil)
+		s = newSender(l, 1)
+		for range 30 {
+			if s.send(1) == noResource {
+				break
+			}
+		}
+		require.NotZero(e, s.number)
+		var got sequence
+		b.onMessage = func(m message) { got.take(b, m) }
+		if a.flying() > 0 {
+			l.flush() // else closing cancels
+		}
+		l.Close()
+		e.until("messages sent before Close", func() bool { return got.next == s.number }, a, b)
+	}
+}
+
+// closeInFlight: tokens in flight end, each once, with Canceled where their
+// operation had not ended.
+func closeInFlight(e *env) {
+	a, b := e.pair()
+	l := e.connect(a, b)
+	r := e.anyRegion(b, a)
+	b.quiet = true
+	for range 100 {
+		for _, op := range l.operations(r) {
+			if a.attr.Ops.Has(op.need) {
+				op.run()
+			}
+		}
+	}
+	if a.flying() == 0 {
+		e.notApplicable("no operation stays in flight")
+	}
+	l.Close()
+	e.until("the events of a closed endpoint", func() bool { return a.flying() == 0 }, a)
+	for t, f := range a.flights {
+		require.Contains(e, []uct.Status{ok, ucs.Canceled}, f.event.Status, "token %d", t)
+	}
+	e.settle(a, b)
+}
+
+// closeReported: the receiver hears of a peer that ended in order, once, after
+// its last message.
+func closeReported(e *env) {
+	a, b := e.two()
+	e.needsFailure(b)
+	e.needs(a, uct.OpAMShort, "AM short")
+	l := e.connect(a, b)
+	l.firstMessage()
+	for i := range uint64(10) {
+		l.post(func() uct.Status { return l.AMUint64(1, i, i) })
+	}
+	l.Close()
+	e.until("the end of the connection", func() bool { return len(b.failures) > 0 }, a, b)
+	require.Len(e, b.inbox, 10, "reported before the last message")
+	e.settle(a, b)
+	require.Len(e, b.failures, 1)
+	require.Equal(e, uct.Failure{Source: b.inbox[0].source}, b.failures[0])
+}
+
+// closeReopen: endpoints come and go; each new one works.
+func closeReopen(e *env) {
+	a, b := e.pair()
+	e.needs(a, uct.OpAMShort, "AM short")
+	for i := range uint64(200) {
+		ep, err := a.iface.NewEndpoint(b.address(), 0)
+		require.NoError(e, err)
+		l := &link{Endpoint: ep, env: e, from: a, to: b}
+		if i%3 > 0 { // some are never used
+			require.Equal(e, ok, l.post(func() uct.Status { return l.AMUint64(1, i, i) }))
+			e.until("a message", func() bool { return len(b.inbox) == 1 }, a, b)
+			require.Equal(e, i, b.inbox[0].header)
+			b.inbox = nil
+		}
+		ep.Close()
+		progress(a, b)
+	}
+}
+
+// closeIface: twice, with endpoints open and messages under way.
+func closeIface(e *env) {
+	a, b := e.pair()
+	e.needs(a, uct.OpAMShort, "AM short")
+	l := e.connect(a, b)
+	r := e.anyRegion(b, a)
+	a.doomed, b.doomed = true, true
+	require.Equal(e, ok, l.post(func() uct.Status { return l.AMUint64(1, 1, 1) }))
+	require.NoError(e, a.close())
+	require.NoError(e, a.close(), "closed twice")
+	for _, op := range l.operations(r) {
+		if a.attr.Ops.Has(op.need) {
+			assert.Equal(e, ucs.Closed, op.run(), op.name)
+		}
+	}
+	l.Close()
+	_, err := a.iface.NewEndpoint(b.address(), 0)
+	require.Error(e, err, "an endpoint of a closed iface")
+	if a != b {
+		e.settle(b)
+	}
+}

@@ -1,0 +1,168 @@
+package ucttest
+
+import (
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
+)
+
+var eventCases = []testCase{
+	{"descriptor", eventDescriptor},
+	{"idle", eventIdle},
+	{"busy", eventBusy},
+	{"message", eventMessage},
+	{"first-contact", eventFirstContact},
+	{"resources", eventResources},
+}
+
+// readable waits for the iface's event descriptor.
+func (n *node) readable(wait time.Duration) bool {
+	fds := []unix.PollFd{{Fd: int32(n.iface.EventFD()), Events: unix.POLLIN}}
+	end := ucs.Now().Add(wait)
+	for {
+		left := max(end.Sub(ucs.Now()), 0)
+		count, err := unix.Poll(fds, int(left.Milliseconds()))
+		if err != unix.EINTR {
+			return err == nil && count == 1
+		}
+	}
+}
+
+// arm progresses until Arm takes.
+func (n *node) arm(k uct.EventKind, others ...*node) {
+	n.env.Helper()
+	n.env.until("Arm to take", func() bool {
+		st := n.iface.Arm(k)
+		if st != ok && st != ucs.Busy {
+			n.env.Fatalf("Arm answered %v", st)
+		}
+		return st == ok
+	}, append(others, n)...)
+}
+
+func (e *env) needsEvents(n *node, k uct.EventKind) {
+	e.Helper()
+	if n.attr.Events&k != k {
+		e.notApplicable("no such events")
+	}
+}
+
+// eventDescriptor is there exactly where events are.
+func eventDescriptor(e *env) {
+	n := e.node()
+	if n.attr.Events == 0 {
+		require.Equal(e, -1, n.iface.EventFD())
+		require.Equal(e, ucs.Unsupported, n.iface.Arm(uct.EventRecv))
+		return
+	}
+	require.GreaterOrEqual(e, n.iface.EventFD(), 0)
+	require.Equal(e, n.iface.EventFD(), n.iface.EventFD())
+}
+
+// eventIdle: nothing comes, so an armed descriptor stays quiet.
+func eventIdle(e *env) {
+	a, b := e.pair()
+	e.needsEvents(a, uct.EventRecv)
+	e.connect(a, b)
+	e.settle(a, b)
+	for range 3 {
+		a.arm(uct.EventRecv, b)
+		require.False(e, a.readable(0), "readable without an event")
+	}
+	b.arm(uct.EventRecv, a)
+	require.False(e, b.readable(0), "readable without an event")
+}
+
+// eventBusy: Arm refuses while a message waits.
+func eventBusy(e *env) {
+	a, b := e.pair()
+	e.needsEvents(b, uct.EventRecv)
+	e.needs(a, uct.OpAMShort, "AM short")
+	l := e.connect(a, b)
+	l.firstMessage()
+	require.Equal(e, ok, l.AMUint64(1, 1, 1))
+	require.Equal(e, ucs.Busy, b.iface.Arm(uct.EventRecv), "a message waits")
+	e.until("the message", func() bool { return len(b.inbox) == 1 }, b)
+	b.arm(uct.EventRecv, a)
+}
+
+// firstMessage brings the connection up and settles it.
+func (l *link) firstMessage() {
+	l.env.Helper()
+	require.Equal(l.env, ok, l.post(func() uct.Status { return l.AMUint64(0, 0, 0) }))
+	l.env.until("the first message", func() bool { return len(l.to.inbox) == 1 }, l.from, l.to)
+	l.to.inbox = nil
+	l.env.settle(l.from, l.to)
+}
+
+// eventMessage: a message makes an armed descriptor readable, again and again,
+// and no longer when it has been dealt with.
+func eventMessage(e *env) {
+	a, b := e.pair()
+	e.needsEvents(b, uct.EventRecv)
+	e.needs(a, uct.OpAMShort, "AM short")
+	l := e.connect(a, b)
+	l.firstMessage()
+	for _, f := range a.forms() {
+		p := pattern(max(8, a.attr.AM.MinZcopy), 1)
+		if !f.fits(a.attr, len(p)) {
+			continue
+		}
+		for range 20 {
+			b.arm(uct.EventRecv, a)
+			require.False(e, b.readable(0), "readable when armed")
+			st := f.send(l, 1, 1, p)
+			require.Contains(e, []uct.Status{ok, inProgress}, st, f.name)
+			require.True(e, b.readable(patience), "AM %s does not wake", f.name)
+			e.until("the message", func() bool { return len(b.inbox) == 1 }, b)
+			b.inbox = nil
+		}
+	}
+	e.settle(a, b)
+}
+
+// eventFirstContact: the first message of a new peer wakes an iface that nobody
+// polls.
+func eventFirstContact(e *env) {
+	a, b := e.pair()
+	e.needsEvents(b, uct.EventRecv)
+	e.needs(a, uct.OpAMShort, "AM short")
+	b.arm(uct.EventRecv)
+	l := e.connect(a, b)
+	if a != b {
+		require.Equal(e, ok, l.post2(func() uct.Status { return l.AMUint64(1, 1, 1) }))
+	} else {
+		require.Equal(e, ok, l.AMUint64(1, 1, 1))
+	}
+	require.True(e, b.readable(patience), "first contact does not wake")
+	e.until("the message", func() bool { return len(b.inbox) == 1 }, a, b)
+}
+
+// post2 is post without progress of the receiver.
+func (l *link) post2(op func() uct.Status) (st uct.Status) {
+	l.env.Helper()
+	l.env.until("resources to come back", func() bool {
+		st = op()
+		return st != noResource
+	}, l.from)
+	return st
+}
+
+// eventResources: send resources that come back wake the sender.
+func eventResources(e *env) {
+	a, b := e.two()
+	e.needsEvents(a, uct.EventSend)
+	e.needs(a, uct.OpAMShort|uct.OpPending, "AM short with pending")
+	f := e.fillLink(e.connect(a, b))
+	f.add(1)
+	a.onPending = f.offer(1)
+	a.arm(uct.EventSend)
+	require.False(e, a.readable(0), "readable while nothing moves")
+	e.until("all messages", func() bool { return f.got.next == f.sent }, b)
+	require.True(e, a.readable(patience), "resources that come back do not wake")
+	f.drain()
+}

@@ -1,0 +1,181 @@
+package ucttest
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
+)
+
+var failureCases = []testCase{
+	{"closed-iface", failureClosedIface},
+	{"dead-address", failureDeadAddress},
+	{"pending", failurePending},
+	{"reservation", failureReservation},
+	{"isolated", failureIsolated},
+}
+
+// needsFailure ends the case where a peer's death is not reported.
+func (e *env) needsFailure(n *node) {
+	e.Helper()
+	if !n.attr.PeerFailure {
+		e.notApplicable("does not report the end of a peer")
+	}
+}
+
+// doom connects two ifaces and closes the second.
+func (e *env) doom() (l *link, r *region) {
+	e.Helper()
+	a, b := e.two()
+	e.needsFailure(a)
+	e.needs(a, uct.OpAMShort, "AM short")
+	l, r = e.connect(a, b), e.anyRegion(b, a)
+	l.firstMessage()
+	a.doomed = true
+	return l, r
+}
+
+// failed waits for the report about l.
+func (l *link) failed() uct.Failure {
+	l.env.Helper()
+	l.env.until("HandleFailure", func() bool { return len(l.from.failuresOf(l.Endpoint)) > 0 }, l.from)
+	return l.from.failuresOf(l.Endpoint)[0]
+}
+
+// dead checks that all operations on l are refused.
+func (l *link) dead(r *region) {
+	l.env.Helper()
+	for _, op := range l.operations(r) {
+		if l.from.attr.Ops.Has(op.need) {
+			assert.Equal(l.env, ucs.PeerFailed, op.run(), op.name)
+		}
+	}
+	if l.from.attr.Ops.Has(uct.OpPending) {
+		assert.Equal(l.env, ucs.PeerFailed, l.PendingAdd(l.from.token()), "PendingAdd")
+	}
+}
+
+// failureClosedIface: the peer closes in order: one report without a reason,
+// then every operation answers PeerFailed.
+func failureClosedIface(e *env) {
+	l, r := e.doom()
+	require.NoError(e, l.to.close())
+	f := l.failed()
+	assert.NoError(e, f.Err, "the peer closed in order")
+	l.dead(r)
+	e.settle(l.from)
+	require.Len(e, l.from.failuresOf(l.Endpoint), 1, "reported more than once")
+	l.dead(r)
+	l.Close()
+	l.Close()
+	e.settle(l.from)
+	require.Len(e, l.from.failuresOf(l.Endpoint), 1, "reported after Close")
+}
+
+// failureDeadAddress: nobody is there (any more).
+func failureDeadAddress(e *env) {
+	a, b := e.two()
+	e.needsFailure(a)
+	gone := b.address()
+	require.NoError(e, b.close())
+	a.doomed = true
+	if reachable, _ := a.iface.Reachable(gone); !reachable {
+		return
+	}
+	ep, err := a.iface.NewEndpoint(gone, 0)
+	if err != nil {
+		assert.NotErrorIs(e, err, ucs.ErrInProgress)
+		return
+	}
+	e.Cleanup(ep.Close)
+	l := &link{Endpoint: ep, env: e, from: a, to: b}
+	ep.AMUint64(1, 1, 1)
+	f := l.failed()
+	assert.True(e, isSentinel(f.Err), "failure without a sentinel of package ucs: %v", f.Err)
+	l.dead(nil)
+}
+
+// isSentinel tells whether err wraps an error of package ucs.
+func isSentinel(err error) bool {
+	sentinels := []error{ucs.ErrPeerFailed, ucs.ErrUnreachable, ucs.ErrTimeout, ucs.ErrClosed, ucs.ErrNoMemory, ucs.ErrRemoteAccess}
+	return slices.ContainsFunc(sentinels, func(s error) bool { return errors.Is(err, s) })
+}
+
+// failurePending: tokens stay for PendingPurge and are no longer offered.
+func failurePending(e *env) {
+	a, b := e.two()
+	e.needsFailure(a)
+	e.needs(a, uct.OpAMShort|uct.OpPending, "AM short with pending")
+	f := e.fillLink(e.connect(a, b))
+	f.add(5)
+	a.doomed = true
+	reported := false
+	a.onFailure = func(uct.Failure) { reported = true }
+	a.onPending = func([]uct.Token) int {
+		if reported {
+			e.Errorf("tokens are offered after the failure")
+		}
+		return 0
+	}
+	require.NoError(e, b.close())
+	f.failed()
+	e.settle(a)
+	var got []uct.Token
+	f.PendingPurge(func(t uct.Token) { got = append(got, t) })
+	require.Equal(e, f.queue, got)
+	f.dead(nil)
+}
+
+// failureReservation: on a failed endpoint Commit and Abort do nothing.
+func failureReservation(e *env) {
+	l, _ := e.doom()
+	e.needs(l.from, uct.OpAMBcopy, "AM bcopy")
+	b, st := l.ReserveAM(1, 1, 64)
+	require.Equal(e, ok, st)
+	require.NoError(e, l.to.close())
+	l.failed()
+	clobber(b) // still memory of the transport's
+	l.CommitAM(64)
+	l.Abort()
+	l.dead(nil)
+	e.settle(l.from)
+}
+
+// failureIsolated: other peers of the iface go on, before and after.
+func failureIsolated(e *env) {
+	l, r := e.doom()
+	a, c := l.from, e.node()
+	to, from := e.connect(a, c), e.connect(c, a)
+	to.firstMessage()
+	var got, back sequence
+	c.onMessage = func(m message) { got.take(c, m) }
+	a.onMessage = func(m message) { back.take(a, m) }
+	ss := []*sender{newSender(to, 1), newSender(from, 2)}
+	run := func(until uint64) {
+		e.until("messages of other peers", func() bool {
+			for _, s := range ss {
+				for range 10 {
+					if s.number == until || s.send(1) == noResource {
+						break
+					}
+				}
+			}
+			return got.next == until && back.next == until || e.Failed()
+		}, a, c)
+	}
+	run(1000)
+	require.NoError(e, l.to.close())
+	run(2000)
+	l.failed()
+	run(3000)
+	l.dead(r)
+	l.Close()
+	run(4000)
+	for _, f := range a.failures {
+		assert.Contains(e, []uct.Endpoint{nil, l.Endpoint}, f.Endpoint, "another endpoint failed too")
+	}
+}
