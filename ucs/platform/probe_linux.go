@@ -1,0 +1,158 @@
+package platform
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goucx/goucx/ucs/shmem"
+)
+
+const probeSize = 4096
+
+func probe() []Feature {
+	pair, err := connect()
+	defer pair.close()
+	return []Feature{
+		tried(Memfd, tryMemfd()),
+		tried(AbstractSockets, err),
+		tried(FDPassing, tryPassing()),
+		tried(EventFD, tryEventFD()),
+		tried(GlobalBarrier, shmem.GlobalBarrier()),
+		tried(PrivateBarrier, shmem.PrivateBarrier()),
+		tried(PidfdOpen, tryPidfd()),
+		tried(PeerPidfd, pair.tryPeerPidfd(err)),
+		tryCopy(),
+	}
+}
+
+// tryMemfd makes a segment and maps it again as a receiver would.
+func tryMemfd() error {
+	s, err := shmem.Create("goucx-probe", probeSize)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = s.Close() }() // a probe's own: nothing to tell
+	fd, err := unix.FcntlInt(uintptr(s.FD()), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	other, err := shmem.Map(fd, probeSize)
+	if err != nil {
+		shmem.CloseFDs(fd)
+		return err
+	}
+	return other.Close()
+}
+
+// pair is a connection of this process with itself.
+type pair struct{ a, b *shmem.Conn }
+
+func connect() (p pair, err error) {
+	name := "@goucx-probe-" + rand.Text()
+	l, err := shmem.Listen(name)
+	if err != nil {
+		return p, err
+	}
+	defer func() { _ = l.Close() }() // an abstract name leaves nothing behind
+	if p.a, err = shmem.Dial(name); err != nil {
+		return p, err
+	}
+	p.b, err = l.Accept()
+	return p, err
+}
+
+func (p pair) close() {
+	for _, c := range []*shmem.Conn{p.a, p.b} {
+		if c != nil {
+			_ = c.Close() // a probe's own: nothing to tell
+		}
+	}
+}
+
+// tryPassing sends a descriptor through a socket pair, which needs no name.
+func tryPassing() error {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer shmem.CloseFDs(fds[:]...)
+	if err := unix.Sendmsg(fds[0], []byte{0}, unix.UnixRights(fds[0]), nil, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT); err != nil {
+		return err
+	}
+	oob := make([]byte, unix.CmsgSpace(4))
+	_, n, _, _, err := unix.Recvmsg(fds[1], make([]byte, 1), oob, unix.MSG_CMSG_CLOEXEC|unix.MSG_DONTWAIT)
+	if err != nil {
+		return err
+	}
+	msgs, err := unix.ParseSocketControlMessage(oob[:n])
+	if err != nil {
+		return err
+	}
+	if len(msgs) != 1 {
+		return errors.New("the descriptor did not arrive")
+	}
+	got, err := unix.ParseUnixRights(&msgs[0])
+	shmem.CloseFDs(got...)
+	return err
+}
+
+func tryEventFD() error {
+	e, err := shmem.NewEventFD()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = e.Close() }() // a probe's own: nothing to tell
+	if err := e.Signal(); err != nil {
+		return err
+	}
+	if !e.Drain() {
+		return errors.New("the signal was lost")
+	}
+	return nil
+}
+
+func tryPidfd() error {
+	fd, err := unix.PidfdOpen(os.Getpid(), 0)
+	if err != nil {
+		return fmt.Errorf("pidfd_open: %w", err)
+	}
+	return unix.Close(fd)
+}
+
+// tryPeerPidfd asks the socket itself: Conn.PeerPidfd would fall back.
+func (p pair) tryPeerPidfd(connected error) error {
+	if connected != nil {
+		return fmt.Errorf("no connection to try it on: %w", connected)
+	}
+	fd, err := unix.GetsockoptInt(p.b.FD(), unix.SOL_SOCKET, unix.SO_PEERPIDFD)
+	if err != nil {
+		return fmt.Errorf("getsockopt SO_PEERPIDFD: %w", err)
+	}
+	return unix.Close(fd)
+}
+
+// tryCopy reads this process's own memory, which is always allowed where the
+// call is; what Yama forbids towards others shows in its setting alone.
+func tryCopy() Feature {
+	f := tried(CrossProcessCopy, copySelf())
+	if scope := readLine("/proc/sys/kernel/yama/ptrace_scope"); f.Available && scope != "" && scope != "0" {
+		f.Reason = "between unrelated processes only with CAP_SYS_PTRACE: kernel.yama.ptrace_scope is " + scope
+	}
+	return f
+}
+
+func inode(name string) uint64 {
+	st, err := os.Stat(name)
+	if err != nil {
+		return 0
+	}
+	if sys, ok := st.Sys().(*syscall.Stat_t); ok {
+		return sys.Ino
+	}
+	return 0
+}
