@@ -1,0 +1,18 @@
+// Package goucx opens a [ucp.Context] over all transports that goucx is built
+// with. Everything else is in package ucp.
+package goucx
+
+import (
+	"github.com/goucx/goucx/transports"
+	"github.com/goucx/goucx/ucp"
+)
+
+// Open opens a context. The zero Config uses every transport and the settings
+// from configuration files and the environment; Providers, where set, replace
+// the built-in ones.
+func Open(c ucp.Config) (*ucp.Context, error) {
+	if c.Providers == nil {
+		c.Providers = transports.All()
+	}
+	return ucp.Open(c)
+}

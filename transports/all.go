@@ -1,0 +1,13 @@
+// Package transports lists the transports that goucx is built with.
+package transports
+
+import (
+	"github.com/goucx/goucx/transports/self"
+	"github.com/goucx/goucx/transports/shm"
+	"github.com/goucx/goucx/uct"
+)
+
+// All gives one provider of each transport, the nearest first.
+func All() []uct.Component {
+	return []uct.Component{self.Component(), shm.Component()}
+}

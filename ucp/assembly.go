@@ -1,0 +1,222 @@
+package ucp
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
+)
+
+// source is a connection that sent fragments. Fragments of one message are not
+// mixed with others of the same source, so it assembles one at a time.
+type source struct {
+	id    uint32
+	count uint32 // messages in fragments begun
+	bad   bool   // it broke the protocol: everything from it is dropped
+	into  intoKind
+
+	recv       uint32 // slot, with intoReceive
+	arrived    uint32 // number in Worker.arrived, with intoPool
+	tag        uint64
+	total, got uint64
+	chunk      chunk // memory, with intoPool
+}
+
+// intoKind says where the fragments of a source go.
+type intoKind uint8
+
+const (
+	intoNothing intoKind = iota // no message is open
+	intoReceive
+	intoPool
+	intoVoid // nobody wants it any more
+)
+
+// growLimit is up to where memory is taken for a message on its length alone;
+// beyond, only as its data comes.
+const growLimit = 1 << 20
+
+// handleOther takes in what is not a whole message.
+//
+//go:noinline
+func (p *port) handleOther(d *uct.Desc, data []byte) {
+	if d.ID == amEager {
+		if s := p.sources[d.Source]; s == nil || !s.bad {
+			p.w.arrive(d.Header, data)
+			return
+		}
+		p.w.counters.bad++
+		return
+	}
+	s := p.source(d.Source)
+	switch {
+	case s.bad:
+		p.w.counters.bad++
+	case d.ID == amFirst:
+		p.first(s, d.Header, data)
+	case d.ID == amNext:
+		p.next(s, d.Header, data)
+	default:
+		p.garbage(s)
+	}
+}
+
+func (p *port) source(id uint32) *source {
+	if p.last != nil && p.last.id == id {
+		return p.last
+	}
+	s := p.sources[id]
+	if s == nil {
+		s = &source{id: id}
+		p.sources[id] = s
+	}
+	p.last = s
+	return s
+}
+
+// first opens a message.
+func (p *port) first(s *source, tag uint64, data []byte) {
+	w := p.w
+	if s.into != intoNothing || len(data) <= firstHead {
+		p.garbage(s)
+		return
+	}
+	s.total, s.got, s.tag = binary.LittleEndian.Uint64(data), 0, tag
+	data = data[firstHead:]
+	if s.total > math.MaxInt || uint64(len(data)) >= s.total {
+		p.garbage(s)
+		return
+	}
+	s.count++
+	if i := w.posted.Match(tag); i != 0 {
+		w.receiveInto(s, i)
+	} else {
+		s.into = intoPool
+		s.chunk = w.pool.get(int(min(s.total, growLimit)))
+		s.arrived = w.addArrived(tag, unexpected{n: s.total})
+		w.open[s.arrived] = s
+	}
+	w.add(s, data)
+}
+
+// receiveInto makes the receive in slot i take the rest of s's message.
+func (w *Worker) receiveInto(s *source, i uint32) {
+	s.into, s.recv = intoReceive, i
+	r := &w.slab.slots[i]
+	r.tag, r.n = s.tag, s.total
+}
+
+// next adds a following fragment.
+func (p *port) next(s *source, number uint64, data []byte) {
+	switch {
+	case s.into == intoNothing || number != uint64(s.count) || uint64(len(data)) > s.total-s.got:
+		p.garbage(s)
+	case len(data) == 0:
+		p.w.drop(s, ucs.Canceled) // the sender gave it up
+	default:
+		p.w.add(s, data)
+	}
+}
+
+// add puts data where the message goes, and ends the message with its last byte.
+func (w *Worker) add(s *source, data []byte) {
+	switch s.into {
+	case intoReceive:
+		if b := w.slab.bufs[s.recv]; s.got < uint64(len(b)) {
+			copy(b[s.got:], data)
+		}
+	case intoPool:
+		w.ensureChunk(s, s.got+uint64(len(data)))
+		copy(w.pool.bytes(s.chunk)[s.got:], data)
+	default:
+	}
+	s.got += uint64(len(data))
+	if s.got == s.total {
+		w.complete(s)
+	}
+}
+
+// ensureChunk makes room for n bytes, doubling up to the message's length.
+func (w *Worker) ensureChunk(s *source, n uint64) {
+	old := w.pool.bytes(s.chunk)
+	if n <= uint64(len(old)) {
+		return
+	}
+	c := w.pool.get(int(min(s.total, max(n, 2*uint64(len(old))))))
+	copy(w.pool.bytes(c), old[:s.got])
+	w.pool.put(s.chunk)
+	s.chunk = c
+}
+
+// complete ends the message of s.
+func (w *Worker) complete(s *source) {
+	into := s.into
+	s.into = intoNothing
+	switch into {
+	case intoReceive:
+		st := ucs.OK
+		if s.total > uint64(len(w.slab.bufs[s.recv])) {
+			st = ucs.Truncated
+		}
+		w.end(s.recv, st)
+	case intoPool:
+		w.un[s.arrived].chunk = s.chunk
+		delete(w.open, s.arrived)
+	default:
+	}
+}
+
+// takeOver gives the message that comes in from s to the receive in slot i.
+func (w *Worker) takeOver(i uint32, tag uint64, s *source) {
+	copy(w.slab.bufs[i], w.pool.bytes(s.chunk)[:s.got])
+	w.pool.put(s.chunk)
+	w.receiveInto(s, i)
+}
+
+// drop ends the open message of s, if any, and its receive with st.
+func (w *Worker) drop(s *source, st ucs.Status) {
+	into := s.into
+	s.into = intoNothing
+	switch into {
+	case intoReceive:
+		w.end(s.recv, st)
+	case intoPool:
+		w.arrived.Remove(s.arrived)
+		w.arrived.Free(s.arrived)
+		delete(w.open, s.arrived)
+		w.pool.put(s.chunk)
+	default:
+	}
+}
+
+// explain has the receive of s's open message end with reason.
+func (w *Worker) explain(s *source, reason error) {
+	if s.into == intoReceive {
+		w.keepErr(s.recv, &OpError{Op: opTagRecv.info().name, Err: reason})
+	}
+}
+
+// garbage fails a source that broke the protocol; no other is moved.
+func (p *port) garbage(s *source) {
+	p.w.counters.bad++
+	s.bad = true
+	p.nbad++
+	p.w.explain(s, errGarbage)
+	p.w.drop(s, ucs.PeerFailed)
+}
+
+// sourceEnded forgets a connection whose open message will not be continued.
+func (p *port) sourceEnded(id uint32, reason error) {
+	s := p.sources[id]
+	if s == nil {
+		return
+	}
+	p.w.explain(s, reason)
+	p.w.drop(s, ucs.PeerFailed)
+	if s.bad {
+		p.nbad--
+	}
+	delete(p.sources, id)
+	p.last = nil
+}

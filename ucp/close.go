@@ -1,0 +1,204 @@
+package ucp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/wireup"
+)
+
+// Close flushes, for at most CloseTimeout, and then aborts the endpoint. Its
+// remote keys are closed with it. The error says that operations did not get
+// out. Other endpoints are not moved. Idempotent.
+func (e Endpoint) Close() error {
+	if e.t == nil {
+		return nil
+	}
+	w := e.t.w
+	e.t.lock()
+	k := w.endpoint(e)
+	alive := k != 0 && w.eps[k].status == ucs.OK
+	e.t.unlock()
+	if k == 0 {
+		return nil
+	}
+	var err error
+	if alive {
+		err = w.waitBounded(e.Flush())
+	}
+	return errors.Join(err, e.shut(ErrClosed))
+}
+
+// Abort ends the endpoint now: its requests end with ErrCanceled, which wraps
+// cause. What lies in the transport may still go out. Idempotent.
+func (e Endpoint) Abort(cause error) {
+	if e.t == nil {
+		return
+	}
+	err := ErrCanceled
+	if cause != nil {
+		err = fmt.Errorf("%w: %w", ErrCanceled, cause)
+	}
+	// Keys that cannot be closed now are closed with their domain.
+	_ = e.shut(err)
+}
+
+// shut ends the requests of e with reason and frees it.
+func (e Endpoint) shut(reason error) error {
+	w := e.t.w
+	var errs []error
+	for _, c := range w.ownedBy(e) {
+		errs = append(errs, c.Close())
+	}
+	e.t.lock()
+	defer e.t.unlock()
+	if k := w.endpoint(e); k != 0 {
+		w.abort(k, reason)
+		w.freeEndpoint(k)
+	}
+	return errors.Join(errs...)
+}
+
+// ownedBy lists what is to be closed with e.
+func (w *Worker) ownedBy(e Endpoint) (cs []io.Closer) {
+	w.t.lock()
+	defer w.t.unlock()
+	if k := w.endpoint(e); k != 0 && w.cold[k] != nil {
+		for c := range w.cold[k].owned {
+			cs = append(cs, c)
+		}
+	}
+	return cs
+}
+
+// own has c closed with endpoint k, unless disowned before.
+func (w *Worker) own(k uint32, c io.Closer) {
+	o := w.coldOf(k)
+	if o.owned == nil {
+		o.owned = make(map[io.Closer]struct{})
+	}
+	o.owned[c] = struct{}{}
+}
+
+func (w *Worker) disown(k uint32, c io.Closer) {
+	if o := w.cold[k]; o != nil {
+		delete(o.owned, c)
+	}
+}
+
+// abort ends the operations of endpoint k that have not ended.
+func (w *Worker) abort(k uint32, reason error) {
+	w.giveUpHalfSent(k)
+	for i := uint32(1); int(i) < len(w.slab.slots); i++ {
+		s := &w.slab.slots[i]
+		if s.state != slotLive || s.ep != k || s.flags&flagChild != 0 {
+			continue
+		}
+		if s.op == opTagRecv && !w.posted.Remove(i) {
+			continue // matched: its message is complete soon
+		}
+		s.status = ucs.Canceled
+		if s.left > 0 && s.op != opFlush {
+			continue // the transport still uses its buffer; its event ends it
+		}
+		w.keepErr(i, &OpError{Op: s.op.info().name, Peer: w.peerName(k), Lane: w.laneName(s.lane), Err: reason})
+		w.end(i, ucs.Canceled)
+	}
+}
+
+// freeEndpoint gives endpoint k's slot and lane back. What was not read of its
+// operations no longer depends on it.
+func (w *Worker) freeEndpoint(k uint32) {
+	for i := uint32(1); int(i) < len(w.slab.slots); i++ {
+		s := &w.slab.slots[i]
+		if s.ep != k || s.state == slotFree {
+			continue
+		}
+		if s.state != slotLive && s.status != ucs.OK {
+			w.keepErr(i, w.slotErr(i))
+			if s.flags&flagKept == 0 {
+				w.slab.orphan(i)
+			}
+		}
+		w.slab.slots[i].ep = 0
+		w.slab.slots[i].lane = 0
+	}
+	s := &w.eps[k]
+	lane := s.lane
+	if c := w.cold[k]; c != nil && lane == 0 {
+		lane = c.lane
+	}
+	delete(w.cold, k)
+	peer := s.peer
+	*s = epSlot{gen: s.gen + 1, peer: wireup.PeerID(w.epFree)}
+	w.epFree = k
+	if lane != 0 {
+		w.releaseLane(lane)
+	}
+	w.peers.Release(peer)
+}
+
+// waitBounded waits for r, at most CloseTimeout.
+func (w *Worker) waitBounded(r Request) error {
+	var p pause
+	limit := ucs.Now().Add(w.ctx.closeTimeout)
+	for !r.Done() {
+		if p.n%ctxPasses == 0 && limit.Before(ucs.Now()) {
+			return fmt.Errorf("close: %s: %w", r, ErrTimeout)
+		}
+		_ = p.after(context.Background(), w.Progress())
+	}
+	return r.Err()
+}
+
+// closeEndpoints flushes them all within CloseTimeout and ends them.
+func (w *Worker) closeEndpoints() error {
+	errs := []error{w.waitBounded(w.flushAlive())}
+	w.t.lock()
+	var owned []io.Closer
+	for _, c := range w.cold {
+		for o := range c.owned {
+			owned = append(owned, o)
+		}
+	}
+	w.t.unlock()
+	for _, o := range owned {
+		errs = append(errs, o.Close())
+	}
+	w.t.lock()
+	defer w.t.unlock()
+	w.endAll(ucs.Closed)
+	for i := 1; i < len(w.t.lanes); i++ {
+		if l := &w.t.lanes[i]; l.ep != nil {
+			l.refs = 1
+			w.releaseLane(uint32(i))
+		}
+	}
+	for k := range w.eps {
+		w.eps[k].gen++
+		w.eps[k].lane, w.eps[k].inUse = 0, false
+	}
+	return errors.Join(errs...)
+}
+
+// endAll ends every operation of the worker that has not ended.
+func (w *Worker) endAll(st ucs.Status) {
+	for _, p := range w.ports {
+		for _, s := range p.sources {
+			w.drop(s, st)
+		}
+	}
+	for i := uint32(1); int(i) < len(w.slab.slots); i++ {
+		s := &w.slab.slots[i]
+		if s.state != slotLive || s.flags&flagChild != 0 {
+			continue
+		}
+		if s.op == opTagRecv {
+			w.posted.Remove(i)
+		}
+		w.end(i, st)
+	}
+}

@@ -1,0 +1,197 @@
+package ucp
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/uct"
+	"github.com/goucx/goucx/wireup"
+)
+
+// Feature is a set of what a program is going to use.
+type Feature uint32
+
+// Features. What is not wanted creates no resources.
+const (
+	FeatureTag Feature = 1 << iota
+	FeatureRMA
+	FeatureAtomics
+)
+
+const allFeatures = FeatureTag | FeatureRMA | FeatureAtomics
+
+// Config is what a Context is opened with. Only Providers is required; goucx.Open
+// fills it.
+type Config struct {
+	Providers []uct.Component
+	// Features; 0: all.
+	Features Feature
+	// Settings; nil: defaults, configuration files and UCX_* environment.
+	Settings *config.Set
+	// Log for the control path; nil: silent.
+	Log *zap.Logger
+	// CloseTimeout bounds every Close and Finish; 0: 10 s.
+	CloseTimeout time.Duration
+}
+
+const defaultCloseTimeout = 10 * time.Second
+
+// Context holds the memory domains of all usable transports. Its methods are
+// safe from any goroutine.
+type Context struct {
+	features     Feature
+	settings     *config.Set
+	log          *zap.Logger
+	closeTimeout time.Duration
+	selection    *wireup.Selection
+	domains      []openDomain // never changes after Open
+	refused      []uct.Refusal
+
+	mu     sync.Mutex             // guards the rest
+	owned  map[io.Closer]struct{} // workers and memory
+	closed bool
+}
+
+// openDomain is a domain with the name it was found by.
+type openDomain struct {
+	uct.Domain
+	info uct.DomainInfo
+}
+
+// Open opens every domain of the providers that the settings allow. A device
+// that does not work is skipped with its reason (see Refused); an error is a bad
+// setting, or that nothing is left.
+func Open(c Config) (*Context, error) {
+	set, err := c.load()
+	if err != nil {
+		return nil, fmt.Errorf("open context: %w", err)
+	}
+	x := &Context{
+		features: c.Features, settings: set, log: c.Log, closeTimeout: c.CloseTimeout,
+		owned: make(map[io.Closer]struct{}),
+	}
+	if x.features == 0 {
+		x.features = allFeatures
+	}
+	if x.closeTimeout == 0 {
+		x.closeTimeout = defaultCloseTimeout
+	}
+	if x.selection, err = wireup.Select(set, c.Providers); err != nil {
+		return nil, fmt.Errorf("open context: %w", err)
+	}
+	for _, p := range c.Providers {
+		x.openDomains(p)
+	}
+	if len(x.domains) == 0 {
+		return nil, fmt.Errorf("open context: no transport works here: %v: %w", x.refused, ErrUnsupported)
+	}
+	return x, nil
+}
+
+// load checks the configuration, joining all faults, and gives the settings.
+func (c *Config) load() (*config.Set, error) {
+	if c.Log == nil {
+		c.Log = zap.NewNop()
+	}
+	var errs []error
+	if len(c.Providers) == 0 {
+		errs = append(errs, fmt.Errorf("no Providers: %w", ErrInvalid))
+	}
+	if c.Features&^allFeatures != 0 {
+		errs = append(errs, fmt.Errorf("unknown Features %#x: %w", c.Features&^allFeatures, ErrInvalid))
+	}
+	if c.CloseTimeout < 0 {
+		errs = append(errs, fmt.Errorf("CloseTimeout %v is negative: %w", c.CloseTimeout, ErrInvalid))
+	}
+	set := c.Settings
+	if set == nil {
+		tables := []config.Table{Settings(), wireup.Settings()}
+		for _, p := range c.Providers {
+			tables = append(tables, p.Settings())
+		}
+		loaded, warnings, err := config.Load(config.Options{}, tables...)
+		for _, w := range warnings {
+			if w.Info {
+				c.Log.Info(w.Text)
+			} else {
+				c.Log.Warn(w.Text)
+			}
+		}
+		errs = append(errs, err)
+		set = loaded
+	}
+	return set, errors.Join(errs...)
+}
+
+// openDomains opens what works of one provider.
+func (x *Context) openDomains(p uct.Component) {
+	if use, reason := x.selection.Transport(p.Name()); use != wireup.UseAll {
+		x.refused = append(x.refused, uct.Refusal{Transport: p.Name(), Reason: reason})
+		return
+	}
+	infos, refused := p.Domains(x.settings)
+	x.refused = append(x.refused, refused...)
+	for _, i := range infos {
+		d, err := p.OpenDomain(i, uct.DomainConfig{Settings: x.settings, Log: x.log})
+		if err != nil {
+			x.refused = append(x.refused, uct.Refusal{Transport: p.Name(), Device: i.Name, Reason: err.Error()})
+			continue
+		}
+		x.domains = append(x.domains, openDomain{d, i})
+	}
+}
+
+// Refused lists the transports and devices that are not used, each with its
+// reason.
+func (x *Context) Refused() []uct.Refusal { return append([]uct.Refusal(nil), x.refused...) }
+
+// own has c closed with the context, unless disowned before.
+func (x *Context) own(c io.Closer) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.closed {
+		return ErrClosed
+	}
+	x.owned[c] = struct{}{}
+	return nil
+}
+
+func (x *Context) disown(c io.Closer) {
+	x.mu.Lock()
+	delete(x.owned, c)
+	x.mu.Unlock()
+}
+
+// Close closes workers with their endpoints, then memory, then domains. Bounded
+// by CloseTimeout each; idempotent.
+func (x *Context) Close() error {
+	x.mu.Lock()
+	x.closed = true
+	var workers, others []io.Closer
+	for c := range x.owned {
+		if _, ok := c.(*Worker); ok {
+			workers = append(workers, c)
+		} else {
+			others = append(others, c)
+		}
+	}
+	domains := x.domains
+	x.domains = nil
+	x.mu.Unlock()
+	var errs []error
+	for _, c := range append(workers, others...) {
+		errs = append(errs, c.Close())
+	}
+	for _, d := range domains {
+		if err := d.Close(); err != nil {
+			errs = append(errs, fmt.Errorf("close domain %s: %w", d.info.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}

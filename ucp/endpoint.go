@@ -1,0 +1,191 @@
+package ucp
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
+	"github.com/goucx/goucx/wireup"
+)
+
+// Address is a worker address: plain bytes.
+type Address []byte
+
+// String names the worker, for logs.
+func (a Address) String() string {
+	v, err := wireup.Parse(a)
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("worker %s with %d interfaces", shortID(v.Worker), len(v.Entries))
+}
+
+// Endpoint is a path to one remote worker: a handle of 16 bytes, comparable. A
+// closed one answers ErrClosed. The methods have the concurrency of the Worker.
+type Endpoint struct {
+	t  *Thread
+	id uint64 // generation, index in Worker.eps
+}
+
+// EndpointConfig is what an endpoint is made with. The zero value works.
+type EndpointConfig struct {
+	// OnFailure is called once, in progress, when the endpoint fails.
+	OnFailure func(Endpoint, error)
+	// Eager connects at once instead of at the first operation.
+	Eager bool
+}
+
+// epSlot is all that an unused endpoint costs beside its address: 16 bytes
+// without a pointer.
+type epSlot struct {
+	gen    uint32
+	lane   uint32 // 0: not connected, or failed
+	peer   wireup.PeerID
+	status ucs.Status // OK, or what operations are refused with
+	inUse  bool
+}
+
+// epCold is what few endpoints have.
+type epCold struct {
+	onFailure func(Endpoint, error)
+	err       error                  // why the endpoint failed
+	lane      uint32                 // the lane it held when it failed
+	owned     map[io.Closer]struct{} // closed with the endpoint
+}
+
+// NewEndpoint makes a path to the worker at a, which is copied. Nothing is sent
+// and nothing connected before the first operation, unless c.Eager.
+func (w *Worker) NewEndpoint(a Address, c EndpointConfig) (Endpoint, error) {
+	w.t.lock()
+	defer w.t.unlock()
+	if w.closing {
+		return Endpoint{}, fmt.Errorf("new endpoint: %w", ErrClosed)
+	}
+	peer, err := w.peers.Add(a)
+	if err != nil {
+		return Endpoint{}, fmt.Errorf("new endpoint: %w: %w", ErrInvalid, err)
+	}
+	k := w.newEpSlot(peer)
+	e := w.handle(k)
+	if c.OnFailure != nil {
+		w.coldOf(k).onFailure = c.OnFailure
+	}
+	if c.Eager {
+		if st := w.connect(k); st != ucs.OK {
+			err := w.reason(k, st)
+			w.freeEndpoint(k)
+			return Endpoint{}, fmt.Errorf("new endpoint: %w", err)
+		}
+	}
+	return e, nil
+}
+
+func (w *Worker) newEpSlot(peer wireup.PeerID) uint32 {
+	k := w.epFree
+	if k != 0 {
+		w.epFree = uint32(w.eps[k].peer)
+	} else {
+		k = uint32(len(w.eps))
+		w.eps = append(w.eps, epSlot{gen: 1})
+		if !w.t.locked {
+			w.t.eps = w.eps
+		}
+	}
+	w.eps[k].peer, w.eps[k].inUse, w.eps[k].status = peer, true, ucs.OK
+	return k
+}
+
+// handle is the endpoint in slot k as the user holds it.
+func (w *Worker) handle(k uint32) Endpoint {
+	return Endpoint{&w.t, uint64(w.eps[k].gen)<<32 | uint64(k)}
+}
+
+// endpoint gives e's slot, 0 where it is closed.
+func (w *Worker) endpoint(e Endpoint) uint32 {
+	k := uint32(e.id)
+	if e.t != &w.t || int(k) >= len(w.eps) || w.eps[k].gen != uint32(e.id>>32) || !w.eps[k].inUse {
+		return 0
+	}
+	return k
+}
+
+func (w *Worker) coldOf(k uint32) *epCold {
+	c := w.cold[k]
+	if c == nil {
+		c = new(epCold)
+		w.cold[k] = c
+	}
+	return c
+}
+
+// connect opens the lane of endpoint k at its first operation.
+func (w *Worker) connect(k uint32) ucs.Status {
+	s := &w.eps[k]
+	if s.lane != 0 || s.status != ucs.OK {
+		return s.status
+	}
+	view := w.peers.View(s.peer)
+	plan, refused := wireup.Choose(w.locals, view, wireup.ForAM)
+	for _, c := range plan[wireup.ForAM] {
+		lane, err := w.openLane(s.peer, &view, c)
+		if err == nil {
+			s.lane = lane
+			return ucs.OK
+		}
+		i := w.locals[c.Local].Info
+		refused = append(refused, uct.Refusal{Transport: i.Transport, Device: i.Device, Reason: err.Error()})
+	}
+	all := append(w.Refused(), refused...)
+	w.failEndpoint(k, ucs.Unreachable, &UnreachableError{shortID(view.Worker), all})
+	return ucs.Unreachable
+}
+
+// peerName is the remote worker of endpoint k as errors call it.
+func (w *Worker) peerName(k uint32) string {
+	if k == 0 || !w.eps[k].inUse {
+		return ""
+	}
+	return shortID(w.peers.UUID(w.eps[k].peer))
+}
+
+// EndpointInfo describes an endpoint, for people.
+type EndpointInfo struct {
+	// Peer is the remote worker.
+	Peer string
+	// Lanes that were opened.
+	Lanes []LaneInfo
+	// Err is why the endpoint failed; nil: it did not.
+	Err error
+}
+
+// LaneInfo describes a lane.
+type LaneInfo struct {
+	Transport, Device string
+	// Short is the longest tag message sent by one short operation, Whole the
+	// longest sent in one piece, in bytes.
+	Short, Whole int
+}
+
+// Info describes the endpoint as it is now.
+func (e Endpoint) Info() EndpointInfo {
+	e.t.lock()
+	defer e.t.unlock()
+	w := e.t.w
+	k := w.endpoint(e)
+	if k == 0 {
+		return EndpointInfo{Err: ErrClosed}
+	}
+	i := EndpointInfo{Peer: w.peerName(k)}
+	if c := w.cold[k]; c != nil {
+		i.Err = c.err
+	}
+	for p := range w.ports {
+		if n, ok := w.laneAt[laneKey{w.eps[k].peer, uint32(p)}]; ok {
+			l := &w.t.lanes[n]
+			info := w.ports[p].info
+			i.Lanes = append(i.Lanes, LaneInfo{info.Transport, info.Device, l.short, max(l.short, l.bcopy)})
+		}
+	}
+	return i
+}

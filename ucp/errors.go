@@ -1,0 +1,112 @@
+package ucp
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
+)
+
+// Errors for errors.Is. Most are those of package ucs.
+var (
+	// ErrCanceled: the operation was withdrawn, or its endpoint aborted.
+	ErrCanceled = ucs.ErrCanceled
+	// ErrTruncated: the message was longer than the receive buffer, which holds
+	// its beginning; Message.Len is its true length.
+	ErrTruncated = ucs.ErrTruncated
+	// ErrPeerFailed: the peer died, hung up or broke the protocol.
+	ErrPeerFailed = ucs.ErrPeerFailed
+	// ErrClosed: the endpoint or worker was closed. It wraps net.ErrClosed.
+	ErrClosed error = &sentinel{ucs.ErrClosed, net.ErrClosed}
+	// ErrTimeout: a bounded wait ended. It wraps os.ErrDeadlineExceeded.
+	ErrTimeout error = &sentinel{ucs.ErrTimeout, os.ErrDeadlineExceeded}
+	// ErrTooLong: the message is longer than this form allows.
+	ErrTooLong = ucs.ErrTooLong
+	// ErrInvalid: an argument is out of its documented range.
+	ErrInvalid = ucs.ErrInvalid
+	// ErrStale: the result of a receive or fetch was consumed before.
+	ErrStale = errors.New("result consumed before")
+	// ErrBusy: something is there already; progress, then try again.
+	ErrBusy = ucs.ErrBusy
+	// ErrNoMemory: the system refused an allocation.
+	ErrNoMemory = ucs.ErrNoMemory
+	// ErrRemoteAccess: the remote key does not allow it, or was revoked.
+	ErrRemoteAccess = ucs.ErrRemoteAccess
+	// ErrUnreachable: no transport reaches the peer.
+	ErrUnreachable = ucs.ErrUnreachable
+	// ErrBufferExposed: the wait ended while the operation still uses the buffer.
+	ErrBufferExposed = errors.New("buffer still in use")
+	// ErrUnsupported wraps errors.ErrUnsupported.
+	ErrUnsupported = ucs.ErrUnsupported
+)
+
+// sentinel is an error that is two.
+type sentinel struct{ own, std error }
+
+func (s *sentinel) Error() string   { return s.own.Error() }
+func (s *sentinel) Unwrap() []error { return []error{s.own, s.std} }
+
+// OpError is the failure of one operation. It is made when somebody asks.
+type OpError struct {
+	// Op is the operation: "tag send", "flush".
+	Op string
+	// Peer is the remote worker, Lane the "transport/device" towards it; "" where
+	// there is none.
+	Peer, Lane string
+	// Err wraps one of the sentinels.
+	Err error
+}
+
+func (e *OpError) Error() string {
+	var b strings.Builder
+	b.WriteString(e.Op)
+	if e.Peer != "" {
+		b.WriteString(" to " + e.Peer)
+	}
+	if e.Lane != "" {
+		b.WriteString(" over " + e.Lane)
+	}
+	return b.String() + ": " + e.Err.Error()
+}
+
+// Unwrap gives Err.
+func (e *OpError) Unwrap() error { return e.Err }
+
+// UnreachableError says that no transport reaches a peer, and why not each.
+type UnreachableError struct {
+	Peer    string
+	Refused []uct.Refusal
+}
+
+func (e *UnreachableError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "no transport reaches worker %s", e.Peer)
+	for i, r := range e.Refused {
+		if i == 0 {
+			b.WriteString(": ")
+		} else {
+			b.WriteString("; ")
+		}
+		b.WriteString(r.String())
+	}
+	return b.String()
+}
+
+// Unwrap gives ErrUnreachable.
+func (e *UnreachableError) Unwrap() error { return ErrUnreachable }
+
+// statusErr maps a status to the sentinel of this package.
+func statusErr(st ucs.Status) error {
+	switch st {
+	case ucs.Closed:
+		return ErrClosed
+	case ucs.Timeout:
+		return ErrTimeout
+	default:
+		return st.Err()
+	}
+}

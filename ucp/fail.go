@@ -1,0 +1,124 @@
+package ucp
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
+)
+
+// errGarbage is the reason where a peer broke the protocol.
+var errGarbage = fmt.Errorf("%w: it broke the protocol", ErrPeerFailed)
+
+// errHungUp is the reason where a peer closed in order.
+var errHungUp = fmt.Errorf("%w: it closed the connection", ErrPeerFailed)
+
+// connectionFailed ends what the connection carried, in both directions.
+func (w *Worker) connectionFailed(p *port, f uct.Failure) {
+	reason := f.Err
+	switch {
+	case reason == nil:
+		reason = errHungUp
+	case !errors.Is(reason, ErrPeerFailed):
+		reason = fmt.Errorf("%w: %w", ErrPeerFailed, reason)
+	}
+	if f.Source != 0 {
+		p.sourceEnded(f.Source, reason)
+	}
+	if f.Endpoint == nil {
+		return
+	}
+	for i := range w.t.lanes {
+		if w.t.lanes[i].ep == f.Endpoint {
+			w.failLane(uint32(i), reason)
+			return
+		}
+	}
+}
+
+// failLane fails the connected endpoints to the lane's peer and what waits on
+// the lane. The lane itself is closed with the last of them.
+func (w *Worker) failLane(i uint32, reason error) {
+	l := &w.t.lanes[i]
+	if l.status != ucs.OK {
+		return
+	}
+	l.status, l.err, l.short = ucs.PeerFailed, reason, -1
+	w.forgetLane(i)
+	for k := range w.eps {
+		if s := &w.eps[k]; s.inUse && s.lane != 0 && s.peer == l.peer && s.status == ucs.OK {
+			w.failEndpoint(uint32(k), ucs.PeerFailed, reason)
+		}
+	}
+	w.purgeLane(i, ucs.PeerFailed)
+}
+
+// failEndpoint makes endpoint k refuse everything with st, for the reason err,
+// and ends the receives tied to it.
+func (w *Worker) failEndpoint(k uint32, st ucs.Status, err error) {
+	s := &w.eps[k]
+	c := w.coldOf(k)
+	c.err, c.lane = err, s.lane
+	s.status, s.lane = st, 0
+	if c.onFailure != nil {
+		w.failed = append(w.failed, w.handle(k).id)
+		w.odd = true
+	}
+	w.endTied(k, st)
+}
+
+// endTied ends the unmatched receives tied to endpoint k.
+func (w *Worker) endTied(k uint32, st ucs.Status) {
+	for i := range w.slab.slots {
+		s := &w.slab.slots[i]
+		if s.state == slotLive && s.ep == k && s.flags&flagTied != 0 && w.posted.Remove(uint32(i)) {
+			w.end(uint32(i), st)
+		}
+	}
+}
+
+// reason is why operations of endpoint k end with st.
+func (w *Worker) reason(k uint32, st ucs.Status) error {
+	if c := w.cold[k]; k != 0 && c != nil && c.err != nil && st == w.eps[k].status {
+		return c.err
+	}
+	return statusErr(st)
+}
+
+// slotErr makes the error of the operation in slot i, which ended badly.
+func (w *Worker) slotErr(i uint32) error {
+	if err := w.slab.errs[i]; err != nil {
+		return err
+	}
+	s := &w.slab.slots[i]
+	e := &OpError{Op: s.op.info().name, Peer: w.peerName(s.ep), Lane: w.laneName(s.lane), Err: w.reason(s.ep, s.status)}
+	if l := &w.t.lanes[s.lane]; s.ep == 0 && l.ep != nil {
+		e.Peer = shortID(w.peers.UUID(l.peer))
+		if s.status == l.status && l.err != nil {
+			e.Err = l.err
+		}
+	}
+	return e
+}
+
+// keepErr fixes the error of slot i, because what it is made from goes away.
+func (w *Worker) keepErr(i uint32, err error) {
+	if w.slab.errs == nil {
+		w.slab.errs = make(map[uint32]error)
+	}
+	w.slab.errs[i] = err
+}
+
+// refusal makes the error of a request that was refused at the call.
+func (w *Worker) refusal(id uint64) error {
+	st, op, k := ucs.Status(id>>56&0x7f), opKind(id>>48), uint32(id)
+	e := &OpError{Op: op.info().name, Err: statusErr(st)}
+	if int(k) < len(w.eps) && k != 0 && w.eps[k].inUse && uint16(w.eps[k].gen) == uint16(id>>32) {
+		e.Peer, e.Err = w.peerName(k), w.reason(k, st)
+		if c := w.cold[k]; c != nil {
+			e.Lane = w.laneName(c.lane)
+		}
+	}
+	return e
+}

@@ -1,0 +1,156 @@
+package ucp
+
+import (
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
+)
+
+// Flush ends when all operations posted before on this endpoint have ended and
+// have taken effect in the peer's memory; a message counts as accepted there,
+// not as received. It covers what waits for resources too.
+func (e Endpoint) Flush() Request {
+	e.t.lock()
+	defer e.t.unlock()
+	w := e.t.w
+	k := w.endpoint(e)
+	if k == 0 {
+		return e.t.refuse(opFlush, e, ucs.Closed)
+	}
+	if st := w.eps[k].status; st != ucs.OK {
+		return e.t.refuse(opFlush, e, st)
+	}
+	f := flush{w: w, ep: k}
+	for p := range w.ports {
+		if i, ok := w.laneAt[laneKey{w.eps[k].peer, uint32(p)}]; ok {
+			f.lane(i)
+		}
+	}
+	return f.request()
+}
+
+// Flush flushes all endpoints. A failure of one is reported by its error.
+func (w *Worker) Flush() Request {
+	w.t.lock()
+	defer w.t.unlock()
+	f := flush{w: w}
+	for i := 1; i < len(w.t.lanes); i++ {
+		if w.t.lanes[i].ep != nil {
+			f.lane(uint32(i))
+		}
+	}
+	return f.request()
+}
+
+// flushAlive flushes the lanes that have not failed.
+func (w *Worker) flushAlive() Request {
+	w.t.lock()
+	defer w.t.unlock()
+	f := flush{w: w}
+	for i := 1; i < len(w.t.lanes); i++ {
+		if l := &w.t.lanes[i]; l.ep != nil && l.status == ucs.OK {
+			f.lane(uint32(i))
+		}
+	}
+	return f.request()
+}
+
+// flush gathers the flushes of several lanes under one request, which is made
+// only where one of them does not end at once.
+type flush struct {
+	w      *Worker
+	ep     uint32
+	parent uint32
+}
+
+func (f *flush) lane(i uint32) {
+	w := f.w
+	c := w.slab.take(opFlush)
+	s := &w.slab.slots[c]
+	s.ep, s.lane = f.ep, i
+	st := w.try(c)
+	if st == ucs.OK {
+		w.slab.release(c)
+		return
+	}
+	if f.parent == 0 {
+		f.parent = w.slab.take(opFlush)
+		w.slab.slots[f.parent].ep = f.ep
+	}
+	w.slab.slots[f.parent].left++
+	s = &w.slab.slots[c]
+	s.parent = f.parent
+	s.flags |= flagChild
+	if st != ucs.InProgress {
+		s.status = st
+		w.slab.slots[f.parent].left++ // so that it ends in request, not before its id is known
+		w.childEnded(c)
+		w.slab.slots[f.parent].left--
+	}
+}
+
+func (f *flush) request() Request {
+	if f.parent == 0 {
+		return Request{}
+	}
+	w := f.w
+	r := Request{&w.t, w.slab.id(f.parent)}
+	if s := &w.slab.slots[f.parent]; s.left == 0 {
+		w.end(f.parent, s.status)
+	}
+	return r
+}
+
+func (w *Worker) resumeFlush(i uint32) ucs.Status {
+	l := &w.t.lanes[w.slab.slots[i].lane]
+	if l.status != ucs.OK {
+		return l.status
+	}
+	return l.ep.Flush(uct.FlushRemote, w.slab.token(i))
+}
+
+// Fence orders the endpoint's operations before it against those after it. It
+// never blocks.
+func (e Endpoint) Fence() {
+	e.t.lock()
+	defer e.t.unlock()
+	w := e.t.w
+	k := w.endpoint(e)
+	if k == 0 {
+		return
+	}
+	for p := range w.ports {
+		if i, ok := w.laneAt[laneKey{w.eps[k].peer, uint32(p)}]; ok {
+			w.fence(k, i)
+		}
+	}
+}
+
+// Fence orders the operations of each endpoint before it against those after it.
+func (w *Worker) Fence() {
+	w.t.lock()
+	defer w.t.unlock()
+	for i := 1; i < len(w.t.lanes); i++ {
+		if l := &w.t.lanes[i]; l.ep != nil && l.status == ucs.OK {
+			w.fence(0, uint32(i))
+		}
+	}
+}
+
+// fence passes a fence to the lane; behind waiting operations it waits itself.
+func (w *Worker) fence(ep, lane uint32) {
+	i := w.slab.take(opFence)
+	s := &w.slab.slots[i]
+	s.ep, s.lane = ep, lane
+	s.flags = flagReported // what follows reports the failure
+	if st := w.try(i); st != ucs.InProgress {
+		w.end(i, st)
+	}
+}
+
+func (w *Worker) resumeFence(i uint32) ucs.Status {
+	l := &w.t.lanes[w.slab.slots[i].lane]
+	if l.status != ucs.OK {
+		return l.status
+	}
+	return l.ep.Fence()
+}

@@ -1,0 +1,41 @@
+package ucp
+
+import "github.com/goucx/goucx/ucs"
+
+// opInfo is what the machinery knows of an operation.
+type opInfo struct {
+	name string
+	// resume tries, or tries again, the operation in slot i from where it
+	// stopped. OK: done. InProgress: an event will end it. NoResource: it waits
+	// on the lane's pending queue. Anything else: it ended so.
+	resume func(w *Worker, i uint32) ucs.Status
+}
+
+// info gives the row of an operation. A switch instead of a table: the rows
+// refer to functions that themselves come back here.
+func (k opKind) info() opInfo {
+	switch k {
+	case opTagSend, opTagSendV:
+		return opInfo{"tag send", (*Worker).resumeTagSend}
+	case opTagSendUint64:
+		return opInfo{"tag send", (*Worker).resumeTagSendUint64}
+	case opTagRecv:
+		return opInfo{name: "tag receive"}
+	case opFlush:
+		return opInfo{"flush", (*Worker).resumeFlush}
+	case opFence:
+		return opInfo{"fence", (*Worker).resumeFence}
+	case opGiveUp:
+		return opInfo{"give up", (*Worker).resumeGiveUp}
+	case opPut, opPutUint64:
+		return opInfo{name: "put"}
+	case opGet, opGetUint64:
+		return opInfo{name: "get"}
+	case opAtomic:
+		return opInfo{name: "atomic"}
+	case opFetch:
+		return opInfo{name: "fetch"}
+	default:
+		return opInfo{name: "operation"}
+	}
+}

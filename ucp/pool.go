@@ -1,0 +1,105 @@
+package ucp
+
+import "math/bits"
+
+// chunk names a piece of pool memory: class above, number below. 0 is none.
+type chunk uint64
+
+const (
+	minClass  = 6  // 64 B
+	maxClass  = 20 // 1 MB; longer pieces are made one by one
+	bigClass  = maxClass + 1
+	slabBytes = 64 << 10
+	// keepBare pieces of slabBytes and more are kept of each class when free.
+	keepBare = 8
+)
+
+// pool lends memory by size class, so that a steady flow of messages allocates
+// nothing. The zero pool is ready.
+type pool struct {
+	classes [bigClass + 1]poolClass
+	lent    int // bytes
+}
+
+// poolClass is the memory of one size class, in slabs of equal pieces.
+type poolClass struct {
+	slabs [][]byte
+	free  []uint32 // pieces with memory
+	bare  []uint32 // pieces whose memory was given back
+}
+
+func classOf(n int) uint {
+	if n <= 1<<minClass {
+		return minClass
+	}
+	return min(uint(bits.Len(uint(n-1))), bigClass)
+}
+
+// perSlab is log2 of the pieces per slab of class c.
+func perSlab(c uint) uint {
+	return max(16-min(c, 16), 0)
+}
+
+// get lends at least n bytes.
+func (p *pool) get(n int) chunk {
+	c := classOf(n)
+	k := &p.classes[c]
+	size := n
+	if c != bigClass {
+		size = 1 << c
+	}
+	if len(k.free) == 0 {
+		k.grow(c, size)
+	}
+	last := len(k.free) - 1
+	i := k.free[last]
+	k.free = k.free[:last]
+	p.lent += size
+	return chunk(c)<<32 | chunk(i)
+}
+
+//go:noinline
+func (k *poolClass) grow(c uint, size int) {
+	if n := len(k.bare); n > 0 {
+		i := k.bare[n-1]
+		k.bare = k.bare[:n-1]
+		k.slabs[i] = make([]byte, size)
+		k.free = append(k.free, i)
+		return
+	}
+	k.slabs = append(k.slabs, make([]byte, size<<perSlab(c)))
+	first := uint32(len(k.slabs)-1) << perSlab(c)
+	for i := uint32(1)<<perSlab(c) - 1; ; i-- {
+		k.free = append(k.free, first+i)
+		if i == 0 {
+			return
+		}
+	}
+}
+
+// bytes is the memory of h, all of it.
+func (p *pool) bytes(h chunk) []byte {
+	c, i := uint(h>>32), uint32(h)
+	slab := p.classes[c].slabs[i>>perSlab(c)]
+	if perSlab(c) == 0 {
+		return slab
+	}
+	at := int(i&(1<<perSlab(c)-1)) << c
+	return slab[at : at+1<<c : at+1<<c]
+}
+
+// put takes h back; 0 is nothing.
+func (p *pool) put(h chunk) {
+	if h == 0 {
+		return
+	}
+	c, i := uint(h>>32), uint32(h)
+	k := &p.classes[c]
+	p.lent -= len(p.bytes(h))
+	if c == bigClass || perSlab(c) == 0 && len(k.free) >= keepBare {
+		k.slabs[i] = nil
+		k.bare = append(k.bare, i)
+		return
+	}
+	k.free = append(k.free, i)
+}

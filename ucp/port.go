@@ -1,0 +1,88 @@
+package ucp
+
+import (
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
+)
+
+// port is an iface of a worker and the handler of its callbacks.
+type port struct {
+	w       *Worker
+	iface   uct.Iface
+	info    uct.IfaceInfo
+	domain  openDomain
+	index   int
+	armed   bool // its EventFD tells what happens while it is inactive
+	sources map[uint32]*source
+	last    *source // the source looked up last
+	nbad    int     // sources that broke the protocol
+}
+
+func (p *port) name() string { return p.info.Transport + "/" + p.info.Device }
+
+// HandleAM takes messages in: the hot half of receiving.
+// hot: BenchmarkTagPair
+func (p *port) HandleAM(mem []byte, ds []uct.Desc) uint64 {
+	w := p.w
+	w.counters.received += uint64(len(ds))
+	for i := range ds {
+		d := &ds[i]
+		data := mem[d.Off:][:d.Len]
+		if d.ID == amEager && p.nbad == 0 {
+			w.arrive(d.Header, data)
+			continue
+		}
+		p.handleOther(d, data)
+	}
+	return 0
+}
+
+// HandleEvents ends operations that were InProgress.
+func (p *port) HandleEvents(es []uct.Event) {
+	w := p.w
+	for i := range es {
+		e := &es[i]
+		k := w.slab.find(uint64(e.Token))
+		if k == 0 || w.slab.slots[k].state != slotLive {
+			continue
+		}
+		s := &w.slab.slots[k]
+		if s.left > 1 {
+			w.partEnded(k, e.Status)
+			continue
+		}
+		if s.op == opFetch || s.op == opGetUint64 {
+			s.tag = e.Value
+		}
+		st := e.Status
+		if s.status != ucs.OK {
+			st = s.status
+		}
+		w.end(k, st)
+	}
+}
+
+// HandlePending tries again what waits on a lane.
+func (p *port) HandlePending(ts []uct.Token) int {
+	w := p.w
+	for n, t := range ts {
+		i := w.slab.find(uint64(t))
+		if i == 0 || w.slab.slots[i].state != slotLive {
+			continue // withdrawn meanwhile
+		}
+		switch st := w.slab.slots[i].op.info().resume(w, i); st {
+		case ucs.NoResource:
+			return n
+		case ucs.InProgress:
+		default:
+			w.end(i, st)
+		}
+	}
+	return len(ts)
+}
+
+// HandleFailure ends what a failed connection carried.
+func (p *port) HandleFailure(f uct.Failure) {
+	p.w.counters.failures++
+	p.w.connectionFailed(p, f)
+}

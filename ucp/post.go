@@ -1,0 +1,117 @@
+package ucp
+
+import "github.com/goucx/goucx/ucs"
+
+// start tries the operation in slot i, which was taken and filled in, and gives
+// its request. Refused operations leave no slot behind.
+func (w *Worker) start(i uint32) Request {
+	s := &w.slab.slots[i]
+	id, op, ep := w.slab.id(i), s.op, s.ep
+	switch st := w.try(i); st {
+	case ucs.OK:
+		w.slab.release(i)
+		return Request{}
+	case ucs.InProgress:
+		return Request{&w.t, id}
+	default:
+		w.slab.release(i)
+		return w.t.refuse(op, w.handle(ep), st)
+	}
+}
+
+// try carries the operation in slot i as far as it goes; what finds no resources
+// waits on its lane's pending queue and counts as InProgress.
+func (w *Worker) try(i uint32) ucs.Status {
+	resume := w.slab.slots[i].op.info().resume
+	for {
+		st := resume(w, i)
+		if st != ucs.NoResource {
+			return st
+		}
+		w.counters.pending++
+		st = w.t.lanes[w.slab.slots[i].lane].ep.PendingAdd(w.slab.token(i))
+		if st == ucs.OK {
+			return ucs.InProgress
+		}
+		if st != ucs.Busy {
+			return st
+		}
+	}
+}
+
+// end ends the operation in slot i with st.
+func (w *Worker) end(i uint32, st ucs.Status) {
+	s := &w.slab.slots[i]
+	if st != ucs.OK || s.flags&^flagKept != 0 {
+		w.endSlow(i, st)
+		return
+	}
+	if s.flags&flagKept == 0 {
+		w.slab.release(i)
+		return
+	}
+	s.state = slotDone
+}
+
+//go:noinline
+func (w *Worker) endSlow(i uint32, st ucs.Status) {
+	s := &w.slab.slots[i]
+	s.status = st
+	switch {
+	case s.flags&flagChild != 0:
+		w.childEnded(i)
+	case s.flags&flagNotify != 0:
+		w.notify(i)
+	case s.flags&flagKept != 0:
+		s.state = slotDone
+	case st == ucs.OK || s.flags&flagReported != 0:
+		w.slab.release(i)
+	default:
+		s.state = slotDone
+		if s.ep == 0 {
+			w.slab.orphan(i)
+		}
+	}
+}
+
+// partEnded notes the end of one of several parts of the operation in slot i.
+func (w *Worker) partEnded(i uint32, st ucs.Status) {
+	s := &w.slab.slots[i]
+	s.left--
+	if s.status == ucs.OK {
+		s.status = st
+	}
+}
+
+// childEnded notes the end of the part in slot i towards its parent.
+func (w *Worker) childEnded(i uint32) {
+	c := &w.slab.slots[i]
+	parent := c.parent
+	s := &w.slab.slots[parent]
+	if c.status != ucs.OK && s.status == ucs.OK {
+		s.status = c.status
+		w.keepErr(parent, w.slotErr(i))
+	}
+	w.slab.release(i)
+	s.left--
+	if s.left == 0 {
+		w.end(parent, s.status)
+	}
+}
+
+// cancel withdraws the operation in slot i where nothing of it has happened.
+func (w *Worker) cancel(i uint32) {
+	s := &w.slab.slots[i]
+	switch s.op {
+	case opTagRecv:
+		if w.posted.Remove(i) {
+			w.end(i, ucs.Canceled)
+		}
+	case opTagSend, opTagSendV, opTagSendUint64:
+		// Its token stays in the pending queue and is skipped there.
+		if s.off == 0 {
+			w.end(i, ucs.Canceled)
+		}
+	default:
+	}
+}

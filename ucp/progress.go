@@ -1,0 +1,164 @@
+package ucp
+
+import (
+	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/shmem"
+	"github.com/goucx/goucx/uct"
+)
+
+const (
+	batch     = 64 // messages and events per pass and iface
+	lookEvery = 64 // idle passes between two looks at the clock
+	busyPass  = 16 // idle passes that a busy one stands for
+)
+
+// progresser is the part of an iface that each pass needs.
+type progresser interface{ Progress(budget int) int }
+
+// idle stands in where no iface is active.
+type idle struct{}
+
+func (idle) Progress(int) int { return 0 }
+
+// Progress does bounded work: messages in, events, operations that waited,
+// callbacks. It gives the number of things done and never sleeps.
+// hot: BenchmarkTagPair, BenchmarkIdleProgress
+func (w *Worker) Progress() int {
+	if w.t.locked {
+		return w.progressLocked()
+	}
+	n := w.one.Progress(batch)
+	if w.odd {
+		n += w.progressOdd()
+	}
+	if n != 0 {
+		w.passes += busyPass - 1
+	}
+	w.passes++
+	if w.passes >= lookEvery {
+		w.look64()
+	}
+	return n
+}
+
+//go:noinline
+func (w *Worker) progressLocked() int {
+	w.mu.Lock()
+	n := w.one.Progress(batch)
+	for _, f := range w.active[min(1, len(w.active)):] {
+		n += f.Progress(batch)
+	}
+	if n != 0 {
+		w.passes += busyPass - 1
+	}
+	w.passes++
+	if w.passes >= lookEvery {
+		w.look64()
+	}
+	due := len(w.calls)+len(w.failed) > 0
+	w.mu.Unlock()
+	if due {
+		w.runCalls()
+	}
+	return n
+}
+
+// progressOdd does what one alone does not.
+//
+//go:noinline
+func (w *Worker) progressOdd() int {
+	n := 0
+	for _, f := range w.active[min(1, len(w.active)):] {
+		n += f.Progress(batch)
+	}
+	if len(w.calls)+len(w.failed) > 0 {
+		w.runCalls()
+	}
+	return n
+}
+
+// settle says anew whether passes have more to do than one.
+func (w *Worker) settle() {
+	w.odd = len(w.active) > 1 || len(w.calls)+len(w.failed) > 0
+}
+
+// slowEvents is when and where a spinning worker looks beyond its active ifaces.
+type slowEvents struct {
+	passes      uint32 // since the last look
+	everyPasses uint32
+	every       ucs.Time
+	due         ucs.Time
+	set         *shmem.Epoll // the EventFDs of all ifaces; nil: poll them
+}
+
+func (s *slowEvents) init(c *config.Set) {
+	s.everyPasses = uint32(rowSlowPasses.Get(c))
+	s.every = ucs.Time(rowSlowInterval.Get(c))
+}
+
+// look64 follows every 64 idle passes.
+//
+//go:noinline
+func (w *Worker) look64() {
+	s := &w.slow
+	s.passes += w.passes
+	w.passes = 0
+	w.slab.tidy()
+	now := ucs.Now()
+	if s.passes < s.everyPasses && now.Before(s.due) {
+		return
+	}
+	s.passes, s.due = 0, now+s.every
+	w.lookAround()
+}
+
+// lookAround serves the ifaces without active endpoints: those whose EventFD
+// says so, or all where there is none.
+func (w *Worker) lookAround() {
+	w.refreshActive()
+	if len(w.active) == len(w.ports) {
+		return
+	}
+	var ready [16]shmem.Event
+	n := 0
+	if w.slow.set != nil {
+		n, _ = w.slow.set.Wait(ready[:], 0) // an error means that nothing is known to be ready
+	}
+	for _, e := range ready[:n] {
+		if e.Data < uint64(len(w.ports)) {
+			w.ports[e.Data].armed = false
+		}
+	}
+	for _, p := range w.ports {
+		if p.iface.ActiveEndpoints() > 0 {
+			p.armed = false
+		} else if !p.armed {
+			p.iface.Progress(batch)
+			p.arm()
+		}
+	}
+	w.refreshActive()
+}
+
+// arm makes the EventFD tell when the inactive port has something. Without one,
+// or while it is busy, each look progresses it.
+func (p *port) arm() {
+	p.armed = p.w.slow.set != nil && p.iface.EventFD() >= 0 && p.iface.Arm(uct.EventRecv) == ucs.OK
+}
+
+// refreshActive says anew which ifaces each pass calls.
+func (w *Worker) refreshActive() {
+	w.active = w.active[:0]
+	for _, p := range w.ports {
+		if p.iface.ActiveEndpoints() > 0 {
+			p.armed = false
+			w.active = append(w.active, p.iface)
+		}
+	}
+	w.one = idle{}
+	if len(w.active) > 0 {
+		w.one = w.active[0]
+	}
+	w.settle()
+}

@@ -1,0 +1,207 @@
+package ucp
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/goucx/goucx/ucs"
+)
+
+// Request is an operation that may still be on its way. The zero Request is
+// done and ended well. There is nothing to free: dropping a Request is legal,
+// and a look at one that ended long ago is defined (it ended well; an error is
+// kept until its endpoint closes, and some time beyond).
+//
+// The methods have the concurrency of the Worker that made it.
+type Request struct {
+	t  *Thread
+	id uint64 // slot and generation, or refused (see refuse)
+}
+
+// refusedBit marks a request that was refused at the call:
+//
+//	63 | 62..56 status | 55..48 operation | 47..32 endpoint generation | 31..0 endpoint
+const refusedBit = 1 << 63
+
+// refuse makes the request of an operation that never began.
+//
+//go:noinline
+func (t *Thread) refuse(op opKind, e Endpoint, st ucs.Status) Request {
+	return Request{t, refusedBit | uint64(st)<<56 | uint64(op)<<48 | uint64(uint16(e.id>>32))<<32 | uint64(uint32(e.id))}
+}
+
+// Done reports whether the operation has ended. It does not progress.
+func (r Request) Done() bool {
+	return r.id == 0 || r.doneSlow()
+}
+
+//go:noinline
+func (r Request) doneSlow() bool {
+	if r.id&refusedBit != 0 {
+		return true
+	}
+	w := r.t.w
+	r.t.lock()
+	i := w.slab.find(r.id)
+	done := i == 0 || w.slab.slots[i].state != slotLive
+	r.t.unlock()
+	return done
+}
+
+// Err is the error of an operation that has ended, nil before. It does not
+// progress, and does not consume the result of a receive.
+func (r Request) Err() error {
+	if r.id == 0 {
+		return nil
+	}
+	r.t.lock()
+	defer r.t.unlock()
+	_, err := r.t.w.look(r.id)
+	return err
+}
+
+// Wait progresses the worker until the operation has ended, and gives its error.
+// The end of ctx ends the waiting, not the operation: the buffer stays ours.
+func (r Request) Wait(ctx context.Context) error {
+	if r.id == 0 {
+		return nil
+	}
+	return r.waitSlow(ctx)
+}
+
+//go:noinline
+func (r Request) waitSlow(ctx context.Context) error {
+	if r.id&refusedBit != 0 {
+		return r.Err()
+	}
+	w := r.t.w
+	if r.t.locked {
+		return r.waitLocked(ctx)
+	}
+	i, g := uint32(r.id), uint32(r.id>>32)
+	var p pause
+	for {
+		s := &w.slab.slots[i]
+		if s.gen != g {
+			return nil
+		}
+		if s.state != slotLive {
+			_, err := w.look(r.id)
+			return err
+		}
+		if err := p.after(ctx, w.Progress()); err != nil {
+			return err
+		}
+	}
+}
+
+func (r Request) waitLocked(ctx context.Context) error {
+	var p pause
+	for {
+		r.t.lock()
+		ended, err := r.t.w.look(r.id)
+		r.t.unlock()
+		if ended {
+			return err
+		}
+		if err := p.after(ctx, r.t.w.Progress()); err != nil {
+			return err
+		}
+	}
+}
+
+// look reports whether the operation has ended and how.
+func (w *Worker) look(id uint64) (ended bool, err error) {
+	if id&refusedBit != 0 {
+		return true, w.refusal(id)
+	}
+	i := w.slab.find(id)
+	if i == 0 {
+		return true, nil
+	}
+	s := &w.slab.slots[i]
+	switch {
+	case s.state == slotLive:
+		return false, nil
+	case s.status == ucs.OK:
+		return true, nil
+	}
+	err = w.slotErr(i)
+	if s.flags&flagKept == 0 {
+		s.state = slotRead
+		w.slab.orphan(i)
+	}
+	return true, err
+}
+
+// Cancel asks for the operation's end. The end still comes, once: with
+// ErrCanceled where nothing had happened yet, else as if not asked. Asking late
+// or twice is harmless.
+func (r Request) Cancel() {
+	if r.id == 0 || r.id&refusedBit != 0 {
+		return
+	}
+	r.t.lock()
+	defer r.t.unlock()
+	if i := r.t.w.slab.find(r.id); i != 0 && r.t.w.slab.slots[i].state == slotLive {
+		r.t.w.cancel(i)
+	}
+}
+
+// String gives operation, peer, lane and state, for logs.
+func (r Request) String() string {
+	if r.id == 0 {
+		return "request: done"
+	}
+	r.t.lock()
+	defer r.t.unlock()
+	w := r.t.w
+	if r.id&refusedBit != 0 {
+		return "request: " + w.refusal(r.id).Error()
+	}
+	i := w.slab.find(r.id)
+	if i == 0 {
+		return "request: done"
+	}
+	s := &w.slab.slots[i]
+	if s.state != slotLive && s.status != ucs.OK {
+		return "request: " + w.slotErr(i).Error()
+	}
+	e := OpError{Op: s.op.info().name, Peer: w.peerName(s.ep), Lane: w.laneName(s.lane), Err: ucs.ErrInProgress}
+	if s.state != slotLive {
+		return fmt.Sprintf("request: %s: done", e.Op)
+	}
+	return "request: " + e.Error()
+}
+
+// WaitAll waits for all of rs and gives the first error in their order. The end
+// of ctx ends the waiting at once.
+func WaitAll(ctx context.Context, rs ...Request) error {
+	var first error
+	for _, r := range rs {
+		if err := r.Wait(ctx); err != nil && first == nil {
+			first = err
+		}
+		if !r.Done() {
+			return first
+		}
+	}
+	return first
+}
+
+// Finish is as Wait, but the end of ctx cancels the operation, and Finish
+// returns only when the buffer is the caller's again. Where it cannot be had
+// back within CloseTimeout the error is ErrBufferExposed.
+func (r Request) Finish(ctx context.Context) error {
+	err := r.Wait(ctx)
+	if r.Done() {
+		return err
+	}
+	r.Cancel()
+	if err := r.t.w.waitBounded(r); !r.Done() {
+		return fmt.Errorf("%w: %w", ErrBufferExposed, err)
+	} else if err != nil {
+		return fmt.Errorf("%w: %w", err, context.Cause(ctx))
+	}
+	return nil
+}

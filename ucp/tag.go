@@ -1,0 +1,130 @@
+package ucp
+
+import "github.com/goucx/goucx/ucs"
+
+// Tag tells messages apart; a receive chooses by it under a mask.
+type Tag uint64
+
+const (
+	// maxInline is the longest TagSendInline where the transport allows it.
+	maxInline = 256
+	// maxPieces is the most pieces of TagSendV.
+	maxPieces = 16
+)
+
+// TagSend sends p as one message. p is ours until the request ends. Messages of
+// one endpoint are matched in the order in which they were sent.
+// hot: BenchmarkTagPair
+func (e Endpoint) TagSend(p []byte, tag Tag) Request {
+	if l := e.lane(); l != nil && len(p) <= l.short {
+		if l.ep.AMShort(amEager, uint64(tag), p) == ucs.OK {
+			return Request{}
+		}
+	}
+	return e.tagSendSlow(p, tag)
+}
+
+// lane gives the lane for the fast paths, nil where only the slow half can tell.
+func (e Endpoint) lane() *lane {
+	t, k := e.t, uint32(e.id)
+	if int(k) >= len(t.eps) {
+		return nil
+	}
+	s := &t.eps[k]
+	if s.gen != uint32(e.id>>32) || int(s.lane) >= len(t.lanes) {
+		return nil
+	}
+	return &t.lanes[s.lane]
+}
+
+// TagSendInline sends p, at most MaxInline bytes, as a copy: p is the caller's at
+// return and may lie on the stack.
+// hot: BenchmarkTagSendInline
+func (e Endpoint) TagSendInline(p []byte, tag Tag) Request {
+	if l := e.lane(); l != nil && len(p) <= min(l.short, maxInline) {
+		if l.ep.AMShort(amEager, uint64(tag), hide(p)) == ucs.OK {
+			return Request{}
+		}
+	}
+	return e.tagSendInlineSlow(p, tag)
+}
+
+// TagSendUint64 sends v as eight little-endian bytes.
+// hot: BenchmarkTagSendUint64
+func (e Endpoint) TagSendUint64(v uint64, tag Tag) Request {
+	if l := e.lane(); l != nil && l.short >= 8 {
+		if l.ep.AMUint64(amEager, uint64(tag), v) == ucs.OK {
+			return Request{}
+		}
+	}
+	return e.tagSendUint64Slow(v, tag)
+}
+
+// TagSendV sends the pieces ps, at most 16, as one message. ps and the pieces
+// are ours until the request ends.
+func (e Endpoint) TagSendV(ps [][]byte, tag Tag) Request {
+	t := e.t
+	t.lock()
+	defer t.unlock()
+	n := 0
+	for _, p := range ps {
+		n += len(p)
+	}
+	if len(ps) > maxPieces || n < 0 {
+		return t.refuse(opTagSendV, e, ucs.InvalidParam)
+	}
+	return t.w.tagSend(e, sending{op: opTagSendV, vec: ps, tag: tag, n: n})
+}
+
+// TagSendWith is TagSend with wishes.
+func (e Endpoint) TagSendWith(p []byte, tag Tag, _ Opts) Request {
+	return e.TagSend(p, tag) // messages are copied, so a registration has no use yet
+}
+
+// MaxInline is the longest TagSendInline in bytes. It connects the endpoint; 0
+// where that fails.
+func (e Endpoint) MaxInline() int {
+	e.t.lock()
+	defer e.t.unlock()
+	w := e.t.w
+	k := w.endpoint(e)
+	if k == 0 || w.connect(k) != ucs.OK {
+		return 0
+	}
+	l := &w.t.lanes[w.eps[k].lane]
+	return min(max(l.short, l.bcopy), maxInline)
+}
+
+// TagRecv receives into p the oldest message whose tag equals tag in the bits of
+// mask, or the next that comes. p is ours until the request ends. A longer
+// message is cut: ErrTruncated.
+// hot: BenchmarkTagPair
+func (w *Worker) TagRecv(p []byte, tag, mask Tag) RecvRequest {
+	if w.t.locked {
+		return w.tagRecvLocked(p, tag, mask)
+	}
+	return w.tagRecv(p, tag, mask)
+}
+
+func (w *Worker) tagRecv(p []byte, tag, mask Tag) RecvRequest {
+	i := w.slab.take(opTagRecv)
+	s := &w.slab.slots[i]
+	s.flags = flagKept
+	w.slab.bufs[i] = p
+	r := RecvRequest{Request{&w.t, uint64(s.gen)<<32 | uint64(i)}}
+	if w.arrived.Len() != 0 && w.takeArrived(i, uint64(tag), uint64(mask)) {
+		return r
+	}
+	w.posted.Add(i, uint64(tag), uint64(mask))
+	return r
+}
+
+//go:noinline
+func (w *Worker) tagRecvLocked(p []byte, tag, mask Tag) RecvRequest {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closing {
+		return RecvRequest{w.t.refuse(opTagRecv, Endpoint{}, ucs.Closed)}
+	}
+	return w.tagRecv(p, tag, mask)
+}

@@ -1,0 +1,217 @@
+package ucp
+
+import (
+	"encoding/binary"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
+)
+
+// Active messages of tag matching; docs/wire/ucp.md.
+const (
+	amEager uct.AMID = 1 // a whole message; header: tag
+	amFirst uct.AMID = 2 // first fragment; header: tag; length in all, then data
+	amNext  uct.AMID = 3 // following fragment; header: number of the message
+)
+
+// firstHead is the length of what precedes the data in a first fragment.
+const firstHead = 8
+
+// sending is what the slow halves of the sends have in common.
+type sending struct {
+	op  opKind
+	buf []byte
+	vec [][]byte
+	arg uint64
+	tag Tag
+	n   int
+}
+
+//go:noinline
+func (e Endpoint) tagSendSlow(p []byte, tag Tag) Request {
+	e.t.lock()
+	defer e.t.unlock()
+	return e.t.w.tagSend(e, sending{op: opTagSend, buf: p, tag: tag, n: len(p)})
+}
+
+//go:noinline
+func (e Endpoint) tagSendUint64Slow(v uint64, tag Tag) Request {
+	e.t.lock()
+	defer e.t.unlock()
+	return e.t.w.tagSend(e, sending{op: opTagSendUint64, arg: v, tag: tag, n: 8})
+}
+
+// tagSendInlineSlow sends a copy of p.
+//
+//go:noinline
+func (e Endpoint) tagSendInlineSlow(p []byte, tag Tag) Request {
+	e.t.lock()
+	defer e.t.unlock()
+	w := e.t.w
+	if len(p) > maxInline {
+		return e.t.refuse(opTagSend, e, ucs.TooLong)
+	}
+	c := w.pool.get(len(p))
+	b := w.pool.bytes(c)[:copy(w.pool.bytes(c), p)]
+	r := w.tagSend(e, sending{op: opTagSend, buf: b, tag: tag, n: len(b)})
+	if i := w.slab.find(r.id); i != 0 && r.id&refusedBit == 0 {
+		// Still on its way: the copy is given back with the slot.
+		w.slab.slots[i].flags |= flagOwned
+		w.slab.slots[i].arg = uint64(c)
+		return r
+	}
+	w.pool.put(c)
+	return r
+}
+
+// tagSend begins a send on endpoint e.
+func (w *Worker) tagSend(e Endpoint, m sending) Request {
+	k := w.endpoint(e)
+	if k == 0 {
+		return w.t.refuse(m.op, e, ucs.Closed)
+	}
+	if st := w.connect(k); st != ucs.OK {
+		return w.t.refuse(m.op, e, st)
+	}
+	i := w.slab.take(m.op)
+	s := &w.slab.slots[i]
+	s.ep, s.lane = k, w.eps[k].lane
+	s.tag, s.arg, s.off, s.n = uint64(m.tag), m.arg, 0, uint64(m.n)
+	w.slab.bufs[i] = m.buf
+	if m.op == opTagSendV {
+		w.slab.keepVec(i, m.vec)
+	}
+	return w.start(i)
+}
+
+func (b *slab) keepVec(i uint32, v [][]byte) {
+	if b.vecs == nil {
+		b.vecs = make(map[uint32][][]byte)
+	}
+	b.vecs[i] = v
+}
+
+func (w *Worker) resumeTagSendUint64(i uint32) ucs.Status {
+	s := &w.slab.slots[i]
+	l := &w.t.lanes[s.lane]
+	if l.short >= 8 || l.status != ucs.OK {
+		return l.ep.AMUint64(amEager, s.tag, s.arg)
+	}
+	b, st := l.ep.ReserveAM(amEager, s.tag, 8)
+	if st == ucs.OK {
+		binary.LittleEndian.PutUint64(b, s.arg)
+		l.ep.CommitAM(8)
+	}
+	return st
+}
+
+// resumeTagSend sends whole messages in one piece, longer ones in fragments as
+// far as there is room.
+func (w *Worker) resumeTagSend(i uint32) ucs.Status {
+	s := &w.slab.slots[i]
+	l := &w.t.lanes[s.lane]
+	n := int(s.n)
+	switch {
+	case l.status != ucs.OK:
+		return l.status
+	case n <= l.short && s.op == opTagSend:
+		return l.ep.AMShort(amEager, s.tag, w.slab.bufs[i])
+	case n <= l.bcopy:
+		b, st := l.ep.ReserveAM(amEager, s.tag, n)
+		if st == ucs.OK {
+			l.ep.CommitAM(w.fill(b, i))
+		}
+		return st
+	}
+	if s.off == 0 {
+		if st := w.sendFirst(i, l); st != ucs.OK {
+			return st
+		}
+	}
+	for int(s.off) < n {
+		b, st := l.ep.ReserveAM(amNext, s.aux64(), min(l.bcopy, n-int(s.off)))
+		if st != ucs.OK {
+			return st
+		}
+		k := w.fill(b, i)
+		l.ep.CommitAM(k)
+		s.off += uint64(k)
+	}
+	return ucs.OK
+}
+
+// sendFirst begins a message in fragments.
+func (w *Worker) sendFirst(i uint32, l *lane) ucs.Status {
+	s := &w.slab.slots[i]
+	b, st := l.ep.ReserveAM(amFirst, s.tag, l.bcopy)
+	if st != ucs.OK {
+		return st
+	}
+	binary.LittleEndian.PutUint64(b, s.n)
+	k := w.fill(b[firstHead:], i)
+	l.ep.CommitAM(firstHead + k)
+	s.off = uint64(k)
+	l.sent++
+	s.aux = uint32(l.sent)
+	w.counters.fragmented++
+	return ucs.OK
+}
+
+// fill copies what comes next of the message in slot i to b.
+func (w *Worker) fill(b []byte, i uint32) int {
+	off := int(w.slab.slots[i].off)
+	if w.slab.slots[i].op != opTagSendV {
+		return copy(b, w.slab.bufs[i][off:])
+	}
+	n := 0
+	for _, p := range w.slab.vecs[i] {
+		if off >= len(p) {
+			off -= len(p)
+			continue
+		}
+		n += copy(b[n:], p[off:])
+		off = 0
+	}
+	return n
+}
+
+// giveUpHalfSent tells the receiver that a message of endpoint k, which has sent
+// a part of it, will not be continued. The place of its token in the lane's
+// queue is taken by that news.
+func (w *Worker) giveUpHalfSent(k uint32) {
+	lane := w.eps[k].lane
+	if lane == 0 || w.t.lanes[lane].refs == 1 {
+		return // the end of the connection tells it
+	}
+	var waiting []uint32
+	w.t.lanes[lane].ep.PendingPurge(func(t uct.Token) {
+		i := w.slab.find(uint64(t))
+		if i == 0 || w.slab.slots[i].state != slotLive {
+			return
+		}
+		if s := &w.slab.slots[i]; s.ep == k && s.off > 0 && (s.op == opTagSend || s.op == opTagSendV) {
+			number := s.aux
+			i = w.slab.take(opGiveUp)
+			g := &w.slab.slots[i]
+			g.lane, g.aux, g.flags = lane, number, flagReported
+		}
+		waiting = append(waiting, i)
+	})
+	for _, i := range waiting {
+		if st := w.try(i); st != ucs.InProgress {
+			w.end(i, st)
+		}
+	}
+}
+
+func (w *Worker) resumeGiveUp(i uint32) ucs.Status {
+	s := &w.slab.slots[i]
+	l := &w.t.lanes[s.lane]
+	if l.status != ucs.OK {
+		return l.status
+	}
+	return l.ep.AMShort(amNext, s.aux64(), nil)
+}
+
+// aux64 is the number of a message in fragments.
+func (s *slot) aux64() uint64 { return uint64(s.aux) }

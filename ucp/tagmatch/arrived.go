@@ -1,0 +1,94 @@
+package tagmatch
+
+// Arrived holds messages in the order of their arrival. The zero Arrived is
+// empty and ready. It numbers its entries itself, from 1, using freed numbers
+// again, so that the caller's arrays stay as short as the most messages ever
+// held.
+type Arrived struct {
+	x     index
+	order []neighbours // of all entries, by arrival
+	list  struct{ head, tail uint32 }
+	free  uint32 // first free number; node.next names the next
+	top   uint32 // numbers 1..top were used
+	n     int
+}
+
+type neighbours struct{ next, prev uint32 }
+
+// Len is the number of messages.
+func (a *Arrived) Len() int { return a.n }
+
+// Add enters a message and gives its number.
+func (a *Arrived) Add(tag uint64) uint32 {
+	id := a.free
+	if id != 0 {
+		a.free = a.x.nodes[id].next
+	} else {
+		a.top++
+		id = a.top
+		a.x.ensure(id)
+		a.order = append(a.order, make([]neighbours, len(a.x.nodes)-len(a.order))...)
+	}
+	a.x.nodes[id].tag = tag
+	a.x.push(id)
+	a.order[id] = neighbours{prev: a.list.tail}
+	if a.list.tail == 0 {
+		a.list.head = id
+	} else {
+		a.order[a.list.tail].next = id
+	}
+	a.list.tail = id
+	a.n++
+	return id
+}
+
+// Match removes the oldest message whose tag equals tag in the bits of mask and
+// gives its number, 0 where there is none. The number is in use until Free.
+func (a *Arrived) Match(tag, mask uint64) uint32 {
+	if a.n == 0 {
+		return 0
+	}
+	id := a.find(tag, mask)
+	if id != 0 {
+		a.Remove(id)
+	}
+	return id
+}
+
+func (a *Arrived) find(tag, mask uint64) uint32 {
+	if mask == ^uint64(0) {
+		return a.x.head(tag)
+	}
+	for i := a.list.head; i != 0; i = a.order[i].next {
+		if (a.x.nodes[i].tag^tag)&mask == 0 {
+			return i
+		}
+	}
+	return 0
+}
+
+// Tag is the tag of message id, until Free.
+func (a *Arrived) Tag(id uint32) uint64 { return a.x.nodes[id].tag }
+
+// Remove takes message id, which is in a, out of the matching.
+func (a *Arrived) Remove(id uint32) {
+	a.x.remove(id)
+	o := a.order[id]
+	if o.prev == 0 {
+		a.list.head = o.next
+	} else {
+		a.order[o.prev].next = o.next
+	}
+	if o.next == 0 {
+		a.list.tail = o.prev
+	} else {
+		a.order[o.next].prev = o.prev
+	}
+	a.n--
+}
+
+// Free gives the number of a removed message back.
+func (a *Arrived) Free(id uint32) {
+	a.x.nodes[id].next = a.free
+	a.free = id
+}

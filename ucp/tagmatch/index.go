@@ -1,0 +1,181 @@
+package tagmatch
+
+// node is one entry, at the index that is its number.
+//
+// Entries of one tag form a queue through next and prev. Its first entry is the
+// tag's head: it alone stands in the bucket's chain of heads (down) and knows
+// the queue's end (tail).
+//
+//	bucket → head(tag A) ─down→ head(tag B) ─down→ 0
+//	            │next              │next
+//	          entry(A)           entry(B)
+type node struct {
+	tag, mask  uint64
+	seq        uint64 // order of arrival among all
+	next, prev uint32
+	down, tail uint32
+	where      place
+}
+
+// place says which list an entry is in.
+type place uint32
+
+const (
+	nowhere place = iota
+	inQueue
+	inWild
+)
+
+// index finds queues of entries by tag. Number 0 is no entry.
+type index struct {
+	nodes   []node
+	buckets []uint32 // heads; a power of two
+	shift   uint     // 64 - log2(len(buckets))
+	tags    int      // distinct tags
+}
+
+const startBits = 6
+
+func (x *index) init() {
+	x.buckets = make([]uint32, 1<<startBits)
+	x.shift = 64 - startBits
+}
+
+// ensure makes room for the entry numbered id.
+func (x *index) ensure(id uint32) {
+	if int(id) >= len(x.nodes) {
+		x.grow(id)
+	}
+}
+
+//go:noinline
+func (x *index) grow(id uint32) {
+	if x.buckets == nil {
+		x.init()
+	}
+	n := max(int(id)+1, 256, len(x.nodes)+len(x.nodes)/2)
+	x.nodes = append(x.nodes, make([]node, n-len(x.nodes))...)
+}
+
+// bucket is where tag's head would be: the product's upper bits depend on all
+// bits of the tag.
+func (x *index) bucket(tag uint64) *uint32 {
+	return &x.buckets[(tag*0x9E3779B97F4A7C15)>>x.shift]
+}
+
+// head gives the oldest entry of tag, or 0.
+func (x *index) head(tag uint64) uint32 {
+	if len(x.buckets) == 0 {
+		return 0
+	}
+	i := *x.bucket(tag)
+	for i != 0 && x.nodes[i].tag != tag {
+		i = x.nodes[i].down
+	}
+	return i
+}
+
+// push adds entry id, whose tag is set, as the youngest of its tag.
+func (x *index) push(id uint32) {
+	e := &x.nodes[id]
+	e.next, e.where = 0, inQueue
+	b := x.bucket(e.tag)
+	first := *b
+	for i := first; i != 0; i = x.nodes[i].down {
+		h := &x.nodes[i]
+		if h.tag == e.tag {
+			x.nodes[h.tail].next = id
+			e.prev = h.tail
+			h.tail = id
+			return
+		}
+	}
+	e.prev, e.down, e.tail = 0, first, id
+	*b = id
+	x.tags++
+	if x.tags > len(x.buckets) {
+		x.rehash()
+	}
+}
+
+// popHead removes entry id, the head of its tag.
+func (x *index) popHead(id uint32) {
+	e := &x.nodes[id]
+	link := x.bucket(e.tag)
+	for *link != id {
+		link = &x.nodes[*link].down
+	}
+	e.where = nowhere
+	if e.next == 0 {
+		*link = e.down
+		x.tags--
+		return
+	}
+	h := &x.nodes[e.next]
+	h.prev, h.down, h.tail = 0, e.down, e.tail
+	*link = e.next
+}
+
+// remove takes entry id out of its tag's queue.
+func (x *index) remove(id uint32) {
+	e := &x.nodes[id]
+	if e.prev == 0 {
+		x.popHead(id)
+		return
+	}
+	e.where = nowhere
+	x.nodes[e.prev].next = e.next
+	if e.next != 0 {
+		x.nodes[e.next].prev = e.prev
+		return
+	}
+	x.nodes[x.head(e.tag)].tail = e.prev
+}
+
+// rehash doubles the buckets. Called when there are as many tags as buckets, so
+// its cost spreads over as many pushes.
+//
+//go:noinline
+func (x *index) rehash() {
+	old := x.buckets
+	x.buckets = make([]uint32, 2*len(old))
+	x.shift--
+	for _, i := range old {
+		for i != 0 {
+			e := &x.nodes[i]
+			b := x.bucket(e.tag)
+			next := e.down
+			e.down, *b = *b, i
+			i = next
+		}
+	}
+}
+
+// list is a queue of entries in the order of their arrival.
+type list struct{ head, tail uint32 }
+
+func (l *list) push(ns []node, id uint32) {
+	e := &ns[id]
+	e.next, e.prev = 0, l.tail
+	if l.tail == 0 {
+		l.head = id
+	} else {
+		ns[l.tail].next = id
+	}
+	l.tail = id
+}
+
+func (l *list) remove(ns []node, id uint32) {
+	e := &ns[id]
+	if e.prev == 0 {
+		l.head = e.next
+	} else {
+		ns[e.prev].next = e.next
+	}
+	if e.next == 0 {
+		l.tail = e.prev
+	} else {
+		ns[e.next].prev = e.prev
+	}
+	e.where = nowhere
+}

@@ -1,0 +1,105 @@
+package tagmatch
+
+// Posted holds receives in the order of their posting. The zero Posted is
+// empty and ready.
+type Posted struct {
+	x    index
+	wild list // receives with a mask that is not all ones
+	seq  uint64
+	n    int
+	nw   int // in wild
+}
+
+// Len is the number of receives.
+func (p *Posted) Len() int { return p.n }
+
+// Add enters receive id, not 0 and not in p. It takes messages whose tag equals
+// tag in the bits of mask. Numbers should be small: memory is kept for the
+// largest.
+// hot: BenchmarkExpected
+func (p *Posted) Add(id uint32, tag, mask uint64) {
+	p.x.ensure(id)
+	e := &p.x.nodes[id]
+	p.seq++
+	e.tag, e.mask, e.seq = tag, mask, p.seq
+	p.n++
+	if mask != ^uint64(0) {
+		p.addWild(id)
+		return
+	}
+	p.x.push(id)
+}
+
+//go:noinline
+func (p *Posted) addWild(id uint32) {
+	p.wild.push(p.x.nodes, id)
+	p.x.nodes[id].where = inWild
+	p.nw++
+}
+
+// Match removes and gives the oldest receive that takes a message with this
+// tag, 0 where there is none.
+// hot: BenchmarkExpected
+func (p *Posted) Match(tag uint64) uint32 {
+	if p.n == 0 {
+		return 0
+	}
+	i := p.x.head(tag)
+	if p.nw != 0 {
+		return p.matchWild(i, tag)
+	}
+	if i != 0 {
+		p.x.popHead(i)
+		p.n--
+	}
+	return i
+}
+
+// matchWild chooses between exact, the oldest exact match, and older wildcards.
+//
+//go:noinline
+func (p *Posted) matchWild(exact uint32, tag uint64) uint32 {
+	limit := ^uint64(0)
+	if exact != 0 {
+		limit = p.x.nodes[exact].seq
+	}
+	for i := p.wild.head; i != 0; {
+		e := &p.x.nodes[i]
+		if e.seq > limit {
+			break
+		}
+		if (e.tag^tag)&e.mask == 0 {
+			p.Remove(i)
+			return i
+		}
+		i = e.next
+	}
+	if exact != 0 {
+		p.x.popHead(exact)
+		p.n--
+	}
+	return exact
+}
+
+// Has reports whether receive id is in p.
+func (p *Posted) Has(id uint32) bool {
+	return int(id) < len(p.x.nodes) && p.x.nodes[id].where != nowhere
+}
+
+// Remove takes receive id out; false where it is not in p.
+func (p *Posted) Remove(id uint32) bool {
+	if int(id) >= len(p.x.nodes) {
+		return false
+	}
+	switch p.x.nodes[id].where {
+	case inQueue:
+		p.x.remove(id)
+	case inWild:
+		p.wild.remove(p.x.nodes, id)
+		p.nw--
+	default:
+		return false
+	}
+	p.n--
+	return true
+}

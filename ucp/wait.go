@@ -1,0 +1,60 @@
+package ucp
+
+import (
+	"context"
+	"runtime"
+)
+
+// When a waiting loop looks beyond its worker, in passes.
+const (
+	ctxPasses   = 64   // look at the context
+	spinPasses  = 4096 // idle before the processor is offered to others
+	yieldPasses = 1024 // and every so many after that
+)
+
+// pause is the state of a loop that waits.
+type pause struct{ n, idle uint32 }
+
+// after follows each pass that did n things; an error ends the loop.
+// hot: BenchmarkTagPair
+func (p *pause) after(ctx context.Context, n int) error {
+	p.n++
+	p.idle++
+	if n != 0 {
+		p.idle = 0
+	}
+	if p.n%ctxPasses != 0 {
+		return nil
+	}
+	return p.afterSlow(ctx)
+}
+
+//go:noinline
+func (p *pause) afterSlow(ctx context.Context) error {
+	if p.idle >= spinPasses && p.idle%yieldPasses < ctxPasses {
+		runtime.Gosched()
+	}
+	return context.Cause(ctx)
+}
+
+// Run progresses the worker until ctx ends or the worker is closed, and gives
+// ctx's cause or ErrClosed.
+func (w *Worker) Run(ctx context.Context) error {
+	return w.WaitUntil(ctx, func() bool { return false })
+}
+
+// WaitUntil progresses the worker until cond, which it calls after each pass on
+// this goroutine, is true. It gives ctx's cause where that ends first, ErrClosed
+// where the worker is closed.
+func (w *Worker) WaitUntil(ctx context.Context, cond func() bool) error {
+	var p pause
+	for !cond() {
+		if w.closed.Load() {
+			return ErrClosed
+		}
+		if err := p.after(ctx, w.Progress()); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,110 @@
+package ucp
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/shmem"
+	"github.com/goucx/goucx/uct"
+)
+
+// wakeup is what a sleeper needs.
+type wakeup struct {
+	signal  *shmem.EventFD
+	raised  atomic.Bool // signal is up, or about to be; pairs with Signal
+	problem error       // why there is no event descriptor
+}
+
+// signalData tells the worker's own flag from the ifaces in slowEvents.set.
+const signalData = 1 << 32
+
+// openWakeup watches all ifaces through one descriptor.
+func (w *Worker) openWakeup() error {
+	set, err := shmem.NewEpoll()
+	if err != nil {
+		return err
+	}
+	flag, err := shmem.NewEventFD()
+	if err != nil {
+		return errors.Join(err, set.Close())
+	}
+	err = set.Add(flag.FD(), signalData, shmem.EventIn)
+	for k, p := range w.ports {
+		if fd := p.iface.EventFD(); fd >= 0 && err == nil {
+			err = set.Add(fd, uint64(k), shmem.EventIn)
+		}
+	}
+	if err != nil {
+		return errors.Join(err, flag.Close(), set.Close())
+	}
+	w.slow.set, w.wake.signal = set, flag
+	return nil
+}
+
+// EventFD is a descriptor that becomes readable after Arm when there is
+// something to progress. It is the worker's own: do not read or close it.
+func (w *Worker) EventFD() (int, error) {
+	if w.slow.set == nil {
+		return -1, fmt.Errorf("event descriptor: %w", w.wake.problem)
+	}
+	return w.slow.set.FD(), nil
+}
+
+// Arm asks for a wake-up through EventFD. ErrBusy: something is there already,
+// or Signal was called; progress, then arm again.
+func (w *Worker) Arm() error {
+	w.t.lock()
+	defer w.t.unlock()
+	if w.closed.Load() {
+		return fmt.Errorf("arm: %w", ErrClosed)
+	}
+	if w.slow.set == nil {
+		return fmt.Errorf("arm: %w", w.wake.problem)
+	}
+	if w.lowerSignal() || len(w.calls)+len(w.failed) > 0 {
+		return ErrBusy
+	}
+	for _, p := range w.ports {
+		switch st := p.iface.Arm(uct.EventRecv | uct.EventSend); st {
+		case ucs.OK, ucs.Unsupported:
+		case ucs.Busy:
+			p.armed = false
+			w.passes, w.slow.passes = lookEvery, w.slow.everyPasses // the next pass looks at all
+			return ErrBusy
+		default:
+			return fmt.Errorf("arm %s: %w", p.name(), statusErr(st))
+		}
+	}
+	return nil
+}
+
+// Signal wakes who sleeps on EventFD; with nobody asleep the next Arm answers
+// ErrBusy. Safe from any goroutine, also after Close.
+func (w *Worker) Signal() {
+	if w.wake.raised.Swap(true) || w.wake.signal == nil {
+		return
+	}
+	_ = w.wake.signal.Signal() // an error means closed: nobody sleeps
+}
+
+// lowerSignal takes a Signal back and reports whether there was one.
+func (w *Worker) lowerSignal() bool {
+	if !w.wake.raised.Load() {
+		return false
+	}
+	// A Signal between the two stays in raised, where the next Arm finds it.
+	w.wake.raised.Store(false)
+	if w.wake.signal != nil {
+		w.wake.signal.Drain()
+	}
+	return true
+}
+
+func (w *Worker) closeWakeup() error {
+	if w.slow.set == nil {
+		return nil
+	}
+	return errors.Join(w.slow.set.Close(), w.wake.signal.Close())
+}

@@ -1,0 +1,192 @@
+package ucp
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/goucx/goucx/ucp/tagmatch"
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
+	"github.com/goucx/goucx/wireup"
+)
+
+// ThreadMode says which goroutines may use a worker.
+type ThreadMode uint8
+
+// Thread modes.
+const (
+	// ThreadMulti: any goroutine, any time; one lock.
+	ThreadMulti ThreadMode = iota
+	// ThreadSerialized: any goroutine, one at a time; the program sees to it.
+	ThreadSerialized
+	// ThreadSingle: one goroutine.
+	ThreadSingle
+)
+
+// WorkerConfig is what a worker is made with. The zero value works.
+type WorkerConfig struct {
+	Mode ThreadMode
+}
+
+// Worker owns progress: endpoints, requests and what arrives belong to it. With
+// ThreadMulti its methods and those of its Endpoints and Requests are safe from
+// any goroutine, else one goroutine at a time uses them; Signal is always safe.
+type Worker struct {
+	t      Thread
+	one    progresser // the first active iface, or idle
+	odd    bool       // progress has more to do than one
+	passes uint32     // since the last look beyond the active ifaces
+
+	slab    slab
+	posted  tagmatch.Posted
+	arrived tagmatch.Arrived
+	un      []unexpected // by number in arrived
+	open    map[uint32]*source
+	pool    pool // memory for unexpected payloads and inline copies
+
+	mu      sync.Mutex // with ThreadMulti guards everything below and above
+	ctx     *Context
+	id      uct.UUID
+	ports   []*port
+	locals  []wireup.LocalIface // ports as lane choice sees them
+	refused []uct.Refusal
+	active  []progresser
+	address Address
+	peers   wireup.Table
+	laneAt  map[laneKey]uint32
+	eps     []epSlot
+	epFree  uint32
+	cold    map[uint32]*epCold
+
+	calls   []call   // due callbacks
+	failed  []uint64 // endpoints whose OnFailure is due
+	calling bool
+
+	slow     slowEvents
+	wake     wakeup
+	counters counters
+	closing  bool
+	closed   atomic.Bool
+}
+
+// NewWorker makes a worker with an iface on every usable device.
+func (x *Context) NewWorker(c WorkerConfig) (*Worker, error) {
+	if c.Mode > ThreadSingle {
+		return nil, fmt.Errorf("new worker: thread mode %d: %w", c.Mode, ErrInvalid)
+	}
+	w := &Worker{
+		ctx: x, id: newID(), one: idle{},
+		laneAt: make(map[laneKey]uint32),
+		cold:   make(map[uint32]*epCold),
+		open:   make(map[uint32]*source),
+		eps:    make([]epSlot, 1),
+	}
+	w.t = Thread{w: w, lanes: []lane{{short: -1}}, locked: c.Mode == ThreadMulti}
+	w.slab.pool = &w.pool
+	w.slab.grow()
+	w.slow.init(x.settings)
+	w.openIfaces()
+	if len(w.ports) == 0 {
+		return nil, fmt.Errorf("new worker: no interface works: %v: %w", w.refused, ErrUnsupported)
+	}
+	w.wake.problem = w.openWakeup()
+	err := w.buildAddress()
+	if err == nil {
+		err = x.own(w)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("new worker: %w", errors.Join(err, w.closeIfaces()))
+	}
+	return w, nil
+}
+
+// openIfaces opens what works of every domain; the rest is refused by reason.
+func (w *Worker) openIfaces() {
+	w.refused = append(w.refused, w.ctx.refused...)
+	for _, d := range w.ctx.domains {
+		infos, refused := d.Ifaces()
+		w.refused = append(w.refused, refused...)
+		for _, i := range infos {
+			if err := w.openIface(d, i); err != nil {
+				w.refused = append(w.refused, uct.Refusal{Transport: i.Transport, Device: i.Device, Reason: err.Error()})
+			}
+		}
+	}
+}
+
+func (w *Worker) openIface(d openDomain, info uct.IfaceInfo) error {
+	if use, reason := w.ctx.selection.Iface(info); use != wireup.UseAll {
+		return errors.New(reason)
+	}
+	p := &port{w: w, info: info, domain: d, index: len(w.ports), sources: make(map[uint32]*source)}
+	f, err := d.OpenIface(info, uct.IfaceConfig{
+		Handler: p, Worker: w.id, Settings: w.ctx.settings, Wants: w.ctx.features.wants(),
+	})
+	if err != nil {
+		return err
+	}
+	p.iface = f
+	w.ports = append(w.ports, p)
+	w.locals = append(w.locals, wireup.LocalIface{Info: info, Attr: f.Attr(), Iface: f})
+	return nil
+}
+
+// wants are the operations that the features need.
+func (f Feature) wants() uct.Ops {
+	ops := uct.OpsAM | uct.OpFlushLocal | uct.OpFlushRemote | uct.OpFlushCancel | uct.OpFence | uct.OpPending | uct.OpCheck
+	if f&FeatureRMA != 0 {
+		ops |= uct.OpsPut | uct.OpsGet
+	}
+	if f&FeatureAtomics != 0 {
+		ops |= uct.OpAtomics
+	}
+	return ops
+}
+
+func (w *Worker) buildAddress() error {
+	a, err := wireup.Build(wireup.View{Host: hostID(), Process: processID(), Worker: w.id}, w.locals)
+	w.address = a
+	return err
+}
+
+// Refused lists the transports and devices that the worker does not use, each
+// with its reason.
+func (w *Worker) Refused() []uct.Refusal { return append([]uct.Refusal(nil), w.refused...) }
+
+// Address is how peers reach this worker, as a copy: plain bytes to be carried by
+// any means. Valid while w is open.
+func (w *Worker) Address() Address { return append(Address(nil), w.address...) }
+
+// Close closes the endpoints, each flushed within CloseTimeout, then the ifaces.
+// What still runs ends with ErrClosed. Idempotent.
+func (w *Worker) Close() error {
+	w.t.lock()
+	if w.closing {
+		w.t.unlock()
+		return nil
+	}
+	w.closing = true
+	w.t.unlock()
+	err := w.closeEndpoints()
+	w.t.lock()
+	defer w.t.unlock()
+	w.endAll(ucs.Closed)
+	w.closed.Store(true)
+	err = errors.Join(err, w.closeIfaces())
+	w.ctx.disown(w)
+	return err
+}
+
+func (w *Worker) closeIfaces() error {
+	w.active, w.one = nil, idle{}
+	w.settle()
+	errs := []error{w.closeWakeup()}
+	for _, p := range w.ports {
+		if err := p.iface.Close(); err != nil {
+			errs = append(errs, fmt.Errorf("close %s: %w", p.name(), err))
+		}
+	}
+	return errors.Join(errs...)
+}
