@@ -1,8 +1,184 @@
 package ucttest
 
-import "testing"
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"time"
 
-var processCases []testCase
+	"github.com/stretchr/testify/require"
 
-func isChild() bool             { return false }
-func serve(*testing.T, Factory) {}
+	"github.com/goucx/goucx/uct"
+)
+
+// roleVariable in the environment makes the test binary the second process.
+const roleVariable = "GOUCX_UCTTEST_CHILD"
+
+func isChild() bool { return os.Getenv(roleVariable) != "" }
+
+// note is what the two processes tell each other: a command, or its answer.
+type note struct {
+	Op            string
+	Device, Iface []byte
+	Key           []byte
+	Base          uint64
+	Kind          kind
+	N             uint64
+	Data          []byte
+	Err           string
+}
+
+func (n *note) address() uct.Address { return uct.Address{Device: n.Device, Iface: n.Iface} }
+
+// process is a second process with an iface of its own, which serves commands.
+type process struct {
+	env    *env
+	cmd    *exec.Cmd
+	to     *os.File
+	notes  chan note // answers; closed when the process is gone
+	exited chan struct{}
+	addr   uct.Address
+	output bytes.Buffer // what it wrote, valid after exited
+}
+
+// spawn starts the test binary again; it ends with the case.
+func (e *env) spawn() *process {
+	e.Helper()
+	top, _, _ := strings.Cut(e.Name(), "/")
+	cmd := exec.Command(os.Args[0], "-test.run=^"+regexp.QuoteMeta(top)+"$", "-test.count=1", "-test.timeout=5m")
+	cmd.Env = append(os.Environ(), roleVariable+"=1")
+	fromParent, to, err := os.Pipe()
+	require.NoError(e, err)
+	from, toParent, err := os.Pipe()
+	require.NoError(e, err)
+	cmd.ExtraFiles = []*os.File{fromParent, toParent}
+	p := &process{env: e, cmd: cmd, to: to, notes: make(chan note, 1), exited: make(chan struct{})}
+	cmd.Stdout, cmd.Stderr = &p.output, &p.output
+	require.NoError(e, cmd.Start())
+	_, _ = fromParent.Close(), toParent.Close()
+	go p.read(from)
+	e.Cleanup(p.end)
+	a := p.ask(note{Op: "address"})
+	p.addr = a.address()
+	return p
+}
+
+// read passes answers on until the process is gone.
+func (p *process) read(from *os.File) {
+	defer close(p.exited)
+	for d := json.NewDecoder(from); ; {
+		var n note
+		if d.Decode(&n) != nil {
+			break
+		}
+		p.notes <- n
+	}
+	close(p.notes)
+	_ = from.Close()
+	_ = p.cmd.Wait() // its fate shows in what it said
+}
+
+// end lets the process finish, or kills it.
+func (p *process) end() {
+	_ = p.to.Close() // the end of its commands
+	go func() {
+		for range p.notes { // answers that nobody took
+		}
+	}()
+	select {
+	case <-p.exited:
+	case <-time.After(patience):
+		_ = p.cmd.Process.Kill()
+		<-p.exited
+		p.env.Errorf("second process had to be killed")
+	}
+	if p.env.Failed() && p.output.Len() > 0 {
+		p.env.Logf("second process:\n%s", &p.output)
+	}
+}
+
+// kill ends the process at once, as a crash would.
+func (p *process) kill() {
+	p.env.Helper()
+	require.NoError(p.env, p.cmd.Process.Kill())
+	<-p.exited
+}
+
+// tell sends a command without waiting for its answer.
+func (p *process) tell(n note) {
+	p.env.Helper()
+	require.NoError(p.env, json.NewEncoder(p.to).Encode(n), "%s", n.Op)
+}
+
+// ask sends a command and progresses nodes until its answer.
+func (p *process) ask(n note, nodes ...*node) note {
+	p.env.Helper()
+	p.tell(n)
+	return p.answer(n.Op, nodes...)
+}
+
+// answer progresses nodes until the answer to op.
+func (p *process) answer(op string, nodes ...*node) (got note) {
+	p.env.Helper()
+	come := false
+	p.env.until("the second process's answer to "+op, func() bool {
+		select {
+		case got, come = <-p.notes:
+			if !come {
+				p.env.Fatalf("second process is gone at %s", op)
+			}
+		default:
+		}
+		return come
+	}, nodes...)
+	require.Equal(p.env, op, got.Op)
+	require.Empty(p.env, got.Err, "second process: %s", op)
+	return got
+}
+
+// pairWith gives an iface that reaches p's, both ways; else the case ends.
+func (e *env) pairWith(p *process) (*node, *link) {
+	e.Helper()
+	a := e.node()
+	if reachable, reason := a.iface.Reachable(p.addr); !reachable {
+		e.notApplicable("another process is not reachable: " + reason)
+	}
+	own := a.address()
+	p.ask(note{Op: "connect", Device: own.Device, Iface: own.Iface}, a)
+	l := e.dial(a, a, p.addr)
+	return a, l
+}
+
+// child is the second process.
+type child struct {
+	node    *node
+	link    *link
+	send    *sender
+	sending uint64 // up to this number
+	got     sequence
+	echo    bool
+	behind  []message // not yet echoed
+	mem     uct.Mem
+	out     *json.Encoder
+	waiting bool // "send" is to be answered when it is done
+}
+
+// commands reads notes in the background: the main goroutine progresses.
+func commands(r io.Reader) <-chan note {
+	ch := make(chan note)
+	go func() {
+		defer close(ch)
+		for d := json.NewDecoder(r); ; {
+			var n note
+			if d.Decode(&n) != nil {
+				return
+			}
+			ch <- n
+		}
+	}()
+	return ch
+}

@@ -64,7 +64,7 @@ func (e *env) region(owner, user *node, k kind, n int, f uct.MemFlags) *region {
 	e.Helper()
 	r := &region{owner: owner, user: user, mem: e.memory(owner, k, n, f)}
 	r.bytes = r.mem.Bytes()
-	r.base = uint64(reflect.ValueOf(r.bytes).Pointer())
+	r.base = addressOf(r.bytes)
 	r.packed = r.mem.AppendKey(nil)
 	r.key = e.unpack(user, r.packed)
 	r.attr = user.dom.KeyAttr(r.key)
@@ -197,3 +197,7 @@ func (r *region) usable(fs []rmaForm) (use []rmaForm) {
 type picture []byte
 
 func (r *region) picture() picture { return slices.Clone(r.bytes) }
+
+// addressOf is the address of b's first byte, in memory that is pinned or not
+// of the Go heap.
+func addressOf(b []byte) uint64 { return uint64(reflect.ValueOf(b).Pointer()) }

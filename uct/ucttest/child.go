@@ -1,0 +1,141 @@
+package ucttest
+
+import (
+	"encoding/json"
+	"os"
+	"runtime"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/uct"
+)
+
+// Descriptors that the second process gets.
+const (
+	commandFD = 3
+	answerFD  = 4
+)
+
+// serve is the second process: it opens an iface and carries out commands until
+// the first process closes the pipe.
+func serve(t *testing.T, f Factory) {
+	in, out := os.NewFile(commandFD, "commands"), os.NewFile(answerFD, "answers")
+	e := &env{TB: t, factory: f}
+	c := &child{node: e.node(), out: json.NewEncoder(out)}
+	c.node.doomed = true // the first process may go first
+	c.node.onMessage = c.receive
+	c.node.onPending = func(ts []uct.Token) int { return len(ts) }
+	for notes := commands(in); ; {
+		select {
+		case n, more := <-notes:
+			if !more {
+				return
+			}
+			c.carryOut(&n)
+		default:
+			if c.work() == 0 {
+				runtime.Gosched()
+			}
+		}
+	}
+}
+
+// work progresses the iface and whatever is to be sent.
+func (c *child) work() int {
+	n := 0
+	if !c.node.closed {
+		n = progress(c.node)
+	}
+	for len(c.behind) > 0 {
+		m := c.behind[0]
+		if st := c.link.AMShort(m.id, m.header, m.data); st == noResource {
+			break
+		}
+		c.behind = c.behind[1:]
+		n++
+	}
+	for c.send != nil && c.send.number < c.sending {
+		if c.send.send(1) == noResource {
+			break
+		}
+		n++
+	}
+	if c.waiting && c.send.number == c.sending && c.node.flying() == 0 {
+		c.waiting = false
+		c.reply(note{Op: "send"})
+	}
+	return n
+}
+
+// receive checks what the first process sends, or gives it back.
+func (c *child) receive(m message) {
+	if c.echo {
+		m.data = slices.Clone(m.data)
+		c.behind = append(c.behind, m)
+		return
+	}
+	c.got.take(c.node, m)
+}
+
+func (c *child) reply(n note) { require.NoError(c.node.env, c.out.Encode(n)) }
+
+// carryOut does one command and answers it; "send" is answered when done, "exit"
+// never.
+func (c *child) carryOut(n *note) {
+	e, answer := c.node.env, note{Op: n.Op}
+	switch n.Op {
+	case "address":
+		a := c.node.address()
+		answer.Device, answer.Iface = a.Device, a.Iface
+	case "connect":
+		c.link = e.dial(c.node, c.node, n.address())
+	case "echo":
+		c.echo = true
+	case "send":
+		if c.send == nil {
+			c.send = newSender(c.link, 9)
+		}
+		c.sending, c.waiting = n.N, true
+		return
+	case "received":
+		answer.N = c.got.next
+	case "region":
+		r := e.memory(c.node, n.Kind, int(n.N), uct.MemRemote)
+		fill(r.Bytes(), 1)
+		c.mem = r
+		answer.Key, answer.Base = r.AppendKey(nil), addressOf(r.Bytes())
+	case "bytes":
+		answer.Data = c.mem.Bytes()
+	case "revoke":
+		c.mem.Revoke()
+	case "add":
+		answer.Err = c.add(n)
+	case "close":
+		c.link.Close()
+		require.NoError(e, c.node.close())
+	default:
+		answer.Err = "unknown command"
+	}
+	answer.Err += c.fault()
+	c.reply(answer)
+}
+
+func (c *child) fault() string {
+	if c.node.env.Failed() {
+		return "failed, see its output"
+	}
+	return ""
+}
+
+// add does n.N fetching adds on the first process's word.
+func (c *child) add(n *note) string {
+	r := &region{user: c.node, base: n.Base, key: c.node.env.unpack(c.node, n.Key)}
+	for range n.N {
+		if _, err := c.link.blocking(r, uct.AtomicAdd, 1, 0, 0); err != nil {
+			return err.Error()
+		}
+	}
+	return ""
+}

@@ -1,0 +1,228 @@
+package ucttest
+
+import (
+	"syscall"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
+)
+
+var processCases = []testCase{
+	{"echo", processEcho},
+	{"streams", processStreams},
+	{"rma", processRMA},
+	{"atomics", processAtomics},
+	{"wake", processWake},
+	{"closed", processClosed},
+	{"killed", processKilled},
+	{"stopped", processStopped},
+}
+
+// processEcho sends one message after the other there and back.
+func processEcho(e *env) {
+	p := e.spawn()
+	a, l := e.pairWith(p)
+	e.needs(a, uct.OpAMShort, "AM short")
+	p.ask(note{Op: "echo"}, a)
+	for _, f := range a.forms() {
+		_, high := f.limit(a.attr)
+		for i := range uint64(messages() / 100) {
+			data := pattern(min(high, int(i%64)+8), i)
+			if f.name == "uint64" {
+				data = data[:8]
+			}
+			if !f.fits(a.attr, len(data)) || len(data) > a.attr.AM.Short {
+				continue
+			}
+			require.Contains(e, []uct.Status{ok, inProgress}, l.post(func() uct.Status { return f.send(l, 5, i, data) }))
+			e.until("an echo", func() bool { return len(a.inbox) > 0 }, a)
+			require.Len(e, a.inbox, 1)
+			require.Equal(e, i, a.inbox[0].header)
+			require.True(e, holds(a.inbox[0].data, i))
+			a.inbox = nil
+		}
+	}
+}
+
+// processStreams sends both ways at once.
+func processStreams(e *env) {
+	p := e.spawn()
+	a, l := e.pairWith(p)
+	e.needs(a, uct.OpAMShort, "AM short")
+	total := uint64(messages() / 2)
+	var got sequence
+	a.onMessage = func(m message) { got.take(a, m) }
+	p.tell(note{Op: "send", N: total})
+	s := newSender(l, 3)
+	e.until("both streams", func() bool { return s.sendRun(total) && got.next == total || e.Failed() }, a)
+	p.answer("send", a)
+	e.until("the second process to have received all", func() bool {
+		return p.ask(note{Op: "received"}, a).N == total
+	}, a)
+}
+
+// remote makes memory of the second process reachable.
+func (e *env) remote(p *process, a *node, k kind, n int) *region {
+	e.Helper()
+	got := p.ask(note{Op: "region", Kind: k, N: uint64(n)}, a)
+	r := &region{user: a, base: got.Base, packed: got.Key, key: e.unpack(a, got.Key)}
+	r.attr = a.dom.KeyAttr(r.key)
+	return r
+}
+
+// processRMA puts, gets and revokes memory of another process.
+func processRMA(e *env) {
+	p := e.spawn()
+	a, l := e.pairWith(p)
+	if a.attr.Ops&(uct.OpsPut|uct.OpsGet) == 0 {
+		e.notApplicable("carries neither put nor get")
+	}
+	const size = 64 << 10
+	for _, k := range e.kinds(a) {
+		r := e.remote(p, a, k, size)
+		want, seed := pattern(size, 1), uint64(10)
+		for _, f := range r.usable(putForms) {
+			for _, n := range []int{1, 7, 8, 64, 1000, 4096, 50_000} {
+				if !f.fits(a.attr, n) {
+					continue
+				}
+				seed++
+				data := pattern(n, seed)
+				require.Equal(e, ok, f.transfer(l, data, r.base+seed, r.key), "%s memory, put %s of %d", k, f.name, n)
+				copy(want[seed:], data)
+			}
+		}
+		l.flush()
+		require.True(e, string(want) == string(p.ask(note{Op: "bytes"}, a).Data), "%s memory after puts", k)
+		for _, f := range r.usable(getForms) {
+			for _, n := range []int{1, 8, 1000, 50_000} {
+				data := make([]byte, n)
+				if f.fits(a.attr, n) {
+					require.Equal(e, ok, f.transfer(l, data, r.base+5, r.key), "%s memory, get %s of %d", k, f.name, n)
+					require.True(e, string(want[5:5+n]) == string(data), "%s memory, get %s of %d", k, f.name, n)
+				}
+			}
+		}
+		for _, span := range outside(r.base, size) {
+			l.refuses(r, span[0], int(span[1]))
+		}
+		p.ask(note{Op: "revoke"}, a)
+		l.refuses(r, r.base, 8)
+		l.refuses(r, r.base, 5000)
+		require.True(e, string(want) == string(p.ask(note{Op: "bytes"}, a).Data), "a refused access wrote")
+	}
+}
+
+// processAtomics adds to one word from both processes at once.
+func processAtomics(e *env) {
+	p := e.spawn()
+	a, _ := e.pairWith(p)
+	local := e.connect(e.node(), a)
+	mem := e.region(a, local.from, e.kinds(a)[0], 4096, uct.MemRemote)
+	if !mem.set(8, true).Has(uct.AtomicAdd) {
+		e.notApplicable("no 64-bit add")
+	}
+	n := uint64(contended())
+	p.tell(note{Op: "add", Key: mem.packed, Base: mem.base, N: n})
+	for range n {
+		_, err := local.blocking(mem, uct.AtomicAdd, 1, 0, 0)
+		require.NoError(e, err)
+	}
+	p.answer("add", a)
+	require.Equal(e, 2*n, le.Uint64(mem.bytes))
+}
+
+// processWake sleeps on the event descriptor until the other process sends.
+func processWake(e *env) {
+	p := e.spawn()
+	a, _ := e.pairWith(p)
+	e.needsEvents(a, uct.EventRecv)
+	var got sequence
+	a.onMessage = func(m message) { got.take(a, m) }
+	for i := uint64(1); i <= 200; i++ {
+		a.arm(uct.EventRecv)
+		p.tell(note{Op: "send", N: i})
+		require.True(e, a.readable(patience), "message %d does not wake", i)
+		e.until("the message", func() bool { return got.next == i }, a)
+		p.answer("send", a)
+	}
+}
+
+// processClosed: the other process closes its iface in order.
+func processClosed(e *env) {
+	p := e.spawn()
+	a, l := e.pairWith(p)
+	e.needsFailure(a)
+	a.doomed = true
+	l.alive(p)
+	p.ask(note{Op: "close"}, a)
+	assert.NoError(e, l.failed().Err, "the peer closed in order")
+	l.dead(nil)
+	e.settle(a)
+	require.Len(e, a.failuresOf(l.Endpoint), 1)
+}
+
+// alive exchanges a message with the second process.
+func (l *link) alive(p *process) {
+	l.env.Helper()
+	s := newSender(l, 4)
+	s.number = p.ask(note{Op: "received"}, l.from).N
+	next := s.number + 1
+	l.post(func() uct.Status { return s.send(1) })
+	l.env.until("the second process to receive", func() bool {
+		return p.ask(note{Op: "received"}, l.from).N == next
+	}, l.from)
+}
+
+// processKilled: a crash is reported within a second, once, with its reason;
+// other peers go on.
+func processKilled(e *env) {
+	p := e.spawn()
+	a, l := e.pairWith(p)
+	e.needsFailure(a)
+	other := e.spawn()
+	a.doomed = true
+	own := a.address()
+	other.ask(note{Op: "connect", Device: own.Device, Iface: own.Iface}, a)
+	to := e.dial(a, a, other.addr)
+	l.alive(p)
+	to.alive(other)
+	p.kill()
+	died := ucs.Now()
+	f := l.failed()
+	assert.Less(e, ucs.Now().Sub(died), time.Second)
+	assert.ErrorIs(e, f.Err, ucs.ErrPeerFailed)
+	l.dead(nil)
+	to.alive(other)
+	e.settle(a)
+	require.Len(e, a.failuresOf(l.Endpoint), 1, "reported more than once")
+	l.Close()
+	to.alive(other)
+}
+
+// processStopped: a peer that no longer runs fills its own queue and stalls
+// nobody else.
+func processStopped(e *env) {
+	p := e.spawn()
+	a, l := e.pairWith(p)
+	other := e.spawn()
+	own := a.address()
+	other.ask(note{Op: "connect", Device: own.Device, Iface: own.Iface}, a)
+	to := e.dial(a, a, other.addr)
+	l.alive(p)
+	require.NoError(e, p.cmd.Process.Signal(syscall.SIGSTOP))
+	defer func() { _ = p.cmd.Process.Signal(syscall.SIGCONT) }()
+	s := newSender(l, 5)
+	s.number = 1
+	e.until("the queue towards a stopped process to fill", func() bool { return !s.sendRun(1 << 30) }, a)
+	for range 100 {
+		to.alive(other)
+	}
+	require.NoError(e, p.cmd.Process.Signal(syscall.SIGCONT))
+	sent := s.number
+	e.until("messages to arrive after all", func() bool { return p.ask(note{Op: "received"}, a).N == sent }, a)
+}
