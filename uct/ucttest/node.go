@@ -32,16 +32,17 @@ type node struct {
 	attr   *uct.IfaceAttr
 	worker uct.UUID
 
-	inside   bool // Progress runs
-	counted  int  // messages and events of this Progress
-	quiet    bool // received messages are only counted
-	received int
-	inbox    []message
-	flights  map[uct.Token]*flight
-	failures []uct.Failure
-	tokens   uct.Token
-	doomed   bool // endpoints are expected to fail
-	closed   bool
+	inside    bool // Progress runs
+	counted   int  // messages and events of this Progress
+	quiet     bool // received messages are only counted
+	forgetful bool // so are events
+	received  int
+	inbox     []message
+	flights   map[uct.Token]*flight
+	failures  []uct.Failure
+	tokens    uct.Token
+	doomed    bool // endpoints are expected to fail
+	closed    bool
 
 	onMessage func(message) // nil: into inbox
 	onPending func([]uct.Token) int
@@ -102,6 +103,9 @@ func (n *node) deliver(m message) {
 func (n *node) HandleEvents(es []uct.Event) {
 	n.check("HandleEvents")
 	n.counted += len(es)
+	if n.forgetful {
+		return
+	}
 	for _, ev := range es {
 		f := n.flights[ev.Token]
 		if f == nil || f.ended {
