@@ -30,6 +30,7 @@ type keyServer struct {
 	poll     *os.File // the epoll descriptor, once more, in the runtime's poller
 	conns    map[uint64]*shmem.Conn
 	next     uint64
+	limit    int           // of connections
 	refused  atomic.Uint64 // requests and connections
 
 	ended chan struct{}
@@ -38,7 +39,7 @@ type keyServer struct {
 }
 
 func startKeyServer(name string, d *domain, l *lender) (*keyServer, error) {
-	s := &keyServer{d: d, lender: l, next: 1, conns: make(map[uint64]*shmem.Conn), ended: make(chan struct{})}
+	s := &keyServer{d: d, lender: l, next: 1, limit: maxKeyConns, conns: make(map[uint64]*shmem.Conn), ended: make(chan struct{})}
 	err := s.open(name)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("key server: %w", err), s.release())
@@ -122,7 +123,7 @@ func (s *keyServer) admit(c *shmem.Conn) error {
 	if err := sameUser(c); err != nil {
 		return err
 	}
-	if len(s.conns) >= maxKeyConns {
+	if len(s.conns) >= s.limit {
 		return fmt.Errorf("%d connections already", len(s.conns))
 	}
 	if err := s.epoll.Add(c.FD(), s.next, shmem.EventIn); err != nil {

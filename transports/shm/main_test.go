@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ func roles() map[string]func(say func(string), hear func() string) {
 	return map[string]func(say func(string), hear func() string){
 		"receive": roleReceive,
 		"send":    roleSend,
+		"memory":  roleMemory,
 	}
 }
 
@@ -50,22 +52,36 @@ type process struct {
 }
 
 func start(t testing.TB, role string) *process {
-	args := []string{os.Args[0]}
+	t.Helper()
+	p, err := tryStart(t, role, nil)
+	require.NoError(t, err)
+	return p
+}
+
+// tryStart starts a process with attributes (another user, other namespaces)
+// that the system may refuse. The binary is named through /proc, so that
+// another user need not be able to reach its directory.
+func tryStart(t testing.TB, role string, attr *syscall.SysProcAttr) (*process, error) {
+	t.Helper()
+	args := []string{"/proc/self/exe"}
 	if runtime.GOARCH == "arm64" && os.Getenv("GOUCX_QEMU") != "" {
-		args = append([]string{"qemu-aarch64"}, args...)
+		args = []string{"qemu-aarch64", os.Args[0]}
 	}
 	p := &process{t: t, cmd: exec.Command(args[0], args[1:]...)}
 	p.cmd.Env = append(os.Environ(), roleEnv+"="+role)
 	p.cmd.Stderr = os.Stderr
+	p.cmd.SysProcAttr = attr
 	var err error
 	p.in, err = p.cmd.StdinPipe()
 	require.NoError(t, err)
 	out, err := p.cmd.StdoutPipe()
 	require.NoError(t, err)
 	p.out = bufio.NewScanner(out)
-	require.NoError(t, p.cmd.Start())
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
 	t.Cleanup(p.kill)
-	return p
+	return p, nil
 }
 
 func (p *process) say(s string) {

@@ -1,0 +1,385 @@
+package shm
+
+import (
+	"encoding/hex"
+	"errors"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/goucx/goucx/transports/internal/mapped"
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/shmem"
+	"github.com/goucx/goucx/uct"
+)
+
+func TestKeyWireGolden(t *testing.T) {
+	a := keyAsk{wantTable: true, domain: uct.UUID{1, 15: 2}, slot: 0x01020304, gen: 0x1122334455667788}
+	assert.Equal(t, "47555851"+"01010000"+"01000000000000000000000000000002"+"04030201"+"00000000"+"8877665544332211",
+		hex.EncodeToString(a.append(nil)))
+	gone := keyReply{answer: answerGone}
+	assert.Equal(t, "47555852"+"01020000", hex.EncodeToString(gone.append(nil)))
+}
+
+func TestKeyWireDamage(t *testing.T) {
+	a := keyAsk{wantTable: true, domain: uct.UUID{1}, slot: 3, gen: 4}
+	b := a.append(nil)
+	var q keyAsk
+	require.NoError(t, q.parse(b))
+	assert.Equal(t, a, q)
+	for i := range b {
+		assert.ErrorIs(t, q.parse(b[:i]), errAsk)
+	}
+	assert.ErrorIs(t, q.parse(append(b[:len(b):len(b)], 0)), errAsk)
+	r := keyReply{answer: answerOK, region: mapped.PackedKey{Kind: mapped.Allocated, Gen: 1, Base: 4096, Len: 1, Socket: "@x"}}
+	b = r.append(nil)
+	var s keyReply
+	require.NoError(t, s.parse(b))
+	assert.Equal(t, r, s)
+	for i := range b {
+		assert.Error(t, s.parse(b[:i]))
+	}
+	for i := range len(b) * 8 {
+		b[i/8] ^= 1 << (i % 8)
+		if err := s.parse(b); err == nil {
+			assert.NotEqual(t, answerOK, s.answer, "bit %d", i)
+		}
+		b[i/8] ^= 1 << (i % 8)
+	}
+}
+
+func FuzzKeyAsk(f *testing.F) {
+	a := keyAsk{wantTable: true, slot: 1, gen: 2}
+	f.Add(a.append(nil))
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var q keyAsk
+		if q.parse(b) == nil {
+			assert.Equal(t, b, q.append(nil))
+		}
+	})
+}
+
+func FuzzKeyReply(f *testing.F) {
+	r := keyReply{answer: answerOK, region: mapped.PackedKey{Kind: mapped.Registered, Gen: 1, Base: 4096, Len: 1}}
+	f.Add(r.append(nil))
+	f.Add([]byte("GUXR\x01\x02\x00\x00"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var q keyReply
+		if q.parse(b) == nil && q.answer == answerOK {
+			assert.Equal(t, b, q.append(nil))
+		}
+	})
+}
+
+// FuzzKeyServer sends a message to a server that runs, and sees it answer the
+// next proper request.
+func FuzzKeyServer(f *testing.F) {
+	d := newTestDomain(f)
+	m, err := d.Allocate(10, uct.MemRemote)
+	require.NoError(f, err)
+	f.Cleanup(func() { require.NoError(f, m.Close()) })
+	p := memKey(f, m)
+	good := keyAsk{wantTable: true, domain: p.Domain, slot: p.Slot, gen: p.Gen}
+	f.Add(good.append(nil))
+	f.Add(good.append(nil)[:39])
+	f.Add([]byte(strings.Repeat("x", 5000)))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c, err := dialOwner(p.Socket, ucs.Now().Add(askTimeout))
+		require.NoError(t, err)
+		defer c.Close() //nolint:errcheck // the test is over
+		if len(b) > 0 && len(b) < 1<<16 {
+			_ = c.Send(b)
+		}
+		g, err := askOwner(&p, true, 10*askTimeout)
+		require.NoError(t, err)
+		g.close()
+	})
+}
+
+// TestKeyServerGarbage: nonsense, descriptors nobody asked for, silence and
+// hang-ups do not move the server, and are counted.
+func TestKeyServerGarbage(t *testing.T) {
+	d := newTestDomain(t)
+	m, err := d.Allocate(4096, uct.MemRemote)
+	require.NoError(t, err)
+	p := memKey(t, m)
+	server := d.lender.server
+	good := keyAsk{wantTable: true, domain: p.Domain, slot: p.Slot, gen: p.Gen}
+	other := good
+	other.domain[0]++
+	stale := good
+	stale.gen++
+	wild := good
+	wild.slot = 1 << 31
+	zero := good
+	zero.gen = 0
+
+	fds, _ := open(t)
+	for _, c := range []struct {
+		name   string
+		send   []byte
+		fds    []int
+		answer string // "": hung up without one
+	}{
+		{"good", good.append(nil), nil, "GUXR\x01\x00"},
+		{"another domain", other.append(nil), nil, "GUXR\x01\x01"},
+		{"stale", stale.append(nil), nil, "GUXR\x01\x02"},
+		{"wild slot", wild.append(nil), nil, "GUXR\x01\x02"},
+		{"generation 0", zero.append(nil), nil, "GUXR\x01\x02"},
+		{"short", []byte("GUXQ"), nil, "GUXR\x01\x03"},
+		{"another magic", append([]byte("HTTP"), good.append(nil)[4:]...), nil, "GUXR\x01\x03"},
+		{"version", append([]byte("GUXQ\x02"), good.append(nil)[5:]...), nil, "GUXR\x01\x03"},
+		{"long", make([]byte, 4000), nil, ""},
+		{"with descriptors", good.append(nil), []int{0, 1, 2}, "GUXR\x01\x00"},
+		{"silent", nil, nil, ""},
+	} {
+		conn, err := shmem.Dial(p.Socket)
+		require.NoError(t, err)
+		if c.send == nil {
+			require.NoError(t, conn.Close())
+			continue
+		}
+		require.NoError(t, conn.Send(c.send, c.fds...))
+		var buf [replyMax]byte
+		n, got, err := recvUntil(conn, buf[:], ucs.Now().Add(10*time.Second))
+		shmem.CloseFDs(got...)
+		if c.answer == "" {
+			assert.ErrorIs(t, err, io.EOF, c.name)
+		} else if assert.NoError(t, err, c.name) {
+			assert.Equal(t, c.answer, string(buf[:min(n, len(c.answer))]), c.name)
+			assert.Equal(t, strings.HasSuffix(c.answer, "\x00"), len(got) == 2, c.name)
+		}
+		require.NoError(t, conn.Close())
+	}
+	g, err := askOwner(&p, false, 10*askTimeout)
+	require.NoError(t, err)
+	assert.Equal(t, -1, g.table)
+	g.close()
+	assert.EqualValues(t, 3, server.refused.Load())
+	require.Eventually(t, func() bool { now, _ := open(t); return now == fds }, 10*time.Second, time.Millisecond)
+	require.NoError(t, m.Close())
+}
+
+// TestKeyServerLimit: connections beyond the bound are hung up on, those within
+// it are served, and room comes back.
+func TestKeyServerLimit(t *testing.T) {
+	d := newTestDomain(t)
+	m, err := d.Allocate(10, uct.MemRemote)
+	require.NoError(t, err)
+	p := memKey(t, m)
+	ask := keyAsk{domain: p.Domain, slot: p.Slot, gen: p.Gen}
+	var held []*shmem.Conn
+	for range maxKeyConns {
+		c, err := dialOwner(p.Socket, ucs.Now().Add(10*time.Second))
+		if errors.Is(err, unix.EMFILE) {
+			t.Skip(err)
+		}
+		require.NoError(t, err)
+		held = append(held, c)
+	}
+	_, err = askOwner(&p, false, 10*time.Second)
+	require.ErrorIs(t, err, ucs.ErrPeerFailed)
+	assert.ErrorContains(t, err, "refuses more connections")
+	var buf [replyMax]byte
+	require.NoError(t, held[0].Send(ask.append(nil)))
+	_, fds, err := recvUntil(held[0], buf[:], ucs.Now().Add(10*time.Second))
+	require.NoError(t, err)
+	shmem.CloseFDs(fds...)
+	for _, c := range held {
+		require.NoError(t, c.Close())
+	}
+	require.Eventually(t, func() bool {
+		g, err := askOwner(&p, false, askTimeout)
+		g.close()
+		return err == nil
+	}, 10*time.Second, time.Millisecond)
+	require.NoError(t, m.Close())
+}
+
+// fakeOwner answers one request with what the test wants.
+func fakeOwner(t *testing.T, reply func(ask keyAsk) ([]byte, []int)) (socket string) {
+	t.Helper()
+	socket = keySocket("")
+	l, err := shmem.Listen(socket)
+	require.NoError(t, err)
+	served := make(chan struct{})
+	t.Cleanup(func() { <-served; require.NoError(t, l.Close()) })
+	go func() {
+		defer close(served)
+		var c *shmem.Conn
+		for c == nil {
+			var err error
+			if c, err = l.Accept(); err != nil && !errors.Is(err, shmem.ErrWouldBlock) {
+				t.Error(err)
+				return
+			}
+			runtime.Gosched()
+		}
+		defer c.Close() //nolint:errcheck // the test is over
+		var buf [askLen]byte
+		n, _, err := recvUntil(c, buf[:], ucs.Now().Add(10*time.Second))
+		var a keyAsk
+		if err == nil {
+			err = a.parse(buf[:n])
+		}
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		b, fds := reply(a)
+		if b != nil {
+			if err := c.Send(b, fds...); err != nil {
+				t.Error(err)
+			}
+		}
+		shmem.CloseFDs(fds...)
+	}()
+	return socket
+}
+
+func memfd(t *testing.T, size int64, seals int) int {
+	t.Helper()
+	fd, err := unix.MemfdCreate("goucx-test", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	require.NoError(t, err)
+	require.NoError(t, unix.Ftruncate(fd, size))
+	if seals != 0 {
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals)
+		require.NoError(t, err)
+	}
+	return fd
+}
+
+// TestBadGrants: whatever an owner hands out is looked at before it is touched,
+// and given back where it is refused.
+func TestBadGrants(t *testing.T) {
+	const sealed = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
+	const size = 8192
+	table := func() int { return memfd(t, tableBytes, sealed) }
+	region := func() int { return memfd(t, size, sealed) }
+	ok := func(p mapped.PackedKey) []byte { r := keyReply{answer: answerOK, region: p}; return r.append(nil) }
+	for _, c := range []struct {
+		name  string
+		reply func(p mapped.PackedKey) ([]byte, []int)
+		is    error
+	}{
+		{"good", func(p mapped.PackedKey) ([]byte, []int) { return ok(p), []int{table(), region()} }, nil},
+		{"unsealed region", func(p mapped.PackedKey) ([]byte, []int) { return ok(p), []int{table(), memfd(t, size, 0)} }, shmem.ErrUnsealed},
+		{"shrinkable region", func(p mapped.PackedKey) ([]byte, []int) {
+			return ok(p), []int{table(), memfd(t, size, unix.F_SEAL_GROW|unix.F_SEAL_SEAL)}
+		}, shmem.ErrUnsealed},
+		{"truncated region", func(p mapped.PackedKey) ([]byte, []int) { return ok(p), []int{table(), memfd(t, 4096, sealed)} }, shmem.ErrSize},
+		{"larger region", func(p mapped.PackedKey) ([]byte, []int) { return ok(p), []int{table(), memfd(t, size+1, sealed)} }, shmem.ErrSize},
+		{"empty region", func(p mapped.PackedKey) ([]byte, []int) { return ok(p), []int{table(), memfd(t, 0, sealed)} }, shmem.ErrSize},
+		{"region is a pipe", func(p mapped.PackedKey) ([]byte, []int) {
+			var fds [2]int
+			require.NoError(t, unix.Pipe2(fds[:], unix.O_CLOEXEC))
+			require.NoError(t, unix.Close(fds[1]))
+			return ok(p), []int{table(), fds[0]}
+		}, shmem.ErrBacking},
+		{"region is a file", func(p mapped.PackedKey) ([]byte, []int) {
+			fd, err := unix.Open(os.Args[0], unix.O_RDONLY|unix.O_CLOEXEC, 0)
+			require.NoError(t, err)
+			return ok(p), []int{table(), fd}
+		}, nil}, // which error depends on the file system
+		{"unsealed table", func(p mapped.PackedKey) ([]byte, []int) { return ok(p), []int{memfd(t, tableBytes, 0), region()} }, shmem.ErrUnsealed},
+		{"short table", func(p mapped.PackedKey) ([]byte, []int) { return ok(p), []int{memfd(t, 4096, sealed), region()} }, shmem.ErrSize},
+		{"no descriptors", func(p mapped.PackedKey) ([]byte, []int) { return ok(p), nil }, errReply},
+		{"one descriptor", func(p mapped.PackedKey) ([]byte, []int) { return ok(p), []int{table()} }, errReply},
+		{"three descriptors", func(p mapped.PackedKey) ([]byte, []int) { return ok(p), []int{table(), region(), region()} }, errReply},
+		{"eight descriptors", func(p mapped.PackedKey) ([]byte, []int) {
+			return ok(p), []int{table(), region(), region(), region(), region(), region(), region(), region()}
+		}, errReply},
+		{"refusal with descriptors", func(mapped.PackedKey) ([]byte, []int) {
+			r := keyReply{answer: answerGone}
+			return r.append(nil), []int{table()}
+		}, errReply},
+		{"garbage", func(mapped.PackedKey) ([]byte, []int) { return []byte("garbage, and more of it"), nil }, errReply},
+		{"too long", func(mapped.PackedKey) ([]byte, []int) { return make([]byte, 1000), nil }, ucs.ErrTruncated},
+		{"another region", func(p mapped.PackedKey) ([]byte, []int) { p.Len--; return ok(p), []int{table(), region()} }, ucs.ErrRemoteAccess},
+		{"hang-up", func(mapped.PackedKey) ([]byte, []int) { return nil, nil }, ucs.ErrPeerFailed},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := newTestDomain(t)
+			before, mapsBefore := open(t)
+			p := mapped.PackedKey{Kind: mapped.Allocated, Flags: uct.MemRemote, Domain: mapped.NewID(), Gen: 5, Base: 1 << 20, Len: size}
+			socket := ""
+			p.Socket = fakeOwner(t, func(keyAsk) ([]byte, []int) { q := p; q.Socket = socket; return c.reply(q) })
+			socket = p.Socket
+			k, err := d.UnpackKey(p.Append(nil))
+			if c.name == "good" {
+				require.NoError(t, err)
+				assert.Equal(t, ucs.RemoteAccess, accessor(d).PutUint64(1, p.Base, k), "its table holds no generation")
+				d.ReleaseKey(k)
+			} else {
+				require.Error(t, err)
+			}
+			if c.is != nil {
+				assert.ErrorIs(t, err, c.is)
+			}
+			require.Eventually(t, func() bool { now, _ := open(t); return now <= before+1 }, 10*time.Second, time.Millisecond, "the listener alone is left")
+			_, maps := open(t)
+			assert.Equal(t, mapsBefore, maps)
+			assert.Empty(t, d.remotes)
+		})
+	}
+}
+
+// TestAnotherUser: neither side talks to one.
+func TestAnotherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to become another user")
+	}
+	d := newTestDomain(t)
+	m, err := d.Allocate(10, uct.MemRemote)
+	require.NoError(t, err)
+	started, err := tryStart(t, "memory", &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 12345, Gid: 12345}})
+	if err != nil {
+		t.Skipf("the test binary cannot be run by another user: %v", err)
+	}
+	other := memoryProcess{started}
+	assert.Contains(t, other.ask("unpack %x", m.AppendKey(nil)), "of user 0")
+	_, err = d.UnpackKey(unhex(other.ask("alloc 10 %d", uct.MemRemote)))
+	assert.ErrorIs(t, err, os.ErrPermission)
+	assert.ErrorContains(t, err, "of user 12345")
+	require.NoError(t, m.Close())
+}
+
+// TestNamespaces: what a container hides is named.
+func TestNamespaces(t *testing.T) {
+	d := newTestDomain(t)
+	m, err := d.Allocate(10, uct.MemRemote)
+	require.NoError(t, err)
+	r, err := d.Register(make([]byte, 10), uct.MemRemote)
+	require.NoError(t, err)
+	t.Run("pid", func(t *testing.T) {
+		started, err := tryStart(t, "memory", &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID})
+		if err != nil {
+			t.Skipf("no pid namespace: %v", err)
+		}
+		other := memoryProcess{started}
+		assert.Equal(t, "key 0", other.ask("unpack %x", m.AppendKey(nil)), "mapped memory needs no process id")
+		answer := other.ask("unpack %x", r.AppendKey(nil))
+		assert.Contains(t, answer, "pid namespace")
+		assert.Contains(t, answer, "process_vm_readv")
+		assert.Contains(t, answer, "allocate")
+	})
+	t.Run("net", func(t *testing.T) {
+		started, err := tryStart(t, "memory", &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET})
+		if err != nil {
+			t.Skipf("no network namespace: %v", err)
+		}
+		other := memoryProcess{started}
+		assert.Contains(t, other.ask("unpack %x", m.AppendKey(nil)), "UCX_SHM_SOCKET_DIR")
+	})
+	require.NoError(t, m.Close())
+	require.NoError(t, r.Close())
+}
