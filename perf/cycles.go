@@ -1,6 +1,9 @@
 package perf
 
-import "github.com/goucx/goucx/ucs"
+import "github.com/goucx/goucx/ucs/cpu"
 
 // cycles reads the counter that stamps are taken from.
-func cycles() uint64 { return uint64(ucs.Now()) }
+func cycles() uint64 { return cpu.Cycles() }
+
+// cycleNanos is the length of a cycle in nanoseconds.
+func cycleNanos() float64 { return 1e9 / cpu.CyclesPerSecond() }

@@ -24,46 +24,53 @@ type stamps struct {
 	due  uint64          // cycles from row to row
 	hist buckets
 
-	every  int64 // messages a stamp
-	lean   bool  // hist is filled from the ring at each row
-	bytes  int64 // a message
-	factor float64
-	rank   float64
-	base   anchor
-	start  ucs.Time
-	last   moment
-	sink   func(Report)
+	every    int64 // messages a stamp
+	lean     bool  // hist is filled from the ring at each row
+	bytes    int64 // a message
+	factor   float64
+	rank     float64
+	interval time.Duration
+	scale    float64 // nanoseconds a cycle
+	start    ucs.Time
+	last     moment
+	final    Report
+	sink     func(Report)
 }
 
-// anchor ties the cycle counter to the clock; the longer ago it was taken, the
-// better the rate that follows from it.
-type anchor struct {
-	cycles uint64
-	at     ucs.Time
-}
-
-func newAnchor() anchor { return anchor{cycles(), ucs.Now()} }
-
-// nanos is the length of a cycle. It waits until the anchor is old enough to
-// tell within a tenth of a percent.
-func (a anchor) nanos() float64 {
-	const old = time.Millisecond
-	for {
-		c, t := cycles(), ucs.Now()
-		if t.Sub(a.at) >= old && c > a.cycles {
-			return float64(t.Sub(a.at)) / float64(c-a.cycles)
-		}
+func newStamps(c *Config, p *Params, t Test) *stamps {
+	st := &stamps{
+		scale: cycleNanos(), every: 1, lean: p.StampEach && t.Pattern != PingPong,
+		bytes: p.Size(), factor: 1, rank: p.Rank, interval: c.Interval, sink: c.Rows,
 	}
+	if st.interval == 0 {
+		st.interval = time.Second
+	}
+	if t.Pattern == PingPong {
+		st.factor = 2
+	} else if !p.StampEach {
+		st.every = streamStride
+	}
+	return st
 }
 
-// begin starts the clock.
-func (s *stamps) begin(interval time.Duration) {
-	s.due = uint64(float64(interval) / s.base.nanos())
+// begin starts the clock; without measure no row ever falls due.
+func (s *stamps) begin(measure bool) {
+	s.due = ^uint64(0)
+	if measure {
+		s.due = uint64(float64(s.interval) / s.scale)
+		clear(s.hist[:])
+	}
 	s.n, s.last = 0, moment{}
 	s.start = ucs.Now()
 	s.prev = cycles()
 	s.mark = s.prev
 }
+
+// newScratch gives the clock of a side that measures nothing.
+func newScratch() *stamps { return &stamps{due: ^uint64(0), every: 1} }
+
+// restamp lets the next stamp count from now.
+func (s *stamps) restamp() { s.prev = cycles() }
 
 // tick takes a stamp.
 // hot: BenchmarkTick
@@ -101,27 +108,31 @@ func (s *stamps) report() {
 	s.mark = cycles()
 }
 
-// end stops the clock after n messages and gives the last row.
-func (s *stamps) end(n int64) Report {
+// end stops the clock after n messages and makes the last row.
+func (s *stamps) end(n int64) {
 	now := moment{ucs.Now().Sub(s.start), n}
-	if now.at <= 0 {
-		now.at = 1 // the clock did not move: one nanosecond, so that rates stay numbers
+	if now.at <= s.last.at {
+		now.at = s.last.at + 1 // the clock did not move: a nanosecond, so that rates stay numbers
 	}
-	return s.emit(now, true)
+	s.emit(now, true)
 }
 
-func (s *stamps) emit(now moment, final bool) Report {
+func (s *stamps) emit(now moment, final bool) {
 	r := row(s.last, now, s.bytes, s.factor)
 	r.Final = final
-	r.Percentile = float64(s.percentile()) * s.base.nanos() / s.factor / float64(s.every)
+	r.Percentile = float64(s.percentile()) * s.scale / s.factor / float64(s.every)
 	if s.lean {
 		for _, d := range s.recent() {
 			s.hist.add(d)
 		}
 	}
 	s.last = now
-	s.sink(r)
-	return r
+	if final {
+		s.final = r
+	}
+	if s.sink != nil {
+		s.sink(r)
+	}
 }
 
 // recent gives the stamps of the ring.
@@ -140,5 +151,5 @@ func (s *stamps) percentile() uint64 {
 
 // quantiles are of all stamps.
 func (s *stamps) quantiles() Quantiles {
-	return s.hist.quantiles(s.base.nanos() / s.factor / float64(s.every))
+	return s.hist.quantiles(s.scale / s.factor / float64(s.every))
 }

@@ -1,0 +1,118 @@
+package perf
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/uct"
+	"go.uber.org/zap"
+)
+
+// Config is what the program that runs benchmarks hands in.
+type Config struct {
+	// Providers are the transports; required.
+	Providers []uct.Component
+	// Settings; nil: defaults, configuration files and UCX_* environment, read
+	// by ucp where a test needs it.
+	Settings *config.Set
+	// Log for the control path; nil: silent.
+	Log *zap.Logger
+	// Interval from row to row; 0: a second, as UCX's tool.
+	Interval time.Duration
+	// Rows gets each row of the side that measures, the last one too; nil: none.
+	// It runs on the measuring goroutine.
+	Rows func(Report)
+}
+
+// kernel is a test that is set up.
+type kernel interface {
+	// active does n messages of the side that measures. Each loop takes its own
+	// stamps.
+	active(n int64, st *stamps) error
+	// passive does the other side's part of n messages; nothing where there is
+	// none.
+	passive(n int64) error
+	// progress drives the communication a little.
+	progress()
+	// close gives everything back.
+	close() error
+}
+
+// Run carries one test out. Both sides call it with the same p; the side with
+// index 0 measures and gets a Result, the other one nil. An error on one side is
+// told to the other by whoever owns g.
+func Run(c Config, g Group, p Params) (*Result, error) {
+	if err := p.Check(); err != nil {
+		return nil, err
+	}
+	t, err := Lookup(p.Test)
+	if err != nil {
+		return nil, err
+	}
+	st := newStamps(&c, &p, t)
+	k, err := open(&c, g, &p, t)
+	if err != nil {
+		return nil, fmt.Errorf("set up %s: %w", p.Test, err)
+	}
+	r, err := run(k, g, &p, t, st)
+	if cerr := k.close(); err == nil && cerr != nil {
+		return nil, fmt.Errorf("clean up %s: %w", p.Test, cerr)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("run %s: %w", p.Test, err)
+	}
+	return r, nil
+}
+
+// open makes the kernel of a test.
+func open(c *Config, g Group, p *Params, t Test) (kernel, error) {
+	if t.API == UCT {
+		return openUCT(c, g, p, t)
+	}
+	return openUCP(c, g, p, t)
+}
+
+// run warms up, measures, and waits for the other side to be through.
+func run(k kernel, g Group, p *Params, t Test, st *stamps) (*Result, error) {
+	after := k.progress
+	if p.Unprogressed && g.Index() == 1 && t.Op.OneSided() && t.Pattern != PingPong {
+		after = nil
+	}
+	for _, ph := range []struct {
+		n       int64
+		measure bool
+	}{{p.warmup(), false}, {p.iterations(), true}} {
+		if err := g.Barrier(k.progress); err != nil {
+			return nil, err
+		}
+		if err := phase(k, g, ph.n, ph.measure, st); err != nil {
+			return nil, err
+		}
+		if err := g.Barrier(after); err != nil {
+			return nil, err
+		}
+	}
+	if g.Index() != 0 {
+		return nil, nil
+	}
+	return &Result{
+		Params: *p, Test: t, Last: st.final, Quantiles: st.quantiles(),
+		StampEvery: int(st.every), Window: p.window(t),
+	}, nil
+}
+
+// phase does this side's part of n messages.
+func phase(k kernel, g Group, n int64, measure bool, st *stamps) error {
+	if g.Index() != 0 {
+		return k.passive(n)
+	}
+	st.begin(measure)
+	if err := k.active(n, st); err != nil {
+		return err
+	}
+	if measure {
+		st.end(n)
+	}
+	return nil
+}

@@ -1,0 +1,198 @@
+package perf
+
+import (
+	"github.com/goucx/goucx/ucp"
+)
+
+// ucpAtomic is ucp_add, ucp_fadd, ucp_swap and ucp_cswap on words of type T.
+type ucpAtomic[T uint32 | uint64] struct {
+	*ucpSide
+	loop    func(n int) error
+	stamped func(n int, st *stamps) error
+	word    ucp.Atomic[T]
+	fetches []ucp.Fetch[T] // under way, with a window above 1
+	next    int
+	full    bool
+}
+
+func newUCPAtomic[T uint32 | uint64](s *ucpSide) (kernel, error) {
+	word, err := ucp.AtomicAt[T](s.key, 0)
+	if err != nil {
+		return nil, err
+	}
+	k := &ucpAtomic[T]{ucpSide: s, word: word, fetches: make([]ucp.Fetch[T], len(s.window))}
+	one := len(k.fetches) == 1
+	switch s.test.Op { //nolint:exhaustive // the others are no atomics
+	case OpAdd:
+		k.loop = k.burstAdd
+	case OpFetchAdd:
+		k.loop = k.burstFetchAdd
+		if one {
+			k.loop, k.stamped = k.waitFetchAdd, k.eachFetchAdd
+		}
+	case OpSwap:
+		k.loop = k.burstSwap
+		if one {
+			k.loop = k.waitSwap
+		}
+	case OpCompareSwap:
+		k.loop = k.burstCompareSwap
+		if one {
+			k.loop = k.waitCompareSwap
+		}
+	}
+	return k, nil
+}
+
+func (k *ucpAtomic[T]) active(n int64, st *stamps) error {
+	if err := stream(k, n, st, k.link); err != nil {
+		return err
+	}
+	for _, f := range k.pending() {
+		if _, err := f.Wait(k.link); err != nil {
+			return err
+		}
+	}
+	k.next, k.full = 0, false
+	return k.flush()
+}
+
+func (k *ucpAtomic[T]) passive(int64) error { return nil }
+func (k *ucpAtomic[T]) burst(n int) error   { return k.loop(n) }
+
+func (k *ucpAtomic[T]) each(n int, st *stamps) error {
+	if k.stamped != nil {
+		return k.stamped(n, st)
+	}
+	return eachOf(k, n, st)
+}
+
+// pending gives the fetches whose result is not read.
+func (k *ucpAtomic[T]) pending() []ucp.Fetch[T] {
+	if k.full {
+		return k.fetches
+	}
+	return k.fetches[:k.next]
+}
+
+// place gives the place of the next fetch, where none is unread.
+func (k *ucpAtomic[T]) place() (*ucp.Fetch[T], error) {
+	f := &k.fetches[k.next]
+	var err error
+	if k.full {
+		_, err = f.Wait(k.link)
+	}
+	if k.next++; k.next == len(k.fetches) {
+		k.next, k.full = 0, true
+	}
+	return f, err
+}
+
+//go:noinline
+func (k *ucpAtomic[T]) burstAdd(n int) error {
+	word := k.word
+	for range n {
+		if r := word.Add(1); r != (ucp.Request{}) {
+			if err := k.later(r); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+//go:noinline
+func (k *ucpAtomic[T]) burstFetchAdd(n int) error {
+	word := k.word
+	for range n {
+		f, err := k.place()
+		if err != nil {
+			return err
+		}
+		*f = word.FetchAdd(1)
+	}
+	return nil
+}
+
+//go:noinline
+func (k *ucpAtomic[T]) burstSwap(n int) error {
+	word := k.word
+	for range n {
+		f, err := k.place()
+		if err != nil {
+			return err
+		}
+		*f = word.Swap(1)
+	}
+	return nil
+}
+
+//go:noinline
+func (k *ucpAtomic[T]) burstCompareSwap(n int) error {
+	word := k.word
+	for range n {
+		f, err := k.place()
+		if err != nil {
+			return err
+		}
+		*f = word.CompareAndSwap(0, 1)
+	}
+	return nil
+}
+
+// hot: BenchmarkRun/ucp_fadd
+//
+//go:noinline
+func (k *ucpAtomic[T]) waitFetchAdd(n int) error {
+	word, l := k.word, k.link
+	for range n {
+		if _, err := word.FetchAdd(1).Wait(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+//go:noinline
+func (k *ucpAtomic[T]) waitSwap(n int) error {
+	word, l := k.word, k.link
+	for range n {
+		if _, err := word.Swap(1).Wait(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+//go:noinline
+func (k *ucpAtomic[T]) waitCompareSwap(n int) error {
+	word, l := k.word, k.link
+	for range n {
+		if _, err := word.CompareAndSwap(0, 1).Wait(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hot: BenchmarkRun/ucp_fadd_each
+//
+//go:noinline
+func (k *ucpAtomic[T]) eachFetchAdd(n int, st *stamps) error {
+	word, l, i, prev := k.word, k.link, st.n, st.prev
+	for range n {
+		if _, err := word.FetchAdd(1).Wait(l); err != nil {
+			return err
+		}
+		t := cycles()
+		st.ring[i%ringLen] = t - prev
+		i++
+		prev = t
+		if t-st.mark >= st.due {
+			st.n, st.prev = i, prev
+			st.report()
+		}
+	}
+	st.n, st.prev = i, prev
+	return nil
+}

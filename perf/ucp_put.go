@@ -1,0 +1,207 @@
+package perf
+
+import (
+	"fmt"
+
+	"github.com/goucx/goucx/ucp"
+)
+
+// ucpPut is ucp_put_lat and ucp_put_bw. Like uctPut it sees a message in its
+// last byte, and the receiver of a stream never looks.
+type ucpPut struct {
+	*ucpSide
+	echo    func(n int64, st *stamps) error // n times: await one, put one
+	loop    func(n int) error
+	opts    ucp.Opts
+	last    lastByte
+	scratch *stamps
+	seq     byte // number of the last message awaited
+	lead    byte // how far the number of the next put is ahead of that
+}
+
+func newUCPPut(s *ucpSide) kernel {
+	k := &ucpPut{ucpSide: s, scratch: newScratch(), last: newLastByte(s.mem.Bytes(), s.p.Size())}
+	if s.link.g.Index() == 0 {
+		k.lead = 1 // this side begins
+	}
+	k.echo, k.loop = k.echoPlain, k.burstPlain
+	if s.p.Registered {
+		k.opts = ucp.Opts{Mem: s.out}
+		k.echo, k.loop = k.echoWith, k.burstWith
+	}
+	if s.p.Validate {
+		k.echo = k.echoChecked
+	}
+	return k
+}
+
+func (k *ucpPut) active(n int64, st *stamps) error {
+	if k.test.Pattern == Stream {
+		if err := stream(k, n, st, k.link); err != nil {
+			return err
+		}
+		return k.flush()
+	}
+	if err := k.put(); err != nil {
+		return err
+	}
+	st.restamp()
+	if err := k.echo(n-1, st); err != nil {
+		return err
+	}
+	err := k.await()
+	st.tick()
+	return err
+}
+
+func (k *ucpPut) passive(n int64) error {
+	if k.test.Pattern == Stream {
+		return nil
+	}
+	return k.echo(n, k.scratch)
+}
+
+// put puts one message outside of the measured loops.
+func (k *ucpPut) put() error {
+	seq := k.seq + k.lead
+	if k.p.Validate {
+		fill(k.buf, int64(seq))
+	}
+	k.buf[len(k.buf)-1] = seq
+	return k.key.PutWith(k.buf, 0, k.opts).Wait(k.link)
+}
+
+// await waits for the next message.
+func (k *ucpPut) await() error {
+	k.seq++
+	for !k.last.is(k.seq) {
+		if err := k.idle(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (k *ucpPut) burst(n int) error { return k.loop(n) }
+
+func (k *ucpPut) each(n int, st *stamps) error {
+	if k.p.Registered {
+		return eachOf(k, n, st)
+	}
+	return k.eachPlain(n, st)
+}
+
+// hot: BenchmarkRun/ucp_put_lat
+//
+//go:noinline
+func (k *ucpPut) echoPlain(n int64, st *stamps) error {
+	key, p, last, l := k.key, k.buf, k.last, k.link
+	for range n {
+		k.seq++
+		for !last.is(k.seq) {
+			if err := k.idle(); err != nil {
+				return err
+			}
+		}
+		p[len(p)-1] = k.seq + k.lead
+		r := key.Put(p, 0)
+		st.tick()
+		if err := r.Wait(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+//go:noinline
+func (k *ucpPut) echoWith(n int64, st *stamps) error {
+	key, p, last, l, o := k.key, k.buf, k.last, k.link, k.opts
+	for range n {
+		k.seq++
+		for !last.is(k.seq) {
+			if err := k.idle(); err != nil {
+				return err
+			}
+		}
+		p[len(p)-1] = k.seq + k.lead
+		r := key.PutWith(p, 0, o)
+		st.tick()
+		if err := r.Wait(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+//go:noinline
+func (k *ucpPut) echoChecked(n int64, st *stamps) error {
+	in := k.mem.Bytes()[:len(k.buf)]
+	for range n {
+		if err := k.await(); err != nil {
+			return err
+		}
+		if err := awaitPattern(in, k.seq, k.idle); err != nil {
+			return fmt.Errorf("%v: %w", k.ep.Info().Peer, err)
+		}
+		if err := k.put(); err != nil {
+			return err
+		}
+		st.tick()
+	}
+	return nil
+}
+
+// hot: BenchmarkRun/ucp_put_bw
+//
+//go:noinline
+func (k *ucpPut) burstPlain(n int) error {
+	key, p := k.key, k.buf
+	for range n {
+		if r := key.Put(p, 0); r != (ucp.Request{}) {
+			if err := k.later(r); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+//go:noinline
+func (k *ucpPut) burstWith(n int) error {
+	key, p, o := k.key, k.buf, k.opts
+	for range n {
+		if r := key.PutWith(p, 0, o); r != (ucp.Request{}) {
+			if err := k.later(r); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// eachPlain has the stamp written out: a call of tickEach costs as much again
+// as the put.
+//
+// hot: BenchmarkRun/ucp_put_bw_each
+//
+//go:noinline
+func (k *ucpPut) eachPlain(n int, st *stamps) error {
+	key, p, i, prev := k.key, k.buf, st.n, st.prev
+	for range n {
+		if r := key.Put(p, 0); r != (ucp.Request{}) {
+			if err := k.later(r); err != nil {
+				return err
+			}
+		}
+		t := cycles()
+		st.ring[i%ringLen] = t - prev
+		i++
+		prev = t
+		if t-st.mark >= st.due {
+			st.n, st.prev = i, prev
+			st.report()
+		}
+	}
+	st.n, st.prev = i, prev
+	return nil
+}

@@ -1,0 +1,217 @@
+package perf
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/goucx/goucx/ucp"
+	"github.com/goucx/goucx/ucs"
+)
+
+// ucpSide is one side of a UCP test: a worker, an endpoint to the other side,
+// and where the test needs it memory that the other side reaches.
+type ucpSide struct {
+	link *link
+	p    *Params
+	test Test
+
+	ctx *ucp.Context
+	w   *ucp.Worker
+	ep  ucp.Endpoint
+	mem *ucp.MemHandle // written and read by the other side
+	out *ucp.MemHandle // the message, with Params.Registered
+	key *ucp.RemoteKey
+	buf []byte // the message
+
+	window []ucp.Request // under way
+	oldest int
+	failed error
+	spins  uint
+}
+
+// ucpHello is what each side tells the other before endpoints are made.
+type ucpHello struct {
+	Address []byte `json:"address"`
+	Key     []byte `json:"key,omitempty"`
+}
+
+// openUCP opens a context with one worker and sets the test up over it.
+func openUCP(c *Config, g Group, p *Params, t Test) (kernel, error) {
+	s := &ucpSide{link: newLink(g), p: p, test: t, window: make([]ucp.Request, p.window(t))}
+	k, err := s.build(c, g)
+	if err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return k, nil
+}
+
+func (s *ucpSide) build(c *Config, g Group) (kernel, error) {
+	if err := s.open(c); err != nil {
+		return nil, err
+	}
+	if err := s.allocate(); err != nil {
+		return nil, err
+	}
+	if err := s.connect(g); err != nil {
+		return nil, err
+	}
+	return s.kernel()
+}
+
+func (s *ucpSide) kernel() (kernel, error) {
+	switch s.test.Op {
+	case OpTag:
+		return newUCPTag(s), nil
+	case OpPut:
+		return newUCPPut(s), nil
+	case OpGet:
+		return newUCPGet(s), nil
+	case OpAdd, OpFetchAdd, OpSwap, OpCompareSwap:
+		if s.p.Size() == 4 {
+			return newUCPAtomic[uint32](s)
+		}
+		return newUCPAtomic[uint64](s)
+	case OpAM, OpTagSync, OpStream:
+	}
+	return nil, fmt.Errorf("test %s: not supported yet: %w", s.test.Name, ucs.ErrUnsupported)
+}
+
+// features are those that the test uses.
+func (s *ucpSide) features() ucp.Feature {
+	switch {
+	case s.test.Op.Atomic():
+		return ucp.FeatureAtomics | ucp.FeatureRMA
+	case s.test.Op.OneSided():
+		return ucp.FeatureRMA
+	default:
+		return ucp.FeatureTag
+	}
+}
+
+func (s *ucpSide) mode() ucp.ThreadMode {
+	switch s.p.Threads {
+	case "multi":
+		return ucp.ThreadMulti
+	case "serialized":
+		return ucp.ThreadSerialized
+	default:
+		return ucp.ThreadSingle
+	}
+}
+
+func (s *ucpSide) open(c *Config) error {
+	var err error
+	s.ctx, err = ucp.Open(ucp.Config{Providers: c.Providers, Features: s.features(), Settings: c.Settings, Log: c.Log})
+	if err != nil {
+		return err
+	}
+	s.w, err = s.ctx.NewWorker(ucp.WorkerConfig{Mode: s.mode()})
+	return err
+}
+
+// allocate makes the message and the memory that the other side reaches.
+func (s *ucpSide) allocate() error {
+	n := padded(s.p.Size())
+	mc := ucp.MemConfig{NoPin: s.p.NoPin}
+	var err error
+	if s.test.Op.OneSided() {
+		if s.mem, err = s.ctx.Allocate(n, mc); err != nil {
+			return fmt.Errorf("allocate %d bytes: %w", n, err)
+		}
+	}
+	if !s.p.Registered {
+		s.buf = make([]byte, n)[:s.p.Size()]
+		return nil
+	}
+	if s.out, err = s.ctx.Allocate(n, mc); err != nil {
+		return fmt.Errorf("allocate %d bytes: %w", n, err)
+	}
+	s.buf = s.out.Bytes()[:s.p.Size()]
+	return nil
+}
+
+// connect swaps addresses and keys and makes the endpoint.
+func (s *ucpSide) connect(g Group) error {
+	own := ucpHello{Address: s.w.Address()}
+	if s.mem != nil {
+		own.Key = s.mem.Key()
+	}
+	peer, err := swap(g, own)
+	if err != nil {
+		return err
+	}
+	s.ep, err = s.w.NewEndpoint(peer.Address, ucp.EndpointConfig{Eager: true, OnFailure: func(_ ucp.Endpoint, err error) { s.failed = err }})
+	if err != nil {
+		return err
+	}
+	if s.mem != nil {
+		if s.key, err = s.ep.UnpackKey(peer.Key); err != nil {
+			return fmt.Errorf("key of the other side's memory: %w", err)
+		}
+	}
+	return nil
+}
+
+func (s *ucpSide) progress() { s.w.Progress() }
+
+// idle is a pass of a loop that waits for memory; an error ends the waiting.
+func (s *ucpSide) idle() error {
+	s.w.Progress()
+	if s.spins++; s.spins%64 == 0 {
+		return s.idleSlow()
+	}
+	return nil
+}
+
+//go:noinline
+func (s *ucpSide) idleSlow() error {
+	if s.failed != nil {
+		return s.failed
+	}
+	return s.link.Err()
+}
+
+// later takes a request that has not ended well at once into the window, and
+// waits for the oldest there.
+//
+//go:noinline
+func (s *ucpSide) later(r ucp.Request) error {
+	old := s.window[s.oldest]
+	s.window[s.oldest] = r
+	if s.oldest++; s.oldest == len(s.window) {
+		s.oldest = 0
+	}
+	if r.Done() {
+		if err := r.Err(); err != nil {
+			return err
+		}
+	}
+	return old.Wait(s.link)
+}
+
+// drain waits for all requests in the window.
+func (s *ucpSide) drain() error {
+	for i, r := range s.window {
+		s.window[i] = ucp.Request{}
+		if err := r.Wait(s.link); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// flush waits until what was posted has taken effect on the other side.
+func (s *ucpSide) flush() error {
+	if err := s.drain(); err != nil {
+		return err
+	}
+	return s.ep.Flush().Wait(s.link)
+}
+
+// close gives everything back; the context closes what belongs to it.
+func (s *ucpSide) close() error {
+	if s.ctx == nil {
+		return nil
+	}
+	return s.ctx.Close()
+}

@@ -1,0 +1,204 @@
+package perf
+
+import (
+	"fmt"
+
+	"github.com/goucx/goucx/ucp"
+)
+
+// The tag of all messages, and the mask that takes it alone.
+const (
+	tagData  ucp.Tag = 0xa
+	tagExact         = ^ucp.Tag(0)
+)
+
+// ucpTag is tag_lat and tag_bw.
+type ucpTag struct {
+	*ucpSide
+	echo    func(n int64, st *stamps) error // n times: await one, send one
+	loop    func(n int) error
+	in      []byte
+	mask    ucp.Tag
+	opts    ucp.Opts
+	scratch *stamps
+	posted  []ucp.RecvRequest
+	filled  int64 // messages sent with their pattern
+	checked int64 // messages validated
+}
+
+func newUCPTag(s *ucpSide) kernel {
+	k := &ucpTag{
+		ucpSide: s, in: make([]byte, padded(s.p.Size()))[:s.p.Size()], mask: tagExact, scratch: newScratch(),
+		posted: make([]ucp.RecvRequest, len(s.window)),
+	}
+	if s.p.Wildcard {
+		k.mask = 0
+	}
+	k.echo, k.loop = k.echoPlain, k.burstPlain
+	if s.p.Registered {
+		k.opts = ucp.Opts{Mem: s.out}
+		k.echo, k.loop = k.echoWith, k.burstWith
+	}
+	if s.p.Validate {
+		k.echo = k.echoChecked
+	}
+	return k
+}
+
+func (k *ucpTag) active(n int64, st *stamps) error {
+	if k.test.Pattern == Stream {
+		if err := stream(k, n, st, k.link); err != nil {
+			return err
+		}
+		return k.flush()
+	}
+	if err := k.send(); err != nil {
+		return err
+	}
+	st.restamp()
+	if err := k.echo(n-1, st); err != nil {
+		return err
+	}
+	err := k.receive()
+	st.tick()
+	return err
+}
+
+func (k *ucpTag) passive(n int64) error {
+	if k.test.Pattern == Stream {
+		return k.receiveAll(n)
+	}
+	return k.echo(n, k.scratch)
+}
+
+// send sends one message outside of the measured loops.
+func (k *ucpTag) send() error {
+	if k.p.Validate {
+		fill(k.buf, k.filled)
+		k.filled++
+	}
+	return k.ep.TagSendWith(k.buf, tagData, k.opts).Wait(k.link)
+}
+
+// receive receives one message outside of the measured loops.
+func (k *ucpTag) receive() error {
+	m, err := k.w.TagRecv(k.in, tagData, k.mask).Wait(k.link)
+	if err != nil || !k.p.Validate {
+		return err
+	}
+	if at := check(k.in, k.checked); at >= 0 || m.Len != len(k.in) || m.Tag != tagData {
+		return fmt.Errorf("message %d is wrong: tag %#x, %d of %d bytes, first bad byte %d", k.checked, m.Tag, m.Len, len(k.in), at)
+	}
+	k.checked++
+	return nil
+}
+
+// receiveAll is the other side of a stream: a window of receives is always
+// posted, until n have come.
+//
+//go:noinline
+func (k *ucpTag) receiveAll(n int64) error {
+	w, in, mask, posted := k.w, k.in, k.mask, k.posted
+	first := min(n, int64(len(posted)))
+	for i := range first {
+		posted[i] = w.TagRecv(in, tagData, mask)
+	}
+	i := 0
+	for range n - first {
+		if _, err := posted[i].Wait(k.link); err != nil {
+			return err
+		}
+		posted[i] = w.TagRecv(in, tagData, mask)
+		if i++; i == len(posted) {
+			i = 0
+		}
+	}
+	for range first {
+		if _, err := posted[i].Wait(k.link); err != nil {
+			return err
+		}
+		if i++; i == len(posted) {
+			i = 0
+		}
+	}
+	return nil
+}
+
+func (k *ucpTag) burst(n int) error            { return k.loop(n) }
+func (k *ucpTag) each(n int, st *stamps) error { return eachOf(k, n, st) }
+
+// hot: BenchmarkRun/tag_lat
+//
+//go:noinline
+func (k *ucpTag) echoPlain(n int64, st *stamps) error {
+	w, ep, in, out, mask, l := k.w, k.ep, k.in, k.buf, k.mask, k.link
+	for range n {
+		if _, err := w.TagRecv(in, tagData, mask).Wait(l); err != nil {
+			return err
+		}
+		r := ep.TagSend(out, tagData)
+		st.tick()
+		if err := r.Wait(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+//go:noinline
+func (k *ucpTag) echoWith(n int64, st *stamps) error {
+	w, ep, in, out, mask, l, o := k.w, k.ep, k.in, k.buf, k.mask, k.link, k.opts
+	for range n {
+		if _, err := w.TagRecv(in, tagData, mask).Wait(l); err != nil {
+			return err
+		}
+		r := ep.TagSendWith(out, tagData, o)
+		st.tick()
+		if err := r.Wait(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+//go:noinline
+func (k *ucpTag) echoChecked(n int64, st *stamps) error {
+	for range n {
+		if err := k.receive(); err != nil {
+			return err
+		}
+		if err := k.send(); err != nil {
+			return err
+		}
+		st.tick()
+	}
+	return nil
+}
+
+// hot: BenchmarkRun/tag_bw
+//
+//go:noinline
+func (k *ucpTag) burstPlain(n int) error {
+	ep, out := k.ep, k.buf
+	for range n {
+		if r := ep.TagSend(out, tagData); r != (ucp.Request{}) {
+			if err := k.later(r); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+//go:noinline
+func (k *ucpTag) burstWith(n int) error {
+	ep, out, o := k.ep, k.buf, k.opts
+	for range n {
+		if r := ep.TagSendWith(out, tagData, o); r != (ucp.Request{}) {
+			if err := k.later(r); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,381 @@
+package perf
+
+import (
+	"fmt"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
+)
+
+// Active message ids: data, and the receiver's count of what it got.
+const (
+	amData uct.AMID = 1
+	amAck  uct.AMID = 2
+)
+
+// uctAM is am_lat and am_bw.
+type uctAM struct {
+	*uctSide
+	form    form
+	data    []byte // payload of short and bcopy
+	head    []byte
+	vecs    []uct.Vec
+	scratch *stamps // of the side that measures nothing
+	sent    int64
+	window  int64
+	limit   int   // zero-copy sends under way
+	filled  int64 // messages sent with their pattern
+	checked int64 // messages validated
+}
+
+// form is what differs between the layouts: a message sent once, and the loops
+// over it.
+type form struct {
+	post  func() uct.Status
+	echo  func(n int64, st *stamps) error // n times: await one, send one
+	burst func(n int) error
+}
+
+func newUCTAM(s *uctSide) uctKernel {
+	k := &uctAM{uctSide: s, scratch: newScratch(), window: int64(s.p.AMWindow), limit: s.p.window(s.test)}
+	switch s.p.Layout {
+	case Short:
+		k.form = form{k.postShort, k.echoShort, k.burstShort}
+	case Bcopy:
+		k.form = form{k.postBcopy, k.echoBcopy, k.burstBcopy}
+	case Zcopy:
+		k.form = form{k.postZcopy, k.echoZcopy, k.burstZcopy}
+	}
+	if s.p.Validate {
+		k.form.echo = k.echoChecked
+	}
+	return k
+}
+
+// prepare cuts the message into what each form sends.
+func (k *uctAM) prepare() {
+	n, h := k.p.Size(), k.p.AMHeader
+	switch k.p.Layout {
+	case Short:
+		k.data = k.buf[:n-h]
+	case Bcopy:
+		k.data = k.buf[:n]
+	case Zcopy:
+		k.head, k.vecs = k.buf[:h], k.pieces(h)
+	}
+}
+
+func (k *uctAM) active(n int64, st *stamps) error {
+	k.prepare()
+	if k.test.Pattern == Stream {
+		if err := stream(k, n, st, k.link); err != nil {
+			return err
+		}
+		return k.flush()
+	}
+	if err := k.first(); err != nil {
+		return err
+	}
+	st.restamp()
+	if err := k.form.echo(n-1, st); err != nil {
+		return err
+	}
+	err := k.await()
+	st.tick()
+	return err
+}
+
+func (k *uctAM) passive(n int64) error {
+	k.prepare()
+	if k.test.Pattern != Stream {
+		return k.form.echo(n, k.scratch)
+	}
+	for k.sent += n; k.got < k.sent; {
+		if err := k.idle(); err != nil {
+			return err
+		}
+		if err := k.acknowledge(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// first sends the message that starts a ping-pong.
+func (k *uctAM) first() error {
+	if k.p.Validate {
+		fill(k.message(), k.filled)
+		k.filled++
+	}
+	for {
+		switch st := k.form.post(); st {
+		case ucs.OK:
+			return nil
+		case ucs.InProgress:
+			k.inFlight++
+			return nil
+		default:
+			if err := k.again(st); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// await waits for the next message of a ping-pong.
+func (k *uctAM) await() error {
+	k.sent++
+	for k.got < k.sent {
+		if err := k.idle(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// acknowledge tells the sender of a stream what has come, each half a window.
+func (k *uctAM) acknowledge() error {
+	if k.got-k.acks < (k.window+1)/2 {
+		return nil
+	}
+	for {
+		st := k.ep.AMShort(amAck, uint64(k.got), nil)
+		if st == ucs.OK {
+			k.acks = k.got
+			return nil
+		}
+		if err := k.again(st); err != nil {
+			return err
+		}
+	}
+}
+
+// room waits until the window has place for another message.
+//
+//go:noinline
+func (k *uctAM) room() error {
+	for k.sent-k.acked >= k.window {
+		if err := k.idle(); err != nil {
+			return err
+		}
+		if k.alone {
+			if err := k.acknowledge(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (k *uctAM) burst(n int) error            { return k.form.burst(n) }
+func (k *uctAM) each(n int, st *stamps) error { return eachOf(k, n, st) }
+func (k *uctAM) postShort() uct.Status        { return k.ep.AMShort(amData, 0, k.data) }
+func (k *uctAM) postZcopy() uct.Status        { return k.ep.AMZcopy(amData, 0, k.head, k.vecs, 1) }
+func (k *uctAM) message() []byte              { return k.buf[:k.payload()] }
+func (k *uctAM) payload() int64 {
+	if k.p.Layout == Short {
+		return k.p.Size() - k.p.AMHeader
+	}
+	return k.p.Size()
+}
+
+func (k *uctAM) postBcopy() uct.Status {
+	b, st := k.ep.ReserveAM(amData, 0, len(k.data))
+	if st == ucs.OK {
+		copy(b, k.data)
+		k.ep.CommitAM(len(k.data))
+	}
+	return st
+}
+
+//go:noinline
+func (k *uctAM) echoShort(n int64, st *stamps) error {
+	ep, p := k.ep, k.data
+	for range n {
+		k.sent++
+		for k.got < k.sent {
+			if err := k.idle(); err != nil {
+				return err
+			}
+		}
+		for {
+			s := ep.AMShort(amData, 0, p)
+			if s == ucs.OK {
+				break
+			}
+			if err := k.again(s); err != nil {
+				return err
+			}
+		}
+		st.tick()
+	}
+	return nil
+}
+
+//go:noinline
+func (k *uctAM) echoBcopy(n int64, st *stamps) error {
+	ep, p := k.ep, k.data
+	for range n {
+		k.sent++
+		for k.got < k.sent {
+			if err := k.idle(); err != nil {
+				return err
+			}
+		}
+		for {
+			b, s := ep.ReserveAM(amData, 0, len(p))
+			if s == ucs.OK {
+				copy(b, p)
+				ep.CommitAM(len(p))
+				break
+			}
+			if err := k.again(s); err != nil {
+				return err
+			}
+		}
+		st.tick()
+	}
+	return nil
+}
+
+//go:noinline
+func (k *uctAM) echoZcopy(n int64, st *stamps) error {
+	ep, head, vecs := k.ep, k.head, k.vecs
+	for range n {
+		k.sent++
+		for k.got < k.sent || k.inFlight > 0 {
+			if err := k.idle(); err != nil {
+				return err
+			}
+		}
+		for {
+			s := ep.AMZcopy(amData, 0, head, vecs, 1)
+			if s == ucs.OK {
+				break
+			}
+			if s == ucs.InProgress {
+				k.inFlight++
+				break
+			}
+			if err := k.again(s); err != nil {
+				return err
+			}
+		}
+		st.tick()
+	}
+	return nil
+}
+
+// echoChecked is any form with each message's bytes checked by HandleAM.
+//
+//go:noinline
+func (k *uctAM) echoChecked(n int64, st *stamps) error {
+	for range n {
+		if err := k.await(); err != nil {
+			return err
+		}
+		if err := k.drain(0); err != nil {
+			return err
+		}
+		if err := k.first(); err != nil {
+			return err
+		}
+		st.tick()
+	}
+	return nil
+}
+
+//go:noinline
+func (k *uctAM) burstShort(n int) error {
+	ep, p := k.ep, k.data
+	for range n {
+		if k.sent-k.acked >= k.window {
+			if err := k.room(); err != nil {
+				return err
+			}
+		}
+		for {
+			s := ep.AMShort(amData, 0, p)
+			if s == ucs.OK {
+				break
+			}
+			if err := k.again(s); err != nil {
+				return err
+			}
+		}
+		k.sent++
+	}
+	return nil
+}
+
+//go:noinline
+func (k *uctAM) burstBcopy(n int) error {
+	ep, p := k.ep, k.data
+	for range n {
+		if k.sent-k.acked >= k.window {
+			if err := k.room(); err != nil {
+				return err
+			}
+		}
+		for {
+			b, s := ep.ReserveAM(amData, 0, len(p))
+			if s == ucs.OK {
+				copy(b, p)
+				ep.CommitAM(len(p))
+				break
+			}
+			if err := k.again(s); err != nil {
+				return err
+			}
+		}
+		k.sent++
+	}
+	return nil
+}
+
+//go:noinline
+func (k *uctAM) burstZcopy(n int) error {
+	ep, head, vecs := k.ep, k.head, k.vecs
+	for range n {
+		if k.sent-k.acked >= k.window {
+			if err := k.room(); err != nil {
+				return err
+			}
+		}
+		for {
+			s := ep.AMZcopy(amData, 0, head, vecs, 1)
+			if s == ucs.OK {
+				break
+			}
+			if s == ucs.InProgress {
+				k.inFlight++
+				if err := k.drain(k.limit - 1); err != nil {
+					return err
+				}
+				break
+			}
+			if err := k.again(s); err != nil {
+				return err
+			}
+		}
+		k.sent++
+	}
+	return nil
+}
+
+// HandleAM counts messages and, where asked to, checks their bytes.
+func (k *uctAM) HandleAM(mem []byte, ds []uct.Desc) uint64 {
+	if !k.p.Validate {
+		return k.uctSide.HandleAM(mem, ds)
+	}
+	for i := range ds {
+		d := &ds[i]
+		data := mem[d.Off : d.Off+d.Len]
+		if at := check(data, k.checked); at >= 0 || int64(len(data)) != k.payload() {
+			k.failed = fmt.Errorf("message %d over %s is wrong: %d of %d bytes, first bad byte %d", k.checked, k.name, len(data), k.payload(), at)
+		}
+		k.checked++
+		k.got++
+	}
+	return 0
+}

@@ -1,0 +1,322 @@
+package perf
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
+)
+
+// uctSide is one side of a UCT test: an iface of its own, an endpoint to the
+// other side, memory that the other side reaches, and what has come back.
+type uctSide struct {
+	link  *link
+	alone bool
+	p     *Params
+	test  Test
+
+	name   string // transport/device, for errors
+	domain uct.Domain
+	iface  uct.Iface
+	attr   *uct.IfaceAttr
+	ep     uct.Endpoint
+	mem    uct.Mem // written and read by the other side
+	out    uct.Mem // the message to send
+	buf    []byte  // out's bytes, or heap memory
+	key    uct.RKey
+	keyed  bool
+	addr   uint64 // of the other side's memory
+
+	got      int64 // active messages of data received
+	acked    int64 // of ours, as the other side last said
+	acks     int64 // how many of got we have acknowledged
+	inFlight int
+	failed   error
+	spins    uint
+}
+
+// progressBudget bounds one Progress call.
+const progressBudget = 64
+
+// uctHello is what each side tells the other before endpoints are made.
+type uctHello struct {
+	Name   string `json:"name"`
+	Device []byte `json:"device"`
+	Iface  []byte `json:"iface"`
+	Key    []byte `json:"key,omitempty"`
+	Base   uint64 `json:"base,omitempty"`
+}
+
+// uctKernel is the loops of a UCT test, which receive the iface's callbacks.
+type uctKernel interface {
+	kernel
+	uct.Handler
+}
+
+// openUCT opens the transport and sets the test up over it.
+func openUCT(c *Config, g Group, p *Params, t Test) (kernel, error) {
+	s := &uctSide{link: newLink(g), alone: g.Size() == 1, p: p, test: t}
+	k, err := s.build(c, g)
+	if err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return k, nil
+}
+
+func (s *uctSide) build(c *Config, g Group) (kernel, error) {
+	k, err := s.kernel()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.open(c, k); err != nil {
+		return nil, err
+	}
+	if err := s.fits(); err != nil {
+		return nil, err
+	}
+	if err := s.allocate(); err != nil {
+		return nil, err
+	}
+	if err := s.connect(g); err != nil {
+		return nil, err
+	}
+	return k, nil
+}
+
+// kernel makes the loops of the test; they are used once the side is set up.
+func (s *uctSide) kernel() (uctKernel, error) {
+	switch s.test.Op {
+	case OpAM:
+		return newUCTAM(s), nil
+	case OpPut:
+		return newUCTPut(s), nil
+	case OpGet:
+		return newUCTGet(s), nil
+	case OpAdd, OpFetchAdd, OpSwap, OpCompareSwap:
+		return newUCTAtomic(s), nil
+	case OpTag, OpTagSync, OpStream:
+	}
+	return nil, fmt.Errorf("test %s: not supported yet: %w", s.test.Name, ucs.ErrUnsupported)
+}
+
+// open opens the one iface that the parameters name.
+func (s *uctSide) open(c *Config, h uct.Handler) error {
+	d, info, err := findIface(c, s.p.Transport, s.p.Device)
+	if err != nil {
+		return err
+	}
+	s.domain, s.name = d, info.Transport+"/"+info.Device
+	var id uct.UUID
+	if _, err := rand.Read(id[:]); err != nil {
+		return fmt.Errorf("make an identifier: %w", err)
+	}
+	if s.iface, err = d.OpenIface(info, uct.IfaceConfig{Handler: h, Worker: id}); err != nil {
+		return fmt.Errorf("open %s: %w", s.name, err)
+	}
+	s.attr = s.iface.Attr()
+	return nil
+}
+
+// allocate makes the memory that the other side reaches, and the message.
+func (s *uctSide) allocate() error {
+	n := s.span()
+	s.buf = make([]byte, padded(n))
+	if !s.test.Op.OneSided() && s.p.Layout != Zcopy {
+		return nil
+	}
+	if !s.domain.Attr().Allocate {
+		return fmt.Errorf("%s allocates no memory: %w", s.name, ucs.ErrUnsupported)
+	}
+	flags := uct.MemRemote
+	if s.p.NoPin {
+		flags |= uct.MemNoPin
+	}
+	var err error
+	if s.mem, err = s.domain.Allocate(padded(n), flags); err != nil {
+		return fmt.Errorf("allocate %d bytes: %w", padded(n), err)
+	}
+	if s.out, err = s.domain.Allocate(padded(n), flags); err != nil {
+		return fmt.Errorf("allocate %d bytes: %w", padded(n), err)
+	}
+	s.buf = s.out.Bytes()
+	return nil
+}
+
+// span is the length of the buffer that the pieces of a message lie in.
+func (s *uctSide) span() int64 {
+	if s.p.Stride > 0 {
+		return s.p.Stride * int64(len(s.p.Sizes))
+	}
+	return s.p.Size()
+}
+
+// connect swaps addresses and makes the endpoint.
+func (s *uctSide) connect(g Group) error {
+	own := uctHello{Name: s.name, Device: s.iface.DeviceAddress(nil), Iface: s.iface.Address(nil)}
+	if s.mem != nil {
+		own.Key, own.Base = s.mem.AppendKey(nil), addressOf(s.mem.Bytes())
+	}
+	peer, err := swap(g, own)
+	if err != nil {
+		return err
+	}
+	if peer.Name != own.Name {
+		return fmt.Errorf("this side uses %s, the other side %s", own.Name, peer.Name)
+	}
+	a := uct.Address{Device: peer.Device, Iface: peer.Iface}
+	if ok, why := s.iface.Reachable(a); !ok {
+		return fmt.Errorf("%s: %w: %s", s.name, ucs.ErrUnreachable, why)
+	}
+	if s.ep, err = s.iface.NewEndpoint(a, 0); err != nil {
+		return fmt.Errorf("connect over %s: %w", s.name, err)
+	}
+	s.iface.Activate()
+	if s.mem == nil {
+		return nil
+	}
+	if s.key, err = s.domain.UnpackKey(peer.Key); err != nil {
+		return fmt.Errorf("key of the other side's memory: %w", err)
+	}
+	s.keyed, s.addr = true, peer.Base
+	return nil
+}
+
+// swap exchanges v as JSON.
+func swap[T any](g Group, v T) (T, error) {
+	var peer T
+	b, err := json.Marshal(v)
+	if err != nil {
+		return peer, fmt.Errorf("encode address: %w", err)
+	}
+	if b, err = g.Exchange(b); err != nil {
+		return peer, err
+	}
+	if err := json.Unmarshal(b, &peer); err != nil {
+		return peer, fmt.Errorf("address of the other side: %w", err)
+	}
+	return peer, nil
+}
+
+func (s *uctSide) progress() { s.iface.Progress(progressBudget) }
+
+// idle is a pass of a loop that waits; an error ends the waiting.
+func (s *uctSide) idle() error {
+	if s.iface.Progress(progressBudget) != 0 {
+		return s.failed
+	}
+	if s.spins++; s.spins%64 == 0 {
+		return s.idleSlow()
+	}
+	return nil
+}
+
+//go:noinline
+func (s *uctSide) idleSlow() error {
+	if s.spins%(1<<16) == 0 {
+		runtime.Gosched()
+	}
+	if s.failed != nil {
+		return s.failed
+	}
+	return s.link.Err()
+}
+
+// again follows an answer that is neither OK nor InProgress: nil says that the
+// operation may be tried again.
+//
+//go:noinline
+func (s *uctSide) again(st uct.Status) error {
+	if st != ucs.NoResource {
+		return fmt.Errorf("over %s: %w", s.name, st.Err())
+	}
+	return s.idle()
+}
+
+// drain waits until no more than limit operations are under way.
+func (s *uctSide) drain(limit int) error {
+	for s.inFlight > limit {
+		if err := s.idle(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// flush waits until what was posted has taken effect on the other side.
+func (s *uctSide) flush() error {
+	if err := s.drain(0); err != nil {
+		return err
+	}
+	for {
+		switch st := s.ep.Flush(uct.FlushRemote, 1); st {
+		case ucs.OK:
+			return nil
+		case ucs.InProgress:
+			s.inFlight++
+			return s.drain(0)
+		default:
+			if err := s.again(st); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (s *uctSide) close() error {
+	var errs []error
+	if s.keyed {
+		s.domain.ReleaseKey(s.key)
+	}
+	if s.ep != nil {
+		s.ep.Close()
+		s.iface.Deactivate()
+	}
+	if s.iface != nil {
+		errs = append(errs, s.iface.Close())
+	}
+	for _, m := range []uct.Mem{s.mem, s.out} {
+		if m != nil {
+			errs = append(errs, m.Close())
+		}
+	}
+	if s.domain != nil {
+		errs = append(errs, s.domain.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// HandleEvents counts ended operations.
+func (s *uctSide) HandleEvents(es []uct.Event) {
+	s.inFlight -= len(es)
+	for i := range es {
+		if es[i].Status != ucs.OK {
+			s.failed = fmt.Errorf("over %s: %w", s.name, es[i].Status.Err())
+		}
+	}
+}
+
+// HandleAM counts messages; acknowledgements carry a count themselves.
+func (s *uctSide) HandleAM(_ []byte, ds []uct.Desc) uint64 {
+	for i := range ds {
+		if ds[i].ID == amData {
+			s.got++
+		} else {
+			s.acked = int64(ds[i].Header)
+		}
+	}
+	return 0
+}
+
+// HandlePending is never called: loops try again on their own.
+func (s *uctSide) HandlePending(ts []uct.Token) int { return len(ts) }
+
+// HandleFailure ends the run.
+func (s *uctSide) HandleFailure(f uct.Failure) {
+	if f.Err != nil && s.failed == nil {
+		s.failed = fmt.Errorf("over %s: %w", s.name, f.Err)
+	}
+}
