@@ -206,9 +206,9 @@ func TestKeyServerLimit(t *testing.T) {
 }
 
 // fakeOwner answers one request with what the test wants.
-func fakeOwner(t *testing.T, reply func(ask keyAsk) ([]byte, []int)) (socket string) {
+func fakeOwner(t *testing.T, reply func(socket string) ([]byte, []int)) string {
 	t.Helper()
-	socket = keySocket("")
+	socket := keySocket("")
 	l, err := shmem.Listen(socket)
 	require.NoError(t, err)
 	served := make(chan struct{})
@@ -235,7 +235,7 @@ func fakeOwner(t *testing.T, reply func(ask keyAsk) ([]byte, []int)) (socket str
 			t.Error(err)
 			return
 		}
-		b, fds := reply(a)
+		b, fds := reply(socket)
 		if b != nil {
 			if err := c.Send(b, fds...); err != nil {
 				t.Error(err)
@@ -311,9 +311,11 @@ func TestBadGrants(t *testing.T) {
 			d := newTestDomain(t)
 			before, mapsBefore := open(t)
 			p := mapped.PackedKey{Kind: mapped.Allocated, Flags: uct.MemRemote, Domain: mapped.NewID(), Gen: 5, Base: 1 << 20, Len: size}
-			socket := ""
-			p.Socket = fakeOwner(t, func(keyAsk) ([]byte, []int) { q := p; q.Socket = socket; return c.reply(q) })
-			socket = p.Socket
+			granted := p
+			p.Socket = fakeOwner(t, func(socket string) ([]byte, []int) {
+				granted.Socket = socket
+				return c.reply(granted)
+			})
 			k, err := d.UnpackKey(p.Append(nil))
 			if c.name == "good" {
 				require.NoError(t, err)

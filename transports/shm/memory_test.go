@@ -134,6 +134,13 @@ func TestRegisteredTwoProcesses(t *testing.T) {
 	assert.EqualValues(t, 0x0807060504030201, u)
 	assert.Equal(t, ucs.InvalidParam, rma.PutShort(want[:6], p.Base+size-5, k))
 
+	if !raceEnabled {
+		assert.Zero(t, testing.AllocsPerRun(10, func() {
+			rma.PutUint64(1, p.Base, k)
+			rma.GetShort(got[:100], p.Base, k)
+		}))
+	}
+
 	assert.Equal(t, "OK", other.ask("revoke 0"))
 	assert.Equal(t, ucs.RemoteAccess, rma.PutUint64(0, p.Base, k))
 	assert.Equal(t, "<nil>", other.ask("close 0"))
