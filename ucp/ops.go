@@ -27,14 +27,18 @@ func (k opKind) info() opInfo {
 		return opInfo{"fence", (*Worker).resumeFence}
 	case opGiveUp:
 		return opInfo{"give up", (*Worker).resumeGiveUp}
-	case opPut, opPutUint64:
-		return opInfo{name: "put"}
-	case opGet, opGetUint64:
-		return opInfo{name: "get"}
+	case opPut:
+		return opInfo{"put", (*Worker).resumeTransfer}
+	case opPutUint64:
+		return opInfo{"put", (*Worker).resumePutUint64}
+	case opGet:
+		return opInfo{"get", (*Worker).resumeTransfer}
+	case opGetUint64:
+		return opInfo{"get", (*Worker).resumeGetUint64}
 	case opAtomic:
-		return opInfo{name: "atomic"}
+		return opInfo{"atomic", (*Worker).resumeAtomic}
 	case opFetch:
-		return opInfo{name: "fetch"}
+		return opInfo{"fetch", (*Worker).resumeFetch}
 	default:
 		return opInfo{name: "operation"}
 	}

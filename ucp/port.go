@@ -47,10 +47,11 @@ func (p *port) HandleEvents(es []uct.Event) {
 			continue
 		}
 		s := &w.slab.slots[k]
-		if s.left > 1 {
+		if s.left > 1 || s.posting() {
 			w.partEnded(k, e.Status)
 			continue
 		}
+		s.left = 0
 		if s.op == opFetch || s.op == opGetUint64 {
 			s.tag = e.Value
 		}

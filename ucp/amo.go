@@ -1,0 +1,208 @@
+package ucp
+
+import (
+	"fmt"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
+)
+
+// Word is what atomics work on.
+type Word interface{ uint32 | uint64 | int64 }
+
+// Atomic is a word in a peer's memory. It is a value; make it once with
+// [AtomicAt] and use it often. The methods have the concurrency of the Worker.
+//
+// They are atomic with each other from whatever worker, and with the owner's own
+// sync/atomic operations where its key says so (shm, self: yes).
+type Atomic[T Word] struct {
+	k   *RemoteKey
+	off uint64
+}
+
+// AtomicAt gives the word at offset off of k's memory. Range, alignment and
+// whether a transport carries atomics there are checked here and once.
+//
+// Errors: ErrInvalid, ErrRemoteAccess, ErrUnsupported with the reasons, or the
+// endpoint's own.
+func AtomicAt[T Word](k *RemoteKey, off uint64) (Atomic[T], error) {
+	if err := k.checkWord(off, widthOf[T]()); err != nil {
+		return Atomic[T]{}, fmt.Errorf("atomic at offset %d: %w", off, err)
+	}
+	return Atomic[T]{k, off}, nil
+}
+
+// widthOf is the size of T in bytes; a constant to the compiler.
+func widthOf[T Word]() uint64 {
+	if ^T(0)>>16>>16 == 0 { // all bits went out: there are 32
+		return 4
+	}
+	return 8
+}
+
+func (k *RemoteKey) checkWord(off, width uint64) error {
+	k.t.lock()
+	defer k.t.unlock()
+	w := k.t.w
+	if st := k.usable(uct.MemRemoteAtomic); st != ucs.OK {
+		return w.reason(w.endpoint(k.e), st)
+	}
+	switch {
+	case k.size < width || off > k.size-width:
+		return fmt.Errorf("%d bytes pass the end of a region of %d: %w", width, k.size, ErrInvalid)
+	case (k.base+off)%width != 0:
+		return fmt.Errorf("address %#x is not a multiple of %d: %w", k.base+off, width, ErrInvalid)
+	case k.atomic == nil:
+		return fmt.Errorf("%w: %s", ErrUnsupported, k.noAMO)
+	case width == 4 && k.atomic.attr.Atomic32 == 0, width == 8 && k.atomic.attr.Atomic64 == 0:
+		return fmt.Errorf("%d bits: %w", 8*width, ErrUnsupported)
+	}
+	return nil
+}
+
+// Add adds v.
+func (a Atomic[T]) Add(v T) Request { return a.post(uct.AtomicAdd, v) }
+
+// And leaves the bits that v has too.
+func (a Atomic[T]) And(v T) Request { return a.post(uct.AtomicAnd, v) }
+
+// Or sets the bits of v.
+func (a Atomic[T]) Or(v T) Request { return a.post(uct.AtomicOr, v) }
+
+// Xor flips the bits of v.
+func (a Atomic[T]) Xor(v T) Request { return a.post(uct.AtomicXor, v) }
+
+// FetchAdd adds v and gives the value before.
+func (a Atomic[T]) FetchAdd(v T) Fetch[T] { return a.fetch(uct.AtomicAdd, v, 0) }
+
+// FetchAnd leaves the bits that v has too and gives the value before.
+func (a Atomic[T]) FetchAnd(v T) Fetch[T] { return a.fetch(uct.AtomicAnd, v, 0) }
+
+// FetchOr sets the bits of v and gives the value before.
+func (a Atomic[T]) FetchOr(v T) Fetch[T] { return a.fetch(uct.AtomicOr, v, 0) }
+
+// FetchXor flips the bits of v and gives the value before.
+func (a Atomic[T]) FetchXor(v T) Fetch[T] { return a.fetch(uct.AtomicXor, v, 0) }
+
+// Swap sets v and gives the value before.
+func (a Atomic[T]) Swap(v T) Fetch[T] { return a.fetch(uct.AtomicSwap, v, 0) }
+
+// CompareAndSwap sets new where the word is old, and gives the value before,
+// which says whether it did.
+func (a Atomic[T]) CompareAndSwap(old, new T) Fetch[T] {
+	return a.fetch(uct.AtomicCompareSwap, new, old)
+}
+
+// Load gives the word.
+func (a Atomic[T]) Load() Fetch[T] { return a.fetch(uct.AtomicAdd, 0, 0) }
+
+// post is an atomic without result.
+//
+// hot: BenchmarkAtomicAdd.
+func (a Atomic[T]) post(op uct.AtomicOp, v T) Request {
+	k := a.k
+	if k.amo != nil {
+		st := ucs.NoResource
+		if widthOf[T]() == 4 {
+			st = k.amo.Atomic32(op, uint32(v), k.base+a.off, k.amoKey)
+		} else {
+			st = k.amo.Atomic64(op, uint64(v), k.base+a.off, k.amoKey)
+		}
+		if st == ucs.OK {
+			return Request{}
+		}
+	}
+	return k.postSlow(wordOp{op, uint8(widthOf[T]()), a.off, uint64(v), 0})
+}
+
+// fetch is an atomic with result.
+//
+// hot: BenchmarkFetchAdd.
+func (a Atomic[T]) fetch(op uct.AtomicOp, v, cmp T) Fetch[T] {
+	k := a.k
+	if k.amo != nil {
+		var old uint64
+		var st ucs.Status
+		if t := k.t.w.slab.peek(); widthOf[T]() == 4 {
+			var w uint32
+			w, st = k.amo.Fetch32(op, uint32(v), uint32(cmp), k.base+a.off, k.amoKey, t)
+			old = uint64(w)
+		} else {
+			old, st = k.amo.Fetch64(op, uint64(v), uint64(cmp), k.base+a.off, k.amoKey, t)
+		}
+		if st == ucs.OK {
+			return Fetch[T]{v: T(old)}
+		}
+		if st == ucs.InProgress {
+			return Fetch[T]{r: k.fetching(opFetch, k.atomic)}
+		}
+	}
+	old, r := k.fetchSlow(wordOp{op, uint8(widthOf[T]()), a.off, uint64(v), uint64(cmp)})
+	return Fetch[T]{T(old), r}
+}
+
+// wordOp is an atomic operation.
+type wordOp struct {
+	op     uct.AtomicOp
+	width  uint8 // bytes
+	off    uint64
+	v, cmp uint64
+}
+
+//go:noinline
+func (k *RemoteKey) postSlow(o wordOp) Request {
+	k.t.lock()
+	defer k.t.unlock()
+	if st := k.usable(uct.MemRemoteAtomic); st != ucs.OK {
+		return k.t.refuse(opAtomic, k.e, st)
+	}
+	return k.t.w.start(k.takeWord(opAtomic, o))
+}
+
+//go:noinline
+func (k *RemoteKey) fetchSlow(o wordOp) (uint64, Request) {
+	k.t.lock()
+	defer k.t.unlock()
+	if st := k.usable(uct.MemRemoteAtomic); st != ucs.OK {
+		return 0, k.t.refuse(opFetch, k.e, st)
+	}
+	return k.t.w.startFetch(k.takeWord(opFetch, o))
+}
+
+// takeWord gives a slot for o: off holds the operand, n what to compare with.
+func (k *RemoteKey) takeWord(kind opKind, o wordOp) uint32 {
+	i := k.take(kind, k.atomic, o.off)
+	s := &k.t.w.slab.slots[i]
+	s.off, s.n, s.aux = o.v, o.cmp, uint32(o.op)|uint32(o.width)<<8
+	return i
+}
+
+func (s *slot) wordOp() (op uct.AtomicOp, narrow bool) { return uct.AtomicOp(s.aux), s.aux>>8 == 4 }
+
+func (w *Worker) resumeAtomic(i uint32) ucs.Status {
+	s := &w.slab.slots[i]
+	l := &w.t.lanes[s.lane]
+	if st := s.resumable(l); st != ucs.OK {
+		return st
+	}
+	op, narrow := s.wordOp()
+	if narrow {
+		return l.ep.Atomic32(op, uint32(s.off), s.arg, uct.RKey(s.tag))
+	}
+	return l.ep.Atomic64(op, s.off, s.arg, uct.RKey(s.tag))
+}
+
+func (w *Worker) resumeFetch(i uint32) ucs.Status {
+	s := &w.slab.slots[i]
+	l := &w.t.lanes[s.lane]
+	if st := s.resumable(l); st != ucs.OK {
+		return st
+	}
+	op, narrow := s.wordOp()
+	if narrow {
+		v, st := l.ep.Fetch32(op, uint32(s.off), uint32(s.n), s.arg, uct.RKey(s.tag), w.slab.token(i))
+		return s.fetched(uint64(v), st)
+	}
+	v, st := l.ep.Fetch64(op, s.off, s.n, s.arg, uct.RKey(s.tag), w.slab.token(i))
+	return s.fetched(v, st)
+}

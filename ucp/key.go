@@ -1,0 +1,161 @@
+package ucp
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+
+	"github.com/goucx/goucx/uct"
+)
+
+// Key is a packed remote key: plain bytes that any means may carry to a peer,
+// which unpacks them with [Endpoint.UnpackKey]. Its format is
+// docs/wire/key.md; a checksum inside tells damage.
+type Key []byte
+
+// String tells what the key is for, for logs.
+func (k Key) String() string {
+	v, err := parseKey(k)
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("key to %d bytes at %#x", v.len, v.base)
+}
+
+// errKey is what every error of a malformed key wraps, besides ErrInvalid.
+var errKey = errors.New("bad remote key")
+
+const (
+	keyMagic   = "GXRK"
+	keyVersion = 1
+
+	keyOffVersion = 4
+	keyOffFlags   = 5
+	keyOffLength  = 6
+	keyOffBase    = 8
+	keyOffLen     = 16
+	keyOffAccess  = 24
+	keyHeaderLen  = 28
+	keyEntryHead  = 5 // transport, domain, length
+	keyCRCLen     = 4
+
+	// maxKeyLen is the longest packed key.
+	maxKeyLen = 2048
+)
+
+// keyFlags are properties of the memory that its owner decides.
+type keyFlags uint8
+
+// keyDeviceAtomics: atomics on this memory are carried out by its device;
+// others would not be atomic with them.
+const keyDeviceAtomics keyFlags = 1 << 0
+
+const keyKnownFlags = keyDeviceAtomics
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// keyView is what a packed key says.
+type keyView struct {
+	base, len uint64 // in the owner's address space; base+len does not overflow
+	access    uct.MemFlags
+	flags     keyFlags
+	entries   []keyEntry
+}
+
+// keyEntry is the key of one of the owner's domains.
+type keyEntry struct {
+	transport uct.TransportID
+	domain    uint8 // among the owner's domains of this transport
+	key       []byte
+}
+
+// append appends the packed key to b; on error b is as it was.
+func (v keyView) append(b []byte) ([]byte, error) {
+	start := len(b)
+	b = append(b, keyMagic...)
+	b = append(b, keyVersion, byte(v.flags), 0, 0)
+	b = binary.LittleEndian.AppendUint64(b, v.base)
+	b = binary.LittleEndian.AppendUint64(b, v.len)
+	b = binary.LittleEndian.AppendUint32(b, uint32(v.access))
+	for _, e := range v.entries {
+		b = binary.LittleEndian.AppendUint16(b, uint16(e.transport))
+		b = append(b, e.domain)
+		b = binary.LittleEndian.AppendUint16(b, uint16(len(e.key)))
+		b = append(b, e.key...)
+	}
+	n := len(b) - start + keyCRCLen
+	if n > maxKeyLen {
+		return b[:start], fmt.Errorf("pack key: %d bytes for %d domains, at most %d: %w", n, len(v.entries), maxKeyLen, ErrTooLong)
+	}
+	binary.LittleEndian.PutUint16(b[start+keyOffLength:], uint16(n))
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[start:], castagnoli)), nil
+}
+
+// parseKey checks a packed key whole and decodes it. Entries point into b.
+func parseKey(b []byte) (keyView, error) {
+	if err := checkKey(b); err != nil {
+		return keyView{}, err
+	}
+	v := keyView{
+		base:   binary.LittleEndian.Uint64(b[keyOffBase:]),
+		len:    binary.LittleEndian.Uint64(b[keyOffLen:]),
+		access: uct.MemFlags(binary.LittleEndian.Uint32(b[keyOffAccess:])),
+		flags:  keyFlags(b[keyOffFlags]),
+	}
+	if v.base+v.len < v.base {
+		return keyView{}, badKey("%d bytes at %#x pass the end of the address space", v.len, v.base)
+	}
+	for rest := b[keyHeaderLen : len(b)-keyCRCLen]; len(rest) > 0; {
+		e, n, err := parseKeyEntry(rest)
+		if err != nil {
+			return keyView{}, err
+		}
+		v.entries = append(v.entries, e)
+		rest = rest[n:]
+	}
+	return v, nil
+}
+
+func checkKey(b []byte) error {
+	switch {
+	case len(b) < keyHeaderLen+keyCRCLen:
+		return badKey("%d bytes, at least %d", len(b), keyHeaderLen+keyCRCLen)
+	case string(b[:len(keyMagic)]) != keyMagic:
+		return badKey("starts with %q, not %q", b[:len(keyMagic)], keyMagic)
+	case b[keyOffVersion] != keyVersion:
+		return badKey("version %d, this program knows %d", b[keyOffVersion], keyVersion)
+	case keyFlags(b[keyOffFlags])&^keyKnownFlags != 0:
+		return badKey("unknown flags %#02x", b[keyOffFlags])
+	case len(b) > maxKeyLen:
+		return badKey("%d bytes, at most %d", len(b), maxKeyLen)
+	}
+	if n := int(binary.LittleEndian.Uint16(b[keyOffLength:])); n != len(b) {
+		return badKey("says %d bytes, has %d: truncated or joined", n, len(b))
+	}
+	sum := binary.LittleEndian.Uint32(b[len(b)-keyCRCLen:])
+	if got := crc32.Checksum(b[:len(b)-keyCRCLen], castagnoli); got != sum {
+		return badKey("checksum %#08x, its bytes have %#08x: damaged", sum, got)
+	}
+	return nil
+}
+
+// parseKeyEntry decodes the entry that b starts with and gives its length.
+func parseKeyEntry(b []byte) (keyEntry, int, error) {
+	if len(b) < keyEntryHead {
+		return keyEntry{}, 0, badKey("%d bytes left for an entry of at least %d", len(b), keyEntryHead)
+	}
+	end := keyEntryHead + int(binary.LittleEndian.Uint16(b[3:]))
+	if end > len(b) {
+		return keyEntry{}, 0, badKey("an entry of %d bytes, %d left", end, len(b))
+	}
+	return keyEntry{
+		transport: uct.TransportID(binary.LittleEndian.Uint16(b)),
+		domain:    b[2],
+		key:       b[keyEntryHead:end:end],
+	}, end, nil
+}
+
+func badKey(format string, args ...any) error {
+	return fmt.Errorf("%w: %s: %w", errKey, fmt.Sprintf(format, args...), ErrInvalid)
+}

@@ -1,0 +1,301 @@
+package ucp
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/goucx/goucx/uct"
+)
+
+// Access says who may do what with registered memory. Zero: everything.
+type Access uint8
+
+// Access rights. The program itself always has its own memory.
+const (
+	AccessLocal        Access = 1 << iota // alone: no peer reaches it
+	AccessRemotePut                       // peers write it
+	AccessRemoteGet                       // peers read it
+	AccessRemoteAtomic                    // peers carry out atomics on it
+)
+
+const accessAll = AccessLocal | AccessRemotePut | AccessRemoteGet | AccessRemoteAtomic
+
+// MemConfig is how memory is registered or allocated. The zero value works.
+type MemConfig struct {
+	Access Access
+	// NoPin leaves memory unpinned, or its pages untaken, until first use, where
+	// the transport can.
+	NoPin bool
+	// Huge asks for huge pages; a hint.
+	Huge bool
+}
+
+// flags gives the configuration as the transports take it.
+func (c MemConfig) flags() (uct.MemFlags, error) {
+	if c.Access&^accessAll != 0 {
+		return 0, fmt.Errorf("unknown Access %#x: %w", c.Access&^accessAll, ErrInvalid)
+	}
+	a := c.Access
+	if a == 0 {
+		a = accessAll
+	}
+	var f uct.MemFlags
+	for _, m := range []struct {
+		set  bool
+		flag uct.MemFlags
+	}{
+		{a&AccessRemotePut != 0, uct.MemRemotePut},
+		{a&AccessRemoteGet != 0, uct.MemRemoteGet},
+		{a&AccessRemoteAtomic != 0, uct.MemRemoteAtomic},
+		{c.NoPin, uct.MemNoPin},
+		{c.Huge, uct.MemHuge},
+	} {
+		if m.set {
+			f |= m.flag
+		}
+	}
+	return f, nil
+}
+
+// MemHandle is memory that peers reach with a [RemoteKey]. Its methods are safe
+// from any goroutine; what the memory holds while peers write it is the
+// program's to order.
+type MemHandle struct {
+	ctx       *Context
+	buf       []byte
+	key       Key
+	base      uint64
+	access    uct.MemFlags
+	allocated bool
+	regions   []memRegion
+	refused   []uct.Refusal
+
+	once   sync.Once
+	closed atomic.Bool
+	err    error // of Close
+}
+
+// memRegion is the memory as one domain registered it.
+type memRegion struct {
+	uct.Mem
+	transport uct.TransportID
+	name      string
+}
+
+// Register makes buf, memory of the program, reachable for peers over every
+// transport that can. It stays pinned, and held, until Close. An empty buf is
+// allowed; nothing but empty transfers reach it.
+//
+// A transport that refuses is skipped (see [MemHandle.Query]); an error is that
+// all do.
+func (x *Context) Register(buf []byte, mc MemConfig) (*MemHandle, error) {
+	m := &MemHandle{ctx: x, buf: buf, base: addressOf(buf)}
+	if err := m.open(mc, -1); err != nil {
+		return nil, fmt.Errorf("register %d bytes: %w", len(buf), err)
+	}
+	return m, nil
+}
+
+// Allocate maps n bytes of zeroed memory, outside the Go heap, that every
+// transport reaches in the best way it has: shm by load and store. 0 bytes are
+// allowed, as for Register.
+func (x *Context) Allocate(n int, mc MemConfig) (*MemHandle, error) {
+	m := &MemHandle{ctx: x, allocated: true}
+	err := fmt.Errorf("negative size: %w", ErrInvalid)
+	if n >= 0 {
+		err = m.open(mc, n)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("allocate %d bytes: %w", n, err)
+	}
+	return m, nil
+}
+
+// open allocates n bytes, or takes m.buf where n is negative, and registers
+// them with all domains.
+func (m *MemHandle) open(mc MemConfig, n int) error {
+	f, err := mc.flags()
+	if err != nil {
+		return err
+	}
+	m.access = f & uct.MemRemote
+	domains, err := m.ctx.memDomains()
+	if err == nil {
+		err = m.fill(domains, f, n)
+	}
+	if err == nil {
+		err = m.pack()
+	}
+	if err == nil {
+		err = m.ctx.own(m)
+	}
+	if err != nil {
+		return errors.Join(err, m.closeRegions())
+	}
+	return nil
+}
+
+// fill allocates and registers, as open says.
+func (m *MemHandle) fill(domains []memDomain, f uct.MemFlags, n int) error {
+	if n == 0 || n < 0 && len(m.buf) == 0 {
+		return nil
+	}
+	owner := -1 // the domain that allocated
+	for i := 0; n > 0 && owner < 0 && i < len(domains); i++ {
+		d := domains[i]
+		if mem, err := d.Allocate(n, f); err == nil {
+			owner = i
+			m.buf, m.base = mem.Bytes(), addressOf(mem.Bytes())
+			m.add(d, mem)
+		} else {
+			m.refuse(d, err)
+		}
+	}
+	for i, d := range domains {
+		if m.buf == nil || i <= owner {
+			continue
+		}
+		if mem, err := d.Register(m.buf, f); err == nil {
+			m.add(d, mem)
+		} else {
+			m.refuse(d, err)
+		}
+	}
+	if len(m.regions) == 0 {
+		return fmt.Errorf("no transport took it: %v", m.refused)
+	}
+	return nil
+}
+
+func (m *MemHandle) add(d memDomain, mem uct.Mem) {
+	m.regions = append(m.regions, memRegion{mem, d.transport, d.info.Name})
+}
+
+func (m *MemHandle) refuse(d memDomain, err error) {
+	m.refused = append(m.refused, uct.Refusal{Transport: d.info.Component, Device: d.info.Name, Reason: err.Error()})
+}
+
+// pack makes the key.
+func (m *MemHandle) pack() error {
+	v := keyView{base: m.base, len: uint64(len(m.buf)), access: m.access}
+	seen := make(map[uct.TransportID]uint8)
+	for _, r := range m.regions {
+		v.entries = append(v.entries, keyEntry{r.transport, seen[r.transport], r.AppendKey(nil)})
+		seen[r.transport]++
+	}
+	key, err := v.append(nil)
+	m.key = key
+	return err
+}
+
+// memDomain is a domain with the first transport that uses it.
+type memDomain struct {
+	openDomain
+	transport uct.TransportID
+	kind      uct.DeviceKind
+}
+
+// memDomains lists the domains in the order in which they are asked to
+// allocate: memory of shm serves everybody on the host best, memory of a network
+// device everybody else, memory of self only self.
+func (x *Context) memDomains() ([]memDomain, error) {
+	x.mu.Lock()
+	domains, closed := x.domains, x.closed
+	x.mu.Unlock()
+	if closed {
+		return nil, ErrClosed
+	}
+	rank := [...]int{uct.DeviceShm: 0, uct.DeviceNet: 1, uct.DeviceSelf: 2}
+	var ds []memDomain
+	for _, d := range domains {
+		if infos, _ := d.Ifaces(); len(infos) > 0 {
+			ds = append(ds, memDomain{d, infos[0].ID, infos[0].Kind})
+		}
+	}
+	slices.SortStableFunc(ds, func(a, b memDomain) int { return rank[a.kind] - rank[b.kind] })
+	return ds, nil
+}
+
+// Bytes is the memory; valid until Close, nil afterwards.
+func (m *MemHandle) Bytes() []byte {
+	if m.closed.Load() {
+		return nil
+	}
+	return m.buf
+}
+
+// Key is the packed key that peers unpack, as a copy.
+func (m *MemHandle) Key() Key { return slices.Clone(m.key) }
+
+// Load64 reads the eight bytes at off, little-endian: as one atomic load where
+// their address is a multiple of eight, so that a loop which waits for a peer's
+// put or atomic sees it whole. An offset out of range panics, as an index does.
+func (m *MemHandle) Load64(off int) uint64 { return load64(m.Bytes()[off : off+8]) }
+
+// MemInfo describes registered memory.
+type MemInfo struct {
+	// Base is the address of the first byte, Len the size in bytes.
+	Base uint64
+	Len  int
+	// Access as it is in force, with AccessLocal.
+	Access Access
+	// Allocated: by Context.Allocate.
+	Allocated bool
+	// Transports that reach it, and those that do not, with their reasons.
+	Transports []string
+	Refused    []uct.Refusal
+}
+
+// Query describes the memory.
+func (m *MemHandle) Query() MemInfo {
+	i := MemInfo{
+		Base: m.base, Len: len(m.buf), Access: AccessLocal, Allocated: m.allocated,
+		Refused: slices.Clone(m.refused),
+	}
+	for flag, a := range map[uct.MemFlags]Access{
+		uct.MemRemotePut: AccessRemotePut, uct.MemRemoteGet: AccessRemoteGet, uct.MemRemoteAtomic: AccessRemoteAtomic,
+	} {
+		if m.access&flag != 0 {
+			i.Access |= a
+		}
+	}
+	for _, r := range m.regions {
+		i.Transports = append(i.Transports, r.name)
+	}
+	return i
+}
+
+// Close revokes the memory: an access of a peer that comes later fails there,
+// and none lands late. Then it gives the memory back. The program's own
+// operations on Bytes must have ended. Idempotent.
+//
+// Errors: an access that could not be stopped in time leaves memory of the
+// program exposed to it; the error says so, and the memory stays pinned for good.
+func (m *MemHandle) Close() error {
+	m.once.Do(func() {
+		m.closed.Store(true)
+		m.ctx.disown(m)
+		if err := m.closeRegions(); err != nil {
+			m.err = fmt.Errorf("close memory of %d bytes at %#x: %w", len(m.buf), m.base, err)
+		}
+	})
+	return m.err
+}
+
+// closeRegions revokes everywhere first, then gives back, the domain that
+// allocated last.
+func (m *MemHandle) closeRegions() error {
+	for _, r := range m.regions {
+		r.Revoke()
+	}
+	var errs []error
+	for _, r := range slices.Backward(m.regions) {
+		if err := r.Close(); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", r.name, err))
+		}
+	}
+	return errors.Join(errs...)
+}

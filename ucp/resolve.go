@@ -1,0 +1,156 @@
+package ucp
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
+	"github.com/goucx/goucx/wireup"
+)
+
+// keyResolver finds the lanes of a key.
+type keyResolver struct {
+	w       *Worker
+	key     keyView
+	view    wireup.View
+	ranked  wireup.Plan
+	refused []uct.Refusal
+	errs    []error
+	lanes   map[int]*keyLane // unpacked, by port; nil: cannot be
+}
+
+// plan connects the endpoint and ranks the ways to its peer.
+func (r *keyResolver) plan(e Endpoint) error {
+	e.t.lock()
+	defer e.t.unlock()
+	w := r.w
+	slot := w.endpoint(e)
+	if slot == 0 {
+		return ErrClosed
+	}
+	if st := w.connect(slot); st != ucs.OK {
+		return w.reason(slot, st)
+	}
+	r.view = w.peers.View(w.eps[slot].peer)
+	r.ranked, r.refused = wireup.Choose(w.locals, r.view, wireup.ForRMA, wireup.ForAMO)
+	return nil
+}
+
+// resolve fills in the lanes of k.
+func (r *keyResolver) resolve(k *RemoteKey) {
+	if k.access&(uct.MemRemotePut|uct.MemRemoteGet) != 0 {
+		k.rma = r.first(wireup.ForRMA, r.lacksRMA)
+	}
+	if k.access&uct.MemRemoteAtomic != 0 {
+		k.atomic = r.first(wireup.ForAMO, r.lacksAMO)
+	}
+	if k.atomic == nil {
+		k.noAMO = fmt.Sprint(r.refused)
+	}
+}
+
+// first gives the best lane for a purpose that lacks nothing.
+func (r *keyResolver) first(p wireup.Purpose, lacks func(*keyLane) string) *keyLane {
+	for _, c := range r.ranked[p] {
+		l := r.unpack(c)
+		if l == nil {
+			continue
+		}
+		if why := lacks(l); why != "" {
+			r.refuse(c.Local, fmt.Sprintf("%v: %s", p, why))
+			continue
+		}
+		return l
+	}
+	return nil
+}
+
+// unpack gives the lane of candidate c with its key, nil where the transport
+// cannot reach the memory.
+func (r *keyResolver) unpack(c wireup.Candidate) *keyLane {
+	if l, ok := r.lanes[c.Local]; ok {
+		return l
+	}
+	p := r.w.ports[c.Local]
+	r.lanes[c.Local] = nil
+	n := slices.IndexFunc(r.key.entries, func(e keyEntry) bool { return e.transport == p.info.ID })
+	if n < 0 {
+		r.refuse(c.Local, "the owner did not register the memory with it")
+		return nil
+	}
+	k, err := p.domain.UnpackKey(r.key.entries[n].key)
+	if err != nil {
+		r.errs = append(r.errs, err)
+		r.refuse(c.Local, err.Error())
+		return nil
+	}
+	l := &keyLane{
+		local: c.Local, remote: c.Remote, domain: p.domain, rkey: k,
+		attr: p.domain.KeyAttr(k), iface: p.iface.Attr(),
+	}
+	ops := l.attr.Ops & l.iface.Ops
+	l.put = formsOf(ops, uct.OpPutShort, uct.OpPutBcopy, l.iface.Put)
+	l.get = formsOf(ops, uct.OpGetShort, uct.OpGetBcopy, l.iface.Get)
+	r.lanes[c.Local] = l
+	return l
+}
+
+func formsOf(ops, short, bcopy uct.Ops, l uct.Limit) (f forms) {
+	if ops.Has(short) {
+		f.short = uint64(max(l.Short, 0))
+	}
+	if ops.Has(bcopy) {
+		f.bcopy = uint64(max(l.Bcopy, 0))
+	}
+	return f
+}
+
+func (r *keyResolver) lacksRMA(l *keyLane) string {
+	switch a := r.key.access; {
+	case a&uct.MemRemotePut != 0 && l.put == forms{}:
+		return "does not put to this memory"
+	case a&uct.MemRemoteGet != 0 && l.get == forms{}:
+		return "does not get from this memory"
+	}
+	return ""
+}
+
+func (r *keyResolver) lacksAMO(l *keyLane) string {
+	device := r.key.flags&keyDeviceAtomics != 0
+	switch {
+	case l.attr.Atomic32|l.attr.Atomic64 == 0:
+		return "does not reach this memory"
+	case device && !l.iface.DeviceAtomics:
+		return "the owner has them done by its device, this transport by the CPU"
+	case !device && l.iface.DeviceAtomics:
+		return "the owner has them done by the CPU, this transport by its device"
+	}
+	return ""
+}
+
+func (r *keyResolver) refuse(port int, reason string) {
+	i := r.w.ports[port].info
+	r.refused = append(r.refused, uct.Refusal{Transport: i.Transport, Device: i.Device, Reason: reason})
+}
+
+// reason is the sentinel for a key that no transport resolves: that of the
+// transports' own errors where they have one.
+func (r *keyResolver) reason() error {
+	for _, s := range []error{ErrRemoteAccess, ErrTimeout, ucs.ErrTimeout, ErrInvalid} {
+		if slices.ContainsFunc(r.errs, func(err error) bool { return errors.Is(err, s) }) {
+			return s
+		}
+	}
+	return ErrUnreachable
+}
+
+// release gives back what was unpacked and k, which may be nil, does not use.
+func (r *keyResolver) release(k *RemoteKey) {
+	for _, l := range r.lanes {
+		if l != nil && (k == nil || l != k.rma && l != k.atomic) {
+			l.domain.ReleaseKey(l.rkey)
+		}
+	}
+}
