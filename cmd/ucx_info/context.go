@@ -1,0 +1,173 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/goucx/goucx/ucp"
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
+	"github.com/goucx/goucx/wireup"
+)
+
+// features are the letters of -u.
+var features = map[rune]ucp.Feature{'a': ucp.FeatureAtomics, 'r': ucp.FeatureRMA, 't': ucp.FeatureTag}
+
+// parseFeatures reads -u; empty means all.
+func parseFeatures(letters string) (ucp.Feature, error) {
+	var set ucp.Feature
+	for _, c := range letters {
+		f, ok := features[c]
+		switch {
+		case ok:
+			set |= f
+		case strings.ContainsRune("smxdwe", c):
+			return 0, usagef("-u %s: feature '%c' is not supported yet: %w", letters, c, ucs.ErrUnsupported)
+		default:
+			return 0, usagef("-u %s: '%c' is no feature; want letters of a, r, t", letters, c)
+		}
+	}
+	return set, nil
+}
+
+func (t *tool) openContext() (*ucp.Context, error) {
+	set, err := t.contextSettings()
+	if err != nil {
+		return nil, err
+	}
+	f, err := parseFeatures(t.features)
+	if err != nil {
+		return nil, err
+	}
+	return ucp.Open(ucp.Config{Providers: t.providers, Features: f, Settings: set})
+}
+
+// context prints -p.
+func (t *tool) context() error {
+	set, err := t.contextSettings()
+	if err != nil {
+		return err
+	}
+	s, err := openStage(t.providers, set)
+	if err != nil {
+		return err
+	}
+	t.resources(s)
+	if err := s.close(); err != nil {
+		return err
+	}
+	cost := startCost()
+	c, err := t.openContext()
+	if err != nil {
+		return err
+	}
+	t.cost(cost)
+	return c.Close()
+}
+
+func (t *tool) resources(s *stage) {
+	t.line("")
+	t.line("UCP context")
+	t.line("")
+	for i, p := range t.providers {
+		t.line("    component %d  :  %s", i, p.Name())
+	}
+	t.line("")
+	for i, d := range s.domains {
+		t.line("           md %d  :  component %d  %s", i, d.component, d.name)
+	}
+	t.line("")
+	for i, f := range s.ifaces {
+		t.line("     resource %d  :  dev %s  -- %s/%s", i, f.Info.Kind, f.Info.Transport, f.Info.Device)
+	}
+	t.line("")
+}
+
+// worker prints -w.
+func (t *tool) worker() (err error) {
+	c, err := t.openContext()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	cost := startCost()
+	w, err := c.NewWorker(ucp.WorkerConfig{Mode: ucp.ThreadSingle})
+	if err != nil {
+		return err
+	}
+	v, err := wireup.Parse(w.Address())
+	if err != nil {
+		return err
+	}
+	names, err := t.transportNames()
+	if err != nil {
+		return err
+	}
+	host, _ := os.Hostname() // shown only; empty where unknown
+	t.line("")
+	t.line("UCP worker '%s:%d'", host, os.Getpid())
+	t.line("")
+	t.line("                 address: %d bytes", len(w.Address()))
+	for _, e := range v.Entries {
+		t.line("%24s: %d bytes (device %d, iface %d)", names[e.Transport], len(e.Addr.Device)+len(e.Addr.Iface), len(e.Addr.Device), len(e.Addr.Iface))
+	}
+	t.line("")
+	t.cost(cost)
+	return nil
+}
+
+// cost is what a piece of work took.
+type cost struct {
+	at   ucs.Time
+	heap int
+	fds  int
+}
+
+func startCost() cost {
+	return cost{heap: heapBytes(), fds: openFDs(), at: ucs.Now()}
+}
+
+// cost prints UCX's two lines.
+func (t *tool) cost(before cost) {
+	took := ucs.Now().Sub(before.at)
+	t.line("memory: %.2fMB, file descriptors: %d", float64(heapBytes()-before.heap)/(1<<20), openFDs()-before.fds)
+	t.line("create time: %.3f ms", float64(took)/float64(time.Millisecond))
+	t.line("")
+}
+
+// heapBytes is what is in use, after a collection.
+func heapBytes() int {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
+}
+
+// openFDs counts descriptors, 0 where the system does not list them.
+func openFDs() int {
+	dir, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return 0
+	}
+	return len(dir)
+}
+
+// transportNames are those of the ifaces that a worker opens, by number.
+func (t *tool) transportNames() (map[uct.TransportID]string, error) {
+	set, err := t.contextSettings()
+	if err != nil {
+		return nil, err
+	}
+	s, err := openStage(t.providers, set)
+	if err != nil {
+		return nil, err
+	}
+	names := map[uct.TransportID]string{}
+	for _, f := range s.ifaces {
+		names[f.Info.ID] = f.Info.Transport
+	}
+	return names, s.close()
+}

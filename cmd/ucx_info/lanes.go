@@ -1,0 +1,118 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/uct"
+	"github.com/goucx/goucx/wireup"
+)
+
+// purposes are what lanes are chosen for, by UCX's short names.
+var purposes = [wireup.NumPurposes]string{wireup.ForAM: "am", wireup.ForRMA: "rma", wireup.ForAMO: "amo"}
+
+// lanes is a choice of lanes towards a peer, with the reasons.
+type lanes struct {
+	peer    string // for people
+	local   *stage
+	plan    wireup.Plan
+	refused []uct.Refusal // by this side, then by the choice
+}
+
+// chooseLanes chooses towards the peer that -P or --address names. The caller
+// closes local.
+func (t *tool) chooseLanes(set *config.Set) (*lanes, error) {
+	local, err := openStage(t.providers, set)
+	if err != nil {
+		return nil, err
+	}
+	l := &lanes{local: local}
+	remote, err := t.peer(l, set)
+	if err != nil {
+		return nil, errors.Join(err, local.close())
+	}
+	var refused []uct.Refusal
+	l.plan, refused = wireup.Choose(local.ifaces, remote, wireup.ForAM, wireup.ForRMA, wireup.ForAMO)
+	l.refused = append(local.refused, refused...)
+	return l, nil
+}
+
+// peer gives the address of the other side and names it in l.
+func (t *tool) peer(l *lanes, set *config.Set) (wireup.View, error) {
+	switch {
+	case t.address != "":
+		b, err := os.ReadFile(t.address)
+		if err != nil {
+			return wireup.View{}, fmt.Errorf("read worker address: %w", err)
+		}
+		v, err := wireup.Parse(b)
+		if err != nil {
+			return v, fmt.Errorf("%s: %w", t.address, err)
+		}
+		l.peer = fmt.Sprintf("worker %x of %s", v.Worker[:4], t.address)
+		return v, nil
+	case t.placement == "intra":
+		l.peer = "another worker of this host"
+		other, err := openStage(t.providers, set)
+		if err != nil {
+			return wireup.View{}, err
+		}
+		l.local.closers = append(l.local.closers, other.close)
+		return other.address()
+	default:
+		l.peer = "the worker itself"
+		return l.local.address()
+	}
+}
+
+// lane is one way to the peer with what it is used for.
+type lane struct {
+	local, remote int
+	uses          []string
+}
+
+// chosen gives the lanes in use: each purpose's best candidate, once.
+func (l *lanes) chosen() []lane {
+	var out []lane
+	for p := range wireup.NumPurposes {
+		c, ok := l.plan.Best(p)
+		if !ok {
+			continue
+		}
+		found := false
+		for i := range out {
+			if out[i].local == c.Local && out[i].remote == c.Remote {
+				out[i].uses = append(out[i].uses, purposes[p])
+				found = true
+			}
+		}
+		if !found {
+			out = append(out, lane{c.Local, c.Remote, []string{purposes[p]}})
+		}
+	}
+	return out
+}
+
+// outranked are the candidates that could serve but score below the best.
+func (l *lanes) outranked() []refusal {
+	var out []refusal
+	for p := range wireup.NumPurposes {
+		for i, c := range l.plan[p] {
+			if i == 0 {
+				continue
+			}
+			info, best := l.local.ifaces[c.Local].Info, l.plan[p][0]
+			out = append(out, refusal{info.Transport, info.Device, fmt.Sprintf("%v: score %.0f, below %s with %.0f",
+				p, c.Score, l.name(best.Local), best.Score)})
+		}
+	}
+	return out
+}
+
+// name is transport/device of a local iface.
+func (l *lanes) name(local int) string {
+	i := l.local.ifaces[local].Info
+	return i.Transport + "/" + i.Device
+}

@@ -1,0 +1,23 @@
+// Command ucx_info shows what goucx finds on this machine and how it is set:
+// devices and transports, settings with their origin, what is refused and why.
+// Its options and its output are those of UCX's tool of the same name.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+)
+
+func main() {
+	err := run(os.Args[1:], os.Stdout, os.Stderr)
+	if err == nil {
+		return
+	}
+	fmt.Fprintln(os.Stderr, "ucx_info:", err)
+	var u usageError
+	if errors.As(err, &u) {
+		os.Exit(2)
+	}
+	os.Exit(1)
+}

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/spf13/pflag"
+
+	"github.com/goucx/goucx/ucs"
+)
+
+// usageError is a command line that cannot be carried out.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// options is the command line, parsed.
+type options struct {
+	help, full, commentOut, all, json  bool
+	transport, filter, features, types string
+	placement, address, memory         string
+	asked                              []option // sections to show, in table order
+}
+
+// option is a row of the table of options, from which flags and help are made.
+type option struct {
+	letter, name string
+	arg          string // what the argument is called; "": a switch
+	value        any    // *bool or *string; nil with show: the option alone is the value
+	show         func(*tool) error
+	json         string // the key of what show prints, where --json can print it
+	help         string // lines
+}
+
+// group is a heading of the help with its rows.
+type group struct {
+	title string
+	rows  []option
+}
+
+// table lists every option. A row with neither value nor show is one of UCX's
+// that goucx does not have yet.
+func table(o *options) []group {
+	return []group{
+		{"At least one of the following options has to be set:", []option{
+			{letter: "v", name: "version", show: (*tool).version, json: "version", help: "Show version information"},
+			{letter: "b", name: "build", show: (*tool).build, help: "Show build configuration"},
+			{letter: "s", name: "system", show: (*tool).system, help: "Show system information: CPU, topology, what is forbidden"},
+			{letter: "d", name: "devices", show: (*tool).devices, json: "devices", help: "Show devices and transports"},
+			{letter: "c", name: "config", show: (*tool).config, json: "settings", help: "Show configuration, with the origin of what is not default"},
+			{name: "why", show: (*tool).why, json: "refused", help: "Show each refused transport and device with its reason"},
+		}},
+		{"Details of the configuration:", []option{
+			{letter: "C", name: "comment-out", value: &o.commentOut, help: "Comment-out default configuration values"},
+			{letter: "a", name: "all", value: &o.all, help: "Show also hidden configuration (nothing is hidden)"},
+			{letter: "f", name: "full", value: &o.full, help: "Display fully decorated output"},
+			{letter: "F", name: "filter", arg: "text", value: &o.filter, help: "Show only settings whose name contains the text"},
+		}},
+		{"UCP information:", []option{
+			{letter: "p", name: "context", show: (*tool).context, help: "Show UCP context information"},
+			{letter: "w", name: "worker", show: (*tool).worker, help: "Show UCP worker information"},
+			{letter: "e", name: "endpoint", show: (*tool).endpoint, help: "Show UCP endpoint configuration"},
+			{letter: "m", name: "memory", arg: "size", value: &o.memory, show: (*tool).allocation, help: "Show UCP memory allocation for a given size"},
+			{letter: "u", name: "features", arg: "features", value: &o.features, help: "UCP context features to use (default: all). String of one or more of:\n" +
+				"  'a' : atomic operations\n  'r' : remote memory access\n  't' : tag matching"},
+		}},
+		{"Other settings:", []option{
+			{letter: "t", name: "transport", arg: "name", value: &o.transport, help: "Filter devices information using specified transport (requires -d)"},
+			{letter: "D", name: "device-types", arg: "type", value: &o.types, help: "Set which device types to use when creating UCP context:\n" +
+				"  'all'  : all possible devices (default)\n  'shm'  : shared memory devices only\n" +
+				"  'net'  : network devices only\n  'self' : self transport only"},
+			{letter: "P", name: "placement", arg: "type", value: &o.placement, help: "Set the peer whose endpoint is shown by -e and --why:\n" +
+				"  'self'  : same worker (default)\n  'intra' : another worker of this host"},
+			{name: "address", arg: "file", value: &o.address, help: "The peer is the worker whose address is in the file"},
+			{name: "json", value: &o.json, help: "Print -v, -d, -c and --why as one JSON object"},
+			{letter: "h", name: "help", value: &o.help, help: "Show this help message"},
+		}},
+		{"Not supported yet:", []option{
+			{letter: "y", help: "Show type and structures information"},
+			{letter: "n", arg: "count", help: "Estimated UCP endpoint count"},
+			{letter: "N", arg: "count", help: "Estimated UCP endpoint count per node"},
+			{letter: "A", arg: "ip", help: "Local IP device address to use for creating endpoint in client/server mode"},
+			{letter: "6", help: "IPv6 address specified with option -A"},
+			{letter: "T", help: "Print system topology (see -s)"},
+			{letter: "M", help: "Print memory copy bandwidth"},
+		}},
+	}
+}
+
+// flag is the name that pflag knows the option by.
+func (r option) flag() string {
+	if r.name == "" {
+		return "unsupported-" + r.letter
+	}
+	return r.name
+}
+
+func (r option) supported() bool { return r.value != nil || r.show != nil }
+
+// parse reads the command line.
+func parse(args []string) (*options, error) {
+	o := &options{}
+	groups := table(o)
+	set := flagSet(groups)
+	if err := set.Parse(args); err != nil {
+		return nil, usageError{err}
+	}
+	if set.NArg() > 0 {
+		return nil, usagef("unexpected argument %q", set.Arg(0))
+	}
+	for _, g := range groups {
+		for _, r := range g.rows {
+			switch {
+			case !set.Changed(r.flag()):
+			case !r.supported():
+				return nil, usagef("-%s: not supported yet: %w", r.letter, ucs.ErrUnsupported)
+			case r.show != nil:
+				o.asked = append(o.asked, r)
+			}
+		}
+	}
+	return o, o.check()
+}
+
+func flagSet(groups []group) *pflag.FlagSet {
+	set := pflag.NewFlagSet("ucx_info", pflag.ContinueOnError)
+	set.SetOutput(io.Discard)
+	set.Usage = func() {}
+	for _, g := range groups {
+		for _, r := range g.rows {
+			switch v := r.value.(type) {
+			case *string:
+				set.StringVarP(v, r.flag(), r.letter, "", "")
+			case *bool:
+				set.BoolVarP(v, r.flag(), r.letter, false, "")
+			default:
+				if r.arg != "" {
+					set.StringP(r.flag(), r.letter, "", "")
+				} else {
+					set.BoolP(r.flag(), r.letter, false, "")
+				}
+			}
+		}
+	}
+	return set
+}
+
+// check finds what the options say against each other.
+func (o *options) check() error {
+	switch {
+	case o.help:
+		return nil
+	case len(o.asked) == 0:
+		return usagef("nothing to show; -h lists the options")
+	case o.transport != "" && !o.asks("devices"):
+		return usagef("-t filters the output of -d, which is not given")
+	case o.filter != "" && !o.asks("config"):
+		return usagef("-F filters the output of -c, which is not given")
+	case o.address != "" && o.placement != "":
+		return usagef("-P and --address both name the peer")
+	case !oneOf(o.placement, "", "self", "intra", "inter"):
+		return usagef("-P %s: not one of self, intra, inter", o.placement)
+	case o.placement == "inter":
+		return usagef("-P inter: no transport reaches another host yet: %w", ucs.ErrUnsupported)
+	case !oneOf(o.types, "", "all", "shm", "net", "self"):
+		return usagef("-D %s: not one of all, shm, net, self", o.types)
+	}
+	if _, err := parseFeatures(o.features); err != nil {
+		return err
+	}
+	if o.json {
+		for _, r := range o.asked {
+			if r.json == "" {
+				return usagef("--json prints -v, -d, -c and --why only, not --%s", r.name)
+			}
+		}
+	}
+	return nil
+}
+
+func (o *options) asks(name string) bool {
+	return slices.ContainsFunc(o.asked, func(r option) bool { return r.name == name })
+}
+
+func oneOf(s string, of ...string) bool { return slices.Contains(of, s) }

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/transports"
+)
+
+var update = flag.Bool("update", false, "write docs/settings.md anew")
+
+//go:generate go test -run=^TestSettingsDocument$ -update .
+
+// TestSettingsDocument holds docs/settings.md to the tables.
+func TestSettingsDocument(t *testing.T) {
+	path := filepath.Join("..", "..", "docs", "settings.md")
+	var b bytes.Buffer
+	b.WriteString("# Settings\n\n" +
+		"Each is an environment variable, a line of `ucx.conf`, and, without `UCX_`, a key of `goucx.yaml`, `goucx.toml` or `goucx.json`. " +
+		"`ucx_info -cf` shows their values and where each came from. " +
+		"This file is made by `make generate` from the tables in the code.\n\n")
+	require.NoError(t, config.Markdown(&b, settingsTables(transports.All())...))
+	if *update {
+		require.NoError(t, os.WriteFile(path, b.Bytes(), 0o644))
+		return
+	}
+	have, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, b.String(), string(have), "run make generate")
+}
+
+func TestConfigReadsBackAsItself(t *testing.T) {
+	t.Setenv("UCX_TLS", "shm,self")
+	t.Setenv("UCX_SHM_RING_SIZE", "64k")
+	for _, args := range [][]string{{"-c"}, {"-c", "-f"}, {"-c", "-f", "-a"}} {
+		dir := t.TempDir()
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "ucx.conf"), []byte(info(t, args...)), 0o600))
+		set, warnings, err := config.Load(config.Options{Env: []string{}, Dirs: []string{dir}}, settingsTables(transports.All())...)
+		require.NoError(t, err)
+		assert.Empty(t, warnings)
+		values := map[string]string{}
+		for v := range set.All() {
+			assert.Equal(t, config.File, v.Origin.Kind, v.Name)
+			values[v.Name] = v.Text
+		}
+		assert.Equal(t, "shm,self", values["TLS"])
+		assert.Equal(t, "64k", values["SHM_RING_SIZE"])
+	}
+}
+
+func TestConfigNamesOrigins(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("UCX_CONFIG_DIR", dir)
+	t.Setenv("UCX_TLS", "self")
+	conf := filepath.Join(dir, "ucx.conf")
+	require.NoError(t, os.WriteFile(conf, []byte("\nUCX_SHM_RESCAN=5ms\nUCX_TLS=shm\n"), 0o600))
+	out := info(t, "-c")
+	assert.Contains(t, out, "# origin:    environment UCX_TLS\nUCX_TLS=self\n")
+	assert.Contains(t, out, "# origin:    "+conf+":2\nUCX_SHM_RESCAN=5ms\n")
+	assert.Equal(t, 2, strings.Count(out, "origin:"))
+}
+
+func TestConfigCommentsOutDefaults(t *testing.T) {
+	t.Setenv("UCX_TLS", "self")
+	for line := range strings.Lines(info(t, "-c", "-C")) {
+		if strings.HasPrefix(line, "UCX_") {
+			assert.Equal(t, "UCX_TLS=self\n", line)
+		} else {
+			assert.True(t, strings.HasPrefix(line, "# UCX_") || line == "# origin:    environment UCX_TLS\n", line)
+		}
+	}
+}
+
+func TestConfigFilter(t *testing.T) {
+	out := info(t, "-c", "-F", "shm_ring")
+	assert.Equal(t, "UCX_SHM_RING_CELLS=128\nUCX_SHM_RING_SIZE=16k\n", out)
+	assert.Empty(t, info(t, "-c", "-F", "WARP"))
+}
+
+func TestConfigFull(t *testing.T) {
+	out := info(t, "-cf", "-F", "SHM_RING_CELLS")
+	assert.Equal(t, `# goucx configuration file
+# Uncomment to modify values
+
+#
+# shm settings
+#
+
+#
+# cells of each direction of a connection, a power of two; one holds a message of up to 48 bytes
+#
+# syntax:    a number from 8 to 4096
+#
+UCX_SHM_RING_CELLS=128
+`, out)
+}
+
+func TestConfigWarnsAndRefuses(t *testing.T) {
+	t.Setenv("UCX_SHM_RING_CELL", "64")
+	out, diagnostics, err := try("-c", "-F", "RING_CELLS")
+	require.NoError(t, err)
+	assert.Equal(t, "UCX_SHM_RING_CELLS=128\n", out)
+	assert.Contains(t, diagnostics, "did you mean UCX_SHM_RING_CELLS?")
+
+	t.Setenv("UCX_SHM_RING_CELLS", "many")
+	out, _, err = try("-c")
+	require.ErrorContains(t, err, `UCX_SHM_RING_CELLS: bad value "many" from environment UCX_SHM_RING_CELLS`)
+	assert.Empty(t, out)
+}
+
+func TestConfigJSON(t *testing.T) {
+	t.Setenv("UCX_SHM_RING_CELLS", "64")
+	var doc struct{ Settings []settingView }
+	require.NoError(t, json.Unmarshal([]byte(info(t, "-c", "--json", "-F", "RING_CELLS")), &doc))
+	require.Len(t, doc.Settings, 1)
+	s := doc.Settings[0]
+	assert.NotEmpty(t, s.Help)
+	s.Help = ""
+	assert.Equal(t, settingView{
+		Section: "shm", Name: "UCX_SHM_RING_CELLS", Value: "64", Default: "128", Unit: "cells",
+		Allowed: "a number from 8 to 4096", Origin: "environment UCX_SHM_RING_CELLS",
+	}, s)
+}

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"errors"
+
+	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/uct"
+	"github.com/goucx/goucx/wireup"
+)
+
+// stage holds the domains and ifaces that a worker would open under given
+// settings, so that lane choice can be shown with its reasons.
+type stage struct {
+	worker    uct.UUID
+	selection *wireup.Selection
+	set       *config.Set
+	domains   []openDomain
+	ifaces    []wireup.LocalIface
+	refused   []uct.Refusal
+	closers   []func() error // in the order of opening
+}
+
+type openDomain struct {
+	uct.Domain
+	component int // index among the providers
+	name      string
+}
+
+// openStage opens what the settings allow; what they or the system refuse has
+// its reason. The caller closes the stage.
+func openStage(providers []uct.Component, set *config.Set) (*stage, error) {
+	sel, err := wireup.Select(set, providers)
+	if err != nil {
+		return nil, err
+	}
+	s := &stage{worker: newUUID(), selection: sel, set: set}
+	for i, p := range providers {
+		s.openComponent(i, p)
+	}
+	return s, nil
+}
+
+func (s *stage) openComponent(n int, p uct.Component) {
+	if use, reason := s.selection.Transport(p.Name()); use != wireup.UseAll {
+		s.refuse(p.Name(), "", reason)
+		return
+	}
+	infos, refused := p.Domains(s.set)
+	s.refused = append(s.refused, refused...)
+	for _, i := range infos {
+		d, err := p.OpenDomain(i, uct.DomainConfig{Settings: s.set})
+		if err != nil {
+			s.refuse(p.Name(), i.Name, err.Error())
+			continue
+		}
+		s.closers = append(s.closers, d.Close)
+		s.domains = append(s.domains, openDomain{d, n, i.Name})
+		s.openIfaces(d)
+	}
+}
+
+func (s *stage) openIfaces(d uct.Domain) {
+	infos, refused := d.Ifaces()
+	s.refused = append(s.refused, refused...)
+	for _, i := range infos {
+		if use, reason := s.selection.Iface(i); use != wireup.UseAll {
+			s.refuse(i.Transport, i.Device, reason)
+			continue
+		}
+		f, err := d.OpenIface(i, uct.IfaceConfig{Handler: deaf{}, Worker: s.worker, Settings: s.set})
+		if err != nil {
+			s.refuse(i.Transport, i.Device, err.Error())
+			continue
+		}
+		s.closers = append(s.closers, f.Close)
+		s.ifaces = append(s.ifaces, wireup.LocalIface{Info: i, Attr: f.Attr(), Iface: f})
+	}
+}
+
+func (s *stage) refuse(transport, device, reason string) {
+	s.refused = append(s.refused, uct.Refusal{Transport: transport, Device: device, Reason: reason})
+}
+
+// address is the stage's worker address, decoded.
+func (s *stage) address() (wireup.View, error) {
+	b, err := wireup.Build(wireup.View{Worker: s.worker}, s.ifaces)
+	if err != nil {
+		return wireup.View{}, err
+	}
+	return wireup.Parse(b)
+}
+
+// close gives everything back, the last opened first.
+func (s *stage) close() error {
+	var errs []error
+	for i := len(s.closers) - 1; i >= 0; i-- {
+		errs = append(errs, s.closers[i]())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+
+	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/uct"
+)
+
+// componentView is what one provider offers on this machine.
+type componentView struct {
+	Name    string       `json:"name"`
+	Aliases []string     `json:"aliases"`
+	Domains []domainView `json:"domains"`
+	Refused []refusal    `json:"refused"`
+}
+
+type domainView struct {
+	Name       string         `json:"name"`
+	Attr       uct.DomainAttr `json:"-"`
+	Register   int            `json:"max_register"` // 0: not at all
+	Allocate   int            `json:"max_allocate"`
+	KeyLen     int            `json:"remote_key_bytes"`
+	Interfaces []ifaceView    `json:"interfaces"`
+}
+
+type ifaceView struct {
+	Info          uct.IfaceInfo `json:"-"`
+	Attr          uct.IfaceAttr `json:"-"`
+	Transport     string        `json:"transport"`
+	Device        string        `json:"device"`
+	Kind          string        `json:"type"`
+	DeviceAddress int           `json:"device_address_bytes"`
+	IfaceAddress  int           `json:"interface_address_bytes"`
+	Capabilities  capabilities  `json:"capabilities"`
+}
+
+// refusal is an uct.Refusal with the names that JSON gives its fields.
+type refusal struct {
+	Transport string `json:"transport"`
+	Device    string `json:"device,omitempty"`
+	Reason    string `json:"reason"`
+}
+
+func (r refusal) String() string { return uct.Refusal(r).String() }
+
+func refusals(rs []uct.Refusal) []refusal {
+	out := make([]refusal, len(rs))
+	for i, r := range rs {
+		out[i] = refusal(r)
+	}
+	return out
+}
+
+// survey opens all that the providers offer, whatever UCX_TLS allows, looks at
+// it and closes it again.
+func survey(providers []uct.Component, set *config.Set) ([]componentView, error) {
+	views := make([]componentView, 0, len(providers))
+	var errs []error
+	for _, p := range providers {
+		v, err := lookComponent(p, set)
+		views = append(views, v)
+		errs = append(errs, err)
+	}
+	return views, errors.Join(errs...)
+}
+
+// lookComponent answers an error where something does not close; what does not
+// open is among the refused.
+func lookComponent(p uct.Component, set *config.Set) (componentView, error) {
+	infos, refused := p.Domains(set)
+	v := componentView{Name: p.Name(), Aliases: p.Aliases(), Refused: refusals(refused)}
+	var errs []error
+	for _, i := range infos {
+		d, err := p.OpenDomain(i, uct.DomainConfig{Settings: set})
+		if err != nil {
+			v.Refused = append(v.Refused, refusal{p.Name(), i.Name, err.Error()})
+			continue
+		}
+		errs = append(errs, v.lookDomain(d, i, set), d.Close())
+	}
+	return v, errors.Join(errs...)
+}
+
+func (v *componentView) lookDomain(d uct.Domain, i uct.DomainInfo, set *config.Set) error {
+	infos, refused := d.Ifaces()
+	v.Refused = append(v.Refused, refusals(refused)...)
+	view := domainView{Name: i.Name, Attr: *d.Attr(), KeyLen: d.Attr().KeyLen}
+	if view.Attr.Register {
+		view.Register = view.Attr.MaxRegister
+	}
+	if view.Attr.Allocate {
+		view.Allocate = view.Attr.MaxAllocate
+	}
+	var errs []error
+	for _, i := range infos {
+		f, err := d.OpenIface(i, uct.IfaceConfig{Handler: deaf{}, Worker: newUUID(), Settings: set})
+		if err != nil {
+			v.Refused = append(v.Refused, refusal{i.Transport, i.Device, err.Error()})
+			continue
+		}
+		view.Interfaces = append(view.Interfaces, lookIface(f, i))
+		if err := f.Close(); err != nil {
+			errs = append(errs, fmt.Errorf("close %s/%s: %w", i.Transport, i.Device, err))
+		}
+	}
+	v.Domains = append(v.Domains, view)
+	return errors.Join(errs...)
+}
+
+func lookIface(f uct.Iface, i uct.IfaceInfo) ifaceView {
+	a := *f.Attr()
+	return ifaceView{
+		Info: i, Attr: a, Transport: i.Transport, Device: i.Device, Kind: kindTitles[i.Kind],
+		DeviceAddress: len(f.DeviceAddress(nil)), IfaceAddress: len(f.Address(nil)),
+		Capabilities: capabilitiesOf(&a),
+	}
+}
+
+// kindTitles are UCX's words.
+var kindTitles = map[uct.DeviceKind]string{
+	uct.DeviceSelf: "loopback", uct.DeviceShm: "intra-node", uct.DeviceNet: "network",
+}
+
+func newUUID() (u uct.UUID) {
+	_, _ = rand.Read(u[:]) // never fails; see crypto/rand
+	return u
+}
+
+// deaf is the handler of an iface that nobody talks to.
+type deaf struct{}
+
+func (deaf) HandleEvents([]uct.Event)             {}
+func (deaf) HandleAM([]byte, []uct.Desc) uint64   { return 0 }
+func (deaf) HandlePending(tokens []uct.Token) int { return len(tokens) }
+func (deaf) HandleFailure(uct.Failure)            {}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+
+	"github.com/goucx/goucx/ucs/cpu"
+	"github.com/goucx/goucx/ucs/platform"
+)
+
+// system prints -s.
+func (t *tool) system() error {
+	m := cpu.SystemModel()
+	t.line("Timer frequency: %.3f MHz", cpu.CyclesPerSecond()/1e6)
+	t.line("CPU vendor: %s", m.Vendor)
+	t.line("CPU model: %s", m.Name)
+	if mine, err := cpu.Affinity(); err == nil {
+		t.line("CPUs usable by this process: %s", cpu.FormatList(mine))
+	}
+	t.scheduler()
+	t.identity()
+	t.line("")
+	t.topology()
+	t.line("")
+	t.line("System services")
+	t.line("")
+	t.services(featureViews(platform.Probe().Features))
+	return nil
+}
+
+// scheduler says how late the async goroutine may be, which Go decides.
+func (t *tool) scheduler() {
+	n := runtime.GOMAXPROCS(0)
+	bound := "1 ms"
+	if n == 1 {
+		bound = "20 ms beside a computing goroutine"
+	}
+	t.line("GOMAXPROCS: %d; timers and events of a program that does not poll come within %s", n, bound)
+}
+
+// identity is what two processes must share to use the same memory.
+func (t *tool) identity() {
+	id := platform.Probe().Identity
+	t.line("Host: %s, boot %s, uid %d", id.Hostname, id.BootID, id.UID)
+	t.line("Namespaces: pid %d, net %d", id.PIDNamespace, id.NetNamespace)
+}
+
+// topology prints the processors, or why they are not known.
+func (t *tool) topology() {
+	t.line("Topology")
+	t.line("")
+	top, err := cpu.System()
+	if err != nil {
+		t.line("    unknown: %v", err)
+		return
+	}
+	for _, c := range top.CPUs {
+		t.line("    cpu %d: core %s package %s node %d", c.ID, known(c.Core), known(c.Package), c.Node)
+		for _, k := range c.Caches {
+			t.line("        L%d %s %s, cpus %s", k.Level, k.Type, sizeText(k.Size), cpu.FormatList(k.Shared))
+		}
+	}
+}
+
+func known(n int) string {
+	if n == cpu.Unknown {
+		return "?"
+	}
+	return fmt.Sprint(n)
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/transports"
+	"github.com/goucx/goucx/ucp"
+	"github.com/goucx/goucx/uct"
+	"github.com/goucx/goucx/wireup"
+)
+
+// run carries out a command line: data goes to stdout, warnings to stderr.
+func run(args []string, stdout, stderr io.Writer) error {
+	o, err := parse(args)
+	if err != nil {
+		return err
+	}
+	if o.help {
+		return usage(stdout)
+	}
+	t := newTool(o, transports.All(), stderr)
+	err = t.show()
+	_, werr := t.out.WriteTo(stdout)
+	return errors.Join(err, werr)
+}
+
+// tool is one run of the command.
+type tool struct {
+	*options
+	providers []uct.Component
+	out       bytes.Buffer
+	stderr    io.Writer
+	document  map[string]any // what --json prints
+	set       *config.Set    // nil before settings
+}
+
+func newTool(o *options, providers []uct.Component, stderr io.Writer) *tool {
+	return &tool{options: o, providers: providers, stderr: stderr, document: map[string]any{}}
+}
+
+// show fills out with all that is asked for, up to the first error.
+func (t *tool) show() error {
+	for _, r := range t.asked {
+		if err := r.show(t); err != nil {
+			return err
+		}
+	}
+	if !t.json {
+		return nil
+	}
+	return t.encode()
+}
+
+func (t *tool) encode() error {
+	e := json.NewEncoder(&t.out)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(t.document)
+}
+
+// settingsTables are the rows of every package, in the order of -c and of
+// docs/settings.md.
+func settingsTables(providers []uct.Component) []config.Table {
+	tables := []config.Table{wireup.Settings(), ucp.Settings()}
+	for _, p := range providers {
+		tables = append(tables, p.Settings())
+	}
+	return tables
+}
+
+// settings loads them once; warnings go to stderr.
+func (t *tool) settings() (*config.Set, error) {
+	if t.set != nil {
+		return t.set, nil
+	}
+	set, warnings, err := config.Load(config.Options{}, settingsTables(t.providers)...)
+	for _, w := range warnings {
+		if !w.Info {
+			fmt.Fprintln(t.stderr, "ucx_info: warning:", w)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	t.set = set
+	return set, nil
+}
+
+// contextSettings are the settings under the device types of -D.
+func (t *tool) contextSettings() (*config.Set, error) {
+	set, err := t.settings()
+	if err != nil || t.types == "" || t.types == "all" {
+		return set, err
+	}
+	none := map[string]string{}
+	for _, kind := range []string{"net", "shm", "self"} {
+		if kind != t.types {
+			none[kind+"_devices"] = ""
+		}
+	}
+	return set.With(none)
+}
+
+// line writes a line behind the mark of a comment, so that the whole output of
+// the tool is one.
+func (t *tool) line(format string, args ...any) {
+	t.out.WriteString(strings.TrimRight("# "+fmt.Sprintf(format, args...), " ") + "\n")
+}
+
+// field writes "# name: text", the name ending in the given column.
+func (t *tool) field(column int, name, format string, args ...any) {
+	t.line("%*s: %s", column-1, name, fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/transports"
+	"github.com/goucx/goucx/ucp"
+)
+
+func TestWhy(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		env  map[string]string
+		args []string
+		want []string
+	}{
+		{"nothing refused", nil, nil, []string{
+			"peer: the worker itself\n#\n#     none\n",
+			"#     shm/memory: messages: score 10000, below self/memory with 50000\n",
+			"# In use\n#\n#     self/memory: am rma amo\n",
+		}},
+		{"by UCX_TLS", map[string]string{"UCX_TLS": "self"}, nil, []string{"#     shm: not allowed by UCX_TLS=self\n"}},
+		{"by negation", map[string]string{"UCX_TLS": "^sm"}, nil, []string{"#     shm: not allowed by UCX_TLS=^sm\n"}},
+		{"by device", map[string]string{"UCX_SHM_DEVICES": "^memory"}, nil, []string{
+			"#     shm/memory: device not allowed by UCX_SHM_DEVICES=^memory\n",
+		}},
+		{"by -D", nil, []string{"-D", "shm"}, []string{
+			"#     self/memory: device not allowed by UCX_SELF_DEVICES=\n", "#     shm/memory: am rma amo\n",
+		}},
+		{"by lane choice", nil, []string{"-P", "intra"}, []string{
+			"peer: another worker of this host\n", "#     self/memory: reaches only its own worker\n", "# In use\n#\n#     shm/memory: am rma amo\n",
+		}},
+		{"nothing left", map[string]string{"UCX_TLS": "self"}, []string{"-P", "intra"}, []string{
+			"#     none: this peer cannot be reached\n",
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for k, v := range c.env {
+				t.Setenv(k, v)
+			}
+			out := info(t, append([]string{"--why"}, c.args...)...)
+			for _, w := range c.want {
+				assert.Contains(t, out, w)
+			}
+			assert.Contains(t, out, "# What the system forbids or limits\n#\n#     ")
+		})
+	}
+}
+
+func TestWhyJSON(t *testing.T) {
+	t.Setenv("UCX_TLS", "self")
+	var doc struct{ Refused struct{ Refused []refusal } }
+	require.NoError(t, json.Unmarshal([]byte(info(t, "--why", "--json")), &doc))
+	assert.Equal(t, []refusal{{Transport: "shm", Reason: "not allowed by UCX_TLS=self"}}, doc.Refused.Refused)
+}
+
+func TestUnknownTransportListsTheKnown(t *testing.T) {
+	t.Setenv("UCX_TLS", "warp")
+	for _, arg := range []string{"--why", "-p", "-w", "-e"} {
+		_, _, err := try(arg)
+		assert.ErrorContains(t, err, `no transport "warp"; known are all, self, shm (sm, mm, posix)`, arg)
+	}
+}
+
+func TestContext(t *testing.T) {
+	out := info(t, "-p")
+	assert.Contains(t, out, "#     component 0  :  self\n#     component 1  :  shm\n")
+	assert.Contains(t, out, "#            md 1  :  component 1  shm\n")
+	assert.Contains(t, out, "-- shm/memory\n")
+	assert.Regexp(t, `# memory: -?\d+\.\d\dMB, file descriptors: \d+\n# create time: \d+\.\d{3} ms\n`, out)
+
+	t.Setenv("UCX_TLS", "self")
+	out = info(t, "-p")
+	assert.Contains(t, out, "component 1  :  shm\n")
+	assert.NotContains(t, out, "shm/memory")
+}
+
+func TestWorkerAddressByTransport(t *testing.T) {
+	out := info(t, "-w")
+	m := regexp.MustCompile(`address: (\d+) bytes\n`).FindStringSubmatch(out)
+	require.Len(t, m, 2, out)
+	assert.Regexp(t, `#  +self: 8 bytes \(device 0, iface 8\)\n`, out)
+	assert.Regexp(t, `#  +shm: \d+ bytes \(device \d+, iface \d+\)\n`, out)
+
+	t.Setenv("UCX_TLS", "self")
+	out = info(t, "-w")
+	assert.NotContains(t, out, " shm:")
+	assert.NotContains(t, out, m[0], "the address says less")
+}
+
+func TestEndpoint(t *testing.T) {
+	out := info(t, "-e")
+	assert.Contains(t, out, "lane[0]:  0:self/memory -> am rma amo\n")
+	assert.Contains(t, out, "connected by: self/memory\n")
+	assert.Contains(t, out, "tag_send: 0..<egr/short>..8192..<egr/multi>..(inf)\n")
+
+	out = info(t, "-e", "-P", "intra")
+	assert.Contains(t, out, "lane[0]:  1:shm/memory -> am rma amo\n")
+	assert.Contains(t, out, "connected by: shm/memory\n")
+}
+
+func TestEndpointToAnAddressInAFile(t *testing.T) {
+	c, err := ucp.Open(ucp.Config{Providers: transports.All()})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Close()) }()
+	w, err := c.NewWorker(ucp.WorkerConfig{})
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "address")
+	require.NoError(t, os.WriteFile(path, w.Address(), 0o600))
+
+	out := info(t, "-e", "--address", path)
+	assert.Contains(t, out, " of "+path+"\n")
+	assert.Contains(t, out, "connected by: shm/memory\n")
+
+	damaged := append([]byte(nil), w.Address()...)
+	damaged[len(damaged)/2]++
+	require.NoError(t, os.WriteFile(path, damaged, 0o600))
+	_, _, err = try("-e", "--address", path)
+	assert.ErrorContains(t, err, "damaged")
+}
+
+func TestEndpointThatCannotConnect(t *testing.T) {
+	t.Setenv("UCX_TLS", "self")
+	out, _, err := try("-e", "-P", "intra")
+	require.ErrorIs(t, err, ucp.ErrUnreachable)
+	assert.Contains(t, out, "peer: another worker of this host", "what is known is shown before the error")
+	assert.ErrorContains(t, err, "self/memory: reaches only its own worker")
+}
+
+func TestThresholds(t *testing.T) {
+	assert.Equal(t, "0..<egr/short>..(inf)", thresholds(endless, endless))
+	assert.Equal(t, "0..<egr/short>..64..<egr/bcopy>..8192..<egr/multi>..(inf)", thresholds(64, 8192))
+}
+
+func TestSystem(t *testing.T) {
+	out := info(t, "-s")
+	assert.Regexp(t, `# Timer frequency: \d+\.\d{3} MHz\n`, out)
+	assert.Contains(t, out, "#     cpu 0: ")
+	assert.Regexp(t, `#     memfd: (yes|no: .+)\n`, out)
+	assert.Contains(t, out, "# GOMAXPROCS: ")
+}
+
+func TestVersion(t *testing.T) {
+	lines := strings.Split(info(t, "-v"), "\n")
+	assert.Regexp(t, `^# Version `, lines[0])
+	assert.Regexp(t, `^# Git revision `, lines[1])
+	assert.Regexp(t, `^# Built with: go1\.`, lines[2])
+	assert.Contains(t, info(t, "-b"), "# -compiler=gc\n")
+}
+
+func TestAllocation(t *testing.T) {
+	out := info(t, "-m", "4k")
+	assert.Regexp(t, `#  allocated 4K at address 0x[0-9a-f]+, pagesize: \d+K\n`, out)
+	assert.Contains(t, out, "#  registered on: ")
+	assert.Contains(t, out, "shm")
+	assert.Regexp(t, `#  remote key: \d+ bytes\n`, out)
+	for _, size := range []string{"0", "many", "-1", ""} {
+		_, _, err := try("-m", size)
+		assert.ErrorAs(t, err, new(usageError), size)
+	}
+}

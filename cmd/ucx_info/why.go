@@ -1,0 +1,96 @@
+package main
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/goucx/goucx/ucs/platform"
+)
+
+// why prints --why: what is refused, by whom, and what that leaves.
+func (t *tool) why() (err error) {
+	set, err := t.contextSettings()
+	if err != nil {
+		return err
+	}
+	l, err := t.chooseLanes(set)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.local.close()) }()
+	refused, below := refusals(l.refused), l.outranked()
+	forbidden := featureViews(limited())
+	t.document["refused"] = map[string]any{"peer": l.peer, "refused": refused, "outranked": below, "system": forbidden}
+	if t.json {
+		return nil
+	}
+	t.line("")
+	t.line("Refused transports and devices, peer: %s", l.peer)
+	t.line("")
+	t.reasons(refused)
+	t.line("")
+	t.line("Usable, but others are better")
+	t.line("")
+	t.reasons(below)
+	t.line("")
+	t.line("In use")
+	t.line("")
+	for _, c := range l.chosen() {
+		t.line("    %s: %s", l.name(c.local), strings.Join(c.uses, " "))
+	}
+	if len(l.chosen()) == 0 {
+		t.line("    none: this peer cannot be reached")
+	}
+	t.line("")
+	t.line("What the system forbids or limits")
+	t.line("")
+	t.services(forbidden)
+	t.line("")
+	return err
+}
+
+func (t *tool) reasons(rs []refusal) {
+	for _, r := range rs {
+		t.line("    %s", r)
+	}
+	if len(rs) == 0 {
+		t.line("    none")
+	}
+}
+
+// limited lists the services that the system refuses, or gives only in part.
+func limited() []platform.Feature {
+	return slices.DeleteFunc(platform.Probe().Features, func(f platform.Feature) bool { return f.Available && f.Reason == "" })
+}
+
+// featureView is a platform.Feature with the names that JSON gives its fields.
+type featureView struct {
+	Name      string `json:"name"`
+	Available bool   `json:"available"`
+	Reason    string `json:"reason,omitempty"`
+}
+
+func featureViews(fs []platform.Feature) []featureView {
+	out := make([]featureView, len(fs))
+	for i, f := range fs {
+		out[i] = featureView(f)
+	}
+	return out
+}
+
+func (t *tool) services(fs []featureView) {
+	for _, f := range fs {
+		switch {
+		case !f.Available:
+			t.line("    %s: no: %s", f.Name, f.Reason)
+		case f.Reason != "":
+			t.line("    %s: yes, but %s", f.Name, f.Reason)
+		default:
+			t.line("    %s: yes", f.Name)
+		}
+	}
+	if len(fs) == 0 {
+		t.line("    nothing")
+	}
+}
