@@ -108,6 +108,7 @@ func (w *Worker) keepErr(i uint32, err error) {
 		w.slab.errs = make(map[uint32]error)
 	}
 	w.slab.errs[i] = err
+	w.slab.slots[i].flags |= flagAside
 }
 
 // refusal makes the error of a request that was refused at the call.

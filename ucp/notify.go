@@ -42,7 +42,7 @@ func (r Request) Notify(f NotifyFunc, cookie uint64) bool {
 	if i == 0 || w.slab.slots[i].state != slotLive {
 		return false
 	}
-	w.slab.slots[i].flags |= flagNotify
+	w.slab.slots[i].flags |= flagNotify | flagAside
 	if w.slab.notes == nil {
 		w.slab.notes = make(map[uint32]note)
 	}

@@ -9,8 +9,8 @@ import (
 
 const (
 	batch     = 64 // messages and events per pass and iface
-	lookEvery = 64 // idle passes between two looks at the clock
-	busyPass  = 16 // idle passes that a busy one stands for
+	lookEvery = 64 // passes between two looks at the clock
+	busyItems = 4  // things done that count as a pass
 )
 
 // progresser is the part of an iface that each pass needs.
@@ -32,10 +32,7 @@ func (w *Worker) Progress() int {
 	if w.odd {
 		n += w.progressOdd()
 	}
-	if n != 0 {
-		w.passes += busyPass - 1
-	}
-	w.passes++
+	w.passes += 1 + uint32(n)/busyItems
 	if w.passes >= lookEvery {
 		w.look64()
 	}
@@ -49,10 +46,7 @@ func (w *Worker) progressLocked() int {
 	for _, f := range w.active[min(1, len(w.active)):] {
 		n += f.Progress(batch)
 	}
-	if n != 0 {
-		w.passes += busyPass - 1
-	}
-	w.passes++
+	w.passes += 1 + uint32(n)/busyItems
 	if w.passes >= lookEvery {
 		w.look64()
 	}

@@ -82,14 +82,28 @@ func (r RecvRequest) tryConsume() (m Message, ended bool, err error) {
 
 // consume gives the result of the receive in slot i and releases it.
 // hot: BenchmarkTagPair
-func (w *Worker) consume(i uint32) (m Message, err error) {
-	s := &w.slab.slots[i]
-	m = Message{Tag(s.tag), int(s.n)}
-	if s.status != ucs.OK {
+func (w *Worker) consume(i uint32) (Message, error) {
+	b := &w.slab
+	s := &b.slots[i]
+	m := Message{Tag(s.tag), int(s.n)}
+	if s.status != ucs.OK || s.flags&flagAside != 0 {
+		return m, w.consumeSlow(i)
+	}
+	s.gen = nextGen(s.gen)
+	s.state = slotFree
+	s.next = b.free
+	b.free = i
+	b.used--
+	return m, nil
+}
+
+//go:noinline
+func (w *Worker) consumeSlow(i uint32) (err error) {
+	if w.slab.slots[i].status != ucs.OK {
 		err = w.slotErr(i)
 	}
 	w.slab.release(i)
-	return m, err
+	return err
 }
 
 // Drop says that nobody will read the result. A receive that has not ended goes

@@ -44,7 +44,8 @@ const (
 	flagKept     slotFlags = 1 << iota // has a result: kept until it is consumed
 	flagNotify                         // a callback waits for the end
 	flagTied                           // a receive that ends with its endpoint
-	flagOwned                          // the buffer is chunk arg of the pool
+	flagAside                          // something is kept beside the slot
+	flagOwned                          // the buffer is chunk arg of the pool; with flagAside
 	flagChild                          // a part of the operation in parent
 	flagReported                       // its error was told to somebody
 	flagOrphan                         // in the ring of outcomes that may be forgotten
@@ -102,8 +103,7 @@ const (
 func (b *slab) take(op opKind) uint32 {
 	i := b.free
 	if i == 0 {
-		b.grow()
-		i = b.free
+		i = b.grow()
 	}
 	s := &b.slots[i]
 	b.free = s.next
@@ -140,18 +140,17 @@ func (b *slab) find(id uint64) uint32 {
 // release makes slot i free; handles of it say from now on that it ended well.
 func (b *slab) release(i uint32) {
 	s := &b.slots[i]
-	if s.flags&(flagNotify|flagOwned|flagOrphan) != 0 || s.status != ucs.OK || s.op == opTagSendV {
+	if s.flags&flagAside != 0 {
 		b.forget(i)
 	}
-	s.gen = (s.gen + 1) & genMask
-	if s.gen == 0 {
-		s.gen = 1
-	}
+	s.gen = nextGen(s.gen)
 	s.state = slotFree
 	s.next = b.free
 	b.free = i
 	b.used--
 }
+
+func nextGen(g uint32) uint32 { return max((g+1)&genMask, 1) }
 
 // forget drops what is kept beside slot i.
 //
@@ -165,8 +164,10 @@ func (b *slab) forget(i uint32) {
 	delete(b.errs, i)
 }
 
+// grow adds slots and gives the first free one.
+//
 //go:noinline
-func (b *slab) grow() {
+func (b *slab) grow() uint32 {
 	n := max(len(b.slots), 1)
 	k := max(slabStart, n/2)
 	b.slots = append(b.slots, make([]slot, n+k-len(b.slots))...)
@@ -176,6 +177,7 @@ func (b *slab) grow() {
 		b.slots[i].next = b.free
 		b.free = uint32(i)
 	}
+	return b.free
 }
 
 // orphan remembers the outcome of slot i, which nobody may ever read again,

@@ -107,10 +107,17 @@ func (w *Worker) TagRecv(p []byte, tag, mask Tag) RecvRequest {
 }
 
 func (w *Worker) tagRecv(p []byte, tag, mask Tag) RecvRequest {
-	i := w.slab.take(opTagRecv)
-	s := &w.slab.slots[i]
-	s.flags = flagKept
-	w.slab.bufs[i] = p
+	b := &w.slab
+	i := b.free
+	if i == 0 {
+		i = b.grow()
+	}
+	s := &b.slots[i]
+	b.free = s.next
+	b.used++
+	s.op, s.state, s.status, s.flags = opTagRecv, slotLive, ucs.OK, flagKept
+	s.ep, s.lane, s.left = 0, 0, 0
+	b.bufs[i] = p
 	r := RecvRequest{Request{&w.t, uint64(s.gen)<<32 | uint64(i)}}
 	if w.arrived.Len() != 0 && w.takeArrived(i, uint64(tag), uint64(mask)) {
 		return r

@@ -15,11 +15,19 @@ type unexpected struct {
 // arrive takes in a whole message.
 // hot: BenchmarkTagPair
 func (w *Worker) arrive(tag uint64, data []byte) {
-	if i := w.posted.Match(tag); i != 0 {
-		w.deliver(i, tag, data)
+	i := w.posted.Match(tag)
+	if i == 0 {
+		w.keep(tag, data)
 		return
 	}
-	w.keep(tag, data)
+	s := &w.slab.slots[i]
+	if p := w.slab.bufs[i]; len(data) == 8 && len(p) >= 8 && s.flags == flagKept {
+		s.tag, s.n = tag, 8
+		binary.LittleEndian.PutUint64(p, binary.LittleEndian.Uint64(data))
+		s.state = slotDone
+		return
+	}
+	w.deliver(i, tag, data)
 }
 
 // deliver ends the receive in slot i with data.
@@ -28,9 +36,7 @@ func (w *Worker) deliver(i uint32, tag uint64, data []byte) {
 	s := &w.slab.slots[i]
 	p := w.slab.bufs[i]
 	s.tag, s.n = tag, uint64(len(data))
-	if len(data) == 8 && len(p) >= 8 {
-		binary.LittleEndian.PutUint64(p, binary.LittleEndian.Uint64(data))
-	} else if copy(p, data) < len(data) {
+	if copy(p, data) < len(data) {
 		w.endSlow(i, ucs.Truncated)
 		return
 	}

@@ -56,7 +56,7 @@ func (e Endpoint) tagSendInlineSlow(p []byte, tag Tag) Request {
 	r := w.tagSend(e, sending{op: opTagSend, buf: b, tag: tag, n: len(b)})
 	if i := w.slab.find(r.id); i != 0 && r.id&refusedBit == 0 {
 		// Still on its way: the copy is given back with the slot.
-		w.slab.slots[i].flags |= flagOwned
+		w.slab.slots[i].flags |= flagOwned | flagAside
 		w.slab.slots[i].arg = uint64(c)
 		return r
 	}
@@ -89,6 +89,7 @@ func (b *slab) keepVec(i uint32, v [][]byte) {
 		b.vecs = make(map[uint32][][]byte)
 	}
 	b.vecs[i] = v
+	b.slots[i].flags |= flagAside
 }
 
 func (w *Worker) resumeTagSendUint64(i uint32) ucs.Status {

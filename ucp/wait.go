@@ -7,31 +7,39 @@ import (
 
 // When a waiting loop looks beyond its worker, in passes.
 const (
-	ctxPasses   = 64   // look at the context
+	ctxPasses   = 64   // look at the context; a power of two
 	spinPasses  = 4096 // idle before the processor is offered to others
 	yieldPasses = 1024 // and every so many after that
 )
 
 // pause is the state of a loop that waits.
-type pause struct{ n, idle uint32 }
+type pause struct {
+	n    uint32 // passes
+	idle uint32 // passes since something was done
+	did  int    // things done since the last slow look
+}
 
 // after follows each pass that did n things; an error ends the loop.
 // hot: BenchmarkTagPair
+//
+//gcassert:inline
 func (p *pause) after(ctx context.Context, n int) error {
 	p.n++
-	p.idle++
-	if n != 0 {
-		p.idle = 0
-	}
-	if p.n%ctxPasses != 0 {
+	p.did += n
+	if p.n&(ctxPasses-1) != 0 {
 		return nil
 	}
-	return p.afterSlow(ctx)
+	return p.slow(ctx)
 }
 
 //go:noinline
-func (p *pause) afterSlow(ctx context.Context) error {
-	if p.idle >= spinPasses && p.idle%yieldPasses < ctxPasses {
+func (p *pause) slow(ctx context.Context) error {
+	p.idle += ctxPasses
+	if p.did != 0 {
+		p.idle = 0
+	}
+	p.did = 0
+	if p.idle >= spinPasses && p.idle%yieldPasses == 0 {
 		runtime.Gosched()
 	}
 	return context.Cause(ctx)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/goucx/goucx/ucp/tagmatch"
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/platform"
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/wireup"
 )
@@ -146,7 +147,7 @@ func (f Feature) wants() uct.Ops {
 }
 
 func (w *Worker) buildAddress() error {
-	a, err := wireup.Build(wireup.View{Host: hostID(), Process: processID(), Worker: w.id}, w.locals)
+	a, err := wireup.Build(wireup.View{Host: platform.HostID(), Process: platform.ProcessID(), Worker: w.id}, w.locals)
 	w.address = a
 	return err
 }

@@ -11,6 +11,7 @@ type Arrived struct {
 	free  uint32 // first free number; node.next names the next
 	top   uint32 // numbers 1..top were used
 	n     int
+	seq   uint64
 }
 
 type neighbours struct{ next, prev uint32 }
@@ -26,10 +27,13 @@ func (a *Arrived) Add(tag uint64) uint32 {
 	} else {
 		a.top++
 		id = a.top
-		a.x.ensure(id)
+		if int(id) >= len(a.x.nodes) {
+			a.x.grow(id)
+		}
 		a.order = append(a.order, make([]neighbours, len(a.x.nodes)-len(a.order))...)
 	}
-	a.x.nodes[id].tag = tag
+	a.seq++
+	a.x.nodes[id].tag, a.x.nodes[id].seq = tag, a.seq
 	a.x.push(id)
 	a.order[id] = neighbours{prev: a.list.tail}
 	if a.list.tail == 0 {

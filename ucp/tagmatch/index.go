@@ -11,20 +11,10 @@ package tagmatch
 //	          entry(A)           entry(B)
 type node struct {
 	tag, mask  uint64
-	seq        uint64 // order of arrival among all
+	seq        uint64 // order of arrival among all; 0: not entered
 	next, prev uint32
 	down, tail uint32
-	where      place
 }
-
-// place says which list an entry is in.
-type place uint32
-
-const (
-	nowhere place = iota
-	inQueue
-	inWild
-)
 
 // index finds queues of entries by tag. Number 0 is no entry.
 type index struct {
@@ -41,13 +31,8 @@ func (x *index) init() {
 	x.shift = 64 - startBits
 }
 
-// ensure makes room for the entry numbered id.
-func (x *index) ensure(id uint32) {
-	if int(id) >= len(x.nodes) {
-		x.grow(id)
-	}
-}
-
+// grow makes room for the entry numbered id.
+//
 //go:noinline
 func (x *index) grow(id uint32) {
 	if x.buckets == nil {
@@ -78,7 +63,7 @@ func (x *index) head(tag uint64) uint32 {
 // push adds entry id, whose tag is set, as the youngest of its tag.
 func (x *index) push(id uint32) {
 	e := &x.nodes[id]
-	e.next, e.where = 0, inQueue
+	e.next = 0
 	b := x.bucket(e.tag)
 	first := *b
 	for i := first; i != 0; i = x.nodes[i].down {
@@ -105,7 +90,7 @@ func (x *index) popHead(id uint32) {
 	for *link != id {
 		link = &x.nodes[*link].down
 	}
-	e.where = nowhere
+	e.seq = 0
 	if e.next == 0 {
 		*link = e.down
 		x.tags--
@@ -123,7 +108,7 @@ func (x *index) remove(id uint32) {
 		x.popHead(id)
 		return
 	}
-	e.where = nowhere
+	e.seq = 0
 	x.nodes[e.prev].next = e.next
 	if e.next != 0 {
 		x.nodes[e.next].prev = e.prev
@@ -177,5 +162,5 @@ func (l *list) remove(ns []node, id uint32) {
 	} else {
 		ns[e.next].prev = e.prev
 	}
-	e.where = nowhere
+	e.seq = 0
 }

@@ -18,13 +18,21 @@ func (p *Posted) Len() int { return p.n }
 // largest.
 // hot: BenchmarkExpected
 func (p *Posted) Add(id uint32, tag, mask uint64) {
-	p.x.ensure(id)
+	if int(id) >= len(p.x.nodes) {
+		p.x.grow(id)
+	}
 	e := &p.x.nodes[id]
 	p.seq++
-	e.tag, e.mask, e.seq = tag, mask, p.seq
 	p.n++
+	e.tag, e.mask, e.seq = tag, mask, p.seq
 	if mask != ^uint64(0) {
 		p.addWild(id)
+		return
+	}
+	if b := p.x.bucket(tag); *b == 0 {
+		*b = id
+		e.next, e.prev, e.down, e.tail = 0, 0, 0, id
+		p.x.tags++
 		return
 	}
 	p.x.push(id)
@@ -33,7 +41,6 @@ func (p *Posted) Add(id uint32, tag, mask uint64) {
 //go:noinline
 func (p *Posted) addWild(id uint32) {
 	p.wild.push(p.x.nodes, id)
-	p.x.nodes[id].where = inWild
 	p.nw++
 }
 
@@ -44,6 +51,22 @@ func (p *Posted) Match(tag uint64) uint32 {
 	if p.n == 0 {
 		return 0
 	}
+	b := p.x.bucket(tag)
+	if i := *b; i != 0 && p.nw == 0 {
+		// Alone in its queue, first in its bucket: the common case.
+		if e := &p.x.nodes[i]; e.tag == tag && e.next == 0 {
+			*b = e.down
+			e.seq = 0
+			p.x.tags--
+			p.n--
+			return i
+		}
+	}
+	return p.matchSlow(tag)
+}
+
+//go:noinline
+func (p *Posted) matchSlow(tag uint64) uint32 {
 	i := p.x.head(tag)
 	if p.nw != 0 {
 		return p.matchWild(i, tag)
@@ -56,8 +79,6 @@ func (p *Posted) Match(tag uint64) uint32 {
 }
 
 // matchWild chooses between exact, the oldest exact match, and older wildcards.
-//
-//go:noinline
 func (p *Posted) matchWild(exact uint32, tag uint64) uint32 {
 	limit := ^uint64(0)
 	if exact != 0 {
@@ -83,22 +104,19 @@ func (p *Posted) matchWild(exact uint32, tag uint64) uint32 {
 
 // Has reports whether receive id is in p.
 func (p *Posted) Has(id uint32) bool {
-	return int(id) < len(p.x.nodes) && p.x.nodes[id].where != nowhere
+	return int(id) < len(p.x.nodes) && p.x.nodes[id].seq != 0
 }
 
 // Remove takes receive id out; false where it is not in p.
 func (p *Posted) Remove(id uint32) bool {
-	if int(id) >= len(p.x.nodes) {
+	if !p.Has(id) {
 		return false
 	}
-	switch p.x.nodes[id].where {
-	case inQueue:
+	if p.x.nodes[id].mask == ^uint64(0) {
 		p.x.remove(id)
-	case inWild:
+	} else {
 		p.wild.remove(p.x.nodes, id)
 		p.nw--
-	default:
-		return false
 	}
 	p.n--
 	return true
