@@ -27,8 +27,9 @@ func amTooLong(e *env) {
 		long := make([]byte, lim.MaxZcopy+1)
 		assert.Equal(e, ucs.TooLong, l.AMZcopy(1, 1, nil, pieces(long, 1), a.token()))
 		assert.Equal(e, ucs.TooLong, l.AMZcopy(1, 1, nil, pieces(long, lim.MaxVec), a.token()), "sum of the pieces")
-		assert.Equal(e, ucs.TooLong, l.AMZcopy(1, 1, make([]byte, lim.MaxHead+1), nil, a.token()), "head")
-		assert.Equal(e, ucs.InvalidParam, l.AMZcopy(1, 1, nil, make([]uct.Vec, lim.MaxVec+1), a.token()), "pieces")
+		either := []uct.Status{ucs.TooLong, ucs.InvalidParam}
+		assert.Contains(e, either, l.AMZcopy(1, 1, make([]byte, lim.MaxHead+1), pieces(long[:lim.MinZcopy], 1), a.token()), "head")
+		assert.Contains(e, either, l.AMZcopy(1, 1, nil, make([]uct.Vec, lim.MaxVec+1), a.token()), "pieces")
 	}
 	e.settle(a, b)
 	require.Empty(e, b.inbox, "a refused message arrived")

@@ -32,6 +32,8 @@ type node struct {
 	attr   *uct.IfaceAttr
 	worker uct.UUID
 
+	complaints int
+
 	inside    bool // Progress runs
 	counted   int  // messages and events of this Progress
 	quiet     bool // received messages are only counted
@@ -58,7 +60,7 @@ func (n *node) progress(budget int) int {
 	got := n.iface.Progress(budget)
 	n.inside = false
 	if got != n.counted {
-		n.env.Errorf("Progress(%d) answered %d after %d messages and events", budget, got, n.counted)
+		n.complain("Progress(%d) answered %d after %d messages and events", budget, got, n.counted)
 	}
 	return got
 }
@@ -69,7 +71,7 @@ func (n *node) HandleAM(mem []byte, ds []uct.Desc) uint64 {
 	n.counted += len(ds)
 	n.received += len(ds)
 	if len(ds) == 0 || len(ds) > uct.MaxBatch {
-		n.env.Errorf("HandleAM with %d messages", len(ds))
+		n.complain("HandleAM with %d messages", len(ds))
 	}
 	if n.quiet {
 		return 0
@@ -77,7 +79,7 @@ func (n *node) HandleAM(mem []byte, ds []uct.Desc) uint64 {
 	for i := range ds {
 		d := &ds[i]
 		if uint64(d.Off)+uint64(d.Len) > uint64(len(mem)) || d.ID >= uct.NumAMIDs {
-			n.env.Errorf("descriptor %+v does not fit its %d bytes of memory", *d, len(mem))
+			n.complain("descriptor %+v does not fit its %d bytes of memory", *d, len(mem))
 			return 0
 		}
 		n.deliver(message{d.ID, d.Header, d.Source, mem[d.Off:][:d.Len:d.Len]})
@@ -109,7 +111,7 @@ func (n *node) HandleEvents(es []uct.Event) {
 	for _, ev := range es {
 		f := n.flights[ev.Token]
 		if f == nil || f.ended {
-			n.env.Errorf("event %+v of no operation in flight, or its second one", ev)
+			n.complain("event %+v of no operation in flight, or its second one", ev)
 			continue
 		}
 		f.event, f.ended, f.held = ev, true, nil
@@ -120,7 +122,7 @@ func (n *node) HandleEvents(es []uct.Event) {
 func (n *node) HandlePending(ts []uct.Token) int {
 	n.check("HandlePending")
 	if n.onPending == nil || len(ts) == 0 {
-		n.env.Errorf("HandlePending with tokens %v", ts)
+		n.complain("HandlePending with tokens %v", ts)
 		return len(ts)
 	}
 	return n.onPending(ts)
@@ -135,10 +137,17 @@ func (n *node) HandleFailure(f uct.Failure) {
 	}
 }
 
+// complain fails the case; the first complaints of a node tell enough.
+func (n *node) complain(format string, args ...any) {
+	if n.complaints++; n.complaints <= 5 {
+		n.env.Errorf(format, args...)
+	}
+}
+
 // check holds every callback to come from within Progress.
 func (n *node) check(callback string) {
 	if !n.inside {
-		n.env.Errorf("%s outside of Progress", callback)
+		n.complain("%s outside of Progress", callback)
 	}
 }
 

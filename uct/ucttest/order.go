@@ -92,7 +92,7 @@ func (q *sequence) check(m message) string {
 // take checks m as the next of its sequence.
 func (q *sequence) take(n *node, m message) {
 	if fault := q.check(m); fault != "" {
-		n.env.Errorf("wrong %s: message %d with %d bytes after %d of source %d", fault, m.header, len(m.data), q.next, m.source)
+		n.complain("wrong %s: message %d with %d bytes after %d of source %d", fault, m.header, len(m.data), q.next, m.source)
 		q.next = m.header + 1
 	}
 }
