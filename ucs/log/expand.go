@@ -1,0 +1,50 @@
+package log
+
+import (
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Expand completes a file's name as UCX does: %p is the process id, %h the host
+// name, %e the program's name, %u the user's, %t the time; a leading "file:" is
+// dropped. Anything else after a % stays as it is. Processes that share a
+// setting thus get files of their own.
+func Expand(name string) string {
+	name = strings.TrimPrefix(name, "file:")
+	var b strings.Builder
+	for i := 0; i < len(name); i++ {
+		if name[i] == '%' && i+1 < len(name) {
+			if s, ok := expansion(name[i+1]); ok {
+				b.WriteString(s)
+				i++
+				continue
+			}
+		}
+		b.WriteByte(name[i])
+	}
+	return b.String()
+}
+
+func expansion(c byte) (string, bool) {
+	switch c {
+	case 'p':
+		return strconv.Itoa(os.Getpid()), true
+	case 'h':
+		host, _ := os.Hostname() // unknown: nothing
+		return host, true
+	case 'e':
+		return filepath.Base(os.Args[0]), true
+	case 'u':
+		if u, err := user.Current(); err == nil {
+			return u.Username, true
+		}
+		return strconv.Itoa(os.Getuid()), true
+	case 't':
+		return time.Now().Format("2006-01-02-15-04-05"), true
+	}
+	return "", false
+}
