@@ -1,0 +1,141 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/goucx/goucx/perf"
+	"github.com/goucx/goucx/perf/report"
+	"github.com/goucx/goucx/perf/rte"
+	"github.com/spf13/pflag"
+)
+
+// options is what a command line says. Params travels to the other side; all
+// else holds for this process.
+type options struct {
+	perf.Params
+	host      string
+	port      int
+	ipv6      bool
+	wait      time.Duration
+	cpus      []int
+	loopback  bool
+	batch     []string
+	style     report.Style
+	quiet     bool
+	help      bool
+	given     []string // letters, or long names, of the test's options that were set
+	onlyTests bool     // a line of a batch file: the test's options alone
+}
+
+func newOptions() *options {
+	return &options{Params: perf.Defaults(), port: rte.DefaultPort, wait: 5 * time.Second}
+}
+
+// option is a row of the table of options: what is parsed and what -h prints.
+type option struct {
+	letter, long string
+	arg          string // "<size>", "" for a switch
+	help         []string
+	// test: the option describes the test, so it may stand in a batch file and
+	// must not differ between the sides.
+	test bool
+	// later: UCX has it, goucx not yet.
+	later bool
+	value func(o *options) pflag.Value
+}
+
+// group is a heading of -h with its options.
+type group struct {
+	title string
+	rows  []option
+}
+
+// name is how messages call the option.
+func (r *option) name() string {
+	if r.letter != "" {
+		return "-" + r.letter
+	}
+	return "--" + r.long
+}
+
+// flags makes the parser of o from the table.
+func (o *options) flags() *pflag.FlagSet {
+	fs := pflag.NewFlagSet("ucx_perftest", pflag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	fs.Usage = func() {}
+	for _, g := range groups {
+		for i := range g.rows {
+			r := &g.rows[i]
+			if o.onlyTests && !r.test {
+				continue
+			}
+			f := fs.VarPF(r.parser(o), r.long, r.letter, "")
+			if r.arg == "" {
+				f.NoOptDefVal = "true"
+			}
+		}
+	}
+	return fs
+}
+
+func (r *option) parser(o *options) pflag.Value {
+	if r.later {
+		return laterValue{}
+	}
+	return r.value(o)
+}
+
+// parse reads a command line, or the options of a line of a batch file.
+func (o *options) parse(args []string) error {
+	fs := o.flags()
+	if err := fs.Parse(args); err != nil {
+		return err
+	}
+	for _, g := range groups {
+		for i := range g.rows {
+			r := &g.rows[i]
+			if f := fs.Lookup(r.long); f != nil && f.Changed && r.test {
+				o.given = append(o.given, r.long)
+			}
+		}
+	}
+	return o.positional(fs.Args())
+}
+
+// positional takes the server's host name.
+func (o *options) positional(args []string) error {
+	switch {
+	case len(args) == 0:
+	case o.onlyTests:
+		return fmt.Errorf("unexpected %q", args[0])
+	case len(args) > 1:
+		return fmt.Errorf("unexpected %q after the server's host name %q", args[1], args[0])
+	case o.loopback && !o.help:
+		return fmt.Errorf("a server's host name, %q, is not allowed with -l", args[0])
+	default:
+		o.host = args[0]
+	}
+	return nil
+}
+
+// differences lists the options that were given in o and say something else in
+// p: what one side insists on and the other does not do.
+func (o *options) differences(p perf.Params) []string {
+	other := newOptions()
+	other.Params = p
+	var diffs []string
+	for _, g := range groups {
+		for i := range g.rows {
+			r := &g.rows[i]
+			if !r.test || r.later || !contains(o.given, r.long) {
+				continue
+			}
+			if own, theirs := r.value(o).String(), r.value(other).String(); own != theirs {
+				diffs = append(diffs, fmt.Sprintf("%s is %s here and %s there", r.name(), own, theirs))
+			}
+		}
+	}
+	return diffs
+}

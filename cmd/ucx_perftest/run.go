@@ -1,0 +1,109 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+	"slices"
+
+	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/perf"
+	"github.com/goucx/goucx/transports"
+	"github.com/goucx/goucx/ucp"
+	"github.com/goucx/goucx/ucs/cpu"
+	"github.com/goucx/goucx/wireup"
+)
+
+// usageError is a command line that makes no sense; the exit code is 2.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// exitCode is 2 for a wrong command line, 1 for a run that failed.
+func exitCode(err error) int {
+	if _, ok := errors.AsType[usageError](err); ok {
+		return 2
+	}
+	return 1
+}
+
+// run is the command: results go to stdout, diagnostics to stderr.
+func run(args []string, stdout, stderr io.Writer) error {
+	o := newOptions()
+	if err := o.parse(args); err != nil {
+		return usageError{fmt.Errorf("%w (-h lists the options)", err)}
+	}
+	if o.help {
+		return writeUsage(stdout, newOptions())
+	}
+	plan, err := newPlan(o)
+	if err != nil {
+		return err
+	}
+	set, err := settings(stderr, o.quiet)
+	if err != nil {
+		return err
+	}
+	if err := pin(o.cpus); err != nil {
+		return err
+	}
+	s := &session{options: o, plan: plan, stdout: stdout, stderr: stderr}
+	s.config = perf.Config{Providers: transports.All(), Settings: set}
+	switch {
+	case o.loopback:
+		return s.loopback()
+	case o.host != "":
+		return s.client()
+	default:
+		return s.server()
+	}
+}
+
+// settings reads configuration files and the UCX_* environment.
+func settings(stderr io.Writer, quiet bool) (*config.Set, error) {
+	tables := []config.Table{ucp.Settings(), wireup.Settings()}
+	for _, p := range transports.All() {
+		tables = append(tables, p.Settings())
+	}
+	set, warnings, err := config.Load(config.Options{}, tables...)
+	for _, w := range warnings {
+		if !w.Info && !quiet {
+			fmt.Fprintf(stderr, "ucx_perftest: warning: %s\n", w)
+		}
+	}
+	return set, err
+}
+
+// pin binds this goroutine's thread to the processors, as -c asks. Only the
+// measuring thread is bound: the collector's threads stay where there is room.
+func pin(cpus []int) error {
+	if len(cpus) == 0 {
+		return nil
+	}
+	runtime.LockOSThread() // until the process ends
+	if err := cpu.SetAffinity(cpus); err != nil {
+		return fmt.Errorf("-c %s: %w", cpu.FormatList(cpus), err)
+	}
+	got, err := cpu.Affinity()
+	if err != nil {
+		return fmt.Errorf("-c %s: %w", cpu.FormatList(cpus), err)
+	}
+	for _, c := range cpus {
+		if !slices.Contains(got, c) {
+			return fmt.Errorf("-c %s: there is no processor %d, or this process may not use it", cpu.FormatList(cpus), c)
+		}
+	}
+	return nil
+}
+
+// version is that of the module, for the other side to see.
+func version() string {
+	if b, ok := debug.ReadBuildInfo(); ok && b.Main.Version != "" {
+		return b.Main.Version
+	}
+	return "(unknown)"
+}

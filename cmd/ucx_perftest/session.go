@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/term"
+
+	"github.com/goucx/goucx/perf"
+	"github.com/goucx/goucx/perf/report"
+	"github.com/goucx/goucx/perf/rte"
+)
+
+// session is one life of the command: one connection, one or several runs.
+type session struct {
+	*options
+	plan           *plan
+	config         perf.Config
+	stdout, stderr io.Writer
+}
+
+// Kinds of records that the two commands exchange.
+const (
+	kindSession = "session"
+	kindRun     = "run"
+	kindReady   = "ready"
+	kindEnd     = "end"
+)
+
+// opening is the body of a session record: what the client is going to run.
+type opening struct {
+	Params  perf.Params `json:"params"`
+	Columns []string    `json:"columns,omitempty"`
+	Runs    int         `json:"runs"`
+}
+
+// opening gives this side's.
+func (s *session) opening() opening {
+	return opening{Params: s.Params, Columns: s.plan.columns, Runs: len(s.plan.runs())}
+}
+
+func (s *session) rte() rte.Config {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown host"
+	}
+	return rte.Config{Port: s.port, IPv6: s.ipv6, Timeout: s.wait, Own: rte.Hello{Version: version(), Host: host, PID: os.Getpid()}}
+}
+
+// header is what stands above this session's results.
+func header(o opening, box, results bool) report.Header {
+	h := report.Header{Params: o.Params, Box: box, Results: results, Columns: o.Columns}
+	if t, err := perf.Lookup(o.Params.Test); err == nil {
+		h.Test = &t
+	}
+	return h
+}
+
+// form is how this side's results are printed, with a progress line where
+// somebody looks at a terminal.
+func (s *session) form() report.Form {
+	f := report.New(s.stdout, s.style)
+	file, ok := s.stdout.(*os.File)
+	if ok && term.IsTerminal(int(file.Fd())) && !s.style.CSV && !s.style.JSON {
+		f = report.WithProgress(f, file)
+	}
+	return f
+}
+
+// notes says on stderr what the figures of streams are.
+func (s *session) notes() {
+	if s.quiet || s.style.JSON {
+		return
+	}
+	for _, r := range s.plan.runs() {
+		t, err := perf.Lookup(r.options.Test)
+		if err == nil && t.Pattern != perf.PingPong && !r.options.StampEach {
+			fmt.Fprintf(s.stderr, "ucx_perftest: note: %s is stamped at every 64th message, so its percentile is one of means; --stamp-each stamps every message as UCX's tool does\n", t.Name)
+			return
+		}
+	}
+}
+
+// loopback runs everything within this process.
+func (s *session) loopback() error {
+	s.notes()
+	f := s.form()
+	f.Header(header(s.opening(), true, true))
+	for _, r := range s.plan.runs() {
+		if err := s.measure(f, rte.Loop{}, r); err != nil {
+			return err
+		}
+	}
+	return s.finish(f)
+}
+
+// measure does one run on the measuring side.
+func (s *session) measure(f report.Form, g perf.Group, r step) error {
+	f.Begin(r.names, &r.options.Params)
+	c := s.config
+	c.Rows = f.Row
+	res, err := perf.Run(c, g, r.options.Params)
+	if err != nil {
+		return r.wrap(err)
+	}
+	f.End(res)
+	return f.Err()
+}
+
+// wrap names the run in a batch.
+func (r step) wrap(err error) error {
+	if len(r.names) == 0 {
+		return err
+	}
+	return fmt.Errorf("%s: %w", strings.Join(r.names, "/"), err)
+}
+
+// finish ends the measuring side: runs that were left out make it fail.
+func (s *session) finish(f report.Form) error {
+	if err := f.Err(); err != nil {
+		return fmt.Errorf("print results: %w", err)
+	}
+	return s.plan.skipped()
+}
+
+// client connects to the server and measures.
+func (s *session) client() error {
+	conn, err := rte.Dial(context.Background(), s.host, s.rte())
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	if err := conn.Send(kindSession, s.opening()); err != nil {
+		return err
+	}
+	s.notes()
+	f := s.form()
+	f.Header(header(s.opening(), false, true))
+	for _, r := range s.plan.runs() {
+		err := conn.Send(kindRun, r.options.Params)
+		if err == nil {
+			err = conn.Receive(kindReady, nil)
+		}
+		if err == nil {
+			err = s.measure(f, conn, r)
+		}
+		if err != nil {
+			return giveUp(conn, err)
+		}
+	}
+	if err := conn.Send(kindEnd, nil); err != nil {
+		return err
+	}
+	return s.finish(f)
+}
+
+// giveUp tells the other side why, unless it said so first.
+func giveUp(conn *rte.Conn, err error) error {
+	if _, told := errors.AsType[*rte.RemoteError](err); !told {
+		conn.Fail(err)
+	}
+	return err
+}
