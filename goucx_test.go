@@ -3,6 +3,7 @@ package goucx_test
 import (
 	"context"
 	"fmt"
+	"log"
 
 	"github.com/goucx/goucx"
 	"github.com/goucx/goucx/ucp"
@@ -12,40 +13,28 @@ import (
 // travels by any means: a file, a socket, an environment variable.
 func Example() {
 	ctx := context.Background()
-	c, err := goucx.Open(ucp.Config{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	c, err := goucx.Open(ucp.Config{}) // every transport; settings from files and UCX_* variables
+	check(err)
 	defer c.Close()
-	a, err := c.NewWorker(ucp.WorkerConfig{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	b, err := c.NewWorker(ucp.WorkerConfig{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	alice, err := c.NewWorker(ucp.WorkerConfig{})
+	check(err)
+	bob, err := c.NewWorker(ucp.WorkerConfig{})
+	check(err)
 
-	const greeting ucp.Tag = 1
-	ep, err := a.NewEndpoint(b.Address(), ucp.EndpointConfig{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	sent := ep.TagSend([]byte("hello"), greeting)
+	ep, err := alice.NewEndpoint(bob.Address(), ucp.EndpointConfig{}) // sends nothing yet
+	check(err)
+	sent := ep.TagSend([]byte("hello"), 7) // connects, and is on its way
 
 	buf := make([]byte, 64)
-	m, err := b.TagRecv(buf, greeting, ^ucp.Tag(0)).Wait(ctx)
+	m, err := bob.TagRecv(buf, 7, ^ucp.Tag(0)).Wait(ctx) // drives bob until it is there
+	check(err)
+	check(sent.Wait(ctx))
+	fmt.Printf("%s, %d bytes, tag %d\n", buf[:m.Len], m.Len, m.Tag)
+	// Output: hello, 5 bytes, tag 7
+}
+
+func check(err error) {
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
-	fmt.Printf("%s, tag %d\n", buf[:m.Len], m.Tag)
-	fmt.Println(sent.Wait(ctx))
-	// Output:
-	// hello, tag 1
-	// <nil>
 }
