@@ -1,0 +1,234 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// machine is what the figures depend on.
+type machine struct {
+	date  string // YYYY-MM-DD
+	host  string
+	lines string // for people
+}
+
+// describe asks scripts/machine and UCX; the working directory is the module's
+// root.
+func describe(ctx context.Context, p plan) (machine, error) {
+	out, err := exec.CommandContext(ctx, "scripts/machine").Output()
+	if err != nil {
+		return machine{}, fmt.Errorf("scripts/machine: %w", err)
+	}
+	m := machine{lines: string(out)}
+	for line := range strings.Lines(m.lines) {
+		if f := strings.Fields(line); len(f) == 2 && f[0] == "date" {
+			m.date, _, _ = strings.Cut(f[1], "T")
+		}
+	}
+	if m.date == "" {
+		return m, errors.New("scripts/machine tells no date")
+	}
+	if m.host, err = os.Hostname(); err != nil {
+		return m, err
+	}
+	info := filepath.Join(filepath.Dir(p.ucx), "ucx_info")
+	if !strings.ContainsRune(p.ucx, filepath.Separator) {
+		info = "ucx_info"
+	}
+	out, err = exec.CommandContext(ctx, info, "-v").Output()
+	if err != nil {
+		return m, fmt.Errorf("%s -v: %w", info, err)
+	}
+	first, _, _ := strings.Cut(string(out), "\n")
+	m.lines += "ucx     " + strings.TrimPrefix(first, "# Version ") + "\n"
+	if load, err := os.ReadFile("/proc/loadavg"); err == nil {
+		m.lines += "load    " + strings.Join(strings.Fields(string(load))[:3], " ") + " at the start\n"
+	}
+	return m, nil
+}
+
+// document is the outcome with all that is needed to read it.
+type document struct {
+	machine machine
+	plan    plan
+	results []*result
+}
+
+// markdown is the document for people.
+func (d document) markdown() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# goucx against UCX, %s, %s\n\n```\n%s```\n\n", d.machine.date, d.machine.host, d.machine.lines)
+	fmt.Fprintf(&b, "`%s`\n\n", strings.TrimSpace("make bench-ucx (scripts/bench-ucx "+strings.Join(d.plan.args, " "))+")")
+	fmt.Fprintf(&b, "Two processes on cores %d (client) and %d (server). Medians of %d pairs of runs of %v, one of each tool in turn; "+
+		"the ratio is the median of the pairs' ratios, with its %s. "+
+		"A must holds if the ratio meets it and the worse end of the interval is within %.0f %% of it. "+
+		"UCX's tool reads the clock for each message; ours does so with `%s`.\n\n",
+		d.plan.client, d.plan.server, d.plan.pairs, d.plan.seconds, d.intervalName(), slack*100, stampEach)
+	lines := [][]string{
+		{"test", "size", "goucx", "UCX", "", "ratio", "interval", "must", "aim", ""},
+		slices.Repeat([]string{"---"}, columns),
+	}
+	for _, r := range d.results {
+		lines = append(lines, r.cells())
+	}
+	writeTable(&b, lines)
+	b.WriteString("\n" + d.commands())
+	return b.String()
+}
+
+// intervalName says what the interval covers at this number of pairs.
+func (d document) intervalName() string {
+	c := medianInterval(make([]float64, d.plan.pairs)).covers
+	if c < coverage {
+		return fmt.Sprintf("whole range (too few pairs for 95 %%: covers %.0f %%)", c*100)
+	}
+	return fmt.Sprintf("95 %% interval (order statistics, covers %.1f %%)", c*100)
+}
+
+// columns of the table.
+const columns = 10
+
+// writeTable writes lines of cells with their columns aligned, for those who
+// read it in a terminal.
+func writeTable(b *strings.Builder, lines [][]string) {
+	var width [columns]int
+	for _, l := range lines {
+		for i, c := range l {
+			width[i] = max(width[i], utf8.RuneCountInString(c))
+		}
+	}
+	for _, l := range lines {
+		for i, c := range l {
+			fmt.Fprintf(b, "| %-*s ", width[i], c)
+		}
+		b.WriteString("|\n")
+	}
+}
+
+// cells are the row's line in the table.
+func (r *result) cells() []string {
+	name := r.row.test
+	if r.variant.option != "" {
+		name += " `" + r.variant.option + "`"
+	}
+	must, aim := r.bound(r.variant.must), r.bound(r.variant.aim)
+	if len(r.ours) == 0 {
+		return []string{name, sizeText(r.row.size), "", "", "", "", "", must, aim, "**not measured**"}
+	}
+	mid, i := median(r.ratios()), medianInterval(r.ratios())
+	return []string{
+		name, sizeText(r.row.size), r.figure(median(r.ours)), r.figure(median(r.ucx)), r.row.metric.String(),
+		fmt.Sprintf("%.3f", mid), fmt.Sprintf("%.3f-%.3f", i.lo, i.hi), must, aim, r.state(mid, i),
+	}
+}
+
+// state says whether the row's targets are met.
+func (r *result) state(mid float64, i interval) string {
+	switch {
+	case r.err != nil:
+		return fmt.Sprintf("**ended after %d pairs**", len(r.ours))
+	case r.variant.must == 0:
+		return ""
+	case !r.variant.holds(r.row.metric, mid, i):
+		return "**fails**"
+	case r.variant.reaches(r.row.metric, mid):
+		return "holds, aim reached"
+	default:
+		return "holds"
+	}
+}
+
+func (r *result) figure(x float64) string {
+	if r.row.metric == rate {
+		return fmt.Sprintf("%.4g", x/1e6)
+	}
+	return fmt.Sprintf("%.4g", x)
+}
+
+func (r *result) bound(x float64) string {
+	switch {
+	case x == 0:
+		return ""
+	case r.row.metric == latency:
+		return fmt.Sprintf("≤ %g", x)
+	default:
+		return fmt.Sprintf("≥ %g", x)
+	}
+}
+
+// commands shows the command lines behind a row.
+func (d document) commands() string {
+	var b strings.Builder
+	b.WriteString("Commands, with a free PORT, and N iterations to fill the time:\n\n```\n")
+	for _, t := range []tool{d.plan.goucx(), d.plan.cucx()} {
+		fmt.Fprintf(&b, "UCX_TLS=%s %s -c %d -p PORT\n", t.tls, t.binary, d.plan.server)
+		fmt.Fprintf(&b, "UCX_TLS=%s %s -c %d -p PORT -f -v localhost -t TEST -s SIZE -n N\n", t.tls, t.binary, d.plan.client)
+	}
+	for _, r := range d.plan.choose(allRows) {
+		if len(r.ours)+len(r.ucx) > 0 {
+			fmt.Fprintf(&b, "%s: goucx %s; UCX %s\n", r.test, strings.Join(r.ours, " "), strings.Join(r.ucx, " "))
+		}
+	}
+	b.WriteString("```\n")
+	return b.String()
+}
+
+// csv holds every pair.
+func (d document) csv() []byte {
+	var b bytes.Buffer
+	b.WriteString("test,size,option,pair,unit,goucx,ucx,ratio\n")
+	for _, r := range d.results {
+		unit := [...]string{latency: "us", rate: "messages/s"}[r.row.metric]
+		for i := range r.ours {
+			fmt.Fprintf(&b, "%s,%d,%s,%d,%s,%g,%g,%.4f\n", r.row.test, r.row.size, r.variant.option, i+1, unit, r.ours[i], r.ucx[i], r.ours[i]/r.ucx[i])
+		}
+	}
+	return b.Bytes()
+}
+
+// store writes DATE-HOST-ucx.md and .csv, numbered where the name is taken:
+// figures that were stored are never overwritten.
+func (d document) store(log io.Writer) error {
+	if err := os.MkdirAll(d.plan.dir, 0o755); err != nil {
+		return err
+	}
+	base := filepath.Join(d.plan.dir, d.machine.date+"-"+d.machine.host+"-ucx")
+	name := base
+	for n := 2; exists(name + ".md"); n++ {
+		name = fmt.Sprintf("%s-%d", base, n)
+	}
+	link := fmt.Sprintf("\nAll pairs: [%s.csv](%s.csv)\n", filepath.Base(name), filepath.Base(name))
+	err := errors.Join(
+		os.WriteFile(name+".csv", d.csv(), 0o644),
+		os.WriteFile(name+".md", []byte(d.markdown()+link), 0o644),
+	)
+	if err == nil {
+		fmt.Fprintf(log, "stored %s.md and .csv\n", name)
+	}
+	return err
+}
+
+func exists(name string) bool {
+	_, err := os.Stat(name)
+	return err == nil
+}
+
+func sizeText(n int) string {
+	switch {
+	case n >= 1<<20 && n%(1<<20) == 0:
+		return fmt.Sprintf("%d MB", n>>20)
+	case n >= 1<<10 && n%(1<<10) == 0:
+		return fmt.Sprintf("%d KB", n>>10)
+	default:
+		return fmt.Sprintf("%d B", n)
+	}
+}

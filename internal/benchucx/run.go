@@ -1,0 +1,193 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+)
+
+// tool is one of the two that are compared.
+type tool struct {
+	name, binary, tls string
+}
+
+func (p plan) goucx() tool { return tool{"goucx", p.ours, "shm,self"} }
+func (p plan) cucx() tool  { return tool{"UCX", p.ucx, "sm,self"} }
+
+// environment is ours without settings of either tool, and the transports.
+func (t tool) environment() []string {
+	env := slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "UCX_") })
+	return append(env, "UCX_TLS="+t.tls)
+}
+
+const (
+	startLimit = 10 * time.Second // of a server, until it listens
+	endLimit   = 5 * time.Second  // of a server, after its client
+	pollEvery  = 5 * time.Millisecond
+	runLimit   = 30 * time.Second // of a client, beyond the time it is to measure
+)
+
+// measure runs a server and a client of t and gives what the client measured.
+func (p plan) measure(ctx context.Context, t tool, args []string) (figures, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.seconds+runLimit)
+	defer cancel()
+	port, err := freePort()
+	if err != nil {
+		return figures{}, err
+	}
+	s, err := t.serve(ctx, p.server, port)
+	if err != nil {
+		return figures{}, err
+	}
+	out, err := t.client(ctx, p.client, port, args)
+	if err != nil {
+		s.kill()
+		return figures{}, fmt.Errorf("%w; the server said: %s", err, s.said())
+	}
+	if err := s.end(); err != nil {
+		return figures{}, err
+	}
+	return parseFigures(out)
+}
+
+// client runs the other side to its end and gives its output.
+func (t tool) client(ctx context.Context, core, port int, args []string) (string, error) {
+	all := append(place(core, port), "-f", "-v", "localhost")
+	cmd := exec.CommandContext(ctx, t.binary, append(all, args...)...)
+	cmd.Env = t.environment()
+	var out, diagnostics bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &diagnostics
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		return "", fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, lastLines(diagnostics.String()+out.String()))
+	}
+	return out.String(), nil
+}
+
+// place are the options that say where a process runs and meets the other.
+func place(core, port int) []string {
+	return []string{"-c", fmt.Sprint(core), "-p", fmt.Sprint(port)}
+}
+
+// server is a running one.
+type server struct {
+	cmd  *exec.Cmd
+	out  *bytes.Buffer
+	done chan struct{} // closed after its end, then err is set
+	err  error
+}
+
+// serve starts a server and returns when it listens.
+func (t tool) serve(ctx context.Context, core, port int) (*server, error) {
+	s := &server{cmd: exec.CommandContext(ctx, t.binary, place(core, port)...), out: new(bytes.Buffer), done: make(chan struct{})}
+	s.cmd.Env, s.cmd.Stdout, s.cmd.Stderr = t.environment(), s.out, s.out
+	if err := s.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start server: %w", err)
+	}
+	go func() {
+		s.err = s.cmd.Wait()
+		close(s.done)
+	}()
+	limit := time.After(startLimit)
+	for {
+		ok, err := listening(port)
+		switch {
+		case err != nil:
+			s.kill()
+			return nil, err
+		case ok:
+			return s, nil
+		}
+		select {
+		case <-s.done:
+			return nil, fmt.Errorf("%s: ended before its client came: %w: %s", strings.Join(s.cmd.Args, " "), errors.Join(s.err, ctx.Err()), s.said())
+		case <-limit:
+			s.kill()
+			return nil, fmt.Errorf("%s: does not listen after %v: %s", strings.Join(s.cmd.Args, " "), startLimit, s.said())
+		case <-time.After(pollEvery):
+		}
+	}
+}
+
+// end waits until the server, whose client is gone, ends too.
+func (s *server) end() error {
+	select {
+	case <-s.done:
+	case <-time.After(endLimit):
+		s.kill()
+		return fmt.Errorf("%s: still there %v after its client", strings.Join(s.cmd.Args, " "), endLimit)
+	}
+	if s.err != nil {
+		return fmt.Errorf("%s: %w: %s", strings.Join(s.cmd.Args, " "), s.err, s.said())
+	}
+	return nil
+}
+
+// kill ends this one process and waits for it.
+func (s *server) kill() {
+	_ = s.cmd.Process.Kill() // gone already: fine
+	<-s.done
+}
+
+// said is the end of the server's output; valid after its end.
+func (s *server) said() string {
+	select {
+	case <-s.done:
+		return lastLines(s.out.String())
+	default:
+		return ""
+	}
+}
+
+func lastLines(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(lines[max(0, len(lines)-5):], " | ")
+}
+
+// freePort gives a port that nobody has at this moment.
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", ":0")
+	if err != nil {
+		return 0, fmt.Errorf("find a free port: %w", err)
+	}
+	port := l.Addr().(*net.TCPAddr).Port
+	return port, l.Close()
+}
+
+// listening reports whether a socket listens on the port. It reads the kernel's
+// tables, since a connection would be taken for the client.
+func listening(port int) (bool, error) {
+	for _, name := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		text, err := os.ReadFile(name)
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+		case err != nil:
+			return false, err
+		case listens(string(text), port):
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// listens looks for a socket in state LISTEN in the text of a kernel table.
+func listens(table string, port int) bool {
+	const localAddress, state, stateListen = 1, 3, "0A"
+	suffix := fmt.Sprintf(":%04X", port)
+	for line := range strings.Lines(table) {
+		f := strings.Fields(line)
+		if len(f) > state && strings.HasSuffix(f[localAddress], suffix) && f[state] == stateListen {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// session carries out a plan.
+type session struct {
+	plan    plan
+	log     io.Writer
+	measure func(context.Context, tool, []string) (figures, error)
+}
+
+// result is one row and variant with its pairs.
+type result struct {
+	row     row
+	variant variant
+	ours    []float64
+	ucx     []float64 // of the same round
+	err     error     // why there are no more pairs
+}
+
+// ratios are those of the pairs.
+func (r *result) ratios() []float64 {
+	out := make([]float64, len(r.ours))
+	for i := range out {
+		out[i] = r.ours[i] / r.ucx[i]
+	}
+	return out
+}
+
+// work is a row under way.
+type work struct {
+	row
+	results []*result // by variant
+	counts  []int     // iterations of ours by variant
+	ucx     int       // iterations of UCX
+	err     error
+}
+
+// all measures every row: first how many iterations fill a run, then round by
+// round, so that a disturbance of some seconds touches few pairs of each row.
+func (s *session) all(ctx context.Context, rows []row) []*result {
+	works := make([]*work, len(rows))
+	var results []*result
+	for i, r := range rows {
+		works[i] = newWork(r)
+		results = append(results, works[i].results...)
+		s.try(works[i], s.calibrate(ctx, works[i]))
+	}
+	for n := range s.plan.pairs {
+		for _, w := range works {
+			if w.err == nil && ctx.Err() == nil {
+				fmt.Fprintf(s.log, "\rround %d of %d: %-20s", n+1, s.plan.pairs, w.title())
+				s.try(w, s.round(ctx, w))
+			}
+		}
+	}
+	fmt.Fprintf(s.log, "\r%-40s\r", "")
+	return results
+}
+
+func newWork(r row) *work {
+	w := &work{row: r, counts: make([]int, len(r.variants))}
+	for _, v := range r.variants {
+		w.results = append(w.results, &result{row: r, variant: v})
+	}
+	return w
+}
+
+// try gives a row up at its first error; the others go on.
+func (s *session) try(w *work, err error) {
+	if err == nil {
+		return
+	}
+	w.err = err
+	for _, r := range w.results {
+		r.err = err
+	}
+	fmt.Fprintf(s.log, "\n%s: %v\n", w.title(), err)
+}
+
+// calibration is the number of iterations that tells how many fill a run: few
+// of large messages.
+func (r row) calibration() int { return max(200, 20000/(1+r.size/1024)) }
+
+const maxIterations = 1 << 30
+
+func (s *session) calibrate(ctx context.Context, w *work) error {
+	var err error
+	if w.ucx, err = s.count(ctx, s.plan.cucx(), w.row, w.row.ucx); err != nil {
+		return err
+	}
+	for i, v := range w.variants {
+		if w.counts[i], err = s.count(ctx, s.plan.goucx(), w.row, w.oursArgs(v)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// count measures how many iterations take the time of a run, with more of them
+// until they take a good part of it: a short run is a slow one.
+func (s *session) count(ctx context.Context, t tool, r row, more []string) (int, error) {
+	const enough = 10
+	n := r.calibration()
+	for {
+		f, err := s.measure(ctx, t, r.args(n, more...))
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w", t.name, err)
+		}
+		full := f.rate * s.plan.seconds.Seconds()
+		if r.pingPong() {
+			full /= 2
+		}
+		full = min(max(full, 100), maxIterations)
+		if full <= enough*float64(n) {
+			return int(full), nil
+		}
+		n = int(full) / enough * 2
+	}
+}
+
+func (r row) oursArgs(v variant) []string {
+	return append(append([]string(nil), r.ours...), strings.Fields(v.option)...)
+}
+
+// round runs each variant of ours, then UCX.
+func (s *session) round(ctx context.Context, w *work) error {
+	ours := make([]float64, len(w.variants))
+	for i, v := range w.variants {
+		f, err := s.twice(ctx, s.plan.goucx(), w.args(w.counts[i], w.oursArgs(v)...))
+		if err != nil {
+			return err
+		}
+		ours[i] = f.of(w.metric)
+	}
+	f, err := s.twice(ctx, s.plan.cucx(), w.args(w.ucx, w.row.ucx...))
+	if err != nil {
+		return err
+	}
+	for i, r := range w.results {
+		r.ours, r.ucx = append(r.ours, ours[i]), append(r.ucx, f.of(w.metric))
+	}
+	return nil
+}
+
+// twice tries a run again that failed: a port may have been taken meanwhile.
+func (s *session) twice(ctx context.Context, t tool, args []string) (figures, error) {
+	f, first := s.measure(ctx, t, args)
+	if first == nil || ctx.Err() != nil {
+		return f, first
+	}
+	f, err := s.measure(ctx, t, args)
+	if err != nil {
+		return f, fmt.Errorf("%s: %w", t.name, errors.Join(first, err))
+	}
+	fmt.Fprintf(s.log, "\n%s: succeeded at the second try: %v\n", t.name, first)
+	return f, nil
+}
+
+// verdict is the error of a table: what was not measured, what does not hold.
+func verdict(results []*result) error {
+	var errs []error
+	for _, r := range results {
+		name := strings.TrimSpace(r.row.title() + " " + r.variant.option)
+		switch {
+		case r.err != nil:
+			errs = append(errs, fmt.Errorf("%s: not measured: %w", name, r.err))
+		case len(r.ours) == 0 || r.variant.must == 0:
+		case !r.variant.holds(r.row.metric, median(r.ratios()), medianInterval(r.ratios())):
+			errs = append(errs, fmt.Errorf("%s: its must does not hold", name))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// bench is a session whose runs answer at once.
+func bench(pairs int, measure func(t tool, args []string) (figures, error)) *session {
+	return &session{
+		plan: plan{pairs: pairs, seconds: time.Second},
+		log:  new(bytes.Buffer),
+		measure: func(_ context.Context, t tool, args []string) (figures, error) {
+			return measure(t, args)
+		},
+	}
+}
+
+func TestRunsAreInterleavedAndCalibrated(t *testing.T) {
+	var runs []string
+	s := bench(2, func(t tool, args []string) (figures, error) {
+		runs = append(runs, t.name+" "+strings.Join(args, " "))
+		return figures{latency: 0.5, rate: 2e6}, nil
+	})
+	put := row{test: "put", size: 8, metric: rate, variants: oneSided, ucx: []string{"-x", "posix"}}
+	lat := row{test: "lat", size: 1 << 20, metric: latency, variants: printed}
+	results := s.all(t.Context(), []row{put, lat})
+	require.Len(t, results, 3)
+	first := slices.Index(runs, "goucx -t put -s 8 -n 2000000")
+	require.Positive(t, first, runs)
+	one := []string{
+		"goucx -t put -s 8 -n 2000000",
+		"goucx -t put -s 8 -n 2000000 --stamp-each",
+		"UCX -t put -s 8 -n 2000000 -x posix",
+		"goucx -t lat -s 1048576 -n 1000000",
+		"UCX -t lat -s 1048576 -n 1000000",
+	}
+	assert.Equal(t, append(slices.Clone(one), one...), runs[first:])
+	for _, r := range results {
+		assert.Len(t, r.ours, 2)
+		assert.Len(t, r.ucx, 2)
+	}
+}
+
+func TestCalibrationGrowsUntilARunIsLong(t *testing.T) {
+	var counts []int
+	s := bench(1, func(_ tool, args []string) (figures, error) {
+		n, err := strconv.Atoi(args[slices.Index(args, "-n")+1])
+		require.NoError(t, err)
+		counts = append(counts, n)
+		return figures{latency: 1, rate: min(1e8, 50*float64(n))}, nil // short runs are slow
+	})
+	n, err := s.count(t.Context(), tool{}, row{test: "x", size: 8, metric: rate}, nil)
+	require.NoError(t, err)
+	assert.Equal(t, 100_000_000, n)
+	assert.Greater(t, len(counts), 2)
+	assert.True(t, slices.IsSorted(counts))
+}
+
+func TestARowThatFailsLeavesTheOthers(t *testing.T) {
+	calls := 0
+	s := bench(3, func(tl tool, args []string) (figures, error) {
+		if slices.Contains(args, "bad") && tl.name == "UCX" {
+			if calls++; calls > 2 { // good while it is calibrated
+				return figures{}, errors.New("out of order")
+			}
+		}
+		return figures{latency: 1, rate: 1e6}, nil
+	})
+	results := s.all(t.Context(), []row{
+		{test: "bad", size: 8, metric: rate, variants: printed},
+		{test: "good", size: 8, metric: rate, variants: printed},
+	})
+	require.ErrorContains(t, results[0].err, "out of order")
+	require.NoError(t, results[1].err)
+	assert.Len(t, results[1].ours, 3)
+	assert.Less(t, len(results[0].ours), 3)
+	assert.ErrorContains(t, verdict(results), "bad 8: not measured: UCX: out of order")
+}
+
+func TestASecondTryCounts(t *testing.T) {
+	failed := false
+	s := bench(1, func(_ tool, args []string) (figures, error) {
+		if n := args[slices.Index(args, "-n")+1]; n == "1000000" && !failed {
+			failed = true
+			return figures{}, errors.New("port in use")
+		}
+		return figures{latency: 1, rate: 1e6}, nil
+	})
+	results := s.all(t.Context(), []row{{test: "x", size: 8, metric: rate, variants: printed}})
+	require.NoError(t, results[0].err)
+	assert.True(t, failed)
+	assert.Contains(t, s.log.(*bytes.Buffer).String(), "second try: port in use")
+}
+
+// table of two results: a must that holds by ratio 0.5, one that fails by 0.9.
+func twoResults() []*result {
+	held := &result{row: allRows[0], variant: allRows[0].variants[0]}
+	missed := &result{row: allRows[6], variant: allRows[6].variants[1]}
+	for i := range 11 {
+		x := float64(i)
+		held.ours, held.ucx = append(held.ours, 0.1+x/1e7), append(held.ucx, 0.2)
+		missed.ours, missed.ucx = append(missed.ours, 9e7+x), append(missed.ucx, 1e8)
+	}
+	return []*result{held, missed, {row: allRows[1], variant: allRows[1].variants[0], err: errors.New("gone")}}
+}
+
+func TestVerdict(t *testing.T) {
+	err := verdict(twoResults())
+	require.ErrorContains(t, err, "ucp_put_bw 8 --stamp-each: its must does not hold")
+	require.ErrorContains(t, err, "am_lat 8: not measured: gone")
+	assert.NotContains(t, err.Error(), "tag_lat")
+	assert.NoError(t, verdict(twoResults()[:1]))
+}
+
+func TestDocument(t *testing.T) {
+	d := document{
+		machine: machine{date: "2026-01-02", host: "box", lines: "cpu     2 x Thing\n"},
+		plan:    plan{pairs: 11, seconds: time.Second, server: 1, dir: t.TempDir(), ours: "bin/ucx_perftest", ucx: "ucx_perftest", filter: regexp.MustCompile("")},
+		results: twoResults(),
+	}
+	text := d.markdown()
+	rows := map[string][]string{}
+	for line := range strings.Lines(text) {
+		cells := strings.Split(line, "|")
+		if len(cells) != columns+2 {
+			continue
+		}
+		for i := range cells {
+			cells[i] = strings.TrimSpace(cells[i])
+		}
+		rows[cells[1]] = cells[2:]
+	}
+	assert.Equal(t, []string{"8 B", "0.1", "0.2", "us", "0.500", "0.500-0.500", "≤ 0.65", "≤ 0.52", "holds, aim reached", ""}, rows["tag_lat"])
+	assert.Equal(t, []string{"8 B", "90", "100", "M/s", "0.900", "0.900-0.900", "≥ 1.1", "≥ 1.4", "**fails**", ""}, rows["ucp_put_bw `--stamp-each`"])
+	assert.Equal(t, "**not measured**", rows["am_lat"][8])
+	for _, want := range []string{"cpu     2 x Thing", "covers 98.8 %", "UCX_TLS=shm,self bin/ucx_perftest -c 1 -p PORT\n", "UCX -x posix -d memory -D short"} {
+		assert.Contains(t, text, want)
+	}
+
+	var log bytes.Buffer
+	for _, name := range []string{"2026-01-02-box-ucx", "2026-01-02-box-ucx-2"} {
+		require.NoError(t, d.store(&log))
+		stored, err := os.ReadFile(filepath.Join(d.plan.dir, name+".md"))
+		require.NoError(t, err)
+		assert.Contains(t, string(stored), "["+name+".csv]("+name+".csv)")
+		f, err := os.Open(filepath.Join(d.plan.dir, name+".csv"))
+		require.NoError(t, err)
+		pairs, err := csv.NewReader(f).ReadAll()
+		require.NoError(t, errors.Join(err, f.Close()))
+		assert.Len(t, pairs, 1+11+11)
+		assert.Equal(t, []string{"tag_lat", "8", "", "1", "us", "0.1", "0.2", "0.5000"}, pairs[1])
+	}
+}
+
+func TestOptions(t *testing.T) {
+	for says, args := range map[string][]string{
+		"at least one pair":           {"-n", "0"},
+		"both on core 2":              {"-client-cpu", "2", "-server-cpu", "2"},
+		"-t: error parsing regexp":    {"-t", "("},
+		"unexpected argument":         {"tag_lat"},
+		"from 10ms to 1m":             {"-time", "1h"},
+		"flag provided but not defin": {"-x"},
+	} {
+		_, err := parse(args, new(bytes.Buffer))
+		assert.ErrorContains(t, err, says)
+	}
+	p, err := parse([]string{"-quick", "-t", "tag_lat"}, new(bytes.Buffer))
+	require.NoError(t, err)
+	assert.Equal(t, quickPairs, p.pairs)
+	assert.Empty(t, p.dir, "a look is not stored")
+	assert.Len(t, p.choose(allRows), 4)
+	assert.ErrorContains(t, run(t.Context(), []string{"-t", "warp"}, nil, new(bytes.Buffer)), "matches no test")
+}
+
+// TestRows holds the table to its own rules.
+func TestRows(t *testing.T) {
+	seen := map[string]bool{}
+	for _, r := range allRows {
+		assert.False(t, seen[r.title()], r.title())
+		seen[r.title()] = true
+		require.NotEmpty(t, r.variants)
+		for _, v := range r.variants {
+			if v.must == 0 {
+				assert.Zero(t, v.aim)
+				continue
+			}
+			assert.Equal(t, r.metric == latency, v.aim < v.must, r.title())
+		}
+	}
+}
