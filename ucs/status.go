@@ -66,6 +66,9 @@ var (
 	ErrNoMemory     = errors.New("out of memory")
 	ErrUnreachable  = errors.New("unreachable")
 	ErrTimeout      = errors.New("timed out")
+	// ErrBufferExposed: a peer may still write into memory that should be given
+	// back; no Status has it.
+	ErrBufferExposed = errors.New("buffer stays exposed to peers")
 )
 
 var statuses = [numStatus]struct {

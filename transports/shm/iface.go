@@ -47,7 +47,6 @@ type iface struct {
 	pageAt   int
 	slots    []*ep
 	freeSlot []int
-	sources  uint32
 	recheck  []*ep // no longer watched, to be looked at once more
 	ending   []*ep // to be looked at by settle
 
@@ -67,7 +66,7 @@ type iface struct {
 	scanEvery time.Duration
 	scanned   ucs.Time
 
-	ds     [uct.MaxBatch]uct.Desc
+	ds     [drainBatch]uct.Desc
 	events [64]shmem.Event
 }
 
@@ -121,7 +120,7 @@ func attrOf(l ring.Layout) uct.IfaceAttr {
 		AM:     uct.Limit{Short: n, Bcopy: n, MaxZcopy: n, MaxVec: maxVec, MaxHead: maxHead},
 		Put:    whole,
 		Get:    whole,
-		Post32: uct.AllAtomics, Post64: uct.AllAtomics, Fetch32: uct.AllAtomics, Fetch64: uct.AllAtomics,
+		Post32: uct.PostAtomics, Post64: uct.PostAtomics, Fetch32: uct.AllAtomics, Fetch64: uct.AllAtomics,
 		Connect: uct.ConnectToIface, Events: uct.EventRecv | uct.EventSend,
 		AckMeansPlaced: true, PeerFailure: true,
 		// Estimates of UCX's mm transports.

@@ -48,11 +48,10 @@ func (e *ep) PendingPurge(f func(uct.Token)) {
 // offerAll hands waiting tokens to the handler where room came back.
 //
 //go:noinline
-func (f *iface) offerAll() int {
-	n := 0
+func (f *iface) offerAll() {
 	for i := 0; i < len(f.waiting); {
 		e := f.waiting[i]
-		n += e.offer()
+		e.offer()
 		if len(e.pend) > 0 {
 			i++
 			continue
@@ -62,21 +61,20 @@ func (f *iface) offerAll() int {
 		f.waiting[last] = nil
 		f.waiting = f.waiting[:last]
 	}
-	return n
 }
 
 // offer opens the ring while the handler retries what waits.
-func (e *ep) offer() int {
+func (e *ep) offer() {
 	if e.status != ucs.OK || len(e.pend) == 0 {
-		return 0
+		return
 	}
 	e.unblock()
 	if e.refresh() != ucs.OK {
-		return 0
+		return
 	}
 	if !e.tx.Fits(e.need) {
 		e.block(ucs.NoResource)
-		return 0
+		return
 	}
 	e.purged = false
 	k := e.f.handler.HandlePending(e.pend)
@@ -91,5 +89,4 @@ func (e *ep) offer() int {
 			e.block(ucs.NoResource)
 		}
 	}
-	return k
 }

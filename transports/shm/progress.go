@@ -15,6 +15,10 @@ const servicePasses = 1024
 // room among the hot ones.
 const stalePasses = 4096
 
+// drainBatch is the most messages taken from one connection in a pass: as UCX's
+// mm, so that a window of posted receives is not overrun into unexpected ones.
+const drainBatch = 16
+
 // Progress polls the hot connections' cells and four of the others' head words.
 // A leaf until something is found, so that nothing is spilled.
 //
@@ -122,7 +126,7 @@ func (f *iface) slowPass() int {
 	f.busy++
 	n := 0
 	if len(f.waiting) != 0 {
-		n = f.offerAll()
+		f.offerAll()
 	}
 	if f.attention || f.passes&(servicePasses/4-1) == 0 {
 		n += f.service()
@@ -136,7 +140,7 @@ func (f *iface) slowPass() int {
 //go:noinline
 func (f *iface) drain(e *ep, budget int) int {
 	k, ok := 0, true
-	ds := f.ds[:min(budget, len(f.ds))]
+	ds := f.ds[:min(budget, drainBatch)]
 	for k < len(ds) {
 		var m ring.Message
 		var more bool

@@ -92,7 +92,7 @@ func (f *iface) recheckAll() int {
 	f.recheck = nil
 	for _, e := range es {
 		if e.rx.Ready() && !e.released {
-			n += f.drain(e, uct.MaxBatch)
+			n += f.drain(e, drainBatch)
 			f.heat(e)
 			if e.rx.Ready() && !e.watched {
 				f.recheckLater(e)
@@ -116,7 +116,7 @@ func (f *iface) scanAll() int {
 			e.greet()
 		}
 		if !e.watched && e.rx.Ready() {
-			n += f.drain(e, uct.MaxBatch)
+			n += f.drain(e, drainBatch)
 			f.heat(e)
 		}
 	}
@@ -179,7 +179,7 @@ func (f *iface) end(e *ep) {
 func (f *iface) drainAll(e *ep) int {
 	n := 0
 	for n <= f.layout.Cells+e.cells && e.rx.Ready() && e.dead == nil {
-		n += f.drain(e, uct.MaxBatch)
+		n += f.drain(e, drainBatch)
 	}
 	return n
 }
@@ -190,8 +190,9 @@ func (f *iface) report(e *ep) {
 	f.chill(e)
 	fail := uct.Failure{Source: e.source}
 	if e.opened {
-		fail.Endpoint, fail.Err = e, e.dead
-	} else if !e.heardAll {
+		fail.Endpoint = e
+	}
+	if !e.heardBye {
 		fail.Err = e.dead
 	}
 	f.handler.HandleFailure(fail)

@@ -141,7 +141,7 @@ func (r *Region) Spec() Spec {
 }
 
 // ErrExposed: memory could not be taken back from peers in time.
-var ErrExposed = fmt.Errorf("buffer stays exposed to peers: %w", ucs.ErrTimeout)
+var ErrExposed = fmt.Errorf("%w: %w", ucs.ErrBufferExposed, ucs.ErrTimeout)
 
 // pinned keeps reachable what is pinned: peers and off-heap records know its
 // address alone. A region whose Close could not wait any longer stays for good,
