@@ -101,4 +101,8 @@ func (s *fdset) run(e *events) int {
 	return ran
 }
 
-func (s *fdset) close() error { return s.ep.Close() }
+func (s *fdset) close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ep.Close()
+}

@@ -235,7 +235,11 @@ func (o *Owner) Close() error {
 	if o.events == nil {
 		return nil
 	}
-	err := errors.Join(o.a.Unwatch(o.events.ep.FD()), o.events.close())
+	err := o.a.Unwatch(o.events.ep.FD())
+	if errors.Is(err, ucs.ErrClosed) { // the Async went first
+		err = nil
+	}
+	err = errors.Join(err, o.events.close())
 	o.events = nil
 	return err
 }

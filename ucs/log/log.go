@@ -16,7 +16,7 @@ import (
 //
 // Errors: ucs.ErrInvalid for an unknown level; else the file's.
 func New(level, file string) (*zap.Logger, func() error, error) {
-	min, err := ParseLevel(level)
+	lowest, err := ParseLevel(level)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -27,7 +27,7 @@ func New(level, file string) (*zap.Logger, func() error, error) {
 	enc := zap.NewProductionEncoderConfig()
 	enc.EncodeTime = zapcore.RFC3339NanoTimeEncoder
 	enc.EncodeLevel = encodeLevel
-	core := zapcore.NewCore(zapcore.NewConsoleEncoder(enc), zapcore.Lock(out), min)
+	core := zapcore.NewCore(zapcore.NewConsoleEncoder(enc), zapcore.Lock(out), lowest)
 	return zap.New(core), sync.OnceValue(closeOut), nil
 }
 
