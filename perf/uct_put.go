@@ -20,7 +20,7 @@ type uctPut struct {
 	scratch *stamps
 	seq     byte  // number of the last message awaited or sent
 	limit   int   // puts under way
-	filled  int64 // messages validated
+	end     int64 // where the message's last byte lies in buf
 }
 
 func newUCTPut(s *uctSide) uctKernel {
@@ -43,6 +43,10 @@ func (k *uctPut) prepare() {
 	n := k.p.Size()
 	k.data, k.vecs = k.buf[:n], k.pieces(0)
 	k.last = newLastByte(k.mem.Bytes(), n)
+	k.end = n - 1
+	if k.p.Stride > 0 { // the last piece does not fill its slot
+		k.end = k.p.Stride*int64(len(k.p.Sizes)-1) + k.p.Sizes[len(k.p.Sizes)-1] - 1
+	}
 }
 
 func (k *uctPut) active(n int64, st *stamps) error {
@@ -93,7 +97,7 @@ func (k *uctPut) first(seq byte) error {
 	if k.p.Validate {
 		fill(k.data, int64(seq))
 	}
-	k.data[len(k.data)-1] = seq
+	k.buf[k.end] = seq
 	for {
 		switch st := k.form.post(); st {
 		case ucs.OK:
@@ -185,10 +189,7 @@ func (k *uctPut) echoBcopy(n int64, st *stamps) error {
 //go:noinline
 func (k *uctPut) echoZcopy(n int64, st *stamps) error {
 	ep, p, vecs, addr, key, last := k.ep, k.buf, k.vecs, k.addr, k.key, k.last
-	lead, end := k.reply()-k.seq, k.span()-1
-	if k.p.Stride > 0 { // the last piece does not end its slot
-		end = k.p.Stride*int64(len(k.p.Sizes)-1) + k.p.Sizes[len(k.p.Sizes)-1] - 1
-	}
+	lead, end := k.reply()-k.seq, k.end
 	for range n {
 		k.seq++
 		for !last.is(k.seq) || k.inFlight > 0 {
