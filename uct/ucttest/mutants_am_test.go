@@ -1,6 +1,8 @@
 package ucttest
 
 import (
+	"slices"
+
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
@@ -22,8 +24,8 @@ type amHook struct {
 
 func (h amHook) HandleAM(mem []byte, ds []uct.Desc) uint64 {
 	own := append([]uct.Desc(nil), ds...)
-	if own = h.change(mem, own); len(own) > 0 {
-		h.Handler.HandleAM(mem, own)
+	for part := range slices.Chunk(h.change(mem, own), uct.MaxBatch) {
+		h.Handler.HandleAM(mem, part)
 	}
 	return 0
 }
@@ -161,7 +163,7 @@ var amMutants = []mutant{
 	{"message twice", "order/mixed-forms", func() wraps {
 		n := 0
 		return changing(func(_ []byte, ds []uct.Desc) []uct.Desc {
-			if n += len(ds); n > 40_000 && len(ds) < 64 {
+			if n += len(ds); n > 40_000 {
 				n = 0
 				return append(ds, ds[len(ds)-1])
 			}

@@ -85,8 +85,10 @@ func progressWithoutSender(e *env) {
 	l := e.connect(a, b)
 	require.Equal(e, ok, l.post(func() uct.Status { return l.AMUint64(1, 0, 0) }))
 	e.until("the first message", func() bool { return len(b.inbox) == 1 }, a, b)
-	for i := range 10 {
-		require.Equal(e, ok, l.AMUint64(1, uint64(i), 0))
+	sent := 1
+	for sent < 11 && l.AMUint64(1, 0, 0) == ok {
+		sent++
 	}
-	e.until("messages without progress of their sender", func() bool { return len(b.inbox) == 11 }, b)
+	require.Greater(e, sent, 1)
+	e.until("messages without progress of their sender", func() bool { return len(b.inbox) == sent }, b)
 }
