@@ -10,7 +10,7 @@ import (
 
 type item struct {
 	a, b uint64
-	c    [4]uint32
+	_    [4]uint32
 }
 
 func slab[T any](t testing.TB, limit int) *Slab[T] {
