@@ -15,12 +15,12 @@ import (
 type RemoteKey struct {
 	// What the fast paths read. The limits are 0 where every call must take the
 	// slow half: with ThreadMulti, without the right, and after Close.
-	put        uint64 // longest put by one short operation
+	put        uint64 // longest put by one short operation, not above size
 	size, base uint64
 	ep         uct.Endpoint
 	rkey       uct.RKey
-	put64      uint64 // number of offsets at which PutUint64 fits
-	get, get64 uint64
+	put64      uint64       // number of offsets at which PutUint64 fits
+	get, get64 uint64       // the same for gets
 	amo        uct.Endpoint // nil: slow
 	amoKey     uct.RKey
 
@@ -131,10 +131,10 @@ func (k *RemoteKey) openFast() {
 	if l := k.rma; l != nil {
 		k.ep, k.rkey = k.t.lanes[l.lane].ep, l.rkey
 		if k.access&uct.MemRemotePut != 0 && l.put.short >= 8 {
-			k.put, k.put64 = l.put.short, words
+			k.put, k.put64 = min(l.put.short, k.size), words
 		}
 		if k.access&uct.MemRemoteGet != 0 && l.get.short >= 8 {
-			k.get, k.get64 = l.get.short, words
+			k.get, k.get64 = min(l.get.short, k.size), words
 		}
 	}
 	if l := k.atomic; l != nil {

@@ -15,8 +15,14 @@ import (
 // hot: BenchmarkPut.
 func (k *RemoteKey) Put(p []byte, off uint64) Request {
 	n := uint64(len(p))
-	if n-1 < k.put && off <= k.size && n <= k.size-off && k.ep.PutShort(p, k.base+off, k.rkey) == ucs.OK {
-		return Request{}
+	if n == 8 && off < k.put64 {
+		if k.ep.PutUint64(binary.LittleEndian.Uint64(p), k.base+off, k.rkey) == ucs.OK {
+			return Request{}
+		}
+	} else if n-1 < k.put && off <= k.size-n {
+		if k.ep.PutShort(p, k.base+off, k.rkey) == ucs.OK {
+			return Request{}
+		}
 	}
 	return k.putSlow(p, off)
 }
@@ -28,7 +34,7 @@ func (k *RemoteKey) Put(p []byte, off uint64) Request {
 // hot: BenchmarkPutInline.
 func (k *RemoteKey) PutInline(p []byte, off uint64) Request {
 	n := uint64(len(p))
-	if n-1 < k.put && off <= k.size && n <= k.size-off && k.ep.PutShort(hide(p), k.base+off, k.rkey) == ucs.OK {
+	if n-1 < k.put && off <= k.size-n && k.ep.PutShort(hide(p), k.base+off, k.rkey) == ucs.OK {
 		return Request{}
 	}
 	return k.putInlineSlow(hide(p), off)
@@ -51,7 +57,7 @@ func (k *RemoteKey) PutUint64(v, off uint64) Request {
 // hot: BenchmarkGet.
 func (k *RemoteKey) Get(p []byte, off uint64) Request {
 	n := uint64(len(p))
-	if n-1 < k.get && off <= k.size && n <= k.size-off && k.ep.GetShort(p, k.base+off, k.rkey) == ucs.OK {
+	if n-1 < k.get && off <= k.size-n && k.ep.GetShort(p, k.base+off, k.rkey) == ucs.OK {
 		return Request{}
 	}
 	return k.getSlow(p, off)
