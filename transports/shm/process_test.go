@@ -47,15 +47,20 @@ func roleReceive(say func(string), hear func() string) {
 	var r recorder
 	f := openRole(&r)
 	var back uct.Endpoint
+	type message struct{ header, value uint64 }
+	var answers []message
 	r.onAM = func(d uct.Desc, b []byte) {
 		if back != nil && len(b) == 8 {
-			back.AMUint64(2, d.Header, 2*binary.LittleEndian.Uint64(b))
+			answers = append(answers, message{d.Header, 2 * binary.LittleEndian.Uint64(b)})
 		}
 	}
 	say(encodeAddress(addressOf(f)))
 	peer := decodeAddress(hear())
 	for i := 0; ; i++ {
 		f.Progress(64)
+		for len(answers) > 0 && back.AMUint64(2, answers[0].header, answers[0].value) == ucs.OK {
+			answers = answers[1:]
+		}
 		if back == nil && r.n > 0 {
 			back = must(f.NewEndpoint(peer, 0))
 		}
