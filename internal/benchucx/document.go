@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -19,6 +20,7 @@ type machine struct {
 	date  string // YYYY-MM-DD
 	host  string
 	lines string // for people
+	load  float64
 }
 
 // describe asks scripts/machine and UCX; the working directory is the module's
@@ -52,6 +54,7 @@ func describe(ctx context.Context, p plan) (machine, error) {
 	m.lines += "ucx     " + strings.TrimPrefix(first, "# Version ") + "\n"
 	if load, err := os.ReadFile("/proc/loadavg"); err == nil {
 		m.lines += "load    " + strings.Join(strings.Fields(string(load))[:3], " ") + " at the start\n"
+		m.load, _ = strconv.ParseFloat(strings.Fields(string(load))[0], 64) // the kernel's own format
 	}
 	return m, nil
 }

@@ -34,6 +34,10 @@ type plan struct {
 	args           []string      // as given
 }
 
+// busy is a load, on two cores that the tools will want for themselves, that
+// spoils figures.
+const busy = 0.5
+
 const (
 	quickPairs   = 3
 	quickSeconds = 300 * time.Millisecond
@@ -56,7 +60,7 @@ func parse(args []string, stderr io.Writer) (plan, error) {
 		return p, err
 	}
 	if *quick {
-		p.pairs, p.seconds, p.dir = quickPairs, quickSeconds, ""
+		p.quick(f)
 	}
 	var err error
 	p.filter, err = regexp.Compile(*filter)
@@ -75,6 +79,21 @@ func parse(args []string, stderr io.Writer) (plan, error) {
 	return p, nil
 }
 
+// quick sets what the command line does not.
+func (p *plan) quick(f *flag.FlagSet) {
+	given := map[string]bool{}
+	f.Visit(func(g *flag.Flag) { given[g.Name] = true })
+	if !given["n"] {
+		p.pairs = quickPairs
+	}
+	if !given["time"] {
+		p.seconds = quickSeconds
+	}
+	if !given["o"] {
+		p.dir = ""
+	}
+}
+
 // run measures, prints the table to stdout and stores it. The error tells what
 // could not be measured and which musts do not hold.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
@@ -89,6 +108,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	machine, err := describe(ctx, p)
 	if err != nil {
 		return err
+	}
+	if machine.load > busy {
+		fmt.Fprintf(stderr, "this machine is busy (load %g): the figures will be noisy\n", machine.load)
 	}
 	s := session{plan: p, log: stderr, measure: p.measure}
 	results := s.all(ctx, rows)

@@ -53,14 +53,13 @@ func (s *session) all(ctx context.Context, rows []row) []*result {
 		s.try(works[i], s.calibrate(ctx, works[i]))
 	}
 	for n := range s.plan.pairs {
+		fmt.Fprintf(s.log, "round %d of %d\n", n+1, s.plan.pairs)
 		for _, w := range works {
 			if w.err == nil && ctx.Err() == nil {
-				fmt.Fprintf(s.log, "\rround %d of %d: %-20s", n+1, s.plan.pairs, w.title())
 				s.try(w, s.round(ctx, w))
 			}
 		}
 	}
-	fmt.Fprintf(s.log, "\r%-40s\r", "")
 	return results
 }
 
@@ -81,7 +80,7 @@ func (s *session) try(w *work, err error) {
 	for _, r := range w.results {
 		r.err = err
 	}
-	fmt.Fprintf(s.log, "\n%s: %v\n", w.title(), err)
+	fmt.Fprintf(s.log, "%s: %v\n", w.title(), err)
 }
 
 // calibration is the number of iterations that tells how many fill a run: few
@@ -159,7 +158,7 @@ func (s *session) twice(ctx context.Context, t tool, args []string) (figures, er
 	if err != nil {
 		return f, fmt.Errorf("%s: %w", t.name, errors.Join(first, err))
 	}
-	fmt.Fprintf(s.log, "\n%s: succeeded at the second try: %v\n", t.name, first)
+	fmt.Fprintf(s.log, "%s: succeeded at the second try: %v\n", t.name, first)
 	return f, nil
 }
 

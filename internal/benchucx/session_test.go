@@ -183,6 +183,11 @@ func TestOptions(t *testing.T) {
 	assert.Equal(t, quickPairs, p.pairs)
 	assert.Empty(t, p.dir, "a look is not stored")
 	assert.Len(t, p.choose(allRows), 4)
+	p, err = parse([]string{"-quick", "-n", "5", "-o", "here"}, new(bytes.Buffer))
+	require.NoError(t, err)
+	assert.Equal(t, 5, p.pairs)
+	assert.Equal(t, quickSeconds, p.seconds)
+	assert.Equal(t, "here", p.dir)
 	assert.ErrorContains(t, run(t.Context(), []string{"-t", "warp"}, nil, new(bytes.Buffer)), "matches no test")
 }
 
