@@ -3,7 +3,7 @@ package perf
 import (
 	"errors"
 	"fmt"
-	"strings"
+	"slices"
 
 	"github.com/goucx/goucx/ucs"
 )
@@ -169,17 +169,16 @@ func (p *Params) checkForm(t Test) error {
 	} else if len(p.Sizes) > 1 || p.Stride > 0 {
 		errs = append(errs, fmt.Errorf("%s: messages of several pieces: not supported yet: %w", t.Name, ucs.ErrUnsupported))
 	}
-	if !oneOf(p.Threads, "single", "serialized", "multi") {
+	if !slices.Contains([]string{"single", "serialized", "multi"}, p.Threads) {
 		errs = append(errs, fmt.Errorf("thread mode %q: not one of single serialized multi", p.Threads))
 	}
 	if p.Validate && (t.Pattern != PingPong || t.Op.Atomic()) {
 		errs = append(errs, fmt.Errorf("%s: only ping-pongs of data can be validated", t.Name))
 	}
+	if p.Validate && len(p.Sizes) > 1 {
+		errs = append(errs, fmt.Errorf("%s: only messages of one piece can be validated", t.Name))
+	}
 	return errors.Join(errs...)
-}
-
-func oneOf(s string, of ...string) bool {
-	return strings.Contains(" "+strings.Join(of, " ")+" ", " "+s+" ") && s != ""
 }
 
 // iterations is the number to do, with the endless one spelled out.
