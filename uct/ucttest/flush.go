@@ -17,6 +17,7 @@ var flushCases = []testCase{
 	{"iface", flushIface},
 	{"several", flushSeveral},
 	{"while-pending", flushPending},
+	{"no-token", flushNoToken},
 	{"fence-order", flushFenceOrder},
 	{"check", flushCheck},
 }
@@ -115,6 +116,35 @@ func flushCancel(e *env) {
 		assert.ErrorIs(e, f.Err, ucs.ErrCanceled)
 	}
 	require.Equal(e, ok, other.post(func() uct.Status { return other.AMUint64(1, 1, 1) }), "another endpoint")
+	e.settle(a, b)
+}
+
+// flushNoToken: token 0 wants no event, and none comes (node complains of
+// those it does not know).
+func flushNoToken(e *env) {
+	a, b := e.pair()
+	e.needs(a, uct.OpFlushLocal, "flush")
+	l := e.connect(a, b)
+	r := e.anyRegion(b, a)
+	b.quiet = true
+	p := pattern(max(64, a.attr.AM.MinZcopy, a.attr.Put.MinZcopy, a.attr.Get.MinZcopy), 1)
+	ops := []operation{{"Flush", uct.OpFlushLocal, func() uct.Status { return l.Flush(uct.FlushLocal, 0) }}}
+	ops = append(ops, operation{"AMZcopy", uct.OpAMZcopy, func() uct.Status { return l.AMZcopy(1, 1, nil, pieces(p, 1), 0) }})
+	if r != nil {
+		ops = append(ops, []operation{
+			{"PutBcopy", uct.OpPutBcopy, func() uct.Status { return l.PutBcopy(p, r.base, r.key, 0) }},
+			{"PutZcopy", uct.OpPutZcopy, func() uct.Status { return l.PutZcopy(pieces(p, 1), r.base, r.key, 0) }},
+			{"GetBcopy", uct.OpGetBcopy, func() uct.Status { return l.GetBcopy(p, r.base, r.key, 0) }},
+		}...)
+	}
+	for range 20 {
+		for _, op := range ops {
+			if a.attr.Ops.Has(op.need) {
+				require.Contains(e, []uct.Status{ok, inProgress}, l.post(op.run), op.name)
+			}
+		}
+	}
+	l.flush()
 	e.settle(a, b)
 }
 
