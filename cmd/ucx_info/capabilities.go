@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 
 	"github.com/goucx/goucx/config"
@@ -29,10 +30,21 @@ type capabilities struct {
 
 // limit bounds one form of an operation.
 type limit struct {
-	Min    int `json:"min"`
-	Max    int `json:"max"`
-	MaxVec int `json:"max_vec,omitempty"`
-	Head   int `json:"max_head,omitempty"`
+	Min    bound `json:"min"`
+	Max    bound `json:"max"`
+	MaxVec bound `json:"max_vec,omitempty"`
+	Head   bound `json:"max_head,omitempty"`
+}
+
+// bound is a size or a number that JSON gives as null where there is no limit.
+type bound int
+
+// MarshalJSON: see json.Marshaler.
+func (b bound) MarshalJSON() ([]byte, error) {
+	if b >= endless {
+		return []byte("null"), nil
+	}
+	return strconv.AppendInt(nil, int64(b), 10), nil
 }
 
 // forms are the operations with limits, in UCX's order.
@@ -41,19 +53,19 @@ var forms = []struct {
 	op   uct.Ops
 	of   func(*uct.IfaceAttr) limit
 }{
-	{"put_short", uct.OpPutShort, func(a *uct.IfaceAttr) limit { return limit{Max: a.Put.Short} }},
-	{"put_bcopy", uct.OpPutBcopy, func(a *uct.IfaceAttr) limit { return limit{Max: a.Put.Bcopy} }},
+	{"put_short", uct.OpPutShort, func(a *uct.IfaceAttr) limit { return limit{Max: bound(a.Put.Short)} }},
+	{"put_bcopy", uct.OpPutBcopy, func(a *uct.IfaceAttr) limit { return limit{Max: bound(a.Put.Bcopy)} }},
 	{"put_zcopy", uct.OpPutZcopy, func(a *uct.IfaceAttr) limit { return zcopy(a.Put) }},
-	{"get_short", uct.OpGetShort, func(a *uct.IfaceAttr) limit { return limit{Max: a.Get.Short} }},
-	{"get_bcopy", uct.OpGetBcopy, func(a *uct.IfaceAttr) limit { return limit{Max: a.Get.Bcopy} }},
+	{"get_short", uct.OpGetShort, func(a *uct.IfaceAttr) limit { return limit{Max: bound(a.Get.Short)} }},
+	{"get_bcopy", uct.OpGetBcopy, func(a *uct.IfaceAttr) limit { return limit{Max: bound(a.Get.Bcopy)} }},
 	{"get_zcopy", uct.OpGetZcopy, func(a *uct.IfaceAttr) limit { return zcopy(a.Get) }},
-	{"am_short", uct.OpAMShort, func(a *uct.IfaceAttr) limit { return limit{Max: a.AM.Short} }},
-	{"am_bcopy", uct.OpAMBcopy, func(a *uct.IfaceAttr) limit { return limit{Max: a.AM.Bcopy} }},
+	{"am_short", uct.OpAMShort, func(a *uct.IfaceAttr) limit { return limit{Max: bound(a.AM.Short)} }},
+	{"am_bcopy", uct.OpAMBcopy, func(a *uct.IfaceAttr) limit { return limit{Max: bound(a.AM.Bcopy)} }},
 	{"am_zcopy", uct.OpAMZcopy, func(a *uct.IfaceAttr) limit { return zcopy(a.AM) }},
 }
 
 func zcopy(l uct.Limit) limit {
-	return limit{Min: l.MinZcopy, Max: l.MaxZcopy, MaxVec: l.MaxVec, Head: l.MaxHead}
+	return limit{Min: bound(l.MinZcopy), Max: bound(l.MaxZcopy), MaxVec: bound(l.MaxVec), Head: bound(l.MaxHead)}
 }
 
 func capabilitiesOf(a *uct.IfaceAttr) capabilities {
@@ -62,7 +74,7 @@ func capabilitiesOf(a *uct.IfaceAttr) capabilities {
 		LatencyNS: a.Est.LatencyNS, LatencyPerEpNS: a.Est.LatencyPerEpNS, OverheadNS: a.Est.OverheadNS,
 		Limits: map[string]limit{}, Atomics: map[string][]string{},
 		AtomicDomain: "cpu", Connection: "to iface", Fence: a.Ops.Has(uct.OpFence),
-		Flush: named(a.Ops, flushes), WakeUp: named(a.Events, events),
+		Flush: named(a.Ops, flushes), WakeUp: named(a.Events, events), ErrorHandling: []string{},
 	}
 	for _, f := range forms {
 		if a.Ops.Has(f.op) {
@@ -99,7 +111,7 @@ var (
 )
 
 func named[T ~uint8 | ~uint32](set T, bits []bit[T]) []string {
-	var names []string
+	names := []string{}
 	for _, b := range bits {
 		if set&b.bit != 0 {
 			names = append(names, b.name)
@@ -151,11 +163,11 @@ func (l limit) String() string {
 	case l.Min <= 0 && l.Max >= endless:
 		s = "unlimited"
 	case l.Min <= 0:
-		s = "<= " + sizeText(l.Max)
+		s = "<= " + sizeText(int(l.Max))
 	case l.Max >= endless:
-		s = ">= " + sizeText(l.Min)
+		s = ">= " + sizeText(int(l.Min))
 	default:
-		s = sizeText(l.Min) + ".." + sizeText(l.Max)
+		s = sizeText(int(l.Min)) + ".." + sizeText(int(l.Max))
 	}
 	switch {
 	case l.MaxVec >= endless:

@@ -74,13 +74,17 @@ func TestDevicesShowsWhatIsNotAllowed(t *testing.T) {
 }
 
 func TestDevicesJSON(t *testing.T) {
+	text := info(t, "-v", "-d", "--json")
+	assert.NotContains(t, text, "922337203", "no limit is null")
+	assert.Contains(t, text, `"max_register": null`)
 	var doc struct {
 		Version map[string]any  `json:"version"`
 		Devices []componentView `json:"devices"`
 	}
-	require.NoError(t, json.Unmarshal([]byte(info(t, "-v", "-d", "--json")), &doc))
+	require.NoError(t, json.Unmarshal([]byte(text), &doc))
 	require.Len(t, doc.Devices, 2)
 	assert.NotEmpty(t, doc.Version["go"])
+	assert.Equal(t, []string{}, doc.Devices[0].Aliases, "empty lists are lists")
 	shm := doc.Devices[1]
 	assert.Equal(t, "shm", shm.Name)
 	assert.Equal(t, []string{"sm", "mm", "posix"}, shm.Aliases)

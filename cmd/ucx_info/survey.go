@@ -20,8 +20,8 @@ type componentView struct {
 type domainView struct {
 	Name       string         `json:"name"`
 	Attr       uct.DomainAttr `json:"-"`
-	Register   int            `json:"max_register"` // 0: not at all
-	Allocate   int            `json:"max_allocate"`
+	Register   bound          `json:"max_register"` // 0: not at all
+	Allocate   bound          `json:"max_allocate"`
 	KeyLen     int            `json:"remote_key_bytes"`
 	Interfaces []ifaceView    `json:"interfaces"`
 }
@@ -71,7 +71,7 @@ func survey(providers []uct.Component, set *config.Set) ([]componentView, error)
 // open is among the refused.
 func lookComponent(p uct.Component, set *config.Set) (componentView, error) {
 	infos, refused := p.Domains(set)
-	v := componentView{Name: p.Name(), Aliases: p.Aliases(), Refused: refusals(refused)}
+	v := componentView{Name: p.Name(), Aliases: append([]string{}, p.Aliases()...), Domains: []domainView{}, Refused: refusals(refused)}
 	var errs []error
 	for _, i := range infos {
 		d, err := p.OpenDomain(i, uct.DomainConfig{Settings: set})
@@ -87,12 +87,12 @@ func lookComponent(p uct.Component, set *config.Set) (componentView, error) {
 func (v *componentView) lookDomain(d uct.Domain, i uct.DomainInfo, set *config.Set) error {
 	infos, refused := d.Ifaces()
 	v.Refused = append(v.Refused, refusals(refused)...)
-	view := domainView{Name: i.Name, Attr: *d.Attr(), KeyLen: d.Attr().KeyLen}
+	view := domainView{Name: i.Name, Attr: *d.Attr(), KeyLen: d.Attr().KeyLen, Interfaces: []ifaceView{}}
 	if view.Attr.Register {
-		view.Register = view.Attr.MaxRegister
+		view.Register = bound(view.Attr.MaxRegister)
 	}
 	if view.Attr.Allocate {
-		view.Allocate = view.Attr.MaxAllocate
+		view.Allocate = bound(view.Attr.MaxAllocate)
 	}
 	var errs []error
 	for _, i := range infos {

@@ -25,7 +25,7 @@ func TestWhy(t *testing.T) {
 		{"nothing refused", nil, nil, []string{
 			"peer: the worker itself\n#\n#     none\n",
 			"#     shm/memory: messages: score 10000, below self/memory with 50000\n",
-			"# In use\n#\n#     self/memory: am rma amo\n",
+			"# Chosen\n#\n#     self/memory: am rma amo\n",
 		}},
 		{"by UCX_TLS", map[string]string{"UCX_TLS": "self"}, nil, []string{"#     shm: not allowed by UCX_TLS=self\n"}},
 		{"by negation", map[string]string{"UCX_TLS": "^sm"}, nil, []string{"#     shm: not allowed by UCX_TLS=^sm\n"}},
@@ -36,7 +36,7 @@ func TestWhy(t *testing.T) {
 			"#     self/memory: device not allowed by UCX_SELF_DEVICES=\n", "#     shm/memory: am rma amo\n",
 		}},
 		{"by lane choice", nil, []string{"-P", "intra"}, []string{
-			"peer: another worker of this host\n", "#     self/memory: reaches only its own worker\n", "# In use\n#\n#     shm/memory: am rma amo\n",
+			"peer: another worker of this host\n", "#     self/memory: reaches only its own worker\n", "# Chosen\n#\n#     shm/memory: am rma amo\n",
 		}},
 		{"nothing left", map[string]string{"UCX_TLS": "self"}, []string{"-P", "intra"}, []string{
 			"#     none: this peer cannot be reached\n",
@@ -125,6 +125,12 @@ func TestEndpointToAnAddressInAFile(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, damaged, 0o600))
 	_, _, err = try("-e", "--address", path)
 	assert.ErrorContains(t, err, "damaged")
+
+	require.NoError(t, os.WriteFile(path, w.Address(), 0o600))
+	require.NoError(t, w.Close())
+	_, _, err = try("-e", "--address", path)
+	require.ErrorIs(t, err, ucp.ErrUnreachable)
+	assert.ErrorContains(t, err, "shm/memory: ", "why a worker that is gone cannot be reached")
 }
 
 func TestEndpointThatCannotConnect(t *testing.T) {

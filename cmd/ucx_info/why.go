@@ -34,7 +34,7 @@ func (t *tool) why() (err error) {
 	t.line("")
 	t.reasons(below)
 	t.line("")
-	t.line("In use")
+	t.line("Chosen")
 	t.line("")
 	for _, c := range l.chosen() {
 		t.line("    %s: %s", l.name(c.local), strings.Join(c.uses, " "))
