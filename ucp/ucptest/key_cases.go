@@ -1,0 +1,267 @@
+package ucptest
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/ucp"
+	"github.com/goucx/goucx/uct"
+)
+
+var keyCases = []Case{
+	{"58 pack, unpack, use, close", keyLife},
+	{"58 closed right after the flush", keyCloseAfterFlush},
+	{"58 many keys of one endpoint", keyMany},
+	{"58 memory of another context", keyOtherContext},
+	{"59 the memory itself", keyBytes},
+	{"60 equal keys and different ones", keyCompare},
+	{"61 sizes", memSizes},
+	{"62 query", memQuery},
+	{"63 use after the owner's close", keyAfterClose},
+	{"63 memory closed with its context", memContextClose},
+	{"damaged keys", keyDamaged},
+	{"keys end with their endpoint", keyEndpointClose},
+}
+
+func keyLife(t *testing.T, p *Pair) {
+	for name, m := range p.memories(4096) {
+		for range 3 {
+			k := p.unpack(m)
+			assert.Equal(t, m.Query().Base, k.Base(), name)
+			assert.Equal(t, uint64(4096), k.Len(), name)
+			want, got := pattern(100, 3), make([]byte, 100)
+			require.NoError(t, p.Wait(k.Put(want, 7)), name)
+			require.NoError(t, p.Wait(p.AB.Flush()), name)
+			require.NoError(t, p.Wait(k.Get(got, 7)), name)
+			require.Equal(t, want, got, name)
+			require.NoError(t, k.Close())
+			require.NoError(t, k.Close(), "twice")
+			require.ErrorIs(t, p.Wait(k.Put(want, 7)), ucp.ErrClosed, name)
+		}
+	}
+}
+
+func keyCloseAfterFlush(t *testing.T, p *Pair) {
+	m, err := p.Context.Allocate(1<<20, ucp.MemConfig{})
+	require.NoError(t, err)
+	for i := range byte(50) {
+		k := p.unpack(m)
+		want := pattern(1<<20, i)
+		r := k.Put(want, 0)
+		f := p.AB.Flush()
+		require.NoError(t, k.Close(), "takes effect after the last operation")
+		require.NoError(t, p.Wait(r))
+		require.NoError(t, p.Wait(f))
+		require.Equal(t, want, m.Bytes())
+	}
+}
+
+func keyMany(t *testing.T, p *Pair) {
+	const n = 300
+	m, err := p.Context.Allocate(8*n, ucp.MemConfig{})
+	require.NoError(t, err)
+	keys := make([]*ucp.RemoteKey, n)
+	for i := range keys {
+		keys[i] = p.unpack(m)
+	}
+	for i, k := range keys {
+		require.NoError(t, p.Wait(k.PutUint64(uint64(i)+1, uint64(8*i))))
+		if i%2 == 0 {
+			require.NoError(t, k.Close())
+		}
+	}
+	require.NoError(t, p.Wait(p.AB.Flush()))
+	for i, k := range keys {
+		require.Equal(t, uint64(i)+1, m.Load64(8*i))
+		_, err := p.value(k.GetUint64(uint64(8 * i)))
+		require.Equal(t, i%2 == 1, err == nil)
+	}
+}
+
+// keyOtherContext: the owner is another context, as in another process.
+func keyOtherContext(t *testing.T, p *Pair) {
+	if p.Alone() {
+		return // nobody else is reached
+	}
+	c, err := ucp.Open(ucp.Config{Providers: []uct.Component{p.Provider}})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Close()) }()
+	w, err := c.NewWorker(ucp.WorkerConfig{Mode: p.mode})
+	require.NoError(t, err)
+	e := p.Connect(p.A, w)
+	for _, alloc := range []bool{true, false} {
+		m, err := c.Register(make([]byte, 5000), ucp.MemConfig{})
+		require.NoError(t, err)
+		if alloc {
+			m, err = c.Allocate(5000, ucp.MemConfig{})
+			require.NoError(t, err)
+		}
+		k, err := e.UnpackKey(m.Key())
+		require.NoError(t, err)
+		want, got := pattern(5000, 1), make([]byte, 5000)
+		require.NoError(t, p.Wait(k.Put(want, 0)))
+		require.NoError(t, p.Wait(e.Flush()))
+		require.Equal(t, want, m.Bytes())
+		require.NoError(t, p.Wait(k.Get(got, 0)))
+		require.Equal(t, want, got)
+	}
+	require.NoError(t, e.Close())
+}
+
+func keyBytes(t *testing.T, p *Pair) {
+	m, k := p.lend(4096)
+	b, err := k.Bytes()
+	if err != nil { // a transport that does not map says so
+		require.ErrorIs(t, err, ucp.ErrUnsupported)
+		return
+	}
+	require.Len(t, b, 4096)
+	copy(b[100:], "stored directly")
+	assert.Equal(t, "stored directly", string(m.Bytes()[100:115]))
+	copy(m.Bytes()[200:], "and back")
+	assert.Equal(t, "and back", string(b[200:208]))
+	require.NoError(t, k.Close())
+	_, err = k.Bytes()
+	require.ErrorIs(t, err, ucp.ErrClosed)
+}
+
+func keyCompare(t *testing.T, p *Pair) {
+	a, err := p.Context.Allocate(64, ucp.MemConfig{})
+	require.NoError(t, err)
+	b, err := p.Context.Allocate(64, ucp.MemConfig{})
+	require.NoError(t, err)
+	assert.Equal(t, a.Key(), a.Key())
+	assert.NotEqual(t, a.Key(), b.Key())
+	clear(a.Key())
+	assert.NotEqual(t, make(ucp.Key, len(a.Key())), a.Key(), "Key gives a copy")
+	assert.Contains(t, a.Key().String(), "key to 64 bytes")
+}
+
+func memSizes(t *testing.T, p *Pair) {
+	for _, n := range []int{0, 1, 7, 4095, 4096, 4097, 1 << 20} {
+		m, err := p.Context.Allocate(n, ucp.MemConfig{})
+		require.NoError(t, err)
+		require.Len(t, m.Bytes(), n)
+		require.True(t, zero(m.Bytes()))
+		assert.Equal(t, uint64(n), p.unpack(m).Len())
+		r, err := p.Context.Register(m.Bytes(), ucp.MemConfig{})
+		require.NoError(t, err, "the same memory twice")
+		if n > 0 {
+			require.NoError(t, p.Wait(p.unpack(r).Put([]byte{9}, uint64(n-1))))
+			require.NoError(t, p.Wait(p.AB.Flush()))
+			assert.Equal(t, byte(9), m.Bytes()[n-1])
+		}
+		require.NoError(t, r.Close())
+		require.NoError(t, m.Close())
+	}
+	_, err := p.Context.Allocate(-1, ucp.MemConfig{})
+	require.ErrorIs(t, err, ucp.ErrInvalid)
+	_, err = p.Context.Allocate(64, ucp.MemConfig{Access: 0x80})
+	require.ErrorIs(t, err, ucp.ErrInvalid)
+}
+
+func memQuery(t *testing.T, p *Pair) {
+	all := ucp.AccessLocal | ucp.AccessRemotePut | ucp.AccessRemoteGet | ucp.AccessRemoteAtomic
+	m, err := p.Context.Allocate(5000, ucp.MemConfig{})
+	require.NoError(t, err)
+	q := m.Query()
+	assert.NotZero(t, q.Base)
+	assert.Equal(t, 5000, q.Len)
+	assert.Equal(t, all, q.Access)
+	assert.True(t, q.Allocated)
+	assert.Contains(t, q.Transports, p.Provider.Name())
+	assert.Empty(t, q.Refused)
+	m, err = p.Context.Register(make([]byte, 30), ucp.MemConfig{Access: ucp.AccessRemoteGet})
+	require.NoError(t, err)
+	q = m.Query()
+	assert.Equal(t, 30, q.Len)
+	assert.Equal(t, ucp.AccessLocal|ucp.AccessRemoteGet, q.Access)
+	assert.False(t, q.Allocated)
+}
+
+// keyAfterClose: what comes after the owner's close is refused, and nothing is
+// written.
+func keyAfterClose(t *testing.T, p *Pair) {
+	buf := make([]byte, 4096)
+	for name, open := range map[string]func() (*ucp.MemHandle, error){
+		"registered": func() (*ucp.MemHandle, error) { return p.Context.Register(buf, ucp.MemConfig{}) },
+		"allocated":  func() (*ucp.MemHandle, error) { return p.Context.Allocate(4096, ucp.MemConfig{}) },
+	} {
+		m, err := open()
+		require.NoError(t, err)
+		k := p.unpack(m)
+		a := atomicAt[uint64](t, k, 64)
+		key := m.Key()
+		require.NoError(t, p.Wait(k.PutUint64(1, 0)))
+		require.NoError(t, m.Close(), name)
+		require.NoError(t, m.Close(), "twice")
+		assert.Nil(t, m.Bytes())
+		clear(buf)
+		for _, r := range []ucp.Request{
+			k.Put(pattern(8, 1), 0), k.Put(pattern(1000, 1), 0), k.PutUint64(1, 0), k.PutInline([]byte{1}, 0),
+			k.Get(make([]byte, 8), 0), k.Get(make([]byte, 1000), 0), a.Add(1),
+		} {
+			require.ErrorIs(t, p.Wait(r), ucp.ErrRemoteAccess, name)
+		}
+		_, err = p.value(k.GetUint64(0))
+		require.ErrorIs(t, err, ucp.ErrRemoteAccess, name)
+		_, err = value(p, a.Swap(1))
+		require.ErrorIs(t, err, ucp.ErrRemoteAccess, name)
+		_, err = p.AB.UnpackKey(key)
+		require.ErrorIs(t, err, ucp.ErrRemoteAccess, name)
+		require.True(t, zero(buf), name)
+		// Memory that comes after it is not reached by the old key.
+		next, err := open()
+		require.NoError(t, err)
+		require.ErrorIs(t, p.Wait(k.PutUint64(1, 0)), ucp.ErrRemoteAccess, name)
+		require.True(t, zero(next.Bytes()))
+		require.NoError(t, next.Close())
+	}
+}
+
+func memContextClose(t *testing.T, p *Pair) {
+	c, err := ucp.Open(ucp.Config{Providers: []uct.Component{p.Provider}})
+	require.NoError(t, err)
+	m, err := c.Allocate(100, ucp.MemConfig{})
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+	assert.Nil(t, m.Bytes())
+	require.NoError(t, m.Close())
+	_, err = c.Allocate(100, ucp.MemConfig{})
+	require.ErrorIs(t, err, ucp.ErrClosed)
+	_, err = c.Register(make([]byte, 10), ucp.MemConfig{})
+	require.ErrorIs(t, err, ucp.ErrClosed)
+}
+
+func keyDamaged(t *testing.T, p *Pair) {
+	m, err := p.Context.Allocate(64, ucp.MemConfig{})
+	require.NoError(t, err)
+	key := m.Key()
+	for i := range key {
+		bad := bytes.Clone(key)
+		bad[i] ^= 1 << (i % 8)
+		_, err := p.AB.UnpackKey(bad)
+		require.ErrorIs(t, err, ucp.ErrInvalid, "byte %d", i)
+		_, err = p.AB.UnpackKey(key[:i])
+		require.ErrorIs(t, err, ucp.ErrInvalid, "cut at %d", i)
+	}
+	_, err = p.AB.UnpackKey(append(key, 0))
+	require.ErrorIs(t, err, ucp.ErrInvalid)
+}
+
+func keyEndpointClose(t *testing.T, p *Pair) {
+	m, k := p.lend(64)
+	a := atomicAt[uint64](t, k, 0)
+	require.NoError(t, p.AB.Close())
+	require.ErrorIs(t, p.Wait(k.PutUint64(1, 0)), ucp.ErrClosed)
+	require.ErrorIs(t, p.Wait(a.Add(1)), ucp.ErrClosed)
+	require.NoError(t, k.Close())
+	p.AB = p.Connect(p.A, p.B)
+	k = p.unpack(m)
+	require.NoError(t, p.Wait(k.PutUint64(5, 0)))
+	require.NoError(t, p.Wait(p.AB.Flush()))
+	assert.Equal(t, uint64(5), m.Load64(0))
+}
