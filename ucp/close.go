@@ -123,6 +123,7 @@ func (w *Worker) freeEndpoint(k uint32) {
 				w.slab.orphan(i)
 			}
 		}
+		w.unwait(i)
 		w.slab.slots[i].ep = 0
 		w.slab.slots[i].lane = 0
 	}

@@ -104,9 +104,6 @@ func (w *Worker) slotErr(i uint32) error {
 
 // keepErr fixes the error of slot i, because what it is made from goes away.
 func (w *Worker) keepErr(i uint32, err error) {
-	if w.slab.errs == nil {
-		w.slab.errs = make(map[uint32]error)
-	}
 	w.slab.errs[i] = err
 	w.slab.slots[i].flags |= flagAside
 }

@@ -102,8 +102,8 @@ func (f *flush) request() Request {
 
 func (w *Worker) resumeFlush(i uint32) ucs.Status {
 	l := &w.t.lanes[w.slab.slots[i].lane]
-	if l.status != ucs.OK {
-		return l.status
+	if st := w.mayOrder(l); st != ucs.OK {
+		return st
 	}
 	return l.ep.Flush(uct.FlushRemote, w.slab.token(i))
 }
@@ -149,8 +149,21 @@ func (w *Worker) fence(ep, lane uint32) {
 
 func (w *Worker) resumeFence(i uint32) ucs.Status {
 	l := &w.t.lanes[w.slab.slots[i].lane]
-	if l.status != ucs.OK {
-		return l.status
+	if st := w.mayOrder(l); st != ucs.OK {
+		return st
 	}
 	return l.ep.Fence()
+}
+
+// mayOrder says whether a flush or fence of the lane would cover everything
+// before it: it does not cover pending queues.
+func (w *Worker) mayOrder(l *lane) ucs.Status {
+	switch {
+	case l.status != ucs.OK:
+		return l.status
+	case l.queued > 0 && !w.resuming:
+		return ucs.NoResource
+	default:
+		return ucs.OK
+	}
 }

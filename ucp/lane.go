@@ -18,6 +18,7 @@ type lane struct {
 	port   uint32 // index in Worker.ports
 	peer   wireup.PeerID
 	refs   int    // endpoints and keys that hold it; 0: free
+	queued int    // operations on its pending queue
 	sent   uint64 // messages in fragments begun
 	status ucs.Status
 	err    error // why it failed

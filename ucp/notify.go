@@ -43,9 +43,6 @@ func (r Request) Notify(f NotifyFunc, cookie uint64) bool {
 		return false
 	}
 	w.slab.slots[i].flags |= flagNotify | flagAside
-	if w.slab.notes == nil {
-		w.slab.notes = make(map[uint32]note)
-	}
 	w.slab.notes[i] = note{f, cookie}
 	return true
 }

@@ -65,6 +65,13 @@ func (p *port) HandleEvents(es []uct.Event) {
 
 // HandlePending tries again what waits on a lane.
 func (p *port) HandlePending(ts []uct.Token) int {
+	p.w.resuming = true
+	n := p.resume(ts)
+	p.w.resuming = false
+	return n
+}
+
+func (p *port) resume(ts []uct.Token) int {
 	w := p.w
 	for n, t := range ts {
 		i := w.slab.find(uint64(t))
@@ -75,6 +82,7 @@ func (p *port) HandlePending(ts []uct.Token) int {
 		case ucs.NoResource:
 			return n
 		case ucs.InProgress:
+			w.unwait(i)
 		default:
 			w.end(i, st)
 		}

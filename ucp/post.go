@@ -29,13 +29,25 @@ func (w *Worker) try(i uint32) ucs.Status {
 			return st
 		}
 		w.counters.pending++
-		st = w.t.lanes[w.slab.slots[i].lane].ep.PendingAdd(w.slab.token(i))
+		s := &w.slab.slots[i]
+		l := &w.t.lanes[s.lane]
+		st = l.ep.PendingAdd(w.slab.token(i))
 		if st == ucs.OK {
+			s.flags |= flagWaiting
+			l.queued++
 			return ucs.InProgress
 		}
 		if st != ucs.Busy {
 			return st
 		}
+	}
+}
+
+// unwait notes that the operation in slot i does not wait on its lane any more.
+func (w *Worker) unwait(i uint32) {
+	if s := &w.slab.slots[i]; s.flags&flagWaiting != 0 {
+		s.flags &^= flagWaiting
+		w.t.lanes[s.lane].queued--
 	}
 }
 
@@ -55,6 +67,7 @@ func (w *Worker) end(i uint32, st ucs.Status) {
 
 //go:noinline
 func (w *Worker) endSlow(i uint32, st ucs.Status) {
+	w.unwait(i)
 	s := &w.slab.slots[i]
 	s.status = st
 	switch {

@@ -44,8 +44,8 @@ const (
 	flagKept     slotFlags = 1 << iota // has a result: kept until it is consumed
 	flagNotify                         // a callback waits for the end
 	flagTied                           // a receive that ends with its endpoint
+	flagWaiting                        // on its lane's pending queue
 	flagAside                          // something is kept beside the slot
-	flagOwned                          // the buffer is chunk arg of the pool; with flagAside
 	flagChild                          // a part of the operation in parent
 	flagReported                       // its error was told to somebody
 	flagOrphan                         // in the ring of outcomes that may be forgotten
@@ -82,10 +82,12 @@ type slab struct {
 	used  int      // slots that are not free
 	swept uint32   // where tidy goes on
 
-	vecs  map[uint32][][]byte // pieces of opTagSendV
-	notes map[uint32]note     // callbacks by slot
-	errs  map[uint32]error    // outcomes that outlive their endpoint
-	pool  *pool               // memory of copies
+	// Beside slots with flagAside.
+	vecs   map[uint32][][]byte // pieces of opTagSendV
+	notes  map[uint32]note     // callbacks
+	errs   map[uint32]error    // outcomes that outlive their endpoint
+	copies map[uint32]chunk    // memory of pool that holds the buffer
+	pool   *pool
 
 	orphans            int // slots in the ring
 	orphHead, orphTail uint32
@@ -97,6 +99,15 @@ const (
 	maxOrphans = 1024
 	genMask    = 1<<31 - 1
 )
+
+func (b *slab) init(p *pool) {
+	b.vecs = make(map[uint32][][]byte)
+	b.notes = make(map[uint32]note)
+	b.errs = make(map[uint32]error)
+	b.copies = make(map[uint32]chunk)
+	b.pool = p
+	b.grow()
+}
 
 // take gives a slot that is live, with zeroed state beside its generation.
 // hot: BenchmarkTagPair
@@ -156,8 +167,9 @@ func nextGen(g uint32) uint32 { return max((g+1)&genMask, 1) }
 //
 //go:noinline
 func (b *slab) forget(i uint32) {
-	if s := &b.slots[i]; s.flags&flagOwned != 0 {
-		b.pool.put(chunk(s.arg))
+	if c, ok := b.copies[i]; ok {
+		b.pool.put(c)
+		delete(b.copies, i)
 	}
 	delete(b.vecs, i)
 	delete(b.notes, i)

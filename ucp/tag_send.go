@@ -56,8 +56,8 @@ func (e Endpoint) tagSendInlineSlow(p []byte, tag Tag) Request {
 	r := w.tagSend(e, sending{op: opTagSend, buf: b, tag: tag, n: len(b)})
 	if i := w.slab.find(r.id); i != 0 && r.id&refusedBit == 0 {
 		// Still on its way: the copy is given back with the slot.
-		w.slab.slots[i].flags |= flagOwned | flagAside
-		w.slab.slots[i].arg = uint64(c)
+		w.slab.slots[i].flags |= flagAside
+		w.slab.copies[i] = c
 		return r
 	}
 	w.pool.put(c)
@@ -79,17 +79,10 @@ func (w *Worker) tagSend(e Endpoint, m sending) Request {
 	s.tag, s.arg, s.off, s.n = uint64(m.tag), m.arg, 0, uint64(m.n)
 	w.slab.bufs[i] = m.buf
 	if m.op == opTagSendV {
-		w.slab.keepVec(i, m.vec)
+		w.slab.vecs[i] = m.vec
+		s.flags |= flagAside
 	}
 	return w.start(i)
-}
-
-func (b *slab) keepVec(i uint32, v [][]byte) {
-	if b.vecs == nil {
-		b.vecs = make(map[uint32][][]byte)
-	}
-	b.vecs[i] = v
-	b.slots[i].flags |= flagAside
 }
 
 func (w *Worker) resumeTagSendUint64(i uint32) ucs.Status {
@@ -190,6 +183,7 @@ func (w *Worker) giveUpHalfSent(k uint32) {
 		if i == 0 || w.slab.slots[i].state != slotLive {
 			return
 		}
+		w.unwait(i)
 		if s := &w.slab.slots[i]; s.ep == k && s.off > 0 && (s.op == opTagSend || s.op == opTagSendV) {
 			number := s.aux
 			i = w.slab.take(opGiveUp)

@@ -65,6 +65,8 @@ type Worker struct {
 	failed  []uint64 // endpoints whose OnFailure is due
 	calling bool
 
+	resuming bool // HandlePending runs
+
 	slow     slowEvents
 	wake     wakeup
 	counters counters
@@ -85,8 +87,7 @@ func (x *Context) NewWorker(c WorkerConfig) (*Worker, error) {
 		eps:    make([]epSlot, 1),
 	}
 	w.t = Thread{w: w, lanes: []lane{{short: -1}}, locked: c.Mode == ThreadMulti}
-	w.slab.pool = &w.pool
-	w.slab.grow()
+	w.slab.init(&w.pool)
 	w.slow.init(x.settings)
 	w.openIfaces()
 	if len(w.ports) == 0 {
@@ -172,11 +173,15 @@ func (w *Worker) Close() error {
 	w.t.unlock()
 	err := w.closeEndpoints()
 	w.t.lock()
-	defer w.t.unlock()
 	w.endAll(ucs.Closed)
 	w.closed.Store(true)
 	err = errors.Join(err, w.closeIfaces())
+	w.t.unlock()
 	w.ctx.disown(w)
+	if !w.t.locked {
+		// From now on every call takes the slow half, which looks at closing.
+		w.t.eps, w.t.locked = nil, true
+	}
 	return err
 }
 

@@ -1,0 +1,93 @@
+package ucptest
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/ucp"
+)
+
+var flushCases = []Case{
+	{"53 endpoint flush covers what waits", flushEndpoint},
+	{"54 worker flush: none, unconnected, all", flushWorker},
+	{"56 several flushes at once", flushSeveral},
+	{"57 fence keeps order and never blocks", flushFence},
+	{"flush of a closed endpoint", flushClosed},
+}
+
+// fill sends until some request is left waiting, and gives how many messages.
+func fill(p *Pair, e ucp.Endpoint, size int) (n int, last ucp.Request) {
+	for last = (ucp.Request{}); last == (ucp.Request{}) && n < 100_000; n++ {
+		last = e.TagSend(pattern(size, byte(n)), 1)
+	}
+	require.NotZero(p.T, last, "the transport takes everything")
+	return n, last
+}
+
+// drain receives n messages of tag 1.
+func drain(p *Pair, n, size int) {
+	buf := make([]byte, size)
+	for i := range n {
+		p.MustRecv(p.B.TagRecv(buf, 1, exact))
+		require.Equal(p.T, pattern(size, byte(i)), buf, "message %d of %d", i, n)
+	}
+}
+
+func flushEndpoint(t *testing.T, p *Pair) {
+	require.NoError(t, p.Wait(p.AB.Flush()), "nothing sent")
+	n, last := fill(p, p.AB, 3000)
+	f := p.AB.Flush()
+	require.NoError(t, p.Wait(f))
+	require.True(t, last.Done(), "posted before the flush")
+	require.NoError(t, last.Err())
+	drain(p, n, 3000)
+}
+
+func flushWorker(t *testing.T, p *Pair) {
+	w := p.NewWorker()
+	require.Zero(t, w.Flush(), "no endpoint")
+	p.Connect(w, p.B)
+	require.Zero(t, w.Flush(), "an endpoint that was not used")
+	n, last := fill(p, p.AB, 3000)
+	require.NoError(t, p.Wait(p.A.Flush()))
+	require.True(t, last.Done())
+	drain(p, n, 3000)
+}
+
+func flushSeveral(t *testing.T, p *Pair) {
+	var rs []ucp.Request
+	total := 0
+	for range 5 {
+		n, _ := fill(p, p.AB, 3000)
+		total += n
+		rs = append(rs, p.AB.Flush(), p.A.Flush(), p.AB.Flush())
+	}
+	for i := len(rs) - 1; i >= 0; i-- {
+		require.NoError(t, p.Wait(rs[i]))
+	}
+	require.NoError(t, ucp.WaitAll(p.deadline, rs...))
+	buf := make([]byte, 3000)
+	for range total {
+		p.MustRecv(p.B.TagRecv(buf, 1, exact))
+	}
+}
+
+func flushFence(t *testing.T, p *Pair) {
+	p.AB.Fence()
+	p.A.Fence()
+	n, _ := fill(p, p.AB, 3000)
+	for i := range 100 {
+		p.AB.Fence()
+		p.A.Fence()
+		p.AB.TagSend(pattern(3000, byte(n+i)), 1)
+	}
+	drain(p, n+100, 3000)
+}
+
+func flushClosed(t *testing.T, p *Pair) {
+	e := p.Connect(p.A, p.B)
+	require.NoError(t, e.Close())
+	require.ErrorIs(t, p.Wait(e.Flush()), ucp.ErrClosed)
+	e.Fence()
+}

@@ -1,0 +1,179 @@
+// Package ucptest holds the conformance cases of package ucp. They run over
+// every transport, with both workers driven by the test's goroutine and with
+// each driven by one of its own.
+//
+// A case is a function of a [Pair]; the tables are in the files named after
+// their theme.
+package ucptest
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/ucp"
+	"github.com/goucx/goucx/uct"
+)
+
+// Case is one property of ucp.
+type Case struct {
+	Name string
+	Run  func(t *testing.T, p *Pair)
+}
+
+// Cases lists all conformance cases.
+func Cases() []Case {
+	return slices.Concat(tagCases, tagBulkCases, flushCases, closeCases, rmaCases, amoCases, keyCases)
+}
+
+// Run runs every case over one provider.
+func Run(t *testing.T, provider uct.Component) {
+	for _, d := range []struct {
+		name string
+		mode ucp.ThreadMode
+	}{{"one goroutine", ucp.ThreadSingle}, {"two goroutines", ucp.ThreadMulti}} {
+		t.Run(d.name, func(t *testing.T) {
+			for _, c := range Cases() {
+				t.Run(c.Name, func(t *testing.T) { c.Run(t, NewPair(t, provider, d.mode)) })
+			}
+		})
+	}
+}
+
+const (
+	// exact is the mask of a receive that takes one tag.
+	exact = ^ucp.Tag(0)
+	// patience bounds every wait of a case.
+	patience = 20 * time.Second
+)
+
+// Pair is two workers with an endpoint each to the other. Over a transport that
+// reaches only its own worker both are the same.
+type Pair struct {
+	T        *testing.T
+	Provider uct.Component
+	Context  *ucp.Context
+	A, B     *ucp.Worker
+	AB, BA   ucp.Endpoint
+	mode     ucp.ThreadMode
+	workers  []*ucp.Worker
+	deadline context.Context
+}
+
+// NewPair opens a context over the provider. With ThreadMulti every worker is
+// driven by a goroutine of its own.
+func NewPair(t *testing.T, provider uct.Component, mode ucp.ThreadMode) *Pair {
+	t.Helper()
+	c, err := ucp.Open(ucp.Config{Providers: []uct.Component{provider}, CloseTimeout: 5 * time.Second})
+	require.NoError(t, err)
+	deadline, cancel := context.WithTimeout(context.Background(), patience)
+	p := &Pair{T: t, Provider: provider, Context: c, mode: mode, deadline: deadline}
+	t.Cleanup(func() {
+		defer cancel()
+		require.NoError(t, c.Close())
+	})
+	p.A = p.NewWorker()
+	p.B = p.A
+	if !p.Alone() {
+		p.B = p.NewWorker()
+	}
+	p.AB, p.BA = p.Connect(p.A, p.B), p.Connect(p.B, p.A)
+	return p
+}
+
+// Alone reports whether the transport reaches only its own worker.
+func (p *Pair) Alone() bool {
+	p.T.Helper()
+	probe := p.NewWorker()
+	defer func() { require.NoError(p.T, probe.Close()) }()
+	e := p.Connect(p.A, probe)
+	defer e.Abort(nil)
+	return e.MaxInline() == 0
+}
+
+// NewWorker makes a further worker, driven like the others.
+func (p *Pair) NewWorker() *ucp.Worker {
+	p.T.Helper()
+	w, err := p.Context.NewWorker(ucp.WorkerConfig{Mode: p.mode})
+	require.NoError(p.T, err)
+	p.workers = append(p.workers, w)
+	if p.mode == ucp.ThreadMulti {
+		done := make(chan struct{})
+		ctx, cancel := context.WithCancel(context.Background())
+		go func() {
+			defer close(done)
+			_ = w.Run(ctx)
+		}()
+		p.T.Cleanup(func() { cancel(); <-done })
+	}
+	return w
+}
+
+// Connect makes an endpoint of from to to.
+func (p *Pair) Connect(from, to *ucp.Worker) ucp.Endpoint {
+	p.T.Helper()
+	e, err := from.NewEndpoint(to.Address(), ucp.EndpointConfig{})
+	require.NoError(p.T, err)
+	return e
+}
+
+// Progress drives all workers, where nobody else does.
+func (p *Pair) Progress() {
+	if p.mode == ucp.ThreadMulti {
+		time.Sleep(10 * time.Microsecond)
+		return
+	}
+	for _, w := range p.workers {
+		w.Progress()
+	}
+}
+
+// Until drives until cond is true.
+func (p *Pair) Until(cond func() bool) {
+	p.T.Helper()
+	for !cond() {
+		require.NoError(p.T, p.deadline.Err(), "waited too long")
+		p.Progress()
+	}
+}
+
+// Settle drives long enough for what was sent to arrive.
+func (p *Pair) Settle() {
+	for range 300 {
+		p.Progress()
+	}
+}
+
+// Wait waits for r and gives its error.
+func (p *Pair) Wait(r ucp.Request) error {
+	p.T.Helper()
+	p.Until(r.Done)
+	return r.Wait(p.deadline)
+}
+
+// Recv waits for a receive and gives its result.
+func (p *Pair) Recv(r ucp.RecvRequest) (ucp.Message, error) {
+	p.T.Helper()
+	p.Until(r.Done)
+	return r.Wait(p.deadline)
+}
+
+// MustRecv is Recv of a message that must come.
+func (p *Pair) MustRecv(r ucp.RecvRequest) ucp.Message {
+	p.T.Helper()
+	m, err := p.Recv(r)
+	require.NoError(p.T, err)
+	return m
+}
+
+// pattern gives n bytes that depend on seed.
+func pattern(n int, seed byte) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(i) ^ byte(i>>8)*31 ^ byte(i>>16)*17 ^ seed
+	}
+	return b
+}
