@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/ucp"
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/wireup"
 )
@@ -34,9 +35,23 @@ func (t *tool) chooseLanes(set *config.Set) (*lanes, error) {
 		return nil, errors.Join(err, local.close())
 	}
 	var refused []uct.Refusal
-	l.plan, refused = wireup.Choose(local.ifaces, remote, wireup.ForAM, wireup.ForRMA, wireup.ForAMO)
+	l.plan, refused = wireup.Choose(local.ifaces, remote, t.wants()...)
 	l.refused = append(local.refused, refused...)
 	return l, nil
+}
+
+// wants are the purposes of the features of -u.
+func (t *tool) wants() []wireup.Purpose {
+	f, _ := parseFeatures(t.features) // checked with the options
+	var wants []wireup.Purpose
+	for p, of := range [wireup.NumPurposes]ucp.Feature{
+		wireup.ForAM: ucp.FeatureTag, wireup.ForRMA: ucp.FeatureRMA, wireup.ForAMO: ucp.FeatureAtomics,
+	} {
+		if f == 0 || f&of != 0 {
+			wants = append(wants, wireup.Purpose(p))
+		}
+	}
+	return wants
 }
 
 // peer gives the address of the other side and names it in l.

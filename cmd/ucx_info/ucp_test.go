@@ -102,6 +102,8 @@ func TestEndpoint(t *testing.T) {
 	assert.Contains(t, out, "connected by: self/memory\n")
 	assert.Contains(t, out, "tag_send: 0..<egr/short>..8192..<egr/multi>..(inf)\n")
 
+	assert.Contains(t, info(t, "-e", "-u", "ta"), "lane[0]:  0:self/memory -> am amo\n")
+
 	out = info(t, "-e", "-P", "intra")
 	assert.Contains(t, out, "lane[0]:  1:shm/memory -> am rma amo\n")
 	assert.Contains(t, out, "connected by: shm/memory\n")

@@ -75,7 +75,7 @@ func (d document) markdown() string {
 		"the ratio is the median of the pairs' ratios, with its %s. "+
 		"A must holds if the ratio meets it and the worse end of the interval is within %.0f %% of it. "+
 		"UCX's tool reads the clock for each message; ours does so with `%s`.\n\n",
-		d.plan.client, d.plan.server, d.plan.pairs, d.plan.seconds, d.intervalName(), slack*100, stampEach)
+		d.plan.client, d.plan.server, d.plan.pairs, d.plan.length, d.intervalName(), slack*100, stampEach)
 	lines := [][]string{
 		{"test", "size", "goucx", "UCX", "", "ratio", "interval", "must", "aim", ""},
 		slices.Repeat([]string{"---"}, columns),

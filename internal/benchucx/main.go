@@ -27,7 +27,7 @@ func main() {
 type plan struct {
 	pairs          int
 	filter         *regexp.Regexp
-	seconds        time.Duration // of each run
+	length         time.Duration // of each run
 	server, client int           // cores
 	dir            string        // where the results are stored; "": nowhere
 	ours, ucx      string        // binaries
@@ -39,8 +39,8 @@ type plan struct {
 const busy = 0.5
 
 const (
-	quickPairs   = 3
-	quickSeconds = 300 * time.Millisecond
+	quickPairs  = 3
+	quickLength = 300 * time.Millisecond
 )
 
 func parse(args []string, stderr io.Writer) (plan, error) {
@@ -50,7 +50,7 @@ func parse(args []string, stderr io.Writer) (plan, error) {
 	filter := f.String("t", "", "measure only tests that match this `regexp`, as \"tag_lat 8\"")
 	quick := f.Bool("quick", false, "three short pairs, nothing stored: a look, not a result")
 	f.IntVar(&p.pairs, "n", 11, "`pairs` of runs")
-	f.DurationVar(&p.seconds, "time", time.Second, "`duration` of each run")
+	f.DurationVar(&p.length, "time", time.Second, "`duration` of each run")
 	f.IntVar(&p.client, "client-cpu", 0, "`core` of the client")
 	f.IntVar(&p.server, "server-cpu", 1, "`core` of the server")
 	f.StringVar(&p.dir, "o", "docs/perf", "`directory` that the results are stored in; empty: not stored")
@@ -73,8 +73,8 @@ func parse(args []string, stderr io.Writer) (plan, error) {
 		return p, fmt.Errorf("-n %d: at least one pair", p.pairs)
 	case p.server == p.client:
 		return p, fmt.Errorf("server and client both on core %d: they need one each", p.server)
-	case p.seconds < 10*time.Millisecond || p.seconds > time.Minute:
-		return p, fmt.Errorf("-time %v: from 10ms to 1m", p.seconds)
+	case p.length < 10*time.Millisecond || p.length > time.Minute:
+		return p, fmt.Errorf("-time %v: from 10ms to 1m", p.length)
 	}
 	return p, nil
 }
@@ -87,7 +87,7 @@ func (p *plan) quick(f *flag.FlagSet) {
 		p.pairs = quickPairs
 	}
 	if !given["time"] {
-		p.seconds = quickSeconds
+		p.length = quickLength
 	}
 	if !given["o"] {
 		p.dir = ""

@@ -36,7 +36,7 @@ const (
 
 // measure runs a server and a client of t and gives what the client measured.
 func (p plan) measure(ctx context.Context, t tool, args []string) (figures, error) {
-	ctx, cancel := context.WithTimeout(ctx, p.seconds+runLimit)
+	ctx, cancel := context.WithTimeout(ctx, p.length+runLimit)
 	defer cancel()
 	port, err := freePort()
 	if err != nil {

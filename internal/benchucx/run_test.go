@@ -13,7 +13,7 @@ import (
 
 func fakePlan(t *testing.T, mode string) plan {
 	t.Setenv(fakeMode, mode)
-	return plan{pairs: 1, seconds: time.Second, client: 0, server: 1, ours: os.Args[0], ucx: os.Args[0]}
+	return plan{pairs: 1, length: time.Second, client: 0, server: 1, ours: os.Args[0], ucx: os.Args[0]}
 }
 
 func TestMeasure(t *testing.T) {
@@ -63,7 +63,7 @@ func TestMeasureFaults(t *testing.T) {
 // TestMeasureEndsTheServer lets the time of the run end while the server hangs.
 func TestMeasureEndsTheServer(t *testing.T) {
 	p := fakePlan(t, "server deaf")
-	p.seconds = 200*time.Millisecond - runLimit
+	p.length = 200*time.Millisecond - runLimit
 	_, err := p.measure(t.Context(), p.goucx(), nil)
 	require.ErrorContains(t, err, "context deadline exceeded")
 }

@@ -112,7 +112,7 @@ func (s *session) count(ctx context.Context, t tool, r row, more []string) (int,
 		if err != nil {
 			return 0, fmt.Errorf("%s: %w", t.name, err)
 		}
-		full := f.rate * s.plan.seconds.Seconds()
+		full := f.rate * s.plan.length.Seconds()
 		if r.pingPong() {
 			full /= 2
 		}

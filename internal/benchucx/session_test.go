@@ -21,7 +21,7 @@ import (
 // bench is a session whose runs answer at once.
 func bench(pairs int, measure func(t tool, args []string) (figures, error)) *session {
 	return &session{
-		plan: plan{pairs: pairs, seconds: time.Second},
+		plan: plan{pairs: pairs, length: time.Second},
 		log:  new(bytes.Buffer),
 		measure: func(_ context.Context, t tool, args []string) (figures, error) {
 			return measure(t, args)
@@ -129,7 +129,7 @@ func TestVerdict(t *testing.T) {
 func TestDocument(t *testing.T) {
 	d := document{
 		machine: machine{date: "2026-01-02", host: "box", lines: "cpu     2 x Thing\n"},
-		plan:    plan{pairs: 11, seconds: time.Second, server: 1, dir: t.TempDir(), ours: "bin/ucx_perftest", ucx: "ucx_perftest", filter: regexp.MustCompile("")},
+		plan:    plan{pairs: 11, length: time.Second, server: 1, dir: t.TempDir(), ours: "bin/ucx_perftest", ucx: "ucx_perftest", filter: regexp.MustCompile("")},
 		results: twoResults(),
 	}
 	text := d.markdown()
@@ -186,7 +186,7 @@ func TestOptions(t *testing.T) {
 	p, err = parse([]string{"-quick", "-n", "5", "-o", "here"}, new(bytes.Buffer))
 	require.NoError(t, err)
 	assert.Equal(t, 5, p.pairs)
-	assert.Equal(t, quickSeconds, p.seconds)
+	assert.Equal(t, quickLength, p.length)
 	assert.Equal(t, "here", p.dir)
 	assert.ErrorContains(t, run(t.Context(), []string{"-t", "warp"}, nil, new(bytes.Buffer)), "matches no test")
 }
