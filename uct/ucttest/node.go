@@ -1,9 +1,10 @@
 package ucttest
 
 import (
-	"github.com/goucx/goucx/uct"
 	"math/bits"
 	"slices"
+
+	"github.com/goucx/goucx/uct"
 )
 
 // message is a received active message.

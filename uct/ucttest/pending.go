@@ -27,10 +27,9 @@ const mostFill = 1 << 20
 // filled is an endpoint that ran out of resources, with what waits behind it.
 type filled struct {
 	*link
-	sent   uint64      // messages accepted, numbered by their header
-	queue  []uct.Token // tokens waiting
-	got    sequence
-	always bool // offer answers 0
+	sent  uint64      // messages accepted, numbered by their header
+	queue []uct.Token // tokens waiting
+	got   sequence
 }
 
 // fillUp sends without progress until there is no resource.
