@@ -54,7 +54,7 @@ func TestReport(t *testing.T) {
 		{
 			"skip not allowed", skipping, "a/TestA needs hardware\n",
 			"skip\trace:a/TestA/x: no RDMA device [not on the allow-list]\n1 skipped, 1 of them not allowed\n",
-			"not listed in .ci/skips.txt: race:a/TestA/x",
+			"not listed in .ci/skips.txt:\n\trace:a/TestA/x",
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -130,7 +130,7 @@ func (r *report) finish() error {
 		fmt.Fprintf(r.w, "%d skipped, %d of them not allowed\n", r.skips, len(r.denied))
 	}
 	if len(r.denied) > 0 {
-		return fmt.Errorf("skipped, and not listed in %s: %s", allowFile, strings.Join(r.denied, ", "))
+		return fmt.Errorf("skipped, and not listed in %s:\n\t%s", allowFile, strings.Join(r.denied, "\n\t"))
 	}
 	return nil
 }
