@@ -33,6 +33,7 @@ type iface struct {
 	seen      []uint64 // what they were at the last look
 	cold      int      // next of them to look at
 	passes    uint32
+	turn      int  // which of the hot is served first
 	attention bool // service has work
 	waiting   []*ep
 

@@ -56,16 +56,19 @@ func differ(h, seen *[inboxStride]uint64) bool {
 //go:noinline
 func (f *iface) hotHit(budget int) int {
 	f.enter()
-	n, k := 0, len(f.hot)
-	first := int(f.passes) % k
-	for i := 0; i < k && n < budget; i++ {
-		j := first + i
-		if j >= k {
-			j -= k
-		}
-		if j < len(f.hot) && f.hot[j].rx.Ready() {
+	n := 0
+	for i := range f.hot {
+		if j := f.turn + i; j < len(f.hot) && n < budget && f.hot[j].rx.Ready() {
 			n += f.drain(f.hot[j], budget-n)
 		}
+	}
+	for j := 0; j < f.turn && j < len(f.hot) && n < budget; j++ {
+		if f.hot[j].rx.Ready() {
+			n += f.drain(f.hot[j], budget-n)
+		}
+	}
+	if f.turn++; f.turn >= len(f.hot) {
+		f.turn = 0
 	}
 	return n + f.leave()
 }
@@ -139,28 +142,32 @@ func (f *iface) slowPass() int {
 //
 //go:noinline
 func (f *iface) drain(e *ep, budget int) int {
-	k, ok := 0, true
+	k, rx := 0, &e.rx
 	ds := f.ds[:min(budget, drainBatch)]
 	for k < len(ds) {
-		var m ring.Message
-		var more bool
-		if more, ok = e.rx.Next(&m); !more {
+		first, more := rx.Poll()
+		if !more {
 			break
 		}
 		d := &ds[k]
-		d.Off, d.Len, d.Header = m.Off, m.Len, m.Header
-		d.ID, d.Source = uct.AMID(m.ID)%uct.NumAMIDs, e.source
+		off, n, ok := rx.Inline(first)
+		if !ok {
+			if off, n, ok = rx.Bulk(first); !ok {
+				f.failLater(e, failErr("it wrote garbage into its ring"))
+				break
+			}
+		}
+		d.Off, d.Len, d.Header = off, n, rx.Header()
+		d.ID, d.Source = uct.AMID(ring.ID(first))%uct.NumAMIDs, e.source
+		rx.Advance()
 		k++
 	}
 	if k > 0 {
 		e.hit = f.passes
-		f.handler.HandleAM(e.rx.Data(), ds[:k])
-		if e.rx.Release() {
+		f.handler.HandleAM(rx.Data(), ds[:k])
+		if rx.Release() {
 			e.roomFreed()
 		}
-	}
-	if !ok {
-		f.failLater(e, failErr("it wrote garbage into its ring"))
 	}
 	return k
 }

@@ -64,67 +64,81 @@ type Message struct {
 
 // Next takes the next message into m. more is false when the ring is empty; ok
 // is false when the cell holds garbage, which ends the ring's use. The payload
-// stays in place until Release.
+// stays in place until Release. Loops on a hot path use the parts that it is
+// made of: Poll, Header, Inline or Bulk, Advance.
 func (c *Consumer) Next(m *Message) (more, ok bool) {
-	w := c.want
-	cell := cellAt(c.cells, w, c.mask)
-	first := cell.First()
-	if uint32(first) != uint32(w) {
+	first, more := c.Poll()
+	if !more {
 		return false, true
 	}
-	m.Header = cell.Header()
-	m.ID = uint8(first >> idShift)
-	if first&flagBulk != 0 {
-		if !c.nextBulk(cell, m) {
+	m.Header, m.ID = c.Header(), ID(first)
+	if m.Off, m.Len, ok = c.Inline(first); !ok {
+		if m.Off, m.Len, ok = c.Bulk(first); !ok {
 			return false, false
 		}
-	} else {
-		n := uint32(first>>lenShift) & lenMask
-		if n > InlineMax {
-			return false, false
-		}
-		m.Off, m.Len = uint32(w&c.mask)*CellSize+payOff, n
 	}
-	c.want = w + 1
+	c.Advance()
 	return true, true
 }
 
-// nextBulk reads the place of a bulk message, once, and checks it.
-func (c *Consumer) nextBulk(cell Cell, m *Message) bool {
-	offLen, advance := cell.bulk()
-	off, n := offLen>>32, offLen&seqMask
-	if off+n > c.bulkSize || advance > 2*c.bulkSize || advance < n {
-		return false
+// Poll gives the first word of the next message's cell if it has come.
+func (c *Consumer) Poll() (first uint64, more bool) {
+	first = cellAt(c.cells, c.want, c.mask).First()
+	return first, uint32(first) == uint32(c.want)
+}
+
+// ID is the message's id.
+func ID(first uint64) uint8 { return uint8(first >> idShift) }
+
+// Header is the header of the message that Poll found.
+func (c *Consumer) Header() uint64 { return cellAt(c.cells, c.want, c.mask).Header() }
+
+// Inline gives the place of a payload that travelled in the cell. ok is false
+// where it did not: see Bulk.
+func (c *Consumer) Inline(first uint64) (off, n uint32, ok bool) {
+	n = uint32(first >> lenShift) // length and flags: whatever is set makes it too long
+	return uint32(c.want&c.mask)*CellSize + payOff, n, n <= InlineMax
+}
+
+// Bulk gives the place of a payload in the bulk area, read once and checked. ok
+// is false where the cell holds garbage.
+//
+//go:noinline
+func (c *Consumer) Bulk(first uint64) (off, n uint32, ok bool) {
+	if first&flagBulk == 0 {
+		return 0, 0, false
+	}
+	offLen, advance := cellAt(c.cells, c.want, c.mask).bulk()
+	at, size := offLen>>32, offLen&seqMask
+	if at+size > c.bulkSize || advance > 2*c.bulkSize || advance < size {
+		return 0, 0, false
 	}
 	c.bulkDone += advance
-	m.Off, m.Len = uint32(c.bulkBase+off), uint32(n)
-	return true
+	return uint32(c.bulkBase + at), uint32(size), true
 }
+
+// Advance counts the message that Poll found.
+func (c *Consumer) Advance() { c.want++ }
 
 // Release gives the memory of all messages taken so far back to the producer.
 // It publishes once per quarter of the cells or eighth of the bulk area, and at
 // once where the producer waits for room; then woke is true, and a producer
 // that sleeps must be woken.
 func (c *Consumer) Release() (woke bool) {
-	if c.bulkDone-c.bulkSaid >= c.bulkSize/8 {
-		c.bulkSaid = c.bulkDone
-		storeRelease(c.bulkTail, c.bulkDone)
-	}
-	if c.want-c.cellSaid >= c.cellEvery {
-		c.cellSaid = c.want
-		storeRelease(c.cellTail, c.want)
+	if c.bulkDone-c.bulkSaid >= c.bulkSize/8 || c.want-c.cellSaid >= c.cellEvery {
+		c.publish()
 	}
 	// After the stores: a producer that says so before its last look either saw
 	// them or is seen here (its Wait is a full barrier; a sleeper adds one here).
 	if atomic.LoadUint32(c.waiting) != 0 {
-		c.releaseAll()
+		c.publish()
 		return true
 	}
 	return false
 }
 
 //go:noinline
-func (c *Consumer) releaseAll() {
+func (c *Consumer) publish() {
 	c.bulkSaid, c.cellSaid = c.bulkDone, c.want
 	storeRelease(c.bulkTail, c.bulkDone)
 	storeRelease(c.cellTail, c.want)
