@@ -22,7 +22,7 @@ func TestDevices(t *testing.T) {
 		"#      Transport: shm\n#         Device: memory\n#           Type: intra-node\n",
 		"#           Type: loopback\n",
 		"#            put_short: unlimited\n",
-		"#         atomic_cswap: 32, 64 bit\n",
+		"#          atomic_fxor: 32, 64 bit\n#          atomic_swap: 32, 64 bit\n#         atomic_cswap: 32, 64 bit\n",
 		"#       error handling: peer failure, ep_check\n",
 	} {
 		assert.Contains(t, out, want)

@@ -71,7 +71,9 @@ func TestConfigNamesOrigins(t *testing.T) {
 
 func TestConfigCommentsOutDefaults(t *testing.T) {
 	t.Setenv("UCX_TLS", "self")
-	for line := range strings.Lines(info(t, "-c", "-C")) {
+	out := info(t, "-c", "-C")
+	assert.Contains(t, out, "\nUCX_TLS=self\n")
+	for line := range strings.Lines(out) {
 		if strings.HasPrefix(line, "UCX_") {
 			assert.Equal(t, "UCX_TLS=self\n", line)
 		} else {
