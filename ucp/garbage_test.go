@@ -1,0 +1,166 @@
+package ucp
+
+import (
+	"context"
+	"encoding/binary"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/transports/self"
+	"github.com/goucx/goucx/uct"
+)
+
+// packet is a message as a transport hands it over.
+type packet struct {
+	id   uct.AMID
+	src  uint32
+	hdr  uint64
+	data []byte
+}
+
+func deliver(p *port, ps ...packet) {
+	for _, k := range ps {
+		p.HandleAM(k.data, []uct.Desc{{Len: uint32(len(k.data)), Header: k.hdr, Source: k.src, ID: k.id}})
+	}
+}
+
+func newPort(t testing.TB) *port {
+	t.Helper()
+	c, err := Open(Config{Providers: []uct.Component{self.Component()}})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	w, err := c.NewWorker(WorkerConfig{Mode: ThreadSingle})
+	require.NoError(t, err)
+	return w.ports[0]
+}
+
+// first makes the payload of a first fragment.
+func first(total uint64, data string) []byte {
+	return append(binary.LittleEndian.AppendUint64(nil, total), data...)
+}
+
+// Garbage fails the source that sent it, is counted, and moves no other.
+func TestGarbage(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		ps   []packet
+	}{
+		{"unknown id", []packet{{id: 9}}},
+		{"fragment without a first", []packet{{id: amNext, hdr: 1, data: []byte("x")}}},
+		{"first fragment without length", []packet{{id: amFirst, data: []byte("short")}}},
+		{"first fragment without data", []packet{{id: amFirst, data: first(9, "")}}},
+		{"first fragment that is the whole", []packet{{id: amFirst, data: first(1, "a")}}},
+		{"first fragment longer than the whole", []packet{{id: amFirst, data: first(1, "ab")}}},
+		{"length beyond the address space", []packet{{id: amFirst, data: first(1<<63, "a")}}},
+		{"two first fragments", []packet{{id: amFirst, data: first(9, "a")}, {id: amFirst, data: first(9, "a")}}},
+		{"wrong message number", []packet{{id: amFirst, data: first(9, "a")}, {id: amNext, hdr: 2, data: []byte("b")}}},
+		{"more than announced", []packet{{id: amFirst, data: first(3, "a")}, {id: amNext, hdr: 1, data: []byte("bcd")}}},
+	} {
+		for _, expected := range []bool{true, false} {
+			t.Run(tc.name, func(t *testing.T) {
+				p := newPort(t)
+				w := p.w
+				ctx := context.Background()
+				buf := make([]byte, 16)
+				var r RecvRequest
+				if expected {
+					r = w.TagRecv(buf, 0, 0)
+				}
+				for i := range tc.ps {
+					tc.ps[i].src = 5
+				}
+				deliver(p, tc.ps...)
+				assert.Equal(t, uint64(1), w.counters.bad)
+				opened := tc.ps[0].id == amFirst && len(tc.ps) > 1
+				if expected && opened {
+					_, err := r.Wait(ctx)
+					require.ErrorIs(t, err, ErrPeerFailed)
+				} else if expected {
+					require.False(t, r.Done(), "it waits for others")
+					r.Cancel()
+					r.Drop()
+				}
+				assert.Zero(t, w.arrived.Len())
+				assert.Zero(t, w.pool.lent)
+
+				// The source stays failed, others deliver.
+				deliver(p, packet{amEager, 5, 1, []byte("bad")}, packet{amEager, 6, 1, []byte("good")})
+				m, err := w.TagRecv(buf, 0, 0).Wait(ctx)
+				require.NoError(t, err)
+				assert.Equal(t, "good", string(buf[:m.Len]))
+				assert.Equal(t, uint64(2), w.counters.bad)
+
+				// A new connection under the same number starts anew.
+				p.HandleFailure(uct.Failure{Source: 5})
+				deliver(p, packet{amEager, 5, 1, []byte("new")})
+				m, err = w.TagRecv(buf, 0, 0).Wait(ctx)
+				require.NoError(t, err)
+				assert.Equal(t, "new", string(buf[:m.Len]))
+			})
+		}
+	}
+}
+
+// A length on its own takes little memory.
+func TestHugeAnnouncement(t *testing.T) {
+	p := newPort(t)
+	deliver(p, packet{amFirst, 1, 7, first(1<<40, "little")})
+	assert.LessOrEqual(t, p.w.pool.lent, growLimit)
+	r := p.w.TagRecv(make([]byte, 4), 7, ^Tag(0))
+	assert.Zero(t, p.w.pool.lent)
+	p.HandleFailure(uct.Failure{Source: 1})
+	m, err := r.Wait(context.Background())
+	require.ErrorIs(t, err, ErrPeerFailed)
+	var op *OpError
+	require.ErrorAs(t, err, &op)
+	assert.Equal(t, 1<<40, m.Len)
+}
+
+// A connection that ends by half ends its receive, and what waits unexpected.
+func TestSourceEndsByHalf(t *testing.T) {
+	p := newPort(t)
+	r := p.w.TagRecv(make([]byte, 64), 1, ^Tag(0))
+	deliver(p,
+		packet{amFirst, 1, 1, first(20, "abc")}, packet{amFirst, 2, 2, first(20, "xyz")},
+		packet{amFirst, 3, 3, first(4, "good")[:11]}, packet{amNext, 3, 1, []byte("d")})
+	p.HandleFailure(uct.Failure{Source: 1, Err: ErrPeerFailed})
+	p.HandleFailure(uct.Failure{Source: 2})
+	_, err := r.Wait(context.Background())
+	require.ErrorIs(t, err, ErrPeerFailed)
+	require.Equal(t, 1, p.w.arrived.Len())
+	buf := make([]byte, 8)
+	_, err = p.w.TagRecv(buf, 0, 0).Wait(context.Background())
+	require.NoError(t, err)
+	assert.Equal(t, "good", string(buf[:4]))
+	assert.Zero(t, p.w.pool.lent)
+	assert.Empty(t, p.w.open)
+}
+
+// Random packets never panic, and leave nothing behind when their sources end.
+func FuzzPackets(f *testing.F) {
+	f.Add([]byte{2, 1, 9, 10, 0, 0, 0, 0, 0, 0, 0, 'a', 3, 1, 1, 'b'})
+	f.Add([]byte{1, 1, 0, 3, 2, 0, 2, 2, 9, 255, 255, 255, 255, 255, 255, 255, 127, 1})
+	f.Fuzz(func(t *testing.T, in []byte) {
+		p := newPort(t)
+		r := rand.New(rand.NewPCG(1, uint64(len(in))))
+		for len(in) >= 3 {
+			n := min(int(in[2]), len(in)-3)
+			deliver(p, packet{uct.AMID(in[0] % 5), uint32(in[1]%3) + 1, uint64(in[1] / 64), in[3 : 3+n]})
+			if r.IntN(4) == 0 {
+				p.w.TagRecv(make([]byte, r.IntN(20)), Tag(r.IntN(4)), ^Tag(r.IntN(2))).Drop()
+			}
+			in = in[3+n:]
+		}
+		for s := range uint32(4) {
+			p.HandleFailure(uct.Failure{Source: s})
+		}
+		for p.w.arrived.Len() > 0 {
+			p.w.TagRecv(nil, 0, 0).Drop()
+		}
+		assert.Zero(t, p.w.pool.lent)
+		assert.Empty(t, p.w.open)
+	})
+}

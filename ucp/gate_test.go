@@ -1,0 +1,142 @@
+package ucp_test
+
+import (
+	"context"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/ucp"
+)
+
+// skipUnderRace: the detector allocates and slows down.
+func skipUnderRace(t *testing.T) {
+	t.Helper()
+	if raceOn {
+		t.Skip("allocations are not ours under the race detector")
+	}
+}
+
+// No operation of a steady flow allocates, whatever its size, expected or not.
+func TestGateAllocations(t *testing.T) {
+	skipUnderRace(t)
+	ctx := context.Background()
+	for _, tr := range []string{"self", "shm"} {
+		a, b, ep := newPair(t, tr, ucp.ThreadSingle)
+		drive := func(done func() bool) {
+			for !done() {
+				a.Progress()
+				b.Progress()
+			}
+		}
+		for _, size := range []int{0, 8, 1024, 64 << 10} {
+			out, in := make([]byte, size), make([]byte, size)
+			expected := func() {
+				r := b.TagRecv(in, 1, exact)
+				s := ep.TagSend(out, 1)
+				drive(r.Done)
+				_, err := r.Wait(ctx)
+				require.NoError(t, err)
+				require.NoError(t, s.Wait(ctx))
+			}
+			unexpected := func() {
+				s := ep.TagSend(out, 1)
+				drive(s.Done)
+				for range 3 {
+					b.Progress()
+				}
+				r := b.TagRecv(in, 1, exact)
+				drive(r.Done)
+				_, err := r.Wait(ctx)
+				require.NoError(t, err)
+			}
+			for name, f := range map[string]func(){"expected": expected, "unexpected": unexpected} {
+				for range 20 {
+					f()
+				}
+				assert.Zero(t, testing.AllocsPerRun(100, f), "%s, %d bytes, %s", tr, size, name)
+			}
+		}
+		in := make([]byte, 64)
+		forms := map[string]func(){
+			"inline": func() {
+				var p [16]byte
+				ep.TagSendInline(p[:], 1)
+			},
+			"uint64": func() { ep.TagSendUint64(1, 1) },
+			"flush":  func() { require.NoError(t, ep.Flush().Wait(ctx)); require.NoError(t, a.Flush().Wait(ctx)) },
+			"fence":  func() { ep.Fence(); a.Fence() },
+			"arrays": func() { require.NoError(t, ucp.WaitAll(ctx, ep.TagSendUint64(1, 1), ep.TagSendUint64(2, 1))) },
+		}
+		for name, f := range forms {
+			g := func() {
+				f()
+				for r := b.TagRecv(in, 1, exact); ; r = b.TagRecv(in, 1, exact) {
+					for range 8 {
+						b.Progress()
+					}
+					if !r.Done() {
+						r.Cancel()
+						r.Drop()
+						return
+					}
+					_, err := r.Wait(ctx)
+					require.NoError(t, err)
+				}
+			}
+			for range 20 {
+				g()
+			}
+			assert.Zero(t, testing.AllocsPerRun(100, g), "%s, %s", tr, name)
+		}
+	}
+}
+
+// An endpoint that was not used costs little: its address and a slot.
+func TestGateUnusedEndpoints(t *testing.T) {
+	skipUnderRace(t)
+	n := 1_000_000
+	if testing.Short() {
+		n = 100_000
+	}
+	c, err := ucp.Open(ucp.Config{Providers: provider("shm")})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Close()) }()
+	w, err := c.NewWorker(ucp.WorkerConfig{Mode: ucp.ThreadSingle})
+	require.NoError(t, err)
+	peer, err := c.NewWorker(ucp.WorkerConfig{Mode: ucp.ThreadSingle})
+	require.NoError(t, err)
+	addrs := manyAddresses(t, peer.Address(), n)
+
+	before := heap()
+	start := time.Now()
+	eps := make([]ucp.Endpoint, n)
+	for i := range n {
+		eps[i], err = w.NewEndpoint(addrs(i), ucp.EndpointConfig{})
+		require.NoError(t, err)
+	}
+	took := time.Since(start)
+	bytes := float64(heap()-before)/float64(n) - 16 // the handles are the program's
+	t.Logf("%d endpoints to distinct addresses: %.1f bytes each, %v in all", n, bytes, took)
+	assert.LessOrEqual(t, bytes, 160.0)
+	runtime.KeepAlive(eps)
+}
+
+func heap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// Request.Wait on a request that is done must inline; gcassert holds the
+// comment in request.go, this the cost.
+func TestGateWaitDone(t *testing.T) {
+	skipUnderRace(t)
+	ctx := context.Background()
+	assert.Zero(t, testing.AllocsPerRun(100, func() { _ = ucp.Request{}.Wait(ctx) }))
+}
