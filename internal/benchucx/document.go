@@ -129,7 +129,7 @@ func (r *result) cells() []string {
 	}
 	mid, i := median(r.ratios()), medianInterval(r.ratios())
 	return []string{
-		name, sizeText(r.row.size), r.figure(median(r.ours)), r.figure(median(r.ucx)), r.row.metric.String(),
+		name, sizeText(r.row.size), r.figure(median(r.ours)), r.figure(median(r.ucx)), r.unit(),
 		fmt.Sprintf("%.3f", mid), fmt.Sprintf("%.3f-%.3f", i.lo, i.hi), must, aim, r.state(mid, i),
 	}
 }
@@ -150,9 +150,27 @@ func (r *result) state(mid float64, i interval) string {
 	}
 }
 
+// bulk is the size from which a rate is shown in bytes.
+const bulk = 4 << 10
+
+// unit is that of the figures shown.
+func (r *result) unit() string {
+	switch {
+	case r.row.metric == latency:
+		return "us"
+	case r.row.size >= bulk:
+		return "GB/s"
+	default:
+		return "M/s"
+	}
+}
+
 func (r *result) figure(x float64) string {
-	if r.row.metric == rate {
-		return fmt.Sprintf("%.4g", x/1e6)
+	switch r.unit() {
+	case "GB/s":
+		x *= float64(r.row.size) / 1e9
+	case "M/s":
+		x /= 1e6
 	}
 	return fmt.Sprintf("%.4g", x)
 }

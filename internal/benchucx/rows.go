@@ -10,8 +10,6 @@ const (
 	rate                  // messages a second, more is better
 )
 
-func (m metric) String() string { return [...]string{"us", "M/s"}[m] }
-
 // row is one test of both tools.
 type row struct {
 	test      string

@@ -147,6 +147,8 @@ func TestDocument(t *testing.T) {
 	assert.Equal(t, []string{"8 B", "0.1", "0.2", "us", "0.500", "0.500-0.500", "≤ 0.65", "≤ 0.52", "holds, aim reached", ""}, rows["tag_lat"])
 	assert.Equal(t, []string{"8 B", "90", "100", "M/s", "0.900", "0.900-0.900", "≥ 1.1", "≥ 1.4", "**fails**", ""}, rows["ucp_put_bw `--stamp-each`"])
 	assert.Equal(t, "**not measured**", rows["am_lat"][8])
+	big := result{row: row{size: 1 << 20, metric: rate}}
+	assert.Equal(t, "20.97 GB/s", big.figure(20000)+" "+big.unit())
 	for _, want := range []string{"cpu     2 x Thing", "covers 98.8 %", "UCX_TLS=shm,self bin/ucx_perftest -c 1 -p PORT\n", "UCX -x posix -d memory -D short"} {
 		assert.Contains(t, text, want)
 	}
