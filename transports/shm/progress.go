@@ -50,27 +50,37 @@ func differ(h, seen *[inboxStride]uint64) bool {
 		atomic.LoadUint64(&h[2])^seen[2]|atomic.LoadUint64(&h[3])^seen[3] != 0
 }
 
-// hotHit serves all hot connections, beginning with another one each time so
-// that a busy peer does not use up the budget of the rest.
+// hotHit serves the hot connections.
 //
 //go:noinline
 func (f *iface) hotHit(budget int) int {
 	f.enter()
+	var n int
+	if len(f.hot) == 1 {
+		n = f.drain(f.hot[0], budget)
+	} else {
+		n = f.drainHot(budget)
+	}
+	return n + f.leave()
+}
+
+// drainHot begins with another connection each time, so that a busy peer does
+// not use up the budget of the rest.
+func (f *iface) drainHot(budget int) int {
 	n := 0
-	for i := range f.hot {
-		if j := f.turn + i; j < len(f.hot) && n < budget && f.hot[j].rx.Ready() {
-			n += f.drain(f.hot[j], budget-n)
-		}
-	}
-	for j := 0; j < f.turn && j < len(f.hot) && n < budget; j++ {
-		if f.hot[j].rx.Ready() {
-			n += f.drain(f.hot[j], budget-n)
-		}
-	}
 	if f.turn++; f.turn >= len(f.hot) {
 		f.turn = 0
 	}
-	return n + f.leave()
+	for i := range f.hot {
+		j := f.turn + i
+		if j >= len(f.hot) {
+			j -= len(f.hot)
+		}
+		if j < len(f.hot) && n < budget && f.hot[j].rx.Ready() {
+			n += f.drain(f.hot[j], budget-n)
+		}
+	}
+	return n
 }
 
 // coldHit serves the connections whose head words changed.
@@ -110,13 +120,12 @@ func (f *iface) enter() {
 // leave counts the pass, so that a worker that is never idle serves its sockets
 // too.
 func (f *iface) leave() int {
-	f.passes++
-	n := 0
-	if f.passes&(servicePasses/4-1) == 0 || len(f.waiting) != 0 || f.attention {
-		n = f.slowPass()
-	}
 	f.busy--
-	return n
+	f.passes++
+	if f.passes&(servicePasses/4-1) == 0 || len(f.waiting) != 0 || f.attention {
+		return f.slowPass()
+	}
+	return 0
 }
 
 // slowPass does what is not due in each pass.
