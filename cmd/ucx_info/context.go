@@ -42,7 +42,7 @@ func (t *tool) openContext() (*ucp.Context, error) {
 	if err != nil {
 		return nil, err
 	}
-	return ucp.Open(ucp.Config{Providers: t.providers, Features: f, Settings: set})
+	return ucp.Open(ucp.Config{Providers: t.providers, Features: f, Settings: set, Log: t.log})
 }
 
 // context prints -p.

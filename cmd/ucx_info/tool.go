@@ -8,9 +8,12 @@ import (
 	"io"
 	"strings"
 
+	"go.uber.org/zap"
+
 	"github.com/goucx/goucx/config"
 	"github.com/goucx/goucx/transports"
 	"github.com/goucx/goucx/ucp"
+	"github.com/goucx/goucx/ucs/log"
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/wireup"
 )
@@ -27,7 +30,7 @@ func run(args []string, stdout, stderr io.Writer) error {
 	t := newTool(o, transports.All(), stderr)
 	err = t.show()
 	_, werr := t.out.WriteTo(stdout)
-	return errors.Join(err, werr)
+	return errors.Join(err, werr, t.closeLog())
 }
 
 // tool is one run of the command.
@@ -38,10 +41,15 @@ type tool struct {
 	stderr    io.Writer
 	document  map[string]any // what --json prints
 	set       *config.Set    // nil before settings
+	log       *zap.Logger    // as the settings want it
+	closeLog  func() error
 }
 
 func newTool(o *options, providers []uct.Component, stderr io.Writer) *tool {
-	return &tool{options: o, providers: providers, stderr: stderr, document: map[string]any{}}
+	return &tool{
+		options: o, providers: providers, stderr: stderr, document: map[string]any{},
+		closeLog: func() error { return nil },
+	}
 }
 
 // show fills out with all that is asked for, up to the first error.
@@ -88,7 +96,11 @@ func (t *tool) settings() (*config.Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.set = set
+	logger, closeLog, err := log.New(config.LogLevel.Get(set), config.LogFile.Get(set))
+	if err != nil {
+		return nil, err
+	}
+	t.set, t.log, t.closeLog = set, logger, closeLog
 	return set, nil
 }
 

@@ -175,3 +175,16 @@ func TestAllocation(t *testing.T) {
 		assert.ErrorAs(t, err, new(usageError), size)
 	}
 }
+
+func TestLogGoesToItsFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	t.Setenv("UCX_LOG_FILE", path)
+	info(t, "-w")
+	text, err := os.ReadFile(path)
+	require.NoError(t, err, "the file is opened")
+	assert.Empty(t, text, "nothing to warn about")
+
+	t.Setenv("UCX_LOG_FILE", filepath.Join(path, "below a file"))
+	_, _, err = try("-w")
+	assert.ErrorContains(t, err, path)
+}
