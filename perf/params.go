@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-
-	"github.com/goucx/goucx/ucs"
 )
 
 // Layout is the form in which the sending side hands over its data.
@@ -99,7 +97,7 @@ func (p *Params) Check() error {
 		return err
 	}
 	if t.Later {
-		return fmt.Errorf("test %s: not supported yet: %w", t.Name, ucs.ErrUnsupported)
+		return fmt.Errorf("test %s: %w", t.Name, ErrLater)
 	}
 	return errors.Join(p.checkCounts(), p.checkSizes(t), p.checkForm(t))
 }
@@ -167,7 +165,7 @@ func (p *Params) checkForm(t Test) error {
 			errs = append(errs, fmt.Errorf("a message of %d pieces needs data layout %s", len(p.Sizes), Zcopy))
 		}
 	} else if len(p.Sizes) > 1 || p.Stride > 0 {
-		errs = append(errs, fmt.Errorf("%s: messages of several pieces: not supported yet: %w", t.Name, ucs.ErrUnsupported))
+		errs = append(errs, fmt.Errorf("%s: messages of several pieces: %w", t.Name, ErrLater))
 	}
 	if !slices.Contains([]string{"single", "serialized", "multi"}, p.Threads) {
 		errs = append(errs, fmt.Errorf("thread mode %q: not one of single serialized multi", p.Threads))

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/goucx/goucx/ucp"
-	"github.com/goucx/goucx/ucs"
 )
 
 // ucpSide is one side of a UCP test: a worker, an endpoint to the other side,
@@ -73,7 +72,7 @@ func (s *ucpSide) kernel() (kernel, error) {
 		return newUCPAtomic[uint64](s)
 	case OpAM, OpTagSync, OpStream:
 	}
-	return nil, fmt.Errorf("test %s: not supported yet: %w", s.test.Name, ucs.ErrUnsupported)
+	return nil, fmt.Errorf("test %s: %w", s.test.Name, ErrLater)
 }
 
 // features are those that the test uses.

@@ -100,7 +100,7 @@ func (s *uctSide) kernel() (uctKernel, error) {
 		return newUCTAtomic(s), nil
 	case OpTag, OpTagSync, OpStream:
 	}
-	return nil, fmt.Errorf("test %s: not supported yet: %w", s.test.Name, ucs.ErrUnsupported)
+	return nil, fmt.Errorf("test %s: %w", s.test.Name, ErrLater)
 }
 
 // open opens the one iface that the parameters name.

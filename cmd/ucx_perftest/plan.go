@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/perf"
 )
 
 // step is one run of a plan: its names in the batch files and what it runs.
@@ -95,7 +95,7 @@ func (p *plan) check() error {
 		case err == nil:
 		case s.where == "":
 			errs = append(errs, err)
-		case errors.Is(err, ucs.ErrUnsupported):
+		case errors.Is(err, perf.ErrLater):
 			s.skip = fmt.Errorf("%s: %w", s.where, err)
 		default:
 			errs = append(errs, fmt.Errorf("%s: %w", s.where, err))

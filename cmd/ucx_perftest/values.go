@@ -9,14 +9,13 @@ import (
 	"time"
 
 	"github.com/goucx/goucx/perf"
-	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/cpu"
 )
 
 // The values of options. String gives each in the spelling that is compared
 // between the sides and shown where they differ.
 
-var errLater = fmt.Errorf("not supported yet: %w", ucs.ErrUnsupported)
+var errLater = perf.ErrLater
 
 // numberError keeps strconv's reason and leaves out its function names.
 func numberError(err error) error {

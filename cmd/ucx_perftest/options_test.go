@@ -1,0 +1,161 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/perf"
+)
+
+func TestParse(t *testing.T) {
+	for args, want := range map[string]func(o *options){
+		"":                              func(*options) {},
+		"node1":                         func(o *options) { o.host = "node1" },
+		"node1 -t tag_lat":              func(o *options) { o.host, o.Test = "node1", "tag_lat" },
+		"-t am_bw node1 -s 64":          func(o *options) { o.host, o.Test, o.Sizes = "node1", "am_bw", []int64{64} },
+		"-ttag_lat -n5 -w7":             func(o *options) { o.Test, o.Iterations, o.Warmup = "tag_lat", 5, 7 },
+		"-s 16,48,8192:3,14":            func(o *options) { o.Sizes = []int64{16, 48, 8192, 8192, 8192, 14} },
+		"-c 0,2-4 -p 99 -6":             func(o *options) { o.cpus, o.port, o.ipv6 = []int{0, 2, 3, 4}, 99, true },
+		"-O 4 -i 128 -R 99.9 -W 63":     func(o *options) { o.Window, o.Stride, o.Rank, o.AMWindow = 4, 128, 99.9, 63 },
+		"-Nfv":                          func(o *options) { o.style.Numeric, o.style.FinalOnly, o.style.CSV = true, true, true },
+		"-l -o -B -C -e -z -V":          func(o *options) { o.loopback = true; allFlags(&o.Params) },
+		"-x posix -d memory -D zcopy":   func(o *options) { o.Transport, o.Device, o.Layout = "posix", "memory", perf.Zcopy },
+		"-D contig -H 16 -M multi":      func(o *options) { o.AMHeader, o.Threads = 16, "multi" },
+		"-b one -b two":                 func(o *options) { o.batch = []string{"one", "two"} },
+		"-m host,host -T 1 -E poll":     func(*options) {},
+		"-A thread_spinlock -r recv":    func(*options) {},
+		"-P 0 -q --wait 300ms":          func(o *options) { o.quiet, o.wait = true, 300*time.Millisecond },
+		"--json --percentiles -h":       func(o *options) { o.style.JSON, o.style.Percentiles, o.help = true, true, true },
+		"--test=put_bw --stamp-each -f": func(o *options) { o.Test, o.StampEach, o.style.FinalOnly = "put_bw", true, true },
+	} {
+		t.Run(args, func(t *testing.T) {
+			o, w := newOptions(), newOptions()
+			require.NoError(t, o.parse(strings.Fields(args)))
+			want(w)
+			o.given = nil
+			assert.Equal(t, w, o)
+		})
+	}
+}
+
+func allFlags(p *perf.Params) {
+	p.Unprogressed, p.NoPin, p.Wildcard, p.ErrorHandling, p.Registered, p.Validate = true, true, true, true, true, true
+}
+
+func TestParseErrors(t *testing.T) {
+	for args, want := range map[string]string{
+		"-t foo":                  `unknown test "foo"; known are am_lat`,
+		"-Q":                      "unknown shorthand flag",
+		"--nonsense":              "unknown flag",
+		"-s abc":                  `size "abc": invalid syntax`,
+		"-s 1,,2":                 `size ""`,
+		"-s 8:0":                  "a count is 1-4096",
+		"-s 8:4096,8":             "more than 4096 sizes",
+		"-s 8:999999999":          "a count is 1-4096",
+		"-s 99999999999999999999": "value out of range",
+		"-n abc":                  "invalid syntax",
+		"-n":                      "flag needs an argument",
+		"-R 200":                  "a percentile rank is 0-100",
+		"-R NaN":                  "a percentile rank is 0-100",
+		"-p 0":                    "a port is 1-65535",
+		"-p 65536":                "a port is 1-65535",
+		"-c 0-":                   "",
+		"-D foo":                  "known are short bcopy zcopy contig",
+		"-M foo":                  "known are single serialized multi",
+		"--wait -1s":              "a time above 0",
+		"-m gpu":                  "known are host cuda",
+		"-m host,cuda":            "not supported yet; supported is host",
+		"-E sleep":                "not supported yet; supported is poll",
+		"-E nap":                  "known are poll sleep",
+		"-T 2":                    "not supported yet; supported is 1",
+		"-D iov":                  "not supported yet",
+		"-D shortiov":             "not supported yet",
+		"-U":                      "not supported yet",
+		"-I":                      "not supported yet",
+		"-A signal":               "not supported yet",
+		"-r recv_data":            "not supported yet",
+		"-X":                      "not supported yet",
+		"-y":                      "not supported yet",
+		"-P 1":                    "not supported yet",
+		"-K mlx5_0:1":             "not supported yet",
+		"-g 10.0.0.1":             "not supported yet",
+		"node1 node2":             `unexpected "node2" after the server's host name "node1"`,
+		"-l node1 -t tag_bw":      "is not allowed with -l",
+	} {
+		t.Run(args, func(t *testing.T) {
+			err := newOptions().parse(strings.Fields(args))
+			require.ErrorContains(t, err, want)
+			if strings.Contains(want, "not supported yet") {
+				assert.ErrorIs(t, err, errors.ErrUnsupported)
+			}
+		})
+	}
+}
+
+// Every option of UCX 1.13's tool is in the table, with an argument where UCX's
+// has one.
+//
+// Source: TEST_PARAMS_ARGS and the getopt string of UCX 1.13's perftest.
+func TestLettersOfUCX(t *testing.T) {
+	const getopt = "t:n:s:W:O:w:D:i:H:oSCIqM:r:E:T:d:x:A:BUem:R:lzp:b:6NfvVc:P:h"
+	rows := map[string]option{}
+	for _, g := range groups {
+		for _, r := range g.rows {
+			_, twice := rows[r.letter]
+			assert.False(t, twice && r.letter != "", r.letter)
+			rows[r.letter] = r
+		}
+	}
+	for i, c := range getopt {
+		if c == ':' || c == 'S' { // -S is of no use to people in UCX
+			continue
+		}
+		r, ok := rows[string(c)]
+		if assert.True(t, ok, "-%c", c) {
+			takes := i+1 < len(getopt) && getopt[i+1] == ':'
+			assert.Equal(t, takes, r.arg != "", "-%c", c)
+			assert.NotEmpty(t, r.help, "-%c", c)
+		}
+	}
+}
+
+// The help is made of the tables that run.
+func TestHelp(t *testing.T) {
+	out, _, err := command("-h")
+	require.NoError(t, err)
+	for _, g := range groups {
+		for _, r := range g.rows {
+			assert.Contains(t, out, " "+r.name(), "%s", r.long)
+		}
+	}
+	for _, row := range perf.Tests() {
+		assert.Contains(t, out, " "+row.Name+" - "+row.API.String()+" "+row.Desc)
+	}
+	file := filepath.Join("testdata", "help.txt")
+	if os.Getenv("UPDATE") != "" {
+		require.NoError(t, os.WriteFile(file, []byte(out), 0o644))
+	}
+	want, err := os.ReadFile(file)
+	require.NoError(t, err)
+	assert.Equal(t, string(want), out)
+}
+
+func TestDifferences(t *testing.T) {
+	server := newOptions()
+	require.NoError(t, server.parse(strings.Fields("-t tag_lat -s 64 -p 99 -f")))
+	client := perf.Defaults()
+	client.Test, client.Sizes = "tag_lat", []int64{64}
+	assert.Empty(t, server.differences(client), "what was not given may differ")
+	client.Sizes, client.Iterations = []int64{8}, 5
+	assert.Equal(t, []string{"-s is 64 here and 8 there"}, server.differences(client))
+	client.Test = "put_bw"
+	assert.Equal(t, []string{"-t is tag_lat here and put_bw there", "-s is 64 here and 8 there"}, server.differences(client))
+	assert.Empty(t, newOptions().differences(client))
+}

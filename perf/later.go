@@ -1,0 +1,11 @@
+package perf
+
+import "errors"
+
+// ErrLater: UCX's tool has it, goucx not yet. It wraps errors.ErrUnsupported.
+var ErrLater error = notYet{}
+
+type notYet struct{}
+
+func (notYet) Error() string { return "not supported yet" }
+func (notYet) Unwrap() error { return errors.ErrUnsupported }
