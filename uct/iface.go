@@ -45,8 +45,10 @@ type IfaceConfig struct {
 	// Worker that owns the iface; required, not zero.
 	Worker UUID
 	// Settings; nil: those of the domain.
-	Settings  *config.Set
-	Lock      LockMode
+	Settings *config.Set
+	// Lock says whether Resources are shared; zero: they are this iface's alone.
+	Lock LockMode
+	// Resources to use; zero: the default plan.
 	Resources Resources
 	// Threads is the number of thread indexes that endpoints may be opened for;
 	// 0: one.

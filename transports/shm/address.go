@@ -31,7 +31,7 @@ var bootID = sync.OnceValue(func() (id [16]byte) {
 
 // hexBytes gives the bytes of a string of hex digits, passing over all else.
 func hexBytes(s string) (b []byte) {
-	var half int = -1
+	half := -1
 	for _, c := range strings.ToLower(s) {
 		d := strings.IndexRune("0123456789abcdef", c)
 		switch {

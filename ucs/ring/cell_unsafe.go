@@ -22,10 +22,13 @@ const (
 // whose mask keeps it inside the area.
 type Cell struct{ p unsafe.Pointer }
 
-// cellAt is cell number seq. The mask, a power of two less one that the layout
-// check tied to the area, bounds the offset (rule 3 of package unsafe).
-func cellAt(cells unsafe.Pointer, seq, mask uint64) Cell {
-	return Cell{unsafe.Add(cells, uintptr(seq&mask)*CellSize)}
+// cells is where a ring's cells begin.
+type cells struct{ p unsafe.Pointer }
+
+// at is cell number seq. The mask, a power of two less one that the layout check
+// tied to the area, bounds the offset (rule 3 of package unsafe).
+func (c cells) at(seq, mask uint64) Cell {
+	return Cell{unsafe.Add(c.p, uintptr(seq&mask)*CellSize)}
 }
 
 // First loads the cell's first word; pairs with Publish.

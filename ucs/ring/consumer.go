@@ -1,13 +1,10 @@
 package ring
 
-import (
-	"sync/atomic"
-	"unsafe"
-)
+import "sync/atomic"
 
 // Consumer is the receiving side. One goroutine owns it.
 type Consumer struct {
-	cells unsafe.Pointer
+	cells cells
 	mask  uint64
 	want  uint64 // sequence number of the next message
 
@@ -32,7 +29,7 @@ func NewConsumer(area []byte, l Layout) (Consumer, error) {
 	}
 	data := area[controlBytes:l.Size()]
 	return Consumer{
-		cells:     base(data),
+		cells:     cellsOf(data),
 		mask:      uint64(l.Cells) - 1,
 		want:      1,
 		cellTail:  plain(area, offCellTail),
@@ -49,7 +46,7 @@ func NewConsumer(area []byte, l Layout) (Consumer, error) {
 
 // Ready reports whether a message waits: one load.
 func (c *Consumer) Ready() bool {
-	return uint32(cellAt(c.cells, c.want, c.mask).First()) == uint32(c.want)
+	return uint32(c.cells.at(c.want, c.mask).First()) == uint32(c.want)
 }
 
 // Data is the memory that Message's offsets are relative to.
@@ -83,7 +80,7 @@ func (c *Consumer) Next(m *Message) (more, ok bool) {
 
 // Poll gives the first word of the next message's cell if it has come.
 func (c *Consumer) Poll() (first uint64, more bool) {
-	first = cellAt(c.cells, c.want, c.mask).First()
+	first = c.cells.at(c.want, c.mask).First()
 	return first, uint32(first) == uint32(c.want)
 }
 
@@ -91,7 +88,7 @@ func (c *Consumer) Poll() (first uint64, more bool) {
 func ID(first uint64) uint8 { return uint8(first >> idShift) }
 
 // Header is the header of the message that Poll found.
-func (c *Consumer) Header() uint64 { return cellAt(c.cells, c.want, c.mask).Header() }
+func (c *Consumer) Header() uint64 { return c.cells.at(c.want, c.mask).Header() }
 
 // Inline gives the place of a payload that travelled in the cell. ok is false
 // where it did not: see Bulk.
@@ -108,7 +105,7 @@ func (c *Consumer) Bulk(first uint64) (off, n uint32, ok bool) {
 	if first&flagBulk == 0 {
 		return 0, 0, false
 	}
-	offLen, advance := cellAt(c.cells, c.want, c.mask).bulk()
+	offLen, advance := c.cells.at(c.want, c.mask).bulk()
 	at, size := offLen>>32, offLen&seqMask
 	if at+size > c.bulkSize || advance > 2*c.bulkSize || advance < size {
 		return 0, 0, false

@@ -20,8 +20,8 @@ func flag(b []byte, off int) *uint32 {
 
 func aligned(b []byte) bool { return uintptr(unsafe.Pointer(unsafe.SliceData(b)))%CellSize == 0 }
 
-// base of the cells; the area was checked to hold them.
-func base(b []byte) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(b)) }
+// cellsOf is where b's cells begin; the area was checked to hold them.
+func cellsOf(b []byte) cells { return cells{unsafe.Pointer(unsafe.SliceData(b))} }
 
 // plain is the 8-byte word at off for sync/atomic functions and release stores.
 func plain(b []byte, off int) *uint64 {

@@ -1,9 +1,6 @@
 package ring
 
-import (
-	"sync/atomic"
-	"unsafe"
-)
+import "sync/atomic"
 
 // First builds the first word of a cell: its sequence number, the message id
 // and the inline length.
@@ -16,7 +13,7 @@ func First(seq uint64, id uint8, n int) uint64 {
 // limit is the only test of the fast path: the sequence number up to which
 // cells are known to be free, 0 while the owner has blocked the ring.
 type Producer struct {
-	cells   unsafe.Pointer
+	cells   cells
 	mask    uint64
 	head    uint64 // sequence number of the next message
 	limit   uint64
@@ -43,7 +40,7 @@ func NewProducer(area []byte, l Layout) (Producer, error) {
 	}
 	data := area[controlBytes:l.Size()]
 	p := Producer{
-		cells:    base(data),
+		cells:    cellsOf(data),
 		mask:     uint64(l.Cells) - 1,
 		head:     1, // 0 would look like an empty cell
 		size:     uint64(l.Cells),
@@ -64,7 +61,7 @@ func (p *Producer) Room() bool { return p.head < p.limit }
 func (p *Producer) Head() uint64 { return p.head }
 
 // Cell is the cell of the next message; valid while Room.
-func (p *Producer) Cell() Cell { return cellAt(p.cells, p.head, p.mask) }
+func (p *Producer) Cell() Cell { return p.cells.at(p.head, p.mask) }
 
 // Advance counts the message that was published at Cell.
 func (p *Producer) Advance() { p.head++ }
@@ -171,6 +168,6 @@ func (p *Producer) OwnNext(n int) {
 // consumer polls it.
 func (p *Producer) OwnCell() {
 	if p.head+1 < p.limit {
-		cellAt(p.cells, p.head+1, p.mask).own()
+		p.cells.at(p.head+1, p.mask).own()
 	}
 }
