@@ -149,12 +149,30 @@ type wordOp struct {
 	v, cmp uint64
 }
 
+func (o wordOp) post(ep uct.Endpoint, addr uint64, k uct.RKey) ucs.Status {
+	if o.width == 4 {
+		return ep.Atomic32(o.op, uint32(o.v), addr, k)
+	}
+	return ep.Atomic64(o.op, o.v, addr, k)
+}
+
+func (o wordOp) fetch(ep uct.Endpoint, addr uint64, k uct.RKey, t uct.Token) (uint64, ucs.Status) {
+	if o.width == 4 {
+		v, st := ep.Fetch32(o.op, uint32(o.v), uint32(o.cmp), addr, k, t)
+		return uint64(v), st
+	}
+	return ep.Fetch64(o.op, o.v, o.cmp, addr, k, t)
+}
+
 //go:noinline
 func (k *RemoteKey) postSlow(o wordOp) Request {
 	k.t.lock()
 	defer k.t.unlock()
 	if st := k.usable(uct.MemRemoteAtomic); st != ucs.OK {
 		return k.t.refuse(opAtomic, k.e, st)
+	}
+	if o.post(k.t.lanes[k.atomic.lane].ep, k.base+o.off, k.atomic.rkey) == ucs.OK {
+		return Request{}
 	}
 	return k.t.w.start(k.takeWord(opAtomic, o))
 }
@@ -166,7 +184,15 @@ func (k *RemoteKey) fetchSlow(o wordOp) (uint64, Request) {
 	if st := k.usable(uct.MemRemoteAtomic); st != ucs.OK {
 		return 0, k.t.refuse(opFetch, k.e, st)
 	}
-	return k.t.w.startFetch(k.takeWord(opFetch, o))
+	l, w := k.atomic, k.t.w
+	old, st := o.fetch(k.t.lanes[l.lane].ep, k.base+o.off, l.rkey, w.slab.peek())
+	if st == ucs.OK {
+		return old, Request{}
+	}
+	if st == ucs.InProgress {
+		return 0, k.fetching(opFetch, l)
+	}
+	return w.startFetch(k.takeWord(opFetch, o))
 }
 
 // takeWord gives a slot for o: off holds the operand, n what to compare with.
@@ -177,7 +203,9 @@ func (k *RemoteKey) takeWord(kind opKind, o wordOp) uint32 {
 	return i
 }
 
-func (s *slot) wordOp() (op uct.AtomicOp, narrow bool) { return uct.AtomicOp(s.aux), s.aux>>8 == 4 }
+func (s *slot) wordOp() wordOp {
+	return wordOp{op: uct.AtomicOp(s.aux), width: uint8(s.aux >> 8), v: s.off, cmp: s.n}
+}
 
 func (w *Worker) resumeAtomic(i uint32) ucs.Status {
 	s := &w.slab.slots[i]
@@ -185,11 +213,7 @@ func (w *Worker) resumeAtomic(i uint32) ucs.Status {
 	if st := s.resumable(l); st != ucs.OK {
 		return st
 	}
-	op, narrow := s.wordOp()
-	if narrow {
-		return l.ep.Atomic32(op, uint32(s.off), s.arg, uct.RKey(s.tag))
-	}
-	return l.ep.Atomic64(op, s.off, s.arg, uct.RKey(s.tag))
+	return s.wordOp().post(l.ep, s.arg, uct.RKey(s.tag))
 }
 
 func (w *Worker) resumeFetch(i uint32) ucs.Status {
@@ -198,11 +222,5 @@ func (w *Worker) resumeFetch(i uint32) ucs.Status {
 	if st := s.resumable(l); st != ucs.OK {
 		return st
 	}
-	op, narrow := s.wordOp()
-	if narrow {
-		v, st := l.ep.Fetch32(op, uint32(s.off), uint32(s.n), s.arg, uct.RKey(s.tag), w.slab.token(i))
-		return s.fetched(uint64(v), st)
-	}
-	v, st := l.ep.Fetch64(op, s.off, s.n, s.arg, uct.RKey(s.tag), w.slab.token(i))
-	return s.fetched(v, st)
+	return s.fetched(s.wordOp().fetch(l.ep, s.arg, uct.RKey(s.tag), w.slab.token(i)))
 }

@@ -149,6 +149,9 @@ func (k *RemoteKey) putWord(v, off uint64) Request {
 	if r, bad := k.check(opPutUint64, off, 8); bad {
 		return r
 	}
+	if k.t.lanes[k.rma.lane].ep.PutUint64(v, k.base+off, k.rma.rkey) == ucs.OK {
+		return Request{}
+	}
 	i := k.take(opPutUint64, k.rma, off)
 	k.t.w.slab.slots[i].n = v
 	return k.t.w.start(i)
@@ -160,6 +163,13 @@ func (k *RemoteKey) getUint64Slow(off uint64) Fetch[uint64] {
 	defer k.t.unlock()
 	if r, bad := k.check(opGetUint64, off, 8); bad {
 		return Fetch[uint64]{r: r}
+	}
+	v, st := k.t.lanes[k.rma.lane].ep.GetUint64(k.base+off, k.rma.rkey, k.t.w.slab.peek())
+	if st == ucs.OK {
+		return Fetch[uint64]{v: v}
+	}
+	if st == ucs.InProgress {
+		return Fetch[uint64]{r: k.fetching(opGetUint64, k.rma)}
 	}
 	v, r := k.t.w.startFetch(k.take(opGetUint64, k.rma, off))
 	return Fetch[uint64]{v, r}
@@ -366,10 +376,10 @@ func (s *slot) resumable(l *lane) ucs.Status {
 
 // fetched keeps the value of an operation that answered st.
 func (s *slot) fetched(v uint64, st ucs.Status) ucs.Status {
-	switch st {
-	case ucs.OK:
+	if st == ucs.OK {
 		s.tag = v
-	case ucs.InProgress:
+	}
+	if st == ucs.InProgress {
 		s.left = 1 // the transport has it: it ends with its event alone
 	}
 	return st

@@ -103,14 +103,16 @@ func BenchmarkGet(b *testing.B) {
 
 func benchWord(b *testing.B, op func(k *ucp.RemoteKey, a ucp.Atomic[uint64])) {
 	for _, tr := range []string{"self", "shm"} {
-		b.Run(tr, func(b *testing.B) {
-			_, k, _ := newKey(b, tr, ucp.ThreadSingle, 4096)
-			a := wordOf[uint64](b, k)
-			b.ReportAllocs()
-			for b.Loop() {
-				op(k, a)
-			}
-		})
+		for mode, name := range map[ucp.ThreadMode]string{ucp.ThreadSingle: "single", ucp.ThreadMulti: "multi"} {
+			b.Run(tr+"/"+name, func(b *testing.B) {
+				_, k, _ := newKey(b, tr, mode, 4096)
+				a := wordOf[uint64](b, k)
+				b.ReportAllocs()
+				for b.Loop() {
+					op(k, a)
+				}
+			})
+		}
 	}
 }
 
