@@ -262,7 +262,7 @@ func (c *Conn) ended(err error) error {
 		return err
 	}
 	where := ""
-	if len(c.in) > 0 {
+	if _, whole, perr := parseRecord(c.in); len(c.in) > 0 && whole == 0 && perr == nil {
 		where = " in the middle of a record"
 	}
 	return fmt.Errorf("%w: %s ended%s (%w)", ErrPeerGone, c.peer, where, err)

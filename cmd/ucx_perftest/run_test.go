@@ -1,0 +1,319 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/perf"
+)
+
+// carried lists the tests that run, with the options that UCT ones need.
+func carried() map[string][]string {
+	m := map[string][]string{}
+	for _, row := range perf.Tests() {
+		switch {
+		case row.Later:
+		case row.API == perf.UCP:
+			m[row.Name] = []string{"-t", row.Name}
+		default:
+			for _, l := range []perf.Layout{perf.Short, perf.Bcopy, perf.Zcopy} {
+				m[row.Name+" "+string(l)] = []string{"-t", row.Name, "-D", string(l), "-s", "8"}
+			}
+		}
+	}
+	return m
+}
+
+// A final row of the table: eight numbers behind the name of the stage.
+var finalRow = regexp.MustCompile(`(?m)^Final:( +[0-9.]+){8}$`)
+
+func TestLoopbackOfEveryTest(t *testing.T) {
+	for name, args := range carried() {
+		t.Run(name, func(t *testing.T) {
+			for _, tl := range []string{"self", "shm"} {
+				out, _, err := command(append([]string{"-l", "-q", "-n", "500", "-x", tl}, args...)...)
+				require.NoError(t, err, tl)
+				assert.Regexp(t, finalRow, out)
+				assert.Contains(t, out, "         500 ")
+			}
+		})
+	}
+}
+
+func TestTwoProcessesOfEveryTest(t *testing.T) {
+	for name, args := range carried() {
+		t.Run(name, func(t *testing.T) {
+			s, c := both(t, nil, append([]string{"-q", "-n", "1000", "-x", "sm"}, args...))
+			assert.Regexp(t, finalRow, c.out.String())
+			assert.Empty(t, c.err.String())
+			assert.NotContains(t, c.out.String(), "API:")
+			row, err := perf.Lookup(args[1])
+			require.NoError(t, err)
+			assert.Contains(t, s.out.String(), "Waiting for connection...\nAccepted connection from 127.0.0.1:")
+			assert.Contains(t, s.out.String(), "| API:          "+row.API.Title())
+			assert.Contains(t, s.out.String(), "| Test:         "+row.Desc)
+			assert.NotContains(t, s.out.String(), "Final:")
+		})
+	}
+}
+
+// Options that change what the loops do, each over two processes.
+func TestOptionsOverTwoProcesses(t *testing.T) {
+	for _, line := range []string{
+		"-t tag_lat -C", "-t tag_lat -z", "-t tag_lat -V -s 5000", "-t tag_lat -s 0", "-t tag_lat -s 300000 -n 20",
+		"-t tag_lat -M multi", "-t tag_lat -M serialized -e -B", "-t tag_lat -w 0 -n 1",
+		"-t tag_bw -O 7 -s 100", "-t tag_bw -z --stamp-each", "-t tag_bw -s 300000 -n 50", "-t tag_bw -C -s 0",
+		"-t ucp_put_lat -V -s 777", "-t ucp_put_lat -z -s 1", "-t ucp_put_lat -s 100000",
+		"-t ucp_put_bw --stamp-each", "-t ucp_put_bw -z -o", "-t ucp_put_bw -s 1000000 -n 50",
+		"-t ucp_get --stamp-each -O 3", "-t ucp_get -z -s 100000", "-t ucp_fadd -s 4", "-t ucp_fadd -O 5",
+		"-t ucp_fadd --stamp-each", "-t ucp_swap -s 4 -O 2", "-t ucp_cswap -s 4 -O 2 --stamp-each", "-t ucp_add -s 4",
+		"-t am_lat -x mm -V -s 100", "-t am_lat -x mm -D bcopy -V -s 1000", "-t am_lat -x mm -D zcopy -V -H 32 -s 2000",
+		"-t am_bw -x mm -W 1", "-t am_bw -x mm -W 3 -D bcopy --stamp-each", "-t am_bw -x mm -D zcopy -H 0 -s 16,8,24 -i 64",
+		"-t put_lat -x posix -V -s 100", "-t put_lat -x posix -D bcopy -V -s 9", "-t put_lat -x posix -D zcopy -V -s 64",
+		"-t put_lat -x shm -D zcopy -s 8,16,24 -i 32", "-t put_bw -x shm -D zcopy -s 8,16,24 -o",
+		"-t add_lat -x shm -s 4", "-t add_mr -x shm -s 4", "-t fadd -x shm -s 4", "-t cswap -x shm --stamp-each",
+	} {
+		t.Run(line, func(t *testing.T) {
+			args := append([]string{"-q", "-n", "1000"}, strings.Fields(line)...)
+			_, c := both(t, nil, args)
+			assert.Regexp(t, finalRow, c.out.String())
+		})
+	}
+}
+
+func TestForms(t *testing.T) {
+	t.Run("csv", func(t *testing.T) {
+		_, c := both(t, nil, []string{"-t", "tag_lat", "-n", "1000", "-v"})
+		lines := strings.Split(strings.TrimSpace(c.out.String()), "\n")
+		require.Len(t, lines, 2)
+		assert.Equal(t, "iterations,50.0_percentile_lat,avg_lat,overall_lat,avg_bw,overall_bw,avg_mr,overall_mr", lines[0])
+		assert.Regexp(t, `^1000(,[0-9.]+){7}$`, lines[1])
+	})
+	t.Run("rows a second", func(t *testing.T) {
+		port := freePort(t)
+		start(t, "-p", port)
+		c := start(t, "127.0.0.1", "-p", port, "-t", "tag_lat", "-n", "0")
+		c.says("[thread 0]")
+	})
+	t.Run("json", func(t *testing.T) {
+		s, c := both(t, []string{"--json"}, []string{"-t", "tag_bw", "-n", "1000", "--json"})
+		var o struct {
+			Test       string
+			Final      bool
+			Iterations int64
+			Latency    struct{ Overall float64 } `json:"latency_usec"`
+			Result     struct {
+				StampEvery  int `json:"stamp_every"`
+				Window      int
+				Percentiles map[string]float64 `json:"percentiles_usec"`
+			}
+		}
+		require.NoError(t, json.Unmarshal([]byte(c.out.String()), &o))
+		assert.Equal(t, []any{"tag_bw", true, int64(1000), 64, 32}, []any{o.Test, o.Final, o.Iterations, o.Result.StampEvery, o.Result.Window})
+		assert.Positive(t, o.Latency.Overall)
+		for _, p := range []string{"p50", "p99", "p99.9", "max"} {
+			assert.Positive(t, o.Result.Percentiles[p], p)
+		}
+		assert.Empty(t, s.out.String(), "a server's JSON holds no prose")
+		assert.Contains(t, s.err.String(), "Waiting for connection")
+	})
+	t.Run("percentiles and note", func(t *testing.T) {
+		out, errs, err := command("-l", "-t", "tag_bw", "-n", "1000", "--percentiles")
+		require.NoError(t, err)
+		assert.Regexp(t, `Percentiles \(usec\): p50 .* \(means of 64 messages; 15 samples\)`, out)
+		assert.Contains(t, errs, "tag_bw is stamped at every 64th message")
+		_, errs, err = command("-l", "-t", "tag_bw", "-n", "1000", "--stamp-each")
+		require.NoError(t, err)
+		assert.Empty(t, errs)
+		assert.NotContains(t, out, "\r", "no progress line where stdout is no terminal")
+	})
+}
+
+func TestBatchOverTwoProcesses(t *testing.T) {
+	tests := file(t, "tests", "lat -t tag_lat\nput -t ucp_put_bw # stream\n'fetch add' -t ucp_fadd\n")
+	sizes := file(t, "sizes", "eight -s 8\nagain -s 8 -n 300\n")
+	args := []string{"-q", "-n", "500", "-b", tests, "-b", sizes}
+	t.Run("the client alone has the files", func(t *testing.T) {
+		s, c := both(t, nil, append([]string{"-v", "-f"}, args...))
+		lines := strings.Split(strings.TrimSpace(c.out.String()), "\n")
+		require.Len(t, lines, 7)
+		assert.True(t, strings.HasPrefix(lines[0], "tests,sizes,iterations,50.0_percentile_lat"), lines[0])
+		assert.Regexp(t, `^lat,eight,500,`, lines[1])
+		assert.Regexp(t, `^fetch add,again,300,`, lines[6])
+		assert.Contains(t, s.out.String(), "+-----")
+	})
+	t.Run("both have them, as UCX's tool needs it", func(t *testing.T) {
+		_, c := both(t, []string{"-b", tests, "-b", sizes}, args)
+		assert.Contains(t, c.out.String(), "+lat/eight-----+--------------+")
+		assert.Len(t, finalRow.FindAllString(c.out.String(), -1), 6)
+	})
+	t.Run("later tests are left out and told", func(t *testing.T) {
+		f := file(t, "types", "lat -t tag_lat\nstream -t stream_lat\nput -t ucp_put_lat\n")
+		out, _, err := command("-l", "-q", "-n", "100", "-b", f)
+		require.ErrorContains(t, err, "line 2: test stream_lat: not supported yet")
+		assert.Equal(t, 1, exitCode(err))
+		assert.Len(t, finalRow.FindAllString(out, -1), 2)
+	})
+}
+
+func TestUsageErrors(t *testing.T) {
+	for _, tc := range []struct{ args, want string }{
+		{"-l", "missing test name"},
+		{"somehost", "missing test name"},
+		{"-l -t nonsense", `unknown test "nonsense"`},
+		{"-l -t stream_bw", "test stream_bw: not supported yet"},
+		{"-l -t tag_lat -n -5", "number of iterations -5 is out of range"},
+		{"-l -t tag_lat -s 99999999999", "message size 99999999999 is out of range"},
+		{"-l -t ucp_fadd -s 16", "4 or 8 bytes"},
+		{"-l -t ucp_get -s 0", "message size too small, need to be at least 1"},
+		{"-l -t am_lat -s 4", "active message header size 8 is larger than message size 4"},
+		{"-l -t tag_lat -b /no/such/file", ""},
+	} {
+		t.Run(tc.args, func(t *testing.T) {
+			out, _, err := command(strings.Fields(tc.args)...)
+			require.ErrorContains(t, err, tc.want)
+			if tc.want != "" {
+				assert.Equal(t, 2, exitCode(err))
+			}
+			assert.Empty(t, out)
+		})
+	}
+}
+
+func TestRunErrors(t *testing.T) {
+	for _, tc := range []struct{ args, want string }{
+		{"-l -t am_lat -x nonsense", `unknown transport "nonsense"; known are self shm`},
+		{"-l -t am_lat", "needs a transport (-x) and a device (-d); there are self/memory shm/memory"},
+		{"-l -t am_lat -x shm -d eth0", `no interface for transport "shm" and device "eth0"`},
+		{"-l -t am_lat -x shm -s 100000", "message size (100000) is larger than max supported"},
+		{"-l -t am_lat -x shm -D bcopy -s 1000000", "message size (1000000) is larger than max supported"},
+		{"-l -t am_lat -x shm -D zcopy -H 4000 -s 4100", "active message header size (4000) is larger than max supported"},
+		{"-c 4000 -l -t tag_lat", "-c 4000"},
+	} {
+		t.Run(tc.args, func(t *testing.T) {
+			p := start(t, strings.Fields(tc.args)...)
+			assert.Equal(t, 1, p.end(patience))
+			assert.Contains(t, p.err.String(), tc.want)
+		})
+	}
+	t.Run("port in use", func(t *testing.T) {
+		l, err := net.Listen("tcp", ":0")
+		require.NoError(t, err)
+		defer func() { _ = l.Close() }()
+		port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+		_, _, err = command("-p", port)
+		require.ErrorContains(t, err, "listen on port "+port+": ")
+		assert.ErrorContains(t, err, "address already in use")
+		assert.Equal(t, 1, exitCode(err))
+	})
+	t.Run("a server that never comes", func(t *testing.T) {
+		_, _, err := command("127.0.0.1", "-p", freePort(t), "-t", "tag_lat", "--wait", "100ms")
+		require.ErrorContains(t, err, "no server came within 100ms: ")
+	})
+	t.Run("both sides tell what the transport refuses", func(t *testing.T) {
+		port := freePort(t)
+		s := start(t, "-p", port)
+		c := start(t, "127.0.0.1", "-p", port, "-t", "put_lat", "-x", "self")
+		assert.Equal(t, 1, c.end(patience))
+		assert.Equal(t, 1, s.end(patience))
+		assert.Contains(t, c.err.String()+s.err.String(), "self/memory: unreachable")
+	})
+}
+
+func TestMismatch(t *testing.T) {
+	for _, tc := range []struct{ server, client, want string }{
+		{"-t tag_lat", "-t ucp_put_lat", "-t is tag_lat here and ucp_put_lat there"},
+		{"-s 64", "-t tag_lat", "-s is 64 here and 8 there"},
+		{"-t tag_bw -O 4", "-t tag_bw -O 8", "-O is 4 here and 8 there"},
+	} {
+		t.Run(tc.want, func(t *testing.T) {
+			port := freePort(t)
+			s := start(t, append([]string{"-p", port}, strings.Fields(tc.server)...)...)
+			c := start(t, append([]string{"127.0.0.1", "-q", "-p", port}, strings.Fields(tc.client)...)...)
+			assert.Equal(t, 1, c.end(patience))
+			assert.Equal(t, 1, s.end(patience))
+			both := fmt.Sprintf("(pid %d on ", s.cmd.Process.Pid)
+			for _, p := range []*process{s, c} {
+				assert.Contains(t, p.err.String(), tc.want)
+				assert.Contains(t, p.err.String(), both)
+				assert.Contains(t, p.err.String(), fmt.Sprintf("(pid %d on ", c.cmd.Process.Pid))
+			}
+			assert.Contains(t, c.err.String(), "reports: the sides disagree")
+		})
+	}
+	t.Run("batches of other lengths", func(t *testing.T) {
+		one, two := file(t, "b", "a -t tag_lat\n"), file(t, "b", "a -t tag_lat\nb -t tag_bw\n")
+		port := freePort(t)
+		s := start(t, "-p", port, "-b", one)
+		c := start(t, "127.0.0.1", "-q", "-p", port, "-b", two)
+		assert.Equal(t, 1, c.end(patience))
+		assert.Equal(t, 1, s.end(patience))
+		assert.Contains(t, s.err.String(), "1 runs here and 2 there")
+	})
+}
+
+// Whoever dies, the other side ends with an error that names it.
+func TestKilled(t *testing.T) {
+	for _, line := range []string{
+		"-t tag_lat", "-t tag_bw", "-t ucp_put_lat", "-t ucp_put_bw", "-t ucp_get --stamp-each", "-t ucp_fadd",
+		"-t am_lat -x shm", "-t am_bw -x shm", "-t put_lat -x shm", "-t put_bw -x shm -o", "-t add_lat -x shm",
+	} {
+		for _, victim := range []string{"server", "client"} {
+			t.Run(line+" "+victim, func(t *testing.T) {
+				port := freePort(t)
+				s := start(t, "-p", port)
+				c := start(t, append([]string{"127.0.0.1", "-q", "-p", port, "-n", "0"}, strings.Fields(line)...)...)
+				c.says("[thread 0]") // it runs
+				dead, alive := s, c
+				if victim == "client" {
+					dead, alive = c, s
+				}
+				require.NoError(t, dead.cmd.Process.Kill())
+				at := time.Now()
+				assert.Equal(t, 1, alive.end(patience))
+				t.Logf("%v after the kill: %s", time.Since(at), strings.TrimSpace(alive.err.String()))
+				assert.Regexp(t, `gone|peer failed|hung up`, alive.err.String())
+			})
+		}
+	}
+}
+
+// UCX's tool at the other end is told apart, where it is installed.
+func TestUCXAtTheOtherEnd(t *testing.T) {
+	const tool = "/usr/bin/ucx_perftest"
+	t.Run("as client", func(t *testing.T) {
+		port := freePort(t)
+		s := start(t, "-p", port)
+		s.says("Waiting")
+		ucx := exec.Command(tool, "127.0.0.1", "-p", port, "-t", "tag_lat", "-n", "10")
+		if err := ucx.Start(); err != nil {
+			t.Logf("not installed: %v; a recorded greeting stands for it in perf/rte", err)
+			return
+		}
+		defer func() { _ = ucx.Process.Kill(); _ = ucx.Wait() }()
+		assert.Equal(t, 1, s.end(patience))
+		assert.Contains(t, s.err.String(), "it is UCX's own ucx_perftest")
+	})
+	t.Run("as server", func(t *testing.T) {
+		port := freePort(t)
+		ucx := exec.Command(tool, "-p", port)
+		if err := ucx.Start(); err != nil {
+			t.Logf("not installed: %v", err)
+			return
+		}
+		defer func() { _ = ucx.Process.Kill(); _ = ucx.Wait() }()
+		c := start(t, "127.0.0.1", "-p", port, "-t", "tag_lat", "-n", "10")
+		assert.Equal(t, 1, c.end(patience))
+		assert.Contains(t, c.err.String(), "it is UCX's own ucx_perftest")
+	})
+}
