@@ -45,7 +45,7 @@ func (x *index) grow(id uint32) {
 // bucket is where tag's head would be: the product's upper bits depend on all
 // bits of the tag.
 func (x *index) bucket(tag uint64) *uint32 {
-	return &x.buckets[(tag*0x9E3779B97F4A7C15)>>x.shift]
+	return &x.buckets[(tag*0x9E3779B97F4A7C15)>>(x.shift&63)]
 }
 
 // head gives the oldest entry of tag, or 0.
@@ -61,11 +61,33 @@ func (x *index) head(tag uint64) uint32 {
 }
 
 // push adds entry id, whose tag is set, as the youngest of its tag.
+// hot: BenchmarkExpected
 func (x *index) push(id uint32) {
 	e := &x.nodes[id]
 	e.next = 0
 	b := x.bucket(e.tag)
 	first := *b
+	if first != 0 {
+		if h := &x.nodes[first]; h.tag == e.tag {
+			e.prev = h.tail
+			x.nodes[h.tail].next = id
+			h.tail = id
+			return
+		}
+		x.pushSlow(id, b, first)
+		return
+	}
+	e.prev, e.down, e.tail = 0, 0, id
+	*b = id
+	x.tags++
+}
+
+// pushSlow looks through the heads of bucket b, the first of which has another
+// tag.
+//
+//go:noinline
+func (x *index) pushSlow(id uint32, b *uint32, first uint32) {
+	e := &x.nodes[id]
 	for i := first; i != 0; i = x.nodes[i].down {
 		h := &x.nodes[i]
 		if h.tag == e.tag {

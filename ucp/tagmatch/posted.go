@@ -29,12 +29,6 @@ func (p *Posted) Add(id uint32, tag, mask uint64) {
 		p.addWild(id)
 		return
 	}
-	if b := p.x.bucket(tag); *b == 0 {
-		*b = id
-		e.next, e.prev, e.down, e.tail = 0, 0, 0, id
-		p.x.tags++
-		return
-	}
 	p.x.push(id)
 }
 
@@ -51,18 +45,24 @@ func (p *Posted) Match(tag uint64) uint32 {
 	if p.n == 0 {
 		return 0
 	}
-	b := p.x.bucket(tag)
-	if i := *b; i != 0 && p.nw == 0 {
-		// Alone in its queue, first in its bucket: the common case.
-		if e := &p.x.nodes[i]; e.tag == tag && e.next == 0 {
-			*b = e.down
-			e.seq = 0
-			p.x.tags--
-			p.n--
-			return i
-		}
+	x := &p.x
+	b := x.bucket(tag)
+	i := *b
+	if i == 0 || p.nw != 0 || x.nodes[i].tag != tag {
+		return p.matchSlow(tag)
 	}
-	return p.matchSlow(tag)
+	e := &x.nodes[i]
+	e.seq = 0
+	p.n--
+	if e.next == 0 {
+		*b = e.down
+		x.tags--
+		return i
+	}
+	h := &x.nodes[e.next]
+	h.prev, h.down, h.tail = 0, e.down, e.tail
+	*b = e.next
+	return i
 }
 
 //go:noinline
