@@ -251,9 +251,19 @@ func TestBoundsAreCheckedHere(t *testing.T) {
 			n   int
 			ok  bool
 		}{
-			{0, 1000, true}, {999, 1, true}, {1000, 0, true}, {992, 8, true},
-			{0, 1001, false}, {1000, 1, false}, {1001, 0, false}, {993, 8, false},
-			{max, 1, false}, {max, 2, false}, {max - 6, 8, false}, {max, 0, false}, {max - 998, 1000, false},
+			{0, 1000, true},
+			{999, 1, true},
+			{1000, 0, true},
+			{992, 8, true},
+			{0, 1001, false},
+			{1000, 1, false},
+			{1001, 0, false},
+			{993, 8, false},
+			{max, 1, false},
+			{max, 2, false},
+			{max - 6, 8, false},
+			{max, 0, false},
+			{max - 998, 1000, false},
 		} {
 			s.f.calls = nil
 			p := make([]byte, c.n)
