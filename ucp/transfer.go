@@ -1,0 +1,292 @@
+package ucp
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
+)
+
+// The slow halves of put and get: under the lock, with all checks, in pieces,
+// and as slots where they must wait.
+
+//go:noinline
+func (k *RemoteKey) putSlow(p []byte, off uint64) Request {
+	k.t.lock()
+	defer k.t.unlock()
+	return k.transfer(opPut, p, off)
+}
+
+//go:noinline
+func (k *RemoteKey) getSlow(p []byte, off uint64) Request {
+	k.t.lock()
+	defer k.t.unlock()
+	return k.transfer(opGet, p, off)
+}
+
+// putInlineSlow puts p, or where that must wait a copy of it.
+//
+//go:noinline
+func (k *RemoteKey) putInlineSlow(p []byte, off uint64) Request {
+	k.t.lock()
+	defer k.t.unlock()
+	if k.rma != nil && uint64(len(p)) > k.rma.put.short {
+		return k.t.refuse(opPut, k.e, ucs.TooLong)
+	}
+	if len(p) == 8 {
+		return k.putWord(binary.LittleEndian.Uint64(p), off)
+	}
+	if r, done := k.begin(opPut, p, off); done {
+		return r
+	}
+	return k.post(opPut, bytes.Clone(p), off)
+}
+
+//go:noinline
+func (k *RemoteKey) putUint64Slow(v, off uint64) Request {
+	k.t.lock()
+	defer k.t.unlock()
+	return k.putWord(v, off)
+}
+
+func (k *RemoteKey) putWord(v, off uint64) Request {
+	if r, bad := k.check(opPutUint64, off, 8); bad {
+		return r
+	}
+	if k.t.lanes[k.rma.lane].ep.PutUint64(v, k.base+off, k.rma.rkey) == ucs.OK {
+		return Request{}
+	}
+	i := k.take(opPutUint64, k.rma, off)
+	k.t.w.slab.slots[i].n = v
+	return k.t.w.start(i)
+}
+
+//go:noinline
+func (k *RemoteKey) getUint64Slow(off uint64) Fetch[uint64] {
+	k.t.lock()
+	defer k.t.unlock()
+	if r, bad := k.check(opGetUint64, off, 8); bad {
+		return Fetch[uint64]{r: r}
+	}
+	v, st := k.t.lanes[k.rma.lane].ep.GetUint64(k.base+off, k.rma.rkey, k.t.w.slab.peek())
+	if st == ucs.OK {
+		return Fetch[uint64]{v: v}
+	}
+	if st == ucs.InProgress {
+		return Fetch[uint64]{r: k.fetching(opGetUint64, k.rma)}
+	}
+	v, r := k.t.w.startFetch(k.take(opGetUint64, k.rma, off))
+	return Fetch[uint64]{v, r}
+}
+
+// transfer puts or gets p.
+func (k *RemoteKey) transfer(op opKind, p []byte, off uint64) Request {
+	if r, done := k.begin(op, p, off); done {
+		return r
+	}
+	return k.post(op, p, off)
+}
+
+// begin checks a transfer and does it where it is one short operation for which
+// there are resources. It keeps nothing of p.
+func (k *RemoteKey) begin(op opKind, p []byte, off uint64) (r Request, done bool) {
+	r, bad := k.check(op, off, uint64(len(p)))
+	if bad || len(p) == 0 {
+		return r, true
+	}
+	l := k.rma
+	ep := k.t.lanes[l.lane].ep
+	st := ucs.NoResource
+	switch n := uint64(len(p)); {
+	case op == opPut && n <= l.put.short:
+		st = ep.PutShort(hide(p), k.base+off, l.rkey)
+	case op == opGet && n <= l.get.short:
+		st = ep.GetShort(p, k.base+off, l.rkey)
+	}
+	return Request{}, st == ucs.OK
+}
+
+// post carries out a checked transfer that begin did not.
+func (k *RemoteKey) post(op opKind, p []byte, off uint64) Request {
+	f := k.rma.put
+	if op == opGet {
+		f = k.rma.get
+	}
+	w := k.t.w
+	i := k.take(op, k.rma, off)
+	s := &w.slab.slots[i]
+	s.n, s.aux = uint64(len(p)), f.pack()
+	w.slab.bufs[i] = p
+	return w.start(i)
+}
+
+// take gives a slot for an operation by l at offset off: tag holds the
+// transport's key, arg the address.
+func (k *RemoteKey) take(op opKind, l *keyLane, off uint64) uint32 {
+	w := k.t.w
+	i := w.slab.take(op)
+	s := &w.slab.slots[i]
+	s.ep, s.lane, s.parent = w.endpoint(k.e), l.lane, 0
+	s.tag, s.arg, s.off, s.n, s.left, s.aux = uint64(l.rkey), k.base+off, 0, 0, 0, 0
+	return i
+}
+
+// check gives the refusal of a transfer that must not begin.
+func (k *RemoteKey) check(op opKind, off, n uint64) (r Request, bad bool) {
+	need, name := uct.MemRemotePut, "put"
+	if op == opGet || op == opGetUint64 {
+		need, name = uct.MemRemoteGet, "get"
+	}
+	st := k.usable(need)
+	switch {
+	case st == ucs.OK && (off > k.size || n > k.size-off):
+		return k.refuseLocked(op, fmt.Errorf("%s of %d bytes at offset %d of a region of %d: %w", name, n, off, k.size, ErrInvalid)), true
+	case st == ucs.OK && k.rma == nil && n > 0:
+		st = ucs.Unsupported
+	}
+	if st != ucs.OK {
+		return k.t.refuse(op, k.e, st), true
+	}
+	return Request{}, false
+}
+
+// refuse makes the request of an operation refused for a reason that no status
+// tells whole.
+func (k *RemoteKey) refuse(op opKind, err error) Request {
+	k.t.lock()
+	defer k.t.unlock()
+	return k.refuseLocked(op, err)
+}
+
+func (k *RemoteKey) refuseLocked(op opKind, err error) Request {
+	w := k.t.w
+	peer := w.peerName(w.endpoint(k.e))
+	i := w.slab.take(op)
+	s := &w.slab.slots[i]
+	// No endpoint: nobody may ever ask, so the outcome is one that may be
+	// forgotten.
+	s.ep, s.lane, s.left, s.off = 0, 0, 0, 0
+	w.keepErr(i, &OpError{Op: op.info().name, Peer: peer, Err: err})
+	r := Request{k.t, w.slab.id(i)}
+	w.end(i, ucs.InvalidParam)
+	return r
+}
+
+// Forms of a transfer in a slot's aux: which of short and bcopy the key allows.
+const (
+	auxShort = 1 << iota
+	auxBcopy
+)
+
+func (f forms) pack() (a uint32) {
+	if f.short > 0 {
+		a |= auxShort
+	}
+	if f.bcopy > 0 {
+		a |= auxBcopy
+	}
+	return a
+}
+
+// posting reports whether parts of the operation are still to be posted.
+func (s *slot) posting() bool { return (s.op == opPut || s.op == opGet) && s.off < s.n }
+
+// resumeTransfer posts a put or get in parts, as far as there is room. s.off
+// counts what was posted, s.left the parts that have not ended.
+func (w *Worker) resumeTransfer(i uint32) ucs.Status {
+	for {
+		s := &w.slab.slots[i]
+		l := &w.t.lanes[s.lane]
+		switch {
+		case s.lane == 0 && s.status == ucs.OK:
+			s.status = ucs.Canceled // its endpoint was closed meanwhile
+		case s.status == ucs.OK && l.status != ucs.OK:
+			s.status = l.status
+		}
+		if s.status != ucs.OK {
+			s.off = s.n // post no more
+		}
+		if s.off == s.n {
+			if s.left > 0 {
+				return ucs.InProgress
+			}
+			return s.status
+		}
+		n, st := w.postPart(s, l, w.slab.bufs[i][s.off:], w.slab.token(i))
+		switch st {
+		case ucs.NoResource:
+			return st
+		case ucs.OK, ucs.InProgress:
+			s.off += uint64(n)
+			s.left += uint32(st) // OK is 0, InProgress 1
+		default:
+			s.status = st
+		}
+	}
+}
+
+// postPart posts the first part of p, what is left of the transfer in s.
+func (w *Worker) postPart(s *slot, l *lane, p []byte, t uct.Token) (n int, st ucs.Status) {
+	a := w.ports[l.port].iface.Attr()
+	lim, k, addr := a.Put, uct.RKey(s.tag), s.arg+s.off
+	if s.op == opGet {
+		lim = a.Get
+	}
+	short := s.aux&auxShort != 0 && (len(p) <= lim.Short || s.aux&auxBcopy == 0)
+	if short {
+		p = p[:min(len(p), lim.Short)]
+	} else {
+		p = p[:min(len(p), lim.Bcopy)]
+	}
+	switch {
+	case short && s.op == opPut:
+		st = l.ep.PutShort(p, addr, k)
+	case short:
+		st = l.ep.GetShort(p, addr, k)
+	case s.op == opPut:
+		st = l.ep.PutBcopy(p, addr, k, t)
+	default:
+		st = l.ep.GetBcopy(p, addr, k, t)
+	}
+	return len(p), st
+}
+
+func (w *Worker) resumePutUint64(i uint32) ucs.Status {
+	s := &w.slab.slots[i]
+	l := &w.t.lanes[s.lane]
+	if st := s.resumable(l); st != ucs.OK {
+		return st
+	}
+	return l.ep.PutUint64(s.n, s.arg, uct.RKey(s.tag))
+}
+
+func (w *Worker) resumeGetUint64(i uint32) ucs.Status {
+	s := &w.slab.slots[i]
+	l := &w.t.lanes[s.lane]
+	if st := s.resumable(l); st != ucs.OK {
+		return st
+	}
+	v, st := l.ep.GetUint64(s.arg, uct.RKey(s.tag), w.slab.token(i))
+	return s.fetched(v, st)
+}
+
+// resumable is OK, or how an operation ends that waited in vain.
+func (s *slot) resumable(l *lane) ucs.Status {
+	if s.lane == 0 {
+		return ucs.Canceled // its endpoint was closed meanwhile
+	}
+	return l.status
+}
+
+// fetched keeps the value of an operation that answered st.
+func (s *slot) fetched(v uint64, st ucs.Status) ucs.Status {
+	if st == ucs.OK {
+		s.tag = v
+	}
+	if st == ucs.InProgress {
+		s.left = 1 // the transport has it: it ends with its event alone
+	}
+	return st
+}
