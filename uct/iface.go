@@ -1,6 +1,9 @@
 package uct
 
-import "github.com/goucx/goucx/config"
+import (
+	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/ucs/stats"
+)
 
 // UUID identifies a worker among all: 128 random bits.
 type UUID [16]byte
@@ -53,6 +56,8 @@ type IfaceConfig struct {
 	// Threads is the number of thread indexes that endpoints may be opened for;
 	// 0: one.
 	Threads int
+	// Stats is where the iface enumerates its counters; nil: nowhere.
+	Stats *stats.Group
 	// Wants are the operations that will be used; others need not get
 	// resources. 0: all.
 	Wants Ops

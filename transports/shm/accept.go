@@ -34,7 +34,8 @@ func (f *iface) accept() {
 			return // none, or one that is gone already, or no descriptor left: later
 		}
 		if cred, err := sock.Peer(); err != nil || cred.UID != uint32(os.Getuid()) {
-			f.d.logf("refused a connection of another user", err)
+			f.stats.Inc(statRefused)
+		f.d.logf("refused a connection of another user", err)
 			_ = sock.Close()
 			continue
 		}
@@ -66,6 +67,7 @@ func (f *iface) welcome(id uint32) {
 	delete(f.embryos, id)
 	_ = f.epoll.Del(m.sock.FD())
 	if err := f.adopt(m.sock, b[:n], fds); err != nil {
+		f.stats.Inc(statRefused)
 		f.d.logf("refused a connection", err)
 		r := f.hello(kindRefuse, 0)
 		r.reason = err.Error()
@@ -125,6 +127,7 @@ func (f *iface) adopt(sock *shmem.Conn, b []byte, fds []int) error {
 		return errors.Join(err, e.release())
 	}
 	f.accepted++
+	f.stats.Inc(statAccepted)
 	f.heat(e)
 	f.recheckLater(e) // what was sent before the answer came with no hint
 	return nil

@@ -95,6 +95,7 @@ func (e *ep) reserve(n int) ([]byte, uct.Status) {
 	if b, ok := e.tx.Reserve(n); ok {
 		return b, ucs.OK
 	}
+	e.f.stats.Inc(statNoResource)
 	e.need = n
 	return nil, ucs.NoResource
 }

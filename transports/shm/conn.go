@@ -29,6 +29,7 @@ func (f *iface) connect(peer ifaceName) (*ep, error) {
 		f.forget(e)
 		return nil, errors.Join(fmt.Errorf("connect to worker %x: %w: %w", peer, ucs.ErrUnreachable, err), e.release())
 	}
+	f.stats.Inc(statConnected)
 	f.heat(e)
 	return e, nil
 }
@@ -196,6 +197,7 @@ func (e *ep) hear(b []byte, fds []int) error {
 	case h.kind == kindByeAll:
 		e.heardBye, e.heardAll = true, true
 	case h.kind == kindRefuse:
+		e.f.stats.Inc(statRefused)
 		return fmt.Errorf("it refused the connection: %s", h.reason)
 	default:
 		return fmt.Errorf("message of kind %d with %d descriptors does not fit here: %w", h.kind, len(fds), ucs.ErrInvalid)

@@ -88,6 +88,7 @@ func (e *ep) notify() {
 		e.Barrier()
 	}
 	if !e.tx.Watched() {
+		e.f.stats.Inc(statHinted)
 		atomic.StoreUint64(&e.peerInbox.heads[e.peerSlot], e.tx.Head())
 	}
 	e.wake()
@@ -96,6 +97,7 @@ func (e *ep) notify() {
 // wake ends the peer's sleep.
 func (e *ep) wake() {
 	if e.peerInbox != nil && e.peerInbox.disarm() {
+		e.f.stats.Inc(statWoken)
 		if err := e.peerEvent.Signal(); err != nil {
 			e.f.failLater(e, fmt.Errorf("wake peer: %w", err))
 		}
@@ -114,6 +116,7 @@ func (e *ep) ready() uct.Status {
 		return s
 	}
 	if !e.tx.Room() {
+		e.f.stats.Inc(statNoResource)
 		e.need = 0
 		return ucs.NoResource
 	}
@@ -125,6 +128,7 @@ func (e *ep) refresh() uct.Status {
 	if e.tx.Refresh() {
 		return ucs.OK
 	}
+	e.f.stats.Inc(statGarbage)
 	e.f.failLater(e, failErr("it wrote an impossible ring position"))
 	return ucs.PeerFailed
 }

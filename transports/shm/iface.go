@@ -14,6 +14,7 @@ import (
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/ring"
 	"github.com/goucx/goucx/ucs/shmem"
+	"github.com/goucx/goucx/ucs/stats"
 	"github.com/goucx/goucx/uct"
 )
 
@@ -38,6 +39,8 @@ type iface struct {
 	waiting   []*ep
 
 	d       *domain
+	stats   *stats.Set
+	group   *stats.Group
 	handler uct.Handler
 	attr    uct.IfaceAttr
 	name    ifaceName
@@ -97,7 +100,8 @@ func openIface(d *domain, _ uct.IfaceInfo, c uct.IfaceConfig) (uct.Iface, error)
 	}
 	f.attr = attrOf(layout)
 	_, _ = rand.Read(f.name[:]) // never fails
-	if err := f.open(); err != nil {
+	f.stats, f.group = stats.NewSet(statNames[:]), c.Stats
+	if err = f.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open shm iface: %w", err), f.releaseAll())
 	}
 	d.ifaceOpened()
@@ -139,6 +143,11 @@ func (f *iface) open() (err error) {
 	}
 	if f.listener, err = shmem.Listen(f.socketName(f.name)); err != nil {
 		return err
+	}
+	if f.group != nil {
+		if err = f.group.Add(transportName, f.stats); err != nil {
+			return err
+		}
 	}
 	if err = f.epoll.Add(f.event.FD(), evWake, shmem.EventIn); err != nil {
 		return err
@@ -295,6 +304,9 @@ func (f *iface) Close() error {
 		return fmt.Errorf("close shm iface from one of its callbacks: %w", ucs.ErrBusy)
 	}
 	f.closed = true
+	if f.group != nil {
+		f.group.Remove(transportName)
+	}
 	err := f.releaseAll()
 	f.d.ifaceClosed()
 	return err

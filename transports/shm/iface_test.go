@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/stats"
 	"github.com/goucx/goucx/uct"
 )
 
@@ -179,6 +180,32 @@ func TestCloseOfBothEndsReleasesThePair(t *testing.T) {
 		require.NoError(t, f.Err)
 		require.Nil(t, f.Endpoint)
 	}
+}
+
+func TestCounters(t *testing.T) {
+	var ra, rb recorder
+	var group stats.Group
+	d := newTestDomain(t)
+	f, err := d.OpenIface(uct.IfaceInfo{Transport: transportName, Device: deviceName}, uct.IfaceConfig{Handler: &ra, Worker: uct.UUID{1}, Stats: &group})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, f.Close()) })
+	b := openTest(t, &rb)
+	e := connectTest(t, f.(*iface), b)
+	for e.AMShort(1, 0, nil) == ucs.OK {
+	}
+	require.Equal(t, ucs.OK, e.PendingAdd(1))
+	got := map[string]uint64{}
+	for _, c := range group.Snapshot() {
+		got[c.Name] = c.Value
+	}
+	require.Equal(t, uint64(1), got["shm.connected"])
+	require.Equal(t, uint64(1), got["shm.no_room"])
+	require.Equal(t, uint64(1), got["shm.pending"])
+	e.PendingPurge(func(uct.Token) {})
+	until(t, func() bool { return rb.n > 0 }, b)
+	require.Equal(t, uint64(1), b.stats.Value(statAccepted))
+	require.NoError(t, f.Close())
+	require.Empty(t, group.Snapshot())
 }
 
 func BenchmarkAMShort(b *testing.B) {

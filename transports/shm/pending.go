@@ -22,6 +22,7 @@ func (e *ep) PendingAdd(t uct.Token) uct.Status {
 		e.block(ucs.NoResource)
 		e.f.waiting = append(e.f.waiting, e)
 	}
+	e.f.stats.Inc(statPending)
 	e.pend = append(e.pend, t)
 	return ucs.OK
 }

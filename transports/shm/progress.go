@@ -162,6 +162,7 @@ func (f *iface) drain(e *ep, budget int) int {
 		off, n, ok := rx.Inline(first)
 		if !ok {
 			if off, n, ok = rx.Bulk(first); !ok {
+				f.stats.Inc(statGarbage)
 				f.failLater(e, failErr("it wrote garbage into its ring"))
 				break
 			}

@@ -29,6 +29,9 @@ func (f *iface) failLater(e *ep, err error) {
 		return
 	}
 	e.dead = err
+	if !e.heardBye {
+		f.stats.Inc(statFailed)
+	}
 	if e.status == ucs.OK {
 		e.shut(ucs.PeerFailed)
 	}
