@@ -35,7 +35,7 @@ func (f *iface) accept() {
 		}
 		if cred, err := sock.Peer(); err != nil || cred.UID != uint32(os.Getuid()) {
 			f.stats.Inc(statRefused)
-		f.d.logf("refused a connection of another user", err)
+			f.d.logf("refused a connection of another user", err)
 			_ = sock.Close()
 			continue
 		}
