@@ -73,6 +73,11 @@ func (w *Worker) tagSend(e Endpoint, m sending) Request {
 	if st := w.connect(k); st != ucs.OK {
 		return w.t.refuse(m.op, e, st)
 	}
+	if l := &w.t.lanes[w.eps[k].lane]; m.op == opTagSend && m.n <= l.short {
+		if l.ep.AMShort(amEager, uint64(m.tag), m.buf) == ucs.OK {
+			return Request{}
+		}
+	}
 	i := w.slab.take(m.op)
 	s := &w.slab.slots[i]
 	s.ep, s.lane = k, w.eps[k].lane
