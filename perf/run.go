@@ -4,9 +4,10 @@ import (
 	"fmt"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/goucx/goucx/config"
 	"github.com/goucx/goucx/uct"
-	"go.uber.org/zap"
 )
 
 // Config is what the program that runs benchmarks hands in.

@@ -5,10 +5,11 @@ import (
 	"io"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/goucx/goucx/perf"
 	"github.com/goucx/goucx/perf/report"
 	"github.com/goucx/goucx/perf/rte"
-	"github.com/spf13/pflag"
 )
 
 // options is what a command line says. Params travels to the other side; all

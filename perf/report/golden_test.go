@@ -10,9 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goucx/goucx/perf"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/perf"
 )
 
 var update = flag.Bool("update", false, "write the golden files of this package's own forms")

@@ -3,8 +3,9 @@ package report
 import (
 	"io"
 
-	"github.com/goucx/goucx/perf"
 	"github.com/schollz/progressbar/v3"
+
+	"github.com/goucx/goucx/perf"
 )
 
 // progress shows a line that moves on a terminal, beside a form. It is redrawn
