@@ -46,13 +46,13 @@ func (p *port) handleOther(d *uct.Desc, data []byte) {
 			p.w.arrive(d.Header, data)
 			return
 		}
-		p.w.counters.bad++
+		p.w.count.Inc(cntBad)
 		return
 	}
 	s := p.source(d.Source)
 	switch {
 	case s.bad:
-		p.w.counters.bad++
+		p.w.count.Inc(cntBad)
 	case d.ID == amFirst:
 		p.first(s, d.Header, data)
 	case d.ID == amNext:
@@ -199,7 +199,7 @@ func (w *Worker) explain(s *source, reason error) {
 
 // garbage fails a source that broke the protocol; no other is moved.
 func (p *port) garbage(s *source) {
-	p.w.counters.bad++
+	p.w.count.Inc(cntBad)
 	s.bad = true
 	p.nbad++
 	p.w.explain(s, errGarbage)

@@ -1,11 +1,27 @@
 package ucp
 
-// counters are kept by the worker alone, so they cost an increment.
-type counters struct {
-	received   uint64 // messages and fragments
-	unexpected uint64 // messages that came before their receive
-	fragmented uint64 // messages sent in fragments
-	pending    uint64 // operations that waited for resources
-	bad        uint64 // packets that broke the protocol
-	failures   uint64 // connections that failed
+import "github.com/goucx/goucx/ucs/stats"
+
+// What a worker counts; nothing on the path of a single short send.
+const (
+	cntReceived = iota
+	cntUnexpected
+	cntFragmented
+	cntPending
+	cntBad
+	cntFailures
+	numCounters
+)
+
+var counterNames = [numCounters]string{
+	cntReceived:   "received",   // active messages taken in, fragments among them
+	cntUnexpected: "unexpected", // messages that came before their receive
+	cntFragmented: "fragmented", // messages sent in fragments
+	cntPending:    "pending",    // operations that waited for resources
+	cntBad:        "bad",        // messages that broke the protocol, and what followed them
+	cntFailures:   "failures",   // connections that ended
 }
+
+// Stats are the counters of the worker ("ucp.") and its interfaces
+// ("transport/device."). Reading them is safe from any goroutine.
+func (w *Worker) Stats() *stats.Group { return &w.stats }

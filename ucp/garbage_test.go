@@ -73,7 +73,7 @@ func TestGarbage(t *testing.T) {
 					tc.ps[i].src = 5
 				}
 				deliver(p, tc.ps...)
-				assert.Equal(t, uint64(1), w.counters.bad)
+				assert.Equal(t, uint64(1), w.count.Value(cntBad))
 				opened := tc.ps[0].id == amFirst && len(tc.ps) > 1
 				if expected && opened {
 					_, err := r.Wait(ctx)
@@ -91,7 +91,7 @@ func TestGarbage(t *testing.T) {
 				m, err := w.TagRecv(buf, 0, 0).Wait(ctx)
 				require.NoError(t, err)
 				assert.Equal(t, "good", string(buf[:m.Len]))
-				assert.Equal(t, uint64(2), w.counters.bad)
+				assert.Equal(t, uint64(2), w.count.Value(cntBad))
 
 				// A new connection under the same number starts anew.
 				p.HandleFailure(uct.Failure{Source: 5})

@@ -24,7 +24,7 @@ func (p *port) name() string { return p.info.Transport + "/" + p.info.Device }
 // hot: BenchmarkTagPair
 func (p *port) HandleAM(mem []byte, ds []uct.Desc) uint64 {
 	w := p.w
-	w.counters.received += uint64(len(ds))
+	w.count.Add(cntReceived, uint64(len(ds)))
 	for i := range ds {
 		d := &ds[i]
 		data := mem[d.Off:][:d.Len]
@@ -92,6 +92,6 @@ func (p *port) resume(ts []uct.Token) int {
 
 // HandleFailure ends what a failed connection carried.
 func (p *port) HandleFailure(f uct.Failure) {
-	p.w.counters.failures++
+	p.w.count.Inc(cntFailures)
 	p.w.connectionFailed(p, f)
 }

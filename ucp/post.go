@@ -28,7 +28,7 @@ func (w *Worker) try(i uint32) ucs.Status {
 		if st != ucs.NoResource {
 			return st
 		}
-		w.counters.pending++
+		w.count.Inc(cntPending)
 		s := &w.slab.slots[i]
 		l := &w.t.lanes[s.lane]
 		st = l.ep.PendingAdd(w.slab.token(i))

@@ -60,7 +60,7 @@ func (w *Worker) keep(tag uint64, data []byte) {
 }
 
 func (w *Worker) addArrived(tag uint64, u unexpected) uint32 {
-	w.counters.unexpected++
+	w.count.Inc(cntUnexpected)
 	id := w.arrived.Add(tag)
 	for int(id) >= len(w.un) {
 		w.un = append(w.un, unexpected{})

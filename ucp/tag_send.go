@@ -152,7 +152,7 @@ func (w *Worker) sendFirst(i uint32, l *lane) ucs.Status {
 	s.off = uint64(k)
 	l.sent++
 	s.aux = uint32(l.sent)
-	w.counters.fragmented++
+	w.count.Inc(cntFragmented)
 	return ucs.OK
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/goucx/goucx/ucp/tagmatch"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/platform"
+	"github.com/goucx/goucx/ucs/stats"
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/wireup"
 )
@@ -69,7 +70,8 @@ type Worker struct {
 
 	slow     slowEvents
 	wake     wakeup
-	counters counters
+	count    *stats.Set
+	stats    stats.Group
 	closing  bool
 	closed   atomic.Bool
 }
@@ -85,7 +87,9 @@ func (x *Context) NewWorker(c WorkerConfig) (*Worker, error) {
 		cold:   make(map[uint32]*epCold),
 		open:   make(map[uint32]*source),
 		eps:    make([]epSlot, 1),
+		count:  stats.NewSet(counterNames[:]),
 	}
+	_ = w.stats.Add("ucp", w.count) // the first: its name is free
 	w.t = Thread{w: w, lanes: []lane{{short: -1}}, locked: c.Mode == ThreadMulti}
 	w.slab.init(&w.pool)
 	w.slow.init(x.settings)
@@ -125,6 +129,7 @@ func (w *Worker) openIface(d openDomain, info uct.IfaceInfo) error {
 	p := &port{w: w, info: info, domain: d, index: len(w.ports), sources: make(map[uint32]*source)}
 	f, err := d.OpenIface(info, uct.IfaceConfig{
 		Handler: p, Worker: w.id, Settings: w.ctx.settings, Wants: w.ctx.features.wants(),
+		Stats: &w.stats,
 	})
 	if err != nil {
 		return err
