@@ -264,18 +264,21 @@ func TestMismatch(t *testing.T) {
 
 // Whoever dies, the other side ends with an error that names it.
 func TestKilled(t *testing.T) {
-	for _, line := range []string{
-		"-t tag_lat", "-t tag_bw", "-t ucp_put_lat", "-t ucp_put_bw", "-t ucp_get --stamp-each", "-t ucp_fadd",
-		"-t am_lat -x shm", "-t am_bw -x shm", "-t put_lat -x shm", "-t put_bw -x shm -o", "-t add_lat -x shm",
+	const server, client = "server", "client"
+	for line, victims := range map[string][]string{
+		"-t tag_lat": {server, client}, "-t tag_bw": {server, client}, "-t ucp_put_lat": {server, client},
+		"-t ucp_put_bw": {server, client}, "-t ucp_get --stamp-each": {server}, "-t ucp_fadd": {server},
+		"-t am_lat -x shm": {server}, "-t am_bw -x shm": {client}, "-t put_lat -x shm": {client},
+		"-t put_bw -x shm -o": {server, client}, "-t add_lat -x shm": {server},
 	} {
-		for _, victim := range []string{"server", "client"} {
+		for _, victim := range victims {
 			t.Run(line+" "+victim, func(t *testing.T) {
 				port := freePort(t)
 				s := start(t, "-p", port)
 				c := start(t, append([]string{"127.0.0.1", "-q", "-p", port, "-n", "0"}, strings.Fields(line)...)...)
 				c.says("[thread 0]") // it runs
 				dead, alive := s, c
-				if victim == "client" {
+				if victim == client {
 					dead, alive = c, s
 				}
 				require.NoError(t, dead.cmd.Process.Kill())
