@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"time"
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/wireup"
@@ -56,7 +58,10 @@ func (e Endpoint) shut(reason error) error {
 	e.t.lock()
 	defer e.t.unlock()
 	if k := w.endpoint(e); k != 0 {
-		w.abort(k, reason)
+		if w.eps[k].touched {
+			w.abort(k, reason)
+			w.detach(k)
+		}
 		w.freeEndpoint(k)
 	}
 	return errors.Join(errs...)
@@ -109,9 +114,8 @@ func (w *Worker) abort(k uint32, reason error) {
 	}
 }
 
-// freeEndpoint gives endpoint k's slot and lane back. What was not read of its
-// operations no longer depends on it.
-func (w *Worker) freeEndpoint(k uint32) {
+// detach makes what was not read of endpoint k's operations independent of it.
+func (w *Worker) detach(k uint32) {
 	for i := uint32(1); int(i) < len(w.slab.slots); i++ {
 		s := &w.slab.slots[i]
 		if s.ep != k || s.state == slotFree {
@@ -127,6 +131,10 @@ func (w *Worker) freeEndpoint(k uint32) {
 		w.slab.slots[i].ep = 0
 		w.slab.slots[i].lane = 0
 	}
+}
+
+// freeEndpoint gives endpoint k's slot and lane back.
+func (w *Worker) freeEndpoint(k uint32) {
 	s := &w.eps[k]
 	lane := s.lane
 	if c := w.cold[k]; c != nil && lane == 0 {
@@ -140,6 +148,23 @@ func (w *Worker) freeEndpoint(k uint32) {
 		w.releaseLane(lane)
 	}
 	w.peers.Release(peer)
+}
+
+// flushBeforeClose flushes workers that may wait for each other, within limit.
+func flushBeforeClose(ws []*Worker, timeout time.Duration) {
+	rs := make([]Request, len(ws))
+	for i, w := range ws {
+		rs[i] = w.flushAlive()
+	}
+	var p pause
+	limit := ucs.Now().Add(timeout)
+	for slices.ContainsFunc(rs, func(r Request) bool { return !r.Done() }) && ucs.Now().Before(limit) {
+		n := 0
+		for _, w := range ws {
+			n += w.Progress()
+		}
+		_ = p.after(context.Background(), n)
+	}
 }
 
 // waitBounded waits for r, at most CloseTimeout.

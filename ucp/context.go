@@ -168,15 +168,17 @@ func (x *Context) disown(c io.Closer) {
 	x.mu.Unlock()
 }
 
-// Close closes workers with their endpoints, then memory, then domains. Bounded
-// by CloseTimeout each; idempotent.
+// Close closes workers with their endpoints, then memory, then domains. Workers
+// are driven meanwhile, so nobody else may use one that is not ThreadMulti.
+// Bounded by CloseTimeout each; idempotent.
 func (x *Context) Close() error {
 	x.mu.Lock()
 	x.closed = true
-	var workers, others []io.Closer
+	var workers []*Worker
+	var others []io.Closer
 	for c := range x.owned {
-		if _, ok := c.(*Worker); ok {
-			workers = append(workers, c)
+		if w, ok := c.(*Worker); ok {
+			workers = append(workers, w)
 		} else {
 			others = append(others, c)
 		}
@@ -184,8 +186,12 @@ func (x *Context) Close() error {
 	domains := x.domains
 	x.domains = nil
 	x.mu.Unlock()
+	flushBeforeClose(workers, x.closeTimeout)
 	var errs []error
-	for _, c := range append(workers, others...) {
+	for _, w := range workers {
+		errs = append(errs, w.Close())
+	}
+	for _, c := range others {
 		errs = append(errs, c.Close())
 	}
 	for _, d := range domains {

@@ -44,6 +44,8 @@ type epSlot struct {
 	peer   wireup.PeerID
 	status ucs.Status // OK, or what operations are refused with
 	inUse  bool
+	// touched: slots may name it, so its end looks for them.
+	touched bool
 }
 
 // epCold is what few endpoints have.
@@ -125,6 +127,7 @@ func (w *Worker) connect(k uint32) ucs.Status {
 	if s.lane != 0 || s.status != ucs.OK {
 		return s.status
 	}
+	s.touched = true
 	view := w.peers.View(s.peer)
 	plan, refused := wireup.Choose(w.locals, view, wireup.ForAM)
 	for _, c := range plan[wireup.ForAM] {
@@ -138,6 +141,7 @@ func (w *Worker) connect(k uint32) ucs.Status {
 	}
 	all := append(w.Refused(), refused...)
 	w.failEndpoint(k, ucs.Unreachable, &UnreachableError{shortID(view.Worker), all})
+	w.endTied()
 	return ucs.Unreachable
 }
 

@@ -51,11 +51,12 @@ func (w *Worker) failLane(i uint32, reason error) {
 			w.failEndpoint(uint32(k), ucs.PeerFailed, reason)
 		}
 	}
+	w.endTied()
 	w.purgeLane(i, ucs.PeerFailed)
 }
 
-// failEndpoint makes endpoint k refuse everything with st, for the reason err,
-// and ends the receives tied to it.
+// failEndpoint makes endpoint k refuse everything with st, for the reason err.
+// endTied is to follow.
 func (w *Worker) failEndpoint(k uint32, st ucs.Status, err error) {
 	s := &w.eps[k]
 	c := w.coldOf(k)
@@ -65,14 +66,16 @@ func (w *Worker) failEndpoint(k uint32, st ucs.Status, err error) {
 		w.failed = append(w.failed, w.handle(k).id)
 		w.odd = true
 	}
-	w.endTied(k, st)
 }
 
-// endTied ends the unmatched receives tied to endpoint k.
-func (w *Worker) endTied(k uint32, st ucs.Status) {
+// endTied ends the unmatched receives tied to endpoints that failed.
+func (w *Worker) endTied() {
 	for i := range w.slab.slots {
 		s := &w.slab.slots[i]
-		if s.state == slotLive && s.ep == k && s.flags&flagTied != 0 && w.posted.Remove(uint32(i)) {
+		if s.state != slotLive || s.flags&flagTied == 0 {
+			continue
+		}
+		if st := w.eps[s.ep].status; st != ucs.OK && w.posted.Remove(uint32(i)) {
 			w.end(uint32(i), st)
 		}
 	}

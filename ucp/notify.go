@@ -43,6 +43,9 @@ func (r Request) Notify(f NotifyFunc, cookie uint64) bool {
 		return false
 	}
 	w.slab.slots[i].flags |= flagNotify | flagAside
+	if int(i) >= len(w.slab.notes) {
+		w.slab.notes = append(w.slab.notes, make([]note, len(w.slab.slots)-len(w.slab.notes))...)
+	}
 	w.slab.notes[i] = note{f, cookie}
 	return true
 }

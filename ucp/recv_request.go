@@ -148,6 +148,7 @@ func (w *Worker) tie(id uint64, e Endpoint) {
 	if k := w.endpoint(e); k != 0 {
 		w.slab.slots[i].ep = k
 		w.slab.slots[i].flags |= flagTied
+		w.eps[k].touched = true
 		st = w.eps[k].status
 	}
 	if st != ucs.OK {

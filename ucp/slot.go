@@ -84,7 +84,7 @@ type slab struct {
 
 	// Beside slots with flagAside.
 	vecs   map[uint32][][]byte // pieces of opTagSendV
-	notes  map[uint32]note     // callbacks
+	notes  []note              // callbacks by slot, where there ever was one
 	errs   map[uint32]error    // outcomes that outlive their endpoint
 	copies map[uint32]chunk    // memory of pool that holds the buffer
 	pool   *pool
@@ -102,7 +102,6 @@ const (
 
 func (b *slab) init(p *pool) {
 	b.vecs = make(map[uint32][][]byte)
-	b.notes = make(map[uint32]note)
 	b.errs = make(map[uint32]error)
 	b.copies = make(map[uint32]chunk)
 	b.pool = p
@@ -172,7 +171,9 @@ func (b *slab) forget(i uint32) {
 		delete(b.copies, i)
 	}
 	delete(b.vecs, i)
-	delete(b.notes, i)
+	if int(i) < len(b.notes) {
+		b.notes[i] = note{}
+	}
 	delete(b.errs, i)
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -84,6 +85,12 @@ func TestReceiverDies(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, e.TagSend(make([]byte, 100_000), 1).Wait(ctx)) // waits for room, so it was accepted
 	require.NoError(t, l.cmd.Process.Signal(syscall.SIGSTOP))
+	stopped := func() bool {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", l.cmd.Process.Pid))
+		require.NoError(t, err)
+		return strings.Contains(string(stat), ") T ")
+	}
+	require.NoError(t, w.WaitUntil(ctx, stopped))
 
 	var rs []ucp.Request
 	for len(rs) < 20 {
@@ -95,12 +102,12 @@ func TestReceiverDies(t *testing.T) {
 	for range 10_000 {
 		w.Progress()
 	}
-	for _, r := range rs {
-		require.False(t, r.Done(), "a stopped peer fails nothing")
+	for _, r := range rs[10:] { // the first may have found room that was freed before
+		require.False(t, r.Done(), "a stopped peer fails nothing: %v", r.Err())
 	}
 	require.NoError(t, l.cmd.Process.Kill())
 	start := time.Now()
-	for _, r := range rs {
+	for _, r := range rs[10:] {
 		var op *ucp.OpError
 		require.ErrorAs(t, r.Wait(ctx), &op)
 		require.ErrorIs(t, op, ucp.ErrPeerFailed)

@@ -68,12 +68,12 @@ type Worker struct {
 
 	resuming bool // HandlePending runs
 
-	slow     slowEvents
-	wake     wakeup
-	count    *stats.Set
-	stats    stats.Group
-	closing  bool
-	closed   atomic.Bool
+	slow    slowEvents
+	wake    wakeup
+	count   *stats.Set
+	stats   stats.Group
+	closing bool
+	closed  atomic.Bool
 }
 
 // NewWorker makes a worker with an iface on every usable device.

@@ -1,0 +1,25 @@
+package ucp
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// What there are many of must stay small and free of pointers.
+func TestGateSizes(t *testing.T) {
+	for _, tc := range []struct {
+		v   any
+		max uintptr
+	}{{slot{}, 64}, {epSlot{}, 16}, {unexpected{}, 16}} {
+		ty := reflect.TypeOf(tc.v)
+		assert.LessOrEqual(t, ty.Size(), tc.max, ty.Name())
+		for i := range ty.NumField() {
+			k := ty.Field(i).Type.Kind()
+			assert.NotContains(t, []reflect.Kind{reflect.Pointer, reflect.Slice, reflect.Map, reflect.Interface, reflect.String}, k, ty.Field(i).Name)
+		}
+	}
+	assert.LessOrEqual(t, reflect.TypeFor[Request]().Size(), uintptr(16))
+	assert.LessOrEqual(t, reflect.TypeFor[Endpoint]().Size(), uintptr(16))
+}
