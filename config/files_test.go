@@ -86,16 +86,6 @@ func TestMissingAndUnreadable(t *testing.T) {
 	assert.Contains(t, loadErr(t, big), "too large for a configuration file")
 }
 
-func TestForbiddenFileWarns(t *testing.T) {
-	if os.Geteuid() == 0 {
-		t.Skip("root may read every file")
-	}
-	dir := write(t, "ucx.conf", "UCX_TLS=a")
-	require.NoError(t, os.Chmod(filepath.Join(dir, "ucx.conf"), 0))
-	_, warnings := load(t, Options{Dirs: []string{dir}})
-	assert.Contains(t, texts(warnings), "ucx.conf is not read")
-}
-
 func TestSearchPath(t *testing.T) {
 	exe, err := os.Executable()
 	require.NoError(t, err)

@@ -38,10 +38,10 @@ func TestListMatch(t *testing.T) {
 		t.Run(c.list, func(t *testing.T) {
 			l, err := ListOf("names").Parse(c.list)
 			require.NoError(t, err)
-			for _, n := range strings.Fields(c.yes) {
+			for n := range strings.FieldsSeq(c.yes) {
 				assert.True(t, l.Match(n), n)
 			}
-			for _, n := range strings.Fields(c.no) {
+			for n := range strings.FieldsSeq(c.no) {
 				assert.False(t, l.Match(n), n)
 			}
 			assert.Equal(t, c.unmatched, strings.Join(l.Unmatched([]string{"shm"}), " "))

@@ -35,6 +35,7 @@ type Warning struct {
 	Info bool // worth a line at info level, not a warning
 }
 
+// String is the text.
 func (w Warning) String() string { return w.Text }
 
 // Load merges the sources over the tables, and over this package's own rows.

@@ -83,7 +83,7 @@ var ucxNames = sync.OnceValue(func() []string {
 			prefixes = []string{""}
 		}
 		for _, p := range prefixes {
-			for _, n := range strings.Fields(f.names) {
+			for n := range strings.FieldsSeq(f.names) {
 				names = append(names, p+n)
 			}
 		}
