@@ -146,8 +146,8 @@ func hasPointers(t reflect.Type) bool {
 	case reflect.Array:
 		return t.Len() > 0 && hasPointers(t.Elem())
 	case reflect.Struct:
-		for i := range t.NumField() {
-			if hasPointers(t.Field(i).Type) {
+		for field := range t.Fields() {
+			if hasPointers(field.Type) {
 				return true
 			}
 		}
