@@ -72,11 +72,12 @@ func viewOf(t *testing.T, ls ...LocalIface) View {
 func show(p Plan) string {
 	var all []string
 	for purpose, cs := range p {
-		s := Purpose(purpose).String() + ":"
+		var s strings.Builder
+		s.WriteString(Purpose(purpose).String() + ":")
 		for _, c := range cs {
-			s += fmt.Sprintf(" %d>%d", c.Local, c.Remote)
+			fmt.Fprintf(&s, " %d>%d", c.Local, c.Remote)
 		}
-		all = append(all, s)
+		all = append(all, s.String())
 	}
 	return strings.Join(all, "; ")
 }

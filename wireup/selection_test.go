@@ -56,16 +56,16 @@ func TestSelectionTransports(t *testing.T) {
 		t.Run(c.tls, func(t *testing.T) {
 			sel, err := Select(settings(t, "UCX_TLS="+c.tls), components)
 			require.NoError(t, err)
-			got := ""
+			var got []byte
 			for _, comp := range components {
 				u, reason := sel.Transport(comp.Name())
-				got += string("-ca"[u])
+				got = append(got, "-ca"[u])
 				assert.Equal(t, u == UseAll, reason == "", "a reason where not all")
 				if u != UseAll {
 					assert.Contains(t, reason, "UCX_TLS="+c.tls)
 				}
 			}
-			assert.Equal(t, c.want, got)
+			assert.Equal(t, c.want, string(got))
 		})
 	}
 }
