@@ -17,15 +17,16 @@ type csvForm struct {
 
 // Header prints the names of the columns, those of the batch files first.
 func (c *csvForm) Header(h Header) {
-	text := box(h)
+	var b strings.Builder
+	b.WriteString(box(h))
 	if h.Results {
 		for _, n := range h.Columns {
-			text += n + ","
+			b.WriteString(n + ",")
 		}
-		text += fmt.Sprintf("iterations,%.1f_percentile_lat,avg_lat,overall_lat,avg_bw,overall_bw,avg_mr,overall_mr\n", h.Params.Rank)
+		fmt.Fprintf(&b, "iterations,%.1f_percentile_lat,avg_lat,overall_lat,avg_bw,overall_bw,avg_mr,overall_mr\n", h.Params.Rank)
 	}
-	if text != "" {
-		c.write(text)
+	if b.Len() > 0 {
+		c.write(b.String())
 	}
 }
 
