@@ -61,7 +61,7 @@ func appendDevice(b []byte, dir string) []byte {
 		b = binary.LittleEndian.AppendUint64(b, st.Ino)
 		return binary.LittleEndian.AppendUint64(b, 0)
 	}
-	b = binary.LittleEndian.AppendUint64(b, uint64(st.Dev))
+	b = binary.LittleEndian.AppendUint64(b, uint64(st.Dev)) //nolint:unconvert // 32 bits on other systems
 	return binary.LittleEndian.AppendUint64(b, st.Ino)
 }
 
