@@ -60,8 +60,16 @@ func TestIntWithoutLimit(t *testing.T) {
 
 func TestBool(t *testing.T) {
 	checkParser(t, Bool(), []good[bool]{
-		{"y", true, "y"}, {"Yes", true, "y"}, {"on", true, "y"}, {"1", true, "y"}, {"TRUE", true, "y"},
-		{"n", false, "n"}, {"NO", false, "n"}, {"off", false, "n"}, {"0", false, "n"}, {"false", false, "n"},
+		{"y", true, "y"},
+		{"Yes", true, "y"},
+		{"on", true, "y"},
+		{"1", true, "y"},
+		{"TRUE", true, "y"},
+		{"n", false, "n"},
+		{"NO", false, "n"},
+		{"off", false, "n"},
+		{"0", false, "n"},
+		{"false", false, "n"},
 	}, "", "2", "try", "yy", "auto")
 }
 
