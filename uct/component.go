@@ -3,8 +3,9 @@ package uct
 import (
 	"fmt"
 
-	"github.com/goucx/goucx/config"
 	"go.uber.org/zap"
+
+	"github.com/goucx/goucx/config"
 )
 
 // TransportID names a transport in a worker address. The numbers are part of
