@@ -84,7 +84,7 @@ func (k *uctAtomic) passive(n int64) error {
 
 func (k *uctAtomic) burst(n int) error            { return k.loop(n) }
 func (k *uctAtomic) each(n int, st *stamps) error { return eachOf(k, n, st) }
-func (k *uctAtomic) add64() uct.Status { return k.ep.Atomic64(uct.AtomicAdd, 1, k.addr, k.key) }
+func (k *uctAtomic) add64() uct.Status            { return k.ep.Atomic64(uct.AtomicAdd, 1, k.addr, k.key) }
 
 func (k *uctAtomic) add32() uct.Status { return k.ep.Atomic32(uct.AtomicAdd, 1, k.addr, k.key) }
 

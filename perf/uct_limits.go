@@ -72,7 +72,7 @@ func (s *uctSide) fitsAtomic() error {
 
 // uct gives the operation as UCT calls it.
 func (o Op) uct() uct.AtomicOp {
-	switch o { //nolint:exhaustive // only atomics have one
+	switch o {
 	case OpSwap:
 		return uct.AtomicSwap
 	case OpCompareSwap:
