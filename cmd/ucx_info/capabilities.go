@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"strconv"
@@ -38,6 +39,8 @@ type limit struct {
 
 // bound is a size or a number that JSON gives as null where there is no limit.
 type bound int
+
+var _ json.Marshaler = bound(0)
 
 // MarshalJSON: see json.Marshaler.
 func (b bound) MarshalJSON() ([]byte, error) {
