@@ -33,9 +33,10 @@ type keyServer struct {
 	limit    int           // of connections
 	refused  atomic.Uint64 // requests and connections
 
-	ended chan struct{}
-	once  sync.Once
-	err   error // of ending; valid after ended
+	ended   chan struct{}
+	once    sync.Once
+	closing atomic.Bool // the end is in order: raw.Read has no error of its own for it
+	err     error       // of ending; valid after ended
 }
 
 func startKeyServer(name string, d *domain, l *lender) (*keyServer, error) {
@@ -73,10 +74,9 @@ func (s *keyServer) run() {
 	defer close(s.ended)
 	raw, err := s.poll.SyscallConn()
 	if err == nil {
-		// Ends with os.ErrClosed, by close.
 		err = raw.Read(func(uintptr) bool { return s.serve() != nil })
 	}
-	if err == nil || !errors.Is(err, os.ErrClosed) {
+	if !s.closing.Load() {
 		s.d.logf("key server ended: peers cannot unpack new keys", err)
 	}
 	s.err = s.release()
@@ -199,6 +199,7 @@ func (s *keyServer) drop(id uint64) {
 // close ends the server and waits for its goroutine. Idempotent.
 func (s *keyServer) close() error {
 	s.once.Do(func() {
+		s.closing.Store(true)
 		if err := s.poll.Close(); err != nil {
 			s.d.logf("key server poll descriptor", err)
 		}
