@@ -13,6 +13,7 @@ import (
 	"github.com/goucx/goucx/transports"
 	"github.com/goucx/goucx/ucp"
 	"github.com/goucx/goucx/ucs/cpu"
+	"github.com/goucx/goucx/ucs/log"
 	"github.com/goucx/goucx/wireup"
 )
 
@@ -32,7 +33,7 @@ func exitCode(err error) int {
 }
 
 // run is the command: results go to stdout, diagnostics to stderr.
-func run(args []string, stdout, stderr io.Writer) error {
+func run(args []string, stdout, stderr io.Writer) (err error) {
 	o := newOptions()
 	if err := o.parse(args); err != nil {
 		return usageError{fmt.Errorf("%w (-h lists the options)", err)}
@@ -48,11 +49,16 @@ func run(args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	logger, closeLog, err := log.New(config.LogLevel.Get(set), config.LogFile.Get(set))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeLog()) }()
 	if err := pin(o.cpus); err != nil {
 		return err
 	}
 	s := &session{options: o, plan: plan, stdout: stdout, stderr: stderr}
-	s.config = perf.Config{Providers: transports.All(), Settings: set}
+	s.config = perf.Config{Providers: transports.All(), Settings: set, Log: logger}
 	switch {
 	case o.loopback:
 		return s.loopback()
