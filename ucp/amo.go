@@ -102,7 +102,7 @@ func (a Atomic[T]) Load() Fetch[T] { return a.fetch(uct.AtomicAdd, 0, 0) }
 func (a Atomic[T]) post(op uct.AtomicOp, v T) Request {
 	k := a.k
 	if k.amo != nil {
-		st := ucs.NoResource
+		var st ucs.Status
 		if widthOf[T]() == 4 {
 			st = k.amo.Atomic32(op, uint32(v), k.base+a.off, k.amoKey)
 		} else {

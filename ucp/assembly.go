@@ -168,7 +168,7 @@ func (w *Worker) complete(s *source) {
 }
 
 // takeOver gives the message that comes in from s to the receive in slot i.
-func (w *Worker) takeOver(i uint32, tag uint64, s *source) {
+func (w *Worker) takeOver(i uint32, s *source) {
 	copy(w.slab.bufs[i], w.pool.bytes(s.chunk)[:s.got])
 	w.pool.put(s.chunk)
 	w.receiveInto(s, i)

@@ -29,6 +29,7 @@ const allFeatures = FeatureTag | FeatureRMA | FeatureAtomics
 // Config is what a Context is opened with. Only Providers is required; goucx.Open
 // fills it.
 type Config struct {
+	// Providers make the transports that may be used.
 	Providers []uct.Component
 	// Features; 0: all.
 	Features Feature

@@ -61,6 +61,7 @@ type OpError struct {
 	Err error
 }
 
+// Error names operation, peer, lane and cause.
 func (e *OpError) Error() string {
 	var b strings.Builder
 	b.WriteString(e.Op)
@@ -82,6 +83,7 @@ type UnreachableError struct {
 	Refused []uct.Refusal
 }
 
+// Error names the peer and each refusal.
 func (e *UnreachableError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "no transport reaches worker %s", e.Peer)

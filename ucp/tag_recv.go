@@ -84,7 +84,7 @@ func (w *Worker) takeArrived(i uint32, tag, mask uint64) bool {
 	if len(w.open) > 0 {
 		if src := w.open[id]; src != nil {
 			delete(w.open, id)
-			w.takeOver(i, tag, src)
+			w.takeOver(i, src)
 			return true
 		}
 	}
