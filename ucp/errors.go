@@ -62,6 +62,7 @@ type OpError struct {
 }
 
 // Error names operation, peer, lane and cause.
+// Error gives "operation to peer over lane: reason".
 func (e *OpError) Error() string {
 	var b strings.Builder
 	b.WriteString(e.Op)
@@ -84,6 +85,7 @@ type UnreachableError struct {
 }
 
 // Error names the peer and each refusal.
+// Error lists every transport with its reason.
 func (e *UnreachableError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "no transport reaches worker %s", e.Peer)

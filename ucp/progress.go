@@ -41,8 +41,19 @@ func (w *Worker) Progress() int {
 
 //go:noinline
 func (w *Worker) progressLocked() int {
-	w.mu.Lock()
-	n := w.one.Progress(batch)
+	w.lockPass()
+	n, due := w.pass()
+	w.mu.Unlock()
+	if due {
+		w.runCalls()
+	}
+	return n
+}
+
+// pass does under the lock what Progress does without; due says that callbacks
+// are to be run after it.
+func (w *Worker) pass() (n int, due bool) {
+	n = w.one.Progress(batch)
 	for _, f := range w.active[min(1, len(w.active)):] {
 		n += f.Progress(batch)
 	}
@@ -50,12 +61,27 @@ func (w *Worker) progressLocked() int {
 	if w.passes >= lookEvery {
 		w.look64()
 	}
-	due := len(w.calls)+len(w.failed) > 0
+	return n, len(w.calls)+len(w.failed) > 0
+}
+
+// waitPass looks whether operation id has ended, under the lock, and does a pass
+// where it has not. With take the result of a receive is consumed.
+func (w *Worker) waitPass(id uint64, take bool) (m Message, ended bool, n int, err error) {
+	due := false
+	w.lockPass()
+	if take {
+		m, ended, err = w.tryConsume(id)
+	} else {
+		ended, err = w.look(id)
+	}
+	if !ended {
+		n, due = w.pass()
+	}
 	w.mu.Unlock()
 	if due {
 		w.runCalls()
 	}
-	return n
+	return m, ended, n, err
 }
 
 // progressOdd does what one alone does not.

@@ -49,27 +49,27 @@ func (r RecvRequest) waitRecvSlow(ctx context.Context) (Message, error) {
 	if r.t == nil {
 		return Message{}, ErrStale
 	}
+	if !r.t.locked { // refused at the call
+		return Message{}, r.Err()
+	}
 	var p pause
 	for {
-		m, ended, err := r.tryConsume()
+		m, ended, n, err := r.t.w.waitPass(r.id, true)
 		if ended {
 			return m, err
 		}
-		if err := p.after(ctx, r.t.w.Progress()); err != nil {
+		if err := p.after(ctx, n); err != nil {
 			return Message{}, err
 		}
 	}
 }
 
-// tryConsume consumes the result where there is one.
-func (r RecvRequest) tryConsume() (m Message, ended bool, err error) {
-	w := r.t.w
-	r.t.lock()
-	defer r.t.unlock()
-	if r.id&refusedBit != 0 {
-		return Message{}, true, w.refusal(r.id)
+// tryConsume consumes the result of receive id where there is one.
+func (w *Worker) tryConsume(id uint64) (m Message, ended bool, err error) {
+	if id&refusedBit != 0 {
+		return Message{}, true, w.refusal(id)
 	}
-	i := w.slab.find(r.id)
+	i := w.slab.find(id)
 	if i == 0 {
 		return Message{}, true, ErrStale
 	}
@@ -128,7 +128,8 @@ func (r RecvRequest) Drop() {
 }
 
 // Tie makes the receive end with e's failure or close while it is unmatched: a
-// receive alone cannot know whose death concerns it. It gives r.
+// receive alone cannot know whose death concerns it. It connects e, so that
+// there is something to fail. It gives r.
 func (r RecvRequest) Tie(e Endpoint) RecvRequest {
 	if r.t == nil || r.id&refusedBit != 0 {
 		return r
@@ -146,10 +147,10 @@ func (w *Worker) tie(id uint64, e Endpoint) {
 	}
 	st := ucs.Closed
 	if k := w.endpoint(e); k != 0 {
+		st = w.connect(k) // before the tie, which a refusal would end too
 		w.slab.slots[i].ep = k
 		w.slab.slots[i].flags |= flagTied
 		w.eps[k].touched = true
-		st = w.eps[k].status
 	}
 	if st != ucs.OK {
 		w.posted.Remove(i)

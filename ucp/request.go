@@ -98,13 +98,11 @@ func (r Request) waitSlow(ctx context.Context) error {
 func (r Request) waitLocked(ctx context.Context) error {
 	var p pause
 	for {
-		r.t.lock()
-		ended, err := r.t.w.look(r.id)
-		r.t.unlock()
+		_, ended, n, err := r.t.w.waitPass(r.id, false)
 		if ended {
 			return err
 		}
-		if err := p.after(ctx, r.t.w.Progress()); err != nil {
+		if err := p.after(ctx, n); err != nil {
 			return err
 		}
 	}

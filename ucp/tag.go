@@ -128,7 +128,7 @@ func (w *Worker) tagRecv(p []byte, tag, mask Tag) RecvRequest {
 
 //go:noinline
 func (w *Worker) tagRecvLocked(p []byte, tag, mask Tag) RecvRequest {
-	w.mu.Lock()
+	w.lockShared()
 	defer w.mu.Unlock()
 	if w.closing {
 		return RecvRequest{w.t.refuse(opTagRecv, Endpoint{}, ucs.Closed)}

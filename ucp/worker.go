@@ -29,6 +29,7 @@ const (
 
 // WorkerConfig is what a worker is made with. The zero value works.
 type WorkerConfig struct {
+	// Mode says which goroutines may use the worker; 0: any.
 	Mode ThreadMode
 }
 
@@ -48,7 +49,8 @@ type Worker struct {
 	open    map[uint32]*source
 	pool    pool // memory for unexpected payloads and inline copies
 
-	mu      sync.Mutex // with ThreadMulti guards everything below and above
+	mu      sync.Mutex   // with ThreadMulti guards everything below and above
+	want    atomic.Int32 // goroutines that wait for mu to post; passes give way
 	ctx     *Context
 	id      uct.UUID
 	ports   []*port

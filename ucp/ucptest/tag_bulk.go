@@ -20,7 +20,7 @@ var tagBulkCases = []Case{
 }
 
 func tagFragments(t *testing.T, p *Pair) {
-	for _, n := range []int{3000, 4096, 8191, 50_000, 65_536, 1 << 20, 5<<20 + 3} {
+	for _, n := range []int{3000, 4096, 8191, 50_000, 65_536, scaled(1 << 20), scaled(5<<20 + 3)} {
 		want := pattern(n, 5)
 		for _, late := range []bool{false, true} {
 			buf := make([]byte, n+8)
@@ -42,7 +42,7 @@ func tagFragments(t *testing.T, p *Pair) {
 }
 
 func tagTwoSenders(t *testing.T, p *Pair) {
-	const n = 3 << 20
+	n := scaled(3 << 20)
 	c := p.NewWorker()
 	first := p.AB
 	second := p.BA
@@ -84,8 +84,8 @@ func tagTwoSenders(t *testing.T, p *Pair) {
 }
 
 func tagTakeOver(t *testing.T, p *Pair) {
-	for _, n := range []int{40_000, 3 << 20} {
-		for steps := range 30 {
+	for _, n := range []int{40_000, scaled(3 << 20)} {
+		for steps := range scaled(30) {
 			want, buf := pattern(n, byte(steps)), make([]byte, n)
 			rs := p.AB.TagSend(want, 1)
 			for range steps {
@@ -109,7 +109,7 @@ func tagTakeOver(t *testing.T, p *Pair) {
 }
 
 func tagAmongMany(t *testing.T, p *Pair) {
-	const n = 5000
+	n := scaled(5000)
 	others := make([]ucp.RecvRequest, n)
 	var scratch [8]byte
 	for i := range others {
@@ -130,7 +130,7 @@ func tagAmongMany(t *testing.T, p *Pair) {
 }
 
 func tagBothWays(t *testing.T, p *Pair) {
-	const n, size = 40, 200_000
+	n, size := scaled(40), 200_000
 	var rs []ucp.Request
 	var rr []ucp.RecvRequest
 	want := pattern(size, 9)
@@ -170,7 +170,7 @@ type naiveSend struct {
 // tagOracle compares with a matcher that is obviously right. Messages arrive in
 // the order of sending, so each operation is carried to its end before the next.
 func tagOracle(t *testing.T, p *Pair) {
-	for seed := range uint64(8) {
+	for seed := range uint64(scaled(8)) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		var n naive
 		for range 300 {

@@ -41,7 +41,7 @@ func tagUnexpectedMask(t *testing.T, p *Pair) {
 }
 
 func tagExpected(t *testing.T, p *Pair) {
-	for n := range 70 {
+	for n := range scaled(70) {
 		buf := make([]byte, n)
 		r := p.B.TagRecv(buf, 3, exact)
 		p.Settle()
@@ -250,7 +250,7 @@ func tagForms(t *testing.T, p *Pair) {
 	p.AB.TagSendWith([]byte("with"), 2, ucp.Opts{})
 	require.Equal(t, 4, p.MustRecv(p.B.TagRecv(buf, 2, exact)).Len)
 	// More inline sends than the transport holds: copies wait.
-	const n = 3000
+	n := scaled(3000)
 	var data [16]byte
 	for i := range n {
 		binary.LittleEndian.PutUint64(data[:], uint64(i))

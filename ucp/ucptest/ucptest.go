@@ -47,7 +47,7 @@ const (
 	// exact is the mask of a receive that takes one tag.
 	exact = ^ucp.Tag(0)
 	// patience bounds every wait of a case.
-	patience = 20 * time.Second
+	patience = 60 * time.Second
 )
 
 // Pair is two workers with an endpoint each to the other. Over a transport that
@@ -167,6 +167,14 @@ func (p *Pair) MustRecv(r ucp.RecvRequest) ucp.Message {
 	m, err := p.Recv(r)
 	require.NoError(p.T, err)
 	return m
+}
+
+// scaled is n, or less of it where the race detector or -short asks for haste.
+func scaled(n int) int {
+	if raceOn || testing.Short() {
+		return max(n/10, 1)
+	}
+	return n
 }
 
 // pattern gives n bytes that depend on seed.

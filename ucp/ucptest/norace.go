@@ -1,0 +1,5 @@
+//go:build !race
+
+package ucptest
+
+const raceOn = false
