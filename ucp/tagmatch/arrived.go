@@ -34,7 +34,7 @@ func (a *Arrived) Add(tag uint64) uint32 {
 	}
 	a.seq++
 	a.x.nodes[id].tag, a.x.nodes[id].seq = tag, a.seq
-	a.x.push(id)
+	a.x.push(id, tag)
 	a.order[id] = neighbours{prev: a.list.tail}
 	if a.list.tail == 0 {
 		a.list.head = id

@@ -149,7 +149,7 @@ func TestAgainstNaive(t *testing.T) {
 	}
 }
 
-// Many distinct tags: the buckets double several times.
+// Many distinct tags: the table doubles several times.
 func TestManyTags(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	x := &pair{t: t}
@@ -168,7 +168,7 @@ func TestManyTags(t *testing.T) {
 			x.remove(r.IntN(1000))
 		}
 	}
-	require.Greater(t, len(x.p.x.buckets), 1<<startBits)
+	require.Greater(t, len(x.p.x.table), 1<<startBits)
 }
 
 func FuzzAgainstNaive(f *testing.F) {

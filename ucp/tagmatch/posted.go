@@ -29,7 +29,7 @@ func (p *Posted) Add(id uint32, tag, mask uint64) {
 		p.addWild(id)
 		return
 	}
-	p.x.push(id)
+	p.x.push(id, tag)
 }
 
 //go:noinline
@@ -46,22 +46,15 @@ func (p *Posted) Match(tag uint64) uint32 {
 		return 0
 	}
 	x := &p.x
-	b := x.bucket(tag)
-	i := *b
-	if i == 0 || p.nw != 0 || x.nodes[i].tag != tag {
+	q := &x.table[x.place(tag)]
+	i := q.head
+	if i == 0 || q.tag != tag || p.nw != 0 {
 		return p.matchSlow(tag)
 	}
-	e := &x.nodes[i]
-	e.seq = 0
+	n := &x.nodes[i]
+	n.seq = 0
+	q.head = n.next
 	p.n--
-	if e.next == 0 {
-		*b = e.down
-		x.tags--
-		return i
-	}
-	h := &x.nodes[e.next]
-	h.prev, h.down, h.tail = 0, e.down, e.tail
-	*b = e.next
 	return i
 }
 
@@ -72,8 +65,7 @@ func (p *Posted) matchSlow(tag uint64) uint32 {
 		return p.matchWild(i, tag)
 	}
 	if i != 0 {
-		p.x.popHead(i)
-		p.n--
+		p.Remove(i)
 	}
 	return i
 }
@@ -96,8 +88,7 @@ func (p *Posted) matchWild(exact uint32, tag uint64) uint32 {
 		i = e.next
 	}
 	if exact != 0 {
-		p.x.popHead(exact)
-		p.n--
+		p.Remove(exact)
 	}
 	return exact
 }
