@@ -187,7 +187,7 @@ func TestManyGoroutines(t *testing.T) {
 	for _, tr := range []string{"self", "shm"} {
 		t.Run(tr, func(t *testing.T) {
 			a, b, ep := newPair(t, tr, ucp.ThreadMulti)
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			if a != b { // else those who receive drive it
 				var driver sync.WaitGroup

@@ -103,7 +103,7 @@ func (l *lender) ask(what, answer string) string {
 }
 
 func TestMemoryOfAnotherProcess(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	l := startLender(t)
 	c, err := ucp.Open(ucp.Config{Providers: transports.All()})
@@ -167,7 +167,7 @@ func TestMemoryOfAnotherProcess(t *testing.T) {
 // The owner's death fails the endpoint, and with it every operation by its keys;
 // what was mapped stays so, and nothing faults.
 func TestOwnerDies(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	l := startLender(t)
 	c, err := ucp.Open(ucp.Config{Providers: transports.All()})

@@ -40,7 +40,7 @@ func TestTalkerProcess(t *testing.T) {
 
 // A sender that dies half-way of a message: its receive ends, others go on.
 func TestSenderDies(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	c, err := ucp.Open(ucp.Config{Providers: transports.All()})
 	require.NoError(t, err)
@@ -72,7 +72,7 @@ func TestSenderDies(t *testing.T) {
 // A peer that is stopped and then killed: each request ends with the reason, in
 // time, and the one callback comes.
 func TestReceiverDies(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	l := startLender(t)
 	c, err := ucp.Open(ucp.Config{Providers: transports.All()})

@@ -52,7 +52,7 @@ func (s *star) exchange(t testing.TB, e ucp.Endpoint, from, to *ucp.Worker, tag 
 	buf := make([]byte, 8)
 	sent := e.TagSend(buf, tag)
 	got := to.TagRecv(make([]byte, 8), tag, math.MaxUint64)
-	for limit := ucs.Now().Add(10 * time.Second); !got.Done() || !sent.Done(); {
+	for limit := ucs.Now().Add(time.Minute); !got.Done() || !sent.Done(); {
 		from.Progress()
 		to.Progress()
 		if limit.Before(ucs.Now()) {

@@ -46,7 +46,7 @@ func TestMessageWakesASleeper(t *testing.T) {
 		arm(t, b)
 		require.False(t, readable(t, b, 0), "nothing came")
 		e.AMUint64(1, 0, uint64(i))
-		require.True(t, readable(t, b, time.Second))
+		require.True(t, readable(t, b, patience))
 		n := rb.n
 		require.Equal(t, ucs.Busy, b.Arm(uct.EventRecv), "a message waits")
 		until(t, func() bool { return rb.n == n+1 }, b)
@@ -59,11 +59,11 @@ func TestFirstContactWakesASleeper(t *testing.T) {
 	arm(t, b)
 	e := connectTest(t, a, b)
 	e.AMShort(1, 0, nil)
-	require.True(t, readable(t, b, time.Second))
+	require.True(t, readable(t, b, patience))
 	until(t, func() bool { return rb.n == 1 }, b) // the sender has not progressed yet
 	arm(t, b)
 	e.AMShort(1, 0, nil) // first it learns where the inbox is, then it rings
-	require.True(t, readable(t, b, time.Second))
+	require.True(t, readable(t, b, patience))
 }
 
 func TestRoomWakesASender(t *testing.T) {
@@ -78,7 +78,7 @@ func TestRoomWakesASender(t *testing.T) {
 	arm(t, a)
 	require.False(t, readable(t, a, 0))
 	b.Progress(1)
-	require.True(t, readable(t, a, time.Second), "one message's room is told at once")
+	require.True(t, readable(t, a, patience), "one message's room is told at once")
 	require.Equal(t, ucs.Busy, a.Arm(uct.EventSend))
 }
 
@@ -101,7 +101,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 				continue
 			}
 			for want := i/2 + 1; r.n < want; {
-				if f.Progress(64) == 0 && f.Arm(uct.EventRecv) == ucs.OK && !readable(t, f, 10*time.Second) {
+				if f.Progress(64) == 0 && f.Arm(uct.EventRecv) == ucs.OK && !readable(t, f, patience) {
 					return false
 				}
 			}

@@ -39,7 +39,7 @@ func fakeOwner(t *testing.T, reply func(socket string) ([]byte, []int)) string {
 		}
 		defer c.Close() //nolint:errcheck // the test is over
 		var buf [askLen]byte
-		n, _, err := recvUntil(c, buf[:], ucs.Now().Add(10*time.Second))
+		n, _, err := recvUntil(c, buf[:], ucs.Now().Add(patience))
 		var a keyAsk
 		if err == nil {
 			err = a.parse(buf[:n])
@@ -140,7 +140,7 @@ func TestBadGrants(t *testing.T) {
 			if c.is != nil {
 				assert.ErrorIs(t, err, c.is)
 			}
-			require.Eventually(t, func() bool { now, _ := open(t); return now <= before+1 }, 10*time.Second, time.Millisecond, "the listener alone is left")
+			require.Eventually(t, func() bool { now, _ := open(t); return now <= before+1 }, patience, time.Millisecond, "the listener alone is left")
 			_, maps := open(t)
 			assert.Equal(t, mapsBefore, maps)
 			assert.Empty(t, d.remotes)

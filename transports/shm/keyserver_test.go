@@ -147,7 +147,7 @@ func TestKeyServerGarbage(t *testing.T) {
 		}
 		require.NoError(t, conn.Send(c.send, c.fds...))
 		var buf [replyMax]byte
-		n, got, err := recvUntil(conn, buf[:], ucs.Now().Add(10*time.Second))
+		n, got, err := recvUntil(conn, buf[:], ucs.Now().Add(patience))
 		shmem.CloseFDs(got...)
 		if c.answer == "" {
 			assert.ErrorIs(t, err, io.EOF, c.name)
@@ -162,7 +162,7 @@ func TestKeyServerGarbage(t *testing.T) {
 	assert.Equal(t, -1, g.table)
 	g.close()
 	assert.EqualValues(t, 3, server.refused.Load())
-	require.Eventually(t, func() bool { now, _ := open(t); return now == fds }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { now, _ := open(t); return now == fds }, patience, time.Millisecond)
 	require.NoError(t, m.Close())
 }
 
@@ -176,19 +176,19 @@ func TestKeyServerLimit(t *testing.T) {
 	ask := keyAsk{domain: p.Domain, slot: p.Slot, gen: p.Gen}
 	var held []*shmem.Conn
 	for range maxKeyConns {
-		c, err := dialOwner(p.Socket, ucs.Now().Add(10*time.Second))
+		c, err := dialOwner(p.Socket, ucs.Now().Add(patience))
 		if errors.Is(err, unix.EMFILE) {
 			t.Skip(err)
 		}
 		require.NoError(t, err)
 		held = append(held, c)
 	}
-	_, err = askOwner(&p, false, 10*time.Second)
+	_, err = askOwner(&p, false, patience)
 	require.ErrorIs(t, err, ucs.ErrPeerFailed)
 	assert.ErrorContains(t, err, "refuses more connections")
 	var buf [replyMax]byte
 	require.NoError(t, held[0].Send(ask.append(nil)))
-	_, fds, err := recvUntil(held[0], buf[:], ucs.Now().Add(10*time.Second))
+	_, fds, err := recvUntil(held[0], buf[:], ucs.Now().Add(patience))
 	require.NoError(t, err)
 	shmem.CloseFDs(fds...)
 	for _, c := range held {
@@ -198,6 +198,6 @@ func TestKeyServerLimit(t *testing.T) {
 		g, err := askOwner(&p, false, askTimeout)
 		g.close()
 		return err == nil
-	}, 10*time.Second, time.Millisecond)
+	}, patience, time.Millisecond)
 	require.NoError(t, m.Close())
 }

@@ -15,6 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// patience bounds every wait for another process or goroutine, against hanging.
+const patience = time.Minute
+
 // roles are what this test binary does as a second process: it is started again
 // with roleEnv set. A role talks with the test by lines on stdin and stdout.
 func roles() map[string]func(say func(string), hear func() string) {
@@ -103,7 +106,7 @@ func (p *process) hear() string {
 	case s, ok := <-got:
 		require.True(p.t, ok, "second process ended")
 		return strings.TrimSpace(s)
-	case <-time.After(30 * time.Second):
+	case <-time.After(patience):
 		p.t.Fatal("second process is silent")
 		return ""
 	}

@@ -63,7 +63,7 @@ func (p memoryProcess) stop() {
 	require.Eventually(p.t, func() bool {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
 		return err == nil && strings.Contains(string(b), ") T ")
-	}, 10*time.Second, time.Millisecond)
+	}, patience, time.Millisecond)
 }
 
 type memoryPlayer struct {

@@ -261,7 +261,7 @@ func TestOwnerBecomesAnotherProgram(t *testing.T) {
 	rma := accessor(d)
 	require.Equal(t, ucs.OK, rma.PutUint64(1, p.Base, k))
 	other.say("exec")
-	require.Eventually(t, func() bool { return rma.PutUint64(1, p.Base, k) != ucs.OK }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return rma.PutUint64(1, p.Base, k) != ucs.OK }, patience, time.Millisecond)
 	assert.Equal(t, ucs.PeerFailed, rma.PutUint64(1, p.Base, k))
 	assert.NotEmpty(t, other.ask("alloc 1 0"), "the new program lives")
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // patience bounds every wait for the goroutine.
-const patience = 20 * time.Second
+const patience = 60 * time.Second
 
 func start(t *testing.T, c Config) *Async {
 	t.Helper()

@@ -20,7 +20,7 @@ import (
 const childMode = "GOUCX_SHMEM_CHILD"
 
 // patience bounds every wait for another process.
-const patience = 20 * time.Second
+const patience = 60 * time.Second
 
 func TestMain(m *testing.M) {
 	if mode := os.Getenv(childMode); mode != "" {

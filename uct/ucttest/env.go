@@ -14,7 +14,7 @@ import (
 
 // patience bounds every wait of the suite. What is waited for comes within
 // milliseconds; the rest is for loaded machines. Only tests of the suite change it.
-var patience = 20 * time.Second
+var patience = 60 * time.Second
 
 // settlePasses is how many idle passes are enough for anything that is still to
 // come in one process to come.

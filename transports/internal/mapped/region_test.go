@@ -74,7 +74,7 @@ func TestPinned(t *testing.T) {
 		default:
 			return false
 		}
-	}, 10*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 }
 
 // TestForeignMemory: what is not of the Go heap registers too.
