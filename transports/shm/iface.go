@@ -37,6 +37,7 @@ type iface struct {
 	turn      int  // which of the hot is served first
 	attention bool // service has work
 	waiting   []*ep
+	asleep    []*ep // those of waiting whose peers were told to wake us
 
 	d       *domain
 	stats   *stats.Set
@@ -234,6 +235,11 @@ func (f *iface) Arm(uct.EventKind) uct.Status {
 	for _, p := range f.pages {
 		atomic.StoreUint32(p.armed, 1)
 	}
+	// Peers tell of room in batches, which is enough for one who polls.
+	f.asleep = append(f.asleep[:0], f.waiting...)
+	for _, e := range f.asleep {
+		e.tx.Wait(true)
+	}
 	// The barrier runs on every core that executes a peer: what it stored before
 	// looking at the armed word is visible below. Without it, or towards a peer
 	// that is not registered for it, the peer puts the barrier itself (flagFence).
@@ -267,6 +273,13 @@ func (f *iface) disarm() {
 	for _, p := range f.pages {
 		atomic.StoreUint32(p.armed, 0)
 	}
+	for i, e := range f.asleep {
+		if !e.released {
+			e.tx.Wait(false)
+		}
+		f.asleep[i] = nil
+	}
+	f.asleep = f.asleep[:0]
 }
 
 // Activate counts an endpoint that the layer above uses.

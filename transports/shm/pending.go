@@ -11,12 +11,10 @@ func (e *ep) PendingAdd(t uct.Token) uct.Status {
 		return e.status
 	}
 	if len(e.pend) == 0 {
-		e.tx.Wait(true) // before the last look: the peer tells what it frees from now on
 		if s := e.refresh(); s != ucs.OK {
 			return s
 		}
 		if e.tx.Fits(e.need) {
-			e.tx.Wait(false)
 			return ucs.Busy
 		}
 		e.block(ucs.NoResource)
@@ -40,7 +38,6 @@ func (e *ep) PendingPurge(f func(uct.Token)) {
 			f(t)
 		}
 	}
-	e.tx.Wait(false)
 	if e.status == ucs.OK {
 		e.unblock()
 	}
@@ -83,7 +80,6 @@ func (e *ep) offer() {
 	case e.purged:
 	case k == len(e.pend):
 		e.pend = e.pend[:0]
-		e.tx.Wait(false)
 	default:
 		e.pend = append(e.pend[:0], e.pend[k:]...)
 		if e.status == ucs.OK {
