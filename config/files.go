@@ -20,6 +20,10 @@ var ownNames = [...]string{"goucx.yaml", "goucx.yml", "goucx.toml", "goucx.json"
 // no fault; what may not be read is a warning; what cannot be understood is an
 // error.
 func (s *sources) readDir(dir string, host func() Host) {
+	if _, err := os.Stat(dir + "/."); errors.Is(err, fs.ErrPermission) {
+		s.warn("%s is not searched for configuration files: %v", dir, err)
+		return
+	}
 	if text, ok := s.readFile(filepath.Join(dir, confName)); ok {
 		s.readConf(filepath.Join(dir, confName), text, host)
 	}

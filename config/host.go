@@ -57,6 +57,10 @@ func (h Host) field(key string) string {
 	return unknownCPU
 }
 
+// LocalHost is this machine, for those who write such sections. The maps of all
+// answers are one: it is only read.
+func LocalHost() Host { return localHost() }
+
 // localHost reads this machine once, when first asked.
 var localHost = sync.OnceValue(func() Host {
 	text, _ := os.ReadFile("/proc/cpuinfo") // unreadable or absent: unknown

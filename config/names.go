@@ -43,14 +43,24 @@ func (s *Set) checkNames(src *sources, strict bool) {
 }
 
 func (s *Set) unknown(e entry) error {
-	return fmt.Errorf("unknown setting %s%s (%s)%s", Prefix, e.name, e.origin, s.suggest(e.name))
+	name := Prefix + e.name
+	if startsWithPrefix(e.name) { // as the user wrote it: ucx_tls is not UCX_ucx_tls
+		name = e.name
+	}
+	return fmt.Errorf("unknown setting %s (%s)%s", name, e.origin, s.suggest(e.name))
+}
+
+// startsWithPrefix tells a name whose prefix is not in capitals, and is thus
+// none.
+func startsWithPrefix(name string) bool {
+	return len(name) >= len(Prefix) && strings.EqualFold(name[:len(Prefix)], Prefix)
 }
 
 // suggest is "; did you mean UCX_X?" for the nearest name, or "" where none is
 // near.
 func (s *Set) suggest(name string) string {
-	upper := strings.ToUpper(name)
-	best, bestDist := "", 1+max(1, min(3, len(name)/3))
+	upper := strings.TrimPrefix(strings.ToUpper(name), Prefix)
+	best, bestDist := "", 1+max(1, min(3, len(upper)/3))
 	consider := func(n string) {
 		if d := distance(upper, n, bestDist); d < bestDist {
 			best, bestDist = n, d

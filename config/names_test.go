@@ -21,6 +21,13 @@ func TestUnknownNameWarns(t *testing.T) {
 	}
 }
 
+func TestUnknownNameWithASmallPrefix(t *testing.T) {
+	dir := write(t, "ucx.conf", "ucx_tls=x\n[ucx]\nUcx_shm_ring_cells=4\n")
+	_, warnings := load(t, Options{Dirs: []string{dir}})
+	assert.Equal(t, "unknown setting ucx_tls ("+dir+"/ucx.conf:1); did you mean UCX_TLS?\n"+
+		"unknown setting Ucx_shm_ring_cells ("+dir+"/ucx.conf:3); did you mean UCX_SHM_RING_CELLS?", texts(warnings))
+}
+
 func TestWarnUnusedOff(t *testing.T) {
 	dir := write(t, "ucx.conf", "UCX_TSL=shm")
 	_, warnings := load(t, Options{Dirs: []string{dir}, Env: []string{"UCX_TSL=x", "UCX_WARN_UNUSED_ENV_VARS=n"}})

@@ -6,9 +6,10 @@ var (
 		"Refuse settings of unknown name instead of warning about them.")
 	LogLevel = New("LOG_LEVEL", "warn",
 		Enum("fatal", "error", "warn", "diag", "info", "debug", "trace", "req", "data", "async", "func", "poll"), "",
-		"Log messages of this level and above. diag counts as warn, what lies beyond trace as trace.")
+		"Log messages of this level and above. diag counts as info, what lies beyond trace as trace.")
 	LogFile = New("LOG_FILE", "", String(), "",
-		"File that log messages are appended to; empty: standard error.")
+		"File that log messages are appended to, or stdout; empty: standard error. "+
+			"In its name %p is the process, %h the host, %e the program, %u the user, %t the time.")
 	WarnUnused = New("WARN_UNUSED_ENV_VARS", "y", Bool(), "",
 		"Warn about UCX_ environment variables that no setting uses.")
 )

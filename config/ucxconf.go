@@ -22,8 +22,9 @@ type confSection struct {
 
 // parseConf reads UCX's format: key=value or key:value, [section], comments
 // from # or ; at the beginning of a line and from ; after a space. Indentation
-// means nothing. Malformed lines are reported by number, all at once, and the
-// rest still stands.
+// means nothing. A name that `ucx_info -cfa` marks as deprecated has no value and
+// is passed over. Malformed lines are reported by number, all at once, and the rest
+// still stands.
 //
 // Source: ini.c of UCX (inih with its defaults).
 func parseConf(text []byte) (sections []confSection, bad []int) {
@@ -34,7 +35,7 @@ func parseConf(text []byte) (sections []confSection, bad []int) {
 		n++
 		line := clean(string(raw))
 		switch {
-		case line == "" || line[0] == '#' || line[0] == ';':
+		case line == "" || line[0] == '#' || line[0] == ';' || isDeprecated(line):
 		case line[0] == '[':
 			name, _, ok := strings.Cut(line[1:], "]")
 			if !ok {
@@ -53,6 +54,13 @@ func parseConf(text []byte) (sections []confSection, bad []int) {
 		}
 	}
 	return sections, bad
+}
+
+// isDeprecated recognises "UCX_SELF_MAX_SHORT (deprecated)".
+func isDeprecated(line string) bool {
+	name, ok := strings.CutSuffix(line, " (deprecated)")
+	name, prefixed := strings.CutPrefix(name, Prefix)
+	return ok && prefixed && validName(name)
 }
 
 func cutKey(line string) (key, value string, ok bool) {

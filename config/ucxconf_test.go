@@ -28,6 +28,9 @@ func TestParseConf(t *testing.T) {
 		{"sections", "[a b] ; c\nX=1\n[]\n[a b]\n", []confSection{
 			{}, {name: "a b", line: 1, lines: []confLine{{"X", "1", 2}}}, {line: 3}, {name: "a b", line: 4},
 		}, nil},
+		{"deprecated", "UCX_SELF_MAX_SHORT (deprecated)\nUCX_X (deprecated)=1\n(deprecated)\nUCX X (deprecated)\n", []confSection{{lines: []confLine{
+			{"UCX_X (deprecated)", "1", 2},
+		}}}, []int{3, 4}},
 		{"malformed", "A\n=1\n[s\nB=1\n", []confSection{{}, {name: "s", line: 3, lines: []confLine{{"B", "1", 4}}}}, []int{1, 2, 3}},
 	}
 	for _, c := range cases {

@@ -27,7 +27,12 @@ func TestSettingsDocument(t *testing.T) {
 	b.WriteString("# Settings\n\n" +
 		"Each is an environment variable, a line of `ucx.conf`, and, without `UCX_`, a key of `goucx.yaml`, `goucx.toml` or `goucx.json`. " +
 		"`ucx_info -cf` shows their values and where each came from. " +
-		"This file is made by `make generate` from the tables in the code.\n\n")
+		"This file is made by `make generate` from the tables in the code.\n\n" +
+		"The environment beats the files. These are looked for in `/etc/ucx`, in `../etc/ucx` beside the program's directory, in `$HOME`, " +
+		"in `$UCX_CONFIG_DIR` and in the current directory; a later one beats an earlier one, and within one a `goucx.*`, of which there " +
+		"may be one, beats `ucx.conf`. Case does not matter in the keys of a `goucx.*`, and sections join with `_`: " +
+		"`shm: {ring_size: 32k}` is `UCX_SHM_RING_SIZE=32k`. A `[section]` of `ucx.conf` counts where its filters " +
+		"(`CPU vendor=`, `CPU model=`, which `ucx_info -s` shows, and `DMI product name=` and the like) match.\n\n")
 	require.NoError(t, config.Markdown(&b, settingsTables(transports.All())...))
 	if *update {
 		require.NoError(t, os.WriteFile(path, b.Bytes(), 0o644))
