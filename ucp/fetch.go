@@ -44,9 +44,10 @@ func (w *Worker) startFetch(i uint32) (uint64, Request) {
 	if st == ucs.InProgress {
 		return 0, Request{&w.t, id}
 	}
-	v := w.slab.slots[i].tag
+	v, lane := w.slab.slots[i].tag, w.slab.slots[i].lane
 	w.slab.release(i)
 	if st != ucs.OK {
+		w.noteFailure(lane, st)
 		return 0, w.t.refuse(op, w.handle(ep), st)
 	}
 	return v, Request{}

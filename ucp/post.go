@@ -1,12 +1,16 @@
 package ucp
 
-import "github.com/goucx/goucx/ucs"
+import (
+	"fmt"
+
+	"github.com/goucx/goucx/ucs"
+)
 
 // start tries the operation in slot i, which was taken and filled in, and gives
 // its request. Refused operations leave no slot behind.
 func (w *Worker) start(i uint32) Request {
 	s := &w.slab.slots[i]
-	id, op, ep := w.slab.id(i), s.op, s.ep
+	id, op, ep, lane := w.slab.id(i), s.op, s.ep, s.lane
 	switch st := w.try(i); st {
 	case ucs.OK:
 		w.slab.release(i)
@@ -15,7 +19,21 @@ func (w *Worker) start(i uint32) Request {
 		return Request{&w.t, id}
 	default:
 		w.slab.release(i)
+		w.noteFailure(lane, st)
 		return w.t.refuse(op, w.handle(ep), st)
+	}
+}
+
+// errGone is the reason where an operation found out before its transport's
+// connection did.
+var errGone = fmt.Errorf("%w: its memory is gone", ErrPeerFailed)
+
+// noteFailure fails a lane whose peer an operation found dead, so that the
+// flush after it does not answer that all went well. A transport that knows
+// already reports it with its own reason.
+func (w *Worker) noteFailure(lane uint32, st ucs.Status) {
+	if st == ucs.PeerFailed && w.t.lanes[lane].ep.Check(0) == ucs.OK {
+		w.failLane(lane, errGone)
 	}
 }
 
