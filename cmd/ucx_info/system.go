@@ -4,16 +4,16 @@ import (
 	"fmt"
 	"runtime"
 
+	"github.com/goucx/goucx/config"
 	"github.com/goucx/goucx/ucs/cpu"
 	"github.com/goucx/goucx/ucs/platform"
 )
 
 // system prints -s.
 func (t *tool) system() error {
-	m := cpu.SystemModel()
 	t.line("Timer frequency: %.3f MHz", cpu.CyclesPerSecond()/1e6)
-	t.line("CPU vendor: %s", m.Vendor)
-	t.line("CPU model: %s", m.Name)
+	t.filters(config.LocalHost())
+	t.line("Processor: %s", cpu.SystemModel())
 	if mine, err := cpu.Affinity(); err == nil {
 		t.line("CPUs usable by this process: %s", cpu.FormatList(mine))
 	}
@@ -26,6 +26,16 @@ func (t *tool) system() error {
 	t.line("")
 	t.services(featureViews(platform.Probe().Features))
 	return nil
+}
+
+// filters prints what the sections of ucx.conf are matched against, under the
+// names that stand there.
+func (t *tool) filters(h config.Host) {
+	t.line("CPU vendor: %s", h.CPUVendor)
+	t.line("CPU model: %s", h.CPUModel)
+	if name := h.DMI["product_name"]; name != "" {
+		t.line("DMI product name: %s", name)
+	}
 }
 
 // scheduler says how late the async goroutine may be, which Go decides.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"github.com/goucx/goucx/config"
 	"github.com/goucx/goucx/transports"
@@ -82,26 +83,46 @@ func settingsTables(providers []uct.Component) []config.Table {
 	return tables
 }
 
-// settings loads them once; warnings go to stderr.
+// settings loads them once.
 func (t *tool) settings() (*config.Set, error) {
 	if t.set != nil {
 		return t.set, nil
 	}
 	set, warnings, err := config.Load(config.Options{}, settingsTables(t.providers)...)
-	for _, w := range warnings {
-		if !w.Info {
-			fmt.Fprintln(t.stderr, "ucx_info: warning:", w)
-		}
-	}
 	if err != nil {
+		t.warn(warnings, zapcore.WarnLevel, nil)
 		return nil, err
 	}
-	logger, closeLog, err := log.New(config.LogLevel.Get(set), config.LogFile.Get(set))
+	file := config.LogFile.Get(set)
+	logger, closeLog, err := log.New(config.LogLevel.Get(set), file)
 	if err != nil {
 		return nil, err
 	}
 	t.set, t.log, t.closeLog = set, logger, closeLog
+	to := logger
+	if file == "" {
+		to = nil
+	}
+	t.warn(warnings, logger.Core(), to)
 	return set, nil
+}
+
+// warn tells the warnings whose level is enabled: to a log, or plainly on stderr
+// where that is nil.
+func (t *tool) warn(warnings []config.Warning, enabled zapcore.LevelEnabler, to *zap.Logger) {
+	for _, w := range warnings {
+		level, name := zapcore.WarnLevel, "warning"
+		if w.Info {
+			level, name = zapcore.InfoLevel, "note"
+		}
+		switch {
+		case !enabled.Enabled(level):
+		case to != nil:
+			to.Log(level, w.Text)
+		default:
+			fmt.Fprintf(t.stderr, "ucx_info: %s: %s\n", name, w)
+		}
+	}
 }
 
 // contextSettings are the settings under the device types of -D.

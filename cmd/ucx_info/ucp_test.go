@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/config"
 	"github.com/goucx/goucx/transports"
 	"github.com/goucx/goucx/ucp"
 )
@@ -156,6 +158,29 @@ func TestSystem(t *testing.T) {
 	assert.Contains(t, out, "# GOMAXPROCS: ")
 }
 
+// TestSystemShowsWhatSectionsAreMatchedAgainst: what -s prints makes a section
+// of ucx.conf that counts here.
+func TestSystemShowsWhatSectionsAreMatchedAgainst(t *testing.T) {
+	out := info(t, "-s")
+	conf := "[here]\n"
+	for _, name := range []string{"CPU vendor", "CPU model"} {
+		_, rest, found := strings.Cut(out, "# "+name+": ")
+		require.True(t, found, name)
+		value, _, _ := strings.Cut(rest, "\n")
+		conf += name + "=" + value + "\n"
+	}
+	dir := t.TempDir()
+	t.Setenv("UCX_CONFIG_DIR", dir)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "ucx.conf"), []byte(conf+"UCX_SHM_RESCAN=7ms\n"), 0o600))
+	assert.Contains(t, info(t, "-c"), "\nUCX_SHM_RESCAN=7ms\n")
+}
+
+func TestFilters(t *testing.T) {
+	tool := newTool(&options{}, nil, io.Discard)
+	tool.filters(config.Host{CPUVendor: "Nvidia", CPUModel: "Grace", DMI: map[string]string{"product_name": "Box 7"}})
+	assert.Equal(t, "# CPU vendor: Nvidia\n# CPU model: Grace\n# DMI product name: Box 7\n", tool.out.String())
+}
+
 func TestVersion(t *testing.T) {
 	lines := strings.Split(info(t, "-v"), "\n")
 	assert.Regexp(t, `^# Version `, lines[0])
@@ -184,7 +209,32 @@ func TestLogGoesToItsFile(t *testing.T) {
 	require.NoError(t, err, "the file is opened")
 	assert.Empty(t, text, "nothing to warn about")
 
+	t.Setenv("UCX_TSL", "x")
+	info(t, "-c")
+	text, err = os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Contains(t, string(text), "WARN\tunknown setting UCX_TSL (environment UCX_TSL); did you mean UCX_TLS?\n")
+
 	t.Setenv("UCX_LOG_FILE", filepath.Join(path, "below a file"))
 	_, _, err = try("-w")
 	assert.ErrorContains(t, err, path)
+}
+
+func TestLogLevelHoldsForWarningsOfSettings(t *testing.T) {
+	t.Setenv("UCX_TSL", "x")
+	t.Setenv("UCX_IB_SL", "3")
+	const warning = "ucx_info: warning: unknown setting UCX_TSL (environment UCX_TSL); did you mean UCX_TLS?\n"
+	for level, want := range map[string]string{
+		"error": "", "warn": warning,
+		"info": warning + "ucx_info: note: known to UCX, not used by goucx: UCX_IB_SL (environment UCX_IB_SL)\n",
+	} {
+		t.Setenv("UCX_LOG_LEVEL", level)
+		_, diagnostics, err := try("-c")
+		require.NoError(t, err)
+		assert.Equal(t, want, diagnostics, level)
+	}
+	t.Setenv("UCX_STRICT", "maybe")
+	_, diagnostics, err := try("-c")
+	require.Error(t, err)
+	assert.Equal(t, warning, diagnostics, "told although there is no level yet")
 }
