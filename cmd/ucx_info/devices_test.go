@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/transports"
 	"github.com/goucx/goucx/uct"
 )
 
@@ -122,6 +123,28 @@ func TestRefusedDevicesAreShownWithReason(t *testing.T) {
 	assert.Contains(t, out, "#     broken/card0: no link\n")
 	assert.Contains(t, out, "#     broken/card1: no memory to lock\n")
 	assert.Contains(t, out, "#     none: this peer cannot be reached\n")
+}
+
+// single opens once.
+type single struct {
+	uct.Component
+	opened bool
+}
+
+func (s *single) OpenDomain(i uct.DomainInfo, c uct.DomainConfig) (uct.Domain, error) {
+	if s.opened {
+		return nil, errors.New("one is all there is")
+	}
+	s.opened = true
+	return s.Component.OpenDomain(i, c)
+}
+
+func TestWhatThePeerRefusesHasItsReason(t *testing.T) {
+	o, err := parse([]string{"--why", "-P", "intra"})
+	require.NoError(t, err)
+	tool := newTool(o, []uct.Component{&single{Component: transports.All()[1]}}, io.Discard)
+	require.NoError(t, tool.show())
+	assert.Contains(t, tool.out.String(), "#     shm/shm: at the peer: one is all there is\n#     shm/memory: the peer does not have it\n")
 }
 
 func TestLimitText(t *testing.T) {

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/goucx/goucx/ucp"
@@ -58,7 +57,7 @@ func (t *tool) connect() (err error) {
 	addr := w.Address()
 	switch {
 	case t.address != "":
-		if addr, err = os.ReadFile(t.address); err != nil {
+		if addr, err = readAddress(t.address); err != nil {
 			return err
 		}
 	case t.placement == "intra":

@@ -3,7 +3,9 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"slices"
 
 	"github.com/goucx/goucx/config"
 	"github.com/goucx/goucx/ucp"
@@ -19,7 +21,7 @@ type lanes struct {
 	peer    string // for people
 	local   *stage
 	plan    wireup.Plan
-	refused []uct.Refusal // by this side, then by the choice
+	refused []uct.Refusal // by this side, then the peer, then the choice
 }
 
 // chooseLanes chooses towards the peer that -P or --address names. The caller
@@ -29,14 +31,14 @@ func (t *tool) chooseLanes(set *config.Set) (*lanes, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &lanes{local: local}
+	l := &lanes{local: local, refused: slices.Clone(local.refused)}
 	remote, err := t.peer(l, set)
 	if err != nil {
 		return nil, errors.Join(err, local.close())
 	}
 	var refused []uct.Refusal
 	l.plan, refused = wireup.Choose(local.ifaces, remote, t.wants()...)
-	l.refused = append(local.refused, refused...)
+	l.refused = append(l.refused, refused...)
 	return l, nil
 }
 
@@ -58,9 +60,9 @@ func (t *tool) wants() []wireup.Purpose {
 func (t *tool) peer(l *lanes, set *config.Set) (wireup.View, error) {
 	switch {
 	case t.address != "":
-		b, err := os.ReadFile(t.address)
+		b, err := readAddress(t.address)
 		if err != nil {
-			return wireup.View{}, fmt.Errorf("read worker address: %w", err)
+			return wireup.View{}, err
 		}
 		v, err := wireup.Parse(b)
 		if err != nil {
@@ -75,11 +77,26 @@ func (t *tool) peer(l *lanes, set *config.Set) (wireup.View, error) {
 			return wireup.View{}, err
 		}
 		l.local.closers = append(l.local.closers, other.close)
+		l.refused = append(l.refused, other.refusedBeyond(l.local)...)
 		return other.address()
 	default:
 		l.peer = "the worker itself"
 		return l.local.address()
 	}
+}
+
+// readAddress reads a worker address from a file, and hardly more than one can
+// have: whoever parses it refuses the rest.
+func readAddress(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("read worker address: %w", err)
+	}
+	b, err := io.ReadAll(io.LimitReader(f, wireup.MaxAddress+1))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, fmt.Errorf("read worker address: %w", err)
+	}
+	return b, nil
 }
 
 // lane is one way to the peer with what it is used for.

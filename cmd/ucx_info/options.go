@@ -65,7 +65,8 @@ func table(o *options) []group {
 			{letter: "e", name: "endpoint", show: (*tool).endpoint, help: "Show UCP endpoint configuration"},
 			{letter: "m", name: "memory", arg: "size", value: &o.memory, show: (*tool).allocation, help: "Show UCP memory allocation for a given size"},
 			{letter: "u", name: "features", arg: "features", value: &o.features, help: "UCP context features to use (default: all). String of one or more of:\n" +
-				"  'a' : atomic operations\n  'r' : remote memory access\n  't' : tag matching"},
+				"  'a' : atomic operations\n  'r' : remote memory access\n  't' : tag matching\n" +
+				"Modifier, without effect since it always holds:\n  'e' : error handling"},
 		}},
 		{"Other settings:", []option{
 			{letter: "t", name: "transport", arg: "name", value: &o.transport, help: "Filter devices information using specified transport (requires -d)"},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/goucx/goucx/config"
 	"github.com/goucx/goucx/uct"
@@ -79,6 +80,19 @@ func (s *stage) openIfaces(d uct.Domain) {
 
 func (s *stage) refuse(transport, device, reason string) {
 	s.refused = append(s.refused, uct.Refusal{Transport: transport, Device: device, Reason: reason})
+}
+
+// refusedBeyond is what this stage, as the peer of the other, refuses and the
+// other does not.
+func (s *stage) refusedBeyond(other *stage) []uct.Refusal {
+	var out []uct.Refusal
+	for _, r := range s.refused {
+		if !slices.ContainsFunc(other.refused, func(o uct.Refusal) bool { return o.Transport == r.Transport && o.Device == r.Device }) {
+			r.Reason = "at the peer: " + r.Reason
+			out = append(out, r)
+		}
+	}
+	return out
 }
 
 // address is the stage's worker address, decoded.

@@ -104,7 +104,9 @@ func TestEndpoint(t *testing.T) {
 	assert.Contains(t, out, "connected by: self/memory\n")
 	assert.Contains(t, out, "tag_send: 0..<egr/short>..8192..<egr/multi>..(inf)\n")
 
-	assert.Contains(t, info(t, "-e", "-u", "ta"), "lane[0]:  0:self/memory -> am amo\n")
+	for _, features := range []string{"ta", "tae"} {
+		assert.Contains(t, info(t, "-e", "-u", features), "lane[0]:  0:self/memory -> am amo\n")
+	}
 
 	out = info(t, "-e", "-P", "intra")
 	assert.Contains(t, out, "lane[0]:  1:shm/memory -> am rma amo\n")
@@ -129,6 +131,11 @@ func TestEndpointToAnAddressInAFile(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, damaged, 0o600))
 	_, _, err = try("-e", "--address", path)
 	assert.ErrorContains(t, err, "damaged")
+
+	for _, arg := range []string{"-e", "--why"} {
+		_, _, err = try(arg, "--address", "/dev/zero")
+		assert.ErrorContains(t, err, "bad worker address", "of a file without an end")
+	}
 
 	require.NoError(t, os.WriteFile(path, w.Address(), 0o600))
 	require.NoError(t, w.Close())

@@ -14,13 +14,13 @@ func (t *tool) why() (err error) {
 	if err != nil {
 		return err
 	}
+	forbidden := featureViews(limited()) // before anything is open: descriptors may be few
 	l, err := t.chooseLanes(set)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, l.local.close()) }()
 	refused, below := refusals(l.refused), l.outranked()
-	forbidden := featureViews(limited())
 	t.document["refused"] = map[string]any{"peer": l.peer, "refused": refused, "outranked": below, "system": forbidden}
 	if t.json {
 		return nil
