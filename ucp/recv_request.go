@@ -31,12 +31,19 @@ func (r RecvRequest) Wait(ctx context.Context) (Message, error) {
 	i, g := uint32(r.id), uint32(r.id>>32)
 	var p pause
 	for {
-		s := &w.slab.slots[i]
+		b := &w.slab
+		s := &b.slots[i]
 		if s.gen != g {
 			return Message{}, ErrStale
 		}
-		if s.state != slotLive {
-			return w.consume(i)
+		if s.state == slotDone {
+			if s.status != ucs.OK || s.flags&flagAside != 0 {
+				return w.consume(i)
+			}
+			// As consume: a call less.
+			s.gen, s.state, s.next = nextGen(g), slotFree, b.free
+			b.free = i
+			return Message{Tag(s.tag), int(s.n)}, nil
 		}
 		if err := p.after(ctx, w.Progress()); err != nil {
 			return Message{}, err
@@ -44,13 +51,12 @@ func (r RecvRequest) Wait(ctx context.Context) (Message, error) {
 	}
 }
 
+// waitRecvSlow is Wait in every mode and state.
+//
 //go:noinline
 func (r RecvRequest) waitRecvSlow(ctx context.Context) (Message, error) {
 	if r.t == nil {
 		return Message{}, ErrStale
-	}
-	if !r.t.locked { // refused at the call
-		return Message{}, r.Err()
 	}
 	var p pause
 	for {
@@ -81,29 +87,14 @@ func (w *Worker) tryConsume(id uint64) (m Message, ended bool, err error) {
 }
 
 // consume gives the result of the receive in slot i and releases it.
-// hot: BenchmarkTagPair
-func (w *Worker) consume(i uint32) (Message, error) {
-	b := &w.slab
-	s := &b.slots[i]
-	m := Message{Tag(s.tag), int(s.n)}
-	if s.status != ucs.OK || s.flags&flagAside != 0 {
-		return m, w.consumeSlow(i)
-	}
-	s.gen = nextGen(s.gen)
-	s.state = slotFree
-	s.next = b.free
-	b.free = i
-	b.used--
-	return m, nil
-}
-
-//go:noinline
-func (w *Worker) consumeSlow(i uint32) (err error) {
-	if w.slab.slots[i].status != ucs.OK {
+func (w *Worker) consume(i uint32) (m Message, err error) {
+	s := &w.slab.slots[i]
+	m = Message{Tag(s.tag), int(s.n)}
+	if s.status != ucs.OK {
 		err = w.slotErr(i)
 	}
 	w.slab.release(i)
-	return err
+	return m, err
 }
 
 // Drop says that nobody will read the result. A receive that has not ended goes

@@ -78,8 +78,7 @@ type slot struct {
 type slab struct {
 	slots []slot   // by index; 0 is no slot
 	bufs  [][]byte // the users' buffers; overwritten at reuse, cleared by tidy
-	free  uint32   // first free slot; never 0 after prepare
-	used  int      // slots that are not free
+	free  uint32   // first free slot; 0: grow
 	swept uint32   // where tidy goes on
 
 	// Beside slots with flagAside.
@@ -117,7 +116,6 @@ func (b *slab) take(op opKind) uint32 {
 	}
 	s := &b.slots[i]
 	b.free = s.next
-	b.used++
 	s.op, s.state, s.status, s.flags = op, slotLive, ucs.OK, 0
 	s.ep, s.lane, s.left = 0, 0, 0
 	return i
@@ -157,7 +155,6 @@ func (b *slab) release(i uint32) {
 	s.state = slotFree
 	s.next = b.free
 	b.free = i
-	b.used--
 }
 
 func nextGen(g uint32) uint32 { return max((g+1)&genMask, 1) }

@@ -103,10 +103,6 @@ func (w *Worker) TagRecv(p []byte, tag, mask Tag) RecvRequest {
 	if w.t.locked {
 		return w.tagRecvLocked(p, tag, mask)
 	}
-	return w.tagRecv(p, tag, mask)
-}
-
-func (w *Worker) tagRecv(p []byte, tag, mask Tag) RecvRequest {
 	b := &w.slab
 	i := b.free
 	if i == 0 {
@@ -114,7 +110,6 @@ func (w *Worker) tagRecv(p []byte, tag, mask Tag) RecvRequest {
 	}
 	s := &b.slots[i]
 	b.free = s.next
-	b.used++
 	s.op, s.state, s.status, s.flags = opTagRecv, slotLive, ucs.OK, flagKept
 	s.ep, s.lane, s.left = 0, 0, 0
 	b.bufs[i] = p
@@ -133,5 +128,12 @@ func (w *Worker) tagRecvLocked(p []byte, tag, mask Tag) RecvRequest {
 	if w.closing {
 		return RecvRequest{w.t.refuse(opTagRecv, Endpoint{}, ucs.Closed)}
 	}
-	return w.tagRecv(p, tag, mask)
+	i := w.slab.take(opTagRecv)
+	w.slab.slots[i].flags = flagKept
+	w.slab.bufs[i] = p
+	r := RecvRequest{Request{&w.t, w.slab.id(i)}}
+	if !w.takeArrived(i, uint64(tag), uint64(mask)) {
+		w.posted.Add(i, uint64(tag), uint64(mask))
+	}
+	return r
 }
