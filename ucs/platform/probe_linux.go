@@ -39,7 +39,7 @@ func tryMemfd() error {
 	defer func() { _ = s.Close() }() // a probe's own: nothing to tell
 	fd, err := unix.FcntlInt(uintptr(s.FD()), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
-		return err
+		return fmt.Errorf("duplicate a descriptor: %w", err)
 	}
 	other, err := shmem.Map(fd, probeSize)
 	if err != nil {
@@ -78,23 +78,23 @@ func (p pair) close() {
 func tryPassing() error {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return err
+		return fmt.Errorf("socketpair: %w", err)
 	}
 	defer shmem.CloseFDs(fds[:]...)
 	if err := unix.Sendmsg(fds[0], []byte{0}, unix.UnixRights(fds[0]), nil, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT); err != nil {
-		return err
+		return fmt.Errorf("sendmsg with a descriptor: %w", err)
 	}
 	oob := make([]byte, unix.CmsgSpace(4))
 	_, n, _, _, err := unix.Recvmsg(fds[1], make([]byte, 1), oob, unix.MSG_CMSG_CLOEXEC|unix.MSG_DONTWAIT)
 	if err != nil {
-		return err
+		return fmt.Errorf("recvmsg: %w", err)
 	}
 	msgs, err := unix.ParseSocketControlMessage(oob[:n])
 	if err != nil {
 		return err
 	}
-	if len(msgs) != 1 {
-		return errors.New("the descriptor did not arrive")
+	if len(msgs) != 1 { // dropped by a security module, or for want of a number
+		return errors.New("recvmsg: the descriptor did not arrive: forbidden, or the limit of open files is reached")
 	}
 	got, err := unix.ParseUnixRights(&msgs[0])
 	shmem.CloseFDs(got...)
