@@ -20,6 +20,7 @@ type Consumer struct {
 	bulkSaid  uint64 // of which published
 	cellSaid  uint64
 	cellEvery uint64
+	fence     bool
 }
 
 // NewConsumer attaches the receiving side to an area that Init has prepared.
@@ -126,7 +127,8 @@ func (c *Consumer) Release() (woke bool) {
 		c.publish()
 	}
 	// After the stores: a producer that says so before its last look either saw
-	// them or is seen here (its Wait is a full barrier; a sleeper adds one here).
+	// them or is seen here. Its Wait is a full barrier; on this side one that is
+	// about to sleep puts it (membarrier), or else publish (Fence).
 	if atomic.LoadUint32(c.waiting) != 0 {
 		c.publish()
 		return true
@@ -138,8 +140,16 @@ func (c *Consumer) Release() (woke bool) {
 func (c *Consumer) publish() {
 	c.bulkSaid, c.cellSaid = c.bulkDone, c.want
 	storeRelease(c.bulkTail, c.bulkDone)
+	if c.fence {
+		atomic.StoreUint64(c.cellTail, c.want)
+		return
+	}
 	storeRelease(c.cellTail, c.want)
 }
+
+// Fence has a full barrier follow each publishing, for a producer that sleeps
+// but cannot put one here itself.
+func (c *Consumer) Fence(on bool) { c.fence = on }
 
 // Watch tells the producer whether this side polls the ring all the time.
 func (c *Consumer) Watch(on bool) { atomic.StoreUint32(c.hot, bit(on)) }
