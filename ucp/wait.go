@@ -2,7 +2,8 @@ package ucp
 
 import (
 	"context"
-	"runtime"
+
+	"github.com/goucx/goucx/ucs/cpu"
 )
 
 // When a waiting loop looks beyond its worker, in passes.
@@ -40,7 +41,7 @@ func (p *pause) slow(ctx context.Context) error {
 	}
 	p.did = 0
 	if p.idle >= spinPasses && p.idle%yieldPasses == 0 {
-		runtime.Gosched()
+		cpu.Yield()
 	}
 	return context.Cause(ctx)
 }

@@ -2,12 +2,12 @@ package shm
 
 import (
 	"encoding/binary"
-	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/cpu"
 	"github.com/goucx/goucx/ucs/stats"
 	"github.com/goucx/goucx/uct"
 )
@@ -76,7 +76,7 @@ func until(t testing.TB, cond func() bool, fs ...*iface) {
 		}
 		if i&1023 == 1023 {
 			require.True(t, ucs.Now().Before(limit), "nothing happens")
-			runtime.Gosched()
+			cpu.Yield()
 		}
 	}
 }

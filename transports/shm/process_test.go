@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/cpu"
 	"github.com/goucx/goucx/ucs/shmem"
 	"github.com/goucx/goucx/uct"
 )
@@ -65,7 +66,7 @@ func roleReceive(say func(string), hear func() string) {
 			back = must(f.NewEndpoint(peer, 0))
 		}
 		if i&0xfff == 0 {
-			runtime.Gosched()
+			cpu.Yield()
 		}
 	}
 }
@@ -87,7 +88,7 @@ func roleSend(say func(string), hear func() string) {
 			i++
 		case ucs.NoResource:
 			f.Progress(64)
-			runtime.Gosched()
+			cpu.Yield()
 		default:
 			must(0, s.Err())
 		}

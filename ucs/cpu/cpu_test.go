@@ -113,3 +113,9 @@ func BenchmarkCycles(b *testing.B) {
 		Cycles()
 	}
 }
+
+func BenchmarkYield(b *testing.B) {
+	for b.Loop() {
+		Yield()
+	}
+}

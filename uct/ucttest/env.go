@@ -2,13 +2,13 @@ package ucttest
 
 import (
 	"crypto/rand"
-	"runtime"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/cpu"
 	"github.com/goucx/goucx/uct"
 )
 
@@ -147,7 +147,7 @@ func (e *env) until(what string, cond func() bool, nodes ...*node) {
 func (e *env) settle(nodes ...*node) {
 	for range settlePasses {
 		progress(nodes...)
-		runtime.Gosched()
+		cpu.Yield()
 	}
 }
 
@@ -155,7 +155,7 @@ func drive(cond func() bool, nodes ...*node) bool {
 	end := ucs.Now().Add(patience)
 	for i := 1; !cond(); i++ {
 		if progress(nodes...) == 0 {
-			runtime.Gosched()
+			cpu.Yield()
 		}
 		if i%256 == 0 && end.Before(ucs.Now()) {
 			return cond()
