@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/goucx/goucx/ucp"
+	"github.com/goucx/goucx/ucs/cpu"
 )
 
 // ucpSide is one side of a UCP test: a worker, an endpoint to the other side,
@@ -153,6 +154,10 @@ func (s *ucpSide) connect(g Group) error {
 
 func (s *ucpSide) progress() { s.w.Progress() }
 
+// yieldSpins is after how many idle passes, some 100 us of them, a loop offers
+// the processor to others: on a busy machine its peer may be waiting for it.
+const yieldSpins = 1 << 14
+
 // idle is a pass of a loop that waits for memory; an error ends the waiting.
 func (s *ucpSide) idle() error {
 	s.w.Progress()
@@ -164,6 +169,9 @@ func (s *ucpSide) idle() error {
 
 //go:noinline
 func (s *ucpSide) idleSlow() error {
+	if s.spins%yieldSpins == 0 {
+		cpu.Yield()
+	}
 	if s.failed != nil {
 		return s.failed
 	}

@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime"
 
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/cpu"
 	"github.com/goucx/goucx/uct"
 )
 
@@ -216,8 +216,8 @@ func (s *uctSide) idle() error {
 
 //go:noinline
 func (s *uctSide) idleSlow() error {
-	if s.spins%(1<<16) == 0 {
-		runtime.Gosched()
+	if s.spins%yieldSpins == 0 {
+		cpu.Yield()
 	}
 	if s.failed != nil {
 		return s.failed
