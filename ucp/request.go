@@ -31,6 +31,8 @@ func (t *Thread) refuse(op opKind, e Endpoint, st ucs.Status) Request {
 }
 
 // Done reports whether the operation has ended. It does not progress.
+//
+//gcassert:inline
 func (r Request) Done() bool {
 	return r.id == 0 || r.doneSlow()
 }
@@ -62,6 +64,8 @@ func (r Request) Err() error {
 
 // Wait progresses the worker until the operation has ended, and gives its error.
 // The end of ctx ends the waiting, not the operation: the buffer stays ours.
+//
+//gcassert:inline
 func (r Request) Wait(ctx context.Context) error {
 	if r.id == 0 {
 		return nil

@@ -1,0 +1,101 @@
+package ucp
+
+import (
+	"context"
+	"encoding/hex"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
+)
+
+// recorder keeps the messages that are sent through it.
+type recorder struct {
+	uct.Endpoint
+	sent []packet
+	open packet
+}
+
+func (r *recorder) AMShort(id uct.AMID, hdr uint64, p []byte) uct.Status {
+	r.sent = append(r.sent, packet{id: id, hdr: hdr, data: append([]byte(nil), p...)})
+	return ucs.OK
+}
+
+func (r *recorder) ReserveAM(id uct.AMID, hdr uint64, n int) ([]byte, uct.Status) {
+	r.open = packet{id: id, hdr: hdr, data: make([]byte, n)}
+	return r.open.data, ucs.OK
+}
+
+func (r *recorder) CommitAM(n int) {
+	r.open.data = r.open.data[:n]
+	r.sent = append(r.sent, r.open)
+}
+
+// record gives an endpoint whose messages hold 16 bytes and are recorded.
+func record(t *testing.T) (*port, *recorder, Endpoint) {
+	t.Helper()
+	p := newPort(t)
+	e, err := p.w.NewEndpoint(p.w.Address(), EndpointConfig{Eager: true})
+	require.NoError(t, err)
+	l := &p.w.t.lanes[p.w.eps[1].lane]
+	r := &recorder{Endpoint: l.ep}
+	l.ep, l.short, l.bcopy = r, 16, 16
+	return p, r, e
+}
+
+// The example of docs/wire/ucp.md.
+func TestWireGolden(t *testing.T) {
+	_, r, e := record(t)
+	require.Zero(t, e.TagSend(make([]byte, 17), 1), "the first message in fragments")
+	r.sent = nil
+	require.Zero(t, e.TagSend([]byte("hello, world, again"), 0x1234))
+	require.Len(t, r.sent, 2)
+	for i, want := range []struct {
+		id      uct.AMID
+		header  uint64
+		payload string
+	}{
+		{2, 0x1234, "1300000000000000" + "68656c6c6f2c2077"},
+		{3, 2, "6f726c642c20616761696e"},
+	} {
+		assert.Equal(t, want.id, r.sent[i].id)
+		assert.Equal(t, want.header, r.sent[i].hdr)
+		assert.Equal(t, want.payload, hex.EncodeToString(r.sent[i].data))
+	}
+
+	r.sent = nil
+	require.Zero(t, e.TagSendV([][]byte{[]byte("ab"), nil, []byte("c")}, 7))
+	assert.Equal(t, []packet{{id: 1, hdr: 7, data: []byte("abc")}}, r.sent)
+}
+
+// What is sent in pieces of any size is received whole.
+func TestWireRoundTrip(t *testing.T) {
+	p, r, e := record(t)
+	for n := range 100 {
+		want := make([]byte, n)
+		for i := range want {
+			want[i] = byte(i + n)
+		}
+		r.sent = nil
+		half := n / 3
+		require.Zero(t, e.TagSendV([][]byte{want[:half], want[half:]}, 9))
+		for i := range r.sent {
+			r.sent[i].src = 4
+		}
+		got := make([]byte, n)
+		if n%2 == 0 {
+			deliver(p, r.sent...)
+		}
+		q := p.w.TagRecv(got, 9, ^Tag(0))
+		if n%2 == 1 {
+			deliver(p, r.sent...)
+		}
+		m, err := q.Wait(context.Background())
+		require.NoError(t, err)
+		require.Equal(t, Message{9, n}, m)
+		require.Equal(t, want, got)
+	}
+}
