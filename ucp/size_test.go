@@ -15,9 +15,9 @@ func TestGateSizes(t *testing.T) {
 	}{{slot{}, 64}, {epSlot{}, 16}, {unexpected{}, 16}} {
 		ty := reflect.TypeOf(tc.v)
 		assert.LessOrEqual(t, ty.Size(), tc.max, ty.Name())
-		for i := range ty.NumField() {
-			k := ty.Field(i).Type.Kind()
-			assert.NotContains(t, []reflect.Kind{reflect.Pointer, reflect.Slice, reflect.Map, reflect.Interface, reflect.String}, k, ty.Field(i).Name)
+		for field := range ty.Fields() {
+			k := field.Type.Kind()
+			assert.NotContains(t, []reflect.Kind{reflect.Pointer, reflect.Slice, reflect.Map, reflect.Interface, reflect.String}, k, field.Name)
 		}
 	}
 	assert.LessOrEqual(t, reflect.TypeFor[Request]().Size(), uintptr(16))

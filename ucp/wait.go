@@ -43,6 +43,9 @@ func (p *pause) slow(ctx context.Context) error {
 	if p.idle >= spinPasses && p.idle%yieldPasses == 0 {
 		cpu.Yield()
 	}
+	if ctx.Err() == nil { // Cause takes a lock
+		return nil
+	}
 	return context.Cause(ctx)
 }
 
