@@ -16,8 +16,8 @@ import (
 // features are the letters of -u.
 var features = map[rune]ucp.Feature{'a': ucp.FeatureAtomics, 'r': ucp.FeatureRMA, 't': ucp.FeatureTag}
 
-// parseFeatures reads -u; no feature means all. UCX's modifier e changes nothing:
-// endpoints always have error handling.
+// parseFeatures reads -u; no feature means all. UCX's modifiers w and e change
+// nothing: workers can always be slept on, endpoints always have error handling.
 func parseFeatures(letters string) (ucp.Feature, error) {
 	var set ucp.Feature
 	for _, c := range letters {
@@ -25,8 +25,8 @@ func parseFeatures(letters string) (ucp.Feature, error) {
 		switch {
 		case ok:
 			set |= f
-		case c == 'e':
-		case strings.ContainsRune("smxdw", c):
+		case c == 'w', c == 'e':
+		case strings.ContainsRune("smxd", c):
 			return 0, usagef("-u %s: feature '%c' is not supported yet: %w", letters, c, ucs.ErrUnsupported)
 		default:
 			return 0, usagef("-u %s: '%c' is no feature; want letters of a, r, t", letters, c)

@@ -66,7 +66,7 @@ func table(o *options) []group {
 			{letter: "m", name: "memory", arg: "size", value: &o.memory, show: (*tool).allocation, help: "Show UCP memory allocation for a given size"},
 			{letter: "u", name: "features", arg: "features", value: &o.features, help: "UCP context features to use (default: all). String of one or more of:\n" +
 				"  'a' : atomic operations\n  'r' : remote memory access\n  't' : tag matching\n" +
-				"Modifier, without effect since it always holds:\n  'e' : error handling"},
+				"Modifiers, without effect since they always hold:\n  'w' : wakeup\n  'e' : error handling"},
 		}},
 		{"Other settings:", []option{
 			{letter: "t", name: "transport", arg: "name", value: &o.transport, help: "Filter devices information using specified transport (requires -d)"},

@@ -104,7 +104,7 @@ func TestEndpoint(t *testing.T) {
 	assert.Contains(t, out, "connected by: self/memory\n")
 	assert.Contains(t, out, "tag_send: 0..<egr/short>..8192..<egr/multi>..(inf)\n")
 
-	for _, features := range []string{"ta", "tae"} {
+	for _, features := range []string{"ta", "taew"} {
 		assert.Contains(t, info(t, "-e", "-u", features), "lane[0]:  0:self/memory -> am amo\n")
 	}
 
