@@ -1,0 +1,222 @@
+//go:build linux
+
+package test
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+
+	"github.com/goucx/goucx/ucp"
+)
+
+// Tags of the talks between the test and a peer.
+const (
+	tagPing ucp.Tag = iota + 1
+	tagPong
+	tagStream
+	tagBig
+	tagNever // nobody sends it
+)
+
+const big = 1 << 20
+
+// peer is a second process that the test stops or kills while it does something.
+type peer struct {
+	*parent
+	*node
+	e   ucp.Endpoint // to the test's worker
+	ctx context.Context
+}
+
+// rolePeer meets the test's worker and behaves as it is told.
+func rolePeer(p *parent) {
+	v := &peer{parent: p, node: must(newNode(ucp.ThreadMulti)), ctx: context.Background()}
+	do := behaviours[p.hear()]
+	p.say(v.address())
+	v.e = must(v.connect(p.hear()))
+	if s := p.hear(); s != "go" {
+		check(fmt.Errorf("heard %q", s))
+	}
+	do(v)
+}
+
+// behaviours end only where the test ends the process, or tells it to.
+var behaviours = map[string]func(*peer){
+	"serve":     (*peer).serve,
+	"silent":    (*peer).silent,
+	"echo":      (*peer).echo,
+	"ping":      (*peer).ping,
+	"stream":    (*peer).stream,
+	"greet":     (*peer).greet,
+	"collect":   (*peer).collect,
+	"half send": (*peer).halfSend,
+	"half recv": (*peer).halfRecv,
+	"flushing":  (*peer).flushing,
+	"allocated": func(v *peer) { v.lend(must(v.x.Allocate(4096, ucp.MemConfig{}))) },
+	"own":       func(v *peer) { v.lend(must(v.x.Register(make([]byte, 4096), ucp.MemConfig{}))) },
+	"access":    (*peer).access,
+	"close":     (*peer).closeWorker,
+}
+
+func (v *peer) serve() {
+	v.say("serving")
+	check(v.w.Run(v.ctx))
+}
+
+// silent never progresses.
+func (v *peer) silent() {
+	v.say("silent")
+	v.hear()
+}
+
+// echo answers pings. A line is the address of who is to be answered from then on.
+func (v *peer) echo() {
+	buf := make([]byte, big)
+	ping := v.w.TagRecv(buf, tagPing, allBits)
+	v.say("echoing")
+	for {
+		v.nap(v.w.Progress())
+		if a, ok := v.heard(); ok {
+			v.e.Abort(nil)
+			v.e = must(v.connect(a))
+			v.say("answering")
+		}
+		if !ping.Done() {
+			continue
+		}
+		m := must(ping.Wait(v.ctx))
+		// An answer fails where the test closed its side; the next one is told.
+		_ = v.e.TagSend(buf[:m.Len], tagPong).Wait(v.ctx)
+		ping = v.w.TagRecv(buf, tagPing, allBits)
+	}
+}
+
+// ping is the side of a ping-pong that begins.
+func (v *peer) ping() {
+	buf := make([]byte, 8)
+	for n := uint64(0); ; n++ {
+		check(v.e.TagSendUint64(n, tagPing).Wait(v.ctx))
+		must(v.w.TagRecv(buf, tagPong, allBits).Wait(v.ctx))
+	}
+}
+
+// stream sends numbered messages for ever.
+func (v *peer) stream() {
+	buf := make([]byte, longest)
+	for n := uint64(0); ; n++ {
+		p := buf[:sizes[n%9]]
+		fill(p, 1, n)
+		check(v.e.TagSend(p, tagStream).Wait(v.ctx))
+	}
+}
+
+// greet sends three messages and does nothing more: the test never progressed.
+func (v *peer) greet() {
+	for n := range uint64(3) {
+		check(v.e.TagSendUint64(n, tagStream).Err())
+	}
+	v.say("greeted")
+	v.hear()
+}
+
+// collect receives numbered messages until it has as many as a line says, and
+// says so.
+func (v *peer) collect() {
+	buf := make([]byte, longest)
+	v.say("collecting")
+	next, want := uint64(0), uint64(0)
+	recv := v.w.TagRecv(buf, tagStream, allBits)
+	for {
+		v.nap(v.w.Progress())
+		if s, ok := v.heard(); ok {
+			check(scanLine(s, &want))
+		}
+		if recv.Done() {
+			m := must(recv.Wait(v.ctx))
+			_, n, err := read(buf[:m.Len])
+			check(err)
+			if n != next {
+				check(&orderError{n, next})
+			}
+			next++
+			recv = v.w.TagRecv(buf, tagStream, allBits)
+		}
+		if want > 0 && next == want {
+			v.say("collected", next)
+			want = 0
+		}
+	}
+}
+
+// halfSend sends a message whose first fragments fill the ring, and no more.
+func (v *peer) halfSend() {
+	v.e.TagSend(make([]byte, big), tagBig)
+	v.say("sending")
+	check(v.w.Run(v.ctx))
+}
+
+// halfRecv takes in some hundred fragments of a message, and no more.
+func (v *peer) halfRecv() {
+	v.w.TagRecv(make([]byte, big), tagBig, allBits)
+	v.say("ready")
+	for n := 0; n < 100; {
+		n += v.w.Progress()
+	}
+	v.say("half")
+	v.hear()
+}
+
+// flushing waits for a flush that the test, which does not progress, holds up.
+func (v *peer) flushing() {
+	buf := make([]byte, 1000)
+	for n := range uint64(200) {
+		fill(buf, 1, n)
+		v.e.TagSend(append([]byte(nil), buf...), tagStream)
+	}
+	f := v.e.Flush()
+	for range 10_000 {
+		v.w.Progress()
+	}
+	v.say(f.Done())
+	check(f.Wait(v.ctx))
+}
+
+// lend offers memory.
+func (v *peer) lend(m *ucp.MemHandle) {
+	v.say(hex.EncodeToString(m.Key()))
+	check(v.w.Run(v.ctx))
+}
+
+// access uses the test's memory for ever.
+func (v *peer) access() {
+	var keys []*ucp.RemoteKey
+	for range 2 {
+		keys = append(keys, must(v.unpack(v.e, v.hear())))
+	}
+	add := must(ucp.AtomicAt[uint64](keys[0], 0))
+	buf := make([]byte, 256<<10)
+	v.say("accessing")
+	for {
+		for _, k := range keys {
+			check(k.Put(buf, 4096).Wait(v.ctx))
+			check(k.Get(buf, 4096).Wait(v.ctx))
+		}
+		add.Add(1)
+		must(add.FetchAdd(1).Wait(v.ctx))
+		v.w.Progress()
+	}
+}
+
+// closeWorker closes in order when told to.
+func (v *peer) closeWorker() {
+	v.say("ready")
+	for {
+		v.nap(v.w.Progress())
+		if _, ok := v.heard(); ok {
+			check(v.w.Close())
+			v.say("closed")
+			v.hear()
+		}
+	}
+}
