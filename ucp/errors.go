@@ -38,8 +38,9 @@ var (
 	ErrRemoteAccess = ucs.ErrRemoteAccess
 	// ErrUnreachable: no transport reaches the peer.
 	ErrUnreachable = ucs.ErrUnreachable
-	// ErrBufferExposed: the wait ended while the operation still uses the buffer.
-	ErrBufferExposed = errors.New("buffer still in use")
+	// ErrBufferExposed: the wait ended while an operation, or a peer, may still use
+	// the buffer.
+	ErrBufferExposed = ucs.ErrBufferExposed
 	// ErrUnsupported wraps errors.ErrUnsupported.
 	ErrUnsupported = ucs.ErrUnsupported
 )
