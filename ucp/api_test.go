@@ -283,3 +283,22 @@ func TestStrings(t *testing.T) {
 	assert.Contains(t, last.String(), "tag send to ")
 	assert.Contains(t, last.String(), "self/")
 }
+
+// A first message is noticed within a few looks at the idle interfaces; passes
+// are counted, not time.
+func TestFirstContact(t *testing.T) {
+	for range 5 {
+		_, b, ep := newPair(t, "shm", ucp.ThreadSingle)
+		for range 5000 {
+			b.Progress() // all is quiet, and the interfaces armed
+		}
+		require.NoError(t, ep.TagSendUint64(1, 1).Wait(t.Context()))
+		r := b.TagRecv(make([]byte, 8), 1, exact)
+		passes := 0
+		for ; !r.Done(); passes++ {
+			b.Progress()
+		}
+		assert.Less(t, passes, 16*1024)
+		r.Drop()
+	}
+}

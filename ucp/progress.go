@@ -11,6 +11,8 @@ const (
 	batch     = 64 // messages and events per pass and iface
 	lookEvery = 64 // passes between two looks at the clock
 	busyItems = 4  // things done that count as a pass
+	// servePasses of an inactive iface that has something, at most.
+	servePasses = 1100
 )
 
 // progresser is the part of an iface that each pass needs.
@@ -147,18 +149,30 @@ func (w *Worker) lookAround() {
 	}
 	for _, e := range ready[:n] {
 		if e.Data < uint64(len(w.ports)) {
-			w.ports[e.Data].armed = false
+			w.ports[e.Data].serve()
 		}
 	}
 	for _, p := range w.ports {
-		if p.iface.ActiveEndpoints() > 0 {
-			p.armed = false
-		} else if !p.armed {
+		if !p.armed && p.iface.ActiveEndpoints() == 0 {
 			p.iface.Progress(batch)
 			p.arm()
 		}
 	}
 	w.refreshActive()
+}
+
+// serve progresses an inactive port whose EventFD is readable. A transport may
+// look at its sockets in every thousandth pass only, so this takes as many.
+func (p *port) serve() {
+	if p.iface.ActiveEndpoints() > 0 {
+		return
+	}
+	p.armed = false
+	for range servePasses {
+		if p.iface.Progress(batch) > 0 || p.iface.ActiveEndpoints() > 0 {
+			return
+		}
+	}
 }
 
 // arm makes the EventFD tell when the inactive port has something. Without one,
