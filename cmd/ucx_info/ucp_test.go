@@ -169,16 +169,17 @@ func TestSystem(t *testing.T) {
 // of ucx.conf that counts here.
 func TestSystemShowsWhatSectionsAreMatchedAgainst(t *testing.T) {
 	out := info(t, "-s")
-	conf := "[here]\n"
+	var conf strings.Builder
+	conf.WriteString("[here]\n")
 	for _, name := range []string{"CPU vendor", "CPU model"} {
 		_, rest, found := strings.Cut(out, "# "+name+": ")
 		require.True(t, found, name)
 		value, _, _ := strings.Cut(rest, "\n")
-		conf += name + "=" + value + "\n"
+		conf.WriteString(name + "=" + value + "\n")
 	}
 	dir := t.TempDir()
 	t.Setenv("UCX_CONFIG_DIR", dir)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "ucx.conf"), []byte(conf+"UCX_SHM_RESCAN=7ms\n"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "ucx.conf"), []byte(conf.String()+"UCX_SHM_RESCAN=7ms\n"), 0o600))
 	assert.Contains(t, info(t, "-c"), "\nUCX_SHM_RESCAN=7ms\n")
 }
 
