@@ -55,14 +55,27 @@ func TestTreeFaults(t *testing.T) {
 		{"not TOML", "goucx.toml", "= 1", "goucx.toml: "},
 		{"not JSON", "goucx.json", "{", "goucx.json: "},
 		{"case", "goucx.json", `{"TLS": "a", "shm": {"Ring_Cells": 4, "ring_cells": 5}, "tls": "b"}`, `keys "TLS" and "tls" differ in case only`},
-		{"case within", "goucx.yaml", "shm: {A: 1, a: 2}\n", `keys "A" and "a" differ in case only`},
+		{"case within", "goucx.yaml", "shm: {A: 1, a: 2}\n", `keys "shm.A" and "shm.a" differ in case only`},
+		{"case of sections", "goucx.yaml", "SHM: {a: 1}\nshm: {b: 2}\n", `keys "SHM" and "shm" differ in case only`},
+		{"point and section", "goucx.json", `{"shm.ring_cells": 4, "shm": {"ring_cells": 5}}`, `key "shm.ring_cells" stands twice`},
+		{"points and sections", "goucx.json", `{"shm.ring": {"Cells": 4}, "shm": {"ring.cells": 5}}`, `keys "shm.ring.cells" and "shm.ring.Cells" differ`},
+		{"depth", "goucx.json", strings.Repeat(`{"a":`, 9000) + "1" + strings.Repeat("}", 9000), "more than 16 sections within each other"},
 		{"two spellings", "goucx.yaml", "shm_ring_cells: 4\nshm: {ring_cells: 5}\n", "name the same setting"},
 		{"key twice", "goucx.yaml", "tls: a\ntls: b\n", "goucx.yaml: "},
+		{"key twice", "goucx.toml", "tls = 'a'\ntls = 'b'\n", "goucx.toml: "},
+		{"key twice", "goucx.json", `{"tls": [], "log": {"file": {}, "level": "info"}, "tls": "b"}`, `goucx.json: key "tls" stands twice`},
+		{"key twice within", "goucx.json", `{"log": {"file": "tls", "x": [{"a": 1, "a": 2}]}}`, `key "a" stands twice`},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			assert.Contains(t, loadErr(t, write(t, c.file, c.text)), c.want)
 		})
+	}
+}
+
+func TestJSONKeysThatDiffer(t *testing.T) {
+	for _, text := range []string{`{"a": {"a": "a"}, "b": [{"a": 1}, {"a": 2}, "a", "a"], "c": {"a": 1}}`, `{}`, `[]`, `3`, `"a"`, `{"a"`, `}`, ``} {
+		assert.NoError(t, checkJSONKeys([]byte(text)), text)
 	}
 }
 

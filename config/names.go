@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // configDirName is the one variable of the search path itself; it is no
@@ -47,7 +48,20 @@ func (s *Set) unknown(e entry) error {
 	if startsWithPrefix(e.name) { // as the user wrote it: ucx_tls is not UCX_ucx_tls
 		name = e.name
 	}
-	return fmt.Errorf("unknown setting %s (%s)%s", name, e.origin, s.suggest(e.name))
+	return fmt.Errorf("unknown setting %s (%s)%s", shown(name), e.origin, s.suggest(e.name))
+}
+
+// shown is a name from a file as a message may hold it: garbage is quoted and
+// cut.
+func shown(name string) string {
+	const longest = 100
+	if len(name) > longest {
+		return fmt.Sprintf("%q...", name[:longest])
+	}
+	if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return fmt.Sprintf("%q", name)
+	}
+	return name
 }
 
 // startsWithPrefix tells a name whose prefix is not in capitals, and is thus

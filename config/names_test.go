@@ -1,6 +1,7 @@
 package config
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -26,6 +27,14 @@ func TestUnknownNameWithASmallPrefix(t *testing.T) {
 	_, warnings := load(t, Options{Dirs: []string{dir}})
 	assert.Equal(t, "unknown setting ucx_tls ("+dir+"/ucx.conf:1); did you mean UCX_TLS?\n"+
 		"unknown setting Ucx_shm_ring_cells ("+dir+"/ucx.conf:3); did you mean UCX_SHM_RING_CELLS?", texts(warnings))
+}
+
+func TestUnknownNameOfGarbage(t *testing.T) {
+	dir := write(t, "ucx.conf", "\x1b[31m\xff=1\n"+strings.Repeat("x", 1000)+"=1\n", "goucx.json", `{"a\nb": 1}`)
+	_, warnings := load(t, Options{Dirs: []string{dir}})
+	assert.Equal(t, `unknown setting "UCX_\x1b[31m\xff" (`+dir+"/ucx.conf:1)\n"+
+		`unknown setting "UCX_`+strings.Repeat("x", 96)+`"... (`+dir+"/ucx.conf:2)\n"+
+		`unknown setting "UCX_A\nB" (`+dir+`/goucx.json:"a\nb")`, texts(warnings))
 }
 
 func TestWarnUnusedOff(t *testing.T) {

@@ -19,13 +19,18 @@ import (
 func readTree(path string, text []byte) ([]entry, error) {
 	v := viper.NewWithOptions(viper.WithDecoderRegistry(checkedDecoders{viper.NewCodecRegistry()}))
 	v.SetConfigType(extension(path))
+	if extension(path) == "json" {
+		if err := checkJSONKeys(text); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+	}
 	if err := v.ReadConfig(bytes.NewReader(text)); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	var out []entry
 	var errs []error
 	for _, key := range slices.Sorted(slices.Values(v.AllKeys())) {
-		place := path + ":" + key
+		place := path + ":" + shown(key)
 		text, err := scalarText(v.Get(key), true)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", place, err))
@@ -87,7 +92,8 @@ func floatText(f float64) (string, error) {
 }
 
 // checkedDecoders are viper's decoders, with a look at each tree before viper
-// folds the case of its keys: of "TLS" and "tls" it would keep either.
+// folds the case of its keys and joins them: of two keys that come out as one it
+// would keep either.
 type checkedDecoders struct{ inner viper.DecoderRegistry }
 
 func (c checkedDecoders) Decoder(format string) (viper.Decoder, error) {
@@ -101,20 +107,33 @@ func (d checkedDecoder) Decode(text []byte, tree map[string]any) error {
 	if err := d.inner.Decode(text, tree); err != nil {
 		return err
 	}
-	return checkCase(tree)
+	return checkKeys(tree, "", 1, map[string]string{})
 }
 
-func checkCase(tree map[string]any) error {
-	seen := map[string]string{}
+// deepest is how many sections may stand within each other; no name has as many
+// parts, and viper takes the cube of them.
+const deepest = 16
+
+// checkKeys refuses keys that viper cannot tell apart, within one section or
+// with points in them. seen holds the path of each folded one.
+func checkKeys(tree map[string]any, above string, depth int, seen map[string]string) error {
+	if depth > deepest {
+		return fmt.Errorf("more than %d sections within each other", deepest)
+	}
 	var errs []error
 	for _, k := range slices.Sorted(maps.Keys(tree)) {
-		lower := strings.ToLower(k)
-		if other, ok := seen[lower]; ok {
-			errs = append(errs, fmt.Errorf("keys %q and %q differ in case only", other, k))
+		path := above + k
+		folded := strings.ToLower(path)
+		other, taken := seen[folded]
+		seen[folded] = path
+		switch {
+		case taken && other == path:
+			errs = append(errs, fmt.Errorf("key %q stands twice, with points and in a section", path))
+		case taken:
+			errs = append(errs, fmt.Errorf("keys %q and %q differ in case only", other, path))
 		}
-		seen[lower] = k
 		if sub, ok := tree[k].(map[string]any); ok {
-			errs = append(errs, checkCase(sub))
+			errs = append(errs, checkKeys(sub, path+".", depth+1, seen))
 		}
 	}
 	return errors.Join(errs...)
