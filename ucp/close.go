@@ -99,7 +99,14 @@ func (w *Worker) abort(k uint32, reason error) {
 	w.giveUpHalfSent(k)
 	for i := uint32(1); int(i) < len(w.slab.slots); i++ {
 		s := &w.slab.slots[i]
-		if s.state != slotLive || s.ep != k || s.flags&flagChild != 0 {
+		if s.state != slotLive || s.ep != k {
+			continue
+		}
+		if s.flags&flagChild != 0 {
+			// Its parent ends here too, so nobody is to hear of it; its token is
+			// skipped where it waits, on a lane that may go on for others.
+			w.unwait(i)
+			w.slab.release(i)
 			continue
 		}
 		if s.op == opTagRecv && !w.posted.Remove(i) {

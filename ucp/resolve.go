@@ -138,9 +138,9 @@ func (r *keyResolver) refuse(port int, reason string) {
 // reason is the sentinel for a key that no transport resolves: that of the
 // transports' own errors where they have one.
 func (r *keyResolver) reason() error {
-	for _, s := range []error{ErrRemoteAccess, ErrTimeout, ucs.ErrTimeout, ErrInvalid} {
-		if slices.ContainsFunc(r.errs, func(err error) bool { return errors.Is(err, s) }) {
-			return s
+	for _, st := range []ucs.Status{ucs.RemoteAccess, ucs.Timeout, ucs.InvalidParam} {
+		if slices.ContainsFunc(r.errs, func(err error) bool { return errors.Is(err, st.Err()) }) {
+			return statusErr(st)
 		}
 	}
 	return ErrUnreachable
