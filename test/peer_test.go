@@ -19,7 +19,10 @@ const (
 	tagNever // nobody sends it
 )
 
-const big = 1 << 20
+const (
+	big    = 1 << 20
+	pushes = 300 // numbered messages that are more than a ring holds
+)
 
 // peer is a second process that the test stops or kills while it does something.
 type peer struct {
@@ -57,6 +60,8 @@ var behaviours = map[string]func(*peer){
 	"own":       func(v *peer) { v.lend(must(v.x.Register(make([]byte, 4096), ucp.MemConfig{}))) },
 	"access":    (*peer).access,
 	"close":     (*peer).closeWorker,
+	"begin":     func(v *peer) { v.talk(true) },
+	"follow":    func(v *peer) { v.talk(false) },
 }
 
 func (v *peer) serve() {
@@ -120,12 +125,14 @@ func (v *peer) greet() {
 	v.hear()
 }
 
-// collect receives numbered messages until it has as many as a line says, and
-// says so.
+// collect receives numbered messages, each sender's in order, and lends memory.
+// A line is how many it is to have received when it says so.
 func (v *peer) collect() {
+	m := must(v.x.Allocate(4096, ucp.MemConfig{}))
+	v.say(hex.EncodeToString(m.Key()))
 	buf := make([]byte, longest)
-	v.say("collecting")
-	next, want := uint64(0), uint64(0)
+	next := make(map[uint32]uint64)
+	got, want := 0, -1
 	recv := v.w.TagRecv(buf, tagStream, allBits)
 	for {
 		v.nap(v.w.Progress())
@@ -134,17 +141,75 @@ func (v *peer) collect() {
 		}
 		if recv.Done() {
 			m := must(recv.Wait(v.ctx))
-			_, n, err := read(buf[:m.Len])
+			sender, n, err := read(buf[:m.Len])
 			check(err)
-			if n != next {
-				check(&orderError{n, next})
+			if n != next[sender] {
+				check(&orderError{n, next[sender]})
 			}
-			next++
+			next[sender]++
+			got++
 			recv = v.w.TagRecv(buf, tagStream, allBits)
 		}
-		if want > 0 && next == want {
-			v.say("collected", next)
-			want = 0
+		if got == want {
+			v.say("collected", got)
+			want = -1
+		}
+	}
+}
+
+// talk exchanges messages with another talker as fast as it can. Lines: an
+// address to send numbered messages to, "push" to send some without waiting for
+// them, "pushed" to wait for them, "count" for the round trips so far.
+func (v *peer) talk(begin bool) {
+	out, in := make([]byte, longest), make([]byte, longest)
+	collector := must(v.connect(v.hear()))
+	var id uint32
+	check(scanLine(v.hear(), &id))
+	pushed, sent := uint64(0), []ucp.Request(nil)
+	send := func(n uint64) {
+		p := out[:sizeOf(id, n)]
+		fill(p, id, n)
+		check(v.e.TagSend(p, tagPong).Wait(v.ctx))
+	}
+	ahead := uint64(0) // of what comes is what this side sends
+	if begin {
+		send(0)
+		ahead = 1
+	}
+	pong := v.w.TagRecv(in, tagPong, allBits)
+	for count := uint64(0); ; {
+		if pong.Done() {
+			m := must(pong.Wait(v.ctx))
+			_, n, err := read(in[:m.Len])
+			check(err)
+			if n != count {
+				check(&orderError{n, count})
+			}
+			send(count + ahead)
+			pong = v.w.TagRecv(in, tagPong, allBits)
+			count++
+		}
+		v.w.Progress()
+		s, ok := v.heard()
+		if !ok {
+			continue
+		}
+		switch s {
+		case "count":
+			v.say(count)
+		case "push":
+			for range pushes {
+				p := make([]byte, sizeOf(id, pushed))
+				fill(p, id, pushed)
+				sent = append(sent, collector.TagSend(p, tagStream))
+				pushed++
+			}
+			v.say(len(unended(sent)))
+		case "pushed":
+			check(ucp.WaitAll(v.ctx, sent...))
+			check(collector.Flush().Wait(v.ctx))
+			sent = nil
+			v.say("all")
 		}
 	}
 }
