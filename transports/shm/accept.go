@@ -3,8 +3,11 @@ package shm
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/ring"
@@ -60,25 +63,34 @@ func (f *iface) welcome(id uint32) {
 	if errors.Is(err, shmem.ErrWouldBlock) {
 		return
 	}
-	if err != nil {
+	if errors.Is(err, io.EOF) {
 		f.dropEmbryo(id)
 		return
 	}
 	delete(f.embryos, id)
 	_ = f.epoll.Del(m.sock.FD())
-	if err := f.adopt(m.sock, b[:n], fds); err != nil {
-		f.stats.Inc(statRefused)
-		f.d.logf("refused a connection", err)
-		r := f.hello(kindRefuse, 0)
-		r.reason = err.Error()
-		_ = m.sock.Send(r.append(nil)) // it may be gone
-		_ = m.sock.Close()
+	if err == nil {
+		err = f.adopt(m.sock, b[:n], fds)
 	}
+	if err != nil {
+		f.refuse(m.sock, err)
+	}
+}
+
+// refuse tells the peer why it is not taken, and hangs up.
+func (f *iface) refuse(sock *shmem.Conn, why error) {
+	f.stats.Inc(statRefused)
+	f.d.logf("refused a connection", why)
+	r := f.hello(kindRefuse, 0)
+	r.reason = why.Error()
+	_ = sock.Send(r.append(nil)) // it may be gone
+	_ = sock.Close()
 }
 
 func (f *iface) dropEmbryo(id uint32) {
 	m := f.embryos[id]
 	delete(f.embryos, id)
+	_ = f.epoll.Del(m.sock.FD())
 	_ = m.sock.Close()
 }
 
@@ -122,6 +134,7 @@ func (f *iface) adopt(sock *shmem.Conn, b []byte, fds []int) error {
 		shmem.CloseFDs(fds[1:]...)
 	}
 	if err != nil {
+		_ = f.epoll.Del(sock.FD())
 		e.sock = nil
 		f.forget(e)
 		return errors.Join(err, e.release())
@@ -133,7 +146,8 @@ func (f *iface) adopt(sock *shmem.Conn, b []byte, fds []int) error {
 	return nil
 }
 
-// answer sends the accept. The ring is looked at after it, by recheck.
+// answer sends the accept. The ring is looked at after it, by recheck. A peer
+// that is gone by now leaves what it sent, and how it ended, behind.
 func (f *iface) answer(e *ep, sock *shmem.Conn, h hello, pageFD, eventFD int) error {
 	e.sock = sock
 	if err := e.meet(h, pageFD, eventFD); err != nil {
@@ -142,7 +156,12 @@ func (f *iface) answer(e *ep, sock *shmem.Conn, h hello, pageFD, eventFD int) er
 	if err := e.watch(); err != nil {
 		return err
 	}
-	if err := sock.Send(f.hello(kindAccept, e.slot).append(nil), f.pageOf(e.slot).seg.FD(), f.event.FD()); err != nil {
+	err := sock.Send(f.hello(kindAccept, e.slot).append(nil), f.pageOf(e.slot).seg.FD(), f.event.FD())
+	if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
+		e.lost()
+		return nil
+	}
+	if err != nil {
 		return fmt.Errorf("answer: %w", err)
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/goucx/goucx/config"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
@@ -112,4 +113,124 @@ func TestNoWakeUpIsLost(t *testing.T) {
 	go func() { done <- side(b, &rb, ba, 1) }()
 	require.True(t, side(a, &ra, ab, 0), "a wake-up of a was lost")
 	require.True(t, <-done, "a wake-up of b was lost")
+}
+
+// TestSleeperHearsWhatAnotherGoroutineDid: calls between Arm and the sleep bring
+// work that only Progress does, or that the armed iface did not know of.
+func TestSleeperHearsWhatAnotherGoroutineDid(t *testing.T) {
+	for name, do := range map[string]func(c *couple){
+		"failure": func(c *couple) { c.a.failLater(c.ab, failErr("test")) },
+		"close":   func(c *couple) { c.ab.Close() },
+		"check":   func(c *couple) { c.ab.Check(0) },
+		"page":    func(c *couple) { require.NoError(t, c.a.addPage()) },
+		"pending": func(c *couple) {
+			for c.ab.AMShort(1, 0, nil) == ucs.OK {
+			}
+			require.Equal(t, ucs.OK, c.ab.PendingAdd(1))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCouple(t)
+			arm(t, c.a)
+			require.False(t, readable(t, c.a, 0))
+			do(c)
+			require.True(t, readable(t, c.a, 0))
+		})
+	}
+}
+
+// TestSenderThatCannotSignal leaves the sleeper armed, so that another wakes it.
+func TestSenderThatCannotSignal(t *testing.T) {
+	c := newCouple(t)
+	other := openTest(t, new(recorder))
+	e := connectTest(t, other, c.b)
+	require.Equal(t, ucs.OK, e.AMShort(1, 0, nil))
+	until(t, func() bool { return c.rb.n == 2 && e.peerInbox != nil }, other, c.b)
+	arm(t, c.b)
+	require.NoError(t, c.ab.peerEvent.Close())
+	require.Equal(t, ucs.OK, c.ab.AMShort(1, 0, nil))
+	require.False(t, readable(t, c.b, 0))
+	require.Equal(t, ucs.OK, e.AMShort(1, 0, nil))
+	require.True(t, readable(t, c.b, 0))
+	c.ab.Close()
+}
+
+// TestNumbersOfSleepsDiffer: a waker that was slow between its signal and taking
+// the sleep's number back leaves the next sleep alone.
+func TestNumbersOfSleepsDiffer(t *testing.T) {
+	c := newCouple(t)
+	seen := map[uint32]bool{}
+	for range 3 {
+		arm(t, c.b)
+		n := *c.b.pages[0].armed
+		require.NotZero(t, n)
+		require.False(t, seen[n])
+		seen[n] = true
+	}
+	c.b.sleeps = 1<<32 - 1
+	arm(t, c.b)
+	require.NotZero(t, *c.b.pages[0].armed)
+}
+
+// TestNoWakeUpForRoomIsLost: one side or both, or neither, cannot put a barrier
+// into the other, neither for messages nor for room.
+func TestNoWakeUpForRoomIsLost(t *testing.T) {
+	rounds := 400_000
+	if testing.Short() {
+		rounds = 20_000
+	}
+	for name, without := range map[string][2]bool{"sender": {true, false}, "receiver": {false, true}, "both": {true, true}, "neither": {}} {
+		t.Run(name, func(t *testing.T) {
+			var ra, rb recorder
+			a, b := openTest(t, &ra), openTest(t, &rb)
+			a.noBarrier, b.noBarrier = without[0], without[1]
+			e := connectTest(t, a, b)
+			require.Equal(t, ucs.OK, e.AMShort(1, 0, nil))
+			until(t, func() bool { return rb.n == 1 && e.peerInbox != nil }, a, b)
+			require.Equal(t, without[0] || without[1], e.fenced)
+			sleepers(t, a, b, e, &ra, &rb, rounds)
+		})
+	}
+}
+
+// sleepers has a send as much as fits and sleep until there is room, and b take
+// it and sleep until there is more.
+func sleepers(t *testing.T, a, b *iface, e *ep, ra, rb *recorder, rounds int) {
+	a.scanEvery, b.scanEvery = config.Forever, config.Forever
+	first, sent := rb.n, 0
+	ra.pending = func(ts []uct.Token) int {
+		for ; sent < rounds; sent++ {
+			if e.AMUint64(1, 0, 0) != ucs.OK {
+				return 0
+			}
+		}
+		return len(ts)
+	}
+	// sleep is true when there was something, now or after a wake-up.
+	sleep := func(f *iface, over func() bool) bool {
+		return f.Progress(64) > 0 || over() || f.Arm(uct.EventRecv|uct.EventSend) != ucs.OK || readable(t, f, time.Minute)
+	}
+	done := make(chan bool, 1)
+	go func() {
+		for rb.n < first+rounds {
+			if !sleep(b, func() bool { return rb.n == first+rounds }) {
+				done <- false
+				return
+			}
+		}
+		done <- true
+	}()
+	for sent < rounds {
+		if e.AMUint64(1, 0, 0) == ucs.OK {
+			sent++
+			continue
+		}
+		if e.PendingAdd(1) != ucs.OK {
+			continue
+		}
+		for len(e.pend) > 0 {
+			require.True(t, sleep(a, func() bool { return len(e.pend) == 0 }), "the sender sleeps beside a free ring")
+		}
+	}
+	require.True(t, <-done, "the receiver sleeps beside a message")
 }

@@ -25,7 +25,10 @@ func (f *iface) connect(peer ifaceName) (*ep, error) {
 		return nil, err
 	}
 	e.initiated = true
-	if err := e.dial(); err != nil && !errors.Is(err, shmem.ErrWouldBlock) {
+	if err := e.dial(); errors.Is(err, shmem.ErrWouldBlock) {
+		f.undialed = append(f.undialed, e)
+		f.look()
+	} else if err != nil {
 		f.forget(e)
 		return nil, errors.Join(fmt.Errorf("connect to worker %x: %w: %w", peer, ucs.ErrUnreachable, err), e.release())
 	}
@@ -83,24 +86,43 @@ func (e *ep) attach(l ring.Layout) (err error) {
 }
 
 // dial connects the socket and sends the hello. ErrWouldBlock: the peer's
-// backlog is full; try again later.
+// backlog is full, or too many descriptors are on their way; try again later.
 func (e *ep) dial() error {
 	f := e.f
 	sock, err := shmem.Dial(f.socketName(e.peer))
 	if err != nil {
-		f.attention = true
 		return err
 	}
-	e.sock = sock
 	h := f.hello(kindHello, e.slot)
 	h.cells, h.bulk = uint32(f.layout.Cells), uint32(f.layout.Bulk)
 	if err := sock.Send(h.append(nil), e.seg.FD(), f.pageOf(e.slot).seg.FD(), f.event.FD()); err != nil {
-		return fmt.Errorf("greet: %w", err)
+		if errors.Is(err, unix.ETOOMANYREFS) {
+			err = shmem.ErrWouldBlock
+		}
+		return errors.Join(fmt.Errorf("greet: %w", err), sock.Close())
+	}
+	e.sock = sock
+	if e.saidBye { // closed before it could be dialled
+		e.tell(kindBye)
 	}
 	if err := e.seg.CloseFD(); err != nil {
 		return err
 	}
 	return e.watch()
+}
+
+// dialAll takes up the handshakes that stand still.
+func (f *iface) dialAll() {
+	es := f.undialed
+	f.undialed = nil
+	for _, e := range es {
+		if e.dead == nil && e.sock == nil && !e.released {
+			e.greet()
+		}
+		if e.dead == nil && e.sock == nil && !e.released {
+			f.undialed = append(f.undialed, e)
+		}
+	}
 }
 
 func (f *iface) hello(k kind, slot int) *hello {
@@ -132,7 +154,7 @@ func (e *ep) watch() error {
 		return nil // the socket's hang-up tells too
 	}
 	if errors.Is(err, unix.ESRCH) {
-		e.hangUp()
+		e.lost()
 		return nil
 	}
 	if err != nil {
@@ -192,9 +214,9 @@ func (e *ep) hear(b []byte, fds []int) error {
 	switch {
 	case err != nil:
 		return err
-	case h.kind == kindBye:
+	case h.kind == kindBye && !e.heardBye:
 		e.heardBye = true
-	case h.kind == kindByeAll:
+	case h.kind == kindByeAll && !e.heardAll:
 		e.heardBye, e.heardAll = true, true
 	case h.kind == kindRefuse:
 		e.f.stats.Inc(statRefused)
@@ -223,6 +245,7 @@ func (e *ep) meet(h hello, pageFD, eventFD int) error {
 	}
 	e.peerInbox, e.peerSlot, e.peerEvent = in, int(h.slot), ev
 	e.fenced = e.f.noBarrier || h.flags&flagFence != 0
+	e.rx.Fence(e.fenced)
 	if !e.fenced {
 		e.armed = in.armed
 	}
@@ -230,8 +253,18 @@ func (e *ep) meet(h hello, pageFD, eventFD int) error {
 	return nil
 }
 
+// lost takes what the peer still said and notes that it is gone, however that
+// was found out: its end may have been an orderly one.
+func (e *ep) lost() {
+	e.read()
+	e.hangUp()
+}
+
 // hangUp notes that the peer's end is gone; service drains the ring first.
 func (e *ep) hangUp() {
+	if e.hungUp {
+		return
+	}
 	e.hungUp = true
 	e.f.settleLater(e)
 }

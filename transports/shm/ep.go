@@ -50,6 +50,9 @@ type ep struct {
 	dead      error
 	reported  bool
 	released  bool
+	waits     bool // among iface.waiting
+	rechecks  bool // among iface.recheck
+	chilled   uint32
 	maxBulk   int // longest message of this geometry
 	cells     int
 
@@ -68,7 +71,11 @@ type ep struct {
 // slow half of notify.
 var alwaysArmed uint32 = 1
 
-var errHungUp = fmt.Errorf("%w: it hung up without closing (killed or crashed)", ucs.ErrPeerFailed)
+var (
+	errHungUp = fmt.Errorf("%w: it hung up without closing (killed or crashed)", ucs.ErrPeerFailed)
+	// errOrderly is told as no error.
+	errOrderly = fmt.Errorf("%w: it closed its worker", ucs.ErrPeerFailed)
+)
 
 // failErr wraps ErrPeerFailed around what was wrong.
 func failErr(what string) error { return fmt.Errorf("%w: %s", ucs.ErrPeerFailed, what) }
@@ -94,14 +101,23 @@ func (e *ep) notify() {
 	e.wake()
 }
 
-// wake ends the peer's sleep.
+// wake ends the peer's sleep. The signal comes before the armed word is lowered:
+// a process stopped between the two must not leave the sleeper behind with a word
+// by which nobody else wakes it.
 func (e *ep) wake() {
-	if e.peerInbox != nil && e.peerInbox.disarm() {
-		e.f.stats.Inc(statWoken)
-		if err := e.peerEvent.Signal(); err != nil {
-			e.f.failLater(e, fmt.Errorf("wake peer: %w", err))
-		}
+	if e.peerInbox == nil {
+		return
 	}
+	n := atomic.LoadUint32(e.peerInbox.armed)
+	if n == 0 {
+		return
+	}
+	e.f.stats.Inc(statWoken)
+	if err := e.peerEvent.Signal(); err != nil {
+		e.f.failLater(e, fmt.Errorf("wake peer: %w", err))
+		return
+	}
+	atomic.CompareAndSwapUint32(e.peerInbox.armed, n, 0) // else it has slept anew since
 }
 
 // ready says whether a message may be sent, looking at the ring again if need be.
@@ -195,19 +211,26 @@ func (e *ep) Close() {
 	e.f.settleLater(e)
 }
 
-// bye tells the peer, once, that nothing more comes.
+// bye tells the peer that nothing more comes. Where the peer has not been
+// reached yet, dial tells it.
 func (e *ep) bye(k kind) {
-	if e.saidBye || e.dead != nil {
+	if e.dead != nil || e.saidBye && k == kindBye {
 		return
 	}
 	e.greet()
 	e.saidBye = true
-	if e.sock == nil {
-		e.f.failLater(e, failErr("it never took the connection"))
+	if e.sock != nil {
+		e.tell(k)
+	}
+}
+
+// tell sends a message without descriptors.
+func (e *ep) tell(k kind) {
+	if e.dead != nil || e.hungUp {
 		return
 	}
 	if err := e.sock.Send(e.f.hello(k, e.slot).append(nil)); err != nil && !errors.Is(err, shmem.ErrWouldBlock) {
-		e.f.failLater(e, errHungUp)
+		e.lost()
 	}
 }
 
@@ -219,19 +242,29 @@ func (e *ep) done() bool {
 	return e.dead != nil || e.saidBye && e.heardBye
 }
 
+// disconnect hangs up and stops watching the peer's process. The descriptors are
+// taken out of the set first: a child between fork and exec holds them too, and
+// their events would come for whoever has this slot next.
+func (e *ep) disconnect() (err error) {
+	if e.sock != nil {
+		_ = e.f.epoll.Del(e.sock.FD()) // it may not be in
+		err = e.sock.Close()
+		e.sock = nil
+	}
+	if e.pidfd >= 0 {
+		_ = e.f.epoll.Del(e.pidfd)
+		shmem.CloseFDs(e.pidfd)
+		e.pidfd = -1
+	}
+	return err
+}
+
 // release gives back all that the connection holds.
 func (e *ep) release() error {
 	e.released = true
-	var err error
-	if e.sock != nil {
-		err = e.sock.Close()
-	}
+	err := e.disconnect()
 	if e.seg != nil {
 		err = errors.Join(err, e.seg.Close())
-	}
-	if e.pidfd >= 0 {
-		shmem.CloseFDs(e.pidfd)
-		e.pidfd = -1
 	}
 	if e.peerInbox != nil {
 		err = errors.Join(err, e.peerInbox.close())

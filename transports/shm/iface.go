@@ -52,6 +52,7 @@ type iface struct {
 	pageAt   int
 	slots    []*ep
 	freeSlot []int
+	undialed []*ep // whose peer's backlog was full
 	recheck  []*ep // no longer watched, to be looked at once more
 	ending   []*ep // to be looked at by settle
 
@@ -65,11 +66,13 @@ type iface struct {
 	accepted  int // by peers
 	threads   int
 	armed     bool
-	busy      int // depth of callbacks
+	sleeps    uint32 // number of the last sleep that was armed
+	busy      int    // depth of callbacks
 	closed    bool
 	noBarrier bool // membarrier is not to be had
 	scanEvery time.Duration
 	scanned   ucs.Time
+	tended    ucs.Time
 
 	ds     [drainBatch]uct.Desc
 	events [64]shmem.Event
@@ -145,15 +148,16 @@ func (f *iface) open() (err error) {
 	if f.listener, err = shmem.Listen(f.socketName(f.name)); err != nil {
 		return err
 	}
-	if f.group != nil {
-		if err = f.group.Add(transportName, f.stats); err != nil {
-			return err
-		}
-	}
 	if err = f.epoll.Add(f.event.FD(), evWake, shmem.EventIn); err != nil {
 		return err
 	}
-	return f.epoll.Add(f.listener.FD(), evAccept, shmem.EventIn)
+	if err = f.epoll.Add(f.listener.FD(), evAccept, shmem.EventIn); err != nil {
+		return err
+	}
+	if f.group != nil {
+		return f.group.Add(transportName, f.stats)
+	}
+	return nil
 }
 
 // socketName is where the iface of that name listens.
@@ -230,15 +234,21 @@ func (f *iface) Arm(uct.EventKind) uct.Status {
 	if f.anything() {
 		return ucs.Busy
 	}
+	if f.armed {
+		f.disarm()
+	}
 	f.event.Drain()
 	f.armed = true
+	f.sleeps = max(f.sleeps+1, 1)
 	for _, p := range f.pages {
-		atomic.StoreUint32(p.armed, 1)
+		atomic.StoreUint32(p.armed, f.sleeps)
 	}
 	// Peers tell of room in batches, which is enough for one who polls.
-	f.asleep = append(f.asleep[:0], f.waiting...)
-	for _, e := range f.asleep {
-		e.tx.Wait(true)
+	for _, e := range f.waiting {
+		if e.status == ucs.OK {
+			f.asleep = append(f.asleep, e)
+			e.tx.Wait(true)
+		}
 	}
 	// The barrier runs on every core that executes a peer: what it stored before
 	// looking at the armed word is visible below. Without it, or towards a peer
@@ -250,13 +260,14 @@ func (f *iface) Arm(uct.EventKind) uct.Status {
 	return ucs.OK
 }
 
-// anything looks at every ring, and at what waits for room in one.
+// anything looks at every ring, and at what waits for room in one. A peer that
+// could not be dialled gives no sign when it can: that takes polling.
 func (f *iface) anything() bool {
-	if f.attention {
+	if f.attention || len(f.undialed) > 0 {
 		return true
 	}
 	for _, e := range f.slots {
-		if e != nil && e.rx.Ready() {
+		if e != nil && e.dead == nil && e.rx.Ready() {
 			return true
 		}
 	}
@@ -352,6 +363,6 @@ func (f *iface) releaseAll() (err error) {
 		err = errors.Join(err, f.epoll.Close())
 	}
 	f.hot, f.words, f.seen, f.waiting, f.slots, f.embryos, f.pages = nil, nil, nil, nil, nil, nil, nil
-	f.recheck, f.ending, f.attention = nil, nil, false
+	f.undialed, f.recheck, f.ending, f.asleep, f.attention = nil, nil, nil, nil, false
 	return err
 }

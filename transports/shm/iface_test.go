@@ -14,13 +14,14 @@ import (
 
 // recorder is a handler that counts and copies what comes.
 type recorder struct {
-	n        int
-	last     []byte
-	header   uint64
-	id       uct.AMID
-	failures []uct.Failure
-	pending  func([]uct.Token) int
-	onAM     func(d uct.Desc, b []byte)
+	n         int
+	last      []byte
+	header    uint64
+	id        uct.AMID
+	failures  []uct.Failure
+	pending   func([]uct.Token) int
+	onAM      func(d uct.Desc, b []byte)
+	onFailure func(uct.Failure)
 }
 
 func (r *recorder) HandleEvents([]uct.Event) {}
@@ -45,7 +46,12 @@ func (r *recorder) HandlePending(ts []uct.Token) int {
 	return 0
 }
 
-func (r *recorder) HandleFailure(f uct.Failure) { r.failures = append(r.failures, f) }
+func (r *recorder) HandleFailure(f uct.Failure) {
+	r.failures = append(r.failures, f)
+	if r.onFailure != nil {
+		r.onFailure(f)
+	}
+}
 
 // openTest opens an iface on a domain of its own.
 func openTest(t testing.TB, h uct.Handler) *iface {

@@ -2,14 +2,14 @@ package shm
 
 import (
 	"fmt"
-	"sync/atomic"
 
 	"github.com/goucx/goucx/ucs/shmem"
 )
 
 // An inbox page is what peers write into besides their rings:
 //
-//	0   armed word: not 0 while the owner sleeps or is about to
+//	0   armed word: 0, or the number of the sleep that the owner is in or about to
+//	    begin; whoever wakes it raises its event, then takes that number back
 //	64  head words, 8 bytes each, one per connection: the number of the last
 //	    message, written only while the owner does not watch the ring
 //
@@ -54,11 +54,6 @@ func mapInbox(fd int) (*inbox, error) {
 func viewInbox(seg *shmem.Segment) *inbox {
 	armed, heads := inboxWords(seg.Bytes())
 	return &inbox{seg: seg, armed: armed, heads: heads}
-}
-
-// disarm lowers the armed word and reports whether this caller did.
-func (b *inbox) disarm() bool {
-	return atomic.LoadUint32(b.armed) != 0 && atomic.SwapUint32(b.armed, 0) != 0
 }
 
 func (b *inbox) close() error { return b.seg.Close() }

@@ -22,9 +22,10 @@ const patience = time.Minute
 // with roleEnv set. A role talks with the test by lines on stdin and stdout.
 func roles() map[string]func(say func(string), hear func() string) {
 	return map[string]func(say func(string), hear func() string){
-		"receive": roleReceive,
-		"send":    roleSend,
-		"memory":  roleMemory,
+		"receive":  roleReceive,
+		"send":     roleSend,
+		"sendOnce": roleSendOnce,
+		"memory":   roleMemory,
 	}
 }
 

@@ -18,11 +18,24 @@ func (e *ep) PendingAdd(t uct.Token) uct.Status {
 			return ucs.Busy
 		}
 		e.block(ucs.NoResource)
-		e.f.waiting = append(e.f.waiting, e)
+		e.wait()
 	}
 	e.f.stats.Inc(statPending)
 	e.pend = append(e.pend, t)
 	return ucs.OK
+}
+
+// wait has Progress offer what waits on e. A sleeper armed before, when nobody was
+// to tell it of room here: it has to arm anew.
+func (e *ep) wait() {
+	f := e.f
+	if !e.waits {
+		e.waits = true
+		f.waiting = append(f.waiting, e)
+	}
+	if f.armed {
+		f.look()
+	}
 }
 
 // PendingPurge empties the queue.
@@ -54,6 +67,7 @@ func (f *iface) offerAll() {
 			i++
 			continue
 		}
+		e.waits = false
 		last := len(f.waiting) - 1
 		f.waiting[i] = f.waiting[last]
 		f.waiting[last] = nil

@@ -88,24 +88,9 @@ func (f *iface) drainHot(budget int) int {
 //go:noinline
 func (f *iface) coldHit(budget int) int {
 	f.enter()
-	n, c := 0, f.cold
-	base := f.pageAt * inboxSlots
-	for i := c; i < c+inboxStride && i < len(f.words); i++ {
-		v := atomic.LoadUint64(&f.words[i])
-		if v == f.seen[i] {
-			continue
-		}
-		f.seen[i] = v
-		if base+i >= len(f.slots) || f.slots[base+i] == nil {
-			continue
-		}
-		e := f.slots[base+i]
-		n += f.drain(e, max(budget-n, 1))
-		f.heat(e)
-		if e.rx.Ready() && !e.watched {
-			f.recheckLater(e)
-		}
-	}
+	c := f.cold
+	f.cold = c + inboxStride // the next ones' turn, however busy these are
+	n := f.hints(c, inboxStride, budget)
 	return n + f.leave()
 }
 
@@ -191,66 +176,3 @@ func (e *ep) roomFreed() {
 	}
 	e.wake()
 }
-
-// heat has e polled in each pass if there is room, or if another is stale.
-func (f *iface) heat(e *ep) {
-	if e.watched || e.dead != nil {
-		return
-	}
-	if len(f.hot) == maxHot {
-		stalest := f.hot[0]
-		for _, h := range f.hot[1:] {
-			if f.passes-h.hit > f.passes-stalest.hit {
-				stalest = h
-			}
-		}
-		if f.passes-stalest.hit < stalePasses {
-			return
-		}
-		f.chill(stalest)
-		f.recheckLater(stalest)
-	}
-	e.watched = true
-	e.hit = f.passes
-	f.hot = append(f.hot, e)
-	e.rx.Watch(true)
-	f.shape()
-}
-
-// chill ends the polling of e in each pass. Its peer may miss that and give no
-// hint of a message on its way, so it needs one more look after a while.
-func (f *iface) chill(e *ep) {
-	if !e.watched {
-		return
-	}
-	e.watched = false
-	e.rx.Watch(false)
-	for i, h := range f.hot {
-		if h == e {
-			f.hot = append(f.hot[:i:i], f.hot[i+1:]...)
-			break
-		}
-	}
-	f.shape()
-}
-
-// recheckLater has e looked at in the next service.
-func (f *iface) recheckLater(e *ep) { f.recheck = append(f.recheck, e) }
-
-// shape chooses which head words an idle pass looks at: none while all
-// connections are hot.
-func (f *iface) shape() {
-	f.cold = 0
-	if f.live() <= len(f.hot) {
-		f.words, f.seen, f.pageAt = nil, nil, 0
-		return
-	}
-	f.pageAt %= len(f.pages)
-	used := min(len(f.slots)-f.pageAt*inboxSlots, inboxSlots)
-	used = (used + inboxStride - 1) / inboxStride * inboxStride
-	p := f.pages[f.pageAt]
-	f.words, f.seen = p.heads[:used], p.seen[:used]
-}
-
-// live counts connections.
-func (f *iface) live() int { return len(f.slots) - len(f.freeSlot) }

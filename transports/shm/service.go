@@ -1,7 +1,8 @@
 package shm
 
 import (
-	"fmt"
+	"errors"
+	"time"
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/shmem"
@@ -20,8 +21,17 @@ const (
 	evMask = 0xffffffff << 32
 )
 
-// look has the next Progress do the work of service.
-func (f *iface) look() { f.attention = true }
+// tendEvery is how often handshakes that stand still are looked after.
+const tendEvery = 2 * time.Millisecond
+
+// look has the next Progress do the work of service. A sleeper, which another
+// goroutine of this process may have been faster than, is woken for it.
+func (f *iface) look() {
+	f.attention = true
+	if f.armed {
+		_ = f.event.Signal() // an error means closed
+	}
+}
 
 // failLater ends the connection in the next Progress, with its callback.
 func (f *iface) failLater(e *ep, err error) {
@@ -29,7 +39,7 @@ func (f *iface) failLater(e *ep, err error) {
 		return
 	}
 	e.dead = err
-	if !e.heardBye {
+	if !errors.Is(err, errOrderly) {
 		f.stats.Inc(statFailed)
 	}
 	if e.status == ucs.OK {
@@ -41,7 +51,7 @@ func (f *iface) failLater(e *ep, err error) {
 // settleLater has the next Progress see whether the connection is over.
 func (f *iface) settleLater(e *ep) {
 	f.ending = append(f.ending, e)
-	f.attention = true
+	f.look()
 }
 
 // service looks at sockets and processes, and does what they and earlier calls
@@ -55,12 +65,16 @@ func (f *iface) service() int {
 	for _, ev := range f.events[:n] {
 		f.dispatch(ev)
 	}
-	done := f.recheckAll()
+	done := f.recheckAll() + f.hints(0, len(f.words), uct.MaxBatch)
 	now := ucs.Now()
+	if now.Sub(f.tended) >= tendEvery {
+		f.tended = now
+		f.dialAll()
+		f.reapEmbryos(now)
+	}
 	if now.Sub(f.scanned) >= f.scanEvery {
 		f.scanned = now
 		done += f.scanAll()
-		f.reapEmbryos(now)
 	}
 	done += f.settle()
 	f.nextPage()
@@ -82,48 +96,9 @@ func (f *iface) dispatch(ev shmem.Event) {
 		}
 	case evProcess:
 		if e := f.slots[id]; e != nil {
-			e.hangUp()
-			_ = f.epoll.Del(e.pidfd) // it stays readable
+			e.lost()
 		}
 	}
-}
-
-// recheckAll looks once more at connections that stopped being watched.
-func (f *iface) recheckAll() int {
-	n := 0
-	es := f.recheck
-	f.recheck = nil
-	for _, e := range es {
-		if e.rx.Ready() && !e.released {
-			n += f.drain(e, drainBatch)
-			f.heat(e)
-			if e.rx.Ready() && !e.watched {
-				f.recheckLater(e)
-				f.attention = true
-			}
-		}
-	}
-	return n
-}
-
-// scanAll looks at every connection, whatever the hints say, and takes up
-// handshakes that stand still.
-func (f *iface) scanAll() int {
-	n := 0
-	for i := 0; i < len(f.slots); i++ {
-		e := f.slots[i]
-		if e == nil {
-			continue
-		}
-		if e.initiated && e.peerInbox == nil {
-			e.greet()
-		}
-		if !e.watched && e.rx.Ready() {
-			n += f.drain(e, drainBatch)
-			f.heat(e)
-		}
-	}
-	return n
 }
 
 // settle reports connections that failed and releases those that nobody needs.
@@ -165,15 +140,11 @@ func (f *iface) end(e *ep) {
 	switch {
 	case e.dead != nil: // the last messages were garbage
 	case e.heardAll:
-		f.failLater(e, fmt.Errorf("%w: it closed its worker", ucs.ErrPeerFailed))
-	case e.heardBye || e.saidBye:
-		e.heardBye = true
-		if e.opened {
-			f.failLater(e, fmt.Errorf("%w: it closed the connection", ucs.ErrPeerFailed))
-		}
-		e.saidBye = true
-	default:
+		f.failLater(e, errOrderly)
+	case e.opened || !e.heardBye && !e.saidBye:
 		f.failLater(e, errHungUp)
+	default: // one side was done, and the other had never sent
+		e.heardBye, e.saidBye = true, true
 	}
 }
 
@@ -187,15 +158,19 @@ func (f *iface) drainAll(e *ep) int {
 	return n
 }
 
-// report tells the layer above that a connection ended.
+// report tells the layer above that a connection ended, and hangs up: a socket
+// or process that has ended stays readable for as long as it is watched.
 func (f *iface) report(e *ep) {
 	e.reported = true
 	f.chill(e)
+	if err := e.disconnect(); err != nil {
+		f.d.logf("hang up", err)
+	}
 	fail := uct.Failure{Source: e.source}
 	if e.opened {
 		fail.Endpoint = e
 	}
-	if !e.heardBye {
+	if !errors.Is(e.dead, errOrderly) {
 		fail.Err = e.dead
 	}
 	f.handler.HandleFailure(fail)
@@ -212,13 +187,5 @@ func (f *iface) drop(e *ep) {
 	}
 	if err := e.release(); err != nil {
 		f.d.logf("release connection", err)
-	}
-}
-
-// nextPage moves the look at head words on.
-func (f *iface) nextPage() {
-	if len(f.pages) > 1 && len(f.words) > 0 {
-		f.pageAt++
-		f.shape()
 	}
 }

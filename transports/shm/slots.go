@@ -26,8 +26,10 @@ func (f *iface) takeSlot(e *ep) error {
 		f.slots = append(f.slots, e)
 	}
 	e.source = uint32(e.slot) + 1
+	// What the slot's last owner left would hide a hint that is equal to it.
 	p := f.pageOf(e.slot)
-	p.seen[e.slot%inboxSlots] = atomic.LoadUint64(&p.heads[e.slot%inboxSlots])
+	p.seen[e.slot%inboxSlots] = 0
+	atomic.StoreUint64(&p.heads[e.slot%inboxSlots], 0)
 	f.shape()
 	return nil
 }
@@ -38,6 +40,7 @@ func (f *iface) addPage() error {
 		return err
 	}
 	f.pages = append(f.pages, page{in, make([]uint64, inboxSlots)})
+	f.look() // a sleeper has not armed this one
 	return nil
 }
 

@@ -1,0 +1,264 @@
+package shm
+
+import (
+	"encoding/binary"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/shmem"
+	"github.com/goucx/goucx/uct"
+)
+
+// couple is two ifaces that have an endpoint on the same connection.
+type couple struct {
+	t      *testing.T
+	a, b   *iface
+	ra, rb recorder
+	ab, ba *ep // ab made the connection
+}
+
+func newCouple(t *testing.T) *couple {
+	c := &couple{t: t}
+	c.a, c.b = openTest(t, &c.ra), openTest(t, &c.rb)
+	c.ab = connectTest(t, c.a, c.b)
+	require.Equal(t, ucs.OK, c.ab.AMShort(1, 0, nil))
+	until(t, func() bool { return c.rb.n == 1 && c.ab.peerInbox != nil }, c.a, c.b)
+	c.ba = connectTest(t, c.b, c.a)
+	require.False(t, c.ba.initiated)
+	return c
+}
+
+// TestSenderIsGoneBeforeTheAccept: what it sent was on its way.
+func TestSenderIsGoneBeforeTheAccept(t *testing.T) {
+	for name, leave := range map[string]func(a *iface, e *ep){
+		"worker closed":   func(a *iface, _ *ep) { require.NoError(t, a.Close()) },
+		"endpoint closed": func(_ *iface, e *ep) { e.Close() },
+		"both":            func(a *iface, e *ep) { e.Close(); require.NoError(t, a.Close()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var ra, rb recorder
+			a, b := openTest(t, &ra), openTest(t, &rb)
+			e := connectTest(t, a, b)
+			require.Equal(t, ucs.OK, e.AMShort(1, 0, []byte("first")))
+			require.Equal(t, ucs.OK, e.AMShort(1, 0, []byte("last words")))
+			leave(a, e)
+			until(t, func() bool { return len(rb.failures) > 0 }, b)
+			require.Equal(t, 2, rb.n)
+			require.Equal(t, "last words", string(rb.last))
+			require.Equal(t, []uct.Failure{{Source: 1}}, rb.failures)
+			require.Zero(t, b.live())
+		})
+	}
+}
+
+// TestProcessSendsAndEnds: the same of another process, in order and killed.
+func TestProcessSendsAndEnds(t *testing.T) {
+	for _, how := range []string{"orderly", "endpoint", "exit"} {
+		t.Run(how, func(t *testing.T) {
+			before := countFDs(t)
+			var r recorder
+			f := openTest(t, &r)
+			p := start(t, "sendOnce")
+			p.say(encodeAddress(addressOf(f)))
+			p.say(how)
+			require.Equal(t, "sent", p.hear())
+			require.NoError(t, p.cmd.Wait())
+			until(t, func() bool { return len(r.failures) > 0 }, f)
+			require.Equal(t, 3, r.n)
+			require.Len(t, r.failures, 1)
+			require.Nil(t, r.failures[0].Endpoint)
+			if how == "exit" {
+				require.ErrorIs(t, r.failures[0].Err, ucs.ErrPeerFailed)
+			} else {
+				require.NoError(t, r.failures[0].Err)
+			}
+			require.NoError(t, f.Close())
+			require.Equal(t, before, countFDs(t), "descriptors")
+		})
+	}
+}
+
+// roleSendOnce sends three messages at once and ends before anybody accepts.
+func roleSendOnce(say func(string), hear func() string) {
+	f := openRole(new(recorder))
+	e := must(f.NewEndpoint(decodeAddress(hear()), 0))
+	for i := range uint64(3) {
+		must(0, e.AMUint64(1, 0, i).Err())
+	}
+	switch hear() {
+	case "orderly":
+		must(0, f.Close())
+	case "endpoint":
+		e.Close()
+	}
+	runtime.KeepAlive(f)
+	say("sent")
+}
+
+// TestCloseAfterThePeerEnded: closing finds the socket broken, which is no
+// reason to lose what came before, nor to call the peer crashed.
+func TestCloseAfterThePeerEnded(t *testing.T) {
+	c := newCouple(t)
+	require.Equal(t, ucs.OK, c.ab.AMShort(1, 0, []byte("last words")))
+	require.NoError(t, c.a.Close())
+	c.ba.Close()
+	until(t, func() bool { return len(c.rb.failures) == 1 }, c.b)
+	require.NoError(t, c.rb.failures[0].Err)
+	require.Equal(t, "last words", string(c.rb.last))
+	require.Zero(t, c.b.live())
+}
+
+// TestProcessEndIsSeenBeforeItsSocket: what it said is taken all the same.
+func TestProcessEndIsSeenBeforeItsSocket(t *testing.T) {
+	c := newCouple(t)
+	require.NoError(t, c.a.Close())
+	c.b.dispatch(shmem.Event{Data: evProcess | uint64(c.ba.slot)})
+	until(t, func() bool { return len(c.rb.failures) == 1 }, c.b)
+	require.NoError(t, c.rb.failures[0].Err)
+}
+
+// TestByeIsNoOrderlyEndOfTheWorker: a peer that gave its sending up and then
+// crashed has lost what was sent to it.
+func TestByeIsNoOrderlyEndOfTheWorker(t *testing.T) {
+	c := newCouple(t)
+	c.ba.Close()
+	until(t, func() bool { return c.ab.heardBye }, c.a)
+	require.NoError(t, c.ba.sock.Close())
+	until(t, func() bool { return len(c.ra.failures) == 1 }, c.a)
+	require.ErrorIs(t, c.ra.failures[0].Err, ucs.ErrPeerFailed)
+	c.ba.sock = nil
+
+	c = newCouple(t)
+	c.ba.Close()
+	until(t, func() bool { return c.ab.heardBye }, c.a)
+	require.NoError(t, c.b.Close())
+	until(t, func() bool { return len(c.ra.failures) == 1 }, c.a)
+	require.NoError(t, c.ra.failures[0].Err, "it closed its worker")
+}
+
+// TestByeComesOnce: a peer that repeats itself is broken, and bounded.
+func TestByeComesOnce(t *testing.T) {
+	c := newCouple(t)
+	for range 1000 {
+		if c.ab.sock.Send(c.a.hello(kindBye, 0).append(nil)) != nil {
+			break
+		}
+	}
+	until(t, func() bool { return len(c.rb.failures) == 1 }, c.b)
+	require.ErrorContains(t, c.rb.failures[0].Err, "does not fit here")
+}
+
+// TestFailedConnectionLetsSleep: until its endpoint is closed nothing of it may
+// keep the event descriptor up or Arm busy, whichever way it failed.
+func TestFailedConnectionLetsSleep(t *testing.T) {
+	for name, fail := range map[string]func(c *couple){
+		"peer closed":     func(c *couple) { require.NoError(t, c.a.Close()) },
+		"garbage in ring": func(c *couple) { binary.NativeEndian.PutUint64(c.ab.seg.Bytes()[384+2*64:], 2|60<<40) },
+		"impossible position": func(c *couple) {
+			binary.NativeEndian.PutUint64(c.ab.seg.Bytes()[ringStride(c.a.layout)+128:], 1<<40)
+			for c.ba.AMShort(1, 0, nil) == ucs.OK {
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCouple(t)
+			fail(c)
+			until(t, func() bool { return len(c.rb.failures) == 1 }, c.b)
+			require.Equal(t, uct.Endpoint(c.ba), c.rb.failures[0].Endpoint)
+			n := c.rb.n
+			c.ab.AMShort(1, 0, nil)
+			arm(t, c.b)
+			require.False(t, readable(t, c.b, 0))
+			require.Equal(t, n, c.rb.n, "a message after the failure")
+			if !c.a.closed {
+				until(t, func() bool { return len(c.ra.failures) == 1 }, c.a) // it is told by the hang-up
+				c.ab.Close()
+			}
+			c.ba.Close()
+			until(t, func() bool { return c.b.live() == 0 }, c.b)
+		})
+	}
+}
+
+// fillBacklog dials f until no more connections are taken.
+func fillBacklog(t *testing.T, f *iface) (empty func()) {
+	var cs []*shmem.Conn
+	for {
+		c, err := shmem.Dial(f.socketName(f.name))
+		if err != nil {
+			require.ErrorIs(t, err, shmem.ErrWouldBlock)
+			break
+		}
+		cs = append(cs, c)
+	}
+	return func() {
+		for _, c := range cs {
+			require.NoError(t, c.Close())
+		}
+	}
+}
+
+// TestFullBacklog: messages, and the end of the endpoint, wait for their way.
+func TestFullBacklog(t *testing.T) {
+	for name, closes := range map[string]bool{"open": false, "closed meanwhile": true} {
+		t.Run(name, func(t *testing.T) {
+			var ra, rb recorder
+			a, b := openTest(t, &ra), openTest(t, &rb)
+			a.scanEvery = config.Forever
+			empty := fillBacklog(t, b)
+			e := connectTest(t, a, b)
+			require.Equal(t, ucs.OK, e.AMShort(1, 0, []byte("hello")))
+			if closes {
+				e.Close()
+			}
+			a.Progress(64)
+			require.Equal(t, ucs.Busy, a.Arm(uct.EventRecv), "nobody tells when the backlog has room")
+			empty()
+			until(t, func() bool { return rb.n == 1 && len(rb.failures) == map[bool]int{true: 1}[closes] }, a, b)
+			until(t, func() bool { return len(a.undialed) == 0 }, a)
+			e.Close()
+			until(t, func() bool { return a.live() == 0 && b.live() == 0 }, a, b)
+			require.Equal(t, []uct.Failure{{Source: 1}}, rb.failures)
+		})
+	}
+}
+
+// TestReleasedEndpointLeavesNothingInQueues: closed in HandleFailure, with
+// tokens, while the worker goes to sleep.
+func TestReleasedEndpointLeavesNothingInQueues(t *testing.T) {
+	c := newCouple(t)
+	for c.ba.AMShort(1, 0, nil) == ucs.OK {
+	}
+	require.Equal(t, ucs.OK, c.ba.PendingAdd(1))
+	c.rb.onFailure = func(f uct.Failure) { f.Endpoint.Close() }
+	require.NoError(t, c.a.Close())
+	until(t, func() bool { return c.ba.released }, c.b)
+	for range 3 {
+		for c.b.Arm(uct.EventSend) == ucs.Busy {
+			c.b.Progress(64)
+		}
+	}
+	c.ba.PendingPurge(func(uct.Token) {})
+	require.LessOrEqual(t, len(c.b.waiting), 1)
+}
+
+// TestWaitingListHoldsEachOnce however often its queue is emptied.
+func TestWaitingListHoldsEachOnce(t *testing.T) {
+	c := newCouple(t)
+	for c.ab.AMShort(1, 0, nil) == ucs.OK {
+	}
+	for range 10 {
+		require.Equal(t, ucs.OK, c.ab.PendingAdd(1))
+		c.ab.PendingPurge(func(uct.Token) {})
+	}
+	require.Len(t, c.a.waiting, 1)
+	require.Equal(t, ucs.OK, c.ab.PendingAdd(1))
+	require.NoError(t, c.a.Close())
+	n := 0
+	c.ab.PendingPurge(func(uct.Token) { n++ })
+	require.Equal(t, 1, n, "tokens outlive the iface")
+}

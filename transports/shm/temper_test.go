@@ -1,0 +1,193 @@
+package shm
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/ring"
+	"github.com/goucx/goucx/uct"
+)
+
+// crowd is one iface with more connections than it polls in each pass. No scan
+// makes up for what its hints lose.
+type crowd struct {
+	t  *testing.T
+	to *iface
+	r  recorder
+	es []*ep // the senders' ends
+}
+
+func newCrowd(t *testing.T, n int) *crowd {
+	c := &crowd{t: t}
+	c.to = openTest(t, &c.r)
+	for range n {
+		c.join()
+	}
+	c.to.scanEvery = config.Forever
+	return c
+}
+
+// join connects one more sender and gives its end.
+func (c *crowd) join() *ep {
+	f := openTest(c.t, new(recorder))
+	e := connectTest(c.t, f, c.to)
+	require.Equal(c.t, ucs.OK, e.AMShort(0, 0, nil))
+	n := c.r.n
+	until(c.t, func() bool { return c.r.n > n && e.peerInbox != nil }, f, c.to)
+	c.es = append(c.es, e)
+	return e
+}
+
+// end is the receiver's end of e.
+func (c *crowd) end(e *ep) *ep {
+	i := slices.IndexFunc(c.to.slots, func(s *ep) bool { return s != nil && s.peer == e.f.name })
+	require.GreaterOrEqual(c.t, i, 0)
+	return c.to.slots[i]
+}
+
+// hot and cold give the senders' ends by whether the receiver polls them.
+func (c *crowd) hot() []*ep {
+	return slices.DeleteFunc(slices.Clone(c.es), func(e *ep) bool { return !c.end(e).watched })
+}
+
+func (c *crowd) cold() []*ep {
+	return slices.DeleteFunc(slices.Clone(c.es), func(e *ep) bool { return c.end(e).watched })
+}
+
+// keepHot makes none of the hot connections stale.
+func (c *crowd) keepHot() {
+	for _, h := range c.to.hot {
+		h.hit = c.to.passes
+	}
+}
+
+// serve is one look at sockets.
+func (c *crowd) serve() {
+	c.to.look()
+	c.to.slowPass()
+}
+
+// TestColdConnectionIsHeardBesideBusyHotOnes: the polled connections never run
+// dry, so that no pass is idle.
+func TestColdConnectionIsHeardBesideBusyHotOnes(t *testing.T) {
+	c := newCrowd(t, maxHot+1)
+	by := map[uint32]*ep{}
+	for _, e := range c.hot() {
+		by[c.end(e).source] = e
+		require.Equal(t, ucs.OK, e.AMShort(1, 0, nil))
+	}
+	heard := false
+	c.r.onAM = func(d uct.Desc, _ []byte) {
+		if e := by[d.Source]; e != nil {
+			require.Equal(t, ucs.OK, e.AMShort(1, 0, nil))
+		} else {
+			heard = true
+		}
+	}
+	require.Equal(t, ucs.OK, c.cold()[0].AMShort(2, 0, nil))
+	for i := 0; !heard; i++ {
+		require.Less(t, i, 2*servicePasses, "starved")
+		c.to.Progress(64)
+	}
+}
+
+// TestColdConnectionIsHeardBesideABusyColdOne: both wait in the same inbox page.
+func TestColdConnectionIsHeardBesideABusyColdOne(t *testing.T) {
+	c := newCrowd(t, 2*maxHot)
+	cold := c.cold()
+	busy, quiet := cold[0], cold[len(cold)-1]
+	from := c.end(busy).source
+	heard := false
+	c.r.onAM = func(d uct.Desc, _ []byte) {
+		if d.Source == from {
+			require.Equal(t, ucs.OK, busy.AMShort(1, 0, nil))
+		} else {
+			heard = true
+		}
+	}
+	c.keepHot()
+	require.Equal(t, ucs.OK, busy.AMShort(1, 0, nil))
+	require.Equal(t, ucs.OK, quiet.AMShort(2, 0, nil))
+	for i := 0; !heard; i++ {
+		require.Less(t, i, 4*maxHot, "starved")
+		c.to.Progress(64)
+	}
+}
+
+// TestConnectionThatEndsWhileItCools: it loses its place among the hot ones and
+// ends in the same look at sockets.
+func TestConnectionThatEndsWhileItCools(t *testing.T) {
+	c := newCrowd(t, maxHot+1)
+	cold := c.cold()[0]
+	victim := c.to.hot[0]
+	c.to.passes += 2 * stalePasses
+	require.Equal(t, ucs.OK, cold.AMShort(1, 0, nil))
+	c.to.recheckLater(c.end(cold))
+	for _, e := range c.es {
+		if c.end(e) == victim {
+			e.Close()
+		}
+	}
+	for i := 0; !victim.released; i++ {
+		require.Less(t, i, 10)
+		c.serve()
+	}
+	require.False(t, victim.watched)
+	c.serve() // would look at memory that is not there any more
+	require.NoError(t, c.r.failures[0].Err)
+}
+
+// TestHintsOfASlotsNextOwner: a number that the last owner left hides none.
+func TestHintsOfASlotsNextOwner(t *testing.T) {
+	c := newCrowd(t, maxHot+1)
+	e := c.cold()[0]
+	end := c.end(e)
+	for range 5 {
+		c.keepHot()
+		n := c.r.n
+		require.Equal(t, ucs.OK, e.AMShort(1, 0, nil))
+		until(t, func() bool { return c.r.n > n }, c.to)
+	}
+	slot := end.slot
+	left := e.tx.Head()
+	require.Equal(t, left, c.to.pages[0].heads[slot])
+	e.Close()
+	until(t, func() bool { return end.released }, c.to, e.f)
+	require.NoError(t, c.to.takeSlot(end)) // as the next connection does
+	require.Equal(t, slot, end.slot)
+	require.NotEqual(t, left, c.to.pages[0].seen[slot])
+	require.Equal(t, c.to.pages[0].seen[slot], c.to.pages[0].heads[slot])
+	c.to.forget(end)
+}
+
+// TestCooledConnectionIsLookedAtForAWhile: its peer's store may become visible
+// only after the first look.
+func TestCooledConnectionIsLookedAtForAWhile(t *testing.T) {
+	c := newCrowd(t, maxHot+1)
+	e := c.hot()[0]
+	end := c.end(e)
+	c.to.chill(end)
+	c.to.recheckLater(end)
+	c.serve()
+	cell := e.tx.Cell() // without a hint, as one who still saw the ring watched
+	cell.SetHeader(0)
+	cell.Publish(ring.First(e.tx.Head(), 0, 0))
+	e.tx.Advance()
+	n := c.r.n
+	c.serve()
+	require.Equal(t, n+1, c.r.n)
+}
+
+// TestRecheckListHoldsEachOnce however often it is hit.
+func TestRecheckListHoldsEachOnce(t *testing.T) {
+	c := newCrowd(t, 2)
+	for range 100 {
+		c.to.recheckLater(c.to.slots[0])
+		c.to.recheckLater(c.to.slots[1])
+	}
+	require.Len(t, c.to.recheck, 2)
+}
