@@ -84,14 +84,16 @@ func settings(stderr io.Writer, quiet bool) (*config.Set, error) {
 	return set, err
 }
 
-// pin binds this goroutine's thread to the processors, as -c asks. Only the
-// measuring thread is bound: the collector's threads stay where there is room.
+// pin binds this process to the processors, as -c asks.
 func pin(cpus []int) error {
 	if len(cpus) == 0 {
 		return nil
 	}
-	runtime.LockOSThread() // until the process ends
-	if err := cpu.SetAffinity(cpus); err != nil {
+	// All threads, not only the measuring one: the runtime's others would disturb
+	// the peer on its processor. A goroutine locked to its thread would be put to
+	// sleep and woken at each of the runtime's preemptions.
+	runtime.GOMAXPROCS(len(cpus))
+	if err := cpu.SetProcessAffinity(cpus); err != nil {
 		return fmt.Errorf("-c %s: %w", cpu.FormatList(cpus), err)
 	}
 	got, err := cpu.Affinity()

@@ -1,7 +1,10 @@
 package cpu
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -27,13 +30,47 @@ func Affinity() ([]int, error) {
 	return list, nil
 }
 
+// SetProcessAffinity binds all threads of the process, and those that they make
+// later, to the processors. Unlike SetAffinity it needs no locked goroutine.
+//
+// Errors: as SetAffinity.
+func SetProcessAffinity(cpus []int) error {
+	// A thread that another makes meanwhile is in the next listing.
+	done := map[string]bool{}
+	for {
+		tasks, err := os.ReadDir("/proc/self/task")
+		if err != nil {
+			return fmt.Errorf("set affinity of the process: %w", err)
+		}
+		fresh := false
+		for _, t := range tasks {
+			if done[t.Name()] {
+				continue
+			}
+			done[t.Name()], fresh = true, true
+			id, err := strconv.Atoi(t.Name())
+			if err != nil {
+				return fmt.Errorf("set affinity of the process: %w", err)
+			}
+			if err := setAffinity(id, cpus); err != nil && !errors.Is(err, unix.ESRCH) {
+				return err
+			}
+		}
+		if !fresh {
+			return nil
+		}
+	}
+}
+
 // SetAffinity binds the calling operating-system thread to the processors.
 // Threads made by it later inherit that, those that exist do not: lock the
 // goroutine to its thread before, and do not unlock it.
 //
 // Errors: ucs.ErrInvalid for an empty list or a number that no mask holds;
 // EINVAL when none of them may be used.
-func SetAffinity(cpus []int) error {
+func SetAffinity(cpus []int) error { return setAffinity(0, cpus) }
+
+func setAffinity(thread int, cpus []int) error {
 	var set unix.CPUSet
 	for _, c := range cpus {
 		if c < 0 || c >= setSize {
@@ -44,7 +81,7 @@ func SetAffinity(cpus []int) error {
 	if len(cpus) == 0 {
 		return fmt.Errorf("set affinity to no processor: %w", ucs.ErrInvalid)
 	}
-	if err := unix.SchedSetaffinity(0, &set); err != nil {
+	if err := unix.SchedSetaffinity(thread, &set); err != nil {
 		return fmt.Errorf("set affinity to %s: %w", FormatList(cpus), err)
 	}
 	return nil

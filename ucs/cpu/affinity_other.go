@@ -9,3 +9,6 @@ func Affinity() ([]int, error) { return nil, ucs.ErrUnsupported }
 
 // SetAffinity answers ErrUnsupported.
 func SetAffinity([]int) error { return ucs.ErrUnsupported }
+
+// SetProcessAffinity answers ErrUnsupported.
+func SetProcessAffinity([]int) error { return ucs.ErrUnsupported }
