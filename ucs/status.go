@@ -72,24 +72,25 @@ var (
 )
 
 var statuses = [numStatus]struct {
-	name string
-	err  error
+	constant string
+	name     string
+	err      error
 }{
-	OK:           {"OK", nil},
-	InProgress:   {"in progress", ErrInProgress},
-	NoResource:   {"no resource", ErrNoResource},
-	Busy:         {"busy", ErrBusy},
-	Unsupported:  {"unsupported", ErrUnsupported},
-	InvalidParam: {"invalid parameter", ErrInvalid},
-	TooLong:      {"message too long", ErrTooLong},
-	Truncated:    {"message truncated", ErrTruncated},
-	Canceled:     {"canceled", ErrCanceled},
-	PeerFailed:   {"peer failed", ErrPeerFailed},
-	Closed:       {"closed", ErrClosed},
-	RemoteAccess: {"remote access denied", ErrRemoteAccess},
-	NoMemory:     {"out of memory", ErrNoMemory},
-	Unreachable:  {"unreachable", ErrUnreachable},
-	Timeout:      {"timed out", ErrTimeout},
+	OK:           {"OK", "OK", nil},
+	InProgress:   {"InProgress", "in progress", ErrInProgress},
+	NoResource:   {"NoResource", "no resource", ErrNoResource},
+	Busy:         {"Busy", "busy", ErrBusy},
+	Unsupported:  {"Unsupported", "unsupported", ErrUnsupported},
+	InvalidParam: {"InvalidParam", "invalid parameter", ErrInvalid},
+	TooLong:      {"TooLong", "message too long", ErrTooLong},
+	Truncated:    {"Truncated", "message truncated", ErrTruncated},
+	Canceled:     {"Canceled", "canceled", ErrCanceled},
+	PeerFailed:   {"PeerFailed", "peer failed", ErrPeerFailed},
+	Closed:       {"Closed", "closed", ErrClosed},
+	RemoteAccess: {"RemoteAccess", "remote access denied", ErrRemoteAccess},
+	NoMemory:     {"NoMemory", "out of memory", ErrNoMemory},
+	Unreachable:  {"Unreachable", "unreachable", ErrUnreachable},
+	Timeout:      {"Timeout", "timed out", ErrTimeout},
 }
 
 // String names the status in lower-case words.
@@ -98,6 +99,15 @@ func (s Status) String() string {
 		return statuses[s].name
 	}
 	return fmt.Sprintf("status %d", uint8(s))
+}
+
+// GoString is the name of the status in Go, which is what a failing assertion
+// prints.
+func (s Status) GoString() string {
+	if s < numStatus {
+		return "ucs." + statuses[s].constant
+	}
+	return fmt.Sprintf("ucs.Status(%d)", uint8(s))
 }
 
 // Err maps the status to its sentinel; OK gives nil. It allocates nothing for
