@@ -17,11 +17,18 @@ type Fetch[T Word] struct {
 
 // Wait progresses the worker until the value is there. The end of ctx ends the
 // waiting, not the operation.
+//
+//gcassert:inline
 func (f Fetch[T]) Wait(ctx context.Context) (T, error) {
 	if f.r.id == 0 {
 		return f.v, nil
 	}
-	m, err := RecvRequest{f.r}.waitRecvSlow(ctx)
+	return f.waitSlow(ctx)
+}
+
+//go:noinline
+func (f Fetch[T]) waitSlow(ctx context.Context) (T, error) {
+	m, err := RecvRequest{f.r}.Wait(ctx)
 	if err != nil {
 		return 0, err
 	}

@@ -222,6 +222,25 @@ func TestFetchDrop(t *testing.T) {
 	})
 }
 
+// With ThreadSingle a value is waited for without the lock.
+func TestFetchWaitTakesNoLock(t *testing.T) {
+	for _, async := range []bool{false, true} {
+		s := openFake(t, newFake(), ucp.ThreadSingle)
+		s.f.async = async
+		put := s.k.PutUint64(42, 0)
+		for !put.Done() {
+			s.w.Progress()
+		}
+		release := s.w.Hold()
+		f := s.k.GetUint64(0)
+		assert.Equal(t, !async, f.Done())
+		v, err := f.Wait(context.Background())
+		release()
+		require.NoError(t, err)
+		assert.Equal(t, uint64(42), v)
+	}
+}
+
 // An inline put that must wait sends what p held at the call.
 func TestPutInlineKeepsACopy(t *testing.T) {
 	bothModes(t, func(t *testing.T, mode ucp.ThreadMode) {
