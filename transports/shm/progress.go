@@ -159,6 +159,9 @@ func (f *iface) drain(e *ep, budget int) int {
 	}
 	if k > 0 {
 		e.hit = f.passes
+		if k == drainBatch {
+			rx.Prefetch(drainBatch)
+		}
 		f.handler.HandleAM(rx.Data(), ds[:k])
 		if rx.Release() {
 			e.roomFreed()

@@ -7,6 +7,9 @@ package cpu
 //go:noescape
 func Cycles() uint64
 
+//go:noescape
+func prefetch(p uintptr, lines int)
+
 // Pause tells the processor that this is a spin loop: it saves power and leaves
 // the core's other thread more room. About 15 ns.
 //

@@ -12,3 +12,16 @@ TEXT ·Cycles(SB), NOSPLIT, $0-8
 TEXT ·Pause(SB), NOSPLIT, $0-0
 	PAUSE
 	RET
+
+// func prefetch(p uintptr, lines int)
+TEXT ·prefetch(SB), NOSPLIT, $0-16
+	MOVQ p+0(FP), AX
+	MOVQ lines+8(FP), CX
+loop:
+	DECQ CX
+	JLT  done
+	PREFETCHT0 (AX)
+	ADDQ $64, AX
+	JMP  loop
+done:
+	RET

@@ -10,3 +10,6 @@ func Cycles() uint64 { return uint64(ucs.Now()) }
 
 // Pause does nothing.
 func Pause() {}
+
+// prefetch does nothing.
+func prefetch(uintptr, int) {}

@@ -191,6 +191,20 @@ func TestTwoGoroutines(t *testing.T) {
 	<-done
 }
 
+// TestPrefetch: a hint at every position, to the end of the cells and no further.
+func TestPrefetch(t *testing.T) {
+	p, c, _ := newPair(t, testLayout)
+	for i := range 300 {
+		require.True(t, send(p, 0, uint64(i), nil))
+		c.Prefetch(16)
+		var m Message
+		more, ok := c.Next(&m)
+		require.True(t, more && ok)
+		require.Equal(t, uint64(i), m.Header)
+		c.Release()
+	}
+}
+
 func TestBlock(t *testing.T) {
 	p, _, _ := newPair(t, testLayout)
 	p.Block()
