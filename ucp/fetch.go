@@ -17,22 +17,23 @@ type Fetch[T Word] struct {
 
 // Wait progresses the worker until the value is there. The end of ctx ends the
 // waiting, not the operation.
-//
-//gcassert:inline
-func (f Fetch[T]) Wait(ctx context.Context) (T, error) {
+func (f Fetch[T]) Wait(ctx context.Context) (v T, err error) {
 	if f.r.id == 0 {
 		return f.v, nil
 	}
-	return f.waitSlow(ctx)
+	n, err := f.r.waitValue(ctx)
+	return T(n), err
 }
 
+// waitValue waits for the value of a fetching operation and consumes it.
+//
 //go:noinline
-func (f Fetch[T]) waitSlow(ctx context.Context) (T, error) {
-	m, err := RecvRequest{f.r}.Wait(ctx)
+func (r Request) waitValue(ctx context.Context) (uint64, error) {
+	m, err := RecvRequest{r}.Wait(ctx)
 	if err != nil {
 		return 0, err
 	}
-	return T(m.Tag), nil
+	return uint64(m.Tag), nil
 }
 
 // Done reports whether the operation has ended. It does not progress.
