@@ -27,7 +27,8 @@ const (
 
 // roles are what this binary does as a second process.
 var roles = map[string]func(*parent){
-	"peer": rolePeer,
+	"peer":   rolePeer,
+	"sender": roleSender,
 }
 
 func TestMain(m *testing.M) {
