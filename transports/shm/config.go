@@ -1,14 +1,25 @@
 package shm
 
 import (
+	"errors"
+	"fmt"
+	"math/bits"
 	"time"
 
 	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/ring"
+)
+
+// Bounds of UCX_SHM_RING_CELLS.
+const (
+	minCells = 8
+	maxCells = 4096
 )
 
 var (
-	ringCells = config.New("SHM_RING_CELLS", "128", config.Int(8, 4096), "cells",
-		"cells of each direction of a connection, a power of two; one holds a message of up to 48 bytes")
+	ringCells = config.New("SHM_RING_CELLS", "128", cellCount(), "cells",
+		"cells of each direction of a connection; one holds a message of up to 48 bytes")
 	ringSize = config.New("SHM_RING_SIZE", "16k", config.Size(4<<10, 64<<20), "bytes",
 		"memory of each direction of a connection: its cells, and the area for longer messages")
 	rescan = config.New("SHM_RESCAN", "2ms", config.Duration(100*time.Microsecond, config.Forever), "time",
@@ -21,4 +32,39 @@ var (
 var settings = config.Table{
 	Section:  "shm",
 	Settings: []config.Setting{ringCells, ringSize, rescan, socketDir},
+}
+
+// cellCount takes a power of two.
+func cellCount() config.Parser[int] {
+	p := config.Int(minCells, maxCells)
+	number := p.Parse
+	p.Parse = func(text string) (int, error) {
+		n, err := number(text)
+		if err == nil && bits.OnesCount(uint(n)) != 1 {
+			err = errors.New("no power of two")
+		}
+		return n, err
+	}
+	p.Allowed = fmt.Sprintf("a power of two from %d to %d", minCells, maxCells)
+	return p
+}
+
+// minBulk is the least area for longer messages that a ring has beside its
+// cells, bytes.
+const minBulk = 1 << 10
+
+// ringLayout is what the settings make of a ring.
+func ringLayout(s *config.Set) (ring.Layout, error) {
+	cells, size := ringCells.Get(s), ringSize.Get(s)
+	if need := config.Bytes(ring.Layout{Cells: cells, Bulk: minBulk}.Size()); size < need {
+		return ring.Layout{}, fmt.Errorf("%s does not hold %s, which need at least %v: %w",
+			told(s, ringSize.Name(), size), told(s, ringCells.Name(), cells), (need+1023)&^1023, ucs.ErrInvalid)
+	}
+	l := ring.Fit(int(size), cells)
+	return l, l.Check()
+}
+
+// told names a setting with its value and where that came from.
+func told(s *config.Set, name string, v any) string {
+	return fmt.Sprintf("%s%s=%v (%v)", config.Prefix, name, v, s.Origin(name))
 }

@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/goucx/goucx/config"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/ring"
 	"github.com/goucx/goucx/ucs/shmem"
@@ -95,7 +94,7 @@ func openIface(d *domain, _ uct.IfaceInfo, c uct.IfaceConfig) (uct.Iface, error)
 	}
 	layout, err := ringLayout(set)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("open shm iface: %w", err)
 	}
 	f := &iface{
 		d: d, handler: c.Handler, layout: layout, dir: socketDir.Get(set),
@@ -110,14 +109,6 @@ func openIface(d *domain, _ uct.IfaceInfo, c uct.IfaceConfig) (uct.Iface, error)
 	}
 	d.ifaceOpened()
 	return f, nil
-}
-
-func ringLayout(s *config.Set) (ring.Layout, error) {
-	l := ring.Fit(int(ringSize.Get(s)), ringCells.Get(s))
-	if err := l.Check(); err != nil {
-		return l, fmt.Errorf("UCX_SHM_RING_CELLS=%d with UCX_SHM_RING_SIZE=%v: %w", ringCells.Get(s), ringSize.Get(s), err)
-	}
-	return l, nil
 }
 
 func attrOf(l ring.Layout) uct.IfaceAttr {
