@@ -6,6 +6,7 @@ import (
 	"github.com/goucx/goucx/config"
 	"github.com/goucx/goucx/transports/internal/mapped"
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/platform"
 	"github.com/goucx/goucx/ucs/shmem"
 	"github.com/goucx/goucx/uct"
 )
@@ -37,13 +38,20 @@ func (component) Domains(*config.Set) ([]uct.DomainInfo, []uct.Refusal) {
 	return []uct.DomainInfo{{Component: transportName, Name: transportName}}, nil
 }
 
-// probe makes a segment and gives it back.
+// probe makes a segment and gives it back, and passes a descriptor, as peers
+// give each other their segments.
 func probe() error {
 	s, err := shmem.Create("goucx-probe", 1)
 	if err != nil {
 		return err
 	}
-	return s.Close()
+	if err := s.Close(); err != nil {
+		return err
+	}
+	if err := platform.TryFDPassing(); err != nil {
+		return fmt.Errorf("no descriptors can be passed between processes: %w", err)
+	}
+	return nil
 }
 
 // OpenDomain: see uct.Component.

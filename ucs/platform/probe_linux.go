@@ -20,7 +20,7 @@ func probe() []Feature {
 	return []Feature{
 		tried(Memfd, tryMemfd()),
 		tried(AbstractSockets, err),
-		tried(FDPassing, tryPassing()),
+		tried(FDPassing, TryFDPassing()),
 		tried(EventFD, tryEventFD()),
 		tried(GlobalBarrier, shmem.GlobalBarrier()),
 		tried(PrivateBarrier, shmem.PrivateBarrier()),
@@ -74,8 +74,9 @@ func (p pair) close() {
 	}
 }
 
-// tryPassing sends a descriptor through a socket pair, which needs no name.
-func tryPassing() error {
+// TryFDPassing sends a descriptor through a socket pair, anew at each call. An
+// error says what the system refused.
+func TryFDPassing() error {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("socketpair: %w", err)

@@ -2,7 +2,12 @@
 
 package platform
 
-import "runtime"
+import (
+	"fmt"
+	"runtime"
+
+	"github.com/goucx/goucx/ucs"
+)
 
 // probe refuses everything: what goucx uses is Linux's.
 func probe() []Feature {
@@ -14,5 +19,8 @@ func probe() []Feature {
 	}
 	return all
 }
+
+// TryFDPassing answers that nothing is used here.
+func TryFDPassing() error { return fmt.Errorf("not used on %s: %w", runtime.GOOS, ucs.ErrUnsupported) }
 
 func inode(string) uint64 { return 0 }
