@@ -27,6 +27,7 @@ const (
 
 // roles are what this binary does as a second process.
 var roles = map[string]func(*parent){
+	"meet":   roleMeet,
 	"peer":   rolePeer,
 	"sender": roleSender,
 }

@@ -62,6 +62,9 @@ var behaviours = map[string]func(*peer){
 	"close":     (*peer).closeWorker,
 	"begin":     func(v *peer) { v.talk(true) },
 	"follow":    func(v *peer) { v.talk(false) },
+
+	"leave":                    func(v *peer) { v.leave(16, longest, 48, big, 3000) },
+	"leave, and nobody looked": func(v *peer) { v.leave(16, 48, 1000) },
 }
 
 func (v *peer) serve() {
@@ -273,9 +276,22 @@ func (v *peer) access() {
 	}
 }
 
-// closeWorker closes in order when told to.
+// leave sends messages of these sizes, closes everything, and ends. The sender
+// of a message is their number.
+func (v *peer) leave(sizes ...int) {
+	for n, size := range sizes {
+		p := make([]byte, size)
+		fill(p, uint32(len(sizes)), uint64(n))
+		v.e.TagSend(p, tagStream) // dropped: Close waits for it
+	}
+	check(v.x.Close())
+}
+
+// closeWorker meets the test and closes in order when told to.
 func (v *peer) closeWorker() {
 	v.say("ready")
+	must(v.w.TagRecv(make([]byte, 8), tagPing, allBits).Wait(v.ctx))
+	v.say("met")
 	for {
 		v.nap(v.w.Progress())
 		if _, ok := v.heard(); ok {
