@@ -62,6 +62,8 @@ var behaviours = map[string]func(*peer){
 	"close":     (*peer).closeWorker,
 	"begin":     func(v *peer) { v.talk(true) },
 	"follow":    func(v *peer) { v.talk(false) },
+	"reach":     (*peer).reach,
+	"guest":     (*peer).guest,
 
 	"leave":                    func(v *peer) { v.leave(16, longest, 48, big, 3000) },
 	"leave, and nobody looked": func(v *peer) { v.leave(16, 48, 1000) },
@@ -70,6 +72,32 @@ var behaviours = map[string]func(*peer){
 func (v *peer) serve() {
 	v.say("serving")
 	check(v.w.Run(v.ctx))
+}
+
+// reach says what happens to the first message.
+func (v *peer) reach() {
+	v.say(v.e.TagSendUint64(1, tagPing).Err())
+	v.hear()
+}
+
+// guest answers pings, lends memory, uses the test's, and leaves.
+func (v *peer) guest() {
+	buf := make([]byte, big)
+	for range 100 {
+		m := must(v.w.TagRecv(buf, tagPing, allBits).Wait(v.ctx))
+		check(v.e.TagSend(buf[:m.Len], tagPong).Wait(v.ctx))
+	}
+	v.say(hex.EncodeToString(must(v.x.Allocate(4096, ucp.MemConfig{})).Key()))
+	v.say(hex.EncodeToString(must(v.x.Register(make([]byte, 4096), ucp.MemConfig{})).Key()))
+	for range 2 {
+		k, err := v.unpack(v.e, v.hear())
+		if err == nil {
+			err = k.PutUint64(7, 0).Wait(v.ctx)
+		}
+		v.say(err)
+	}
+	v.hear()
+	check(v.x.Close())
 }
 
 // silent never progresses.
