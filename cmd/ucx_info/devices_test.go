@@ -21,7 +21,7 @@ func TestDevices(t *testing.T) {
 	for _, want := range []string{
 		"# Memory domain: self\n", "# Memory domain: shm\n",
 		"#      Transport: shm\n#         Device: memory\n#           Type: intra-node\n",
-		"#           Type: loopback\n",
+		"#      Transport: self\n#         Device: memory0\n#           Type: loopback\n",
 		"#            put_short: unlimited\n",
 		"#          atomic_fxor: 32, 64 bit\n#          atomic_swap: 32, 64 bit\n#         atomic_cswap: 32, 64 bit\n",
 		"#       error handling: peer failure, ep_check\n",

@@ -26,8 +26,8 @@ func TestWhy(t *testing.T) {
 	}{
 		{"nothing refused", nil, nil, []string{
 			"peer: the worker itself\n#\n#     none\n",
-			"#     shm/memory: messages: score 10000, below self/memory with 50000\n",
-			"# Chosen\n#\n#     self/memory: am rma amo\n",
+			"#     shm/memory: messages: score 10000, below self/memory0 with 50000\n",
+			"# Chosen\n#\n#     self/memory0: am rma amo\n",
 		}},
 		{"by UCX_TLS", map[string]string{"UCX_TLS": "self"}, nil, []string{"#     shm: not allowed by UCX_TLS=self\n"}},
 		{"by negation", map[string]string{"UCX_TLS": "^sm"}, nil, []string{"#     shm: not allowed by UCX_TLS=^sm\n"}},
@@ -35,10 +35,10 @@ func TestWhy(t *testing.T) {
 			"#     shm/memory: device not allowed by UCX_SHM_DEVICES=^memory\n",
 		}},
 		{"by -D", nil, []string{"-D", "shm"}, []string{
-			"#     self/memory: device not allowed by UCX_SELF_DEVICES=\n", "#     shm/memory: am rma amo\n",
+			"#     self/memory0: device not allowed by UCX_SELF_DEVICES=\n", "#     shm/memory: am rma amo\n",
 		}},
 		{"by lane choice", nil, []string{"-P", "intra"}, []string{
-			"peer: another worker of this host\n", "#     self/memory: reaches only its own worker\n", "# Chosen\n#\n#     shm/memory: am rma amo\n",
+			"peer: another worker of this host\n", "#     self/memory0: reaches only its own worker\n", "# Chosen\n#\n#     shm/memory: am rma amo\n",
 		}},
 		{"nothing left", map[string]string{"UCX_TLS": "self"}, []string{"-P", "intra"}, []string{
 			"#     none: this peer cannot be reached\n",
@@ -100,12 +100,12 @@ func TestWorkerAddressByTransport(t *testing.T) {
 
 func TestEndpoint(t *testing.T) {
 	out := info(t, "-e")
-	assert.Contains(t, out, "lane[0]:  0:self/memory -> am rma amo\n")
-	assert.Contains(t, out, "connected by: self/memory\n")
+	assert.Contains(t, out, "lane[0]:  0:self/memory0 -> am rma amo\n")
+	assert.Contains(t, out, "connected by: self/memory0\n")
 	assert.Contains(t, out, "tag_send: 0..<egr/short>..8192..<egr/multi>..(inf)\n")
 
 	for _, features := range []string{"ta", "taew"} {
-		assert.Contains(t, info(t, "-e", "-u", features), "lane[0]:  0:self/memory -> am amo\n")
+		assert.Contains(t, info(t, "-e", "-u", features), "lane[0]:  0:self/memory0 -> am amo\n")
 	}
 
 	out = info(t, "-e", "-P", "intra")
@@ -149,7 +149,7 @@ func TestEndpointThatCannotConnect(t *testing.T) {
 	out, _, err := try("-e", "-P", "intra")
 	require.ErrorIs(t, err, ucp.ErrUnreachable)
 	assert.Contains(t, out, "peer: another worker of this host", "what is known is shown before the error")
-	assert.ErrorContains(t, err, "self/memory: reaches only its own worker")
+	assert.ErrorContains(t, err, "self/memory0: reaches only its own worker")
 }
 
 func TestThresholds(t *testing.T) {

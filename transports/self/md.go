@@ -14,7 +14,7 @@ import (
 
 const (
 	name   = "self"
-	device = "memory"
+	device = "memory0" // as UCX calls it
 )
 
 // component is the provider.

@@ -49,7 +49,7 @@ func open(t testing.TB, set *config.Set) (uct.Iface, uct.Endpoint, *sink) {
 	t.Cleanup(func() { require.NoError(t, d.Close()) })
 	ifaces, refused := d.Ifaces()
 	require.Empty(t, refused)
-	require.Equal(t, []uct.IfaceInfo{{Transport: "self", ID: uct.TransportSelf, Device: "memory", Kind: uct.DeviceSelf}}, ifaces)
+	require.Equal(t, []uct.IfaceInfo{{Transport: "self", ID: uct.TransportSelf, Device: "memory0", Kind: uct.DeviceSelf}}, ifaces)
 	s := &sink{pending: func(ts []uct.Token) int { return len(ts) }}
 	i, err := d.OpenIface(ifaces[0], uct.IfaceConfig{Handler: s, Worker: uct.UUID{1}})
 	require.NoError(t, err)
@@ -71,7 +71,7 @@ func TestOpenRefusesBadArguments(t *testing.T) {
 	good := uct.IfaceConfig{Handler: &sink{}, Worker: uct.UUID{1}}
 	for name, bad := range map[string]func(*uct.IfaceInfo, *uct.IfaceConfig){
 		"transport": func(i *uct.IfaceInfo, _ *uct.IfaceConfig) { i.Transport = "shm" },
-		"device":    func(i *uct.IfaceInfo, _ *uct.IfaceConfig) { i.Device = "memory0" },
+		"device":    func(i *uct.IfaceInfo, _ *uct.IfaceConfig) { i.Device = "memory" },
 		"handler":   func(_ *uct.IfaceInfo, c *uct.IfaceConfig) { c.Handler = nil },
 		"worker":    func(_ *uct.IfaceInfo, c *uct.IfaceConfig) { c.Worker = uct.UUID{} },
 		"threads":   func(_ *uct.IfaceInfo, c *uct.IfaceConfig) { c.Threads = -1 },
