@@ -8,13 +8,9 @@ import (
 	"runtime/debug"
 	"slices"
 
-	"github.com/goucx/goucx/config"
 	"github.com/goucx/goucx/perf"
 	"github.com/goucx/goucx/transports"
-	"github.com/goucx/goucx/ucp"
 	"github.com/goucx/goucx/ucs/cpu"
-	"github.com/goucx/goucx/ucs/log"
-	"github.com/goucx/goucx/wireup"
 )
 
 // usageError is a command line that makes no sense; the exit code is 2.
@@ -45,11 +41,11 @@ func run(args []string, stdout, stderr io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	set, err := settings(stderr, o.quiet)
-	if err != nil {
-		return err
+	warnTo := stderr
+	if o.quiet {
+		warnTo = io.Discard
 	}
-	logger, closeLog, err := log.New(config.LogLevel.Get(set), config.LogFile.Get(set))
+	set, logger, closeLog, err := settings(warnTo)
 	if err != nil {
 		return err
 	}
@@ -67,21 +63,6 @@ func run(args []string, stdout, stderr io.Writer) (err error) {
 	default:
 		return s.server()
 	}
-}
-
-// settings reads configuration files and the UCX_* environment.
-func settings(stderr io.Writer, quiet bool) (*config.Set, error) {
-	tables := []config.Table{ucp.Settings(), wireup.Settings()}
-	for _, p := range transports.All() {
-		tables = append(tables, p.Settings())
-	}
-	set, warnings, err := config.Load(config.Options{}, tables...)
-	for _, w := range warnings {
-		if !w.Info && !quiet {
-			fmt.Fprintf(stderr, "ucx_perftest: warning: %s\n", w)
-		}
-	}
-	return set, err
 }
 
 // pin binds this process to the processors, as -c asks.

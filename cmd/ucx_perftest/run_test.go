@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -48,6 +50,50 @@ func TestLoopbackOfEveryTest(t *testing.T) {
 			}
 		})
 	}
+}
+
+// UCX's devices are found by UCX's names.
+func TestDevicesOfUCX(t *testing.T) {
+	for tl, device := range map[string]string{"self": "memory0", "posix": "memory"} {
+		out, _, err := command("-l", "-q", "-n", "500", "-t", "am_lat", "-x", tl, "-d", device)
+		require.NoError(t, err, tl)
+		assert.Regexp(t, finalRow, out, tl)
+	}
+}
+
+// Warnings of settings go where the settings send them.
+func TestWarningsOfSettings(t *testing.T) {
+	t.Setenv("UCX_TSL", "x")
+	t.Setenv("UCX_IB_SL", "3")
+	const warning = "ucx_perftest: warning: unknown setting UCX_TSL (environment UCX_TSL); did you mean UCX_TLS?\n"
+	line := []string{"-l", "-n", "10", "-t", "tag_lat"}
+	for level, want := range map[string]string{
+		"error": "", "warn": warning,
+		"info": warning + "ucx_perftest: note: known to UCX, not used by goucx: UCX_IB_SL (environment UCX_IB_SL)\n",
+	} {
+		t.Setenv("UCX_LOG_LEVEL", level)
+		_, diagnostics, err := command(line...)
+		require.NoError(t, err)
+		assert.Equal(t, want, diagnostics, level)
+	}
+	t.Setenv("UCX_LOG_LEVEL", "warn")
+	_, diagnostics, err := command(append(line, "-q")...)
+	require.NoError(t, err)
+	assert.Empty(t, diagnostics)
+
+	path := filepath.Join(t.TempDir(), "log")
+	t.Setenv("UCX_LOG_FILE", path)
+	_, diagnostics, err = command(line...)
+	require.NoError(t, err)
+	assert.Empty(t, diagnostics)
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Contains(t, string(text), "WARN\tunknown setting UCX_TSL (environment UCX_TSL); did you mean UCX_TLS?\n")
+
+	t.Setenv("UCX_STRICT", "maybe")
+	_, diagnostics, err = command(line...)
+	require.Error(t, err)
+	assert.Equal(t, warning, diagnostics, "told although there is no level yet")
 }
 
 func TestTwoProcessesOfEveryTest(t *testing.T) {
@@ -193,7 +239,7 @@ func TestUsageErrors(t *testing.T) {
 func TestRunErrors(t *testing.T) {
 	for _, tc := range []struct{ args, want string }{
 		{"-l -t am_lat -x nonsense", `unknown transport "nonsense"; known are self shm`},
-		{"-l -t am_lat", "needs a transport (-x) and a device (-d); there are self/memory shm/memory"},
+		{"-l -t am_lat", "needs a transport (-x) and a device (-d); there are self/memory0 shm/memory"},
 		{"-l -t am_lat -x shm -d eth0", `no interface for transport "shm" and device "eth0"`},
 		{"-l -t am_lat -x shm -s 100000", "message size (100000) is larger than max supported"},
 		{"-l -t am_lat -x shm -D bcopy -s 1000000", "message size (1000000) is larger than max supported"},
@@ -226,7 +272,7 @@ func TestRunErrors(t *testing.T) {
 		c := start(t, "127.0.0.1", "-p", port, "-t", "put_lat", "-x", "self")
 		assert.Equal(t, 1, c.end(patience))
 		assert.Equal(t, 1, s.end(patience))
-		assert.Contains(t, c.err.String()+s.err.String(), "self/memory: unreachable")
+		assert.Contains(t, c.err.String()+s.err.String(), "self/memory0: unreachable")
 	})
 }
 
