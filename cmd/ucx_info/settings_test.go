@@ -103,9 +103,9 @@ func TestConfigFull(t *testing.T) {
 #
 
 #
-# cells of each direction of a connection, a power of two; one holds a message of up to 48 bytes
+# cells of each direction of a connection; one holds a message of up to 48 bytes
 #
-# syntax:    a number from 8 to 4096
+# syntax:    a power of two from 8 to 4096
 #
 UCX_SHM_RING_CELLS=128
 `, out)
@@ -134,6 +134,6 @@ func TestConfigJSON(t *testing.T) {
 	s.Help = ""
 	assert.Equal(t, settingView{
 		Section: "shm", Name: "UCX_SHM_RING_CELLS", Value: "64", Default: "128", Unit: "cells",
-		Allowed: "a number from 8 to 4096", Origin: "environment UCX_SHM_RING_CELLS",
+		Allowed: "a power of two from 8 to 4096", Origin: "environment UCX_SHM_RING_CELLS",
 	}, s)
 }
