@@ -86,6 +86,10 @@ func Open(c Config) (*Context, error) {
 	if x.selection, err = wireup.Select(set, c.Providers); err != nil {
 		return nil, fmt.Errorf("open context: %w", err)
 	}
+	x.refused = x.selection.Missing()
+	for _, r := range x.refused {
+		x.log.Info(r.String())
+	}
 	for _, p := range c.Providers {
 		x.openDomains(p)
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
 
@@ -30,7 +31,12 @@ const auxSuffix = ":aux"
 type Selection struct {
 	names   map[string][]string // transport: its name and aliases
 	tls     config.List
-	devices [3]config.List // by uct.DeviceKind
+	devices [len(deviceRows)]config.List // by uct.DeviceKind
+	missing []string                     // what UCX_TLS names of UCX's transports that goucx does not have
+
+	// The settings with their origins, for people.
+	tlsTold     string
+	devicesTold [len(deviceRows)]string
 }
 
 var deviceRows = [...]*config.Row[config.List]{
@@ -39,13 +45,13 @@ var deviceRows = [...]*config.Row[config.List]{
 	uct.DeviceNet:  rowNetDevices,
 }
 
-// Select reads the settings in s; nil: defaults. A name in UCX_TLS that is
-// neither a transport nor an alias among components is an error that lists what
-// is.
+// Select reads the settings in s; nil: defaults. Errors, which list the
+// transports that there are, answer a name in UCX_TLS that is no transport, alias
+// or transport of UCX's, and a UCX_TLS that leaves no transport for data.
 func Select(s *config.Set, components []uct.Component) (*Selection, error) {
-	sel := &Selection{names: make(map[string][]string), tls: rowTLS.Get(s)}
+	sel := &Selection{names: make(map[string][]string), tls: rowTLS.Get(s), tlsTold: told(s, rowTLS)}
 	for kind, row := range deviceRows {
-		sel.devices[kind] = row.Get(s)
+		sel.devices[kind], sel.devicesTold[kind] = row.Get(s), told(s, row)
 	}
 	var all []string
 	for _, c := range components {
@@ -55,11 +61,39 @@ func Select(s *config.Set, components []uct.Component) (*Selection, error) {
 			all = append(all, n, n+auxSuffix)
 		}
 	}
-	if unknown := sel.tls.Unmatched(all); len(unknown) > 0 {
-		return nil, fmt.Errorf("setting %s%s: no transport %s; known are all%s",
-			config.Prefix, rowTLS.Name(), strings.Join(quoted(unknown), ", "), known(components))
+	sel.missing = sel.tls.Unmatched(all)
+	if bad := unknown(sel.tls, sel.missing); len(bad) > 0 {
+		return nil, fmt.Errorf("setting %s: no transport %s; known are all%s",
+			sel.tlsTold, strings.Join(quoted(bad), ", "), known(components))
+	}
+	if len(components) > 0 && !slices.ContainsFunc(components, sel.data) {
+		return nil, fmt.Errorf("setting %s leaves no transport; known are all%s: %w", sel.tlsTold, known(components), ucs.ErrUnsupported)
 	}
 	return sel, nil
+}
+
+// told gives a setting with its value and where that came from.
+func told(s *config.Set, row *config.Row[config.List]) string {
+	return fmt.Sprintf("%s%s=%v (%v)", config.Prefix, row.Name(), row.Get(s), s.Origin(row.Name()))
+}
+
+// data reports whether the transport of c may carry data.
+func (sel *Selection) data(c uct.Component) bool {
+	u, _ := sel.Transport(c.Name())
+	return u == UseAll
+}
+
+// Missing lists the transports of UCX that UCX_TLS asks for and goucx does not
+// have.
+func (sel *Selection) Missing() []uct.Refusal {
+	if sel.tls.Negated() {
+		return nil
+	}
+	var out []uct.Refusal
+	for _, n := range sel.missing {
+		out = append(out, uct.Refusal{Transport: n, Reason: "a transport of UCX that goucx does not have, asked for by " + sel.tlsTold})
+	}
+	return out
 }
 
 // known lists the transports with their aliases: ", shm (sm, mm), self".
@@ -94,11 +128,11 @@ func (sel *Selection) Transport(name string) (u Use, reason string) {
 	aux := slices.ContainsFunc(names, func(n string) bool { return sel.lists(n + auxSuffix) })
 	switch {
 	case sel.tls.Negated() && listed, !sel.tls.Negated() && !listed && !aux:
-		return UseNone, fmt.Sprintf("not allowed by %s%s=%v", config.Prefix, rowTLS.Name(), sel.tls)
+		return UseNone, "not allowed by " + sel.tlsTold
 	case sel.tls.Negated() || listed:
 		return UseAll, ""
 	default:
-		return UseConnect, fmt.Sprintf("allowed only for connecting by %s%s=%v", config.Prefix, rowTLS.Name(), sel.tls)
+		return UseConnect, "allowed only for connecting by " + sel.tlsTold
 	}
 }
 
@@ -114,8 +148,8 @@ func (sel *Selection) Iface(i uct.IfaceInfo) (u Use, reason string) {
 	if u == UseNone || int(i.Kind) >= len(sel.devices) {
 		return u, reason
 	}
-	if l := sel.devices[i.Kind]; !l.Match(i.Device) {
-		return UseNone, fmt.Sprintf("device not allowed by %s%s=%v", config.Prefix, deviceRows[i.Kind].Name(), l)
+	if !sel.devices[i.Kind].Match(i.Device) {
+		return UseNone, "device not allowed by " + sel.devicesTold[i.Kind]
 	}
 	return u, reason
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
 
@@ -62,7 +63,7 @@ func TestSelectionTransports(t *testing.T) {
 				got = append(got, "-ca"[u])
 				assert.Equal(t, u == UseAll, reason == "", "a reason where not all")
 				if u != UseAll {
-					assert.Contains(t, reason, "UCX_TLS="+c.tls)
+					assert.Contains(t, reason, "UCX_TLS="+c.tls+" (environment UCX_TLS)")
 				}
 			}
 			assert.Equal(t, c.want, string(got))
@@ -79,11 +80,45 @@ func TestSelectionDefaults(t *testing.T) {
 }
 
 func TestSelectionUnknownTransport(t *testing.T) {
-	for _, tls := range []string{"warp,sm", "^warp", "sm,warp:aux"} {
+	for _, tls := range []string{"warp,sm", "^warp", "sm,warp:aux", "tcp,warp*"} {
 		_, err := Select(settings(t, "UCX_TLS="+tls), components)
 		require.Error(t, err)
-		assert.ErrorContains(t, err, `"warp`)
+		require.ErrorContains(t, err, `"warp`)
+		require.ErrorContains(t, err, "setting UCX_TLS="+tls+" (environment UCX_TLS): ")
 		assert.ErrorContains(t, err, "known are all, self, shm (sm, mm, posix), rc (ib), ud (ib)")
+	}
+}
+
+// UCX's own transports select nothing and are no error.
+func TestSelectionOfTransportsThatOnlyUCXHas(t *testing.T) {
+	for _, c := range []struct {
+		tls     string
+		missing []string
+	}{
+		{"self,sm", nil},
+		{"rc,sm", nil}, // which these components have
+		{"rc_x,sm,tcp:aux", []string{"rc_x", "tcp:aux"}},
+		{"sm,cuda_copy,rocm*,ze_ipc,dc_*,gdr_copy", []string{"cuda_copy", "rocm*", "ze_ipc", "dc_*", "gdr_copy"}},
+		{"^tcp", nil},
+	} {
+		sel, err := Select(settings(t, "UCX_TLS="+c.tls), components)
+		require.NoError(t, err, c.tls)
+		var missing []string
+		for _, r := range sel.Missing() {
+			missing = append(missing, r.Transport)
+			assert.Equal(t, "a transport of UCX that goucx does not have, asked for by UCX_TLS="+c.tls+" (environment UCX_TLS)", r.Reason)
+		}
+		assert.Equal(t, c.missing, missing, c.tls)
+		u, _ := sel.Transport("shm")
+		assert.Equal(t, UseAll, u, c.tls)
+	}
+}
+
+func TestSelectionLeavesNothing(t *testing.T) {
+	for _, tls := range []string{"tcp,dc_x", "^self,sm,ib", "sm:aux", ""} {
+		_, err := Select(settings(t, "UCX_TLS="+tls), components)
+		require.ErrorIs(t, err, ucs.ErrUnsupported)
+		assert.ErrorContains(t, err, "setting UCX_TLS="+tls+" (environment UCX_TLS) leaves no transport; known are all, self, shm (sm, mm, posix)")
 	}
 }
 
@@ -100,14 +135,14 @@ func TestSelectionDevices(t *testing.T) {
 		reason    string
 	}{
 		{"net listed", "UCX_NET_DEVICES=mlx5_0:1", nic("mlx5_0:1"), UseAll, ""},
-		{"net not listed", "UCX_NET_DEVICES=mlx5_0:1", nic("mlx5_1:1"), UseNone, "device not allowed by UCX_NET_DEVICES=mlx5_0:1"},
+		{"net not listed", "UCX_NET_DEVICES=mlx5_0:1", nic("mlx5_1:1"), UseNone, "device not allowed by UCX_NET_DEVICES=mlx5_0:1 (environment UCX_NET_DEVICES)"},
 		{"net glob", "UCX_NET_DEVICES=mlx5_*", nic("mlx5_7:1"), UseAll, ""},
-		{"net negated", "UCX_NET_DEVICES=^mlx5_1:1", nic("mlx5_1:1"), UseNone, "device not allowed by UCX_NET_DEVICES=^mlx5_1:1"},
+		{"net negated", "UCX_NET_DEVICES=^mlx5_1:1", nic("mlx5_1:1"), UseNone, "device not allowed by UCX_NET_DEVICES=^mlx5_1:1 (environment UCX_NET_DEVICES)"},
 		{"net leaves shm", "UCX_NET_DEVICES=none", shm, UseAll, ""},
-		{"shm", "UCX_SHM_DEVICES=none", shm, UseNone, "device not allowed by UCX_SHM_DEVICES=none"},
+		{"shm", "UCX_SHM_DEVICES=none", shm, UseNone, "device not allowed by UCX_SHM_DEVICES=none (environment UCX_SHM_DEVICES)"},
 		{"shm leaves self", "UCX_SHM_DEVICES=none", self, UseAll, ""},
-		{"self", "UCX_SELF_DEVICES=^memory", self, UseNone, "device not allowed by UCX_SELF_DEVICES=^memory"},
-		{"transport first", "UCX_TLS=sm", nic("mlx5_0:1"), UseNone, "not allowed by UCX_TLS=sm"},
+		{"self", "UCX_SELF_DEVICES=^memory", self, UseNone, "device not allowed by UCX_SELF_DEVICES=^memory (environment UCX_SELF_DEVICES)"},
+		{"transport first", "UCX_TLS=sm", nic("mlx5_0:1"), UseNone, "not allowed by UCX_TLS=sm (environment UCX_TLS)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			sel, err := Select(settings(t, c.env), components)

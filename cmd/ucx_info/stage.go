@@ -34,7 +34,7 @@ func openStage(providers []uct.Component, set *config.Set) (*stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &stage{worker: newUUID(), selection: sel, set: set}
+	s := &stage{worker: newUUID(), selection: sel, set: set, refused: sel.Missing()}
 	for i, p := range providers {
 		s.openComponent(i, p)
 	}

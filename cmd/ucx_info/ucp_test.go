@@ -29,13 +29,16 @@ func TestWhy(t *testing.T) {
 			"#     shm/memory: messages: score 10000, below self/memory0 with 50000\n",
 			"# Chosen\n#\n#     self/memory0: am rma amo\n",
 		}},
-		{"by UCX_TLS", map[string]string{"UCX_TLS": "self"}, nil, []string{"#     shm: not allowed by UCX_TLS=self\n"}},
-		{"by negation", map[string]string{"UCX_TLS": "^sm"}, nil, []string{"#     shm: not allowed by UCX_TLS=^sm\n"}},
+		{"by UCX_TLS", map[string]string{"UCX_TLS": "self"}, nil, []string{"#     shm: not allowed by UCX_TLS=self (environment UCX_TLS)\n"}},
+		{"only UCX's", map[string]string{"UCX_TLS": "rc_x,self"}, []string{"-P", "intra"}, []string{
+			"#     rc_x: a transport of UCX that goucx does not have, asked for by UCX_TLS=rc_x,self (environment UCX_TLS)\n#     shm: not",
+		}},
+		{"by negation", map[string]string{"UCX_TLS": "^sm"}, nil, []string{"#     shm: not allowed by UCX_TLS=^sm (environment UCX_TLS)\n"}},
 		{"by device", map[string]string{"UCX_SHM_DEVICES": "^memory"}, nil, []string{
-			"#     shm/memory: device not allowed by UCX_SHM_DEVICES=^memory\n",
+			"#     shm/memory: device not allowed by UCX_SHM_DEVICES=^memory (environment UCX_SHM_DEVICES)\n",
 		}},
 		{"by -D", nil, []string{"-D", "shm"}, []string{
-			"#     self/memory0: device not allowed by UCX_SELF_DEVICES=\n", "#     shm/memory: am rma amo\n",
+			"#     self/memory0: device not allowed by UCX_SELF_DEVICES= (flag --self_devices)\n", "#     shm/memory: am rma amo\n",
 		}},
 		{"by lane choice", nil, []string{"-P", "intra"}, []string{
 			"peer: another worker of this host\n", "#     self/memory0: reaches only its own worker\n", "# Chosen\n#\n#     shm/memory: am rma amo\n",
@@ -61,7 +64,7 @@ func TestWhyJSON(t *testing.T) {
 	t.Setenv("UCX_TLS", "self")
 	var doc struct{ Refused struct{ Refused []refusal } }
 	require.NoError(t, json.Unmarshal([]byte(info(t, "--why", "--json")), &doc))
-	assert.Equal(t, []refusal{{Transport: "shm", Reason: "not allowed by UCX_TLS=self"}}, doc.Refused.Refused)
+	assert.Equal(t, []refusal{{Transport: "shm", Reason: "not allowed by UCX_TLS=self (environment UCX_TLS)"}}, doc.Refused.Refused)
 }
 
 func TestUnknownTransportListsTheKnown(t *testing.T) {
