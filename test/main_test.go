@@ -38,7 +38,9 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	warmUp()
-	os.Exit(m.Run())
+	code := m.Run()
+	removeCommands()
+	os.Exit(code)
 }
 
 func long() bool { return os.Getenv(longEnv) != "" }
