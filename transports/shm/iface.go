@@ -248,6 +248,7 @@ func (f *iface) Arm(uct.EventKind) uct.Status {
 		f.disarm()
 		return ucs.Busy
 	}
+	f.passes |= servicePasses - 1 // the pass after the sleep looks at what woke us
 	return ucs.OK
 }
 

@@ -18,7 +18,7 @@ var patience = 60 * time.Second
 
 // settlePasses is how many idle passes are enough for anything that is still to
 // come in one process to come.
-const settlePasses = 3000
+const settlePasses = 5000
 
 // env is the world of one case.
 type env struct {
