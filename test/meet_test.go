@@ -17,7 +17,7 @@ import (
 // roleMeet meets another process over and over, both at the same moment: a line
 // with the number of the round and one with a time start each meeting.
 func roleMeet(p *parent) {
-	n := must(newNode(ucp.ThreadSingle))
+	n := must(newNode(ucp.ThreadSingle, patience))
 	var id uint32
 	check(scanLine(p.hear(), &id))
 	for round := uint64(0); p.hear() == "round"; round++ {
@@ -42,7 +42,7 @@ func roleMeet(p *parent) {
 
 // meet sends some numbered messages and receives as many.
 func (n *node) meet(e ucp.Endpoint, id uint32, round uint64) error {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), patience, errors.New("nobody came"))
+	ctx, cancel := context.WithTimeoutCause(context.Background(), patience/2, errors.New("nobody came"))
 	defer cancel()
 	var sent []ucp.Request
 	k := round%4 + 1

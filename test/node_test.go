@@ -18,9 +18,6 @@ import (
 
 const allBits = ^ucp.Tag(0)
 
-// closeTimeout is short, so that what must be bounded by it can be tested.
-const closeTimeout = 500 * time.Millisecond
-
 // node is a context with a worker, in the test or in a second process.
 type node struct {
 	x *ucp.Context
@@ -29,7 +26,7 @@ type node struct {
 	idle int // passes since something was done
 }
 
-func newNode(mode ucp.ThreadMode) (*node, error) {
+func newNode(mode ucp.ThreadMode, closeTimeout time.Duration) (*node, error) {
 	x, err := goucx.Open(ucp.Config{CloseTimeout: closeTimeout})
 	if err != nil {
 		return nil, err
@@ -42,9 +39,11 @@ func newNode(mode ucp.ThreadMode) (*node, error) {
 }
 
 // open is newNode for a test, which closes it if the test does not.
-func open(t testing.TB, mode ucp.ThreadMode) *node {
+func open(t testing.TB, mode ucp.ThreadMode) *node { return openBounded(t, mode, patience) }
+
+func openBounded(t testing.TB, mode ucp.ThreadMode, closeTimeout time.Duration) *node {
 	t.Helper()
-	n, err := newNode(mode)
+	n, err := newNode(mode, closeTimeout)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = n.x.Close() })
 	return n

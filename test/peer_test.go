@@ -34,7 +34,7 @@ type peer struct {
 
 // rolePeer meets the test's worker and behaves as it is told.
 func rolePeer(p *parent) {
-	v := &peer{parent: p, node: must(newNode(ucp.ThreadMulti)), ctx: context.Background()}
+	v := &peer{parent: p, node: must(newNode(ucp.ThreadMulti, patience)), ctx: context.Background()}
 	do := behaviours[p.hear()]
 	p.say(v.address())
 	v.e = must(v.connect(p.hear()))

@@ -21,7 +21,7 @@ const sendWindow = 32
 // roleSender sends numbered messages to a receiver until it is told to stop, and
 // says how many there were. The message's tag tells the sender.
 func roleSender(p *parent) {
-	n := must(newNode(ucp.ThreadSingle))
+	n := must(newNode(ucp.ThreadSingle, patience))
 	var id uint32
 	check(scanLine(p.hear(), &id))
 	e := must(n.connect(p.hear()))

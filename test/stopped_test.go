@@ -16,11 +16,18 @@ import (
 	"github.com/goucx/goucx/ucp"
 )
 
+const (
+	// closeTimeout is short, since closing towards a stopped peer takes as long.
+	closeTimeout = 500 * time.Millisecond
+	// closeSlack is what a loaded machine may add to a bound.
+	closeSlack = 2 * time.Second
+)
+
 // TestStoppedPeer: a process that is stopped, and goes on later, holds up only
 // those who wait for it, and only as long as they like. Nothing is lost.
 func TestStoppedPeer(t *testing.T) {
 	ctx := bounded(t)
-	s := open(t, ucp.ThreadSingle)
+	s := openBounded(t, ucp.ThreadSingle, closeTimeout)
 	// This process and two talkers send to a collector; the talkers talk.
 	v, key := startCollector(t, s)
 	talkers := startTalkers(t, v.address)
@@ -75,8 +82,7 @@ func TestStoppedPeer(t *testing.T) {
 	k, err := s.unpack(e, key)
 	require.NoError(t, err)
 	require.NoError(t, k.PutUint64(1, 0).Wait(ctx))
-	require.NoError(t, e.Close())
-	require.NoError(t, other.Close())
+	require.NoError(t, ucp.WaitAll(ctx, e.Flush(), other.Flush()))
 	require.NoError(t, s.x.Close())
 }
 
@@ -190,9 +196,6 @@ func abortStopped(t *testing.T, s *node, address string) {
 	require.ErrorIs(t, e.TagSendUint64(1, 1).Err(), ucp.ErrClosed)
 }
 
-// closeSlack is what a loaded machine may add to CloseTimeout.
-const closeSlack = 2 * time.Second
-
 func closeStopped(t *testing.T, s *node, address string) {
 	e := s.dial(t, address)
 	r := e.TagSend(make([]byte, 1000), tagNever)
@@ -221,7 +224,7 @@ func closeContextStopped(t *testing.T, address string) {
 	for name, mode := range map[string]ucp.ThreadMode{"single": ucp.ThreadSingle, "multi": ucp.ThreadMulti} {
 		t.Run(name, func(t *testing.T) {
 			before := takeCensus(t)
-			s := open(t, mode)
+			s := openBounded(t, mode, closeTimeout)
 			e := s.dial(t, address)
 			for range 100 {
 				e.TagSend(make([]byte, 1000), tagNever)
