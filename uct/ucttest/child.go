@@ -3,12 +3,12 @@ package ucttest
 import (
 	"encoding/json"
 	"os"
-	"runtime"
 	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/ucs/cpu"
 	"github.com/goucx/goucx/uct"
 )
 
@@ -27,6 +27,7 @@ func serve(t *testing.T, f Factory) {
 	c.node.doomed = true // the first process may go first
 	c.node.onMessage = c.receive
 	c.node.onPending = func(ts []uct.Token) int { return len(ts) }
+	idle := 0
 	for notes := commands(in); ; {
 		select {
 		case n, more := <-notes:
@@ -35,8 +36,11 @@ func serve(t *testing.T, f Factory) {
 			}
 			c.carryOut(&n)
 		default:
-			if c.work() == 0 {
-				runtime.Gosched()
+			if idle++; c.work() > 0 {
+				idle = 0
+			} else if idle == yieldPasses {
+				idle = 0
+				cpu.Yield()
 			}
 		}
 	}

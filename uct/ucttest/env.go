@@ -20,6 +20,11 @@ var patience = 60 * time.Second
 // come in one process to come.
 const settlePasses = 5000
 
+// yieldPasses is after how many idle passes the processor is offered to others.
+// On a busy machine each offer may cost several time slices, and some things,
+// like the end of a peer, are seen after thousands of passes only.
+const yieldPasses = 256
+
 // env is the world of one case.
 type env struct {
 	testing.TB
@@ -145,16 +150,23 @@ func (e *env) until(what string, cond func() bool, nodes ...*node) {
 
 // settle lets arrive what is still on its way.
 func (e *env) settle(nodes ...*node) {
-	for range settlePasses {
+	for i := range settlePasses {
 		progress(nodes...)
-		cpu.Yield()
+		if i%yieldPasses == 0 {
+			cpu.Yield()
+		}
 	}
 }
 
 func drive(cond func() bool, nodes ...*node) bool {
 	end := ucs.Now().Add(patience)
+	idle := 0
 	for i := 1; !cond(); i++ {
-		if progress(nodes...) == 0 {
+		if idle++; progress(nodes...) > 0 {
+			idle = 0
+		}
+		if idle == yieldPasses {
+			idle = 0
 			cpu.Yield()
 		}
 		if i%256 == 0 && end.Before(ucs.Now()) {
