@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -20,14 +19,15 @@ const (
 	deviceLen     = 38
 )
 
-var bootID = sync.OnceValue(func() (id [16]byte) {
+// bootID tells hosts apart; zero where the system does not show it. That is not
+// remembered: it may have lacked a descriptor alone.
+func bootID() (id [16]byte) {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return id
+	if err == nil {
+		copy(id[:], hexBytes(string(b)))
 	}
-	copy(id[:], hexBytes(string(b)))
 	return id
-})
+}
 
 // hexBytes gives the bytes of a string of hex digits, passing over all else.
 func hexBytes(s string) (b []byte) {

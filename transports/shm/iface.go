@@ -45,6 +45,7 @@ type iface struct {
 	attr    uct.IfaceAttr
 	name    ifaceName
 	dir     string
+	device  []byte // its address
 	layout  ring.Layout
 
 	pages    []page
@@ -70,7 +71,9 @@ type iface struct {
 	closed    bool
 	noBarrier bool // membarrier is not to be had
 	scanEvery time.Duration
-	scanned   ucs.Time
+	sweep     ucs.Time // when the last scan of all connections began
+	scanned   ucs.Time // when its last slice was
+	scanAt    int      // first slot of the next slice
 	tended    ucs.Time
 
 	ds     [drainBatch]uct.Desc
@@ -102,6 +105,7 @@ func openIface(d *domain, _ uct.IfaceInfo, c uct.IfaceConfig) (uct.Iface, error)
 		noBarrier: shmem.RegisterGlobal() != nil,
 	}
 	f.attr = attrOf(layout)
+	f.device = appendDevice(nil, f.dir)
 	_, _ = rand.Read(f.name[:]) // never fails
 	f.stats, f.group = stats.NewSet(statNames[:]), c.Stats
 	if err = f.open(); err != nil {
@@ -164,7 +168,7 @@ func (f *iface) socketName(n ifaceName) string {
 func (f *iface) Attr() *uct.IfaceAttr { return &f.attr }
 
 // DeviceAddress says which host, namespace and user this is.
-func (f *iface) DeviceAddress(b []byte) []byte { return appendDevice(b, f.dir) }
+func (f *iface) DeviceAddress(b []byte) []byte { return append(b, f.device...) }
 
 // Address is the iface's name.
 func (f *iface) Address(b []byte) []byte { return append(b, f.name[:]...) }
@@ -174,7 +178,7 @@ func (f *iface) Reachable(a uct.Address) (bool, string) {
 	if len(a.Iface) != len(f.name) {
 		return false, fmt.Sprintf("damaged address: name of %d bytes, want %d", len(a.Iface), len(f.name))
 	}
-	return compareDevice(appendDevice(nil, f.dir), a.Device)
+	return compareDevice(f.device, a.Device)
 }
 
 // NewEndpoint takes the connection that the peer made, or makes one.

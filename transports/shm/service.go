@@ -72,11 +72,7 @@ func (f *iface) service() int {
 		f.dialAll()
 		f.reapEmbryos(now)
 	}
-	if now.Sub(f.scanned) >= f.scanEvery {
-		f.scanned = now
-		done += f.scanAll()
-	}
-	done += f.settle()
+	done += f.scan(now) + f.settle()
 	f.nextPage()
 	return done
 }

@@ -3,11 +3,20 @@ package shm
 import (
 	"slices"
 	"sync/atomic"
+
+	"github.com/goucx/goucx/ucs"
 )
 
 // settlePasses is for how many passes a connection that was watched is looked at
 // again: longer than a store of its peer takes to become visible.
 const settlePasses = 256
+
+// A scan looks at no more than scanSlots connections at a time, scanSlices times
+// per scanEvery.
+const (
+	scanSlots  = 256
+	scanSlices = 8
+)
 
 // heat has e polled in each pass if there is room, or if another is stale.
 func (f *iface) heat(e *ep) {
@@ -107,13 +116,27 @@ func (f *iface) hints(c, k, budget int) int {
 	return n
 }
 
-// scanAll looks at every connection, whatever the hints say.
-func (f *iface) scanAll() int {
-	n := 0
-	for i := 0; i < len(f.slots); i++ {
-		if e := f.slots[i]; e != nil && !e.watched {
+// scan looks at every connection, whatever the hints say, once per scanEvery. A
+// look costs a few cache misses each, so thousands are taken in slices between
+// which messages are served, and in more time than that if need be.
+func (f *iface) scan(now ucs.Time) int {
+	if f.scanAt == 0 {
+		if now.Sub(f.sweep) < f.scanEvery {
+			return 0
+		}
+		f.sweep = now
+	} else if now.Sub(f.scanned) < f.scanEvery/scanSlices {
+		return 0
+	}
+	f.scanned = now
+	n, end := 0, f.scanAt+scanSlots
+	for ; f.scanAt < end && f.scanAt < len(f.slots); f.scanAt++ {
+		if e := f.slots[f.scanAt]; e != nil && !e.watched {
 			n += f.serve(e, drainBatch)
 		}
+	}
+	if f.scanAt >= len(f.slots) {
+		f.scanAt = 0
 	}
 	return n
 }

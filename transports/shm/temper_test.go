@@ -3,6 +3,7 @@ package shm
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -173,10 +174,7 @@ func TestCooledConnectionIsLookedAtForAWhile(t *testing.T) {
 	c.to.chill(end)
 	c.to.recheckLater(end)
 	c.serve()
-	cell := e.tx.Cell() // without a hint, as one who still saw the ring watched
-	cell.SetHeader(0)
-	cell.Publish(ring.First(e.tx.Head(), 0, 0))
-	e.tx.Advance()
+	e.silently() // as one who still saw the ring watched
 	n := c.r.n
 	c.serve()
 	require.Equal(t, n+1, c.r.n)
@@ -190,4 +188,47 @@ func TestRecheckListHoldsEachOnce(t *testing.T) {
 		c.to.recheckLater(c.to.slots[1])
 	}
 	require.Len(t, c.to.recheck, 2)
+}
+
+// silently sends a message without a hint, as one whose hint was lost.
+func (e *ep) silently() {
+	cell := e.tx.Cell()
+	cell.SetHeader(0)
+	cell.Publish(ring.First(e.tx.Head(), 0, 0))
+	e.tx.Advance()
+}
+
+// TestScanFindsWhatHintsLost: all of it, in slices.
+func TestScanFindsWhatHintsLost(t *testing.T) {
+	const n = 2*scanSlots + 10
+	var rb recorder
+	a, b := openTest(t, new(recorder)), openTest(t, &rb)
+	var es []*ep
+	for range n {
+		es = append(es, connectTest(t, a, b))
+		require.Equal(t, ucs.OK, es[len(es)-1].AMShort(0, 0, nil))
+	}
+	until(t, func() bool { return rb.n == n }, a, b)
+	for _, h := range b.hot {
+		b.chill(h)
+	}
+	b.recheck, b.scanAt = nil, 0
+	start := b.sweep
+	for range 3 {
+		start = start.Add(b.scanEvery)
+		for _, h := range b.hot {
+			b.chill(h)
+		}
+		for _, e := range es {
+			e.silently()
+		}
+		rb.n = 0
+		for i := range scanSlices {
+			k := rb.n
+			b.scan(start.Add(time.Duration(i) * b.scanEvery / scanSlices))
+			require.LessOrEqual(t, rb.n-k, scanSlots)
+		}
+		require.Equal(t, n, rb.n)
+		require.Zero(t, b.scan(start.Add(b.scanEvery-1)))
+	}
 }

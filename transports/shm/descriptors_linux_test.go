@@ -1,0 +1,96 @@
+package shm
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/goucx/goucx/ucs"
+)
+
+// limitFDs lets the process have n descriptors more than it has.
+func limitFDs(t *testing.T, n int) (lift func()) {
+	var old unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &old))
+	next, err := unix.Dup(0) // the lowest number that is free
+	require.NoError(t, err)
+	require.NoError(t, unix.Close(next))
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(next + n), Max: old.Max}))
+	return func() { require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &old)) }
+}
+
+// TestFewDescriptors brings two connections up with ever more descriptors, so
+// that each step fails once: with an error or a report, and without a leak.
+func TestFewDescriptors(t *testing.T) {
+	before := countFDs(t)
+	whole := false
+	for n := 0; !whole; n++ {
+		require.Less(t, n, 100)
+		var ra, rb recorder
+		a, b := openTest(t, &ra), openTest(t, &rb)
+		idle := countFDs(t)
+		lift := limitFDs(t, n)
+		ab, err := a.NewEndpoint(addressOf(b), 0)
+		if err == nil {
+			require.Equal(t, ucs.OK, ab.AMShort(1, 0, nil))
+			for i := 0; (rb.n == 0 || ab.(*ep).peerInbox == nil) && len(ra.failures) == 0 && i < 3*servicePasses; i++ {
+				a.Progress(64)
+				b.Progress(64)
+			}
+			back, err := b.NewEndpoint(addressOf(a), 0)
+			whole = rb.n == 1 && err == nil && !back.(*ep).initiated && ab.(*ep).peerInbox != nil
+			if err == nil {
+				back.Close()
+			}
+		}
+		lift()
+		if err == nil {
+			until(t, func() bool { return rb.n == 1 || len(ra.failures) > 0 }, a, b)
+			for _, f := range ra.failures {
+				require.ErrorIs(t, f.Err, ucs.ErrPeerFailed)
+				require.NotContains(t, f.Err.Error(), "crashed", "the reason is known")
+			}
+			ab.Close()
+		}
+		until(t, func() bool { return a.live() == 0 && b.live() == 0 && len(b.embryos) == 0 }, a, b)
+		require.Equal(t, idle+len(a.pages)+len(b.pages), countFDs(t), "descriptors, with %d more allowed", n)
+		require.NoError(t, a.Close())
+		require.NoError(t, b.Close())
+		require.Equal(t, before, countFDs(t), "descriptors, with %d more allowed", n)
+	}
+}
+
+// TestDescriptorsHeldElsewhere: a child between fork and exec holds all of ours.
+// What their events told of must not be taken for the slot's next owner.
+func TestDescriptorsHeldElsewhere(t *testing.T) {
+	var ra, rb recorder
+	f, peer := openTest(t, &ra), openTest(t, &rb)
+	p := start(t, "receive")
+	ep0, err := f.NewEndpoint(decodeAddress(p.hear()), 0)
+	require.NoError(t, err)
+	p.say(encodeAddress(addressOf(f)))
+	e := ep0.(*ep)
+	until(t, func() bool { e.AMUint64(1, 0, 1); return ra.n > 0 }, f)
+	for _, fd := range []int{e.pidfd, e.sock.FD()} {
+		held, err := unix.Dup(fd)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, unix.Close(held)) })
+	}
+	// A failure of its own ends it while the process lives on.
+	f.failLater(e, failErr("test"))
+	slot := e.slot
+	until(t, func() bool { return e.reported }, f)
+	e.Close()
+	until(t, func() bool { return f.live() == 0 }, f)
+	next := connectTest(t, f, peer)
+	require.Equal(t, slot, next.slot)
+	p.kill()
+	until(t, func() bool { next.AMUint64(1, 0, 1); return rb.n > 1000 }, f, peer)
+	for range 8 {
+		f.look()
+		f.Progress(64)
+	}
+	require.Len(t, ra.failures, 1)
+	next.Close()
+}
