@@ -36,7 +36,7 @@ func (f *iface) accept() {
 		if err != nil {
 			return // none, or one that is gone already, or no descriptor left: later
 		}
-		if cred, err := sock.Peer(); err != nil || cred.UID != uint32(os.Getuid()) {
+		if cred, err := sock.Peer(); err != nil || cred.UID != uint32(os.Geteuid()) {
 			f.stats.Inc(statRefused)
 			f.d.logf("refused a connection of another user", err)
 			_ = sock.Close()

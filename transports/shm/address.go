@@ -54,7 +54,7 @@ func appendDevice(b []byte, dir string) []byte {
 	var st unix.Stat_t
 	_ = unix.Stat(path, &st) // zeroes compare equal only among workers that cannot see it either
 	b = append(b, deviceVersion, kind)
-	b = binary.LittleEndian.AppendUint32(b, uint32(os.Getuid()))
+	b = binary.LittleEndian.AppendUint32(b, uint32(os.Geteuid()))
 	id := bootID()
 	b = append(b, id[:]...)
 	if kind == 0 {
@@ -76,7 +76,7 @@ func compareDevice(a, b []byte) (bool, string) {
 	case !bytes.Equal(a[6:22], b[6:22]):
 		return false, "peer is on another host (its boot id differs)"
 	case !bytes.Equal(a[2:6], b[2:6]):
-		return false, fmt.Sprintf("peer belongs to user %d, not %d", binary.LittleEndian.Uint32(b[2:]), os.Getuid())
+		return false, fmt.Sprintf("peer belongs to user %d, not %d", binary.LittleEndian.Uint32(b[2:]), os.Geteuid())
 	case a[1] != b[1]:
 		return false, "one side uses UCX_SHM_SOCKET_DIR, the other does not"
 	case !bytes.Equal(a[22:], b[22:]) && a[1] == 0:

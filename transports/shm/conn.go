@@ -143,8 +143,8 @@ func (e *ep) watch() error {
 	if err != nil {
 		return err
 	}
-	if cred.UID != uint32(os.Getuid()) {
-		return fmt.Errorf("peer belongs to user %d, not %d: %w", cred.UID, os.Getuid(), unix.EACCES)
+	if cred.UID != uint32(os.Geteuid()) {
+		return fmt.Errorf("peer belongs to user %d, not %d: %w", cred.UID, os.Geteuid(), unix.EACCES)
 	}
 	if cred.PID == os.Getpid() {
 		return nil

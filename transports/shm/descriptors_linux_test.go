@@ -2,11 +2,14 @@ package shm
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/shmem"
+	"github.com/goucx/goucx/uct"
 )
 
 // limitFDs lets the process have n descriptors more than it has.
@@ -93,4 +96,32 @@ func TestDescriptorsHeldElsewhere(t *testing.T) {
 	}
 	require.Len(t, ra.failures, 1)
 	next.Close()
+}
+
+// TestKeyServerWithoutDescriptors: it neither spins nor keeps its domain from
+// closing, and serves again once there are some.
+func TestKeyServerWithoutDescriptors(t *testing.T) {
+	d := newTestDomain(t)
+	m, err := d.Allocate(64, uct.MemRemote)
+	require.NoError(t, err)
+	p := memKey(t, m)
+	lift := limitFDs(t, 1)
+	c, err := shmem.Dial(p.Socket) // takes the one that is left
+	time.Sleep(5 * acceptNap)
+	lift()
+	require.NoError(t, err)
+	require.Less(t, d.lender.server.refused.Load(), uint64(10), "it spins")
+	g, err := askOwner(&p, false, patience)
+	require.NoError(t, err)
+	g.close()
+	require.NoError(t, c.Close())
+
+	lift = limitFDs(t, 1)
+	c, err = shmem.Dial(p.Socket)
+	errs := []error{err, m.Close(), d.Close()}
+	lift()
+	for _, err := range errs {
+		require.NoError(t, err)
+	}
+	require.NoError(t, c.Close())
 }

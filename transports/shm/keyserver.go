@@ -6,6 +6,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -17,6 +18,8 @@ const (
 	// as long as it holds keys of memory of the program, others for a moment.
 	maxKeyConns = 1024
 	acceptTag   = 0 // of the listener in the epoll set; connections count from 1
+	// acceptNap is how long a server that cannot accept waits before it tries again.
+	acceptNap = 20 * time.Millisecond
 )
 
 // keyServer answers peers that unpack keys of a domain. Its goroutine owns all
@@ -85,7 +88,7 @@ func (s *keyServer) run() {
 // serve does all that there is to do. An error ends the server.
 func (s *keyServer) serve() error {
 	var events [16]shmem.Event
-	for {
+	for !s.closing.Load() {
 		n, err := s.epoll.Wait(events[:], 0)
 		if err != nil || n == 0 {
 			return err
@@ -98,6 +101,7 @@ func (s *keyServer) serve() error {
 			}
 		}
 	}
+	return nil
 }
 
 // accept takes waiting connections; those of other users and those beyond the
@@ -110,7 +114,8 @@ func (s *keyServer) accept() {
 		}
 		if err != nil {
 			s.refuse("accept", err)
-			return // out of descriptors: the next event tries again
+			time.Sleep(acceptNap)
+			return // out of descriptors: the event stays, and has it tried again
 		}
 		if err := s.admit(c); err != nil {
 			s.refuse("connection", err)
@@ -134,10 +139,10 @@ func (s *keyServer) admit(c *shmem.Conn) error {
 	return nil
 }
 
-// answer serves the requests that wait on a connection; false: hang up.
+// answer serves some of the requests that wait on a connection; false: hang up.
 func (s *keyServer) answer(c *shmem.Conn) bool {
 	var buf [askLen + 1]byte // one more, so that a longer request is seen to be
-	for {
+	for range 16 {
 		n, fds, err := c.Recv(buf[:])
 		if errors.Is(err, shmem.ErrWouldBlock) {
 			return true
@@ -151,6 +156,7 @@ func (s *keyServer) answer(c *shmem.Conn) bool {
 			return false
 		}
 	}
+	return true
 }
 
 // reply answers one request. Errors are of the connection, or of a request
