@@ -1,7 +1,10 @@
 package shm
 
 import (
+	"math/rand/v2"
+	"runtime"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -230,5 +233,62 @@ func TestScanFindsWhatHintsLost(t *testing.T) {
 		}
 		require.Equal(t, n, rb.n)
 		require.Zero(t, b.scan(start.Add(b.scanEvery-1)))
+	}
+}
+
+// TestNoHintIsLost: senders on goroutines of their own, more than are polled, in
+// bursts, so that connections warm and cool all the time; without scans, each
+// message has to be found by what its sender told.
+func TestNoHintIsLost(t *testing.T) {
+	const senders = 2*maxHot + 1
+	bursts := 3000
+	if testing.Short() {
+		bursts = 300
+	}
+	for name, sleeps := range map[string]bool{"polling": false, "sleeping": true} {
+		t.Run(name, func(t *testing.T) {
+			c := newCrowd(t, senders)
+			acked := make([]atomic.Uint64, len(c.to.slots)+1)
+			c.r.onAM = func(d uct.Desc, _ []byte) { acked[d.Source].Add(1) }
+			var left atomic.Int64
+			left.Store(senders)
+			for i, e := range c.es {
+				source := c.end(e).source
+				go func() {
+					defer func() { left.Add(-1); _ = c.to.event.Signal() }()
+					rnd := rand.New(rand.NewPCG(uint64(i), 3))
+					sent := uint64(0)
+					for range bursts {
+						for range 1 + rnd.IntN(3) {
+							if e.AMUint64(1, 0, 0) == ucs.OK {
+								sent++
+							}
+						}
+						// Each burst waits for the last one: one lost hint stops it.
+						for k := 0; acked[source].Load() < sent && !t.Failed(); k++ {
+							runtime.Gosched()
+						}
+						for range rnd.IntN(3000) {
+							acked[0].Load() // some time apart
+						}
+					}
+				}()
+			}
+			limit := ucs.Now().Add(patience)
+			n := -1
+			for i := 1; left.Load() > 0; i++ {
+				if n != c.r.n {
+					n, limit = c.r.n, ucs.Now().Add(patience)
+				} else if i&1023 == 0 && !ucs.Now().Before(limit) {
+					t.Fatal("a message is not found")
+				}
+				if c.to.Progress(64) == 0 && sleeps && c.to.Arm(uct.EventRecv) == ucs.OK && left.Load() > 0 {
+					require.True(t, readable(t, c.to, patience), "a wake-up is lost")
+				}
+				if i&255 == 0 {
+					runtime.Gosched()
+				}
+			}
+		})
 	}
 }
