@@ -1,5 +1,3 @@
-// Package goucx opens a [ucp.Context] over all transports that goucx is built
-// with. Everything else is in package ucp.
 package goucx
 
 import (

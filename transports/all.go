@@ -1,4 +1,3 @@
-// Package transports lists the transports that goucx is built with.
 package transports
 
 import (

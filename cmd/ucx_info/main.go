@@ -1,6 +1,3 @@
-// Command ucx_info shows what goucx finds on this machine and how it is set:
-// devices and transports, settings with their origin, what is refused and why.
-// Its options and its output are those of UCX's tool of the same name.
 package main
 
 import (

@@ -1,6 +1,3 @@
-// Package cost measures what goucx takes while nothing happens: bytes of an
-// endpoint that is not used and of a connected peer, time of an idle progress.
-// Its gates log the figures that scripts/cost and make bench show.
 package cost
 
 import (

@@ -1,9 +1,3 @@
-// Package ucptest holds the conformance cases of package ucp. They run over
-// every transport, with both workers driven by the test's goroutine and with
-// each driven by one of its own.
-//
-// A case is a function of a [Pair]; the tables are in the files named after
-// their theme.
 package ucptest
 
 import (
