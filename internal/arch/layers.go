@@ -107,7 +107,7 @@ var Layers = []Layer{
 	},
 	{
 		"transports/shm/...",
-		[]string{"transports/shm/...", "transports/internal/...", "uct/...", "ucs/...", "config/..."},
+		[]string{"transports/shm/...", "transports/internal/...", "uct/...", "ucs/...", "config/...", "internal/fault"},
 		[]string{xsys, zap},
 		"a provider knows the contract, never another provider, wireup or ucp",
 	},
@@ -144,7 +144,7 @@ var Layers = []Layer{
 	},
 	{
 		"ucp/...",
-		[]string{"ucp/...", "wireup/...", "uct/...", "ucs/...", "config/..."},
+		[]string{"ucp/...", "wireup/...", "uct/...", "ucs/...", "config/...", "internal/fault"},
 		[]string{zap, xsys},
 		"ucp is handed the list of providers and never imports one",
 	},
