@@ -51,12 +51,12 @@ type Context struct {
 	log          *zap.Logger
 	closeTimeout time.Duration
 	selection    *wireup.Selection
-	domains      []openDomain // never changes after Open
 	refused      []uct.Refusal
 
-	mu     sync.Mutex             // guards the rest
-	owned  map[io.Closer]struct{} // workers and memory
-	closed bool
+	mu      sync.Mutex             // guards the rest
+	domains []openDomain           // nil after Close
+	owned   map[io.Closer]struct{} // workers and memory
+	closed  bool
 }
 
 // openDomain is a domain with the name it was found by.
@@ -150,6 +150,16 @@ func (x *Context) openDomains(p uct.Component) {
 		}
 		x.domains = append(x.domains, openDomain{d, i})
 	}
+}
+
+// openedDomains gives the domains, ErrClosed where they were closed.
+func (x *Context) openedDomains() ([]openDomain, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.closed {
+		return nil, ErrClosed
+	}
+	return x.domains, nil
 }
 
 // Refused lists the transports and devices that are not used, each with its

@@ -152,11 +152,9 @@ type memDomain struct {
 // allocate: memory of shm serves everybody on the host best, memory of a network
 // device everybody else, memory of self only self.
 func (x *Context) memDomains() ([]memDomain, error) {
-	x.mu.Lock()
-	domains, closed := x.domains, x.closed
-	x.mu.Unlock()
-	if closed {
-		return nil, ErrClosed
+	domains, err := x.openedDomains()
+	if err != nil {
+		return nil, err
 	}
 	rank := [...]int{uct.DeviceShm: 0, uct.DeviceNet: 1, uct.DeviceSelf: 2}
 	var ds []memDomain

@@ -83,6 +83,10 @@ func (x *Context) NewWorker(c WorkerConfig) (*Worker, error) {
 	if c.Mode > ThreadSingle {
 		return nil, fmt.Errorf("new worker: thread mode %d: %w", c.Mode, ErrInvalid)
 	}
+	domains, err := x.openedDomains()
+	if err != nil {
+		return nil, fmt.Errorf("new worker: %w", err)
+	}
 	w := &Worker{
 		ctx: x, id: newID(), one: idle{},
 		laneAt: make(map[laneKey]uint32),
@@ -95,13 +99,12 @@ func (x *Context) NewWorker(c WorkerConfig) (*Worker, error) {
 	w.t = Thread{w: w, lanes: []lane{{short: -1}}, locked: c.Mode == ThreadMulti}
 	w.slab.init(&w.pool)
 	w.slow.init(x.settings)
-	w.openIfaces()
+	w.openIfaces(domains)
 	if len(w.ports) == 0 {
 		return nil, fmt.Errorf("new worker: no interface works: %v: %w", w.refused, ErrUnsupported)
 	}
 	w.wake.problem = w.openWakeup()
-	err := w.buildAddress()
-	if err == nil {
+	if err = w.buildAddress(); err == nil {
 		err = x.own(w)
 	}
 	if err != nil {
@@ -111,9 +114,9 @@ func (x *Context) NewWorker(c WorkerConfig) (*Worker, error) {
 }
 
 // openIfaces opens what works of every domain; the rest is refused by reason.
-func (w *Worker) openIfaces() {
+func (w *Worker) openIfaces(domains []openDomain) {
 	w.refused = append(w.refused, w.ctx.refused...)
-	for _, d := range w.ctx.domains {
+	for _, d := range domains {
 		infos, refused := d.Ifaces()
 		w.refused = append(w.refused, refused...)
 		for _, i := range infos {

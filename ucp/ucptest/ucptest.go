@@ -20,7 +20,7 @@ type Case struct {
 
 // Cases lists all conformance cases.
 func Cases() []Case {
-	return slices.Concat(tagCases, tagBulkCases, flushCases, closeCases, rmaCases, amoCases, keyCases)
+	return slices.Concat(tagCases, tagBulkCases, flushCases, closeCases, rmaCases, amoCases, keyCases, moreCases)
 }
 
 // Run runs every case over one provider.
