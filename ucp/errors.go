@@ -24,6 +24,8 @@ var (
 	ErrClosed error = &sentinel{ucs.ErrClosed, net.ErrClosed}
 	// ErrTimeout: a bounded wait ended. It wraps os.ErrDeadlineExceeded.
 	ErrTimeout error = &sentinel{ucs.ErrTimeout, os.ErrDeadlineExceeded}
+	// ErrRejected: the peer does not want the message; the error carries its reason.
+	ErrRejected = ucs.ErrRejected
 	// ErrTooLong: the message is longer than this form allows.
 	ErrTooLong = ucs.ErrTooLong
 	// ErrInvalid: an argument is out of its documented range.
@@ -62,7 +64,6 @@ type OpError struct {
 	Err error
 }
 
-// Error names operation, peer, lane and cause.
 // Error gives "operation to peer over lane: reason".
 func (e *OpError) Error() string {
 	var b strings.Builder
@@ -85,7 +86,6 @@ type UnreachableError struct {
 	Refused []uct.Refusal
 }
 
-// Error names the peer and each refusal.
 // Error lists every transport with its reason.
 func (e *UnreachableError) Error() string {
 	var b strings.Builder

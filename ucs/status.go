@@ -46,6 +46,8 @@ const (
 	Unreachable
 	// Timeout: a bounded wait ended without the event.
 	Timeout
+	// Rejected: the peer does not want the message.
+	Rejected
 
 	numStatus
 )
@@ -66,6 +68,7 @@ var (
 	ErrNoMemory     = errors.New("out of memory")
 	ErrUnreachable  = errors.New("unreachable")
 	ErrTimeout      = errors.New("timed out")
+	ErrRejected     = errors.New("rejected by the peer")
 	// ErrBufferExposed: a peer may still write into memory that should be given
 	// back; no Status has it.
 	ErrBufferExposed = errors.New("buffer stays exposed to peers")
@@ -91,6 +94,7 @@ var statuses = [numStatus]struct {
 	NoMemory:     {"NoMemory", "out of memory", ErrNoMemory},
 	Unreachable:  {"Unreachable", "unreachable", ErrUnreachable},
 	Timeout:      {"Timeout", "timed out", ErrTimeout},
+	Rejected:     {"Rejected", "rejected", ErrRejected},
 }
 
 // String names the status in lower-case words.
