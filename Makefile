@@ -1,9 +1,9 @@
 # One line per target; what takes longer to say stands in scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help build demo quick check test test-long ci bench bench-ucx cover fmt generate
+.PHONY: help build demo quick check test test-long ci bench bench-ucx instructions cover fmt generate
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-12s %s\n", $$1, $$2}' Makefile
 
 build: ## build the commands into bin/, static binaries without cgo
 	CGO_ENABLED=0 go build -o bin/ ./cmd/...
@@ -31,6 +31,9 @@ bench: ## sizes and costs, then the Go benchmarks (COUNT=1)
 
 bench-ucx: ## side by side with UCX's ucx_perftest; tables in docs/perf/
 	@scripts/bench-ucx
+
+instructions: ## instructions per operation by callgrind; table in docs/perf/instructions.md
+	@scripts/instructions
 
 cover: ## statement coverage of the unit tests
 	@scripts/cover

@@ -175,7 +175,7 @@ var Layers = []Layer{
 	},
 	{
 		"examples/...",
-		[]string{".", "ucp", "config/..."},
+		[]string{".", "ucp", "config/...", "examples/bootstrap"},
 		[]string{pflag},
 		"an example shows the public API alone",
 	},
@@ -190,6 +190,12 @@ var Layers = []Layer{
 		[]string{"internal/sim/...", "verbs/wire/...", "verbs", "ucs/..."},
 		nil,
 		"the simulator knows what it carries, no protocol",
+	},
+	{
+		"internal/instr/...",
+		[]string{"perf", "transports"},
+		[]string{testify},
+		"the instruction counter wires up what it counts, as a command does",
 	},
 	{
 		"internal/...",

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"unicode/utf8"
+)
+
+const introduction = `# Instructions per operation
+
+%s
+` + "`make instructions`" + ` writes this file: each row is an operation as a program calls it, with single-threaded workers, between two workers of one process over shared memory, counted exactly by callgrind: the difference of a run of %d operations and one of %d, switched on inside of one function of package perf that does nothing but call the operation in a loop. A pair is one send and one receive: post the receive, send, wait for the receive. UCX's figures were counted in the same way.
+
+`
+
+// document is the table with what is needed to read it. The working directory
+// is the module's root.
+func document(ctx context.Context, counts []count) (string, error) {
+	machine, err := exec.CommandContext(ctx, "scripts/machine").Output()
+	if err != nil {
+		return "", fmt.Errorf("scripts/machine: %w", err)
+	}
+	version, err := exec.CommandContext(ctx, "valgrind", "--version").Output()
+	if err != nil {
+		return "", fmt.Errorf("valgrind: %w", err)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, introduction, "```\n"+string(machine)+"tool    "+strings.TrimSpace(string(version))+"\n```\n", few, many)
+	lines := [][]string{
+		{"operation", "settings", "goucx", "UCX 1.13", "UCX master", "must", "aim", ""},
+		{"---", "---", "---:", "---:", "---:", "---:", "---:", "---"},
+	}
+	for _, c := range counts {
+		lines = append(lines, c.cells())
+	}
+	writeTable(&b, lines)
+	return b.String(), nil
+}
+
+func (c count) cells() []string {
+	figure := "not counted"
+	if c.err == nil {
+		figure = fmt.Sprintf("%.0f", c.per)
+	}
+	settings := ""
+	if len(c.row.env) > 0 {
+		settings = "`" + strings.Join(c.row.env, " ") + "`"
+	}
+	return []string{c.row.name(), settings, figure, c.row.ucx13, c.row.ucx, bound(c.row.must), bound(c.row.aim), c.state()}
+}
+
+func bound(v float64) string {
+	if v == 0 {
+		return ""
+	}
+	return fmt.Sprintf("≤ %.0f", v)
+}
+
+// state says which targets the count meets.
+func (c count) state() string {
+	switch {
+	case c.err != nil || c.row.must == 0:
+		return ""
+	case c.per > c.row.must+0.5:
+		return "**fails**"
+	case c.row.aim > 0 && c.per <= c.row.aim+0.5:
+		return "holds, aim reached"
+	default:
+		return "holds"
+	}
+}
+
+// verdict is an error where a must does not hold.
+func verdict(counts []count) error {
+	var errs []error
+	for _, c := range counts {
+		if c.err == nil && c.state() == "**fails**" {
+			errs = append(errs, fmt.Errorf("%s: %.1f instructions, at most %.0f", c.row.name(), c.per, c.row.must))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// writeTable writes lines of cells with their columns aligned, for those who
+// read it in a terminal.
+func writeTable(b *strings.Builder, lines [][]string) {
+	width := make([]int, len(lines[0]))
+	for _, l := range lines {
+		for i, c := range l {
+			width[i] = max(width[i], utf8.RuneCountInString(c))
+		}
+	}
+	for _, l := range lines {
+		for i, c := range l {
+			fmt.Fprintf(b, "| %s%s ", c, strings.Repeat(" ", width[i]-utf8.RuneCountInString(c)))
+		}
+		b.WriteString("|\n")
+	}
+}

@@ -1,0 +1,33 @@
+package main
+
+// row is a line of the table: an operation under some settings.
+type row struct {
+	op    string // name in perf.CountedOps
+	title string // what the line says; "": op
+	env   []string
+	ucx13 string // what UCX 1.13 takes, "" where nobody counted
+	ucx   string // and its master of August 2026
+	must  float64
+	aim   float64 // 0: none
+}
+
+func (r row) name() string {
+	if r.title != "" {
+		return r.title
+	}
+	return r.op
+}
+
+// rows is the table. UCX's figures: one process, two workers over posix shared
+// memory, counted in the same way.
+var rows = []row{
+	{op: "put 8 B", ucx13: "108", ucx: "103", must: 60},
+	{op: "put 8 B + flush", ucx13: "334"},
+	{op: "get 8 B", ucx13: "303", ucx: "1163"},
+	{op: "fetch-add 8 B", ucx13: "254", ucx: "316"},
+	{op: "flush"},
+	{op: "fence", ucx13: "199"},
+	{op: "tag 8 B pair", ucx13: "692", ucx: "574", must: 574, aim: 450},
+	{op: "idle progress, sender", ucx13: "103", ucx: "79", must: 64, aim: 40},
+	{op: "idle progress, receiver", ucx13: "44", ucx: "36", must: 64, aim: 40},
+}

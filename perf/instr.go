@@ -1,0 +1,190 @@
+package perf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/goucx/goucx/ucp"
+)
+
+// Counted is an operation whose instructions an instruction counter counts: the
+// real path of a user's call, between two workers of one process over the
+// transports that the settings allow.
+type Counted struct {
+	// Name of the row, such as "tag 8 B pair".
+	Name string
+	// Symbol of the function whose execution is counted. It does nothing but
+	// call the operation in a loop.
+	Symbol string
+
+	run func(s *instrSide, n int) error
+}
+
+const symbolPrefix = "github.com/goucx/goucx/perf."
+
+// CountedOps lists what is counted. The counter is to be switched on at Symbol;
+// a loop costs its two or three instructions an operation on top.
+func CountedOps() []Counted {
+	row := func(name, f string, run func(s *instrSide, n int) error) Counted {
+		return Counted{name, symbolPrefix + f, run}
+	}
+	return []Counted{
+		row("put 8 B", "countPut", func(s *instrSide, n int) error { return countPut(s.key, s.out, n) }),
+		row("put 8 B + flush", "countPutFlush", func(s *instrSide, n int) error { return countPutFlush(s.ep, s.key, s.out, n) }),
+		row("get 8 B", "countGet", func(s *instrSide, n int) error { return countGet(s.key, s.in, n) }),
+		row("fetch-add 8 B", "countFetchAdd", func(s *instrSide, n int) error { return countFetchAdd(s.word, n) }),
+		row("flush", "countFlush", func(s *instrSide, n int) error { return countFlush(s.ep, n) }),
+		row("fence", "countFence", func(s *instrSide, n int) error { return countFence(s.a, n) }),
+		row("tag 8 B pair", "countTag", func(s *instrSide, n int) error { return countTag(s.b, s.ep, s.out, s.in, n) }),
+		row("idle progress, sender", "countIdle", func(s *instrSide, n int) error { return countIdle(s.a, n) }),
+		row("idle progress, receiver", "countIdle", func(s *instrSide, n int) error { return countIdle(s.b, n) }),
+	}
+}
+
+// CountedWarm is how often RunCounted carries an operation out, also under
+// Symbol, before its own count: connections are up then, rings warm and slabs
+// grown.
+const CountedWarm = 2000
+
+// RunCounted sets two workers up in this process and carries operation c out
+// CountedWarm times and then n times.
+func RunCounted(cfg Config, c Counted, n int) error {
+	s, err := openInstr(cfg)
+	if err != nil {
+		return fmt.Errorf("set up %s: %w", c.Name, err)
+	}
+	if err = c.run(s, CountedWarm); err == nil {
+		err = c.run(s, n)
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: %w", c.Name, err)
+	}
+	return errors.Join(err, s.ctx.Close())
+}
+
+// instrSide is what the operations work on: a sends, b receives.
+type instrSide struct {
+	ctx     *ucp.Context
+	a, b    *ucp.Worker
+	ep      ucp.Endpoint
+	key     *ucp.RemoteKey
+	word    ucp.Atomic[uint64]
+	in, out []byte
+}
+
+func openInstr(cfg Config) (*instrSide, error) {
+	s := &instrSide{in: make([]byte, 8), out: make([]byte, 8)}
+	var err error
+	s.ctx, err = ucp.Open(ucp.Config{Providers: cfg.Providers, Settings: cfg.Settings, Log: cfg.Log})
+	if err != nil {
+		return nil, err
+	}
+	if err = s.connect(); err != nil {
+		return nil, errors.Join(err, s.ctx.Close())
+	}
+	return s, nil
+}
+
+func (s *instrSide) connect() (err error) {
+	if s.a, err = s.ctx.NewWorker(ucp.WorkerConfig{Mode: ucp.ThreadSingle}); err != nil {
+		return err
+	}
+	if s.b, err = s.ctx.NewWorker(ucp.WorkerConfig{Mode: ucp.ThreadSingle}); err != nil {
+		return err
+	}
+	if s.ep, err = s.a.NewEndpoint(s.b.Address(), ucp.EndpointConfig{}); err != nil {
+		return err
+	}
+	m, err := s.ctx.Allocate(4096, ucp.MemConfig{})
+	if err != nil {
+		return err
+	}
+	if err = countTag(s.b, s.ep, s.out, s.in, 1); err != nil { // connects both
+		return err
+	}
+	if s.key, err = s.ep.UnpackKey(m.Key()); err != nil {
+		return err
+	}
+	s.word, err = ucp.AtomicAt[uint64](s.key, 8)
+	return err
+}
+
+//go:noinline
+func countPut(k *ucp.RemoteKey, p []byte, n int) error {
+	for range n {
+		k.Put(p, 0)
+	}
+	return k.Put(p, 0).Err()
+}
+
+//go:noinline
+func countPutFlush(e ucp.Endpoint, k *ucp.RemoteKey, p []byte, n int) error {
+	ctx := context.Background()
+	for range n {
+		k.Put(p, 0)
+		if err := e.Flush().Wait(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+//go:noinline
+func countGet(k *ucp.RemoteKey, p []byte, n int) error {
+	for range n {
+		k.Get(p, 0)
+	}
+	return k.Get(p, 0).Err()
+}
+
+//go:noinline
+func countFetchAdd(w ucp.Atomic[uint64], n int) error {
+	ctx := context.Background()
+	for range n {
+		if _, err := w.FetchAdd(1).Wait(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+//go:noinline
+func countFlush(e ucp.Endpoint, n int) error {
+	ctx := context.Background()
+	for range n {
+		if err := e.Flush().Wait(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+//go:noinline
+func countFence(w *ucp.Worker, n int) error {
+	for range n {
+		w.Fence()
+	}
+	return nil
+}
+
+//go:noinline
+func countTag(b *ucp.Worker, e ucp.Endpoint, out, in []byte, n int) error {
+	ctx := context.Background()
+	for range n {
+		r := b.TagRecv(in, tagData, tagExact)
+		e.TagSend(out, tagData)
+		if _, err := r.Wait(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+//go:noinline
+func countIdle(w *ucp.Worker, n int) error {
+	for range n {
+		w.Progress()
+	}
+	return nil
+}
