@@ -14,14 +14,14 @@ import (
 
 var closeCases = []Case{
 	{"close of an unused endpoint, twice", closeUnused},
-	{"close flushes", closeFlushes},
+	{"92 close flushes", closeFlushes},
 	{"a closed handle never reaches its heir", closeHeir},
-	{"abort ends waiting sends with the cause", closeAbort},
+	{"94 abort ends waiting sends with the cause", closeAbort},
 	{"abort gives up a message sent by half", closeGiveUp},
 	{"a tied receive ends with its endpoint", closeTied},
 	{"worker close ends everything", closeWorker},
-	{"the peer's close fails the endpoint once", closePeer},
-	{"eager endpoint", closeEager},
+	{"93 the peer's close fails the endpoint once", closePeer},
+	{"106 eager endpoint, and what it tells of itself", closeEager},
 	{"a damaged address", closeAddress},
 }
 

@@ -20,18 +20,24 @@ type Case struct {
 
 // Cases lists all conformance cases.
 func Cases() []Case {
-	return slices.Concat(tagCases, tagBulkCases, flushCases, closeCases, rmaCases, amoCases, keyCases, moreCases)
+	return slices.Concat(tagCases, tagBulkCases, flushCases, closeCases, rmaCases, amoCases, keyCases, moreCases, connectCases)
 }
 
-// Run runs every case over one provider.
+// Run runs every case over one provider, and fails where a numbered one does
+// otherwise than matrix.txt says.
 func Run(t *testing.T, provider uct.Component) {
+	m, err := parseMatrix(matrixText)
+	require.NoError(t, err, "matrix.txt")
 	for _, d := range []struct {
 		name string
 		mode ucp.ThreadMode
 	}{{"one goroutine", ucp.ThreadSingle}, {"two goroutines", ucp.ThreadMulti}} {
 		t.Run(d.name, func(t *testing.T) {
 			for _, c := range Cases() {
-				t.Run(c.Name, func(t *testing.T) { c.Run(t, NewPair(t, provider, d.mode)) })
+				t.Run(c.Name, func(t *testing.T) {
+					defer m.compare(t, provider.Name(), c.Name)
+					c.Run(t, NewPair(t, provider, d.mode))
+				})
 			}
 		})
 	}
