@@ -10,6 +10,8 @@ const (
 	cntPending
 	cntBad
 	cntFailures
+	cntUnhandled
+	cntReleasedTwice
 	numCounters
 )
 
@@ -20,6 +22,9 @@ var counterNames = [numCounters]string{
 	cntPending:    "pending",    // operations that waited for resources
 	cntBad:        "bad",        // messages that broke the protocol, and what followed them
 	cntFailures:   "failures",   // connections that ended
+
+	cntUnhandled:     "unhandled",      // active messages without a handler
+	cntReleasedTwice: "released_twice", // releases of kept messages that were released
 }
 
 // Stats are the counters of the worker ("ucp.") and its interfaces

@@ -1,0 +1,141 @@
+package ucp
+
+import (
+	"encoding/binary"
+
+	"github.com/goucx/goucx/ucs"
+)
+
+// amScratch is up to where header and data are joined for one short operation:
+// beyond, writing into a reservation is cheaper.
+const amScratch = 48
+
+// amMessage is an active message on its way out.
+type amMessage struct {
+	id           AMID
+	header, data []byte
+	flags        Flags
+}
+
+//go:noinline
+func (e Endpoint) amSendSlow(id AMID, header, data []byte, o Flags) Request {
+	e.t.lock()
+	defer e.t.unlock()
+	return e.t.w.amSend(e, amMessage{id, header, data, o})
+}
+
+// amSend begins to send m on endpoint e.
+func (w *Worker) amSend(e Endpoint, m amMessage) Request {
+	k := w.endpoint(e)
+	if k == 0 {
+		return w.t.refuse(opAMSend, e, ucs.Closed)
+	}
+	if !m.flags.valid() {
+		return w.t.refuse(opAMSend, e, ucs.InvalidParam)
+	}
+	if st := w.connect(k); st != ucs.OK {
+		return w.t.refuse(opAMSend, e, st)
+	}
+	l := &w.t.lanes[w.eps[k].lane]
+	if len(m.header) > MaxAMHeader || amFirstHead+len(m.header) >= l.bcopy {
+		return w.t.refuse(opAMSend, e, ucs.TooLong)
+	}
+	word := amWord(m.id, len(m.header), m.flags)
+	if len(m.header)+len(m.data) <= l.bcopy {
+		if w.sendWhole(l, word, m.header, m.data) == ucs.OK {
+			return Request{}
+		}
+	}
+	i := w.slab.take(opAMSend)
+	s := &w.slab.slots[i]
+	s.ep, s.lane = k, w.eps[k].lane
+	s.tag, s.off, s.n = word, 0, uint64(len(m.data))
+	w.slab.bufs[i] = m.data
+	w.keepHeader(i, m.header)
+	return w.start(i)
+}
+
+// keepHeader copies the header beside slot i, since it is the caller's at return.
+func (w *Worker) keepHeader(i uint32, header []byte) {
+	if len(header) == 0 {
+		return
+	}
+	c := w.pool.get(len(header))
+	copy(w.pool.bytes(c), header)
+	w.slab.copies[i] = c
+	w.slab.slots[i].flags |= flagAside
+}
+
+// headerOf is the header of the active message in slot i.
+func (w *Worker) headerOf(i uint32) []byte {
+	n := wordHeader(w.slab.slots[i].tag)
+	if n == 0 {
+		return nil
+	}
+	return w.pool.bytes(w.slab.copies[i])[:n]
+}
+
+// sendWhole sends an active message in one piece.
+func (w *Worker) sendWhole(l *lane, word uint64, header, data []byte) ucs.Status {
+	n := len(header) + len(data)
+	if n <= min(amScratch, l.short) {
+		b := w.am.scratch[:n]
+		copy(b[copy(b, header):], data)
+		return l.ep.AMShort(amUser, word, b)
+	}
+	b, st := l.ep.ReserveAM(amUser, word, n)
+	if st == ucs.OK {
+		copy(b[copy(b, header):], data)
+		l.ep.CommitAM(n)
+	}
+	return st
+}
+
+// resumeAMSend sends whole messages in one piece, longer ones in fragments as far
+// as there is room.
+func (w *Worker) resumeAMSend(i uint32) ucs.Status {
+	s := &w.slab.slots[i]
+	l := &w.t.lanes[s.lane]
+	switch {
+	case l.status != ucs.OK:
+		return l.status
+	case wordHeader(s.tag)+int(s.n) <= l.bcopy:
+		return w.sendWhole(l, s.tag, w.headerOf(i), w.slab.bufs[i])
+	}
+	if s.off == 0 {
+		if st := w.sendUserFirst(i, l); st != ucs.OK {
+			return st
+		}
+	}
+	for s.off < s.n {
+		b, st := l.ep.ReserveAM(amNext, s.aux64(), min(l.bcopy, int(s.n-s.off)))
+		if st != ucs.OK {
+			return st
+		}
+		k := w.fill(b, i)
+		l.ep.CommitAM(k)
+		s.off += uint64(k)
+	}
+	return ucs.OK
+}
+
+// amFirstHead is the length of what precedes the header in a first fragment.
+const amFirstHead = 8
+
+// sendUserFirst begins an active message in fragments.
+func (w *Worker) sendUserFirst(i uint32, l *lane) ucs.Status {
+	s := &w.slab.slots[i]
+	b, st := l.ep.ReserveAM(amUserFirst, s.tag, l.bcopy)
+	if st != ucs.OK {
+		return st
+	}
+	binary.LittleEndian.PutUint64(b, s.n)
+	h := amFirstHead + copy(b[amFirstHead:], w.headerOf(i))
+	k := w.fill(b[h:], i)
+	l.ep.CommitAM(h + k)
+	s.off = uint64(k)
+	l.sent++
+	s.aux = uint32(l.sent)
+	w.count.Inc(cntFragmented)
+	return ucs.OK
+}

@@ -1,0 +1,66 @@
+package ucp
+
+import "go.uber.org/zap"
+
+// amState is what a worker needs for active messages.
+type amState struct {
+	// pages are the handlers, by the upper and then the lower byte of the id.
+	pages  [256]*amPage
+	m      AM   // of the handler that runs
+	inside bool // a handler runs
+	multi  bool // the worker's mode is ThreadMulti
+
+	keep    keeper
+	scratch [amScratch]byte   // header and data of a short message on its way out
+	unknown map[AMID]struct{} // ids without a handler that were logged
+}
+
+type amPage [256]AMHandler
+
+// noHandlers is the page of which nothing is set. It is never written.
+var noHandlers amPage
+
+func (a *amState) init(w *Worker, multi bool) {
+	for i := range a.pages {
+		a.pages[i] = &noHandlers
+	}
+	a.m.w = w
+	a.multi = multi
+	a.keep.w = w
+}
+
+func (a *amState) set(id AMID, h AMHandler) {
+	p := &a.pages[id>>8]
+	if *p == &noHandlers {
+		if h == nil {
+			return
+		}
+		*p = new(amPage)
+	}
+	(*p)[uint8(id)] = h
+	if h != nil {
+		delete(a.unknown, id) // removed again, it is worth a line again
+	}
+}
+
+// handler gives the handler of the message with this header word, nil where
+// there is none.
+func (a *amState) handler(word uint64) AMHandler {
+	return a.pages[uint8(word>>8)][uint8(word)]
+}
+
+// unknownAM counts a message that nobody handles; the first of each id is
+// logged.
+//
+//go:noinline
+func (w *Worker) unknownAM(id AMID) {
+	w.count.Inc(cntUnhandled)
+	if _, told := w.am.unknown[id]; told {
+		return
+	}
+	if w.am.unknown == nil {
+		w.am.unknown = make(map[AMID]struct{})
+	}
+	w.am.unknown[id] = struct{}{}
+	w.ctx.log.Warn("active messages dropped: no handler", zap.Uint16("id", uint16(id)))
+}
