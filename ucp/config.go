@@ -16,5 +16,5 @@ var (
 
 // Settings are the rows of this package.
 func Settings() config.Table {
-	return config.Table{Section: "ucp", Settings: []config.Setting{rowSlowPasses, rowSlowInterval}}
+	return config.Table{Section: "ucp", Settings: []config.Setting{rowSlowPasses, rowSlowInterval, rowStatsDest}}
 }

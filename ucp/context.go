@@ -10,6 +10,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/stats/live"
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/wireup"
 )
@@ -52,6 +54,8 @@ type Context struct {
 	closeTimeout time.Duration
 	selection    *wireup.Selection
 	refused      []uct.Refusal
+	offering     *live.Offering // nil: the program is not shown
+	opened       ucs.Time       // with offering
 
 	mu      sync.Mutex             // guards the rest
 	domains []openDomain           // nil after Close
@@ -95,6 +99,9 @@ func Open(c Config) (*Context, error) {
 	}
 	if len(x.domains) == 0 {
 		return nil, fmt.Errorf("open context: no transport works here: %v: %w", x.refused, ErrUnsupported)
+	}
+	if err := x.offer(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open context: %w", err), x.Close())
 	}
 	return x, nil
 }
@@ -202,7 +209,7 @@ func (x *Context) Close() error {
 	x.domains = nil
 	x.mu.Unlock()
 	flushBeforeClose(workers, x.closeTimeout)
-	var errs []error
+	errs := []error{x.withdraw()}
 	for _, w := range workers {
 		errs = append(errs, w.Close())
 	}

@@ -128,6 +128,9 @@ func (w *Worker) lookUp() {
 	w.passes = 0
 	w.slab.tidy()
 	now := ucs.Now()
+	if w.show != nil {
+		w.show.look(w, now)
+	}
 	if s.passes < s.everyPasses && now.Before(s.due) {
 		return
 	}

@@ -77,6 +77,9 @@ func (w *Worker) Arm() error {
 			return fmt.Errorf("arm %s: %w", p.name(), statusErr(st))
 		}
 	}
+	if w.show != nil {
+		w.show.arming(w)
+	}
 	return nil
 }
 

@@ -70,6 +70,7 @@ type Worker struct {
 
 	resuming bool // HandlePending runs
 
+	show    *display // nil: the program is not shown
 	slow    slowEvents
 	wake    wakeup
 	count   *stats.Set
@@ -94,6 +95,7 @@ func (x *Context) NewWorker(c WorkerConfig) (*Worker, error) {
 		open:   make(map[uint32]*source),
 		eps:    make([]epSlot, 1),
 		count:  stats.NewSet(counterNames[:]),
+		show:   x.newDisplay(c.Mode),
 	}
 	_ = w.stats.Add("ucp", w.count) // the first: its name is free
 	w.t = Thread{w: w, lanes: []lane{{short: -1}}, locked: c.Mode == ThreadMulti}

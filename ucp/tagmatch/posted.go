@@ -13,6 +13,12 @@ type Posted struct {
 // Len is the number of receives.
 func (p *Posted) Len() int { return p.n }
 
+// Pattern is the tag and the mask that receive id was entered with.
+func (p *Posted) Pattern(id uint32) (tag, mask uint64) {
+	e := &p.x.nodes[id]
+	return e.tag, e.mask
+}
+
 // Add enters receive id, not 0 and not in p. It takes messages whose tag equals
 // tag in the bits of mask. Numbers should be small: memory is kept for the
 // largest.

@@ -1,0 +1,117 @@
+package ucp
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/stats/live"
+)
+
+var rowStatsDest = config.New("STATS_DEST", live.Off, statsDest(), "",
+	"Where a running program shows its endpoints, requests and counters to ucx_info --live. unix: a directory of this user's; empty: nowhere.")
+
+// statsDest takes what package live understands.
+func statsDest() config.Parser[string] {
+	p := config.String()
+	text := p.Parse
+	p.Parse = func(s string) (string, error) {
+		s, err := text(s)
+		if err == nil {
+			err = live.CheckDestination(s)
+		}
+		return s, err
+	}
+	p.Allowed = "empty, unix, or unix:DIRECTORY"
+	return p
+}
+
+// LiveDir is the directory in which the programs of these settings show
+// themselves, "" where they do not.
+func LiveDir(set *config.Set) string { return live.Dir(rowStatsDest.Get(set)) }
+
+// freshLimit bounds how long an asked worker may take for a new summary; one
+// that hangs shows its last.
+const freshLimit = 100 * time.Millisecond
+
+// offer shows the context where the settings say so.
+func (x *Context) offer() error {
+	dir := LiveDir(x.settings)
+	if dir == "" {
+		return nil
+	}
+	x.opened = ucs.Now()
+	o, err := live.Offer(dir, x.page)
+	x.offering = o
+	return err
+}
+
+// withdraw ends what offer began.
+func (x *Context) withdraw() error {
+	if x.offering == nil {
+		return nil
+	}
+	return x.offering.Close()
+}
+
+// page is what the context shows. It runs on the offer's goroutine and waits for
+// no lock that a worker's owner holds for long.
+func (x *Context) page() *live.Page {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	p := &live.Page{
+		Version: live.Version, PID: os.Getpid(), Command: slices.Clone(os.Args), Host: host,
+		OpenSeconds: ucs.Now().Sub(x.opened).Seconds(),
+		GoVersion:   runtime.Version(), MaxProcs: runtime.GOMAXPROCS(0), Goroutines: runtime.NumGoroutine(),
+		Settings: []live.Setting{}, Workers: []live.Worker{},
+	}
+	for v := range x.settings.All() {
+		if v.Origin.Kind != config.Default {
+			p.Settings = append(p.Settings, live.Setting{Name: config.Prefix + v.Name, Value: v.Text, Origin: v.Origin.String()})
+		}
+	}
+	limit := time.NewTimer(freshLimit)
+	defer limit.Stop()
+	workers := x.shown()
+	for _, w := range workers {
+		w.show.ask(w)
+	}
+	for _, w := range workers {
+		p.Workers = append(p.Workers, w.show.answer(w, limit))
+	}
+	return p
+}
+
+// shown lists the workers by name.
+func (x *Context) shown() (ws []*Worker) {
+	x.mu.Lock()
+	for c := range x.owned {
+		if w, ok := c.(*Worker); ok && w.show != nil {
+			ws = append(ws, w)
+		}
+	}
+	x.mu.Unlock()
+	slices.SortFunc(ws, func(a, b *Worker) int { return strings.Compare(shortID(a.id), shortID(b.id)) })
+	return ws
+}
+
+// String gives the name that UCX's tool knows.
+func (m ThreadMode) String() string {
+	switch m {
+	case ThreadMulti:
+		return "multi"
+	case ThreadSerialized:
+		return "serialized"
+	case ThreadSingle:
+		return "single"
+	default:
+		return fmt.Sprintf("thread mode %d", uint8(m))
+	}
+}

@@ -1,0 +1,154 @@
+package ucp
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/stats/live"
+)
+
+// maxTold bounds the requests and endpoints that a summary looks at closely.
+const maxTold = 4096
+
+// summary describes the worker for people. Its owner calls it, or whoever holds
+// its lock.
+func (w *Worker) summary(d *display, now ucs.Time) live.Summary {
+	s := live.Summary{
+		Unexpected: w.arrived.Len(), LentBytes: w.pool.lent,
+		Peers: []live.Endpoint{}, Requests: []live.Requests{},
+	}
+	w.tellEndpoints(&s)
+	w.tellRequests(&s, d, now)
+	return s
+}
+
+// tellEndpoints counts all and lists those that were used, failed ones first.
+func (w *Worker) tellEndpoints(s *live.Summary) {
+	var failed, connected []uint32
+	for k := range w.eps {
+		e := &w.eps[k]
+		if !e.inUse {
+			continue
+		}
+		s.Endpoints++
+		switch {
+		case e.status != ucs.OK:
+			s.Failed++
+			failed = append(failed, uint32(k))
+		case e.lane != 0:
+			s.Connected++
+			if len(connected) < live.MaxRows {
+				connected = append(connected, uint32(k))
+			}
+		}
+	}
+	for _, k := range failed[:min(len(failed), live.MaxRows)] {
+		s.Peers = append(s.Peers, w.tellEndpoint(k))
+	}
+	for _, k := range connected[:min(len(connected), live.MaxRows-len(s.Peers))] {
+		s.Peers = append(s.Peers, w.tellEndpoint(k))
+	}
+}
+
+func (w *Worker) tellEndpoint(k uint32) live.Endpoint {
+	e := live.Endpoint{Peer: w.peerName(k), State: "connected", Lanes: []live.Lane{}}
+	if w.eps[k].status != ucs.OK {
+		e.State = "failed"
+		if c := w.cold[k]; c != nil && c.err != nil {
+			e.Error = c.err.Error()
+		}
+	}
+	for p := range w.ports {
+		n, ok := w.laneAt[laneKey{w.eps[k].peer, uint32(p)}]
+		if !ok {
+			continue
+		}
+		l := &w.t.lanes[n]
+		row := live.Lane{Name: w.laneName(n), Waiting: l.queued}
+		if l.err != nil {
+			row.Error = l.err.Error()
+		}
+		e.Lanes = append(e.Lanes, row)
+	}
+	return e
+}
+
+// sameRequests is what requests of one row have in common.
+type sameRequests struct {
+	op    opKind
+	ep    uint32
+	lane  uint32
+	state string
+}
+
+// tellRequests lists what has not ended, in groups, the oldest first.
+func (w *Worker) tellRequests(s *live.Summary, d *display, now ucs.Time) {
+	rows := make(map[sameRequests]*live.Requests)
+	seen := make(map[uint64]ucs.Time)
+	for i := uint32(1); int(i) < len(w.slab.slots); i++ {
+		r := &w.slab.slots[i]
+		switch {
+		case r.state == slotDone && r.flags&flagKept != 0:
+			s.Unread++
+		case r.state == slotLive && r.flags&flagChild == 0:
+			since := now
+			if id := w.slab.id(i); len(seen) < maxTold {
+				if t, ok := d.seen[id]; ok {
+					since = t
+				}
+				seen[id] = since
+			}
+			w.tellRequest(rows, i, now.Sub(since).Seconds())
+		}
+	}
+	d.seen = seen
+	for _, r := range rows {
+		s.Requests = append(s.Requests, *r)
+	}
+	slices.SortFunc(s.Requests, func(a, b live.Requests) int {
+		return cmp.Or(cmp.Compare(b.OldestSeconds, a.OldestSeconds), cmp.Compare(a.Op, b.Op), cmp.Compare(a.Peer, b.Peer), cmp.Compare(a.State, b.State))
+	})
+	s.Requests = s.Requests[:min(len(s.Requests), live.MaxRows)]
+}
+
+// tellRequest counts the request in slot i, of this age in seconds.
+func (w *Worker) tellRequest(rows map[sameRequests]*live.Requests, i uint32, age float64) {
+	r := &w.slab.slots[i]
+	k := sameRequests{r.op, r.ep, r.lane, "under way"}
+	bytes := r.n
+	switch {
+	case r.flags&flagWaiting != 0:
+		k.state = "waiting"
+	case r.op == opTagRecv && w.posted.Has(i):
+		k.state, bytes = "posted", uint64(len(w.slab.bufs[i]))
+	}
+	row := rows[k]
+	if row == nil {
+		row = &live.Requests{Op: r.op.info().name, Peer: w.peerName(r.ep), Lane: w.laneName(r.lane), State: k.state}
+		rows[k] = row
+	}
+	row.Count++
+	row.Bytes += bytes
+	if row.Count == 1 || age > row.OldestSeconds {
+		row.OldestSeconds, row.Tag = age, w.tagText(i)
+	}
+}
+
+// tagText is the tag of the request in slot i, "" where it has none.
+func (w *Worker) tagText(i uint32) string {
+	r := &w.slab.slots[i]
+	switch {
+	case r.op == opTagRecv && w.posted.Has(i):
+		tag, mask := w.posted.Pattern(i)
+		if mask != ^uint64(0) {
+			return fmt.Sprintf("%#x/%#x", tag, mask)
+		}
+		return fmt.Sprintf("%#x", tag)
+	case r.op == opTagSend, r.op == opTagSendUint64, r.op == opTagSendV, r.op == opTagRecv:
+		return fmt.Sprintf("%#x", r.tag)
+	default:
+		return ""
+	}
+}

@@ -1,0 +1,143 @@
+package live
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/goucx/goucx/ucs"
+)
+
+// writeLimit bounds how long one reader may keep the others waiting.
+const writeLimit = 2 * time.Second
+
+// Offering is a page on offer.
+//
+// Concurrency: Close from any goroutine.
+type Offering struct {
+	path   string
+	listen *net.UnixListener
+	page   func() *Page
+	done   sync.WaitGroup
+}
+
+// Offer serves page, which a goroutine calls for each reader, through a new
+// socket in dir, which is made where it is not there. Only this user may read.
+//
+// Errors: ucs.ErrUnsupported where the system cannot tell who asks; the
+// system's; ucs.ErrInvalid for a directory that others may write to.
+func Offer(dir string, page func() *Page) (*Offering, error) {
+	o := &Offering{page: page}
+	if err := o.open(dir); err != nil {
+		return nil, fmt.Errorf("offer counters in %s: %w", dir, err)
+	}
+	o.done.Go(o.serve)
+	return o, nil
+}
+
+func (o *Offering) open(dir string) error {
+	if !knowsPeers {
+		return ucs.ErrUnsupported
+	}
+	if err := ensureDir(dir); err != nil {
+		return err
+	}
+	sweep(dir)
+	name := fmt.Sprintf("%d-%s%s", os.Getpid(), randomName(), suffix)
+	// Under a hidden name until it listens: what is visible and refuses is stale.
+	hidden := filepath.Join(dir, "."+name)
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: hidden, Net: "unix"})
+	if err != nil {
+		return err
+	}
+	l.SetUnlinkOnClose(false)
+	o.listen, o.path = l, filepath.Join(dir, name)
+	err = os.Chmod(hidden, 0o600)
+	if err == nil {
+		err = os.Rename(hidden, o.path)
+	}
+	if err != nil {
+		return errors.Join(err, l.Close(), os.Remove(hidden))
+	}
+	return nil
+}
+
+func randomName() string {
+	var b [6]byte
+	_, _ = rand.Read(b[:]) // never fails; see crypto/rand
+	return hex.EncodeToString(b[:])
+}
+
+// ensureDir makes dir for this user alone, or accepts one whose entries others
+// cannot replace.
+func ensureDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	i, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	if m := i.Mode(); m.Perm()&0o022 != 0 && m&os.ModeSticky == 0 {
+		return fmt.Errorf("others may write to it (mode %v): %w", m, ucs.ErrInvalid)
+	}
+	return nil
+}
+
+// expire lets reads and writes on c fail as timed out after d, until stopped.
+func expire(c net.Conn, d time.Duration) (stop func()) {
+	t := time.AfterFunc(d, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
+	return func() { t.Stop() }
+}
+
+// Path is that of the socket.
+func (o *Offering) Path() string { return o.path }
+
+// serve answers one reader after the other until Close.
+func (o *Offering) serve() {
+	for {
+		c, err := o.listen.AcceptUnix()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil { // no descriptors left, for example: a pause, or it would spin
+			time.Sleep(100 * time.Millisecond)
+			continue
+		}
+		o.answer(c)
+	}
+}
+
+func (o *Offering) answer(c *net.UnixConn) {
+	defer func() { _ = c.Close() }()
+	if uid, err := peerUID(c); err != nil || uid != os.Getuid() {
+		return
+	}
+	defer expire(c, writeLimit)()
+	var q [1]byte
+	if n, err := c.Read(q[:]); n != 1 || err != nil || q[0] != question {
+		return
+	}
+	b, err := json.Marshal(o.page())
+	if err != nil {
+		return
+	}
+	_, _ = c.Write(b) // an error: the reader gave up
+}
+
+// Close takes the page back. Idempotent.
+func (o *Offering) Close() error {
+	err := o.listen.Close()
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	o.done.Wait()
+	return errors.Join(err, os.Remove(o.path))
+}
