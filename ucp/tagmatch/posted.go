@@ -3,18 +3,31 @@ package tagmatch
 // Posted holds receives in the order of their posting. The zero Posted is
 // empty and ready.
 type Posted struct {
+	// A receive that is the only one stays here, off the index: a program that
+	// waits for one message at a time never needs more.
+	only      uint32 // 0: all there are, are in the index
+	tag, mask uint64 // of only
+
 	x    index
+	n    int  // in the index
 	wild list // receives with a mask that is not all ones
 	seq  uint64
-	n    int
 	nw   int // in wild
 }
 
 // Len is the number of receives.
-func (p *Posted) Len() int { return p.n }
+func (p *Posted) Len() int {
+	if p.only != 0 {
+		return 1
+	}
+	return p.n
+}
 
 // Pattern is the tag and the mask that receive id was entered with.
 func (p *Posted) Pattern(id uint32) (tag, mask uint64) {
+	if id == p.only {
+		return p.tag, p.mask
+	}
 	e := &p.x.nodes[id]
 	return e.tag, e.mask
 }
@@ -24,6 +37,26 @@ func (p *Posted) Pattern(id uint32) (tag, mask uint64) {
 // largest.
 // hot: BenchmarkExpected
 func (p *Posted) Add(id uint32, tag, mask uint64) {
+	if p.n == 0 && p.only == 0 {
+		p.only, p.tag, p.mask = id, tag, mask
+	} else {
+		p.addMore(id, tag, mask)
+	}
+}
+
+// addMore enters a receive that is not the only one.
+//
+//go:noinline
+func (p *Posted) addMore(id uint32, tag, mask uint64) {
+	if p.only != 0 {
+		p.enter(p.only, p.tag, p.mask)
+		p.only = 0
+	}
+	p.enter(id, tag, mask)
+}
+
+// enter puts a receive into the index.
+func (p *Posted) enter(id uint32, tag, mask uint64) {
 	if int(id) >= len(p.x.nodes) {
 		p.x.grow(id)
 	}
@@ -61,7 +94,19 @@ func (p *Posted) addWild(id uint32) {
 // tag, 0 where there is none.
 // hot: BenchmarkExpected
 func (p *Posted) Match(tag uint64) uint32 {
-	if p.n == 0 {
+	if i := p.only; i != 0 && (p.tag^tag)&p.mask == 0 {
+		p.only = 0
+		return i
+	}
+	return p.matchMore(tag)
+}
+
+// matchMore is Match where the index is to be asked, or the only receive takes
+// other messages.
+//
+//go:noinline
+func (p *Posted) matchMore(tag uint64) uint32 {
+	if p.only != 0 || p.n == 0 {
 		return 0
 	}
 	x := &p.x
@@ -114,13 +159,17 @@ func (p *Posted) matchWild(exact uint32, tag uint64) uint32 {
 
 // Has reports whether receive id is in p.
 func (p *Posted) Has(id uint32) bool {
-	return int(id) < len(p.x.nodes) && p.x.nodes[id].seq != 0
+	return id != 0 && id == p.only || int(id) < len(p.x.nodes) && p.x.nodes[id].seq != 0
 }
 
 // Remove takes receive id out; false where it is not in p.
 func (p *Posted) Remove(id uint32) bool {
 	if !p.Has(id) {
 		return false
+	}
+	if id == p.only {
+		p.only = 0
+		return true
 	}
 	if p.x.nodes[id].mask == ^uint64(0) {
 		p.x.remove(id)
