@@ -5,23 +5,7 @@ import (
 	"math"
 
 	"github.com/goucx/goucx/ucs"
-	"github.com/goucx/goucx/uct"
 )
-
-// source is a connection that sent fragments. Fragments of one message are not
-// mixed with others of the same source, so it assembles one at a time.
-type source struct {
-	id    uint32
-	count uint32 // messages in fragments begun
-	bad   bool   // it broke the protocol: everything from it is dropped
-	into  intoKind
-
-	recv       uint32 // slot, with intoReceive
-	arrived    uint32 // number in Worker.arrived, with intoPool
-	tag        uint64
-	total, got uint64
-	chunk      chunk // memory, with intoPool
-}
 
 // intoKind says where the fragments of a source go.
 type intoKind uint8
@@ -36,44 +20,6 @@ const (
 // growLimit is up to where memory is taken for a message on its length alone;
 // beyond, only as its data comes.
 const growLimit = 1 << 20
-
-// handleOther takes in what is not a whole message.
-//
-//go:noinline
-func (p *port) handleOther(d *uct.Desc, data []byte) {
-	if d.ID == amEager {
-		if s := p.sources[d.Source]; s == nil || !s.bad {
-			p.w.arrive(d.Header, data)
-			return
-		}
-		p.w.count.Inc(cntBad)
-		return
-	}
-	s := p.source(d.Source)
-	switch {
-	case s.bad:
-		p.w.count.Inc(cntBad)
-	case d.ID == amFirst:
-		p.first(s, d.Header, data)
-	case d.ID == amNext:
-		p.next(s, d.Header, data)
-	default:
-		p.garbage(s)
-	}
-}
-
-func (p *port) source(id uint32) *source {
-	if p.last != nil && p.last.id == id {
-		return p.last
-	}
-	s := p.sources[id]
-	if s == nil {
-		s = &source{id: id}
-		p.sources[id] = s
-	}
-	p.last = s
-	return s
-}
 
 // first opens a message.
 func (p *port) first(s *source, tag uint64, data []byte) {
@@ -195,28 +141,4 @@ func (w *Worker) explain(s *source, reason error) {
 	if s.into == intoReceive {
 		w.keepErr(s.recv, &OpError{Op: opTagRecv.info().name, Err: reason})
 	}
-}
-
-// garbage fails a source that broke the protocol; no other is moved.
-func (p *port) garbage(s *source) {
-	p.w.count.Inc(cntBad)
-	s.bad = true
-	p.nbad++
-	p.w.explain(s, errGarbage)
-	p.w.drop(s, ucs.PeerFailed)
-}
-
-// sourceEnded forgets a connection whose open message will not be continued.
-func (p *port) sourceEnded(id uint32, reason error) {
-	s := p.sources[id]
-	if s == nil {
-		return
-	}
-	p.w.explain(s, reason)
-	p.w.drop(s, ucs.PeerFailed)
-	if s.bad {
-		p.nbad--
-	}
-	delete(p.sources, id)
-	p.last = nil
 }

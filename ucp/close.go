@@ -206,8 +206,7 @@ func (w *Worker) closeEndpoints() error {
 	w.endAll(ucs.Closed)
 	for i := 1; i < len(w.t.lanes); i++ {
 		if l := &w.t.lanes[i]; l.ep != nil {
-			l.refs = 1
-			w.releaseLane(uint32(i))
+			w.closeLane(uint32(i))
 		}
 	}
 	for k := range w.eps {

@@ -5,7 +5,6 @@ import (
 	"io"
 
 	"github.com/goucx/goucx/ucs"
-	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/wireup"
 )
 
@@ -90,7 +89,7 @@ func (w *Worker) newEpSlot(peer wireup.PeerID) uint32 {
 	} else {
 		k = uint32(len(w.eps))
 		w.eps = append(w.eps, epSlot{gen: 1})
-		if !w.t.locked {
+		if !w.am.multi {
 			w.t.eps = w.eps
 		}
 	}
@@ -128,19 +127,12 @@ func (w *Worker) connect(k uint32) ucs.Status {
 		return s.status
 	}
 	s.touched = true
-	view := w.peers.View(s.peer)
-	plan, refused := wireup.Choose(w.locals, view, wireup.ForAM)
-	for _, c := range plan[wireup.ForAM] {
-		lane, err := w.openLane(s.peer, &view, c)
-		if err == nil {
-			s.lane = lane
-			return ucs.OK
-		}
-		i := w.locals[c.Local].Info
-		refused = append(refused, uct.Refusal{Transport: i.Transport, Device: i.Device, Reason: err.Error()})
+	lane, refused := w.openBest(s.peer)
+	if lane != 0 {
+		s.lane = lane
+		return ucs.OK
 	}
-	all := append(w.Refused(), refused...)
-	w.failEndpoint(k, ucs.Unreachable, &UnreachableError{shortID(view.Worker), all})
+	w.failEndpoint(k, ucs.Unreachable, &UnreachableError{shortID(w.peers.UUID(s.peer)), refused})
 	w.endTied()
 	return ucs.Unreachable
 }
@@ -188,7 +180,7 @@ func (e Endpoint) Info() EndpointInfo {
 		if n, ok := w.laneAt[laneKey{w.eps[k].peer, uint32(p)}]; ok {
 			l := &w.t.lanes[n]
 			info := w.ports[p].info
-			i.Lanes = append(i.Lanes, LaneInfo{info.Transport, info.Device, l.short, max(l.short, l.bcopy)})
+			i.Lanes = append(i.Lanes, LaneInfo{info.Transport, info.Device, l.whole, max(l.whole, l.bcopy)})
 		}
 	}
 	return i

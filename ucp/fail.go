@@ -53,6 +53,9 @@ func (w *Worker) failLane(i uint32, reason error) {
 	}
 	w.endTied()
 	w.purgeLane(i, ucs.PeerFailed)
+	if w.t.lanes[i].lingers {
+		w.closeLane(i)
+	}
 }
 
 // failEndpoint makes endpoint k refuse everything with st, for the reason err.

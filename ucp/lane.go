@@ -15,13 +15,19 @@ type lane struct {
 	short int // longest message sent by AMShort; -1: use the slow half
 	bcopy int // longest message of one ReserveAM
 
-	port   uint32 // index in Worker.ports
-	peer   wireup.PeerID
-	refs   int    // endpoints and keys that hold it; 0: free
-	queued int    // operations on its pending queue
-	sent   uint64 // messages in fragments begun
-	status ucs.Status
-	err    error // why it failed
+	whole   int    // what short is while nothing stands against it
+	port    uint32 // index in Worker.ports
+	peer    wireup.PeerID
+	refs    int    // endpoints and keys that hold it
+	replies int    // sources that answer by it
+	queued  int    // operations on its pending queue
+	sent    uint64 // messages in fragments begun
+	status  ucs.Status
+	err     error // why it failed
+
+	named   bool  // the peer was told who sends
+	lingers bool  // nobody holds it, but something is to go out
+	urgent  chain // control messages that found no room
 }
 
 // laneKey finds a lane: there is one per peer and iface.
@@ -35,7 +41,12 @@ type laneKey struct {
 func (w *Worker) openLane(peer wireup.PeerID, view *wireup.View, c wireup.Candidate) (uint32, error) {
 	key := laneKey{peer, uint32(c.Local)}
 	if i, ok := w.laneAt[key]; ok {
-		w.t.lanes[i].refs++
+		l := &w.t.lanes[i]
+		if l.lingers {
+			l.lingers = false
+			w.lingering--
+		}
+		l.refs++
 		return i, nil
 	}
 	p := w.ports[c.Local]
@@ -45,7 +56,7 @@ func (w *Worker) openLane(peer wireup.PeerID, view *wireup.View, c wireup.Candid
 	}
 	p.iface.Activate()
 	a := p.iface.Attr()
-	l := lane{ep: ep, port: key.port, peer: peer, refs: 1, short: a.AM.Short, bcopy: a.AM.Bcopy}
+	l := lane{ep: ep, port: key.port, peer: peer, refs: 1, short: -1, whole: a.AM.Short, bcopy: a.AM.Bcopy}
 	i := w.freeLane()
 	w.t.lanes[i] = l
 	w.laneAt[key] = i
@@ -63,14 +74,85 @@ func (w *Worker) freeLane() uint32 {
 	return uint32(len(w.t.lanes) - 1)
 }
 
+// openBest opens the best lane for messages to peer and counts a reference to
+// it. It gives 0 and every reason where there is none.
+func (w *Worker) openBest(peer wireup.PeerID) (uint32, []uct.Refusal) {
+	view := w.peers.View(peer)
+	plan, refused := wireup.Choose(w.locals, view, wireup.ForAM)
+	for _, c := range plan[wireup.ForAM] {
+		lane, err := w.openLane(peer, &view, c)
+		if err == nil {
+			w.introduce(lane)
+			return lane, nil
+		}
+		i := w.locals[c.Local].Info
+		refused = append(refused, uct.Refusal{Transport: i.Transport, Device: i.Device, Reason: err.Error()})
+	}
+	return 0, append(w.Refused(), refused...)
+}
+
+// introduce tells the peer who sends by lane i, so that he can answer, and opens
+// the fast paths.
+func (w *Worker) introduce(i uint32) {
+	l := &w.t.lanes[i]
+	if l.named || l.status != ucs.OK {
+		return
+	}
+	l.named = true
+	a := w.address
+	for n := min(len(a), l.bcopy); n > 0; n = min(len(a), l.bcopy) {
+		w.control(i, control{id: amPeer, hdr: uint64(len(a) - n), text: a[:n]})
+		a = a[n:]
+	}
+	w.gate(i)
+}
+
+// gate says anew what the fast paths may send by lane i.
+func (w *Worker) gate(i uint32) {
+	l := &w.t.lanes[i]
+	l.short = -1
+	if l.named && l.status == ucs.OK {
+		l.short = l.whole
+	}
+}
+
 // releaseLane drops a reference; the last one closes the lane.
 func (w *Worker) releaseLane(i uint32) {
 	l := &w.t.lanes[i]
 	if l.refs--; l.refs > 0 {
 		return
 	}
+	if l.queued > 0 && l.status == ucs.OK {
+		l.lingers = true // what waits is of nobody's endpoint: the peer has to hear it
+		w.lingering++
+		return
+	}
+	w.closeLane(i)
+}
+
+// endLingering closes the lanes that nobody holds and nothing waits on any more.
+//
+//go:noinline
+func (w *Worker) endLingering() {
+	for i := range w.t.lanes {
+		if l := &w.t.lanes[i]; l.lingers && l.queued == 0 {
+			w.closeLane(uint32(i))
+		}
+	}
+}
+
+func (w *Worker) closeLane(i uint32) {
+	if l := &w.t.lanes[i]; l.lingers {
+		l.lingers = false
+		w.lingering--
+	}
+	for _, s := range w.sources {
+		if s != nil && s.reply == i {
+			s.reply = 0
+		}
+	}
 	w.purgeLane(i, ucs.Canceled)
-	l = &w.t.lanes[i]
+	l := &w.t.lanes[i]
 	ep, port := l.ep, w.ports[l.port]
 	w.forgetLane(i)
 	w.t.lanes[i] = lane{short: -1}

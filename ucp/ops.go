@@ -27,6 +27,8 @@ func (k opKind) info() opInfo {
 		return opInfo{"fence", (*Worker).resumeFence}
 	case opGiveUp:
 		return opInfo{"give up", (*Worker).resumeGiveUp}
+	case opControl:
+		return opInfo{"control message", (*Worker).resumeControl}
 	case opPut:
 		return opInfo{"put", (*Worker).resumeTransfer}
 	case opPutUint64:
@@ -39,6 +41,8 @@ func (k opKind) info() opInfo {
 		return opInfo{"atomic", (*Worker).resumeAtomic}
 	case opFetch:
 		return opInfo{"fetch", (*Worker).resumeFetch}
+	case opAMSend:
+		return opInfo{"active message", (*Worker).resumeAMSend}
 	default:
 		return opInfo{name: "operation"}
 	}

@@ -25,6 +25,7 @@ func (p *port) name() string { return p.info.Transport + "/" + p.info.Device }
 func (p *port) HandleAM(mem []byte, ds []uct.Desc) uint64 {
 	w := p.w
 	w.count.Add(cntReceived, uint64(len(ds)))
+	kept := uint64(0)
 	for i := range ds {
 		d := &ds[i]
 		data := mem[d.Off:][:d.Len]
@@ -32,9 +33,17 @@ func (p *port) HandleAM(mem []byte, ds []uct.Desc) uint64 {
 			w.arrive(d.Header, data)
 			continue
 		}
-		p.handleOther(d, data)
+		if d.ID == amUser && p.nbad == 0 {
+			if p.user(d, data) {
+				kept |= 1 << i
+			}
+			continue
+		}
+		if p.handleOther(d, data) {
+			kept |= 1 << i
+		}
 	}
-	return 0
+	return kept
 }
 
 // HandleEvents ends operations that were InProgress.
@@ -68,6 +77,9 @@ func (p *port) HandlePending(ts []uct.Token) int {
 	p.w.resuming = true
 	n := p.resume(ts)
 	p.w.resuming = false
+	if p.w.lingering > 0 {
+		p.w.endLingering()
+	}
 	return n
 }
 
@@ -77,6 +89,14 @@ func (p *port) resume(ts []uct.Token) int {
 		i := w.slab.find(uint64(t))
 		if i == 0 || w.slab.slots[i].state != slotLive {
 			continue // withdrawn meanwhile
+		}
+		if lane := w.slab.slots[i].lane; w.t.lanes[lane].urgent.head != 0 {
+			if !w.sendUrgent(lane) {
+				return n
+			}
+			if w.slab.find(uint64(t)) == 0 {
+				continue // it was urgent itself
+			}
 		}
 		switch st := w.slab.slots[i].op.info().resume(w, i); st {
 		case ucs.NoResource:

@@ -87,6 +87,9 @@ func (w *Worker) end(i uint32, st ucs.Status) {
 func (w *Worker) endSlow(i uint32, st ucs.Status) {
 	w.unwait(i)
 	s := &w.slab.slots[i]
+	if s.op == opControl {
+		w.slab.unlink(&w.t.lanes[s.lane].urgent, i)
+	}
 	s.status = st
 	switch {
 	case s.flags&flagChild != 0:
@@ -138,7 +141,7 @@ func (w *Worker) cancel(i uint32) {
 		if w.posted.Remove(i) {
 			w.end(i, ucs.Canceled)
 		}
-	case opTagSend, opTagSendV, opTagSendUint64:
+	case opTagSend, opTagSendV, opTagSendUint64, opAMSend:
 		// Its token stays in the pending queue and is skipped there.
 		if s.off == 0 {
 			w.end(i, ucs.Canceled)

@@ -18,12 +18,14 @@ const (
 	opFlush
 	opFence
 	opGiveUp
+	opControl
 	opPut
 	opPutUint64
 	opGet
 	opGetUint64
 	opAtomic
 	opFetch
+	opAMSend
 	numOps
 )
 

@@ -7,16 +7,6 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// Active messages of tag matching; docs/wire/ucp.md.
-const (
-	amEager uct.AMID = 1 // a whole message; header: tag
-	amFirst uct.AMID = 2 // first fragment; header: tag; length in all, then data
-	amNext  uct.AMID = 3 // following fragment; header: number of the message
-)
-
-// firstHead is the length of what precedes the data in a first fragment.
-const firstHead = 8
-
 // sending is what the slow halves of the sends have in common.
 type sending struct {
 	op  opKind
@@ -189,7 +179,7 @@ func (w *Worker) giveUpHalfSent(k uint32) {
 			return
 		}
 		w.unwait(i)
-		if s := &w.slab.slots[i]; s.ep == k && s.off > 0 && (s.op == opTagSend || s.op == opTagSendV) {
+		if s := &w.slab.slots[i]; s.ep == k && s.off > 0 && (s.op == opTagSend || s.op == opTagSendV || s.op == opAMSend) {
 			number := s.aux
 			i = w.slab.take(opGiveUp)
 			g := &w.slab.slots[i]

@@ -42,12 +42,16 @@ type Worker struct {
 	odd    bool       // progress has more to do than one
 	passes uint32     // since the last look beyond the active ifaces
 
-	slab    slab
-	posted  tagmatch.Posted
-	arrived tagmatch.Arrived
-	un      []unexpected // by number in arrived
-	open    map[uint32]*source
-	pool    pool // memory for unexpected payloads and inline copies
+	slab        slab
+	posted      tagmatch.Posted
+	arrived     tagmatch.Arrived
+	un          []unexpected // by number in arrived
+	open        map[uint32]*source
+	sources     []*source // by source.index; 0 is none
+	freeSources []uint32
+	lingering   int // lanes that linger
+	am          amState
+	pool        pool // memory for unexpected payloads and inline copies
 
 	mu      sync.Mutex   // with ThreadMulti guards everything below and above
 	want    atomic.Int32 // goroutines that wait for mu to post; passes give way
@@ -90,16 +94,18 @@ func (x *Context) NewWorker(c WorkerConfig) (*Worker, error) {
 	}
 	w := &Worker{
 		ctx: x, id: newID(), one: idle{},
-		laneAt: make(map[laneKey]uint32),
-		cold:   make(map[uint32]*epCold),
-		open:   make(map[uint32]*source),
-		eps:    make([]epSlot, 1),
-		count:  stats.NewSet(counterNames[:]),
-		show:   x.newDisplay(c.Mode),
+		laneAt:  make(map[laneKey]uint32),
+		cold:    make(map[uint32]*epCold),
+		open:    make(map[uint32]*source),
+		sources: make([]*source, 1),
+		eps:     make([]epSlot, 1),
+		count:   stats.NewSet(counterNames[:]),
+		show:    x.newDisplay(c.Mode),
 	}
 	_ = w.stats.Add("ucp", w.count) // the first: its name is free
 	w.t = Thread{w: w, lanes: []lane{{short: -1}}, locked: c.Mode == ThreadMulti}
 	w.slab.init(&w.pool)
+	w.am.init(w, c.Mode == ThreadMulti)
 	w.slow.init(x.settings)
 	w.openIfaces(domains)
 	if len(w.ports) == 0 {

@@ -1,0 +1,37 @@
+package ucp
+
+import (
+	"encoding/binary"
+
+	"github.com/goucx/goucx/uct"
+)
+
+// handleOther takes in what is not a whole message, and everything while some
+// source is to be looked at. It reports whether the message's memory is kept.
+//
+//go:noinline
+func (p *port) handleOther(d *uct.Desc, data []byte) bool {
+	s := p.source(d.Source)
+	if s.bad {
+		p.w.count.Inc(cntBad)
+		return false
+	}
+	switch d.ID {
+	case amEager:
+		p.w.arrive(d.Header, data)
+	case amFirst:
+		p.first(s, d.Header, data)
+	case amNext:
+		p.next(s, d.Header, data)
+	case amPeer:
+		p.peerSays(s, d.Header, data)
+	case amUser, amUserFirst, amUserRTS:
+		return p.handleUser(s, d, data)
+	default:
+		p.garbage(s)
+	}
+	return false
+}
+
+// word gives the k-th 8 bytes of a payload that is long enough.
+func word(data []byte, k int) uint64 { return binary.LittleEndian.Uint64(data[8*k:]) }

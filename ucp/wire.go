@@ -1,0 +1,39 @@
+package ucp
+
+import "github.com/goucx/goucx/uct"
+
+// Active messages of this package beside those that carry the program's own
+// (am_word.go); docs/wire/ucp.md has their bytes.
+const (
+	amEager    uct.AMID = 1  // a whole tag message; header: tag
+	amFirst    uct.AMID = 2  // first fragment; header: tag; length in all, then data
+	amNext     uct.AMID = 3  // following fragment of a tag or active message; header: number of the message
+	amPeer     uct.AMID = 4  // who sends by this connection; header: bytes that follow; a worker address
+	amSync     uct.AMID = 5  // a whole tag message whose sender waits for the match; header: tag; id, data
+	amSyncAck  uct.AMID = 6  // the match; header: the sender's id
+	amRTS      uct.AMID = 7  // announces a tag message; header: tag; id, length
+	amRTR      uct.AMID = 8  // asks for an announced message; header: the sender's id; the receiver's id, bytes wanted
+	amData     uct.AMID = 9  // the next bytes asked for; header: the receiver's id
+	amRefuse   uct.AMID = 10 // the receiver does not want it; header: the sender's id; status, reason
+	amGiveUp   uct.AMID = 11 // the sender withdraws; header: an id; whose
+	amThrottle uct.AMID = 12 // header: 1: announce everything, 0: no more
+)
+
+const (
+	// firstHead is the length of what precedes the data in a first fragment.
+	firstHead = 8
+	// syncHead is the length of what precedes the data of a sync message.
+	syncHead = 8
+	// rtsLen and rtrLen are the payloads of announcements and of answers to them.
+	rtsLen, rtrLen = 16, 16
+	// maxReason is the longest reason in a refusal.
+	maxReason = 200
+	// maxPeerAddress is the longest worker address that a peer may send.
+	maxPeerAddress = 2048
+)
+
+// What an amGiveUp withdraws.
+const (
+	giveUpAnnounced = 0 // what the sender announced; header: its id
+	giveUpData      = 1 // what it was sending; header: the receiver's id
+)
