@@ -22,7 +22,7 @@ type Consumer struct {
 	bulkSize  uint64
 	bulkDone  uint64 // bytes consumed
 	bulkSaid  uint64 // of which published
-	cellSaid  uint64
+	due       uint64 // the sequence number from which Release publishes
 	cellEvery uint64
 	fence     bool
 }
@@ -44,7 +44,7 @@ func NewConsumer(area []byte, l Layout) (Consumer, error) {
 		data:      data,
 		bulkBase:  uint64(l.Cells) * CellSize,
 		bulkSize:  uint64(l.Bulk),
-		cellSaid:  1,
+		due:       1 + uint64(l.Cells)/4,
 		cellEvery: uint64(l.Cells) / 4,
 	}, nil
 }
@@ -115,7 +115,9 @@ func (c *Consumer) Bulk(first uint64) (off, n uint32, ok bool) {
 	if at+size > c.bulkSize || advance > 2*c.bulkSize || advance < size {
 		return 0, 0, false
 	}
-	c.bulkDone += advance
+	if c.bulkDone += advance; c.bulkDone-c.bulkSaid >= c.bulkSize/8 {
+		c.due = 0
+	}
 	return uint32(c.bulkBase + at), uint32(size), true
 }
 
@@ -134,8 +136,15 @@ func (c *Consumer) Prefetch(n int) {
 // It publishes once per quarter of the cells or eighth of the bulk area, and at
 // once where the producer waits for room; then woke is true, and a producer
 // that sleeps must be woken.
+//
+//gcassert:inline
 func (c *Consumer) Release() (woke bool) {
-	if c.bulkDone-c.bulkSaid >= c.bulkSize/8 || c.want-c.cellSaid >= c.cellEvery {
+	return (c.want >= c.due || atomic.LoadUint32(c.waiting) != 0) && c.releaseSlow()
+}
+
+//go:noinline
+func (c *Consumer) releaseSlow() bool {
+	if c.want >= c.due {
 		c.publish()
 	}
 	// After the stores: a producer that says so before its last look either saw
@@ -148,9 +157,8 @@ func (c *Consumer) Release() (woke bool) {
 	return false
 }
 
-//go:noinline
 func (c *Consumer) publish() {
-	c.bulkSaid, c.cellSaid = c.bulkDone, c.want
+	c.bulkSaid, c.due = c.bulkDone, c.want+c.cellEvery
 	storeRelease(c.bulkTail, c.bulkDone)
 	if c.fence {
 		atomic.StoreUint64(c.cellTail, c.want)
