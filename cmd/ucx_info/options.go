@@ -22,6 +22,7 @@ type options struct {
 	help, full, commentOut, all, json  bool
 	transport, filter, features, types string
 	placement, address, memory         string
+	live                               string
 	asked                              []option // sections to show, in table order
 }
 
@@ -29,6 +30,7 @@ type options struct {
 type option struct {
 	letter, name string
 	arg          string // what the argument is called; "": a switch
+	without      string // not "": the argument may be left out and is this then
 	value        any    // *bool or *string; nil with show: the option alone is the value
 	show         func(*tool) error
 	json         string // the key of what show prints, where --json can print it
@@ -52,6 +54,8 @@ func table(o *options) []group {
 			{letter: "d", name: "devices", show: (*tool).devices, json: "devices", help: "Show devices and transports"},
 			{letter: "c", name: "config", show: (*tool).config, json: "settings", help: "Show configuration, with the origin of what is not default"},
 			{name: "why", show: (*tool).why, json: "refused", help: "Show each refused transport and device with its reason"},
+			{name: "live", arg: "pid|path|all", value: &o.live, without: liveList, show: (*tool).liveView, json: "live",
+				help: "List running programs that show themselves (UCX_STATS_DEST=unix);\nwith an argument: endpoints, pending requests and counters of one, or of all"},
 		}},
 		{"Details of the configuration:", []option{
 			{letter: "C", name: "comment-out", value: &o.commentOut, help: "Comment-out default configuration values"},
@@ -76,7 +80,7 @@ func table(o *options) []group {
 			{letter: "P", name: "placement", arg: "type", value: &o.placement, help: "Set the peer whose endpoint is shown by -e and --why:\n" +
 				"  'self'  : same worker (default)\n  'intra' : another worker of this host"},
 			{name: "address", arg: "file", value: &o.address, help: "The peer is the worker whose address is in the file"},
-			{name: "json", value: &o.json, help: "Print -v, -d, -c and --why as one JSON object"},
+			{name: "json", value: &o.json, help: "Print -v, -d, -c, --why and --live as one JSON object"},
 			{letter: "h", name: "help", value: &o.help, help: "Show this help message"},
 		}},
 		{"Not supported yet:", []option{
@@ -109,8 +113,12 @@ func parse(args []string) (*options, error) {
 	if err := set.Parse(args); err != nil {
 		return nil, usageError{err}
 	}
-	if set.NArg() > 0 {
-		return nil, usagef("unexpected argument %q", set.Arg(0))
+	rest := set.Args()
+	if len(rest) > 0 && o.live == liveList { // as in --live 1234
+		o.live, rest = rest[0], rest[1:]
+	}
+	if len(rest) > 0 {
+		return nil, usagef("unexpected argument %q", rest[0])
 	}
 	for _, g := range groups {
 		for _, r := range g.rows {
@@ -135,6 +143,7 @@ func flagSet(groups []group) *pflag.FlagSet {
 			switch v := r.value.(type) {
 			case *string:
 				set.StringVarP(v, r.flag(), r.letter, "", "")
+				set.Lookup(r.flag()).NoOptDefVal = r.without
 			case *bool:
 				set.BoolVarP(v, r.flag(), r.letter, false, "")
 			default:
@@ -175,7 +184,7 @@ func (o *options) check() error {
 	if o.json {
 		for _, r := range o.asked {
 			if r.json == "" {
-				return usagef("--json prints -v, -d, -c and --why only, not --%s", r.name)
+				return usagef("--json prints -v, -d, -c, --why and --live only, not --%s", r.name)
 			}
 		}
 	}

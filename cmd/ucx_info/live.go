@@ -1,0 +1,110 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goucx/goucx/ucp"
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/stats/live"
+)
+
+// Words that --live takes beside a pid and a path.
+const (
+	liveList = "list" // also where it has no argument
+	liveAll  = "all"
+)
+
+// liveLimit is how long a program may take to answer.
+const liveLimit = 3 * time.Second
+
+// liveProgram is a context that offers its page.
+type liveProgram struct {
+	PID  int    `json:"pid"`
+	Path string `json:"path"`
+	// Error is why there is no page.
+	Error string     `json:"error,omitempty"`
+	Page  *live.Page `json:"page,omitempty"`
+}
+
+// liveView prints --live: a line for each program, or all about those asked for.
+func (t *tool) liveView() error {
+	found, err := t.liveFind()
+	if err != nil {
+		return err
+	}
+	programs := make([]liveProgram, len(found))
+	var errs []error
+	for i, f := range found {
+		programs[i] = liveProgram{PID: f.PID, Path: f.Path}
+		p, err := live.Read(f.Path, liveLimit)
+		if err != nil {
+			err = explain(f.PID, err)
+			programs[i].Error = err.Error()
+			errs = append(errs, err)
+		}
+		programs[i].Page = p
+	}
+	t.document["live"] = programs
+	if t.json {
+		return nil
+	}
+	t.liveText(programs)
+	if t.live == liveList {
+		return nil // a program that says nothing is part of the list
+	}
+	return errors.Join(errs...)
+}
+
+// liveFind gives what the argument names.
+func (t *tool) liveFind() ([]live.Found, error) {
+	set, err := t.settings()
+	if err != nil {
+		return nil, err
+	}
+	dir := ucp.LiveDir(set)
+	if dir == "" {
+		dir = live.DefaultDir()
+	}
+	pid, notPID := strconv.Atoi(t.live)
+	switch i, err := os.Stat(t.live); {
+	case t.live == liveList || t.live == liveAll || notPID == nil:
+	case err != nil:
+		return nil, fmt.Errorf("--live %s: no pid, and no such socket or directory: %w", t.live, err)
+	case i.IsDir():
+		dir = t.live
+	default:
+		return []live.Found{{Path: t.live}}, nil
+	}
+	found, err := live.List(dir)
+	if err != nil || notPID != nil {
+		return found, err
+	}
+	found = slices.DeleteFunc(found, func(f live.Found) bool { return f.PID != pid })
+	if len(found) == 0 {
+		return nil, fmt.Errorf("--live %d: that program shows nothing in %s; start it with UCX_STATS_DEST=unix: %w", pid, dir, ucs.ErrInvalid)
+	}
+	return found, nil
+}
+
+// explain adds what the system says about a program that does not answer.
+func explain(pid int, err error) error {
+	if pid == 0 || !errors.Is(err, ucs.ErrTimeout) {
+		return err
+	}
+	stat, serr := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if serr != nil {
+		return err
+	}
+	text := string(stat)
+	state, _, _ := strings.Cut(strings.TrimSpace(text[strings.LastIndexByte(text, ')')+1:]), " ")
+	if state == "T" || state == "t" {
+		return fmt.Errorf("%w: it is stopped", err)
+	}
+	return fmt.Errorf("%w: its state is %s", err, state)
+}

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/goucx/goucx/ucs/stats/live"
+)
+
+// liveText prints programs for people.
+func (t *tool) liveText(programs []liveProgram) {
+	if len(programs) == 0 {
+		t.line("No running program shows itself; start one with UCX_STATS_DEST=unix")
+		return
+	}
+	for _, p := range programs {
+		switch {
+		case p.Page == nil:
+			t.line("%d: %s", p.PID, plain(p.Error))
+		case t.live == liveList:
+			t.line("%d: %s: %s", p.Page.PID, commandText(p.Page), overview(p.Page))
+		default:
+			t.livePage(p.Page)
+		}
+	}
+}
+
+// plain replaces what a terminal would take for a command.
+func plain(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '?'
+	}, s)
+}
+
+func commandText(p *live.Page) string { return plain(strings.Join(p.Command, " ")) }
+
+// overview is a program in a few words.
+func overview(p *live.Page) string {
+	pending, oldest, failed := 0, 0.0, 0
+	var hung []string
+	for _, w := range p.Workers {
+		for _, r := range w.Summary.Requests {
+			pending += r.Count
+			oldest = max(oldest, r.OldestSeconds+w.AgeSeconds)
+		}
+		failed += w.Summary.Failed
+		if !w.Fresh {
+			hung = append(hung, fmt.Sprintf("worker %s has not progressed for %s", plain(w.Name), seconds(w.AgeSeconds)))
+		}
+	}
+	text := fmt.Sprintf("%d workers, %d requests pending", len(p.Workers), pending)
+	if pending > 0 {
+		text += ", the oldest for " + seconds(oldest)
+	}
+	if failed > 0 {
+		text += fmt.Sprintf(", %d endpoints failed", failed)
+	}
+	return strings.Join(append([]string{text}, hung...), "; ")
+}
+
+func seconds(s float64) string { return fmt.Sprintf("%.1f s", s) }
+
+func (t *tool) livePage(p *live.Page) {
+	t.line("")
+	t.line("Program %d: %s", p.PID, commandText(p))
+	t.line("    on %s, %s, GOMAXPROCS %d, %d goroutines, context open for %s",
+		plain(p.Host), plain(p.GoVersion), p.MaxProcs, p.Goroutines, seconds(p.OpenSeconds))
+	for _, s := range p.Settings {
+		t.line("    %s=%s (%s)", plain(s.Name), plain(s.Value), plain(s.Origin))
+	}
+	for _, w := range p.Workers {
+		t.liveWorker(&w)
+	}
+	t.line("")
+}
+
+func (t *tool) liveWorker(w *live.Worker) {
+	s := &w.Summary
+	t.line("")
+	t.line("    Worker %s, %s: %s", plain(w.Name), plain(w.Mode), situation(w))
+	t.line("        endpoints: %d, %d connected, %d failed", s.Endpoints, s.Connected, s.Failed)
+	for _, e := range s.Peers {
+		t.line("            %s", endpointText(e))
+	}
+	t.line("        requests that have not ended: %d", pendingCount(s))
+	for _, r := range s.Requests {
+		t.line("            %s", requestsText(r))
+	}
+	t.line("        results that nobody has read: %d", s.Unread)
+	t.line("        unexpected messages: %d, memory lent: %d bytes", s.Unexpected, s.LentBytes)
+	t.line("        counters")
+	for _, name := range counterNames(w.Counters) {
+		t.line("            %s: %d", plain(name), w.Counters[name])
+	}
+}
+
+// situation says what the worker does, as far as it can be seen.
+func situation(w *live.Worker) string {
+	switch {
+	case !w.Fresh:
+		return fmt.Sprintf("does not progress; what it was %s ago, its counters as they are now", seconds(w.AgeSeconds))
+	case w.Summary.Armed:
+		return "sleeps, or waits to be woken"
+	default:
+		return "progresses"
+	}
+}
+
+func endpointText(e live.Endpoint) string {
+	text := "worker " + plain(e.Peer) + ": " + plain(e.State)
+	if e.Error != "" {
+		text += ": " + plain(e.Error)
+	}
+	for _, l := range e.Lanes {
+		text += ", " + plain(l.Name)
+		if l.Waiting > 0 {
+			text += fmt.Sprintf(" where %d wait for room", l.Waiting)
+		}
+		if l.Error != "" && l.Error != e.Error {
+			text += ": " + plain(l.Error)
+		}
+	}
+	return text
+}
+
+func pendingCount(s *live.Summary) (n int) {
+	for _, r := range s.Requests {
+		n += r.Count
+	}
+	return n
+}
+
+func requestsText(r live.Requests) string {
+	text := fmt.Sprintf("%d x %s, %s", r.Count, plain(r.Op), plain(r.State))
+	if r.Peer != "" {
+		text += ", worker " + plain(r.Peer)
+	}
+	if r.Lane != "" {
+		text += ", " + plain(r.Lane)
+	}
+	text += fmt.Sprintf(", %d bytes, the oldest for %s", r.Bytes, seconds(r.OldestSeconds))
+	if r.Tag != "" {
+		text += " with tag " + plain(r.Tag)
+	}
+	return text
+}
+
+// counterNames are those that counted something, in order.
+func counterNames(cs map[string]uint64) (names []string) {
+	for n, v := range cs {
+		if v != 0 {
+			names = append(names, n)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
