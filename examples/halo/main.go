@@ -1,0 +1,66 @@
+// Command halo solves a heat equation on a ring: each process holds some rows of a
+// grid, and before each step writes its outer rows into its neighbours' memory.
+// The neighbours do nothing for it. At the end every value is checked against the
+// same computation by one process.
+//
+//	dir=$(mktemp -d)
+//	for rank in 0 1 2; do JOB_RANK=$rank JOB_SIZE=3 JOB_DIR=$dir go run ./examples/halo & done; wait
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"os/signal"
+
+	"github.com/spf13/pflag"
+
+	"github.com/goucx/goucx"
+	"github.com/goucx/goucx/examples/bootstrap"
+	"github.com/goucx/goucx/ucp"
+)
+
+func main() {
+	rows := pflag.Int("rows", 16, "rows of each process")
+	steps := pflag.Int("steps", 200, "time steps")
+	pflag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, *rows, *steps); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(ctx context.Context, rows, steps int) (err error) {
+	job, err := bootstrap.Join(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, job.Close()) }()
+	x, err := goucx.Open(ucp.Config{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, x.Close()) }()
+	w, err := x.NewWorker(ucp.WorkerConfig{Mode: ucp.ThreadSingle})
+	if err != nil {
+		return err
+	}
+	s, err := newStrip(ctx, job, x, w, rows)
+	if err != nil {
+		return err
+	}
+	for step := range steps {
+		if err := s.exchange(ctx, step); err != nil {
+			return fmt.Errorf("rank %d of %d, step %d: %w", job.Rank, job.Size, step, err)
+		}
+		s.relax(step)
+	}
+	if err := s.check(steps); err != nil {
+		return fmt.Errorf("rank %d of %d: %w", job.Rank, job.Size, err)
+	}
+	fmt.Printf("rank %d of %d: %d steps on %d rows, all right\n", job.Rank, job.Size, steps, rows)
+	return s.leave(ctx)
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/goucx/goucx/examples/bootstrap"
+	"github.com/goucx/goucx/ucp"
+)
+
+// The memory that neighbours write to:
+//
+//	0 rows that came from the lower side u64 | 8 from the upper one u64 | 16 barrier u64 | 64 four rows: [parity of the step][side]
+const (
+	columns = 512
+	rowLen  = 8 * columns
+	tally   = 16
+	head    = 64
+)
+
+// A side is 0 towards the lower rank, 1 towards the upper.
+const (
+	lower = iota
+	upper
+)
+
+// strip is the part of the grid that one process holds.
+type strip struct {
+	*bootstrap.Job
+	w    *ucp.Worker
+	mem  *ucp.MemHandle
+	grid []float64 // rows × columns
+	next []float64
+	rows int
+	out  [2][]byte // the outer rows as they travel, by side
+	peer [2]ucp.Endpoint
+	key  [2]*ucp.RemoteKey     // of the neighbours' memory
+	came [2]ucp.Atomic[uint64] // the counter there that is ours
+}
+
+func newStrip(ctx context.Context, job *bootstrap.Job, x *ucp.Context, w *ucp.Worker, rows int) (*strip, error) {
+	mem, err := x.Allocate(head+4*rowLen, ucp.MemConfig{})
+	if err != nil {
+		return nil, err
+	}
+	s := &strip{Job: job, w: w, mem: mem, rows: rows}
+	s.out = [2][]byte{make([]byte, rowLen), make([]byte, rowLen)}
+	s.grid, s.next = make([]float64, rows*columns), make([]float64, rows*columns)
+	for i := range s.grid {
+		s.grid[i] = start(job.Rank*len(s.grid) + i)
+	}
+	addresses, err := job.Allgather(ctx, w.Address())
+	if err != nil {
+		return nil, err
+	}
+	keys, err := job.Allgather(ctx, mem.Key())
+	if err != nil {
+		return nil, err
+	}
+	for side, rank := range [2]int{(job.Rank + job.Size - 1) % job.Size, (job.Rank + 1) % job.Size} {
+		if s.peer[side], err = w.NewEndpoint(addresses[rank], ucp.EndpointConfig{}); err != nil {
+			return nil, err
+		}
+		if s.key[side], err = s.peer[side].UnpackKey(keys[rank]); err != nil {
+			return nil, err
+		}
+		// This process is its lower neighbour's upper side.
+		if s.came[side], err = ucp.AtomicAt[uint64](s.key[side], uint64(8*(1-side))); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// row is where a neighbour's row of a side lies: a neighbour is at most one step
+// ahead, so two sets suffice.
+func row(step, side int) int { return head + (2*(step&1)+side)*rowLen }
+
+// exchange writes the outer rows into the neighbours' memory and waits for
+// theirs.
+func (s *strip) exchange(ctx context.Context, step int) error {
+	encode(s.out[lower], s.grid[:columns])
+	encode(s.out[upper], s.grid[(s.rows-1)*columns:])
+	for side := range s.peer {
+		s.key[side].Put(s.out[side], uint64(row(step, 1-side)))
+		s.peer[side].Fence() // the row before its count
+		s.came[side].Add(1)
+	}
+	if err := s.w.Flush().Wait(ctx); err != nil { // out is ours again; a dead neighbour shows here
+		return err
+	}
+	return s.w.WaitUntil(ctx, func() bool {
+		return min(s.mem.Load64(8*lower), s.mem.Load64(8*upper)) > uint64(step)
+	})
+}
+
+// relax computes the next step.
+func (s *strip) relax(step int) {
+	below, above := make([]float64, columns), make([]float64, columns)
+	decode(below, s.mem.Bytes()[row(step, lower):])
+	decode(above, s.mem.Bytes()[row(step, upper):])
+	relax(s.next, s.grid, below, above)
+	s.grid, s.next = s.next, s.grid
+}
+
+// relax computes next from grid between two rows: a value becomes the mean of
+// itself and its four neighbours; columns meet around the back.
+func relax(next, grid, below, above []float64) {
+	for i := range grid {
+		r, c := i/columns, i%columns
+		down, up := below[c], above[c]
+		if r > 0 {
+			down = grid[i-columns]
+		}
+		if i+columns < len(grid) {
+			up = grid[i+columns]
+		}
+		left, right := grid[r*columns+(c+columns-1)%columns], grid[r*columns+(c+1)%columns]
+		next[i] = (grid[i] + down + up + left + right) / 5
+	}
+}
+
+// check computes everything alone and compares its own part, bit by bit.
+func (s *strip) check(steps int) error {
+	grid, next := make([]float64, s.Size*s.rows*columns), make([]float64, s.Size*s.rows*columns)
+	for i := range grid {
+		grid[i] = start(i)
+	}
+	for range steps {
+		relax(next, grid, grid[len(grid)-columns:], grid[:columns])
+		grid, next = next, grid
+	}
+	for i, v := range s.grid {
+		if want := grid[s.Rank*len(s.grid)+i]; math.Float64bits(v) != math.Float64bits(want) {
+			return fmt.Errorf("row %d, column %d: %v, not %v", i/columns, i%columns, v, want)
+		}
+	}
+	return nil
+}
+
+// start is the value at a place of the whole grid before the first step.
+func start(i int) float64 { return float64((i*7919)%1009) / 1009 }
+
+// leave waits until all are through: a process that is gone fails the endpoints
+// to it. A count goes around twice, first to see that all have come, then to say
+// so.
+func (s *strip) leave(ctx context.Context) error {
+	for lap := range uint64(2) {
+		if s.Rank == 0 {
+			s.key[upper].PutUint64(lap+1, tally)
+		}
+		if err := s.w.WaitUntil(ctx, func() bool { return s.mem.Load64(tally) > lap }); err != nil {
+			return err
+		}
+		if s.Rank != 0 {
+			s.key[upper].PutUint64(lap+1, tally)
+		}
+	}
+	return nil
+}
+
+func encode(b []byte, row []float64) {
+	for i, v := range row {
+		binary.LittleEndian.PutUint64(b[8*i:], math.Float64bits(v))
+	}
+}
+
+func decode(row []float64, b []byte) {
+	for i := range row {
+		row[i] = math.Float64frombits(binary.LittleEndian.Uint64(b[8*i:]))
+	}
+}
