@@ -31,7 +31,7 @@ func (e *ep) wait() {
 	f := e.f
 	if !e.waits {
 		e.waits = true
-		f.waiting = append(f.waiting, e)
+		f.waiting, f.extra = append(f.waiting, e), true
 	}
 	if f.armed {
 		f.look()

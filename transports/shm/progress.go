@@ -39,7 +39,7 @@ func (f *iface) Progress(budget int) int {
 		f.cold = 0
 	}
 	f.passes++
-	if f.passes&(servicePasses-1) == 0 || len(f.waiting) != 0 || f.attention {
+	if f.passes&(servicePasses-1) == 0 || f.extra {
 		return f.slowPass()
 	}
 	return 0
@@ -108,7 +108,7 @@ func (f *iface) enter() {
 func (f *iface) leave() int {
 	f.busy--
 	f.passes++
-	if f.passes&(servicePasses/4-1) == 0 || len(f.waiting) != 0 || f.attention {
+	if f.passes&(servicePasses/4-1) == 0 || f.extra {
 		return f.slowPass()
 	}
 	return 0
@@ -129,6 +129,7 @@ func (f *iface) slowPass() int {
 	if f.attention || f.passes&(servicePasses/4-1) == 0 {
 		n += f.service()
 	}
+	f.extra = f.attention || len(f.waiting) != 0
 	f.busy--
 	return n
 }

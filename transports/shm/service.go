@@ -27,7 +27,7 @@ const tendEvery = 2 * time.Millisecond
 // look has the next Progress do the work of service. A sleeper, which another
 // goroutine of this process may have been faster than, is woken for it.
 func (f *iface) look() {
-	f.attention = true
+	f.attention, f.extra = true, true
 	if f.armed {
 		_ = f.event.Signal() // an error means closed
 	}

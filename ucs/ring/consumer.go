@@ -51,7 +51,8 @@ func NewConsumer(area []byte, l Layout) (Consumer, error) {
 
 // Ready reports whether a message waits: one load.
 func (c *Consumer) Ready() bool {
-	return uint32(c.cells.at(c.want, c.mask).First()) == uint32(c.want)
+	want := c.want
+	return uint32(c.cells.at(want, c.mask).First()) == uint32(want)
 }
 
 // Data is the memory that Message's offsets are relative to.
