@@ -30,13 +30,14 @@ func (f *iface) Progress(budget int) int {
 			return f.hotHit(budget)
 		}
 	}
-	if c := f.cold; c+inboxStride <= len(f.words) && c+inboxStride <= len(f.seen) {
-		if differ((*[inboxStride]uint64)(f.words[c:]), (*[inboxStride]uint64)(f.seen[c:])) {
+	if len(f.words) != 0 {
+		if c := f.cold; c+inboxStride > len(f.words) || c+inboxStride > len(f.seen) {
+			f.cold = 0
+		} else if differ((*[inboxStride]uint64)(f.words[c:]), (*[inboxStride]uint64)(f.seen[c:])) {
 			return f.coldHit(budget)
+		} else {
+			f.cold = c + inboxStride
 		}
-		f.cold = c + inboxStride
-	} else if c != 0 {
-		f.cold = 0
 	}
 	f.passes++
 	if f.passes&(servicePasses-1) == 0 || f.extra {
