@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// commands are built once, without cgo as users build them.
+// commands, and the examples, are built once, without cgo as users build them.
 var commands struct {
 	sync.Once
 	dir string
@@ -30,7 +30,7 @@ func buildCommands() {
 	if commands.dir, commands.err = os.MkdirTemp("", "goucx-commands-"); commands.err != nil {
 		return
 	}
-	c := exec.Command("go", "build", "-o", commands.dir, "./cmd/...")
+	c := exec.Command("go", "build", "-o", commands.dir, "./cmd/...", "./examples/...")
 	c.Dir, c.Env = "..", append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := c.CombinedOutput(); err != nil {
 		commands.err = &buildError{string(out), err}
@@ -87,8 +87,14 @@ func (x *text) String() string {
 // run starts a command; it is killed, by its id, when the test ends.
 func run(t testing.TB, path string, args ...string) *command {
 	t.Helper()
+	return runIn(t, os.Environ(), path, args...)
+}
+
+// runIn is run with an environment.
+func runIn(t testing.TB, env []string, path string, args ...string) *command {
+	t.Helper()
 	c := &command{t: t, cmd: exec.Command(path, args...), done: make(chan struct{})}
-	c.cmd.Stdout, c.cmd.Stderr = &c.out, &c.err
+	c.cmd.Env, c.cmd.Stdout, c.cmd.Stderr = env, &c.out, &c.err
 	require.NoError(t, c.cmd.Start())
 	go func() {
 		_ = c.cmd.Wait()

@@ -1,0 +1,100 @@
+//go:build linux
+
+package test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// meetings are the places where the processes of an example may meet.
+var meetings = map[string]func(t testing.TB) string{
+	"directory": func(t testing.TB) string { return "JOB_DIR=" + t.TempDir() },
+	"tcp":       func(t testing.TB) string { return "JOB_ADDR=localhost:" + freePort(t) },
+}
+
+// job runs an example with so many processes and wants each to say "all right".
+func job(t *testing.T, size int, where, name string, args ...string) {
+	t.Helper()
+	var ranks []*command
+	for rank := range size {
+		ranks = append(ranks, runRank(t, rank, size, where, name, args...))
+	}
+	for rank, c := range ranks {
+		assert.Zero(t, c.end(patience), "rank %d: %s", rank, &c.err)
+		assert.Contains(t, c.out.String(), fmt.Sprintf("rank %d of %d", rank, size))
+		assert.Contains(t, c.out.String(), "all right")
+		assert.Empty(t, c.err.String())
+	}
+	requireNoTrace(t)
+}
+
+func runRank(t *testing.T, rank, size int, where, name string, args ...string) *command {
+	t.Helper()
+	env := append(os.Environ(), where, "JOB_RANK="+strconv.Itoa(rank), "JOB_SIZE="+strconv.Itoa(size))
+	return runIn(t, env, built(t, name), args...)
+}
+
+// TestExamples: what users copy works, with few and many processes, met in files
+// and by TCP, with blocks that are one message, several and very many.
+func TestExamples(t *testing.T) {
+	for _, name := range []string{"ring", "alltoall"} {
+		for _, by := range []string{"tag", "put"} {
+			for _, size := range []int{2, 4, 8} {
+				for place, where := range meetings {
+					t.Run(fmt.Sprintf("%s/%s/%d/%s", name, by, size, place), func(t *testing.T) {
+						job(t, size, where(t), name, "--by", by, "--block", strconv.Itoa(64<<10+size))
+					})
+				}
+			}
+		}
+	}
+}
+
+func TestExamplesBlocks(t *testing.T) {
+	for _, name := range []string{"ring", "alltoall"} {
+		for _, by := range []string{"tag", "put"} {
+			for _, block := range []string{"1", "8", "4000", "3000001"} {
+				t.Run(fmt.Sprintf("%s/%s/%s", name, by, block), func(t *testing.T) {
+					job(t, 3, meetings["directory"](t), name, "--by", by, "--block", block)
+				})
+			}
+		}
+	}
+}
+
+func TestExampleHalo(t *testing.T) {
+	for _, size := range []int{1, 2, 5} {
+		t.Run(strconv.Itoa(size), func(t *testing.T) {
+			job(t, size, meetings["directory"](t), "halo", "--steps", "100")
+		})
+	}
+}
+
+// TestExampleChecks: an example that is told to check finds what is wrong.
+func TestExampleChecks(t *testing.T) {
+	where := meetings["directory"](t)
+	one := runRank(t, 0, 2, where, "ring", "--block", "100")
+	other := runRank(t, 1, 2, where, "ring", "--block", "99")
+	require.Equal(t, 1, other.end(patience), "a longer block came")
+	require.Contains(t, other.err.String(), "rank 1 of 2")
+	require.Equal(t, 1, one.end(patience))
+}
+
+func TestExamplePingPong(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "address")
+	server := run(t, built(t, "pingpong"), "--file", file, "--rounds", "1000")
+	client := run(t, built(t, "pingpong"), "--file", file, "--rounds", "1000", "--client")
+	for _, c := range []*command{server, client} {
+		require.Zero(t, c.end(patience), "%s", &c.err)
+	}
+	require.True(t, strings.HasPrefix(client.out.String(), "1000 round trips"), "%s", &client.out)
+	require.NoFileExists(t, file)
+}
