@@ -24,7 +24,7 @@ func spinUntil(turn *atomic.Uint64, n uint64) {
 // beside a free ring.
 func TestFencedReleaseMissesNoWaiter(t *testing.T) {
 	rounds := uint64(100_000)
-	if testing.Short() {
+	if testing.Short() || raceEnabled {
 		rounds = 5_000
 	}
 	l := Layout{Cells: 8, Bulk: 1024}

@@ -1,6 +1,7 @@
 package ring
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math/rand/v2"
 	"runtime"
@@ -153,7 +154,7 @@ func TestNoRoomIsTransient(t *testing.T) {
 // TestTwoGoroutines is the race detector's test: both sides at once on the heap.
 func TestTwoGoroutines(t *testing.T) {
 	n := uint64(300_000)
-	if testing.Short() {
+	if testing.Short() || raceEnabled {
 		n = 20_000
 	}
 	p, c, _ := newPair(t, testLayout)
@@ -181,8 +182,10 @@ func TestTwoGoroutines(t *testing.T) {
 		}
 		b := want[:8+i%592]
 		fill(b, i)
-		require.Equal(t, i, m.Header)
-		require.Equal(t, b, c.Data()[m.Off:][:m.Len])
+		if m.Header != i || !bytes.Equal(b, c.Data()[m.Off:][:m.Len]) { // reflection at every message takes most of the time
+			require.Equal(t, i, m.Header)
+			require.Equal(t, b, c.Data()[m.Off:][:m.Len])
+		}
 		i++
 		if i%16 == 0 {
 			c.Release()

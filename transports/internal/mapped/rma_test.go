@@ -39,12 +39,16 @@ func vecs(p []byte) []uct.Vec {
 
 func fill(b []byte, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 1))
+	for ; len(b) >= 8; b = b[8:] {
+		binary.LittleEndian.PutUint64(b, r.Uint64())
+	}
 	for i := range b {
 		b[i] = byte(r.Uint32())
 	}
 }
 
-// TestCopy moves every size at every alignment and looks at the whole region.
+// TestCopy moves every size at every alignment and looks at what lies around,
+// and in the end at the whole region.
 func TestCopy(t *testing.T) {
 	sizes := []int{0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 63, 64, 65, 255, 256, 257, 4096, pieceBytes - 1, pieceBytes, 2*pieceBytes + 3}
 	for _, kind := range kinds {
@@ -53,7 +57,10 @@ func TestCopy(t *testing.T) {
 		base := r.Key().Base
 		for name := range putForms {
 			t.Run(kind+"/"+name, func(t *testing.T) {
+				const pageBytes = 4096
 				want := make([]byte, len(r.Bytes()))
+				fill(want, 7)
+				copy(r.Bytes(), want)
 				for i, n := range sizes {
 					for _, off := range []int{0, 1, 3, 7, 8, 4093} {
 						if n > 1<<16 && off > 1 {
@@ -61,17 +68,17 @@ func TestCopy(t *testing.T) {
 						}
 						p := make([]byte, n)
 						fill(p, uint64(i*100+off))
-						fill(r.Bytes()[:min(len(want), off+n+64)], 7)
-						copy(want, r.Bytes())
 						copy(want[off:], p)
 						require.Equal(t, ucs.OK, putForms[name](&f.rma, p, base+uint64(off), k))
-						require.True(t, bytes.Equal(want, r.Bytes()), "put %d bytes at %d", n, off)
+						around := min(len(want), off+n+pageBytes)
+						require.True(t, bytes.Equal(want[:around], r.Bytes()[:around]), "put %d bytes at %d", n, off)
 
 						q := make([]byte, n)
 						require.Equal(t, ucs.OK, getForms[name](&f.rma, q, base+uint64(off), k))
 						require.True(t, bytes.Equal(p, q), "get %d bytes at %d", n, off)
 					}
 				}
+				require.True(t, bytes.Equal(want, r.Bytes()), "nothing else was written")
 			})
 		}
 		require.NoError(t, r.Close())

@@ -1,0 +1,6 @@
+//go:build !race
+
+package ring
+
+// raceEnabled: the race detector runs.
+const raceEnabled = false
