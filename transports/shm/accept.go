@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goucx/goucx/internal/fault"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/ring"
 	"github.com/goucx/goucx/ucs/shmem"
@@ -155,6 +156,9 @@ func (f *iface) answer(e *ep, sock *shmem.Conn, h hello, pageFD, eventFD int) er
 	}
 	if err := e.watch(); err != nil {
 		return err
+	}
+	if fault.Enabled {
+		fault.At(fault.Accept)
 	}
 	err := sock.Send(f.hello(kindAccept, e.slot).append(nil), f.pageOf(e.slot).seg.FD(), f.event.FD())
 	if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {

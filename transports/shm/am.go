@@ -3,6 +3,7 @@ package shm
 import (
 	"sync/atomic"
 
+	"github.com/goucx/goucx/internal/fault"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/ring"
 	"github.com/goucx/goucx/uct"
@@ -20,10 +21,22 @@ func (e *ep) AMShort(id uct.AMID, hdr uint64, p []byte) uct.Status {
 		return e.shortSlow(id, hdr, p)
 	}
 	c := e.tx.Cell()
+	if fault.Enabled {
+		fault.At(fault.Reserve)
+	}
 	c.SetHeader(hdr)
+	if fault.Enabled {
+		fault.At(fault.HalfCopied)
+	}
 	c.SetPayload(p)
+	if fault.Enabled {
+		fault.At(fault.BeforePublish)
+	}
 	c.Publish(ring.First(e.tx.Head(), uint8(id), len(p)))
 	e.tx.Advance()
+	if fault.Enabled {
+		fault.At(fault.AfterPublish)
+	}
 	if atomic.LoadUint32(e.armed) != 0 || !e.tx.Watched() {
 		e.notify()
 	}
@@ -38,10 +51,22 @@ func (e *ep) AMUint64(id uct.AMID, hdr, v uint64) uct.Status {
 		return e.uint64Slow(id, hdr, v)
 	}
 	c := e.tx.Cell()
+	if fault.Enabled {
+		fault.At(fault.Reserve)
+	}
 	c.SetHeader(hdr)
+	if fault.Enabled {
+		fault.At(fault.HalfCopied)
+	}
 	c.SetUint64(v)
+	if fault.Enabled {
+		fault.At(fault.BeforePublish)
+	}
 	c.Publish(ring.First(e.tx.Head(), uint8(id), 8))
 	e.tx.Advance()
+	if fault.Enabled {
+		fault.At(fault.AfterPublish)
+	}
 	if atomic.LoadUint32(e.armed) != 0 || !e.tx.Watched() {
 		e.notify()
 	}
@@ -67,6 +92,11 @@ func (e *ep) shortSlow(id uct.AMID, hdr uint64, p []byte) uct.Status {
 	b, s := e.reserve(len(p))
 	if s != ucs.OK {
 		return s
+	}
+	if fault.Enabled {
+		fault.At(fault.Reserve)
+		copy(b, p[:len(p)/2])
+		fault.At(fault.HalfCopied)
 	}
 	copy(b, p)
 	e.commit(id, hdr, len(p))
@@ -101,7 +131,13 @@ func (e *ep) reserve(n int) ([]byte, uct.Status) {
 }
 
 func (e *ep) commit(id uct.AMID, hdr uint64, n int) {
+	if fault.Enabled {
+		fault.At(fault.BeforePublish)
+	}
 	e.tx.Commit(uint8(id), hdr, n)
+	if fault.Enabled {
+		fault.At(fault.AfterPublish)
+	}
 	if atomic.LoadUint32(e.armed) != 0 || !e.tx.Watched() {
 		e.notify()
 	}
@@ -126,7 +162,13 @@ func (e *ep) AMZcopy(id uct.AMID, hdr uint64, head []byte, v []uct.Vec, _ uct.To
 	if s != ucs.OK {
 		return s
 	}
+	if fault.Enabled {
+		fault.At(fault.Reserve)
+	}
 	b = b[copy(b, head):]
+	if fault.Enabled {
+		fault.At(fault.HalfCopied)
+	}
 	for i := range v {
 		b = b[copy(b, v[i].Buf):]
 	}
@@ -144,6 +186,9 @@ func (e *ep) ReserveAM(id uct.AMID, hdr uint64, n int) ([]byte, uct.Status) {
 	}
 	b, s := e.reserve(n)
 	if s == ucs.OK {
+		if fault.Enabled {
+			fault.At(fault.Reserve)
+		}
 		e.resID, e.resHdr, e.resLen = id, hdr, n
 	}
 	return b, s

@@ -3,6 +3,7 @@ package shm
 import (
 	"sync/atomic"
 
+	"github.com/goucx/goucx/internal/fault"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/shmem"
 	"github.com/goucx/goucx/uct"
@@ -24,6 +25,9 @@ func (f *iface) Arm(uct.EventKind) uct.Status {
 	f.sleeps = max(f.sleeps+1, 1)
 	for _, p := range f.pages {
 		atomic.StoreUint32(p.armed, f.sleeps)
+	}
+	if fault.Enabled {
+		fault.At(fault.Armed)
 	}
 	// Peers tell of room in batches, which is enough for one who polls.
 	for _, e := range f.waiting {

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goucx/goucx/internal/fault"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/ring"
 	"github.com/goucx/goucx/ucs/shmem"
@@ -95,6 +96,9 @@ func (e *ep) dial() error {
 	}
 	h := f.hello(kindHello, e.slot)
 	h.cells, h.bulk = uint32(f.layout.Cells), uint32(f.layout.Bulk)
+	if fault.Enabled {
+		fault.At(fault.Connect)
+	}
 	if err := sock.Send(h.append(nil), e.seg.FD(), f.pageOf(e.slot).seg.FD(), f.event.FD()); err != nil {
 		if errors.Is(err, unix.ETOOMANYREFS) {
 			err = shmem.ErrWouldBlock

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goucx/goucx/transports/internal/mapped"
+	"github.com/goucx/goucx/internal/fault"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/ring"
 	"github.com/goucx/goucx/ucs/shmem"
@@ -216,6 +217,9 @@ func (e *ep) Close() {
 func (e *ep) bye(k kind) {
 	if e.dead != nil || e.saidBye && k == kindBye {
 		return
+	}
+	if fault.Enabled {
+		fault.At(fault.Closing)
 	}
 	e.greet()
 	e.saidBye = true
