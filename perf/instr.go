@@ -113,11 +113,15 @@ func (s *instrSide) connect() (err error) {
 // unrolled is how many calls of a short operation stand in its loop, so that the
 // six instructions of the loop are not taken for the operation's. Counts are
 // multiples of it.
-const unrolled = 4
+const unrolled = 8
 
 //go:noinline
 func countPut(k *ucp.RemoteKey, p []byte, n int) error {
 	for range n / unrolled {
+		k.Put(p, 0)
+		k.Put(p, 0)
+		k.Put(p, 0)
+		k.Put(p, 0)
 		k.Put(p, 0)
 		k.Put(p, 0)
 		k.Put(p, 0)
@@ -141,6 +145,10 @@ func countPutFlush(e ucp.Endpoint, k *ucp.RemoteKey, p []byte, n int) error {
 //go:noinline
 func countGet(k *ucp.RemoteKey, p []byte, n int) error {
 	for range n / unrolled {
+		k.Get(p, 0)
+		k.Get(p, 0)
+		k.Get(p, 0)
+		k.Get(p, 0)
 		k.Get(p, 0)
 		k.Get(p, 0)
 		k.Get(p, 0)
@@ -195,6 +203,10 @@ func countTag(b *ucp.Worker, e ucp.Endpoint, out, in []byte, n int) error {
 //go:noinline
 func countIdle(w *ucp.Worker, n int) error {
 	for range n / unrolled {
+		w.Progress()
+		w.Progress()
+		w.Progress()
+		w.Progress()
 		w.Progress()
 		w.Progress()
 		w.Progress()

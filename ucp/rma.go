@@ -10,14 +10,20 @@ import (
 // Put writes p to the peer's memory at offset off. p is ours until the request
 // ends; that it has ended says that p is free, Flush that the data is there.
 //
+// The stack need not be looked at here: what is called looks.
+//
 // hot: BenchmarkPut.
+//
+//go:nosplit
 func (k *RemoteKey) Put(p []byte, off uint64) Request {
 	n := uint64(len(p))
 	if n == 8 && off < k.put64 {
 		if k.ep.PutUint64(binary.LittleEndian.Uint64(p), k.base+off, k.rkey) == ucs.OK {
 			return Request{}
 		}
-	} else if n-1 < k.put && off <= k.size-n {
+		return k.putUint64Slow(binary.LittleEndian.Uint64(p), off) // what it needs is fewer registers to save
+	}
+	if n-1 < k.put && off <= k.size-n {
 		if k.ep.PutShort(p, k.base+off, k.rkey) == ucs.OK {
 			return Request{}
 		}

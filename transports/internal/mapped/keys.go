@@ -70,6 +70,9 @@ func (k *Keys) Add(s Spec) (uct.RKey, error) {
 	if s.Len >= 8 {
 		rec.last8 = s.Len - 8
 	}
+	if rec.perm&permPut != 0 && rec.perm&(isFar|isCounted) == 0 && s.Len >= 8 {
+		rec.put8 = s.Len - 7
+	}
 	k.held[rec.key()] = s
 	return rec.key(), nil
 }
@@ -82,7 +85,7 @@ func perms(s Spec) uint32 {
 	case s.Counted:
 		return p | isCounted
 	case s.Len >= 8:
-		return p | p*(fastPut/permPut)
+		return p | p&^permPut*(fastGet/permGet)
 	}
 	return p
 }

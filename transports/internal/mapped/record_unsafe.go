@@ -17,7 +17,6 @@ const (
 
 	// The same for direct memory of at least eight bytes: one test instead of
 	// three on the path of an eight-byte access.
-	fastPut    = permPut << 3
 	fastGet    = permGet << 3
 	fastAtomic = permAtomic << 3
 
@@ -38,7 +37,7 @@ type record struct {
 	size  uint64
 	perm  uint32
 	far   uint32 // index into Keys.far
-	_     [8]byte
+	put8  uint64 // number of offsets at which an eight-byte put is direct; 0: none
 }
 
 const recordBytes = 64

@@ -58,9 +58,11 @@ func (rec *record) check(addr, n uint64, perm uint32) uct.Status {
 // PutUint64 writes eight bytes.
 //
 // hot: BenchmarkPutUint64.
+//
+//go:nosplit
 func (r *RMA) PutUint64(v, addr uint64, k uct.RKey) uct.Status {
 	rec := at(k)
-	if r.gate != ucs.OK || rec.perm&fastPut == 0 || addr-rec.base > rec.last8 || rec.slot.gen.Load() != rec.gen {
+	if r.gate != ucs.OK || addr-rec.base >= rec.put8 || rec.slot.gen.Load() != rec.gen {
 		return r.putUint64Slow(v, addr, k)
 	}
 	rec.store8(addr, v)
@@ -72,7 +74,7 @@ func (r *RMA) PutUint64(v, addr uint64, k uct.RKey) uct.Status {
 // hot: BenchmarkPutShort.
 func (r *RMA) PutShort(p []byte, addr uint64, k uct.RKey) uct.Status {
 	rec := at(k)
-	if len(p) != 8 || r.gate != ucs.OK || rec.perm&fastPut == 0 || addr-rec.base > rec.last8 || rec.slot.gen.Load() != rec.gen {
+	if len(p) != 8 || r.gate != ucs.OK || addr-rec.base >= rec.put8 || rec.slot.gen.Load() != rec.gen {
 		return r.put(p, addr, k)
 	}
 	rec.store8(addr, binary.LittleEndian.Uint64(p))
