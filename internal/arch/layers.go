@@ -107,9 +107,9 @@ var Layers = []Layer{
 	},
 	{
 		"transports/shm/...",
-		[]string{"transports/shm/...", "transports/internal/...", "uct/...", "ucs/...", "config/...", "internal/fault"},
+		[]string{"transports/shm/...", "transports/internal/...", "wireup/machine", "uct/...", "ucs/...", "config/...", "internal/fault"},
 		[]string{xsys, zap},
-		"a provider knows the contract, never another provider, wireup or ucp",
+		"a provider knows the contract and the connection machine, never another provider, the rest of wireup or ucp",
 	},
 	{
 		"transports/rc/...",
@@ -130,6 +130,12 @@ var Layers = []Layer{
 		"All is the one list of providers; it knows them and nobody above",
 	},
 
+	{
+		"wireup/machine",
+		[]string{"ucs"},
+		nil,
+		"the connection machine is pure and below the transports that it drives",
+	},
 	{
 		"wireup/...",
 		[]string{"wireup/...", "uct/...", "ucs/...", "config/..."},

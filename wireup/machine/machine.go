@@ -1,0 +1,284 @@
+package machine
+
+import (
+	"bytes"
+	"slices"
+	"time"
+
+	"github.com/goucx/goucx/ucs"
+)
+
+// Config is what a machine is made with.
+type Config struct {
+	// Worker is this side's UUID: the smaller one's initiation stands.
+	Worker [16]byte
+	// Conn names this side's connection; random, never 0.
+	Conn uint64
+	// Timeout is after how long a message without an answer is sent again.
+	// 0: messages are neither lost nor repeated, and come in order.
+	Timeout time.Duration
+	// Tries is how often it is sent before the peer counts as lost; 0: 10.
+	Tries int
+}
+
+// State is how far a connection is.
+type State uint8
+
+// States of a connection.
+const (
+	// Idle: nobody has said anything.
+	Idle State = iota
+	// Opening: this side said hello and has no accept.
+	Opening
+	// Open: both may send.
+	Open
+	// Done: both sides have ended, all is read.
+	Done
+	// Failed: it ended otherwise.
+	Failed
+)
+
+var stateNames = [...]string{"idle", "opening", "open", "done", "failed"}
+
+// String gives the state in lower case.
+func (s State) String() string {
+	if int(s) < len(stateNames) {
+		return stateNames[s]
+	}
+	return "state?"
+}
+
+// EventKind is what happened.
+type EventKind uint8
+
+// Events.
+const (
+	// Connect: this side wants to send and there is no connection.
+	Connect EventKind = iota + 1
+	// Hear: Msg came. The pairs that it brings are attached.
+	Hear
+	// Unable: Msg came, and the pairs that it brings cannot be attached.
+	Unable
+	// Grow: this side wants another pair in place of the present one.
+	Grow
+	// Wake: this side wants to send and is asleep.
+	Wake
+	// Sleep: this side proposes to sleep.
+	Sleep
+	// Marker: the reader found a marker in the pair that it reads; Pair is what it
+	// names, from the peer's side.
+	Marker
+	// Close: this side sends no more.
+	Close
+	// Lost: the peer is gone.
+	Lost
+	// Tick: time passed; see Deadline.
+	Tick
+)
+
+// Event goes into Step.
+type Event struct {
+	Kind EventKind
+	Msg  Msg
+	Pair PairID
+	// Busy with Hear: this side does not want to sleep now.
+	Busy bool
+}
+
+// ActionKind is what to do.
+type ActionKind uint8
+
+// Actions.
+const (
+	// Make: make Pair, of this side's own.
+	Make ActionKind = iota + 1
+	// Send: send Msg.
+	Send
+	// Write: put a marker that names Pair into the pair that is sent in, if any,
+	// and send in Pair from now on; None and End: nowhere. The marker names it from
+	// this side.
+	Write
+	// Read: read Pair from now on; None: nothing.
+	Read
+	// Retire: neither side of this end is in Pair any more; give it back.
+	Retire
+	// Ended: both directions are over; give the connection back with all its pairs.
+	Ended
+	// Fail: the connection is over, for Reason; give it back as well.
+	Fail
+)
+
+// Reason says why a connection failed.
+type Reason uint8
+
+// Reasons.
+const (
+	// PeerLost: it is gone, or answers no more.
+	PeerLost Reason = iota + 1
+	// Refused: it does not take the connection.
+	Refused
+	// Broken: what it said fits nowhere.
+	Broken
+)
+
+// Action comes out of Step.
+type Action struct {
+	Kind   ActionKind
+	Msg    Msg
+	Pair   PairID
+	Reason Reason
+}
+
+// Machine is one side's view of a connection. One goroutine at a time uses it.
+// It holds no pointers.
+type Machine struct {
+	conf   Config
+	peer   [16]byte
+	remote uint64
+	state  State
+
+	out, in PairID // where this side sends and reads
+	newest  PairID // the last one agreed on
+	resume  PairID // where reading goes on after a marker to None
+	offer   PairID // own offer or initiation without an answer
+	old     PairID // own initiation that was left for the peer's
+	made    uint32 // pairs that this side made
+	theirs  PairID // the last one that the peer brought, and
+	taken   Kind   // what was answered
+	answer  Msg    // the answer, to be repeated
+	nap     PairID // asked to be left, no answer yet
+	asked   PairID // asked to be left last
+	slept   PairID // left last
+
+	closing  bool // Close waits for an answer to the offer
+	saidBye  bool
+	lastOut  PairID // where the end marker is
+	acked    bool
+	heardBye bool
+	lastIn   PairID
+	inEnded  bool
+
+	deadline ucs.Time
+	tries    int
+}
+
+// New makes a machine in state Idle.
+func New(c Config) Machine {
+	if c.Tries == 0 {
+		c.Tries = 10
+	}
+	return Machine{conf: c}
+}
+
+// State tells how far the connection is.
+func (m *Machine) State() State { return m.state }
+
+// Out is the pair that this side sends in; None: it sleeps, or has ended.
+func (m *Machine) Out() PairID { return m.out }
+
+// In is the pair that this side reads.
+func (m *Machine) In() PairID { return m.in }
+
+// Settled reports whether this side sends and reads in one pair and nothing is
+// under way.
+func (m *Machine) Settled() bool {
+	return m.state == Open && m.in == m.out && m.in == m.newest && m.offer == None && m.nap == None && !m.ending()
+}
+
+// MayGrow reports whether the event Grow would be followed now.
+func (m *Machine) MayGrow() bool { return m.out != None && m.out == m.newest && m.free() }
+
+// free reports whether this side may offer a pair.
+func (m *Machine) free() bool {
+	return m.state == Open && m.offer == None && m.nap == None && !m.SaidBye() && m.calm()
+}
+
+// Holds reports whether this end uses the pair or will. One that a message
+// brought and that is not held after Step is given back at once.
+func (m *Machine) Holds(p PairID) bool {
+	held := m.held()
+	return p != None && slices.Contains(held[:], p)
+}
+
+// Offering reports whether an offer of this side has no answer yet.
+func (m *Machine) Offering() bool { return m.state == Open && m.offer != None }
+
+// SaidBye reports whether this side has ended, HeardBye whether the peer has.
+func (m *Machine) SaidBye() bool { return m.saidBye || m.closing }
+
+// HeardBye reports whether the peer sends no more.
+func (m *Machine) HeardBye() bool { return m.heardBye }
+
+// Remote is the peer's name of the connection; 0: not known yet.
+func (m *Machine) Remote() uint64 { return m.remote }
+
+// Deadline is when a Tick is due; 0: never.
+func (m *Machine) Deadline() ucs.Time { return m.deadline }
+
+func (m *Machine) ending() bool { return m.SaidBye() || m.heardBye }
+
+// Step takes an event at a time and appends what is to be done to acts, in
+// order. Events that do not fit are passed over, or end the connection where
+// they show that the peer is broken.
+func (m *Machine) Step(now ucs.Time, ev Event, acts []Action) []Action {
+	if m.state == Failed || m.state == Done {
+		return m.late(ev, acts)
+	}
+	s := step{Machine: m, acts: acts, was: m.held()}
+	switch ev.Kind {
+	case Connect:
+		s.connect()
+	case Hear:
+		s.hear(ev)
+	case Unable:
+		s.unable(ev.Msg.flip())
+	case Grow:
+		if m.MayGrow() {
+			s.propose()
+		}
+	case Wake:
+		if m.out == None && m.free() {
+			s.propose()
+		}
+	case Sleep:
+		s.askNap()
+	case Marker:
+		s.marker(ev.Pair.Flip())
+	case Close:
+		s.close()
+	case Lost:
+		s.fail(PeerLost)
+	case Tick:
+		s.tick(now)
+	}
+	s.finish(now)
+	return s.acts
+}
+
+// late answers those who have not heard that the connection is over.
+func (m *Machine) late(ev Event, acts []Action) []Action {
+	switch {
+	case m.state == Failed || ev.Kind != Hear || ev.Msg.From != m.remote:
+		return acts
+	case ev.Msg.Kind == Hello && m.answer.Kind == Accept:
+		return append(acts, Action{Kind: Send, Msg: m.answer})
+	case ev.Msg.Kind == Bye:
+		return append(acts, Action{Kind: Send, Msg: m.message(ByeAck, None)})
+	}
+	return acts
+}
+
+// calm reports whether the reader has come to the last pair agreed on.
+func (m *Machine) calm() bool { return m.resume == None && (m.in == m.newest || m.in == None) }
+
+// smaller reports whether this side's initiation stands against the peer's.
+func (m *Machine) smaller(worker [16]byte, conn uint64) bool {
+	if c := bytes.Compare(m.conf.Worker[:], worker[:]); c != 0 {
+		return c < 0
+	}
+	return m.conf.Conn < conn
+}
+
+func (m *Machine) message(k Kind, p PairID) Msg {
+	return Msg{Kind: k, Worker: m.conf.Worker, From: m.conf.Conn, To: m.remote, Pair: p}
+}

@@ -1,0 +1,477 @@
+package machine
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/ucs"
+)
+
+// world is two workers, the network between them, and the pairs that they made.
+type world struct {
+	t     testing.TB
+	rnd   *rand.Rand
+	now   ucs.Time
+	lossy bool
+	queue []event
+	order uint64
+	sides [2]*side
+	pairs map[string]*path // by maker and number
+	last  map[string]ucs.Time
+	trace []string
+}
+
+type event struct {
+	at    ucs.Time
+	order uint64
+	run   func()
+}
+
+// path is one direction of a pair: it keeps order.
+type path struct{ items [2][]item }
+
+type item struct {
+	at   ucs.Time
+	data int    // > 0: a message
+	mark PairID // else: as the sender names it
+}
+
+// side is one worker's end and its program.
+type side struct {
+	w       *world
+	me      int
+	socket  int // whose
+	m       Machine
+	out, in PairID
+	alive   map[PairID]bool
+	sent    int
+	got     int
+	wants   int // messages still to be sent
+	dead    bool
+	failed  bool
+	ended   bool
+	ticking ucs.Time
+	retired int
+	pumping ucs.Time
+}
+
+func newWorld(t testing.TB, seed uint64, lossy bool) *world {
+	w := &world{t: t, rnd: rand.New(rand.NewPCG(seed, 11)), lossy: lossy, pairs: map[string]*path{}, last: map[string]ucs.Time{}}
+	ids := w.rnd.Perm(2)
+	for i := range w.sides {
+		c := Config{Worker: [16]byte{byte(ids[i])}, Conn: w.rnd.Uint64() | 1}
+		if lossy {
+			c.Timeout, c.Tries = time.Millisecond, 1000
+		}
+		w.sides[i] = &side{w: w, me: i, socket: i, m: New(c), alive: map[PairID]bool{}}
+	}
+	return w
+}
+
+func (w *world) after(d time.Duration, run func()) { w.atTime(w.now.Add(d), run) }
+
+func (w *world) atTime(at ucs.Time, run func()) {
+	w.order++
+	e := event{at, w.order, run}
+	i, _ := slices.BinarySearchFunc(w.queue, e, func(a, b event) int {
+		return cmp.Or(cmp.Compare(b.at, a.at), cmp.Compare(b.order, a.order)) // the next one is the last
+	})
+	w.queue = slices.Insert(w.queue, i, e)
+}
+
+func (w *world) run(limit int) {
+	for n := 0; len(w.queue) > 0; n++ {
+		require.Less(w.t, n, limit, "no end\n%s", w.tail())
+		e := w.queue[len(w.queue)-1]
+		w.queue = w.queue[:len(w.queue)-1]
+		w.now = e.at
+		e.run()
+	}
+}
+
+// oneSeed runs that seed alone and shows what happened.
+var oneSeed = flag.Int64("seed", -1, "run this seed of the simulation alone, with a trace where it fails")
+
+func (w *world) note(f string, args ...any) {
+	if *oneSeed < 0 {
+		return
+	}
+	w.trace = append(w.trace, fmt.Sprintf("%8d ", w.now)+fmt.Sprintf(f, args...))
+}
+
+func (w *world) tail() string {
+	s := ""
+	for _, l := range w.trace[:min(len(w.trace), 80)] {
+		s += l + "\n"
+	}
+	return s
+}
+
+func (w *world) delay() time.Duration {
+	d := time.Duration(w.rnd.IntN(20)+1) * time.Microsecond
+	if w.rnd.IntN(10) == 0 {
+		d *= 50
+	}
+	return d
+}
+
+// key names a pair for both sides.
+func (s *side) key(p PairID) string {
+	who := s.me
+	if !p.Mine() {
+		who = 1 - who
+	}
+	return fmt.Sprintf("%d/%d", who, p>>1)
+}
+
+func (s *side) step(ev Event) {
+	if s.dead || (s.ended || s.failed) && ev.Kind != Hear {
+		return
+	}
+	if ev.Kind == Hear && ev.Msg.Introduces() && s.w.rnd.IntN(40) == 0 && ev.Msg.Kind == Offer {
+		ev.Kind = Unable
+	}
+	var buf [8]Action
+	acts := s.m.Step(s.w.now, ev, buf[:0])
+	for _, a := range acts {
+		s.do(a)
+	}
+	if !s.failed && !s.ended && !s.dead {
+		require.Equal(s.w.t, [2]PairID{s.m.Out(), s.m.In()}, [2]PairID{s.out, s.in}, "%s", s.w.tail())
+	}
+	s.clock()
+}
+
+func (s *side) clock() {
+	d := s.m.Deadline()
+	if d == 0 || d == s.ticking {
+		return
+	}
+	s.ticking = d
+	s.w.atTime(max(d, s.w.now), func() {
+		if s.ticking == d {
+			s.ticking = 0
+			s.step(Event{Kind: Tick})
+		}
+	})
+}
+
+func (s *side) do(a Action) {
+	w := s.w
+	w.note("%d: act %d %v %v %+v", s.me, a.Kind, a.Msg.Kind, a.Pair, a.Msg.Pair)
+	switch a.Kind {
+	case Make:
+		require.Nil(w.t, w.pairs[s.key(a.Pair)])
+		w.pairs[s.key(a.Pair)] = new(path)
+	case Send:
+		s.post(a.Msg)
+	case Write:
+		if s.out != None {
+			s.put(s.out, item{mark: a.Pair})
+		}
+		s.out = a.Pair
+		if a.Pair == End {
+			s.out = None
+		}
+		s.flush()
+	case Read:
+		s.in = a.Pair
+		w.after(0, s.pump)
+	case Retire:
+		require.NotEqual(w.t, s.in, a.Pair, "retires what it reads\n%s", w.tail())
+		require.NotEqual(w.t, s.out, a.Pair, "retires where it sends\n%s", w.tail())
+		s.retired++
+	case Ended:
+		s.ended = true
+	case Fail:
+		s.failed = true
+	}
+}
+
+// post sends a message: by sockets that keep order among themselves, or by a
+// network that loses and repeats.
+func (s *side) post(m Msg) {
+	w := s.w
+	if !w.lossy {
+		if m.Kind == Accept {
+			s.socket = 1 - s.me // the one that the hello came by
+		}
+		by := s.socket
+		if m.Kind == Yield {
+			by = 1 - s.me
+		}
+		socket := fmt.Sprint(s.me, by)
+		at := max(w.now.Add(w.delay()), w.last[socket]+1)
+		w.last[socket] = at
+		w.atTime(at, func() { s.deliver(m) })
+		return
+	}
+	for w.rnd.IntN(4) != 0 { // lost with 1/4, else once or more often
+		w.after(w.delay(), func() { s.deliver(m) })
+		if w.rnd.IntN(3) != 0 {
+			break
+		}
+	}
+}
+
+func (s *side) deliver(m Msg) {
+	to := s.w.sides[1-s.me]
+	s.w.note("%d: hears %v %v old %v", to.me, m.Kind, m.Pair.Flip(), m.Old.Flip())
+	if to.m.State() == Idle && m.Kind != Hello {
+		return
+	}
+	to.step(Event{Kind: Hear, Msg: m, Busy: s.w.rnd.IntN(4) == 0})
+	if m.Kind == Bye && !to.m.SaidBye() && s.w.rnd.IntN(2) == 0 {
+		to.wants = 0
+		to.step(Event{Kind: Close})
+	}
+}
+
+// put writes into a pair; order is kept.
+func (s *side) put(p PairID, it item) {
+	w := s.w
+	q := w.pairs[s.key(p)]
+	require.NotNil(w.t, q, "writes to %v\n%s", p, w.tail())
+	at := w.now.Add(w.delay())
+	if n := len(q.items[s.me]); n > 0 {
+		at = max(at, q.items[s.me][n-1].at)
+	}
+	it.at = at
+	q.items[s.me] = append(q.items[s.me], it)
+	w.atTime(at, w.sides[1-s.me].pump)
+}
+
+// pump reads what has come in the pair that is read.
+func (s *side) pump() {
+	for s.in != None && !s.dead && !s.ended && !s.failed {
+		q := s.w.pairs[s.key(s.in)]
+		items := &q.items[1-s.me]
+		if len(*items) == 0 || (*items)[0].at > s.w.now {
+			return
+		}
+		it := (*items)[0]
+		*items = (*items)[1:]
+		if it.data > 0 {
+			require.Equal(s.w.t, s.got+1, it.data, "side %d\n%s", s.me, s.w.tail())
+			s.got++
+			continue
+		}
+		in := s.in
+		s.step(Event{Kind: Marker, Pair: it.mark})
+		require.NotEqual(s.w.t, in, s.in, "a marker moves the reader\n%s", s.w.tail())
+	}
+}
+
+// flush sends what the program wants to send and may.
+func (s *side) flush() {
+	for s.wants > 0 && s.out != None && !s.m.SaidBye() && s.w.rnd.IntN(8) != 0 {
+		s.wants--
+		s.sent++
+		s.put(s.out, item{data: s.sent})
+	}
+}
+
+// program is what a side does at random.
+func (s *side) program(steps int) {
+	w := s.w
+	if steps == 0 || s.dead || s.failed || s.ended {
+		return
+	}
+	switch w.rnd.IntN(8) {
+	case 0, 1, 2:
+		if !s.m.SaidBye() {
+			s.wants += w.rnd.IntN(5)
+		}
+	case 3:
+		s.step(Event{Kind: Grow})
+	case 4, 5:
+		s.step(Event{Kind: Sleep})
+	}
+	s.urge()
+	w.after(w.delay(), func() { s.program(steps - 1) })
+}
+
+// urge connects or wakes where something is to be sent.
+func (s *side) urge() {
+	switch {
+	case s.wants == 0:
+	case s.m.State() == Idle:
+		s.step(Event{Kind: Connect})
+	case s.out == None:
+		s.step(Event{Kind: Wake})
+	}
+	s.flush()
+}
+
+// settle lets a side send what is left.
+func (s *side) settle() {
+	if s.dead || s.failed || s.ended || s.wants == 0 || s.m.SaidBye() {
+		return
+	}
+	s.urge()
+	s.w.after(100*time.Microsecond, s.settle)
+}
+
+func seeds() int {
+	if testing.Short() {
+		return 2000
+	}
+	return 20000
+}
+
+// simulate runs both programs until nothing happens any more.
+func simulate(t testing.TB, seed uint64, lossy bool, extra func(*world)) *world {
+	w := newWorld(t, seed, lossy)
+	n := w.rnd.IntN(30)
+	for _, s := range w.sides {
+		w.after(w.delay(), func() { s.wants++; s.urge(); s.program(n) })
+	}
+	w.after(100*time.Millisecond, func() {
+		for _, s := range w.sides {
+			s.settle()
+		}
+	})
+	if extra != nil {
+		extra(w)
+	}
+	w.run(200_000)
+	return w
+}
+
+func eachSeed(t *testing.T, test func(t *testing.T, seed uint64, lossy bool)) {
+	for _, lossy := range []bool{false, true} {
+		t.Run(fmt.Sprint("lossy ", lossy), func(t *testing.T) {
+			for seed := range uint64(seeds()) {
+				if *oneSeed >= 0 {
+					seed = uint64(*oneSeed)
+				}
+				test(t, seed, lossy)
+				if t.Failed() {
+					t.Fatalf("seed %d", seed)
+				}
+			}
+		})
+	}
+}
+
+// TestEverythingComesOnceAndInOrder: whoever connects, grows, sleeps and wakes
+// when, both ends agree in the end and nothing stays behind.
+func TestEverythingComesOnceAndInOrder(t *testing.T) {
+	eachSeed(t, func(t *testing.T, seed uint64, lossy bool) {
+		w := simulate(t, seed, lossy, nil)
+		a, b := w.sides[0], w.sides[1]
+		for i, s := range w.sides {
+			require.Equal(t, w.sides[1-i].sent, s.got, "seed %d: side %d\n%s", seed, i, w.tail())
+			require.Zero(t, s.wants, "seed %d\n%s", seed, w.tail())
+			require.Equal(t, Open, s.m.State(), "seed %d\n%s", seed, w.tail())
+			require.False(t, s.m.waiting(), "seed %d\n%s", seed, w.tail())
+		}
+		require.Equal(t, a.out, b.in.Flip(), "seed %d\n%s", seed, w.tail())
+		require.Equal(t, b.out, a.in.Flip(), "seed %d\n%s", seed, w.tail())
+		if a.out != None && b.out != None {
+			require.Equal(t, a.out, b.out.Flip(), "seed %d: one pair\n%s", seed, w.tail())
+		}
+	})
+}
+
+// TestTheSmallerInitiationStands where both connect and nothing else happens.
+func TestTheSmallerInitiationStands(t *testing.T) {
+	crossed := 0
+	eachSeed(t, func(t *testing.T, seed uint64, lossy bool) {
+		w := newWorld(t, seed, lossy)
+		for _, s := range w.sides {
+			w.after(w.delay(), func() { s.wants += 3; s.urge(); s.settle() })
+		}
+		w.run(10_000)
+		a, b := w.sides[0], w.sides[1]
+		if a.m.made+b.m.made == 2 {
+			crossed++
+			small := a
+			if b.m.conf.Worker[0] < a.m.conf.Worker[0] {
+				small = b
+			}
+			require.True(t, small.m.Out().Mine(), "seed %d\n%s", seed, w.tail())
+			require.Equal(t, 1, a.retired, "seed %d\n%s", seed, w.tail())
+			require.Equal(t, 1, b.retired)
+		}
+		require.True(t, a.m.Settled() && b.m.Settled(), "seed %d\n%s", seed, w.tail())
+		require.Equal(t, a.out, b.out.Flip())
+		require.Equal(t, 3, a.got)
+		require.Equal(t, 3, b.got)
+	})
+	require.Positive(t, crossed)
+}
+
+// TestCloseAtEveryMoment: what was sent before comes, and both ends learn it.
+func TestCloseAtEveryMoment(t *testing.T) {
+	eachSeed(t, func(t *testing.T, seed uint64, lossy bool) {
+		w := simulate(t, seed, lossy, func(w *world) {
+			for _, s := range w.sides {
+				at := time.Duration(w.rnd.IntN(1500)) * time.Microsecond
+				w.after(at, func() { s.wants = 0; s.step(Event{Kind: Close}) })
+			}
+			w.after(time.Second, func() { // who was spoken to after that
+				for _, s := range w.sides {
+					s.wants = 0
+					s.step(Event{Kind: Close})
+				}
+			})
+		})
+		for i, s := range w.sides {
+			peer := w.sides[1-i]
+			if s.m.State() == Idle {
+				require.Equal(t, Idle, peer.m.State())
+				continue
+			}
+			require.Equal(t, peer.sent, s.got, "seed %d: side %d\n%s", seed, i, w.tail())
+			require.True(t, s.ended, "seed %d: side %d is %v\n%s", seed, i, s.m.State(), w.tail())
+		}
+	})
+}
+
+// TestDeathAtEveryMoment: what came before it is in order, the survivor fails
+// once, and nothing goes on.
+func TestDeathAtEveryMoment(t *testing.T) {
+	eachSeed(t, func(t *testing.T, seed uint64, lossy bool) {
+		w := simulate(t, seed, lossy, func(w *world) {
+			at := time.Duration(w.rnd.IntN(1000)) * time.Microsecond
+			w.after(at, func() { w.sides[0].dead = true })
+			w.after(at+w.delay(), func() {
+				s := w.sides[1]
+				s.wants = 0
+				if s.m.State() != Idle {
+					s.step(Event{Kind: Lost})
+					require.True(t, s.failed)
+				}
+				s.dead = true
+			})
+		})
+		require.LessOrEqual(t, w.sides[1].got, w.sides[0].sent)
+		require.Zero(t, w.sides[1].m.Deadline())
+	})
+}
+
+// TestSilentPeerIsLost: without an answer a machine gives up by itself.
+func TestSilentPeerIsLost(t *testing.T) {
+	m := New(Config{Conn: 1, Timeout: time.Millisecond, Tries: 5})
+	m.Step(0, Event{Kind: Connect}, nil)
+	hellos := 0
+	for now := ucs.Time(0); m.State() == Opening; now = now.Add(time.Millisecond) {
+		for _, a := range m.Step(now, Event{Kind: Tick}, nil) {
+			if a.Kind == Send {
+				hellos++
+			}
+		}
+		require.Less(t, now, ucs.Time(time.Second))
+	}
+	require.Equal(t, Failed, m.State())
+	require.Equal(t, 5, hellos)
+	require.Zero(t, m.Deadline())
+}
