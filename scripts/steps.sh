@@ -44,3 +44,33 @@ go_files() {
 
 # product_packages lists all packages but the whole-program tests.
 product_packages() { go list ./... | grep -v "^$(go list -m)/test\(/\|\$\)"; }
+
+# Packages whose tests poll from two sides at once: beside another such package
+# each gets a turn of the processor when its other side has not, and takes ten
+# times as long. They run one after the other.
+polling='/(transports|uct|ucp|perf|cmd/ucx_perftest|internal/cost|internal/instr|ucs/ring|ucs/async|examples)(/|$)'
+
+# run_tests ARGS... -- PACKAGES... runs the tests of PACKAGES, those that poll
+# one package at a time.
+run_tests() {
+	local args=() quiet polls failed=0
+	while [ "$1" != -- ]; do args+=("$1"); shift; done
+	shift
+	quiet=$(printf '%s\n' "$@" | grep -vE "$polling") || true
+	polls=$(printf '%s\n' "$@" | grep -E "$polling") || true
+	[ -z "$quiet" ] || scripts/gotest "${args[@]}" $quiet || failed=1
+	[ -z "$polls" ] || scripts/gotest -p=1 "${args[@]}" $polls || failed=1
+	return $failed
+}
+
+# packages_with REGEXP GLOB lists those of the product's packages of which a file
+# like GLOB has a line that matches.
+packages_with() {
+	local dir module
+	module=$(go list -m)
+	product_packages | while read -r package; do
+		dir=.${package#"$module"}
+		grep -qsE "$1" "$dir"/$2 && echo "$package"
+	done
+	return 0
+}

@@ -228,7 +228,7 @@ func rmaRandom(t *testing.T, p *Pair) {
 	m, k := p.lend(size)
 	model := make([]byte, size)
 	lengths := []int{0, 1, 8, 8, 8, 30, 64, 1000, 5000, 50_000}
-	for range 3000 {
+	for range scaled(3000) {
 		n := rng.IntN(lengths[rng.IntN(len(lengths))] + 1)
 		off := rng.IntN(size - n + 1)
 		b := pattern(n, byte(rng.Uint32()))
