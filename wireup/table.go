@@ -97,6 +97,9 @@ func (t *Table) Release(p PeerID) {
 	s.place, t.free = uint32(t.free), p
 }
 
+// Retain is Add of an address that is in the table as p.
+func (t *Table) Retain(p PeerID) { t.at(p).refs++ }
+
 // View gives the address of p, decoded. It allocates and copies.
 func (t *Table) View(p PeerID) View {
 	s := t.at(p)
