@@ -1,10 +1,38 @@
 package ucp
 
-import "fmt"
+import (
+	"fmt"
+	"runtime"
+	"strings"
+)
 
 // errInHandler answers a wait inside a handler of the same worker, which could
 // never end: what it waits for comes only after the handler has returned.
 var errInHandler = fmt.Errorf("%w: a handler must not wait for its own worker", ErrInvalid)
+
+// mayWait refuses a wait inside a handler. With ThreadMulti others may wait
+// while a handler runs, so there the caller's stack tells. The lock is held.
+func (w *Worker) mayWait() error {
+	if w.am.inside && (!w.am.multi || inHandler()) {
+		return errInHandler
+	}
+	return nil
+}
+
+// inHandler reports whether the caller is called by a handler.
+func inHandler() bool {
+	var pcs [64]uintptr
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
+	for {
+		f, more := frames.Next()
+		if strings.HasSuffix(f.Function, ".(*Worker).callAM") {
+			return true
+		}
+		if !more {
+			return false
+		}
+	}
+}
 
 // callAM runs handler h with w.am.m, outside of the lock. What is looked up in
 // slab, sources and lanes before it may have moved after it.

@@ -9,7 +9,7 @@ import (
 
 const (
 	batch     = 64  // messages and events per pass and iface
-	lookEvery = 256 // passes between two looks at the clock, of about 40 ns each
+	lookEvery = 512 // passes between two looks at the clock, of about 40 ns each
 	busyItems = 4   // things done that count as a pass
 	// servePasses of an inactive iface that has something, at most.
 	servePasses = 1100
@@ -26,6 +26,8 @@ func (idle) Progress(int) int { return 0 }
 // Progress does bounded work: messages in, events, operations that waited,
 // callbacks. It gives the number of things done and never sleeps.
 // hot: BenchmarkTagPair, BenchmarkIdleProgress
+//
+//go:nosplit
 func (w *Worker) Progress() int {
 	if w.t.locked {
 		return w.progressLocked()
@@ -34,7 +36,7 @@ func (w *Worker) Progress() int {
 	if w.odd {
 		n += w.progressOdd()
 	}
-	w.passes += 1 + uint32(n)/busyItems
+	w.passes += uint32(n+busyItems) / busyItems
 	if w.passes >= lookEvery {
 		w.lookUp()
 	}
@@ -43,6 +45,9 @@ func (w *Worker) Progress() int {
 
 //go:noinline
 func (w *Worker) progressLocked() int {
+	if w.am.inside && !w.am.multi {
+		return 0 // a handler's own
+	}
 	w.lockPass()
 	n, due := w.pass()
 	w.mu.Unlock()
@@ -71,6 +76,10 @@ func (w *Worker) pass() (n int, due bool) {
 func (w *Worker) waitPass(id uint64, take bool) (m Message, ended bool, n int, err error) {
 	due := false
 	w.lockPass()
+	if err := w.mayWait(); err != nil {
+		w.mu.Unlock()
+		return Message{}, true, 0, err
+	}
 	if take {
 		m, ended, err = w.tryConsume(id)
 	} else {

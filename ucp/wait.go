@@ -59,6 +59,12 @@ func (w *Worker) Run(ctx context.Context) error {
 // this goroutine, is true. It gives ctx's cause where that ends first, ErrClosed
 // where the worker is closed.
 func (w *Worker) WaitUntil(ctx context.Context, cond func() bool) error {
+	w.t.lock()
+	err := w.mayWait()
+	w.t.unlock()
+	if err != nil {
+		return err
+	}
 	var p pause
 	for !cond() {
 		if w.closed.Load() {
