@@ -45,7 +45,7 @@ func CountedOps() []Counted {
 // CountedWarm is how often RunCounted carries an operation out, also under
 // Symbol, before its own count: connections are up then, rings warm and slabs
 // grown.
-const CountedWarm = 2000
+const CountedWarm = 8000
 
 // RunCounted sets two workers up in this process and carries operation c out
 // CountedWarm times and then n times.

@@ -23,7 +23,9 @@ const (
 	// crooked is how far the first run may be from what the difference says of
 	// it, as a part: a count that does not grow with the iterations counts
 	// something else than the operation.
-	crooked = 0.15
+	crooked = 0.05
+	// tries is how often a row is counted until it is not crooked.
+	tries = 5
 )
 
 // count is the outcome of a row.
@@ -52,7 +54,7 @@ func measureAll(ctx context.Context, chosen *regexp.Regexp) ([]count, error) {
 
 // measure counts one row.
 func measure(ctx context.Context, r row) (float64, error) {
-	symbol := ""
+	symbol, err := "", error(nil)
 	for _, c := range perf.CountedOps() {
 		if c.Name == r.op {
 			symbol = c.Symbol
@@ -61,15 +63,21 @@ func measure(ctx context.Context, r row) (float64, error) {
 	if symbol == "" {
 		return 0, fmt.Errorf("no operation %q", r.op)
 	}
-	a, err := callgrind(ctx, r, symbol, few)
-	if err != nil {
-		return 0, err
+	// A counted function that the runtime moved to another thread or stack in
+	// the midst of it is lost to callgrind; the outcome tells.
+	for range tries {
+		var a, b, per float64
+		if a, err = callgrind(ctx, r, symbol, few); err == nil {
+			b, err = callgrind(ctx, r, symbol, many)
+		}
+		if err != nil {
+			return 0, err
+		}
+		if per, err = slope(a, b); err == nil {
+			return per, nil
+		}
 	}
-	b, err := callgrind(ctx, r, symbol, many)
-	if err != nil {
-		return 0, err
-	}
-	return slope(a, b)
+	return 0, err
 }
 
 // callgrind runs this program's child under callgrind, which counts inside of
@@ -118,7 +126,7 @@ func total(file string) (float64, error) {
 // operations.
 func slope(a, b float64) (float64, error) {
 	per := (b - a) / (many - few)
-	if a <= 0 || per < 1 || math.Abs(a-few*per) > crooked*a+perf.CountedWarm*per {
+	if a <= 0 || per < 1 || math.Abs(a-(perf.CountedWarm+few)*per) > crooked*a {
 		return 0, fmt.Errorf("%.0f instructions for %d operations and %.0f for %d: not of the operation", a, few, b, many)
 	}
 	return per, nil

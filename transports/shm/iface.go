@@ -34,7 +34,7 @@ type iface struct {
 	passes    uint32
 	turn      int  // which of the hot is served first
 	attention bool // service has work
-	extra     bool // passes have more to do than to poll: waiting, attention
+	extra     bool // passes may have more to do than to poll hot: words, waiting, attention
 	waiting   []*ep
 	asleep    []*ep // those of waiting whose peers were told to wake us
 

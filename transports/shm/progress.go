@@ -24,23 +24,34 @@ const drainBatch = 16
 // A leaf until something is found, so that nothing is spilled.
 //
 // hot: BenchmarkProgressIdle
+//
+//go:nosplit
 func (f *iface) Progress(budget int) int {
 	for _, e := range f.hot {
 		if e.rx.Ready() {
 			return f.hotHit(budget)
 		}
 	}
-	if len(f.words) != 0 {
-		if c := f.cold; c+inboxStride > len(f.words) || c+inboxStride > len(f.seen) {
-			f.cold = 0
-		} else if differ((*[inboxStride]uint64)(f.words[c:]), (*[inboxStride]uint64)(f.seen[c:])) {
-			return f.coldHit(budget)
-		} else {
-			f.cold = c + inboxStride
-		}
-	}
 	f.passes++
 	if f.passes&(servicePasses-1) == 0 || f.extra {
+		return f.passMore(budget)
+	}
+	return 0
+}
+
+// passMore is the rest of a pass that polling the hot connections is not all of.
+//
+//go:noinline
+func (f *iface) passMore(budget int) int {
+	if c := f.cold; c+inboxStride <= len(f.words) && c+inboxStride <= len(f.seen) {
+		if differ((*[inboxStride]uint64)(f.words[c:]), (*[inboxStride]uint64)(f.seen[c:])) {
+			return f.coldHit(budget)
+		}
+		f.cold = c + inboxStride
+	} else {
+		f.cold = 0
+	}
+	if f.passes&(servicePasses-1) == 0 || f.attention || len(f.waiting) != 0 {
 		return f.slowPass()
 	}
 	return 0
@@ -110,7 +121,7 @@ func (f *iface) leave() int {
 	f.busy--
 	f.passes++
 	if f.passes&(servicePasses/4-1) == 0 || f.extra {
-		return f.slowPass()
+		return f.slowPass() // for head words alone it does nothing
 	}
 	return 0
 }
@@ -130,7 +141,7 @@ func (f *iface) slowPass() int {
 	if f.attention || f.passes&(servicePasses/4-1) == 0 {
 		n += f.service()
 	}
-	f.extra = f.attention || len(f.waiting) != 0
+	f.extra = f.attention || len(f.waiting) != 0 || len(f.words) != 0
 	f.busy--
 	return n
 }

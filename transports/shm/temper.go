@@ -144,7 +144,7 @@ func (f *iface) scan(now ucs.Time) int {
 // shape chooses which head words an idle pass looks at: none while all
 // connections are hot.
 func (f *iface) shape() {
-	f.cold = 0
+	f.cold, f.extra = 0, true
 	if f.live() <= len(f.hot) {
 		f.words, f.seen, f.pageAt = nil, nil, 0
 		return

@@ -31,6 +31,9 @@ func (c cells) at(seq, mask uint64) Cell {
 	return Cell{unsafe.Add(c.p, uintptr(seq&mask)*CellSize)}
 }
 
+// offset is the cell that begins at off, which the same mask has bounded.
+func (c cells) offset(off uint64) Cell { return Cell{unsafe.Add(c.p, uintptr(off))} }
+
 // First loads the cell's first word; pairs with Publish.
 func (c Cell) First() uint64 { return atomic.LoadUint64((*uint64)(c.p)) }
 

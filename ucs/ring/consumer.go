@@ -11,6 +11,7 @@ type Consumer struct {
 	cells cells
 	mask  uint64
 	want  uint64 // sequence number of the next message
+	at    uint64 // where its cell begins
 
 	cellTail *uint64
 	bulkTail *uint64
@@ -37,6 +38,7 @@ func NewConsumer(area []byte, l Layout) (Consumer, error) {
 		cells:     cellsOf(data),
 		mask:      uint64(l.Cells) - 1,
 		want:      1,
+		at:        CellSize,
 		cellTail:  plain(area, offCellTail),
 		bulkTail:  plain(area, offBulkTail),
 		hot:       flag(area, offHot),
@@ -51,8 +53,7 @@ func NewConsumer(area []byte, l Layout) (Consumer, error) {
 
 // Ready reports whether a message waits: one load.
 func (c *Consumer) Ready() bool {
-	want := c.want
-	return uint32(c.cells.at(want, c.mask).First()) == uint32(want)
+	return uint32(c.cell().First()) == uint32(c.want)
 }
 
 // Data is the memory that Message's offsets are relative to.
@@ -86,7 +87,7 @@ func (c *Consumer) Next(m *Message) (more, ok bool) {
 
 // Poll gives the first word of the next message's cell if it has come.
 func (c *Consumer) Poll() (first uint64, more bool) {
-	first = c.cells.at(c.want, c.mask).First()
+	first = c.cell().First()
 	return first, uint32(first) == uint32(c.want)
 }
 
@@ -94,13 +95,13 @@ func (c *Consumer) Poll() (first uint64, more bool) {
 func ID(first uint64) uint8 { return uint8(first >> idShift) }
 
 // Header is the header of the message that Poll found.
-func (c *Consumer) Header() uint64 { return c.cells.at(c.want, c.mask).Header() }
+func (c *Consumer) Header() uint64 { return c.cell().Header() }
 
 // Inline gives the place of a payload that travelled in the cell. ok is false
 // where it did not: see Bulk.
 func (c *Consumer) Inline(first uint64) (off, n uint32, ok bool) {
 	n = uint32(first >> lenShift) // length and flags: whatever is set makes it too long
-	return uint32(c.want&c.mask)*CellSize + payOff, n, n <= InlineMax
+	return uint32(c.at) + payOff, n, n <= InlineMax
 }
 
 // Bulk gives the place of a payload in the bulk area, read once and checked. ok
@@ -111,7 +112,7 @@ func (c *Consumer) Bulk(first uint64) (off, n uint32, ok bool) {
 	if first&flagBulk == 0 {
 		return 0, 0, false
 	}
-	offLen, advance := c.cells.at(c.want, c.mask).bulk()
+	offLen, advance := c.cell().bulk()
 	at, size := offLen>>32, offLen&seqMask
 	if at+size > c.bulkSize || advance > 2*c.bulkSize || advance < size {
 		return 0, 0, false
@@ -123,13 +124,19 @@ func (c *Consumer) Bulk(first uint64) (off, n uint32, ok bool) {
 }
 
 // Advance counts the message that Poll found.
-func (c *Consumer) Advance() { c.want++ }
+func (c *Consumer) Advance() {
+	c.want++
+	c.at = c.want & c.mask * CellSize
+}
+
+// cell is the next message's: Advance and the layout check keep it in the area.
+func (c *Consumer) cell() Cell { return c.cells.offset(c.at) }
 
 // Prefetch asks for the cells of the next n messages, as far as the end of the
 // cells, while the ones taken are being handled. For a ring that is known to
 // hold more: in one that is nearly empty it would take lines from the producer.
 func (c *Consumer) Prefetch(n int) {
-	at := int(c.want&c.mask) * CellSize
+	at := int(c.at)
 	cpu.Prefetch(c.data[at:min(at+n*CellSize, int(c.bulkBase))])
 }
 
