@@ -192,10 +192,10 @@ func (m *MemHandle) Load64(off int) uint64 { return load64(m.Bytes()[off : off+8
 func (m *MemHandle) Close() error {
 	m.once.Do(func() {
 		m.closed.Store(true)
-		m.ctx.disown(m)
 		if err := m.closeRegions(); err != nil {
 			m.err = fmt.Errorf("close memory of %d bytes at %#x: %w", len(m.buf), m.base, err)
 		}
+		m.ctx.disown(m) // the last: a context that closes meanwhile waits for it here
 	})
 	return m.err
 }
