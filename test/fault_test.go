@@ -15,8 +15,8 @@ import (
 // mostLate is how long after its peer's death a request may end.
 const mostLate = time.Second
 
-// fault is a moment in which the peer is killed.
-type fault struct {
+// moment is one in which the peer is killed.
+type moment struct {
 	name string
 	peer string // what it does
 	// bring leads to the moment. The test then kills the peer and calls what is
@@ -24,7 +24,7 @@ type fault struct {
 	bring func(*survivor) func() []error
 }
 
-var faults = []fault{
+var moments = []moment{
 	{"idle, the survivor connected", "echo", idleOurs},
 	{"idle, the peer connected", "stream", idleTheirs},
 	{"ping-pong, the survivor begins", "echo", pingOurs},
@@ -51,13 +51,13 @@ var faults = []fault{
 func TestKilledPeer(t *testing.T) {
 	b := newBystander(t)
 	for name, mode := range map[string]ucp.ThreadMode{"single": ucp.ThreadSingle, "multi": ucp.ThreadMulti} {
-		for _, f := range faults {
+		for _, f := range moments {
 			t.Run(name+"/"+f.name, func(t *testing.T) { killed(t, mode, f, b) })
 		}
 	}
 }
 
-func killed(t *testing.T, mode ucp.ThreadMode, f fault, b *bystander) {
+func killed(t *testing.T, mode ucp.ThreadMode, f moment, b *bystander) {
 	before := takeCensus(t)
 	s := newSurvivor(t, mode, f.peer)
 	s.meetBystander(b)

@@ -30,6 +30,7 @@ var roles = map[string]func(*parent){
 	"meet":   roleMeet,
 	"peer":   rolePeer,
 	"sender": roleSender,
+	"side":   roleSide,
 }
 
 func TestMain(m *testing.M) {
@@ -40,6 +41,7 @@ func TestMain(m *testing.M) {
 	warmUp()
 	code := m.Run()
 	removeCommands()
+	removeFaulty()
 	os.Exit(code)
 }
 

@@ -1,0 +1,216 @@
+//go:build linux
+
+package test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/goucx/goucx/ucp"
+)
+
+// activities are what two sides do with each other: one the first, the other the
+// second of a pair. They end with the error of the wait that failed.
+var activities = map[string]func(*side) error{
+	"send short":   func(v *side) error { return v.send(16) },
+	"send bulk":    func(v *side) error { return v.send(3000) },
+	"send long":    func(v *side) error { return v.send(big) },
+	"send mixed":   func(v *side) error { return v.send(0) },
+	"receive":      (*side).receive,
+	"begin":        func(v *side) error { return v.talk(true, (*side).poll) },
+	"answer":       func(v *side) error { return v.talk(false, (*side).poll) },
+	"sleep":        func(v *side) error { return v.talk(false, (*side).sleepFor) },
+	"open, close":  (*side).openClose,
+	"receive any":  (*side).receiveAny,
+	"receive late": (*side).receiveLate,
+	"flood":        (*side).flood,
+}
+
+// send sends numbered messages of a length, or of several.
+func (v *side) send(n int) error {
+	v.post()
+	buf := make([]byte, big)
+	for k := uint64(0); ; k++ {
+		p := buf[:n]
+		if n == 0 {
+			p = buf[:sizeOf(1, k)]
+		}
+		fill(p, 1, k)
+		r := v.e.TagSend(p, tagStream)
+		if err := v.wait(r.Wait); err != nil {
+			return err
+		}
+		v.w.Progress()
+		v.round()
+	}
+}
+
+// take receives message k.
+func (v *side) take(buf []byte, tag ucp.Tag, k uint64) error {
+	got, err := v.takeAny(buf, tag)
+	if err == nil && got != k {
+		check(&orderError{got, k})
+	}
+	return err
+}
+
+// takeAny receives a message whole and gives its number.
+func (v *side) takeAny(buf []byte, tag ucp.Tag) (k uint64, err error) {
+	r := v.w.TagRecv(buf, tag, allBits).Tie(v.e)
+	var m ucp.Message
+	err = v.wait(func(ctx context.Context) (err error) {
+		m, err = r.Wait(ctx)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	_, k, err = read(buf[:m.Len])
+	check(err)
+	v.round()
+	return k, nil
+}
+
+// receive takes what send sends, each message once, whole and in order.
+func (v *side) receive() error {
+	v.post()
+	buf := make([]byte, big)
+	for k := uint64(0); ; k++ {
+		if err := v.take(buf, tagStream, k); err != nil {
+			return err
+		}
+	}
+}
+
+// receiveAny takes what openClose sends: endpoints that follow each other promise
+// no order.
+func (v *side) receiveAny() error {
+	v.post()
+	buf, seen := make([]byte, big), make(map[uint64]bool)
+	for {
+		k, err := v.takeAny(buf, tagStream)
+		if err != nil {
+			return err
+		}
+		if seen[k] {
+			check(fmt.Errorf("message %d came twice", k))
+		}
+		seen[k] = true
+	}
+}
+
+// receiveLate lets messages pile up before it takes them.
+func (v *side) receiveLate() error {
+	v.post()
+	buf := make([]byte, big)
+	for k := uint64(0); ; k++ {
+		if k%1000 == 0 {
+			for range 1000 { // system calls: time for the other
+				cpuYield()
+			}
+		}
+		if err := v.take(buf, tagStream, k); err != nil {
+			return err
+		}
+	}
+}
+
+// flood has many sends under way.
+func (v *side) flood() error {
+	v.post()
+	const window = 300
+	var bufs [window][200]byte
+	var sent [window]ucp.Request
+	for k := uint64(0); ; k++ {
+		i := k % window
+		if err := v.wait(sent[i].Wait); err != nil {
+			return err
+		}
+		fill(bufs[i][:], 1, k)
+		sent[i] = v.e.TagSend(bufs[i][:], tagStream)
+		v.round()
+	}
+}
+
+// talk exchanges single messages; wait waits for one.
+func (v *side) talk(begin bool, wait func(*side, ucp.RecvRequest) error) error {
+	v.post()
+	buf, out := make([]byte, big), make([]byte, 64)
+	for k := uint64(0); ; k++ {
+		fill(out, 1, k)
+		r := v.w.TagRecv(buf, tagPing, allBits).Tie(v.e)
+		if begin {
+			if err := v.e.TagSendInline(out, tagPing).Wait(v.ctx); err != nil {
+				r.Drop()
+				return err
+			}
+		}
+		if err := wait(v, r); err != nil {
+			return err
+		}
+		_, got, err := read(buf[:len(out)])
+		check(err)
+		if got != k {
+			check(&orderError{got, k})
+		}
+		if !begin {
+			if err := v.e.TagSendInline(out, tagPing).Wait(v.ctx); err != nil {
+				return err
+			}
+		}
+		v.round()
+	}
+}
+
+// poll waits without sleeping of its own.
+func (v *side) poll(r ucp.RecvRequest) error {
+	return v.wait(func(ctx context.Context) error {
+		_, err := r.Wait(ctx)
+		return err
+	})
+}
+
+// sleepFor arms the worker whenever there is nothing to do.
+func (v *side) sleepFor(r ucp.RecvRequest) error {
+	err := v.wait(func(ctx context.Context) error {
+		for !r.Done() {
+			if err := v.sleep(ctx); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	_, err = r.Wait(v.ctx)
+	return err
+}
+
+// openClose sends each message over an endpoint of its own, which it closes.
+func (v *side) openClose() error {
+	v.say("posted") // the endpoints come and go: nothing is tied
+	buf := make([]byte, 200)
+	for k := uint64(0); ; k++ {
+		fill(buf, 1, k)
+		r := v.e.TagSend(buf, tagStream)
+		if err := v.wait(r.Wait); err != nil {
+			return err
+		}
+		if err := v.wait(func(context.Context) error { return v.reopen() }); err != nil {
+			return err
+		}
+		v.w.Progress()
+		v.round()
+	}
+}
+
+// reopen closes the endpoint, which takes long where the peer stands still.
+func (v *side) reopen() error {
+	err := v.e.Close()
+	v.e = must(v.connect(v.peer))
+	if err != nil && context.Cause(v.ctx) != nil {
+		return context.Cause(v.ctx)
+	}
+	return err
+}

@@ -1,0 +1,182 @@
+//go:build linux
+
+package test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goucx/goucx/ucp"
+)
+
+// errGiveUp ends a wait of a side when the test says so.
+var errGiveUp = errors.New("told to give up")
+
+// roundsAfter is how many rounds a side does after a stop before it is believed.
+const roundsAfter = 20
+
+// side is one of two processes of which one reaches a fault point. Its lines:
+//
+//	heard: activity, the bystander's address; said: own address
+//	heard: the peer's address, "go"; said: "posted"
+//	heard: "give up"; said: "gave up", "went on"
+//	heard: "resume"; said: "resumed", after some more rounds
+//	said, when the peer failed: "ended" with the time and the reason, "refused", "closed"
+//	heard: "end"
+type side struct {
+	*parent
+	*node
+	peer     string
+	e        ucp.Endpoint // to the peer
+	bystands ucp.Endpoint
+	ctx      context.Context
+	giveUp   context.CancelCauseFunc
+	resume   chan struct{}
+	standing []ucp.RecvRequest // end with the peer alone
+	after    int               // rounds until "resumed" is said
+}
+
+// roleSide behaves as it is told until its peer fails, and then says how that was.
+func roleSide(p *parent) {
+	v := &side{parent: p, node: must(newNode(ucp.ThreadSingle, 2*time.Second)), resume: make(chan struct{}, 1)}
+	act := activities[p.hear()]
+	v.bystands = must(v.connect(p.hear()))
+	p.say(v.address())
+	check(scanLine(p.hear(), &v.peer))
+	check(pingPong(context.Background(), v.w, v.bystands, 5))
+	v.say("met")
+	v.e = must(v.connect(v.peer))
+	for s := v.hear(); s != "go"; s = v.hear() {
+	}
+	v.ctx, v.giveUp = context.WithCancelCause(context.Background())
+	go v.obey()
+	v.failed(act(v))
+	for {
+		v.w.Progress() // what ended is taken away
+		select {
+		case <-v.resume:
+			check(v.x.Close())
+			return
+		default:
+		}
+	}
+}
+
+// obey takes lines while the side works.
+func (v *side) obey() {
+	for s := range v.lines {
+		switch s {
+		case "give up":
+			v.giveUp(errGiveUp)
+		default:
+			v.resume <- struct{}{}
+		}
+	}
+}
+
+// post posts receives that only the peer's failure ends, and says so.
+func (v *side) post() {
+	for range 4 {
+		v.standing = append(v.standing, v.w.TagRecv(make([]byte, 8), tagNever, allBits).Tie(v.e))
+	}
+	v.say("posted")
+}
+
+// wait calls f, which waits, until it does not end by having given up.
+func (v *side) wait(f func(context.Context) error) error {
+	for {
+		err := f(v.ctx)
+		if !errors.Is(err, errGiveUp) {
+			return err
+		}
+		v.goOn()
+		if <-v.resume; true {
+			v.ctx, v.giveUp = context.WithCancelCause(context.Background())
+		}
+		v.after = roundsAfter
+	}
+}
+
+// round notes that the activity has done something with the peer.
+func (v *side) round() {
+	if v.after > 0 {
+		if v.after--; v.after == 0 {
+			v.say("resumed")
+		}
+	}
+}
+
+// goOn is what must be possible while the peer stands still: to cancel what waits
+// for it, and to exchange messages with others.
+func (v *side) goOn() {
+	v.say("gave up")
+	ctx, cancel := context.WithTimeoutCause(context.Background(), patience/2, errors.New("it cannot be cancelled"))
+	defer cancel()
+	recv := v.w.TagRecv(make([]byte, 8), tagNever, allBits).Tie(v.e)
+	recv.Cancel()
+	if _, err := recv.Wait(ctx); !errors.Is(err, ucp.ErrCanceled) {
+		check(fmt.Errorf("a cancelled receive: %w", err))
+	}
+	send := v.e.TagSend(make([]byte, big), tagBig)
+	send.Cancel()
+	if err := send.Wait(ctx); !errors.Is(err, ucp.ErrCanceled) {
+		check(fmt.Errorf("a cancelled send: %w", err))
+	}
+	for _, r := range v.standing {
+		if r.Done() {
+			check(errors.New("a receive from the stopped peer has ended"))
+		}
+	}
+	check(pingPong(ctx, v.w, v.bystands, roundsAfter))
+	v.say("went on")
+}
+
+// failed: the peer is dead, err is what the activity got. All that concerned the
+// peer ends with that reason, and only that.
+func (v *side) failed(err error) {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), patience/2, errors.New("it does not end"))
+	defer cancel()
+	reasons := []error{err}
+	for _, r := range v.standing {
+		_, err := r.Wait(ctx)
+		reasons = append(reasons, err)
+	}
+	v.say("ended", time.Now().UnixNano(), v.verdict(reasons))
+	p := make([]byte, 100)
+	_, recv := v.w.TagRecv(p, tagNever, allBits).Tie(v.e).Wait(ctx)
+	v.say("refused", v.verdict([]error{
+		v.e.TagSend(p, 1).Wait(ctx), v.e.TagSend(make([]byte, big), 1).Wait(ctx), v.e.TagSendInline(p[:8], 1).Wait(ctx),
+		v.e.TagSendUint64(1, 1).Wait(ctx), v.e.Flush().Wait(ctx), recv, v.e.Info().Err,
+	}))
+	check(pingPong(ctx, v.w, v.bystands, roundsAfter))
+	check(v.e.Close())
+	v.say("closed")
+}
+
+// verdict is the common reason of the errors, or the one that is no such reason.
+func (v *side) verdict(errs []error) string {
+	for i, err := range errs {
+		if !errors.Is(err, ucp.ErrPeerFailed) && !errors.Is(err, ucp.ErrUnreachable) {
+			return fmt.Sprintf("wrong: error %d of %d is %v", i, len(errs), err)
+		}
+	}
+	return errs[0].Error()
+}
+
+// sleep arms the worker and sleeps until there is something to do.
+func (v *side) sleep(ctx context.Context) error {
+	if v.w.Progress() > 0 || v.w.Arm() != nil {
+		return context.Cause(ctx)
+	}
+	fd, err := v.w.EventFD()
+	if err != nil {
+		return err
+	}
+	const now = 20 // ms: to look at ctx
+	_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, now)
+	return context.Cause(ctx)
+}
