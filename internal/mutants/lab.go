@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// outcome is what became of a mutant.
+type outcome string
+
+const (
+	killed   outcome = "failed as it should"
+	hung     outcome = "hung, so failed"
+	survived outcome = "SURVIVED"
+	unjudged outcome = "NOT JUDGED"
+)
+
+// limit is how long a test may take before it counts as hung: tests have their
+// own, shorter, where they wait.
+const limit = 90 * time.Second
+
+// lab is a copy of the tree in which the code is broken.
+type lab struct {
+	dir   string
+	sound map[string]error // of a test without any mutant
+}
+
+// newLab copies the tree as it stands, without what git keeps and what was built.
+func newLab(ctx context.Context) (*lab, error) {
+	dir, err := os.MkdirTemp("", "mutants")
+	if err != nil {
+		return nil, err
+	}
+	l := &lab{dir: dir, sound: make(map[string]error)}
+	copying := exec.CommandContext(ctx, "sh", "-c", `tar --exclude=./.git --exclude=./bin -cf - . | tar -xf - -C "$1"`, "sh", dir)
+	if out, err := copying.CombinedOutput(); err != nil {
+		l.close()
+		return nil, fmt.Errorf("copy the tree: %w: %s", err, out)
+	}
+	return l, nil
+}
+
+func (l *lab) close() { _ = os.RemoveAll(l.dir) }
+
+// try runs the mutant's test without and with it.
+func (l *lab) try(ctx context.Context, m mutant) (outcome, error) {
+	if err := l.withoutMutant(ctx, m); err != nil {
+		return unjudged, fmt.Errorf("the test fails without it: %w", err)
+	}
+	file := filepath.Join(l.dir, m.file)
+	sound, err := os.ReadFile(file)
+	if err != nil {
+		return unjudged, err
+	}
+	broken, err := m.apply(string(sound))
+	if err != nil {
+		return unjudged, err
+	}
+	if err := os.WriteFile(file, []byte(broken), 0o600); err != nil {
+		return unjudged, err
+	}
+	out, err := l.test(ctx, m)
+	return judge(out, err), errors.Join(complaint(judge(out, err), out), os.WriteFile(file, sound, 0o600))
+}
+
+// withoutMutant runs the test in the sound tree, once however many mutants it kills.
+func (l *lab) withoutMutant(ctx context.Context, m mutant) error {
+	err, known := l.sound[m.where()]
+	if !known {
+		var out string
+		if out, err = l.test(ctx, m); err != nil {
+			err = fmt.Errorf("%w: %s", err, tail(out))
+		} else if strings.Contains(out, "no tests to run") {
+			err = errors.New("there is no such test")
+		}
+		l.sound[m.where()] = err
+	}
+	return err
+}
+
+func (l *lab) test(ctx context.Context, m mutant) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", "test", "-vet=off", "-timeout="+limit.String(), "-run="+m.test, m.pkg)
+	cmd.Dir = l.dir
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// judge reads what go test said of a broken tree.
+func judge(out string, err error) outcome {
+	switch {
+	case err == nil:
+		return survived
+	case strings.Contains(out, "panic: test timed out"):
+		return hung
+	case strings.Contains(out, "[build failed]"), strings.Contains(out, "[setup failed]"), !strings.Contains(out, "FAIL"):
+		return unjudged
+	default:
+		return killed
+	}
+}
+
+func complaint(o outcome, out string) error {
+	switch o {
+	case survived:
+		return errors.New("it survived its test")
+	case unjudged:
+		return fmt.Errorf("it does not compile: %s", tail(out))
+	default:
+		return nil
+	}
+}
+
+// tail is the end of what a command said.
+func tail(out string) string { return out[max(0, len(out)-1000):] }

@@ -1,0 +1,66 @@
+package main
+
+// memory are mutants of remote memory, keys and atomics.
+var memory = []mutant{
+	{
+		name: "skip the CRC of a key",
+		file: "ucp/key.go",
+		old:  "; got != sum {", new: "; got != sum && false {",
+		pkg: "./ucp", test: "^TestKeyEveryBitFlip$", quick: true,
+	},
+	{
+		name: "skip the bounds of a put",
+		file: "ucp/transfer.go",
+		old:  "case st == ucs.OK && (off > k.size || n > k.size-off):", new: "case false:",
+		pkg: "./ucp", test: "^TestBoundsAreCheckedHere$", quick: true,
+	},
+	{
+		name: "skip the bounds of a word",
+		file: "ucp/rma.go",
+		old:  "if n == 8 && off < k.put64 {", new: "if n == 8 {",
+		pkg: "./ucp/ucptest", test: "^TestUCP$/^shm$/^one_goroutine$/^bounds$", quick: true,
+	},
+	{
+		name: "the right to put is not asked for",
+		file: "ucp/rkey.go",
+		old:  "if k.access&uct.MemRemotePut != 0 && l.put.short >= 8 {", new: "if l.put.short >= 8 {",
+		pkg: "./ucp", test: "^TestAccessRights$", quick: true,
+	},
+	{
+		name: "a put does not look whether the region was revoked",
+		file: "transports/internal/mapped/rma.go",
+		old:  "addr-rec.base >= rec.put8 || rec.slot.gen.Load() != rec.gen {", new: "addr-rec.base >= rec.put8 {", times: 2,
+		pkg: "./transports/internal/mapped", test: "^TestRevoked$", quick: true,
+	},
+	{
+		name: "a put reaches one byte beyond the region",
+		file: "transports/internal/mapped/keys.go",
+		old:  "rec.put8 = s.Len - 7", new: "rec.put8 = s.Len - 6",
+		pkg: "./transports/internal/mapped", test: "^TestRange$|^TestUint64$", quick: true,
+	},
+	{
+		name: "two regions in turn have one generation",
+		file: "transports/internal/mapped/table.go",
+		old:  "gen != 0 {\n			return gen", new: "gen != 0 {\n			return 1",
+		pkg: "./transports/internal/mapped", test: "^TestSlotReuse$", quick: true,
+	},
+	{
+		name: "close does not wait for accesses under way",
+		file: "transports/internal/mapped/region.go",
+		old:  "inUse = r.slot.drain(r.owner.drain)", new: "inUse = 0",
+		pkg: "./transports/internal/mapped", test: "^TestCloseWaits$", quick: true,
+	},
+	{
+		name: "a fetched add is a load and a store",
+		file: "transports/internal/mapped/atomic.go",
+		old:  "		return atomic.AddUint32(p, v) - v, ucs.OK",
+		new:  "		old := atomic.LoadUint32(p)\n		atomic.StoreUint32(p, old+v)\n		return old, ucs.OK",
+		pkg:  "./transports/internal/mapped", test: "^TestConcurrentAtomics$",
+	},
+	{
+		name: "a key is given back while an operation has it",
+		file: "ucp/rkey.go",
+		old:  "		if w.keyInUse(l) {", new: "		if false {",
+		pkg: "./ucp", test: "^TestKeyCloseAfterPost$", quick: true,
+	},
+}

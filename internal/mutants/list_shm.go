@@ -1,0 +1,90 @@
+package main
+
+// shm are mutants of the shared-memory transport.
+var shm = []mutant{
+	{
+		name: "the sleeper puts no barrier before its last look",
+		file: "transports/shm/arm.go",
+		old:  "if !f.noBarrier && shmem.GlobalBarrier() != nil || f.anything() {", new: "if f.anything() {",
+		pkg: "./transports/shm", test: "^TestNoWakeUpIsLost$|^TestNoWakeUpForRoomIsLost$",
+	},
+	{
+		name: "the sleeper does not look once more",
+		file: "transports/shm/arm.go",
+		old:  "shmem.GlobalBarrier() != nil || f.anything() {", new: "shmem.GlobalBarrier() != nil {",
+		pkg: "./transports/shm", test: "^TestNoWakeUpIsLost$|^TestMessageWakesASleeper$",
+	},
+	{
+		name: "a sender does not look at the armed word",
+		file: "transports/shm/am.go",
+		old:  "if atomic.LoadUint32(e.armed) != 0 || !e.tx.Watched() {", new: "if !e.tx.Watched() {", times: 3,
+		pkg: "./transports/shm", test: "^TestMessageWakesASleeper$", quick: true,
+	},
+	{
+		name: "cells are not given back",
+		file: "transports/shm/progress.go",
+		old:  "		if rx.Release() {", new: "		if false {",
+		pkg: "./transports/shm", test: "^TestManyMessagesInOrder$",
+	},
+	{
+		name: "a full pass is handed up in the wrong order",
+		file: "transports/shm/progress.go",
+		old:  "		f.handler.HandleAM(rx.Data(), ds[:k])",
+		new:  "		if k > 1 {\n			ds[0], ds[1] = ds[1], ds[0]\n		}\n		f.handler.HandleAM(rx.Data(), ds[:k])",
+		pkg:  "./transports/shm", test: "^TestManyMessagesInOrder$", quick: true,
+	},
+	{
+		name: "the connection's end frees no memory",
+		file: "transports/shm/ep.go",
+		old:  "err = errors.Join(err, e.seg.Close())", new: "_ = e.seg.Close",
+		pkg: "./internal/cost", test: "^TestGate",
+	},
+	{
+		name: "a descriptor stays open",
+		file: "transports/shm/ep.go",
+		old:  "err = errors.Join(err, e.peerEvent.Close())", new: "_ = e.peerEvent.Close",
+		pkg: "./transports/shm", test: "^TestFewDescriptors$",
+	},
+	{
+		name: "no hint is given",
+		file: "transports/shm/ep.go",
+		old:  "		atomic.StoreUint64(&e.peerInbox.heads[e.peerSlot], e.tx.Head())", new: "		_ = &e.peerInbox.heads[e.peerSlot]",
+		pkg: "./transports/shm", test: "^TestNoHintIsLost$|^TestColdConnection",
+	},
+	{
+		name: "the scan finds nothing",
+		file: "transports/shm/temper.go",
+		old:  "if e := f.slots[f.scanAt]; e != nil && !e.watched {", new: "if e := f.slots[f.scanAt]; e != nil && e.watched {",
+		pkg: "./transports/shm", test: "^TestScanFindsWhatHintsLost$", quick: true,
+	},
+	{
+		name: "a waiting operation is forgotten",
+		file: "transports/shm/pending.go",
+		old:  "e.pend = append(e.pend[:0], e.pend[k:]...)", new: "e.pend = append(e.pend[:0], e.pend[min(k+1, len(e.pend)):]...)",
+		pkg: "./transports/shm", test: "^TestPendingGoesOnWhenRoomComesBack$|^TestMonkey$",
+	},
+	{
+		name: "a message overtakes those that wait",
+		file: "transports/shm/pending.go",
+		old:  "		e.block(ucs.NoResource)\n		e.wait()", new: "		e.wait()",
+		pkg: "./transports/shm", test: "^TestConformance$/^pending$",
+	},
+	{
+		name: "a hello of another version is taken",
+		file: "transports/shm/wire.go",
+		old:  "; v != helloVersion {", new: "; v == 0xdead {",
+		pkg: "./transports/shm", test: "^TestHelloRefusesDamage$", quick: true,
+	},
+	{
+		name: "the user of a stranger does not matter",
+		file: "transports/shm/keyserver.go",
+		old:  "; p.UID != me {", new: "; p.UID != me && me == 1<<31 {",
+		pkg: "./transports/shm", test: "^TestAnotherUser$", quick: true,
+	},
+	{
+		name: "garbage in a ring is skipped",
+		file: "transports/shm/progress.go",
+		old:  "				f.failLater(e, failErr(\"it wrote garbage into its ring\"))", new: "				rx.Advance()",
+		pkg: "./transports/shm", test: "^TestGarbageInTheRingFailsThatPeerAlone$", quick: true,
+	},
+}

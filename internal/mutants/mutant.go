@@ -1,0 +1,51 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// mutant is one way to break the code.
+type mutant struct {
+	name string // what it breaks, in words
+	file string // from the module's root
+	old  string // what stands there, whole and as often as times says
+	new  string
+	// times is how often old stands in the file, and is replaced; 0: once.
+	times int
+	pkg   string // whose test kills it, as go test takes it
+	test  string // the pattern of -run
+	quick bool   // its test takes a second or two
+}
+
+// where names the test for people.
+func (m mutant) where() string { return strings.TrimPrefix(m.pkg, "./") + " " + m.test }
+
+// apply gives the broken text.
+func (m mutant) apply(text string) (string, error) {
+	want := max(m.times, 1)
+	if n := strings.Count(text, m.old); n != want {
+		return "", fmt.Errorf("stands %d times in %s, not %d: %q", n, m.file, want, m.old)
+	}
+	return strings.ReplaceAll(text, m.old, m.new), nil
+}
+
+// applyAll sees whether each mutant can be applied, before any is tried.
+func applyAll(ms []mutant, read func(file string) ([]byte, error)) error {
+	var errs []error
+	for _, m := range ms {
+		text, err := read(m.file)
+		if err == nil {
+			_, err = m.apply(string(text))
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", m.name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// all is the list of mutants.
+func all() []mutant { return slices.Concat(below, shm, matching, memory) }
