@@ -37,11 +37,11 @@ func (w *Worker) amSend(e Endpoint, m amMessage) Request {
 		return w.t.refuse(opAMSend, e, st)
 	}
 	l := &w.t.lanes[w.eps[k].lane]
-	if len(m.header) > MaxAMHeader || amFirstHead+len(m.header) >= l.bcopy {
+	if len(m.header) > MaxAMHeader || rtsLen+len(m.header) > l.bcopy {
 		return w.t.refuse(opAMSend, e, ucs.TooLong)
 	}
 	word := amWord(m.id, len(m.header), m.flags)
-	if len(m.header)+len(m.data) <= l.bcopy {
+	if n := len(m.header) + len(m.data); l.short >= 0 && n <= l.bcopy && w.wholeAtOnce(m) {
 		if w.sendWhole(l, word, m.header, m.data) == ucs.OK {
 			return Request{}
 		}
@@ -50,9 +50,20 @@ func (w *Worker) amSend(e Endpoint, m amMessage) Request {
 	s := &w.slab.slots[i]
 	s.ep, s.lane = k, w.eps[k].lane
 	s.tag, s.off, s.n = word, 0, uint64(len(m.data))
+	switch {
+	case m.flags&ForceRendezvous != 0:
+		s.parent = wishRndv
+	case m.flags&ForceEager != 0:
+		s.parent = wishEager
+	}
 	w.slab.bufs[i] = m.data
 	w.keepHeader(i, m.header)
-	return w.start(i)
+	return w.startSend(i)
+}
+
+// wholeAtOnce reports whether m is sent along by its length and wishes.
+func (w *Worker) wholeAtOnce(m amMessage) bool {
+	return m.flags&ForceRendezvous == 0 && (uint64(len(m.data)) <= w.rndvThresh || m.flags&ForceEager != 0)
 }
 
 // keepHeader copies the header beside slot i, since it is the caller's at return.
@@ -79,7 +90,7 @@ func (w *Worker) headerOf(i uint32) []byte {
 func (w *Worker) sendWhole(l *lane, word uint64, header, data []byte) ucs.Status {
 	n := len(header) + len(data)
 	if n <= min(amScratch, l.short) {
-		b := w.am.scratch[:n]
+		b := w.scratch[:n]
 		copy(b[copy(b, header):], data)
 		return l.ep.AMShort(amUser, word, b)
 	}
@@ -99,10 +110,14 @@ func (w *Worker) resumeAMSend(i uint32) ucs.Status {
 	switch {
 	case l.status != ucs.OK:
 		return l.status
+	case s.phase() == phaseData:
+		return w.sendData(i, l)
+	case s.off > 0: // a part is out
+	case w.announces(s, l):
+		return w.announceUser(i, l)
 	case wordHeader(s.tag)+int(s.n) <= l.bcopy:
 		return w.sendWhole(l, s.tag, w.headerOf(i), w.slab.bufs[i])
-	}
-	if s.off == 0 {
+	default:
 		if st := w.sendUserFirst(i, l); st != ucs.OK {
 			return st
 		}
@@ -119,9 +134,6 @@ func (w *Worker) resumeAMSend(i uint32) ucs.Status {
 	return ucs.OK
 }
 
-// amFirstHead is the length of what precedes the header in a first fragment.
-const amFirstHead = 8
-
 // sendUserFirst begins an active message in fragments.
 func (w *Worker) sendUserFirst(i uint32, l *lane) ucs.Status {
 	s := &w.slab.slots[i]
@@ -130,7 +142,7 @@ func (w *Worker) sendUserFirst(i uint32, l *lane) ucs.Status {
 		return st
 	}
 	binary.LittleEndian.PutUint64(b, s.n)
-	h := amFirstHead + copy(b[amFirstHead:], w.headerOf(i))
+	h := firstHead + copy(b[firstHead:], w.headerOf(i))
 	k := w.fill(b[h:], i)
 	l.ep.CommitAM(h + k)
 	s.off = uint64(k)

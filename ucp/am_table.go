@@ -1,6 +1,10 @@
 package ucp
 
-import "go.uber.org/zap"
+import (
+	"go.uber.org/zap"
+
+	"github.com/goucx/goucx/wireup"
+)
 
 // amState is what a worker needs for active messages.
 type amState struct {
@@ -10,9 +14,11 @@ type amState struct {
 	inside bool // a handler runs
 	multi  bool // the worker's mode is ThreadMulti
 
-	keep    keeper
-	scratch [amScratch]byte   // header and data of a short message on its way out
-	unknown map[AMID]struct{} // ids without a handler that were logged
+	keep  keeper
+	fetch fetchQueue
+
+	froms   map[wireup.PeerID]uint64 // AM.From by the peer it leads to
+	unknown map[AMID]struct{}        // ids without a handler that were logged
 }
 
 type amPage [256]AMHandler

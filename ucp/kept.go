@@ -1,6 +1,10 @@
 package ucp
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/goucx/goucx/ucs"
+)
 
 // Kept is an active message that outlives its handler, its endpoint and its
 // sender. It must be released: by Release, or for a rendezvous by RecvInto or
@@ -23,6 +27,12 @@ type kept struct {
 	header, data []byte
 	n            int // length of the data
 	place        amPlace
+
+	// With placeSender; place.source is nil where nothing will come any more, for
+	// the reason lost.
+	before, after *kept // in keeper.offers
+	lost          error
+	status        ucs.Status
 }
 
 // keptBlock records are made at once.
@@ -30,11 +40,15 @@ const keptBlock = 32
 
 // keeper holds the records of a worker.
 type keeper struct {
-	w     *Worker
-	free  *kept
-	mail  atomic.Pointer[kept] // released, to be taken back by the owner
-	twice atomic.Uint64        // releases of what was released
-	live  int                  // messages kept
+	w      *Worker
+	free   *kept
+	live   int   // messages kept
+	offers *kept // first of those whose data the sender has
+
+	handles [1]uint64            // for Iface.Release
+	mail    atomic.Pointer[kept] // released, to be taken back by the owner
+	twice   atomic.Uint64        // releases of what was released
+	pressed atomic.Bool          // senders wait for memory to be released
 }
 
 // CanKeep reports whether Keep costs no copy.
@@ -57,6 +71,9 @@ func (m *AM) Keep() Kept {
 		r = w.am.keep.take()
 		r.n, r.place = m.Len, m.place
 		w.fillKept(r, m.Header, m.Data)
+		if r.place.kind == placeSender {
+			w.am.keep.link(r)
+		}
 		m.kept = r
 	}
 	return Kept{r, r.gen.Load()}
@@ -65,15 +82,20 @@ func (m *AM) Keep() Kept {
 // fillKept gives r the bytes, of its own where they do not stay in place.
 func (w *Worker) fillKept(r *kept, header, data []byte) {
 	h, n := len(header), len(header)+len(data)
-	if n == 0 {
-		return
-	}
-	if r.place.kind == placeCell {
-		r.place = amPlace{kind: placeChunk, chunk: w.pool.get(n)}
+	switch r.place.kind {
+	case placeCell, placeSender:
+		if r.place.kind == placeCell {
+			r.place.kind = placePool
+		}
+		r.place.chunk = w.hold(n)
 		b := w.pool.bytes(r.place.chunk)[:n:n]
 		copy(b, header)
 		copy(b[h:], data)
-		header, data = b[:h:h], b[h:]
+		header = b[:h:h]
+		if data != nil {
+			data = b[h:]
+		}
+	default:
 	}
 	r.header, r.data = header, data
 }

@@ -3,12 +3,16 @@ package ucp
 // post hands r, which was released, to the owner. A sleeping owner is woken only
 // where somebody waits for it.
 func (a *keeper) post(r *kept) {
+	wake := r.place.kind != placePool || a.pressed.Load()
 	for {
 		first := a.mail.Load()
 		r.next = first
 		if a.mail.CompareAndSwap(first, r) {
 			break
 		}
+	}
+	if wake {
+		a.w.Signal()
 	}
 }
 
@@ -37,6 +41,13 @@ func (a *keeper) grow() {
 	}
 }
 
+// tend takes back what was released, where there is something.
+func (a *keeper) tend() {
+	if a.mail.Load() != nil || a.twice.Load() != 0 {
+		a.collect()
+	}
+}
+
 // collect takes back what was released; the caller is the owner.
 func (a *keeper) collect() {
 	if n := a.twice.Swap(0); n != 0 {
@@ -53,12 +64,19 @@ func (a *keeper) collect() {
 func (a *keeper) giveBack(r *kept) {
 	switch r.place.kind {
 	case placeLent:
-		r.place.port.iface.Release([]uint64{r.place.lent})
-	case placeChunk:
-		a.w.pool.put(r.place.chunk)
+		a.handles[0] = r.place.id
+		r.place.port.iface.Release(a.handles[:])
+	case placeSender:
+		if s := r.place.source; s != nil {
+			id := r.place.id
+			a.unlink(r)
+			a.w.unwanted(s, id)
+		}
 	default:
 	}
-	r.header, r.data, r.place, r.n = nil, nil, amPlace{}, 0
+	chunk := r.place.chunk
+	r.header, r.data, r.place, r.n, r.lost = nil, nil, amPlace{}, 0, nil
+	a.w.unhold(chunk)
 	r.next = a.free
 	a.free = r
 	a.live--

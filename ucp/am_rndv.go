@@ -1,0 +1,80 @@
+package ucp
+
+import (
+	"encoding/binary"
+
+	"github.com/goucx/goucx/internal/fault"
+	"github.com/goucx/goucx/ucs"
+)
+
+// announceUser sends the RTS of the active message in slot i.
+func (w *Worker) announceUser(i uint32, l *lane) ucs.Status {
+	if fault.Enabled {
+		fault.At(fault.RTS)
+	}
+	s := &w.slab.slots[i]
+	head := s.tag
+	if s.parent&wishRndv == 0 && (s.n <= w.rndvThresh || s.parent&wishEager != 0) {
+		head |= wordWhole
+	}
+	n := rtsLen + wordHeader(head)
+	b, st := l.ep.ReserveAM(amUserRTS, head, n)
+	if st != ucs.OK {
+		return st
+	}
+	binary.LittleEndian.PutUint64(b, w.slab.id(i))
+	binary.LittleEndian.PutUint64(b[8:], s.n)
+	copy(b[rtsLen:], w.headerOf(i))
+	l.ep.CommitAM(n)
+	w.announced(i, l)
+	return ucs.InProgress
+}
+
+// userRTS takes in the announcement of an active message.
+func (p *port) userRTS(s *source, head uint64, data []byte) {
+	w := p.w
+	if len(data) != rtsLen+wordHeader(head) || !p.checkWord(s, head, len(data)) || s.peer == 0 {
+		p.garbage(s)
+		return
+	}
+	id, n := word(data, 0), word(data, 1)
+	header := data[rtsLen:]
+	if n > maxMessage {
+		p.garbage(s)
+		return
+	}
+	h := w.am.handler(head)
+	switch {
+	case w.refusing:
+		w.refuse(s, id, ucs.Rejected, "its worker closes")
+	case h == nil:
+		w.unknownAM(AMID(head))
+		w.refuse(s, id, ucs.Rejected, "no handler for this id")
+	case head&wordWhole != 0:
+		w.fetchWhole(s, head, id, n, header)
+	default:
+		w.offer(s, h, head, id, n, header)
+	}
+}
+
+// offer runs handler h of a message whose data the sender still has. Not kept,
+// its data is not wanted.
+func (w *Worker) offer(s *source, h AMHandler, head, id, n uint64, header []byte) {
+	m := &w.am.m
+	m.ID, m.Len, m.Rendezvous = AMID(head), int(n), true
+	m.Header, m.Data = header, nil
+	m.place = amPlace{kind: placeSender, source: s, id: id}
+	if head&wordReply != 0 {
+		m.From = w.fromOf(s)
+	}
+	w.callAM(h)
+	if !m.reset() {
+		w.unwanted(s, id)
+	}
+}
+
+// unwanted ends a message that was announced, without its data and without an
+// error.
+func (w *Worker) unwanted(s *source, id uint64) {
+	w.reply(s, control{id: amRTR, hdr: id, n: rtrLen})
+}
