@@ -225,7 +225,13 @@ func (w *Worker) endAll(st ucs.Status) {
 	}
 	for i := uint32(1); int(i) < len(w.slab.slots); i++ {
 		s := &w.slab.slots[i]
-		if s.state != slotLive || s.flags&flagChild != 0 {
+		if s.state != slotLive {
+			continue
+		}
+		if s.flags&flagChild != 0 {
+			// Its parent ends here, and must not end again with it.
+			w.unwait(i)
+			w.slab.release(i)
 			continue
 		}
 		if s.op == opTagRecv {

@@ -1,0 +1,49 @@
+package ucp_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/transports"
+	"github.com/goucx/goucx/ucp"
+)
+
+// A flush of several waiting parts ends once with its worker: its callback runs
+// once, and what was posted later keeps its own result.
+func TestCloseEndsAFlushOnce(t *testing.T) {
+	for _, mode := range []ucp.ThreadMode{ucp.ThreadSingle, ucp.ThreadMulti} {
+		c, err := ucp.Open(ucp.Config{Providers: transports.All(), Settings: settings(t), CloseTimeout: 50 * time.Millisecond})
+		require.NoError(t, err)
+		w, err := c.NewWorker(ucp.WorkerConfig{Mode: mode})
+		require.NoError(t, err)
+		silent, err := c.NewWorker(ucp.WorkerConfig{Mode: mode}) // nobody drives it
+		require.NoError(t, err)
+		e, err := w.NewEndpoint(silent.Address(), ucp.EndpointConfig{})
+		require.NoError(t, err)
+		for e.TagSend(make([]byte, 3000), 1).Done() { // until one waits
+		}
+		calls := make(map[uint64]int)
+		var fs []ucp.Request
+		for i := range uint64(4) {
+			f := e.Flush()
+			if i%2 == 0 {
+				require.True(t, f.Notify(func(c ucp.Completion) {
+					assert.ErrorIs(t, c.Err, ucp.ErrClosed)
+					calls[c.Cookie]++
+				}, i))
+				continue
+			}
+			fs = append(fs, f)
+		}
+		require.ErrorIs(t, w.Close(), ucp.ErrTimeout)
+		w.Progress()
+		assert.Equal(t, map[uint64]int{0: 1, 2: 1}, calls)
+		for _, f := range fs {
+			require.ErrorIs(t, f.Wait(t.Context()), ucp.ErrClosed)
+		}
+		require.NoError(t, c.Close())
+	}
+}
