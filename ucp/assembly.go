@@ -14,7 +14,8 @@ const (
 	intoNothing intoKind = iota // no message is open
 	intoReceive
 	intoPool
-	intoVoid // nobody wants it any more
+	intoHandler // memory of the pool, then a handler
+	intoVoid    // nobody wants it any more
 )
 
 // growLimit is up to where memory is taken for a message on its length alone;
@@ -39,9 +40,11 @@ func (p *port) first(s *source, tag uint64, data []byte) {
 		w.receiveInto(s, i)
 	} else {
 		s.into = intoPool
-		s.chunk = w.pool.get(int(min(s.total, growLimit)))
-		s.arrived = w.addArrived(tag, unexpected{n: s.total})
-		w.open[s.arrived] = s
+		s.chunk = w.hold(int(min(s.total, growLimit)))
+		s.arrived = w.addArrived(tag, unexpected{kind: unOpen, n: s.total, from: s.index})
+		if w.budget.spent {
+			w.slowDown(s)
+		}
 	}
 	w.add(s, data)
 }
@@ -72,7 +75,7 @@ func (w *Worker) add(s *source, data []byte) {
 		if b := w.slab.bufs[s.recv]; s.got < uint64(len(b)) {
 			copy(b[s.got:], data)
 		}
-	case intoPool:
+	case intoPool, intoHandler:
 		w.ensureChunk(s, s.got+uint64(len(data)))
 		copy(w.pool.bytes(s.chunk)[s.got:], data)
 	default:
@@ -89,9 +92,9 @@ func (w *Worker) ensureChunk(s *source, n uint64) {
 	if n <= uint64(len(old)) {
 		return
 	}
-	c := w.pool.get(int(min(s.total, max(n, 2*uint64(len(old))))))
+	c := w.hold(int(min(s.total, max(n, 2*uint64(len(old))))))
 	copy(w.pool.bytes(c), old[:s.got])
-	w.pool.put(s.chunk)
+	w.unhold(s.chunk)
 	s.chunk = c
 }
 
@@ -107,8 +110,10 @@ func (w *Worker) complete(s *source) {
 		}
 		w.end(s.recv, st)
 	case intoPool:
-		w.un[s.arrived].chunk = s.chunk
-		delete(w.open, s.arrived)
+		u := &w.un[s.arrived]
+		u.kind, u.from, u.chunk = unWhole, 0, s.chunk
+	case intoHandler:
+		w.userComplete(s)
 	default:
 	}
 }
@@ -116,7 +121,7 @@ func (w *Worker) complete(s *source) {
 // takeOver gives the message that comes in from s to the receive in slot i.
 func (w *Worker) takeOver(i uint32, s *source) {
 	copy(w.slab.bufs[i], w.pool.bytes(s.chunk)[:s.got])
-	w.pool.put(s.chunk)
+	w.unhold(s.chunk)
 	w.receiveInto(s, i)
 }
 
@@ -128,10 +133,10 @@ func (w *Worker) drop(s *source, st ucs.Status) {
 	case intoReceive:
 		w.end(s.recv, st)
 	case intoPool:
-		w.arrived.Remove(s.arrived)
-		w.arrived.Free(s.arrived)
-		delete(w.open, s.arrived)
-		w.pool.put(s.chunk)
+		w.un[s.arrived].chunk = s.chunk
+		w.dropArrived(s.arrived, st)
+	case intoHandler:
+		w.unhold(s.chunk)
 	default:
 	}
 }

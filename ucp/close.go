@@ -14,7 +14,8 @@ import (
 
 // Close flushes, for at most CloseTimeout, and then aborts the endpoint. Its
 // remote keys are closed with it. The error says that operations did not get
-// out. Other endpoints are not moved. Idempotent.
+// out. Other endpoints are not moved. Idempotent. A handler of an active message
+// cannot wait for the flush: there the endpoint is closed when it has ended.
 func (e Endpoint) Close() error {
 	if e.t == nil {
 		return nil
@@ -29,7 +30,11 @@ func (e Endpoint) Close() error {
 	}
 	var err error
 	if alive {
-		err = w.waitBounded(e.Flush())
+		r := e.Flush()
+		if w.closesLater(r, e) {
+			return nil
+		}
+		err = w.waitBounded(r)
 	}
 	return errors.Join(err, e.shut(ErrClosed))
 }
@@ -94,33 +99,6 @@ func (w *Worker) disown(k uint32, c io.Closer) {
 	}
 }
 
-// abort ends the operations of endpoint k that have not ended.
-func (w *Worker) abort(k uint32, reason error) {
-	w.giveUpHalfSent(k)
-	for i := uint32(1); int(i) < len(w.slab.slots); i++ {
-		s := &w.slab.slots[i]
-		if s.state != slotLive || s.ep != k {
-			continue
-		}
-		if s.flags&flagChild != 0 {
-			// Its parent ends here too, so nobody is to hear of it; its token is
-			// skipped where it waits, on a lane that may go on for others.
-			w.unwait(i)
-			w.slab.release(i)
-			continue
-		}
-		if s.op == opTagRecv && !w.posted.Remove(i) {
-			continue // matched: its message is complete soon
-		}
-		s.status = ucs.Canceled
-		if s.left > 0 && s.op != opFlush {
-			continue // the transport still uses its buffer; its event ends it
-		}
-		w.keepErr(i, &OpError{Op: s.op.info().name, Peer: w.peerName(k), Lane: w.laneName(s.lane), Err: reason})
-		w.end(i, ucs.Canceled)
-	}
-}
-
 // detach makes what was not read of endpoint k's operations independent of it.
 func (w *Worker) detach(k uint32) {
 	for i := uint32(1); int(i) < len(w.slab.slots); i++ {
@@ -161,6 +139,7 @@ func (w *Worker) freeEndpoint(k uint32) {
 func flushBeforeClose(ws []*Worker, timeout time.Duration) {
 	rs := make([]Request, len(ws))
 	for i, w := range ws {
+		w.refuseUnmatched()
 		rs[i] = w.flushAlive()
 	}
 	var p pause
@@ -189,6 +168,7 @@ func (w *Worker) waitBounded(r Request) error {
 
 // closeEndpoints flushes them all within CloseTimeout and ends them.
 func (w *Worker) closeEndpoints() error {
+	w.refuseUnmatched()
 	errs := []error{w.waitBounded(w.flushAlive())}
 	w.t.lock()
 	var owned []io.Closer
@@ -218,6 +198,9 @@ func (w *Worker) closeEndpoints() error {
 
 // endAll ends every operation of the worker that has not ended.
 func (w *Worker) endAll(st ucs.Status) {
+	for i := range w.t.lanes {
+		w.t.lanes[i].admitting = true // nothing begins any more
+	}
 	for _, p := range w.ports {
 		for _, s := range p.sources {
 			w.drop(s, st)

@@ -14,7 +14,30 @@ var (
 		"Time after which they are looked at where that is earlier.")
 )
 
+var (
+	rowRndvThresh = config.New("RNDV_THRESH", "auto", config.OrAuto(config.Size(0, config.Inf)), "bytes",
+		"Longest message that is sent without being asked for; auto: 64k.")
+	rowRndvOutstanding = config.New("RNDV_OUTSTANDING", "65536", config.Int(1, math.MaxInt32), "",
+		"Messages to one worker that may wait to be asked for; further sends wait at the sender.")
+	rowUnexpectedBudget = config.New("UNEXPECTED_BUDGET", "64m", config.Size(0, config.Inf), "bytes",
+		"Unexpected messages that a worker keeps before it has their senders announce what they send.")
+)
+
+// autoRndvThresh is UCX_RNDV_THRESH=auto.
+const autoRndvThresh = 64 << 10
+
+// initTags reads the settings of tag matching.
+func (w *Worker) initTags(c WorkerConfig) {
+	s := w.ctx.settings
+	w.rndvThresh = uint64(rowRndvThresh.Get(s).Or(autoRndvThresh))
+	w.outstanding = uint32(rowRndvOutstanding.Get(s))
+	w.budget.limit = uint64(rowUnexpectedBudget.Get(s))
+	if c.UnexpectedBudget > 0 {
+		w.budget.limit = uint64(c.UnexpectedBudget)
+	}
+}
+
 // Settings are the rows of this package.
 func Settings() config.Table {
-	return config.Table{Section: "ucp", Settings: []config.Setting{rowSlowPasses, rowSlowInterval, rowStatsDest}}
+	return config.Table{Section: "ucp", Settings: []config.Setting{rowSlowPasses, rowSlowInterval, rowRndvThresh, rowRndvOutstanding, rowUnexpectedBudget, rowStatsDest}}
 }

@@ -10,6 +10,12 @@ const (
 	cntPending
 	cntBad
 	cntFailures
+	cntAnnounced
+	cntFetched
+	cntRefused
+	cntLate
+	cntThrottled
+	cntUnexpectedPeak
 	cntUnhandled
 	cntReleasedTwice
 	numCounters
@@ -22,6 +28,13 @@ var counterNames = [numCounters]string{
 	cntPending:    "pending",    // operations that waited for resources
 	cntBad:        "bad",        // messages that broke the protocol, and what followed them
 	cntFailures:   "failures",   // connections that ended
+
+	cntAnnounced:      "announced",       // messages sent by rendezvous
+	cntFetched:        "fetched",         // messages of other workers asked for
+	cntRefused:        "refused",         // messages of other workers turned down
+	cntLate:           "late",            // messages that crossed the end of what they name
+	cntThrottled:      "throttled",       // senders told to announce everything
+	cntUnexpectedPeak: "unexpected_peak", // bytes of unexpected messages, the most ever held
 
 	cntUnhandled:     "unhandled",      // active messages without a handler
 	cntReleasedTwice: "released_twice", // releases of kept messages that were released

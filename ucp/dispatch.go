@@ -18,7 +18,26 @@ func (p *port) handleOther(d *uct.Desc, data []byte) bool {
 	}
 	switch d.ID {
 	case amEager:
+		if p.w.budget.spent {
+			p.w.slowDown(s)
+		}
 		p.w.arrive(d.Header, data)
+	case amSync:
+		p.arriveSync(s, d.Header, data)
+	case amSyncAck:
+		p.acked(s, d.Header, data)
+	case amRTS:
+		p.arriveRTS(s, d.Header, data)
+	case amRTR:
+		p.asked(s, d.Header, data)
+	case amData:
+		p.data(s, d.Header, data)
+	case amRefuse:
+		p.refused(s, d.Header, data)
+	case amGiveUp:
+		p.gaveUp(s, d.Header, data)
+	case amThrottle:
+		p.throttle(s, d.Header, data)
 	case amFirst:
 		p.first(s, d.Header, data)
 	case amNext:

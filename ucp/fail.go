@@ -31,7 +31,9 @@ func (w *Worker) connectionFailed(p *port, f uct.Failure) {
 	}
 	for i := range w.t.lanes {
 		if w.t.lanes[i].ep == f.Endpoint {
+			peer := w.t.lanes[i].peer
 			w.failLane(uint32(i), reason)
+			w.forgetFrom(peer)
 			return
 		}
 	}
@@ -52,6 +54,7 @@ func (w *Worker) failLane(i uint32, reason error) {
 		}
 	}
 	w.endTied()
+	w.endSends(i, ucs.PeerFailed)
 	w.purgeLane(i, ucs.PeerFailed)
 	if w.t.lanes[i].lingers {
 		w.closeLane(i)

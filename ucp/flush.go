@@ -47,7 +47,7 @@ func (w *Worker) flushAlive() Request {
 	defer w.t.unlock()
 	f := flush{w: w}
 	for i := 1; i < len(w.t.lanes); i++ {
-		if l := &w.t.lanes[i]; l.ep != nil && l.status == ucs.OK {
+		if l := &w.t.lanes[i]; l.ep != nil && l.status == ucs.OK && !l.lingers {
 			f.lane(uint32(i))
 		}
 	}
@@ -66,7 +66,7 @@ func (f *flush) lane(i uint32) {
 	w := f.w
 	c := w.slab.take(opFlush)
 	s := &w.slab.slots[c]
-	s.ep, s.lane = f.ep, i
+	s.ep, s.lane, s.arg = f.ep, i, flushNew
 	st := w.try(c)
 	if st == ucs.OK {
 		w.slab.release(c)
@@ -102,6 +102,9 @@ func (f *flush) request() Request {
 
 func (w *Worker) resumeFlush(i uint32) ucs.Status {
 	l := &w.t.lanes[w.slab.slots[i].lane]
+	if l.status == ucs.OK && w.waitsForSends(i, l) {
+		return ucs.InProgress
+	}
 	if st := w.mayOrder(l); st != ucs.OK {
 		return st
 	}

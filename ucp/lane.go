@@ -25,9 +25,16 @@ type lane struct {
 	status  ucs.Status
 	err     error // why it failed
 
-	named   bool  // the peer was told who sends
-	lingers bool  // nobody holds it, but something is to go out
-	urgent  chain // control messages that found no room
+	named     bool  // the peer was told who sends
+	lingers   bool  // nobody holds it, but something is to go out
+	throttled bool  // the peer wants everything to be announced
+	admitting bool  // admit runs
+	urgent    chain // control messages that found no room
+
+	used    uint32 // credits; see startSend
+	flushes uint32 // in open
+	held    chain  // sends without a credit, and flushes behind them
+	open    chain  // sends that the peer has to answer, and flushes behind them
 }
 
 // laneKey finds a lane: there is one per peer and iface.
@@ -111,8 +118,8 @@ func (w *Worker) introduce(i uint32) {
 func (w *Worker) gate(i uint32) {
 	l := &w.t.lanes[i]
 	l.short = -1
-	if l.named && l.status == ucs.OK {
-		l.short = l.whole
+	if l.named && l.status == ucs.OK && !l.throttled && l.held.head == 0 {
+		l.short = int(min(uint64(l.whole), w.rndvThresh))
 	}
 }
 
@@ -151,6 +158,7 @@ func (w *Worker) closeLane(i uint32) {
 			s.reply = 0
 		}
 	}
+	w.endSends(i, ucs.Canceled)
 	w.purgeLane(i, ucs.Canceled)
 	l := &w.t.lanes[i]
 	ep, port := l.ep, w.ports[l.port]

@@ -15,12 +15,14 @@ type opInfo struct {
 // refer to functions that themselves come back here.
 func (k opKind) info() opInfo {
 	switch k {
-	case opTagSend, opTagSendV:
+	case opTagSend, opTagSendV, opTagSendUint64:
 		return opInfo{"tag send", (*Worker).resumeTagSend}
-	case opTagSendUint64:
-		return opInfo{"tag send", (*Worker).resumeTagSendUint64}
+	case opTagSendSync:
+		return opInfo{"tag sync send", (*Worker).resumeTagSend}
 	case opTagRecv:
 		return opInfo{name: "tag receive"}
+	case opAMRecv, opAMFetch:
+		return opInfo{name: "active message receive"}
 	case opFlush:
 		return opInfo{"flush", (*Worker).resumeFlush}
 	case opFence:

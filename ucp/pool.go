@@ -103,3 +103,11 @@ func (p *pool) put(h chunk) {
 	}
 	k.free = append(k.free, i)
 }
+
+// size is the bytes that h lends.
+func (p *pool) size(h chunk) uint64 {
+	if c := uint(h >> 32); c != bigClass {
+		return 1 << c
+	}
+	return uint64(len(p.bytes(h)))
+}

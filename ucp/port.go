@@ -103,6 +103,7 @@ func (p *port) resume(ts []uct.Token) int {
 			return n
 		case ucs.InProgress:
 			w.unwait(i)
+		case ucs.Busy: // it went to the end of the queue
 		default:
 			w.end(i, st)
 		}

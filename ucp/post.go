@@ -13,12 +13,12 @@ func (w *Worker) start(i uint32) Request {
 	id, op, ep, lane := w.slab.id(i), s.op, s.ep, s.lane
 	switch st := w.try(i); st {
 	case ucs.OK:
-		w.slab.release(i)
+		w.discard(i)
 		return Request{}
 	case ucs.InProgress:
 		return Request{&w.t, id}
 	default:
-		w.slab.release(i)
+		w.discard(i)
 		w.noteFailure(lane, st)
 		return w.t.refuse(op, w.handle(ep), st)
 	}
@@ -77,19 +77,32 @@ func (w *Worker) end(i uint32, st ucs.Status) {
 		return
 	}
 	if s.flags&flagKept == 0 {
-		w.slab.release(i)
+		w.discard(i)
 		return
 	}
 	s.state = slotDone
 }
 
+// discard releases slot i and what a send in it holds.
+func (w *Worker) discard(i uint32) {
+	if s := &w.slab.slots[i]; s.parent != 0 && s.op.sends() {
+		w.leave(i)
+	}
+	w.slab.release(i)
+}
+
 //go:noinline
 func (w *Worker) endSlow(i uint32, st ucs.Status) {
 	w.unwait(i)
-	s := &w.slab.slots[i]
-	if s.op == opControl {
+	if s := &w.slab.slots[i]; s.op == opAMFetch {
+		w.fetchEnded(i, st)
+		return
+	} else if s.op.sends() {
+		w.leave(i) // may move the slots
+	} else if s.op == opControl {
 		w.slab.unlink(&w.t.lanes[s.lane].urgent, i)
 	}
+	s := &w.slab.slots[i]
 	s.status = st
 	switch {
 	case s.flags&flagChild != 0:
@@ -130,22 +143,5 @@ func (w *Worker) childEnded(i uint32) {
 	s.left--
 	if s.left == 0 {
 		w.end(parent, s.status)
-	}
-}
-
-// cancel withdraws the operation in slot i where nothing of it has happened.
-func (w *Worker) cancel(i uint32) {
-	s := &w.slab.slots[i]
-	switch s.op {
-	case opTagRecv:
-		if w.posted.Remove(i) {
-			w.end(i, ucs.Canceled)
-		}
-	case opTagSend, opTagSendV, opTagSendUint64, opAMSend:
-		// Its token stays in the pending queue and is skipped there.
-		if s.off == 0 {
-			w.end(i, ucs.Canceled)
-		}
-	default:
 	}
 }

@@ -14,7 +14,12 @@ const (
 	opTagSend
 	opTagSendUint64
 	opTagSendV
+	opTagSendSync
+	opAMSend
 	opTagRecv
+	opAMRecv
+	opAMFetch
+	opTaken
 	opFlush
 	opFence
 	opGiveUp
@@ -25,7 +30,6 @@ const (
 	opGetUint64
 	opAtomic
 	opFetch
-	opAMSend
 	numOps
 )
 
@@ -119,7 +123,7 @@ func (b *slab) take(op opKind) uint32 {
 	s := &b.slots[i]
 	b.free = s.next
 	s.op, s.state, s.status, s.flags = op, slotLive, ucs.OK, 0
-	s.ep, s.lane, s.left = 0, 0, 0
+	s.ep, s.lane, s.left, s.parent = 0, 0, 0, 0
 	return i
 }
 

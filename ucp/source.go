@@ -21,6 +21,10 @@ type source struct {
 	address   []byte        // beginning of his address
 	reply     uint32        // lane towards him; 0: none yet
 	throttled bool          // he was told to announce everything
+	waiting   int           // of Worker.un: messages that want an answer of ours
+	fetches   int           // receives that wait for his data
+
+	from uint64 // the endpoint of AM.From; 0: none yet
 
 	recv       uint32 // slot, with intoReceive
 	arrived    uint32 // number in Worker.arrived, with intoPool
@@ -143,6 +147,7 @@ func (p *port) sourceEnded(id uint32, reason error) {
 func (w *Worker) loseSource(s *source, reason error) {
 	w.explain(s, reason)
 	w.drop(s, ucs.PeerFailed)
+	w.loseRendezvous(s, reason)
 }
 
 // garbage fails a source that broke the protocol, and the lanes to its sender;

@@ -76,11 +76,6 @@ func (e Endpoint) TagSendV(ps [][]byte, tag Tag) Request {
 	return t.w.tagSend(e, sending{op: opTagSendV, vec: ps, tag: tag, n: n})
 }
 
-// TagSendWith is TagSend with wishes.
-func (e Endpoint) TagSendWith(p []byte, tag Tag, _ Opts) Request {
-	return e.TagSend(p, tag) // messages are copied, so a registration has no use yet
-}
-
 // MaxInline is the longest TagSendInline in bytes. It connects the endpoint; 0
 // where that fails.
 func (e Endpoint) MaxInline() int {

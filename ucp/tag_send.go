@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 
 	"github.com/goucx/goucx/ucs"
-	"github.com/goucx/goucx/uct"
 )
 
 // sending is what the slow halves of the sends have in common.
@@ -15,6 +14,8 @@ type sending struct {
 	arg uint64
 	tag Tag
 	n   int
+
+	wishes uint32 // wishSync and following
 }
 
 //go:noinline
@@ -63,7 +64,7 @@ func (w *Worker) tagSend(e Endpoint, m sending) Request {
 	if st := w.connect(k); st != ucs.OK {
 		return w.t.refuse(m.op, e, st)
 	}
-	if l := &w.t.lanes[w.eps[k].lane]; m.op == opTagSend && m.n <= l.short {
+	if l := &w.t.lanes[w.eps[k].lane]; m.op == opTagSend && m.wishes == 0 && m.n <= l.short {
 		if l.ep.AMShort(amEager, uint64(m.tag), m.buf) == ucs.OK {
 			return Request{}
 		}
@@ -72,30 +73,17 @@ func (w *Worker) tagSend(e Endpoint, m sending) Request {
 	s := &w.slab.slots[i]
 	s.ep, s.lane = k, w.eps[k].lane
 	s.tag, s.arg, s.off, s.n = uint64(m.tag), m.arg, 0, uint64(m.n)
+	s.parent = m.wishes
 	w.slab.bufs[i] = m.buf
 	if m.op == opTagSendV {
 		w.slab.vecs[i] = m.vec
 		s.flags |= flagAside
 	}
-	return w.start(i)
+	return w.startSend(i)
 }
 
-func (w *Worker) resumeTagSendUint64(i uint32) ucs.Status {
-	s := &w.slab.slots[i]
-	l := &w.t.lanes[s.lane]
-	if l.short >= 8 || l.status != ucs.OK {
-		return l.ep.AMUint64(amEager, s.tag, s.arg)
-	}
-	b, st := l.ep.ReserveAM(amEager, s.tag, 8)
-	if st == ucs.OK {
-		binary.LittleEndian.PutUint64(b, s.arg)
-		l.ep.CommitAM(8)
-	}
-	return st
-}
-
-// resumeTagSend sends whole messages in one piece, longer ones in fragments as
-// far as there is room.
+// resumeTagSend goes on with a send in whatever form it has: whole, in fragments
+// as far as there is room, or announced.
 func (w *Worker) resumeTagSend(i uint32) ucs.Status {
 	s := &w.slab.slots[i]
 	l := &w.t.lanes[s.lane]
@@ -103,16 +91,24 @@ func (w *Worker) resumeTagSend(i uint32) ucs.Status {
 	switch {
 	case l.status != ucs.OK:
 		return l.status
-	case n <= l.short && s.op == opTagSend:
+	case s.phase() == phaseData:
+		return w.sendData(i, l)
+	case s.off > 0:
+	case w.announces(s, l):
+		return w.announce(i, l)
+	case s.parent&wishSync != 0:
+		return w.sendSync(i, l)
+	case n <= l.whole && s.op == opTagSend:
 		return l.ep.AMShort(amEager, s.tag, w.slab.bufs[i])
+	case l.whole >= 8 && s.op == opTagSendUint64:
+		return l.ep.AMUint64(amEager, s.tag, s.arg)
 	case n <= l.bcopy:
 		b, st := l.ep.ReserveAM(amEager, s.tag, n)
 		if st == ucs.OK {
 			l.ep.CommitAM(w.fill(b, i))
 		}
 		return st
-	}
-	if s.off == 0 {
+	default:
 		if st := w.sendFirst(i, l); st != ucs.OK {
 			return st
 		}
@@ -149,7 +145,13 @@ func (w *Worker) sendFirst(i uint32, l *lane) ucs.Status {
 // fill copies what comes next of the message in slot i to b.
 func (w *Worker) fill(b []byte, i uint32) int {
 	off := int(w.slab.slots[i].off)
-	if w.slab.slots[i].op != opTagSendV {
+	switch w.slab.slots[i].op {
+	case opTagSendV:
+	case opTagSendUint64:
+		var v [8]byte
+		binary.LittleEndian.PutUint64(v[:], w.slab.slots[i].arg)
+		return copy(b, v[off:])
+	default:
 		return copy(b, w.slab.bufs[i][off:])
 	}
 	n := 0
@@ -162,36 +164,6 @@ func (w *Worker) fill(b []byte, i uint32) int {
 		off = 0
 	}
 	return n
-}
-
-// giveUpHalfSent tells the receiver that a message of endpoint k, which has sent
-// a part of it, will not be continued. The place of its token in the lane's
-// queue is taken by that news.
-func (w *Worker) giveUpHalfSent(k uint32) {
-	lane := w.eps[k].lane
-	if lane == 0 || w.t.lanes[lane].refs == 1 {
-		return // the end of the connection tells it
-	}
-	var waiting []uint32
-	w.t.lanes[lane].ep.PendingPurge(func(t uct.Token) {
-		i := w.slab.find(uint64(t))
-		if i == 0 || w.slab.slots[i].state != slotLive {
-			return
-		}
-		w.unwait(i)
-		if s := &w.slab.slots[i]; s.ep == k && s.off > 0 && (s.op == opTagSend || s.op == opTagSendV || s.op == opAMSend) {
-			number := s.aux
-			i = w.slab.take(opGiveUp)
-			g := &w.slab.slots[i]
-			g.lane, g.aux, g.flags = lane, number, flagReported
-		}
-		waiting = append(waiting, i)
-	})
-	for _, i := range waiting {
-		if st := w.try(i); st != ucs.InProgress {
-			w.end(i, st)
-		}
-	}
 }
 
 func (w *Worker) resumeGiveUp(i uint32) ucs.Status {

@@ -1,6 +1,10 @@
 package ucp
 
-import "github.com/goucx/goucx/uct"
+import (
+	"math"
+
+	"github.com/goucx/goucx/uct"
+)
 
 // Active messages of this package beside those that carry the program's own
 // (am_word.go); docs/wire/ucp.md has their bytes.
@@ -26,6 +30,8 @@ const (
 	syncHead = 8
 	// rtsLen and rtrLen are the payloads of announcements and of answers to them.
 	rtsLen, rtrLen = 16, 16
+	// maxMessage is the longest message: more does not fit into an address space.
+	maxMessage = math.MaxInt
 	// maxReason is the longest reason in a refusal.
 	maxReason = 200
 	// maxPeerAddress is the longest worker address that a peer may send.

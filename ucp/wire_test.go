@@ -42,7 +42,7 @@ func record(t *testing.T) (*port, *recorder, Endpoint) {
 	require.NoError(t, err)
 	l := &p.w.t.lanes[p.w.eps[1].lane]
 	r := &recorder{Endpoint: l.ep}
-	l.ep, l.short, l.bcopy = r, 16, 16
+	l.ep, l.short, l.whole, l.bcopy = r, 16, 16, 16
 	return p, r, e
 }
 

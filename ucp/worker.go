@@ -31,6 +31,10 @@ const (
 type WorkerConfig struct {
 	// Mode says which goroutines may use the worker; 0: any.
 	Mode ThreadMode
+	// UnexpectedBudget is how many bytes of messages that nobody asked for are
+	// kept before senders announce what they have and keep it themselves. 0: the
+	// setting UCX_UNEXPECTED_BUDGET.
+	UnexpectedBudget int
 }
 
 // Worker owns progress: endpoints, requests and what arrives belong to it. With
@@ -46,10 +50,14 @@ type Worker struct {
 	posted      tagmatch.Posted
 	arrived     tagmatch.Arrived
 	un          []unexpected // by number in arrived
-	open        map[uint32]*source
-	sources     []*source // by source.index; 0 is none
+	sources     []*source    // by source.index; 0 is none
 	freeSources []uint32
-	lingering   int // lanes that linger
+	lingering   int    // lanes that linger
+	refusing    bool   // what nobody waits for is refused: the worker closes
+	rndvThresh  uint64 // longest message that is sent without being asked for
+	outstanding uint32 // credits of a lane
+	budget      budget
+	scratch     [64]byte // of a short message on its way out
 	am          amState
 	pool        pool // memory for unexpected payloads and inline copies
 
@@ -96,7 +104,6 @@ func (x *Context) NewWorker(c WorkerConfig) (*Worker, error) {
 		ctx: x, id: newID(), one: idle{},
 		laneAt:  make(map[laneKey]uint32),
 		cold:    make(map[uint32]*epCold),
-		open:    make(map[uint32]*source),
 		sources: make([]*source, 1),
 		eps:     make([]epSlot, 1),
 		count:   stats.NewSet(counterNames[:]),
@@ -107,6 +114,7 @@ func (x *Context) NewWorker(c WorkerConfig) (*Worker, error) {
 	w.slab.init(&w.pool)
 	w.am.init(w, c.Mode == ThreadMulti)
 	w.slow.init(x.settings)
+	w.initTags(c)
 	w.openIfaces(domains)
 	if len(w.ports) == 0 {
 		return nil, fmt.Errorf("new worker: no interface works: %v: %w", w.refused, ErrUnsupported)
@@ -183,6 +191,10 @@ func (w *Worker) Address() Address { return append(Address(nil), w.address...) }
 // What still runs ends with ErrClosed. Idempotent.
 func (w *Worker) Close() error {
 	w.t.lock()
+	if err := w.mayWait(); err != nil {
+		w.t.unlock()
+		return fmt.Errorf("close worker: %w", err)
+	}
 	if w.closing {
 		w.t.unlock()
 		return nil

@@ -52,14 +52,16 @@ func (a *Arrived) Match(tag, mask uint64) uint32 {
 	if a.n == 0 {
 		return 0
 	}
-	id := a.find(tag, mask)
+	id := a.Find(tag, mask)
 	if id != 0 {
 		a.Remove(id)
 	}
 	return id
 }
 
-func (a *Arrived) find(tag, mask uint64) uint32 {
+// Find gives the number of the oldest message whose tag equals tag in the bits of
+// mask, 0 where there is none. It stays.
+func (a *Arrived) Find(tag, mask uint64) uint32 {
 	if mask == ^uint64(0) {
 		return a.x.head(tag)
 	}

@@ -1,0 +1,171 @@
+package ucp
+
+import (
+	"github.com/goucx/goucx/internal/fault"
+	"github.com/goucx/goucx/ucs"
+)
+
+// arriveRTS takes in an announcement.
+func (p *port) arriveRTS(s *source, tag uint64, data []byte) {
+	w := p.w
+	if len(data) != rtsLen || s.peer == 0 {
+		p.garbage(s)
+		return
+	}
+	id, n := word(data, 0), word(data, 1)
+	if n > maxMessage {
+		p.garbage(s)
+		return
+	}
+	if i := w.posted.Match(tag); i != 0 {
+		w.slab.slots[i].tag = tag
+		w.askFor(s, i, id, n)
+		return
+	}
+	if w.refusing {
+		w.refuse(s, id, ucs.Rejected, "its worker closes")
+		return
+	}
+	s.waiting++
+	w.addArrived(tag, unexpected{kind: unRTS, n: n, id: id, from: s.index})
+}
+
+// askFor asks the sender of s for the n bytes that he announced under id, to be
+// put into the buffer of slot i, as much as it holds. The slot is a receive that
+// ends when they are there, truncated where n is more.
+func (w *Worker) askFor(s *source, i uint32, id, n uint64) {
+	if fault.Enabled {
+		fault.At(fault.RTR)
+	}
+	r := &w.slab.slots[i]
+	r.n, r.arg, r.off = n, id, 0
+	r.left, r.aux = fetching, s.index
+	r.ep, r.flags = 0, r.flags&^flagTied // from now on its sender's end concerns it
+	s.fetches++
+	wanted := min(n, uint64(len(w.slab.bufs[i])))
+	if !w.reply(s, control{id: amRTR, hdr: id, n: rtrLen, a: w.slab.id(i), b: wanted}) {
+		w.endFetch(i, ucs.Unreachable)
+		return
+	}
+	if wanted == 0 {
+		w.fetched(i)
+	}
+}
+
+// fetched ends a receive whose data is there.
+func (w *Worker) fetched(i uint32) {
+	st := ucs.OK
+	if w.slab.slots[i].n > uint64(len(w.slab.bufs[i])) {
+		st = ucs.Truncated
+	}
+	w.endFetch(i, st)
+}
+
+// endFetch ends a receive that asked for its data.
+func (w *Worker) endFetch(i uint32, st ucs.Status) {
+	r := &w.slab.slots[i]
+	w.sources[r.aux].fetches--
+	r.left = 0
+	w.end(i, st)
+}
+
+// data puts a piece of what was asked for in its place.
+func (p *port) data(s *source, id uint64, data []byte) {
+	w := p.w
+	i := p.fetchNamed(s, id)
+	if i == 0 {
+		return
+	}
+	r := &w.slab.slots[i]
+	b := w.slab.bufs[i]
+	wanted := min(r.n, uint64(len(b)))
+	if len(data) == 0 || uint64(len(data)) > wanted-r.off {
+		p.garbage(s)
+		return
+	}
+	copy(b[r.off:], data)
+	r.off += uint64(len(data))
+	if r.off == wanted {
+		w.fetched(i)
+	}
+}
+
+// refuse tells the sender of s that the message he knows by id is not wanted.
+func (w *Worker) refuse(s *source, id uint64, st ucs.Status, reason string) {
+	reason = reason[:min(len(reason), maxReason)]
+	w.reply(s, control{id: amRefuse, hdr: id, text: append([]byte{byte(st)}, reason...)})
+}
+
+// gaveUp ends what a sender withdraws.
+func (p *port) gaveUp(s *source, id uint64, data []byte) {
+	w := p.w
+	switch {
+	case len(data) != 1 || data[0] > giveUpData || s.peer == 0:
+		p.garbage(s)
+	case data[0] == giveUpData:
+		if i := p.fetchNamed(s, id); i != 0 {
+			w.endFetch(i, ucs.Canceled)
+		}
+	case s.waiting > 0 && w.dropAnnounced(s, id):
+	case s.fetches > 0:
+		for i := range w.slab.slots {
+			if r := &w.slab.slots[i]; r.fetchesFrom(s) && r.arg == id {
+				w.endFetch(uint32(i), ucs.Canceled)
+				return
+			}
+		}
+	default: // it crossed our answer
+	}
+}
+
+// fetchesFrom reports whether the slot is a receive that asked s for data.
+func (s *slot) fetchesFrom(src *source) bool {
+	return s.op.receives() && s.state == slotLive && s.left == fetching && s.aux == src.index
+}
+
+// dropAnnounced forgets the message that s announced under id and nobody asked
+// for; false where there is none.
+func (w *Worker) dropAnnounced(s *source, id uint64) bool {
+	for k := range w.un {
+		if u := &w.un[k]; u.kind == unRTS && u.from == s.index && u.id == id {
+			w.dropArrived(uint32(k), ucs.Canceled)
+			return true
+		}
+	}
+	return w.dropFetches(s, id, false) || w.am.keep.dropOffer(s, id)
+}
+
+// loseRendezvous ends what s announced and what it was asked for.
+func (w *Worker) loseRendezvous(s *source, reason error) {
+	if s.waiting > 0 {
+		w.dropFetches(s, 0, true)
+		w.am.keep.loseOffers(s, reason)
+		for k := range w.un {
+			u := &w.un[k]
+			if u.from != s.index {
+				continue
+			}
+			switch u.kind {
+			case unRTS:
+				w.dropArrived(uint32(k), ucs.PeerFailed)
+			case unSync:
+				u.kind, u.from = unWhole, 0 // the message is here, its sender is not
+				s.waiting--
+			default:
+			}
+		}
+	}
+	for i := 0; s.fetches > 0 && i < len(w.slab.slots); i++ {
+		if r := &w.slab.slots[i]; r.fetchesFrom(s) {
+			w.keepErr(uint32(i), &OpError{Op: r.op.info().name, Peer: w.sourceName(s), Err: reason})
+			w.endFetch(uint32(i), ucs.PeerFailed)
+		}
+	}
+}
+
+func (w *Worker) sourceName(s *source) string {
+	if s.peer == 0 {
+		return ""
+	}
+	return shortID(w.peers.UUID(s.peer))
+}

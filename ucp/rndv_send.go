@@ -1,0 +1,176 @@
+package ucp
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strings"
+
+	"github.com/goucx/goucx/internal/fault"
+	"github.com/goucx/goucx/ucs"
+)
+
+// announces says whether the message in s is to be announced.
+func (w *Worker) announces(s *slot, l *lane) bool {
+	switch {
+	case l.throttled || s.parent&wishRndv != 0:
+		return true
+	case s.parent&wishSync != 0 && int(s.n) > l.bcopy-syncHead:
+		return true
+	default:
+		return s.n > w.rndvThresh && s.parent&wishEager == 0
+	}
+}
+
+// announce sends the RTS of the send in slot i.
+func (w *Worker) announce(i uint32, l *lane) ucs.Status {
+	if fault.Enabled {
+		fault.At(fault.RTS)
+	}
+	s := &w.slab.slots[i]
+	st := l.sendControl(control{id: amRTS, hdr: s.tag, n: rtsLen, a: w.slab.id(i), b: s.n})
+	if st != ucs.OK {
+		return st
+	}
+	w.announced(i, l)
+	return ucs.InProgress
+}
+
+// announced notes that the send in slot i waits for the peer to ask.
+func (w *Worker) announced(i uint32, l *lane) {
+	w.count.Inc(cntAnnounced)
+	w.slab.slots[i].setPhase(phaseRTS)
+	w.slab.push(&l.open, i)
+}
+
+// sendSync sends the message in slot i whole and waits for its match.
+func (w *Worker) sendSync(i uint32, l *lane) ucs.Status {
+	s := &w.slab.slots[i]
+	id, n := w.slab.id(i), syncHead+int(s.n)
+	if n <= min(l.whole, len(w.scratch)) {
+		binary.LittleEndian.PutUint64(w.scratch[:], id)
+		w.fill(w.scratch[syncHead:n], i)
+		if st := l.ep.AMShort(amSync, s.tag, w.scratch[:n]); st != ucs.OK {
+			return st
+		}
+	} else {
+		b, st := l.ep.ReserveAM(amSync, s.tag, n)
+		if st != ucs.OK {
+			return st
+		}
+		binary.LittleEndian.PutUint64(b, id)
+		w.fill(b[syncHead:], i)
+		l.ep.CommitAM(n)
+	}
+	s.setPhase(phaseMatch)
+	w.slab.push(&l.open, i)
+	return ucs.InProgress
+}
+
+// acked ends a sync send: its message was matched.
+func (p *port) acked(s *source, id uint64, data []byte) {
+	i := p.sendNamed(s, id)
+	if i == 0 {
+		return
+	}
+	if p.w.slab.slots[i].phase() != phaseMatch || len(data) != 0 {
+		p.garbage(s)
+		return
+	}
+	p.w.end(i, ucs.OK)
+}
+
+// asked begins to send what was announced.
+func (p *port) asked(s *source, id uint64, data []byte) {
+	w := p.w
+	if len(data) != rtrLen {
+		p.garbage(s)
+		return
+	}
+	i := p.sendNamed(s, id)
+	if i == 0 {
+		return
+	}
+	m := &w.slab.slots[i]
+	theirs, wanted := word(data, 0), word(data, 1)
+	if m.phase() != phaseRTS || wanted > m.n {
+		p.garbage(s)
+		return
+	}
+	m.setPhase(phaseData)
+	w.giveCredit(i)
+	m.tag, m.n, m.off = theirs, wanted, 0
+	if st := w.try(i); st != ucs.InProgress {
+		w.end(i, st)
+	}
+}
+
+// dataTurn is how much one message sends before others that wait have their turn.
+const dataTurn = 64 << 10
+
+// sendData sends what was asked for, as far as there is room. Busy: it went to
+// the end of the queue that it waits in.
+func (w *Worker) sendData(i uint32, l *lane) ucs.Status {
+	s := &w.slab.slots[i]
+	turn := s.off + dataTurn
+	for s.off < s.n {
+		n := int(min(uint64(l.bcopy), s.n-s.off))
+		if s.off >= turn && w.resuming && s.flags&flagWaiting != 0 && l.queued > 1 &&
+			l.ep.PendingAdd(w.slab.token(i)) == ucs.OK {
+			return ucs.Busy
+		}
+		if fault.Enabled {
+			fault.At(fault.Data)
+			if s.off+uint64(n) == s.n {
+				fault.At(fault.LastData)
+			}
+		}
+		b, st := l.ep.ReserveAM(amData, s.tag, n)
+		if st != ucs.OK {
+			return st
+		}
+		n = w.fill(b, i)
+		l.ep.CommitAM(n)
+		s.off += uint64(n)
+	}
+	return ucs.OK
+}
+
+// refused ends a send that the receiver does not want.
+func (p *port) refused(s *source, id uint64, data []byte) {
+	w := p.w
+	if len(data) < 1 || len(data) > 1+maxReason {
+		p.garbage(s)
+		return
+	}
+	i := p.sendNamed(s, id)
+	if i == 0 {
+		return
+	}
+	m := &w.slab.slots[i]
+	if m.phase() < phaseMatch {
+		p.garbage(s)
+		return
+	}
+	st, sentinel := ucs.Rejected, ErrRejected
+	if ucs.Status(data[0]) == ucs.Canceled {
+		st, sentinel = ucs.Canceled, ErrCanceled
+	}
+	err := fmt.Errorf("%w by the receiver: %s", sentinel, strings.ToValidUTF8(string(data[1:]), "?"))
+	w.keepErr(i, &OpError{Op: m.op.info().name, Peer: w.peerName(m.ep), Lane: w.laneName(m.lane), Err: err})
+	w.end(i, st)
+}
+
+// throttle opens and closes the eager path to the sender of s.
+func (p *port) throttle(s *source, on uint64, data []byte) {
+	w := p.w
+	if on > 1 || len(data) != 0 || s.peer == 0 {
+		p.garbage(s)
+		return
+	}
+	for i := range w.t.lanes {
+		if l := &w.t.lanes[i]; i != 0 && l.ep != nil && l.peer == s.peer {
+			l.throttled = on == 1
+			w.gate(uint32(i))
+		}
+	}
+}

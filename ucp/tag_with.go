@@ -1,0 +1,33 @@
+package ucp
+
+import "github.com/goucx/goucx/ucs"
+
+// TagSendSync is TagSend whose request ends only after the message was matched
+// by a receive. ErrRejected: the receiver took it and dropped it, or closed.
+// hot: BenchmarkTagSync
+func (e Endpoint) TagSendSync(p []byte, tag Tag) Request {
+	e.t.lock()
+	r := e.t.w.tagSend(e, sending{op: opTagSendSync, buf: p, tag: tag, n: len(p), wishes: wishSync})
+	e.t.unlock()
+	return r
+}
+
+// TagSendWith is TagSend with wishes. ForceEager sends p along even where it is
+// longer than UCX_RNDV_THRESH, unless the receiver's budget for unexpected
+// messages is spent; ForceRendezvous has it asked for, however short it is.
+func (e Endpoint) TagSendWith(p []byte, tag Tag, o Opts) Request {
+	var wishes uint32
+	switch {
+	case !o.Flags.valid():
+		return e.t.refuse(opTagSend, e, ucs.InvalidParam)
+	case o.Flags&ForceRendezvous != 0:
+		wishes = wishRndv
+	case o.Flags&ForceEager != 0:
+		wishes = wishEager
+	default:
+		return e.TagSend(p, tag)
+	}
+	e.t.lock()
+	defer e.t.unlock()
+	return e.t.w.tagSend(e, sending{op: opTagSend, buf: p, tag: tag, n: len(p), wishes: wishes})
+}

@@ -1,0 +1,155 @@
+package ucp
+
+import "github.com/goucx/goucx/ucs"
+
+// unexpected is a message that waits for its receive.
+type unexpected struct {
+	chunk chunk  // the payload
+	n     uint64 // length in all
+	id    uint64 // what its sender knows it by, where he waits for an answer
+	from  uint32 // its source, by index, where something is still to come
+	taken uint32 // slot of the Taken that has it; 0: it is matched by tag
+	kind  unKind
+}
+
+// unKind says how much of an unexpected message is here.
+type unKind uint8
+
+const (
+	unFree  unKind = iota // no message
+	unWhole               // all of it
+	unSync                // all of it, and its sender waits for the match
+	unOpen                // from assembles it
+	unRTS                 // nothing: it was announced
+	unLost                // nothing, and nothing will come: id is the status
+)
+
+// keep stores a message that nobody waits for yet.
+//
+//go:noinline
+func (w *Worker) keep(tag uint64, data []byte) {
+	w.keepAs(tag, data, unexpected{kind: unWhole})
+}
+
+func (w *Worker) keepAs(tag uint64, data []byte, u unexpected) {
+	u.n = uint64(len(data))
+	u.chunk = w.hold(len(data)) // of an empty one too: it takes as much room
+	copy(w.pool.bytes(u.chunk), data)
+	w.addArrived(tag, u)
+}
+
+func (w *Worker) addArrived(tag uint64, u unexpected) uint32 {
+	w.count.Inc(cntUnexpected)
+	id := w.arrived.Add(tag)
+	for int(id) >= len(w.un) {
+		w.un = append(w.un, unexpected{})
+	}
+	w.un[id] = u
+	return id
+}
+
+// arriveSync takes in a whole message whose sender waits for the match.
+// hot: BenchmarkTagSync
+func (p *port) arriveSync(s *source, tag uint64, data []byte) {
+	w := p.w
+	if len(data) < syncHead || s.peer == 0 {
+		p.garbage(s)
+		return
+	}
+	id := word(data, 0)
+	data = data[syncHead:]
+	if i := w.posted.Match(tag); i != 0 {
+		w.deliver(i, tag, data)
+		w.reply(s, control{id: amSyncAck, hdr: id})
+		return
+	}
+	w.keepSync(s, tag, id, data)
+}
+
+//go:noinline
+func (w *Worker) keepSync(s *source, tag, id uint64, data []byte) {
+	if w.refusing {
+		w.refuse(s, id, ucs.Rejected, "its worker closes")
+		return
+	}
+	if w.budget.spent {
+		w.slowDown(s)
+	}
+	s.waiting++
+	w.keepAs(tag, data, unexpected{kind: unSync, id: id, from: s.index})
+}
+
+// takeArrived gives the receive in slot i a message that is there already, or
+// that comes in, or that was announced.
+//
+//go:noinline
+func (w *Worker) takeArrived(i uint32, tag, mask uint64) bool {
+	id := w.arrived.Match(tag, mask)
+	if id == 0 {
+		return false
+	}
+	w.give(i, id)
+	return true
+}
+
+// give gives the unexpected message id, which is not matched by tag any more, to
+// the receive in slot i.
+func (w *Worker) give(i, id uint32) {
+	u, tag := w.un[id], w.arrived.Tag(id)
+	w.freeArrived(id)
+	switch u.kind {
+	case unOpen:
+		w.takeOver(i, w.sources[u.from])
+	case unRTS:
+		s := w.sources[u.from]
+		s.waiting--
+		w.slab.slots[i].tag = tag
+		w.askFor(s, i, u.id, u.n)
+	case unLost:
+		s := &w.slab.slots[i]
+		s.tag, s.n = tag, u.n
+		w.end(i, ucs.Status(u.id))
+	default:
+		w.deliver(i, tag, w.pool.bytes(u.chunk)[:u.n])
+		w.unhold(u.chunk)
+		if u.kind == unSync {
+			w.sources[u.from].waiting--
+			w.reply(w.sources[u.from], control{id: amSyncAck, hdr: u.id})
+		}
+	}
+}
+
+func (w *Worker) freeArrived(id uint32) {
+	w.un[id] = unexpected{}
+	w.arrived.Free(id)
+}
+
+// dropArrived forgets the unexpected message id, of which no more will come. One
+// that was taken is remembered as lost with st.
+func (w *Worker) dropArrived(id uint32, st ucs.Status) {
+	u := &w.un[id]
+	w.unhold(u.chunk)
+	if u.kind == unRTS || u.kind == unSync {
+		w.sources[u.from].waiting--
+	}
+	if u.taken != 0 {
+		*u = unexpected{kind: unLost, n: u.n, id: uint64(st), taken: u.taken}
+		return
+	}
+	w.arrived.Remove(id)
+	w.freeArrived(id)
+}
+
+// refuseUnmatched turns down what senders wait for in vain: this worker closes,
+// and no receive will come.
+func (w *Worker) refuseUnmatched() {
+	w.t.lock()
+	defer w.t.unlock()
+	w.refusing = true
+	for id := range w.un {
+		if u := w.un[id]; u.kind == unRTS || u.kind == unSync {
+			w.dropArrived(uint32(id), ucs.Closed)
+			w.refuse(w.sources[u.from], u.id, ucs.Rejected, "its worker closes")
+		}
+	}
+}
