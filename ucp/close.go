@@ -1,7 +1,6 @@
 package ucp
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -149,21 +148,8 @@ func flushBeforeClose(ws []*Worker, timeout time.Duration) {
 		for _, w := range ws {
 			n += w.Progress()
 		}
-		_ = p.after(context.Background(), n)
+		p.among(ws, n)
 	}
-}
-
-// waitBounded waits for r, at most CloseTimeout.
-func (w *Worker) waitBounded(r Request) error {
-	var p pause
-	limit := ucs.Now().Add(w.ctx.closeTimeout)
-	for !r.Done() {
-		if p.n%ctxPasses == 0 && limit.Before(ucs.Now()) {
-			return fmt.Errorf("close: %s: %w", r, ErrTimeout)
-		}
-		_ = p.after(context.Background(), w.Progress())
-	}
-	return r.Err()
 }
 
 // closeEndpoints flushes them all within CloseTimeout and ends them.

@@ -12,6 +12,8 @@ var (
 		"Progress passes after which interfaces without connections are looked at.")
 	rowSlowInterval = config.New("SLOW_EVENT_INTERVAL", "20us", config.Duration(0, time.Second), "s",
 		"Time after which they are looked at where that is earlier.")
+	rowSpinTime = config.New("SPIN_TIME", "20us", config.Duration(0, config.Forever), "s",
+		"How long a wait polls before it sleeps until something comes; inf: it never sleeps.")
 )
 
 var (
@@ -39,5 +41,5 @@ func (w *Worker) initTags(c WorkerConfig) {
 
 // Settings are the rows of this package.
 func Settings() config.Table {
-	return config.Table{Section: "ucp", Settings: []config.Setting{rowSlowPasses, rowSlowInterval, rowRndvThresh, rowRndvOutstanding, rowUnexpectedBudget, rowStatsDest}}
+	return config.Table{Section: "ucp", Settings: []config.Setting{rowSlowPasses, rowSlowInterval, rowSpinTime, rowRndvThresh, rowRndvOutstanding, rowUnexpectedBudget, rowStatsDest}}
 }

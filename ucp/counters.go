@@ -18,6 +18,7 @@ const (
 	cntUnexpectedPeak
 	cntUnhandled
 	cntReleasedTwice
+	cntSlept
 	numCounters
 )
 
@@ -38,6 +39,7 @@ var counterNames = [numCounters]string{
 
 	cntUnhandled:     "unhandled",      // active messages without a handler
 	cntReleasedTwice: "released_twice", // releases of kept messages that were released
+	cntSlept:         "slept",          // times that a wait slept until something came
 }
 
 // Stats are the counters of the worker ("ucp.") and its interfaces

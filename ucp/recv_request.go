@@ -45,7 +45,7 @@ func (r RecvRequest) Wait(ctx context.Context) (Message, error) {
 			b.free = i
 			return Message{Tag(s.tag), int(s.n)}, nil
 		}
-		if err := p.after(ctx, w.Progress()); err != nil {
+		if err := p.after(ctx, w, w.Progress()); err != nil {
 			return Message{}, err
 		}
 	}
@@ -64,7 +64,7 @@ func (r RecvRequest) waitRecvSlow(ctx context.Context) (Message, error) {
 		if ended {
 			return m, err
 		}
-		if err := p.after(ctx, n); err != nil {
+		if err := p.after(ctx, r.t.w, n); err != nil {
 			return Message{}, err
 		}
 	}

@@ -93,7 +93,7 @@ func (r Request) waitSlow(ctx context.Context) error {
 			_, err := w.look(r.id)
 			return err
 		}
-		if err := p.after(ctx, w.Progress()); err != nil {
+		if err := p.after(ctx, w, w.Progress()); err != nil {
 			return err
 		}
 	}
@@ -106,7 +106,7 @@ func (r Request) waitLocked(ctx context.Context) error {
 		if ended {
 			return err
 		}
-		if err := p.after(ctx, n); err != nil {
+		if err := p.after(ctx, r.t.w, n); err != nil {
 			return err
 		}
 	}

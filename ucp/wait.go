@@ -2,67 +2,121 @@ package ucp
 
 import (
 	"context"
+	"fmt"
+	"runtime"
 
+	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/cpu"
 )
 
 // When a waiting loop looks beyond its worker, in passes.
 const (
 	ctxPasses   = 64   // look at the context; a power of two
-	spinPasses  = 4096 // idle before the processor is offered to others
+	clockPasses = 256  // idle, look at the clock
+	spinPasses  = 4096 // idle, without an end of spinning: offer the processor to others
 	yieldPasses = 1024 // and every so many after that
 )
 
-// pause is the state of a loop that waits.
+// pause is the state of a loop that waits: 16 bytes, cleared by one store.
 type pause struct {
-	n    uint32 // passes
-	idle uint32 // passes since something was done
-	did  int    // things done since the last slow look
+	n     uint32 // passes
+	idle  uint32 // passes since something was done
+	did   uint32 // things done since the last slow look
+	since uint32 // when idling began, about us; 0: not looked at; spunOut
 }
+
+// spunOut says that the time for spinning is over and that others had their turn
+// on the processor.
+const spunOut = 1
 
 // after follows each pass that did n things; an error ends the loop.
 // hot: BenchmarkTagPair
 //
 //gcassert:inline
-func (p *pause) after(ctx context.Context, n int) error {
+func (p *pause) after(ctx context.Context, w *Worker, n int) error {
 	p.n++
-	p.did += n
+	p.did += uint32(n)
 	if p.n&(ctxPasses-1) != 0 {
 		return nil
 	}
-	return p.slow(ctx)
+	return p.slow(ctx, w)
 }
 
+// slow looks at the context, and sleeps where the time for spinning is over.
+//
 //go:noinline
-func (p *pause) slow(ctx context.Context) error {
+func (p *pause) slow(ctx context.Context, w *Worker) error {
+	if ctx.Err() != nil { // Cause takes a lock
+		return context.Cause(ctx)
+	}
+	if p.count() >= w.sleeper.after && p.spun(w) {
+		w.sleep(ctx)
+	}
+	return nil
+}
+
+// count adds the passes since the last call and gives those in which nothing was
+// done.
+func (p *pause) count() uint32 {
 	p.idle += ctxPasses
 	if p.did != 0 {
-		p.idle = 0
+		*p = pause{n: p.n}
 	}
-	p.did = 0
-	if p.idle >= spinPasses && p.idle%yieldPasses == 0 {
-		cpu.Yield()
+	return p.idle
+}
+
+// spun reports whether it is time to sleep.
+func (p *pause) spun(w *Worker) bool {
+	if p.since == spunOut {
+		return true
 	}
-	if ctx.Err() == nil { // Cause takes a lock
-		return nil
+	if w.sleeper.spin < 0 {
+		if p.idle >= spinPasses && p.idle%yieldPasses == 0 {
+			cpu.Yield()
+		}
+		return false
 	}
-	return context.Cause(ctx)
+	if p.idle%clockPasses != 0 && w.sleeper.spin > 0 {
+		return false
+	}
+	now := uint32(ucs.Now()>>10) | spunOut<<1
+	if p.since == 0 {
+		p.since = now
+	}
+	if ucs.Time(now-p.since)<<10 < w.sleeper.spin {
+		return false
+	}
+	// Goroutines that wait for this processor go first: who sleeps in poll keeps
+	// it until the scheduler takes it away. One more round looks at what they did.
+	p.since = spunOut
+	w.sleeper.fruitless = 0
+	runtime.Gosched()
+	return false
 }
 
 // Run progresses the worker until ctx ends or the worker is closed, and gives
-// ctx's cause or ErrClosed.
+// ctx's cause or ErrClosed. When idle it sleeps.
 func (w *Worker) Run(ctx context.Context) error {
-	return w.WaitUntil(ctx, func() bool { return false })
+	if err := w.mayLoop(); err != nil {
+		return err
+	}
+	var p pause
+	for {
+		if w.closed.Load() {
+			return ErrClosed
+		}
+		if err := p.after(ctx, w, w.Progress()); err != nil {
+			return err
+		}
+	}
 }
 
 // WaitUntil progresses the worker until cond, which it calls after each pass on
 // this goroutine, is true. It gives ctx's cause where that ends first, ErrClosed
-// where the worker is closed.
+// where the worker is closed. cond may depend on memory that a peer writes; when
+// idle, WaitUntil naps for at most 50 us at a time, and goes on looking.
 func (w *Worker) WaitUntil(ctx context.Context, cond func() bool) error {
-	w.t.lock()
-	err := w.mayWait()
-	w.t.unlock()
-	if err != nil {
+	if err := w.mayLoop(); err != nil {
 		return err
 	}
 	var p pause
@@ -70,9 +124,54 @@ func (w *Worker) WaitUntil(ctx context.Context, cond func() bool) error {
 		if w.closed.Load() {
 			return ErrClosed
 		}
-		if err := p.after(ctx, w.Progress()); err != nil {
-			return err
+		p.n++
+		p.did += uint32(w.Progress())
+		if p.n&(ctxPasses-1) != 0 {
+			continue
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if p.count() >= w.sleeper.after && p.spun(w) {
+			w.nap()
 		}
 	}
 	return nil
+}
+
+func (w *Worker) mayLoop() error {
+	w.t.lock()
+	defer w.t.unlock()
+	return w.mayWait()
+}
+
+// waitBounded waits for r, at most CloseTimeout.
+func (w *Worker) waitBounded(r Request) error {
+	if r.Done() {
+		return r.Err()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), w.ctx.closeTimeout)
+	defer cancel()
+	err := r.Wait(ctx)
+	if !r.Done() && ctx.Err() != nil {
+		err = ErrTimeout
+	}
+	if err != nil && !r.Done() {
+		return fmt.Errorf("close: %s: %w", r, err)
+	}
+	return err
+}
+
+// among follows each pass over all of ws, which did n things.
+func (p *pause) among(ws []*Worker, n int) {
+	p.n++
+	p.did += uint32(n)
+	if p.n&(ctxPasses-1) != 0 || p.count() < spinPasses {
+		return
+	}
+	if w := ws[0]; w.sleeper.set != nil {
+		w.nap()
+	} else {
+		cpu.Yield()
+	}
 }

@@ -69,9 +69,9 @@ func (w *Worker) Arm() error {
 	for _, p := range w.ports {
 		switch st := p.iface.Arm(uct.EventRecv | uct.EventSend); st {
 		case ucs.OK, ucs.Unsupported:
-		case ucs.Busy:
+		case ucs.Busy, ucs.InProgress:
 			p.armed = false
-			w.passes, w.slow.passes = lookEvery, w.slow.everyPasses // the next pass looks at all
+			w.lookSoon()
 			return ErrBusy
 		default:
 			return fmt.Errorf("arm %s: %w", p.name(), statusErr(st))
@@ -106,6 +106,7 @@ func (w *Worker) lowerSignal() bool {
 }
 
 func (w *Worker) closeWakeup() error {
+	w.sleeper.unwatch()
 	if w.slow.set == nil {
 		return nil
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/goucx/goucx/ucp/tagmatch"
 	"github.com/goucx/goucx/ucs"
@@ -35,6 +36,9 @@ type WorkerConfig struct {
 	// kept before senders announce what they have and keep it themselves. 0: the
 	// setting UCX_UNEXPECTED_BUDGET.
 	UnexpectedBudget int
+	// Spin is how long a wait polls before it sleeps. 0: as the setting
+	// UCX_SPIN_TIME says; < 0: it never sleeps.
+	Spin time.Duration
 }
 
 // Worker owns progress: endpoints, requests and what arrives belong to it. With
@@ -85,6 +89,7 @@ type Worker struct {
 	show    *display // nil: the program is not shown
 	slow    slowEvents
 	wake    wakeup
+	sleeper sleeper
 	count   *stats.Set
 	stats   stats.Group
 	closing bool
@@ -120,6 +125,7 @@ func (x *Context) NewWorker(c WorkerConfig) (*Worker, error) {
 		return nil, fmt.Errorf("new worker: no interface works: %v: %w", w.refused, ErrUnsupported)
 	}
 	w.wake.problem = w.openWakeup()
+	w.initSleep(c.Spin)
 	if err = w.buildAddress(); err == nil {
 		err = x.own(w)
 	}

@@ -91,7 +91,8 @@ type Iface interface {
 	// is the iface's own; do not read or close it.
 	EventFD() int
 	// Arm asks for a wake-up through EventFD on the next event of kind k. Busy:
-	// something is there already; Progress, then Arm again.
+	// something is there already; Progress, then Arm again. InProgress: armed,
+	// but something that gives no sign is due; Progress within a millisecond or so.
 	Arm(k EventKind) Status
 	// Activate and Deactivate count the endpoints that the layer above uses;
 	// they come in pairs. ActiveEndpoints adds the connections that peers made.

@@ -216,7 +216,7 @@ func TestFullBacklog(t *testing.T) {
 				e.Close()
 			}
 			a.Progress(64)
-			require.Equal(t, ucs.Busy, a.Arm(uct.EventRecv), "nobody tells when the backlog has room")
+			require.Equal(t, ucs.InProgress, a.Arm(uct.EventRecv), "nobody tells when the backlog has room")
 			empty()
 			until(t, func() bool { return rb.n == 1 && len(rb.failures) == map[bool]int{true: 1}[closes] }, a, b)
 			until(t, func() bool { return len(a.undialed) == 0 }, a)

@@ -66,6 +66,7 @@ type iface struct {
 	accepted  int // by peers
 	threads   int
 	armed     bool
+	raised    bool   // event may be up
 	sleeps    uint32 // number of the last sleep that was armed
 	busy      int    // depth of callbacks
 	closed    bool

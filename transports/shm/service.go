@@ -29,6 +29,7 @@ const tendEvery = 2 * time.Millisecond
 func (f *iface) look() {
 	f.attention, f.extra = true, true
 	if f.armed {
+		f.raised = true
 		_ = f.event.Signal() // an error means closed
 	}
 }
@@ -81,6 +82,7 @@ func (f *iface) dispatch(ev shmem.Event) {
 	id := uint32(ev.Data)
 	switch ev.Data & evMask {
 	case evWake:
+		f.raised = false
 		f.event.Drain()
 	case evAccept:
 		f.accept()

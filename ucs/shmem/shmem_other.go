@@ -2,7 +2,11 @@
 
 package shmem
 
-import "github.com/goucx/goucx/ucs"
+import (
+	"time"
+
+	"github.com/goucx/goucx/ucs"
+)
 
 // The twins of what is documented in the _linux files. Constructors refuse, so
 // the methods are never reached on a real object.
@@ -165,3 +169,15 @@ func ProcessRead(int, []byte, uintptr) (int, error) { return 0, ucs.ErrUnsupport
 
 // ProcessWrite answers ErrUnsupported.
 func ProcessWrite(int, []byte, uintptr) (int, error) { return 0, ucs.ErrUnsupported }
+
+// PollSet: see poll_linux.go.
+type PollSet struct{}
+
+// NewPollSet: see poll_linux.go.
+func NewPollSet(...int) *PollSet { return new(PollSet) }
+
+// Wait answers ErrUnsupported.
+func (*PollSet) Wait(int, time.Duration) (int, error) { return 0, ucs.ErrUnsupported }
+
+// Ready is false.
+func (*PollSet) Ready(int) bool { return false }

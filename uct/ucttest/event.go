@@ -37,7 +37,7 @@ func (n *node) arm(k uct.EventKind, others ...*node) {
 	n.env.Helper()
 	n.env.until("Arm to take", func() bool {
 		st := n.iface.Arm(k)
-		if st != ok && st != ucs.Busy {
+		if st != ok && st != ucs.Busy && st != ucs.InProgress {
 			n.env.Fatalf("Arm answered %v", st)
 		}
 		return st == ok

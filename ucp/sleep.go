@@ -1,0 +1,156 @@
+package ucp
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/shmem"
+	"github.com/goucx/goucx/uct"
+)
+
+const (
+	// napTime is for how long who polls memory sleeps: with what the system adds
+	// it is about 80 us.
+	napTime = 30 * time.Microsecond
+	// soon bounds a sleep that something without a sign may have to end.
+	soon = time.Millisecond
+	// maxFruitless is how many times in a row a sleeper may be woken for nothing
+	// before it sleeps through what wakes it for a while.
+	maxFruitless = 8
+)
+
+// sleeper is how the goroutine that progresses blocks: first it spins, then it
+// arms the ifaces and sleeps in poll(2).
+type sleeper struct {
+	spin      ucs.Time       // before a sleep; < 0: never sleep
+	after     uint32         // idle passes before spin is looked at
+	set       *shmem.PollSet // the worker's flag, then the ports' descriptors
+	deaf      bool           // a port has no descriptor: nothing wakes for it
+	fruitless int            // sleeps in a row after which nothing was done
+
+	ends <-chan struct{} // of the context whose end calls Signal
+	stop func() bool     // ends that
+}
+
+// initSleep chooses the time for spinning: the program's, else the setting's.
+func (w *Worker) initSleep(spin time.Duration) {
+	s := &w.sleeper
+	if spin == 0 {
+		if spin = rowSpinTime.Get(w.ctx.settings); spin == config.Forever {
+			spin = -1
+		}
+	}
+	s.spin, s.after = ucs.Time(spin), clockPasses
+	if spin == 0 {
+		s.after = ctxPasses
+	}
+	if w.slow.set == nil || w.t.locked {
+		s.spin = -1
+	}
+	if s.spin < 0 {
+		return
+	}
+	fds := []int{w.wake.signal.FD()}
+	for _, p := range w.ports {
+		fd := p.iface.EventFD()
+		fds = append(fds, fd)
+		s.deaf = s.deaf || fd < 0
+	}
+	s.set = shmem.NewPollSet(fds...)
+}
+
+// sleep blocks until there is something to progress, Signal is called, or ctx
+// ends. It may return early.
+//
+//go:noinline
+func (w *Worker) sleep(ctx context.Context) {
+	s := &w.sleeper
+	s.watch(ctx, w)
+	if w.lowerSignal() || w.calling || len(w.calls)+len(w.failed) > 0 {
+		return
+	}
+	if s.fruitless++; s.fruitless > maxFruitless {
+		s.fruitless = 0
+		_, _ = s.set.Wait(1, soon) // only Signal ends it
+		return
+	}
+	d := time.Duration(-1)
+	switch st := w.armPorts(); {
+	case st == ucs.Busy:
+		return
+	case st != ucs.OK || s.deaf:
+		d = soon
+	}
+	w.count.Inc(cntSlept)
+	if n, _ := s.set.Wait(math.MaxInt, d); n > 0 { // an error is an early return
+		w.served()
+	}
+}
+
+// nap blocks for a moment, or until Signal is called.
+//
+//go:noinline
+func (w *Worker) nap() {
+	if w.lowerSignal() {
+		return
+	}
+	_, _ = w.sleeper.set.Wait(1, napTime)
+}
+
+// armPorts has everything that comes wake the sleeper. Busy: something is there
+// already. InProgress: something will be due that gives no sign.
+func (w *Worker) armPorts() ucs.Status {
+	all := ucs.OK
+	for _, p := range w.ports {
+		if p.armed {
+			continue // it is inactive, and has been quiet since
+		}
+		switch st := p.iface.Arm(uct.EventRecv | uct.EventSend); st {
+		case ucs.OK, ucs.Unsupported:
+			p.armed = p.iface.ActiveEndpoints() == 0
+		case ucs.Busy:
+			w.lookSoon()
+			return ucs.Busy
+		default:
+			all = ucs.InProgress
+		}
+	}
+	return all
+}
+
+// lookSoon has the next pass look at all ifaces.
+func (w *Worker) lookSoon() {
+	w.passes, w.slow.passes = lookEvery, w.slow.everyPasses
+}
+
+// served does for inactive ifaces what woke the sleeper; the active ones have
+// their turn in the next pass anyway.
+func (w *Worker) served() {
+	for k, p := range w.ports {
+		if w.sleeper.set.Ready(k+1) && p.iface.ActiveEndpoints() == 0 {
+			p.serve()
+			w.refreshActive()
+		}
+	}
+}
+
+// watch has the end of ctx call Signal. It stays so until another context is
+// waited with, or the worker closes: who waits in a loop pays once.
+func (s *sleeper) watch(ctx context.Context, w *Worker) {
+	ends := ctx.Done()
+	if ends == nil || ends == s.ends {
+		return
+	}
+	s.unwatch()
+	s.ends, s.stop = ends, context.AfterFunc(ctx, w.Signal)
+}
+
+func (s *sleeper) unwatch() {
+	if s.stop != nil {
+		s.stop()
+	}
+	s.ends, s.stop = nil, nil
+}
