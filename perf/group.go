@@ -2,6 +2,7 @@ package perf
 
 import (
 	"context"
+	"sync"
 	"time"
 )
 
@@ -24,15 +25,22 @@ type Group interface {
 // linkPeriod is the number of times that a link is asked before it looks.
 const linkPeriod = 256
 
-// link is the context of the waits of a run: it ends when the other side has
+// link is the context of the waits of a kernel: it ends when the other side has
 // failed or gone. It looks for that itself when it is asked, so that no
 // goroutine beside the measured one exists. Whoever waits asks every 64th pass,
 // so a failure is seen within a millisecond. One goroutine uses it.
+//
+// A watched link never looks: a watcher ends it by fail.
 type link struct {
-	g     Group
-	asked uint
-	err   error
-	done  chan struct{}
+	g       Group
+	asked   uint
+	watched bool
+	err     error
+	done    chan struct{}
+
+	mu    sync.Mutex // guards the rest
+	found error      // why done is closed
+	after map[*func()]struct{}
 }
 
 func newLink(g Group) *link { return &link{g: g, done: make(chan struct{})} }
@@ -40,7 +48,8 @@ func newLink(g Group) *link { return &link{g: g, done: make(chan struct{})} }
 // Deadline says that there is none.
 func (l *link) Deadline() (time.Time, bool) { return time.Time{}, false }
 
-// Done is closed once Err has found a failure; nobody looks while nobody asks.
+// Done is closed once a failure is found; nobody looks while nobody asks, unless
+// the link is watched.
 func (l *link) Done() <-chan struct{} { return l.done }
 
 // Value holds nothing.
@@ -49,7 +58,7 @@ func (l *link) Value(any) any { return nil }
 // Err looks for a failure at every linkPeriod-th call.
 func (l *link) Err() error {
 	l.asked++
-	if l.asked%linkPeriod != 0 || l.err != nil {
+	if l.asked%linkPeriod != 0 && !l.watched || l.err != nil {
 		return l.err
 	}
 	return l.look()
@@ -57,12 +66,57 @@ func (l *link) Err() error {
 
 //go:noinline
 func (l *link) look() error {
-	if l.err == nil {
+	switch {
+	case l.err != nil:
+	case l.watched:
+		select {
+		case <-l.done:
+			l.err = l.found
+		default:
+		}
+	default:
 		if l.err = l.g.Err(); l.err != nil {
-			close(l.done)
+			l.fail(l.err)
 		}
 	}
 	return l.err
+}
+
+// fail ends the link, once. Any goroutine may call it.
+func (l *link) fail(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.found != nil {
+		return
+	}
+	l.found = err
+	close(l.done)
+	for f := range l.after {
+		go (*f)()
+	}
+	l.after = nil
+}
+
+// AfterFunc is what package context looks for, so that a sleeper's wake-up costs
+// no goroutine.
+func (l *link) AfterFunc(f func()) (stop func() bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.found != nil {
+		go f()
+		return func() bool { return false }
+	}
+	if l.after == nil {
+		l.after = make(map[*func()]struct{})
+	}
+	l.after[&f] = struct{}{}
+	return func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		_, there := l.after[&f]
+		delete(l.after, &f)
+		return there
+	}
 }
 
 var _ context.Context = (*link)(nil)

@@ -21,6 +21,13 @@ func (b *buckets) add(v uint64) {
 	b[e<<subBits+uint(v>>e)]++
 }
 
+// merge adds what o has counted.
+func (b *buckets) merge(o *buckets) {
+	for i, n := range o {
+		b[i] += n
+	}
+}
+
 // span gives the values that bucket i holds, from low up to below high.
 func span(i int) (low, high uint64) {
 	e := uint(max(i>>subBits, 1)) - 1

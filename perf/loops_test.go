@@ -1,8 +1,10 @@
 package perf
 
 import (
+	"errors"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -18,14 +20,14 @@ func alone(t testing.TB, p Params) (kernel, *stamps) {
 	row, err := Lookup(p.Test)
 	require.NoError(t, err)
 	c := &Config{Providers: transports.All()}
-	k, err := open(c, rte.Loop{}, &p, row)
+	k, err := open(c, newLink(rte.Loop{}), &p, row)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, k.close()) })
 	return k, newStamps(c, &p, row)
 }
 
 // variants are the loops: every carried test, UCT ones in each layout, streams
-// with and without a stamp each.
+// with and without a stamp each, and what options make of them.
 func variants() map[string]Params {
 	m := map[string]Params{}
 	for _, row := range Tests() {
@@ -47,10 +49,95 @@ func variants() map[string]Params {
 			m[row.Name+"_each"] = p
 		}
 	}
-	p := Defaults()
-	p.Test, p.Registered = "tag_lat", true
-	m["tag_lat_registered"] = p
+	for name, set := range map[string]func(*Params){
+		"tag_lat_registered":   func(p *Params) { p.Test, p.Registered = "tag_lat", true },
+		"ucp_am_lat_header":    func(p *Params) { p.Test, p.AMHeader, p.AMCopy = "ucp_am_lat", 16, true },
+		"ucp_am_lat_checked":   func(p *Params) { p.Test, p.AMHeader, p.Validate = "ucp_am_lat", 3, true },
+		"ucp_am_bw_registered": func(p *Params) { p.Test, p.Registered = "ucp_am_bw", true },
+	} {
+		p := Defaults()
+		set(&p)
+		m[name] = p
+	}
 	return m
+}
+
+// Threads of one side: each has its rows, the last row is of all.
+func TestRunThreads(t *testing.T) {
+	for _, name := range []string{"tag_lat", "tag_bw", "ucp_put_bw", "ucp_am_lat", "ucp_fadd"} {
+		t.Run(name, func(t *testing.T) {
+			p := Defaults()
+			p.Test, p.ThreadCount, p.Threads, p.Iterations, p.Warmup = name, 3, "multi", 3000, 50
+			threads := map[int]bool{}
+			var last Report
+			finals := 0
+			c := Config{Providers: transports.All(), Interval: 1, Rows: func(r Report) { // one at a time, says the race detector
+				if last = r; r.Final {
+					finals++
+				} else {
+					threads[r.Thread] = true
+				}
+			}}
+			r, err := Run(c, rte.Loop{}, p)
+			require.NoError(t, err)
+			assert.Len(t, threads, 3)
+			assert.Equal(t, 1, finals)
+			assert.Equal(t, last, r.Last)
+			assert.True(t, last.Sum)
+			assert.Equal(t, int64(3000), last.Iterations, "of each thread")
+			assert.Zero(t, last.Percentile)
+			assert.Positive(t, last.LatencyTotal)
+			assert.InEpsilon(t, last.MessagesTotal*float64(p.Size()), last.BytesTotal, 1e-6)
+			assert.Equal(t, int64(3*(3000/r.StampEvery)), r.Samples)
+		})
+	}
+}
+
+func TestSum(t *testing.T) {
+	st := func(lat, bytes, messages float64) *stamps {
+		return &stamps{final: Report{Final: true, Iterations: 7, Percentile: 1, LatencyMoment: 1, LatencyTotal: lat, BytesTotal: bytes, MessagesTotal: messages, Elapsed: time.Duration(lat)}}
+	}
+	assert.Equal(t, Report{Final: true, Sum: true, Iterations: 7, LatencyTotal: 200, BytesTotal: 90, MessagesTotal: 11, Elapsed: 300},
+		sum([]*stamps{st(100, 40, 4), st(300, 50, 7)}))
+}
+
+// stuck is a kernel that waits until its link ends, or fails at once.
+type stuck struct {
+	l   *link
+	err error
+}
+
+func (k *stuck) active(int64, *stamps) error {
+	if k.err != nil {
+		return k.err
+	}
+	<-k.l.Done()
+	return k.l.Err()
+}
+
+func (k *stuck) passive(n int64) error { return k.active(n, nil) }
+func (k *stuck) progress()             {}
+func (k *stuck) close() error          { return nil }
+
+// What ends one thread ends them all, and the first reason is told.
+func TestThreadsEndTogether(t *testing.T) {
+	wrong := errors.New("went wrong")
+	for name, tc := range map[string]struct {
+		group  Group
+		second error
+	}{
+		"a thread fails":      {rte.Loop{}, wrong},
+		"the other side dies": {&brokenGroup{Group: rte.Loop{}, err: wrong}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := &team{g: tc.group, p: &Params{ThreadCount: 2}}
+			for _, err := range []error{nil, tc.second} {
+				l := newLink(tc.group)
+				m.add(&stuck{l, err}, newScratch(), l)
+			}
+			require.ErrorIs(t, m.phase(1, false), wrong)
+		})
+	}
 }
 
 // No loop allocates per message.

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/goucx/goucx/ucp"
 )
 
 // Layout is the form in which the sending side hands over its data.
@@ -22,6 +24,8 @@ const (
 	MaxSize = 4 << 30
 	// MaxWindow bounds the operations under way at once.
 	MaxWindow = 1 << 16
+	// MaxThreads bounds the threads of a test.
+	MaxThreads = 256
 	// endless stands for -n 0: a run that ends when it is interrupted.
 	endless = 1 << 62
 )
@@ -48,18 +52,32 @@ type Params struct {
 	// AMWindow is the number of active messages that am_bw sends ahead of what
 	// the receiver has confirmed.
 	AMWindow int `json:"am_window,omitempty"`
-	// AMHeader is the part of an active message's bytes that goes as its header;
-	// counted in the message's size.
-	AMHeader int64 `json:"am_header,omitempty"`
+	// AMHeader is the length of an active message's header in bytes: a part of the
+	// message's size in UCT tests, beside it in UCP tests. Negative: the test's
+	// own, which is 8 and 0.
+	AMHeader int64 `json:"am_header"`
 
 	// Threads is the thread mode of UCP tests: single, serialized or multi.
 	Threads string `json:"threads,omitempty"`
+	// ThreadCount is the number of threads of UCP tests, each with a worker and an
+	// endpoint of its own; 0 is 1.
+	ThreadCount int `json:"thread_count,omitempty"`
+	// Sleep lets UCP tests sleep while they wait, after the spinning that
+	// UCX_SPIN_TIME asks for; else they poll.
+	Sleep bool `json:"sleep,omitempty"`
+	// Unexpected has receives of tag tests posted after their message was seen by
+	// a probe.
+	Unexpected bool `json:"unexpected,omitempty"`
+	// AMCopy copies the data of active messages in their handler.
+	AMCopy bool `json:"am_copy,omitempty"`
 	// Wildcard receives with a mask that takes any tag.
 	Wildcard bool `json:"wildcard,omitempty"`
 	// Registered uses registered memory on the sending side of UCP tests.
 	Registered bool `json:"registered,omitempty"`
 	// ErrorHandling is accepted for UCX's sake: endpoints always have it.
 	ErrorHandling bool `json:"error_handling,omitempty"`
+	// Wakeup is accepted for UCX's sake: workers can always be woken.
+	Wakeup bool `json:"wakeup,omitempty"`
 	// Validate checks the bytes of each message of a ping-pong.
 	Validate bool `json:"validate,omitempty"`
 	// Unprogressed leaves the passive side of one-sided tests asleep.
@@ -76,7 +94,7 @@ type Params struct {
 func Defaults() Params {
 	return Params{
 		Sizes: []int64{8}, Iterations: 1_000_000, Warmup: 10_000,
-		Layout: Short, AMWindow: 127, AMHeader: 8, Threads: "single", Rank: 50,
+		Layout: Short, AMWindow: 127, AMHeader: -1, Threads: "single", ThreadCount: 1, Rank: 50,
 	}
 }
 
@@ -114,7 +132,9 @@ func (p *Params) checkCounts() error {
 	bad(p.Window >= 0 && p.Window <= MaxWindow, "window", p.Window, fmt.Sprintf("1-%d, or 0 for the test's own", MaxWindow))
 	bad(p.Rank >= 0 && p.Rank <= 100, "percentile rank", p.Rank, "0-100")
 	bad(p.AMWindow >= 1 && p.AMWindow <= MaxWindow, "active message window", p.AMWindow, fmt.Sprintf("1-%d", MaxWindow))
+	bad(p.AMHeader >= -1, "active message header size", p.AMHeader, "at least 0")
 	bad(p.Stride >= 0, "distance of pieces", p.Stride, "at least 0")
+	bad(p.ThreadCount >= 0 && p.ThreadCount <= MaxThreads, "number of threads", p.ThreadCount, fmt.Sprintf("1-%d", MaxThreads))
 	return errors.Join(errs...)
 }
 
@@ -141,8 +161,8 @@ func (p *Params) checkSizes(t Test) error {
 		return fmt.Errorf("%s: message size %d: an atomic works on 4 or 8 bytes", t.Name, n)
 	case t.Op.OneSided() && n < 1:
 		return fmt.Errorf("%s: message size too small, need to be at least 1", t.Name)
-	case t.API == UCT && t.Op == OpAM && p.Layout != Bcopy && p.AMHeader > n:
-		return fmt.Errorf("%s: active message header size %d is larger than message size %d", t.Name, p.AMHeader, n)
+	case t.API == UCT && t.Op == OpAM && p.Layout != Bcopy && p.amHeader(t) > n:
+		return fmt.Errorf("%s: active message header size %d is larger than message size %d", t.Name, p.amHeader(t), n)
 	}
 	return nil
 }
@@ -155,17 +175,23 @@ func (p *Params) checkForm(t Test) error {
 		default:
 			errs = append(errs, fmt.Errorf("data layout %q: not one of %s %s %s", p.Layout, Short, Bcopy, Zcopy))
 		}
-		if t.Op == OpAM && p.Layout == Short && p.AMHeader != 8 {
+		if t.Op == OpAM && p.Layout == Short && p.amHeader(t) != 8 {
 			errs = append(errs, fmt.Errorf("%s: a short active message has a header of 8 bytes, not %d", t.Name, p.AMHeader))
 		}
-		if p.AMHeader < 0 {
-			errs = append(errs, fmt.Errorf("active message header size %d is out of range: at least 0", p.AMHeader))
+		if p.threads() > 1 || p.Sleep {
+			errs = append(errs, fmt.Errorf("%s: tests of the transport layer have one thread, which polls", t.Name))
 		}
 		if len(p.Sizes) > 1 && p.Layout != Zcopy {
 			errs = append(errs, fmt.Errorf("a message of %d pieces needs data layout %s", len(p.Sizes), Zcopy))
 		}
 	} else if len(p.Sizes) > 1 || p.Stride > 0 {
 		errs = append(errs, fmt.Errorf("%s: messages of several pieces: %w", t.Name, ErrLater))
+	}
+	if n := p.amHeader(t); t.API == UCP && t.Op == OpAM && n > ucp.MaxAMHeader {
+		errs = append(errs, fmt.Errorf("%s: active message header size %d is out of range: 0-%d bytes", t.Name, n, ucp.MaxAMHeader))
+	}
+	if p.Unexpected {
+		errs = append(errs, fmt.Errorf("%s: unexpected messages: %w", t.Name, ErrLater))
 	}
 	if !slices.Contains([]string{"single", "serialized", "multi"}, p.Threads) {
 		errs = append(errs, fmt.Errorf("thread mode %q: not one of single serialized multi", p.Threads))
@@ -185,6 +211,21 @@ func (p *Params) iterations() int64 {
 		return endless
 	}
 	return p.Iterations
+}
+
+// threads is the number of threads.
+func (p *Params) threads() int { return max(p.ThreadCount, 1) }
+
+// amHeader is the length of an active message's header in bytes.
+func (p *Params) amHeader(t Test) int64 {
+	switch {
+	case p.AMHeader >= 0:
+		return p.AMHeader
+	case t.API == UCT:
+		return 8
+	default:
+		return 0
+	}
 }
 
 // warmup is the number of unmeasured iterations: UCX does no more than a tenth

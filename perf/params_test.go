@@ -66,7 +66,13 @@ func TestCheck(t *testing.T) {
 		"header above size":   {func(p *Params) { p.Test, p.Sizes = "am_lat", []int64{4} }, "header size 8 is larger than message size 4"},
 		"header of short":     {func(p *Params) { p.Test, p.AMHeader = "am_lat", 4 }, "has a header of 8 bytes"},
 		"bcopy has no header": {func(p *Params) { p.Test, p.Layout, p.Sizes = "am_lat", Bcopy, []int64{4} }, ""},
-		"negative header":     {func(p *Params) { p.Test, p.Layout, p.AMHeader = "am_lat", Bcopy, -1 }, "header size -1"},
+		"negative header":     {func(p *Params) { p.Test, p.Layout, p.AMHeader = "am_lat", Bcopy, -2 }, "header size -2"},
+		"header beside size":  {func(p *Params) { p.Test, p.AMHeader = "ucp_am_lat", 16 }, ""},
+		"header too long":     {func(p *Params) { p.Test, p.AMHeader = "ucp_am_bw", 513 }, "header size 513 is out of range: 0-512"},
+		"threads":             {func(p *Params) { p.ThreadCount = 257 }, "number of threads 257 is out of range"},
+		"negative threads":    {func(p *Params) { p.ThreadCount = -1 }, "number of threads -1"},
+		"threads of UCT":      {func(p *Params) { p.Test, p.ThreadCount = "am_lat", 2 }, "one thread, which polls"},
+		"UCT asleep":          {func(p *Params) { p.Test, p.Sleep = "am_lat", true }, "one thread, which polls"},
 		"layout":              {func(p *Params) { p.Test, p.Layout = "am_lat", "iov" }, `data layout "iov"`},
 		"pieces need zcopy":   {func(p *Params) { p.Test, p.Sizes = "am_lat", []int64{8, 8} }, "needs data layout zcopy"},
 		"pieces over UCP":     {func(p *Params) { p.Sizes = []int64{8, 8} }, "not supported yet"},
@@ -129,7 +135,7 @@ func TestParamsGolden(t *testing.T) {
 	b, err := json.Marshal(p)
 	require.NoError(t, err)
 	assert.JSONEq(t, `{"test":"am_bw","sizes":[8],"iterations":1000000,"warmup":10000,"layout":"short",
-		"am_window":127,"am_header":8,"threads":"single","rank":50}`, string(b))
+		"am_window":127,"am_header":-1,"threads":"single","thread_count":1,"rank":50}`, string(b))
 	var back Params
 	require.NoError(t, json.Unmarshal(b, &back))
 	assert.Equal(t, p, back)

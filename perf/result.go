@@ -8,7 +8,12 @@ import (
 // the start (Total).
 type Report struct {
 	// Final marks the last row of a run.
-	Final      bool
+	Final bool
+	// Thread that the row is of; the last row of several threads is of all.
+	Thread int
+	// Sum marks the last row of several threads: the rates are sums, the latency is
+	// the mean of theirs, and there are no Percentile and no figures of a Moment.
+	Sum        bool
 	Iterations int64
 	// Percentile, LatencyMoment and LatencyTotal are in nanoseconds; for a
 	// ping-pong half of a round trip.

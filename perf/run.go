@@ -51,13 +51,12 @@ func Run(c Config, g Group, p Params) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	st := newStamps(&c, &p, t)
-	k, err := open(&c, g, &p, t)
+	m, err := assemble(&c, g, &p, t)
 	if err != nil {
 		return nil, fmt.Errorf("set up %s: %w", p.Test, err)
 	}
-	r, err := run(k, g, &p, t, st)
-	if cerr := k.close(); err == nil && cerr != nil {
+	r, err := m.run()
+	if cerr := m.close(); err == nil && cerr != nil {
 		return nil, fmt.Errorf("clean up %s: %w", p.Test, cerr)
 	}
 	if err != nil {
@@ -66,28 +65,29 @@ func Run(c Config, g Group, p Params) (*Result, error) {
 	return r, nil
 }
 
-// open makes the kernel of a test.
-func open(c *Config, g Group, p *Params, t Test) (kernel, error) {
+// open makes the kernel of a test with one thread.
+func open(c *Config, l *link, p *Params, t Test) (kernel, error) {
 	if t.API == UCT {
-		return openUCT(c, g, p, t)
+		return openUCT(c, l, p, t)
 	}
-	return openUCP(c, g, p, t)
+	return openUCP(c, l, p, t)
 }
 
 // run warms up, measures, and waits for the other side to be through.
-func run(k kernel, g Group, p *Params, t Test, st *stamps) (*Result, error) {
-	after := k.progress
-	if p.Unprogressed && g.Index() == 1 && t.Op.OneSided() && t.Pattern != PingPong {
+func (m *team) run() (*Result, error) {
+	g, p := m.g, m.p
+	after := m.progress
+	if p.Unprogressed && g.Index() == 1 && m.test.Op.OneSided() && m.test.Pattern != PingPong {
 		after = nil
 	}
 	for _, ph := range []struct {
 		n       int64
 		measure bool
 	}{{p.warmup(), false}, {p.iterations(), true}} {
-		if err := g.Barrier(k.progress); err != nil {
+		if err := g.Barrier(m.progress); err != nil {
 			return nil, err
 		}
-		if err := phase(k, g, ph.n, ph.measure, st); err != nil {
+		if err := m.phase(ph.n, ph.measure); err != nil {
 			return nil, err
 		}
 		if err := g.Barrier(after); err != nil {
@@ -97,13 +97,10 @@ func run(k kernel, g Group, p *Params, t Test, st *stamps) (*Result, error) {
 	if g.Index() != 0 {
 		return nil, nil
 	}
-	return &Result{
-		Params: *p, Test: t, Last: st.final, Quantiles: st.quantiles(),
-		StampEvery: int(st.every), Window: p.window(t),
-	}, nil
+	return m.result(), nil
 }
 
-// phase does this side's part of n messages.
+// phase does one thread's part of this side's part of n messages.
 func phase(k kernel, g Group, n int64, measure bool, st *stamps) error {
 	if n == 0 { // no warm-up: a ping-pong must not begin
 		return nil

@@ -25,6 +25,7 @@ type stamps struct {
 	hist buckets
 
 	every    int64 // messages a stamp
+	thread   int
 	lean     bool  // hist is filled from the ring at each row
 	bytes    int64 // a message
 	factor   float64
@@ -119,7 +120,7 @@ func (s *stamps) end(n int64) {
 
 func (s *stamps) emit(now moment, final bool) {
 	r := row(s.last, now, s.bytes, s.factor)
-	r.Final = final
+	r.Final, r.Thread = final, s.thread
 	r.Percentile = float64(s.percentile()) * s.scale / s.factor / float64(s.every)
 	if s.lean {
 		for _, d := range s.recent() {

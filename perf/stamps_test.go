@@ -1,6 +1,7 @@
 package perf
 
 import (
+	"context"
 	"errors"
 	"math/rand/v2"
 	"slices"
@@ -171,6 +172,34 @@ func TestLink(t *testing.T) {
 	_, bounded := l.Deadline()
 	assert.False(t, bounded)
 	assert.Nil(t, l.Value("key"))
+}
+
+// A watched link never looks; who waits for it is told.
+func TestLinkWatched(t *testing.T) {
+	g := &brokenGroup{err: errors.New("not asked")}
+	l := newLink(g)
+	l.watched = true
+	woken := make(chan struct{})
+	ctx, cancel := context.WithCancel(l) // finds AfterFunc
+	defer cancel()
+	context.AfterFunc(ctx, func() { close(woken) })
+	stop := l.AfterFunc(func() { t.Error("stopped before") })
+	assert.True(t, stop())
+	assert.False(t, stop())
+	for range 10 * linkPeriod {
+		require.NoError(t, l.Err())
+	}
+	gone := errors.New("gone")
+	l.fail(gone)
+	l.fail(errors.New("late"))
+	<-woken
+	<-l.Done()
+	require.ErrorIs(t, l.Err(), gone)
+	require.ErrorIs(t, context.Cause(ctx), gone)
+	late := make(chan struct{})
+	assert.False(t, l.AfterFunc(func() { close(late) })())
+	<-late
+	assert.Zero(t, g.looks)
 }
 
 func TestLastByte(t *testing.T) {

@@ -108,8 +108,8 @@ var tests = []Test{
 	{"ucp_cswap", "atomic compare-and-swap latency / bandwidth / rate", UCP, OpCompareSwap, RoundTrip, latency, 1, false},
 	{"stream_bw", "stream bandwidth", UCP, OpStream, Stream, overhead, 1, later},
 	{"stream_lat", "stream latency", UCP, OpStream, PingPong, latency, 1, later},
-	{"ucp_am_lat", "am latency", UCP, OpAM, PingPong, latency, 1, later},
-	{"ucp_am_bw", "am bandwidth / message rate", UCP, OpAM, Stream, overhead, 32, later},
+	{"ucp_am_lat", "am latency", UCP, OpAM, PingPong, latency, 1, false},
+	{"ucp_am_bw", "am bandwidth / message rate", UCP, OpAM, Stream, overhead, 32, false},
 }
 
 // Tests lists the tests in the order in which UCX's tool lists them. The slice

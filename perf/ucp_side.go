@@ -36,23 +36,34 @@ type ucpHello struct {
 }
 
 // openUCP opens a context with one worker and sets the test up over it.
-func openUCP(c *Config, g Group, p *Params, t Test) (kernel, error) {
-	s := &ucpSide{link: newLink(g), p: p, test: t, window: make([]ucp.Request, p.window(t))}
-	k, err := s.build(c, g)
+func openUCP(c *Config, l *link, p *Params, t Test) (kernel, error) {
+	x, err := openContext(c, t)
 	if err != nil {
-		return nil, errors.Join(err, s.close())
+		return nil, err
+	}
+	k, err := newUCPSide(x, l, p, t)
+	if err != nil {
+		return nil, errors.Join(err, x.Close())
 	}
 	return k, nil
 }
 
-func (s *ucpSide) build(c *Config, g Group) (kernel, error) {
-	if err := s.open(c); err != nil {
+// openContext opens a context for the test.
+func openContext(c *Config, t Test) (*ucp.Context, error) {
+	return ucp.Open(ucp.Config{Providers: c.Providers, Features: features(t), Settings: c.Settings, Log: c.Log})
+}
+
+// newUCPSide sets the test up with a worker of x, which it closes with itself.
+func newUCPSide(x *ucp.Context, l *link, p *Params, t Test) (kernel, error) {
+	s := &ucpSide{link: l, p: p, test: t, ctx: x, window: make([]ucp.Request, p.window(t))}
+	var err error
+	if s.w, err = x.NewWorker(ucp.WorkerConfig{Mode: s.mode()}); err != nil {
 		return nil, err
 	}
 	if err := s.allocate(); err != nil {
 		return nil, err
 	}
-	if err := s.connect(g); err != nil {
+	if err := s.connect(l.g); err != nil {
 		return nil, err
 	}
 	return s.kernel()
@@ -71,17 +82,19 @@ func (s *ucpSide) kernel() (kernel, error) {
 			return newUCPAtomic[uint32](s)
 		}
 		return newUCPAtomic[uint64](s)
-	case OpAM, OpTagSync, OpStream:
+	case OpAM:
+		return newUCPAM(s)
+	case OpTagSync, OpStream:
 	}
 	return nil, fmt.Errorf("test %s: %w", s.test.Name, ErrLater)
 }
 
 // features are those that the test uses.
-func (s *ucpSide) features() ucp.Feature {
+func features(t Test) ucp.Feature {
 	switch {
-	case s.test.Op.Atomic():
+	case t.Op.Atomic():
 		return ucp.FeatureAtomics | ucp.FeatureRMA
-	case s.test.Op.OneSided():
+	case t.Op.OneSided():
 		return ucp.FeatureRMA
 	default:
 		return ucp.FeatureTag
@@ -97,16 +110,6 @@ func (s *ucpSide) mode() ucp.ThreadMode {
 	default:
 		return ucp.ThreadSingle
 	}
-}
-
-func (s *ucpSide) open(c *Config) error {
-	var err error
-	s.ctx, err = ucp.Open(ucp.Config{Providers: c.Providers, Features: s.features(), Settings: c.Settings, Log: c.Log})
-	if err != nil {
-		return err
-	}
-	s.w, err = s.ctx.NewWorker(ucp.WorkerConfig{Mode: s.mode()})
-	return err
 }
 
 // allocate makes the message and the memory that the other side reaches.
@@ -215,10 +218,6 @@ func (s *ucpSide) flush() error {
 	return s.ep.Flush().Wait(s.link)
 }
 
-// close gives everything back; the context closes what belongs to it.
-func (s *ucpSide) close() error {
-	if s.ctx == nil {
-		return nil
-	}
-	return s.ctx.Close()
-}
+// close gives everything back; the context closes what belongs to it, also that
+// of other threads.
+func (s *ucpSide) close() error { return s.ctx.Close() }

@@ -54,7 +54,7 @@ func newUCTAM(s *uctSide) uctKernel {
 
 // prepare cuts the message into what each form sends.
 func (k *uctAM) prepare() {
-	n, h := k.p.Size(), k.p.AMHeader
+	n, h := k.p.Size(), k.p.amHeader(k.test)
 	switch k.p.Layout {
 	case Short:
 		k.data = k.buf[:n-h]
@@ -174,7 +174,7 @@ func (k *uctAM) postZcopy() uct.Status        { return k.ep.AMZcopy(amData, 0, k
 func (k *uctAM) message() []byte              { return k.buf[:k.payload()] }
 func (k *uctAM) payload() int64 {
 	if k.p.Layout == Short {
-		return k.p.Size() - k.p.AMHeader
+		return k.p.Size() - k.p.amHeader(k.test)
 	}
 	return k.p.Size()
 }

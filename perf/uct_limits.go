@@ -12,7 +12,7 @@ func (s *uctSide) fits() error {
 	a := s.attr
 	switch s.test.Op {
 	case OpAM:
-		return s.fitsForm(uct.OpAMShort, a.AM, s.p.Size()-s.p.AMHeader, s.p.AMHeader)
+		return s.fitsForm(uct.OpAMShort, a.AM, s.p.Size()-s.p.amHeader(s.test), s.p.amHeader(s.test))
 	case OpPut:
 		return s.fitsForm(uct.OpPutShort, a.Put, s.p.Size(), 0)
 	case OpGet:

@@ -58,9 +58,9 @@ type uctKernel interface {
 }
 
 // openUCT opens the transport and sets the test up over it.
-func openUCT(c *Config, g Group, p *Params, t Test) (kernel, error) {
-	s := &uctSide{link: newLink(g), alone: g.Size() == 1, p: p, test: t}
-	k, err := s.build(c, g)
+func openUCT(c *Config, l *link, p *Params, t Test) (kernel, error) {
+	s := &uctSide{link: l, alone: l.g.Size() == 1, p: p, test: t}
+	k, err := s.build(c, l.g)
 	if err != nil {
 		return nil, errors.Join(err, s.close())
 	}

@@ -89,12 +89,12 @@ func dedupe(in []string) []string {
 // UCX's own files of test types run as far as goucx carries them; the rest is
 // told, not hidden.
 func TestPlanSkipsLaterTests(t *testing.T) {
-	p, err := planOf(t, "-l", "-b", file(t, "types", "lat -t tag_lat\nstream -t stream_bw\nam -t ucp_am_lat\n"))
+	p, err := planOf(t, "-l", "-b", file(t, "types", "lat -t tag_lat\nbw -t stream_bw\nping -t stream_lat\n"))
 	require.NoError(t, err)
 	assert.Len(t, p.runs(), 1)
 	require.ErrorIs(t, p.skipped(), errors.ErrUnsupported)
 	assert.ErrorContains(t, p.skipped(), "types line 2: test stream_bw: not supported yet")
-	assert.ErrorContains(t, p.skipped(), "types line 3: test ucp_am_lat")
+	assert.ErrorContains(t, p.skipped(), "types line 3: test stream_lat")
 }
 
 func TestPlanErrors(t *testing.T) {
@@ -103,7 +103,7 @@ func TestPlanErrors(t *testing.T) {
 		"unknown test":   {"a -t tag_lat\nb -t nonsense\n", `line 2: invalid argument "nonsense" for "-t, --test"`},
 		"unknown option": {"a -t tag_lat -Q\n", "line 1: unknown shorthand flag: 'Q'"},
 		"not for a test": {"a -t tag_lat -p 99\n", "line 1: unknown shorthand flag: 'p'"},
-		"later option":   {"a -t tag_lat -U\n", "line 1: "},
+		"later option":   {"a -t tag_lat -D iov\n", "line 1: "},
 		"stray word":     {"a -t tag_lat node1\n", `line 1: unexpected "node1"`},
 		"size":           {"a -t ucp_get -s 0\n", "line 1: ucp_get: message size too small"},
 		"quote":          {"a -t 'tag_lat\n", "line 1: a quote is not closed"},

@@ -25,11 +25,12 @@ func TestParse(t *testing.T) {
 		"-c 0,2-4 -p 99 -6":             func(o *options) { o.cpus, o.port, o.ipv6 = []int{0, 2, 3, 4}, 99, true },
 		"-O 4 -i 128 -R 99.9 -W 63":     func(o *options) { o.Window, o.Stride, o.Rank, o.AMWindow = 4, 128, 99.9, 63 },
 		"-Nfv":                          func(o *options) { o.style.Numeric, o.style.FinalOnly, o.style.CSV = true, true, true },
-		"-l -o -B -C -e -z -V":          func(o *options) { o.loopback = true; allFlags(&o.Params) },
+		"-l -oBCezVUIy":                 func(o *options) { o.loopback = true; allFlags(&o.Params) },
 		"-x posix -d memory -D zcopy":   func(o *options) { o.Transport, o.Device, o.Layout = "posix", "memory", perf.Zcopy },
 		"-D contig -H 16 -M multi":      func(o *options) { o.AMHeader, o.Threads = 16, "multi" },
 		"-b one -b two":                 func(o *options) { o.batch = []string{"one", "two"} },
 		"-m host,host -T 1 -E poll":     func(*options) {},
+		"-T 4 -E sleep":                 func(o *options) { o.ThreadCount, o.Sleep = 4, true },
 		"-A thread_spinlock -r recv":    func(*options) {},
 		"-P 0 -q --wait 300ms":          func(o *options) { o.quiet, o.wait = true, 300*time.Millisecond },
 		"--json --percentiles -h":       func(o *options) { o.style.JSON, o.style.Percentiles, o.help = true, true, true },
@@ -47,6 +48,7 @@ func TestParse(t *testing.T) {
 
 func allFlags(p *perf.Params) {
 	p.Unprogressed, p.NoPin, p.Wildcard, p.ErrorHandling, p.Registered, p.Validate = true, true, true, true, true, true
+	p.Unexpected, p.Wakeup, p.AMCopy = true, true, true
 }
 
 func TestParseErrors(t *testing.T) {
@@ -72,17 +74,14 @@ func TestParseErrors(t *testing.T) {
 		"--wait -1s":              "a time above 0",
 		"-m gpu":                  "known are host cuda",
 		"-m host,cuda":            "not supported yet; supported is host",
-		"-E sleep":                "not supported yet; supported is poll",
+		"-H -1":                   "a length is at least 0",
+		"-T x":                    "invalid syntax",
 		"-E nap":                  "known are poll sleep",
-		"-T 2":                    "not supported yet; supported is 1",
 		"-D iov":                  "not supported yet",
 		"-D shortiov":             "not supported yet",
-		"-U":                      "not supported yet",
-		"-I":                      "not supported yet",
 		"-A signal":               "not supported yet",
 		"-r recv_data":            "not supported yet",
 		"-X":                      "not supported yet",
-		"-y":                      "not supported yet",
 		"-P 1":                    "not supported yet",
 		"-K mlx5_0:1":             "not supported yet",
 		"-g 10.0.0.1":             "not supported yet",

@@ -134,8 +134,10 @@ var groups = []group{
 			value: func(o *options) pflag.Value { return intValue{&o.AMWindow} },
 		},
 		{
-			letter: "H", long: "header", arg: "<size>", test: true, help: []string{"active message header size (8), included in message size"},
-			value: func(o *options) pflag.Value { return int64Value{&o.AMHeader} },
+			letter: "H", long: "header", arg: "<size>", test: true, help: []string{
+				"active message header size (8), included in message size;", "of UCP tests (0), not included",
+			},
+			value: func(o *options) pflag.Value { return headerValue{&o.AMHeader} },
 		},
 		{letter: "A", long: "async", arg: "<mode>", test: true, help: []string{
 			"asynchronous progress mode (thread_spinlock)",
@@ -144,7 +146,7 @@ var groups = []group{
 	{"UCP only", []option{
 		{
 			letter: "T", long: "threads", arg: "<threads>", test: true, help: []string{"number of threads in the test (1)"},
-			value: func(*options) pflag.Value { return onlyValue{"1", "", false} },
+			value: func(o *options) pflag.Value { return intValue{&o.ThreadCount} },
 		},
 		{letter: "M", long: "thread-mode", arg: "<thread>", test: true, help: []string{
 			"thread support level for progress engine (single)",
@@ -156,20 +158,30 @@ var groups = []group{
 			letter: "C", long: "wildcard", test: true, help: []string{"use wild-card tag for tag tests"},
 			value: func(o *options) pflag.Value { return boolValue{&o.Wildcard} },
 		},
-		{letter: "U", long: "unexpected", test: true, later: true, help: []string{"force unexpected flow by using tag probe"}},
+		{
+			letter: "U", long: "unexpected", test: true, help: []string{"force unexpected flow by using tag probe"},
+			value: func(o *options) pflag.Value { return boolValue{&o.Unexpected} },
+		},
 		{
 			letter: "r", long: "stream-mode", arg: "<mode>", test: true, help: []string{"receive mode for stream tests (recv)"},
 			value: func(*options) pflag.Value { return onlyValue{"recv", "recv_data", false} },
 		},
-		{letter: "I", long: "wakeup", test: true, later: true, help: []string{"create context with wakeup feature enabled"}},
+		{
+			letter: "I", long: "wakeup", test: true, help: []string{"create context with wakeup feature enabled (always so)"},
+			value: func(o *options) pflag.Value { return boolValue{&o.Wakeup} },
+		},
 		{
 			letter: "e", long: "error-handling", test: true, help: []string{"create endpoints with error handling support (always so)"},
 			value: func(o *options) pflag.Value { return boolValue{&o.ErrorHandling} },
 		},
 		{letter: "E", long: "wait-mode", arg: "<mode>", test: true, help: []string{
-			"wait mode for tests (poll)", "    poll - repeatedly progress the worker",
-		}, value: func(*options) pflag.Value { return onlyValue{"poll", "sleep", false} }},
-		{letter: "y", long: "copy", test: true, later: true, help: []string{"copy to user memory in the handler of active messages"}},
+			"wait mode for tests (poll)", "    poll  - repeatedly progress the worker",
+			"    sleep - spin for UCX_SPIN_TIME, then sleep until woken",
+		}, value: func(o *options) pflag.Value { return waitModeValue{&o.Sleep} }},
+		{
+			letter: "y", long: "copy", test: true, help: []string{"copy to user memory in the handler of active messages"},
+			value: func(o *options) pflag.Value { return boolValue{&o.AMCopy} },
+		},
 		{
 			letter: "z", long: "registered", test: true, help: []string{"pass pre-registered memory handle"},
 			value: func(o *options) pflag.Value { return boolValue{&o.Registered} },

@@ -89,6 +89,40 @@ func (v testValue) Set(s string) error {
 	return err
 }
 
+// headerValue is the length of an active message's header; below 0 it is the
+// test's own, which no command line says.
+type headerValue struct{ p *int64 }
+
+func (v headerValue) String() string { return strconv.FormatInt(*v.p, 10) }
+func (v headerValue) Type() string   { return "" }
+
+func (v headerValue) Set(s string) (err error) {
+	if *v.p, err = strconv.ParseInt(s, 10, 64); err == nil && *v.p < 0 {
+		err = errors.New("a length is at least 0")
+	}
+	return numberError(err)
+}
+
+// waitModeValue says whether waits sleep.
+type waitModeValue struct{ p *bool }
+
+func (v waitModeValue) Type() string { return "" }
+
+func (v waitModeValue) String() string {
+	if *v.p {
+		return "sleep"
+	}
+	return "poll"
+}
+
+func (v waitModeValue) Set(s string) error {
+	if s != "poll" && s != "sleep" {
+		return errors.New("known are poll sleep")
+	}
+	*v.p = s == "sleep"
+	return nil
+}
+
 type choiceValue struct {
 	p    *string
 	from string

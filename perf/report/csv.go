@@ -8,7 +8,8 @@ import (
 )
 
 // csvForm prints as UCX 1.13's tool does with -v. Intermediate rows begin with
-// "[thread 0]" there, and so here.
+// "[thread 0]" there, and so here; the last row of several threads has no
+// percentile and no averages since the last row.
 type csvForm struct {
 	output
 	style Style
@@ -43,7 +44,12 @@ func (c *csvForm) Row(r perf.Report) {
 		b.WriteString(n + ",")
 	}
 	if !r.Final {
-		b.WriteString("[thread 0]")
+		b.WriteString(threadLabel(r))
+	}
+	if r.Sum { // the columns that UCX's tool leaves out too
+		fmt.Fprintf(&b, "%d,%.3f,%.2f,%.0f\n", r.Iterations, micro(r.LatencyTotal), mebi(r.BytesTotal), r.MessagesTotal)
+		c.write(b.String())
+		return
 	}
 	fmt.Fprintf(&b, "%d,%.3f,%.3f,%.3f,%.2f,%.2f,%.0f,%.0f\n", r.Iterations,
 		micro(r.Percentile), micro(r.LatencyMoment), micro(r.LatencyTotal),

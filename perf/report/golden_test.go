@@ -36,6 +36,17 @@ var (
 		Final: true, Iterations: 5000000, Percentile: 335, LatencyMoment: 398, LatencyTotal: 388, Elapsed: 4 * time.Second,
 		BytesMoment: 19.18 * mib, BytesTotal: 19.66 * mib, MessagesMoment: 2513735, MessagesTotal: 2576432,
 	}
+	thread1 = perf.Report{
+		Thread: 1, Iterations: 61511, Percentile: 370, LatencyMoment: 15228, LatencyTotal: 15228,
+		BytesMoment: 0.50 * mib, BytesTotal: 0.50 * mib, MessagesMoment: 65669, MessagesTotal: 65669,
+	}
+	thread0 = perf.Report{
+		Iterations: 46249, Percentile: 395, LatencyMoment: 20273, LatencyTotal: 20273,
+		BytesMoment: 0.38 * mib, BytesTotal: 0.38 * mib, MessagesMoment: 49326, MessagesTotal: 49326,
+	}
+	threadsEnd = perf.Report{
+		Final: true, Sum: true, Iterations: 200000, LatencyTotal: 9253, BytesTotal: 1.65 * mib, MessagesTotal: 216140,
+	}
 	bwEnd = perf.Report{
 		Final: true, Iterations: 20000, Percentile: 109, LatencyMoment: 171, LatencyTotal: 171, Elapsed: time.Second,
 		BytesMoment: 5705.93 * mib, BytesTotal: 5705.93 * mib, MessagesMoment: 5842870, MessagesTotal: 5842870,
@@ -108,6 +119,27 @@ func TestGolden(t *testing.T) {
 			f.Begin(nil, params("tag_lat"))
 			f.Row(lat1)
 			f.Row(latEnd)
+			f.End(result)
+		}},
+		"ucx-threads.txt": {Style{}, func(t *testing.T, f Form) {
+			f.Header(header(t, "tag_lat", false, true))
+			f.Begin(nil, params("tag_lat"))
+			f.Row(thread1)
+			f.Row(thread0)
+			f.Row(threadsEnd)
+		}},
+		"ucx-threads-csv.txt": {Style{CSV: true}, func(t *testing.T, f Form) {
+			f.Header(header(t, "tag_lat", false, true))
+			f.Begin(nil, params("tag_lat"))
+			f.Row(thread1)
+			f.Row(threadsEnd)
+		}},
+		"threads.json": {Style{JSON: true}, func(t *testing.T, f Form) {
+			p := params("tag_lat")
+			p.ThreadCount = 2
+			f.Begin(nil, p)
+			f.Row(thread1)
+			f.Row(threadsEnd)
 			f.End(result)
 		}},
 		"ucx-batch.txt": {Style{}, func(t *testing.T, f Form) {

@@ -31,6 +31,7 @@ type jsonRow struct {
 	Names        []string     `json:"names,omitempty"`
 	Test         string       `json:"test"`
 	Final        bool         `json:"final"`
+	Thread       *int         `json:"thread,omitempty"`
 	Iterations   int64        `json:"iterations"`
 	ElapsedSec   float64      `json:"elapsed_s"`
 	LatencyUsec  jsonLatency  `json:"latency_usec"`
@@ -76,8 +77,13 @@ func (j *jsonForm) End(r *perf.Result) {
 
 func (j *jsonForm) row() *jsonRow {
 	r := j.last
+	var thread *int
+	if j.run.ThreadCount > 1 && !r.Sum {
+		thread = &r.Thread
+	}
 	return &jsonRow{
-		Names: j.names, Test: j.run.Test, Final: r.Final, Iterations: r.Iterations, ElapsedSec: r.Elapsed.Seconds(),
+		Thread: thread,
+		Names:  j.names, Test: j.run.Test, Final: r.Final, Iterations: r.Iterations, ElapsedSec: r.Elapsed.Seconds(),
 		LatencyUsec:  jsonLatency{j.run.Rank, micro(r.Percentile), jsonPair{micro(r.LatencyMoment), micro(r.LatencyTotal)}},
 		BandwidthMiB: jsonPair{mebi(r.BytesMoment), mebi(r.BytesTotal)},
 		MessageRate:  jsonPair{r.MessagesMoment, r.MessagesTotal},

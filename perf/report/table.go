@@ -93,16 +93,24 @@ func (t *table) Row(r perf.Report) {
 	case !r.Final && t.style.FinalOnly:
 		return
 	case !r.Final:
-		label = "[thread 0]"
+		label = threadLabel(r)
 	case t.style.FinalOnly:
 		label = strings.Join(t.names, "/")
 	default:
 		label = "Final:    "
 	}
+	if r.Sum {
+		t.write(fmt.Sprintf("%10s%18s %29.3f %22.2f %23s\n", label, t.integer(float64(r.Iterations)),
+			micro(r.LatencyTotal), mebi(r.BytesTotal), t.integer(r.MessagesTotal)))
+		return
+	}
 	t.write(fmt.Sprintf("%10s%18s %10.3f %9.3f %9.3f %11.2f %10.2f %11s %11s\n", label, t.integer(float64(r.Iterations)),
 		micro(r.Percentile), micro(r.LatencyMoment), micro(r.LatencyTotal), mebi(r.BytesMoment), mebi(r.BytesTotal),
 		t.integer(r.MessagesMoment), t.integer(r.MessagesTotal)))
 }
+
+// threadLabel begins a row that is not the last.
+func threadLabel(r perf.Report) string { return fmt.Sprintf("[thread %d]", r.Thread) }
 
 // End prints the percentiles where they are asked for.
 func (t *table) End(r *perf.Result) {

@@ -177,7 +177,7 @@ func TestServerRefuses(t *testing.T) {
 		"UCX's client":      {raw, ErrUCX, "UCX's own ucx_perftest"},
 		"UCT test of UCX":   {make([]byte, 264), ErrUCX, "run the same tool"},
 		"web browser":       {[]byte("GET / HTTP/1.1\r\n\r\n"), ErrForeign, `"GET / HT"`},
-		"other version":     {version, ErrVersion, "this side speaks version 1, the other side 7"},
+		"other version":     {version, ErrVersion, "this side speaks version 2, the other side 7"},
 		"hang-up":           {[]byte("gouc"), ErrPeerGone, "during the greeting"},
 		"hang-up at once":   {nil, ErrPeerGone, "during the greeting"},
 		"garbage for hello": {append(appendGreeting(nil), "\x03\x00\x00\x00abc"...), errRecord, "malformed"},

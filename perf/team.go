@@ -1,0 +1,156 @@
+package perf
+
+import (
+	"errors"
+	"runtime"
+	"sync"
+)
+
+// team is one side of a run: a kernel with its clock and its link, or one of
+// each per thread.
+type team struct {
+	g       Group
+	p       *Params
+	test    Test
+	kernels []kernel
+	clocks  []*stamps
+	links   []*link
+	sink    func(Report)
+}
+
+// assemble sets up the kernels of this side. Both sides set up their threads in
+// the same order, so each meets its like.
+func assemble(c *Config, g Group, p *Params, t Test) (*team, error) {
+	m := &team{g: g, p: p, test: t, sink: c.Rows}
+	if p.threads() == 1 {
+		l := newLink(g)
+		k, err := open(c, l, p, t)
+		m.add(k, newStamps(c, p, t), l)
+		return m, err
+	}
+	x, err := openContext(c, t)
+	if err != nil {
+		return nil, err
+	}
+	own := *c
+	own.Rows = m.rows()
+	for i := range p.threads() {
+		l := newLink(g)
+		k, err := newUCPSide(x, l, p, t)
+		if err != nil {
+			return nil, errors.Join(err, x.Close())
+		}
+		st := newStamps(&own, p, t)
+		st.thread = i
+		m.add(k, st, l)
+	}
+	return m, nil
+}
+
+func (m *team) add(k kernel, st *stamps, l *link) {
+	m.kernels, m.clocks, m.links = append(m.kernels, k), append(m.clocks, st), append(m.links, l)
+}
+
+// rows takes the rows of all threads, one at a time, and keeps the last ones
+// back: they are told as one.
+func (m *team) rows() func(Report) {
+	if m.sink == nil {
+		return nil
+	}
+	var mu sync.Mutex
+	return func(r Report) {
+		if !r.Final {
+			mu.Lock()
+			defer mu.Unlock()
+			m.sink(r)
+		}
+	}
+}
+
+// phase does this side's part of n messages, with each thread.
+func (m *team) phase(n int64, measure bool) error {
+	stop := m.watch()
+	defer stop()
+	if len(m.kernels) == 1 {
+		return phase(m.kernels[0], m.g, n, measure, m.clocks[0])
+	}
+	defer spread(len(m.kernels))()
+	errs := make([]error, len(m.kernels))
+	var all sync.WaitGroup
+	for i, k := range m.kernels {
+		all.Go(func() {
+			if errs[i] = phase(k, m.g, n, measure, m.clocks[i]); errs[i] != nil {
+				m.fail(errs[i])
+			}
+		})
+	}
+	all.Wait()
+	return first(errs)
+}
+
+// first gives the first error; the others are its consequences.
+func first(errs []error) error {
+	for _, err := range errs {
+		if err != nil && !errors.Is(err, errOtherThread) {
+			return err
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// spread gives each thread a processor of the runtime's own, however few the
+// machine gives this process: threads that poll share those by the system's
+// time slices, as UCX's do, and not by the runtime's.
+func spread(threads int) (back func()) {
+	had := runtime.GOMAXPROCS(0)
+	if had >= threads {
+		return func() {}
+	}
+	runtime.GOMAXPROCS(threads)
+	return func() { runtime.GOMAXPROCS(had) }
+}
+
+// progress drives all kernels a little; no thread runs meanwhile.
+func (m *team) progress() {
+	for _, k := range m.kernels {
+		k.progress()
+	}
+}
+
+// close gives everything back.
+func (m *team) close() error { return m.kernels[0].close() }
+
+// result is that of the measuring side.
+func (m *team) result() *Result {
+	first := m.clocks[0]
+	r := &Result{Params: *m.p, Test: m.test, Last: first.final, StampEvery: int(first.every), Window: m.p.window(m.test)}
+	if len(m.clocks) == 1 {
+		r.Quantiles = first.quantiles()
+		return r
+	}
+	r.Last = sum(m.clocks)
+	for _, st := range m.clocks[1:] {
+		first.hist.merge(&st.hist)
+	}
+	r.Quantiles = first.quantiles()
+	if m.sink != nil {
+		m.sink(r.Last)
+	}
+	return r
+}
+
+// sum makes one row of the last ones of several threads.
+//
+// Source: aggregate_thread_results of UCX 1.13's libperf_thread.c.
+func sum(clocks []*stamps) Report {
+	first := clocks[0].final
+	r := Report{Final: true, Sum: true, Iterations: first.Iterations}
+	for _, st := range clocks {
+		f := st.final
+		r.Elapsed = max(r.Elapsed, f.Elapsed)
+		r.LatencyTotal += f.LatencyTotal / float64(len(clocks))
+		r.BytesTotal += f.BytesTotal
+		r.MessagesTotal += f.MessagesTotal
+	}
+	return r
+}

@@ -1,0 +1,258 @@
+package perf
+
+import (
+	"fmt"
+
+	"github.com/goucx/goucx/ucp"
+)
+
+// amMeasured is the id of the messages that are measured.
+const amMeasured ucp.AMID = 1
+
+// ucpAM is ucp_am_lat and ucp_am_bw. Its handler counts what has come; data that
+// comes by rendezvous is fetched first.
+type ucpAM struct {
+	*ucpSide
+	echo    func(n int64, st *stamps) error // n times: await one, send one
+	header  []byte
+	in      []byte
+	opts    ucp.Opts
+	scratch *stamps
+	there   func() bool // whether the awaited message has come
+	fetched ucp.NotifyFunc
+
+	got     int64 // messages that have come
+	want    int64 // messages awaited so far
+	filled  int64 // messages sent with their pattern
+	checked int64 // messages validated
+	bad     error // what was wrong with one
+}
+
+func newUCPAM(s *ucpSide) (kernel, error) {
+	k := &ucpAM{
+		ucpSide: s, header: make([]byte, s.p.amHeader(s.test)), scratch: newScratch(),
+		in: make([]byte, padded(s.p.Size()))[:s.p.Size()],
+	}
+	k.there = func() bool { return k.got >= k.want || k.bad != nil || k.failed != nil }
+	k.fetched = k.fetchEnds
+	k.echo = k.echoPlain
+	switch {
+	case s.p.Validate:
+		k.echo = k.echoChecked
+	case s.p.Sleep:
+		k.echo = k.echoAsleep
+	}
+	if s.p.Registered {
+		k.opts.Mem = s.out
+	}
+	return k, k.w.HandleAM(amMeasured, k.handle)
+}
+
+// handle takes a message in.
+func (k *ucpAM) handle(m *ucp.AM) {
+	if m.Rendezvous {
+		k.fetch(m)
+		return
+	}
+	if k.p.AMCopy {
+		copy(k.in, m.Data)
+	}
+	if k.p.Validate {
+		k.check(m.Header, m.Data)
+	}
+	k.got++
+}
+
+// fetch asks for the data of a rendezvous.
+func (k *ucpAM) fetch(m *ucp.AM) {
+	if k.p.Validate {
+		k.checkHeader(m.Header)
+	}
+	k.fetchEnds(ucp.Completion{Err: ErrLater})
+}
+
+func (k *ucpAM) fetchEnds(c ucp.Completion) {
+	if c.Err != nil {
+		k.bad = c.Err
+		return
+	}
+	if k.p.Validate {
+		k.checkData(k.in)
+	}
+	k.got++
+}
+
+func (k *ucpAM) check(header, data []byte) {
+	k.checkHeader(header)
+	k.checkData(data)
+}
+
+func (k *ucpAM) checkHeader(header []byte) {
+	if at := check(header, k.checked); at >= 0 || len(header) != len(k.header) {
+		k.bad = fmt.Errorf("message %d is wrong: %d of %d bytes of header, first bad byte %d", k.checked, len(header), len(k.header), at)
+	}
+}
+
+func (k *ucpAM) checkData(data []byte) {
+	if at := check(data, k.checked); at >= 0 || len(data) != len(k.in) {
+		k.bad = fmt.Errorf("message %d is wrong: %d of %d bytes, first bad byte %d", k.checked, len(data), len(k.in), at)
+	}
+	k.checked++
+}
+
+func (k *ucpAM) active(n int64, st *stamps) error {
+	if k.test.Pattern == Stream {
+		if err := stream(k, n, st, k.link); err != nil {
+			return err
+		}
+		return k.flush()
+	}
+	if err := k.send(); err != nil {
+		return err
+	}
+	st.restamp()
+	if err := k.echo(n-1, st); err != nil {
+		return err
+	}
+	err := k.await(1)
+	st.tick()
+	return err
+}
+
+func (k *ucpAM) passive(n int64) error {
+	if k.test.Pattern == Stream {
+		return k.await(n)
+	}
+	return k.echo(n, k.scratch)
+}
+
+// send sends one message outside of the measured loops.
+func (k *ucpAM) send() error {
+	if k.p.Validate {
+		fill(k.header, k.filled)
+		fill(k.buf, k.filled)
+		k.filled++
+	}
+	return k.ep.AMSendWith(amMeasured, k.header, k.buf, k.opts).Wait(k.link)
+}
+
+// await waits for n more messages.
+func (k *ucpAM) await(n int64) error {
+	k.want += n
+	if k.p.Sleep {
+		return k.awaitAsleep()
+	}
+	for k.got < k.want {
+		if err := k.idle(); err != nil {
+			return err
+		}
+		if k.bad != nil {
+			return k.bad
+		}
+	}
+	return nil
+}
+
+// awaitAsleep waits for the messages awaited so far.
+func (k *ucpAM) awaitAsleep() error {
+	if err := k.w.WaitUntil(k.link, k.there); err != nil {
+		return err
+	}
+	if k.got < k.want {
+		return first([]error{k.bad, k.failed})
+	}
+	return nil
+}
+
+// hot: BenchmarkRun/ucp_am_lat
+//
+//go:noinline
+func (k *ucpAM) echoPlain(n int64, st *stamps) error {
+	ep, header, out, l := k.ep, k.header, k.buf, k.link
+	for range n {
+		k.want++
+		for k.got < k.want {
+			if err := k.idle(); err != nil {
+				return err
+			}
+		}
+		r := ep.AMSend(amMeasured, header, out)
+		st.tick()
+		if err := r.Wait(l); err != nil {
+			return err
+		}
+	}
+	return k.bad
+}
+
+//go:noinline
+func (k *ucpAM) echoAsleep(n int64, st *stamps) error {
+	ep, header, out, l := k.ep, k.header, k.buf, k.link
+	for range n {
+		k.want++
+		if err := k.awaitAsleep(); err != nil {
+			return err
+		}
+		r := ep.AMSend(amMeasured, header, out)
+		st.tick()
+		if err := r.Wait(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+//go:noinline
+func (k *ucpAM) echoChecked(n int64, st *stamps) error {
+	for range n {
+		if err := k.await(1); err != nil {
+			return err
+		}
+		if err := k.send(); err != nil {
+			return err
+		}
+		st.tick()
+	}
+	return nil
+}
+
+// hot: BenchmarkRun/ucp_am_bw
+//
+//go:noinline
+func (k *ucpAM) burst(n int) error {
+	if k.link.g.Size() == 1 || k.p.Registered {
+		return k.burstSlow(n)
+	}
+	ep, header, out := k.ep, k.header, k.buf
+	for range n {
+		if r := ep.AMSend(amMeasured, header, out); r != (ucp.Request{}) {
+			if err := k.later(r); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// burstSlow is burst with registered memory, or of one that receives what it
+// sends itself.
+//
+//go:noinline
+func (k *ucpAM) burstSlow(n int) error {
+	alone := k.link.g.Size() == 1
+	for range n {
+		if r := k.ep.AMSendWith(amMeasured, k.header, k.buf, k.opts); r != (ucp.Request{}) {
+			if err := k.later(r); err != nil {
+				return err
+			}
+		}
+		if alone {
+			if err := k.await(1); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (k *ucpAM) each(n int, st *stamps) error { return eachOf(k, n, st) }
