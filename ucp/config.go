@@ -41,5 +41,5 @@ func (w *Worker) initTags(c WorkerConfig) {
 
 // Settings are the rows of this package.
 func Settings() config.Table {
-	return config.Table{Section: "ucp", Settings: []config.Setting{rowSlowPasses, rowSlowInterval, rowSpinTime, rowRndvThresh, rowRndvOutstanding, rowUnexpectedBudget, rowStatsDest}}
+	return config.Table{Section: "ucp", Settings: []config.Setting{rowSlowPasses, rowSlowInterval, rowSpinTime, rowRndvThresh, rowRndvOutstanding, rowUnexpectedBudget, rowKeyResolve, rowIdleSkip, rowStatsDest}}
 }

@@ -121,11 +121,13 @@ type slowEvents struct {
 	every       ucs.Time
 	due         ucs.Time
 	set         *shmem.Epoll // the EventFDs of all ifaces; nil: poll them
+	all         bool         // no iface counts as inactive: UCX_IDLE_SKIP=n
 }
 
 func (s *slowEvents) init(c *config.Set) {
 	s.everyPasses = uint32(rowSlowPasses.Get(c))
 	s.every = ucs.Time(rowSlowInterval.Get(c))
+	s.all = !rowIdleSkip.Get(c)
 }
 
 // lookUp follows every lookEvery idle passes.
@@ -197,7 +199,7 @@ func (p *port) arm() {
 func (w *Worker) refreshActive() {
 	w.active = w.active[:0]
 	for _, p := range w.ports {
-		if p.iface.ActiveEndpoints() > 0 {
+		if p.iface.ActiveEndpoints() > 0 || w.slow.all {
 			p.armed = false
 			w.active = append(w.active, p.iface)
 		}

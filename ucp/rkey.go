@@ -140,6 +140,19 @@ func (k *RemoteKey) openFast() {
 	if l := k.atomic; l != nil {
 		k.amo, k.amoKey = k.t.lanes[l.lane].ep, l.rkey
 	}
+	if !rowKeyResolve.Get(k.t.w.ctx.settings) {
+		k.openLate()
+	}
+}
+
+// openLate has the fast paths resolve the key at each operation.
+func (k *RemoteKey) openLate() {
+	if k.rma != nil {
+		k.ep = k.late(k.rma)
+	}
+	if k.atomic != nil {
+		k.amo = k.late(k.atomic)
+	}
 }
 
 func (k *RemoteKey) closeFast() {

@@ -1,0 +1,104 @@
+package ucp
+
+import (
+	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
+)
+
+// Two things that goucx does once, or not at all, can be had at each operation
+// for comparison.
+var (
+	rowKeyResolve = config.New("RKEY_PRERESOLVE", "y", config.Bool(), "",
+		"Find the lane and the transport's key of a remote key once, when it is unpacked; n: at each operation, for comparison.")
+	rowIdleSkip = config.New("IDLE_SKIP", "y", config.Bool(), "",
+		"Progress passes leave out interfaces without active endpoints; n: they call all, for comparison.")
+)
+
+// lateEndpoint is the other operations table of a key, chosen when it is
+// unpacked: each operation finds lane and transport key anew, from the endpoint's
+// lanes in the order of choice and the transport keys that were unpacked. What
+// cannot be found goes the slow way, which knows the reason.
+//
+// Source: RKEY_RESOLVE_RMA of "UCX over InfiniBand", which the paper takes off
+// the path of an operation.
+type lateEndpoint struct {
+	uct.Endpoint // of the lane found at unpacking: what is not on a fast path
+	k            *RemoteKey
+	choices      []*keyLane
+}
+
+// late gives the operations table of l, which is one of k's lanes.
+func (k *RemoteKey) late(l *keyLane) uct.Endpoint {
+	return &lateEndpoint{Endpoint: k.t.lanes[l.lane].ep, k: k, choices: k.lanes()}
+}
+
+// resolve gives the best lane's endpoint and key for an operation that needs the
+// right need and one of ops; with no ops, atomics of 64 bits.
+func (e *lateEndpoint) resolve(need uct.MemFlags, ops uct.Ops) (uct.Endpoint, uct.RKey, bool) {
+	w := e.k.t.w
+	slot := w.endpoint(e.k.e)
+	if slot == 0 || e.k.access&need == 0 {
+		return nil, 0, false
+	}
+	peer := w.eps[slot].peer
+	for _, c := range e.choices {
+		if ops != 0 && c.attr.Ops&c.iface.Ops&ops == 0 || ops == 0 && c.attr.Atomic64 == 0 {
+			continue
+		}
+		lane, ok := w.laneAt[laneKey{peer, uint32(c.local)}]
+		if !ok || w.t.lanes[lane].status != ucs.OK {
+			continue
+		}
+		return w.t.lanes[lane].ep, c.rkey, true
+	}
+	return nil, 0, false
+}
+
+func (e *lateEndpoint) PutShort(p []byte, addr uint64, _ uct.RKey) uct.Status {
+	ep, k, ok := e.resolve(uct.MemRemotePut, uct.OpPutShort)
+	if !ok {
+		return ucs.NoResource
+	}
+	return ep.PutShort(p, addr, k)
+}
+
+func (e *lateEndpoint) PutUint64(v, addr uint64, _ uct.RKey) uct.Status {
+	ep, k, ok := e.resolve(uct.MemRemotePut, uct.OpPutShort)
+	if !ok {
+		return ucs.NoResource
+	}
+	return ep.PutUint64(v, addr, k)
+}
+
+func (e *lateEndpoint) GetShort(p []byte, addr uint64, _ uct.RKey) uct.Status {
+	ep, k, ok := e.resolve(uct.MemRemoteGet, uct.OpGetShort)
+	if !ok {
+		return ucs.NoResource
+	}
+	return ep.GetShort(p, addr, k)
+}
+
+func (e *lateEndpoint) GetUint64(addr uint64, _ uct.RKey, t uct.Token) (uint64, uct.Status) {
+	ep, k, ok := e.resolve(uct.MemRemoteGet, uct.OpGetShort)
+	if !ok {
+		return 0, ucs.NoResource
+	}
+	return ep.GetUint64(addr, k, t)
+}
+
+func (e *lateEndpoint) Atomic64(op uct.AtomicOp, v, addr uint64, _ uct.RKey) uct.Status {
+	ep, k, ok := e.resolve(uct.MemRemoteAtomic, 0)
+	if !ok {
+		return ucs.NoResource
+	}
+	return ep.Atomic64(op, v, addr, k)
+}
+
+func (e *lateEndpoint) Fetch64(op uct.AtomicOp, v, cmp, addr uint64, _ uct.RKey, t uct.Token) (uint64, uct.Status) {
+	ep, k, ok := e.resolve(uct.MemRemoteAtomic, 0)
+	if !ok {
+		return 0, ucs.NoResource
+	}
+	return ep.Fetch64(op, v, cmp, addr, k, t)
+}
