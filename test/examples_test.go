@@ -46,7 +46,7 @@ func runRank(t *testing.T, rank, size int, where, name string, args ...string) *
 // and by TCP, with blocks that are one message, several and very many.
 func TestExamples(t *testing.T) {
 	for _, name := range []string{"ring", "alltoall"} {
-		for _, by := range []string{"tag", "put"} {
+		for _, by := range []string{"tag", "am", "put"} {
 			for _, size := range []int{2, 4, 8} {
 				for place, where := range meetings {
 					t.Run(fmt.Sprintf("%s/%s/%d/%s", name, by, size, place), func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestExamples(t *testing.T) {
 
 func TestExamplesBlocks(t *testing.T) {
 	for _, name := range []string{"ring", "alltoall"} {
-		for _, by := range []string{"tag", "put"} {
+		for _, by := range []string{"tag", "am", "put"} {
 			for _, block := range []string{"1", "8", "4000", "3000001"} {
 				t.Run(fmt.Sprintf("%s/%s/%s", name, by, block), func(t *testing.T) {
 					job(t, 3, meetings["directory"](t), name, "--by", by, "--block", block)

@@ -27,10 +27,12 @@ const (
 
 // roles are what this binary does as a second process.
 var roles = map[string]func(*parent){
-	"meet":   roleMeet,
-	"peer":   rolePeer,
-	"sender": roleSender,
-	"side":   roleSide,
+	"meet":      roleMeet,
+	"peer":      rolePeer,
+	"mixer":     roleMixer,
+	"scribbler": roleScribbler,
+	"sender":    roleSender,
+	"side":      roleSide,
 }
 
 func TestMain(m *testing.M) {

@@ -34,11 +34,12 @@ type process struct {
 
 var forms = map[string]func(context.Context, *process) error{
 	"tag": byTag,
+	"am":  byAM,
 	"put": byPut,
 }
 
 func main() {
-	by := pflag.String("by", "tag", "tag or put")
+	by := pflag.String("by", "tag", "tag, am or put")
 	block := pflag.Int("block", 64<<10, "bytes of a block")
 	turns := pflag.Int("turns", 3, "how often")
 	pflag.Parse()

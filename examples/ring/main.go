@@ -34,11 +34,12 @@ type ring struct {
 
 var forms = map[string]func(context.Context, *ring) error{
 	"tag": byTag,
+	"am":  byAM,
 	"put": byPut,
 }
 
 func main() {
-	by := pflag.String("by", "tag", "tag or put")
+	by := pflag.String("by", "tag", "tag, am or put")
 	block := pflag.Int("block", 64<<10, "bytes of a block")
 	laps := pflag.Int("laps", 3, "how often to go around")
 	pflag.Parse()
