@@ -37,6 +37,7 @@ func CountedOps() []Counted {
 		row("flush", "countFlush", func(s *instrSide, n int) error { return countFlush(s.ep, n) }),
 		row("fence", "countFence", func(s *instrSide, n int) error { return countFence(s.a, n) }),
 		row("tag 8 B pair", "countTag", func(s *instrSide, n int) error { return countTag(s.b, s.ep, s.out, s.in, n) }),
+		row("am 8 B pair", "countAM", func(s *instrSide, n int) error { return countAM(s.b, s.ep, s.out, &s.got, n) }),
 		row("idle progress, sender", "countIdle", func(s *instrSide, n int) error { return countIdle(s.a, n) }),
 		row("idle progress, receiver", "countIdle", func(s *instrSide, n int) error { return countIdle(s.b, n) }),
 	}
@@ -71,6 +72,7 @@ type instrSide struct {
 	key     *ucp.RemoteKey
 	word    ucp.Atomic[uint64]
 	in, out []byte
+	got     int // active messages that were handled
 }
 
 func openInstr(cfg Config) (*instrSide, error) {
@@ -98,6 +100,9 @@ func (s *instrSide) connect() (err error) {
 	}
 	m, err := s.ctx.Allocate(4096, ucp.MemConfig{})
 	if err != nil {
+		return err
+	}
+	if err = s.b.HandleAM(countedAM, func(*ucp.AM) { s.got++ }); err != nil {
 		return err
 	}
 	if err = countTag(s.b, s.ep, s.out, s.in, 1); err != nil { // connects both
@@ -195,6 +200,21 @@ func countTag(b *ucp.Worker, e ucp.Endpoint, out, in []byte, n int) error {
 		e.TagSend(out, tagData)
 		if _, err := r.Wait(ctx); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// countedAM is the active message that is counted.
+const countedAM ucp.AMID = 1
+
+//go:noinline
+func countAM(b *ucp.Worker, e ucp.Endpoint, out []byte, got *int, n int) error {
+	*got = 0
+	for i := range n {
+		e.AMSend(countedAM, nil, out)
+		for *got <= i {
+			b.Progress()
 		}
 	}
 	return nil

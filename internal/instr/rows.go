@@ -28,6 +28,19 @@ var rows = []row{
 	{op: "flush"},
 	{op: "fence", ucx13: "199"},
 	{op: "tag 8 B pair", ucx13: "692", ucx: "574", must: 574, aim: 450},
+	{op: "am 8 B pair", ucx13: "532", ucx: "410", must: 410},
 	{op: "idle progress, sender", ucx13: "103", ucx: "79", must: 64, aim: 40},
 	{op: "idle progress, receiver", ucx13: "44", ucx: "36", must: 64, aim: 40},
+
+	{op: "put 8 B", title: "put 8 B, key resolved at each", env: lateKeys},
+	{op: "get 8 B", title: "get 8 B, key resolved at each", env: lateKeys},
+	{op: "fetch-add 8 B", title: "fetch-add 8 B, key resolved at each", env: lateKeys},
+	{op: "idle progress, receiver", title: "idle progress, idle interfaces too", env: everyIface},
+	{op: "tag 8 B pair", title: "tag 8 B pair, idle interfaces too", env: everyIface},
 }
+
+// What goucx does once or not at all, done at each operation for comparison.
+var (
+	lateKeys   = []string{"UCX_RKEY_PRERESOLVE=n"}
+	everyIface = []string{"UCX_IDLE_SKIP=n"}
+)
