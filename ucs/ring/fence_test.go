@@ -34,7 +34,7 @@ func TestFencedReleaseMissesNoWaiter(t *testing.T) {
 	var woke bool
 	go func() {
 		for r := uint64(1); r <= rounds; r++ {
-			for taken := 0; taken < l.Cells; {
+			for taken := 0; taken < l.Cells-1; {
 				var m Message
 				if more, _ := c.Next(&m); more {
 					taken++

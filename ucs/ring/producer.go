@@ -42,8 +42,8 @@ func NewProducer(area []byte, l Layout) (Producer, error) {
 	p := Producer{
 		cells:    cellsOf(data),
 		mask:     uint64(l.Cells) - 1,
-		head:     1, // 0 would look like an empty cell
-		size:     uint64(l.Cells),
+		head:     1,                   // 0 would look like an empty cell
+		size:     uint64(l.Cells) - 1, // one is kept for the marker
 		cellTail: plain(area, offCellTail),
 		bulkTail: plain(area, offBulkTail),
 		hot:      flag(area, offHot),
