@@ -86,18 +86,21 @@ func (v *side) post() {
 	v.say("posted")
 }
 
-// wait calls f, which waits, until it does not end by having given up.
+// wait calls f, which waits, until it ends otherwise than by giving up. What ends
+// well although it was told to give up needs nobody to wait for.
 func (v *side) wait(f func(context.Context) error) error {
 	for {
 		err := f(v.ctx)
-		if !errors.Is(err, errGiveUp) {
+		gaveUp := errors.Is(err, errGiveUp)
+		if gaveUp || err == nil && v.ctx.Err() != nil {
+			v.goOn()
+			<-v.resume
+			v.ctx, v.giveUp = context.WithCancelCause(context.Background())
+			v.after = roundsAfter
+		}
+		if !gaveUp {
 			return err
 		}
-		v.goOn()
-		if <-v.resume; true {
-			v.ctx, v.giveUp = context.WithCancelCause(context.Background())
-		}
-		v.after = roundsAfter
 	}
 }
 

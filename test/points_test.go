@@ -44,6 +44,10 @@ var pointRows = []pointRow{
 	{fault.AfterPublish, 60, "begin", "answer", nil},
 	{fault.AfterPublish, 60, "answer", "begin", nil},
 	{fault.Armed, 20, "sleep", "begin", nil},
+	{fault.RTS, 3, "send long", "receive", nil},
+	{fault.RTR, 3, "receive", "send long", nil},
+	{fault.Data, 40, "send long", "receive", nil},
+	{fault.LastData, 3, "send long", "receive", nil},
 	{fault.Closing, 5, "open, close", "receive any", nil},
 }
 
@@ -76,16 +80,23 @@ func removeFaulty() {
 func TestPoints(t *testing.T) {
 	faulty.Do(buildFaulty)
 	require.NoError(t, faulty.err)
-	table := newPointTable(t)
+	table, rows := newPointTable(t), 0
 	for _, row := range pointRows {
 		for _, action := range []string{"KILL", "STOP"} {
 			for _, own := range []bool{true, false} {
 				name := fmt.Sprintf("%s, %s/%s/%s", row.point, row.at, action, who(own))
 				t.Run(name, func(t *testing.T) { table.run(t, row, action, own) })
+				rows++
 			}
 		}
 	}
 	table.print(t)
+	if len(table.lines) < rows {
+		return // some failed, or were not asked for
+	}
+	for p := range fault.NumPoints {
+		require.True(t, table.hit[p], "no process was ever at %q", p)
+	}
 }
 
 // who is hit: the process at the point, or its peer while it is there.
@@ -161,13 +172,13 @@ func (x *pointTable) run(t *testing.T, row pointRow, action string, own bool) {
 	if !own {
 		victim, survivor = p.across, p.at
 	}
-	outcome := "died"
+	outcome := "died: "
 	if how == "STOP" {
 		waitStopped(t, p.at.process)
 	}
 	if action == "STOP" {
 		p.stopped(t, own, victim, survivor)
-		outcome = "stopped: waited, cancelled, went on, resumed; died"
+		outcome = "waited, cancelled, went on, resumed; died: "
 	}
 	died := p.kill(t, how, own, victim)
 	hits, err := fault.ReadHits(p.hits)
@@ -176,7 +187,7 @@ func (x *pointTable) run(t *testing.T, row pointRow, action string, own bool) {
 	x.hit[row.point] = true
 	reason, late := survivor.ended(t, died)
 	fds, segments := survivor.back(t)
-	x.lines = append(x.lines, fmt.Sprintf("%-15s %-12s %-5s %-7s %7.1f  %11s  %8s  %s: %s", row.point, row.at, action, who(own),
+	x.lines = append(x.lines, fmt.Sprintf("%-15s %-12s %-5s %-7s %7.1f  %11s  %8s  %s%s", row.point, row.at, action, who(own),
 		float64(late.Microseconds())/1000, fds, segments, outcome, reason))
 	survivor.say("end")
 	survivor.ends()
@@ -260,13 +271,10 @@ func (s *sideProcess) back(t *testing.T) (fds, segments string) {
 	return fmt.Sprint(s.descriptors, "→", d), fmt.Sprint(s.mappings, "→", m)
 }
 
-// print shows the table; a point that no row reached fails the test.
+// print shows the table.
 func (x *pointTable) print(t *testing.T) {
 	t.Logf("%-15s %-12s %-5s %-7s %7s  %11s  %8s  %s", "point", "activity", "what", "hit", "ms", "descriptors", "mappings", "outcome")
 	for _, line := range x.lines {
 		t.Log(line)
-	}
-	for p := range fault.NumPoints {
-		require.True(t, x.hit[p], "no process was ever at %q", p)
 	}
 }
