@@ -81,6 +81,8 @@ func (f *iface) anything() bool {
 // disarm ends the sleep. A waker raises the event before it lowers the word, so
 // a lowered word tells of an event that is to be drained; one that is slower
 // costs a wake-up for nothing.
+//
+//go:noinline
 func (f *iface) disarm() {
 	f.armed = false
 	f.passes++ // past the pass that Arm arranged: a message was all there was

@@ -150,27 +150,29 @@ func (f *iface) slowPass() int {
 //
 //go:noinline
 func (f *iface) drain(e *ep, budget int) int {
-	k, rx := 0, &e.rx
+	k, rx, at := 0, &e.rx, e.rx.Cursor()
 	ds := f.ds[:min(budget, drainBatch)]
 	for k < len(ds) {
-		first, more := rx.Poll()
+		first, more := at.Poll()
 		if !more {
 			break
 		}
 		d := &ds[k]
-		off, n, ok := rx.Inline(first)
+		off, n, ok := at.Inline(first)
 		if !ok {
+			rx.Seek(at)
 			if off, n, ok = rx.Bulk(first); !ok {
 				f.stats.Inc(statGarbage)
 				f.failLater(e, failErr("it wrote garbage into its ring"))
 				break
 			}
 		}
-		d.Off, d.Len, d.Header = off, n, rx.Header()
+		d.Off, d.Len, d.Header = off, n, at.Header()
 		d.ID, d.Source = uct.AMID(ring.ID(first))%uct.NumAMIDs, e.source
-		rx.Advance()
+		at = at.Next()
 		k++
 	}
+	rx.Seek(at)
 	if k > 0 {
 		e.hit = f.passes
 		if k == drainBatch {

@@ -91,6 +91,45 @@ func (c *Consumer) Poll() (first uint64, more bool) {
 	return first, uint32(first) == uint32(c.want)
 }
 
+// Cursor goes ahead of a Consumer over messages that have come, in registers: a
+// loop over a batch takes one, ends it with Seek, and calls nothing of the
+// Consumer meanwhile.
+type Cursor struct {
+	cells cells
+	mask  uint64
+	want  uint64
+}
+
+// Cursor begins at the next message.
+func (c *Consumer) Cursor() Cursor { return Cursor{c.cells, c.mask, c.want} }
+
+// Seek counts the messages that u has passed.
+func (c *Consumer) Seek(u Cursor) {
+	c.want = u.want
+	c.at = u.want & c.mask * CellSize
+}
+
+// Poll is Consumer.Poll at the cursor.
+func (u Cursor) Poll() (first uint64, more bool) {
+	first = u.cells.at(u.want, u.mask).First()
+	return first, uint32(first) == uint32(u.want)
+}
+
+// Header is Consumer.Header at the cursor.
+func (u Cursor) Header() uint64 { return u.cells.at(u.want, u.mask).Header() }
+
+// Inline is Consumer.Inline at the cursor.
+func (u Cursor) Inline(first uint64) (off, n uint32, ok bool) {
+	n = uint32(first >> lenShift) // length and flags: whatever is set makes it too long
+	return uint32(u.want&u.mask)*CellSize + payOff, n, n <= InlineMax
+}
+
+// Next is the cursor behind the message.
+func (u Cursor) Next() Cursor {
+	u.want++
+	return u
+}
+
 // ID is the message's id.
 func ID(first uint64) uint8 { return uint8(first >> idShift) }
 
