@@ -53,6 +53,12 @@ func variants() map[string]Params {
 		"tag_lat_registered":   func(p *Params) { p.Test, p.Registered = "tag_lat", true },
 		"ucp_am_lat_header":    func(p *Params) { p.Test, p.AMHeader, p.AMCopy = "ucp_am_lat", 16, true },
 		"ucp_am_lat_checked":   func(p *Params) { p.Test, p.AMHeader, p.Validate = "ucp_am_lat", 3, true },
+		"tag_lat_unexpected":   func(p *Params) { p.Test, p.Unexpected = "tag_lat", true },
+		"tag_bw_unexpected":    func(p *Params) { p.Test, p.Unexpected = "tag_bw", true },
+		"tag_lat_asleep":       func(p *Params) { p.Test, p.Sleep = "tag_lat", true },
+		"ucp_am_lat_asleep":    func(p *Params) { p.Test, p.Sleep = "ucp_am_lat", true },
+		"ucp_put_lat_asleep":   func(p *Params) { p.Test, p.Sleep = "ucp_put_lat", true },
+		"tag_sync_lat_checked": func(p *Params) { p.Test, p.Validate = "tag_sync_lat", true },
 		"ucp_am_bw_registered": func(p *Params) { p.Test, p.Registered = "ucp_am_bw", true },
 	} {
 		p := Defaults()

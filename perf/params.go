@@ -190,9 +190,6 @@ func (p *Params) checkForm(t Test) error {
 	if n := p.amHeader(t); t.API == UCP && t.Op == OpAM && n > ucp.MaxAMHeader {
 		errs = append(errs, fmt.Errorf("%s: active message header size %d is out of range: 0-%d bytes", t.Name, n, ucp.MaxAMHeader))
 	}
-	if p.Unexpected {
-		errs = append(errs, fmt.Errorf("%s: unexpected messages: %w", t.Name, ErrLater))
-	}
 	if !slices.Contains([]string{"single", "serialized", "multi"}, p.Threads) {
 		errs = append(errs, fmt.Errorf("thread mode %q: not one of single serialized multi", p.Threads))
 	}

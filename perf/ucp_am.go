@@ -18,7 +18,7 @@ type ucpAM struct {
 	in      []byte
 	opts    ucp.Opts
 	scratch *stamps
-	there   func() bool // whether the awaited message has come
+	there   *until // the awaited messages have come
 	fetched ucp.NotifyFunc
 
 	got     int64 // messages that have come
@@ -33,7 +33,7 @@ func newUCPAM(s *ucpSide) (kernel, error) {
 		ucpSide: s, header: make([]byte, s.p.amHeader(s.test)), scratch: newScratch(),
 		in: make([]byte, padded(s.p.Size()))[:s.p.Size()],
 	}
-	k.there = func() bool { return k.got >= k.want || k.bad != nil || k.failed != nil }
+	k.there = &until{s.link, func() bool { return k.got >= k.want || k.bad != nil || k.failed != nil }}
 	k.fetched = k.fetchEnds
 	k.echo = k.echoPlain
 	switch {
@@ -68,7 +68,11 @@ func (k *ucpAM) fetch(m *ucp.AM) {
 	if k.p.Validate {
 		k.checkHeader(m.Header)
 	}
-	k.fetchEnds(ucp.Completion{Err: ErrLater})
+	r := m.Keep().RecvInto(k.in)
+	if !r.Notify(k.fetched, 0) {
+		_, err := r.Wait(k.link) // ended already: waits for nothing
+		k.fetchEnds(ucp.Completion{Err: err})
+	}
 }
 
 func (k *ucpAM) fetchEnds(c ucp.Completion) {
@@ -139,29 +143,10 @@ func (k *ucpAM) send() error {
 // await waits for n more messages.
 func (k *ucpAM) await(n int64) error {
 	k.want += n
-	if k.p.Sleep {
-		return k.awaitAsleep()
-	}
-	for k.got < k.want {
-		if err := k.idle(); err != nil {
-			return err
-		}
-		if k.bad != nil {
-			return k.bad
-		}
-	}
-	return nil
-}
-
-// awaitAsleep waits for the messages awaited so far.
-func (k *ucpAM) awaitAsleep() error {
-	if err := k.w.WaitUntil(k.link, k.there); err != nil {
+	if err := k.awaitUntil(k.there); err != nil {
 		return err
 	}
-	if k.got < k.want {
-		return first([]error{k.bad, k.failed})
-	}
-	return nil
+	return k.bad
 }
 
 // hot: BenchmarkRun/ucp_am_lat
@@ -189,8 +174,7 @@ func (k *ucpAM) echoPlain(n int64, st *stamps) error {
 func (k *ucpAM) echoAsleep(n int64, st *stamps) error {
 	ep, header, out, l := k.ep, k.header, k.buf, k.link
 	for range n {
-		k.want++
-		if err := k.awaitAsleep(); err != nil {
+		if err := k.await(1); err != nil {
 			return err
 		}
 		r := ep.AMSend(amMeasured, header, out)

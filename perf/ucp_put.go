@@ -15,8 +15,9 @@ type ucpPut struct {
 	opts    ucp.Opts
 	last    lastByte
 	scratch *stamps
-	seq     byte // number of the last message awaited
-	lead    byte // how far the number of the next put is ahead of that
+	there   func() bool // the awaited message has come
+	seq     byte        // number of the last message awaited
+	lead    byte        // how far the number of the next put is ahead of that
 }
 
 func newUCPPut(s *ucpSide) kernel {
@@ -28,6 +29,10 @@ func newUCPPut(s *ucpSide) kernel {
 	if s.p.Registered {
 		k.opts = ucp.Opts{Mem: s.out}
 		k.echo, k.loop = k.echoWith, k.burstWith
+	}
+	k.there = func() bool { return k.last.is(k.seq) || k.failed != nil }
+	if s.p.Sleep {
+		k.echo = k.echoAsleep
 	}
 	if s.p.Validate {
 		k.echo = k.echoChecked
@@ -74,10 +79,32 @@ func (k *ucpPut) put() error {
 // await waits for the next message.
 func (k *ucpPut) await() error {
 	k.seq++
+	if k.p.Sleep { // memory wakes nobody: naps
+		if err := k.w.WaitUntil(k.link, k.there); err != nil {
+			return err
+		}
+		return k.failed
+	}
 	for !k.last.is(k.seq) {
 		if err := k.idle(); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// echoAsleep is echoPlain of a side that naps while it waits.
+//
+//go:noinline
+func (k *ucpPut) echoAsleep(n int64, st *stamps) error {
+	for range n {
+		if err := k.await(); err != nil {
+			return err
+		}
+		if err := k.put(); err != nil {
+			return err
+		}
+		st.tick()
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package perf
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/goucx/goucx/ucp"
 	"github.com/goucx/goucx/ucs/cpu"
@@ -48,6 +49,14 @@ func openUCP(c *Config, l *link, p *Params, t Test) (kernel, error) {
 	return k, nil
 }
 
+// spin is how long waits poll: without end, or as the setting says.
+func (s *ucpSide) spin() time.Duration {
+	if s.p.Sleep {
+		return 0
+	}
+	return -1
+}
+
 // openContext opens a context for the test.
 func openContext(c *Config, t Test) (*ucp.Context, error) {
 	return ucp.Open(ucp.Config{Providers: c.Providers, Features: features(t), Settings: c.Settings, Log: c.Log})
@@ -57,7 +66,7 @@ func openContext(c *Config, t Test) (*ucp.Context, error) {
 func newUCPSide(x *ucp.Context, l *link, p *Params, t Test) (kernel, error) {
 	s := &ucpSide{link: l, p: p, test: t, ctx: x, window: make([]ucp.Request, p.window(t))}
 	var err error
-	if s.w, err = x.NewWorker(ucp.WorkerConfig{Mode: s.mode()}); err != nil {
+	if s.w, err = x.NewWorker(ucp.WorkerConfig{Mode: s.mode(), Spin: s.spin()}); err != nil {
 		return nil, err
 	}
 	if err := s.allocate(); err != nil {
@@ -71,7 +80,7 @@ func newUCPSide(x *ucp.Context, l *link, p *Params, t Test) (kernel, error) {
 
 func (s *ucpSide) kernel() (kernel, error) {
 	switch s.test.Op {
-	case OpTag:
+	case OpTag, OpTagSync:
 		return newUCPTag(s), nil
 	case OpPut:
 		return newUCPPut(s), nil
@@ -84,7 +93,7 @@ func (s *ucpSide) kernel() (kernel, error) {
 		return newUCPAtomic[uint64](s)
 	case OpAM:
 		return newUCPAM(s)
-	case OpTagSync, OpStream:
+	case OpStream:
 	}
 	return nil, fmt.Errorf("test %s: %w", s.test.Name, ErrLater)
 }

@@ -12,7 +12,7 @@ const (
 	tagExact         = ^ucp.Tag(0)
 )
 
-// ucpTag is tag_lat and tag_bw.
+// ucpTag is tag_lat, tag_bw, tag_sync_lat and tag_sync_bw.
 type ucpTag struct {
 	*ucpSide
 	echo    func(n int64, st *stamps) error // n times: await one, send one
@@ -22,8 +22,10 @@ type ucpTag struct {
 	opts    ucp.Opts
 	scratch *stamps
 	posted  []ucp.RecvRequest
-	filled  int64 // messages sent with their pattern
-	checked int64 // messages validated
+	sent    ucp.Request // the last sync send
+	probed  *until      // a message is there, with Params.Unexpected
+	filled  int64       // messages sent with their pattern
+	checked int64       // messages validated
 }
 
 func newUCPTag(s *ucpSide) kernel {
@@ -38,6 +40,16 @@ func newUCPTag(s *ucpSide) kernel {
 	if s.p.Registered {
 		k.opts = ucp.Opts{Mem: s.out}
 		k.echo, k.loop = k.echoWith, k.burstWith
+	}
+	if s.test.Op == OpTagSync {
+		k.echo, k.loop = k.echoSync, k.burstSync
+	}
+	if s.p.Unexpected {
+		k.echo = k.echoUnexpected
+		k.probed = &until{s.link, func() bool {
+			_, there := k.w.TagProbe(tagData, k.mask)
+			return there || k.failed != nil
+		}}
 	}
 	if s.p.Validate {
 		k.echo = k.echoChecked
@@ -62,29 +74,50 @@ func (k *ucpTag) active(n int64, st *stamps) error {
 	if err := k.echo(n-1, st); err != nil {
 		return err
 	}
-	err := k.receive()
+	if err := k.receive(); err != nil {
+		return err
+	}
 	st.tick()
-	return err
+	return k.sent.Wait(k.link)
 }
 
 func (k *ucpTag) passive(n int64) error {
-	if k.test.Pattern == Stream {
+	switch {
+	case k.test.Pattern == PingPong:
+		if err := k.echo(n, k.scratch); err != nil {
+			return err
+		}
+		return k.sent.Wait(k.link)
+	case k.p.Unexpected:
+		return k.receiveUnexpected(n)
+	default:
 		return k.receiveAll(n)
 	}
-	return k.echo(n, k.scratch)
 }
 
 // send sends one message outside of the measured loops.
 func (k *ucpTag) send() error {
+	if err := k.sent.Wait(k.link); err != nil { // of a sync send
+		return err
+	}
 	if k.p.Validate {
 		fill(k.buf, k.filled)
 		k.filled++
+	}
+	if k.test.Op == OpTagSync { // its end comes with the other side's receive
+		k.sent = k.ep.TagSendSync(k.buf, tagData)
+		return nil
 	}
 	return k.ep.TagSendWith(k.buf, tagData, k.opts).Wait(k.link)
 }
 
 // receive receives one message outside of the measured loops.
 func (k *ucpTag) receive() error {
+	if k.p.Unexpected {
+		if err := k.awaitUntil(k.probed); err != nil {
+			return err
+		}
+	}
 	m, err := k.w.TagRecv(k.in, tagData, k.mask).Wait(k.link)
 	if err != nil || !k.p.Validate {
 		return err
@@ -197,19 +230,36 @@ func (k *ucpTag) burstPlain(n int) error {
 //
 //go:noinline
 func (k *ucpTag) burstAlone(n int) error {
-	w, ep, in, out, mask, l := k.w, k.ep, k.in, k.buf, k.mask, k.link
+	w, in, mask, l := k.w, k.in, k.mask, k.link
 	for range n {
-		in := w.TagRecv(in, tagData, mask)
-		if r := ep.TagSend(out, tagData); r != (ucp.Request{}) {
+		var posted ucp.RecvRequest
+		if !k.p.Unexpected {
+			posted = w.TagRecv(in, tagData, mask)
+		}
+		if r := k.post(); r != (ucp.Request{}) {
 			if err := k.later(r); err != nil {
 				return err
 			}
 		}
-		if _, err := in.Wait(l); err != nil {
+		if k.p.Unexpected {
+			if err := k.awaitUntil(k.probed); err != nil {
+				return err
+			}
+			posted = w.TagRecv(in, tagData, mask)
+		}
+		if _, err := posted.Wait(l); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// post begins a send of the test's kind.
+func (k *ucpTag) post() ucp.Request {
+	if k.test.Op == OpTagSync {
+		return k.ep.TagSendSync(k.buf, tagData)
+	}
+	return k.ep.TagSend(k.buf, tagData)
 }
 
 //go:noinline

@@ -127,6 +127,10 @@ func TestOptionsOverTwoProcesses(t *testing.T) {
 		"-t am_bw -x mm -W 1", "-t am_bw -x mm -W 3 -D bcopy --stamp-each", "-t am_bw -x mm -D zcopy -H 0 -s 16,8,24 -i 64",
 		"-t put_lat -x posix -V -s 100", "-t put_lat -x posix -D bcopy -V -s 9", "-t put_lat -x posix -D zcopy -V -s 64",
 		"-t put_lat -x shm -D zcopy -s 8,16,24 -i 32", "-t put_bw -x shm -D zcopy -s 8,16,24 -o",
+		"-t tag_lat -U", "-t tag_lat -U -C -V -s 5000", "-t tag_bw -U -s 100", "-t tag_sync_lat -V -s 9000", "-t tag_sync_lat -U -O 3", "-t tag_sync_bw -s 300000 -n 50",
+		"-t ucp_am_lat -H 16 -V -s 100", "-t ucp_am_lat -H 512 -V -s 300000 -n 20", "-t ucp_am_lat -y -s 0", "-t ucp_am_lat -z -M multi", "-t ucp_am_bw -y -H 8 -s 100", "-t ucp_am_bw -s 300000 -n 50",
+		"-t tag_lat -E sleep", "-t tag_bw -E sleep -s 5000", "-t tag_sync_lat -E sleep -U", "-t ucp_am_lat -E sleep -V", "-t ucp_am_bw -E sleep -I", "-t ucp_put_lat -E sleep -V -n 100",
+		"-t ucp_put_bw -E sleep", "-t ucp_get -E sleep", "-t ucp_fadd -E sleep", "-t ucp_add -E sleep",
 		"-t add_lat -x shm -s 4", "-t add_mr -x shm -s 4", "-t fadd -x shm -s 4", "-t cswap -x shm --stamp-each",
 	} {
 		t.Run(line, func(t *testing.T) {
@@ -371,4 +375,32 @@ func TestUCXAtTheOtherEnd(t *testing.T) {
 		assert.Equal(t, 1, c.end(patience))
 		assert.Contains(t, c.err.String(), "it is UCX's own ucx_perftest")
 	})
+}
+
+// sumRow is the last row of several threads: latency, bandwidth and rate of all.
+var sumRow = regexp.MustCompile(`(?m)^Final: +200 +[0-9.]+ +[0-9.]+ +[0-9]+$`)
+
+// Threads over two processes, each with a worker and an endpoint of its own.
+func TestThreadsOverTwoProcesses(t *testing.T) {
+	for _, line := range []string{
+		"-t tag_lat -T 2 -M multi", "-t tag_lat -T 2", "-t tag_bw -T 3 -M serialized", "-t ucp_put_lat -T 2 -E sleep",
+		"-t ucp_am_lat -T 2 -M multi -H 8", "-t ucp_am_bw -T 2 -M multi", "-t tag_sync_lat -T 2 -U", "-t ucp_fadd -T 2",
+	} {
+		t.Run(line, func(t *testing.T) {
+			_, c := both(t, nil, append([]string{"-q", "-n", "200", "-w", "10"}, strings.Fields(line)...))
+			assert.Regexp(t, sumRow, c.out.String())
+			assert.Empty(t, c.err.String())
+		})
+	}
+}
+
+// Sleeping without spinning, and the default: a test of each kind.
+func TestSleepOverTwoProcesses(t *testing.T) {
+	t.Setenv("UCX_SPIN_TIME", "0")
+	for _, line := range []string{"-t tag_lat", "-t tag_bw -s 20000", "-t tag_sync_lat", "-t ucp_am_lat", "-t ucp_put_lat", "-t ucp_get"} {
+		t.Run(line, func(t *testing.T) {
+			_, c := both(t, nil, append([]string{"-q", "-n", "300", "-E", "sleep"}, strings.Fields(line)...))
+			assert.Regexp(t, finalRow, c.out.String())
+		})
+	}
 }

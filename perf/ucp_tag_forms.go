@@ -1,0 +1,71 @@
+package perf
+
+import "github.com/goucx/goucx/ucp"
+
+// The loops of tag tests that are not those of a plain send and a receive posted
+// before.
+
+// echoSync waits for the end of a send before the next: it comes with the other
+// side's receive, which is posted before the other side answers.
+//
+// hot: BenchmarkRun/tag_sync_lat
+//
+//go:noinline
+func (k *ucpTag) echoSync(n int64, st *stamps) error {
+	w, ep, in, out, mask, l := k.w, k.ep, k.in, k.buf, k.mask, k.link
+	for range n {
+		if _, err := w.TagRecv(in, tagData, mask).Wait(l); err != nil {
+			return err
+		}
+		if err := k.sent.Wait(l); err != nil {
+			return err
+		}
+		k.sent = ep.TagSendSync(out, tagData)
+		st.tick()
+	}
+	return nil
+}
+
+// hot: BenchmarkRun/tag_sync_bw
+//
+//go:noinline
+func (k *ucpTag) burstSync(n int) error {
+	ep, out := k.ep, k.buf
+	for range n {
+		if r := ep.TagSendSync(out, tagData); r != (ucp.Request{}) {
+			if err := k.later(r); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// echoUnexpected posts its receives when their message is there.
+//
+//go:noinline
+func (k *ucpTag) echoUnexpected(n int64, st *stamps) error {
+	for range n {
+		if err := k.receive(); err != nil {
+			return err
+		}
+		if err := k.send(); err != nil {
+			return err
+		}
+		st.tick()
+	}
+	return nil
+}
+
+// receiveUnexpected is the other side of a stream that posts each receive when
+// its message is there.
+//
+//go:noinline
+func (k *ucpTag) receiveUnexpected(n int64) error {
+	for range n {
+		if err := k.receive(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
