@@ -51,3 +51,12 @@ func (w *Worker) callAM(h AMHandler) {
 		m.poison()
 	}
 }
+
+// closesLater has endpoint e closed when its flush r has ended, where the caller
+// is a handler, which cannot wait for it.
+func (w *Worker) closesLater(r Request, e Endpoint) bool {
+	w.t.lock()
+	handling := w.mayWait() != nil
+	w.t.unlock()
+	return handling && r.Notify(w.am.shut, e.id)
+}

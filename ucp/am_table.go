@@ -10,9 +10,10 @@ import (
 type amState struct {
 	// pages are the handlers, by the upper and then the lower byte of the id.
 	pages  [256]*amPage
-	m      AM   // of the handler that runs
-	inside bool // a handler runs
-	multi  bool // the worker's mode is ThreadMulti
+	m      AM         // of the handler that runs
+	inside bool       // a handler runs
+	multi  bool       // the worker's mode is ThreadMulti
+	shut   NotifyFunc // closes the endpoint that the cookie names
 
 	keep  keeper
 	fetch fetchQueue
@@ -32,6 +33,7 @@ func (a *amState) init(w *Worker, multi bool) {
 	}
 	a.m.w = w
 	a.multi = multi
+	a.shut = func(c Completion) { _ = Endpoint{&w.t, c.Cookie}.shut(ErrClosed) }
 	a.keep.w = w
 }
 

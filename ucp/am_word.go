@@ -16,7 +16,7 @@ const (
 	wordReply uint64 = 1 << 32 // the sender wants to be answered
 	wordWhole uint64 = 1 << 33 // announced only for the receiver's budget: its handler gets the data
 	wordFlags        = wordReply | wordWhole
-	wordMask         = wordFlags | 1<<32 - 1
+	wordMask         = wordFlags | (1<<32 - 1)
 )
 
 func amWord(id AMID, headerLen int, o Flags) uint64 {

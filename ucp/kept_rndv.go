@@ -126,3 +126,20 @@ func (a *keeper) loseOffers(s *source, reason error) {
 		r = next
 	}
 }
+
+// refuseOffers turns down what is kept and what waits to be fetched: the worker
+// closes.
+func (w *Worker) refuseOffers() {
+	for w.am.keep.offers != nil {
+		r := w.am.keep.offers
+		s, id := r.place.source, r.place.id
+		w.am.keep.unlink(r)
+		r.lost, r.status = ErrClosed, ucs.Closed
+		w.refuse(s, id, ucs.Rejected, "its worker closes")
+	}
+	for len(w.am.fetch.waiting) > 0 {
+		a := w.am.fetch.waiting[0]
+		w.dropFetches(a.source, a.id, false)
+		w.refuse(a.source, a.id, ucs.Rejected, "its worker closes")
+	}
+}

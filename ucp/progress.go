@@ -76,17 +76,17 @@ func (w *Worker) pass() (n int, due bool) {
 func (w *Worker) waitPass(id uint64, take bool) (m Message, ended bool, n int, err error) {
 	due := false
 	w.lockPass()
-	if err := w.mayWait(); err != nil {
-		w.mu.Unlock()
-		return Message{}, true, 0, err
-	}
 	if take {
 		m, ended, err = w.tryConsume(id)
 	} else {
 		ended, err = w.look(id)
 	}
 	if !ended {
-		n, due = w.pass()
+		if err = w.mayWait(); err != nil {
+			ended = true
+		} else {
+			n, due = w.pass()
+		}
 	}
 	w.mu.Unlock()
 	if due {
@@ -138,6 +138,7 @@ func (w *Worker) lookUp() {
 	s.passes += w.passes
 	w.passes = 0
 	w.slab.tidy()
+	w.am.keep.tend()
 	now := ucs.Now()
 	if w.show != nil {
 		w.show.look(w, now)

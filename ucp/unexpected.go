@@ -146,6 +146,7 @@ func (w *Worker) refuseUnmatched() {
 	w.t.lock()
 	defer w.t.unlock()
 	w.refusing = true
+	w.refuseOffers()
 	for id := range w.un {
 		if u := w.un[id]; u.kind == unRTS || u.kind == unSync {
 			w.dropArrived(uint32(id), ucs.Closed)
