@@ -147,11 +147,43 @@ func (f *iface) slowPass() int {
 }
 
 // drain hands at most budget waiting messages of e to the handler, as one batch.
+// One that waits alone needs no loop.
 //
 //go:noinline
 func (f *iface) drain(e *ep, budget int) int {
-	k, rx, at := 0, &e.rx, e.rx.Cursor()
-	ds := f.ds[:min(budget, drainBatch)]
+	rx := &e.rx
+	first, more := rx.Poll()
+	if !more {
+		return 0
+	}
+	k := 0
+	if off, n, ok := rx.Inline(first); ok {
+		d := &f.ds[0]
+		d.Off, d.Len, d.Header = off, n, rx.Header()
+		d.ID, d.Source = uct.AMID(ring.ID(first))%uct.NumAMIDs, e.source
+		rx.Advance()
+		k = 1
+	}
+	if k == 0 || rx.Ready() {
+		if k = f.drainMore(e, k, budget); k == 0 {
+			return 0
+		}
+	}
+	e.hit = f.passes
+	f.handler.HandleAM(rx.Data(), f.ds[:k])
+	if rx.Release() {
+		e.roomFreed()
+	}
+	return k
+}
+
+// drainMore adds messages to the k that drain has taken, up to budget, and gives
+// their number.
+//
+//go:noinline
+func (f *iface) drainMore(e *ep, k, budget int) int {
+	rx, at := &e.rx, e.rx.Cursor()
+	ds := f.ds[:max(k, min(budget, drainBatch))]
 	for k < len(ds) {
 		first, more := at.Poll()
 		if !more {
@@ -173,15 +205,8 @@ func (f *iface) drain(e *ep, budget int) int {
 		k++
 	}
 	rx.Seek(at)
-	if k > 0 {
-		e.hit = f.passes
-		if k == drainBatch {
-			rx.Prefetch(drainBatch)
-		}
-		f.handler.HandleAM(rx.Data(), ds[:k])
-		if rx.Release() {
-			e.roomFreed()
-		}
+	if k == drainBatch {
+		rx.Prefetch(drainBatch)
 	}
 	return k
 }
