@@ -104,18 +104,19 @@ func (p *port) asked(s *source, id uint64, data []byte) {
 	}
 }
 
-// dataTurn is how much one message sends before others that wait have their turn.
-const dataTurn = 64 << 10
+// dataTurn is how many bytes of one message go before others that wait have their
+// turn.
+const dataTurn = 16 << 10
 
 // sendData sends what was asked for, as far as there is room. Busy: it went to
 // the end of the queue that it waits in.
 func (w *Worker) sendData(i uint32, l *lane) ucs.Status {
 	s := &w.slab.slots[i]
-	turn := s.off + dataTurn
+	start := s.off
 	for s.off < s.n {
 		n := int(min(uint64(l.bcopy), s.n-s.off))
-		if s.off >= turn && w.resuming && s.flags&flagWaiting != 0 && l.queued > 1 &&
-			l.ep.PendingAdd(w.slab.token(i)) == ucs.OK {
+		if s.off%dataTurn < uint64(l.bcopy) && s.off != start && w.resuming && l.queued > 1 &&
+			s.flags&flagWaiting != 0 && l.ep.PendingAdd(w.slab.token(i)) == ucs.OK {
 			return ucs.Busy
 		}
 		if fault.Enabled {
@@ -155,7 +156,7 @@ func (p *port) refused(s *source, id uint64, data []byte) {
 	if ucs.Status(data[0]) == ucs.Canceled {
 		st, sentinel = ucs.Canceled, ErrCanceled
 	}
-	err := fmt.Errorf("%w by the receiver: %s", sentinel, strings.ToValidUTF8(string(data[1:]), "?"))
+	err := fmt.Errorf("%w: %s", sentinel, strings.ToValidUTF8(string(data[1:]), "?"))
 	w.keepErr(i, &OpError{Op: m.op.info().name, Peer: w.peerName(m.ep), Lane: w.laneName(m.lane), Err: err})
 	w.end(i, st)
 }

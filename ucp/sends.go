@@ -51,11 +51,13 @@ func (w *Worker) admit(lane uint32) {
 		if s.op.sends() && l.used >= w.outstanding {
 			break
 		}
-		w.slab.unlink(&l.held, i)
 		if s.op.sends() {
+			w.slab.unlink(&l.held, i)
 			l.used++
 			s.setPhase(phaseNew)
 			s.parent |= wishCredit
+		} else {
+			w.leaveFlush(i)
 		}
 		if st := w.try(i); st != ucs.InProgress {
 			w.end(i, st)
@@ -107,7 +109,8 @@ func (w *Worker) letFlushesGo(lane uint32) {
 	}
 }
 
-// precedes reports whether a send that flush i has to wait for is before it.
+// precedes reports whether a send that flush i has to wait for is before it, or,
+// where it is not in the queue, is there at all.
 func (w *Worker) precedes(lane, i uint32) bool {
 	ep := w.slab.slots[i].ep
 	for k := w.t.lanes[lane].open.head; k != i && k != 0; k = w.slab.slots[k].next {
@@ -120,30 +123,33 @@ func (w *Worker) precedes(lane, i uint32) bool {
 
 // Where a flush stands, in slot.arg.
 const (
-	flushNew    = iota
-	flushHeld   // in lane.held
-	flushOpen   // in lane.open
-	flushPassed // nothing before it is unmatched
+	flushNew      = iota
+	flushHeld     // in lane.held
+	flushAdmitted // it was
+	flushOpen     // in lane.open
+	flushPassed   // it was: nothing before it is unmatched
 )
 
 // waitsForSends puts the flush in slot i behind the sends it has to wait for;
 // false where there is none.
 func (w *Worker) waitsForSends(i uint32, l *lane) bool {
 	s := &w.slab.slots[i]
-	if s.arg == flushNew && l.held.head != 0 {
-		s.arg = flushHeld
-		w.slab.push(&l.held, i)
-		return true
-	}
-	if s.arg != flushPassed && l.open.head != 0 {
-		w.slab.push(&l.open, i)
-		if s.arg = flushOpen; w.precedes(s.lane, i) {
-			l.flushes++
+	if s.arg == flushNew {
+		if l.held.head != 0 {
+			s.arg = flushHeld
+			w.slab.push(&l.held, i)
 			return true
 		}
-		w.slab.unlink(&l.open, i)
+		s.arg = flushAdmitted
 	}
-	s.arg = flushPassed
+	// Sends that wait for room are not in the queue yet: the flush waits behind
+	// them first.
+	if s.arg != flushPassed && (l.queued == 0 || w.resuming) && w.precedes(s.lane, i) {
+		s.arg = flushOpen
+		w.slab.push(&l.open, i)
+		l.flushes++
+		return true
+	}
 	return false
 }
 
@@ -154,11 +160,12 @@ func (w *Worker) leaveFlush(i uint32) {
 	switch s.arg {
 	case flushHeld:
 		w.slab.unlink(&l.held, i)
+		s.arg = flushAdmitted
 	case flushOpen:
 		w.slab.unlink(&l.open, i)
 		l.flushes--
+		s.arg = flushPassed
 	}
-	s.arg = flushPassed
 }
 
 // endSends ends everything that waits in the lane's queues for the peer.

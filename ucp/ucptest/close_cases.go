@@ -118,6 +118,7 @@ func closeGiveUp(t *testing.T, p *Pair) {
 		require.Equal(t, "next", string(next))
 		require.NoError(t, p.Wait(after))
 		if late {
+			p.Settle()
 			rr = p.B.TagRecv(buf, 1, exact)
 			p.Settle()
 			require.False(t, rr.Done(), "nothing of it is left")

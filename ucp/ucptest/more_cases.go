@@ -204,6 +204,10 @@ func closeInFlight(t *testing.T, p *Pair) {
 	}
 	for i, r := range rs {
 		require.True(t, r.Done(), "request %d: %s", i, r)
+		if i == 1 && p.Alone() {
+			require.ErrorIs(t, r.Wait(p.deadline), ucp.ErrRejected, "announced to who closes")
+			continue
+		}
 		require.ErrorIs(t, r.Wait(p.deadline), want, "request %d", i)
 	}
 	for i, r := range recvs {

@@ -19,11 +19,13 @@ var tagCases = []Case{
 	{"6 receives again into the same buffer", tagAgain},
 	{"8 several receives of one mask in order", tagSeveral},
 	{"9 a thousand unexpected", tagThousand},
+	{"10 a request let go in its own callback", tagLetGo},
 	{"11 truncation", tagTruncation},
 	{"12 zero length", tagZero},
 	{"29 cancel of an unmatched receive", tagCancel},
 	{"31 cancel twice, cancel late", tagCancelLate},
 	{"33 wildcard and exact in order", tagWildcardOrder},
+	{"35 the choice of masks changes no result", tagMasks},
 	{"inline and scalar forms", tagForms},
 	{"a result is consumed once", tagStale},
 	{"notify", tagNotify},
@@ -296,4 +298,48 @@ func tagNotify(t *testing.T, p *Pair) {
 	c := <-got
 	assert.ErrorIs(t, c.Err, ucp.ErrTruncated)
 	assert.Equal(t, 8, c.Len)
+}
+
+// tagLetGo: the callback looks at its own request, cancels and drops it, and
+// posts another operation, which has its slot.
+func tagLetGo(t *testing.T, p *Pair) {
+	var r ucp.RecvRequest
+	buf, done := make([]byte, 8), make(chan ucp.RecvRequest, 1)
+	r = p.B.TagRecv(buf, 2, exact)
+	require.True(t, r.Notify(func(c ucp.Completion) {
+		assert.NoError(t, c.Err)
+		assert.True(t, r.Done())
+		r.Cancel()
+		r.Drop()
+		done <- p.B.TagRecv(buf, 3, exact)
+	}, 0))
+	p.AB.TagSendUint64(1, 2)
+	p.Until(func() bool { return len(done) == 1 })
+	next := <-done
+	r.Cancel() // of another's slot, by an id that has passed
+	p.AB.TagSendUint64(2, 3)
+	require.Equal(t, ucp.Message{Tag: 3, Len: 8}, p.MustRecv(next))
+	require.Equal(t, byte(2), buf[0])
+}
+
+// tagMasks: one message after the other, taken through masks that all fit it, is
+// what exact tags give.
+func tagMasks(t *testing.T, p *Pair) {
+	masks := []ucp.Tag{exact, 0, 0xff, 0xff00, ^ucp.Tag(0xff)}
+	buf := make([]byte, 8)
+	for _, late := range []bool{false, true} {
+		for i := range uint64(100) {
+			tag, mask := ucp.Tag(0x1200+i%3), masks[i%5]
+			var r ucp.RecvRequest
+			if !late {
+				r = p.B.TagRecv(buf, tag, mask)
+			}
+			p.AB.TagSendUint64(i, tag)
+			if late {
+				r = p.B.TagRecv(buf, tag, mask)
+			}
+			require.Equal(t, ucp.Message{Tag: tag, Len: 8}, p.MustRecv(r))
+			require.Equal(t, i, binary.LittleEndian.Uint64(buf))
+		}
+	}
 }

@@ -20,7 +20,7 @@ type Case struct {
 
 // Cases lists all conformance cases.
 func Cases() []Case {
-	return slices.Concat(tagCases, tagBulkCases, flushCases, closeCases, rmaCases, amoCases, keyCases, moreCases, connectCases)
+	return slices.Concat(tagCases, tagBulkCases, rndvCases, tagSyncCases, tagProbeCases, tagCancelCases, tagOracleCases, flushCases, closeCases, rmaCases, amoCases, keyCases, amCases, amRndvCases, amMoreCases, moreCases, connectCases)
 }
 
 // Run runs every case over one provider, and fails where a numbered one does
@@ -97,7 +97,12 @@ func (p *Pair) Alone() bool {
 // NewWorker makes a further worker, driven like the others.
 func (p *Pair) NewWorker() *ucp.Worker {
 	p.T.Helper()
-	w, err := p.Context.NewWorker(ucp.WorkerConfig{Mode: p.mode})
+	return p.newWorker(ucp.WorkerConfig{Mode: p.mode})
+}
+
+func (p *Pair) newWorker(c ucp.WorkerConfig) *ucp.Worker {
+	p.T.Helper()
+	w, err := p.Context.NewWorker(c)
 	require.NoError(p.T, err)
 	p.workers = append(p.workers, w)
 	if p.mode == ucp.ThreadMulti {

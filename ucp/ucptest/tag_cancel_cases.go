@@ -1,0 +1,211 @@
+package ucptest
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/ucp"
+)
+
+var tagCancelCases = []Case{
+	{"30 cancel of a matched receive gives the buffer back", cancelMatched},
+	{"cancel of a receive that fragments fill", cancelFragments},
+	{"cancel of what was announced and not asked for", cancelAnnounced},
+	{"cancel of a send that is under way", cancelUnderWay},
+	{"cancel of a sync send", cancelSync},
+	{"cancel of sends that wait for room", cancelQueued},
+	{"31 cancel of a rendezvous, twice and late", cancelRndvLate},
+}
+
+// next sends and receives one more message: what was canceled left nothing.
+func (p *Pair) next(e ucp.Endpoint, w *ucp.Worker) {
+	p.T.Helper()
+	for _, n := range []int{4, 70_000, 3} {
+		data, buf := pattern(n, 9), make([]byte, n)
+		rs := e.TagSend(data, 99)
+		require.Equal(p.T, n, p.MustRecv(w.TagRecv(buf, 99, exact)).Len)
+		require.Equal(p.T, string(data), string(buf))
+		require.NoError(p.T, p.Wait(rs))
+	}
+}
+
+func cancelMatched(t *testing.T, p *Pair) {
+	p.next(p.AB, p.B) // connected
+	n := 16 << 20
+	for steps := range 6 {
+		data, buf := pattern(n, 1), make([]byte, n)
+		rr := p.B.TagRecv(buf, 1, exact)
+		rs := p.AB.TagSend(data, 1)
+		for range steps * 5 {
+			p.Progress()
+		}
+		rr.Cancel()
+		require.True(t, rr.Done(), "cancel takes the buffer back at once")
+		_, err := rr.Wait(p.deadline)
+		if err != nil {
+			require.ErrorIs(t, err, ucp.ErrCanceled)
+			clear(buf)
+		}
+		p.Settle()
+		dropAll(p, 1) // where it was not matched it is still there
+		if errs := p.Wait(rs); err != nil {
+			require.Error(t, errs)
+			require.True(t, errors.Is(errs, ucp.ErrCanceled) || errors.Is(errs, ucp.ErrRejected), "%v", errs)
+			require.True(t, zero(buf), "nothing is written later")
+		} else {
+			require.NoError(t, errs)
+		}
+		p.next(p.AB, p.B)
+	}
+}
+
+// dropAll takes and drops what is there under tag.
+func dropAll(p *Pair, tag ucp.Tag) {
+	p.Settle()
+	for {
+		k, ok := p.B.TagTake(tag, exact)
+		if !ok {
+			return
+		}
+		k.Drop()
+	}
+}
+
+func cancelFragments(t *testing.T, p *Pair) {
+	if p.mode == ucp.ThreadMulti {
+		t.Skip("with the peer driven all the time a message does not stay by half")
+	}
+	n := 1 << 20
+	buf := make([]byte, n)
+	rr := p.B.TagRecv(buf, 1, exact)
+	rs := p.AB.TagSendWith(pattern(n, 1), 1, ucp.Opts{Flags: ucp.ForceEager})
+	p.Progress()
+	require.False(t, rr.Done())
+	rr.Cancel()
+	_, err := rr.Wait(p.deadline)
+	require.ErrorIs(t, err, ucp.ErrCanceled)
+	clear(buf)
+	require.NoError(t, p.Wait(rs), "the sender does not learn of it")
+	p.Settle()
+	require.True(t, zero(buf))
+	p.next(p.AB, p.B)
+}
+
+func cancelAnnounced(t *testing.T, p *Pair) {
+	for _, n := range []int{0, 5, 100_000} {
+		r := p.AB.TagSendWith(pattern(n, 1), 1, rndv)
+		kept := p.AB.TagSendWith([]byte("kept"), 1, rndv)
+		p.probe(1, exact)
+		r.Cancel()
+		require.ErrorIs(t, r.Err(), ucp.ErrCanceled)
+		p.Until(func() bool {
+			m, ok := p.B.TagProbe(1, exact)
+			return ok && m.Len == 4
+		})
+		buf := make([]byte, 8)
+		require.Equal(t, 4, p.MustRecv(p.B.TagRecv(buf, 1, exact)).Len)
+		require.NoError(t, p.Wait(kept))
+
+		// A taken one ends with its sender too.
+		r = p.AB.TagSendWith(pattern(n, 1), 1, rndv)
+		p.probe(1, exact)
+		k, ok := p.B.TagTake(1, exact)
+		require.True(t, ok)
+		r.Cancel()
+		p.Settle()
+		m, err := p.Recv(k.Recv(buf))
+		require.ErrorIs(t, err, ucp.ErrCanceled)
+		require.Equal(t, n, m.Len)
+	}
+	p.next(p.AB, p.B)
+}
+
+func cancelUnderWay(t *testing.T, p *Pair) {
+	n := 16 << 20
+	for _, flags := range []ucp.Flags{ucp.ForceRendezvous, ucp.ForceEager} {
+		for steps := range 6 {
+			rr := p.B.TagRecv(make([]byte, n), 1, exact)
+			rs := p.AB.TagSendWith(pattern(n, 1), 1, ucp.Opts{Flags: flags})
+			for range steps * 3 {
+				p.Progress()
+			}
+			rs.Cancel()
+			require.True(t, rs.Done())
+			if rs.Err() != nil {
+				require.ErrorIs(t, rs.Err(), ucp.ErrCanceled)
+			}
+			p.Settle()
+			if p.mode == ucp.ThreadSingle && !rr.Done() {
+				// Nothing had gone out: the receive waits for another.
+				rr.Cancel()
+			}
+			rr.Cancel()
+			if _, err := p.Recv(rr); err != nil {
+				require.ErrorIs(t, err, ucp.ErrCanceled)
+			}
+			dropAll(p, 1)
+			p.next(p.AB, p.B)
+		}
+	}
+}
+
+func cancelSync(t *testing.T, p *Pair) {
+	r := p.AB.TagSendSync([]byte("sync"), 1)
+	p.probe(1, exact)
+	r.Cancel()
+	require.ErrorIs(t, r.Err(), ucp.ErrCanceled)
+	buf := make([]byte, 8)
+	require.Equal(t, 4, p.MustRecv(p.B.TagRecv(buf, 1, exact)).Len, "it had gone")
+	p.next(p.AB, p.B)
+	require.NoError(t, p.Wait(p.AB.Flush()))
+}
+
+func cancelQueued(t *testing.T, p *Pair) {
+	if p.mode == ucp.ThreadMulti {
+		t.Skip("with the peer driven all the time nothing waits")
+	}
+	data := pattern(3000, 1)
+	var sent []ucp.Request
+	for len(sent) < 100_000 {
+		r := p.AB.TagSend(data, 1)
+		sent = append(sent, r)
+		if !r.Done() {
+			break
+		}
+	}
+	waiting := []ucp.Request{
+		p.AB.TagSend(data, 2), p.AB.TagSendSync(data, 2), p.AB.TagSendWith(data, 2, rndv), p.AB.TagSendUint64(1, 2),
+	}
+	for _, r := range waiting {
+		require.False(t, r.Done())
+		r.Cancel()
+		require.ErrorIs(t, r.Err(), ucp.ErrCanceled)
+	}
+	buf := make([]byte, 3000)
+	for range sent {
+		p.MustRecv(p.B.TagRecv(buf, 1, exact))
+	}
+	p.next(p.AB, p.B)
+	_, ok := p.B.TagProbe(2, exact)
+	require.False(t, ok)
+}
+
+func cancelRndvLate(t *testing.T, p *Pair) {
+	buf := make([]byte, 9)
+	rr := p.B.TagRecv(buf, 1, exact)
+	rs := p.AB.TagSendWith([]byte("something"), 1, rndv)
+	require.NoError(t, p.Wait(rs))
+	p.Until(rr.Done)
+	for range 2 {
+		rs.Cancel()
+		rr.Cancel()
+	}
+	require.Equal(t, 9, p.MustRecv(rr).Len)
+	rs = p.AB.TagSendWith(buf, 1, rndv)
+	rs.Cancel()
+	rs.Cancel()
+	require.ErrorIs(t, rs.Err(), ucp.ErrCanceled)
+	p.next(p.AB, p.B)
+}
