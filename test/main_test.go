@@ -36,6 +36,9 @@ var roles = map[string]func(*parent){
 }
 
 func TestMain(m *testing.M) {
+	if name := os.Getenv(denyEnv); name != "" {
+		executeDenied(name)
+	}
 	if name := os.Getenv(roleEnv); name != "" {
 		roles[name](newParent())
 		os.Exit(0)

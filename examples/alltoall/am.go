@@ -39,7 +39,7 @@ func byAM(ctx context.Context, p *process) error {
 			fill(out[to], p.Rank, to, turn)
 			sends[to] = p.peers[to].AMSend(amBlock, header, out[to])
 		}
-		if err := box.await(ctx, p.w, p.Size); err != nil {
+		if err := box.await(ctx, p); err != nil {
 			return err
 		}
 		for from, b := range box.in {
@@ -74,9 +74,9 @@ func (b *inbox) take(m *ucp.AM) {
 	b.arrived++
 }
 
-// await waits for n blocks and their data.
-func (b *inbox) await(ctx context.Context, w *ucp.Worker, n int) error {
-	err := w.WaitUntil(ctx, func() bool { return b.arrived >= n || b.err != nil })
+// await waits for everybody's block.
+func (b *inbox) await(ctx context.Context, p *process) error {
+	err := p.waitUntil(ctx, func() bool { return b.arrived >= p.Size || b.err != nil })
 	if err != nil {
 		return err
 	}

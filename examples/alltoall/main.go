@@ -30,6 +30,7 @@ type process struct {
 	peers []ucp.Endpoint // by rank; the own one is a way to itself
 	block int            // bytes
 	turns int
+	lost  error // why a peer cannot be reached any more
 }
 
 var forms = map[string]func(context.Context, *process) error{
@@ -69,7 +70,7 @@ func run(ctx context.Context, by string, block, turns int) (err error) {
 	if err != nil {
 		return err
 	}
-	p := &process{job, x, w, make([]ucp.Endpoint, job.Size), block, turns}
+	p := &process{Job: job, x: x, w: w, peers: make([]ucp.Endpoint, job.Size), block: block, turns: turns}
 	if err := p.connect(ctx); err != nil {
 		return err
 	}
@@ -92,12 +93,21 @@ func (p *process) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// The callback runs in progress, which is to say while this goroutine waits.
+	c := ucp.EndpointConfig{OnFailure: func(_ ucp.Endpoint, err error) { p.lost = err }}
 	for rank, a := range addresses {
-		if p.peers[rank], err = p.w.NewEndpoint(a, ucp.EndpointConfig{}); err != nil {
+		if p.peers[rank], err = p.w.NewEndpoint(a, c); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// waitUntil drives the worker until cond holds, or until a peer is lost: what cond
+// looks at would then never change. It is for what no request tells.
+func (p *process) waitUntil(ctx context.Context, cond func() bool) error {
+	err := p.w.WaitUntil(ctx, func() bool { return p.lost != nil || cond() })
+	return errors.Join(err, p.lost)
 }
 
 // tagBarrier is in the tags of the barrier's messages alone.

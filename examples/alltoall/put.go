@@ -31,7 +31,7 @@ func byPut(ctx context.Context, p *process) error {
 			counters[to].Add(1)
 		}
 		count := uint64((turn + 1) * p.Size)
-		if err := p.w.WaitUntil(ctx, func() bool { return mem.Load64(arrived) >= count }); err != nil {
+		if err := p.waitUntil(ctx, func() bool { return mem.Load64(arrived) >= count }); err != nil {
 			return err
 		}
 		for from := range p.Size {

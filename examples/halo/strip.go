@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 
@@ -12,11 +13,10 @@ import (
 
 // The memory that neighbours write to:
 //
-//	0 rows that came from the lower side u64 | 8 from the upper one u64 | 16 barrier u64 | 64 four rows: [parity of the step][side]
+//	0 rows that came from the lower side u64 | 8 from the upper one u64 | 64 four rows: [parity of the step][side]
 const (
 	columns = 512
 	rowLen  = 8 * columns
-	tally   = 16
 	head    = 64
 )
 
@@ -38,6 +38,7 @@ type strip struct {
 	peer [2]ucp.Endpoint
 	key  [2]*ucp.RemoteKey     // of the neighbours' memory
 	came [2]ucp.Atomic[uint64] // the counter there that is ours
+	lost error                 // why a neighbour cannot be reached any more
 }
 
 func newStrip(ctx context.Context, job *bootstrap.Job, x *ucp.Context, w *ucp.Worker, rows int) (*strip, error) {
@@ -59,8 +60,10 @@ func newStrip(ctx context.Context, job *bootstrap.Job, x *ucp.Context, w *ucp.Wo
 	if err != nil {
 		return nil, err
 	}
+	// The callback runs in progress, which is to say while this goroutine waits.
+	c := ucp.EndpointConfig{OnFailure: func(_ ucp.Endpoint, err error) { s.lost = err }}
 	for side, rank := range [2]int{(job.Rank + job.Size - 1) % job.Size, (job.Rank + 1) % job.Size} {
-		if s.peer[side], err = w.NewEndpoint(addresses[rank], ucp.EndpointConfig{}); err != nil {
+		if s.peer[side], err = w.NewEndpoint(addresses[rank], c); err != nil {
 			return nil, err
 		}
 		if s.key[side], err = s.peer[side].UnpackKey(keys[rank]); err != nil {
@@ -91,9 +94,10 @@ func (s *strip) exchange(ctx context.Context, step int) error {
 	if err := s.w.Flush().Wait(ctx); err != nil { // out is ours again; a dead neighbour shows here
 		return err
 	}
-	return s.w.WaitUntil(ctx, func() bool {
-		return min(s.mem.Load64(8*lower), s.mem.Load64(8*upper)) > uint64(step)
+	err := s.w.WaitUntil(ctx, func() bool {
+		return s.lost != nil || min(s.mem.Load64(8*lower), s.mem.Load64(8*upper)) > uint64(step)
 	})
+	return errors.Join(err, s.lost)
 }
 
 // relax computes the next step.
@@ -144,18 +148,19 @@ func (s *strip) check(steps int) error {
 func start(i int) float64 { return float64((i*7919)%1009) / 1009 }
 
 // leave waits until all are through: a process that is gone fails the endpoints
-// to it. A count goes around twice, first to see that all have come, then to say
+// to it. A token goes around twice, first to see that all have come, then to say
 // so.
 func (s *strip) leave(ctx context.Context) error {
-	for lap := range uint64(2) {
+	for lap := range ucp.Tag(2) {
+		token := s.w.TagRecv(make([]byte, 8), lap, ^ucp.Tag(0)).Tie(s.peer[lower])
 		if s.Rank == 0 {
-			s.key[upper].PutUint64(lap+1, tally)
+			s.peer[upper].TagSendUint64(0, lap) // dropped: the token says whether it came
 		}
-		if err := s.w.WaitUntil(ctx, func() bool { return s.mem.Load64(tally) > lap }); err != nil {
+		if _, err := token.Wait(ctx); err != nil {
 			return err
 		}
 		if s.Rank != 0 {
-			s.key[upper].PutUint64(lap+1, tally)
+			s.peer[upper].TagSendUint64(0, lap)
 		}
 	}
 	return nil

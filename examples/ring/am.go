@@ -44,7 +44,7 @@ func byAM(ctx context.Context, r *ring) error {
 		for step := 1; step < r.Size; step++ {
 			p.lap, p.step, p.arrived = lap, step, false
 			r.left.AMSend(amCredit, nil, nil) // in is free
-			if err := r.w.WaitUntil(ctx, func() bool { return credits > 0 }); err != nil {
+			if err := r.waitUntil(ctx, func() bool { return credits > 0 }); err != nil {
 				return err
 			}
 			credits--
@@ -86,7 +86,7 @@ func (p *passing) take(m *ucp.AM) {
 
 // await waits for the block, and for its data.
 func (p *passing) await(ctx context.Context) error {
-	err := p.w.WaitUntil(ctx, func() bool { return p.arrived || len(p.fetch) > 0 || p.err != nil })
+	err := p.waitUntil(ctx, func() bool { return p.arrived || len(p.fetch) > 0 || p.err != nil })
 	if err != nil || p.err != nil {
 		return errors.Join(err, p.err)
 	}

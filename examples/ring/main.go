@@ -30,6 +30,7 @@ type ring struct {
 	left, right ucp.Endpoint // to rank - 1 and rank + 1
 	block       int          // bytes
 	laps        int
+	lost        error // why a neighbour cannot be reached any more
 }
 
 var forms = map[string]func(context.Context, *ring) error{
@@ -92,11 +93,20 @@ func (r *ring) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if r.left, err = r.w.NewEndpoint(addresses[r.source(1)], ucp.EndpointConfig{}); err != nil {
+	// The callback runs in progress, which is to say while this goroutine waits.
+	c := ucp.EndpointConfig{OnFailure: func(_ ucp.Endpoint, err error) { r.lost = err }}
+	if r.left, err = r.w.NewEndpoint(addresses[r.source(1)], c); err != nil {
 		return err
 	}
-	r.right, err = r.w.NewEndpoint(addresses[(r.Rank+1)%r.Size], ucp.EndpointConfig{})
+	r.right, err = r.w.NewEndpoint(addresses[(r.Rank+1)%r.Size], c)
 	return err
+}
+
+// waitUntil drives the worker until cond holds, or until a peer is lost: what cond
+// looks at would then never change. It is for what no request tells.
+func (r *ring) waitUntil(ctx context.Context, cond func() bool) error {
+	err := r.w.WaitUntil(ctx, func() bool { return r.lost != nil || cond() })
+	return errors.Join(err, r.lost)
 }
 
 // barrier ends when all have come to it: a token goes around twice, first to see

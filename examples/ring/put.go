@@ -33,7 +33,7 @@ func byPut(ctx context.Context, r *ring) error {
 	count := uint64(0)
 	for lap := range r.laps {
 		// Our right may still read the blocks of the last lap.
-		if err := r.w.WaitUntil(ctx, func() bool { return mem.Load64(checked) >= uint64(lap) }); err != nil {
+		if err := r.waitUntil(ctx, func() bool { return mem.Load64(checked) >= uint64(lap) }); err != nil {
 			return err
 		}
 		fill(bytes[at(0):at(1)], r.Rank, lap)
@@ -42,7 +42,7 @@ func byPut(ctx context.Context, r *ring) error {
 			r.right.Fence() // the block before its count
 			count++
 			rightKey.PutUint64(count, arrived)
-			if err := r.w.WaitUntil(ctx, func() bool { return mem.Load64(arrived) >= count }); err != nil {
+			if err := r.waitUntil(ctx, func() bool { return mem.Load64(arrived) >= count }); err != nil {
 				return err
 			}
 			if err := check(bytes[at(step):at(step+1)], r.source(step), lap); err != nil {

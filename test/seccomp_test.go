@@ -1,0 +1,191 @@
+//go:build linux
+
+package test
+
+import (
+	"encoding/hex"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/goucx/goucx/ucp"
+)
+
+// denyEnv names the denial under which this binary executes its arguments.
+const denyEnv = "GOUCX_TEST_DENY"
+
+// deniedCall is a system call that is refused, or only where an argument has a
+// value.
+type deniedCall struct {
+	number uint32
+	arg    uint32 // the value of the third one, if not 0
+}
+
+// denial is what a seccomp profile refuses, and what then holds.
+type denial struct {
+	name   string
+	calls  []deniedCall
+	why    string // in what ucx_info --why says of the system
+	noShm  string // why shm does not work, if so
+	noCopy bool   // memory that the program has allocated is not reached
+}
+
+const soPeerPidfd = 77
+
+var denials = []denial{
+	{name: "membarrier", calls: []deniedCall{{unix.SYS_MEMBARRIER, 0}}, why: "membarrier-global"},
+	{name: "pidfd_open", calls: []deniedCall{{unix.SYS_PIDFD_OPEN, 0}}, why: "pidfd_open"},
+	{name: "all pidfds", calls: []deniedCall{{unix.SYS_PIDFD_OPEN, 0}, {unix.SYS_GETSOCKOPT, soPeerPidfd}}, why: "so_peerpidfd"},
+	{name: "memfd_create", calls: []deniedCall{{unix.SYS_MEMFD_CREATE, 0}}, why: "memfd", noShm: "memfd"},
+	{name: "process_vm", calls: []deniedCall{{unix.SYS_PROCESS_VM_READV, 0}, {unix.SYS_PROCESS_VM_WRITEV, 0}}, why: "process_vm", noCopy: true},
+}
+
+func denialOf(name string) (d denial, errno syscall.Errno) {
+	for _, d := range denials {
+		for _, errno := range []syscall.Errno{unix.EPERM, unix.ENOSYS} {
+			if name == d.under(errno) {
+				return d, errno
+			}
+		}
+	}
+	check(fmt.Errorf("no denial %q", name))
+	return d, 0
+}
+
+// under names the denial with the error that its calls answer.
+func (d denial) under(errno syscall.Errno) string { return d.name + " " + unix.ErrnoName(errno) }
+
+// program is the filter: the number of the call, then for some its third argument.
+func (d denial) program(errno syscall.Errno) (f []unix.SockFilter) {
+	const offNumber, offArg2, load, equal, ret = 0, 32, unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, unix.BPF_RET | unix.BPF_K
+	refuse := unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_ERRNO | uint32(errno)}
+	for _, c := range d.calls {
+		f = append(f, unix.SockFilter{Code: load, K: offNumber})
+		if c.arg == 0 {
+			f = append(f, unix.SockFilter{Code: equal, K: c.number, Jf: 1}, refuse)
+			continue
+		}
+		f = append(f, unix.SockFilter{Code: equal, K: c.number, Jf: 3},
+			unix.SockFilter{Code: load, K: offArg2}, unix.SockFilter{Code: equal, K: c.arg, Jf: 1}, refuse)
+	}
+	return append(f, unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_ALLOW})
+}
+
+// executeDenied is what this binary does where denyEnv is set.
+func executeDenied(name string) {
+	d, errno := denialOf(name)
+	check(os.Unsetenv(denyEnv))
+	check(installFilter(d.program(errno)))
+	args := os.Args
+	if len(args) > 1 {
+		args = args[1:]
+	} else {
+		args[0] = "/proc/self/exe"
+	}
+	check(syscall.Exec(args[0], args, os.Environ()))
+}
+
+// TestSeccomp: under profiles that refuse what shm is made of, everything works, or
+// is refused with the reason, which ucx_info tells.
+func TestSeccomp(t *testing.T) {
+	for _, d := range denials {
+		for _, errno := range []syscall.Errno{unix.EPERM, unix.ENOSYS} {
+			name := d.under(errno)
+			t.Run(name+"/why", func(t *testing.T) { deniedWhy(t, d, errno) })
+			t.Run(name+"/one", func(t *testing.T) { deniedOne(t, d, name) })
+			for _, by := range []string{"tag", "am", "put"} {
+				t.Run(name+"/all, "+by, func(t *testing.T) { deniedAll(t, d, name, by) })
+			}
+		}
+	}
+}
+
+// denied starts a command under a denial.
+func denied(t *testing.T, name string, env []string, path string, args ...string) *command {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	return runIn(t, append(env, denyEnv+"="+name), self, append([]string{path}, args...)...)
+}
+
+func deniedWhy(t *testing.T, d denial, errno syscall.Errno) {
+	c := denied(t, d.under(errno), os.Environ(), built(t, "ucx_info"), "--why", "-P", "intra")
+	require.Zero(t, c.end(patience), "%s", &c.err)
+	assert.Contains(t, c.out.String(), d.why)
+	assert.Contains(t, c.out.String(), errno.Error())
+	if d.noShm != "" {
+		assert.Contains(t, c.out.String(), d.noShm)
+	}
+	t.Logf("%s", &c.out)
+}
+
+// deniedAll runs an example whose processes are all under the denial.
+func deniedAll(t *testing.T, d denial, name, by string) {
+	dir := "JOB_DIR=" + t.TempDir()
+	var ranks []*command
+	for rank := range 3 {
+		env := append(os.Environ(), dir, fmt.Sprint("JOB_RANK=", rank), "JOB_SIZE=3")
+		ranks = append(ranks, denied(t, name, env, built(t, "ring"), "--by", by))
+	}
+	for _, c := range ranks {
+		if d.noShm != "" {
+			require.Equal(t, 1, c.end(patience))
+			require.Contains(t, c.err.String(), d.noShm)
+			continue
+		}
+		require.Zero(t, c.end(patience), "%s", &c.err)
+		require.Contains(t, c.out.String(), "all right")
+	}
+}
+
+// deniedOne has this process, which is not under it, and one under the denial use
+// each other's memory, and notice the other's death.
+func deniedOne(t *testing.T, d denial, name string) {
+	v := start(t, "peer", func(c *exec.Cmd) { c.Env = append(c.Env, denyEnv+"="+name) })
+	if d.noShm != "" {
+		requireRefused(t, v, []string{"shm"})
+		return
+	}
+	ctx := bounded(t)
+	s := open(t, ucp.ThreadSingle)
+	v.say("guest")
+	e := s.dial(t, v.hear())
+	v.say(s.address())
+	v.say("go")
+	require.NoError(t, pingPong(ctx, s.w, e, 100))
+	for _, kind := range []string{"allocated", "own"} {
+		k, err := s.unpack(e, v.hear())
+		require.NoError(t, err, kind)
+		require.NoError(t, k.PutUint64(42, 8).Wait(ctx))
+		n, err := k.GetUint64(8).Wait(ctx)
+		require.NoError(t, err)
+		require.EqualValues(t, 42, n)
+	}
+	allocated, err := s.x.Allocate(64, ucp.MemConfig{})
+	require.NoError(t, err)
+	own, err := s.x.Register(make([]byte, 64), ucp.MemConfig{})
+	require.NoError(t, err)
+	v.say(hex.EncodeToString(allocated.Key()))
+	require.Equal(t, "<nil>", v.hear())
+	v.say(hex.EncodeToString(own.Key()))
+	if answer := v.hear(); d.noCopy {
+		require.Contains(t, answer, "process_vm")
+		require.Contains(t, answer, "seccomp")
+		t.Log(answer)
+	} else {
+		require.Equal(t, "<nil>", answer)
+	}
+	r := s.w.TagRecv(make([]byte, 8), tagNever, allBits).Tie(e)
+	died := time.Now()
+	v.kill()
+	_, err = r.Wait(ctx)
+	require.ErrorIs(t, err, ucp.ErrPeerFailed)
+	require.Less(t, time.Since(died), mostLate)
+}
