@@ -13,7 +13,7 @@ var errInHandler = fmt.Errorf("%w: a handler must not wait for its own worker", 
 // mayWait refuses a wait inside a handler. With ThreadMulti others may wait
 // while a handler runs, so there the caller's stack tells. The lock is held.
 func (w *Worker) mayWait() error {
-	if w.am.inside && (!w.am.multi || inHandler()) {
+	if w.am.inside && !w.am.multi || w.am.multi && (w.am.inside || w.calling) && inHandler() {
 		return errInHandler
 	}
 	return nil
@@ -25,7 +25,7 @@ func inHandler() bool {
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
 	for {
 		f, more := frames.Next()
-		if strings.HasSuffix(f.Function, ".(*Worker).callAM") {
+		if strings.HasSuffix(f.Function, ".(*Worker).callAM") || strings.HasSuffix(f.Function, ".(*Worker).runCalls") {
 			return true
 		}
 		if !more {
@@ -42,11 +42,17 @@ func inHandler() bool {
 // hot: BenchmarkAMPair
 func (w *Worker) callAM(h AMHandler) {
 	m := &w.am.m
-	w.am.inside, w.t.locked = true, true
+	w.am.inside = true
+	if !w.am.multi { // else others read it
+		w.t.locked = true
+	}
 	w.leaveLock()
 	h(m)
 	w.enterLock()
-	w.am.inside, w.t.locked = false, w.am.multi
+	w.am.inside = false
+	if !w.am.multi {
+		w.t.locked = false
+	}
 	if poisonAM {
 		m.poison()
 	}

@@ -15,10 +15,19 @@ type Completion struct {
 // a closure per operation costs more than the operation.
 type NotifyFunc func(c Completion)
 
-// note is a callback that waits for its operation's end.
+// note is who waits for an operation's end.
 type note struct {
 	f      NotifyFunc
 	cookie uint64
+	wait   *waiter // goroutines, through waiter.chain
+}
+
+// note gives the note of slot i.
+func (b *slab) note(i uint32) *note {
+	if int(i) >= len(b.notes) {
+		b.notes = append(b.notes, make([]note, len(b.slots)-len(b.notes))...)
+	}
+	return &b.notes[i]
 }
 
 // call is a callback whose time has come.
@@ -43,44 +52,82 @@ func (r Request) Notify(f NotifyFunc, cookie uint64) bool {
 		return false
 	}
 	w.slab.slots[i].flags |= flagNotify | flagAside
-	if int(i) >= len(w.slab.notes) {
-		w.slab.notes = append(w.slab.notes, make([]note, len(w.slab.slots)-len(w.slab.notes))...)
-	}
-	w.slab.notes[i] = note{f, cookie}
+	n := w.slab.note(i)
+	n.f, n.cookie = f, cookie
 	return true
 }
 
-// notify queues the callback of slot i, which has ended, and releases the slot.
+// notify tells the end of the operation in slot i to those who asked for it: the
+// first who consumes results gets the result, further ones ErrStale.
 func (w *Worker) notify(i uint32) {
-	s := &w.slab.slots[i]
-	n := w.slab.notes[i]
-	c := Completion{Cookie: n.cookie}
-	if s.op == opTagRecv {
-		c.Message = Message{Tag(s.tag), int(s.n)}
-	}
+	s, n := &w.slab.slots[i], w.slab.note(i)
+	c := Completion{Cookie: n.cookie, Message: Message{Tag(s.tag), int(s.n)}}
 	if s.status != ucs.OK {
 		c.Err = w.slotErr(i)
 	}
-	w.slab.release(i)
-	w.calls = append(w.calls, call{n.f, c})
-	w.odd = true
+	f, x := n.f, n.wait
+	n.f, n.wait = nil, nil
+	consumed, told := f != nil, false
+	for x != nil {
+		next := x.chain
+		switch {
+		case !x.take:
+			told = true
+			x.err = c.Err
+		case consumed || s.flags&flagKept == 0:
+			x.err = ErrStale
+		default:
+			consumed = true
+			x.m, x.err = c.Message, c.Err
+		}
+		w.decide(x, fateEnded)
+		x = next
+	}
+	if f != nil {
+		if s.op != opTagRecv {
+			c.Message = Message{}
+		}
+		w.calls = append(w.calls, call{f, c})
+		w.odd = true
+	}
+	w.settleSlot(i, consumed, told)
 }
 
-// runCalls runs the callbacks that are due, outside of the lock. Callbacks that
-// become due meanwhile run too; a nested Progress leaves them to the outer.
+// settleSlot releases slot i, whose operation has ended, or keeps it for who may
+// still look.
+func (w *Worker) settleSlot(i uint32, consumed, told bool) {
+	s := &w.slab.slots[i]
+	s.flags &^= flagNotify
+	switch {
+	case !consumed && s.flags&flagKept != 0:
+		s.state = slotDone
+	case consumed || s.status == ucs.OK || s.flags&flagReported != 0:
+		w.slab.release(i)
+	case told:
+		s.state = slotRead
+		w.slab.orphan(i)
+	default:
+		s.state = slotDone
+		if s.ep == 0 {
+			w.slab.orphan(i)
+		}
+	}
+}
+
+// runCalls runs the callbacks that are due, outside of the lock, which the caller
+// has. Callbacks that become due meanwhile run too; a nested Progress leaves them
+// to the outer.
 func (w *Worker) runCalls() {
-	w.t.lock()
 	if w.calling {
-		w.t.unlock()
 		return
 	}
 	w.calling = true
 	for k := 0; k < len(w.calls); k++ {
 		c := w.calls[k]
 		w.calls[k] = call{}
-		w.t.unlock()
+		w.leaveLock()
 		c.f(c.c)
-		w.t.lock()
+		w.enterLock()
 	}
 	w.calls = w.calls[:0]
 	for k := 0; k < len(w.failed); k++ {
@@ -89,12 +136,12 @@ func (w *Worker) runCalls() {
 		if c == nil {
 			continue // closed meanwhile
 		}
-		w.t.unlock()
-		c.onFailure(e, c.err)
-		w.t.lock()
+		f, err := c.onFailure, c.err
+		w.leaveLock()
+		f(e, err)
+		w.enterLock()
 	}
 	w.failed = w.failed[:0]
 	w.calling = false
 	w.settle()
-	w.t.unlock()
 }

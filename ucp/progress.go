@@ -3,6 +3,7 @@ package ucp
 import (
 	"github.com/goucx/goucx/config"
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/cpu"
 	"github.com/goucx/goucx/ucs/shmem"
 	"github.com/goucx/goucx/uct"
 )
@@ -45,22 +46,33 @@ func (w *Worker) Progress() int {
 
 //go:noinline
 func (w *Worker) progressLocked() int {
-	if w.am.inside && !w.am.multi {
+	if !w.am.multi && w.am.inside {
 		return 0 // a handler's own
 	}
-	w.lockPass()
-	n, due := w.pass()
-	w.mu.Unlock()
-	if due {
-		w.runCalls()
+	// Whoever has the lock progresses, or will have given it back for the next call.
+	for k := 0; !w.mu.TryLock(); k++ {
+		if k == progressTries {
+			return 0
+		}
+		cpu.Pause()
 	}
+	if w.baton.held {
+		w.unlockShared()
+		return 0
+	}
+	w.baton.held = true
+	n := w.pass()
+	w.passOn()
 	return n
 }
 
-// pass does under the lock what Progress does without; due says that callbacks
-// are to be run after it.
-func (w *Worker) pass() (n int, due bool) {
-	n = w.one.Progress(batch)
+// progressTries is how often Progress tries to get a lock that is taken: longer
+// than a post has it.
+const progressTries = 16
+
+// pass does with lock and baton what Progress does without.
+func (w *Worker) pass() int {
+	n := w.one.Progress(batch)
 	for _, f := range w.active[min(1, len(w.active)):] {
 		n += f.Progress(batch)
 	}
@@ -68,31 +80,7 @@ func (w *Worker) pass() (n int, due bool) {
 	if w.passes >= lookEvery {
 		w.lookUp()
 	}
-	return n, len(w.calls)+len(w.failed) > 0
-}
-
-// waitPass looks whether operation id has ended, under the lock, and does a pass
-// where it has not. With take the result of a receive is consumed.
-func (w *Worker) waitPass(id uint64, take bool) (m Message, ended bool, n int, err error) {
-	due := false
-	w.lockPass()
-	if take {
-		m, ended, err = w.tryConsume(id)
-	} else {
-		ended, err = w.look(id)
-	}
-	if !ended {
-		if err = w.mayWait(); err != nil {
-			ended = true
-		} else {
-			n, due = w.pass()
-		}
-	}
-	w.mu.Unlock()
-	if due {
-		w.runCalls()
-	}
-	return m, ended, n, err
+	return n
 }
 
 // progressOdd does what one alone does not.

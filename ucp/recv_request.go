@@ -58,16 +58,7 @@ func (r RecvRequest) waitRecvSlow(ctx context.Context) (Message, error) {
 	if r.t == nil {
 		return Message{}, ErrStale
 	}
-	var p pause
-	for {
-		m, ended, n, err := r.t.w.waitPass(r.id, true)
-		if ended {
-			return m, err
-		}
-		if err := p.after(ctx, r.t.w, n); err != nil {
-			return Message{}, err
-		}
-	}
+	return r.t.w.waitShared(ctx, r.id, true)
 }
 
 // tryConsume consumes the result of receive id where there is one.

@@ -80,7 +80,8 @@ func (r Request) waitSlow(ctx context.Context) error {
 	}
 	w := r.t.w
 	if r.t.locked {
-		return r.waitLocked(ctx)
+		_, err := w.waitShared(ctx, r.id, false)
+		return err
 	}
 	i, g := uint32(r.id), uint32(r.id>>32)
 	var p pause
@@ -94,19 +95,6 @@ func (r Request) waitSlow(ctx context.Context) error {
 			return err
 		}
 		if err := p.after(ctx, w, w.Progress()); err != nil {
-			return err
-		}
-	}
-}
-
-func (r Request) waitLocked(ctx context.Context) error {
-	var p pause
-	for {
-		_, ended, n, err := r.t.w.waitPass(r.id, false)
-		if ended {
-			return err
-		}
-		if err := p.after(ctx, r.t.w, n); err != nil {
 			return err
 		}
 	}

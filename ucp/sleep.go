@@ -28,6 +28,7 @@ type sleeper struct {
 	spin      ucs.Time       // before a sleep; < 0: never sleep
 	after     uint32         // idle passes before spin is looked at
 	set       *shmem.PollSet // the worker's flag, then the ports' descriptors
+	none      *shmem.PollSet // nothing
 	deaf      bool           // a port has no descriptor: nothing wakes for it
 	fruitless int            // sleeps in a row after which nothing was done
 
@@ -47,7 +48,7 @@ func (w *Worker) initSleep(spin time.Duration) {
 	if spin == 0 {
 		s.after = ctxPasses
 	}
-	if w.slow.set == nil || w.t.locked {
+	if w.slow.set == nil {
 		s.spin = -1
 	}
 	if s.spin < 0 {
@@ -59,7 +60,7 @@ func (w *Worker) initSleep(spin time.Duration) {
 		fds = append(fds, fd)
 		s.deaf = s.deaf || fd < 0
 	}
-	s.set = shmem.NewPollSet(fds...)
+	s.set, s.none = shmem.NewPollSet(fds...), shmem.NewPollSet()
 }
 
 // sleep blocks until there is something to progress, Signal is called, or ctx
@@ -74,7 +75,7 @@ func (w *Worker) sleep(ctx context.Context) {
 	}
 	if s.fruitless++; s.fruitless > maxFruitless {
 		s.fruitless = 0
-		_, _ = s.set.Wait(1, soon) // only Signal ends it
+		w.poll(1, soon) // only Signal ends it
 		return
 	}
 	d := time.Duration(-1)
@@ -85,19 +86,36 @@ func (w *Worker) sleep(ctx context.Context) {
 		d = soon
 	}
 	w.count.Inc(cntSlept)
-	if n, _ := s.set.Wait(math.MaxInt, d); n > 0 { // an error is an early return
+	if w.poll(math.MaxInt, d) > 0 {
 		w.served()
 	}
+}
+
+// poll sleeps, with ThreadMulti outside of the lock: posts go through meanwhile.
+func (w *Worker) poll(fds int, d time.Duration) int {
+	b := &w.baton
+	if w.am.multi {
+		b.inPoll = true
+		w.mu.Unlock()
+	}
+	n, _ := w.sleeper.set.Wait(fds, d) // an error is an early return
+	if w.am.multi {
+		w.lockPass()
+		b.inPoll, b.ended = false, false
+	}
+	return n
 }
 
 // nap blocks for a moment, or until Signal is called.
 //
 //go:noinline
 func (w *Worker) nap() {
-	if w.lowerSignal() {
-		return
+	switch {
+	case w.am.multi: // Signal is for who has the baton
+		_, _ = w.sleeper.none.Wait(0, napTime)
+	case !w.lowerSignal():
+		_, _ = w.sleeper.set.Wait(1, napTime)
 	}
-	_, _ = w.sleeper.set.Wait(1, napTime)
 }
 
 // armPorts has everything that comes wake the sleeper. Busy: something is there
@@ -105,7 +123,7 @@ func (w *Worker) nap() {
 func (w *Worker) armPorts() ucs.Status {
 	all := ucs.OK
 	for _, p := range w.ports {
-		if p.armed {
+		if p.armed && !w.slow.all {
 			continue // it is inactive, and has been quiet since
 		}
 		switch st := p.iface.Arm(uct.EventRecv | uct.EventSend); st {

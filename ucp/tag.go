@@ -119,7 +119,7 @@ func (w *Worker) TagRecv(p []byte, tag, mask Tag) RecvRequest {
 //go:noinline
 func (w *Worker) tagRecvLocked(p []byte, tag, mask Tag) RecvRequest {
 	w.lockShared()
-	defer w.mu.Unlock()
+	defer w.unlockShared()
 	if w.closing {
 		return RecvRequest{w.t.refuse(opTagRecv, Endpoint{}, ucs.Closed)}
 	}

@@ -46,13 +46,19 @@ func (p *pause) after(ctx context.Context, w *Worker, n int) error {
 //
 //go:noinline
 func (p *pause) slow(ctx context.Context, w *Worker) error {
-	if ctx.Err() != nil { // Cause takes a lock
-		return context.Cause(ctx)
-	}
-	if p.count() >= w.sleeper.after && p.spun(w) {
+	sleepy, err := p.look(ctx, w)
+	if sleepy {
 		w.sleep(ctx)
 	}
-	return nil
+	return err
+}
+
+// look reports whether it is time to sleep, or that ctx has ended.
+func (p *pause) look(ctx context.Context, w *Worker) (sleepy bool, err error) {
+	if ctx.Err() != nil { // Cause takes a lock
+		return false, context.Cause(ctx)
+	}
+	return p.count() >= w.sleeper.after && p.spun(w), nil
 }
 
 // count adds the passes since the last call and gives those in which nothing was
@@ -97,7 +103,8 @@ func (p *pause) spun(w *Worker) bool {
 // Run progresses the worker until ctx ends or the worker is closed, and gives
 // ctx's cause or ErrClosed. When idle it sleeps.
 func (w *Worker) Run(ctx context.Context) error {
-	if err := w.mayLoop(); err != nil {
+	if w.t.locked {
+		_, err := w.waitShared(ctx, 0, false)
 		return err
 	}
 	var p pause
@@ -129,10 +136,11 @@ func (w *Worker) WaitUntil(ctx context.Context, cond func() bool) error {
 		if p.n&(ctxPasses-1) != 0 {
 			continue
 		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
+		sleepy, err := p.look(ctx, w)
+		if err != nil {
+			return err
 		}
-		if p.count() >= w.sleeper.after && p.spun(w) {
+		if sleepy {
 			w.nap()
 		}
 	}

@@ -3,6 +3,7 @@ package ucp
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -65,7 +66,9 @@ type Worker struct {
 	am          amState
 	pool        pool // memory for unexpected payloads and inline copies
 
-	mu      sync.Mutex   // with ThreadMulti guards everything below and above
+	mu      sync.Mutex // with ThreadMulti guards everything below and above
+	baton   baton
+	cores   int
 	want    atomic.Int32 // goroutines that wait for mu to post; passes give way
 	ctx     *Context
 	id      uct.UUID
@@ -126,6 +129,7 @@ func (x *Context) NewWorker(c WorkerConfig) (*Worker, error) {
 	}
 	w.wake.problem = w.openWakeup()
 	w.initSleep(c.Spin)
+	w.cores = runtime.GOMAXPROCS(0)
 	if err = w.buildAddress(); err == nil {
 		err = x.own(w)
 	}
@@ -209,9 +213,14 @@ func (w *Worker) Close() error {
 	w.t.unlock()
 	err := w.closeEndpoints()
 	w.t.lock()
+	w.seize()
 	w.endAll(ucs.Closed)
 	w.closed.Store(true)
 	err = errors.Join(err, w.closeIfaces())
+	w.dismiss()
+	if w.am.multi {
+		w.runCalls() // nobody progresses any more
+	}
 	w.t.unlock()
 	w.ctx.disown(w)
 	if !w.t.locked {

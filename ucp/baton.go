@@ -1,0 +1,394 @@
+package ucp
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/goucx/goucx/ucs/cpu"
+)
+
+// baton is the right to progress a worker of ThreadMulti. Whoever waits takes it
+// where it is free; the others park, each on its own semaphore, and are woken by
+// the end of their operation, or handed the baton. Worker.mu guards the data and
+// is free while its holder sleeps or runs a callback, so that others may post.
+type baton struct {
+	held   bool // somebody progresses
+	inPoll bool // and sleeps
+	evict  bool // and is to hand the baton to the first in line
+	ended  bool // what the sleeper waits for has ended without progress
+
+	first, last *waiter  // who would take the baton
+	wakes       *waiter  // to be woken when mu is given back, in this order
+	lastWake    **waiter // where the next is added
+
+	running atomic.Int32 // were woken and do not run yet
+}
+
+// waiter is a goroutine that waits for an operation, or for the baton alone.
+type waiter struct {
+	id   uint64 // of the operation; 0: none
+	take bool   // consumes its result
+
+	// Guarded by Worker.mu.
+	m        Message
+	err      error
+	fate     fate
+	poller   bool // it sleeps in poll, with the baton
+	chain    *waiter
+	next     *waiter
+	prev     *waiter
+	wakeNext *waiter
+
+	state atomic.Uint32
+	sema  chan struct{}
+}
+
+// fate is what became of a waiter.
+type fate uint8
+
+const (
+	fateNone  fate = iota
+	fateEnded      // its operation ended: m, err
+	fateBaton      // it has the baton
+)
+
+// How a waiter waits: waiter.state.
+const (
+	waitSpins uint32 = iota
+	waitParked
+	waitOver
+)
+
+var waiters = sync.Pool{New: func() any { return &waiter{sema: make(chan struct{}, 1)} }}
+
+// waitShared waits for operation id in every mode; 0: until ctx ends or the
+// worker is closed.
+//
+//go:noinline
+func (w *Worker) waitShared(ctx context.Context, id uint64, take bool) (Message, error) {
+	w.lockShared()
+	m, ended, err := w.outcome(id, take)
+	if !ended {
+		err = w.mayWait()
+	}
+	if ended || err != nil {
+		w.unlockShared()
+		return m, err
+	}
+	if w.baton.held {
+		return w.park(ctx, id, take)
+	}
+	w.baton.held = true
+	return w.drive(ctx, id, take)
+}
+
+// outcome looks at operation id; with take its result is consumed.
+func (w *Worker) outcome(id uint64, take bool) (m Message, ended bool, err error) {
+	switch {
+	case id == 0:
+		if w.closed.Load() {
+			return m, true, ErrClosed
+		}
+		return m, false, nil
+	case take:
+		return w.tryConsume(id)
+	}
+	ended, err = w.look(id)
+	return m, ended, err
+}
+
+// drive progresses until operation id has ended. The caller has the lock and the
+// baton and loses both.
+func (w *Worker) drive(ctx context.Context, id uint64, take bool) (Message, error) {
+	b := &w.baton
+	var p pause
+	for {
+		n := w.pass()
+		m, ended, err := w.outcome(id, take)
+		if ended {
+			w.passOn()
+			return m, err
+		}
+		p.n++
+		p.did += uint32(n)
+		sleepy := false
+		switch {
+		case len(w.calls)+len(w.failed) > 0:
+			w.runCalls()
+		case p.n&(ctxPasses-1) == 0:
+			w.unlockShared()
+			sleepy, err = p.look(ctx, w)
+			w.lockPass()
+		case b.wakes == nil && w.want.Load() == 0 && b.running.Load() == 0:
+			continue
+		default:
+			w.unlockShared()
+			if b.running.Load() != 0 {
+				runtime.Gosched() // those who were woken post what comes next
+			}
+			w.lockPass()
+		}
+		if m, ended, over := w.outcome(id, take); ended || err != nil {
+			w.passOn()
+			if ended {
+				return m, over
+			}
+			return m, err
+		}
+		if b.evict {
+			w.handOn()
+			return w.park(ctx, id, take)
+		}
+		if sleepy && w.sleepShared(ctx, id, take, &m, &err) {
+			w.passOn()
+			return m, err
+		}
+	}
+}
+
+// passOn runs the callbacks that are due and gives baton and lock away.
+func (w *Worker) passOn() {
+	if len(w.calls)+len(w.failed) > 0 {
+		w.runCalls()
+	}
+	w.handOn()
+	w.unlockShared()
+}
+
+// handOn gives the baton to the first in line.
+func (w *Worker) handOn() {
+	b := &w.baton
+	x := b.first
+	if x == nil {
+		b.held = false
+		return
+	}
+	w.delist(x)
+	x.fate = fateBaton
+	b.push(x)
+}
+
+// park waits for operation id while another goroutine progresses. The caller has
+// the lock and loses it.
+func (w *Worker) park(ctx context.Context, id uint64, take bool) (Message, error) {
+	b := &w.baton
+	x := waiters.Get().(*waiter)
+	x.id, x.take = id, take
+	w.enlist(x, false)
+	spin := w.cores > 1 && !b.inPoll
+	w.unlockShared()
+	ctxEnded := x.await(ctx, spin)
+	if !ctxEnded && x.fate == fateEnded {
+		b.running.Add(-1)
+		return x.end()
+	}
+	w.lockPass()
+	if ctxEnded {
+		if x.fate == fateNone {
+			w.delist(x)
+			w.unlockShared()
+			x.free()
+			return Message{}, context.Cause(ctx)
+		}
+		w.unlockShared()
+		x.settle() // it was being woken
+		w.lockPass()
+	}
+	b.running.Add(-1)
+	switch x.fate {
+	case fateEnded:
+		w.unlockShared()
+		return x.end()
+	default:
+		x.free()
+		if m, ended, err := w.outcome(id, take); ended {
+			w.passOn()
+			return m, err
+		}
+		return w.drive(ctx, id, take)
+	}
+}
+
+// end gives the result of an operation that ended.
+func (x *waiter) end() (Message, error) {
+	m, err := x.m, x.err
+	x.free()
+	return m, err
+}
+
+func (x *waiter) free() {
+	x.m, x.err, x.fate, x.poller = Message{}, nil, fateNone, false
+	x.state.Store(waitSpins)
+	waiters.Put(x)
+}
+
+// spinParks is for how many looks a goroutine spins before it parks: about 1 us,
+// within which an operation may end that is on its way already.
+const spinParks = 60
+
+// await waits until somebody decides x's fate, or ctx ends: true.
+func (x *waiter) await(ctx context.Context, spin bool) bool {
+	for k := 0; spin && k < spinParks; k++ {
+		if x.state.Load() == waitOver {
+			return false
+		}
+		cpu.Pause()
+	}
+	if !x.state.CompareAndSwap(waitSpins, waitParked) {
+		return false
+	}
+	ends := ctx.Done()
+	if ends == nil {
+		<-x.sema
+		return false
+	}
+	select {
+	case <-x.sema:
+		return false
+	case <-ends:
+		return true
+	}
+}
+
+// settle waits for the wake-up of a parked x, whose fate is decided.
+func (x *waiter) settle() { <-x.sema }
+
+// wake tells x that its fate is decided.
+func (x *waiter) wake(w *Worker) {
+	w.baton.running.Add(1)
+	if x.state.Swap(waitOver) == waitParked {
+		x.sema <- struct{}{}
+	}
+}
+
+// push has x woken when the lock is given back.
+func (b *baton) push(x *waiter) {
+	if b.wakes == nil {
+		b.lastWake = &b.wakes
+	}
+	*b.lastWake = x
+	b.lastWake = &x.wakeNext
+}
+
+// enlist puts x in line for the baton, and among those who hear of the end of
+// its operation. Who waits for no operation goes to the front: it does not leave
+// with the next message.
+func (w *Worker) enlist(x *waiter, poller bool) {
+	b := &w.baton
+	x.poller = poller
+	if x.id != 0 {
+		i := uint32(x.id)
+		w.slab.slots[i].flags |= flagNotify | flagAside
+		n := w.slab.note(i)
+		x.chain, n.wait = n.wait, x
+	}
+	switch {
+	case poller:
+	case b.first == nil:
+		b.first, b.last = x, x
+	case x.id == 0:
+		x.next, b.first.prev, b.first = b.first, x, x
+	default:
+		x.prev, b.last.next, b.last = b.last, x, x
+	}
+}
+
+// delist takes x, whose fate is not decided, out of both.
+func (w *Worker) delist(x *waiter) {
+	if x.id != 0 {
+		p := &w.slab.note(uint32(x.id)).wait
+		for *p != x {
+			p = &(*p).chain
+		}
+		*p, x.chain = x.chain, nil
+	}
+	w.unline(x)
+}
+
+// unline takes x out of the line for the baton.
+func (w *Worker) unline(x *waiter) {
+	if x.poller {
+		return
+	}
+	b := &w.baton
+	if x.prev != nil {
+		x.prev.next = x.next
+	} else {
+		b.first = x.next
+	}
+	if x.next != nil {
+		x.next.prev = x.prev
+	} else {
+		b.last = x.prev
+	}
+	x.next, x.prev = nil, nil
+}
+
+// decide ends the waiting of x, which is off its slot's chain.
+func (w *Worker) decide(x *waiter, f fate) {
+	x.chain = nil
+	x.fate = f
+	if x.poller {
+		w.baton.ended = true // whoever gives the lock back signals
+		return
+	}
+	w.unline(x)
+	w.baton.push(x)
+}
+
+// sleepShared sleeps in poll with the baton while the lock is free. True: the
+// operation ended by something else than progress; m and err are its outcome.
+func (w *Worker) sleepShared(ctx context.Context, id uint64, take bool, m *Message, err *error) bool {
+	x := waiters.Get().(*waiter)
+	x.id, x.take = id, take
+	w.enlist(x, true)
+	w.sleep(ctx)
+	ended := x.fate == fateEnded
+	if ended {
+		*m, *err = x.m, x.err
+	} else {
+		w.delist(x)
+	}
+	x.free()
+	return ended
+}
+
+// seize takes the baton from whoever has it, and everybody in line out of it:
+// the worker closes. The lock is held.
+func (w *Worker) seize() {
+	b := &w.baton
+	if !b.held {
+		b.held = true
+		return
+	}
+	x := waiters.Get().(*waiter)
+	x.id, x.take = 0, false
+	w.enlist(x, false)
+	b.evict = true
+	if b.inPoll {
+		w.Signal()
+	}
+	w.unlockShared()
+	x.await(context.Background(), false)
+	w.lockPass()
+	b.running.Add(-1)
+	b.evict = false
+	x.free()
+}
+
+// dismiss ends the waiting of those who have no operation, after the worker has
+// closed, and frees the baton.
+func (w *Worker) dismiss() {
+	b := &w.baton
+	for x := b.first; x != nil; {
+		next := x.next
+		if x.id == 0 {
+			x.err = ErrClosed
+			w.decide(x, fateEnded)
+		}
+		x = next
+	}
+	w.handOn()
+}
