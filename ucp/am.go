@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"encoding/binary"
 	"fmt"
 
 	"github.com/goucx/goucx/ucs"
@@ -65,9 +66,15 @@ func (w *Worker) HandleAM(id AMID, h AMHandler) error {
 // header, at most MaxAMHeader bytes, is copied before AMSend returns; data is
 // ours until the request ends.
 // hot: BenchmarkAMPair
+//
+//go:nosplit
 func (e Endpoint) AMSend(id AMID, header, data []byte) Request {
 	if l := e.lane(); l != nil && len(data) <= l.short && len(header) == 0 {
-		if l.ep.AMShort(amUser, uint64(id), data) == ucs.OK {
+		if len(data) == 8 { // as TagSend
+			if l.ep.AMUint64(amUser, uint64(id), binary.LittleEndian.Uint64(data)) == ucs.OK {
+				return Request{}
+			}
+		} else if l.ep.AMShort(amUser, uint64(id), data) == ucs.OK {
 			return Request{}
 		}
 	}

@@ -27,6 +27,8 @@ const (
 
 // user takes in a whole active message and reports whether its memory is kept.
 // hot: BenchmarkAMPair
+//
+//go:nosplit
 func (p *port) user(d *uct.Desc, data []byte) bool {
 	w := p.w
 	h := w.am.handler(d.Header)

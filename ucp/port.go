@@ -23,6 +23,8 @@ func (p *port) name() string { return p.info.Transport + "/" + p.info.Device }
 // HandleAM takes messages in: the hot half of receiving. One that comes alone
 // needs no loop.
 // hot: BenchmarkTagPair
+//
+//go:nosplit
 func (p *port) HandleAM(mem []byte, ds []uct.Desc) uint64 {
 	if len(ds) == 1 && p.nbad == 0 {
 		d, w := &ds[0], p.w

@@ -8,6 +8,8 @@ import (
 
 // arrive takes in a whole message.
 // hot: BenchmarkTagPair
+//
+//go:nosplit
 func (w *Worker) arrive(tag uint64, data []byte) {
 	i := w.posted.Match(tag)
 	if i == 0 {

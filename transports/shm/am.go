@@ -16,6 +16,8 @@ const ownMax = 2048
 // AMShort sends an active message.
 //
 // hot: BenchmarkAMShort
+//
+//go:nosplit
 func (e *ep) AMShort(id uct.AMID, hdr uint64, p []byte) uct.Status {
 	if !e.tx.Room() || len(p) > ring.InlineMax || id >= uct.NumAMIDs {
 		return e.shortSlow(id, hdr, p)
@@ -46,6 +48,8 @@ func (e *ep) AMShort(id uct.AMID, hdr uint64, p []byte) uct.Status {
 // AMUint64 sends eight bytes.
 //
 // hot: BenchmarkAMUint64
+//
+//go:nosplit
 func (e *ep) AMUint64(id uct.AMID, hdr, v uint64) uct.Status {
 	if !e.tx.Room() || id >= uct.NumAMIDs {
 		return e.uint64Slow(id, hdr, v)

@@ -66,6 +66,7 @@ func differ(h, seen *[inboxStride]uint64) bool {
 // hotHit serves the hot connections.
 //
 //go:noinline
+//go:nosplit
 func (f *iface) hotHit(budget int) int {
 	f.enter()
 	var n int
@@ -150,6 +151,7 @@ func (f *iface) slowPass() int {
 // One that waits alone needs no loop.
 //
 //go:noinline
+//go:nosplit
 func (f *iface) drain(e *ep, budget int) int {
 	rx := &e.rx
 	first, more := rx.Poll()

@@ -36,6 +36,8 @@ func (p *Posted) Pattern(id uint32) (tag, mask uint64) {
 // tag in the bits of mask. Numbers should be small: memory is kept for the
 // largest.
 // hot: BenchmarkExpected
+//
+//go:nosplit
 func (p *Posted) Add(id uint32, tag, mask uint64) {
 	if p.n == 0 && p.only == 0 {
 		p.only, p.tag, p.mask = id, tag, mask
@@ -93,6 +95,8 @@ func (p *Posted) addWild(id uint32) {
 // Match removes and gives the oldest receive that takes a message with this
 // tag, 0 where there is none.
 // hot: BenchmarkExpected
+//
+//go:nosplit
 func (p *Posted) Match(tag uint64) uint32 {
 	if i := p.only; i != 0 && (p.tag^tag)&p.mask == 0 {
 		p.only = 0
