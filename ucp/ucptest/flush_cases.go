@@ -10,6 +10,7 @@ import (
 
 var flushCases = []Case{
 	{"53 endpoint flush covers what waits", flushEndpoint},
+	{"53 endpoint flush covers messages of all lengths in a row", flushMixed},
 	{"54 worker flush: none, unconnected, all", flushWorker},
 	{"56 several flushes at once", flushSeveral},
 	{"57 fence keeps order and never blocks", flushFence},
@@ -42,6 +43,36 @@ func flushEndpoint(t *testing.T, p *Pair) {
 	require.True(t, last.Done(), "posted before the flush")
 	require.NoError(t, last.Err())
 	drain(p, n, 3000)
+}
+
+// flushMixed: long messages wait for the receiver to ask, and are announced only
+// when there is room: the flush covers those too that were not announced yet
+// when it was posted.
+func flushMixed(t *testing.T, p *Pair) {
+	sizes := []int{300_000, 60_000, 8}
+	for round := range 4 {
+		n := 10 + 10*round
+		rs := make([]ucp.Request, n)
+		for i := range rs {
+			rs[i] = p.AB.TagSend(pattern(sizes[i%3], byte(i)), 1)
+		}
+		f := p.AB.Flush()
+		buf := make([]byte, sizes[0])
+		for i := range n {
+			if f.Done() {
+				require.NoError(t, f.Err())
+				for k, r := range rs {
+					require.True(t, r.Done(), "message %d of %d, flushed after %d were received: %s", k, n, i, r)
+				}
+			}
+			m := p.MustRecv(p.B.TagRecv(buf, 1, exact))
+			require.Equal(t, pattern(sizes[i%3], byte(i)), buf[:m.Len], "message %d of %d", i, n)
+		}
+		require.NoError(t, p.Wait(f))
+		for _, r := range rs {
+			require.NoError(t, r.Err())
+		}
+	}
 }
 
 func flushWorker(t *testing.T, p *Pair) {
