@@ -164,6 +164,18 @@ type fakeEP struct {
 	closed bool
 }
 
+// Active messages, by which ucp introduces itself, go nowhere.
+
+func (e *fakeEP) AMShort(uct.AMID, uint64, []byte) ucs.Status { return ucs.OK }
+
+func (e *fakeEP) ReserveAM(_ uct.AMID, _ uint64, n int) ([]byte, ucs.Status) {
+	return make([]byte, n), ucs.OK
+}
+
+func (e *fakeEP) CommitAM(int) {}
+
+func (e *fakeEP) Abort() {}
+
 // begin answers an operation before it touches memory, and notes it.
 func (e *fakeEP) begin(format string, args ...any) ucs.Status {
 	if st := e.f.failNext; st != ucs.OK {
