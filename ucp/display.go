@@ -21,7 +21,8 @@ const (
 type display struct {
 	mode   ThreadMode
 	wanted atomic.Bool   // a reader waits; pairs with look and arming
-	fresh  chan struct{} // told after a wanted summary
+	asleep atomic.Bool   // since the worker last armed it has not looked around
+	fresh  chan struct{} // the owner has seen wanted
 	last   atomic.Pointer[summary]
 
 	due  ucs.Time            // of the next summary
@@ -47,25 +48,33 @@ func (x *Context) newDisplay(m ThreadMode) *display {
 // look publishes where that is due. It stands where a worker that progresses
 // looks around.
 func (d *display) look(w *Worker, now ucs.Time) {
+	d.asleep.Store(false)
 	if d.wanted.Load() || !now.Before(d.due) {
-		d.publish(w, now, false)
+		d.publish(w, now)
+		d.answered()
 	}
 }
 
-// arming is look before the owner sleeps: it may be long before the next.
+// arming is look before the owner sleeps, or leaves the waiting to the program:
+// it may be long before the next. With ThreadMulti the lock may be free, so that
+// the reader makes the summary.
 //
 //go:noinline
 func (d *display) arming(w *Worker) {
-	if now := ucs.Now(); d.wanted.Load() || !now.Before(d.due) {
-		d.publish(w, now, true)
+	d.asleep.Store(true)
+	if now := ucs.Now(); d.mode != ThreadMulti && (d.wanted.Load() || !now.Before(d.due)) {
+		d.publish(w, now)
 	}
+	d.answered()
 }
 
-func (d *display) publish(w *Worker, now ucs.Time, armed bool) {
-	s := &summary{at: now, Summary: w.summary(d, now)}
-	s.Armed = armed
-	d.last.Store(s)
+func (d *display) publish(w *Worker, now ucs.Time) {
+	d.last.Store(&summary{now, w.summary(d, now)})
 	d.due = now + max(displayEvery, displayShare*(ucs.Now()-now))
+}
+
+// answered tells the reader that the owner is there.
+func (d *display) answered() {
 	if d.wanted.Swap(false) {
 		select {
 		case d.fresh <- struct{}{}:
@@ -74,43 +83,43 @@ func (d *display) publish(w *Worker, now ucs.Time, armed bool) {
 	}
 }
 
-// ask wants a new summary. A sleeper is woken for it; with ThreadMulti it is
-// made here where the lock is free.
+// ask wants a new summary, and wakes a sleeper for it.
 func (d *display) ask(w *Worker) {
 	select {
-	case <-d.fresh: // of an answer that came too late
+	case <-d.fresh: // an answer that came too late
 	default:
 	}
 	d.wanted.Store(true)
-	if d.mode == ThreadMulti && w.mu.TryLock() {
-		d.publish(w, ucs.Now(), d.last.Load().Armed)
-		w.mu.Unlock()
-		return
-	}
 	w.Signal()
 }
 
-// answer waits for the summary until the timer ends, and gives the last one.
+// answer waits for the owner until the timer ends, and gives the last summary.
 func (d *display) answer(w *Worker, limit *time.Timer) live.Worker {
-	fresh := false
-	select {
-	case <-d.fresh:
-		fresh = true
-	case <-limit.C:
-		select {
-		case <-d.fresh:
-			fresh = true
-		default:
-		}
-		limit.Reset(0) // for the workers after this one
+	a := live.Worker{Name: shortID(w.id), Mode: d.mode.String(), Fresh: d.wait(limit), Armed: d.asleep.Load(), Counters: map[string]uint64{}}
+	if d.mode == ThreadMulti && w.mu.TryLock() {
+		d.publish(w, ucs.Now())
+		w.mu.Unlock()
 	}
 	s := d.last.Load()
-	a := live.Worker{
-		Name: shortID(w.id), Mode: d.mode.String(), Fresh: fresh,
-		AgeSeconds: ucs.Now().Sub(s.at).Seconds(), Summary: s.Summary, Counters: map[string]uint64{},
-	}
+	a.AgeSeconds, a.Summary = ucs.Now().Sub(s.at).Seconds(), s.Summary
 	for _, c := range w.stats.Snapshot() {
 		a.Counters[c.Name] = c.Value
 	}
 	return a
+}
+
+// wait reports whether the owner has answered in time.
+func (d *display) wait(limit *time.Timer) bool {
+	select {
+	case <-d.fresh:
+		return true
+	case <-limit.C:
+		limit.Reset(0) // for the workers after this one
+	}
+	select {
+	case <-d.fresh:
+		return true
+	default:
+		return false
+	}
 }

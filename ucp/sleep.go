@@ -85,6 +85,9 @@ func (w *Worker) sleep(ctx context.Context) {
 	case st != ucs.OK || s.deaf:
 		d = soon
 	}
+	if w.show != nil {
+		w.show.arming(w)
+	}
 	w.count.Inc(cntSlept)
 	if w.poll(math.MaxInt, d) > 0 {
 		w.served()

@@ -50,15 +50,15 @@ func overview(p *live.Page) string {
 		}
 		failed += w.Summary.Failed
 		if !w.Fresh {
-			hung = append(hung, fmt.Sprintf("worker %s has not progressed for %s", plain(w.Name), seconds(w.AgeSeconds)))
+			hung = append(hung, fmt.Sprintf("worker %s is not progressed", plain(w.Name)))
 		}
 	}
-	text := fmt.Sprintf("%d workers, %d requests pending", len(p.Workers), pending)
+	text := fmt.Sprintf("workers: %d, requests pending: %d", len(p.Workers), pending)
 	if pending > 0 {
 		text += ", the oldest for " + seconds(oldest)
 	}
 	if failed > 0 {
-		text += fmt.Sprintf(", %d endpoints failed", failed)
+		text += fmt.Sprintf(", endpoints failed: %d", failed)
 	}
 	return strings.Join(append([]string{text}, hung...), "; ")
 }
@@ -102,10 +102,12 @@ func (t *tool) liveWorker(w *live.Worker) {
 // situation says what the worker does, as far as it can be seen.
 func situation(w *live.Worker) string {
 	switch {
+	case !w.Fresh && w.Armed:
+		return fmt.Sprintf("waits for the program to progress it; its state %s ago", seconds(w.AgeSeconds))
 	case !w.Fresh:
-		return fmt.Sprintf("does not progress; what it was %s ago, its counters as they are now", seconds(w.AgeSeconds))
-	case w.Summary.Armed:
-		return "sleeps, or waits to be woken"
+		return fmt.Sprintf("is not progressed, the program does something else or hangs; its state %s ago", seconds(w.AgeSeconds))
+	case w.Armed:
+		return "sleeps until something comes"
 	default:
 		return "progresses"
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// writeLimit bounds how long one reader may keep the others waiting.
-const writeLimit = 2 * time.Second
+// readerLimit bounds how long a reader may take.
+const readerLimit = 2 * time.Second
 
 // Offering is a page on offer.
 //
@@ -25,11 +25,13 @@ type Offering struct {
 	path   string
 	listen *net.UnixListener
 	page   func() *Page
+	one    sync.Mutex // one page is made at a time
 	done   sync.WaitGroup
 }
 
-// Offer serves page, which a goroutine calls for each reader, through a new
-// socket in dir, which is made where it is not there. Only this user may read.
+// Offer serves page, which a goroutine calls for each reader, one at a time,
+// through a new socket in dir, which is made where it is not there. Only this
+// user may read.
 //
 // Errors: ucs.ErrUnsupported where the system cannot tell who asks; the
 // system's; ucs.ErrInvalid for a directory that others may write to.
@@ -100,7 +102,7 @@ func expire(c net.Conn, d time.Duration) (stop func()) {
 // Path is that of the socket.
 func (o *Offering) Path() string { return o.path }
 
-// serve answers one reader after the other until Close.
+// serve answers readers until Close.
 func (o *Offering) serve() {
 	for {
 		c, err := o.listen.AcceptUnix()
@@ -111,7 +113,7 @@ func (o *Offering) serve() {
 			time.Sleep(100 * time.Millisecond)
 			continue
 		}
-		o.answer(c)
+		o.done.Go(func() { o.answer(c) })
 	}
 }
 
@@ -120,12 +122,14 @@ func (o *Offering) answer(c *net.UnixConn) {
 	if uid, err := peerUID(c); err != nil || uid != os.Getuid() {
 		return
 	}
-	defer expire(c, writeLimit)()
+	defer expire(c, readerLimit)()
 	var q [1]byte
 	if n, err := c.Read(q[:]); n != 1 || err != nil || q[0] != question {
 		return
 	}
+	o.one.Lock()
 	b, err := json.Marshal(o.page())
+	o.one.Unlock()
 	if err != nil {
 		return
 	}

@@ -37,12 +37,16 @@ type Worker struct {
 	Name string `json:"name"`
 	// Mode is the thread mode: multi, serialized or single.
 	Mode string `json:"mode"`
-	// AgeSeconds is the time since the summary was made; a worker that progresses
-	// or sleeps makes a new one when it is asked.
+	// Fresh: the worker's owner answered this question, so it progresses or
+	// sleeps. Else it is busy with something else, or hangs.
+	Fresh bool `json:"fresh"`
+	// Armed: the worker last asked to be woken by its event descriptor, and sleeps
+	// or leaves the waiting to the program.
+	Armed bool `json:"armed"`
+	// AgeSeconds is the time since the summary was made. A worker that answers
+	// makes a new one, and others look into a worker of mode multi themselves.
 	AgeSeconds float64 `json:"age_s"`
-	// Fresh: the worker answered this question, so it progresses or sleeps.
-	Fresh   bool    `json:"fresh"`
-	Summary Summary `json:"summary"`
+	Summary    Summary `json:"summary"`
 	// Counters by name, "set.name".
 	Counters map[string]uint64 `json:"counters"`
 }
@@ -50,9 +54,6 @@ type Worker struct {
 // Summary is the state of a worker at one moment. Lists are cut at MaxRows; the
 // counts beside them are not.
 type Summary struct {
-	// Armed: the worker asked to be woken by its event descriptor, and sleeps or
-	// leaves the waiting to the program.
-	Armed bool `json:"armed"`
 	// Endpoints in all, those connected, those failed.
 	Endpoints int `json:"endpoints"`
 	Connected int `json:"connected"`

@@ -1,0 +1,198 @@
+package ucp_test
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/transports"
+	"github.com/goucx/goucx/ucp"
+	"github.com/goucx/goucx/ucs/stats/live"
+)
+
+// answerTime is how long a loaded machine may take to answer.
+const answerTime = time.Minute
+
+// shown opens a context that shows itself and gives its page's socket.
+func shown(t *testing.T, env ...string) (*ucp.Context, string) {
+	t.Helper()
+	dir := t.TempDir()
+	c, err := ucp.Open(ucp.Config{Providers: transports.All(), Settings: settings(t, append(env, "UCX_STATS_DEST=unix:"+dir)...)})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, c.Close())
+		left, err := os.ReadDir(dir)
+		require.NoError(t, err)
+		assert.Empty(t, left, "nothing stays behind")
+	})
+	found, err := live.List(dir)
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+	assert.Equal(t, os.Getpid(), found[0].PID)
+	return c, found[0].Path
+}
+
+// read gives the page while ws are progressed on this goroutine.
+func read(t *testing.T, path string, ws ...*ucp.Worker) *live.Page {
+	t.Helper()
+	type answer struct {
+		p   *live.Page
+		err error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		p, err := live.Read(path, answerTime)
+		answers <- answer{p, err}
+	}()
+	for {
+		select {
+		case a := <-answers:
+			require.NoError(t, a.err)
+			require.Len(t, a.p.Workers, len(ws))
+			return a.p
+		default:
+			for _, w := range ws {
+				w.Progress()
+			}
+		}
+	}
+}
+
+// called finds a worker of a page by the name that endpoints to it show.
+func called(t *testing.T, p *live.Page, w *ucp.Worker) live.Worker {
+	t.Helper()
+	for _, l := range p.Workers {
+		if "worker "+l.Name+" with" == w.Address().String()[:len("worker "+l.Name+" with")] {
+			return l
+		}
+	}
+	require.Fail(t, "the page lacks a worker", "%+v", p)
+	return live.Worker{}
+}
+
+func worker(t *testing.T, c *ucp.Context, mode ucp.ThreadMode) *ucp.Worker {
+	t.Helper()
+	w, err := c.NewWorker(ucp.WorkerConfig{Mode: mode})
+	require.NoError(t, err)
+	return w
+}
+
+// One worker waits for messages, sends what nobody receives and has lost a peer.
+// It is all there, while it is progressed and when it hangs.
+func TestLivePage(t *testing.T) {
+	c, path := shown(t, "UCX_TLS=shm,self")
+	a, b, lost := worker(t, c, ucp.ThreadSingle), worker(t, c, ucp.ThreadSerialized), worker(t, c, ucp.ThreadSingle)
+	ep, err := a.NewEndpoint(b.Address(), ucp.EndpointConfig{})
+	require.NoError(t, err)
+	gone, err := a.NewEndpoint(lost.Address(), ucp.EndpointConfig{Eager: true})
+	require.NoError(t, err)
+	_, err = a.NewEndpoint(b.Address(), ucp.EndpointConfig{})
+	require.NoError(t, err)
+	require.NoError(t, ep.TagSend([]byte("unexpected"), 7).Wait(t.Context()))
+	for range 3 {
+		a.TagRecv(make([]byte, 100), 0xbee, ^ucp.Tag(0))
+	}
+	a.TagRecv(make([]byte, 8), 0x10, 0xff).Tie(gone)
+	first := called(t, read(t, path, a, b, lost), a)
+	assert.True(t, first.Fresh)
+	assert.False(t, first.Armed)
+	assert.Equal(t, "single", first.Mode)
+	assert.Equal(t, 3, first.Summary.Endpoints)
+	assert.Equal(t, 2, first.Summary.Connected)
+	require.Len(t, first.Summary.Requests, 2)
+
+	require.NoError(t, lost.Close())
+	for gone.Info().Err == nil {
+		a.Progress()
+	}
+	p := read(t, path, a, b)
+	assert.Contains(t, p.Settings, live.Setting{Name: "UCX_TLS", Value: "shm,self", Origin: "environment UCX_TLS"})
+	assert.Equal(t, os.Args, p.Command)
+	la := called(t, p, a)
+	s := la.Summary
+	assert.Equal(t, []int{3, 1, 1, 1}, []int{s.Endpoints, s.Connected, s.Failed, s.Unread}, "the tied receive has ended")
+	require.Len(t, s.Peers, 2)
+	assert.Equal(t, "failed", s.Peers[0].State)
+	assert.NotEmpty(t, s.Peers[0].Error)
+	assert.Equal(t, live.Endpoint{Peer: called(t, p, b).Name, State: "connected", Lanes: []live.Lane{{Name: "shm/memory"}}}, s.Peers[1])
+	require.Len(t, s.Requests, 1)
+	r := s.Requests[0]
+	assert.Positive(t, r.OldestSeconds, "it was seen before")
+	r.OldestSeconds = 0
+	assert.Equal(t, live.Requests{Op: "tag receive", State: "posted", Count: 3, Bytes: 300, Tag: "0xbee"}, r)
+	lb := called(t, p, b)
+	assert.Equal(t, 1, lb.Summary.Unexpected)
+	assert.Positive(t, lb.Summary.LentBytes)
+	assert.Equal(t, "serialized", lb.Mode)
+
+	a.TagRecv(nil, 1, 0) // after the summary, and nobody progresses from now on
+	p, err = live.Read(path, answerTime)
+	require.NoError(t, err)
+	hung := called(t, p, a)
+	assert.False(t, hung.Fresh)
+	assert.Positive(t, hung.AgeSeconds)
+	assert.Equal(t, s, hung.Summary, "what it published last")
+	assert.Equal(t, a.Stats().Snapshot()[0].Value, hung.Counters[a.Stats().Snapshot()[0].Name])
+}
+
+// A worker of mode multi is looked into although nobody progresses it, and while
+// a goroutine runs it.
+func TestLiveMulti(t *testing.T) {
+	c, path := shown(t)
+	w := worker(t, c, ucp.ThreadMulti)
+	w.TagRecv(make([]byte, 5), 3, ^ucp.Tag(0))
+	p, err := live.Read(path, answerTime)
+	require.NoError(t, err)
+	l := called(t, p, w)
+	assert.False(t, l.Fresh, "nobody progresses it")
+	require.Len(t, l.Summary.Requests, 1)
+	assert.Equal(t, "0x3", l.Summary.Requests[0].Tag)
+	runs(t, path, w, func(l live.Worker) bool { return l.Fresh })
+}
+
+// A sleeper of mode single answers: it is woken for it.
+func TestLiveAsleep(t *testing.T) {
+	c, path := shown(t)
+	w := worker(t, c, ucp.ThreadSingle)
+	w.TagRecv(make([]byte, 5), 3, ^ucp.Tag(0))
+	runs(t, path, w, func(l live.Worker) bool { return l.Fresh && l.Armed })
+}
+
+// runs has a goroutine run w until a page shows it so.
+func runs(t *testing.T, path string, w *ucp.Worker, so func(live.Worker) bool) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	defer func() {
+		cancel()
+		require.ErrorIs(t, <-ended, context.Canceled)
+	}()
+	for limit := time.After(answerTime); ; {
+		p, err := live.Read(path, answerTime)
+		require.NoError(t, err)
+		if l := called(t, p, w); so(l) {
+			require.Len(t, l.Summary.Requests, 1)
+			assert.Equal(t, "tag receive", l.Summary.Requests[0].Op)
+			return
+		}
+		select {
+		case <-limit:
+			require.Fail(t, "it was never so", "%+v", p)
+		default:
+		}
+	}
+}
+
+func TestLiveOff(t *testing.T) {
+	assert.Empty(t, ucp.LiveDir(settings(t)))
+	assert.Equal(t, live.DefaultDir(), ucp.LiveDir(settings(t, "UCX_STATS_DEST=unix")))
+	file := t.TempDir() + "/file"
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	_, err := ucp.Open(ucp.Config{Providers: transports.All(), Settings: settings(t, "UCX_STATS_DEST=unix:"+file)})
+	require.ErrorContains(t, err, "open context: offer counters in "+file)
+}
