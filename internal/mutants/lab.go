@@ -65,7 +65,12 @@ func (l *lab) try(ctx context.Context, m mutant) (outcome, error) {
 	if err := os.WriteFile(file, []byte(broken), 0o600); err != nil {
 		return unjudged, err
 	}
-	out, err := l.test(ctx, m)
+	var out string
+	for range max(m.tries, 1) {
+		if out, err = l.test(ctx, m); err != nil {
+			break
+		}
+	}
 	return judge(out, err), errors.Join(complaint(judge(out, err), out), os.WriteFile(file, sound, 0o600))
 }
 
@@ -85,7 +90,7 @@ func (l *lab) withoutMutant(ctx context.Context, m mutant) error {
 }
 
 func (l *lab) test(ctx context.Context, m mutant) (string, error) {
-	cmd := exec.CommandContext(ctx, "go", "test", "-vet=off", "-timeout="+limit.String(), "-run="+m.test, m.pkg)
+	cmd := exec.CommandContext(ctx, "go", "test", "-vet=off", "-count=1", "-timeout="+limit.String(), "-run="+m.test, m.pkg)
 	cmd.Dir = l.dir
 	out, err := cmd.CombinedOutput()
 	return string(out), err

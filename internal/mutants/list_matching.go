@@ -5,13 +5,13 @@ var matching = []mutant{
 	{
 		name: "an older wildcard loses to an exact receive",
 		file: "ucp/tagmatch/posted.go",
-		old:  "		if e.seq > limit {", new: "		if exact != 0 {",
+		old:  "		if e.seq > limit {", new: "		if limit != ^uint64(0) {",
 		pkg: "./ucp/tagmatch", test: "^TestPostedOrder$|^TestAgainstNaive$", quick: true,
 	},
 	{
 		name: "a younger wildcard wins over an exact receive",
 		file: "ucp/tagmatch/posted.go",
-		old:  "		if e.seq > limit {", new: "		if false {",
+		old:  "		if e.seq > limit {", new: "		if limit == 0 {",
 		pkg: "./ucp/tagmatch", test: "^TestPostedOrder$|^TestAgainstNaive$", quick: true,
 	},
 	{
@@ -36,7 +36,13 @@ var matching = []mutant{
 		name: "a released slot keeps its generation",
 		file: "ucp/slot.go",
 		old:  "	s.gen = nextGen(s.gen)\n", new: "",
-		pkg: "./ucp/ucptest", test: "^TestUCP$/^self$/^two_goroutines$/(a_result_is_consumed_once|closed_handle|notify)",
+		pkg: "./ucp", test: "^TestEndedRequestNeverReachesItsHeir$", quick: true,
+	},
+	{
+		name: "a consumed receive keeps its generation",
+		file: "ucp/recv_request.go",
+		old:  "nextGen(g), slotFree", new: "g, slotFree",
+		pkg: "./ucp", test: "^TestEndedRequestNeverReachesItsHeir$", quick: true,
 	},
 	{
 		name: "a closed endpoint's handle reaches its heir",

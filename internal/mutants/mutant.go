@@ -18,6 +18,9 @@ type mutant struct {
 	pkg   string // whose test kills it, as go test takes it
 	test  string // the pattern of -run
 	quick bool   // its test takes a second or two
+	// tries is how often the test runs until it fails, where two threads have to
+	// meet at the wrong moment; 0: once.
+	tries int
 }
 
 // where names the test for people.

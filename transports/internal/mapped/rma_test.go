@@ -118,6 +118,7 @@ func TestRange(t *testing.T) {
 			}{
 				{"one beyond", base, n + 1},
 				{"last byte and one", base + n - 1, 2},
+				{"last seven and one", base + n - 7, 8},
 				{"one before", base - 1, 1},
 				{"eight before", base - 8, 8},
 				{"far before", 0, 8},

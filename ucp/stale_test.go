@@ -1,0 +1,41 @@
+package ucp_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/ucp"
+)
+
+// A handle of an operation that has ended never reaches the one that took its
+// place.
+func TestEndedRequestNeverReachesItsHeir(t *testing.T) {
+	for name, mode := range map[string]ucp.ThreadMode{"single": ucp.ThreadSingle, "multi": ucp.ThreadMulti} {
+		t.Run(name, func(t *testing.T) {
+			ctx := context.Background()
+			w, _, ep := newPair(t, "self", mode)
+			old := w.TagRecv(make([]byte, 8), 1, exact)
+			require.NoError(t, ep.TagSendUint64(1, 1).Wait(ctx))
+			_, err := old.Wait(ctx)
+			require.NoError(t, err)
+
+			heir := w.TagRecv(make([]byte, 8), 2, exact)
+			assert.True(t, old.Done())
+			assert.NoError(t, old.Err())
+			old.Cancel()
+			old.Drop()
+			_, err = old.Wait(ctx)
+			assert.ErrorIs(t, err, ucp.ErrStale)
+			assert.False(t, old.Notify(func(ucp.Completion) { t.Error("called for another operation") }, 0))
+			assert.False(t, heir.Done(), "it was reached through the old handle")
+
+			require.NoError(t, ep.TagSendUint64(2, 2).Wait(ctx))
+			m, err := heir.Wait(ctx)
+			require.NoError(t, err)
+			assert.Equal(t, ucp.Tag(2), m.Tag)
+		})
+	}
+}
