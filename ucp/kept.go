@@ -141,9 +141,7 @@ func (k Kept) Release() {
 	if r == nil {
 		return
 	}
-	if !r.gen.CompareAndSwap(k.gen, k.gen+1) {
-		r.w.am.keep.twice.Add(1)
-		return
+	if k.claim() {
+		r.w.am.keep.post(r)
 	}
-	r.w.am.keep.post(r)
 }

@@ -74,6 +74,7 @@ func (k Kept) claim() bool {
 		return true
 	}
 	k.r.w.am.keep.twice.Add(1)
+	k.r.w.Signal() // the owner counts it
 	return false
 }
 

@@ -70,6 +70,7 @@ func (w *Worker) initSleep(spin time.Duration) {
 func (w *Worker) sleep(ctx context.Context) {
 	s := &w.sleeper
 	s.watch(ctx, w)
+	w.am.keep.tend()
 	if w.lowerSignal() || w.calling || len(w.calls)+len(w.failed) > 0 {
 		return
 	}

@@ -66,6 +66,7 @@ func (w *Worker) Arm() error {
 	if w.baton.held && !w.baton.inPoll || w.lowerSignal() || len(w.calls)+len(w.failed) > 0 {
 		return ErrBusy
 	}
+	w.am.keep.tend()
 	for _, p := range w.ports {
 		switch st := p.iface.Arm(uct.EventRecv | uct.EventSend); st {
 		case ucs.OK, ucs.Unsupported:
