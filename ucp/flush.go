@@ -32,6 +32,9 @@ func (e Endpoint) Flush() Request {
 func (w *Worker) Flush() Request {
 	w.t.lock()
 	defer w.t.unlock()
+	if w.closing {
+		return w.t.refuse(opFlush, Endpoint{}, ucs.Closed)
+	}
 	f := flush{w: w}
 	for i := 1; i < len(w.t.lanes); i++ {
 		if w.t.lanes[i].ep != nil {
