@@ -241,6 +241,10 @@ func TestWith(t *testing.T) {
 	assert.Equal(t, "shm", testTLS.Get(c).String())
 	assert.Equal(t, Origin{Flag, "--seg_size"}, c.Origin("SEG_SIZE"))
 
+	c, err = s.WithFrom("-D shm", map[string]string{"seg_size": "2k"})
+	require.NoError(t, err)
+	assert.Equal(t, "flag -D shm", c.Origin("SEG_SIZE").String())
+
 	assert.Equal(t, Bytes(8192), testSeg.Get(s), "the original stays")
 	_, err = s.With(map[string]string{"seg_size": "x", "nonsense": "y"})
 	require.Error(t, err)

@@ -75,13 +75,20 @@ func badValue(r Setting, e entry, via string, err error) error {
 
 // With is a copy of s with the flags laid over it, named as in Options.Flags.
 // s stays as it is. An unknown name or a bad value is an error.
-func (s *Set) With(flags map[string]string) (*Set, error) {
+func (s *Set) With(flags map[string]string) (*Set, error) { return s.WithFrom("", flags) }
+
+// WithFrom is With for values that one flag of the command stands for: where
+// ("-D shm") is told as their origin; "": each is a flag of its own name.
+func (s *Set) WithFrom(where string, flags map[string]string) (*Set, error) {
 	if s == nil {
 		s, _ = newSet([]Table{ownTable()})
 	}
 	c := &Set{rows: s.rows, entries: maps.Clone(s.entries), values: map[string]value{}}
 	entries, err := s.flagEntries(flags)
 	for _, e := range entries {
+		if where != "" {
+			e.origin.Where = where
+		}
 		c.entries[e.name] = e
 	}
 	if err := errors.Join(err, c.resolve()); err != nil {

@@ -21,6 +21,12 @@ func TestMain(m *testing.M) {
 		main()
 		os.Exit(0)
 	}
+	if how := os.Getenv(hangMode); how != "" {
+		if err := hang(how); err != nil {
+			panic(err)
+		}
+		os.Exit(0)
+	}
 	for _, kv := range os.Environ() { // the tests bring their own settings
 		if name, _, _ := strings.Cut(kv, "="); strings.HasPrefix(name, "UCX_") {
 			os.Unsetenv(name)

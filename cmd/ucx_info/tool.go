@@ -137,7 +137,7 @@ func (t *tool) contextSettings() (*config.Set, error) {
 			none[kind+"_devices"] = ""
 		}
 	}
-	return set.With(none)
+	return set.WithFrom("-D "+t.types, none)
 }
 
 // line writes a line behind the mark of a comment, so that the whole output of

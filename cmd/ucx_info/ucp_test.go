@@ -38,7 +38,7 @@ func TestWhy(t *testing.T) {
 			"#     shm/memory: device not allowed by UCX_SHM_DEVICES=^memory (environment UCX_SHM_DEVICES)\n",
 		}},
 		{"by -D", nil, []string{"-D", "shm"}, []string{
-			"#     self/memory0: device not allowed by UCX_SELF_DEVICES= (flag --self_devices)\n", "#     shm/memory: am rma amo\n",
+			"#     self/memory0: device not allowed by UCX_SELF_DEVICES= (flag -D shm)\n", "#     shm/memory: am rma amo\n",
 		}},
 		{"by lane choice", nil, []string{"-P", "intra"}, []string{
 			"peer: another worker of this host\n", "#     self/memory0: reaches only its own worker\n", "# Chosen\n#\n#     shm/memory: am rma amo\n",
