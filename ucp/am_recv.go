@@ -36,6 +36,9 @@ func (p *port) user(d *uct.Desc, data []byte) bool {
 		return p.userSlow(p.source(d.Source), d, data)
 	}
 	m := &w.am.m
+	if poisonAM {
+		m.Header = nil
+	}
 	m.ID, m.Data, m.Len = AMID(d.Header), data, len(data)
 	w.callAM(h)
 	if m.kept != nil {
