@@ -120,8 +120,8 @@ func writeTable(b *strings.Builder, lines [][]string) {
 // cells are the row's line in the table.
 func (r *result) cells() []string {
 	name := r.row.test
-	if r.variant.option != "" {
-		name += " `" + r.variant.option + "`"
+	if more := strings.TrimSpace(r.row.both + " " + r.variant.name()); more != "" {
+		name += " `" + more + "`"
 	}
 	must, aim := r.bound(r.variant.must), r.bound(r.variant.aim)
 	if len(r.ours) == 0 {
@@ -210,7 +210,7 @@ func (d document) csv() []byte {
 	for _, r := range d.results {
 		unit := [...]string{latency: "us", rate: "messages/s"}[r.row.metric]
 		for i := range r.ours {
-			fmt.Fprintf(&b, "%s,%d,%s,%d,%s,%g,%g,%.4f\n", r.row.test, r.row.size, r.variant.option, i+1, unit, r.ours[i], r.ucx[i], r.ours[i]/r.ucx[i])
+			fmt.Fprintf(&b, "%s,%d,%s,%d,%s,%g,%g,%.4f\n", r.row.test, r.row.size, strings.TrimSpace(r.row.both+" "+r.variant.name()), i+1, unit, r.ours[i], r.ucx[i], r.ours[i]/r.ucx[i])
 		}
 	}
 	return b.Bytes()

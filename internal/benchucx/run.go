@@ -16,15 +16,27 @@ import (
 // tool is one of the two that are compared.
 type tool struct {
 	name, binary, tls string
+	env               string // a setting more; "": none
 }
 
-func (p plan) goucx() tool { return tool{"goucx", p.ours, "shm,self"} }
-func (p plan) cucx() tool  { return tool{"UCX", p.ucx, "sm,self"} }
+func (p plan) goucx() tool { return tool{name: "goucx", binary: p.ours, tls: "shm,self"} }
+func (p plan) cucx() tool  { return tool{name: "UCX", binary: p.ucx, tls: "sm,self"} }
 
-// environment is ours without settings of either tool, and the transports.
+// with is the tool under the settings of a variant.
+func (t tool) with(v variant) tool {
+	t.env = v.env
+	return t
+}
+
+// environment is ours without settings of either tool, the transports, and what
+// the variant sets.
 func (t tool) environment() []string {
 	env := slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "UCX_") })
-	return append(env, "UCX_TLS="+t.tls)
+	env = append(env, "UCX_TLS="+t.tls)
+	if t.env != "" {
+		env = append(env, t.env)
+	}
+	return env
 }
 
 const (

@@ -95,7 +95,7 @@ func (s *session) calibrate(ctx context.Context, w *work) error {
 		return err
 	}
 	for i, v := range w.variants {
-		if w.counts[i], err = s.count(ctx, s.plan.goucx(), w.row, w.oursArgs(v)); err != nil {
+		if w.counts[i], err = s.count(ctx, s.plan.goucx().with(v), w.row, w.oursArgs(v)); err != nil {
 			return err
 		}
 	}
@@ -132,7 +132,7 @@ func (r row) oursArgs(v variant) []string {
 func (s *session) round(ctx context.Context, w *work) error {
 	ours := make([]float64, len(w.variants))
 	for i, v := range w.variants {
-		f, err := s.twice(ctx, s.plan.goucx(), w.args(w.counts[i], w.oursArgs(v)...))
+		f, err := s.twice(ctx, s.plan.goucx().with(v), w.args(w.counts[i], w.oursArgs(v)...))
 		if err != nil {
 			return err
 		}
@@ -166,7 +166,7 @@ func (s *session) twice(ctx context.Context, t tool, args []string) (figures, er
 func verdict(results []*result) error {
 	var errs []error
 	for _, r := range results {
-		name := strings.TrimSpace(r.row.title() + " " + r.variant.option)
+		name := strings.TrimSpace(r.row.title() + " " + r.variant.name())
 		switch {
 		case r.err != nil:
 			errs = append(errs, fmt.Errorf("%s: not measured: %w", name, r.err))

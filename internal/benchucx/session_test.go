@@ -184,13 +184,31 @@ func TestOptions(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, quickPairs, p.pairs)
 	assert.Empty(t, p.dir, "a look is not stored")
-	assert.Len(t, p.choose(allRows), 4)
+	assert.Len(t, p.choose(allRows), 5)
 	p, err = parse([]string{"-quick", "-n", "5", "-o", "here"}, new(bytes.Buffer))
 	require.NoError(t, err)
 	assert.Equal(t, 5, p.pairs)
 	assert.Equal(t, quickLength, p.length)
 	assert.Equal(t, "here", p.dir)
 	assert.ErrorContains(t, run(t.Context(), []string{"-t", "warp"}, nil, new(bytes.Buffer)), "matches no test")
+}
+
+// What both tools get, and what ours alone is set to.
+func TestOptionsOfBoth(t *testing.T) {
+	var runs []string
+	s := bench(1, func(t tool, args []string) (figures, error) {
+		runs = append(runs, strings.TrimSpace(t.env+" "+t.name+" "+strings.Join(args, " ")))
+		return figures{latency: 0.5, rate: 2e6}, nil
+	})
+	r := row{test: "lat", size: 8, metric: latency, both: "-E sleep", variants: []variant{{env: "UCX_SPIN_TIME=0", must: 1.1, aim: 1}, {}}}
+	results := s.all(t.Context(), []row{r})
+	assert.Equal(t, []string{
+		"UCX_SPIN_TIME=0 goucx -t lat -s 8 -n 1000000 -E sleep", "goucx -t lat -s 8 -n 1000000 -E sleep", "UCX -t lat -s 8 -n 1000000 -E sleep",
+	}, runs[len(runs)-3:])
+	assert.Equal(t, "lat 8 -E sleep", r.title())
+	assert.Equal(t, "lat `-E sleep UCX_SPIN_TIME=0`", results[0].cells()[0])
+	assert.Equal(t, "lat `-E sleep`", results[1].cells()[0])
+	assert.Contains(t, tool{env: "UCX_SPIN_TIME=0"}.environment(), "UCX_SPIN_TIME=0")
 }
 
 // TestRows holds the table to its own rules.
