@@ -141,7 +141,7 @@ func (w *Worker) drive(ctx context.Context, id uint64, take bool) (Message, erro
 			w.handOn()
 			return w.park(ctx, id, take)
 		}
-		if sleepy && w.sleepShared(ctx, id, take, &m, &err) {
+		if sleepy && w.sleepShared(ctx, &p, id, take, &m, &err) {
 			w.passOn()
 			return m, err
 		}
@@ -340,11 +340,11 @@ func (w *Worker) decide(x *waiter, f fate) {
 
 // sleepShared sleeps in poll with the baton while the lock is free. True: the
 // operation ended by something else than progress; m and err are its outcome.
-func (w *Worker) sleepShared(ctx context.Context, id uint64, take bool, m *Message, err *error) bool {
+func (w *Worker) sleepShared(ctx context.Context, p *pause, id uint64, take bool, m *Message, err *error) bool {
 	x := waiters.Get().(*waiter)
 	x.id, x.take = id, take
 	w.enlist(x, true)
-	w.sleep(ctx)
+	w.sleep(ctx, p)
 	ended := x.fate == fateEnded
 	if ended {
 		*m, *err = x.m, x.err

@@ -19,18 +19,17 @@ const (
 	soon = time.Millisecond
 	// maxFruitless is how many times in a row a sleeper may be woken for nothing
 	// before it sleeps through what wakes it for a while.
-	maxFruitless = 8
+	maxFruitless = 7
 )
 
 // sleeper is how the goroutine that progresses blocks: first it spins, then it
 // arms the ifaces and sleeps in poll(2).
 type sleeper struct {
-	spin      ucs.Time       // before a sleep; < 0: never sleep
-	after     uint32         // idle passes before spin is looked at
-	set       *shmem.PollSet // the worker's flag, then the ports' descriptors
-	none      *shmem.PollSet // nothing
-	deaf      bool           // a port has no descriptor: nothing wakes for it
-	fruitless int            // sleeps in a row after which nothing was done
+	spin  ucs.Time       // before a sleep; < 0: never sleep
+	after uint32         // idle passes before spin is looked at
+	set   *shmem.PollSet // the worker's flag, then the ports' descriptors
+	none  *shmem.PollSet // nothing
+	deaf  bool           // a port has no descriptor: nothing wakes for it
 
 	ends <-chan struct{} // of the context whose end calls Signal
 	stop func() bool     // ends that
@@ -64,18 +63,18 @@ func (w *Worker) initSleep(spin time.Duration) {
 }
 
 // sleep blocks until there is something to progress, Signal is called, or ctx
-// ends. It may return early.
+// ends. It may return early. p counts the sleeps in a row that brought nothing.
 //
 //go:noinline
-func (w *Worker) sleep(ctx context.Context) {
+func (w *Worker) sleep(ctx context.Context, p *pause) {
 	s := &w.sleeper
 	s.watch(ctx, w)
 	w.am.keep.tend()
 	if w.lowerSignal() || w.calling || len(w.calls)+len(w.failed) > 0 {
 		return
 	}
-	if s.fruitless++; s.fruitless > maxFruitless {
-		s.fruitless = 0
+	if p.since++; p.since > spunOut+maxFruitless {
+		p.since = spunOut
 		w.poll(1, soon) // only Signal ends it
 		return
 	}

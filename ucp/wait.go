@@ -22,11 +22,11 @@ type pause struct {
 	n     uint32 // passes
 	idle  uint32 // passes since something was done
 	did   uint32 // things done since the last slow look
-	since uint32 // when idling began, about us; 0: not looked at; spunOut
+	since uint32 // when idling began, about us; 0: not looked at; from spunOut on: see there
 }
 
-// spunOut says that the time for spinning is over and that others had their turn
-// on the processor.
+// From spunOut to spunOut+maxFruitless: the time for spinning is over, others had
+// their turn on the processor, and so many sleeps have brought nothing.
 const spunOut = 1
 
 // after follows each pass that did n things; an error ends the loop.
@@ -48,7 +48,7 @@ func (p *pause) after(ctx context.Context, w *Worker, n int) error {
 func (p *pause) slow(ctx context.Context, w *Worker) error {
 	sleepy, err := p.look(ctx, w)
 	if sleepy {
-		w.sleep(ctx)
+		w.sleep(ctx, p)
 	}
 	return err
 }
@@ -73,7 +73,7 @@ func (p *pause) count() uint32 {
 
 // spun reports whether it is time to sleep.
 func (p *pause) spun(w *Worker) bool {
-	if p.since == spunOut {
+	if p.since-spunOut <= maxFruitless {
 		return true
 	}
 	if w.sleeper.spin < 0 {
@@ -85,17 +85,16 @@ func (p *pause) spun(w *Worker) bool {
 	if p.idle%clockPasses != 0 && w.sleeper.spin > 0 {
 		return false
 	}
-	now := uint32(ucs.Now()>>10) | spunOut<<1
+	now := uint32(ucs.Now() >> 10)
 	if p.since == 0 {
-		p.since = now
+		p.since = max(now, spunOut+maxFruitless+1)
 	}
-	if ucs.Time(now-p.since)<<10 < w.sleeper.spin {
+	if ucs.Time(int32(now-p.since))<<10 < w.sleeper.spin {
 		return false
 	}
 	// Goroutines that wait for this processor go first: who sleeps in poll keeps
 	// it until the scheduler takes it away. One more round looks at what they did.
 	p.since = spunOut
-	w.sleeper.fruitless = 0
 	runtime.Gosched()
 	return false
 }

@@ -67,6 +67,7 @@ type Worker struct {
 	pool        pool // memory for unexpected payloads and inline copies
 
 	mu      sync.Mutex // with ThreadMulti guards everything below and above
+	mode    ThreadMode
 	baton   baton
 	cores   int
 	want    atomic.Int32 // goroutines that wait for mu to post; passes give way
@@ -130,6 +131,7 @@ func (x *Context) NewWorker(c WorkerConfig) (*Worker, error) {
 	w.wake.problem = w.openWakeup()
 	w.initSleep(c.Spin)
 	w.cores = runtime.GOMAXPROCS(0)
+	w.mode = c.Mode
 	if err = w.buildAddress(); err == nil {
 		err = x.own(w)
 	}
@@ -192,6 +194,9 @@ func (w *Worker) buildAddress() error {
 // Refused lists the transports and devices that the worker does not use, each
 // with its reason.
 func (w *Worker) Refused() []uct.Refusal { return append([]uct.Refusal(nil), w.refused...) }
+
+// Mode says which goroutines may use the worker.
+func (w *Worker) Mode() ThreadMode { return w.mode }
 
 // Address is how peers reach this worker, as a copy: plain bytes to be carried by
 // any means. Valid while w is open.
