@@ -150,12 +150,20 @@ func flushBeforeClose(ws []*Worker, timeout time.Duration) {
 		}
 		p.among(ws, n)
 	}
+	for i, w := range ws {
+		w.flushed = !rs[i].Done() // its share of the time is spent
+	}
 }
 
 // closeEndpoints flushes them all within CloseTimeout and ends them.
 func (w *Worker) closeEndpoints() error {
 	w.refuseUnmatched()
-	errs := []error{w.waitBounded(w.flushAlive())}
+	var errs []error
+	if r := w.flushAlive(); !w.flushed {
+		errs = append(errs, w.waitBounded(r))
+	} else if !r.Done() {
+		errs = append(errs, fmt.Errorf("close: %s: %w", r, ErrTimeout))
+	}
 	w.t.lock()
 	var owned []io.Closer
 	for _, c := range w.cold {

@@ -3,7 +3,6 @@ package ucp
 import (
 	"context"
 	"encoding/binary"
-	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -136,29 +135,4 @@ func TestSourceEndsByHalf(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "good", string(buf[:4]))
 	assert.Zero(t, p.w.pool.lent)
-}
-
-// Random packets never panic, and leave nothing behind when their sources end.
-func FuzzPackets(f *testing.F) {
-	f.Add([]byte{2, 1, 9, 10, 0, 0, 0, 0, 0, 0, 0, 'a', 3, 1, 1, 'b'})
-	f.Add([]byte{1, 1, 0, 3, 2, 0, 2, 2, 9, 255, 255, 255, 255, 255, 255, 255, 127, 1})
-	f.Fuzz(func(t *testing.T, in []byte) {
-		p := newPort(t)
-		r := rand.New(rand.NewPCG(1, uint64(len(in))))
-		for len(in) >= 3 {
-			n := min(int(in[2]), len(in)-3)
-			deliver(p, packet{uct.AMID(in[0] % 5), uint32(in[1]%3) + 1, uint64(in[1] / 64), in[3 : 3+n]})
-			if r.IntN(4) == 0 {
-				p.w.TagRecv(make([]byte, r.IntN(20)), Tag(r.IntN(4)), ^Tag(r.IntN(2))).Drop()
-			}
-			in = in[3+n:]
-		}
-		for s := range uint32(4) {
-			p.HandleFailure(uct.Failure{Source: s})
-		}
-		for p.w.arrived.Len() > 0 {
-			p.w.TagRecv(nil, 0, 0).Drop()
-		}
-		assert.Zero(t, p.w.pool.lent)
-	})
 }

@@ -58,6 +58,7 @@ type Worker struct {
 	sources     []*source    // by source.index; 0 is none
 	freeSources []uint32
 	lingering   int    // lanes that linger
+	flushed     bool   // its context flushed it, in vain
 	refusing    bool   // what nobody waits for is refused: the worker closes
 	rndvThresh  uint64 // longest message that is sent without being asked for
 	outstanding uint32 // credits of a lane
@@ -144,18 +145,18 @@ func (x *Context) NewWorker(c WorkerConfig) (*Worker, error) {
 // openIfaces opens what works of every domain; the rest is refused by reason.
 func (w *Worker) openIfaces(domains []openDomain) {
 	w.refused = append(w.refused, w.ctx.refused...)
-	for _, d := range domains {
+	for n, d := range domains {
 		infos, refused := d.Ifaces()
 		w.refused = append(w.refused, refused...)
 		for _, i := range infos {
-			if err := w.openIface(d, i); err != nil {
+			if err := w.openIface(d, n, i); err != nil {
 				w.refused = append(w.refused, uct.Refusal{Transport: i.Transport, Device: i.Device, Reason: err.Error()})
 			}
 		}
 	}
 }
 
-func (w *Worker) openIface(d openDomain, info uct.IfaceInfo) error {
+func (w *Worker) openIface(d openDomain, number int, info uct.IfaceInfo) error {
 	if use, reason := w.ctx.selection.Iface(info); use != wireup.UseAll {
 		return errors.New(reason)
 	}
@@ -169,7 +170,7 @@ func (w *Worker) openIface(d openDomain, info uct.IfaceInfo) error {
 	}
 	p.iface = f
 	w.ports = append(w.ports, p)
-	w.locals = append(w.locals, wireup.LocalIface{Info: info, Attr: f.Attr(), Iface: f})
+	w.locals = append(w.locals, wireup.LocalIface{Info: info, Attr: f.Attr(), Domain: number, Iface: f})
 	return nil
 }
 

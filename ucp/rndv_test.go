@@ -1,0 +1,386 @@
+package ucp
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/transports/self"
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
+)
+
+const (
+	mine    = 5 // a source whose messages are of this worker itself
+	another = 6 // one of some other worker
+)
+
+// words makes a payload of 8-byte numbers and text.
+func words(text string, v ...uint64) []byte {
+	var b []byte
+	for _, x := range v {
+		b = binary.LittleEndian.AppendUint64(b, x)
+	}
+	return append(b, text...)
+}
+
+// recordKnown is record with both sources known.
+func recordKnown(t *testing.T) (*port, *recorder, Endpoint) {
+	t.Helper()
+	p, r, e := record(t)
+	c, err := Open(Config{Providers: []uct.Component{self.Component()}})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	w, err := c.NewWorker(WorkerConfig{Mode: ThreadSingle})
+	require.NoError(t, err)
+	deliver(p, packet{amPeer, mine, 0, p.w.Address()}, packet{amPeer, another, 0, w.Address()})
+	require.Zero(t, p.w.count.Value(cntBad))
+	return p, r, e
+}
+
+// The example of docs/wire/ucp.md: 19 bytes by rendezvous.
+func TestWireRendezvous(t *testing.T) {
+	p, r, e := recordKnown(t)
+	s := e.TagSendWith([]byte("hello, world, again"), 0x1234, Opts{Flags: ForceRendezvous})
+	require.False(t, s.Done())
+	require.Len(t, r.sent, 1)
+	rts := r.sent[0]
+	assert.Equal(t, amRTS, rts.id)
+	assert.Equal(t, uint64(0x1234), rts.hdr)
+	assert.Equal(t, words("", s.id, 19), rts.data)
+
+	r.sent = nil
+	got := make([]byte, 32)
+	q := p.w.TagRecv(got, 0x1234, ^Tag(0))
+	rts.src = mine
+	deliver(p, rts)
+	require.Len(t, r.sent, 1)
+	rtr := r.sent[0]
+	assert.Equal(t, amRTR, rtr.id)
+	assert.Equal(t, s.id, rtr.hdr)
+	assert.Equal(t, words("", q.id, 19), rtr.data)
+
+	r.sent = nil
+	rtr.src = mine
+	deliver(p, rtr)
+	require.True(t, s.Done())
+	require.Len(t, r.sent, 2)
+	for i, text := range []string{"68656c6c6f2c20776f726c642c206167", "61696e"} {
+		assert.Equal(t, amData, r.sent[i].id)
+		assert.Equal(t, q.id, r.sent[i].hdr)
+		assert.Equal(t, text, hex.EncodeToString(r.sent[i].data))
+		require.False(t, q.Done())
+		r.sent[i].src = mine
+		deliver(p, r.sent[i])
+	}
+	m, err := q.Wait(context.Background())
+	require.NoError(t, err)
+	assert.Equal(t, Message{0x1234, 19}, m)
+	assert.Equal(t, "hello, world, again", string(got[:19]))
+}
+
+func TestWireSync(t *testing.T) {
+	p, r, e := recordKnown(t)
+	s := e.TagSendSync([]byte("sync"), 7)
+	require.Len(t, r.sent, 1)
+	assert.Equal(t, packet{id: amSync, hdr: 7, data: words("sync", s.id)}, r.sent[0])
+	msg := r.sent[0]
+	msg.src, r.sent = mine, nil
+	deliver(p, msg)
+	require.Empty(t, r.sent, "nobody has matched it")
+	p.w.TagRecv(make([]byte, 4), 7, ^Tag(0)).Drop()
+	require.Len(t, r.sent, 1)
+	assert.Equal(t, amSyncAck, r.sent[0].id)
+	assert.Equal(t, s.id, r.sent[0].hdr)
+	require.False(t, s.Done())
+	deliver(p, packet{id: amSyncAck, src: mine, hdr: s.id})
+	require.True(t, s.Done())
+}
+
+// An address comes in as many pieces as it needs.
+func TestWirePeer(t *testing.T) {
+	p := newPort(t)
+	a := p.w.Address()
+	for i := range a {
+		deliver(p, packet{amPeer, mine, uint64(len(a) - i - 1), a[i : i+1]})
+		assert.Equal(t, i+1 == len(a), p.source(mine).peer != 0)
+	}
+	deliver(p, packet{amPeer, mine, 0, a})
+	assert.False(t, p.source(mine).bad, "the same again")
+	assert.Equal(t, 1, p.w.peers.Len())
+	p.HandleFailure(uct.Failure{Source: mine})
+	assert.Zero(t, p.w.peers.Len())
+}
+
+// handshake is a request in each state that a peer may name, by itself.
+type handshake struct {
+	p       *port
+	match   Request // a sync send
+	rts     Request // announced
+	data    Request // asked for, and by half on its way
+	fetch   RecvRequest
+	kept    uint64 // id under which mine announced a message that nobody asked for
+	ended   uint64 // id of what has ended
+	dataID  uint64 // id under which mine is sent data
+	pending *full
+}
+
+// full is a recorder that has room for n more messages.
+type full struct {
+	*recorder
+	room int
+}
+
+func (f *full) ReserveAM(id uct.AMID, hdr uint64, n int) ([]byte, uct.Status) {
+	if f.room == 0 {
+		return nil, ucs.NoResource
+	}
+	f.room--
+	return f.recorder.ReserveAM(id, hdr, n)
+}
+
+func (f *full) PendingAdd(uct.Token) uct.Status { return ucs.OK }
+
+func newHandshake(t *testing.T) *handshake {
+	t.Helper()
+	p, r, e := recordKnown(t)
+	w := p.w
+	h := &handshake{p: p, kept: 3<<32 | 9, dataID: 1<<32 | 77}
+	h.match = e.TagSendSync([]byte("match"), 1)
+	h.rts = e.TagSendWith(make([]byte, 100), 2, Opts{Flags: ForceRendezvous})
+	h.data = e.TagSendWith(make([]byte, 100), 3, Opts{Flags: ForceRendezvous})
+	past := e.TagSendSync(nil, 4)
+	deliver(p, packet{amSyncAck, mine, past.id, nil})
+	require.True(t, past.Done())
+	h.ended = past.id
+	h.fetch = w.TagRecv(make([]byte, 100), 5, ^Tag(0))
+	deliver(p, packet{amRTS, mine, 5, words("", 2<<32|8, 100)}, packet{amRTS, mine, 6, words("", h.kept, 100)})
+	deliver(p, packet{amData, mine, h.fetch.id, make([]byte, 10)})
+	h.pending = &full{r, 2}
+	w.t.lanes[w.eps[1].lane].ep = h.pending
+	deliver(p, packet{amRTR, mine, h.data.id, words("", h.dataID, 100)})
+	require.Zero(t, w.count.Value(cntBad))
+	require.Zero(t, w.count.Value(cntLate))
+	for _, q := range []Request{h.match, h.rts, h.data, h.fetch.Request} {
+		require.False(t, q.Done())
+	}
+	require.Equal(t, 1, w.arrived.Len())
+	t.Cleanup(func() { // else the close waits for them
+		h.pending.room = 100
+		for _, q := range []Request{h.match, h.rts, h.data} {
+			q.Cancel()
+		}
+	})
+	return h
+}
+
+// What a peer names must be what it was given, and in the right state; else that
+// source fails, alone.
+func TestForeignIDs(t *testing.T) {
+	type of func(h *handshake) packet
+	named := func(id uct.AMID, data []byte) func(func(h *handshake) uint64) of {
+		return func(what func(h *handshake) uint64) of {
+			return func(h *handshake) packet { return packet{id: id, hdr: what(h), data: data} }
+		}
+	}
+	ack, rtr := named(amSyncAck, nil), named(amRTR, words("", 1<<32|1, 1))
+	data, refuse := named(amData, []byte("x")), named(amRefuse, []byte{11, 'n', 'o'})
+	stop := named(amGiveUp, []byte{giveUpData})
+	match := func(h *handshake) uint64 { return h.match.id }
+	rts := func(h *handshake) uint64 { return h.rts.id }
+	sent := func(h *handshake) uint64 { return h.data.id }
+	fetch := func(h *handshake) uint64 { return h.fetch.id }
+	future := func(h *handshake) uint64 { return h.rts.id + 1<<32 }
+	free := func(*handshake) uint64 { return 1<<32 | 200 }
+	beyond := func(*handshake) uint64 { return 1<<32 | 1<<20 }
+	nothing := func(*handshake) uint64 { return 0 }
+	for _, tc := range []struct {
+		name  string
+		src   uint32
+		makes of
+	}{
+		{"acknowledge for another", another, ack(match)},
+		{"ask for another", another, rtr(rts)},
+		{"data for another", another, data(fetch)},
+		{"refuse for another", another, refuse(match)},
+		{"refuse an announcement for another", another, refuse(rts)},
+		{"stop for another", another, stop(fetch)},
+		{"acknowledge what was announced", mine, ack(rts)},
+		{"acknowledge a receive", mine, ack(fetch)},
+		{"ask for what is on its way", mine, rtr(sent)},
+		{"ask for what was sent whole", mine, rtr(match)},
+		{"ask for a receive", mine, rtr(fetch)},
+		{"data for a send", mine, data(sent)},
+		{"stop a send", mine, stop(sent)},
+		{"an id to come", mine, ack(future)},
+		{"an id never given", mine, rtr(free)},
+		{"an id beyond all", mine, refuse(beyond)},
+		{"no id", mine, data(nothing)},
+		{"ask for more than there is", mine, named(amRTR, words("", 1<<32|1, 101))(rts)},
+		{"more data than asked for", mine, named(amData, make([]byte, 91))(fetch)},
+		{"data without data", mine, named(amData, nil)(fetch)},
+		{"acknowledge with payload", mine, named(amSyncAck, []byte{1})(match)},
+		{"ask without length", mine, named(amRTR, words("", 1))(rts)},
+		{"refuse without status", mine, named(amRefuse, nil)(rts)},
+		{"refuse at length", mine, named(amRefuse, make([]byte, 2+maxReason))(rts)},
+		{"give up without saying what", mine, named(amGiveUp, nil)(rts)},
+		{"give up something else", mine, named(amGiveUp, []byte{2})(rts)},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			h := newHandshake(t)
+			w := h.p.w
+			k := tc.makes(h)
+			k.src = tc.src
+			deliver(h.p, k)
+			assert.Equal(t, uint64(1), w.count.Value(cntBad))
+			assert.True(t, h.p.source(tc.src).bad)
+			if tc.src == another {
+				for _, q := range []Request{h.match, h.rts, h.data, h.fetch.Request} {
+					assert.False(t, q.Done(), "%v", q)
+				}
+				assert.Equal(t, 1, w.arrived.Len())
+				deliver(h.p, packet{amSyncAck, mine, h.match.id, nil}, packet{amData, mine, h.fetch.id, make([]byte, 90)})
+				assert.True(t, h.match.Done())
+				assert.True(t, h.fetch.Done())
+				return
+			}
+			// Everything to and from that peer ended, with the reason.
+			for _, q := range []Request{h.match, h.rts, h.data} {
+				require.True(t, q.Done())
+				require.ErrorIs(t, q.Err(), ErrPeerFailed)
+				require.ErrorContains(t, q.Err(), "broke the protocol")
+			}
+			_, err := h.fetch.Wait(context.Background())
+			require.ErrorContains(t, err, "broke the protocol")
+			assert.Zero(t, w.arrived.Len())
+		})
+	}
+}
+
+// Announcements that break the protocol, and those of somebody unknown.
+func TestBadAnnouncements(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		k    packet
+	}{
+		{"short", packet{amRTS, mine, 1, words("", 1)}},
+		{"long", packet{amRTS, mine, 1, words("x", 1, 1)}},
+		{"beyond the address space", packet{amRTS, mine, 1, words("", 1, 1<<63)}},
+		{"of nobody", packet{amRTS, 9, 1, words("", 1, 1)}},
+		{"sync of nobody", packet{amSync, 9, 1, words("x", 1)}},
+		{"sync without id", packet{amSync, mine, 1, []byte("short")}},
+		{"throttle of nobody", packet{amThrottle, 9, 1, nil}},
+		{"throttle by half", packet{amThrottle, mine, 2, nil}},
+		{"acknowledgement of nobody", packet{amSyncAck, 9, 1<<32 | 1, nil}},
+		{"an address that is none", packet{amPeer, 9, 0, []byte("nowhere")}},
+		{"an address without end", packet{amPeer, 9, maxPeerAddress + 1, nil}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p, _, _ := recordKnown(t)
+			r := p.w.TagRecv(make([]byte, 8), 1, ^Tag(0))
+			deliver(p, tc.k)
+			assert.Equal(t, uint64(1), p.w.count.Value(cntBad))
+			assert.True(t, p.source(tc.k.src).bad)
+			if r.Done() {
+				_, err := r.Wait(context.Background())
+				require.ErrorIs(t, err, ErrPeerFailed)
+				return
+			}
+			r.Cancel()
+			r.Drop()
+		})
+	}
+}
+
+// Messages that cross the end of what they name are dropped, and counted apart.
+func TestLateMessages(t *testing.T) {
+	h := newHandshake(t)
+	w := h.p.w
+	deliver(h.p,
+		packet{amSyncAck, mine, h.ended, nil}, packet{amRTR, mine, h.ended, words("", 1<<32|1, 1)},
+		packet{amRefuse, mine, h.ended, []byte{11}}, packet{amData, mine, h.ended, []byte("x")},
+		packet{amGiveUp, mine, h.ended, []byte{giveUpData}}, packet{amGiveUp, mine, h.ended, []byte{giveUpAnnounced}})
+	assert.Zero(t, w.count.Value(cntBad))
+	assert.Equal(t, uint64(5), w.count.Value(cntLate))
+	for _, q := range []Request{h.match, h.rts, h.data, h.fetch.Request} {
+		assert.False(t, q.Done(), "%v", q)
+	}
+}
+
+// Each step of a rendezvous ends with its connection, once and with the reason.
+func TestRendezvousLosesItsConnection(t *testing.T) {
+	h := newHandshake(t)
+	w := h.p.w
+	k, ok := w.TagTake(6, ^Tag(0))
+	require.True(t, ok)
+	deliver(h.p, packet{amRTS, mine, 6, words("", h.kept+1, 100)})
+	require.Equal(t, 1, w.arrived.Len())
+	w.TagRecv(make([]byte, 9), 99, ^Tag(0)).Drop()
+	reason := ErrPeerFailed
+	lane := w.eps[1].lane
+	h.p.HandleFailure(uct.Failure{Endpoint: w.t.lanes[lane].ep, Source: mine, Err: reason})
+	for _, q := range []Request{h.match, h.rts, h.data} {
+		require.True(t, q.Done())
+		require.ErrorIs(t, q.Err(), ErrPeerFailed)
+	}
+	m, err := h.fetch.Wait(context.Background())
+	require.ErrorIs(t, err, ErrPeerFailed)
+	assert.Equal(t, Message{5, 100}, m)
+	assert.Zero(t, w.arrived.Len())
+	_, err = k.Recv(make([]byte, 8)).Wait(context.Background())
+	require.ErrorIs(t, err, ErrPeerFailed)
+	assert.Zero(t, w.t.lanes[lane].open)
+	assert.Zero(t, w.t.lanes[lane].used)
+	for _, u := range w.un {
+		assert.Zero(t, u)
+	}
+}
+
+// Above the number of messages that may wait to be asked for, sends wait here, in
+// their order, and what comes behind them waits too.
+func TestOutstandingIsBounded(t *testing.T) {
+	p, r, e := recordKnown(t)
+	w := p.w
+	w.outstanding = 3
+	var rs []Request
+	t.Cleanup(func() { // else the close waits for what nobody answers
+		for _, q := range rs {
+			q.Cancel()
+		}
+	})
+	for i := range 6 {
+		rs = append(rs, e.TagSendWith(make([]byte, 50), Tag(i), Opts{Flags: ForceRendezvous}))
+	}
+	rs = append(rs, e.TagSend([]byte("eager"), 6), e.TagSend([]byte("too"), 7))
+	flush := e.Flush()
+	tags := func() (ts []uint64) {
+		for _, k := range r.sent {
+			if k.id == amRTS || k.id == amEager {
+				ts = append(ts, k.hdr)
+			}
+		}
+		return ts
+	}
+	require.Equal(t, []uint64{0, 1, 2}, tags())
+	rs[4].Cancel()
+	deliver(p, packet{amRTR, mine, rs[1].id, words("", 1<<32|9, 50)})
+	require.Equal(t, []uint64{0, 1, 2, 3}, tags())
+	rs[0].Cancel()
+	require.Equal(t, []uint64{0, 1, 2, 3, 5}, tags())
+	deliver(p, packet{amRefuse, mine, rs[5].id, []byte{byte(ucs.Rejected)}})
+	require.ErrorIs(t, rs[5].Err(), ErrRejected)
+	require.Equal(t, []uint64{0, 1, 2, 3, 5, 6, 7}, tags())
+	require.True(t, rs[6].Done() && rs[7].Done())
+	require.False(t, flush.Done())
+	for _, i := range []int{2, 3} {
+		deliver(p, packet{amRTR, mine, rs[i].id, words("", 1<<32|9, 0)})
+		require.True(t, rs[i].Done())
+	}
+	require.True(t, flush.Done())
+	require.Zero(t, w.t.lanes[w.eps[1].lane].used)
+	require.Zero(t, e.TagSendUint64(1, 8), "the fast path is open again")
+}
