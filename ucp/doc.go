@@ -1,5 +1,6 @@
-// Package ucp is the layer that programs use: tag-matched messages, one-sided
-// memory access and atomics over whichever transports reach the peer.
+// Package ucp is the layer that programs use: tag-matched messages, active
+// messages, one-sided memory access and atomics over whichever transports reach
+// the peer.
 //
 //	Context → Worker → Endpoint → Request
 //
@@ -18,17 +19,21 @@
 // # Who progresses
 //
 // Whoever waits: [Request.Wait], [Worker.Run] and [Worker.WaitUntil] drive their
-// own worker. Nothing happens in a worker that nobody drives. Callbacks
-// ([Request.Notify], [EndpointConfig.OnFailure]) run in progress, outside of
-// locks; they may post operations and close endpoints, and must not wait.
+// own worker, and sleep when it is idle. Nothing happens in a worker that nobody
+// drives. With [ThreadMulti] one of those who wait drives it for all. Callbacks
+// ([Request.Notify], [AMHandler], [EndpointConfig.OnFailure]) run in progress,
+// outside of locks; they may post operations and close endpoints, and must not
+// wait. docs/threads.md says who may call what, docs/ordering.md what is ordered,
+// docs/errors.md what errors mean.
 //
 // # Inside
 //
 // Requests in flight are slots of a slab without pointers (slot.go); the users'
 // buffers lie beside it. A lane (lane.go) is one uct.Endpoint, shared by all
 // Endpoints to the same worker. port.go has the callbacks of the transports,
-// progress.go the loop that calls them. The messages on the wire are described
-// in docs/wire/ucp.md.
+// progress.go the loop that calls them, baton.go who runs it. The messages on the
+// wire are described in docs/wire/ucp.md; wire.go has their ids, dispatch.go what
+// takes them in.
 //
 // Start reading at Endpoint.TagSend, Worker.TagRecv and Worker.Progress.
 package ucp
