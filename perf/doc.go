@@ -19,6 +19,10 @@
 // every message as UCX does. A ping-pong is stamped at every message, right
 // after the send, while the message flies.
 //
+// With several threads each has a worker, an endpoint, a clock and rows of its
+// own; team.go starts them and makes the last row. Threads, and tests that
+// sleep, cannot look for the other side's failure themselves: watch.go does.
+//
 // # Rules of the loops
 //
 // A loop is one function for one operation and form; it branches on no
