@@ -66,7 +66,7 @@ type keyView struct {
 // keyEntry is the key of one of the owner's domains.
 type keyEntry struct {
 	transport uct.TransportID
-	domain    uint8 // among the owner's domains of this transport
+	domain    uint8 // among all the owner's domains: Entry.Device of its workers' addresses
 	key       []byte
 }
 

@@ -32,6 +32,7 @@ type MemHandle struct {
 type memRegion struct {
 	uct.Mem
 	transport uct.TransportID
+	domain    int // number in the context
 	name      string
 }
 
@@ -121,7 +122,7 @@ func (m *MemHandle) fill(domains []memDomain, f uct.MemFlags, n int) error {
 }
 
 func (m *MemHandle) add(d memDomain, mem uct.Mem) {
-	m.regions = append(m.regions, memRegion{mem, d.transport, d.info.Name})
+	m.regions = append(m.regions, memRegion{mem, d.transport, d.number, d.info.Name})
 }
 
 func (m *MemHandle) refuse(d memDomain, err error) {
@@ -131,10 +132,8 @@ func (m *MemHandle) refuse(d memDomain, err error) {
 // pack makes the key.
 func (m *MemHandle) pack() error {
 	v := keyView{base: m.base, len: uint64(len(m.buf)), access: m.access}
-	seen := make(map[uct.TransportID]uint8)
 	for _, r := range m.regions {
-		v.entries = append(v.entries, keyEntry{r.transport, seen[r.transport], r.AppendKey(nil)})
-		seen[r.transport]++
+		v.entries = append(v.entries, keyEntry{r.transport, uint8(r.domain), r.AppendKey(nil)}) // as many fit an address
 	}
 	key, err := v.append(nil)
 	m.key = key
@@ -144,6 +143,7 @@ func (m *MemHandle) pack() error {
 // memDomain is a domain with the first transport that uses it.
 type memDomain struct {
 	openDomain
+	number    int // among all of the context
 	transport uct.TransportID
 	kind      uct.DeviceKind
 }
@@ -158,9 +158,9 @@ func (x *Context) memDomains() ([]memDomain, error) {
 	}
 	rank := [...]int{uct.DeviceShm: 0, uct.DeviceNet: 1, uct.DeviceSelf: 2}
 	var ds []memDomain
-	for _, d := range domains {
+	for n, d := range domains {
 		if infos, _ := d.Ifaces(); len(infos) > 0 {
-			ds = append(ds, memDomain{d, infos[0].ID, infos[0].Kind})
+			ds = append(ds, memDomain{d, n, infos[0].ID, infos[0].Kind})
 		}
 	}
 	slices.SortStableFunc(ds, func(a, b memDomain) int { return rank[a.kind] - rank[b.kind] })

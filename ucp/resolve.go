@@ -18,7 +18,7 @@ type keyResolver struct {
 	ranked  wireup.Plan
 	refused []uct.Refusal
 	errs    []error
-	lanes   map[int]*keyLane // unpacked, by port; nil: cannot be
+	lanes   map[[2]int]*keyLane // unpacked, by port and the peer's entry; nil: cannot be
 }
 
 // plan connects the endpoint and ranks the ways to its peer.
@@ -70,12 +70,14 @@ func (r *keyResolver) first(p wireup.Purpose, lacks func(*keyLane) string) *keyL
 // unpack gives the lane of candidate c with its key, nil where the transport
 // cannot reach the memory.
 func (r *keyResolver) unpack(c wireup.Candidate) *keyLane {
-	if l, ok := r.lanes[c.Local]; ok {
+	pair := [2]int{c.Local, c.Remote}
+	if l, ok := r.lanes[pair]; ok {
 		return l
 	}
 	p := r.w.ports[c.Local]
-	r.lanes[c.Local] = nil
-	n := slices.IndexFunc(r.key.entries, func(e keyEntry) bool { return e.transport == p.info.ID })
+	r.lanes[pair] = nil
+	domain := r.view.Entries[c.Remote].Device
+	n := slices.IndexFunc(r.key.entries, func(e keyEntry) bool { return e.domain == domain })
 	if n < 0 {
 		r.refuse(c.Local, "the owner did not register the memory with it")
 		return nil
@@ -93,7 +95,7 @@ func (r *keyResolver) unpack(c wireup.Candidate) *keyLane {
 	ops := l.attr.Ops & l.iface.Ops
 	l.put = formsOf(ops, uct.OpPutShort, uct.OpPutBcopy, l.iface.Put)
 	l.get = formsOf(ops, uct.OpGetShort, uct.OpGetBcopy, l.iface.Get)
-	r.lanes[c.Local] = l
+	r.lanes[pair] = l
 	return l
 }
 

@@ -65,7 +65,7 @@ func (e Endpoint) UnpackKey(key Key) (*RemoteKey, error) {
 	if e.t == nil {
 		return nil, fmt.Errorf("unpack key: %w", ErrClosed)
 	}
-	r := keyResolver{w: e.t.w, key: v, lanes: make(map[int]*keyLane)}
+	r := keyResolver{w: e.t.w, key: v, lanes: make(map[[2]int]*keyLane)}
 	if err := r.plan(e); err != nil {
 		return nil, fmt.Errorf("unpack key: %w", err)
 	}

@@ -45,7 +45,8 @@ type View struct {
 // Entry is one iface of a worker.
 type Entry struct {
 	Transport uct.TransportID
-	// Device numbers the device within the worker: entries with the same number
+	// Device numbers the memory domain within the worker's context, and with it
+	// the device; packed keys name it. Entries with the same number
 	// share it.
 	Device uint8
 	Attr   Attr

@@ -172,12 +172,12 @@ func (f fakeIface) Reachable(a uct.Address) (bool, string) {
 	return !no, why
 }
 
-func TestBuildNumbersDevices(t *testing.T) {
+func TestBuildTellsDomains(t *testing.T) {
 	local := []LocalIface{
-		{Info: uct.IfaceInfo{ID: uct.TransportUD, Kind: uct.DeviceNet}, Attr: &uct.IfaceAttr{}, Iface: fakeIface{device: "nic0", iface: "a"}},
-		{Info: uct.IfaceInfo{ID: uct.TransportShm, Kind: uct.DeviceShm}, Attr: &uct.IfaceAttr{}, Iface: fakeIface{device: "nic0", iface: "b"}},
-		{Info: uct.IfaceInfo{ID: uct.TransportRC, Kind: uct.DeviceNet}, Attr: &uct.IfaceAttr{}, Iface: fakeIface{device: "nic1", iface: "c"}},
-		{Info: uct.IfaceInfo{ID: uct.TransportRC, Kind: uct.DeviceNet}, Attr: &uct.IfaceAttr{Connect: uct.ConnectToEndpoint, DeviceAtomics: true}, Iface: fakeIface{device: "nic0", iface: "d"}},
+		{Info: uct.IfaceInfo{ID: uct.TransportUD, Kind: uct.DeviceNet}, Attr: &uct.IfaceAttr{}, Iface: fakeIface{device: "nic0", iface: "a"}, Domain: 0},
+		{Info: uct.IfaceInfo{ID: uct.TransportShm, Kind: uct.DeviceShm}, Attr: &uct.IfaceAttr{}, Iface: fakeIface{device: "nic0", iface: "b"}, Domain: 1},
+		{Info: uct.IfaceInfo{ID: uct.TransportRC, Kind: uct.DeviceNet}, Attr: &uct.IfaceAttr{}, Iface: fakeIface{device: "nic1", iface: "c"}, Domain: 2},
+		{Info: uct.IfaceInfo{ID: uct.TransportRC, Kind: uct.DeviceNet}, Attr: &uct.IfaceAttr{Connect: uct.ConnectToEndpoint, DeviceAtomics: true}, Iface: fakeIface{device: "nic0", iface: "d"}, Domain: 0},
 	}
 	b, err := Build(View{Host: golden.Host, Process: golden.Process, Worker: golden.Worker, Entries: make([]Entry, 9)}, local)
 	require.NoError(t, err)

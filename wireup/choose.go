@@ -31,11 +31,10 @@ func (pl *Plan) Best(p Purpose) (Candidate, bool) {
 // is not used has its reason among the refusals, in the order of local.
 //
 // It is a function of its arguments alone, provided that Reachable is. Equal
-// scores rank by transport id, then by device numbers, then by order.
+// scores rank by transport id, then by domain numbers, then by order.
 func Choose(local []LocalIface, remote View, wants ...Purpose) (Plan, []uct.Refusal) {
 	var c choice
 	c.remote = remote.Entries
-	c.devices = deviceNumbers(local)
 	for i, l := range local {
 		c.iface(i, l, wants)
 	}
@@ -52,7 +51,6 @@ func Choose(local []LocalIface, remote View, wants ...Purpose) (Plan, []uct.Refu
 
 type choice struct {
 	remote  []Entry
-	devices []int
 	plan    Plan
 	refused []uct.Refusal
 }
@@ -97,11 +95,11 @@ func (c *choice) refuse(i uct.IfaceInfo, format string, args ...any) {
 	c.refused = append(c.refused, uct.Refusal{Transport: i.Transport, Device: i.Device, Reason: fmt.Sprintf(format, args...)})
 }
 
-// compare orders candidates best first. The sum of the device numbers comes
-// before the local one, so that two sides which number their devices alike
+// compare orders candidates best first. The sum of the domain numbers comes
+// before the local one, so that two sides which number their domains alike
 // agree on the pair.
 func (c *choice) compare(local []LocalIface, a, b Candidate) int {
-	da, db := c.devices[a.Local], c.devices[b.Local]
+	da, db := local[a.Local].Domain, local[b.Local].Domain
 	ra, rb := int(c.remote[a.Remote].Device), int(c.remote[b.Remote].Device)
 	return cmp.Or(
 		cmp.Compare(b.Score, a.Score),

@@ -60,8 +60,25 @@ func refusals(pairs []string) map[string]string {
 	return m
 }
 
+// numbered gives ls with a domain for each device, in the order in which they
+// first come.
+func numbered(ls []LocalIface) []LocalIface {
+	ls = slices.Clone(ls)
+	var devices []uct.IfaceInfo
+	for i := range ls {
+		d := uct.IfaceInfo{Device: ls[i].Info.Device, Kind: ls[i].Info.Kind}
+		n := slices.Index(devices, d)
+		if n < 0 {
+			n = len(devices)
+			devices = append(devices, d)
+		}
+		ls[i].Domain = n
+	}
+	return ls
+}
+
 func viewOf(t *testing.T, ls ...LocalIface) View {
-	b, err := Build(View{}, ls)
+	b, err := Build(View{}, numbered(ls))
 	require.NoError(t, err)
 	v, err := Parse(b)
 	require.NoError(t, err)
@@ -189,7 +206,7 @@ func TestChoose(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			plan, refused := Choose(c.local, viewOf(t, c.remote...), c.wants...)
+			plan, refused := Choose(numbered(c.local), viewOf(t, c.remote...), c.wants...)
 			assert.Equal(t, c.plan, show(plan))
 			assert.Equal(t, c.refused, showRefusals(refused))
 			best, ok := plan.Best(ForAM)
@@ -208,8 +225,8 @@ func TestChooseIsSymmetric(t *testing.T) {
 	slow.Est.LatencyNS, slow.Est.OverheadNS = 777.7, 83.3
 	a := []LocalIface{localNet("rc", uct.TransportRC, "nic0", &slow), localNet("rc", uct.TransportRC, "nic1", &rcAttr), localNet("ud", uct.TransportUD, "nic0", &udAttr)}
 	b := []LocalIface{localNet("ud", uct.TransportUD, "nic5", &udAttr), localNet("rc", uct.TransportRC, "nic6", &rcAttr), localNet("rc", uct.TransportRC, "nic7", &slow)}
-	there, _ := Choose(a, viewOf(t, b...), ForAM, ForAMO)
-	back, _ := Choose(b, viewOf(t, a...), ForAM, ForAMO)
+	there, _ := Choose(numbered(a), viewOf(t, b...), ForAM, ForAMO)
+	back, _ := Choose(numbered(b), viewOf(t, a...), ForAM, ForAMO)
 	for i := range back[ForAM] {
 		c := &back[ForAM][i]
 		c.Local, c.Remote = c.Remote, c.Local
@@ -224,6 +241,7 @@ func TestChooseIsSymmetric(t *testing.T) {
 
 func TestChooseIsDeterministic(t *testing.T) {
 	ls := []LocalIface{localShm(), localSelf(), localNet("rc", uct.TransportRC, "nic0", &rcAttr)}
+	ls = numbered(ls)
 	v := viewOf(t, ls...)
 	first, firstRefused := Choose(ls, v, ForAM, ForRMA, ForAMO)
 	for range 10 {

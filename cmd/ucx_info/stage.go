@@ -56,11 +56,11 @@ func (s *stage) openComponent(n int, p uct.Component) {
 		}
 		s.closers = append(s.closers, d.Close)
 		s.domains = append(s.domains, openDomain{d, n, i.Name})
-		s.openIfaces(d)
+		s.openIfaces(d, len(s.domains)-1)
 	}
 }
 
-func (s *stage) openIfaces(d uct.Domain) {
+func (s *stage) openIfaces(d uct.Domain, number int) {
 	infos, refused := d.Ifaces()
 	s.refused = append(s.refused, refused...)
 	for _, i := range infos {
@@ -74,7 +74,7 @@ func (s *stage) openIfaces(d uct.Domain) {
 			continue
 		}
 		s.closers = append(s.closers, f.Close)
-		s.ifaces = append(s.ifaces, wireup.LocalIface{Info: i, Attr: f.Attr(), Iface: f})
+		s.ifaces = append(s.ifaces, wireup.LocalIface{Info: i, Attr: f.Attr(), Domain: number, Iface: f})
 	}
 }
 
