@@ -270,13 +270,13 @@ func amBudget(t *testing.T, p *Pair) {
 		require.NoError(t, p.Wait(r))
 	}
 	require.Positive(t, counter(b, "ucp.throttled"))
-	for _, g := range box.got {
+	for range n {
+		g := box.next(p)
 		require.False(t, g.rndv)
 		require.Equal(t, g.data, string(g.kept.Bytes()))
 		g.kept.Release()
 	}
 	// The senders are told that it is over.
-	box.got = nil
 	p.Until(func() bool {
 		before := counter(p.A, "ucp.announced")
 		e.AMSend(1, nil, []byte("x"))
