@@ -98,3 +98,25 @@ func TestExamplePingPong(t *testing.T) {
 	require.True(t, strings.HasPrefix(client.out.String(), "1000 round trips"), "%s", &client.out)
 	require.NoFileExists(t, file)
 }
+
+// TestExampleAMEcho: a server sleeps until clients come, one after the other and
+// at once, and ends when it is told to.
+func TestExampleAMEcho(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "address")
+	server := run(t, built(t, "amecho"), "--file", file)
+	var clients []*command
+	for n := range 4 {
+		c := run(t, built(t, "amecho"), "--file", file, "--client", "--messages", "300")
+		if clients = append(clients, c); n == 0 {
+			require.Zero(t, c.end(patience), "%s", &c.err)
+		}
+	}
+	for _, c := range clients {
+		require.Zero(t, c.end(patience), "%s", &c.err)
+		require.Contains(t, c.out.String(), "300 messages came back, all right")
+	}
+	require.NoError(t, server.cmd.Process.Signal(os.Interrupt))
+	require.Zero(t, server.end(patience), "%s", &server.err)
+	require.Empty(t, server.err.String())
+	require.NoFileExists(t, file)
+}

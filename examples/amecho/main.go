@@ -1,0 +1,212 @@
+// Command amecho has a server that echoes active messages to whoever sends them,
+// each on a goroutine of its own, and a client that sends it some and checks what
+// comes back. The server leaves its address in a file and stops on Ctrl-C.
+//
+//	go run ./examples/amecho --file /tmp/address &
+//	go run ./examples/amecho --file /tmp/address --client
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/goucx/goucx"
+	"github.com/goucx/goucx/ucp"
+)
+
+// Handlers of the server and of the client.
+const (
+	amRequest ucp.AMID = iota
+	amReply
+)
+
+func main() {
+	file := pflag.String("file", "", "where the server's address is")
+	client := pflag.Bool("client", false, "be the client")
+	messages := pflag.Int("messages", 1000, "how many the client sends")
+	pflag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, *file, *client, *messages); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(ctx context.Context, file string, client bool, messages int) (err error) {
+	if file == "" {
+		return errors.New("say --file")
+	}
+	x, err := goucx.Open(ucp.Config{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, x.Close()) }() // flushes, bounded in time
+	w, err := x.NewWorker(ucp.WorkerConfig{})            // of any goroutine
+	if err != nil {
+		return err
+	}
+	if client {
+		return ask(ctx, w, file, messages)
+	}
+	return serve(ctx, w, file)
+}
+
+// serve echoes until ctx ends.
+func serve(ctx context.Context, w *ucp.Worker, file string) error {
+	var busy sync.WaitGroup
+	err := w.HandleAM(amRequest, func(m *ucp.AM) {
+		from, k := m.From, m.Keep() // m ends with this call, k does not
+		busy.Go(func() {
+			if err := echo(ctx, from, k); err != nil {
+				log.Print(err)
+			}
+		})
+	})
+	if err != nil {
+		return err
+	}
+	if err := writeAddress(file, w.Address()); err != nil {
+		return err
+	}
+	defer os.Remove(file) //nolint:errcheck // nobody needs it any more
+	err = w.Run(ctx)      // drives the worker for all, sleeps when nothing is to do
+	busy.Wait()
+	if ctx.Err() != nil {
+		return nil // told to stop
+	}
+	return err
+}
+
+// echo sends the message back to where it came from.
+func echo(ctx context.Context, from ucp.Endpoint, k ucp.Kept) error {
+	data := k.Bytes()
+	header := bytes.Clone(k.Header())
+	if data == nil && k.Len() > 0 { // a long one waits at its sender until it is fetched
+		data = make([]byte, k.Len())
+		if _, err := k.RecvInto(data).Finish(ctx); err != nil {
+			return err
+		}
+	} else {
+		defer k.Release() // sound: Finish returns only when its memory is out of use
+	}
+	return from.AMSend(amReply, header, data).Finish(ctx)
+}
+
+// client is what its handler, which runs where the worker is driven, and ask
+// share.
+type client struct {
+	back chan error // one for each reply
+}
+
+// ask sends messages of many lengths and waits for each to come back.
+func ask(ctx context.Context, w *ucp.Worker, file string, messages int) error {
+	server, err := readAddress(ctx, file)
+	if err != nil {
+		return err
+	}
+	c := &client{make(chan error, messages+1)}
+	if err := w.HandleAM(amReply, c.take); err != nil {
+		return err
+	}
+	e, err := w.NewEndpoint(server, ucp.EndpointConfig{OnFailure: func(_ ucp.Endpoint, err error) { c.back <- err }})
+	if err != nil {
+		return err
+	}
+	go w.Run(ctx) //nolint:errcheck // ends with ctx, or with the worker
+	began := time.Now()
+	for n := range messages {
+		header := binary.LittleEndian.AppendUint32(nil, uint32(n))
+		sent := e.AMSendWith(amRequest, header, payload(n), ucp.Opts{Flags: ucp.WantReply}) // the server learns who we are
+		if err := sent.Wait(ctx); err != nil {
+			return err
+		}
+	}
+	for range messages {
+		select {
+		case err := <-c.back:
+			if err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	fmt.Printf("%d messages came back, all right, in %v\n", messages, time.Since(began).Round(time.Microsecond))
+	return nil
+}
+
+// take is the handler of replies.
+func (c *client) take(m *ucp.AM) {
+	if len(m.Header) != 4 {
+		c.back <- fmt.Errorf("a header of %d bytes", len(m.Header))
+		return
+	}
+	want := payload(int(binary.LittleEndian.Uint32(m.Header)))
+	if m.Rendezvous {
+		got := make([]byte, m.Len)
+		fetch := m.Keep().RecvInto(got)
+		check := func(err error) { c.back <- errors.Join(err, compare(got, want)) }
+		if !fetch.Notify(func(d ucp.Completion) { check(d.Err) }, 0) { // it is there already
+			check(fetch.Err())
+			fetch.Drop()
+		}
+		return
+	}
+	c.back <- compare(m.Data, want)
+}
+
+func compare(got, want []byte) error {
+	if !bytes.Equal(got, want) {
+		return fmt.Errorf("%d bytes came back wrong, %d were sent", len(got), len(want))
+	}
+	return nil
+}
+
+// payload is what message n carries: nothing, some, and now and then very much.
+func payload(n int) []byte {
+	size := n * 37 % 5000
+	if n%100 == 99 {
+		size = 1 << 20
+	}
+	b := make([]byte, size)
+	for i := range b {
+		b[i] = byte(i + n)
+	}
+	return b
+}
+
+// writeAddress has the file appear whole.
+func writeAddress(file string, a ucp.Address) error {
+	draft := fmt.Sprintf("%s.%d", file, os.Getpid())
+	if err := os.WriteFile(draft, a, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(draft, file)
+}
+
+// readAddress waits for the file.
+func readAddress(ctx context.Context, file string) (ucp.Address, error) {
+	for {
+		a, err := os.ReadFile(file)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return a, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(err, context.Cause(ctx))
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
