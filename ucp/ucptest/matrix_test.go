@@ -48,7 +48,7 @@ func TestCaseNames(t *testing.T) {
 func TestParseMatrix(t *testing.T) {
 	const head = "n a b\n"
 	for _, c := range []struct{ name, text, err string }{
-		{"good", head + "1 case why one\n2 soon case two\nwhy: because\n", ""},
+		{"good", head + "1 case why one\n2 why case two\nwhy: because\n", ""},
 		{"a row twice", head + "1 case case one\n1 case case one\n", "line 3: row 1: twice"},
 		{"too few cells", head + "1 case one\n", "line 2: row 1 lacks"},
 		{"a hole", head + "1 case case one\n3 case case three\n", "row 2 is missing"},

@@ -20,7 +20,7 @@ type Case struct {
 
 // Cases lists all conformance cases.
 func Cases() []Case {
-	return slices.Concat(tagCases, tagBulkCases, rndvCases, tagSyncCases, tagProbeCases, tagCancelCases, tagOracleCases, flushCases, closeCases, rmaCases, amoCases, keyCases, amCases, amRndvCases, amMoreCases, moreCases, connectCases, wakeupCases, threadCases)
+	return slices.Concat(tagCases, tagBulkCases, rndvCases, tagSyncCases, tagProbeCases, tagCancelCases, tagOracleCases, flushCases, closeCases, rmaCases, amoCases, keyCases, amCases, amRndvCases, amMoreCases, moreCases, connectCases, failingCases, wakeupCases, threadCases)
 }
 
 // Run runs every case over one provider, and fails where a numbered one does
