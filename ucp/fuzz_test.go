@@ -4,10 +4,12 @@ import (
 	"encoding/binary"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
 
@@ -68,5 +70,8 @@ func FuzzPackets(f *testing.F) {
 		for _, u := range w.un {
 			assert.Zero(t, u)
 		}
+		start := ucs.Now()
+		assert.NoError(t, w.Close())
+		assert.Less(t, ucs.Now().Sub(start), 5*time.Second, "nobody is waited for")
 	})
 }
