@@ -179,6 +179,32 @@ func firstColumns(csv string) (rows []string) {
 	return rows
 }
 
+// TestPerftestLikeUCX: with each option that changes what a run is, both tools
+// print the same columns and the same number of iterations.
+func TestPerftestLikeUCX(t *testing.T) {
+	ucx, err := exec.LookPath("ucx_perftest")
+	if err != nil {
+		t.Skipf("UCX's tool is not installed: %v", err)
+	}
+	for _, line := range []string{
+		"-t tag_lat -U", "-t tag_bw -U", "-t tag_lat -E sleep", "-t ucp_am_lat -E sleep", "-t tag_lat -T 2 -M multi", "-t tag_bw -T 2 -M serialized",
+		"-t tag_sync_lat -s 20000", "-t tag_sync_bw", "-t ucp_am_lat -H 16 -s 0", "-t ucp_am_bw -H 64 -s 100000", "-t tag_lat -C -R 99",
+	} {
+		t.Run(line, func(t *testing.T) {
+			t.Setenv("UCX_TLS", "sm,self")
+			args := append(strings.Fields(line), "-v", "-f", "-n", "100", "-w", "10")
+			theirs := strings.Split(strings.TrimSpace(measure(t, ucx, nil, args...)), "\n")
+			ours := strings.Split(strings.TrimSpace(measure(t, built(t, "ucx_perftest"), nil, append(args, "-q")...)), "\n")
+			require.Len(t, ours, 2)
+			require.Len(t, theirs, 2)
+			assert.Equal(t, theirs[0], ours[0])
+			a, b := strings.Split(theirs[1], ","), strings.Split(ours[1], ",")
+			assert.Len(t, b, len(a), "%s and %s", theirs[1], ours[1])
+			assert.Equal(t, strings.TrimSpace(a[0]), b[0], "iterations")
+		})
+	}
+}
+
 // TestPerftestMeetsUCX: UCX's own tool at the other end is told apart.
 func TestPerftestMeetsUCX(t *testing.T) {
 	ucx, err := exec.LookPath("ucx_perftest")

@@ -326,6 +326,8 @@ func TestKilled(t *testing.T) {
 		"-t ucp_put_bw": {server, client}, "-t ucp_get --stamp-each": {server}, "-t ucp_fadd": {server},
 		"-t am_lat -x shm": {server}, "-t am_bw -x shm": {client}, "-t put_lat -x shm": {client},
 		"-t put_bw -x shm -o": {server, client}, "-t add_lat -x shm": {server},
+		"-t tag_lat -E sleep": {server, client}, "-t ucp_am_lat -E sleep": {server}, "-t ucp_put_lat -E sleep": {client},
+		"-t tag_lat -T 2 -M multi": {server, client}, "-t tag_sync_bw -U": {client}, "-t ucp_am_bw": {server},
 	} {
 		for _, victim := range victims {
 			t.Run(line+" "+victim, func(t *testing.T) {
