@@ -23,9 +23,9 @@ type MemHandle struct {
 	regions   []memRegion
 	refused   []uct.Refusal
 
-	once   sync.Once
-	closed atomic.Bool
-	err    error // of Close
+	closing sync.Mutex // guards err, and that Close is carried out once
+	closed  atomic.Bool
+	err     error // of Close
 }
 
 // memRegion is the memory as one domain registered it.
@@ -184,19 +184,27 @@ func (m *MemHandle) Key() Key { return slices.Clone(m.key) }
 func (m *MemHandle) Load64(off int) uint64 { return load64(m.Bytes()[off : off+8]) }
 
 // Close revokes the memory: an access of a peer that comes later fails there,
-// and none lands late. Then it gives the memory back. The program's own
-// operations on Bytes must have ended. Idempotent.
+// and none lands late. Then it gives the memory back. Idempotent.
 //
-// Errors: an access that could not be stopped in time leaves memory of the
-// program exposed to it; the error says so, and the memory stays pinned for good.
+// Errors: ErrBusy, and nothing happens, while an operation of the program that
+// has not ended reads or writes the memory. That is known of ThreadMulti workers;
+// operations of others must have ended. An access of a peer that could not be
+// stopped in time leaves memory of the program exposed to it; the error says so,
+// and the memory stays pinned for good.
 func (m *MemHandle) Close() error {
-	m.once.Do(func() {
-		m.closed.Store(true)
-		if err := m.closeRegions(); err != nil {
-			m.err = fmt.Errorf("close memory of %d bytes at %#x: %w", len(m.buf), m.base, err)
-		}
-		m.ctx.disown(m) // the last: a context that closes meanwhile waits for it here
-	})
+	m.closing.Lock()
+	defer m.closing.Unlock()
+	if m.closed.Load() {
+		return m.err
+	}
+	if m.ctx.holds(m.buf) {
+		return fmt.Errorf("close memory of %d bytes at %#x: an operation has it: %w", len(m.buf), m.base, ErrBusy)
+	}
+	m.closed.Store(true)
+	if err := m.closeRegions(); err != nil {
+		m.err = fmt.Errorf("close memory of %d bytes at %#x: %w", len(m.buf), m.base, err)
+	}
+	m.ctx.disown(m) // the last: a context that closes meanwhile waits for it here
 	return m.err
 }
 

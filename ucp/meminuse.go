@@ -1,0 +1,61 @@
+package ucp
+
+// holds reports whether an operation of one of the context's ThreadMulti workers
+// has memory of buf. Other workers are their goroutine's alone: nobody else may
+// look at what they have under way.
+func (x *Context) holds(buf []byte) bool {
+	x.mu.Lock()
+	var ws []*Worker
+	for c := range x.owned {
+		if w, ok := c.(*Worker); ok && w.am.multi {
+			ws = append(ws, w)
+		}
+	}
+	x.mu.Unlock()
+	for _, w := range ws {
+		if w.holds(buf) {
+			return true
+		}
+	}
+	return false
+}
+
+func (w *Worker) holds(buf []byte) bool {
+	w.t.lock()
+	defer w.t.unlock()
+	for i := range w.slab.slots {
+		s := &w.slab.slots[i]
+		if s.state != slotLive || !s.op.hasBuffer() {
+			continue
+		}
+		if overlap(w.slab.bufs[i], buf) {
+			return true
+		}
+		for _, p := range w.slab.vecs[uint32(i)] {
+			if overlap(p, buf) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// hasBuffer reports whether operations of this kind have memory of the user's
+// until they end.
+func (k opKind) hasBuffer() bool {
+	switch k {
+	case opTagSend, opTagSendV, opTagSendSync, opTagRecv, opAMSend, opAMRecv, opAMFetch, opPut, opGet:
+		return true
+	default:
+		return false
+	}
+}
+
+// overlap reports whether a and b have a byte in common.
+func overlap(a, b []byte) bool {
+	if len(a) == 0 || len(b) == 0 {
+		return false
+	}
+	x, y := addressOf(a), addressOf(b)
+	return x-y < uint64(len(b)) || y-x < uint64(len(a))
+}
