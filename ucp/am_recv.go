@@ -26,23 +26,29 @@ const (
 )
 
 // user takes in a whole active message and reports whether its memory is kept.
+// It is callAM without its lock, spelled out.
 // hot: BenchmarkAMPair
 //
 //go:nosplit
 func (p *port) user(d *uct.Desc, data []byte) bool {
 	w := p.w
 	h := w.am.handler(d.Header)
-	if d.Header>>16 != 0 || d.Flags != 0 || h == nil {
-		return p.userSlow(p.source(d.Source), d, data)
+	if d.Header>>16|uint64(d.Flags) != 0 || h == nil || w.am.multi {
+		return p.userSlow(d, data)
 	}
 	m := &w.am.m
 	if poisonAM {
 		m.Header = nil
 	}
 	m.ID, m.Data, m.Len = AMID(d.Header), data, len(data)
-	w.callAM(h)
+	w.am.inside, w.t.locked = true, true
+	h(m)
+	w.am.inside, w.t.locked = false, false
 	if m.kept != nil {
 		m.kept = nil
+	}
+	if poisonAM {
+		m.poison()
 	}
 	return false
 }
@@ -55,7 +61,7 @@ func (p *port) handleUser(s *source, d *uct.Desc, data []byte) bool {
 	}
 	switch d.ID {
 	case amUser:
-		return p.userSlow(s, d, data)
+		return p.userSlow(d, data)
 	case amUserFirst:
 		p.userFirst(s, d.Header, data)
 	default:
@@ -67,7 +73,8 @@ func (p *port) handleUser(s *source, d *uct.Desc, data []byte) bool {
 // userSlow is user for every whole message.
 //
 //go:noinline
-func (p *port) userSlow(s *source, d *uct.Desc, data []byte) bool {
+func (p *port) userSlow(d *uct.Desc, data []byte) bool {
+	s := p.source(d.Source)
 	if !p.checkWord(s, d.Header, len(data)) || d.Header&wordWhole != 0 {
 		p.garbage(s)
 		return false
