@@ -139,6 +139,46 @@ func TestLivePage(t *testing.T) {
 	assert.Equal(t, a.Stats().Snapshot()[0].Value, hung.Counters[a.Stats().Snapshot()[0].Name])
 }
 
+// Each state that a send, a receive and a flush may hang in has its name.
+func TestLiveStates(t *testing.T) {
+	c, path := shown(t, "UCX_TLS=shm,self", "UCX_RNDV_OUTSTANDING=2")
+	a, b := worker(t, c, ucp.ThreadSingle), worker(t, c, ucp.ThreadSingle)
+	ep, err := a.NewEndpoint(b.Address(), ucp.EndpointConfig{})
+	require.NoError(t, err)
+	sync := ep.TagSendSync(make([]byte, 10), 1)
+	ep.TagSendWith(make([]byte, 100), 2, ucp.Opts{Flags: ucp.ForceRendezvous})
+	ep.TagSendWith(make([]byte, 1000), 3, ucp.Opts{Flags: ucp.ForceRendezvous})
+	ep.AMSendWith(4, nil, make([]byte, 7), ucp.Opts{Flags: ucp.ForceRendezvous})
+	ep.Flush()
+	p := read(t, path, a, b)
+	for began := time.Now(); called(t, p, b).Summary.Unexpected < 2 && time.Since(began) < answerTime; {
+		p = read(t, path, a, b)
+	}
+	states := map[string]live.Requests{}
+	for _, r := range called(t, p, a).Summary.Requests {
+		states[r.Op+" "+r.State] = r
+	}
+	assert.Equal(t, uint64(10), states["tag sync send not matched"].Bytes)
+	assert.Equal(t, "0x1", states["tag sync send not matched"].Tag)
+	assert.Equal(t, called(t, p, b).Name, states["tag sync send not matched"].Peer)
+	assert.Equal(t, uint64(100), states["tag send announced"].Bytes)
+	assert.Equal(t, uint64(1000), states["tag send held back"].Bytes)
+	assert.Equal(t, uint64(7), states["active message held back"].Bytes)
+	assert.Empty(t, states["active message held back"].Tag)
+	assert.Equal(t, 1, states["flush behind sends"].Count)
+	assert.Equal(t, 2, called(t, p, b).Summary.Unexpected)
+
+	got := b.TagRecv(make([]byte, 10), 1, ^ucp.Tag(0))
+	fetch := b.TagRecv(make([]byte, 100), 2, ^ucp.Tag(0))
+	for !sync.Done() { // a alone progresses: b's own part is done at its call
+		a.Progress()
+	}
+	_, err = got.Wait(t.Context())
+	require.NoError(t, err)
+	_, err = fetch.Wait(t.Context())
+	require.NoError(t, err)
+}
+
 // A worker of mode multi is looked into although nobody progresses it, and while
 // a goroutine runs it.
 func TestLiveMulti(t *testing.T) {

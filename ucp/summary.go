@@ -16,7 +16,7 @@ const maxTold = 4096
 // its lock.
 func (w *Worker) summary(d *display, now ucs.Time) live.Summary {
 	s := live.Summary{
-		Unexpected: w.arrived.Len(), LentBytes: w.pool.lent,
+		Unexpected: w.arrived.Len(), UnexpectedBytes: w.budget.held, UnexpectedBudget: w.budget.limit, LentBytes: w.pool.lent,
 		Peers: []live.Endpoint{}, Requests: []live.Requests{},
 	}
 	w.tellEndpoints(&s)
@@ -66,7 +66,7 @@ func (w *Worker) tellEndpoint(k uint32) live.Endpoint {
 			continue
 		}
 		l := &w.t.lanes[n]
-		row := live.Lane{Name: w.laneName(n), Waiting: l.queued}
+		row := live.Lane{Name: w.laneName(n), Waiting: l.queued, Throttled: l.throttled}
 		if l.err != nil {
 			row.Error = l.err.Error()
 		}
@@ -92,7 +92,7 @@ func (w *Worker) tellRequests(s *live.Summary, d *display, now ucs.Time) {
 		switch {
 		case r.state == slotDone && r.flags&flagKept != 0:
 			s.Unread++
-		case r.state == slotLive && r.flags&flagChild == 0:
+		case r.state == slotLive && w.tells(i):
 			since := now
 			if id := w.slab.id(i); len(seen) < maxTold {
 				if t, ok := d.seen[id]; ok {
@@ -113,16 +113,23 @@ func (w *Worker) tellRequests(s *live.Summary, d *display, now ucs.Time) {
 	s.Requests = s.Requests[:min(len(s.Requests), live.MaxRows)]
 }
 
+// tells reports whether the request in slot i is a row's: parts are not, but of
+// a flush, whose parts wait for different things.
+func (w *Worker) tells(i uint32) bool {
+	r := &w.slab.slots[i]
+	if r.op == opFlush {
+		return r.flags&flagChild != 0 || r.left == 0
+	}
+	return r.flags&flagChild == 0
+}
+
 // tellRequest counts the request in slot i, of this age in seconds.
 func (w *Worker) tellRequest(rows map[sameRequests]*live.Requests, i uint32, age float64) {
 	r := &w.slab.slots[i]
-	k := sameRequests{r.op, r.ep, r.lane, "under way"}
+	k := sameRequests{r.op, r.ep, r.lane, w.stateText(i)}
 	bytes := r.n
-	switch {
-	case r.flags&flagWaiting != 0:
-		k.state = "waiting"
-	case r.op == opTagRecv && w.posted.Has(i):
-		k.state, bytes = "posted", uint64(len(w.slab.bufs[i]))
+	if k.state == statePosted {
+		bytes = uint64(len(w.slab.bufs[i]))
 	}
 	row := rows[k]
 	if row == nil {
@@ -136,6 +143,48 @@ func (w *Worker) tellRequest(rows map[sameRequests]*live.Requests, i uint32, age
 	}
 }
 
+// States of requests in summaries.
+const (
+	statePosted   = "posted"
+	stateWaiting  = "waiting for room"
+	stateHeld     = "held back"
+	stateMatch    = "not matched"
+	stateRTS      = "announced"
+	stateData     = "sending"
+	stateFetching = "fetching"
+	stateBehind   = "behind sends"
+	stateUnderWay = "under way"
+)
+
+// stateText is where the request in slot i stands.
+func (w *Worker) stateText(i uint32) string {
+	r := &w.slab.slots[i]
+	switch {
+	case r.flags&flagWaiting != 0:
+		return stateWaiting
+	case r.op == opTagRecv && w.posted.Has(i):
+		return statePosted
+	case r.op.receives() && r.left == fetching:
+		return stateFetching
+	case r.op == opFlush && (r.arg == flushHeld || r.arg == flushOpen):
+		return stateBehind
+	case !r.op.sends():
+		return stateUnderWay
+	}
+	switch r.phase() {
+	case phaseHeld:
+		return stateHeld
+	case phaseMatch:
+		return stateMatch
+	case phaseRTS:
+		return stateRTS
+	case phaseData:
+		return stateData
+	default:
+		return stateUnderWay
+	}
+}
+
 // tagText is the tag of the request in slot i, "" where it has none.
 func (w *Worker) tagText(i uint32) string {
 	r := &w.slab.slots[i]
@@ -146,7 +195,7 @@ func (w *Worker) tagText(i uint32) string {
 			return fmt.Sprintf("%#x/%#x", tag, mask)
 		}
 		return fmt.Sprintf("%#x", tag)
-	case r.op == opTagSend, r.op == opTagSendUint64, r.op == opTagSendV, r.op == opTagRecv:
+	case r.op.sends() && r.op != opAMSend, r.op == opTagRecv:
 		return fmt.Sprintf("%#x", r.tag)
 	default:
 		return ""

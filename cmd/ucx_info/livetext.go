@@ -92,7 +92,7 @@ func (t *tool) liveWorker(w *live.Worker) {
 		t.line("            %s", requestsText(r))
 	}
 	t.line("        results that nobody has read: %d", s.Unread)
-	t.line("        unexpected messages: %d, memory lent: %d bytes", s.Unexpected, s.LentBytes)
+	t.line("        unexpected messages: %d, %d of %d bytes; memory lent: %d bytes", s.Unexpected, s.UnexpectedBytes, s.UnexpectedBudget, s.LentBytes)
 	t.line("        counters")
 	for _, name := range counterNames(w.Counters) {
 		t.line("            %s: %d", plain(name), w.Counters[name])
@@ -122,6 +122,9 @@ func endpointText(e live.Endpoint) string {
 		text += ", " + plain(l.Name)
 		if l.Waiting > 0 {
 			text += fmt.Sprintf(" where %d wait for room", l.Waiting)
+		}
+		if l.Throttled {
+			text += " (throttled)"
 		}
 		if l.Error != "" && l.Error != e.Error {
 			text += ": " + plain(l.Error)

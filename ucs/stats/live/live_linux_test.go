@@ -24,7 +24,7 @@ func page() *Page {
 		Workers: []Worker{{
 			Name: "0a", Mode: "single", Fresh: true, AgeSeconds: 0.25, Counters: map[string]uint64{"ucp.received": 1 << 63},
 			Summary: Summary{
-				Endpoints: 1, Connected: 1, Unread: 2,
+				Endpoints: 1, Connected: 1, Unread: 2, Unexpected: 3, UnexpectedBytes: 4, UnexpectedBudget: 5, LentBytes: 6,
 				Peers:    []Endpoint{{Peer: "0b", State: "connected", Lanes: []Lane{{Name: "shm/memory", Waiting: 4}}}},
 				Requests: []Requests{{Op: "tag receive", State: "posted", Count: 3, Bytes: 24, OldestSeconds: 9, Tag: "0xa"}},
 			},

@@ -65,10 +65,14 @@ type Summary struct {
 	// Unread is the number of requests that ended and whose result nobody has
 	// read.
 	Unread int `json:"unread"`
-	// Unexpected messages that no receive has taken, and the bytes lent for them
-	// and for copies of sends.
-	Unexpected int `json:"unexpected"`
-	LentBytes  int `json:"lent_bytes"`
+	// Unexpected messages that no receive has taken, announced ones among them,
+	// and the bytes held of them and of active messages that were kept, of which
+	// UnexpectedBudget is the limit.
+	Unexpected       int    `json:"unexpected"`
+	UnexpectedBytes  uint64 `json:"unexpected_bytes"`
+	UnexpectedBudget uint64 `json:"unexpected_budget"`
+	// LentBytes are those of memory lent for all of that and for copies of sends.
+	LentBytes int `json:"lent_bytes"`
 }
 
 // MaxRows bounds each list of a Summary.
@@ -91,6 +95,9 @@ type Lane struct {
 	Name string `json:"name"`
 	// Waiting is the number of operations that wait for room.
 	Waiting int `json:"waiting"`
+	// Throttled: the peer's budget for unexpected messages is spent, so everything
+	// is announced to it.
+	Throttled bool `json:"throttled,omitempty"`
 	// Error is why it failed.
 	Error string `json:"error,omitempty"`
 }
@@ -103,8 +110,10 @@ type Requests struct {
 	Peer string `json:"peer,omitempty"`
 	// Lane is transport/device, empty where none carries it.
 	Lane string `json:"lane,omitempty"`
-	// State: "waiting" for room, "posted" for a receive without a message, else
-	// "under way".
+	// State, for people: "posted" (a receive without a message), "fetching" (its
+	// data was asked for), "waiting for room", "announced" (the receiver has not
+	// asked for the data), "sending" (it has), "not matched" (a sync send), "held
+	// back" (until others are answered), "behind sends" (a flush), "under way".
 	State string `json:"state"`
 	Count int    `json:"count"`
 	// Bytes of all of them.
