@@ -6,8 +6,9 @@ import (
 )
 
 // Flush ends when all operations posted before on this endpoint have ended and
-// have taken effect in the peer's memory; a message counts as accepted there,
-// not as received. It covers what waits for resources too.
+// have taken effect in the peer's memory; a message that was sent along counts as
+// accepted there, not as received. It covers what waits for resources, and what
+// waits for a receive: sync sends and announced messages.
 func (e Endpoint) Flush() Request {
 	e.t.lock()
 	defer e.t.unlock()
@@ -25,6 +26,7 @@ func (e Endpoint) Flush() Request {
 			f.lane(i)
 		}
 	}
+	f.refused(e.id)
 	return f.request()
 }
 
@@ -41,6 +43,7 @@ func (w *Worker) Flush() Request {
 			f.lane(uint32(i))
 		}
 	}
+	f.refused(0)
 	return f.request()
 }
 

@@ -33,7 +33,7 @@ func (k *RemoteKey) putInlineSlow(p []byte, off uint64) Request {
 	k.t.lock()
 	defer k.t.unlock()
 	if k.rma != nil && uint64(len(p)) > k.rma.put.short {
-		return k.t.refuse(opPut, k.e, ucs.TooLong)
+		return k.refuseLocked(opPut, statusErr(ucs.TooLong))
 	}
 	if len(p) == 8 {
 		return k.putWord(binary.LittleEndian.Uint64(p), off)
@@ -146,7 +146,11 @@ func (k *RemoteKey) check(op opKind, off, n uint64) (r Request, bad bool) {
 	case st == ucs.OK && k.rma == nil && n > 0:
 		st = ucs.Unsupported
 	}
-	if st != ucs.OK {
+	switch st {
+	case ucs.OK:
+	case ucs.RemoteAccess, ucs.Unsupported:
+		return k.refuseLocked(op, statusErr(st)), true
+	default: // the endpoint's own, which its flush tells
 		return k.t.refuse(op, k.e, st), true
 	}
 	return Request{}, false
@@ -168,6 +172,8 @@ func (k *RemoteKey) refuseLocked(op opKind, err error) Request {
 	// No endpoint: nobody may ever ask, so the outcome is one that may be
 	// forgotten.
 	s.ep, s.lane, s.left, s.off = 0, 0, 0, 0
+	s.arg, s.aux = k.e.id, auxRefused
+	w.unread++
 	w.keepErr(i, &OpError{Op: op.info().name, Peer: peer, Err: err})
 	r := Request{k.t, w.slab.id(i)}
 	w.end(i, ucs.InvalidParam)

@@ -90,6 +90,7 @@ type Worker struct {
 	calling bool
 
 	resuming bool // HandlePending runs
+	unread   int  // refused transfers that no flush has reported, at most
 
 	show    *display // nil: the program is not shown
 	slow    slowEvents
