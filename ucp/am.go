@@ -32,9 +32,9 @@ type AM struct {
 	Header []byte
 	// Data as it was sent; nil with Rendezvous.
 	Data []byte
-	// From is an endpoint to the sender where that set WantReply, else zero. It is
-	// the worker's, one per peer, and good until the peer fails, the worker closes,
-	// or the program closes it.
+	// From is an endpoint to the sender where that set WantReply; else it is one
+	// that answers ErrClosed. It is the worker's, one per peer, and good until the
+	// peer fails, the worker closes, or the program closes it.
 	From Endpoint
 	// Rendezvous: the data is still with the sender. Keep the message, then
 	// Kept.RecvInto fetches it and Kept.Refuse turns it down; the data of a message

@@ -24,6 +24,10 @@ func (w *Worker) fromOf(s *source) Endpoint {
 	return e
 }
 
+// nobody is the endpoint that answers who asked for no answer: one that is
+// closed. What a peer sends must not have a handler stumble.
+func (w *Worker) nobody() Endpoint { return Endpoint{&w.t, 0} }
+
 // usable reports whether e is open and did not fail.
 func (w *Worker) usable(e Endpoint) bool {
 	k := w.endpoint(e)

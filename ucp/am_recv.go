@@ -114,7 +114,7 @@ func (w *Worker) dispatch(s *source, word uint64, b []byte, place amPlace) bool 
 // reset makes m as the hot half expects it, and reports whether it was kept.
 func (m *AM) reset() bool {
 	kept := m.kept != nil
-	m.Header, m.From, m.Rendezvous = nil, Endpoint{}, false
+	m.Header, m.From, m.Rendezvous = nil, m.w.nobody(), false
 	m.place, m.kept = amPlace{}, nil
 	return kept
 }

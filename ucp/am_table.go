@@ -32,6 +32,7 @@ func (a *amState) init(w *Worker, multi bool) {
 		a.pages[i] = &noHandlers
 	}
 	a.m.w = w
+	a.m.From = w.nobody()
 	a.multi = multi
 	a.shut = func(c Completion) { _ = Endpoint{&w.t, c.Cookie}.shut(ErrClosed) }
 	a.keep.w = w

@@ -93,7 +93,13 @@ func amHandlers(t *testing.T, p *Pair) {
 		g := box.next(p)
 		assert.Equal(t, id, g.id)
 		assert.Equal(t, string([]byte{byte(id)}), g.data)
-		assert.Zero(t, g.from, "no answer was wished")
+		for _, r := range []ucp.Request{
+			g.from.TagSend(nil, 1), g.from.TagSendUint64(1, 1), g.from.TagSendInline(nil, 1), g.from.TagSendSync(nil, 1),
+			g.from.AMSend(1, nil, nil), g.from.Flush(),
+		} {
+			require.ErrorIs(t, r.Err(), ucp.ErrClosed, "no answer was wished")
+		}
+		require.NoError(t, g.from.Close())
 		assert.False(t, g.rndv)
 	}
 	var other amInbox
