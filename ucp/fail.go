@@ -56,7 +56,13 @@ func (w *Worker) failLane(i uint32, reason error) {
 	w.endTied()
 	w.endSends(i, ucs.PeerFailed)
 	w.purgeLane(i, ucs.PeerFailed)
-	if w.t.lanes[i].lingers {
+	for _, s := range w.sources {
+		if s != nil && s.reply == i {
+			s.reply = 0 // the next answer finds another
+		}
+	}
+	l = &w.t.lanes[i]
+	if l.replies = 0; l.refs == 0 && l.ep != nil {
 		w.closeLane(i)
 	}
 }

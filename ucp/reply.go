@@ -55,7 +55,7 @@ func (w *Worker) control(lane uint32, m control) {
 
 // sendControl sends m, or answers NoResource.
 func (l *lane) sendControl(m control) ucs.Status {
-	n := max(m.n, len(m.text))
+	n := max(m.n, min(len(m.text), l.bcopy)) // a reason may be cut
 	if n == 0 {
 		return l.ep.AMShort(m.id, m.hdr, nil)
 	}

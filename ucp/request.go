@@ -124,9 +124,11 @@ func (w *Worker) look(id uint64) (ended bool, err error) {
 	return true, err
 }
 
-// Cancel asks for the operation's end. The end still comes, once: with
-// ErrCanceled where nothing had happened yet, else as if not asked. Asking late
-// or twice is harmless.
+// Cancel ends a message or its receive at once, with ErrCanceled, whatever the
+// peer does; the buffer is the caller's then. A message that had gone out whole
+// may still be received; one that was on its way ends its receive too, and a
+// receive that is canceled in the middle ends its send. Put, get, atomics, flush
+// and fence go on as if not asked. Asking late or twice is harmless.
 func (r Request) Cancel() {
 	if r.id == 0 || r.id&refusedBit != 0 {
 		return

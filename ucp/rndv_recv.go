@@ -42,6 +42,7 @@ func (w *Worker) askFor(s *source, i uint32, id, n uint64) {
 	r.left, r.aux = fetching, s.index
 	r.ep, r.flags = 0, r.flags&^flagTied // from now on its sender's end concerns it
 	s.fetches++
+	w.count.Inc(cntFetched)
 	wanted := min(n, uint64(len(w.slab.bufs[i])))
 	if !w.reply(s, control{id: amRTR, hdr: id, n: rtrLen, a: w.slab.id(i), b: wanted}) {
 		w.endFetch(i, ucs.Unreachable)
@@ -92,6 +93,7 @@ func (p *port) data(s *source, id uint64, data []byte) {
 
 // refuse tells the sender of s that the message he knows by id is not wanted.
 func (w *Worker) refuse(s *source, id uint64, st ucs.Status, reason string) {
+	w.count.Inc(cntRefused)
 	reason = reason[:min(len(reason), maxReason)]
 	w.reply(s, control{id: amRefuse, hdr: id, text: append([]byte{byte(st)}, reason...)})
 }

@@ -79,6 +79,9 @@ func (w *Worker) leave(i uint32) {
 	switch s.phase() {
 	case phaseHeld:
 		w.slab.unlink(&l.held, i)
+		s.setPhase(phaseNew)
+		w.admit(s.lane) // a flush may be the next
+		s = &w.slab.slots[i]
 	case phaseMatch, phaseRTS, phaseData:
 		w.slab.unlink(&l.open, i)
 	default:

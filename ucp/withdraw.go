@@ -13,6 +13,7 @@ func (w *Worker) cancel(i uint32) {
 	switch {
 	case s.op.receives():
 		w.cancelRecv(i)
+	case s.op.sends() && s.left > 0: // the transport uses its buffer; its event ends it
 	case s.op.sends():
 		w.withdraw(i)
 		w.end(i, ucs.Canceled)
@@ -89,6 +90,18 @@ func (w *Worker) giveUpHalfSent(i uint32) {
 
 // abort ends the operations of endpoint k that have not ended.
 func (w *Worker) abort(k uint32, reason error) {
+	lane := w.eps[k].lane
+	l := &w.t.lanes[lane]
+	nested := l.admitting
+	l.admitting = true // what waits behind the endpoint's sends is its own too
+	w.abortAll(k, reason)
+	w.t.lanes[lane].admitting = nested
+	if lane != 0 {
+		w.admit(lane)
+	}
+}
+
+func (w *Worker) abortAll(k uint32, reason error) {
 	for i := uint32(1); int(i) < len(w.slab.slots); i++ {
 		s := &w.slab.slots[i]
 		if s.state != slotLive || s.ep != k {
