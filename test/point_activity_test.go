@@ -9,13 +9,19 @@ import (
 	"github.com/goucx/goucx/ucp"
 )
 
+// announced is long enough for a rendezvous, and not so long that twenty of them
+// take long where each ring-full waits for a processor.
+const announced = 100 << 10
+
 // activities are what two sides do with each other: one the first, the other the
 // second of a pair. They end with the error of the wait that failed.
 var activities = map[string]func(*side) error{
 	"send short":   func(v *side) error { return v.send(16) },
 	"send bulk":    func(v *side) error { return v.send(3000) },
-	"send long":    func(v *side) error { return v.send(big) },
-	"send mixed":   func(v *side) error { return v.send(0) },
+	"send long":    func(v *side) error { return v.send(announced) },
+	"send sync":    (*side).sendSync,
+	"send am":      (*side).sendAM,
+	"receive am":   (*side).receiveAM,
 	"receive":      (*side).receive,
 	"begin":        func(v *side) error { return v.talk(true, (*side).poll) },
 	"answer":       func(v *side) error { return v.talk(false, (*side).poll) },
@@ -32,17 +38,89 @@ func (v *side) send(n int) error {
 	buf := make([]byte, big)
 	for k := uint64(0); ; k++ {
 		p := buf[:n]
-		if n == 0 {
-			p = buf[:sizeOf(1, k)]
-		}
 		fill(p, 1, k)
-		r := v.e.TagSend(p, tagStream)
-		if err := v.wait(r.Wait); err != nil {
+		if err := v.end(v.e.TagSend(p, tagStream)); err != nil {
 			return err
 		}
-		v.w.Progress()
-		v.round()
 	}
+}
+
+// end waits for a request that makes a round.
+func (v *side) end(r ucp.Request) error {
+	if err := v.wait(r.Wait); err != nil {
+		return err
+	}
+	v.w.Progress()
+	v.round()
+	return nil
+}
+
+// sendSync sends long messages whose receipt is told.
+func (v *side) sendSync() error {
+	v.post()
+	buf := make([]byte, announced)
+	for k := uint64(0); ; k++ {
+		fill(buf, 1, k)
+		if err := v.end(v.e.TagSendSync(buf, tagStream)); err != nil {
+			return err
+		}
+	}
+}
+
+const amStream ucp.AMID = 7
+
+// sendAM sends long active messages.
+func (v *side) sendAM() error {
+	v.post()
+	buf := make([]byte, announced)
+	for k := uint64(0); ; k++ {
+		fill(buf, 1, k)
+		if err := v.end(v.e.AMSend(amStream, []byte("header"), buf)); err != nil {
+			return err
+		}
+	}
+}
+
+// receiveAM fetches what sendAM sends.
+func (v *side) receiveAM() error {
+	var offers []ucp.Kept
+	check(v.w.HandleAM(amStream, func(m *ucp.AM) { offers = append(offers, m.Keep()) }))
+	v.post()
+	buf := make([]byte, big)
+	for k := uint64(0); ; k++ {
+		err := v.wait(func(ctx context.Context) error {
+			return v.w.WaitUntil(ctx, func() bool { return len(offers) > 0 || v.standing[0].Done() })
+		})
+		if err != nil {
+			return err
+		}
+		if len(offers) == 0 {
+			return v.standing[0].Err()
+		}
+		r := offers[0].RecvInto(buf)
+		offers = offers[1:]
+		if err := v.fetch(r, buf, k); err != nil {
+			return err
+		}
+	}
+}
+
+// fetch waits for message k, which is on its way into buf.
+func (v *side) fetch(r ucp.RecvRequest, buf []byte, k uint64) error {
+	err := v.wait(func(ctx context.Context) error {
+		_, err := r.Wait(ctx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	_, got, err := read(buf[:announced])
+	check(err)
+	if got != k {
+		check(&orderError{got, k})
+	}
+	v.round()
+	return nil
 }
 
 // take receives message k.
@@ -123,12 +201,11 @@ func (v *side) flood() error {
 	var sent [window]ucp.Request
 	for k := uint64(0); ; k++ {
 		i := k % window
-		if err := v.wait(sent[i].Wait); err != nil {
+		if err := v.end(sent[i]); err != nil {
 			return err
 		}
 		fill(bufs[i][:], 1, k)
 		sent[i] = v.e.TagSend(bufs[i][:], tagStream)
-		v.round()
 	}
 }
 

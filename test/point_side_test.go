@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -13,11 +14,14 @@ import (
 	"github.com/goucx/goucx/ucp"
 )
 
+// multiEnv has a side use a worker of any goroutine.
+const multiEnv = "GOUCX_TEST_MULTI"
+
 // errGiveUp ends a wait of a side when the test says so.
 var errGiveUp = errors.New("told to give up")
 
 // roundsAfter is how many rounds a side does after a stop before it is believed.
-const roundsAfter = 20
+const roundsAfter = 10
 
 // side is one of two processes of which one reaches a fault point. Its lines:
 //
@@ -42,7 +46,11 @@ type side struct {
 
 // roleSide behaves as it is told until its peer fails, and then says how that was.
 func roleSide(p *parent) {
-	v := &side{parent: p, node: must(newNode(ucp.ThreadSingle, 2*time.Second)), resume: make(chan struct{}, 1)}
+	mode := ucp.ThreadSingle
+	if os.Getenv(multiEnv) != "" {
+		mode = ucp.ThreadMulti
+	}
+	v := &side{parent: p, node: must(newNode(mode, 2*time.Second)), resume: make(chan struct{}, 1)}
 	act := activities[p.hear()]
 	v.bystands = must(v.connect(p.hear()))
 	p.say(v.address())

@@ -44,10 +44,15 @@ var pointRows = []pointRow{
 	{fault.AfterPublish, 60, "begin", "answer", nil},
 	{fault.AfterPublish, 60, "answer", "begin", nil},
 	{fault.Armed, 20, "sleep", "begin", nil},
+	{fault.Armed, 20, "answer", "begin", []string{"UCX_SPIN_TIME=0"}},
 	{fault.RTS, 3, "send long", "receive", nil},
 	{fault.RTR, 3, "receive", "send long", nil},
 	{fault.Data, 40, "send long", "receive", nil},
 	{fault.LastData, 3, "send long", "receive", nil},
+	{fault.RTS, 3, "send sync", "receive", nil},
+	{fault.RTS, 3, "send am", "receive am", nil},
+	{fault.RTR, 3, "receive am", "send am", nil},
+	{fault.LastData, 3, "send am", "receive am", nil},
 	{fault.Closing, 5, "open, close", "receive any", nil},
 }
 
@@ -78,6 +83,14 @@ func removeFaulty() {
 // TestPoints: a process that dies or stops at any named point harms nobody but
 // itself, nor does one whose peer does so while it is there.
 func TestPoints(t *testing.T) {
+	t.Run("single", points)
+	if long() {
+		t.Setenv(multiEnv, "1")
+		t.Run("multi", points)
+	}
+}
+
+func points(t *testing.T) {
 	faulty.Do(buildFaulty)
 	require.NoError(t, faulty.err)
 	table, rows := newPointTable(t), 0
