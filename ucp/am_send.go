@@ -41,7 +41,7 @@ func (w *Worker) amSend(e Endpoint, m amMessage) Request {
 		return w.t.refuse(opAMSend, e, ucs.TooLong)
 	}
 	word := amWord(m.id, len(m.header), m.flags)
-	if n := len(m.header) + len(m.data); l.short >= 0 && n <= l.bcopy && w.wholeAtOnce(m) {
+	if l.sendsWhole(m) && w.wholeAtOnce(m) {
 		if w.sendWhole(l, word, m.header, m.data) == ucs.OK {
 			return Request{}
 		}
@@ -59,6 +59,11 @@ func (w *Worker) amSend(e Endpoint, m amMessage) Request {
 	w.slab.bufs[i] = m.data
 	w.keepHeader(i, m.header)
 	return w.startSend(i)
+}
+
+// sendsWhole reports whether the lane takes m as a copy in one piece now.
+func (l *lane) sendsWhole(m amMessage) bool {
+	return l.short >= 0 && len(m.header)+len(m.data) <= l.bcopy && !l.zcopy.takes(len(m.header), len(m.data))
 }
 
 // wholeAtOnce reports whether m is sent along by its length and wishes.
@@ -115,6 +120,8 @@ func (w *Worker) resumeAMSend(i uint32) ucs.Status {
 	case s.off > 0: // a part is out
 	case w.announces(s, l):
 		return w.announceUser(i, l)
+	case l.zcopy.takes(wordHeader(s.tag), int(s.n)):
+		return w.sendZcopy(i, l)
 	case wordHeader(s.tag)+int(s.n) <= l.bcopy:
 		return w.sendWhole(l, s.tag, w.headerOf(i), w.slab.bufs[i])
 	default:

@@ -3,6 +3,7 @@ package ucp
 import (
 	"go.uber.org/zap"
 
+	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/wireup"
 )
 
@@ -15,6 +16,7 @@ type amState struct {
 	multi  bool       // the worker's mode is ThreadMulti
 	shut   NotifyFunc // closes the endpoint that the cookie names
 
+	vec   [1]uct.Vec // of a message on its way out
 	keep  keeper
 	fetch fetchQueue
 

@@ -16,6 +16,7 @@ type lane struct {
 	bcopy int // longest message of one ReserveAM
 
 	whole   int    // what short is while nothing stands against it
+	zcopy   zcopy  // active messages sent without a copy
 	port    uint32 // index in Worker.ports
 	peer    wireup.PeerID
 	refs    int    // endpoints and keys that hold it
@@ -63,7 +64,7 @@ func (w *Worker) openLane(peer wireup.PeerID, view *wireup.View, c wireup.Candid
 	}
 	p.iface.Activate()
 	a := p.iface.Attr()
-	l := lane{ep: ep, port: key.port, peer: peer, refs: 1, short: -1, whole: a.AM.Short, bcopy: a.AM.Bcopy}
+	l := lane{ep: ep, port: key.port, peer: peer, refs: 1, short: -1, whole: a.AM.Short, bcopy: a.AM.Bcopy, zcopy: zcopyOf(a.AM)}
 	i := w.freeLane()
 	w.t.lanes[i] = l
 	w.laneAt[key] = i
