@@ -143,6 +143,14 @@ func (f *full) ReserveAM(id uct.AMID, hdr uint64, n int) ([]byte, uct.Status) {
 	return f.recorder.ReserveAM(id, hdr, n)
 }
 
+func (f *full) AMShort(id uct.AMID, hdr uint64, p []byte) uct.Status {
+	if f.room == 0 {
+		return ucs.NoResource
+	}
+	f.room--
+	return f.recorder.AMShort(id, hdr, p)
+}
+
 func (f *full) PendingAdd(uct.Token) uct.Status { return ucs.OK }
 
 func newHandshake(t *testing.T) *handshake {

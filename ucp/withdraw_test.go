@@ -1,0 +1,140 @@
+package ucp
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
+)
+
+// withdrawn are the messages of h's endpoint that withdraw or refuse, by id.
+func (h *handshake) withdrawn() map[uint64]packet {
+	m := make(map[uint64]packet)
+	for _, k := range h.pending.sent {
+		if k.id == amGiveUp || k.id == amRefuse {
+			m[k.hdr] = k
+		}
+	}
+	return m
+}
+
+// Abort tells the peer of everything that it waits for, and nothing else.
+func TestAbortWithdraws(t *testing.T) {
+	h := newHandshake(t)
+	h.pending.room = 100
+	e := h.p.w.handle(1)
+	cause := errors.New("no more")
+	e.Abort(cause)
+	for _, q := range []Request{h.match, h.rts, h.data} {
+		require.True(t, q.Done())
+		require.ErrorIs(t, q.Err(), cause)
+	}
+	assert.Equal(t, map[uint64]packet{
+		h.rts.id: {id: amGiveUp, hdr: h.rts.id, data: []byte{giveUpAnnounced}},
+		h.dataID: {id: amGiveUp, hdr: h.dataID, data: []byte{giveUpData}},
+	}, h.withdrawn())
+	require.False(t, h.fetch.Done(), "a receive is the worker's")
+}
+
+// Each request is withdrawn by itself, once; what comes for it later is late.
+func TestCancelWithdraws(t *testing.T) {
+	h := newHandshake(t)
+	h.pending.room = 100
+	w := h.p.w
+	for _, q := range []Request{h.match, h.rts, h.data, h.fetch.Request} {
+		q.Cancel()
+		q.Cancel()
+		require.True(t, q.Done())
+		require.ErrorIs(t, q.Err(), ErrCanceled)
+	}
+	refusal := append([]byte{byte(ucs.Canceled)}, "its receive was canceled"...)
+	assert.Equal(t, map[uint64]packet{
+		h.rts.id:  {id: amGiveUp, hdr: h.rts.id, data: []byte{giveUpAnnounced}},
+		h.dataID:  {id: amGiveUp, hdr: h.dataID, data: []byte{giveUpData}},
+		2<<32 | 8: {id: amRefuse, hdr: 2<<32 | 8, data: refusal[:16]},
+	}, h.withdrawn())
+	l := &w.t.lanes[w.eps[1].lane]
+	assert.Zero(t, l.open)
+	assert.Zero(t, l.used)
+	deliver(h.p,
+		packet{amRTR, mine, h.rts.id, words("", 1<<32|1, 1)}, packet{amSyncAck, mine, h.match.id, nil},
+		packet{amRefuse, mine, h.data.id, refusal}, packet{amData, mine, h.fetch.id, []byte("late")})
+	assert.Zero(t, w.count.Value(cntBad))
+	assert.Equal(t, uint64(4), w.count.Value(cntLate))
+	_, err := h.fetch.Wait(context.Background())
+	require.ErrorIs(t, err, ErrCanceled)
+}
+
+// What the peer withdraws ends here: kept, taken, and asked for.
+func TestPeerWithdraws(t *testing.T) {
+	h := newHandshake(t)
+	h.pending.room = 100
+	w := h.p.w
+	k, ok := w.TagTake(6, ^Tag(0))
+	require.True(t, ok)
+	deliver(h.p, packet{amRTS, mine, 7, words("", 2<<32|1, 10)})
+	deliver(h.p,
+		packet{amGiveUp, mine, h.kept, []byte{giveUpAnnounced}}, packet{amGiveUp, mine, 2<<32 | 1, []byte{giveUpAnnounced}},
+		packet{amGiveUp, mine, 2<<32 | 8, []byte{giveUpAnnounced}})
+	assert.Zero(t, w.arrived.Len())
+	m, err := h.fetch.Wait(context.Background())
+	require.ErrorIs(t, err, ErrCanceled)
+	assert.Equal(t, Message{5, 100}, m)
+	_, err = k.Recv(make([]byte, 4)).Wait(context.Background())
+	require.ErrorIs(t, err, ErrCanceled)
+
+	q := w.TagRecv(make([]byte, 10), 8, ^Tag(0))
+	deliver(h.p, packet{amRTS, mine, 8, words("", 2<<32|2, 10)}, packet{amData, mine, q.id, []byte("abc")},
+		packet{amGiveUp, mine, q.id, []byte{giveUpData}})
+	_, err = q.Wait(context.Background())
+	require.ErrorIs(t, err, ErrCanceled)
+	for _, u := range w.un {
+		assert.Zero(t, u)
+	}
+	assert.Zero(t, w.count.Value(cntBad))
+}
+
+// A refusal ends the sender's request with the reason, in each state.
+func TestRefused(t *testing.T) {
+	h := newHandshake(t)
+	for _, q := range []Request{h.match, h.rts, h.data} {
+		deliver(h.p, packet{amRefuse, mine, q.id, append([]byte{byte(ucs.Rejected)}, "no room \xff"...)})
+		require.True(t, q.Done())
+		require.ErrorIs(t, q.Err(), ErrRejected)
+		require.ErrorContains(t, q.Err(), "no room ?")
+		var op *OpError
+		require.ErrorAs(t, q.Err(), &op)
+		assert.NotEmpty(t, op.Peer)
+	}
+}
+
+// An answer that finds no room goes before the messages that wait.
+func TestAnswersAreUrgent(t *testing.T) {
+	h := newHandshake(t)
+	w := h.p.w
+	lane := w.eps[1].lane
+	e := w.handle(1)
+	var waiting []uct.Token
+	for i := range 3 {
+		waiting = append(waiting, uct.Token(e.TagSendWith(make([]byte, 12), Tag(i), Opts{Flags: ForceEager}).id))
+	}
+	q := w.TagRecv(make([]byte, 10), 6, ^Tag(0)) // asks for what was kept
+	require.Equal(t, 5, w.t.lanes[lane].queued)
+	h.pending.sent = nil
+	h.pending.room = 1
+	require.Equal(t, 0, h.p.HandlePending(waiting), "there was room for the answer alone")
+	require.Len(t, h.pending.sent, 1)
+	require.Equal(t, amRTR, h.pending.sent[0].id)
+	h.pending.room = 100
+	require.Equal(t, 3, h.p.HandlePending(waiting))
+	require.Len(t, h.pending.sent, 4)
+	q.Cancel()
+	q.Drop()
+	h.data.Cancel()
+	require.Zero(t, w.t.lanes[lane].queued)
+}
