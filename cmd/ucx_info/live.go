@@ -79,7 +79,7 @@ func (t *tool) liveFind() ([]live.Found, error) {
 	case i.IsDir():
 		dir = t.live
 	default:
-		return []live.Found{{Path: t.live}}, nil
+		return []live.Found{live.At(t.live)}, nil
 	}
 	found, err := live.List(dir)
 	if err != nil || notPID != nil {

@@ -32,6 +32,10 @@ type Found struct {
 	Path string
 }
 
+// At is what offers at a path that somebody names; whether it does, Read finds
+// out.
+func At(path string) Found { return Found{pidOf(path), path} }
+
 // List finds what is on offer in dir, by pid, and removes what crashed programs
 // left there. A directory that is not there holds nothing.
 func List(dir string) ([]Found, error) {
