@@ -89,7 +89,7 @@ func TestConfigCommentsOutDefaults(t *testing.T) {
 
 func TestConfigFilter(t *testing.T) {
 	out := info(t, "-c", "-F", "shm_ring")
-	assert.Equal(t, "UCX_SHM_RING_CELLS=128\nUCX_SHM_RING_SIZE=16k\n", out)
+	assert.Equal(t, "UCX_SHM_RING_CELLS=32\nUCX_SHM_RING_SIZE=10k\nUCX_SHM_RING_MAX_SIZE=256k\n", out)
 	assert.Empty(t, info(t, "-c", "-F", "WARP"))
 }
 
@@ -103,11 +103,11 @@ func TestConfigFull(t *testing.T) {
 #
 
 #
-# cells of each direction of a connection; one holds a message of up to 48 bytes
+# cells of each direction of a new connection; one holds a message of up to 48 bytes
 #
 # syntax:    a power of two from 8 to 4096
 #
-UCX_SHM_RING_CELLS=128
+UCX_SHM_RING_CELLS=32
 `, out)
 }
 
@@ -115,7 +115,7 @@ func TestConfigWarnsAndRefuses(t *testing.T) {
 	t.Setenv("UCX_SHM_RING_CELL", "64")
 	out, diagnostics, err := try("-c", "-F", "RING_CELLS")
 	require.NoError(t, err)
-	assert.Equal(t, "UCX_SHM_RING_CELLS=128\n", out)
+	assert.Equal(t, "UCX_SHM_RING_CELLS=32\n", out)
 	assert.Contains(t, diagnostics, "did you mean UCX_SHM_RING_CELLS?")
 
 	t.Setenv("UCX_SHM_RING_CELLS", "many")
@@ -133,7 +133,7 @@ func TestConfigJSON(t *testing.T) {
 	assert.NotEmpty(t, s.Help)
 	s.Help = ""
 	assert.Equal(t, settingView{
-		Section: "shm", Name: "UCX_SHM_RING_CELLS", Value: "64", Default: "128", Unit: "cells",
+		Section: "shm", Name: "UCX_SHM_RING_CELLS", Value: "64", Default: "32", Unit: "cells",
 		Allowed: "a power of two from 8 to 4096", Origin: "environment UCX_SHM_RING_CELLS",
 	}, s)
 }

@@ -9,10 +9,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/goucx/goucx/internal/fault"
 	"github.com/goucx/goucx/ucs"
-	"github.com/goucx/goucx/ucs/ring"
 	"github.com/goucx/goucx/ucs/shmem"
+	"github.com/goucx/goucx/wireup/machine"
 )
 
 // embryo is a connection whose hello has not come yet.
@@ -34,8 +33,12 @@ func (f *iface) accept() {
 			return
 		}
 		sock, err := f.listener.Accept()
+		if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
+			f.pauseAccept()
+			return
+		}
 		if err != nil {
-			return // none, or one that is gone already, or no descriptor left: later
+			return // none, or one that is gone already
 		}
 		if cred, err := sock.Peer(); err != nil || cred.UID != uint32(os.Geteuid()) {
 			f.stats.Inc(statRefused)
@@ -111,28 +114,38 @@ func (f *iface) adopt(sock *shmem.Conn, b []byte, fds []int) error {
 	if err == nil && (h.kind != kindHello || len(fds) != 3) {
 		err = fmt.Errorf("message of kind %d with %d descriptors is no hello: %w", h.kind, len(fds), ucs.ErrInvalid)
 	}
-	l := ring.Layout{Cells: int(h.cells), Bulk: int(h.bulk)}
+	if err == nil && (!h.pair.Mine() || h.conn == 0) {
+		err = fmt.Errorf("hello with pair %d of connection %d: %w", h.pair, h.conn, ucs.ErrInvalid)
+	}
 	if err == nil {
-		err = l.Check()
+		err = h.layout().Check()
 	}
 	if err != nil {
 		shmem.CloseFDs(fds...)
 		return err
 	}
-	seg, err := shmem.Map(fds[0], pairSize(l))
+	e := f.crossing(&h)
+	if _, ok := f.merged[h.conn]; ok { // its pair came with an accept
+		delete(f.merged, h.conn)
+		shmem.CloseFDs(fds...)
+		return sock.Close()
+	}
+	p, err := mapPair(h.pair.Flip(), fds[0], h.layout())
 	if err != nil {
 		shmem.CloseFDs(fds...)
 		return err
 	}
-	e, err := f.newEP(h.name, l, seg)
-	if err != nil {
-		shmem.CloseFDs(fds[1:]...)
-		return err
+	if e != nil {
+		return f.cross(e, sock, h, p, fds)
 	}
-	if err = seg.CloseFD(); err == nil {
-		err = f.answer(e, sock, h, fds[1], fds[2])
-	} else {
+	if e, err = f.newEP(h.name, p.layout.MaxBulk()); err != nil {
 		shmem.CloseFDs(fds[1:]...)
+		return errors.Join(err, p.seg.Close())
+	}
+	e.hold(p)
+	e.sock = sock
+	if err = e.meet(h, fds[1], fds[2]); err == nil {
+		err = e.watch()
 	}
 	if err != nil {
 		_ = f.epoll.Del(sock.FD())
@@ -140,33 +153,71 @@ func (f *iface) adopt(sock *shmem.Conn, b []byte, fds []int) error {
 		f.forget(e)
 		return errors.Join(err, e.release())
 	}
-	f.accepted++
+	f.count(e)
 	f.stats.Inc(statAccepted)
-	f.heat(e)
-	f.recheckLater(e) // what was sent before the answer came with no hint
+	e.step(machine.Event{Kind: machine.Hear, Msg: h.msg()})
 	return nil
 }
 
-// answer sends the accept. The ring is looked at after it, by recheck. A peer
-// that is gone by now leaves what it sent, and how it ended, behind.
-func (f *iface) answer(e *ep, sock *shmem.Conn, h hello, pageFD, eventFD int) error {
-	e.sock = sock
-	if err := e.meet(h, pageFD, eventFD); err != nil {
-		return err
+// count has the connection count as one that the peer may send by.
+func (f *iface) count(e *ep) {
+	if !e.counted {
+		e.counted = true
+		f.accepted++
 	}
-	if err := e.watch(); err != nil {
-		return err
-	}
-	if fault.Enabled {
-		fault.At(fault.Accept)
-	}
-	err := sock.Send(f.hello(kindAccept, e.slot).append(nil), f.pageOf(e.slot).seg.FD(), f.event.FD())
-	if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
-		e.lost()
+}
+
+// crossing finds the connection that this side is making to a peer whose hello
+// came: both then make one. Its answer may be there already, which decides that
+// they do not cross.
+func (f *iface) crossing(h *hello) *ep {
+	e := f.openings[h.name]
+	if e == nil || h.flags&flagSeparate != 0 {
 		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("answer: %w", err)
+	e.read()
+	if f.openings[h.name] != e || e.dead != nil || e.hungUp || e.side != nil {
+		return nil
+	}
+	mine, theirs := e.maxBulk, h.layout().MaxBulk()
+	if e.m.Stands(h.worker, h.conn) {
+		mine, theirs = theirs, mine
+	}
+	if theirs < mine {
+		return nil // the pair that stands would not take the other's longest message
+	}
+	return e
+}
+
+// cross joins the peer's initiation, with its pair p, to this side's. It owns
+// fds; fds[0] is p's already.
+func (f *iface) cross(e *ep, sock *shmem.Conn, h hello, p *pair, fds []int) error {
+	if err := e.meet(h, fds[1], fds[2]); err != nil {
+		return errors.Join(err, p.seg.Close())
+	}
+	e.hold(p)
+	f.count(e)
+	f.stats.Inc(statCrossed)
+	if e.m.Stands(h.worker, h.conn) {
+		e.side = sock
+		e.step(machine.Event{Kind: machine.Hear, Msg: h.msg()})
+		return nil
+	}
+	delete(f.openings, e.peer)
+	e.maxBulk = p.layout.MaxBulk()
+	old := e.sock
+	e.sock = sock
+	if old != nil {
+		_ = f.epoll.Del(old.FD())
+	}
+	e.step(machine.Event{Kind: machine.Hear, Msg: h.msg()})
+	if old != nil {
+		if err := old.Close(); err != nil {
+			f.d.logf("leave a socket", err)
+		}
+	}
+	if err := e.watch(); err != nil {
+		f.failLater(e, fmt.Errorf("%w: %w", ucs.ErrPeerFailed, err))
 	}
 	return nil
 }

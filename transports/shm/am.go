@@ -129,9 +129,7 @@ func (e *ep) reserve(n int) ([]byte, uct.Status) {
 	if b, ok := e.tx.Reserve(n); ok {
 		return b, ucs.OK
 	}
-	e.f.stats.Inc(statNoResource)
-	e.need = n
-	return nil, ucs.NoResource
+	return nil, e.noRoom(n)
 }
 
 func (e *ep) commit(id uct.AMID, hdr uint64, n int) {

@@ -18,10 +18,14 @@ const (
 )
 
 var (
-	ringCells = config.New("SHM_RING_CELLS", "128", cellCount(), "cells",
-		"cells of each direction of a connection; one holds a message of up to 48 bytes")
-	ringSize = config.New("SHM_RING_SIZE", "16k", config.Size(4<<10, 64<<20), "bytes",
-		"memory of each direction of a connection: its cells, and the area for longer messages")
+	ringCells = config.New("SHM_RING_CELLS", "32", cellCount(), "cells",
+		"cells of each direction of a new connection; one holds a message of up to 48 bytes")
+	ringSize = config.New("SHM_RING_SIZE", "10k", config.Size(4<<10, 64<<20), "bytes",
+		"memory of each direction of a new connection: its cells, and the area for longer messages")
+	ringMaxSize = config.New("SHM_RING_MAX_SIZE", "256k", config.Size(4<<10, 64<<20), "bytes",
+		"to what each direction of a connection grows, by doubling, while sends find no room")
+	maxPairs = config.New("SHM_MAX_PAIRS", "1024", config.Int(1, maxConns), "connections",
+		"how many connections have memory; of more, idle ones are put to sleep, least recently used first, and get new memory on use")
 	rescan = config.New("SHM_RESCAN", "2ms", config.Duration(100*time.Microsecond, config.Forever), "time",
 		"how often a polling worker looks at every connection, whatever the hints say; inf: never")
 	socketDir = config.New("SHM_SOCKET_DIR", "", config.String(), "directory",
@@ -31,7 +35,7 @@ var (
 // settings are the rows of this transport.
 var settings = config.Table{
 	Section:  "shm",
-	Settings: []config.Setting{ringCells, ringSize, rescan, socketDir},
+	Settings: []config.Setting{ringCells, ringSize, ringMaxSize, maxPairs, rescan, socketDir},
 }
 
 // cellCount takes a power of two.

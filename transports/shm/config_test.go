@@ -42,8 +42,8 @@ func TestRingCellsBeyondTheirRing(t *testing.T) {
 			"UCX_SHM_RING_SIZE=4k (environment UCX_SHM_RING_SIZE) does not hold UCX_SHM_RING_CELLS=4096 (environment UCX_SHM_RING_CELLS), which need at least 258k: invalid parameter",
 		},
 		{
-			[]string{"UCX_SHM_RING_SIZE=4k"},
-			"UCX_SHM_RING_SIZE=4k (environment UCX_SHM_RING_SIZE) does not hold UCX_SHM_RING_CELLS=128 (default), which need at least 10k: invalid parameter",
+			[]string{"UCX_SHM_RING_CELLS=64", "UCX_SHM_RING_SIZE=4k"},
+			"UCX_SHM_RING_SIZE=4k (environment UCX_SHM_RING_SIZE) does not hold UCX_SHM_RING_CELLS=64 (environment UCX_SHM_RING_CELLS), which need at least 6k: invalid parameter",
 		},
 	} {
 		s, err := loaded(c.env...)

@@ -157,9 +157,9 @@ func TestByeComesOnce(t *testing.T) {
 func TestFailedConnectionLetsSleep(t *testing.T) {
 	for name, fail := range map[string]func(c *couple){
 		"peer closed":     func(c *couple) { require.NoError(t, c.a.Close()) },
-		"garbage in ring": func(c *couple) { binary.NativeEndian.PutUint64(c.ab.seg.Bytes()[384+2*64:], 2|60<<40) },
+		"garbage in ring": func(c *couple) { binary.NativeEndian.PutUint64(c.ab.pairs[0].seg.Bytes()[384+2*64:], 2|60<<40) },
 		"impossible position": func(c *couple) {
-			binary.NativeEndian.PutUint64(c.ab.seg.Bytes()[ringStride(c.a.layout)+128:], 1<<40)
+			binary.NativeEndian.PutUint64(c.ab.pairs[0].seg.Bytes()[ringStride(c.a.layout)+128:], 1<<40)
 			for c.ba.AMShort(1, 0, nil) == ucs.OK {
 			}
 		},

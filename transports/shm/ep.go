@@ -11,6 +11,7 @@ import (
 	"github.com/goucx/goucx/ucs/ring"
 	"github.com/goucx/goucx/ucs/shmem"
 	"github.com/goucx/goucx/uct"
+	"github.com/goucx/goucx/wireup/machine"
 )
 
 // ep is a connection: a pair of rings with one peer, and the send handle on it
@@ -28,6 +29,8 @@ type ep struct {
 	resID  uct.AMID
 	resHdr uint64
 	resLen int // of the open reservation; -1: none
+	salt   uint64
+	sends  machine.PairID // what tx is in
 
 	// Receiving.
 	_   ucs.Pad
@@ -40,10 +43,19 @@ type ep struct {
 	source  uint32
 
 	// Connection.
+	m         machine.Machine
+	pairs     []*pair
+	spare     *pair            // for the machine's next Make
+	later     []machine.Action // wait for the open reservation to end
+	refused   machine.PairID   // an offer that could not be sent
+	merged    uint64           // of iface.merged
 	peer      ifaceName
 	initiated bool
+	separate  bool // does not cross with what the peer initiates
+	counted   bool // among iface.accepted
 	opened    bool // an endpoint is open on it
-	saidBye   bool
+	broken    bool // its socket is, what it said last is to be read
+	over      bool // the peer is gone and nobody minds
 	heardBye  bool
 	heardAll  bool // and it hangs up
 	hungUp    bool
@@ -54,14 +66,20 @@ type ep struct {
 	waits     bool // among iface.waiting
 	rechecks  bool // among iface.recheck
 	chilled   uint32
-	maxBulk   int // longest message of this geometry
-	cells     int
+	maxBulk   int // longest message that every pair takes
+
+	wants    bool     // among iface.wanting
+	full     uint32   // refusals for want of room since
+	fullAt   ucs.Time // this time
+	paused   ucs.Time // no offers before
+	activity uint64   // what was sent and received at
+	activeAt ucs.Time // this time, or before it
 
 	pend   []uct.Token
 	purged bool
 
-	seg       *shmem.Segment
 	sock      *shmem.Conn
+	side      *shmem.Conn // by which the peer said hello while ours stands
 	pidfd     int
 	peerInbox *inbox
 	peerSlot  int
@@ -92,12 +110,21 @@ func (e *ep) notify() {
 			return // it looks at the ring right after it answers
 		}
 	}
+	e.hint()
+}
+
+// hint tells the peer of what was sent, where it does not look at the ring by
+// itself, and wakes it.
+func (e *ep) hint() {
+	if e.peerInbox == nil {
+		return
+	}
 	if e.fenced {
 		e.Barrier()
 	}
 	if !e.tx.Watched() {
 		e.f.stats.Inc(statHinted)
-		atomic.StoreUint64(&e.peerInbox.heads[e.peerSlot], e.tx.Head())
+		atomic.StoreUint64(&e.peerInbox.heads[e.peerSlot], e.tx.Head()^e.salt)
 	}
 	e.wake()
 }
@@ -133,9 +160,7 @@ func (e *ep) ready() uct.Status {
 		return s
 	}
 	if !e.tx.Room() {
-		e.f.stats.Inc(statNoResource)
-		e.need = 0
-		return ucs.NoResource
+		return e.noRoom(0)
 	}
 	return ucs.OK
 }
@@ -205,6 +230,7 @@ func (e *ep) Close() {
 	}
 	e.PendingPurge(func(uct.Token) {})
 	e.resLen = -1
+	e.catchUp()
 	if e.status == ucs.OK {
 		e.shut(ucs.Closed)
 	}
@@ -212,29 +238,19 @@ func (e *ep) Close() {
 	e.f.settleLater(e)
 }
 
-// bye tells the peer that nothing more comes. Where the peer has not been
-// reached yet, dial tells it.
+// bye tells the peer that nothing more comes, and with kindByeAll that this side
+// hangs up. Where the peer has not been reached yet, dial tells it.
 func (e *ep) bye(k kind) {
-	if e.dead != nil || e.saidBye && k == kindBye {
+	if e.dead != nil {
 		return
 	}
 	if fault.Enabled {
 		fault.At(fault.Closing)
 	}
 	e.greet()
-	e.saidBye = true
-	if e.sock != nil {
-		e.tell(k)
-	}
-}
-
-// tell sends a message without descriptors.
-func (e *ep) tell(k kind) {
-	if e.dead != nil || e.hungUp {
-		return
-	}
-	if err := e.sock.Send(e.f.hello(k, e.slot).append(nil)); err != nil && !errors.Is(err, shmem.ErrWouldBlock) {
-		e.lost()
+	e.step(machine.Event{Kind: machine.Close})
+	if k == kindByeAll && e.sock != nil && !e.hungUp {
+		_ = e.sock.Send(e.f.hello(k, e.slot).append(nil)) // it may be gone
 	}
 }
 
@@ -243,7 +259,7 @@ func (e *ep) done() bool {
 	if e.opened {
 		return false
 	}
-	return e.dead != nil || e.saidBye && e.heardBye
+	return e.dead != nil || e.over || e.m.State() == machine.Done
 }
 
 // disconnect hangs up and stops watching the peer's process. The descriptors are
@@ -254,6 +270,10 @@ func (e *ep) disconnect() (err error) {
 		_ = e.f.epoll.Del(e.sock.FD()) // it may not be in
 		err = e.sock.Close()
 		e.sock = nil
+	}
+	if e.side != nil {
+		err = errors.Join(err, e.side.Close())
+		e.side = nil
 	}
 	if e.pidfd >= 0 {
 		_ = e.f.epoll.Del(e.pidfd)
@@ -267,8 +287,19 @@ func (e *ep) disconnect() (err error) {
 func (e *ep) release() error {
 	e.released = true
 	err := e.disconnect()
-	if e.seg != nil {
-		err = errors.Join(err, e.seg.Close())
+	e.tx, e.rx = e.f.nowhere.tx, e.f.nowhere.rx
+	for _, p := range e.pairs {
+		err = errors.Join(err, p.seg.Close())
+	}
+	if len(e.pairs) > 0 {
+		e.f.mapped--
+	}
+	e.pairs, e.later = nil, nil
+	if e.f.openings[e.peer] == e {
+		delete(e.f.openings, e.peer)
+	}
+	if e.merged != 0 {
+		delete(e.f.merged, e.merged)
 	}
 	if e.peerInbox != nil {
 		err = errors.Join(err, e.peerInbox.close())

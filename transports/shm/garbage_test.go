@@ -101,7 +101,7 @@ func vandalise(t *testing.T, rnd *rand.Rand, beside bool) {
 	ba := connectTest(t, b, a)
 
 	v := &vandal{rnd: rnd}
-	for _, s := range []*shmem.Segment{ab.seg, a.pages[0].seg, b.pages[0].seg} {
+	for _, s := range []*shmem.Segment{ab.pairs[0].seg, a.pages[0].seg, b.pages[0].seg} {
 		v.pages = append(v.pages, s.Bytes())
 	}
 	stop, stopped := make(chan bool), make(chan bool)

@@ -46,21 +46,34 @@ type iface struct {
 	name    ifaceName
 	dir     string
 	device  []byte // its address
-	layout  ring.Layout
+	worker  uct.UUID
+	layout  ring.Layout // of new connections
+	largest int         // bytes to which a ring may grow
+	nowhere nowhere
 
 	pages    []page
 	pageAt   int
 	slots    []*ep
 	freeSlot []int
-	undialed []*ep // whose peer's backlog was full
-	recheck  []*ep // no longer watched, to be looked at once more
-	ending   []*ep // to be looked at by settle
+	undialed []*ep               // whose peer's backlog was full
+	openings map[ifaceName]*ep   // connections that cross with one that the peer makes
+	merged   map[uint64]struct{} // the peer's connections that came with an accept, whose hello may come yet
+	deferred []*ep               // that have actions to be done after a reservation
+	wanting  []*ep               // that want another pair
+	recheck  []*ep               // no longer watched, to be looked at once more
+	ending   []*ep               // to be looked at by settle
 
 	listener *shmem.Listener
 	epoll    *shmem.Epoll
 	event    *shmem.EventFD
 	embryos  map[uint32]embryo
 	embryoID uint32
+
+	deafUntil ucs.Time // the listener is not looked at, for want of descriptors
+	alarm     *time.Timer
+	mapped    int // connections that have a pair
+	maxMapped int
+	lulled    ucs.Time
 
 	active    int // by the layer above
 	accepted  int // by peers
@@ -102,8 +115,13 @@ func openIface(d *domain, _ uct.IfaceInfo, c uct.IfaceConfig) (uct.Iface, error)
 	}
 	f := &iface{
 		d: d, handler: c.Handler, layout: layout, dir: socketDir.Get(set),
-		threads: max(c.Threads, 1), embryos: map[uint32]embryo{}, scanEvery: rescan.Get(set),
+		threads: max(c.Threads, 1), embryos: map[uint32]embryo{}, scanEvery: rescan.Get(set), worker: c.Worker,
+		openings: map[ifaceName]*ep{}, merged: map[uint64]struct{}{},
+		largest: int(ringMaxSize.Get(set)), maxMapped: maxPairs.Get(set),
 		noBarrier: shmem.RegisterGlobal() != nil,
+	}
+	if f.nowhere, err = newNowhere(); err != nil {
+		return nil, fmt.Errorf("open shm iface: %w", err)
 	}
 	f.attr = attrOf(layout)
 	f.device = appendDevice(nil, f.dir)
@@ -266,6 +284,10 @@ func (f *iface) Close() error {
 }
 
 func (f *iface) releaseAll() (err error) {
+	f.dialLast()
+	if f.alarm != nil {
+		f.alarm.Stop()
+	}
 	for _, e := range f.slots {
 		if e == nil {
 			continue
@@ -293,5 +315,6 @@ func (f *iface) releaseAll() (err error) {
 	}
 	f.hot, f.words, f.seen, f.waiting, f.slots, f.embryos, f.pages = nil, nil, nil, nil, nil, nil, nil
 	f.undialed, f.recheck, f.ending, f.asleep, f.attention = nil, nil, nil, nil, false
+	f.deferred, f.wanting = nil, nil
 	return err
 }

@@ -219,7 +219,7 @@ func TestDamagedHelloIsRefused(t *testing.T) {
 	ev, err := shmem.NewEventFD()
 	require.NoError(t, err)
 	defer ev.Close()
-	good := hello{kind: kindHello, cells: uint32(f.layout.Cells), bulk: uint32(f.layout.Bulk)}
+	good := hello{kind: kindHello, pair: 3, conn: 1, cells: uint32(f.layout.Cells), bulk: uint32(f.layout.Bulk)}
 	wild := good
 	wild.cells = 1 << 31
 	for name, tc := range map[string]struct {
@@ -261,7 +261,7 @@ func TestGarbageInTheRingFailsThatPeerAlone(t *testing.T) {
 	e.AMShort(1, 0, nil)
 	good.AMShort(1, 0, nil)
 	until(t, func() bool { return rb.n == 2 }, a, b, c)
-	m := e.seg.Bytes()
+	m := e.pairs[0].seg.Bytes()
 	cells := 384 // behind the control block
 	binary.NativeEndian.PutUint64(m[cells+2*64:], 2|60<<40)
 	until(t, func() bool { return len(rb.failures) == 1 }, b)

@@ -7,6 +7,7 @@ import (
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/shmem"
 	"github.com/goucx/goucx/uct"
+	"github.com/goucx/goucx/wireup/machine"
 )
 
 // What a watched descriptor is, in the upper half of its epoll data; the lower
@@ -66,13 +67,17 @@ func (f *iface) service() int {
 	for _, ev := range f.events[:n] {
 		f.dispatch(ev)
 	}
+	f.doDeferred()
 	done := f.recheckAll() + f.hints(0, len(f.words), uct.MaxBatch)
 	now := ucs.Now()
 	if now.Sub(f.tended) >= tendEvery {
 		f.tended = now
 		f.dialAll()
 		f.reapEmbryos(now)
+		f.resumeAccept(now)
+		f.lull(now)
 	}
+	f.serveWants(now)
 	done += f.scan(now) + f.settle()
 	f.nextPage()
 	return done
@@ -116,7 +121,16 @@ func (f *iface) settle() int {
 
 func (f *iface) settleOne(e *ep) int {
 	n := 0
-	if e.hungUp && e.dead == nil {
+	if e.refused != machine.None {
+		p := e.refused.Flip()
+		e.refused = machine.None
+		e.pause(declinePause)
+		e.step(machine.Event{Kind: machine.Hear, Msg: machine.Msg{Kind: machine.Decline, From: e.m.Remote(), Pair: p}})
+	}
+	if e.broken && !e.hungUp {
+		e.lost()
+	}
+	if e.hungUp && e.dead == nil && !e.over {
 		n = f.drainAll(e)
 		f.end(e)
 	}
@@ -137,12 +151,13 @@ func (f *iface) settleOne(e *ep) int {
 func (f *iface) end(e *ep) {
 	switch {
 	case e.dead != nil: // the last messages were garbage
+	case e.m.State() == machine.Done:
 	case e.heardAll:
 		f.failLater(e, errOrderly)
-	case e.opened || !e.heardBye && !e.saidBye:
+	case e.opened || !e.heardBye && !e.m.SaidBye():
 		f.failLater(e, errHungUp)
 	default: // one side was done, and the other had never sent
-		e.heardBye, e.saidBye = true, true
+		e.over = true
 	}
 }
 
@@ -150,7 +165,7 @@ func (f *iface) end(e *ep) {
 // worth is the most there can be.
 func (f *iface) drainAll(e *ep) int {
 	n := 0
-	for n <= f.layout.Cells+e.cells && e.rx.Ready() && e.dead == nil {
+	for most := e.cells(); n <= most && e.rx.Ready() && e.dead == nil; {
 		n += f.drain(e, drainBatch)
 	}
 	return n
@@ -180,7 +195,7 @@ func (f *iface) drop(e *ep) {
 		f.report(e)
 	}
 	f.forget(e)
-	if !e.initiated {
+	if e.counted {
 		f.accepted--
 	}
 	if err := e.release(); err != nil {

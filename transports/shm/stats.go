@@ -11,6 +11,9 @@ const (
 	statPending
 	statHinted
 	statWoken
+	statCrossed
+	statMoved
+	statNaps
 	numStats
 )
 
@@ -24,4 +27,7 @@ var statNames = [numStats]string{
 	statPending:    "pending",   // tokens that waited for room
 	statHinted:     "hints",     // messages announced in the peer's inbox
 	statWoken:      "wakeups",   // sleeping peers woken
+	statCrossed:    "crossed",   // connections that both sides made at once
+	statMoved:      "moved",     // pairs of the peer's that a connection went on in
+	statNaps:       "naps",      // connections proposed to be put to sleep
 }

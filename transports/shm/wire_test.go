@@ -8,11 +8,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var goldenHello = hello{kind: kindHello, flags: flagFence, name: ifaceName{1, 2, 3, 4, 5, 6, 7, 8}, slot: 0x102, cells: 128, bulk: 7808}
+var goldenHello = hello{kind: kindHello, flags: flagFence, name: ifaceName{1, 2, 3, 4, 5, 6, 7, 8}, slot: 0x102, cells: 128, bulk: 7808, pair: 3, old: 2, worker: [16]byte{15: 9}, conn: 0x1122}
 
 func TestHelloGolden(t *testing.T) {
 	b := goldenHello.append(nil)
-	require.Equal(t, "67756378"+"0100"+"01"+"01"+"0102030405060708"+"0201"+"0000"+"80000000"+"801e0000", hex.EncodeToString(b))
+	require.Equal(t, "67756378"+"0200"+"01"+"01"+"0102030405060708"+"0201"+"0000"+"80000000"+"801e0000"+"0300000002000000"+"00000000"+strings.Repeat("00", 15)+"09"+"2211000000000000", hex.EncodeToString(b))
 	h, err := parseHello(b)
 	require.NoError(t, err)
 	require.Equal(t, goldenHello, h)
@@ -41,7 +41,7 @@ func TestHelloRefusesDamage(t *testing.T) {
 		"version": {spoil(4, 9), "version 9"},
 		"kind":    {spoil(6, 99), "unknown kind 99"},
 		"slot":    {spoil(17, 0xff), "slot"},
-		"tail":    {append(whole, 1), "29 bytes"},
+		"tail":    {append(whole, 1), "65 bytes"},
 	} {
 		_, err := parseHello(tc.b)
 		require.ErrorContains(t, err, tc.want, name)

@@ -271,6 +271,13 @@ func (m *Machine) late(ev Event, acts []Action) []Action {
 // calm reports whether the reader has come to the last pair agreed on.
 func (m *Machine) calm() bool { return m.resume == None && (m.in == m.newest || m.in == None) }
 
+// Conn is this side's name of the connection.
+func (m *Machine) Conn() uint64 { return m.conf.Conn }
+
+// Stands reports whether this side's initiation stands where it crosses with one
+// of that worker's, by its name of the connection.
+func (m *Machine) Stands(worker [16]byte, conn uint64) bool { return m.smaller(worker, conn) }
+
 // smaller reports whether this side's initiation stands against the peer's.
 func (m *Machine) smaller(worker [16]byte, conn uint64) bool {
 	if c := bytes.Compare(m.conf.Worker[:], worker[:]); c != 0 {

@@ -1,0 +1,237 @@
+package shm
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goucx/goucx/internal/fault"
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/ring"
+	"github.com/goucx/goucx/ucs/shmem"
+	"github.com/goucx/goucx/wireup/machine"
+)
+
+var errBroken = fmt.Errorf("%w: what it said about the connection does not fit", ucs.ErrPeerFailed)
+
+// step lets the connection's machine take an event and does what it says.
+func (e *ep) step(ev machine.Event) {
+	var buf [8]machine.Action
+	for _, a := range e.m.Step(0, ev, buf[:0]) {
+		e.do(a)
+	}
+}
+
+func (e *ep) do(a machine.Action) {
+	switch a.Kind {
+	case machine.Make:
+		e.spare.id = a.Pair
+		e.hold(e.spare)
+		e.spare = nil
+	case machine.Send:
+		e.post(a.Msg)
+	case machine.Read:
+		e.readIn(a.Pair)
+	case machine.Write, machine.Retire:
+		if e.resLen >= 0 || len(e.later) > 0 {
+			e.f.defers(e, a) // a reservation is open in the ring
+			return
+		}
+		e.move(a)
+	case machine.Ended:
+		e.f.settleLater(e)
+	case machine.Fail:
+		e.f.failLater(e, errBroken)
+	}
+}
+
+// move does what touches the ring that is sent in.
+func (e *ep) move(a machine.Action) {
+	if a.Kind == machine.Write {
+		e.sendIn(a.Pair)
+		return
+	}
+	e.drop(a.Pair)
+}
+
+// defers has an action done once the reservation has ended.
+func (f *iface) defers(e *ep, a machine.Action) {
+	if len(e.later) == 0 {
+		f.deferred = append(f.deferred, e)
+	}
+	e.later = append(e.later, a)
+	f.look()
+}
+
+// doDeferred does what waited for reservations to end.
+func (f *iface) doDeferred() {
+	es := f.deferred
+	f.deferred = nil
+	for _, e := range es {
+		switch {
+		case e.released:
+		case e.resLen >= 0 && e.dead == nil:
+			f.deferred = append(f.deferred, e)
+			f.attention = true
+		default:
+			e.catchUp()
+		}
+	}
+}
+
+// catchUp does what waited for a reservation.
+func (e *ep) catchUp() {
+	as := e.later
+	e.later = nil
+	for _, a := range as {
+		if e.dead == nil {
+			e.move(a)
+		}
+	}
+}
+
+// post sends a message of the machine's. The hello goes by dial.
+func (e *ep) post(m machine.Msg) {
+	sock := e.sock
+	if m.Kind == machine.Yield {
+		sock = e.side
+	}
+	if m.Kind == machine.Hello || sock == nil || e.hungUp {
+		return
+	}
+	h := e.f.hello(kindOf(m.Kind), e.slot)
+	h.carry(m)
+	var fds []int
+	switch m.Kind {
+	case machine.Accept, machine.Yield:
+		fds = append(fds, e.f.pageOf(e.slot).seg.FD(), e.f.event.FD())
+		if old := e.pair(m.Old); old != nil {
+			h.shape(old.layout)
+			fds = append(fds, old.seg.FD())
+		}
+		if fault.Enabled {
+			fault.At(fault.Accept)
+		}
+	case machine.Offer:
+		p := e.pair(m.Pair)
+		h.shape(p.layout)
+		fds = append(fds, p.seg.FD())
+		if fault.Enabled {
+			fault.At(fault.Grow)
+		}
+	case machine.Take:
+		e.f.stats.Inc(statMoved)
+	}
+	err := sock.Send(h.append(nil), fds...)
+	if m.Kind == machine.Offer && err == nil {
+		err = e.pair(m.Pair).seg.CloseFD()
+	}
+	e.posted(m, err)
+}
+
+// posted deals with a message that could not be sent. Whoever is gone may have
+// said something before, so that is looked at later.
+func (e *ep) posted(m machine.Msg, err error) {
+	switch {
+	case err == nil, m.Kind == machine.Bye && errors.Is(err, shmem.ErrWouldBlock):
+	case m.Kind == machine.Yield: // the peer has given way already, and left that socket
+	case errors.Is(err, unix.EPIPE), errors.Is(err, unix.ECONNRESET):
+		e.broken = true
+		e.f.settleLater(e)
+	case m.Kind == machine.Offer: // too many descriptors on their way: as if declined
+		e.refused = m.Pair
+		e.f.settleLater(e)
+	default:
+		e.f.failLater(e, fmt.Errorf("%w: tell it %v: %w", ucs.ErrPeerFailed, m.Kind, err))
+	}
+}
+
+// listen acts on a message of the peer's machine; it owns fds.
+func (e *ep) listen(h hello, fds []int) error {
+	m := h.msg()
+	ev := machine.Event{Kind: machine.Hear, Msg: m, Busy: e.busy()}
+	want := h.descriptors()
+	if len(fds) != want {
+		shmem.CloseFDs(fds...)
+		return fmt.Errorf("message of kind %d with %d descriptors does not fit here: %w", h.kind, len(fds), ucs.ErrInvalid)
+	}
+	switch m.Kind {
+	case machine.Accept, machine.Yield:
+		if err := e.meet(h, fds[0], fds[1]); err != nil {
+			shmem.CloseFDs(fds[2:]...)
+			return err
+		}
+		if err := e.accepted(h, fds[2:]); err != nil {
+			return err
+		}
+	case machine.Offer:
+		p, err := mapPair(m.Pair.Flip(), fds[0], h.layout())
+		if err == nil && (p.layout.MaxBulk() < e.maxBulk || e.pair(p.id) != nil) {
+			err = errors.Join(ucs.ErrInvalid, p.seg.Close())
+			fds = nil
+		}
+		if err != nil {
+			shmem.CloseFDs(fds...)
+			ev.Kind = machine.Unable
+			break
+		}
+		e.hold(p)
+	}
+	e.step(ev)
+	if m.Kind == machine.Decline {
+		e.pause(declinePause)
+	}
+	if m.Introduces() && m.Kind == machine.Offer && !e.m.Holds(m.Pair.Flip()) {
+		e.drop(m.Pair.Flip())
+	}
+	return nil
+}
+
+// accepted takes what an accept brings: the peer's own initiation, where it is
+// not known yet.
+func (e *ep) accepted(h hello, fds []int) error {
+	if h.kind != kindAccept {
+		return nil
+	}
+	f := e.f
+	if e.m.State() != machine.Opening {
+		shmem.CloseFDs(fds...)
+		return fmt.Errorf("a second accept: %w", ucs.ErrInvalid)
+	}
+	if f.openings[e.peer] == e {
+		delete(f.openings, e.peer)
+	}
+	if p := e.pair(h.pair.Flip()); p != nil {
+		if err := p.seg.CloseFD(); err != nil {
+			return err
+		}
+	}
+	if len(fds) == 0 {
+		return nil
+	}
+	f.count(e)
+	if e.side != nil {
+		shmem.CloseFDs(fds...)
+		err := e.side.Close()
+		e.side = nil
+		return err
+	}
+	p, err := mapPair(h.old.Flip(), fds[0], h.layout())
+	if err != nil {
+		shmem.CloseFDs(fds...)
+		return err
+	}
+	e.hold(p)
+	e.merged = h.conn
+	f.merged[h.conn] = struct{}{} // its hello may come yet
+	return nil
+}
+
+// busy reports whether the connection is about to be used.
+func (e *ep) busy() bool { return len(e.pend) > 0 || e.resLen >= 0 || e.rx.Ready() }
+
+// layout is the geometry that the message names.
+func (h *hello) layout() ring.Layout { return ring.Layout{Cells: int(h.cells), Bulk: int(h.bulk)} }
+
+func (h *hello) shape(l ring.Layout) { h.cells, h.bulk = uint32(l.Cells), uint32(l.Bulk) }
