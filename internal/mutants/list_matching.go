@@ -69,12 +69,6 @@ var matching = []mutant{
 		pkg: "./ucp", test: "^TestTransfer", quick: true,
 	},
 	{
-		name: "an operation that has ended ends once more",
-		file: "ucp/port.go",
-		old:  "		if k == 0 || w.slab.slots[k].state != slotLive {\n			continue\n		}\n		s := ", new: "		s := ",
-		pkg: "./ucp", test: "^TestTransfer|^TestScalars|^TestFetchDrop$|^TestAbortWithTransfers",
-	},
-	{
 		name: "a lane that nobody uses stays active",
 		file: "ucp/lane.go",
 		old:  "	port.iface.Deactivate()\n", new: "	_ = port\n",

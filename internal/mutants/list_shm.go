@@ -61,7 +61,7 @@ var shm = []mutant{
 		name: "a waiting operation is forgotten",
 		file: "transports/shm/pending.go",
 		old:  "e.pend = append(e.pend[:0], e.pend[k:]...)", new: "e.pend = append(e.pend[:0], e.pend[min(k+1, len(e.pend)):]...)",
-		pkg: "./transports/shm", test: "^TestMonkey$",
+		pkg: "./transports/shm", test: "^TestPendingGoesOnWhenRoomComesBack$", quick: true,
 	},
 	{
 		name: "a message overtakes those that wait",
