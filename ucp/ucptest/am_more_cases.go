@@ -1,6 +1,7 @@
 package ucptest
 
 import (
+	"errors"
 	"math/rand/v2"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 
 var amMoreCases = []Case{
 	{"am: handlers post, make and close endpoints, change handlers", amBusyHandler},
+	{"am: an endpoint closed in a handler still sends what was posted", amCloseInside},
 	{"am: a wait inside a handler is refused", amWaitInside},
 	{"am: random messages against an oracle", amOracle},
 }
@@ -46,6 +48,37 @@ func amBusyHandler(t *testing.T, p *Pair) {
 	for range 4 {
 		require.NoError(t, <-errs)
 	}
+}
+
+func amCloseInside(t *testing.T, p *Pair) {
+	var box amInbox
+	box.handle(t, p.A, 2, true)
+	type posted struct {
+		e      ucp.Endpoint
+		r      ucp.Request
+		closed error
+	}
+	out := make(chan posted, 1)
+	data := pattern(100_000, 1)
+	require.NoError(t, p.B.HandleAM(1, func(*ucp.AM) {
+		e, err := p.B.NewEndpoint(p.A.Address(), ucp.EndpointConfig{})
+		if err != nil {
+			out <- posted{closed: err}
+			return
+		}
+		r := e.AMSendWith(2, nil, data, rndv)
+		out <- posted{e, r, e.Close()}
+	}))
+	p.AB.AMSend(1, nil, nil)
+	g := box.next(p)
+	o := <-out
+	require.NoError(t, o.closed)
+	require.False(t, o.r.Done(), "its data is still wanted")
+	buf := make([]byte, len(data))
+	p.MustRecv(g.kept.RecvInto(buf))
+	require.Equal(t, string(data), string(buf))
+	require.NoError(t, p.Wait(o.r))
+	p.Until(func() bool { return errors.Is(o.e.Info().Err, ucp.ErrClosed) })
 }
 
 func amWaitInside(t *testing.T, p *Pair) {
