@@ -180,7 +180,7 @@ func TestLiveStates(t *testing.T) {
 }
 
 // A worker of mode multi is looked into although nobody progresses it, and while
-// a goroutine runs it.
+// a goroutine that runs it sleeps.
 func TestLiveMulti(t *testing.T) {
 	c, path := shown(t)
 	w := worker(t, c, ucp.ThreadMulti)
@@ -191,7 +191,7 @@ func TestLiveMulti(t *testing.T) {
 	assert.False(t, l.Fresh, "nobody progresses it")
 	require.Len(t, l.Summary.Requests, 1)
 	assert.Equal(t, "0x3", l.Summary.Requests[0].Tag)
-	runs(t, path, w, func(l live.Worker) bool { return l.Fresh })
+	runs(t, path, w, func(l live.Worker) bool { return l.Fresh && l.Armed })
 }
 
 // A sleeper of mode single answers: it is woken for it.
