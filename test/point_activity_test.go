@@ -24,6 +24,7 @@ var activities = map[string]func(*side) error{
 	"receive am":   (*side).receiveAM,
 	"receive":      (*side).receive,
 	"begin":        func(v *side) error { return v.talk(true, (*side).poll) },
+	"alternate":    func(v *side) error { return v.talk(true, (*side).pollInTurn) },
 	"answer":       func(v *side) error { return v.talk(false, (*side).poll) },
 	"sleep":        func(v *side) error { return v.talk(false, (*side).sleepFor) },
 	"open, close":  (*side).openClose,
@@ -245,6 +246,18 @@ func (v *side) poll(r ucp.RecvRequest) error {
 		_, err := r.Wait(ctx)
 		return err
 	})
+}
+
+// pollInTurn leaves the peer alone for a while, for another one.
+func (v *side) pollInTurn(r ucp.RecvRequest) error {
+	err := v.poll(r)
+	if err == nil {
+		check(pingPong(context.Background(), v.w, v.bystands, 3))
+		for range 20_000 {
+			v.w.Progress()
+		}
+	}
+	return err
 }
 
 // sleepFor arms the worker whenever there is nothing to do.

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/goucx/goucx/internal/fault"
@@ -45,6 +46,10 @@ var pointRows = []pointRow{
 	{fault.AfterPublish, 60, "answer", "begin", nil},
 	{fault.Armed, 20, "sleep", "begin", nil},
 	{fault.Armed, 20, "answer", "begin", []string{"UCX_SPIN_TIME=0"}},
+	{fault.Grow, 1, "flood", "receive late", nil},
+	{fault.Unmap, 1, "flood", "receive late", nil},
+	{fault.Unmap, 1, "receive late", "flood", nil},
+	{fault.Unmap, 2, "alternate", "answer", []string{"UCX_SHM_MAX_PAIRS=1"}},
 	{fault.RTS, 3, "send long", "receive", nil},
 	{fault.RTR, 3, "receive", "send long", nil},
 	{fault.Data, 40, "send long", "receive", nil},
@@ -209,8 +214,10 @@ func (x *pointTable) run(t *testing.T, row pointRow, action string, own bool) {
 // kill has the victim die, if it did not do so by itself, and gives the time.
 func (p *pair) kill(t *testing.T, how string, own bool, victim sideProcess) (died time.Time) {
 	if how == "KILL" {
-		for line := range victim.lines {
-			require.Equal(t, "posted", line)
+		select {
+		case <-victim.gone(t):
+		case <-time.After(patience):
+			require.Fail(t, "it never came to the point")
 		}
 		hits, err := os.Stat(p.hits)
 		require.NoError(t, err)
@@ -223,6 +230,18 @@ func (p *pair) kill(t *testing.T, how string, own bool, victim sideProcess) (die
 		p.at.signal(syscall.SIGCONT)
 	}
 	return died
+}
+
+// gone tells when the process has ended.
+func (s *sideProcess) gone(t *testing.T) <-chan struct{} {
+	c := make(chan struct{})
+	go func() {
+		defer close(c)
+		for line := range s.lines {
+			assert.Equal(t, "posted", line)
+		}
+	}()
+	return c
 }
 
 // stopped: one stands still at the point, or its peer does; the other waits, can
