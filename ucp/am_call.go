@@ -66,3 +66,24 @@ func (w *Worker) closesLater(r Request, e Endpoint) bool {
 	w.t.unlock()
 	return handling && r.Notify(w.am.shut, e.id)
 }
+
+// mayClose refuses a close inside a handler of one of the context's workers.
+func (x *Context) mayClose() error {
+	x.mu.Lock()
+	var workers []*Worker
+	for c := range x.owned {
+		if w, ok := c.(*Worker); ok {
+			workers = append(workers, w)
+		}
+	}
+	x.mu.Unlock()
+	for _, w := range workers {
+		w.t.lock()
+		err := w.mayWait()
+		w.t.unlock()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -194,6 +194,9 @@ func (x *Context) disown(c io.Closer) {
 // are driven meanwhile, so nobody else may use one that is not ThreadMulti.
 // Bounded by CloseTimeout each; idempotent.
 func (x *Context) Close() error {
+	if err := x.mayClose(); err != nil {
+		return fmt.Errorf("close context: %w", err)
+	}
 	x.mu.Lock()
 	x.closed = true
 	var workers []*Worker

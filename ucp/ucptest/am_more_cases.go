@@ -83,8 +83,8 @@ func amCloseInside(t *testing.T, p *Pair) {
 
 func amWaitInside(t *testing.T, p *Pair) {
 	type outcome struct {
-		recv, send, until, run, finish, closed error
-		progress                               int
+		recv, send, until, run, closed, all error
+		progress                            int
 	}
 	got := make(chan outcome, 1)
 	buf := make([]byte, 8)
@@ -100,13 +100,14 @@ func amWaitInside(t *testing.T, p *Pair) {
 		o.until = p.B.WaitUntil(p.deadline, func() bool { return false })
 		o.run = p.B.Run(p.deadline)
 		o.closed = p.B.Close()
+		o.all = p.Context.Close()
 		o.progress = p.B.Progress()
 		got <- o
 	}))
 	p.AB.AMSend(1, nil, nil)
 	p.Until(func() bool { return len(got) == 1 })
 	o := <-got
-	for _, err := range []error{o.recv, o.send, o.until, o.run, o.closed} {
+	for _, err := range []error{o.recv, o.send, o.until, o.run, o.closed, o.all} {
 		require.ErrorIs(t, err, ucp.ErrInvalid)
 		require.ErrorContains(t, err, "handler")
 	}
