@@ -36,7 +36,7 @@ var shm = []mutant{
 	{
 		name: "the connection's end frees no memory",
 		file: "transports/shm/ep.go",
-		old:  "err = errors.Join(err, e.seg.Close())", new: "_ = e.seg.Close",
+		old:  "err = errors.Join(err, p.seg.Close())", new: "_ = p.seg.Close",
 		pkg: "./transports/shm", test: "^TestClosedPairsLeaveNoMapping$", quick: true,
 	},
 	{
@@ -48,7 +48,7 @@ var shm = []mutant{
 	{
 		name: "no hint is given",
 		file: "transports/shm/ep.go",
-		old:  "		atomic.StoreUint64(&e.peerInbox.heads[e.peerSlot], e.tx.Head())", new: "		_ = &e.peerInbox.heads[e.peerSlot]",
+		old:  "		atomic.StoreUint64(&e.peerInbox.heads[e.peerSlot], e.tx.Head()^e.salt)", new: "		_ = &e.peerInbox.heads[e.peerSlot]",
 		pkg: "./transports/shm", test: "^TestNoHintIsLost$|^TestColdConnection",
 	},
 	{
@@ -83,8 +83,8 @@ var shm = []mutant{
 	},
 	{
 		name: "garbage in a ring is skipped",
-		file: "transports/shm/progress.go",
-		old:  "				f.failLater(e, failErr(\"it wrote garbage into its ring\"))", new: "				rx.Advance()",
+		file: "transports/shm/pairs.go",
+		old:  "		f.failLater(e, failErr(\"it wrote garbage into its ring\"))", new: "		e.rx.Advance()",
 		pkg: "./transports/shm", test: "^TestGarbageInTheRingFailsThatPeerAlone$", quick: true,
 	},
 }
