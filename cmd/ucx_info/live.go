@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/goucx/goucx/ucp"
@@ -38,18 +39,7 @@ func (t *tool) liveView() error {
 	if err != nil {
 		return err
 	}
-	programs := make([]liveProgram, len(found))
-	var errs []error
-	for i, f := range found {
-		programs[i] = liveProgram{PID: f.PID, Path: f.Path}
-		p, err := live.Read(f.Path, liveLimit)
-		if err != nil {
-			err = explain(f.PID, err)
-			programs[i].Error = err.Error()
-			errs = append(errs, err)
-		}
-		programs[i].Page = p
-	}
+	programs, errs := readAll(found)
 	t.document["live"] = programs
 	if t.json {
 		return nil
@@ -59,6 +49,25 @@ func (t *tool) liveView() error {
 		return nil // a program that says nothing is part of the list
 	}
 	return errors.Join(errs...)
+}
+
+// readAll asks all at once: one that is stopped takes its time.
+func readAll(found []live.Found) ([]liveProgram, []error) {
+	programs := make([]liveProgram, len(found))
+	errs := make([]error, len(found))
+	var all sync.WaitGroup
+	for i, f := range found {
+		all.Go(func() {
+			p, err := live.Read(f.Path, liveLimit)
+			programs[i] = liveProgram{PID: f.PID, Path: f.Path, Page: p}
+			if err != nil {
+				errs[i] = explain(f.PID, err)
+				programs[i].Error = errs[i].Error()
+			}
+		})
+	}
+	all.Wait()
+	return programs, errs
 }
 
 // liveFind gives what the argument names.
