@@ -71,10 +71,20 @@ func (p *port) handleUser(s *source, d *uct.Desc, data []byte) bool {
 }
 
 // userSlow is user for every whole message.
+// hot: BenchmarkAMPair
 //
 //go:noinline
 func (p *port) userSlow(d *uct.Desc, data []byte) bool {
-	s := p.source(d.Source)
+	if n := wordHeader(d.Header); d.Header>>32 == 0 && d.Flags == 0 && n <= min(len(data), MaxAMHeader) {
+		p.w.dispatch(nil, d.Header, data, amPlace{}) // what it keeps is a copy
+		return false
+	}
+	return p.userRare(p.source(d.Source), d, data)
+}
+
+// userRare takes in a whole message that wants an answer, lies in memory that is
+// lent, or makes no sense.
+func (p *port) userRare(s *source, d *uct.Desc, data []byte) bool {
 	if !p.checkWord(s, d.Header, len(data)) || d.Header&wordWhole != 0 {
 		p.garbage(s)
 		return false
