@@ -129,7 +129,9 @@ func (e *ep) reserve(n int) ([]byte, uct.Status) {
 	if b, ok := e.tx.Reserve(n); ok {
 		return b, ucs.OK
 	}
-	return nil, e.noRoom(n)
+	// Whatever its length, it wants room in the bulk area: by less, PendingAdd
+	// would say that there is some, and the caller try for ever.
+	return nil, e.noRoom(max(n, ring.InlineMax+1))
 }
 
 func (e *ep) commit(id uct.AMID, hdr uint64, n int) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/cpu"
+	"github.com/goucx/goucx/ucs/ring"
 	"github.com/goucx/goucx/ucs/stats"
 	"github.com/goucx/goucx/uct"
 )
@@ -124,6 +125,37 @@ func TestManyMessagesInOrder(t *testing.T) {
 		b.Progress(64)
 	}
 	until(t, func() bool { return want == 50_000 }, b)
+}
+
+// A short reservation, though it would fit a cell, waits for the bulk area: while
+// that is full the pending queue takes it instead of sending it away to try again.
+func TestPendingOfShortReservations(t *testing.T) {
+	for _, n := range []int{1, 16, ring.InlineMax, ring.InlineMax + 1} {
+		var ra, rb recorder
+		a, b := openTest(t, &ra), openTest(t, &rb)
+		e := connectTest(t, a, b)
+		for size := a.attr.AM.Bcopy; size > 0; { // fill the bulk area, leave cells
+			if _, s := e.ReserveAM(1, 0, size); s != ucs.OK {
+				size /= 2
+				continue
+			}
+			e.CommitAM(size)
+		}
+		require.True(t, e.tx.Room(), "cells are left")
+		_, s := e.ReserveAM(1, 0, n)
+		require.Equal(t, ucs.NoResource, s)
+		require.Equal(t, ucs.OK, e.PendingAdd(7), "%d bytes: there is no room to try again", n)
+		sent := false
+		ra.pending = func(ts []uct.Token) int {
+			if _, s := e.ReserveAM(2, 0, n); s != ucs.OK {
+				return 0
+			}
+			e.CommitAM(n)
+			sent = true
+			return len(ts)
+		}
+		until(t, func() bool { return sent }, a, b)
+	}
 }
 
 func TestPendingGoesOnWhenRoomComesBack(t *testing.T) {
