@@ -15,6 +15,11 @@ import (
 // may be longer.
 const fetchAtOnce = 256 << 10
 
+// maxWhole is the longest message that is fetched for its handler: a peer's word
+// for a length takes no more memory than that. Longer ones that are to be sent
+// along go in fragments, whatever the budget says.
+const maxWhole = growLimit
+
 // fetchQueue is what is to be fetched for handlers.
 type fetchQueue struct {
 	waiting []announcedAM

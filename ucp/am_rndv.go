@@ -7,6 +7,20 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
+// goesAlong reports whether the data of the active message in s is to be there
+// when its handler runs.
+func (w *Worker) goesAlong(s *slot) bool {
+	return s.parent&wishRndv == 0 && (s.n <= w.rndvThresh || s.parent&wishEager != 0)
+}
+
+// announcesUser says whether the active message in s is to be announced.
+func (w *Worker) announcesUser(s *slot, l *lane) bool {
+	if s.n > maxWhole && w.goesAlong(s) {
+		return false
+	}
+	return w.announces(s, l)
+}
+
 // announceUser sends the RTS of the active message in slot i.
 func (w *Worker) announceUser(i uint32, l *lane) ucs.Status {
 	if fault.Enabled {
@@ -14,7 +28,7 @@ func (w *Worker) announceUser(i uint32, l *lane) ucs.Status {
 	}
 	s := &w.slab.slots[i]
 	head := s.tag
-	if s.parent&wishRndv == 0 && (s.n <= w.rndvThresh || s.parent&wishEager != 0) {
+	if w.goesAlong(s) {
 		head |= wordWhole
 	}
 	n := rtsLen + wordHeader(head)
@@ -39,7 +53,7 @@ func (p *port) userRTS(s *source, head uint64, data []byte) {
 	}
 	id, n := word(data, 0), word(data, 1)
 	header := data[rtsLen:]
-	if n > maxMessage {
+	if n > maxMessage || head&wordWhole != 0 && n > maxWhole {
 		p.garbage(s)
 		return
 	}

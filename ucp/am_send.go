@@ -132,7 +132,7 @@ func (w *Worker) resumeAMSend(i uint32) ucs.Status {
 	case s.phase() == phaseData:
 		return w.sendData(i, l)
 	case s.off > 0: // a part is out
-	case w.announces(s, l):
+	case w.announcesUser(s, l):
 		return w.announceUser(i, l)
 	case l.zcopy.takes(wordHeader(s.tag), int(s.n)):
 		return w.sendZcopy(i, l)

@@ -50,6 +50,7 @@ func TestAMGarbage(t *testing.T) {
 		{"announcement without its header", true, []packet{{id: amUserRTS, hdr: h4, data: announce(1<<32|1, 9, "hea")}}},
 		{"announcement with data", true, []packet{{id: amUserRTS, data: announce(1<<32|1, 9, "x")}}},
 		{"announcement beyond the address space", true, []packet{{id: amUserRTS, data: announce(1<<32|1, 1<<63, "")}}},
+		{"fetched first, and too long for that", true, []packet{{id: amUserRTS, hdr: wordWhole, data: announce(1<<32|1, maxWhole+1, "")}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := newPort(t)

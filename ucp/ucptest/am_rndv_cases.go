@@ -270,6 +270,18 @@ func amBudget(t *testing.T, p *Pair) {
 		require.NoError(t, p.Wait(r))
 	}
 	require.Positive(t, counter(b, "ucp.throttled"))
+	for _, size := range []int{0, 100_000, 1<<20 + 1} {
+		r := e.AMSendWith(1, []byte("big"), pattern(size, 5), ucp.Opts{Flags: ucp.ForceEager})
+		p.Until(func() bool { return box.len() == n+1 })
+		require.NoError(t, p.Wait(r))
+		box.mu.Lock()
+		g := box.got[n]
+		box.got = box.got[:n]
+		box.mu.Unlock()
+		require.False(t, g.rndv, "%d bytes", size)
+		require.Equal(t, string(pattern(size, 5)), g.data)
+		g.kept.Release()
+	}
 	for range n {
 		g := box.next(p)
 		require.False(t, g.rndv)
