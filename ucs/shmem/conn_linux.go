@@ -62,8 +62,8 @@ func (c *Conn) Send(b []byte, fds ...int) error {
 //
 // Errors: ErrWouldBlock; io.EOF when the peer hung up and everything it sent
 // has been received; ucs.ErrTruncated when the message is longer than b;
-// ErrDescriptors. After the last two the message is gone, and whatever came
-// with it is closed.
+// ErrDescriptors. After the last two n bytes of the message are in b, the rest
+// is gone, and whatever came with it is closed.
 func (c *Conn) Recv(b []byte) (n int, fds []int, err error) {
 	fd, err := c.fd.open("recv")
 	if err != nil {
@@ -101,7 +101,7 @@ func (c *Conn) Recv(b []byte) (n int, fds []int, err error) {
 	}
 	if err != nil {
 		CloseFDs(fds...)
-		return 0, nil, err
+		return n, nil, err
 	}
 	return n, fds, nil
 }
