@@ -393,6 +393,17 @@ func TestThreadsOverTwoProcesses(t *testing.T) {
 	}
 }
 
+// A batch line takes every option of a test; rows of threads lack columns.
+//
+// Source: what UCX 1.13's tool prints for such a file.
+func TestBatchOfOptions(t *testing.T) {
+	lines := file(t, "types", "two -t tag_lat -T 2 -M multi\nasleep -t tag_lat -E sleep\nun -t tag_bw -U\nam -t ucp_am_lat -H 16 -y\nsync -t tag_sync_bw\n")
+	out, _, err := command("-l", "-q", "-n", "200", "-v", "-f", "-b", lines)
+	require.NoError(t, err)
+	const all = `(,[0-9.]+){7}\n`
+	assert.Regexp(t, `\ntwo,200(,[0-9.]+){3}\nasleep,200`+all+`un,200`+all+`am,200`+all+`sync,200`+all+`$`, out)
+}
+
 // Sleeping without spinning, and the default: a test of each kind.
 func TestSleepOverTwoProcesses(t *testing.T) {
 	t.Setenv("UCX_SPIN_TIME", "0")
