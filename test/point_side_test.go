@@ -163,7 +163,9 @@ func (v *side) failed(err error) {
 		v.e.TagSend(p, 1).Wait(ctx), v.e.TagSend(make([]byte, big), 1).Wait(ctx), v.e.TagSendInline(p[:8], 1).Wait(ctx),
 		v.e.TagSendUint64(1, 1).Wait(ctx), v.e.Flush().Wait(ctx), recv, v.e.Info().Err,
 	}))
-	check(pingPong(ctx, v.w, v.bystands, roundsAfter))
+	if err := pingPong(ctx, v.w, v.bystands, roundsAfter); err != nil {
+		check(fmt.Errorf("another endpoint: %w", err))
+	}
 	check(v.e.Close())
 	v.say("closed")
 }
