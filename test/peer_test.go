@@ -249,7 +249,7 @@ func (v *peer) talk(begin bool) {
 
 // halfSend sends a message whose first fragments fill the ring, and no more.
 func (v *peer) halfSend() {
-	v.e.TagSend(make([]byte, big), tagBig)
+	v.e.TagSendWith(make([]byte, big), tagBig, ucp.Opts{Flags: ucp.ForceEager}) // in fragments
 	v.say("sending")
 	check(v.w.Run(v.ctx))
 }
