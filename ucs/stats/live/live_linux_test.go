@@ -4,6 +4,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -77,6 +78,9 @@ func TestOfferRefuses(t *testing.T) {
 	o, err := Offer(open, page)
 	require.NoError(t, err)
 	require.NoError(t, o.Close())
+
+	_, err = Offer(filepath.Join(t.TempDir(), strings.Repeat("x", 90)), page)
+	require.ErrorIs(t, err, ucs.ErrTooLong)
 
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))

@@ -15,6 +15,9 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
+// maxPath is the longest path of a Unix socket in bytes.
+const maxPath = 107
+
 // readerLimit bounds how long a reader may take.
 const readerLimit = 2 * time.Second
 
@@ -34,7 +37,8 @@ type Offering struct {
 // user may read.
 //
 // Errors: ucs.ErrUnsupported where the system cannot tell who asks; the
-// system's; ucs.ErrInvalid for a directory that others may write to.
+// system's; ucs.ErrInvalid for a directory that others may write to;
+// ucs.ErrTooLong for one whose name leaves no room.
 func Offer(dir string, page func() *Page) (*Offering, error) {
 	o := &Offering{page: page}
 	if err := o.open(dir); err != nil {
@@ -55,6 +59,9 @@ func (o *Offering) open(dir string) error {
 	name := fmt.Sprintf("%d-%s%s", os.Getpid(), randomName(), suffix)
 	// Under a hidden name until it listens: what is visible and refuses is stale.
 	hidden := filepath.Join(dir, "."+name)
+	if len(hidden) > maxPath {
+		return fmt.Errorf("the socket's path would have %d bytes, at most %d are possible: %w", len(hidden), maxPath, ucs.ErrTooLong)
+	}
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: hidden, Net: "unix"})
 	if err != nil {
 		return err
