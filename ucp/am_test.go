@@ -37,8 +37,12 @@ func BenchmarkAMPair(b *testing.B) {
 func TestGateAMAllocations(t *testing.T) {
 	skipUnderRace(t)
 	ctx := context.Background()
-	for _, tr := range []string{"self", "shm"} {
-		a, b, ep := newPair(t, tr, ucp.ThreadSingle)
+	for _, tc := range []struct {
+		tr   string
+		mode ucp.ThreadMode
+	}{{"self", ucp.ThreadSingle}, {"shm", ucp.ThreadSingle}, {"self", ucp.ThreadMulti}, {"shm", ucp.ThreadMulti}} {
+		tr := tc.tr
+		a, b, ep := newPair(t, tr, tc.mode)
 		got, keep := 0, false
 		var kept ucp.Kept
 		require.NoError(t, b.HandleAM(300, func(m *ucp.AM) {

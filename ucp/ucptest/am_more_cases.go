@@ -3,8 +3,10 @@ package ucptest
 import (
 	"errors"
 	"math/rand/v2"
+	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/goucx/goucx/ucp"
@@ -13,6 +15,7 @@ import (
 var amMoreCases = []Case{
 	{"am: handlers post, make and close endpoints, change handlers", amBusyHandler},
 	{"am: an endpoint closed in a handler still sends what was posted", amCloseInside},
+	{"am: many goroutines ask, others answer", amManyGoroutines},
 	{"am: a wait inside a handler is refused", amWaitInside},
 	{"am: random messages against an oracle", amOracle},
 }
@@ -48,6 +51,48 @@ func amBusyHandler(t *testing.T, p *Pair) {
 	for range 4 {
 		require.NoError(t, <-errs)
 	}
+}
+
+// amManyGoroutines has each message kept, answered and released by a goroutine
+// of its own.
+func amManyGoroutines(t *testing.T, p *Pair) {
+	if p.mode != ucp.ThreadMulti {
+		t.Skip("one goroutine at a time may post")
+	}
+	const askers = 8
+	rounds := scaled(200)
+	var busy sync.WaitGroup
+	require.NoError(t, p.B.HandleAM(1, func(m *ucp.AM) {
+		from, k := m.From, m.Keep()
+		busy.Go(func() {
+			defer k.Release()
+			assert.NoError(t, from.AMSend(2, k.Header(), k.Bytes()).Wait(p.deadline))
+		})
+	}))
+	var answers [askers]chan string
+	for i := range answers {
+		answers[i] = make(chan string, 1)
+	}
+	require.NoError(t, p.A.HandleAM(2, func(m *ucp.AM) { answers[m.Header[0]] <- string(m.Data) }))
+	var all sync.WaitGroup
+	for i := range askers {
+		all.Go(func() {
+			for n := range rounds {
+				data := pattern(n*37%6000, byte(i))
+				r := p.AB.AMSendWith(1, []byte{byte(i)}, data, ucp.Opts{Flags: ucp.WantReply})
+				select {
+				case got := <-answers[i]:
+					assert.Equal(t, string(data), got)
+				case <-p.deadline.Done():
+					assert.NoError(t, p.deadline.Err())
+					return
+				}
+				assert.NoError(t, r.Wait(p.deadline))
+			}
+		})
+	}
+	all.Wait()
+	busy.Wait()
 }
 
 func amCloseInside(t *testing.T, p *Pair) {
