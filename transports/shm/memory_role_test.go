@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -60,9 +61,15 @@ func (p memoryProcess) ask(format string, args ...any) string {
 func (p memoryProcess) stop() {
 	p.t.Helper()
 	require.NoError(p.t, p.cmd.Process.Signal(syscall.SIGSTOP))
-	require.Eventually(p.t, func() bool {
-		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
-		return err == nil && strings.Contains(string(b), ") T ")
+	require.Eventually(p.t, func() bool { // each of its threads
+		stats, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.cmd.Process.Pid))
+		for _, s := range stats {
+			b, err := os.ReadFile(s)
+			if err == nil && !strings.Contains(string(b), ") T ") {
+				return false
+			}
+		}
+		return err == nil && len(stats) > 0
 	}, patience, time.Millisecond)
 }
 
