@@ -17,6 +17,7 @@ var tagCancelCases = []Case{
 	{"cancel of a sync send", cancelSync},
 	{"cancel of sends that wait for room", cancelQueued},
 	{"31 cancel of a rendezvous, twice and late", cancelRndvLate},
+	{"everything towards a peer that does nothing can be canceled", cancelStopped},
 }
 
 // next sends and receives one more message: what was canceled left nothing.
@@ -207,5 +208,48 @@ func cancelRndvLate(t *testing.T, p *Pair) {
 	rs.Cancel()
 	rs.Cancel()
 	require.ErrorIs(t, rs.Err(), ucp.ErrCanceled)
+	p.next(p.AB, p.B)
+}
+
+// cancelStopped: the peer never progresses, as if it were stopped. What waits for
+// it can be canceled, its endpoint aborted and the worker closed, at once; when
+// it goes on it finds nothing by half.
+func cancelStopped(t *testing.T, p *Pair) {
+	if p.Alone() {
+		t.Skip("a worker does not stop while it goes on")
+	}
+	stopped := p.undriven()
+	w := p.newWorker(ucp.WorkerConfig{Mode: p.mode})
+	e, other := p.Connect(w, stopped), p.Connect(w, stopped)
+	data := pattern(100_000, 1)
+	rs := []ucp.Request{
+		e.TagSendSync(data[:9], 1), e.TagSendSync(data, 1), e.TagSend(data, 1), e.TagSendWith(nil, 1, rndv),
+		e.TagSendV([][]byte{data, data}, 1),
+	}
+	_, last := fill(p, e, 3000)
+	half := e.TagSendWith(data, 1, ucp.Opts{Flags: ucp.ForceEager})
+	rs = append(rs, last, half, other.TagSendUint64(1, 2), other.TagSendSync(data, 1))
+	p.Settle()
+	for i, r := range rs {
+		require.False(t, r.Done(), "request %d", i)
+		r.Cancel()
+		require.ErrorIs(t, r.Err(), ucp.ErrCanceled, "request %d", i)
+	}
+	e.Abort(errCause)
+	other.Abort(errCause)
+	require.NoError(t, w.Close(), "it waits for nobody")
+	for range 20_000 {
+		stopped.Progress()
+	}
+	_, ok := stopped.TagProbe(1, exact)
+	for ok {
+		var k ucp.Taken
+		k, ok = stopped.TagTake(1, exact)
+		if ok && k.Len > 3000 {
+			_, err := k.Recv(nil).Wait(p.deadline)
+			require.ErrorIs(t, err, ucp.ErrCanceled, "%d bytes", k.Len)
+		}
+		k.Drop()
+	}
 	p.next(p.AB, p.B)
 }
