@@ -208,6 +208,9 @@ func (w *Worker) endAll(st ucs.Status) {
 		if s.flags&flagChild != 0 {
 			// Its parent ends here, and must not end again with it.
 			w.unwait(i)
+			if s.op == opFlush {
+				w.leaveFlush(i)
+			}
 			w.slab.release(i)
 			continue
 		}

@@ -47,3 +47,36 @@ func TestCloseEndsAFlushOnce(t *testing.T) {
 		require.NoError(t, c.Close())
 	}
 }
+
+// A flush that waits for announced messages, in slots below theirs, is out of
+// their queue when they end.
+func TestCloseEndsAFlushBehindMessages(t *testing.T) {
+	for _, mode := range []ucp.ThreadMode{ucp.ThreadSingle, ucp.ThreadMulti} {
+		c, err := ucp.Open(ucp.Config{Providers: transports.All(), Settings: settings(t), CloseTimeout: 50 * time.Millisecond})
+		require.NoError(t, err)
+		w, err := c.NewWorker(ucp.WorkerConfig{Mode: mode})
+		require.NoError(t, err)
+		silent, err := c.NewWorker(ucp.WorkerConfig{Mode: mode}) // nobody drives it
+		require.NoError(t, err)
+		e, err := w.NewEndpoint(silent.Address(), ucp.EndpointConfig{})
+		require.NoError(t, err)
+		var rs []ucp.RecvRequest
+		for range 12 {
+			rs = append(rs, w.TagRecv(nil, 1, 1))
+		}
+		for _, r := range rs { // their slots are taken again, the last first
+			r.Cancel()
+			_, err := r.Wait(t.Context())
+			require.ErrorIs(t, err, ucp.ErrCanceled)
+		}
+		var sent []ucp.Request
+		for range 4 {
+			sent = append(sent, e.TagSend(make([]byte, 300_000), 1), e.Flush())
+		}
+		require.ErrorIs(t, w.Close(), ucp.ErrTimeout)
+		for i, r := range sent {
+			require.ErrorIs(t, r.Wait(t.Context()), ucp.ErrClosed, "request %d", i)
+		}
+		require.NoError(t, c.Close())
+	}
+}
