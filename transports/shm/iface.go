@@ -159,6 +159,9 @@ func (f *iface) open() (err error) {
 	if f.event, err = shmem.NewEventFD(); err != nil {
 		return err
 	}
+	if f.dir != "" {
+		sweepSockets(f.dir)
+	}
 	if f.listener, err = shmem.Listen(f.socketName(f.name)); err != nil {
 		return err
 	}
@@ -174,9 +177,11 @@ func (f *iface) open() (err error) {
 	return nil
 }
 
+const socketPrefix = "goucx-"
+
 // socketName is where the iface of that name listens.
 func (f *iface) socketName(n ifaceName) string {
-	s := "goucx-" + hex.EncodeToString(n[:])
+	s := socketPrefix + hex.EncodeToString(n[:])
 	if f.dir != "" {
 		return filepath.Join(f.dir, s)
 	}
