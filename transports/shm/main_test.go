@@ -26,6 +26,7 @@ func roles() map[string]func(say func(string), hear func() string) {
 		"send":     roleSend,
 		"sendOnce": roleSendOnce,
 		"memory":   roleMemory,
+		"sleep":    roleSleep,
 	}
 }
 

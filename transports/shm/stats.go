@@ -14,6 +14,7 @@ const (
 	statCrossed
 	statMoved
 	statNaps
+	statRescued
 	numStats
 )
 
@@ -30,4 +31,5 @@ var statNames = [numStats]string{
 	statCrossed:    "crossed",   // connections that both sides made at once
 	statMoved:      "moved",     // pairs of the peer's that a connection went on in
 	statNaps:       "naps",      // connections proposed to be put to sleep
+	statRescued:    "rescued",   // messages that only the periodic scan found
 }

@@ -132,7 +132,9 @@ func (f *iface) scan(now ucs.Time) int {
 	n, end := 0, f.scanAt+scanSlots
 	for ; f.scanAt < end && f.scanAt < len(f.slots); f.scanAt++ {
 		if e := f.slots[f.scanAt]; e != nil && !e.watched {
-			n += f.serve(e, drainBatch)
+			k := f.serve(e, drainBatch)
+			f.stats.Add(statRescued, uint64(k))
+			n += k
 		}
 	}
 	if f.scanAt >= len(f.slots) {
