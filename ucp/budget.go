@@ -23,7 +23,7 @@ func (w *Worker) hold(n int) chunk {
 	if b.held > b.limit && !b.spent {
 		b.spent = true
 		w.am.keep.pressed.Store(true)
-		w.careful(1) // from now on we look who sends
+		w.watchSources(1) // from now on we look who sends
 	}
 	return c
 }
@@ -41,10 +41,10 @@ func (w *Worker) unhold(c chunk) {
 	}
 }
 
-// careful has every port look at the source of each message, or no more.
-func (w *Worker) careful(by int) {
+// watchSources has every port look at the source of each message, or no more.
+func (w *Worker) watchSources(by int) {
 	for _, p := range w.ports {
-		p.nbad += by
+		p.careful += by
 	}
 }
 
@@ -61,7 +61,7 @@ func (w *Worker) slowDown(s *source) {
 func (w *Worker) speedUp() {
 	w.budget.spent = false
 	w.am.keep.pressed.Store(false)
-	w.careful(-1)
+	w.watchSources(-1)
 	for _, s := range w.sources {
 		if s != nil && s.throttled {
 			s.throttled = false

@@ -15,7 +15,7 @@ type port struct {
 	armed   bool // its EventFD tells what happens while it is inactive
 	sources map[uint32]*source
 	last    *source // the source looked up last
-	nbad    int     // sources that broke the protocol
+	careful int     // reasons to look at each source: one is bad, or the budget is spent
 }
 
 func (p *port) name() string { return p.info.Transport + "/" + p.info.Device }
@@ -26,7 +26,7 @@ func (p *port) name() string { return p.info.Transport + "/" + p.info.Device }
 //
 //go:nosplit
 func (p *port) HandleAM(mem []byte, ds []uct.Desc) uint64 {
-	if len(ds) == 1 && p.nbad == 0 {
+	if len(ds) == 1 && p.careful == 0 {
 		d, w := &ds[0], p.w
 		data := mem[d.Off:][:d.Len]
 		if d.ID == amEager {
@@ -58,11 +58,11 @@ func (p *port) handleBatch(mem []byte, ds []uct.Desc) uint64 {
 	for i := range ds {
 		d := &ds[i]
 		data := mem[d.Off:][:d.Len]
-		if d.ID == amEager && p.nbad == 0 {
+		if d.ID == amEager && p.careful == 0 {
 			w.arrive(d.Header, data)
 			continue
 		}
-		if d.ID == amUser && p.nbad == 0 {
+		if d.ID == amUser && p.careful == 0 {
 			if p.user(d, data) {
 				kept |= 1 << i
 			}

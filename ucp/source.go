@@ -131,7 +131,7 @@ func (p *port) sourceEnded(id uint32, reason error) {
 	w := p.w
 	w.loseSource(s, reason)
 	if s.bad {
-		p.nbad--
+		p.careful--
 	}
 	delete(p.sources, id)
 	p.last = nil
@@ -156,7 +156,7 @@ func (p *port) garbage(s *source) {
 	w := p.w
 	w.count.Inc(cntBad)
 	s.bad = true
-	p.nbad++
+	p.careful++
 	w.loseSource(s, errGarbage)
 	if s.peer == 0 {
 		return
