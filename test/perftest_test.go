@@ -146,6 +146,8 @@ func TestPerftestBatch(t *testing.T) {
 	}
 	// UCX's server needs the files too; ours may have them.
 	require.Equal(t, firstColumns(out), firstColumns(measure(t, built(t, "ucx_perftest"), args, args...)))
+	waits := measure(t, built(t, "ucx_perftest"), nil, "-b", "testdata/waits", "-v", "-f", "-q", "-w", "10", "-n", "100")
+	assert.Regexp(t, strings.Repeat(`\n[a-z_]+,100(,[0-9.]+){7}`, batchLines(t, "waits"))+`\n$`, waits)
 	t.Run("as UCX's", func(t *testing.T) {
 		ucx, err := exec.LookPath("ucx_perftest")
 		if err != nil {
