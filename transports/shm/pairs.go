@@ -159,6 +159,9 @@ func (e *ep) sendIn(id machine.PairID) {
 	}
 	if len(e.pend) > 0 {
 		e.f.look()
+		if e.sends == machine.None {
+			e.want() // what waits does not ask by itself
+		}
 	}
 }
 
