@@ -172,6 +172,10 @@ func TestAMKeepLate(t *testing.T) {
 	require.NoError(t, p.w.HandleAM(0, func(x *AM) { m = x }))
 	deliver(p, packet{amUser, 1, 0, []byte("data")})
 	assert.Zero(t, m.Keep())
+	if poisonAM {
+		assert.Equal(t, -1, m.Len, "who retains the message is to notice")
+		assert.Equal(t, poisonBytes[:], m.Data)
+	}
 }
 
 // Random packets never panic; when their sources have ended and what was kept is

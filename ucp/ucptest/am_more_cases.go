@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -62,12 +63,14 @@ func amManyGoroutines(t *testing.T, p *Pair) {
 	const askers = 8
 	rounds := scaled(200)
 	var busy sync.WaitGroup
+	var handled atomic.Int32 // tells the race detector too that busy is complete
 	require.NoError(t, p.B.HandleAM(1, func(m *ucp.AM) {
 		from, k := m.From, m.Keep()
 		busy.Go(func() {
 			defer k.Release()
 			assert.NoError(t, from.AMSend(2, k.Header(), k.Bytes()).Wait(p.deadline))
 		})
+		handled.Add(1)
 	}))
 	var answers [askers]chan string
 	for i := range answers {
@@ -92,6 +95,7 @@ func amManyGoroutines(t *testing.T, p *Pair) {
 		})
 	}
 	all.Wait()
+	p.Until(func() bool { return int(handled.Load()) == askers*rounds })
 	busy.Wait()
 }
 
