@@ -23,9 +23,9 @@ const (
 	// crooked is how far the first run may be from what the difference says of
 	// it, as a part: a count that does not grow with the iterations counts
 	// something else than the operation.
-	crooked = 0.05
+	crooked = 0.15
 	// tries is how often a row is counted until it is not crooked.
-	tries = 5
+	tries = 12
 )
 
 // count is the outcome of a row.
