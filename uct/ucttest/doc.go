@@ -40,6 +40,9 @@
 //     of a connection is reported to its receiver too, after its last message.
 //   - A damaged address is unreachable, refused by NewEndpoint, or fails its
 //     endpoint; no message ever arrives by it.
+//   - Desc.Source names a connection for its life, also where the transport goes
+//     on by another path. Endpoints that both sides open at once, and those not
+//     used for a while, serve as any other; NoResource is a fair answer meanwhile.
 //   - Close of domains is idempotent, as that of everything else.
 //
 // Not tested, because package uct does not say: message ids of NumAMIDs and

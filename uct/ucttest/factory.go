@@ -46,6 +46,7 @@ var themes = []struct {
 	{"flush", flushCases},
 	{"event", eventCases},
 	{"active", activeCases},
+	{"move", moveCases},
 	{"close", closeCases},
 	{"failure", failureCases},
 	{"process", processCases},

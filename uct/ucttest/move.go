@@ -1,0 +1,151 @@
+package ucttest
+
+import (
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
+)
+
+// Cases about connections that a transport makes, replaces and gives up beneath
+// its endpoints.
+var moveCases = []testCase{
+	{"both-connect", moveBothConnect},
+	{"all-connect", moveAllConnect},
+	{"source-stays", moveSourceStays},
+	{"after-idle", moveAfterIdle},
+}
+
+// inbound checks what one node receives: from each sender, which is the message's
+// id, all in order and from one source, which is no other sender's.
+type inbound struct {
+	n      *node
+	got    []sequence
+	source []uint32
+}
+
+func newInbound(n *node, senders int) *inbound {
+	in := &inbound{n, make([]sequence, senders), make([]uint32, senders)}
+	n.onMessage = in.take
+	return in
+}
+
+func (in *inbound) take(m message) {
+	if in.source[m.id] == 0 {
+		in.source[m.id] = m.source
+	}
+	if in.source[m.id] != m.source {
+		in.n.complain("sender %d has sources %d and %d", m.id, in.source[m.id], m.source)
+	}
+	in.got[m.id].take(in.n, m)
+}
+
+// whole reports whether every sender but except has been heard up to total.
+func (in *inbound) whole(total uint64, except int) bool {
+	for i := range in.got {
+		if i != except && in.got[i].next < total {
+			return false
+		}
+	}
+	return true
+}
+
+// mesh is nodes of which each sends to each other one.
+type mesh struct {
+	e     *env
+	nodes []*node
+	ins   []*inbound
+	ss    [][]*sender // by sender and receiver
+}
+
+// newMesh opens all endpoints before anything is progressed, so that all connect
+// at once from both sides, and has the first messages sent.
+func newMesh(e *env, n int) *mesh {
+	a, b := e.two()
+	e.needs(a, uct.OpAMShort, "AM short")
+	m := &mesh{e: e, nodes: []*node{a, b}}
+	for len(m.nodes) < n {
+		m.nodes = append(m.nodes, e.node())
+	}
+	for i, to := range m.nodes {
+		m.ins = append(m.ins, newInbound(to, n))
+		m.ss = append(m.ss, make([]*sender, n))
+		for j := range m.nodes {
+			if i != j {
+				m.ss[i][j] = newSender(e.connect(m.nodes[i], m.nodes[j]), uint64(i*n+j))
+			}
+		}
+	}
+	return m
+}
+
+// run sends until each has sent total messages to each, and all have come.
+func (m *mesh) run(total uint64) {
+	m.e.Helper()
+	m.e.until("all messages of the mesh", func() bool {
+		done := true
+		for i := range m.nodes {
+			for j, s := range m.ss[i] {
+				if s == nil {
+					continue
+				}
+				for k := 0; k < 20 && s.number < total; k++ {
+					if s.send(uct.AMID(i)) == noResource {
+						break
+					}
+				}
+				done = done && s.number == total && m.ins[j].whole(total, j)
+			}
+		}
+		return done || m.e.Failed()
+	}, m.nodes...)
+}
+
+// moveBothConnect: two ifaces that open endpoints to each other at once, many
+// times over, with progress at different moments.
+func moveBothConnect(e *env) {
+	for round := range 20 {
+		m := newMesh(e, 2)
+		for range round {
+			progress(m.nodes[round%2])
+		}
+		m.run(100)
+		for _, n := range m.nodes {
+			require.Empty(e, n.failures)
+		}
+	}
+}
+
+// moveAllConnect: the same of several.
+func moveAllConnect(e *env) {
+	m := newMesh(e, 6)
+	m.run(500)
+	e.settle(m.nodes...)
+}
+
+// moveSourceStays: a source is one for the life of its connection, whatever the
+// transport does under load.
+func moveSourceStays(e *env) {
+	m := newMesh(e, 2)
+	for _, s := range []*sender{m.ss[0][1], m.ss[1][0]} {
+		s.max = 4096
+	}
+	m.run(uint64(messages() / 10))
+	e.settle(m.nodes...)
+}
+
+// moveAfterIdle: endpoints that were not used for a while serve as before, from
+// either side, and nobody is told of a failure.
+func moveAfterIdle(e *env) {
+	m := newMesh(e, 4)
+	for round := range uint64(3) {
+		m.run(10 * (round + 1))
+		until := ucs.Now().Add(100 * time.Millisecond)
+		e.until("time to pass", func() bool { return ucs.Now() > until }, m.nodes...)
+		for _, n := range m.nodes {
+			require.Empty(e, n.failures)
+		}
+	}
+}
