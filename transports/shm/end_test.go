@@ -11,6 +11,7 @@ import (
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/shmem"
 	"github.com/goucx/goucx/uct"
+	"github.com/goucx/goucx/wireup/machine"
 )
 
 // couple is two ifaces that have an endpoint on the same connection.
@@ -261,4 +262,37 @@ func TestWaitingListHoldsEachOnce(t *testing.T) {
 	n := 0
 	c.ab.PendingPurge(func(uct.Token) { n++ })
 	require.Equal(t, 1, n, "tokens outlive the iface")
+}
+
+// TestDeathIsSeenWithoutAPidfd by the hang-up of the socket alone, awake, asleep
+// and while the connection itself sleeps.
+func TestDeathIsSeenWithoutAPidfd(t *testing.T) {
+	for _, how := range []string{"awake", "armed", "idle"} {
+		t.Run(how, func(t *testing.T) {
+			var r recorder
+			f := openTest(t, &r)
+			p := start(t, "sendOnce")
+			p.say(encodeAddress(addressOf(f)))
+			until(t, func() bool { return r.n == 3 }, f)
+			e := f.slots[0]
+			if e.pidfd >= 0 {
+				require.NoError(t, f.epoll.Del(e.pidfd))
+				shmem.CloseFDs(e.pidfd)
+				e.pidfd = -1
+			}
+			switch how {
+			case "armed":
+				arm(t, f)
+			case "idle":
+				e.step(machine.Event{Kind: machine.Sleep}) // it never progresses, so it never agrees
+			}
+			p.kill()
+			if how == "armed" {
+				require.True(t, readable(t, f, patience))
+			}
+			until(t, func() bool { return len(r.failures) == 1 }, f)
+			require.ErrorIs(t, r.failures[0].Err, ucs.ErrPeerFailed)
+			require.Zero(t, f.live())
+		})
+	}
 }
