@@ -18,14 +18,14 @@ import (
 
 // Iterations of the two runs whose difference counts.
 const (
-	few  = 10_000
-	many = 30_000
+	few  = 80 * perf.CountedCall
+	many = 240 * perf.CountedCall
 	// crooked is how far the first run may be from what the difference says of
 	// it, as a part: a count that does not grow with the iterations counts
 	// something else than the operation.
-	crooked = 0.15
+	crooked = 0.05
 	// tries is how often a row is counted until it is not crooked.
-	tries = 12
+	tries = 8
 )
 
 // count is the outcome of a row.
