@@ -22,7 +22,19 @@ func (w *Worker) mayWait() error {
 // inHandler reports whether the caller is called by a handler.
 func inHandler() bool {
 	var pcs [64]uintptr
-	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
+	for skip := 2; ; skip += len(pcs) {
+		n := runtime.Callers(skip, pcs[:])
+		if runsCallback(pcs[:n]) {
+			return true
+		}
+		if n < len(pcs) {
+			return false
+		}
+	}
+}
+
+func runsCallback(pcs []uintptr) bool {
+	frames := runtime.CallersFrames(pcs)
 	for {
 		f, more := frames.Next()
 		if strings.HasSuffix(f.Function, ".(*Worker).callAM") || strings.HasSuffix(f.Function, ".(*Worker).runCalls") {
