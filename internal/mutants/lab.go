@@ -21,14 +21,24 @@ const (
 	unjudged outcome = "NOT JUDGED"
 )
 
-// limit is how long a test may take before it counts as hung: tests have their
-// own, shorter, where they wait.
-const limit = 90 * time.Second
+// A test of a broken tree counts as hung after patience times what it takes
+// without the mutant, building included, and not before atLeast.
+const (
+	soundLimit = 4 * time.Minute
+	patience   = 4
+	atLeast    = 15 * time.Second
+)
 
 // lab is a copy of the tree in which the code is broken.
 type lab struct {
 	dir   string
-	sound map[string]error // of a test without any mutant
+	sound map[string]trial // of a test without any mutant
+}
+
+// trial is how a test went in the sound tree.
+type trial struct {
+	err  error
+	took time.Duration
 }
 
 // newLab copies the tree as it stands, without what git keeps and what was built.
@@ -37,7 +47,7 @@ func newLab(ctx context.Context) (*lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &lab{dir: dir, sound: make(map[string]error)}
+	l := &lab{dir: dir, sound: make(map[string]trial)}
 	copying := exec.CommandContext(ctx, "sh", "-c", `tar --exclude=./.git --exclude=./bin -cf - . | tar -xf - -C "$1"`, "sh", dir)
 	if out, err := copying.CombinedOutput(); err != nil {
 		l.close()
@@ -50,8 +60,9 @@ func (l *lab) close() { _ = os.RemoveAll(l.dir) }
 
 // try runs the mutant's test without and with it.
 func (l *lab) try(ctx context.Context, m mutant) (outcome, error) {
-	if err := l.withoutMutant(ctx, m); err != nil {
-		return unjudged, fmt.Errorf("the test fails without it: %w", err)
+	without := l.withoutMutant(ctx, m)
+	if without.err != nil {
+		return unjudged, fmt.Errorf("the test fails without it: %w", without.err)
 	}
 	file := filepath.Join(l.dir, m.file)
 	sound, err := os.ReadFile(file)
@@ -67,7 +78,7 @@ func (l *lab) try(ctx context.Context, m mutant) (outcome, error) {
 	}
 	var out string
 	for range max(m.tries, 1) {
-		if out, err = l.test(ctx, m); err != nil {
+		if out, err = l.test(ctx, m, max(atLeast, patience*without.took)); err != nil {
 			break
 		}
 	}
@@ -75,21 +86,23 @@ func (l *lab) try(ctx context.Context, m mutant) (outcome, error) {
 }
 
 // withoutMutant runs the test in the sound tree, once however many mutants it kills.
-func (l *lab) withoutMutant(ctx context.Context, m mutant) error {
-	err, known := l.sound[m.where()]
+func (l *lab) withoutMutant(ctx context.Context, m mutant) trial {
+	t, known := l.sound[m.where()]
 	if !known {
-		var out string
-		if out, err = l.test(ctx, m); err != nil {
-			err = fmt.Errorf("%w: %s", err, tail(out))
+		began := time.Now()
+		out, err := l.test(ctx, m, soundLimit)
+		t = trial{err, time.Since(began)}
+		if err != nil {
+			t.err = fmt.Errorf("%w: %s", err, tail(out))
 		} else if strings.Contains(out, "no tests to run") {
-			err = errors.New("there is no such test")
+			t.err = errors.New("there is no such test")
 		}
-		l.sound[m.where()] = err
+		l.sound[m.where()] = t
 	}
-	return err
+	return t
 }
 
-func (l *lab) test(ctx context.Context, m mutant) (string, error) {
+func (l *lab) test(ctx context.Context, m mutant, limit time.Duration) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", "test", "-vet=off", "-count=1", "-timeout="+limit.String(), "-run="+m.test, m.pkg)
 	cmd.Dir = l.dir
 	out, err := cmd.CombinedOutput()
