@@ -292,3 +292,27 @@ func TestOutstandingIsBounded(t *testing.T) {
 	require.Zero(t, w.t.lanes[w.eps[1].lane].used)
 	require.Zero(t, e.TagSendUint64(1, 8), "the fast path is open again")
 }
+
+// A send that waited for a credit does not overtake those that wait for room.
+func TestHeldSendsKeepTheirTurn(t *testing.T) {
+	p, r, e := recordKnown(t)
+	w := p.w
+	w.outstanding = 2
+	f := &full{recorder: r}
+	w.t.lanes[w.eps[1].lane].ep = f
+	var tokens []uct.Token
+	for i := range 4 {
+		q := e.TagSend(make([]byte, 12), Tag(i))
+		require.False(t, q.Done())
+		tokens = append(tokens, uct.Token(q.id))
+	}
+	f.room = 100
+	for i := range tokens { // the transport offers them one at a time
+		require.Equal(t, 1, p.HandlePending(tokens[i:i+1]))
+	}
+	require.Len(t, r.sent, 4)
+	for i, k := range r.sent {
+		assert.Equal(t, uint64(i), k.hdr)
+	}
+	require.Zero(t, w.t.lanes[w.eps[1].lane].queued)
+}

@@ -59,13 +59,26 @@ func (w *Worker) admit(lane uint32) {
 		} else {
 			w.leaveFlush(i)
 		}
-		if st := w.try(i); st != ucs.InProgress {
+		if st := w.tryInTurn(i); st != ucs.InProgress {
 			w.end(i, st)
 		}
 		l = &w.t.lanes[lane]
 	}
 	l.admitting = false
 	w.gate(lane)
+}
+
+// tryInTurn is try of what may become possible while the lane's queue is served:
+// the transport takes everything then, but it must not overtake what is queued.
+func (w *Worker) tryInTurn(i uint32) ucs.Status {
+	s := &w.slab.slots[i]
+	l := &w.t.lanes[s.lane]
+	if w.resuming && l.queued > 0 && l.ep.PendingAdd(w.slab.token(i)) == ucs.OK {
+		s.flags |= flagWaiting
+		l.queued++
+		return ucs.InProgress
+	}
+	return w.try(i)
 }
 
 // leave takes the send in slot i, which ends, out of the queues it is in, and
@@ -104,7 +117,7 @@ func (w *Worker) letFlushesGo(lane uint32) {
 		next := s.next
 		if s.op == opFlush && !w.precedes(lane, i) {
 			w.leaveFlush(i)
-			if st := w.try(i); st != ucs.InProgress {
+			if st := w.tryInTurn(i); st != ucs.InProgress {
 				w.end(i, st)
 			}
 		}
