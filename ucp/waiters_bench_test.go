@@ -1,0 +1,66 @@
+package ucp_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/ucp"
+)
+
+// BenchmarkWaiters is the rate of blocking operations over all goroutines of one
+// worker: each sends eight bytes and waits for the answer, from the worker itself
+// (self) or from an echo on another one (shm). Eight goroutines lose at most half
+// of what one does.
+func BenchmarkWaiters(b *testing.B) {
+	for _, tr := range []string{"self", "shm"} {
+		for _, n := range []int{1, 2, 8, 64} {
+			b.Run(fmt.Sprintf("%s/%d", tr, n), func(b *testing.B) { benchWaiters(b, tr, n) })
+		}
+	}
+}
+
+func benchWaiters(b *testing.B, tr string, n int) {
+	w, peer, ep := newPair(b, tr, ucp.ThreadMulti)
+	ctx, cancel := context.WithCancel(b.Context())
+	var echo sync.WaitGroup
+	if w != peer {
+		back, err := peer.NewEndpoint(w.Address(), ucp.EndpointConfig{})
+		require.NoError(b, err)
+		echo.Go(func() {
+			in := make([]byte, 8)
+			for {
+				m, err := peer.TagRecv(in, 0, 0).Wait(ctx)
+				if err != nil {
+					return
+				}
+				back.TagSend(in, m.Tag)
+			}
+		})
+	}
+	each := b.N/n + 1
+	b.ReportAllocs()
+	b.ResetTimer()
+	var wg sync.WaitGroup
+	for g := range n {
+		wg.Go(func() {
+			in, out := make([]byte, 8), make([]byte, 8)
+			for range each {
+				r := w.TagRecv(in, ucp.Tag(g), exact)
+				ep.TagSend(out, ucp.Tag(g))
+				if _, err := r.Wait(ctx); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	b.StopTimer()
+	b.ReportMetric(float64(each*n)/b.Elapsed().Seconds()/1e6, "M/s")
+	cancel()
+	echo.Wait()
+}
