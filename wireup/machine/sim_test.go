@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -319,11 +320,16 @@ func (s *side) settle() {
 	s.w.after(100*time.Microsecond, s.settle)
 }
 
+// seeds is how many runs each property gets: all of them take a minute.
 func seeds() int {
-	if testing.Short() {
-		return 2000
+	switch {
+	case os.Getenv("GOUCX_TEST_LONG") != "":
+		return 20000
+	case testing.Short():
+		return 500
+	default:
+		return 3000
 	}
-	return 20000
 }
 
 // simulate runs both programs until nothing happens any more.
