@@ -23,6 +23,8 @@ type RecvRequest struct{ Request }
 // Wait progresses the worker until the message is there. The end of ctx ends
 // the waiting, not the receive: the buffer stays ours.
 // hot: BenchmarkTagPair
+//
+//go:nosplit
 func (r RecvRequest) Wait(ctx context.Context) (Message, error) {
 	if r.t == nil || r.t.locked || r.id&refusedBit != 0 {
 		return r.waitRecvSlow(ctx)

@@ -12,6 +12,7 @@ type Consumer struct {
 	mask  uint64
 	want  uint64 // sequence number of the next message
 	at    uint64 // where its cell begins
+	wrap  uint64 // bytes of all cells, less one
 
 	cellTail *uint64
 	bulkTail *uint64
@@ -38,7 +39,8 @@ func NewConsumer(area []byte, l Layout) (Consumer, error) {
 		cells:     cellsOf(data),
 		mask:      uint64(l.Cells) - 1,
 		want:      1,
-		at:        CellSize,
+		at:        CellSize & (uint64(l.Cells)*CellSize - 1),
+		wrap:      uint64(l.Cells)*CellSize - 1,
 		cellTail:  plain(area, offCellTail),
 		bulkTail:  plain(area, offBulkTail),
 		hot:       flag(area, offHot),
@@ -165,7 +167,7 @@ func (c *Consumer) Bulk(first uint64) (off, n uint32, ok bool) {
 // Advance counts the message that Poll found.
 func (c *Consumer) Advance() {
 	c.want++
-	c.at = c.want & c.mask * CellSize
+	c.at = (c.at + CellSize) & c.wrap
 }
 
 // cell is the next message's: Advance and the layout check keep it in the area.
