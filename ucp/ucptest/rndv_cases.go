@@ -154,11 +154,11 @@ func tagBounded(t *testing.T, p *Pair) {
 // received before the long one has ended.
 func rndvOvertaken(t *testing.T, p *Pair) {
 	n := 32 << 20
-	long, buf, short := make([]byte, n), make([]byte, n), make([]byte, 3000)
+	long, buf, short, got := make([]byte, n), make([]byte, n), make([]byte, 3000), make([]byte, 3000)
 	rr := p.B.TagRecv(buf, 1, exact)
 	rs := p.AB.TagSend(long, 1)
 	for range 10 {
-		r := p.B.TagRecv(short, 2, exact)
+		r := p.B.TagRecv(got, 2, exact)
 		p.AB.TagSend(short, 2)
 		p.MustRecv(r)
 	}
@@ -241,7 +241,7 @@ func budgetReverse(t *testing.T, p *Pair) {
 // again, and the sender's requests end at the call.
 func budgetRestored(t *testing.T, p *Pair) {
 	w, e := p.budgeted(8 << 10)
-	buf := make([]byte, 2000)
+	buf, got := make([]byte, 2000), make([]byte, 2000)
 	for range 3 {
 		var rs []ucp.Request
 		announced := func() bool {
@@ -256,13 +256,13 @@ func budgetRestored(t *testing.T, p *Pair) {
 		}
 		require.False(t, rs[len(rs)-1].Done(), "in the end the sender keeps it")
 		for range rs {
-			p.MustRecv(w.TagRecv(buf, 1, exact))
+			p.MustRecv(w.TagRecv(got, 1, exact))
 		}
 		p.Settle()
 		r := e.TagSend(buf, 1)
 		p.Settle()
 		require.True(t, r.Done(), "it is sent along")
-		p.MustRecv(w.TagRecv(buf, 1, exact))
+		p.MustRecv(w.TagRecv(got, 1, exact))
 		for _, r := range rs {
 			require.NoError(t, p.Wait(r))
 		}

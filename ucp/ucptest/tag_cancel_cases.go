@@ -49,8 +49,10 @@ func cancelMatched(t *testing.T, p *Pair) {
 			require.ErrorIs(t, err, ucp.ErrCanceled)
 			clear(buf)
 		}
-		p.Settle()
-		dropAll(p, 1) // where it was not matched it is still there
+		p.Until(func() bool {
+			dropAll(p, 1) // where it was not matched it is still there, or comes
+			return rs.Done()
+		})
 		if errs := p.Wait(rs); err != nil {
 			require.Error(t, errs)
 			require.True(t, errors.Is(errs, ucp.ErrCanceled) || errors.Is(errs, ucp.ErrRejected), "%v", errs)
