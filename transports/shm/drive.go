@@ -180,7 +180,7 @@ func (e *ep) listen(h hello, fds []int) error {
 	}
 	e.step(ev)
 	if m.Kind == machine.Decline {
-		e.pause(declinePause)
+		e.declined()
 	}
 	if m.Introduces() && m.Kind == machine.Offer && !e.m.Holds(m.Pair.Flip()) {
 		e.drop(m.Pair.Flip())

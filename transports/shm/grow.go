@@ -44,6 +44,14 @@ func (e *ep) want() {
 // pause keeps the connection from offering for a while.
 func (e *ep) pause(d time.Duration) { e.paused = ucs.Now().Add(d) }
 
+// declined has an offer made again later where messages wait for it.
+func (e *ep) declined() {
+	e.pause(declinePause)
+	if e.m.Out() == machine.None && len(e.pend) > 0 {
+		e.want()
+	}
+}
+
 // serveWants wakes and grows connections.
 func (f *iface) serveWants(now ucs.Time) {
 	es := f.wanting
@@ -66,13 +74,12 @@ func (f *iface) serveWant(e *ep, now ucs.Time) bool {
 	switch {
 	case e.m.Out() == machine.None && e.m.State() == machine.Open:
 		if e.m.Offering() {
-			return false // what becomes of it decides
+			return true // the answer comes by the socket
 		}
-		if now < e.paused {
-			return false
+		if now >= e.paused {
+			e.propose(machine.Wake, f.layout)
 		}
-		e.propose(machine.Wake, f.layout)
-		return false
+		return e.m.Offering()
 	case e.full < growAfter:
 		return true
 	case now.Sub(e.fullAt) > growWithin: // not often enough: count anew

@@ -271,7 +271,9 @@ func (f *iface) Fence() uct.Status {
 	return ucs.OK
 }
 
-// Close ends all connections; peers hear of it in order.
+// Close ends all connections; peers hear of it in order. For peers whose backlog
+// was full, so that they could not be reached yet, it waits up to lastDial; what
+// was sent to those that cannot be reached then is lost, and the log says so.
 func (f *iface) Close() error {
 	if f.closed {
 		return nil

@@ -299,3 +299,28 @@ func TestIdleConnectionsSleep(t *testing.T) {
 	}
 	until(t, func() bool { return b.mapped <= most }, all...)
 }
+
+// TestSleeperWaitsForAWakingPeer without polling: the answer to an offer comes by
+// the socket, however long it takes.
+func TestSleeperWaitsForAWakingPeer(t *testing.T) {
+	var ra recorder
+	d := newDuplex(t)
+	d.a.handler = &ra
+	d.ab.send(1)
+	d.nap(t)
+	require.Equal(t, ucs.NoResource, d.ab.e.AMUint64(1, d.ab.next, 0))
+	require.Equal(t, ucs.OK, d.ab.e.PendingAdd(1))
+	sent := false
+	ra.pending = func(ts []uct.Token) int {
+		sent = d.ab.e.AMUint64(1, d.ab.next, 0) == ucs.OK
+		return map[bool]int{true: len(ts)}[sent]
+	}
+	arm(t, d.a)
+	require.True(t, d.ab.e.m.Offering())
+	require.False(t, readable(t, d.a, 0))
+	until(t, func() bool { return len(d.ba.e.pairs) > 0 }, d.b)
+	require.True(t, readable(t, d.a, patience), "the answer wakes it")
+	until(t, func() bool { return sent }, d.a, d.b)
+	d.ab.next++
+	until(t, d.quiet, d.a, d.b)
+}

@@ -124,8 +124,8 @@ func (f *iface) settleOne(e *ep) int {
 	if e.refused != machine.None {
 		p := e.refused.Flip()
 		e.refused = machine.None
-		e.pause(declinePause)
 		e.step(machine.Event{Kind: machine.Hear, Msg: machine.Msg{Kind: machine.Decline, From: e.m.Remote(), Pair: p}})
+		e.declined()
 	}
 	if e.broken && !e.hungUp {
 		e.lost()
