@@ -2,10 +2,12 @@
 // several: messages through rings in memory that both map, put, get and atomics
 // on the other's memory itself.
 //
-// A connection (ep) is a pair of rings in one sealed memfd. Its maker passes it
-// to the peer through the peer's socket and may write at once; conn.go and
-// accept.go hold that handshake, service.go what sockets and processes bring up
-// later. progress.go polls: hot connections' cells in each pass, the others
+// A connection (ep) sends and reads in pairs of rings (pairs.go), each in one
+// sealed memfd. Its maker passes the first to the peer through the peer's socket
+// and may write at once; conn.go and accept.go hold that handshake, hear.go what
+// is said later, service.go what sockets and processes bring up. What becomes of
+// a connection that both made at once (accept.go), that grows (grow.go) or that
+// sleeps (lull.go) is decided by wireup/machine; drive.go does what it says. progress.go polls: hot connections' cells in each pass, the others
 // through the head words of the iface's inbox, everything now and then. am.go
 // sends, pending.go waits for room. Regions and keys of the domain are in md.go,
 // region.go and the key*.go files; the accesses themselves in package mapped.
