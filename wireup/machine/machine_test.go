@@ -1,0 +1,172 @@
+package machine
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/ucs"
+)
+
+func seeds() int {
+	switch {
+	case os.Getenv("GOUCX_TEST_LONG") != "":
+		return 20000
+	case testing.Short():
+		return 500
+	default:
+		return 3000
+	}
+}
+
+// simulate runs both programs until nothing happens any more.
+func simulate(t testing.TB, seed uint64, lossy bool, extra func(*world)) *world {
+	w := newWorld(t, seed, lossy)
+	n := w.rnd.IntN(30)
+	for _, s := range w.sides {
+		w.after(w.delay(), func() { s.wants++; s.urge(); s.program(n) })
+	}
+	w.after(100*time.Millisecond, func() {
+		for _, s := range w.sides {
+			s.settle()
+		}
+	})
+	if extra != nil {
+		extra(w)
+	}
+	w.run(200_000)
+	return w
+}
+
+func eachSeed(t *testing.T, test func(t *testing.T, seed uint64, lossy bool)) {
+	for _, lossy := range []bool{false, true} {
+		t.Run(fmt.Sprint("lossy ", lossy), func(t *testing.T) {
+			for seed := range uint64(seeds()) {
+				if *oneSeed >= 0 {
+					seed = uint64(*oneSeed)
+				}
+				test(t, seed, lossy)
+				if t.Failed() {
+					t.Fatalf("seed %d", seed)
+				}
+			}
+		})
+	}
+}
+
+// TestEverythingComesOnceAndInOrder: whoever connects, grows, sleeps and wakes
+// when, both ends agree in the end and nothing stays behind.
+func TestEverythingComesOnceAndInOrder(t *testing.T) {
+	eachSeed(t, func(t *testing.T, seed uint64, lossy bool) {
+		w := simulate(t, seed, lossy, nil)
+		a, b := w.sides[0], w.sides[1]
+		for i, s := range w.sides {
+			require.Equal(t, w.sides[1-i].sent, s.got, "seed %d: side %d\n%s", seed, i, w.tail())
+			require.Zero(t, s.wants, "seed %d\n%s", seed, w.tail())
+			require.Equal(t, Open, s.m.State(), "seed %d\n%s", seed, w.tail())
+			require.False(t, s.m.waiting(), "seed %d\n%s", seed, w.tail())
+		}
+		require.Equal(t, a.out, b.in.Flip(), "seed %d\n%s", seed, w.tail())
+		require.Equal(t, b.out, a.in.Flip(), "seed %d\n%s", seed, w.tail())
+		if a.out != None && b.out != None {
+			require.Equal(t, a.out, b.out.Flip(), "seed %d: one pair\n%s", seed, w.tail())
+		}
+	})
+}
+
+// TestTheSmallerInitiationStands where both connect and nothing else happens.
+func TestTheSmallerInitiationStands(t *testing.T) {
+	crossed := 0
+	eachSeed(t, func(t *testing.T, seed uint64, lossy bool) {
+		w := newWorld(t, seed, lossy)
+		for _, s := range w.sides {
+			w.after(w.delay(), func() { s.wants += 3; s.urge(); s.settle() })
+		}
+		w.run(10_000)
+		a, b := w.sides[0], w.sides[1]
+		if a.m.made+b.m.made == 2 {
+			crossed++
+			small := a
+			if b.m.conf.Worker[0] < a.m.conf.Worker[0] {
+				small = b
+			}
+			require.True(t, small.m.Out().Mine(), "seed %d\n%s", seed, w.tail())
+			require.Equal(t, 1, a.retired, "seed %d\n%s", seed, w.tail())
+			require.Equal(t, 1, b.retired)
+		}
+		require.True(t, a.m.Settled() && b.m.Settled(), "seed %d\n%s", seed, w.tail())
+		require.Equal(t, a.out, b.out.Flip())
+		require.Equal(t, 3, a.got)
+		require.Equal(t, 3, b.got)
+	})
+	require.Positive(t, crossed)
+}
+
+// TestCloseAtEveryMoment: what was sent before comes, and both ends learn it.
+func TestCloseAtEveryMoment(t *testing.T) {
+	eachSeed(t, func(t *testing.T, seed uint64, lossy bool) {
+		w := simulate(t, seed, lossy, func(w *world) {
+			for _, s := range w.sides {
+				at := time.Duration(w.rnd.IntN(1500)) * time.Microsecond
+				w.after(at, func() { s.wants = 0; s.step(Event{Kind: Close}) })
+			}
+			w.after(time.Second, func() { // who was spoken to after that
+				for _, s := range w.sides {
+					s.wants = 0
+					s.step(Event{Kind: Close})
+				}
+			})
+		})
+		for i, s := range w.sides {
+			peer := w.sides[1-i]
+			if s.m.State() == Idle {
+				require.Equal(t, Idle, peer.m.State())
+				continue
+			}
+			require.Equal(t, peer.sent, s.got, "seed %d: side %d\n%s", seed, i, w.tail())
+			require.True(t, s.ended, "seed %d: side %d is %v\n%s", seed, i, s.m.State(), w.tail())
+		}
+	})
+}
+
+// TestDeathAtEveryMoment: what came before it is in order, the survivor fails
+// once, and nothing goes on.
+func TestDeathAtEveryMoment(t *testing.T) {
+	eachSeed(t, func(t *testing.T, seed uint64, lossy bool) {
+		w := simulate(t, seed, lossy, func(w *world) {
+			at := time.Duration(w.rnd.IntN(1000)) * time.Microsecond
+			w.after(at, func() { w.sides[0].dead = true })
+			w.after(at+w.delay(), func() {
+				s := w.sides[1]
+				s.wants = 0
+				if s.m.State() != Idle {
+					s.step(Event{Kind: Lost})
+					require.True(t, s.failed)
+				}
+				s.dead = true
+			})
+		})
+		require.LessOrEqual(t, w.sides[1].got, w.sides[0].sent)
+		require.Zero(t, w.sides[1].m.Deadline())
+	})
+}
+
+// TestSilentPeerIsLost: without an answer a machine gives up by itself.
+func TestSilentPeerIsLost(t *testing.T) {
+	m := New(Config{Conn: 1, Timeout: time.Millisecond, Tries: 5})
+	m.Step(0, Event{Kind: Connect}, nil)
+	hellos := 0
+	for now := ucs.Time(0); m.State() == Opening; now = now.Add(time.Millisecond) {
+		for _, a := range m.Step(now, Event{Kind: Tick}, nil) {
+			if a.Kind == Send {
+				hellos++
+			}
+		}
+		require.Less(t, now, ucs.Time(time.Second))
+	}
+	require.Equal(t, Failed, m.State())
+	require.Equal(t, 5, hellos)
+	require.Zero(t, m.Deadline())
+}
