@@ -2,6 +2,7 @@ package machine
 
 import (
 	"fmt"
+	"os"
 	"testing"
 	"time"
 
