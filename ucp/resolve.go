@@ -77,7 +77,7 @@ func (r *keyResolver) unpack(c wireup.Candidate) *keyLane {
 	p := r.w.ports[c.Local]
 	r.lanes[pair] = nil
 	domain := r.view.Entries[c.Remote].Device
-	n := slices.IndexFunc(r.key.entries, func(e keyEntry) bool { return e.domain == domain })
+	n := slices.IndexFunc(r.key.entries, func(e keyEntry) bool { return e.domain == domain && r.owns(e) })
 	if n < 0 {
 		r.refuse(c.Local, "the owner did not register the memory with it")
 		return nil
@@ -97,6 +97,14 @@ func (r *keyResolver) unpack(c wireup.Candidate) *keyLane {
 	l.get = formsOf(ops, uct.OpGetShort, uct.OpGetBcopy, l.iface.Get)
 	r.lanes[pair] = l
 	return l
+}
+
+// owns reports whether the endpoint's worker says that it has the domain of e: a
+// key of another context numbers others.
+func (r *keyResolver) owns(e keyEntry) bool {
+	return slices.ContainsFunc(r.view.Entries, func(v wireup.Entry) bool {
+		return v.Device == e.domain && v.Transport == e.transport
+	})
 }
 
 func formsOf(ops, short, bcopy uct.Ops, l uct.Limit) (f forms) {
