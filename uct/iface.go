@@ -81,8 +81,9 @@ type Iface interface {
 	// It does not wait for the peer; what is sent meanwhile arrives in order.
 	NewEndpoint(a Address, t int) (Endpoint, error)
 
-	// Progress does bounded work: at most about budget messages and events,
-	// whose number it returns. All callbacks come from here.
+	// Progress does bounded work: at most about budget messages and events. It
+	// returns their number, and more where operations that waited went on, so that 0
+	// means idle. All callbacks come from here.
 	Progress(budget int) int
 	// Release gives kept memory back by Desc.Handle.
 	Release(handles []uint64)

@@ -56,13 +56,14 @@ func (e *ep) PendingPurge(f func(uct.Token)) {
 	}
 }
 
-// offerAll hands waiting tokens to the handler where room came back.
+// offerAll hands waiting tokens to the handler where room came back, and gives how
+// many operations moved: a worker that only sends is not idle.
 //
 //go:noinline
-func (f *iface) offerAll() {
+func (f *iface) offerAll() (moved int) {
 	for i := 0; i < len(f.waiting); {
 		e := f.waiting[i]
-		e.offer()
+		moved += e.offer()
 		if len(e.pend) > 0 {
 			i++
 			continue
@@ -73,22 +74,25 @@ func (f *iface) offerAll() {
 		f.waiting[last] = nil
 		f.waiting = f.waiting[:last]
 	}
+	return moved
 }
 
-// offer opens the ring while the handler retries what waits.
-func (e *ep) offer() {
+// offer opens the ring while the handler retries what waits. It gives how many
+// tokens were consumed, and one more where a part of another went out.
+func (e *ep) offer() int {
 	if e.status != ucs.OK || len(e.pend) == 0 {
-		return
+		return 0
 	}
 	e.unblock()
 	if e.refresh() != ucs.OK {
-		return
+		return 0
 	}
 	if !e.tx.Fits(e.need) {
 		e.block(ucs.NoResource)
-		return
+		return 0
 	}
 	e.purged = false
+	head := e.tx.Head()
 	k := e.f.handler.HandlePending(e.pend)
 	switch {
 	case e.purged:
@@ -100,4 +104,8 @@ func (e *ep) offer() {
 			e.block(ucs.NoResource)
 		}
 	}
+	if k == 0 && e.tx.Head() != head {
+		return 1
+	}
+	return k
 }

@@ -137,7 +137,7 @@ func (f *iface) slowPass() int {
 	f.busy++
 	n := 0
 	if len(f.waiting) != 0 {
-		f.offerAll()
+		n = f.offerAll()
 	}
 	if f.attention || f.passes&(servicePasses/4-1) == 0 {
 		n += f.service()
