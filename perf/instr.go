@@ -19,7 +19,8 @@ type Counted struct {
 	// call the operation in a loop.
 	Symbol string
 
-	run func(s *instrSide, n int) error
+	run  func(s *instrSide, n int) error
+	mode ucp.ThreadMode
 }
 
 const symbolPrefix = "github.com/goucx/goucx/perf."
@@ -28,8 +29,13 @@ const symbolPrefix = "github.com/goucx/goucx/perf."
 // a loop costs its two or three instructions an operation on top.
 func CountedOps() []Counted {
 	row := func(name, f string, run func(s *instrSide, n int) error) Counted {
-		return Counted{name, symbolPrefix + f, run}
+		return Counted{name, symbolPrefix + f, run, ucp.ThreadSingle}
 	}
+	multi := func(c Counted) Counted {
+		c.Name, c.mode = c.Name+", multi", ucp.ThreadMulti
+		return c
+	}
+	tag := row("tag 8 B pair", "countTag", func(s *instrSide, n int) error { return countTag(s.b, s.ep, s.out, s.in, n) })
 	return []Counted{
 		row("put 8 B", "countPut", func(s *instrSide, n int) error { return countPut(s.key, s.out, n) }),
 		row("put 8 B + flush", "countPutFlush", func(s *instrSide, n int) error { return countPutFlush(s.ep, s.key, s.out, n) }),
@@ -37,10 +43,11 @@ func CountedOps() []Counted {
 		row("fetch-add 8 B", "countFetchAdd", func(s *instrSide, n int) error { return countFetchAdd(s.word, n) }),
 		row("flush", "countFlush", func(s *instrSide, n int) error { return countFlush(s.ep, n) }),
 		row("fence", "countFence", func(s *instrSide, n int) error { return countFence(s.a, n) }),
-		row("tag 8 B pair", "countTag", func(s *instrSide, n int) error { return countTag(s.b, s.ep, s.out, s.in, n) }),
+		tag,
 		row("am 8 B pair", "countAM", func(s *instrSide, n int) error { return countAM(s.b, s.ep, s.out, &s.got, n) }),
 		row("idle progress, sender", "countIdle", func(s *instrSide, n int) error { return countIdle(s.a, n) }),
 		row("idle progress, receiver", "countIdle", func(s *instrSide, n int) error { return countIdle(s.b, n) }),
+		multi(tag),
 	}
 }
 
@@ -57,7 +64,7 @@ const CountedCall = 128
 // RunCounted sets two workers up in this process and carries operation c out
 // CountedWarm times and then n times, a multiple of CountedCall.
 func RunCounted(cfg Config, c Counted, n int) error {
-	s, err := openInstr(cfg)
+	s, err := openInstr(cfg, c.mode)
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", c.Name, err)
 	}
@@ -82,24 +89,24 @@ type instrSide struct {
 	got     int // active messages that were handled
 }
 
-func openInstr(cfg Config) (*instrSide, error) {
+func openInstr(cfg Config, mode ucp.ThreadMode) (*instrSide, error) {
 	s := &instrSide{in: make([]byte, 8), out: make([]byte, 8)}
 	var err error
 	s.ctx, err = ucp.Open(ucp.Config{Providers: cfg.Providers, Settings: cfg.Settings, Log: cfg.Log})
 	if err != nil {
 		return nil, err
 	}
-	if err = s.connect(); err != nil {
+	if err = s.connect(mode); err != nil {
 		return nil, errors.Join(err, s.ctx.Close())
 	}
 	return s, nil
 }
 
-func (s *instrSide) connect() (err error) {
-	if s.a, err = s.ctx.NewWorker(ucp.WorkerConfig{Mode: ucp.ThreadSingle}); err != nil {
+func (s *instrSide) connect(mode ucp.ThreadMode) (err error) {
+	if s.a, err = s.ctx.NewWorker(ucp.WorkerConfig{Mode: mode}); err != nil {
 		return err
 	}
-	if s.b, err = s.ctx.NewWorker(ucp.WorkerConfig{Mode: ucp.ThreadSingle}); err != nil {
+	if s.b, err = s.ctx.NewWorker(ucp.WorkerConfig{Mode: mode}); err != nil {
 		return err
 	}
 	if s.ep, err = s.a.NewEndpoint(s.b.Address(), ucp.EndpointConfig{}); err != nil {

@@ -31,6 +31,7 @@ var rows = []row{
 	{op: "am 8 B pair", ucx13: "532", ucx: "410", must: 410},
 	{op: "idle progress, sender", ucx13: "103", ucx: "79", must: 64, aim: 40},
 	{op: "idle progress, receiver", ucx13: "44", ucx: "36", must: 64, aim: 40},
+	{op: "tag 8 B pair, multi"},
 
 	{op: "put 8 B", title: "put 8 B, key resolved at each", env: lateKeys},
 	{op: "get 8 B", title: "get 8 B, key resolved at each", env: lateKeys},
