@@ -42,16 +42,12 @@ func (w *Worker) enterLock() {
 	}
 }
 
-// How often a lock that is taken is tried again before the goroutine blocks, and
-// how long a pass waits for posts to go first.
-const (
-	lockTries = 64
-	giveWay   = 256
-)
+// giveWay is how long a pass waits for posts to go first, in looks.
+const giveWay = 256
 
 // lockShared takes the worker's lock for a post or a look. Whoever progresses in
-// a loop holds it nearly all the time, and sync.Mutex would hand it over only
-// after a millisecond; so posts say that they wait, and passes give way.
+// a loop holds it nearly all the time; so posts say that they wait, and passes
+// give way.
 func (w *Worker) lockShared() {
 	if !w.mu.TryLock() {
 		w.lockSlow()
@@ -61,14 +57,8 @@ func (w *Worker) lockShared() {
 //go:noinline
 func (w *Worker) lockSlow() {
 	w.want.Add(1)
-	defer w.want.Add(-1)
-	for range lockTries {
-		cpu.Pause()
-		if w.mu.TryLock() {
-			return
-		}
-	}
 	w.mu.Lock()
+	w.want.Add(-1)
 }
 
 // lockPass takes the worker's lock for a pass of progress.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -67,7 +66,7 @@ type Worker struct {
 	am          amState
 	pool        pool // memory for unexpected payloads and inline copies
 
-	mu      sync.Mutex // with ThreadMulti guards everything below and above
+	mu      spinLock // with ThreadMulti guards everything below and above
 	mode    ThreadMode
 	baton   baton
 	cores   int
