@@ -29,6 +29,11 @@ type baton struct {
 //go:noinline
 func (w *Worker) waitShared(ctx context.Context, id uint64, take bool) (Message, error) {
 	w.lockShared()
+	return w.waitLocked(ctx, id, take)
+}
+
+// waitLocked is waitShared with the lock, which it gives back.
+func (w *Worker) waitLocked(ctx context.Context, id uint64, take bool) (Message, error) {
 	m, ended, err := w.outcome(id, take)
 	if !ended {
 		err = w.mayWait()
@@ -66,6 +71,12 @@ func (w *Worker) drive(ctx context.Context, id uint64, take bool) (Message, erro
 	var p pause
 	for {
 		n := w.pass()
+		if take {
+			if m, ok := w.takeDone(id); ok {
+				w.passOn()
+				return m, nil
+			}
+		}
 		m, ended, err := w.outcome(id, take)
 		if ended {
 			w.passOn()

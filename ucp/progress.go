@@ -73,8 +73,10 @@ const progressTries = 16
 // pass does with lock and baton what Progress does without.
 func (w *Worker) pass() int {
 	n := w.one.Progress(batch)
-	for _, f := range w.active[min(1, len(w.active)):] {
-		n += f.Progress(batch)
+	if len(w.active) > 1 {
+		for _, f := range w.active[1:] {
+			n += f.Progress(batch)
+		}
 	}
 	w.passes += 1 + uint32(n)/busyItems
 	if w.passes >= lookEvery {

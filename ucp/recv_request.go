@@ -60,7 +60,13 @@ func (r RecvRequest) waitRecvSlow(ctx context.Context) (Message, error) {
 	if r.t == nil {
 		return Message{}, ErrStale
 	}
-	return r.t.w.waitShared(ctx, r.id, true)
+	w := r.t.w
+	w.lockShared()
+	if m, ok := w.takeDone(r.id); ok {
+		w.unlockShared()
+		return m, nil
+	}
+	return w.waitLocked(ctx, r.id, true)
 }
 
 // tryConsume consumes the result of receive id where there is one.

@@ -108,7 +108,7 @@ func (e Endpoint) MaxInline() int {
 //go:nosplit
 func (w *Worker) TagRecv(p []byte, tag, mask Tag) RecvRequest {
 	if w.t.locked {
-		return w.tagRecvLocked(p, tag, mask)
+		return w.tagRecvShared(p, tag, mask)
 	}
 	b := &w.slab
 	i := b.free
@@ -125,22 +125,5 @@ func (w *Worker) TagRecv(p []byte, tag, mask Tag) RecvRequest {
 		return r
 	}
 	w.posted.Add(i, uint64(tag), uint64(mask))
-	return r
-}
-
-//go:noinline
-func (w *Worker) tagRecvLocked(p []byte, tag, mask Tag) RecvRequest {
-	w.lockShared()
-	defer w.unlockShared()
-	if w.closing {
-		return RecvRequest{w.t.refuse(opTagRecv, Endpoint{}, ucs.Closed)}
-	}
-	i := w.slab.take(opTagRecv)
-	w.slab.slots[i].flags = flagKept
-	w.slab.bufs[i] = p
-	r := RecvRequest{Request{&w.t, w.slab.id(i)}}
-	if !w.takeArrived(i, uint64(tag), uint64(mask)) {
-		w.posted.Add(i, uint64(tag), uint64(mask))
-	}
 	return r
 }

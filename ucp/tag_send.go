@@ -20,8 +20,9 @@ type sending struct {
 
 //go:noinline
 func (e Endpoint) tagSendSlow(p []byte, tag Tag) Request {
-	e.t.lock()
-	defer e.t.unlock()
+	if e.t.locked {
+		return e.tagSendShared(p, tag)
+	}
 	return e.t.w.tagSend(e, sending{op: opTagSend, buf: p, tag: tag, n: len(p)})
 }
 

@@ -1,0 +1,64 @@
+package ucp
+
+import "github.com/goucx/goucx/ucs"
+
+// What the fast paths of tag.go and recv_request.go do, with the lock taken.
+
+// tagSendShared is TagSend.
+func (e Endpoint) tagSendShared(p []byte, tag Tag) Request {
+	w := e.t.w
+	w.lockShared()
+	if k := uint32(e.id); int(k) < len(w.eps) && w.eps[k].gen == uint32(e.id>>32) {
+		l := &w.t.lanes[w.eps[k].lane] // 0, where there is none, takes nothing
+		if len(p) <= l.short && l.ep.AMShort(amEager, uint64(tag), p) == ucs.OK {
+			w.unlockShared()
+			return Request{}
+		}
+	}
+	return w.tagSendUnlock(e, p, tag)
+}
+
+//go:noinline
+func (w *Worker) tagSendUnlock(e Endpoint, p []byte, tag Tag) Request {
+	r := w.tagSend(e, sending{op: opTagSend, buf: p, tag: tag, n: len(p)})
+	w.unlockShared()
+	return r
+}
+
+// tagRecvShared is TagRecv.
+//
+//go:noinline
+func (w *Worker) tagRecvShared(p []byte, tag, mask Tag) RecvRequest {
+	w.lockShared()
+	if w.closing {
+		w.unlockShared()
+		return RecvRequest{w.t.refuse(opTagRecv, Endpoint{}, ucs.Closed)}
+	}
+	b := &w.slab
+	i := b.take(opTagRecv)
+	b.slots[i].flags = flagKept
+	b.bufs[i] = p
+	r := RecvRequest{Request{&w.t, b.id(i)}}
+	if w.arrived.Len() == 0 || !w.takeArrived(i, uint64(tag), uint64(mask)) {
+		w.posted.Add(i, uint64(tag), uint64(mask))
+	}
+	w.unlockShared()
+	return r
+}
+
+// takeDone consumes the result of receive id where it has ended well and nothing
+// is kept beside it, as nearly all do. The lock is held.
+func (w *Worker) takeDone(id uint64) (Message, bool) {
+	b := &w.slab
+	i, g := uint32(id), uint32(id>>32)
+	if int(i) >= len(b.slots) {
+		return Message{}, false
+	}
+	s := &b.slots[i]
+	if s.gen != g || s.state != slotDone || s.status != ucs.OK || s.flags&flagAside != 0 {
+		return Message{}, false
+	}
+	s.gen, s.state, s.next = nextGen(g), slotFree, b.free
+	b.free = i
+	return Message{Tag(s.tag), int(s.n)}, true
+}
