@@ -40,10 +40,11 @@ type Desc struct {
 // the protocol.
 type Failure struct {
 	// Endpoint is the failed endpoint, nil where the connection was accepted
-	// and never used for sending.
+	// and never used for sending, and where the peer closed its side in order
+	// while this one may still send.
 	Endpoint Endpoint
 	// Source is the Desc.Source of the connection's messages; 0 where it has
-	// received none.
+	// received none, or their end was reported before.
 	Source uint32
 	// Err is the reason; it wraps one of the sentinels of package ucs. nil: the
 	// peer closed in order.

@@ -151,6 +151,7 @@ func (e *ep) posted(m machine.Msg, err error) {
 func (e *ep) listen(h hello, fds []int) error {
 	m := h.msg()
 	ev := machine.Event{Kind: machine.Hear, Msg: m, Busy: e.busy()}
+	var brought *pair
 	want := h.descriptors()
 	if len(fds) != want {
 		shmem.CloseFDs(fds...)
@@ -177,13 +178,14 @@ func (e *ep) listen(h hello, fds []int) error {
 			break
 		}
 		e.hold(p)
+		brought = p
 	}
 	e.step(ev)
 	if m.Kind == machine.Decline {
 		e.declined()
 	}
-	if m.Introduces() && m.Kind == machine.Offer && !e.m.Holds(m.Pair.Flip()) {
-		e.drop(m.Pair.Flip())
+	if brought != nil && !e.m.Holds(brought.id) {
+		e.drop(brought.id)
 	}
 	return nil
 }

@@ -41,6 +41,7 @@ type ep struct {
 	slot    int
 	watched bool
 	source  uint32
+	reads   machine.PairID // what rx is in
 
 	// Connection.
 	m         machine.Machine
@@ -62,6 +63,7 @@ type ep struct {
 	fenced    bool // this side must put the barrier between send and armed word
 	dead      error
 	reported  bool
+	parted    bool // the end of what the peer sends was reported
 	released  bool
 	waits     bool // among iface.waiting
 	rechecks  bool // among iface.recheck
@@ -287,7 +289,8 @@ func (e *ep) disconnect() (err error) {
 func (e *ep) release() error {
 	e.released = true
 	err := e.disconnect()
-	e.tx, e.rx = e.f.nowhere.tx, e.f.nowhere.rx
+	e.sendNowhere()
+	e.readNowhere()
 	for _, p := range e.pairs {
 		err = errors.Join(err, p.seg.Close())
 	}
@@ -302,10 +305,9 @@ func (e *ep) release() error {
 		delete(e.f.merged, e.merged)
 	}
 	if e.peerInbox != nil {
-		err = errors.Join(err, e.peerInbox.close())
-	}
-	if e.peerEvent != nil {
-		err = errors.Join(err, e.peerEvent.Close())
+		e.armed = &alwaysArmed
+		err = errors.Join(err, e.peerInbox.close(), e.peerEvent.Close())
+		e.peerInbox, e.peerEvent = nil, nil
 	}
 	return err
 }

@@ -119,11 +119,18 @@ func (e *ep) hold(p *pair) {
 	e.pairs = append(e.pairs, p)
 }
 
-// drop unmaps a pair that this side has left.
+// drop unmaps a pair that this side has left. Whatever brought that about, nothing
+// points into it then.
 func (e *ep) drop(id machine.PairID) {
 	p := e.pair(id)
 	if p == nil {
 		return
+	}
+	if e.sends == id {
+		e.sendNowhere()
+	}
+	if e.reads == id {
+		e.readNowhere()
 	}
 	if fault.Enabled {
 		fault.At(fault.Unmap)
@@ -143,17 +150,17 @@ func (e *ep) sendIn(id machine.PairID) {
 		e.tx.Mark(uint64(id))
 		e.hint()
 	}
-	tx := e.f.nowhere.tx
-	e.sends = machine.None
+	// First out of the old pair, which goes whether the new one serves or not.
+	e.sendNowhere()
 	if p := e.pair(id); p != nil {
-		var err error
-		if tx, err = p.producer(); err != nil {
+		tx, err := p.producer()
+		if err != nil {
 			e.f.failLater(e, failErr("it changed the head of a ring"))
 			return
 		}
-		e.sends = id
+		e.tx, e.sends = tx, id
 	}
-	e.tx, e.salt = tx, uint64(id)<<saltShift
+	e.salt = uint64(id) << saltShift
 	if e.status != ucs.OK || len(e.pend) > 0 {
 		e.tx.Block()
 	}
@@ -165,15 +172,21 @@ func (e *ep) sendIn(id machine.PairID) {
 	}
 }
 
+// sendNowhere and readNowhere leave the pair that is sent in, or read, for memory
+// that is always mapped.
+func (e *ep) sendNowhere() { e.tx, e.sends = e.f.nowhere.tx, machine.None }
+
+func (e *ep) readNowhere() { e.rx, e.reads = e.f.nowhere.rx, machine.None }
+
 // saltShift keeps the hints of a pair apart from those of the one before: equal
 // ones would not be seen.
 const saltShift = 40
 
 // readIn moves reading to a pair, or nowhere. What came before comes with no hint.
 func (e *ep) readIn(id machine.PairID) {
+	e.readNowhere()
 	p := e.pair(id)
 	if p == nil {
-		e.rx = e.f.nowhere.rx
 		e.f.chill(e)
 		return
 	}
@@ -182,7 +195,7 @@ func (e *ep) readIn(id machine.PairID) {
 		e.f.failLater(e, failErr("it changed the head of a ring"))
 		return
 	}
-	e.rx = rx
+	e.rx, e.reads = rx, id
 	e.rx.Fence(e.fenced)
 	if e.watched {
 		e.rx.Watch(true)
@@ -214,5 +227,8 @@ func (f *iface) follow(e *ep, first uint64) {
 	}
 	if e.dead == nil {
 		e.step(machine.Event{Kind: machine.Marker, Pair: machine.PairID(next)})
+		if e.m.PeerEnded() {
+			f.settleLater(e)
+		}
 	}
 }

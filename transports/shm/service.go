@@ -137,6 +137,9 @@ func (f *iface) settleOne(e *ep) int {
 	if e.dead != nil && !e.reported {
 		f.report(e)
 	}
+	if e.opened && e.dead == nil && !e.parted && e.m.PeerEnded() {
+		f.part(e)
+	}
 	if !e.done() {
 		return n
 	}
@@ -179,14 +182,27 @@ func (f *iface) report(e *ep) {
 	if err := e.disconnect(); err != nil {
 		f.d.logf("hang up", err)
 	}
-	fail := uct.Failure{Source: e.source}
+	var fail uct.Failure
+	if !e.parted {
+		fail.Source = e.source
+	}
 	if e.opened {
 		fail.Endpoint = e
+	}
+	if fail == (uct.Failure{}) {
+		return
 	}
 	if !errors.Is(e.dead, errOrderly) {
 		fail.Err = e.dead
 	}
 	f.handler.HandleFailure(fail)
+}
+
+// part tells the layer above that the peer, who still reads, sends no more: what
+// answers it by this very connection would else keep it for ever.
+func (f *iface) part(e *ep) {
+	e.parted = true
+	f.handler.HandleFailure(uct.Failure{Source: e.source})
 }
 
 // drop releases a connection that is over.

@@ -209,6 +209,9 @@ func (m *Machine) SaidBye() bool { return m.saidBye || m.closing }
 // HeardBye reports whether the peer sends no more.
 func (m *Machine) HeardBye() bool { return m.heardBye }
 
+// PeerEnded reports whether the peer sends no more and all that it sent is read.
+func (m *Machine) PeerEnded() bool { return m.heardBye && m.inEnded }
+
 // Remote is the peer's name of the connection; 0: not known yet.
 func (m *Machine) Remote() uint64 { return m.remote }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -107,11 +108,11 @@ func (w *world) note(f string, args ...any) {
 }
 
 func (w *world) tail() string {
-	s := ""
+	var s strings.Builder
 	for _, l := range w.trace[:min(len(w.trace), 80)] {
-		s += l + "\n"
+		s.WriteString(l + "\n")
 	}
-	return s
+	return s.String()
 }
 
 func (w *world) delay() time.Duration {
