@@ -114,23 +114,24 @@ func situation(w *live.Worker) string {
 }
 
 func endpointText(e live.Endpoint) string {
-	text := "worker " + plain(e.Peer) + ": " + plain(e.State)
+	var text strings.Builder
+	text.WriteString("worker " + plain(e.Peer) + ": " + plain(e.State))
 	if e.Error != "" {
-		text += ": " + plain(e.Error)
+		text.WriteString(": " + plain(e.Error))
 	}
 	for _, l := range e.Lanes {
-		text += ", " + plain(l.Name)
+		text.WriteString(", " + plain(l.Name))
 		if l.Waiting > 0 {
-			text += fmt.Sprintf(" where %d wait for room", l.Waiting)
+			text.WriteString(fmt.Sprintf(" where %d wait for room", l.Waiting))
 		}
 		if l.Throttled {
-			text += " (throttled)"
+			text.WriteString(" (throttled)")
 		}
 		if l.Error != "" && l.Error != e.Error {
-			text += ": " + plain(l.Error)
+			text.WriteString(": " + plain(l.Error))
 		}
 	}
-	return text
+	return text.String()
 }
 
 func pendingCount(s *live.Summary) (n int) {

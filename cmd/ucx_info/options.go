@@ -54,8 +54,10 @@ func table(o *options) []group {
 			{letter: "d", name: "devices", show: (*tool).devices, json: "devices", help: "Show devices and transports"},
 			{letter: "c", name: "config", show: (*tool).config, json: "settings", help: "Show configuration, with the origin of what is not default"},
 			{name: "why", show: (*tool).why, json: "refused", help: "Show each refused transport and device with its reason"},
-			{name: "live", arg: "pid|path|all", value: &o.live, without: liveList, show: (*tool).liveView, json: "live",
-				help: "List running programs that show themselves (UCX_STATS_DEST=unix);\nwith an argument: endpoints, pending requests and counters of one, or of all"},
+			{
+				name: "live", arg: "pid|path|all", value: &o.live, without: liveList, show: (*tool).liveView, json: "live",
+				help: "List running programs that show themselves (UCX_STATS_DEST=unix);\nwith an argument: endpoints, pending requests and counters of one, or of all",
+			},
 		}},
 		{"Details of the configuration:", []option{
 			{letter: "C", name: "comment-out", value: &o.commentOut, help: "Comment-out default configuration values"},

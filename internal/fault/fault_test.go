@@ -54,7 +54,7 @@ func TestVanishes(t *testing.T) {
 // instructions cuts what names places: file, line and address.
 func instructions(listing []byte) []byte {
 	var out bytes.Buffer
-	for _, line := range bytes.Split(listing, []byte("\n")) {
+	for line := range bytes.SplitSeq(listing, []byte("\n")) {
 		if f := bytes.Fields(line); len(f) > 3 && !bytes.HasPrefix(line, []byte("TEXT")) {
 			out.Write(f[2]) // the encoding
 			out.WriteByte('\n')

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/goucx/goucx/ucs"
 )
 
 // outcome is what became of a mutant.
@@ -89,9 +91,9 @@ func (l *lab) try(ctx context.Context, m mutant) (outcome, error) {
 func (l *lab) withoutMutant(ctx context.Context, m mutant) trial {
 	t, known := l.sound[m.where()]
 	if !known {
-		began := time.Now()
+		began := ucs.Now()
 		out, err := l.test(ctx, m, soundLimit)
-		t = trial{err, time.Since(began)}
+		t = trial{err, ucs.Now().Sub(began)}
 		if err != nil {
 			t.err = fmt.Errorf("%w: %s", err, tail(out))
 		} else if strings.Contains(out, "no tests to run") {

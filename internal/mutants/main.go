@@ -11,7 +11,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"time"
+
+	"github.com/goucx/goucx/ucs"
 )
 
 func main() {
@@ -40,7 +41,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if err := applyAll(chosen, os.ReadFile); err != nil || *check {
 		return err
 	}
-	began := time.Now()
+	began := ucs.Now()
 	l, err := newLab(ctx)
 	if err != nil {
 		return err
@@ -49,17 +50,17 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	var errs []error
 	fmt.Fprintf(stdout, "%-62s %-62s %-22s %s\n", "mutant", "test", "outcome", "seconds")
 	for _, m := range chosen {
-		start := time.Now()
+		start := ucs.Now()
 		o, err := l.try(ctx, m)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		fmt.Fprintf(stdout, "%-62s %-62s %-22s %.1f\n", m.name, m.where(), o, time.Since(start).Seconds())
+		fmt.Fprintf(stdout, "%-62s %-62s %-22s %.1f\n", m.name, m.where(), o, ucs.Now().Sub(start).Seconds())
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", m.name, err))
 		}
 	}
-	fmt.Fprintf(stdout, "%d mutants, %d survived or could not be judged, %.0f s\n", len(chosen), len(errs), time.Since(began).Seconds())
+	fmt.Fprintf(stdout, "%d mutants, %d survived or could not be judged, %.0f s\n", len(chosen), len(errs), ucs.Now().Sub(began).Seconds())
 	return errors.Join(errs...)
 }
 

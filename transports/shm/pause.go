@@ -1,9 +1,9 @@
 package shm
 
 import (
-	"go.uber.org/zap"
-
 	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/shmem"

@@ -11,7 +11,6 @@ import (
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/shmem"
-	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/wireup/machine"
 )
 
@@ -115,7 +114,7 @@ func TestCloseWaitsForWhoCouldNotBeDialled(t *testing.T) {
 	empty := fillBacklog(t, b)
 	e := connectTest(t, a, b)
 	require.Equal(t, ucs.OK, e.AMShort(1, 0, []byte("hello")))
-	require.Equal(t, ucs.OK, uct.Status(e.status))
+	require.Equal(t, ucs.OK, e.status)
 	done := make(chan error)
 	go func() { done <- a.Close() }()
 	empty()

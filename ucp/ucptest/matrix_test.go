@@ -26,7 +26,7 @@ func TestMatrix(t *testing.T) {
 		if file, names, ok := strings.Cut(strings.TrimPrefix(text, "in "), ": "); ok && strings.HasPrefix(text, "in ") {
 			source, err := os.ReadFile(filepath.Join("..", "..", file))
 			require.NoError(t, err, label)
-			for _, name := range strings.Fields(names) {
+			for name := range strings.FieldsSeq(names) {
 				found := regexp.MustCompile(`(?m)^func ` + regexp.QuoteMeta(name) + `\(`).Match(source)
 				assert.True(t, found, "%s: %s has no %s", label, file, name)
 			}

@@ -120,7 +120,7 @@ func memOverlap(t *testing.T, p *Pair) {
 		other, err := p.Context.Register(part, ucp.MemConfig{})
 		require.NoError(t, err, name)
 		kw, ko := p.unpack(whole), p.unpack(other)
-		off := uint64(ko.Base() - kw.Base())
+		off := ko.Base() - kw.Base()
 		require.NoError(t, p.Wait(ko.Put([]byte{7}, 0)), name)
 		require.NoError(t, p.Wait(p.AB.Flush()))
 		require.Equal(t, byte(7), mem[off], name)

@@ -208,7 +208,7 @@ func threadClose(t *testing.T, p *Pair) {
 			})
 		})
 		started.Wait()
-		time.Sleep(time.Duration(spin+2) * time.Millisecond / 2) // a moment, so that some sleep
+		time.Sleep((spin + 2) * time.Millisecond / 2) // a moment, so that some sleep
 		require.NoError(t, w.Close())
 		wg.Wait()
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/goucx/goucx/config"
 	"github.com/goucx/goucx/ucp"
+	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/shmem"
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/wireup"
@@ -71,15 +72,15 @@ func arm(p *Pair, w *ucp.Worker) {
 func readable(t *testing.T, limit time.Duration, fds ...int) int {
 	t.Helper()
 	set := shmem.NewPollSet(fds...)
-	for end := time.Now().Add(limit); ; {
-		n, err := set.Wait(len(fds), max(time.Until(end), 0))
+	for end := ucs.Now().Add(limit); ; {
+		n, err := set.Wait(len(fds), max(end.Sub(ucs.Now()), 0))
 		require.NoError(t, err)
 		for i := range fds {
 			if n > 0 && set.Ready(i) {
 				return i
 			}
 		}
-		if !time.Now().Before(end) {
+		if !ucs.Now().Before(end) {
 			return -1
 		}
 	}

@@ -72,6 +72,7 @@ func (s *step) ours(msg Msg) bool {
 		return s.remote == 0 || msg.From == s.remote
 	case Accept, Yield, Refuse:
 		return (s.remote == 0 || msg.From == s.remote) && s.state != Idle
+	default:
 	}
 	return s.state == Open && msg.From == s.remote || msg.Kind == Bye && s.state == Opening && msg.From == s.remote
 }

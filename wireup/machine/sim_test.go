@@ -60,7 +60,6 @@ type side struct {
 	ended   bool
 	ticking ucs.Time
 	retired int
-	pumping ucs.Time
 }
 
 func newWorld(t testing.TB, seed uint64, lossy bool) *world {
