@@ -71,7 +71,7 @@ func roleMixer(p *parent) {
 		v.turn(false)
 	}
 	p.say("all")
-	for line, stopped = v.heard(); !stopped; line, stopped = v.heard() {
+	for _, stopped = v.heard(); !stopped; _, stopped = v.heard() {
 		v.turn(false)
 	}
 	p.say(v.counters())

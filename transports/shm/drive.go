@@ -122,6 +122,7 @@ func (e *ep) post(m machine.Msg) {
 		}
 	case machine.Take:
 		e.f.stats.Inc(statMoved)
+	default:
 	}
 	err := sock.Send(h.append(nil), fds...)
 	if m.Kind == machine.Offer && err == nil {
@@ -179,6 +180,7 @@ func (e *ep) listen(h hello, fds []int) error {
 		}
 		e.hold(p)
 		brought = p
+	default:
 	}
 	e.step(ev)
 	if m.Kind == machine.Decline {

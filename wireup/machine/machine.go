@@ -137,18 +137,17 @@ type Machine struct {
 	remote uint64
 	state  State
 
-	out, in PairID // where this side sends and reads
-	newest  PairID // the last one agreed on
-	resume  PairID // where reading goes on after a marker to None
-	offer   PairID // own offer or initiation without an answer
-	old     PairID // own initiation that was left for the peer's
-	made    uint32 // pairs that this side made
-	theirs  PairID // the last one that the peer brought, and
-	taken   Kind   // what was answered
-	answer  Msg    // the answer, to be repeated
-	nap     PairID // asked to be left, no answer yet
-	asked   PairID // asked to be left last
-	slept   PairID // left last
+	out, in PairID    // where this side sends and reads
+	newest  PairID    // the last one agreed on
+	seen    [2]PairID // the last one read of the peer's making, and of this side's
+	resume  PairID    // where reading goes on after a marker to None
+	offer   PairID    // own offer or initiation without an answer
+	made    uint32    // pairs that this side made
+	theirs  PairID    // the last one that the peer brought, and
+	answer  Msg       // the answer, to be repeated
+	nap     PairID    // asked to be left, no answer yet
+	asked   PairID    // asked to be left last
+	slept   PairID    // left last
 
 	closing  bool // Close waits for an answer to the offer
 	saidBye  bool
