@@ -14,7 +14,7 @@ func (s *step) sendOffer() {
 
 // offered is the peer's offer of a pair.
 func (s *step) offered(msg Msg) {
-	if msg.Pair.Mine() || msg.Pair == None {
+	if !msg.Pair.theirs() {
 		s.fail(Broken)
 		return
 	}

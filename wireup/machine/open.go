@@ -98,7 +98,7 @@ func (s *step) reply(a Msg) {
 
 // hello is the peer's initiation.
 func (s *step) hello(msg Msg) {
-	if msg.Pair.Mine() || msg.Pair == None {
+	if !msg.Pair.theirs() {
 		s.fail(Broken)
 		return
 	}
@@ -143,7 +143,7 @@ func (s *step) accept(msg Msg) {
 	if s.state != Opening {
 		return // again
 	}
-	if msg.Pair != s.offer || msg.Old.Mine() {
+	if msg.Pair != s.offer || msg.Old != None && !msg.Old.theirs() {
 		s.fail(Broken)
 		return
 	}
@@ -162,6 +162,10 @@ func (s *step) accept(msg Msg) {
 	s.remote, s.peer = msg.From, msg.Worker
 	s.state, s.offer, s.newest = Open, None, p
 }
+
+// newer reports whether p was made after every pair of its maker that was read: a
+// reader never comes back to one, whatever a marker says.
+func (m *Machine) newer(p PairID) bool { return p != None && p > m.seen[p&1] }
 
 // unable answers pairs that cannot be attached.
 func (s *step) unable(msg Msg) {
@@ -197,7 +201,7 @@ func (s *step) marker(p PairID) {
 		next := s.resume
 		s.resume = None
 		s.read(next)
-	case p != s.in && slices.Contains([]PairID{s.newest, s.offer, s.out}, p):
+	case s.newer(p) && slices.Contains([]PairID{s.newest, s.offer, s.out}, p):
 		s.read(p)
 	default:
 		s.fail(Broken)

@@ -13,6 +13,9 @@ const (
 	End PairID = 1<<32 - 1
 )
 
+// theirs reports whether the pair is one that the other side made.
+func (p PairID) theirs() bool { return p != None && p != End && !p.Mine() }
+
 // Flip gives the same pair as the other side names it.
 func (p PairID) Flip() PairID {
 	if p == None || p == End {

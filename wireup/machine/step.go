@@ -33,6 +33,7 @@ func (s *step) write(p PairID) {
 // read moves this side's reading.
 func (s *step) read(p PairID) {
 	s.in = p
+	s.seen[p&1] = max(s.seen[p&1], p)
 	s.do(Action{Kind: Read, Pair: p})
 }
 
