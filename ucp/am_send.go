@@ -23,7 +23,7 @@ type amMessage struct {
 //
 //go:noinline
 func (e Endpoint) amSendSlow(id AMID, header, data []byte, o Flags) Request {
-	if l := e.lane(); l != nil && len(header)+len(data) <= min(l.short, amScratch) && o&^WantReply == 0 {
+	if l := e.lane(); len(header)+len(data) <= min(l.short, amScratch) && o&^WantReply == 0 {
 		if e.t.w.sendWhole(l, amWord(id, len(header), o), header, data) == ucs.OK {
 			return Request{}
 		}
@@ -33,9 +33,10 @@ func (e Endpoint) amSendSlow(id AMID, header, data []byte, o Flags) Request {
 
 //go:noinline
 func (e Endpoint) amSendAny(id AMID, header, data []byte, o Flags) Request {
-	e.t.lock()
-	defer e.t.unlock()
-	return e.t.w.amSend(e, amMessage{id, header, data, o})
+	t := e.thread()
+	t.lock()
+	defer t.unlock()
+	return t.w.amSend(e, amMessage{id, header, data, o})
 }
 
 // amSend begins to send m on endpoint e.

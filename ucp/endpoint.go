@@ -21,10 +21,30 @@ func (a Address) String() string {
 }
 
 // Endpoint is a path to one remote worker: a handle of 16 bytes, comparable. A
-// closed one answers ErrClosed. The methods have the concurrency of the Worker.
+// closed one, and the zero Endpoint, answers ErrClosed. The methods have the concurrency of the Worker.
 type Endpoint struct {
 	t  *Thread
 	id uint64 // generation, index in Worker.eps
+}
+
+// nowhere is the worker of the zero Endpoint, closed from the beginning. Nothing
+// writes to it.
+var nowhere = func() *Worker {
+	w := &Worker{closing: true}
+	w.t.w = w
+	return w
+}()
+
+// noLane is the lane of what only the slow halves know: no message is short
+// enough for it, so the fast paths need not ask whether there is one.
+var noLane = lane{short: -1}
+
+// thread gives the thread of e, for the slow halves.
+func (e Endpoint) thread() *Thread {
+	if e.t == nil {
+		return &nowhere.t
+	}
+	return e.t
 }
 
 // EndpointConfig is what an endpoint is made with. The zero value works.
@@ -165,9 +185,10 @@ type LaneInfo struct {
 
 // Info describes the endpoint as it is now.
 func (e Endpoint) Info() EndpointInfo {
-	e.t.lock()
-	defer e.t.unlock()
-	w := e.t.w
+	t := e.thread()
+	t.lock()
+	defer t.unlock()
+	w := t.w
 	k := w.endpoint(e)
 	if k == 0 {
 		return EndpointInfo{Err: ErrClosed}

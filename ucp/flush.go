@@ -10,15 +10,16 @@ import (
 // accepted there, not as received. It covers what waits for resources, and what
 // waits for a receive: sync sends and announced messages.
 func (e Endpoint) Flush() Request {
-	e.t.lock()
-	defer e.t.unlock()
-	w := e.t.w
+	t := e.thread()
+	t.lock()
+	defer t.unlock()
+	w := t.w
 	k := w.endpoint(e)
 	if k == 0 {
-		return e.t.refuse(opFlush, e, ucs.Closed)
+		return t.refuse(opFlush, e, ucs.Closed)
 	}
 	if st := w.eps[k].status; st != ucs.OK {
-		return e.t.refuse(opFlush, e, st)
+		return t.refuse(opFlush, e, st)
 	}
 	f := flush{w: w, ep: k}
 	for p := range w.ports {
@@ -120,9 +121,10 @@ func (w *Worker) resumeFlush(i uint32) ucs.Status {
 // Fence orders the endpoint's operations before it against those after it. It
 // never blocks.
 func (e Endpoint) Fence() {
-	e.t.lock()
-	defer e.t.unlock()
-	w := e.t.w
+	t := e.thread()
+	t.lock()
+	defer t.unlock()
+	w := t.w
 	k := w.endpoint(e)
 	if k == 0 {
 		return

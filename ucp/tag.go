@@ -22,7 +22,7 @@ const (
 //
 //go:nosplit
 func (e Endpoint) TagSend(p []byte, tag Tag) Request {
-	if l := e.lane(); l != nil && len(p) <= l.short {
+	if l := e.lane(); len(p) <= l.short {
 		if len(p) == 8 { // the commonest message in fewer instructions
 			if l.ep.AMUint64(amEager, uint64(tag), binary.LittleEndian.Uint64(p)) == ucs.OK {
 				return Request{}
@@ -34,15 +34,16 @@ func (e Endpoint) TagSend(p []byte, tag Tag) Request {
 	return e.tagSendSlow(p, tag)
 }
 
-// lane gives the lane for the fast paths, nil where only the slow half can tell.
+// lane gives the lane for the fast paths, noLane where only the slow half can
+// tell.
 func (e Endpoint) lane() *lane {
 	t, k := e.t, uint32(e.id)
-	if int(k) >= len(t.eps) {
-		return nil
+	if t == nil || int(k) >= len(t.eps) {
+		return &noLane
 	}
 	s := &t.eps[k]
 	if s.gen != uint32(e.id>>32) || int(s.lane) >= len(t.lanes) {
-		return nil
+		return &noLane
 	}
 	return &t.lanes[s.lane]
 }
@@ -51,7 +52,7 @@ func (e Endpoint) lane() *lane {
 // return and may lie on the stack.
 // hot: BenchmarkTagSendInline
 func (e Endpoint) TagSendInline(p []byte, tag Tag) Request {
-	if l := e.lane(); l != nil && len(p) <= min(l.short, maxInline) {
+	if l := e.lane(); len(p) <= min(l.short, maxInline) {
 		if l.ep.AMShort(amEager, uint64(tag), hide(p)) == ucs.OK {
 			return Request{}
 		}
@@ -62,7 +63,7 @@ func (e Endpoint) TagSendInline(p []byte, tag Tag) Request {
 // TagSendUint64 sends v as eight little-endian bytes.
 // hot: BenchmarkTagSendUint64
 func (e Endpoint) TagSendUint64(v uint64, tag Tag) Request {
-	if l := e.lane(); l != nil && l.short >= 8 {
+	if l := e.lane(); l.short >= 8 {
 		if l.ep.AMUint64(amEager, uint64(tag), v) == ucs.OK {
 			return Request{}
 		}
@@ -73,7 +74,7 @@ func (e Endpoint) TagSendUint64(v uint64, tag Tag) Request {
 // TagSendV sends the pieces ps, at most 16, as one message. ps and the pieces
 // are ours until the request ends.
 func (e Endpoint) TagSendV(ps [][]byte, tag Tag) Request {
-	t := e.t
+	t := e.thread()
 	t.lock()
 	defer t.unlock()
 	n := 0
@@ -89,9 +90,10 @@ func (e Endpoint) TagSendV(ps [][]byte, tag Tag) Request {
 // MaxInline is the longest TagSendInline in bytes. It connects the endpoint; 0
 // where that fails.
 func (e Endpoint) MaxInline() int {
-	e.t.lock()
-	defer e.t.unlock()
-	w := e.t.w
+	t := e.thread()
+	t.lock()
+	defer t.unlock()
+	w := t.w
 	k := w.endpoint(e)
 	if k == 0 || w.connect(k) != ucs.OK {
 		return 0

@@ -20,23 +20,28 @@ type sending struct {
 
 //go:noinline
 func (e Endpoint) tagSendSlow(p []byte, tag Tag) Request {
-	if e.t.locked {
+	t := e.thread()
+	if t.locked {
 		return e.tagSendShared(p, tag)
 	}
-	return e.t.w.tagSend(e, sending{op: opTagSend, buf: p, tag: tag, n: len(p)})
+	return t.w.tagSend(e, sending{op: opTagSend, buf: p, tag: tag, n: len(p)})
 }
 
 //go:noinline
 func (e Endpoint) tagSendUint64Slow(v uint64, tag Tag) Request {
-	e.t.lock()
-	defer e.t.unlock()
-	return e.t.w.tagSend(e, sending{op: opTagSendUint64, arg: v, tag: tag, n: 8})
+	t := e.thread()
+	t.lock()
+	defer t.unlock()
+	return t.w.tagSend(e, sending{op: opTagSendUint64, arg: v, tag: tag, n: 8})
 }
 
 // tagSendInlineSlow sends a copy of p.
 //
 //go:noinline
 func (e Endpoint) tagSendInlineSlow(p []byte, tag Tag) Request {
+	if e.t == nil {
+		return nowhere.t.refuse(opTagSend, e, ucs.Closed)
+	}
 	e.t.lock()
 	defer e.t.unlock()
 	w := e.t.w

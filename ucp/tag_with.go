@@ -6,9 +6,10 @@ import "github.com/goucx/goucx/ucs"
 // by a receive. ErrRejected: the receiver took it and dropped it, or closed.
 // hot: BenchmarkTagSync
 func (e Endpoint) TagSendSync(p []byte, tag Tag) Request {
-	e.t.lock()
-	r := e.t.w.tagSend(e, sending{op: opTagSendSync, buf: p, tag: tag, n: len(p), wishes: wishSync})
-	e.t.unlock()
+	t := e.thread()
+	t.lock()
+	r := t.w.tagSend(e, sending{op: opTagSendSync, buf: p, tag: tag, n: len(p), wishes: wishSync})
+	t.unlock()
 	return r
 }
 
@@ -19,7 +20,7 @@ func (e Endpoint) TagSendWith(p []byte, tag Tag, o Opts) Request {
 	var wishes uint32
 	switch {
 	case !o.Flags.valid():
-		return e.t.refuse(opTagSend, e, ucs.InvalidParam)
+		return e.thread().refuse(opTagSend, e, ucs.InvalidParam)
 	case o.Flags&ForceRendezvous != 0:
 		wishes = wishRndv
 	case o.Flags&ForceEager != 0:
@@ -27,7 +28,8 @@ func (e Endpoint) TagSendWith(p []byte, tag Tag, o Opts) Request {
 	default:
 		return e.TagSend(p, tag)
 	}
-	e.t.lock()
-	defer e.t.unlock()
-	return e.t.w.tagSend(e, sending{op: opTagSend, buf: p, tag: tag, n: len(p), wishes: wishes})
+	t := e.thread()
+	t.lock()
+	defer t.unlock()
+	return t.w.tagSend(e, sending{op: opTagSend, buf: p, tag: tag, n: len(p), wishes: wishes})
 }
