@@ -33,6 +33,9 @@ func (s *step) write(p PairID) {
 // read moves this side's reading.
 func (s *step) read(p PairID) {
 	s.in = p
+	if s.resume == p {
+		s.resume = None
+	}
 	s.seen[p&1] = max(s.seen[p&1], p)
 	s.do(Action{Kind: Read, Pair: p})
 }

@@ -1,0 +1,134 @@
+package machine
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/ucs"
+)
+
+// hostile drives one machine as a transport does, for a peer that says whatever
+// it likes and writes any marker.
+type hostile struct {
+	t       testing.TB
+	seed    uint64
+	m       Machine
+	mapped  map[PairID]bool
+	was     map[PairID]bool // read before
+	out, in PairID
+	over    bool
+}
+
+// step acts on what the machine says and checks that it never leaves this side in
+// a pair that is given back, nor moves it to one that never came.
+func (h *hostile) step(ev Event) {
+	brought := PairID(None)
+	if ev.Kind == Hear && ev.Msg.Introduces() {
+		brought = ev.Msg.Pair.Flip()
+		if ev.Msg.Kind == Accept {
+			brought = ev.Msg.Old.Flip()
+		}
+		if h.mapped[brought] {
+			if ev.Msg.Kind != Offer {
+				return // the transport refuses it
+			}
+			ev.Kind, brought = Unable, None
+		}
+	}
+	if brought != None {
+		h.mapped[brought] = true
+	}
+	for _, a := range h.m.Step(ucs.Time(0), ev, nil) {
+		h.do(a)
+	}
+	if brought != None && !h.m.Holds(brought) && !h.over {
+		h.do(Action{Kind: Retire, Pair: brought})
+	}
+}
+
+func (h *hostile) do(a Action) {
+	switch a.Kind {
+	case Make:
+		require.False(h.t, h.mapped[a.Pair], "seed %d: makes %v twice", h.seed, a.Pair)
+		h.mapped[a.Pair] = true
+	case Write:
+		h.out = a.Pair
+		if a.Pair == End {
+			h.out = None
+		}
+		require.True(h.t, h.out == None || h.mapped[h.out], "seed %d: sends in %v", h.seed, h.out)
+	case Read:
+		require.True(h.t, a.Pair == None || h.mapped[a.Pair], "seed %d: reads %v", h.seed, a.Pair)
+		require.False(h.t, h.was[a.Pair], "seed %d: reads %v again", h.seed, a.Pair)
+		h.in = a.Pair
+		h.was[a.Pair] = a.Pair != None
+	case Retire:
+		require.NotEqual(h.t, h.in, a.Pair, "seed %d: retires what it reads", h.seed)
+		require.NotEqual(h.t, h.out, a.Pair, "seed %d: retires where it sends", h.seed)
+		delete(h.mapped, a.Pair)
+	case Ended, Fail:
+		h.over = true
+	}
+}
+
+// pairOf names a pair as the peer would, or as it should not.
+func (h *hostile) pairOf(rnd *rand.Rand) PairID {
+	known := [...]PairID{h.in, h.out, h.m.newest, h.m.offer, h.m.theirs, h.m.theirs + 2, h.m.asked}
+	switch rnd.IntN(10) {
+	case 0:
+		return End
+	case 1:
+		return None
+	case 2:
+		return PairID(rnd.IntN(12))
+	case 3:
+		return PairID(rnd.Uint32())
+	}
+	return known[rnd.IntN(len(known))].Flip()
+}
+
+func (h *hostile) event(rnd *rand.Rand) Event {
+	switch k := EventKind(rnd.IntN(14)); k {
+	case Connect, Grow, Wake, Sleep:
+		return Event{Kind: k}
+	case Close:
+		if rnd.IntN(4) == 0 {
+			return Event{Kind: k}
+		}
+	case Marker:
+		if h.in != None {
+			return Event{Kind: k, Pair: h.pairOf(rnd)}
+		}
+	}
+	m := Msg{
+		Kind: Kind(1 + rnd.IntN(12)), Worker: [16]byte{byte(rnd.IntN(3))}, From: 7, To: h.m.Conn(),
+		Pair: h.pairOf(rnd), Resume: rnd.IntN(2) == 0, Closing: rnd.IntN(4) == 0,
+	}
+	if m.Kind == Refuse && rnd.IntN(20) != 0 {
+		m.Kind = Offer
+	}
+	if rnd.IntN(2) == 0 {
+		m.Old = h.pairOf(rnd)
+	}
+	return Event{Kind: Hear, Msg: m, Busy: rnd.IntN(2) == 0}
+}
+
+// TestWhateverThePeerSays: a peer that says anything at any time has no end send
+// in or read a pair that it has given back, and no reader go in circles.
+func TestWhateverThePeerSays(t *testing.T) {
+	states := map[State]int{}
+	for seed := range uint64(10 * seeds()) {
+		rnd := rand.New(rand.NewPCG(seed, 12))
+		h := &hostile{t: t, seed: seed, mapped: map[PairID]bool{}, was: map[PairID]bool{}}
+		h.m = New(Config{Worker: [16]byte{1}, Conn: 5})
+		for n := 0; n < 60 && !h.over; n++ {
+			h.step(h.event(rnd))
+			states[h.m.State()]++
+		}
+	}
+	for _, s := range []State{Opening, Open, Done, Failed} {
+		require.Positive(t, states[s], "never %v", s)
+	}
+}
