@@ -43,7 +43,12 @@ func (h *hostile) step(ev Event) {
 	for _, a := range h.m.Step(ucs.Time(0), ev, nil) {
 		h.do(a)
 	}
-	if brought != None && !h.m.Holds(brought) && !h.over {
+	if brought == None || h.over {
+		return
+	}
+	if h.m.Holds(brought) {
+		require.True(h.t, brought.theirs(), "seed %d: takes %v of the peer", h.seed, brought)
+	} else {
 		h.do(Action{Kind: Retire, Pair: brought})
 	}
 }
