@@ -50,6 +50,24 @@ func (s *scribble) strike() {
 	}
 }
 
+// offer says by the socket that there is another pair, or one that there was.
+func (s *scribble) offer() {
+	e := []*ep{s.ab, s.ba}[s.rnd.IntN(2)]
+	if e.sock == nil {
+		return
+	}
+	p, err := makePair(e.f.layout)
+	require.NoError(s.t, err)
+	h := e.f.hello(kindOffer, e.slot)
+	h.carry(machine.Msg{
+		Pair: machine.PairID(s.rnd.IntN(12)), Old: machine.PairID(s.rnd.IntN(8)), From: e.m.Conn(), To: e.m.Remote(),
+		Resume: s.rnd.IntN(2) == 0,
+	})
+	h.shape(p.layout)
+	_ = e.sock.Send(h.append(nil), p.seg.FD()) // it may have been hung up on
+	require.NoError(s.t, p.seg.Close())
+}
+
 // act does one thing that uses or moves the connection.
 func (s *scribble) act() {
 	e := []*ep{s.ab, s.ba}[s.rnd.IntN(2)]
@@ -110,6 +128,13 @@ func TestAnyPairMayChange(t *testing.T) {
 			s.act()
 			if s.rnd.IntN(10) == 0 {
 				s.strike()
+			}
+			if s.rnd.IntN(20) == 0 {
+				s.offer()
+			}
+			for _, e := range []*ep{s.ab, s.ba} { // as anybody may at any time
+				e.tx.Wait(false)
+				e.rx.Ready()
 			}
 		}
 		for _, e := range []*ep{s.ab, s.ba} {
