@@ -88,7 +88,7 @@ func (w *Worker) drive(ctx context.Context, id uint64, take bool) (Message, erro
 		switch {
 		case len(w.calls)+len(w.failed) > 0:
 			w.runCalls()
-		case p.n&(ctxPasses-1) == 0:
+		case p.n >= w.looks:
 			w.unlockShared()
 			sleepy, err = p.look(ctx, w)
 			w.lockPass()

@@ -15,6 +15,8 @@ const (
 	// napTime is for how long who polls memory sleeps: with what the system adds
 	// it is about 80 us.
 	napTime = 30 * time.Microsecond
+	// minSpin is the shortest spinning; for less a wait makes one pass and sleeps.
+	minSpin = time.Microsecond
 	// soon bounds a sleep that something without a sign may have to end.
 	soon = time.Millisecond
 	// maxFruitless is how many times in a row a sleeper may be woken for nothing
@@ -43,12 +45,12 @@ func (w *Worker) initSleep(spin time.Duration) {
 			spin = -1
 		}
 	}
-	s.spin, s.after = ucs.Time(spin), clockPasses
-	if spin == 0 {
-		s.after = ctxPasses
-	}
 	if w.slow.set == nil {
-		s.spin = -1
+		spin = -1
+	}
+	s.spin, s.after, w.looks = ucs.Time(spin), clockPasses, ctxPasses
+	if spin >= 0 && spin < minSpin {
+		s.spin, s.after, w.looks = 0, 0, 1
 	}
 	if s.spin < 0 {
 		return

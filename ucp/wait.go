@@ -11,7 +11,7 @@ import (
 
 // When a waiting loop looks beyond its worker, in passes.
 const (
-	ctxPasses   = 64   // look at the context; a power of two
+	ctxPasses   = 64   // look at the context
 	clockPasses = 256  // idle, look at the clock
 	spinPasses  = 4096 // idle, without an end of spinning: offer the processor to others
 	yieldPasses = 1024 // and every so many after that
@@ -19,7 +19,7 @@ const (
 
 // pause is the state of a loop that waits: 16 bytes, cleared by one store.
 type pause struct {
-	n     uint32 // passes
+	n     uint32 // passes since the last slow look
 	idle  uint32 // passes since something was done
 	did   uint32 // things done since the last slow look
 	since uint32 // when idling began, about us; 0: not looked at; from spunOut on: see there
@@ -36,7 +36,7 @@ const spunOut = 1
 func (p *pause) after(ctx context.Context, w *Worker, n int) error {
 	p.n++
 	p.did += uint32(n)
-	if p.n&(ctxPasses-1) != 0 {
+	if p.n < w.looks {
 		return nil
 	}
 	return p.slow(ctx, w)
@@ -55,6 +55,7 @@ func (p *pause) slow(ctx context.Context, w *Worker) error {
 
 // look reports whether it is time to sleep, or that ctx has ended.
 func (p *pause) look(ctx context.Context, w *Worker) (sleepy bool, err error) {
+	p.n = 0
 	if ctx.Err() != nil { // Cause takes a lock
 		return false, context.Cause(ctx)
 	}
@@ -66,7 +67,7 @@ func (p *pause) look(ctx context.Context, w *Worker) (sleepy bool, err error) {
 func (p *pause) count() uint32 {
 	p.idle += ctxPasses
 	if p.did != 0 {
-		*p = pause{n: p.n}
+		*p = pause{}
 	}
 	return p.idle
 }
@@ -82,7 +83,12 @@ func (p *pause) spun(w *Worker) bool {
 		}
 		return false
 	}
-	if p.idle%clockPasses != 0 && w.sleeper.spin > 0 {
+	if w.sleeper.spin == 0 { // arming looks once more
+		p.since = spunOut
+		runtime.Gosched()
+		return true
+	}
+	if p.idle%clockPasses != 0 {
 		return false
 	}
 	now := uint32(ucs.Now() >> 10)
@@ -132,7 +138,7 @@ func (w *Worker) WaitUntil(ctx context.Context, cond func() bool) error {
 		}
 		p.n++
 		p.did += uint32(w.Progress())
-		if p.n&(ctxPasses-1) != 0 {
+		if p.n < w.looks {
 			continue
 		}
 		sleepy, err := p.look(ctx, w)
@@ -173,7 +179,10 @@ func (w *Worker) waitBounded(r Request) error {
 func (p *pause) among(ws []*Worker, n int) {
 	p.n++
 	p.did += uint32(n)
-	if p.n&(ctxPasses-1) != 0 || p.count() < spinPasses {
+	if p.n < ctxPasses {
+		return
+	}
+	if p.n = 0; p.count() < spinPasses {
 		return
 	}
 	if w := ws[0]; w.sleeper.set != nil {

@@ -49,6 +49,7 @@ type Worker struct {
 	one    progresser // the first active iface, or idle
 	odd    bool       // progress has more to do than one
 	passes uint32     // since the last look beyond the active ifaces
+	looks  uint32     // after so many passes a wait looks beyond its worker
 
 	slab        slab
 	posted      tagmatch.Posted
