@@ -229,6 +229,8 @@ func TestUsageErrors(t *testing.T) {
 		{"-l -t nonsense", `unknown test "nonsense"`},
 		{"-l -t stream_bw", "test stream_bw: not supported yet"},
 		{"-l -t tag_lat -n -5", "number of iterations -5 is out of range"},
+		{"-l -t tag_lat -T 0", "number of threads 0 is out of range"},
+		{"-l -t tag_lat -T 257 -M multi", "number of threads 257 is out of range"},
 		{"-l -t tag_lat -s 99999999999", "message size 99999999999 is out of range"},
 		{"-l -t ucp_fadd -s 16", "4 or 8 bytes"},
 		{"-l -t ucp_get -s 0", "message size too small, need to be at least 1"},

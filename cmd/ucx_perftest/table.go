@@ -146,7 +146,7 @@ var groups = []group{
 	{"UCP only", []option{
 		{
 			letter: "T", long: "threads", arg: "<threads>", test: true, help: []string{"number of threads in the test (1)"},
-			value: func(o *options) pflag.Value { return intValue{&o.ThreadCount} },
+			value: func(o *options) pflag.Value { return threadsValue{&o.ThreadCount} },
 		},
 		{letter: "M", long: "thread-mode", arg: "<thread>", test: true, help: []string{
 			"thread support level for progress engine (single)",

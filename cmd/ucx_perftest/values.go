@@ -180,6 +180,22 @@ func (v intValue) Set(s string) (err error) {
 	return numberError(err)
 }
 
+// threadsValue refuses 0, which perf takes as not said.
+type threadsValue struct{ p *int }
+
+func (v threadsValue) String() string { return strconv.Itoa(*v.p) }
+func (v threadsValue) Type() string   { return "" }
+
+func (v threadsValue) Set(s string) error {
+	if err := (intValue{v.p}).Set(s); err != nil {
+		return err
+	}
+	if *v.p == 0 {
+		return errors.New("number of threads 0 is out of range: at least 1")
+	}
+	return nil
+}
+
 type portValue struct{ p *int }
 
 func (v portValue) String() string { return strconv.Itoa(*v.p) }
