@@ -18,7 +18,8 @@ const MaxAMHeader = 512
 // on the goroutine that progresses, one handler of a worker at a time. It may
 // post operations, also on endpoints that it makes, close endpoints and change
 // handlers. It must not wait for its own worker: Wait answers ErrInvalid at once
-// and Progress does nothing.
+// and Progress does nothing. It must not panic: a worker whose handler did cannot
+// be used any more, nor closed.
 type AMHandler func(m *AM)
 
 // AM is an active message as its handler sees it. It and its slices are the

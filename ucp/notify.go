@@ -11,7 +11,7 @@ type Completion struct {
 	Err error
 }
 
-// NotifyFunc is a callback. Make one and let the cookie tell operations apart:
+// NotifyFunc is a callback, under the rules of AMHandler. Make one and let the cookie tell operations apart:
 // a closure per operation costs more than the operation.
 type NotifyFunc func(c Completion)
 
