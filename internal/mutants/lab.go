@@ -9,8 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
-
-	"github.com/goucx/goucx/ucs"
 )
 
 // outcome is what became of a mutant.
@@ -91,9 +89,9 @@ func (l *lab) try(ctx context.Context, m mutant) (outcome, error) {
 func (l *lab) withoutMutant(ctx context.Context, m mutant) trial {
 	t, known := l.sound[m.where()]
 	if !known {
-		began := ucs.Now()
+		began := time.Now()
 		out, err := l.test(ctx, m, soundLimit)
-		t = trial{err, ucs.Now().Sub(began)}
+		t = trial{err, time.Since(began)}
 		if err != nil {
 			t.err = fmt.Errorf("%w: %s", err, tail(out))
 		} else if strings.Contains(out, "no tests to run") {

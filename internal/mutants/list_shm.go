@@ -42,7 +42,7 @@ var shm = []mutant{
 	{
 		name: "a descriptor stays open",
 		file: "transports/shm/ep.go",
-		old:  "err = errors.Join(err, e.peerEvent.Close())", new: "_ = e.peerEvent.Close",
+		old:  "err = errors.Join(err, e.peerInbox.close(), e.peerEvent.Close())", new: "err = errors.Join(err, e.peerInbox.close())",
 		pkg: "./transports/shm", test: "^TestFewDescriptors$",
 	},
 	{

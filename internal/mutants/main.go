@@ -11,8 +11,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-
-	"github.com/goucx/goucx/ucs"
+	"time"
 )
 
 func main() {
@@ -41,7 +40,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if err := applyAll(chosen, os.ReadFile); err != nil || *check {
 		return err
 	}
-	began := ucs.Now()
+	began := time.Now()
 	l, err := newLab(ctx)
 	if err != nil {
 		return err
@@ -50,17 +49,17 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	var errs []error
 	fmt.Fprintf(stdout, "%-62s %-62s %-22s %s\n", "mutant", "test", "outcome", "seconds")
 	for _, m := range chosen {
-		start := ucs.Now()
+		start := time.Now()
 		o, err := l.try(ctx, m)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		fmt.Fprintf(stdout, "%-62s %-62s %-22s %.1f\n", m.name, m.where(), o, ucs.Now().Sub(start).Seconds())
+		fmt.Fprintf(stdout, "%-62s %-62s %-22s %.1f\n", m.name, m.where(), o, time.Since(start).Seconds())
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", m.name, err))
 		}
 	}
-	fmt.Fprintf(stdout, "%d mutants, %d survived or could not be judged, %.0f s\n", len(chosen), len(errs), ucs.Now().Sub(began).Seconds())
+	fmt.Fprintf(stdout, "%d mutants, %d survived or could not be judged, %.0f s\n", len(chosen), len(errs), time.Since(began).Seconds())
 	return errors.Join(errs...)
 }
 
