@@ -50,7 +50,7 @@ func (w *Worker) initSleep(spin time.Duration) {
 	}
 	s.spin, s.after, w.looks = ucs.Time(spin), clockPasses, ctxPasses
 	if spin >= 0 && spin < minSpin {
-		s.spin, s.after, w.looks = 0, 0, 1
+		s.spin, s.after, w.looks = 0, 1, 1 // not right after something was done: it may be what is waited for
 	}
 	if s.spin < 0 {
 		return
@@ -128,8 +128,8 @@ func (w *Worker) nap() {
 func (w *Worker) armPorts() ucs.Status {
 	all := ucs.OK
 	for _, p := range w.ports {
-		if p.armed && !w.slow.all {
-			continue // it is inactive, and has been quiet since
+		if p.armed && p.iface.ActiveEndpoints() == 0 && !w.slow.all {
+			continue // it has been quiet since
 		}
 		switch st := p.iface.Arm(uct.EventRecv | uct.EventSend); st {
 		case ucs.OK, ucs.Unsupported:
@@ -149,11 +149,11 @@ func (w *Worker) lookSoon() {
 	w.passes, w.slow.passes = lookEvery, w.slow.everyPasses
 }
 
-// served does for inactive ifaces what woke the sleeper; the active ones have
-// their turn in the next pass anyway.
+// served does for inactive ifaces what woke the sleeper, and has those that have
+// become active by it take part in the next pass.
 func (w *Worker) served() {
 	for k, p := range w.ports {
-		if w.sleeper.set.Ready(k+1) && p.iface.ActiveEndpoints() == 0 {
+		if w.sleeper.set.Ready(k + 1) {
 			p.serve()
 			w.refreshActive()
 		}
