@@ -123,22 +123,31 @@ func TestProcessEndIsSeenBeforeItsSocket(t *testing.T) {
 }
 
 // TestByeIsNoOrderlyEndOfTheWorker: a peer that gave its sending up and then
-// crashed has lost what was sent to it.
+// crashed has lost what was sent to it. The end of its sending is told first.
 func TestByeIsNoOrderlyEndOfTheWorker(t *testing.T) {
-	c := newCouple(t)
-	c.ba.Close()
-	until(t, func() bool { return c.ab.heardBye }, c.a)
-	require.NoError(t, c.ba.sock.Close())
-	until(t, func() bool { return len(c.ra.failures) == 1 }, c.a)
-	require.ErrorIs(t, c.ra.failures[0].Err, ucs.ErrPeerFailed)
-	c.ba.sock = nil
-
-	c = newCouple(t)
-	c.ba.Close()
-	until(t, func() bool { return c.ab.heardBye }, c.a)
-	require.NoError(t, c.b.Close())
-	until(t, func() bool { return len(c.ra.failures) == 1 }, c.a)
-	require.NoError(t, c.ra.failures[0].Err, "it closed its worker")
+	for name, end := range map[string]struct {
+		how  func(t *testing.T, c *couple)
+		want error
+	}{
+		"crashed": {func(t *testing.T, c *couple) {
+			require.NoError(t, c.ba.sock.Close())
+			c.ba.sock = nil
+		}, ucs.ErrPeerFailed},
+		"closed its worker": {func(t *testing.T, c *couple) { require.NoError(t, c.b.Close()) }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCouple(t)
+			c.ba.Close()
+			until(t, func() bool { return len(c.ra.failures) == 1 }, c.a)
+			require.Nil(t, c.ra.failures[0].Endpoint)
+			require.NotZero(t, c.ra.failures[0].Source)
+			require.NoError(t, c.ra.failures[0].Err)
+			end.how(t, c)
+			until(t, func() bool { return len(c.ra.failures) == 2 }, c.a)
+			require.Equal(t, uct.Endpoint(c.ab), c.ra.failures[1].Endpoint)
+			require.ErrorIs(t, c.ra.failures[1].Err, end.want)
+		})
+	}
 }
 
 // TestByeComesOnce: a peer that repeats itself is broken, and bounded.
