@@ -13,8 +13,9 @@ import (
 
 // BenchmarkWaiters is the rate of blocking operations over all goroutines of one
 // worker: each sends eight bytes and waits for the answer, from the worker itself
-// (self) or from an echo on another one (shm). Eight goroutines lose at most half
-// of what one does.
+// (self) or from an echo on another one (shm). Both workers spin, so that the rate
+// is that of the waiting and not of the system's sleeping. Eight goroutines lose at
+// most half of what one does.
 func BenchmarkWaiters(b *testing.B) {
 	for _, tr := range []string{"self", "shm"} {
 		for _, n := range []int{1, 2, 8, 64} {
@@ -24,7 +25,7 @@ func BenchmarkWaiters(b *testing.B) {
 }
 
 func benchWaiters(b *testing.B, tr string, n int) {
-	w, peer, ep := newPair(b, tr, ucp.ThreadMulti)
+	w, peer, ep := spinningPair(b, tr)
 	ctx, cancel := context.WithCancel(b.Context())
 	var echo sync.WaitGroup
 	if w != peer {
@@ -63,4 +64,22 @@ func benchWaiters(b *testing.B, tr string, n int) {
 	b.ReportMetric(float64(each*n)/b.Elapsed().Seconds()/1e6, "M/s")
 	cancel()
 	echo.Wait()
+}
+
+// spinningPair is newPair with workers that never sleep.
+func spinningPair(b *testing.B, tr string) (w, peer *ucp.Worker, ep ucp.Endpoint) {
+	b.Helper()
+	c, err := ucp.Open(ucp.Config{Providers: provider(tr)})
+	require.NoError(b, err)
+	b.Cleanup(func() { require.NoError(b, c.Close()) })
+	w, err = c.NewWorker(ucp.WorkerConfig{Spin: -1})
+	require.NoError(b, err)
+	peer = w
+	if tr != "self" { // who answers is one goroutine
+		peer, err = c.NewWorker(ucp.WorkerConfig{Mode: ucp.ThreadSingle, Spin: -1})
+		require.NoError(b, err)
+	}
+	ep, err = w.NewEndpoint(peer.Address(), ucp.EndpointConfig{})
+	require.NoError(b, err)
+	return w, peer, ep
 }
