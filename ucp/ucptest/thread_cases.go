@@ -18,6 +18,8 @@ import (
 var threadCases = []Case{
 	{"34 sixteen goroutines post, wait and cancel", threadTraffic},
 	{"46 sixteen goroutines put, get and add", threadMemory},
+	{"sixteen goroutines send and answer active messages", threadAM},
+	{"goroutines take turns with a serialized worker", threadTurns},
 	{"112 abort in callbacks and by another goroutine", threadAbort},
 	{"close while sixteen goroutines wait", threadClose},
 	{"waiters hand the progress on", threadBaton},
@@ -335,6 +337,69 @@ func threadContexts(t *testing.T, p *Pair) {
 			e.TagSendUint64(uint64(i), 1)
 			if _, err := to.TagRecv(buf, 1, exact).Wait(p.deadline); err != nil || buf[0] != byte(i) {
 				t.Errorf("context %d, message %d: %v", g, i, err)
+				return
+			}
+		}
+	})
+}
+
+// threadAM: each goroutine asks and waits for its answer, which a handler sends.
+func threadAM(t *testing.T, p *Pair) {
+	a, b, ab := alone(p, ucp.ThreadMulti, 0)
+	const ask, answer = 1, 2
+	require.NoError(t, b.HandleAM(ask, func(m *ucp.AM) {
+		m.From.AMSend(answer, m.Header, nil)
+	}))
+	var answers [goroutines]atomic.Int64
+	require.NoError(t, a.HandleAM(answer, func(m *ucp.AM) {
+		answers[m.Header[0]].Add(1)
+	}))
+	ctx, cancel := context.WithCancel(p.deadline)
+	var driver sync.WaitGroup
+	if a != b {
+		driver.Go(func() { _ = b.Run(ctx) })
+	}
+	rounds := scaled(200)
+	crowd(goroutines, func(g int) {
+		header, data := []byte{byte(g)}, pattern(100*g, byte(g))
+		for i := range rounds {
+			r := ab.AMSendWith(ask, header, data, ucp.Opts{Flags: ucp.WantReply})
+			if err := r.Wait(p.deadline); err != nil {
+				t.Errorf("goroutine %d, message %d: %v", g, i, err)
+				return
+			}
+			err := a.WaitUntil(p.deadline, func() bool { return answers[g].Load() > int64(i) })
+			if err != nil {
+				t.Errorf("goroutine %d, answer %d: %v", g, i, err)
+				return
+			}
+		}
+	})
+	cancel()
+	driver.Wait()
+	for g := range answers {
+		require.EqualValues(t, rounds, answers[g].Load(), "goroutine %d", g)
+	}
+}
+
+// threadTurns: nothing in a worker belongs to one goroutine, only to one at a
+// time.
+func threadTurns(t *testing.T, p *Pair) {
+	a, b, ab := alone(p, ucp.ThreadSerialized, 0)
+	var turn sync.Mutex
+	crowd(goroutines, func(g int) {
+		in, out := make([]byte, 100), pattern(100, byte(g))
+		for range scaled(200) {
+			turn.Lock()
+			r := b.TagRecv(in, ucp.Tag(g), exact)
+			s := ab.TagSend(out, ucp.Tag(g))
+			err := a.WaitUntil(p.deadline, s.Done)
+			if err == nil {
+				_, err = r.Wait(p.deadline)
+			}
+			turn.Unlock()
+			if err != nil || string(in) != string(out) {
+				t.Errorf("goroutine %d: %v", g, err)
 				return
 			}
 		}
