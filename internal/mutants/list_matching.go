@@ -39,6 +39,12 @@ var matching = []mutant{
 		pkg: "./ucp", test: "^TestEndedRequestNeverReachesItsHeir$", quick: true,
 	},
 	{
+		name: "a receive consumed under the lock keeps its generation",
+		file: "ucp/tag_shared.go",
+		old:  "nextGen(g), slotFree", new: "g, slotFree",
+		pkg: "./ucp", test: "^TestEndedRequestNeverReachesItsHeir$", quick: true,
+	},
+	{
 		name: "a consumed receive keeps its generation",
 		file: "ucp/recv_request.go",
 		old:  "nextGen(g), slotFree", new: "g, slotFree",
