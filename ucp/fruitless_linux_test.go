@@ -1,0 +1,43 @@
+package ucp
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/transports/self"
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/shmem"
+	"github.com/goucx/goucx/uct"
+)
+
+// Who is woken for nothing again and again sleeps through it for a while, instead
+// of turning in a circle.
+func TestFruitlessWakeUps(t *testing.T) {
+	c, err := Open(Config{Providers: []uct.Component{self.Component()}})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	w, err := c.NewWorker(WorkerConfig{Mode: ThreadSingle, Spin: 1})
+	require.NoError(t, err)
+	if w.sleeper.set == nil {
+		t.Skip("no event descriptors here")
+	}
+	always, err := shmem.NewEventFD() // readable, and nobody reads it
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, always.Close()) })
+	require.NoError(t, always.Signal())
+	w.sleeper.set = shmem.NewPollSet(w.wake.signal.FD(), always.FD())
+
+	begin, before := ucs.Now(), w.count.Value(cntSlept)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err = w.TagRecv(nil, 1, 1).Wait(ctx)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	rounds := uint64(ucs.Now().Sub(begin)/soon) + 2
+	n := w.count.Value(cntSlept) - before
+	assert.Greater(t, n, uint64(maxFruitless), "it was woken for nothing")
+	assert.LessOrEqual(t, n, (maxFruitless+1)*rounds, "so many times a millisecond")
+}
