@@ -24,6 +24,7 @@ var wakeupCases = []Case{
 	{"115 descriptor, arm, signal", wakeupDescriptor},
 	{"115 signal and the end of a context wake every kind of wait", wakeupWaits},
 	{"115 a storm of signals loses no message", wakeupStorm},
+	{"115 a ping-pong of workers that sleep at once", wakeupPingPong},
 	{"116 several workers in one poll set", wakeupSet},
 	{"117 thread modes, address, names", wakeupModes},
 	{"118 requests tell of themselves", wakeupStrings},
@@ -166,6 +167,34 @@ func wakeupStorm(t *testing.T, p *Pair) {
 	}
 	over.Store(true)
 	wg.Wait()
+}
+
+// wakeupPingPong: who finds its message in the pass before a sleep does not sleep.
+func wakeupPingPong(t *testing.T, p *Pair) {
+	for _, mode := range []ucp.ThreadMode{ucp.ThreadSingle, ucp.ThreadMulti} {
+		a, b, ab := alone(p, mode, time.Nanosecond)
+		n := scaled(500)
+		var wg sync.WaitGroup
+		if a != b {
+			ba := p.Connect(b, a)
+			wg.Go(func() {
+				for i := range n {
+					if _, err := b.TagRecv(make([]byte, 8), 1, exact).Wait(p.deadline); err != nil {
+						t.Errorf("message %d: %v", i, err)
+						return
+					}
+					ba.TagSendUint64(uint64(i), 1)
+				}
+			})
+		}
+		for i := range n {
+			r := ab.TagSendUint64(uint64(i), 1)
+			_, err := a.TagRecv(make([]byte, 8), 1, exact).Wait(p.deadline)
+			require.NoError(t, err, "answer %d", i)
+			require.NoError(t, r.Wait(p.deadline))
+		}
+		wg.Wait()
+	}
 }
 
 func wakeupSet(t *testing.T, p *Pair) {
