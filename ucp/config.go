@@ -13,7 +13,7 @@ var (
 	rowSlowInterval = config.New("SLOW_EVENT_INTERVAL", "20us", config.Duration(0, time.Second), "s",
 		"Time after which they are looked at where that is earlier.")
 	rowSpinTime = config.New("SPIN_TIME", "20us", config.Duration(0, config.Forever), "s",
-		"How long a wait polls before it sleeps until something comes; inf: it never sleeps.")
+		"How long a wait polls before it sleeps until something comes, at least for the two microseconds that going to sleep takes; inf: it never sleeps.")
 )
 
 var (

@@ -15,8 +15,11 @@ const (
 	// napTime is for how long who polls memory sleeps: with what the system adds
 	// it is about 80 us.
 	napTime = 30 * time.Microsecond
-	// minSpin is the shortest spinning; for less a wait makes one pass and sleeps.
-	minSpin = time.Microsecond
+	// minSpin is the shortest spinning that a clock measures. For less, 0 too, a wait
+	// makes armPasses: for about as long as arming would take, since what comes
+	// meanwhile costs neither side a system call.
+	minSpin   = time.Microsecond
+	armPasses = 256
 	// soon bounds a sleep that something without a sign may have to end.
 	soon = time.Millisecond
 	// maxFruitless is how many times in a row a sleeper may be woken for nothing
@@ -50,7 +53,7 @@ func (w *Worker) initSleep(spin time.Duration) {
 	}
 	s.spin, s.after, w.looks = ucs.Time(spin), clockPasses, ctxPasses
 	if spin >= 0 && spin < minSpin {
-		s.spin, s.after, w.looks = 0, 1, 1 // not right after something was done: it may be what is waited for
+		s.spin, s.after, w.looks = 0, 1, armPasses // not right after something was done: it may be what is waited for
 	}
 	if s.spin < 0 {
 		return

@@ -18,6 +18,14 @@ func (r row) name() string {
 	return r.op
 }
 
+// counts is how often the row is counted: more where a must depends on it.
+func (r row) counts() int {
+	if r.must > 0 {
+		return 3
+	}
+	return 1
+}
+
 // rows is the table. UCX's figures: one process, two workers over posix shared
 // memory, counted in the same way.
 var rows = []row{
