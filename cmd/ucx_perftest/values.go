@@ -187,7 +187,7 @@ func (v threadsValue) String() string { return strconv.Itoa(*v.p) }
 func (v threadsValue) Type() string   { return "" }
 
 func (v threadsValue) Set(s string) error {
-	if err := (intValue{v.p}).Set(s); err != nil {
+	if err := intValue(v).Set(s); err != nil {
 		return err
 	}
 	if *v.p == 0 {

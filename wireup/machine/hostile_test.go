@@ -24,7 +24,7 @@ type hostile struct {
 // step acts on what the machine says and checks that it never leaves this side in
 // a pair that is given back, nor moves it to one that never came.
 func (h *hostile) step(ev Event) {
-	brought := PairID(None)
+	brought := None
 	if ev.Kind == Hear && ev.Msg.Introduces() {
 		brought = ev.Msg.Pair.Flip()
 		if ev.Msg.Kind == Accept {
@@ -75,6 +75,7 @@ func (h *hostile) do(a Action) {
 		delete(h.mapped, a.Pair)
 	case Ended, Fail:
 		h.over = true
+	default:
 	}
 }
 
@@ -106,6 +107,7 @@ func (h *hostile) event(rnd *rand.Rand) Event {
 		if h.in != None {
 			return Event{Kind: k, Pair: h.pairOf(rnd)}
 		}
+	default:
 	}
 	m := Msg{
 		Kind: Kind(1 + rnd.IntN(12)), Worker: [16]byte{byte(rnd.IntN(3))}, From: 7, To: h.m.Conn(),
