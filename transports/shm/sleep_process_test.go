@@ -98,7 +98,9 @@ func (t *sleepTally) nap(f *iface, there func() bool) (slept bool) {
 func TestWakeUpsBetweenProcesses(t *testing.T) {
 	rounds := 100_000 // that slept
 	switch {
-	case testing.Short() || raceEnabled:
+	case raceEnabled: // few rounds sleep
+		rounds = 2_000
+	case testing.Short():
 		rounds = 20_000
 	case os.Getenv("GOUCX_TEST_LONG") != "":
 		rounds = 1_000_000
