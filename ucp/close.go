@@ -151,7 +151,10 @@ func flushBeforeClose(ws []*Worker, timeout time.Duration) {
 		p.among(ws, n)
 	}
 	for i, w := range ws {
-		w.flushed = !rs[i].Done() // its share of the time is spent
+		spent := !rs[i].Done() // its share of the time
+		w.t.lock()             // others may close it meanwhile
+		w.flushed = spent
+		w.t.unlock()
 	}
 }
 
@@ -159,7 +162,11 @@ func flushBeforeClose(ws []*Worker, timeout time.Duration) {
 func (w *Worker) closeEndpoints() error {
 	w.refuseUnmatched()
 	var errs []error
-	if r := w.flushAlive(); !w.flushed {
+	r := w.flushAlive()
+	w.t.lock()
+	flushed := w.flushed
+	w.t.unlock()
+	if !flushed {
 		errs = append(errs, w.waitBounded(r))
 	} else if !r.Done() {
 		errs = append(errs, fmt.Errorf("close: %s: %w", r, ErrTimeout))
