@@ -6,7 +6,7 @@ var shm = []mutant{
 		name: "the sleeper puts no barrier before its last look",
 		file: "transports/shm/arm.go",
 		old:  "if !f.noBarrier && globalBarrier() != nil || f.anything() {", new: "if f.anything() {", tries: 5,
-		pkg: "./transports/shm", test: "^TestNoWakeUpIsLost$|^TestNoWakeUpForRoomIsLost$",
+		pkg: "./transports/shm", test: "^TestWakeUpsBetweenProcesses$/^barrier$",
 	},
 	{
 		name: "the sleeper does not look once more",

@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"os"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -149,7 +148,6 @@ func TestKilledPeer(t *testing.T) {
 }
 
 func countFDs(t testing.TB) int {
-	runtime.GC()
 	r, w, err := os.Pipe() // has the runtime open its own poller, if it has not
 	require.NoError(t, err)
 	require.NoError(t, r.Close())
