@@ -49,7 +49,7 @@ var memory = []mutant{
 		file: "transports/internal/mapped/atomic.go",
 		old:  "		return atomic.AddUint32(p, v) - v, ucs.OK",
 		new:  "		old := atomic.LoadUint32(p)\n		for range 100 {\n			atomic.LoadUint32(p)\n		}\n		atomic.StoreUint32(p, old+v)\n		return old, ucs.OK",
-		pkg:  "./transports/internal/mapped", test: "^TestConcurrentAtomics$",
+		pkg:  "./transports/internal/mapped", test: "^TestConcurrentAtomics$", tries: 5,
 	},
 	{
 		name: "a key is given back while an operation has it",

@@ -126,12 +126,15 @@ func TestConcurrentAtomics(t *testing.T) {
 		f := newFixture(t)
 		r, k := f.region(t, kind, 64, uct.MemRemote)
 		base := r.Key().Base
-		var wg sync.WaitGroup
+		var wg, ready sync.WaitGroup
+		ready.Add(3)
 		for g := range 3 {
 			wg.Go(func() {
 				var e RMA
 				e.Init(&f.keys)
-				for i := range each {
+				ready.Done()
+				ready.Wait() // else one may be done before the next begins
+				for range each {
 					e.Atomic64(uct.AtomicAdd, 1, base, k)
 					e.Fetch32(uct.AtomicAdd, 1, 0, base+8, k, 0)
 					e.Atomic64(uct.AtomicXor, 1<<g, base+16, k)
@@ -141,7 +144,6 @@ func TestConcurrentAtomics(t *testing.T) {
 							break
 						}
 					}
-					_ = i
 				}
 			})
 		}
