@@ -45,14 +45,13 @@ func newUCPTag(s *ucpSide) kernel {
 		k.echo, k.loop = k.echoSync, k.burstSync
 	}
 	if s.p.Unexpected {
-		k.echo = k.echoUnexpected
 		k.probed = &until{s.link, func() bool {
 			_, there := k.w.TagProbe(tagData, k.mask)
 			return there || k.failed != nil
 		}}
 	}
-	if s.p.Validate {
-		k.echo = k.echoChecked
+	if s.p.Validate || s.p.Unexpected {
+		k.echo = k.echoCareful
 	}
 	if s.link.g.Size() == 1 {
 		k.loop = k.burstAlone
@@ -197,8 +196,11 @@ func (k *ucpTag) echoWith(n int64, st *stamps) error {
 	return nil
 }
 
+// echoCareful checks each message's bytes, or posts the receive when it is there,
+// as the parameters say.
+//
 //go:noinline
-func (k *ucpTag) echoChecked(n int64, st *stamps) error {
+func (k *ucpTag) echoCareful(n int64, st *stamps) error {
 	for range n {
 		if err := k.receive(); err != nil {
 			return err

@@ -41,22 +41,6 @@ func (k *ucpTag) burstSync(n int) error {
 	return nil
 }
 
-// echoUnexpected posts its receives when their message is there.
-//
-//go:noinline
-func (k *ucpTag) echoUnexpected(n int64, st *stamps) error {
-	for range n {
-		if err := k.receive(); err != nil {
-			return err
-		}
-		if err := k.send(); err != nil {
-			return err
-		}
-		st.tick()
-	}
-	return nil
-}
-
 // receiveUnexpected is the other side of a stream that posts each receive when
 // its message is there.
 //

@@ -144,16 +144,7 @@ func (w *Worker) resumeAMSend(i uint32) ucs.Status {
 			return st
 		}
 	}
-	for s.off < s.n {
-		b, st := l.ep.ReserveAM(amNext, s.aux64(), min(l.bcopy, int(s.n-s.off)))
-		if st != ucs.OK {
-			return st
-		}
-		k := w.fill(b, i)
-		l.ep.CommitAM(k)
-		s.off += uint64(k)
-	}
-	return ucs.OK
+	return w.sendNext(i, l)
 }
 
 // sendUserFirst begins an active message in fragments.
@@ -167,9 +158,6 @@ func (w *Worker) sendUserFirst(i uint32, l *lane) ucs.Status {
 	h := firstHead + copy(b[firstHead:], w.headerOf(i))
 	k := w.fill(b[h:], i)
 	l.ep.CommitAM(h + k)
-	s.off = uint64(k)
-	l.sent++
-	s.aux = uint32(l.sent)
-	w.count.Inc(cntFragmented)
+	w.begun(s, l, k)
 	return ucs.OK
 }

@@ -119,8 +119,14 @@ func (w *Worker) resumeTagSend(i uint32) ucs.Status {
 			return st
 		}
 	}
-	for int(s.off) < n {
-		b, st := l.ep.ReserveAM(amNext, s.aux64(), min(l.bcopy, n-int(s.off)))
+	return w.sendNext(i, l)
+}
+
+// sendNext sends the following fragments of the message in slot i.
+func (w *Worker) sendNext(i uint32, l *lane) ucs.Status {
+	s := &w.slab.slots[i]
+	for s.off < s.n {
+		b, st := l.ep.ReserveAM(amNext, s.aux64(), min(l.bcopy, int(s.n-s.off)))
 		if st != ucs.OK {
 			return st
 		}
@@ -129,6 +135,14 @@ func (w *Worker) resumeTagSend(i uint32) ucs.Status {
 		s.off += uint64(k)
 	}
 	return ucs.OK
+}
+
+// begun notes that the first k bytes of the message in s are out, and numbers it.
+func (w *Worker) begun(s *slot, l *lane, k int) {
+	s.off = uint64(k)
+	l.sent++
+	s.aux = uint32(l.sent)
+	w.count.Inc(cntFragmented)
 }
 
 // sendFirst begins a message in fragments.
@@ -141,10 +155,7 @@ func (w *Worker) sendFirst(i uint32, l *lane) ucs.Status {
 	binary.LittleEndian.PutUint64(b, s.n)
 	k := w.fill(b[firstHead:], i)
 	l.ep.CommitAM(firstHead + k)
-	s.off = uint64(k)
-	l.sent++
-	s.aux = uint32(l.sent)
-	w.count.Inc(cntFragmented)
+	w.begun(s, l, k)
 	return ucs.OK
 }
 
