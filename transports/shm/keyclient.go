@@ -16,6 +16,9 @@ import (
 // askTimeout bounds how long an owner may take to answer.
 const askTimeout = time.Second
 
+// dialNap is the longest pause between two tries at a full backlog.
+const dialNap = time.Millisecond
+
 // keyGrant is what an owner handed out: descriptors that the holder closes, -1
 // where none came, and the connection they came by.
 type keyGrant struct {
@@ -114,7 +117,7 @@ func (g *keyGrant) take(p *mapped.PackedKey, wantTable bool, b []byte, fds []int
 
 // dialOwner dials until the owner's backlog has room.
 func dialOwner(name string, until ucs.Time) (*shmem.Conn, error) {
-	for nap := time.Microsecond * 100; ; nap *= 2 {
+	for nap := 100 * time.Microsecond; ; nap = min(2*nap, dialNap) {
 		c, err := shmem.Dial(name)
 		switch {
 		case err == nil:

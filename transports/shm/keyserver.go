@@ -18,6 +18,9 @@ const (
 	// as long as it holds keys of memory of the program, others for a moment.
 	maxKeyConns = 1024
 	acceptTag   = 0 // of the listener in the epoll set; connections count from 1
+	// servePass bounds what one event has done, so that who dials or asks
+	// without end holds nobody else up.
+	servePass = 16
 	// acceptNap is how long a server that cannot accept waits before it tries again.
 	acceptNap = 20 * time.Millisecond
 )
@@ -107,7 +110,7 @@ func (s *keyServer) serve() error {
 // accept takes waiting connections; those of other users and those beyond the
 // bound are hung up on.
 func (s *keyServer) accept() {
-	for {
+	for range servePass {
 		c, err := s.listener.Accept()
 		if errors.Is(err, shmem.ErrWouldBlock) {
 			return
@@ -142,7 +145,7 @@ func (s *keyServer) admit(c *shmem.Conn) error {
 // answer serves some of the requests that wait on a connection; false: hang up.
 func (s *keyServer) answer(c *shmem.Conn) bool {
 	var buf [askLen + 1]byte // one more, so that a longer request is seen to be
-	for range 16 {
+	for range servePass {
 		n, fds, err := c.Recv(buf[:])
 		if errors.Is(err, shmem.ErrWouldBlock) {
 			return true

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -199,5 +201,47 @@ func TestKeyServerLimit(t *testing.T) {
 		g.close()
 		return err == nil
 	}, patience, time.Millisecond)
+	require.NoError(t, m.Close())
+}
+
+// TestKeyServerStrangersWithoutEnd: who comes and leaves in a hurry takes
+// nobody's place, however fast they come.
+func TestKeyServerStrangersWithoutEnd(t *testing.T) {
+	d := newTestDomain(t)
+	m, err := d.Allocate(10, uct.MemRemote)
+	require.NoError(t, err)
+	p := memKey(t, m)
+	var held []*shmem.Conn
+	for range maxKeyConns - 4*servePass {
+		c, err := dialOwner(p.Socket, ucs.Now().Add(patience))
+		if errors.Is(err, unix.EMFILE) {
+			t.Skip(err)
+		}
+		require.NoError(t, err)
+		held = append(held, c)
+	}
+	var enough atomic.Bool
+	var hurry sync.WaitGroup
+	for range 2 {
+		hurry.Go(func() {
+			for !enough.Load() {
+				if c, err := shmem.Dial(p.Socket); err == nil {
+					assert.NoError(t, c.Close())
+				}
+			}
+		})
+	}
+	for range 10 {
+		g, err := askOwner(&p, false, patience)
+		g.close()
+		if !assert.NoError(t, err) {
+			break
+		}
+	}
+	enough.Store(true)
+	hurry.Wait()
+	for _, c := range held {
+		require.NoError(t, c.Close())
+	}
 	require.NoError(t, m.Close())
 }

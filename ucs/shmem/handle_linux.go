@@ -43,6 +43,7 @@ func (h *handle) close() error {
 		return nil
 	}
 	h.net.Stop()
+	runtime.KeepAlive(h) // else the net may be sprung while it is taken down, and close another's descriptor
 	return unix.Close(fd)
 }
 
