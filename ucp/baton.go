@@ -13,6 +13,7 @@ import (
 type baton struct {
 	held   bool // somebody progresses
 	inPoll bool // and sleeps
+	away   bool // and lets those run who were woken
 	evict  bool // and is to hand the baton to the first in line
 	ended  bool // what the sleeper waits for has ended without progress
 
@@ -95,11 +96,13 @@ func (w *Worker) drive(ctx context.Context, id uint64, take bool) (Message, erro
 		case b.wakes == nil && w.want.Load() == 0 && b.running.Load() == 0:
 			continue
 		default:
+			b.away = b.wakes != nil || b.running.Load() != 0
 			w.unlockShared()
 			if b.running.Load() != 0 {
 				runtime.Gosched() // those who were woken post what comes next
 			}
 			w.lockPass()
+			b.away = false
 		}
 		if m, ended, over := w.outcome(id, take); ended || err != nil {
 			w.passOn()
@@ -148,7 +151,8 @@ func (w *Worker) park(ctx context.Context, id uint64, take bool) (Message, error
 	x := waiters.Get().(*waiter)
 	x.id, x.take = id, take
 	w.enlist(x, false)
-	spin := w.cores > 1 && !b.inPoll
+	// Spinning is of use while the one who progresses runs beside.
+	spin := w.cores > 1 && !b.inPoll && !b.away && b.running.Load() == 0
 	w.unlockShared()
 	ctxEnded := x.await(ctx, spin)
 	if !ctxEnded && x.fate == fateEnded {
