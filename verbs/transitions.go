@@ -1,0 +1,71 @@
+package verbs
+
+// AttrMask says which fields of a QPAttr a Modify sets.
+type AttrMask uint32
+
+// Attribute bits.
+const (
+	AttrState AttrMask = 1 << iota
+	AttrCurState
+	AttrEnSQDAsyncNotify
+	AttrAccessFlags
+	AttrPKeyIndex
+	AttrPort
+	AttrQKey
+	AttrAV
+	AttrPathMTU
+	AttrTimeout
+	AttrRetryCnt
+	AttrRNRRetry
+	AttrRQPSN
+	AttrMaxRdAtomic
+	AttrAltPath
+	AttrMinRNRTimer
+	AttrSQPSN
+	AttrMaxDestRdAtomic
+	AttrPathMigState
+	AttrCap
+	AttrDestQPN
+	// AttrPeerFeatures is of soft devices alone.
+	AttrPeerFeatures AttrMask = 1 << 31
+)
+
+// rule is what a transition requires beside AttrState, and what it allows.
+type rule struct{ required, optional AttrMask }
+
+type change struct{ from, to QPState }
+
+// transitions is the state machine of queue pairs. Any state may be left for
+// Reset, and any but Reset for Err, with nothing but AttrState.
+//
+// Source: qp_state_table of the Linux kernel's core/verbs.c.
+var transitions = map[QPType]map[change]rule{
+	RC: {
+		{StateReset, StateInit}: {required: AttrPKeyIndex | AttrPort | AttrAccessFlags},
+		{StateInit, StateInit}:  {optional: AttrPKeyIndex | AttrPort | AttrAccessFlags},
+		{StateInit, StateRTR}: {
+			required: AttrAV | AttrPathMTU | AttrDestQPN | AttrRQPSN | AttrMaxDestRdAtomic | AttrMinRNRTimer,
+			optional: AttrAltPath | AttrAccessFlags | AttrPKeyIndex | AttrPeerFeatures,
+		},
+		{StateRTR, StateRTS}: {
+			required: AttrSQPSN | AttrTimeout | AttrRetryCnt | AttrRNRRetry | AttrMaxRdAtomic,
+			optional: AttrCurState | AttrAltPath | AttrAccessFlags | AttrMinRNRTimer | AttrPathMigState,
+		},
+		{StateRTS, StateRTS}: {optional: AttrCurState | AttrAccessFlags | AttrAltPath | AttrPathMigState | AttrMinRNRTimer},
+		{StateRTS, StateSQD}: {optional: AttrEnSQDAsyncNotify},
+		{StateSQD, StateRTS}: {optional: AttrCurState | AttrAltPath | AttrAccessFlags | AttrMinRNRTimer | AttrPathMigState},
+		{StateSQD, StateSQD}: {optional: AttrAV | AttrTimeout | AttrRetryCnt | AttrRNRRetry | AttrMaxRdAtomic | AttrMaxDestRdAtomic |
+			AttrAltPath | AttrPKeyIndex | AttrPort | AttrAccessFlags | AttrMinRNRTimer | AttrPathMigState},
+	},
+	UD: {
+		{StateReset, StateInit}: {required: AttrPKeyIndex | AttrPort | AttrQKey},
+		{StateInit, StateInit}:  {optional: AttrPKeyIndex | AttrPort | AttrQKey},
+		{StateInit, StateRTR}:   {optional: AttrPKeyIndex | AttrQKey},
+		{StateRTR, StateRTS}:    {required: AttrSQPSN, optional: AttrCurState | AttrQKey},
+		{StateRTS, StateRTS}:    {optional: AttrCurState | AttrQKey},
+		{StateRTS, StateSQD}:    {optional: AttrEnSQDAsyncNotify},
+		{StateSQD, StateRTS}:    {optional: AttrCurState | AttrQKey},
+		{StateSQD, StateSQD}:    {optional: AttrPKeyIndex | AttrQKey},
+		{StateSQE, StateRTS}:    {optional: AttrCurState | AttrQKey},
+	},
+}

@@ -1,0 +1,108 @@
+package wire
+
+import "encoding/binary"
+
+// ICRCLen is the length of the invariant checksum at a packet's end, in bytes.
+const ICRCLen = 4
+
+// Packet is a view of a parsed packet, from the BTH to the ICRC. It does not own
+// the bytes.
+type Packet struct {
+	b    []byte
+	info *Info
+}
+
+// Fault says why bytes are no packet; zero: they are.
+type Fault uint8
+
+// Faults.
+const (
+	FaultNone    Fault = iota
+	FaultShort         // shorter than its headers
+	FaultOpcode        // an opcode that is not known
+	FaultVersion       // a transport header version other than 0
+	FaultPad           // padding that does not fit the payload
+	FaultPayload       // data where the opcode carries none
+	numFaults
+)
+
+var faultNames = [numFaults]string{"none", "short", "opcode", "version", "padding", "payload"}
+
+// String names the fault, for counters.
+func (f Fault) String() string {
+	if f < numFaults {
+		return faultNames[f]
+	}
+	return "fault?"
+}
+
+// Parse looks at b, a datagram's payload, as a packet. The ICRC is not checked.
+// hot: BenchmarkParse
+func Parse(b []byte) (Packet, Fault) {
+	if len(b) < BTHLen+ICRCLen {
+		return Packet{}, FaultShort
+	}
+	h := BTH(b)
+	info := h.Opcode().Info()
+	if info.Kind == KindNone {
+		return Packet{}, FaultOpcode
+	}
+	if h.Version() != 0 {
+		return Packet{}, FaultVersion
+	}
+	n := len(b) - int(info.Len) - ICRCLen
+	if n < h.Pad() {
+		return Packet{}, FaultShort
+	}
+	if n&3 != 0 {
+		return Packet{}, FaultPad
+	}
+	if n > 0 && !info.Payload {
+		return Packet{}, FaultPayload
+	}
+	return Packet{b, info}, FaultNone
+}
+
+// BTH is the base transport header.
+func (p Packet) BTH() BTH { return BTH(p.b[:BTHLen]) }
+
+// Info is the row of the packet's opcode.
+func (p Packet) Info() *Info { return p.info }
+
+// Payload is the data, without padding.
+func (p Packet) Payload() []byte {
+	return p.b[p.info.Len : len(p.b)-ICRCLen-BTH(p.b).Pad()]
+}
+
+// DETH is the datagram header; the opcode has one.
+func (p Packet) DETH() DETH { return DETH(p.b[BTHLen : BTHLen+DETHLen]) }
+
+// RETH is the RDMA header; the opcode has one.
+func (p Packet) RETH() RETH { return RETH(p.b[BTHLen : BTHLen+RETHLen]) }
+
+// AtomicETH is the atomic header; the opcode has one.
+func (p Packet) AtomicETH() AtomicETH { return AtomicETH(p.b[BTHLen : BTHLen+AtomicETHLen]) }
+
+// AETH is the acknowledgement header; the opcode has one.
+func (p Packet) AETH() AETH { return AETH(p.b[BTHLen : BTHLen+AETHLen]) }
+
+// AtomicAckETH is the header with the old value; the opcode has one.
+func (p Packet) AtomicAckETH() AtomicAckETH {
+	return AtomicAckETH(p.b[BTHLen+AETHLen : BTHLen+AETHLen+AtomicAckETHLen])
+}
+
+// Imm is the immediate data, or the key to invalidate: the last header, which
+// the opcode has.
+func (p Packet) Imm() uint32 { return binary.BigEndian.Uint32(p.b[p.info.Len-ImmLen:]) }
+
+// ICRC is the checksum that the packet carries.
+func (p Packet) ICRC() uint32 { return binary.LittleEndian.Uint32(p.b[len(p.b)-ICRCLen:]) }
+
+// Covered is what the ICRC covers after the UDP header.
+func (p Packet) Covered() []byte { return p.b[:len(p.b)-ICRCLen] }
+
+// Pad is how many zero bytes follow a payload of n bytes.
+func Pad(n int) int { return -n & 3 }
+
+// Len is the length from BTH to ICRC of a packet with n bytes of data.
+func (i *Info) PacketLen(n int) int { return int(i.Len) + n + Pad(n) + ICRCLen }

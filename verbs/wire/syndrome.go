@@ -1,0 +1,79 @@
+package wire
+
+import "time"
+
+// Syndrome is the first byte of an AETH.
+//
+//	000ccccc acknowledgement, credit code c
+//	001ttttt receiver not ready, timer code t
+//	011nnnnn negative acknowledgement, code n
+//
+// Source: IBTA vol. 1, 9.7.5.2.8.
+type Syndrome uint8
+
+// Syndromes.
+const (
+	// AckNoCredits acknowledges and says nothing of credits.
+	AckNoCredits Syndrome = 0x1f
+
+	rnrBit   Syndrome = 0x20
+	kindMask Syndrome = 0x60
+	codeMask Syndrome = 0x1f
+
+	NakSequence     Syndrome = 0x60
+	NakInvalid      Syndrome = 0x61
+	NakRemoteAccess Syndrome = 0x62
+	NakRemoteOp     Syndrome = 0x63
+	NakInvalidRD    Syndrome = 0x64
+)
+
+// RNR gives the syndrome that asks the requester to wait, by timer code.
+func RNR(code uint8) Syndrome { return rnrBit | Syndrome(code)&codeMask }
+
+// IsAck, IsRNR and IsNak tell the three kinds apart; a reserved one is none.
+func (s Syndrome) IsAck() bool { return s&^codeMask == 0 }
+
+// IsRNR reports whether the receiver was not ready.
+func (s Syndrome) IsRNR() bool { return s&^codeMask == rnrBit }
+
+// IsNak reports whether the request was refused.
+func (s Syndrome) IsNak() bool { return s&^codeMask == kindMask }
+
+// Code is the credit or timer code.
+func (s Syndrome) Code() uint8 { return uint8(s & codeMask) }
+
+// rnrTimers are the RNR timers in units of 10 µs, by code.
+var rnrTimers = [32]uint32{
+	65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192,
+	256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
+}
+
+// RNRTimer is how long a requester waits, by timer code (min_rnr_timer).
+//
+// Source: IBTA vol. 1, table 45.
+func RNRTimer(code uint8) time.Duration {
+	return time.Duration(rnrTimers[code&31]) * 10 * time.Microsecond
+}
+
+// NoCredits is what Credits gives for code 31.
+const NoCredits = -1
+
+// Credits is how many requests beyond its MSN a responder can take, by code;
+// NoCredits: it does not say.
+//
+// Source: IBTA vol. 1, table 46.
+func Credits(code uint8) int {
+	code &= 31
+	switch {
+	case code == 31:
+		return NoCredits
+	case code < 5:
+		return int(code)
+	}
+	// From 4 on every second code doubles; between two it is one and a half.
+	n := 4 << ((code - 4) / 2)
+	if code%2 == 1 {
+		n += n / 2
+	}
+	return n
+}
