@@ -122,6 +122,36 @@ func (h *hostile) event(rnd *rand.Rand) Event {
 	return Event{Kind: Hear, Msg: m, Busy: rnd.IntN(2) == 0}
 }
 
+// TestNobodyResumesInAPairThatIsRead: a marker may lead into a pair before its offer is
+// answered, yet not one of a peer that was asleep: it would be read twice.
+func TestNobodyResumesInAPairThatIsRead(t *testing.T) {
+	theirs, offer := number(1), number(1).Flip() // as the peer names them
+	hear := func(k Kind, p PairID, resume bool) Event {
+		return Event{Kind: Hear, Msg: Msg{Kind: k, Worker: [16]byte{2}, From: 7, To: 5, Pair: p, Resume: resume}}
+	}
+	for _, c := range []struct {
+		name string
+		then []Event
+		want State
+	}{
+		{"awake", []Event{hear(Take, offer, false)}, Open},
+		{"asleep", []Event{hear(Take, offer, true), {Kind: Marker}}, Failed},
+		{"asleep, at its end", []Event{{Kind: Marker, Pair: End}, hear(Take, offer, true)}, Failed},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := &hostile{t: t, mapped: map[PairID]bool{}, was: map[PairID]bool{}}
+			h.m = New(Config{Worker: [16]byte{1}, Conn: 5})
+			for _, ev := range append([]Event{
+				hear(Hello, theirs, false), {Kind: Grow}, {Kind: Marker, Pair: offer},
+			}, c.then...) {
+				h.step(ev)
+			}
+			require.True(t, h.was[number(1)], "the marker leads into the offer")
+			require.Equal(t, c.want, h.m.State())
+		})
+	}
+}
+
 // TestWhateverThePeerSays: a peer that says anything at any time has no end send
 // in or read a pair that it has given back, and no reader go in circles.
 func TestWhateverThePeerSays(t *testing.T) {

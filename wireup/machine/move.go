@@ -69,9 +69,14 @@ func (s *step) takenUp(msg Msg) {
 	if s.offer != msg.Pair || msg.Pair == None {
 		return // again
 	}
+	resumes := msg.Resume && !msg.Closing
+	if resumes && !s.newer(msg.Pair) {
+		s.fail(Broken) // a marker led there, and who is asleep writes none
+		return
+	}
 	s.offer, s.newest = None, msg.Pair
 	s.write(msg.Pair)
-	if msg.Resume && !msg.Closing {
+	if resumes {
 		s.goOn(msg.Pair)
 	}
 	s.endIfClosing()
