@@ -18,6 +18,14 @@
 // Every object is safe from any goroutine, except what is made under a TD
 // (thread domain): one goroutine at a time uses those, and no lock is taken.
 //
+// # Abilities
+//
+// What not every provider has is found by asking: DeviceAttr, or an interface of
+// its own in optional.go (memory windows, new registration of a region,
+// multicast, moderation). CQ.Resize and SRQ.Resize answer ucs.ErrUnsupported
+// where a provider lacks them, and so does CreateQP for type UC. Queues whose
+// work requests wait for others (managed queues) will be a device's ability too.
+//
 // # Errors
 //
 // The control path returns errors that wrap a sentinel of package ucs;

@@ -35,8 +35,10 @@ type rule struct{ required, optional AttrMask }
 
 type change struct{ from, to QPState }
 
-// transitions is the state machine of queue pairs. Any state may be left for
-// Reset, and any but Reset for Err, with nothing but AttrState.
+// transitions is the state machine of queue pairs; CheckModify applies it. Any
+// state may be left for Reset, and any but Reset for Err, with nothing but
+// AttrState. AttrAltPath stands as in the source, and is refused: RoCE has no
+// alternate paths.
 //
 // Source: qp_state_table of the Linux kernel's core/verbs.c.
 var transitions = map[QPType]map[change]rule{

@@ -1,0 +1,113 @@
+package verbs
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/goucx/goucx/ucs"
+)
+
+// claimable are the states that CurState may name.
+const claimable = 1<<StateRTR | 1<<StateRTS | 1<<StateSQD | 1<<StateSQE
+
+// CheckModify holds a Modify of a queue pair in state from to the transitions
+// table, and gives the state that it leads to: from itself, where the mask lacks
+// AttrState. It reads the fields that the mask names and changes nothing; what
+// depends on a device's limits is left to the provider.
+//
+// Errors: ucs.ErrInvalid, naming the attributes that are missing, too much or out
+// of range; ucs.ErrUnsupported for other types than RC and UD.
+//
+// Source: ib_modify_qp_is_ok of the Linux kernel's core/verbs.c, and the checks of
+// core/uverbs_cmd.c before it.
+func CheckModify(t QPType, from QPState, a *QPAttr, mask AttrMask) (to QPState, err error) {
+	table := transitions[t]
+	if table == nil {
+		return from, fmt.Errorf("modify qp of type %v: %w", t, ucs.ErrUnsupported)
+	}
+	to = from
+	if mask&AttrState != 0 {
+		to = a.State
+	}
+	if err := errors.Join(checkTransition(table, from, to, mask), checkValues(from, a, mask)); err != nil {
+		return from, fmt.Errorf("modify qp from %v to %v: %w", from, to, err)
+	}
+	return to, nil
+}
+
+func checkTransition(table map[change]rule, from, to QPState, mask AttrMask) error {
+	r, ok := table[change{from, to}]
+	switch {
+	case from >= numQPStates || mask&AttrState == 0:
+	case to == StateReset, to == StateErr && from != StateReset:
+		r, ok = rule{}, true
+	}
+	if !ok {
+		return fmt.Errorf("no such transition: %w", ucs.ErrInvalid)
+	}
+	var errs []error
+	if missing := r.required &^ mask; missing != 0 {
+		errs = append(errs, fmt.Errorf("missing %v: %w", missing, ucs.ErrInvalid))
+	}
+	if extra := mask &^ (r.required | r.optional | AttrState); extra != 0 {
+		errs = append(errs, fmt.Errorf("superfluous %v: %w", extra, ucs.ErrInvalid))
+	}
+	return errors.Join(errs...)
+}
+
+// checkValues looks at the values that no device allows.
+func checkValues(from QPState, a *QPAttr, mask AttrMask) error {
+	var errs []error
+	for _, c := range []struct {
+		attr AttrMask
+		ok   bool
+		got  any
+	}{
+		{AttrCurState, a.CurState == from && claimable>>a.CurState&1 != 0, a.CurState},
+		{AttrPort, a.Port != 0, a.Port},
+		{AttrAV, a.AV.FlowLabel < 1<<20 && a.AV.DGID != GID{}, a.AV},
+		{AttrPathMTU, a.PathMTU.Bytes() != 0, a.PathMTU},
+		{AttrTimeout, a.Timeout < 32, a.Timeout},
+		{AttrRetryCnt, a.RetryCnt < 8, a.RetryCnt},
+		{AttrRNRRetry, a.RNRRetry < 8, a.RNRRetry},
+		{AttrAltPath, false, "RoCE has no alternate paths"},
+		{AttrMinRNRTimer, a.MinRNRTimer < 32, a.MinRNRTimer},
+		{AttrDestQPN, a.DestQPN <= MulticastQPN, uint32(a.DestQPN)},
+	} {
+		if mask&c.attr != 0 && !c.ok {
+			errs = append(errs, fmt.Errorf("%v %v: %w", c.attr, c.got, ucs.ErrInvalid))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Apply copies the fields of b that mask names; sequence numbers are cut to their
+// 24 bits, as the kernel does. AttrPathMigState and AttrAltPath have no field.
+func (a *QPAttr) Apply(b *QPAttr, mask AttrMask) {
+	set(&a.State, b.State, mask&AttrState)
+	set(&a.CurState, b.CurState, mask&AttrCurState)
+	set(&a.EnSQDAsyncNotify, b.EnSQDAsyncNotify, mask&AttrEnSQDAsyncNotify)
+	set(&a.Access, b.Access, mask&AttrAccessFlags)
+	set(&a.PKeyIndex, b.PKeyIndex, mask&AttrPKeyIndex)
+	set(&a.Port, b.Port, mask&AttrPort)
+	set(&a.QKey, b.QKey, mask&AttrQKey)
+	set(&a.AV, b.AV, mask&AttrAV)
+	set(&a.PathMTU, b.PathMTU, mask&AttrPathMTU)
+	set(&a.DestQPN, b.DestQPN, mask&AttrDestQPN)
+	set(&a.RQPSN, b.RQPSN&psnMask, mask&AttrRQPSN)
+	set(&a.SQPSN, b.SQPSN&psnMask, mask&AttrSQPSN)
+	set(&a.Timeout, b.Timeout, mask&AttrTimeout)
+	set(&a.RetryCnt, b.RetryCnt, mask&AttrRetryCnt)
+	set(&a.RNRRetry, b.RNRRetry, mask&AttrRNRRetry)
+	set(&a.MinRNRTimer, b.MinRNRTimer, mask&AttrMinRNRTimer)
+	set(&a.MaxRdAtomic, b.MaxRdAtomic, mask&AttrMaxRdAtomic)
+	set(&a.MaxDestRdAtomic, b.MaxDestRdAtomic, mask&AttrMaxDestRdAtomic)
+	set(&a.PeerFeatures, b.PeerFeatures, mask&AttrPeerFeatures)
+	set(&a.Caps, b.Caps, mask&AttrCap)
+}
+
+func set[T any](field *T, v T, wanted AttrMask) {
+	if wanted != 0 {
+		*field = v
+	}
+}
