@@ -1,0 +1,35 @@
+package sim
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/goucx/goucx/ucs"
+)
+
+// cut is a partition: nothing passes between the sides while it lasts.
+type cut struct {
+	a, b        []netip.AddrPort
+	from, until ucs.Time
+}
+
+// Partition cuts all links between the nodes a and the nodes b, in both
+// directions, from one time until another. What is sent or would arrive in that
+// time is lost.
+func (n *Net) Partition(a, b []netip.AddrPort, from, until ucs.Time) {
+	n.cuts = append(n.cuts, cut{slices.Clone(a), slices.Clone(b), from, until})
+}
+
+func (n *Net) isCut(p pair) bool {
+	for i := range n.cuts {
+		if c := &n.cuts[i]; !n.now.Before(c.from) && n.now.Before(c.until) && c.between(p) {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *cut) between(p pair) bool {
+	return slices.Contains(c.a, p.from) && slices.Contains(c.b, p.to) ||
+		slices.Contains(c.b, p.from) && slices.Contains(c.a, p.to)
+}

@@ -1,0 +1,179 @@
+package sim
+
+import (
+	"encoding/binary"
+	"hash/fnv"
+	"math/rand/v2"
+	"net/netip"
+	"time"
+
+	"github.com/goucx/goucx/ucs"
+)
+
+// Link is how datagrams get from one node to another. The zero Link is perfect
+// and takes no time. Chances are between 0 and 1, drawn for each datagram.
+type Link struct {
+	// Latency is what every datagram takes, beside its time on the wire.
+	Latency time.Duration
+	// Bandwidth in bytes per second; 0: without limit.
+	Bandwidth float64
+	// Overhead is added to each datagram's length on the wire, in bytes.
+	Overhead int
+	// Queue is how many bytes wait for the wire at most; what comes then is lost.
+	// 0: without limit.
+	Queue int
+	// MTU is the longest datagram in bytes, longer ones are lost; 0: without limit.
+	MTU int
+
+	// Loss is the chance of being lost, Duplicate that of arriving twice.
+	Loss, Duplicate float64
+	// Reorder is the chance of taking up to Jitter longer, which lets later ones
+	// overtake. The others keep their order.
+	Reorder float64
+	// Jitter is the longest such delay.
+	Jitter time.Duration
+	// Corrupt is the chance that one to three bits flip.
+	Corrupt float64
+	// Stall is the chance that the link stands still for up to StallFor from this
+	// datagram on; then everything comes at once, in order.
+	Stall float64
+	// StallFor is the longest such time.
+	StallFor time.Duration
+}
+
+// link is a direction's state. It draws from a source of its own, and the same
+// number of times for each datagram: what happens to the n-th datagram of a link
+// depends on the seed alone, not on other links or on the other faults.
+type link struct {
+	Link
+	pair
+	own     bool // made by SetLink
+	rng     *rand.Rand
+	idle    ucs.Time // when the wire has sent all that waits
+	stalled ucs.Time // before this, nothing arrives
+}
+
+// draws are the chances of one datagram.
+type draws struct {
+	lost, twice, late, corrupt, stall float64
+	delay, delay2, stallFor           float64
+	bits                              uint64
+}
+
+// SetDefault gives all directions that have no link of their own this one.
+func (n *Net) SetDefault(l Link) {
+	n.base = l
+	for _, s := range n.links {
+		if !s.own {
+			s.Link = l
+		}
+	}
+}
+
+// SetLink makes the link from one node to another; the way back is another one.
+// What is on its way keeps its time of arrival.
+func (n *Net) SetLink(from, to netip.AddrPort, l Link) {
+	s := n.link(pair{from, to})
+	s.Link, s.own = l, true
+}
+
+func (n *Net) link(p pair) *link {
+	if s := n.links[p]; s != nil {
+		return s
+	}
+	s := &link{Link: n.base, pair: p, rng: rand.New(rand.NewPCG(n.seed, p.hash()))}
+	n.links[p] = s
+	return s
+}
+
+// hash tells the sources of directions apart; it is never 0, which is the Net's.
+func (p pair) hash() uint64 {
+	h := fnv.New64a()
+	for _, a := range [2]netip.AddrPort{p.from, p.to} {
+		ip := a.Addr().As16()
+		h.Write(binary.BigEndian.AppendUint16(ip[:], a.Port()))
+	}
+	return h.Sum64() | 1
+}
+
+func (l *link) send(n *Net, b []byte) {
+	d := l.draw()
+	n.trace.add(n.now, Sent, l.pair, b)
+	switch {
+	case n.isCut(l.pair):
+		n.lose(Cut, l.pair, b)
+		return
+	case l.MTU > 0 && len(b) > l.MTU:
+		n.lose(TooLong, l.pair, b)
+		return
+	case d.lost < l.Loss:
+		n.lose(Lost, l.pair, b)
+		return
+	}
+	sent, ok := l.transmit(n.now, len(b)+l.Overhead)
+	if !ok {
+		n.lose(QueueFull, l.pair, b)
+		return
+	}
+	when := l.arrival(sent, &d)
+	if when > sent.Add(l.Latency) {
+		n.counts.Delayed++
+	}
+	first := n.copyOf(b)
+	if d.corrupt < l.Corrupt && len(b) > 0 {
+		n.counts.Corrupted++
+		flip(first, d.bits)
+		n.trace.add(n.now, Corrupted, l.pair, first)
+	}
+	n.schedule(event{when: when, pair: l.pair, b: first})
+	if d.twice < l.Duplicate {
+		n.counts.Duplicated++
+		n.schedule(event{when: when.Add(scale(l.Jitter, d.delay2)), pair: l.pair, b: n.copyOf(b)})
+	}
+}
+
+func (l *link) draw() draws {
+	f := l.rng.Float64
+	return draws{f(), f(), f(), f(), f(), f(), f(), f(), l.rng.Uint64()}
+}
+
+// transmit puts size bytes on the wire and tells when the last of them is there,
+// or that the queue has no room.
+func (l *link) transmit(now ucs.Time, size int) (ucs.Time, bool) {
+	if l.Bandwidth <= 0 {
+		return now, true
+	}
+	start := max(l.idle, now)
+	if waiting := start.Sub(now).Seconds() * l.Bandwidth; l.Queue > 0 && waiting+float64(size) > float64(l.Queue) {
+		return 0, false
+	}
+	l.idle = start.Add(time.Duration(float64(size) / l.Bandwidth * float64(time.Second)))
+	return l.idle, true
+}
+
+// arrival is when what was sent gets there.
+func (l *link) arrival(sent ucs.Time, d *draws) ucs.Time {
+	when := sent.Add(l.Latency)
+	if d.stall < l.Stall {
+		l.stalled = max(l.stalled, when.Add(scale(l.StallFor, d.stallFor)))
+	}
+	when = max(when, l.stalled)
+	if d.late < l.Reorder {
+		when = when.Add(scale(l.Jitter, d.delay))
+	}
+	return when
+}
+
+// scale is a part of a duration.
+func scale(d time.Duration, part float64) time.Duration { return time.Duration(part * float64(d)) }
+
+// flip flips one to three different bits, chosen by r: fewer than what a checksum
+// of 32 bits may let pass.
+func flip(b []byte, r uint64) {
+	bits := uint64(8 * len(b))
+	first, step := r>>2%bits, 1+r>>32%(bits/3)
+	for i := range 1 + r&3%3 {
+		bit := (first + i*step) % bits
+		b[bit/8] ^= 1 << (bit % 8)
+	}
+}
