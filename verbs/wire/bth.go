@@ -18,6 +18,9 @@ const BTHLen = 12
 // Source: IBTA vol. 1, 9.2.
 type BTH []byte
 
+// bthCongestion is the byte of the congestion bits, which the ICRC masks.
+const bthCongestion = 4
+
 // Bits of byte 1 and of bytes 4 and 8.
 const (
 	bthSolicited = 1 << 7

@@ -31,11 +31,11 @@ func TestGolden(t *testing.T) {
 		if f != FaultNone {
 			t.Fatal(c.name, f)
 		}
-		fl := NewFlow(netip.MustParseAddrPort(c.src), netip.MustParseAddrPort(c.dst))
+		fl := NewPrefix(netip.MustParseAddrPort(c.src), netip.MustParseAddrPort(c.dst))
 		if got := fl.ICRC(p.Covered(), c.id); got != p.ICRC() {
 			t.Errorf("%s: %08x want %08x", c.name, got, p.ICRC())
 		}
-		id, ok := SolveID(fl.ICRC(p.Covered(), 0), p.ICRC(), fl.BehindID(len(p.Covered())))
+		id, ok := SolveID(fl.ICRC(p.Covered(), 0), p.ICRC(), len(p.Covered()))
 		if !ok || id != c.id {
 			t.Errorf("%s: id %04x %v", c.name, id, ok)
 		}
@@ -44,7 +44,7 @@ func TestGolden(t *testing.T) {
 
 func TestSolve(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
-	fl := NewFlow(netip.MustParseAddrPort("10.1.2.3:4791"), netip.MustParseAddrPort("10.1.2.4:49152"))
+	fl := NewPrefix(netip.MustParseAddrPort("10.1.2.3:4791"), netip.MustParseAddrPort("10.1.2.4:49152"))
 	wrong := 0
 	for range 3000 {
 		b := make([]byte, 16+4*r.IntN(1030))
@@ -54,12 +54,12 @@ func TestSolve(t *testing.T) {
 		id := uint16(r.Uint32())
 		fl.Seal(b, id)
 		n := len(b) - 4
-		got, ok := SolveID(fl.ICRC(b[:n], 0), binary.LittleEndian.Uint32(b[n:]), fl.BehindID(n))
+		got, ok := SolveID(fl.ICRC(b[:n], 0), binary.LittleEndian.Uint32(b[n:]), n)
 		if !ok || got != id {
 			t.Fatalf("%04x %04x %v", id, got, ok)
 		}
 		b[n-1] ^= 1
-		if _, ok := SolveID(fl.ICRC(b[:n], 0), binary.LittleEndian.Uint32(b[n:]), fl.BehindID(n)); ok {
+		if _, ok := SolveID(fl.ICRC(b[:n], 0), binary.LittleEndian.Uint32(b[n:]), n); ok {
 			wrong++
 		}
 	}

@@ -1,0 +1,91 @@
+package wire
+
+import (
+	"encoding/binary"
+	"net/netip"
+)
+
+// Lengths of the headers below the BTH in bytes.
+const (
+	IPv4Len = 20
+	IPv6Len = 40
+	UDPLen  = 8
+)
+
+// Port is the UDP port of RoCEv2.
+const Port = 4791
+
+const protoUDP = 17
+
+// Offsets in an IPv4, an IPv6 and a UDP header.
+const (
+	ip4TOS, ip4Total, ip4ID, ip4Flags, ip4TTL, ip4Proto, ip4Sum, ip4Src, ip4Dst = 1, 2, 4, 6, 8, 9, 10, 12, 16
+	ip6Payload, ip6Next, ip6Hop, ip6Src, ip6Dst                                 = 4, 6, 7, 8, 24
+	udpDst, udpLength, udpSum                                                   = 2, 4, 6
+)
+
+// Network is what the headers below the BTH say: a UDP socket does not show
+// them, so they are written anew for whoever wants to see them.
+type Network struct {
+	Src, Dst netip.AddrPort // of one family; IPv4 may be mapped into IPv6
+	TOS      uint8          // type of service, or IPv6's traffic class
+	TTL      uint8          // or hop limit
+	ID       uint16         // IPv4's identification
+}
+
+// IPv4 reports the family.
+func (h *Network) IPv4() bool { return h.Src.Addr().Unmap().Is4() }
+
+// AppendIP appends the IP header of a packet with n bytes behind it. IPv4's
+// forbids fragments, and its checksum is valid.
+func (h *Network) AppendIP(b []byte, n int) []byte {
+	be := binary.BigEndian
+	if h.IPv4() {
+		s, d := h.Src.Addr().Unmap().As4(), h.Dst.Addr().Unmap().As4()
+		var ip [IPv4Len]byte
+		ip[0] = 0x45
+		ip[ip4TOS] = h.TOS
+		be.PutUint16(ip[ip4Total:], uint16(IPv4Len+n))
+		be.PutUint16(ip[ip4ID:], h.ID)
+		ip[ip4Flags] = 0x40
+		ip[ip4TTL] = h.TTL
+		ip[ip4Proto] = protoUDP
+		copy(ip[ip4Src:], s[:])
+		copy(ip[ip4Dst:], d[:])
+		be.PutUint16(ip[ip4Sum:], ^onesSum(0, ip[:]))
+		return append(b, ip[:]...)
+	}
+	s, d := h.Src.Addr().As16(), h.Dst.Addr().As16()
+	var ip [IPv6Len]byte
+	be.PutUint32(ip[:], 6<<28|uint32(h.TOS)<<20)
+	be.PutUint16(ip[ip6Payload:], uint16(n))
+	ip[ip6Next] = protoUDP
+	ip[ip6Hop] = h.TTL
+	copy(ip[ip6Src:], s[:])
+	copy(ip[ip6Dst:], d[:])
+	return append(b, ip[:]...)
+}
+
+// AppendUDP appends the UDP header of a packet with n bytes behind it. Its
+// checksum is 0, none, as hardware sends it.
+func (h *Network) AppendUDP(b []byte, n int) []byte {
+	be := binary.BigEndian
+	b = be.AppendUint16(b, h.Src.Port())
+	b = be.AppendUint16(b, h.Dst.Port())
+	b = be.AppendUint16(b, uint16(UDPLen+n))
+	return append(b, 0, 0)
+}
+
+// onesSum adds the 16-bit words of b, of even length, to sum: the checksum of IP
+// is its complement.
+//
+// Source: RFC 1071.
+func onesSum(sum uint32, b []byte) uint16 {
+	for ; len(b) >= 2; b = b[2:] {
+		sum += uint32(binary.BigEndian.Uint16(b))
+	}
+	for sum > 0xffff {
+		sum = sum>>16 + sum&0xffff
+	}
+	return uint16(sum)
+}
