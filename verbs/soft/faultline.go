@@ -1,0 +1,171 @@
+package soft
+
+import (
+	"slices"
+	"time"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/verbs/wire"
+)
+
+// faultLine is a line of packets under faults, as a pure machine: packets go in
+// with the time, and come out when they are due. D says where a packet goes; the
+// line only hands it through.
+//
+//	put ──▶ hook, chances ──▶ held, by time ──▶ take
+//
+// One goroutine at a time uses it.
+type faultLine[D any] struct {
+	conf *Faults
+	rng  chances
+	held []held[D] // the next one first
+	free [][]byte
+}
+
+// held is a packet that waits for its time.
+type held[D any] struct {
+	when ucs.Time
+	dest D
+	in   bool // it was received
+	b    []byte
+}
+
+// newFaultLine makes a line. Devices with the same faults and another salt meet
+// them at other packets.
+func newFaultLine[D any](f *Faults, salt uint64) *faultLine[D] {
+	l := &faultLine[D]{conf: f, rng: chances(f.Seed)}
+	l.rng = chances(l.rng.next() ^ salt)
+	return l
+}
+
+// put takes a packet, from BTH to ICRC, that goes to dest or, with in, has come.
+// b is copied. What becomes of it comes out of take.
+func (l *faultLine[D]) put(dest D, b []byte, in bool, now ucs.Time) {
+	v := l.judge(b, in)
+	if v.Drop {
+		return
+	}
+	when := now.Add(v.Delay)
+	first := l.hold(held[D]{when, dest, in, b})
+	if v.Duplicate {
+		l.hold(held[D]{when.Add(v.apart), dest, in, b})
+	}
+	if v.Corrupt {
+		flipBits(first, v.bits)
+	}
+}
+
+// take gives the next packet that is due. It is the caller's until give.
+func (l *faultLine[D]) take(now ucs.Time) (h held[D], ok bool) {
+	if len(l.held) == 0 || now.Before(l.held[0].when) {
+		return h, false
+	}
+	h = l.held[0]
+	l.held = slices.Delete(l.held, 0, 1)
+	return h, true
+}
+
+// give returns the memory of a packet.
+func (l *faultLine[D]) give(h held[D]) { l.free = append(l.free, h.b) }
+
+// next is when the next packet is due; 0: there is none.
+func (l *faultLine[D]) next() ucs.Time {
+	if len(l.held) == 0 {
+		return 0
+	}
+	return l.held[0].when
+}
+
+// hold keeps a copy of a packet behind all that are due until then, and gives
+// the copy.
+func (l *faultLine[D]) hold(h held[D]) []byte {
+	var buf []byte
+	if last := len(l.free) - 1; last >= 0 {
+		buf, l.free = l.free[last][:0], l.free[:last]
+	}
+	h.b = append(buf, h.b...)
+	at := len(l.held)
+	for at > 0 && h.when < l.held[at-1].when {
+		at-- // nearly always the last place is right
+	}
+	l.held = slices.Insert(l.held, at, h)
+	return h.b
+}
+
+// judgement is a verdict with what chance adds to it.
+type judgement struct {
+	Verdict
+	apart time.Duration // of the duplicate from the first
+	bits  uint64        // which to flip
+}
+
+// judge asks the hook and draws, the same number of times for each packet sent,
+// so that one fault does not change where the others strike. Of what was received
+// the chances are the sender's affair.
+func (l *faultLine[D]) judge(b []byte, in bool) judgement {
+	c := l.conf
+	v := judgement{bits: l.rng.next()}
+	if c.Hook != nil {
+		if info, ok := infoOf(b, in); ok {
+			v.Verdict = c.Hook(&info)
+		}
+	}
+	if in {
+		return v
+	}
+	jitter := c.Jitter
+	if jitter == 0 {
+		jitter = defaultJitter
+	}
+	lost, twice, bad, late := l.rng.float(), l.rng.float(), l.rng.float(), l.rng.float()
+	apart, behind := l.rng.upTo(jitter), l.rng.upTo(jitter)
+	v.Drop = v.Drop || lost < c.Loss
+	v.Corrupt = v.Corrupt || bad < c.Corrupt
+	v.Delay += c.Delay
+	if twice < c.Duplicate {
+		v.Duplicate, v.apart = true, apart
+	}
+	if late < c.Reorder {
+		v.Delay += behind
+	}
+	return v
+}
+
+// infoOf tells what a packet is.
+func infoOf(b []byte, in bool) (info PacketInfo, ok bool) {
+	p, fault := wire.Parse(b)
+	if fault != wire.FaultNone {
+		return info, false
+	}
+	h := p.BTH()
+	info = PacketInfo{
+		Op: h.Opcode(), Dest: h.Dest(), PSN: h.PSN(), Len: len(p.Payload()),
+		AckReq: h.AckReq(), Received: in,
+	}
+	if p.Info().Headers&wire.HasAETH != 0 {
+		info.Syndrome = p.AETH().Syndrome()
+	}
+	return info, true
+}
+
+// uncovered is the byte of the BTH that the ICRC does not cover.
+const uncovered = 4
+
+// flipBits flips one to three different bits, chosen by r: fewer than the ICRC
+// may let pass.
+func flipBits(b []byte, r uint64) {
+	bytes := uint64(len(b))
+	if bytes <= uncovered {
+		return // no packet
+	}
+	bits := 8 * (bytes - 1)
+	first, step := r>>2%bits, 1+r>>32%(bits/3)
+	for i := range 1 + r&3%3 {
+		bit := (first + i*step) % bits
+		at := bit / 8
+		if at >= uncovered {
+			at++
+		}
+		b[at] ^= 1 << (bit % 8)
+	}
+}
