@@ -1,7 +1,6 @@
 package soft
 
 import (
-	"encoding/binary"
 	"math"
 	"math/bits"
 	"net/netip"
@@ -28,20 +27,21 @@ func TestFaultsValidate(t *testing.T) {
 	}
 }
 
-// sendOnly makes a packet with n bytes of payload, and its flow.
-func sendOnly(psn verbs.PSN, n int) ([]byte, *wire.Flow) {
+// prefix is of the packets of these tests.
+var prefix = wire.NewPrefix(netip.MustParseAddrPort("[fd00::1]:1"), netip.MustParseAddrPort("[fd00::2]:2"))
+
+// sendOnly makes a packet with n bytes of payload.
+func sendOnly(psn verbs.PSN, n int) []byte {
 	b := make([]byte, wire.SendOnly.Info().PacketLen(n))
 	wire.BTH(b).Put(&wire.BTHFields{Opcode: wire.SendOnly, Pad: uint8(wire.Pad(n)), PKey: 0xffff, Dest: 7, AckReq: true, PSN: psn})
-	f := wire.NewFlow(netip.MustParseAddrPort("10.0.0.1:1"), netip.MustParseAddrPort("10.0.0.2:2"))
-	f.Seal(b, 0)
-	return b, f
+	prefix.Seal(b, 0)
+	return b
 }
 
 // fits reports whether the checksum of a packet of sendOnly does.
 func fits(b []byte) bool {
-	_, flow := sendOnly(0, 0)
-	n := len(b) - wire.ICRCLen
-	return flow.ICRC(b[:n], 0) == binary.LittleEndian.Uint32(b[n:])
+	_, ok := prefix.Check(b, 0)
+	return ok
 }
 
 // out is a packet that came out of a line.
@@ -71,7 +71,7 @@ func drive(f *Faults, salt uint64, count int, in bool) []out {
 	}
 	for i := range count {
 		now = ucs.Time(i * 1000)
-		b, _ := sendOnly(verbs.PSN(i), i%5)
+		b := sendOnly(verbs.PSN(i), i%5)
 		l.put(i%3, b, in, now)
 		drain()
 	}
@@ -222,7 +222,7 @@ func TestFaultLineSyndrome(t *testing.T) {
 func TestFlipBits(t *testing.T) {
 	var rng chances
 	for range 10_000 {
-		b, _ := sendOnly(3, 9)
+		b := sendOnly(3, 9)
 		whole := slices.Clone(b)
 		flipBits(b, rng.next())
 		flipped := 0
@@ -238,7 +238,7 @@ func TestFlipBits(t *testing.T) {
 // TestFaultLineAllocs: a line reuses its memory.
 func TestFaultLineAllocs(t *testing.T) {
 	l := newFaultLine[int](&Faults{Duplicate: 1, Delay: time.Microsecond}, 0)
-	b, _ := sendOnly(0, 64)
+	b := sendOnly(0, 64)
 	var now ucs.Time
 	run := func() {
 		now += 500
