@@ -1,0 +1,47 @@
+//go:build linux
+
+package soft
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// The sockets never block, so these calls skip the scheduler's hooks that a call
+// which may block needs. What a header points to is held by its typed pointers,
+// which stand in memory of the heap: that does not move, and the collector sees
+// them. The conversions follow rule 4 of package unsafe: a pointer made uintptr
+// within the call's argument list.
+
+// mmsghdr is struct mmsghdr of sendmmsg and recvmmsg.
+type mmsghdr struct {
+	hdr unix.Msghdr
+	n   uint32
+}
+
+func rawSendmsg(fd int, m *unix.Msghdr) unix.Errno {
+	_, _, errno := unix.RawSyscall6(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(m)),
+		unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0, 0)
+	return errno
+}
+
+func rawRecvmsg(fd int, m *unix.Msghdr) (int, unix.Errno) {
+	n, _, errno := unix.RawSyscall6(unix.SYS_RECVMSG, uintptr(fd), uintptr(unsafe.Pointer(m)),
+		unix.MSG_DONTWAIT, 0, 0, 0)
+	return int(n), errno
+}
+
+// rawSendmmsg sends ms, at least one, and gives how many went.
+func rawSendmmsg(fd int, ms []mmsghdr) (int, unix.Errno) {
+	n, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(ms))),
+		uintptr(len(ms)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
+	return int(n), errno
+}
+
+// rawRecvmmsg fills ms, at least one, and gives how many came.
+func rawRecvmmsg(fd int, ms []mmsghdr) (int, unix.Errno) {
+	n, _, errno := unix.RawSyscall6(unix.SYS_RECVMMSG, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(ms))),
+		uintptr(len(ms)), unix.MSG_DONTWAIT, 0, 0)
+	return int(n), errno
+}

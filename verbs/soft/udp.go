@@ -1,0 +1,102 @@
+package soft
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"sync/atomic"
+
+	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/wire"
+)
+
+// Sizes of datagrams in bytes, all without the IP and UDP headers.
+const (
+	// minPacket is the shortest packet: a BTH and an ICRC.
+	minPacket = wire.BTHLen + wire.ICRCLen
+	// maxTrain is the longest datagram that IPv4 carries.
+	maxTrain = 1<<16 - 1 - wire.IPv4Len - wire.UDPLen
+	// maxSegments is the most packets of a train: what the first kernels that
+	// segment take.
+	maxSegments = 64
+	// copyLimit is the longest payload that is copied behind its headers; a longer
+	// one goes by an iovec of its own, which costs the kernel more than so many
+	// bytes of copying.
+	copyLimit = 512
+)
+
+// rocePort is the port that RoCEv2 has of its own, on which rxe and hardware
+// listen.
+const rocePort = wire.Port
+
+// udpSource is an address and a port as words, so that a packet's sender is
+// compared without looking at families.
+type udpSource struct {
+	hi, lo uint64 // the address in IPv6 form, IPv4 mapped
+	port   uint16
+}
+
+func sourceOf(a netip.AddrPort) udpSource {
+	b := a.Addr().As16()
+	return udpSource{binary.BigEndian.Uint64(b[:]), binary.BigEndian.Uint64(b[8:]), a.Port()}
+}
+
+// gid is the sender's address as a GID.
+func (s *udpSource) gid() (g verbs.GID) {
+	binary.BigEndian.PutUint64(g[:], s.hi)
+	binary.BigEndian.PutUint64(g[8:], s.lo)
+	return g
+}
+
+// addrPort is the sender as the net packages write it.
+func (s *udpSource) addrPort() netip.AddrPort { return netip.AddrPortFrom(s.gid().Addr(), s.port) }
+
+// lid is what a completion names as the sender's LID: the source port, or 0
+// where that is one of the ports that rxe and hardware spread their packets over.
+func (s *udpSource) lid() uint16 {
+	if s.port >= 0xc000 {
+		return 0
+	}
+	return s.port
+}
+
+// udpPeer is where packets go to, and come from: a peer's address and port. It
+// does not change; any goroutine may use it, and copy it.
+type udpPeer struct {
+	src udpSource
+	// anyPort: rxe and hardware send from any port, and take no trains.
+	anyPort bool
+	single  bool
+	tclass  uint8 // type of service of what is sent, where not 0
+	hops    uint8 // time to live of what is sent, where not 0
+	nameLen uint8
+	name    [28]byte // as the kernel takes it
+	tx      wire.Prefix
+}
+
+// sent reports whether d comes from this peer.
+// hot: BenchmarkUDPPingPong
+func (p *udpPeer) sent(d *datagram) bool {
+	return d.from.lo == p.src.lo && d.from.hi == p.src.hi && (d.from.port == p.src.port || p.anyPort)
+}
+
+// setClass gives what is sent to the peer a type of service (traffic class) and
+// a time to live (hop limit); 0 leaves the system's.
+func (p *udpPeer) setClass(tclass, hops uint8) { p.tclass, p.hops = tclass, hops }
+
+// udpCounts are the rare events of a port. Any goroutine adds and reads.
+type udpCounts struct {
+	txAgain       atomic.Uint64 // sends that found no room in the socket
+	txTooLong     atomic.Uint64 // sends longer than the path takes
+	txRefused     atomic.Uint64 // errors of earlier packets that a send was told
+	txUnreachable atomic.Uint64 // sends without a way to the peer, or forbidden
+	txLost        atomic.Uint64 // packets that a send could not bring out
+	txUnsegmented atomic.Uint64 // trains that the system could not segment
+	rxShort       atomic.Uint64 // datagrams or segments shorter than any packet
+	rxTruncated   atomic.Uint64 // datagrams or their control data cut off
+	rxFamily      atomic.Uint64 // senders of no known address family
+	rxNoBuffer    atomic.Uint64 // receives put off: all buffers are held
+	rxErrors      atomic.Uint64 // receives that answered an error
+	rxOverflow    atomic.Uint64 // datagrams that the kernel dropped: the socket was full
+	idSearched    atomic.Uint64 // packets whose identification was searched for
+	icrc          atomic.Uint64 // packets with a wrong ICRC
+}

@@ -1,0 +1,94 @@
+package soft
+
+import (
+	"net/netip"
+	"sync/atomic"
+
+	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/wire"
+)
+
+// datagram is one receive: a packet, or a train of packets of equal length of
+// which the last may be shorter.
+//
+// Ownership: whoever holds the receive token has it until the next recv. hold
+// keeps it longer, for a packet that waits in an inbox; each hold is ended by one
+// release, by any goroutine.
+type datagram struct {
+	b    []byte // what came
+	seg  int    // length of its packets, from minPacket to len(b)
+	from udpSource
+	pre  wire.Prefix // of packets from that sender
+	tos  uint8       // type of service and time to live, where the port asks for them
+	ttl  uint8
+	u    *udpPort
+	refs atomic.Int32 // holds; the load is in arm
+	rx   rxMemory
+}
+
+// packets is how many packets it has.
+func (d *datagram) packets() int { return (len(d.b) + d.seg - 1) / d.seg }
+
+// packet is packet i of it, from the BTH to the ICRC: any bytes, at least
+// minPacket of them, but for the last, which may have fewer.
+func (d *datagram) packet(i int) []byte {
+	return d.b[i*d.seg : min((i+1)*d.seg, len(d.b))]
+}
+
+// open checks the ICRC of packet i and decodes it. A fault is counted by the
+// caller, a wrong ICRC (ok is false) here.
+// hot: BenchmarkUDPPingPong
+func (d *datagram) open(i int, p *packet) (f wire.Fault, ok bool) {
+	b := d.packet(i)
+	if len(b) < minPacket {
+		return wire.FaultShort, true
+	}
+	if f = decode(b[:len(b)-wire.ICRCLen], p); f != wire.FaultNone {
+		return f, true
+	}
+	return f, d.check(i)
+}
+
+// check reports whether the ICRC of packet i is right. Its IPv4 identification
+// is i as in a train, 0, or searched for.
+// hot: BenchmarkUDPPingPong
+func (d *datagram) check(i int) bool {
+	id, ok := d.pre.Check(d.packet(i), uint16(i))
+	switch {
+	case !ok:
+		d.u.counts.icrc.Add(1)
+	case id != uint16(i) && id != 0:
+		d.u.counts.idSearched.Add(1)
+	}
+	return ok
+}
+
+func (d *datagram) hold() { d.refs.Add(1) }
+
+func (d *datagram) release() { d.refs.Add(-1) }
+
+// grhLen is the length of the area in front of a datagram's data.
+const grhLen = 40
+
+// putGRH fills the area for packet i of d, which was sent to dst.
+func (d *datagram) putGRH(area []byte, i int, dst verbs.GID) {
+	putGRH(area, d.from.gid(), dst, d.tos, d.ttl, len(d.packet(i)))
+}
+
+// putGRH fills the area in front of a received datagram's data from what its
+// network headers say: for IPv4, 20 bytes of zeros and the header; for IPv6 the
+// header. n is the packet's length from the BTH to the ICRC.
+//
+// Source: IBTA vol. 1, annex A17 (RoCEv2), 17.9.3.
+func putGRH(area []byte, src, dst verbs.GID, tos, ttl uint8, n int) {
+	h := wire.Network{
+		Src: netip.AddrPortFrom(src.Addr(), 0), Dst: netip.AddrPortFrom(dst.Addr(), 0),
+		TOS: tos, TTL: ttl,
+	}
+	b := area[:0:grhLen]
+	if h.IPv4() {
+		clear(area[:grhLen-wire.IPv4Len])
+		b = area[grhLen-wire.IPv4Len : grhLen-wire.IPv4Len : grhLen]
+	}
+	h.AppendIP(b, wire.UDPLen+n)
+}

@@ -1,0 +1,249 @@
+package soft
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/wire"
+)
+
+// The ports that a device without one of its own draws from, and how often it
+// draws.
+const (
+	firstPort   = 0x8000
+	numPorts    = 0x4000
+	portsToDraw = 256
+)
+
+// udpPort is a UDP socket bound to one address, over which packets go in the
+// format of RoCEv2.
+//
+// Concurrency: train and peer by any goroutine, recv by the holder of the receive
+// token. close when neither runs any more.
+type udpPort struct {
+	fd     int
+	addr   netip.AddrPort
+	zone   uint32      // scope of a link-local address
+	gso    atomic.Bool // trains go out in one piece
+	gro    bool        // and come in so
+	rcvbuf int         // what the socket holds, by the kernel's account, in bytes
+	sndbuf int
+	counts udpCounts
+	trains trainPool
+	rx     receiver
+}
+
+// openUDP binds a socket to addr, an address of this host. port 0 stands for a
+// random one. rcvbuf is the wish for the socket's buffers in bytes, 0 for the
+// system's; what came of it stands in udpPort.rcvbuf.
+func openUDP(addr netip.Addr, port uint16, rcvbuf int) (*udpPort, error) {
+	addr = addr.Unmap()
+	if !addr.IsValid() || addr.IsUnspecified() || addr.IsMulticast() {
+		return nil, fmt.Errorf("open udp port on %v, which is no address of one interface: %w", addr, ucs.ErrInvalid)
+	}
+	zone, err := zoneOf(addr)
+	if err != nil {
+		return nil, err
+	}
+	family := unix.AF_INET
+	if addr.Is6() {
+		family = unix.AF_INET6
+	}
+	fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_UDP)
+	if err != nil {
+		return nil, fmt.Errorf("udp socket: %w", err)
+	}
+	u := &udpPort{fd: fd, zone: zone}
+	if err := errors.Join(u.setOptions(family, rcvbuf), u.bind(addr, port)); err != nil {
+		return nil, errors.Join(fmt.Errorf("open udp port on %v: %w", addr, err), unix.Close(fd))
+	}
+	u.rx.init(u)
+	return u, nil
+}
+
+func zoneOf(a netip.Addr) (uint32, error) {
+	z := a.Zone()
+	if z == "" {
+		return 0, nil
+	}
+	if n, err := strconv.ParseUint(z, 10, 32); err == nil {
+		return uint32(n), nil
+	}
+	i, err := net.InterfaceByName(z)
+	if err != nil {
+		return 0, fmt.Errorf("zone of %v: %w", a, err)
+	}
+	return uint32(i.Index), nil
+}
+
+// setOptions prepares the socket. Path MTU "probe" without a connection makes
+// the kernel send identification 0 and forbid fragments, which the ICRC counts
+// on, and leaves a too long packet to be reported.
+func (u *udpPort) setOptions(family, rcvbuf int) error {
+	type option struct{ level, name, value int }
+	must := []option{{unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE}}
+	if family == unix.AF_INET6 {
+		must = []option{
+			{unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1},
+			{unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_PROBE},
+			// rxe and hardware send no UDP checksum; without this nothing of theirs arrives.
+			{unix.SOL_UDP, unix.UDP_NO_CHECK6_RX, 1},
+		}
+	}
+	for _, o := range must {
+		if err := unix.SetsockoptInt(u.fd, o.level, o.name, o.value); err != nil {
+			return fmt.Errorf("set socket option %d/%d: %w", o.level, o.name, err)
+		}
+	}
+	_, err := unix.GetsockoptInt(u.fd, unix.SOL_UDP, unix.UDP_SEGMENT)
+	u.gso.Store(err == nil)
+	u.gro = unix.SetsockoptInt(u.fd, unix.SOL_UDP, unix.UDP_GRO, 1) == nil
+	// A kernel that does not tell its drops is no reason to fail.
+	_ = unix.SetsockoptInt(u.fd, unix.SOL_SOCKET, unix.SO_RXQ_OVFL, 1)
+	u.rcvbuf, err = u.setBuffer(unix.SO_RCVBUF, unix.SO_RCVBUFFORCE, rcvbuf)
+	if err != nil {
+		return err
+	}
+	u.sndbuf, err = u.setBuffer(unix.SO_SNDBUF, unix.SO_SNDBUFFORCE, rcvbuf)
+	return err
+}
+
+// setBuffer asks for a buffer, past the limit where that is allowed, and gives
+// what the kernel made of it.
+func (u *udpPort) setBuffer(opt, force, want int) (int, error) {
+	if want > 0 && unix.SetsockoptInt(u.fd, unix.SOL_SOCKET, force, want) != nil {
+		if err := unix.SetsockoptInt(u.fd, unix.SOL_SOCKET, opt, want); err != nil {
+			return 0, fmt.Errorf("set socket buffer to %d: %w", want, err)
+		}
+	}
+	got, err := unix.GetsockoptInt(u.fd, unix.SOL_SOCKET, opt)
+	if err != nil {
+		return 0, fmt.Errorf("read socket buffer: %w", err)
+	}
+	return got, nil
+}
+
+// bind takes the port, or draws ports until one is free.
+func (u *udpPort) bind(addr netip.Addr, port uint16) error {
+	for try := 0; ; try++ {
+		p := port
+		if port == 0 {
+			var r [2]byte
+			if _, err := rand.Read(r[:]); err != nil {
+				return fmt.Errorf("draw a port: %w", err)
+			}
+			p = firstPort + binary.NativeEndian.Uint16(r[:])%numPorts
+		}
+		err := unix.Bind(u.fd, u.sockaddr(addr, p))
+		if err == nil {
+			u.addr = netip.AddrPortFrom(addr.WithZone(""), p)
+			return nil
+		}
+		if port != 0 || try == portsToDraw || !errors.Is(err, unix.EADDRINUSE) {
+			return fmt.Errorf("bind port %d: %w", p, err)
+		}
+	}
+}
+
+func (u *udpPort) sockaddr(a netip.Addr, port uint16) unix.Sockaddr {
+	if a.Is4() {
+		return &unix.SockaddrInet4{Port: int(port), Addr: a.As4()}
+	}
+	return &unix.SockaddrInet6{Port: int(port), ZoneId: u.zone, Addr: a.As16()}
+}
+
+// close gives the socket back.
+func (u *udpPort) close() error {
+	if err := unix.Close(u.fd); err != nil {
+		return fmt.Errorf("close udp port %v: %w", u.addr, err)
+	}
+	return nil
+}
+
+// lid is the port's number, which a device shows as its LID.
+func (u *udpPort) lid() uint16 { return u.addr.Port() }
+
+// gid is the port's address.
+func (u *udpPort) gid() verbs.GID { return verbs.GIDOf(u.addr.Addr()) }
+
+// askClass makes datagrams carry the type of service and time to live with which
+// they came; until then these are 0.
+func (u *udpPort) askClass() error {
+	level, opts := unix.IPPROTO_IP, [2]int{unix.IP_RECVTOS, unix.IP_RECVTTL}
+	if u.addr.Addr().Is6() {
+		level, opts = unix.IPPROTO_IPV6, [2]int{unix.IPV6_RECVTCLASS, unix.IPV6_RECVHOPLIMIT}
+	}
+	for _, o := range opts {
+		if err := unix.SetsockoptInt(u.fd, level, o, 1); err != nil {
+			return fmt.Errorf("ask for type of service and time to live: %w", err)
+		}
+	}
+	return nil
+}
+
+// peer resolves a peer's address. lid is its port; 0 stands for rxe or hardware,
+// which listen on rocePort and answer there, wherever a packet came from.
+func (u *udpPort) peer(gid verbs.GID, lid uint16) (udpPeer, error) {
+	a := gid.Addr()
+	if a.Is4() != u.addr.Addr().Is4() || a.IsUnspecified() {
+		return udpPeer{}, fmt.Errorf("peer %v from %v: %w", a, u.addr.Addr(), ucs.ErrUnreachable)
+	}
+	port := lid
+	if lid == 0 {
+		port = rocePort
+		if u.addr.Port() != rocePort {
+			return udpPeer{}, fmt.Errorf("peer %v has LID 0 and would answer to port %d, the device is on %d: %w",
+				a, rocePort, u.addr.Port(), ucs.ErrInvalid)
+		}
+	}
+	to := netip.AddrPortFrom(a, port)
+	p := udpPeer{
+		src: sourceOf(to), anyPort: port == rocePort, single: lid == 0,
+		tx: wire.NewPrefix(u.addr, to),
+	}
+	p.nameLen = putName(&p.name, to, u.zone)
+	return p, nil
+}
+
+// putName writes an address as struct sockaddr_in or sockaddr_in6 and gives its
+// length.
+func putName(b *[unix.SizeofSockaddrInet6]byte, a netip.AddrPort, zone uint32) uint8 {
+	binary.BigEndian.PutUint16(b[2:], a.Port())
+	if a.Addr().Is4() {
+		binary.NativeEndian.PutUint16(b[:], unix.AF_INET)
+		ip := a.Addr().As4()
+		copy(b[4:], ip[:])
+		return unix.SizeofSockaddrInet4
+	}
+	binary.NativeEndian.PutUint16(b[:], unix.AF_INET6)
+	ip := a.Addr().As16()
+	copy(b[8:], ip[:])
+	if a.Addr().IsLinkLocalUnicast() || a.Addr().IsLinkLocalMulticast() {
+		binary.NativeEndian.PutUint32(b[24:], zone)
+	}
+	return unix.SizeofSockaddrInet6
+}
+
+// parseName reads what putName writes; ok is false for anything else.
+func parseName(b *[unix.SizeofSockaddrInet6]byte, n uint32) (s udpSource, ok bool) {
+	s.port = binary.BigEndian.Uint16(b[2:])
+	switch family := binary.NativeEndian.Uint16(b[:]); {
+	case family == unix.AF_INET && n >= unix.SizeofSockaddrInet4:
+		s.lo = 0xffff<<32 | uint64(binary.BigEndian.Uint32(b[4:]))
+	case family == unix.AF_INET6 && n >= unix.SizeofSockaddrInet6:
+		s.hi, s.lo = binary.BigEndian.Uint64(b[8:]), binary.BigEndian.Uint64(b[16:])
+	default:
+		return s, false
+	}
+	return s, true
+}

@@ -1,0 +1,38 @@
+//go:build !linux
+
+package soft
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/verbs"
+)
+
+// The twins of what is documented in the _linux files. openUDP refuses, so the
+// methods are never reached on a real object.
+
+type udpPort struct {
+	counts         udpCounts
+	rcvbuf, sndbuf int
+}
+
+type train struct{}
+
+type rxMemory struct{}
+
+func openUDP(addr netip.Addr, _ uint16, _ int) (*udpPort, error) {
+	return nil, fmt.Errorf("open udp port on %v: %w", addr, ucs.ErrUnsupported)
+}
+
+func (u *udpPort) close() error                            { return nil }
+func (u *udpPort) lid() uint16                             { return 0 }
+func (u *udpPort) gid() verbs.GID                          { return verbs.GID{} }
+func (u *udpPort) askClass() error                         { return ucs.ErrUnsupported }
+func (u *udpPort) peer(verbs.GID, uint16) (udpPeer, error) { return udpPeer{}, ucs.ErrUnsupported }
+func (u *udpPort) train(*udpPeer) *train                   { return &train{} }
+func (u *udpPort) recv() []*datagram                       { return nil }
+func (t *train) room(int) int                              { return 0 }
+func (t *train) add(*packet) bool                          { return false }
+func (t *train) send() ucs.Status                          { return ucs.Unsupported }

@@ -1,0 +1,241 @@
+package soft
+
+import (
+	"encoding/binary"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goucx/goucx/verbs/wire"
+)
+
+// Bounds of receiving.
+const (
+	// maxDatagrams is the most that one receive takes.
+	maxDatagrams = 8
+	// maxBuffers is how many datagrams a port holds at most, those in inboxes among
+	// them; if all are held, it receives nothing until one is released.
+	maxBuffers = 64
+	// manyAfter single packets without finding the socket empty, several are taken
+	// by one call.
+	manyAfter = 8
+)
+
+// rxMemory is what a receive call fills.
+type rxMemory struct {
+	iov  unix.Iovec
+	name [unix.SizeofSockaddrInet6]byte
+	ctl  [128]byte
+	buf  [1 << 16]byte // any datagram fits in
+}
+
+// receiver is the receiving half of a port, of the holder of the receive token.
+type receiver struct {
+	msgs   [maxDatagrams]mmsghdr
+	ready  [maxDatagrams]*datagram // what msgs points to
+	others []*datagram             // held when they were last looked at
+	made   int
+	streak int // receives in a row that found a single packet
+	batch  [maxDatagrams]*datagram
+	// sources are prefixes of senders that were seen, by a hash of the sender.
+	sources  [64]sourcePrefix
+	overflow uint32 // the kernel's count of drops when it was last told
+}
+
+type sourcePrefix struct {
+	from udpSource
+	pre  wire.Prefix
+}
+
+func (r *receiver) init(u *udpPort) {
+	r.others = make([]*datagram, 0, maxBuffers)
+	r.arm(u, 0)
+}
+
+// recv takes what stands in the socket: at least one datagram if there is one
+// worth it. It never waits. The datagrams are the caller's until the next recv.
+//
+// Concurrency: the holder of the receive token.
+// hot: BenchmarkUDPPingPong
+func (u *udpPort) recv() []*datagram {
+	r := &u.rx
+	if r.streak >= manyAfter {
+		return u.recvMany()
+	}
+	if !r.arm(u, 0) {
+		return nil
+	}
+	m := &r.msgs[0]
+	n, errno := rawRecvmsg(u.fd, &m.hdr)
+	if errno != 0 {
+		return u.recvFailed(errno)
+	}
+	m.n = uint32(n)
+	d := r.ready[0]
+	if !d.fill(m) {
+		return nil
+	}
+	r.streak++
+	if d.seg < len(d.b) {
+		r.streak = 0 // a train is worth a call
+	}
+	r.batch[0] = d
+	return r.batch[:1]
+}
+
+// recvMany is recv for a socket in which many single packets stand.
+func (u *udpPort) recvMany() []*datagram {
+	r := &u.rx
+	k := 0
+	for k < maxDatagrams && r.arm(u, k) {
+		k++
+	}
+	if k == 0 {
+		return nil
+	}
+	got, errno := rawRecvmmsg(u.fd, r.msgs[:k])
+	if errno != 0 {
+		return u.recvFailed(errno)
+	}
+	if got < k {
+		r.streak = 0
+	}
+	n := 0
+	for i := range got {
+		if d := r.ready[i]; d.fill(&r.msgs[i]) {
+			r.batch[n] = d
+			n++
+		}
+	}
+	return r.batch[:n]
+}
+
+// recvFailed counts an error; none is a reason to stop.
+func (u *udpPort) recvFailed(errno unix.Errno) []*datagram {
+	u.rx.streak = 0
+	if errno != unix.EAGAIN {
+		u.counts.rxErrors.Add(1)
+	}
+	return nil
+}
+
+// arm makes message i ready to receive into a datagram that nobody holds; false:
+// there is none.
+func (r *receiver) arm(u *udpPort, i int) bool {
+	d := r.ready[i]
+	if d == nil || d.refs.Load() != 0 {
+		if d = r.replace(u, i); d == nil {
+			return false
+		}
+	}
+	h := &r.msgs[i].hdr
+	h.Namelen = uint32(len(d.rx.name))
+	h.SetControllen(len(d.rx.ctl))
+	return true
+}
+
+// replace finds a datagram for message i that nobody holds, or makes one.
+//
+//go:noinline
+func (r *receiver) replace(u *udpPort, i int) *datagram {
+	d := r.free()
+	if d == nil {
+		if r.made == maxBuffers {
+			u.counts.rxNoBuffer.Add(1)
+			return nil
+		}
+		d = &datagram{u: u}
+		d.rx.iov.Base = &d.rx.buf[0]
+		d.rx.iov.SetLen(len(d.rx.buf))
+		r.made++
+	}
+	if old := r.ready[i]; old != nil {
+		r.others = append(r.others, old)
+	}
+	r.ready[i] = d
+	h := &r.msgs[i].hdr
+	h.Name, h.Iov, h.Control = &d.rx.name[0], &d.rx.iov, &d.rx.ctl[0]
+	h.SetIovlen(1)
+	return d
+}
+
+// free takes a datagram out of others that was released meanwhile.
+func (r *receiver) free() *datagram {
+	for k, d := range r.others {
+		if d.refs.Load() == 0 {
+			last := len(r.others) - 1
+			r.others[k] = r.others[last]
+			r.others[last] = nil
+			r.others = r.others[:last]
+			return d
+		}
+	}
+	return nil
+}
+
+// fill reads what the kernel says of a received message. false: it is no packet,
+// and counted.
+func (d *datagram) fill(m *mmsghdr) bool {
+	c := &d.u.counts
+	n := int(m.n)
+	switch {
+	case m.hdr.Flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 || n > len(d.rx.buf):
+		c.rxTruncated.Add(1)
+		return false
+	case n < minPacket:
+		c.rxShort.Add(1)
+		return false
+	}
+	from, ok := parseName(&d.rx.name, m.hdr.Namelen)
+	if !ok {
+		c.rxFamily.Add(1)
+		return false
+	}
+	d.from, d.b, d.seg, d.tos, d.ttl = from, d.rx.buf[:n], n, 0, 0
+	if k := int(m.hdr.Controllen); k > 0 {
+		d.control(d.rx.ctl[:min(k, len(d.rx.ctl))])
+	}
+	if d.seg < minPacket {
+		c.rxShort.Add(1)
+		return false
+	}
+	d.pre = d.u.rx.prefix(d.u, &from)
+	return true
+}
+
+// control reads the control data of a message. What it does not know is passed
+// over.
+func (d *datagram) control(b []byte) {
+	for len(b) >= unix.SizeofCmsghdr {
+		level, name, data, rest := nextCmsg(b)
+		b = rest
+		switch {
+		case len(data) == 0:
+		case level == unix.SOL_UDP && name == unix.UDP_GRO && len(data) >= 4:
+			if n := int(int32(binary.NativeEndian.Uint32(data))); n > 0 && n < len(d.b) {
+				d.seg = n
+			}
+		case level == unix.IPPROTO_IP && name == unix.IP_TOS, level == unix.IPPROTO_IPV6 && name == unix.IPV6_TCLASS:
+			d.tos = lowByte(data)
+		case level == unix.IPPROTO_IP && name == unix.IP_TTL, level == unix.IPPROTO_IPV6 && name == unix.IPV6_HOPLIMIT:
+			d.ttl = lowByte(data)
+		case level == unix.SOL_SOCKET && name == unix.SO_RXQ_OVFL && len(data) >= 4:
+			d.u.rx.overflowed(d.u, binary.NativeEndian.Uint32(data))
+		}
+	}
+}
+
+// overflowed takes the kernel's count of drops of this socket, which wraps.
+func (r *receiver) overflowed(u *udpPort, n uint32) {
+	u.counts.rxOverflow.Add(uint64(n - r.overflow))
+	r.overflow = n
+}
+
+// prefix finds the ICRC prefix of a sender.
+func (r *receiver) prefix(u *udpPort, from *udpSource) wire.Prefix {
+	h := (from.lo ^ from.hi ^ uint64(from.port)<<32) * 0x9e3779b97f4a7c15 >> 58
+	s := &r.sources[h]
+	if s.from != *from {
+		s.from, s.pre = *from, wire.NewPrefix(from.addrPort(), u.addr)
+	}
+	return s.pre
+}
