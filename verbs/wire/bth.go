@@ -21,6 +21,9 @@ type BTH []byte
 // bthCongestion is the byte of the congestion bits, which the ICRC masks.
 const bthCongestion = 4
 
+// mask24 holds the bits of a QPN, PSN or MSN.
+const mask24 = 1<<24 - 1
+
 // Bits of byte 1 and of bytes 4 and 8.
 const (
 	bthSolicited = 1 << 7
@@ -51,8 +54,8 @@ func (h BTH) Put(f *BTHFields) {
 		h[1] |= bthSolicited
 	}
 	binary.BigEndian.PutUint16(h[2:], f.PKey)
-	binary.BigEndian.PutUint32(h[4:], uint32(f.Dest))
-	psn := uint32(f.PSN)
+	binary.BigEndian.PutUint32(h[4:], uint32(f.Dest)&mask24)
+	psn := uint32(f.PSN) & mask24
 	if f.AckReq {
 		psn |= bthAckReq << 24
 	}
@@ -74,20 +77,20 @@ func (h BTH) Version() uint8 { return h[1] & 0xf }
 // PKey is the partition key.
 func (h BTH) PKey() uint16 { return binary.BigEndian.Uint16(h[2:]) }
 
-// FECN and BECN report the congestion bits.
+// FECN reports the forward congestion bit.
 func (h BTH) FECN() bool { return h[4]&bthFECN != 0 }
 
 // BECN reports the backward congestion bit.
 func (h BTH) BECN() bool { return h[4]&bthBECN != 0 }
 
 // Dest is the destination queue pair.
-func (h BTH) Dest() verbs.QPN { return verbs.QPN(binary.BigEndian.Uint32(h[4:]) & 0xffffff) }
+func (h BTH) Dest() verbs.QPN { return verbs.QPN(binary.BigEndian.Uint32(h[4:]) & mask24) }
 
 // AckReq reports whether the sender asks for an acknowledgement.
 func (h BTH) AckReq() bool { return h[8]&bthAckReq != 0 }
 
 // PSN is the packet sequence number.
-func (h BTH) PSN() verbs.PSN { return verbs.PSN(binary.BigEndian.Uint32(h[8:]) & 0xffffff) }
+func (h BTH) PSN() verbs.PSN { return verbs.PSN(binary.BigEndian.Uint32(h[8:]) & mask24) }
 
 // SetAckReq asks for an acknowledgement.
 func (h BTH) SetAckReq() { h[8] |= bthAckReq }

@@ -82,8 +82,8 @@ func newField(n int) *field { return &field{effects(n + 1), effects(n)} }
 
 func (f *field) at(v uint16) uint32 { return f[0][v>>8] ^ f[1][v&0xff] }
 
-// slices are the effects of eight bytes, the last one first.
-var slices = func() (t [8][256]uint32) {
+// eightEffects are the effects of eight bytes, the last one first.
+var eightEffects = func() (t [8][256]uint32) {
 	for k := range t {
 		t[k] = effects(k)
 	}
@@ -109,7 +109,7 @@ func Update(crc uint32, b []byte) uint32 {
 const crcBulk = 64
 
 func updateShort(crc uint32, b []byte) uint32 {
-	le, t := binary.LittleEndian, &slices
+	le, t := binary.LittleEndian, &eightEffects
 	crc = ^crc
 	for ; len(b) >= 8; b = b[8:] {
 		v := le.Uint64(b) ^ uint64(crc)

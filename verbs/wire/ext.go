@@ -23,14 +23,14 @@ type DETH []byte
 // Put writes the header.
 func (h DETH) Put(qkey uint32, src verbs.QPN) {
 	binary.BigEndian.PutUint32(h, qkey)
-	binary.BigEndian.PutUint32(h[4:], uint32(src)&0xffffff)
+	binary.BigEndian.PutUint32(h[4:], uint32(src)&mask24)
 }
 
 // QKey is the queue key.
 func (h DETH) QKey() uint32 { return binary.BigEndian.Uint32(h) }
 
 // Src is the sending queue pair.
-func (h DETH) Src() verbs.QPN { return verbs.QPN(binary.BigEndian.Uint32(h[4:]) & 0xffffff) }
+func (h DETH) Src() verbs.QPN { return verbs.QPN(binary.BigEndian.Uint32(h[4:]) & mask24) }
 
 // RETH is a view of an RDMA header: address, key and length of the remote
 // memory.
@@ -81,14 +81,14 @@ type AETH []byte
 
 // Put writes the header.
 func (h AETH) Put(s Syndrome, msn uint32) {
-	binary.BigEndian.PutUint32(h, uint32(s)<<24|msn&0xffffff)
+	binary.BigEndian.PutUint32(h, uint32(s)<<24|msn&mask24)
 }
 
 // Syndrome is what is acknowledged or refused.
 func (h AETH) Syndrome() Syndrome { return Syndrome(h[0]) }
 
 // MSN is the responder's message sequence number.
-func (h AETH) MSN() uint32 { return binary.BigEndian.Uint32(h) & 0xffffff }
+func (h AETH) MSN() uint32 { return binary.BigEndian.Uint32(h) & mask24 }
 
 // AtomicAckETH is a view of the value before an atomic operation.
 type AtomicAckETH []byte

@@ -15,7 +15,10 @@ const (
 // Port is the UDP port of RoCEv2.
 const Port = 4791
 
-const protoUDP = 17
+const (
+	protoUDP = 17
+	flowMask = 1<<20 - 1
+)
 
 // Offsets in an IPv4, an IPv6 and a UDP header.
 const (
@@ -31,6 +34,8 @@ type Network struct {
 	TOS      uint8          // type of service, or IPv6's traffic class
 	TTL      uint8          // or hop limit
 	ID       uint16         // IPv4's identification
+
+	FlowLabel uint32 // IPv6's, 20 bits
 }
 
 // IPv4 reports the family.
@@ -57,7 +62,7 @@ func (h *Network) AppendIP(b []byte, n int) []byte {
 	}
 	s, d := h.Src.Addr().As16(), h.Dst.Addr().As16()
 	var ip [IPv6Len]byte
-	be.PutUint32(ip[:], 6<<28|uint32(h.TOS)<<20)
+	be.PutUint32(ip[:], 6<<28|uint32(h.TOS)<<20|h.FlowLabel&flowMask)
 	be.PutUint16(ip[ip6Payload:], uint16(n))
 	ip[ip6Next] = protoUDP
 	ip[ip6Hop] = h.TTL
