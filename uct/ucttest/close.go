@@ -104,6 +104,7 @@ func closeReported(e *env) {
 	e.settle(a, b)
 	require.Len(e, b.failures, 1)
 	require.Equal(e, uct.Failure{Source: b.inbox[0].source}, b.failures[0])
+	require.Empty(e, a.failures, "nothing came to the side that ended")
 }
 
 // closeReopen: endpoints come and go; each new one works.

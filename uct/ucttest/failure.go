@@ -17,6 +17,7 @@ var failureCases = []testCase{
 	{"pending", failurePending},
 	{"reservation", failureReservation},
 	{"isolated", failureIsolated},
+	{"one-side", failureOneSide},
 }
 
 // needsFailure ends the case where a peer's death is not reported.
@@ -178,4 +179,58 @@ func failureIsolated(e *env) {
 	for _, f := range a.failures {
 		assert.Contains(e, []uct.Endpoint{nil, l.Endpoint}, f.Endpoint, "another endpoint failed too")
 	}
+}
+
+// failureOneSide: a peer that ends its side while this one's endpoint is open is
+// told of once, by the source of its messages and after the last of them. The
+// endpoint stays, and is used on; where the peer comes back, its next end is told
+// as the first.
+func failureOneSide(e *env) {
+	a, b := e.two()
+	e.needsFailure(a)
+	e.needs(a, uct.OpAMShort, "AM short")
+	ours := e.connect(a, b)
+	for round := range 3 {
+		theirs := e.connect(b, a)
+		got := exchange(ours, theirs)
+		require.Empty(e, a.failures, "round %d: before the end", round)
+		for i := range uint64(10) {
+			require.Equal(e, ok, theirs.post(func() uct.Status { return theirs.AMUint64(1, i, i) }))
+		}
+		a.onFailure = func(uct.Failure) { require.Len(e, a.inbox, 10, "told before the last message") }
+		theirs.Close()
+		e.until("the end of the peer's side", func() bool { return len(a.failures) > 0 }, a, b)
+		exchange(ours, nil)
+		e.settle(a, b)
+		require.Equal(e, []uct.Failure{{Source: got.source}}, a.failures, "round %d", round)
+		for _, m := range a.inbox {
+			require.Equal(e, got.source, m.source)
+		}
+		a.inbox, a.failures, a.onFailure = nil, nil, nil
+	}
+	require.Empty(e, b.failures, "this side has not ended")
+	ours.Close()
+	e.until("the end of this side", func() bool { return len(b.failures) > 0 }, a, b)
+	e.settle(a, b)
+	require.Len(e, b.failures, 1)
+	require.Empty(e, a.failures)
+}
+
+// exchange sends a message each way, where there is a link, and gives the one
+// that came back.
+func exchange(to, from *link) (got message) {
+	e, a, b := to.env, to.from, to.to
+	e.Helper()
+	require.Equal(e, ok, to.post(func() uct.Status { return to.AMUint64(2, 7, 8) }))
+	e.until("a message there", func() bool { return len(b.inbox) > 0 }, a, b)
+	require.Equal(e, uint64(7), b.inbox[0].header)
+	b.inbox = nil
+	if from == nil {
+		return got
+	}
+	require.Equal(e, ok, from.post(func() uct.Status { return from.AMUint64(3, 9, 10) }))
+	e.until("a message back", func() bool { return len(a.inbox) > 0 }, a, b)
+	got = a.inbox[0]
+	a.inbox = nil
+	return got
 }

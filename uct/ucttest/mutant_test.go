@@ -7,10 +7,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goucx/goucx/transports/self"
+	"github.com/goucx/goucx/transports/shm"
 	"github.com/goucx/goucx/uct"
 )
 
-// mutant is the self transport with one fault planted.
+// mutant is a transport with one fault planted.
 type mutant struct {
 	name  string
 	finds string // the case that must fail
@@ -87,16 +88,21 @@ func (i *iface) NewEndpoint(a uct.Address, t int) (uct.Endpoint, error) {
 // TestMutants: each planted fault is found by the case that is meant to find
 // it, which passes without the fault.
 func TestMutants(t *testing.T) {
+	runMutants(t, self.Component(), mutants)
+	runMutants(t, shm.Component(), failureMutants)
+}
+
+func runMutants(t *testing.T, c uct.Component, ms []mutant) {
 	long := patience
 	t.Cleanup(func() { patience = long })
-	for _, m := range mutants {
+	for _, m := range ms {
 		t.Run(m.name, func(t *testing.T) {
 			patience = long
-			r, reason := tryCase(t, Factory{Component: self.Component()}, m.finds)
+			r, reason := tryCase(t, Factory{Component: c}, m.finds)
 			require.Empty(t, reason, "%s does not apply", m.finds)
 			require.False(t, r.Failed(), "%s without the fault: %s", m.finds, r.text())
 			patience = 300 * time.Millisecond
-			r, _ = tryCase(t, Factory{Component: component{self.Component(), m.wraps}}, m.finds)
+			r, _ = tryCase(t, Factory{Component: component{c, m.wraps}}, m.finds)
 			require.True(t, r.Failed(), "%s does not find the fault", m.finds)
 		})
 	}
