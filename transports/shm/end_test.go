@@ -137,6 +137,7 @@ func TestByeIsNoOrderlyEndOfTheWorker(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCouple(t)
+			require.Equal(t, ucs.OK, c.ba.AMShort(1, 0, nil))
 			c.ba.Close()
 			until(t, func() bool { return len(c.ra.failures) == 1 }, c.a)
 			require.Nil(t, c.ra.failures[0].Endpoint)

@@ -57,6 +57,7 @@ type ep struct {
 	opened    bool // an endpoint is open on it
 	broken    bool // its socket is, what it said last is to be read
 	over      bool // the peer is gone and nobody minds
+	heard     bool // a message, in a pair that was left
 	heardBye  bool
 	heardAll  bool // and it hangs up
 	hungUp    bool

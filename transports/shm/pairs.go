@@ -176,7 +176,13 @@ func (e *ep) sendIn(id machine.PairID) {
 // that is always mapped.
 func (e *ep) sendNowhere() { e.tx, e.sends = e.f.nowhere.tx, machine.None }
 
-func (e *ep) readNowhere() { e.rx, e.reads = e.f.nowhere.rx, machine.None }
+func (e *ep) readNowhere() {
+	e.heard = e.received()
+	e.rx, e.reads = e.f.nowhere.rx, machine.None
+}
+
+// received reports whether the peer has sent any message.
+func (e *ep) received() bool { return e.heard || e.rx.Taken() > 0 }
 
 // saltShift keeps the hints of a pair apart from those of the one before: equal
 // ones would not be seen.

@@ -183,7 +183,7 @@ func (f *iface) report(e *ep) {
 		f.d.logf("hang up", err)
 	}
 	var fail uct.Failure
-	if !e.parted {
+	if !e.parted && e.received() {
 		fail.Source = e.source
 	}
 	if e.opened {
@@ -202,6 +202,9 @@ func (f *iface) report(e *ep) {
 // answers it by this very connection would else keep it for ever.
 func (f *iface) part(e *ep) {
 	e.parted = true
+	if !e.received() {
+		return // of nobody whom it knows
+	}
 	f.handler.HandleFailure(uct.Failure{Source: e.source})
 }
 
