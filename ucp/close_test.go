@@ -80,3 +80,37 @@ func TestCloseEndsAFlushBehindMessages(t *testing.T) {
 		require.NoError(t, c.Close())
 	}
 }
+
+// A second Close of a worker returns when the first has ended it; inside a
+// callback it is refused.
+func TestSecondCloseWaitsForTheFirst(t *testing.T) {
+	c, err := ucp.Open(ucp.Config{Providers: transports.All(), Settings: settings(t), CloseTimeout: time.Second})
+	require.NoError(t, err)
+	w, err := c.NewWorker(ucp.WorkerConfig{})
+	require.NoError(t, err)
+	silent, err := c.NewWorker(ucp.WorkerConfig{}) // nobody drives it
+	require.NoError(t, err)
+	e, err := w.NewEndpoint(silent.Address(), ucp.EndpointConfig{})
+	require.NoError(t, err)
+	for e.TagSend(make([]byte, 3000), 1).Done() { // until one waits
+	}
+	inside := make(chan error, 1)
+	last := w.TagRecv(nil, 1, 1) // ends late in Close
+	require.True(t, last.Notify(func(ucp.Completion) { inside <- w.Close() }, 0))
+	first := make(chan error, 1)
+	go func() { first <- w.Close() }()
+	for err = nil; err == nil; {
+		_, err = w.NewEndpoint(silent.Address(), ucp.EndpointConfig{})
+	}
+	require.ErrorIs(t, err, ucp.ErrClosed, "the close has begun")
+	require.NoError(t, w.Close())
+	select {
+	case err := <-inside:
+		require.ErrorIs(t, err, ucp.ErrInvalid)
+	default:
+		require.Fail(t, "the first is still at work")
+	}
+	require.ErrorIs(t, <-first, ucp.ErrTimeout)
+	require.NoError(t, w.Close())
+	require.NoError(t, c.Close())
+}

@@ -216,7 +216,6 @@ func (x *Context) Close() error {
 	for _, w := range workers {
 		errs = append(errs, w.Close())
 	}
-	errs = append(errs, x.awaitGone(workers))
 	for _, c := range others {
 		errs = append(errs, c.Close())
 	}
@@ -226,25 +225,4 @@ func (x *Context) Close() error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// awaitGone waits for workers whose Close another goroutine has called before.
-func (x *Context) awaitGone(ws []*Worker) error {
-	limit := ucs.Now().Add(2 * x.closeTimeout) // that Close is bounded too
-	for _, w := range ws {
-		for x.owns(w) {
-			if limit.Before(ucs.Now()) {
-				return fmt.Errorf("close context: a worker is being closed elsewhere: %w", ErrTimeout)
-			}
-			time.Sleep(100 * time.Microsecond)
-		}
-	}
-	return nil
-}
-
-func (x *Context) owns(c io.Closer) bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	_, ok := x.owned[c]
-	return ok
 }

@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -99,6 +100,7 @@ type Worker struct {
 	count   *stats.Set
 	stats   stats.Group
 	closing bool
+	gone    chan struct{} // closed at the end of Close, with ThreadMulti
 	closed  atomic.Bool
 }
 
@@ -205,7 +207,8 @@ func (w *Worker) Mode() ThreadMode { return w.mode }
 func (w *Worker) Address() Address { return append(Address(nil), w.address...) }
 
 // Close closes the endpoints, each flushed within CloseTimeout, then the ifaces.
-// What still runs ends with ErrClosed. Idempotent.
+// What still runs ends with ErrClosed. Idempotent: with ThreadMulti a second Close
+// waits for the first, for at most twice CloseTimeout, then ErrTimeout.
 func (w *Worker) Close() error {
 	w.t.lock()
 	if err := w.mayWait(); err != nil {
@@ -213,10 +216,15 @@ func (w *Worker) Close() error {
 		return fmt.Errorf("close worker: %w", err)
 	}
 	if w.closing {
+		gone := w.gone
 		w.t.unlock()
-		return nil
+		return w.awaitGone(gone)
 	}
 	w.closing = true
+	if w.am.multi { // else it is a callback of the first that closes again
+		w.gone = make(chan struct{})
+		defer close(w.gone)
+	}
 	w.t.unlock()
 	err := w.closeEndpoints()
 	w.t.lock()
@@ -235,6 +243,21 @@ func (w *Worker) Close() error {
 		w.t.eps, w.t.locked = nil, true
 	}
 	return err
+}
+
+// awaitGone waits for the Close that another goroutine has called before.
+func (w *Worker) awaitGone(gone <-chan struct{}) error {
+	if gone == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*w.ctx.closeTimeout) // that Close is bounded too
+	defer cancel()
+	select {
+	case <-gone:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("close worker: it is being closed elsewhere: %w", ErrTimeout)
+	}
 }
 
 func (w *Worker) closeIfaces() error {
