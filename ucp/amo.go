@@ -11,7 +11,8 @@ import (
 type Word interface{ uint32 | uint64 | int64 }
 
 // Atomic is a word in a peer's memory. It is a value; make it once with
-// [AtomicAt] and use it often. The methods have the concurrency of the Worker.
+// [AtomicAt] and use it often. That of a closed key, and the zero Atomic, answers
+// ErrClosed. The methods have the concurrency of the Worker.
 //
 // They are atomic with each other from whatever worker, and with the owner's own
 // sync/atomic operations where its key says so (shm, self: yes).
@@ -41,6 +42,9 @@ func widthOf[T Word]() uint64 {
 }
 
 func (k *RemoteKey) checkWord(off, width uint64) error {
+	if k == nil {
+		return ErrClosed
+	}
 	k.t.lock()
 	defer k.t.unlock()
 	w := k.t.w
@@ -101,7 +105,7 @@ func (a Atomic[T]) Load() Fetch[T] { return a.fetch(uct.AtomicAdd, 0, 0) }
 // hot: BenchmarkAtomicAdd.
 func (a Atomic[T]) post(op uct.AtomicOp, v T) Request {
 	k := a.k
-	if k.amo != nil {
+	if k != nil {
 		var st ucs.Status
 		if widthOf[T]() == 4 {
 			st = k.amo.Atomic32(op, uint32(v), k.base+a.off, k.amoKey)
@@ -120,7 +124,7 @@ func (a Atomic[T]) post(op uct.AtomicOp, v T) Request {
 // hot: BenchmarkFetchAdd.
 func (a Atomic[T]) fetch(op uct.AtomicOp, v, cmp T) Fetch[T] {
 	k := a.k
-	if k.amo != nil {
+	if k != nil {
 		var old uint64
 		var st ucs.Status
 		if t := k.t.w.slab.peek(); widthOf[T]() == 4 {
@@ -139,6 +143,22 @@ func (a Atomic[T]) fetch(op uct.AtomicOp, v, cmp T) Fetch[T] {
 	}
 	old, r := k.fetchSlow(wordOp{op, uint8(widthOf[T]()), a.off, uint64(v), uint64(cmp)})
 	return Fetch[T]{T(old), r}
+}
+
+// noAtomics is the operations table of a key whose atomics must take the slow
+// half, so that the fast paths need not ask whether it has one.
+type noAtomics struct{ uct.Endpoint }
+
+func (noAtomics) Atomic32(uct.AtomicOp, uint32, uint64, uct.RKey) uct.Status { return ucs.NoResource }
+
+func (noAtomics) Atomic64(uct.AtomicOp, uint64, uint64, uct.RKey) uct.Status { return ucs.NoResource }
+
+func (noAtomics) Fetch32(uct.AtomicOp, uint32, uint32, uint64, uct.RKey, uct.Token) (uint32, uct.Status) {
+	return 0, ucs.NoResource
+}
+
+func (noAtomics) Fetch64(uct.AtomicOp, uint64, uint64, uint64, uct.RKey, uct.Token) (uint64, uct.Status) {
+	return 0, ucs.NoResource
 }
 
 // wordOp is an atomic operation.
@@ -166,6 +186,9 @@ func (o wordOp) fetch(ep uct.Endpoint, addr uint64, k uct.RKey, t uct.Token) (ui
 
 //go:noinline
 func (k *RemoteKey) postSlow(o wordOp) Request {
+	if k == nil {
+		return nowhere.t.refuse(opAtomic, Endpoint{}, ucs.Closed)
+	}
 	k.t.lock()
 	defer k.t.unlock()
 	if st := k.usable(uct.MemRemoteAtomic); st != ucs.OK {
@@ -179,6 +202,9 @@ func (k *RemoteKey) postSlow(o wordOp) Request {
 
 //go:noinline
 func (k *RemoteKey) fetchSlow(o wordOp) (uint64, Request) {
+	if k == nil {
+		return 0, nowhere.t.refuse(opFetch, Endpoint{}, ucs.Closed)
+	}
 	k.t.lock()
 	defer k.t.unlock()
 	if st := k.usable(uct.MemRemoteAtomic); st != ucs.OK {

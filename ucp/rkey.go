@@ -12,6 +12,10 @@ import (
 // and is closed with it. Offsets count from the memory's first byte and are
 // checked here, before anything is sent. The methods have the concurrency of the
 // Worker.
+//
+// After Close everything answers ErrClosed. So does a nil RemoteKey, what stands
+// beside an error of UnpackKey, except that put and get through it panic: a look
+// at the pointer would cost each of them.
 type RemoteKey struct {
 	// What the fast paths read. The limits are 0 where every call must take the
 	// slow half: with ThreadMulti, without the right, and after Close.
@@ -21,7 +25,7 @@ type RemoteKey struct {
 	rkey       uct.RKey
 	put64      uint64       // number of offsets at which PutUint64 fits
 	get, get64 uint64       // the same for gets
-	amo        uct.Endpoint // nil: slow
+	amo        uct.Endpoint // noAtomics: slow
 	amoKey     uct.RKey
 
 	t      *Thread
@@ -69,7 +73,7 @@ func (e Endpoint) UnpackKey(key Key) (*RemoteKey, error) {
 	if err := r.plan(e); err != nil {
 		return nil, fmt.Errorf("unpack key: %w", err)
 	}
-	k := &RemoteKey{t: e.t, e: e, size: v.len, base: v.base, access: v.access}
+	k := &RemoteKey{t: e.t, e: e, size: v.len, base: v.base, access: v.access, amo: noAtomics{}}
 	if v.len > 0 {
 		r.resolve(k) // not under the worker's lock: it may wait for the owner
 	}
@@ -157,21 +161,34 @@ func (k *RemoteKey) openLate() {
 
 func (k *RemoteKey) closeFast() {
 	k.put, k.put64, k.get, k.get64 = 0, 0, 0, 0
-	k.amo = nil
+	k.amo = noAtomics{}
 }
 
 // Len is the size of the memory in bytes.
-func (k *RemoteKey) Len() uint64 { return k.size }
+func (k *RemoteKey) Len() uint64 {
+	if k == nil {
+		return 0
+	}
+	return k.size
+}
 
 // Base is the address of the first byte in the owner's address space, for
 // run-times that think in addresses: the offset of address a is a - Base.
-func (k *RemoteKey) Base() uint64 { return k.base }
+func (k *RemoteKey) Base() uint64 {
+	if k == nil {
+		return 0
+	}
+	return k.base
+}
 
 // Bytes is the peer's memory itself, for loads and stores, where the transport
 // maps it (self, shm); elsewhere ErrUnsupported. Valid until Close of k or of
 // its endpoint; the owner's Close leaves it mapped but no longer shared with
 // anything.
 func (k *RemoteKey) Bytes() ([]byte, error) {
+	if k == nil {
+		return nil, fmt.Errorf("bytes of remote memory: %w", ErrClosed)
+	}
 	k.t.lock()
 	defer k.t.unlock()
 	switch {
@@ -186,6 +203,9 @@ func (k *RemoteKey) Bytes() ([]byte, error) {
 // Close gives the key back. Operations posted before still end; the transport's
 // key goes after the last of them. Idempotent.
 func (k *RemoteKey) Close() error {
+	if k == nil {
+		return nil
+	}
 	k.t.lock()
 	if k.closed {
 		k.t.unlock()

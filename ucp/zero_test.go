@@ -50,6 +50,18 @@ func TestZeroValues(t *testing.T) {
 		_, err := e.UnpackKey(nil)
 		require.Error(t, err)
 	})
+	t.Run("a remote key", func(t *testing.T) {
+		var k *ucp.RemoteKey
+		assert.Zero(t, k.Len())
+		assert.Zero(t, k.Base())
+		_, err := k.Bytes()
+		require.ErrorIs(t, err, ucp.ErrClosed)
+		require.NoError(t, k.Close())
+		_, err = ucp.AtomicAt[uint64](k, 0)
+		require.ErrorIs(t, err, ucp.ErrClosed)
+	})
+	t.Run("atomics of 32 bits", zeroAtomic[uint32])
+	t.Run("atomics of 64 bits", zeroAtomic[uint64])
 	t.Run("results", func(t *testing.T) {
 		require.NoError(t, ucp.Request{}.Wait(ctx))
 		_, err := ucp.RecvRequest{}.Wait(ctx)
@@ -65,4 +77,23 @@ func TestZeroValues(t *testing.T) {
 		k.Refuse(nil)
 		k.Release()
 	})
+}
+
+func zeroAtomic[T ucp.Word](t *testing.T) {
+	var a ucp.Atomic[T]
+	for name, r := range map[string]ucp.Request{"add": a.Add(1), "and": a.And(1), "or": a.Or(1), "xor": a.Xor(1)} {
+		require.True(t, r.Done(), name)
+		require.ErrorIs(t, r.Wait(t.Context()), ucp.ErrClosed, name)
+		assert.Contains(t, r.String(), "closed", name)
+	}
+	for name, f := range map[string]ucp.Fetch[T]{
+		"fetch-add": a.FetchAdd(1), "fetch-and": a.FetchAnd(1), "fetch-or": a.FetchOr(1), "fetch-xor": a.FetchXor(1),
+		"swap": a.Swap(1), "compare-and-swap": a.CompareAndSwap(0, 1), "load": a.Load(),
+	} {
+		require.True(t, f.Done(), name)
+		v, err := f.Wait(t.Context())
+		require.ErrorIs(t, err, ucp.ErrClosed, name)
+		require.Zero(t, v, name)
+		f.Drop()
+	}
 }
