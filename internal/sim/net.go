@@ -14,7 +14,7 @@ const Start = ucs.Time(time.Second)
 
 // Receiver gets a datagram when it arrives. The bytes are the network's again
 // when it returns.
-type Receiver func(from netip.AddrPort, b []byte, now ucs.Time)
+type Receiver = func(from netip.AddrPort, b []byte, now ucs.Time)
 
 // Net is a simulated network. One goroutine at a time uses it.
 type Net struct {

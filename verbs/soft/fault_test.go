@@ -49,19 +49,18 @@ type out struct {
 	when ucs.Time
 	psn  verbs.PSN // where ok
 	dest int
-	in   bool
 	ok   bool // the ICRC fits
 }
 
 // drive puts count packets into a line, one a microsecond, and takes all that
 // comes out when it is due.
 func drive(f *Faults, salt uint64, count int, in bool) []out {
-	l := newFaultLine[int](f, salt)
+	l := newFaultLine[int](f, in, salt)
 	var outs []out
 	var now ucs.Time
 	drain := func() {
 		for h, ok := l.take(now); ok; h, ok = l.take(now) {
-			o := out{when: h.when, dest: h.dest, in: h.in, ok: fits(h.b)}
+			o := out{when: h.when, dest: h.dest, ok: fits(h.b)}
 			if o.ok {
 				o.psn = wire.BTH(h.b).PSN()
 			}
@@ -72,7 +71,7 @@ func drive(f *Faults, salt uint64, count int, in bool) []out {
 	for i := range count {
 		now = ucs.Time(i * 1000)
 		b := sendOnly(verbs.PSN(i), i%5)
-		l.put(i%3, b, in, now)
+		l.put(i%3, b, now)
 		drain()
 	}
 	for l.next() != 0 {
@@ -100,7 +99,7 @@ func first(n int) []int {
 
 func TestFaultLineWithout(t *testing.T) {
 	for i, o := range drive(&Faults{}, 0, 100, false) {
-		require.Equal(t, out{ucs.Time(i * 1000), verbs.PSN(i), i % 3, false, true}, o)
+		require.Equal(t, out{ucs.Time(i * 1000), verbs.PSN(i), i % 3, true}, o)
 	}
 	delayed := drive(&Faults{Delay: 10 * time.Microsecond}, 0, 100, false)
 	require.Equal(t, first(100), psns(delayed))
@@ -180,12 +179,12 @@ func TestFaultLineHook(t *testing.T) {
 	for _, in := range []bool{false, true} {
 		infos = nil
 		assert.Equal(t, []out{
-			{0, 0, 0, in, true},
-			{2000, 0, 2, in, false},
-			{2000, 2, 2, in, true},
-			{4000, 4, 1, in, true},
-			{4500, 3, 0, in, true},
-			{5000, 5, 2, in, true},
+			{0, 0, 0, true},
+			{2000, 0, 2, false},
+			{2000, 2, 2, true},
+			{4000, 4, 1, true},
+			{4500, 3, 0, true},
+			{5000, 5, 2, true},
 		}, drive(&f, 0, 6, in))
 		require.Len(t, infos, 6)
 		assert.Equal(t, PacketInfo{Op: wire.SendOnly, Dest: 7, PSN: 3, Len: 3, AckReq: true, Received: in}, infos[3])
@@ -206,12 +205,12 @@ func TestFaultLineSyndrome(t *testing.T) {
 	l := newFaultLine[int](&Faults{Hook: func(p *PacketInfo) Verdict {
 		got = append(got, p.Syndrome)
 		return Verdict{}
-	}}, 0)
+	}}, false, 0)
 	b := make([]byte, wire.Acknowledge.Info().PacketLen(0))
 	wire.BTH(b).Put(&wire.BTHFields{Opcode: wire.Acknowledge, PKey: 0xffff, Dest: 7, PSN: 1})
 	wire.AETH(b[wire.BTHLen:]).Put(wire.NakSequence, 5)
-	l.put(0, b, false, 0)
-	l.put(0, []byte("none"), false, 0)
+	l.put(0, b, 0)
+	l.put(0, []byte("none"), 0)
 	assert.Equal(t, []wire.Syndrome{wire.NakSequence}, got)
 	for range 2 {
 		_, ok := l.take(0)
@@ -237,12 +236,12 @@ func TestFlipBits(t *testing.T) {
 
 // TestFaultLineAllocs: a line reuses its memory.
 func TestFaultLineAllocs(t *testing.T) {
-	l := newFaultLine[int](&Faults{Duplicate: 1, Delay: time.Microsecond}, 0)
+	l := newFaultLine[int](&Faults{Duplicate: 1, Delay: time.Microsecond}, false, 0)
 	b := sendOnly(0, 64)
 	var now ucs.Time
 	run := func() {
 		now += 500
-		l.put(0, b, false, now)
+		l.put(0, b, now)
 		for h, ok := l.take(now); ok; h, ok = l.take(now) {
 			l.give(h)
 		}

@@ -9,14 +9,15 @@ import (
 )
 
 // faultLine is a line of packets under faults, as a pure machine: packets go in
-// with the time, and come out when they are due. D says where a packet goes; the
-// line only hands it through.
+// with the time, and come out when they are due. D says where a packet goes to, or
+// came from; the line only hands it through.
 //
 //	put ──▶ hook, chances ──▶ held, by time ──▶ take
 //
 // One goroutine at a time uses it.
 type faultLine[D any] struct {
 	conf *Faults
+	in   bool // the packets were received: only the hook concerns them
 	rng  chances
 	held []held[D] // the next one first
 	free [][]byte
@@ -26,29 +27,28 @@ type faultLine[D any] struct {
 type held[D any] struct {
 	when ucs.Time
 	dest D
-	in   bool // it was received
 	b    []byte
 }
 
 // newFaultLine makes a line. Devices with the same faults and another salt meet
 // them at other packets.
-func newFaultLine[D any](f *Faults, salt uint64) *faultLine[D] {
-	l := &faultLine[D]{conf: f, rng: chances(f.Seed)}
+func newFaultLine[D any](f *Faults, in bool, salt uint64) *faultLine[D] {
+	l := &faultLine[D]{conf: f, in: in, rng: chances(f.Seed)}
 	l.rng = chances(l.rng.next() ^ salt)
 	return l
 }
 
-// put takes a packet, from BTH to ICRC, that goes to dest or, with in, has come.
-// b is copied. What becomes of it comes out of take.
-func (l *faultLine[D]) put(dest D, b []byte, in bool, now ucs.Time) {
-	v := l.judge(b, in)
+// put takes a packet, from BTH to ICRC. b is copied. What becomes of it comes out
+// of take.
+func (l *faultLine[D]) put(dest D, b []byte, now ucs.Time) {
+	v := l.judge(b)
 	if v.Drop {
 		return
 	}
 	when := now.Add(v.Delay)
-	first := l.hold(held[D]{when, dest, in, b})
+	first := l.hold(held[D]{when, dest, b})
 	if v.Duplicate {
-		l.hold(held[D]{when.Add(v.apart), dest, in, b})
+		l.hold(held[D]{when.Add(v.apart), dest, b})
 	}
 	if v.Corrupt {
 		flipBits(first, v.bits)
@@ -100,17 +100,16 @@ type judgement struct {
 }
 
 // judge asks the hook and draws, the same number of times for each packet sent,
-// so that one fault does not change where the others strike. Of what was received
-// the chances are the sender's affair.
-func (l *faultLine[D]) judge(b []byte, in bool) judgement {
+// so that one fault does not change where the others strike.
+func (l *faultLine[D]) judge(b []byte) judgement {
 	c := l.conf
 	v := judgement{bits: l.rng.next()}
 	if c.Hook != nil {
-		if info, ok := infoOf(b, in); ok {
+		if info, ok := infoOf(b, l.in); ok {
 			v.Verdict = c.Hook(&info)
 		}
 	}
-	if in {
+	if l.in {
 		return v
 	}
 	jitter := c.Jitter

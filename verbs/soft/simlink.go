@@ -1,0 +1,166 @@
+package soft
+
+import (
+	"net/netip"
+	"slices"
+	"sync"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/wire"
+)
+
+// Fabric carries packets as datagrams, in place of a socket: a simulated network
+// (the network of internal/sim is one), or the in-process one for devices with
+// faults. Each datagram is one packet, from BTH to ICRC; addresses are GID and
+// LID of the devices.
+type Fabric interface {
+	// Attach has recv called with what arrives at an address. The bytes are the
+	// fabric's again when it returns.
+	Attach(at netip.AddrPort, recv func(from netip.AddrPort, b []byte, now ucs.Time))
+	// Detach ends that.
+	Detach(at netip.AddrPort)
+	// Send carries a copy of b, or loses it. It never calls a receiver itself.
+	Send(from, to netip.AddrPort, b []byte)
+	// Now is the time by which devices on this fabric run.
+	Now() ucs.Time
+}
+
+// fabricRoute is the way to a device over a fabric.
+type fabricRoute struct {
+	to     netip.AddrPort
+	prefix wire.Prefix
+}
+
+// fabricLink is a device's link to a Fabric. Packets are serialised one by one,
+// and pass the device's faults on their way out and in.
+type fabricLink struct {
+	fabric Fabric
+	self   netip.AddrPort
+	// act is given what arrives.
+	act func(from netip.AddrPort, b []byte, now ucs.Time)
+
+	mu      sync.Mutex // never held during act
+	buf     []byte     // the packet being sent
+	out, in *faultLine[netip.AddrPort]
+}
+
+// newFabricLink makes the link of the device with address self; open connects
+// it. faults may be nil.
+func newFabricLink(f Fabric, self netip.AddrPort, faults *Faults) *fabricLink {
+	l := &fabricLink{fabric: f, self: self}
+	if faults != nil {
+		l.out = newFaultLine[netip.AddrPort](faults, false, uint64(self.Port()))
+		if faults.Hook != nil {
+			l.in = newFaultLine[netip.AddrPort](faults, true, uint64(self.Port()))
+		}
+	}
+	return l
+}
+
+// open connects the link.
+func (l *fabricLink) open(act func(from netip.AddrPort, b []byte, now ucs.Time)) {
+	l.act = act
+	l.fabric.Attach(l.self, l.arrived)
+}
+
+// close disconnects it. Packets held back are lost.
+func (l *fabricLink) close() { l.fabric.Detach(l.self) }
+
+// route is the way to the device with that address.
+func (l *fabricLink) route(a *verbs.AHAttr) fabricRoute {
+	to := fabricAddr(a.DGID, a.DLID)
+	return fabricRoute{to, wire.NewPrefix(l.self, to)}
+}
+
+// fabricAddr is the address of a device. A LID of 0 stands for 4791.
+func fabricAddr(g verbs.GID, lid uint16) netip.AddrPort {
+	if lid == 0 {
+		lid = wire.Port
+	}
+	return netip.AddrPortFrom(g.Addr(), lid)
+}
+
+// send sends p.
+func (l *fabricLink) send(to *fabricRoute, p *packet, now ucs.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.buf = slices.Grow(l.buf[:0], maxHeaders+p.n+wire.ICRCLen+3)
+	b := l.buf[:cap(l.buf)]
+	b = b[:encode(p, b)+wire.ICRCLen]
+	to.prefix.Seal(b, 0)
+	if l.out == nil {
+		l.fabric.Send(l.self, to.to, b)
+		return
+	}
+	l.out.put(to.to, b, now)
+	l.release(now)
+}
+
+// release sends what is due. The caller has the lock.
+func (l *fabricLink) release(now ucs.Time) {
+	for h, ok := l.out.take(now); ok; h, ok = l.out.take(now) {
+		l.fabric.Send(l.self, h.dest, h.b)
+		l.out.give(h)
+	}
+}
+
+// arrived is the fabric's receiver.
+func (l *fabricLink) arrived(from netip.AddrPort, b []byte, now ucs.Time) {
+	if l.in == nil {
+		l.act(from, b, now)
+		return
+	}
+	l.mu.Lock()
+	l.in.put(from, b, now)
+	l.mu.Unlock()
+	l.poll(now)
+}
+
+// poll sends and acts on what faults held back until now. The engine's pass
+// calls it.
+func (l *fabricLink) poll(now ucs.Time) {
+	if l.out == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.release(now)
+	if l.in == nil {
+		return
+	}
+	for h, ok := l.in.take(now); ok; h, ok = l.in.take(now) {
+		l.mu.Unlock()
+		l.act(h.dest, h.b, now)
+		l.mu.Lock()
+		l.in.give(h)
+	}
+}
+
+// next is when poll has something to do; 0: never.
+func (l *fabricLink) next() ucs.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var next ucs.Time
+	for _, line := range [2]*faultLine[netip.AddrPort]{l.out, l.in} {
+		if line == nil {
+			continue
+		}
+		if t := line.next(); t != 0 && (next == 0 || t < next) {
+			next = t
+		}
+	}
+	return next
+}
+
+// parse checks the ICRC of what came from a device, and decodes it; p's payload
+// stays in b. Without the right checksum, intact is false.
+func (l *fabricLink) parse(from netip.AddrPort, b []byte, p *packet) (f wire.Fault, intact bool) {
+	if from.Addr().Is4() != l.self.Addr().Is4() {
+		return wire.FaultNone, false
+	}
+	if id, ok := wire.NewPrefix(from, l.self).Check(b, 0); !ok || id != 0 {
+		return wire.FaultNone, false
+	}
+	return decode(b[:len(b)-wire.ICRCLen], p), true
+}
