@@ -1,0 +1,105 @@
+package soft
+
+import (
+	"fmt"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/verbs"
+)
+
+// ah is an address handle: an address and where it leads.
+type ah struct {
+	attr verbs.AHAttr
+	pd   *pd // the protection
+	to   route
+
+	id     verbs.AHID
+	closed bool // under d.mu
+}
+
+// ahTable finds address handles by id without a lock. Changes are under
+// device.mu.
+type ahTable struct {
+	keySpace
+	slots[ah]
+}
+
+// find gives the handle with that id; nil: there is none.
+//
+// hot: BenchmarkFindAH.
+func (t *ahTable) find(id verbs.AHID) *ah {
+	a := t.at(t.index(uint32(id)))
+	if a == nil || a.id != id {
+		return nil
+	}
+	return a
+}
+
+// checkAddress refuses addresses that no peer has or that the device cannot
+// use.
+func (d *device) checkAddress(a *verbs.AHAttr) error {
+	if err := d.checkPort(a.Port); err != nil {
+		return err
+	}
+	switch {
+	case a.SGIDIndex != 0:
+		return fmt.Errorf("SGIDIndex %d of soft device %q, which has one gid: %w", a.SGIDIndex, d.info.Name, ucs.ErrInvalid)
+	case a.DGID == verbs.GID{}:
+		return fmt.Errorf("no DGID: %w", ucs.ErrInvalid)
+	case a.DGID.Addr().IsMulticast():
+		return fmt.Errorf("multicast group %v: %w", a.DGID.Addr(), ucs.ErrUnsupported)
+	}
+	return nil
+}
+
+// CreateAH makes an address handle.
+func (p *pd) CreateAH(a verbs.AHAttr) (verbs.AH, error) {
+	h, err := p.createAH(&a)
+	if err != nil {
+		return nil, fmt.Errorf("create address handle: %w", err)
+	}
+	return h, nil
+}
+
+func (p *pd) createAH(a *verbs.AHAttr) (*ah, error) {
+	d := p.d
+	if err := d.checkAddress(a); err != nil {
+		return nil, err
+	}
+	to, err := d.resolve(a)
+	if err != nil {
+		return nil, err
+	}
+	h := &ah{attr: *a, pd: p.prot, to: to}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := p.admit(kindAH, d.attr.MaxAH); err != nil {
+		return nil, err
+	}
+	h.id = verbs.AHID(d.ahs.alloc())
+	d.ahs.set(d.ahs.index(uint32(h.id)), h)
+	return h, nil
+}
+
+// CreateAHFromWC makes an address handle of a datagram's sender.
+func (p *pd) CreateAHFromWC(port uint8, wc *verbs.WC, grh []byte) (verbs.AH, error) {
+	return nil, ucs.ErrUnsupported
+}
+
+// ID is the handle's id.
+func (h *ah) ID() verbs.AHID { return h.id }
+
+// Close gives the handle back.
+func (h *ah) Close() error {
+	d := h.pd.d
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if h.closed {
+		return nil
+	}
+	h.closed = true
+	d.ahs.set(d.ahs.index(uint32(h.id)), nil)
+	d.ahs.release(uint32(h.id))
+	h.pd.leave(kindAH)
+	return nil
+}

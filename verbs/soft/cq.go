@@ -1,0 +1,283 @@
+package soft
+
+import (
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/verbs"
+)
+
+// cq is a completion queue: a ring that starts empty and doubles on use.
+// Engines push at its tail, programs poll at its head.
+type cq struct {
+	d      *device
+	ch     *compChannel // nil: none
+	cookie uint64
+	single bool // one goroutine polls at a time
+	inline bool // and it alone runs the engine: pushes need no lock either
+	ignore bool // overruns
+
+	// Under d.mu.
+	users  int
+	closed bool
+	event  chanLink // under ch.mu
+
+	_     ucs.Pad
+	tail  cursor
+	ring  atomic.Pointer[[]verbs.WC] // a power of two; replaced under tail
+	depth uint64                     // under tail
+	armed atomic.Uint32              // what is waited for; changed under tail
+	dead  atomic.Bool                // overrun or closed
+
+	_     ucs.Pad
+	head  cursor
+	polls uint64 // locks taken at the head
+}
+
+// What an armed queue waits for.
+const (
+	armedNot = iota
+	armedSolicited
+	armedAny
+)
+
+const minCQE = 8
+
+// CreateCQ makes a completion queue.
+func (d *device) CreateCQ(c verbs.CQConfig) (verbs.CQ, error) {
+	if c.Depth < 1 || c.Depth > d.attr.MaxCQE {
+		return nil, fmt.Errorf("create completion queue: Depth %d, want 1 to %d: %w", c.Depth, d.attr.MaxCQE, ucs.ErrInvalid)
+	}
+	ch, err := d.ownChannel(c.Channel)
+	if err != nil {
+		return nil, fmt.Errorf("create completion queue: %w", err)
+	}
+	q := &cq{
+		d: d, ch: ch, cookie: c.Cookie, ignore: c.IgnoreOverrun, depth: uint64(c.Depth),
+		single: c.SingleThreaded, inline: c.SingleThreaded && d.conf.Engine == EngineInline,
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if ch != nil && ch.closed {
+		return nil, fmt.Errorf("create completion queue: the channel is closed: %w", ucs.ErrClosed)
+	}
+	if err := d.admit(kindCQ, d.attr.MaxCQ); err != nil {
+		return nil, fmt.Errorf("create completion queue: %w", err)
+	}
+	if ch != nil {
+		ch.users++
+	}
+	d.cqs = append(d.cqs, q)
+	return q, nil
+}
+
+// empty reports whether the ring holds nothing; engines that hold a queue pair
+// see all that was pushed for it.
+func (c *cq) empty() bool { return c.head.pos() == c.tail.pos() }
+
+// push adds a completion. solicited: the peer asked for an event.
+//
+// Concurrency: any goroutine that holds the queue pair.
+//
+// hot: BenchmarkPushPoll.
+func (c *cq) push(w *verbs.WC, solicited bool) {
+	if c.armed.Load() == armedNot && c.empty() && c.d.sink(c, w) {
+		return
+	}
+	t := c.tail.begin(c.inline)
+	if c.dead.Load() || t-c.head.pos() >= c.room() && !c.grow(t) {
+		c.overrun(t)
+		return
+	}
+	ring := *c.ring.Load()
+	ring[t&uint64(len(ring)-1)] = *w
+	fire := false
+	if a := c.armed.Load(); a != armedNot && (a == armedAny || solicited || w.Status != verbs.WCSuccess) {
+		c.armed.Store(armedNot)
+		fire = true
+	}
+	c.tail.end(t + 1)
+	if fire {
+		c.ch.post(c)
+	}
+}
+
+// room is how many completions the ring takes.
+func (c *cq) room() uint64 {
+	if p := c.ring.Load(); p != nil {
+		return min(uint64(len(*p)), c.depth)
+	}
+	return 0
+}
+
+// grow doubles the ring; false: it is as deep as it may be. The caller holds the
+// tail. Pollers go on meanwhile: what they have not taken is in both rings, and
+// the old one is not written any more.
+func (c *cq) grow(t uint64) bool {
+	h := c.head.pos()
+	if t-h >= c.depth {
+		return false
+	}
+	var old []verbs.WC
+	if p := c.ring.Load(); p != nil {
+		old = *p
+	}
+	if t-h < uint64(len(old)) {
+		return true // a deeper Resize
+	}
+	ring := make([]verbs.WC, max(minCQE, 2*len(old)))
+	for i := h; i != t; i++ {
+		ring[i&uint64(len(ring)-1)] = old[i&uint64(len(old)-1)]
+	}
+	c.ring.Store(&ring)
+	return true
+}
+
+// overrun loses a completion, and the queue with the first. It gives the tail
+// back.
+func (c *cq) overrun(t uint64) {
+	tell := !c.ignore && !c.dead.Swap(true)
+	c.tail.end(t)
+	if tell {
+		c.d.raise(verbs.AsyncEvent{Type: verbs.EventCQErr, CQ: c})
+	}
+}
+
+// Poll takes completions; where there are none it runs the engine, which may
+// write them straight into wcs.
+//
+// hot: BenchmarkPushPoll.
+func (c *cq) Poll(wcs []verbs.WC) int {
+	if n := c.pop(wcs); n != 0 || len(wcs) == 0 {
+		return n
+	}
+	n := c.d.progressInto(c, wcs)
+	if n < len(wcs) && !c.empty() {
+		n += max(c.pop(wcs[n:]), 0)
+	}
+	return n
+}
+
+// pop takes what the ring has; -1: the queue is unusable.
+func (c *cq) pop(wcs []verbs.WC) int {
+	if c.dead.Load() {
+		return -1
+	}
+	if c.empty() {
+		return 0
+	}
+	h := c.head.begin(c.single)
+	n := min(c.tail.pos()-h, uint64(len(wcs)))
+	if n > 0 { // another poller may have been faster
+		ring := *c.ring.Load()
+		for i := range n {
+			wcs[i] = ring[(h+i)&uint64(len(ring)-1)]
+		}
+	}
+	c.head.end(h + n)
+	return int(n)
+}
+
+// purge removes the completions of a queue pair that is gone.
+func (c *cq) purge(qpn verbs.QPN) {
+	t := c.tail.begin(c.inline)
+	h := c.head.begin(c.single)
+	to := h
+	if h != t {
+		ring := *c.ring.Load()
+		mask := uint64(len(ring) - 1)
+		for i := h; i != t; i++ {
+			if w := &ring[i&mask]; w.QPN != qpn {
+				ring[to&mask] = *w
+				to++
+			}
+		}
+	}
+	c.head.end(h)
+	c.tail.end(to)
+}
+
+// Arm asks for one event. An event for any completion covers one for solicited
+// ones.
+func (c *cq) Arm(solicitedOnly bool) ucs.Status {
+	if c.ch == nil {
+		return ucs.InvalidParam
+	}
+	want := uint32(armedAny)
+	if solicitedOnly {
+		want = armedSolicited
+	}
+	// Under the tail: a push either comes before, and then a Poll after Arm finds
+	// it, or sees what is armed.
+	t := c.tail.begin(c.inline)
+	c.armed.Store(max(c.armed.Load(), want))
+	c.tail.end(t)
+	if c.dead.Load() {
+		return ucs.Closed
+	}
+	return ucs.OK
+}
+
+// Resize changes the depth.
+func (c *cq) Resize(depth int) error {
+	if depth < 1 || depth > c.d.attr.MaxCQE {
+		return fmt.Errorf("resize completion queue: depth %d, want 1 to %d: %w", depth, c.d.attr.MaxCQE, ucs.ErrInvalid)
+	}
+	t := c.tail.begin(c.inline)
+	held := t - c.head.pos()
+	if uint64(depth) >= held {
+		c.depth = uint64(depth)
+	}
+	c.tail.end(t)
+	if uint64(depth) < held {
+		return fmt.Errorf("resize completion queue to %d: it holds %d completions: %w", depth, held, ucs.ErrInvalid)
+	}
+	return nil
+}
+
+// Close gives the queue back, after its events have been acknowledged.
+func (c *cq) Close() error {
+	d := c.d
+	d.mu.Lock()
+	if c.closed {
+		d.mu.Unlock()
+		return nil
+	}
+	if c.users > 0 {
+		d.mu.Unlock()
+		return fmt.Errorf("close completion queue: %d ends of queue pairs use it: %w", c.users, ucs.ErrBusy)
+	}
+	c.closed = true
+	c.dead.Store(true)
+	d.mu.Unlock()
+
+	d.settle(c)
+	if c.ch != nil {
+		c.ch.forget(c)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if c.ch != nil {
+		c.ch.users--
+	}
+	d.cqs = slices.DeleteFunc(d.cqs, func(o *cq) bool { return o == c })
+	d.made[kindCQ]--
+	return nil
+}
+
+// ownCQ is c as one of the device's; name is its part.
+func (d *device) ownCQ(name string, c verbs.CQ) (*cq, error) {
+	if c == nil {
+		return nil, fmt.Errorf("no %s: %w", name, ucs.ErrInvalid)
+	}
+	own, ok := c.(*cq)
+	if !ok || own == nil {
+		return nil, fmt.Errorf("%s %T of another provider: %w", name, c, ucs.ErrInvalid)
+	}
+	if own.d != d {
+		return nil, fmt.Errorf("%s of another device: %w", name, ucs.ErrInvalid)
+	}
+	return own, nil
+}

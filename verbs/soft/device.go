@@ -1,0 +1,185 @@
+package soft
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"sync"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/verbs"
+)
+
+// device is an open soft device: the verbs.Context.
+type device struct {
+	info verbs.DeviceInfo
+	attr verbs.DeviceAttr
+	conf Config // filled with defaults
+	sw   *Switch
+	gid  verbs.GID
+	lid  uint16 // of UDP: start sets it
+	pkey uint16
+
+	// mu is the control path's: what is made, counted and closed.
+	mu     sync.Mutex
+	closed bool
+	made   [numKinds]int // objects that are open
+	cqs    []*cq         // the open ones
+	srqs   []*srq
+	gone   counts // of queue pairs that were closed
+
+	mrs    mrTable
+	ahs    ahTable
+	events eventQueue
+
+	engine
+}
+
+// kind is a kind of object.
+type kind int
+
+const (
+	kindPD kind = iota
+	kindTD
+	kindMR
+	kindCQ
+	kindChannel
+	kindQP
+	kindSRQ
+	kindAH
+	numKinds
+)
+
+var kindNames = [numKinds]string{"pd", "td", "mr", "cq", "channel", "qp", "srq", "ah"}
+
+const (
+	maxMRSize  = 1 << 62
+	maxMessage = 1 << 30
+	// defaultPKey is the full membership of the default partition, the only one
+	// that Ethernet knows.
+	defaultPKey = 0xffff
+)
+
+// inprocPrefix begins the GIDs of in-process devices, a prefix of the unique
+// local addresses; 64 random bits follow.
+var inprocPrefix = [8]byte{0xfd, 0x00, 0x67, 0x6f, 0x75, 0x63, 0x78, 0x00}
+
+func open(p *Provider, s *site) (*device, error) {
+	d := &device{info: s.info, conf: p.conf.filled(), sw: p.sw, pkey: defaultPKey}
+	if d.conf.MTU == 0 {
+		d.conf.MTU = s.mtu
+	}
+	if d.conf.MTU > s.mtu {
+		return nil, fmt.Errorf("MTU of %d bytes, the interface carries %d: %w", d.conf.MTU.Bytes(), s.mtu.Bytes(), ucs.ErrInvalid)
+	}
+	d.conf.Link, d.conf.Addr, d.conf.Switch = s.info.Link, s.addr, p.sw
+	var r [16]byte
+	_, _ = rand.Read(r[:]) // never fails
+	if s.info.Link == LinkInproc {
+		d.lid = binary.LittleEndian.Uint16(r[8:]) | 1
+		copy(d.gid[:], inprocPrefix[:])
+		copy(d.gid[8:], r[:8])
+	} else {
+		d.gid = verbs.GIDOf(s.addr)
+	}
+	d.mrs.mask, d.ahs.mask = binary.LittleEndian.Uint32(r[8:]), binary.LittleEndian.Uint32(r[12:])
+	d.events.bell.init()
+	d.describe(binary.LittleEndian.Uint64(r[:]))
+	if err := d.start(); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// describe fills the attributes.
+func (d *device) describe(guid uint64) {
+	l := &d.conf.Limits
+	d.attr = verbs.DeviceAttr{
+		NodeGUID: guid, MaxMRSize: maxMRSize,
+		MaxQP: l.QPs, MaxQPWR: l.QPWR, MaxSGE: verbs.MaxSGE, MaxCQ: l.CQs, MaxCQE: l.CQE,
+		MaxMR: l.MRs, MaxPD: l.PDs, MaxAH: l.AHs, MaxSRQ: l.SRQs, MaxSRQWR: l.SRQWR, MaxSRQSGE: verbs.MaxSGE,
+		MaxQPRdAtomic: l.RdAtomic, MaxQPInitRdAtomic: l.RdAtomic,
+		MaxInline: d.conf.MaxInline, MaxMessage: maxMessage,
+		Atomic: verbs.AtomicGlobal, Ports: 1, SRQResize: true, AckMeansPlaced: true,
+	}
+}
+
+// Info names the device.
+func (d *device) Info() verbs.DeviceInfo { return d.info }
+
+// Attr are the limits.
+func (d *device) Attr() *verbs.DeviceAttr { return &d.attr }
+
+// Port gives the attributes of port 1.
+func (d *device) Port(n uint8) (verbs.PortAttr, error) {
+	if err := d.checkPort(n); err != nil {
+		return verbs.PortAttr{}, err
+	}
+	return verbs.PortAttr{
+		State: verbs.PortActive, MaxMTU: verbs.MTU4096, ActiveMTU: d.conf.MTU, GIDs: 1, PKeys: 1,
+		LID: d.portLID(), Link: verbs.LinkEthernet, MaxMessage: maxMessage,
+	}, nil
+}
+
+// portLID is the LID by which peers know the port: 0 says RoCEv2's own.
+func (d *device) portLID() uint16 { return d.lid }
+
+// GID gives the only one.
+func (d *device) GID(port uint8, index int) (verbs.GID, error) {
+	if err := d.checkPort(port); err != nil {
+		return verbs.GID{}, err
+	}
+	if index != 0 {
+		return verbs.GID{}, fmt.Errorf("gid %d of soft device %q, which has one: %w", index, d.info.Name, ucs.ErrInvalid)
+	}
+	return d.gid, nil
+}
+
+// PKey gives the default partition's.
+func (d *device) PKey(port uint8, index int) (uint16, error) {
+	if err := d.checkPort(port); err != nil {
+		return 0, err
+	}
+	if index != 0 {
+		return 0, fmt.Errorf("pkey %d of soft device %q, which has one: %w", index, d.info.Name, ucs.ErrInvalid)
+	}
+	return d.pkey, nil
+}
+
+func (d *device) checkPort(n uint8) error {
+	if n != 1 {
+		return fmt.Errorf("port %d of soft device %q, which has port 1: %w", n, d.info.Name, ucs.ErrInvalid)
+	}
+	return nil
+}
+
+// admit counts an object more; the caller holds mu.
+func (d *device) admit(k kind, most int) error {
+	if d.closed {
+		return ucs.ErrClosed
+	}
+	if most > 0 && d.made[k] >= most {
+		return fmt.Errorf("%d are open, which is the limit: %w", d.made[k], ucs.ErrNoResource)
+	}
+	d.made[k]++
+	return nil
+}
+
+// Close closes the device.
+func (d *device) Close() error {
+	d.mu.Lock()
+	if d.closed {
+		d.mu.Unlock()
+		return nil
+	}
+	for k, n := range d.made {
+		if n > 0 {
+			d.mu.Unlock()
+			return fmt.Errorf("close soft device %q: %d of its objects (%s) are open: %w", d.info.Name, n, kindNames[k], ucs.ErrBusy)
+		}
+	}
+	d.closed = true
+	d.mu.Unlock()
+	d.events.close()
+	return d.stop()
+}

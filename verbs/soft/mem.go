@@ -1,0 +1,203 @@
+package soft
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/verbs"
+)
+
+// mr is registered memory.
+//
+// The device holds the slice, which keeps the memory where it is: Go's collector
+// moves no heap object, the device uses no address but as a number within the
+// slice, and no other hardware knows one. So nothing has to be pinned.
+type mr struct {
+	d      *device
+	pd     *pd // the protection
+	key    uint32
+	access verbs.Access
+	addr   uint64 // iova of the first byte
+	buf    []byte
+	dead   atomic.Bool // set before buf goes
+	closed bool        // under d.mu
+}
+
+const (
+	knownAccess = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic | verbs.ZeroBased |
+		verbs.HugeTLB | verbs.RelaxedOrdering // the last two are wishes that nothing here can grant
+	laterAccess = verbs.BindMW | verbs.OnDemand | verbs.FlushGlobal | verbs.FlushPersistent
+)
+
+// checkAccess refuses combinations that the specification knows not, or that
+// this device has not.
+func checkAccess(a verbs.Access) error {
+	switch {
+	case a&laterAccess != 0:
+		return fmt.Errorf("access %#x of a soft device: %w", uint32(a&laterAccess), ucs.ErrUnsupported)
+	case a&^knownAccess != 0:
+		return fmt.Errorf("access %#x is unknown: %w", uint32(a&^knownAccess), ucs.ErrInvalid)
+	case a&(verbs.RemoteWrite|verbs.RemoteAtomic) != 0 && a&verbs.LocalWrite == 0:
+		return fmt.Errorf("access %#x: RemoteWrite and RemoteAtomic require LocalWrite: %w", uint32(a), ucs.ErrInvalid)
+	}
+	return nil
+}
+
+// Register makes the memory known to the device under a key.
+func (p *pd) Register(buf []byte, c verbs.MRConfig) (verbs.MR, error) {
+	if err := checkAccess(c.Access); err != nil {
+		return nil, fmt.Errorf("register %d bytes: %w", len(buf), err)
+	}
+	m := &mr{d: p.d, pd: p.prot, access: c.Access, addr: addrOf(buf), buf: buf}
+	switch {
+	case len(buf) == 0:
+		return nil, fmt.Errorf("register memory of no bytes: %w", ucs.ErrInvalid)
+	case c.HasIOVA && c.Access&verbs.ZeroBased != 0 && c.IOVA != 0:
+		return nil, fmt.Errorf("register %d bytes, zero-based at %#x: %w", len(buf), c.IOVA, ucs.ErrInvalid)
+	case c.HasIOVA && c.IOVA+uint64(len(buf)-1) < c.IOVA:
+		return nil, fmt.Errorf("register %d bytes at %#x, beyond the last address: %w", len(buf), c.IOVA, ucs.ErrInvalid)
+	case c.HasIOVA:
+		m.addr = c.IOVA
+	case c.Access&verbs.ZeroBased != 0:
+		m.addr = 0
+	}
+	d := p.d
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := p.admit(kindMR, d.attr.MaxMR); err != nil {
+		return nil, fmt.Errorf("register %d bytes: %w", len(buf), err)
+	}
+	d.mrs.add(m)
+	return m, nil
+}
+
+// LKey is the key; local and remote ones are the same.
+func (m *mr) LKey() uint32 { return m.key }
+
+// RKey is the key.
+func (m *mr) RKey() uint32 { return m.key }
+
+// Addr is the address of the first byte.
+func (m *mr) Addr() uint64 { return m.addr }
+
+// Bytes is the memory; nil after Close.
+func (m *mr) Bytes() []byte {
+	m.d.mu.Lock()
+	defer m.d.mu.Unlock()
+	return m.buf
+}
+
+// Close forgets the key, waits until nothing touches the memory and lets it go.
+func (m *mr) Close() error {
+	d := m.d
+	d.mu.Lock()
+	if m.closed {
+		d.mu.Unlock()
+		return nil
+	}
+	m.closed = true
+	d.mrs.remove(m)
+	d.mu.Unlock()
+
+	d.quiesce()
+
+	d.mu.Lock()
+	m.buf = nil
+	m.pd.leave(kindMR)
+	d.mu.Unlock()
+	return nil
+}
+
+// at gives n bytes at addr; nil: they are not all in the region, or it is
+// closed. The slice is good until the engine leaves the pass that it is in.
+//
+// hot: BenchmarkFindMR.
+func (m *mr) at(addr uint64, n int) []byte {
+	if m.dead.Load() {
+		return nil
+	}
+	off, size := addr-m.addr, uint64(len(m.buf))
+	if off > size || uint64(n) > size-off {
+		return nil
+	}
+	return m.buf[off : off+uint64(n) : off+uint64(n)]
+}
+
+// mrTable finds regions by key without a lock. Changes are under device.mu.
+type mrTable struct {
+	keySpace
+	slots[mr]
+}
+
+// find gives the region with that key; nil: there is none.
+//
+// hot: BenchmarkFindMR.
+func (t *mrTable) find(key uint32) *mr {
+	m := t.at(t.index(key))
+	if m == nil || m.key != key {
+		return nil
+	}
+	return m
+}
+
+func (t *mrTable) add(m *mr) {
+	m.key = t.alloc()
+	t.set(t.index(m.key), m)
+}
+
+// remove makes the key invalid; the second time it does nothing.
+func (t *mrTable) remove(m *mr) {
+	if m.dead.Swap(true) {
+		return
+	}
+	t.set(t.index(m.key), nil)
+	t.release(m.key)
+}
+
+// empty is what a piece of no bytes names, whatever its key.
+var empty [0]byte
+
+// local gives the memory that a piece names; false: wrong key, protection,
+// access or range. A piece of no bytes needs no key.
+func (d *device) local(p *pd, s verbs.SGE, need verbs.Access) ([]byte, bool) {
+	if s.Len == 0 {
+		return empty[:], true
+	}
+	m := d.mrs.find(s.LKey)
+	if m == nil || m.pd != p.prot || m.access&need != need {
+		return nil, false
+	}
+	b := m.at(s.Addr, int(s.Len))
+	return b, b != nil
+}
+
+// remote gives the memory that a peer names; false: wrong key, protection,
+// access or range. No bytes need no key, and have no region.
+func (d *device) remote(p *pd, key uint32, addr uint64, n int, need verbs.Access) (*mr, []byte, bool) {
+	if n == 0 {
+		return nil, empty[:], true
+	}
+	m := d.mrs.find(key)
+	if m == nil || m.pd != p.prot || m.access&need != need {
+		return nil, nil, false
+	}
+	b := m.at(addr, n)
+	return m, b, b != nil
+}
+
+// invalidate makes a key invalid for a work request or a peer; false: it is none
+// of the domain's. The region stays open and holds its memory until Close.
+func (d *device) invalidate(p *pd, key uint32) bool {
+	m := d.mrs.find(key)
+	if m == nil || m.pd != p.prot {
+		return false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if m.dead.Load() {
+		return false
+	}
+	d.mrs.remove(m)
+	return true
+}

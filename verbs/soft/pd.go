@@ -1,0 +1,199 @@
+package soft
+
+import (
+	"fmt"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/verbs"
+)
+
+// pd is a protection domain or a parent domain.
+type pd struct {
+	d *device
+	// prot is whose protection it is: its own, or that of the domain which the
+	// parent domain was made in.
+	prot *pd
+	// parent is the domain that a parent domain was made in, td its thread domain;
+	// nil: none.
+	parent *pd
+	td     *td
+
+	// Under d.mu.
+	children int
+	closed   bool
+}
+
+// AllocPD makes a protection domain.
+func (d *device) AllocPD() (verbs.PD, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.admit(kindPD, d.attr.MaxPD); err != nil {
+		return nil, fmt.Errorf("allocate protection domain: %w", err)
+	}
+	p := &pd{d: d}
+	p.prot = p
+	return p, nil
+}
+
+// single says that one goroutine at a time uses what is made in the domain.
+func (p *pd) single() bool { return p.td != nil }
+
+// admit counts a child more; the caller holds d.mu.
+func (p *pd) admit(k kind, most int) error {
+	if p.closed {
+		return fmt.Errorf("the protection domain is closed: %w", ucs.ErrClosed)
+	}
+	if err := p.d.admit(k, most); err != nil {
+		return err
+	}
+	p.children++
+	return nil
+}
+
+// leave counts a child less; the caller holds d.mu.
+func (p *pd) leave(k kind) {
+	p.d.made[k]--
+	p.children--
+}
+
+// Parent makes a parent domain; td nil gives one without promise.
+func (p *pd) Parent(t verbs.TD) (verbs.PD, error) {
+	own, err := p.d.ownTD(t)
+	if err != nil {
+		return nil, fmt.Errorf("make parent domain: %w", err)
+	}
+	d := p.d
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if own != nil && own.closed {
+		return nil, fmt.Errorf("make parent domain: the thread domain is closed: %w", ucs.ErrClosed)
+	}
+	if err := p.admit(kindPD, d.attr.MaxPD); err != nil {
+		return nil, fmt.Errorf("make parent domain: %w", err)
+	}
+	if own != nil {
+		own.parents++
+	}
+	return &pd{d: d, prot: p.prot, td: own, parent: p}, nil
+}
+
+// Close gives the domain back.
+func (p *pd) Close() error {
+	d := p.d
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if p.closed {
+		return nil
+	}
+	if p.children > 0 {
+		return fmt.Errorf("close protection domain: %d objects of it are open: %w", p.children, ucs.ErrBusy)
+	}
+	p.closed = true
+	if p.td != nil {
+		p.td.parents--
+	}
+	if p.parent != nil {
+		p.parent.leave(kindPD)
+	} else {
+		d.made[kindPD]--
+	}
+	return nil
+}
+
+// CreateQP makes a queue pair.
+func (p *pd) CreateQP(c verbs.QPConfig) (verbs.QP, error) {
+	q, err := p.createQP(&c)
+	if err != nil {
+		return nil, fmt.Errorf("create queue pair: %w", err)
+	}
+	return q, nil
+}
+
+func (p *pd) createQP(c *verbs.QPConfig) (*qp, error) {
+	d := p.d
+	send, recv, shared, err := d.queuesOf(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.fillCaps(c); err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if send.closed || recv.closed || shared != nil && shared.closed {
+		return nil, fmt.Errorf("a queue that it is to use is closed: %w", ucs.ErrClosed)
+	}
+	if err := p.admit(kindQP, d.attr.MaxQP); err != nil {
+		return nil, err
+	}
+	q, err := d.newQP(p, c)
+	if err != nil {
+		p.leave(kindQP)
+		return nil, err
+	}
+	send.users++
+	recv.users++
+	if shared != nil {
+		shared.users++
+	}
+	return q, nil
+}
+
+// dropQP takes back what createQP counted; the caller, qp.Close, holds d.mu.
+func (d *device) dropQP(q *qp) {
+	d.gone.addAll(&q.counts)
+	q.pd.leave(kindQP)
+	q.sendCQ.users--
+	q.recvCQ.users--
+	if q.srq != nil {
+		q.srq.users--
+	}
+}
+
+// queuesOf checks what a queue pair shall work with.
+func (d *device) queuesOf(c *verbs.QPConfig) (send, recv *cq, shared *srq, err error) {
+	switch c.Type {
+	case verbs.RC, verbs.UD:
+	case verbs.UC:
+		return nil, nil, nil, fmt.Errorf("type UC: %w", ucs.ErrUnsupported)
+	default:
+		return nil, nil, nil, fmt.Errorf("type %d: %w", c.Type, ucs.ErrInvalid)
+	}
+	if send, err = d.ownCQ("send CQ", c.SendCQ); err != nil {
+		return nil, nil, nil, err
+	}
+	if recv, err = d.ownCQ("receive CQ", c.RecvCQ); err != nil {
+		return nil, nil, nil, err
+	}
+	if c.SRQ != nil {
+		shared, err = d.ownSRQ(c.SRQ)
+	}
+	return send, recv, shared, err
+}
+
+// fillCaps checks the sizes asked for and enters those that are given.
+func (d *device) fillCaps(c *verbs.QPConfig) error {
+	a := &c.Caps
+	if c.SRQ != nil {
+		a.MaxRecv, a.MaxRecvSGE = 0, 0 // as libibverbs: they are the shared queue's
+	}
+	for _, l := range []struct {
+		name        string
+		asked, most int
+	}{
+		{"MaxSend", a.MaxSend, d.attr.MaxQPWR},
+		{"MaxRecv", a.MaxRecv, d.attr.MaxQPWR},
+		{"MaxSendSGE", a.MaxSendSGE, verbs.MaxSGE},
+		{"MaxRecvSGE", a.MaxRecvSGE, verbs.MaxSGE},
+		{"MaxInline", a.MaxInline, d.attr.MaxInline},
+	} {
+		if l.asked < 0 || l.asked > l.most {
+			return fmt.Errorf("%s %d, want 0 to %d: %w", l.name, l.asked, l.most, ucs.ErrInvalid)
+		}
+	}
+	a.MaxSendSGE, a.MaxInline = verbs.MaxSGE, max(a.MaxInline, verbs.InlineLen)
+	if c.SRQ == nil {
+		a.MaxRecvSGE = verbs.MaxSGE
+	}
+	return nil
+}

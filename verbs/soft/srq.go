@@ -1,0 +1,140 @@
+package soft
+
+import (
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/verbs"
+)
+
+// srq is a shared receive queue. Its pieces are memory of pd, whatever the
+// protection of the queue pairs is.
+type srq struct {
+	recvRing
+	d     *device
+	pd    *pd
+	limit atomic.Uint32 // changed under head
+
+	// Under d.mu.
+	users  int
+	closed bool
+}
+
+// CreateSRQ makes a shared receive queue.
+func (p *pd) CreateSRQ(a verbs.SRQAttr) (verbs.SRQ, error) {
+	d := p.d
+	switch {
+	case a.MaxWR < 1 || a.MaxWR > d.attr.MaxSRQWR:
+		return nil, fmt.Errorf("create shared receive queue: MaxWR %d, want 1 to %d: %w", a.MaxWR, d.attr.MaxSRQWR, ucs.ErrInvalid)
+	case a.MaxSGE < 0 || a.MaxSGE > verbs.MaxSGE:
+		return nil, fmt.Errorf("create shared receive queue: MaxSGE %d, want 0 to %d: %w", a.MaxSGE, verbs.MaxSGE, ucs.ErrInvalid)
+	case a.Limit != 0:
+		return nil, fmt.Errorf("create shared receive queue: Limit %d; it is set when receives are posted: %w", a.Limit, ucs.ErrInvalid)
+	}
+	s := &srq{d: d, pd: p}
+	s.init(a.MaxWR, p.single())
+	s.shared = true
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := p.admit(kindSRQ, d.attr.MaxSRQ); err != nil {
+		return nil, fmt.Errorf("create shared receive queue: %w", err)
+	}
+	d.srqs = append(d.srqs, s)
+	return s, nil
+}
+
+// PostRecv queues receives.
+func (s *srq) PostRecv(wrs []verbs.RecvWR) (int, ucs.Status) { return s.post(wrs) }
+
+// take gives the next receive, and the event when fewer than the limit are left.
+func (s *srq) take(w *recvWQE) bool {
+	ok := s.recvRing.take(w)
+	if ok && s.limit.Load() != 0 {
+		s.checkLimit()
+	}
+	return ok
+}
+
+// checkLimit raises the event, once, where fewer receives than the limit are
+// left.
+func (s *srq) checkLimit() {
+	l := s.limit.Load()
+	if l != 0 && s.len() < int(l) && s.limit.CompareAndSwap(l, 0) {
+		s.d.raise(verbs.AsyncEvent{Type: verbs.EventSRQLimitReached, SRQ: s})
+	}
+}
+
+// SetLimit arms the event; it comes at once where fewer are queued already.
+func (s *srq) SetLimit(n int) ucs.Status {
+	if n < 0 || n > s.Query().MaxWR {
+		return ucs.InvalidParam
+	}
+	s.limit.Store(uint32(n))
+	s.checkLimit()
+	return ucs.OK
+}
+
+// Resize changes MaxWR.
+func (s *srq) Resize(n int) error {
+	if n < 1 || n > s.d.attr.MaxSRQWR {
+		return fmt.Errorf("resize shared receive queue: %d, want 1 to %d: %w", n, s.d.attr.MaxSRQWR, ucs.ErrInvalid)
+	}
+	if l := s.limit.Load(); n < int(l) {
+		return fmt.Errorf("resize shared receive queue to %d: its limit is %d: %w", n, l, ucs.ErrInvalid)
+	}
+	t := s.tail.begin(s.single)
+	held := t - s.head.pos()
+	if uint64(n) >= held {
+		s.most = uint64(n)
+	}
+	s.tail.end(t)
+	if uint64(n) < held {
+		return fmt.Errorf("resize shared receive queue to %d: %d receives are queued: %w", n, held, ucs.ErrInvalid)
+	}
+	return nil
+}
+
+// Query gives the attributes; Limit is 0 once its event came.
+func (s *srq) Query() verbs.SRQAttr {
+	t := s.tail.begin(s.single)
+	most := s.most
+	s.tail.end(t)
+	return verbs.SRQAttr{MaxWR: int(most), MaxSGE: verbs.MaxSGE, Limit: int(s.limit.Load())}
+}
+
+// Close gives the queue back, after its events have been acknowledged.
+func (s *srq) Close() error {
+	d := s.d
+	d.mu.Lock()
+	if s.closed {
+		d.mu.Unlock()
+		return nil
+	}
+	if s.users > 0 {
+		d.mu.Unlock()
+		return fmt.Errorf("close shared receive queue: %d queue pairs use it: %w", s.users, ucs.ErrBusy)
+	}
+	s.closed = true
+	d.mu.Unlock()
+
+	d.settle(s)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.srqs = slices.DeleteFunc(d.srqs, func(o *srq) bool { return o == s })
+	s.pd.leave(kindSRQ)
+	return nil
+}
+
+// ownSRQ is s as one of the device's.
+func (d *device) ownSRQ(s verbs.SRQ) (*srq, error) {
+	own, ok := s.(*srq)
+	if !ok || own == nil {
+		return nil, fmt.Errorf("SRQ %T of another provider: %w", s, ucs.ErrInvalid)
+	}
+	if own.d != d {
+		return nil, fmt.Errorf("SRQ of another device: %w", ucs.ErrInvalid)
+	}
+	return own, nil
+}
