@@ -42,3 +42,14 @@ func BenchmarkICRC(b *testing.B) {
 		})
 	}
 }
+
+func BenchmarkParse(b *testing.B) {
+	data := build(sample(WriteOnly, someData(1024)))
+	b.ReportAllocs()
+	for b.Loop() {
+		p, f := Parse(data)
+		if f != FaultNone || len(p.Payload()) != 1024 {
+			b.Fatal(f)
+		}
+	}
+}

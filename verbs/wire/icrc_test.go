@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"math/rand/v2"
 	"net/netip"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -306,4 +307,9 @@ func TestGateICRCAllocs(t *testing.T) {
 		_, _ = p.Check(b, 7)
 		_ = Update(p.Start(b[:BTHLen], len(b), 1), b[BTHLen:])
 	}))
+}
+
+// A device keeps one for each peer.
+func TestGatePrefixSize(t *testing.T) {
+	assert.Equal(t, uintptr(8), reflect.TypeFor[Prefix]().Size())
 }

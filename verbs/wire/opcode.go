@@ -1,7 +1,8 @@
 package wire
 
 // Opcode is the first byte of a packet: three bits of transport and five of
-// operation.
+// operation. Those of unreliable connections, FLUSH and ATOMIC WRITE are not
+// known here, and count as reserved.
 type Opcode uint8
 
 // Opcodes of the reliable connection.
@@ -72,7 +73,9 @@ const (
 	KindCNP
 )
 
-// Place is a packet's position in its message.
+// Place is a packet's position in its message. It says how much data a packet
+// carries, if its opcode carries any: First and Middle one MTU, Last 1 byte to one
+// MTU, Only none to one MTU.
 type Place uint8
 
 // Places.
@@ -83,8 +86,7 @@ const (
 	PlaceLast
 )
 
-// Begins and Ends report whether the packet is the first or the last of its
-// message.
+// Begins reports whether the packet is the first of its message.
 func (p Place) Begins() bool { return p == PlaceOnly || p == PlaceFirst }
 
 // Ends reports whether the packet is the last of its message.

@@ -20,17 +20,18 @@ const (
 	kindMask Syndrome = 0x60
 	codeMask Syndrome = 0x1f
 
-	NakSequence     Syndrome = 0x60
-	NakInvalid      Syndrome = 0x61
-	NakRemoteAccess Syndrome = 0x62
-	NakRemoteOp     Syndrome = 0x63
-	NakInvalidRD    Syndrome = 0x64
+	NakSequence     Syndrome = 0x60 // a packet is missing
+	NakInvalid      Syndrome = 0x61 // a request that is not allowed, or does not fit
+	NakRemoteAccess Syndrome = 0x62 // key, range or right
+	NakRemoteOp     Syndrome = 0x63 // the responder cannot
+	NakInvalidRD    Syndrome = 0x64 // of reliable datagrams
 )
 
 // RNR gives the syndrome that asks the requester to wait, by timer code.
 func RNR(code uint8) Syndrome { return rnrBit | Syndrome(code)&codeMask }
 
-// IsAck, IsRNR and IsNak tell the three kinds apart; a reserved one is none.
+// IsAck reports whether requests are acknowledged. A reserved syndrome is neither
+// this nor one of the two below.
 func (s Syndrome) IsAck() bool { return s&^codeMask == 0 }
 
 // IsRNR reports whether the receiver was not ready.
