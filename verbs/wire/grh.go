@@ -46,9 +46,12 @@ func (g GRH) Network() (h Network, ok bool) {
 		}, true
 	case is6:
 		first := binary.BigEndian.Uint32(ip6)
+		src, dst := netip.AddrFrom16([16]byte(ip6[ip6Src:])), netip.AddrFrom16([16]byte(ip6[ip6Dst:]))
+		if src.Is4In6() || dst.Is4In6() {
+			return h, false // such a header is on no network
+		}
 		return Network{
-			Src: netip.AddrPortFrom(netip.AddrFrom16([16]byte(ip6[ip6Src:])), 0),
-			Dst: netip.AddrPortFrom(netip.AddrFrom16([16]byte(ip6[ip6Dst:])), 0),
+			Src: netip.AddrPortFrom(src, 0), Dst: netip.AddrPortFrom(dst, 0),
 			TOS: uint8(first >> 20), TTL: ip6[ip6Hop], FlowLabel: first & flowMask,
 		}, true
 	}

@@ -53,6 +53,9 @@ func TestNetworkGolden(t *testing.T) {
 			assert.Equal(t, unhex(t, c.udp), c.h.AppendUDP(nil, 32))
 		})
 	}
+	mixed := flow6
+	mixed.Dst = flow4.Dst
+	assert.Equal(t, "00000000000000000000ffff0a000001", hexOf(mixed.AppendIP(nil, 8)[ip6Dst:]), "one address of each family")
 	odd := flow6
 	odd.FlowLabel |= 0xfff << 20
 	assert.Equal(t, unhex(t, ip6Golden), odd.AppendIP(nil, UDPLen+32), "a flow label has 20 bits")
@@ -94,6 +97,8 @@ func TestGRHReadsWhatOthersWrite(t *testing.T) {
 		"what looks like IPv6 in front of IPv4": {"60" + zeros20[2:] + ip4Golden, &ip4},
 		"IPv4 of hardware without a checksum":   {zeros20 + "4502003c0000400040110000" + "0a0000020a000001", &ip4},
 		"IPv6 whose address looks like IPv4":    {"603543210028113ffd000000000000000000000045000001fd000000000000000000000000000002", nil},
+		"IPv6 with a mapped source":             {"603543210028113f00000000000000000000ffff0a000001fd000000000000000000000000000002", nil},
+		"IPv6 with a mapped destination":        {"603543210028113ffd00000000000000000000000000000100000000000000000000ffff0a000001", nil},
 		"neither":                               {zeros20 + zeros20, nil},
 		"a version that is neither":             {"50" + zeros20[2:] + "50" + zeros20[2:], nil},
 		"short":                                 {ip6Golden[2:], nil},

@@ -30,7 +30,7 @@ const (
 // Network is what the headers below the BTH say: a UDP socket does not show
 // them, so they are written anew for whoever wants to see them.
 type Network struct {
-	Src, Dst netip.AddrPort // of one family; IPv4 may be mapped into IPv6
+	Src, Dst netip.AddrPort // IPv4 may be mapped into IPv6
 	TOS      uint8          // type of service, or IPv6's traffic class
 	TTL      uint8          // or hop limit
 	ID       uint16         // IPv4's identification
@@ -38,8 +38,9 @@ type Network struct {
 	FlowLabel uint32 // IPv6's, 20 bits
 }
 
-// IPv4 reports the family.
-func (h *Network) IPv4() bool { return h.Src.Addr().Unmap().Is4() }
+// IPv4 reports the family: both addresses are of IPv4. Where only one is, it
+// stands mapped in an IPv6 header.
+func (h *Network) IPv4() bool { return h.Src.Addr().Unmap().Is4() && h.Dst.Addr().Unmap().Is4() }
 
 // AppendIP appends the IP header of a packet with n bytes behind it. IPv4's
 // forbids fragments, and its checksum is valid.

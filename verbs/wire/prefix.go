@@ -37,7 +37,7 @@ var bthMask = func() (t [256]uint32) {
 	return t
 }()
 
-// NewPrefix makes the prefix of packets from src to dst, which are of one family.
+// NewPrefix makes the prefix of packets from src to dst.
 func NewPrefix(src, dst netip.AddrPort) Prefix {
 	h := Network{Src: src, Dst: dst, TOS: 0xff, TTL: 0xff}
 	b := make([]byte, 8, 8+IPv6Len+UDPLen) // for InfiniBand's local route header
