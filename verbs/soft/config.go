@@ -15,6 +15,7 @@ import (
 const (
 	LinkInproc = "inproc"
 	LinkUDP    = "udp"
+	LinkFabric = "fabric" // Config.Fabric
 )
 
 // EngineMode says who runs a device's engine.
@@ -36,7 +37,8 @@ const (
 // Config is what devices are opened with. The zero value is good for all but
 // special cases.
 type Config struct {
-	// Link restricts the devices to LinkInproc or LinkUDP; "": both.
+	// Link restricts the devices to LinkInproc or LinkUDP; "": both. With a Fabric
+	// there is one device, on it.
 	Link string
 	// MTU of the port; 0: the largest that the link carries.
 	MTU verbs.MTU
@@ -62,6 +64,9 @@ type Config struct {
 	// Switch connects in-process devices; nil: one that the provider makes, so that
 	// its own devices reach each other.
 	Switch *Switch
+	// Fabric carries the packets, in place of the usual links; nil: none. The device
+	// has address Addr and Port on it, random where they are not given, and its time.
+	Fabric Fabric
 	// Faults are what goes wrong on the link; nil: nothing.
 	Faults *Faults
 	// Log gets what the control path has to tell; nil: nobody.
@@ -120,7 +125,7 @@ func (c *Config) Validate() error {
 			bad(name, v, fmt.Sprintf("%d to %d, or 0", lo, hi))
 		}
 	}
-	if c.Link != "" && c.Link != LinkInproc && c.Link != LinkUDP {
+	if c.Link != "" && c.Link != LinkInproc && c.Link != LinkUDP && (c.Link != LinkFabric || c.Fabric == nil) {
 		bad("Link", fmt.Sprintf("%q", c.Link), LinkInproc+" or "+LinkUDP)
 	}
 	if c.MTU != 0 && c.MTU.Bytes() == 0 {

@@ -75,12 +75,14 @@ func open(p *Provider, s *site) (*device, error) {
 	d.conf.Link, d.conf.Addr, d.conf.Switch = s.info.Link, s.addr, p.sw
 	var r [16]byte
 	_, _ = rand.Read(r[:]) // never fails
-	if s.info.Link == LinkInproc {
-		d.lid = binary.LittleEndian.Uint16(r[8:]) | 1
+	if s.addr.IsValid() {
+		d.gid, d.lid = verbs.GIDOf(s.addr), d.conf.Port
+	} else {
 		copy(d.gid[:], inprocPrefix[:])
 		copy(d.gid[8:], r[:8])
-	} else {
-		d.gid = verbs.GIDOf(s.addr)
+	}
+	if s.info.Link != LinkUDP && d.lid == 0 {
+		d.lid = binary.LittleEndian.Uint16(r[8:]) | 1
 	}
 	d.mrs.mask, d.ahs.mask = binary.LittleEndian.Uint32(r[8:]), binary.LittleEndian.Uint32(r[12:])
 	d.events.bell.init()

@@ -74,6 +74,10 @@ func (p *Provider) sites() ([]site, error) {
 		return nil, err
 	}
 	var sites []site
+	if p.conf.Fabric != nil {
+		info := verbs.DeviceInfo{Provider: ProviderName, Name: LinkFabric, Link: LinkFabric}
+		return []site{{info: info, addr: p.conf.Addr, mtu: verbs.MTU4096}}, nil
+	}
 	if p.conf.Link != LinkUDP {
 		info := verbs.DeviceInfo{Provider: ProviderName, Name: LinkInproc, Link: LinkInproc}
 		sites = append(sites, site{info: info, mtu: verbs.MTU4096})
