@@ -17,8 +17,7 @@ type ah struct {
 	closed bool // under d.mu
 }
 
-// ahTable finds address handles by id without a lock. Changes are under
-// device.mu.
+// ahTable finds address handles by id without a lock.
 type ahTable struct {
 	keySpace
 	slots[ah]
@@ -33,6 +32,20 @@ func (t *ahTable) find(id verbs.AHID) *ah {
 		return nil
 	}
 	return a
+}
+
+func (t *ahTable) add(h *ah) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	h.id = verbs.AHID(t.alloc())
+	t.set(t.index(uint32(h.id)), h)
+}
+
+func (t *ahTable) remove(h *ah) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.set(t.index(uint32(h.id)), nil)
+	t.release(uint32(h.id))
 }
 
 // checkAddress refuses addresses that no peer has or that the device cannot
@@ -76,8 +89,7 @@ func (p *pd) createAH(a *verbs.AHAttr) (*ah, error) {
 	if err := p.admit(kindAH, d.attr.MaxAH); err != nil {
 		return nil, err
 	}
-	h.id = verbs.AHID(d.ahs.alloc())
-	d.ahs.set(d.ahs.index(uint32(h.id)), h)
+	d.ahs.add(h)
 	return h, nil
 }
 
@@ -98,8 +110,7 @@ func (h *ah) Close() error {
 		return nil
 	}
 	h.closed = true
-	d.ahs.set(d.ahs.index(uint32(h.id)), nil)
-	d.ahs.release(uint32(h.id))
+	d.ahs.remove(h)
 	h.pd.leave(kindAH)
 	return nil
 }

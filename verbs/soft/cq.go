@@ -30,10 +30,11 @@ type cq struct {
 	depth uint64                     // under tail
 	armed atomic.Uint32              // what is waited for; changed under tail
 	dead  atomic.Bool                // overrun or closed
+	tails uint64                     // locks taken; under tail
 
 	_     ucs.Pad
 	head  cursor
-	polls uint64 // locks taken at the head
+	heads uint64 // locks taken; under head
 }
 
 // What an armed queue waits for.
@@ -98,6 +99,9 @@ func (c *cq) push(w *verbs.WC, solicited bool) {
 		c.armed.Store(armedNot)
 		fire = true
 	}
+	if !c.inline {
+		count(&c.tails, 1)
+	}
 	c.tail.end(t + 1)
 	if fire {
 		c.ch.post(c)
@@ -125,7 +129,7 @@ func (c *cq) grow(t uint64) bool {
 		old = *p
 	}
 	if t-h < uint64(len(old)) {
-		return true // a deeper Resize
+		return true // a poller came between
 	}
 	ring := make([]verbs.WC, max(minCQE, 2*len(old)))
 	for i := h; i != t; i++ {
@@ -176,6 +180,9 @@ func (c *cq) pop(wcs []verbs.WC) int {
 			wcs[i] = ring[(h+i)&uint64(len(ring)-1)]
 		}
 	}
+	if !c.single {
+		count(&c.heads, 1)
+	}
 	c.head.end(h + n)
 	return int(n)
 }
@@ -198,6 +205,9 @@ func (c *cq) purge(qpn verbs.QPN) {
 	c.head.end(h)
 	c.tail.end(to)
 }
+
+// locks is how many the queue has taken.
+func (c *cq) locks() uint64 { return atomic.LoadUint64(&c.tails) + atomic.LoadUint64(&c.heads) }
 
 // Arm asks for one event. An event for any completion covers one for solicited
 // ones.
@@ -262,6 +272,7 @@ func (c *cq) Close() error {
 	if c.ch != nil {
 		c.ch.users--
 	}
+	d.gone.add(cntLocks, c.locks())
 	d.cqs = slices.DeleteFunc(d.cqs, func(o *cq) bool { return o == c })
 	d.made[kindCQ]--
 	return nil

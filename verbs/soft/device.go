@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
+	"net/netip"
 	"sync"
 
 	"github.com/goucx/goucx/ucs"
@@ -15,10 +16,6 @@ type device struct {
 	info verbs.DeviceInfo
 	attr verbs.DeviceAttr
 	conf Config // filled with defaults
-	sw   *Switch
-	gid  verbs.GID
-	lid  uint16 // of UDP: start sets it
-	pkey uint16
 
 	// mu is the control path's: what is made, counted and closed.
 	mu     sync.Mutex
@@ -55,17 +52,10 @@ var kindNames = [numKinds]string{"pd", "td", "mr", "cq", "channel", "qp", "srq",
 const (
 	maxMRSize  = 1 << 62
 	maxMessage = 1 << 30
-	// defaultPKey is the full membership of the default partition, the only one
-	// that Ethernet knows.
-	defaultPKey = 0xffff
 )
 
-// inprocPrefix begins the GIDs of in-process devices, a prefix of the unique
-// local addresses; 64 random bits follow.
-var inprocPrefix = [8]byte{0xfd, 0x00, 0x67, 0x6f, 0x75, 0x63, 0x78, 0x00}
-
 func open(p *Provider, s *site) (*device, error) {
-	d := &device{info: s.info, conf: p.conf.filled(), sw: p.sw, pkey: defaultPKey}
+	d := &device{info: s.info, conf: p.conf.filled()}
 	if d.conf.MTU == 0 {
 		d.conf.MTU = s.mtu
 	}
@@ -75,15 +65,7 @@ func open(p *Provider, s *site) (*device, error) {
 	d.conf.Link, d.conf.Addr, d.conf.Switch = s.info.Link, s.addr, p.sw
 	var r [16]byte
 	_, _ = rand.Read(r[:]) // never fails
-	if s.addr.IsValid() {
-		d.gid, d.lid = verbs.GIDOf(s.addr), d.conf.Port
-	} else {
-		copy(d.gid[:], inprocPrefix[:])
-		copy(d.gid[8:], r[:8])
-	}
-	if s.info.Link != LinkUDP && d.lid == 0 {
-		d.lid = binary.LittleEndian.Uint16(r[8:]) | 1
-	}
+	d.address(s.addr, r)
 	d.mrs.mask, d.ahs.mask = binary.LittleEndian.Uint32(r[8:]), binary.LittleEndian.Uint32(r[12:])
 	d.events.bell.init()
 	d.describe(binary.LittleEndian.Uint64(r[:]))
@@ -92,6 +74,24 @@ func open(p *Provider, s *site) (*device, error) {
 	}
 	return d, nil
 }
+
+// address gives the device a GID and a LID: those of an address, else random
+// ones. A link that knows better changes them.
+func (d *device) address(a netip.Addr, r [16]byte) {
+	if a.IsValid() {
+		d.gid, d.lid = verbs.GIDOf(a), d.conf.Port
+	} else {
+		copy(d.gid[:], randomPrefix[:])
+		copy(d.gid[8:], r[:8])
+	}
+	if d.info.Link != LinkUDP && d.lid == 0 {
+		d.lid = max(1, binary.LittleEndian.Uint16(r[8:]))
+	}
+}
+
+// randomPrefix begins the GIDs of devices without an address, a prefix of IPv6's
+// unique local ones; 64 random bits follow.
+var randomPrefix = [8]byte{0xfd, 0, 'g', 'o', 'u', 'c', 'x', 0}
 
 // describe fills the attributes.
 func (d *device) describe(guid uint64) {
@@ -119,12 +119,9 @@ func (d *device) Port(n uint8) (verbs.PortAttr, error) {
 	}
 	return verbs.PortAttr{
 		State: verbs.PortActive, MaxMTU: verbs.MTU4096, ActiveMTU: d.conf.MTU, GIDs: 1, PKeys: 1,
-		LID: d.portLID(), Link: verbs.LinkEthernet, MaxMessage: maxMessage,
+		LID: d.lid, Link: verbs.LinkEthernet, MaxMessage: maxMessage,
 	}, nil
 }
-
-// portLID is the LID by which peers know the port: 0 says RoCEv2's own.
-func (d *device) portLID() uint16 { return d.lid }
 
 // GID gives the only one.
 func (d *device) GID(port uint8, index int) (verbs.GID, error) {
@@ -145,7 +142,7 @@ func (d *device) PKey(port uint8, index int) (uint16, error) {
 	if index != 0 {
 		return 0, fmt.Errorf("pkey %d of soft device %q, which has one: %w", index, d.info.Name, ucs.ErrInvalid)
 	}
-	return d.pkey, nil
+	return defaultPKey, nil
 }
 
 func (d *device) checkPort(n uint8) error {

@@ -3,6 +3,7 @@ package soft
 import (
 	"crypto/rand"
 	"encoding/binary"
+	"sync"
 	"sync/atomic"
 )
 
@@ -10,9 +11,11 @@ import (
 // device, so that they look random. The version changes whenever an index is used
 // again: a stale key finds nothing.
 //
-// The control path's lock guards it.
+// mu guards it and the slots that go with it. It is taken last: an engine that
+// holds a queue pair invalidates keys.
 type keySpace struct {
-	mask     uint32
+	mask     uint32 // never changes
+	mu       sync.Mutex
 	versions []uint8  // the last of each index
 	free     []uint32 // indices
 }
@@ -62,7 +65,7 @@ func (s *slots[T]) at(i uint32) *T {
 	return (*p)[i].Load()
 }
 
-// set enters v; the control path's lock guards it. Who found the table before
+// set enters v, under the lock of the key space. Who found the table before
 // may still see what was there: MR.Close waits for them.
 func (s *slots[T]) set(i uint32, v *T) {
 	p := s.all.Load()

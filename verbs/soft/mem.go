@@ -20,7 +20,7 @@ type mr struct {
 	access verbs.Access
 	addr   uint64 // iova of the first byte
 	buf    []byte
-	dead   atomic.Bool // set before buf goes
+	dead   atomic.Bool // the key is invalid; set before buf goes, under mrTable.mu
 	closed bool        // under d.mu
 }
 
@@ -124,7 +124,7 @@ func (m *mr) at(addr uint64, n int) []byte {
 	return m.buf[off : off+uint64(n) : off+uint64(n)]
 }
 
-// mrTable finds regions by key without a lock. Changes are under device.mu.
+// mrTable finds regions by key without a lock.
 type mrTable struct {
 	keySpace
 	slots[mr]
@@ -142,17 +142,22 @@ func (t *mrTable) find(key uint32) *mr {
 }
 
 func (t *mrTable) add(m *mr) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	m.key = t.alloc()
 	t.set(t.index(m.key), m)
 }
 
-// remove makes the key invalid; the second time it does nothing.
-func (t *mrTable) remove(m *mr) {
+// remove makes the key invalid; false: it was already.
+func (t *mrTable) remove(m *mr) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if m.dead.Swap(true) {
-		return
+		return false
 	}
 	t.set(t.index(m.key), nil)
 	t.release(m.key)
+	return true
 }
 
 // empty is what a piece of no bytes names, whatever its key.
@@ -190,14 +195,5 @@ func (d *device) remote(p *pd, key uint32, addr uint64, n int, need verbs.Access
 // of the domain's. The region stays open and holds its memory until Close.
 func (d *device) invalidate(p *pd, key uint32) bool {
 	m := d.mrs.find(key)
-	if m == nil || m.pd != p.prot {
-		return false
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if m.dead.Load() {
-		return false
-	}
-	d.mrs.remove(m)
-	return true
+	return m != nil && m.pd == p.prot && d.mrs.remove(m)
 }

@@ -38,6 +38,9 @@ func (d *device) AllocPD() (verbs.PD, error) {
 // single says that one goroutine at a time uses what is made in the domain.
 func (p *pd) single() bool { return p.td != nil }
 
+// samePD reports whether two domains have one protection.
+func samePD(a, b *pd) bool { return a.prot == b.prot }
+
 // admit counts a child more; the caller holds d.mu.
 func (p *pd) admit(k kind, most int) error {
 	if p.closed {
@@ -139,15 +142,21 @@ func (p *pd) createQP(c *verbs.QPConfig) (*qp, error) {
 	return q, nil
 }
 
-// dropQP takes back what createQP counted; the caller, qp.Close, holds d.mu.
-func (d *device) dropQP(q *qp) {
+// dropped is the end of a queue pair that nothing touches any more: when its
+// events have been acknowledged it takes back what createQP counted.
+func (d *device) dropped(q *qp) error {
+	d.settle(q)
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.gone.addAll(&q.counts)
+	q.rq.addTo(&d.gone)
 	q.pd.leave(kindQP)
 	q.sendCQ.users--
 	q.recvCQ.users--
 	if q.srq != nil {
 		q.srq.users--
 	}
+	return nil
 }
 
 // queuesOf checks what a queue pair shall work with.

@@ -10,7 +10,17 @@ import (
 
 // The engine's symbols, until it is here.
 
-type engine struct{ qps qpTable }
+type engine struct {
+	qps    qpTable
+	gid    verbs.GID
+	lid    uint16
+	counts counts
+}
+
+const defaultPKey = 0xffff
+
+// NewSwitch makes a switch.
+func NewSwitch() *Switch { return new(Switch) }
 
 type qpTable struct{ all []*qp }
 
@@ -26,6 +36,7 @@ type qp struct {
 	sendCQ, recvCQ *cq
 	srq            *srq
 	counts         counts
+	rq             recvRing
 }
 
 func (q *qp) QPN() verbs.QPN                                { return 0 }
@@ -34,10 +45,7 @@ func (q *qp) Query() verbs.QPAttr                           { return verbs.QPAtt
 func (q *qp) PostSend([]verbs.SendWR) (int, ucs.Status)     { return 0, ucs.Unsupported }
 func (q *qp) PostRecv(wrs []verbs.RecvWR) (int, ucs.Status) { return 0, ucs.Unsupported }
 func (q *qp) Close() error {
-	q.d.mu.Lock()
-	defer q.d.mu.Unlock()
-	q.d.dropQP(q)
-	return nil
+	return q.d.dropped(q)
 }
 
 func (d *device) start() error                     { return nil }

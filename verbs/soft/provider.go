@@ -24,7 +24,7 @@ type Provider struct {
 func New(c Config) *Provider {
 	p := &Provider{conf: c, sw: c.Switch}
 	if p.sw == nil {
-		p.sw = new(Switch)
+		p.sw = NewSwitch()
 	}
 	return p
 }

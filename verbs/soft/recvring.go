@@ -26,8 +26,8 @@ type recvRing struct {
 	most uint64                    // under tail
 	head cursor
 
-	// Counters: of posters, under tail.
-	posts uint64
+	posts, tails uint64 // posts and locks, under tail
+	heads        uint64 // locks, under head
 }
 
 const minRecvs = 4
@@ -59,6 +59,9 @@ func (r *recvRing) post(wrs []verbs.RecvWR) (int, ucs.Status) {
 		t++
 	}
 	count(&r.posts, 1)
+	if !r.single {
+		count(&r.tails, 1)
+	}
 	r.tail.end(t)
 	return n, st
 }
@@ -108,6 +111,9 @@ func (r *recvRing) take(w *recvWQE) bool {
 		copy(w.sg[:w.nsg], e.sg[:w.nsg])
 		h++
 	}
+	if r.shared {
+		count(&r.heads, 1)
+	}
 	r.head.end(h)
 	return ok
 }
@@ -124,4 +130,13 @@ func (r *recvRing) drop() {
 func (r *recvRing) len() int {
 	h := r.head.pos() // first: the tail is never behind it then
 	return int(r.tail.pos() - h)
+}
+
+// addTo adds the queue's counters. Each post is a doorbell of its own.
+func (r *recvRing) addTo(c *counts) {
+	posts := atomic.LoadUint64(&r.posts)
+	c.add(cntPosts, posts)
+	c.add(cntDoorbells, posts)
+	c.add(cntWQEs, r.tail.pos())
+	c.add(cntLocks, atomic.LoadUint64(&r.tails)+atomic.LoadUint64(&r.heads))
 }

@@ -122,6 +122,7 @@ func (s *srq) Close() error {
 	d.settle(s)
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	s.addTo(&d.gone)
 	d.srqs = slices.DeleteFunc(d.srqs, func(o *srq) bool { return o == s })
 	s.pd.leave(kindSRQ)
 	return nil

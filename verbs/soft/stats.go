@@ -62,7 +62,17 @@ func (c *counts) addAll(o *counts) {
 func (d *device) Stats() *stats.Group {
 	d.mu.Lock()
 	sum := d.gone
-	d.qps.each(func(q *qp) { sum.addAll(&q.counts) })
+	sum.addAll(&d.counts)
+	d.qps.each(func(q *qp) {
+		sum.addAll(&q.counts)
+		q.rq.addTo(&sum)
+	})
+	for _, s := range d.srqs {
+		s.addTo(&sum)
+	}
+	for _, c := range d.cqs {
+		sum.add(cntLocks, c.locks())
+	}
 	d.mu.Unlock()
 	set := stats.NewSet(counterNames[:])
 	for k, n := range sum {
