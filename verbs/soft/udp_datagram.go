@@ -22,7 +22,7 @@ type datagram struct {
 	tos  uint8       // type of service and time to live, where the port asks for them
 	ttl  uint8
 	u    *udpPort
-	refs atomic.Int32 // holds; the load is in arm
+	refs atomic.Int32 // holds; releases pair with the load in free
 	rx   rxMemory
 }
 
@@ -66,6 +66,9 @@ func (d *datagram) check(i int) bool {
 func (d *datagram) hold() { d.refs.Add(1) }
 
 func (d *datagram) release() { d.refs.Add(-1) }
+
+// free reports whether nobody holds it.
+func (d *datagram) free() bool { return d.refs.Load() == 0 }
 
 // grhLen is the length of the area in front of a datagram's data.
 const grhLen = 40

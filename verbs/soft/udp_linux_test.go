@@ -1,11 +1,16 @@
 package soft
 
 import (
+	"encoding/binary"
+	"hash/crc32"
 	"math/rand/v2"
 	"net/netip"
+	"runtime"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/goucx/goucx/ucs"
@@ -13,7 +18,10 @@ import (
 	"github.com/goucx/goucx/verbs/wire"
 )
 
-var loopback = netip.MustParseAddr("127.0.0.1")
+var (
+	loopback  = netip.MustParseAddr("127.0.0.1")
+	loopback6 = netip.MustParseAddr("::1")
+)
 
 func openTestPort(t testing.TB, addr netip.Addr) *udpPort {
 	t.Helper()
@@ -26,7 +34,7 @@ func openTestPort(t testing.TB, addr netip.Addr) *udpPort {
 	return u
 }
 
-// pair is two ports of one address that know each other.
+// udpPair is two ports of one address that know each other.
 func udpPair(t testing.TB, addr netip.Addr) (a, b *udpPort, toB, toA udpPeer) {
 	t.Helper()
 	a, b = openTestPort(t, addr), openTestPort(t, addr)
@@ -37,40 +45,228 @@ func udpPair(t testing.TB, addr netip.Addr) (a, b *udpPort, toB, toA udpPeer) {
 	return a, b, toB, toA
 }
 
+// arrivals waits until want says that it has seen enough datagrams.
+func arrivals(t testing.TB, u *udpPort, want func(d *datagram) bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); ; {
+		for _, d := range u.recv() {
+			if !want(d) {
+				return
+			}
+		}
+		if time.Now().After(end) {
+			require.FailNow(t, "not all came")
+		}
+		runtime.Gosched()
+	}
+}
+
 // receive waits for n packets and gives them, each checked.
 func receive(t testing.TB, u *udpPort, from *udpPeer, n int) (got []packet) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); len(got) < n; {
-		require.True(t, time.Now().Before(end), "%d of %d packets came", len(got), n)
-		for _, d := range u.recv() {
-			require.True(t, from.sent(d))
-			for i := range d.packets() {
-				var p packet
-				f, ok := d.open(i, &p)
-				require.Equal(t, wire.FaultNone, f)
-				require.True(t, ok, "ICRC of packet %d", i)
-				got = append(got, flat(&p))
-			}
+	arrivals(t, u, func(d *datagram) bool {
+		require.True(t, from.sent(d))
+		for i := range d.packets() {
+			var p packet
+			f, ok := d.open(i, &p)
+			require.Equal(t, wire.FaultNone, f)
+			require.True(t, ok, "ICRC of packet %d", i)
+			got = append(got, flat(&p))
 		}
-	}
+		return len(got) < n
+	})
 	return got
 }
 
-func TestUDPTrain(t *testing.T) {
-	a, b, toB, toA := udpPair(t, loopback)
-	r := rand.New(rand.NewPCG(5, 6))
-	for _, n := range []int{0, 1, 8, 63, copyLimit, copyLimit + 1, 1023, 1024} {
-		var sent []packet
-		tr := a.train(&toB)
-		for len(sent) < 40 {
-			p := randomPacket(r, wire.SendMiddle, n)
-			require.True(t, tr.add(p))
-			sent = append(sent, flat(p))
-		}
-		require.Equal(t, ucs.OK, tr.send())
-		require.Equal(t, sent, receive(t, b, &toA, len(sent)))
+// plainICRC is the checksum of a packet of bytes b, ICRC included, by the
+// annex's words: no tables, no prefix.
+func plainICRC(b []byte, src, dst netip.AddrPort, id uint16) uint32 {
+	n := len(b)
+	h := wire.Network{Src: src, Dst: dst, TOS: 0xff, TTL: 0xff, ID: id}
+	all := binary.BigEndian.AppendUint64(nil, ^uint64(0))
+	all = h.AppendUDP(h.AppendIP(all, wire.UDPLen+n), n)
+	if h.IPv4() {
+		all[8+10], all[8+11] = 0xff, 0xff
+	} else {
+		binary.BigEndian.PutUint32(all[8:], 0x6fffffff)
 	}
-	require.Zero(t, b.counts.idSearched.Load())
+	all[len(all)-2], all[len(all)-1] = 0xff, 0xff
+	at := len(all)
+	all = append(all, b[:n-wire.ICRCLen]...)
+	all[at+4] = 0xff
+	return crc32.ChecksumIEEE(all)
+}
+
+type udpCase struct {
+	name string
+	addr netip.Addr
+	gso  bool
+}
+
+var udpCases = []udpCase{
+	{"IPv4 trains", loopback, true},
+	{"IPv4 single packets", loopback, false},
+	{"IPv6 trains", loopback6, true},
+	{"IPv6 single packets", loopback6, false},
+}
+
+// Packets of all lengths arrive as they were, in order, each with the checksum
+// that the annex says for its place in the train.
+func TestUDPTrain(t *testing.T) {
+	for _, c := range udpCases {
+		t.Run(c.name, func(t *testing.T) {
+			a, b, toB, toA := udpPair(t, c.addr)
+			segments := a.gso.Load() && b.gro
+			a.gso.Store(a.gso.Load() && c.gso)
+			r := rand.New(rand.NewPCG(5, 6))
+			for _, n := range []int{0, 1, 8, 63, copyLimit, copyLimit + 1, 1023, 1024, 4095, 4096} {
+				var sent []packet
+				tr := a.train(&toB)
+				for p := randomPacket(r, wire.SendMiddle, n); tr.add(p); p = randomPacket(r, wire.SendMiddle, n) {
+					sent = append(sent, flat(p))
+				}
+				require.Equal(t, min(maxSegments, maxTrain/wire.SendMiddle.Info().PacketLen(n)), len(sent))
+				require.Equal(t, ucs.OK, tr.send())
+				var got []packet
+				arrivals(t, b, func(d *datagram) bool {
+					if c.gso && segments {
+						assert.Equal(t, len(sent), d.packets())
+					} else {
+						assert.Equal(t, 1, d.packets())
+					}
+					for i := range d.packets() {
+						raw := d.packet(i)
+						crc := plainICRC(raw, a.addr, b.addr, uint16(i))
+						require.Equal(t, crc, binary.LittleEndian.Uint32(raw[len(raw)-wire.ICRCLen:]))
+						var p packet
+						f, ok := d.open(i, &p)
+						require.Equal(t, wire.FaultNone, f)
+						require.True(t, ok)
+						require.True(t, toA.sent(d))
+						got = append(got, flat(&p))
+					}
+					return len(got) < len(sent)
+				})
+				require.Equal(t, sent, got)
+			}
+			require.Zero(t, b.counts.idSearched.Load())
+		})
+	}
+}
+
+// A train takes packets of one length and one shorter; no more of any length
+// than room says.
+func TestUDPTrainRules(t *testing.T) {
+	a, b, toB, toA := udpPair(t, loopback)
+	if !a.gso.Load() {
+		t.Skip("the kernel segments no datagrams")
+	}
+	r := rand.New(rand.NewPCG(7, 8))
+	middle := func(n int) *packet { return randomPacket(r, wire.WriteMiddle, n) }
+	size := wire.WriteMiddle.Info().PacketLen
+
+	tr := a.train(&toB)
+	require.Equal(t, maxSegments, tr.room(size(8)))
+	require.True(t, tr.add(middle(64)))
+	require.Equal(t, maxSegments-1, tr.room(size(64)))
+	require.Equal(t, 1, tr.room(size(60)))
+	require.Zero(t, tr.room(size(68)))
+	require.False(t, tr.add(middle(68)), "longer than the first")
+	require.True(t, tr.add(middle(62)), "padded to the same length")
+	ack := randomPacket(r, wire.Acknowledge, 0)
+	require.True(t, tr.add(ack), "a shorter one")
+	require.Zero(t, tr.room(size(0)))
+	require.False(t, tr.add(ack), "the shorter one was the last")
+	require.Equal(t, ucs.OK, tr.send())
+	got := receive(t, b, &toA, 3)
+	require.Equal(t, []int{64, 62, 0}, []int{got[0].n, got[1].n, got[2].n})
+	require.Equal(t, flat(ack), got[2])
+
+	tr = a.train(&toB)
+	n := 0
+	for k := tr.room(size(4096)); k > 0; k = tr.room(size(4096)) {
+		require.True(t, tr.add(middle(4096)))
+		n++
+		require.Equal(t, k-1, tr.room(size(4096)))
+	}
+	require.Equal(t, 15, n)
+	require.False(t, tr.add(middle(4096)))
+	require.Equal(t, ucs.OK, tr.send())
+	receive(t, b, &toA, n)
+
+	require.Equal(t, ucs.OK, a.train(&toB).send(), "an empty train is no error")
+}
+
+// The payload is held until the send, and let go by it.
+func TestUDPTrainHoldsPayload(t *testing.T) {
+	a, b, toB, toA := udpPair(t, loopback)
+	tr := a.train(&toB)
+	released := make(chan struct{})
+	func() {
+		data := make([]byte, 4096)
+		for i := range data {
+			data[i] = byte(i * 7)
+		}
+		runtime.AddCleanup(&data[0], func(c chan struct{}) { close(c) }, released)
+		require.True(t, tr.add(&packet{op: wire.SendOnly, n: len(data), nsg: 1, sg: [verbs.MaxSGE][]byte{data}}))
+	}()
+	for range 3 {
+		runtime.GC()
+		_ = make([]byte, 4096)
+	}
+	require.Equal(t, ucs.OK, tr.send())
+	for i, c := range receive(t, b, &toA, 1)[0].sg[0] {
+		require.Equal(t, byte(i*7), c)
+	}
+	for end := time.Now().Add(20 * time.Second); ; {
+		runtime.GC()
+		select {
+		case <-released:
+			return
+		default:
+			require.True(t, time.Now().Before(end), "the scratch still holds the payload")
+		}
+	}
+}
+
+// More senders than the pool has scratch; each one's packets stay in order.
+func TestUDPManySenders(t *testing.T) {
+	a, b, toB, toA := udpPair(t, loopback)
+	const senders, trains, each = 2 * len(trainPool{}), 20, 4
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, 8) // so that the socket holds what is on its way
+	for s := range senders {
+		wg.Go(func() {
+			data := make([]byte, 600)
+			for k := range trains {
+				slots <- struct{}{}
+				tr := a.train(&toB)
+				for i := range each {
+					p := &packet{op: wire.SendOnly, dest: verbs.QPN(s), psn: verbs.PSN(k*each + i), n: 600, nsg: 1}
+					p.sg[0] = data
+					assert.True(t, tr.add(p))
+				}
+				assert.Equal(t, ucs.OK, tr.send())
+			}
+		})
+	}
+	var next [senders]verbs.PSN
+	left := senders * trains * each
+	arrivals(t, b, func(d *datagram) bool {
+		require.True(t, toA.sent(d))
+		for i := range d.packets() {
+			var p packet
+			f, ok := d.open(i, &p)
+			require.True(t, f == wire.FaultNone && ok)
+			require.Equal(t, next[p.dest], p.psn)
+			next[p.dest]++
+			if left--; left%each == 0 {
+				<-slots
+			}
+		}
+		return left > 0
+	})
+	wg.Wait()
 }
 
 func TestUDPOpen(t *testing.T) {
@@ -78,16 +274,71 @@ func TestUDPOpen(t *testing.T) {
 	require.GreaterOrEqual(t, u.lid(), uint16(0x8000))
 	require.Less(t, u.lid(), uint16(0xc000))
 	require.Equal(t, verbs.GIDOf(loopback), u.gid())
-	require.Positive(t, u.rcvbuf)
+	require.GreaterOrEqual(t, u.rcvbuf, 1<<12)
+	require.Positive(t, u.sndbuf)
 
 	_, err := openUDP(loopback, u.lid(), 0)
-	require.Error(t, err, "the port is taken")
-	for _, bad := range []string{"0.0.0.0", "224.0.0.1", "::"} {
+	require.ErrorContains(t, err, "bind port", "the port is taken")
+	for _, bad := range []string{"0.0.0.0", "224.0.0.1", "::", "ff02::1"} {
 		_, err = openUDP(netip.MustParseAddr(bad), 0, 0)
 		require.ErrorIs(t, err, ucs.ErrInvalid, bad)
 	}
-	_, err = u.peer(u.gid(), 0)
-	require.ErrorIs(t, err, ucs.ErrInvalid, "LID 0 is for devices on 4791")
-	_, err = u.peer(verbs.GIDOf(netip.MustParseAddr("fe80::1")), 5)
-	require.ErrorIs(t, err, ucs.ErrUnreachable)
+	_, err = openUDP(netip.Addr{}, 0, 0)
+	require.ErrorIs(t, err, ucs.ErrInvalid)
+	_, err = openUDP(netip.MustParseAddr("fe80::1%nosuchnet"), 0, 0)
+	require.ErrorContains(t, err, "nosuchnet")
+	_, err = openUDP(netip.MustParseAddr("192.0.2.77"), 0, 0)
+	require.Error(t, err, "an address of somebody else")
+}
+
+func TestUDPPeer(t *testing.T) {
+	u := openTestPort(t, loopback)
+	_, err := u.peer(u.gid(), 0)
+	require.ErrorIs(t, err, ucs.ErrInvalid, "LID 0 answers to 4791")
+	require.ErrorContains(t, err, "LID 0")
+	for _, bad := range []string{"fe80::1", "0.0.0.0"} {
+		_, err = u.peer(verbs.GIDOf(netip.MustParseAddr(bad)), 5)
+		require.ErrorIs(t, err, ucs.ErrUnreachable, bad)
+	}
+
+	p, err := u.peer(u.gid(), 0x8123)
+	require.NoError(t, err)
+	from := func(a string) *datagram { return &datagram{from: sourceOf(netip.MustParseAddrPort(a))} }
+	require.True(t, p.sent(from("127.0.0.1:33059")))
+	require.True(t, p.sent(from("[::ffff:127.0.0.1]:33059")))
+	require.False(t, p.sent(from("127.0.0.1:33060")), "another port")
+	require.False(t, p.sent(from("127.0.0.2:33059")), "another address")
+	require.False(t, p.sent(from("[::127.0.0.1]:33059")), "another family")
+
+	p, err = u.peer(u.gid(), rocePort)
+	require.NoError(t, err)
+	require.True(t, p.sent(from("127.0.0.1:49999")), "from any port of such a peer")
+	require.False(t, p.sent(from("127.0.0.2:4791")))
+}
+
+func TestUDPSource(t *testing.T) {
+	for _, c := range []struct {
+		addr string
+		lid  uint16
+	}{
+		{"10.1.2.3:4791", 4791},
+		{"10.1.2.3:40000", 40000},
+		{"10.1.2.3:49152", 0},
+		{"[fd00::2]:33000", 33000},
+	} {
+		a := netip.MustParseAddrPort(c.addr)
+		s := sourceOf(a)
+		assert.Equal(t, c.lid, s.lid(), c.addr)
+		assert.Equal(t, verbs.GIDOf(a.Addr()), s.gid())
+		assert.Equal(t, a, s.addrPort())
+		var name [28]byte
+		got, ok := parseName(&name, 28)
+		assert.False(t, ok)
+		n := putName(&name, a, 0)
+		got, ok = parseName(&name, uint32(n))
+		assert.True(t, ok)
+		assert.Equal(t, s, got)
+		_, ok = parseName(&name, uint32(n)-1)
+		assert.False(t, ok)
+	}
 }

@@ -16,12 +16,15 @@ const (
 	// them; if all are held, it receives nothing until one is released.
 	maxBuffers = 64
 	// manyAfter single packets without finding the socket empty, several are taken
-	// by one call.
+	// by one call: 64 packets of 8 bytes cost a quarter less so. Where the call finds
+	// one only, which costs more, the next try waits twice as long, to manyMax.
 	manyAfter = 8
+	manyMax   = 1024
 )
 
 // rxMemory is what a receive call fills.
 type rxMemory struct {
+	at   int // the message that is ready to receive into it, -1: none
 	iov  unix.Iovec
 	name [unix.SizeofSockaddrInet6]byte
 	ctl  [128]byte
@@ -32,9 +35,9 @@ type rxMemory struct {
 type receiver struct {
 	msgs   [maxDatagrams]mmsghdr
 	ready  [maxDatagrams]*datagram // what msgs points to
-	others []*datagram             // held when they were last looked at
-	made   int
-	streak int // receives in a row that found a single packet
+	all    []*datagram             // the others too
+	streak int                     // receives in a row that found a single packet
+	many   int                     // streak from which several are taken
 	batch  [maxDatagrams]*datagram
 	// sources are prefixes of senders that were seen, by a hash of the sender.
 	sources  [64]sourcePrefix
@@ -47,7 +50,8 @@ type sourcePrefix struct {
 }
 
 func (r *receiver) init(u *udpPort) {
-	r.others = make([]*datagram, 0, maxBuffers)
+	r.all = make([]*datagram, 0, maxBuffers)
+	r.many = manyAfter
 	r.arm(u, 0)
 }
 
@@ -58,10 +62,11 @@ func (r *receiver) init(u *udpPort) {
 // hot: BenchmarkUDPPingPong
 func (u *udpPort) recv() []*datagram {
 	r := &u.rx
-	if r.streak >= manyAfter {
+	if r.streak >= r.many {
 		return u.recvMany()
 	}
 	if !r.arm(u, 0) {
+		u.counts.rxNoBuffer.Add(1)
 		return nil
 	}
 	m := &r.msgs[0]
@@ -90,14 +95,17 @@ func (u *udpPort) recvMany() []*datagram {
 		k++
 	}
 	if k == 0 {
+		u.counts.rxNoBuffer.Add(1)
 		return nil
 	}
 	got, errno := rawRecvmmsg(u.fd, r.msgs[:k])
 	if errno != 0 {
 		return u.recvFailed(errno)
 	}
-	if got < k {
-		r.streak = 0
+	if got == 1 {
+		r.streak, r.many = 0, min(2*r.many, manyMax)
+	} else {
+		r.many = manyAfter
 	}
 	n := 0
 	for i := range got {
@@ -122,7 +130,7 @@ func (u *udpPort) recvFailed(errno unix.Errno) []*datagram {
 // there is none.
 func (r *receiver) arm(u *udpPort, i int) bool {
 	d := r.ready[i]
-	if d == nil || d.refs.Load() != 0 {
+	if d == nil || !d.free() {
 		if d = r.replace(u, i); d == nil {
 			return false
 		}
@@ -133,43 +141,44 @@ func (r *receiver) arm(u *udpPort, i int) bool {
 	return true
 }
 
-// replace finds a datagram for message i that nobody holds, or makes one.
+// replace finds a datagram for message i that nobody holds, or makes one; only
+// then it takes one from a later message.
 //
 //go:noinline
 func (r *receiver) replace(u *udpPort, i int) *datagram {
-	d := r.free()
+	var d *datagram
+	for _, x := range r.all {
+		if x.free() && (x.rx.at < 0 || x.rx.at > i && len(r.all) == maxBuffers) {
+			d = x
+			break
+		}
+	}
 	if d == nil {
-		if r.made == maxBuffers {
-			u.counts.rxNoBuffer.Add(1)
+		if len(r.all) == maxBuffers {
 			return nil
 		}
-		d = &datagram{u: u}
-		d.rx.iov.Base = &d.rx.buf[0]
-		d.rx.iov.SetLen(len(d.rx.buf))
-		r.made++
+		d = newDatagram(u)
+		r.all = append(r.all, d)
+	}
+	if at := d.rx.at; at >= 0 {
+		r.ready[at] = nil
 	}
 	if old := r.ready[i]; old != nil {
-		r.others = append(r.others, old)
+		old.rx.at = -1
 	}
-	r.ready[i] = d
+	r.ready[i], d.rx.at = d, i
 	h := &r.msgs[i].hdr
 	h.Name, h.Iov, h.Control = &d.rx.name[0], &d.rx.iov, &d.rx.ctl[0]
 	h.SetIovlen(1)
 	return d
 }
 
-// free takes a datagram out of others that was released meanwhile.
-func (r *receiver) free() *datagram {
-	for k, d := range r.others {
-		if d.refs.Load() == 0 {
-			last := len(r.others) - 1
-			r.others[k] = r.others[last]
-			r.others[last] = nil
-			r.others = r.others[:last]
-			return d
-		}
-	}
-	return nil
+func newDatagram(u *udpPort) *datagram {
+	d := &datagram{u: u}
+	d.rx.at = -1
+	d.rx.iov.Base = &d.rx.buf[0]
+	d.rx.iov.SetLen(len(d.rx.buf))
+	return d
 }
 
 // fill reads what the kernel says of a received message. false: it is no packet,

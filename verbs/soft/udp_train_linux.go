@@ -2,7 +2,6 @@ package soft
 
 import (
 	"encoding/binary"
-	"hash/crc32"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -12,9 +11,8 @@ import (
 	"github.com/goucx/goucx/verbs/wire"
 )
 
-// maxIov is the most pieces of a train: headers and pieces of each packet, and
-// what stands behind the last piece.
-const maxIov = maxSegments*(1+verbs.MaxSGE) + 1
+// maxIov is the most pieces of a train: headers, pieces and ICRC of each packet.
+const maxIov = maxSegments * (2 + verbs.MaxSGE)
 
 // train is the scratch of one send: up to 64 packets to one peer, which go out by
 // one system call. With segmentation all are of one length but for the last,
@@ -148,13 +146,13 @@ func (t *train) addLong(p *packet, n int, id uint16) {
 	t.cut()
 	for _, s := range p.sg[:p.nsg] {
 		if len(s) > 0 {
-			crc = crc32.Update(crc, crc32.IEEETable, s)
+			crc = wire.Update(crc, s)
 			t.piece(s)
 		}
 	}
 	b = b[h:]
 	if pad := putPad(p.n, b); pad > 0 {
-		crc = crc32.Update(crc, crc32.IEEETable, b[:pad])
+		crc = wire.Update(crc, b[:pad])
 		b = b[pad:]
 		t.pos += pad
 	}
@@ -284,8 +282,7 @@ func (t *train) sendSingles() unix.Errno {
 			done += n
 			continue
 		}
-		again := errno == unix.EINTR || errno == unix.ECONNREFUSED
-		if again && tries < 2 {
+		if (errno == unix.EINTR || errno == unix.ECONNREFUSED) && tries < 2 {
 			tries++
 			continue
 		}
@@ -310,13 +307,11 @@ func (t *train) failed(errno unix.Errno) ucs.Status {
 	case unix.EMSGSIZE:
 		c.txTooLong.Add(1)
 		return ucs.TooLong
-	case unix.EIO, unix.EINVAL:
-		if t.whole && t.count > 1 {
-			// This way out cannot segment; later trains go as single packets. The
-			// identifications are sealed in, so this one is lost.
-			c.txUnsegmented.Add(1)
-			t.u.gso.Store(false)
-		}
+	case unix.EIO:
+		// The way out cannot segment; later trains go as single packets. The
+		// identifications are sealed in, so this one is lost.
+		c.txUnsegmented.Add(1)
+		t.u.gso.Store(false)
 		c.txLost.Add(uint64(t.count))
 		return ucs.OK
 	case unix.ECONNREFUSED:
