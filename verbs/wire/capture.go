@@ -19,11 +19,11 @@ const (
 	pcapSnapLen = 1 << 16
 )
 
-// Capture writes packets into a pcap file, for tcpdump and Wireshark. Those take
-// packets for RoCE where one of the ports is 4791; for another port N they must
-// be told, as in `tshark -d udp.port==N,rroce`.
+// Capture writes packets into a pcap file, for tcpdump and Wireshark. Wireshark
+// takes packets for RoCE where one of the ports is 4791; for another port N it
+// must be told, as in `tshark -d udp.port==N,infiniband`.
 //
-// Any goroutine may call it. It writes a packet by one Write, so nothing is held
+// Any goroutine may call it. It writes a packet by one Write, and holds nothing
 // back.
 type Capture struct {
 	mu  sync.Mutex // guards both
@@ -47,7 +47,7 @@ func NewCapture(w io.Writer) (*Capture, error) {
 }
 
 // Packet writes one packet, from the BTH to the ICRC, with IP and UDP headers as
-// h says. at is its time in nanoseconds since 1970, or since the begin of a
+// h says, and a valid UDP checksum. at is its time in nanoseconds since 1970, or since the begin of a
 // simulation.
 func (c *Capture) Packet(at int64, h *Network, packet []byte) error {
 	const second = 1e9
@@ -61,6 +61,7 @@ func (c *Capture) Packet(at int64, h *Network, packet []byte) error {
 	b = h.AppendIP(b, UDPLen+len(packet))
 	b = h.AppendUDP(b, len(packet))
 	b = append(b, packet...)
+	h.sealUDP(b[head:])
 	n := uint32(len(b) - head)
 	le.PutUint32(b[head-8:], n)
 	le.PutUint32(b[head-4:], n)

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"io"
 	"strings"
@@ -21,9 +22,29 @@ func TestCaptureGolden(t *testing.T) {
 	require.NoError(t, c.Packet(1, &flow6, unhex(t, sendGolden)))
 	assert.Equal(t, strings.Join([]string{
 		"4d3cb2a1", "0200", "0400", "00000000", "00000000", "00000100", "65000000",
-		"803bb16a", "15cd5b07", "3c000000", "3c000000", ip4Golden, udp4Golden, sendGolden,
-		"00000000", "01000000", "50000000", "50000000", ip6Golden, udp6Golden, sendGolden,
+		"803bb16a", "15cd5b07", "3c000000", "3c000000", ip4Golden, "12b712b700285637", sendGolden,
+		"00000000", "01000000", "50000000", "50000000", ip6Golden, "9c4012b70028e6ab", sendGolden,
 	}, ""), hexOf(file.Bytes()))
+}
+
+func TestCaptureSealsUDP(t *testing.T) {
+	b := unhex(t, sendGolden)
+	for name, c := range map[string]struct {
+		h    Network
+		b    []byte
+		want uint16
+	}{
+		"IPv4":                 {flow4, b, 0x5637},
+		"IPv4 of odd length":   {flow4, b[:31], 0x5655},
+		"IPv6":                 {flow6, b, 0xe6ab},
+		"IPv6 of odd length":   {flow6, b[:31], 0xe6c9},
+		"a checksum that is 0": {flow4, append(unhex(t, sendGolden), 0x56, 0x33), 0xffff},
+	} {
+		ip := whole(&c.h, c.b)
+		c.h.sealUDP(ip)
+		udp := ip[len(ip)-len(c.b)-UDPLen:]
+		assert.Equal(t, c.want, binary.BigEndian.Uint16(udp[udpSum:]), name)
+	}
 }
 
 // A packet is one Write, so whatever was written when a program is killed can be

@@ -73,7 +73,7 @@ func (h *Network) AppendIP(b []byte, n int) []byte {
 }
 
 // AppendUDP appends the UDP header of a packet with n bytes behind it. Its
-// checksum is 0, none, as hardware sends it.
+// checksum is 0, none, as hardware sends it; sealUDP computes it.
 func (h *Network) AppendUDP(b []byte, n int) []byte {
 	be := binary.BigEndian
 	b = be.AppendUint16(b, h.Src.Port())
@@ -82,13 +82,31 @@ func (h *Network) AppendUDP(b []byte, n int) []byte {
 	return append(b, 0, 0)
 }
 
-// onesSum adds the 16-bit words of b, of even length, to sum: the checksum of IP
-// is its complement.
+// sealUDP stores the checksum of UDP, which is still 0, in a packet from the IP
+// header on.
+func (h *Network) sealUDP(b []byte) {
+	udp, addresses := b[IPv6Len:], b[ip6Src:IPv6Len]
+	if h.IPv4() {
+		udp, addresses = b[IPv4Len:], b[ip4Src:IPv4Len]
+	}
+	sum := onesSum(protoUDP+uint32(len(udp)), addresses)
+	sum = onesSum(uint32(sum), udp)
+	if sum != 0xffff { // else it would be 0, none
+		sum = ^sum
+	}
+	binary.BigEndian.PutUint16(udp[udpSum:], sum)
+}
+
+// onesSum adds the 16-bit words of b to sum: the checksum of IP and UDP is its
+// complement.
 //
 // Source: RFC 1071.
 func onesSum(sum uint32, b []byte) uint16 {
 	for ; len(b) >= 2; b = b[2:] {
 		sum += uint32(binary.BigEndian.Uint16(b))
+	}
+	if len(b) == 1 {
+		sum += uint32(b[0]) << 8
 	}
 	for sum > 0xffff {
 		sum = sum>>16 + sum&0xffff
