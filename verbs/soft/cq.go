@@ -78,15 +78,16 @@ func (d *device) CreateCQ(c verbs.CQConfig) (verbs.CQ, error) {
 // see all that was pushed for it.
 func (c *cq) empty() bool { return c.head.pos() == c.tail.pos() }
 
+// idle reports whether a completion may go past the queue: nothing waits in it,
+// and nobody waits for an event.
+func (c *cq) idle() bool { return c.armed.Load() == armedNot && c.empty() && !c.dead.Load() }
+
 // push adds a completion. solicited: the peer asked for an event.
 //
 // Concurrency: any goroutine that holds the queue pair.
 //
 // hot: BenchmarkPushPoll.
 func (c *cq) push(w *verbs.WC, solicited bool) {
-	if c.armed.Load() == armedNot && c.empty() && c.d.sink(c, w) {
-		return
-	}
 	t := c.tail.begin(c.inline)
 	if c.dead.Load() || t-c.head.pos() >= c.room() && !c.grow(t) {
 		c.overrun(t)

@@ -29,6 +29,12 @@ type packet struct {
 	qkey    uint32 // DETH
 	src     verbs.QPN
 
+	inline bool                    // sg[0] is in the work request: it must be copied
+	ref    [verbs.MaxSGE]verbs.SGE // of this device, by which the in-process link names the payload
+
+	sgid verbs.GID // of the sender, and its port, where the link knows
+	slid uint16
+
 	// The payload: n bytes in nsg pieces. Valid during the call, where the packet
 	// comes; until the link has sent it, where it goes.
 	n   int

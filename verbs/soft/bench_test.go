@@ -1,0 +1,109 @@
+package soft
+
+import (
+	"testing"
+
+	"github.com/goucx/goucx/verbs"
+)
+
+// inlineSend is a send of eight bytes; every 16th asks for a completion.
+func inlineSend(i int) (wr verbs.SendWR) {
+	wr = verbs.SendWR{Op: verbs.OpSend, Flags: verbs.SendInline, InlineLen: 8}
+	if i%16 == 0 {
+		wr.Flags |= verbs.SendSignaled
+	}
+	return wr
+}
+
+// await polls until a receive has ended.
+func (e *end) await(wc []verbs.WC, o *end) {
+	for {
+		n := e.cq.Poll(wc)
+		for i := range n {
+			if wc[i].Op == verbs.WCRecv {
+				return
+			}
+		}
+		if o != nil {
+			if n := o.cq.Poll(wc); n > 0 && wc[0].Op == verbs.WCRecv {
+				panic("a receive of the wrong end")
+			}
+		}
+	}
+}
+
+// BenchmarkPingPong is the time of one message of eight bytes over RC, one thread
+// driving both ends: the cost of both sides.
+func BenchmarkPingPong(b *testing.B) {
+	x, y := pair(b, 64)
+	var wc [1]verbs.WC
+	wrs := make([]verbs.SendWR, 1)
+	rr := []verbs.RecvWR{{NumSG: 1, SG: [verbs.MaxSGE]verbs.SGE{y.sge(0, 8)}}}
+	rx := []verbs.RecvWR{{NumSG: 1, SG: [verbs.MaxSGE]verbs.SGE{x.sge(0, 8)}}}
+	b.ReportAllocs()
+	b.ResetTimer()
+	for i := range b.N / 2 {
+		wrs[0] = inlineSend(i)
+		y.qp.PostRecv(rr)
+		x.qp.PostSend(wrs)
+		y.await(wc[:], nil)
+		x.qp.PostRecv(rx)
+		y.qp.PostSend(wrs)
+		x.await(wc[:], nil)
+	}
+}
+
+// BenchmarkPingPongTwo is the same between two goroutines.
+func BenchmarkPingPongTwo(b *testing.B) {
+	x, y := pair(b, 64)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		var wc [1]verbs.WC
+		wrs := make([]verbs.SendWR, 1)
+		rr := []verbs.RecvWR{{NumSG: 1, SG: [verbs.MaxSGE]verbs.SGE{y.sge(0, 8)}}}
+		y.qp.PostRecv(rr)
+		for i := range b.N / 2 {
+			wrs[0] = inlineSend(i)
+			y.await(wc[:], nil)
+			y.qp.PostRecv(rr)
+			y.qp.PostSend(wrs)
+		}
+	}()
+	var wc [1]verbs.WC
+	wrs := make([]verbs.SendWR, 1)
+	rx := []verbs.RecvWR{{NumSG: 1, SG: [verbs.MaxSGE]verbs.SGE{x.sge(0, 8)}}}
+	b.ReportAllocs()
+	b.ResetTimer()
+	for i := range b.N / 2 {
+		wrs[0] = inlineSend(i)
+		x.qp.PostRecv(rx)
+		x.qp.PostSend(wrs)
+		x.await(wc[:], nil)
+	}
+	<-done
+}
+
+// BenchmarkWrite64K is RDMA writes of 64 KB, beside a copy of as much.
+func BenchmarkWrite64K(b *testing.B) {
+	const n = 64 << 10
+	x, y := pair(b, n)
+	b.Run("write", func(b *testing.B) {
+		wrs := []verbs.SendWR{{Op: verbs.OpWrite, Flags: verbs.SendSignaled, NumSG: 1, SG: [verbs.MaxSGE]verbs.SGE{x.sge(0, n)}, Remote: y.mr.Addr(), RKey: y.mr.RKey()}}
+		var wc [1]verbs.WC
+		b.SetBytes(n)
+		b.ReportAllocs()
+		for range b.N {
+			x.qp.PostSend(wrs)
+			for x.cq.Poll(wc[:]) == 0 {
+				y.cq.Poll(wc[:])
+			}
+		}
+	})
+	b.Run("copy", func(b *testing.B) {
+		b.SetBytes(n)
+		for range b.N {
+			copy(y.buf, x.buf)
+		}
+	})
+}

@@ -1,0 +1,265 @@
+package soft
+
+import (
+	"encoding/binary"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/wire"
+)
+
+// answered acts on an acknowledgement or an answer.
+func (q *qp) answered(p *packet, now ucs.Time) {
+	if s := q.stateNow(); s != verbs.StateRTS && s != verbs.StateSQD {
+		return
+	}
+	r := &q.req
+	if p.psn.Before(r.una) || !p.psn.Before(r.psn) {
+		q.count(cntDuplicates, 1)
+		return // an old one, or of what goes out again
+	}
+	info := p.op.Info()
+	if info.Kind == wire.KindReadResponse {
+		q.readAnswer(p, info)
+		return
+	}
+	switch {
+	case p.op == wire.AtomicAcknowledge:
+		q.atomicAnswer(p)
+	case p.syn.IsAck():
+		q.retire(p.psn.Add(1))
+	case p.syn.IsRNR():
+		q.notReady(p, now)
+	case p.syn.IsNak():
+		q.refused(p)
+	}
+}
+
+// retire takes all packets before una as acknowledged and ends their work
+// requests. Where an answer is missing that lies before, it is asked for again:
+// false.
+func (q *qp) retire(una verbs.PSN) bool {
+	r := &q.req
+	for r.head != r.tx {
+		w := q.sq.at(r.head)
+		if w.status != verbs.WCSuccess {
+			break
+		}
+		if w.reads() && !w.done {
+			if have := w.psn.Add(int(w.got) / q.mtu); have.Before(una) {
+				q.advance(have)
+				q.goBack(have)
+				return false
+			}
+			break
+		}
+		if w.npk > 0 && una.Before(w.psn.Add(int(w.npk))) || w.npk == 0 && !w.done {
+			break
+		}
+		q.endSend(w, verbs.WCSuccess)
+	}
+	q.advance(una)
+	q.endFailed()
+	return true
+}
+
+// advance notes that packets before una are done with.
+func (q *qp) advance(una verbs.PSN) {
+	r := &q.req
+	if r.una.Before(una) {
+		r.una, r.since = una, 0
+		r.retries, r.rnrs = r.retryCnt, r.rnrRetry
+	}
+}
+
+// endFailed ends the work request that failed here, when all before it have
+// ended, and the queue pair with it.
+func (q *qp) endFailed() {
+	r := &q.req
+	if r.stuck && r.head != q.sq.tail.Load() && q.sq.at(r.head).status != verbs.WCSuccess {
+		q.failSend(q.sq.at(r.head).status)
+	}
+}
+
+// failSend ends the oldest work request with status, and the queue pair.
+func (q *qp) failSend(status verbs.WCStatus) {
+	r := &q.req
+	if r.head != q.sq.tail.Load() {
+		q.endSend(q.sq.at(r.head), status)
+	}
+	q.enterErr()
+}
+
+// sendWCOps are the completions' opcodes.
+var sendWCOps = [...]verbs.WCOpcode{
+	verbs.OpWrite: verbs.WCWrite, verbs.OpWriteImm: verbs.WCWrite, verbs.OpSend: verbs.WCSend, verbs.OpSendImm: verbs.WCSend,
+	verbs.OpRead: verbs.WCRead, verbs.OpCompareSwap: verbs.WCCompareSwap, verbs.OpFetchAdd: verbs.WCFetchAdd,
+	verbs.OpLocalInv: verbs.WCLocalInv, verbs.OpBindMW: verbs.WCBindMW, verbs.OpSendInv: verbs.WCSend,
+}
+
+// endSend ends the oldest work request.
+func (q *qp) endSend(w *wqe, status verbs.WCStatus) {
+	r := &q.req
+	if status != verbs.WCSuccess || w.flags&verbs.SendSignaled != 0 || q.sigAll {
+		c := verbs.WC{ID: w.id, Status: status, Op: sendWCOps[w.op&15], Len: w.n, QPN: q.num}
+		q.tell(q.sendCQ, &c, false)
+		q.count(cntCQEs, 1)
+	}
+	r.head++
+	q.sq.head.Store(r.head)
+}
+
+// flushSends ends all work requests that are queued.
+func (q *qp) flushSends() {
+	r := &q.req
+	for r.head != q.sq.tail.Load() {
+		q.endSend(q.sq.at(r.head), verbs.WCFlushErr)
+	}
+	r.tx, r.sent, r.stuck, r.rd = r.head, 0, false, 0
+	r.una, r.since, r.pause = r.psn, 0, 0
+}
+
+// reading gives the read or atomic operation whose answer comes next, when all
+// before psn has been acknowledged; nil: it is none.
+func (q *qp) reading(psn verbs.PSN) *wqe {
+	r := &q.req
+	if r.head == r.tx {
+		return nil
+	}
+	w := q.sq.at(r.head)
+	if !w.reads() || w.done || psn.Diff(w.psn) < 0 || psn.Diff(w.psn) >= int(w.npk) {
+		return nil
+	}
+	return w
+}
+
+// readAnswer places a part of what was read.
+func (q *qp) readAnswer(p *packet, info *wire.Info) {
+	if !q.retire(p.psn) {
+		q.count(cntOutOfSequence, 1)
+		return
+	}
+	w := q.reading(p.psn)
+	if w == nil || w.op != verbs.OpRead || p.psn != w.psn.Add(int(w.got)/q.mtu) {
+		q.failSend(verbs.WCBadRespErr)
+		return
+	}
+	left := int(w.n - w.got)
+	if p.n != min(left, q.mtu) || info.Place.Ends() != (p.n == left) {
+		q.failSend(verbs.WCBadRespErr)
+		return
+	}
+	if !q.scatter(w.sg[:w.nsg], int(w.got), p, 0, true) {
+		q.failSend(verbs.WCLocProtErr)
+		return
+	}
+	w.got += uint32(p.n)
+	q.advance(p.psn.Add(1))
+	if info.Place.Ends() {
+		w.done = true
+		q.req.rd--
+		q.retire(p.psn.Add(1))
+	}
+}
+
+// atomicAnswer stores what was in the word before.
+func (q *qp) atomicAnswer(p *packet) {
+	if !q.retire(p.psn) {
+		return
+	}
+	w := q.reading(p.psn)
+	if w == nil || w.op == verbs.OpRead {
+		q.failSend(verbs.WCBadRespErr)
+		return
+	}
+	var b [8]byte
+	binary.NativeEndian.PutUint64(b[:], p.old)
+	to, ok := q.d.local(q.pd, w.sg[0], verbs.LocalWrite)
+	if !ok {
+		q.failSend(verbs.WCLocProtErr)
+		return
+	}
+	copy(to, b[:])
+	w.done = true
+	q.req.rd--
+	q.retire(p.psn.Add(1))
+}
+
+// notReady waits for the receiver, and sends again from the packet on that found
+// no receive.
+func (q *qp) notReady(p *packet, now ucs.Time) {
+	r := &q.req
+	if !q.retire(p.psn) || r.una != p.psn {
+		return
+	}
+	if r.rnrRetry != forever {
+		if r.rnrs == 0 {
+			q.failSend(verbs.WCRNRRetryExcErr)
+			return
+		}
+		r.rnrs--
+	}
+	q.goBack(p.psn)
+	r.pause = max(now.Add(wire.RNRTimer(p.syn.Code())), 1)
+	r.since = 0
+	q.d.due(q, r.pause)
+}
+
+// forever is the number of retries that never ends.
+const forever = 7
+
+// refusals are what a work request ends with that the peer refuses.
+var refusals = map[wire.Syndrome]verbs.WCStatus{
+	wire.NakInvalid:      verbs.WCRemInvReqErr,
+	wire.NakRemoteAccess: verbs.WCRemAccessErr,
+	wire.NakRemoteOp:     verbs.WCRemOpErr,
+	wire.NakInvalidRD:    verbs.WCRemInvRDReqErr,
+}
+
+// refused acts on a negative acknowledgement.
+func (q *qp) refused(p *packet) {
+	q.count(cntNaks, 1)
+	if !q.retire(p.psn) || q.req.una != p.psn {
+		return
+	}
+	if p.syn == wire.NakSequence {
+		q.goBack(p.psn)
+		return
+	}
+	if s, ok := refusals[p.syn]; ok {
+		q.failSend(s)
+	} else {
+		q.failSend(verbs.WCBadRespErr)
+	}
+}
+
+// expire looks at a queue pair's timers, and gives when to look again; 0: none
+// runs.
+func (q *qp) expire(now ucs.Time) ucs.Time {
+	r := &q.req
+	if r.pause != 0 {
+		if now < r.pause {
+			return r.pause
+		}
+		r.pause = 0
+	}
+	if r.una == r.psn || r.timeout == 0 || q.stateNow() < verbs.StateRTS || q.stateNow() > verbs.StateSQD {
+		r.since = 0
+		return 0
+	}
+	if r.since == 0 {
+		r.since = now
+	}
+	if now.Sub(r.since) < r.timeout {
+		return r.since.Add(r.timeout)
+	}
+	q.count(cntTimeouts, 1)
+	r.since = now
+	if r.retries == 0 {
+		q.failSend(verbs.WCRetryExcErr)
+		return 0
+	}
+	r.retries--
+	q.goBack(r.una)
+	return now.Add(r.timeout)
+}

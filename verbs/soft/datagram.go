@@ -1,0 +1,111 @@
+package soft
+
+import (
+	"encoding/binary"
+
+	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/wire"
+)
+
+// privilegedQKey: a work request's queue key with this bit stands for the queue
+// pair's own.
+const privilegedQKey = 1 << 31
+
+// sendDatagrams sends what is queued. A datagram ends when it was sent.
+func (q *qp) sendDatagrams() {
+	r := &q.req
+	var p packet
+	for r.tx != q.sq.tail.Load() && q.stateNow() == verbs.StateRTS {
+		w := q.sq.at(r.tx)
+		to := q.d.ahs.find(w.ah)
+		switch {
+		case to == nil || to.pd.prot != q.pd.prot:
+			q.failDatagram(verbs.WCLocQPOpErr)
+			return
+		case int(w.n) > q.mtu:
+			q.failDatagram(verbs.WCLocLenErr)
+			return
+		case !q.gather(w, 0, int(w.n), &p):
+			q.failDatagram(verbs.WCLocProtErr)
+			return
+		}
+		p.op = wire.UDSendOnly
+		if w.op == verbs.OpSendImm {
+			p.op = wire.UDSendOnlyImm
+		}
+		p.dest, p.psn, p.pkey, p.src, p.imm = verbs.QPN(w.a), w.psn, q.pkey, q.num, w.imm
+		p.se, p.ackReq = w.flags&verbs.SendSolicited != 0, false
+		if p.qkey = uint32(w.b); p.qkey&privilegedQKey != 0 {
+			p.qkey = q.qkey
+		}
+		q.d.sendTo(&to.to, &p, q)
+		q.count(cntTxPackets, 1)
+		r.tx++
+		r.psn = w.psn.Add(1)
+		r.una = r.psn
+		q.endSend(w, verbs.WCSuccess)
+	}
+	q.rest()
+}
+
+// sendTo hands a datagram to the link; where that has no room, it is lost.
+func (d *device) sendTo(to *route, p *packet, q *qp) {
+	c, seq := to.peer.in.claim()
+	if c == nil {
+		q.count(cntDroppedInbox, 1)
+		return
+	}
+	c.fill(p, d.index)
+	c.seq.Store(seq)
+}
+
+// failDatagram ends the oldest datagram with status, and sending with it.
+func (q *qp) failDatagram(status verbs.WCStatus) {
+	q.endSend(q.sq.at(q.req.head), status)
+	q.req.tx = q.req.head
+	q.state.Store(uint32(verbs.StateSQE))
+	q.flushSends()
+}
+
+// datagram acts on one that came.
+func (q *qp) datagram(p *packet, info *wire.Info) {
+	r := &q.rsp
+	if p.qkey != q.qkey {
+		q.count(cntDroppedQKey, 1)
+		return
+	}
+	if q.srq != nil && !q.srq.take(&r.recv) || q.srq == nil && !q.rq.take(&r.recv) {
+		q.count(cntDroppedInbox, 1)
+		return
+	}
+	sg := r.recv.sg[:r.recv.nsg]
+	if sgLen(sg) < p.n+grhLen {
+		q.endRecv(verbs.WCLocLenErr, 0, 0)
+		q.enterErr()
+		return
+	}
+	var g packet
+	g.n, g.nsg = grhLen, 1
+	var area [grhLen]byte
+	g.sg[0] = area[:]
+	binary.BigEndian.PutUint32(area[:], 6<<28)
+	binary.BigEndian.PutUint16(area[4:], uint16(wire.UDPLen+info.PacketLen(p.n)))
+	area[6], area[7] = 17, 64
+	copy(area[8:], p.sgid[:])
+	copy(area[24:], q.d.gid[:])
+	if !q.scatter(sg, 0, &g, 0, false) || !q.scatter(sg, grhLen, p, 0, true) {
+		q.endRecv(verbs.WCLocProtErr, 0, 0)
+		q.enterErr()
+		return
+	}
+	c := verbs.WC{
+		ID: r.recv.id, Op: verbs.WCRecv, Flags: verbs.WCGRH, Len: uint32(p.n + grhLen),
+		QPN: q.num, SrcQP: p.src, SLID: p.slid,
+	}
+	if info.Headers&wire.HasImm != 0 {
+		c.Flags |= verbs.WCWithImm
+		c.Imm = p.imm
+	}
+	q.tell(q.recvCQ, &c, p.se)
+	q.count(cntCQEs, 1)
+}

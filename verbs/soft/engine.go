@@ -1,0 +1,357 @@
+package soft
+
+import (
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/wire"
+)
+
+const (
+	maxDrain   = 64 // packets that one pass takes
+	clockEvery = 16 // passes between looks at the clock
+)
+
+// engine is the part of a device that moves packets.
+type engine struct {
+	qps   qpTable
+	gid   verbs.GID
+	lid   uint16
+	index uint32 // in the switch
+	in    *inbox
+
+	_      ucs.Pad
+	rx     owner         // the receive token
+	passes atomic.Uint32 // approximate
+	now    atomic.Int64  // ucs.Time, some passes old
+	sinkCQ *cq           // under rx: completions of it go to sinkTo
+	sinkTo []verbs.WC
+	sinkN  int
+	counts counts // under rx
+
+	lock    latch
+	dirty   []*qp // have something to send that could not go at once; under lock
+	spare   []*qp
+	dirtyN  atomic.Int32
+	timed   []*qp // have a timer; under lock
+	timedN  atomic.Int32
+	nextDue atomic.Int64 // no timer ends before; ucs.Time
+
+	pollers atomic.Uint32 // passes at the last look of the background goroutine
+	stopped chan struct{}
+	ended   chan struct{}
+}
+
+// start opens the link.
+func (d *device) start() error {
+	d.now.Store(int64(ucs.Now()))
+	d.nextDue.Store(int64(never))
+	d.in = newInbox(d.conf.Depth)
+	if d.conf.Link == LinkInproc {
+		d.conf.Switch.attach(d)
+	}
+	if d.conf.Engine != EngineInline {
+		d.stopped, d.ended = make(chan struct{}), make(chan struct{})
+		go d.background()
+	}
+	return nil
+}
+
+// stop closes the link; the device has no queue pairs any more.
+func (d *device) stop() error {
+	if d.stopped != nil {
+		close(d.stopped)
+		<-d.ended
+	}
+	if d.conf.Link == LinkInproc {
+		d.conf.Switch.detach(d)
+	}
+	d.quiesce()
+	return nil
+}
+
+const never = ucs.Time(1<<63 - 1)
+
+// period is how long nobody must have polled before the background goroutine
+// does.
+const period = 500 * time.Microsecond
+
+// background runs the engine while nobody polls.
+func (d *device) background() {
+	defer close(d.ended)
+	t := time.NewTicker(period)
+	defer t.Stop()
+	for {
+		select {
+		case <-d.stopped:
+			return
+		case <-t.C:
+		}
+		if n := d.passes.Load(); n != d.pollers.Load() {
+			d.pollers.Store(n)
+			continue
+		}
+		for range maxDrain {
+			if d.pass() == 0 {
+				break
+			}
+		}
+		d.tick(ucs.Now())
+	}
+}
+
+// progress is one pass of whoever polls.
+func (d *device) progress() {
+	n := d.passes.Load() + 1
+	d.passes.Store(n)
+	if n%clockEvery == 0 {
+		d.tick(ucs.Now())
+	}
+	d.pass()
+}
+
+// tick notes the time and runs the timers that are due.
+func (d *device) tick(now ucs.Time) {
+	d.now.Store(int64(now))
+	if d.timedN.Load() != 0 && now >= ucs.Time(d.nextDue.Load()) {
+		d.runTimers(now)
+	}
+}
+
+// pass sends what waits and receives what has come; it gives the number of
+// packets.
+func (d *device) pass() int {
+	if d.dirtyN.Load() != 0 {
+		d.flushDirty()
+	}
+	if !d.in.ready() || !d.rx.take() {
+		return 0
+	}
+	n := d.drain(ucs.Time(d.now.Load()))
+	d.rx.give()
+	return n
+}
+
+// progressInto is a pass whose completions of c go straight into wcs; it gives
+// their number.
+func (d *device) progressInto(c *cq, wcs []verbs.WC) int {
+	n := d.passes.Load() + 1
+	d.passes.Store(n)
+	if n%clockEvery == 0 {
+		d.tick(ucs.Now())
+	}
+	if d.dirtyN.Load() != 0 {
+		d.flushDirty()
+	}
+	if !d.in.ready() || !d.rx.take() {
+		return 0
+	}
+	d.sinkCQ, d.sinkTo, d.sinkN = c, wcs, 0
+	d.drain(ucs.Time(d.now.Load()))
+	got := d.sinkN
+	d.sinkCQ, d.sinkTo = nil, nil
+	d.rx.give()
+	return got
+}
+
+// markDirty has q's sending go on in the next pass.
+func (d *device) markDirty(q *qp) {
+	if q.dirty.Swap(true) {
+		return
+	}
+	d.lock.lock()
+	d.dirty = append(d.dirty, q)
+	d.dirtyN.Store(int32(len(d.dirty)))
+	d.lock.unlock()
+}
+
+// flushDirty has all dirty queue pairs send.
+func (d *device) flushDirty() {
+	d.lock.lock()
+	qs := d.dirty
+	d.dirty, d.spare = d.spare[:0], nil
+	d.dirtyN.Store(0)
+	d.lock.unlock()
+	for i, q := range qs {
+		qs[i] = nil
+		q.dirty.Store(false)
+		q.run()
+	}
+	d.lock.lock()
+	d.spare = qs[:0]
+	d.lock.unlock()
+}
+
+// due has q's timers looked at by then. The owner calls it.
+func (d *device) due(q *qp, when ucs.Time) {
+	if !q.isTimed {
+		q.isTimed = true
+		d.putTimed(q, when)
+		return
+	}
+	d.sooner(when)
+}
+
+// sooner has the timers looked at by then.
+func (d *device) sooner(when ucs.Time) {
+	for {
+		old := d.nextDue.Load()
+		if int64(when) >= old || d.nextDue.CompareAndSwap(old, int64(when)) {
+			return
+		}
+	}
+}
+
+// runTimers looks at the timers of all queue pairs that have some.
+func (d *device) runTimers(now ucs.Time) {
+	d.lock.lock()
+	qs := append([]*qp(nil), d.timed...)
+	d.timed = d.timed[:0]
+	d.timedN.Store(0)
+	d.nextDue.Store(int64(never))
+	d.lock.unlock()
+	for _, q := range qs {
+		if !q.take() { // its owner is at work
+			d.putTimed(q, now)
+			continue
+		}
+		q.isTimed = false
+		if next := q.expire(now); next != 0 {
+			d.due(q, next)
+		}
+		q.leave()
+	}
+}
+
+// putTimed adds q to those with a timer, to be looked at by then.
+func (d *device) putTimed(q *qp, when ucs.Time) {
+	d.lock.lock()
+	d.timed = append(d.timed, q)
+	d.timedN.Store(int32(len(d.timed)))
+	d.lock.unlock()
+	d.sooner(when)
+}
+
+// forget takes a queue pair that closes off the lists.
+func (d *device) forget(q *qp) {
+	d.lock.lock()
+	d.timed = slices.DeleteFunc(d.timed, func(x *qp) bool { return x == q })
+	d.dirty = slices.DeleteFunc(d.dirty, func(x *qp) bool { return x == q })
+	d.lock.unlock()
+}
+
+// tell gives a completion to the program: straight to the one who polls, where
+// the queue pair is in its hands and nothing waits before it.
+func (q *qp) tell(c *cq, w *verbs.WC, solicited bool) {
+	if d := q.d; q.polled && d.sinkCQ == c && d.sinkN < len(d.sinkTo) && c.idle() {
+		d.sinkTo[d.sinkN] = *w
+		d.sinkN++
+		return
+	}
+	c.push(w, solicited)
+}
+
+// quiesce returns when everybody who was inside the engine of a device that can
+// touch this one's memory has left.
+func (d *device) quiesce() {
+	if all := d.conf.Switch.devices.Load(); all != nil {
+		for _, o := range *all {
+			if o != nil {
+				o.rx.left()
+			}
+		}
+	}
+	d.rx.left()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.qps.each(func(q *qp) { q.left() })
+}
+
+// arrive acts on a packet that came for q, which the caller owns.
+func (q *qp) arrive(p *packet, now ucs.Time) {
+	q.count(cntRxPackets, 1)
+	info := p.op.Info()
+	if !wire.PKeysMatch(p.pkey, q.pkey) {
+		q.count(cntDroppedPKey, 1)
+		return
+	}
+	if s := q.stateNow(); s < verbs.StateRTR || s > verbs.StateSQD {
+		q.count(cntDroppedQPN, 1)
+		return
+	}
+	switch info.Kind {
+	case wire.KindDatagram:
+		if q.typ == verbs.UD {
+			q.datagram(p, info)
+			return
+		}
+	case wire.KindAck, wire.KindReadResponse:
+		if q.typ == verbs.RC {
+			q.answered(p, now)
+			return
+		}
+	case wire.KindSend, wire.KindWrite, wire.KindReadRequest, wire.KindAtomic:
+		if q.typ == verbs.RC {
+			q.requested(p, info, now)
+			return
+		}
+	}
+	q.count(cntDroppedOpcode, 1)
+}
+
+// transmit sends what q has to send, as far as the link takes it. The owner
+// calls it.
+func (q *qp) transmit() {
+	s := q.stateNow()
+	if s == verbs.StateErr || s == verbs.StateSQE {
+		q.flushIn(s)
+		return
+	}
+	if s < verbs.StateRTR {
+		return
+	}
+	if q.typ == verbs.UD {
+		q.sendDatagrams()
+		return
+	}
+	now := ucs.Time(q.d.now.Load())
+	if q.sendInproc(now) {
+		q.d.markDirty(q)
+	}
+	r := &q.rsp
+	if r.fatal && !r.due && r.replyN == r.keptN {
+		q.enterErr()
+		return
+	}
+	if r.due && !r.soon {
+		q.d.due(q, r.dueAt)
+	}
+	if q.req.una != q.req.psn && !q.isTimed {
+		q.d.due(q, now+firstLook)
+	}
+	q.rest()
+}
+
+// firstLook is when the time-out of a packet begins to count, at the latest.
+const firstLook = ucs.Time(100_000)
+
+// rest tells that the send queue of a draining queue pair has come to rest.
+func (q *qp) rest() {
+	if q.drain && q.stateNow() == verbs.StateSQD && q.req.una == q.req.psn && q.req.sent == 0 {
+		q.drain = false
+		q.d.raise(verbs.AsyncEvent{Type: verbs.EventSQDrained, QP: q})
+	}
+}
+
+// flushIn ends what was queued in an error state.
+func (q *qp) flushIn(s verbs.QPState) {
+	q.flushSends()
+	if s == verbs.StateErr && q.srq == nil {
+		for q.rq.take(&q.rsp.recv) {
+			q.endRecv(verbs.WCFlushErr, 0, 0)
+		}
+	}
+}

@@ -1,0 +1,14 @@
+package soft
+
+import "sync/atomic"
+
+// latch is a lock held for a few instructions, never over a system call.
+type latch struct{ word atomic.Uint32 }
+
+func (l *latch) lock() {
+	for k := 0; !l.word.CompareAndSwap(0, 1); k++ {
+		relax(k)
+	}
+}
+
+func (l *latch) unlock() { l.word.Store(0) }

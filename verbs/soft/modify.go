@@ -1,0 +1,160 @@
+package soft
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/wire"
+)
+
+// Modify changes state and attributes.
+func (q *qp) Modify(a *verbs.QPAttr, mask verbs.AttrMask) error {
+	q.ctl.Lock()
+	defer q.ctl.Unlock()
+	if q.closed {
+		return fmt.Errorf("modify qp 0x%x: %w", uint32(q.num), ucs.ErrClosed)
+	}
+	from := q.stateNow()
+	to, err := verbs.CheckModify(q.typ, from, a, mask)
+	if err == nil {
+		err = q.checkLimits(a, mask)
+	}
+	var way route
+	if err == nil && mask&verbs.AttrAV != 0 {
+		way, err = q.d.resolve(&a.AV)
+	}
+	if err != nil {
+		return fmt.Errorf("modify qp 0x%x: %w", uint32(q.num), err)
+	}
+	q.wait()
+	defer q.leave()
+	if to == verbs.StateReset {
+		q.reset()
+		return nil
+	}
+	q.attr.Apply(a, mask)
+	if mask&verbs.AttrAV != 0 {
+		q.to = way
+	}
+	q.adopt(from, to, mask)
+	return nil
+}
+
+// checkLimits holds attributes against those of the device.
+func (q *qp) checkLimits(a *verbs.QPAttr, mask verbs.AttrMask) error {
+	d := q.d
+	for _, c := range []struct {
+		attr  verbs.AttrMask
+		got   int
+		limit int
+	}{
+		{verbs.AttrPort, int(a.Port) - 1, d.attr.Ports - 1},
+		{verbs.AttrPKeyIndex, int(a.PKeyIndex), 0},
+		{verbs.AttrPathMTU, a.PathMTU.Bytes(), d.conf.MTU.Bytes()},
+		{verbs.AttrMaxRdAtomic, int(a.MaxRdAtomic), d.attr.MaxQPInitRdAtomic},
+		{verbs.AttrMaxDestRdAtomic, int(a.MaxDestRdAtomic), d.attr.MaxQPRdAtomic},
+	} {
+		if mask&c.attr != 0 && (c.got < 0 || c.got > c.limit) {
+			return fmt.Errorf("%v beyond what the device has: %w", c.attr, ucs.ErrInvalid)
+		}
+	}
+	return nil
+}
+
+// adopt has the machines work with the attributes as they are now. The owner
+// calls it.
+func (q *qp) adopt(from, to verbs.QPState, mask verbs.AttrMask) {
+	a := &q.attr
+	q.dest, q.qkey, q.access, q.pkey = a.DestQPN, a.QKey, a.Access, defaultPKey
+	r, s := &q.req, &q.rsp
+	s.max, s.minTimer = uint32(a.MaxDestRdAtomic), a.MinRNRTimer
+	r.maxRd, r.retryCnt, r.rnrRetry = a.MaxRdAtomic, a.RetryCnt, a.RNRRetry
+	r.timeout = timeoutOf(a.Timeout)
+	if mask&verbs.AttrPathMTU != 0 {
+		q.mtu = a.PathMTU.Bytes()
+	}
+	if q.typ == verbs.UD {
+		q.mtu = q.d.conf.MTU.Bytes()
+	}
+	if mask&verbs.AttrRQPSN != 0 {
+		s.psn = a.RQPSN
+	}
+	if mask&verbs.AttrSQPSN != 0 {
+		r.psn, r.una, q.sq.next = a.SQPSN, a.SQPSN, a.SQPSN
+		r.retries, r.rnrs = a.RetryCnt, a.RNRRetry
+	}
+	if to == from {
+		return
+	}
+	if to == verbs.StateErr {
+		q.enterErr()
+		return
+	}
+	q.drain = to == verbs.StateSQD && a.EnSQDAsyncNotify && mask&verbs.AttrEnSQDAsyncNotify != 0
+	q.state.Store(uint32(to))
+}
+
+// defaultPKey is the full membership of the default partition, the only one that
+// Ethernet knows.
+const defaultPKey = 0xffff
+
+// timeoutOf is a time-out by its code; 0: none.
+//
+// Source: IBTA vol. 1, 11.2.5.2.
+func timeoutOf(code uint8) time.Duration {
+	if code == 0 {
+		return 0
+	}
+	return 4096 * time.Nanosecond << code
+}
+
+// reset forgets everything that was queued, without completions.
+func (q *qp) reset() {
+	q.state.Store(uint32(verbs.StateReset))
+	q.req = requester{head: q.sq.tail.Load(), tx: q.sq.tail.Load()}
+	q.sq.head.Store(q.req.head)
+	q.rsp = responder{ended: wire.PlaceOnly}
+	if q.srq == nil {
+		q.rq.drop()
+	}
+	q.known, q.drain = false, false
+	q.attr = verbs.QPAttr{}
+	q.to = route{}
+	q.sendCQ.purge(q.num)
+	q.recvCQ.purge(q.num)
+}
+
+// Query gives attributes and state as they are.
+func (q *qp) Query() verbs.QPAttr {
+	q.ctl.Lock()
+	defer q.ctl.Unlock()
+	a := q.attr
+	a.State, a.CurState, a.Caps = q.stateNow(), q.stateNow(), q.caps
+	return a
+}
+
+// Close destroys the queue pair.
+func (q *qp) Close() error {
+	q.ctl.Lock()
+	defer q.ctl.Unlock()
+	if q.closed {
+		return nil
+	}
+	q.closed = true
+	d := q.d
+	d.mu.Lock()
+	d.qps.remove(q)
+	d.mu.Unlock()
+	q.wait()
+	q.reset()
+	q.leave()
+	d.forget(q)
+	d.rx.left() // whoever found it before it went
+	q.wait()
+	q.leave()
+	q.sendCQ.purge(q.num)
+	q.recvCQ.purge(q.num)
+	return d.dropped(q)
+}

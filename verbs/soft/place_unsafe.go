@@ -1,0 +1,110 @@
+package soft
+
+import (
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/goucx/goucx/verbs"
+)
+
+// sgLen is the length of pieces together.
+func sgLen(sg []verbs.SGE) int {
+	n := 0
+	for i := range sg {
+		n += int(sg[i].Len)
+	}
+	return n
+}
+
+// scatter puts p's payload, from its byte from on, into the pieces, from their
+// byte off on. last: nothing of the message comes after it.
+func (q *qp) scatter(sg []verbs.SGE, off int, p *packet, from int, last bool) bool {
+	for i := 0; from < p.n; i++ {
+		if i == len(sg) {
+			return false
+		}
+		s := sg[i]
+		if off >= int(s.Len) {
+			off -= int(s.Len)
+			continue
+		}
+		s.Addr += uint64(off)
+		s.Len = uint32(min(int(s.Len)-off, p.n-from))
+		off = 0
+		to, ok := q.d.local(q.pd, s, verbs.LocalWrite)
+		if !ok {
+			return false
+		}
+		q.place(to, p, from, int(s.Len), last && from+int(s.Len) == p.n)
+		from += int(s.Len)
+	}
+	return true
+}
+
+// place copies n bytes of p's payload, from its byte from on, to to. With last
+// the last aligned word of to is stored last and whole: who polls it sees all
+// that came before.
+func (q *qp) place(to []byte, p *packet, from, n int, last bool) {
+	for i := 0; n > 0; i++ {
+		b := p.sg[i]
+		if from >= len(b) {
+			from -= len(b)
+			continue
+		}
+		b = b[from:]
+		from = 0
+		b = b[:min(len(b), n)]
+		n -= len(b)
+		if last && n == 0 {
+			placeLast(to, b)
+		} else {
+			copy(to, b)
+		}
+		to = to[len(b):]
+	}
+}
+
+// placeLast copies b to to, its last aligned word at the end and at once.
+func placeLast(to, b []byte) {
+	const word = 8
+	n := len(b)
+	if n < word || (uintptr(unsafe.Pointer(unsafe.SliceData(to)))+uintptr(n))%word != 0 {
+		copy(to, b)
+		return
+	}
+	n -= word
+	copy(to, b[:n])
+	w := *(*[word]byte)(b[n:])
+	atomic.StoreUint64((*uint64)(unsafe.Pointer(&to[n])), *(*uint64)(unsafe.Pointer(&w)))
+}
+
+// word gives b's eight bytes as a word; nil: they are not aligned.
+func word(b []byte) *uint64 {
+	p := unsafe.Pointer(unsafe.SliceData(b))
+	if len(b) < 8 || uintptr(p)%8 != 0 {
+		return nil
+	}
+	return (*uint64)(p)
+}
+
+// fetchAdd and compareSwap work on memory in place, coherent with processors.
+func fetchAdd(b []byte, v uint64) (old uint64, ok bool) {
+	w := word(b)
+	if w == nil {
+		return 0, false
+	}
+	return atomic.AddUint64(w, v) - v, true
+}
+
+func compareSwap(b []byte, compare, swap uint64) (old uint64, ok bool) {
+	w := word(b)
+	if w == nil {
+		return 0, false
+	}
+	for {
+		old = atomic.LoadUint64(w)
+		if old != compare || atomic.CompareAndSwapUint64(w, compare, swap) {
+			return old, true
+		}
+	}
+}

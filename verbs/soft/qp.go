@@ -1,0 +1,150 @@
+package soft
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/wire"
+)
+
+// qp is a queue pair.
+//
+// Fields from owner on belong to whoever holds it, but for the send queue's tail.
+type qp struct {
+	d      *device
+	pd     *pd
+	num    verbs.QPN
+	typ    verbs.QPType
+	sigAll bool
+	ops    uint32 // sendOps
+	sendCQ *cq
+	recvCQ *cq
+	srq    *srq
+	caps   verbs.QPCaps
+
+	ctl  sync.Mutex   // Modify and Close, one at a time
+	attr verbs.QPAttr // under ctl; the machines have copies of what they need
+
+	state atomic.Uint32 // verbs.QPState; written by the owner
+	sq    sendQueue
+	rq    recvRing
+
+	_ ucs.Pad
+	owner
+	to      route
+	dest    verbs.QPN
+	mtu     int
+	pkey    uint16
+	qkey    uint32
+	access  verbs.Access
+	window  int
+	known   bool // the first packet has come: EventCommEst was told
+	closed  bool
+	polled  bool // in the hands of the one with the receive token
+	drain   bool // SQD: tell when the send queue has come to rest
+	req     requester
+	rsp     responder
+	counts  counts
+	isTimed bool        // in engine.timed
+	dirty   atomic.Bool // in engine.dirty
+}
+
+// QPN is the number.
+func (q *qp) QPN() verbs.QPN { return q.num }
+
+func (q *qp) stateNow() verbs.QPState { return verbs.QPState(q.state.Load()) }
+
+// newQP makes a queue pair in state Reset; pd has checked the config.
+func (d *device) newQP(p *pd, c *verbs.QPConfig) (*qp, error) {
+	q := &qp{
+		d: d, pd: p, typ: c.Type, ops: sendOps[c.Type], sigAll: c.SignalAll, caps: c.Caps,
+		sendCQ: c.SendCQ.(*cq), recvCQ: c.RecvCQ.(*cq), window: d.conf.Window,
+	}
+	if c.SRQ != nil {
+		q.srq = c.SRQ.(*srq)
+	}
+	q.sq.init(c.Caps.MaxSend)
+	q.rq.init(c.Caps.MaxRecv, p.single())
+	q.sq.single = p.single()
+	q.rsp.ended = wire.PlaceOnly
+	q.mtu = d.conf.MTU.Bytes()
+	if err := d.qps.add(q); err != nil {
+		return nil, err
+	}
+	return q, nil
+}
+
+// PostRecv queues receives.
+func (q *qp) PostRecv(wrs []verbs.RecvWR) (int, ucs.Status) {
+	s := q.stateNow()
+	if s == verbs.StateReset || q.srq != nil {
+		return 0, ucs.InvalidParam
+	}
+	n, st := q.rq.post(wrs)
+	if s == verbs.StateErr {
+		q.run()
+	}
+	return n, st
+}
+
+// PostSend queues work requests and sends what the link takes.
+func (q *qp) PostSend(wrs []verbs.SendWR) (int, ucs.Status) {
+	if q.stateNow() < verbs.StateRTS {
+		return 0, ucs.InvalidParam
+	}
+	n, st := q.post(wrs)
+	if n > 0 {
+		q.run()
+	}
+	return n, st
+}
+
+// run takes the queue pair and sends, or has its owner do so.
+func (q *qp) run() {
+	if q.takeOrNote() {
+		q.leave()
+	}
+}
+
+// leave sends what is to be sent and gives the ownership back.
+func (q *qp) leave() {
+	for {
+		q.transmit()
+		q.polled = false
+		if q.give() {
+			return
+		}
+	}
+}
+
+// enterErr ends everything that is queued; the first send work request with
+// status, all others as flushed. The owner calls it.
+func (q *qp) enterErr() {
+	if s := q.stateNow(); s == verbs.StateErr || s == verbs.StateReset {
+		return
+	}
+	q.state.Store(uint32(verbs.StateErr))
+	q.flush()
+	if q.srq != nil {
+		q.d.raise(verbs.AsyncEvent{Type: verbs.EventQPLastWQEReached, QP: q})
+	}
+}
+
+// flush ends what is queued, in order.
+func (q *qp) flush() {
+	q.flushSends()
+	if q.rsp.held {
+		q.rsp.held = false
+		q.endRecv(verbs.WCFlushErr, 0, 0)
+	}
+	if q.srq != nil {
+		return
+	}
+	for q.rq.take(&q.rsp.recv) {
+		q.endRecv(verbs.WCFlushErr, 0, 0)
+	}
+}
+
+func (q *qp) count(c counter, n uint64) { q.counts.add(c, n) }

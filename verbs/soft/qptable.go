@@ -1,0 +1,123 @@
+package soft
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/verbs"
+)
+
+// qpTable finds queue pairs by number without a lock. Numbers are random, so
+// that nobody guesses them and late packets of a closed queue pair meet no other.
+//
+// Changes are under device.mu. A table that is half full is replaced.
+type qpTable struct {
+	slots atomic.Pointer[[]atomic.Pointer[qp]] // a power of two; open addressing
+	used  int                                  // slots, those left behind among them
+	n     int
+}
+
+// left stands where a queue pair was.
+var left = &qp{num: ^verbs.QPN(0)}
+
+const (
+	minQPSlots  = 8
+	firstQPN    = 16 // those before are special
+	qpnTries    = 1000
+	qpnBits     = 24
+	maxQPsOpen  = 1 << 20
+	multicastQP = uint32(verbs.MulticastQPN)
+)
+
+// find gives the queue pair with that number; nil: there is none.
+func (t *qpTable) find(num verbs.QPN) *qp {
+	p := t.slots.Load()
+	if p == nil {
+		return nil
+	}
+	s := *p
+	mask := uint32(len(s) - 1)
+	for i := uint32(num) & mask; ; i = (i + 1) & mask {
+		q := s[i].Load()
+		if q == nil || q.num == num {
+			return q
+		}
+	}
+}
+
+// add gives q a number and enters it.
+func (t *qpTable) add(q *qp) error {
+	if t.n >= maxQPsOpen {
+		return fmt.Errorf("%d queue pairs are open: %w", t.n, ucs.ErrNoResource)
+	}
+	for range qpnTries {
+		var b [4]byte
+		_, _ = rand.Read(b[:]) // never fails
+		num := binary.LittleEndian.Uint32(b[:]) >> (32 - qpnBits)
+		if num < firstQPN || num == multicastQP || t.find(verbs.QPN(num)) != nil {
+			continue
+		}
+		q.num = verbs.QPN(num)
+		t.n++
+		t.used++
+		if p := t.slots.Load(); p == nil || 2*t.used > len(*p) {
+			t.rebuild()
+		}
+		enterQP(*t.slots.Load(), q)
+		return nil
+	}
+	return fmt.Errorf("no free number for a queue pair: %w", ucs.ErrNoResource)
+}
+
+// remove takes q out; whoever found it before may still use it.
+func (t *qpTable) remove(q *qp) {
+	s := *t.slots.Load()
+	for i := range s {
+		j := (uint32(q.num) + uint32(i)) & uint32(len(s)-1)
+		if s[j].Load() == q {
+			s[j].Store(left)
+			t.n--
+			return
+		}
+	}
+}
+
+// rebuild makes a table with room for twice what there is.
+func (t *qpTable) rebuild() {
+	size := minQPSlots
+	for size < 4*t.n {
+		size *= 2
+	}
+	s := make([]atomic.Pointer[qp], size)
+	t.used = 1 // the one that comes
+	t.each(func(q *qp) {
+		enterQP(s, q)
+		t.used++
+	})
+	t.slots.Store(&s)
+}
+
+func enterQP(s []atomic.Pointer[qp], q *qp) {
+	mask := uint32(len(s) - 1)
+	i := uint32(q.num) & mask
+	for s[i].Load() != nil {
+		i = (i + 1) & mask
+	}
+	s[i].Store(q)
+}
+
+// each calls f for every queue pair.
+func (t *qpTable) each(f func(*qp)) {
+	p := t.slots.Load()
+	if p == nil {
+		return
+	}
+	for i := range *p {
+		if q := (*p)[i].Load(); q != nil && q != left {
+			f(q)
+		}
+	}
+}

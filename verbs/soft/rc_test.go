@@ -1,0 +1,216 @@
+package soft
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/verbs"
+)
+
+// end is one side of a connection.
+type end struct {
+	t   testing.TB
+	c   verbs.Context
+	pd  verbs.PD
+	cq  verbs.CQ
+	qp  verbs.QP
+	mr  verbs.MR
+	buf []byte
+	got []verbs.WC
+}
+
+const testQKey = 0x11111111
+
+func newEnd(t testing.TB, p verbs.Provider, typ verbs.QPType, size int) *end {
+	infos, err := p.Devices()
+	require.NoError(t, err)
+	e := &end{t: t, buf: make([]byte, size)}
+	e.c, err = p.Open(infos[0])
+	require.NoError(t, err)
+	e.pd, err = e.c.AllocPD()
+	require.NoError(t, err)
+	e.cq, err = e.c.CreateCQ(verbs.CQConfig{Depth: 1024})
+	require.NoError(t, err)
+	e.mr, err = e.pd.Register(e.buf, verbs.MRConfig{Access: verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic})
+	require.NoError(t, err)
+	e.qp, err = e.pd.CreateQP(verbs.QPConfig{
+		Type: typ, SendCQ: e.cq, RecvCQ: e.cq,
+		Caps: verbs.QPCaps{MaxSend: 256, MaxRecv: 256, MaxSendSGE: 4, MaxRecvSGE: 4, MaxInline: 64},
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, e.qp.Close())
+		require.NoError(t, e.mr.Close())
+		require.NoError(t, e.cq.Close())
+		require.NoError(t, e.pd.Close())
+		require.NoError(t, e.c.Close())
+	})
+	return e
+}
+
+func (e *end) connect(o *end) {
+	gid, err := o.c.GID(1, 0)
+	require.NoError(e.t, err)
+	port, err := o.c.Port(1)
+	require.NoError(e.t, err)
+	mine, his := verbs.PSN(0xfffff0), verbs.PSN(0xfffff0)
+	require.NoError(e.t, e.qp.Modify(&verbs.QPAttr{State: verbs.StateInit, Port: 1, Access: verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic},
+		verbs.AttrState|verbs.AttrPKeyIndex|verbs.AttrPort|verbs.AttrAccessFlags))
+	require.NoError(e.t, e.qp.Modify(&verbs.QPAttr{
+		State: verbs.StateRTR, AV: verbs.AHAttr{DGID: gid, DLID: port.LID, Port: 1}, PathMTU: verbs.MTU4096, DestQPN: o.qp.QPN(), RQPSN: his,
+		MaxDestRdAtomic: 16, MinRNRTimer: 1,
+	}, verbs.AttrState|verbs.AttrAV|verbs.AttrPathMTU|verbs.AttrDestQPN|verbs.AttrRQPSN|verbs.AttrMaxDestRdAtomic|verbs.AttrMinRNRTimer))
+	require.NoError(e.t, e.qp.Modify(&verbs.QPAttr{State: verbs.StateRTS, SQPSN: mine, Timeout: 14, RetryCnt: 7, RNRRetry: 7, MaxRdAtomic: 16},
+		verbs.AttrState|verbs.AttrSQPSN|verbs.AttrTimeout|verbs.AttrRetryCnt|verbs.AttrRNRRetry|verbs.AttrMaxRdAtomic))
+}
+
+// pair is two connected queue pairs.
+func pair(t testing.TB, size int) (a, b *end) {
+	p := New(Config{Link: LinkInproc})
+	a, b = newEnd(t, p, verbs.RC, size), newEnd(t, p, verbs.RC, size)
+	a.connect(b)
+	b.connect(a)
+	return a, b
+}
+
+// sge is a piece of the end's memory.
+func (e *end) sge(off, n int) verbs.SGE {
+	return verbs.SGE{Addr: e.mr.Addr() + uint64(off), Len: uint32(n), LKey: e.mr.LKey()}
+}
+
+func (e *end) recv(id uint64, off, n int) {
+	got, st := e.qp.PostRecv([]verbs.RecvWR{{ID: id, NumSG: 1, SG: [verbs.MaxSGE]verbs.SGE{e.sge(off, n)}}})
+	require.Equal(e.t, ucs.OK, st)
+	require.Equal(e.t, 1, got)
+}
+
+func (e *end) send(wr verbs.SendWR) {
+	got, st := e.qp.PostSend([]verbs.SendWR{wr})
+	require.Equal(e.t, ucs.OK, st)
+	require.Equal(e.t, 1, got)
+}
+
+// completion waits for the end's next completion while both ends poll.
+func (e *end) completion(others ...*end) verbs.WC {
+	var wc [4]verbs.WC
+	until := ucs.Now().Add(10e9)
+	for len(e.got) == 0 {
+		n := e.cq.Poll(wc[:])
+		require.GreaterOrEqual(e.t, n, 0)
+		e.got = append(e.got, wc[:n]...)
+		for _, o := range others {
+			n := o.cq.Poll(wc[:])
+			o.got = append(o.got, wc[:n]...)
+		}
+		require.True(e.t, ucs.Now().Before(until), "no completion")
+	}
+	w := e.got[0]
+	e.got = e.got[1:]
+	return w
+}
+
+func TestSendRecv(t *testing.T) {
+	a, b := pair(t, 1<<20)
+	for i, n := range []int{0, 1, 8, 32, 33, 64, 100, 4095, 4096, 4097, 100_000, 1 << 20} {
+		for k := range n {
+			a.buf[k] = byte(k*7 + i)
+		}
+		clear(b.buf)
+		b.recv(uint64(i), 0, len(b.buf))
+		a.send(verbs.SendWR{ID: 100 + uint64(i), Op: verbs.OpSend, Flags: verbs.SendSignaled, NumSG: 1, SG: [verbs.MaxSGE]verbs.SGE{a.sge(0, n)}})
+		w := b.completion(a)
+		require.Equal(t, verbs.WC{ID: uint64(i), Op: verbs.WCRecv, Len: uint32(n), QPN: b.qp.QPN(), SLID: w.SLID}, w)
+		require.Equal(t, a.buf[:n], b.buf[:n])
+		w = a.completion(b)
+		require.Equal(t, verbs.WC{ID: 100 + uint64(i), Op: verbs.WCSend, Len: uint32(n), QPN: a.qp.QPN()}, w)
+	}
+}
+
+func TestOneSided(t *testing.T) {
+	a, b := pair(t, 1<<20)
+	for k := range a.buf {
+		a.buf[k] = byte(k * 3)
+	}
+	sg := [verbs.MaxSGE]verbs.SGE{a.sge(10, 50_000), a.sge(70_000, 7), a.sge(80_000, 12_345)}
+	n := 50_000 + 7 + 12_345
+	a.send(verbs.SendWR{ID: 1, Op: verbs.OpWrite, Flags: verbs.SendSignaled, NumSG: 3, SG: sg, Remote: b.mr.Addr() + 3, RKey: b.mr.RKey()})
+	w := a.completion(b)
+	require.Equal(t, verbs.WCSuccess, w.Status, "%v", w)
+	want := append(append(append([]byte(nil), a.buf[10:50_010]...), a.buf[70_000:70_007]...), a.buf[80_000:92_345]...)
+	require.Equal(t, want, b.buf[3:3+n])
+	clear(a.buf)
+	a.send(verbs.SendWR{ID: 2, Op: verbs.OpRead, Flags: verbs.SendSignaled, NumSG: 3, SG: sg, Remote: b.mr.Addr() + 3, RKey: b.mr.RKey()})
+	w = a.completion(b)
+	require.Equal(t, verbs.WCSuccess, w.Status, "%v", w)
+	got := append(append(append([]byte(nil), a.buf[10:50_010]...), a.buf[70_000:70_007]...), a.buf[80_000:92_345]...)
+	require.Equal(t, want, got)
+
+	binary.NativeEndian.PutUint64(b.buf[64:], 40)
+	a.send(verbs.SendWR{ID: 3, Op: verbs.OpFetchAdd, Flags: verbs.SendSignaled, NumSG: 1, SG: [verbs.MaxSGE]verbs.SGE{a.sge(0, 8)}, Remote: b.mr.Addr() + 64, RKey: b.mr.RKey(), Swap: 2})
+	a.send(verbs.SendWR{ID: 4, Op: verbs.OpCompareSwap, Flags: verbs.SendSignaled, NumSG: 1, SG: [verbs.MaxSGE]verbs.SGE{a.sge(8, 8)}, Remote: b.mr.Addr() + 64, RKey: b.mr.RKey(), Compare: 42, Swap: 7})
+	require.Equal(t, uint64(3), a.completion(b).ID)
+	require.Equal(t, uint64(4), a.completion(b).ID)
+	require.Equal(t, []uint64{40, 42, 7}, []uint64{
+		binary.NativeEndian.Uint64(a.buf), binary.NativeEndian.Uint64(a.buf[8:]), binary.NativeEndian.Uint64(b.buf[64:]),
+	})
+}
+
+// TestNotReady: a message that finds no receive waits at its sender.
+func TestNotReady(t *testing.T) {
+	a, b := pair(t, 64)
+	a.send(verbs.SendWR{ID: 1, Op: verbs.OpSendImm, Imm: 5, Flags: verbs.SendSignaled | verbs.SendInline, InlineLen: 3, Inline: [verbs.InlineLen]byte{1, 2, 3}})
+	var wc [1]verbs.WC
+	for range 1000 {
+		require.Zero(t, a.cq.Poll(wc[:]))
+		require.Zero(t, b.cq.Poll(wc[:]))
+	}
+	b.recv(9, 0, 64)
+	w := b.completion(a)
+	require.Equal(t, verbs.WC{ID: 9, Op: verbs.WCRecv, Flags: verbs.WCWithImm, Imm: 5, Len: 3, QPN: b.qp.QPN(), SLID: w.SLID}, w)
+	require.Equal(t, []byte{1, 2, 3}, b.buf[:3])
+	require.Equal(t, verbs.WCSuccess, a.completion(b).Status)
+}
+
+// TestBadKey: the write that names a wrong key fails, what comes after it is
+// flushed, in order.
+func TestBadKey(t *testing.T) {
+	a, b := pair(t, 64)
+	wr := verbs.SendWR{ID: 1, Op: verbs.OpWrite, Flags: verbs.SendInline, InlineLen: 8, Remote: b.mr.Addr(), RKey: b.mr.RKey() ^ 1}
+	a.send(wr)
+	wr.ID = 2
+	if n, st := a.qp.PostSend([]verbs.SendWR{wr}); n != 1 {
+		t.Fatal(st)
+	}
+	w := a.completion(b)
+	require.Equal(t, [2]uint64{1, uint64(verbs.WCRemAccessErr)}, [2]uint64{w.ID, uint64(w.Status)}, "%v", w)
+	w = a.completion(b)
+	require.Equal(t, [2]uint64{2, uint64(verbs.WCFlushErr)}, [2]uint64{w.ID, uint64(w.Status)}, "%v", w)
+	require.Equal(t, verbs.StateErr, a.qp.Query().State)
+	require.Equal(t, verbs.StateErr, b.qp.Query().State)
+}
+
+func TestDatagram(t *testing.T) {
+	p := New(Config{Link: LinkInproc})
+	a, b := newEnd(t, p, verbs.UD, 4096), newEnd(t, p, verbs.UD, 4096)
+	for _, e := range []*end{a, b} {
+		require.NoError(t, e.qp.Modify(&verbs.QPAttr{State: verbs.StateInit, Port: 1, QKey: testQKey}, verbs.AttrState|verbs.AttrPKeyIndex|verbs.AttrPort|verbs.AttrQKey))
+		require.NoError(t, e.qp.Modify(&verbs.QPAttr{State: verbs.StateRTR}, verbs.AttrState))
+		require.NoError(t, e.qp.Modify(&verbs.QPAttr{State: verbs.StateRTS, SQPSN: 7}, verbs.AttrState|verbs.AttrSQPSN))
+	}
+	gid, err := b.c.GID(1, 0)
+	require.NoError(t, err)
+	ah, err := a.pd.CreateAH(verbs.AHAttr{DGID: gid, Port: 1})
+	require.NoError(t, err)
+	b.recv(1, 0, 4096)
+	copy(a.buf, "hello")
+	a.send(verbs.SendWR{ID: 2, Op: verbs.OpSend, Flags: verbs.SendSignaled, NumSG: 1, SG: [verbs.MaxSGE]verbs.SGE{a.sge(0, 5)}, AH: ah.ID(), QPN: b.qp.QPN(), QKey: testQKey})
+	require.Equal(t, verbs.WCSuccess, a.completion(b).Status)
+	w := b.completion(a)
+	require.Equal(t, uint32(45), w.Len)
+	require.Equal(t, a.qp.QPN(), w.SrcQP)
+	require.Equal(t, "hello", string(b.buf[40:45]))
+	require.NoError(t, ah.Close())
+}

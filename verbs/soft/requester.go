@@ -1,0 +1,226 @@
+package soft
+
+import (
+	"time"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/wire"
+)
+
+// requester is the side of a queue pair that sends requests. Work requests are
+// counted by running numbers, as in sendQueue.
+type requester struct {
+	head uint32    // the oldest that has not ended
+	tx   uint32    // the one that is being sent
+	sent uint32    // packets of it that were sent
+	psn  verbs.PSN // of the next packet
+	una  verbs.PSN // the oldest that is not acknowledged
+	rd   int       // reads and atomics under way
+	maxRd,
+	retryCnt, rnrRetry uint8
+	retries, rnrs uint8 // left
+	stuck         bool  // a work request failed here: nothing is sent after it
+	unasked       uint8 // packets since the last that asked for an acknowledgement
+	since         ucs.Time
+	pause         ucs.Time      // the receiver was not ready: send nothing before
+	timeout       time.Duration // 0: none
+}
+
+// Packets of a long message that ask for an acknowledgement: each so many'th.
+const askEvery = 15
+
+// nextRequest makes the next packet of the send queue; false: there is none, or
+// it must wait.
+func (q *qp) nextRequest(p *packet) bool {
+	r := &q.req
+	tail := q.sq.tail.Load()
+	for r.tx != tail {
+		if r.stuck || r.pause != 0 {
+			return false
+		}
+		w := q.sq.at(r.tx)
+		if r.sent == 0 && !q.mayStart(w) {
+			return false
+		}
+		if q.stateNow() != verbs.StateRTS && (q.stateNow() != verbs.StateSQD || r.sent == 0) {
+			return false
+		}
+		if w.op == verbs.OpLocalInv {
+			if w.done {
+				r.tx++
+			} else {
+				q.invalidateHere(w)
+			}
+			continue
+		}
+		if r.psn.Diff(r.una) >= q.window {
+			return false
+		}
+		if q.request(w, p) {
+			q.count(cntTxPackets, 1)
+			return true
+		}
+		if w.status != verbs.WCSuccess {
+			r.stuck = true
+			q.endFailed()
+			return false
+		}
+	}
+	return false
+}
+
+// mayStart reports whether a message may begin now.
+func (q *qp) mayStart(w *wqe) bool {
+	r := &q.req
+	if w.flags&verbs.SendFence != 0 && r.rd > 0 {
+		return false
+	}
+	return !w.reads() || r.rd < int(r.maxRd)
+}
+
+// reads reports whether w is a read or an atomic operation.
+func (w *wqe) reads() bool { return w.op == verbs.OpRead || atomicOps>>w.op&1 != 0 }
+
+// request makes the next packet of w.
+func (q *qp) request(w *wqe, p *packet) bool {
+	r := &q.req
+	p.dest, p.psn, p.pkey = q.dest, r.psn, q.pkey
+	p.se, p.ackReq, p.n, p.nsg = false, false, 0, 0
+	switch {
+	case w.op == verbs.OpRead:
+		p.op = wire.ReadRequest
+		p.addr, p.rkey, p.dlen = w.remote+uint64(w.got), w.rkey, w.n-w.got
+		r.psn = w.psn.Add(int(w.npk))
+	case w.op == verbs.OpFetchAdd:
+		p.op, p.addr, p.rkey, p.swapAdd, p.compare = wire.FetchAdd, w.remote, w.rkey, w.a, 0
+		r.psn = r.psn.Add(1)
+	case w.op == verbs.OpCompareSwap:
+		p.op, p.addr, p.rkey, p.swapAdd, p.compare = wire.CompareSwap, w.remote, w.rkey, w.a, w.b
+		r.psn = r.psn.Add(1)
+	default:
+		return q.requestData(w, p)
+	}
+	p.ackReq = true
+	r.rd++
+	r.tx, r.sent = r.tx+1, 0
+	return true
+}
+
+// dataOps are the opcodes of First, Middle, Last and Only, by operation.
+var dataOps = [...][4]wire.Opcode{
+	verbs.OpWrite:    {wire.WriteFirst, wire.WriteMiddle, wire.WriteLast, wire.WriteOnly},
+	verbs.OpWriteImm: {wire.WriteFirst, wire.WriteMiddle, wire.WriteLastImm, wire.WriteOnlyImm},
+	verbs.OpSend:     {wire.SendFirst, wire.SendMiddle, wire.SendLast, wire.SendOnly},
+	verbs.OpSendImm:  {wire.SendFirst, wire.SendMiddle, wire.SendLastImm, wire.SendOnlyImm},
+	verbs.OpSendInv:  {wire.SendFirst, wire.SendMiddle, wire.SendLastInv, wire.SendOnlyInv},
+}
+
+// requestData makes the next packet of a send or write.
+func (q *qp) requestData(w *wqe, p *packet) bool {
+	r := &q.req
+	off := int(r.sent) * q.mtu
+	n := min(int(w.n)-off, q.mtu)
+	ops := &dataOps[w.op&15]
+	last := off+n == int(w.n)
+	switch {
+	case !last && r.sent == 0:
+		p.op = ops[0]
+	case !last:
+		p.op = ops[1]
+	case r.sent != 0:
+		p.op = ops[2]
+	default:
+		p.op = ops[3]
+	}
+	if r.sent == 0 {
+		p.addr, p.rkey, p.dlen = w.remote, w.rkey, w.n
+	}
+	if !q.gather(w, off, n, p) {
+		w.status = verbs.WCLocProtErr
+		return false
+	}
+	r.psn = r.psn.Add(1)
+	r.unasked++
+	if !last {
+		r.sent++
+		p.ackReq = r.unasked >= askEvery || r.psn.Diff(r.una) >= q.window
+	} else {
+		r.tx, r.sent = r.tx+1, 0
+		p.imm = w.imm
+		p.se = w.flags&verbs.SendSolicited != 0
+		p.ackReq = w.flags&verbs.SendSignaled != 0 || q.sigAll || r.unasked >= askEvery || r.psn.Diff(r.una) >= q.window
+	}
+	if p.ackReq {
+		r.unasked = 0
+	}
+	return true
+}
+
+// gather points p at n bytes of w's data from off on.
+func (q *qp) gather(w *wqe, off, n int, p *packet) bool {
+	p.n, p.nsg, p.inline = n, 0, false
+	if n == 0 {
+		return true
+	}
+	if w.flags&verbs.SendInline != 0 {
+		p.sg[0], p.nsg, p.inline = w.inline[off:off+n], 1, true
+		return true
+	}
+	for i := range w.nsg {
+		s := w.sg[i]
+		if off >= int(s.Len) {
+			off -= int(s.Len)
+			continue
+		}
+		s.Addr += uint64(off)
+		s.Len = uint32(min(int(s.Len)-off, n))
+		off = 0
+		b, ok := q.d.local(q.pd, s, 0)
+		if !ok {
+			return false
+		}
+		p.sg[p.nsg], p.ref[p.nsg] = b, s
+		p.nsg++
+		if n -= int(s.Len); n == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// invalidateHere carries out a local invalidate.
+func (q *qp) invalidateHere(w *wqe) {
+	if q.d.invalidate(q.pd, w.imm) {
+		w.done = true
+	} else {
+		w.status = verbs.WCMWBindErr
+		q.req.stuck = true
+	}
+	q.req.tx++
+	q.retire(q.req.una)
+}
+
+// goBack has the requester send again from psn on, which is not before una.
+func (q *qp) goBack(psn verbs.PSN) {
+	r := &q.req
+	end := r.tx
+	if r.sent > 0 {
+		end++
+	}
+	r.rd = 0
+	for i := r.head; i != end; i++ {
+		w := q.sq.at(i)
+		if d := psn.Diff(w.psn); d < int(w.npk) {
+			r.tx, r.psn, r.sent, r.unasked = i, psn, uint32(max(d, 0)), 0
+			if w.reads() {
+				r.sent = 0
+			}
+			q.count(cntRetransmits, 1)
+			return
+		}
+		if w.reads() && !w.done {
+			r.rd++
+		}
+	}
+}

@@ -1,0 +1,456 @@
+package soft
+
+import (
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/wire"
+)
+
+// responder is the side of a queue pair that carries requests out.
+type responder struct {
+	psn      verbs.PSN // of the next request
+	msn      uint32
+	ended    wire.Place // of the last packet: what may follow it
+	kind     wire.Kind  // of the message that is coming
+	held     bool       // recv is taken and not ended
+	recv     recvWQE
+	off      uint32 // bytes of recv that are filled, or of the write that came
+	addr     uint64 // of the write's next byte
+	key      uint32
+	left     uint32 // bytes of the write
+	minTimer uint8
+
+	// Reads and atomics are remembered, so that lost answers can be given again.
+	kept   [maxDestRd]answer
+	max    uint32 // how many
+	keptN  uint32 // running number of the next
+	replyN uint32 // of the one to answer next
+
+	due    bool          // an acknowledgement
+	soon   bool          // without waiting for more to acknowledge
+	nak    wire.Syndrome // instead; 0: none
+	silent bool          // a sequence error was told already
+	stood  uint32        // packets since the last acknowledgement
+	dueAt  ucs.Time
+	fatal  bool // the queue pair ends when nak is told
+}
+
+// maxDestRd is the most reads and atomics of a peer that are remembered.
+const maxDestRd = 16
+
+// answer is a read or atomic operation of the peer.
+type answer struct {
+	psn    verbs.PSN
+	npk    uint32
+	sent   uint32 // packets
+	read   bool
+	key, n uint32
+	addr   uint64
+	old    uint64
+	msn    uint32
+}
+
+// Without being asked a responder acknowledges after so many packets, or so late.
+const (
+	ackPackets = 3
+	ackDelay   = ucs.Time(20_000)
+)
+
+// requested acts on a request of the peer.
+func (q *qp) requested(p *packet, info *wire.Info, now ucs.Time) {
+	r := &q.rsp
+	if !q.known {
+		q.known = true
+		if q.stateNow() == verbs.StateRTR {
+			q.d.raise(verbs.AsyncEvent{Type: verbs.EventCommEst, QP: q})
+		}
+	}
+	if r.fatal {
+		return
+	}
+	switch d := p.psn.Diff(r.psn); {
+	case d > 0:
+		q.count(cntOutOfSequence, 1)
+		if !r.silent {
+			r.silent = true
+			r.nak, r.due, r.soon = wire.NakSequence, true, true
+		}
+		return
+	case d < 0:
+		q.count(cntDuplicates, 1)
+		q.again(p, info)
+		return
+	}
+	if !q.fits(info) {
+		q.refuse(wire.NakInvalid)
+		return
+	}
+	ok := false
+	switch info.Kind {
+	case wire.KindSend:
+		ok = q.takeSend(p, info)
+	case wire.KindWrite:
+		ok = q.takeWrite(p, info)
+	case wire.KindReadRequest:
+		ok = q.takeRead(p)
+	case wire.KindAtomic:
+		ok = q.takeAtomic(p)
+	}
+	if !ok {
+		return
+	}
+	r.kind, r.ended, r.silent = info.Kind, info.Place, false
+	if info.Kind == wire.KindReadRequest || info.Kind == wire.KindAtomic {
+		return // the answer acknowledges
+	}
+	r.psn = r.psn.Add(1)
+	if r.stood == 0 {
+		r.dueAt = now + ackDelay
+	}
+	r.stood++
+	r.due = true
+	if p.ackReq || r.stood >= ackPackets {
+		r.soon = true
+	}
+}
+
+// fits reports whether a packet may follow the last one.
+func (q *qp) fits(info *wire.Info) bool {
+	r := &q.rsp
+	open := !r.ended.Ends()
+	if info.Place.Begins() {
+		return !open
+	}
+	return open && r.kind == info.Kind
+}
+
+// refuse answers that the request cannot be carried out; the queue pair ends.
+func (q *qp) refuse(s wire.Syndrome) {
+	r := &q.rsp
+	r.nak, r.due, r.soon, r.fatal = s, true, true, true
+	q.count(cntNaks, 1)
+	ev := verbs.EventQPReqErr
+	if s == wire.NakRemoteAccess {
+		ev = verbs.EventQPAccessErr
+	}
+	q.d.raise(verbs.AsyncEvent{Type: ev, QP: q})
+}
+
+// takeRecv takes a receive; without one the peer is told to wait.
+func (q *qp) takeRecv() bool {
+	r := &q.rsp
+	if r.held {
+		return true
+	}
+	if q.srq != nil {
+		r.held = q.srq.take(&r.recv)
+	} else {
+		r.held = q.rq.take(&r.recv)
+	}
+	if !r.held {
+		r.nak, r.due, r.soon = wire.RNR(r.minTimer), true, true
+		q.count(cntRNRNaks, 1)
+	}
+	return r.held
+}
+
+func (q *qp) takeSend(p *packet, info *wire.Info) bool {
+	r := &q.rsp
+	if info.Place.Begins() {
+		if !q.takeRecv() {
+			return false
+		}
+		r.off = 0
+	}
+	if !q.lengthFits(p, info.Place) {
+		q.refuse(wire.NakInvalid)
+		return false
+	}
+	if int(r.off)+p.n > sgLen(r.recv.sg[:r.recv.nsg]) {
+		q.failRecv(verbs.WCLocLenErr, wire.NakInvalid)
+		return false
+	}
+	if !q.scatter(r.recv.sg[:r.recv.nsg], int(r.off), p, 0, info.Place.Ends()) {
+		q.failRecv(verbs.WCLocProtErr, wire.NakRemoteOp)
+		return false
+	}
+	r.off += uint32(p.n)
+	if !info.Place.Ends() {
+		return true
+	}
+	if info.Headers&wire.HasIETH != 0 && !q.d.invalidate(q.pd, p.imm) {
+		q.failRecv(verbs.WCLocProtErr, wire.NakRemoteAccess)
+		return false
+	}
+	r.msn++
+	r.held = false
+	flags := verbs.WCFlags(0)
+	if info.Headers&wire.HasImm != 0 {
+		flags = verbs.WCWithImm
+	} else if info.Headers&wire.HasIETH != 0 {
+		flags = verbs.WCWithInv
+	}
+	c := verbs.WC{ID: r.recv.id, Op: verbs.WCRecv, Flags: flags, Len: r.off, Imm: p.imm, QPN: q.num, SLID: p.slid}
+	if flags == 0 {
+		c.Imm = 0
+	}
+	q.tell(q.recvCQ, &c, p.se)
+	q.count(cntCQEs, 1)
+	return true
+}
+
+// lengthFits holds a packet's payload against its place in the message.
+func (q *qp) lengthFits(p *packet, place wire.Place) bool {
+	switch place {
+	case wire.PlaceOnly:
+		return p.n <= q.mtu
+	case wire.PlaceLast:
+		return p.n > 0 && p.n <= q.mtu
+	default:
+		return p.n == q.mtu
+	}
+}
+
+func (q *qp) takeWrite(p *packet, info *wire.Info) bool {
+	r := &q.rsp
+	if q.access&verbs.RemoteWrite == 0 {
+		q.refuse(wire.NakRemoteAccess)
+		return false
+	}
+	if info.TakesRecv && !q.takeRecv() {
+		return false
+	}
+	if info.Place.Begins() {
+		r.addr, r.key, r.left, r.off = p.addr, p.rkey, p.dlen, 0
+		if p.dlen > q.d.attr.MaxMessage {
+			q.refuse(wire.NakInvalid)
+			return false
+		}
+		if p.dlen > 0 {
+			if _, _, ok := q.d.remote(q.pd, p.rkey, p.addr, int(p.dlen), verbs.RemoteWrite); !ok {
+				q.refuse(wire.NakRemoteAccess)
+				return false
+			}
+		}
+	}
+	if !q.lengthFits(p, info.Place) || uint32(p.n) > r.left || info.Place.Ends() != (uint32(p.n) == r.left) {
+		q.refuse(wire.NakInvalid)
+		return false
+	}
+	if p.n > 0 {
+		_, b, ok := q.d.remote(q.pd, r.key, r.addr, p.n, verbs.RemoteWrite)
+		if !ok {
+			q.refuse(wire.NakRemoteAccess)
+			return false
+		}
+		q.place(b, p, 0, p.n, info.Place.Ends())
+		r.addr += uint64(p.n)
+		r.left -= uint32(p.n)
+		r.off += uint32(p.n)
+	}
+	if !info.Place.Ends() {
+		return true
+	}
+	r.msn++
+	if info.TakesRecv {
+		r.held = false
+		c := verbs.WC{ID: r.recv.id, Op: verbs.WCRecvImm, Flags: verbs.WCWithImm, Len: r.off, Imm: p.imm, QPN: q.num, SLID: p.slid}
+		q.tell(q.recvCQ, &c, p.se)
+		q.count(cntCQEs, 1)
+	}
+	return true
+}
+
+// keep remembers a read or atomic operation; nil: the peer has too many.
+func (q *qp) keep(p *packet, npk uint32) *answer {
+	r := &q.rsp
+	if r.max == 0 || r.keptN-r.replyN >= r.max {
+		q.refuse(wire.NakInvalid)
+		return nil
+	}
+	r.msn++
+	a := &r.kept[r.keptN%r.max]
+	*a = answer{psn: p.psn, npk: npk, key: p.rkey, addr: p.addr, n: p.dlen, msn: r.msn}
+	return a
+}
+
+func (q *qp) takeRead(p *packet) bool {
+	r := &q.rsp
+	if q.access&verbs.RemoteRead == 0 {
+		q.refuse(wire.NakRemoteAccess)
+		return false
+	}
+	if p.dlen > q.d.attr.MaxMessage {
+		q.refuse(wire.NakInvalid)
+		return false
+	}
+	if p.dlen > 0 {
+		if _, _, ok := q.d.remote(q.pd, p.rkey, p.addr, int(p.dlen), verbs.RemoteRead); !ok {
+			q.refuse(wire.NakRemoteAccess)
+			return false
+		}
+	}
+	npk := max(1, (p.dlen+uint32(q.mtu)-1)/uint32(q.mtu))
+	a := q.keep(p, npk)
+	if a == nil {
+		return false
+	}
+	a.read = true
+	r.keptN++
+	r.psn = r.psn.Add(int(npk))
+	return true
+}
+
+func (q *qp) takeAtomic(p *packet) bool {
+	r := &q.rsp
+	if q.access&verbs.RemoteAtomic == 0 {
+		q.refuse(wire.NakRemoteAccess)
+		return false
+	}
+	if p.addr&7 != 0 {
+		q.refuse(wire.NakInvalid)
+		return false
+	}
+	_, b, ok := q.d.remote(q.pd, p.rkey, p.addr, 8, verbs.RemoteAtomic)
+	if !ok {
+		q.refuse(wire.NakRemoteAccess)
+		return false
+	}
+	a := q.keep(p, 1)
+	if a == nil {
+		return false
+	}
+	if p.op == wire.FetchAdd {
+		a.old, ok = fetchAdd(b, p.swapAdd)
+	} else {
+		a.old, ok = compareSwap(b, p.compare, p.swapAdd)
+	}
+	if !ok {
+		q.refuse(wire.NakInvalid) // the memory behind the address is not aligned
+		return false
+	}
+	r.keptN++
+	r.psn = r.psn.Add(1)
+	return true
+}
+
+// again acts on a request that was carried out before.
+func (q *qp) again(p *packet, info *wire.Info) {
+	r := &q.rsp
+	if info.Kind != wire.KindReadRequest && info.Kind != wire.KindAtomic {
+		r.due, r.soon = true, true
+		return
+	}
+	for i := r.keptN - min(r.keptN, r.max); i != r.keptN; i++ {
+		a := &r.kept[i%r.max]
+		d := p.psn.Diff(a.psn)
+		if d < 0 || d >= int(a.npk) || a.read != (info.Kind == wire.KindReadRequest) || a.key != p.rkey {
+			continue
+		}
+		if a.read && (p.addr != a.addr+uint64(d)*uint64(q.mtu) || p.dlen != a.n-uint32(d*q.mtu)) {
+			return
+		}
+		for j := i; j != r.keptN; j++ {
+			r.kept[j%r.max].sent = 0
+		}
+		a.sent = uint32(d)
+		if int32(r.replyN-i) > 0 {
+			r.replyN = i
+		}
+		return
+	}
+}
+
+// nextReply makes the next packet of what is to be answered; false: nothing is.
+func (q *qp) nextReply(p *packet, now ucs.Time) bool {
+	r := &q.rsp
+	if r.replyN != r.keptN {
+		return q.answer(&r.kept[r.replyN%r.max], p)
+	}
+	if !r.due || !r.soon && now < r.dueAt {
+		return false
+	}
+	q.head(p, wire.Acknowledge, r.psn.Add(-1))
+	p.syn, p.msn = wire.AckNoCredits, r.msn
+	if r.nak != 0 {
+		p.syn, p.psn = r.nak, r.psn
+		r.nak = 0
+	}
+	r.due, r.soon, r.stood = false, false, 0
+	q.count(cntAcks, 1)
+	q.count(cntTxPackets, 1)
+	return true
+}
+
+// head begins a packet to the peer.
+func (q *qp) head(p *packet, op wire.Opcode, psn verbs.PSN) {
+	p.op, p.dest, p.psn, p.pkey = op, q.dest, psn, q.pkey
+	p.se, p.ackReq, p.n, p.nsg = false, false, 0, 0
+}
+
+// answer makes the next packet of an answer.
+func (q *qp) answer(a *answer, p *packet) bool {
+	r := &q.rsp
+	q.count(cntTxPackets, 1)
+	if !a.read {
+		q.head(p, wire.AtomicAcknowledge, a.psn)
+		p.syn, p.msn, p.old = wire.AckNoCredits, a.msn, a.old
+		q.answerSent(a)
+		return true
+	}
+	off := a.sent * uint32(q.mtu)
+	n := min(a.n-off, uint32(q.mtu))
+	first, last := a.sent == 0, off+n == a.n
+	op := wire.ReadResponseMiddle
+	switch {
+	case first && last:
+		op = wire.ReadResponseOnly
+	case first:
+		op = wire.ReadResponseFirst
+	case last:
+		op = wire.ReadResponseLast
+	}
+	q.head(p, op, a.psn.Add(int(a.sent)))
+	p.syn, p.msn = wire.AckNoCredits, a.msn
+	if n > 0 {
+		_, b, ok := q.d.remote(q.pd, a.key, a.addr+uint64(off), int(n), verbs.RemoteRead)
+		if !ok { // it went meanwhile
+			q.head(p, wire.Acknowledge, a.psn.Add(int(a.sent)))
+			p.syn = wire.NakRemoteAccess
+			r.replyN, r.fatal, r.due = r.keptN, true, false
+			return true
+		}
+		p.sg[0], p.nsg, p.n, p.inline = b, 1, int(n), false
+		p.ref[0] = verbs.SGE{Addr: a.addr + uint64(off), Len: n, LKey: a.key}
+	}
+	a.sent++
+	if last {
+		q.answerSent(a)
+	}
+	return true
+}
+
+// answerSent goes on with what comes after a; what was executed up to it is
+// acknowledged with it.
+func (q *qp) answerSent(a *answer) {
+	r := &q.rsp
+	a.sent = a.npk
+	r.replyN++
+	if r.replyN == r.keptN && r.nak == 0 && a.psn.Add(int(a.npk)) == r.psn {
+		r.due, r.soon, r.stood = false, false, 0
+	}
+}
+
+// endRecv ends the receive that is held.
+func (q *qp) endRecv(s verbs.WCStatus, n uint32, vendor uint32) {
+	c := verbs.WC{ID: q.rsp.recv.id, Status: s, Op: verbs.WCRecv, Len: n, QPN: q.num, VendorErr: vendor}
+	q.tell(q.recvCQ, &c, false)
+	q.count(cntCQEs, 1)
+}
+
+// failRecv ends the receive and the queue pair with an error of this side.
+func (q *qp) failRecv(s verbs.WCStatus, nak wire.Syndrome) {
+	q.rsp.held = false
+	q.endRecv(s, 0, 0)
+	q.refuse(nak)
+}

@@ -1,0 +1,186 @@
+package soft
+
+import (
+	"sync/atomic"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/verbs"
+)
+
+// wqe is a send work request in the send queue.
+type wqe struct {
+	id     uint64
+	op     verbs.Opcode
+	flags  verbs.SendFlags
+	nsg    uint8
+	done   bool           // answered: reads, atomics and what is local
+	status verbs.WCStatus // it failed here; told when its turn comes
+	imm    uint32
+	n      uint32 // bytes
+	got    uint32 // of a read's answer
+	npk    uint32 // packet numbers that it takes
+	psn    verbs.PSN
+	rkey   uint32
+	remote uint64
+	a, b   uint64 // swap and compare; of a datagram: see datagram.go
+	ah     verbs.AHID
+	sg     [verbs.MaxSGE]verbs.SGE
+	inline [verbs.InlineLen]byte
+}
+
+// sendQueue is a queue pair's send queue. Posters write behind tail under lock;
+// the owner reads what lies before it. It starts empty and doubles on use.
+type sendQueue struct {
+	lock   latch
+	single bool // under a thread domain: no lock
+	max    uint32
+	ring   []wqe
+	next   verbs.PSN // of the next that is posted
+	tail   atomic.Uint32
+	head   atomic.Uint32 // requester.head, for posters
+}
+
+const minSends = 4
+
+func (s *sendQueue) init(depth int) {
+	s.max = minSends
+	for s.max < uint32(depth) {
+		s.max *= 2
+	}
+}
+
+// at gives the work request with that running number.
+func (s *sendQueue) at(i uint32) *wqe { return &s.ring[i&uint32(len(s.ring)-1)] }
+
+// post queues wrs in order.
+func (q *qp) post(wrs []verbs.SendWR) (int, ucs.Status) {
+	s := &q.sq
+	if !s.single {
+		s.lock.lock()
+	}
+	st := ucs.OK
+	t := s.tail.Load()
+	n := 0
+	for ; n < len(wrs); n++ {
+		if t-s.head.Load() >= uint32(len(s.ring)) && !q.growSends() {
+			st = ucs.NoResource
+			break
+		}
+		if st = q.fill(s.at(t), &wrs[n]); st != ucs.OK {
+			break
+		}
+		t++
+	}
+	s.tail.Store(t)
+	if !s.single {
+		s.lock.unlock()
+	}
+	return n, st
+}
+
+// growSends doubles the ring; false: it is as large as it may be. The poster has
+// the lock; it waits for the owner, who never waits for the lock.
+func (q *qp) growSends() bool {
+	s := &q.sq
+	if uint32(len(s.ring)) >= s.max {
+		return false
+	}
+	ring := make([]wqe, max(minSends, 2*len(s.ring)))
+	q.wait()
+	for i := s.head.Load(); i != s.tail.Load(); i++ {
+		ring[i&uint32(len(ring)-1)] = *s.at(i)
+	}
+	s.ring = ring
+	q.leave()
+	return true
+}
+
+// fill makes a work request of r, or refuses it.
+func (q *qp) fill(w *wqe, r *verbs.SendWR) ucs.Status {
+	if st := q.check(r); st != ucs.OK {
+		return st
+	}
+	w.id, w.op, w.flags, w.nsg = r.ID, r.Op, r.Flags, r.NumSG
+	w.done, w.status, w.got = false, verbs.WCSuccess, 0
+	w.imm, w.remote, w.rkey = r.Imm, r.Remote, r.RKey
+	w.a, w.b = r.Swap, r.Compare
+	n := uint64(0)
+	for i := range r.NumSG {
+		w.sg[i] = r.SG[i]
+		n += uint64(r.SG[i].Len)
+	}
+	if n > uint64(q.d.attr.MaxMessage) {
+		return ucs.InvalidParam
+	}
+	if r.Flags&verbs.SendInline != 0 {
+		if st := q.fillInline(w, r, int(n)); st != ucs.OK {
+			return st
+		}
+		n = uint64(w.n)
+	}
+	w.n = uint32(n)
+	if q.typ == verbs.UD {
+		w.ah, w.a, w.b = r.AH, uint64(r.QPN), uint64(r.QKey)
+	}
+	w.npk = 1
+	if n > uint64(q.mtu) && q.typ != verbs.UD {
+		w.npk = uint32((n + uint64(q.mtu) - 1) / uint64(q.mtu))
+	}
+	if r.Op == verbs.OpLocalInv {
+		w.npk = 0
+	}
+	w.psn = q.sq.next
+	q.sq.next = w.psn.Add(int(w.npk))
+	return ucs.OK
+}
+
+// fillInline copies the data into the work request.
+func (q *qp) fillInline(w *wqe, r *verbs.SendWR, n int) ucs.Status {
+	if r.NumSG == 0 {
+		w.n = uint32(r.InlineLen)
+		copy(w.inline[:], r.Inline[:r.InlineLen])
+		return ucs.OK
+	}
+	if n > q.caps.MaxInline {
+		return ucs.InvalidParam
+	}
+	w.n = uint32(n)
+	at := 0
+	for i := range r.NumSG {
+		b, ok := q.d.local(q.pd, r.SG[i], 0)
+		if !ok {
+			return ucs.InvalidParam
+		}
+		at += copy(w.inline[at:], b)
+	}
+	return ucs.OK
+}
+
+// sendOps says which work requests a queue pair of a type takes.
+var sendOps = map[verbs.QPType]uint32{
+	verbs.RC: 1<<verbs.OpWrite | 1<<verbs.OpWriteImm | 1<<verbs.OpSend | 1<<verbs.OpSendImm | 1<<verbs.OpRead |
+		1<<verbs.OpCompareSwap | 1<<verbs.OpFetchAdd | 1<<verbs.OpLocalInv | 1<<verbs.OpSendInv,
+	verbs.UD: 1<<verbs.OpSend | 1<<verbs.OpSendImm,
+}
+
+// inlineOps may carry their data in the work request.
+const inlineOps = 1<<verbs.OpWrite | 1<<verbs.OpWriteImm | 1<<verbs.OpSend | 1<<verbs.OpSendImm | 1<<verbs.OpSendInv
+
+const atomicOps = 1<<verbs.OpCompareSwap | 1<<verbs.OpFetchAdd
+
+// check looks at what can be known when r is posted.
+func (q *qp) check(r *verbs.SendWR) ucs.Status {
+	if r.Op >= 32 || q.ops>>r.Op&1 == 0 {
+		return ucs.InvalidParam
+	}
+	if int(r.NumSG) > q.caps.MaxSendSGE {
+		return ucs.InvalidParam
+	}
+	if r.Flags&verbs.SendInline != 0 && (inlineOps>>r.Op&1 == 0 || int(r.InlineLen) > q.caps.MaxInline && r.NumSG == 0) {
+		return ucs.InvalidParam
+	}
+	if atomicOps>>r.Op&1 != 0 && (r.NumSG != 1 || r.SG[0].Len != 8) {
+		return ucs.InvalidParam
+	}
+	return ucs.OK
+}
