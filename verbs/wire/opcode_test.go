@@ -1,6 +1,9 @@
 package wire
 
 import (
+	"fmt"
+	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -114,5 +117,28 @@ func TestPKeysMatch(t *testing.T) {
 		{0, 0, false},
 	} {
 		assert.Equal(t, c.want, PKeysMatch(c.a, c.b), "%#x and %#x", c.a, c.b)
+	}
+}
+
+// The document lists what the table holds.
+func TestOpcodesDocumented(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/wire/roce.md")
+	require.NoError(t, err)
+	headers := []string{"DETH", "RETH", "AtomicETH", "AETH", "AtomicAckETH", "ImmDt", "IETH"}
+	for _, r := range opcodeRows {
+		var has []string
+		for bit, name := range headers {
+			if r.headers>>bit&1 != 0 {
+				has = append(has, name)
+			}
+		}
+		data := strings.TrimPrefix(r.data, noData)
+		recv := map[bool]string{true: "yes"}[r.recv]
+		row := fmt.Sprintf("| %02x | %s | %s | %s | %s |", r.code, r.name, strings.Join(has, ", "), data, recv)
+		if r.op == CNP {
+			row = "| 81 | CNP: there is congestion | | 16 bytes of zeros | |"
+		}
+		squeeze := strings.NewReplacer("|  |", "| |")
+		require.Contains(t, string(doc), squeeze.Replace(squeeze.Replace(row)))
 	}
 }
