@@ -13,8 +13,8 @@ import (
 	"github.com/goucx/goucx/wireup"
 )
 
-// features are the letters of -u.
-var features = map[rune]ucp.Feature{'a': ucp.FeatureAtomics, 'r': ucp.FeatureRMA, 't': ucp.FeatureTag}
+// features are the letters of -u. Active messages take what tags take.
+var features = map[rune]ucp.Feature{'a': ucp.FeatureAtomics, 'r': ucp.FeatureRMA, 't': ucp.FeatureTag, 'm': ucp.FeatureTag}
 
 // parseFeatures reads -u; no feature means all. UCX's modifiers w and e change
 // nothing: workers can always be slept on, endpoints always have error handling.
@@ -26,10 +26,10 @@ func parseFeatures(letters string) (ucp.Feature, error) {
 		case ok:
 			set |= f
 		case c == 'w', c == 'e':
-		case strings.ContainsRune("smxd", c):
+		case strings.ContainsRune("sxd", c):
 			return 0, usagef("-u %s: feature '%c' is not supported yet: %w", letters, c, ucs.ErrUnsupported)
 		default:
-			return 0, usagef("-u %s: '%c' is no feature; want letters of a, r, t", letters, c)
+			return 0, usagef("-u %s: '%c' is no feature; want letters of a, r, t, m", letters, c)
 		}
 	}
 	return set, nil

@@ -71,7 +71,7 @@ func table(o *options) []group {
 			{letter: "e", name: "endpoint", show: (*tool).endpoint, help: "Show UCP endpoint configuration"},
 			{letter: "m", name: "memory", arg: "size", value: &o.memory, show: (*tool).allocation, help: "Show UCP memory allocation for a given size"},
 			{letter: "u", name: "features", arg: "features", value: &o.features, help: "UCP context features to use (default: all). String of one or more of:\n" +
-				"  'a' : atomic operations\n  'r' : remote memory access\n  't' : tag matching\n" +
+				"  'a' : atomic operations\n  'r' : remote memory access\n  't' : tag matching\n  'm' : active messages\n" +
 				"Modifiers, without effect since they always hold:\n  'w' : wakeup\n  'e' : error handling"},
 		}},
 		{"Other settings:", []option{

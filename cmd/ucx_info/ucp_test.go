@@ -107,7 +107,7 @@ func TestEndpoint(t *testing.T) {
 	assert.Contains(t, out, "connected by: self/memory0\n")
 	assert.Contains(t, out, "tag_send: 0..<egr/short>..8192..<egr/multi>..(inf)\n")
 
-	for _, features := range []string{"ta", "taew"} {
+	for _, features := range []string{"ta", "taew", "ma"} {
 		assert.Contains(t, info(t, "-e", "-u", features), "lane[0]:  0:self/memory0 -> am amo\n")
 	}
 
