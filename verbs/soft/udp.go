@@ -3,7 +3,6 @@ package soft
 import (
 	"encoding/binary"
 	"net/netip"
-	"sync/atomic"
 
 	"github.com/goucx/goucx/verbs"
 	"github.com/goucx/goucx/verbs/wire"
@@ -82,21 +81,3 @@ func (p *udpPeer) sent(d *datagram) bool {
 // setClass gives what is sent to the peer a type of service (traffic class) and
 // a time to live (hop limit); 0 leaves the system's.
 func (p *udpPeer) setClass(tclass, hops uint8) { p.tclass, p.hops = tclass, hops }
-
-// udpCounts are the rare events of a port. Any goroutine adds and reads.
-type udpCounts struct {
-	txAgain       atomic.Uint64 // sends that found no room in the socket
-	txTooLong     atomic.Uint64 // sends longer than the path takes
-	txRefused     atomic.Uint64 // errors of earlier packets that a send was told
-	txUnreachable atomic.Uint64 // sends without a way to the peer, or forbidden
-	txLost        atomic.Uint64 // packets that a send could not bring out
-	txUnsegmented atomic.Uint64 // trains that the system could not segment
-	rxShort       atomic.Uint64 // datagrams or segments shorter than any packet
-	rxTruncated   atomic.Uint64 // datagrams or their control data cut off
-	rxFamily      atomic.Uint64 // senders of no known address family
-	rxNoBuffer    atomic.Uint64 // receives put off: all buffers are held
-	rxErrors      atomic.Uint64 // receives that answered an error
-	rxOverflow    atomic.Uint64 // datagrams that the kernel dropped: the socket was full
-	idSearched    atomic.Uint64 // packets whose identification was searched for
-	icrc          atomic.Uint64 // packets with a wrong ICRC
-}

@@ -40,6 +40,7 @@ type udpPort struct {
 	sndbuf int
 	counts udpCounts
 	trains trainPool
+	_      ucs.Pad // senders read what is above, each receive writes what is below
 	rx     receiver
 }
 

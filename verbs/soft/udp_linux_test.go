@@ -149,7 +149,7 @@ func TestUDPTrain(t *testing.T) {
 				})
 				require.Equal(t, sent, got)
 			}
-			require.Zero(t, b.counts.idSearched.Load())
+			require.Zero(t, b.counts[udpIDSearched].Load())
 		})
 	}
 }

@@ -105,7 +105,7 @@ func TestUDPSegmentsOnTheWire(t *testing.T) {
 	for i, q := range receive(t, b, &toA, n) {
 		require.Equal(t, verbs.PSN(i), q.psn)
 	}
-	require.Equal(t, uint64(n-1), b.counts.idSearched.Load())
+	require.Equal(t, uint64(n-1), b.counts[udpIDSearched].Load())
 
 	frame := make([]byte, 1<<16)
 	for i := range n {
@@ -141,7 +141,7 @@ func TestUDPTooLong(t *testing.T) {
 		require.Equal(t, ucs.OK, send(3, 1024))
 		receive(t, b, &toA, 3)
 	}
-	require.Equal(t, uint64(4), a.counts.txTooLong.Load())
+	require.Equal(t, uint64(4), a.counts[udpTxTooLong].Load())
 }
 
 // Without a way to the peer the send says so, and no later one suffers.
@@ -159,7 +159,7 @@ func TestUDPUnreachable(t *testing.T) {
 		}
 		require.Equal(t, ucs.Unreachable, tr.send())
 	}
-	require.Equal(t, uint64(2), a.counts.txUnreachable.Load())
+	require.Equal(t, uint64(2), a.counts[udpTxUnreachable].Load())
 	sendOne(t, a, &toB, numbered(1))
 	receive(t, b, &toA, 1)
 }
@@ -187,15 +187,15 @@ func TestUDPSendErrors(t *testing.T) {
 	for _, c := range []struct {
 		errno unix.Errno
 		want  ucs.Status
-		count func(c *udpCounts) uint64
+		count udpCounter
 	}{
-		{unix.EAGAIN, ucs.NoResource, func(c *udpCounts) uint64 { return c.txAgain.Load() }},
-		{unix.ENOBUFS, ucs.NoResource, func(c *udpCounts) uint64 { return c.txAgain.Load() }},
-		{unix.EMSGSIZE, ucs.TooLong, func(c *udpCounts) uint64 { return c.txTooLong.Load() }},
-		{unix.EIO, ucs.OK, func(c *udpCounts) uint64 { return c.txUnsegmented.Load() }},
-		{unix.ECONNREFUSED, ucs.OK, func(c *udpCounts) uint64 { return c.txRefused.Load() }},
-		{unix.EPERM, ucs.Unreachable, func(c *udpCounts) uint64 { return c.txUnreachable.Load() }},
-		{unix.EHOSTUNREACH, ucs.Unreachable, func(c *udpCounts) uint64 { return c.txUnreachable.Load() }},
+		{unix.EAGAIN, ucs.NoResource, udpTxAgain},
+		{unix.ENOBUFS, ucs.NoResource, udpTxAgain},
+		{unix.EMSGSIZE, ucs.TooLong, udpTxTooLong},
+		{unix.EIO, ucs.OK, udpTxUnsegmented},
+		{unix.ECONNREFUSED, ucs.OK, udpTxRefused},
+		{unix.EPERM, ucs.Unreachable, udpTxUnreachable},
+		{unix.EHOSTUNREACH, ucs.Unreachable, udpTxUnreachable},
 	} {
 		t.Run(c.errno.Error(), func(t *testing.T) {
 			u := new(udpPort)
@@ -203,13 +203,15 @@ func TestUDPSendErrors(t *testing.T) {
 			tr := u.newTrain()
 			tr.count = 7
 			require.Equal(t, c.want, tr.failed(c.errno))
-			require.Equal(t, uint64(1), c.count(&u.counts))
+			require.Equal(t, uint64(1), u.counts[c.count].Load())
+			set := u.counts.set()
+			require.Equal(t, uint64(1), set.Value(int(c.count)))
 			require.Equal(t, c.errno != unix.EIO, u.gso.Load())
 			lost := uint64(0)
 			if c.want == ucs.OK {
 				lost = 7
 			}
-			require.Equal(t, lost, u.counts.txLost.Load())
+			require.Equal(t, lost, u.counts[udpTxLost].Load())
 		})
 	}
 }

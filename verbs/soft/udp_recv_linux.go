@@ -66,7 +66,7 @@ func (u *udpPort) recv() []*datagram {
 		return u.recvMany()
 	}
 	if !r.arm(u, 0) {
-		u.counts.rxNoBuffer.Add(1)
+		u.counts[udpRxNoBuffer].Add(1)
 		return nil
 	}
 	m := &r.msgs[0]
@@ -95,7 +95,7 @@ func (u *udpPort) recvMany() []*datagram {
 		k++
 	}
 	if k == 0 {
-		u.counts.rxNoBuffer.Add(1)
+		u.counts[udpRxNoBuffer].Add(1)
 		return nil
 	}
 	got, errno := rawRecvmmsg(u.fd, r.msgs[:k])
@@ -121,7 +121,7 @@ func (u *udpPort) recvMany() []*datagram {
 func (u *udpPort) recvFailed(errno unix.Errno) []*datagram {
 	u.rx.streak = 0
 	if errno != unix.EAGAIN {
-		u.counts.rxErrors.Add(1)
+		u.counts[udpRxErrors].Add(1)
 	}
 	return nil
 }
@@ -188,15 +188,15 @@ func (d *datagram) fill(m *mmsghdr) bool {
 	n := int(m.n)
 	switch {
 	case m.hdr.Flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 || n > len(d.rx.buf):
-		c.rxTruncated.Add(1)
+		c[udpRxTruncated].Add(1)
 		return false
 	case n < minPacket:
-		c.rxShort.Add(1)
+		c[udpRxShort].Add(1)
 		return false
 	}
 	from, ok := parseName(&d.rx.name, m.hdr.Namelen)
 	if !ok {
-		c.rxFamily.Add(1)
+		c[udpRxFamily].Add(1)
 		return false
 	}
 	d.from, d.b, d.seg, d.tos, d.ttl = from, d.rx.buf[:n], n, 0, 0
@@ -204,7 +204,7 @@ func (d *datagram) fill(m *mmsghdr) bool {
 		d.control(d.rx.ctl[:min(k, len(d.rx.ctl))])
 	}
 	if d.seg < minPacket {
-		c.rxShort.Add(1)
+		c[udpRxShort].Add(1)
 		return false
 	}
 	d.pre = d.u.rx.prefix(d.u, &from)
@@ -235,7 +235,7 @@ func (d *datagram) control(b []byte) {
 
 // overflowed takes the kernel's count of drops of this socket, which wraps.
 func (r *receiver) overflowed(u *udpPort, n uint32) {
-	u.counts.rxOverflow.Add(uint64(n - r.overflow))
+	u.counts[udpRxOverflow].Add(uint64(n - r.overflow))
 	r.overflow = n
 }
 

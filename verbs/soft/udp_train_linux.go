@@ -255,7 +255,7 @@ func (t *train) sendAgain(errno unix.Errno) unix.Errno {
 		switch errno {
 		case unix.EINTR:
 		case unix.ECONNREFUSED:
-			t.u.counts.txRefused.Add(1)
+			t.u.counts[udpTxRefused].Add(1)
 		default:
 			return errno
 		}
@@ -289,7 +289,7 @@ func (t *train) sendSingles() unix.Errno {
 		if done == 0 {
 			return errno
 		}
-		t.u.counts.txLost.Add(uint64(t.count - done))
+		t.u.counts[udpTxLost].Add(uint64(t.count - done))
 		return 0
 	}
 	return 0
@@ -302,24 +302,24 @@ func (t *train) failed(errno unix.Errno) ucs.Status {
 	c := &t.u.counts
 	switch errno {
 	case unix.EAGAIN, unix.ENOBUFS, unix.ENOMEM:
-		c.txAgain.Add(1)
+		c[udpTxAgain].Add(1)
 		return ucs.NoResource
 	case unix.EMSGSIZE:
-		c.txTooLong.Add(1)
+		c[udpTxTooLong].Add(1)
 		return ucs.TooLong
 	case unix.EIO:
 		// The way out cannot segment; later trains go as single packets. The
 		// identifications are sealed in, so this one is lost.
-		c.txUnsegmented.Add(1)
+		c[udpTxUnsegmented].Add(1)
 		t.u.gso.Store(false)
-		c.txLost.Add(uint64(t.count))
+		c[udpTxLost].Add(uint64(t.count))
 		return ucs.OK
 	case unix.ECONNREFUSED:
-		c.txRefused.Add(1)
-		c.txLost.Add(uint64(t.count))
+		c[udpTxRefused].Add(1)
+		c[udpTxLost].Add(uint64(t.count))
 		return ucs.OK
 	default:
-		c.txUnreachable.Add(1)
+		c[udpTxUnreachable].Add(1)
 		return ucs.Unreachable
 	}
 }
