@@ -35,7 +35,12 @@ func (e *end) await(wc []verbs.WC, o *end) {
 // BenchmarkPingPong is the time of one message of eight bytes over RC, one thread
 // driving both ends: the cost of both sides.
 func BenchmarkPingPong(b *testing.B) {
-	x, y := pair(b, 64)
+	b.Run(LinkInproc, func(b *testing.B) { pingPong(b, Config{Link: LinkInproc}) })
+	b.Run(LinkUDP, func(b *testing.B) { pingPong(b, Config{Link: LinkUDP, Addr: localhost}) })
+}
+
+func pingPong(b *testing.B, c Config) {
+	x, y := pair(b, New(c), 64)
 	var wc [1]verbs.WC
 	wrs := make([]verbs.SendWR, 1)
 	rr := []verbs.RecvWR{{NumSG: 1, SG: [verbs.MaxSGE]verbs.SGE{y.sge(0, 8)}}}
@@ -55,7 +60,12 @@ func BenchmarkPingPong(b *testing.B) {
 
 // BenchmarkPingPongTwo is the same between two goroutines.
 func BenchmarkPingPongTwo(b *testing.B) {
-	x, y := pair(b, 64)
+	b.Run(LinkInproc, func(b *testing.B) { pingPongTwo(b, Config{Link: LinkInproc}) })
+	b.Run(LinkUDP, func(b *testing.B) { pingPongTwo(b, Config{Link: LinkUDP, Addr: localhost}) })
+}
+
+func pingPongTwo(b *testing.B, c Config) {
+	x, y := pair(b, New(c), 64)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -87,7 +97,7 @@ func BenchmarkPingPongTwo(b *testing.B) {
 // BenchmarkWrite64K is RDMA writes of 64 KB, beside a copy of as much.
 func BenchmarkWrite64K(b *testing.B) {
 	const n = 64 << 10
-	x, y := pair(b, n)
+	x, y := pair(b, New(Config{Link: LinkInproc}), n)
 	b.Run("write", func(b *testing.B) {
 		wrs := []verbs.SendWR{{Op: verbs.OpWrite, Flags: verbs.SendSignaled, NumSG: 1, SG: [verbs.MaxSGE]verbs.SGE{x.sge(0, n)}, Remote: y.mr.Addr(), RKey: y.mr.RKey()}}
 		var wc [1]verbs.WC

@@ -1,8 +1,6 @@
 package soft
 
 import (
-	"encoding/binary"
-
 	"github.com/goucx/goucx/verbs"
 	"github.com/goucx/goucx/verbs/wire"
 )
@@ -38,7 +36,7 @@ func (q *qp) sendDatagrams() {
 		if p.qkey = uint32(w.b); p.qkey&privilegedQKey != 0 {
 			p.qkey = q.qkey
 		}
-		q.d.sendTo(&to.to, &p, q)
+		q.sendDatagram(&to.to, &p)
 		q.count(cntTxPackets, 1)
 		r.tx++
 		r.psn = w.psn.Add(1)
@@ -46,17 +44,6 @@ func (q *qp) sendDatagrams() {
 		q.endSend(w, verbs.WCSuccess)
 	}
 	q.rest()
-}
-
-// sendTo hands a datagram to the link; where that has no room, it is lost.
-func (d *device) sendTo(to *route, p *packet, q *qp) {
-	c, seq := to.peer.in.claim()
-	if c == nil {
-		q.count(cntDroppedInbox, 1)
-		return
-	}
-	c.fill(p, d.index)
-	c.seq.Store(seq)
 }
 
 // failDatagram ends the oldest datagram with status, and sending with it.
@@ -88,11 +75,7 @@ func (q *qp) datagram(p *packet, info *wire.Info) {
 	g.n, g.nsg = grhLen, 1
 	var area [grhLen]byte
 	g.sg[0] = area[:]
-	binary.BigEndian.PutUint32(area[:], 6<<28)
-	binary.BigEndian.PutUint16(area[4:], uint16(wire.UDPLen+info.PacketLen(p.n)))
-	area[6], area[7] = 17, 64
-	copy(area[8:], p.sgid[:])
-	copy(area[24:], q.d.gid[:])
+	putGRH(area[:], p.sgid, q.d.gid, p.tos, p.ttl, info.PacketLen(p.n))
 	if !q.scatter(sg, 0, &g, 0, false) || !q.scatter(sg, grhLen, p, 0, true) {
 		q.endRecv(verbs.WCLocProtErr, 0, 0)
 		q.enterErr()

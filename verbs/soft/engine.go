@@ -21,7 +21,10 @@ type engine struct {
 	gid   verbs.GID
 	lid   uint16
 	index uint32 // in the switch
-	in    *inbox
+	kind  linkKind
+	in    *inbox // overInproc
+	udp   *udpPort
+	fab   *fabricLink
 
 	_      ucs.Pad
 	rx     owner         // the receive token
@@ -47,13 +50,12 @@ type engine struct {
 
 // start opens the link.
 func (d *device) start() error {
-	d.now.Store(int64(ucs.Now()))
 	d.nextDue.Store(int64(never))
-	d.in = newInbox(d.conf.Depth)
-	if d.conf.Link == LinkInproc {
-		d.conf.Switch.attach(d)
+	if err := d.openLink(); err != nil {
+		return err
 	}
-	if d.conf.Engine != EngineInline {
+	d.now.Store(int64(d.clock()))
+	if d.kind != overFabric && d.conf.Engine != EngineInline {
 		d.stopped, d.ended = make(chan struct{}), make(chan struct{})
 		go d.background()
 	}
@@ -66,11 +68,9 @@ func (d *device) stop() error {
 		close(d.stopped)
 		<-d.ended
 	}
-	if d.conf.Link == LinkInproc {
-		d.conf.Switch.detach(d)
-	}
+	err := d.closeLink()
 	d.quiesce()
-	return nil
+	return err
 }
 
 const never = ucs.Time(1<<63 - 1)
@@ -99,7 +99,7 @@ func (d *device) background() {
 				break
 			}
 		}
-		d.tick(ucs.Now())
+		d.tick(d.clock())
 	}
 }
 
@@ -108,7 +108,7 @@ func (d *device) progress() {
 	n := d.passes.Load() + 1
 	d.passes.Store(n)
 	if n%clockEvery == 0 {
-		d.tick(ucs.Now())
+		d.tick(d.clock())
 	}
 	d.pass()
 }
@@ -127,10 +127,10 @@ func (d *device) pass() int {
 	if d.dirtyN.Load() != 0 {
 		d.flushDirty()
 	}
-	if !d.in.ready() || !d.rx.take() {
+	if !d.arrived() || !d.rx.take() {
 		return 0
 	}
-	n := d.drain(ucs.Time(d.now.Load()))
+	n := d.receive(ucs.Time(d.now.Load()))
 	d.rx.give()
 	return n
 }
@@ -141,16 +141,16 @@ func (d *device) progressInto(c *cq, wcs []verbs.WC) int {
 	n := d.passes.Load() + 1
 	d.passes.Store(n)
 	if n%clockEvery == 0 {
-		d.tick(ucs.Now())
+		d.tick(d.clock())
 	}
 	if d.dirtyN.Load() != 0 {
 		d.flushDirty()
 	}
-	if !d.in.ready() || !d.rx.take() {
+	if !d.arrived() || !d.rx.take() {
 		return 0
 	}
 	d.sinkCQ, d.sinkTo, d.sinkN = c, wcs, 0
-	d.drain(ucs.Time(d.now.Load()))
+	d.receive(ucs.Time(d.now.Load()))
 	got := d.sinkN
 	d.sinkCQ, d.sinkTo = nil, nil
 	d.rx.give()
@@ -257,7 +257,7 @@ func (q *qp) tell(c *cq, w *verbs.WC, solicited bool) {
 // quiesce returns when everybody who was inside the engine of a device that can
 // touch this one's memory has left.
 func (d *device) quiesce() {
-	if all := d.conf.Switch.devices.Load(); all != nil {
+	if all := d.conf.Switch.devices.Load(); all != nil && d.kind == overInproc {
 		for _, o := range *all {
 			if o != nil {
 				o.rx.left()
@@ -318,7 +318,7 @@ func (q *qp) transmit() {
 		return
 	}
 	now := ucs.Time(q.d.now.Load())
-	if q.sendInproc(now) {
+	if q.d.kind == overUDP && q.holds(now) || q.send(now) {
 		q.d.markDirty(q)
 	}
 	r := &q.rsp

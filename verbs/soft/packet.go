@@ -34,6 +34,8 @@ type packet struct {
 
 	sgid verbs.GID // of the sender, and its port, where the link knows
 	slid uint16
+	tos  uint8
+	ttl  uint8
 
 	// The payload: n bytes in nsg pieces. Valid during the call, where the packet
 	// comes; until the link has sent it, where it goes.

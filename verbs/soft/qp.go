@@ -47,8 +47,15 @@ type qp struct {
 	req     requester
 	rsp     responder
 	counts  counts
-	isTimed bool        // in engine.timed
-	dirty   atomic.Bool // in engine.dirty
+	isTimed bool     // in engine.timed
+	pass    uint32   // engine.passes at the last post
+	heldAt  ucs.Time // when the oldest post was held back; 0: none is
+
+	lateLock  latch
+	late      []late // packets that came for another owner
+	spareLate []late
+	lateN     atomic.Int32
+	dirty     atomic.Bool // in engine.dirty
 }
 
 // QPN is the number.
@@ -95,10 +102,27 @@ func (q *qp) PostSend(wrs []verbs.SendWR) (int, ucs.Status) {
 		return 0, ucs.InvalidParam
 	}
 	n, st := q.post(wrs)
-	if n > 0 {
+	if n == 0 {
+		return n, st
+	}
+	if q.d.kind != overUDP {
 		q.run()
+	} else if q.takeOrNote() {
+		if q.typ == verbs.RC && q.collects() {
+			q.d.markDirty(q)
+			q.leaveQuietly()
+		} else {
+			q.leave()
+		}
 	}
 	return n, st
+}
+
+// leaveQuietly gives the ownership back and sends only where somebody asks.
+func (q *qp) leaveQuietly() {
+	if !q.give() {
+		q.leave()
+	}
 }
 
 // run takes the queue pair and sends, or has its owner do so.
@@ -111,6 +135,7 @@ func (q *qp) run() {
 // leave sends what is to be sent and gives the ownership back.
 func (q *qp) leave() {
 	for {
+		q.takeLate()
 		q.transmit()
 		q.polled = false
 		if q.give() {

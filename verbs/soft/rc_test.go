@@ -2,6 +2,7 @@ package soft
 
 import (
 	"encoding/binary"
+	"net/netip"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -67,9 +68,17 @@ func (e *end) connect(o *end) {
 		verbs.AttrState|verbs.AttrSQPSN|verbs.AttrTimeout|verbs.AttrRetryCnt|verbs.AttrRNRRetry|verbs.AttrMaxRdAtomic))
 }
 
+var localhost = netip.MustParseAddr("127.0.0.1")
+
+// overLinks runs a test over each link.
+func overLinks(t *testing.T, test func(t *testing.T, p *Provider)) {
+	for _, c := range []Config{{Link: LinkInproc}, {Link: LinkUDP, Addr: localhost}} {
+		t.Run(c.Link, func(t *testing.T) { test(t, New(c)) })
+	}
+}
+
 // pair is two connected queue pairs.
-func pair(t testing.TB, size int) (a, b *end) {
-	p := New(Config{Link: LinkInproc})
+func pair(t testing.TB, p *Provider, size int) (a, b *end) {
 	a, b = newEnd(t, p, verbs.RC, size), newEnd(t, p, verbs.RC, size)
 	a.connect(b)
 	b.connect(a)
@@ -112,8 +121,10 @@ func (e *end) completion(others ...*end) verbs.WC {
 	return w
 }
 
-func TestSendRecv(t *testing.T) {
-	a, b := pair(t, 1<<20)
+func TestSendRecv(t *testing.T) { overLinks(t, testSendRecv) }
+
+func testSendRecv(t *testing.T, p *Provider) {
+	a, b := pair(t, p, 1<<20)
 	for i, n := range []int{0, 1, 8, 32, 33, 64, 100, 4095, 4096, 4097, 100_000, 1 << 20} {
 		for k := range n {
 			a.buf[k] = byte(k*7 + i)
@@ -129,8 +140,10 @@ func TestSendRecv(t *testing.T) {
 	}
 }
 
-func TestOneSided(t *testing.T) {
-	a, b := pair(t, 1<<20)
+func TestOneSided(t *testing.T) { overLinks(t, testOneSided) }
+
+func testOneSided(t *testing.T, p *Provider) {
+	a, b := pair(t, p, 1<<20)
 	for k := range a.buf {
 		a.buf[k] = byte(k * 3)
 	}
@@ -159,8 +172,10 @@ func TestOneSided(t *testing.T) {
 }
 
 // TestNotReady: a message that finds no receive waits at its sender.
-func TestNotReady(t *testing.T) {
-	a, b := pair(t, 64)
+func TestNotReady(t *testing.T) { overLinks(t, testNotReady) }
+
+func testNotReady(t *testing.T, p *Provider) {
+	a, b := pair(t, p, 64)
 	a.send(verbs.SendWR{ID: 1, Op: verbs.OpSendImm, Imm: 5, Flags: verbs.SendSignaled | verbs.SendInline, InlineLen: 3, Inline: [verbs.InlineLen]byte{1, 2, 3}})
 	var wc [1]verbs.WC
 	for range 1000 {
@@ -176,8 +191,10 @@ func TestNotReady(t *testing.T) {
 
 // TestBadKey: the write that names a wrong key fails, what comes after it is
 // flushed, in order.
-func TestBadKey(t *testing.T) {
-	a, b := pair(t, 64)
+func TestBadKey(t *testing.T) { overLinks(t, testBadKey) }
+
+func testBadKey(t *testing.T, p *Provider) {
+	a, b := pair(t, p, 64)
 	wr := verbs.SendWR{ID: 1, Op: verbs.OpWrite, Flags: verbs.SendInline, InlineLen: 8, Remote: b.mr.Addr(), RKey: b.mr.RKey() ^ 1}
 	a.send(wr)
 	wr.ID = 2
@@ -192,8 +209,9 @@ func TestBadKey(t *testing.T) {
 	require.Equal(t, verbs.StateErr, b.qp.Query().State)
 }
 
-func TestDatagram(t *testing.T) {
-	p := New(Config{Link: LinkInproc})
+func TestDatagram(t *testing.T) { overLinks(t, testDatagram) }
+
+func testDatagram(t *testing.T, p *Provider) {
 	a, b := newEnd(t, p, verbs.UD, 4096), newEnd(t, p, verbs.UD, 4096)
 	for _, e := range []*end{a, b} {
 		require.NoError(t, e.qp.Modify(&verbs.QPAttr{State: verbs.StateInit, Port: 1, QKey: testQKey}, verbs.AttrState|verbs.AttrPKeyIndex|verbs.AttrPort|verbs.AttrQKey))
@@ -202,7 +220,9 @@ func TestDatagram(t *testing.T) {
 	}
 	gid, err := b.c.GID(1, 0)
 	require.NoError(t, err)
-	ah, err := a.pd.CreateAH(verbs.AHAttr{DGID: gid, Port: 1})
+	port, err := b.c.Port(1)
+	require.NoError(t, err)
+	ah, err := a.pd.CreateAH(verbs.AHAttr{DGID: gid, DLID: port.LID, Port: 1})
 	require.NoError(t, err)
 	b.recv(1, 0, 4096)
 	copy(a.buf, "hello")

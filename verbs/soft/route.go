@@ -1,14 +1,173 @@
 package soft
 
-import "github.com/goucx/goucx/verbs"
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/verbs"
+)
+
+// linkKind is what a device sends through.
+type linkKind uint8
+
+const (
+	overInproc linkKind = iota
+	overUDP
+	overFabric
+)
 
 // route is the way to a peer's port, by the link that leads there.
 type route struct {
-	peer *device // in-process
+	peer   *device
+	udp    udpPeer
+	fabric fabricRoute
+}
+
+// openLink connects the device.
+func (d *device) openLink() (err error) {
+	switch {
+	case d.conf.Link == LinkUDP:
+		d.kind = overUDP
+		if d.udp, err = openUDP(d.conf.Addr, d.conf.Port, 0); err != nil {
+			return err
+		}
+		d.gid, d.lid = d.udp.gid(), d.udp.lid()
+	case d.conf.Fabric != nil:
+		d.kind = overFabric
+		d.fab = newFabricLink(d.conf.Fabric, fabricAddr(d.gid, d.lid), d.conf.Faults)
+		d.fab.open(d.fromFabric)
+	default:
+		d.in = newInbox(d.conf.Depth)
+		d.conf.Switch.attach(d)
+	}
+	return nil
+}
+
+// closeLink disconnects the device.
+func (d *device) closeLink() error {
+	switch d.kind {
+	case overUDP:
+		return d.udp.close()
+	case overFabric:
+		d.fab.close()
+	default:
+		d.conf.Switch.detach(d)
+	}
+	return nil
 }
 
 // resolve finds the way to an address.
-func (d *device) resolve(a *verbs.AHAttr) (route, error) {
-	peer, err := d.conf.Switch.lookup(a.DGID)
-	return route{peer: peer}, err
+func (d *device) resolve(a *verbs.AHAttr) (r route, err error) {
+	if a.SGIDIndex != 0 {
+		return r, fmt.Errorf("source GID %d of a port that has one: %w", a.SGIDIndex, ucs.ErrInvalid)
+	}
+	switch d.kind {
+	case overUDP:
+		r.udp, err = d.udp.peer(a.DGID, a.DLID)
+	case overFabric:
+		r.fabric = d.fab.route(a)
+	default:
+		r.peer, err = d.conf.Switch.lookup(a.DGID)
+	}
+	return r, err
+}
+
+// clock is the time by which the device runs.
+func (d *device) clock() ucs.Time {
+	if d.kind == overFabric {
+		return d.conf.Fabric.Now()
+	}
+	return ucs.Now()
+}
+
+// send sends what the queue pair has to send; true: more is left than the link
+// takes now.
+func (q *qp) send(now ucs.Time) bool {
+	switch q.d.kind {
+	case overUDP:
+		return q.sendUDP(now)
+	case overFabric:
+		return q.sendFabric(now)
+	default:
+		return q.sendInproc(now)
+	}
+}
+
+// sendDatagram sends one datagram; where the link has no room, it is lost.
+func (q *qp) sendDatagram(to *route, p *packet) {
+	d := q.d
+	switch d.kind {
+	case overUDP:
+		t := d.udp.train(&to.udp)
+		t.add(p)
+		if t.send() != ucs.OK {
+			q.count(cntDroppedInbox, 1)
+		}
+	case overFabric:
+		d.fab.send(&to.fabric, p, ucs.Time(d.now.Load()))
+	default:
+		c, seq := to.peer.in.claim()
+		if c == nil {
+			q.count(cntDroppedInbox, 1)
+			return
+		}
+		c.fill(p, d.index)
+		c.seq.Store(seq)
+	}
+}
+
+// receive acts on what has come; it gives the number of packets. The caller has
+// the receive token.
+func (d *device) receive(now ucs.Time) int {
+	switch d.kind {
+	case overUDP:
+		return d.drainUDP(now)
+	case overFabric:
+		d.fab.poll(now)
+		return 0
+	default:
+		return d.drain(now)
+	}
+}
+
+// arrived reports whether there may be something to receive.
+func (d *device) arrived() bool { return d.kind != overInproc || d.in.ready() }
+
+// sendFabric sends packet by packet.
+func (q *qp) sendFabric(now ucs.Time) bool {
+	var p packet
+	for q.nextReply(&p, now) || q.nextRequest(&p) {
+		q.d.fab.send(&q.to.fabric, &p, now)
+	}
+	return false
+}
+
+// fromFabric acts on what the fabric brings. The fabric calls it, one packet at
+// a time.
+func (d *device) fromFabric(from netip.AddrPort, b []byte, now ucs.Time) {
+	d.now.Store(int64(now))
+	var p packet
+	f, intact := d.fab.parse(from, b, &p)
+	switch {
+	case !intact:
+		d.counts.add(cntDroppedICRC, 1)
+		return
+	case f != 0:
+		d.counts.add(cntDroppedOpcode, 1)
+		return
+	}
+	q := d.qps.find(p.dest)
+	if q == nil {
+		d.counts.add(cntDroppedQPN, 1)
+		return
+	}
+	q.wait()
+	if q.typ == verbs.RC && q.to.fabric.to != from {
+		q.count(cntDroppedSource, 1)
+	} else {
+		p.sgid, p.slid = verbs.GIDOf(from.Addr()), from.Port()
+		q.arrive(&p, now)
+	}
+	q.leave()
 }

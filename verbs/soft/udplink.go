@@ -1,0 +1,185 @@
+package soft
+
+import (
+	"encoding/binary"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/wire"
+)
+
+// When a post over UDP goes at once and when it is collected with those that
+// follow: a system call for each short packet would cap the rate.
+const (
+	holdAbove = 4                // unacknowledged packets, above which even the first waits
+	holdLimit = maxSegments      // collected packets that go in any case
+	holdTime  = ucs.Time(10_000) // and how long the first waits at most
+)
+
+// collects reports whether a post is to wait for others. The caller owns q.
+func (q *qp) collects() bool {
+	r := &q.req
+	passes := q.d.passes.Load()
+	first := q.pass != passes
+	q.pass = passes
+	open := r.psn.Diff(r.una)
+	return q.unsent() < holdLimit && !(first && open <= holdAbove)
+}
+
+// unsent is how many packets are queued and not sent.
+func (q *qp) unsent() int {
+	r := &q.req
+	if q.sq.tail.Load() == r.tx {
+		return 0
+	}
+	w := q.sq.at(q.sq.tail.Load() - 1)
+	return w.psn.Add(int(w.npk)).Diff(r.psn)
+}
+
+// holds reports whether what was collected shall wait for more.
+func (q *qp) holds(now ucs.Time) bool {
+	r := &q.req
+	n, open := q.unsent(), r.psn.Diff(r.una)
+	s := &q.rsp
+	if n == 0 || s.soon || s.replyN != s.keptN || open <= holdAbove || n >= holdLimit || 2*n >= open {
+		q.heldAt = 0
+		return false
+	}
+	if q.heldAt == 0 {
+		q.heldAt = now
+	}
+	if now-q.heldAt >= holdTime {
+		q.heldAt = 0
+		return false
+	}
+	return true
+}
+
+// sendUDP sends in trains.
+func (q *qp) sendUDP(now ucs.Time) bool {
+	u := q.d.udp
+	var p packet
+	var t *train
+	for q.nextReply(&p, now) || q.nextRequest(&p) {
+		if t == nil {
+			t = u.train(&q.to.udp)
+		}
+		if !t.add(&p) {
+			t.send()
+			t = u.train(&q.to.udp)
+			t.add(&p)
+		}
+	}
+	if t != nil {
+		t.send()
+	}
+	return false
+}
+
+// late is a packet that came while its queue pair had another owner.
+type late struct {
+	d *datagram
+	i int
+}
+
+// maxLate bounds the packets that wait for a queue pair's owner.
+const maxLate = 64
+
+// drainUDP takes what stands in the socket.
+func (d *device) drainUDP(now ucs.Time) int {
+	n := 0
+	for _, g := range d.udp.recv() {
+		var q *qp
+		for i := range g.packets() {
+			b := g.packet(i)
+			n++
+			if len(b) < minPacket {
+				d.counts.add(cntDroppedShort, 1)
+				continue
+			}
+			num := verbs.QPN(binary.BigEndian.Uint32(b[4:]) & 0xffffff)
+			if q == nil || q.num != num {
+				if q != nil {
+					q.leave()
+				}
+				q = d.claim(num, g, i)
+			}
+			if q != nil {
+				q.fromUDP(g, i, now)
+			}
+		}
+		if q != nil {
+			q.leave()
+		}
+	}
+	return n
+}
+
+// claim takes the queue pair that packet i of g is for; nil: there is none, or
+// its owner gets the packet.
+func (d *device) claim(num verbs.QPN, g *datagram, i int) *qp {
+	q := d.qps.find(num)
+	if q == nil {
+		d.counts.add(cntDroppedQPN, 1)
+		return nil
+	}
+	if q.take() {
+		q.polled = true
+		q.takeLate()
+		return q
+	}
+	q.lateLock.lock()
+	if len(q.late) < maxLate {
+		g.hold()
+		q.late = append(q.late, late{g, i})
+	} else {
+		d.counts.add(cntDroppedInbox, 1)
+	}
+	q.lateN.Store(int32(len(q.late)))
+	q.lateLock.unlock()
+	if q.takeOrNote() { // the owner went meanwhile
+		q.leave()
+	}
+	return nil
+}
+
+// takeLate acts on the packets that came while another owned the queue pair.
+func (q *qp) takeLate() {
+	for q.lateN.Load() != 0 {
+		q.lateLock.lock()
+		all := q.late
+		q.late, q.spareLate = q.spareLate[:0], nil
+		q.lateN.Store(0)
+		q.lateLock.unlock()
+		now := ucs.Time(q.d.now.Load())
+		for i := range all {
+			q.fromUDP(all[i].d, all[i].i, now)
+			all[i].d.release()
+			all[i].d = nil
+		}
+		q.spareLate = all[:0]
+	}
+}
+
+// fromUDP acts on packet i of g.
+func (q *qp) fromUDP(g *datagram, i int, now ucs.Time) {
+	if q.typ == verbs.RC && !q.to.udp.sent(g) {
+		q.count(cntDroppedSource, 1)
+		return
+	}
+	var p packet
+	f, ok := g.open(i, &p)
+	switch {
+	case !ok:
+		q.count(cntDroppedICRC, 1)
+	case f == wire.FaultShort:
+		q.count(cntDroppedShort, 1)
+	case f != wire.FaultNone:
+		q.count(cntDroppedOpcode, 1)
+	default:
+		if q.typ == verbs.UD {
+			p.sgid, p.slid, p.tos, p.ttl = g.from.gid(), g.from.lid(), g.tos, g.ttl
+		}
+		q.arrive(&p, now)
+	}
+}
