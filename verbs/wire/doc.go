@@ -10,5 +10,11 @@
 // Sources: InfiniBand Architecture Specification vol. 1 release 1.4, chapter 9
 // and annex A17.
 //
-// Start reading at packet.go and opcode.go.
+// Beside the packets themselves: the headers below the BTH, which a UDP socket
+// does not show and which are written anew (Network, GRH), and pcap files
+// (Capture).
+//
+// The software RNIC uses it for its UDP link, and for any link on which packets
+// are broken or captured. Start reading at packet.go and opcode.go; the bytes are
+// drawn in docs/wire/roce.md.
 package wire
