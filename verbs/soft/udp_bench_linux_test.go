@@ -56,6 +56,9 @@ func BenchmarkUDPTrains(b *testing.B) { benchTrains(b, 4096, 256, true) }
 // BenchmarkUDPTrainsOff is the same without segmentation.
 func BenchmarkUDPTrainsOff(b *testing.B) { benchTrains(b, 4096, 256, false) }
 
+// BenchmarkUDPTrains1K: 64 KB as packets of 1 KB.
+func BenchmarkUDPTrains1K(b *testing.B) { benchTrains(b, 1024, 62, true) }
+
 // BenchmarkUDPSmall: 64 packets of 8 B in a train.
 func BenchmarkUDPSmall(b *testing.B) { benchTrains(b, 8, 64, true) }
 

@@ -332,13 +332,13 @@ func TestUDPSource(t *testing.T) {
 		assert.Equal(t, verbs.GIDOf(a.Addr()), s.gid())
 		assert.Equal(t, a, s.addrPort())
 		var name [28]byte
-		got, ok := parseName(&name, 28)
-		assert.False(t, ok)
+		_, known := parseName(&name, 28)
+		assert.False(t, known)
 		n := putName(&name, a, 0)
-		got, ok = parseName(&name, uint32(n))
+		got, ok := parseName(&name, uint32(n))
 		assert.True(t, ok)
 		assert.Equal(t, s, got)
-		_, ok = parseName(&name, uint32(n)-1)
-		assert.False(t, ok)
+		_, known = parseName(&name, uint32(n)-1)
+		assert.False(t, known)
 	}
 }
