@@ -62,7 +62,7 @@ func (q *qp) post(wrs []verbs.SendWR) (int, ucs.Status) {
 	t := s.tail.Load()
 	n := 0
 	for ; n < len(wrs); n++ {
-		if t-s.head.Load() >= uint32(len(s.ring)) && !q.growSends() {
+		if t-s.head.Load() >= uint32(len(s.ring)) && !q.growSends(t) {
 			st = ucs.NoResource
 			break
 		}
@@ -79,15 +79,16 @@ func (q *qp) post(wrs []verbs.SendWR) (int, ucs.Status) {
 }
 
 // growSends doubles the ring; false: it is as large as it may be. The poster has
-// the lock; it waits for the owner, who never waits for the lock.
-func (q *qp) growSends() bool {
+// the lock, and filled the ring up to tail without having told the owner so far;
+// it waits for the owner, who never waits for the lock.
+func (q *qp) growSends(tail uint32) bool {
 	s := &q.sq
 	if uint32(len(s.ring)) >= s.max {
 		return false
 	}
 	ring := make([]wqe, max(minSends, 2*len(s.ring)))
 	q.wait()
-	for i := s.head.Load(); i != s.tail.Load(); i++ {
+	for i := s.head.Load(); i != tail; i++ {
 		ring[i&uint32(len(ring)-1)] = *s.at(i)
 	}
 	s.ring = ring
