@@ -1,0 +1,111 @@
+package soft
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/goucx/goucx/internal/sim"
+)
+
+// The oracle run: random operations on random queue pairs over a bad network,
+// against a naive model of what must come of them. A failing seed is run again
+// with a trace; GOUCX_ORACLE_SEED names one to run alone.
+
+// TestOracle runs seeds: fifty, or ten thousand.
+func TestOracle(t *testing.T) {
+	if seed, err := strconv.ParseUint(os.Getenv("GOUCX_ORACLE_SEED"), 10, 64); err == nil {
+		if err := runOracle(seed, true); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	seeds := 50
+	if os.Getenv("GOUCX_TEST_LONG") != "" {
+		seeds = 10_000
+	}
+	const parts = 2
+	for part := range parts {
+		t.Run(fmt.Sprintf("part %d", part), func(t *testing.T) {
+			t.Parallel()
+			for seed := uint64(1 + part); seed <= uint64(seeds); seed += parts {
+				if err := runOracle(seed, false); err != nil {
+					t.Errorf("seed %d: %v\n%v", seed, err, runOracle(seed, true))
+					if t.Failed() {
+						return
+					}
+				}
+			}
+		})
+	}
+}
+
+// violation is what a run ends with that the model does not allow.
+type violation string
+
+func (o *oracle) fail(format string, args ...any) {
+	panic(violation(fmt.Sprintf(format, args...)))
+}
+
+// runOracle runs one seed and says what was wrong.
+func runOracle(seed uint64, trace bool) (err error) {
+	o := &oracle{}
+	defer func() {
+		if v := recover(); v != nil {
+			why, ok := v.(violation)
+			if !ok {
+				why = violation(fmt.Sprintf("panic: %v", v))
+				if trace {
+					panic(v)
+				}
+			}
+			err = fmt.Errorf("%s", why)
+			if trace {
+				err = fmt.Errorf("%s\n%s%s", why, o.net.Trace(), o.describe())
+			}
+		}
+	}()
+	o.open(seed, trace)
+	o.work()
+	o.finish()
+	o.check()
+	o.close()
+	return nil
+}
+
+// oracle is one run.
+type oracle struct {
+	*simWorld
+	rng  *rand.Rand
+	devs []*oracleDev
+	eps  []*endpoint
+	// By device: what additions to its counter found, and how many were posted.
+	olds []map[uint64]bool
+	adds []int
+}
+
+// chance is true with probability p.
+func (o *oracle) chance(p float64) bool { return o.rng.Float64() < p }
+
+// one of its arguments.
+func pick[T any](o *oracle, of ...T) T { return of[o.rng.IntN(len(of))] }
+
+// randomLink is a network with some faults.
+func (o *oracle) randomLink() sim.Link {
+	p := func() float64 { return pick(o, 0, 0, 0.005, 0.02, 0.04) }
+	l := sim.Link{
+		Latency: time.Duration(1+o.rng.IntN(20)) * time.Microsecond,
+		Loss:    p(), Duplicate: p(), Corrupt: p() / 2, Reorder: p(),
+		Jitter: time.Duration(1+o.rng.IntN(100)) * time.Microsecond,
+	}
+	if o.chance(0.3) {
+		l.Stall, l.StallFor = 0.002, time.Duration(o.rng.IntN(500))*time.Microsecond
+	}
+	if o.chance(0.3) {
+		l.Bandwidth, l.Overhead, l.Queue = 1e9, 46, 128<<10
+	}
+	return l
+}

@@ -1,0 +1,137 @@
+package soft
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/goucx/goucx/internal/sim"
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/wire"
+)
+
+// simWorld is devices on a simulated network, in virtual time and one goroutine.
+type simWorld struct {
+	net  *sim.Net
+	devs []*device
+}
+
+// newSimWorld makes n devices, with addresses of their own so that a seed gives
+// the same run each time.
+func newSimWorld(seed uint64, n int, c Config) (*simWorld, error) {
+	w := &simWorld{net: sim.New(seed)}
+	for i := range n {
+		c.Fabric, c.Engine = w.net, EngineInline
+		c.Addr, c.Port = netip.AddrFrom16([16]byte{0: 0xfd, 15: byte(i + 1)}), uint16(40001+i)
+		p := New(c)
+		infos, err := p.Devices()
+		if err != nil {
+			return nil, err
+		}
+		ctx, err := p.Open(infos[0])
+		if err != nil {
+			return nil, err
+		}
+		w.devs = append(w.devs, ctx.(*device))
+	}
+	return w, nil
+}
+
+// advance moves the time to the next thing that happens, and lets the devices
+// act. It reports false where nothing ever will.
+func (w *simWorld) advance() bool {
+	next, ok := w.net.Next()
+	if !ok {
+		next = never
+	}
+	for _, d := range w.devs {
+		next = min(next, ucs.Time(d.nextDue.Load()))
+		if t := d.fab.next(); t != 0 {
+			next = min(next, t)
+		}
+	}
+	if next == never {
+		return false
+	}
+	w.net.RunUntil(next)
+	w.settle()
+	return true
+}
+
+// settle has the devices do all that they have to do at this time.
+func (w *simWorld) settle() {
+	for _, d := range w.devs {
+		d.tick(w.net.Now())
+		for range 100 {
+			if d.pass() == 0 {
+				break
+			}
+		}
+	}
+}
+
+// describePacket says what a datagram is, for the trace.
+func describePacket(b []byte) string {
+	if len(b) < wire.BTHLen {
+		return fmt.Sprintf("%x", b)
+	}
+	h := wire.BTH(b)
+	what := fmt.Sprintf("%v qp %#x psn %#x", h.Opcode(), uint32(h.Dest()), uint32(h.PSN()))
+	if h.AckReq() {
+		what += " ack!"
+	}
+	if info := h.Opcode().Info(); info.Headers&wire.HasAETH != 0 && len(b) >= int(info.Len) {
+		a := wire.AETH(b[wire.BTHLen:])
+		what += fmt.Sprintf(" syndrome %#x msn %d", uint8(a.Syndrome()), a.MSN())
+	}
+	return what
+}
+
+// rcSetup is how a pair of queue pairs is connected.
+type rcSetup struct {
+	mtu      verbs.MTU
+	psn      [2]verbs.PSN // that each side sends first
+	timeout  uint8
+	retry    uint8
+	rnrRetry [2]uint8 // of each side as the requester
+	rnrTimer uint8
+	reads    [2]uint8 // outstanding of each side
+	access   verbs.Access
+}
+
+// connectRC takes two queue pairs to RTS, towards each other.
+func connectRC(a, b verbs.QP, da, db *device, s *rcSetup) error {
+	qps, devs := [2]verbs.QP{a, b}, [2]*device{da, db}
+	for i, q := range qps {
+		peer := 1 - i
+		steps := []struct {
+			attr verbs.QPAttr
+			mask verbs.AttrMask
+		}{
+			{
+				verbs.QPAttr{State: verbs.StateInit, Port: 1, Access: s.access},
+				verbs.AttrState | verbs.AttrPKeyIndex | verbs.AttrPort | verbs.AttrAccessFlags,
+			},
+			{
+				verbs.QPAttr{
+					State: verbs.StateRTR, PathMTU: s.mtu, DestQPN: qps[peer].QPN(), RQPSN: s.psn[peer],
+					MaxDestRdAtomic: s.reads[peer], MinRNRTimer: s.rnrTimer,
+					AV: verbs.AHAttr{DGID: devs[peer].gid, DLID: devs[peer].lid, Port: 1, HopLimit: 64},
+				},
+				verbs.AttrState | verbs.AttrAV | verbs.AttrPathMTU | verbs.AttrDestQPN | verbs.AttrRQPSN | verbs.AttrMaxDestRdAtomic | verbs.AttrMinRNRTimer,
+			},
+			{
+				verbs.QPAttr{
+					State: verbs.StateRTS, SQPSN: s.psn[i], Timeout: s.timeout, RetryCnt: s.retry, RNRRetry: s.rnrRetry[i], MaxRdAtomic: s.reads[i],
+				},
+				verbs.AttrState | verbs.AttrSQPSN | verbs.AttrTimeout | verbs.AttrRetryCnt | verbs.AttrRNRRetry | verbs.AttrMaxRdAtomic,
+			},
+		}
+		for _, st := range steps {
+			if err := q.Modify(&st.attr, st.mask); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
