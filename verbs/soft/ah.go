@@ -5,12 +5,14 @@ import (
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/wire"
 )
 
 // ah is an address handle: an address and where it leads.
 type ah struct {
 	attr verbs.AHAttr
 	pd   *pd // the protection
+	from *pd // the domain that it was made in
 	to   route
 
 	id     verbs.AHID
@@ -83,7 +85,7 @@ func (p *pd) createAH(a *verbs.AHAttr) (*ah, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &ah{attr: *a, pd: p.prot, to: to}
+	h := &ah{attr: *a, pd: p.prot, from: p, to: to}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := p.admit(kindAH, d.attr.MaxAH); err != nil {
@@ -95,7 +97,35 @@ func (p *pd) createAH(a *verbs.AHAttr) (*ah, error) {
 
 // CreateAHFromWC makes an address handle of a datagram's sender.
 func (p *pd) CreateAHFromWC(port uint8, wc *verbs.WC, grh []byte) (verbs.AH, error) {
-	return nil, ucs.ErrUnsupported
+	a, err := p.d.senderOf(port, wc, grh)
+	if err != nil {
+		return nil, fmt.Errorf("create address handle from a completion: %w", err)
+	}
+	return p.CreateAH(a)
+}
+
+// replyHops is the hop limit of answers.
+const replyHops = 64
+
+// senderOf reads the sender's address out of a datagram's completion and the
+// area before its data.
+//
+// Source: rdma-core, ibv_init_ah_from_wc.
+func (d *device) senderOf(port uint8, wc *verbs.WC, grh []byte) (verbs.AHAttr, error) {
+	if wc.Flags&verbs.WCGRH == 0 {
+		return verbs.AHAttr{}, fmt.Errorf("it has no GRH: %w", ucs.ErrInvalid)
+	}
+	n, ok := wire.GRH(grh).Network()
+	if !ok {
+		return verbs.AHAttr{}, fmt.Errorf("%d bytes that hold no IP header: %w", len(grh), ucs.ErrInvalid)
+	}
+	if to := n.Dst.Addr(); !to.IsMulticast() && verbs.GIDOf(to) != d.gid {
+		return verbs.AHAttr{}, fmt.Errorf("a datagram to %v, which soft device %q is not: %w", to, d.info.Name, ucs.ErrInvalid)
+	}
+	return verbs.AHAttr{
+		DGID: verbs.GIDOf(n.Src.Addr()), DLID: wc.SLID, Port: port,
+		HopLimit: replyHops, TrafficClass: n.TOS, FlowLabel: n.FlowLabel,
+	}, nil
 }
 
 // ID is the handle's id.
@@ -111,6 +141,6 @@ func (h *ah) Close() error {
 	}
 	h.closed = true
 	d.ahs.remove(h)
-	h.pd.leave(kindAH)
+	h.from.leave(kindAH)
 	return nil
 }

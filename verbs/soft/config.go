@@ -42,8 +42,8 @@ type Config struct {
 	Link string
 	// MTU of the port; 0: the largest that the link carries.
 	MTU verbs.MTU
-	// MaxInline is the longest inline message of a queue pair in bytes, up to 1024;
-	// 0: 64, which stand in the work request itself.
+	// MaxInline is the longest inline message of a queue pair in bytes, up to
+	// verbs.InlineLen; 0: that.
 	MaxInline int
 	// Limits are what a device gives at most.
 	Limits Limits
@@ -90,7 +90,6 @@ type Limits struct {
 const (
 	minDepth, defaultDepth, maxDepth = 16, 1024, 1 << 16
 	defaultWindow, maxWindow         = 45, 8192
-	maxInline                        = 1024
 	// maxKeys is how many keys or handles there are: eight bits of them are the
 	// version.
 	maxKeys = 1 << 24
@@ -134,7 +133,7 @@ func (c *Config) Validate() error {
 	if c.Engine >= numEngineModes {
 		bad("Engine", uint8(c.Engine), "a mode")
 	}
-	span("MaxInline", c.MaxInline, verbs.InlineLen, maxInline)
+	span("MaxInline", c.MaxInline, 1, verbs.InlineLen)
 	span("Depth", c.Depth, minDepth, maxDepth)
 	span("Window", c.Window, 1, maxWindow)
 	for _, l := range limits {

@@ -207,6 +207,14 @@ func (c *cq) purge(qpn verbs.QPN) {
 	c.tail.end(to)
 }
 
+// bytes is what the queue has grown to.
+func (c *cq) bytes() uint64 {
+	if p := c.ring.Load(); p != nil {
+		return uint64(len(*p)) * sizeOf[verbs.WC]()
+	}
+	return 0
+}
+
 // locks is how many the queue has taken.
 func (c *cq) locks() uint64 { return atomic.LoadUint64(&c.tails) + atomic.LoadUint64(&c.heads) }
 

@@ -17,18 +17,13 @@ func (c *cursor) pos() uint64 { return c.word.Load() >> 1 }
 
 // begin gives the number and, unless single, locks.
 func (c *cursor) begin(single bool) uint64 {
-	v := c.word.Load()
 	if single {
-		return v >> 1
+		return c.pos()
 	}
-	if v&cursorLocked == 0 && c.word.CompareAndSwap(v, v|cursorLocked) {
-		return v >> 1
-	}
-	return c.beginSlow()
+	return c.lock()
 }
 
-//go:noinline
-func (c *cursor) beginSlow() uint64 {
+func (c *cursor) lock() uint64 {
 	for k := 0; ; k++ {
 		v := c.word.Load()
 		if v&cursorLocked == 0 && c.word.CompareAndSwap(v, v|cursorLocked) {

@@ -16,11 +16,12 @@ import (
 type mr struct {
 	d      *device
 	pd     *pd // the protection
+	from   *pd // the domain that it was made in
 	key    uint32
 	access verbs.Access
-	addr   uint64 // iova of the first byte
-	buf    []byte
-	dead   atomic.Bool // the key is invalid; set before buf goes, under mrTable.mu
+	addr   uint64      // iova of the first byte
+	buf    []byte      // never changes: nobody can see half a slice
+	dead   atomic.Bool // the key is invalid; changed under mrTable.mu
 	closed bool        // under d.mu
 }
 
@@ -49,7 +50,7 @@ func (p *pd) Register(buf []byte, c verbs.MRConfig) (verbs.MR, error) {
 	if err := checkAccess(c.Access); err != nil {
 		return nil, fmt.Errorf("register %d bytes: %w", len(buf), err)
 	}
-	m := &mr{d: p.d, pd: p.prot, access: c.Access, addr: addrOf(buf), buf: buf}
+	m := &mr{d: p.d, pd: p.prot, from: p, access: c.Access, addr: addrOf(buf), buf: buf}
 	switch {
 	case len(buf) == 0:
 		return nil, fmt.Errorf("register memory of no bytes: %w", ucs.ErrInvalid)
@@ -81,14 +82,11 @@ func (m *mr) RKey() uint32 { return m.key }
 // Addr is the address of the first byte.
 func (m *mr) Addr() uint64 { return m.addr }
 
-// Bytes is the memory; nil after Close.
-func (m *mr) Bytes() []byte {
-	m.d.mu.Lock()
-	defer m.d.mu.Unlock()
-	return m.buf
-}
+// Bytes is the memory.
+func (m *mr) Bytes() []byte { return m.buf }
 
-// Close forgets the key, waits until nothing touches the memory and lets it go.
+// Close forgets the key and waits until nothing of the device touches the memory
+// any more; then only this handle holds it.
 func (m *mr) Close() error {
 	d := m.d
 	d.mu.Lock()
@@ -103,8 +101,7 @@ func (m *mr) Close() error {
 	d.quiesce()
 
 	d.mu.Lock()
-	m.buf = nil
-	m.pd.leave(kindMR)
+	m.from.leave(kindMR)
 	d.mu.Unlock()
 	return nil
 }

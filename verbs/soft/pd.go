@@ -200,7 +200,7 @@ func (d *device) fillCaps(c *verbs.QPConfig) error {
 			return fmt.Errorf("%s %d, want 0 to %d: %w", l.name, l.asked, l.most, ucs.ErrInvalid)
 		}
 	}
-	a.MaxSendSGE, a.MaxInline = verbs.MaxSGE, max(a.MaxInline, verbs.InlineLen)
+	a.MaxSendSGE, a.MaxInline = verbs.MaxSGE, d.attr.MaxInline
 	if c.SRQ == nil {
 		a.MaxRecvSGE = verbs.MaxSGE
 	}

@@ -140,3 +140,11 @@ func (r *recvRing) addTo(c *counts) {
 	c.add(cntWQEs, r.tail.pos())
 	c.add(cntLocks, atomic.LoadUint64(&r.tails)+atomic.LoadUint64(&r.heads))
 }
+
+// bytes is what the queue has grown to.
+func (r *recvRing) bytes() uint64 {
+	if p := r.ring.Load(); p != nil {
+		return uint64(len(*p)) * sizeOf[recvWQE]()
+	}
+	return 0
+}

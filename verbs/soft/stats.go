@@ -1,6 +1,7 @@
 package soft
 
 import (
+	"reflect"
 	"sync/atomic"
 
 	"github.com/goucx/goucx/ucs/stats"
@@ -58,7 +59,8 @@ func (c *counts) addAll(o *counts) {
 	}
 }
 
-// Stats sums the counters up, as they are now.
+// Stats sums the counters up, as they are now: "device" is what happened,
+// "objects" how many there are, "bytes" what they take.
 func (d *device) Stats() *stats.Group {
 	d.mu.Lock()
 	sum := d.gone
@@ -73,12 +75,52 @@ func (d *device) Stats() *stats.Group {
 	for _, c := range d.cqs {
 		sum.add(cntLocks, c.locks())
 	}
+	made, bytes := d.account()
 	d.mu.Unlock()
-	set := stats.NewSet(counterNames[:])
-	for k, n := range sum {
-		set.Add(k, n)
-	}
-	g := new(stats.Group)
-	_ = g.Add("device", set) // an empty group takes any prefix
+	g := new(stats.Group) // empty, it takes any prefix
+	_ = g.Add("device", setOf(counterNames[:], sum[:]))
+	_ = g.Add("objects", setOf(kindNames[:], made[:]))
+	_ = g.Add("bytes", setOf(kindNames[:], bytes[:]))
 	return g
 }
+
+func setOf(names []string, values []uint64) *stats.Set {
+	s := stats.NewSet(names)
+	for i, v := range values {
+		s.Add(i, v)
+	}
+	return s
+}
+
+// account gives how many objects there are and the bytes of our own that they
+// take, what they have grown to included; the memory that is registered is the
+// program's. The caller holds mu.
+func (d *device) account() (made, bytes [numKinds]uint64) {
+	for k, n := range d.made {
+		made[k] = uint64(n)
+		bytes[k] = uint64(n) * sizes[k]
+	}
+	for _, c := range d.cqs {
+		bytes[kindCQ] += c.bytes()
+	}
+	for _, s := range d.srqs {
+		bytes[kindSRQ] += s.bytes()
+	}
+	d.qps.each(func(q *qp) { bytes[kindQP] += q.rq.bytes() })
+	return made, bytes
+}
+
+// sizes are the bytes of an object without what it grows to. Keys and handles
+// have a place in a table, with a version.
+var sizes = [numKinds]uint64{
+	kindPD:      sizeOf[pd](),
+	kindTD:      sizeOf[td](),
+	kindMR:      sizeOf[mr]() + sizeOf[*mr]() + 1,
+	kindCQ:      sizeOf[cq](),
+	kindChannel: sizeOf[compChannel](),
+	kindQP:      sizeOf[qp]() + 2*sizeOf[*qp](), // the table of queue pairs is half full
+	kindSRQ:     sizeOf[srq](),
+	kindAH:      sizeOf[ah]() + sizeOf[*ah]() + 1,
+}
+
+func sizeOf[T any]() uint64 { return uint64(reflect.TypeFor[T]().Size()) }

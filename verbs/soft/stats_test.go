@@ -1,0 +1,89 @@
+package soft
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/verbs"
+)
+
+// value reads one of a device's counters.
+func value(t *testing.T, d *device, name string) uint64 {
+	t.Helper()
+	for _, c := range d.Stats().Snapshot() {
+		if c.Name == name {
+			return c.Value
+		}
+	}
+	t.Fatalf("no counter %q", name)
+	return 0
+}
+
+func TestStats(t *testing.T) {
+	d := openTest(t, Config{})
+	p := testPD(t, d)
+	c := testCQ(t, d, verbs.CQConfig{Depth: 100})
+	s := testSRQ(t, p, 100)
+	q, err := p.CreateQP(verbs.QPConfig{Type: verbs.RC, SendCQ: c, RecvCQ: c, SRQ: s})
+	require.NoError(t, err)
+
+	s.PostRecv(recvs(0, 5))
+	s.PostRecv(recvs(0, 3))
+	assert.Equal(t, uint64(2), value(t, d, "device.posts"))
+	assert.Equal(t, uint64(2), value(t, d, "device.doorbells"))
+	assert.Equal(t, uint64(8), value(t, d, "device.wqes"))
+	assert.Equal(t, uint64(2), value(t, d, "device.locks"))
+	var w recvWQE
+	s.take(&w)
+	pushed(c, 1, 0, 2)
+	drained(t, c, 10)
+	assert.Equal(t, uint64(2+1+2+1), value(t, d, "device.locks"))
+
+	for _, k := range []string{"pd", "cq", "srq", "qp"} {
+		assert.Equal(t, uint64(1), value(t, d, "objects."+k), k)
+	}
+	assert.Equal(t, sizes[kindCQ]+minCQE*sizeOf[verbs.WC](), value(t, d, "bytes.cq"))
+	assert.Equal(t, sizes[kindSRQ]+8*sizeOf[recvWQE](), value(t, d, "bytes.srq"))
+
+	own := q.(*qp)
+	own.counts.add(cntNaks, 3)
+	assert.Equal(t, uint64(3), value(t, d, "device.naks"))
+	require.NoError(t, q.Close())
+	assert.Equal(t, uint64(3), value(t, d, "device.naks"), "they outlive the queue pair")
+	assert.Zero(t, value(t, d, "objects.qp"))
+	assert.Zero(t, value(t, d, "bytes.qp"))
+}
+
+// TestNoLocksCounted: what a single goroutine uses takes none.
+func TestNoLocksCounted(t *testing.T) {
+	d := openTest(t, Config{})
+	c := testCQ(t, d, verbs.CQConfig{Depth: 10, SingleThreaded: true})
+	pushed(c, 1, 0, 5)
+	drained(t, c, 2)
+	r := newRing(10, true, false)
+	r.post(recvs(0, 3))
+	var sum counts
+	r.addTo(&sum)
+	assert.Zero(t, sum[cntLocks])
+	assert.Zero(t, value(t, d, "device.locks"))
+}
+
+func TestCounterNames(t *testing.T) {
+	for k, n := range counterNames {
+		assert.NotEmpty(t, n, k)
+	}
+	assert.Equal(t, "rnr_naks", counterNames[cntRNRNaks])
+	assert.Equal(t, "dropped_inbox", counterNames[cntDroppedInbox])
+	assert.Equal(t, "locks", counterNames[cntLocks])
+}
+
+// TestIdleSizes: what costs nothing until it is used.
+func TestIdleSizes(t *testing.T) {
+	assert.LessOrEqual(t, sizeOf[cq](), uint64(512))
+	assert.LessOrEqual(t, sizeOf[srq](), uint64(256))
+	assert.LessOrEqual(t, sizeOf[recvRing](), uint64(128))
+	assert.LessOrEqual(t, sizeOf[mr](), uint64(128))
+	assert.Equal(t, uint64(80), sizeOf[recvWQE]())
+}
