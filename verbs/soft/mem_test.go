@@ -13,14 +13,14 @@ import (
 	"github.com/goucx/goucx/verbs"
 )
 
-const allAccess = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic
+const remoteAccess = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic
 
 // TestAccess: all combinations of the bits that there are, and some that are
 // not.
 func TestAccess(t *testing.T) {
 	p := testPD(t, openTest(t, Config{}))
 	buf := make([]byte, 8)
-	for a := verbs.Access(0); a <= allAccess; a++ {
+	for a := verbs.Access(0); a <= remoteAccess; a++ {
 		for _, more := range []verbs.Access{0, verbs.ZeroBased, verbs.HugeTLB, verbs.RelaxedOrdering} {
 			m, err := p.Register(buf, verbs.MRConfig{Access: a | more})
 			if a&(verbs.RemoteWrite|verbs.RemoteAtomic) != 0 && a&verbs.LocalWrite == 0 {
