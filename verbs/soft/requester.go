@@ -213,6 +213,7 @@ func (q *qp) goBack(psn verbs.PSN) {
 		w := q.sq.at(i)
 		if d := psn.Diff(w.psn); d < int(w.npk) {
 			r.tx, r.psn, r.sent, r.unasked = i, psn, uint32(max(d, 0)), 0
+			r.stuck = false // what failed here comes later, and fails again
 			if w.reads() {
 				r.sent = 0
 			}
