@@ -200,6 +200,7 @@ func (q *qp) notReady(p *packet, now ucs.Time) {
 		r.rnrs--
 	}
 	q.goBack(p.psn)
+	r.retries = r.retryCnt // the peer lives; rnrRetry alone counts how long it waits
 	r.pause = max(now.Add(wire.RNRTimer(p.syn.Code())), 1)
 	r.since = 0
 	q.d.due(q, r.pause)
