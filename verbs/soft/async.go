@@ -16,9 +16,10 @@ type eventQueue struct {
 	waiting atomic.Int32
 	bell    bell
 
-	mu      sync.Mutex // guards the rest and the bell
-	acked   sync.Cond  // L is mu
-	queue   []verbs.AsyncEvent
+	mu      sync.Mutex         // guards the rest and the bell
+	acked   sync.Cond          // L is mu
+	queue   []verbs.AsyncEvent // from first on
+	first   int
 	unacked map[any]int // events taken of an object
 	closed  bool
 }
@@ -45,9 +46,14 @@ func (d *device) raise(e verbs.AsyncEvent) {
 	if v.closed {
 		return
 	}
+	if v.first > 0 && len(v.queue) == cap(v.queue) { // a queue that is never quite empty does not grow
+		n := copy(v.queue, v.queue[v.first:])
+		clear(v.queue[n:])
+		v.queue, v.first = v.queue[:n], 0
+	}
 	v.queue = append(v.queue, e)
-	v.waiting.Store(int32(len(v.queue)))
-	if len(v.queue) == 1 {
+	v.waiting.Add(1)
+	if v.left() == 1 {
 		v.bell.ring()
 	}
 }
@@ -60,25 +66,33 @@ func (d *device) TryAsync() (verbs.AsyncEvent, bool) {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if len(v.queue) == 0 {
+	if v.left() == 0 {
 		return verbs.AsyncEvent{}, false
 	}
-	e := v.queue[0]
-	v.queue = slices.Delete(v.queue, 0, 1)
+	e := v.queue[v.first]
+	v.queue[v.first] = verbs.AsyncEvent{}
+	v.first++
 	if o := object(&e); o != nil {
 		if v.unacked == nil {
 			v.unacked = make(map[any]int)
 		}
 		v.unacked[o]++
 	}
-	v.left()
+	v.taken()
 	return e, true
 }
 
-// left brings the bell up to date.
-func (v *eventQueue) left() {
-	v.waiting.Store(int32(len(v.queue)))
-	v.bell.more(len(v.queue) > 0)
+// left is how many events wait.
+func (v *eventQueue) left() int { return len(v.queue) - v.first }
+
+// taken brings the rest up to date after events were taken out.
+func (v *eventQueue) taken() {
+	n := v.left()
+	if n == 0 {
+		v.queue, v.first = v.queue[:0], 0
+	}
+	v.waiting.Store(int32(n))
+	v.bell.more(n > 0)
 }
 
 // Async waits for an event.
@@ -99,7 +113,7 @@ func (d *device) AsyncFD() int {
 	v := &d.events
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.bell.descriptor(len(v.queue) > 0)
+	return v.bell.descriptor(v.left() > 0)
 }
 
 // Ack says that an event was dealt with; one that was not taken is ignored.
@@ -129,8 +143,11 @@ func (d *device) settle(o any) {
 	v := &d.events
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.queue = slices.DeleteFunc(v.queue, func(e verbs.AsyncEvent) bool { return object(&e) == o })
-	v.left()
+	if v.left() > 0 {
+		rest := slices.DeleteFunc(v.queue[v.first:], func(e verbs.AsyncEvent) bool { return object(&e) == o })
+		v.queue = v.queue[:v.first+len(rest)]
+		v.taken()
+	}
 	v.acked.L = &v.mu
 	for v.unacked[o] > 0 {
 		v.acked.Wait()

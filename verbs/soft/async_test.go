@@ -106,6 +106,21 @@ func TestCloseWakesAsync(t *testing.T) {
 	assert.False(t, ok)
 }
 
+// TestAsyncNeverEmpty: a queue that always holds some does not grow.
+func TestAsyncNeverEmpty(t *testing.T) {
+	d := openTest(t, Config{})
+	for i := range 1000 {
+		d.raise(verbs.AsyncEvent{Type: verbs.EventPortErr, Port: uint8(i)})
+		if i >= 3 {
+			e, ok := d.TryAsync()
+			require.True(t, ok)
+			require.Equal(t, uint8(i-3), e.Port)
+		}
+	}
+	assert.LessOrEqual(t, cap(d.events.queue), 16)
+	assert.Equal(t, 3, d.events.left())
+}
+
 func TestAsyncRace(t *testing.T) {
 	const raisers, each = 3, 500
 	d := openTest(t, Config{})

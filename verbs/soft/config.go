@@ -34,6 +34,14 @@ const (
 	numEngineModes
 )
 
+// String names the mode.
+func (m EngineMode) String() string {
+	if m < numEngineModes {
+		return [numEngineModes]string{"background", "thread", "inline"}[m]
+	}
+	return fmt.Sprintf("engine mode %d", uint8(m))
+}
+
 // Config is what devices are opened with. The zero value is good for all but
 // special cases.
 type Config struct {

@@ -2,7 +2,6 @@ package soft
 
 import (
 	"fmt"
-	"slices"
 	"sync/atomic"
 
 	"github.com/goucx/goucx/ucs"
@@ -22,6 +21,7 @@ type cq struct {
 	// Under d.mu.
 	users  int
 	closed bool
+	at     int      // in device.cqs
 	event  chanLink // under ch.mu
 
 	_     ucs.Pad
@@ -70,9 +70,11 @@ func (d *device) CreateCQ(c verbs.CQConfig) (verbs.CQ, error) {
 	if ch != nil {
 		ch.users++
 	}
-	d.cqs = append(d.cqs, q)
+	d.cqs.add(q)
 	return q, nil
 }
+
+func (c *cq) place() *int { return &c.at }
 
 // empty reports whether the ring holds nothing; engines that hold a queue pair
 // see all that was pushed for it.
@@ -82,16 +84,16 @@ func (c *cq) empty() bool { return c.head.pos() == c.tail.pos() }
 // and nobody waits for an event.
 func (c *cq) idle() bool { return c.armed.Load() == armedNot && c.empty() && !c.dead.Load() }
 
-// push adds a completion. solicited: the peer asked for an event.
+// push adds a completion. solicited: the peer asked for an event. false: the
+// queue is unusable.
 //
 // Concurrency: any goroutine that holds the queue pair.
 //
 // hot: BenchmarkPushPoll.
-func (c *cq) push(w *verbs.WC, solicited bool) {
+func (c *cq) push(w *verbs.WC, solicited bool) bool {
 	t := c.tail.begin(c.inline)
 	if c.dead.Load() || t-c.head.pos() >= c.room() && !c.grow(t) {
-		c.overrun(t)
-		return
+		return c.overrun(t)
 	}
 	ring := *c.ring.Load()
 	ring[t&uint64(len(ring)-1)] = *w
@@ -107,6 +109,7 @@ func (c *cq) push(w *verbs.WC, solicited bool) {
 	if fire {
 		c.ch.post(c)
 	}
+	return true
 }
 
 // room is how many completions the ring takes.
@@ -141,13 +144,14 @@ func (c *cq) grow(t uint64) bool {
 }
 
 // overrun loses a completion, and the queue with the first. It gives the tail
-// back.
-func (c *cq) overrun(t uint64) {
+// back; false: the queue is unusable.
+func (c *cq) overrun(t uint64) bool {
 	tell := !c.ignore && !c.dead.Swap(true)
 	c.tail.end(t)
 	if tell {
 		c.d.raise(verbs.AsyncEvent{Type: verbs.EventCQErr, CQ: c})
 	}
+	return !c.dead.Load()
 }
 
 // Poll takes completions; where there are none it runs the engine, which may
@@ -282,7 +286,7 @@ func (c *cq) Close() error {
 		c.ch.users--
 	}
 	d.gone.add(cntLocks, c.locks())
-	d.cqs = slices.DeleteFunc(d.cqs, func(o *cq) bool { return o == c })
+	d.cqs.remove(c)
 	d.made[kindCQ]--
 	return nil
 }

@@ -21,8 +21,8 @@ type device struct {
 	mu     sync.Mutex
 	closed bool
 	made   [numKinds]int // objects that are open
-	cqs    []*cq         // the open ones
-	srqs   []*srq
+	cqs    bag[*cq]      // the open ones
+	srqs   bag[*srq]
 	gone   counts // of queue pairs that were closed
 
 	mrs    mrTable
@@ -66,7 +66,8 @@ func open(p *Provider, s *site) (*device, error) {
 	var r [16]byte
 	_, _ = rand.Read(r[:]) // never fails
 	d.address(s.addr, r)
-	d.mrs.mask, d.ahs.mask = binary.LittleEndian.Uint32(r[8:]), binary.LittleEndian.Uint32(r[12:])
+	d.mrs.init()
+	d.ahs.init()
 	d.events.bell.init()
 	d.describe(binary.LittleEndian.Uint64(r[:]))
 	if err := d.start(); err != nil {
@@ -181,4 +182,20 @@ func (d *device) Close() error {
 	d.mu.Unlock()
 	d.events.close()
 	return d.stop()
+}
+
+// bag holds objects in any order; each knows its place.
+type bag[T interface{ place() *int }] struct{ all []T }
+
+func (b *bag[T]) add(v T) {
+	*v.place() = len(b.all)
+	b.all = append(b.all, v)
+}
+
+func (b *bag[T]) remove(v T) {
+	last := len(b.all) - 1
+	b.all[*v.place()] = b.all[last]
+	*b.all[last].place() = *v.place()
+	clear(b.all[last:])
+	b.all = b.all[:last]
 }

@@ -8,16 +8,25 @@ import (
 )
 
 // keySpace gives out keys of objects: index<<8 | version, under a mask of the
-// device, so that they look random. The version changes whenever an index is used
-// again: a stale key finds nothing.
+// device, so that they look random. The version goes on by an odd step whenever an
+// index is used again: a stale key finds nothing, and comes back after 256 uses of
+// its place at the earliest.
 //
 // mu guards it and the slots that go with it. It is taken last: an engine that
 // holds a queue pair invalidates keys.
 type keySpace struct {
 	mask     uint32 // never changes
 	mu       sync.Mutex
+	step     uint8    // of versions
 	versions []uint8  // the last of each index
 	free     []uint32 // indices
+}
+
+// init gives the space its secrets.
+func (s *keySpace) init() {
+	var r [5]byte
+	_, _ = rand.Read(r[:]) // never fails
+	s.mask, s.step = binary.LittleEndian.Uint32(r[:]), r[4]|1
 }
 
 // minKeys is how many indices there are at first.
@@ -28,24 +37,30 @@ func (s *keySpace) index(key uint32) uint32 { return (key ^ s.mask) >> 8 }
 // alloc gives a new key; it is never 0, which programs take for none.
 func (s *keySpace) alloc() uint32 {
 	if len(s.free) == 0 {
-		old := len(s.versions)
-		s.versions = append(s.versions, make([]uint8, max(minKeys, old))...)
-		for i := old; i < len(s.versions); i++ {
-			s.free = append(s.free, uint32(i))
-		}
+		s.grow()
 	}
-	var r [8]byte
+	var r [4]byte
 	_, _ = rand.Read(r[:]) // never fails
-	at := int(binary.LittleEndian.Uint32(r[:]) % uint32(len(s.free)))
+	at := binary.LittleEndian.Uint32(r[:]) % uint32(len(s.free))
 	i := s.free[at]
 	s.free[at] = s.free[len(s.free)-1]
 	s.free = s.free[:len(s.free)-1]
-	v := r[4]
-	for v == s.versions[i] || (i<<8|uint32(v))^s.mask == 0 {
-		v++
+	for {
+		s.versions[i] += s.step
+		if k := (i<<8 | uint32(s.versions[i])) ^ s.mask; k != 0 {
+			return k
+		}
 	}
-	s.versions[i] = v
-	return (i<<8 | uint32(v)) ^ s.mask
+}
+
+// grow doubles the indices. Their first versions are random.
+func (s *keySpace) grow() {
+	old := len(s.versions)
+	s.versions = append(s.versions, make([]uint8, max(minKeys, old))...)
+	_, _ = rand.Read(s.versions[old:]) // never fails
+	for i := old; i < len(s.versions); i++ {
+		s.free = append(s.free, uint32(i))
+	}
 }
 
 // release makes the key's index free for another.

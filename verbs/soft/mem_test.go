@@ -154,27 +154,27 @@ func TestKeysVary(t *testing.T) {
 	d := openTest(t, Config{})
 	p := testPD(t, d)
 	buf := make([]byte, 8)
-	stale := map[uint32]int{}
-	last := map[uint32]uint32{} // by index
-	for range 2000 {
+	seen := map[uint32]bool{}
+	places := map[uint32]bool{}
+	for range 255 { // at worst all in one place
 		m, err := p.Register(buf, verbs.MRConfig{})
 		require.NoError(t, err)
 		k := m.RKey()
 		require.NotZero(t, k)
-		i := d.mrs.index(k)
-		require.NotEqual(t, last[i], k, "the key that the place had before")
-		last[i] = k
+		require.False(t, seen[k], "a key came back")
+		seen[k], places[d.mrs.index(k)] = true, true
 		require.NotNil(t, d.mrs.find(k))
 		require.Nil(t, d.mrs.find(k^1), "another version")
 		require.NoError(t, m.Close())
 		require.NoError(t, m.Close())
 		require.Nil(t, d.mrs.find(k))
-		stale[k]++
 	}
-	assert.Len(t, last, minKeys, "places are used again, at random")
-	assert.Greater(t, len(stale), 1000, "versions are random")
-	a, b := testMR(t, p, 1, 0), testMR(t, testPD(t, openTest(t, Config{})), 1, 0)
-	assert.NotEqual(t, a.key>>16, b.key>>16, "each device has a mask of its own (fails once in 65536 runs)")
+	assert.Len(t, places, minKeys, "places are used again, at random")
+	masks := map[uint32]bool{}
+	for range 8 {
+		masks[testMR(t, testPD(t, openTest(t, Config{})), 1, 0).key>>16] = true
+	}
+	assert.Greater(t, len(masks), 4, "each device has a mask of its own")
 }
 
 func TestManyRegions(t *testing.T) {

@@ -150,6 +150,7 @@ func (d *device) dropped(q *qp) error {
 	defer d.mu.Unlock()
 	d.gone.addAll(&q.counts)
 	q.rq.addTo(&d.gone)
+	q.sq.counted.addTo(&d.gone)
 	q.pd.leave(kindQP)
 	q.sendCQ.users--
 	q.recvCQ.users--

@@ -31,13 +31,14 @@ type wqe struct {
 // sendQueue is a queue pair's send queue. Posters write behind tail under lock;
 // the owner reads what lies before it. It starts empty and doubles on use.
 type sendQueue struct {
-	lock   latch
-	single bool // under a thread domain: no lock
-	max    uint32
-	ring   []wqe
-	next   verbs.PSN // of the next that is posted
-	tail   atomic.Uint32
-	head   atomic.Uint32 // requester.head, for posters
+	lock    latch
+	single  bool // under a thread domain: no lock
+	max     uint32
+	ring    []wqe
+	next    verbs.PSN // of the next that is posted
+	tail    atomic.Uint32
+	head    atomic.Uint32 // requester.head, for posters
+	counted sendCounts    // by posters
 }
 
 const minSends = 4
@@ -72,6 +73,7 @@ func (q *qp) post(wrs []verbs.SendWR) (int, ucs.Status) {
 		t++
 	}
 	s.tail.Store(t)
+	s.counted.post(n, !s.single)
 	if !s.single {
 		s.lock.unlock()
 	}
@@ -92,6 +94,7 @@ func (q *qp) growSends(tail uint32) bool {
 		ring[i&uint32(len(ring)-1)] = *s.at(i)
 	}
 	s.ring = ring
+	count(&s.counted.ring, uint64(len(ring))-s.counted.ring)
 	q.leave()
 	return true
 }
@@ -122,6 +125,9 @@ func (q *qp) fill(w *wqe, r *verbs.SendWR) ucs.Status {
 	w.n = uint32(n)
 	if q.typ == verbs.UD {
 		w.ah, w.a, w.b = r.AH, uint64(r.QPN), uint64(r.QKey)
+	}
+	if n > 0 && r.Flags&verbs.SendInline == 0 && fetchOps>>r.Op&1 != 0 {
+		count(&q.sq.counted.fetches, 1)
 	}
 	w.npk = 1
 	if n > uint64(q.mtu) && q.typ != verbs.UD {

@@ -2,7 +2,6 @@ package soft
 
 import (
 	"fmt"
-	"slices"
 	"sync/atomic"
 
 	"github.com/goucx/goucx/ucs"
@@ -20,6 +19,7 @@ type srq struct {
 	// Under d.mu.
 	users  int
 	closed bool
+	at     int // in device.srqs
 }
 
 // CreateSRQ makes a shared receive queue.
@@ -41,9 +41,11 @@ func (p *pd) CreateSRQ(a verbs.SRQAttr) (verbs.SRQ, error) {
 	if err := p.admit(kindSRQ, d.attr.MaxSRQ); err != nil {
 		return nil, fmt.Errorf("create shared receive queue: %w", err)
 	}
-	d.srqs = append(d.srqs, s)
+	d.srqs.add(s)
 	return s, nil
 }
+
+func (s *srq) place() *int { return &s.at }
 
 // PostRecv queues receives.
 func (s *srq) PostRecv(wrs []verbs.RecvWR) (int, ucs.Status) { return s.post(wrs) }
@@ -123,7 +125,7 @@ func (s *srq) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s.addTo(&d.gone)
-	d.srqs = slices.DeleteFunc(d.srqs, func(o *srq) bool { return o == s })
+	d.srqs.remove(s)
 	s.pd.leave(kindSRQ)
 	return nil
 }

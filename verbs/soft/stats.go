@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goucx/goucx/ucs/stats"
+	"github.com/goucx/goucx/verbs"
 )
 
 // counter is one of a device's counters.
@@ -59,6 +60,37 @@ func (c *counts) addAll(o *counts) {
 	}
 }
 
+// sendCounts are the counters of a send queue's posters, one at a time.
+type sendCounts struct {
+	posts, wqes, fetches, locks uint64
+	ring                        uint64 // slots that the queue has grown to
+}
+
+// fetchOps are the operations whose payload the device fetches.
+const fetchOps = 1<<verbs.OpWrite | 1<<verbs.OpWriteImm | 1<<verbs.OpSend | 1<<verbs.OpSendImm | 1<<verbs.OpSendInv
+
+// post counts a list of n work requests.
+func (c *sendCounts) post(n int, locked bool) {
+	count(&c.posts, 1)
+	count(&c.wqes, uint64(n))
+	if locked {
+		count(&c.locks, 1)
+	}
+}
+
+// addTo adds the counters. Each post is a doorbell, however long its list is.
+func (c *sendCounts) addTo(sum *counts) {
+	posts := atomic.LoadUint64(&c.posts)
+	sum.add(cntPosts, posts)
+	sum.add(cntDoorbells, posts)
+	sum.add(cntWQEs, atomic.LoadUint64(&c.wqes))
+	sum.add(cntPayloadFetches, atomic.LoadUint64(&c.fetches))
+	sum.add(cntLocks, atomic.LoadUint64(&c.locks))
+}
+
+// bytes is what the queue has grown to.
+func (c *sendCounts) bytes() uint64 { return atomic.LoadUint64(&c.ring) * sizeOf[wqe]() }
+
 // Stats sums the counters up, as they are now: "device" is what happened,
 // "objects" how many there are, "bytes" what they take.
 func (d *device) Stats() *stats.Group {
@@ -68,11 +100,12 @@ func (d *device) Stats() *stats.Group {
 	d.qps.each(func(q *qp) {
 		sum.addAll(&q.counts)
 		q.rq.addTo(&sum)
+		q.sq.counted.addTo(&sum)
 	})
-	for _, s := range d.srqs {
+	for _, s := range d.srqs.all {
 		s.addTo(&sum)
 	}
-	for _, c := range d.cqs {
+	for _, c := range d.cqs.all {
 		sum.add(cntLocks, c.locks())
 	}
 	made, bytes := d.account()
@@ -100,13 +133,13 @@ func (d *device) account() (made, bytes [numKinds]uint64) {
 		made[k] = uint64(n)
 		bytes[k] = uint64(n) * sizes[k]
 	}
-	for _, c := range d.cqs {
+	for _, c := range d.cqs.all {
 		bytes[kindCQ] += c.bytes()
 	}
-	for _, s := range d.srqs {
+	for _, s := range d.srqs.all {
 		bytes[kindSRQ] += s.bytes()
 	}
-	d.qps.each(func(q *qp) { bytes[kindQP] += q.rq.bytes() })
+	d.qps.each(func(q *qp) { bytes[kindQP] += q.rq.bytes() + q.sq.counted.bytes() })
 	return made, bytes
 }
 

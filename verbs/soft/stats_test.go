@@ -48,6 +48,11 @@ func TestStats(t *testing.T) {
 	assert.Equal(t, sizes[kindSRQ]+8*sizeOf[recvWQE](), value(t, d, "bytes.srq"))
 
 	own := q.(*qp)
+	own.sq.counted.post(5, true)
+	own.sq.counted.post(2, false)
+	assert.Equal(t, uint64(2+2), value(t, d, "device.posts"))
+	assert.Equal(t, uint64(8+7), value(t, d, "device.wqes"))
+	assert.Equal(t, uint64(6+1), value(t, d, "device.locks"))
 	own.counts.add(cntNaks, 3)
 	assert.Equal(t, uint64(3), value(t, d, "device.naks"))
 	require.NoError(t, q.Close())
