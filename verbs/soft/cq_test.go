@@ -109,6 +109,46 @@ func TestOverrun(t *testing.T) {
 	d.Ack(e)
 }
 
+// TestOverrunEndsQPs: who has to complete into a queue that overran fails.
+func TestOverrunEndsQPs(t *testing.T) { overLinks(t, testOverrunEndsQPs) }
+
+func testOverrunEndsQPs(t *testing.T, p *Provider) {
+	a, b := newEnd(t, p, verbs.RC, 64), newEnd(t, p, verbs.RC, 64)
+	small, err := a.c.CreateCQ(verbs.CQConfig{Depth: 2})
+	require.NoError(t, err)
+	q, err := a.pd.CreateQP(verbs.QPConfig{Type: verbs.RC, SendCQ: small, RecvCQ: a.cq, Caps: verbs.QPCaps{MaxSend: 16, MaxRecv: 16}})
+	require.NoError(t, err)
+	spare := a.qp
+	a.qp = q
+	a.connect(b)
+	b.connect(a)
+	a.recv(77, 0, 8)
+	for i := range 6 {
+		a.send(verbs.SendWR{ID: uint64(i), Op: verbs.OpWrite, Flags: verbs.SendSignaled, NumSG: 1,
+			SG: [verbs.MaxSGE]verbs.SGE{a.sge(0, 8)}, Remote: b.mr.Addr(), RKey: b.mr.RKey()})
+	}
+	w := a.completion(b) // the receive
+	assert.Equal(t, uint64(77), w.ID)
+	assert.Equal(t, verbs.WCFlushErr, w.Status)
+	assert.Equal(t, verbs.StateErr, q.Query().State)
+	assert.Equal(t, -1, small.Poll(make([]verbs.WC, 1)))
+	for _, want := range []verbs.AsyncEvent{{Type: verbs.EventCQErr, CQ: small}, {Type: verbs.EventQPFatal, QP: q}} {
+		e, ok := a.c.TryAsync()
+		for ok && e.Type == verbs.EventCommEst {
+			a.c.Ack(e)
+			e, ok = a.c.TryAsync()
+		}
+		require.True(t, ok)
+		assert.Equal(t, want, e)
+		a.c.Ack(e)
+	}
+	_, ok := a.c.TryAsync()
+	assert.False(t, ok)
+	require.NoError(t, q.Close())
+	require.NoError(t, small.Close())
+	a.qp = spare
+}
+
 func TestIgnoreOverrun(t *testing.T) {
 	d := openTest(t, Config{})
 	c := testCQ(t, d, verbs.CQConfig{Depth: 3, IgnoreOverrun: true})

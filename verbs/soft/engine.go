@@ -251,7 +251,9 @@ func (q *qp) tell(c *cq, w *verbs.WC, solicited bool) {
 		d.sinkN++
 		return
 	}
-	c.push(w, solicited)
+	if !c.push(w, solicited) {
+		q.lost = true
+	}
 }
 
 // quiesce returns when everybody who was inside the engine of a device that can
@@ -305,6 +307,9 @@ func (q *qp) arrive(p *packet, now ucs.Time) {
 // transmit sends what q has to send, as far as the link takes it. The owner
 // calls it.
 func (q *qp) transmit() {
+	if q.lost {
+		q.endLost()
+	}
 	s := q.stateNow()
 	if s == verbs.StateErr || s == verbs.StateSQE {
 		q.flushIn(s)

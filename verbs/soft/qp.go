@@ -43,6 +43,7 @@ type qp struct {
 	known   bool // the first packet has come: EventCommEst was told
 	closed  bool
 	polled  bool // in the hands of the one with the receive token
+	lost    bool // a completion queue is unusable
 	drain   bool // SQD: tell when the send queue has come to rest
 	req     requester
 	rsp     responder
@@ -154,6 +155,15 @@ func (q *qp) enterErr() {
 	q.flush()
 	if q.srq != nil {
 		q.d.raise(verbs.AsyncEvent{Type: verbs.EventQPLastWQEReached, QP: q})
+	}
+}
+
+// endLost ends a queue pair whose completions go nowhere any more.
+func (q *qp) endLost() {
+	q.lost = false
+	if s := q.stateNow(); s != verbs.StateErr && s != verbs.StateReset {
+		q.d.raise(verbs.AsyncEvent{Type: verbs.EventQPFatal, QP: q})
+		q.enterErr()
 	}
 }
 
