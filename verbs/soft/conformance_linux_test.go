@@ -1,0 +1,40 @@
+package soft
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/verbstest"
+)
+
+func TestConformanceUDP(t *testing.T) { verbstest.Run(t, udpFixture) }
+func TestGateAllocsUDP(t *testing.T)  { verbstest.Gates(t, udpFixture) }
+
+var udpFixture = verbstest.Fixture{
+	Name: "soft-udp", Can: verbstest.Threads | verbstest.Background | verbstest.Forgery,
+	Open: func(t testing.TB, _ verbstest.Needs) *verbstest.Fabric {
+		p := New(Config{Link: LinkUDP, Addr: localhost})
+		f := &verbstest.Fabric{Devices: [2]verbs.Context{opened(t, p), opened(t, p)}}
+		f.Inject = func(to int, b []byte, m verbstest.Manner) {
+			forge(t, f.Devices[1-to].(*device).udp, f.Devices[to].(*device).udp, b, m)
+		}
+		return f
+	},
+}
+
+// forge sends a packet through the socket of the peer, or through another one.
+func forge(t testing.TB, from, to *udpPort, b []byte, m verbstest.Manner) {
+	if m == verbstest.Spoofed {
+		var err error
+		from, err = openUDP(localhost, 0, 0)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, from.close()) }()
+	}
+	src, dst := netip.AddrPortFrom(localhost, from.lid()), netip.AddrPortFrom(localhost, to.lid())
+	sa := &unix.SockaddrInet4{Port: int(dst.Port()), Addr: dst.Addr().As4()}
+	require.NoError(t, unix.Sendto(from.fd, sealed(src, dst, b, m), 0, sa))
+}

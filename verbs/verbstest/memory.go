@@ -1,0 +1,149 @@
+package verbstest
+
+import (
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/verbs"
+)
+
+var memoryCases = []testCase{
+	{"access", 0, memoryAccess},
+	{"bad-access", 0, memoryBadAccess},
+	{"attributes", 0, memoryAttributes},
+	{"iova", 0, memoryIOVA},
+	{"zero-based", 0, memoryZeroBased},
+	{"keys-vary", 0, memoryKeysVary},
+	{"stale-remote-key", 0, memoryStaleRemote},
+	{"stale-local-key", 0, memoryStaleLocal},
+	{"overlap", 0, memoryOverlap},
+}
+
+// memoryAccess: every legal combination, with relaxed ordering too, which changes
+// nothing that is asserted elsewhere.
+func memoryAccess(e *env) {
+	for a := verbs.Access(0); a < 16; a++ {
+		if a&(verbs.RemoteWrite|verbs.RemoteAtomic) != 0 && a&verbs.LocalWrite == 0 {
+			continue
+		}
+		e.sides[0].mem(64, a)
+		e.sides[0].mem(64, a|verbs.RelaxedOrdering)
+	}
+}
+
+func memoryBadAccess(e *env) {
+	for _, a := range []verbs.Access{verbs.RemoteWrite, verbs.RemoteAtomic, verbs.RemoteRead | verbs.RemoteWrite, 1 << 30, 1 << 15} {
+		_, err := e.sides[0].pd.Register(make([]byte, 64), verbs.MRConfig{Access: a})
+		require.Error(e, err, "access %v", a)
+		if a < 1<<4 {
+			e.refused(err, "access %v", a)
+		}
+	}
+}
+
+func memoryAttributes(e *env) {
+	buf := make([]byte, 100)
+	m := e.sides[0].memOf(e.sides[0].pd, buf, verbs.MRConfig{Access: everything})
+	require.Len(e, m.Bytes(), 100)
+	require.Same(e, &buf[0], &m.Bytes()[0])
+	require.NotZero(e, m.Addr())
+	n := e.sides[0].memOf(e.sides[0].pd, buf[8:], verbs.MRConfig{Access: everything})
+	require.Equal(e, m.Addr()+8, n.Addr(), "addresses are the process's")
+}
+
+// memoryIOVA: keys name memory by the address that was given.
+func memoryIOVA(e *env) {
+	const base = 0x7000_0000_1234
+	d := e.rc(nil)
+	l := e.sides[0].memOf(e.sides[0].pd, make([]byte, 4096), verbs.MRConfig{Access: everything, IOVA: base, HasIOVA: true})
+	r := e.sides[1].memOf(e.sides[1].pd, make([]byte, 4096), verbs.MRConfig{Access: everything, IOVA: 2 * base, HasIOVA: true})
+	require.EqualValues(e, base, l.Addr())
+	d.through(l, r)
+}
+
+func memoryZeroBased(e *env) {
+	d := e.rc(nil)
+	l, err := e.sides[0].pd.Register(make([]byte, 4096), verbs.MRConfig{Access: everything | verbs.ZeroBased})
+	e.unlessSupported(err, "zero-based memory")
+	e.closes("mr", l.Close)
+	r := e.sides[1].memOf(e.sides[1].pd, make([]byte, 4096), verbs.MRConfig{Access: everything | verbs.ZeroBased})
+	require.Zero(e, l.Addr())
+	require.Zero(e, r.Addr())
+	d.through(&mem{MR: l, buf: l.Bytes()}, r)
+}
+
+// through moves data from l to r and back, and touches their bounds.
+func (d *duo) through(l, r *mem) {
+	d.Helper()
+	want := append([]byte{}, l.fill(4096, 5)...)
+	d.a.send(at(request(1, verbs.OpWrite, l.sge(0, 4096)), r, 0))
+	d.a.sent(1)
+	require.Equal(d, want, r.buf)
+	clear(l.buf)
+	d.a.send(at(request(2, verbs.OpRead, l.sge(96, 4000)), r, 96))
+	d.a.sent(2)
+	require.Equal(d, want[96:], l.buf[96:])
+	d.a.send(at(request(3, verbs.OpWrite, l.sge(0, 8)), r, 4089))
+	d.a.sentAs(3, verbs.WCRemAccessErr)
+}
+
+// memoryKeysVary: a key does not come back when its place does.
+func memoryKeysVary(e *env) {
+	s := e.sides[0]
+	seen := map[uint32]bool{}
+	for range 64 {
+		m, err := s.pd.Register(make([]byte, 64), verbs.MRConfig{Access: everything})
+		require.NoError(e, err)
+		require.False(e, seen[m.RKey()], "key %#x again", m.RKey())
+		seen[m.RKey()] = true
+		require.NoError(e, m.Close())
+	}
+}
+
+// memoryStaleRemote: a key is worth nothing from Close on, also where another
+// region took its place.
+func memoryStaleRemote(e *env) {
+	d := e.rc(nil)
+	buf := make([]byte, 64)
+	m, err := e.sides[1].pd.Register(buf, verbs.MRConfig{Access: everything})
+	require.NoError(e, err)
+	old := &mem{MR: m, buf: buf}
+	w := at(request(1, verbs.OpWrite, d.am.sge(0, 8)), old, 0)
+	d.am.fill(8, 1)
+	d.a.send(w)
+	d.a.sent(1)
+	require.NoError(e, m.Close())
+	e.sides[1].memOf(e.sides[1].pd, buf, verbs.MRConfig{Access: everything})
+	clear(buf)
+	d.a.send(w)
+	d.a.sentAs(1, verbs.WCRemAccessErr)
+	require.Equal(e, make([]byte, 64), buf)
+}
+
+func memoryStaleLocal(e *env) {
+	d := e.rc(nil)
+	buf := make([]byte, 64)
+	m, err := e.sides[0].pd.Register(buf, verbs.MRConfig{Access: everything})
+	require.NoError(e, err)
+	old := &mem{MR: m, buf: buf}
+	w := at(request(1, verbs.OpWrite, old.sge(0, 8)), d.bm, 0)
+	require.NoError(e, m.Close())
+	e.sides[0].memOf(e.sides[0].pd, buf, verbs.MRConfig{Access: everything})
+	d.a.send(w)
+	d.a.sentAs(1, verbs.WCLocProtErr)
+}
+
+// memoryOverlap: the same bytes may be registered twice, with rights of their own.
+func memoryOverlap(e *env) {
+	d := e.rc(nil)
+	buf := make([]byte, 64)
+	s := e.sides[1]
+	closed := s.memOf(s.pd, buf, verbs.MRConfig{Access: verbs.LocalWrite})
+	open := s.memOf(s.pd, buf, verbs.MRConfig{Access: everything})
+	require.NotEqual(e, closed.RKey(), open.RKey())
+	want := d.am.fill(8, 9)
+	d.a.send(at(request(1, verbs.OpWrite, d.am.sge(0, 8)), open, 0))
+	d.a.sent(1)
+	require.Equal(e, want, closed.buf[:8])
+	d.a.send(at(request(2, verbs.OpWrite, d.am.sge(0, 8)), closed, 0))
+	d.a.sentAs(2, verbs.WCRemAccessErr)
+}
