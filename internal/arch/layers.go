@@ -53,7 +53,7 @@ var Layers = []Layer{
 	{
 		"verbs/verbstest/...",
 		[]string{"verbs/...", "ucs/...", "internal/sim/..."},
-		[]string{testify, zap},
+		[]string{testify, xsys, zap},
 		"the suite knows the verbs API that it tests",
 	},
 	{
