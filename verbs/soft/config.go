@@ -75,7 +75,8 @@ type Config struct {
 	// Fabric carries the packets, in place of the usual links; nil: none. The device
 	// has address Addr and Port on it, random where they are not given, and its time.
 	Fabric Fabric
-	// Faults are what goes wrong on the link; nil: nothing.
+	// Faults are what goes wrong on the link; nil: nothing. In-process devices with
+	// faults reach only one another: they serialise packets, the others do not.
 	Faults *Faults
 	// Log gets what the control path has to tell; nil: nobody.
 	Log *zap.Logger

@@ -17,14 +17,15 @@ const (
 
 // engine is the part of a device that moves packets.
 type engine struct {
-	qps   qpTable
-	gid   verbs.GID
-	lid   uint16
-	index uint32 // in the switch
-	kind  linkKind
-	in    *inbox // overInproc
-	udp   *udpPort
-	fab   *fabricLink
+	qps    qpTable
+	gid    verbs.GID
+	lid    uint16
+	index  uint32 // in the switch
+	kind   linkKind
+	in     *inbox // overInproc
+	udp    *udpPort
+	fab    *fabricLink
+	faulty *faultUDP // overUDP with faults
 
 	_      ucs.Pad
 	rx     owner         // the receive token
@@ -55,7 +56,7 @@ func (d *device) start() error {
 		return err
 	}
 	d.now.Store(int64(d.clock()))
-	if d.kind != overFabric && d.conf.Engine != EngineInline {
+	if d.conf.Fabric == nil && d.conf.Engine != EngineInline {
 		d.stopped, d.ended = make(chan struct{}), make(chan struct{})
 		go d.background()
 	}

@@ -30,8 +30,9 @@ type Faults struct {
 	// Jitter is how long a reordered or duplicated packet is held back at most
 	// beside Delay; 0: 100 µs.
 	Jitter time.Duration
-	// Hook sees each packet that the device sends or receives, and says what
-	// becomes of it; the chances come on top. nil: nothing. It is called by
+	// Hook sees each packet that the device sends, and over any link but UDP each
+	// that it receives, and says what becomes of it; the chances come on top. nil:
+	// nothing. It is called by
 	// whatever goroutine sends or receives, one at a time, and must not use the
 	// device.
 	Hook func(p *PacketInfo) Verdict

@@ -17,6 +17,7 @@ type Switch struct {
 	mu      sync.Mutex
 	byGID   map[verbs.GID]*device
 	devices atomic.Pointer[[]*device] // by device.index; nil where one was closed
+	mail    mail
 }
 
 // NewSwitch makes a switch without devices.

@@ -33,9 +33,16 @@ func (d *device) openLink() (err error) {
 			return err
 		}
 		d.gid, d.lid = d.udp.gid(), d.udp.lid()
-	case d.conf.Fabric != nil:
+		if d.conf.Faults != nil {
+			d.faulty = newFaultUDP(d.conf.Faults, d.udp)
+		}
+	case d.conf.Fabric != nil || d.conf.Faults != nil:
 		d.kind = overFabric
-		d.fab = newFabricLink(d.conf.Fabric, fabricAddr(d.gid, d.lid), d.conf.Faults)
+		var f Fabric = &d.conf.Switch.mail
+		if d.conf.Fabric != nil {
+			f = d.conf.Fabric
+		}
+		d.fab = newFabricLink(f, fabricAddr(d.gid, d.lid), d.conf.Faults)
 		d.fab.open(d.fromFabric)
 	default:
 		d.in = newInbox(d.conf.Depth)
@@ -76,7 +83,7 @@ func (d *device) resolve(a *verbs.AHAttr) (r route, err error) {
 // clock is the time by which the device runs.
 func (d *device) clock() ucs.Time {
 	if d.kind == overFabric {
-		return d.conf.Fabric.Now()
+		return d.fab.fabric.Now()
 	}
 	return ucs.Now()
 }
@@ -86,6 +93,9 @@ func (d *device) clock() ucs.Time {
 func (q *qp) send(now ucs.Time) bool {
 	switch q.d.kind {
 	case overUDP:
+		if q.d.faulty != nil {
+			return q.sendFaulty(now)
+		}
 		return q.sendUDP(now)
 	case overFabric:
 		return q.sendFabric(now)
@@ -99,6 +109,10 @@ func (q *qp) sendDatagram(to *route, p *packet) {
 	d := q.d
 	switch d.kind {
 	case overUDP:
+		if d.faulty != nil {
+			d.faulty.put(&to.udp, p, ucs.Time(d.now.Load()))
+			return
+		}
 		t := d.udp.train(&to.udp)
 		t.add(p)
 		if t.send() != ucs.OK {
@@ -122,10 +136,12 @@ func (q *qp) sendDatagram(to *route, p *packet) {
 func (d *device) receive(now ucs.Time) int {
 	switch d.kind {
 	case overUDP:
+		if d.faulty != nil {
+			d.faulty.release(now)
+		}
 		return d.drainUDP(now)
 	case overFabric:
-		d.fab.poll(now)
-		return 0
+		return d.fab.poll(now)
 	default:
 		return d.drain(now)
 	}

@@ -36,6 +36,7 @@ type fabricRoute struct {
 // and pass the device's faults on their way out and in.
 type fabricLink struct {
 	fabric Fabric
+	mail   *mail // the fabric, where that is to be polled
 	self   netip.AddrPort
 	// act is given what arrives.
 	act func(from netip.AddrPort, b []byte, now ucs.Time)
@@ -49,6 +50,7 @@ type fabricLink struct {
 // it. faults may be nil.
 func newFabricLink(f Fabric, self netip.AddrPort, faults *Faults) *fabricLink {
 	l := &fabricLink{fabric: f, self: self}
+	l.mail, _ = f.(*mail)
 	if faults != nil {
 		l.out = newFaultLine[netip.AddrPort](faults, false, uint64(self.Port()))
 		if faults.Hook != nil {
@@ -85,8 +87,7 @@ func fabricAddr(g verbs.GID, lid uint16) netip.AddrPort {
 func (l *fabricLink) send(to *fabricRoute, p *packet, now ucs.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.buf = slices.Grow(l.buf[:0], maxHeaders+p.n+wire.ICRCLen+3)
-	b := l.buf[:cap(l.buf)]
+	b := packetRoom(&l.buf, p)
 	b = b[:encode(p, b)+wire.ICRCLen]
 	to.prefix.Seal(b, 0)
 	if l.out == nil {
@@ -95,6 +96,12 @@ func (l *fabricLink) send(to *fabricRoute, p *packet, now ucs.Time) {
 	}
 	l.out.put(to.to, b, now)
 	l.release(now)
+}
+
+// packetRoom gives scratch for p from BTH to ICRC.
+func packetRoom(buf *[]byte, p *packet) []byte {
+	*buf = slices.Grow((*buf)[:0], maxHeaders+p.n+wire.Pad(p.n)+wire.ICRCLen)
+	return (*buf)[:cap(*buf)]
 }
 
 // release sends what is due. The caller has the lock.
@@ -114,15 +121,22 @@ func (l *fabricLink) arrived(from netip.AddrPort, b []byte, now ucs.Time) {
 	l.mu.Lock()
 	l.in.put(from, b, now)
 	l.mu.Unlock()
-	l.poll(now)
+	l.pollFaults(now)
 }
 
-// poll sends and acts on what faults held back until now. The engine's pass
-// calls it.
-func (l *fabricLink) poll(now ucs.Time) {
-	if l.out == nil {
-		return
+// poll sends and acts on what faults held back until now, and on what waits in
+// the mail; it gives the number of packets from there. The engine's pass calls it.
+func (l *fabricLink) poll(now ucs.Time) int {
+	if l.out != nil {
+		l.pollFaults(now)
 	}
+	if l.mail != nil {
+		return l.mail.poll(l.self, now)
+	}
+	return 0
+}
+
+func (l *fabricLink) pollFaults(now ucs.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.release(now)

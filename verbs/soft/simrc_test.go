@@ -33,12 +33,17 @@ func TestSimRC(t *testing.T) {
 					t.Log(w.net.Trace())
 				}
 			}()
-			simRC(t, w, w.net.Rand())
+			stream(t, w.devs[0], w.devs[1], w.net.Rand(), func() {
+				w.advance()
+				require.Less(t, w.net.Now().Sub(sim.Start), 10*time.Second)
+			})
+			c := w.net.Counts()
+			require.NotZero(t, c.Lost+c.Duplicated+c.Delayed)
 		})
 	}
 }
 
-// simSide is one end of TestSimRC.
+// simSide is one end of a stream.
 type simSide struct {
 	cq  verbs.CQ
 	qp  verbs.QP
@@ -64,10 +69,12 @@ func (s *simSide) piece(off, n int) verbs.SGE {
 	return verbs.SGE{Addr: s.mr.Addr() + uint64(off), Len: uint32(n), LKey: s.mr.LKey()}
 }
 
-func simRC(t *testing.T, w *simWorld, rng *rand.Rand) {
+// stream sends messages from one device to another and looks at what arrives;
+// advance is called again and again.
+func stream(t *testing.T, fromDev, toDev *device, rng *rand.Rand, advance func()) {
 	const count, longest = 200, 5000
-	from, to := newSimSide(t, w.devs[0], count*longest), newSimSide(t, w.devs[1], count*longest)
-	require.NoError(t, connectRC(from.qp, to.qp, w.devs[0], w.devs[1], &rcSetup{
+	from, to := newSimSide(t, fromDev, count*longest), newSimSide(t, toDev, count*longest)
+	require.NoError(t, connectRC(from.qp, to.qp, fromDev, toDev, &rcSetup{
 		mtu: verbs.MTU1024, psn: [2]verbs.PSN{verbs.PSN(rng.Uint32() & 0xffffff), 0xfffff0}, timeout: 8, retry: 7,
 		rnrRetry: [2]uint8{7, 7}, rnrTimer: 1, reads: [2]uint8{1, 1},
 	}))
@@ -103,9 +110,6 @@ func simRC(t *testing.T, w *simWorld, rng *rand.Rand) {
 			require.Equal(t, from.buf[at:at+lens[came]], to.buf[at:at+lens[came]])
 			came++
 		}
-		w.advance()
-		require.Less(t, w.net.Now().Sub(sim.Start), 10*time.Second)
+		advance()
 	}
-	c := w.net.Counts()
-	require.NotZero(t, c.Lost+c.Duplicated+c.Delayed)
 }

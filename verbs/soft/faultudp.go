@@ -1,0 +1,85 @@
+package soft
+
+import (
+	"net/netip"
+	"sync"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/verbs/wire"
+)
+
+// faultUDP is a UDP device's packets under faults: they are judged one by one,
+// and what is left goes out in trains.
+type faultUDP struct {
+	port *udpPort
+
+	mu   sync.Mutex
+	line *faultLine[udpPeer]
+	buf  []byte
+	due  []held[udpPeer]
+}
+
+func newFaultUDP(f *Faults, u *udpPort) *faultUDP {
+	return &faultUDP{port: u, line: newFaultLine[udpPeer](f, false, uint64(u.lid()))}
+}
+
+// linePrefix seals packets while they are in the line, so that those with
+// flipped bits are told apart behind it; they go out with a checksum by it, which
+// is wrong.
+var linePrefix = wire.NewPrefix(netip.AddrPortFrom(netip.IPv6Loopback(), 1), netip.AddrPortFrom(netip.IPv6Loopback(), 2))
+
+// put takes a packet.
+func (f *faultUDP) put(to *udpPeer, p *packet, now ucs.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	b := packetRoom(&f.buf, p)
+	b = b[:encode(p, b)+wire.ICRCLen]
+	linePrefix.Seal(b, 0)
+	f.line.put(*to, b, now)
+}
+
+// release sends what is due.
+func (f *faultUDP) release(now ucs.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for h, ok := f.line.take(now); ok; h, ok = f.line.take(now) {
+		if _, intact := linePrefix.Check(h.b, 0); !intact {
+			h.dest.tx = linePrefix
+		}
+		f.due = append(f.due, h)
+	}
+	var t *train
+	for i := range f.due {
+		h := &f.due[i]
+		var p packet
+		if decode(h.b[:len(h.b)-wire.ICRCLen], &p) != wire.FaultNone {
+			continue // the flipped bits made it no packet
+		}
+		if t != nil && (f.due[i-1].dest != h.dest || !t.add(&p)) {
+			t.send()
+			t = nil
+		}
+		if t == nil {
+			t = f.port.train(&h.dest)
+			t.add(&p)
+		}
+	}
+	if t != nil {
+		t.send()
+	}
+	for i := range f.due {
+		f.line.give(f.due[i])
+	}
+	f.due = f.due[:0]
+}
+
+// sendFaulty sends what the queue pair has to send through the device's faults.
+func (q *qp) sendFaulty(now ucs.Time) bool {
+	f := q.d.faulty
+	var p packet
+	for q.nextReply(&p, now) || q.nextRequest(&p) {
+		f.put(&q.to.udp, &p, now)
+	}
+	f.release(now)
+	return false
+}

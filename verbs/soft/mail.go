@@ -1,0 +1,102 @@
+package soft
+
+import (
+	"net/netip"
+	"sync"
+
+	"github.com/goucx/goucx/ucs"
+)
+
+// mail is the Fabric of a Switch's devices with faults: each has a box, which it
+// empties when it polls.
+type mail struct {
+	mu    sync.Mutex
+	boxes map[netip.AddrPort]*mailbox
+}
+
+// mailbox holds the packets that came for a device.
+type mailbox struct {
+	recv func(from netip.AddrPort, b []byte, now ucs.Time)
+
+	mu      sync.Mutex // never held during recv
+	letters []letter
+	spare   []letter
+	free    [][]byte
+}
+
+// letter is a packet in a box.
+type letter struct {
+	from netip.AddrPort
+	b    []byte
+}
+
+// maxLetters is how many packets a box holds; what comes then is lost.
+const maxLetters = 4096
+
+// Attach makes a device's box.
+func (m *mail) Attach(at netip.AddrPort, recv func(from netip.AddrPort, b []byte, now ucs.Time)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.boxes == nil {
+		m.boxes = make(map[netip.AddrPort]*mailbox)
+	}
+	m.boxes[at] = &mailbox{recv: recv}
+}
+
+// Detach takes the box away.
+func (m *mail) Detach(at netip.AddrPort) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.boxes, at)
+}
+
+// Now is the clock's time.
+func (m *mail) Now() ucs.Time { return ucs.Now() }
+
+// Send puts a copy into the receiver's box.
+func (m *mail) Send(from, to netip.AddrPort, b []byte) {
+	box := m.box(to)
+	if box == nil {
+		return
+	}
+	box.mu.Lock()
+	defer box.mu.Unlock()
+	if len(box.letters) >= maxLetters {
+		return
+	}
+	var buf []byte
+	if last := len(box.free) - 1; last >= 0 {
+		buf, box.free = box.free[last][:0], box.free[:last]
+	}
+	box.letters = append(box.letters, letter{from, append(buf, b...)})
+}
+
+func (m *mail) box(at netip.AddrPort) *mailbox {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.boxes[at]
+}
+
+// poll gives the device at an address what came for it, and the number of
+// packets. One goroutine at a time does that.
+func (m *mail) poll(at netip.AddrPort, now ucs.Time) int {
+	box := m.box(at)
+	if box == nil {
+		return 0
+	}
+	box.mu.Lock()
+	all := box.letters
+	box.letters, box.spare = box.spare[:0], nil
+	box.mu.Unlock()
+	for i := range all {
+		box.recv(all[i].from, all[i].b, now)
+	}
+	box.mu.Lock()
+	defer box.mu.Unlock()
+	for i := range all {
+		box.free = append(box.free, all[i].b)
+		all[i].b = nil
+	}
+	box.spare = all[:0]
+	return len(all)
+}
