@@ -76,7 +76,7 @@ func (q *qp) advance(una verbs.PSN) {
 // ended, and the queue pair with it.
 func (q *qp) endFailed() {
 	r := &q.req
-	if r.stuck && r.head != q.sq.tail.Load() && q.sq.at(r.head).status != verbs.WCSuccess {
+	if r.stuck && r.head != q.sq.end() && q.sq.at(r.head).status != verbs.WCSuccess {
 		q.failSend(q.sq.at(r.head).status)
 	}
 }
@@ -84,7 +84,7 @@ func (q *qp) endFailed() {
 // failSend ends the oldest work request with status, and the queue pair.
 func (q *qp) failSend(status verbs.WCStatus) {
 	r := &q.req
-	if r.head != q.sq.tail.Load() {
+	if r.head != q.sq.end() {
 		q.endSend(q.sq.at(r.head), status)
 	}
 	q.enterErr()
@@ -106,13 +106,13 @@ func (q *qp) endSend(w *wqe, status verbs.WCStatus) {
 		q.count(cntCQEs, 1)
 	}
 	r.head++
-	q.sq.head.Store(r.head)
+	storeRelease32(&q.sq.head, r.head)
 }
 
 // flushSends ends all work requests that are queued.
 func (q *qp) flushSends() {
 	r := &q.req
-	for r.head != q.sq.tail.Load() {
+	for r.head != q.sq.end() {
 		q.endSend(q.sq.at(r.head), verbs.WCFlushErr)
 	}
 	r.tx, r.sent, r.stuck, r.rd = r.head, 0, false, 0

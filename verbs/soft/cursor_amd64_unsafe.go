@@ -12,3 +12,6 @@ import (
 //
 // Rule (1) of package unsafe: an atomic.Uint64 is laid out as a uint64.
 func storeRelease(w *atomic.Uint64, v uint64) { *(*uint64)(unsafe.Pointer(w)) = v }
+
+// storeRelease32 is storeRelease of a shorter word.
+func storeRelease32(w *atomic.Uint32, v uint32) { *(*uint32)(unsafe.Pointer(w)) = v }

@@ -13,7 +13,7 @@ const privilegedQKey = 1 << 31
 func (q *qp) sendDatagrams() {
 	r := &q.req
 	var p packet
-	for r.tx != q.sq.tail.Load() && q.stateNow() == verbs.StateRTS {
+	for r.tx != q.sq.end() && q.stateNow() == verbs.StateRTS {
 		w := q.sq.at(r.tx)
 		to := q.d.ahs.find(w.ah)
 		switch {

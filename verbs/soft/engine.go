@@ -107,7 +107,7 @@ func (d *device) background() {
 // progress is one pass of whoever polls.
 func (d *device) progress() {
 	n := d.passes.Load() + 1
-	d.passes.Store(n)
+	storeRelease32(&d.passes, n)
 	if n%clockEvery == 0 {
 		d.tick(d.clock())
 	}
@@ -140,7 +140,7 @@ func (d *device) pass() int {
 // their number.
 func (d *device) progressInto(c *cq, wcs []verbs.WC) int {
 	n := d.passes.Load() + 1
-	d.passes.Store(n)
+	storeRelease32(&d.passes, n)
 	if n%clockEvery == 0 {
 		d.tick(d.clock())
 	}

@@ -117,7 +117,7 @@ type inbox struct {
 	_     ucs.Pad
 	tail  atomic.Uint32
 	_     ucs.Pad
-	head  uint32 // under the receive token
+	head  atomic.Uint32 // moved under the receive token
 }
 
 func newInbox(depth int) *inbox {
@@ -135,7 +135,7 @@ func newInbox(depth int) *inbox {
 func (b *inbox) at(i uint32) *cell { return &b.cells[i&uint32(len(b.cells)-1)] }
 
 // ready reports whether a packet is there. Only a hint without the token.
-func (b *inbox) ready() bool { h := atomic.LoadUint32(&b.head); return b.at(h).seq.Load() == h+1 }
+func (b *inbox) ready() bool { h := b.head.Load(); return b.at(h).seq.Load() == h+1 }
 
 // claim takes a place for a packet; nil: there is none.
 func (b *inbox) claim() (*cell, uint32) {
@@ -249,7 +249,7 @@ func (q *qp) sendInproc(now ucs.Time) bool {
 			return true
 		}
 		c.fill(&p, q.d.index)
-		c.seq.Store(seq)
+		storeRelease32(&c.seq, seq)
 	}
 }
 
@@ -260,7 +260,7 @@ func (d *device) drain(now ucs.Time) int {
 	var q *qp
 	n := 0
 	for ; n < maxDrain; n++ {
-		h := b.head
+		h := b.head.Load()
 		c := b.at(h)
 		if c.seq.Load() != h+1 {
 			break
@@ -289,8 +289,8 @@ func (d *device) drain(now ucs.Time) int {
 			}
 			q.arrive(&p, now)
 		}
-		atomic.StoreUint32(&b.head, h+1)
-		c.seq.Store(h + uint32(len(b.cells)))
+		storeRelease32(&b.head, h+1)
+		storeRelease32(&c.seq, h+uint32(len(b.cells)))
 	}
 	if q != nil {
 		q.leave()

@@ -11,4 +11,4 @@ func (l *latch) lock() {
 	}
 }
 
-func (l *latch) unlock() { l.word.Store(0) }
+func (l *latch) unlock() { storeRelease32(&l.word, 0) }

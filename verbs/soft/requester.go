@@ -34,7 +34,7 @@ const askEvery = 15
 // it must wait.
 func (q *qp) nextRequest(p *packet) bool {
 	r := &q.req
-	tail := q.sq.tail.Load()
+	tail := q.sq.end()
 	for r.tx != tail {
 		if r.stuck || r.pause != 0 {
 			return false

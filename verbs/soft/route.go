@@ -127,7 +127,7 @@ func (q *qp) sendDatagram(to *route, p *packet) {
 			return
 		}
 		c.fill(p, d.index)
-		c.seq.Store(seq)
+		storeRelease32(&c.seq, seq)
 	}
 }
 

@@ -28,18 +28,20 @@ type wqe struct {
 	inline [verbs.InlineLen]byte
 }
 
-// sendQueue is a queue pair's send queue. Posters write behind tail under lock;
-// the owner reads what lies before it. It starts empty and doubles on use.
+// sendQueue is a queue pair's send queue. Posters write behind tail and have its
+// lock; the owner reads what lies before it. It starts empty and doubles on use.
 type sendQueue struct {
-	lock    latch
 	single  bool // under a thread domain: no lock
 	max     uint32
 	ring    []wqe
 	next    verbs.PSN // of the next that is posted
-	tail    atomic.Uint32
+	tail    cursor
 	head    atomic.Uint32 // requester.head, for posters
 	counted sendCounts    // by posters
 }
+
+// end is the running number behind the last work request.
+func (s *sendQueue) end() uint32 { return uint32(s.tail.pos()) }
 
 const minSends = 4
 
@@ -56,27 +58,21 @@ func (s *sendQueue) at(i uint32) *wqe { return &s.ring[i&uint32(len(s.ring)-1)] 
 // post queues wrs in order.
 func (q *qp) post(wrs []verbs.SendWR) (int, ucs.Status) {
 	s := &q.sq
-	if !s.single {
-		s.lock.lock()
-	}
 	st := ucs.OK
-	t := s.tail.Load()
+	t := s.tail.begin(s.single)
 	n := 0
 	for ; n < len(wrs); n++ {
-		if t-s.head.Load() >= uint32(len(s.ring)) && !q.growSends(t) {
+		if uint32(t)-s.head.Load() >= uint32(len(s.ring)) && !q.growSends(uint32(t)) {
 			st = ucs.NoResource
 			break
 		}
-		if st = q.fill(s.at(t), &wrs[n]); st != ucs.OK {
+		if st = q.fill(s.at(uint32(t)), &wrs[n]); st != ucs.OK {
 			break
 		}
 		t++
 	}
-	s.tail.Store(t)
 	s.counted.post(n, !s.single)
-	if !s.single {
-		s.lock.unlock()
-	}
+	s.tail.end(t)
 	return n, st
 }
 

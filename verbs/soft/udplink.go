@@ -29,10 +29,10 @@ func (q *qp) collects() bool {
 // unsent is how many packets are queued and not sent.
 func (q *qp) unsent() int {
 	r := &q.req
-	if q.sq.tail.Load() == r.tx {
+	if q.sq.end() == r.tx {
 		return 0
 	}
-	w := q.sq.at(q.sq.tail.Load() - 1)
+	w := q.sq.at(q.sq.end() - 1)
 	return w.psn.Add(int(w.npk)).Diff(r.psn)
 }
 
