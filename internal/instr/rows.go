@@ -21,7 +21,7 @@ func (r row) name() string {
 // counts is how often the row is counted: more where a must depends on it.
 func (r row) counts() int {
 	if r.must > 0 {
-		return 3
+		return 5
 	}
 	return 1
 }
