@@ -33,7 +33,7 @@ func TestSimRC(t *testing.T) {
 					t.Log(w.net.Trace())
 				}
 			}()
-			stream(t, w.devs[0], w.devs[1], w.net.Rand(), func() {
+			stream(t, w.devs[0], w.devs[1], w.net.Rand(), 8, func() {
 				w.advance()
 				require.Less(t, w.net.Now().Sub(sim.Start), 10*time.Second)
 			})
@@ -71,11 +71,11 @@ func (s *simSide) piece(off, n int) verbs.SGE {
 
 // stream sends messages from one device to another and looks at what arrives;
 // advance is called again and again.
-func stream(t *testing.T, fromDev, toDev *device, rng *rand.Rand, advance func()) {
+func stream(t *testing.T, fromDev, toDev *device, rng *rand.Rand, timeout uint8, advance func()) {
 	const count, longest = 200, 5000
 	from, to := newSimSide(t, fromDev, count*longest), newSimSide(t, toDev, count*longest)
 	require.NoError(t, connectRC(from.qp, to.qp, fromDev, toDev, &rcSetup{
-		mtu: verbs.MTU1024, psn: [2]verbs.PSN{verbs.PSN(rng.Uint32() & 0xffffff), 0xfffff0}, timeout: 8, retry: 7,
+		mtu: verbs.MTU1024, psn: [2]verbs.PSN{verbs.PSN(rng.Uint32() & 0xffffff), 0xfffff0}, timeout: timeout, retry: 7,
 		rnrRetry: [2]uint8{7, 7}, rnrTimer: 1, reads: [2]uint8{1, 1},
 	}))
 	lens := make([]int, count)
