@@ -36,5 +36,5 @@ func forge(t testing.TB, from, to *udpPort, b []byte, m verbstest.Manner) {
 	}
 	src, dst := netip.AddrPortFrom(localhost, from.lid()), netip.AddrPortFrom(localhost, to.lid())
 	sa := &unix.SockaddrInet4{Port: int(dst.Port()), Addr: dst.Addr().As4()}
-	require.NoError(t, unix.Sendto(from.fd, sealed(src, dst, b, m), 0, sa))
+	require.NoError(t, unix.Sendto(from.fd, verbstest.Seal(src, dst, b, m), 0, sa))
 }
