@@ -21,6 +21,7 @@ var completionCases = []testCase{
 	{"silence-after-reset", 0, completionSilence},
 	{"silence-after-close", 0, completionSilenceAfterClose},
 	{"solicited-bit", Packets, completionSolicitedBit},
+	{"solicited-write", Packets, completionSolicitedWrite},
 }
 
 // write is a signalled write of 8 bytes.
@@ -290,6 +291,12 @@ func completionSolicitedBit(e *env) {
 			}
 		}
 	}
+}
+
+// completionSolicitedWrite: a write without immediate data has nobody to tell.
+func completionSolicitedWrite(e *env) {
+	d := e.rc(nil)
+	t := e.watch(nil)
 	d.a.send(flagged(d.write(1), verbs.SendSignaled|verbs.SendSolicited))
 	d.a.sent(1)
 	require.Empty(e, t.find(func(s *seen) bool { return s.op == wire.WriteOnly && s.se }), "a write solicits nothing")
