@@ -1,9 +1,9 @@
 package soft
 
 import (
+	"errors"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
@@ -44,9 +44,7 @@ type engine struct {
 	timedN  atomic.Int32
 	nextDue atomic.Int64 // no timer ends before; ucs.Time
 
-	pollers atomic.Uint32 // passes at the last look of the background goroutine
-	stopped chan struct{}
-	ended   chan struct{}
+	back background
 }
 
 // start opens the link.
@@ -56,53 +54,20 @@ func (d *device) start() error {
 		return err
 	}
 	d.now.Store(int64(d.clock()))
-	if d.conf.Fabric == nil && d.conf.Engine != EngineInline {
-		d.stopped, d.ended = make(chan struct{}), make(chan struct{})
-		go d.background()
+	if err := d.startBackground(); err != nil {
+		return errors.Join(err, d.closeLink())
 	}
 	return nil
 }
 
 // stop closes the link; the device has no queue pairs any more.
 func (d *device) stop() error {
-	if d.stopped != nil {
-		close(d.stopped)
-		<-d.ended
-	}
-	err := d.closeLink()
+	err := errors.Join(d.stopBackground(), d.closeLink())
 	d.quiesce()
 	return err
 }
 
 const never = ucs.Time(1<<63 - 1)
-
-// period is how long nobody must have polled before the background goroutine
-// does.
-const period = 500 * time.Microsecond
-
-// background runs the engine while nobody polls.
-func (d *device) background() {
-	defer close(d.ended)
-	t := time.NewTicker(period)
-	defer t.Stop()
-	for {
-		select {
-		case <-d.stopped:
-			return
-		case <-t.C:
-		}
-		if n := d.passes.Load(); n != d.pollers.Load() {
-			d.pollers.Store(n)
-			continue
-		}
-		for range maxDrain {
-			if d.pass() == 0 {
-				break
-			}
-		}
-		d.tick(d.clock())
-	}
-}
 
 // progress is one pass of whoever polls.
 func (d *device) progress() {
@@ -167,6 +132,7 @@ func (d *device) markDirty(q *qp) {
 	d.dirty = append(d.dirty, q)
 	d.dirtyN.Store(int32(len(d.dirty)))
 	d.lock.unlock()
+	d.wake()
 }
 
 // flushDirty has all dirty queue pairs send.
@@ -234,6 +200,7 @@ func (d *device) putTimed(q *qp, when ucs.Time) {
 	d.timedN.Store(int32(len(d.timed)))
 	d.lock.unlock()
 	d.sooner(when)
+	d.wake()
 }
 
 // forget takes a queue pair that closes off the lists.

@@ -236,11 +236,14 @@ func (c *cell) resolve(p *packet, s *Switch) bool {
 func (q *qp) sendInproc(now ucs.Time) bool {
 	b := q.to.peer.in
 	var p packet
-	for {
+	for n := 0; ; n++ {
 		if b.full() {
 			return true
 		}
 		if !q.nextReply(&p, now) && !q.nextRequest(&p) {
+			if n > 0 {
+				q.to.peer.wake()
+			}
 			return false
 		}
 		c, seq := b.claim()

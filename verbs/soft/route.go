@@ -128,6 +128,7 @@ func (q *qp) sendDatagram(to *route, p *packet) {
 		}
 		c.fill(p, d.index)
 		storeRelease32(&c.seq, seq)
+		to.peer.wake()
 	}
 }
 

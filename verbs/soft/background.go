@@ -1,0 +1,178 @@
+package soft
+
+import (
+	"os"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/goucx/goucx/ucs/cpu"
+	"github.com/goucx/goucx/ucs/shmem"
+)
+
+// period is how long nobody must have polled before the background goroutine
+// does. What is due is done within two of them.
+const period = 500 * time.Microsecond
+
+// background runs the engine while the program does not. While the program polls
+// it looks once a period whether that is still so. When nobody polls and nothing
+// is under way it sleeps, and is woken by what comes or is posted.
+type background struct {
+	seen   uint32        // engine.passes at the last look
+	asleep atomic.Uint32 // 1: whoever brings work wakes it
+	wakes  chan struct{} // in-process
+	socket *os.File      // UDP: the descriptor once more, in the runtime's poller
+	stop   atomic.Bool
+	ended  chan struct{}
+}
+
+// startBackground starts it as the engine mode says.
+func (d *device) startBackground() error {
+	b := &d.back
+	if d.kind == overFabric || d.conf.Engine == EngineInline {
+		return nil
+	}
+	b.wakes, b.ended = make(chan struct{}, 1), make(chan struct{})
+	if d.conf.Engine == EngineThread {
+		go d.thread()
+		return nil
+	}
+	if d.kind == overUDP {
+		var err error
+		if b.socket, err = d.udp.polled(); err != nil {
+			b.ended = nil
+			return err
+		}
+	}
+	go d.standIn()
+	return nil
+}
+
+// stopBackground ends it.
+func (d *device) stopBackground() error {
+	b := &d.back
+	if b.ended == nil {
+		return nil
+	}
+	b.stop.Store(true)
+	b.asleep.Store(1)
+	d.wakeUp()
+	<-b.ended
+	if b.socket != nil {
+		return b.socket.Close()
+	}
+	return nil
+}
+
+// thread is the engine of EngineThread: it never sleeps.
+func (d *device) thread() {
+	runtime.LockOSThread()
+	defer close(d.back.ended)
+	for k := uint32(0); !d.back.stop.Load(); k++ {
+		if k%clockEvery == 0 {
+			d.tick(d.clock())
+		}
+		if d.pass() == 0 {
+			cpu.Pause()
+		}
+		if k%yieldEvery == 0 {
+			runtime.Gosched() // where the program has no other processor
+		}
+	}
+}
+
+// yieldEvery is how many passes the thread makes between offers of its processor.
+const yieldEvery = 1024
+
+// standIn is the goroutine of EngineBackground.
+func (d *device) standIn() {
+	b := &d.back
+	defer close(b.ended)
+	nap := time.NewTimer(period)
+	defer nap.Stop()
+	for !b.stop.Load() {
+		if n := d.passes.Load(); n != b.seen {
+			b.seen = n
+		} else if !d.serve() {
+			d.sleep()
+			continue
+		}
+		nap.Reset(period)
+		select {
+		case <-nap.C:
+		case <-b.wakes:
+		}
+	}
+}
+
+// serve does what there is to do; false: nothing is, and no timer runs.
+func (d *device) serve() bool {
+	n := 0
+	for range maxDrain {
+		got := d.pass()
+		n += got
+		if got == 0 {
+			break
+		}
+	}
+	d.tick(d.clock())
+	return n > 0 || d.busy()
+}
+
+// busy reports whether a timer runs or something waits to be sent or received.
+func (d *device) busy() bool {
+	return d.timedN.Load() != 0 || d.dirtyN.Load() != 0 || d.kind == overInproc && d.in.ready()
+}
+
+// sleep sleeps until something comes. Who brings work stores it and then looks at
+// asleep; the two may pass each other in the processor, which the barrier forbids.
+func (d *device) sleep() {
+	b := &d.back
+	if b.socket != nil {
+		_ = b.socket.SetReadDeadline(time.Time{}) // an open descriptor in the poller takes any
+	}
+	b.asleep.Store(1)
+	if shmem.PrivateBarrier() != nil || d.busy() || b.stop.Load() {
+		b.asleep.Store(0)
+		time.Sleep(period)
+		return
+	}
+	if b.socket == nil {
+		<-b.wakes
+		return
+	}
+	if raw, err := b.socket.SyscallConn(); err == nil {
+		looked := false
+		_ = raw.Read(func(uintptr) bool { // ends by the deadline, too
+			if d.serve() || looked {
+				return true
+			}
+			looked = true
+			return false
+		})
+	}
+	b.asleep.Store(0)
+}
+
+// wake has the sleeping background goroutine look for work.
+func (d *device) wake() {
+	if d.back.asleep.Load() != 0 {
+		d.wakeUp()
+	}
+}
+
+//go:noinline
+func (d *device) wakeUp() {
+	b := &d.back
+	if !b.asleep.CompareAndSwap(1, 0) {
+		return
+	}
+	if b.socket != nil {
+		_ = b.socket.SetReadDeadline(time.Unix(1, 0))
+		return
+	}
+	select {
+	case b.wakes <- struct{}{}:
+	default:
+	}
+}
