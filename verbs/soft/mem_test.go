@@ -209,6 +209,7 @@ func TestInvalidate(t *testing.T) {
 	assert.False(t, d.invalidate(p, m.key+1))
 	require.True(t, d.invalidate(p, m.key))
 	assert.False(t, d.invalidate(p, m.key), "once")
+	assert.False(t, d.mrs.remove(m), "its place may be another's by now")
 	assert.Nil(t, d.mrs.find(m.key))
 	assert.Nil(t, m.at(m.addr, 8), "nor for who had found it")
 	assert.NotNil(t, m.Bytes())
