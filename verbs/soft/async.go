@@ -24,15 +24,17 @@ type eventQueue struct {
 	closed  bool
 }
 
-// object is what an event is about; nil: a port or the device.
+// object is what an event is about; nil: a port, the device, or nothing of this
+// provider.
 func object(e *verbs.AsyncEvent) any {
-	switch {
-	case e.QP != nil:
-		return e.QP
-	case e.CQ != nil:
-		return e.CQ
-	case e.SRQ != nil:
-		return e.SRQ
+	if q, ok := e.QP.(*qp); ok {
+		return q
+	}
+	if c, ok := e.CQ.(*cq); ok {
+		return c
+	}
+	if s, ok := e.SRQ.(*srq); ok {
+		return s
 	}
 	return nil
 }

@@ -71,6 +71,7 @@ func TestCloseWaitsForAcks(t *testing.T) {
 	d.Ack(b)
 	require.NoError(t, <-closed)
 	d.Ack(b) // once more: nothing
+	d.Ack(verbs.AsyncEvent{CQ: foreignCQ{}})
 
 	e, ok := d.TryAsync()
 	require.True(t, ok)

@@ -2,6 +2,7 @@ package soft
 
 import (
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"github.com/goucx/goucx/ucs"
@@ -22,7 +23,8 @@ type mr struct {
 	addr   uint64      // iova of the first byte
 	buf    []byte      // never changes: nobody can see half a slice
 	dead   atomic.Bool // the key is invalid; changed under mrTable.mu
-	closed bool        // under d.mu
+	ctl    sync.Mutex  // Close, one at a time: the second returns when the first has waited
+	closed bool        // under ctl
 }
 
 const (
@@ -88,21 +90,18 @@ func (m *mr) Bytes() []byte { return m.buf }
 // Close forgets the key and waits until nothing of the device touches the memory
 // any more; then only this handle holds it.
 func (m *mr) Close() error {
-	d := m.d
-	d.mu.Lock()
+	m.ctl.Lock()
+	defer m.ctl.Unlock()
 	if m.closed {
-		d.mu.Unlock()
 		return nil
 	}
 	m.closed = true
+	d := m.d
 	d.mrs.remove(m)
-	d.mu.Unlock()
-
 	d.quiesce()
-
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	m.from.leave(kindMR)
-	d.mu.Unlock()
 	return nil
 }
 

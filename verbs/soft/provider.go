@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"runtime"
 	"slices"
 
 	"github.com/goucx/goucx/ucs"
@@ -41,7 +42,7 @@ type site struct {
 
 // Devices lists the in-process device, and a UDP device for each address of the
 // host's interfaces: its name is the interface's, with a number from the second
-// address on.
+// address on. An error may come with what there is nevertheless.
 func (p *Provider) Devices() ([]verbs.DeviceInfo, error) {
 	sites, err := p.sites()
 	infos := make([]verbs.DeviceInfo, len(sites))
@@ -55,10 +56,10 @@ func (p *Provider) Devices() ([]verbs.DeviceInfo, error) {
 // with an address of its own.
 func (p *Provider) Open(info verbs.DeviceInfo) (verbs.Context, error) {
 	sites, err := p.sites()
-	if err != nil {
-		return nil, err
-	}
 	i := slices.IndexFunc(sites, func(s site) bool { return s.info == info })
+	if i < 0 && err != nil {
+		return nil, fmt.Errorf("open soft device %q: %w", info.Name, err)
+	}
 	if i < 0 {
 		return nil, fmt.Errorf("open soft device %q: not in the list: %w", info.Name, ucs.ErrInvalid)
 	}
@@ -82,12 +83,12 @@ func (p *Provider) sites() ([]site, error) {
 		info := verbs.DeviceInfo{Provider: ProviderName, Name: LinkInproc, Link: LinkInproc}
 		sites = append(sites, site{info: info, mtu: verbs.MTU4096})
 	}
-	if p.conf.Link == LinkInproc {
-		return sites, nil
+	if p.conf.Link == LinkInproc || p.conf.Link == "" && runtime.GOOS != "linux" {
+		return sites, nil // the UDP link is Linux's
 	}
 	ifs, err := net.Interfaces()
 	if err != nil {
-		return nil, fmt.Errorf("list network interfaces: %w", err)
+		return sites, fmt.Errorf("list network interfaces: %w", err)
 	}
 	found := false
 	for i := range ifs {
