@@ -78,6 +78,11 @@ func (d *device) newQP(p *pd, c *verbs.QPConfig) (*qp, error) {
 	q.sq.single = p.single()
 	q.rsp.ended = wire.PlaceOnly
 	q.mtu = d.conf.MTU.Bytes()
+	if q.typ == verbs.UD && d.kind == overUDP {
+		if err := d.udp.askClass(); err != nil {
+			return nil, err
+		}
+	}
 	if err := d.qps.add(q); err != nil {
 		return nil, err
 	}

@@ -29,7 +29,7 @@ func (d *device) openLink() (err error) {
 	switch {
 	case d.conf.Link == LinkUDP:
 		d.kind = overUDP
-		if d.udp, err = openUDP(d.conf.Addr, d.conf.Port, 0); err != nil {
+		if d.udp, err = openUDP(d.conf.Addr, d.conf.Port, socketBuffer); err != nil {
 			return err
 		}
 		d.gid, d.lid = d.udp.gid(), d.udp.lid()
@@ -72,6 +72,7 @@ func (d *device) resolve(a *verbs.AHAttr) (r route, err error) {
 	switch d.kind {
 	case overUDP:
 		r.udp, err = d.udp.peer(a.DGID, a.DLID)
+		d.udp.setClass(&r.udp, a.TrafficClass, a.HopLimit)
 	case overFabric:
 		r.fabric = d.fab.route(a)
 	default:

@@ -114,6 +114,9 @@ func (d *device) Stats() *stats.Group {
 	_ = g.Add("device", setOf(counterNames[:], sum[:]))
 	_ = g.Add("objects", setOf(kindNames[:], made[:]))
 	_ = g.Add("bytes", setOf(kindNames[:], bytes[:]))
+	if d.udp != nil {
+		_ = g.Add("udp", d.udp.counts.set())
+	}
 	return g
 }
 

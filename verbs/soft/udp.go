@@ -21,6 +21,9 @@ const (
 	// one goes by an iovec of its own, which costs the kernel more than so many
 	// bytes of copying.
 	copyLimit = 512
+	// socketBuffer is the wish for a socket's buffers: where many send to one
+	// device, their windows add up.
+	socketBuffer = 4 << 20
 )
 
 // rocePort is the port that RoCEv2 has of its own, on which rxe and hardware
@@ -77,7 +80,3 @@ type udpPeer struct {
 func (p *udpPeer) sent(d *datagram) bool {
 	return d.from.lo == p.src.lo && d.from.hi == p.src.hi && (d.from.port == p.src.port || p.anyPort)
 }
-
-// setClass gives what is sent to the peer a type of service (traffic class) and
-// a time to live (hop limit); 0 leaves the system's.
-func (p *udpPeer) setClass(tclass, hops uint8) { p.tclass, p.hops = tclass, hops }

@@ -38,6 +38,7 @@ type udpPort struct {
 	gro    bool        // and come in so
 	rcvbuf int         // what the socket holds, by the kernel's account, in bytes
 	sndbuf int
+	ttl    int // of what is sent, where nothing else is said
 	counts udpCounts
 	trains trainPool
 	_      ucs.Pad // senders read what is above, each receive writes what is below
@@ -115,8 +116,17 @@ func (u *udpPort) setOptions(family, rcvbuf int) error {
 	if err != nil {
 		return err
 	}
-	u.sndbuf, err = u.setBuffer(unix.SO_SNDBUF, unix.SO_SNDBUFFORCE, rcvbuf)
-	return err
+	if u.sndbuf, err = u.setBuffer(unix.SO_SNDBUF, unix.SO_SNDBUFFORCE, rcvbuf); err != nil {
+		return err
+	}
+	level, name := unix.IPPROTO_IP, unix.IP_TTL
+	if family == unix.AF_INET6 {
+		level, name = unix.IPPROTO_IPV6, unix.IPV6_UNICAST_HOPS
+	}
+	if u.ttl, err = unix.GetsockoptInt(u.fd, level, name); err != nil {
+		return fmt.Errorf("read time to live: %w", err)
+	}
+	return nil
 }
 
 // setBuffer asks for a buffer, past the limit where that is allowed, and gives
@@ -214,6 +224,16 @@ func (u *udpPort) peer(gid verbs.GID, lid uint16) (udpPeer, error) {
 	}
 	p.nameLen = putName(&p.name, to, u.zone)
 	return p, nil
+}
+
+// setClass gives what is sent to p a type of service (traffic class) and a time
+// to live (hop limit); 0 leaves the system's. What is not the system's costs each
+// send some control data.
+func (u *udpPort) setClass(p *udpPeer, tclass, hops uint8) {
+	if int(hops) == u.ttl {
+		hops = 0
+	}
+	p.tclass, p.hops = tclass, hops
 }
 
 // putName writes an address as struct sockaddr_in or sockaddr_in6 and gives its

@@ -30,6 +30,7 @@ func (u *udpPort) close() error                            { return nil }
 func (u *udpPort) lid() uint16                             { return 0 }
 func (u *udpPort) gid() verbs.GID                          { return verbs.GID{} }
 func (u *udpPort) askClass() error                         { return ucs.ErrUnsupported }
+func (u *udpPort) setClass(*udpPeer, uint8, uint8)         {}
 func (u *udpPort) peer(verbs.GID, uint16) (udpPeer, error) { return udpPeer{}, ucs.ErrUnsupported }
 func (u *udpPort) train(*udpPeer) *train                   { return &train{} }
 func (u *udpPort) recv() []*datagram                       { return nil }

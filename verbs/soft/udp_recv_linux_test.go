@@ -222,7 +222,7 @@ func TestUDPClass(t *testing.T) {
 	for _, c := range []udpCase{{"IPv4", loopback, true}, {"IPv6", loopback6, true}} {
 		t.Run(c.name, func(t *testing.T) {
 			a, b, toB, _ := udpPair(t, c.addr)
-			toB.setClass(0x68, 17)
+			a.setClass(&toB, 0x68, 17)
 			look := func() (tos, ttl uint8, area []byte) {
 				tr := a.train(&toB)
 				require.True(t, tr.add(numbered(1)))
@@ -245,6 +245,12 @@ func TestUDPClass(t *testing.T) {
 			tos, ttl, area := look()
 			require.Equal(t, uint8(0x68), tos)
 			require.Equal(t, uint8(17), ttl)
+			a.setClass(&toB, 0, 0)
+			_, system, _ := look()
+			a.setClass(&toB, 0, system)
+			require.Zero(t, toB.hops, "the system's own costs nothing")
+			_, ttl, _ = look()
+			require.Equal(t, system, ttl)
 			if c.addr.Is4() {
 				require.Equal(t, make([]byte, 20), area[:20])
 				require.Equal(t, []byte{0x45, 0x68, 0, 52, 0, 0, 0x40, 0, 17, 17}, area[20:30])
