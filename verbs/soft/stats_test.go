@@ -53,10 +53,18 @@ func TestStats(t *testing.T) {
 	assert.Equal(t, uint64(2+2), value(t, d, "device.posts"))
 	assert.Equal(t, uint64(8+7), value(t, d, "device.wqes"))
 	assert.Equal(t, uint64(6+1), value(t, d, "device.locks"))
+	own.rq.init(10, false)
+	own.rq.post(recvs(0, 4))
+	before := d.Stats().Snapshot()
 	own.counts.add(cntNaks, 3)
 	assert.Equal(t, uint64(3), value(t, d, "device.naks"))
 	require.NoError(t, q.Close())
 	assert.Equal(t, uint64(3), value(t, d, "device.naks"), "they outlive the queue pair")
+	for _, c := range before {
+		if n := c.Name; n == "device.posts" || n == "device.wqes" || n == "device.doorbells" {
+			assert.Equal(t, c.Value, value(t, d, n), n)
+		}
+	}
 	assert.Zero(t, value(t, d, "objects.qp"))
 	assert.Zero(t, value(t, d, "bytes.qp"))
 }
