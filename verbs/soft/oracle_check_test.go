@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/goucx/goucx/internal/sim"
 	"github.com/goucx/goucx/verbs"
 )
 
@@ -24,7 +25,7 @@ func (o *oracle) work() {
 		killAt = o.rng.IntN(400)
 	}
 	for step := 0; slices.ContainsFunc(o.eps, func(e *endpoint) bool { return len(e.ops) <= e.total }); step++ {
-		if step > 1_000_000 {
+		if step > 100_000 {
 			o.fail("not all can be posted")
 		}
 		e := pick(o, o.eps...)
@@ -34,6 +35,10 @@ func (o *oracle) work() {
 			o.net.Note("kill %s", e.name)
 		}
 		switch p := o.rng.Float64(); {
+		case p < 0.03:
+			e.dev.datagrams.post()
+		case p < 0.05:
+			e.dev.datagrams.postRecvs(1 + o.rng.IntN(4))
 		case p < 0.3:
 			o.post(e)
 		case p < 0.5:
@@ -53,7 +58,7 @@ func (o *oracle) work() {
 // finish gives all messages their receives and waits for all work requests.
 func (o *oracle) finish() {
 	ending := func(e *endpoint) bool { return e.next < len(e.ops) }
-	limit := o.net.Now().Add(20 * time.Second)
+	limit, steps := o.net.Now().Add(20*time.Second), 0
 	for slices.ContainsFunc(o.eps, ending) {
 		o.supply()
 		o.pollAll()
@@ -62,8 +67,8 @@ func (o *oracle) finish() {
 				o.fail("nothing happens any more")
 			}
 		}
-		if limit.Before(o.net.Now()) {
-			o.fail("not ended after %v", 20*time.Second)
+		if steps++; limit.Before(o.net.Now()) || steps > 500_000 {
+			o.fail("not ended after %v", o.net.Now().Sub(sim.Start))
 		}
 	}
 	// What is still under way comes to rest.
@@ -103,6 +108,10 @@ func (o *oracle) poll(v *oracleDev) int {
 	for i := range wcs[:n] {
 		wc := &wcs[i]
 		e := v.byQPN[wc.QPN]
+		if wc.QPN == v.datagrams.qp.QPN() {
+			v.datagrams.completed(wc)
+			continue
+		}
 		if e == nil {
 			o.fail("device %d: completion of unknown queue pair %#x", v.i, uint32(wc.QPN))
 		}
@@ -169,10 +178,13 @@ func (e *endpoint) mayFail(i int, s verbs.WCStatus) bool {
 	peer := e.peer
 	switch {
 	case e.fated(i) && s == e.plan.want:
+		e.o.tally[e.plan.name]++
 		return true
 	case s == verbs.WCRetryExcErr: // nobody answers any more
+		e.o.tally["no answer"]++
 		return e.plan != nil && e.plan.kills || peer.plan != nil || peer.killed
 	case s == verbs.WCFlushErr: // it died as the responder
+		e.o.tally["died as the responder"]++
 		return e.killed || peer.plan != nil && peer.plan.kills
 	}
 	return false
@@ -181,6 +193,7 @@ func (e *endpoint) mayFail(i int, s verbs.WCStatus) bool {
 // succeed looks at what op i brought.
 func (e *endpoint) succeed(i int) {
 	x := e.ops[i]
+	e.o.tally["work requests"]++
 	if e.fated(i) {
 		e.o.fail("%s: op %d succeeded, in spite of: %s", e.name, i, e.plan.name)
 	}
@@ -222,6 +235,7 @@ func (e *endpoint) received(wc *verbs.WC) {
 			e.o.fail("%s: message %d came, in spite of: %s", e.name, e.recvDone, p.name)
 		}
 		e.message(wc, r, e.peer.msgs[e.recvDone])
+		e.o.tally["messages"]++
 		e.recvDone++
 	case verbs.WCFlushErr:
 		if s := e.qp.Query().State; s != verbs.StateErr {
@@ -282,6 +296,7 @@ func (o *oracle) check() {
 		e.checkWindow()
 		e.arena.checkGaps(o, e.name)
 	}
+	o.checkDatagrams()
 	for _, v := range o.devs {
 		n := int(binary.NativeEndian.Uint64(v.counter.buf))
 		if n > o.adds[v.i] || len(o.olds[v.i]) > n {

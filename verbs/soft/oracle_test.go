@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/goucx/goucx/internal/sim"
 )
 
@@ -15,33 +17,47 @@ import (
 // against a naive model of what must come of them. A failing seed is run again
 // with a trace; GOUCX_ORACLE_SEED names one to run alone.
 
-// TestOracle runs seeds: fifty, or ten thousand.
+// TestOracle runs seeds: three hundred, or ten thousand.
 func TestOracle(t *testing.T) {
 	if seed, err := strconv.ParseUint(os.Getenv("GOUCX_ORACLE_SEED"), 10, 64); err == nil {
-		if err := runOracle(seed, true); err != nil {
+		if err := runOracle(seed, true, make(tally)); err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
-	seeds := 50
+	seeds := uint64(300)
 	if os.Getenv("GOUCX_TEST_LONG") != "" {
 		seeds = 10_000
 	}
 	const parts = 2
-	for part := range parts {
-		t.Run(fmt.Sprintf("part %d", part), func(t *testing.T) {
-			t.Parallel()
-			for seed := uint64(1 + part); seed <= uint64(seeds); seed += parts {
-				if err := runOracle(seed, false); err != nil {
-					t.Errorf("seed %d: %v\n%v", seed, err, runOracle(seed, true))
-					if t.Failed() {
-						return
+	var tallies [parts]tally
+	t.Run("seeds", func(t *testing.T) {
+		for part := range uint64(parts) {
+			tallies[part] = make(tally)
+			t.Run(fmt.Sprintf("part %d", part), func(t *testing.T) {
+				t.Parallel()
+				for seed := 1 + part; seed <= seeds && !t.Failed(); seed += parts {
+					if err := runOracle(seed, false, tallies[part]); err != nil {
+						t.Errorf("seed %d: %v\n%v", seed, err, runOracle(seed, true, make(tally)))
 					}
 				}
-			}
-		})
+			})
+		}
+	})
+	sum := make(tally)
+	for _, one := range tallies {
+		for what, n := range one {
+			sum[what] += n
+		}
+	}
+	t.Logf("%d seeds: %v", seeds, sum)
+	for i := range plans {
+		assert.NotZero(t, sum[plans[i].name], "what never happened: %s", plans[i].name)
 	}
 }
+
+// tally counts what happened in runs.
+type tally map[string]int
 
 // violation is what a run ends with that the model does not allow.
 type violation string
@@ -51,8 +67,8 @@ func (o *oracle) fail(format string, args ...any) {
 }
 
 // runOracle runs one seed and says what was wrong.
-func runOracle(seed uint64, trace bool) (err error) {
-	o := &oracle{}
+func runOracle(seed uint64, trace bool, t tally) (err error) {
+	o := &oracle{tally: t}
 	defer func() {
 		if v := recover(); v != nil {
 			why, ok := v.(violation)
@@ -79,9 +95,11 @@ func runOracle(seed uint64, trace bool) (err error) {
 // oracle is one run.
 type oracle struct {
 	*simWorld
-	rng  *rand.Rand
-	devs []*oracleDev
-	eps  []*endpoint
+	rng       *rand.Rand
+	devs      []*oracleDev
+	eps       []*endpoint
+	tally     tally
+	datagrams []*datagramSent
 	// By device: what additions to its counter found, and how many were posted.
 	olds []map[uint64]bool
 	adds []int

@@ -22,6 +22,7 @@ type oracleDev struct {
 	srqMem      *memory
 	counter     *memory // a word that all peers add to
 	byQPN       map[verbs.QPN]*endpoint
+	datagrams   *datagramEnd
 	open        []interface{ Close() error } // in the order of making
 }
 
@@ -138,6 +139,7 @@ func (o *oracle) open(seed uint64, trace bool) {
 	for i := range 1 + o.rng.IntN(3) {
 		o.connect(i, pick(o, o.devs...), pick(o, o.devs...))
 	}
+	o.openDatagrams()
 	if n > 1 && o.chance(0.3) {
 		at := o.net.Now().Add(time.Duration(o.rng.IntN(2000)) * time.Microsecond)
 		o.net.Partition([]netip.AddrPort{w.devs[0].fab.self}, []netip.AddrPort{w.devs[1].fab.self}, at, at.Add(time.Duration(o.rng.IntN(1000))*time.Microsecond))
