@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/goucx/goucx/verbs"
 	"github.com/goucx/goucx/verbs/verbstest"
 )
 
@@ -15,10 +14,9 @@ func TestConformanceUDP(t *testing.T) { verbstest.Run(t, udpFixture) }
 func TestGateAllocsUDP(t *testing.T)  { verbstest.Gates(t, udpFixture) }
 
 var udpFixture = verbstest.Fixture{
-	Name: "soft-udp", Can: verbstest.Threads | verbstest.Background | verbstest.Forgery,
-	Open: func(t testing.TB, _ verbstest.Needs) *verbstest.Fabric {
-		p := New(Config{Link: LinkUDP, Addr: localhost})
-		f := &verbstest.Fabric{Devices: [2]verbs.Context{opened(t, p), opened(t, p)}}
+	Name: "soft-udp", Can: verbstest.Threads | verbstest.Background | verbstest.Packets | verbstest.Forgery,
+	Open: func(t testing.TB, needs verbstest.Needs) *verbstest.Fabric {
+		f := openReal(t, Config{Link: LinkUDP, Addr: localhost}, needs)
 		f.Inject = func(to int, b []byte, m verbstest.Manner) {
 			forge(t, f.Devices[1-to].(*device).udp, f.Devices[to].(*device).udp, b, m)
 		}

@@ -1,6 +1,7 @@
 package soft
 
 import (
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -16,11 +17,8 @@ func TestGateAllocsInproc(t *testing.T) { verbstest.Gates(t, inprocFixture) }
 
 var (
 	inprocFixture = verbstest.Fixture{
-		Name: "soft-inproc", Can: verbstest.Threads | verbstest.Background,
-		Open: func(t testing.TB, _ verbstest.Needs) *verbstest.Fabric {
-			p := New(Config{Link: LinkInproc})
-			return &verbstest.Fabric{Devices: [2]verbs.Context{opened(t, p), opened(t, p)}}
-		},
+		Name: "soft-inproc", Can: verbstest.Threads | verbstest.Background | verbstest.Packets | verbstest.Forgery,
+		Open: openInproc,
 	}
 	simFixture = verbstest.Fixture{Name: "soft-sim", Can: verbstest.Packets | verbstest.Forgery, Open: openSim}
 )
@@ -32,6 +30,47 @@ func opened(t testing.TB, p *Provider) verbs.Context {
 	c, err := p.Open(infos[0])
 	require.NoError(t, err)
 	return c
+}
+
+// openReal opens two devices with c. Where a case looks at packets or forges them,
+// they pass a fault layer, which serialises them on every link.
+func openReal(t testing.TB, c Config, needs verbstest.Needs) *verbstest.Fabric {
+	f := &verbstest.Fabric{}
+	var filter atomic.Pointer[func(verbstest.Packet) verbstest.Verdict]
+	for i := range f.Devices {
+		if needs&(verbstest.Packets|verbstest.Forgery) != 0 {
+			c.Faults = &Faults{Hook: func(p *PacketInfo) Verdict {
+				judge := filter.Load()
+				if judge == nil || p.Received {
+					return Verdict{}
+				}
+				v := (*judge)(verbstest.Packet{From: i, Packet: p.Packet})
+				return Verdict{Drop: v.Drop, Duplicate: v.Copies > 0, Corrupt: v.Corrupt, Delay: v.Delay}
+			}}
+		}
+		f.Devices[i] = opened(t, New(c))
+	}
+	f.Filter = func(judge func(verbstest.Packet) verbstest.Verdict) {
+		if judge == nil {
+			filter.Store(nil)
+			return
+		}
+		filter.Store(&judge)
+	}
+	return f
+}
+
+func openInproc(t testing.TB, needs verbstest.Needs) *verbstest.Fabric {
+	sw := NewSwitch()
+	f := openReal(t, Config{Link: LinkInproc, Switch: sw}, needs)
+	f.Inject = func(to int, b []byte, m verbstest.Manner) {
+		from, dest := f.Devices[1-to].(*device).fab.self, f.Devices[to].(*device).fab.self
+		if m == verbstest.Spoofed {
+			from = verbstest.Stranger
+		}
+		sw.mail.Send(from, dest, verbstest.Seal(from, dest, b, m))
+	}
+	return f
 }
 
 func openSim(t testing.TB, _ verbstest.Needs) *verbstest.Fabric {

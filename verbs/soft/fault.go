@@ -54,6 +54,8 @@ type PacketInfo struct {
 	Syndrome wire.Syndrome
 	// Received: the packet has come; else it is on its way out.
 	Received bool
+	// Packet is all of it, valid during the call. Its ICRC says nothing.
+	Packet wire.Packet
 }
 
 // Verdict is what becomes of a packet. The zero Verdict lets it pass.

@@ -139,7 +139,7 @@ func infoOf(b []byte, in bool) (info PacketInfo, ok bool) {
 	h := p.BTH()
 	info = PacketInfo{
 		Op: h.Opcode(), Dest: h.Dest(), PSN: h.PSN(), Len: len(p.Payload()),
-		AckReq: h.AckReq(), Received: in,
+		AckReq: h.AckReq(), Received: in, Packet: p,
 	}
 	if p.Info().Headers&wire.HasAETH != 0 {
 		info.Syndrome = p.AETH().Syndrome()

@@ -12,8 +12,8 @@ import (
 // simLatency is a packet's way in the simulated network.
 const simLatency = 2 * time.Microsecond
 
-// stranger is an address that is no device's.
-var stranger = netip.MustParseAddrPort("127.0.0.9:33000")
+// Stranger is an address that is no device's.
+var Stranger = netip.MustParseAddrPort("127.0.0.9:33000")
 
 // Simulated is a simulated network with time of its own, on which fixtures of
 // devices that take such a network can be built: a datagram is one packet, from
@@ -46,7 +46,7 @@ func (s *Simulated) Fabric() *Fabric {
 		Inject: func(to int, b []byte, m Manner) {
 			from := s.Addrs[1-to]
 			if m == Spoofed {
-				from = stranger
+				from = Stranger
 			}
 			s.Net.Send(from, s.Addrs[to], Seal(from, s.Addrs[to], b, m))
 		},
