@@ -25,6 +25,7 @@ var dataCases = []testCase{
 	{"psn-wrap", 0, dataPSNWrap},
 	{"psn-count", Packets, dataPSNCount},
 	{"send-invalidate", 0, dataSendInvalidate},
+	{"invalidate-unknown", 0, dataInvalidateUnknown},
 	{"target-idle", Background, dataTargetIdle},
 }
 
@@ -369,6 +370,19 @@ func dataSendInvalidate(e *env) {
 	require.Equal(e, m.RKey(), c.Imm)
 	d.a.send(at(request(3, verbs.OpWrite, d.am.sge(0, 8)), m, 0))
 	d.a.sentAs(3, verbs.WCRemAccessErr)
+}
+
+// dataInvalidateUnknown: a key that is none cannot be invalidated.
+func dataInvalidateUnknown(e *env) {
+	d := e.rc(nil)
+	d.b.receive(1, d.bm.sge(0, 64))
+	w := request(2, verbs.OpSendInv, d.am.sge(0, 8))
+	w.Imm = d.bm.RKey() ^ 1<<9
+	if n, st := d.a.PostSend([]verbs.SendWR{w}); n == 0 {
+		e.notApplicable("no remote invalidation: " + st.String())
+	}
+	d.a.sentAs(2, verbs.WCRemAccessErr, verbs.WCRemInvReqErr, verbs.WCRemOpErr)
+	d.b.fails()
 }
 
 // dataTargetIdle: one-sided operations end though the target's owner does nothing.

@@ -32,5 +32,8 @@
 //   - A packet that nobody may answer is dropped silently; what came after it is
 //     served.
 //
+// Not tested: events of ports, which nothing here can cause, and what stands in
+// verbs/optional.go.
+//
 // Start reading at fixture.go, env.go and pair.go.
 package verbstest

@@ -104,6 +104,17 @@ func (e *env) pass(d time.Duration) {
 	e.drive(func() bool { return !e.now().Before(end) }, d)
 }
 
+// away lets d of the fabric's time go by while nobody polls.
+func (e *env) away(d time.Duration) {
+	if e.fabric.Advance != nil {
+		e.fabric.Advance(d)
+		return
+	}
+	for end := ucs.Now().Add(d); ucs.Now().Before(end); {
+		cpu.Yield()
+	}
+}
+
 // settle lets come what is still to come.
 func (e *env) settle() {
 	for range 64 {

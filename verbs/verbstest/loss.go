@@ -31,7 +31,7 @@ var lossCases = []testCase{
 func lossEach(e *env, v Verdict) {
 	for i := 0; ; i++ {
 		d := e.rc(func(a, b *setup) {
-			brisk(7)(a, b)
+			e.brisk(7)(a, b)
 			a.timeout, a.psn = 10, 0xfffffa
 		})
 		met, count := false, 0
@@ -153,7 +153,7 @@ func lossOneNak(e *env) {
 // lossReadResumes: of a read whose answer lacks a packet, only the rest is asked
 // for again.
 func lossReadResumes(e *env) {
-	d := e.rc(brisk(7))
+	d := e.rc(e.brisk(7))
 	answers := 0
 	t := e.watch(func(s *seen) Verdict {
 		if s.Kind != wire.KindReadResponse {
@@ -178,7 +178,7 @@ func lossReadResumes(e *env) {
 // saved answer is told.
 func lossAtomicOnce(e *env) {
 	for _, op := range []verbs.Opcode{verbs.OpFetchAdd, verbs.OpCompareSwap} {
-		d := e.rc(brisk(7))
+		d := e.rc(e.brisk(7))
 		lost := 0
 		e.watch(func(s *seen) Verdict {
 			if s.op != wire.AtomicAcknowledge {
@@ -212,7 +212,8 @@ func lossDuplicateRead(e *env) {
 	d.a.sent(1)
 	require.Equal(e, want, d.am.buf[:3000])
 	e.settle()
-	require.Len(e, t.find(func(s *seen) bool { return s.Kind == wire.KindReadResponse }), 6)
+	answers := len(t.find(func(s *seen) bool { return s.Kind == wire.KindReadResponse }))
+	require.Contains(e, []int{3, 6}, answers, "3 where the second came before the first was answered")
 	d.a.nothing("once")
 	d.stream(10, 100)
 }
@@ -254,7 +255,7 @@ func lossAcksStand(e *env) {
 
 // lossErrorAgain: the refusal of a request is not lost with its packet.
 func lossErrorAgain(e *env) {
-	d := e.rc(brisk(3))
+	d := e.rc(e.brisk(3))
 	e.watch(func(s *seen) Verdict { return Verdict{Drop: s.from == 1 && s.op == wire.Acknowledge && s.syn.IsNak()} })
 	d.a.send(d.badWrite(1), d.write(2))
 	d.a.sentAs(1, verbs.WCRetryExcErr, verbs.WCRemAccessErr) // the other end is in Err and silent

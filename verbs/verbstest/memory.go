@@ -16,6 +16,8 @@ var memoryCases = []testCase{
 	{"stale-remote-key", 0, memoryStaleRemote},
 	{"stale-local-key", 0, memoryStaleLocal},
 	{"overlap", 0, memoryOverlap},
+	{"relaxed-ordering", 0, memoryRelaxed},
+	{"local-invalidate", 0, memoryLocalInvalidate},
 }
 
 // memoryAccess: every legal combination, with relaxed ordering too, which changes
@@ -146,4 +148,28 @@ func memoryOverlap(e *env) {
 	require.Equal(e, want, closed.buf[:8])
 	d.a.send(at(request(2, verbs.OpWrite, d.am.sge(0, 8)), closed, 0))
 	d.a.sentAs(2, verbs.WCRemAccessErr)
+}
+
+// memoryRelaxed: the right to reorder changes nothing that a program may rely on.
+func memoryRelaxed(e *env) {
+	d := e.rc(nil)
+	m := e.sides[0].mem(4096, everything|verbs.RelaxedOrdering)
+	n := e.sides[1].mem(4096, everything|verbs.RelaxedOrdering)
+	d.through(m, n)
+}
+
+// memoryLocalInvalidate: a request makes a key of the own device invalid, after
+// all requests before it.
+func memoryLocalInvalidate(e *env) {
+	d := e.rc(nil)
+	m := e.sides[0].mem(64, everything)
+	w := request(2, verbs.OpLocalInv)
+	w.Imm = m.RKey()
+	if n, st := d.a.PostSend([]verbs.SendWR{at(request(1, verbs.OpWrite, m.sge(0, 8)), d.bm, 0), w}); n < 2 {
+		e.notApplicable("no local invalidation: " + st.String())
+	}
+	d.a.sent(1)
+	require.Equal(e, verbs.WCLocalInv.String(), d.a.sent(2).Op.String())
+	d.a.send(at(request(3, verbs.OpWrite, m.sge(0, 8)), d.bm, 0))
+	d.a.sentAs(3, verbs.WCLocProtErr)
 }

@@ -193,6 +193,7 @@ var mutants = []mutant{
 	{"one retry more", "retry/exact-count", faults{modify: modifies(verbs.AttrRetryCnt, func(a *verbs.QPAttr) { a.RetryCnt = min(7, a.RetryCnt+1) })}},
 	{"one retry less", "retry/counts-anew", faults{modify: modifies(verbs.AttrRetryCnt, func(a *verbs.QPAttr) { a.RetryCnt = 0 })}},
 	{"one wait more", "retry/receiver-never", faults{modify: modifies(verbs.AttrRNRRetry, func(a *verbs.QPAttr) { a.RNRRetry++ })}},
+	{"what is lost stays lost", "loss/drop-each", faults{modify: modifies(verbs.AttrTimeout, func(a *verbs.QPAttr) { a.Timeout = 0 })}},
 	{"impatient senders", "retry/receiver-timer", faults{modify: modifies(verbs.AttrMinRNRTimer, func(a *verbs.QPAttr) { a.MinRNRTimer = 1 })}},
 	{"half the time-out", "retry/peer-silent", faults{modify: modifies(verbs.AttrTimeout, func(a *verbs.QPAttr) { a.Timeout-- })}},
 	{"time-outs without being asked", "retry/no-time-out", faults{modify: modifies(verbs.AttrTimeout, func(a *verbs.QPAttr) { a.Timeout = max(a.Timeout, 8) })}},

@@ -20,6 +20,7 @@ var retryCases = []testCase{
 	{"exact-count", Packets, retryExactCount},
 	{"counts-anew", Packets, retryAnew},
 	{"no-time-out", Packets, retryNoTimeout},
+	{"after-a-pause", Packets, retryAfterPause},
 }
 
 // retryReceiverLate: a message waits until there is a receive for it, however
@@ -61,9 +62,10 @@ func retryReceiverNever(e *env) {
 
 // retryReceiverTimer: the sender waits as long as the receiver says.
 func retryReceiverTimer(e *env) {
-	for _, code := range []uint8{1, 10, 14, 18} {
+	for _, code := range []uint8{1, 8, 9, 10, 11, 12, 13, 14, 18} {
 		d := e.rc(func(a, b *setup) { a.rnrRetry, b.rnrWait = 2, code })
 		t := e.watch(nil)
+		e.away(2 * wire.RNRTimer(code)) // a program that computed for a while
 		d.a.send(request(1, verbs.OpSend, d.am.sge(0, 8)))
 		d.a.sentAs(1, verbs.WCRNRRetryExcErr)
 		naks, sends := t.acks(1, wire.Syndrome.IsRNR), t.requests(0)
@@ -113,21 +115,28 @@ func retryReceiverAnew(e *env) {
 	}
 }
 
-// brisk has failures come soon.
-func brisk(retry uint8) func(a, b *setup) {
+// brisk has failures come soon, but not so soon that a busy machine makes them.
+func (e *env) brisk(retry uint8) func(a, b *setup) {
 	return func(a, b *setup) {
 		for _, c := range []*setup{a, b} {
-			c.timeout, c.retry = 8, retry
+			c.timeout, c.retry = e.briskCode(), retry
 		}
 	}
 }
 
+func (e *env) briskCode() uint8 {
+	if e.fabric.Advance != nil {
+		return 8
+	}
+	return 12
+}
+
 // timeout is the time-out of a brisk pair.
-const timeout = 4096 * time.Nanosecond << 8
+func (e *env) timeout() time.Duration { return 4096 * time.Nanosecond << e.briskCode() }
 
 // retryPeerGone: the end of a peer that was closed.
 func retryPeerGone(e *env) {
-	d := e.rc(brisk(2))
+	d := e.rc(e.brisk(2))
 	require.NoError(e, d.b.Close())
 	d.a.receive(5, d.am.sge(0, 8))
 	d.a.send(d.write(1), at(request(2, verbs.OpRead, d.am.sge(0, 8)), d.bm, 0), flagged(d.write(3), 0))
@@ -142,12 +151,12 @@ func retryPeerGone(e *env) {
 // time and not before.
 func retryPeerSilent(e *env) {
 	for _, op := range []verbs.Opcode{verbs.OpSend, verbs.OpWrite, verbs.OpRead, verbs.OpFetchAdd} {
-		d := e.rc(brisk(3))
+		d := e.rc(e.brisk(3))
 		e.watch(func(*seen) Verdict { return Verdict{Drop: true} })
 		start := e.now()
 		d.a.send(at(request(1, op, d.am.sge(0, 8)), d.bm, 0), d.write(2))
 		d.a.sentAs(1, verbs.WCRetryExcErr)
-		require.GreaterOrEqual(e, e.now().Sub(start), 4*timeout)
+		require.GreaterOrEqual(e, e.now().Sub(start), 4*e.timeout())
 		d.a.sentAs(2, verbs.WCFlushErr)
 		require.Equal(e, verbs.StateRTS.String(), d.b.state().String())
 	}
@@ -157,7 +166,7 @@ func retryPeerSilent(e *env) {
 func retryExactCount(e *env) {
 	for _, count := range []uint8{0, 1, 3, 7} {
 		for _, more := range []int{0, 1} {
-			d := e.rc(brisk(count))
+			d := e.rc(e.brisk(count))
 			left := int(count) + more
 			t := e.watch(func(s *seen) Verdict {
 				if s.from == 0 && s.request() && left > 0 {
@@ -179,7 +188,7 @@ func retryExactCount(e *env) {
 
 // retryAnew: progress gives all retries back.
 func retryAnew(e *env) {
-	d := e.rc(brisk(1))
+	d := e.rc(e.brisk(1))
 	last := 0
 	e.watch(func(s *seen) Verdict {
 		if s.from == 0 && int(s.psn) != last { // the first time
@@ -203,4 +212,21 @@ func retryNoTimeout(e *env) {
 	d.a.nothing("no answer")
 	require.Len(e, t.requests(0), 1)
 	require.Equal(e, verbs.StateRTS.String(), d.a.state().String())
+}
+
+// retryAfterPause: time-outs count from the sending, also where nobody polled the
+// device for long before.
+func retryAfterPause(e *env) {
+	d := e.rc(func(a, _ *setup) { a.timeout, a.retry = 15, 0 })
+	e.watch(func(s *seen) Verdict {
+		if s.from == 1 {
+			return Verdict{Delay: time.Millisecond}
+		}
+		return Verdict{}
+	})
+	for range 2 {
+		e.away(400 * time.Millisecond) // three time-outs
+		d.a.send(d.write(1))
+		d.a.sent(1)
+	}
 }

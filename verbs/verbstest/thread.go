@@ -179,7 +179,7 @@ func threadPairs(e *env) {
 func threadClose(e *env) {
 	for range 10 {
 		d := e.rc(func(a, b *setup) {
-			brisk(1)(a, b)
+			e.brisk(1)(a, b)
 			a.sendCQ, b.sendCQ = e.sides[0].cq(1<<16), e.sides[1].cq(1<<16)
 		})
 		stop := make(chan struct{})
