@@ -11,6 +11,7 @@ import (
 
 	"github.com/goucx/goucx/perf/rte"
 	"github.com/goucx/goucx/transports"
+	"github.com/goucx/goucx/verbs/soft"
 )
 
 // alone sets a test up within this process, over transport for UCT ones.
@@ -19,7 +20,7 @@ func alone(t testing.TB, p Params) (kernel, *stamps) {
 	require.NoError(t, p.Check())
 	row, err := Lookup(p.Test)
 	require.NoError(t, err)
-	c := &Config{Providers: transports.All()}
+	c := &Config{Providers: transports.All(), Verbs: soft.New(soft.Config{Link: soft.LinkInproc})}
 	k, err := open(c, newLink(rte.Loop{}), &p, row)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, k.close()) })
@@ -38,6 +39,15 @@ func variants() map[string]Params {
 			continue
 		case row.API == UCP:
 			m[row.Name] = p
+		case row.API == Verbs:
+			m[row.Name] = p
+			p.Layout = Zcopy
+			m[row.Name+"_zcopy"] = p
+			if row.Pattern == Stream {
+				p.PostList, p.Layout = 7, Short
+				m[row.Name+"_lists"] = p
+				p.PostList = 0
+			}
 		default:
 			for _, l := range []Layout{Short, Bcopy, Zcopy} {
 				p.Layout = l
@@ -50,16 +60,20 @@ func variants() map[string]Params {
 		}
 	}
 	for name, set := range map[string]func(*Params){
-		"tag_lat_registered":   func(p *Params) { p.Test, p.Registered = "tag_lat", true },
-		"ucp_am_lat_header":    func(p *Params) { p.Test, p.AMHeader, p.AMCopy = "ucp_am_lat", 16, true },
-		"ucp_am_lat_checked":   func(p *Params) { p.Test, p.AMHeader, p.Validate = "ucp_am_lat", 3, true },
-		"tag_lat_unexpected":   func(p *Params) { p.Test, p.Unexpected = "tag_lat", true },
-		"tag_bw_unexpected":    func(p *Params) { p.Test, p.Unexpected = "tag_bw", true },
-		"tag_lat_asleep":       func(p *Params) { p.Test, p.Sleep = "tag_lat", true },
-		"ucp_am_lat_asleep":    func(p *Params) { p.Test, p.Sleep = "ucp_am_lat", true },
-		"ucp_put_lat_asleep":   func(p *Params) { p.Test, p.Sleep = "ucp_put_lat", true },
-		"tag_sync_lat_checked": func(p *Params) { p.Test, p.Validate = "tag_sync_lat", true },
-		"ucp_am_bw_registered": func(p *Params) { p.Test, p.Registered = "ucp_am_bw", true },
+		"tag_lat_registered":      func(p *Params) { p.Test, p.Registered = "tag_lat", true },
+		"ucp_am_lat_header":       func(p *Params) { p.Test, p.AMHeader, p.AMCopy = "ucp_am_lat", 16, true },
+		"ucp_am_lat_checked":      func(p *Params) { p.Test, p.AMHeader, p.Validate = "ucp_am_lat", 3, true },
+		"tag_lat_unexpected":      func(p *Params) { p.Test, p.Unexpected = "tag_lat", true },
+		"tag_bw_unexpected":       func(p *Params) { p.Test, p.Unexpected = "tag_bw", true },
+		"tag_lat_asleep":          func(p *Params) { p.Test, p.Sleep = "tag_lat", true },
+		"ucp_am_lat_asleep":       func(p *Params) { p.Test, p.Sleep = "ucp_am_lat", true },
+		"ucp_put_lat_asleep":      func(p *Params) { p.Test, p.Sleep = "ucp_put_lat", true },
+		"tag_sync_lat_checked":    func(p *Params) { p.Test, p.Validate = "tag_sync_lat", true },
+		"verbs_send_lat_checked":  func(p *Params) { p.Test, p.Validate, p.Sizes = "verbs_send_lat", true, []int64{10_000} },
+		"verbs_write_lat_checked": func(p *Params) { p.Test, p.Validate, p.Sizes = "verbs_write_lat", true, []int64{10_000} },
+		"verbs_ud_lat_checked":    func(p *Params) { p.Test, p.Validate, p.Sizes = "verbs_ud_send_lat", true, []int64{1000} },
+		"verbs_write_pieces":      func(p *Params) { p.Test, p.Layout, p.Sizes, p.Stride = "verbs_write_lat", Zcopy, []int64{1, 16, 3}, 20 },
+		"ucp_am_bw_registered":    func(p *Params) { p.Test, p.Registered = "ucp_am_bw", true },
 	} {
 		p := Defaults()
 		set(&p)
@@ -178,7 +192,8 @@ func TestRunAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p.Iterations, p.Warmup = 1000, 50
 			var rows []Report
-			r, err := Run(Config{Providers: transports.All(), Rows: func(r Report) { rows = append(rows, r) }}, rte.Loop{}, p)
+			c := Config{Providers: transports.All(), Verbs: soft.New(soft.Config{Link: soft.LinkInproc}), Rows: func(r Report) { rows = append(rows, r) }}
+			r, err := Run(c, rte.Loop{}, p)
 			require.NoError(t, err)
 			require.Len(t, rows, 1)
 			assert.Equal(t, rows[0], r.Last)

@@ -6,12 +6,14 @@ import (
 	"slices"
 
 	"github.com/goucx/goucx/ucp"
+	"github.com/goucx/goucx/verbs"
 )
 
 // Layout is the form in which the sending side hands over its data.
 type Layout string
 
-// Layouts of UCT tests; UCP tests choose on their own.
+// Layouts of UCT tests; UCP tests choose on their own. A test of verbs sends
+// short messages inline in the work request, unless it is Zcopy.
 const (
 	Short Layout = "short"
 	Bcopy Layout = "bcopy"
@@ -45,10 +47,15 @@ type Params struct {
 	// Window is the most operations under way at once; 0: the test's own.
 	Window int `json:"window,omitempty"`
 
-	// Transport and Device of UCT tests by name; "": the only one there is.
+	// Transport and Device of UCT tests by name; "": the only one there is. Tests
+	// of verbs have a Device; "": the one that the connection to the other side
+	// goes over, and within one process the first.
 	Transport string `json:"transport,omitempty"`
 	Device    string `json:"device,omitempty"`
-	Layout    Layout `json:"layout,omitempty"`
+	// PostList is the number of work requests that streams of verbs tests post at
+	// once; 0 is 1.
+	PostList int    `json:"post_list,omitempty"`
+	Layout   Layout `json:"layout,omitempty"`
 	// AMWindow is the number of active messages that am_bw sends ahead of what
 	// the receiver has confirmed.
 	AMWindow int `json:"am_window,omitempty"`
@@ -157,6 +164,8 @@ func (p *Params) checkSizes(t Test) error {
 	switch {
 	case n > MaxSize || p.Stride*int64(len(p.Sizes)) > MaxSize:
 		return fmt.Errorf("message size %d is out of range: at most %d bytes", max(n, p.Stride*int64(len(p.Sizes))), int64(MaxSize))
+	case t.API == Verbs && t.Op.Atomic() && n != 8:
+		return fmt.Errorf("%s: message size %d: an atomic of verbs works on 8 bytes", t.Name, n)
 	case t.Op.Atomic() && n != 4 && n != 8:
 		return fmt.Errorf("%s: message size %d: an atomic works on 4 or 8 bytes", t.Name, n)
 	case t.Op.OneSided() && n < 1:
@@ -169,23 +178,18 @@ func (p *Params) checkSizes(t Test) error {
 
 func (p *Params) checkForm(t Test) error {
 	var errs []error
-	if t.API == UCT {
-		switch p.Layout {
-		case Short, Bcopy, Zcopy:
-		default:
-			errs = append(errs, fmt.Errorf("data layout %q: not one of %s %s %s", p.Layout, Short, Bcopy, Zcopy))
+	switch t.API {
+	case UCT:
+		errs = p.checkUCT(t)
+	case Verbs:
+		errs = p.checkVerbs(t)
+	case UCP:
+		if len(p.Sizes) > 1 || p.Stride > 0 {
+			errs = append(errs, fmt.Errorf("%s: messages of several pieces: %w", t.Name, ErrLater))
 		}
-		if t.Op == OpAM && p.Layout == Short && p.amHeader(t) != 8 {
-			errs = append(errs, fmt.Errorf("%s: a short active message has a header of 8 bytes, not %d", t.Name, p.AMHeader))
-		}
-		if p.threads() > 1 || p.Sleep {
-			errs = append(errs, fmt.Errorf("%s: tests of the transport layer have one thread, which polls", t.Name))
-		}
-		if len(p.Sizes) > 1 && p.Layout != Zcopy {
-			errs = append(errs, fmt.Errorf("a message of %d pieces needs data layout %s", len(p.Sizes), Zcopy))
-		}
-	} else if len(p.Sizes) > 1 || p.Stride > 0 {
-		errs = append(errs, fmt.Errorf("%s: messages of several pieces: %w", t.Name, ErrLater))
+	}
+	if t.API != Verbs && p.PostList != 0 {
+		errs = append(errs, fmt.Errorf("%s: only tests of verbs post lists", t.Name))
 	}
 	if n := p.amHeader(t); t.API == UCP && t.Op == OpAM && n > ucp.MaxAMHeader {
 		errs = append(errs, fmt.Errorf("%s: active message header size %d is out of range: 0-%d bytes", t.Name, n, ucp.MaxAMHeader))
@@ -200,6 +204,55 @@ func (p *Params) checkForm(t Test) error {
 		errs = append(errs, fmt.Errorf("%s: only messages of one piece can be validated", t.Name))
 	}
 	return errors.Join(errs...)
+}
+
+func (p *Params) checkUCT(t Test) (errs []error) {
+	switch p.Layout {
+	case Short, Bcopy, Zcopy:
+	default:
+		errs = append(errs, fmt.Errorf("data layout %q: not one of %s %s %s", p.Layout, Short, Bcopy, Zcopy))
+	}
+	if t.Op == OpAM && p.Layout == Short && p.amHeader(t) != 8 {
+		errs = append(errs, fmt.Errorf("%s: a short active message has a header of 8 bytes, not %d", t.Name, p.AMHeader))
+	}
+	if p.threads() > 1 || p.Sleep {
+		errs = append(errs, fmt.Errorf("%s: tests of the transport layer have one thread, which polls", t.Name))
+	}
+	if len(p.Sizes) > 1 && p.Layout != Zcopy {
+		errs = append(errs, fmt.Errorf("a message of %d pieces needs data layout %s", len(p.Sizes), Zcopy))
+	}
+	return errs
+}
+
+func (p *Params) checkVerbs(t Test) (errs []error) {
+	if p.Layout != Short && p.Layout != Zcopy {
+		errs = append(errs, fmt.Errorf("data layout %q: tests of verbs have %s and %s", p.Layout, Short, Zcopy))
+	}
+	if p.threads() > 1 || p.Sleep {
+		errs = append(errs, fmt.Errorf("%s: tests of verbs have one thread, which polls", t.Name))
+	}
+	if len(p.Sizes) > verbs.MaxSGE {
+		errs = append(errs, fmt.Errorf("%s: %d message sizes are given: a work request has 1-%d pieces", t.Name, len(p.Sizes), verbs.MaxSGE))
+	}
+	if t.Op.Atomic() && len(p.Sizes) > 1 {
+		errs = append(errs, fmt.Errorf("%s: an atomic has one piece", t.Name))
+	}
+	if n := p.postList(); n < 1 || n > maxPostList || n > p.window(t) && t.Pattern == Stream {
+		errs = append(errs, fmt.Errorf("%s: list of %d work requests is out of range: 1-%d, and no more than the window of %d",
+			t.Name, n, maxPostList, p.window(t)))
+	}
+	return errs
+}
+
+// maxPostList bounds the work requests of one post.
+const maxPostList = 1024
+
+// postList is the number of work requests of one post.
+func (p *Params) postList() int {
+	if p.PostList == 0 {
+		return 1
+	}
+	return p.PostList
 }
 
 // iterations is the number to do, with the endless one spelled out.

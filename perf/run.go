@@ -8,12 +8,15 @@ import (
 
 	"github.com/goucx/goucx/config"
 	"github.com/goucx/goucx/uct"
+	"github.com/goucx/goucx/verbs"
 )
 
 // Config is what the program that runs benchmarks hands in.
 type Config struct {
 	// Providers are the transports; required.
 	Providers []uct.Component
+	// Verbs opens the devices of verbs tests; nil: there are none.
+	Verbs verbs.Provider
 	// Settings; nil: defaults, configuration files and UCX_* environment, read
 	// by ucp where a test needs it.
 	Settings *config.Set
@@ -67,10 +70,14 @@ func Run(c Config, g Group, p Params) (*Result, error) {
 
 // open makes the kernel of a test with one thread.
 func open(c *Config, l *link, p *Params, t Test) (kernel, error) {
-	if t.API == UCT {
+	switch t.API {
+	case UCT:
 		return openUCT(c, l, p, t)
+	case Verbs:
+		return openVerbs(c, l, p, t)
+	default:
+		return openUCP(c, l, p, t)
 	}
-	return openUCP(c, l, p, t)
 }
 
 // run warms up, measures, and waits for the other side to be through.

@@ -13,13 +13,15 @@ type API uint8
 const (
 	UCT API = iota
 	UCP
+	// Verbs is below both; UCX's tool does not have it.
+	Verbs
 )
 
 // String gives the short name.
-func (a API) String() string { return [...]string{"UCT", "UCP"}[a] }
+func (a API) String() string { return [...]string{"UCT", "UCP", "verbs"}[a] }
 
-// Title is what UCX's tool prints behind "API:".
-func (a API) Title() string { return [...]string{"transport layer", "protocol layer"}[a] }
+// Title is what stands behind "API:": UCX's words, and our own for verbs.
+func (a API) Title() string { return [...]string{"transport layer", "protocol layer", "verbs"}[a] }
 
 // Pattern is how the two sides of a test act.
 type Pattern uint8
@@ -49,6 +51,8 @@ const (
 	OpTag
 	OpTagSync
 	OpStream
+	OpSend
+	OpDatagram
 )
 
 // Atomic reports whether the operation works on a word of 4 or 8 bytes.
@@ -59,7 +63,7 @@ func (o Op) OneSided() bool { return o >= OpPut && o <= OpCompareSwap }
 
 // Test is a row of the table of tests.
 type Test struct {
-	// Name and Desc are UCX's.
+	// Name and Desc are UCX's, but those of Verbs: our own.
 	Name, Desc string
 	API        API
 	Op         Op
@@ -81,7 +85,7 @@ const (
 // later spells out the last column.
 const later = true
 
-// tests in UCX's order.
+// tests in UCX's order, and then those that are ours alone.
 //
 // Source: tests[] of UCX 1.13's src/tools/perf/perftest.c.
 var tests = []Test{
@@ -110,10 +114,21 @@ var tests = []Test{
 	{"stream_lat", "stream latency", UCP, OpStream, PingPong, latency, 1, later},
 	{"ucp_am_lat", "am latency", UCP, OpAM, PingPong, latency, 1, false},
 	{"ucp_am_bw", "am bandwidth / message rate", UCP, OpAM, Stream, overhead, 32, false},
+
+	{"verbs_send_lat", "send latency", Verbs, OpSend, PingPong, latency, 1, false},
+	{"verbs_send_bw", "send bandwidth / message rate", Verbs, OpSend, Stream, overhead, 32, false},
+	{"verbs_write_lat", "RDMA write latency", Verbs, OpPut, PingPong, latency, 1, false},
+	{"verbs_write_bw", "RDMA write bandwidth / message rate", Verbs, OpPut, Stream, overhead, 32, false},
+	{"verbs_read_lat", "RDMA read latency", Verbs, OpGet, RoundTrip, latency, 1, false},
+	{"verbs_read_bw", "RDMA read bandwidth / message rate", Verbs, OpGet, Stream, overhead, 16, false},
+	{"verbs_fadd_lat", "atomic fetch-and-add latency", Verbs, OpFetchAdd, RoundTrip, latency, 1, false},
+	{"verbs_fadd_bw", "atomic fetch-and-add rate", Verbs, OpFetchAdd, Stream, overhead, 16, false},
+	{"verbs_ud_send_lat", "datagram latency", Verbs, OpDatagram, PingPong, latency, 1, false},
+	{"verbs_ud_send_bw", "datagram bandwidth / message rate", Verbs, OpDatagram, Stream, overhead, 32, false},
 }
 
-// Tests lists the tests in the order in which UCX's tool lists them. The slice
-// is a copy.
+// Tests lists the tests, those of UCX's tool in its order and then our own. The
+// slice is a copy.
 func Tests() []Test { return slices.Clone(tests) }
 
 // Lookup finds a test by name; the error for an unknown one lists the known.

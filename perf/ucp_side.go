@@ -93,7 +93,7 @@ func (s *ucpSide) kernel() (kernel, error) {
 		return newUCPAtomic[uint64](s)
 	case OpAM:
 		return newUCPAM(s)
-	case OpStream:
+	case OpStream, OpSend, OpDatagram:
 	}
 	return nil, fmt.Errorf("test %s: %w", s.test.Name, ErrLater)
 }

@@ -80,7 +80,7 @@ func settingsTables(providers []uct.Component) []config.Table {
 	for _, p := range providers {
 		tables = append(tables, p.Settings())
 	}
-	return tables
+	return append(tables, transports.SoftSettings())
 }
 
 // settings loads them once.

@@ -24,6 +24,10 @@ func writeUsage(w io.Writer, _ *options) error {
 	fmt.Fprint(b, `
    NOTE: When running UCP tests, transport and device should be specified by
          environment variables: UCX_TLS and UCX_[SELF|SHM|NET]_DEVICES.
+   NOTE: Verbs tests are goucx's own. They run over a device of the software
+         RNIC (ucx_info -d): by default over the one whose address the two
+         sides have found each other by, with -l over the in-process one.
+         UCX_SOFT_* set it up.
 
   Options of UCX's tool that are not supported yet:`)
 	for _, g := range groups {
@@ -76,8 +80,11 @@ func writeOption(b *bufio.Writer, r option) {
 func writeTests(b *bufio.Writer) {
 	for _, t := range perf.Tests() {
 		note := ""
-		if t.Later {
+		switch {
+		case t.Later:
 			note = " (not supported yet)"
+		case t.API == perf.Verbs:
+			note = " (goucx's own)"
 		}
 		fmt.Fprintf(b, "%17s - %s %s%s\n", t.Name, t.API, t.Desc, note)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/goucx/goucx/perf"
 	"github.com/goucx/goucx/transports"
 	"github.com/goucx/goucx/ucs/cpu"
+	"github.com/goucx/goucx/verbs/soft"
 )
 
 // usageError is a command line that makes no sense; the exit code is 2.
@@ -55,6 +56,7 @@ func run(args []string, stdout, stderr io.Writer) (err error) {
 	}
 	s := &session{options: o, plan: plan, stdout: stdout, stderr: stderr}
 	s.config = perf.Config{Providers: transports.All(), Settings: set, Log: logger}
+	s.config.Verbs = soft.New(transports.SoftConfig(set, logger))
 	switch {
 	case o.loopback:
 		return s.loopback()

@@ -21,6 +21,7 @@ func settings(stderr io.Writer) (*config.Set, *zap.Logger, func() error, error) 
 	for _, p := range transports.All() {
 		tables = append(tables, p.Settings())
 	}
+	tables = append(tables, transports.SoftSettings())
 	set, warnings, err := config.Load(config.Options{}, tables...)
 	if err != nil {
 		warn(stderr, warnings, zapcore.WarnLevel, nil)

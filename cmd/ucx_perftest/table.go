@@ -113,22 +113,30 @@ var groups = []group{
 		},
 		{letter: "X", long: "extra", later: true, help: []string{"print extra information about the operation"}},
 	}},
-	{"UCT only", []option{
+	{"UCT and verbs only", []option{
 		{
 			letter: "d", long: "device", arg: "<device>", test: true, help: []string{"device to use for testing"},
 			value: func(o *options) pflag.Value { return stringValue{&o.Device} },
-		},
-		{
-			letter: "x", long: "transport", arg: "<tl>", test: true, help: []string{"transport to use for testing"},
-			value: func(o *options) pflag.Value { return stringValue{&o.Transport} },
 		},
 		{letter: "D", long: "layout", arg: "<layout>", test: true, help: []string{
 			"data layout for sender side:",
 			"    short - short messages (default)",
 			"    bcopy - copy-out (cannot be used for atomics)",
 			"    zcopy - zero-copy (cannot be used for atomics)",
-			"UCP tests take contig alone",
+			"UCP tests take contig alone, verbs tests short (inline in the",
+			"work request where the message fits) and zcopy",
 		}, value: func(o *options) pflag.Value { return layoutValue{&o.Layout} }},
+	}},
+	{"Verbs only", []option{
+		{long: "post-list", arg: "<count>", test: true, help: []string{
+			"work requests that a bandwidth test posts at once (1)",
+		}, value: func(o *options) pflag.Value { return intValue{&o.PostList} }},
+	}},
+	{"UCT only", []option{
+		{
+			letter: "x", long: "transport", arg: "<tl>", test: true, help: []string{"transport to use for testing"},
+			value: func(o *options) pflag.Value { return stringValue{&o.Transport} },
+		},
 		{
 			letter: "W", long: "flow-control", arg: "<count>", test: true, help: []string{"flow control window size, for active messages (127)"},
 			value: func(o *options) pflag.Value { return intValue{&o.AMWindow} },

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"runtime"
 	"syscall"
 	"time"
@@ -59,6 +60,15 @@ func newConn(c *net.TCPConn, own Hello, server bool) (*Conn, error) {
 
 // Peer names the other side.
 func (c *Conn) Peer() Hello { return c.peer }
+
+// LocalAddr is this side's address of the connection.
+func (c *Conn) LocalAddr() netip.Addr {
+	a, ok := netip.AddrFromSlice(c.c.LocalAddr().(*net.TCPAddr).IP)
+	if !ok {
+		return netip.Addr{}
+	}
+	return a.Unmap()
+}
 
 // Index is 0 for the client and 1 for the server.
 func (c *Conn) Index() int {

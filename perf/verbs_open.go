@@ -1,0 +1,266 @@
+package perf
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/verbs"
+)
+
+// verbsHello is what each side tells the other before queue pairs are connected.
+type verbsHello struct {
+	GID  verbs.GID `json:"gid"`
+	LID  uint16    `json:"lid"`
+	QPN  verbs.QPN `json:"qpn"`
+	PSN  verbs.PSN `json:"psn"`
+	MTU  verbs.MTU `json:"mtu"`
+	QKey uint32    `json:"qkey,omitempty"`
+	Addr uint64    `json:"addr,omitempty"`
+	RKey uint32    `json:"rkey,omitempty"`
+}
+
+// Attributes of the queue pairs. A time-out is half a second, so that a machine
+// whose processors are all busy is not taken for a dead peer; a receiver that has
+// no receive is waited for.
+const (
+	verbsPort    = 1
+	verbsTimeout = 17
+	verbsRetry   = 7
+	verbsAtomics = 16
+	// pingPongStride: a ping-pong looks at few completions.
+	pingPongStride = 32
+	remoteAccess   = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic
+	// grhArea stands before the data of a datagram.
+	grhArea = 40
+)
+
+// openVerbs opens the device and sets the test up over it.
+func openVerbs(c *Config, l *link, p *Params, t Test) (kernel, error) {
+	s := &verbsSide{link: l, p: p, test: t, log: c.Log}
+	k, err := s.build(c)
+	if err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return k, nil
+}
+
+func (s *verbsSide) build(c *Config) (kernel, error) {
+	var err error
+	if s.ctx, err = findDevice(c, s.p.Device, s.link.g); err != nil {
+		return nil, err
+	}
+	s.name = s.ctx.Info().Provider + "/" + s.ctx.Info().Name
+	port, err := s.ctx.Port(verbsPort)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.fits(&port); err != nil {
+		return nil, err
+	}
+	if err := s.allocate(); err != nil {
+		return nil, err
+	}
+	if err := s.connect(&port); err != nil {
+		return nil, fmt.Errorf("%s: %w", s.name, err)
+	}
+	s.fillLists()
+	for range recvLists {
+		s.replenish()
+	}
+	if s.failed != nil {
+		return nil, s.failed
+	}
+	return s.kernel(), nil
+}
+
+func (s *verbsSide) kernel() kernel {
+	switch {
+	case s.test.Op == OpDatagram:
+		return newVerbsDatagram(s)
+	case s.test.Pattern != PingPong:
+		return &verbsStream{s}
+	case s.test.Op == OpPut:
+		return newVerbsWrite(s)
+	default:
+		return newVerbsSend(s)
+	}
+}
+
+// fits finds what the device does not carry.
+func (s *verbsSide) fits(port *verbs.PortAttr) error {
+	most := int64(port.MaxMessage)
+	if s.test.Op == OpDatagram {
+		most = int64(port.ActiveMTU.Bytes())
+	}
+	if n := s.p.Size(); n > most {
+		return fmt.Errorf("%s: message size (%d) is larger than max supported (%d)", s.name, n, most)
+	}
+	if n, most := s.recvDepth(), s.ctx.Attr().MaxQPWR; n > most || s.sendDepth() > most {
+		return fmt.Errorf("%s: window %d needs queues of %d, the device has %d", s.name, s.p.window(s.test), n, most)
+	}
+	return nil
+}
+
+// recvLists is how many lists of receives are posted at first.
+const recvLists = 4
+
+func (s *verbsSide) sendDepth() int {
+	return max(s.p.window(s.test), s.p.postList(), 2*pingPongStride) + 8
+}
+func (s *verbsSide) recvDepth() int { return recvLists * s.recvList() }
+
+// recvList is how many receives are posted at once: the window has half of all.
+func (s *verbsSide) recvList() int { return max((s.p.window(s.test)+1)/2, 8) }
+
+// allocate makes the objects and the memory.
+func (s *verbsSide) allocate() (err error) {
+	typ, room := verbs.RC, s.p.Size()
+	if s.test.Op == OpDatagram {
+		typ, room = verbs.UD, room+grhArea
+	}
+	if s.pd, err = s.ctx.AllocPD(); err != nil {
+		return err
+	}
+	if s.cq, err = s.ctx.CreateCQ(verbs.CQConfig{Depth: s.sendDepth() + s.recvDepth()}); err != nil {
+		return err
+	}
+	if s.in, err = s.pd.Register(make([]byte, padded(room)), verbs.MRConfig{Access: remoteAccess}); err != nil {
+		return err
+	}
+	if s.out, err = s.pd.Register(make([]byte, padded(s.span())), verbs.MRConfig{Access: remoteAccess}); err != nil {
+		return err
+	}
+	s.qp, err = s.pd.CreateQP(verbs.QPConfig{Type: typ, SendCQ: s.cq, RecvCQ: s.cq, Caps: verbs.QPCaps{
+		MaxSend: s.sendDepth(), MaxRecv: s.recvDepth(), MaxSendSGE: len(s.p.Sizes), MaxRecvSGE: 1, MaxInline: verbs.InlineLen,
+	}})
+	return err
+}
+
+// span is the length of the buffer that the pieces of a message lie in.
+func (s *verbsSide) span() int64 {
+	if s.p.Stride > 0 {
+		return s.p.Stride * int64(len(s.p.Sizes))
+	}
+	return s.p.Size()
+}
+
+// connect swaps addresses and brings the queue pair to its working state.
+func (s *verbsSide) connect(port *verbs.PortAttr) error {
+	gid, err := s.ctx.GID(verbsPort, 0)
+	if err != nil {
+		return err
+	}
+	var r [8]byte
+	_, _ = rand.Read(r[:]) // never fails
+	own := verbsHello{
+		GID: gid, LID: port.LID, QPN: s.qp.QPN(), MTU: port.ActiveMTU, Addr: s.in.Addr(), RKey: s.in.RKey(),
+		PSN: verbs.PSN(0).Add(int(binary.LittleEndian.Uint32(r[:]))), QKey: binary.LittleEndian.Uint32(r[4:]) >> 1,
+	}
+	if s.peer, err = swap(s.link.g, own); err != nil {
+		return err
+	}
+	av := verbs.AHAttr{DGID: s.peer.GID, DLID: s.peer.LID, Port: verbsPort, HopLimit: 64}
+	if s.test.Op == OpDatagram {
+		if s.ah, err = s.pd.CreateAH(av); err != nil {
+			return err
+		}
+		return modifyAll(s.qp, udSteps(&own))
+	}
+	return modifyAll(s.qp, rcSteps(&own, &s.peer, av))
+}
+
+// step is a transition of a queue pair.
+type step struct {
+	attr verbs.QPAttr
+	mask verbs.AttrMask
+}
+
+func rcSteps(own, peer *verbsHello, av verbs.AHAttr) []step {
+	return []step{
+		{
+			verbs.QPAttr{State: verbs.StateInit, Port: verbsPort, Access: remoteAccess},
+			verbs.AttrPKeyIndex | verbs.AttrPort | verbs.AttrAccessFlags,
+		},
+		{
+			verbs.QPAttr{
+				State: verbs.StateRTR, AV: av, PathMTU: min(own.MTU, peer.MTU), DestQPN: peer.QPN, RQPSN: peer.PSN,
+				MaxDestRdAtomic: verbsAtomics, MinRNRTimer: 1,
+			},
+			verbs.AttrAV | verbs.AttrPathMTU | verbs.AttrDestQPN | verbs.AttrRQPSN | verbs.AttrMaxDestRdAtomic | verbs.AttrMinRNRTimer,
+		},
+		{
+			verbs.QPAttr{
+				State: verbs.StateRTS, SQPSN: own.PSN, Timeout: verbsTimeout, RetryCnt: verbsRetry, RNRRetry: verbsRetry, MaxRdAtomic: verbsAtomics,
+			},
+			verbs.AttrSQPSN | verbs.AttrTimeout | verbs.AttrRetryCnt | verbs.AttrRNRRetry | verbs.AttrMaxRdAtomic,
+		},
+	}
+}
+
+func udSteps(own *verbsHello) []step {
+	return []step{
+		{verbs.QPAttr{State: verbs.StateInit, Port: verbsPort, QKey: own.QKey}, verbs.AttrPKeyIndex | verbs.AttrPort | verbs.AttrQKey},
+		{verbs.QPAttr{State: verbs.StateRTR}, 0},
+		{verbs.QPAttr{State: verbs.StateRTS, SQPSN: own.PSN}, verbs.AttrSQPSN},
+	}
+}
+
+func modifyAll(q verbs.QP, steps []step) error {
+	for i := range steps {
+		if err := q.Modify(&steps[i].attr, steps[i].mask|verbs.AttrState); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// localAddr is a group that knows the own address of its connection.
+type localAddr interface{ LocalAddr() netip.Addr }
+
+// findDevice opens the device of that name. Where none is named, it is the one
+// whose address the group's connection has, so that both sides reach each other;
+// for one process it is the first, which is the quickest.
+func findDevice(c *Config, name string, g Group) (verbs.Context, error) {
+	if c.Verbs == nil {
+		return nil, fmt.Errorf("there is no provider of verbs: %w", ucs.ErrUnsupported)
+	}
+	infos, err := c.Verbs.Devices()
+	if err != nil {
+		return nil, err
+	}
+	var own netip.Addr
+	if l, ok := g.(localAddr); ok {
+		own = l.LocalAddr()
+	}
+	var known, refused []string
+	for _, i := range infos {
+		known = append(known, i.Name)
+		if name != i.Name && name != "" {
+			continue
+		}
+		ctx, err := c.Verbs.Open(i)
+		if err != nil {
+			refused = append(refused, err.Error())
+			continue
+		}
+		if name != "" || g.Size() == 1 || len(infos) == 1 {
+			return ctx, nil
+		}
+		if gid, err := ctx.GID(verbsPort, 0); err == nil && gid.Addr() == own {
+			return ctx, nil
+		}
+		refused = append(refused, fmt.Sprintf("%s does not have the address %v of the connection", i.Name, own))
+		if err := ctx.Close(); err != nil {
+			return nil, err
+		}
+	}
+	if len(refused) == 0 {
+		return nil, fmt.Errorf("no device %q; there are %s", name, strings.Join(known, " "))
+	}
+	return nil, fmt.Errorf("no device of %s: %s", strings.Join(known, " "), strings.Join(refused, "; "))
+}

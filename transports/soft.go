@@ -1,0 +1,86 @@
+package transports
+
+import (
+	"fmt"
+	"net/netip"
+
+	"go.uber.org/zap"
+
+	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/soft"
+)
+
+// Settings of the software RNIC. Package soft knows no settings, only its
+// Config: whoever opens its devices translates here.
+var (
+	softLink = config.New("SOFT_LINK", "all", config.Enum("all", soft.LinkInproc, soft.LinkUDP), "",
+		"What devices of the software RNIC send through: inproc connects those of one program, udp has a device for each network address of the host.")
+	softMTU = config.New("SOFT_MTU", "auto", config.Enum("auto", "256", "512", "1024", "2048", "4096"), "bytes",
+		"Longest payload of a packet; auto: what the network interface carries.")
+	softMaxInline = config.New("SOFT_MAX_INLINE", "64", config.Size(64, 1024), "bytes",
+		"Longest message that a work request holds in itself.")
+	softRdAtomic = config.New("SOFT_MAX_RD_ATOMIC", "16", config.Int(1, 128), "",
+		"RDMA reads and atomics of a queue pair that are under way at once.")
+	softDepth = config.New("SOFT_DEPTH", "1024", config.Int(16, 1<<16), "packets",
+		"Packets that wait in a device on the in-process link; rounded up to a power of two.")
+	softWindow = config.New("SOFT_WINDOW", "45", config.Int(1, 8192), "packets",
+		"Packets of a queue pair that are unanswered at once over UDP. The default is what a socket buffer of the usual size holds at an MTU of 4096.")
+	softEngine = config.New("SOFT_ENGINE", "background", config.Enum("background", "thread", "inline"), "",
+		"Who does a device's work. background: whoever posts or polls, and a goroutine when nobody does; thread: a thread of its own that never sleeps; inline: whoever posts or polls, and nobody else.")
+	softAddr = config.New("SOFT_ADDR", "", addrParser(), "",
+		"The one address of the host that has a device over UDP; empty: all have.")
+	softPort = config.New("SOFT_PORT", "0", config.Int(0, 1<<16-1), "",
+		"UDP port of the devices; 0: a random one for each. 4791 is that of RoCEv2, for peers that know no other.")
+)
+
+var softSettings = config.Table{Section: "software RNIC", Settings: []config.Setting{
+	softLink, softMTU, softMaxInline, softRdAtomic, softDepth, softWindow, softEngine, softAddr, softPort,
+}}
+
+// SoftSettings are the rows that SoftConfig reads.
+func SoftSettings() config.Table { return softSettings }
+
+// SoftConfig is what the settings say about devices of the software RNIC.
+func SoftConfig(s *config.Set, log *zap.Logger) soft.Config {
+	c := soft.Config{
+		MTU: softMTUs[softMTU.Get(s)], MaxInline: int(softMaxInline.Get(s)), Limits: soft.Limits{RdAtomic: softRdAtomic.Get(s)},
+		Engine: softEngines[softEngine.Get(s)], Depth: softDepth.Get(s), Window: softWindow.Get(s),
+		Addr: softAddr.Get(s), Port: uint16(softPort.Get(s)), Log: log,
+	}
+	if l := softLink.Get(s); l != "all" {
+		c.Link = l
+	}
+	return c
+}
+
+var softMTUs = map[string]verbs.MTU{
+	"256": verbs.MTU256, "512": verbs.MTU512, "1024": verbs.MTU1024, "2048": verbs.MTU2048, "4096": verbs.MTU4096,
+}
+
+var softEngines = map[string]soft.EngineMode{
+	"background": soft.EngineBackground, "thread": soft.EngineThread, "inline": soft.EngineInline,
+}
+
+// addrParser takes an IP address without a zone, or nothing.
+func addrParser() config.Parser[netip.Addr] {
+	return config.Parser[netip.Addr]{
+		Parse: func(text string) (netip.Addr, error) {
+			if text == "" {
+				return netip.Addr{}, nil
+			}
+			a, err := netip.ParseAddr(text)
+			if err == nil && a.Zone() != "" {
+				err = fmt.Errorf("zone %q is not allowed", a.Zone())
+			}
+			return a, err
+		},
+		Format: func(a netip.Addr) string {
+			if !a.IsValid() {
+				return ""
+			}
+			return a.String()
+		},
+		Allowed: "an IPv4 or IPv6 address, or empty",
+	}
+}
