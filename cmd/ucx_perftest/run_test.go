@@ -27,6 +27,7 @@ func carried() map[string][]string {
 		case row.Later:
 		case row.API == perf.UCP:
 			m[row.Name] = []string{"-t", row.Name}
+		case row.API == perf.Verbs:
 		default:
 			for _, l := range []perf.Layout{perf.Short, perf.Bcopy, perf.Zcopy} {
 				m[row.Name+" "+string(l)] = []string{"-t", row.Name, "-D", string(l), "-s", "8"}
