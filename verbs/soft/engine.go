@@ -36,13 +36,15 @@ type engine struct {
 	sinkN  int
 	counts counts // under rx
 
-	lock    latch
-	dirty   []*qp // have something to send that could not go at once; under lock
-	spare   []*qp
-	dirtyN  atomic.Int32
-	timed   []*qp // have a timer; under lock
-	timedN  atomic.Int32
-	nextDue atomic.Int64 // no timer ends before; ucs.Time
+	lock   latch
+	dirty  []*qp // have something to send that could not go at once; under lock
+	spare  []*qp
+	dirtyN atomic.Int32
+	timed  []*qp // have a timer; under lock
+	// spareTimed is the memory of the last such list, for the next one; under lock.
+	spareTimed []*qp
+	timedN     atomic.Int32
+	nextDue    atomic.Int64 // no timer ends before; ucs.Time
 
 	back background
 }
@@ -175,8 +177,8 @@ func (d *device) sooner(when ucs.Time) {
 // runTimers looks at the timers of all queue pairs that have some.
 func (d *device) runTimers(now ucs.Time) {
 	d.lock.lock()
-	qs := append([]*qp(nil), d.timed...)
-	d.timed = d.timed[:0]
+	qs := d.timed
+	d.timed, d.spareTimed = d.spareTimed[:0], nil
 	d.timedN.Store(0)
 	d.nextDue.Store(int64(never))
 	d.lock.unlock()
@@ -191,6 +193,10 @@ func (d *device) runTimers(now ucs.Time) {
 		}
 		q.leave()
 	}
+	clear(qs) // holds no queue pair that is closed
+	d.lock.lock()
+	d.spareTimed = qs[:0]
+	d.lock.unlock()
 }
 
 // putTimed adds q to those with a timer, to be looked at by then.
