@@ -3,6 +3,7 @@ package perf
 import (
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -31,7 +32,16 @@ func TestTableOfTests(t *testing.T) {
 			assert.NoError(t, err, row.Name)
 		}
 	}
-	assert.Len(t, seen, 25, "all tests of UCX 1.13")
+	ours := 0
+	for name := range seen {
+		row, err := Lookup(name)
+		require.NoError(t, err)
+		assert.Equal(t, row.API == Verbs, strings.HasPrefix(name, "verbs_"), "no name of UCX's is taken: %s", name)
+		if row.API == Verbs {
+			ours++
+		}
+	}
+	assert.Len(t, seen, 25+ours, "all tests of UCX 1.13")
 	_, err := Lookup("tag_late")
 	require.ErrorContains(t, err, `unknown test "tag_late"; known are am_lat`)
 	assert.NotContains(t, err.Error(), "stream_bw")
