@@ -76,3 +76,27 @@ func TestDomainLimits(t *testing.T) {
 		refused(t, err, ucs.ErrInvalid, "want 0 to 2")
 	}
 }
+
+// BenchmarkManyQPs makes and closes ten thousand queue pairs.
+func BenchmarkManyQPs(b *testing.B) {
+	const n = 10_000
+	d := openTest(b, Config{})
+	p := testPD(b, d)
+	c := testCQ(b, d, verbs.CQConfig{Depth: 10})
+	qs := make([]verbs.QP, n)
+	for b.Loop() {
+		for i := range qs {
+			q, err := p.CreateQP(verbs.QPConfig{Type: verbs.RC, SendCQ: c, RecvCQ: c, Caps: verbs.QPCaps{MaxSend: 128, MaxRecv: 128}})
+			if err != nil {
+				b.Fatal(err)
+			}
+			qs[i] = q
+		}
+		for _, q := range qs {
+			if err := q.Close(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/qp")
+}

@@ -44,6 +44,7 @@ func TestStats(t *testing.T) {
 	for _, k := range []string{"pd", "cq", "srq", "qp"} {
 		assert.Equal(t, uint64(1), value(t, d, "objects."+k), k)
 	}
+	assert.LessOrEqual(t, value(t, d, "bytes.qp"), uint64(4096), "an idle queue pair")
 	assert.Equal(t, sizes[kindCQ]+minCQE*sizeOf[verbs.WC](), value(t, d, "bytes.cq"))
 	assert.Equal(t, sizes[kindSRQ]+8*sizeOf[recvWQE](), value(t, d, "bytes.srq"))
 
