@@ -38,6 +38,7 @@ func (q *qp) sendDatagrams() {
 		}
 		q.sendDatagram(&to.to, &p)
 		q.count(cntTxPackets, 1)
+		q.count(cntTxBytes, uint64(p.n))
 		r.tx++
 		r.psn = w.psn.Add(1)
 		r.una = r.psn

@@ -249,6 +249,7 @@ func (d *device) quiesce() {
 // arrive acts on a packet that came for q, which the caller owns.
 func (q *qp) arrive(p *packet, now ucs.Time) {
 	q.count(cntRxPackets, 1)
+	q.count(cntRxBytes, uint64(p.n))
 	info := p.op.Info()
 	if !wire.PKeysMatch(p.pkey, q.pkey) {
 		q.count(cntDroppedPKey, 1)

@@ -59,6 +59,7 @@ func (q *qp) nextRequest(p *packet) bool {
 		}
 		if q.request(w, p) {
 			q.count(cntTxPackets, 1)
+			q.count(cntTxBytes, uint64(p.n))
 			return true
 		}
 		if w.status != verbs.WCSuccess {

@@ -423,6 +423,7 @@ func (q *qp) answer(a *answer, p *packet) bool {
 		p.sg[0], p.nsg, p.n, p.inline = b, 1, int(n), false
 		p.ref[0] = verbs.SGE{Addr: a.addr + uint64(off), Len: n, LKey: a.key}
 	}
+	q.count(cntTxBytes, uint64(n))
 	a.sent++
 	if last {
 		q.answerSent(a)

@@ -101,3 +101,26 @@ func TestIdleSizes(t *testing.T) {
 	assert.LessOrEqual(t, sizeOf[mr](), uint64(128))
 	assert.Equal(t, uint64(80), sizeOf[recvWQE]())
 }
+
+// TestTrafficCounters: both ends count the same bytes and packets, over each link.
+func TestTrafficCounters(t *testing.T) { overLinks(t, testTrafficCounters) }
+
+func testTrafficCounters(t *testing.T, p *Provider) {
+	a, b := pair(t, p, 100_000)
+	from, to := a.c.(*device), b.c.(*device)
+	for i, op := range []verbs.Opcode{verbs.OpWrite, verbs.OpRead} {
+		a.send(verbs.SendWR{ID: uint64(i), Op: op, Flags: verbs.SendSignaled, NumSG: 1,
+			SG: [verbs.MaxSGE]verbs.SGE{a.sge(0, 10_000)}, Remote: b.mr.Addr(), RKey: b.mr.RKey()})
+		require.Equal(t, verbs.WCSuccess, a.completion(b).Status)
+	}
+	assert.GreaterOrEqual(t, value(t, to, "device.rx_bytes"), uint64(10_000), "the write") // more: sent again
+	assert.GreaterOrEqual(t, value(t, from, "device.rx_bytes"), uint64(10_000), "the read")
+	assert.GreaterOrEqual(t, value(t, from, "device.tx_bytes"), uint64(10_000))
+	assert.GreaterOrEqual(t, value(t, to, "device.tx_bytes"), uint64(10_000))
+	assert.Equal(t, uint64(2), value(t, from, "device.posts"))
+	assert.Equal(t, uint64(2), value(t, from, "device.doorbells"))
+	assert.Equal(t, uint64(2), value(t, from, "device.wqes"))
+	assert.Equal(t, uint64(1), value(t, from, "device.payload_fetches"), "the write's")
+	assert.Equal(t, uint64(2), value(t, from, "device.cqes"))
+	assert.Zero(t, value(t, to, "device.posts"))
+}
