@@ -80,3 +80,17 @@ func TestUDPFlood(t *testing.T) {
 		require.Positive(t, counted[name], "%s of %v", name, counted)
 	}
 }
+
+// Reliable connections work over IPv6.
+func TestUDPConnectionIPv6(t *testing.T) {
+	openTestPort(t, loopback6) // or skip
+	testSendRecv(t, New(Config{Link: LinkUDP, Addr: loopback6}))
+}
+
+// And on a network that cuts trains, so that none comes whole.
+func TestUDPConnectionOfSegments(t *testing.T) {
+	if !inOwnNetwork(t, 9000, 1) {
+		return
+	}
+	testSendRecv(t, New(Config{Link: LinkUDP, Addr: loopback}))
+}
