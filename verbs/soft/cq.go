@@ -14,8 +14,9 @@ type cq struct {
 	d      *device
 	ch     *compChannel // nil: none
 	cookie uint64
-	single bool // one goroutine polls at a time
-	inline bool // and it alone runs the engine: pushes need no lock either
+	// single: one goroutine polls at a time. Pushes lock nevertheless: whoever runs
+	// the device may push, be it by polling another queue.
+	single bool
 	ignore bool // overruns
 
 	// Under d.mu.
@@ -57,7 +58,7 @@ func (d *device) CreateCQ(c verbs.CQConfig) (verbs.CQ, error) {
 	}
 	q := &cq{
 		d: d, ch: ch, cookie: c.Cookie, ignore: c.IgnoreOverrun, depth: uint64(c.Depth),
-		single: c.SingleThreaded, inline: c.SingleThreaded && d.conf.Engine == EngineInline,
+		single: c.SingleThreaded,
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -91,7 +92,7 @@ func (c *cq) idle() bool { return c.armed.Load() == armedNot && c.empty() && !c.
 //
 // hot: BenchmarkPushPoll.
 func (c *cq) push(w *verbs.WC, solicited bool) bool {
-	t := c.tail.begin(c.inline)
+	t := c.tail.lock()
 	if c.dead.Load() || t-c.head.pos() >= c.room() && !c.grow(t) {
 		return c.overrun(t)
 	}
@@ -102,9 +103,7 @@ func (c *cq) push(w *verbs.WC, solicited bool) bool {
 		c.armed.Store(armedNot)
 		fire = true
 	}
-	if !c.inline {
-		count(&c.tails, 1)
-	}
+	count(&c.tails, 1)
 	c.tail.end(t + 1)
 	if fire {
 		c.ch.post(c)
@@ -194,7 +193,7 @@ func (c *cq) pop(wcs []verbs.WC) int {
 
 // purge removes the completions of a queue pair that is gone.
 func (c *cq) purge(qpn verbs.QPN) {
-	t := c.tail.begin(c.inline)
+	t := c.tail.lock()
 	h := c.head.begin(c.single)
 	to := h
 	if h != t {
@@ -234,7 +233,7 @@ func (c *cq) Arm(solicitedOnly bool) ucs.Status {
 	}
 	// Under the tail: a push either comes before, and then a Poll after Arm finds
 	// it, or sees what is armed.
-	t := c.tail.begin(c.inline)
+	t := c.tail.lock()
 	c.armed.Store(max(c.armed.Load(), want))
 	c.tail.end(t)
 	if c.dead.Load() {
@@ -248,7 +247,7 @@ func (c *cq) Resize(depth int) error {
 	if depth < 1 || depth > c.d.attr.MaxCQE {
 		return fmt.Errorf("resize completion queue: depth %d, want 1 to %d: %w", depth, c.d.attr.MaxCQE, ucs.ErrInvalid)
 	}
-	t := c.tail.begin(c.inline)
+	t := c.tail.lock()
 	held := t - c.head.pos()
 	if uint64(depth) >= held {
 		c.depth = uint64(depth)
