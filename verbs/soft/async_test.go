@@ -79,6 +79,31 @@ func TestCloseWaitsForAcks(t *testing.T) {
 	d.Ack(e)
 }
 
+// TestCloseQPWaitsForAck: who handles an event may ask the queue pair meanwhile.
+func TestCloseQPWaitsForAck(t *testing.T) {
+	d := openTest(t, Config{})
+	c := testCQ(t, d, verbs.CQConfig{Depth: 1})
+	q, err := testPD(t, d).CreateQP(verbs.QPConfig{Type: verbs.RC, SendCQ: c, RecvCQ: c})
+	require.NoError(t, err)
+	d.raise(verbs.AsyncEvent{Type: verbs.EventCommEst, QP: q})
+	e, ok := d.TryAsync()
+	require.True(t, ok)
+	closed := make(chan error)
+	go func() { closed <- q.Close() }()
+	for d.qps.find(q.QPN()) != nil {
+		relax(1000)
+	}
+	assert.Equal(t, verbs.StateReset, e.QP.Query().State)
+	require.ErrorIs(t, e.QP.Modify(&verbs.QPAttr{}, verbs.AttrState), ucs.ErrClosed)
+	select {
+	case <-closed:
+		t.Fatal("closed with an event that was not acknowledged")
+	default:
+	}
+	d.Ack(e)
+	require.NoError(t, <-closed)
+}
+
 func TestCloseWakesAsync(t *testing.T) {
 	p := New(Config{Link: LinkInproc, Engine: EngineInline})
 	infos, err := p.Devices()

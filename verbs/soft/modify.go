@@ -137,10 +137,20 @@ func (q *qp) Query() verbs.QPAttr {
 
 // Close destroys the queue pair.
 func (q *qp) Close() error {
+	if !q.shut() {
+		return nil
+	}
+	// Without the lock: whoever is to acknowledge an event may ask the queue pair
+	// before.
+	return q.d.dropped(q)
+}
+
+// shut takes the queue pair away from everybody; false: it was already.
+func (q *qp) shut() bool {
 	q.ctl.Lock()
 	defer q.ctl.Unlock()
 	if q.closed {
-		return nil
+		return false
 	}
 	q.closed = true
 	d := q.d
@@ -156,5 +166,5 @@ func (q *qp) Close() error {
 	q.leave()
 	q.sendCQ.purge(q.num)
 	q.recvCQ.purge(q.num)
-	return d.dropped(q)
+	return true
 }
