@@ -23,6 +23,7 @@ type options struct {
 	cpus      []int
 	loopback  bool
 	batch     []string
+	pcap      string
 	style     report.Style
 	quiet     bool
 	help      bool

@@ -56,7 +56,15 @@ func run(args []string, stdout, stderr io.Writer) (err error) {
 	}
 	s := &session{options: o, plan: plan, stdout: stdout, stderr: stderr}
 	s.config = perf.Config{Providers: transports.All(), Settings: set, Log: logger}
-	s.config.Verbs = soft.New(transports.SoftConfig(set, logger))
+	devices := transports.SoftConfig(set, logger)
+	if o.pcap != "" {
+		packets, perr := newPcap(o.pcap, o.loopback, &devices)
+		if perr != nil {
+			return perr
+		}
+		defer func() { err = errors.Join(err, packets.close()) }()
+	}
+	s.config.Verbs = soft.New(devices)
 	switch {
 	case o.loopback:
 		return s.loopback()

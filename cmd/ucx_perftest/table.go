@@ -131,6 +131,10 @@ var groups = []group{
 		{long: "post-list", arg: "<count>", test: true, help: []string{
 			"work requests that a bandwidth test posts at once (1)",
 		}, value: func(o *options) pflag.Value { return intValue{&o.PostList} }},
+		{long: "pcap", arg: "<file>", help: []string{
+			"write the packets that this process sends and receives over UDP;",
+			"tshark -d udp.port==<port>,infiniband reads them",
+		}, value: func(o *options) pflag.Value { return stringValue{&o.pcap} }},
 	}},
 	{"UCT only", []option{
 		{

@@ -9,6 +9,7 @@ import (
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/wire"
 )
 
 // Links that a device may send through.
@@ -78,6 +79,12 @@ type Config struct {
 	// Faults are what goes wrong on the link; nil: nothing. In-process devices with
 	// faults reach only one another: they serialise packets, the others do not.
 	Faults *Faults
+	// Tap sees the packets of the devices on UDP, from the BTH to the ICRC, with the
+	// headers below as they are on the way: what is sent right before, what is
+	// received right after, each packet of a train alone. nil: nobody, which costs
+	// nothing. It is called by any goroutine, several at a time; both pointers are
+	// its own until it returns. It calls nothing of the device.
+	Tap func(sent bool, h *wire.Network, packet []byte)
 	// Log gets what the control path has to tell; nil: nobody.
 	Log *zap.Logger
 }

@@ -32,6 +32,7 @@ func (d *device) openLink() (err error) {
 		if d.udp, err = openUDP(d.conf.Addr, d.conf.Port, socketBuffer); err != nil {
 			return err
 		}
+		d.udp.tap = d.conf.Tap
 		d.gid, d.lid = d.udp.gid(), d.udp.lid()
 		if d.conf.Faults != nil {
 			d.faulty = newFaultUDP(d.conf.Faults, d.udp)

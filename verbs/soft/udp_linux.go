@@ -41,7 +41,8 @@ type udpPort struct {
 	ttl    int // of what is sent, where nothing else is said
 	counts udpCounts
 	trains trainPool
-	_      ucs.Pad // senders read what is above, each receive writes what is below
+	tap    func(sent bool, h *wire.Network, packet []byte) // Config.Tap
+	_      ucs.Pad                                         // senders read what is above, each receive writes what is below
 	rx     receiver
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/wire"
 )
 
 // The twins of what is documented in the _linux files. openUDP refuses, so the
@@ -16,6 +17,7 @@ import (
 type udpPort struct {
 	counts         udpCounts
 	rcvbuf, sndbuf int
+	tap            func(sent bool, h *wire.Network, packet []byte)
 }
 
 type train struct{}
@@ -28,6 +30,7 @@ func openUDP(addr netip.Addr, _ uint16, _ int) (*udpPort, error) {
 
 func (u *udpPort) close() error                            { return nil }
 func (u *udpPort) lid() uint16                             { return 0 }
+func (u *udpPort) local() netip.AddrPort                   { return netip.AddrPort{} }
 func (u *udpPort) gid() verbs.GID                          { return verbs.GID{} }
 func (u *udpPort) askClass() error                         { return ucs.ErrUnsupported }
 func (u *udpPort) setClass(*udpPeer, uint8, uint8)         {}

@@ -18,6 +18,9 @@ import (
 // hot: BenchmarkUDPPingPong
 func (t *train) send() ucs.Status {
 	t.cut()
+	if t.u.tap != nil {
+		t.show()
+	}
 	var errno unix.Errno
 	switch {
 	case t.count == 0:

@@ -89,6 +89,9 @@ const maxLate = 64
 func (d *device) drainUDP(now ucs.Time) int {
 	n := 0
 	for _, g := range d.udp.recv() {
+		if d.conf.Tap != nil {
+			d.show(g)
+		}
 		var q *qp
 		for i := range g.packets() {
 			b := g.packet(i)

@@ -1,0 +1,41 @@
+//go:build linux
+
+package soft
+
+import (
+	"net/netip"
+	"unsafe"
+
+	"github.com/goucx/goucx/verbs/wire"
+)
+
+// local is the port's address.
+func (u *udpPort) local() netip.AddrPort { return u.addr }
+
+// show hands the packets of a train to the tap, put together from their pieces.
+//
+//go:noinline
+func (t *train) show() {
+	h := wire.Network{Src: t.u.addr, Dst: t.to.src.addrPort(), TOS: t.to.tclass, TTL: t.to.hops}
+	if h.TTL == 0 {
+		h.TTL = usualTTL
+	}
+	all := make([]byte, 0, t.total)
+	from := 0
+	for i := range t.count {
+		end, n := t.niov, t.seg
+		if t.whole {
+			h.ID = uint16(i)
+		} else {
+			end, n = int(t.ends[i]), t.total
+		}
+		for ; from < end; from++ {
+			v := &t.iov[from]
+			// The pieces are of Go slices, made by piece with their lengths.
+			all = append(all, unsafe.Slice(v.Base, int(v.Len))...)
+		}
+		n = min(n, len(all))
+		t.u.tap(true, &h, all[:n])
+		all = all[n:]
+	}
+}
