@@ -164,7 +164,10 @@ func TestFaultLineSeed(t *testing.T) {
 func TestFaultLineHook(t *testing.T) {
 	var infos []PacketInfo
 	f := Faults{Hook: func(p *PacketInfo) Verdict {
-		infos = append(infos, *p)
+		assert.Equal(t, p.PSN, p.Packet.BTH().PSN())
+		info := *p
+		info.Packet = wire.Packet{} // valid during the call
+		infos = append(infos, info)
 		switch p.PSN {
 		case 1:
 			return Verdict{Drop: true, Duplicate: true}
