@@ -5,7 +5,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/goucx/goucx/config"
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/verbs/soft"
 )
 
 // Columns in which the names of fields end, as in UCX's output.
@@ -15,12 +17,25 @@ const (
 	columnCapability = 21
 )
 
-// devices prints -d: everything that is there, whether UCX_TLS allows it or not.
+// devices prints -d: everything that is there, whether UCX_TLS allows it or not;
+// below the transports the devices of the software RNIC.
 func (t *tool) devices() error {
 	set, err := t.settings()
 	if err != nil {
 		return err
 	}
+	if t.transport != soft.ProviderName {
+		if err := t.uctDevices(set); err != nil {
+			return err
+		}
+	}
+	if t.transport == soft.ProviderName || t.transport == "" {
+		return t.softDevices(set)
+	}
+	return nil
+}
+
+func (t *tool) uctDevices(set *config.Set) error {
 	views, err := survey(t.providers, set)
 	if err != nil {
 		return err
@@ -55,6 +70,7 @@ func filter(views []componentView, name string) ([]componentView, error) {
 		}
 		known = append(append(known, v.Name), v.Aliases...)
 	}
+	known = append(known, soft.ProviderName)
 	return nil, usagef("-t %s: no such transport; known are %s: %w", name, strings.Join(known, ", "), ucs.ErrInvalid)
 }
 

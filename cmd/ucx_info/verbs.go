@@ -1,0 +1,152 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/transports"
+	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/soft"
+)
+
+// verbsView is a device of a verbs provider.
+type verbsView struct {
+	Provider string           `json:"provider"`
+	Device   string           `json:"device"`
+	Link     string           `json:"link"`
+	Net      string           `json:"interface,omitempty"`
+	Address  string           `json:"address"`
+	Port     int              `json:"udp_port,omitempty"` // 0: a random one for each time it is opened
+	State    string           `json:"state"`
+	MTU      int              `json:"mtu_bytes"`
+	Atomic   string           `json:"atomic"`
+	Limits   map[string]int64 `json:"limits"`
+	Refused  string           `json:"refused,omitempty"` // it does not open: why
+}
+
+// verbsLimits are the limits in the order in which they are shown; bytes says
+// that they are such.
+var verbsLimits = []struct {
+	name  string
+	bytes bool
+	of    func(*verbs.DeviceAttr) int64
+}{
+	{"message", true, func(a *verbs.DeviceAttr) int64 { return int64(a.MaxMessage) }},
+	{"inline", true, func(a *verbs.DeviceAttr) int64 { return int64(a.MaxInline) }},
+	{"pieces", false, func(a *verbs.DeviceAttr) int64 { return int64(a.MaxSGE) }},
+	{"queue pairs", false, func(a *verbs.DeviceAttr) int64 { return int64(a.MaxQP) }},
+	{"work requests", false, func(a *verbs.DeviceAttr) int64 { return int64(a.MaxQPWR) }},
+	{"reads and atomics", false, func(a *verbs.DeviceAttr) int64 { return int64(a.MaxQPInitRdAtomic) }},
+	{"srqs", false, func(a *verbs.DeviceAttr) int64 { return int64(a.MaxSRQ) }},
+	{"srq requests", false, func(a *verbs.DeviceAttr) int64 { return int64(a.MaxSRQWR) }},
+	{"cqs", false, func(a *verbs.DeviceAttr) int64 { return int64(a.MaxCQ) }},
+	{"completions", false, func(a *verbs.DeviceAttr) int64 { return int64(a.MaxCQE) }},
+	{"regions", false, func(a *verbs.DeviceAttr) int64 { return int64(a.MaxMR) }},
+	{"domains", false, func(a *verbs.DeviceAttr) int64 { return int64(a.MaxPD) }},
+	{"address handles", false, func(a *verbs.DeviceAttr) int64 { return int64(a.MaxAH) }},
+}
+
+// surveySoft opens each device and looks at it. The addresses that other hosts
+// see are those of the interfaces; on the in-process link each opening has an
+// address of its own.
+func surveySoft(c soft.Config) ([]verbsView, error) {
+	p := soft.New(c)
+	infos, err := p.Devices()
+	if err != nil {
+		return nil, err
+	}
+	views := make([]verbsView, 0, len(infos))
+	var errs []error
+	for _, i := range infos {
+		v := verbsView{Provider: i.Provider, Device: i.Name, Link: i.Link, Net: i.Net}
+		d, err := p.Open(i)
+		if err != nil {
+			v.Refused = err.Error()
+			views = append(views, v)
+			continue
+		}
+		errs = append(errs, v.look(d, c.Port), d.Close())
+		views = append(views, v)
+	}
+	return views, errors.Join(errs...)
+}
+
+func (v *verbsView) look(d verbs.Context, port uint16) error {
+	a, err := d.Port(1)
+	if err != nil {
+		return err
+	}
+	gid, err := d.GID(1, 0)
+	if err != nil {
+		return err
+	}
+	v.Address = "random"
+	if v.Link == soft.LinkUDP {
+		v.Address, v.Port = gid.Addr().String(), int(port)
+	}
+	v.State, v.MTU, v.Atomic = a.State.String(), a.ActiveMTU.Bytes(), atomicDomains[d.Attr().Atomic]
+	v.Limits = make(map[string]int64, len(verbsLimits))
+	for _, l := range verbsLimits {
+		v.Limits[limitKey(l.name)] = l.of(d.Attr())
+	}
+	return nil
+}
+
+// limitKey is what JSON calls a limit.
+func limitKey(name string) string { return strings.ReplaceAll(name, " ", "_") }
+
+var atomicDomains = map[verbs.AtomicCap]string{verbs.AtomicNone: "none", verbs.AtomicHCA: "device", verbs.AtomicGlobal: "cpu"}
+
+// softDevices prints the devices of the software RNIC below those of UCT.
+func (t *tool) softDevices(set *config.Set) error {
+	views, err := surveySoft(transports.SoftConfig(set, nil))
+	if err != nil {
+		return err
+	}
+	t.document["verbs_devices"] = views
+	if t.json {
+		return nil
+	}
+	for i := range views {
+		t.verbsDevice(&views[i])
+	}
+	return nil
+}
+
+func (t *tool) verbsDevice(v *verbsView) {
+	t.line("")
+	if v.Refused != "" {
+		t.line("< refused %s/%s: %s >", v.Provider, v.Device, v.Refused)
+		return
+	}
+	t.field(columnDomain, "Verbs device", "%s", v.Device)
+	t.field(columnDomain, "Provider", "%s", v.Provider)
+	t.field(columnDomain, "Link", "%s", v.Link)
+	if v.Net != "" {
+		t.field(columnDomain, "Interface", "%s", v.Net)
+	}
+	t.field(columnDomain, "Address", "%s", v.Address)
+	if v.Link == soft.LinkUDP {
+		port := "random"
+		if v.Port != 0 {
+			port = strconv.Itoa(v.Port)
+		}
+		t.field(columnDomain, "UDP port", "%s", port)
+	}
+	t.line("")
+	t.line("     capabilities:")
+	t.field(columnCapability, "state", "%s", v.State)
+	t.field(columnCapability, "mtu", "%d bytes", v.MTU)
+	for _, l := range verbsLimits {
+		text := fmt.Sprint(v.Limits[limitKey(l.name)])
+		if l.bytes {
+			text = sizeText(int(v.Limits[limitKey(l.name)]))
+		}
+		t.field(columnCapability, l.name, "<= %s", text)
+	}
+	t.field(columnCapability, "atomics", "64 bit, domain %s", v.Atomic)
+	t.line("")
+}
