@@ -30,6 +30,7 @@ type packet struct {
 	src     verbs.QPN
 
 	inline bool                    // sg[0] is in the work request: it must be copied
+	again  bool                    // it was sent before: perhaps the program changes the payload all the time
 	ref    [verbs.MaxSGE]verbs.SGE // of this device, by which the in-process link names the payload
 
 	sgid verbs.GID // of the sender, and its port, where the link knows

@@ -160,7 +160,7 @@ func (q *qp) requestData(w *wqe, p *packet) bool {
 
 // gather points p at n bytes of w's data from off on.
 func (q *qp) gather(w *wqe, off, n int, p *packet) bool {
-	p.n, p.nsg, p.inline = n, 0, false
+	p.n, p.nsg, p.inline, p.again = n, 0, false, q.req.retries != q.req.retryCnt
 	if n == 0 {
 		return true
 	}

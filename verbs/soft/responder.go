@@ -44,6 +44,7 @@ type answer struct {
 	npk    uint32
 	sent   uint32 // packets
 	read   bool
+	again  bool // asked for more than once
 	key, n uint32
 	addr   uint64
 	old    uint64
@@ -351,7 +352,7 @@ func (q *qp) again(p *packet, info *wire.Info) {
 			return
 		}
 		for j := i; j != r.keptN; j++ {
-			r.kept[j%r.max].sent = 0
+			r.kept[j%r.max].sent, r.kept[j%r.max].again = 0, true
 		}
 		a.sent = uint32(d)
 		if int32(r.replyN-i) > 0 {
@@ -420,7 +421,7 @@ func (q *qp) answer(a *answer, p *packet) bool {
 			r.replyN, r.fatal, r.due = r.keptN, true, false
 			return true
 		}
-		p.sg[0], p.nsg, p.n, p.inline = b, 1, int(n), false
+		p.sg[0], p.nsg, p.n, p.inline, p.again = b, 1, int(n), false, a.again
 		p.ref[0] = verbs.SGE{Addr: a.addr + uint64(off), Len: n, LKey: a.key}
 	}
 	q.count(cntTxBytes, uint64(n))

@@ -19,7 +19,8 @@ const (
 	maxSegments = 64
 	// copyLimit is the longest payload that is copied behind its headers; a longer
 	// one goes by an iovec of its own, which costs the kernel more than so many
-	// bytes of copying.
+	// bytes of copying. Between checksum and system call the program may change it,
+	// and then the packet is dropped; so what is sent again is copied, too.
 	copyLimit = 512
 	// socketBuffer is the wish for a socket's buffers: where many send to one
 	// device, their windows add up.

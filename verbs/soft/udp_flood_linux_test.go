@@ -94,3 +94,32 @@ func TestUDPConnectionOfSegments(t *testing.T) {
 	}
 	testSendRecv(t, New(Config{Link: LinkUDP, Addr: loopback}))
 }
+
+// An answer that is asked for once more is marked as sent before, and so is a
+// request after a time-out: their payload may be memory that a program changes
+// all the time, which the checksum would never fit.
+func TestUDPMarksWhatIsSentAgain(t *testing.T) {
+	a, b := pair(t, New(Config{Link: LinkUDP, Addr: loopback, Engine: EngineInline}), 4096)
+	a.send(verbs.SendWR{
+		Op: verbs.OpRead, Flags: verbs.SendSignaled, Remote: b.mr.Addr(), RKey: b.mr.RKey(),
+		NumSG: 1, SG: [verbs.MaxSGE]verbs.SGE{a.sge(0, 4096)},
+	})
+	require.Equal(t, verbs.WCSuccess, a.completion(b).Status)
+	q := b.qp.(*qp)
+	require.True(t, q.take())
+	kept := &q.rsp.kept[0]
+	require.False(t, kept.again)
+	q.again(&packet{op: wire.ReadRequest, psn: kept.psn, rkey: kept.key, addr: kept.addr, dlen: kept.n}, wire.ReadRequest.Info())
+	var p packet
+	require.True(t, q.nextReply(&p, 0))
+	require.Equal(t, wire.ReadResponseOnly, p.op)
+	require.True(t, p.again)
+
+	w := &wqe{nsg: 1, n: 4096, sg: [verbs.MaxSGE]verbs.SGE{b.sge(0, 4096)}}
+	require.True(t, q.gather(w, 0, 4096, &p))
+	require.False(t, p.again)
+	q.req.retries--
+	require.True(t, q.gather(w, 0, 4096, &p))
+	require.True(t, p.again)
+	q.leave()
+}

@@ -119,7 +119,7 @@ func (t *train) add(p *packet) bool {
 	if t.whole {
 		id = t.count
 	}
-	if p.n <= copyLimit {
+	if p.n <= copyLimit || p.again {
 		b := t.buf[t.pos:]
 		encode(p, b)
 		t.to.tx.Seal(b[:n], uint16(id))
