@@ -53,6 +53,7 @@ func TestAddressHandles(t *testing.T) {
 	refused(t, p.Close(), ucs.ErrBusy, "40 objects")
 	for _, h := range hs {
 		require.Same(t, h, d.ahs.find(h.ID()))
+		require.Nil(t, d.ahs.find(h.ID()^1), "another version")
 		assert.Equal(t, a, d.ahs.find(h.ID()).attr)
 		require.NoError(t, h.Close())
 		require.NoError(t, h.Close())
