@@ -18,8 +18,8 @@ var (
 		"What devices of the software RNIC send through: inproc connects those of one program, udp has a device for each network address of the host.")
 	softMTU = config.New("SOFT_MTU", "auto", config.Enum("auto", "256", "512", "1024", "2048", "4096"), "bytes",
 		"Longest payload of a packet; auto: what the network interface carries.")
-	softMaxInline = config.New("SOFT_MAX_INLINE", "64", config.Size(64, 1024), "bytes",
-		"Longest message that a work request holds in itself.")
+	softMaxInline = config.New("SOFT_MAX_INLINE", "64", config.Size(1, verbs.InlineLen), "bytes",
+		"Longest message that a work request may hold in itself.")
 	softRdAtomic = config.New("SOFT_MAX_RD_ATOMIC", "16", config.Int(1, 128), "",
 		"RDMA reads and atomics of a queue pair that are under way at once.")
 	softDepth = config.New("SOFT_DEPTH", "1024", config.Int(16, 1<<16), "packets",

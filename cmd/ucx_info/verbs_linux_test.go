@@ -45,12 +45,12 @@ func TestSoftDevicesBySettings(t *testing.T) {
 	t.Setenv("UCX_SOFT_LINK", "udp")
 	t.Setenv("UCX_SOFT_MTU", "1024")
 	t.Setenv("UCX_SOFT_MAX_RD_ATOMIC", "3")
-	t.Setenv("UCX_SOFT_MAX_INLINE", "256")
+	t.Setenv("UCX_SOFT_MAX_INLINE", "32")
 	vs := listSoft(t)
 	require.Len(t, vs, 1)
 	assert.Equal(t, 1024, vs[0].MTU)
 	assert.Equal(t, int64(3), vs[0].Limits["reads_and_atomics"])
-	assert.Equal(t, int64(256), vs[0].Limits["inline"])
+	assert.Equal(t, int64(32), vs[0].Limits["inline"])
 
 	var out bytes.Buffer
 	require.NoError(t, run([]string{"-d"}, &out, io.Discard))
