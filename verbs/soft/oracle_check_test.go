@@ -35,6 +35,8 @@ func (o *oracle) work() {
 			o.net.Note("kill %s", e.name)
 		}
 		switch p := o.rng.Float64(); {
+		case p < 0.01:
+			e.pause(o.chance(0.8))
 		case p < 0.03:
 			e.dev.datagrams.post()
 		case p < 0.05:
@@ -55,9 +57,28 @@ func (o *oracle) work() {
 	}
 }
 
+// pause takes the queue pair from RTS to SQD, or back.
+func (e *endpoint) pause(on bool) {
+	from, to := verbs.StateSQD, verbs.StateRTS
+	if on {
+		from, to = to, from
+	}
+	if e.qp.Query().State != from {
+		return
+	}
+	if on {
+		e.o.tally["paused"]++
+	}
+	e.o.net.Note("%s: to %v", e.name, to)
+	e.o.must(e.qp.Modify(&verbs.QPAttr{State: to}, verbs.AttrState))
+}
+
 // finish gives all messages their receives and waits for all work requests.
 func (o *oracle) finish() {
 	ending := func(e *endpoint) bool { return e.next < len(e.ops) }
+	for _, e := range o.eps {
+		e.pause(false)
+	}
 	limit, steps := o.net.Now().Add(20*time.Second), 0
 	for slices.ContainsFunc(o.eps, ending) {
 		o.supply()

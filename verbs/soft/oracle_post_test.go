@@ -82,11 +82,13 @@ type op struct {
 // post posts some work requests.
 func (o *oracle) post(e *endpoint) {
 	var wrs []verbs.SendWR
+	var marks []memory
 	ops, msgs := e.ops, len(e.msgs)
 	for range 1 + o.rng.IntN(5) {
 		if len(ops) > e.total {
 			break
 		}
+		marks = append(marks, *e.arena)
 		x := o.make(e, ops, msgs)
 		wrs, ops = append(wrs, x.wr), append(ops, x)
 		if x.takes {
@@ -104,6 +106,9 @@ func (o *oracle) post(e *endpoint) {
 	if n < len(wrs) && (st != ucs.NoResource || len(e.ops)-e.next+n < sqDepth) {
 		o.fail("%s: %v after %d of %d, %d outstanding", e.name, st, n, len(wrs), len(e.ops)-e.next)
 	}
+	if n < len(ops) {
+		e.arena.rewind(&marks[n])
+	}
 	for _, x := range ops[:n] {
 		e.ops = append(e.ops, x)
 		if x.takes {
@@ -111,7 +116,7 @@ func (o *oracle) post(e *endpoint) {
 		}
 		e.predict(x)
 	}
-	for i := range wrs {
+	for i := range wrs[:n] {
 		if wrs[i].Flags&verbs.SendInline != 0 && wrs[i].NumSG > 0 { // the memory is free again
 			for _, b := range ops[i].local {
 				fill(o, b)

@@ -111,6 +111,15 @@ func (o *oracle) chance(p float64) bool { return o.rng.Float64() < p }
 // one of its arguments.
 func pick[T any](o *oracle, of ...T) T { return of[o.rng.IntN(len(of))] }
 
+// randomFaults are those of devices, beside the network's.
+func (o *oracle) randomFaults() *Faults {
+	p := func() float64 { return pick(o, 0, 0, 0.01) }
+	return &Faults{
+		Seed: o.rng.Uint64(), Loss: p(), Duplicate: p(), Corrupt: p(), Reorder: p(),
+		Delay: time.Duration(o.rng.IntN(10)) * time.Microsecond, Jitter: time.Duration(1+o.rng.IntN(50)) * time.Microsecond,
+	}
+}
+
 // randomLink is a network with some faults.
 func (o *oracle) randomLink() sim.Link {
 	p := func() float64 { return pick(o, 0, 0, 0.005, 0.02, 0.04) }

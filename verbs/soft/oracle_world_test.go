@@ -61,6 +61,12 @@ func (m *memory) take(n int) (verbs.SGE, []byte) {
 	return s, b
 }
 
+// rewind takes back what was given out since.
+func (m *memory) rewind(to *memory) {
+	clear(m.buf[to.next:m.next])
+	m.next, m.gaps = to.next, m.gaps[:len(to.gaps)]
+}
+
 const (
 	most       = 42 // work requests and receives of an endpoint, about
 	windowSize = 16 << 10
@@ -118,6 +124,9 @@ func (o *oracle) open(seed uint64, trace bool) {
 	n := 1 + o.rng.IntN(3)
 	if o.chance(0.5) {
 		conf.Window = 1 + o.rng.IntN(60)
+	}
+	if o.chance(0.3) {
+		conf.Faults = o.randomFaults()
 	}
 	w, err := newSimWorld(seed, n, conf)
 	o.must(err)
