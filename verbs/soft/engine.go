@@ -320,7 +320,8 @@ const firstLook = ucs.Time(100_000)
 
 // rest tells that the send queue of a draining queue pair has come to rest.
 func (q *qp) rest() {
-	if q.drain && q.stateNow() == verbs.StateSQD && q.req.una == q.req.psn && q.req.sent == 0 {
+	r := &q.req
+	if q.drain && q.stateNow() == verbs.StateSQD && r.una == r.psn && r.sent == 0 && (r.tx == q.sq.end() || !q.sq.at(r.tx).began) {
 		q.drain = false
 		q.d.raise(verbs.AsyncEvent{Type: verbs.EventSQDrained, QP: q})
 	}

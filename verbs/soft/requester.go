@@ -43,7 +43,7 @@ func (q *qp) nextRequest(p *packet) bool {
 		if r.sent == 0 && !q.mayStart(w) {
 			return false
 		}
-		if q.stateNow() != verbs.StateRTS && (q.stateNow() != verbs.StateSQD || r.sent == 0) {
+		if q.stateNow() != verbs.StateRTS && (q.stateNow() != verbs.StateSQD || r.sent == 0 && !w.began) {
 			return false
 		}
 		if w.op == verbs.OpLocalInv {
@@ -219,6 +219,9 @@ func (q *qp) goBack(psn verbs.PSN) {
 				r.sent = 0
 			}
 			q.count(cntRetransmits, 1)
+			for ; i != end; i++ {
+				q.sq.at(i).began = true
+			}
 			return
 		}
 		if w.reads() && !w.done {

@@ -14,6 +14,7 @@ type wqe struct {
 	flags  verbs.SendFlags
 	nsg    uint8
 	done   bool           // answered: reads, atomics and what is local
+	began  bool           // it was sent before, in part at least, and goes out again
 	status verbs.WCStatus // it failed here; told when its turn comes
 	imm    uint32
 	n      uint32 // bytes
@@ -101,7 +102,7 @@ func (q *qp) fill(w *wqe, r *verbs.SendWR) ucs.Status {
 		return st
 	}
 	w.id, w.op, w.flags, w.nsg = r.ID, r.Op, r.Flags, r.NumSG
-	w.done, w.status, w.got = false, verbs.WCSuccess, 0
+	w.done, w.began, w.status, w.got = false, false, verbs.WCSuccess, 0
 	w.imm, w.remote, w.rkey = r.Imm, r.Remote, r.RKey
 	w.a, w.b = r.Swap, r.Compare
 	n := uint64(0)
