@@ -43,7 +43,7 @@ func TestFaultyLinks(t *testing.T) {
 	overFaulty(t, func(t *testing.T, c Config) {
 		for seed := range uint64(2) {
 			t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
-				f := &Faults{Seed: seed, Loss: 0.02, Duplicate: 0.02, Reorder: 0.05, Corrupt: 0.02, Delay: 5 * time.Microsecond, Jitter: 50 * time.Microsecond}
+				f := &Faults{Seed: seed, Loss: 0.02, Duplicate: 0.02, Reorder: 0.05, Corrupt: 0.1, Delay: 5 * time.Microsecond, Jitter: 50 * time.Microsecond}
 				devs := openFaulty(t, c, [2]*Faults{f, f})
 				until := ucs.Now().Add(time.Minute)
 				stream(t, devs[0], devs[1], rand.New(rand.NewPCG(seed, 1)), messages{40, patient}, func() {
