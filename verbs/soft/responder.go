@@ -150,6 +150,7 @@ func (q *qp) takeRecv() bool {
 	}
 	if !r.held {
 		r.nak, r.due, r.soon = wire.RNR(r.minTimer), true, true
+		r.silent = true // what comes behind is dropped without a word
 		q.count(cntRNRNaks, 1)
 	}
 	return r.held
