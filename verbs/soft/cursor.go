@@ -36,3 +36,11 @@ func (c *cursor) lock() uint64 {
 // end publishes the number, all stores before it, and unlocks. It pairs with the
 // loads of pos and begin.
 func (c *cursor) end(pos uint64) { storeRelease(&c.word, pos<<1) }
+
+// left returns when whoever has it locked now has moved on.
+func (c *cursor) left() {
+	v := c.word.Load()
+	for k := 0; v&cursorLocked != 0 && c.word.Load() == v; k++ {
+		relax(k)
+	}
+}

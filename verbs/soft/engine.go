@@ -231,7 +231,7 @@ func (q *qp) tell(c *cq, w *verbs.WC, solicited bool) {
 }
 
 // quiesce returns when everybody who was inside the engine of a device that can
-// touch this one's memory has left.
+// touch this one's memory has left, and whoever was posting inline data of it.
 func (d *device) quiesce() {
 	if all := d.conf.Switch.devices.Load(); all != nil && d.kind == overInproc {
 		for _, o := range *all {
@@ -243,7 +243,10 @@ func (d *device) quiesce() {
 	d.rx.left()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.qps.each(func(q *qp) { q.left() })
+	d.qps.each(func(q *qp) {
+		q.sq.tail.left()
+		q.left()
+	})
 }
 
 // arrive acts on a packet that came for q, which the caller owns.

@@ -154,12 +154,12 @@ func (q *qp) shut() bool {
 	}
 	q.closed = true
 	d := q.d
-	d.mu.Lock()
-	d.qps.remove(q)
-	d.mu.Unlock()
 	q.wait()
 	q.reset()
 	q.leave()
+	d.mu.Lock()
+	d.qps.remove(q) // now that it touches no memory: quiesce waits for those it finds
+	d.mu.Unlock()
 	d.forget(q)
 	d.rx.left() // whoever found it before it went
 	q.wait()

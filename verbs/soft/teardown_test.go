@@ -45,24 +45,24 @@ func (e *end) closeAll() {
 }
 
 // load posts work of every kind that nobody will finish soon: messages without
-// receives, long writes and reads, atomics, receives.
+// receives, long writes and reads, atomics, receives. A quarter of the memory is
+// sent from, one read into, one written by the peer, one read by it.
 func (e *end) load(o *end) {
-	all := [verbs.MaxSGE]verbs.SGE{e.sge(0, len(e.buf))}
-	word := [verbs.MaxSGE]verbs.SGE{e.sge(0, 8)}
-	for i := range 40 {
-		e.recv(uint64(i), 0, len(e.buf))
+	n := len(e.buf) / 4
+	for i := range 20 {
+		e.recv(uint64(i), 2*n, n)
 	}
-	wr := verbs.SendWR{Flags: verbs.SendSignaled, NumSG: 1, SG: all, Remote: o.mr.Addr(), RKey: o.mr.RKey()}
+	post := func(i int, op verbs.Opcode, from, to, n int) {
+		e.send(verbs.SendWR{
+			ID: uint64(i), Op: op, Flags: verbs.SendSignaled, NumSG: 1, SG: [verbs.MaxSGE]verbs.SGE{e.sge(from, n)},
+			Remote: o.mr.Addr() + uint64(to), RKey: o.mr.RKey(),
+		})
+	}
 	for i := range 30 {
-		wr.ID = uint64(i)
-		wr.Op, wr.SG = verbs.OpWrite, all
-		e.send(wr)
-		wr.Op = verbs.OpRead
-		e.send(wr)
-		wr.Op, wr.SG = verbs.OpFetchAdd, word
-		e.send(wr)
-		wr.Op = verbs.OpSend
-		e.send(wr)
+		post(i, verbs.OpWrite, 0, 2*n, n)
+		post(i, verbs.OpRead, n, 3*n, n)
+		post(i, verbs.OpFetchAdd, n, 2*n, 8)
+		post(i, verbs.OpSend, 0, 0, n)
 	}
 }
 
@@ -241,6 +241,43 @@ func hammer(e, o *end, rng *rand.Rand, posted *atomic.Int64, stop *atomic.Bool) 
 		e.cq.Poll(wc[:])
 		posted.Add(1)
 		runtime.Gosched() // those who wait for a turn of the engine get theirs
+	}
+}
+
+// TestInlineRacesWithClose: a post that copies inline data out of registered
+// memory has done so when the memory's Close returns.
+func TestInlineRacesWithClose(t *testing.T) {
+	a, b := pair(t, New(Config{Link: LinkInproc}), 64)
+	for range 50 {
+		buf := make([]byte, verbs.InlineLen)
+		m, err := a.pd.Register(buf, verbs.MRConfig{Access: verbs.LocalWrite})
+		require.NoError(t, err)
+		var posted atomic.Int64
+		var stop atomic.Bool
+		var all sync.WaitGroup
+		for range 2 {
+			all.Go(func() {
+				wr := verbs.SendWR{Op: verbs.OpWrite, Flags: verbs.SendInline | verbs.SendSignaled, NumSG: 1, Remote: b.mr.Addr(), RKey: b.mr.RKey()}
+				wr.SG[0] = verbs.SGE{Addr: m.Addr(), Len: verbs.InlineLen, LKey: m.LKey()}
+				var wc [4]verbs.WC
+				for !stop.Load() {
+					a.qp.PostSend([]verbs.SendWR{wr})
+					a.cq.Poll(wc[:])
+					b.cq.Poll(wc[:])
+					posted.Add(1)
+					runtime.Gosched()
+				}
+			})
+		}
+		for posted.Load() < 50 {
+			runtime.Gosched()
+		}
+		require.NoError(t, m.Close())
+		for k := range buf {
+			buf[k] = poison // the race detector tells of a reader
+		}
+		stop.Store(true)
+		all.Wait()
 	}
 }
 
