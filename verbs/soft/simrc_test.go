@@ -55,7 +55,7 @@ func newSimSide(t *testing.T, d *device, size int) *simSide {
 	pd, err := d.AllocPD()
 	require.NoError(t, err)
 	s := &simSide{buf: make([]byte, size)}
-	s.mr, err = pd.Register(s.buf, verbs.MRConfig{Access: verbs.LocalWrite})
+	s.mr, err = pd.Register(s.buf, verbs.MRConfig{Access: allAccess})
 	require.NoError(t, err)
 	s.cq, err = d.CreateCQ(verbs.CQConfig{Depth: 1000})
 	require.NoError(t, err)
