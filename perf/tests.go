@@ -123,6 +123,8 @@ var tests = []Test{
 	{"verbs_read_bw", "RDMA read bandwidth / message rate", Verbs, OpGet, Stream, overhead, 16, false},
 	{"verbs_fadd_lat", "atomic fetch-and-add latency", Verbs, OpFetchAdd, RoundTrip, latency, 1, false},
 	{"verbs_fadd_bw", "atomic fetch-and-add rate", Verbs, OpFetchAdd, Stream, overhead, 16, false},
+	{"verbs_ud_send_lat", "datagram latency", Verbs, OpDatagram, PingPong, latency, 1, false},
+	{"verbs_ud_send_bw", "datagram bandwidth / message rate", Verbs, OpDatagram, Stream, overhead, 32, false},
 }
 
 // Tests lists the tests, those of UCX's tool in its order and then our own. The

@@ -1,3 +1,190 @@
 package perf
 
-func newVerbsDatagram(s *verbsSide) kernel { return newVerbsSend(s) }
+import (
+	"fmt"
+
+	"go.uber.org/zap"
+)
+
+// verbsDatagram is the tests of datagrams, which may get lost. Each carries its
+// number as immediate data, and the other side answers with numbers: with each
+// one in a ping-pong, in a stream with how far it has come. Who measures sends
+// its last one again when nothing has come for a while; who answers does so when
+// it sees a number again. A stream's lost datagrams are counted and logged.
+type verbsDatagram struct {
+	*verbsSide
+	scratch *stamps
+	sent    uint32 // number of the last one sent
+	seen    uint32 // highest number that came
+	end     uint32 // the passive side's last one of the phase
+	quarter int32  // of the window: a stream's answers
+	answers bool
+	again   bool // the last one is to be sent again
+	lost    int64
+}
+
+func newVerbsDatagram(s *verbsSide) kernel {
+	k := &verbsDatagram{verbsSide: s, scratch: newScratch(), quarter: int32(max(1, s.limit/4)), answers: s.link.g.Index() != 0}
+	s.arrived = k.arrive
+	s.stalled = func() { k.again = k.again || !k.answers }
+	if k.answers && s.test.Pattern == Stream { // its answers are numbers alone
+		s.list[0].Flags, s.list[0].InlineLen, s.list[0].NumSG = 0, 0, 0
+	}
+	return k
+}
+
+func (k *verbsDatagram) arrive(imm uint32) {
+	switch d := int32(imm - k.seen); {
+	case d > 0:
+		k.seen = imm
+		if k.answers {
+			k.lost += int64(d - 1)
+		}
+	default:
+		k.again = k.answers
+	}
+}
+
+// step is idle, and sends again what is to be sent again.
+func (k *verbsDatagram) step() error {
+	if err := k.idle(); err != nil {
+		return err
+	}
+	if k.again {
+		return k.repeat()
+	}
+	return nil
+}
+
+//go:noinline
+func (k *verbsDatagram) repeat() error {
+	k.again = false
+	if k.sent == 0 {
+		return nil
+	}
+	return k.one(k.sent)
+}
+
+func (k *verbsDatagram) progress() { _ = k.step() }
+
+// one sends datagram number n.
+func (k *verbsDatagram) one(n uint32) error {
+	k.sent = n
+	k.list[0].Imm = n
+	return k.post(1, false)
+}
+
+// await waits until datagram number n has come, or a later one.
+func (k *verbsDatagram) await(n uint32) error {
+	for int32(k.seen-n) < 0 {
+		if err := k.step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (k *verbsDatagram) active(n int64, st *stamps) error {
+	if k.test.Pattern == Stream {
+		if err := stream(k, n, st, k.link); err != nil {
+			return err
+		}
+		return k.await(k.sent)
+	}
+	return k.echo(n, st, k.sent)
+}
+
+func (k *verbsDatagram) passive(n int64) error {
+	k.end += uint32(n)
+	if k.test.Pattern == Stream {
+		return k.count()
+	}
+	return k.echo(n, k.scratch, k.sent)
+}
+
+// echo sends n datagrams and waits for as many. Who answers waits first.
+//
+//go:noinline
+func (k *verbsDatagram) echo(n int64, st *stamps, seq uint32) error {
+	for range n {
+		seq++
+		if k.answers {
+			if err := k.await(seq); err != nil {
+				return err
+			}
+		}
+		if k.p.Validate {
+			if err := k.verify(seq); err != nil {
+				return err
+			}
+		}
+		if err := k.one(seq); err != nil {
+			return err
+		}
+		if !k.answers {
+			if err := k.await(seq); err != nil {
+				return err
+			}
+		}
+		st.tick()
+	}
+	return nil
+}
+
+// verify checks the datagram that came last, and writes number seq, which is to
+// be sent.
+func (k *verbsDatagram) verify(seq uint32) error {
+	if k.seen != 0 {
+		in := k.in.Bytes()[grhArea : grhArea+k.p.Size()]
+		if at := check(in, int64(k.seen)); at >= 0 {
+			return fmt.Errorf("over %s: datagram %d is wrong at byte %d: %#x", k.name, k.seen, at, in[at])
+		}
+	}
+	fill(k.message(), int64(seq))
+	return nil
+}
+
+// count takes a stream, and says now and then how far it has come.
+//
+//go:noinline
+func (k *verbsDatagram) count() error {
+	for k.seen != k.end {
+		if err := k.step(); err != nil {
+			return err
+		}
+		if int32(k.seen-k.sent) >= k.quarter {
+			if err := k.one(k.seen); err != nil {
+				return err
+			}
+		}
+	}
+	return k.one(k.end)
+}
+
+func (k *verbsDatagram) each(n int, st *stamps) error { return eachOf(k, n, st) }
+
+//go:noinline
+func (k *verbsDatagram) burst(n int) error {
+	for n > 0 {
+		c := min(n, len(k.list))
+		n -= c
+		if err := k.await(k.sent + uint32(c) - uint32(k.limit)); err != nil {
+			return err
+		}
+		for i := range k.list[:c] {
+			k.sent++
+			k.list[i].Imm = k.sent
+		}
+		if err := k.post(c, n == 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (k *verbsDatagram) close() error {
+	if k.lost > 0 && k.log != nil {
+		k.log.Warn("datagrams lost", zap.Int64("count", k.lost))
+	}
+	return k.verbsSide.close()
+}

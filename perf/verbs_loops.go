@@ -14,7 +14,7 @@ func (s *verbsSide) fillLists() {
 		w.AH = s.ah.ID()
 	}
 	size := s.p.Size()
-	s.inline = s.p.Layout == Short && size <= verbs.InlineLen && (s.test.Op == OpSend || s.test.Op == OpPut || s.test.Op == OpDatagram)
+	s.inline = s.p.Layout == Short && size <= int64(s.maxInline()) && (s.test.Op == OpSend || s.test.Op == OpPut || s.test.Op == OpDatagram)
 	if s.inline {
 		w.Flags, w.InlineLen = verbs.SendInline, uint8(size)
 	} else {

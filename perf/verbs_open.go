@@ -136,10 +136,13 @@ func (s *verbsSide) allocate() (err error) {
 		return err
 	}
 	s.qp, err = s.pd.CreateQP(verbs.QPConfig{Type: typ, SendCQ: s.cq, RecvCQ: s.cq, Caps: verbs.QPCaps{
-		MaxSend: s.sendDepth(), MaxRecv: s.recvDepth(), MaxSendSGE: len(s.p.Sizes), MaxRecvSGE: 1, MaxInline: verbs.InlineLen,
+		MaxSend: s.sendDepth(), MaxRecv: s.recvDepth(), MaxSendSGE: len(s.p.Sizes), MaxRecvSGE: 1, MaxInline: s.maxInline(),
 	}})
 	return err
 }
+
+// maxInline is the longest message that stands in a work request.
+func (s *verbsSide) maxInline() int { return min(verbs.InlineLen, s.ctx.Attr().MaxInline) }
 
 // span is the length of the buffer that the pieces of a message lie in.
 func (s *verbsSide) span() int64 {
