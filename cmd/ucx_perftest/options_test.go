@@ -135,7 +135,7 @@ func TestHelp(t *testing.T) {
 		}
 	}
 	for _, row := range perf.Tests() {
-		assert.Contains(t, out, " "+row.Name+" - "+row.API.String()+" "+row.Desc)
+		assert.Contains(t, out, row.Name+" - "+row.API.String()+" "+row.Desc)
 	}
 	file := filepath.Join("testdata", "help.txt")
 	if os.Getenv("UPDATE") != "" {

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/perf"
+)
+
+// verbsTests lists the tests of verbs.
+func verbsTests() (names []string) {
+	for _, row := range perf.Tests() {
+		if row.API == perf.Verbs {
+			names = append(names, row.Name)
+		}
+	}
+	return names
+}
+
+// Each test of verbs runs within this process on either link.
+func TestVerbsLoopback(t *testing.T) {
+	for _, name := range verbsTests() {
+		for _, device := range []string{"inproc", "lo"} {
+			t.Run(name+" "+device, func(t *testing.T) {
+				out, _, err := command("-l", "-q", "-n", "500", "-t", name, "-d", device)
+				require.NoError(t, err)
+				assert.Regexp(t, finalRow, out)
+				assert.Contains(t, out, "         500 ")
+			})
+		}
+	}
+}
+
+// Each test of verbs runs between two processes, over the device that the
+// connection chose; ping-pongs of data are verified.
+func TestVerbsTwoProcesses(t *testing.T) {
+	for _, name := range verbsTests() {
+		t.Run(name, func(t *testing.T) {
+			args := []string{"-q", "-n", "300", "-t", name}
+			switch {
+			case strings.HasSuffix(name, "send_lat"), name == "verbs_write_lat":
+				args = append(args, "-V", "-s", "3000")
+			case strings.HasSuffix(name, "send_bw"):
+				args = append(args, "-O", "64", "--post-list", "16")
+			}
+			s, c := both(t, []string{"-q"}, args)
+			assert.Regexp(t, finalRow, c.out.String())
+			assert.Contains(t, s.out.String(), "| API:          verbs")
+		})
+	}
+}
+
+// What a process captured dissects as InfiniBand, with nothing malformed.
+func TestPcap(t *testing.T) {
+	tshark, err := exec.LookPath("tshark")
+	if err != nil {
+		t.Skip("tshark is not installed")
+	}
+	for _, name := range []string{"verbs_send_lat", "verbs_read_lat", "verbs_fadd_lat", "verbs_ud_send_lat"} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "run.pcap")
+			args := []string{"-q", "-n", "50", "-w", "5", "-t", name, "--pcap", file}
+			if strings.HasSuffix(name, "send_lat") {
+				args = append(args, "-V", "-s", "4000")
+			}
+			both(t, []string{"-q"}, args)
+			decode := []string{"-r", file}
+			for _, port := range udpPorts(t, tshark, file) {
+				decode = append(decode, "-d", "udp.port=="+port+",infiniband")
+			}
+			all := lines(t, exec.Command(tshark, append(decode, "-T", "fields", "-e", "infiniband.bth.opcode")...))
+			require.GreaterOrEqual(t, len(all), 100)
+			assert.NotContains(t, all, "", "a packet that is no InfiniBand")
+			assert.Empty(t, lines(t, exec.Command(tshark, append(decode, "-Y", "_ws.malformed || _ws.expert.severity == error")...)))
+		})
+	}
+}
+
+// udpPorts are the ports in a capture.
+func udpPorts(t *testing.T, tshark, file string) []string {
+	t.Helper()
+	seen := map[string]bool{}
+	var ports []string
+	for _, l := range lines(t, exec.Command(tshark, "-r", file, "-T", "fields", "-e", "udp.srcport", "-e", "udp.dstport")) {
+		for _, p := range strings.Fields(l) {
+			if !seen[p] {
+				seen[p] = true
+				ports = append(ports, p)
+			}
+		}
+	}
+	return ports
+}
+
+// lines are those that a program prints.
+func lines(t *testing.T, c *exec.Cmd) []string {
+	t.Helper()
+	out, err := c.Output()
+	require.NoError(t, err)
+	if len(out) == 0 {
+		return nil
+	}
+	return strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
+}
+
+func TestPcapRefused(t *testing.T) {
+	_, _, err := command("-l", "-q", "-n", "10", "-t", "verbs_send_lat", "--pcap", filepath.Join(t.TempDir(), "no", "such"))
+	require.ErrorIs(t, err, os.ErrNotExist)
+	t.Setenv("UCX_SOFT_LINK", "inproc")
+	_, _, err = command("-l", "-q", "-n", "10", "-t", "verbs_send_lat", "--pcap", filepath.Join(t.TempDir(), "x"))
+	require.ErrorContains(t, err, "UCX_SOFT_LINK")
+	assert.Equal(t, 2, exitCode(err))
+}
+
+// Devices that are not there are refused by name.
+func TestVerbsNoDevice(t *testing.T) {
+	_, _, err := command("-l", "-q", "-n", "10", "-t", "verbs_send_lat", "-d", "mlx5_0")
+	require.ErrorContains(t, err, `no device "mlx5_0"; there are inproc lo`)
+	_, _, err = command("-l", "-q", "-n", "10", "-t", "verbs_ud_send_lat", "-s", "5000")
+	require.ErrorContains(t, err, "message size (5000) is larger than max supported (4096)")
+	_, _, err = command("-l", "-q", "-n", "10", "-t", "verbs_send_bw", "--post-list", "33")
+	require.ErrorContains(t, err, "no more than the window of 32")
+	_, _, err = command("-l", "-q", "-n", "10", "-t", "tag_lat", "--post-list", "2")
+	require.ErrorContains(t, err, "only tests of verbs post lists")
+}
