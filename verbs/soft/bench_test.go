@@ -35,8 +35,8 @@ func (e *end) await(wc []verbs.WC, o *end) {
 // BenchmarkPingPong is the time of one message of eight bytes over RC, one thread
 // driving both ends: the cost of both sides.
 func BenchmarkPingPong(b *testing.B) {
-	b.Run(LinkInproc, func(b *testing.B) { pingPong(b, Config{Link: LinkInproc}) })
-	b.Run(LinkUDP, func(b *testing.B) { pingPong(b, Config{Link: LinkUDP, Addr: localhost}) })
+	b.Run(LinkInproc, func(b *testing.B) { pingPong(b, Config{Link: LinkInproc, Engine: EngineInline}) })
+	b.Run(LinkUDP, func(b *testing.B) { pingPong(b, Config{Link: LinkUDP, Addr: localhost, Engine: EngineInline}) })
 }
 
 func pingPong(b *testing.B, c Config) {
