@@ -237,6 +237,19 @@ func (q *qp) refused(p *packet) {
 // expire looks at a queue pair's timers, and gives when to look again; 0: none
 // runs.
 func (q *qp) expire(now ucs.Time) ucs.Time {
+	next := q.expireRequests(now)
+	if s := &q.rsp; s.due && !s.soon {
+		if now >= s.dueAt {
+			s.soon = true
+		} else if next == 0 || s.dueAt < next {
+			next = s.dueAt
+		}
+	}
+	return next
+}
+
+// expireRequests is expire for what was sent.
+func (q *qp) expireRequests(now ucs.Time) ucs.Time {
 	r := &q.req
 	if r.pause != 0 {
 		if now < r.pause {

@@ -35,6 +35,7 @@ type engine struct {
 	sinkTo []verbs.WC
 	sinkN  int
 	counts counts // under rx
+	come   packet // under rx: scratch of receiving
 
 	lock   latch
 	dirty  []*qp // have something to send that could not go at once; under lock
@@ -308,9 +309,6 @@ func (q *qp) transmit() {
 	if r.fatal && !r.due && r.replyN == r.keptN {
 		q.enterErr()
 		return
-	}
-	if r.due && !r.soon {
-		q.d.due(q, r.dueAt)
 	}
 	if q.req.una != q.req.psn && !q.isTimed {
 		q.d.due(q, now+firstLook)

@@ -77,7 +77,7 @@ func (f *faultUDP) release(now ucs.Time) {
 func (q *qp) sendFaulty(now ucs.Time) bool {
 	f := q.d.faulty
 	var p packet
-	for q.nextReply(&p, now) || q.nextRequest(&p) {
+	for q.nextReply(&p) || q.nextRequest(&p) {
 		f.put(&q.to.udp, &p, now)
 	}
 	f.release(now)

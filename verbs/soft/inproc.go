@@ -233,14 +233,14 @@ func (c *cell) resolve(p *packet, s *Switch) bool {
 
 // sendInproc hands over what the queue pair has to send; true: the peer's inbox
 // is full, and more is left.
-func (q *qp) sendInproc(now ucs.Time) bool {
+func (q *qp) sendInproc() bool {
 	b := q.to.peer.in
-	var p packet
+	p := &q.out
 	for n := 0; ; n++ {
 		if b.full() {
 			return true
 		}
-		if !q.nextReply(&p, now) && !q.nextRequest(&p) {
+		if !q.nextReply(p) && !q.nextRequest(p) {
 			if n > 0 {
 				q.to.peer.wake()
 			}
@@ -251,7 +251,7 @@ func (q *qp) sendInproc(now ucs.Time) bool {
 			q.count(cntDroppedInbox, 1)
 			return true
 		}
-		c.fill(&p, q.d.index)
+		c.fill(p, q.d.index)
 		storeRelease32(&c.seq, seq)
 	}
 }
@@ -259,7 +259,7 @@ func (q *qp) sendInproc(now ucs.Time) bool {
 // drain acts on the packets in the inbox. The caller has the receive token.
 func (d *device) drain(now ucs.Time) int {
 	b := d.in
-	var p packet
+	p := &d.come
 	var q *qp
 	n := 0
 	for ; n < maxDrain; n++ {
@@ -284,13 +284,13 @@ func (d *device) drain(now ucs.Time) int {
 			d.counts.add(cntDroppedQPN, 1)
 		case q.typ == verbs.RC && (q.to.peer == nil || q.to.peer.index != c.from):
 			d.counts.add(cntDroppedSource, 1)
-		case !c.read(&p, d.conf.Switch):
+		case !c.read(p, d.conf.Switch):
 			d.counts.add(cntDroppedShort, 1)
 		default:
 			if q.typ == verbs.UD {
-				d.fromInproc(&p, c.from)
+				d.fromInproc(p, c.from)
 			}
-			q.arrive(&p, now)
+			q.arrive(p, now)
 		}
 		storeRelease32(&b.head, h+1)
 		storeRelease32(&c.seq, h+uint32(len(b.cells)))

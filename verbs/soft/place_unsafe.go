@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/wire"
 )
 
 // sgLen is the length of pieces together.
@@ -39,6 +40,20 @@ func (q *qp) scatter(sg []verbs.SGE, off int, p *packet, from int, last bool) bo
 		from += int(s.Len)
 	}
 	return true
+}
+
+// placeWhole is scatter for a message of one packet that came in one piece and
+// goes to one; false: it is none, or may not go there.
+func (q *qp) placeWhole(p *packet, info *wire.Info) bool {
+	r := &q.rsp.recv
+	if info.Place != wire.PlaceOnly || p.nsg != 1 || p.n == 0 || r.nsg != 1 {
+		return false
+	}
+	to, ok := q.d.local(q.pd, verbs.SGE{Addr: r.sg[0].Addr, Len: uint32(p.n), LKey: r.sg[0].LKey}, verbs.LocalWrite)
+	if ok {
+		placeLast(to, p.sg[0])
+	}
+	return ok
 }
 
 // place copies n bytes of p's payload, from its byte from on, to to. With last

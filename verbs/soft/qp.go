@@ -47,6 +47,7 @@ type qp struct {
 	drain   bool // SQD: tell when the send queue has come to rest
 	req     requester
 	rsp     responder
+	out     packet // scratch of sending
 	counts  counts
 	isTimed bool     // in engine.timed
 	pass    uint32   // engine.passes at the last post
@@ -124,6 +125,13 @@ func (q *qp) PostSend(wrs []verbs.SendWR) (int, ucs.Status) {
 	return n, st
 }
 
+// wants reports whether transmit may have something to do.
+func (q *qp) wants() bool {
+	s := &q.rsp
+	return q.req.tx != q.sq.end() || s.soon || s.replyN != s.keptN || s.fatal || q.lost || q.drain ||
+		q.stateNow() != verbs.StateRTS
+}
+
 // leaveQuietly gives the ownership back and sends only where somebody asks.
 func (q *qp) leaveQuietly() {
 	if !q.give() {
@@ -141,8 +149,12 @@ func (q *qp) run() {
 // leave sends what is to be sent and gives the ownership back.
 func (q *qp) leave() {
 	for {
-		q.takeLate()
-		q.transmit()
+		if q.lateN.Load() != 0 {
+			q.takeLate()
+		}
+		if q.wants() {
+			q.transmit()
+		}
 		q.polled = false
 		if q.give() {
 			return

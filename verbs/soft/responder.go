@@ -105,13 +105,13 @@ func (q *qp) requested(p *packet, info *wire.Info, now ucs.Time) {
 		return // the answer acknowledges
 	}
 	r.psn = r.psn.Add(1)
-	if r.stood == 0 {
-		r.dueAt = now + ackDelay
-	}
 	r.stood++
 	r.due = true
 	if p.ackReq || r.stood >= ackPackets {
 		r.soon = true
+	} else if r.stood == 1 {
+		r.dueAt = now + ackDelay
+		q.d.due(q, r.dueAt)
 	}
 }
 
@@ -172,7 +172,7 @@ func (q *qp) takeSend(p *packet, info *wire.Info) bool {
 		q.failRecv(verbs.WCLocLenErr, wire.NakInvalid)
 		return false
 	}
-	if !q.scatter(r.recv.sg[:r.recv.nsg], int(r.off), p, 0, info.Place.Ends()) {
+	if !q.placeWhole(p, info) && !q.scatter(r.recv.sg[:r.recv.nsg], int(r.off), p, 0, info.Place.Ends()) {
 		q.failRecv(verbs.WCLocProtErr, wire.NakRemoteOp)
 		return false
 	}
@@ -364,12 +364,12 @@ func (q *qp) again(p *packet, info *wire.Info) {
 }
 
 // nextReply makes the next packet of what is to be answered; false: nothing is.
-func (q *qp) nextReply(p *packet, now ucs.Time) bool {
+func (q *qp) nextReply(p *packet) bool {
 	r := &q.rsp
 	if r.replyN != r.keptN {
 		return q.answer(&r.kept[r.replyN%r.max], p)
 	}
-	if !r.due || !r.soon && now < r.dueAt {
+	if !r.soon {
 		return false
 	}
 	q.head(p, wire.Acknowledge, r.psn.Add(-1))
@@ -419,7 +419,7 @@ func (q *qp) answer(a *answer, p *packet) bool {
 		if !ok { // it went meanwhile
 			q.head(p, wire.Acknowledge, a.psn.Add(int(a.sent)))
 			p.syn = wire.NakRemoteAccess
-			r.replyN, r.fatal, r.due = r.keptN, true, false
+			r.replyN, r.fatal, r.due, r.soon = r.keptN, true, false, false
 			return true
 		}
 		p.sg[0], p.nsg, p.n, p.inline, p.again = b, 1, int(n), false, a.again

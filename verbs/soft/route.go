@@ -102,7 +102,7 @@ func (q *qp) send(now ucs.Time) bool {
 	case overFabric:
 		return q.sendFabric(now)
 	default:
-		return q.sendInproc(now)
+		return q.sendInproc()
 	}
 }
 
@@ -156,7 +156,7 @@ func (d *device) arrived() bool { return d.kind != overInproc || d.in.ready() }
 // sendFabric sends packet by packet.
 func (q *qp) sendFabric(now ucs.Time) bool {
 	var p packet
-	for q.nextReply(&p, now) || q.nextRequest(&p) {
+	for q.nextReply(&p) || q.nextRequest(&p) {
 		q.d.fab.send(&q.to.fabric, &p, now)
 	}
 	return false

@@ -58,16 +58,16 @@ func (q *qp) holds(now ucs.Time) bool {
 // sendUDP sends in trains.
 func (q *qp) sendUDP(now ucs.Time) bool {
 	u := q.d.udp
-	var p packet
+	p := &q.out
 	var t *train
-	for q.nextReply(&p, now) || q.nextRequest(&p) {
+	for q.nextReply(p) || q.nextRequest(p) {
 		if t == nil {
 			t = u.train(&q.to.udp)
 		}
-		if !t.add(&p) {
+		if !t.add(p) {
 			t.send()
 			t = u.train(&q.to.udp)
-			t.add(&p)
+			t.add(p)
 		}
 	}
 	if t != nil {
@@ -108,7 +108,7 @@ func (d *device) drainUDP(now ucs.Time) int {
 				q = d.claim(num, g, i)
 			}
 			if q != nil {
-				q.fromUDP(g, i, now)
+				q.fromUDP(&d.come, g, i, now)
 			}
 		}
 		if q != nil {
@@ -148,6 +148,7 @@ func (d *device) claim(num verbs.QPN, g *datagram, i int) *qp {
 
 // takeLate acts on the packets that came while another owned the queue pair.
 func (q *qp) takeLate() {
+	var p packet
 	for q.lateN.Load() != 0 {
 		q.lateLock.lock()
 		all := q.late
@@ -156,7 +157,7 @@ func (q *qp) takeLate() {
 		q.lateLock.unlock()
 		now := ucs.Time(q.d.now.Load())
 		for i := range all {
-			q.fromUDP(all[i].d, all[i].i, now)
+			q.fromUDP(&p, all[i].d, all[i].i, now)
 			all[i].d.release()
 			all[i].d = nil
 		}
@@ -165,13 +166,12 @@ func (q *qp) takeLate() {
 }
 
 // fromUDP acts on packet i of g.
-func (q *qp) fromUDP(g *datagram, i int, now ucs.Time) {
+func (q *qp) fromUDP(p *packet, g *datagram, i int, now ucs.Time) {
 	if q.typ == verbs.RC && !q.to.udp.sent(g) {
 		q.count(cntDroppedSource, 1)
 		return
 	}
-	var p packet
-	f, ok := g.open(i, &p)
+	f, ok := g.open(i, p)
 	switch {
 	case !ok:
 		q.count(cntDroppedICRC, 1)
@@ -183,6 +183,6 @@ func (q *qp) fromUDP(g *datagram, i int, now ucs.Time) {
 		if q.typ == verbs.UD {
 			p.sgid, p.slid, p.tos, p.ttl = g.from.gid(), g.from.lid(), g.tos, g.ttl
 		}
-		q.arrive(&p, now)
+		q.arrive(p, now)
 	}
 }
