@@ -16,7 +16,7 @@ const maxHeaders = wire.BTHLen + wire.AtomicETHLen
 func encode(p *packet, b []byte) int {
 	n := putHeaders(p, b)
 	for _, s := range p.sg[:p.nsg] {
-		n += copy(b[n:], s)
+		n += dma(b[n:], s)
 	}
 	return n + putPad(p.n, b[n:])
 }

@@ -179,7 +179,7 @@ func (q *qp) atomicAnswer(p *packet) {
 		q.failSend(verbs.WCLocProtErr)
 		return
 	}
-	copy(to, b[:])
+	dma(to, b[:])
 	w.done = true
 	q.req.rd--
 	q.retire(p.psn.Add(1))

@@ -174,9 +174,9 @@ func (c *cell) fill(p *packet, from uint32) {
 	switch {
 	case p.n == 0:
 	case p.n <= smallLen && p.nsg == 1:
-		copy(c.small[:], p.sg[0])
+		dma(c.small[:], p.sg[0])
 	case p.inline:
-		copy(c.long[:], p.sg[0])
+		dma(c.long[:], p.sg[0])
 	default:
 		c.nsg = uint8(p.nsg)
 		copy(c.sg[:], p.ref[:p.nsg])

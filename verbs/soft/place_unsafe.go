@@ -73,7 +73,7 @@ func (q *qp) place(to []byte, p *packet, from, n int, last bool) {
 		if last && n == 0 {
 			placeLast(to, b)
 		} else {
-			copy(to, b)
+			dma(to, b)
 		}
 		to = to[len(b):]
 	}
@@ -84,11 +84,11 @@ func placeLast(to, b []byte) {
 	const word = 8
 	n := len(b)
 	if n < word || (uintptr(unsafe.Pointer(unsafe.SliceData(to)))+uintptr(n))%word != 0 {
-		copy(to, b)
+		dma(to, b)
 		return
 	}
 	n -= word
-	copy(to, b[:n])
+	dma(to, b[:n])
 	w := *(*[word]byte)(b[n:])
 	atomic.StoreUint64((*uint64)(unsafe.Pointer(&to[n])), *(*uint64)(unsafe.Pointer(&w)))
 }
