@@ -88,7 +88,9 @@ const maxLate = 64
 // drainUDP takes what stands in the socket.
 func (d *device) drainUDP(now ucs.Time) int {
 	n := 0
-	for _, g := range d.udp.recv() {
+	all := d.udp.recv()
+	crossed()
+	for _, g := range all {
 		if d.conf.Tap != nil {
 			d.show(g)
 		}
