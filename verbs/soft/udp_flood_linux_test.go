@@ -111,7 +111,7 @@ func TestUDPMarksWhatIsSentAgain(t *testing.T) {
 	require.False(t, kept.again)
 	q.again(&packet{op: wire.ReadRequest, psn: kept.psn, rkey: kept.key, addr: kept.addr, dlen: kept.n}, wire.ReadRequest.Info())
 	var p packet
-	require.True(t, q.nextReply(&p, 0))
+	require.True(t, q.nextReply(&p))
 	require.Equal(t, wire.ReadResponseOnly, p.op)
 	require.True(t, p.again)
 

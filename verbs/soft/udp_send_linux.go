@@ -17,6 +17,7 @@ import (
 //
 // hot: BenchmarkUDPPingPong
 func (t *train) send() ucs.Status {
+	crossed()
 	t.cut()
 	if t.u.tap != nil {
 		t.show()
