@@ -9,7 +9,7 @@ import (
 )
 
 // answered acts on an acknowledgement or an answer.
-func (q *qp) answered(p *packet, now ucs.Time) {
+func (q *qp) answered(p *packet) {
 	if s := q.stateNow(); s != verbs.StateRTS && s != verbs.StateSQD {
 		return
 	}
@@ -29,7 +29,7 @@ func (q *qp) answered(p *packet, now ucs.Time) {
 	case p.syn.IsAck():
 		q.retire(p.psn.Add(1))
 	case p.syn.IsRNR():
-		q.notReady(p, now)
+		q.notReady(p)
 	case p.syn.IsNak():
 		q.refused(p)
 	}
@@ -187,7 +187,7 @@ func (q *qp) atomicAnswer(p *packet) {
 
 // notReady waits for the receiver, and sends again from the packet on that found
 // no receive.
-func (q *qp) notReady(p *packet, now ucs.Time) {
+func (q *qp) notReady(p *packet) {
 	r := &q.req
 	if !q.retire(p.psn) || r.una != p.psn {
 		return
@@ -200,8 +200,9 @@ func (q *qp) notReady(p *packet, now ucs.Time) {
 		r.rnrs--
 	}
 	q.goBack(p.psn)
-	r.retries = r.retryCnt // the peer lives; rnrRetry alone counts how long it waits
-	r.pause = max(now.Add(wire.RNRTimer(p.syn.Code())), 1)
+	r.retries = r.retryCnt                                         // the peer lives; rnrRetry alone counts how long it waits
+	// Not from a time that was read long ago.
+	r.pause = max(q.d.clock().Add(wire.RNRTimer(p.syn.Code())), 1)
 	r.since = 0
 	q.d.due(q, r.pause)
 }

@@ -72,16 +72,6 @@ func (d *device) stop() error {
 
 const never = ucs.Time(1<<63 - 1)
 
-// progress is one pass of whoever polls.
-func (d *device) progress() {
-	n := d.passes.Load() + 1
-	storeRelease32(&d.passes, n)
-	if n%clockEvery == 0 {
-		d.tick(d.clock())
-	}
-	d.pass()
-}
-
 // tick notes the time and runs the timers that are due.
 func (d *device) tick(now ucs.Time) {
 	d.now.Store(int64(now))
@@ -109,20 +99,20 @@ func (d *device) pass() int {
 func (d *device) progressInto(c *cq, wcs []verbs.WC) int {
 	n := d.passes.Load() + 1
 	storeRelease32(&d.passes, n)
-	if n%clockEvery == 0 {
-		d.tick(d.clock())
-	}
 	if d.dirtyN.Load() != 0 {
 		d.flushDirty()
 	}
-	if !d.arrived() || !d.rx.take() {
-		return 0
+	got := 0
+	if d.arrived() && d.rx.take() {
+		d.sinkCQ, d.sinkTo, d.sinkN = c, wcs, 0
+		d.receive(ucs.Time(d.now.Load()))
+		got = d.sinkN
+		d.sinkCQ, d.sinkTo = nil, nil
+		d.rx.give()
 	}
-	d.sinkCQ, d.sinkTo, d.sinkN = c, wcs, 0
-	d.receive(ucs.Time(d.now.Load()))
-	got := d.sinkN
-	d.sinkCQ, d.sinkTo = nil, nil
-	d.rx.give()
+	if n%clockEvery == 0 { // after what has come: it may have been waited for
+		d.tick(d.clock())
+	}
 	return got
 }
 
@@ -259,7 +249,7 @@ func (q *qp) arrive(p *packet, now ucs.Time) {
 		q.count(cntDroppedPKey, 1)
 		return
 	}
-	if s := q.stateNow(); s < verbs.StateRTR || s > verbs.StateSQD {
+	if s := q.stateNow(); s < verbs.StateRTR || s == verbs.StateErr {
 		q.count(cntDroppedQPN, 1)
 		return
 	}
@@ -271,7 +261,7 @@ func (q *qp) arrive(p *packet, now ucs.Time) {
 		}
 	case wire.KindAck, wire.KindReadResponse:
 		if q.typ == verbs.RC {
-			q.answered(p, now)
+			q.answered(p)
 			return
 		}
 	case wire.KindSend, wire.KindWrite, wire.KindReadRequest, wire.KindAtomic:

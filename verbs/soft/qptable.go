@@ -65,6 +65,7 @@ func (t *qpTable) add(q *qp) error {
 		t.used++
 		if p := t.slots.Load(); p == nil || 2*t.used > len(*p) {
 			t.rebuild()
+			t.used++
 		}
 		enterQP(*t.slots.Load(), q)
 		return nil
@@ -79,7 +80,9 @@ func (t *qpTable) remove(q *qp) {
 		j := (uint32(q.num) + uint32(i)) & uint32(len(s)-1)
 		if s[j].Load() == q {
 			s[j].Store(left)
-			t.n--
+			if t.n--; 16*t.n < len(s) && len(s) > minQPSlots {
+				t.rebuild()
+			}
 			return
 		}
 	}
@@ -92,7 +95,7 @@ func (t *qpTable) rebuild() {
 		size *= 2
 	}
 	s := make([]atomic.Pointer[qp], size)
-	t.used = 1 // the one that comes
+	t.used = 0
 	t.each(func(q *qp) {
 		enterQP(s, q)
 		t.used++

@@ -149,7 +149,7 @@ func (q *qp) requestData(w *wqe, p *packet) bool {
 	} else {
 		r.tx, r.sent = r.tx+1, 0
 		p.imm = w.imm
-		p.se = w.flags&verbs.SendSolicited != 0
+		p.se = w.flags&verbs.SendSolicited != 0 && w.op != verbs.OpWrite
 		p.ackReq = w.flags&verbs.SendSignaled != 0 || q.sigAll || r.unasked >= askEvery || r.psn.Diff(r.una) >= q.window
 	}
 	if p.ackReq {
