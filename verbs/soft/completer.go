@@ -200,7 +200,7 @@ func (q *qp) notReady(p *packet) {
 		r.rnrs--
 	}
 	q.goBack(p.psn)
-	r.retries = r.retryCnt                                         // the peer lives; rnrRetry alone counts how long it waits
+	r.retries = r.retryCnt // the peer lives; rnrRetry alone counts how long it waits
 	// Not from a time that was read long ago.
 	r.pause = max(q.d.clock().Add(wire.RNRTimer(p.syn.Code())), 1)
 	r.since = 0
