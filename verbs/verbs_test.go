@@ -30,8 +30,14 @@ func TestPSN(t *testing.T) {
 		n    int
 		want PSN
 	}{
-		{0, 1, 1}, {last, 1, 0}, {0, -1, last}, {0xfffff0, 0x20, 0x10}, {0x10, -0x20, 0xfffff0}, {5, 1 << 24, 5},
-		{5, -(1 << 24), 5}, {7, 0, 7},
+		{0, 1, 1},
+		{last, 1, 0},
+		{0, -1, last},
+		{0xfffff0, 0x20, 0x10},
+		{0x10, -0x20, 0xfffff0},
+		{5, 1 << 24, 5},
+		{5, -(1 << 24), 5},
+		{7, 0, 7},
 	} {
 		assert.Equal(t, c.want, c.p.Add(c.n), "%#x + %d", c.p, c.n)
 	}
@@ -39,8 +45,16 @@ func TestPSN(t *testing.T) {
 		p, q PSN
 		want int
 	}{
-		{1, 0, 1}, {0, 1, -1}, {0, last, 1}, {last, 0, -1}, {0x10, 0xfffff0, 0x20}, {0xfffff0, 0x10, -0x20}, {3, 3, 0},
-		{1<<23 - 1, 0, 1<<23 - 1}, {0, 1<<23 - 1, 1 - 1<<23}, {1 << 23, 0, -1 << 23},
+		{1, 0, 1},
+		{0, 1, -1},
+		{0, last, 1},
+		{last, 0, -1},
+		{0x10, 0xfffff0, 0x20},
+		{0xfffff0, 0x10, -0x20},
+		{3, 3, 0},
+		{1<<23 - 1, 0, 1<<23 - 1},
+		{0, 1<<23 - 1, 1 - 1<<23},
+		{1 << 23, 0, -1 << 23},
 	} {
 		assert.Equal(t, c.want, c.p.Diff(c.q), "%#x - %#x", c.p, c.q)
 		assert.Equal(t, c.want < 0, c.p.Before(c.q), "%#x before %#x", c.p, c.q)
@@ -70,19 +84,45 @@ func TestNames(t *testing.T) {
 		v    interface{ String() string }
 		want string
 	}{
-		{RC, "RC"}, {UD, "UD"}, {QPType(9), "qp type 9"},
-		{StateReset, "RESET"}, {StateErr, "ERR"}, {QPState(7), "qp state 7"},
-		{MTU4096, "4096"}, {MTU(6), "mtu 6"},
-		{LocalWrite | RemoteRead, "LOCAL_WRITE|REMOTE_READ"}, {RelaxedOrdering, "RELAXED_ORDERING"}, {FlushPersistent, "FLUSH_PERSISTENT"},
-		{Access(0), "0x0"}, {RemoteWrite | 1<<30, "REMOTE_WRITE|0x40000000"},
-		{OpWrite, "RDMA_WRITE"}, {OpSendInv, "SEND_WITH_INV"}, {Opcode(10), "opcode 10"},
-		{SendFence | SendInline, "FENCE|INLINE"}, {WCGRH | WCWithInv, "GRH|WITH_INV"},
-		{WCSend, "SEND"}, {WCRecv, "RECV"}, {WCRecvImm, "RECV_RDMA_WITH_IMM"}, {WCOpcode(99), "completion opcode 99"},
-		{WCSuccess, "success"}, {WCFlushErr, "work request flushed error"}, {WCRetryExcErr, "transport retry counter exceeded"},
-		{WCRNRRetryExcErr, "RNR retry counter exceeded"}, {WCGeneralErr, "general error"}, {WCStatus(22), "completion status 22"},
-		{EventCQErr, "CQ error"}, {EventQPLastWQEReached, "last WQE reached"}, {EventWQFatal, "WQ fatal"}, {EventType(20), "event 20"},
-		{PortActive, "active"}, {PortState(6), "port state 6"}, {AtomicGlobal, "GLOB"}, {LinkEthernet, "ETHERNET"},
-		{AttrState, "STATE"}, {AttrDestQPN | AttrPeerFeatures, "DEST_QPN|PEER_FEATURES"}, {AttrMask(1 << 30), "0x40000000"},
+		{RC, "RC"},
+		{UD, "UD"},
+		{QPType(9), "qp type 9"},
+		{StateReset, "RESET"},
+		{StateErr, "ERR"},
+		{QPState(7), "qp state 7"},
+		{MTU4096, "4096"},
+		{MTU(6), "mtu 6"},
+		{LocalWrite | RemoteRead, "LOCAL_WRITE|REMOTE_READ"},
+		{RelaxedOrdering, "RELAXED_ORDERING"},
+		{FlushPersistent, "FLUSH_PERSISTENT"},
+		{Access(0), "0x0"},
+		{RemoteWrite | 1<<30, "REMOTE_WRITE|0x40000000"},
+		{OpWrite, "RDMA_WRITE"},
+		{OpSendInv, "SEND_WITH_INV"},
+		{Opcode(10), "opcode 10"},
+		{SendFence | SendInline, "FENCE|INLINE"},
+		{WCGRH | WCWithInv, "GRH|WITH_INV"},
+		{WCSend, "SEND"},
+		{WCRecv, "RECV"},
+		{WCRecvImm, "RECV_RDMA_WITH_IMM"},
+		{WCOpcode(99), "completion opcode 99"},
+		{WCSuccess, "success"},
+		{WCFlushErr, "work request flushed error"},
+		{WCRetryExcErr, "transport retry counter exceeded"},
+		{WCRNRRetryExcErr, "RNR retry counter exceeded"},
+		{WCGeneralErr, "general error"},
+		{WCStatus(22), "completion status 22"},
+		{EventCQErr, "CQ error"},
+		{EventQPLastWQEReached, "last WQE reached"},
+		{EventWQFatal, "WQ fatal"},
+		{EventType(20), "event 20"},
+		{PortActive, "active"},
+		{PortState(6), "port state 6"},
+		{AtomicGlobal, "GLOB"},
+		{LinkEthernet, "ETHERNET"},
+		{AttrState, "STATE"},
+		{AttrDestQPN | AttrPeerFeatures, "DEST_QPN|PEER_FEATURES"},
+		{AttrMask(1 << 30), "0x40000000"},
 	} {
 		assert.Equal(t, c.want, c.v.String())
 	}

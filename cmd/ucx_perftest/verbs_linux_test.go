@@ -88,7 +88,7 @@ func udpPorts(t *testing.T, tshark, file string) []string {
 	seen := map[string]bool{}
 	var ports []string
 	for _, l := range lines(t, exec.Command(tshark, "-r", file, "-T", "fields", "-e", "udp.srcport", "-e", "udp.dstport")) {
-		for _, p := range strings.Fields(l) {
+		for p := range strings.FieldsSeq(l) {
 			if !seen[p] {
 				seen[p] = true
 				ports = append(ports, p)

@@ -58,6 +58,7 @@ func (c *Counts) count(why Fate) {
 		c.QueueFull++
 	case NoNode:
 		c.NoNode++
+	default: // no loss
 	}
 }
 

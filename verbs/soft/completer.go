@@ -149,7 +149,7 @@ func (q *qp) readAnswer(p *packet, info *wire.Info) {
 		q.failSend(verbs.WCBadRespErr)
 		return
 	}
-	if !q.scatter(w.sg[:w.nsg], int(w.got), p, 0, true) {
+	if !q.scatter(w.sg[:w.nsg], int(w.got), p, true) {
 		q.failSend(verbs.WCLocProtErr)
 		return
 	}
@@ -200,11 +200,10 @@ func (q *qp) notReady(p *packet) {
 		r.rnrs--
 	}
 	q.goBack(p.psn)
-	r.retries = r.retryCnt // the peer lives; rnrRetry alone counts how long it waits
-	// Not from a time that was read long ago.
-	r.pause = max(q.d.clock().Add(wire.RNRTimer(p.syn.Code())), 1)
+	r.retries = r.retryCnt                           // the peer lives; rnrRetry alone counts how long it waits
+	r.pause = -ucs.Time(wire.RNRTimer(p.syn.Code())) // begins with the next look at the clock
 	r.since = 0
-	q.d.due(q, r.pause)
+	q.d.due(q, 0)
 }
 
 // forever is the number of retries that never ends.
@@ -252,6 +251,9 @@ func (q *qp) expire(now ucs.Time) ucs.Time {
 // expireRequests is expire for what was sent.
 func (q *qp) expireRequests(now ucs.Time) ucs.Time {
 	r := &q.req
+	if r.pause < 0 {
+		r.pause = now - r.pause
+	}
 	if r.pause != 0 {
 		if now < r.pause {
 			return r.pause

@@ -124,8 +124,10 @@ func testOverrunEndsQPs(t *testing.T, p *Provider) {
 	b.connect(a)
 	a.recv(77, 0, 8)
 	for i := range 6 {
-		a.send(verbs.SendWR{ID: uint64(i), Op: verbs.OpWrite, Flags: verbs.SendSignaled, NumSG: 1,
-			SG: [verbs.MaxSGE]verbs.SGE{a.sge(0, 8)}, Remote: b.mr.Addr(), RKey: b.mr.RKey()})
+		a.send(verbs.SendWR{
+			ID: uint64(i), Op: verbs.OpWrite, Flags: verbs.SendSignaled, NumSG: 1,
+			SG: [verbs.MaxSGE]verbs.SGE{a.sge(0, 8)}, Remote: b.mr.Addr(), RKey: b.mr.RKey(),
+		})
 	}
 	w := a.completion(b) // the receive
 	assert.Equal(t, uint64(77), w.ID)

@@ -36,8 +36,10 @@ func TestEndsLock(t *testing.T) {
 		single, shared bool
 		tails, heads   uint64
 	}{
-		{"plain", false, false, 1, 0}, {"thread domain", true, false, 0, 0},
-		{"shared", false, true, 1, 1}, {"shared under a thread domain", true, true, 0, 1},
+		{"plain", false, false, 1, 0},
+		{"thread domain", true, false, 0, 0},
+		{"shared", false, true, 1, 1},
+		{"shared under a thread domain", true, true, 0, 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := newRing(4, tc.single, tc.shared)

@@ -68,7 +68,7 @@ func (q *qp) datagram(p *packet, info *wire.Info) {
 	}
 	sg := r.recv.sg[:r.recv.nsg]
 	if sgLen(sg) < p.n+grhLen {
-		q.endRecv(verbs.WCLocLenErr, 0, 0)
+		q.endRecv(verbs.WCLocLenErr)
 		q.enterErr()
 		return
 	}
@@ -77,8 +77,8 @@ func (q *qp) datagram(p *packet, info *wire.Info) {
 	var area [grhLen]byte
 	g.sg[0] = area[:]
 	putGRH(area[:], p.sgid, q.d.gid, p.tos, p.ttl, info.PacketLen(p.n))
-	if !q.scatter(sg, 0, &g, 0, false) || !q.scatter(sg, grhLen, p, 0, true) {
-		q.endRecv(verbs.WCLocProtErr, 0, 0)
+	if !q.scatter(sg, 0, &g, false) || !q.scatter(sg, grhLen, p, true) {
+		q.endRecv(verbs.WCLocProtErr)
 		q.enterErr()
 		return
 	}

@@ -269,6 +269,7 @@ func (q *qp) arrive(p *packet, now ucs.Time) {
 			q.requested(p, info, now)
 			return
 		}
+	default: // of no use to a queue pair
 	}
 	q.count(cntDroppedOpcode, 1)
 }
@@ -323,7 +324,7 @@ func (q *qp) flushIn(s verbs.QPState) {
 	q.flushSends()
 	if s == verbs.StateErr && q.srq == nil {
 		for q.rq.take(&q.rsp.recv) {
-			q.endRecv(verbs.WCFlushErr, 0, 0)
+			q.endRecv(verbs.WCFlushErr)
 		}
 	}
 }

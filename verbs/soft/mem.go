@@ -174,17 +174,9 @@ func (d *device) local(p *pd, s verbs.SGE, need verbs.Access) ([]byte, bool) {
 }
 
 // remote gives the memory that a peer names; false: wrong key, protection,
-// access or range. No bytes need no key, and have no region.
-func (d *device) remote(p *pd, key uint32, addr uint64, n int, need verbs.Access) (*mr, []byte, bool) {
-	if n == 0 {
-		return nil, empty[:], true
-	}
-	m := d.mrs.find(key)
-	if m == nil || m.pd != p.prot || m.access&need != need {
-		return nil, nil, false
-	}
-	b := m.at(addr, n)
-	return m, b, b != nil
+// access or range. No bytes need no key.
+func (d *device) remote(p *pd, key uint32, addr uint64, n int, need verbs.Access) ([]byte, bool) {
+	return d.local(p, verbs.SGE{Addr: addr, Len: uint32(n), LKey: key}, need)
 }
 
 // invalidate makes a key invalid for a work request or a peer; false: it is none

@@ -67,7 +67,7 @@ func TestRegisterAddresses(t *testing.T) {
 			assert.Equal(t, tc.addr, m.Addr())
 			assert.Equal(t, m.LKey(), m.RKey())
 			assert.Same(t, &buf[0], &m.Bytes()[0])
-			_, b, ok := p.d.remote(p, m.RKey(), tc.addr+99, 1, 0)
+			b, ok := p.d.remote(p, m.RKey(), tc.addr+99, 1, 0)
 			require.True(t, ok)
 			assert.Same(t, &buf[99], &b[0])
 			require.NoError(t, m.Close())
@@ -134,7 +134,7 @@ func TestProtection(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			_, ok := d.local(tc.pd, verbs.SGE{Addr: tc.m.Addr(), Len: 16, LKey: tc.m.LKey()}, tc.need)
 			assert.Equal(t, tc.ok, ok)
-			_, _, ok = d.remote(tc.pd, tc.m.RKey(), tc.m.Addr(), 16, tc.need)
+			_, ok = d.remote(tc.pd, tc.m.RKey(), tc.m.Addr(), 16, tc.need)
 			assert.Equal(t, tc.ok, ok)
 			_, ok = d.local(tc.pd, verbs.SGE{Addr: tc.m.Addr(), Len: 17, LKey: tc.m.LKey()}, tc.need)
 			assert.False(t, ok, "beyond the end")
@@ -144,7 +144,7 @@ func TestProtection(t *testing.T) {
 	assert.False(t, samePD(p, other))
 	b, ok := d.local(other, verbs.SGE{LKey: 77}, verbs.LocalWrite)
 	assert.True(t, ok && b != nil, "no bytes need no key")
-	_, b, ok = d.remote(other, 77, 12, 0, verbs.RemoteWrite)
+	b, ok = d.remote(other, 77, 12, 0, verbs.RemoteWrite)
 	assert.True(t, ok && b != nil, "no bytes need no key")
 }
 

@@ -297,6 +297,7 @@ func (e *endpoint) message(wc *verbs.WC, r *recvBuf, x *op) {
 		op, data, flags, imm = verbs.WCRecvImm, nil, verbs.WCWithImm, x.wr.Imm
 	case verbs.OpSendImm:
 		flags, imm = verbs.WCWithImm, x.wr.Imm
+	default:
 	}
 	if wc.Op != op || wc.Flags&verbs.WCWithImm != flags || wc.Imm != imm || int(wc.Len) != len(x.data) {
 		e.o.fail("%s: message %d came as %+v, want opcode %d, immediate %#x, length %d", e.name, e.recvDone, *wc, op, imm, len(x.data))

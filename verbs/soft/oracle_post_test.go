@@ -298,6 +298,7 @@ func (e *endpoint) predict(x *op) {
 		case old == x.wr.Compare:
 			x.after = binary.NativeEndian.AppendUint64(nil, x.wr.Swap)
 		}
+	default:
 	}
 	copy(e.model[x.off:], x.after)
 }

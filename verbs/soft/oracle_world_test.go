@@ -101,8 +101,7 @@ type endpoint struct {
 	failed   bool  // an op ended with an error, the first at failedAt with firstErr
 	failedAt int
 	firstErr verbs.WCStatus
-	killed   bool     // by Modify
-	ranges   [][2]int // that reads cover which no fence has waited for
+	killed   bool // by Modify
 
 	recvs    []*recvBuf // posted, in order
 	recvNext int        // the next of them to complete
@@ -209,8 +208,10 @@ func (o *oracle) connect(i int, da, db *oracleDev) {
 		x.peer.base = slices.Clone(x.window.buf)
 	}
 	for _, x := range e {
-		c := verbs.QPConfig{Type: verbs.RC, SendCQ: x.dev.cq, RecvCQ: x.dev.cq, SignalAll: x.sig,
-			Caps: verbs.QPCaps{MaxSend: sqDepth, MaxRecv: rqDepth, MaxSendSGE: verbs.MaxSGE, MaxRecvSGE: verbs.MaxSGE, MaxInline: verbs.InlineLen}}
+		c := verbs.QPConfig{
+			Type: verbs.RC, SendCQ: x.dev.cq, RecvCQ: x.dev.cq, SignalAll: x.sig,
+			Caps: verbs.QPCaps{MaxSend: sqDepth, MaxRecv: rqDepth, MaxSendSGE: verbs.MaxSGE, MaxRecvSGE: verbs.MaxSGE, MaxInline: verbs.InlineLen},
+		}
 		if x.srq {
 			if x.dev.srqMem == nil {
 				x.dev.srqMem = x.dev.memory(o, x.dev.pd, 6*most*windowSize/2, verbs.LocalWrite)

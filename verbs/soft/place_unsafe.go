@@ -17,10 +17,9 @@ func sgLen(sg []verbs.SGE) int {
 	return n
 }
 
-// scatter puts p's payload, from its byte from on, into the pieces, from their
-// byte off on. last: nothing of the message comes after it.
-func (q *qp) scatter(sg []verbs.SGE, off int, p *packet, from int, last bool) bool {
-	for i := 0; from < p.n; i++ {
+// scatter puts p's payload into the pieces, from their byte off on. last: nothing of the message comes after it.
+func (q *qp) scatter(sg []verbs.SGE, off int, p *packet, last bool) bool {
+	for i, from := 0, 0; from < p.n; i++ {
 		if i == len(sg) {
 			return false
 		}

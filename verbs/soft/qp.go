@@ -189,13 +189,13 @@ func (q *qp) flush() {
 	q.flushSends()
 	if q.rsp.held {
 		q.rsp.held = false
-		q.endRecv(verbs.WCFlushErr, 0, 0)
+		q.endRecv(verbs.WCFlushErr)
 	}
 	if q.srq != nil {
 		return
 	}
 	for q.rq.take(&q.rsp.recv) {
-		q.endRecv(verbs.WCFlushErr, 0, 0)
+		q.endRecv(verbs.WCFlushErr)
 	}
 }
 

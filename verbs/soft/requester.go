@@ -23,7 +23,7 @@ type requester struct {
 	stuck         bool  // a work request failed here: nothing is sent after it
 	unasked       uint8 // packets since the last that asked for an acknowledgement
 	since         ucs.Time
-	pause         ucs.Time      // the receiver was not ready: send nothing before
+	pause         ucs.Time      // the receiver was not ready: send nothing before; negative: for so long from the next look at the clock on
 	timeout       time.Duration // 0: none
 }
 

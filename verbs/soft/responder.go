@@ -94,7 +94,7 @@ func (q *qp) requested(p *packet, info *wire.Info, now ucs.Time) {
 		ok = q.takeWrite(p, info)
 	case wire.KindReadRequest:
 		ok = q.takeRead(p)
-	case wire.KindAtomic:
+	default:
 		ok = q.takeAtomic(p)
 	}
 	if !ok {
@@ -172,7 +172,7 @@ func (q *qp) takeSend(p *packet, info *wire.Info) bool {
 		q.failRecv(verbs.WCLocLenErr, wire.NakInvalid)
 		return false
 	}
-	if !q.placeWhole(p, info) && !q.scatter(r.recv.sg[:r.recv.nsg], int(r.off), p, 0, info.Place.Ends()) {
+	if !q.placeWhole(p, info) && !q.scatter(r.recv.sg[:r.recv.nsg], int(r.off), p, info.Place.Ends()) {
 		q.failRecv(verbs.WCLocProtErr, wire.NakRemoteOp)
 		return false
 	}
@@ -229,7 +229,7 @@ func (q *qp) takeWrite(p *packet, info *wire.Info) bool {
 			return false
 		}
 		if p.dlen > 0 {
-			if _, _, ok := q.d.remote(q.pd, p.rkey, p.addr, int(p.dlen), verbs.RemoteWrite); !ok {
+			if _, ok := q.d.remote(q.pd, p.rkey, p.addr, int(p.dlen), verbs.RemoteWrite); !ok {
 				q.refuse(wire.NakRemoteAccess)
 				return false
 			}
@@ -240,7 +240,7 @@ func (q *qp) takeWrite(p *packet, info *wire.Info) bool {
 		return false
 	}
 	if p.n > 0 {
-		_, b, ok := q.d.remote(q.pd, r.key, r.addr, p.n, verbs.RemoteWrite)
+		b, ok := q.d.remote(q.pd, r.key, r.addr, p.n, verbs.RemoteWrite)
 		if !ok {
 			q.refuse(wire.NakRemoteAccess)
 			return false
@@ -287,7 +287,7 @@ func (q *qp) takeRead(p *packet) bool {
 		return false
 	}
 	if p.dlen > 0 {
-		if _, _, ok := q.d.remote(q.pd, p.rkey, p.addr, int(p.dlen), verbs.RemoteRead); !ok {
+		if _, ok := q.d.remote(q.pd, p.rkey, p.addr, int(p.dlen), verbs.RemoteRead); !ok {
 			q.refuse(wire.NakRemoteAccess)
 			return false
 		}
@@ -313,7 +313,7 @@ func (q *qp) takeAtomic(p *packet) bool {
 		q.refuse(wire.NakInvalid)
 		return false
 	}
-	_, b, ok := q.d.remote(q.pd, p.rkey, p.addr, 8, verbs.RemoteAtomic)
+	b, ok := q.d.remote(q.pd, p.rkey, p.addr, 8, verbs.RemoteAtomic)
 	if !ok {
 		q.refuse(wire.NakRemoteAccess)
 		return false
@@ -415,7 +415,7 @@ func (q *qp) answer(a *answer, p *packet) bool {
 	q.head(p, op, a.psn.Add(int(a.sent)))
 	p.syn, p.msn = wire.AckNoCredits, a.msn
 	if n > 0 {
-		_, b, ok := q.d.remote(q.pd, a.key, a.addr+uint64(off), int(n), verbs.RemoteRead)
+		b, ok := q.d.remote(q.pd, a.key, a.addr+uint64(off), int(n), verbs.RemoteRead)
 		if !ok { // it went meanwhile
 			q.head(p, wire.Acknowledge, a.psn.Add(int(a.sent)))
 			p.syn = wire.NakRemoteAccess
@@ -445,8 +445,8 @@ func (q *qp) answerSent(a *answer) {
 }
 
 // endRecv ends the receive that is held.
-func (q *qp) endRecv(s verbs.WCStatus, n uint32, vendor uint32) {
-	c := verbs.WC{ID: q.rsp.recv.id, Status: s, Op: verbs.WCRecv, Len: n, QPN: q.num, VendorErr: vendor}
+func (q *qp) endRecv(s verbs.WCStatus) {
+	c := verbs.WC{ID: q.rsp.recv.id, Status: s, Op: verbs.WCRecv, QPN: q.num}
 	q.tell(q.recvCQ, &c, false)
 	q.count(cntCQEs, 1)
 }
@@ -454,6 +454,6 @@ func (q *qp) endRecv(s verbs.WCStatus, n uint32, vendor uint32) {
 // failRecv ends the receive and the queue pair with an error of this side.
 func (q *qp) failRecv(s verbs.WCStatus, nak wire.Syndrome) {
 	q.rsp.held = false
-	q.endRecv(s, 0, 0)
+	q.endRecv(s)
 	q.refuse(nak)
 }

@@ -98,7 +98,7 @@ func (q *qp) send(now ucs.Time) bool {
 		if q.d.faulty != nil {
 			return q.sendFaulty(now)
 		}
-		return q.sendUDP(now)
+		return q.sendUDP()
 	case overFabric:
 		return q.sendFabric(now)
 	default:

@@ -188,6 +188,7 @@ func (s *script) notReady() {
 		for end := time.Now().Add(time.Minute); told() == i || pause() == 0; s.pass() {
 			require.True(s.t, time.Now().Before(end))
 		}
+		s.tick(0) // the wait begins with a look at the clock
 		for range 10 {
 			s.pass() // the sender waits its time out
 		}

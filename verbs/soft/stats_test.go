@@ -110,8 +110,10 @@ func testTrafficCounters(t *testing.T, p *Provider) {
 	a, b := pair(t, p, 100_000)
 	from, to := a.c.(*device), b.c.(*device)
 	for i, op := range []verbs.Opcode{verbs.OpWrite, verbs.OpRead} {
-		a.send(verbs.SendWR{ID: uint64(i), Op: op, Flags: verbs.SendSignaled, NumSG: 1,
-			SG: [verbs.MaxSGE]verbs.SGE{a.sge(0, 10_000)}, Remote: b.mr.Addr(), RKey: b.mr.RKey()})
+		a.send(verbs.SendWR{
+			ID: uint64(i), Op: op, Flags: verbs.SendSignaled, NumSG: 1,
+			SG: [verbs.MaxSGE]verbs.SGE{a.sge(0, 10_000)}, Remote: b.mr.Addr(), RKey: b.mr.RKey(),
+		})
 		require.Equal(t, verbs.WCSuccess, a.completion(b).Status)
 	}
 	assert.GreaterOrEqual(t, value(t, to, "device.rx_bytes"), uint64(10_000), "the write") // more: sent again

@@ -56,7 +56,7 @@ func (q *qp) holds(now ucs.Time) bool {
 }
 
 // sendUDP sends in trains.
-func (q *qp) sendUDP(now ucs.Time) bool {
+func (q *qp) sendUDP() bool {
 	u := q.d.udp
 	p := &q.out
 	var t *train

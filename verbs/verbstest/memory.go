@@ -23,7 +23,7 @@ var memoryCases = []testCase{
 // memoryAccess: every legal combination, with relaxed ordering too, which changes
 // nothing that is asserted elsewhere.
 func memoryAccess(e *env) {
-	for a := verbs.Access(0); a < 16; a++ {
+	for a := range verbs.Access(16) {
 		if a&(verbs.RemoteWrite|verbs.RemoteAtomic) != 0 && a&verbs.LocalWrite == 0 {
 			continue
 		}

@@ -1,6 +1,8 @@
 package verbstest
 
 import (
+	"slices"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/goucx/goucx/ucs"
@@ -240,11 +242,9 @@ func (q *qp) receivedAs(id uint64, want ...verbs.WCStatus) verbs.WC {
 func (q *qp) ended(c *cq, id uint64, want []verbs.WCStatus) verbs.WC {
 	q.env.Helper()
 	w := q.next(c)
-	for _, s := range want {
-		if s == w.Status {
-			require.Equal(q.env, id, w.ID, "order of completions")
-			return w
-		}
+	if slices.Contains(want, w.Status) {
+		require.Equal(q.env, id, w.ID, "order of completions")
+		return w
 	}
 	q.env.Fatalf("request %d ended with %q, want %v of request %d", w.ID, w.Status, want, id)
 	return w

@@ -34,7 +34,7 @@ func dataPieces(e *env) {
 			case verbs.OpWrite:
 				scatter(d.am, from, want)
 				d.a.send(at(request(2, op, from...), remote, 0))
-			case verbs.OpRead:
+			default:
 				copy(flat, want)
 				scatter(d.am, from, make([]byte, n))
 				d.a.send(at(request(2, op, from...), remote, 0))

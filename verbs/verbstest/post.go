@@ -235,7 +235,7 @@ func postInlineOpcodes(e *env) {
 func postOpcodes(e *env) {
 	d, u := e.rc(nil), e.ud(nil)
 	ah := e.sides[0].ah(e.sides[1])
-	for op := verbs.Opcode(0); op < 40; op++ {
+	for op := range verbs.Opcode(40) {
 		if op > verbs.OpSendInv {
 			d.a.refuses(request(1, op), "%v", op)
 		}
