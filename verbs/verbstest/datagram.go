@@ -268,7 +268,7 @@ func datagramForeignAH(e *env) {
 // datagramNoAH: nor is any other number one.
 func datagramNoAH(e *env) {
 	d, ah := e.datagrams(nil)
-	for _, id := range []verbs.AHID{0, ah.ID() + 1, ah.ID() ^ 1<<8, 0xfffffff0} {
+	for _, id := range []verbs.AHID{0, ah.ID() ^ 1, ah.ID() ^ 1<<24, 0xfffffff0} {
 		d, _ := e.datagrams(nil)
 		w := datagram(2, d.b, ah, d.am.sge(0, 20))
 		w.AH = id

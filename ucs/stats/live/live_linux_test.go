@@ -160,6 +160,7 @@ func TestReadRefuses(t *testing.T) {
 		want  error
 	}{
 		"silence":       {"", time.Millisecond, ucs.ErrTimeout},
+		"no time":       {"", time.Nanosecond, ucs.ErrTimeout},
 		"no page":       {"hello", patience, ucs.ErrInvalid},
 		"half a page":   {`{"version":1,"pid":`, patience, ucs.ErrInvalid},
 		"later version": {`{"version":2}`, patience, ucs.ErrInvalid},

@@ -112,8 +112,15 @@ func Read(path string, limit time.Duration) (*Page, error) {
 	return p, nil
 }
 
+func noAnswer(limit time.Duration) error {
+	return fmt.Errorf("no answer within %v: %w", limit, ucs.ErrTimeout)
+}
+
 func fetch(path string, limit time.Duration) ([]byte, error) {
 	conn, err := net.DialTimeout("unix", path, limit)
+	if e, ok := errors.AsType[net.Error](err); ok && e.Timeout() {
+		return nil, noAnswer(limit)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +140,7 @@ func fetch(path string, limit time.Duration) ([]byte, error) {
 	b, err := io.ReadAll(io.LimitReader(c, maxPage))
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, fmt.Errorf("no answer within %v: %w", limit, ucs.ErrTimeout)
+		return nil, noAnswer(limit)
 	case err != nil:
 		return nil, err
 	case len(b) == 0:
