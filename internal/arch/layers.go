@@ -52,7 +52,7 @@ var Layers = []Layer{
 
 	{
 		"verbs/verbstest/...",
-		[]string{"verbs/...", "ucs/...", "internal/sim/..."},
+		[]string{"verbs/...", "ucs/...", "internal/sim/...", "internal/suitetest"},
 		[]string{testify, xsys, zap},
 		"the suite knows the verbs API that it tests",
 	},
@@ -83,7 +83,7 @@ var Layers = []Layer{
 
 	{
 		"uct/ucttest/...",
-		[]string{"uct/...", "ucs/...", "config/..."},
+		[]string{"uct/...", "ucs/...", "config/...", "internal/suitetest"},
 		[]string{testify, zap, xsys},
 		"the suite knows the contract that it tests and is handed a provider",
 	},

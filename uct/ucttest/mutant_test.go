@@ -100,7 +100,7 @@ func runMutants(t *testing.T, c uct.Component, ms []mutant) {
 			patience = long
 			r, reason := tryCase(t, Factory{Component: c}, m.finds)
 			require.Empty(t, reason, "%s does not apply", m.finds)
-			require.False(t, r.Failed(), "%s without the fault: %s", m.finds, r.text())
+			require.False(t, r.Failed(), "%s without the fault: %s", m.finds, r.Text())
 			patience = 300 * time.Millisecond
 			r, _ = tryCase(t, Factory{Component: component{c, m.wraps}}, m.finds)
 			require.True(t, r.Failed(), "%s does not find the fault", m.finds)
@@ -117,7 +117,7 @@ func TestWrapperAlone(t *testing.T) {
 		}
 		for _, c := range th.cases {
 			r, _ := tryCase(t, f, th.name+"/"+c.name)
-			require.False(t, r.Failed(), "%s/%s: %s", th.name, c.name, r.text())
+			require.False(t, r.Failed(), "%s/%s: %s", th.name, c.name, r.Text())
 		}
 	}
 }
@@ -127,5 +127,5 @@ func TestWrapperAlone(t *testing.T) {
 func TestBadSettingsAreErrors(t *testing.T) {
 	r, _ := tryCase(t, Factory{Component: self.Component(), Device: "none"}, "am/short")
 	require.True(t, r.Failed())
-	require.Contains(t, r.text(), "none")
+	require.Contains(t, r.Text(), "none")
 }

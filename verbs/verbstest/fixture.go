@@ -154,12 +154,12 @@ func Run(t *testing.T, f Fixture) {
 		t.Run(th.name, func(t *testing.T) {
 			for _, c := range th.cases {
 				t.Run(c.name, func(t *testing.T) {
-					if why := m.known(f.Name, th.name+"/"+c.name); why != "" {
+					if why := m.Known(f.Name, th.name+"/"+c.name); why != "" {
 						f.fails(t, c, why)
 						return
 					}
 					e := &env{TB: t, fixture: f, patience: patience}
-					defer func() { m.compare(t, f.Name, th.name+"/"+c.name, e.reason) }()
+					defer func() { m.Compare(t, f.Name, th.name+"/"+c.name, e.reason) }()
 					e.run(c)
 				})
 			}

@@ -209,7 +209,7 @@ func TestMutants(t *testing.T) {
 			c := findCase(t, m.finds)
 			r, reason := fixtureOf(faults{}).try(t, c, patience)
 			require.Empty(t, reason, "%s does not apply", m.finds)
-			require.False(t, r.Failed(), "%s without the fault: %s", m.finds, r.text())
+			require.False(t, r.Failed(), "%s without the fault: %s", m.finds, r.Text())
 			r, _ = fixtureOf(m.faults).try(t, c, mutantPatience)
 			require.True(t, r.Failed(), "%s does not find the fault", m.finds)
 		})

@@ -1,0 +1,127 @@
+package soft
+
+import (
+	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/wire"
+)
+
+// answer is a read or atomic operation of the peer.
+type answer struct {
+	psn    verbs.PSN
+	npk    uint32
+	sent   uint32 // packets
+	read   bool
+	again  bool // asked for more than once
+	key, n uint32
+	addr   uint64
+	old    uint64
+	msn    uint32
+}
+
+// again acts on a request that was carried out before.
+func (q *qp) again(p *packet, info *wire.Info) {
+	r := &q.rsp
+	if info.Kind != wire.KindReadRequest && info.Kind != wire.KindAtomic {
+		r.due, r.soon = true, true
+		return
+	}
+	for i := r.keptN - min(r.keptN, r.max); i != r.keptN; i++ {
+		a := &r.kept[i%r.max]
+		d := p.psn.Diff(a.psn)
+		if d < 0 || d >= int(a.npk) || a.read != (info.Kind == wire.KindReadRequest) || a.key != p.rkey {
+			continue
+		}
+		if a.read && (p.addr != a.addr+uint64(d)*uint64(q.mtu) || p.dlen != a.n-uint32(d*q.mtu)) {
+			return
+		}
+		for j := i; j != r.keptN; j++ {
+			r.kept[j%r.max].sent, r.kept[j%r.max].again = 0, true
+		}
+		a.sent = uint32(d)
+		if int32(r.replyN-i) > 0 {
+			r.replyN = i
+		}
+		return
+	}
+}
+
+// nextReply makes the next packet of what is to be answered; false: nothing is.
+func (q *qp) nextReply(p *packet) bool {
+	r := &q.rsp
+	if r.replyN != r.keptN {
+		return q.answer(&r.kept[r.replyN%r.max], p)
+	}
+	if !r.soon {
+		return false
+	}
+	q.head(p, wire.Acknowledge, r.psn.Add(-1))
+	p.syn, p.msn = wire.AckNoCredits, r.msn
+	if r.nak != 0 {
+		p.syn, p.psn = r.nak, r.psn
+		r.nak = 0
+	}
+	r.due, r.soon, r.stood = false, false, 0
+	q.count(cntAcks, 1)
+	q.count(cntTxPackets, 1)
+	return true
+}
+
+// head begins a packet to the peer.
+func (q *qp) head(p *packet, op wire.Opcode, psn verbs.PSN) {
+	p.op, p.dest, p.psn, p.pkey = op, q.dest, psn, q.pkey
+	p.se, p.ackReq, p.n, p.nsg = false, false, 0, 0
+}
+
+// answer makes the next packet of an answer.
+func (q *qp) answer(a *answer, p *packet) bool {
+	r := &q.rsp
+	q.count(cntTxPackets, 1)
+	if !a.read {
+		q.head(p, wire.AtomicAcknowledge, a.psn)
+		p.syn, p.msn, p.old = wire.AckNoCredits, a.msn, a.old
+		q.answerSent(a)
+		return true
+	}
+	off := a.sent * uint32(q.mtu)
+	n := min(a.n-off, uint32(q.mtu))
+	first, last := a.sent == 0, off+n == a.n
+	op := wire.ReadResponseMiddle
+	switch {
+	case first && last:
+		op = wire.ReadResponseOnly
+	case first:
+		op = wire.ReadResponseFirst
+	case last:
+		op = wire.ReadResponseLast
+	}
+	q.head(p, op, a.psn.Add(int(a.sent)))
+	p.syn, p.msn = wire.AckNoCredits, a.msn
+	if n > 0 {
+		b, ok := q.d.remote(q.pd, a.key, a.addr+uint64(off), int(n), verbs.RemoteRead)
+		if !ok { // it went meanwhile
+			q.head(p, wire.Acknowledge, a.psn.Add(int(a.sent)))
+			p.syn = wire.NakRemoteAccess
+			r.replyN, r.fatal, r.due, r.soon = r.keptN, true, false, false
+			return true
+		}
+		p.sg[0], p.nsg, p.n, p.inline, p.again = b, 1, int(n), false, a.again
+		p.ref[0] = verbs.SGE{Addr: a.addr + uint64(off), Len: n, LKey: a.key}
+	}
+	q.count(cntTxBytes, uint64(n))
+	a.sent++
+	if last {
+		q.answerSent(a)
+	}
+	return true
+}
+
+// answerSent goes on with what comes after a; what was executed up to it is
+// acknowledged with it.
+func (q *qp) answerSent(a *answer) {
+	r := &q.rsp
+	a.sent = a.npk
+	r.replyN++
+	if r.replyN == r.keptN && r.nak == 0 && a.psn.Add(int(a.npk)) == r.psn {
+		r.due, r.soon, r.stood = false, false, 0
+	}
+}
