@@ -21,9 +21,6 @@ func encode(p *packet, b []byte) int {
 	return n + putPad(p.n, b[n:])
 }
 
-// encodedLen is the length that encode gives.
-func encodedLen(p *packet) int { return p.op.Info().PacketLen(p.n) - wire.ICRCLen }
-
 // putPad writes the zeros behind a payload of n bytes and gives their number.
 func putPad(n int, b []byte) int {
 	pad := wire.Pad(n)

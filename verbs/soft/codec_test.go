@@ -87,7 +87,7 @@ func TestCodecRoundTrip(t *testing.T) {
 				p := randomPacket(r, op, payloadOf(r, op))
 				b := bytes.Repeat([]byte{0xaa}, 1024)
 				n := encode(p, b)
-				require.Equal(t, encodedLen(p), n)
+				require.Equal(t, p.op.Info().PacketLen(p.n)-wire.ICRCLen, n)
 				w, f := wire.Parse(b[:n+wire.ICRCLen])
 				require.Equal(t, wire.FaultNone, f)
 				require.True(t, bytes.Equal(flat(p).sg[0], w.Payload()))

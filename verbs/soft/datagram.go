@@ -17,7 +17,7 @@ func (q *qp) sendDatagrams() {
 		w := q.sq.at(r.tx)
 		to := q.d.ahs.find(w.ah)
 		switch {
-		case to == nil || to.pd.prot != q.pd.prot:
+		case to == nil || !samePD(to.pd, q.pd):
 			q.failDatagram(verbs.WCLocQPOpErr)
 			return
 		case int(w.n) > q.mtu:

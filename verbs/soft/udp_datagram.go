@@ -68,12 +68,7 @@ func (d *datagram) release() { d.refs.Add(-1) }
 func (d *datagram) free() bool { return d.refs.Load() == 0 }
 
 // grhLen is the length of the area in front of a datagram's data.
-const grhLen = 40
-
-// putGRH fills the area for packet i of d, which was sent to dst.
-func (d *datagram) putGRH(area []byte, i int, dst verbs.GID) {
-	putGRH(area, d.from.gid(), dst, d.tos, d.ttl, len(d.packet(i)))
-}
+const grhLen = wire.GRHLen
 
 // putGRH fills the area in front of a received datagram's data from what its
 // network headers say: for IPv4, 20 bytes of zeros and the header; for IPv6 the
@@ -85,10 +80,5 @@ func putGRH(area []byte, src, dst verbs.GID, tos, ttl uint8, n int) {
 		Src: netip.AddrPortFrom(src.Addr(), 0), Dst: netip.AddrPortFrom(dst.Addr(), 0),
 		TOS: tos, TTL: ttl,
 	}
-	b := area[:0:grhLen]
-	if h.IPv4() {
-		clear(area[:grhLen-wire.IPv4Len])
-		b = area[grhLen-wire.IPv4Len : grhLen-wire.IPv4Len : grhLen]
-	}
-	h.AppendIP(b, wire.UDPLen+n)
+	wire.GRH(area).Put(&h, n)
 }

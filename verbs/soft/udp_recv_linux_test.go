@@ -232,7 +232,7 @@ func TestUDPClass(t *testing.T) {
 				seen := 0
 				arrivals(t, b, func(d *datagram) bool {
 					tos, ttl = d.tos, d.ttl
-					d.putGRH(area, 0, b.gid())
+					putGRH(area, d.from.gid(), b.gid(), d.tos, d.ttl, len(d.packet(0)))
 					seen += d.packets()
 					return seen < 2
 				})
