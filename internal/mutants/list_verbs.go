@@ -70,6 +70,12 @@ var device = []mutant{
 		pkg: "./verbs/soft", test: "^TestOracle$|^TestConformanceSim$/^data$/fence",
 	},
 	{
+		name: "an address handle is looked for when a datagram is sent",
+		file: "verbs/soft/datagram.go",
+		old:  "case w.to == nil ||", new: "case w.to == nil || q.d.ahs.find(w.to.id) == nil ||",
+		pkg: "./verbs/soft", test: "^TestConformanceSim$/^object$/^ah$", quick: true,
+	},
+	{
 		name: "a byte that routers change is covered by the checksum",
 		file: "verbs/wire/prefix.go",
 		old:  "^ bthMask[head[bthCongestion]]", new: "^ bthMask[0xff]",

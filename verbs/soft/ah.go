@@ -131,7 +131,8 @@ func (d *device) senderOf(port uint8, wc *verbs.WC, grh []byte) (verbs.AHAttr, e
 // ID is the handle's id.
 func (h *ah) ID() verbs.AHID { return h.id }
 
-// Close gives the handle back.
+// Close gives the handle back. What was posted with it before goes its way: the
+// work request holds where that leads.
 func (h *ah) Close() error {
 	d := h.pd.d
 	d.mu.Lock()

@@ -15,9 +15,8 @@ func (q *qp) sendDatagrams() {
 	var p packet
 	for r.tx != q.sq.end() && q.stateNow() == verbs.StateRTS {
 		w := q.sq.at(r.tx)
-		to := q.d.ahs.find(w.ah)
 		switch {
-		case to == nil || !samePD(to.pd, q.pd):
+		case w.to == nil || !samePD(w.to.pd, q.pd):
 			q.failDatagram(verbs.WCLocQPOpErr)
 			return
 		case int(w.n) > q.mtu:
@@ -36,7 +35,7 @@ func (q *qp) sendDatagrams() {
 		if p.qkey = uint32(w.b); p.qkey&privilegedQKey != 0 {
 			p.qkey = q.qkey
 		}
-		q.sendDatagram(&to.to, &p)
+		q.sendDatagram(&w.to.to, &p)
 		q.count(cntTxPackets, 1)
 		q.count(cntTxBytes, uint64(p.n))
 		r.tx++

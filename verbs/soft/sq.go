@@ -24,7 +24,7 @@ type wqe struct {
 	rkey   uint32
 	remote uint64
 	a, b   uint64 // swap and compare; of a datagram: see datagram.go
-	ah     verbs.AHID
+	to     *ah    // of a datagram, as it was found by the post; nil: there was none
 	sg     [verbs.MaxSGE]verbs.SGE
 	inline [verbs.InlineLen]byte
 }
@@ -121,7 +121,7 @@ func (q *qp) fill(w *wqe, r *verbs.SendWR) ucs.Status {
 	}
 	w.n = uint32(n)
 	if q.typ == verbs.UD {
-		w.ah, w.a, w.b = r.AH, uint64(r.QPN), uint64(r.QKey)
+		w.to, w.a, w.b = q.d.ahs.find(r.AH), uint64(r.QPN), uint64(r.QKey)
 	}
 	if n > 0 && r.Flags&verbs.SendInline == 0 && fetchOps>>r.Op&1 != 0 {
 		count(&q.sq.counted.fetches, 1)

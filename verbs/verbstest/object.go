@@ -213,9 +213,16 @@ func objectAH(e *env) {
 	require.NoError(e, err)
 	d.b.receive(1, d.bm.sge(0, 100))
 	d.a.send(datagram(1, d.b, ah, d.am.sge(0, 8)))
-	require.NoError(e, ah.Close(), "before the completion")
 	d.a.sent(1)
 	d.b.received(1)
+
+	d.b.receive(2, d.bm.sge(0, 100))
+	d.a.to(verbs.StateSQD, nil) // nothing leaves the queue
+	d.a.send(datagram(2, d.b, ah, d.am.sge(0, 8)))
+	require.NoError(e, ah.Close(), "before the request is carried out")
+	require.NoError(e, d.a.Modify(&verbs.QPAttr{State: verbs.StateRTS}, verbs.AttrState))
+	d.a.sent(2)
+	d.b.received(2)
 }
 
 func objectCloseTwice(e *env) {

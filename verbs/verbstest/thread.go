@@ -1,6 +1,7 @@
 package verbstest
 
 import (
+	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -152,26 +153,28 @@ func threadPairs(e *env) {
 		d.a.sendCQ.paused = true // the goroutine polls it
 		duos = append(duos, d)
 	}
-	var bad atomic.Int64
+	faults := make(chan string, pairs)
 	e.together(pairs, func(i int) {
 		d := duos[i]
 		wcs := make([]verbs.WC, 1)
 		for n := range each {
 			w := at(request(uint64(n), verbs.OpWrite, d.am.sge(0, 2000)), d.bm, 0)
 			if _, st := d.a.PostSend([]verbs.SendWR{w}); st != ucs.OK {
-				bad.Add(1)
+				faults <- fmt.Sprintf("pair %d: post %d: %v", i, n, st)
 				return
 			}
 			for d.a.sendCQ.Poll(wcs) == 0 {
 				cpu.Yield()
 			}
 			if wcs[0].ID != uint64(n) || wcs[0].Status != verbs.WCSuccess {
-				bad.Add(1)
+				faults <- fmt.Sprintf("pair %d: request %d of %d ended with %v", i, wcs[0].ID, n, wcs[0].Status)
 				return
 			}
 		}
 	})
-	require.Zero(e, bad.Load())
+	for len(faults) > 0 {
+		e.Errorf("%s", <-faults)
+	}
 }
 
 // threadClose: a queue pair is closed while its peer and its owner use it. Nothing
