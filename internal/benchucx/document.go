@@ -71,7 +71,7 @@ func (d document) markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# goucx against UCX, %s, %s\n\n```\n%s```\n\n", d.machine.date, d.machine.host, d.machine.lines)
 	fmt.Fprintf(&b, "`%s`\n\n", strings.TrimSpace("make bench-ucx (scripts/bench-ucx "+strings.Join(d.plan.args, " "))+")")
-	fmt.Fprintf(&b, "Two processes on cores %d (client) and %d (server). Medians of %d pairs of runs of %v, one of each tool in turn; "+
+	fmt.Fprintf(&b, "Where nothing else is said, two processes on cores %d (client) and %d (server). Medians of %d pairs of runs of %v, one of each tool in turn; "+
 		"the ratio is the median of the pairs' ratios, with its %s. "+
 		"A must holds if the ratio meets it and the worse end of the interval is within %.0f %% of it. "+
 		"UCX's tool reads the clock for each message; ours does so with `%s`.\n\n",
@@ -119,7 +119,7 @@ func writeTable(b *strings.Builder, lines [][]string) {
 
 // cells are the row's line in the table.
 func (r *result) cells() []string {
-	name := r.row.test
+	name := r.row.name()
 	if more := strings.TrimSpace(r.row.both + " " + r.variant.name()); more != "" {
 		name += " `" + more + "`"
 	}
@@ -186,31 +186,47 @@ func (r *result) bound(x float64) string {
 	}
 }
 
-// commands shows the command lines behind a row.
+// commands shows the command lines behind the rows.
 func (d document) commands() string {
 	var b strings.Builder
 	b.WriteString("Commands, with a free PORT, and N iterations to fill the time:\n\n```\n")
-	for _, t := range []tool{d.plan.goucx(), d.plan.cucx()} {
-		fmt.Fprintf(&b, "UCX_TLS=%s %s -c %d -p PORT\n", t.tls, t.binary, d.plan.server)
-		fmt.Fprintf(&b, "UCX_TLS=%s %s -c %d -p PORT -f -v localhost -t TEST -s SIZE -n N\n", t.tls, t.binary, d.plan.client)
+	rows := d.plan.choose(allRows)
+	var shown []string
+	for _, r := range rows {
+		for _, t := range []tool{d.plan.goucx(r, variant{}), d.plan.cucx(r)} {
+			if lines := d.lines(t); !slices.Contains(shown, lines) {
+				shown = append(shown, lines)
+				b.WriteString(lines)
+			}
+		}
 	}
-	for _, r := range d.plan.choose(allRows) {
+	for _, r := range rows {
 		if len(r.ours)+len(r.ucx) > 0 {
-			fmt.Fprintf(&b, "%s: goucx %s; UCX %s\n", r.test, strings.Join(r.ours, " "), strings.Join(r.ucx, " "))
+			fmt.Fprintf(&b, "%s: goucx %s; UCX %s\n", r.title(), strings.Join(r.ours, " "), strings.Join(r.ucx, " "))
 		}
 	}
 	b.WriteString("```\n")
 	return b.String()
 }
 
+// lines are the command lines of one run.
+func (d document) lines(t tool) string {
+	const test = " -f -v -t TEST -s SIZE -n N\n"
+	command := strings.Join(append(slices.Clone(t.env), t.binary), " ")
+	if t.form != twoProcesses {
+		return command + " " + strings.Join(d.plan.place(t.form), " ") + test
+	}
+	return fmt.Sprintf("%[1]s -c %[2]d -p PORT\n%[1]s -c %[3]d -p PORT %[4]s%[5]s", command, d.plan.server, d.plan.client, host, test)
+}
+
 // csv holds every pair.
 func (d document) csv() []byte {
 	var b bytes.Buffer
-	b.WriteString("test,size,option,pair,unit,goucx,ucx,ratio\n")
+	b.WriteString("test,against,size,option,pair,unit,goucx,ucx,ratio\n")
 	for _, r := range d.results {
 		unit := [...]string{latency: "us", rate: "messages/s"}[r.row.metric]
 		for i := range r.ours {
-			fmt.Fprintf(&b, "%s,%d,%s,%d,%s,%g,%g,%.4f\n", r.row.test, r.row.size, strings.TrimSpace(r.row.both+" "+r.variant.name()), i+1, unit, r.ours[i], r.ucx[i], r.ours[i]/r.ucx[i])
+			fmt.Fprintf(&b, "%s,%s,%d,%s,%d,%s,%g,%g,%.4f\n", r.row.test, r.row.against, r.row.size, strings.TrimSpace(r.row.both+" "+r.variant.name()), i+1, unit, r.ours[i], r.ucx[i], r.ours[i]/r.ucx[i])
 		}
 	}
 	return b.Bytes()

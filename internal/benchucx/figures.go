@@ -4,29 +4,28 @@ import (
 	"encoding/csv"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
 
 // figures are what one run measured.
 type figures struct {
-	latency float64 // us, over the whole run
-	rate    float64 // messages a second, over the whole run
+	rate float64 // messages a second, over the whole run
 }
 
-// of is the figure of a metric.
+// of is the figure of a metric. A latency is computed, because the tools print it
+// in whole nanoseconds: of a ping-pong, half of a round trip, it is what a message
+// takes, and the rate is of both directions.
 func (f figures) of(m metric) float64 {
 	if m == latency {
-		return f.latency
+		return 1e6 / f.rate
 	}
 	return f.rate
 }
 
-// Columns of the tools' CSV.
-const (
-	columnLatency = "overall_lat"
-	columnRate    = "overall_mr"
-)
+// columnRate of the tools' CSV.
+const columnRate = "overall_mr"
 
 var errOutput = errors.New("unexpected output")
 
@@ -41,14 +40,11 @@ func parseFigures(out string) (figures, error) {
 	if err != nil || len(rows) < 2 {
 		return figures{}, fmt.Errorf("%w: %q: %w", errOutput, lastLines(out), errors.Join(err, errOutput))
 	}
-	values := map[string]float64{}
-	for i, name := range rows[0] {
-		if v, err := strconv.ParseFloat(rows[len(rows)-1][i], 64); err == nil {
-			values[name] = v
-		}
+	var f figures
+	if i := slices.Index(rows[0], columnRate); i >= 0 {
+		f.rate, _ = strconv.ParseFloat(rows[len(rows)-1][i], 64) // 0 where it is none
 	}
-	f := figures{values[columnLatency], values[columnRate]}
-	if f.latency <= 0 || f.rate <= 0 {
+	if f.rate <= 0 {
 		return f, fmt.Errorf("%w: %q", errOutput, lastLines(out))
 	}
 	return f, nil

@@ -16,12 +16,42 @@ const (
 // row is one test of both tools.
 type row struct {
 	test      string
+	against   string // UCX's test; "": the one of the same name
 	size      int
 	metric    metric
+	over      medium
+	form      form     // of our tool's run
+	ucxForm   form     // of UCX's
 	both      string   // options of both tools, a part of the title
 	ours, ucx []string // options of one tool alone
 	variants  []variant
 }
+
+// medium is what the messages go through.
+type medium uint8
+
+const (
+	sharedMemory medium = iota
+	loopback            // UDP in our case, TCP in UCX's, through the interface lo
+	program             // our in-process link, UCX's shared memory
+	numMediums
+)
+
+// environments are the settings of both tools by medium.
+var environments = [numMediums]struct{ goucx, ucx []string }{
+	sharedMemory: {[]string{"UCX_TLS=shm,self"}, []string{"UCX_TLS=sm,self"}},
+	loopback:     {[]string{"UCX_SOFT_LINK=udp", "UCX_SOFT_ADDR=127.0.0.1"}, []string{"UCX_TLS=tcp,self", "UCX_NET_DEVICES=lo"}},
+	program:      {[]string{"UCX_SOFT_LINK=inproc"}, []string{"UCX_TLS=sm"}},
+}
+
+// form is the processes and threads of a run.
+type form uint8
+
+const (
+	twoProcesses form = iota // each on its core
+	oneThread                // one process that talks to itself
+	twoThreads               // one process, each on its core
+)
 
 // variant is a way to run our tool, compared with UCX's one run of the round.
 type variant struct {
@@ -64,6 +94,14 @@ var allRows = []row{
 	{test: "tag_bw", size: 1 << 20, metric: rate, variants: printed},
 	{test: "ucp_put_bw", size: 64 << 10, metric: rate, variants: printed},
 	{test: "ucp_put_bw", size: 1 << 20, metric: rate, variants: printed},
+
+	// The software RNIC, whose tests UCX does not have.
+	{test: "verbs_write_lat", against: "tag_lat", size: 8, metric: latency, over: loopback, variants: []variant{{must: 0.75, aim: 0.65}}},
+	{test: "verbs_write_bw", against: "tag_bw", size: 1 << 20, metric: rate, over: loopback, variants: []variant{{must: 0.75, aim: 0.95}}},
+	{test: "verbs_write_bw", against: "ucp_put_bw", size: 1 << 20, metric: rate, over: loopback, variants: []variant{{must: 2, aim: 2.6}}},
+	{test: "verbs_send_bw", against: "tag_bw", size: 8, metric: rate, over: loopback, variants: []variant{
+		{option: "-O 32", must: 8, aim: 12}, {option: "-O 256 --post-list 64", must: 20, aim: 33},
+	}},
 }
 
 var (
@@ -71,15 +109,50 @@ var (
 	printed  = []variant{{}}
 )
 
+// name is what the table calls the row, beside its size.
+func (r row) name() string {
+	if r.against == "" {
+		return r.test
+	}
+	return r.test + " against " + r.against
+}
+
 func (r row) title() string {
-	return strings.TrimSpace(fmt.Sprintf("%s %d %s", r.test, r.size, r.both))
+	words := fmt.Sprintf("%s %d %s", r.test, r.size, r.both)
+	if r.against != "" {
+		words += " against " + r.against
+	}
+	return strings.Join(strings.Fields(words), " ")
 }
 
 // pingPong reports whether an iteration is two messages.
 func (r row) pingPong() bool { return r.metric == latency }
 
+// ucxFigure is the figure of UCX's run. A process of UCX's that talks to itself
+// sends one message an iteration and reports half of it.
+func (r row) ucxFigure(f figures) float64 {
+	if r.ucxForm == oneThread && r.pingPong() {
+		return 2 * f.of(r.metric)
+	}
+	return f.of(r.metric)
+}
+
+// oursArgs are the options of our client for n iterations.
+func (r row) oursArgs(v variant, n int) []string {
+	return append(r.args(r.test, n, r.ours), strings.Fields(v.option)...)
+}
+
+// ucxArgs are those of UCX's.
+func (r row) ucxArgs(n int) []string {
+	test := r.against
+	if test == "" {
+		test = r.test
+	}
+	return r.args(test, n, r.ucx)
+}
+
 // args are the options of a client, without those of its place.
-func (r row) args(n int, more ...string) []string {
-	args := []string{"-t", r.test, "-s", fmt.Sprint(r.size), "-n", fmt.Sprint(n)}
-	return append(append(args, strings.Fields(r.both)...), more...)
+func (r row) args(test string, n int, own []string) []string {
+	args := []string{"-t", test, "-s", fmt.Sprint(r.size), "-n", fmt.Sprint(n)}
+	return append(append(args, strings.Fields(r.both)...), own...)
 }

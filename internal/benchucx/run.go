@@ -13,30 +13,31 @@ import (
 	"time"
 )
 
-// tool is one of the two that are compared.
+// tool is one of the two that are compared, as a row runs it.
 type tool struct {
-	name, binary, tls string
-	env               string // a setting more; "": none
+	name, binary string
+	env          []string // settings
+	form         form
 }
 
-func (p plan) goucx() tool { return tool{name: "goucx", binary: p.ours, tls: "shm,self"} }
-func (p plan) cucx() tool  { return tool{name: "UCX", binary: p.ucx, tls: "sm,self"} }
-
-// with is the tool under the settings of a variant.
-func (t tool) with(v variant) tool {
-	t.env = v.env
-	return t
+// goucx is our tool under a row's variant.
+func (p plan) goucx(r row, v variant) tool {
+	env := environments[r.over].goucx
+	if v.env != "" {
+		env = append(slices.Clone(env), v.env)
+	}
+	return tool{name: "goucx", binary: p.ours, env: env, form: r.form}
 }
 
-// environment is ours without settings of either tool, the transports, and what
-// the variant sets.
+// cucx is UCX's under a row.
+func (p plan) cucx(r row) tool {
+	return tool{name: "UCX", binary: p.ucx, env: environments[r.over].ucx, form: r.ucxForm}
+}
+
+// environment is ours without settings of either tool, and with the tool's.
 func (t tool) environment() []string {
 	env := slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "UCX_") })
-	env = append(env, "UCX_TLS="+t.tls)
-	if t.env != "" {
-		env = append(env, t.env)
-	}
-	return env
+	return append(env, t.env...)
 }
 
 const (
@@ -46,10 +47,22 @@ const (
 	runLimit   = 30 * time.Second // of a client, beyond the time it is to measure
 )
 
-// measure runs a server and a client of t and gives what the client measured.
+// measure runs t with the options of a client, and gives what it measured.
 func (p plan) measure(ctx context.Context, t tool, args []string) (figures, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.length+runLimit)
 	defer cancel()
+	if t.form == twoProcesses {
+		return p.measureTwo(ctx, t, args)
+	}
+	out, err := t.client(ctx, append(p.place(t.form), args...))
+	if err != nil {
+		return figures{}, err
+	}
+	return parseFigures(out)
+}
+
+// measureTwo runs a server too.
+func (p plan) measureTwo(ctx context.Context, t tool, args []string) (figures, error) {
 	port, err := freePort()
 	if err != nil {
 		return figures{}, err
@@ -58,7 +71,7 @@ func (p plan) measure(ctx context.Context, t tool, args []string) (figures, erro
 	if err != nil {
 		return figures{}, err
 	}
-	out, err := t.client(ctx, p.client, port, args)
+	out, err := t.client(ctx, slices.Concat(meeting(p.client, port), []string{host}, args))
 	if err != nil {
 		s.kill()
 		return figures{}, fmt.Errorf("%w; the server said: %s", err, s.said())
@@ -69,10 +82,9 @@ func (p plan) measure(ctx context.Context, t tool, args []string) (figures, erro
 	return parseFigures(out)
 }
 
-// client runs the other side to its end and gives its output.
-func (t tool) client(ctx context.Context, core, port int, args []string) (string, error) {
-	all := append(place(core, port), "-f", "-v", "localhost")
-	cmd := exec.CommandContext(ctx, t.binary, append(all, args...)...)
+// client runs the side that measures to its end and gives its output.
+func (t tool) client(ctx context.Context, args []string) (string, error) {
+	cmd := exec.CommandContext(ctx, t.binary, append([]string{"-f", "-v"}, args...)...)
 	cmd.Env = t.environment()
 	var out, diagnostics bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &diagnostics
@@ -85,9 +97,21 @@ func (t tool) client(ctx context.Context, core, port int, args []string) (string
 	return out.String(), nil
 }
 
-// place are the options that say where a process runs and meets the other.
-func place(core, port int) []string {
+// host is where a client finds its server.
+const host = "localhost"
+
+// meeting are the options that say where one of two processes runs and meets the
+// other.
+func meeting(core, port int) []string {
 	return []string{"-c", fmt.Sprint(core), "-p", fmt.Sprint(port)}
+}
+
+// place are the options that say where a process without another runs.
+func (p plan) place(f form) []string {
+	if f == oneThread {
+		return []string{"-c", fmt.Sprint(p.client), "-l"}
+	}
+	return []string{"-c", fmt.Sprintf("%d,%d", p.client, p.server), "-l", "-T", "2"}
 }
 
 // server is a running one.
@@ -100,7 +124,7 @@ type server struct {
 
 // serve starts a server and returns when it listens.
 func (t tool) serve(ctx context.Context, core, port int) (*server, error) {
-	s := &server{cmd: exec.CommandContext(ctx, t.binary, place(core, port)...), out: new(bytes.Buffer), done: make(chan struct{})}
+	s := &server{cmd: exec.CommandContext(ctx, t.binary, meeting(core, port)...), out: new(bytes.Buffer), done: make(chan struct{})}
 	s.cmd.Env, s.cmd.Stdout, s.cmd.Stderr = t.environment(), s.out, s.out
 	if err := s.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start server: %w", err)

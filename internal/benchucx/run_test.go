@@ -20,23 +20,24 @@ func TestMeasure(t *testing.T) {
 	p := fakePlan(t, "ok")
 	t.Setenv("UCX_RNDV_THRESH", "1")
 	args := []string{"-t", "tag_lat", "-s", "8", "-n", "100"}
-	f, err := p.measure(t.Context(), p.goucx(), args)
+	f, err := p.measure(t.Context(), p.goucx(row{}, variant{}), args)
 	require.NoError(t, err)
 	want := len(strings.Fields("-c 0 -p PORT -f -v localhost")) + len(args)
-	assert.InDelta(t, float64(want)+0.5, f.of(latency), 0, "the client got its place, -f -v, and the test's options")
-	assert.InDelta(t, 2e6, f.of(rate), 0)
+	assert.InDelta(t, float64(want)*1e6, f.of(rate), 0, "the client got its place, -f -v, and the test's options")
+	assert.InDelta(t, 1/float64(want), f.of(latency), 1e-12)
 }
 
 func TestEnvironmentHoldsOnlyTheTransports(t *testing.T) {
 	t.Setenv("UCX_RNDV_THRESH", "1")
 	t.Setenv("UCX_TLS", "tcp")
 	var ucx []string
-	for _, kv := range (plan{}).cucx().environment() {
+	for _, kv := range (plan{}).cucx(row{over: loopback}).environment() {
 		if strings.HasPrefix(kv, "UCX_") {
 			ucx = append(ucx, kv)
 		}
 	}
-	assert.Equal(t, []string{"UCX_TLS=sm,self"}, ucx)
+	assert.Equal(t, []string{"UCX_TLS=tcp,self", "UCX_NET_DEVICES=lo"}, ucx)
+	assert.Contains(t, (plan{}).goucx(row{over: loopback}, variant{env: "UCX_SPIN_TIME=0"}).environment(), "UCX_SPIN_TIME=0")
 }
 
 func TestMeasureFaults(t *testing.T) {
@@ -48,23 +49,42 @@ func TestMeasureFaults(t *testing.T) {
 	} {
 		t.Run(mode, func(t *testing.T) {
 			p := fakePlan(t, mode)
-			_, err := p.measure(t.Context(), p.cucx(), nil)
+			_, err := p.measure(t.Context(), p.cucx(row{}), nil)
 			assert.ErrorContains(t, err, says)
 		})
 	}
 	t.Run("no binary", func(t *testing.T) {
 		p := fakePlan(t, "ok")
 		p.ours = "/nonexistent/ucx_perftest"
-		_, err := p.measure(t.Context(), p.goucx(), nil)
+		_, err := p.measure(t.Context(), p.goucx(row{}, variant{}), nil)
 		assert.ErrorContains(t, err, "/nonexistent/ucx_perftest")
 	})
+}
+
+// TestMeasureOne runs one process, on one core or with a thread on each of two.
+func TestMeasureOne(t *testing.T) {
+	p := fakePlan(t, "ok")
+	for f, words := range map[form]string{
+		oneThread:  "-f -v -c 0 -l -t tag_lat",
+		twoThreads: "-f -v -c 0,1 -l -T 2 -t tag_lat",
+	} {
+		r := row{form: f, ucxForm: f}
+		for _, tl := range []tool{p.goucx(r, variant{}), p.cucx(r)} {
+			got, err := p.measure(t.Context(), tl, []string{"-t", "tag_lat"})
+			require.NoError(t, err)
+			assert.InDelta(t, float64(len(strings.Fields(words)))*1e6, got.of(rate), 0, words)
+		}
+	}
+	t.Setenv(fakeMode, "client fails")
+	_, err := p.measure(t.Context(), p.cucx(row{ucxForm: oneThread}), []string{"-t", "tag_lat"})
+	assert.ErrorContains(t, err, "fake: no such test")
 }
 
 // TestMeasureEndsTheServer lets the time of the run end while the server hangs.
 func TestMeasureEndsTheServer(t *testing.T) {
 	p := fakePlan(t, "server deaf")
 	p.length = 200*time.Millisecond - runLimit
-	_, err := p.measure(t.Context(), p.goucx(), nil)
+	_, err := p.measure(t.Context(), p.goucx(row{}, variant{}), nil)
 	require.ErrorContains(t, err, "context deadline exceeded")
 }
 
@@ -96,12 +116,13 @@ func TestParseFigures(t *testing.T) {
 	const header = "iterations,50.0_percentile_lat,avg_lat,overall_lat,avg_bw,overall_bw,avg_mr,overall_mr\n"
 	f, err := parseFigures("box\n" + header + "5,1,1,1.000,1,1,1,1\n1000000,0.432,2.725,4.188,2.80,1.82,366952,238784\n")
 	require.NoError(t, err)
-	assert.Equal(t, figures{4.188, 238784}, f)
+	assert.Equal(t, figures{238784}, f)
+	assert.InDelta(t, 4.188, f.of(latency), 0.001)
 	for name, out := range map[string]string{
 		"nothing":   "",
 		"no row":    header,
-		"no number": header + "1,1,1,x,1,1,1,1\n",
-		"zero":      header + "1,1,1,0.000,1,1,1,1\n",
+		"no number": header + "1,1,1,1,1,1,1,x\n",
+		"zero":      header + "1,1,1,1,1,1,1,0\n",
 		"cut":       header + "1,1,1\n",
 	} {
 		_, err := parseFigures(out)

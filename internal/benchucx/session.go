@@ -38,7 +38,7 @@ type work struct {
 	row
 	results []*result // by variant
 	counts  []int     // iterations of ours by variant
-	ucx     int       // iterations of UCX
+	count   int       // iterations of UCX
 	err     error
 }
 
@@ -91,11 +91,11 @@ const maxIterations = 1 << 30
 
 func (s *session) calibrate(ctx context.Context, w *work) error {
 	var err error
-	if w.ucx, err = s.count(ctx, s.plan.cucx(), w.row, w.row.ucx); err != nil {
+	if w.count, err = s.count(ctx, s.plan.cucx(w.row), w.row, w.ucxArgs); err != nil {
 		return err
 	}
 	for i, v := range w.variants {
-		if w.counts[i], err = s.count(ctx, s.plan.goucx().with(v), w.row, w.oursArgs(v)); err != nil {
+		if w.counts[i], err = s.count(ctx, s.plan.goucx(w.row, v), w.row, func(n int) []string { return w.oursArgs(v, n) }); err != nil {
 			return err
 		}
 	}
@@ -104,11 +104,11 @@ func (s *session) calibrate(ctx context.Context, w *work) error {
 
 // count measures how many iterations take the time of a run, with more of them
 // until they take a good part of it: a short run is a slow one.
-func (s *session) count(ctx context.Context, t tool, r row, more []string) (int, error) {
+func (s *session) count(ctx context.Context, t tool, r row, args func(n int) []string) (int, error) {
 	const enough = 10
 	n := r.calibration()
 	for {
-		f, err := s.measure(ctx, t, r.args(n, more...))
+		f, err := s.measure(ctx, t, args(n))
 		if err != nil {
 			return 0, fmt.Errorf("%s: %w", t.name, err)
 		}
@@ -124,26 +124,22 @@ func (s *session) count(ctx context.Context, t tool, r row, more []string) (int,
 	}
 }
 
-func (r row) oursArgs(v variant) []string {
-	return append(append([]string(nil), r.ours...), strings.Fields(v.option)...)
-}
-
 // round runs each variant of ours, then UCX.
 func (s *session) round(ctx context.Context, w *work) error {
 	ours := make([]float64, len(w.variants))
 	for i, v := range w.variants {
-		f, err := s.twice(ctx, s.plan.goucx().with(v), w.args(w.counts[i], w.oursArgs(v)...))
+		f, err := s.twice(ctx, s.plan.goucx(w.row, v), w.oursArgs(v, w.counts[i]))
 		if err != nil {
 			return err
 		}
 		ours[i] = f.of(w.metric)
 	}
-	f, err := s.twice(ctx, s.plan.cucx(), w.args(w.ucx, w.row.ucx...))
+	f, err := s.twice(ctx, s.plan.cucx(w.row), w.ucxArgs(w.count))
 	if err != nil {
 		return err
 	}
 	for i, r := range w.results {
-		r.ours, r.ucx = append(r.ours, ours[i]), append(r.ucx, f.of(w.metric))
+		r.ours, r.ucx = append(r.ours, ours[i]), append(r.ucx, w.ucxFigure(f))
 	}
 	return nil
 }

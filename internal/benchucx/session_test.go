@@ -33,7 +33,7 @@ func TestRunsAreInterleavedAndCalibrated(t *testing.T) {
 	var runs []string
 	s := bench(2, func(t tool, args []string) (figures, error) {
 		runs = append(runs, t.name+" "+strings.Join(args, " "))
-		return figures{latency: 0.5, rate: 2e6}, nil
+		return figures{rate: 2e6}, nil
 	})
 	put := row{test: "put", size: 8, metric: rate, variants: oneSided, ucx: []string{"-x", "posix"}}
 	lat := row{test: "lat", size: 1 << 20, metric: latency, variants: printed}
@@ -61,9 +61,9 @@ func TestCalibrationGrowsUntilARunIsLong(t *testing.T) {
 		n, err := strconv.Atoi(args[slices.Index(args, "-n")+1])
 		require.NoError(t, err)
 		counts = append(counts, n)
-		return figures{latency: 1, rate: min(1e8, 50*float64(n))}, nil // short runs are slow
+		return figures{rate: min(1e8, 50*float64(n))}, nil // short runs are slow
 	})
-	n, err := s.count(t.Context(), tool{}, row{test: "x", size: 8, metric: rate}, nil)
+	n, err := s.count(t.Context(), tool{}, row{size: 8, metric: rate}, row{test: "x", size: 8}.ucxArgs)
 	require.NoError(t, err)
 	assert.Equal(t, 100_000_000, n)
 	assert.Greater(t, len(counts), 2)
@@ -78,7 +78,7 @@ func TestARowThatFailsLeavesTheOthers(t *testing.T) {
 				return figures{}, errors.New("out of order")
 			}
 		}
-		return figures{latency: 1, rate: 1e6}, nil
+		return figures{rate: 1e6}, nil
 	})
 	results := s.all(t.Context(), []row{
 		{test: "bad", size: 8, metric: rate, variants: printed},
@@ -98,7 +98,7 @@ func TestASecondTryCounts(t *testing.T) {
 			failed = true
 			return figures{}, errors.New("port in use")
 		}
-		return figures{latency: 1, rate: 1e6}, nil
+		return figures{rate: 1e6}, nil
 	})
 	results := s.all(t.Context(), []row{{test: "x", size: 8, metric: rate, variants: printed}})
 	require.NoError(t, results[0].err)
@@ -149,7 +149,9 @@ func TestDocument(t *testing.T) {
 	assert.Equal(t, "**not measured**", rows["am_lat"][8])
 	big := result{row: row{size: 1 << 20, metric: rate}}
 	assert.Equal(t, "20.97 GB/s", big.figure(20000)+" "+big.unit())
-	for _, want := range []string{"cpu     2 x Thing", "covers 98.8 %", "UCX_TLS=shm,self bin/ucx_perftest -c 1 -p PORT\n", "UCX -x posix -d memory -D short"} {
+	for _, want := range []string{"cpu     2 x Thing", "covers 98.8 %", "UCX_TLS=shm,self bin/ucx_perftest -c 1 -p PORT\n", "am_lat 8: goucx -x shm -d memory -D short; UCX -x posix -d memory -D short",
+		"UCX_SOFT_LINK=udp UCX_SOFT_ADDR=127.0.0.1 bin/ucx_perftest -c 0 -p PORT localhost -f -v -t TEST",
+	} {
 		assert.Contains(t, text, want)
 	}
 
@@ -164,7 +166,7 @@ func TestDocument(t *testing.T) {
 		pairs, err := csv.NewReader(f).ReadAll()
 		require.NoError(t, errors.Join(err, f.Close()))
 		assert.Len(t, pairs, 1+11+11)
-		assert.Equal(t, []string{"tag_lat", "8", "", "1", "us", "0.1", "0.2", "0.5000"}, pairs[1])
+		assert.Equal(t, []string{"tag_lat", "", "8", "", "1", "us", "0.1", "0.2", "0.5000"}, pairs[1])
 	}
 }
 
@@ -180,7 +182,7 @@ func TestOptions(t *testing.T) {
 		_, err := parse(args, new(bytes.Buffer))
 		assert.ErrorContains(t, err, says)
 	}
-	p, err := parse([]string{"-quick", "-t", "tag_lat"}, new(bytes.Buffer))
+	p, err := parse([]string{"-quick", "-t", "^tag_lat"}, new(bytes.Buffer))
 	require.NoError(t, err)
 	assert.Equal(t, quickPairs, p.pairs)
 	assert.Empty(t, p.dir, "a look is not stored")
@@ -197,8 +199,8 @@ func TestOptions(t *testing.T) {
 func TestOptionsOfBoth(t *testing.T) {
 	var runs []string
 	s := bench(1, func(t tool, args []string) (figures, error) {
-		runs = append(runs, strings.TrimSpace(t.env+" "+t.name+" "+strings.Join(args, " ")))
-		return figures{latency: 0.5, rate: 2e6}, nil
+		runs = append(runs, strings.TrimSpace(strings.Join(t.env[1:], " ")+" "+t.name+" "+strings.Join(args, " ")))
+		return figures{rate: 2e6}, nil
 	})
 	r := row{test: "lat", size: 8, metric: latency, both: "-E sleep", variants: []variant{{env: "UCX_SPIN_TIME=0", must: 1.1, aim: 1}, {}}}
 	results := s.all(t.Context(), []row{r})
@@ -208,7 +210,29 @@ func TestOptionsOfBoth(t *testing.T) {
 	assert.Equal(t, "lat 8 -E sleep", r.title())
 	assert.Equal(t, "lat `-E sleep UCX_SPIN_TIME=0`", results[0].cells()[0])
 	assert.Equal(t, "lat `-E sleep`", results[1].cells()[0])
-	assert.Contains(t, tool{env: "UCX_SPIN_TIME=0"}.environment(), "UCX_SPIN_TIME=0")
+}
+
+// A test that is ours alone is compared with one of UCX's of another name, each
+// with its settings; of UCX's that runs in one process, the figure is doubled.
+func TestRowsAgainstOthers(t *testing.T) {
+	var runs []string
+	s := bench(1, func(t tool, args []string) (figures, error) {
+		runs = append(runs, strings.Join(append(t.env, args...), " "))
+		return figures{rate: 2e6}, nil
+	})
+	r := row{test: "verbs_write_lat", against: "tag_lat", size: 8, metric: latency, over: loopback, variants: []variant{{option: "-O 32"}}}
+	two := row{test: "verbs_send_lat", against: "tag_lat", size: 8, metric: latency, over: program, form: oneThread, ucxForm: oneThread, variants: printed}
+	results := s.all(t.Context(), []row{r, two})
+	assert.Equal(t, []string{
+		"UCX_SOFT_LINK=udp UCX_SOFT_ADDR=127.0.0.1 -t verbs_write_lat -s 8 -n 1000000 -O 32",
+		"UCX_TLS=tcp,self UCX_NET_DEVICES=lo -t tag_lat -s 8 -n 1000000",
+		"UCX_SOFT_LINK=inproc -t verbs_send_lat -s 8 -n 1000000",
+		"UCX_TLS=sm -t tag_lat -s 8 -n 1000000",
+	}, runs[len(runs)-4:])
+	assert.Equal(t, "verbs_write_lat 8 against tag_lat", r.title())
+	assert.Equal(t, "verbs_write_lat against tag_lat `-O 32`", results[0].cells()[0])
+	assert.InDelta(t, 1, results[0].ratios()[0], 1e-9)
+	assert.InDelta(t, 0.5, results[1].ratios()[0], 1e-9)
 }
 
 // TestRows holds the table to its own rules.
