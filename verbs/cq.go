@@ -14,7 +14,10 @@ type CQConfig struct {
 	Channel CompChannel
 	// Cookie names the queue in events.
 	Cookie uint64
-	// SingleThreaded: one goroutine at a time uses it; no lock is taken.
+	// Domain is the parent domain that it is made in; nil: none. Where that has a
+	// thread domain the queue is single-threaded.
+	Domain PD
+	// SingleThreaded: one goroutine at a time uses it; polling takes no lock.
 	SingleThreaded bool
 	// IgnoreOverrun: completions that find no room are lost silently.
 	IgnoreOverrun bool

@@ -118,7 +118,7 @@ type PD interface {
 	// first 40 bytes of its buffer.
 	CreateAHFromWC(port uint8, wc *WC, grh []byte) (AH, error)
 	// Parent makes a parent domain: the same protection, and what is made in it is
-	// used under td.
+	// used under td. CQConfig.Domain puts a completion queue under it too.
 	Parent(td TD) (PD, error)
 	// Close refuses with ErrBusy while anything was made in it.
 	Close() error

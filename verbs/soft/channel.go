@@ -143,18 +143,3 @@ func (ch *compChannel) Close() error {
 	defer ch.mu.Unlock()
 	return ch.bell.close()
 }
-
-// ownChannel is c as one of the device's; nil stays nil.
-func (d *device) ownChannel(c verbs.CompChannel) (*compChannel, error) {
-	if c == nil {
-		return nil, nil
-	}
-	own, ok := c.(*compChannel)
-	if !ok || own == nil {
-		return nil, fmt.Errorf("channel %T of another provider: %w", c, ucs.ErrInvalid)
-	}
-	if own.d != d {
-		return nil, fmt.Errorf("channel of another device: %w", ucs.ErrInvalid)
-	}
-	return own, nil
-}

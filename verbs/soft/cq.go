@@ -12,6 +12,7 @@ import (
 // Engines push at its tail, programs poll at its head.
 type cq struct {
 	d      *device
+	pd     *pd          // the parent domain that it was made in; nil: none
 	ch     *compChannel // nil: none
 	cookie uint64
 	// single: one goroutine polls at a time. Pushes lock nevertheless: whoever runs
@@ -52,27 +53,46 @@ func (d *device) CreateCQ(c verbs.CQConfig) (verbs.CQ, error) {
 	if c.Depth < 1 || c.Depth > d.attr.MaxCQE {
 		return nil, fmt.Errorf("create completion queue: Depth %d, want 1 to %d: %w", c.Depth, d.attr.MaxCQE, ucs.ErrInvalid)
 	}
-	ch, err := d.ownChannel(c.Channel)
-	if err != nil {
+	q := &cq{
+		d: d, cookie: c.Cookie, ignore: c.IgnoreOverrun, depth: uint64(c.Depth), single: c.SingleThreaded,
+	}
+	if err := q.join(&c); err != nil {
 		return nil, fmt.Errorf("create completion queue: %w", err)
 	}
-	q := &cq{
-		d: d, ch: ch, cookie: c.Cookie, ignore: c.IgnoreOverrun, depth: uint64(c.Depth),
-		single: c.SingleThreaded,
+	return q, nil
+}
+
+// join enters the queue where c says that it belongs.
+func (c *cq) join(conf *verbs.CQConfig) (err error) {
+	d := c.d
+	if c.ch, err = ownOrNone[*compChannel](d, "channel", conf.Channel); err != nil {
+		return err
+	}
+	if c.pd, err = ownOrNone[*pd](d, "domain", conf.Domain); err != nil {
+		return err
+	}
+	if c.pd != nil && c.pd.parent == nil {
+		return fmt.Errorf("the domain is no parent domain: %w", ucs.ErrInvalid)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if ch != nil && ch.closed {
-		return nil, fmt.Errorf("create completion queue: the channel is closed: %w", ucs.ErrClosed)
+	if c.ch != nil && c.ch.closed {
+		return fmt.Errorf("the channel is closed: %w", ucs.ErrClosed)
 	}
-	if err := d.admit(kindCQ, d.attr.MaxCQ); err != nil {
-		return nil, fmt.Errorf("create completion queue: %w", err)
+	if c.pd == nil {
+		err = d.admit(kindCQ, d.attr.MaxCQ)
+	} else {
+		err = c.pd.admit(kindCQ, d.attr.MaxCQ)
+		c.single = c.single || c.pd.single()
 	}
-	if ch != nil {
-		ch.users++
+	if err != nil {
+		return err
 	}
-	d.cqs.add(q)
-	return q, nil
+	if c.ch != nil {
+		c.ch.users++
+	}
+	d.cqs.add(c)
+	return nil
 }
 
 func (c *cq) place() *int { return &c.at }
@@ -286,21 +306,10 @@ func (c *cq) Close() error {
 	}
 	d.gone.add(cntLocks, c.locks())
 	d.cqs.remove(c)
-	d.made[kindCQ]--
+	if c.pd != nil {
+		c.pd.leave(kindCQ)
+	} else {
+		d.made[kindCQ]--
+	}
 	return nil
-}
-
-// ownCQ is c as one of the device's; name is its part.
-func (d *device) ownCQ(name string, c verbs.CQ) (*cq, error) {
-	if c == nil {
-		return nil, fmt.Errorf("no %s: %w", name, ucs.ErrInvalid)
-	}
-	own, ok := c.(*cq)
-	if !ok || own == nil {
-		return nil, fmt.Errorf("%s %T of another provider: %w", name, c, ucs.ErrInvalid)
-	}
-	if own.d != d {
-		return nil, fmt.Errorf("%s of another device: %w", name, ucs.ErrInvalid)
-	}
-	return own, nil
 }

@@ -291,6 +291,31 @@ func TestSingleThreadedBesideEngine(t *testing.T) {
 	assert.Zero(t, c.heads)
 }
 
+// TestQueueOfThreadDomain: so does who polls a queue that was made under a thread
+// domain; one of a parent domain without does.
+func TestQueueOfThreadDomain(t *testing.T) {
+	d := openTest(t, Config{})
+	p := testPD(t, d)
+	own, err := d.AllocTD(verbs.TDConfig{})
+	require.NoError(t, err)
+	closeAtEnd(t, own)
+	for _, tc := range []struct {
+		td    verbs.TD
+		locks uint64
+	}{{own, 0}, {nil, 1}} {
+		par, err := p.Parent(tc.td)
+		require.NoError(t, err)
+		closeAtEnd(t, par)
+		c := testCQ(t, d, verbs.CQConfig{Depth: 10, Domain: par})
+		pushed(c, 1, 0, 3)
+		drained(t, c, 10)
+		assert.Equal(t, tc.locks, c.heads)
+		refused(t, par.Close(), ucs.ErrBusy, "1 objects")
+	}
+	_, err = d.CreateCQ(verbs.CQConfig{Depth: 1, Domain: p})
+	refused(t, err, ucs.ErrInvalid, "no parent domain")
+}
+
 func TestCQAllocatesNothing(t *testing.T) {
 	d := openTest(t, Config{})
 	ch, err := d.CreateCompChannel()

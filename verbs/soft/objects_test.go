@@ -120,6 +120,8 @@ func TestForeignObjects(t *testing.T) {
 	refused(t, err, ucs.ErrInvalid, "of another provider")
 	_, err = d.CreateCQ(verbs.CQConfig{Depth: 1, Channel: och})
 	refused(t, err, ucs.ErrInvalid, "channel of another device")
+	_, err = d.CreateCQ(verbs.CQConfig{Depth: 1, Domain: op})
+	refused(t, err, ucs.ErrInvalid, "domain of another device")
 	_, err = d.CreateCQ(verbs.CQConfig{Depth: 1, Channel: foreignChan{}})
 	refused(t, err, ucs.ErrInvalid, "of another provider")
 }

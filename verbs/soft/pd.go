@@ -61,23 +61,23 @@ func (p *pd) leave(k kind) {
 
 // Parent makes a parent domain; td nil gives one without promise.
 func (p *pd) Parent(t verbs.TD) (verbs.PD, error) {
-	own, err := p.d.ownTD(t)
+	dom, err := ownOrNone[*td](p.d, "thread domain", t)
 	if err != nil {
 		return nil, fmt.Errorf("make parent domain: %w", err)
 	}
 	d := p.d
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if own != nil && own.closed {
+	if dom != nil && dom.closed {
 		return nil, fmt.Errorf("make parent domain: the thread domain is closed: %w", ucs.ErrClosed)
 	}
 	if err := p.admit(kindPD, d.attr.MaxPD); err != nil {
 		return nil, fmt.Errorf("make parent domain: %w", err)
 	}
-	if own != nil {
-		own.parents++
+	if dom != nil {
+		dom.parents++
 	}
-	return &pd{d: d, prot: p.prot, td: own, parent: p}, nil
+	return &pd{d: d, prot: p.prot, td: dom, parent: p}, nil
 }
 
 // Close gives the domain back.
@@ -169,15 +169,13 @@ func (d *device) queuesOf(c *verbs.QPConfig) (send, recv *cq, shared *srq, err e
 	default:
 		return nil, nil, nil, fmt.Errorf("type %d: %w", c.Type, ucs.ErrInvalid)
 	}
-	if send, err = d.ownCQ("send CQ", c.SendCQ); err != nil {
+	if send, err = own[*cq](d, "send CQ", c.SendCQ); err != nil {
 		return nil, nil, nil, err
 	}
-	if recv, err = d.ownCQ("receive CQ", c.RecvCQ); err != nil {
+	if recv, err = own[*cq](d, "receive CQ", c.RecvCQ); err != nil {
 		return nil, nil, nil, err
 	}
-	if c.SRQ != nil {
-		shared, err = d.ownSRQ(c.SRQ)
-	}
+	shared, err = ownOrNone[*srq](d, "SRQ", c.SRQ)
 	return send, recv, shared, err
 }
 

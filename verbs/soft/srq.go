@@ -129,15 +129,3 @@ func (s *srq) Close() error {
 	s.pd.leave(kindSRQ)
 	return nil
 }
-
-// ownSRQ is s as one of the device's.
-func (d *device) ownSRQ(s verbs.SRQ) (*srq, error) {
-	own, ok := s.(*srq)
-	if !ok || own == nil {
-		return nil, fmt.Errorf("SRQ %T of another provider: %w", s, ucs.ErrInvalid)
-	}
-	if own.d != d {
-		return nil, fmt.Errorf("SRQ of another device: %w", ucs.ErrInvalid)
-	}
-	return own, nil
-}

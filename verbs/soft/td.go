@@ -46,18 +46,3 @@ func (t *td) Close() error {
 	t.d.made[kindTD]--
 	return nil
 }
-
-// ownTD is t as one of the device's; nil stays nil.
-func (d *device) ownTD(t verbs.TD) (*td, error) {
-	if t == nil {
-		return nil, nil
-	}
-	own, ok := t.(*td)
-	if !ok || own == nil {
-		return nil, fmt.Errorf("thread domain %T of another provider: %w", t, ucs.ErrInvalid)
-	}
-	if own.d != d {
-		return nil, fmt.Errorf("thread domain of another device: %w", ucs.ErrInvalid)
-	}
-	return own, nil
-}

@@ -109,6 +109,9 @@ func (c *contextF) CreateCQ(v verbs.CQConfig) (verbs.CQ, error) {
 	if ch, ok := v.Channel.(*channelF); ok {
 		v.Channel = ch.inside
 	}
+	if p, ok := v.Domain.(*pdF); ok {
+		v.Domain = p.PD
+	}
 	if c.f.cqConfig != nil {
 		c.f.cqConfig(&v)
 	}

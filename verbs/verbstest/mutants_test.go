@@ -182,6 +182,7 @@ var mutants = []mutant{
 		return polling{q, func(q verbs.CQ, wcs []verbs.WC) int { return q.Poll(wcs[:min(1, len(wcs))]) }}
 	}}},
 	{"an overrun is not seen", "queue/overrun", faults{cqConfig: func(c *verbs.CQConfig) { c.IgnoreOverrun = true }}},
+	{"a queue belongs to no domain", "thread/domain-queue", faults{cqConfig: func(c *verbs.CQConfig) { c.Domain = nil }}},
 	{"any change of state is taken", "state/cells", faults{qp: func(q verbs.QP) verbs.QP { return accepting{q} }}},
 	{"less than was asked for", "object/qp-caps", faults{qp: func(q verbs.QP) verbs.QP { return modest{q} }}},
 	{"keys repeat", "memory/keys-vary", faults{mr: func(m verbs.MR) verbs.MR { return keyed{m, 7} }}},

@@ -15,6 +15,7 @@ import (
 var threadCases = []testCase{
 	{"domain", 0, threadDomain},
 	{"domain-datagrams", 0, threadDomainDatagrams},
+	{"domain-queue", 0, threadDomainQueue},
 	{"parent-shares-memory", 0, threadParentShares},
 	{"posts", Threads, threadPosts},
 	{"polls", Threads, threadPolls},
@@ -50,6 +51,25 @@ func threadDomainDatagrams(e *env) {
 	for range 20 {
 		d.passes(datagram(1, d.b, ah, d.am.sge(0, 20)), 100)
 	}
+}
+
+// threadDomainQueue: a completion queue may be made in a parent domain, which then
+// stays; a protection domain is none.
+func threadDomainQueue(e *env) {
+	s := e.sides[0]
+	p := s.parent()
+	q, err := s.CreateCQ(verbs.CQConfig{Depth: 64, Domain: p})
+	e.unlessSupported(err, "a completion queue of a parent domain")
+	e.busy(p.Close(), "parent domain")
+	require.NoError(e, q.Close())
+	_, err = s.CreateCQ(verbs.CQConfig{Depth: 64, Domain: s.pd})
+	e.refused(err, "a protection domain")
+	d := e.rc(func(a, _ *setup) {
+		a.pd = p
+		a.sendCQ, a.recvCQ = s.cqOf(verbs.CQConfig{Depth: 64, Domain: p}), s.cqOf(verbs.CQConfig{Depth: 64, Domain: p})
+	})
+	d.stream(50, 700)
+	d.move(verbs.OpRead, 5000)
 }
 
 // threadParentShares: memory of a domain serves queue pairs of its parent domains,

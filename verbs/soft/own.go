@@ -1,0 +1,45 @@
+package soft
+
+import (
+	"fmt"
+
+	"github.com/goucx/goucx/ucs"
+)
+
+// owned is an object of a device that programs hand back to it, to make others
+// with.
+type owned interface {
+	comparable
+	madeBy() *device
+}
+
+func (c *cq) madeBy() *device           { return c.d }
+func (s *srq) madeBy() *device          { return s.d }
+func (ch *compChannel) madeBy() *device { return ch.d }
+func (t *td) madeBy() *device           { return t.d }
+func (p *pd) madeBy() *device           { return p.d }
+
+// own is v as one of the device's; name is its part in what is to be made.
+func own[T owned](d *device, name string, v any) (T, error) {
+	var none T
+	if v == nil {
+		return none, fmt.Errorf("no %s: %w", name, ucs.ErrInvalid)
+	}
+	o, ok := v.(T)
+	if !ok || o == none {
+		return none, fmt.Errorf("%s %T of another provider: %w", name, v, ucs.ErrInvalid)
+	}
+	if o.madeBy() != d {
+		return none, fmt.Errorf("%s of another device: %w", name, ucs.ErrInvalid)
+	}
+	return o, nil
+}
+
+// ownOrNone is own of what need not be there: nil stays nil.
+func ownOrNone[T owned](d *device, name string, v any) (T, error) {
+	if v == nil {
+		var none T
+		return none, nil
+	}
+	return own[T](d, name, v)
+}
