@@ -66,7 +66,8 @@ func (q *qp) retire(una verbs.PSN) bool {
 // advance notes that packets before una are done with.
 func (q *qp) advance(una verbs.PSN) {
 	r := &q.req
-	if r.una.Before(una) {
+	if n := una.Diff(r.una); n > 0 {
+		r.window.acked(n)
 		r.una, r.since = una, 0
 		r.retries, r.rnrs = r.retryCnt, r.rnrRetry
 	}
@@ -224,6 +225,7 @@ func (q *qp) refused(p *packet) {
 		return
 	}
 	if p.syn == wire.NakSequence {
+		q.req.window.lost()
 		q.goBack(p.psn)
 		return
 	}
@@ -277,6 +279,7 @@ func (q *qp) expireRequests(now ucs.Time) ucs.Time {
 		return 0
 	}
 	r.retries--
+	r.window.lost()
 	q.goBack(r.una)
 	return now.Add(r.timeout)
 }

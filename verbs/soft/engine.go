@@ -37,6 +37,8 @@ type engine struct {
 	counts counts // under rx
 	come   packet // under rx: scratch of receiving
 
+	drained atomic.Bool // the last pass found the socket empty
+
 	lock   latch
 	dirty  []*qp // have something to send that could not go at once; under lock
 	spare  []*qp
@@ -91,7 +93,22 @@ func (d *device) pass() int {
 	}
 	n := d.receive(ucs.Time(d.now.Load()))
 	d.rx.give()
+	d.found(n)
 	return n
+}
+
+// found notes how many packets a pass took. What waits for the socket to be
+// empty goes then.
+func (d *device) found(n int) {
+	if d.kind != overUDP {
+		return
+	}
+	if d.drained.Load() != (n == 0) {
+		d.drained.Store(n == 0)
+	}
+	if n == 0 && d.dirtyN.Load() != 0 {
+		d.flushDirty()
+	}
 }
 
 // progressInto is a pass whose completions of c go straight into wcs; it gives
@@ -105,10 +122,11 @@ func (d *device) progressInto(c *cq, wcs []verbs.WC) int {
 	got := 0
 	if d.arrived() && d.rx.take() {
 		d.sinkCQ, d.sinkTo, d.sinkN = c, wcs, 0
-		d.receive(ucs.Time(d.now.Load()))
+		n := d.receive(ucs.Time(d.now.Load()))
 		got = d.sinkN
 		d.sinkCQ, d.sinkTo = nil, nil
 		d.rx.give()
+		d.found(n)
 	}
 	if n%clockEvery == 0 { // after what has come: it may have been waited for
 		d.tick(d.clock())
@@ -267,6 +285,9 @@ func (q *qp) arrive(p *packet, now ucs.Time) {
 	case wire.KindSend, wire.KindWrite, wire.KindReadRequest, wire.KindAtomic:
 		if q.typ == verbs.RC {
 			q.requested(p, info, now)
+			if q.rsp.soon && q.rsp.long { // a train is taken: its sender may go on
+				q.transmit()
+			}
 			return
 		}
 	default: // of no use to a queue pair
@@ -293,7 +314,7 @@ func (q *qp) transmit() {
 		return
 	}
 	now := ucs.Time(q.d.now.Load())
-	if q.d.kind == overUDP && q.holds(now) || q.send(now) {
+	if q.d.kind == overUDP && q.waits(now) || q.send(now) {
 		q.d.markDirty(q)
 	}
 	r := &q.rsp

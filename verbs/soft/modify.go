@@ -83,6 +83,7 @@ func (q *qp) adopt(from, to verbs.QPState, mask verbs.AttrMask) {
 	}
 	if mask&verbs.AttrSQPSN != 0 {
 		r.psn, r.una, q.sq.next = a.SQPSN, a.SQPSN, a.SQPSN
+		r.window = newWindow(q.d.conf.Window, q.mtu)
 		r.retries, r.rnrs = a.RetryCnt, a.RNRRetry
 	}
 	if to == from {

@@ -39,7 +39,6 @@ type qp struct {
 	pkey    uint16
 	qkey    uint32
 	access  verbs.Access
-	window  int
 	known   bool // the first packet has come: EventCommEst was told
 	closed  bool
 	polled  bool // in the hands of the one with the receive token
@@ -69,7 +68,7 @@ func (q *qp) stateNow() verbs.QPState { return verbs.QPState(q.state.Load()) }
 func (d *device) newQP(p *pd, c *verbs.QPConfig) (*qp, error) {
 	q := &qp{
 		d: d, pd: p, typ: c.Type, ops: sendOps[c.Type], sigAll: c.SignalAll, caps: c.Caps,
-		sendCQ: c.SendCQ.(*cq), recvCQ: c.RecvCQ.(*cq), window: d.conf.Window,
+		sendCQ: c.SendCQ.(*cq), recvCQ: c.RecvCQ.(*cq),
 	}
 	if c.SRQ != nil {
 		q.srq = c.SRQ.(*srq)

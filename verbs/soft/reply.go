@@ -46,12 +46,20 @@ func (q *qp) again(p *packet, info *wire.Info) {
 }
 
 // nextReply makes the next packet of what is to be answered; false: nothing is.
-func (q *qp) nextReply(p *packet) bool {
+func (q *qp) nextReply(p *packet) bool { return q.nextAnswer(p) || q.nextAck(p) }
+
+// nextAnswer makes the next packet of the answers to reads and atomics; false:
+// all have been given.
+func (q *qp) nextAnswer(p *packet) bool {
 	r := &q.rsp
-	if r.replyN != r.keptN {
-		return q.answer(&r.kept[r.replyN%r.max], p)
-	}
-	if !r.soon {
+	return r.replyN != r.keptN && q.answer(&r.kept[r.replyN%r.max], p)
+}
+
+// nextAck makes the acknowledgement of what has come; false: there is none to
+// send, or answers come before it.
+func (q *qp) nextAck(p *packet) bool {
+	r := &q.rsp
+	if !r.soon || r.replyN != r.keptN {
 		return false
 	}
 	q.head(p, wire.Acknowledge, r.psn.Add(-1))

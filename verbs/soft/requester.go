@@ -21,14 +21,11 @@ type requester struct {
 	retryCnt, rnrRetry uint8
 	retries, rnrs uint8 // left
 	stuck         bool  // a work request failed here: nothing is sent after it
-	unasked       uint8 // packets since the last that asked for an acknowledgement
+	window        window
 	since         ucs.Time
 	pause         ucs.Time      // the receiver was not ready: send nothing before; negative: for so long from the next look at the clock on
 	timeout       time.Duration // 0: none
 }
-
-// Packets of a long message that ask for an acknowledgement: each so many'th.
-const askEvery = 15
 
 // nextRequest makes the next packet of the send queue; false: there is none, or
 // it must wait.
@@ -54,7 +51,7 @@ func (q *qp) nextRequest(p *packet) bool {
 			}
 			continue
 		}
-		if r.psn.Diff(r.una) >= q.window {
+		if !q.mayFly(w) {
 			return false
 		}
 		if q.request(w, p) {
@@ -142,18 +139,12 @@ func (q *qp) requestData(w *wqe, p *packet) bool {
 		return false
 	}
 	r.psn = r.psn.Add(1)
-	r.unasked++
-	if !last {
-		r.sent++
-		p.ackReq = r.unasked >= askEvery || r.psn.Diff(r.una) >= q.window
-	} else {
+	r.sent++
+	p.ackReq = q.asks(w, last)
+	if last {
 		r.tx, r.sent = r.tx+1, 0
 		p.imm = w.imm
 		p.se = w.flags&verbs.SendSolicited != 0 && w.op != verbs.OpWrite
-		p.ackReq = w.flags&verbs.SendSignaled != 0 || q.sigAll || r.unasked >= askEvery || r.psn.Diff(r.una) >= q.window
-	}
-	if p.ackReq {
-		r.unasked = 0
 	}
 	return true
 }
@@ -213,7 +204,7 @@ func (q *qp) goBack(psn verbs.PSN) {
 	for i := r.head; i != end; i++ {
 		w := q.sq.at(i)
 		if d := psn.Diff(w.psn); d < int(w.npk) {
-			r.tx, r.psn, r.sent, r.unasked = i, psn, uint32(max(d, 0)), 0
+			r.tx, r.psn, r.sent = i, psn, uint32(max(d, 0))
 			r.stuck = false // what failed here comes later, and fails again
 			if w.reads() {
 				r.sent = 0

@@ -28,9 +28,10 @@ type responder struct {
 
 	due    bool          // an acknowledgement
 	soon   bool          // without waiting for more to acknowledge
+	long   bool          // the last packet is of a long message, and asked
 	nak    wire.Syndrome // instead; 0: none
 	silent bool          // a sequence error was told already
-	stood  uint32        // packets since the last acknowledgement
+	stood  uint32        // ends of messages and packets that asked, since the last acknowledgement
 	dueAt  ucs.Time
 	fatal  bool // the queue pair ends when nak is told
 }
@@ -92,8 +93,11 @@ func (q *qp) requested(p *packet, info *wire.Info, now ucs.Time) {
 		return // the answer acknowledges
 	}
 	r.psn = r.psn.Add(1)
+	if !p.ackReq && !info.Place.Ends() {
+		return // the end of its train asks
+	}
 	r.stood++
-	r.due = true
+	r.due, r.long = true, info.Place != wire.PlaceOnly && p.ackReq
 	if p.ackReq || r.stood >= ackPackets {
 		r.soon = true
 	} else if r.stood == 1 {

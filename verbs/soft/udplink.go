@@ -36,12 +36,34 @@ func (q *qp) unsent() int {
 	return w.psn.Add(int(w.npk)).Diff(r.psn)
 }
 
-// holds reports whether what was collected shall wait for more.
-func (q *qp) holds(now ucs.Time) bool {
-	r := &q.req
-	n, open := q.unsent(), r.psn.Diff(r.una)
+// waits reports whether all that there is to send shall wait for more.
+func (q *qp) waits(now ucs.Time) bool {
 	s := &q.rsp
-	if n == 0 || s.soon || s.replyN != s.keptN || open <= holdAbove || n >= holdLimit || 2*n >= open {
+	if s.replyN != s.keptN || s.nak != 0 {
+		return false
+	}
+	if n := q.unsent(); n > 0 {
+		return q.holds(n, now)
+	}
+	return s.soon && q.ackWaits()
+}
+
+// ackWaits reports whether an acknowledgement shall wait for more packets, or for
+// a request in whose train it rides: the program may be about to answer the
+// message.
+func (q *qp) ackWaits() bool {
+	s := &q.rsp
+	return !s.long && s.stood < ackAtLeast && !q.d.drained.Load()
+}
+
+// ackAtLeast is how many short messages are acknowledged at the latest, whatever
+// else stands in the socket.
+const ackAtLeast = 32
+
+// holds reports whether n packets that were collected shall wait for more.
+func (q *qp) holds(n int, now ucs.Time) bool {
+	open := q.req.psn.Diff(q.req.una)
+	if open <= holdAbove || n >= holdLimit || 2*n >= open {
 		q.heldAt = 0
 		return false
 	}
@@ -55,12 +77,13 @@ func (q *qp) holds(now ucs.Time) bool {
 	return true
 }
 
-// sendUDP sends in trains.
+// sendUDP sends in trains. The acknowledgement, which is short, comes last, so
+// that it rides with a request.
 func (q *qp) sendUDP() bool {
 	u := q.d.udp
 	p := &q.out
 	var t *train
-	for q.nextReply(p) || q.nextRequest(p) {
+	for q.nextAnswer(p) || q.nextRequest(p) || q.nextAck(p) {
 		if t == nil {
 			t = u.train(&q.to.udp)
 		}

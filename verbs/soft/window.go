@@ -1,0 +1,105 @@
+package soft
+
+import "github.com/goucx/goucx/verbs"
+
+// window bounds what a queue pair has under way by what the receiver's socket
+// holds. The kernel charges a packet with the memory that it stands in: of the
+// 208 KB of a socket of the usual size, 45 packets of 4 KB take all in three
+// trains, and so do 270 of 8 bytes one by one. So it is counted in packets of
+// 4 KB, and more of shorter ones fit in.
+//
+// What is lost was perhaps too much: then the window is halved, and grows again
+// by one packet for each window that is acknowledged.
+type window struct {
+	max  int // as set
+	now  int
+	unit int // packets of the path MTU that go for one of 4 KB
+	// train is how many packets of a long message go together, a third of the
+	// window at most: then one train can be on its way, one be taken, and one be
+	// acknowledged.
+	train int
+	seen  int // packets acknowledged since it grew
+}
+
+const (
+	// shortPacket is the longest message of which shortPackets go for 4 KB.
+	shortPacket  = 512
+	shortPackets = 6
+	// leastWindow is what is left of a window after any number of losses.
+	leastWindow = 8
+	longPacket  = 4096
+	// lonePackets begin a long message as a train of their own: the first packet of
+	// a write is longer than the others.
+	lonePackets = 2
+)
+
+// newWindow makes the window for packets of mtu bytes.
+func newWindow(max, mtu int) window {
+	v := window{max: max, now: max, unit: longPacket / mtu}
+	v.train = trainLen(mtu, max*v.unit/3)
+	return v
+}
+
+// trainLen is how many packets of mtu bytes make a train, limit at most.
+func trainLen(mtu, limit int) int {
+	return max(1, min(limit, maxSegments, maxTrain/(mtu+minPacket)))
+}
+
+// open is how many packets may be under way where w's is the next.
+func (v *window) open(w *wqe) int {
+	if w.n <= shortPacket {
+		return shortPackets * v.now
+	}
+	return v.unit * v.now
+}
+
+// acked notes that n packets were acknowledged.
+func (v *window) acked(n int) {
+	if v.now == v.max {
+		return
+	}
+	if v.seen += n; v.seen >= v.now*v.unit {
+		v.now, v.seen = v.now+1, 0
+	}
+}
+
+// lost halves the window.
+func (v *window) lost() {
+	v.now, v.seen = max(v.now/2, min(leastWindow, v.max)), 0
+}
+
+// begins reports whether a train begins behind n packets of a long message.
+func (v *window) begins(n uint32) bool {
+	return n == 0 || n > lonePackets && (n-lonePackets)%uint32(v.train) == 0
+}
+
+// mayFly reports whether the window lets the next packet of w go. A long message
+// goes in whole trains: a part of one would be acknowledged alone and let the
+// next part go, so that soon every packet travelled alone.
+func (q *qp) mayFly(w *wqe) bool {
+	r := &q.req
+	flying := r.psn.Diff(r.una)
+	room := r.window.open(w) - flying
+	if room <= 0 {
+		return false
+	}
+	if flying == 0 || w.npk <= lonePackets || w.reads() || !r.window.begins(r.sent) {
+		return true
+	}
+	whole := r.window.train
+	if r.sent == 0 {
+		whole += lonePackets
+	}
+	return room >= min(whole, int(w.npk-r.sent))
+}
+
+// asks reports whether the packet of w that was made asks for an
+// acknowledgement: a message that is signalled or long at its end, a train before
+// that at its end, and what is the last for now.
+func (q *qp) asks(w *wqe, last bool) bool {
+	r := &q.req
+	if last && (w.flags&verbs.SendSignaled != 0 || q.sigAll || w.npk > 1) {
+		return true
+	}
+	return !last && r.sent > lonePackets && r.window.begins(r.sent) || r.psn.Diff(r.una) >= r.window.open(w)
+}
