@@ -25,26 +25,34 @@ func TestSimGoodput(t *testing.T) {
 		{"50 Gbit/s, long window", 6.2e9, 128, 0.8},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			l := sim.Link{Latency: 10 * time.Microsecond, Bandwidth: tc.bandwidth, Overhead: 58}
-			whole := goodput(t, l, tc.window)
-			l.Loss = 0.001
-			lossy := goodput(t, l, tc.window)
+			whole, lossy := simGoodput(t, simNetwork(tc.bandwidth), tc.window, 1)
 			t.Logf("%.2f GB/s without loss, %.2f with: %.0f %%", whole/1e9, lossy/1e9, 100*lossy/whole)
 			assert.Greater(t, lossy, tc.least*whole)
 		})
 	}
 }
 
-// goodput gives bytes per second of messages of 1 MB, four at a time.
-func goodput(t *testing.T, l sim.Link, window int) float64 {
+// simNetwork has a round trip of 20 µs and a bandwidth in bytes per second.
+func simNetwork(bandwidth float64) sim.Link {
+	return sim.Link{Latency: 10 * time.Microsecond, Bandwidth: bandwidth, Overhead: 58}
+}
+
+// simGoodput gives bytes per second without loss, and with one packet in a
+// thousand lost.
+func simGoodput(t testing.TB, l sim.Link, window int, seed uint64) (whole, lossy float64) {
+	whole = simWrites(t, l, window, seed)
+	l.Loss = oneInAThousand
+	return whole, simWrites(t, l, window, seed)
+}
+
+// simWrites gives bytes per second of messages of 1 MB, four at a time.
+func simWrites(t testing.TB, l sim.Link, window int, seed uint64) float64 {
 	const size, count, depth = 1 << 20, 60, 4
-	w, err := newSimWorld(1, 2, Config{Window: window})
+	w, err := newSimWorld(seed, 2, Config{Window: window})
 	require.NoError(t, err)
 	w.net.SetDefault(l)
 	from, to := newSimSide(t, w.devs[0], size), newSimSide(t, w.devs[1], size)
-	require.NoError(t, connectRC(from.qp, to.qp, w.devs[0], w.devs[1], &rcSetup{
-		mtu: verbs.MTU4096, timeout: 10, retry: 7, rnrRetry: [2]uint8{7, 7}, rnrTimer: 1, reads: [2]uint8{1, 1}, access: allAccess,
-	}))
+	require.NoError(t, connectRC(from.qp, to.qp, w.devs[0], w.devs[1], lossySetup()))
 	start, posted, done := w.net.Now(), 0, 0
 	wcs := make([]verbs.WC, depth)
 	for done < count {

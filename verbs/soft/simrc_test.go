@@ -51,7 +51,7 @@ type simSide struct {
 	mr  verbs.MR
 }
 
-func newSimSide(t *testing.T, d *device, size int) *simSide {
+func newSimSide(t testing.TB, d *device, size int) *simSide {
 	pd, err := d.AllocPD()
 	require.NoError(t, err)
 	s := &simSide{buf: make([]byte, size)}

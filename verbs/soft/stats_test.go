@@ -10,7 +10,7 @@ import (
 )
 
 // value reads one of a device's counters.
-func value(t *testing.T, d *device, name string) uint64 {
+func value(t testing.TB, d *device, name string) uint64 {
 	t.Helper()
 	for _, c := range d.Stats().Snapshot() {
 		if c.Name == name {
