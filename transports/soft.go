@@ -20,7 +20,7 @@ var (
 		"Longest payload of a packet; auto: what the network interface carries.")
 	softMaxInline = config.New("SOFT_MAX_INLINE", "64", config.Size(1, verbs.InlineLen), "bytes",
 		"Longest message that a work request may hold in itself.")
-	softRdAtomic = config.New("SOFT_MAX_RD_ATOMIC", "16", config.Int(1, 128), "",
+	softRdAtomic = config.New("SOFT_MAX_RD_ATOMIC", "16", config.Int(1, 16), "",
 		"RDMA reads and atomics of a queue pair that are under way at once.")
 	softDepth = config.New("SOFT_DEPTH", "1024", config.Int(16, 1<<16), "packets",
 		"Packets that wait in a device on the in-process link; rounded up to a power of two.")

@@ -262,11 +262,11 @@ func (q *qp) expireRequests(now ucs.Time) ucs.Time {
 		}
 		r.pause = 0
 	}
-	if r.una == r.psn || r.timeout == 0 || q.stateNow() < verbs.StateRTS || q.stateNow() > verbs.StateSQD {
+	if r.una == r.psn && !q.waitsForRoom() || r.timeout == 0 || q.stateNow() < verbs.StateRTS || q.stateNow() > verbs.StateSQD {
 		r.since = 0
 		return 0
 	}
-	if r.since == 0 {
+	if r.since == 0 || r.una == r.psn && q.peerTakes() {
 		r.since = now
 	}
 	if now.Sub(r.since) < r.timeout {

@@ -98,7 +98,8 @@ type Limits struct {
 	// QPWR [32768] and SRQWR [32768] work requests of a queue, CQE [4194304]
 	// completions.
 	QPWR, SRQWR, CQE int
-	// RdAtomic [16] reads and atomics outstanding per queue pair, up to 128.
+	// RdAtomic [16] reads and atomics outstanding per queue pair, up to 16: so many
+	// of a peer are remembered.
 	RdAtomic int
 }
 
@@ -126,7 +127,7 @@ var limits = []struct {
 	{"QPWR", func(l *Limits) *int { return &l.QPWR }, 1 << 15, 1 << 20},
 	{"SRQWR", func(l *Limits) *int { return &l.SRQWR }, 1 << 15, 1 << 20},
 	{"CQE", func(l *Limits) *int { return &l.CQE }, 1 << 22, 1 << 24},
-	{"RdAtomic", func(l *Limits) *int { return &l.RdAtomic }, 16, 128},
+	{"RdAtomic", func(l *Limits) *int { return &l.RdAtomic }, maxDestRd, maxDestRd},
 }
 
 // Validate names all settings that are out of range.

@@ -25,7 +25,7 @@ func TestConfigRefuses(t *testing.T) {
 		{"inline", Config{MaxInline: 65}, []string{"MaxInline 65", "1 to 64"}},
 		{"depth", Config{Depth: 15}, []string{"Depth 15", "16 to 65536"}},
 		{"window", Config{Window: -1}, []string{"Window -1"}},
-		{"limits", Config{Limits: Limits{QPs: 1<<20 + 1, RdAtomic: 129, CQE: -5}}, []string{"Limits.QPs 1048577", "Limits.RdAtomic 129", "Limits.CQE -5"}},
+		{"limits", Config{Limits: Limits{QPs: 1<<20 + 1, RdAtomic: 17, CQE: -5}}, []string{"Limits.QPs 1048577", "Limits.RdAtomic 17", "Limits.CQE -5"}},
 		{"any address", Config{Addr: netip.MustParseAddr("0.0.0.0")}, []string{"Addr 0.0.0.0"}},
 		{"group", Config{Addr: netip.MustParseAddr("224.0.0.1")}, []string{"Addr 224.0.0.1"}},
 		{"zone", Config{Addr: netip.MustParseAddr("fe80::1%lo")}, []string{"Addr fe80::1%lo"}},

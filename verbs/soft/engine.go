@@ -314,7 +314,8 @@ func (q *qp) transmit() {
 		return
 	}
 	now := ucs.Time(q.d.now.Load())
-	if q.d.kind == overUDP && q.waits(now) || q.send(now) {
+	more := q.d.kind == overUDP && q.waits(now) || q.send(now)
+	if more {
 		q.d.markDirty(q)
 	}
 	r := &q.rsp
@@ -322,7 +323,7 @@ func (q *qp) transmit() {
 		q.enterErr()
 		return
 	}
-	if q.req.una != q.req.psn && !q.isTimed {
+	if (more || q.req.una != q.req.psn) && !q.isTimed {
 		q.d.due(q, now+firstLook)
 	}
 	q.rest()

@@ -256,6 +256,27 @@ func (q *qp) sendInproc() bool {
 	}
 }
 
+// waitsForRoom reports whether a packet is to go out now, and the peer's inbox is
+// full. That counts as a packet on its way: a peer that takes nothing out any more
+// fails the queue pair after the configured time, however many fill its inbox.
+func (q *qp) waitsForRoom() bool {
+	r := &q.req
+	if q.d.kind != overInproc || q.to.peer == nil || r.tx == q.sq.end() {
+		return false
+	}
+	moving := q.stateNow() == verbs.StateRTS || r.sent > 0 || q.sq.at(r.tx).began
+	return moving && q.to.peer.in.full()
+}
+
+// peerTakes reports whether the peer has taken packets out of its inbox since the
+// last call.
+func (q *qp) peerTakes() bool {
+	h := q.to.peer.in.head.Load()
+	moved := h != q.peerHead
+	q.peerHead = h
+	return moved
+}
+
 // drain acts on the packets in the inbox. The caller has the receive token.
 func (d *device) drain(now ucs.Time) int {
 	b := d.in

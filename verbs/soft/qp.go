@@ -51,6 +51,9 @@ type qp struct {
 	isTimed bool     // in engine.timed
 	pass    uint32   // engine.passes at the last post
 	heldAt  ucs.Time // when the oldest post was held back; 0: none is
+	// peerHead is how far the in-process peer had emptied its inbox when that was
+	// full and was last looked at.
+	peerHead uint32
 
 	lateLock  latch
 	late      []late // packets that came for another owner

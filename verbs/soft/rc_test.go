@@ -53,19 +53,28 @@ func newEnd(t testing.TB, p verbs.Provider, typ verbs.QPType, size int) *end {
 }
 
 func (e *end) connect(o *end) {
+	e.connectAs(o, verbs.QPAttr{RQPSN: 0xfffff0, SQPSN: 0xfffff0, MaxDestRdAtomic: 16, MaxRdAtomic: 16, MinRNRTimer: 1, Timeout: 14, RetryCnt: 7, RNRRetry: 7})
+}
+
+// connectAs connects with numbers and counts of at.
+func (e *end) connectAs(o *end, at verbs.QPAttr) {
 	gid, err := o.c.GID(1, 0)
 	require.NoError(e.t, err)
 	port, err := o.c.Port(1)
 	require.NoError(e.t, err)
-	mine, his := verbs.PSN(0xfffff0), verbs.PSN(0xfffff0)
-	require.NoError(e.t, e.qp.Modify(&verbs.QPAttr{State: verbs.StateInit, Port: 1, Access: verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic},
-		verbs.AttrState|verbs.AttrPKeyIndex|verbs.AttrPort|verbs.AttrAccessFlags))
-	require.NoError(e.t, e.qp.Modify(&verbs.QPAttr{
-		State: verbs.StateRTR, AV: verbs.AHAttr{DGID: gid, DLID: port.LID, Port: 1}, PathMTU: verbs.MTU4096, DestQPN: o.qp.QPN(), RQPSN: his,
-		MaxDestRdAtomic: 16, MinRNRTimer: 1,
-	}, verbs.AttrState|verbs.AttrAV|verbs.AttrPathMTU|verbs.AttrDestQPN|verbs.AttrRQPSN|verbs.AttrMaxDestRdAtomic|verbs.AttrMinRNRTimer))
-	require.NoError(e.t, e.qp.Modify(&verbs.QPAttr{State: verbs.StateRTS, SQPSN: mine, Timeout: 14, RetryCnt: 7, RNRRetry: 7, MaxRdAtomic: 16},
-		verbs.AttrState|verbs.AttrSQPSN|verbs.AttrTimeout|verbs.AttrRetryCnt|verbs.AttrRNRRetry|verbs.AttrMaxRdAtomic))
+	at.Port, at.Access = 1, verbs.LocalWrite|verbs.RemoteWrite|verbs.RemoteRead|verbs.RemoteAtomic
+	at.AV, at.PathMTU, at.DestQPN = verbs.AHAttr{DGID: gid, DLID: port.LID, Port: 1}, verbs.MTU4096, o.qp.QPN()
+	for _, to := range []struct {
+		state verbs.QPState
+		mask  verbs.AttrMask
+	}{
+		{verbs.StateInit, verbs.AttrPKeyIndex | verbs.AttrPort | verbs.AttrAccessFlags},
+		{verbs.StateRTR, verbs.AttrAV | verbs.AttrPathMTU | verbs.AttrDestQPN | verbs.AttrRQPSN | verbs.AttrMaxDestRdAtomic | verbs.AttrMinRNRTimer},
+		{verbs.StateRTS, verbs.AttrSQPSN | verbs.AttrTimeout | verbs.AttrRetryCnt | verbs.AttrRNRRetry | verbs.AttrMaxRdAtomic},
+	} {
+		at.State = to.state
+		require.NoError(e.t, e.qp.Modify(&at, verbs.AttrState|to.mask))
+	}
 }
 
 var localhost = netip.MustParseAddr("127.0.0.1")

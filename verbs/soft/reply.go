@@ -26,7 +26,7 @@ func (q *qp) again(p *packet, info *wire.Info) {
 		return
 	}
 	for i := r.keptN - min(r.keptN, r.max); i != r.keptN; i++ {
-		a := &r.kept[i%r.max]
+		a := &r.kept[i%maxDestRd]
 		d := p.psn.Diff(a.psn)
 		if d < 0 || d >= int(a.npk) || a.read != (info.Kind == wire.KindReadRequest) || a.key != p.rkey {
 			continue
@@ -35,7 +35,7 @@ func (q *qp) again(p *packet, info *wire.Info) {
 			return
 		}
 		for j := i; j != r.keptN; j++ {
-			r.kept[j%r.max].sent, r.kept[j%r.max].again = 0, true
+			r.kept[j%maxDestRd].sent, r.kept[j%maxDestRd].again = 0, true
 		}
 		a.sent = uint32(d)
 		if int32(r.replyN-i) > 0 {
@@ -52,7 +52,7 @@ func (q *qp) nextReply(p *packet) bool { return q.nextAnswer(p) || q.nextAck(p) 
 // all have been given.
 func (q *qp) nextAnswer(p *packet) bool {
 	r := &q.rsp
-	return r.replyN != r.keptN && q.answer(&r.kept[r.replyN%r.max], p)
+	return r.replyN != r.keptN && q.answer(&r.kept[r.replyN%maxDestRd], p)
 }
 
 // nextAck makes the acknowledgement of what has come; false: there is none to

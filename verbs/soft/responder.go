@@ -21,10 +21,10 @@ type responder struct {
 	minTimer uint8
 
 	// Reads and atomics are remembered, so that lost answers can be given again.
-	kept   [maxDestRd]answer
-	max    uint32 // how many
-	keptN  uint32 // running number of the next
-	replyN uint32 // of the one to answer next
+	kept   [maxDestRd]answer // by running number
+	max    uint32            // how many; it may change under them
+	keptN  uint32            // running number of the next
+	replyN uint32            // of the one to answer next
 
 	due    bool          // an acknowledgement
 	soon   bool          // without waiting for more to acknowledge
@@ -262,7 +262,7 @@ func (q *qp) keep(p *packet, npk uint32) *answer {
 		return nil
 	}
 	r.msn++
-	a := &r.kept[r.keptN%r.max]
+	a := &r.kept[r.keptN%maxDestRd]
 	*a = answer{psn: p.psn, npk: npk, key: p.rkey, addr: p.addr, n: p.dlen, msn: r.msn}
 	return a
 }
