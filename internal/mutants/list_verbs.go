@@ -76,6 +76,18 @@ var device = []mutant{
 		pkg: "./verbs/soft", test: "^TestConformanceSim$/^object$/^ah$", quick: true,
 	},
 	{
+		name: "memory is given back while an engine has it in hand",
+		file: "verbs/soft/mem.go",
+		old:  "	d.quiesce()\n", new: "",
+		pkg: "./verbs/soft", test: "^TestCloseWaits$", quick: true,
+	},
+	{
+		name: "who posts inline data is not waited for",
+		file: "verbs/soft/quiesce.go",
+		old:  "		q.sq.tail.left()\n", new: "",
+		pkg: "./verbs/soft", test: "^TestCloseWaits$", quick: true,
+	},
+	{
 		name: "a byte that routers change is covered by the checksum",
 		file: "verbs/wire/prefix.go",
 		old:  "^ bthMask[head[bthCongestion]]", new: "^ bthMask[0xff]",

@@ -49,7 +49,8 @@ type engine struct {
 	timedN     atomic.Int32
 	nextDue    atomic.Int64 // no timer ends before; ucs.Time
 
-	back background
+	lookers lookers
+	back    background
 }
 
 // start opens the link.
@@ -239,25 +240,6 @@ func (q *qp) tell(c *cq, w *verbs.WC, solicited bool) {
 	}
 }
 
-// quiesce returns when everybody who was inside the engine of a device that can
-// touch this one's memory has left, and whoever was posting inline data of it.
-func (d *device) quiesce() {
-	if all := d.conf.Switch.devices.Load(); all != nil && d.kind == overInproc {
-		for _, o := range *all {
-			if o != nil {
-				o.rx.left()
-			}
-		}
-	}
-	d.rx.left()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.qps.each(func(q *qp) {
-		q.sq.tail.left()
-		q.left()
-	})
-}
-
 // arrive acts on a packet that came for q, which the caller owns.
 func (q *qp) arrive(p *packet, now ucs.Time) {
 	q.count(cntRxPackets, 1)
@@ -309,6 +291,7 @@ func (q *qp) transmit() {
 	if s < verbs.StateRTR {
 		return
 	}
+	q.looks()
 	if q.typ == verbs.UD {
 		q.sendDatagrams()
 		return

@@ -161,6 +161,8 @@ var empty [0]byte
 
 // local gives the memory that a piece names; false: wrong key, protection,
 // access or range. A piece of no bytes needs no key.
+//
+// Concurrency: under the receive token, or after qp.looks.
 func (d *device) local(p *pd, s verbs.SGE, need verbs.Access) ([]byte, bool) {
 	if s.Len == 0 {
 		return empty[:], true

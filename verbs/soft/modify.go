@@ -165,6 +165,7 @@ func (q *qp) shut() bool {
 	d.rx.left() // whoever found it before it went
 	q.wait()
 	q.leave()
+	d.lookers.remove(q)
 	q.sendCQ.purge(q.num)
 	q.recvCQ.purge(q.num)
 	return true

@@ -41,9 +41,11 @@ type qp struct {
 	access  verbs.Access
 	known   bool // the first packet has come: EventCommEst was told
 	closed  bool
-	polled  bool // in the hands of the one with the receive token
-	lost    bool // a completion queue is unusable
-	drain   bool // SQD: tell when the send queue has come to rest
+	looking atomic.Bool // in engine.lookers
+	lookAt  int         // where, under its lock
+	polled  bool        // in the hands of the one with the receive token
+	lost    bool        // a completion queue is unusable
+	drain   bool        // SQD: tell when the send queue has come to rest
 	req     requester
 	rsp     responder
 	out     packet // scratch of sending
@@ -89,6 +91,7 @@ func (d *device) newQP(p *pd, c *verbs.QPConfig) (*qp, error) {
 	if err := d.qps.add(q); err != nil {
 		return nil, err
 	}
+	d.lookers.reserve(d.qps.n)
 	return q, nil
 }
 

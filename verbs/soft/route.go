@@ -182,6 +182,7 @@ func (d *device) fromFabric(from netip.AddrPort, b []byte, now ucs.Time) {
 		return
 	}
 	q.wait()
+	q.looks()
 	if q.typ == verbs.RC && q.to.fabric.to != from {
 		q.count(cntDroppedSource, 1)
 	} else {

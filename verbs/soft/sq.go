@@ -149,6 +149,7 @@ func (q *qp) fillInline(w *wqe, r *verbs.SendWR, n int) ucs.Status {
 		return ucs.InvalidParam
 	}
 	w.n = uint32(n)
+	q.looks()
 	at := 0
 	for i := range r.NumSG {
 		b, ok := q.d.local(q.pd, r.SG[i], 0)

@@ -154,7 +154,7 @@ var sizes = [numKinds]uint64{
 	kindMR:      sizeOf[mr]() + sizeOf[*mr]() + 1,
 	kindCQ:      sizeOf[cq](),
 	kindChannel: sizeOf[compChannel](),
-	kindQP:      sizeOf[qp]() + 2*sizeOf[*qp](), // the table of queue pairs is half full
+	kindQP:      sizeOf[qp]() + 3*sizeOf[*qp](), // the table of queue pairs is half full; lookers
 	kindSRQ:     sizeOf[srq](),
 	kindAH:      sizeOf[ah]() + sizeOf[*ah]() + 1,
 }

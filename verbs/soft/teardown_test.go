@@ -309,7 +309,9 @@ func TestFloodOfGarbage(t *testing.T) {
 	before := heap()
 	work(messages)
 	grown := int64(heap()) - int64(before)
-	assert.Less(t, grown, int64(256<<10), "the heap has grown")
+	// Each end's socket may come to hold 64 buffers of 64 KB, as packets wait for
+	// their owners; of each packet less than a hundred bytes would be left beside.
+	assert.Less(t, grown, int64(2*64*64<<10), "the heap has grown")
 	for _, name := range []string{"icrc", "qpn", "source", "short", "opcode"} {
 		n := value(t, b.device(), "device.dropped_"+name)
 		if name == "short" {

@@ -173,6 +173,7 @@ func (d *device) claim(num verbs.QPN, g *datagram, i int) *qp {
 
 // takeLate acts on the packets that came while another owned the queue pair.
 func (q *qp) takeLate() {
+	q.looks()
 	var p packet
 	for q.lateN.Load() != 0 {
 		q.lateLock.lock()

@@ -1,0 +1,119 @@
+package soft
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/verbs"
+)
+
+// TestCloseWaits: a region's Close returns when nobody has the memory in hand any
+// more, whoever that is.
+func TestCloseWaits(t *testing.T) {
+	sw := NewSwitch()
+	d, peer := openTest(t, Config{Switch: sw, Engine: EngineInline}), openTest(t, Config{Switch: sw, Engine: EngineInline})
+	p := testPD(t, d)
+	c := testCQ(t, d, verbs.CQConfig{Depth: 10})
+	v, err := p.CreateQP(verbs.QPConfig{Type: verbs.RC, SendCQ: c, RecvCQ: c})
+	require.NoError(t, err)
+	closeAtEnd(t, v)
+	q := v.(*qp)
+	token := func(o *owner) (take, give func()) { return func() { require.True(t, o.take()) }, func() { o.give() } }
+	for _, tc := range []struct {
+		name       string
+		take, give func()
+	}{
+		{"owner", func() { q.wait(); q.looks() }, func() { q.give() }},
+		{"owner a second time", func() { q.wait(); q.looks() }, func() { q.give() }},
+		{"poster", func() { q.sq.tail.lock(); q.looks() }, func() { q.sq.tail.end(0) }},
+		{name: "receive token"},
+		{name: "receive token of a peer"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			switch tc.name {
+			case "receive token":
+				tc.take, tc.give = token(&d.rx)
+			case "receive token of a peer":
+				tc.take, tc.give = token(&peer.rx)
+			}
+			m, err := p.Register(make([]byte, 8), verbs.MRConfig{})
+			require.NoError(t, err)
+			tc.take()
+			var closed atomic.Bool
+			var closer sync.WaitGroup
+			closer.Go(func() {
+				assert.NoError(t, m.Close())
+				closed.Store(true)
+			})
+			for !m.(*mr).dead.Load() {
+				runtime.Gosched()
+			}
+			for range 1000 {
+				runtime.Gosched()
+			}
+			assert.False(t, closed.Load(), "the memory is still in hand")
+			tc.give()
+			closer.Wait()
+		})
+	}
+	assert.Empty(t, d.lookers.list)
+	q.looks()
+	assert.Len(t, d.lookers.list, 1)
+}
+
+// TestLookersForgetTheClosed: those that are closed are in the list no more, the
+// others each once.
+func TestLookersForgetTheClosed(t *testing.T) {
+	d := openTest(t, Config{})
+	p, c := testPD(t, d), testCQ(t, d, verbs.CQConfig{Depth: 10})
+	var qs []*qp
+	for range 6 {
+		v, err := p.CreateQP(verbs.QPConfig{Type: verbs.RC, SendCQ: c, RecvCQ: c})
+		require.NoError(t, err)
+		closeAtEnd(t, v)
+		qs = append(qs, v.(*qp))
+		qs[len(qs)-1].looks()
+		qs[len(qs)-1].looks()
+	}
+	for _, i := range []int{5, 0, 2} {
+		require.NoError(t, qs[i].Close())
+	}
+	assert.ElementsMatch(t, []*qp{qs[1], qs[3], qs[4]}, d.lookers.list)
+	d.quiesce()
+	assert.Empty(t, d.lookers.list)
+	qs[3].looks()
+	assert.Equal(t, []*qp{qs[3]}, d.lookers.list)
+}
+
+// BenchmarkCloseMR registers and closes a region, beside queue pairs that rest.
+func BenchmarkCloseMR(b *testing.B) {
+	for _, n := range []int{1, 10_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			d := openTest(b, Config{})
+			p := testPD(b, d)
+			c := testCQ(b, d, verbs.CQConfig{Depth: 10})
+			for range n {
+				q, err := p.CreateQP(verbs.QPConfig{Type: verbs.RC, SendCQ: c, RecvCQ: c})
+				require.NoError(b, err)
+				closeAtEnd(b, q)
+			}
+			buf := make([]byte, 64)
+			b.ReportAllocs()
+			for b.Loop() {
+				m, err := p.Register(buf, verbs.MRConfig{})
+				if err == nil {
+					err = m.Close()
+				}
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
