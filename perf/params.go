@@ -67,7 +67,8 @@ type Params struct {
 	// Threads is the thread mode of UCP tests: single, serialized or multi.
 	Threads string `json:"threads,omitempty"`
 	// ThreadCount is the number of threads of UCP tests, each with a worker and an
-	// endpoint of its own; 0 is 1.
+	// endpoint of its own; 0 is 1. A test of verbs within one process may have two:
+	// its two sides.
 	ThreadCount int `json:"thread_count,omitempty"`
 	// Sleep lets UCP tests sleep while they wait, after the spinning that
 	// UCX_SPIN_TIME asks for; else they poll.
@@ -228,8 +229,8 @@ func (p *Params) checkVerbs(t Test) (errs []error) {
 	if p.Layout != Short && p.Layout != Zcopy {
 		errs = append(errs, fmt.Errorf("data layout %q: tests of verbs have %s and %s", p.Layout, Short, Zcopy))
 	}
-	if p.threads() > 1 || p.Sleep {
-		errs = append(errs, fmt.Errorf("%s: tests of verbs have one thread, which polls", t.Name))
+	if p.threads() > 2 || p.Sleep {
+		errs = append(errs, fmt.Errorf("%s: tests of verbs have one thread, or one for each side, which poll", t.Name))
 	}
 	if len(p.Sizes) > verbs.MaxSGE {
 		errs = append(errs, fmt.Errorf("%s: %d message sizes are given: a work request has 1-%d pieces", t.Name, len(p.Sizes), verbs.MaxSGE))

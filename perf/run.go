@@ -24,6 +24,9 @@ type Config struct {
 	Log *zap.Logger
 	// Interval from row to row; 0: a second, as UCX's tool.
 	Interval time.Duration
+	// CPUs are the processors that this process is bound to: the two threads of a
+	// test of verbs have one each. nil: wherever the system puts them.
+	CPUs []int
 	// Rows gets each row of the side that measures, the last one too; nil: none.
 	// It runs on the measuring goroutine.
 	Rows func(Report)
@@ -54,7 +57,19 @@ func Run(c Config, g Group, p Params) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := assemble(&c, g, &p, t)
+	switch {
+	case t.API != Verbs || p.threads() == 1:
+		return runOne(&c, g, &p, t)
+	case g.Size() == 1:
+		return runSides(&c, &p, t)
+	default:
+		return nil, fmt.Errorf("%s: two threads of a test of verbs are its two sides: they are in one process", t.Name)
+	}
+}
+
+// runOne carries one side of a test out, or all of it within one process.
+func runOne(c *Config, g Group, p *Params, t Test) (*Result, error) {
+	m, err := assemble(c, g, p, t)
 	if err != nil {
 		return nil, fmt.Errorf("set up %s: %w", p.Test, err)
 	}

@@ -39,43 +39,48 @@ const (
 	grhArea = 40
 )
 
-// openVerbs opens the device and sets the test up over it.
+// openVerbs opens the device and sets the test up over it. Within one process the
+// sides of a ping-pong have a device each; all else goes from a queue pair to
+// itself.
 func openVerbs(c *Config, l *link, p *Params, t Test) (kernel, error) {
-	s := &verbsSide{link: l, p: p, test: t, log: c.Log}
-	k, err := s.build(c)
-	if err != nil {
+	if l.g.Size() == 1 && t.Pattern == PingPong && t.Op != OpDatagram {
+		return openBoth(c, l, p, t)
+	}
+	s := newVerbsSide(c, l, p, t)
+	if err := s.build(c); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
-	return k, nil
+	return s.kernel(), nil
 }
 
-func (s *verbsSide) build(c *Config) (kernel, error) {
-	var err error
+func newVerbsSide(c *Config, l *link, p *Params, t Test) *verbsSide {
+	return &verbsSide{link: l, p: p, test: t, log: c.Log}
+}
+
+// build opens the device, makes the objects and connects the queue pair.
+func (s *verbsSide) build(c *Config) (err error) {
 	if s.ctx, err = findDevice(c, s.p.Device, s.link.g); err != nil {
-		return nil, err
+		return err
 	}
 	s.name = s.ctx.Info().Provider + "/" + s.ctx.Info().Name
 	port, err := s.ctx.Port(verbsPort)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := s.fits(&port); err != nil {
-		return nil, err
+		return err
 	}
 	if err := s.allocate(); err != nil {
-		return nil, err
+		return err
 	}
 	if err := s.connect(&port); err != nil {
-		return nil, fmt.Errorf("%s: %w", s.name, err)
+		return fmt.Errorf("%s: %w", s.name, err)
 	}
 	s.fillLists()
 	for range recvLists {
 		s.replenish()
 	}
-	if s.failed != nil {
-		return nil, s.failed
-	}
-	return s.kernel(), nil
+	return s.failed
 }
 
 func (s *verbsSide) kernel() kernel {
@@ -84,10 +89,8 @@ func (s *verbsSide) kernel() kernel {
 		return newVerbsDatagram(s)
 	case s.test.Pattern != PingPong:
 		return &verbsStream{s}
-	case s.test.Op == OpPut:
-		return newVerbsWrite(s)
 	default:
-		return newVerbsSend(s)
+		return newVerbsPingPong(s)
 	}
 }
 
@@ -227,7 +230,7 @@ type localAddr interface{ LocalAddr() netip.Addr }
 
 // findDevice opens the device of that name. Where none is named, it is the one
 // whose address the group's connection has, so that both sides reach each other;
-// for one process it is the first, which is the quickest.
+// without a connection it is the first, which is the quickest.
 func findDevice(c *Config, name string, g Group) (verbs.Context, error) {
 	if c.Verbs == nil {
 		return nil, fmt.Errorf("there is no provider of verbs: %w", ucs.ErrUnsupported)
@@ -237,8 +240,9 @@ func findDevice(c *Config, name string, g Group) (verbs.Context, error) {
 		return nil, err
 	}
 	var own netip.Addr
-	if l, ok := g.(localAddr); ok {
-		own = l.LocalAddr()
+	conn, connected := g.(localAddr)
+	if connected {
+		own = conn.LocalAddr()
 	}
 	var known, refused []string
 	for _, i := range infos {
@@ -251,7 +255,7 @@ func findDevice(c *Config, name string, g Group) (verbs.Context, error) {
 			refused = append(refused, err.Error())
 			continue
 		}
-		if name != "" || g.Size() == 1 || len(infos) == 1 {
+		if name != "" || !connected || len(infos) == 1 {
 			return ctx, nil
 		}
 		if gid, err := ctx.GID(verbsPort, 0); err == nil && gid.Addr() == own {

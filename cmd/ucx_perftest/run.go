@@ -55,7 +55,7 @@ func run(args []string, stdout, stderr io.Writer) (err error) {
 		return err
 	}
 	s := &session{options: o, plan: plan, stdout: stdout, stderr: stderr}
-	s.config = perf.Config{Providers: transports.All(), Settings: set, Log: logger}
+	s.config = perf.Config{Providers: transports.All(), Settings: set, Log: logger, CPUs: o.cpus}
 	devices := transports.SoftConfig(set, logger)
 	if o.pcap != "" {
 		packets, perr := newPcap(o.pcap, o.loopback, &devices)

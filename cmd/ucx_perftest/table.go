@@ -155,11 +155,15 @@ var groups = []group{
 			"asynchronous progress mode (thread_spinlock)",
 		}, value: func(*options) pflag.Value { return onlyValue{"thread_spinlock", "thread_mutex signal", false} }},
 	}},
-	{"UCP only", []option{
+	{"UCP and verbs only", []option{
 		{
-			letter: "T", long: "threads", arg: "<threads>", test: true, help: []string{"number of threads in the test (1)"},
+			letter: "T", long: "threads", arg: "<threads>", test: true, help: []string{
+				"number of threads in the test (1); verbs tests take 2 with -l:", "one for each side, on the first two processors of -c",
+			},
 			value: func(o *options) pflag.Value { return threadsValue{&o.ThreadCount} },
 		},
+	}},
+	{"UCP only", []option{
 		{letter: "M", long: "thread-mode", arg: "<thread>", test: true, help: []string{
 			"thread support level for progress engine (single)",
 			"    single     - only the master thread can access",

@@ -23,15 +23,18 @@ func verbsTests() (names []string) {
 	return names
 }
 
-// Each test of verbs runs within this process on either link.
+// Each test of verbs runs within this process on either link, by one thread or by
+// one for each side.
 func TestVerbsLoopback(t *testing.T) {
 	for _, name := range verbsTests() {
 		for _, device := range []string{"inproc", "lo"} {
 			t.Run(name+" "+device, func(t *testing.T) {
-				out, _, err := command("-l", "-q", "-n", "500", "-t", name, "-d", device)
-				require.NoError(t, err)
-				assert.Regexp(t, finalRow, out)
-				assert.Contains(t, out, "         500 ")
+				for _, threads := range []string{"1", "2"} {
+					out, _, err := command("-l", "-q", "-n", "200", "-t", name, "-d", device, "-T", threads)
+					require.NoError(t, err)
+					assert.Regexp(t, finalRow, out)
+					assert.Contains(t, out, "         200 ")
+				}
 			})
 		}
 	}

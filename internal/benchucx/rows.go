@@ -53,6 +53,9 @@ const (
 	twoThreads               // one process, each on its core
 )
 
+// formNames are what a row is called by that has another form than two processes.
+var formNames = [...]string{twoProcesses: "", oneThread: "one thread", twoThreads: "two threads"}
+
 // variant is a way to run our tool, compared with UCX's one run of the round.
 type variant struct {
 	option    string  // "": none
@@ -96,6 +99,11 @@ var allRows = []row{
 	{test: "ucp_put_bw", size: 1 << 20, metric: rate, variants: printed},
 
 	// The software RNIC, whose tests UCX does not have.
+	{
+		test: "verbs_send_lat", against: "tag_lat", size: 8, metric: latency, over: program,
+		form: oneThread, ucxForm: oneThread, variants: []variant{{must: 3, aim: 1.7}},
+	},
+	{test: "verbs_send_lat", against: "tag_lat", size: 8, metric: latency, over: program, form: twoThreads, variants: []variant{{must: 0.9, aim: 0.65}}},
 	{test: "verbs_write_lat", against: "tag_lat", size: 8, metric: latency, over: loopback, variants: []variant{{must: 0.75, aim: 0.65}}},
 	{test: "verbs_write_bw", against: "tag_bw", size: 1 << 20, metric: rate, over: loopback, variants: []variant{{must: 0.75, aim: 0.95}}},
 	{test: "verbs_write_bw", against: "ucp_put_bw", size: 1 << 20, metric: rate, over: loopback, variants: []variant{{must: 2, aim: 2.6}}},
@@ -110,19 +118,17 @@ var (
 )
 
 // name is what the table calls the row, beside its size.
-func (r row) name() string {
-	if r.against == "" {
-		return r.test
-	}
-	return r.test + " against " + r.against
-}
+func (r row) name() string { return r.words() }
 
-func (r row) title() string {
-	words := fmt.Sprintf("%s %d %s", r.test, r.size, r.both)
+func (r row) title() string { return r.words(fmt.Sprint(r.size), r.both) }
+
+// words is the row's name with more behind that of the test.
+func (r row) words(more ...string) string {
+	words := append(append([]string{r.test}, more...), formNames[r.form])
 	if r.against != "" {
-		words += " against " + r.against
+		words = append(words, "against", r.against)
 	}
-	return strings.Join(strings.Fields(words), " ")
+	return strings.Join(strings.Fields(strings.Join(words, " ")), " ")
 }
 
 // pingPong reports whether an iteration is two messages.

@@ -230,6 +230,7 @@ func TestRowsAgainstOthers(t *testing.T) {
 		"UCX_TLS=sm -t tag_lat -s 8 -n 1000000",
 	}, runs[len(runs)-4:])
 	assert.Equal(t, "verbs_write_lat 8 against tag_lat", r.title())
+	assert.Equal(t, "verbs_send_lat 8 one thread against tag_lat", two.title())
 	assert.Equal(t, "verbs_write_lat against tag_lat `-O 32`", results[0].cells()[0])
 	assert.InDelta(t, 1, results[0].ratios()[0], 1e-9)
 	assert.InDelta(t, 0.5, results[1].ratios()[0], 1e-9)

@@ -93,27 +93,3 @@ func pingPongTwo(b *testing.B, c Config) {
 	}
 	<-done
 }
-
-// BenchmarkWrite64K is RDMA writes of 64 KB, beside a copy of as much.
-func BenchmarkWrite64K(b *testing.B) {
-	const n = 64 << 10
-	x, y := pair(b, New(Config{Link: LinkInproc}), n)
-	b.Run("write", func(b *testing.B) {
-		wrs := []verbs.SendWR{{Op: verbs.OpWrite, Flags: verbs.SendSignaled, NumSG: 1, SG: [verbs.MaxSGE]verbs.SGE{x.sge(0, n)}, Remote: y.mr.Addr(), RKey: y.mr.RKey()}}
-		var wc [1]verbs.WC
-		b.SetBytes(n)
-		b.ReportAllocs()
-		for range b.N {
-			x.qp.PostSend(wrs)
-			for x.cq.Poll(wc[:]) == 0 {
-				y.cq.Poll(wc[:])
-			}
-		}
-	})
-	b.Run("copy", func(b *testing.B) {
-		b.SetBytes(n)
-		for range b.N {
-			copy(y.buf, x.buf)
-		}
-	})
-}

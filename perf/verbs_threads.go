@@ -1,0 +1,66 @@
+package perf
+
+import (
+	"fmt"
+	"runtime"
+
+	"github.com/goucx/goucx/ucs/cpu"
+)
+
+// runSides carries a test of verbs out whose two threads are its two sides, each
+// with a device of its own, in this process.
+func runSides(c *Config, p *Params, t Test) (*Result, error) {
+	defer spread(p.threads())()
+	var result *Result
+	side := *p
+	side.ThreadCount = 1
+	err := together(func(g Group) error {
+		if err := pinSide(c.CPUs, g.Index()); err != nil {
+			return err
+		}
+		r, err := runOne(c, g, &side, t)
+		if r != nil {
+			result = r
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	result.Params = *p
+	return result, nil
+}
+
+// pinSide gives a side a processor of its own where there are enough. Its thread
+// ends with its goroutine.
+func pinSide(cpus []int, index int) error {
+	if len(cpus) < 2 {
+		return nil
+	}
+	runtime.LockOSThread()
+	if err := cpu.SetAffinity(cpus[index : index+1]); err != nil {
+		return fmt.Errorf("thread %d: %w", index, err)
+	}
+	return nil
+}
+
+// openBoth sets both sides of a ping-pong up, for one goroutine to drive.
+func openBoth(c *Config, l *link, p *Params, t Test) (kernel, error) {
+	var sides [2]*verbsSide
+	err := together(func(g Group) error {
+		s := newVerbsSide(c, newLink(g), p, t)
+		sides[g.Index()] = s
+		return s.build(c)
+	})
+	for _, s := range sides {
+		if err != nil {
+			_ = s.close() // the first reason is told
+			continue
+		}
+		s.link = l
+	}
+	if err != nil {
+		return nil, err
+	}
+	return newVerbsBoth(sides[0], sides[1]), nil
+}
