@@ -40,7 +40,7 @@ func (q *qp) answered(p *packet) {
 // false.
 func (q *qp) retire(una verbs.PSN) bool {
 	r := &q.req
-	for r.head != r.tx {
+	for r.head != r.tx || r.sent > 0 { // a part of a read may be under way
 		w := q.sq.at(r.head)
 		if w.status != verbs.WCSuccess {
 			break
@@ -124,7 +124,7 @@ func (q *qp) flushSends() {
 // before psn has been acknowledged; nil: it is none.
 func (q *qp) reading(psn verbs.PSN) *wqe {
 	r := &q.req
-	if r.head == r.tx {
+	if r.head == r.tx && r.sent == 0 {
 		return nil
 	}
 	w := q.sq.at(r.head)
@@ -146,7 +146,7 @@ func (q *qp) readAnswer(p *packet, info *wire.Info) {
 		return
 	}
 	left := int(w.n - w.got)
-	if p.n != min(left, q.mtu) || info.Place.Ends() != (p.n == left) {
+	if p.n != min(left, q.mtu) || info.Place.Ends() != q.endsPart(w) {
 		q.failSend(verbs.WCBadRespErr)
 		return
 	}
@@ -157,8 +157,10 @@ func (q *qp) readAnswer(p *packet, info *wire.Info) {
 	w.got += uint32(p.n)
 	q.advance(p.psn.Add(1))
 	if info.Place.Ends() {
-		w.done = true
 		q.req.rd--
+	}
+	if p.n == left {
+		w.done = true
 		q.retire(p.psn.Add(1))
 	}
 }

@@ -37,7 +37,7 @@ func (q *qp) nextRequest(p *packet) bool {
 			return false
 		}
 		w := q.sq.at(r.tx)
-		if r.sent == 0 && !q.mayStart(w) {
+		if !q.mayStart(w) {
 			return false
 		}
 		if q.stateNow() != verbs.StateRTS && (q.stateNow() != verbs.StateSQD || r.sent == 0 && !w.began) {
@@ -68,10 +68,10 @@ func (q *qp) nextRequest(p *packet) bool {
 	return false
 }
 
-// mayStart reports whether a message may begin now.
+// mayStart reports whether a message may begin now, or a part of a read.
 func (q *qp) mayStart(w *wqe) bool {
 	r := &q.req
-	if w.flags&verbs.SendFence != 0 && r.rd > 0 {
+	if r.sent == 0 && w.flags&verbs.SendFence != 0 && r.rd > 0 {
 		return false
 	}
 	return !w.reads() || r.rd < int(r.maxRd)
@@ -87,9 +87,8 @@ func (q *qp) request(w *wqe, p *packet) bool {
 	p.se, p.ackReq, p.n, p.nsg = false, false, 0, 0
 	switch {
 	case w.op == verbs.OpRead:
-		p.op = wire.ReadRequest
-		p.addr, p.rkey, p.dlen = w.remote+uint64(w.got), w.rkey, w.n-w.got
-		r.psn = w.psn.Add(int(w.npk))
+		q.requestRead(w, p)
+		return true
 	case w.op == verbs.OpFetchAdd:
 		p.op, p.addr, p.rkey, p.swapAdd, p.compare = wire.FetchAdd, w.remote, w.rkey, w.a, 0
 		r.psn = r.psn.Add(1)
@@ -206,9 +205,6 @@ func (q *qp) goBack(psn verbs.PSN) {
 		if d := psn.Diff(w.psn); d < int(w.npk) {
 			r.tx, r.psn, r.sent = i, psn, uint32(max(d, 0))
 			r.stuck = false // what failed here comes later, and fails again
-			if w.reads() {
-				r.sent = 0
-			}
 			q.count(cntRetransmits, 1)
 			for ; i != end; i++ {
 				q.sq.at(i).began = true

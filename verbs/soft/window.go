@@ -83,8 +83,11 @@ func (q *qp) mayFly(w *wqe) bool {
 	if room <= 0 {
 		return false
 	}
-	if flying == 0 || w.npk <= lonePackets || w.reads() || !r.window.begins(r.sent) {
+	if flying == 0 || w.npk <= lonePackets || !w.reads() && !r.window.begins(r.sent) {
 		return true
+	}
+	if w.reads() {
+		return room >= q.nextPart(w)
 	}
 	whole := r.window.train
 	if r.sent == 0 {
