@@ -1,7 +1,6 @@
 package soft
 
 import (
-	"os"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -21,7 +20,7 @@ type background struct {
 	seen   uint32        // engine.passes at the last look
 	asleep atomic.Uint32 // 1: whoever brings work wakes it
 	wakes  chan struct{} // in-process
-	socket *os.File      // UDP: the descriptor once more, in the runtime's poller
+	bed    *bed          // UDP
 	stop   atomic.Bool
 	ended  chan struct{}
 }
@@ -39,7 +38,7 @@ func (d *device) startBackground() error {
 	}
 	if d.kind == overUDP {
 		var err error
-		if b.socket, err = d.udp.polled(); err != nil {
+		if b.bed, err = d.udp.bed(); err != nil {
 			b.ended = nil
 			return err
 		}
@@ -58,8 +57,8 @@ func (d *device) stopBackground() error {
 	b.asleep.Store(1)
 	d.wakeUp()
 	<-b.ended
-	if b.socket != nil {
-		return b.socket.Close()
+	if b.bed != nil {
+		return b.bed.file.Close()
 	}
 	return nil
 }
@@ -128,8 +127,13 @@ func (d *device) busy() bool {
 // asleep; the two may pass each other in the processor, which the barrier forbids.
 func (d *device) sleep() {
 	b := &d.back
-	if b.socket != nil {
-		_ = b.socket.SetReadDeadline(time.Time{}) // an open descriptor in the poller takes any
+	if b.bed != nil {
+		_ = b.bed.file.SetReadDeadline(time.Time{}) // an open descriptor in the poller takes any
+		if b.bed.enter() != nil {                   // the system has no room: as if there were work
+			time.Sleep(period)
+			return
+		}
+		defer b.bed.leave()
 	}
 	b.asleep.Store(1)
 	if shmem.PrivateBarrier() != nil || d.busy() || b.stop.Load() {
@@ -137,11 +141,11 @@ func (d *device) sleep() {
 		time.Sleep(period)
 		return
 	}
-	if b.socket == nil {
+	if b.bed == nil {
 		<-b.wakes
 		return
 	}
-	if raw, err := b.socket.SyscallConn(); err == nil {
+	if raw, err := b.bed.file.SyscallConn(); err == nil {
 		looked := false
 		_ = raw.Read(func(uintptr) bool { // ends by the deadline, too
 			if d.serve() || looked {
@@ -167,8 +171,8 @@ func (d *device) wakeUp() {
 	if !b.asleep.CompareAndSwap(1, 0) {
 		return
 	}
-	if b.socket != nil {
-		_ = b.socket.SetReadDeadline(time.Unix(1, 0))
+	if b.bed != nil {
+		_ = b.bed.file.SetReadDeadline(time.Unix(1, 0))
 		return
 	}
 	select {

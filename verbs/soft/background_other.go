@@ -8,4 +8,8 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-func (u *udpPort) polled() (*os.File, error) { return nil, ucs.ErrUnsupported }
+type bed struct{ file *os.File }
+
+func (u *udpPort) bed() (*bed, error) { return nil, ucs.ErrUnsupported }
+func (b *bed) enter() error           { return ucs.ErrUnsupported }
+func (b *bed) leave()                 {}

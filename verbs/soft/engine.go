@@ -94,22 +94,10 @@ func (d *device) pass() int {
 	}
 	n := d.receive(ucs.Time(d.now.Load()))
 	d.rx.give()
-	d.found(n)
-	return n
-}
-
-// found notes how many packets a pass took. What waits for the socket to be
-// empty goes then.
-func (d *device) found(n int) {
-	if d.kind != overUDP {
-		return
-	}
-	if d.drained.Load() != (n == 0) {
-		d.drained.Store(n == 0)
-	}
 	if n == 0 && d.dirtyN.Load() != 0 {
-		d.flushDirty()
+		d.flushDirty() // what waited for that
 	}
+	return n
 }
 
 // progressInto is a pass whose completions of c go straight into wcs; it gives
@@ -127,7 +115,9 @@ func (d *device) progressInto(c *cq, wcs []verbs.WC) int {
 		got = d.sinkN
 		d.sinkCQ, d.sinkTo = nil, nil
 		d.rx.give()
-		d.found(n)
+		if n == 0 && d.dirtyN.Load() != 0 {
+			d.flushDirty() // what waited for that
+		}
 	}
 	if n%clockEvery == 0 { // after what has come: it may have been waited for
 		d.tick(d.clock())

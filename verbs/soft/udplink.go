@@ -113,6 +113,9 @@ func (d *device) drainUDP(now ucs.Time) int {
 	n := 0
 	all := d.udp.recv()
 	crossed()
+	if empty := len(all) == 0; empty != d.drained.Load() {
+		d.drained.Store(empty) // before what has come is acknowledged
+	}
 	for _, g := range all {
 		if d.conf.Tap != nil {
 			d.show(g)
