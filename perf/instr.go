@@ -11,7 +11,7 @@ import (
 
 // Counted is an operation whose instructions an instruction counter counts: the
 // real path of a user's call, between two workers of one process over the
-// transports that the settings allow.
+// transports that the settings allow, or between two devices of verbs.
 type Counted struct {
 	// Name of the row, such as "tag 8 B pair".
 	Name string
@@ -19,8 +19,8 @@ type Counted struct {
 	// call the operation in a loop.
 	Symbol string
 
-	run  func(s *instrSide, n int) error
-	mode ucp.ThreadMode
+	// open sets up what run works on.
+	open func(cfg Config) (run func(n int) error, closeAll func() error, err error)
 }
 
 const symbolPrefix = "github.com/goucx/goucx/perf."
@@ -29,13 +29,9 @@ const symbolPrefix = "github.com/goucx/goucx/perf."
 // a loop costs its two or three instructions an operation on top.
 func CountedOps() []Counted {
 	row := func(name, f string, run func(s *instrSide, n int) error) Counted {
-		return Counted{name, symbolPrefix + f, run, ucp.ThreadSingle}
+		return Counted{name, symbolPrefix + f, overUCP(ucp.ThreadSingle, run)}
 	}
-	multi := func(c Counted) Counted {
-		c.Name, c.mode = c.Name+", multi", ucp.ThreadMulti
-		return c
-	}
-	tag := row("tag 8 B pair", "countTag", func(s *instrSide, n int) error { return countTag(s.b, s.ep, s.out, s.in, n) })
+	tag := func(s *instrSide, n int) error { return countTag(s.b, s.ep, s.out, s.in, n) }
 	return []Counted{
 		row("put 8 B", "countPut", func(s *instrSide, n int) error { return countPut(s.key, s.out, n) }),
 		row("put 8 B + flush", "countPutFlush", func(s *instrSide, n int) error { return countPutFlush(s.ep, s.key, s.out, n) }),
@@ -43,11 +39,12 @@ func CountedOps() []Counted {
 		row("fetch-add 8 B", "countFetchAdd", func(s *instrSide, n int) error { return countFetchAdd(s.word, n) }),
 		row("flush", "countFlush", func(s *instrSide, n int) error { return countFlush(s.ep, n) }),
 		row("fence", "countFence", func(s *instrSide, n int) error { return countFence(s.a, n) }),
-		tag,
+		row("tag 8 B pair", "countTag", tag),
 		row("am 8 B pair", "countAM", func(s *instrSide, n int) error { return countAM(s.b, s.ep, s.out, &s.got, n) }),
 		row("idle progress, sender", "countIdle", func(s *instrSide, n int) error { return countIdle(s.a, n) }),
 		row("idle progress, receiver", "countIdle", func(s *instrSide, n int) error { return countIdle(s.b, n) }),
-		multi(tag),
+		{"tag 8 B pair, multi", symbolPrefix + "countTag", overUCP(ucp.ThreadMulti, tag)},
+		{"RC send 8 B pair", symbolPrefix + "countSend", openCountedSend},
 	}
 }
 
@@ -61,21 +58,32 @@ const CountedWarm = 64 * CountedCall
 // of one it would move the goroutine to another stack, where callgrind loses it.
 const CountedCall = 128
 
-// RunCounted sets two workers up in this process and carries operation c out
+// RunCounted sets both sides up in this process and carries operation c out
 // CountedWarm times and then n times, a multiple of CountedCall.
 func RunCounted(cfg Config, c Counted, n int) error {
-	s, err := openInstr(cfg, c.mode)
+	run, closeAll, err := c.open(cfg)
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", c.Name, err)
 	}
 	for left := CountedWarm + n; left > 0 && err == nil; left -= CountedCall {
 		runtime.Gosched()
-		err = c.run(s, CountedCall)
+		err = run(CountedCall)
 	}
 	if err != nil {
 		err = fmt.Errorf("%s: %w", c.Name, err)
 	}
-	return errors.Join(err, s.ctx.Close())
+	return errors.Join(err, closeAll())
+}
+
+// overUCP opens two workers for run.
+func overUCP(mode ucp.ThreadMode, run func(s *instrSide, n int) error) func(Config) (func(int) error, func() error, error) {
+	return func(cfg Config) (func(int) error, func() error, error) {
+		s, err := openInstr(cfg, mode)
+		if err != nil {
+			return nil, nil, err
+		}
+		return func(n int) error { return run(s, n) }, s.ctx.Close, nil
+	}
 }
 
 // instrSide is what the operations work on: a sends, b receives.

@@ -44,7 +44,11 @@ const (
 // itself.
 func openVerbs(c *Config, l *link, p *Params, t Test) (kernel, error) {
 	if l.g.Size() == 1 && t.Pattern == PingPong && t.Op != OpDatagram {
-		return openBoth(c, l, p, t)
+		a, b, err := openSides(c, l, p, t)
+		if err != nil {
+			return nil, err
+		}
+		return newVerbsBoth(a, b), nil
 	}
 	s := newVerbsSide(c, l, p, t)
 	if err := s.build(c); err != nil {

@@ -44,23 +44,19 @@ func pinSide(cpus []int, index int) error {
 	return nil
 }
 
-// openBoth sets both sides of a ping-pong up, for one goroutine to drive.
-func openBoth(c *Config, l *link, p *Params, t Test) (kernel, error) {
+// openSides sets both sides up, for one goroutine to drive.
+func openSides(c *Config, l *link, p *Params, t Test) (a, b *verbsSide, err error) {
 	var sides [2]*verbsSide
-	err := together(func(g Group) error {
+	err = together(func(g Group) error {
 		s := newVerbsSide(c, newLink(g), p, t)
 		sides[g.Index()] = s
 		return s.build(c)
 	})
 	for _, s := range sides {
+		s.link = l
 		if err != nil {
 			_ = s.close() // the first reason is told
-			continue
 		}
-		s.link = l
 	}
-	if err != nil {
-		return nil, err
-	}
-	return newVerbsBoth(sides[0], sides[1]), nil
+	return sides[0], sides[1], err
 }
