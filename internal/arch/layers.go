@@ -199,7 +199,7 @@ var Layers = []Layer{
 	},
 	{
 		"internal/instr/...",
-		[]string{"perf", "transports"},
+		[]string{"perf", "transports", "verbs/soft"},
 		[]string{testify},
 		"the instruction counter wires up what it counts, as a command does",
 	},
