@@ -40,6 +40,7 @@ func (q *qp) answered(p *packet) {
 // false.
 func (q *qp) retire(una verbs.PSN) bool {
 	r := &q.req
+	q.retirePlain(una)
 	for r.head != r.tx || r.sent > 0 { // a part of a read may be under way
 		w := q.sq.at(r.head)
 		if w.status != verbs.WCSuccess {
@@ -61,6 +62,24 @@ func (q *qp) retire(una verbs.PSN) bool {
 	q.advance(una)
 	q.endFailed()
 	return true
+}
+
+// retirePlain ends what is acknowledged up to the first work request that is more
+// than data which was sent.
+func (q *qp) retirePlain(una verbs.PSN) {
+	r := &q.req
+	for r.head != r.tx {
+		w := q.sq.at(r.head)
+		if plainOps>>w.op&1 == 0 || w.status != verbs.WCSuccess || una.Before(w.psn.Add(int(w.npk))) {
+			return
+		}
+		if q.sigAll || w.flags&verbs.SendSignaled != 0 {
+			q.endSend(w, verbs.WCSuccess)
+			continue
+		}
+		r.head++
+		storeRelease32(&q.sq.head, r.head)
+	}
 }
 
 // advance notes that packets before una are done with.

@@ -24,6 +24,13 @@ func (c *cursor) begin(single bool) uint64 {
 }
 
 func (c *cursor) lock() uint64 {
+	if v := c.word.Load(); v&cursorLocked == 0 && c.word.CompareAndSwap(v, v|cursorLocked) {
+		return v >> 1
+	}
+	return c.lockSlow()
+}
+
+func (c *cursor) lockSlow() uint64 {
 	for k := 0; ; k++ {
 		v := c.word.Load()
 		if v&cursorLocked == 0 && c.word.CompareAndSwap(v, v|cursorLocked) {
@@ -36,11 +43,3 @@ func (c *cursor) lock() uint64 {
 // end publishes the number, all stores before it, and unlocks. It pairs with the
 // loads of pos and begin.
 func (c *cursor) end(pos uint64) { storeRelease(&c.word, pos<<1) }
-
-// left returns when whoever has it locked now has moved on.
-func (c *cursor) left() {
-	v := c.word.Load()
-	for k := 0; v&cursorLocked != 0 && c.word.Load() == v; k++ {
-		relax(k)
-	}
-}

@@ -93,7 +93,7 @@ func (d *device) pass() int {
 		return 0
 	}
 	n := d.receive(ucs.Time(d.now.Load()))
-	d.rx.give()
+	d.rx.giveAlone()
 	if n == 0 && d.dirtyN.Load() != 0 {
 		d.flushDirty() // what waited for that
 	}
@@ -111,10 +111,16 @@ func (d *device) progressInto(c *cq, wcs []verbs.WC) int {
 	got := 0
 	if d.arrived() && d.rx.take() {
 		d.sinkCQ, d.sinkTo, d.sinkN = c, wcs, 0
-		n := d.receive(ucs.Time(d.now.Load()))
+		now := ucs.Time(d.now.Load())
+		n := 0
+		if d.kind == overInproc {
+			n = d.drain(now)
+		} else {
+			n = d.receive(now)
+		}
 		got = d.sinkN
 		d.sinkCQ, d.sinkTo = nil, nil
-		d.rx.give()
+		d.rx.giveAlone()
 		if n == 0 && d.dirtyN.Load() != 0 {
 			d.flushDirty() // what waited for that
 		}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
-	"github.com/goucx/goucx/verbs/wire"
 )
 
 // Switch connects the in-process devices of one program.
@@ -73,166 +72,9 @@ func (s *Switch) device(i uint32) *device {
 	return nil
 }
 
-// cell is a packet on its way between two devices of this process. Short
-// payloads travel in it; of long ones it names the memory, which the receiver
-// looks up by its key, so that memory that was taken away meanwhile is a lost
-// packet.
-type cell struct {
-	seq   atomic.Uint32
-	dest  verbs.QPN
-	psn   verbs.PSN
-	op    wire.Opcode
-	flags uint8
-	nsg   uint8 // pieces; 0: the payload is in the cell
-	syn   wire.Syndrome
-	n     uint32
-	from  uint32 // the device
-	imm   uint32
-	msn   uint32
-	small [smallLen]byte
-
-	addr, swapAdd, compare, old uint64
-	rkey, dlen, qkey            uint32
-	src                         verbs.QPN
-	pkey                        uint16
-
-	long [longLen]byte
-	sg   [verbs.MaxSGE]verbs.SGE
-}
-
-const (
-	smallLen = 32 // with the header one cache line
-	longLen  = verbs.InlineLen
-)
-
-const (
-	cellSE = 1 << iota
-	cellAckReq
-)
-
-// inbox is where the in-process device's packets arrive: a ring that many write
-// and the holder of the receive token reads.
-type inbox struct {
-	cells []cell
-	_     ucs.Pad
-	tail  atomic.Uint32
-	_     ucs.Pad
-	head  atomic.Uint32 // moved under the receive token
-}
-
-func newInbox(depth int) *inbox {
-	n := 8
-	for n < depth {
-		n *= 2
-	}
-	b := &inbox{cells: make([]cell, n)}
-	for i := range b.cells {
-		b.cells[i].seq.Store(uint32(i))
-	}
-	return b
-}
-
-func (b *inbox) at(i uint32) *cell { return &b.cells[i&uint32(len(b.cells)-1)] }
-
-// ready reports whether a packet is there. Only a hint without the token.
-func (b *inbox) ready() bool { h := b.head.Load(); return b.at(h).seq.Load() == h+1 }
-
-// claim takes a place for a packet; nil: there is none.
-func (b *inbox) claim() (*cell, uint32) {
-	for {
-		t := b.tail.Load()
-		c := b.at(t)
-		switch d := int32(c.seq.Load() - t); {
-		case d == 0:
-			if b.tail.CompareAndSwap(t, t+1) {
-				return c, t + 1
-			}
-		case d < 0:
-			return nil, 0
-		}
-	}
-}
-
-// full reports whether claim would find no place.
-func (b *inbox) full() bool { t := b.tail.Load(); return int32(b.at(t).seq.Load()-t) < 0 }
-
-// fill writes p into the cell.
-func (c *cell) fill(p *packet, from uint32) {
-	c.dest, c.psn, c.op, c.n, c.from = p.dest, p.psn, p.op, uint32(p.n), from
-	c.flags, c.nsg = 0, 0
-	if p.se {
-		c.flags = cellSE
-	}
-	if p.ackReq {
-		c.flags |= cellAckReq
-	}
-	info := p.op.Info()
-	if info.Headers != 0 {
-		c.fillHeaders(p)
-	}
-	c.pkey = p.pkey
-	switch {
-	case p.n == 0:
-	case p.n <= smallLen && p.nsg == 1:
-		dma(c.small[:], p.sg[0])
-	case p.inline:
-		dma(c.long[:], p.sg[0])
-	default:
-		c.nsg = uint8(p.nsg)
-		copy(c.sg[:], p.ref[:p.nsg])
-	}
-}
-
-func (c *cell) fillHeaders(p *packet) {
-	c.syn, c.msn, c.imm = p.syn, p.msn, p.imm
-	c.addr, c.rkey, c.dlen = p.addr, p.rkey, p.dlen
-	c.swapAdd, c.compare, c.old = p.swapAdd, p.compare, p.old
-	c.qkey, c.src = p.qkey, p.src
-}
-
-// read makes the packet in the cell; false: its payload is gone.
-func (c *cell) read(p *packet, s *Switch) bool {
-	p.op, p.dest, p.psn, p.pkey = c.op, c.dest, c.psn, c.pkey
-	p.se, p.ackReq, p.n = c.flags&cellSE != 0, c.flags&cellAckReq != 0, int(c.n)
-	if c.op.Info().Headers != 0 {
-		p.syn, p.msn, p.imm = c.syn, c.msn, c.imm
-		p.addr, p.rkey, p.dlen = c.addr, c.rkey, c.dlen
-		p.swapAdd, p.compare, p.old = c.swapAdd, c.compare, c.old
-		p.qkey, p.src = c.qkey, c.src
-	}
-	p.nsg = 1
-	switch {
-	case c.nsg > 0:
-		return c.resolve(p, s)
-	case p.n <= smallLen:
-		p.sg[0] = c.small[:p.n]
-	default:
-		p.sg[0] = c.long[:p.n]
-	}
-	return true
-}
-
-// resolve finds the sender's memory.
-func (c *cell) resolve(p *packet, s *Switch) bool {
-	d := s.device(c.from)
-	if d == nil {
-		return false
-	}
-	p.nsg = int(c.nsg)
-	for i := range p.nsg {
-		m := d.mrs.find(c.sg[i].LKey)
-		if m == nil {
-			return false
-		}
-		if p.sg[i] = m.at(c.sg[i].Addr, int(c.sg[i].Len)); p.sg[i] == nil {
-			return false
-		}
-	}
-	return true
-}
-
 // sendInproc hands over what the queue pair has to send; true: the peer's inbox
-// is full, and more is left.
+// is full, and more is left. An acknowledgement that is due rides in the cell of a
+// request, if one goes out now.
 func (q *qp) sendInproc() bool {
 	b := q.to.peer.in
 	p := &q.out
@@ -240,7 +82,8 @@ func (q *qp) sendInproc() bool {
 		if b.full() {
 			return true
 		}
-		if !q.nextReply(p) && !q.nextRequest(p) {
+		ride := q.rsp.mayRide() && q.nextRequest(p)
+		if !ride && !q.nextReply(p) && !q.nextRequest(p) {
 			if n > 0 {
 				q.to.peer.wake()
 			}
@@ -252,6 +95,9 @@ func (q *qp) sendInproc() bool {
 			return true
 		}
 		c.fill(p, q.d.index)
+		if ride {
+			c.ride(q.acknowledged())
+		}
 		storeRelease32(&c.seq, seq)
 	}
 }
@@ -271,23 +117,28 @@ func (q *qp) waitsForRoom() bool {
 // peerTakes reports whether the peer has taken packets out of its inbox since the
 // last call.
 func (q *qp) peerTakes() bool {
-	h := q.to.peer.in.head.Load()
+	h := q.to.peer.in.taken()
 	moved := h != q.peerHead
 	q.peerHead = h
 	return moved
 }
 
 // drain acts on the packets in the inbox. The caller has the receive token.
+//
+// hot: BenchmarkPingPong.
 func (d *device) drain(now ucs.Time) int {
-	b := d.in
-	p := &d.come
 	var q *qp
+	g := d.in.first.Load()
+	h := g.head.Load()
 	n := 0
-	for ; n < maxDrain; n++ {
-		h := b.head.Load()
-		c := b.at(h)
+	for n < maxDrain {
+		c := g.at(h)
 		if c.seq.Load() != h+1 {
-			break
+			if g = d.in.onward(g, h); g == nil {
+				break
+			}
+			h = 0
+			continue
 		}
 		if q == nil || q.num != c.dest {
 			if q != nil {
@@ -300,26 +151,46 @@ func (d *device) drain(now ucs.Time) int {
 				q.polled = true
 			}
 		}
-		switch {
-		case q == nil:
+		if q == nil {
 			d.counts.add(cntDroppedQPN, 1)
-		case q.typ == verbs.RC && (q.to.peer == nil || q.to.peer.index != c.from):
-			d.counts.add(cntDroppedSource, 1)
-		case !c.read(p, d.conf.Switch):
-			d.counts.add(cntDroppedShort, 1)
-		default:
-			if q.typ == verbs.UD {
-				d.fromInproc(p, c.from)
-			}
-			q.arrive(p, now)
+		} else if q.peerIs(c.from) && !q.arriveShort(c, now) {
+			d.arriveCell(q, c, now)
 		}
-		storeRelease32(&b.head, h+1)
-		storeRelease32(&c.seq, h+uint32(len(b.cells)))
+		h++
+		n++
+		storeRelease32(&g.head, h)
 	}
 	if q != nil {
 		q.leave()
 	}
 	return n
+}
+
+// peerIs reports whether a packet of that device may be for q; it is counted, if
+// not.
+func (q *qp) peerIs(from uint32) bool {
+	if q.typ == verbs.RC && (q.to.peer == nil || q.to.peer.index != from) {
+		q.d.counts.add(cntDroppedSource, 1)
+		return false
+	}
+	return true
+}
+
+// arriveCell acts on what a cell brings q, which the caller owns.
+func (d *device) arriveCell(q *qp, c *cell, now ucs.Time) {
+	p := &d.come
+	if c.flags&cellAck != 0 {
+		c.ridden(p)
+		q.arrive(p, now)
+	}
+	if !c.read(p, d.conf.Switch) {
+		d.counts.add(cntDroppedShort, 1)
+		return
+	}
+	if q.typ == verbs.UD {
+		d.fromInproc(p, c.from)
+	}
+	q.arrive(p, now)
 }
 
 // fromInproc says who sent a datagram.

@@ -86,10 +86,11 @@ func placeLast(to, b []byte) {
 		dma(to, b)
 		return
 	}
-	n -= word
-	dma(to, b[:n])
+	if n -= word; n != 0 {
+		dma(to, b[:n])
+	}
 	w := *(*[word]byte)(b[n:])
-	atomic.StoreUint64((*uint64)(unsafe.Pointer(&to[n])), *(*uint64)(unsafe.Pointer(&w)))
+	storeRelease((*atomic.Uint64)(unsafe.Pointer(&to[n])), *(*uint64)(unsafe.Pointer(&w)))
 }
 
 // word gives b's eight bytes as a word; nil: they are not aligned.

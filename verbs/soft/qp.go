@@ -39,6 +39,7 @@ type qp struct {
 	pkey    uint16
 	qkey    uint32
 	access  verbs.Access
+	short   int  // shortest
 	known   bool // the first packet has come: EventCommEst was told
 	closed  bool
 	looking atomic.Bool // in engine.lookers
@@ -83,6 +84,7 @@ func (d *device) newQP(p *pd, c *verbs.QPConfig) (*qp, error) {
 	q.sq.single = p.single()
 	q.rsp.ended = wire.PlaceOnly
 	q.mtu = d.conf.MTU.Bytes()
+	q.short = q.shortest()
 	if q.typ == verbs.UD && d.kind == overUDP {
 		if err := d.udp.askClass(); err != nil {
 			return nil, err
@@ -109,25 +111,50 @@ func (q *qp) PostRecv(wrs []verbs.RecvWR) (int, ucs.Status) {
 }
 
 // PostSend queues work requests and sends what the link takes.
+//
+// hot: BenchmarkPingPong.
 func (q *qp) PostSend(wrs []verbs.SendWR) (int, ucs.Status) {
 	if q.stateNow() < verbs.StateRTS {
 		return 0, ucs.InvalidParam
 	}
-	n, st := q.post(wrs)
-	if n == 0 {
-		return n, st
+	owned := q.enter() // under a thread domain, too: it costs nothing beside the ownership
+	if owned && len(wrs) == 1 && q.sendShort(&wrs[0]) {
+		if !q.giveAll() {
+			q.leave()
+		}
+		return 1, ucs.OK
 	}
-	if q.d.kind != overUDP {
-		q.run()
-	} else if q.takeOrNote() {
-		if q.typ == verbs.RC && q.collects() {
-			q.d.markDirty(q)
+	return q.postSlow(wrs, owned)
+}
+
+// postSlow is PostSend in general. The caller has the posters' lock; owned: and
+// the queue pair.
+func (q *qp) postSlow(wrs []verbs.SendWR, owned bool) (int, ucs.Status) {
+	n, st := q.post(wrs, owned)
+	if owned || n == 0 {
+		q.unlock() // others may post while this one sends
+	} else {
+		owned = q.posted()
+	}
+	if owned {
+		if n == 0 || q.d.kind == overUDP && q.typ == verbs.RC && q.collects() {
+			if n != 0 {
+				q.d.markDirty(q)
+			}
 			q.leaveQuietly()
 		} else {
 			q.leave()
 		}
 	}
 	return n, st
+}
+
+// postersLeft returns when whoever posts now has moved on.
+func (q *qp) postersLeft() {
+	t := q.sq.tail.pos()
+	for k := 0; q.word.Load()&ownPost != 0 && q.sq.tail.pos() == t; k++ {
+		relax(k)
+	}
 }
 
 // wants reports whether transmit may have something to do.

@@ -84,7 +84,7 @@ func (d *device) quiesce() {
 	l.waits.Lock()
 	defer l.waits.Unlock()
 	for _, q := range l.takeAll() {
-		q.sq.tail.left()
+		q.postersLeft()
 		q.left()
 	}
 }

@@ -31,7 +31,7 @@ func TestCloseWaits(t *testing.T) {
 	}{
 		{"owner", func() { q.wait(); q.looks() }, func() { q.give() }},
 		{"owner a second time", func() { q.wait(); q.looks() }, func() { q.give() }},
-		{"poster", func() { q.sq.tail.lock(); q.looks() }, func() { q.sq.tail.end(0) }},
+		{"poster", func() { q.enter(); q.give(); q.looks() }, func() { q.unlock() }},
 		{name: "receive token"},
 		{name: "receive token of a peer"},
 	} {

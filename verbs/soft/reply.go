@@ -62,16 +62,27 @@ func (q *qp) nextAck(p *packet) bool {
 	if !r.soon || r.replyN != r.keptN {
 		return false
 	}
-	q.head(p, wire.Acknowledge, r.psn.Add(-1))
+	q.head(p, wire.Acknowledge, q.acknowledged())
 	p.syn, p.msn = wire.AckNoCredits, r.msn
 	if r.nak != 0 {
 		p.syn, p.psn = r.nak, r.psn
 		r.nak = 0
 	}
+	return true
+}
+
+// mayRide reports whether a plain acknowledgement is due, before which no other
+// answer has to go.
+func (r *responder) mayRide() bool { return r.due && r.nak == 0 && r.replyN == r.keptN }
+
+// acknowledged gives the number of the last request for an acknowledgement that
+// goes now, as a packet of its own or with another.
+func (q *qp) acknowledged() verbs.PSN {
+	r := &q.rsp
 	r.due, r.soon, r.stood = false, false, 0
 	q.count(cntAcks, 1)
 	q.count(cntTxPackets, 1)
-	return true
+	return r.psn.Add(-1)
 }
 
 // head begins a packet to the peer.

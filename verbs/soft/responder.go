@@ -92,13 +92,19 @@ func (q *qp) requested(p *packet, info *wire.Info, now ucs.Time) {
 	if info.Kind == wire.KindReadRequest || info.Kind == wire.KindAtomic {
 		return // the answer acknowledges
 	}
+	q.stands(p.ackReq, info.Place, now)
+}
+
+// stands notes a packet that was carried out, to be acknowledged; asked: soon.
+func (q *qp) stands(asked bool, place wire.Place, now ucs.Time) {
+	r := &q.rsp
 	r.psn = r.psn.Add(1)
-	if !p.ackReq && !info.Place.Ends() {
+	if !asked && !place.Ends() {
 		return // the end of its train asks
 	}
 	r.stood++
-	r.due, r.long = true, info.Place != wire.PlaceOnly && p.ackReq
-	if p.ackReq || r.stood >= ackPackets {
+	r.due, r.long = true, place != wire.PlaceOnly && asked
+	if asked || r.stood >= ackPackets {
 		r.soon = true
 	} else if r.stood == 1 {
 		r.dueAt = now + ackDelay
@@ -183,7 +189,7 @@ func (q *qp) takeSend(p *packet, info *wire.Info) bool {
 	} else if info.Headers&wire.HasIETH != 0 {
 		flags = verbs.WCWithInv
 	}
-	c := verbs.WC{ID: r.recv.id, Op: verbs.WCRecv, Flags: flags, Len: r.off, Imm: p.imm, QPN: q.num, SLID: p.slid}
+	c := verbs.WC{ID: r.recv.id, Op: verbs.WCRecv, Flags: flags, Len: r.off, Imm: p.imm, QPN: q.num}
 	if flags == 0 {
 		c.Imm = 0
 	}
@@ -247,7 +253,7 @@ func (q *qp) takeWrite(p *packet, info *wire.Info) bool {
 	r.msn++
 	if info.TakesRecv {
 		r.held = false
-		c := verbs.WC{ID: r.recv.id, Op: verbs.WCRecvImm, Flags: verbs.WCWithImm, Len: r.off, Imm: p.imm, QPN: q.num, SLID: p.slid}
+		c := verbs.WC{ID: r.recv.id, Op: verbs.WCRecvImm, Flags: verbs.WCWithImm, Len: r.off, Imm: p.imm, QPN: q.num}
 		q.tell(q.recvCQ, &c, p.se)
 		q.count(cntCQEs, 1)
 	}

@@ -7,7 +7,8 @@ import (
 	"github.com/goucx/goucx/verbs"
 )
 
-// wqe is a send work request in the send queue.
+// wqe is a send work request in the send queue. What the short way needs stands
+// first.
 type wqe struct {
 	id     uint64
 	op     verbs.Opcode
@@ -16,21 +17,22 @@ type wqe struct {
 	done   bool           // answered: reads, atomics and what is local
 	began  bool           // it was sent before, in part at least, and goes out again
 	status verbs.WCStatus // it failed here; told when its turn comes
-	imm    uint32
-	n      uint32 // bytes
-	got    uint32 // of a read's answer
-	npk    uint32 // packet numbers that it takes
+	n      uint32         // bytes
+	npk    uint32         // packet numbers that it takes
 	psn    verbs.PSN
+	got    uint32 // of a read's answer
+	inline [verbs.InlineLen]byte
+	imm    uint32
 	rkey   uint32
 	remote uint64
 	a, b   uint64 // swap and compare; of a datagram: see datagram.go
 	to     *ah    // of a datagram, as it was found by the post; nil: there was none
 	sg     [verbs.MaxSGE]verbs.SGE
-	inline [verbs.InlineLen]byte
 }
 
-// sendQueue is a queue pair's send queue. Posters write behind tail and have its
-// lock; the owner reads what lies before it. It starts empty and doubles on use.
+// sendQueue is a queue pair's send queue. Posters write behind tail and have the
+// lock in the owner word; the owner reads what lies before it. It starts empty and
+// doubles on use.
 type sendQueue struct {
 	single  bool // under a thread domain: no lock
 	max     uint32
@@ -56,14 +58,15 @@ func (s *sendQueue) init(depth int) {
 // at gives the work request with that running number.
 func (s *sendQueue) at(i uint32) *wqe { return &s.ring[i&uint32(len(s.ring)-1)] }
 
-// post queues wrs in order.
-func (q *qp) post(wrs []verbs.SendWR) (int, ucs.Status) {
+// post queues wrs in order. The caller has the posters' lock; owned: and the
+// queue pair.
+func (q *qp) post(wrs []verbs.SendWR, owned bool) (int, ucs.Status) {
 	s := &q.sq
 	st := ucs.OK
-	t := s.tail.begin(s.single)
+	t := s.tail.pos()
 	n := 0
 	for ; n < len(wrs); n++ {
-		if uint32(t)-s.head.Load() >= uint32(len(s.ring)) && !q.growSends(uint32(t)) {
+		if uint32(t)-s.head.Load() >= uint32(len(s.ring)) && !q.growSends(uint32(t), owned) {
 			st = ucs.NoResource
 			break
 		}
@@ -79,20 +82,24 @@ func (q *qp) post(wrs []verbs.SendWR) (int, ucs.Status) {
 
 // growSends doubles the ring; false: it is as large as it may be. The poster has
 // the lock, and filled the ring up to tail without having told the owner so far;
-// it waits for the owner, who never waits for the lock.
-func (q *qp) growSends(tail uint32) bool {
+// it waits for the owner, if it is another, who never waits for the lock.
+func (q *qp) growSends(tail uint32, owned bool) bool {
 	s := &q.sq
 	if uint32(len(s.ring)) >= s.max {
 		return false
 	}
 	ring := make([]wqe, max(minSends, 2*len(s.ring)))
-	q.wait()
+	if !owned {
+		q.wait()
+	}
 	for i := s.head.Load(); i != tail; i++ {
 		ring[i&uint32(len(ring)-1)] = *s.at(i)
 	}
 	s.ring = ring
 	count(&s.counted.ring, uint64(len(ring))-s.counted.ring)
-	q.leave()
+	if !owned {
+		q.leave()
+	}
 	return true
 }
 
@@ -170,6 +177,9 @@ var sendOps = map[verbs.QPType]uint32{
 
 // inlineOps may carry their data in the work request.
 const inlineOps = 1<<verbs.OpWrite | 1<<verbs.OpWriteImm | 1<<verbs.OpSend | 1<<verbs.OpSendImm | 1<<verbs.OpSendInv
+
+// plainOps take packets, and an acknowledgement of the last ends them.
+const plainOps = inlineOps
 
 const atomicOps = 1<<verbs.OpCompareSwap | 1<<verbs.OpFetchAdd
 

@@ -1,0 +1,131 @@
+package soft
+
+import (
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/wire"
+)
+
+// The short way: a send whose data stands in the work request and fits a cell,
+// to a peer of this program, by a queue pair that has nothing else to do. It goes
+// from the post into the peer's inbox, and from there into the receive and the
+// completion, in one function at each end. Both do what the machines would do,
+// store what those need to go on, and leave everything unusual to them; one
+// script runs both ways in TestShortWay.
+
+// shortest is the longest message that goes the short way; -1: none does.
+func (q *qp) shortest() int {
+	if q.d.kind != overInproc || q.typ != verbs.RC {
+		return -1
+	}
+	return min(smallLen, q.caps.MaxInline)
+}
+
+// sendShort posts and sends r; false: it does not go the short way, and nothing
+// was done. The caller owns the queue pair and has the posters' lock.
+//
+// hot: BenchmarkPingPong.
+func (q *qp) sendShort(r *verbs.SendWR) bool {
+	if r.Op != verbs.OpSend || r.Flags&(verbs.SendInline|verbs.SendFence) != verbs.SendInline || r.NumSG != 0 ||
+		int(r.InlineLen) > q.short || !q.atRest() {
+		return false
+	}
+	c, seq := q.to.peer.in.claim()
+	if c == nil {
+		return false
+	}
+	s, m := &q.sq, &q.req
+	t := s.end()
+	w := s.at(t)
+	w.id, w.op, w.flags, w.nsg = r.ID, r.Op, r.Flags, 0
+	w.done, w.began, w.status, w.got = false, false, verbs.WCSuccess, 0
+	w.n, w.npk, w.psn, w.imm = uint32(r.InlineLen), 1, m.psn, r.Imm
+	*(*[smallLen]byte)(w.inline[:]) = *(*[smallLen]byte)(r.Inline[:])
+	c.small = *(*[smallLen]byte)(r.Inline[:])
+	c.dest, c.psn, c.op, c.n, c.from, c.pkey = q.dest, m.psn, wire.SendOnly, uint16(r.InlineLen), q.d.index, q.pkey
+	c.flags, c.nsg = 0, 0
+	if r.Flags&verbs.SendSolicited != 0 {
+		c.flags = cellSE
+	}
+	m.psn = m.psn.Add(1)
+	s.next = m.psn
+	m.tx = t + 1
+	if q.asks(w, true) {
+		c.flags |= cellAckReq
+	}
+	if q.rsp.due {
+		c.ride(q.acknowledged())
+	}
+	storeRelease32(&c.seq, seq)
+	s.counted.post(1, !s.single)
+	s.tail.end(uint64(t + 1))
+	q.count(cntTxPackets, 1)
+	q.count(cntTxBytes, uint64(r.InlineLen))
+	if !q.isTimed {
+		q.d.due(q, ucs.Time(q.d.now.Load())+firstLook)
+	}
+	q.to.peer.wake()
+	return true
+}
+
+// atRest reports whether the next message would go out at once, and nothing
+// before it.
+func (q *qp) atRest() bool {
+	s, m, r := &q.sq, &q.req, &q.rsp
+	t := s.end()
+	return m.tx == t && t-m.head < uint32(len(s.ring)) && m.psn.Diff(m.una) < shortPackets*m.window.now &&
+		!m.stuck && m.pause == 0 && r.replyN == r.keptN && r.nak == 0 && !r.fatal &&
+		!q.lost && q.stateNow() == verbs.StateRTS
+}
+
+// arriveShort acts on the cell of a short send, from the peer; false: something
+// is unusual, and nothing was done. The caller owns the queue pair.
+//
+// hot: BenchmarkPingPong.
+func (q *qp) arriveShort(c *cell, now ucs.Time) bool {
+	r := &q.rsp
+	n := uint32(c.n)
+	if c.op != wire.SendOnly || n > smallLen || c.nsg != 0 || c.psn != r.psn || c.pkey != q.pkey || q.srq != nil ||
+		!q.known || r.fatal || r.held || !r.ended.Ends() || q.stateNow() != verbs.StateRTS {
+		return false
+	}
+	e := q.rq.peek()
+	if e == nil || e.nsg != 1 || n > e.sg[0].Len {
+		return false
+	}
+	to, ok := q.d.local(q.pd, verbs.SGE{Addr: e.sg[0].Addr, Len: n, LKey: e.sg[0].LKey}, verbs.LocalWrite)
+	if !ok || c.flags&cellAck != 0 && !q.acked(verbs.PSN(c.msn)) {
+		return false
+	}
+	q.count(cntRxPackets, 1)
+	q.count(cntRxBytes, uint64(n))
+	if n != 0 {
+		placeLast(to, c.small[:n])
+	}
+	id := e.id
+	q.rq.skip()
+	r.kind, r.ended, r.silent = wire.KindSend, wire.PlaceOnly, false
+	r.off = n
+	r.msn++
+	q.stands(c.flags&cellAckReq != 0, wire.PlaceOnly, now)
+	q.tell(q.recvCQ, &verbs.WC{ID: id, Op: verbs.WCRecv, Len: n, QPN: q.num}, c.flags&cellSE != 0)
+	q.count(cntCQEs, 1)
+	return true
+}
+
+// acked acts on the acknowledgement in a cell; false: something is unusual, and
+// nothing was done.
+func (q *qp) acked(psn verbs.PSN) bool {
+	m := &q.req
+	if psn.Before(m.una) || !psn.Before(m.psn) || m.rd != 0 || m.stuck {
+		return false
+	}
+	q.count(cntRxPackets, 1)
+	q.retirePlain(psn.Add(1))
+	if m.head == m.tx || plainOps>>q.sq.at(m.head).op&1 != 0 {
+		q.advance(psn.Add(1))
+	} else {
+		q.retire(psn.Add(1))
+	}
+	return true
+}
