@@ -92,6 +92,7 @@ func (d *device) standIn() {
 	for !b.stop.Load() {
 		if n := d.passes.Load(); n != b.seen {
 			b.seen = n
+			d.tick(d.clock()) // who polls seldom looks at the clock more seldom still
 		} else if !d.serve() {
 			d.sleep()
 			continue
@@ -104,18 +105,16 @@ func (d *device) standIn() {
 	}
 }
 
-// serve does what there is to do; false: nothing is, and no timer runs.
+// serve does what there is to do; false: all is done, and no timer runs. Then it
+// is better to wait for what comes next than to look later: a peer that waits for
+// an answer sends nothing before.
 func (d *device) serve() bool {
-	n := 0
-	for range maxDrain {
-		got := d.pass()
-		n += got
-		if got == 0 {
-			break
-		}
+	got := 1
+	for k := 0; got > 0 && k < maxDrain; k++ {
+		got = d.pass()
 	}
 	d.tick(d.clock())
-	return n > 0 || d.busy()
+	return got > 0 || d.busy()
 }
 
 // busy reports whether a timer runs or something waits to be sent or received.
