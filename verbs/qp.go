@@ -53,10 +53,15 @@ type QPAttr struct {
 	// the peer's.
 	MaxRdAtomic, MaxDestRdAtomic uint8
 	// PeerFeatures are what a soft device may use beyond the specification towards
-	// this peer; 0: nothing.
+	// this peer: PeerProbe; 0: nothing.
 	PeerFeatures uint32
 	Caps         QPCaps
 }
+
+// PeerProbe: what is not acknowledged for longer than a round trip takes goes again
+// before the time-out, without using up a retry. It needs nothing of the peer; who
+// counts on exact retries does without.
+const PeerProbe = 1 << 0
 
 // QP is a queue pair.
 type QP interface {

@@ -14,11 +14,21 @@ func (q *qp) answered(p *packet) {
 		return
 	}
 	r := &q.req
-	if p.psn.Before(r.una) || !p.psn.Before(r.psn) {
-		q.count(cntDuplicates, 1)
-		return // an old one, or of what goes out again
-	}
 	info := p.op.Info()
+	top := r.psn
+	if p.op == wire.Acknowledge {
+		top = r.top
+	}
+	if p.psn.Before(r.una) || !p.psn.Before(top) {
+		q.count(cntDuplicates, 1)
+		return // an old one, or an answer to what goes out again
+	}
+	if !p.psn.Before(r.psn) {
+		if q.skip(p.psn.Add(1)); !p.psn.Before(r.psn) { // a read before it is to be answered again
+			q.retire(r.psn)
+			return
+		}
+	}
 	if info.Kind == wire.KindReadResponse {
 		q.readAnswer(p, info)
 		return
@@ -86,7 +96,11 @@ func (q *qp) retirePlain(una verbs.PSN) {
 func (q *qp) advance(una verbs.PSN) {
 	r := &q.req
 	if n := una.Diff(r.una); n > 0 {
+		if r.probe.alone && r.top != una {
+			r.window.lost() // the probe filled a gap
+		}
 		r.window.acked(n)
+		r.probe.acked(una, ucs.Time(q.d.now.Load()))
 		r.una, r.since = una, 0
 		r.retries, r.rnrs = r.retryCnt, r.rnrRetry
 	}
@@ -136,7 +150,8 @@ func (q *qp) flushSends() {
 		q.endSend(q.sq.at(r.head), verbs.WCFlushErr)
 	}
 	r.tx, r.sent, r.stuck, r.rd = r.head, 0, false, 0
-	r.una, r.since, r.pause = r.psn, 0, 0
+	r.una, r.top, r.since, r.pause = r.psn, r.psn, 0, 0
+	r.probe.markAt, r.probe.alone = 0, false
 }
 
 // reading gives the read or atomic operation whose answer comes next, when all
@@ -289,9 +304,10 @@ func (q *qp) expireRequests(now ucs.Time) ucs.Time {
 	}
 	if r.since == 0 || r.una == r.psn && q.peerTakes() {
 		r.since = now
+		r.probe.start(r.top, now)
 	}
 	if now.Sub(r.since) < r.timeout {
-		return r.since.Add(r.timeout)
+		return min(r.since.Add(r.timeout), q.probeDue(now))
 	}
 	q.count(cntTimeouts, 1)
 	r.since = now
@@ -301,6 +317,7 @@ func (q *qp) expireRequests(now ucs.Time) ucs.Time {
 	}
 	r.retries--
 	r.window.lost()
+	r.probe.sent, r.probe.alone = 0, false
 	q.goBack(r.una)
 	return now.Add(r.timeout)
 }

@@ -46,7 +46,7 @@ func TestFaultyLinks(t *testing.T) {
 				f := &Faults{Seed: seed, Loss: 0.02, Duplicate: 0.02, Reorder: 0.05, Corrupt: 0.1, Delay: 5 * time.Microsecond, Jitter: 50 * time.Microsecond}
 				devs := openFaulty(t, c, [2]*Faults{f, f})
 				until := ucs.Now().Add(time.Minute)
-				stream(t, devs[0], devs[1], rand.New(rand.NewPCG(seed, 1)), messages{40, patient}, func() {
+				stream(t, devs[0], devs[1], rand.New(rand.NewPCG(seed, 1)), messages{40, patient, 0}, func() {
 					require.True(t, ucs.Now().Before(until), "it takes too long")
 				})
 				icrc := 0
@@ -79,7 +79,7 @@ func TestFaultyHook(t *testing.T) {
 		}}
 		devs := openFaulty(t, c, [2]*Faults{f, {}})
 		until := ucs.Now().Add(time.Minute)
-		stream(t, devs[0], devs[1], rand.New(rand.NewPCG(1, 1)), messages{40, patient}, func() {
+		stream(t, devs[0], devs[1], rand.New(rand.NewPCG(1, 1)), messages{40, patient, 0}, func() {
 			require.True(t, ucs.Now().Before(until), "it takes too long")
 		})
 		assert.NotEmpty(t, seen)

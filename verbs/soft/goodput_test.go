@@ -17,7 +17,7 @@ const oneInAThousand = 0.001
 // lossySetup is a connection whose time-out is 4 ms.
 func lossySetup() *rcSetup {
 	return &rcSetup{
-		mtu: verbs.MTU4096, timeout: 10, retry: 7, rnrRetry: [2]uint8{7, 7}, rnrTimer: 1, reads: [2]uint8{1, 1}, access: allAccess,
+		mtu: verbs.MTU4096, timeout: 10, retry: 7, rnrRetry: [2]uint8{7, 7}, rnrTimer: 1, reads: [2]uint8{1, 1}, access: allAccess, features: verbs.PeerProbe,
 	}
 }
 

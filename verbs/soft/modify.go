@@ -60,6 +60,9 @@ func (q *qp) checkLimits(a *verbs.QPAttr, mask verbs.AttrMask) error {
 			return fmt.Errorf("%v beyond what the device has: %w", c.attr, ucs.ErrInvalid)
 		}
 	}
+	if mask&verbs.AttrPeerFeatures != 0 && a.PeerFeatures&^verbs.PeerProbe != 0 {
+		return fmt.Errorf("%v %#x beyond what the device has: %w", verbs.AttrPeerFeatures, a.PeerFeatures, ucs.ErrInvalid)
+	}
 	return nil
 }
 
@@ -72,6 +75,7 @@ func (q *qp) adopt(from, to verbs.QPState, mask verbs.AttrMask) {
 	s.max, s.minTimer = uint32(a.MaxDestRdAtomic), a.MinRNRTimer
 	r.maxRd, r.retryCnt, r.rnrRetry = a.MaxRdAtomic, a.RetryCnt, a.RNRRetry
 	r.timeout = timeoutOf(a.Timeout)
+	r.probe.on = a.PeerFeatures&verbs.PeerProbe != 0
 	if mask&verbs.AttrPathMTU != 0 {
 		q.mtu = a.PathMTU.Bytes()
 	}
@@ -82,8 +86,8 @@ func (q *qp) adopt(from, to verbs.QPState, mask verbs.AttrMask) {
 		s.psn = a.RQPSN
 	}
 	if mask&verbs.AttrSQPSN != 0 {
-		r.psn, r.una, q.sq.next = a.SQPSN, a.SQPSN, a.SQPSN
-		r.window = newWindow(q.d.conf.Window, q.mtu)
+		r.psn, r.una, r.top, q.sq.next = a.SQPSN, a.SQPSN, a.SQPSN, a.SQPSN
+		r.window, r.probe = newWindow(q.d.conf.Window, q.mtu), probe{on: r.probe.on}
 		r.retries, r.rnrs = a.RetryCnt, a.RNRRetry
 	}
 	if to == from {

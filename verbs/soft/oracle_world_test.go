@@ -178,6 +178,9 @@ func (o *oracle) connect(i int, da, db *oracleDev) {
 		mtu: pick(o, verbs.MTU256, verbs.MTU256, verbs.MTU512, verbs.MTU1024, verbs.MTU4096), timeout: uint8(7 + o.rng.IntN(3)),
 		retry: 7, rnrRetry: [2]uint8{7, 7}, rnrTimer: uint8(1 + o.rng.IntN(8)), access: allAccess,
 	}
+	if o.chance(0.5) {
+		s.features, s.timeout = verbs.PeerProbe, s.timeout+uint8(o.rng.IntN(4))
+	}
 	var e [2]*endpoint
 	for side, v := range [2]*oracleDev{da, db} {
 		s.psn[side] = verbs.PSN(pick(o, o.rng.Uint32()&0xffffff, 0xffffff-uint32(o.rng.IntN(20))))

@@ -16,12 +16,14 @@ type requester struct {
 	sent uint32    // packets of it that were sent
 	psn  verbs.PSN // of the next packet
 	una  verbs.PSN // the oldest that is not acknowledged
+	top  verbs.PSN // behind the last that was ever sent
 	rd   int       // reads and atomics under way
 	maxRd,
 	retryCnt, rnrRetry uint8
 	retries, rnrs uint8 // left
 	stuck         bool  // a work request failed here: nothing is sent after it
 	window        window
+	probe         probe
 	since         ucs.Time
 	pause         ucs.Time      // the receiver was not ready: send nothing before; negative: for so long from the next look at the clock on
 	timeout       time.Duration // 0: none
@@ -55,6 +57,9 @@ func (q *qp) nextRequest(p *packet) bool {
 			return false
 		}
 		if q.request(w, p) {
+			if r.top.Before(r.psn) {
+				r.top = r.psn
+			}
 			q.count(cntTxPackets, 1)
 			q.count(cntTxBytes, uint64(p.n))
 			return true
@@ -200,6 +205,7 @@ func (q *qp) goBack(psn verbs.PSN) {
 		end++
 	}
 	r.rd = 0
+	r.probe.again()
 	for i := r.head; i != end; i++ {
 		w := q.sq.at(i)
 		if d := psn.Diff(w.psn); d < int(w.npk) {

@@ -33,7 +33,7 @@ func TestSimRC(t *testing.T) {
 					t.Log(w.net.Trace())
 				}
 			}()
-			stream(t, w.devs[0], w.devs[1], w.net.Rand(), messages{200, 8}, func() {
+			stream(t, w.devs[0], w.devs[1], w.net.Rand(), messages{200, 8, 0}, func() {
 				w.advance()
 				require.Less(t, w.net.Now().Sub(sim.Start), 10*time.Second)
 			})
@@ -69,10 +69,12 @@ func (s *simSide) piece(off, n int) verbs.SGE {
 	return verbs.SGE{Addr: s.mr.Addr() + uint64(off), Len: uint32(n), LKey: s.mr.LKey()}
 }
 
-// messages are how many stream sends, with which time-out of the queue pairs.
+// messages are how many stream sends, with which time-out and features of the
+// queue pairs.
 type messages struct {
-	count   int
-	timeout uint8
+	count    int
+	timeout  uint8
+	features uint32
 }
 
 // stream sends messages from one device to another and looks at what arrives;
@@ -84,7 +86,7 @@ func stream(t *testing.T, fromDev, toDev *device, rng *rand.Rand, m messages, ad
 	from, to := newSimSide(t, fromDev, count*longest), newSimSide(t, toDev, count*longest)
 	require.NoError(t, connectRC(from.qp, to.qp, fromDev, toDev, &rcSetup{
 		mtu: verbs.MTU1024, psn: [2]verbs.PSN{verbs.PSN(rng.Uint32() & 0xffffff), 0xfffff0}, timeout: timeout, retry: 7,
-		rnrRetry: [2]uint8{7, 7}, rnrTimer: 1, reads: [2]uint8{1, 1},
+		rnrRetry: [2]uint8{7, 7}, rnrTimer: 1, reads: [2]uint8{1, 1}, features: m.features,
 	}))
 	lens := make([]int, count)
 	for i := range from.buf {

@@ -97,6 +97,7 @@ type rcSetup struct {
 	rnrTimer uint8
 	reads    [2]uint8 // outstanding of each side
 	access   verbs.Access
+	features uint32
 }
 
 // connectRC takes two queue pairs to RTS, towards each other.
@@ -115,10 +116,10 @@ func connectRC(a, b verbs.QP, da, db *device, s *rcSetup) error {
 			{
 				verbs.QPAttr{
 					State: verbs.StateRTR, PathMTU: s.mtu, DestQPN: qps[peer].QPN(), RQPSN: s.psn[peer],
-					MaxDestRdAtomic: s.reads[peer], MinRNRTimer: s.rnrTimer,
+					MaxDestRdAtomic: s.reads[peer], MinRNRTimer: s.rnrTimer, PeerFeatures: s.features,
 					AV: verbs.AHAttr{DGID: devs[peer].gid, DLID: devs[peer].lid, Port: 1, HopLimit: 64},
 				},
-				verbs.AttrState | verbs.AttrAV | verbs.AttrPathMTU | verbs.AttrDestQPN | verbs.AttrRQPSN | verbs.AttrMaxDestRdAtomic | verbs.AttrMinRNRTimer,
+				verbs.AttrState | verbs.AttrAV | verbs.AttrPathMTU | verbs.AttrDestQPN | verbs.AttrRQPSN | verbs.AttrMaxDestRdAtomic | verbs.AttrMinRNRTimer | verbs.AttrPeerFeatures,
 			},
 			{
 				verbs.QPAttr{

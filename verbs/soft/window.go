@@ -83,6 +83,9 @@ func (q *qp) mayFly(w *wqe) bool {
 	if room <= 0 {
 		return false
 	}
+	if r.probe.alone {
+		return flying == 0
+	}
 	if flying == 0 || w.npk <= lonePackets || !w.reads() && !r.window.begins(r.sent) {
 		return true
 	}
@@ -101,6 +104,9 @@ func (q *qp) mayFly(w *wqe) bool {
 // that at its end, and what is the last for now.
 func (q *qp) asks(w *wqe, last bool) bool {
 	r := &q.req
+	if r.probe.alone {
+		return true
+	}
 	if last && (w.flags&verbs.SendSignaled != 0 || q.sigAll || w.npk > 1) {
 		return true
 	}
