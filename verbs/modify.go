@@ -65,7 +65,7 @@ func checkValues(from QPState, a *QPAttr, mask AttrMask) error {
 	}{
 		{AttrCurState, a.CurState == from && claimable>>a.CurState&1 != 0, a.CurState},
 		{AttrPort, a.Port != 0, a.Port},
-		{AttrAV, a.AV.FlowLabel < 1<<20 && a.AV.DGID != GID{}, a.AV},
+		{AttrAV, a.AV.FlowLabel < 1<<20 && a.AV.DGID != GID{} && a.AV.Port != 0, a.AV},
 		{AttrPathMTU, a.PathMTU.Bytes() != 0, a.PathMTU},
 		{AttrTimeout, a.Timeout < 32, a.Timeout},
 		{AttrRetryCnt, a.RetryCnt < 8, a.RetryCnt},

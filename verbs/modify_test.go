@@ -150,6 +150,7 @@ func TestModifyValues(t *testing.T) {
 		"all in range":      {StateInit, StateRTR, connect, func(*QPAttr) {}, ""},
 		"port zero":         {StateInit, StateInit, AttrPort, func(a *QPAttr) { a.Port = 0 }, "PORT 0"},
 		"no address":        {StateInit, StateRTR, connect, func(a *QPAttr) { a.AV.DGID = GID{} }, "AV"},
+		"no port":           {StateInit, StateRTR, connect, func(a *QPAttr) { a.AV.Port = 0 }, "AV"},
 		"flow label":        {StateInit, StateRTR, connect, func(a *QPAttr) { a.AV.FlowLabel = 1 << 20 }, "AV"},
 		"mtu 0":             {StateInit, StateRTR, connect, func(a *QPAttr) { a.PathMTU = 0 }, "PATH_MTU mtu 0"},
 		"mtu 6":             {StateInit, StateRTR, connect, func(a *QPAttr) { a.PathMTU = 6 }, "PATH_MTU mtu 6"},

@@ -59,6 +59,8 @@ func (d *device) checkAddress(a *verbs.AHAttr) error {
 	switch {
 	case a.SGIDIndex != 0:
 		return fmt.Errorf("SGIDIndex %d of soft device %q, which has one gid: %w", a.SGIDIndex, d.info.Name, ucs.ErrInvalid)
+	case a.FlowLabel >= 1<<20:
+		return fmt.Errorf("FlowLabel %#x of more than 20 bits: %w", a.FlowLabel, ucs.ErrInvalid)
 	case a.DGID == verbs.GID{}:
 		return fmt.Errorf("no DGID: %w", ucs.ErrInvalid)
 	case a.DGID.Addr().IsMulticast():

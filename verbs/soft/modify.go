@@ -1,6 +1,7 @@
 package soft
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -24,6 +25,7 @@ func (q *qp) Modify(a *verbs.QPAttr, mask verbs.AttrMask) error {
 	var way route
 	if err == nil && mask&verbs.AttrAV != 0 {
 		way, err = q.d.resolve(&a.AV)
+		err = named(verbs.AttrAV, err)
 	}
 	if err != nil {
 		return fmt.Errorf("modify qp 0x%x: %w", uint32(q.num), err)
@@ -42,28 +44,43 @@ func (q *qp) Modify(a *verbs.QPAttr, mask verbs.AttrMask) error {
 	return nil
 }
 
-// checkLimits holds attributes against those of the device.
+// checkLimits holds attributes against what the device has, and names all that
+// are beyond it.
 func (q *qp) checkLimits(a *verbs.QPAttr, mask verbs.AttrMask) error {
 	d := q.d
+	var errs []error
 	for _, c := range []struct {
-		attr  verbs.AttrMask
-		got   int
-		limit int
+		attr       verbs.AttrMask
+		got, limit int
 	}{
-		{verbs.AttrPort, int(a.Port) - 1, d.attr.Ports - 1},
+		{verbs.AttrPort, int(a.Port), d.attr.Ports},
 		{verbs.AttrPKeyIndex, int(a.PKeyIndex), 0},
 		{verbs.AttrPathMTU, a.PathMTU.Bytes(), d.conf.MTU.Bytes()},
 		{verbs.AttrMaxRdAtomic, int(a.MaxRdAtomic), d.attr.MaxQPInitRdAtomic},
 		{verbs.AttrMaxDestRdAtomic, int(a.MaxDestRdAtomic), d.attr.MaxQPRdAtomic},
 	} {
-		if mask&c.attr != 0 && (c.got < 0 || c.got > c.limit) {
-			return fmt.Errorf("%v beyond what the device has: %w", c.attr, ucs.ErrInvalid)
+		if mask&c.attr != 0 && c.got > c.limit {
+			errs = append(errs, fmt.Errorf("%v %d, the device has %d: %w", c.attr, c.got, c.limit, ucs.ErrInvalid))
 		}
 	}
-	if mask&verbs.AttrPeerFeatures != 0 && a.PeerFeatures&^verbs.PeerProbe != 0 {
-		return fmt.Errorf("%v %#x beyond what the device has: %w", verbs.AttrPeerFeatures, a.PeerFeatures, ucs.ErrInvalid)
+	if unknown := a.Access &^ (knownAccess | laterAccess); mask&verbs.AttrAccessFlags != 0 && unknown != 0 {
+		errs = append(errs, fmt.Errorf("%v %v: %w", verbs.AttrAccessFlags, unknown, ucs.ErrInvalid))
 	}
-	return nil
+	if unknown := a.PeerFeatures &^ verbs.PeerProbe; mask&verbs.AttrPeerFeatures != 0 && unknown != 0 {
+		errs = append(errs, fmt.Errorf("%v %#x: %w", verbs.AttrPeerFeatures, unknown, ucs.ErrInvalid))
+	}
+	if mask&verbs.AttrAV != 0 {
+		errs = append(errs, named(verbs.AttrAV, d.checkAddress(&a.AV)))
+	}
+	return errors.Join(errs...)
+}
+
+// named is err with the attribute that it is about; nil stays nil.
+func named(attr verbs.AttrMask, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%v: %w", attr, err)
 }
 
 // adopt has the machines work with the attributes as they are now. The owner

@@ -1,7 +1,6 @@
 package soft
 
 import (
-	"fmt"
 	"net/netip"
 
 	"github.com/goucx/goucx/ucs"
@@ -65,11 +64,8 @@ func (d *device) closeLink() error {
 	return nil
 }
 
-// resolve finds the way to an address.
+// resolve finds the way to an address, which checkAddress has let pass.
 func (d *device) resolve(a *verbs.AHAttr) (r route, err error) {
-	if a.SGIDIndex != 0 {
-		return r, fmt.Errorf("source GID %d of a port that has one: %w", a.SGIDIndex, ucs.ErrInvalid)
-	}
 	switch d.kind {
 	case overUDP:
 		r.udp, err = d.udp.peer(a.DGID, a.DLID)

@@ -202,6 +202,7 @@ func objectAH(e *env) {
 		"port 0":    func(a *verbs.AHAttr) { a.Port = 0 },
 		"no port":   func(a *verbs.AHAttr) { a.Port = uint8(s.Attr().Ports + 1) },
 		"gid index": func(a *verbs.AHAttr) { a.SGIDIndex = s.port.GIDs },
+		"flow":      func(a *verbs.AHAttr) { a.FlowLabel = 1 << 20 },
 	} {
 		a := e.sides[1].address()
 		change(&a)
