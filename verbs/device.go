@@ -104,6 +104,12 @@ type MRConfig struct {
 	IOVA uint64
 	// HasIOVA says that IOVA is given.
 	HasIOVA bool
+	// Revocable lets OpLocalInv, and OpSendInv of a peer, make the key invalid. They
+	// fail on other regions: a program may rely on what it registered.
+	//
+	// Source: IBTA vol. 1, 10.6: of regions, those for fast registration alone can be
+	// invalidated; rxe and hardware refuse others.
+	Revocable bool
 }
 
 // PD is a protection domain: keys, queue pairs and address handles of different

@@ -20,6 +20,7 @@ type mr struct {
 	from   *pd // the domain that it was made in
 	key    uint32
 	access verbs.Access
+	revoke bool        // by work requests
 	addr   uint64      // iova of the first byte
 	buf    []byte      // never changes: nobody can see half a slice
 	dead   atomic.Bool // the key is invalid; changed under mrTable.mu
@@ -52,7 +53,7 @@ func (p *pd) Register(buf []byte, c verbs.MRConfig) (verbs.MR, error) {
 	if err := checkAccess(c.Access); err != nil {
 		return nil, fmt.Errorf("register %d bytes: %w", len(buf), err)
 	}
-	m := &mr{d: p.d, pd: p.prot, from: p, access: c.Access, addr: addrOf(buf), buf: buf}
+	m := &mr{d: p.d, pd: p.prot, from: p, access: c.Access, revoke: c.Revocable, addr: addrOf(buf), buf: buf}
 	switch {
 	case len(buf) == 0:
 		return nil, fmt.Errorf("register memory of no bytes: %w", ucs.ErrInvalid)
@@ -182,8 +183,9 @@ func (d *device) remote(p *pd, key uint32, addr uint64, n int, need verbs.Access
 }
 
 // invalidate makes a key invalid for a work request or a peer; false: it is none
-// of the domain's. The region stays open and holds its memory until Close.
+// of the domain's, or of a region that stays. The region stays open and holds its
+// memory until Close.
 func (d *device) invalidate(p *pd, key uint32) bool {
 	m := d.mrs.find(key)
-	return m != nil && m.pd == p.prot && d.mrs.remove(m)
+	return m != nil && m.revoke && m.pd == p.prot && d.mrs.remove(m)
 }

@@ -205,6 +205,8 @@ func TestInvalidate(t *testing.T) {
 	d := openTest(t, Config{})
 	p, other := testPD(t, d), testPD(t, d)
 	m := testMR(t, p, 8, verbs.LocalWrite)
+	assert.False(t, d.invalidate(p, m.key), "one that stays")
+	m.revoke = true
 	assert.False(t, d.invalidate(other, m.key), "of another domain")
 	assert.False(t, d.invalidate(p, m.key+1))
 	require.True(t, d.invalidate(p, m.key))

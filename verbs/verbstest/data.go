@@ -286,8 +286,7 @@ func dataPSNCount(e *env) {
 // dataSendInvalidate: the receiver's key is invalid when the message is there.
 func dataSendInvalidate(e *env) {
 	d := e.rc(nil)
-	s := e.sides[1]
-	m := s.mem(64, everything)
+	m := e.sides[1].revocable(64)
 	d.b.receive(1, d.bm.sge(0, 64))
 	w := request(2, verbs.OpSendInv, d.am.sge(0, 8))
 	w.Imm = m.RKey()

@@ -18,6 +18,7 @@ var memoryCases = []testCase{
 	{"overlap", 0, memoryOverlap},
 	{"relaxed-ordering", 0, memoryRelaxed},
 	{"local-invalidate", 0, memoryLocalInvalidate},
+	{"not-revocable", 0, memoryNotRevocable},
 }
 
 // memoryAccess: every legal combination, with relaxed ordering too, which changes
@@ -162,7 +163,7 @@ func memoryRelaxed(e *env) {
 // all requests before it.
 func memoryLocalInvalidate(e *env) {
 	d := e.rc(nil)
-	m := e.sides[0].mem(64, everything)
+	m := e.sides[0].revocable(64)
 	w := request(2, verbs.OpLocalInv)
 	w.Imm = m.RKey()
 	if n, st := d.a.PostSend([]verbs.SendWR{at(request(1, verbs.OpWrite, m.sge(0, 8)), d.bm, 0), w}); n < 2 {
@@ -172,4 +173,32 @@ func memoryLocalInvalidate(e *env) {
 	require.Equal(e, verbs.WCLocalInv.String(), d.a.sent(2).Op.String())
 	d.a.send(at(request(3, verbs.OpWrite, m.sge(0, 8)), d.bm, 0))
 	d.a.sentAs(3, verbs.WCLocProtErr)
+}
+
+// memoryNotRevocable: memory that was registered as usual keeps its key, whatever
+// requests and peers say.
+func memoryNotRevocable(e *env) {
+	d := e.rc(nil)
+	w := request(1, verbs.OpLocalInv)
+	w.Imm = d.am.RKey()
+	if n, _ := d.a.PostSend([]verbs.SendWR{w}); n == 1 {
+		d.a.sentAs(1, verbs.WCMWBindErr)
+	}
+	d = e.rc(nil)
+	d.b.receive(2, d.bm.sge(0, 64))
+	w = request(3, verbs.OpSendInv, d.am.sge(0, 8))
+	w.Imm = d.bm.RKey()
+	if n, _ := d.a.PostSend([]verbs.SendWR{w}); n == 1 {
+		d.a.sentAs(3, verbs.WCRemAccessErr, verbs.WCRemInvReqErr, verbs.WCRemOpErr)
+		d.b.fails()
+	}
+	o := e.rc(nil)
+	for _, m := range []*mem{d.am, d.bm} {
+		q, far := o.a, o.bm
+		if m == d.bm {
+			q, far = o.b, o.am
+		}
+		q.send(at(request(4, verbs.OpWrite, m.sge(0, 8)), far, 0))
+		q.sent(4)
+	}
 }

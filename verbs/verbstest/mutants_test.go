@@ -188,6 +188,7 @@ var mutants = []mutant{
 	{"keys repeat", "memory/keys-vary", faults{mr: func(m verbs.MR) verbs.MR { return keyed{m, 7} }}},
 	{"keys live on", "memory/stale-remote-key", faults{mr: func(m verbs.MR) verbs.MR { return undying{m} }}},
 	{"addresses are the process's always", "memory/iova", faults{mrConfig: func(c *verbs.MRConfig) { c.HasIOVA = false }}},
+	{"any memory can be invalidated", "memory/not-revocable", faults{mrConfig: func(c *verbs.MRConfig) { c.Revocable = true }}},
 	{"memory has all rights", "protection/remote-rights", faults{mrConfig: func(c *verbs.MRConfig) { c.Access = everything }}},
 	{"receives may go anywhere", "protection/receive", faults{mrConfig: func(c *verbs.MRConfig) { c.Access |= everything }}},
 	{"queue pairs have all rights", "protection/qp-rights", faults{modify: modifies(verbs.AttrAccessFlags, func(a *verbs.QPAttr) { a.Access = everything })}},

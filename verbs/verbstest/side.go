@@ -119,6 +119,16 @@ func (s *side) memOf(pd verbs.PD, buf []byte, c verbs.MRConfig) *mem {
 	return &mem{MR: m, buf: buf}
 }
 
+// revocable registers n bytes whose key work requests may make invalid.
+func (s *side) revocable(n int) *mem {
+	s.env.Helper()
+	buf := make([]byte, n)
+	m, err := s.pd.Register(buf, verbs.MRConfig{Access: everything, Revocable: true})
+	s.env.unlessSupported(err, "memory that can be invalidated")
+	s.env.closes("mr", m.Close)
+	return &mem{MR: m, buf: buf}
+}
+
 // sge is n bytes from off on.
 func (m *mem) sge(off, n int) verbs.SGE {
 	return verbs.SGE{Addr: m.Addr() + uint64(off), Len: uint32(n), LKey: m.LKey()}
