@@ -88,6 +88,18 @@ var device = []mutant{
 		pkg: "./verbs/soft", test: "^TestCloseWaits$", quick: true,
 	},
 	{
+		name: "one packet more than the window holds is under way",
+		file: "verbs/soft/window.go",
+		old:  "	if room <= 0 {", new: "	if room < 0 {",
+		pkg: "./verbs/soft", test: "^TestUnderWay$", quick: true,
+	},
+	{
+		name: "a peer makes the key of any region invalid",
+		file: "verbs/soft/mem.go",
+		old:  "m != nil && m.revoke && m.pd", new: "m != nil && m.pd",
+		pkg: "./verbs/soft", test: "^TestInvalidate$", quick: true,
+	},
+	{
 		name: "a byte that routers change is covered by the checksum",
 		file: "verbs/wire/prefix.go",
 		old:  "^ bthMask[head[bthCongestion]]", new: "^ bthMask[0xff]",
