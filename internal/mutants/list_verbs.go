@@ -84,7 +84,7 @@ var device = []mutant{
 	{
 		name: "who posts inline data is not waited for",
 		file: "verbs/soft/quiesce.go",
-		old:  "		q.sq.tail.left()\n", new: "",
+		old:  "		q.postersLeft()\n", new: "",
 		pkg: "./verbs/soft", test: "^TestCloseWaits$", quick: true,
 	},
 	{
