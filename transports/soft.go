@@ -24,8 +24,8 @@ var (
 		"RDMA reads and atomics of a queue pair that are under way at once.")
 	softDepth = config.New("SOFT_DEPTH", "1024", config.Int(16, 1<<16), "packets",
 		"Packets that wait in a device on the in-process link; rounded up to a power of two.")
-	softWindow = config.New("SOFT_WINDOW", "45", config.Int(1, 8192), "packets",
-		"Packets of a queue pair that are unanswered at once over UDP. The default is what a socket buffer of the usual size holds at an MTU of 4096.")
+	softWindow = config.New("SOFT_WINDOW", "90", config.Int(1, 8192), "packets",
+		"Packets of 4096 bytes of a queue pair that are unanswered at once: what the socket of the peer holds. More shorter ones fit in.")
 	softEngine = config.New("SOFT_ENGINE", "background", config.Enum("background", "thread", "inline"), "",
 		"Who does a device's work. background: whoever posts or polls, and a goroutine when nobody does; thread: a thread of its own that never sleeps; inline: whoever posts or polls, and nobody else.")
 	softAddr = config.New("SOFT_ADDR", "", addrParser(), "",

@@ -23,7 +23,7 @@ func softConfig(t *testing.T) soft.Config {
 func TestSoftDefaults(t *testing.T) {
 	c := softConfig(t)
 	require.NoError(t, c.Validate())
-	assert.Equal(t, soft.Config{MaxInline: verbs.InlineLen, Limits: soft.Limits{RdAtomic: 16}, Depth: 1024, Window: 45}, c)
+	assert.Equal(t, soft.Config{MaxInline: verbs.InlineLen, Limits: soft.Limits{RdAtomic: 16}, Depth: 1024, Window: 90}, c)
 }
 
 func TestSoftConfig(t *testing.T) {

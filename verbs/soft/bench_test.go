@@ -51,10 +51,10 @@ func pingPong(b *testing.B, c Config) {
 		wrs[0] = inlineSend(i)
 		y.qp.PostRecv(rr)
 		x.qp.PostSend(wrs)
-		y.await(wc[:], nil)
+		y.await(wc[:], x)
 		x.qp.PostRecv(rx)
 		y.qp.PostSend(wrs)
-		x.await(wc[:], nil)
+		x.await(wc[:], y)
 	}
 }
 

@@ -61,8 +61,10 @@ type Config struct {
 	// Depth is how many packets wait in a device's inbox at most on the in-process
 	// link, rounded up to a power of two, 16 to 65536; 0: 1024.
 	Depth int
-	// Window is how many packets of a queue pair are unanswered at most on UDP, up
-	// to 8192; 0: 45, what a socket buffer of the usual size holds at 4096 bytes.
+	// Window is how much of a queue pair is unanswered at most, in packets of 4096
+	// bytes, up to 8192: what the peer's socket holds. More shorter packets fit in.
+	// It is halved on a loss, and grows again. 0: 90, what a device's socket holds
+	// that asks a system with its usual limits for all that it may have (416 KB).
 	Window int
 	// Addr is the one address that a UDP device has; the zero Addr: a device for
 	// each usable address of the host.
@@ -106,7 +108,7 @@ type Limits struct {
 // Bounds of the settings.
 const (
 	minDepth, defaultDepth, maxDepth = 16, 1024, 1 << 16
-	defaultWindow, maxWindow         = 45, 8192
+	defaultWindow, maxWindow         = 90, 8192
 	// maxKeys is how many keys or handles there are: eight bits of them are the
 	// version.
 	maxKeys = 1 << 24

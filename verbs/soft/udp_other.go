@@ -20,7 +20,7 @@ type udpPort struct {
 	tap            func(sent bool, h *wire.Network, packet []byte)
 }
 
-type train struct{}
+type train struct{ count int }
 
 type rxMemory struct{}
 

@@ -58,7 +58,7 @@ func (q *qp) ackWaits() bool {
 
 // ackAtLeast is how many short messages are acknowledged at the latest, whatever
 // else stands in the socket.
-const ackAtLeast = 32
+const ackAtLeast = 16
 
 // holds reports whether n packets that were collected shall wait for more.
 func (q *qp) holds(n int, now ucs.Time) bool {
@@ -83,20 +83,32 @@ func (q *qp) sendUDP() bool {
 	u := q.d.udp
 	p := &q.out
 	var t *train
-	for q.nextAnswer(p) || q.nextRequest(p) || q.nextAck(p) {
+	at, most := q.here(), q.half()
+	for behind := at; q.nextAnswer(p) || q.nextRequest(p) || q.nextAck(p); behind = q.here() {
 		if t == nil {
 			t = u.train(&q.to.udp)
 		}
-		if !t.add(p) {
-			t.send()
+		if t.count >= most && p.op != wire.Acknowledge || !t.add(p) {
+			if t.send() == ucs.NoResource {
+				q.backTo(&at)
+				return true
+			}
+			at, most = behind, q.half()
 			t = u.train(&q.to.udp)
 			t.add(p)
 		}
 	}
-	if t != nil {
-		t.send()
+	if t != nil && t.send() == ucs.NoResource {
+		q.backTo(&at)
+		return true
 	}
 	return false
+}
+
+// half is half of what is under way and to be sent, the most that a train takes:
+// so one is made while another one is taken, and none has to wait for all.
+func (q *qp) half() int {
+	return max(holdAbove, (q.unsent()+q.req.psn.Diff(q.req.una)+1)/2)
 }
 
 // late is a packet that came while its queue pair had another owner.

@@ -3,10 +3,9 @@ package soft
 import "github.com/goucx/goucx/verbs"
 
 // window bounds what a queue pair has under way by what the receiver's socket
-// holds. The kernel charges a packet with the memory that it stands in: of the
-// 208 KB of a socket of the usual size, 45 packets of 4 KB take all in three
-// trains, and so do 270 of 8 bytes one by one. So it is counted in packets of
-// 4 KB, and more of shorter ones fit in.
+// holds. The kernel charges a packet with the memory that it stands in: 416 KB are
+// full with 90 packets of 4 KB in six trains, and with 540 of 8 bytes one by one.
+// So it is counted in packets of 4 KB, and more of shorter ones fit in.
 //
 // What is lost was perhaps too much: then the window is halved, and grows again
 // by one packet for each window that is acknowledged.

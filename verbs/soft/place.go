@@ -1,0 +1,55 @@
+package soft
+
+import (
+	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/wire"
+)
+
+// place is how far sending has come, to go back to where the socket takes nothing
+// now.
+type place struct {
+	state                   verbs.QPState
+	tx, sent                uint32
+	rd                      int
+	psn, top                verbs.PSN
+	replyN, replied, stood  uint32
+	stuck, due, soon, fatal bool
+	nak                     wire.Syndrome
+	packets, bytes, acks    uint64
+}
+
+// here is where the sending is.
+func (q *qp) here() place {
+	r, s, c := &q.req, &q.rsp, &q.counts
+	at := place{
+		state: q.stateNow(), tx: r.tx, sent: r.sent, rd: r.rd, psn: r.psn, top: r.top, stuck: r.stuck,
+		replyN: s.replyN, stood: s.stood, due: s.due, soon: s.soon, fatal: s.fatal, nak: s.nak,
+		packets: c[cntTxPackets], bytes: c[cntTxBytes], acks: c[cntAcks],
+	}
+	if s.replyN != s.keptN {
+		at.replied = s.kept[s.replyN%s.max].sent
+	}
+	return at
+}
+
+// backTo has what was made since then made again. Where the queue pair failed
+// meanwhile, there is nothing to go back to.
+//
+//go:noinline
+func (q *qp) backTo(at *place) {
+	if q.stateNow() != at.state {
+		return
+	}
+	r, s, c := &q.req, &q.rsp, &q.counts
+	r.tx, r.sent, r.rd, r.psn, r.top, r.stuck = at.tx, at.sent, at.rd, at.psn, at.top, at.stuck
+	for i := at.replyN; i != s.keptN; i++ {
+		s.kept[i%s.max].sent = 0
+	}
+	if s.replyN = at.replyN; s.replyN != s.keptN {
+		s.kept[s.replyN%s.max].sent = at.replied
+	}
+	s.stood, s.due, s.soon, s.fatal, s.nak = at.stood, at.due, at.soon, at.fatal, at.nak
+	c.add(cntTxPackets, at.packets-c[cntTxPackets])
+	c.add(cntTxBytes, at.bytes-c[cntTxBytes])
+	c.add(cntAcks, at.acks-c[cntAcks])
+}

@@ -1,0 +1,68 @@
+package soft
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/verbs"
+)
+
+// TestWindowLoss: a loss halves the window down to a floor, and each window that
+// is acknowledged lets it grow by one packet, to what it was.
+func TestWindowLoss(t *testing.T) {
+	v := newWindow(90, 4096)
+	for _, want := range []int{45, 22, 11, leastWindow, leastWindow} {
+		v.lost()
+		require.Equal(t, want, v.now)
+	}
+	for want := leastWindow; want < 90; want++ {
+		require.Equal(t, want, v.now)
+		v.acked(want - 1)
+		require.Equal(t, want, v.now)
+		v.acked(1)
+	}
+	require.Equal(t, 90, v.now)
+	v.acked(1000)
+	require.Equal(t, 90, v.now)
+	small := newWindow(3, 4096)
+	small.lost()
+	require.Equal(t, 3, small.now, "the floor is not above what is set")
+}
+
+// TestWindowUnits: the window is by the memory that packets take at the receiver.
+func TestWindowUnits(t *testing.T) {
+	short, long := &wqe{n: 8}, &wqe{n: 1 << 20}
+	for _, c := range []struct{ mtu, long, train int }{{4096, 90, 15}, {2048, 180, 31}, {1024, 360, 62}, {256, 1440, 64}} {
+		v := newWindow(90, c.mtu)
+		require.Equal(t, []int{c.long, 540, c.train}, []int{v.open(long), v.open(short), v.train}, "%d", c.mtu)
+	}
+	one := newWindow(1, 4096)
+	require.Equal(t, 1, one.train)
+}
+
+// TestWholeTrains: with part of a long message under way, what the window has room
+// for waits until it is a whole train; with nothing under way, it goes.
+func TestWholeTrains(t *testing.T) {
+	q := &qp{}
+	q.req.window = newWindow(45, 4096)
+	w := &wqe{op: verbs.OpWrite, n: 1 << 20, npk: 256}
+	for _, c := range []struct {
+		flying int
+		sent   uint32
+		fly    bool
+	}{
+		{0, 0, true},
+		{28, 0, true},   // room for the first two and a train
+		{29, 0, false},  // for less
+		{30, 17, true},  // for the second train
+		{31, 17, false}, // for less
+		{44, 18, true},  // within a train
+		{45, 18, false},
+		{31, 242, true},  // the last train is shorter
+		{32, 242, false}, // but must fit, too
+	} {
+		q.req.psn, q.req.una, q.req.sent = verbs.PSN(c.flying), 0, c.sent
+		require.Equal(t, c.fly, q.mayFly(w), "%+v", c)
+	}
+}
