@@ -123,6 +123,3 @@ func (b *inbox) full() bool {
 	i := uint32(t >> 1)
 	return t&ringClosed == 0 && i-g.seen.Load() >= b.max && !g.look(i)
 }
-
-// bytes is what the inbox has grown to.
-func (b *inbox) bytes() uint64 { return uint64(len(b.last.Load().cells)) * sizeOf[cell]() }

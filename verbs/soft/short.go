@@ -85,7 +85,7 @@ func (q *qp) atRest() bool {
 func (q *qp) arriveShort(c *cell, now ucs.Time) bool {
 	r := &q.rsp
 	n := uint32(c.n)
-	if c.op != wire.SendOnly || n > smallLen || c.nsg != 0 || c.psn != r.psn || c.pkey != q.pkey || q.srq != nil ||
+	if c.op != wire.SendOnly || int(n) > q.short || c.nsg != 0 || c.psn != r.psn || c.pkey != q.pkey || q.srq != nil ||
 		!q.known || r.fatal || r.held || !r.ended.Ends() || q.stateNow() != verbs.StateRTS {
 		return false
 	}

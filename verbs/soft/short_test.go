@@ -1,0 +1,239 @@
+package soft
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/verbs"
+)
+
+// TestShortWay: what one random script comes to does not depend on whether short
+// sends go the short way.
+func TestShortWay(t *testing.T) {
+	failed := 0
+	for seed := range uint64(80) {
+		short, long := newShortScript(t, seed, true), newShortScript(t, seed, false)
+		for step := range 250 {
+			short.step()
+			long.step()
+			require.Equal(t, long.ended, short.ended, "seed %d, step %d", seed, step)
+		}
+		for range 3 { // what was held back goes
+			short.rest()
+			long.rest()
+		}
+		require.Equal(t, long.ended, short.ended, "seed %d", seed)
+		require.Equal(t, long.accounts(), short.accounts(), "seed %d", seed)
+		for i := range short.ends {
+			require.Equal(t, long.ends[i].buf, short.ends[i].buf, "seed %d", seed)
+			if short.ends[i].qp.(*qp).stateNow() != verbs.StateRTS {
+				failed++
+			}
+		}
+	}
+	assert.NotZero(t, failed, "no script ended in an error")
+	assert.Less(t, failed, 80, "too many did")
+}
+
+// shortScript is a random script between two ends. The time is the test's.
+type shortScript struct {
+	script
+	ends  [2]*end
+	rnd   *rand.Rand
+	ended [2][]verbs.WC
+	id    uint64
+}
+
+func newShortScript(t *testing.T, seed uint64, short bool) *shortScript {
+	s := &shortScript{rnd: rand.New(rand.NewPCG(seed, 11))}
+	depth := minDepth << s.rnd.IntN(3)
+	s.script = *newScript(t, New(Config{Link: LinkInproc, Engine: EngineInline, Depth: depth, Window: 1 + s.rnd.IntN(20)}))
+	s.ends = [2]*end{s.a, s.b}
+	for _, e := range s.ends {
+		q := e.qp.(*qp)
+		require.Equal(t, smallLen, q.short)
+		if !short {
+			q.short = -1
+		}
+		for i := range e.buf {
+			e.buf[i] = byte(i * 7)
+		}
+	}
+	return s
+}
+
+// step does one thing at one end.
+func (s *shortScript) step() {
+	r := s.rnd
+	e, o := s.ends[0], s.ends[1]
+	if r.IntN(2) == 0 {
+		e, o = o, e
+	}
+	switch k := r.IntN(20); {
+	case k < 6:
+		s.post(e, o)
+	case k < 12:
+		s.receive(e, r.IntN(4))
+	case k < 18:
+		s.pass()
+	default:
+		s.tick(time.Duration(r.IntN(40)) * time.Microsecond)
+	}
+	for i, e := range s.ends {
+		for _, w := range e.got {
+			w.QPN = 0 // random
+			s.ended[i] = append(s.ended[i], w)
+		}
+		e.got = e.got[:0]
+	}
+}
+
+// rest lets everything end that can.
+func (s *shortScript) rest() {
+	for range 300 {
+		s.pass()
+		s.tick(100 * time.Microsecond)
+	}
+	s.step()
+}
+
+// receive posts n receives: most of one piece that is long enough.
+func (s *shortScript) receive(e *end, n int) {
+	wrs := make([]verbs.RecvWR, n)
+	for i := range wrs {
+		s.id++
+		size := 64 + s.rnd.IntN(64)
+		wrs[i] = verbs.RecvWR{ID: s.id, NumSG: 1, SG: [verbs.MaxSGE]verbs.SGE{e.sge(1000+s.rnd.IntN(1000), size)}}
+		switch s.rnd.IntN(300) {
+		case 0:
+			wrs[i].SG[0].Len = 5
+		case 1:
+			wrs[i].SG[0].LKey++
+		case 2, 3, 4, 5, 6, 7, 8, 9:
+			wrs[i].NumSG, wrs[i].SG[1] = 2, e.sge(2200, 64)
+		}
+	}
+	e.qp.PostRecv(wrs)
+}
+
+// post sends a list of short messages, most inline, and now and then something
+// else.
+func (s *shortScript) post(e, o *end) {
+	r := s.rnd
+	wrs := make([]verbs.SendWR, 1+max(0, r.IntN(6)-3))
+	for i := range wrs {
+		s.id++
+		w := verbs.SendWR{
+			ID: s.id, Op: verbs.OpSend, Flags: verbs.SendInline | verbs.SendFlags(r.IntN(2))*verbs.SendSignaled,
+			InlineLen: uint8(r.IntN(34)), Imm: r.Uint32(), Remote: o.mr.Addr() + 3000 + uint64(r.IntN(1000))&^7, RKey: o.mr.RKey(),
+		}
+		if r.IntN(8) == 0 {
+			w.Flags |= verbs.SendSolicited
+		}
+		for j := range w.InlineLen {
+			w.Inline[j] = byte(r.Uint32())
+		}
+		s.vary(e, &w)
+		wrs[i] = w
+	}
+	e.qp.PostSend(wrs)
+}
+
+// vary makes something else of some messages.
+func (s *shortScript) vary(e *end, w *verbs.SendWR) {
+	switch s.rnd.IntN(24) {
+	case 0:
+		w.Op = verbs.OpSendImm
+	case 1:
+		w.Op = verbs.OpWrite
+	case 2:
+		w.Op = verbs.OpWriteImm
+	case 3:
+		w.Flags |= verbs.SendFence
+	case 4:
+		w.InlineLen = uint8(33 + s.rnd.IntN(40)) // too long for a cell, or for a work request
+	case 5:
+		w.Flags &^= verbs.SendInline
+		w.NumSG, w.SG[0] = 1, e.sge(s.rnd.IntN(500), s.rnd.IntN(80))
+	case 6:
+		w.Op, w.Flags = verbs.OpRead, w.Flags&^verbs.SendInline
+		w.NumSG, w.SG[0] = 1, e.sge(5000, s.rnd.IntN(9000))
+	case 7:
+		w.Op, w.Flags, w.Swap = verbs.OpFetchAdd, w.Flags&^verbs.SendInline, 3
+		w.NumSG, w.SG[0] = 1, e.sge(16, 8)
+	}
+}
+
+// TestCells: the short way touches one cache line of a cell, and cells lie at
+// multiples of their size.
+func TestCells(t *testing.T) {
+	var c cell
+	assert.Equal(t, uintptr(64), unsafe.Offsetof(c.small)+unsafe.Sizeof(c.small))
+	assert.Equal(t, uintptr(256), unsafe.Sizeof(c))
+}
+
+// TestInboxGrows: an inbox takes no more memory than what comes needs; what comes
+// stays in order; it is full at its depth.
+func TestInboxGrows(t *testing.T) {
+	b := newInbox(64)
+	take := func() (psn verbs.PSN, ok bool) {
+		g := b.first.Load()
+		h := g.head.Load()
+		if g.at(h).seq.Load() != h+1 {
+			if g = b.onward(g, h); g == nil {
+				return 0, false
+			}
+			h = 0
+		}
+		psn = g.at(h).psn
+		storeRelease32(&g.head, h+1)
+		return psn, true
+	}
+	put := func(psn verbs.PSN) {
+		require.False(t, b.full())
+		c, seq := b.claim()
+		require.NotNil(t, c)
+		c.psn = psn
+		storeRelease32(&c.seq, seq)
+	}
+	var sent, came verbs.PSN
+	rnd := rand.New(rand.NewPCG(1, 1))
+	for _, most := range []int{5, 8, 20, 60} {
+		for range 1000 {
+			for range rnd.IntN(most - int(sent-came) + 1) {
+				put(sent)
+				sent++
+			}
+			for range rnd.IntN(int(sent-came) + 1) {
+				require.True(t, b.ready())
+				psn, ok := take()
+				require.True(t, ok)
+				require.Equal(t, came, psn)
+				came++
+			}
+		}
+		for came != sent {
+			psn, ok := take()
+			require.True(t, ok)
+			require.Equal(t, came, psn)
+			came++
+		}
+		_, ok := take()
+		require.False(t, ok)
+		require.Equal(t, uint32(came), b.taken())
+		require.Less(t, len(b.last.Load().cells), 2*max(most, minInbox))
+	}
+	for !b.full() {
+		c, seq := b.claim()
+		require.NotNil(t, c)
+		storeRelease32(&c.seq, seq)
+	}
+	c, _ := b.claim()
+	require.Nil(t, c)
+	require.Len(t, b.last.Load().cells, 64)
+}
