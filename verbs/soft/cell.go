@@ -20,8 +20,8 @@ type cell struct {
 	psn   verbs.PSN
 	op    wire.Opcode
 	flags uint8
-	nsg   uint8 // pieces; 0: the payload is in the cell
-	syn   wire.Syndrome
+	nsg   uint8         // pieces; 0: the payload is in the cell
+	syn   wire.Syndrome // of an answer; of a write: how many packets more the cell stands for
 	n     uint16
 	pkey  uint16
 	from  uint32 // the device
@@ -46,7 +46,10 @@ const (
 const (
 	cellSE = 1 << iota
 	cellAckReq
-	cellAck // an acknowledgement comes before the packet
+	cellAck   // an acknowledgement comes before the packet
+	cellTrain // the packet stands for more than one
+	cellEnds  // the last of them ends the message
+	cellImm   // with immediate data
 )
 
 // fill writes p into the cell.
@@ -61,6 +64,9 @@ func (c *cell) fill(p *packet, from uint32) {
 	}
 	if p.op.Info().Headers != 0 {
 		c.fillHeaders(p)
+	}
+	if p.more > 0 {
+		c.train(p)
 	}
 	switch {
 	case p.n == 0:
@@ -79,6 +85,18 @@ func (c *cell) fillHeaders(p *packet) {
 	c.addr, c.rkey, c.dlen = p.addr, p.rkey, p.dlen
 	c.swapAdd, c.compare, c.old = p.swapAdd, p.compare, p.old
 	c.qkey, c.src = p.qkey, p.src
+}
+
+// train notes what a packet says that stands for more than one.
+func (c *cell) train(p *packet) {
+	c.flags |= cellTrain
+	c.syn, c.imm = wire.Syndrome(p.more), p.imm
+	if p.ends {
+		c.flags |= cellEnds
+	}
+	if p.hasImm {
+		c.flags |= cellImm
+	}
 }
 
 // ride puts an acknowledgement into the cell of a request, which has no number of
@@ -104,7 +122,11 @@ func (c *cell) read(p *packet, s *Switch) bool {
 		p.swapAdd, p.compare, p.old = c.swapAdd, c.compare, c.old
 		p.qkey, p.src = c.qkey, c.src
 	}
-	p.nsg = 1
+	p.nsg, p.more = 1, 0
+	if c.flags&cellTrain != 0 {
+		p.more, p.imm = int(c.syn), c.imm
+		p.ends, p.hasImm = c.flags&cellEnds != 0, c.flags&cellImm != 0
+	}
 	switch {
 	case c.nsg > 0:
 		return c.resolve(p, s)

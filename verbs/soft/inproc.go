@@ -94,6 +94,7 @@ func (q *qp) sendInproc() bool {
 			q.count(cntDroppedInbox, 1)
 			return true
 		}
+		q.extend(p)
 		c.fill(p, q.d.index)
 		if ride {
 			c.ride(q.acknowledged())
@@ -189,6 +190,10 @@ func (d *device) arriveCell(q *qp, c *cell, now ucs.Time) {
 	}
 	if q.typ == verbs.UD {
 		d.fromInproc(p, c.from)
+	}
+	if p.more > 0 {
+		q.arriveTrain(p, now)
+		return
 	}
 	q.arrive(p, now)
 }

@@ -33,6 +33,11 @@ type packet struct {
 	again  bool                    // it was sent before: perhaps the program changes the payload all the time
 	ref    [verbs.MaxSGE]verbs.SGE // of this device, by which the in-process link names the payload
 
+	// In process a packet may stand for more of the same write that follow it, the
+	// last of which ends the message, with immediate data or without: train.go.
+	more         int
+	ends, hasImm bool
+
 	sgid verbs.GID // of the sender, and its port, where the link knows
 	slid uint16
 	tos  uint8
