@@ -57,9 +57,7 @@ func (q *qp) nextRequest(p *packet) bool {
 			return false
 		}
 		if q.request(w, p) {
-			if r.top.Before(r.psn) {
-				r.top = r.psn
-			}
+			r.reached()
 			q.count(cntTxPackets, 1)
 			q.count(cntTxBytes, uint64(p.n))
 			return true
@@ -71,6 +69,13 @@ func (q *qp) nextRequest(p *packet) bool {
 		}
 	}
 	return false
+}
+
+// reached notes that packets before psn have been sent.
+func (r *requester) reached() {
+	if r.top.Before(r.psn) {
+		r.top = r.psn
+	}
 }
 
 // mayStart reports whether a message may begin now, or a part of a read.

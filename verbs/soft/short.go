@@ -38,17 +38,14 @@ func (q *qp) sendShort(r *verbs.SendWR) bool {
 	t := s.end()
 	w := s.at(t)
 	w.id, w.op, w.flags, w.nsg = r.ID, r.Op, r.Flags, 0
-	w.done, w.began, w.status, w.got = false, false, verbs.WCSuccess, 0
 	w.n, w.npk, w.psn, w.imm = uint32(r.InlineLen), 1, m.psn, r.Imm
-	*(*[smallLen]byte)(w.inline[:]) = *(*[smallLen]byte)(r.Inline[:])
-	c.small = *(*[smallLen]byte)(r.Inline[:])
 	c.dest, c.psn, c.op, c.n, c.from, c.pkey = q.dest, m.psn, wire.SendOnly, uint16(r.InlineLen), q.d.index, q.pkey
 	c.flags, c.nsg = 0, 0
+	c.small = *(*[smallLen]byte)(r.Inline[:])
 	if r.Flags&verbs.SendSolicited != 0 {
 		c.flags = cellSE
 	}
 	m.psn = m.psn.Add(1)
-	s.next = m.psn
 	m.tx = t + 1
 	if q.asks(w, true) {
 		c.flags |= cellAckReq
@@ -56,7 +53,11 @@ func (q *qp) sendShort(r *verbs.SendWR) bool {
 	if q.rsp.due {
 		c.ride(q.acknowledged())
 	}
-	storeRelease32(&c.seq, seq)
+	storeRelease32(&c.seq, seq) // now: what follows is not on the message's way
+	m.reached()
+	s.next = m.psn
+	w.done, w.began, w.status, w.got = false, false, verbs.WCSuccess, 0
+	*(*[smallLen]byte)(w.inline[:]) = *(*[smallLen]byte)(r.Inline[:])
 	s.counted.post(1, !s.single)
 	s.tail.end(uint64(t + 1))
 	q.count(cntTxPackets, 1)
@@ -74,7 +75,7 @@ func (q *qp) atRest() bool {
 	s, m, r := &q.sq, &q.req, &q.rsp
 	t := s.end()
 	return m.tx == t && t-m.head < uint32(len(s.ring)) && m.psn.Diff(m.una) < shortPackets*m.window.now &&
-		!m.stuck && m.pause == 0 && r.replyN == r.keptN && r.nak == 0 && !r.fatal &&
+		!m.stuck && m.pause == 0 && !m.probe.alone && r.replyN == r.keptN && r.nak == 0 && !r.fatal &&
 		!q.lost && q.stateNow() == verbs.StateRTS
 }
 
