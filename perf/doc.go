@@ -21,7 +21,9 @@
 //
 // With several threads each has a worker, an endpoint, a clock and rows of its
 // own; team.go starts them and makes the last row. Threads, and tests that
-// sleep, cannot look for the other side's failure themselves: watch.go does.
+// sleep, cannot look for the other side's failure themselves: watch.go does. The
+// two threads of a test of verbs are its two sides (verbs_threads.go), and where
+// it has one thread within one process, that drives both (verbs_both.go).
 //
 // # Rules of the loops
 //

@@ -108,5 +108,3 @@ func (k *verbsWrite) hop(o *verbsWrite, lead int) error {
 	}
 	return nil
 }
-
-func (s *verbsSide) validates() bool { return s.p.Validate }

@@ -1,10 +1,6 @@
 package perf
 
-import (
-	"fmt"
-
-	"go.uber.org/zap"
-)
+import "go.uber.org/zap"
 
 // verbsDatagram is the tests of datagrams, which may get lost. Each carries its
 // number as immediate data, and the other side answers with numbers: with each
@@ -135,9 +131,8 @@ func (k *verbsDatagram) echo(n int64, st *stamps, seq uint32) error {
 // be sent.
 func (k *verbsDatagram) verify(seq uint32) error {
 	if k.seen != 0 {
-		in := k.in.Bytes()[grhArea : grhArea+k.p.Size()]
-		if at := check(in, int64(k.seen)); at >= 0 {
-			return fmt.Errorf("over %s: datagram %d is wrong at byte %d: %#x", k.name, k.seen, at, in[at])
+		if err := k.checkMessage(k.in.Bytes()[grhArea:], int64(k.seen)); err != nil {
+			return err
 		}
 	}
 	fill(k.message(), int64(seq))

@@ -86,11 +86,7 @@ func (k *verbsSend) verify() error {
 	if !k.p.Validate {
 		return nil
 	}
-	in := k.in.Bytes()[:k.p.Size()]
-	if at := check(in, k.seq); at >= 0 {
-		return fmt.Errorf("over %s: message %d is wrong at byte %d: %#x", k.name, k.seq, at, in[at])
-	}
-	return nil
+	return k.checkMessage(k.in.Bytes(), k.seq)
 }
 
 func (k *verbsSend) send(lead int) error {

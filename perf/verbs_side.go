@@ -202,6 +202,16 @@ func (s *verbsSide) message() []byte {
 	return s.out.Bytes()[:n]
 }
 
+// checkMessage looks whether message seq, at the start of in, is as it was sent.
+func (s *verbsSide) checkMessage(in []byte, seq int64) error {
+	if at := check(in[:s.p.Size()], seq); at >= 0 {
+		return fmt.Errorf("over %s: message %d is wrong at byte %d: %#x", s.name, seq, at, in[at])
+	}
+	return nil
+}
+
+func (s *verbsSide) validates() bool { return s.p.Validate }
+
 func (s *verbsSide) close() error {
 	var errs []error
 	for _, o := range []interface{ Close() error }{s.qp, s.ah, s.in, s.out, s.cq, s.pd, s.ctx} {

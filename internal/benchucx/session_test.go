@@ -149,8 +149,12 @@ func TestDocument(t *testing.T) {
 	assert.Equal(t, "**not measured**", rows["am_lat"][8])
 	big := result{row: row{size: 1 << 20, metric: rate}}
 	assert.Equal(t, "20.97 GB/s", big.figure(20000)+" "+big.unit())
-	for _, want := range []string{"cpu     2 x Thing", "covers 98.8 %", "UCX_TLS=shm,self bin/ucx_perftest -c 1 -p PORT\n", "am_lat 8: goucx -x shm -d memory -D short; UCX -x posix -d memory -D short",
+	for _, want := range []string{
+		"cpu     2 x Thing", "covers 98.8 %", "UCX_TLS=shm,self bin/ucx_perftest -c 1 -p PORT\n",
+		"am_lat 8: goucx -x shm -d memory -D short; UCX -x posix -d memory -D short",
 		"UCX_SOFT_LINK=udp UCX_SOFT_ADDR=127.0.0.1 bin/ucx_perftest -c 0 -p PORT localhost -f -v -t TEST",
+		"UCX_SOFT_LINK=inproc bin/ucx_perftest -c 0,1 -l -T 2 -f -v -t TEST",
+		"UCX_TLS=sm ucx_perftest -c 0 -l -f -v -t TEST",
 	} {
 		assert.Contains(t, text, want)
 	}
