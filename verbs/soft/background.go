@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/cpu"
 	"github.com/goucx/goucx/ucs/shmem"
 )
@@ -90,13 +91,14 @@ func (d *device) standIn() {
 	nap := time.NewTimer(period)
 	defer nap.Stop()
 	for !b.stop.Load() {
-		if n := d.passes.Load(); n != b.seen {
-			b.seen = n
-			d.tick(d.clock()) // who polls seldom looks at the clock more seldom still
-		} else if !d.serve() {
-			d.sleep()
+		n := d.passes.Load()
+		if n == b.seen {
+			d.serve()
+			d.sleep(nap)
 			continue
 		}
+		b.seen = n
+		d.tick(d.clock()) // who polls seldom looks at the clock more seldom still
 		nap.Reset(period)
 		select {
 		case <-nap.C:
@@ -105,57 +107,85 @@ func (d *device) standIn() {
 	}
 }
 
-// serve does what there is to do; false: all is done, and no timer runs. Then it
-// is better to wait for what comes next than to look later: a peer that waits for
-// an answer sends nothing before.
-func (d *device) serve() bool {
+// serve does what there is to do; what the link does not take is for later.
+func (d *device) serve() {
 	got := 1
 	for k := 0; got > 0 && k < maxDrain; k++ {
 		got = d.pass()
 	}
 	d.tick(d.clock())
-	return got > 0 || d.busy()
+	if d.dirtyN.Load() == 0 {
+		return
+	}
+	for range dirtyTries {
+		runtime.Gosched()
+		d.tick(d.clock())
+		if d.pass(); d.dirtyN.Load() == 0 {
+			return
+		}
+	}
+	time.Sleep(period)
 }
 
-// busy reports whether a timer runs or something waits to be sent or received.
+// dirtyTries is how often what waits to be sent is tried before it takes a nap.
+const dirtyTries = 64
+
+// busy reports whether something waits to be sent or received.
 func (d *device) busy() bool {
-	return d.timedN.Load() != 0 || d.dirtyN.Load() != 0 || d.kind == overInproc && d.in.ready()
+	return d.dirtyN.Load() != 0 || d.kind == overInproc && d.in.ready()
 }
 
-// sleep sleeps until something comes. Who brings work stores it and then looks at
-// asleep; the two may pass each other in the processor, which the barrier forbids.
-func (d *device) sleep() {
+// sleep sleeps until something comes or a timer ends. Who brings work stores it
+// and then looks at asleep; the two may pass each other in the processor, which
+// the barrier forbids.
+func (d *device) sleep(nap *time.Timer) {
 	b := &d.back
+	until := d.firstTimer()
 	if b.bed != nil {
-		_ = b.bed.file.SetReadDeadline(time.Time{}) // an open descriptor in the poller takes any
-		if b.bed.enter() != nil {                   // the system has no room: as if there were work
+		b.bed.alarm(d.fromNow(until))
+		if b.bed.enter() != nil { // the system has no room: as if there were work
 			time.Sleep(period)
 			return
 		}
 		defer b.bed.leave()
 	}
 	b.asleep.Store(1)
-	if shmem.PrivateBarrier() != nil || d.busy() || b.stop.Load() {
-		b.asleep.Store(0)
+	defer b.asleep.Store(0)
+	switch {
+	case shmem.PrivateBarrier() != nil:
 		time.Sleep(period)
-		return
-	}
-	if b.bed == nil {
+	case d.busy(), b.stop.Load(), d.firstTimer() < until:
+	case b.bed != nil:
+		b.bed.lie()
+	case until == never:
 		<-b.wakes
-		return
+	default:
+		nap.Reset(d.fromNow(until))
+		select {
+		case <-nap.C:
+		case <-b.wakes:
+		}
 	}
-	if raw, err := b.bed.file.SyscallConn(); err == nil {
-		looked := false
-		_ = raw.Read(func(uintptr) bool { // ends by the deadline, too
-			if d.serve() || looked {
-				return true
-			}
-			looked = true
-			return false
-		})
-	}
-	b.asleep.Store(0)
 }
+
+// firstTimer is when the first timer ends; never: none runs.
+func (d *device) firstTimer() ucs.Time {
+	if d.timedN.Load() == 0 {
+		return never
+	}
+	return ucs.Time(d.nextDue.Load())
+}
+
+// fromNow is how long to sleep until then; negative: for good.
+func (d *device) fromNow(until ucs.Time) time.Duration {
+	if until == never {
+		return -1
+	}
+	return max(until.Sub(d.clock()), minNap)
+}
+
+// minNap is the shortest sleep.
+const minNap = 10 * time.Microsecond
 
 // wake has the sleeping background goroutine look for work.
 func (d *device) wake() {

@@ -3,6 +3,7 @@ package soft
 import (
 	"fmt"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -35,3 +36,25 @@ func (b *bed) enter() error {
 
 // leave takes it out.
 func (b *bed) leave() { _ = unix.EpollCtl(b.set, unix.EPOLL_CTL_DEL, b.socket, nil) }
+
+// alarm has lie end after that time; negative: never. It ends what wakeUp did.
+func (b *bed) alarm(limit time.Duration) {
+	at := time.Time{}
+	if limit >= 0 {
+		at = time.Now().Add(limit) //nolint:forbidigo // the runtime's poller counts by it
+	}
+	_ = b.file.SetReadDeadline(at) // an open descriptor in the poller takes any
+}
+
+// lie waits until something came, the alarm, or wakeUp.
+func (b *bed) lie() {
+	raw, err := b.file.SyscallConn()
+	if err != nil {
+		return
+	}
+	var ev [1]unix.EpollEvent
+	_ = raw.Read(func(set uintptr) bool { // an error is the alarm
+		n, err := unix.EpollWait(int(set), ev[:], 0)
+		return n > 0 || err != nil && err != unix.EINTR
+	})
+}

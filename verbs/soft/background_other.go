@@ -4,6 +4,7 @@ package soft
 
 import (
 	"os"
+	"time"
 
 	"github.com/goucx/goucx/ucs"
 )
@@ -13,3 +14,5 @@ type bed struct{ file *os.File }
 func (u *udpPort) bed() (*bed, error) { return nil, ucs.ErrUnsupported }
 func (b *bed) enter() error           { return ucs.ErrUnsupported }
 func (b *bed) leave()                 {}
+func (b *bed) alarm(time.Duration)    {}
+func (b *bed) lie()                   {}

@@ -168,6 +168,7 @@ func (d *device) due(q *qp, when ucs.Time) {
 		return
 	}
 	d.sooner(when)
+	d.wake()
 }
 
 // sooner has the timers looked at by then.
