@@ -100,6 +100,12 @@ var device = []mutant{
 		pkg: "./verbs/soft", test: "^TestInvalidate$", quick: true,
 	},
 	{
+		name: "time goes on for requests while who receives is interrupted",
+		file: "verbs/soft/engine.go",
+		old:  " && !d.rx.taken() {", new: " {",
+		pkg: "./verbs/soft", test: "^TestInterruptedReceiver$", quick: true,
+	},
+	{
 		name: "a byte that routers change is covered by the checksum",
 		file: "verbs/wire/prefix.go",
 		old:  "^ bthMask[head[bthCongestion]]", new: "^ bthMask[0xff]",

@@ -75,10 +75,12 @@ func (d *device) stop() error {
 
 const never = ucs.Time(1<<63 - 1)
 
-// tick notes the time and runs the timers that are due.
+// tick notes the time and runs the timers that are due, but not while another
+// receives: if it was interrupted the answers that the timers wait for may have come
+// long ago, and all retries would be spent before it goes on.
 func (d *device) tick(now ucs.Time) {
 	d.now.Store(int64(now))
-	if d.timedN.Load() != 0 && now >= ucs.Time(d.nextDue.Load()) {
+	if d.timedN.Load() != 0 && now >= ucs.Time(d.nextDue.Load()) && !d.rx.taken() {
 		d.runTimers(now)
 	}
 }

@@ -20,6 +20,9 @@ const (
 	ownOnce  // one turn
 )
 
+// taken reports whether there is an owner now.
+func (o *owner) taken() bool { return o.word.Load()&ownTaken != 0 }
+
 // take tries to become the owner. It never waits.
 func (o *owner) take() bool {
 	v := o.word.Load()

@@ -164,12 +164,16 @@ func threadPolls(e *env) {
 	d.a.sendCQ.paused = false
 }
 
+// patientTimeout is the code of a second: a loaded machine may let none of those
+// who drive a device run for longer than all retries of a shorter one.
+const patientTimeout = 18
+
 // threadPairs: goroutines with a pair each, on the same devices.
 func threadPairs(e *env) {
 	const pairs, each = 4, 300
 	var duos []*duo
 	for range pairs {
-		d := e.rc(nil)
+		d := e.rc(func(a, _ *setup) { a.timeout = patientTimeout })
 		d.a.sendCQ.paused = true // the goroutine polls it
 		duos = append(duos, d)
 	}
