@@ -22,7 +22,7 @@ type cell struct {
 	flags uint8
 	nsg   uint8         // pieces; 0: the payload is in the cell
 	syn   wire.Syndrome // of an answer; of a write: how many packets more the cell stands for
-	n     uint16
+	n     uint16        // of a train: sg[0] has the length
 	pkey  uint16
 	from  uint32 // the device
 	imm   uint32
@@ -124,7 +124,7 @@ func (c *cell) read(p *packet, s *Switch) bool {
 	}
 	p.nsg, p.more = 1, 0
 	if c.flags&cellTrain != 0 {
-		p.more, p.imm = int(c.syn), c.imm
+		p.more, p.imm, p.n = int(c.syn), c.imm, int(c.sg[0].Len)
 		p.ends, p.hasImm = c.flags&cellEnds != 0, c.flags&cellImm != 0
 	}
 	switch {

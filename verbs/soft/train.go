@@ -10,8 +10,8 @@ import (
 // that follow one another. They are numbered, counted and acknowledged one by one;
 // but the bytes are looked up and copied together.
 
-// maxTrainBytes is what a cell's length can say.
-const maxTrainBytes = 1<<16 - 1
+// maxMore is how many packets more a cell can stand for.
+const maxMore = 255
 
 // extend makes p, the last packet that was made, stand also for what may go
 // behind it of the same write, up to the next packet that asks for an
@@ -23,7 +23,7 @@ func (q *qp) extend(p *packet) {
 		return
 	}
 	w := q.sq.at(r.tx)
-	k := min(int(w.npk-r.sent), r.window.left(r.sent), r.window.open(w)-r.psn.Diff(r.una), maxTrainBytes/q.mtu-1)
+	k := min(int(w.npk-r.sent), r.window.left(r.sent), r.window.open(w)-r.psn.Diff(r.una), maxMore)
 	if k <= 0 || w.nsg != 1 {
 		return
 	}
