@@ -283,25 +283,27 @@ func dataPSNCount(e *env) {
 	require.Equal(e, []verbs.PSN{0, 1, 2, 4, 5}, got, "answers")
 }
 
-// dataSendInvalidate: the receiver's key is invalid when the message is there.
+// dataSendInvalidate: the receiver's key is invalid when the message is there, of
+// one packet or of several.
 func dataSendInvalidate(e *env) {
-	d := e.rc(nil)
-	m := e.sides[1].revocable(64)
-	d.b.receive(1, d.bm.sge(0, 64))
-	w := request(2, verbs.OpSendInv, d.am.sge(0, 8))
-	w.Imm = m.RKey()
-	d.a.send(at(request(1, verbs.OpWrite, d.am.sge(0, 8)), m, 0))
-	d.a.sent(1)
-	n, st := d.a.PostSend([]verbs.SendWR{w})
-	if n == 0 {
-		e.notApplicable("no remote invalidation: " + st.String())
+	for _, n := range []int{8, 3000} {
+		d := e.rc(nil)
+		m := e.sides[1].revocable(64)
+		d.b.receive(1, d.bm.sge(0, n))
+		w := request(2, verbs.OpSendInv, d.am.sge(0, n))
+		w.Imm = m.RKey()
+		d.a.send(at(request(1, verbs.OpWrite, d.am.sge(0, 8)), m, 0))
+		d.a.sent(1)
+		if k, st := d.a.PostSend([]verbs.SendWR{w}); k == 0 {
+			e.notApplicable("no remote invalidation: " + st.String())
+		}
+		d.a.sent(2)
+		c := d.b.received(1)
+		require.Equal(e, verbs.WCWithInv, c.Flags&(verbs.WCWithInv|verbs.WCWithImm))
+		require.Equal(e, m.RKey(), c.Imm)
+		d.a.send(at(request(3, verbs.OpWrite, d.am.sge(0, 8)), m, 0))
+		d.a.sentAs(3, verbs.WCRemAccessErr)
 	}
-	d.a.sent(2)
-	c := d.b.received(1)
-	require.Equal(e, verbs.WCWithInv, c.Flags&(verbs.WCWithInv|verbs.WCWithImm))
-	require.Equal(e, m.RKey(), c.Imm)
-	d.a.send(at(request(3, verbs.OpWrite, d.am.sge(0, 8)), m, 0))
-	d.a.sentAs(3, verbs.WCRemAccessErr)
 }
 
 // dataInvalidateUnknown: a key that is none cannot be invalidated.
