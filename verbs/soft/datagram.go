@@ -1,6 +1,7 @@
 package soft
 
 import (
+	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
 	"github.com/goucx/goucx/verbs/wire"
 )
@@ -9,41 +10,97 @@ import (
 // pair's own.
 const privilegedQKey = 1 << 31
 
-// sendDatagrams sends what is queued. A datagram ends when it was sent.
-func (q *qp) sendDatagrams() {
+// sendDatagrams sends what is queued; true: more is left than the link takes now.
+// Over UDP those to one peer go in trains. A datagram ends when it was sent.
+func (q *qp) sendDatagrams() bool {
 	r := &q.req
+	trains := q.d.kind == overUDP && q.d.faulty == nil
 	var p packet
+	var t *train
+	bad := verbs.WCSuccess
 	for r.tx != q.sq.end() && q.stateNow() == verbs.StateRTS {
 		w := q.sq.at(r.tx)
+		if bad = q.makeDatagram(w, &p); bad != verbs.WCSuccess {
+			break
+		}
 		switch {
-		case w.to == nil || !samePD(w.to.pd, q.pd):
-			q.failDatagram(verbs.WCLocQPOpErr)
-			return
-		case int(w.n) > q.mtu:
-			q.failDatagram(verbs.WCLocLenErr)
-			return
-		case !q.gather(w, 0, int(w.n), &p):
-			q.failDatagram(verbs.WCLocProtErr)
-			return
+		case !trains:
+			q.sendDatagram(&w.to.to, &p)
+			r.tx++
+			q.endDatagrams()
+			continue
+		case t != nil && t.to == &w.to.to.udp && t.add(&p):
+		default:
+			if !q.wentAll(t) {
+				return true
+			}
+			t = q.d.udp.train(&w.to.to.udp)
+			t.add(&p)
 		}
-		p.op = wire.UDSendOnly
-		if w.op == verbs.OpSendImm {
-			p.op = wire.UDSendOnlyImm
-		}
-		p.dest, p.psn, p.pkey, p.src, p.imm = verbs.QPN(w.a), w.psn, q.pkey, q.num, w.imm
-		p.se, p.ackReq = w.flags&verbs.SendSolicited != 0, false
-		if p.qkey = uint32(w.b); p.qkey&privilegedQKey != 0 {
-			p.qkey = q.qkey
-		}
-		q.sendDatagram(&w.to.to, &p)
-		q.count(cntTxPackets, 1)
-		q.count(cntTxBytes, uint64(p.n))
 		r.tx++
+	}
+	if !q.wentAll(t) {
+		return true
+	}
+	if bad != verbs.WCSuccess {
+		q.failDatagram(bad)
+	}
+	q.rest()
+	return false
+}
+
+// makeDatagram makes the packet of w, or says why it cannot be sent.
+func (q *qp) makeDatagram(w *wqe, p *packet) verbs.WCStatus {
+	switch {
+	case w.to == nil || !samePD(w.to.pd, q.pd):
+		return verbs.WCLocQPOpErr
+	case int(w.n) > q.mtu:
+		return verbs.WCLocLenErr
+	case !q.gather(w, 0, int(w.n), p):
+		return verbs.WCLocProtErr
+	}
+	p.op = wire.UDSendOnly
+	if w.op == verbs.OpSendImm {
+		p.op = wire.UDSendOnlyImm
+	}
+	p.dest, p.psn, p.pkey, p.src, p.imm = verbs.QPN(w.a), w.psn, q.pkey, q.num, w.imm
+	p.se, p.ackReq = w.flags&verbs.SendSolicited != 0, false
+	if p.qkey = uint32(w.b); p.qkey&privilegedQKey != 0 {
+		p.qkey = q.qkey
+	}
+	return verbs.WCSuccess
+}
+
+// wentAll sends a train of datagrams, nil: none, and ends them; false: the socket
+// takes nothing now, and they stay queued.
+func (q *qp) wentAll(t *train) bool {
+	if t == nil {
+		return true
+	}
+	n := t.count
+	switch t.send() {
+	case ucs.OK:
+	case ucs.NoResource:
+		q.req.tx = q.req.head
+		return false
+	default:
+		q.count(cntDroppedInbox, uint64(n))
+	}
+	q.endDatagrams()
+	return true
+}
+
+// endDatagrams ends those that were sent.
+func (q *qp) endDatagrams() {
+	r := &q.req
+	for r.head != r.tx {
+		w := q.sq.at(r.head)
+		q.count(cntTxPackets, 1)
+		q.count(cntTxBytes, uint64(w.n))
 		r.psn = w.psn.Add(1)
 		r.una = r.psn
 		q.endSend(w, verbs.WCSuccess)
 	}
-	q.rest()
 }
 
 // failDatagram ends the oldest datagram with status, and sending with it.

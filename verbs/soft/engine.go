@@ -292,7 +292,9 @@ func (q *qp) transmit() {
 	}
 	q.looks()
 	if q.typ == verbs.UD {
-		q.sendDatagrams()
+		if q.sendDatagrams() {
+			q.d.markDirty(q)
+		}
 		return
 	}
 	now := ucs.Time(q.d.now.Load())

@@ -221,18 +221,7 @@ func testBadKey(t *testing.T, p *Provider) {
 func TestDatagram(t *testing.T) { overLinks(t, testDatagram) }
 
 func testDatagram(t *testing.T, p *Provider) {
-	a, b := newEnd(t, p, verbs.UD, 4096), newEnd(t, p, verbs.UD, 4096)
-	for _, e := range []*end{a, b} {
-		require.NoError(t, e.qp.Modify(&verbs.QPAttr{State: verbs.StateInit, Port: 1, QKey: testQKey}, verbs.AttrState|verbs.AttrPKeyIndex|verbs.AttrPort|verbs.AttrQKey))
-		require.NoError(t, e.qp.Modify(&verbs.QPAttr{State: verbs.StateRTR}, verbs.AttrState))
-		require.NoError(t, e.qp.Modify(&verbs.QPAttr{State: verbs.StateRTS, SQPSN: 7}, verbs.AttrState|verbs.AttrSQPSN))
-	}
-	gid, err := b.c.GID(1, 0)
-	require.NoError(t, err)
-	port, err := b.c.Port(1)
-	require.NoError(t, err)
-	ah, err := a.pd.CreateAH(verbs.AHAttr{DGID: gid, DLID: port.LID, Port: 1})
-	require.NoError(t, err)
+	a, b, ah := datagrams(t, p)
 	b.recv(1, 0, 4096)
 	copy(a.buf, "hello")
 	a.send(verbs.SendWR{ID: 2, Op: verbs.OpSend, Flags: verbs.SendSignaled, NumSG: 1, SG: [verbs.MaxSGE]verbs.SGE{a.sge(0, 5)}, AH: ah.ID(), QPN: b.qp.QPN(), QKey: testQKey})
@@ -242,4 +231,21 @@ func testDatagram(t *testing.T, p *Provider) {
 	require.Equal(t, a.qp.QPN(), w.SrcQP)
 	require.Equal(t, "hello", string(b.buf[40:45]))
 	require.NoError(t, ah.Close())
+}
+
+// datagrams makes two ends, and the way from the first to the second.
+func datagrams(t *testing.T, p *Provider) (a, b *end, way verbs.AH) {
+	a, b = newEnd(t, p, verbs.UD, 4096), newEnd(t, p, verbs.UD, 4096)
+	for _, e := range []*end{a, b} {
+		require.NoError(t, e.qp.Modify(&verbs.QPAttr{State: verbs.StateInit, Port: 1, QKey: testQKey}, verbs.AttrState|verbs.AttrPKeyIndex|verbs.AttrPort|verbs.AttrQKey))
+		require.NoError(t, e.qp.Modify(&verbs.QPAttr{State: verbs.StateRTR}, verbs.AttrState))
+		require.NoError(t, e.qp.Modify(&verbs.QPAttr{State: verbs.StateRTS, SQPSN: 7}, verbs.AttrState|verbs.AttrSQPSN))
+	}
+	gid, err := b.c.GID(1, 0)
+	require.NoError(t, err)
+	port, err := b.c.Port(1)
+	require.NoError(t, err)
+	way, err = a.pd.CreateAH(verbs.AHAttr{DGID: gid, DLID: port.LID, Port: 1})
+	require.NoError(t, err)
+	return a, b, way
 }

@@ -59,6 +59,38 @@ func TestRefusedSend(t *testing.T) {
 	}
 }
 
+// TestDatagramTrain: a list of datagrams to one peer is one train, and one that is
+// refused stays queued.
+func TestDatagramTrain(t *testing.T) {
+	a, b, way := datagrams(t, New(Config{Link: LinkUDP, Addr: localhost, Engine: EngineInline}))
+	defer func() { require.NoError(t, way.Close()) }()
+	wrs := make([]verbs.SendWR, 10)
+	for i := range wrs {
+		wrs[i] = verbs.SendWR{ID: uint64(i), Op: verbs.OpSend, Flags: verbs.SendInline | verbs.SendSignaled, InlineLen: 8, AH: way.ID(), QPN: b.qp.QPN(), QKey: testQKey}
+		wrs[i].Inline[0] = byte(i)
+		b.recv(uint64(i), i*48, 48)
+	}
+	port, to := a.device().udp, &way.(*ah).to.udp
+	fd, name := port.fd, to.nameLen
+	port.fd, to.nameLen = fullSocket(t), 0
+	n, st := a.qp.PostSend(wrs)
+	require.Equal(t, len(wrs), n, "%v", st)
+	var wc [16]verbs.WC
+	require.Zero(t, a.cq.Poll(wc[:]), "none has gone")
+	port.fd, to.nameLen = fd, name
+	a.device().pass()
+	require.Equal(t, len(wrs), a.cq.Poll(wc[:]))
+	taken := 0
+	for end := time.Now().Add(time.Minute); taken == 0; taken = b.device().pass() {
+		require.True(t, time.Now().Before(end))
+	}
+	require.Equal(t, len(wrs), taken, "by one call")
+	require.Equal(t, len(wrs), b.cq.Poll(wc[:]))
+	for i, w := range wc[:len(wrs)] {
+		require.Equal(t, []int{i, i}, []int{int(w.ID), int(b.buf[i*48+40])})
+	}
+}
+
 // fullSocket is a socket that has no room.
 func fullSocket(t *testing.T) int {
 	p, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)

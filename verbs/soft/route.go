@@ -102,20 +102,13 @@ func (q *qp) send(now ucs.Time) bool {
 	}
 }
 
-// sendDatagram sends one datagram; where the link has no room, it is lost.
+// sendDatagram sends one datagram, but for trains; where the link has no room, it
+// is lost.
 func (q *qp) sendDatagram(to *route, p *packet) {
 	d := q.d
 	switch d.kind {
 	case overUDP:
-		if d.faulty != nil {
-			d.faulty.put(&to.udp, p, ucs.Time(d.now.Load()))
-			return
-		}
-		t := d.udp.train(&to.udp)
-		t.add(p)
-		if t.send() != ucs.OK {
-			q.count(cntDroppedInbox, 1)
-		}
+		d.faulty.put(&to.udp, p, ucs.Time(d.now.Load()))
 	case overFabric:
 		d.fab.send(&to.fabric, p, ucs.Time(d.now.Load()))
 	default:

@@ -20,7 +20,10 @@ type udpPort struct {
 	tap            func(sent bool, h *wire.Network, packet []byte)
 }
 
-type train struct{ count int }
+type train struct {
+	to    *udpPeer
+	count int
+}
 
 type rxMemory struct{}
 
