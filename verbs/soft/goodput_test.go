@@ -45,7 +45,7 @@ func BenchmarkGoodput(b *testing.B) {
 			m.add(whole.write(count), lossy.write(count))
 		}
 		m.report(b, count*writerSize)
-		require.NotZero(b, value(b, lossy.from.c.(*device), "retransmits"), "nothing was lost")
+		require.NotZero(b, value(b, lossy.from.c.(*device), "device.retransmits"), "nothing was lost")
 	})
 }
 

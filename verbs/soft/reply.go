@@ -52,7 +52,11 @@ func (q *qp) nextReply(p *packet) bool { return q.nextAnswer(p) || q.nextAck(p) 
 // all have been given.
 func (q *qp) nextAnswer(p *packet) bool {
 	r := &q.rsp
-	return r.replyN != r.keptN && q.answer(&r.kept[r.replyN%maxDestRd], p)
+	if r.replyN == r.keptN {
+		return false
+	}
+	q.answer(&r.kept[r.replyN%maxDestRd], p)
+	return true
 }
 
 // nextAck makes the acknowledgement of what has come; false: there is none to
@@ -92,14 +96,14 @@ func (q *qp) head(p *packet, op wire.Opcode, psn verbs.PSN) {
 }
 
 // answer makes the next packet of an answer.
-func (q *qp) answer(a *answer, p *packet) bool {
+func (q *qp) answer(a *answer, p *packet) {
 	r := &q.rsp
 	q.count(cntTxPackets, 1)
 	if !a.read {
 		q.head(p, wire.AtomicAcknowledge, a.psn)
 		p.syn, p.msn, p.old = wire.AckNoCredits, a.msn, a.old
 		q.answerSent(a)
-		return true
+		return
 	}
 	off := a.sent * uint32(q.mtu)
 	n := min(a.n-off, uint32(q.mtu))
@@ -121,7 +125,7 @@ func (q *qp) answer(a *answer, p *packet) bool {
 			q.head(p, wire.Acknowledge, a.psn.Add(int(a.sent)))
 			p.syn = wire.NakRemoteAccess
 			r.replyN, r.fatal, r.due, r.soon = r.keptN, true, false, false
-			return true
+			return
 		}
 		p.sg[0], p.nsg, p.n, p.inline, p.again = b, 1, int(n), false, a.again
 		p.ref[0] = verbs.SGE{Addr: a.addr + uint64(off), Len: n, LKey: a.key}
@@ -131,7 +135,6 @@ func (q *qp) answer(a *answer, p *packet) bool {
 	if last {
 		q.answerSent(a)
 	}
-	return true
 }
 
 // answerSent goes on with what comes after a; what was executed up to it is

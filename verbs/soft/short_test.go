@@ -4,7 +4,6 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -167,14 +166,6 @@ func (s *shortScript) vary(e *end, w *verbs.SendWR) {
 		w.Op, w.Flags, w.Swap = verbs.OpFetchAdd, w.Flags&^verbs.SendInline, 3
 		w.NumSG, w.SG[0] = 1, e.sge(16, 8)
 	}
-}
-
-// TestCells: the short way touches one cache line of a cell, and cells lie at
-// multiples of their size.
-func TestCells(t *testing.T) {
-	var c cell
-	assert.Equal(t, uintptr(64), unsafe.Offsetof(c.small)+unsafe.Sizeof(c.small))
-	assert.Equal(t, uintptr(256), unsafe.Sizeof(c))
 }
 
 // TestInboxGrows: an inbox takes no more memory than what comes needs; what comes

@@ -46,7 +46,7 @@ func TestSuiteDissects(t *testing.T) {
 	// The range of the devices' ports. What else is guessed at are other protocols
 	// in short payloads, whose bytes are of no meaning here.
 	decode := []string{"-r", file.Name(), "-d", "udp.port==32768-49151,infiniband"}
-	for _, guess := range strings.Fields("smc smb_direct rpcordma nvme-rdma lnet iser ethertype infiniband.eoib infiniband_sdp fcoib") {
+	for guess := range strings.FieldsSeq("smc smb_direct rpcordma nvme-rdma lnet iser ethertype infiniband.eoib infiniband_sdp fcoib") {
 		decode = append(decode, "--disable-protocol", guess)
 	}
 	out, err := exec.Command(tshark, append(decode, "-Y", "_ws.malformed || _ws.expert.severity == error || !infiniband")...).Output()
