@@ -27,7 +27,7 @@ func (q *qp) here() place {
 		packets: c[cntTxPackets], bytes: c[cntTxBytes], acks: c[cntAcks],
 	}
 	if s.replyN != s.keptN {
-		at.replied = s.kept[s.replyN%s.max].sent
+		at.replied = s.kept[s.replyN%maxDestRd].sent
 	}
 	return at
 }
@@ -43,10 +43,10 @@ func (q *qp) backTo(at *place) {
 	r, s, c := &q.req, &q.rsp, &q.counts
 	r.tx, r.sent, r.rd, r.psn, r.top, r.stuck = at.tx, at.sent, at.rd, at.psn, at.top, at.stuck
 	for i := at.replyN; i != s.keptN; i++ {
-		s.kept[i%s.max].sent = 0
+		s.kept[i%maxDestRd].sent = 0
 	}
 	if s.replyN = at.replyN; s.replyN != s.keptN {
-		s.kept[s.replyN%s.max].sent = at.replied
+		s.kept[s.replyN%maxDestRd].sent = at.replied
 	}
 	s.stood, s.due, s.soon, s.fatal, s.nak = at.stood, at.due, at.soon, at.fatal, at.nak
 	c.add(cntTxPackets, at.packets-c[cntTxPackets])

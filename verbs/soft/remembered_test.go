@@ -33,6 +33,25 @@ func TestMostReads(t *testing.T) {
 	})
 }
 
+// TestNoReads: a queue pair that may have no read or atomic operation under way
+// fails one in its turn, and does not wait for ever.
+func TestNoReads(t *testing.T) {
+	overLinks(t, func(t *testing.T, p *Provider) {
+		a, b := newEnd(t, p, verbs.RC, 4096), newEnd(t, p, verbs.RC, 4096)
+		for _, c := range [2][2]*end{{a, b}, {b, a}} {
+			c[0].connectAs(c[1], verbs.QPAttr{MaxDestRdAtomic: 1, Timeout: 14, RetryCnt: 7})
+		}
+		for id, op := range []verbs.Opcode{verbs.OpWrite, verbs.OpRead, verbs.OpWrite} {
+			a.send(verbs.SendWR{ID: uint64(id), Op: op, Flags: verbs.SendSignaled, NumSG: 1, SG: [verbs.MaxSGE]verbs.SGE{a.sge(0, 8)}, Remote: b.mr.Addr(), RKey: b.mr.RKey()})
+		}
+		for id, want := range []verbs.WCStatus{verbs.WCSuccess, verbs.WCLocQPOpErr, verbs.WCFlushErr} {
+			w := a.completion(b)
+			require.Equal(t, uint64(id), w.ID)
+			require.Equal(t, want, w.Status)
+		}
+	})
+}
+
 // limitOf is the largest value of a limit.
 func limitOf(name string) int {
 	for _, l := range limits {

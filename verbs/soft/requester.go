@@ -40,6 +40,10 @@ func (q *qp) nextRequest(p *packet) bool {
 		}
 		w := q.sq.at(r.tx)
 		if !q.mayStart(w) {
+			if w.reads() && r.maxRd == 0 { // it never may
+				w.status, r.stuck = verbs.WCLocQPOpErr, true
+				q.endFailed()
+			}
 			return false
 		}
 		if q.stateNow() != verbs.StateRTS && (q.stateNow() != verbs.StateSQD || r.sent == 0 && !w.began) {

@@ -165,7 +165,7 @@ func (q *qp) takeSend(p *packet, info *wire.Info) bool {
 		q.refuse(wire.NakInvalid)
 		return false
 	}
-	if int(r.off)+p.n > sgLen(r.recv.sg[:r.recv.nsg]) {
+	if int(r.off)+p.n > min(sgLen(r.recv.sg[:r.recv.nsg]), int(q.d.attr.MaxMessage)) {
 		q.failRecv(verbs.WCLocLenErr, wire.NakInvalid)
 		return false
 	}

@@ -84,7 +84,7 @@ func (q *qp) sendUDP() bool {
 	p := &q.out
 	var t *train
 	at, most := q.here(), q.half()
-	for behind := at; q.nextAnswer(p) || q.nextRequest(p) || q.nextAck(p); behind = q.here() {
+	for behind := at; q.nextAnswer(p) || q.nextRequest(p) || q.nextAck(p); {
 		if t == nil {
 			t = u.train(&q.to.udp)
 		}
@@ -97,12 +97,22 @@ func (q *qp) sendUDP() bool {
 			t = u.train(&q.to.udp)
 			t.add(p)
 		}
+		if !q.hasMore() {
+			break // the usual end
+		}
+		behind = q.here()
 	}
 	if t != nil && t.send() == ucs.NoResource {
 		q.backTo(&at)
 		return true
 	}
 	return false
+}
+
+// hasMore reports whether something may be left to send.
+func (q *qp) hasMore() bool {
+	s := &q.rsp
+	return q.req.tx != q.sq.end() || s.soon || s.replyN != s.keptN
 }
 
 // half is half of what is under way and to be sent, the most that a train takes:
