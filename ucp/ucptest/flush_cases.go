@@ -17,12 +17,19 @@ var flushCases = []Case{
 	{"flush of a closed endpoint", flushClosed},
 }
 
+// mostFilled is how many bytes fill sends at most: where somebody progresses
+// meanwhile there may be room for ever, and beyond the budget of unexpected
+// messages they would only be announced, and wait for their receives.
+const mostFilled = 8 << 20
+
 // fill sends until some request is left waiting, and gives how many messages.
 func fill(p *Pair, e ucp.Endpoint, size int) (n int, last ucp.Request) {
-	for last = (ucp.Request{}); last == (ucp.Request{}) && n < 100_000; n++ {
+	for last = (ucp.Request{}); last == (ucp.Request{}) && n*size < mostFilled; n++ {
 		last = e.TagSend(pattern(size, byte(n)), 1)
 	}
-	require.NotZero(p.T, last, "the transport takes everything")
+	if p.mode != ucp.ThreadMulti {
+		require.NotZero(p.T, last, "the transport takes everything")
+	}
 	return n, last
 }
 
