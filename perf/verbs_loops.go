@@ -54,7 +54,10 @@ func (s *verbsSide) pieces(w *verbs.SendWR) {
 
 // verbsStream is one way of any operation: lists of work requests as the window
 // allows.
-type verbsStream struct{ *verbsSide }
+type verbsStream struct {
+	*verbsSide
+	due int64 // messages of all phases so far
+}
 
 func (k *verbsStream) active(n int64, st *stamps) error {
 	if err := stream(k, n, st, k.link); err != nil {
@@ -68,7 +71,9 @@ func (k *verbsStream) passive(n int64) error {
 	if k.test.Op != OpSend {
 		return nil
 	}
-	for end := k.got + n; k.got < end; {
+	// The other side may begin while this one is still in the barrier, and there
+	// takes in what comes: so the messages of all phases are counted.
+	for k.due += n; k.got < k.due; {
 		if err := k.idle(); err != nil {
 			return err
 		}

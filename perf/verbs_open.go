@@ -89,7 +89,7 @@ func (s *verbsSide) kernel() kernel {
 	case s.test.Op == OpDatagram:
 		return newVerbsDatagram(s)
 	case s.test.Pattern != PingPong:
-		return &verbsStream{s}
+		return &verbsStream{verbsSide: s}
 	default:
 		return newVerbsPingPong(s)
 	}
