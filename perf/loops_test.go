@@ -71,7 +71,7 @@ func variants() map[string]Params {
 		"tag_sync_lat_checked":    func(p *Params) { p.Test, p.Validate = "tag_sync_lat", true },
 		"verbs_send_lat_checked":  func(p *Params) { p.Test, p.Validate, p.Sizes = "verbs_send_lat", true, []int64{10_000} },
 		"verbs_write_lat_checked": func(p *Params) { p.Test, p.Validate, p.Sizes = "verbs_write_lat", true, []int64{10_000} },
-		"verbs_ud_lat_checked":    func(p *Params) { p.Test, p.Validate, p.Sizes = "verbs_ud_send_lat", true, []int64{32} },
+		"verbs_ud_lat_checked":    func(p *Params) { p.Test, p.Validate, p.Sizes = "verbs_ud_send_lat", true, []int64{1000} },
 		"verbs_write_pieces":      func(p *Params) { p.Test, p.Layout, p.Sizes, p.Stride = "verbs_write_lat", Zcopy, []int64{1, 16, 3}, 20 },
 		"ucp_am_bw_registered":    func(p *Params) { p.Test, p.Registered = "ucp_am_bw", true },
 	} {

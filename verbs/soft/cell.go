@@ -1,6 +1,7 @@
 package soft
 
 import (
+	"sync"
 	"sync/atomic"
 
 	"github.com/goucx/goucx/verbs"
@@ -35,8 +36,15 @@ type cell struct {
 
 	long [longLen]byte
 	sg   [verbs.MaxSGE]verbs.SGE
-	_    [16]byte
+	body *body
+	_    [8]byte
 }
+
+// body is the payload of a datagram that is too long for the cell: its sender may
+// have its memory back when it was sent.
+type body [4096]byte
+
+var bodies = sync.Pool{New: func() any { return new(body) }}
 
 const (
 	smallLen = 32 // with the header one cache line
@@ -50,6 +58,7 @@ const (
 	cellTrain // the packet stands for more than one
 	cellEnds  // the last of them ends the message
 	cellImm   // with immediate data
+	cellBody  // the payload is in the body
 )
 
 // fill writes p into the cell.
@@ -85,6 +94,25 @@ func (c *cell) fillHeaders(p *packet) {
 	c.addr, c.rkey, c.dlen = p.addr, p.rkey, p.dlen
 	c.swapAdd, c.compare, c.old = p.swapAdd, p.compare, p.old
 	c.qkey, c.src = p.qkey, p.src
+}
+
+// own copies the payload of a filled cell, if it names memory.
+func (c *cell) own(p *packet) {
+	if c.nsg == 0 {
+		return
+	}
+	c.body = bodies.Get().(*body)
+	for i, n := 0, 0; i < p.nsg; i++ {
+		n += dma(c.body[n:], p.sg[i])
+	}
+	c.nsg = 0
+	c.flags |= cellBody
+}
+
+// drop gives the body back.
+func (c *cell) drop() {
+	bodies.Put(c.body)
+	c.body = nil
 }
 
 // train notes what a packet says that stands for more than one.
@@ -130,6 +158,8 @@ func (c *cell) read(p *packet, s *Switch) bool {
 	switch {
 	case c.nsg > 0:
 		return c.resolve(p, s)
+	case c.flags&cellBody != 0:
+		p.sg[0] = c.body[:p.n]
 	case p.n <= smallLen:
 		p.sg[0] = c.small[:p.n]
 	default:

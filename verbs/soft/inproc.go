@@ -157,6 +157,9 @@ func (d *device) drain(now ucs.Time) int {
 		} else if q.peerIs(c.from) && !q.arriveShort(c, now) {
 			d.arriveCell(q, c, now)
 		}
+		if c.flags&cellBody != 0 {
+			c.drop()
+		}
 		h++
 		n++
 		storeRelease32(&g.head, h)

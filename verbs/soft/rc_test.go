@@ -233,6 +233,25 @@ func testDatagram(t *testing.T, p *Provider) {
 	require.NoError(t, ah.Close())
 }
 
+// TestDatagramIsTaken: the sender's memory is free when the datagram has ended.
+func TestDatagramIsTaken(t *testing.T) { overLinks(t, testDatagramIsTaken) }
+
+func testDatagramIsTaken(t *testing.T, p *Provider) {
+	a, b, ah := datagrams(t, p)
+	b.recv(1, 0, 4096)
+	sg := [verbs.MaxSGE]verbs.SGE{a.sge(0, 600), a.sge(1000, 500)}
+	for i := range a.buf {
+		a.buf[i] = byte(i % 251)
+	}
+	want := append(append([]byte(nil), a.buf[:600]...), a.buf[1000:1500]...)
+	a.send(verbs.SendWR{ID: 2, Op: verbs.OpSend, Flags: verbs.SendSignaled, NumSG: 2, SG: sg, AH: ah.ID(), QPN: b.qp.QPN(), QKey: testQKey})
+	require.Equal(t, verbs.WCSuccess, a.completion().Status)
+	clear(a.buf)
+	require.Equal(t, uint32(40+1100), b.completion(a).Len)
+	require.Equal(t, want, b.buf[40:1140])
+	require.NoError(t, ah.Close())
+}
+
 // datagrams makes two ends, and the way from the first to the second.
 func datagrams(t *testing.T, p *Provider) (a, b *end, way verbs.AH) {
 	a, b = newEnd(t, p, verbs.UD, 4096), newEnd(t, p, verbs.UD, 4096)

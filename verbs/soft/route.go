@@ -118,6 +118,7 @@ func (q *qp) sendDatagram(to *route, p *packet) {
 			return
 		}
 		c.fill(p, d.index)
+		c.own(p)
 		storeRelease32(&c.seq, seq)
 		to.peer.wake()
 	}
