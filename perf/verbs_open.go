@@ -127,10 +127,16 @@ func (s *verbsSide) allocate() (err error) {
 	if s.test.Op == OpDatagram {
 		typ, room = verbs.UD, room+grhArea
 	}
-	if s.pd, err = s.ctx.AllocPD(); err != nil {
+	if s.base, err = s.ctx.AllocPD(); err != nil {
 		return err
 	}
-	if s.cq, err = s.ctx.CreateCQ(verbs.CQConfig{Depth: s.sendDepth() + s.recvDepth()}); err != nil {
+	if s.td, err = s.ctx.AllocTD(verbs.TDConfig{}); err != nil {
+		return err
+	}
+	if s.pd, err = s.base.Parent(s.td); err != nil {
+		return err
+	}
+	if s.cq, err = s.ctx.CreateCQ(verbs.CQConfig{Depth: s.sendDepth() + s.recvDepth(), Domain: s.pd}); err != nil {
 		return err
 	}
 	if s.in, err = s.pd.Register(make([]byte, padded(room)), verbs.MRConfig{Access: remoteAccess}); err != nil {

@@ -22,7 +22,9 @@ type verbsSide struct {
 
 	name string // the device, for errors
 	ctx  verbs.Context
-	pd   verbs.PD
+	td   verbs.TD // one goroutine uses the side: nothing of it needs a lock
+	base verbs.PD
+	pd   verbs.PD // base under td
 	cq   verbs.CQ
 	qp   verbs.QP
 	ah   verbs.AH // of datagrams
@@ -214,7 +216,7 @@ func (s *verbsSide) validates() bool { return s.p.Validate }
 
 func (s *verbsSide) close() error {
 	var errs []error
-	for _, o := range []interface{ Close() error }{s.qp, s.ah, s.in, s.out, s.cq, s.pd, s.ctx} {
+	for _, o := range []interface{ Close() error }{s.qp, s.ah, s.in, s.out, s.cq, s.pd, s.base, s.td, s.ctx} {
 		if o != nil {
 			errs = append(errs, o.Close())
 		}
