@@ -2,6 +2,7 @@ package soft
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -75,4 +76,24 @@ func TestFullInboxIsNoTimeout(t *testing.T) {
 		storeRelease32(&g.head, h+1)
 		fill()
 	}
+}
+
+// TestFullInboxWakes: who fills the inbox of a device that sleeps wakes it.
+func TestFullInboxWakes(t *testing.T) {
+	sw := NewSwitch()
+	b := newEnd(t, New(Config{Link: LinkInproc, Switch: sw, Depth: minDepth}), verbs.RC, 64)
+	a := newEnd(t, New(Config{Link: LinkInproc, Switch: sw, Engine: EngineInline}), verbs.RC, 64)
+	at := verbs.QPAttr{MaxDestRdAtomic: 1, MaxRdAtomic: 1, MinRNRTimer: 1, Timeout: 20, RetryCnt: 0}
+	a.connectAs(b, at)
+	b.connectAs(a, at)
+	asleep := func() bool { return b.c.(*device).back.asleep.Load() != 0 }
+	require.Eventually(t, asleep, 10*time.Second, time.Millisecond)
+	wrs := make([]verbs.SendWR, 4*minDepth)
+	for i := range wrs {
+		wrs[i] = verbs.SendWR{ID: uint64(i), Op: verbs.OpWrite, NumSG: 1, SG: [verbs.MaxSGE]verbs.SGE{a.sge(0, 8)}, Remote: b.mr.Addr(), RKey: b.mr.RKey()}
+	}
+	wrs[len(wrs)-1].Flags = verbs.SendSignaled
+	n, st := a.qp.PostSend(wrs)
+	require.Equal(t, len(wrs), n, "%v", st)
+	require.Equal(t, verbs.WCSuccess, a.completion().Status)
 }

@@ -76,23 +76,30 @@ func (s *Switch) device(i uint32) *device {
 // is full, and more is left. An acknowledgement that is due rides in the cell of a
 // request, if one goes out now.
 func (q *qp) sendInproc() bool {
+	n, more := q.fillPeer()
+	if n > 0 {
+		q.to.peer.wake()
+	}
+	return more
+}
+
+// fillPeer is sendInproc, and gives the number of packets; who calls it wakes the
+// peer.
+func (q *qp) fillPeer() (n int, more bool) {
 	b := q.to.peer.in
 	p := &q.out
-	for n := 0; ; n++ {
+	for ; ; n++ {
 		if b.full() {
-			return true
+			return n, true
 		}
 		ride := q.rsp.mayRide() && q.nextRequest(p)
 		if !ride && !q.nextReply(p) && !q.nextRequest(p) {
-			if n > 0 {
-				q.to.peer.wake()
-			}
-			return false
+			return n, false
 		}
 		c, seq := b.claim()
 		if c == nil { // others were faster: the packet is lost
 			q.count(cntDroppedInbox, 1)
-			return true
+			return n, true
 		}
 		q.extend(p)
 		c.fill(p, q.d.index)
