@@ -75,9 +75,11 @@ func (q *qp) nextAck(p *packet) bool {
 	return true
 }
 
-// mayRide reports whether a plain acknowledgement is due, before which no other
-// answer has to go.
-func (r *responder) mayRide() bool { return r.due && r.nak == 0 && r.replyN == r.keptN }
+// mayRide reports whether a plain acknowledgement goes along with a request, and no
+// other answer has to go before it.
+func (r *responder) mayRide() bool {
+	return r.due && (r.soon || r.stood >= ackPackets/2) && r.nak == 0 && r.replyN == r.keptN
+}
 
 // acknowledged gives the number of the last request for an acknowledgement that
 // goes now, as a packet of its own or with another.

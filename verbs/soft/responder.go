@@ -39,9 +39,10 @@ type responder struct {
 // maxDestRd is the most reads and atomics of a peer that are remembered.
 const maxDestRd = 16
 
-// Without being asked a responder acknowledges after so many packets, or so late.
+// Without being asked a responder acknowledges after so many packets, or so late;
+// with a packet that goes anyway after half as many.
 const (
-	ackPackets = 3
+	ackPackets = 4
 	ackDelay   = ucs.Time(20_000)
 )
 

@@ -50,7 +50,7 @@ func (q *qp) sendShort(r *verbs.SendWR) bool {
 	if q.asks(w, true) {
 		c.flags |= cellAckReq
 	}
-	if q.rsp.due {
+	if q.rsp.mayRide() {
 		c.ride(q.acknowledged())
 	}
 	storeRelease32(&c.seq, seq) // now: what follows is not on the message's way
