@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -96,4 +97,41 @@ func TestRememberedAtomics(t *testing.T) {
 		assert.Equal(t, id, binary.NativeEndian.Uint64(a.buf[id*8:]))
 	}
 	assert.Equal(t, uint64(3), binary.NativeEndian.Uint64(b.buf))
+}
+
+// TestAskedTwice: who asks again, and then gets all answers to its first requests,
+// may ask for as many more before the second ones have been answered.
+func TestAskedTwice(t *testing.T) {
+	overLinks(t, func(t *testing.T, p *Provider) {
+		p.conf.Engine = EngineInline
+		a, b := newEnd(t, p, verbs.RC, 4096), newEnd(t, p, verbs.RC, 4096)
+		const most = 3
+		for _, c := range [2][2]*end{{a, b}, {b, a}} {
+			c[0].connectAs(c[1], verbs.QPAttr{MaxRdAtomic: most, MaxDestRdAtomic: most, Timeout: 20, RetryCnt: 7})
+		}
+		add := func(id uint64) {
+			a.send(verbs.SendWR{ID: id, Op: verbs.OpFetchAdd, Flags: verbs.SendSignaled, NumSG: 1, SG: [verbs.MaxSGE]verbs.SGE{a.sge(int(id)*8, 8)}, Remote: b.mr.Addr(), RKey: b.mr.RKey(), Swap: 1})
+		}
+		add(0)
+		require.Equal(t, verbs.WCSuccess, a.completion(b).Status)
+		for id := range uint64(2 * most) {
+			add(id + 1) // the second half waits for answers to the first
+		}
+		da, db := a.device(), b.device()
+		for end := time.Now().Add(time.Minute); b.qp.(*qp).rsp.keptN < most+1; db.pass() {
+			require.True(t, time.Now().Before(end))
+			da.tick(da.clock())
+			da.flushDirty() // but takes no answers
+		}
+		late := da.clock()
+		for range 2 { // begins to count, and ends
+			late = late.Add(5 * time.Second)
+			da.runTimers(late)
+		}
+		for id := range uint64(2 * most) {
+			require.Equal(t, verbs.WC{ID: id + 1, Op: verbs.WCFetchAdd, Len: 8, QPN: a.qp.QPN()}, a.completion(b))
+			assert.Equal(t, id+1, binary.NativeEndian.Uint64(a.buf[(id+1)*8:]))
+		}
+		assert.Equal(t, uint64(2*most+1), binary.NativeEndian.Uint64(b.buf))
+	})
 }

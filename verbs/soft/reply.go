@@ -12,6 +12,7 @@ type answer struct {
 	sent   uint32 // packets
 	read   bool
 	again  bool // asked for more than once
+	given  bool // answered at least once
 	key, n uint32
 	addr   uint64
 	old    uint64
@@ -143,7 +144,7 @@ func (q *qp) answer(a *answer, p *packet) {
 // acknowledged with it.
 func (q *qp) answerSent(a *answer) {
 	r := &q.rsp
-	a.sent = a.npk
+	a.sent, a.given = a.npk, true
 	r.replyN++
 	if r.replyN == r.keptN && r.nak == 0 && a.psn.Add(int(a.npk)) == r.psn {
 		r.due, r.soon, r.stood = false, false, 0

@@ -264,6 +264,9 @@ func (q *qp) takeWrite(p *packet, info *wire.Info) bool {
 // keep remembers a read or atomic operation; nil: the peer has too many.
 func (q *qp) keep(p *packet, npk uint32) *answer {
 	r := &q.rsp
+	for r.keptN-r.replyN >= max(r.max, 1) && r.kept[r.replyN%maxDestRd].given {
+		r.replyN++ // the peer has that answer, or it would not ask for more
+	}
 	if r.max == 0 || r.keptN-r.replyN >= r.max {
 		q.refuse(wire.NakInvalid)
 		return nil
