@@ -44,8 +44,7 @@ func (m *Machine) Met() bool { return m.state == Open && m.next == None }
 func (s *step) helloHalf(msg Msg) {
 	switch {
 	case s.state == Open:
-		s.repeat(msg) // else one that has given way, late
-		return
+		return // late, or the accept has been lost, which is repeated
 	case s.state == Opening && s.smaller(msg.Worker, msg.From):
 		return // it will answer this side's
 	}

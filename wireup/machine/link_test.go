@@ -33,7 +33,7 @@ func (l *link) over() bool { return l.host.dead || l.failed != 0 || l.ended }
 func (l *link) hear(d datagram) {
 	f := l.host.f
 	l.half = d.half
-	ev := Event{Kind: Hear, Msg: d.msg, Busy: f.rnd.IntN(4) == 0}
+	ev := Event{Kind: Hear, Msg: d.msg, Busy: f.rnd.IntN(4) == 0 && !f.quiet}
 	var brought PairID
 	switch p := d.msg.Pair.Flip(); {
 	case !l.m.Wants(d.msg) && f.twoStep, !f.twoStep && (!d.msg.Introduces() || l.pairs[p] != nil || d.half == nil):
@@ -153,6 +153,7 @@ func (l *link) fail(r Reason) {
 	}
 	l.leave()
 	if r == Stale && l.wants > 0 { // nothing was sent: it goes by another
+		l.host.f.stale++
 		o := l.host.use()
 		o.wants += l.wants
 		l.wants = 0

@@ -198,7 +198,7 @@ func (m *Machine) In() PairID { return m.in }
 // Settled reports whether this side sends and reads in one pair and nothing is
 // under way.
 func (m *Machine) Settled() bool {
-	return m.state == Open && m.in == m.out && m.in == m.newest && m.offer == None && m.nap == None && m.next == None && !m.ending()
+	return m.state == Open && m.in == m.out && m.in == m.newest && m.offer == None && m.nap == None && !m.ending()
 }
 
 // MayGrow reports whether the event Grow would be followed now.

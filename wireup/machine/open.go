@@ -220,7 +220,6 @@ func (s *step) unable(msg Msg) {
 
 // marker is the reader's news that the peer goes on in p, as this side names it.
 func (s *step) marker(p PairID) {
-	s.confirm(s.in)
 	switch {
 	case p == End:
 		s.inEnded = true

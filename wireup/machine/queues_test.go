@@ -21,6 +21,8 @@ type fabric struct {
 	hosts    [2]*host
 	all      []*link
 	qps      int // there now
+	stale    int // links that were made for nothing, with something to send
+	quiet    bool
 	faults   []string
 	posts    int
 }
@@ -160,8 +162,8 @@ func (h *host) post(d datagram) {
 		f.after(time.Microsecond, func() { f.hosts[1-h.me].hear(d) })
 		return
 	}
-	for f.rnd.IntN(4) != 0 {
-		f.after(f.delay(), func() { f.hosts[1-h.me].hear(d) })
+	for late := time.Duration(1); f.rnd.IntN(4) != 0; late = 1 + time.Duration(f.rnd.IntN(8))/7*30 {
+		f.after(late*f.delay(), func() { f.hosts[1-h.me].hear(d) })
 		if f.rnd.IntN(3) != 0 {
 			return
 		}

@@ -2,10 +2,19 @@ package machine
 
 // askNap proposes to leave the pair and sleep.
 func (s *step) askNap() {
-	if s.Settled() {
+	switch {
+	case s.Settled():
 		s.nap, s.asked = s.in, s.in
 		s.send(Nap, s.nap)
+	case s.halfAsleep():
+		s.leave(s.out)
 	}
+}
+
+// halfAsleep reports whether the peer has left the pair, asked to by this side,
+// which has heard no answer but a refusal that was late.
+func (m *Machine) halfAsleep() bool {
+	return m.out != None && m.in == None && m.asked == m.out && m.free() && !m.heardBye && !m.inEnded
 }
 
 // peerNap is the peer's proposal to sleep.

@@ -101,12 +101,27 @@ func TestQueuesCarryEverything(t *testing.T) {
 			}
 		}
 		require.Equal(t, there, f.qps, "seed %d: none is left over", seed)
+		f.sleep()
+		f.check(seed)
+		require.Zero(t, f.qps, "seed %d: all can sleep\n%s", seed, f.tail())
 	})
+}
+
+// sleep puts all connections to sleep.
+func (f *fabric) sleep() {
+	f.quiet = true
+	for n := range 40 {
+		for _, l := range f.all {
+			f.after(time.Duration(n)*10*time.Millisecond+f.delay(), func() { l.step(Event{Kind: Sleep}) })
+		}
+	}
+	f.run(200_000)
 }
 
 // TestQueuesClose: closed at every moment, also while it connects, a connection
 // ends on both sides after what was sent before.
 func TestQueuesClose(t *testing.T) {
+	stale := 0
 	eachFabric(t, func(t *testing.T, seed uint64) {
 		f := converse(t, seed, true, func(f *fabric) {
 			for _, at := range []time.Duration{200 * time.Millisecond, time.Second, 2 * time.Second} {
@@ -119,11 +134,13 @@ func TestQueuesClose(t *testing.T) {
 		})
 		f.check(seed)
 		f.arrived(seed)
+		stale += f.stale
 		for _, l := range f.all {
 			require.True(t, l.ended || l.failed != 0, "seed %d: %x is %v\n%s", seed, l.m.Conn()&0xffff, l.m.State(), f.tail())
 		}
 		require.Zero(t, f.qps, "seed %d", seed)
 	})
+	require.Positive(t, stale, "late hellos make connections for nothing, where something waits")
 }
 
 // TestQueuesRestart: a worker dies at any moment, and mostly another one takes its
