@@ -14,7 +14,7 @@ func (s *step) askNap() {
 // halfAsleep reports whether the peer has left the pair, asked to by this side,
 // which has heard no answer but a refusal that was late.
 func (m *Machine) halfAsleep() bool {
-	return m.out != None && m.in == None && m.asked == m.out && m.free() && !m.heardBye && !m.inEnded
+	return m.out != None && m.in == None && m.asked == m.out && m.free() && !m.inEnded
 }
 
 // peerNap is the peer's proposal to sleep.
