@@ -14,6 +14,19 @@ package machine
 //
 // So nothing has been sent in a pair that gives way where both say hello, and it
 // goes at once: no yield, no marker.
+//
+// What the transport does:
+//
+//   - A message goes to the connection that To names, else Stray answers it. A hello
+//     goes to the one whose Remote it comes From; else to one of State Opening with
+//     that worker, if neither hello says that it crosses with none (Met); else it
+//     begins one. It names the worker that it is for, and others drop it.
+//   - The sender's half of Pair goes with each message whose Half is true.
+//   - What arrives in a pair before Read names it is kept: the marker that leads there
+//     may come later.
+//   - A pair in error cannot deliver its marker, and what it had delivered is not
+//     known: that is Lost, also while a retired one has requests without an ack.
+//   - After Fail with Stale, what waits goes by another connection.
 
 // Wants reports, with TwoStep, whether the machine takes the pair that a hello or an
 // offer brings. Only then this side's half is made, before Hear (else Unable).
