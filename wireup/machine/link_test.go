@@ -21,7 +21,6 @@ type link struct {
 	wants   int // messages still to be sent
 	sent    int
 	got     int
-	from    uint64 // whose
 	failed  Reason
 	ended   bool
 	ticking ucs.Time

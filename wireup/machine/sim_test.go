@@ -129,6 +129,8 @@ func (s *side) do(a Action) {
 		s.ended = true
 	case Fail:
 		s.failed = true
+	default:
+		require.Fail(w.t, "what is that?", "%v", a.Kind)
 	}
 }
 
