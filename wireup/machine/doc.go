@@ -4,8 +4,9 @@
 // no goroutine. Transports drive it; the simulation in its tests drives
 // thousands of them over a network that delays, loses and repeats.
 //
-// A pair is a path in both directions that keeps order (two rings in shared
-// memory, a queue pair). A connection begins with one and may move to others:
+// A pair is a path in both directions that keeps order: two rings in shared
+// memory, which one side makes and hands over; or, with Config.TwoStep, two queue
+// pairs, of which each side makes its own (halves.go). A connection begins with one and may move to others:
 // to a greater one, to none while it sleeps, to the other side's where both
 // connected at once. Each direction moves by itself: the sender puts a marker
 // into the old pair, "what follows is in pair n", and goes on in pair n; the
@@ -27,8 +28,13 @@
 // marker there and moves; the first reads the other's pair up to that marker and
 // its own pair after that.
 //
+// With TwoStep nothing is sent in a pair before the other half is ready, so a
+// connection that gives way is simply dropped, and who takes an offer moves when the
+// other side has.
+//
 // The connection messages may be lost, repeated and reordered where Config has a
-// time-out; markers travel in the pairs, which keep order.
+// time-out; markers travel in the pairs, which keep order. Stray answers what comes
+// for a connection that is not there.
 //
 // Start reading at Machine.Step.
 package machine

@@ -17,6 +17,7 @@ type hostile struct {
 	m       Machine
 	mapped  map[PairID]bool
 	was     map[PairID]bool // read before
+	whole   map[PairID]bool // with TwoStep: both halves are there
 	out, in PairID
 	over    bool
 }
@@ -25,7 +26,12 @@ type hostile struct {
 // a pair that is given back, nor moves it to one that never came.
 func (h *hostile) step(ev Event) {
 	brought := None
-	if ev.Kind == Hear && ev.Msg.Introduces() {
+	if h.m.conf.TwoStep && ev.Kind == Hear && h.m.Wants(ev.Msg) {
+		brought = ev.Msg.Pair.Flip()
+		require.False(h.t, h.mapped[brought], "seed %d: wants %v again", h.seed, brought)
+		h.whole[brought] = true
+	}
+	if !h.m.conf.TwoStep && ev.Kind == Hear && ev.Msg.Introduces() {
 		brought = ev.Msg.Pair.Flip()
 		if ev.Msg.Kind == Accept {
 			brought = ev.Msg.Old.Flip()
@@ -64,6 +70,14 @@ func (h *hostile) do(a Action) {
 			h.out = None
 		}
 		require.True(h.t, h.out == None || h.mapped[h.out], "seed %d: sends in %v", h.seed, h.out)
+		require.True(h.t, h.out == None || h.whole[h.out] || !h.m.conf.TwoStep, "seed %d: sends in half of %v", h.seed, h.out)
+	case Send:
+		if h.m.conf.TwoStep && a.Msg.Half() {
+			require.True(h.t, h.mapped[a.Msg.Pair], "seed %d: says %v of %v", h.seed, a.Msg.Kind, a.Msg.Pair)
+		}
+	case Join:
+		require.True(h.t, h.mapped[a.Pair] && !h.whole[a.Pair], "seed %d: joins %v", h.seed, a.Pair)
+		h.whole[a.Pair] = true
 	case Read:
 		require.True(h.t, a.Pair == None || h.mapped[a.Pair], "seed %d: reads %v", h.seed, a.Pair)
 		require.False(h.t, h.was[a.Pair], "seed %d: reads %v again", h.seed, a.Pair)
@@ -81,7 +95,7 @@ func (h *hostile) do(a Action) {
 
 // pairOf names a pair as the peer would, or as it should not.
 func (h *hostile) pairOf(rnd *rand.Rand) PairID {
-	known := [...]PairID{h.in, h.out, h.m.newest, h.m.offer, h.m.theirs, h.m.theirs + 2, h.m.asked}
+	known := [...]PairID{h.in, h.out, h.m.newest, h.m.offer, h.m.theirs, h.m.theirs + 2, h.m.asked, h.m.next}
 	switch rnd.IntN(10) {
 	case 0:
 		return End
@@ -107,13 +121,15 @@ func (h *hostile) event(rnd *rand.Rand) Event {
 		if h.in != None {
 			return Event{Kind: k, Pair: h.pairOf(rnd)}
 		}
+	case Arrived:
+		return Event{Kind: k, Pair: h.m.Awaits()}
 	default:
 	}
 	m := Msg{
-		Kind: Kind(1 + rnd.IntN(12)), Worker: [16]byte{byte(rnd.IntN(3))}, From: 7, To: h.m.Conn(),
+		Kind: Kind(1 + rnd.IntN(int(Gone))), Worker: [16]byte{byte(rnd.IntN(3))}, From: 7, To: h.m.Conn(),
 		Pair: h.pairOf(rnd), Resume: rnd.IntN(2) == 0, Closing: rnd.IntN(4) == 0,
 	}
-	if m.Kind == Refuse && rnd.IntN(20) != 0 {
+	if (m.Kind == Refuse || m.Kind == Gone) && rnd.IntN(20) != 0 {
 		m.Kind = Offer
 	}
 	if rnd.IntN(2) == 0 {
@@ -156,10 +172,10 @@ func TestNobodyResumesInAPairThatIsRead(t *testing.T) {
 // in or read a pair that it has given back, and no reader go in circles.
 func TestWhateverThePeerSays(t *testing.T) {
 	states := map[State]int{}
-	for seed := range uint64(10 * seeds()) {
+	for seed := range uint64(20 * seeds()) {
 		rnd := rand.New(rand.NewPCG(seed, 12))
-		h := &hostile{t: t, seed: seed, mapped: map[PairID]bool{}, was: map[PairID]bool{}}
-		h.m = New(Config{Worker: [16]byte{1}, Conn: 5})
+		h := &hostile{t: t, seed: seed, mapped: map[PairID]bool{}, was: map[PairID]bool{}, whole: map[PairID]bool{}}
+		h.m = New(Config{Worker: [16]byte{1}, Conn: 5, TwoStep: seed&1 != 0})
 		for n := 0; n < 60 && !h.over; n++ {
 			h.step(h.event(rnd))
 			states[h.m.State()]++

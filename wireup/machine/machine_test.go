@@ -11,6 +11,7 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
+// seeds is how many runs each property gets: all of them take a minute.
 func seeds() int {
 	switch {
 	case os.Getenv("GOUCX_TEST_LONG") != "":

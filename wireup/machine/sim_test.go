@@ -1,12 +1,7 @@
 package machine
 
 import (
-	"cmp"
-	"flag"
 	"fmt"
-	"math/rand/v2"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -17,22 +12,11 @@ import (
 
 // world is two workers, the network between them, and the pairs that they made.
 type world struct {
-	t     testing.TB
-	rnd   *rand.Rand
-	now   ucs.Time
+	sched
 	lossy bool
-	queue []event
-	order uint64
 	sides [2]*side
 	pairs map[string]*path // by maker and number
 	last  map[string]ucs.Time
-	trace []string
-}
-
-type event struct {
-	at    ucs.Time
-	order uint64
-	run   func()
 }
 
 // path is one direction of a pair: it keeps order.
@@ -63,7 +47,7 @@ type side struct {
 }
 
 func newWorld(t testing.TB, seed uint64, lossy bool) *world {
-	w := &world{t: t, rnd: rand.New(rand.NewPCG(seed, 11)), lossy: lossy, pairs: map[string]*path{}, last: map[string]ucs.Time{}}
+	w := &world{sched: newSched(t, seed, 11), lossy: lossy, pairs: map[string]*path{}, last: map[string]ucs.Time{}}
 	ids := w.rnd.Perm(2)
 	for i := range w.sides {
 		c := Config{Worker: [16]byte{byte(ids[i])}, Conn: w.rnd.Uint64() | 1}
@@ -73,53 +57,6 @@ func newWorld(t testing.TB, seed uint64, lossy bool) *world {
 		w.sides[i] = &side{w: w, me: i, socket: i, m: New(c), alive: map[PairID]bool{}}
 	}
 	return w
-}
-
-func (w *world) after(d time.Duration, run func()) { w.atTime(w.now.Add(d), run) }
-
-func (w *world) atTime(at ucs.Time, run func()) {
-	w.order++
-	e := event{at, w.order, run}
-	i, _ := slices.BinarySearchFunc(w.queue, e, func(a, b event) int {
-		return cmp.Or(cmp.Compare(b.at, a.at), cmp.Compare(b.order, a.order)) // the next one is the last
-	})
-	w.queue = slices.Insert(w.queue, i, e)
-}
-
-func (w *world) run(limit int) {
-	for n := 0; len(w.queue) > 0; n++ {
-		require.Less(w.t, n, limit, "no end\n%s", w.tail())
-		e := w.queue[len(w.queue)-1]
-		w.queue = w.queue[:len(w.queue)-1]
-		w.now = e.at
-		e.run()
-	}
-}
-
-// oneSeed runs that seed alone and shows what happened.
-var oneSeed = flag.Int64("seed", -1, "run this seed of the simulation alone, with a trace where it fails")
-
-func (w *world) note(f string, args ...any) {
-	if *oneSeed < 0 {
-		return
-	}
-	w.trace = append(w.trace, fmt.Sprintf("%8d ", w.now)+fmt.Sprintf(f, args...))
-}
-
-func (w *world) tail() string {
-	var s strings.Builder
-	for _, l := range w.trace[:min(len(w.trace), 80)] {
-		s.WriteString(l + "\n")
-	}
-	return s.String()
-}
-
-func (w *world) delay() time.Duration {
-	d := time.Duration(w.rnd.IntN(20)+1) * time.Microsecond
-	if w.rnd.IntN(10) == 0 {
-		d *= 50
-	}
-	return d
 }
 
 // key names a pair for both sides.
@@ -192,6 +129,8 @@ func (s *side) do(a Action) {
 		s.ended = true
 	case Fail:
 		s.failed = true
+	default:
+		require.Fail(w.t, "what is that?", "%v", a.Kind)
 	}
 }
 
@@ -318,5 +257,3 @@ func (s *side) settle() {
 	s.urge()
 	s.w.after(100*time.Microsecond, s.settle)
 }
-
-// seeds is how many runs each property gets: all of them take a minute.

@@ -2,10 +2,19 @@ package machine
 
 // askNap proposes to leave the pair and sleep.
 func (s *step) askNap() {
-	if s.Settled() {
+	switch {
+	case s.Settled():
 		s.nap, s.asked = s.in, s.in
 		s.send(Nap, s.nap)
+	case s.halfAsleep():
+		s.leave(s.out)
 	}
+}
+
+// halfAsleep reports whether the peer has left the pair, asked to by this side,
+// which has heard no answer but a refusal that was late.
+func (m *Machine) halfAsleep() bool {
+	return m.out != None && m.in == None && m.asked == m.out && m.free() && !m.inEnded
 }
 
 // peerNap is the peer's proposal to sleep.
@@ -25,7 +34,7 @@ func (s *step) peerNap(msg Msg, busy bool) {
 
 // peerAsleep is the peer's word that it has left the pair.
 func (s *step) peerAsleep(msg Msg) {
-	if s.out == msg.Pair && s.out != None && s.offer == None && !s.SaidBye() {
+	if s.out == msg.Pair && s.out != None && s.offer == None && s.next == None && !s.SaidBye() {
 		s.leave(msg.Pair)
 	}
 	if s.nap == msg.Pair {
