@@ -133,9 +133,10 @@ func (d *device) progressInto(c *cq, wcs []verbs.WC) int {
 	return got
 }
 
-// markDirty has q's sending go on in the next pass.
+// markDirty has q's sending go on in the next pass. The owner calls it: whoever
+// takes the mark off then looks for work when that one has left, or has it look.
 func (d *device) markDirty(q *qp) {
-	if q.dirty.Swap(true) {
+	if q.dirty.Load() || q.dirty.Swap(true) {
 		return
 	}
 	d.lock.lock()

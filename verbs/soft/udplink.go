@@ -16,6 +16,16 @@ const (
 	holdTime  = ucs.Time(10_000) // and how long the first waits at most
 )
 
+// holdsBack leaves what was posted to a later pass where it is to wait for others.
+// The caller owns q.
+func (q *qp) holdsBack() bool {
+	if q.d.kind != overUDP || q.typ != verbs.RC || !q.collects() {
+		return false
+	}
+	q.d.markDirty(q)
+	return true
+}
+
 // collects reports whether a post is to wait for others. The caller owns q.
 func (q *qp) collects() bool {
 	r := &q.req
@@ -84,7 +94,21 @@ func (q *qp) sendUDP() bool {
 	p := &q.out
 	var t *train
 	at, most := q.here(), q.half()
-	for behind := at; q.nextAnswer(p) || q.nextRequest(p) || q.nextAck(p); {
+	for behind := at; ; {
+		if q.shortNext() {
+			if t == nil {
+				t = u.train(&q.to.udp)
+			}
+			if q.addShorts(t, most) {
+				if !q.hasMore() {
+					break
+				}
+				behind = q.here()
+			}
+		}
+		if !q.nextAnswer(p) && !q.nextRequest(p) && !q.nextAck(p) {
+			break
+		}
 		if t == nil {
 			t = u.train(&q.to.udp)
 		}
@@ -143,7 +167,7 @@ func (d *device) drainUDP(now ucs.Time) int {
 			d.show(g)
 		}
 		var q *qp
-		for i := range g.packets() {
+		for i := 0; i < g.packets(); i++ {
 			b := g.packet(i)
 			n++
 			if len(b) < minPacket {
@@ -157,9 +181,14 @@ func (d *device) drainUDP(now ucs.Time) int {
 				}
 				q = d.claim(num, g, i)
 			}
-			if q != nil {
-				q.fromUDP(&d.come, g, i, now)
+			if q == nil {
+				continue
 			}
+			if k := q.arriveShorts(g, i, now); k != 0 {
+				i, n = i+k-1, n+k-1
+				continue
+			}
+			q.fromUDP(&d.come, g, i, now)
 		}
 		if q != nil {
 			q.leave()
