@@ -37,7 +37,7 @@ type engine struct {
 	counts counts // under rx
 	come   packet // under rx: scratch of receiving
 
-	drained atomic.Bool // the last pass found the socket empty
+	drained atomic.Uint32 // 1: the last pass found the socket empty
 
 	lock   latch
 	dirty  []*qp // have something to send that could not go at once; under lock

@@ -132,6 +132,10 @@ func (q *qp) PostSend(wrs []verbs.SendWR) (int, ucs.Status) {
 		}
 		return 1, ucs.OK
 	}
+	if owned && len(wrs) == 1 && q.postOne(&wrs[0]) {
+		q.leaveQuietly()
+		return 1, ucs.OK
+	}
 	return q.postSlow(wrs, owned)
 }
 

@@ -105,7 +105,7 @@ func (q *qp) growSends(tail uint32, owned bool) bool {
 
 // fill makes a work request of r, or refuses it.
 func (q *qp) fill(w *wqe, r *verbs.SendWR) ucs.Status {
-	if shortOps>>r.Op&1 != 0 && r.Flags&verbs.SendInline != 0 && r.NumSG == 0 && int(r.InlineLen) <= q.inlined {
+	if q.fillsShort(r) {
 		q.fillShort(w, r)
 		return ucs.OK
 	}
@@ -147,6 +147,11 @@ func (q *qp) fill(w *wqe, r *verbs.SendWR) ucs.Status {
 	w.psn = q.sq.next
 	q.sq.next = w.psn.Add(int(w.npk))
 	return ucs.OK
+}
+
+// fillsShort reports whether fillShort is for r.
+func (q *qp) fillsShort(r *verbs.SendWR) bool {
+	return shortOps>>r.Op&1 != 0 && r.Flags&verbs.SendInline != 0 && r.NumSG == 0 && int(r.InlineLen) <= q.inlined
 }
 
 // fillShort is fill for data that stands in r, which is of RC and not too long.

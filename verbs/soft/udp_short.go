@@ -19,6 +19,34 @@ const maxShort = wire.BTHLen + wire.RETHLen + verbs.InlineLen + wire.ICRCLen
 // goesShort reports whether a queue pair has a short way over UDP.
 func (q *qp) goesShort() bool { return q.d.kind == overUDP && q.typ == verbs.RC }
 
+// postOne posts and sends r, a short message that nothing is before; false: it is
+// something else, or has to wait, and nothing was done. The caller owns the queue
+// pair and has the posters' lock, which it has no more where the answer is true.
+//
+// hot: BenchmarkPingPong.
+func (q *qp) postOne(r *verbs.SendWR) bool {
+	passes := q.d.passes.Load()
+	if !q.shortUDP || q.pass == passes || !q.fillsShort(r) || r.Flags&verbs.SendFence != 0 || q.d.faulty != nil ||
+		q.req.psn.Diff(q.req.una) > holdAbove || !q.atRest() {
+		return false
+	}
+	q.pass = passes
+	s := &q.sq
+	t := s.tail.pos()
+	q.fillShort(s.at(uint32(t)), r)
+	s.counted.post(1, !s.single)
+	s.tail.end(t + 1)
+	q.unlock() // others may post while this one sends
+	q.looks()  // for what they post
+	if q.sendUDP() {
+		q.d.markDirty(q)
+	}
+	if !q.isTimed {
+		q.d.due(q, ucs.Time(q.d.now.Load())+firstLook)
+	}
+	return true
+}
+
 // short reports whether w goes the short way.
 func (w *wqe) short() bool {
 	return shortOps>>w.op&1 != 0 && w.flags&(verbs.SendInline|verbs.SendFence) == verbs.SendInline
@@ -65,18 +93,18 @@ func (q *qp) putShort(w *wqe, b []byte, size int, full bool) {
 	}
 }
 
-// arriveShorts acts on the short messages among the packets of g from i on, which
-// come from a peer; it gives how many it took. The caller owns the queue pair and
+// arriveShorts acts on the short messages that stand in g from packet i up to all;
+// it gives how many it took. The caller owns the queue pair and
 // has the receive token.
 //
 // hot: BenchmarkSmallStream.
-func (q *qp) arriveShorts(g *datagram, i int, now ucs.Time) (n int) {
+func (q *qp) arriveShorts(g *datagram, i, all int, now ucs.Time) (n int) {
 	r := &q.rsp
 	if !q.shortUDP || !q.known || q.srq != nil || r.fatal || r.held || !r.ended.Ends() ||
 		q.stateNow() != verbs.StateRTS || !q.to.udp.sent(g) {
 		return 0
 	}
-	for more := true; more && i < g.packets(); i++ {
+	for more := true; more && i < all; i++ {
 		b := g.packet(i)
 		if len(b) < minPacket || len(b) > maxShort {
 			break

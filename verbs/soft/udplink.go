@@ -63,7 +63,7 @@ func (q *qp) waits(now ucs.Time) bool {
 // message.
 func (q *qp) ackWaits() bool {
 	s := &q.rsp
-	return !s.long && s.stood < ackAtLeast && !q.d.drained.Load()
+	return !s.long && s.stood < ackAtLeast && q.d.drained.Load() == 0
 }
 
 // ackAtLeast is how many short messages are acknowledged at the latest, whatever
@@ -159,15 +159,17 @@ func (d *device) drainUDP(now ucs.Time) int {
 	n := 0
 	all := d.udp.recv()
 	crossed()
-	if empty := len(all) == 0; empty != d.drained.Load() {
-		d.drained.Store(empty) // before what has come is acknowledged
+	empty := uint32(0)
+	if len(all) == 0 {
+		empty = 1
 	}
+	storeRelease32(&d.drained, empty) // before what has come is acknowledged
 	for _, g := range all {
 		if d.conf.Tap != nil {
 			d.show(g)
 		}
 		var q *qp
-		for i := 0; i < g.packets(); i++ {
+		for i, all := 0, g.packets(); i < all; i++ {
 			b := g.packet(i)
 			n++
 			if len(b) < minPacket {
@@ -184,7 +186,7 @@ func (d *device) drainUDP(now ucs.Time) int {
 			if q == nil {
 				continue
 			}
-			if k := q.arriveShorts(g, i, now); k != 0 {
+			if k := q.arriveShorts(g, i, all, now); k != 0 {
 				i, n = i+k-1, n+k-1
 				continue
 			}
