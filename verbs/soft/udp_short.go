@@ -56,7 +56,7 @@ func (w *wqe) short() bool {
 func (q *qp) shortNext() bool {
 	r, s := &q.req, &q.rsp
 	return q.shortUDP && r.tx != q.sq.end() && q.sq.at(r.tx).short() && r.sent == 0 && !r.stuck && r.pause == 0 &&
-		!r.probe.alone && s.replyN == s.keptN && q.stateNow() == verbs.StateRTS
+		!r.probe.alone && r.psn.Diff(r.una) < shortPackets*r.window.now && s.replyN == s.keptN && q.stateNow() == verbs.StateRTS
 }
 
 // shortLen is the length of w's packet from the BTH to the ICRC.
@@ -68,9 +68,8 @@ func (w *wqe) shortLen() int {
 	return n
 }
 
-// putShort writes w's packet, but for the ICRC; it has size bytes. full: it fills
-// the window.
-func (q *qp) putShort(w *wqe, b []byte, size int, full bool) {
+// putShort writes w's packet, but for the ICRC. full: it fills the window.
+func (q *qp) putShort(w *wqe, b []byte, full bool) {
 	_ = b[maxShort-1]
 	f := wire.BTHFields{
 		Opcode: wire.SendOnly, Solicited: w.flags&verbs.SendSolicited != 0, AckReq: full || q.sigAll || w.flags&verbs.SendSignaled != 0,

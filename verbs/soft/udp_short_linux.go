@@ -20,7 +20,7 @@ func (q *qp) addShorts(t *train, most int) bool {
 		if !t.fits(size) {
 			break
 		}
-		q.putShort(w, t.buf[t.pos:t.pos+maxShort], size, n+1 == open)
+		q.putShort(w, t.buf[t.pos:t.pos+maxShort], n+1 == open)
 		q.sealed.Seal(t.to.tx, t.buf[t.pos:t.pos+size], uint16(t.count))
 		t.pos += size
 		t.total += size
