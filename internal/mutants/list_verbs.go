@@ -18,7 +18,7 @@ var device = []mutant{
 		name: "a packet of a stranger is taken on the short way",
 		file: "verbs/soft/udp_short.go",
 		old:  " || !q.to.udp.sent(g) {", new: " {",
-		pkg: "./verbs/soft", test: "^TestFloodOfGarbage$",
+		pkg: "./verbs/soft", test: "^TestShortFromStranger$", quick: true,
 	},
 	{
 		name: "the short way forgets what an acknowledgement is for",

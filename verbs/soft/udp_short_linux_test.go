@@ -6,7 +6,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/wire"
 )
 
 // TestShortPackets: the short way makes the same bytes of a message as the codec.
@@ -73,4 +75,32 @@ func (q *qp) ringAt(i uint32) *wqe {
 		q.sq.ring = make([]wqe, 8)
 	}
 	return q.sq.at(i)
+}
+
+// TestShortFromStranger: a packet that is right but for its sender does not go the
+// short way, nor any other.
+func TestShortFromStranger(t *testing.T) {
+	x, y := pair(t, New(Config{Link: LinkUDP, Addr: localhost, Engine: EngineInline}), 64)
+	q := y.qp.(*qp)
+	send := verbs.SendWR{Op: verbs.OpSend, Flags: verbs.SendInline | verbs.SendSignaled, InlineLen: 8}
+	y.recv(1, 0, 8)
+	x.send(send)
+	y.completion(x)
+	y.recv(2, 0, 8)
+
+	u, err := openUDP(localhost, 0, 0)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, u.close()) }()
+	to, err := u.peer(q.d.gid, q.d.lid)
+	require.NoError(t, err)
+	train := u.train(&to)
+	require.True(t, train.add(&packet{
+		op: wire.SendOnly, pkey: q.pkey, dest: q.num, psn: q.rsp.psn, n: 8, nsg: 1, sg: [verbs.MaxSGE][]byte{make([]byte, 8)},
+	}))
+	require.Equal(t, ucs.OK, train.send())
+	for value(t, q.d, "device.dropped_source") == 0 {
+		require.Zero(t, y.cq.Poll(make([]verbs.WC, 1)))
+	}
+	x.send(send)
+	require.Equal(t, uint64(2), y.completion(x).ID)
 }
