@@ -15,6 +15,18 @@ var device = []mutant{
 		pkg: "./verbs/soft", test: "^TestFloodOfGarbage$",
 	},
 	{
+		name: "a packet of a stranger is taken on the short way",
+		file: "verbs/soft/udp_short.go",
+		old:  " || !q.to.udp.sent(g) {", new: " {",
+		pkg: "./verbs/soft", test: "^TestShortFromStranger$", quick: true,
+	},
+	{
+		name: "the short way forgets what an acknowledgement is for",
+		file: "verbs/soft/udp_short.go",
+		old:  "	q.stands(h.AckReq(), wire.PlaceOnly, now)\n", new: "	q.rsp.psn = q.rsp.psn.Add(1)\n",
+		pkg: "./verbs/soft", test: "^TestShortWayUDP$", quick: true,
+	},
+	{
 		name: "an atomic operation that comes twice is carried out twice",
 		file: "verbs/soft/responder.go",
 		old:  "		q.again(p, info)\n		return\n",

@@ -37,7 +37,7 @@ type engine struct {
 	counts counts // under rx
 	come   packet // under rx: scratch of receiving
 
-	drained atomic.Bool // the last pass found the socket empty
+	drained atomic.Uint32 // 1: the last pass found the socket empty
 
 	lock   latch
 	dirty  []*qp // have something to send that could not go at once; under lock
@@ -133,9 +133,10 @@ func (d *device) progressInto(c *cq, wcs []verbs.WC) int {
 	return got
 }
 
-// markDirty has q's sending go on in the next pass.
+// markDirty has q's sending go on in the next pass. The owner calls it: whoever
+// takes the mark off then looks for work when that one has left, or has it look.
 func (d *device) markDirty(q *qp) {
-	if q.dirty.Swap(true) {
+	if q.dirty.Load() || q.dirty.Swap(true) {
 		return
 	}
 	d.lock.lock()

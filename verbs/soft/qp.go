@@ -33,27 +33,32 @@ type qp struct {
 
 	_ ucs.Pad
 	owner
-	to      route
-	dest    verbs.QPN
-	mtu     int
-	pkey    uint16
-	qkey    uint32
-	access  verbs.Access
-	short   int  // shortest
-	known   bool // the first packet has come: EventCommEst was told
-	closed  bool
-	looking atomic.Bool // in engine.lookers
-	lookAt  int         // where, under its lock
-	polled  bool        // in the hands of the one with the receive token
-	lost    bool        // a completion queue is unusable
-	drain   bool        // SQD: tell when the send queue has come to rest
-	req     requester
-	rsp     responder
-	out     packet // scratch of sending
-	counts  counts
-	isTimed bool     // in engine.timed
-	pass    uint32   // engine.passes at the last post
-	heldAt  ucs.Time // when the oldest post was held back; 0: none is
+	to     route
+	dest   verbs.QPN
+	mtu    int
+	pkey   uint16
+	qkey   uint32
+	access verbs.Access
+	short  int // shortest
+	// inlined is the longest data that fillShort takes, -1: none.
+	inlined  int
+	shortUDP bool       // goesShort
+	sealed   wire.Alike // of what is sent and of what came, on the short way over UDP
+	came     wire.Alike
+	known    bool // the first packet has come: EventCommEst was told
+	closed   bool
+	looking  atomic.Bool // in engine.lookers
+	lookAt   int         // where, under its lock
+	polled   bool        // in the hands of the one with the receive token
+	lost     bool        // a completion queue is unusable
+	drain    bool        // SQD: tell when the send queue has come to rest
+	req      requester
+	rsp      responder
+	out      packet // scratch of sending
+	counts   counts
+	isTimed  bool     // in engine.timed
+	pass     uint32   // engine.passes at the last post
+	heldAt   ucs.Time // when the oldest post was held back; 0: none is
 	// peerHead is how far the in-process peer had emptied its inbox when that was
 	// full and was last looked at.
 	peerHead uint32
@@ -84,7 +89,10 @@ func (d *device) newQP(p *pd, c *verbs.QPConfig) (*qp, error) {
 	q.sq.single = p.single()
 	q.rsp.ended = wire.PlaceOnly
 	q.mtu = d.conf.MTU.Bytes()
-	q.short = q.shortest()
+	q.short, q.shortUDP = q.shortest(), q.goesShort()
+	if q.inlined = -1; q.typ == verbs.RC {
+		q.inlined = q.caps.MaxInline
+	}
 	if q.typ == verbs.UD && d.kind == overUDP {
 		if err := d.udp.askClass(); err != nil {
 			return nil, err
@@ -124,6 +132,10 @@ func (q *qp) PostSend(wrs []verbs.SendWR) (int, ucs.Status) {
 		}
 		return 1, ucs.OK
 	}
+	if owned && len(wrs) == 1 && q.postOne(&wrs[0]) {
+		q.leaveQuietly()
+		return 1, ucs.OK
+	}
 	return q.postSlow(wrs, owned)
 }
 
@@ -131,20 +143,24 @@ func (q *qp) PostSend(wrs []verbs.SendWR) (int, ucs.Status) {
 // the queue pair.
 func (q *qp) postSlow(wrs []verbs.SendWR, owned bool) (int, ucs.Status) {
 	n, st := q.post(wrs, owned)
-	if owned || n == 0 {
-		q.unlock() // others may post while this one sends
-	} else {
-		owned = q.posted()
-	}
-	if owned {
-		if n == 0 || q.d.kind == overUDP && q.typ == verbs.RC && q.collects() {
-			if n != 0 {
-				q.d.markDirty(q)
-			}
+	switch {
+	case n == 0:
+		q.unlock()
+		if owned {
 			q.leaveQuietly()
-		} else {
+		}
+	case owned && q.holdsBack():
+		if !q.giveAll() {
 			q.leave()
 		}
+	case owned:
+		q.unlock() // others may post while this one sends
+		q.leave()
+	case !q.posted():
+	case q.holdsBack():
+		q.leaveQuietly()
+	default:
+		q.leave()
 	}
 	return n, st
 }

@@ -13,10 +13,16 @@ import (
 
 // TestShortWay: what one random script comes to does not depend on whether short
 // sends go the short way.
-func TestShortWay(t *testing.T) {
+func TestShortWay(t *testing.T) { testShortWay(t, Config{Link: LinkInproc}) }
+
+// TestShortWayUDP is the same for the short way over UDP.
+func TestShortWayUDP(t *testing.T) { testShortWay(t, Config{Link: LinkUDP, Addr: localhost}) }
+
+func testShortWay(t *testing.T, c Config) {
+	c.Engine = EngineInline
 	failed := 0
 	for seed := range uint64(80) {
-		short, long := newShortScript(t, seed, true), newShortScript(t, seed, false)
+		short, long := newShortScript(t, seed, c, true), newShortScript(t, seed, c, false)
 		for step := range 250 {
 			short.step()
 			long.step()
@@ -46,18 +52,26 @@ type shortScript struct {
 	rnd   *rand.Rand
 	ended [2][]verbs.WC
 	id    uint64
+	// writes is how many messages there are to a write, on average.
+	writes int
 }
 
-func newShortScript(t *testing.T, seed uint64, short bool) *shortScript {
-	s := &shortScript{rnd: rand.New(rand.NewPCG(seed, 11))}
-	depth := minDepth << s.rnd.IntN(3)
-	s.script = *newScript(t, New(Config{Link: LinkInproc, Engine: EngineInline, Depth: depth, Window: 1 + s.rnd.IntN(20)}))
+func newShortScript(t *testing.T, seed uint64, c Config, short bool) *shortScript {
+	s := &shortScript{rnd: rand.New(rand.NewPCG(seed, 11)), writes: 24}
+	c.Depth, c.Window = minDepth<<s.rnd.IntN(3), 1+s.rnd.IntN(20)
+	s.script = *newScript(t, New(c))
 	s.ends = [2]*end{s.a, s.b}
 	for _, e := range s.ends {
 		q := e.qp.(*qp)
-		require.Equal(t, smallLen, q.short)
+		if c.Link == LinkUDP {
+			require.True(t, q.shortUDP)
+			require.Equal(t, 64, q.inlined)
+			s.writes = 2
+		} else {
+			require.Equal(t, smallLen, q.short)
+		}
 		if !short {
-			q.short = -1
+			q.short, q.shortUDP, q.inlined = -1, false, -1
 		}
 		for i := range e.buf {
 			e.buf[i] = byte(i * 7)
@@ -134,6 +148,9 @@ func (s *shortScript) post(e, o *end) {
 		if r.IntN(8) == 0 {
 			w.Flags |= verbs.SendSolicited
 		}
+		if r.IntN(s.writes) == 0 {
+			w.Op = verbs.OpWrite
+		}
 		for j := range w.InlineLen {
 			w.Inline[j] = byte(r.Uint32())
 		}
@@ -149,7 +166,7 @@ func (s *shortScript) vary(e *end, w *verbs.SendWR) {
 	case 0:
 		w.Op = verbs.OpSendImm
 	case 1:
-		w.Op = verbs.OpWrite
+		w.InlineLen = 64
 	case 2:
 		w.Op = verbs.OpWriteImm
 	case 3:
@@ -162,6 +179,10 @@ func (s *shortScript) vary(e *end, w *verbs.SendWR) {
 	case 6:
 		w.Op, w.Flags = verbs.OpRead, w.Flags&^verbs.SendInline
 		w.NumSG, w.SG[0] = 1, e.sge(5000, s.rnd.IntN(9000))
+	case 8:
+		if s.rnd.IntN(12) == 0 {
+			w.RKey++
+		}
 	case 7:
 		w.Op, w.Flags, w.Swap = verbs.OpFetchAdd, w.Flags&^verbs.SendInline, 3
 		w.NumSG, w.SG[0] = 1, e.sge(16, 8)

@@ -105,6 +105,10 @@ func (q *qp) growSends(tail uint32, owned bool) bool {
 
 // fill makes a work request of r, or refuses it.
 func (q *qp) fill(w *wqe, r *verbs.SendWR) ucs.Status {
+	if q.fillsShort(r) {
+		q.fillShort(w, r)
+		return ucs.OK
+	}
 	if st := q.check(r); st != ucs.OK {
 		return st
 	}
@@ -145,6 +149,25 @@ func (q *qp) fill(w *wqe, r *verbs.SendWR) ucs.Status {
 	return ucs.OK
 }
 
+// fillsShort reports whether fillShort is for r.
+func (q *qp) fillsShort(r *verbs.SendWR) bool {
+	return shortOps>>r.Op&1 != 0 && r.Flags&verbs.SendInline != 0 && r.NumSG == 0 && int(r.InlineLen) <= q.inlined
+}
+
+// fillShort is fill for data that stands in r, which is of RC and not too long.
+func (q *qp) fillShort(w *wqe, r *verbs.SendWR) {
+	w.id, w.op, w.flags, w.nsg = r.ID, r.Op, r.Flags, 0
+	w.done, w.began, w.status, w.got = false, false, verbs.WCSuccess, 0
+	w.n, w.npk, w.psn = uint32(r.InlineLen), 1, q.sq.next
+	w.imm, w.remote, w.rkey = r.Imm, r.Remote, r.RKey
+	if r.InlineLen <= smallLen {
+		*(*[smallLen]byte)(w.inline[:]) = *(*[smallLen]byte)(r.Inline[:])
+	} else {
+		w.inline = r.Inline
+	}
+	q.sq.next = w.psn.Add(1)
+}
+
 // fillInline copies the data into the work request.
 func (q *qp) fillInline(w *wqe, r *verbs.SendWR, n int) ucs.Status {
 	if r.NumSG == 0 {
@@ -177,6 +200,10 @@ var sendOps = map[verbs.QPType]uint32{
 
 // inlineOps may carry their data in the work request.
 const inlineOps = 1<<verbs.OpWrite | 1<<verbs.OpWriteImm | 1<<verbs.OpSend | 1<<verbs.OpSendImm | 1<<verbs.OpSendInv
+
+// shortOps are those whose messages have no more than data and, of a write, where
+// it goes.
+const shortOps = 1<<verbs.OpWrite | 1<<verbs.OpSend
 
 // plainOps take packets, and an acknowledgement of the last ends them.
 const plainOps = inlineOps

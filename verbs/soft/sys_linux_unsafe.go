@@ -26,6 +26,14 @@ func rawSendmsg(fd int, m *unix.Msghdr) unix.Errno {
 	return errno
 }
 
+// rawSendto sends b, which is not empty, to the address in the first n bytes of
+// name.
+func rawSendto(fd int, b []byte, name *[unix.SizeofSockaddrInet6]byte, n uint8) unix.Errno {
+	_, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))),
+		uintptr(len(b)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, uintptr(unsafe.Pointer(name)), uintptr(n))
+	return errno
+}
+
 func rawRecvmsg(fd int, m *unix.Msghdr) (int, unix.Errno) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_RECVMSG, uintptr(fd), uintptr(unsafe.Pointer(m)),
 		unix.MSG_DONTWAIT, 0, 0, 0)

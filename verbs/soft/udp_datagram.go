@@ -27,7 +27,12 @@ type datagram struct {
 }
 
 // packets is how many packets it has.
-func (d *datagram) packets() int { return (len(d.b) + d.seg - 1) / d.seg }
+func (d *datagram) packets() int {
+	if d.seg == len(d.b) {
+		return 1 // without the division
+	}
+	return (len(d.b) + d.seg - 1) / d.seg
+}
 
 // packet is packet i of it, from the BTH to the ICRC: any bytes, at least
 // minPacket of them, but for the last, which may have fewer.

@@ -26,8 +26,7 @@ func (t *train) send() ucs.Status {
 	switch {
 	case t.count == 0:
 	case t.count == 1 || t.whole:
-		t.prepare(&t.msg, t.iov[:t.niov])
-		if errno = rawSendmsg(t.u.fd, &t.msg); errno != 0 {
+		if errno = t.sendOnce(); errno != 0 {
 			errno = t.sendAgain(errno)
 		}
 	default:
@@ -43,6 +42,16 @@ func (t *train) send() ucs.Status {
 	t.to = nil
 	t.busy.Store(false)
 	return st
+}
+
+// sendOnce tries to send all as one message: a packet in one piece by the call for
+// which the kernel has the least to copy.
+func (t *train) sendOnce() unix.Errno {
+	if t.count == 1 && t.niov == 1 && t.to.tclass|t.to.hops == 0 {
+		return rawSendto(t.u.fd, t.buf[:t.pos], &t.to.name, t.to.nameLen)
+	}
+	t.prepare(&t.msg, t.iov[:t.niov])
+	return rawSendmsg(t.u.fd, &t.msg)
 }
 
 // prepare fills the header of a message of the pieces iov.
@@ -95,7 +104,7 @@ func (t *train) sendAgain(errno unix.Errno) unix.Errno {
 		default:
 			return errno
 		}
-		if errno = rawSendmsg(t.u.fd, &t.msg); errno == 0 {
+		if errno = t.sendOnce(); errno == 0 {
 			break
 		}
 	}

@@ -39,7 +39,7 @@ type train struct {
 	iov   [maxIov]unix.Iovec
 	ends  [maxSegments]uint16 // niov behind each packet, where not whole
 	msgs  [maxSegments]mmsghdr
-	buf   [1 << 16]byte
+	buf   [maxTrain + maxShort]byte
 }
 
 // trainPool is a port's scratch. A sender that finds all of it taken makes its
@@ -103,19 +103,10 @@ func (t *train) room(n int) int {
 // hot: BenchmarkUDPPingPong
 func (t *train) add(p *packet) bool {
 	n := p.op.Info().PacketLen(p.n)
-	if t.total+n > maxTrain || t.count == maxSegments || t.short {
+	if !t.fits(n) {
 		return false
 	}
 	id := 0
-	switch {
-	case t.count == 0:
-		t.seg = n
-	case !t.whole:
-	case n > t.seg:
-		return false
-	case n < t.seg:
-		t.short = true
-	}
 	if t.whole {
 		id = t.count
 	}
@@ -133,6 +124,24 @@ func (t *train) add(p *packet) bool {
 		t.ends[t.count] = uint16(t.niov)
 	}
 	t.count++
+	return true
+}
+
+// fits makes ready for a packet of n bytes; false: it does not fit in, and nothing
+// happened.
+func (t *train) fits(n int) bool {
+	if t.total+n > maxTrain || t.count == maxSegments || t.short {
+		return false
+	}
+	switch {
+	case t.count == 0:
+		t.seg = n
+	case !t.whole:
+	case n > t.seg:
+		return false
+	case n < t.seg:
+		t.short = true
+	}
 	return true
 }
 

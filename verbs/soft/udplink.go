@@ -16,6 +16,16 @@ const (
 	holdTime  = ucs.Time(10_000) // and how long the first waits at most
 )
 
+// holdsBack leaves what was posted to a later pass where it is to wait for others.
+// The caller owns q.
+func (q *qp) holdsBack() bool {
+	if q.d.kind != overUDP || q.typ != verbs.RC || !q.collects() {
+		return false
+	}
+	q.d.markDirty(q)
+	return true
+}
+
 // collects reports whether a post is to wait for others. The caller owns q.
 func (q *qp) collects() bool {
 	r := &q.req
@@ -53,7 +63,7 @@ func (q *qp) waits(now ucs.Time) bool {
 // message.
 func (q *qp) ackWaits() bool {
 	s := &q.rsp
-	return !s.long && s.stood < ackAtLeast && !q.d.drained.Load()
+	return !s.long && s.stood < ackAtLeast && q.d.drained.Load() == 0
 }
 
 // ackAtLeast is how many short messages are acknowledged at the latest, whatever
@@ -84,7 +94,21 @@ func (q *qp) sendUDP() bool {
 	p := &q.out
 	var t *train
 	at, most := q.here(), q.half()
-	for behind := at; q.nextAnswer(p) || q.nextRequest(p) || q.nextAck(p); {
+	for behind := at; ; {
+		if q.shortNext() {
+			if t == nil {
+				t = u.train(&q.to.udp)
+			}
+			if q.addShorts(t, most) {
+				if !q.hasMore() {
+					break
+				}
+				behind = q.here()
+			}
+		}
+		if !q.nextAnswer(p) && !q.nextRequest(p) && !q.nextAck(p) {
+			break
+		}
 		if t == nil {
 			t = u.train(&q.to.udp)
 		}
@@ -135,15 +159,17 @@ func (d *device) drainUDP(now ucs.Time) int {
 	n := 0
 	all := d.udp.recv()
 	crossed()
-	if empty := len(all) == 0; empty != d.drained.Load() {
-		d.drained.Store(empty) // before what has come is acknowledged
+	empty := uint32(0)
+	if len(all) == 0 {
+		empty = 1
 	}
+	storeRelease32(&d.drained, empty) // before what has come is acknowledged
 	for _, g := range all {
 		if d.conf.Tap != nil {
 			d.show(g)
 		}
 		var q *qp
-		for i := range g.packets() {
+		for i, all := 0, g.packets(); i < all; i++ {
 			b := g.packet(i)
 			n++
 			if len(b) < minPacket {
@@ -157,9 +183,14 @@ func (d *device) drainUDP(now ucs.Time) int {
 				}
 				q = d.claim(num, g, i)
 			}
-			if q != nil {
-				q.fromUDP(&d.come, g, i, now)
+			if q == nil {
+				continue
 			}
+			if k := q.arriveShorts(g, i, all, now); k != 0 {
+				i, n = i+k-1, n+k-1
+				continue
+			}
+			q.fromUDP(&d.come, g, i, now)
 		}
 		if q != nil {
 			q.leave()

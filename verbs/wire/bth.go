@@ -48,13 +48,11 @@ type BTHFields struct {
 // Put writes all fields. MigReq is set, as hardware does; receivers ignore it.
 func (h BTH) Put(f *BTHFields) {
 	_ = h[BTHLen-1]
-	h[0] = byte(f.Opcode)
-	h[1] = bthMigrated | f.Pad<<bthPadShift
+	bits := bthMigrated | f.Pad<<bthPadShift
 	if f.Solicited {
-		h[1] |= bthSolicited
+		bits |= bthSolicited
 	}
-	binary.BigEndian.PutUint16(h[2:], f.PKey)
-	binary.BigEndian.PutUint32(h[4:], uint32(f.Dest)&mask24)
+	binary.BigEndian.PutUint64(h, uint64(f.Opcode)<<56|uint64(bits)<<48|uint64(f.PKey)<<32|uint64(f.Dest)&mask24)
 	psn := uint32(f.PSN) & mask24
 	if f.AckReq {
 		psn |= bthAckReq << 24

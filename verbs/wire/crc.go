@@ -82,8 +82,8 @@ func newField(n int) *field { return &field{effects(n + 1), effects(n)} }
 
 func (f *field) at(v uint16) uint32 { return f[0][v>>8] ^ f[1][v&0xff] }
 
-// eightEffects are the effects of eight bytes, the last one first.
-var eightEffects = func() (t [8][256]uint32) {
+// nextEffects are the effects of twelve bytes, the last one first.
+var nextEffects = func() (t [12][256]uint32) {
 	for k := range t {
 		t[k] = effects(k)
 	}
@@ -113,12 +113,19 @@ const crcBulk = 64
 //
 //go:norace
 func updateShort(crc uint32, b []byte) uint32 {
-	le, t := binary.LittleEndian, &eightEffects
+	le, t := binary.LittleEndian, &nextEffects
 	crc = ^crc
-	for ; len(b) >= 8; b = b[8:] {
+	for ; len(b) >= 12; b = b[12:] { // a packet's number and eight bytes behind
+		v, w := le.Uint64(b)^uint64(crc), le.Uint32(b[8:])
+		crc = t[11][byte(v)] ^ t[10][byte(v>>8)] ^ t[9][byte(v>>16)] ^ t[8][byte(v>>24)] ^
+			t[7][byte(v>>32)] ^ t[6][byte(v>>40)] ^ t[5][byte(v>>48)] ^ t[4][byte(v>>56)] ^
+			t[3][byte(w)] ^ t[2][byte(w>>8)] ^ t[1][byte(w>>16)] ^ t[0][byte(w>>24)]
+	}
+	if len(b) >= 8 {
 		v := le.Uint64(b) ^ uint64(crc)
 		crc = t[7][byte(v)] ^ t[6][byte(v>>8)] ^ t[5][byte(v>>16)] ^ t[4][byte(v>>24)] ^
 			t[3][byte(v>>32)] ^ t[2][byte(v>>40)] ^ t[1][byte(v>>48)] ^ t[0][byte(v>>56)]
+		b = b[8:]
 	}
 	if len(b) >= 4 {
 		v := le.Uint32(b) ^ crc

@@ -58,7 +58,7 @@ func NewPrefix(src, dst netip.AddrPort) Prefix {
 }
 
 // Start computes the checksum up to the end of head, a packet's first bytes from
-// the BTH on, at least BTHLen of them; Update adds the rest. n is the length of the
+// the BTH on, its congestion bits among them; Update adds the rest. n is the length of the
 // whole packet from the BTH to the ICRC, id the identification of its IPv4 header;
 // IPv6 has none.
 // hot: BenchmarkICRC

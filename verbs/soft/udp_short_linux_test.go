@@ -1,0 +1,106 @@
+package soft
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/wire"
+)
+
+// TestShortPackets: the short way makes the same bytes of a message as the codec.
+func TestShortPackets(t *testing.T) {
+	x, y := pair(t, New(Config{Link: LinkUDP, Addr: localhost, Engine: EngineInline, Window: 3}), 64)
+	q := x.qp.(*qp)
+	r := rand.New(rand.NewPCG(5, 5))
+	u := q.d.udp
+	for round := range 2000 {
+		most := 1 + r.IntN(8)
+		n := 1 + r.IntN(6)
+		for i := range n {
+			w := verbs.SendWR{
+				ID: uint64(round), Flags: verbs.SendInline | verbs.SendFlags(r.IntN(2))*verbs.SendSignaled | verbs.SendFlags(r.IntN(2))*verbs.SendSolicited,
+				InlineLen: 8, Remote: y.mr.Addr(), RKey: y.mr.RKey(), Op: verbs.OpSend,
+			}
+			if r.IntN(3) == 0 {
+				w.InlineLen = uint8(r.IntN(65))
+			}
+			if round%2 == 0 || r.IntN(9) == 0 {
+				w.Op = verbs.OpWrite
+			}
+			for j := range w.Inline {
+				w.Inline[j] = byte(r.Uint32())
+			}
+			require.Zero(t, q.fill(q.ringAt(uint32(i)), &w))
+		}
+		q.sq.tail.end(uint64(n))
+		t1, t2 := u.train(&q.to.udp), u.train(&q.to.udp)
+		for i := range t2.buf {
+			t1.buf[i], t2.buf[i] = 0xaa, 0x55
+		}
+		q.addShorts(t1, most)
+		packets, bytes, req := q.counts[cntTxPackets], q.counts[cntTxBytes], q.req
+		q.req.tx, q.req.psn, q.req.top = 0, q.req.una, q.req.una
+		q.counts = counts{}
+		for t2.count < most {
+			at := q.here()
+			if !q.nextRequest(&q.out) {
+				break
+			}
+			if !t2.add(&q.out) {
+				q.backTo(&at)
+				break
+			}
+		}
+		require.Equal(t, t2.count, t1.count, round)
+		require.Equal(t, t2.total, t1.total, round)
+		require.Equal(t, t2.short, t1.short, round)
+		require.Equal(t, t2.buf[:t2.pos], t1.buf[:t1.pos], round)
+		require.Equal(t, q.req, req, round)
+		require.Equal(t, []uint64{q.counts[cntTxPackets], q.counts[cntTxBytes]}, []uint64{packets, bytes}, round)
+		q.counts = counts{}
+		q.sq.tail.end(0)
+		q.req.tx, q.req.psn, q.req.top, q.sq.next = 0, q.req.una, q.req.una, q.req.una
+		t1.busy.Store(false)
+		t2.busy.Store(false)
+	}
+}
+
+// ringAt is the work request with that number, for which there is room.
+func (q *qp) ringAt(i uint32) *wqe {
+	if len(q.sq.ring) == 0 {
+		q.sq.ring = make([]wqe, 8)
+	}
+	return q.sq.at(i)
+}
+
+// TestShortFromStranger: a packet that is right but for its sender does not go the
+// short way, nor any other.
+func TestShortFromStranger(t *testing.T) {
+	x, y := pair(t, New(Config{Link: LinkUDP, Addr: localhost, Engine: EngineInline}), 64)
+	q := y.qp.(*qp)
+	send := verbs.SendWR{Op: verbs.OpSend, Flags: verbs.SendInline | verbs.SendSignaled, InlineLen: 8}
+	y.recv(1, 0, 8)
+	x.send(send)
+	y.completion(x)
+	y.recv(2, 0, 8)
+
+	u, err := openUDP(localhost, 0, 0)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, u.close()) }()
+	to, err := u.peer(q.d.gid, q.d.lid)
+	require.NoError(t, err)
+	train := u.train(&to)
+	require.True(t, train.add(&packet{
+		op: wire.SendOnly, pkey: q.pkey, dest: q.num, psn: q.rsp.psn, n: 8, nsg: 1, sg: [verbs.MaxSGE][]byte{make([]byte, 8)},
+	}))
+	require.Equal(t, ucs.OK, train.send())
+	for value(t, q.d, "device.dropped_source") == 0 {
+		require.Zero(t, y.cq.Poll(make([]verbs.WC, 1)))
+	}
+	x.send(send)
+	require.Equal(t, uint64(2), y.completion(x).ID)
+}
