@@ -40,7 +40,7 @@ func TestTotal(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	count := func(text string) (float64, error) {
 		require.NoError(t, os.WriteFile(out, []byte(text), 0o600))
-		return total(out)
+		return total(out, "perf.countIdle")
 	}
 	got, err := count("version: 1\nfn=(1) perf.countIdle\n12 170\ntotals: 170\n")
 	require.NoError(t, err)
@@ -48,8 +48,8 @@ func TestTotal(t *testing.T) {
 
 	_, err = count("version: 1\n")
 	assert.Error(t, err)
-	_, err = count("version: 1\nfn=(1) perf.countIdle\n12 170\nfn=(2) runtime.schedule\n7 30\ntotals: 200\n")
-	assert.ErrorIs(t, err, errScheduler)
+	_, err = count("version: 1\nfn=(1) perf.countIdle\n12 170\nfn=(2) perf.countIdle'2\n7 30\ntotals: 200\n")
+	assert.ErrorIs(t, err, errMissed)
 }
 
 // Each row names an operation that there is.
