@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
 )
 
@@ -21,6 +22,7 @@ func TestShortWay(t *testing.T) {
 			short.step()
 			long.step()
 			require.Equal(t, long.ended, short.ended, "seed %d, step %d", seed, step)
+			require.Equal(t, long.events, short.events, "seed %d, step %d", seed, step)
 		}
 		for range 3 { // what was held back goes
 			short.rest()
@@ -30,6 +32,7 @@ func TestShortWay(t *testing.T) {
 		require.Equal(t, long.accounts(), short.accounts(), "seed %d", seed)
 		for i := range short.ends {
 			require.Equal(t, long.ends[i].buf, short.ends[i].buf, "seed %d", seed)
+			require.Equal(t, long.ends[i].qp.(*qp).sq.counted, short.ends[i].qp.(*qp).sq.counted, "seed %d", seed)
 			if short.ends[i].qp.(*qp).stateNow() != verbs.StateRTS {
 				failed++
 			}
@@ -42,10 +45,11 @@ func TestShortWay(t *testing.T) {
 // shortScript is a random script between two ends. The time is the test's.
 type shortScript struct {
 	script
-	ends  [2]*end
-	rnd   *rand.Rand
-	ended [2][]verbs.WC
-	id    uint64
+	ends   [2]*end
+	rnd    *rand.Rand
+	ended  [2][]verbs.WC
+	events [2]int // of the ends' completion queues
+	id     uint64
 }
 
 func newShortScript(t *testing.T, seed uint64, short bool) *shortScript {
@@ -78,8 +82,10 @@ func (s *shortScript) step() {
 		s.post(e, o)
 	case k < 12:
 		s.receive(e, r.IntN(4))
-	case k < 18:
+	case k < 17:
 		s.pass()
+	case k < 18:
+		require.Equal(s.t, ucs.OK, e.cq.Arm(r.IntN(3) > 0))
 	default:
 		s.tick(time.Duration(r.IntN(40)) * time.Microsecond)
 	}
@@ -89,6 +95,7 @@ func (s *shortScript) step() {
 			s.ended[i] = append(s.ended[i], w)
 		}
 		e.got = e.got[:0]
+		s.events[i] += len(events(e.ch.(*compChannel)))
 	}
 }
 
