@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -24,8 +23,8 @@ const (
 	// it, as a part: a count that does not grow with the iterations counts
 	// something else than the operation.
 	crooked = 0.05
-	// tries is how often a row is counted until it is not crooked.
-	tries = 8
+	// tries is how often operations are counted at the most.
+	tries = 16
 )
 
 // count is the outcome of a row.
@@ -63,31 +62,41 @@ func measure(ctx context.Context, r row) (float64, error) {
 	if symbol == "" {
 		return 0, fmt.Errorf("no operation %q", r.op)
 	}
-	// A counted function that the runtime moved to another thread or stack in
-	// the midst of it is lost to callgrind; the outcome tells. Where it does not,
-	// some of the runtime's own instructions were added: the least is the operation's.
-	least, good, refused := math.Inf(1), 0, error(nil)
+	a, err := least(ctx, r, symbol, few)
+	if err != nil {
+		return 0, err
+	}
+	b, err := least(ctx, r, symbol, many)
+	if err != nil {
+		return 0, err
+	}
+	return slope(a, b)
+}
+
+// errMissed is the error of a run that counted more than the operation.
+var errMissed = errors.New("callgrind missed the end of the counted function")
+
+// least counts n operations as often as r says and gives the smallest total: what
+// the runtime does meanwhile is only added. Runs that counted more than that are left
+// out; on a busy machine they are many.
+func least(ctx context.Context, r row, symbol string, n int) (float64, error) {
+	lowest, good, err := math.Inf(1), 0, error(nil)
 	for range tries {
-		var a, b, per float64
-		if a, err = callgrind(ctx, r, symbol, few); err == nil {
-			b, err = callgrind(ctx, r, symbol, many)
-		}
-		if err != nil {
+		var t float64
+		if t, err = callgrind(ctx, r, symbol, n); errors.Is(err, errMissed) {
+			continue
+		} else if err != nil {
 			return 0, err
 		}
-		if per, err = slope(a, b); err != nil {
-			refused = err
-			continue
-		}
-		least = min(least, per)
+		lowest = min(lowest, t)
 		if good++; good == r.counts() {
 			break
 		}
 	}
 	if good == 0 {
-		return 0, refused
+		return 0, err
 	}
-	return least, nil
+	return lowest, nil
 }
 
 // callgrind runs this program's child under callgrind, which counts inside of
@@ -111,24 +120,27 @@ func callgrind(ctx context.Context, r row, symbol string, n int) (float64, error
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return 0, fmt.Errorf("%w: %s", err, text)
 	}
-	return total(out)
+	return total(out, symbol)
 }
 
-// total gives the instructions that a file of callgrind holds.
-func total(file string) (float64, error) {
-	f, err := os.Open(file)
+// total gives the instructions that a file of callgrind holds. Callgrind may miss
+// the end of a counted function whose goroutine was taken off its thread within, and
+// count what comes after, too: the next call then looks as if it called itself.
+func total(file, symbol string) (float64, error) {
+	b, err := os.ReadFile(file)
 	if err != nil {
 		return 0, err
 	}
-	defer f.Close()
-	s := bufio.NewScanner(f)
-	s.Buffer(nil, 1<<20)
-	for s.Scan() {
-		if n, ok := strings.CutPrefix(s.Text(), "totals: "); ok {
-			return strconv.ParseFloat(strings.TrimSpace(n), 64)
-		}
+	text := string(b)
+	if strings.Contains(text, symbol+"'2\n") {
+		return 0, errMissed
 	}
-	return 0, fmt.Errorf("%s has no totals: %w", file, s.Err())
+	_, after, ok := strings.Cut(text, "\ntotals: ")
+	if !ok {
+		return 0, fmt.Errorf("%s has no totals", file)
+	}
+	digits, _, _ := strings.Cut(after, "\n")
+	return strconv.ParseFloat(strings.TrimSpace(digits), 64)
 }
 
 // slope is the count an operation, from those of few and of many operations,

@@ -38,14 +38,18 @@ func TestSlope(t *testing.T) {
 
 func TestTotal(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
-	require.NoError(t, os.WriteFile(out, []byte("version: 1\ntotals: 170\n"), 0o600))
-	got, err := total(out)
+	count := func(text string) (float64, error) {
+		require.NoError(t, os.WriteFile(out, []byte(text), 0o600))
+		return total(out, "perf.countIdle")
+	}
+	got, err := count("version: 1\nfn=(1) perf.countIdle\n12 170\ntotals: 170\n")
 	require.NoError(t, err)
 	assert.Equal(t, 170.0, got)
 
-	require.NoError(t, os.WriteFile(out, []byte("version: 1\n"), 0o600))
-	_, err = total(out)
+	_, err = count("version: 1\n")
 	assert.Error(t, err)
+	_, err = count("version: 1\nfn=(1) perf.countIdle\n12 170\nfn=(2) perf.countIdle'2\n7 30\ntotals: 200\n")
+	assert.ErrorIs(t, err, errMissed)
 }
 
 // Each row names an operation that there is.

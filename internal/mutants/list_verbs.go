@@ -118,6 +118,30 @@ var device = []mutant{
 		pkg: "./verbs/soft", test: "^TestInterruptedReceiver$", quick: true,
 	},
 	{
+		name: "a short send leaves its peer asleep",
+		file: "verbs/soft/short.go",
+		old:  "	q.to.peer.wake()\n", new: "",
+		pkg: "./verbs/soft", test: "^TestShortWayWakes$",
+	},
+	{
+		name: "a short send is waited for without end",
+		file: "verbs/soft/short.go",
+		old:  "	if !q.isTimed {", new: "	if false {",
+		pkg: "./verbs/soft", test: "^TestShortWayToTheSilent$",
+	},
+	{
+		name: "a short send asks for no event",
+		file: "verbs/soft/short.go",
+		old:  "		c.flags = cellSE\n", new: "",
+		pkg: "./verbs/soft", test: "^TestShortWay$", quick: true,
+	},
+	{
+		name: "an acknowledgement of what was never sent is believed",
+		file: "verbs/soft/short.go",
+		old:  "!psn.Before(m.psn) || ", new: "",
+		pkg: "./verbs/soft", test: "^TestShortArrivalStandsBack$", quick: true,
+	},
+	{
 		name: "a byte that routers change is covered by the checksum",
 		file: "verbs/wire/prefix.go",
 		old:  "^ bthMask[head[bthCongestion]]", new: "^ bthMask[0xff]",

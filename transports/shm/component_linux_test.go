@@ -15,13 +15,19 @@ func TestDomainsTriesDescriptorPassing(t *testing.T) {
 	infos, refused := Component().Domains(nil) // what the runtime opens at first use is open now
 	require.Len(t, infos, 1)
 	require.Empty(t, refused)
-	f, err := os.Open(os.DevNull)
-	require.NoError(t, err)
-	free := uint64(f.Fd())
-	require.NoError(t, f.Close())
+	var free [2]*os.File // the lowest two, between which others may be open
+	for i := range free {
+		var err error
+		free[i], err = os.Open(os.DevNull)
+		require.NoError(t, err)
+	}
+	limit := uint64(free[1].Fd()) + 1
+	for _, f := range free {
+		require.NoError(t, f.Close())
+	}
 	var old unix.Rlimit
 	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &old))
-	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: free + 2, Max: old.Max}))
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: limit, Max: old.Max}))
 	infos, refused = Component().Domains(nil) // the socket pair takes both descriptors
 	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &old))
 	assert.Empty(t, infos)

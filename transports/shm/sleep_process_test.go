@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"runtime"
 	"testing"
 	"time"
 
@@ -94,7 +93,8 @@ func (t *sleepTally) nap(f *iface, there func() bool) (slept bool) {
 // TestWakeUpsBetweenProcesses: one process sends, after each answer and a moment
 // that differs, to another that sleeps after each message. No wake-up is lost, as
 // long as there is a barrier on one of the sides. The last row, without, shows
-// that this can fail; how often is up to the machine.
+// that this can fail, where both run at once often enough: then a message comes to
+// a sleeper that is still awake, and one in some hundreds of these loses its wake-up.
 func TestWakeUpsBetweenProcesses(t *testing.T) {
 	rounds := 100_000 // that slept
 	switch {
@@ -114,8 +114,8 @@ func TestWakeUpsBetweenProcesses(t *testing.T) {
 			got := sendToSleeper(t, how, n)
 			t.Logf("%s: %d rounds, %d slept, %d wake-ups lost, %d messages rescued", how, got.rounds, got.slept, got.lost, got.rescue)
 			if how == "bare" {
-				// Both must run at once for it to show, which a busy machine seldom lets them.
-				require.True(t, testing.Short() || raceEnabled || runtime.NumCPU() == 1 || got.lost > 0)
+				const often = 5000
+				require.True(t, got.lost > 0 || got.rounds-got.slept < often)
 				return
 			}
 			require.Equal(t, n, got.slept)

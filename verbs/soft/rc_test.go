@@ -16,6 +16,7 @@ type end struct {
 	t   testing.TB
 	c   verbs.Context
 	pd  verbs.PD
+	ch  verbs.CompChannel
 	cq  verbs.CQ
 	qp  verbs.QP
 	mr  verbs.MR
@@ -33,7 +34,9 @@ func newEnd(t testing.TB, p verbs.Provider, typ verbs.QPType, size int) *end {
 	require.NoError(t, err)
 	e.pd, err = e.c.AllocPD()
 	require.NoError(t, err)
-	e.cq, err = e.c.CreateCQ(verbs.CQConfig{Depth: 1024})
+	e.ch, err = e.c.CreateCompChannel()
+	require.NoError(t, err)
+	e.cq, err = e.c.CreateCQ(verbs.CQConfig{Depth: 1024, Channel: e.ch})
 	require.NoError(t, err)
 	e.mr, err = e.pd.Register(e.buf, verbs.MRConfig{Access: verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic})
 	require.NoError(t, err)
@@ -46,6 +49,7 @@ func newEnd(t testing.TB, p verbs.Provider, typ verbs.QPType, size int) *end {
 		require.NoError(t, e.qp.Close())
 		require.NoError(t, e.mr.Close())
 		require.NoError(t, e.cq.Close())
+		require.NoError(t, e.ch.Close())
 		require.NoError(t, e.pd.Close())
 		require.NoError(t, e.c.Close())
 	})

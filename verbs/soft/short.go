@@ -37,8 +37,8 @@ func (q *qp) sendShort(r *verbs.SendWR) bool {
 	s, m := &q.sq, &q.req
 	t := s.end()
 	w := s.at(t)
-	w.id, w.op, w.flags, w.nsg = r.ID, r.Op, r.Flags, 0
-	w.n, w.npk, w.psn, w.imm = uint32(r.InlineLen), 1, m.psn, r.Imm
+	w.id, w.op, w.flags = r.ID, r.Op, r.Flags
+	w.n, w.npk, w.psn = uint32(r.InlineLen), 1, m.psn
 	c.dest, c.psn, c.op, c.n, c.from, c.pkey = q.dest, m.psn, wire.SendOnly, uint16(r.InlineLen), q.d.index, q.pkey
 	c.flags, c.nsg = 0, 0
 	c.small = *(*[smallLen]byte)(r.Inline[:])

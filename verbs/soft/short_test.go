@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
 )
 
@@ -27,6 +28,7 @@ func testShortWay(t *testing.T, c Config) {
 			short.step()
 			long.step()
 			require.Equal(t, long.ended, short.ended, "seed %d, step %d", seed, step)
+			require.Equal(t, long.events, short.events, "seed %d, step %d", seed, step)
 		}
 		for range 3 { // what was held back goes
 			short.rest()
@@ -36,6 +38,7 @@ func testShortWay(t *testing.T, c Config) {
 		require.Equal(t, long.accounts(), short.accounts(), "seed %d", seed)
 		for i := range short.ends {
 			require.Equal(t, long.ends[i].buf, short.ends[i].buf, "seed %d", seed)
+			require.Equal(t, long.ends[i].qp.(*qp).sq.counted, short.ends[i].qp.(*qp).sq.counted, "seed %d", seed)
 			if short.ends[i].qp.(*qp).stateNow() != verbs.StateRTS {
 				failed++
 			}
@@ -48,10 +51,11 @@ func testShortWay(t *testing.T, c Config) {
 // shortScript is a random script between two ends. The time is the test's.
 type shortScript struct {
 	script
-	ends  [2]*end
-	rnd   *rand.Rand
-	ended [2][]verbs.WC
-	id    uint64
+	ends   [2]*end
+	rnd    *rand.Rand
+	ended  [2][]verbs.WC
+	events [2]int // of the ends' completion queues
+	id     uint64
 	// writes is how many messages there are to a write, on average.
 	writes int
 }
@@ -92,8 +96,10 @@ func (s *shortScript) step() {
 		s.post(e, o)
 	case k < 12:
 		s.receive(e, r.IntN(4))
-	case k < 18:
+	case k < 17:
 		s.pass()
+	case k < 18:
+		require.Equal(s.t, ucs.OK, e.cq.Arm(r.IntN(3) > 0))
 	default:
 		s.tick(time.Duration(r.IntN(40)) * time.Microsecond)
 	}
@@ -103,6 +109,7 @@ func (s *shortScript) step() {
 			s.ended[i] = append(s.ended[i], w)
 		}
 		e.got = e.got[:0]
+		s.events[i] += len(events(e.ch.(*compChannel)))
 	}
 }
 

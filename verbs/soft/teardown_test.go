@@ -39,7 +39,7 @@ func ends(t *testing.T, what string, f func()) {
 // closeAll closes an end with whatever is under way; the cleanup's second close
 // is none.
 func (e *end) closeAll() {
-	for _, c := range []interface{ Close() error }{e.qp, e.mr, e.cq, e.pd, e.c} {
+	for _, c := range []interface{ Close() error }{e.qp, e.mr, e.cq, e.ch, e.pd, e.c} {
 		assert.NoError(e.t, c.Close())
 	}
 }
