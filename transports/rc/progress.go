@@ -197,7 +197,7 @@ func (f *iface) completions(budget int) {
 func (f *iface) completed(wc *verbs.WC) {
 	if wc.QPN == f.ud.qpn {
 		f.signaled--
-		f.ud.tx.Give(uint32(wc.ID))
+		f.ud.busy[wc.ID] = false
 		return
 	}
 	p := f.qpns.find(wc.QPN)

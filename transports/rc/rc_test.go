@@ -23,9 +23,11 @@ func inproc() nic.Providers {
 	}
 }
 
+var local = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+
 // loopback gives the UDP device of 127.0.0.1.
 func loopback(_ *config.Set, log *zap.Logger) []verbs.Provider {
-	return []verbs.Provider{soft.New(soft.Config{Link: soft.LinkUDP, Addr: netip.AddrFrom4([4]byte{127, 0, 0, 1}), Log: log})}
+	return []verbs.Provider{soft.New(soft.Config{Link: soft.LinkUDP, Addr: local, Log: log})}
 }
 
 // end is an iface under test that notes what its handler hears.
@@ -60,14 +62,16 @@ func (e *end) address() uct.Address {
 	return uct.Address{Device: e.DeviceAddress(nil), Iface: e.Address(nil)}
 }
 
-func newEnd(t testing.TB, c uct.Component, worker byte) *end {
+func newEnd(t testing.TB, c uct.Component, worker byte) *end { return newEndWith(t, c, worker, nil) }
+
+func newEndWith(t testing.TB, c uct.Component, worker byte, set *config.Set) *end {
 	infos, refused := c.Domains(nil)
 	require.Empty(t, refused)
 	d, err := c.OpenDomain(infos[0], uct.DomainConfig{})
 	require.NoError(t, err)
 	ifs, _ := d.Ifaces()
 	e := &end{}
-	f, err := d.OpenIface(ifs[0], uct.IfaceConfig{Handler: e, Worker: uct.UUID{worker}})
+	f, err := d.OpenIface(ifs[0], uct.IfaceConfig{Handler: e, Worker: uct.UUID{worker}, Settings: set})
 	require.NoError(t, err)
 	e.iface = f.(*iface)
 	t.Cleanup(func() {

@@ -91,8 +91,8 @@ func (f *iface) tearDown(e *ep) (n int) {
 		f.salvage(p)
 	}
 	n = f.drainStash() + f.deliverLate()
-	if !errors.Is(e.dead, errOrderly) && e.m.Remote() != 0 {
-		e.say(machine.Msg{Kind: machine.Gone, Worker: f.worker, From: e.m.Conn(), To: e.m.Remote()})
+	if !errors.Is(e.dead, errOrderly) {
+		e.step(machine.Event{Kind: machine.Lost}) // the peer is told
 	}
 	e.closePairs(statusOf(e.dead))
 	if e.cancels != 0 {
