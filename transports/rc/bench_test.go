@@ -8,6 +8,7 @@ import (
 	"github.com/goucx/goucx/transports/internal/nic"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
+	"github.com/goucx/goucx/verbs"
 )
 
 // bench is two ends in one goroutine, connected.
@@ -122,4 +123,37 @@ func BenchmarkProgressIdle(b *testing.B) {
 	for b.Loop() {
 		s.a.Progress(64)
 	}
+}
+
+// BenchmarkVerbsWrite is BenchmarkPutShort without the transport: the same work
+// request on the same queue pair, a completion for every 32.
+func BenchmarkVerbsWrite(b *testing.B) {
+	s := newBench(b)
+	until(b, func() bool { return s.ep.out.head == s.ep.out.tail || s.ep.Flush(uct.FlushLocal, 0) == ucs.OK }, s.a, s.b)
+	qp, cq, key := s.ep.out.qp, s.a.sendCQ, s.a.d.Key(s.key)
+	wrs := make([]verbs.SendWR, 1)
+	wcs := make([]verbs.WC, endBatch)
+	w, free := &wrs[0], s.a.depth
+	*w = verbs.SendWR{Op: verbs.OpWrite, InlineLen: 8, Remote: s.addr, RKey: key.RKey}
+	p := make([]byte, 8)
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		for free == 0 {
+			for range max(0, cq.Poll(wcs)) {
+				free += signalEvery
+			}
+			s.b.Progress(64)
+		}
+		copy(w.Inline[:], p)
+		w.Flags = verbs.SendInline
+		if i%signalEvery == signalEvery-1 {
+			w.Flags |= verbs.SendSignaled
+		}
+		if k, st := qp.PostSend(wrs); k != 1 {
+			b.Fatal(st)
+		}
+		free--
+	}
+	s.a.signaled, s.ep.out.signals = 0, 0
+	s.a.failLater(s.ep, errCanceled)
 }
