@@ -10,10 +10,9 @@ import (
 )
 
 // impatient notices dead peers within seconds.
-func impatient(t testing.TB) *config.Set {
-	s, _, err := config.Load(config.Options{Env: []string{
-		"UCX_RC_TIMEOUT=300ms", "UCX_RC_KEEPALIVE_INTERVAL=500ms", "UCX_RC_CONNECT_TIMEOUT=3s",
-	}, Dirs: []string{}}, settings)
+func impatient(t testing.TB, env ...string) *config.Set {
+	env = append(env, "UCX_RC_TIMEOUT=300ms", "UCX_RC_KEEPALIVE_INTERVAL=500ms", "UCX_RC_CONNECT_TIMEOUT=3s")
+	s, _, err := config.Load(config.Options{Env: env, Dirs: []string{}}, settings)
 	require.NoError(t, err)
 	return s
 }
@@ -24,6 +23,13 @@ func TestConformance(t *testing.T) {
 
 func TestConformanceInproc(t *testing.T) {
 	ucttest.Run(t, ucttest.Factory{Component: Component(inproc()), Column: "rc-inproc", Settings: impatient(t)})
+}
+
+// TestConformanceOfRestlessConnections: the same where connections are put to sleep
+// as soon as they are idle, queues are short, and buffers few.
+func TestConformanceOfRestlessConnections(t *testing.T) {
+	s := impatient(t, "UCX_RC_MAX_PAIRS=1", "UCX_RC_TX_QUEUE_LEN=16", "UCX_RC_TX_BUFS=16", "UCX_RC_RX_QUEUE_LEN=32", "UCX_RC_SEG_SIZE=1k")
+	ucttest.Run(t, ucttest.Factory{Component: Component(inproc()), Column: "rc-inproc", Settings: s})
 }
 
 func TestGateAllocs(t *testing.T) {

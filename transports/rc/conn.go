@@ -286,6 +286,9 @@ func (f *iface) uncount(e *ep) {
 func (e *ep) listen(n *note) {
 	ev := machine.Event{Kind: machine.Hear, Msg: n.msg, Busy: e.busy()}
 	e.heard = n.half
+	if n.msg.Kind == machine.Nap {
+		e.settleQueue() // so that it is not busy the next time
+	}
 	var brought *pair
 	if e.m.Wants(n.msg) {
 		p, err := e.f.makePair(e)

@@ -27,9 +27,9 @@ type ep struct {
 	waits       bool // among iface.waiting
 
 	// Receiving.
-	source   uint32
-	received bool // a message came
-	counted  bool // among iface.accepted
+	source  uint32
+	got     uint32 // messages that came, modulo 2^32
+	counted bool   // among iface.accepted
 
 	// Connection.
 	m         machine.Machine
@@ -49,8 +49,10 @@ type ep struct {
 	parted    bool // the end of what the peer sends was reported
 	released  bool
 	cancels   uct.Token // of FlushCancel
-	lastUsed  ucs.Time
+	lastUsed  ucs.Time  // as askLives saw it
 	lastHead  uint32
+	activity  uint32   // what was sent and received at
+	activeAt  ucs.Time // this time, or before it
 }
 
 // peer is an interface as its address tells.
@@ -163,6 +165,9 @@ func (e *ep) Close() {
 		e.shut(ucs.Closed)
 	}
 	if e.dead == nil {
+		if e.m.State() != machine.Idle && !e.m.PeerEnded() {
+			e.f.count(e) // the peer may still send, and is to be told
+		}
 		e.step(machine.Event{Kind: machine.Close})
 	}
 	e.f.settleLater(e)

@@ -72,6 +72,7 @@ type iface struct {
 	pairs       int // that hold a queue pair
 	timeoutCode uint8
 	retryCount  uint8
+	maxPairs    int
 	keepalive   time.Duration
 	retryEvery  time.Duration
 	tries       int
@@ -85,6 +86,7 @@ type iface struct {
 	dying    []*pair
 	nextTend ucs.Time
 	looked   ucs.Time // for connections that want a sign of life
+	lulled   ucs.Time // and for idle ones
 
 	active   int // by the layer above
 	accepted int // by peers
@@ -118,7 +120,7 @@ func openIface(d *nic.Domain, port uint8, c uct.IfaceConfig) (uct.Iface, error) 
 		seg: int(segSize.Get(s)), target: rxQueueLen.Get(s), txTotal: txBufs.Get(s),
 		depth:       1 << bits.Len(uint(txQueueLen.Get(s)-1)),
 		timeoutCode: timeoutCode(timeout.Get(s)), retryCount: uint8(retryCount.Get(s)),
-		keepalive: keepalive.Get(s), retryEvery: connectRetry.Get(s),
+		maxPairs: maxPairs.Get(s), keepalive: keepalive.Get(s), retryEvery: connectRetry.Get(s),
 		conns: map[uint64]*ep{}, remotes: map[remote]*ep{}, byPeer: map[ifaceName][]*ep{},
 		stats: stats.NewSet(statNames[:]), group: c.Stats,
 	}

@@ -53,7 +53,7 @@ func (f *iface) makePair(e *ep) (*pair, error) {
 	n := f.depth
 	p.q = queue{
 		f: f, p: p, qp: qp, most: uint32(n - spareSlots), mask: uint32(n - 1),
-		slots: make([]slot, n), dest: make([][]byte, n),
+		slots: make([]slot, n),
 	}
 	a := verbs.QPAttr{
 		State: verbs.StateInit, Port: f.port,

@@ -31,6 +31,9 @@ func (f *iface) Progress(budget int) int {
 	f.busy++
 	f.told = 0
 	n := f.receive(budget)
+	if f.listed != 0 { // answers do not wait for what follows
+		f.flushList()
+	}
 	if f.signaled != 0 {
 		f.completions(budget)
 	}
@@ -119,7 +122,7 @@ func (f *iface) describe(d *uct.Desc, p *pair, wc *verbs.WC) bool {
 		return false
 	}
 	e := p.e
-	e.received = true
+	e.got++
 	d.Off, d.Len, d.Header, d.Handle = uint32(at+headLen), wc.Len-headLen, hdr, uint64(buf)
 	d.Source, d.ID, d.Flags = e.source, uct.AMID(id), 0
 	return true

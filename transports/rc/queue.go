@@ -52,7 +52,7 @@ type queue struct {
 	reads      uint32 // reads and atomics under way
 	fence      bool   // the next waits for the reads
 	slots      []slot
-	dest       [][]byte // of slotGet
+	dest       [][]byte // of slotGet; made when there is the first
 	p          *pair
 }
 

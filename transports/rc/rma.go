@@ -109,6 +109,9 @@ func (e *ep) GetBcopy(p []byte, addr uint64, k uct.RKey, t uct.Token) uct.Status
 	w.Op, w.NumSG, w.Remote, w.RKey = verbs.OpRead, 1, addr, rkey
 	w.SG[0] = e.f.tx.Piece(i, len(p))
 	q.takeReads(slotGet, t, i).n = uint32(len(p))
+	if q.dest == nil {
+		q.dest = make([][]byte, len(q.slots))
+	}
 	q.dest[q.tail&q.mask] = p
 	q.post(w, verbs.SendSignaled)
 	return ucs.InProgress

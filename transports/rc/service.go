@@ -110,7 +110,7 @@ func (f *iface) report(e *ep) {
 	e.reported = true
 	f.uncount(e)
 	var fail uct.Failure
-	if !e.parted && e.received {
+	if !e.parted && e.got > 0 {
 		fail.Source = e.source
 	}
 	if e.opened {
@@ -128,7 +128,7 @@ func (f *iface) report(e *ep) {
 // part tells the layer above that the peer sends no more.
 func (f *iface) part(e *ep) {
 	e.parted = true
-	if e.received {
+	if e.got > 0 {
 		f.handler.HandleFailure(uct.Failure{Source: e.source})
 	}
 }
@@ -180,6 +180,7 @@ func (f *iface) tend() {
 	f.nextTend = now.Add(tendEvery)
 	f.tick(now)
 	f.bury(now)
+	f.lull(now)
 	if now.Sub(f.looked) >= f.keepalive/4 {
 		f.looked = now
 		f.askLives(now)

@@ -113,9 +113,13 @@ func eventMessage(e *env) {
 			continue
 		}
 		for range 20 {
-			b.arm(uct.EventRecv, a)
-			require.False(e, b.readable(0), "readable when armed")
-			st := f.send(l, 1, 1, p)
+			st := noResource
+			for st == noResource { // the connection may sleep
+				l.up()
+				b.arm(uct.EventRecv, a)
+				require.False(e, b.readable(0), "readable when armed")
+				st = f.send(l, 1, 1, p)
+			}
 			require.Contains(e, []uct.Status{ok, inProgress}, st, f.name)
 			require.True(e, b.readable(patience), "AM %s does not wake", f.name)
 			e.until("the message", func() bool { return len(b.inbox) == 1 }, b)
