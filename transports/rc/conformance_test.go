@@ -11,7 +11,10 @@ import (
 
 // impatient notices dead peers within seconds.
 func impatient(t testing.TB, env ...string) *config.Set {
-	env = append(env, "UCX_RC_TIMEOUT=300ms", "UCX_RC_KEEPALIVE_INTERVAL=500ms", "UCX_RC_CONNECT_TIMEOUT=3s")
+	return settingsOf(t, append(env, "UCX_RC_TIMEOUT=300ms", "UCX_RC_KEEPALIVE_INTERVAL=500ms", "UCX_RC_CONNECT_TIMEOUT=3s")...)
+}
+
+func settingsOf(t testing.TB, env ...string) *config.Set {
 	s, _, err := config.Load(config.Options{Env: env, Dirs: []string{}}, settings)
 	require.NoError(t, err)
 	return s

@@ -38,6 +38,8 @@ type end struct {
 	events   []uct.Event
 	failures []uct.Failure
 	reply    func(d *uct.Desc)
+	// onMessage, where it is set, gets the messages in place of got and data.
+	onMessage func(d *uct.Desc, p []byte)
 }
 
 func (e *end) HandleEvents(es []uct.Event) { e.events = append(e.events, es...) }
@@ -46,6 +48,10 @@ func (e *end) HandleAM(mem []byte, ds []uct.Desc) uint64 {
 	for i := range ds {
 		if e.reply != nil {
 			e.reply(&ds[i])
+			continue
+		}
+		if e.onMessage != nil {
+			e.onMessage(&ds[i], mem[ds[i].Off:][:ds[i].Len])
 			continue
 		}
 		e.got = append(e.got, ds[i])
