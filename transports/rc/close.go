@@ -46,8 +46,9 @@ func (f *iface) hangUp() {
 		case e.dead != nil:
 		case e.out != nil:
 			e.out.control(idHangUp, 0)
-		case e.m.State() == machine.Open:
-			e.step(machine.Event{Kind: machine.Close})
+		case e.m.State() == machine.Open: // asleep, or the peer is not ready yet
+			bye := machine.Msg{Kind: machine.Gone, Worker: f.worker, From: e.m.Conn(), To: e.m.Remote()}
+			f.send(&note{msg: bye, hangUp: true}, &e.peer, e.ah)
 		}
 		e.gate()
 	}

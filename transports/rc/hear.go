@@ -94,6 +94,10 @@ func (f *iface) uncount(e *ep) {
 
 // listen acts on a message of the peer's machine.
 func (e *ep) listen(n *note) {
+	if n.hangUp {
+		e.f.failLater(e, errOrderly)
+		return
+	}
 	ev := machine.Event{Kind: machine.Hear, Msg: n.msg, Busy: e.busy()}
 	e.heard = n.half
 	if n.msg.Kind == machine.Nap {

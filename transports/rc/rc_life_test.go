@@ -146,6 +146,25 @@ func TestCloseDelivers(t *testing.T) {
 	require.Equal(t, uct.Failure{Source: b.got[0].Source}, b.failures[0])
 }
 
+// TestSleepersHearOfTheEnd: an interface that closes tells the peers of connections
+// that sleep, too.
+func TestSleepersHearOfTheEnd(t *testing.T) {
+	c := Component(loopback)
+	set := settingsOf(t, "UCX_RC_MAX_PAIRS=1")
+	a, b, other := newEndWith(t, c, 1, set), newEndWith(t, c, 2, set), newEndWith(t, c, 3, set)
+	for _, to := range []*end{b, other} {
+		ep, err := a.NewEndpoint(to.address(), 0)
+		require.NoError(t, err)
+		until(t, func() bool { return ep.AMUint64(1, 1, 1) == ucs.OK }, a, b, other)
+	}
+	until(t, func() bool { return a.eps[0].out == nil || a.eps[1].out == nil }, a, b, other)
+	require.NoError(t, a.Close())
+	until(t, func() bool { return len(b.failures)+len(other.failures) == 2 }, b, other)
+	for _, e := range []*end{b, other} {
+		require.Equal(t, []uct.Failure{{Source: e.got[0].Source}}, e.failures)
+	}
+}
+
 // TestSingleGoroutine: an interface alone with its resources takes no lock for
 // posting and polling, one that shares them has no thread domain.
 func TestSingleGoroutine(t *testing.T) {

@@ -48,6 +48,9 @@ func TestNote(t *testing.T) {
 		c[bit/8] ^= 1 << (bit % 8)
 		require.Error(t, got.parse(c), "bit %d", bit)
 	}
+	n = note{msg: n.msg, hangUp: true, separate: true, half: n.half, from: n.from}
+	require.NoError(t, got.parse(n.append(nil)))
+	require.Equal(t, n, got)
 	n.msg.From = 0
 	require.Error(t, got.parse(n.append(nil)), "a connection without a name")
 	n = someNote()

@@ -18,6 +18,8 @@ type note struct {
 	msg machine.Msg
 	// separate: the hello crosses with none.
 	separate bool
+	// hangUp: the sender closes its interface.
+	hangUp bool
 	// half goes with msg.Pair, where msg.Half says so.
 	half half
 	// from is the sender's interface.
@@ -44,6 +46,8 @@ const (
 	noteResume   = 1
 	noteClosing  = 2
 	noteSeparate = 4
+	noteHangUp   = 8
+	noteFlags    = noteResume | noteClosing | noteSeparate | noteHangUp
 )
 
 func (n *note) append(b []byte) []byte {
@@ -52,7 +56,7 @@ func (n *note) append(b []byte) []byte {
 	for _, f := range []struct {
 		set bool
 		bit byte
-	}{{m.Resume, noteResume}, {m.Closing, noteClosing}, {n.separate, noteSeparate}} {
+	}{{m.Resume, noteResume}, {m.Closing, noteClosing}, {n.separate, noteSeparate}, {n.hangUp, noteHangUp}} {
 		if f.set {
 			flags |= f.bit
 		}
@@ -80,7 +84,7 @@ func (n *note) parse(b []byte) error {
 	if got, want := crc32.Checksum(b[:noteOffSum], castagnoli), le.Uint32(b[noteOffSum:]); got != want {
 		return fmt.Errorf("connection message with checksum %#x, want %#x: %w", got, want, ucs.ErrInvalid)
 	}
-	if b[0] != noteVersion || b[noteOffFlags]&^(noteResume|noteClosing|noteSeparate) != 0 {
+	if b[0] != noteVersion || b[noteOffFlags]&^noteFlags != 0 {
 		return fmt.Errorf("connection message of version %d with flags %#x: %w", b[0], b[noteOffFlags], ucs.ErrInvalid)
 	}
 	*n = note{
@@ -90,7 +94,7 @@ func (n *note) parse(b []byte) error {
 			Pair: machine.PairID(le.Uint32(b[noteOffPair:])), Old: machine.PairID(le.Uint32(b[noteOffOld:])),
 			Resume: b[noteOffFlags]&noteResume != 0, Closing: b[noteOffFlags]&noteClosing != 0,
 		},
-		separate: b[noteOffFlags]&noteSeparate != 0,
+		separate: b[noteOffFlags]&noteSeparate != 0, hangUp: b[noteOffFlags]&noteHangUp != 0,
 		half:     half{verbs.QPN(le.Uint32(b[noteOffQPN:])), verbs.PSN(le.Uint32(b[noteOffPSN:]))},
 	}
 	if n.msg.From == 0 || n.half.qpn > verbs.MulticastQPN || n.half.psn >= 1<<24 {
