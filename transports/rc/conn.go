@@ -198,4 +198,3 @@ func (e *ep) say(m machine.Msg) {
 func (e *ep) busy() bool {
 	return len(e.pend) > 0 || e.hasReserved || e.out != nil && e.out.head != e.out.tail
 }
-

@@ -44,7 +44,6 @@ type ep struct {
 	timed     bool // among iface.timed
 	settles   bool // among iface.ending
 	dead      error
-	hungUp    bool // the peer closed its interface
 	reported  bool
 	parted    bool // the end of what the peer sends was reported
 	released  bool

@@ -145,7 +145,7 @@ func (q *queue) ended(id uint32, st uct.Status) {
 		s := &q.slots[q.head&q.mask]
 		q.head++
 		if s.kind != slotPlain || s.reads {
-			with := uct.Status(ucs.OK)
+			with := ucs.OK
 			if q.head == id+1 {
 				with = st
 			}

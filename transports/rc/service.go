@@ -29,7 +29,7 @@ func (f *iface) failLater(e *ep, err error) {
 		f.stats.Inc(statFailed)
 	}
 	if e.status == ucs.OK {
-		st := uct.Status(ucs.PeerFailed)
+		st := ucs.PeerFailed
 		if errors.Is(err, ucs.ErrCanceled) {
 			st = ucs.Canceled
 		}

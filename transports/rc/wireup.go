@@ -95,7 +95,7 @@ func (n *note) parse(b []byte) error {
 			Resume: b[noteOffFlags]&noteResume != 0, Closing: b[noteOffFlags]&noteClosing != 0,
 		},
 		separate: b[noteOffFlags]&noteSeparate != 0, hangUp: b[noteOffFlags]&noteHangUp != 0,
-		half:     half{verbs.QPN(le.Uint32(b[noteOffQPN:])), verbs.PSN(le.Uint32(b[noteOffPSN:]))},
+		half: half{verbs.QPN(le.Uint32(b[noteOffQPN:])), verbs.PSN(le.Uint32(b[noteOffPSN:]))},
 	}
 	if n.msg.From == 0 || n.half.qpn > verbs.MulticastQPN || n.half.psn >= 1<<24 {
 		return fmt.Errorf("connection message of connection %d with queue pair %#x: %w", n.msg.From, uint32(n.half.qpn), ucs.ErrInvalid)
