@@ -200,3 +200,25 @@ func TestEventsTellOfDeath(t *testing.T) {
 	until(t, func() bool { return len(a.failures) == 1 }, a)
 	to.Close()
 }
+
+// TestTalksToItself: an interface is a peer as any other, also to itself.
+func TestTalksToItself(t *testing.T) {
+	a := newEnd(t, Component(inproc()), 1)
+	var eps []uct.Endpoint
+	for range 2 {
+		ep, err := a.NewEndpoint(a.address(), 0)
+		require.NoError(t, err)
+		eps = append(eps, ep)
+	}
+	for i := range uint64(100) {
+		for _, ep := range eps {
+			until(t, func() bool { return ep.AMUint64(1, i, i) == ucs.OK }, a)
+		}
+	}
+	until(t, func() bool { return len(a.got) == 200 }, a)
+	for _, ep := range eps {
+		ep.Close()
+	}
+	until(t, func() bool { return len(a.conns) == 0 }, a)
+	require.Len(t, a.failures, 2, "the end of each side that received")
+}
