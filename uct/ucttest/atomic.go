@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/cpu"
 	"github.com/goucx/goucx/uct"
 )
 
@@ -198,6 +199,7 @@ func contend(e *env, need uct.AtomicOp, work func(i int, l *link, r *region) err
 	k := e.kinds(b)[0]
 	mem := e.region(b, links[0].from, k, 256, uct.MemRemote)
 	for i, l := range links {
+		l.up()
 		r := *mem
 		r.user, r.key = l.from, e.unpack(l.from, mem.packed)
 		regions[i] = &r
@@ -213,8 +215,21 @@ func contend(e *env, need uct.AtomicOp, work func(i int, l *link, r *region) err
 			}
 		})
 	}
-	wg.Wait()
-	return mem
+	done := make(chan struct{})
+	go func() {
+		wg.Wait()
+		close(done)
+	}()
+	for { // the owner's help is not needed, but without it some answer late
+		select {
+		case <-done:
+			return mem
+		default:
+		}
+		if progress(b) == 0 {
+			cpu.Yield()
+		}
+	}
 }
 
 // contended is the number of operations a worker does.

@@ -43,6 +43,12 @@
 //   - Desc.Source names a connection for its life, also where the transport goes
 //     on by another path. Endpoints that both sides open at once, and those not
 //     used for a while, serve as any other; NoResource is a fair answer meanwhile.
+//   - A transport may make a connection at first use: until the peer has answered,
+//     operations answer NoResource. Where cases fill a connection or count on a
+//     first answer, Endpoint.Check brings it up.
+//   - With IfaceAttr.AccessFails an access to a region that was taken back fails its
+//     endpoint, with ucs.ErrRemoteAccess; with DomainAttr.KeysUnasked its key is
+//     unpacked nevertheless.
 //   - Close of domains is idempotent, as that of everything else.
 //
 // Not tested, because package uct does not say: message ids of NumAMIDs and

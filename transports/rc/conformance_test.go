@@ -1,0 +1,40 @@
+package rc
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/uct/ucttest"
+)
+
+// impatient notices dead peers within seconds.
+func impatient(t testing.TB, env ...string) *config.Set {
+	return settingsOf(t, append(env, "UCX_RC_TIMEOUT=300ms", "UCX_RC_KEEPALIVE_INTERVAL=500ms", "UCX_RC_CONNECT_TIMEOUT=3s")...)
+}
+
+func settingsOf(t testing.TB, env ...string) *config.Set {
+	s, _, err := config.Load(config.Options{Env: env, Dirs: []string{}}, settings)
+	require.NoError(t, err)
+	return s
+}
+
+func TestConformance(t *testing.T) {
+	ucttest.Run(t, ucttest.Factory{Component: Component(loopback), Settings: impatient(t)})
+}
+
+func TestConformanceInproc(t *testing.T) {
+	ucttest.Run(t, ucttest.Factory{Component: Component(inproc()), Column: "rc-inproc", Settings: impatient(t)})
+}
+
+// TestConformanceOfRestlessConnections: the same where connections are put to sleep
+// as soon as they are idle, queues are short, and buffers few.
+func TestConformanceOfRestlessConnections(t *testing.T) {
+	s := impatient(t, "UCX_RC_MAX_PAIRS=1", "UCX_RC_TX_QUEUE_LEN=16", "UCX_RC_TX_BUFS=16", "UCX_RC_RX_QUEUE_LEN=32", "UCX_RC_SEG_SIZE=1k")
+	ucttest.Run(t, ucttest.Factory{Component: Component(inproc()), Column: "rc-inproc", Settings: s})
+}
+
+func TestGateAllocs(t *testing.T) {
+	ucttest.Gates(t, ucttest.Factory{Component: Component(inproc()), Settings: impatient(t)})
+}

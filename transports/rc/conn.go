@@ -1,0 +1,200 @@
+package rc
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/wireup/machine"
+)
+
+// newEP makes a connection that has no pair yet.
+func (f *iface) newEP(p *peer) (*ep, error) {
+	ah, err := f.pd.CreateAH(p.port.AH(f.port))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ucs.ErrUnreachable, err)
+	}
+	e := &ep{f: f, peer: *p, ah: ah, q: &f.nowhere}
+	if n := len(f.freeSlot); n > 0 {
+		e.slot, f.freeSlot = f.freeSlot[n-1], f.freeSlot[:n-1]
+		f.eps[e.slot] = e
+	} else {
+		e.slot = len(f.eps)
+		f.eps = append(f.eps, e)
+	}
+	e.source = uint32(e.slot + 1)
+	f.byPeer[p.iface.name] = append(f.byPeer[p.iface.name], e)
+	e.name()
+	return e, nil
+}
+
+// name gives the connection a machine with a new name.
+func (e *ep) name() {
+	f := e.f
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	e.m = machine.New(machine.Config{
+		Worker: f.worker, Conn: binary.LittleEndian.Uint64(b[:]) | 1, TwoStep: true, Timeout: f.retryEvery, Tries: f.tries,
+	})
+	f.conns[e.m.Conn()] = e
+}
+
+// unname is the opposite of name.
+func (e *ep) unname() {
+	delete(e.f.conns, e.m.Conn())
+	delete(e.f.remotes, remote{e.peer.iface.name, e.m.Remote()})
+}
+
+// forget takes the connection out of all lists.
+func (f *iface) forget(e *ep) {
+	e.unname()
+	name := e.peer.iface.name
+	es := slices.DeleteFunc(f.byPeer[name], func(o *ep) bool { return o == e })
+	if len(es) == 0 {
+		delete(f.byPeer, name)
+	} else {
+		f.byPeer[name] = es
+	}
+	f.eps[e.slot] = nil
+	f.freeSlot = append(f.freeSlot, e.slot)
+}
+
+// takeable reports whether an endpoint may be opened on the connection.
+func (e *ep) takeable() bool {
+	return !e.opened && !e.initiated && e.dead == nil && !e.m.SaidBye() && !e.m.HeardBye() && e.m.State() == machine.Open &&
+		int(e.peer.iface.seg) >= e.f.seg
+}
+
+// want has the connection made, or woken.
+func (e *ep) want() {
+	if e.dead != nil {
+		return
+	}
+	switch {
+	case e.m.State() == machine.Idle:
+		e.connect()
+	case e.m.State() == machine.Open && e.m.Out() == machine.None && e.m.Awaits() == machine.None:
+		e.step(machine.Event{Kind: machine.Wake})
+	}
+}
+
+// connect says hello.
+func (e *ep) connect() {
+	f := e.f
+	name := e.peer.iface.name
+	e.separate = name == f.self.iface.name
+	for _, o := range f.byPeer[name] {
+		if o != e && o.m.State() != machine.Idle && !o.m.Met() {
+			e.separate = true
+		}
+	}
+	f.stats.Inc(statConnected)
+	e.step(machine.Event{Kind: machine.Connect})
+}
+
+// step lets the machine take an event and does what it says.
+func (e *ep) step(ev machine.Event) {
+	var buf [8]machine.Action
+	for _, a := range e.m.Step(ucs.Now(), ev, buf[:0]) {
+		e.do(a)
+	}
+	f := e.f
+	if e.m.Deadline() != 0 && !e.timed {
+		e.timed = true
+		f.timed = append(f.timed, e)
+	}
+	if r := e.m.Remote(); r != 0 && !e.released {
+		f.remotes[remote{e.peer.iface.name, r}] = e
+	}
+	for _, p := range e.pairs {
+		p.settle()
+	}
+	if e.m.PeerEnded() {
+		f.settleLater(e)
+	}
+}
+
+func (e *ep) do(a machine.Action) {
+	switch a.Kind {
+	case machine.Make:
+		p, err := e.f.makePair(e)
+		if err != nil {
+			e.f.failLater(e, err)
+			return
+		}
+		p.id = a.Pair
+		e.pairs = append(e.pairs, p)
+	case machine.Join:
+		if p := e.pair(a.Pair); p != nil {
+			if err := p.join(e.heard, &e.peer.port); err != nil {
+				e.f.failLater(e, fmt.Errorf("%w: connect queue pair: %w", ucs.ErrPeerFailed, err))
+			}
+		}
+	case machine.Send:
+		e.say(a.Msg)
+	case machine.Read:
+		e.readIn(a.Pair)
+	case machine.Write:
+		e.sendIn(a.Pair)
+	case machine.Retire:
+		e.retire(a.Pair)
+	case machine.Ended:
+		e.f.settleLater(e)
+	case machine.Fail:
+		e.failed(a.Reason)
+	}
+}
+
+// failed is the machine's word that the connection is over.
+func (e *ep) failed(r machine.Reason) {
+	switch r {
+	case machine.Stale:
+		e.stale()
+	case machine.Refused:
+		e.f.failLater(e, fmt.Errorf("%w: it refused the connection", ucs.ErrUnreachable))
+	case machine.PeerLost:
+		e.f.failLater(e, failErr("it does not answer, or has lost the connection"))
+	case machine.Broken:
+		e.f.failLater(e, failErr("what it said about the connection does not fit"))
+	}
+}
+
+// stale begins anew: nothing was sent or read by what the peer does not have any
+// more.
+func (e *ep) stale() {
+	if !e.opened {
+		e.f.failLater(e, errOrderly)
+		return
+	}
+	for _, p := range e.pairs {
+		e.f.linger(p)
+	}
+	e.pairs, e.out = nil, nil
+	e.unname()
+	e.name()
+	e.gate()
+	e.initiated = true
+	if len(e.pend) > 0 {
+		e.want()
+	}
+}
+
+// say sends a message of the machine's.
+func (e *ep) say(m machine.Msg) {
+	n := note{msg: m, separate: e.separate && m.Kind == machine.Hello}
+	if m.Half() {
+		p := e.pair(m.Pair)
+		if p == nil {
+			return
+		}
+		n.half = p.mine
+	}
+	e.f.send(&n, &e.peer, e.ah)
+}
+
+// busy reports whether the connection is about to be used.
+func (e *ep) busy() bool {
+	return len(e.pend) > 0 || e.hasReserved || e.out != nil && e.out.head != e.out.tail
+}

@@ -1,0 +1,125 @@
+package rc
+
+import (
+	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/wireup/machine"
+)
+
+// heardNote takes a connection message.
+func (f *iface) heardNote(wc *verbs.WC) {
+	buf := uint32(wc.ID)
+	var n note
+	if wc.Status == verbs.WCSuccess && wc.Len >= grhLen {
+		if err := n.parse(f.ud.rx.Bytes(buf)[grhLen:wc.Len]); err != nil {
+			f.stats.Inc(statGarbage)
+			f.d.Log().Sugar().Debugf("dropped a connection message: %v", err)
+		} else {
+			f.hear(&n)
+		}
+	}
+	f.ud.receive(buf)
+}
+
+// hear finds the connection that a message is about.
+func (f *iface) hear(n *note) {
+	name, m := n.from.iface.name, n.msg
+	e := f.conns[m.To]
+	if m.To == 0 {
+		e = f.remotes[remote{name, m.From}]
+	}
+	if e != nil && e.peer.iface.name != name {
+		return // of nobody's
+	}
+	if e == nil && m.To == 0 && m.Kind == machine.Hello {
+		e = f.greeted(n)
+	}
+	if e == nil {
+		f.stray(n)
+		return
+	}
+	e.listen(n)
+}
+
+// stray answers a message about a connection that there is not, or not any more.
+func (f *iface) stray(n *note) {
+	a, ok := machine.Stray(f.worker, n.msg)
+	if !ok {
+		return
+	}
+	if ah, err := f.pd.CreateAH(n.from.port.AH(f.port)); err == nil {
+		f.send(&note{msg: a}, &n.from, ah)
+		_ = ah.Close() // what was posted goes out
+	}
+}
+
+// greeted finds or makes the connection for the hello of a peer.
+func (f *iface) greeted(n *note) *ep {
+	if ok, _ := f.place.Reaches(&n.from.port); !ok {
+		return nil
+	}
+	if !n.separate {
+		for _, e := range f.byPeer[n.from.iface.name] {
+			if e.m.State() == machine.Opening && !e.separate && e.dead == nil {
+				f.stats.Inc(statCrossed)
+				f.count(e)
+				return e
+			}
+		}
+	}
+	e, err := f.newEP(&n.from)
+	if err != nil {
+		f.stats.Inc(statRefused)
+		f.d.Log().Sugar().Warnf("refused a connection: %v", err)
+		return nil
+	}
+	f.stats.Inc(statAccepted)
+	f.count(e)
+	return e
+}
+
+// count has the connection count as one that the peer may send by.
+func (f *iface) count(e *ep) {
+	if !e.counted {
+		e.counted = true
+		f.accepted++
+	}
+}
+
+func (f *iface) uncount(e *ep) {
+	if e.counted {
+		e.counted = false
+		f.accepted--
+	}
+}
+
+// listen acts on a message of the peer's machine.
+func (e *ep) listen(n *note) {
+	if n.hangUp {
+		e.f.failLater(e, errOrderly)
+		return
+	}
+	ev := machine.Event{Kind: machine.Hear, Msg: n.msg, Busy: e.busy()}
+	e.heard = n.half
+	if n.msg.Kind == machine.Nap {
+		e.settleQueue() // so that it is not busy the next time
+	}
+	var brought *pair
+	if e.m.Wants(n.msg) {
+		p, err := e.f.makePair(e)
+		if err == nil {
+			p.id = n.msg.Pair.Flip()
+			e.pairs = append(e.pairs, p)
+			brought = p
+			err = p.join(n.half, &e.peer.port)
+		}
+		if err != nil {
+			e.f.stats.Inc(statRefused)
+			e.f.d.Log().Sugar().Warnf("cannot take a queue pair of a peer: %v", err)
+			ev.Kind = machine.Unable
+		}
+	}
+	e.step(ev)
+	if brought != nil && !e.m.Holds(brought.id) {
+		e.retire(brought.id)
+	}
+}

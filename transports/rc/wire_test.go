@@ -1,0 +1,117 @@
+package rc
+
+import (
+	"encoding/hex"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/transports/internal/nic"
+	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/wireup/machine"
+)
+
+// someNote has something in each field.
+func someNote() note {
+	return note{
+		msg: machine.Msg{
+			Kind: machine.Offer, Worker: [16]byte{1, 2, 3}, From: 0x1112131415161718, To: 0x2122232425262728,
+			Pair: 3, Old: 5, Resume: true,
+		},
+		half: half{0x303132, 0x404142},
+		from: peer{
+			ifaceAddress{name: ifaceName{9, 8, 7}, qpn: 0x515253, qkey: 0x61626364, seg: 8192},
+			nic.PortAddress{MTU: verbs.MTU4096, GID: verbs.GIDOf(local), LID: 0x8181},
+		},
+	}
+}
+
+// TestNote holds the bytes that docs/wire/rc.md names.
+func TestNote(t *testing.T) {
+	n := someNote()
+	b := n.append(nil)
+	require.Len(t, b, noteLen)
+	require.Equal(t, "01"+"05"+"01"+"00"+"01020300000000000000000000000000"+"1817161514131211"+"2827262524232221"+
+		"03000000"+"05000000"+"32313000"+"42414000"+
+		"01000000"+"53525100"+"64636261"+"00200000"+"09080700000000000000000000000000", hex.EncodeToString(b[:noteOffIface+addrOffSum]))
+	var got note
+	require.NoError(t, got.parse(b))
+	require.Equal(t, n, got)
+	for k := range b {
+		require.Error(t, got.parse(b[:k]))
+	}
+	for bit := range len(b) * 8 {
+		c := append([]byte(nil), b...)
+		c[bit/8] ^= 1 << (bit % 8)
+		require.Error(t, got.parse(c), "bit %d", bit)
+	}
+	n = note{msg: n.msg, hangUp: true, separate: true, half: n.half, from: n.from}
+	require.NoError(t, got.parse(n.append(nil)))
+	require.Equal(t, n, got)
+	n.msg.From = 0
+	require.Error(t, got.parse(n.append(nil)), "a connection without a name")
+	n = someNote()
+	n.half.psn = 1 << 24
+	require.Error(t, got.parse(n.append(nil)), "a packet number of 25 bits")
+}
+
+func FuzzNote(f *testing.F) {
+	n := someNote()
+	f.Add(n.append(nil))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var n note
+		if n.parse(b) == nil {
+			var again note
+			assert.NoError(t, again.parse(n.append(nil)))
+			assert.Equal(t, n, again)
+		}
+	})
+}
+
+func FuzzIfaceAddress(f *testing.F) {
+	a := someNote().from.iface
+	f.Add(a.append(nil))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var a ifaceAddress
+		if a.parse(b) == nil {
+			var again ifaceAddress
+			assert.NoError(t, again.parse(a.append(nil)))
+			assert.Equal(t, a, again)
+		}
+	})
+}
+
+func TestTimeoutCode(t *testing.T) {
+	for _, c := range []struct {
+		d    time.Duration
+		code uint8
+	}{{1, 1}, {8192, 1}, {8193, 2}, {time.Second, 18}, {2 * time.Second, 19}, {1 << 62, 31}} {
+		require.Equal(t, c.code, timeoutCode(c.d), "%v", c.d)
+	}
+}
+
+// TestQPNTable compares the table with a map, through adds and removes at random.
+func TestQPNTable(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	var table qpnTable
+	want := map[verbs.QPN]*pair{}
+	for range 20_000 {
+		k := verbs.QPN(1 + random.IntN(300))
+		switch p := want[k]; {
+		case p == nil:
+			want[k] = &pair{}
+			table.add(k, want[k])
+		default:
+			table.remove(k)
+			delete(want, k)
+		}
+		k = verbs.QPN(1 + random.IntN(300))
+		require.Same(t, want[k], table.find(k))
+		require.Equal(t, len(want), table.n)
+	}
+	table.remove(1000)
+	require.Nil(t, new(qpnTable).find(1))
+}
