@@ -118,8 +118,14 @@ var Layers = []Layer{
 		"a verbs transport knows the verbs API, never a verbs provider: devices are handed to it",
 	},
 	{
+		"transports/ud/arq",
+		[]string{"ucs"},
+		nil,
+		"reliability is a pure machine: packets and time in, packets out",
+	},
+	{
 		"transports/ud/...",
-		[]string{"transports/ud/...", "verbs", "uct/...", "ucs/...", "config/..."},
+		[]string{"transports/ud/...", "transports/internal/...", "verbs", "uct/...", "ucs/...", "config/..."},
 		[]string{xsys, zap},
 		"a verbs transport knows the verbs API, never a verbs provider: devices are handed to it",
 	},
