@@ -94,6 +94,12 @@ var Layers = []Layer{
 		"the transport contract knows no transport and no user of it",
 	},
 	{
+		"transports/internal/nic/...",
+		[]string{"transports/internal/...", "verbs", "uct/...", "ucs/...", "config/..."},
+		[]string{xsys, zap},
+		"what the transports over verbs share knows the verbs API, never a verbs provider: devices are handed to it",
+	},
+	{
 		"transports/internal/...",
 		[]string{"transports/internal/...", "uct/...", "ucs/...", "config/..."},
 		[]string{xsys, zap},
@@ -113,7 +119,7 @@ var Layers = []Layer{
 	},
 	{
 		"transports/rc/...",
-		[]string{"transports/rc/...", "verbs", "uct/...", "ucs/...", "config/..."},
+		[]string{"transports/rc/...", "transports/internal/...", "wireup/machine", "verbs", "uct/...", "ucs/...", "config/..."},
 		[]string{xsys, zap},
 		"a verbs transport knows the verbs API, never a verbs provider: devices are handed to it",
 	},

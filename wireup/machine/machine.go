@@ -19,6 +19,9 @@ type Config struct {
 	Timeout time.Duration
 	// Tries is how often it is sent before the peer counts as lost; 0: 10.
 	Tries int
+	// TwoStep: a pair has a half on each side (a queue pair), and nothing can be sent
+	// in it before both know the other's; see halves.go. Both sides have the same.
+	TwoStep bool
 }
 
 // State is how far a connection is.
@@ -55,7 +58,8 @@ type EventKind uint8
 const (
 	// Connect: this side wants to send and there is no connection.
 	Connect EventKind = iota + 1
-	// Hear: Msg came. The pairs that it brings are attached.
+	// Hear: Msg came. The pairs that it brings are attached; with TwoStep, where
+	// Wants says so, by this side's half, which is ready to receive and to send.
 	Hear
 	// Unable: Msg came, and the pairs that it brings cannot be attached.
 	Unable
@@ -74,6 +78,9 @@ const (
 	Lost
 	// Tick: time passed; see Deadline.
 	Tick
+	// Arrived, of use with TwoStep: a message came in Pair, named from this side,
+	// whether it is read or not. Only needed for a pair that Awaits names.
+	Arrived
 )
 
 // Event goes into Step.
@@ -90,7 +97,7 @@ type ActionKind uint8
 
 // Actions.
 const (
-	// Make: make Pair, of this side's own.
+	// Make: make Pair, of this side's own; with TwoStep this side's half of it.
 	Make ActionKind = iota + 1
 	// Send: send Msg.
 	Send
@@ -100,12 +107,17 @@ const (
 	Write
 	// Read: read Pair from now on; None: nothing.
 	Read
-	// Retire: neither side of this end is in Pair any more; give it back.
+	// Retire: neither side of this end is in Pair any more; give it back. With
+	// TwoStep its name is free at once, but what is acknowledged is kept for as long
+	// as either side may repeat its last words there; so are the pairs of Ended.
 	Retire
 	// Ended: both directions are over; give the connection back with all its pairs.
 	Ended
 	// Fail: the connection is over, for Reason; give it back as well.
 	Fail
+	// Join, with TwoStep: the other half of Pair came with the message heard: make
+	// this side's ready to receive and to send. Where that cannot be done: Lost.
+	Join
 )
 
 // Reason says why a connection failed.
@@ -119,6 +131,9 @@ const (
 	Refused
 	// Broken: what it said fits nowhere.
 	Broken
+	// Stale, with TwoStep: what it opened is over for it, and nothing was sent or
+	// read. Whatever waits here may connect anew.
+	Stale
 )
 
 // Action comes out of Step.
@@ -148,6 +163,8 @@ type Machine struct {
 	nap     PairID    // asked to be left, no answer yet
 	asked   PairID    // asked to be left last
 	slept   PairID    // left last
+	next    PairID    // where this side sends when the peer's half is known to be ready
+	joined  PairID    // the last one of this side's making whose other half came
 
 	closing  bool // Close waits for an answer to the offer
 	saidBye  bool
@@ -181,7 +198,7 @@ func (m *Machine) In() PairID { return m.in }
 // Settled reports whether this side sends and reads in one pair and nothing is
 // under way.
 func (m *Machine) Settled() bool {
-	return m.state == Open && m.in == m.out && m.in == m.newest && m.offer == None && m.nap == None && !m.ending()
+	return m.state == Open && m.in == m.out && m.in == m.newest && m.offer == None && m.nap == None && m.next == None && !m.ending()
 }
 
 // MayGrow reports whether the event Grow would be followed now.
@@ -189,7 +206,7 @@ func (m *Machine) MayGrow() bool { return m.out != None && m.out == m.newest && 
 
 // free reports whether this side may offer a pair.
 func (m *Machine) free() bool {
-	return m.state == Open && m.offer == None && m.nap == None && !m.SaidBye() && m.calm()
+	return m.state == Open && m.offer == None && m.nap == None && m.next == None && !m.SaidBye() && m.calm()
 }
 
 // Holds reports whether this end uses the pair or will. One that a message
@@ -252,6 +269,8 @@ func (m *Machine) Step(now ucs.Time, ev Event, acts []Action) []Action {
 		s.fail(PeerLost)
 	case Tick:
 		s.tick(now)
+	case Arrived:
+		s.confirm(ev.Pair)
 	}
 	s.finish(now)
 	return s.acts
@@ -262,7 +281,7 @@ func (m *Machine) late(ev Event, acts []Action) []Action {
 	switch {
 	case m.state == Failed || ev.Kind != Hear || ev.Msg.From != m.remote:
 		return acts
-	case ev.Msg.Kind == Hello && m.answer.Kind == Accept:
+	case ev.Msg.Kind == Hello && m.answer.Kind == Accept && !m.conf.TwoStep:
 		return append(acts, Action{Kind: Send, Msg: m.answer})
 	case ev.Msg.Kind == Bye:
 		return append(acts, Action{Kind: Send, Msg: m.message(ByeAck, None)})

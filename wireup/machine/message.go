@@ -33,10 +33,15 @@ const (
 	Bye
 	// ByeAck: I heard that. Only where messages may be lost.
 	ByeAck
+	// Ready, with TwoStep: both halves of Pair know each other; send in it.
+	Ready
+	// Gone: I do not have this connection, or not any more.
+	Gone
 )
 
 var kindNames = [...]string{
 	"none", "hello", "accept", "yield", "refuse", "offer", "take", "decline", "nap", "asleep", "stay", "bye", "byeAck",
+	"ready", "gone",
 }
 
 // String gives the kind in lower case.
@@ -48,9 +53,16 @@ func (k Kind) String() string {
 }
 
 // Introduces reports whether a message of this kind brings pairs with it, which
-// its receiver attaches before the machine hears of it (else Unable).
+// its receiver attaches before the machine hears of it (else Unable). With TwoStep
+// Machine.Wants says it.
 func (m Msg) Introduces() bool {
 	return m.Kind == Hello || m.Kind == Offer || m.Kind == Accept && m.Old != None
+}
+
+// Half reports, with TwoStep, whether the sender's half of Pair goes with a
+// message of this kind, however often it is sent.
+func (m Msg) Half() bool {
+	return m.Kind == Hello || m.Kind == Accept || m.Kind == Offer || m.Kind == Take
 }
 
 // Msg is a connection message. Pairs are named from the side of whoever holds

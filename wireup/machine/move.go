@@ -18,7 +18,7 @@ func (s *step) offered(msg Msg) {
 		s.fail(Broken)
 		return
 	}
-	if s.repeat(msg) || s.passOver(msg) {
+	if !s.fresh(msg) {
 		return
 	}
 	if !s.calm() {
@@ -31,11 +31,21 @@ func (s *step) offered(msg Msg) {
 	s.newest = msg.Pair
 	take.Resume, take.Closing = s.out == None, s.saidBye
 	s.reply(take)
-	s.write(msg.Pair)
+	s.enter(msg.Pair)
 	if msg.Resume {
 		s.goOn(msg.Pair)
 	}
 	s.endIfClosing()
+}
+
+// fresh reports whether an offer is one to be answered. Who makes another is ready
+// in the one before.
+func (s *step) fresh(msg Msg) bool {
+	if s.repeat(msg) || s.passOver(msg) {
+		return false
+	}
+	s.confirm(s.next)
+	return true
 }
 
 // passOver reports whether an offer gets no answer now, since one of this side's
@@ -67,7 +77,8 @@ func (s *step) goOn(p PairID) {
 func (s *step) takenUp(msg Msg) {
 	s.withdrawn(msg.Old)
 	if s.offer != msg.Pair || msg.Pair == None {
-		return // again
+		s.readyAgain(msg.Pair)
+		return
 	}
 	resumes := msg.Resume && !msg.Closing
 	if resumes && !s.newer(msg.Pair) {
@@ -75,6 +86,7 @@ func (s *step) takenUp(msg Msg) {
 		return
 	}
 	s.offer, s.newest = None, msg.Pair
+	s.join(msg.Pair)
 	s.write(msg.Pair)
 	if resumes {
 		s.goOn(msg.Pair)

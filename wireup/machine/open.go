@@ -1,7 +1,5 @@
 package machine
 
-import "slices"
-
 // connect begins the connection from this side.
 func (s *step) connect() {
 	if s.state != Idle {
@@ -10,7 +8,9 @@ func (s *step) connect() {
 	s.state = Opening
 	s.offer = s.make()
 	s.newest = s.offer
-	s.write(s.offer)
+	if !s.conf.TwoStep {
+		s.write(s.offer)
+	}
 	s.send(Hello, s.offer)
 }
 
@@ -35,7 +35,7 @@ func (s *step) hear(ev Event) {
 	case Accept:
 		s.accept(msg)
 	case Yield:
-		s.remote = msg.From
+		s.yield(msg)
 	case Refuse:
 		s.fail(Refused)
 	case Offer:
@@ -56,6 +56,10 @@ func (s *step) hear(ev Event) {
 		s.bye(msg)
 	case ByeAck:
 		s.acked = s.saidBye
+	case Ready:
+		s.confirm(msg.Pair)
+	case Gone:
+		s.gone()
 	default:
 		s.fail(Broken)
 	}
@@ -63,18 +67,18 @@ func (s *step) hear(ev Event) {
 
 // ours passes over messages of another connection: late ones of one that is
 // over, and those that overtook the first.
-func (s *step) ours(msg Msg) bool {
-	if msg.To != 0 && msg.To != s.conf.Conn {
+func (m *Machine) ours(msg Msg) bool {
+	if msg.To != 0 && msg.To != m.conf.Conn {
 		return false
 	}
 	switch msg.Kind {
 	case Hello:
-		return s.remote == 0 || msg.From == s.remote
+		return m.remote == 0 || msg.From == m.remote
 	case Accept, Yield, Refuse:
-		return (s.remote == 0 || msg.From == s.remote) && s.state != Idle
+		return (m.remote == 0 || msg.From == m.remote) && m.state != Idle
 	default:
 	}
-	return s.state == Open && msg.From == s.remote || msg.Kind == Bye && s.state == Opening && msg.From == s.remote
+	return m.state == Open && msg.From == m.remote || msg.Kind == Bye && m.state == Opening && msg.From == m.remote
 }
 
 // repeat says again what was answered to the peer's last pair, and reports
@@ -83,12 +87,21 @@ func (s *step) repeat(msg Msg) bool {
 	if s.theirs == None || msg.Pair > s.theirs {
 		return false
 	}
-	if msg.Pair == s.theirs && s.answer.Kind != 0 {
-		a := s.answer
-		a.To = s.remote
-		s.do(Action{Kind: Send, Msg: a})
+	if msg.Pair == s.theirs {
+		s.again()
 	}
 	return true
+}
+
+// again repeats the answer to the peer's last pair. The half that belongs to it is
+// wanted no more where it has been left.
+func (s *step) again() {
+	a := s.answer
+	if a.Kind == 0 || s.conf.TwoStep && a.Half() && !s.Holds(a.Pair) {
+		return
+	}
+	a.To = s.remote
+	s.do(Action{Kind: Send, Msg: a})
 }
 
 func (s *step) reply(a Msg) {
@@ -100,6 +113,10 @@ func (s *step) reply(a Msg) {
 func (s *step) hello(msg Msg) {
 	if !msg.Pair.theirs() {
 		s.fail(Broken)
+		return
+	}
+	if s.conf.TwoStep {
+		s.helloHalf(msg)
 		return
 	}
 	s.remote, s.peer = msg.From, msg.Worker
@@ -141,10 +158,15 @@ func (s *step) giveWay(p PairID) {
 // accept answers this side's hello.
 func (s *step) accept(msg Msg) {
 	if s.state != Opening {
-		return // again
+		s.readyAgain(msg.Pair)
+		return
 	}
 	if msg.Pair != s.offer || msg.Old != None && !msg.Old.theirs() {
 		s.fail(Broken)
+		return
+	}
+	if s.conf.TwoStep {
+		s.acceptHalf(msg)
 		return
 	}
 	p := msg.Pair
@@ -163,6 +185,15 @@ func (s *step) accept(msg Msg) {
 	s.state, s.offer, s.newest = Open, None, p
 }
 
+// yield is the word of a peer that reads this side's hello and stands by its own.
+func (s *step) yield(msg Msg) {
+	if s.conf.TwoStep {
+		s.fail(Broken) // nothing was sent in a pair that gives way
+		return
+	}
+	s.remote = msg.From
+}
+
 // newer reports whether p was made after every pair of its maker that was read: a
 // reader never comes back to one, whatever a marker says.
 func (m *Machine) newer(p PairID) bool { return p != None && p > m.seen[p&1] }
@@ -171,7 +202,7 @@ func (m *Machine) newer(p PairID) bool { return p != None && p > m.seen[p&1] }
 func (s *step) unable(msg Msg) {
 	switch msg.Kind {
 	case Hello:
-		if s.state == Idle {
+		if s.state == Idle || s.conf.TwoStep && s.state == Opening {
 			s.remote = msg.From
 			s.send(Refuse, msg.Pair)
 			s.fail(Refused)
@@ -179,7 +210,7 @@ func (s *step) unable(msg Msg) {
 		}
 		s.fail(Broken)
 	case Offer:
-		if s.ours(msg) && !s.repeat(msg) && !s.passOver(msg) {
+		if s.ours(msg) && s.fresh(msg) {
 			s.decline(msg.Pair)
 		}
 	default:
@@ -189,6 +220,7 @@ func (s *step) unable(msg Msg) {
 
 // marker is the reader's news that the peer goes on in p, as this side names it.
 func (s *step) marker(p PairID) {
+	s.confirm(s.in)
 	switch {
 	case p == End:
 		s.inEnded = true
@@ -201,7 +233,7 @@ func (s *step) marker(p PairID) {
 		next := s.resume
 		s.resume = None
 		s.read(next)
-	case s.newer(p) && slices.Contains([]PairID{s.newest, s.offer, s.out}, p):
+	case s.newer(p) && (p == s.newest || p == s.out || p == s.offer && !s.conf.TwoStep):
 		s.read(p)
 	default:
 		s.fail(Broken)

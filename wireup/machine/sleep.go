@@ -25,7 +25,7 @@ func (s *step) peerNap(msg Msg, busy bool) {
 
 // peerAsleep is the peer's word that it has left the pair.
 func (s *step) peerAsleep(msg Msg) {
-	if s.out == msg.Pair && s.out != None && s.offer == None && !s.SaidBye() {
+	if s.out == msg.Pair && s.out != None && s.offer == None && s.next == None && !s.SaidBye() {
 		s.leave(msg.Pair)
 	}
 	if s.nap == msg.Pair {

@@ -11,7 +11,7 @@ import (
 type step struct {
 	*Machine
 	acts []Action
-	was  [5]PairID // what it held before
+	was  [6]PairID // what it held before
 }
 
 func (s *step) do(a Action) { s.acts = append(s.acts, a) }
@@ -45,6 +45,9 @@ func (s *step) fail(r Reason) {
 		return
 	}
 	s.state = Failed
+	if s.conf.TwoStep && s.remote != 0 && r != Refused {
+		s.send(Gone, None) // no socket closes, so that the peer would see it
+	}
 	s.do(Action{Kind: Fail, Reason: r})
 }
 
@@ -71,8 +74,8 @@ func (s *step) finish(now ucs.Time) {
 
 // held lists the pairs that this end uses or will use. One agreed on is still to
 // be read as long as anything is.
-func (m *Machine) held() [5]PairID {
-	ps := [...]PairID{m.in, m.out, m.offer, m.resume, m.newest}
+func (m *Machine) held() [6]PairID {
+	ps := [...]PairID{m.in, m.out, m.offer, m.resume, m.newest, m.next}
 	if m.in == None {
 		ps[4] = None
 	}
@@ -81,7 +84,7 @@ func (m *Machine) held() [5]PairID {
 
 // waiting reports whether something of this side wants an answer.
 func (m *Machine) waiting() bool {
-	return m.state == Opening || m.offer != None || m.nap != None || m.saidBye && !m.acked
+	return m.state == Opening || m.offer != None || m.nap != None || m.next != None || m.saidBye && !m.acked
 }
 
 func (s *step) timer(now ucs.Time) {
@@ -117,6 +120,8 @@ func (s *step) tick(now ucs.Time) {
 		s.sendOffer()
 	case m.nap != None:
 		s.send(Nap, m.nap)
+	case m.next != None:
+		s.again()
 	}
 	if m.saidBye && !m.acked {
 		s.send(Bye, m.lastOut)

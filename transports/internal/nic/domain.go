@@ -1,0 +1,154 @@
+package nic
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+
+	"go.uber.org/zap"
+
+	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
+	"github.com/goucx/goucx/verbs"
+)
+
+// Domain is an open device with one protection domain.
+type Domain struct {
+	t        *Transport
+	settings *config.Set
+	log      *zap.Logger
+	ctx      verbs.Context
+	pd       verbs.PD
+	attr     uct.DomainAttr
+	keys     keyTable
+
+	mu      sync.Mutex // guards the rest
+	ifaces  int
+	regions int
+	closed  bool
+}
+
+func openDomain(c *Component, p verbs.Provider, info *verbs.DeviceInfo, conf uct.DomainConfig) (*Domain, error) {
+	ctx, err := p.Open(*info)
+	if err != nil {
+		return nil, fmt.Errorf("open %s domain: %w", c.t.Name, err)
+	}
+	pd, err := ctx.AllocPD()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open %s domain %s: %w", c.t.Name, info.Name, err), ctx.Close())
+	}
+	d := &Domain{t: &c.t, settings: conf.Settings, log: conf.Log, ctx: ctx, pd: pd}
+	most := int(min(ctx.Attr().MaxMRSize, math.MaxInt-pageSlack))
+	d.attr = uct.DomainAttr{
+		Register: true, NeedMem: true, Allocate: true, MaxRegister: most, MaxAllocate: most, KeyLen: packedLen,
+	}
+	if d.log == nil {
+		d.log = zap.NewNop()
+	}
+	return d, nil
+}
+
+// pageSlack keeps a size, rounded up to a page of any size, within an int.
+const pageSlack = 1 << 30
+
+// Attr: see uct.Domain.
+func (d *Domain) Attr() *uct.DomainAttr { return &d.attr }
+
+// Context is the open device.
+func (d *Domain) Context() verbs.Context { return d.ctx }
+
+// PD is the domain's protection domain.
+func (d *Domain) PD() verbs.PD { return d.pd }
+
+// Log is for the control path; never nil.
+func (d *Domain) Log() *zap.Logger { return d.log }
+
+// Settings are those that the domain was opened with; nil: defaults.
+func (d *Domain) Settings() *config.Set { return d.settings }
+
+// DeviceName names a port of the device: "eth0:1".
+func (d *Domain) DeviceName(port uint8) string { return fmt.Sprintf("%s:%d", d.ctx.Info().Name, port) }
+
+// Ifaces lists the active ports.
+func (d *Domain) Ifaces() (infos []uct.IfaceInfo, refused []uct.Refusal) {
+	for n := 1; n <= d.ctx.Attr().Ports; n++ {
+		port := uint8(n)
+		a, err := d.ctx.Port(port)
+		if err == nil && a.State != verbs.PortActive {
+			err = fmt.Errorf("the port is %v", a.State)
+		}
+		if err != nil {
+			refused = append(refused, uct.Refusal{Transport: d.t.Name, Device: d.DeviceName(port), Reason: err.Error()})
+			continue
+		}
+		infos = append(infos, uct.IfaceInfo{Transport: d.t.Name, ID: d.t.ID, Device: d.DeviceName(port), Kind: uct.DeviceNet})
+	}
+	return infos, refused
+}
+
+// OpenIface opens the transport's interface on a port.
+func (d *Domain) OpenIface(i uct.IfaceInfo, c uct.IfaceConfig) (uct.Iface, error) {
+	if c.Handler == nil {
+		return nil, fmt.Errorf("open %s iface: no handler: %w", d.t.Name, ucs.ErrInvalid)
+	}
+	if c.Settings == nil {
+		c.Settings = d.settings
+	}
+	for n := 1; n <= d.ctx.Attr().Ports; n++ {
+		if i.Transport == d.t.Name && i.Device == d.DeviceName(uint8(n)) {
+			return d.open(uint8(n), c)
+		}
+	}
+	return nil, fmt.Errorf("open %s iface %s/%s: no such port: %w", d.t.Name, i.Transport, i.Device, ucs.ErrInvalid)
+}
+
+func (d *Domain) open(port uint8, c uct.IfaceConfig) (uct.Iface, error) {
+	if err := d.enter(&d.ifaces); err != nil {
+		return nil, fmt.Errorf("open %s iface: %w", d.t.Name, err)
+	}
+	f, err := d.t.Open(d, port, c)
+	if err != nil {
+		d.leave(&d.ifaces)
+		return nil, fmt.Errorf("open %s iface: %w", d.t.Name, err)
+	}
+	return f, nil
+}
+
+// IfaceClosed counts down an interface that Transport.Open opened.
+func (d *Domain) IfaceClosed() { d.leave(&d.ifaces) }
+
+// enter counts something that keeps the domain open.
+func (d *Domain) enter(n *int) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return fmt.Errorf("the domain: %w", ucs.ErrClosed)
+	}
+	*n++
+	return nil
+}
+
+func (d *Domain) leave(n *int) {
+	d.mu.Lock()
+	*n--
+	d.mu.Unlock()
+}
+
+// Close: see uct.Domain. Keys that are still held end with it.
+func (d *Domain) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil
+	}
+	if d.ifaces > 0 || d.regions > 0 {
+		return fmt.Errorf("close %s domain: %d ifaces and %d regions open: %w", d.t.Name, d.ifaces, d.regions, ucs.ErrBusy)
+	}
+	d.closed = true
+	if err := errors.Join(d.pd.Close(), d.ctx.Close()); err != nil {
+		return fmt.Errorf("close %s domain: %w", d.t.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,162 @@
+package nic
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/goucx/goucx/transports/internal/mapped"
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
+	"github.com/goucx/goucx/verbs"
+)
+
+// Mem is a registered region. It is registered twice: for the owner's own work
+// requests, and for peers, so that Revoke takes it from these alone.
+//
+// Concurrency: any goroutine.
+type Mem struct {
+	d     *Domain
+	bytes []byte
+	addr  uint64 // of the first byte
+	lkey  uint32
+	local verbs.MR
+	own   bool // mapped by Allocate
+	key   packed
+
+	mu     sync.Mutex // guards the rest
+	remote verbs.MR   // nil: peers may nothing, or no more
+	closed bool
+}
+
+// Register: see uct.Domain.
+func (d *Domain) Register(buf []byte, f uct.MemFlags) (uct.Mem, error) {
+	m, err := d.register(buf, f)
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// Allocate: see uct.Domain.
+func (d *Domain) Allocate(n int, f uct.MemFlags) (uct.Mem, error) {
+	if n <= 0 || n > d.attr.MaxAllocate {
+		return nil, fmt.Errorf("allocate %d bytes, want 1 to %d: %w", n, d.attr.MaxAllocate, ucs.ErrInvalid)
+	}
+	buf, err := mapped.MapAnonymous(n)
+	if err != nil {
+		return nil, fmt.Errorf("allocate: %w", err)
+	}
+	m, err := d.register(buf, f)
+	if err != nil {
+		return nil, errors.Join(err, mapped.Unmap(buf))
+	}
+	m.own = true
+	return m, nil
+}
+
+func (d *Domain) register(buf []byte, f uct.MemFlags) (*Mem, error) {
+	if len(buf) == 0 {
+		return nil, fmt.Errorf("register memory of no bytes: %w", ucs.ErrInvalid)
+	}
+	if err := d.enter(&d.regions); err != nil {
+		return nil, fmt.Errorf("register %d bytes: %w", len(buf), err)
+	}
+	m := &Mem{d: d, bytes: buf, addr: addressOf(buf)}
+	if err := m.register(f & uct.MemRemote); err != nil {
+		d.leave(&d.regions)
+		return nil, fmt.Errorf("register %d bytes: %w", len(buf), err)
+	}
+	return m, nil
+}
+
+func (m *Mem) register(f uct.MemFlags) (err error) {
+	if m.local, err = m.d.pd.Register(m.bytes, verbs.MRConfig{Access: verbs.LocalWrite}); err != nil {
+		return err
+	}
+	m.lkey = m.local.LKey()
+	m.key = packed{flags: f, base: m.addr, size: uint64(len(m.bytes))}
+	if f == 0 {
+		return nil
+	}
+	if m.remote, err = m.d.pd.Register(m.bytes, verbs.MRConfig{Access: accessOf(f)}); err != nil {
+		return errors.Join(err, m.local.Close())
+	}
+	m.key.rkey, m.key.base = m.remote.RKey(), m.remote.Addr()
+	return nil
+}
+
+func accessOf(f uct.MemFlags) verbs.Access {
+	a := verbs.LocalWrite
+	for _, c := range []struct {
+		flag   uct.MemFlags
+		access verbs.Access
+	}{{uct.MemRemotePut, verbs.RemoteWrite}, {uct.MemRemoteGet, verbs.RemoteRead}, {uct.MemRemoteAtomic, verbs.RemoteAtomic}} {
+		if f&c.flag != 0 {
+			a |= c.access
+		}
+	}
+	return a
+}
+
+// Bytes: see uct.Mem.
+func (m *Mem) Bytes() []byte { return m.bytes }
+
+// AppendKey: see uct.Mem.
+func (m *Mem) AppendKey(b []byte) []byte { return m.key.append(b) }
+
+// Revoke: see uct.Mem. Accesses under way have ended when it returns; Timeout: the
+// device did not confirm that.
+func (m *Mem) Revoke() uct.Status {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.revokeLocked(); err != nil {
+		return ucs.Timeout
+	}
+	return ucs.OK
+}
+
+func (m *Mem) revokeLocked() error {
+	if m.remote == nil {
+		return nil
+	}
+	r := m.remote
+	m.remote = nil
+	return r.Close()
+}
+
+// Close: see uct.Mem.
+func (m *Mem) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return nil
+	}
+	m.closed = true
+	err := errors.Join(m.revokeLocked(), m.local.Close())
+	if m.own {
+		err = errors.Join(err, mapped.Unmap(m.bytes))
+	}
+	m.d.leave(&m.d.regions)
+	if err != nil {
+		return fmt.Errorf("close region: %w", err)
+	}
+	return nil
+}
+
+// Piece names buf, which lies in the registered region v.Mem of this domain, in a
+// work request. false: it does not, or v.Mem is missing.
+//
+// hot: BenchmarkPiece.
+func (d *Domain) Piece(v *uct.Vec, s *verbs.SGE) bool {
+	m, ok := v.Mem.(*Mem)
+	if !ok || m.d != d {
+		return false
+	}
+	addr := addressOf(v.Buf)
+	if off := addr - m.addr; off > uint64(len(m.bytes)) || uint64(len(v.Buf)) > uint64(len(m.bytes))-off {
+		return false
+	}
+	s.Addr, s.Len, s.LKey = addr, uint32(len(v.Buf)), m.lkey
+	return true
+}

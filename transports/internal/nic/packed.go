@@ -1,0 +1,77 @@
+package nic
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math"
+
+	"github.com/goucx/goucx/uct"
+)
+
+// ErrKey: the bytes are not a key of this format, or damaged.
+var ErrKey = errors.New("bad memory key")
+
+// packed is a region as peers are told about it.
+type packed struct {
+	flags      uct.MemFlags // those for peers
+	rkey       uint32
+	base, size uint64
+}
+
+// Layout of a packed key, little-endian; docs/wire/rc.md.
+const (
+	keyMagic   = 0x52585547 // "GUXR"
+	keyVersion = 1
+
+	keyOffVersion = 4
+	keyOffFlags   = 5
+	keyOffRKey    = 8
+	keyOffBase    = 12
+	keyOffSize    = 20
+	keyOffSum     = 28
+	packedLen     = 32
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func (p *packed) append(b []byte) []byte {
+	start, le := len(b), binary.LittleEndian
+	b = le.AppendUint32(b, keyMagic)
+	b = append(b, keyVersion, byte(p.flags), 0, 0)
+	b = le.AppendUint32(b, p.rkey)
+	b = le.AppendUint64(b, p.base)
+	b = le.AppendUint64(b, p.size)
+	return le.AppendUint32(b, crc32.Checksum(b[start:], castagnoli))
+}
+
+// parse reads a packed key, which must be exactly that long.
+//
+// Errors: ErrKey, naming what is wrong.
+func (p *packed) parse(b []byte) error {
+	le := binary.LittleEndian
+	if len(b) != packedLen {
+		return fmt.Errorf("%w: %d bytes, want %d", ErrKey, len(b), packedLen)
+	}
+	if m := le.Uint32(b); m != keyMagic {
+		return fmt.Errorf("%w: magic %#x", ErrKey, m)
+	}
+	if v := b[keyOffVersion]; v != keyVersion {
+		return fmt.Errorf("%w: version %d, this program knows %d", ErrKey, v, keyVersion)
+	}
+	if got, want := crc32.Checksum(b[:keyOffSum], castagnoli), le.Uint32(b[keyOffSum:]); got != want {
+		return fmt.Errorf("%w: checksum %#x, want %#x", ErrKey, got, want)
+	}
+	*p = packed{
+		flags: uct.MemFlags(b[keyOffFlags]), rkey: le.Uint32(b[keyOffRKey:]),
+		base: le.Uint64(b[keyOffBase:]), size: le.Uint64(b[keyOffSize:]),
+	}
+	switch {
+	case p.flags&^uct.MemRemote != 0 || b[keyOffFlags+1]|b[keyOffFlags+2] != 0:
+		return fmt.Errorf("%w: flags %#x", ErrKey, b[keyOffFlags:keyOffRKey])
+	case p.size == 0 || p.size > math.MaxInt || p.base > math.MaxUint64-p.size:
+		return fmt.Errorf("%w: %d bytes at %#x", ErrKey, p.size, p.base)
+	}
+	return nil
+}
