@@ -44,7 +44,8 @@ const (
 	// Farewell tells a receiver, To, that its sender has the acknowledgement of the
 	// end; Seq is what would come next.
 	Farewell
-	// Bye tells a sender, AckOf, that its receiver goes: the acceptor closes.
+	// Bye tells a sender, AckOf, that its receiver, To, goes: the acceptor closes. A
+	// Farewell answers it.
 	Bye
 	numControl
 )

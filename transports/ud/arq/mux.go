@@ -102,10 +102,10 @@ func (m *Mux) Answered(h *Head, now ucs.Time) *Sender {
 	return nil
 }
 
-// Farewell takes a Farewell of a peer and gives the flow that may be forgotten; nil:
-// none.
-func (m *Mux) Farewell(peer uint32, h *Head) *Receiver {
-	if r := m.in.at(h.To()); r != nil && r.Peer == peer && r.ended && r.next == h.Seq() {
+// Farewell takes a Farewell and gives the flow that may be forgotten; nil: none.
+// closing: the end of any flow will do.
+func (m *Mux) Farewell(h *Head, closing bool) *Receiver {
+	if r := m.in.at(h.To()); r != nil && (closing || r.ended && r.next == h.Seq()) {
 		return r
 	}
 	return nil
@@ -116,10 +116,19 @@ func UnknownHead(h *Head) Head { return Head{A: wordA(Control, Unknown, h.To(), 
 
 // ByeHead tells the sender of r that we close.
 func ByeHead(r *Receiver) Head {
-	return Head{A: wordA(Control, Bye, 0, 0), B: uint64(r.To)<<8 | uint64(r.next)<<32}
+	return Head{A: wordA(Control, Bye, r.Own, 0), B: uint64(r.To)<<8 | uint64(r.next)<<32}
 }
+
+// ByeAnswer is the Farewell that answers a Bye.
+func ByeAnswer(bye *Head) Head { return Head{A: wordA(Control, Farewell, bye.To(), bye.Ack())} }
 
 // AckHead is the head of an Ack: what r owes, with sel behind it.
 func AckHead(r *Receiver, window uint8, sel *Selective) Head {
 	return Head{A: wordA(Control, Ack, 0, 0), B: r.Acknowledge(window), C: sel[0]}
 }
+
+// EachReceiver calls f for every flow that is received.
+func (m *Mux) EachReceiver(f func(*Receiver)) { m.in.each(func(_ Flow, r *Receiver) { f(r) }) }
+
+// Receiving reports whether any flow is received.
+func (m *Mux) Receiving() bool { return len(m.known) > 0 }

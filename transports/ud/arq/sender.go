@@ -211,6 +211,9 @@ func (s *Sender) Sendable() bool {
 	return s.flying < s.cwnd && s.state == Open && (s.missing != 0 || s.sent != s.next && s.edge.Diff(s.sent) > 0)
 }
 
+// Missing reports whether Transmit would give a packet that was lost.
+func (s *Sender) Missing() bool { return s.missing != 0 }
+
 // Transmit gives the next packet to send: its slot, and the head's first word with
 // the user's or EndID's id still to be put in. The caller has seen Sendable.
 //

@@ -107,3 +107,15 @@ func (s *Sender) Oldest(now ucs.Time) (slot uint32, a uint64) {
 
 // Poke is the first word of a packet that asks for an answer.
 func (s *Sender) Poke() uint64 { return wordA(Control, Poke, s.to, s.next) | askBit }
+
+// Ask has the next Tick ask whether the peer is there, where nothing is under way.
+func (s *Sender) Ask(now ucs.Time) {
+	if s.state == Open && s.una == s.next {
+		s.due = now
+	}
+}
+
+// Resting reports whether the flow waits for nothing but its next message.
+func (s *Sender) Resting() bool {
+	return s.state == Open && s.una == s.next && s.probes == 0 && !s.ended && s.edge.Diff(s.next) > 0
+}

@@ -198,7 +198,7 @@ func (h *host) take(from netip.AddrPort, b []byte, now ucs.Time) {
 		}
 		h.send(from, answer, nil)
 	case head.Kind() == Control && head.ID() == Farewell:
-		if r := h.mux.Farewell(h.peer(from), &head); r != nil {
+		if r := h.mux.Farewell(&head, false); r != nil {
 			h.forget(r)
 		}
 	case head.Kind() == Control && head.ID() == Unknown:
