@@ -162,7 +162,7 @@ func (e *endpoint) noRoom(id uct.AMID, n int) uct.Status {
 }
 
 func (e *endpoint) refuse(n int) uct.Status {
-	e.short, e.want = true, n
+	e.shortAt, e.want = e.f.passes+1, n
 	e.f.stats.Inc(statNoResource)
 	return ucs.NoResource
 }

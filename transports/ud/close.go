@@ -22,17 +22,13 @@ func (f *iface) Close() error {
 	for _, e := range f.eps {
 		if e != nil {
 			e.finish(arq.EndAll)
-		}
-	}
-	f.closed = true
-	f.depth++ // nothing is called from here on
-	f.lingerOn()
-	f.depth--
-	for _, e := range f.eps {
-		if e != nil && e.status == ucs.OK {
 			e.status, e.gate = ucs.Closed, ucs.Closed
 		}
 	}
+	f.closed, f.mux.Closed = true, true
+	f.depth++ // nothing is called from here on
+	f.lingerOn()
+	f.depth--
 	f.owner.Leave()
 	if f.group != nil {
 		f.group.Remove(transportName)

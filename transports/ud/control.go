@@ -78,7 +78,7 @@ func (f *iface) offered(h *arq.Head, body []byte, from verbs.QPN) {
 		f.stats.Inc(statGarbage)
 		return
 	}
-	if ok, _ := f.self.port.Reaches(&a.port); !ok || f.closed {
+	if ok, _ := f.self.port.Reaches(&a.port); !ok {
 		f.stats.Inc(statRefused)
 		return
 	}

@@ -20,12 +20,13 @@ type endpoint struct {
 	// gate is what operations answer: OK, or NoResource while tokens wait, or status.
 	gate   uct.Status
 	status uct.Status
-	want   int  // length of the packet that found no room last
-	short  bool // it found none since progress last offered any
-	busy   bool // among iface.busy
-	waits  bool // among iface.waiting
-	purged bool
-	gone   bool // the flow is over and forgotten
+	want   int // length of the packet that found no room last
+	// shortAt is iface.passes then, and one.
+	shortAt uint32
+	busy    bool // among iface.busy
+	waits   bool // among iface.waiting
+	purged  bool
+	gone    bool // the flow is over and forgotten
 
 	resID  uct.AMID
 	resHdr uint64

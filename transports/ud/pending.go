@@ -15,7 +15,7 @@ func (e *endpoint) PendingAdd(t uct.Token) uct.Status {
 		return e.status
 	}
 	if len(e.pend) == 0 {
-		if !e.short {
+		if e.shortAt != f.passes+1 && e.fits() {
 			return ucs.Busy
 		}
 		e.gate = ucs.NoResource
@@ -77,7 +77,7 @@ func (e *endpoint) offer() int {
 	if e.status != ucs.OK || len(e.pend) == 0 || !e.fits() {
 		return 0
 	}
-	e.short, e.purged, e.gate = false, false, ucs.OK
+	e.purged, e.gate = false, ucs.OK
 	k := e.f.handler.HandlePending(e.pend)
 	switch {
 	case e.purged:

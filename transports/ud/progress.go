@@ -92,8 +92,11 @@ func (f *iface) settle() {
 	if len(f.free) >= refill {
 		f.repost()
 	}
-	if f.armed {
+	if f.armed { // the async goroutine hears nothing now, so it must look
 		f.disarm()
+		if f.alarmAt == 0 {
+			f.wakeAt(ucs.Now().Add(watchdog))
+		}
 	}
 }
 

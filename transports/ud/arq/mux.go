@@ -8,7 +8,10 @@ import "github.com/goucx/goucx/ucs"
 type Mux struct {
 	conf *Config
 	// Name is what a Connect must call the interface.
-	Name  uint64
+	Name uint64
+	// Closed: no flow is accepted any more.
+	Closed bool
+
 	out   table[Sender]
 	in    table[Receiver]
 	known map[origin]Flow // accepted flows
@@ -63,11 +66,11 @@ func (m *Mux) ConnectHead(f Flow, name uint64) Head {
 func (m *Mux) Connect(peer uint32, h *Head, window uint8, now ucs.Time) (answer Head, made *Receiver) {
 	o := origin{peer, h.To(), h.Seq()}
 	refuse := Head{A: wordA(Control, Refuse, 0, 0), B: uint64(h.To())<<8 | uint64(h.Seq())<<32}
-	if h.C != m.Name || o.flow == 0 {
-		return refuse, nil
-	}
 	f, ok := m.known[o]
 	if !ok {
+		if h.C != m.Name || o.flow == 0 || m.Closed {
+			return refuse, nil
+		}
 		made = NewReceiver(m.conf, h.Seq(), now)
 		made.To, made.Peer = h.To(), peer
 		if f = m.in.add(made); f == 0 {
