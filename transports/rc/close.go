@@ -1,11 +1,13 @@
 package rc
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/verbs"
 	"github.com/goucx/goucx/wireup/machine"
 )
 
@@ -49,9 +51,25 @@ func (f *iface) hangUp() {
 		}
 		e.gate()
 	}
+	f.heedHangUps()
 	for end := ucs.Now().Add(lastWait); f.sending() && ucs.Now().Before(end); {
 		for range 100 {
 			f.completions(endBatch)
+		}
+	}
+}
+
+// heedHangUps finds the peers that have hung up themselves: they answer no more.
+func (f *iface) heedHangUps() {
+	f.stashAll()
+	for i := f.stashAt; i < len(f.stash); i++ {
+		wc := &f.stash[i]
+		p := f.qpns.find(wc.QPN)
+		if p == nil || wc.Status != verbs.WCSuccess || wc.Len < headLen {
+			continue
+		}
+		if binary.LittleEndian.Uint64(f.rx.Bytes(uint32(wc.ID))[offID:]) == idHangUp && p.e.dead == nil {
+			p.e.dead = errOrderly
 		}
 	}
 }

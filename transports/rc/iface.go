@@ -7,6 +7,7 @@ import (
 	"math/bits"
 	"time"
 
+	"github.com/goucx/goucx/config"
 	"github.com/goucx/goucx/transports/internal/nic"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/stats"
@@ -148,7 +149,7 @@ func (f *iface) attrOf() uct.IfaceAttr {
 		Put:     uct.Limit{Short: verbs.InlineLen, Bcopy: f.seg, MaxZcopy: most, MaxVec: verbs.MaxSGE},
 		Get:     uct.Limit{Bcopy: f.seg, MaxZcopy: most, MaxVec: verbs.MaxSGE},
 		Connect: uct.ConnectToIface, Events: uct.EventRecv | uct.EventSend,
-		AckMeansPlaced: dev.AckMeansPlaced, PeerFailure: true,
+		AckMeansPlaced: dev.AckMeansPlaced, PeerFailure: true, FailureWithin: f.failureWithin(), AccessFails: true,
 	}
 	if dev.Atomic != verbs.AtomicNone {
 		a.Ops |= uct.OpAtomics
@@ -161,6 +162,15 @@ func (f *iface) attrOf() uct.IfaceAttr {
 		a.Est = uct.Estimate{Dedicated: 8 << 30, LatencyNS: 200, OverheadNS: 60}
 	}
 	return a
+}
+
+// failureWithin is how long it takes until a dead peer is asked for a sign of life,
+// and has not answered.
+func (f *iface) failureWithin() time.Duration {
+	if f.keepalive == config.Forever {
+		return config.Forever // it is noticed when something is sent
+	}
+	return f.keepalive*5/4 + timeoutOf(f.timeoutCode)*time.Duration(f.retryCount+1)
 }
 
 // open makes the queues.

@@ -115,7 +115,7 @@ func (f *iface) flushList() {
 //
 //go:noinline
 func (q *queue) refused(st uct.Status) {
-	q.f.failLater(q.p.e, failErr("the device refused a work request: " + st.String()))
+	q.f.failLater(q.p.e, failErr("the device refused a work request: "+st.String()))
 }
 
 // plain takes the slot of an operation that needs nothing at its end.

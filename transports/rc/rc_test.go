@@ -1,6 +1,7 @@
 package rc
 
 import (
+	"net/netip"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -20,6 +21,11 @@ func inproc() nic.Providers {
 	return func(_ *config.Set, log *zap.Logger) []verbs.Provider {
 		return []verbs.Provider{soft.New(soft.Config{Link: soft.LinkInproc, Switch: sw, Log: log})}
 	}
+}
+
+// loopback gives the UDP device of 127.0.0.1.
+func loopback(_ *config.Set, log *zap.Logger) []verbs.Provider {
+	return []verbs.Provider{soft.New(soft.Config{Link: soft.LinkUDP, Addr: netip.AddrFrom4([4]byte{127, 0, 0, 1}), Log: log})}
 }
 
 // end is an iface under test that notes what its handler hears.
