@@ -101,8 +101,7 @@ func (f *iface) arrived(wcs []verbs.WC) int {
 	if n != 0 {
 		f.deliver(n)
 	}
-	if f.posted <= f.target-refillBatch {
-		f.post()
+	for f.posted <= f.target-refillBatch && f.post() {
 	}
 	return n
 }
@@ -156,8 +155,7 @@ func (f *iface) Release(handles []uint64) {
 		f.kept--
 		f.rx.Give(uint32(h))
 	}
-	if f.posted <= f.target-refillBatch {
-		f.post()
+	for f.posted <= f.target-refillBatch && f.post() {
 	}
 }
 
