@@ -1,5 +1,7 @@
 package uct
 
+import "time"
+
 // Ops is a set of operations and features of an iface.
 type Ops uint32
 
@@ -95,8 +97,14 @@ type IfaceAttr struct {
 	Events        EventKind
 	// AckMeansPlaced: an acknowledged write is visible to the remote CPU.
 	AckMeansPlaced bool
-	// PeerFailure: the death of a peer is reported by HandleFailure.
-	PeerFailure bool
+	// PeerFailure: the death of a peer is reported by HandleFailure, at once or
+	// FailureWithin that time.
+	PeerFailure   bool
+	FailureWithin time.Duration
+	// AccessFails: an access that the peer refuses, since the region was revoked or
+	// closed meanwhile, ends with RemoteAccess and fails its endpoint. What was
+	// posted without a token is told by the Failure alone.
+	AccessFails bool
 	Est         Estimate
 }
 
@@ -112,4 +120,7 @@ type DomainAttr struct {
 	MaxRegister, MaxAllocate int
 	// KeyLen is the longest packed key in bytes.
 	KeyLen int
+	// KeysUnasked: UnpackKey does not ask the owner whether the region still stands;
+	// the first access tells.
+	KeysUnasked bool
 }

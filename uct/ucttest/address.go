@@ -19,7 +19,8 @@ var addressCases = []testCase{
 // addressForm: appended, at most 255 bytes each, always the same; different for
 // different ifaces, but the device part is the device's.
 func addressForm(e *env) {
-	a, b := e.node(), e.node()
+	a := e.node()
+	b := e.nodeOn(a.dom)
 	for _, n := range []*node{a, b} {
 		d, i := n.iface.DeviceAddress([]byte("in")), n.iface.Address([]byte("front"))
 		require.Equal(e, "in", string(d[:2]))

@@ -148,7 +148,7 @@ func amBcopyFewer(e *env) {
 func amBcopyAbort(e *env) {
 	a, b := e.pair()
 	e.needs(a, uct.OpAMBcopy|uct.OpAMShort, "AM bcopy and short")
-	l := e.connect(a, b)
+	l := e.connect(a, b).up()
 	const rounds = 20_000
 	for i := range uint64(rounds) {
 		mem, st := l.ReserveAM(3, i, min(a.attr.AM.Bcopy, 1000))
@@ -198,8 +198,11 @@ func amZcopyPieces(e *env) {
 				n = 0
 			}
 			whole := pattern(head+n, uint64(i+1))
-			h, v, t := slices.Clone(whole[:head]), pieces(slices.Clone(whole[head:]), vecs), a.token()
-			st := l.post(func() uct.Status { return a.sent(t, l.AMZcopy(9, 11, h, v, t), v) })
+			h, p, t := slices.Clone(whole[:head]), slices.Clone(whole[head:]), a.token()
+			st := l.post(func() uct.Status {
+				v := a.pieces(t, p, vecs)
+				return a.sent(t, l.AMZcopy(9, 11, h, v, t), v)
+			})
 			clobber(h) // copied before the return
 			require.Equal(e, ok, l.end(t, st))
 			e.until("a message", func() bool { return len(b.inbox) > 0 }, a, b)

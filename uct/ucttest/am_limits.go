@@ -25,11 +25,13 @@ func amTooLong(e *env) {
 	}
 	if a.attr.Ops.Has(uct.OpAMZcopy) && lim.MaxZcopy < math.MaxInt {
 		long := make([]byte, lim.MaxZcopy+1)
-		assert.Equal(e, ucs.TooLong, l.AMZcopy(1, 1, nil, pieces(long, 1), a.token()))
-		assert.Equal(e, ucs.TooLong, l.AMZcopy(1, 1, nil, pieces(long, lim.MaxVec), a.token()), "sum of the pieces")
+		t := a.token()
+		assert.Equal(e, ucs.TooLong, l.AMZcopy(1, 1, nil, a.pieces(t, long, 1), t))
+		assert.Equal(e, ucs.TooLong, l.AMZcopy(1, 1, nil, a.pieces(t, long, lim.MaxVec), t), "sum of the pieces")
 		either := []uct.Status{ucs.TooLong, ucs.InvalidParam}
-		assert.Contains(e, either, l.AMZcopy(1, 1, make([]byte, lim.MaxHead+1), pieces(long[:lim.MinZcopy], 1), a.token()), "head")
-		assert.Contains(e, either, l.AMZcopy(1, 1, nil, make([]uct.Vec, lim.MaxVec+1), a.token()), "pieces")
+		assert.Contains(e, either, l.AMZcopy(1, 1, make([]byte, lim.MaxHead+1), a.pieces(t, long[:lim.MinZcopy], 1), t), "head")
+		assert.Contains(e, either, l.AMZcopy(1, 1, nil, make([]uct.Vec, lim.MaxVec+1), t), "pieces")
+		a.unpin(t)
 	}
 	e.settle(a, b)
 	require.Empty(e, b.inbox, "a refused message arrived")

@@ -198,6 +198,7 @@ func contend(e *env, need uct.AtomicOp, work func(i int, l *link, r *region) err
 	k := e.kinds(b)[0]
 	mem := e.region(b, links[0].from, k, 256, uct.MemRemote)
 	for i, l := range links {
+		l.up()
 		r := *mem
 		r.user, r.key = l.from, e.unpack(l.from, mem.packed)
 		regions[i] = &r

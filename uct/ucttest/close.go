@@ -44,16 +44,17 @@ func closeDelivers(e *env) {
 	a, b := e.pair()
 	e.needs(a, uct.OpAMShort, "AM short")
 	for range 20 {
-		l, s := e.connect(a, b), (*sender)(nil)
-		s = newSender(l, 1)
+		l := e.connect(a, b)
+		s := newSender(l, 1)
+		var got sequence
+		b.onMessage = func(m message) { got.take(b, m) }
+		l.post(func() uct.Status { return s.send(1) })
 		for range 30 {
 			if s.send(1) == noResource {
 				break
 			}
 		}
 		require.NotZero(e, s.number)
-		var got sequence
-		b.onMessage = func(m message) { got.take(b, m) }
 		if a.flying() > 0 {
 			l.flush() // else closing cancels
 		}
@@ -66,7 +67,7 @@ func closeDelivers(e *env) {
 // operation had not ended.
 func closeInFlight(e *env) {
 	a, b := e.pair()
-	l := e.connect(a, b)
+	l := e.connect(a, b).up()
 	r := e.anyRegion(b, a)
 	b.quiet = true
 	for range 100 {

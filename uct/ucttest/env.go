@@ -95,6 +95,9 @@ func (e *env) nodeOn(d uct.Domain) *node {
 	e.Cleanup(func() {
 		n.tidy()
 		require.NoError(e, n.iface.Close(), "close iface")
+		for t := range n.pinned {
+			n.unpin(t)
+		}
 	})
 	n.attr = n.iface.Attr()
 	return n

@@ -128,12 +128,13 @@ func flushNoToken(e *env) {
 	r := e.anyRegion(b, a)
 	b.quiet = true
 	p := pattern(max(64, a.attr.AM.MinZcopy, a.attr.Put.MinZcopy, a.attr.Get.MinZcopy), 1)
+	v := a.pieces(0, p, 1)
 	ops := []operation{{"Flush", uct.OpFlushLocal, func() uct.Status { return l.Flush(uct.FlushLocal, 0) }}}
-	ops = append(ops, operation{"AMZcopy", uct.OpAMZcopy, func() uct.Status { return l.AMZcopy(1, 1, nil, pieces(p, 1), 0) }})
+	ops = append(ops, operation{"AMZcopy", uct.OpAMZcopy, func() uct.Status { return l.AMZcopy(1, 1, nil, v, 0) }})
 	if r != nil {
 		ops = append(ops, []operation{
 			{"PutBcopy", uct.OpPutBcopy, func() uct.Status { return l.PutBcopy(p, r.base, r.key, 0) }},
-			{"PutZcopy", uct.OpPutZcopy, func() uct.Status { return l.PutZcopy(pieces(p, 1), r.base, r.key, 0) }},
+			{"PutZcopy", uct.OpPutZcopy, func() uct.Status { return l.PutZcopy(v, r.base, r.key, 0) }},
 			{"GetBcopy", uct.OpGetBcopy, func() uct.Status { return l.GetBcopy(p, r.base, r.key, 0) }},
 		}...)
 	}

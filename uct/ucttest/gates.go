@@ -20,8 +20,8 @@ func Gates(t *testing.T, f Factory) {
 	l := e.connect(a, b)
 	b.quiet, a.forgetful, b.forgetful = true, true, true
 	r := e.anyRegion(b, a)
-	g := &gate{link: l, region: r, p: make([]byte, 64), v: make([]uct.Vec, 1), tokens: make([]uct.Token, 1)}
-	g.v[0].Buf = make([]byte, max(64, a.attr.AM.MinZcopy))
+	g := &gate{link: l, region: r, p: make([]byte, 64), tokens: make([]uct.Token, 1)}
+	g.v = a.pieces(0, make([]byte, max(64, a.attr.AM.MinZcopy)), 1)
 	for _, op := range g.operations() {
 		if a.attr.Ops.Has(op.need) {
 			g.hold(op)
@@ -72,7 +72,7 @@ func (g *gate) operations() []gateOperation {
 	if g.region == nil {
 		return ops
 	}
-	return append(ops, []gateOperation{
+	ops = append(ops, []gateOperation{
 		{"PutShort", uct.OpPutShort, func(g *gate) uct.Status { return g.PutShort(g.p[:8], g.region.base, g.region.key) }},
 		{"PutUint64", uct.OpPutShort, func(g *gate) uct.Status { return g.PutUint64(1, g.region.base, g.region.key) }},
 		{"PutBcopy", uct.OpPutBcopy, func(g *gate) uct.Status { return g.PutBcopy(g.p, g.region.base, g.region.key, 1) }},
@@ -81,13 +81,18 @@ func (g *gate) operations() []gateOperation {
 		{"GetUint64", uct.OpGetShort, func(g *gate) uct.Status { return second(g.GetUint64(g.region.base, g.region.key, 1)) }},
 		{"GetBcopy", uct.OpGetBcopy, func(g *gate) uct.Status { return g.GetBcopy(g.p, g.region.base, g.region.key, 1) }},
 		{"GetZcopy", uct.OpGetZcopy, func(g *gate) uct.Status { return g.GetZcopy(g.v, g.region.base, g.region.key, 1) }},
-		{"Atomic32", uct.OpAtomics, func(g *gate) uct.Status { return g.Atomic32(uct.AtomicAdd, 1, g.region.base, g.region.key) }},
 		{"Atomic64", uct.OpAtomics, func(g *gate) uct.Status { return g.Atomic64(uct.AtomicAdd, 1, g.region.base, g.region.key) }},
-		{"Fetch32", uct.OpAtomics, func(g *gate) uct.Status {
-			return second(g.Fetch32(uct.AtomicAdd, 1, 0, g.region.base, g.region.key, 1))
-		}},
 		{"Fetch64", uct.OpAtomics, func(g *gate) uct.Status {
 			return second(g.Fetch64(uct.AtomicAdd, 1, 0, g.region.base, g.region.key, 1))
+		}},
+	}...)
+	if !g.from.attr.Post32.Has(uct.AtomicAdd) {
+		return ops
+	}
+	return append(ops, []gateOperation{
+		{"Atomic32", uct.OpAtomics, func(g *gate) uct.Status { return g.Atomic32(uct.AtomicAdd, 1, g.region.base, g.region.key) }},
+		{"Fetch32", uct.OpAtomics, func(g *gate) uct.Status {
+			return second(g.Fetch32(uct.AtomicAdd, 1, 0, g.region.base, g.region.key, 1))
 		}},
 	}...)
 }

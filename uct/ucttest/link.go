@@ -19,6 +19,7 @@ type link struct {
 	uct.Endpoint
 	env      *env
 	from, to *node
+	addr     uct.Address // of to, where it was dialled
 }
 
 // connect makes an endpoint, closed at the end of the case.
@@ -34,7 +35,18 @@ func (e *env) dial(from, to *node, a uct.Address) *link {
 	ep, err := from.iface.NewEndpoint(a, 0)
 	require.NoError(e, err, "new endpoint")
 	e.Cleanup(ep.Close)
-	return &link{Endpoint: ep, env: e, from: from, to: to}
+	return &link{Endpoint: ep, env: e, from: from, to: to, addr: a}
+}
+
+// up has the connection made, where the transport makes it at first use.
+func (l *link) up() *link {
+	l.env.Helper()
+	if l.from.attr.Ops.Has(uct.OpCheck) {
+		t := l.from.token()
+		st := l.post(func() uct.Status { return l.from.sent(t, l.Check(t)) })
+		require.Equal(l.env, ok, l.end(t, st), "check")
+	}
+	return l
 }
 
 // post repeats op while there is no resource for it, and gives its answer.
@@ -123,7 +135,7 @@ func sendBcopy(l *link, id uct.AMID, header uint64, p []byte) uct.Status {
 // sendZcopy sends p, kept until the event, in pieces and without head.
 func sendZcopy(l *link, id uct.AMID, header uint64, p []byte) uct.Status {
 	t := l.from.token()
-	v := pieces(p, min(l.from.attr.AM.MaxVec, 3))
+	v := l.from.pieces(t, p, min(l.from.attr.AM.MaxVec, 3))
 	return l.from.sent(t, l.AMZcopy(id, header, nil, v, t), p, v)
 }
 

@@ -45,7 +45,8 @@ type node struct {
 	flights   map[uct.Token]*flight
 	failures  []uct.Failure
 	tokens    uct.Token
-	doomed    bool // endpoints are expected to fail
+	pinned    map[uct.Token][]uct.Mem // what pieces registered
+	doomed    bool                    // endpoints are expected to fail
 	closed    bool
 
 	onMessage func(message) // nil: into inbox
@@ -117,6 +118,7 @@ func (n *node) HandleEvents(es []uct.Event) {
 			continue
 		}
 		f.event, f.ended, f.held = ev, true, nil
+		n.unpin(ev.Token)
 	}
 }
 
@@ -158,8 +160,44 @@ func (n *node) check(callback string) {
 func (n *node) sent(t uct.Token, st uct.Status, held ...any) uct.Status {
 	if st == inProgress {
 		n.flights[t] = &flight{held: held}
+	} else {
+		n.unpin(t)
 	}
 	return st
+}
+
+// pieces cuts p into k pieces of about one length for operation t, registered
+// until its end where the domain wants that.
+func (n *node) pieces(t uct.Token, p []byte, k int) []uct.Vec {
+	v := pieces(p, k)
+	if n.dom.Attr().NeedMem && len(p) > 0 {
+		m, err := n.dom.Register(p, 0)
+		if err != nil {
+			n.complain("register %d bytes: %v", len(p), err)
+			return v
+		}
+		if n.pinned == nil {
+			n.pinned = make(map[uct.Token][]uct.Mem)
+		}
+		n.pinned[t] = append(n.pinned[t], m)
+		for i := range v {
+			v[i].Mem = m
+		}
+	}
+	return v
+}
+
+// unpin gives back what pieces registered for an operation that has ended.
+func (n *node) unpin(t uct.Token) {
+	if len(n.pinned) == 0 {
+		return
+	}
+	for _, m := range n.pinned[t] {
+		if err := m.Close(); err != nil {
+			n.complain("close registered pieces: %v", err)
+		}
+	}
+	delete(n.pinned, t)
 }
 
 // flying counts the operations whose event has not come.

@@ -42,7 +42,7 @@ func (e *env) fillUp() *filled {
 
 func (e *env) fillLink(l *link) *filled {
 	e.Helper()
-	f := &filled{link: l}
+	f := &filled{link: l.up()}
 	l.to.onMessage = func(m message) { f.got.take(l.to, m) }
 	st := ok
 	for st == ok && f.sent < mostFill {

@@ -140,14 +140,14 @@ var putForms = []rmaForm{
 		"zcopy", uct.OpPutZcopy,
 		func(a *uct.IfaceAttr) (int, int) { return a.Put.MinZcopy, a.Put.MaxZcopy },
 		func(l *link, p []byte, addr uint64, k uct.RKey, t uct.Token) uct.Status {
-			return l.PutZcopy(pieces(p, 1), addr, k, t)
+			return l.PutZcopy(l.from.pieces(t, p, 1), addr, k, t)
 		},
 	},
 	{
 		"zcopy of pieces", uct.OpPutZcopy,
 		func(a *uct.IfaceAttr) (int, int) { return a.Put.MinZcopy, a.Put.MaxZcopy },
 		func(l *link, p []byte, addr uint64, k uct.RKey, t uct.Token) uct.Status {
-			return l.PutZcopy(pieces(p, min(l.from.attr.Put.MaxVec, 5)), addr, k, t)
+			return l.PutZcopy(l.from.pieces(t, p, min(l.from.attr.Put.MaxVec, 5)), addr, k, t)
 		},
 	},
 }
@@ -171,14 +171,14 @@ var getForms = []rmaForm{
 		"zcopy", uct.OpGetZcopy,
 		func(a *uct.IfaceAttr) (int, int) { return a.Get.MinZcopy, a.Get.MaxZcopy },
 		func(l *link, p []byte, addr uint64, k uct.RKey, t uct.Token) uct.Status {
-			return l.GetZcopy(pieces(p, 1), addr, k, t)
+			return l.GetZcopy(l.from.pieces(t, p, 1), addr, k, t)
 		},
 	},
 	{
 		"zcopy of pieces", uct.OpGetZcopy,
 		func(a *uct.IfaceAttr) (int, int) { return a.Get.MinZcopy, a.Get.MaxZcopy },
 		func(l *link, p []byte, addr uint64, k uct.RKey, t uct.Token) uct.Status {
-			return l.GetZcopy(pieces(p, min(l.from.attr.Get.MaxVec, 5)), addr, k, t)
+			return l.GetZcopy(l.from.pieces(t, p, min(l.from.attr.Get.MaxVec, 5)), addr, k, t)
 		},
 	},
 }

@@ -31,7 +31,7 @@ func BenchmarkKey(b *testing.B) {
 	require.NoError(b, err)
 	k, err := d.UnpackKey(m.AppendKey(nil))
 	require.NoError(b, err)
-	at := addressOf(m.Bytes())
+	at := AddressOf(m.Bytes())
 	b.ReportAllocs()
 	for b.Loop() {
 		if d.Key(k).Allows(at, 8, uct.MemRemotePut) != ucs.OK {

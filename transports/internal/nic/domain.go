@@ -42,7 +42,7 @@ func openDomain(c *Component, p verbs.Provider, info *verbs.DeviceInfo, conf uct
 	d := &Domain{t: &c.t, settings: conf.Settings, log: conf.Log, ctx: ctx, pd: pd}
 	most := int(min(ctx.Attr().MaxMRSize, math.MaxInt-pageSlack))
 	d.attr = uct.DomainAttr{
-		Register: true, NeedMem: true, Allocate: true, MaxRegister: most, MaxAllocate: most, KeyLen: packedLen,
+		Register: true, NeedMem: true, Allocate: true, MaxRegister: most, MaxAllocate: most, KeyLen: packedLen, KeysUnasked: true,
 	}
 	if d.log == nil {
 		d.log = zap.NewNop()

@@ -62,7 +62,7 @@ func (d *Domain) register(buf []byte, f uct.MemFlags) (*Mem, error) {
 	if err := d.enter(&d.regions); err != nil {
 		return nil, fmt.Errorf("register %d bytes: %w", len(buf), err)
 	}
-	m := &Mem{d: d, bytes: buf, addr: addressOf(buf)}
+	m := &Mem{d: d, bytes: buf, addr: AddressOf(buf)}
 	if err := m.register(f & uct.MemRemote); err != nil {
 		d.leave(&d.regions)
 		return nil, fmt.Errorf("register %d bytes: %w", len(buf), err)
@@ -153,7 +153,7 @@ func (d *Domain) Piece(v *uct.Vec, s *verbs.SGE) bool {
 	if !ok || m.d != d {
 		return false
 	}
-	addr := addressOf(v.Buf)
+	addr := AddressOf(v.Buf)
 	if off := addr - m.addr; off > uint64(len(m.bytes)) || uint64(len(v.Buf)) > uint64(len(m.bytes))-off {
 		return false
 	}

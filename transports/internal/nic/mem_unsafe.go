@@ -2,8 +2,8 @@ package nic
 
 import "unsafe"
 
-// addressOf is the address of b's first byte, as a number: nothing is reached
+// AddressOf is the address of b's first byte, as a number: nothing is reached
 // through it, and a registration holds the memory in place.
 //
 // Rule (2) of package unsafe: a pointer made uintptr, not back.
-func addressOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
+func AddressOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }

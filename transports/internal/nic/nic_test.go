@@ -88,7 +88,7 @@ func TestPiece(t *testing.T) {
 	defer func() { require.NoError(t, m.Close()) }()
 	var s verbs.SGE
 	require.True(t, d.Piece(&uct.Vec{Buf: buf[10:90], Mem: m}, &s))
-	require.Equal(t, verbs.SGE{Addr: addressOf(buf) + 10, Len: 80, LKey: m.(*Mem).lkey}, s)
+	require.Equal(t, verbs.SGE{Addr: AddressOf(buf) + 10, Len: 80, LKey: m.(*Mem).lkey}, s)
 	require.True(t, d.Piece(&uct.Vec{Buf: buf[90:90], Mem: m}, &s), "nothing, at the end")
 	for _, v := range []uct.Vec{{Buf: buf[9:20], Mem: m}, {Buf: buf[80:91], Mem: m}, {Buf: buf[10:11]}} {
 		require.False(t, d.Piece(&v, &s))
@@ -107,7 +107,7 @@ func TestKeys(t *testing.T) {
 		require.NoError(t, err)
 		ks = append(ks, k)
 	}
-	base := addressOf(m.Bytes())
+	base := AddressOf(m.Bytes())
 	for _, k := range ks {
 		require.Equal(t, uct.KeyAttr{Ops: uct.OpsPut | uct.OpAtomics, Atomic64: 1 << uct.AtomicAdd}, d.KeyAttr(k))
 		require.Equal(t, ucs.OK, d.Key(k).Allows(base, 100, uct.MemRemotePut))
@@ -234,8 +234,8 @@ func TestSlab(t *testing.T) {
 		require.True(t, ok)
 		require.Equal(t, want, i)
 		require.Len(t, s.Bytes(i), 100)
-		require.Equal(t, verbs.SGE{Addr: addressOf(s.Bytes(i)), Len: 50, LKey: s.lkey}, s.Piece(i, 50))
-		require.Equal(t, addressOf(s.Mem())+uint64(s.Offset(i)), addressOf(s.Bytes(i)))
+		require.Equal(t, verbs.SGE{Addr: AddressOf(s.Bytes(i)), Len: 50, LKey: s.lkey}, s.Piece(i, 50))
+		require.Equal(t, AddressOf(s.Mem())+uint64(s.Offset(i)), AddressOf(s.Bytes(i)))
 	}
 	_, ok := s.Take()
 	require.False(t, ok)

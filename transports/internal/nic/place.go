@@ -37,14 +37,15 @@ type PortAddress struct {
 
 // Layout of a port address, little-endian; docs/wire/rc.md.
 const (
-	portVersion   = 1
-	portOffLID    = 4
-	portOffGID    = 6
-	portOffPlace  = 22
-	portOffSum    = 30
-	portAddrLen   = 34
-	portOffFabric = 1
-	portOffMTU    = 2
+	portVersion  = 1
+	portOffLID   = 4
+	portOffGID   = 6
+	portOffPlace = 22
+	portOffSum   = 30
+	// PortAddressLen is the length of a packed port address.
+	PortAddressLen = 34
+	portOffFabric  = 1
+	portOffMTU     = 2
 )
 
 // PortAddress gives the address of a port of the device.
@@ -82,8 +83,8 @@ func (a *PortAddress) Append(b []byte) []byte {
 // what is wrong.
 func (a *PortAddress) Parse(b []byte) error {
 	le := binary.LittleEndian
-	if len(b) != portAddrLen {
-		return fmt.Errorf("damaged address: device part of %d bytes, want %d", len(b), portAddrLen)
+	if len(b) != PortAddressLen {
+		return fmt.Errorf("damaged address: device part of %d bytes, want %d", len(b), PortAddressLen)
 	}
 	if got, want := crc32.Checksum(b[:portOffSum], castagnoli), le.Uint32(b[portOffSum:]); got != want {
 		return fmt.Errorf("damaged address: checksum %#x of the device part, want %#x", got, want)

@@ -1,0 +1,190 @@
+package rc
+
+import (
+	"encoding/binary"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
+	"github.com/goucx/goucx/verbs"
+)
+
+const (
+	// maxShort is the longest message that stands in a work request.
+	maxShort = verbs.InlineLen - headLen
+	// maxHead is the longest head of AMZcopy.
+	maxHead = 128
+	// maxAMVec is how many pieces go with the head's.
+	maxAMVec = verbs.MaxSGE - 1
+)
+
+// AMShort sends an active message that stands in the work request.
+//
+// hot: BenchmarkAMShort.
+func (e *ep) AMShort(id uct.AMID, hdr uint64, p []byte) uct.Status {
+	q := e.q
+	if !q.room() || len(p) > maxShort || id >= uct.NumAMIDs {
+		return e.shortSlow(id, len(p))
+	}
+	w := q.next()
+	binary.LittleEndian.PutUint64(w.Inline[:], hdr)
+	binary.LittleEndian.PutUint64(w.Inline[offID:], uint64(id))
+	copy(w.Inline[headLen:], p)
+	w.Op, w.NumSG, w.InlineLen = verbs.OpSend, 0, uint8(headLen+len(p))
+	q.plain()
+	q.post(w, verbs.SendInline)
+	return ucs.OK
+}
+
+// AMUint64 sends eight bytes.
+//
+// hot: BenchmarkAMShort.
+func (e *ep) AMUint64(id uct.AMID, hdr, v uint64) uct.Status {
+	q := e.q
+	if !q.room() || id >= uct.NumAMIDs {
+		return e.shortSlow(id, 8)
+	}
+	w := q.next()
+	binary.LittleEndian.PutUint64(w.Inline[:], hdr)
+	binary.LittleEndian.PutUint64(w.Inline[offID:], uint64(id))
+	binary.LittleEndian.PutUint64(w.Inline[headLen:], v)
+	w.Op, w.NumSG, w.InlineLen = verbs.OpSend, 0, headLen+8
+	q.plain()
+	q.post(w, verbs.SendInline)
+	return ucs.OK
+}
+
+// shortSlow says why a short message was not sent.
+//
+//go:noinline
+func (e *ep) shortSlow(id uct.AMID, n int) uct.Status {
+	switch {
+	case e.status != ucs.OK:
+		return e.status
+	case id >= uct.NumAMIDs:
+		return ucs.InvalidParam
+	case n > maxShort:
+		return ucs.TooLong
+	}
+	return e.noRoom(false)
+}
+
+// ReserveAM takes a buffer; the queue has room, and nothing else uses that until
+// CommitAM.
+func (e *ep) ReserveAM(id uct.AMID, hdr uint64, n int) ([]byte, uct.Status) {
+	f := e.f
+	switch {
+	case e.status != ucs.OK:
+		return nil, e.status
+	case id >= uct.NumAMIDs || n < 0:
+		return nil, ucs.InvalidParam
+	case n > f.attr.AM.Bcopy:
+		return nil, ucs.TooLong
+	case !e.q.room():
+		return nil, e.noRoom(true)
+	}
+	i, ok := f.tx.Take()
+	if !ok {
+		return nil, e.noRoom(true)
+	}
+	b := f.tx.Bytes(i)
+	putHead(b, id, hdr)
+	e.reserved, e.hasReserved = i, true
+	return b[headLen : headLen+n : headLen+n], ucs.OK
+}
+
+func putHead(b []byte, id uct.AMID, hdr uint64) {
+	binary.LittleEndian.PutUint64(b, hdr)
+	binary.LittleEndian.PutUint64(b[offID:], uint64(id))
+}
+
+// CommitAM sends the reservation.
+//
+// hot: BenchmarkAMBcopy.
+func (e *ep) CommitAM(n int) {
+	if !e.hasReserved {
+		return
+	}
+	if e.status != ucs.OK || e.out == nil {
+		e.Abort()
+		return
+	}
+	e.hasReserved = false
+	q := e.out
+	w := q.next()
+	w.Op, w.NumSG = verbs.OpSend, 1
+	w.SG[0] = e.f.tx.Piece(e.reserved, headLen+n)
+	q.take(slotBuf, 0, e.reserved)
+	q.post(w, e.f.scarce())
+}
+
+// scarce asks for a completion where buffers are: what idle connections hold
+// without one is half of them at most.
+func (f *iface) scarce() verbs.SendFlags {
+	if 2*f.tx.Free() < f.txTotal {
+		return verbs.SendSignaled
+	}
+	return 0
+}
+
+// Abort gives the reservation back.
+func (e *ep) Abort() {
+	if e.hasReserved {
+		e.hasReserved = false
+		e.f.tx.Give(e.reserved)
+	}
+}
+
+// AMZcopy sends the head from a buffer and the pieces from where they are.
+//
+// hot: BenchmarkAMZcopy.
+func (e *ep) AMZcopy(id uct.AMID, hdr uint64, head []byte, v []uct.Vec, t uct.Token) uct.Status {
+	f := e.f
+	switch {
+	case e.status != ucs.OK:
+		return e.status
+	case id >= uct.NumAMIDs || len(v) > maxAMVec:
+		return ucs.InvalidParam
+	case len(head) > maxHead:
+		return ucs.TooLong
+	}
+	q := e.q
+	w := q.next()
+	n, st := f.pieces(w.SG[1:], v, f.attr.AM.MaxZcopy)
+	if st != ucs.OK {
+		return st
+	}
+	if !q.room() {
+		return e.noRoom(true)
+	}
+	i, ok := f.tx.Take()
+	if !ok {
+		return e.noRoom(true)
+	}
+	b := f.tx.Bytes(i)
+	putHead(b, id, hdr)
+	w.SG[0] = f.tx.Piece(i, headLen+copy(b[headLen:], head))
+	w.Op, w.NumSG = verbs.OpSend, uint8(1+n)
+	q.take(slotBuf, t, i)
+	q.post(w, verbs.SendSignaled)
+	return ucs.InProgress
+}
+
+// pieces names the pieces of v in a work request, those of no bytes left out, and
+// gives their number. Their sum is at most most.
+func (f *iface) pieces(sg []verbs.SGE, v []uct.Vec, most int) (int, uct.Status) {
+	n, sum := 0, 0
+	for i := range v {
+		k := len(v[i].Buf)
+		if k == 0 {
+			continue
+		}
+		if sum += k; sum > most {
+			return 0, ucs.TooLong
+		}
+		if !f.d.Piece(&v[i], &sg[n]) {
+			return 0, ucs.InvalidParam
+		}
+		n++
+	}
+	return n, ucs.OK
+}

@@ -1,0 +1,126 @@
+package rc
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/wireup/machine"
+)
+
+// lastWait bounds how long Close waits until what was sent has arrived.
+const lastWait = time.Second
+
+// Close ends all connections; peers hear of it in order. It waits up to a second
+// until what was accepted has arrived; what has not is lost then.
+func (f *iface) Close() error {
+	if f.closed {
+		return nil
+	}
+	if f.busy > 0 {
+		return fmt.Errorf("close rc iface from one of its callbacks: %w", ucs.ErrBusy)
+	}
+	f.closed = true
+	if f.group != nil {
+		f.group.Remove(transportName)
+	}
+	f.hangUp()
+	err := f.releaseAll()
+	f.d.IfaceClosed()
+	return err
+}
+
+// hangUp tells all peers and waits until they have it.
+func (f *iface) hangUp() {
+	for _, e := range f.eps {
+		if e == nil {
+			continue
+		}
+		if e.status == ucs.OK {
+			e.status = ucs.Closed
+		}
+		switch {
+		case e.dead != nil:
+		case e.out != nil:
+			e.out.control(idHangUp, 0)
+		case e.m.State() == machine.Open:
+			e.step(machine.Event{Kind: machine.Close})
+		}
+		e.gate()
+	}
+	f.heedHangUps()
+	for end := ucs.Now().Add(lastWait); f.sending() && ucs.Now().Before(end); {
+		for range 100 {
+			f.completions(endBatch)
+		}
+	}
+}
+
+// heedHangUps finds the peers that have hung up themselves: they answer no more.
+func (f *iface) heedHangUps() {
+	f.stashAll()
+	for i := f.stashAt; i < len(f.stash); i++ {
+		wc := &f.stash[i]
+		p := f.qpns.find(wc.QPN)
+		if p == nil || wc.Status != verbs.WCSuccess || wc.Len < headLen {
+			continue
+		}
+		if binary.LittleEndian.Uint64(f.rx.Bytes(uint32(wc.ID))[offID:]) == idHangUp && p.e.dead == nil {
+			p.e.dead = errOrderly
+		}
+	}
+}
+
+// sending reports whether anything that was sent has not arrived.
+func (f *iface) sending() bool {
+	for _, e := range f.eps {
+		if e != nil && e.dead == nil && e.out != nil && e.out.head != e.out.tail {
+			return true
+		}
+	}
+	for _, p := range f.dying {
+		if !p.doomed && p.q.head != p.q.tail {
+			return true
+		}
+	}
+	return false
+}
+
+func (f *iface) releaseAll() (err error) {
+	f.closed = true
+	for _, e := range f.eps {
+		if e != nil {
+			e.release(ucs.Canceled)
+		}
+	}
+	for _, p := range f.dying {
+		p.close(ucs.Canceled)
+	}
+	err = f.ud.close()
+	f.eps, f.dying, f.waiting, f.ending, f.timed, f.late = nil, nil, nil, nil, nil, nil
+	if f.srq != nil {
+		err = errors.Join(err, f.srq.Close())
+	}
+	if f.sendCQ != nil {
+		err = errors.Join(err, f.sendCQ.Close())
+	}
+	if f.recvCQ != nil {
+		err = errors.Join(err, f.recvCQ.Close())
+	}
+	if f.channel != nil {
+		err = errors.Join(err, f.channel.Close())
+	}
+	if f.rx != nil {
+		err = errors.Join(err, f.rx.Close())
+	}
+	if f.tx != nil {
+		err = errors.Join(err, f.tx.Close())
+	}
+	if f.thread != nil {
+		err = errors.Join(err, f.thread.Close())
+	}
+	return err
+}

@@ -1,0 +1,46 @@
+package rc
+
+import (
+	"time"
+
+	"github.com/goucx/goucx/config"
+)
+
+var (
+	segSize = config.New("RC_SEG_SIZE", "8k", config.Size(512, 1<<20), "bytes",
+		"Longest active message of rc, with its head of 16 bytes.")
+	rxQueueLen = config.New("RC_RX_QUEUE_LEN", "512", config.Int(32, 1<<14), "",
+		"Receives that an rc interface keeps posted; as many buffers more may be kept by the layer above.")
+	txQueueLen = config.New("RC_TX_QUEUE_LEN", "256", config.Int(16, 1<<12), "",
+		"Operations of an rc connection that are under way at once; rounded up to a power of two.")
+	txBufs = config.New("RC_TX_BUFS", "512", config.Int(16, 1<<14), "",
+		"Buffers of an rc interface for what is copied before it is sent, and for what is fetched.")
+	timeout = config.New("RC_TIMEOUT", "2s", config.Duration(100*time.Microsecond, time.Minute), "time",
+		"How long an rc connection waits for an answer before it tries again; rounded up to 4.096 us times a power of two.")
+	retryCount = config.New("RC_RETRY_COUNT", "7", config.Int(0, 7), "",
+		"How often it tries before the peer counts as dead.")
+	keepalive = config.New("RC_KEEPALIVE_INTERVAL", "20s", config.Duration(time.Millisecond, config.Forever), "time",
+		"After how long without a message an rc connection asks whether its peer lives; inf: never.")
+	connectTimeout = config.New("RC_CONNECT_TIMEOUT", "15s", config.Duration(time.Millisecond, time.Hour), "time",
+		"How long an rc interface tries to reach a peer that does not answer.")
+	connectRetry = config.New("RC_CONNECT_RETRY", "20ms", config.Duration(100*time.Microsecond, time.Minute), "time",
+		"After how long it says a connection message again that has no answer.")
+)
+
+var settings = config.Table{Section: "rc", Settings: []config.Setting{
+	segSize, rxQueueLen, txQueueLen, txBufs, timeout, retryCount, keepalive, connectTimeout, connectRetry,
+}}
+
+// timeoutCode is the least code of a time-out of at least d.
+//
+// Source: IBTA vol. 1, 11.2.5.2.
+func timeoutCode(d time.Duration) uint8 {
+	code := uint8(1)
+	for code < 31 && timeoutOf(code) < d {
+		code++
+	}
+	return code
+}
+
+// timeoutOf is the time-out of a code, above 0.
+func timeoutOf(code uint8) time.Duration { return 4096 * time.Nanosecond << code }

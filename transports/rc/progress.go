@@ -1,0 +1,233 @@
+package rc
+
+import (
+	"encoding/binary"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
+	"github.com/goucx/goucx/verbs"
+)
+
+const (
+	// endBatch is how many completions of sends are taken at a time.
+	endBatch = 32
+	// refillBatch is how many receives are posted at a time.
+	refillBatch = 32
+	// servicePasses is how many passes go between looks at what gives no sign (a
+	// power of two).
+	servicePasses = 256
+)
+
+// Progress takes what came, then what ended where a completion was asked for.
+//
+// hot: BenchmarkProgressIdle.
+func (f *iface) Progress(budget int) int {
+	if f.closed {
+		return 0
+	}
+	if f.armed {
+		f.disarm()
+	}
+	f.busy++
+	f.told = 0
+	n := f.receive(budget)
+	if f.signaled != 0 {
+		f.completions(budget)
+	}
+	f.passes++
+	if f.attention || len(f.waiting) != 0 || f.passes&(servicePasses-1) == 0 {
+		n += f.slowPass()
+	}
+	if f.events != 0 {
+		f.handEvents()
+	}
+	if f.listed != 0 {
+		f.flushList()
+	}
+	f.busy--
+	return n + f.told
+}
+
+// slowPass does what is not due in each pass.
+//
+//go:noinline
+func (f *iface) slowPass() (n int) {
+	if len(f.waiting) != 0 {
+		n = f.offerAll()
+	}
+	if f.passes&(servicePasses-1) == 0 {
+		f.completions(uct.MaxBatch) // an error comes unasked
+		f.tend()
+	}
+	if f.attention {
+		n += f.service()
+	}
+	return n
+}
+
+// receive hands over up to budget messages as one batch.
+func (f *iface) receive(budget int) int {
+	wcs := f.recvs[:min(budget, len(f.recvs))]
+	var k int
+	if f.stashAt < len(f.stash) {
+		k = f.unstash(wcs)
+	} else if k = f.recvCQ.Poll(wcs); k <= 0 {
+		return 0
+	}
+	return f.arrived(wcs[:k])
+}
+
+// arrived hands over the messages among wcs.
+//
+// hot: BenchmarkProgressAM.
+func (f *iface) arrived(wcs []verbs.WC) int {
+	n := 0
+	for i := range wcs {
+		wc := &wcs[i]
+		p := f.last
+		if p == nil || p.mine.qpn != wc.QPN {
+			p = f.qpns.find(wc.QPN)
+			f.last = p
+		}
+		if p == nil || !p.plain || wc.Status != verbs.WCSuccess || wc.Len < headLen {
+			f.odd(p, wc)
+			continue
+		}
+		f.posted--
+		if f.describe(&f.ds[n], p, wc) {
+			n++
+		}
+	}
+	if n != 0 {
+		f.deliver(n)
+	}
+	for f.posted <= f.target-refillBatch && f.post() {
+	}
+	return n
+}
+
+// describe fills d; false: it was for the connection itself.
+func (f *iface) describe(d *uct.Desc, p *pair, wc *verbs.WC) bool {
+	buf := uint32(wc.ID)
+	at := f.rx.Offset(buf)
+	b := f.rx.Mem()[at:][:headLen]
+	id := binary.LittleEndian.Uint64(b[offID:])
+	hdr := binary.LittleEndian.Uint64(b)
+	if id >= uct.NumAMIDs {
+		f.rx.Give(buf)
+		p.e.control(p, id, hdr)
+		return false
+	}
+	e := p.e
+	e.received = true
+	d.Off, d.Len, d.Header, d.Handle = uint32(at+headLen), wc.Len-headLen, hdr, uint64(buf)
+	d.Source, d.ID, d.Flags = e.source, uct.AMID(id), 0
+	return true
+}
+
+// deliver hands the first n descriptors to the handler.
+func (f *iface) deliver(n int) {
+	ds := f.ds[:n]
+	if f.kept+n <= f.keepMost {
+		for i := range ds {
+			ds[i].Flags = uct.DescCanKeep
+		}
+	}
+	kept := f.handler.HandleAM(f.rx.Mem(), ds)
+	if kept != 0 && f.ds[0].Flags == 0 {
+		kept = 0
+	}
+	for i := range ds {
+		if kept>>i&1 != 0 {
+			f.kept++
+			continue
+		}
+		f.rx.Give(uint32(ds[i].Handle))
+	}
+}
+
+// Release gives kept memory back.
+func (f *iface) Release(handles []uint64) {
+	if f.closed {
+		return
+	}
+	for _, h := range handles {
+		f.kept--
+		f.rx.Give(uint32(h))
+	}
+	for f.posted <= f.target-refillBatch && f.post() {
+	}
+}
+
+// post posts a batch of receives; false: there is no buffer, or no room.
+func (f *iface) post() bool {
+	n := 0
+	for n < min(len(f.refill), f.target-f.posted) {
+		i, ok := f.rx.Take()
+		if !ok {
+			break
+		}
+		w := &f.refill[n]
+		w.ID, w.NumSG, w.SG[0] = uint64(i), 1, f.rx.Piece(i, f.seg)
+		n++
+	}
+	k, _ := f.srq.PostRecv(f.refill[:n])
+	f.posted += k
+	for i := k; i < n; i++ {
+		f.rx.Give(uint32(f.refill[i].ID))
+	}
+	return k > 0
+}
+
+// completions ends the operations of up to budget completions.
+func (f *iface) completions(budget int) {
+	wcs := f.ends[:min(budget, len(f.ends))]
+	k := copy(wcs, f.sendStash)
+	if k > 0 {
+		f.sendStash = f.sendStash[:copy(f.sendStash, f.sendStash[k:])]
+	} else {
+		k = f.sendCQ.Poll(wcs)
+	}
+	for i := range max(k, 0) {
+		f.completed(&wcs[i])
+	}
+}
+
+// completed acts on the completion of a send.
+func (f *iface) completed(wc *verbs.WC) {
+	if wc.QPN == f.ud.qpn {
+		f.signaled--
+		f.ud.tx.Give(uint32(wc.ID))
+		return
+	}
+	p := f.qpns.find(wc.QPN)
+	switch {
+	case p == nil: // it was closed meanwhile
+	case wc.Status != verbs.WCSuccess:
+		p.broken(wc)
+	default:
+		p.q.signals--
+		f.signaled--
+		p.q.ended(uint32(wc.ID), ucs.OK)
+	}
+}
+
+// tell notes an event for the handler.
+func (f *iface) tell(ev uct.Event) {
+	if f.closed {
+		return
+	}
+	if f.events == len(f.evs) {
+		f.handEvents()
+	}
+	f.evs[f.events] = ev
+	f.events++
+	f.told++
+}
+
+// handEvents hands over the events noted.
+func (f *iface) handEvents() {
+	n := f.events
+	f.events = 0
+	f.handler.HandleEvents(f.evs[:n])
+}

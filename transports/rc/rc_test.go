@@ -1,0 +1,115 @@
+package rc
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/transports/internal/nic"
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
+	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/soft"
+)
+
+// inproc gives the in-process device; all of one call reach each other.
+func inproc() nic.Providers {
+	sw := soft.NewSwitch()
+	return func(_ *config.Set, log *zap.Logger) []verbs.Provider {
+		return []verbs.Provider{soft.New(soft.Config{Link: soft.LinkInproc, Switch: sw, Log: log})}
+	}
+}
+
+// loopback gives the UDP device of 127.0.0.1.
+func loopback(_ *config.Set, log *zap.Logger) []verbs.Provider {
+	return []verbs.Provider{soft.New(soft.Config{Link: soft.LinkUDP, Addr: netip.AddrFrom4([4]byte{127, 0, 0, 1}), Log: log})}
+}
+
+// end is an iface under test that notes what its handler hears.
+type end struct {
+	*iface
+	got      []uct.Desc
+	data     [][]byte
+	events   []uct.Event
+	failures []uct.Failure
+	reply    func(d *uct.Desc)
+}
+
+func (e *end) HandleEvents(es []uct.Event) { e.events = append(e.events, es...) }
+
+func (e *end) HandleAM(mem []byte, ds []uct.Desc) uint64 {
+	for i := range ds {
+		if e.reply != nil {
+			e.reply(&ds[i])
+			continue
+		}
+		e.got = append(e.got, ds[i])
+		e.data = append(e.data, append([]byte(nil), mem[ds[i].Off:][:ds[i].Len]...))
+	}
+	return 0
+}
+
+func (e *end) HandlePending(ts []uct.Token) int { return len(ts) }
+
+func (e *end) HandleFailure(f uct.Failure) { e.failures = append(e.failures, f) }
+
+func (e *end) address() uct.Address {
+	return uct.Address{Device: e.DeviceAddress(nil), Iface: e.Address(nil)}
+}
+
+func newEnd(t testing.TB, c uct.Component, worker byte) *end {
+	infos, refused := c.Domains(nil)
+	require.Empty(t, refused)
+	d, err := c.OpenDomain(infos[0], uct.DomainConfig{})
+	require.NoError(t, err)
+	ifs, _ := d.Ifaces()
+	e := &end{}
+	f, err := d.OpenIface(ifs[0], uct.IfaceConfig{Handler: e, Worker: uct.UUID{worker}})
+	require.NoError(t, err)
+	e.iface = f.(*iface)
+	t.Cleanup(func() {
+		require.NoError(t, f.Close())
+		require.NoError(t, d.Close())
+	})
+	return e
+}
+
+func until(t testing.TB, cond func() bool, ends ...*end) {
+	t.Helper()
+	for stop := ucs.Now().Add(20e9); !cond(); {
+		for _, e := range ends {
+			e.Progress(64)
+		}
+		if stop.Before(ucs.Now()) {
+			t.Fatal("not within 20 seconds")
+		}
+	}
+}
+
+// TestFirstMessage connects at the first message, and answers by the same
+// connection.
+func TestFirstMessage(t *testing.T) {
+	c := Component(inproc())
+	a, b := newEnd(t, c, 1), newEnd(t, c, 2)
+	to, err := a.NewEndpoint(b.address(), 0)
+	require.NoError(t, err)
+	require.Zero(t, a.pairs, "nothing before the first use")
+	until(t, func() bool { return to.AMShort(5, 0xbeef, []byte("hello")) == ucs.OK }, a, b)
+	until(t, func() bool { return len(b.got) == 1 }, a, b)
+	require.Equal(t, "hello", string(b.data[0]))
+	require.EqualValues(t, 0xbeef, b.got[0].Header)
+	require.EqualValues(t, 5, b.got[0].ID)
+	require.Equal(t, 1, b.ActiveEndpoints())
+	back, err := b.NewEndpoint(a.address(), 0)
+	require.NoError(t, err)
+	until(t, func() bool { return back.AMUint64(1, 2, 3) == ucs.OK }, a, b)
+	until(t, func() bool { return len(a.got) == 1 }, a, b)
+	require.Equal(t, []int{1, 1}, []int{a.pairs, b.pairs}, "one connection")
+	to.Close()
+	back.Close()
+	until(t, func() bool { return len(a.conns)+len(b.conns) == 0 }, a, b)
+	require.Equal(t, []uct.Failure{{Source: b.got[0].Source}}, b.failures)
+}

@@ -1,0 +1,228 @@
+package rc
+
+import (
+	"encoding/binary"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
+	"github.com/goucx/goucx/verbs"
+)
+
+// PutShort writes what stands in the work request.
+//
+// hot: BenchmarkPutShort.
+func (e *ep) PutShort(p []byte, addr uint64, k uct.RKey) uct.Status {
+	q := e.q
+	if !q.room() || len(p) > verbs.InlineLen {
+		return e.putSlow(len(p))
+	}
+	key := e.f.d.Key(k)
+	if st := key.Allows(addr, len(p), uct.MemRemotePut); st != ucs.OK {
+		return st
+	}
+	w := q.next()
+	copy(w.Inline[:], p)
+	w.Op, w.NumSG, w.InlineLen, w.Remote, w.RKey = verbs.OpWrite, 0, uint8(len(p)), addr, key.RKey
+	q.plain()
+	q.post(w, verbs.SendInline)
+	return ucs.OK
+}
+
+// PutUint64 writes eight bytes.
+//
+// hot: BenchmarkPutShort.
+func (e *ep) PutUint64(v, addr uint64, k uct.RKey) uct.Status {
+	q := e.q
+	if !q.room() {
+		return e.putSlow(8)
+	}
+	key := e.f.d.Key(k)
+	if st := key.Allows(addr, 8, uct.MemRemotePut); st != ucs.OK {
+		return st
+	}
+	w := q.next()
+	binary.LittleEndian.PutUint64(w.Inline[:], v)
+	w.Op, w.NumSG, w.InlineLen, w.Remote, w.RKey = verbs.OpWrite, 0, 8, addr, key.RKey
+	q.plain()
+	q.post(w, verbs.SendInline)
+	return ucs.OK
+}
+
+//go:noinline
+func (e *ep) putSlow(n int) uct.Status {
+	switch {
+	case e.status != ucs.OK:
+		return e.status
+	case n > verbs.InlineLen:
+		return ucs.TooLong
+	}
+	return e.noRoom(false)
+}
+
+// buffered takes a buffer for n bytes of an operation on the peer's memory.
+func (e *ep) buffered(n int, addr uint64, k uct.RKey, need uct.MemFlags) (buf, rkey uint32, st uct.Status) {
+	f := e.f
+	if e.status != ucs.OK {
+		return 0, 0, e.status
+	}
+	if n > f.seg {
+		return 0, 0, ucs.TooLong
+	}
+	key := f.d.Key(k)
+	if st := key.Allows(addr, n, need); st != ucs.OK {
+		return 0, 0, st
+	}
+	if !e.q.room() {
+		return 0, 0, e.noRoom(true)
+	}
+	buf, ok := f.tx.Take()
+	if !ok {
+		return 0, 0, e.noRoom(true)
+	}
+	return buf, key.RKey, ucs.OK
+}
+
+// PutBcopy writes from a buffer.
+func (e *ep) PutBcopy(p []byte, addr uint64, k uct.RKey, _ uct.Token) uct.Status {
+	i, rkey, st := e.buffered(len(p), addr, k, uct.MemRemotePut)
+	if st != ucs.OK {
+		return st
+	}
+	copy(e.f.tx.Bytes(i), p)
+	q := e.q
+	w := q.next()
+	w.Op, w.NumSG, w.Remote, w.RKey = verbs.OpWrite, 1, addr, rkey
+	w.SG[0] = e.f.tx.Piece(i, len(p))
+	q.take(slotBuf, 0, i)
+	q.post(w, e.f.scarce())
+	return ucs.OK
+}
+
+// GetBcopy reads into a buffer.
+func (e *ep) GetBcopy(p []byte, addr uint64, k uct.RKey, t uct.Token) uct.Status {
+	i, rkey, st := e.buffered(len(p), addr, k, uct.MemRemoteGet)
+	if st != ucs.OK {
+		return st
+	}
+	q := e.q
+	w := q.next()
+	w.Op, w.NumSG, w.Remote, w.RKey = verbs.OpRead, 1, addr, rkey
+	w.SG[0] = e.f.tx.Piece(i, len(p))
+	q.takeReads(slotGet, t, i).n = uint32(len(p))
+	q.dest[q.tail&q.mask] = p
+	q.post(w, verbs.SendSignaled)
+	return ucs.InProgress
+}
+
+// PutZcopy writes from where the pieces are.
+//
+// hot: BenchmarkPutZcopy.
+func (e *ep) PutZcopy(v []uct.Vec, addr uint64, k uct.RKey, t uct.Token) uct.Status {
+	return e.zcopy(verbs.OpWrite, uct.MemRemotePut, v, addr, k, t)
+}
+
+// GetZcopy reads to where the pieces are.
+func (e *ep) GetZcopy(v []uct.Vec, addr uint64, k uct.RKey, t uct.Token) uct.Status {
+	return e.zcopy(verbs.OpRead, uct.MemRemoteGet, v, addr, k, t)
+}
+
+func (e *ep) zcopy(op verbs.Opcode, need uct.MemFlags, v []uct.Vec, addr uint64, k uct.RKey, t uct.Token) uct.Status {
+	f := e.f
+	switch {
+	case e.status != ucs.OK:
+		return e.status
+	case len(v) > verbs.MaxSGE:
+		return ucs.InvalidParam
+	}
+	q := e.q
+	w := q.next()
+	n, st := f.pieces(w.SG[:], v, f.attr.Put.MaxZcopy)
+	if st != ucs.OK {
+		return st
+	}
+	sum := 0
+	for i := range n {
+		sum += int(w.SG[i].Len)
+	}
+	key := f.d.Key(k)
+	if st := key.Allows(addr, sum, need); st != ucs.OK {
+		return st
+	}
+	if !q.room() {
+		return e.noRoom(false)
+	}
+	w.Op, w.NumSG, w.InlineLen, w.Remote, w.RKey = op, uint8(n), 0, addr, key.RKey
+	if op == verbs.OpRead {
+		q.takeReads(slotToken, t, 0)
+	} else {
+		q.take(slotToken, t, 0)
+	}
+	q.post(w, verbs.SendSignaled)
+	return ucs.InProgress
+}
+
+// GetShort is unsupported: what is read comes later.
+func (e *ep) GetShort([]byte, uint64, uct.RKey) uct.Status { return e.unsupported() }
+
+// GetUint64 is unsupported, as GetShort is.
+func (e *ep) GetUint64(uint64, uct.RKey, uct.Token) (uint64, uct.Status) { return 0, e.unsupported() }
+
+// Atomic32 is unsupported: queue pairs have atomics of 64 bits.
+func (e *ep) Atomic32(uct.AtomicOp, uint32, uint64, uct.RKey) uct.Status { return e.unsupported() }
+
+// Fetch32 is unsupported, as Atomic32 is.
+func (e *ep) Fetch32(uct.AtomicOp, uint32, uint32, uint64, uct.RKey, uct.Token) (uint32, uct.Status) {
+	return 0, e.unsupported()
+}
+
+func (e *ep) unsupported() uct.Status {
+	if e.status != ucs.OK {
+		return e.status
+	}
+	return ucs.Unsupported
+}
+
+// Atomic64 adds; what was there before comes back nevertheless, to nobody.
+func (e *ep) Atomic64(op uct.AtomicOp, v, addr uint64, k uct.RKey) uct.Status {
+	if !postAtomics.Has(op) {
+		return e.unsupported()
+	}
+	st := e.atomic(op, v, 0, addr, k, 0)
+	if st == ucs.InProgress {
+		return ucs.OK
+	}
+	return st
+}
+
+// Fetch64 adds, or compares and swaps.
+func (e *ep) Fetch64(op uct.AtomicOp, v, cmp, addr uint64, k uct.RKey, t uct.Token) (uint64, uct.Status) {
+	if !fetchAtomics.Has(op) {
+		return 0, e.unsupported()
+	}
+	return 0, e.atomic(op, v, cmp, addr, k, t)
+}
+
+func (e *ep) atomic(op uct.AtomicOp, v, cmp, addr uint64, k uct.RKey, t uct.Token) uct.Status {
+	if addr%8 != 0 && e.status == ucs.OK {
+		return ucs.InvalidParam
+	}
+	i, rkey, st := e.buffered(8, addr, k, uct.MemRemoteAtomic)
+	if st != ucs.OK {
+		return st
+	}
+	q := e.q
+	w := q.next()
+	w.Op, w.NumSG, w.InlineLen, w.Remote, w.RKey = verbs.OpFetchAdd, 1, 0, addr, rkey
+	w.Swap = v
+	if op == uct.AtomicCompareSwap {
+		w.Op, w.Compare = verbs.OpCompareSwap, cmp
+	}
+	w.SG[0] = e.f.tx.Piece(i, 8)
+	flags := e.f.scarce()
+	if t != 0 {
+		flags = verbs.SendSignaled
+	}
+	q.takeReads(slotFetch, t, i)
+	q.post(w, flags)
+	return ucs.InProgress
+}

@@ -1,0 +1,298 @@
+package rc
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
+	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/wireup/machine"
+)
+
+const (
+	// tendEvery is how often what gives no sign is looked at.
+	tendEvery = 500 * time.Microsecond
+	// lingerFor is how long a queue pair that was left answers a peer that has not
+	// heard its acknowledgement, and lingerMost how long it waits for one.
+	lingerFor, lingerMost = 500 * time.Millisecond, 20 * time.Second
+)
+
+// failLater ends the connection in the next Progress, with its callback.
+func (f *iface) failLater(e *ep, err error) {
+	if e.dead != nil {
+		return
+	}
+	e.dead = err
+	if !errors.Is(err, errOrderly) {
+		f.stats.Inc(statFailed)
+	}
+	if e.status == ucs.OK {
+		st := uct.Status(ucs.PeerFailed)
+		if errors.Is(err, ucs.ErrCanceled) {
+			st = ucs.Canceled
+		}
+		e.shut(st)
+	}
+	f.settleLater(e)
+}
+
+// settleLater has the next Progress see whether the connection is over.
+func (f *iface) settleLater(e *ep) {
+	if !e.settles {
+		e.settles = true
+		f.ending = append(f.ending, e)
+	}
+	f.attention = true
+}
+
+// service does what earlier calls brought up. Callbacks happen here.
+func (f *iface) service() (n int) {
+	f.attention = false
+	n = f.deliverLate()
+	for len(f.ending) > 0 {
+		es := f.ending
+		f.ending = nil
+		for _, e := range es {
+			e.settles = false
+			if !e.released {
+				n += f.settleOne(e)
+			}
+		}
+	}
+	return n
+}
+
+func (f *iface) settleOne(e *ep) (n int) {
+	if e.dead != nil && !e.reported {
+		n = f.tearDown(e)
+	}
+	if e.dead == nil && e.m.PeerEnded() {
+		f.uncount(e)
+		if !e.parted {
+			f.part(e)
+		}
+		if !e.opened && !e.m.SaidBye() {
+			e.step(machine.Event{Kind: machine.Close})
+		}
+	}
+	if e.done() {
+		f.drop(e)
+	}
+	return n
+}
+
+// tearDown ends what is under way on a failed connection, delivers what has come,
+// and reports it.
+func (f *iface) tearDown(e *ep) (n int) {
+	f.flushList()
+	for _, p := range e.pairs {
+		f.salvage(p)
+	}
+	n = f.drainStash() + f.deliverLate()
+	if !errors.Is(e.dead, errOrderly) && e.m.Remote() != 0 {
+		e.say(machine.Msg{Kind: machine.Gone, Worker: f.worker, From: e.m.Conn(), To: e.m.Remote()})
+	}
+	e.closePairs(statusOf(e.dead))
+	if e.cancels != 0 {
+		f.tell(uct.Event{Token: e.cancels})
+	}
+	if f.events != 0 {
+		f.handEvents()
+	}
+	f.report(e)
+	return n
+}
+
+// report tells the layer above that a connection ended.
+func (f *iface) report(e *ep) {
+	e.reported = true
+	f.uncount(e)
+	var fail uct.Failure
+	if !e.parted && e.received {
+		fail.Source = e.source
+	}
+	if e.opened {
+		fail.Endpoint = e
+	}
+	if fail == (uct.Failure{}) {
+		return
+	}
+	if e.dead != nil && !errors.Is(e.dead, errOrderly) {
+		fail.Err = e.dead
+	}
+	f.handler.HandleFailure(fail)
+}
+
+// part tells the layer above that the peer sends no more.
+func (f *iface) part(e *ep) {
+	e.parted = true
+	if e.received {
+		f.handler.HandleFailure(uct.Failure{Source: e.source})
+	}
+}
+
+// drop releases a connection that is over.
+func (f *iface) drop(e *ep) {
+	if !e.reported {
+		f.report(e)
+	}
+	for _, p := range e.pairs {
+		f.linger(p)
+	}
+	e.pairs = nil
+	e.release(ucs.Canceled)
+}
+
+// broken acts on the completion of a send that failed: the queue pair is over.
+func (p *pair) broken(wc *verbs.WC) {
+	p.q.signals-- // it may have been asked for or not: close sets it right
+	p.q.f.signaled--
+	var err error
+	switch wc.Status {
+	case verbs.WCRemAccessErr, verbs.WCRemInvReqErr, verbs.WCRemOpErr:
+		err = fmt.Errorf("%w: %v", ucs.ErrRemoteAccess, wc.Status)
+	case verbs.WCRetryExcErr, verbs.WCRNRRetryExcErr:
+		err = failErr("it does not answer: " + wc.Status.String())
+	default:
+		err = failErr(wc.Status.String())
+	}
+	if p.retired != 0 {
+		p.doomed = true
+		return
+	}
+	if p.e.dead == nil {
+		p.q.ended(uint32(wc.ID), statusOf(err))
+	}
+	p.q.f.failLater(p.e, err)
+}
+
+// tend does what gives no sign: deadlines, pairs that linger, signs of life.
+func (f *iface) tend() {
+	if len(f.timed) == 0 && len(f.dying) == 0 && f.pairs == 0 {
+		return
+	}
+	now := ucs.Now()
+	if now < f.nextTend {
+		return
+	}
+	f.nextTend = now.Add(tendEvery)
+	f.tick(now)
+	f.bury(now)
+	if now.Sub(f.looked) >= f.keepalive/4 {
+		f.looked = now
+		f.askLives(now)
+	}
+}
+
+// tick tells the machines whose deadlines have come.
+func (f *iface) tick(now ucs.Time) {
+	es := f.timed
+	f.timed = nil
+	for _, e := range es {
+		e.timed = false
+		if e.released || e.dead != nil || e.m.Deadline() == 0 {
+			continue
+		}
+		if e.m.Deadline() <= now {
+			e.step(machine.Event{Kind: machine.Tick})
+		}
+		if !e.timed && e.m.Deadline() != 0 {
+			e.timed = true
+			f.timed = append(f.timed, e)
+		}
+	}
+}
+
+// bury closes pairs that have lingered.
+func (f *iface) bury(now ucs.Time) {
+	kept := f.dying[:0]
+	for _, p := range f.dying {
+		quiet := p.q.head == p.q.tail && now.Sub(p.retired) >= lingerFor
+		if p.doomed || quiet || now.Sub(p.retired) >= lingerMost {
+			p.close(ucs.Canceled)
+			continue
+		}
+		kept = append(kept, p)
+	}
+	clear(f.dying[len(kept):])
+	f.dying = kept
+}
+
+// askLives writes no bytes to peers of which nothing was heard: one that is dead
+// does not acknowledge that.
+func (f *iface) askLives(now ucs.Time) {
+	for _, e := range f.eps {
+		if e == nil || e.out == nil || e.dead != nil {
+			continue
+		}
+		q := e.out
+		if q.head != e.lastHead || e.lastUsed == 0 {
+			e.lastHead, e.lastUsed = q.head, now
+		}
+		if now.Sub(e.lastUsed) >= f.keepalive && q.signals == 0 {
+			e.lastUsed = now
+			q.nothing(0)
+		}
+	}
+}
+
+// Flush ends when the operations of all endpoints posted before have.
+func (f *iface) Flush(t uct.Token) uct.Status {
+	if f.closed {
+		return ucs.Closed
+	}
+	n := 0
+	for _, e := range f.eps {
+		if e != nil && e.out != nil && e.out.head != e.out.tail {
+			if !e.out.room() {
+				return ucs.NoResource
+			}
+			n++
+		}
+	}
+	if n == 0 {
+		return ucs.OK
+	}
+	i := f.flushes.take(t, n)
+	for _, e := range f.eps {
+		if e != nil && e.out != nil && e.out.head != e.out.tail {
+			e.out.nothing(0)
+			e.out.slots[(e.out.tail-1)&e.out.mask] = slot{kind: slotFlush, buf: i}
+		}
+	}
+	return ucs.InProgress
+}
+
+// flush is a flush of the iface under way.
+type flush struct {
+	token uct.Token
+	left  int // endpoints
+}
+
+type flushes struct {
+	all  []flush
+	free []uint32
+}
+
+func (fs *flushes) take(t uct.Token, n int) uint32 {
+	if k := len(fs.free); k > 0 {
+		i := fs.free[k-1]
+		fs.free = fs.free[:k-1]
+		fs.all[i] = flush{t, n}
+		return i
+	}
+	fs.all = append(fs.all, flush{t, n})
+	return uint32(len(fs.all) - 1)
+}
+
+// ended counts an endpoint down; the token, when it was the last.
+func (fs *flushes) ended(i uint32) uct.Token {
+	fl := &fs.all[i]
+	if fl.left--; fl.left > 0 {
+		return 0
+	}
+	fs.free = append(fs.free, i)
+	return fl.token
+}

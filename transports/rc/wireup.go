@@ -1,0 +1,200 @@
+package rc
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+
+	"github.com/goucx/goucx/transports/internal/nic"
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/wireup/machine"
+)
+
+// note is a connection message as it travels: docs/wire/rc.md.
+type note struct {
+	msg machine.Msg
+	// separate: the hello crosses with none.
+	separate bool
+	// half goes with msg.Pair, where msg.Half says so.
+	half half
+	// from is the sender's interface.
+	from peer
+}
+
+// Layout of a connection message, little-endian.
+const (
+	noteVersion   = 1
+	noteOffKind   = 1
+	noteOffFlags  = 2
+	noteOffWorker = 4
+	noteOffFrom   = 20
+	noteOffTo     = 28
+	noteOffPair   = 36
+	noteOffOld    = 40
+	noteOffQPN    = 44
+	noteOffPSN    = 48
+	noteOffIface  = 52
+	noteOffPort   = noteOffIface + ifaceAddrLen
+	noteOffSum    = noteOffPort + nic.PortAddressLen
+	noteLen       = noteOffSum + 4
+
+	noteResume   = 1
+	noteClosing  = 2
+	noteSeparate = 4
+)
+
+func (n *note) append(b []byte) []byte {
+	start, le, m := len(b), binary.LittleEndian, &n.msg
+	var flags byte
+	for _, f := range []struct {
+		set bool
+		bit byte
+	}{{m.Resume, noteResume}, {m.Closing, noteClosing}, {n.separate, noteSeparate}} {
+		if f.set {
+			flags |= f.bit
+		}
+	}
+	b = append(b, noteVersion, byte(m.Kind), flags, 0)
+	b = append(b, m.Worker[:]...)
+	b = le.AppendUint64(b, m.From)
+	b = le.AppendUint64(b, m.To)
+	b = le.AppendUint32(b, uint32(m.Pair))
+	b = le.AppendUint32(b, uint32(m.Old))
+	b = le.AppendUint32(b, uint32(n.half.qpn))
+	b = le.AppendUint32(b, uint32(n.half.psn))
+	b = n.from.iface.append(b)
+	b = n.from.port.Append(b)
+	return le.AppendUint32(b, crc32.Checksum(b[start:], castagnoli))
+}
+
+// parse reads a message, which must be exactly that long. The error names what is
+// wrong.
+func (n *note) parse(b []byte) error {
+	le := binary.LittleEndian
+	if len(b) != noteLen {
+		return fmt.Errorf("connection message of %d bytes, want %d: %w", len(b), noteLen, ucs.ErrInvalid)
+	}
+	if got, want := crc32.Checksum(b[:noteOffSum], castagnoli), le.Uint32(b[noteOffSum:]); got != want {
+		return fmt.Errorf("connection message with checksum %#x, want %#x: %w", got, want, ucs.ErrInvalid)
+	}
+	if b[0] != noteVersion || b[noteOffFlags]&^(noteResume|noteClosing|noteSeparate) != 0 {
+		return fmt.Errorf("connection message of version %d with flags %#x: %w", b[0], b[noteOffFlags], ucs.ErrInvalid)
+	}
+	*n = note{
+		msg: machine.Msg{
+			Kind: machine.Kind(b[noteOffKind]), Worker: [16]byte(b[noteOffWorker:noteOffFrom]),
+			From: le.Uint64(b[noteOffFrom:]), To: le.Uint64(b[noteOffTo:]),
+			Pair: machine.PairID(le.Uint32(b[noteOffPair:])), Old: machine.PairID(le.Uint32(b[noteOffOld:])),
+			Resume: b[noteOffFlags]&noteResume != 0, Closing: b[noteOffFlags]&noteClosing != 0,
+		},
+		separate: b[noteOffFlags]&noteSeparate != 0,
+		half:     half{verbs.QPN(le.Uint32(b[noteOffQPN:])), verbs.PSN(le.Uint32(b[noteOffPSN:]))},
+	}
+	if n.msg.From == 0 || n.half.qpn > verbs.MulticastQPN || n.half.psn >= 1<<24 {
+		return fmt.Errorf("connection message of connection %d with queue pair %#x: %w", n.msg.From, uint32(n.half.qpn), ucs.ErrInvalid)
+	}
+	return errors.Join(n.from.iface.parse(b[noteOffIface:noteOffPort]), n.from.port.Parse(b[noteOffPort:noteOffSum]))
+}
+
+const (
+	// udSends and udRecvs are how many connection messages may be under way; more
+	// are lost, and said again.
+	udSends, udRecvs = 64, 128
+	grhLen           = 40 // in front of each datagram received
+)
+
+// datagrams is the queue pair by which connection messages go.
+type datagrams struct {
+	qp   verbs.QP
+	qpn  verbs.QPN
+	qkey uint32
+	tx   *nic.Slab
+	rx   *nic.Slab
+	wr   [1]verbs.SendWR
+}
+
+// open makes the queue pair and posts its receives.
+func (u *datagrams) open(f *iface) (err error) {
+	var b [4]byte
+	_, _ = rand.Read(b[:])                                 // never fails
+	u.qkey = binary.LittleEndian.Uint32(b[:]) &^ (1 << 31) // the top bit is for privileged ones
+	if u.tx, err = nic.NewSlab(f.pd, udSends, noteLen); err != nil {
+		return err
+	}
+	if u.rx, err = nic.NewSlab(f.pd, udRecvs, grhLen+noteLen); err != nil {
+		return err
+	}
+	u.qp, err = f.pd.CreateQP(verbs.QPConfig{
+		Type: verbs.UD, SendCQ: f.sendCQ, RecvCQ: f.recvCQ,
+		Caps: verbs.QPCaps{MaxSend: udSends, MaxRecv: udRecvs, MaxSendSGE: 1, MaxRecvSGE: 1},
+	})
+	if err != nil {
+		return err
+	}
+	u.qpn = u.qp.QPN()
+	for _, s := range []struct {
+		to   verbs.QPState
+		mask verbs.AttrMask
+	}{
+		{verbs.StateInit, verbs.AttrPKeyIndex | verbs.AttrPort | verbs.AttrQKey},
+		{verbs.StateRTR, 0},
+		{verbs.StateRTS, verbs.AttrSQPSN},
+	} {
+		a := verbs.QPAttr{State: s.to, Port: f.port, QKey: u.qkey}
+		if err = u.qp.Modify(&a, verbs.AttrState|s.mask); err != nil {
+			return err
+		}
+	}
+	for {
+		i, ok := u.rx.Take()
+		if !ok {
+			return nil
+		}
+		u.receive(i)
+	}
+}
+
+// receive posts buffer i.
+func (u *datagrams) receive(i uint32) {
+	wr := [1]verbs.RecvWR{{ID: uint64(i), NumSG: 1}}
+	wr[0].SG[0] = u.rx.Piece(i, grhLen+noteLen)
+	u.qp.PostRecv(wr[:])
+}
+
+// send sends a message. One for which there is no room is lost.
+func (f *iface) send(n *note, to *peer, ah verbs.AH) {
+	u := &f.ud
+	i, ok := u.tx.Take()
+	if !ok {
+		return
+	}
+	n.from = f.self
+	w := &u.wr[0]
+	*w = verbs.SendWR{
+		ID: uint64(i), Op: verbs.OpSend, Flags: verbs.SendSignaled, NumSG: 1,
+		QPN: to.iface.qpn, QKey: to.iface.qkey, AH: ah.ID(),
+	}
+	w.SG[0] = u.tx.Piece(i, len(n.append(u.tx.Bytes(i)[:0])))
+	if k, _ := u.qp.PostSend(u.wr[:]); k != 1 {
+		u.tx.Give(i)
+		return
+	}
+	f.signaled++
+	f.stats.Inc(statNotes)
+}
+
+// close gives back what open made.
+func (u *datagrams) close() (err error) {
+	if u.qp != nil {
+		err = u.qp.Close()
+	}
+	for _, s := range []*nic.Slab{u.tx, u.rx} {
+		if s != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}
+	return err
+}
