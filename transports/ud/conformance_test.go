@@ -1,8 +1,10 @@
 package ud
 
 import (
+	"net/netip"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 
 	"github.com/goucx/goucx/config"
@@ -20,6 +22,30 @@ func over(c soft.Config) nic.Providers {
 
 func inproc() nic.Providers { return over(soft.Config{Link: soft.LinkInproc}) }
 
-func TestConformance(t *testing.T) { ucttest.Run(t, ucttest.Factory{Component: Component(inproc())}) }
+func loopback() nic.Providers {
+	return over(soft.Config{Link: soft.LinkUDP, Addr: netip.AddrFrom4([4]byte{127, 0, 0, 1})})
+}
 
-func TestGateAllocs(t *testing.T) { ucttest.Gates(t, ucttest.Factory{Component: Component(inproc())}) }
+// settingsOf are the defaults but for env.
+func settingsOf(t testing.TB, env ...string) *config.Set {
+	s, _, err := config.Load(config.Options{Env: env, Dirs: []string{}}, settings)
+	require.NoError(t, err)
+	return s
+}
+
+// impatient notices dead peers within seconds.
+func impatient(t testing.TB) *config.Set {
+	return settingsOf(t, "UCX_UD_TIMEOUT=4s", "UCX_UD_KEEPALIVE_INTERVAL=500ms")
+}
+
+func TestConformance(t *testing.T) {
+	ucttest.Run(t, ucttest.Factory{Component: Component(loopback()), Settings: impatient(t)})
+}
+
+func TestConformanceInproc(t *testing.T) {
+	ucttest.Run(t, ucttest.Factory{Component: Component(inproc()), Column: "ud-inproc", Settings: impatient(t)})
+}
+
+func TestGateAllocs(t *testing.T) {
+	ucttest.Gates(t, ucttest.Factory{Component: Component(inproc()), Settings: impatient(t)})
+}

@@ -136,6 +136,7 @@ func (f *iface) open(port uint8, c uct.IfaceConfig) (err error) {
 	f.mux = arq.NewMux(&f.conf, f.self.name)
 	packet := f.self.port.MTU.Bytes()
 	f.attr = attrOf(packet - arq.HeadLen)
+	f.attr.FailureWithin = f.conf.Silence + 2*f.conf.KeepAlive
 	if f.thread, err = f.d.NewThread(); err != nil {
 		return err
 	}
