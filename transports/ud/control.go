@@ -147,9 +147,7 @@ func (f *iface) clock(now ucs.Time) {
 		f.sweep(now)
 	}
 	f.owner.Poll(now)
-	if f.alarmAt == 0 {
-		f.wakeAt(now.Add(watchdog)) // for the case that the program stops polling
-	}
+	f.wakeAt(now.Add(watchdog)) // for the case that the program stops polling
 }
 
 // timers looks at the flows that have something under way.

@@ -94,9 +94,7 @@ func (f *iface) settle() {
 	}
 	if f.armed { // the async goroutine hears nothing now, so it must look
 		f.disarm()
-		if f.alarmAt == 0 {
-			f.wakeAt(ucs.Now().Add(watchdog))
-		}
+		f.wakeAt(ucs.Now().Add(watchdog))
 	}
 }
 
