@@ -17,6 +17,9 @@ func (f *iface) acked(h *arq.Head, sel *arq.Selective, from verbs.QPN) {
 	if e.p.addr.qpn != from {
 		return
 	}
+	if sel != nil {
+		s.Repeated(uint32(h.Seq()))
+	}
 	f.freed = s.Acked(h.Ack(), h.Window(), sel, f.now, f.freed[:0])
 	for _, slot := range f.freed {
 		f.done(slot)

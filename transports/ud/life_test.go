@@ -34,6 +34,13 @@ func (n *node) counter(name string) uint64 {
 	panic(name)
 }
 
+// posts counts the work requests of n.
+func (n *node) posts() uint64 {
+	n.owner.EnterWait()
+	defer n.owner.Leave()
+	return n.posted
+}
+
 // TestComputingReceiver: while the program computes, what arrives is acknowledged
 // and kept for it, a bounded part of it, and the sender is not told that it failed.
 func TestComputingReceiver(t *testing.T) {
@@ -81,22 +88,19 @@ func TestFlushOfComputingPeer(t *testing.T) {
 // TestSilentPeer: one that is gone without a word fails the endpoint in time, and
 // nothing else; few packets ask for it.
 func TestSilentPeer(t *testing.T) {
-	ns := nodes(t, loopback(), 3)
+	ns := nodesWith(t, loopback(), 3, settingsOf(t, "UCX_UD_TIMEOUT=700ms", "UCX_UD_KEEPALIVE_INTERVAL=100ms"))
 	a, b, c := ns[0], ns[1], ns[2]
-	for _, n := range ns {
-		n.conf.Silence, n.conf.KeepAlive, n.conf.MaxRTO, n.sweepEvery = 700*time.Millisecond, 100*time.Millisecond, 100*time.Millisecond, 20*time.Millisecond
-	}
 	p, other := newPair(t, []*node{a, b}), connect(t, a, c)
 	until(t, func() bool { return other.AMUint64(1, 1, 1) == ucs.OK }, a, c)
-	require.NoError(t, b.qp.Close()) // as a crash does
+	require.True(t, b.sees(func() bool { return b.qp.Close() == nil })) // as a crash does
 	require.Equal(t, ucs.OK, p.to.AMUint64(1, 1, 1))
-	was, began := a.posted, ucs.Now()
+	was, began := a.posts(), ucs.Now()
 	require.Equal(t, ucs.InProgress, p.to.Flush(uct.FlushRemote, 9))
 	until(t, func() bool { return len(a.fails) == 2 }, a, c)
 	took := ucs.Now().Sub(began)
 	assert.Greater(t, took, 600*time.Millisecond)
 	assert.Less(t, took, 5*time.Second)
-	assert.Less(t, a.posted-was, uint64(100))
+	assert.Less(t, a.posts()-was, uint64(100))
 	require.Equal(t, []uct.Event{{Token: 9, Status: ucs.PeerFailed}}, a.events)
 	for _, f := range a.fails {
 		require.ErrorIs(t, f.Err, ucs.ErrPeerFailed)
@@ -110,11 +114,8 @@ func TestSilentPeer(t *testing.T) {
 // TestIdlePeersStay: peers that say nothing for many times the silence live on, also
 // where nobody polls.
 func TestIdlePeersStay(t *testing.T) {
-	ns := nodes(t, inproc(), 2)
+	ns := nodesWith(t, inproc(), 2, settingsOf(t, "UCX_UD_TIMEOUT=400ms", "UCX_UD_KEEPALIVE_INTERVAL=50ms"))
 	a, b := ns[0], ns[1]
-	for _, n := range ns {
-		n.conf.Silence, n.conf.KeepAlive, n.conf.MaxRTO, n.sweepEvery = 400*time.Millisecond, 50*time.Millisecond, 50*time.Millisecond, 10*time.Millisecond
-	}
 	p := newPair(t, ns)
 	compute(2*time.Second, func() bool { return false })
 	require.Positive(t, a.counter("sections"))
@@ -139,7 +140,6 @@ func TestUnknownFlow(t *testing.T) {
 	until(t, func() bool { return len(a.fails) > 0 }, a, b)
 	require.Equal(t, uct.Endpoint(p.to), a.fails[0].Endpoint)
 	require.ErrorContains(t, a.fails[0].Err, arq.Forgotten.String())
-	b.came = 0
 }
 
 func receivers(n *node) (rs []*arq.Receiver) {
@@ -176,6 +176,5 @@ func TestKept(t *testing.T) {
 	require.LessOrEqual(t, len(handles), 256)
 	b.kept = nil
 	b.Release(handles)
-	require.Zero(t, b.iface.kept)
-	until(t, func() bool { return len(b.free) < refill }, b)
+	until(t, func() bool { return b.sees(func() bool { return b.iface.kept == 0 && len(b.free) < refill }) }, b)
 }

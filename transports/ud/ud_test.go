@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/config"
 	"github.com/goucx/goucx/transports/internal/nic"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
@@ -46,7 +47,9 @@ func (n *node) address() uct.Address {
 }
 
 // nodes opens n interfaces on devices of ps.
-func nodes(t testing.TB, ps nic.Providers, n int) []*node {
+func nodes(t testing.TB, ps nic.Providers, n int) []*node { return nodesWith(t, ps, n, nil) }
+
+func nodesWith(t testing.TB, ps nic.Providers, n int, s *config.Set) []*node {
 	ns := make([]*node, n)
 	for i := range ns {
 		c := Component(ps)
@@ -55,12 +58,19 @@ func nodes(t testing.TB, ps nic.Providers, n int) []*node {
 		require.NoError(t, err)
 		ns[i] = new(node)
 		ifs, _ := d.Ifaces()
-		f, err := d.OpenIface(ifs[0], uct.IfaceConfig{Handler: ns[i], Worker: uct.UUID{byte(i + 1)}})
+		f, err := d.OpenIface(ifs[0], uct.IfaceConfig{Handler: ns[i], Worker: uct.UUID{byte(i + 1)}, Settings: s})
 		require.NoError(t, err)
 		ns[i].iface = f.(*iface)
 		t.Cleanup(func() { assert.NoError(t, f.Close()); assert.NoError(t, d.Close()) })
 	}
 	return ns
+}
+
+// sees looks at what n shares with the async goroutine.
+func (n *node) sees(what func() bool) bool {
+	n.owner.EnterWait()
+	defer n.owner.Leave()
+	return what()
 }
 
 func connect(t testing.TB, a, b *node) *endpoint {

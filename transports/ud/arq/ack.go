@@ -2,6 +2,7 @@ package arq
 
 import (
 	"math/bits"
+	"time"
 
 	"github.com/goucx/goucx/ucs"
 )
@@ -95,9 +96,12 @@ func (s *Sender) selected(sel *Selective, free []uint32) []uint32 {
 }
 
 // find marks as lost what was overtaken by what arrived: by a few transmissions,
-// or by half of a round trip.
+// or by half of a round trip; by more where packets overtake each other.
+//
+// Source: RFC 8985, of the time.
 func (s *Sender) find() {
 	was := s.missing
+	late := min((s.srtt/2+s.rttvar)*time.Duration(s.reordering)/minReordering, 2*s.srtt+4*s.rttvar)
 	s.resend = s.una
 	for q := s.una; q != s.sent; q++ {
 		e := s.at(q)
@@ -105,16 +109,46 @@ func (s *Sender) find() {
 			continue
 		}
 		ahead := int32(s.newest - e.tx)
-		if ahead >= reordering || ahead > 0 && s.newAt.Sub(e.at) > s.srtt/2+s.rttvar {
+		if ahead >= int32(s.reordering) || ahead > 0 && s.newAt.Sub(e.at) > late {
 			e.mark |= lost
 			s.missing++
 			s.flying--
 		}
 	}
 	if s.missing > was && s.una.Diff(s.recover) >= 0 {
-		s.recover = s.sent
-		s.cwnd = max(s.cwnd/2, min(minWindow, s.conf.Window))
-		s.slow = s.cwnd
+		s.narrow()
+	}
+}
+
+// narrow makes the window less after a loss: half where round trips have become
+// longer too, which is what a full network does, else a little.
+func (s *Sender) narrow() {
+	s.recover = s.sent
+	s.prior, s.repeated = s.cwnd, 0
+	cut := s.cwnd / 8
+	if s.srtt > s.least+s.least/2 {
+		cut = s.cwnd / 2
+	}
+	s.cwnd = max(s.cwnd-cut, min(minWindow, s.conf.Window))
+	s.slow = s.cwnd
+}
+
+// Repeated takes the number of packets that the receiver has had more than once.
+// Where all that went again had not been lost, it was only late: the window is what
+// it was, and more packets may overtake one from now on.
+func (s *Sender) Repeated(n uint32) {
+	more := n - s.twice
+	if more == 0 || int32(more) < 0 || s.state != Open {
+		return
+	}
+	s.twice = n
+	if s.repeated == 0 {
+		return // a packet that the network doubled
+	}
+	s.reordering = min(s.reordering+more, maxReordering)
+	if s.repeated -= min(more, s.repeated); s.repeated == 0 && s.prior > s.cwnd {
+		s.cwnd, s.slow, s.recover = s.prior, max(s.slow, s.prior), s.una
+		s.admit()
 	}
 }
 

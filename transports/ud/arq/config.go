@@ -38,9 +38,10 @@ var Default = Config{
 
 const (
 	// minWindow is what losses leave of a window.
-	minWindow = 4
-	// reordering is how many packets may overtake one before it counts as lost.
-	reordering = 3
+	minWindow = 8
+	// minReordering is how many packets may overtake one before it counts as lost;
+	// where that was wrong, more, up to maxReordering.
+	minReordering, maxReordering = 3, 48
 	// minProbes is how many questions must be without an answer before silence
 	// fails a flow: a process that was stopped finds its clock far ahead.
 	minProbes = 4

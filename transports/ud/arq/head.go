@@ -26,7 +26,7 @@ const (
 // What control packets say, as their ID.
 const (
 	// Ack acknowledges and carries nothing else. C and the words behind the head are
-	// the packets beyond Ack that arrived.
+	// the packets beyond Ack that arrived, Seq is how many came more than once.
 	Ack uint8 = iota
 	// Poke wants an answer; Seq is what the flow will send next.
 	Poke

@@ -127,7 +127,7 @@ func ByeAnswer(bye *Head) Head { return Head{A: wordA(Control, Farewell, bye.To(
 
 // AckHead is the head of an Ack: what r owes, with sel behind it.
 func AckHead(r *Receiver, window uint8, sel *Selective) Head {
-	return Head{A: wordA(Control, Ack, 0, 0), B: r.Acknowledge(window), C: sel[0]}
+	return Head{A: wordA(Control, Ack, 0, Seq(r.twice)), B: r.Acknowledge(window), C: sel[0]}
 }
 
 // EachReceiver calls f for every flow that is received.

@@ -24,6 +24,7 @@ type Receiver struct {
 	next   Seq    // first that is missing
 	owed   uint32 // packets in order since the last acknowledgement
 	held   uint32 // packets out of order
+	twice  uint32 // packets that came again
 	window uint8  // last told
 	urgent bool   // an acknowledgement goes at once
 	ended  bool
@@ -73,6 +74,7 @@ func (r *Receiver) early(q Seq, slot uint32, canHold bool) Verdict {
 	d := q.Diff(r.next)
 	switch {
 	case d < 0:
+		r.twice++
 		return Duplicate
 	case d >= MaxWindow || !canHold || r.ended:
 		return Beyond
@@ -82,6 +84,7 @@ func (r *Receiver) early(q Seq, slot uint32, canHold bool) Verdict {
 	}
 	s := &r.ring[int(q)&(len(r.ring)-1)]
 	if *s != NoSlot {
+		r.twice++
 		return Duplicate
 	}
 	*s = slot

@@ -106,11 +106,15 @@ type Sender struct {
 	flying  uint32 // transmitted, neither arrived nor lost
 	missing uint32 // lost
 	resend  Seq    // no lost packet is before it
-	newest  uint32
-	newAt   ucs.Time
+	// Packets may overtake one by so many. repeated went again since the last event,
+	// before which the window was prior; the receiver had twice more than once.
+	reordering, repeated, prior, twice uint32
+	newest                             uint32
+	newAt                              ucs.Time
 
 	srtt, rttvar time.Duration
-	heard        ucs.Time // last sign that the receiver gets what we send
+	least        time.Duration // shortest round trip
+	heard        ucs.Time      // last sign that the receiver gets what we send
 	backoff      uint8
 	probes       uint8 // without an answer
 	reason       Reason
@@ -125,7 +129,7 @@ type Sender struct {
 func NewSender(c *Config, first Seq) *Sender {
 	s := &Sender{conf: c, due: never}
 	s.next, s.limit, s.sent, s.una, s.edge, s.recover, s.resend, s.askAt = first, first, first, first, first, first, first, first
-	s.cwnd, s.slow = c.Initial, c.Window
+	s.cwnd, s.slow, s.reordering = c.Initial, c.Window, minReordering
 	return s
 }
 
@@ -261,6 +265,7 @@ func (s *Sender) again(now ucs.Time) (slot uint32, a uint64) {
 	}
 	s.missing--
 	s.flying++
+	s.repeated++
 	s.resend = q + 1
 	return s.repeat(q, now)
 }

@@ -254,3 +254,35 @@ func TestWindowClosed(t *testing.T) {
 	w.until(12 * time.Minute)
 	w.whole()
 }
+
+// TestOvertaking: where packets overtake each other and none is lost, few go again
+// once that is known, and the window stays open.
+func TestOvertaking(t *testing.T) {
+	for seed, end := seeds(20); seed < end; seed++ {
+		w := newWorld(t, seed, sim.Link{Latency: 20 * time.Microsecond, Jitter: 40 * time.Microsecond, Reorder: 0.1})
+		a, b := w.host(), w.host()
+		f := a.open(b, 50_000)
+		w.until(time.Minute)
+		w.whole()
+		require.Less(t, a.sent, 54_000, "seed %d", seed)
+		require.Greater(t, f.cwnd, uint32(40), "seed %d", seed)
+	}
+}
+
+// TestLossTakesLittle: with one packet of a thousand lost, little more than a
+// thousandth goes again, and a stream takes at most twice as long.
+func TestLossTakesLittle(t *testing.T) {
+	took := map[float64]time.Duration{}
+	for _, loss := range []float64{0, 0.001, 0.01} {
+		w := newWorld(t, 5, sim.Link{Latency: 10 * time.Microsecond, Bandwidth: 5e9, Overhead: 1000, Loss: loss})
+		a, b := w.host(), w.host()
+		a.open(b, 100_000)
+		w.until(5 * time.Minute)
+		w.whole()
+		took[loss] = w.net.Now().Sub(sim.Start)
+		require.Less(t, float64(a.sent), 100_000*(1.01+2*loss))
+	}
+	t.Log(took)
+	require.Less(t, took[0.001], 2*took[0])
+	require.Less(t, took[0.01], 10*took[0])
+}

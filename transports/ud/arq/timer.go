@@ -15,6 +15,9 @@ const never = ucs.Time(math.MaxInt64)
 // Source: RFC 6298, 2.
 func (s *Sender) measure(r time.Duration) {
 	r = max(r, 0)
+	if s.srtt == 0 || r < s.least {
+		s.least = r
+	}
 	if s.srtt == 0 {
 		s.srtt, s.rttvar = max(r, 1), r/2
 		return

@@ -187,6 +187,7 @@ func (h *host) take(from netip.AddrPort, b []byte, now ucs.Time) {
 		if head.Kind() == Control {
 			v := ParseSelective(&head, b[HeadLen:])
 			sel = &v
+			s.Repeated(uint32(head.Seq()))
 		}
 		free = s.Acked(head.Ack(), head.Window(), sel, now, free)
 	}
