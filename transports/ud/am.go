@@ -24,7 +24,7 @@ func (e *endpoint) AMShort(id uct.AMID, hdr uint64, p []byte) uct.Status {
 		copy(b[arq.HeadLen:], p)
 		e.send(slot, b, id, hdr)
 	}
-	f.leave(struct{}{})
+	f.leave()
 	return st
 }
 
@@ -41,7 +41,7 @@ func (e *endpoint) AMUint64(id uct.AMID, hdr, v uint64) uct.Status {
 		binary.LittleEndian.PutUint64(b[arq.HeadLen:], v)
 		e.send(slot, b, id, hdr)
 	}
-	f.leave(struct{}{})
+	f.leave()
 	return st
 }
 
@@ -71,7 +71,7 @@ func (e *endpoint) AMZcopy(id uct.AMID, hdr uint64, head []byte, v []uct.Vec, _ 
 		}
 		e.send(slot, b, id, hdr)
 	}
-	f.leave(struct{}{})
+	f.leave()
 	return st
 }
 
@@ -91,14 +91,15 @@ func (e *endpoint) ReserveAM(id uct.AMID, hdr uint64, n int) ([]byte, uct.Status
 		e.resID, e.resHdr, e.resLen, e.slot = id, hdr, n, slot
 		b = b[arq.HeadLen:]
 	}
-	f.leave(struct{}{})
+	f.leave()
 	return b, st
 }
 
 // CommitAM: see uct.Endpoint.
 func (e *endpoint) CommitAM(n int) {
 	f := e.f
-	defer f.leave(f.enterWait())
+	f.enterWait()
+	defer f.leave()
 	if e.resLen < 0 || n < 0 || n > e.resLen {
 		return
 	}
@@ -108,7 +109,8 @@ func (e *endpoint) CommitAM(n int) {
 
 // Abort: see uct.Endpoint.
 func (e *endpoint) Abort() {
-	defer e.f.leave(e.f.enterWait())
+	e.f.enterWait()
+	defer e.f.leave()
 	if e.resLen >= 0 {
 		e.drop()
 	}

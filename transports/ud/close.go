@@ -67,7 +67,7 @@ func (f *iface) lingerOn() {
 		f.payAll()
 		f.reap()
 		if now >= f.due {
-			f.timers(now)
+			f.timers()
 		}
 		f.flushPosts()
 		if now >= end || len(f.eps) == len(f.freeEps) && !f.mux.Receiving() {

@@ -46,6 +46,14 @@ func TestConformanceInproc(t *testing.T) {
 	ucttest.Run(t, ucttest.Factory{Component: Component(inproc()), Column: "ud-inproc", Settings: impatient(t)})
 }
 
+// TestConformanceLossy runs the suite over a UDP link that loses, doubles, delays and
+// damages packets.
+func TestConformanceLossy(t *testing.T) {
+	ucttest.Run(t, ucttest.Factory{
+		Component: Component(faulty(soft.LinkUDP, 0.01)), Column: "ud-lossy", Settings: impatient(t), Late: true,
+	})
+}
+
 func TestGateAllocs(t *testing.T) {
 	ucttest.Gates(t, ucttest.Factory{Component: Component(inproc()), Settings: impatient(t)})
 }

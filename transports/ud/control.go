@@ -141,7 +141,7 @@ func (f *iface) clock(now ucs.Time) {
 	case late: // we have not looked: what has come in time is to be taken in first
 		f.due = max(f.due, now.Add(f.conf.MinRTO/2))
 	case now >= f.due:
-		f.timers(now)
+		f.timers()
 	}
 	if now.Sub(f.swept) > f.sweepEvery {
 		f.sweep(now)
@@ -151,7 +151,7 @@ func (f *iface) clock(now ucs.Time) {
 }
 
 // timers looks at the flows that have something under way.
-func (f *iface) timers(now ucs.Time) {
+func (f *iface) timers() {
 	due := never
 	for i := 0; i < len(f.busy); {
 		e := f.busy[i]

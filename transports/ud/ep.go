@@ -172,7 +172,7 @@ func (e *endpoint) Flush(k uct.FlushKind, t uct.Token) uct.Status {
 	if !f.enter() {
 		return ucs.NoResource
 	}
-	defer f.leave(struct{}{})
+	defer f.leave()
 	switch {
 	case e.status != ucs.OK:
 		return e.status
@@ -202,7 +202,7 @@ func (e *endpoint) Check(uct.Token) uct.Status {
 	if !f.enter() {
 		return ucs.NoResource
 	}
-	defer f.leave(struct{}{})
+	defer f.leave()
 	if e.status == ucs.OK && e.s.Started() && e.s.Idle() {
 		f.now = ucs.Now()
 		e.s.Ask(f.now)
@@ -231,7 +231,8 @@ func (e *endpoint) finish(reason uint8) {
 // Close gives the endpoint up. What was accepted still arrives.
 func (e *endpoint) Close() {
 	f := e.f
-	defer f.leave(f.enterWait())
+	f.enterWait()
+	defer f.leave()
 	if e.status == ucs.Closed {
 		return
 	}

@@ -226,7 +226,8 @@ func (f *iface) NewEndpoint(a uct.Address, t int) (uct.Endpoint, error) {
 	if ok, why := f.reaches(&to); !ok {
 		return nil, fmt.Errorf("new ud endpoint: %s: %w", why, ucs.ErrUnreachable)
 	}
-	defer f.leave(f.enterWait())
+	f.enterWait()
+	defer f.leave()
 	if f.closed {
 		return nil, fmt.Errorf("new ud endpoint: iface %w", ucs.ErrClosed)
 	}
@@ -245,7 +246,8 @@ func (f *iface) Deactivate() { f.active-- }
 
 // ActiveEndpoints counts those and the flows that peers send by.
 func (f *iface) ActiveEndpoints() int {
-	defer f.leave(f.enterWait())
+	f.enterWait()
+	defer f.leave()
 	return f.active + f.came
 }
 
@@ -262,7 +264,8 @@ func (f *iface) Fence() uct.Status {
 
 // Release gives receive buffers back.
 func (f *iface) Release(handles []uint64) {
-	defer f.leave(f.enterWait())
+	f.enterWait()
+	defer f.leave()
 	if f.closed {
 		return
 	}
@@ -291,15 +294,14 @@ func (f *iface) enterSlow() bool {
 	return false
 }
 
-// enterWait is enter for cold paths. Its result is for leave.
-func (f *iface) enterWait() struct{} {
+// enterWait is enter for cold paths.
+func (f *iface) enterWait() {
 	if f.depth == 0 {
 		f.owner.EnterWait()
 	}
-	return struct{}{}
 }
 
-func (f *iface) leave(struct{}) {
+func (f *iface) leave() {
 	if f.depth == 0 {
 		f.owner.Leave()
 	}

@@ -10,7 +10,8 @@ import (
 // async goroutine makes counts when Progress has seen it.
 func (e *endpoint) PendingAdd(t uct.Token) uct.Status {
 	f := e.f
-	defer f.leave(f.enterWait())
+	f.enterWait()
+	defer f.leave()
 	if e.status != ucs.OK {
 		return e.status
 	}

@@ -43,7 +43,7 @@ func (f *iface) Progress(budget int) int {
 		f.collecting = false
 	}
 	f.depth--
-	f.leave(struct{}{})
+	f.leave()
 	return n
 }
 

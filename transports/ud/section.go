@@ -73,7 +73,7 @@ func (f *iface) section(now ucs.Time) {
 	f.payAll()
 	f.reap()
 	if now >= f.due {
-		f.timers(now)
+		f.timers()
 	}
 	if now.Sub(f.swept) > f.sweepEvery {
 		f.sweep(now)
@@ -138,7 +138,7 @@ func (f *iface) Arm(uct.EventKind) uct.Status {
 	if !f.enter() {
 		return ucs.Busy
 	}
-	defer f.leave(struct{}{})
+	defer f.leave()
 	f.awake()
 	f.disarm()
 	f.arm()
