@@ -124,6 +124,12 @@ var Layers = []Layer{
 		"a verbs transport knows the verbs API, never a verbs provider: devices are handed to it",
 	},
 	{
+		"transports/ud/arq",
+		[]string{"ucs"},
+		nil,
+		"reliability is a pure machine: packets and time in, packets out",
+	},
+	{
 		"transports/ud/...",
 		[]string{"transports/ud/...", "transports/internal/...", "verbs", "uct/...", "ucs/...", "config/..."},
 		[]string{xsys, zap},

@@ -47,6 +47,14 @@ func (e *env) needs(n *node, ops uct.Ops, what string) {
 	}
 }
 
+// needsPrompt ends the case where what was sent may come late.
+func (e *env) needsPrompt() {
+	e.Helper()
+	if e.factory.Late {
+		e.notApplicable("what is sent may come late or twice")
+	}
+}
+
 // domain opens a domain for the case.
 func (e *env) domain() uct.Domain {
 	e.Helper()

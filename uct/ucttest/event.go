@@ -65,6 +65,7 @@ func eventDescriptor(e *env) {
 
 // eventIdle: nothing comes, so an armed descriptor stays quiet.
 func eventIdle(e *env) {
+	e.needsPrompt()
 	a, b := e.pair()
 	e.needsEvents(a, uct.EventRecv)
 	e.connect(a, b)
@@ -79,6 +80,7 @@ func eventIdle(e *env) {
 
 // eventBusy: Arm refuses while a message waits.
 func eventBusy(e *env) {
+	e.needsPrompt()
 	a, b := e.pair()
 	e.needsEvents(b, uct.EventRecv)
 	e.needs(a, uct.OpAMShort, "AM short")
@@ -102,6 +104,7 @@ func (l *link) firstMessage() {
 // eventMessage: a message makes an armed descriptor readable, again and again,
 // and no longer when it has been dealt with.
 func eventMessage(e *env) {
+	e.needsPrompt()
 	a, b := e.pair()
 	e.needsEvents(b, uct.EventRecv)
 	e.needs(a, uct.OpAMShort, "AM short")
@@ -148,6 +151,7 @@ func eventFirstContact(e *env) {
 
 // eventResources: send resources that come back wake the sender.
 func eventResources(e *env) {
+	e.needsPrompt()
 	a, b := e.two()
 	e.needsEvents(a, uct.EventSend)
 	e.needs(a, uct.OpAMShort|uct.OpPending, "AM short with pending")

@@ -20,6 +20,9 @@ type Factory struct {
 	Column string
 	// Settings for domains and ifaces; nil: defaults.
 	Settings *config.Set
+	// Late: what is sent may come late or twice (a link with faults). Cases that want
+	// it there at once, or nothing after it, do not apply.
+	Late bool
 }
 
 // testCase is one property of the contract.

@@ -137,6 +137,9 @@ func keyDamaged(e *env) {
 
 // keyTwice unpacks a key several times: each use stands alone.
 func keyTwice(e *env) {
+	if e.node().attr.Ops&(uct.OpsPut|uct.OpsGet) == 0 {
+		e.notApplicable("carries neither put nor get")
+	}
 	e.eachKey(func(_, user *node, packed []byte) {
 		first := e.unpack(user, packed)
 		second, err := user.dom.UnpackKey(packed)

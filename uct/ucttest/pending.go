@@ -138,6 +138,7 @@ func pendingRefuses(e *env) {
 
 // pendingBusy: with room, PendingAdd asks to retry instead.
 func pendingBusy(e *env) {
+	e.needsPrompt()
 	f := e.fillUp()
 	f.drain()
 	progress(f.from, f.to)

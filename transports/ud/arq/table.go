@@ -1,0 +1,71 @@
+package arq
+
+// A Flow is an index of 18 bits, from 1 on, and a generation of 6.
+const (
+	indexBits = 18
+	maxFlows  = 1<<indexBits - 1
+	genBits   = 6
+)
+
+// table finds things by Flow. Indexes are used again in the order in which they
+// were given back, so that a number comes again as late as possible.
+type table[T any] struct {
+	items []item[T]
+	free  []uint32
+	first int // of free
+}
+
+type item[T any] struct {
+	value *T
+	gen   uint32
+}
+
+func (t *table[T]) at(f Flow) *T {
+	i := uint32(f) & maxFlows
+	if int(i) >= len(t.items) || t.items[i].gen != uint32(f)>>indexBits {
+		return nil
+	}
+	return t.items[i].value
+}
+
+// add gives v a number; 0: none is left.
+func (t *table[T]) add(v *T) Flow {
+	if len(t.items) == 0 {
+		t.items = make([]item[T], 1, 8) // 0 is nobody's
+	}
+	var i uint32
+	switch waiting := len(t.free) - t.first; {
+	case waiting > 64 || waiting > 0 && len(t.items) > maxFlows:
+		i = t.free[t.first]
+		if t.first++; t.first*2 > len(t.free) {
+			t.free = append(t.free[:0], t.free[t.first:]...)
+			t.first = 0
+		}
+	case len(t.items) > maxFlows:
+		return 0
+	default:
+		i = uint32(len(t.items))
+		t.items = append(t.items, item[T]{})
+	}
+	t.items[i].value = v
+	return Flow(i | t.items[i].gen<<indexBits)
+}
+
+func (t *table[T]) remove(f Flow) {
+	if t.at(f) == nil {
+		return
+	}
+	i := uint32(f) & maxFlows
+	t.items[i].value = nil
+	t.items[i].gen = (t.items[i].gen + 1) % (1 << genBits)
+	t.free = append(t.free, i)
+}
+
+// each calls f for all of them.
+func (t *table[T]) each(f func(Flow, *T)) {
+	for i := range t.items {
+		if v := t.items[i].value; v != nil {
+			f(Flow(uint32(i)|t.items[i].gen<<indexBits), v)
+		}
+	}
+}

@@ -1,0 +1,106 @@
+package ud
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/goucx/goucx/transports/ud/arq"
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/cpu"
+)
+
+// Close tells all peers, and waits, bounded, until they have what was accepted.
+func (f *iface) Close() error {
+	if f.depth > 0 {
+		return fmt.Errorf("close ud iface from one of its callbacks: %w", ucs.ErrBusy)
+	}
+	f.owner.EnterWait()
+	if f.closed {
+		f.owner.Leave()
+		return nil
+	}
+	for _, e := range f.eps {
+		if e != nil {
+			e.finish(arq.EndAll)
+			e.status, e.gate = ucs.Closed, ucs.Closed
+		}
+	}
+	f.closed, f.mux.Closed = true, true
+	f.depth++ // nothing is called from here on
+	f.lingerOn()
+	f.depth--
+	f.owner.Leave()
+	if f.group != nil {
+		f.group.Remove(transportName)
+	}
+	err := f.release()
+	f.d.IfaceClosed()
+	return err
+}
+
+// lingerOn says goodbye to those who send to us, until all have answered and all
+// that we sent is acknowledged, or it has taken too long.
+func (f *iface) lingerOn() {
+	now := ucs.Now()
+	end, bye := now.Add(f.linger), now
+	for {
+		if now >= bye {
+			bye = now.Add(max(f.conf.MinRTO, f.linger/50))
+			f.mux.EachReceiver(func(r *arq.Receiver) {
+				h := arq.ByeHead(r)
+				f.control(f.peers[r.Peer], &h, nil)
+			})
+		}
+		if n := f.recvCQ.Poll(f.wcs[:]); n > 0 {
+			f.arrived(f.wcs[:n])
+			for _, d := range f.queue[f.handed:] { // nobody wants it any more
+				if d.Flags&markEnd == 0 {
+					f.free = append(f.free, uint32(d.Handle))
+				}
+			}
+			f.queue, f.handed = f.queue[:0], 0
+			f.repost()
+		} else {
+			cpu.Yield()
+		}
+		f.now, f.searches = now, 0
+		f.payAll()
+		f.reap()
+		if now >= f.due {
+			f.timers()
+		}
+		f.flushPosts()
+		if now >= end || len(f.eps) == len(f.freeEps) && !f.mux.Receiving() {
+			return
+		}
+		now = ucs.Now()
+	}
+}
+
+// release gives everything back.
+func (f *iface) release() (err error) {
+	if f.owner != nil {
+		err = closeOwner(f.owner)
+	}
+	err = errors.Join(err, f.closeQP())
+	for _, ah := range f.ahs {
+		err = errors.Join(err, ah.Close())
+	}
+	err = errors.Join(err, f.tx.close())
+	if f.rx != nil {
+		err = errors.Join(err, f.rx.Close())
+	}
+	if f.thread != nil {
+		err = errors.Join(err, f.thread.Close())
+	}
+	if f.epoll != nil {
+		err = errors.Join(err, f.epoll.Close())
+	}
+	if f.event != nil {
+		err = errors.Join(err, f.event.Close())
+	}
+	if f.channel != nil {
+		err = errors.Join(err, f.channel.Close())
+	}
+	return err
+}

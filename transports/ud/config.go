@@ -1,0 +1,41 @@
+package ud
+
+import (
+	"time"
+
+	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/transports/ud/arq"
+)
+
+var (
+	txQueueLen = config.New("UD_TX_QUEUE_LEN", "512", config.Int(32, 1<<14), "",
+		"Messages of a ud interface that are not acknowledged yet: so many short ones, and so many long ones.")
+	rxQueueLen = config.New("UD_RX_QUEUE_LEN", "512", config.Int(64, 1<<14), "",
+		"Receives of a ud interface. Messages that the layer above keeps take up to a half of them.")
+	maxWindow = config.New("UD_MAX_WINDOW", "255", config.Int(1, arq.MaxWindow), "packets",
+		"Messages of an endpoint that are not acknowledged; losses make it less for a while.")
+	timeout = config.New("UD_TIMEOUT", "30s", config.Duration(10*time.Millisecond, time.Hour), "time",
+		"How long a peer may leave everything unanswered before its endpoints fail.")
+	keepalive = config.New("UD_KEEPALIVE_INTERVAL", "10s", config.Duration(time.Millisecond, time.Hour), "time",
+		"After how long without a message a ud endpoint asks whether its peer lives.")
+	timerTick = config.New("UD_TIMER_TICK", "4ms", config.Duration(100*time.Microsecond, time.Second), "time",
+		"The shortest time after which what is not acknowledged goes again; measured round trips and silence make it longer.")
+	linger = config.New("UD_LINGER_TIMEOUT", "500ms", config.Duration(0, time.Hour), "time",
+		"How long closing a ud interface waits for acknowledgements.")
+)
+
+var settings = config.Table{Section: "ud", Settings: []config.Setting{
+	txQueueLen, rxQueueLen, maxWindow, timeout, keepalive, timerTick, linger,
+}}
+
+// flowConfig is what the settings say about flows.
+func flowConfig(s *config.Set) arq.Config {
+	c := arq.Default
+	c.Window = uint32(maxWindow.Get(s))
+	c.Initial = min(c.Initial, c.Window)
+	c.Silence, c.KeepAlive = timeout.Get(s), keepalive.Get(s)
+	c.MinRTO = timerTick.Get(s)
+	c.FirstRTO, c.MaxRTO = max(c.FirstRTO, c.MinRTO), max(c.MaxRTO, c.MinRTO)
+	c.MaxRTO = max(min(c.MaxRTO, c.Silence/8), c.MinRTO)
+	return c
+}

@@ -1,0 +1,221 @@
+package ud
+
+import (
+	"github.com/goucx/goucx/transports/ud/arq"
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/verbs"
+)
+
+// heard takes a packet that is not numbered.
+func (f *iface) heard(h *arq.Head, body []byte, from verbs.QPN) {
+	switch h.ID() {
+	case arq.Ack:
+		sel := arq.ParseSelective(h, body)
+		f.acked(h, &sel, from)
+	case arq.Connect:
+		f.offered(h, body, from)
+	case arq.Unknown:
+		for _, e := range f.eps {
+			if e != nil && e.p.addr.qpn == from && e.s.To() == h.To() {
+				e.s.Unknown(h.Seq())
+				e.settle()
+				return
+			}
+		}
+	case arq.Poke, arq.Farewell:
+		r := f.mux.Receiver(h.To())
+		switch {
+		case r != nil && f.peers[r.Peer].addr.qpn != from:
+			f.stats.Inc(statGarbage)
+		case h.ID() == arq.Farewell:
+			if r = f.mux.Farewell(h, f.closed); r != nil {
+				f.forgetReceiver(r)
+			}
+		case r == nil:
+			f.unknown(h, from)
+		default:
+			r.Poked(f.now)
+			f.owe(r)
+		}
+	default:
+		f.answered(h, from)
+	}
+}
+
+// answered takes what the acceptor of one of our flows says.
+func (f *iface) answered(h *arq.Head, from verbs.QPN) {
+	s := f.mux.Sender(h.AckOf())
+	if s == nil {
+		if p := f.known(from); p != nil && h.ID() == arq.Bye {
+			answer := arq.ByeAnswer(h)
+			f.control(p, &answer, nil)
+		}
+		return
+	}
+	e := f.eps[s.Tag]
+	if e.p.addr.qpn != from {
+		f.stats.Inc(statGarbage)
+		return
+	}
+	if h.ID() == arq.Bye {
+		answer := arq.ByeAnswer(h)
+		f.control(e.p, &answer, nil)
+	}
+	if f.mux.Answered(h, f.now) == nil {
+		return
+	}
+	e.pump()
+	e.settle()
+	if !e.gone {
+		e.work()
+	}
+}
+
+// offered answers a peer that asks for a flow.
+func (f *iface) offered(h *arq.Head, body []byte, from verbs.QPN) {
+	var a address
+	if a.parseBoth(body) != nil || a.qpn != from {
+		f.stats.Inc(statGarbage)
+		return
+	}
+	if ok, _ := f.self.port.Reaches(&a.port); !ok {
+		f.stats.Inc(statRefused)
+		return
+	}
+	p, err := f.meet(&a)
+	if err != nil {
+		f.stats.Inc(statRefused)
+		return
+	}
+	answer, made := f.mux.Connect(p.index, h, uint8(max(f.share, 1)), f.now)
+	f.control(p, &answer, nil)
+	switch {
+	case made != nil:
+		p.ins++
+		f.stats.Inc(statAccepted)
+		f.more = true
+	case answer.ID() == arq.Refuse:
+		f.stats.Inc(statRefused)
+		f.part(p)
+	}
+}
+
+// unknown tells the sender of a packet that its flow is not here, where we know
+// how to reach it.
+//
+//go:noinline
+func (f *iface) unknown(h *arq.Head, from verbs.QPN) {
+	f.stats.Inc(statUnknown)
+	if p := f.known(from); p != nil {
+		answer := arq.UnknownHead(h)
+		f.control(p, &answer, nil)
+	}
+}
+
+// known finds a peer by its queue pair. It looks at many, so it does so a few times
+// only between looks at the clock.
+func (f *iface) known(from verbs.QPN) *peer {
+	if f.searches++; f.searches > 8 {
+		return nil
+	}
+	for _, p := range f.names {
+		if p.addr.qpn == from {
+			return p
+		}
+	}
+	return nil
+}
+
+// clock does what is due at a time.
+func (f *iface) clock(now ucs.Time) {
+	late := now.Sub(f.now) > f.conf.MinRTO/2
+	f.now, f.searches = now, 0
+	f.shareOut()
+	f.payUrgent()
+	f.payOlder()
+	if f.asked != f.ended {
+		f.reap()
+	}
+	switch {
+	case f.closed:
+	case late: // we have not looked: what has come in time is to be taken in first
+		f.due = max(f.due, now.Add(f.conf.MinRTO/2))
+	case now >= f.due:
+		f.timers()
+	}
+	if now.Sub(f.swept) > f.sweepEvery {
+		f.sweep(now)
+	}
+	f.owner.Poll(now)
+	f.wakeAt(now.Add(watchdog)) // for the case that the program stops polling
+}
+
+// timers looks at the flows that have something under way.
+func (f *iface) timers() {
+	due := never
+	for i := 0; i < len(f.busy); {
+		e := f.busy[i]
+		f.tick(e)
+		if e.gone || e.s.Resting() {
+			last := len(f.busy) - 1
+			f.busy[i], f.busy[last] = f.busy[last], nil
+			f.busy = f.busy[:last]
+			e.busy = false
+			continue
+		}
+		due = min(due, e.s.Deadline())
+		i++
+	}
+	f.due = due
+}
+
+// tick does what a flow wants done by now.
+func (f *iface) tick(e *endpoint) {
+	switch act := e.s.Tick(f.now); act {
+	case arq.Nothing:
+	case arq.SendConnect:
+		h := f.mux.ConnectHead(e.num, e.p.addr.name)
+		f.scratch = f.self.appendBoth(f.scratch[:0])
+		f.control(e.p, &h, f.scratch)
+	case arq.SendPoke:
+		f.control(e.p, &arq.Head{A: e.s.Poke()}, nil)
+	case arq.SendOldest:
+		f.stats.Inc(statTimeouts)
+		slot, a := e.s.Oldest(f.now)
+		e.transmit(slot, a)
+	case arq.Over:
+		e.settle()
+		return
+	}
+	e.pump()
+}
+
+// sweep looks at all flows: those at rest ask now and then whether their peer
+// lives, receivers notice that it does not.
+func (f *iface) sweep(now ucs.Time) {
+	f.swept = now
+	for _, e := range f.eps {
+		if e == nil || e.busy || !e.s.Started() {
+			continue
+		}
+		if f.tick(e); !e.gone && !e.s.Resting() {
+			e.work()
+		}
+	}
+	f.flowing = 0
+	f.silent = f.silent[:0]
+	f.mux.EachReceiver(func(r *arq.Receiver) {
+		if r.Tag&lively != 0 {
+			f.flowing++
+			r.Tag &^= lively
+		}
+		if r.Tick(now) {
+			f.silent = append(f.silent, r)
+		}
+	})
+	for i, r := range f.silent {
+		f.queueEnd(r, 1)
+		f.forgetReceiver(r)
+		f.silent[i] = nil
+	}
+}

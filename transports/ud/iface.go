@@ -1,0 +1,308 @@
+package ud
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/goucx/goucx/transports/internal/nic"
+	"github.com/goucx/goucx/transports/ud/arq"
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/async"
+	"github.com/goucx/goucx/ucs/shmem"
+	"github.com/goucx/goucx/ucs/stats"
+	"github.com/goucx/goucx/uct"
+	"github.com/goucx/goucx/verbs"
+)
+
+const (
+	// grhLen is the area before each datagram.
+	grhLen = 40
+	// maxHead and maxVec bound AMZcopy.
+	maxHead = 256
+	maxVec  = 16
+	// pollBatch is the most packets taken in at once, refill the number of receives
+	// posted at once.
+	pollBatch = 64
+	refill    = 16
+)
+
+// iface is a worker's interface on a port: one queue pair, and the flows over it.
+// It is used inside owner alone: by the worker's calls, or by a section of the
+// async goroutine.
+type iface struct {
+	// What a pass reads.
+	recvCQ verbs.CQ
+	owner  *async.Owner
+	depth  int // of Progress and callbacks: inside already
+	passes uint32
+	more   bool // rest has work
+	armed  bool // an event of recvCQ is asked for, or there
+	now    ucs.Time
+	mux    *arq.Mux
+	rx     *nic.Slab
+	peers  []*peer
+	queue  []uct.Desc // in order, to be handed over
+	handed int        // of them
+	free   []uint32   // receive buffers that are not posted
+	kept   int        // that the layer above keeps
+	wcs    [pollBatch]verbs.WC
+
+	queuePair
+	tx    slots
+	limbo []limbo  // acknowledged while the device might still read them
+	freed []uint32 // what Acked gave back
+
+	eps        []*endpoint // by arq.Sender.Tag
+	freeEps    []uint32
+	busy       []*endpoint // with packets under way, or opening
+	due        ucs.Time    // when to look at them
+	owing      []*arq.Receiver
+	older      []*arq.Receiver // owe since the last look
+	urgent     []*arq.Receiver
+	share      int      // window of each flow that is received
+	flowing    int      // flows that got something since the last sweep
+	lens       []uint16 // of held packets, by receive buffer
+	holding    int      // receive buffers with packets that came early
+	silent     []*arq.Receiver
+	scratch    []byte
+	searches   int
+	onAlarm    func(ucs.Time)
+	sweepEvery time.Duration
+	waiting    []*endpoint // with pending tokens
+	events     []uct.Event
+	failing    []*endpoint // to be reported
+	swept      ucs.Time
+
+	d       *nic.Domain
+	handler uct.Handler
+	attr    uct.IfaceAttr
+	self    address
+	device  []byte
+	conf    arq.Config
+	stats   *stats.Set
+	group   *stats.Group
+	names   map[uint64]*peer
+	ahs     map[ahKey]verbs.AH
+	freeIdx []uint32
+	thread  *nic.Thread
+	channel verbs.CompChannel
+	epoll   *shmem.Epoll
+	event   *shmem.EventFD
+	alarm   async.Timer
+	alarmAt ucs.Time // 0: not set
+	asleep  bool     // Arm was called: what a section takes in must wake
+	raised  bool     // event is up
+	active  int
+	came    int // connections that peers made
+	threads int
+	linger  time.Duration
+	closed  bool
+}
+
+// limbo is a slot that is free when the device has read it.
+type limbo struct {
+	slot uint32
+	by   uint64
+}
+
+// openIface opens a worker's interface on a port of d.
+func openIface(d *nic.Domain, port uint8, c uct.IfaceConfig) (uct.Iface, error) {
+	if c.Worker == (uct.UUID{}) || c.Threads < 0 {
+		return nil, fmt.Errorf("no worker, or %d threads: %w", c.Threads, ucs.ErrInvalid)
+	}
+	f := &iface{
+		d: d, handler: c.Handler, threads: max(c.Threads, 1), now: ucs.Now(), conf: flowConfig(c.Settings),
+		names: map[uint64]*peer{}, ahs: map[ahKey]verbs.AH{}, linger: linger.Get(c.Settings), group: c.Stats,
+	}
+	f.stats, f.due = stats.NewSet(statNames[:]), never
+	var secret [12]byte
+	_, _ = rand.Read(secret[:]) // never fails
+	f.self.name = max(binary.LittleEndian.Uint64(secret[:]), 1)
+	f.self.qkey = binary.LittleEndian.Uint32(secret[8:]) &^ (1 << 31) // that bit means another thing
+	if err := f.open(port, c); err != nil {
+		return nil, errors.Join(err, f.release())
+	}
+	return f, nil
+}
+
+func (f *iface) open(port uint8, c uct.IfaceConfig) (err error) {
+	if f.self.port, err = f.d.PortAddress(port); err != nil {
+		return err
+	}
+	f.device = f.self.port.Append(nil)
+	f.mux = arq.NewMux(&f.conf, f.self.name)
+	packet := f.self.port.MTU.Bytes()
+	f.attr = attrOf(packet - arq.HeadLen)
+	f.attr.FailureWithin = f.conf.Silence + 2*f.conf.KeepAlive
+	if f.thread, err = f.d.NewThread(); err != nil {
+		return err
+	}
+	n, receives := txQueueLen.Get(c.Settings), rxQueueLen.Get(c.Settings)
+	if f.tx, err = newSlots(f.thread.PD, n, packet); err != nil {
+		return err
+	}
+	if f.rx, err = nic.NewSlab(f.thread.PD, receives, stride(grhLen+packet)); err != nil {
+		return err
+	}
+	if f.channel, err = f.d.Context().CreateCompChannel(); err != nil {
+		return err
+	}
+	if f.epoll, err = shmem.NewEpoll(); err != nil {
+		return err
+	}
+	if f.event, err = shmem.NewEventFD(); err != nil {
+		return err
+	}
+	if err = errors.Join(f.epoll.Add(f.event.FD(), 0, shmem.EventIn), f.epoll.Add(f.channel.FD(), 0, shmem.EventIn)); err != nil {
+		return err
+	}
+	if err = f.openQP(port, receives); err != nil {
+		return err
+	}
+	f.share, f.lens, f.onAlarm = int(f.conf.Window), make([]uint16, receives), f.alarmed
+	for i := range uint32(receives) {
+		if _, ok := f.rx.Take(); ok {
+			f.free = append(f.free, i)
+		}
+	}
+	f.repost()
+	if f.group != nil {
+		if err = f.group.Add(transportName, f.stats); err != nil {
+			return err
+		}
+	}
+	return f.openAsync()
+}
+
+// attrOf describes an interface whose messages are up to n bytes.
+func attrOf(n int) uct.IfaceAttr {
+	return uct.IfaceAttr{
+		Ops: uct.OpsAM | uct.OpFlushLocal | uct.OpFlushRemote | uct.OpFlushCancel | uct.OpFence | uct.OpPending | uct.OpCheck,
+		AM:  uct.Limit{Short: n, Bcopy: n, MaxZcopy: n - maxHead, MaxVec: maxVec, MaxHead: maxHead},
+		// Messages of the peer's are looked at by progress.
+		Connect: uct.ConnectToIface, Events: uct.EventRecv | uct.EventSend, PeerFailure: true,
+		// Measured over the UDP link on loopback, Xeon (Sapphire Rapids), two cores.
+		Est: uct.Estimate{Dedicated: 1500 << 20, LatencyNS: 2500, OverheadNS: 120},
+	}
+}
+
+// Attr: see uct.Iface.
+func (f *iface) Attr() *uct.IfaceAttr { return &f.attr }
+
+// DeviceAddress is the port's.
+func (f *iface) DeviceAddress(b []byte) []byte { return append(b, f.device...) }
+
+// Address is the queue pair's.
+func (f *iface) Address(b []byte) []byte { return f.self.append(b) }
+
+// Reachable: see uct.Iface.
+func (f *iface) Reachable(a uct.Address) (bool, string) {
+	var to address
+	if err := to.parse(a); err != nil {
+		return false, err.Error()
+	}
+	return f.reaches(&to)
+}
+
+func (f *iface) reaches(to *address) (bool, string) {
+	if to.port.MTU < f.self.port.MTU {
+		return false, fmt.Sprintf("peer's packets carry %d bytes, ours %d", to.port.MTU.Bytes(), f.self.port.MTU.Bytes())
+	}
+	return f.self.port.Reaches(&to.port)
+}
+
+// NewEndpoint makes a flow, which opens with its first message.
+func (f *iface) NewEndpoint(a uct.Address, t int) (uct.Endpoint, error) {
+	if t < 0 || t >= f.threads {
+		return nil, fmt.Errorf("new ud endpoint: thread index %d of %d: %w", t, f.threads, ucs.ErrInvalid)
+	}
+	var to address
+	if err := to.parse(a); err != nil {
+		return nil, fmt.Errorf("new ud endpoint: %w: %w", err, ucs.ErrUnreachable)
+	}
+	if ok, why := f.reaches(&to); !ok {
+		return nil, fmt.Errorf("new ud endpoint: %s: %w", why, ucs.ErrUnreachable)
+	}
+	f.enterWait()
+	defer f.leave()
+	if f.closed {
+		return nil, fmt.Errorf("new ud endpoint: iface %w", ucs.ErrClosed)
+	}
+	e, err := f.newEndpoint(&to)
+	if err != nil {
+		return nil, fmt.Errorf("new ud endpoint: %w", err)
+	}
+	return e, nil
+}
+
+// Activate: see uct.Iface.
+func (f *iface) Activate() { f.active++ }
+
+// Deactivate: see uct.Iface.
+func (f *iface) Deactivate() { f.active-- }
+
+// ActiveEndpoints counts those and the flows that peers send by.
+func (f *iface) ActiveEndpoints() int {
+	f.enterWait()
+	defer f.leave()
+	return f.active + f.came
+}
+
+// Flush ends at once: what was accepted has been copied.
+func (f *iface) Flush(uct.Token) uct.Status { return f.Fence() }
+
+// Fence has nothing to do: endpoints keep order.
+func (f *iface) Fence() uct.Status {
+	if f.closed {
+		return ucs.Closed
+	}
+	return ucs.OK
+}
+
+// Release gives receive buffers back.
+func (f *iface) Release(handles []uint64) {
+	f.enterWait()
+	defer f.leave()
+	if f.closed {
+		return
+	}
+	for _, h := range handles {
+		f.free = append(f.free, uint32(h))
+	}
+	f.kept -= len(handles)
+	f.more = true
+}
+
+// enter goes inside; false: the async goroutine is there, for longer than its
+// sections take. Calls from callbacks are inside already.
+func (f *iface) enter() bool { return f.depth != 0 || f.owner.Enter() || f.enterSlow() }
+
+// enterTries bounds the wait for a section, which is 50 us at most where the
+// goroutine is not preempted; each try yields.
+const enterTries = 1000
+
+//go:noinline
+func (f *iface) enterSlow() bool {
+	for range enterTries {
+		if f.owner.Enter() {
+			return true
+		}
+	}
+	return false
+}
+
+// enterWait is enter for cold paths.
+func (f *iface) enterWait() {
+	if f.depth == 0 {
+		f.owner.EnterWait()
+	}
+}
+
+func (f *iface) leave() {
+	if f.depth == 0 {
+		f.owner.Leave()
+	}
+}

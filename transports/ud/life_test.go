@@ -1,0 +1,180 @@
+package ud
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/transports/ud/arq"
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/cpu"
+	"github.com/goucx/goucx/uct"
+)
+
+// compute is a program that does something else for a while.
+func compute(d time.Duration, cond func() bool) bool {
+	for end := ucs.Now().Add(d); ucs.Now() < end; {
+		if cond() {
+			return true
+		}
+		cpu.Yield()
+	}
+	return false
+}
+
+// counter reads a counter of n's.
+func (n *node) counter(name string) uint64 {
+	for _, c := range n.stats.Snapshot() {
+		if c.Name == name {
+			return c.Value
+		}
+	}
+	panic(name)
+}
+
+// posts counts the work requests of n.
+func (n *node) posts() uint64 {
+	n.owner.EnterWait()
+	defer n.owner.Leave()
+	return n.posted
+}
+
+// TestComputingReceiver: while the program computes, what arrives is acknowledged
+// and kept for it, a bounded part of it, and the sender is not told that it failed.
+func TestComputingReceiver(t *testing.T) {
+	ns := nodes(t, inproc(), 2)
+	a, b := ns[0], ns[1]
+	p := newPair(t, ns)
+	b.got = nil
+	sent, idle := 0, 0
+	compute(3*time.Second, func() bool {
+		if p.to.AMUint64(1, uint64(sent), 0) == ucs.OK {
+			sent, idle = sent+1, 0
+			return false
+		}
+		a.Progress(64)
+		idle++
+		return idle > 1_000_000
+	})
+	assert.Greater(t, sent, 260, "more than one window, so somebody acknowledged")
+	assert.Less(t, sent, 900, "more than the receiver has memory for")
+	require.Empty(t, b.got, "nobody is called while the program computes")
+	require.Positive(t, b.counter("sections"))
+	until(t, func() bool { return len(b.got) == sent }, b)
+	for i, h := range b.got {
+		require.EqualValues(t, i, h)
+	}
+	until(t, func() bool { return p.to.AMUint64(1, 0, 0) == ucs.OK }, a, b)
+	until(t, func() bool { return len(b.got) == sent+1 }, a, b)
+	require.Empty(t, a.fails)
+}
+
+// TestFlushOfComputingPeer: a remote flush ends although the peer's program
+// computes.
+func TestFlushOfComputingPeer(t *testing.T) {
+	ns := nodes(t, loopback(), 2)
+	p := newPair(t, ns)
+	for i := range uct.Token(20) {
+		require.Equal(t, ucs.OK, p.to.AMUint64(1, 1, 1))
+		st := p.to.Flush(uct.FlushRemote, i+1)
+		require.Equal(t, ucs.InProgress, st)
+		until(t, func() bool { return len(p.a.events) == int(i+1) }, p.a)
+		require.Equal(t, uct.Event{Token: i + 1}, p.a.events[i])
+	}
+}
+
+// TestSilentPeer: one that is gone without a word fails the endpoint in time, and
+// nothing else; few packets ask for it.
+func TestSilentPeer(t *testing.T) {
+	ns := nodesWith(t, loopback(), 3, settingsOf(t, "UCX_UD_TIMEOUT=700ms", "UCX_UD_KEEPALIVE_INTERVAL=100ms"))
+	a, b, c := ns[0], ns[1], ns[2]
+	p, other := newPair(t, []*node{a, b}), connect(t, a, c)
+	until(t, func() bool { return other.AMUint64(1, 1, 1) == ucs.OK }, a, c)
+	require.True(t, b.sees(func() bool { return b.qp.Close() == nil })) // as a crash does
+	require.Equal(t, ucs.OK, p.to.AMUint64(1, 1, 1))
+	was, began := a.posts(), ucs.Now()
+	require.Equal(t, ucs.InProgress, p.to.Flush(uct.FlushRemote, 9))
+	until(t, func() bool { return len(a.fails) == 2 }, a, c)
+	took := ucs.Now().Sub(began)
+	assert.Greater(t, took, 600*time.Millisecond)
+	assert.Less(t, took, 5*time.Second)
+	assert.Less(t, a.posts()-was, uint64(100))
+	require.Equal(t, []uct.Event{{Token: 9, Status: ucs.PeerFailed}}, a.events)
+	for _, f := range a.fails {
+		require.ErrorIs(t, f.Err, ucs.ErrPeerFailed)
+		require.True(t, f.Endpoint == uct.Endpoint(p.to) || f.Endpoint == nil && f.Source != 0)
+	}
+	require.Equal(t, ucs.PeerFailed, p.to.AMUint64(1, 1, 1))
+	require.Equal(t, ucs.OK, other.AMUint64(1, 1, 1), "other peers go on")
+	until(t, func() bool { return len(c.got) == 2 }, a, c)
+}
+
+// TestIdlePeersStay: peers that say nothing for many times the silence live on, also
+// where nobody polls.
+func TestIdlePeersStay(t *testing.T) {
+	ns := nodesWith(t, inproc(), 2, settingsOf(t, "UCX_UD_TIMEOUT=400ms", "UCX_UD_KEEPALIVE_INTERVAL=50ms"))
+	a, b := ns[0], ns[1]
+	p := newPair(t, ns)
+	compute(2*time.Second, func() bool { return false })
+	require.Positive(t, a.counter("sections"))
+	require.Equal(t, []ucs.Status{ucs.OK, ucs.OK}, []ucs.Status{p.to.AMUint64(1, 7, 7), p.back.AMUint64(1, 8, 8)})
+	until(t, func() bool { return len(a.got) == 2 && len(b.got) == 2 }, a, b)
+	require.Empty(t, a.fails)
+	require.Empty(t, b.fails)
+}
+
+// TestUnknownFlow: who sends by a flow that its receiver has given up learns it at
+// once.
+func TestUnknownFlow(t *testing.T) {
+	ns := nodes(t, inproc(), 2)
+	a, b := ns[0], ns[1]
+	p := newPair(t, ns)
+	for _, r := range receivers(b) {
+		b.owner.EnterWait()
+		b.forgetReceiver(r)
+		b.owner.Leave()
+	}
+	require.Equal(t, ucs.OK, p.to.AMUint64(1, 1, 1))
+	until(t, func() bool { return len(a.fails) > 0 }, a, b)
+	require.Equal(t, uct.Endpoint(p.to), a.fails[0].Endpoint)
+	require.ErrorContains(t, a.fails[0].Err, arq.Forgotten.String())
+}
+
+func receivers(n *node) (rs []*arq.Receiver) {
+	n.owner.EnterWait()
+	defer n.owner.Leave()
+	n.mux.EachReceiver(func(r *arq.Receiver) { rs = append(rs, r) })
+	return rs
+}
+
+// TestKept: messages that are kept take up to a half of the receives, and others
+// go on.
+func TestKept(t *testing.T) {
+	ns := nodes(t, inproc(), 2)
+	a, b := ns[0], ns[1]
+	p := newPair(t, ns)
+	var handles []uint64
+	b.kept = func(ds []uct.Desc) (kept uint64) {
+		for i := range ds {
+			if ds[i].Flags&uct.DescCanKeep != 0 {
+				kept |= 1 << i
+				handles = append(handles, ds[i].Handle)
+			}
+		}
+		return kept
+	}
+	sent := uint64(0)
+	until(t, func() bool {
+		if sent < 3000 && p.to.AMUint64(1, sent, sent) == ucs.OK {
+			sent++
+		}
+		return len(b.got) == 3001
+	}, a, b)
+	require.Greater(t, len(handles), 150)
+	require.LessOrEqual(t, len(handles), 256)
+	b.kept = nil
+	b.Release(handles)
+	until(t, func() bool { return b.sees(func() bool { return b.iface.kept == 0 && len(b.free) < refill }) }, b)
+}

@@ -1,0 +1,130 @@
+package ud
+
+import (
+	"math"
+	"math/bits"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
+)
+
+const (
+	never = ucs.Time(math.MaxInt64)
+	// restPasses is how many passes go between looks at the clock, a power of two.
+	restPasses = 16
+)
+
+// Progress takes in what has arrived, hands it over, and does what is due.
+//
+// hot: BenchmarkAM, BenchmarkProgressIdle.
+func (f *iface) Progress(budget int) int {
+	if f.closed || !f.enter() {
+		return 0
+	}
+	f.depth++
+	n := 0
+	if f.handed < len(f.queue) {
+		n = f.hand(budget)
+	}
+	if n < budget {
+		if k := f.recvCQ.Poll(f.wcs[:min(budget-n, pollBatch)]); k > 0 {
+			f.arrived(f.wcs[:k])
+			n += f.hand(budget - n)
+			f.settle()
+		}
+	}
+	f.passes++
+	if f.passes&(restPasses-1) == 0 || f.more {
+		n += f.rest()
+	}
+	f.collecting = false
+	if f.nwr > 0 {
+		f.flushPosts()
+		f.collecting = false
+	}
+	f.depth--
+	f.leave()
+	return n
+}
+
+// hand gives about budget messages of the queue to the handler, and gives their
+// number. Ends stand in the queue where they came.
+func (f *iface) hand(budget int) (n int) {
+	for f.handed < len(f.queue) && n < budget {
+		ds := f.queue[f.handed:]
+		ds = ds[:min(len(ds), budget-n, uct.MaxBatch)]
+		k := 0
+		for k < len(ds) && ds[k].Flags&markEnd == 0 {
+			k++
+		}
+		if k == 0 {
+			f.handed++
+			f.flowEnded(&ds[0])
+			continue
+		}
+		ds = ds[:k]
+		n += k
+		f.handed += k
+		kept := f.handler.HandleAM(f.rx.Mem(), ds)
+		if f.closed {
+			return n
+		}
+		for i := range ds {
+			if kept>>i&1 == 0 || ds[i].Flags&uct.DescCanKeep == 0 {
+				f.free = append(f.free, uint32(ds[i].Handle))
+			}
+		}
+		f.kept += bits.OnesCount64(kept)
+	}
+	if f.handed == len(f.queue) {
+		f.queue, f.handed = f.queue[:0], 0
+	}
+	f.more = f.more || f.handed < len(f.queue)
+	return n
+}
+
+// settle ends a pass that took something in: acknowledgements that may not wait,
+// receives.
+func (f *iface) settle() {
+	if len(f.urgent) > 0 {
+		f.payUrgent()
+	}
+	if len(f.free) >= refill {
+		f.repost()
+	}
+	if f.armed { // the async goroutine hears nothing now, so it must look
+		f.disarm()
+		f.wakeAt(ucs.Now().Add(watchdog))
+	}
+}
+
+// rest does what is not due in each pass, and gives the number of events and of
+// operations that waited.
+//
+//go:noinline
+func (f *iface) rest() (n int) {
+	f.more = f.handed < len(f.queue)
+	if f.asleep {
+		f.awake()
+	}
+	if f.passes&(restPasses-1) == 0 {
+		f.clock(ucs.Now())
+	}
+	for len(f.events) > 0 {
+		es := f.events[:min(len(f.events), pollBatch)]
+		n += len(es)
+		f.handler.HandleEvents(es)
+		f.events = append(f.events[:0], f.events[len(es):]...)
+	}
+	for len(f.failing) > 0 {
+		e := f.failing[0]
+		f.failing = append(f.failing[:0], f.failing[1:]...)
+		f.handler.HandleFailure(uct.Failure{Endpoint: e, Err: e.err})
+	}
+	if len(f.waiting) > 0 {
+		f.reap()
+		n += f.offerAll()
+		f.more = f.more || len(f.waiting) > 0
+	}
+	return n
+}

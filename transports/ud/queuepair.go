@@ -1,0 +1,218 @@
+package ud
+
+import (
+	"errors"
+
+	"github.com/goucx/goucx/transports/ud/arq"
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/verbs"
+)
+
+const (
+	// sendDepth is how many work requests are under way, postBatch how many are
+	// posted as one list; one of signalEvery is signalled.
+	sendDepth   = 512
+	postBatch   = 16
+	signalEvery = 32
+)
+
+// queuePair is the iface's access to its queue pair.
+type queuePair struct {
+	qp     verbs.QP
+	sendCQ verbs.CQ
+	// posted counts the work requests, completed is the last that is known to have
+	// ended. asked of them were signalled, ended have told.
+	posted, completed uint64
+	asked, ended      uint64
+	inline            int  // longest packet that goes in a work request
+	collecting        bool // one was posted since the last pass: others wait for company
+	nwr               int
+	wrs               [postBatch]verbs.SendWR
+	rwrs              [refill]verbs.RecvWR
+	swcs              [signalEvery]verbs.WC
+}
+
+func (f *iface) openQP(port uint8, receives int) (err error) {
+	ctx, parent := f.d.Context(), f.thread.PD
+	if f.sendCQ, err = ctx.CreateCQ(verbs.CQConfig{Depth: sendDepth, Domain: parent}); err != nil {
+		return err
+	}
+	if f.recvCQ, err = ctx.CreateCQ(verbs.CQConfig{Depth: receives, Domain: parent, Channel: f.channel}); err != nil {
+		return err
+	}
+	caps := verbs.QPCaps{MaxSend: sendDepth, MaxRecv: receives, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: min(ctx.Attr().MaxInline, verbs.InlineLen)}
+	f.qp, err = parent.CreateQP(verbs.QPConfig{Type: verbs.UD, SendCQ: f.sendCQ, RecvCQ: f.recvCQ, Caps: caps})
+	if err != nil {
+		return err
+	}
+	for i := range f.wrs {
+		f.wrs[i].Op = verbs.OpSend
+	}
+	f.inline = min(f.qp.Query().Caps.MaxInline, verbs.InlineLen)
+	f.self.qpn = f.qp.QPN()
+	err = f.qp.Modify(&verbs.QPAttr{State: verbs.StateInit, Port: port, QKey: f.self.qkey},
+		verbs.AttrState|verbs.AttrPKeyIndex|verbs.AttrPort|verbs.AttrQKey)
+	if err == nil {
+		err = f.qp.Modify(&verbs.QPAttr{State: verbs.StateRTR}, verbs.AttrState)
+	}
+	if err == nil {
+		err = f.qp.Modify(&verbs.QPAttr{State: verbs.StateRTS}, verbs.AttrState|verbs.AttrSQPSN)
+	}
+	return err
+}
+
+func (f *iface) closeQP() (err error) {
+	if f.qp != nil {
+		err = f.qp.Close()
+	}
+	for _, cq := range []verbs.CQ{f.sendCQ, f.recvCQ} {
+		if cq != nil {
+			err = errors.Join(err, cq.Close())
+		}
+	}
+	return err
+}
+
+// credit reports whether a work request may be posted.
+func (q *queuePair) credit() bool { return q.posted-q.completed < sendDepth-postBatch-signalEvery }
+
+// post sends the packet b, which lies in slot, to a peer.
+//
+// hot: BenchmarkAM.
+func (f *iface) post(p *peer, slot uint32, b []byte) {
+	w := &f.wrs[f.nwr]
+	f.nwr++
+	f.posted++
+	w.ID, w.QPN, w.QKey, w.AH = f.posted, p.addr.qpn, p.addr.qkey, p.ah
+	switch {
+	case len(b) <= f.inline:
+		w.Flags, w.NumSG, w.InlineLen = verbs.SendInline, 0, uint8(len(b))
+		copy(w.Inline[:], b)
+		if f.posted%signalEvery == 0 {
+			w.Flags |= verbs.SendSignaled
+			f.asked++
+		}
+	default:
+		w.Flags, w.NumSG, w.InlineLen = verbs.SendSignaled, 1, 0
+		w.SG[0] = f.tx.piece(slot, len(b))
+		f.tx.setReadBy(slot, f.posted)
+		f.asked++
+	}
+	if f.nwr == postBatch || !f.collecting {
+		f.flushPosts()
+	}
+}
+
+// flushPosts gives the device what was collected. What it does not take counts as
+// lost on the way.
+func (f *iface) flushPosts() {
+	f.collecting = true
+	if f.nwr == 0 {
+		return
+	}
+	n, _ := f.qp.PostSend(f.wrs[:f.nwr])
+	if n < f.nwr {
+		f.unposted(n)
+	}
+	f.nwr = 0
+}
+
+//go:noinline
+func (f *iface) unposted(n int) {
+	f.stats.Add(statDropped, uint64(f.nwr-n))
+	for i := n; i < f.nwr; i++ {
+		if w := &f.wrs[i]; w.Flags&verbs.SendSignaled != 0 {
+			f.asked--
+		}
+	}
+}
+
+// reap learns which work requests have ended.
+func (f *iface) reap() {
+	for f.asked != f.ended {
+		n := f.sendCQ.Poll(f.swcs[:])
+		if n <= 0 {
+			break
+		}
+		f.ended += uint64(n)
+		f.completed = f.swcs[n-1].ID
+		for i := range f.swcs[:n] {
+			if f.swcs[i].Status != verbs.WCSuccess {
+				f.revive()
+			}
+		}
+	}
+	if f.asked == f.ended {
+		f.completed = f.posted // what was inline needs no memory
+	}
+	i := 0
+	for i < len(f.limbo) && f.limbo[i].by <= f.completed {
+		f.tx.give(f.limbo[i].slot)
+		i++
+	}
+	if i > 0 {
+		f.limbo = append(f.limbo[:0], f.limbo[i:]...)
+	}
+}
+
+// revive lets the queue pair send again after a work request that failed; what it
+// was to send counts as lost.
+func (f *iface) revive() {
+	if f.qp.Query().State == verbs.StateSQE {
+		_ = f.qp.Modify(&verbs.QPAttr{State: verbs.StateRTS}, verbs.AttrState) // else all is lost, and flows fail
+	}
+}
+
+// done gives a slot back when the device does not read it any more.
+func (f *iface) done(slot uint32) {
+	if by := f.tx.readBy(slot); by > f.completed {
+		f.limbo = append(f.limbo, limbo{slot, by})
+		return
+	}
+	f.tx.give(slot)
+}
+
+// repost posts the receive buffers that are free.
+func (f *iface) repost() {
+	for len(f.free) > 0 {
+		n := min(len(f.free), refill)
+		left := len(f.free) - n
+		for i, slot := range f.free[left:] {
+			w := &f.rwrs[i]
+			w.ID, w.NumSG, w.SG[0] = uint64(slot), 1, f.rx.Piece(slot, grhLen+f.self.port.MTU.Bytes())
+		}
+		took, st := f.qp.PostRecv(f.rwrs[:n])
+		if st != ucs.OK {
+			f.free = append(f.free[:left], f.free[left+took:]...)
+			return
+		}
+		f.free = f.free[:left]
+	}
+}
+
+// control sends a packet that is not numbered, with what follows its head.
+func (f *iface) control(p *peer, h *arq.Head, body []byte) {
+	n := arq.HeadLen + len(body)
+	if !f.credit() {
+		if f.reap(); !f.credit() {
+			return // as good as lost
+		}
+	}
+	if n <= f.inline {
+		var b [verbs.InlineLen]byte
+		h.Put(b[:arq.HeadLen])
+		copy(b[arq.HeadLen:], body)
+		f.post(p, arq.NoSlot, b[:n])
+		return
+	}
+	slot := f.tx.take(n)
+	if slot == arq.NoSlot {
+		return
+	}
+	b := f.tx.bytes(slot)[:n]
+	h.Put(b[:arq.HeadLen])
+	copy(b[arq.HeadLen:], body)
+	f.tx.setReadBy(slot, 0)
+	f.post(p, slot, b)
+	f.done(slot)
+}

@@ -1,0 +1,170 @@
+package ud
+
+import (
+	"time"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
+)
+
+// watchdog is how long after a worker's look at the clock the async goroutine looks
+// whether it still polls.
+const watchdog = time.Millisecond
+
+// sectionPackets bounds what a section takes in.
+const sectionPackets = 128
+
+func (f *iface) openAsync() (err error) {
+	f.sweepEvery = max(min(f.conf.KeepAlive/4, time.Second), time.Millisecond)
+	if f.owner, err = newOwner(); err != nil {
+		return err
+	}
+	f.owner.EnterWait()
+	defer f.owner.Leave()
+	f.arm()
+	return f.owner.Watch(f.channel.FD(), f.signalled)
+}
+
+// signalled runs in the async goroutine, inside: something has come while the
+// program does not look.
+func (f *iface) signalled() {
+	f.disarm()
+	f.section(ucs.Now())
+}
+
+// alarmed runs inside, when the alarm is due: in the worker's Progress, which does
+// everything itself, or in the async goroutine.
+func (f *iface) alarmed(now ucs.Time) {
+	f.alarmAt = 0
+	if f.depth == 0 {
+		f.section(now)
+	}
+}
+
+// wakeAt has alarmed run at a time, or before it.
+func (f *iface) wakeAt(when ucs.Time) {
+	if when == never || f.alarmAt != 0 && f.alarmAt <= when.Add(watchdog/2) {
+		return
+	}
+	if f.alarmAt != 0 {
+		f.owner.Cancel(f.alarm)
+	}
+	f.alarmAt = when
+	f.alarm = f.owner.At(when, f.onAlarm)
+}
+
+// section does what the worker owes the world, and calls nobody.
+func (f *iface) section(now ucs.Time) {
+	if f.closed {
+		return
+	}
+	f.stats.Inc(statSections)
+	f.now, f.searches = now, 0
+	f.arm()
+	more := true
+	for took := 0; more && took < sectionPackets && f.spare() > pollBatch/2; {
+		n := f.recvCQ.Poll(f.wcs[:pollBatch/2])
+		if more = n > 0; more {
+			f.arrived(f.wcs[:n])
+			took += n
+		}
+	}
+	f.shareOut()
+	f.payAll()
+	f.reap()
+	if now >= f.due {
+		f.timers()
+	}
+	if now.Sub(f.swept) > f.sweepEvery {
+		f.sweep(now)
+	}
+	f.repost()
+	f.flushPosts()
+	f.collecting = false
+	if f.asleep && !f.raised && f.news() {
+		f.raised = true
+		_ = f.event.Signal() // of our own, open
+	}
+	switch {
+	case more && f.spare() > pollBatch/2:
+		f.wakeAt(now.Add(watchdog / 10))
+	default:
+		f.wakeAt(f.due)
+		if f.mux.Receiving() || len(f.eps) > len(f.freeEps) {
+			f.wakeAt(now.Add(f.sweepEvery))
+		}
+	}
+}
+
+// news reports whether the next Progress would have something to tell.
+func (f *iface) news() bool {
+	if f.handed < len(f.queue) || len(f.events) > 0 || len(f.failing) > 0 {
+		return true
+	}
+	for _, e := range f.waiting {
+		if e.fits() {
+			return true
+		}
+	}
+	return false
+}
+
+// arm asks for an event of the next packet.
+func (f *iface) arm() {
+	if !f.armed {
+		f.armed = true
+		f.recvCQ.Arm(false)
+	}
+}
+
+// disarm takes the event that was asked for, so that it wakes nobody else.
+func (f *iface) disarm() {
+	f.armed = false
+	for {
+		if _, ok := f.channel.TryEvent(); !ok {
+			return
+		}
+	}
+}
+
+// EventFD: see uct.Iface.
+func (f *iface) EventFD() int { return f.epoll.FD() }
+
+// Arm asks to be woken by whatever comes.
+func (f *iface) Arm(uct.EventKind) uct.Status {
+	if f.closed {
+		return ucs.Closed
+	}
+	if !f.enter() {
+		return ucs.Busy
+	}
+	defer f.leave()
+	f.awake()
+	f.disarm()
+	f.arm()
+	for n := f.recvCQ.Poll(f.wcs[:]); n > 0; n = f.recvCQ.Poll(f.wcs[:]) {
+		f.arrived(f.wcs[:n])
+		if f.repost(); f.news() {
+			break
+		}
+	}
+	f.payAll()
+	f.reap()
+	f.flushPosts()
+	f.collecting = false
+	if f.news() {
+		f.more = true
+		return ucs.Busy
+	}
+	f.asleep, f.more = true, true
+	return ucs.OK
+}
+
+// awake ends a sleep.
+func (f *iface) awake() {
+	f.asleep = false
+	if f.raised {
+		f.raised = false
+		f.event.Drain()
+	}
+}

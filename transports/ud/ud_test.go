@@ -1,0 +1,110 @@
+package ud
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/transports/internal/nic"
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
+)
+
+// node is an interface with what came to it.
+type node struct {
+	*iface
+	got        []uint64 // headers
+	fails      []uct.Failure
+	events     []uct.Event
+	pending    func([]uct.Token) int
+	onAM       func(d *uct.Desc)
+	kept       func(ds []uct.Desc) uint64
+	spareSlots []uint32
+}
+
+func (n *node) HandleEvents(es []uct.Event) { n.events = append(n.events, es...) }
+func (n *node) HandleAM(_ []byte, ds []uct.Desc) uint64 {
+	for i := range ds {
+		if n.onAM != nil {
+			n.onAM(&ds[i])
+		} else {
+			n.got = append(n.got, ds[i].Header)
+		}
+	}
+	if n.kept != nil {
+		return n.kept(ds)
+	}
+	return 0
+}
+func (n *node) HandlePending(ts []uct.Token) int { return n.pending(ts) }
+func (n *node) HandleFailure(f uct.Failure)      { n.fails = append(n.fails, f) }
+
+func (n *node) address() uct.Address {
+	return uct.Address{Device: n.DeviceAddress(nil), Iface: n.Address(nil)}
+}
+
+// nodes opens n interfaces on devices of ps.
+func nodes(t testing.TB, ps nic.Providers, n int) []*node { return nodesWith(t, ps, n, nil) }
+
+func nodesWith(t testing.TB, ps nic.Providers, n int, s *config.Set) []*node {
+	ns := make([]*node, n)
+	for i := range ns {
+		c := Component(ps)
+		infos, _ := c.Domains(nil)
+		d, err := c.OpenDomain(infos[0], uct.DomainConfig{})
+		require.NoError(t, err)
+		ns[i] = new(node)
+		ifs, _ := d.Ifaces()
+		f, err := d.OpenIface(ifs[0], uct.IfaceConfig{Handler: ns[i], Worker: uct.UUID{byte(i + 1)}, Settings: s})
+		require.NoError(t, err)
+		ns[i].iface = f.(*iface)
+		t.Cleanup(func() { assert.NoError(t, f.Close()); assert.NoError(t, d.Close()) })
+	}
+	return ns
+}
+
+// sees looks at what n shares with the async goroutine.
+func (n *node) sees(what func() bool) bool {
+	n.owner.EnterWait()
+	defer n.owner.Leave()
+	return what()
+}
+
+func connect(t testing.TB, a, b *node) *endpoint {
+	e, err := a.NewEndpoint(b.address(), 0)
+	require.NoError(t, err)
+	return e.(*endpoint)
+}
+
+// until progresses the nodes until cond holds.
+func until(t testing.TB, cond func() bool, ns ...*node) {
+	t.Helper()
+	for end := ucs.Now().Add(60 * time.Second); !cond(); {
+		for _, n := range ns {
+			n.Progress(64)
+		}
+		if end.Before(ucs.Now()) {
+			require.FailNow(t, "not in time")
+		}
+	}
+}
+
+// TestCloseIsAnswered: closing does not wait long for a peer whose program does not
+// look.
+func TestCloseIsAnswered(t *testing.T) {
+	for range 5 {
+		ns := nodes(t, inproc(), 2)
+		a, b := ns[0], ns[1]
+		e := connect(t, a, b)
+		until(t, func() bool { return e.AMUint64(1, 1, 1) == ucs.OK }, a, b)
+		until(t, func() bool { return len(b.got) == 1 }, a, b)
+		e.Close()
+		began := ucs.Now()
+		require.NoError(t, a.Close())
+		took := ucs.Now().Sub(began)
+		require.Less(t, took, a.linger, "%v, %v", a.stats.Snapshot(), b.stats.Snapshot())
+	}
+}
