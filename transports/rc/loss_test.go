@@ -52,7 +52,7 @@ func lossRound(t *testing.T, ends []*end, round int) {
 		ep        uct.Endpoint
 		sent, got uint64
 	}
-	const most = 2000
+	const most = 300
 	flows := make([]flow, len(ends)*len(ends))
 	wrong := 0
 	for i, e := range ends {

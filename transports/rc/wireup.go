@@ -115,7 +115,7 @@ type datagrams struct {
 	qp   verbs.QP
 	qpn  verbs.QPN
 	qkey uint32
-	tx   *nic.Slab // used in turn, so that what is under way stands as long as can be
+	tx   *nic.Slab // used in turn
 	rx   *nic.Slab
 	next uint32 // of tx
 	busy [udSends]bool

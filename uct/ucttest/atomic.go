@@ -232,8 +232,14 @@ func contend(e *env, need uct.AtomicOp, work func(i int, l *link, r *region) err
 	}
 }
 
-// contended is the number of operations a worker does.
-func contended() int { return messages() / 20 }
+// contended is the number of operations a worker does: fewer where each takes
+// a network's round trip.
+func (n *node) contended() int {
+	if n.attr.Est.LatencyNS > 1000 {
+		return messages() / 200
+	}
+	return messages() / 20
+}
 
 // blocking runs one fetching operation to its end on a worker's goroutine.
 func (l *link) blocking(r *region, op uct.AtomicOp, v, cmp, off uint64) (old uint64, err error) {
@@ -258,7 +264,7 @@ func (l *link) blocking(r *region, op uct.AtomicOp, v, cmp, off uint64) (old uin
 
 // atomicAdds: no add is lost, and each fetched value is seen once.
 func atomicAdds(e *env) {
-	n := contended()
+	n := e.node().contended()
 	seen := make([][]uint64, 3)
 	r := contend(e, uct.AtomicAdd, func(i int, l *link, r *region) error {
 		for range n {
@@ -284,7 +290,7 @@ func atomicAdds(e *env) {
 
 // atomicSwaps: increments by compare-and-swap, none lost.
 func atomicSwaps(e *env) {
-	n := contended()
+	n := e.node().contended()
 	r := contend(e, uct.AtomicCompareSwap, func(_ int, l *link, r *region) error {
 		guess := uint64(0)
 		for done := 0; done < n; {

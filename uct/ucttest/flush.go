@@ -135,7 +135,7 @@ func flushNoToken(e *env) {
 		ops = append(ops, []operation{
 			{"PutBcopy", uct.OpPutBcopy, func() uct.Status { return l.PutBcopy(p, r.base, r.key, 0) }},
 			{"PutZcopy", uct.OpPutZcopy, func() uct.Status { return l.PutZcopy(v, r.base, r.key, 0) }},
-			{"GetBcopy", uct.OpGetBcopy, func() uct.Status { return l.GetBcopy(p, r.base, r.key, 0) }},
+			{"GetBcopy", uct.OpGetBcopy, func() uct.Status { return l.GetBcopy(make([]byte, 64), r.base, r.key, 0) }},
 		}...)
 	}
 	for range 20 {

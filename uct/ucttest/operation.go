@@ -41,14 +41,14 @@ func (l *link) operations(r *region) []operation {
 		{"PutShort", uct.OpPutShort, func() uct.Status { return l.PutShort(p[:8], at, k) }},
 		{"PutUint64", uct.OpPutShort, func() uct.Status { return l.PutUint64(0, at, k) }},
 		{"PutBcopy", uct.OpPutBcopy, noted(func(t uct.Token) uct.Status { return l.PutBcopy(p, at, k, t) })},
-		{"PutZcopy", uct.OpPutZcopy, noted(func(t uct.Token) uct.Status { return l.PutZcopy(a.pieces(t, p, 1), at, k, t) })},
+		{"PutZcopy", uct.OpPutZcopy, noted(func(t uct.Token) uct.Status { return l.PutZcopy(a.pieces(t, make([]byte, 64), 1), at, k, t) })},
 		{"GetShort", uct.OpGetShort, func() uct.Status { return l.GetShort(p[:8], at, k) }},
 		{"GetUint64", uct.OpGetShort, noted(func(t uct.Token) uct.Status {
 			_, st := l.GetUint64(at, k, t)
 			return st
 		})},
-		{"GetBcopy", uct.OpGetBcopy, noted(func(t uct.Token) uct.Status { return l.GetBcopy(p, at, k, t) })},
-		{"GetZcopy", uct.OpGetZcopy, noted(func(t uct.Token) uct.Status { return l.GetZcopy(a.pieces(t, p, 1), at, k, t) })},
+		{"GetBcopy", uct.OpGetBcopy, noted(func(t uct.Token) uct.Status { return l.GetBcopy(make([]byte, 64), at, k, t) })},
+		{"GetZcopy", uct.OpGetZcopy, noted(func(t uct.Token) uct.Status { return l.GetZcopy(a.pieces(t, make([]byte, 64), 1), at, k, t) })},
 		{"Atomic64", uct.OpAtomics, func() uct.Status { return l.Atomic64(uct.AtomicAdd, 0, at, k) }},
 		{"Fetch64", uct.OpAtomics, noted(func(t uct.Token) uct.Status {
 			_, st := l.Fetch64(uct.AtomicAdd, 0, 0, at, k, t)

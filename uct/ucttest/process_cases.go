@@ -126,7 +126,7 @@ func processAtomics(e *env) {
 	if !mem.set(8, true).Has(uct.AtomicAdd) {
 		e.notApplicable("no 64-bit add")
 	}
-	n := uint64(contended())
+	n := uint64(a.contended())
 	p.tell(note{Op: "add", Key: mem.packed, Base: mem.base, N: n})
 	for range n {
 		_, err := local.blocking(mem, uct.AtomicAdd, 1, 0, 0)
