@@ -43,6 +43,7 @@ func (e *ep) do(a machine.Action) {
 		e.f.settleLater(e)
 	case machine.Fail:
 		e.f.failLater(e, errBroken)
+	case machine.Join: // of TwoStep
 	}
 }
 
