@@ -3,8 +3,8 @@ package rc
 import (
 	"encoding/binary"
 	"fmt"
-	"hash/crc32"
 
+	"github.com/goucx/goucx/transports/internal/nic"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/verbs"
@@ -50,8 +50,6 @@ const (
 	ifaceAddrLen = 36
 )
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
 func (a *ifaceAddress) append(b []byte) []byte {
 	start, le := len(b), binary.LittleEndian
 	b = append(b, addrVersion, 0, 0, 0)
@@ -59,7 +57,7 @@ func (a *ifaceAddress) append(b []byte) []byte {
 	b = le.AppendUint32(b, a.qkey)
 	b = le.AppendUint32(b, a.seg)
 	b = append(b, a.name[:]...)
-	return le.AppendUint32(b, crc32.Checksum(b[start:], castagnoli))
+	return nic.AppendSum(b, start)
 }
 
 // parse reads an address, which must be exactly that long. The error names what
@@ -69,8 +67,8 @@ func (a *ifaceAddress) parse(b []byte) error {
 	if len(b) != ifaceAddrLen {
 		return fmt.Errorf("damaged address: rc part of %d bytes, want %d", len(b), ifaceAddrLen)
 	}
-	if got, want := crc32.Checksum(b[:addrOffSum], castagnoli), le.Uint32(b[addrOffSum:]); got != want {
-		return fmt.Errorf("damaged address: checksum %#x of the rc part, want %#x", got, want)
+	if err := nic.CheckSum(b); err != nil {
+		return fmt.Errorf("damaged address: rc part: %w", err)
 	}
 	if b[0] != addrVersion {
 		return fmt.Errorf("peer's rc address has version %d, ours %d", b[0], addrVersion)

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 
 	"github.com/goucx/goucx/transports/internal/nic"
 	"github.com/goucx/goucx/ucs"
@@ -71,7 +70,7 @@ func (n *note) append(b []byte) []byte {
 	b = le.AppendUint32(b, uint32(n.half.psn))
 	b = n.from.iface.append(b)
 	b = n.from.port.Append(b)
-	return le.AppendUint32(b, crc32.Checksum(b[start:], castagnoli))
+	return nic.AppendSum(b, start)
 }
 
 // parse reads a message, which must be exactly that long. The error names what is
@@ -81,8 +80,8 @@ func (n *note) parse(b []byte) error {
 	if len(b) != noteLen {
 		return fmt.Errorf("connection message of %d bytes, want %d: %w", len(b), noteLen, ucs.ErrInvalid)
 	}
-	if got, want := crc32.Checksum(b[:noteOffSum], castagnoli), le.Uint32(b[noteOffSum:]); got != want {
-		return fmt.Errorf("connection message with checksum %#x, want %#x: %w", got, want, ucs.ErrInvalid)
+	if err := nic.CheckSum(b); err != nil {
+		return fmt.Errorf("connection message: %w: %w", err, ucs.ErrInvalid)
 	}
 	if b[0] != noteVersion || b[noteOffFlags]&^noteFlags != 0 {
 		return fmt.Errorf("connection message of version %d with flags %#x: %w", b[0], b[noteOffFlags], ucs.ErrInvalid)

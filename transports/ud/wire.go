@@ -3,7 +3,6 @@ package ud
 import (
 	"encoding/binary"
 	"fmt"
-	"hash/crc32"
 
 	"github.com/goucx/goucx/transports/internal/nic"
 	"github.com/goucx/goucx/uct"
@@ -29,8 +28,6 @@ const (
 	addrLen     = 24
 )
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
 // append appends the interface's part.
 func (a *address) append(b []byte) []byte {
 	start, le := len(b), binary.LittleEndian
@@ -38,7 +35,7 @@ func (a *address) append(b []byte) []byte {
 	b = le.AppendUint32(b, uint32(a.qpn))
 	b = le.AppendUint32(b, a.qkey)
 	b = le.AppendUint64(b, a.name)
-	return le.AppendUint32(b, crc32.Checksum(b[start:], castagnoli))
+	return nic.AppendSum(b, start)
 }
 
 // parse reads both parts of an address. The error names what is wrong.
@@ -47,8 +44,8 @@ func (a *address) parse(u uct.Address) error {
 	if len(b) != addrLen {
 		return fmt.Errorf("damaged address: %d bytes, want %d", len(b), addrLen)
 	}
-	if got, want := crc32.Checksum(b[:addrOffSum], castagnoli), le.Uint32(b[addrOffSum:]); got != want {
-		return fmt.Errorf("damaged address: checksum %#x, want %#x", got, want)
+	if err := nic.CheckSum(b); err != nil {
+		return fmt.Errorf("damaged address: %w", err)
 	}
 	if b[0] != addrVersion {
 		return fmt.Errorf("peer's address has version %d, ours %d", b[0], addrVersion)

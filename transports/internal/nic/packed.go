@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"math"
 
 	"github.com/goucx/goucx/uct"
@@ -31,10 +30,8 @@ const (
 	keyOffBase    = 12
 	keyOffSize    = 20
 	keyOffSum     = 28
-	packedLen     = 32
+	packedLen     = keyOffSum + sumLen
 )
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func (p *packed) append(b []byte) []byte {
 	start, le := len(b), binary.LittleEndian
@@ -43,7 +40,7 @@ func (p *packed) append(b []byte) []byte {
 	b = le.AppendUint32(b, p.rkey)
 	b = le.AppendUint64(b, p.base)
 	b = le.AppendUint64(b, p.size)
-	return le.AppendUint32(b, crc32.Checksum(b[start:], castagnoli))
+	return AppendSum(b, start)
 }
 
 // parse reads a packed key, which must be exactly that long.
@@ -60,8 +57,8 @@ func (p *packed) parse(b []byte) error {
 	if v := b[keyOffVersion]; v != keyVersion {
 		return fmt.Errorf("%w: version %d, this program knows %d", ErrKey, v, keyVersion)
 	}
-	if got, want := crc32.Checksum(b[:keyOffSum], castagnoli), le.Uint32(b[keyOffSum:]); got != want {
-		return fmt.Errorf("%w: checksum %#x, want %#x", ErrKey, got, want)
+	if err := CheckSum(b); err != nil {
+		return fmt.Errorf("%w: %w", ErrKey, err)
 	}
 	*p = packed{
 		flags: uct.MemFlags(b[keyOffFlags]), rkey: le.Uint32(b[keyOffRKey:]),

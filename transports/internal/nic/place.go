@@ -3,7 +3,6 @@ package nic
 import (
 	"encoding/binary"
 	"fmt"
-	"hash/crc32"
 
 	"github.com/goucx/goucx/ucs/platform"
 	"github.com/goucx/goucx/verbs"
@@ -43,7 +42,7 @@ const (
 	portOffPlace = 22
 	portOffSum   = 30
 	// PortAddressLen is the length of a packed port address.
-	PortAddressLen = 34
+	PortAddressLen = portOffSum + sumLen
 	portOffFabric  = 1
 	portOffMTU     = 2
 )
@@ -76,7 +75,7 @@ func (a *PortAddress) Append(b []byte) []byte {
 	b = le.AppendUint16(b, a.LID)
 	b = append(b, a.GID[:]...)
 	b = le.AppendUint64(b, a.Place)
-	return le.AppendUint32(b, crc32.Checksum(b[start:], castagnoli))
+	return AppendSum(b, start)
 }
 
 // Parse reads a packed address, which must be exactly that long. The error names
@@ -86,8 +85,8 @@ func (a *PortAddress) Parse(b []byte) error {
 	if len(b) != PortAddressLen {
 		return fmt.Errorf("damaged address: device part of %d bytes, want %d", len(b), PortAddressLen)
 	}
-	if got, want := crc32.Checksum(b[:portOffSum], castagnoli), le.Uint32(b[portOffSum:]); got != want {
-		return fmt.Errorf("damaged address: checksum %#x of the device part, want %#x", got, want)
+	if err := CheckSum(b); err != nil {
+		return fmt.Errorf("damaged address: device part: %w", err)
 	}
 	if b[0] != portVersion {
 		return fmt.Errorf("peer's device address has version %d, ours %d", b[0], portVersion)
