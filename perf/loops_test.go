@@ -197,7 +197,7 @@ func TestRunAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p.Iterations, p.Warmup = 1000, 50
 			var rows []Report
-			c := Config{Providers: transports.All(), Verbs: soft.New(soft.Config{Link: soft.LinkInproc}), Rows: func(r Report) { rows = append(rows, r) }}
+			c := Config{Providers: transports.All(), Verbs: soft.New(soft.Config{Link: soft.LinkInproc}), Interval: time.Hour, Rows: func(r Report) { rows = append(rows, r) }}
 			r, err := Run(c, rte.Loop{}, p)
 			require.NoError(t, err)
 			require.Len(t, rows, 1)
