@@ -1,12 +1,30 @@
 package transports
 
 import (
+	"go.uber.org/zap"
+
+	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/transports/rc"
 	"github.com/goucx/goucx/transports/self"
 	"github.com/goucx/goucx/transports/shm"
+	"github.com/goucx/goucx/transports/ud"
 	"github.com/goucx/goucx/uct"
+	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/soft"
 )
 
 // All gives one provider of each transport, the nearest first.
 func All() []uct.Component {
-	return []uct.Component{self.Component(), shm.Component()}
+	return []uct.Component{self.Component(), shm.Component(), rc.Component(Verbs), ud.Component(Verbs)}
 }
+
+// Verbs gives the verbs providers that settings ask for; a nil set has the
+// defaults, a nil log is silent.
+func Verbs(s *config.Set, log *zap.Logger) []verbs.Provider {
+	c := SoftConfig(s, log)
+	c.Switch = program
+	return []verbs.Provider{soft.New(c)}
+}
+
+// program is the in-process link: it reaches everything in the program.
+var program = soft.NewSwitch()

@@ -63,6 +63,7 @@ func (w *Worker) openLane(peer wireup.PeerID, view *wireup.View, c wireup.Candid
 		return 0, fmt.Errorf("connect worker %s over %s: %w", shortID(view.Worker), p.name(), err)
 	}
 	p.iface.Activate()
+	w.peers.Retain(peer)
 	a := p.iface.Attr()
 	l := lane{ep: ep, port: key.port, peer: peer, refs: 1, short: -1, whole: a.AM.Short, bcopy: a.AM.Bcopy, zcopy: zcopyOf(a.AM)}
 	i := w.freeLane()
@@ -164,6 +165,7 @@ func (w *Worker) closeLane(i uint32) {
 	l := &w.t.lanes[i]
 	ep, port := l.ep, w.ports[l.port]
 	w.forgetLane(i)
+	w.peers.Release(l.peer)
 	w.t.lanes[i] = lane{short: -1}
 	ep.Close()
 	port.iface.Deactivate()
