@@ -40,7 +40,7 @@ func (w *Worker) Flush() Request {
 	}
 	f := flush{w: w}
 	for i := 1; i < len(w.t.lanes); i++ {
-		if w.t.lanes[i].ep != nil {
+		if l := &w.t.lanes[i]; l.ep != nil && !l.lingers { // what lingers is of no endpoint
 			f.lane(uint32(i))
 		}
 	}
