@@ -15,7 +15,7 @@ import (
 
 // All gives one provider of each transport, the nearest first.
 func All() []uct.Component {
-	return []uct.Component{self.Component(), shm.Component(), rc.Component(Verbs), ud.Component(Verbs)}
+	return []uct.Component{self.Component(), shm.Component(), rc.Component(Verbs, softSettings), ud.Component(Verbs, softSettings)}
 }
 
 // Verbs gives the verbs providers that settings ask for; a nil set has the

@@ -34,12 +34,10 @@ var (
 		"UDP port of the devices; 0: a random one for each. 4791 is that of RoCEv2, for peers that know no other.")
 )
 
+// softSettings are the rows that SoftConfig reads.
 var softSettings = config.Table{Section: "software RNIC", Settings: []config.Setting{
 	softLink, softMTU, softMaxInline, softRdAtomic, softDepth, softWindow, softEngine, softAddr, softPort,
 }}
-
-// SoftSettings are the rows that SoftConfig reads.
-func SoftSettings() config.Table { return softSettings }
 
 // SoftConfig is what the settings say about devices of the software RNIC.
 func SoftConfig(s *config.Set, log *zap.Logger) soft.Config {

@@ -14,7 +14,7 @@ import (
 
 func softConfig(t *testing.T) soft.Config {
 	t.Helper()
-	set, _, err := config.Load(config.Options{}, SoftSettings())
+	set, _, err := config.Load(config.Options{}, softSettings)
 	require.NoError(t, err)
 	return SoftConfig(set, nil)
 }
@@ -48,7 +48,7 @@ func TestSoftRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("UCX_SOFT_"+name, value)
-			_, _, err := config.Load(config.Options{}, SoftSettings())
+			_, _, err := config.Load(config.Options{}, softSettings)
 			require.ErrorContains(t, err, "UCX_SOFT_"+name)
 		})
 	}

@@ -17,7 +17,6 @@ import (
 	"github.com/goucx/goucx/transports"
 	"github.com/goucx/goucx/ucp"
 	"github.com/goucx/goucx/ucs"
-	"github.com/goucx/goucx/wireup"
 )
 
 func TestOpenErrors(t *testing.T) {
@@ -35,11 +34,7 @@ func TestOpenErrors(t *testing.T) {
 // settings are those of env alone.
 func settings(tb testing.TB, env ...string) *config.Set {
 	tb.Helper()
-	tables := []config.Table{ucp.Settings(), wireup.Settings()}
-	for _, p := range transports.All() {
-		tables = append(tables, p.Settings())
-	}
-	s, _, err := config.Load(config.Options{Env: env, Dirs: []string{}}, tables...)
+	s, _, err := config.Load(config.Options{Env: env, Dirs: []string{}}, ucp.Tables(transports.All())...)
 	require.NoError(tb, err)
 	return s
 }

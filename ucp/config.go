@@ -2,9 +2,12 @@ package ucp
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/uct"
+	"github.com/goucx/goucx/wireup"
 )
 
 var (
@@ -37,6 +40,20 @@ func (w *Worker) initTags(c WorkerConfig) {
 	if c.UnexpectedBudget > 0 {
 		w.budget.limit = uint64(c.UnexpectedBudget)
 	}
+}
+
+// Tables are the settings of a context over the providers, each table once:
+// the package's own, those of lane choice, the providers'.
+func Tables(providers []uct.Component) []config.Table {
+	tables := []config.Table{Settings(), wireup.Settings()}
+	for _, p := range providers {
+		for _, t := range p.Settings() {
+			if !slices.ContainsFunc(tables, func(o config.Table) bool { return o.Section == t.Section }) {
+				tables = append(tables, t)
+			}
+		}
+	}
+	return tables
 }
 
 // Settings are the rows of this package.

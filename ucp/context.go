@@ -123,11 +123,7 @@ func (c *Config) load() (*config.Set, error) {
 	}
 	set := c.Settings
 	if set == nil {
-		tables := []config.Table{Settings(), wireup.Settings()}
-		for _, p := range c.Providers {
-			tables = append(tables, p.Settings())
-		}
-		loaded, warnings, err := config.Load(config.Options{}, tables...)
+		loaded, warnings, err := config.Load(config.Options{}, Tables(c.Providers)...)
 		for _, w := range warnings {
 			if w.Info {
 				c.Log.Info(w.Text)

@@ -67,7 +67,8 @@ type MemInfo struct {
 	Access Access
 	// Allocated: by Context.Allocate.
 	Allocated bool
-	// Transports that reach it, and those that do not, with their reasons.
+	// Transports that reach it ("shm", "rc/eth0"), and those that do not, with their
+	// reasons.
 	Transports []string
 	Refused    []uct.Refusal
 }

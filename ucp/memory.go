@@ -122,7 +122,11 @@ func (m *MemHandle) fill(domains []memDomain, f uct.MemFlags, n int) error {
 }
 
 func (m *MemHandle) add(d memDomain, mem uct.Mem) {
-	m.regions = append(m.regions, memRegion{mem, d.transport, d.number, d.info.Name})
+	name := d.info.Component
+	if d.info.Name != name {
+		name += "/" + d.info.Name
+	}
+	m.regions = append(m.regions, memRegion{mem, d.transport, d.number, name})
 }
 
 func (m *MemHandle) refuse(d memDomain, err error) {

@@ -35,9 +35,9 @@ func newFake() *fake {
 	}
 }
 
-func (f *fake) Name() string           { return "fake" }
-func (f *fake) Aliases() []string      { return nil }
-func (f *fake) Settings() config.Table { return config.Table{} }
+func (f *fake) Name() string             { return "fake" }
+func (f *fake) Aliases() []string        { return nil }
+func (f *fake) Settings() []config.Table { return nil }
 
 func (f *fake) Domains(*config.Set) ([]uct.DomainInfo, []uct.Refusal) {
 	return []uct.DomainInfo{{Component: "fake", Name: "fake0"}}, nil

@@ -72,8 +72,9 @@ type Component interface {
 	Name() string
 	// Aliases are further names that select it (UCX's "sm", "posix", ...).
 	Aliases() []string
-	// Settings are the component's rows.
-	Settings() config.Table
+	// Settings are the component's tables. One that several components share, each
+	// of them gives.
+	Settings() []config.Table
 	// Domains lists what can be opened here and, with its reason, what cannot.
 	Domains(s *config.Set) ([]DomainInfo, []Refusal)
 	// OpenDomain opens one of them. The caller closes it after its ifaces and

@@ -101,9 +101,9 @@ func TestDevicesJSON(t *testing.T) {
 // broken refuses one domain, and another does not open.
 type broken struct{}
 
-func (broken) Name() string           { return "broken" }
-func (broken) Aliases() []string      { return nil }
-func (broken) Settings() config.Table { return config.Table{} }
+func (broken) Name() string             { return "broken" }
+func (broken) Aliases() []string        { return nil }
+func (broken) Settings() []config.Table { return nil }
 func (broken) Domains(*config.Set) ([]uct.DomainInfo, []uct.Refusal) {
 	return []uct.DomainInfo{{Component: "broken", Name: "card1"}}, []uct.Refusal{{Transport: "broken", Device: "card0", Reason: "no link"}}
 }

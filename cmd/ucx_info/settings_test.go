@@ -14,6 +14,7 @@ import (
 
 	"github.com/goucx/goucx/config"
 	"github.com/goucx/goucx/transports"
+	"github.com/goucx/goucx/ucp"
 )
 
 var update = flag.Bool("update", false, "write docs/settings.md anew")
@@ -33,7 +34,7 @@ func TestSettingsDocument(t *testing.T) {
 		"may be one, beats `ucx.conf`. Case does not matter in the keys of a `goucx.*`, and sections join with `_`: " +
 		"`shm: {ring_size: 32k}` is `UCX_SHM_RING_SIZE=32k`. A `[section]` of `ucx.conf` counts where its filters " +
 		"(`CPU vendor=`, `CPU model=`, which `ucx_info -s` shows, and `DMI product name=` and the like) match.\n\n")
-	require.NoError(t, config.Markdown(&b, settingsTables(transports.All())...))
+	require.NoError(t, config.Markdown(&b, ucp.Tables(transports.All())...))
 	if *update {
 		require.NoError(t, os.WriteFile(path, b.Bytes(), 0o644))
 		return
@@ -49,7 +50,7 @@ func TestConfigReadsBackAsItself(t *testing.T) {
 	for _, args := range [][]string{{"-c"}, {"-c", "-f"}, {"-c", "-f", "-a"}} {
 		dir := t.TempDir()
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "ucx.conf"), []byte(info(t, args...)), 0o600))
-		set, warnings, err := config.Load(config.Options{Env: []string{}, Dirs: []string{dir}}, settingsTables(transports.All())...)
+		set, warnings, err := config.Load(config.Options{Env: []string{}, Dirs: []string{dir}}, ucp.Tables(transports.All())...)
 		require.NoError(t, err)
 		assert.Empty(t, warnings)
 		values := map[string]string{}

@@ -16,7 +16,6 @@ import (
 	"github.com/goucx/goucx/ucp"
 	"github.com/goucx/goucx/ucs/log"
 	"github.com/goucx/goucx/uct"
-	"github.com/goucx/goucx/wireup"
 )
 
 // run carries out a command line: data goes to stdout, warnings to stderr.
@@ -73,22 +72,12 @@ func (t *tool) encode() error {
 	return e.Encode(t.document)
 }
 
-// settingsTables are the rows of every package, in the order of -c and of
-// docs/settings.md.
-func settingsTables(providers []uct.Component) []config.Table {
-	tables := []config.Table{wireup.Settings(), ucp.Settings()}
-	for _, p := range providers {
-		tables = append(tables, p.Settings())
-	}
-	return append(tables, transports.SoftSettings())
-}
-
 // settings loads them once.
 func (t *tool) settings() (*config.Set, error) {
 	if t.set != nil {
 		return t.set, nil
 	}
-	set, warnings, err := config.Load(config.Options{}, settingsTables(t.providers)...)
+	set, warnings, err := config.Load(config.Options{}, ucp.Tables(t.providers)...)
 	if err != nil {
 		t.warn(warnings, zapcore.WarnLevel, nil)
 		return nil, err

@@ -11,18 +11,12 @@ import (
 	"github.com/goucx/goucx/transports"
 	"github.com/goucx/goucx/ucp"
 	"github.com/goucx/goucx/ucs/log"
-	"github.com/goucx/goucx/wireup"
 )
 
 // settings reads configuration files and the UCX_* environment, and gives the
 // log that they ask for.
 func settings(stderr io.Writer) (*config.Set, *zap.Logger, func() error, error) {
-	tables := []config.Table{ucp.Settings(), wireup.Settings()}
-	for _, p := range transports.All() {
-		tables = append(tables, p.Settings())
-	}
-	tables = append(tables, transports.SoftSettings())
-	set, warnings, err := config.Load(config.Options{}, tables...)
+	set, warnings, err := config.Load(config.Options{}, ucp.Tables(transports.All())...)
 	if err != nil {
 		warn(stderr, warnings, zapcore.WarnLevel, nil)
 		return nil, nil, nil, err

@@ -1,6 +1,7 @@
 package rc
 
 import (
+	"github.com/goucx/goucx/config"
 	"github.com/goucx/goucx/transports/internal/nic"
 	"github.com/goucx/goucx/uct"
 )
@@ -13,11 +14,12 @@ const (
 	fetchAtomics uct.AtomicSet = 1<<uct.AtomicAdd | 1<<uct.AtomicCompareSwap
 )
 
-// Component gives the provider of the rc transport on the devices of ps.
-func Component(ps nic.Providers) uct.Component {
+// Component gives the provider of the rc transport on the devices of ps,
+// which read the settings shared.
+func Component(ps nic.Providers, shared ...config.Table) uct.Component {
 	return nic.NewComponent(nic.Transport{
 		Name: transportName, Aliases: []string{"rc_verbs", "rc_v", "ib"}, ID: uct.TransportRC, Settings: settings,
 		RMA:      uct.OpsPut | uct.OpGetBcopy | uct.OpGetZcopy | uct.OpAtomics,
 		Atomic64: fetchAtomics, Open: openIface,
-	}, ps)
+	}, ps, shared...)
 }

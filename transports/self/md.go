@@ -30,7 +30,7 @@ func (component) Name() string { return name }
 func (component) Aliases() []string { return nil }
 
 // Settings: see uct.Component.
-func (component) Settings() config.Table { return settings }
+func (component) Settings() []config.Table { return []config.Table{settings} }
 
 // Domains: see uct.Component.
 func (component) Domains(*config.Set) ([]uct.DomainInfo, []uct.Refusal) {

@@ -28,7 +28,7 @@ func (component) Name() string { return transportName }
 func (component) Aliases() []string { return []string{"sm", "mm", "posix"} }
 
 // Settings: see uct.Component.
-func (component) Settings() config.Table { return settings }
+func (component) Settings() []config.Table { return []config.Table{settings} }
 
 // Domains: see uct.Component. What the transport cannot do without is tried.
 func (component) Domains(*config.Set) ([]uct.DomainInfo, []uct.Refusal) {

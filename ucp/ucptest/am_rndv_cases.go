@@ -169,8 +169,8 @@ func amWithdrawn(t *testing.T, p *Pair) {
 	p.Settle()
 	g.kept.Release()
 	// The fetch is canceled.
-	r = p.AB.AMSendWith(1, nil, pattern(1<<20, 1), rndv)
-	fetch := box.next(p).kept.RecvInto(make([]byte, 1<<20))
+	r = p.AB.AMSendWith(1, nil, pattern(16<<20, 1), rndv)
+	fetch := box.next(p).kept.RecvInto(make([]byte, 16<<20))
 	fetch.Cancel()
 	_, err := p.Recv(fetch)
 	if err != nil { // else it was faster

@@ -42,21 +42,15 @@ func closeUnused(t *testing.T, p *Pair) {
 
 func closeFlushes(t *testing.T, p *Pair) {
 	e := p.Connect(p.A, p.B)
-	n := 0
-	if p.mode == ucp.ThreadMulti || p.A == p.B {
-		n, _ = fill(p, e, 3000)
-	} else {
-		e.TagSend(pattern(3000, 0), 1) // nobody drives B while A closes
-		n = 1
-	}
-	require.NoError(t, e.Close())
+	n, _ := fill(p, e, 3000)
+	require.NoError(t, p.Close(p.A, e))
 	drain(p, n, 3000)
 }
 
 func closeHeir(t *testing.T, p *Pair) {
 	old := p.Connect(p.A, p.B)
 	require.NoError(t, p.Wait(old.TagSend([]byte{1}, 1)))
-	require.NoError(t, old.Close())
+	require.NoError(t, p.Close(p.A, old))
 	heir := p.Connect(p.A, p.B)
 	require.NoError(t, p.Wait(heir.TagSend([]byte{2}, 1)))
 	require.ErrorIs(t, old.TagSend([]byte{3}, 1).Err(), ucp.ErrClosed)
@@ -215,7 +209,7 @@ func closeEager(t *testing.T, p *Pair) {
 	require.Len(t, i.Lanes, 1)
 	require.NotEmpty(t, i.Peer)
 	require.Positive(t, i.Lanes[0].Whole)
-	require.NoError(t, e.Close())
+	require.NoError(t, p.Close(p.A, e))
 }
 
 func closeAddress(t *testing.T, p *Pair) {

@@ -24,6 +24,8 @@ const mostFilled = 8 << 20
 
 // fill sends until some request is left waiting, and gives how many messages.
 func fill(p *Pair, e ucp.Endpoint, size int) (n int, last ucp.Request) {
+	e.TagSendUint64(0, tagFirst) // connects
+	p.MustRecv(p.B.TagRecv(make([]byte, 8), tagFirst, exact))
 	for last = (ucp.Request{}); last == (ucp.Request{}) && n*size < mostFilled; n++ {
 		last = e.TagSend(pattern(size, byte(n)), 1)
 	}
@@ -32,6 +34,8 @@ func fill(p *Pair, e ucp.Endpoint, size int) (n int, last ucp.Request) {
 	}
 	return n, last
 }
+
+const tagFirst ucp.Tag = 1 << 40
 
 // drain receives n messages of tag 1.
 func drain(p *Pair, n, size int) {

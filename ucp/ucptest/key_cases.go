@@ -2,13 +2,14 @@ package ucptest
 
 import (
 	"bytes"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/goucx/goucx/ucp"
-	"github.com/goucx/goucx/uct"
 )
 
 var keyCases = []Case{
@@ -86,7 +87,7 @@ func keyOtherContext(t *testing.T, p *Pair) {
 	if p.Alone() {
 		return // nobody else is reached
 	}
-	c, err := ucp.Open(ucp.Config{Providers: []uct.Component{p.Provider}})
+	c, err := p.Factory.open(ucp.Config{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, c.Close()) }()
 	w, err := c.NewWorker(ucp.WorkerConfig{Mode: p.mode})
@@ -172,7 +173,11 @@ func memQuery(t *testing.T, p *Pair) {
 	assert.Equal(t, 5000, q.Len)
 	assert.Equal(t, all, q.Access)
 	assert.True(t, q.Allocated)
-	assert.Contains(t, q.Transports, p.Provider.Name())
+	for _, c := range p.Factory.Providers {
+		assert.True(t, slices.ContainsFunc(q.Transports, func(name string) bool {
+			return name == c.Name() || strings.HasPrefix(name, c.Name()+"/")
+		}), "%v have no %s", q.Transports, c.Name())
+	}
 	assert.Empty(t, q.Refused)
 	m, err = p.Context.Register(make([]byte, 30), ucp.MemConfig{Access: ucp.AccessRemoteGet})
 	require.NoError(t, err)
@@ -223,7 +228,7 @@ func keyAfterClose(t *testing.T, p *Pair) {
 }
 
 func memContextClose(t *testing.T, p *Pair) {
-	c, err := ucp.Open(ucp.Config{Providers: []uct.Component{p.Provider}})
+	c, err := p.Factory.open(ucp.Config{})
 	require.NoError(t, err)
 	m, err := c.Allocate(100, ucp.MemConfig{})
 	require.NoError(t, err)
@@ -255,7 +260,7 @@ func keyDamaged(t *testing.T, p *Pair) {
 func keyEndpointClose(t *testing.T, p *Pair) {
 	m, k := p.lend(64)
 	a := atomicAt[uint64](t, k, 0)
-	require.NoError(t, p.AB.Close())
+	require.NoError(t, p.Close(p.A, p.AB))
 	require.ErrorIs(t, p.Wait(k.PutUint64(1, 0)), ucp.ErrClosed)
 	require.ErrorIs(t, p.Wait(a.Add(1)), ucp.ErrClosed)
 	require.NoError(t, k.Close())

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goucx/goucx/ucp"
-	"github.com/goucx/goucx/uct"
 )
 
 var moreCases = []Case{
@@ -189,7 +188,7 @@ func (p *Pair) inFlight(w, peer *ucp.Worker) (rs []ucp.Request, recvs []ucp.Recv
 // closeInFlight: close of a worker with operations of every kind ends each of
 // them once, in bounded time, and the peer goes on.
 func closeInFlight(t *testing.T, p *Pair) {
-	c, err := ucp.Open(ucp.Config{Providers: []uct.Component{p.Provider}, CloseTimeout: 200 * time.Millisecond})
+	c, err := p.Factory.open(ucp.Config{CloseTimeout: 200 * time.Millisecond})
 	require.NoError(t, err)
 	w, err := c.NewWorker(ucp.WorkerConfig{Mode: p.mode})
 	require.NoError(t, err)
@@ -222,7 +221,7 @@ func closeInFlight(t *testing.T, p *Pair) {
 // closeContext is the same for a whole context, with memory, keys and two
 // workers that wait for each other.
 func closeContext(t *testing.T, p *Pair) {
-	c, err := ucp.Open(ucp.Config{Providers: []uct.Component{p.Provider}, CloseTimeout: 200 * time.Millisecond})
+	c, err := p.Factory.open(ucp.Config{CloseTimeout: 200 * time.Millisecond})
 	require.NoError(t, err)
 	one, err := c.NewWorker(ucp.WorkerConfig{Mode: p.mode})
 	require.NoError(t, err)

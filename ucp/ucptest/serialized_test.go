@@ -4,17 +4,16 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/goucx/goucx/transports"
 	"github.com/goucx/goucx/ucp"
 )
 
 // Workers that the program itself sees to, one goroutine at a time, go through
 // the cases of messages and of threads that take turns.
 func TestSerialized(t *testing.T) {
-	for _, p := range transports.All() {
-		t.Run(p.Name(), func(t *testing.T) {
+	for _, f := range factories(t) {
+		t.Run(f.Column, func(t *testing.T) {
 			for _, c := range slices.Concat(tagCases, flushCases, rmaCases, amCases) {
-				t.Run(c.Name, func(t *testing.T) { c.Run(t, NewPair(t, p, ucp.ThreadSerialized)) })
+				t.Run(c.Name, func(t *testing.T) { c.Run(t, NewPair(t, f, ucp.ThreadSerialized)) })
 			}
 		})
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goucx/goucx/ucp"
-	"github.com/goucx/goucx/uct"
 )
 
 var threadCases = []Case{
@@ -305,7 +304,7 @@ func threadShared(t *testing.T, p *Pair) {
 func threadContexts(t *testing.T, p *Pair) {
 	self := p.Alone()
 	crowd(4, func(g int) {
-		c, err := ucp.Open(ucp.Config{Providers: []uct.Component{p.Provider}})
+		c, err := p.Factory.open(ucp.Config{})
 		if err != nil {
 			t.Errorf("open: %v", err)
 			return

@@ -2,12 +2,14 @@ package ucptest
 
 import (
 	"context"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/config"
 	"github.com/goucx/goucx/ucp"
 	"github.com/goucx/goucx/uct"
 )
@@ -23,9 +25,30 @@ func Cases() []Case {
 	return slices.Concat(tagCases, tagBulkCases, rndvCases, tagSyncCases, tagProbeCases, tagCancelCases, tagOracleCases, flushCases, closeCases, rmaCases, amoCases, keyCases, amCases, amRndvCases, amMoreCases, moreCases, connectCases, failingCases, wakeupCases, threadCases)
 }
 
-// Run runs every case over one provider, and fails where a numbered one does
-// otherwise than matrix.txt says.
-func Run(t *testing.T, provider uct.Component) {
+// Factory is what the cases run over.
+type Factory struct {
+	// Column of matrix.txt.
+	Column string
+	// Providers of the contexts.
+	Providers []uct.Component
+	// Env are settings, "UCX_NAME=value".
+	Env []string
+}
+
+// open opens a context; c has neither providers nor settings.
+func (f *Factory) open(c ucp.Config, env ...string) (*ucp.Context, error) {
+	o := config.Options{Env: slices.Concat(f.Env, env), Dirs: []string{}}
+	var err error
+	if c.Settings, _, err = config.Load(o, ucp.Tables(f.Providers)...); err != nil {
+		return nil, err
+	}
+	c.Providers = f.Providers
+	return ucp.Open(c)
+}
+
+// Run runs every case, and fails where a numbered one does otherwise than
+// matrix.txt says.
+func Run(t *testing.T, f Factory) {
 	m, err := parseMatrix(matrixText)
 	require.NoError(t, err, "matrix.txt")
 	for _, d := range []struct {
@@ -35,8 +58,8 @@ func Run(t *testing.T, provider uct.Component) {
 		t.Run(d.name, func(t *testing.T) {
 			for _, c := range Cases() {
 				t.Run(c.Name, func(t *testing.T) {
-					defer m.compare(t, provider.Name(), c.Name)
-					c.Run(t, NewPair(t, provider, d.mode))
+					defer m.compare(t, f.Column, c.Name)
+					c.Run(t, NewPair(t, f, d.mode))
 				})
 			}
 		})
@@ -54,7 +77,7 @@ const (
 // reaches only its own worker both are the same.
 type Pair struct {
 	T        *testing.T
-	Provider uct.Component
+	Factory  Factory
 	Context  *ucp.Context
 	A, B     *ucp.Worker
 	AB, BA   ucp.Endpoint
@@ -63,14 +86,14 @@ type Pair struct {
 	deadline context.Context
 }
 
-// NewPair opens a context over the provider. With ThreadMulti every worker is
+// NewPair opens a context. With ThreadMulti every worker is
 // driven by a goroutine of its own.
-func NewPair(t *testing.T, provider uct.Component, mode ucp.ThreadMode) *Pair {
+func NewPair(t *testing.T, f Factory, mode ucp.ThreadMode) *Pair {
 	t.Helper()
-	c, err := ucp.Open(ucp.Config{Providers: []uct.Component{provider}, CloseTimeout: 5 * time.Second})
+	c, err := f.open(ucp.Config{CloseTimeout: 5 * time.Second})
 	require.NoError(t, err)
 	deadline, cancel := context.WithTimeout(context.Background(), patience)
-	p := &Pair{T: t, Provider: provider, Context: c, mode: mode, deadline: deadline}
+	p := &Pair{T: t, Factory: f, Context: c, mode: mode, deadline: deadline}
 	t.Cleanup(func() {
 		defer cancel()
 		require.NoError(t, c.Close())
@@ -143,6 +166,33 @@ func (p *Pair) Until(cond func() bool) {
 		require.NoError(p.T, p.deadline.Err(), "waited too long")
 		p.Progress()
 	}
+}
+
+// Close closes e, an endpoint of worker w, while the other workers are driven:
+// what it flushes may need their help.
+func (p *Pair) Close(w *ucp.Worker, e ucp.Endpoint) error {
+	if p.mode == ucp.ThreadMulti {
+		return e.Close()
+	}
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			for _, o := range p.workers {
+				if o != w {
+					o.Progress()
+				}
+			}
+			runtime.Gosched()
+		}
+	}()
+	defer func() { close(stop); <-stopped }()
+	return e.Close()
 }
 
 // Settle drives long enough for what was sent to arrive.

@@ -12,12 +12,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/goucx/goucx/config"
 	"github.com/goucx/goucx/ucp"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/shmem"
-	"github.com/goucx/goucx/uct"
-	"github.com/goucx/goucx/wireup"
 )
 
 var wakeupCases = []Case{
@@ -252,7 +249,7 @@ func wakeupStrings(t *testing.T, p *Pair) {
 	}
 	text := s.String()
 	require.Contains(t, text, "tag send")
-	require.Contains(t, text, p.Provider.Name()+"/", "its lane")
+	require.Contains(t, text, ab.Info().Lanes[0].Transport+"/", "its lane")
 	s.Cancel()
 	require.ErrorIs(t, s.Err(), ucp.ErrCanceled)
 	require.NotEqual(t, text, s.String())
@@ -263,12 +260,7 @@ func wakeupStrings(t *testing.T, p *Pair) {
 
 func wakeupSettings(t *testing.T, p *Pair) {
 	open := func(env ...string) error {
-		tables := []config.Table{ucp.Settings(), wireup.Settings(), p.Provider.Settings()}
-		set, _, err := config.Load(config.Options{Env: env, Dirs: []string{}}, tables...)
-		if err != nil {
-			return err
-		}
-		c, err := ucp.Open(ucp.Config{Providers: []uct.Component{p.Provider}, Settings: set})
+		c, err := p.Factory.open(ucp.Config{}, env...)
 		if err != nil {
 			return err
 		}

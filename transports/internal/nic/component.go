@@ -36,10 +36,14 @@ type Transport struct {
 type Component struct {
 	t         Transport
 	providers Providers
+	shared    []config.Table
 }
 
-// NewComponent gives the provider of transport t on the devices of ps.
-func NewComponent(t Transport, ps Providers) *Component { return &Component{t, ps} }
+// NewComponent gives the provider of transport t on the devices of ps, which read
+// the settings shared.
+func NewComponent(t Transport, ps Providers, shared ...config.Table) *Component {
+	return &Component{t, ps, shared}
+}
 
 // Name: see uct.Component.
 func (c *Component) Name() string { return c.t.Name }
@@ -48,7 +52,9 @@ func (c *Component) Name() string { return c.t.Name }
 func (c *Component) Aliases() []string { return c.t.Aliases }
 
 // Settings: see uct.Component.
-func (c *Component) Settings() config.Table { return c.t.Settings }
+func (c *Component) Settings() []config.Table {
+	return append([]config.Table{c.t.Settings}, c.shared...)
+}
 
 // Domains: see uct.Component. There is one for each device.
 func (c *Component) Domains(s *config.Set) (infos []uct.DomainInfo, refused []uct.Refusal) {

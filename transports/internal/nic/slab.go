@@ -1,10 +1,8 @@
 package nic
 
 import (
-	"errors"
 	"fmt"
 
-	"github.com/goucx/goucx/transports/internal/mapped"
 	"github.com/goucx/goucx/verbs"
 )
 
@@ -21,15 +19,13 @@ type Slab struct {
 	free []uint32
 }
 
-// NewSlab maps and registers n buffers of size bytes.
+// NewSlab makes and registers n buffers of size bytes. They are of the heap: a
+// message that the layer above has kept stays readable after Close.
 func NewSlab(pd verbs.PD, n, size int) (*Slab, error) {
-	mem, err := mapped.MapAnonymous(n * size)
-	if err != nil {
-		return nil, fmt.Errorf("%d buffers of %d bytes: %w", n, size, err)
-	}
+	mem := make([]byte, n*size)
 	mr, err := pd.Register(mem, verbs.MRConfig{Access: verbs.LocalWrite})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%d buffers of %d bytes: %w", n, size, err), mapped.Unmap(mem))
+		return nil, fmt.Errorf("%d buffers of %d bytes: %w", n, size, err)
 	}
 	s := &Slab{mem: mem, mr: mr, addr: mr.Addr(), lkey: mr.LKey(), size: size, free: make([]uint32, n)}
 	for i := range s.free {
@@ -39,7 +35,7 @@ func NewSlab(pd verbs.PD, n, size int) (*Slab, error) {
 }
 
 // Close gives the memory back; nothing of the device may use it any more.
-func (s *Slab) Close() error { return errors.Join(s.mr.Close(), mapped.Unmap(s.mem)) }
+func (s *Slab) Close() error { return s.mr.Close() }
 
 // Free is the number of buffers that are not taken.
 func (s *Slab) Free() int { return len(s.free) }
