@@ -42,6 +42,7 @@ func closeUnused(t *testing.T, p *Pair) {
 
 func closeFlushes(t *testing.T, p *Pair) {
 	e := p.Connect(p.A, p.B)
+	p.meet(e)
 	n, _ := fill(p, e, 3000)
 	require.NoError(t, p.Close(p.A, e))
 	drain(p, n, 3000)
@@ -64,6 +65,7 @@ func closeHeir(t *testing.T, p *Pair) {
 
 func closeAbort(t *testing.T, p *Pair) {
 	e := p.Connect(p.A, p.B)
+	p.meet(e)
 	n, last := fill(p, e, 3000)
 	f := e.Flush()
 	e.Abort(errCause)

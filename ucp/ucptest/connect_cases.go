@@ -49,6 +49,7 @@ func connectMany(t *testing.T, p *Pair) {
 func closeThousand(t *testing.T, p *Pair) {
 	const n = 1000
 	e := p.Connect(p.A, p.B)
+	p.meet(e)
 	full, _ := fill(p, e, 3000)
 	var last ucp.Request
 	for i := range n {

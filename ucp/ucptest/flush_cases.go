@@ -24,8 +24,6 @@ const mostFilled = 8 << 20
 
 // fill sends until some request is left waiting, and gives how many messages.
 func fill(p *Pair, e ucp.Endpoint, size int) (n int, last ucp.Request) {
-	e.TagSendUint64(0, tagFirst) // connects
-	p.MustRecv(p.B.TagRecv(make([]byte, 8), tagFirst, exact))
 	for last = (ucp.Request{}); last == (ucp.Request{}) && n*size < mostFilled; n++ {
 		last = e.TagSend(pattern(size, byte(n)), 1)
 	}
@@ -35,7 +33,12 @@ func fill(p *Pair, e ucp.Endpoint, size int) (n int, last ucp.Request) {
 	return n, last
 }
 
-const tagFirst ucp.Tag = 1 << 40
+// meet has e, an endpoint to B, connected.
+func (p *Pair) meet(e ucp.Endpoint) {
+	const tag ucp.Tag = 1 << 40
+	e.TagSendUint64(0, tag)
+	p.MustRecv(p.B.TagRecv(make([]byte, 8), tag, exact))
+}
 
 // drain receives n messages of tag 1.
 func drain(p *Pair, n, size int) {
@@ -48,6 +51,7 @@ func drain(p *Pair, n, size int) {
 
 func flushEndpoint(t *testing.T, p *Pair) {
 	require.NoError(t, p.Wait(p.AB.Flush()), "nothing sent")
+	p.meet(p.AB)
 	n, last := fill(p, p.AB, 3000)
 	f := p.AB.Flush()
 	require.NoError(t, p.Wait(f))
@@ -91,6 +95,7 @@ func flushWorker(t *testing.T, p *Pair) {
 	require.Zero(t, w.Flush(), "no endpoint")
 	p.Connect(w, p.B)
 	require.Zero(t, w.Flush(), "an endpoint that was not used")
+	p.meet(p.AB)
 	n, last := fill(p, p.AB, 3000)
 	require.NoError(t, p.Wait(p.A.Flush()))
 	require.True(t, last.Done())
@@ -118,6 +123,7 @@ func flushSeveral(t *testing.T, p *Pair) {
 func flushFence(t *testing.T, p *Pair) {
 	p.AB.Fence()
 	p.A.Fence()
+	p.meet(p.AB)
 	n, _ := fill(p, p.AB, 3000)
 	for i := range 100 {
 		p.AB.Fence()

@@ -90,8 +90,7 @@ func keyOtherContext(t *testing.T, p *Pair) {
 	c, err := p.Factory.open(ucp.Config{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, c.Close()) }()
-	w, err := c.NewWorker(ucp.WorkerConfig{Mode: p.mode})
-	require.NoError(t, err)
+	w := p.workerOf(c, ucp.WorkerConfig{Mode: p.mode})
 	e := p.Connect(p.A, w)
 	for _, alloc := range []bool{true, false} {
 		m, err := c.Register(make([]byte, 5000), ucp.MemConfig{})

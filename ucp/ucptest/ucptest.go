@@ -125,7 +125,13 @@ func (p *Pair) NewWorker() *ucp.Worker {
 
 func (p *Pair) newWorker(c ucp.WorkerConfig) *ucp.Worker {
 	p.T.Helper()
-	w, err := p.Context.NewWorker(c)
+	return p.workerOf(p.Context, c)
+}
+
+// workerOf makes a worker of another context, driven like the others.
+func (p *Pair) workerOf(x *ucp.Context, c ucp.WorkerConfig) *ucp.Worker {
+	p.T.Helper()
+	w, err := x.NewWorker(c)
 	require.NoError(p.T, err)
 	p.workers = append(p.workers, w)
 	if p.mode == ucp.ThreadMulti {
