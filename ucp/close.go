@@ -34,6 +34,9 @@ func (e Endpoint) Close() error {
 			return nil
 		}
 		err = w.waitBounded(r)
+		if errors.Is(err, ErrPeerFailed) && errors.Is(e.Info().Err, errHungUp) {
+			err = nil
+		}
 	}
 	return errors.Join(err, e.shut(ErrClosed))
 }
@@ -151,9 +154,12 @@ func flushBeforeClose(ws []*Worker, timeout time.Duration) {
 		p.among(ws, n)
 	}
 	for i, w := range ws {
-		spent := !rs[i].Done() // its share of the time
-		w.t.lock()             // others may close it meanwhile
-		w.flushed = spent
+		err := rs[i].Err()
+		if !rs[i].Done() {
+			err = fmt.Errorf("close: %s: %w", rs[i], ErrTimeout)
+		}
+		w.t.lock() // others may close it meanwhile
+		w.flushed, w.flushErr = true, err
 		w.t.unlock()
 	}
 }
@@ -162,16 +168,16 @@ func flushBeforeClose(ws []*Worker, timeout time.Duration) {
 func (w *Worker) closeEndpoints() error {
 	w.refuseUnmatched()
 	var errs []error
-	r := w.flushAlive()
 	w.t.lock()
-	flushed := w.flushed
+	flushed, err := w.flushed, w.flushErr
 	w.t.unlock()
 	if !flushed {
-		errs = append(errs, w.waitBounded(r))
-	} else if !r.Done() {
-		errs = append(errs, fmt.Errorf("close: %s: %w", r, ErrTimeout))
+		err = w.waitBounded(w.flushAlive())
 	}
 	w.t.lock()
+	if !errors.Is(err, ErrPeerFailed) || !w.leftInOrder() {
+		errs = append(errs, err)
+	}
 	var owned []io.Closer
 	for _, c := range w.cold {
 		for o := range c.owned {
@@ -195,6 +201,14 @@ func (w *Worker) closeEndpoints() error {
 		w.eps[k].lane, w.eps[k].inUse = 0, false
 	}
 	return errors.Join(errs...)
+}
+
+// leftInOrder reports whether all peers that failed closed their end: what they
+// did not take then is not lost by us.
+func (w *Worker) leftInOrder() bool {
+	return !slices.ContainsFunc(w.t.lanes, func(l lane) bool {
+		return l.status != ucs.OK && !errors.Is(l.err, errHungUp)
+	})
 }
 
 // endAll ends every operation of the worker that has not ended.

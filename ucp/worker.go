@@ -59,7 +59,8 @@ type Worker struct {
 	sources     []*source    // by source.index; 0 is none
 	freeSources []uint32
 	lingering   int    // lanes that linger
-	flushed     bool   // its context flushed it, in vain
+	flushed     bool   // by its context, which closes
+	flushErr    error  // of that
 	refusing    bool   // what nobody waits for is refused: the worker closes
 	rndvThresh  uint64 // longest message that is sent without being asked for
 	outstanding uint32 // credits of a lane
