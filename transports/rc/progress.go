@@ -25,8 +25,9 @@ func (f *iface) Progress(budget int) int {
 	if f.closed {
 		return 0
 	}
-	if f.armed {
+	if f.armed { // who sleeps makes few passes: this one looks at everything
 		f.disarm()
+		f.passes |= servicePasses - 1
 	}
 	f.busy++
 	f.told = 0

@@ -158,7 +158,7 @@ func amWithdrawn(t *testing.T, p *Pair) {
 		g := box.next(p)
 		r.Cancel()
 		require.ErrorIs(t, p.Wait(r), ucp.ErrCanceled)
-		p.Settle()
+		p.next(p.AB, p.B) // comes after the news
 		_, err := p.Recv(g.kept.RecvInto(make([]byte, n)))
 		require.ErrorIs(t, err, ucp.ErrCanceled)
 	}
