@@ -15,7 +15,7 @@ type baton struct {
 	inPoll bool // and sleeps
 	away   bool // and lets those run who were woken
 	evict  bool // and is to hand the baton to the first in line
-	ended  bool // what the sleeper waits for has ended without progress
+	rouse  bool // the sleeper is to look: what it waits for has ended, or something waits for time
 
 	first, last *waiter  // who would take the baton
 	wakes       *waiter  // to be woken when mu is given back, in this order

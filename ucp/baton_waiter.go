@@ -165,7 +165,7 @@ func (w *Worker) decide(x *waiter, f fate) {
 	x.chain = nil
 	x.fate = f
 	if x.poller {
-		w.baton.ended = true // whoever gives the lock back signals
+		w.baton.rouse = true // whoever gives the lock back signals
 		return
 	}
 	w.unline(x)

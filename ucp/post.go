@@ -53,6 +53,7 @@ func (w *Worker) try(i uint32) ucs.Status {
 		if st == ucs.OK {
 			s.flags |= flagWaiting
 			l.queued++
+			w.baton.rouse = true // a transport that connects has time-outs now
 			return ucs.InProgress
 		}
 		if st != ucs.Busy {

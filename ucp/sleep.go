@@ -109,7 +109,7 @@ func (w *Worker) poll(fds int, d time.Duration) int {
 	n, _ := w.sleeper.set.Wait(fds, d) // an error is an early return
 	if w.am.multi {
 		w.lockPass()
-		b.inPoll, b.ended = false, false
+		b.inPoll, b.rouse = false, false
 	}
 	return n
 }
