@@ -58,6 +58,7 @@ func (k *RemoteKey) checkWord(off, width uint64) error {
 		return fmt.Errorf("address %#x is not a multiple of %d: %w", k.base+off, width, ErrInvalid)
 	case k.atomic == nil:
 		return fmt.Errorf("%w: %s", ErrUnsupported, k.noAMO)
+	case k.atomic.sw != 0:
 	case width == 4 && k.atomic.attr.Atomic32 == 0, width == 8 && k.atomic.attr.Atomic64 == 0:
 		return fmt.Errorf("%d bits: %w", 8*width, ErrUnsupported)
 	}
@@ -194,7 +195,7 @@ func (k *RemoteKey) postSlow(o wordOp) Request {
 	if st := k.usable(uct.MemRemoteAtomic); st != ucs.OK {
 		return k.t.refuse(opAtomic, k.e, st)
 	}
-	if o.post(k.t.lanes[k.atomic.lane].ep, k.base+o.off, k.atomic.rkey) == ucs.OK {
+	if ep, key := k.wordWay(o); o.post(ep, k.base+o.off, key) == ucs.OK {
 		return Request{}
 	}
 	return k.t.w.start(k.takeWord(opAtomic, o))
@@ -210,15 +211,41 @@ func (k *RemoteKey) fetchSlow(o wordOp) (uint64, Request) {
 	if st := k.usable(uct.MemRemoteAtomic); st != ucs.OK {
 		return 0, k.t.refuse(opFetch, k.e, st)
 	}
-	l, w := k.atomic, k.t.w
-	old, st := o.fetch(k.t.lanes[l.lane].ep, k.base+o.off, l.rkey, w.slab.peek())
+	w := k.t.w
+	ep, key := k.wordWay(o)
+	old, st := o.fetch(ep, k.base+o.off, key, w.slab.peek())
 	if st == ucs.OK {
 		return old, Request{}
 	}
 	if st == ucs.InProgress {
-		return 0, k.fetching(opFetch, l)
+		return 0, k.fetching(opFetch, k.atomic)
 	}
 	return w.startFetch(k.takeWord(opFetch, o))
+}
+
+// wordWay gives what carries out o, and the key for it.
+func (k *RemoteKey) wordWay(o wordOp) (uct.Endpoint, uct.RKey) {
+	l := k.atomic
+	if k.emulates(o) {
+		return k.t.lanes[l.lane].sw, l.sw
+	}
+	return k.t.lanes[l.lane].ep, l.rkey
+}
+
+// emulates reports whether o goes by a message: what the transport lacks, and
+// what it has while it would overtake such a message. So atomics of an endpoint
+// take effect in their order, fence or not.
+func (k *RemoteKey) emulates(o wordOp) bool {
+	l := k.atomic
+	set := l.attr.Atomic64
+	if o.width == 4 {
+		set = l.attr.Atomic32
+	}
+	if l.sw == 0 || l.swOnly || !set.Has(o.op) {
+		return l.sw != 0
+	}
+	on := &k.t.lanes[l.lane]
+	return on.queued > 0 || on.sw.handled < on.sw.posted
 }
 
 // takeWord gives a slot for o: off holds the operand, n what to compare with.
@@ -226,6 +253,10 @@ func (k *RemoteKey) takeWord(kind opKind, o wordOp) uint32 {
 	i := k.take(kind, k.atomic, o.off)
 	s := &k.t.w.slab.slots[i]
 	s.off, s.n, s.aux = o.v, o.cmp, uint32(o.op)|uint32(o.width)<<8
+	if k.emulates(o) {
+		s.tag = uint64(k.atomic.sw)
+		s.aux |= auxSoftware
+	}
 	return i
 }
 
@@ -239,7 +270,7 @@ func (w *Worker) resumeAtomic(i uint32) ucs.Status {
 	if st := s.resumable(l); st != ucs.OK {
 		return st
 	}
-	return s.wordOp().post(l.ep, s.arg, uct.RKey(s.tag))
+	return s.wordOp().post(l.oneSided(s), s.arg, uct.RKey(s.tag))
 }
 
 func (w *Worker) resumeFetch(i uint32) ucs.Status {
@@ -248,5 +279,5 @@ func (w *Worker) resumeFetch(i uint32) ucs.Status {
 	if st := s.resumable(l); st != ucs.OK {
 		return st
 	}
-	return s.fetched(s.wordOp().fetch(l.ep, s.arg, uct.RKey(s.tag), w.slab.token(i)))
+	return s.fetched(s.wordOp().fetch(l.oneSided(s), s.arg, uct.RKey(s.tag), w.slab.token(i)))
 }

@@ -56,6 +56,7 @@ type Context struct {
 	refused      []uct.Refusal
 	offering     *live.Offering // nil: the program is not shown
 	opened       ucs.Time       // with offering
+	sw           swTable
 
 	mu      sync.Mutex             // guards the rest
 	domains []openDomain           // nil after Close

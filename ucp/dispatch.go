@@ -44,6 +44,18 @@ func (p *port) handleOther(d *uct.Desc, data []byte) bool {
 		p.next(s, d.Header, data)
 	case amPeer:
 		p.peerSays(s, d.Header, data)
+	case amPut:
+		p.swPut(s, d.Header, data)
+	case amGet:
+		p.swGet(s, d.Header, data)
+	case amAtomic:
+		p.swAtomic(s, d.Header, data)
+	case amFlush:
+		p.swFlush(s, data)
+	case amGot:
+		p.swGot(s, d.Header, data)
+	case amDone:
+		p.swDone(s, d.Header, data)
 	case amUser, amUserFirst, amUserRTS:
 		return p.handleUser(s, d, data)
 	default:

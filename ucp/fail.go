@@ -30,7 +30,7 @@ func (w *Worker) connectionFailed(p *port, f uct.Failure) {
 		return
 	}
 	for i := range w.t.lanes {
-		if w.t.lanes[i].ep == f.Endpoint {
+		if w.t.lanes[i].transport() == f.Endpoint {
 			peer := w.t.lanes[i].peer
 			w.failLane(uint32(i), reason)
 			w.forgetFrom(peer)

@@ -73,7 +73,7 @@ func (f *flush) lane(i uint32) {
 	w := f.w
 	c := w.slab.take(opFlush)
 	s := &w.slab.slots[c]
-	s.ep, s.lane, s.arg = f.ep, i, flushNew
+	s.ep, s.lane, s.arg, s.off = f.ep, i, flushNew, 0
 	st := w.try(c)
 	if st == ucs.OK {
 		w.slab.release(c)
@@ -115,8 +115,20 @@ func (w *Worker) resumeFlush(i uint32) ucs.Status {
 	if st := w.mayOrder(l); st != ucs.OK {
 		return st
 	}
+	if l.sw != nil {
+		if w.slab.slots[i].off != flushSynced && l.sw.unheard() {
+			return l.sw.sync(w.slab.token(i))
+		}
+		if st := l.sw.takeErr(); st != ucs.OK {
+			return st
+		}
+	}
 	return l.ep.Flush(uct.FlushRemote, w.slab.token(i))
 }
+
+// flushSynced in the off of a flush's slot says that the peer has done the lane's
+// software operations before it.
+const flushSynced = 1
 
 // Fence orders the endpoint's operations before it against those after it. It
 // never blocks.
@@ -163,7 +175,16 @@ func (w *Worker) resumeFence(i uint32) ucs.Status {
 	if st := w.mayOrder(l); st != ucs.OK {
 		return st
 	}
-	return l.ep.Fence()
+	if st := l.ep.Fence(); st != ucs.OK || l.sw == nil || !l.sw.mixed || l.sw.handled == l.sw.sent {
+		return st
+	}
+	// What the peer's device does must not overtake what his worker has to do.
+	if st := l.sw.sync(0); st != ucs.InProgress {
+		return st
+	}
+	l.sw.until = l.sw.sent
+	w.haltLane(w.slab.slots[i].lane)
+	return ucs.OK
 }
 
 // mayOrder says whether a flush or fence of the lane would cover everything

@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"crypto/rand"
+	"encoding/binary"
 	"encoding/hex"
 
 	"github.com/goucx/goucx/uct"
@@ -10,6 +11,12 @@ import (
 func newID() (u uct.UUID) {
 	_, _ = rand.Read(u[:]) // never fails; see crypto/rand
 	return u
+}
+
+func randomWord() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // as in newID
+	return binary.LittleEndian.Uint64(b[:])
 }
 
 // shortID is how a worker is called in errors.

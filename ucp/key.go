@@ -70,6 +70,24 @@ type keyEntry struct {
 	key       []byte
 }
 
+// keySoftware stands for the transport in the entry by which the owner's workers
+// reach the memory themselves; its key is an swKey.
+const keySoftware uct.TransportID = 0
+
+func (k swKey) entry() keyEntry {
+	return keyEntry{keySoftware, 0, binary.LittleEndian.AppendUint64(nil, uint64(k))}
+}
+
+// software gives the swKey of v, 0 where it has none.
+func (v keyView) software() swKey {
+	for _, e := range v.entries {
+		if e.transport == keySoftware && len(e.key) == 8 {
+			return swKey(binary.LittleEndian.Uint64(e.key))
+		}
+	}
+	return 0
+}
+
 // append appends the packed key to b; on error b is as it was.
 func (v keyView) append(b []byte) ([]byte, error) {
 	start := len(b)

@@ -32,6 +32,8 @@ type lane struct {
 	admitting bool  // admit runs
 	urgent    chain // control messages that found no room
 
+	sw *swEndpoint // for what the transport does not do; nil: not needed yet
+
 	used    uint32 // credits; see startSend
 	flushes uint32 // in open
 	held    chain  // sends without a credit, and flushes behind them
@@ -182,6 +184,7 @@ func (w *Worker) forgetLane(i uint32) {
 
 // purgeLane ends with st what waits on the lane's pending queue.
 func (w *Worker) purgeLane(i uint32, st ucs.Status) {
+	w.swLost(i, st)
 	w.t.lanes[i].ep.PendingPurge(func(t uct.Token) {
 		if k := w.slab.find(uint64(t)); k != 0 && w.slab.slots[k].state == slotLive {
 			w.end(k, st)

@@ -43,7 +43,7 @@ func (e *lateEndpoint) resolve(need uct.MemFlags, ops uct.Ops) (uct.Endpoint, uc
 	}
 	peer := w.eps[slot].peer
 	for _, c := range e.choices {
-		if ops != 0 && c.attr.Ops&c.iface.Ops&ops == 0 || ops == 0 && c.attr.Atomic64 == 0 {
+		if c.swOnly || ops != 0 && c.attr.Ops&c.iface.Ops&ops == 0 || ops == 0 && c.attr.Atomic64 == 0 {
 			continue
 		}
 		lane, ok := w.laneAt[laneKey{peer, uint32(c.local)}]

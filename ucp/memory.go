@@ -22,6 +22,7 @@ type MemHandle struct {
 	allocated bool
 	regions   []memRegion
 	refused   []uct.Refusal
+	sw        *swMem // nil: no peer may reach it
 
 	closing sync.Mutex // guards err, and that Close is carried out once
 	closed  atomic.Bool
@@ -139,6 +140,11 @@ func (m *MemHandle) pack() error {
 	for _, r := range m.regions {
 		v.entries = append(v.entries, keyEntry{r.transport, uint8(r.domain), r.AppendKey(nil)}) // as many fit an address
 	}
+	if len(m.buf) > 0 && m.access != 0 {
+		if m.sw = m.ctx.sw.add(m.buf, m.access); m.sw != nil {
+			v.entries = append(v.entries, m.sw.key.entry())
+		}
+	}
 	key, err := v.append(nil)
 	m.key = key
 	return err
@@ -215,6 +221,7 @@ func (m *MemHandle) Close() error {
 // closeRegions revokes everywhere first, then gives back, the domain that
 // allocated last.
 func (m *MemHandle) closeRegions() error {
+	m.ctx.sw.remove(m.sw)
 	for _, r := range m.regions {
 		r.Revoke()
 	}

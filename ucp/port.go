@@ -1,6 +1,8 @@
 package ucp
 
 import (
+	"encoding/binary"
+
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
@@ -92,6 +94,9 @@ func (p *port) HandleEvents(es []uct.Event) {
 		s.left = 0
 		if s.op == opFetch || s.op == opGetUint64 {
 			s.tag = e.Value
+			if s.op == opGetUint64 && s.aux&auxBounced != 0 {
+				s.tag = binary.LittleEndian.Uint64(w.slab.bufs[k])
+			}
 		}
 		st := e.Status
 		if s.status != ucs.OK {
@@ -105,6 +110,9 @@ func (p *port) HandleEvents(es []uct.Event) {
 func (p *port) HandlePending(ts []uct.Token) int {
 	p.w.resuming = true
 	n := p.resume(ts)
+	if n < len(ts) && p.w.holdBack(ts[n:]) {
+		n = len(ts)
+	}
 	p.w.resuming = false
 	if p.w.lingering > 0 {
 		p.w.endLingering()

@@ -49,7 +49,11 @@ func (w *Worker) try(i uint32) ucs.Status {
 		w.count.Inc(cntPending)
 		s := &w.slab.slots[i]
 		l := &w.t.lanes[s.lane]
-		st = l.ep.PendingAdd(w.slab.token(i))
+		ep := l.ep
+		if s.op == opControl {
+			ep = l.transport()
+		}
+		st = ep.PendingAdd(w.slab.token(i))
 		if st == ucs.OK {
 			s.flags |= flagWaiting
 			l.queued++

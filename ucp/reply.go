@@ -15,6 +15,7 @@ type control struct {
 	n    int
 	a, b uint64
 	text []byte
+	mem  chunk // of the pool, that holds text; only with controlLater
 }
 
 // reply sends m to the worker whose messages come by s. It may be called from
@@ -39,14 +40,23 @@ func (w *Worker) control(lane uint32, m control) {
 	if l.urgent.head == 0 && l.status == ucs.OK && l.sendControl(m) != ucs.NoResource {
 		return // a failure is reported by the transport
 	}
-	if l.status != ucs.OK {
-		return
+	if l.status == ucs.OK {
+		w.controlLater(lane, m)
 	}
+}
+
+// controlLater has m wait for room.
+func (w *Worker) controlLater(lane uint32, m control) {
+	l := &w.t.lanes[lane]
 	i := w.slab.take(opControl)
 	s := &w.slab.slots[i]
 	s.lane, s.parent, s.flags = lane, uint32(m.id), flagReported
 	s.tag, s.arg, s.off, s.n = m.hdr, m.a, m.b, uint64(m.n)
 	w.slab.bufs[i] = m.text
+	if m.mem != 0 {
+		s.flags |= flagAside
+		w.slab.copies[i] = m.mem
+	}
 	w.slab.push(&l.urgent, i)
 	if st := w.try(i); st != ucs.InProgress {
 		w.end(i, st)
@@ -56,10 +66,11 @@ func (w *Worker) control(lane uint32, m control) {
 // sendControl sends m, or answers NoResource.
 func (l *lane) sendControl(m control) ucs.Status {
 	n := max(m.n, min(len(m.text), l.bcopy)) // a reason may be cut
+	ep := l.transport()
 	if n == 0 {
-		return l.ep.AMShort(m.id, m.hdr, nil)
+		return ep.AMShort(m.id, m.hdr, nil)
 	}
-	b, st := l.ep.ReserveAM(m.id, m.hdr, n)
+	b, st := ep.ReserveAM(m.id, m.hdr, n)
 	if st != ucs.OK {
 		return st
 	}
@@ -71,7 +82,7 @@ func (l *lane) sendControl(m control) ucs.Status {
 	} else {
 		copy(b, m.text)
 	}
-	l.ep.CommitAM(n)
+	ep.CommitAM(n)
 	return ucs.OK
 }
 

@@ -34,17 +34,19 @@ func (r *keyResolver) plan(e Endpoint) error {
 		return w.reason(slot, st)
 	}
 	r.view = w.peers.View(w.eps[slot].peer)
-	r.ranked, r.refused = wireup.Choose(w.locals, r.view, wireup.ForRMA, wireup.ForAMO)
+	r.ranked, r.refused = wireup.Choose(w.locals, r.view, wireup.ForRMA, wireup.ForAMO, wireup.ForAM)
 	return nil
 }
 
 // resolve fills in the lanes of k.
 func (r *keyResolver) resolve(k *RemoteKey) {
 	if k.access&(uct.MemRemotePut|uct.MemRemoteGet) != 0 {
-		k.rma = r.first(wireup.ForRMA, r.lacksRMA)
+		if k.rma = r.first(wireup.ForRMA, r.lacksRMA); k.rma == nil {
+			k.rma = r.software(nil)
+		}
 	}
 	if k.access&uct.MemRemoteAtomic != 0 {
-		k.atomic = r.first(wireup.ForAMO, r.lacksAMO)
+		k.atomic = r.completed(r.first(wireup.ForAMO, r.lacksAMO), k.rma)
 	}
 	if k.atomic == nil {
 		k.noAMO = fmt.Sprint(r.refused)
@@ -65,6 +67,57 @@ func (r *keyResolver) first(p wireup.Purpose, lacks func(*keyLane) string) *keyL
 		return l
 	}
 	return nil
+}
+
+// software gives the lane by whose messages the owner's worker carries out what
+// no transport does: that of beside, where there is one, else the best. nil: the
+// owner has no such entry, or a transport heard that the memory is closed.
+func (r *keyResolver) software(beside *keyLane) *keyLane {
+	key := r.key.software()
+	if key == 0 || r.reason() == ErrRemoteAccess {
+		return nil
+	}
+	var c wireup.Candidate
+	switch ranked := r.ranked[wireup.ForAM]; {
+	case beside != nil && beside.messages():
+		c.Local, c.Remote = beside.local, beside.remote
+	case len(ranked) > 0:
+		c = ranked[0]
+	default:
+		return nil
+	}
+	l := &keyLane{
+		local: c.Local, remote: c.Remote, iface: r.w.ports[c.Local].iface.Attr(),
+		rkey: uct.RKey(key), sw: uct.RKey(key), swOnly: true,
+	}
+	n := uint64(swLimit(l.iface.AM.Bcopy))
+	l.put, l.get = forms{short: n, bcopy: n}, forms{bcopy: n}
+	return l
+}
+
+// completed gives a lane for all atomics: l, which may be nil, with messages for
+// those that its transport lacks. Where the memory's atomics are its device's,
+// the owner's CPU must not do any.
+func (r *keyResolver) completed(l, rma *keyLane) *keyLane {
+	switch {
+	case r.key.flags&keyDeviceAtomics != 0:
+	case l == nil && rma != nil && rma.swOnly:
+		return rma
+	case l == nil:
+		return r.software(rma)
+	case l.messages() && !l.allAtomics():
+		l.sw = uct.RKey(r.key.software())
+	}
+	return l
+}
+
+// messages reports whether the lane carries the messages of software operations.
+func (l *keyLane) messages() bool {
+	return l.iface.Ops.Has(uct.OpAMBcopy|uct.OpPending) && swLimit(l.iface.AM.Bcopy) >= swAtomicLen
+}
+
+func (l *keyLane) allAtomics() bool {
+	return l.attr.Atomic32 == uct.AllAtomics && l.attr.Atomic64 == uct.AllAtomics
 }
 
 // unpack gives the lane of candidate c with its key, nil where the transport

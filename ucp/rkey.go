@@ -46,6 +46,11 @@ type keyLane struct {
 	attr   uct.KeyAttr
 	iface  *uct.IfaceAttr
 
+	// By messages, with the key sw, go the atomics that attr lacks, or with swOnly
+	// everything. Then rkey is the same, and there is no domain.
+	sw     uct.RKey // 0: nothing does
+	swOnly bool
+
 	lane uint32 // index in Thread.lanes
 	put  forms
 	get  forms
@@ -107,6 +112,10 @@ func (r *keyResolver) attach(k *RemoteKey) error {
 		}
 		l.lane = lane
 		opened = append(opened, lane)
+		if l.sw != 0 {
+			w.introduce(lane)
+			w.swLane(lane)
+		}
 	}
 	w.own(slot, k)
 	r.release(k)
@@ -131,9 +140,14 @@ func (k *RemoteKey) openFast() {
 	if k.t.locked {
 		return
 	}
+	for _, l := range k.lanes() {
+		if !l.swOnly && k.t.lanes[l.lane].halted() != nil {
+			return // until it goes on
+		}
+	}
 	words := max(k.size, 7) - 7
 	if l := k.rma; l != nil {
-		k.ep, k.rkey = k.t.lanes[l.lane].ep, l.rkey
+		k.ep, k.rkey = k.endpoint(l), l.rkey
 		if k.access&uct.MemRemotePut != 0 && l.put.short >= 8 {
 			k.put, k.put64 = min(l.put.short, k.size), words
 		}
@@ -141,20 +155,28 @@ func (k *RemoteKey) openFast() {
 			k.get, k.get64 = min(l.get.short, k.size), words
 		}
 	}
-	if l := k.atomic; l != nil {
-		k.amo, k.amoKey = k.t.lanes[l.lane].ep, l.rkey
+	if l := k.atomic; l != nil && (l.sw == 0 || l.swOnly) { // else each has to look which way it goes
+		k.amo, k.amoKey = k.endpoint(l), l.rkey
 	}
 	if !rowKeyResolve.Get(k.t.w.ctx.settings) {
 		k.openLate()
 	}
 }
 
+// endpoint is what carries out the operations of a fast path.
+func (k *RemoteKey) endpoint(l *keyLane) uct.Endpoint {
+	if l.swOnly {
+		return k.t.lanes[l.lane].sw
+	}
+	return k.t.lanes[l.lane].ep
+}
+
 // openLate has the fast paths resolve the key at each operation.
 func (k *RemoteKey) openLate() {
-	if k.rma != nil {
+	if k.rma != nil && !k.rma.swOnly {
 		k.ep = k.late(k.rma)
 	}
-	if k.atomic != nil {
+	if k.atomic != nil && k.atomic.sw == 0 {
 		k.amo = k.late(k.atomic)
 	}
 }
@@ -245,7 +267,9 @@ func (k *RemoteKey) Close() error {
 // release gives back what k holds. No operation uses it any more.
 func (k *RemoteKey) release() {
 	for _, l := range k.lanes() {
-		l.domain.ReleaseKey(l.rkey)
+		if !l.swOnly {
+			l.domain.ReleaseKey(l.rkey)
+		}
 		if !k.t.w.closing { // else its lanes are closed already, or soon
 			k.t.w.releaseLane(l.lane)
 		}
@@ -256,7 +280,8 @@ func (k *RemoteKey) release() {
 func (w *Worker) keyInUse(l *keyLane) bool {
 	for i := range w.slab.slots {
 		s := &w.slab.slots[i]
-		if s.state == slotLive && s.op >= opPut && s.op <= opFetch && s.lane == l.lane && s.tag == uint64(l.rkey) {
+		if s.state == slotLive && s.op >= opPut && s.op <= opFetch && s.lane == l.lane &&
+			(s.tag == uint64(l.rkey) || s.tag == uint64(l.sw)) {
 			return true
 		}
 	}

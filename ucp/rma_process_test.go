@@ -152,8 +152,7 @@ func TestMemoryOfAnotherProcess(t *testing.T) {
 		_, err = k.Bytes()
 		require.ErrorIs(t, err, ucp.ErrUnsupported)
 		_, err = ucp.AtomicAt[uint64](k, 0)
-		require.ErrorIs(t, err, ucp.ErrUnsupported)
-		assert.ErrorContains(t, err, "shm/memory: atomics: does not reach this memory")
+		require.NoError(t, err, "another transport, or the owner's worker")
 	})
 
 	assert.Equal(t, "closed <nil>", l.ask("close", "closed"))

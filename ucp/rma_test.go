@@ -439,7 +439,7 @@ func TestUnpackKeyRefusals(t *testing.T) {
 		f := newFake()
 		s := openFake(t, f, ucp.ThreadMulti)
 		f.ops, f.atomics = uct.OpsGet, 0
-		_, err := s.e.UnpackKey(s.m.Key())
+		_, err := s.e.UnpackKey(ucp.WithoutSoftware(s.m.Key()))
 		require.ErrorIs(t, err, ucp.ErrUnreachable)
 		assert.ErrorContains(t, err, "fake/fake0: put and get: does not put")
 		assert.ErrorContains(t, err, "atomics: does not reach this memory")
@@ -448,7 +448,9 @@ func TestUnpackKeyRefusals(t *testing.T) {
 		f := newFake()
 		f.atomics = 0
 		s := openFake(t, f, ucp.ThreadMulti)
-		_, err := ucp.AtomicAt[uint64](s.k, at8(s.mem, 0))
+		k, err := s.e.UnpackKey(ucp.WithoutSoftware(s.m.Key()))
+		require.NoError(t, err)
+		_, err = ucp.AtomicAt[uint64](k, at8(s.mem, 0))
 		require.ErrorIs(t, err, ucp.ErrUnsupported)
 		assert.ErrorContains(t, err, "does not reach this memory")
 	})
@@ -476,7 +478,7 @@ func TestUnpackKeyRefusals(t *testing.T) {
 	t.Run("of another transport", func(t *testing.T) {
 		s := openFake(t, newFake(), ucp.ThreadMulti)
 		m, _, _ := newKey(t, "self", ucp.ThreadMulti, 64)
-		_, err := s.e.UnpackKey(m.Key())
+		_, err := s.e.UnpackKey(ucp.WithoutSoftware(m.Key()))
 		require.ErrorIs(t, err, ucp.ErrUnreachable)
 		assert.ErrorContains(t, err, "the owner did not register the memory with it")
 	})

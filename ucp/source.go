@@ -21,6 +21,7 @@ type source struct {
 	address   []byte        // beginning of his address
 	reply     uint32        // lane towards him; 0: none yet
 	throttled bool          // he was told to announce everything
+	swErr     ucs.Status    // of his software operations, for his next flush
 	waiting   int           // of Worker.un: messages that want an answer of ours
 	fetches   int           // receives that wait for his data
 

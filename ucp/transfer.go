@@ -55,7 +55,7 @@ func (k *RemoteKey) putWord(v, off uint64) Request {
 	if r, bad := k.check(opPutUint64, off, 8); bad {
 		return r
 	}
-	if k.t.lanes[k.rma.lane].ep.PutUint64(v, k.base+off, k.rma.rkey) == ucs.OK {
+	if k.endpoint(k.rma).PutUint64(v, k.base+off, k.rma.rkey) == ucs.OK {
 		return Request{}
 	}
 	i := k.take(opPutUint64, k.rma, off)
@@ -70,7 +70,10 @@ func (k *RemoteKey) getUint64Slow(off uint64) Fetch[uint64] {
 	if r, bad := k.check(opGetUint64, off, 8); bad {
 		return Fetch[uint64]{r: r}
 	}
-	v, st := k.t.lanes[k.rma.lane].ep.GetUint64(k.base+off, k.rma.rkey, k.t.w.slab.peek())
+	if !k.rma.swOnly && k.rma.get.short == 0 {
+		return k.getBounced(off)
+	}
+	v, st := k.endpoint(k.rma).GetUint64(k.base+off, k.rma.rkey, k.t.w.slab.peek())
 	if st == ucs.OK {
 		return Fetch[uint64]{v: v}
 	}
@@ -97,7 +100,7 @@ func (k *RemoteKey) begin(op opKind, p []byte, off uint64) (r Request, done bool
 		return r, true
 	}
 	l := k.rma
-	ep := k.t.lanes[l.lane].ep
+	ep := k.endpoint(l)
 	st := ucs.NoResource
 	switch n := uint64(len(p)); {
 	case op == opPut && n <= l.put.short:
@@ -117,7 +120,8 @@ func (k *RemoteKey) post(op opKind, p []byte, off uint64) Request {
 	w := k.t.w
 	i := k.take(op, k.rma, off)
 	s := &w.slab.slots[i]
-	s.n, s.aux = uint64(len(p)), f.pack()
+	s.n = uint64(len(p))
+	s.aux |= f.pack()
 	w.slab.bufs[i] = p
 	return w.start(i)
 }
@@ -130,6 +134,9 @@ func (k *RemoteKey) take(op opKind, l *keyLane, off uint64) uint32 {
 	s := &w.slab.slots[i]
 	s.ep, s.lane, s.parent = w.endpoint(k.e), l.lane, 0
 	s.tag, s.arg, s.off, s.n, s.left, s.aux = uint64(l.rkey), k.base+off, 0, 0, 0, 0
+	if l.swOnly {
+		s.aux = auxSoftware
+	}
 	return i
 }
 
@@ -186,6 +193,21 @@ const (
 	auxBcopy
 )
 
+const (
+	// auxSoftware: by messages.
+	auxSoftware = 1 << 30
+	// auxBounced: a word that comes into memory of ours.
+	auxBounced = 1 << 29
+)
+
+// oneSided is what carries out the operation in s.
+func (l *lane) oneSided(s *slot) uct.Endpoint {
+	if s.aux&auxSoftware != 0 {
+		return l.sw
+	}
+	return l.ep
+}
+
 func (f forms) pack() (a uint32) {
 	if f.short > 0 {
 		a |= auxShort
@@ -240,6 +262,10 @@ func (w *Worker) postPart(s *slot, l *lane, p []byte, t uct.Token) (n int, st uc
 	if s.op == opGet {
 		lim = a.Get
 	}
+	if s.aux&auxSoftware != 0 {
+		lim = uct.Limit{Short: l.sw.limit, Bcopy: l.sw.limit}
+	}
+	ep := l.oneSided(s)
 	short := s.aux&auxShort != 0 && (len(p) <= lim.Short || s.aux&auxBcopy == 0)
 	if short {
 		p = p[:min(len(p), lim.Short)]
@@ -248,13 +274,13 @@ func (w *Worker) postPart(s *slot, l *lane, p []byte, t uct.Token) (n int, st uc
 	}
 	switch {
 	case short && s.op == opPut:
-		st = l.ep.PutShort(p, addr, k)
+		st = ep.PutShort(p, addr, k)
 	case short:
-		st = l.ep.GetShort(p, addr, k)
+		st = ep.GetShort(p, addr, k)
 	case s.op == opPut:
-		st = l.ep.PutBcopy(p, addr, k, t)
+		st = ep.PutBcopy(p, addr, k, t)
 	default:
-		st = l.ep.GetBcopy(p, addr, k, t)
+		st = ep.GetBcopy(p, addr, k, t)
 	}
 	return len(p), st
 }
@@ -265,7 +291,7 @@ func (w *Worker) resumePutUint64(i uint32) ucs.Status {
 	if st := s.resumable(l); st != ucs.OK {
 		return st
 	}
-	return l.ep.PutUint64(s.n, s.arg, uct.RKey(s.tag))
+	return l.oneSided(s).PutUint64(s.n, s.arg, uct.RKey(s.tag))
 }
 
 func (w *Worker) resumeGetUint64(i uint32) ucs.Status {
@@ -274,7 +300,10 @@ func (w *Worker) resumeGetUint64(i uint32) ucs.Status {
 	if st := s.resumable(l); st != ucs.OK {
 		return st
 	}
-	v, st := l.ep.GetUint64(s.arg, uct.RKey(s.tag), w.slab.token(i))
+	if s.aux&auxBounced != 0 {
+		return s.bounced(l.ep.GetBcopy(w.slab.bufs[i], s.arg, uct.RKey(s.tag), w.slab.token(i)), w.slab.bufs[i])
+	}
+	v, st := l.oneSided(s).GetUint64(s.arg, uct.RKey(s.tag), w.slab.token(i))
 	return s.fetched(v, st)
 }
 

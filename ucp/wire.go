@@ -21,6 +21,14 @@ const (
 	amRefuse   uct.AMID = 10 // the receiver does not want it; header: the sender's id; status, reason
 	amGiveUp   uct.AMID = 11 // the sender withdraws; header: an id; whose
 	amThrottle uct.AMID = 12 // header: 1: announce everything, 0: no more
+
+	// Software operations on memory (sw_ep.go).
+	amPut    uct.AMID = 20 // header: address; key, data
+	amGet    uct.AMID = 21 // header: address; key, the requester's id, bytes wanted
+	amAtomic uct.AMID = 22 // header: address; key, id or 0, operand, what to compare with, operation, width
+	amFlush  uct.AMID = 23 // asks for an answer when all before it is done; id
+	amGot    uct.AMID = 24 // the next bytes of a get; header: the requester's id
+	amDone   uct.AMID = 25 // an answer; header: the requester's id; value, status
 )
 
 const (

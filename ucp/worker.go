@@ -67,6 +67,7 @@ type Worker struct {
 	budget      budget
 	scratch     [64]byte // of a short message on its way out
 	am          amState
+	sw          swOps
 	pool        pool // memory for unexpected payloads and inline copies
 
 	mu      spinLock // with ThreadMulti guards everything below and above

@@ -1,0 +1,26 @@
+package ucp
+
+import (
+	"encoding/binary"
+
+	"github.com/goucx/goucx/ucs"
+)
+
+// getBounced gets a word by a transport that gets into memory alone.
+func (k *RemoteKey) getBounced(off uint64) Fetch[uint64] {
+	w := k.t.w
+	i := k.take(opGetUint64, k.rma, off)
+	c := w.pool.get(8)
+	w.slab.copies[i] = c
+	w.slab.bufs[i] = w.pool.bytes(c)[:8:8]
+	s := &w.slab.slots[i]
+	s.flags |= flagAside
+	s.aux = auxBounced
+	v, r := w.startFetch(i)
+	return Fetch[uint64]{v, r}
+}
+
+// bounced keeps the word of an operation that answered st.
+func (s *slot) bounced(st ucs.Status, p []byte) ucs.Status {
+	return s.fetched(binary.LittleEndian.Uint64(p), st)
+}

@@ -1,0 +1,121 @@
+package ucp
+
+import (
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
+)
+
+// haltedEndpoint stands before the endpoint of a lane that must send nothing
+// until software operations were answered, because there are too many, or
+// because a fence stands between them and operations that the transport's device
+// would carry out at once. What is posted meanwhile waits as for a transport
+// without resources. Control messages pass it: the peer may need them to answer.
+type haltedEndpoint struct {
+	uct.Endpoint // the transport's
+	waiting      []uct.Token
+	open         bool // what waits goes on, and everything passes
+	one          [1]uct.Token
+}
+
+// transport is the lane's endpoint of its transport.
+func (l *lane) transport() uct.Endpoint {
+	if h, ok := l.ep.(*haltedEndpoint); ok {
+		return h.Endpoint
+	}
+	return l.ep
+}
+
+// halted gives what stands before the lane's endpoint, nil where nothing does.
+func (l *lane) halted() *haltedEndpoint {
+	h, _ := l.ep.(*haltedEndpoint)
+	return h
+}
+
+// haltLane halts lane i, whose transport has an empty pending queue or offers it
+// right now.
+func (w *Worker) haltLane(i uint32) {
+	l := &w.t.lanes[i]
+	if h := l.halted(); h != nil {
+		h.open = false
+		return
+	}
+	h := l.sw.halt
+	if h == nil {
+		h = &haltedEndpoint{Endpoint: l.ep}
+		l.sw.halt = h
+	}
+	h.open = false
+	l.ep = h
+	w.gateKeys(i)
+}
+
+// swLift lets lane i go on where the answers that it waits for have come.
+func (w *Worker) swLift(i uint32) {
+	l := &w.t.lanes[i]
+	h, e := l.halted(), l.sw
+	if h == nil || h.open || e.waits >= swMaxWaits || e.handled < e.until || l.status != ucs.OK {
+		return
+	}
+	h.open = true
+	nested := w.resuming
+	w.resuming = true
+	k := 0
+	for k < len(h.waiting) && w.goesOn(i, h, h.waiting[k]) {
+		k++
+	}
+	w.resuming = nested
+	h.waiting = append(h.waiting[:0], h.waiting[k:]...)
+	if h.open && w.t.lanes[i].halted() == h {
+		w.t.lanes[i].ep = h.Endpoint
+		w.gateKeys(i)
+	}
+}
+
+// goesOn has the operation of t go on, or wait with the transport; false where
+// lane i was halted anew, or has ended.
+func (w *Worker) goesOn(i uint32, h *haltedEndpoint, t uct.Token) bool {
+	p := w.ports[w.t.lanes[i].port]
+	for h.open && w.t.lanes[i].halted() == h {
+		h.one[0] = t
+		if p.resume(h.one[:]) == 1 {
+			return true
+		}
+		if h.open && h.Endpoint.PendingAdd(t) != ucs.Busy {
+			return true
+		}
+	}
+	return false
+}
+
+// holdBack has what a transport offers, all of one lane, wait here where the lane
+// was halted. It reports whether it did. While control messages wait for room the
+// transport has to offer it again.
+func (w *Worker) holdBack(ts []uct.Token) bool {
+	i := w.slab.find(uint64(ts[0]))
+	if i == 0 {
+		return false
+	}
+	l := &w.t.lanes[w.slab.slots[i].lane]
+	h := l.halted()
+	if h == nil || h.open || l.urgent.head != 0 {
+		return false
+	}
+	h.waiting = append(h.waiting, ts...)
+	return true
+}
+
+// gateKeys says anew what the fast paths of keys may do that use lane i.
+func (w *Worker) gateKeys(i uint32) {
+	peer := w.t.lanes[i].peer
+	for k := range w.eps {
+		if s := &w.eps[k]; !s.inUse || s.peer != peer || w.cold[uint32(k)] == nil {
+			continue
+		}
+		for c := range w.cold[uint32(k)].owned {
+			if key, ok := c.(*RemoteKey); ok {
+				key.closeFast()
+				key.openFast()
+			}
+		}
+	}
+}
