@@ -112,16 +112,16 @@ func amoSwapOf[T ucp.Word](t *testing.T, p *Pair) {
 func amoConcurrent(t *testing.T, p *Pair) {
 	const adds = 3000
 	m, k := p.lend(64)
-	keys := []*ucp.RemoteKey{k}
+	keys, eps := []*ucp.RemoteKey{k}, []ucp.Endpoint{p.AB}
 	for range 3 {
 		switch {
 		case !p.Alone():
 			e := p.Connect(p.NewWorker(), p.B)
 			k, err := e.UnpackKey(m.Key())
 			require.NoError(t, err)
-			keys = append(keys, k)
+			keys, eps = append(keys, k), append(eps, e)
 		case p.mode == ucp.ThreadMulti:
-			keys = append(keys, k) // more goroutines on the one worker
+			keys, eps = append(keys, k), append(eps, p.AB) // more goroutines on the one worker
 		}
 	}
 	seen := make([][]uint64, len(keys))
@@ -137,9 +137,10 @@ func amoConcurrent(t *testing.T, p *Pair) {
 				seen[n] = append(seen[n], v)
 				assert.NoError(t, sum.Add(3).Wait(p.deadline))
 			}
+			assert.NoError(t, eps[n].Flush().Wait(p.deadline))
 		})
 	}
-	all.Wait()
+	p.driveUntil(&all)
 	total := adds * len(keys)
 	assert.Equal(t, uint64(total), m.Load64(8))
 	assert.Equal(t, uint32(3*total), binary.LittleEndian.Uint32(m.Bytes()))

@@ -2,6 +2,7 @@ package ucptest
 
 import (
 	"bytes"
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -207,7 +208,7 @@ func rmaForms(t *testing.T, p *Pair) {
 		require.NoError(t, err)
 		require.Equal(t, v, got)
 	}
-	for n := range 200 {
+	for n := range p.inlinePut(k) + 1 {
 		var b [200]byte
 		copy(b[:], pattern(n, byte(n)))
 		r := k.PutInline(b[:n], 3)
@@ -216,6 +217,17 @@ func rmaForms(t *testing.T, p *Pair) {
 		require.NoError(t, p.Wait(p.AB.Flush()))
 		require.Equal(t, pattern(n, byte(n)), m.Bytes()[3:3+n])
 	}
+}
+
+// inlinePut is the longest put that PutInline takes, at most 200.
+func (p *Pair) inlinePut(k *ucp.RemoteKey) int {
+	p.T.Helper()
+	n := 200
+	for err := ucp.ErrTooLong; errors.Is(err, ucp.ErrTooLong); n-- {
+		err = p.Wait(k.PutInline(make([]byte, n), 0))
+	}
+	_ = p.Wait(p.A.Flush()) // which tells of those that were refused
+	return n + 1
 }
 
 // rmaRandom does a random sequence of operations, each waited for or dropped,
@@ -227,6 +239,7 @@ func rmaRandom(t *testing.T, p *Pair) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	m, k := p.lend(size)
 	model := make([]byte, size)
+	inline := p.inlinePut(k)
 	lengths := []int{0, 1, 8, 8, 8, 30, 64, 1000, 5000, 50_000}
 	for range scaled(3000) {
 		n := rng.IntN(lengths[rng.IntN(len(lengths))] + 1)
@@ -240,7 +253,7 @@ func rmaRandom(t *testing.T, p *Pair) {
 				require.NoError(t, p.Wait(r))
 			}
 		case 2:
-			b = b[:min(n, 128)]
+			b = b[:min(n, inline)]
 			copy(model[off:], b)
 			k.PutInline(b, uint64(off))
 		case 3:

@@ -98,8 +98,12 @@ func threadRound(p *Pair, b *ucp.Worker, ab ucp.Endpoint, g, i int, r *rand.Rand
 }
 
 func threadMemory(t *testing.T, p *Pair) {
-	a, b, ab := alone(p, ucp.ThreadMulti, 0)
-	_ = a
+	_, b, ab := alone(p, ucp.ThreadMulti, 0)
+	running, stop := context.WithCancel(p.deadline)
+	var run sync.WaitGroup
+	run.Go(func() { _ = b.Run(running) })
+	defer run.Wait()
+	defer stop()
 	const each = 64
 	m, err := p.Context.Allocate((goroutines+1)*each, ucp.MemConfig{})
 	require.NoError(t, err)

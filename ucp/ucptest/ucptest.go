@@ -4,6 +4,8 @@ import (
 	"context"
 	"runtime"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -199,6 +201,28 @@ func (p *Pair) Close(w *ucp.Worker, e ucp.Endpoint) error {
 	}()
 	defer func() { close(stop); <-stopped }()
 	return e.Close()
+}
+
+// driveUntil waits for all, whose goroutines use other workers than B, and drives
+// B where nobody else does.
+func (p *Pair) driveUntil(all *sync.WaitGroup) {
+	var done atomic.Bool
+	go func() {
+		all.Wait()
+		done.Store(true)
+	}()
+	for !done.Load() {
+		p.driveB()
+	}
+}
+
+// driveB drives B, or lets who does; A is another goroutine's.
+func (p *Pair) driveB() {
+	if p.mode == ucp.ThreadMulti || p.A == p.B {
+		time.Sleep(10 * time.Microsecond)
+		return
+	}
+	p.B.Progress()
 }
 
 // Settle drives long enough for what was sent to arrive.
