@@ -139,6 +139,7 @@ func threadMemory(t *testing.T, p *Pair) {
 	v, err := sum.Load().Wait(p.deadline)
 	require.NoError(t, err)
 	require.EqualValues(t, goroutines*rounds, v)
+	require.NoError(t, ab.Flush().Wait(p.deadline))
 }
 
 // threadAbort: an endpoint is aborted by a callback of its own requests, and by
