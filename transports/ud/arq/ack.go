@@ -17,13 +17,10 @@ func (s *Sender) Acked(ack Seq, window uint8, sel *Selective, now ucs.Time, free
 	if s.state != Open || n < 0 || uint32(n) > uint32(s.sent-s.una) {
 		return free
 	}
-	was, repeated, rtt := s.newest, false, ucs.Time(-1)
+	was, repeated := s.newest, false
 	mask := len(s.ring) - 1
 	for ; s.una != ack; s.una++ {
 		e := &s.ring[int(s.una)&mask]
-		if e.mark == 0 {
-			rtt = e.at
-		}
 		if e.mark&arrived == 0 {
 			if e.slot < endAllSlot {
 				free = append(free, e.slot)
@@ -42,8 +39,8 @@ func (s *Sender) Acked(ack Seq, window uint8, sel *Selective, now ucs.Time, free
 	}
 	s.edge = edge
 	if s.newest != was {
-		if rtt >= 0 { // of the newest one that went once (Karn)
-			s.measure(now.Sub(rtt))
+		if s.newOnce { // else it may be any of its transmissions that arrived (Karn)
+			s.measure(now.Sub(s.newAt))
 		}
 		if repeated {
 			s.find()
@@ -69,7 +66,7 @@ func (s *Sender) note(e *sent) {
 		s.flying--
 	}
 	if int32(e.tx-s.newest) > 0 {
-		s.newest, s.newAt = e.tx, e.at
+		s.newest, s.newAt, s.newOnce = e.tx, e.at, e.mark&again == 0
 	}
 }
 
@@ -124,6 +121,9 @@ func (s *Sender) find() {
 // longer too, which is what a full network does, else a little.
 func (s *Sender) narrow() {
 	s.recover = s.sent
+	if s.repeated != 0 { // some of it had been lost indeed
+		s.reordering = max(s.reordering/2, minReordering)
+	}
 	s.prior, s.repeated = s.cwnd, 0
 	cut := s.cwnd / 8
 	if s.srtt > s.least+s.least/2 {

@@ -43,6 +43,6 @@ const (
 	// where that was wrong, more, up to maxReordering.
 	minReordering, maxReordering = 3, 48
 	// minProbes is how many questions must be without an answer before silence
-	// fails a flow: a process that was stopped finds its clock far ahead.
+	// fails a flow, however short Config.Silence is.
 	minProbes = 4
 )

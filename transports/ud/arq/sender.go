@@ -109,8 +109,11 @@ type Sender struct {
 	// Packets may overtake one by so many. repeated went again since the last event,
 	// before which the window was prior; the receiver had twice more than once.
 	reordering, repeated, prior, twice uint32
-	newest                             uint32
-	newAt                              ucs.Time
+	// newest is the last transmission that is known to have arrived. What was sent
+	// before it may have waited at the receiver, and says nothing of round trips.
+	newest  uint32
+	newOnce bool // its packet went once
+	newAt   ucs.Time
 
 	srtt, rttvar time.Duration
 	least        time.Duration // shortest round trip

@@ -3,6 +3,7 @@ package arq
 import (
 	"encoding/binary"
 	"flag"
+	"iter"
 	"net/netip"
 	"os"
 	"testing"
@@ -16,17 +17,28 @@ import (
 
 var oneSeed = flag.Int64("seed", -1, "run this seed of the simulation alone")
 
-// seeds is how many a test runs.
-func seeds(usual int) (first, end uint64) {
+// seeds are those that a test runs: so many, and kept ones, which have found faults.
+func seeds(usual uint64, kept ...uint64) iter.Seq[uint64] {
 	switch {
 	case *oneSeed >= 0:
-		return uint64(*oneSeed), uint64(*oneSeed) + 1
+		usual, kept = 0, []uint64{uint64(*oneSeed)}
 	case os.Getenv("GOUCX_TEST_LONG") != "":
-		usual *= 20
-	case testing.Short():
+		usual *= 25
+	case testing.Short() || raceEnabled:
 		usual = max(usual/5, 3)
 	}
-	return 0, uint64(usual)
+	return func(yield func(uint64) bool) {
+		for seed := range usual {
+			if !yield(seed) {
+				return
+			}
+		}
+		for _, seed := range kept {
+			if seed >= usual && !yield(seed) {
+				return
+			}
+		}
+	}
 }
 
 // world is interfaces on a simulated network.
@@ -252,14 +264,17 @@ func (h *host) deliver(r *Receiver, slot uint32) {
 		d = new(delivered)
 		w.got[k] = d
 	}
-	require.False(w.t, d.end || d.gone, "seed %d: after the end", w.seed)
+	if d.end || d.gone {
+		require.FailNow(w.t, "after the end", "seed %d", w.seed)
+	}
 	if head.Kind() == End {
 		d.end = true
 		r.End()
 		return
 	}
-	require.Equal(w.t, d.next, head.C, "seed %d: message", w.seed)
-	require.EqualValues(w.t, d.next%32, head.ID(), "seed %d", w.seed)
+	if head.C != d.next || uint64(head.ID()) != d.next%32 {
+		require.FailNow(w.t, "order", "seed %d: message %d, not %d", w.seed, head.C, d.next)
+	}
 	d.next++
 }
 
@@ -276,8 +291,9 @@ func (h *host) forget(r *Receiver) {
 
 func (h *host) give(slots []uint32) {
 	for _, s := range slots {
-		_, ok := h.slots[s]
-		require.True(h.w.t, ok, "seed %d: slot %d given back twice", h.w.seed, s)
+		if _, ok := h.slots[s]; !ok {
+			require.FailNow(h.w.t, "slot given back twice", "seed %d: slot %d", h.w.seed, s)
+		}
 		delete(h.slots, s)
 	}
 }
@@ -308,6 +324,10 @@ func (h *host) run() {
 	for _, r := range append([]*Receiver(nil), h.ins...) {
 		switch {
 		case r.Tick(now):
+			if r.Ended() { // and only its farewell is missing
+				h.forget(r)
+				continue
+			}
 			for k, d := range h.w.got {
 				if k.flow == r.To && k.first == r.first {
 					d.gone = true
