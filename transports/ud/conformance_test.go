@@ -33,27 +33,30 @@ func settingsOf(t testing.TB, env ...string) *config.Set {
 	return s
 }
 
-// impatient notices dead peers within seconds.
-func impatient(t testing.TB) *config.Set {
-	return settingsOf(t, "UCX_UD_TIMEOUT=4s", "UCX_UD_KEEPALIVE_INTERVAL=500ms")
+// impatient notices dead peers within that time.
+func impatient(t testing.TB, within string) *config.Set {
+	return settingsOf(t, "UCX_UD_TIMEOUT="+within, "UCX_UD_KEEPALIVE_INTERVAL=500ms")
 }
 
 func TestConformance(t *testing.T) {
-	ucttest.Run(t, ucttest.Factory{Component: Component(loopback()), Settings: impatient(t)})
+	ucttest.Run(t, ucttest.Factory{Component: Component(loopback()), Settings: impatient(t, "4s"), Messages: 100_000})
 }
 
 func TestConformanceInproc(t *testing.T) {
-	ucttest.Run(t, ucttest.Factory{Component: Component(inproc()), Column: "ud-inproc", Settings: impatient(t)})
+	ucttest.Run(t, ucttest.Factory{
+		Component: Component(inproc()), Column: "ud-inproc", Settings: impatient(t, "1s"), Messages: 200_000,
+	})
 }
 
 // TestConformanceLossy runs the suite over a UDP link that loses, doubles, delays and
 // damages packets.
 func TestConformanceLossy(t *testing.T) {
 	ucttest.Run(t, ucttest.Factory{
-		Component: Component(faulty(soft.LinkUDP, 0.01)), Column: "ud-lossy", Settings: impatient(t), Late: true,
+		Component: Component(faulty(soft.LinkUDP, 0.01)), Column: "ud-lossy", Settings: impatient(t, "4s"), Late: true,
+		Messages: 20_000, Themes: []string{"am", "order", "pending", "flush", "active", "close"},
 	})
 }
 
 func TestGateAllocs(t *testing.T) {
-	ucttest.Gates(t, ucttest.Factory{Component: Component(inproc()), Settings: impatient(t)})
+	ucttest.Gates(t, ucttest.Factory{Component: Component(inproc()), Settings: impatient(t, "4s")})
 }

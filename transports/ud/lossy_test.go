@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"os"
 	"testing"
 	"time"
 
@@ -77,9 +78,9 @@ func pour(t testing.TB, e *endpoint, sent *uint64, total uint64, buf []byte) {
 // TestLossy sends both ways over links with every fault: everything comes once, in
 // order, and no endpoint fails.
 func TestLossy(t *testing.T) {
-	total := uint64(20_000)
-	if testing.Short() {
-		total = 3000
+	total := uint64(5000)
+	if os.Getenv("GOUCX_TEST_LONG") != "" {
+		total = 20_000
 	}
 	for _, link := range []string{soft.LinkInproc, soft.LinkUDP} {
 		for _, loss := range []float64{0.001, 0.05, 0.2} {

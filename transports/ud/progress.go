@@ -107,6 +107,9 @@ func (f *iface) rest() (n int) {
 	if f.asleep {
 		f.awake()
 	}
+	if len(f.free) >= refill { // what was kept came back
+		f.repost()
+	}
 	if f.passes&(restPasses-1) == 0 {
 		f.clock(ucs.Now())
 	}

@@ -62,7 +62,7 @@ func (f *iface) section(now ucs.Time) {
 	f.now, f.searches = now, 0
 	f.arm()
 	more := true
-	for took := 0; more && took < sectionPackets && f.spare() > pollBatch/2; {
+	for took := 0; more && took < sectionPackets && f.takes(); {
 		n := f.recvCQ.Poll(f.wcs[:pollBatch/2])
 		if more = n > 0; more {
 			f.arrived(f.wcs[:n])
@@ -86,7 +86,7 @@ func (f *iface) section(now ucs.Time) {
 		_ = f.event.Signal() // of our own, open
 	}
 	switch {
-	case more && f.spare() > pollBatch/2:
+	case more && f.takes():
 		f.wakeAt(now.Add(watchdog / 10))
 	default:
 		f.wakeAt(f.due)
@@ -95,6 +95,11 @@ func (f *iface) section(now ucs.Time) {
 		}
 	}
 }
+
+// takes reports whether a section may take in more. What it takes lies there until
+// the next Progress; while nothing does, all is taken: it may be what the worker
+// sleeps for.
+func (f *iface) takes() bool { return f.handed == len(f.queue) || f.spare() > pollBatch/2 }
 
 // news reports whether the next Progress would have something to tell.
 func (f *iface) news() bool {
@@ -140,13 +145,15 @@ func (f *iface) Arm(uct.EventKind) uct.Status {
 	}
 	defer f.leave()
 	f.awake()
-	f.disarm()
-	f.arm()
-	for n := f.recvCQ.Poll(f.wcs[:]); n > 0; n = f.recvCQ.Poll(f.wcs[:]) {
-		f.arrived(f.wcs[:n])
-		if f.repost(); f.news() {
+	for !f.news() {
+		f.disarm()
+		f.arm()
+		n := f.recvCQ.Poll(f.wcs[:])
+		if n <= 0 {
 			break
 		}
+		f.arrived(f.wcs[:n]) // its event is there, and wakes for nothing
+		f.repost()
 	}
 	f.payAll()
 	f.reap()

@@ -236,9 +236,9 @@ func contend(e *env, need uct.AtomicOp, work func(i int, l *link, r *region) err
 // a network's round trip.
 func (n *node) contended() int {
 	if n.attr.Est.LatencyNS > 1000 {
-		return messages() / 200
+		return n.env.messages() / 200
 	}
-	return messages() / 20
+	return n.env.messages() / 20
 }
 
 // blocking runs one fetching operation to its end on a worker's goroutine.

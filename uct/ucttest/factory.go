@@ -1,7 +1,9 @@
 package ucttest
 
 import (
+	"os"
 	"runtime"
+	"slices"
 	"testing"
 
 	"github.com/goucx/goucx/config"
@@ -23,6 +25,11 @@ type Factory struct {
 	// Late: what is sent may come late or twice (a link with faults). Cases that want
 	// it there at once, or nothing after it, do not apply.
 	Late bool
+	// Messages is the length of the long cases; 0, and always with
+	// GOUCX_TEST_LONG=1: 1,000,000.
+	Messages int
+	// Themes are those to run; nil, and always with GOUCX_TEST_LONG=1: all.
+	Themes []string
 }
 
 // testCase is one property of the contract.
@@ -73,6 +80,9 @@ func Run(t *testing.T, f Factory) {
 	m := readMatrix(t)
 	transport := f.probe(t)
 	for _, th := range themes {
+		if f.Themes != nil && !long() && !slices.Contains(f.Themes, th.name) {
+			continue
+		}
 		t.Run(th.name, func(t *testing.T) {
 			for _, c := range th.cases {
 				t.Run(c.name, func(t *testing.T) {
@@ -88,6 +98,9 @@ func Run(t *testing.T, f Factory) {
 		})
 	}
 }
+
+// long: everything is to be tested, however long that takes.
+func long() bool { return os.Getenv("GOUCX_TEST_LONG") != "" }
 
 // probe gives the column of the transport under test.
 func (f Factory) probe(t testing.TB) string {

@@ -177,7 +177,7 @@ func flushFenceOrder(e *env) {
 	w, rd := links[0], links[1]
 	mem := e.region(b, w.from, e.kinds(b)[0], 4096, uct.MemRemote)
 	rdKey := e.unpack(rd.from, mem.packed)
-	rounds := uint64(messages() / 50)
+	rounds := uint64(e.messages() / 50)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		buf, last := make([]byte, min(64, rd.from.attr.Get.Short)), uint64(0)

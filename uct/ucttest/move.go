@@ -132,7 +132,7 @@ func moveSourceStays(e *env) {
 	for _, s := range []*sender{m.ss[0][1], m.ss[1][0]} {
 		s.max = 4096
 	}
-	m.run(uint64(messages() / 10))
+	m.run(uint64(e.messages() / 10))
 	e.settle(m.nodes...)
 }
 

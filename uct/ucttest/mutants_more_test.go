@@ -1,6 +1,7 @@
 package ucttest
 
 import (
+	"os"
 	"runtime"
 	"slices"
 
@@ -187,6 +188,7 @@ type (
 	flushHangs struct{ uct.Endpoint }
 	armsAlways struct{ uct.Iface }
 	neverWakes struct{ uct.Iface }
+	neverQuiet struct{ uct.Iface }
 	counts     struct{ uct.Iface }
 	takesAll   struct{ uct.Iface }
 	reachesAll struct{ uct.Iface }
@@ -200,6 +202,11 @@ func (i armsAlways) Arm(k uct.EventKind) uct.Status {
 }
 
 func (i neverWakes) Arm(uct.EventKind) uct.Status { return ucs.OK }
+
+// null is always readable.
+var null, _ = os.Open(os.DevNull)
+
+func (neverQuiet) EventFD() int { return int(null.Fd()) }
 
 func (counts) Deactivate() {}
 
@@ -215,6 +222,7 @@ var otherMutants = []mutant{
 	{"flush never ends", "flush/local", onEndpoint(func(e uct.Endpoint) uct.Endpoint { return flushHangs{e} })},
 	{"armed over a message", "event/busy", onIface(func(i uct.Iface) uct.Iface { return armsAlways{i} })},
 	{"sleeper not woken", "event/message", onIface(func(i uct.Iface) uct.Iface { return neverWakes{i} })},
+	{"readable without an event", "event/idle", onIface(func(i uct.Iface) uct.Iface { return neverQuiet{i} })},
 	{"active count", "active/count", onIface(func(i uct.Iface) uct.Iface { return counts{i} })},
 	{"damaged address taken", "address/damaged", onIface(func(i uct.Iface) uct.Iface { return takesAll{i} })},
 	{"thread index unchecked", "address/thread-index", onIface(func(i uct.Iface) uct.Iface { return reachesAll{i} })},

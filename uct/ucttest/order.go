@@ -18,11 +18,15 @@ var orderCases = []testCase{
 }
 
 // messages is the length of the long cases.
-func messages() int {
-	if testing.Short() || raceEnabled {
-		return 50_000
+func (e *env) messages() int {
+	n := 1_000_000
+	if e.factory.Messages > 0 && !long() {
+		n = e.factory.Messages
 	}
-	return 1_000_000
+	if testing.Short() || raceEnabled {
+		n = min(n, 50_000)
+	}
+	return n
 }
 
 // sender sends numbered messages of random forms and lengths: header = number,
@@ -104,7 +108,7 @@ func orderMixed(e *env) {
 	s := newSender(e.connect(a, b), 1)
 	var got sequence
 	b.onMessage = func(m message) { got.take(b, m) }
-	for n := uint64(messages()); s.number < n && !e.Failed(); {
+	for n := uint64(e.messages()); s.number < n && !e.Failed(); {
 		if st := s.send(1); st == noResource {
 			progress(a, b)
 		} else {
@@ -119,7 +123,7 @@ func orderMixed(e *env) {
 func orderTwoGoroutines(e *env) {
 	a, b := e.two()
 	e.needs(a, uct.OpAMShort, "AM short")
-	s, total := newSender(e.connect(a, b), 2), uint64(messages())
+	s, total := newSender(e.connect(a, b), 2), uint64(e.messages())
 	var got sequence
 	b.onMessage = func(m message) { got.take(b, m) }
 	var wg sync.WaitGroup
@@ -190,7 +194,7 @@ func orderTwoEndpoints(e *env) {
 func (e *env) takeTurns(ss []*sender, got []sequence, nodes []*node) {
 	e.Helper()
 	random := rand.New(rand.NewPCG(1, 1))
-	each := uint64(messages() / 4)
+	each := uint64(e.messages() / 4)
 	e.until("all messages", func() bool {
 		done := true
 		for i := range ss {

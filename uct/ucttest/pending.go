@@ -200,7 +200,7 @@ func pendingPurgeInHandler(e *env) {
 // pendingStream sends through the queue alone: a message a token.
 func pendingStream(e *env) {
 	f := e.fillUp()
-	total := f.sent + uint64(messages()/20)
+	total := f.sent + uint64(e.messages()/20)
 	f.from.onPending = f.offer(1 << 20)
 	e.until("all messages", func() bool {
 		for f.sent+uint64(len(f.queue)) < total && len(f.queue) < 8 {

@@ -56,7 +56,7 @@ func reentrancySend(e *env) {
 	if a != b {
 		a.onMessage = func(m message) { answered = e.answer(m, answered) }
 	}
-	total := uint64(messages() / 10)
+	total := uint64(e.messages() / 10)
 	sent := uint64(0)
 	e.until("all answers", func() bool {
 		for sent < total && sent < answered+512 && l.AMUint64(1, sent, 0) == ok {

@@ -23,7 +23,7 @@ func seeds(usual uint64, kept ...uint64) iter.Seq[uint64] {
 	case *oneSeed >= 0:
 		usual, kept = 0, []uint64{uint64(*oneSeed)}
 	case os.Getenv("GOUCX_TEST_LONG") != "":
-		usual *= 25
+		usual *= 20
 	case testing.Short() || raceEnabled:
 		usual = max(usual/5, 3)
 	}
