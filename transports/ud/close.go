@@ -3,10 +3,12 @@ package ud
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/goucx/goucx/transports/ud/arq"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/cpu"
+	"github.com/goucx/goucx/verbs"
 )
 
 // Close tells all peers, and waits, bounded, until they have what was accepted.
@@ -38,11 +40,22 @@ func (f *iface) Close() error {
 	return err
 }
 
-// lingerOn says goodbye to those who send to us, until all have answered and all
-// that we sent is acknowledged, or it has taken too long.
+// goodbyeTime is how long a peer that shows no sign of life is waited for where
+// nothing but goodbyes is under way.
+const goodbyeTime = 100 * time.Millisecond
+
+// lingerOn says goodbye to those who send to us, until all who live have answered
+// and all that we sent them is acknowledged, or it has taken too long.
 func (f *iface) lingerOn() {
 	now := ucs.Now()
-	end, bye := now.Add(f.linger), now
+	began, end, bye := now, now.Add(f.linger), now
+	alive := map[verbs.QPN]ucs.Time{} // when they were heard last
+	silent := map[*endpoint]bool{}    // asked in vain before
+	for _, e := range f.eps {
+		if e != nil && e.s.Silent() {
+			silent[e] = true
+		}
+	}
 	for {
 		if now >= bye {
 			bye = now.Add(max(f.conf.MinRTO, f.linger/50))
@@ -52,6 +65,9 @@ func (f *iface) lingerOn() {
 			})
 		}
 		if n := f.recvCQ.Poll(f.wcs[:]); n > 0 {
+			for i := range f.wcs[:n] {
+				alive[f.wcs[i].SrcQP] = now
+			}
 			f.arrived(f.wcs[:n])
 			for _, d := range f.queue[f.handed:] { // nobody wants it any more
 				if d.Flags&markEnd == 0 {
@@ -70,11 +86,27 @@ func (f *iface) lingerOn() {
 			f.timers()
 		}
 		f.flushPosts()
-		if now >= end || len(f.eps) == len(f.freeEps) && !f.mux.Receiving() {
+		if now >= end || !f.awaits(silent, func(p *peer) bool {
+			return now.Sub(max(began, alive[p.addr.qpn])) < goodbyeTime
+		}) {
 			return
 		}
 		now = ucs.Now()
 	}
+}
+
+// awaits reports whether somebody is still to answer: those to whom messages are
+// under way, unless they were asked in vain before, and those who live.
+func (f *iface) awaits(silent map[*endpoint]bool, lives func(*peer) bool) (yes bool) {
+	for _, e := range f.eps {
+		if e != nil && !e.gone && (!silent[e] && e.s.Unread() || lives(e.p)) {
+			return true
+		}
+	}
+	f.mux.EachReceiver(func(r *arq.Receiver) {
+		yes = yes || !r.Ended() && lives(f.peers[r.Peer])
+	})
+	return yes
 }
 
 // release gives everything back.

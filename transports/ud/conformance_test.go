@@ -39,12 +39,12 @@ func impatient(t testing.TB, within string) *config.Set {
 }
 
 func TestConformance(t *testing.T) {
-	ucttest.Run(t, ucttest.Factory{Component: Component(loopback()), Settings: impatient(t, "4s"), Messages: 100_000})
+	ucttest.Run(t, ucttest.Factory{Component: Component(loopback()), Settings: impatient(t, "4s"), Messages: 50_000})
 }
 
 func TestConformanceInproc(t *testing.T) {
 	ucttest.Run(t, ucttest.Factory{
-		Component: Component(inproc()), Column: "ud-inproc", Settings: impatient(t, "1s"), Messages: 200_000,
+		Component: Component(inproc()), Column: "ud-inproc", Settings: impatient(t, "1s"), Messages: 100_000,
 	})
 }
 
@@ -53,7 +53,7 @@ func TestConformanceInproc(t *testing.T) {
 func TestConformanceLossy(t *testing.T) {
 	ucttest.Run(t, ucttest.Factory{
 		Component: Component(faulty(soft.LinkUDP, 0.01)), Column: "ud-lossy", Settings: impatient(t, "4s"), Late: true,
-		Messages: 20_000, Themes: []string{"am", "order", "pending", "flush", "active", "close"},
+		Messages: 5000, Themes: []string{"am", "order", "pending", "flush", "active", "close"},
 	})
 }
 

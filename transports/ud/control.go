@@ -214,7 +214,7 @@ func (f *iface) sweep(now ucs.Time) {
 		}
 	})
 	for i, r := range f.silent {
-		f.queueEnd(r, 1)
+		f.queueEnd(r, 1, nil)
 		f.forgetReceiver(r)
 		f.silent[i] = nil
 	}

@@ -138,8 +138,10 @@ func (e *endpoint) fail() {
 		return
 	}
 	e.shut(ucs.PeerFailed)
-	f.failing = append(f.failing, e)
-	f.more = true
+	if !f.failTogether(e) {
+		f.failing = append(f.failing, e)
+		f.more = true
+	}
 }
 
 // shut ends operations with status st, and flushes that wait too.

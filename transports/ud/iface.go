@@ -73,7 +73,8 @@ type iface struct {
 	sweepEvery time.Duration
 	waiting    []*endpoint // with pending tokens
 	events     []uct.Event
-	failing    []*endpoint // to be reported
+	failing    []*endpoint          // to be reported
+	partners   map[uint32]*endpoint // to be reported with the end of a flow, by its Desc.Source
 	swept      ucs.Time
 
 	d       *nic.Domain

@@ -7,10 +7,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/transports/internal/nic"
 	"github.com/goucx/goucx/transports/ud/arq"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/cpu"
 	"github.com/goucx/goucx/uct"
+	"github.com/goucx/goucx/verbs/soft"
 )
 
 // compute is a program that does something else for a while.
@@ -95,19 +97,67 @@ func TestSilentPeer(t *testing.T) {
 	require.Equal(t, ucs.OK, p.to.AMUint64(1, 1, 1))
 	was, began := a.posts(), ucs.Now()
 	require.Equal(t, ucs.InProgress, p.to.Flush(uct.FlushRemote, 9))
-	until(t, func() bool { return len(a.fails) == 2 }, a, c)
+	until(t, func() bool { return len(a.fails) > 0 }, a, c)
 	took := ucs.Now().Sub(began)
 	assert.Greater(t, took, 600*time.Millisecond)
 	assert.Less(t, took, 5*time.Second)
 	assert.Less(t, a.posts()-was, uint64(100))
 	require.Equal(t, []uct.Event{{Token: 9, Status: ucs.PeerFailed}}, a.events)
-	for _, f := range a.fails {
-		require.ErrorIs(t, f.Err, ucs.ErrPeerFailed)
-		require.True(t, f.Endpoint == uct.Endpoint(p.to) || f.Endpoint == nil && f.Source != 0)
-	}
+	require.Len(t, a.fails, 1)
+	require.ErrorIs(t, a.fails[0].Err, ucs.ErrPeerFailed)
+	require.Equal(t, uct.Failure{Endpoint: p.to, Source: a.source, Err: a.fails[0].Err}, a.fails[0])
 	require.Equal(t, ucs.PeerFailed, p.to.AMUint64(1, 1, 1))
 	require.Equal(t, ucs.OK, other.AMUint64(1, 1, 1), "other peers go on")
 	until(t, func() bool { return len(c.got) == 2 }, a, c)
+	compute(100*time.Millisecond, func() bool { a.Progress(64); return false })
+	require.Len(t, a.fails, 1)
+}
+
+// TestPeerCloses: endpoint and source of a peer that closes are reported once and
+// together, after its last message.
+func TestPeerCloses(t *testing.T) {
+	for name, ps := range map[string]nic.Providers{
+		"inproc": inproc(), "udp": loopback(), "lossy": faulty(soft.LinkInproc, 0.05),
+	} {
+		t.Run(name, func(t *testing.T) {
+			for round := range 10 {
+				ns := nodesWith(t, ps, 2, impatient(t, "2s"))
+				a, b := ns[0], ns[1]
+				p := newPair(t, ns)
+				for i := range uint64(10) {
+					until(t, func() bool { return p.back.AMUint64(1, i, i) == ucs.OK }, a, b)
+				}
+				for range 5 * round { // some of it is handed over before b closes
+					a.Progress(2)
+				}
+				require.NoError(t, b.Close())
+				until(t, func() bool { return len(a.fails) > 0 }, a)
+				require.Equal(t, ucs.PeerFailed, p.to.AMUint64(1, 1, 1))
+				compute(10*time.Millisecond, func() bool { a.Progress(64); return false })
+				if name == "lossy" && a.fails[0].Err != nil {
+					continue // every goodbye was lost
+				}
+				require.Len(t, a.got, 11)
+				require.Equal(t, []uct.Failure{{Endpoint: p.to, Source: a.source}}, a.fails)
+				p.to.Close()
+			}
+		})
+	}
+}
+
+// TestPeerClosesTwo: with two endpoints to a peer and one back each is reported
+// once.
+func TestPeerClosesTwo(t *testing.T) {
+	ns := nodes(t, inproc(), 2)
+	a, b := ns[0], ns[1]
+	p, second := newPair(t, ns), connect(t, a, b)
+	until(t, func() bool { return second.AMUint64(1, 1, 1) == ucs.OK }, a, b)
+	until(t, func() bool { return len(b.got) == 2 }, a, b)
+	require.NoError(t, b.Close())
+	until(t, func() bool { return len(a.fails) == 2 }, a)
+	require.ElementsMatch(t, []uct.Endpoint{p.to, second}, []uct.Endpoint{a.fails[0].Endpoint, a.fails[1].Endpoint})
+	require.Equal(t, a.source, a.fails[0].Source+a.fails[1].Source)
+	require.Zero(t, a.ActiveEndpoints())
 }
 
 // TestIdlePeersStay: peers that say nothing for many times the silence live on, also

@@ -16,6 +16,9 @@ type peer struct {
 	owed *arq.Receiver
 	eps  []*endpoint
 	ins  int // flows from it
+	// parting are those that it has closed, each to be reported with the end of a flow
+	// from it.
+	parting []*endpoint
 }
 
 // ahKey is what an address handle depends on.

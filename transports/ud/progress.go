@@ -47,8 +47,8 @@ func (f *iface) Progress(budget int) int {
 	return n
 }
 
-// hand gives about budget messages of the queue to the handler, and gives their
-// number. Ends stand in the queue where they came.
+// hand gives about budget messages of the queue to the handler, and gives the number
+// of messages and events. Ends stand in the queue where they came.
 func (f *iface) hand(budget int) (n int) {
 	for f.handed < len(f.queue) && n < budget {
 		ds := f.queue[f.handed:]
@@ -59,7 +59,7 @@ func (f *iface) hand(budget int) (n int) {
 		}
 		if k == 0 {
 			f.handed++
-			f.flowEnded(&ds[0])
+			n += f.flowEnded(&ds[0])
 			continue
 		}
 		ds = ds[:k]
@@ -80,6 +80,17 @@ func (f *iface) hand(budget int) (n int) {
 		f.queue, f.handed = f.queue[:0], 0
 	}
 	f.more = f.more || f.handed < len(f.queue)
+	return n
+}
+
+// tell hands the events over, and gives their number.
+func (f *iface) tell() (n int) {
+	for len(f.events) > 0 {
+		es := f.events[:min(len(f.events), pollBatch)]
+		n += len(es)
+		f.handler.HandleEvents(es)
+		f.events = append(f.events[:0], f.events[len(es):]...)
+	}
 	return n
 }
 
@@ -113,12 +124,7 @@ func (f *iface) rest() (n int) {
 	if f.passes&(restPasses-1) == 0 {
 		f.clock(ucs.Now())
 	}
-	for len(f.events) > 0 {
-		es := f.events[:min(len(f.events), pollBatch)]
-		n += len(es)
-		f.handler.HandleEvents(es)
-		f.events = append(f.events[:0], f.events[len(es):]...)
-	}
+	n += f.tell()
 	for len(f.failing) > 0 {
 		e := f.failing[0]
 		f.failing = append(f.failing[:0], f.failing[1:]...)

@@ -1,10 +1,7 @@
 package ud
 
 import (
-	"fmt"
-
 	"github.com/goucx/goucx/transports/ud/arq"
-	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/verbs"
 )
@@ -101,7 +98,11 @@ func (f *iface) deliver(r *arq.Receiver, h *arq.Head, slot uint32, n int) {
 	}
 	if h.Kind() == arq.End {
 		f.free = append(f.free, slot)
-		f.queueEnd(r, 0)
+		var e *endpoint
+		if h.ID() == arq.EndAll {
+			e = f.closedBy(f.peers[r.Peer])
+		}
+		f.queueEnd(r, 0, e)
 		r.End()
 		return
 	}
@@ -140,28 +141,6 @@ func (f *iface) follow(r *arq.Receiver) {
 		h, _ := arq.Parse(f.rx.Bytes(slot)[grhLen:][:n]) // it was one when it came
 		f.deliver(r, &h, slot, n)
 	}
-}
-
-// queueEnd has the end of a flow reported after its last message.
-func (f *iface) queueEnd(r *arq.Receiver, silent uint64) {
-	if r.Tag&counted == 0 {
-		return
-	}
-	r.Tag &^= counted
-	f.queue = append(f.queue, uct.Desc{Source: uint32(r.Own), Header: silent, Flags: markEnd})
-	f.more = true
-}
-
-var errSilent = fmt.Errorf("%w: %v", ucs.ErrPeerFailed, arq.Silent)
-
-// flowEnded reports it.
-func (f *iface) flowEnded(d *uct.Desc) {
-	f.came--
-	var err error
-	if d.Header != 0 {
-		err = errSilent
-	}
-	f.handler.HandleFailure(uct.Failure{Source: d.Source, Err: err})
 }
 
 // forgetReceiver ends a flow that is received.

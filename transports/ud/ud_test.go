@@ -17,6 +17,7 @@ import (
 type node struct {
 	*iface
 	got        []uint64 // headers
+	source     uint32   // of the last message
 	fails      []uct.Failure
 	events     []uct.Event
 	pending    func([]uct.Token) int
@@ -28,6 +29,7 @@ type node struct {
 func (n *node) HandleEvents(es []uct.Event) { n.events = append(n.events, es...) }
 func (n *node) HandleAM(_ []byte, ds []uct.Desc) uint64 {
 	for i := range ds {
+		n.source = ds[i].Source
 		if n.onAM != nil {
 			n.onAM(&ds[i])
 		} else {
@@ -89,6 +91,26 @@ func until(t testing.TB, cond func() bool, ns ...*node) {
 		if end.Before(ucs.Now()) {
 			require.FailNow(t, "not in time")
 		}
+	}
+}
+
+// TestCloseWithoutPeer: closing waits for a peer that is gone neither where only
+// goodbyes are under way nor where it has left questions unanswered.
+func TestCloseWithoutPeer(t *testing.T) {
+	for name, busy := range map[string]bool{"idle": false, "busy": true} {
+		t.Run(name, func(t *testing.T) {
+			ns := nodesWith(t, inproc(), 2, settingsOf(t, "UCX_UD_LINGER_TIMEOUT=60m", "UCX_UD_TIMEOUT=60m"))
+			a, b := ns[0], ns[1]
+			p := newPair(t, ns)
+			require.True(t, b.sees(func() bool { return b.qp.Close() == nil })) // as a crash does
+			if busy {
+				require.Equal(t, ucs.OK, p.to.AMUint64(1, 1, 1))
+				until(t, p.to.s.Silent, a)
+			}
+			began := ucs.Now()
+			require.NoError(t, a.Close())
+			require.Less(t, ucs.Now().Sub(began), time.Minute)
+		})
 	}
 }
 

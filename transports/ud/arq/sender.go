@@ -172,6 +172,12 @@ func (s *Sender) Acknowledged(q Seq) bool { return s.una.Diff(q) >= 0 }
 // Idle reports whether everything that was pushed is acknowledged.
 func (s *Sender) Idle() bool { return s.una == s.next }
 
+// Unread reports whether messages, beside the end, are not acknowledged.
+func (s *Sender) Unread() bool {
+	n := uint32(s.next - s.una)
+	return n > 1 || n == 1 && !s.ended
+}
+
 // Deadline is when Tick has something to do.
 func (s *Sender) Deadline() ucs.Time { return s.due }
 
