@@ -209,7 +209,7 @@ func (f *iface) sweep(now ucs.Time) {
 			f.flowing++
 			r.Tag &^= lively
 		}
-		if r.Tick(now) {
+		if r.Tick(now) && !f.peers[r.Peer].doubted() {
 			f.silent = append(f.silent, r)
 		}
 	})

@@ -84,6 +84,17 @@ func (f *iface) failTogether(e *endpoint) bool {
 	return true
 }
 
+// doubted reports whether an endpoint to p waits for a sign of life: its failure will
+// tell of the flows from p too.
+func (p *peer) doubted() bool {
+	for _, e := range p.eps {
+		if e.status == ucs.OK && e.s.Asked() {
+			return true
+		}
+	}
+	return false
+}
+
 // closedBy ends an endpoint to p, which closes and has sent the end of a flow; nil:
 // none is open.
 func (f *iface) closedBy(p *peer) *endpoint {

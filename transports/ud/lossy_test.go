@@ -78,7 +78,7 @@ func pour(t testing.TB, e *endpoint, sent *uint64, total uint64, buf []byte) {
 // TestLossy sends both ways over links with every fault: everything comes once, in
 // order, and no endpoint fails.
 func TestLossy(t *testing.T) {
-	total := uint64(5000)
+	total := uint64(3000)
 	if os.Getenv("GOUCX_TEST_LONG") != "" {
 		total = 20_000
 	}

@@ -1,6 +1,7 @@
 package ud
 
 import (
+	"os"
 	"reflect"
 	"runtime"
 	"testing"
@@ -16,9 +17,9 @@ import (
 // TestManyToOne: more senders than the receiver has memory for windows of; all get
 // their share, and everything comes.
 func TestManyToOne(t *testing.T) {
-	senders, each := 60, uint64(500)
-	if testing.Short() {
-		senders, each = 30, 200
+	senders, each := 30, uint64(200)
+	if os.Getenv("GOUCX_TEST_LONG") != "" {
+		senders, each = 60, 500
 	}
 	ns := nodes(t, inproc(), senders+1)
 	to := ns[0]

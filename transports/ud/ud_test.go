@@ -84,7 +84,7 @@ func connect(t testing.TB, a, b *node) *endpoint {
 // until progresses the nodes until cond holds.
 func until(t testing.TB, cond func() bool, ns ...*node) {
 	t.Helper()
-	for end := ucs.Now().Add(60 * time.Second); !cond(); {
+	for end := ucs.Now().Add(3 * time.Minute); !cond(); {
 		for _, n := range ns {
 			n.Progress(64)
 		}

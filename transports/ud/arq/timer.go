@@ -112,6 +112,9 @@ func (s *Sender) Oldest(now ucs.Time) (slot uint32, a uint64) {
 // Poke is the first word of a packet that asks for an answer.
 func (s *Sender) Poke() uint64 { return wordA(Control, Poke, s.to, s.next) | askBit }
 
+// Asked reports whether a question is without an answer.
+func (s *Sender) Asked() bool { return s.state <= Open && s.probes != 0 }
+
 // Silent reports whether the receiver has left several questions unanswered.
 func (s *Sender) Silent() bool { return s.probes >= minProbes }
 
