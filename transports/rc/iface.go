@@ -222,7 +222,7 @@ func (f *iface) open(lock uct.LockMode) (err error) {
 	}
 	f.armed = f.recvCQ.Arm(false) == ucs.OK
 	if f.group != nil {
-		return f.group.Add(transportName, f.stats)
+		return f.group.Add(transportName+"."+f.d.DeviceName(f.port), f.stats)
 	}
 	return nil
 }

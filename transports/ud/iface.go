@@ -171,7 +171,7 @@ func (f *iface) open(port uint8, c uct.IfaceConfig) (err error) {
 	}
 	f.repost()
 	if f.group != nil {
-		if err = f.group.Add(transportName, f.stats); err != nil {
+		if err = f.group.Add(transportName+"."+f.d.DeviceName(port), f.stats); err != nil {
 			return err
 		}
 	}
