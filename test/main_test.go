@@ -19,6 +19,7 @@ import (
 const (
 	roleEnv = "GOUCX_TEST_ROLE"
 	longEnv = "GOUCX_TEST_LONG"
+	tlsEnv  = "UCX_TLS"
 
 	// patience bounds every wait for something that a busy machine does late. It
 	// is no measure of anything.
@@ -42,6 +43,9 @@ func TestMain(m *testing.M) {
 	if name := os.Getenv(roleEnv); name != "" {
 		roles[name](newParent())
 		os.Exit(0)
+	}
+	if _, given := os.LookupEnv(tlsEnv); !given {
+		os.Setenv(tlsEnv, "self,shm") // which the tests here are of, where they do not say otherwise
 	}
 	warmUp()
 	code := m.Run()

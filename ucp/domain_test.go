@@ -31,6 +31,6 @@ func TestKeyNamesTheDomainsOfTheAddress(t *testing.T) {
 	for _, e := range v.Entries {
 		want[e.Device] = e.Transport
 	}
-	require.Len(t, want, len(transports.All()))
+	require.GreaterOrEqual(t, len(want), len(transports.All()))
 	assert.Equal(t, want, got)
 }

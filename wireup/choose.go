@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/goucx/goucx/uct"
 )
@@ -55,22 +56,30 @@ type choice struct {
 	refused []uct.Refusal
 }
 
-// iface adds local iface i's candidates.
+// iface adds local iface i's candidates. Entries that it does not reach are told
+// only where it reaches none: a device is not refused for the peer's others.
 func (c *choice) iface(i int, l LocalIface, wants []Purpose) {
-	found := false
+	var why []string
+	reached := false
 	for r, e := range c.remote {
 		if e.Transport != l.Info.ID {
 			continue
 		}
-		found = true
-		if ok, why := l.Iface.Reachable(e.Addr); !ok {
-			c.refuse(l.Info, "%s", why)
-			continue
+		ok, reason := l.Iface.Reachable(e.Addr)
+		switch {
+		case ok:
+			reached = true
+			c.pair(i, l, r, wants)
+		case !slices.Contains(why, reason):
+			why = append(why, reason)
 		}
-		c.pair(i, l, r, wants)
 	}
-	if !found {
+	switch {
+	case reached:
+	case why == nil:
 		c.refuse(l.Info, "the peer does not have it")
+	default:
+		c.refuse(l.Info, "%s", strings.Join(why, "; "))
 	}
 }
 
@@ -91,8 +100,12 @@ func (c *choice) pair(i int, l LocalIface, r int, wants []Purpose) {
 	}
 }
 
+// refuse gives a reason, once.
 func (c *choice) refuse(i uct.IfaceInfo, format string, args ...any) {
-	c.refused = append(c.refused, uct.Refusal{Transport: i.Transport, Device: i.Device, Reason: fmt.Sprintf(format, args...)})
+	r := uct.Refusal{Transport: i.Transport, Device: i.Device, Reason: fmt.Sprintf(format, args...)}
+	if !slices.Contains(c.refused, r) {
+		c.refused = append(c.refused, r)
+	}
 }
 
 // compare orders candidates best first. The sum of the domain numbers comes

@@ -24,9 +24,10 @@ func TestWhy(t *testing.T) {
 		args []string
 		want []string
 	}{
-		{"nothing refused", nil, nil, []string{
-			"peer: the worker itself\n#\n#     none\n",
+		{"nothing refused", map[string]string{"UCX_TLS": "self,shm,rc"}, nil, []string{
+			"peer: the worker itself\n#\n#     ud: not allowed by UCX_TLS=self,shm,rc (environment UCX_TLS)\n#\n",
 			"#     shm/memory: messages: score 10000, below self/memory0 with 50000\n",
+			"#     rc/lo:1: messages: score ",
 			"# Chosen\n#\n#     self/memory0: am rma amo\n",
 		}},
 		{"by UCX_TLS", map[string]string{"UCX_TLS": "self"}, nil, []string{"#     shm: not allowed by UCX_TLS=self (environment UCX_TLS)\n"}},
@@ -36,6 +37,14 @@ func TestWhy(t *testing.T) {
 		{"by negation", map[string]string{"UCX_TLS": "^sm"}, nil, []string{"#     shm: not allowed by UCX_TLS=^sm (environment UCX_TLS)\n"}},
 		{"by device", map[string]string{"UCX_SHM_DEVICES": "^memory"}, nil, []string{
 			"#     shm/memory: device not allowed by UCX_SHM_DEVICES=^memory (environment UCX_SHM_DEVICES)\n",
+		}},
+		{"by network device", map[string]string{"UCX_NET_DEVICES": "lo:1"}, nil, []string{
+			"#     rc/inproc:1: device not allowed by UCX_NET_DEVICES=lo:1 (environment UCX_NET_DEVICES)\n",
+			"#     ud/inproc:1: device not allowed by UCX_NET_DEVICES=lo:1 (environment UCX_NET_DEVICES)\n",
+			"#     rc/lo:1: messages: score ", "#     ud/lo:1: messages: score ",
+		}},
+		{"by capability", map[string]string{"UCX_TLS": "ud"}, nil, []string{
+			"#     ud/lo:1: put and get: does not put and get\n", "#     ud/lo:1: atomics: has no atomics\n",
 		}},
 		{"by -D", nil, []string{"-D", "shm"}, []string{
 			"#     self/memory0: device not allowed by UCX_SELF_DEVICES= (flag -D shm)\n", "#     shm/memory: am rma amo\n",
@@ -64,7 +73,10 @@ func TestWhyJSON(t *testing.T) {
 	t.Setenv("UCX_TLS", "self")
 	var doc struct{ Refused struct{ Refused []refusal } }
 	require.NoError(t, json.Unmarshal([]byte(info(t, "--why", "--json")), &doc))
-	assert.Equal(t, []refusal{{Transport: "shm", Reason: "not allowed by UCX_TLS=self (environment UCX_TLS)"}}, doc.Refused.Refused)
+	const reason = "not allowed by UCX_TLS=self (environment UCX_TLS)"
+	assert.Equal(t, []refusal{
+		{Transport: "shm", Reason: reason}, {Transport: "rc", Reason: reason}, {Transport: "ud", Reason: reason},
+	}, doc.Refused.Refused)
 }
 
 func TestUnknownTransportListsTheKnown(t *testing.T) {
@@ -142,6 +154,7 @@ func TestEndpointToAnAddressInAFile(t *testing.T) {
 
 	require.NoError(t, os.WriteFile(path, w.Address(), 0o600))
 	require.NoError(t, w.Close())
+	t.Setenv("UCX_TLS", "self,shm") // others learn it by silence
 	_, _, err = try("-e", "--address", path)
 	require.ErrorIs(t, err, ucp.ErrUnreachable)
 	assert.ErrorContains(t, err, "shm/memory: ", "why a worker that is gone cannot be reached")
