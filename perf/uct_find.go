@@ -10,7 +10,8 @@ import (
 )
 
 // findIface opens the domain of the one interface that has the names given; an
-// empty name takes any, as long as there is one only.
+// empty name takes any, as long as there is one only; that of a device may leave
+// its port out.
 func findIface(c *Config, transport, device string) (uct.Domain, uct.IfaceInfo, error) {
 	var f finder
 	for _, p := range c.Providers {
@@ -55,7 +56,7 @@ func (f *finder) search(c *Config, p uct.Component, device string) {
 		f.refuse(refused)
 		used := false
 		for _, info := range ifaces {
-			if device == "" || info.Device == device {
+			if name, _, _ := strings.Cut(info.Device, ":"); device == "" || device == info.Device || device == name {
 				f.found = append(f.found, foundIface{d, info})
 				used = true
 				break

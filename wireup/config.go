@@ -7,7 +7,7 @@ var (
 	rowTLS = config.New("TLS", "all", config.ListOf("transports"), "",
 		"Transports to use, by name or alias. A name followed by :aux allows the transport for connecting only.")
 	rowNetDevices = config.New("NET_DEVICES", "all", config.ListOf("devices"), "",
-		"Network devices to use, as ucx_info -d shows them.")
+		"Network devices to use, as ucx_info -d shows them, with or without the port.")
 	rowShmDevices = config.New("SHM_DEVICES", "all", config.ListOf("devices"), "",
 		"Shared-memory devices to use.")
 	rowSelfDevices = config.New("SELF_DEVICES", "all", config.ListOf("devices"), "",

@@ -148,8 +148,19 @@ func (sel *Selection) Iface(i uct.IfaceInfo) (u Use, reason string) {
 	if u == UseNone || int(i.Kind) >= len(sel.devices) {
 		return u, reason
 	}
-	if !sel.devices[i.Kind].Match(i.Device) {
+	if !matches(sel.devices[i.Kind], i) {
 		return UseNone, "device not allowed by " + sel.devicesTold[i.Kind]
 	}
 	return u, reason
+}
+
+// matches reports whether the list lets the device of i through. A device is named
+// with its port or, for all its ports, without: lo:1, lo.
+func matches(l config.List, i uct.IfaceInfo) bool {
+	if l.All() {
+		return true
+	}
+	device, _, _ := strings.Cut(i.Device, ":")
+	listed := l.Match(i.Device) != l.Negated() || l.Match(device) != l.Negated()
+	return listed != l.Negated()
 }
