@@ -67,7 +67,7 @@ func TestPerftestRefuses(t *testing.T) {
 		{"localhost", 2, "missing test name"},
 		{"localhost -t tag_lta", 2, "tag_lta"},
 		{"localhost -t stream_lat", 2, "not supported yet"},
-		{"-l -t am_lat -x rdma -d memory", 1, "warp"},
+		{"-l -t am_lat -x rdma -d memory", 1, "rdma"},
 		{"-l -t am_lat -x mm -d mlx5_0", 1, "mlx5_0"},
 		{"-l -t tag_lat -s -1", 2, "-1"},
 		{"-l -t tag_lat -s 99999999999999", 2, "99999999999999"},
