@@ -1,6 +1,7 @@
 package wireup
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
@@ -32,7 +33,8 @@ func (pl *Plan) Best(p Purpose) (Candidate, bool) {
 // is not used has its reason among the refusals, in the order of local.
 //
 // It is a function of its arguments alone, provided that Reachable is. Equal
-// scores rank by transport id, then by domain numbers, then by order.
+// scores rank by transport id, then by domain numbers, then by addresses, so that
+// both sides choose the same pair.
 func Choose(local []LocalIface, remote View, wants ...Purpose) (Plan, []uct.Refusal) {
 	var c choice
 	c.remote = remote.Entries
@@ -108,16 +110,29 @@ func (c *choice) refuse(i uct.IfaceInfo, format string, args ...any) {
 	}
 }
 
-// compare orders candidates best first. The sum of the domain numbers comes
-// before the local one, so that two sides which number their domains alike
-// agree on the pair.
+// compare orders candidates best first, by what both sides know alike: those that
+// number their domains alike agree by the sum of the numbers, others by addresses.
 func (c *choice) compare(local []LocalIface, a, b Candidate) int {
 	da, db := local[a.Local].Domain, local[b.Local].Domain
 	ra, rb := int(c.remote[a.Remote].Device), int(c.remote[b.Remote].Device)
-	return cmp.Or(
+	order := cmp.Or(
 		cmp.Compare(b.Score, a.Score),
 		cmp.Compare(local[a.Local].Info.ID, local[b.Local].Info.ID),
 		cmp.Compare(da+ra, db+rb),
-		cmp.Compare(da, db),
 	)
+	if order != 0 {
+		return order
+	}
+	return cmp.Or(bytes.Compare(c.ends(local, a), c.ends(local, b)), cmp.Compare(da, db))
+}
+
+// ends names the two ifaces of a candidate, the lower address first.
+func (c *choice) ends(local []LocalIface, x Candidate) []byte {
+	f := local[x.Local].Iface
+	there := c.remote[x.Remote].Addr
+	own, peer := f.Address(f.DeviceAddress(nil)), slices.Concat(there.Device, there.Iface)
+	if bytes.Compare(own, peer) > 0 {
+		own, peer = peer, own
+	}
+	return append(own, peer...)
 }
