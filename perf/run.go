@@ -46,6 +46,22 @@ type kernel interface {
 	close() error
 }
 
+// sender is a kernel whose messages may be under way when its loops have ended.
+type sender interface {
+	// flush waits until the other side has them.
+	flush() error
+	// abandon gives them up: close need not wait for the other side.
+	abandon()
+}
+
+// settle waits for the messages of k that are under way.
+func settle(k kernel) error {
+	if s, ok := k.(sender); ok {
+		return s.flush()
+	}
+	return nil
+}
+
 // Run carries one test out. Both sides call it with the same p; the side with
 // index 0 measures and gets a Result, the other one nil. An error on one side is
 // told to the other by whoever owns g.
@@ -74,6 +90,9 @@ func runOne(c *Config, g Group, p *Params, t Test) (*Result, error) {
 		return nil, fmt.Errorf("set up %s: %w", p.Test, err)
 	}
 	r, err := m.run()
+	if err != nil {
+		m.abandon()
+	}
 	if cerr := m.close(); err == nil && cerr != nil {
 		return nil, fmt.Errorf("clean up %s: %w", p.Test, cerr)
 	}
@@ -128,7 +147,10 @@ func phase(k kernel, g Group, n int64, measure bool, st *stamps) error {
 		return nil
 	}
 	if g.Index() != 0 {
-		return k.passive(n)
+		if err := k.passive(n); err != nil {
+			return err
+		}
+		return settle(k)
 	}
 	st.begin(measure)
 	if err := k.active(n, st); err != nil {
@@ -137,5 +159,5 @@ func phase(k kernel, g Group, n int64, measure bool, st *stamps) error {
 	if measure {
 		st.end(n)
 	}
-	return nil
+	return settle(k)
 }

@@ -117,6 +117,15 @@ func (m *team) progress() {
 	}
 }
 
+// abandon gives up what is under way.
+func (m *team) abandon() {
+	for _, k := range m.kernels {
+		if s, ok := k.(sender); ok {
+			s.abandon()
+		}
+	}
+}
+
 // close gives everything back.
 func (m *team) close() error { return m.kernels[0].close() }
 

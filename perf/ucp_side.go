@@ -227,6 +227,8 @@ func (s *ucpSide) flush() error {
 	return s.ep.Flush().Wait(s.link)
 }
 
+func (s *ucpSide) abandon() { s.ep.Abort(nil) }
+
 // close gives everything back; the context closes what belongs to it, also that
 // of other threads.
 func (s *ucpSide) close() error { return s.ctx.Close() }

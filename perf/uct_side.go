@@ -266,6 +266,8 @@ func (s *uctSide) flush() error {
 	}
 }
 
+func (s *uctSide) abandon() { s.ep.Flush(uct.FlushCancel, 0) }
+
 func (s *uctSide) close() error {
 	var errs []error
 	if s.keyed {

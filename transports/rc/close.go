@@ -25,7 +25,7 @@ func (f *iface) Close() error {
 	}
 	f.closed = true
 	if f.group != nil {
-		f.group.Remove(transportName)
+		f.group.Remove(transportName + "." + f.d.DeviceName(f.port))
 	}
 	f.hangUp()
 	err := f.releaseAll()

@@ -33,7 +33,7 @@ func (f *iface) Close() error {
 	f.depth--
 	f.owner.Leave()
 	if f.group != nil {
-		f.group.Remove(transportName)
+		f.group.Remove(f.counters)
 	}
 	err := f.release()
 	f.d.IfaceClosed()

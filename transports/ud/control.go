@@ -60,6 +60,7 @@ func (f *iface) answered(h *arq.Head, from verbs.QPN) {
 	if h.ID() == arq.Bye {
 		answer := arq.ByeAnswer(h)
 		f.control(e.p, &answer, nil)
+		f.acked(h, nil, from) // it says what has arrived
 	}
 	if f.mux.Answered(h, f.now) == nil {
 		return

@@ -77,30 +77,31 @@ type iface struct {
 	partners   map[uint32]*endpoint // to be reported with the end of a flow, by its Desc.Source
 	swept      ucs.Time
 
-	d       *nic.Domain
-	handler uct.Handler
-	attr    uct.IfaceAttr
-	self    address
-	device  []byte
-	conf    arq.Config
-	stats   *stats.Set
-	group   *stats.Group
-	names   map[uint64]*peer
-	ahs     map[ahKey]verbs.AH
-	freeIdx []uint32
-	thread  *nic.Thread
-	channel verbs.CompChannel
-	epoll   *shmem.Epoll
-	event   *shmem.EventFD
-	alarm   async.Timer
-	alarmAt ucs.Time // 0: not set
-	asleep  bool     // Arm was called: what a section takes in must wake
-	raised  bool     // event is up
-	active  int
-	came    int // connections that peers made
-	threads int
-	linger  time.Duration
-	closed  bool
+	d        *nic.Domain
+	handler  uct.Handler
+	attr     uct.IfaceAttr
+	self     address
+	device   []byte
+	conf     arq.Config
+	stats    *stats.Set
+	group    *stats.Group
+	counters string // what group calls stats
+	names    map[uint64]*peer
+	ahs      map[ahKey]verbs.AH
+	freeIdx  []uint32
+	thread   *nic.Thread
+	channel  verbs.CompChannel
+	epoll    *shmem.Epoll
+	event    *shmem.EventFD
+	alarm    async.Timer
+	alarmAt  ucs.Time // 0: not set
+	asleep   bool     // Arm was called: what a section takes in must wake
+	raised   bool     // event is up
+	active   int
+	came     int // connections that peers made
+	threads  int
+	linger   time.Duration
+	closed   bool
 }
 
 // limbo is a slot that is free when the device has read it.
@@ -171,7 +172,8 @@ func (f *iface) open(port uint8, c uct.IfaceConfig) (err error) {
 	}
 	f.repost()
 	if f.group != nil {
-		if err = f.group.Add(transportName+"."+f.d.DeviceName(port), f.stats); err != nil {
+		f.counters = transportName + "." + f.d.DeviceName(port)
+		if err = f.group.Add(f.counters, f.stats); err != nil {
 			return err
 		}
 	}

@@ -227,3 +227,26 @@ func TestKept(t *testing.T) {
 	b.Release(handles)
 	until(t, func() bool { return b.sees(func() bool { return b.iface.kept == 0 && len(b.free) < refill }) }, b)
 }
+
+// TestFlushBeforeBye: what a peer took before it closed counts as arrived, though no
+// acknowledgement said so before the bye.
+func TestFlushBeforeBye(t *testing.T) {
+	for i := range uct.Token(20) {
+		ns := nodes(t, loopback(), 2)
+		a, b := ns[0], ns[1]
+		p := newPair(t, ns)
+		b.got = nil
+		require.Equal(t, ucs.OK, p.to.AMUint64(1, 1, 1))
+		require.Equal(t, ucs.InProgress, p.to.Flush(uct.FlushRemote, i+1))
+		until(t, func() bool { return len(b.got) == 1 }, b)
+		b.sees(func() bool { // as Close does
+			b.mux.EachReceiver(func(r *arq.Receiver) {
+				bye := arq.ByeHead(r)
+				b.control(b.peers[r.Peer], &bye, nil)
+			})
+			return true
+		})
+		until(t, func() bool { return len(a.events) == 1 }, a)
+		require.Equal(t, uct.Event{Token: i + 1}, a.events[0])
+	}
+}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Tests of UCT between two processes over UDP; ping-pongs of data are verified.
+func TestUCTOverUDP(t *testing.T) {
+	for _, line := range []string{
+		"am_lat -V -s 40", "am_lat -D bcopy -V -s 3000", "am_lat -D zcopy -V -H 16 -s 2000", "am_bw", "am_bw -D bcopy -s 2048",
+		"am_bw -D zcopy -s 16,8,24 -i 64",
+	} {
+		for _, transport := range []string{"rc -d lo:1", "ud -d lo", "ud_verbs -d lo:1"} {
+			overUDP(t, "-x "+transport+" -t "+line)
+		}
+	}
+	for _, line := range []string{
+		"put_lat -V -s 40", "put_lat -D bcopy -V -s 3000", "put_lat -D zcopy -V -s 100000 -n 20", "put_bw", "put_bw -D bcopy -s 2048",
+		"put_bw -D zcopy -s 1000000 -n 20", "get -D bcopy", "get -D zcopy -s 100000 -n 20", "add_lat", "add_mr", "fadd", "cswap --stamp-each",
+	} {
+		overUDP(t, "-x rc -d lo -t "+line)
+	}
+}
+
+func overUDP(t *testing.T, line string) {
+	t.Run(line, func(t *testing.T) {
+		_, c := both(t, nil, append([]string{"-q", "-n", "300"}, strings.Fields(line)...))
+		assert.Regexp(t, finalRow, c.out.String())
+	})
+}
+
+// Tests of UCP choose the transport by UCX's variables.
+func TestUCPOverUDP(t *testing.T) {
+	t.Setenv("UCX_NET_DEVICES", "lo")
+	messages := []string{
+		"tag_lat -V", "tag_lat -V -s 300000 -n 20", "tag_bw", "tag_bw -s 300000 -n 20", "tag_sync_lat", "ucp_am_lat -H 16 -V -s 100",
+		"ucp_am_bw", "tag_lat -E sleep",
+	}
+	onesided := []string{"ucp_put_lat -V", "ucp_put_bw -s 1000000 -n 20", "ucp_get -s 5000", "ucp_fadd", "ucp_cswap", "ucp_add"}
+	for tls, lines := range map[string][]string{"ud": messages, "rc": append(messages, onesided...), "ib,self": {"tag_lat", "ucp_put_bw"}} {
+		t.Run(tls, func(t *testing.T) {
+			t.Setenv("UCX_TLS", tls)
+			for _, line := range lines {
+				overUDP(t, "-t "+line)
+			}
+		})
+	}
+}
+
+// Whoever dies, the other side ends with an error.
+func TestKilledOverUDP(t *testing.T) {
+	for line, tls := range map[string]string{
+		"-t am_lat -x rc -d lo": "", "-t put_bw -x rc -d lo -D zcopy": "", "-t get -x rc -d lo -D bcopy": "", "-t am_bw -x ud -d lo": "",
+		"-t tag_lat": "rc", "-t ucp_put_bw -s 100000": "rc", "-t tag_bw": "ud",
+	} {
+		for _, victim := range []string{"server", "client"} {
+			t.Run(line+" "+tls+" "+victim, func(t *testing.T) {
+				if tls != "" {
+					t.Setenv("UCX_TLS", tls)
+					t.Setenv("UCX_NET_DEVICES", "lo")
+				}
+				port := freePort(t)
+				s := start(t, "-p", port)
+				c := start(t, append([]string{"127.0.0.1", "-q", "-p", port, "-n", "0"}, strings.Fields(line)...)...)
+				c.says("[thread 0]") // it runs
+				dead, alive := s, c
+				if victim == "client" {
+					dead, alive = c, s
+				}
+				require.NoError(t, dead.cmd.Process.Kill())
+				at := time.Now()
+				assert.Equal(t, 1, alive.end(patience))
+				t.Logf("%v after the kill: %s", time.Since(at), strings.TrimSpace(alive.err.String()))
+				assert.Regexp(t, `gone|peer failed|hung up`, alive.err.String())
+			})
+		}
+	}
+}
