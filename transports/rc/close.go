@@ -57,6 +57,7 @@ func (f *iface) hangUp() {
 		for range 100 {
 			f.completions(endBatch)
 		}
+		f.heedHangUps()
 	}
 }
 
@@ -83,7 +84,7 @@ func (f *iface) sending() bool {
 		}
 	}
 	for _, p := range f.dying {
-		if !p.doomed && p.q.head != p.q.tail {
+		if !p.doomed && p.e.dead == nil && p.q.head != p.q.tail {
 			return true
 		}
 	}

@@ -336,6 +336,10 @@ func threadContexts(t *testing.T, p *Pair) {
 			t.Errorf("endpoint: %v", err)
 			return
 		}
+		if err := p.introduce(w, to, e); err != nil {
+			t.Errorf("connect: %v", err)
+			return
+		}
 		buf := make([]byte, 8)
 		for i := range scaled(100) {
 			e.TagSendUint64(uint64(i), 1)

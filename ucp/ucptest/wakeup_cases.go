@@ -44,13 +44,19 @@ func alone(p *Pair, mode ucp.ThreadMode, spin time.Duration) (a, b *ucp.Worker, 
 		a = newOne() // the first to close
 	}
 	ab = p.Connect(a, b)
+	require.NoError(p.T, p.introduce(a, b, ab))
+	return a, b, ab
+}
+
+// introduce drives a and b until a's endpoint ab has been heard of.
+func (p *Pair) introduce(a, b *ucp.Worker, ab ucp.Endpoint) error {
 	ab.TagSendUint64(0, 1)
-	for r := b.TagRecv(make([]byte, 8), 1, exact); !r.Done(); {
-		require.NoError(p.T, p.deadline.Err(), "not connected")
+	r := b.TagRecv(make([]byte, 8), 1, exact)
+	for !r.Done() && p.deadline.Err() == nil {
 		a.Progress()
 		b.Progress()
 	}
-	return a, b, ab
+	return r.Err()
 }
 
 // descriptor gives w's event descriptor, or skips where there is none.
