@@ -106,6 +106,9 @@ func (w *Worker) holdBack(ts []uct.Token) bool {
 
 // gateKeys says anew what the fast paths of keys may do that use lane i.
 func (w *Worker) gateKeys(i uint32) {
+	if w.t.locked {
+		return // they are closed
+	}
 	peer := w.t.lanes[i].peer
 	for k := range w.eps {
 		if s := &w.eps[k]; !s.inUse || s.peer != peer || w.cold[uint32(k)] == nil {

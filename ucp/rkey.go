@@ -140,8 +140,8 @@ func (k *RemoteKey) openFast() {
 	if k.t.locked {
 		return
 	}
-	for _, l := range k.lanes() {
-		if !l.swOnly && k.t.lanes[l.lane].halted() != nil {
+	for _, l := range [...]*keyLane{k.rma, k.atomic} {
+		if l != nil && !l.swOnly && k.t.lanes[l.lane].halted() != nil {
 			return // until it goes on
 		}
 	}

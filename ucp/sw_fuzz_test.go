@@ -154,7 +154,8 @@ func TestSoftwareGetIsASnapshot(t *testing.T) {
 	stuck.stuck = false
 	require.Equal(t, len(stuck.waits), o.p.HandlePending(stuck.waits))
 	assert.Equal(t, []packet{
-		{id: amGot, hdr: 77, data: []byte("before")}, {id: amGot, hdr: 78, data: []byte("after!")},
+		{id: amGot, hdr: 77, data: []byte("before")},
+		{id: amGot, hdr: 78, data: []byte("after!")},
 		{id: amDone, hdr: 79, data: payload("", 0, 0)},
 	}, o.r.sent)
 	assert.Zero(t, o.p.w.pool.lent)

@@ -51,14 +51,15 @@ func atomic64(w *uint64, op uct.AtomicOp, v, cmp uint64) uint64 {
 		return atomic.OrUint64(w, v)
 	case uct.AtomicSwap:
 		return atomic.SwapUint64(w, v)
+	default: // xor, compare-and-swap
 	}
 	for {
 		old := atomic.LoadUint64(w)
-		next := old ^ v
-		if op == uct.AtomicCompareSwap {
-			if next = v; old != cmp {
-				return old
-			}
+		next := v
+		if op == uct.AtomicXor {
+			next ^= old
+		} else if old != cmp {
+			return old
 		}
 		if atomic.CompareAndSwapUint64(w, old, next) {
 			return old
@@ -77,14 +78,15 @@ func atomic32(w *uint32, op uct.AtomicOp, v, cmp uint32) uint32 {
 		return atomic.OrUint32(w, v)
 	case uct.AtomicSwap:
 		return atomic.SwapUint32(w, v)
+	default: // xor, compare-and-swap
 	}
 	for {
 		old := atomic.LoadUint32(w)
-		next := old ^ v
-		if op == uct.AtomicCompareSwap {
-			if next = v; old != cmp {
-				return old
-			}
+		next := v
+		if op == uct.AtomicXor {
+			next ^= old
+		} else if old != cmp {
+			return old
 		}
 		if atomic.CompareAndSwapUint32(w, old, next) {
 			return old
