@@ -189,7 +189,7 @@ func (w *Worker) swLost(lane uint32, st ucs.Status) {
 	if w.t.lanes[lane].sw == nil {
 		return
 	}
-	for i := range w.sw.ops {
+	for i := 0; i < len(w.sw.ops); i++ { // who hears of it may begin others
 		if o := &w.sw.ops[i]; o.live && o.lane == lane {
 			w.swFinish(uint32(i), st)
 		}

@@ -110,7 +110,7 @@ func amoSwapOf[T ucp.Word](t *testing.T, p *Pair) {
 }
 
 func amoConcurrent(t *testing.T, p *Pair) {
-	const adds = 3000
+	adds := scaled(3000)
 	m, k := p.lend(64)
 	keys, eps := []*ucp.RemoteKey{k}, []ucp.Endpoint{p.AB}
 	for range 3 {

@@ -222,7 +222,9 @@ func (p *Pair) driveB() {
 		time.Sleep(10 * time.Microsecond)
 		return
 	}
-	p.B.Progress()
+	if p.B.Progress() == 0 {
+		runtime.Gosched()
+	}
 }
 
 // Settle drives long enough for what was sent to arrive.
