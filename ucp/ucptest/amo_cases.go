@@ -110,7 +110,7 @@ func amoSwapOf[T ucp.Word](t *testing.T, p *Pair) {
 }
 
 func amoConcurrent(t *testing.T, p *Pair) {
-	adds := scaled(3000)
+	adds := scaled(1000)
 	m, k := p.lend(64)
 	keys, eps := []*ucp.RemoteKey{k}, []ucp.Endpoint{p.AB}
 	for range 3 {
@@ -215,7 +215,7 @@ func amoRandom(t *testing.T, p *Pair) {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	m, k := p.lend(8 * words)
 	var model [words]uint64
-	for range 5000 {
+	for range scaled(2000) {
 		i := rng.IntN(words)
 		a, v := atomicAt[uint64](t, k, uint64(8*i)), rng.Uint64()
 		old := model[i]
