@@ -71,10 +71,10 @@ func (r *keyResolver) first(p wireup.Purpose, lacks func(*keyLane) string) *keyL
 
 // software gives the lane by whose messages the owner's worker carries out what
 // no transport does: that of beside, where there is one, else the best. nil: the
-// owner has no such entry, or a transport heard that the memory is closed.
+// owner has no such entry.
 func (r *keyResolver) software(beside *keyLane) *keyLane {
 	key := r.key.software()
-	if key == 0 || r.reason() == ErrRemoteAccess {
+	if key == 0 {
 		return nil
 	}
 	var c wireup.Candidate

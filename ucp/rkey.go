@@ -91,7 +91,9 @@ func (e Endpoint) UnpackKey(key Key) (*RemoteKey, error) {
 
 // attach opens the lanes of k, gives k to its endpoint and opens the fast paths.
 func (r *keyResolver) attach(k *RemoteKey) error {
-	if k.size > 0 && k.rma == nil && k.atomic == nil && k.access&uct.MemRemote != 0 {
+	unreached := k.rma == nil && k.atomic == nil
+	closed := r.reason() == ErrRemoteAccess // one that asked has heard so
+	if k.size > 0 && k.access&uct.MemRemote != 0 && (unreached || closed) {
 		return fmt.Errorf("%w: %v", r.reason(), r.refused)
 	}
 	k.t.lock()
