@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -34,6 +35,8 @@ const (
 	sharedMemory medium = iota
 	loopback            // UDP in our case, TCP in UCX's, through the interface lo
 	program             // our in-process link, UCX's shared memory
+	loopbackRC          // as loopback, by our transport rc
+	loopbackUD          // by ud
 	numMediums
 )
 
@@ -42,6 +45,8 @@ var environments = [numMediums]struct{ goucx, ucx []string }{
 	sharedMemory: {[]string{"UCX_TLS=shm,self"}, []string{"UCX_TLS=sm,self"}},
 	loopback:     {[]string{"UCX_SOFT_LINK=udp", "UCX_SOFT_ADDR=127.0.0.1"}, []string{"UCX_TLS=tcp,self", "UCX_NET_DEVICES=lo"}},
 	program:      {[]string{"UCX_SOFT_LINK=inproc"}, []string{"UCX_TLS=sm"}},
+	loopbackRC:   {[]string{"UCX_TLS=rc", "UCX_NET_DEVICES=lo"}, []string{"UCX_TLS=tcp", "UCX_NET_DEVICES=lo"}},
+	loopbackUD:   {[]string{"UCX_TLS=ud", "UCX_NET_DEVICES=lo"}, []string{"UCX_TLS=tcp", "UCX_NET_DEVICES=lo"}},
 }
 
 // form is the processes and threads of a run.
@@ -71,7 +76,10 @@ func (v variant) name() string { return strings.TrimSpace(v.option + " " + v.env
 const stampEach = "--stamp-each"
 
 // allRows is what is measured, with its targets.
-var allRows = []row{
+var allRows = slices.Concat(hostRows, netRows)
+
+// hostRows are those within a host, and the software RNIC's.
+var hostRows = []row{
 	{test: "tag_lat", size: 8, metric: latency, variants: []variant{{must: 0.65, aim: 0.52}}},
 	{
 		test: "am_lat", size: 8, metric: latency, variants: []variant{{must: 0.65, aim: 0.52}},
@@ -112,6 +120,39 @@ var allRows = []row{
 	}},
 }
 
+// netRows are the transports over verbs against UCX's over TCP, through lo.
+var netRows = []row{
+	uctRow("am_lat", 8, latency, loopbackRC, "", variant{must: 0.85, aim: 0.7}),
+	uctRow("am_bw", 8, rate, loopbackRC, "", variant{must: 6, aim: 15}),
+	uctRow("put_lat", 8, latency, loopbackRC, "short", variant{must: 0.6, aim: 0.45}),
+	uctRow("put_bw", 1<<20, rate, loopbackRC, "zcopy", variant{must: 0.6, aim: 0.8}),
+	uctRow("am_lat", 8, latency, loopbackUD, "", variant{must: 0.9, aim: 0.65}),
+	uctRow("am_bw", 2048, rate, loopbackUD, "", variant{must: 1.5, aim: 2.5}),
+	{test: "tag_lat", size: 8, metric: latency, over: loopbackRC, variants: []variant{{must: 0.78, aim: 0.7}}},
+	{test: "tag_bw", size: 8, metric: rate, over: loopbackRC, variants: []variant{{must: 10, aim: 20}}},
+	{test: "tag_bw", size: 1 << 20, metric: rate, over: loopbackRC, variants: []variant{{must: 0.65, aim: 0.9}}},
+	{test: "ucp_put_lat", size: 8, metric: latency, over: loopbackRC, variants: []variant{{must: 0.5, aim: 0.4}}},
+	{test: "ucp_put_bw", size: 1 << 20, metric: rate, over: loopbackRC, variants: []variant{{must: 1.7, aim: 2.4}}},
+	{test: "tag_lat", size: 8, metric: latency, over: loopbackUD, variants: []variant{{must: 0.9, aim: 0.7}}},
+}
+
+// uctRow is a test of UCT over rc or ud. layout is ours of a put, which UCX's TCP
+// has as zcopy alone; "": messages, short on both sides.
+func uctRow(test string, size int, m metric, over medium, layout string, v variant) row {
+	ours, theirs := "short", "short"
+	if layout != "" {
+		ours, theirs = layout, "zcopy"
+	}
+	return row{
+		test: test, size: size, metric: m, over: over, variants: []variant{v},
+		ours: []string{"-x", transports[over], "-d", "lo", "-D", ours},
+		ucx:  []string{"-x", "tcp", "-d", "lo", "-D", theirs},
+	}
+}
+
+// transports are those of ours that a row's name tells.
+var transports = [numMediums]string{loopbackRC: "rc", loopbackUD: "ud"}
+
 var (
 	oneSided = []variant{{must: 3, aim: 4.5}, {option: stampEach, must: 1.1, aim: 1.4}}
 	printed  = []variant{{}}
@@ -125,6 +166,11 @@ func (r row) title() string { return r.words(fmt.Sprint(r.size), r.both) }
 // words is the row's name with more behind that of the test.
 func (r row) words(more ...string) string {
 	words := append(append([]string{r.test}, more...), formNames[r.form])
+	if t := transports[r.over]; t != "" && len(r.ours) > 0 {
+		words = append(words, "of", t)
+	} else if t != "" {
+		words = append(words, "over", t)
+	}
 	if r.against != "" {
 		words = append(words, "against", r.against)
 	}

@@ -190,7 +190,7 @@ func TestOptions(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, quickPairs, p.pairs)
 	assert.Empty(t, p.dir, "a look is not stored")
-	assert.Len(t, p.choose(allRows), 5)
+	assert.Len(t, p.choose(allRows), 7)
 	p, err = parse([]string{"-quick", "-n", "5", "-o", "here"}, new(bytes.Buffer))
 	require.NoError(t, err)
 	assert.Equal(t, 5, p.pairs)
