@@ -192,8 +192,9 @@ func (f Feature) wants() uct.Ops {
 }
 
 func (w *Worker) buildAddress() error {
-	a, err := wireup.Build(wireup.View{Host: platform.HostID(), Process: platform.ProcessID(), Worker: w.id}, w.locals)
+	a, refused, err := wireup.Build(wireup.View{Host: platform.HostID(), Process: platform.ProcessID(), Worker: w.id}, w.locals)
 	w.address = a
+	w.refused = append(w.refused, refused...)
 	return err
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/hex"
+	"fmt"
 	"hash/crc32"
 	"strings"
 	"testing"
@@ -179,8 +180,9 @@ func TestBuildTellsDomains(t *testing.T) {
 		{Info: uct.IfaceInfo{ID: uct.TransportRC, Kind: uct.DeviceNet}, Attr: &uct.IfaceAttr{}, Iface: fakeIface{device: "nic1", iface: "c"}, Domain: 2},
 		{Info: uct.IfaceInfo{ID: uct.TransportRC, Kind: uct.DeviceNet}, Attr: &uct.IfaceAttr{Connect: uct.ConnectToEndpoint, DeviceAtomics: true}, Iface: fakeIface{device: "nic0", iface: "d"}, Domain: 0},
 	}
-	b, err := Build(View{Host: golden.Host, Process: golden.Process, Worker: golden.Worker, Entries: make([]Entry, 9)}, local)
+	b, refused, err := Build(View{Host: golden.Host, Process: golden.Process, Worker: golden.Worker, Entries: make([]Entry, 9)}, local)
 	require.NoError(t, err)
+	require.Empty(t, refused)
 	v, err := Parse(b)
 	require.NoError(t, err)
 	require.Len(t, v.Entries, 4)
@@ -191,6 +193,24 @@ func TestBuildTellsDomains(t *testing.T) {
 	assert.Equal(t, "a0 b1 c2 d0", strings.Join(got, " "))
 	assert.Equal(t, ConnectsEndpoints|DeviceAtomics, v.Entries[3].Attr.Features)
 	assert.Equal(t, [3]uct.UUID{golden.Host, golden.Process, golden.Worker}, [3]uct.UUID{v.Host, v.Process, v.Worker})
+}
+
+// A worker with more ifaces than an address holds is reached by the first of them.
+func TestBuildLeavesOutWhatFindsNoRoom(t *testing.T) {
+	var local []LocalIface
+	for i := range 40 {
+		name := fmt.Sprintf("nic%d:1", i)
+		local = append(local, localNet("rc", uct.TransportRC, name, &rcAttr))
+		local[i].Iface = fakeIface{device: strings.Repeat("d", 34), iface: strings.Repeat("i", 36)}
+	}
+	b, refused, err := Build(View{}, local)
+	require.NoError(t, err)
+	assert.LessOrEqual(t, len(b), MaxAddress)
+	v, err := Parse(b)
+	require.NoError(t, err)
+	require.Len(t, v.Entries, 23)
+	require.Len(t, refused, 17)
+	assert.Equal(t, "rc/nic23:1: the worker's address has no room for its 84 bytes; UCX_NET_DEVICES leaves others out", refused[0].String())
 }
 
 func FuzzParse(f *testing.F) {

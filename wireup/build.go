@@ -1,6 +1,10 @@
 package wireup
 
-import "github.com/goucx/goucx/uct"
+import (
+	"fmt"
+
+	"github.com/goucx/goucx/uct"
+)
 
 // LocalIface is one of a worker's own ifaces.
 type LocalIface struct {
@@ -21,16 +25,29 @@ type Reacher interface {
 }
 
 // Build gives the address of the worker that id names, with one entry for each
-// of its ifaces in their order. id.Entries is ignored.
-func Build(id View, ifaces []LocalIface) ([]byte, error) {
-	id.Entries = make([]Entry, len(ifaces))
-	for i, l := range ifaces {
-		id.Entries[i] = Entry{
+// of its ifaces in their order; id.Entries is ignored. What finds no room any more
+// is left out and refused: peers do not reach it.
+func Build(id View, ifaces []LocalIface) (addr []byte, refused []uct.Refusal, err error) {
+	id.Entries = make([]Entry, 0, len(ifaces))
+	room := MaxAddress - headerLen - crcLen
+	for _, l := range ifaces {
+		e := Entry{
 			Transport: l.Info.ID,
 			Device:    uint8(l.Domain), // MaxAddress bounds their number
 			Attr:      AttrOf(l.Attr),
 			Addr:      uct.Address{Device: l.Iface.DeviceAddress(nil), Iface: l.Iface.Address(nil)},
 		}
+		n := entryHeadLen + entryMinLen + len(e.Addr.Device) + len(e.Addr.Iface)
+		if n > room {
+			refused = append(refused, uct.Refusal{
+				Transport: l.Info.Transport, Device: l.Info.Device,
+				Reason: fmt.Sprintf("the worker's address has no room for its %d bytes; UCX_NET_DEVICES leaves others out", n),
+			})
+			continue
+		}
+		room -= n
+		id.Entries = append(id.Entries, e)
 	}
-	return id.Append(nil)
+	addr, err = id.Append(nil)
+	return addr, refused, err
 }

@@ -185,7 +185,7 @@ func symmetric(t *testing.T, a, b []LocalIface, want string) {
 
 func viewIn(t *testing.T, ls []LocalIface) View {
 	t.Helper()
-	b, err := Build(View{}, ls)
+	b, _, err := Build(View{}, ls)
 	require.NoError(t, err)
 	v, err := Parse(b)
 	require.NoError(t, err)

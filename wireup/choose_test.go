@@ -78,7 +78,7 @@ func numbered(ls []LocalIface) []LocalIface {
 }
 
 func viewOf(t *testing.T, ls ...LocalIface) View {
-	b, err := Build(View{}, numbered(ls))
+	b, _, err := Build(View{}, numbered(ls))
 	require.NoError(t, err)
 	v, err := Parse(b)
 	require.NoError(t, err)

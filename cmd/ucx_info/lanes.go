@@ -77,11 +77,14 @@ func (t *tool) peer(l *lanes, set *config.Set) (wireup.View, error) {
 			return wireup.View{}, err
 		}
 		l.local.closers = append(l.local.closers, other.close)
+		v, err := other.address()
 		l.refused = append(l.refused, other.refusedBeyond(l.local)...)
-		return other.address()
+		return v, err
 	default:
 		l.peer = "the worker itself"
-		return l.local.address()
+		v, err := l.local.address()
+		l.refused = slices.Clone(l.local.refused)
+		return v, err
 	}
 }
 

@@ -97,10 +97,11 @@ func (s *stage) refusedBeyond(other *stage) []uct.Refusal {
 
 // address is the stage's worker address, decoded.
 func (s *stage) address() (wireup.View, error) {
-	b, err := wireup.Build(wireup.View{Worker: s.worker}, s.ifaces)
+	b, refused, err := wireup.Build(wireup.View{Worker: s.worker}, s.ifaces)
 	if err != nil {
 		return wireup.View{}, err
 	}
+	s.refused = append(s.refused, refused...)
 	return wireup.Parse(b)
 }
 

@@ -37,12 +37,11 @@ func overUDP(t *testing.T, line string) {
 // Tests of UCP choose the transport by UCX's variables.
 func TestUCPOverUDP(t *testing.T) {
 	t.Setenv("UCX_NET_DEVICES", "lo")
-	messages := []string{
+	all := []string{
 		"tag_lat -V", "tag_lat -V -s 300000 -n 20", "tag_bw", "tag_bw -s 300000 -n 20", "tag_sync_lat", "ucp_am_lat -H 16 -V -s 100",
-		"ucp_am_bw", "tag_lat -E sleep",
+		"ucp_am_bw", "tag_lat -E sleep", "ucp_put_lat -V", "ucp_put_bw -s 1000000 -n 20", "ucp_get -s 5000", "ucp_fadd", "ucp_cswap", "ucp_swap", "ucp_add",
 	}
-	onesided := []string{"ucp_put_lat -V", "ucp_put_bw -s 1000000 -n 20", "ucp_get -s 5000", "ucp_fadd", "ucp_cswap", "ucp_add"}
-	for tls, lines := range map[string][]string{"ud": messages, "rc": append(messages, onesided...), "ib,self": {"tag_lat", "ucp_put_bw"}} {
+	for tls, lines := range map[string][]string{"ud": all, "rc": all, "ib,self": {"tag_lat", "ucp_put_bw"}} {
 		t.Run(tls, func(t *testing.T) {
 			t.Setenv("UCX_TLS", tls)
 			for _, line := range lines {
