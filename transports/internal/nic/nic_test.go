@@ -202,6 +202,8 @@ func TestReaches(t *testing.T) {
 		{net4, loop, "kind of network"},
 		{loop, loop, ""},
 		{loop, PortAddress{Fabric: FabricHost, GID: loop.GID, Place: 2}, "host"},
+		{PortAddress{GID: v4, Place: 1}, PortAddress{GID: v4, Place: 2}, "same address"},
+		{PortAddress{GID: v4, Place: 1}, PortAddress{GID: verbs.GID{10: 0xff, 11: 0xff, 12: 10, 15: 2}, Place: 2}, ""},
 		{PortAddress{Fabric: FabricProcess, Place: 1}, PortAddress{Fabric: FabricProcess, Place: 2}, "process"},
 	} {
 		ok, why := c.a.Reaches(&c.b)

@@ -30,7 +30,8 @@ type PortAddress struct {
 	// GID and LID address the port.
 	GID verbs.GID
 	LID uint16
-	// Place names the host or program that a Fabric does not reach beyond.
+	// Place names the program, or the host and network namespace: a Fabric within
+	// them does not reach beyond, and no two have the same GID on a network.
 	Place uint64
 }
 
@@ -61,9 +62,12 @@ func (d *Domain) PortAddress(port uint8) (a PortAddress, err error) {
 	case info.Link == "inproc" || info.Link == "fabric":
 		id := platform.ProcessID()
 		a.Fabric, a.Place = FabricProcess, binary.LittleEndian.Uint64(id[:])
-	case a.GID.Addr().IsLoopback():
+	default:
 		id := platform.HostID()
-		a.Fabric, a.Place = FabricHost, binary.LittleEndian.Uint64(id[:])^platform.Self().NetNamespace
+		a.Place = binary.LittleEndian.Uint64(id[:]) ^ platform.Self().NetNamespace
+		if a.GID.Addr().IsLoopback() {
+			a.Fabric = FabricHost
+		}
 	}
 	return a, nil
 }
@@ -108,8 +112,10 @@ func (a *PortAddress) Reaches(b *PortAddress) (bool, string) {
 		return false, "peer's device is on another kind of network"
 	case a.Place != b.Place && a.Fabric == FabricProcess:
 		return false, "peer's device is in another process"
-	case a.Place != b.Place:
+	case a.Place != b.Place && a.Fabric == FabricHost:
 		return false, "peer's loopback device is on another host or in another network namespace"
+	case a.Place != b.Place && a.GID == b.GID:
+		return false, "peer's device has the same address, on another host or in another network namespace"
 	case a.Fabric != FabricProcess && a.GID.Addr().Is4() != b.GID.Addr().Is4():
 		return false, "one side has an IPv4 address, the other an IPv6 one"
 	}
