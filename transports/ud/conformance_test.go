@@ -44,7 +44,7 @@ func TestConformance(t *testing.T) {
 
 func TestConformanceInproc(t *testing.T) {
 	ucttest.Run(t, ucttest.Factory{
-		Component: Component(inproc()), Column: "ud-inproc", Settings: impatient(t, "1s"), Messages: 50_000,
+		Component: Component(inproc()), Column: "ud-inproc", Settings: impatient(t, "4s"), Messages: 50_000,
 	})
 }
 

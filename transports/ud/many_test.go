@@ -53,22 +53,69 @@ func TestManyToOne(t *testing.T) {
 	until(t, func() bool { return to.sees(func() bool { return len(to.names) == 0 }) }, ns...)
 }
 
+// heap is how many bytes are in use.
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// TestManyPeers: one interface exchanges messages with more than it has memory for
+// messages, and a peer takes little memory.
+func TestManyPeers(t *testing.T) {
+	peers := 50
+	if os.Getenv("GOUCX_TEST_LONG") != "" {
+		peers = 1000
+	}
+	ns := nodesWith(t, inproc(), peers+2, settingsOf(t, "UCX_UD_RX_QUEUE_LEN=64", "UCX_UD_TX_QUEUE_LEN=32"))
+	for _, n := range ns {
+		n.got = make([]uint64, 0, 4*peers)
+	}
+	meetAll(t, ns[1], ns[2:]) // queues and maps have grown now
+	before := heap()
+	out, in := meetAll(t, ns[0], ns[2:])
+	per := float64(heap()-before) / float64(peers)
+	t.Logf("%.0f bytes a peer, both ends and directions", per)
+	assert.Less(t, per, 8000.0)
+	require.Equal(t, peers, ns[0].came)
+	require.Empty(t, ns[0].fails)
+	runtime.KeepAlive(out)
+	runtime.KeepAlive(in)
+}
+
+// meetAll has a and each of ns send each other a message.
+func meetAll(t *testing.T, a *node, ns []*node) (out, in []*endpoint) {
+	had := len(ns[0].got)
+	sentOut, sentIn := make([]bool, len(ns)), make([]bool, len(ns))
+	for _, n := range ns {
+		out, in = append(out, connect(t, a, n)), append(in, connect(t, n, a))
+	}
+	all := append([]*node{a}, ns...)
+	until(t, func() bool {
+		done := len(a.got) == len(ns)
+		for i, n := range ns {
+			sentOut[i] = sentOut[i] || out[i].AMUint64(1, 0, 0) == ucs.OK
+			sentIn[i] = sentIn[i] || in[i].AMUint64(1, 0, 0) == ucs.OK
+			done = done && len(n.got) == had+1 && out[i].s.Resting() && in[i].s.Resting()
+		}
+		return done
+	}, all...)
+	return out, in
+}
+
 // TestUnusedEndpoints: those that never send say nothing and need little.
 func TestUnusedEndpoints(t *testing.T) {
 	ns := nodes(t, inproc(), 2)
 	a, b := ns[0], ns[1]
 	posted := a.posts()
-	var before, after runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&before)
+	before := heap()
 	const n = 10_000
 	es := make([]*endpoint, n)
 	for i := range es {
 		es[i] = connect(t, a, b)
 	}
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	per := float64(after.HeapAlloc-before.HeapAlloc) / n
+	per := float64(heap()-before) / n
 	t.Logf("%.0f bytes an endpoint", per)
 	assert.Less(t, per, 700.0)
 	for range 100 {

@@ -205,9 +205,13 @@ func (f *iface) control(p *peer, h *arq.Head, body []byte) {
 		f.post(p, arq.NoSlot, b[:n])
 		return
 	}
-	slot := f.tx.take(n)
+	slot := f.tx.takeOwn() // the longest is shorter than it
 	if slot == arq.NoSlot {
-		return
+		f.flushPosts()
+		f.reap()
+		if slot = f.tx.takeOwn(); slot == arq.NoSlot {
+			return
+		}
 	}
 	b := f.tx.bytes(slot)[:n]
 	h.Put(b[:arq.HeadLen])

@@ -12,6 +12,9 @@ const (
 	// smallLen is the size of a short message's memory with its head: the long ones'
 	// lie a page apart, and a window of them does not fit the nearest cache.
 	smallLen = 128
+	// ownSlots are the short ones that messages do not get: those may wait for flows
+	// that open only by a packet of ours.
+	ownSlots = 8
 	// longBit marks the slots of long messages.
 	longBit = 1 << 30
 )
@@ -26,14 +29,14 @@ type slots struct {
 }
 
 func newSlots(pd verbs.PD, n, packet int) (s slots, err error) {
-	if s.small, err = nic.NewSlab(pd, n, smallLen); err != nil {
+	if s.small, err = nic.NewSlab(pd, n+ownSlots, smallLen); err != nil {
 		return s, err
 	}
 	if s.long, err = nic.NewSlab(pd, n, stride(packet)); err != nil {
 		return s, errors.Join(err, s.close())
 	}
 	for i := range s.posted {
-		s.posted[i], s.lens[i] = make([]uint64, n), make([]uint16, n)
+		s.posted[i], s.lens[i] = make([]uint64, n+ownSlots), make([]uint16, n+ownSlots)
 	}
 	return s, nil
 }
@@ -51,15 +54,15 @@ func (s *slots) close() (err error) {
 	return err
 }
 
-// take finds memory for a packet of n bytes; arq.NoSlot: none is left.
+// take finds memory for a message's packet of n bytes; arq.NoSlot: none is left.
 //
 // hot: BenchmarkAM.
 func (s *slots) take(n int) uint32 {
 	if n <= smallLen {
-		if i, ok := s.small.Take(); ok {
-			return i
+		if s.small.Free() <= ownSlots {
+			return arq.NoSlot
 		}
-		return arq.NoSlot
+		return s.takeOwn()
 	}
 	if i, ok := s.long.Take(); ok {
 		return i | longBit
@@ -67,10 +70,18 @@ func (s *slots) take(n int) uint32 {
 	return arq.NoSlot
 }
 
+// takeOwn finds memory for a short packet.
+func (s *slots) takeOwn() uint32 {
+	if i, ok := s.small.Take(); ok {
+		return i
+	}
+	return arq.NoSlot
+}
+
 // free reports whether take would find memory for a packet of n bytes.
 func (s *slots) free(n int) bool {
 	if n <= smallLen {
-		return s.small.Free() > 0
+		return s.small.Free() > ownSlots
 	}
 	return s.long.Free() > 0
 }

@@ -60,7 +60,7 @@ func nodesWith(t testing.TB, ps nic.Providers, n int, s *config.Set) []*node {
 		require.NoError(t, err)
 		ns[i] = new(node)
 		ifs, _ := d.Ifaces()
-		f, err := d.OpenIface(ifs[0], uct.IfaceConfig{Handler: ns[i], Worker: uct.UUID{byte(i + 1)}, Settings: s})
+		f, err := d.OpenIface(ifs[0], uct.IfaceConfig{Handler: ns[i], Worker: uct.UUID{byte(i + 1), byte(i >> 8), 1}, Settings: s})
 		require.NoError(t, err)
 		ns[i].iface = f.(*iface)
 		t.Cleanup(func() { assert.NoError(t, f.Close()); assert.NoError(t, d.Close()) })

@@ -160,9 +160,14 @@ func failureIsolated(e *env) {
 		e.until("messages of other peers", func() bool {
 			for _, s := range ss {
 				for range 10 {
-					if s.number == until || s.send(1) == noResource {
+					if s.number == until {
 						break
 					}
+					st := s.send(1)
+					if st == noResource {
+						break
+					}
+					require.Contains(e, []uct.Status{ok, inProgress}, st, "to another peer, after %v and %v", a.failures, c.failures)
 				}
 			}
 			return got.next == until && back.next == until || e.Failed()
