@@ -25,7 +25,7 @@ func (q *qp) sendDatagrams() bool {
 		}
 		switch {
 		case !trains:
-			q.sendDatagram(&w.to.to, &p)
+			q.sendOne(&w.to.to, &p)
 			r.tx++
 			q.endDatagrams()
 			continue

@@ -32,6 +32,9 @@ func (q *qp) Modify(a *verbs.QPAttr, mask verbs.AttrMask) error {
 	}
 	q.wait()
 	defer q.leave()
+	if to == verbs.StateErr || to == verbs.StateReset {
+		q.lastWord()
+	}
 	if to == verbs.StateReset {
 		q.reset()
 		return nil
@@ -177,6 +180,7 @@ func (q *qp) shut() bool {
 	q.closed = true
 	d := q.d
 	q.wait()
+	q.lastWord()
 	q.reset()
 	q.leave()
 	d.mu.Lock()

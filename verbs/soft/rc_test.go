@@ -272,3 +272,28 @@ func datagrams(t *testing.T, p *Provider) (a, b *end, way verbs.AH) {
 	require.NoError(t, err)
 	return a, b, way
 }
+
+// TestLastWord: what was taken is acknowledged though its queue pair ends at once,
+// whichever way the program ends it.
+func TestLastWord(t *testing.T) {
+	for name, end := range map[string]func(q verbs.QP) error{
+		"closed": func(q verbs.QP) error { return q.Close() },
+		"error": func(q verbs.QP) error {
+			return q.Modify(&verbs.QPAttr{State: verbs.StateErr}, verbs.AttrState)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, c := range []Config{{Link: LinkInproc}, {Link: LinkUDP, Addr: localhost}} {
+				t.Run(c.Link, func(t *testing.T) {
+					c.Engine = EngineInline
+					a, b := pair(t, New(c), 64)
+					b.recv(1, 0, 64)
+					a.send(verbs.SendWR{ID: 2, Op: verbs.OpSend, Flags: verbs.SendSignaled, NumSG: 1, SG: [verbs.MaxSGE]verbs.SGE{a.sge(0, 8)}})
+					require.Equal(t, verbs.WCSuccess, b.completion(a).Status)
+					require.NoError(t, end(b.qp))
+					require.Equal(t, verbs.WCSuccess, a.completion().Status)
+				})
+			}
+		})
+	}
+}

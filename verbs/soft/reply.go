@@ -76,6 +76,20 @@ func (q *qp) nextAck(p *packet) bool {
 	return true
 }
 
+// lastWord acknowledges what has come before the program ends the queue pair: the
+// acknowledgement may have waited for company, and nobody gives it later. The owner
+// calls it.
+func (q *qp) lastWord() {
+	r, s := &q.rsp, q.stateNow()
+	if q.typ != verbs.RC || !r.due || s < verbs.StateRTR || s == verbs.StateErr {
+		return
+	}
+	r.soon = true
+	if p := &q.out; q.nextAck(p) {
+		q.sendOne(&q.to, p)
+	}
+}
+
 // mayRide reports whether a plain acknowledgement goes along with a request, and no
 // other answer has to go before it.
 func (r *responder) mayRide() bool {

@@ -102,13 +102,18 @@ func (q *qp) send(now ucs.Time) bool {
 	}
 }
 
-// sendDatagram sends one datagram, but for trains; where the link has no room, it
-// is lost.
-func (q *qp) sendDatagram(to *route, p *packet) {
+// sendOne sends one packet; where the link has no room, it is lost.
+func (q *qp) sendOne(to *route, p *packet) {
 	d := q.d
 	switch d.kind {
 	case overUDP:
-		d.faulty.put(&to.udp, p, ucs.Time(d.now.Load()))
+		if d.faulty != nil {
+			d.faulty.put(&to.udp, p, ucs.Time(d.now.Load()))
+			return
+		}
+		t := d.udp.train(&to.udp)
+		t.add(p)
+		t.send()
 	case overFabric:
 		d.fab.send(&to.fabric, p, ucs.Time(d.now.Load()))
 	default:
