@@ -12,9 +12,13 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// patience bounds every wait of the suite. What is waited for comes within
-// milliseconds; the rest is for loaded machines. Only tests of the suite change it.
+// patience bounds every wait of the suite in which nothing comes. What is waited for
+// comes within milliseconds; the rest is for loaded machines. Only tests of the suite
+// change it.
 var patience = 60 * time.Second
+
+// enough is how many times patience a wait takes in which something comes.
+const enough = 5
 
 // settlePasses is how many idle passes are enough for anything that is still to
 // come in one process to come.
@@ -169,18 +173,27 @@ func (e *env) settle(nodes ...*node) {
 	}
 }
 
+// drive progresses nodes until cond holds; false: it does not.
 func drive(cond func() bool, nodes ...*node) bool {
-	end := ucs.Now().Add(patience)
+	begun := ucs.Now()
+	heard, come := begun, false
 	idle := 0
 	for i := 1; !cond(); i++ {
 		if idle++; progress(nodes...) > 0 {
-			idle = 0
+			idle, come = 0, true
 		}
 		if idle == yieldPasses {
 			idle = 0
 			cpu.Yield()
 		}
-		if i%256 == 0 && end.Before(ucs.Now()) {
+		if i%256 != 0 {
+			continue
+		}
+		now := ucs.Now()
+		if come {
+			heard, come = now, false
+		}
+		if now.Sub(heard) > patience || now.Sub(begun) > enough*patience {
 			return cond()
 		}
 	}

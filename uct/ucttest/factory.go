@@ -22,12 +22,13 @@ type Factory struct {
 	Column string
 	// Settings for domains and ifaces; nil: defaults.
 	Settings *config.Set
+	// Messages is the length of the long cases, in messages; 0: a million. That it is
+	// always with GOUCX_TEST_LONG=1. With testing.Short, and under the race detector,
+	// it is a twentieth.
+	Messages int
 	// Late: what is sent may come late or twice (a link with faults). Cases that want
 	// it there at once, or nothing after it, do not apply.
 	Late bool
-	// Messages is the length of the long cases; 0, and always with
-	// GOUCX_TEST_LONG=1: 1,000,000.
-	Messages int
 	// Themes are those to run; nil, and always with GOUCX_TEST_LONG=1: all.
 	Themes []string
 }

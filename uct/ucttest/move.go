@@ -92,8 +92,12 @@ func (m *mesh) run(total uint64) {
 					continue
 				}
 				for k := 0; k < 20 && s.number < total; k++ {
-					if s.send(uct.AMID(i)) == noResource {
+					st := s.send(uct.AMID(i))
+					if st == noResource {
 						break
+					}
+					if st != ok && st != inProgress {
+						m.e.Fatalf("%d to %d: %v: %v", i, j, st, m.nodes[i].failures)
 					}
 				}
 				done = done && s.number == total && m.ins[j].whole(total, j)

@@ -24,7 +24,7 @@ func (e *env) messages() int {
 		n = e.factory.Messages
 	}
 	if testing.Short() || raceEnabled {
-		n = min(n/5, 50_000)
+		n /= 20
 	}
 	return n
 }
