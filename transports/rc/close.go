@@ -52,8 +52,12 @@ func (f *iface) hangUp() {
 		}
 		e.gate()
 	}
-	f.heedHangUps()
-	for end := ucs.Now().Add(lastWait); f.sending() && ucs.Now().Before(end); {
+	heeded := f.stashAt
+	for end := ucs.Now().Add(lastWait); ; {
+		heeded = f.heedHangUps(heeded)
+		if !f.sending() || end.Before(ucs.Now()) {
+			return
+		}
 		for range 100 {
 			f.completions(endBatch)
 		}
@@ -61,19 +65,39 @@ func (f *iface) hangUp() {
 	}
 }
 
-// heedHangUps finds the peers that have hung up themselves: they answer no more.
-func (f *iface) heedHangUps() {
+// heedHangUps finds the peers that have hung up themselves, and answer no more,
+// among what has come since the stash was that long.
+func (f *iface) heedHangUps(from int) int {
 	f.stashAll()
-	for i := f.stashAt; i < len(f.stash); i++ {
-		wc := &f.stash[i]
-		p := f.qpns.find(wc.QPN)
-		if p == nil || wc.Status != verbs.WCSuccess || wc.Len < headLen {
-			continue
-		}
-		if binary.LittleEndian.Uint64(f.rx.Bytes(uint32(wc.ID))[offID:]) == idHangUp && p.e.dead == nil {
-			p.e.dead = errOrderly
+	for i := from; i < len(f.stash); i++ {
+		if e := f.hungUp(&f.stash[i]); e != nil && e.dead == nil {
+			e.dead = errOrderly
 		}
 	}
+	return len(f.stash)
+}
+
+// hungUp finds the connection whose peer says by a message that it closed its
+// interface; nil: it says something else.
+func (f *iface) hungUp(wc *verbs.WC) *ep {
+	if wc.QPN == f.ud.qpn {
+		var n note
+		if !wholeNote(wc) || n.parse(f.noteBytes(wc)) != nil || !n.hangUp && n.msg.Kind != machine.Gone {
+			return nil
+		}
+		if e := f.conns[n.msg.To]; e != nil && e.peer.iface.name == n.from.iface.name {
+			return e
+		}
+		return nil
+	}
+	p := f.qpns.find(wc.QPN)
+	if p == nil || wc.Status != verbs.WCSuccess || wc.Len < headLen {
+		return nil
+	}
+	if binary.LittleEndian.Uint64(f.rx.Bytes(uint32(wc.ID))[offID:]) != idHangUp {
+		return nil
+	}
+	return p.e
 }
 
 // sending reports whether anything that was sent has not arrived.
@@ -103,6 +127,9 @@ func (f *iface) releaseAll() (err error) {
 	}
 	err = f.ud.close()
 	f.eps, f.dying, f.waiting, f.ending, f.timed, f.late = nil, nil, nil, nil, nil, nil
+	if f.reserve != nil {
+		err = errors.Join(err, f.reserve.Close())
+	}
 	if f.srq != nil {
 		err = errors.Join(err, f.srq.Close())
 	}

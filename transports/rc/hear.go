@@ -9,8 +9,8 @@ import (
 func (f *iface) heardNote(wc *verbs.WC) {
 	buf := uint32(wc.ID)
 	var n note
-	if wc.Status == verbs.WCSuccess && wc.Len >= grhLen {
-		if err := n.parse(f.ud.rx.Bytes(buf)[grhLen:wc.Len]); err != nil {
+	if wholeNote(wc) {
+		if err := n.parse(f.noteBytes(wc)); err != nil {
 			f.stats.Inc(statGarbage)
 			f.d.Log().Sugar().Debugf("dropped a connection message: %v", err)
 		} else {
@@ -19,6 +19,11 @@ func (f *iface) heardNote(wc *verbs.WC) {
 	}
 	f.ud.receive(buf)
 }
+
+func wholeNote(wc *verbs.WC) bool { return wc.Status == verbs.WCSuccess && wc.Len >= grhLen }
+
+// noteBytes is what stands behind the routing header.
+func (f *iface) noteBytes(wc *verbs.WC) []byte { return f.ud.rx.Bytes(uint32(wc.ID))[grhLen:wc.Len] }
 
 // hear finds the connection that a message is about.
 func (f *iface) hear(n *note) {
