@@ -22,6 +22,8 @@ type iface struct {
 	recvCQ   verbs.CQ
 	srq      verbs.SRQ
 	rx       *nic.Slab
+	reserve  *nic.Reserve
+	batch    int   // receives posted at a time
 	last     *pair // whose message came last
 	qpns     qpnTable
 	posted   int // receives
@@ -129,6 +131,7 @@ func openIface(d *nic.Domain, port uint8, c uct.IfaceConfig) (uct.Iface, error) 
 	f.tries = max(1, int(connectTimeout.Get(s)/f.retryEvery))
 	f.depth = min(f.depth, 1<<(bits.Len(uint(d.Context().Attr().MaxQPWR))-1))
 	f.target = min(f.target, d.Context().Attr().MaxSRQWR)
+	f.batch = min(refillBatch, f.target/4)
 	f.keepMost = f.target
 	if m := c.Resources.MaxUnexpected; m > 0 {
 		f.keepMost = max(min(m/f.seg, f.target), 1)
@@ -189,7 +192,7 @@ func (f *iface) open(lock uct.LockMode) (err error) {
 		return err
 	}
 	f.sendDepth = min(ctx.Attr().MaxCQE, 4*f.depth+udSends)
-	c := verbs.CQConfig{Depth: f.target + udRecvs, Channel: f.channel, Cookie: cookieRecv}
+	c := verbs.CQConfig{Depth: f.target + f.keepMost + udRecvs, Channel: f.channel, Cookie: cookieRecv}
 	if f.thread != nil {
 		c.Domain = f.pd
 	}
@@ -200,7 +203,8 @@ func (f *iface) open(lock uct.LockMode) (err error) {
 	if f.sendCQ, err = ctx.CreateCQ(c); err != nil {
 		return err
 	}
-	if f.srq, err = f.pd.CreateSRQ(verbs.SRQAttr{MaxWR: f.target, MaxSGE: 1}); err != nil {
+	// Not in the thread's domain: the reserve posts, too.
+	if f.srq, err = f.d.PD().CreateSRQ(verbs.SRQAttr{MaxWR: f.target, MaxSGE: 1}); err != nil {
 		return err
 	}
 	if f.rx, err = nic.NewSlab(f.pd, f.target+f.keepMost, f.seg); err != nil {
@@ -220,6 +224,10 @@ func (f *iface) open(lock uct.LockMode) (err error) {
 			return fmt.Errorf("post %d receives: %w", f.target, ucs.ErrNoResource)
 		}
 	}
+	if f.reserve, err = f.d.NewReserve(f.srq, f.rx, f.seg, f.target/4); err != nil {
+		return err
+	}
+	f.reserve.Balance(f.batch)
 	f.armed = f.recvCQ.Arm(false) == ucs.OK
 	if f.group != nil {
 		return f.group.Add(transportName+"."+f.d.DeviceName(f.port), f.stats)

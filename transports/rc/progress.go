@@ -11,7 +11,7 @@ import (
 const (
 	// endBatch is how many completions of sends are taken at a time.
 	endBatch = 32
-	// refillBatch is how many receives are posted at a time.
+	// refillBatch is how many receives are posted at a time, at most.
 	refillBatch = 32
 	// servicePasses is how many passes go between looks at what gives no sign (a
 	// power of two).
@@ -105,8 +105,7 @@ func (f *iface) arrived(wcs []verbs.WC) int {
 	if n != 0 {
 		f.deliver(n)
 	}
-	for f.posted <= f.target-refillBatch && f.post() {
-	}
+	f.replenish()
 	return n
 }
 
@@ -132,15 +131,11 @@ func (f *iface) describe(d *uct.Desc, p *pair, wc *verbs.WC) bool {
 // deliver hands the first n descriptors to the handler.
 func (f *iface) deliver(n int) {
 	ds := f.ds[:n]
-	if f.kept+n <= f.keepMost {
-		for i := range ds {
-			ds[i].Flags = uct.DescCanKeep
-		}
+	may := min(n, f.keepMost-f.kept)
+	for i := range ds[:may] {
+		ds[i].Flags = uct.DescCanKeep
 	}
-	kept := f.handler.HandleAM(f.rx.Mem(), ds)
-	if kept != 0 && f.ds[0].Flags == 0 {
-		kept = 0
-	}
+	kept := f.handler.HandleAM(f.rx.Mem(), ds) & (1<<may - 1)
 	for i := range ds {
 		if kept>>i&1 != 0 {
 			f.kept++
@@ -159,14 +154,23 @@ func (f *iface) Release(handles []uint64) {
 		f.kept--
 		f.rx.Give(uint32(h))
 	}
-	for f.posted <= f.target-refillBatch && f.post() {
+	f.replenish()
+}
+
+// replenish posts receives where a batch is missing. A few batches of free buffers
+// stay here, the rest is the reserve's.
+func (f *iface) replenish() {
+	if n := f.rx.Free(); f.reserve.Touched() || n > 4*f.batch || n < f.batch && f.posted <= f.target-f.batch {
+		f.posted += f.reserve.Balance(2 * f.batch)
+	}
+	for f.posted <= f.target-f.batch && f.post() {
 	}
 }
 
 // post posts a batch of receives; false: there is no buffer, or no room.
 func (f *iface) post() bool {
 	n := 0
-	for n < min(len(f.refill), f.target-f.posted) {
+	for n < min(f.batch, f.target-f.posted) {
 		i, ok := f.rx.Take()
 		if !ok {
 			break

@@ -23,6 +23,7 @@ type Domain struct {
 	pd       verbs.PD
 	attr     uct.DomainAttr
 	keys     keyTable
+	low      lowQueues
 
 	mu      sync.Mutex // guards the rest
 	ifaces  int
