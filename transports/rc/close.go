@@ -61,7 +61,6 @@ func (f *iface) hangUp() {
 		for range 100 {
 			f.completions(endBatch)
 		}
-		f.heedHangUps()
 	}
 }
 
@@ -143,7 +142,7 @@ func (f *iface) releaseAll() (err error) {
 		err = errors.Join(err, f.channel.Close())
 	}
 	if f.rx != nil {
-		err = errors.Join(err, f.rx.Close())
+		err = errors.Join(err, f.rx.CloseUnder(f.kept))
 	}
 	if f.tx != nil {
 		err = errors.Join(err, f.tx.Close())

@@ -120,7 +120,7 @@ func (f *iface) release() (err error) {
 	}
 	err = errors.Join(err, f.tx.close())
 	if f.rx != nil {
-		err = errors.Join(err, f.rx.Close())
+		err = errors.Join(err, f.rx.CloseUnder(f.kept))
 	}
 	if f.thread != nil {
 		err = errors.Join(err, f.thread.Close())

@@ -1,8 +1,10 @@
 package nic
 
 import (
+	"errors"
 	"fmt"
 
+	"github.com/goucx/goucx/transports/internal/mapped"
 	"github.com/goucx/goucx/verbs"
 )
 
@@ -19,13 +21,15 @@ type Slab struct {
 	free []uint32
 }
 
-// NewSlab makes and registers n buffers of size bytes. They are of the heap: a
-// message that the layer above has kept stays readable after Close.
+// NewSlab maps and registers n buffers of size bytes.
 func NewSlab(pd verbs.PD, n, size int) (*Slab, error) {
-	mem := make([]byte, n*size)
-	mr, err := pd.Register(mem, verbs.MRConfig{Access: verbs.LocalWrite})
+	mem, err := mapped.MapAnonymous(n * size)
 	if err != nil {
 		return nil, fmt.Errorf("%d buffers of %d bytes: %w", n, size, err)
+	}
+	mr, err := pd.Register(mem, verbs.MRConfig{Access: verbs.LocalWrite})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%d buffers of %d bytes: %w", n, size, err), mapped.Unmap(mem))
 	}
 	s := &Slab{mem: mem, mr: mr, addr: mr.Addr(), lkey: mr.LKey(), size: size, free: make([]uint32, n)}
 	for i := range s.free {
@@ -35,7 +39,16 @@ func NewSlab(pd verbs.PD, n, size int) (*Slab, error) {
 }
 
 // Close gives the memory back; nothing of the device may use it any more.
-func (s *Slab) Close() error { return s.mr.Close() }
+func (s *Slab) Close() error { return errors.Join(s.mr.Close(), mapped.Unmap(s.mem)) }
+
+// CloseUnder is Close, but messages that the layer above has kept stay readable:
+// where there are any, the memory stays mapped for good.
+func (s *Slab) CloseUnder(kept int) error {
+	if kept > 0 {
+		return s.mr.Close()
+	}
+	return s.Close()
+}
 
 // Free is the number of buffers that are not taken.
 func (s *Slab) Free() int { return len(s.free) }
