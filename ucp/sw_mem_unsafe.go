@@ -51,7 +51,7 @@ func atomic64(w *uint64, op uct.AtomicOp, v, cmp uint64) uint64 {
 		return atomic.OrUint64(w, v)
 	case uct.AtomicSwap:
 		return atomic.SwapUint64(w, v)
-	default: // xor, compare-and-swap
+	case uct.AtomicXor, uct.AtomicCompareSwap: // as follows
 	}
 	for {
 		old := atomic.LoadUint64(w)
@@ -78,7 +78,7 @@ func atomic32(w *uint32, op uct.AtomicOp, v, cmp uint32) uint32 {
 		return atomic.OrUint32(w, v)
 	case uct.AtomicSwap:
 		return atomic.SwapUint32(w, v)
-	default: // xor, compare-and-swap
+	case uct.AtomicXor, uct.AtomicCompareSwap: // as follows
 	}
 	for {
 		old := atomic.LoadUint32(w)

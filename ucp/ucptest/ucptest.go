@@ -35,7 +35,13 @@ type Factory struct {
 	Providers []uct.Component
 	// Env are settings, "UCX_NAME=value".
 	Env []string
+	// Alone: the transports reach only a worker itself.
+	Alone bool
+	// Modes are those to run in; nil: one goroutine, and two.
+	Modes []ucp.ThreadMode
 }
+
+var modeNames = map[ucp.ThreadMode]string{ucp.ThreadSingle: "one goroutine", ucp.ThreadMulti: "two goroutines"}
 
 // open opens a context; c has neither providers nor settings.
 func (f *Factory) open(c ucp.Config, env ...string) (*ucp.Context, error) {
@@ -53,15 +59,16 @@ func (f *Factory) open(c ucp.Config, env ...string) (*ucp.Context, error) {
 func Run(t *testing.T, f Factory) {
 	m, err := parseMatrix(matrixText)
 	require.NoError(t, err, "matrix.txt")
-	for _, d := range []struct {
-		name string
-		mode ucp.ThreadMode
-	}{{"one goroutine", ucp.ThreadSingle}, {"two goroutines", ucp.ThreadMulti}} {
-		t.Run(d.name, func(t *testing.T) {
+	modes := f.Modes
+	if modes == nil {
+		modes = []ucp.ThreadMode{ucp.ThreadSingle, ucp.ThreadMulti}
+	}
+	for _, mode := range modes {
+		t.Run(modeNames[mode], func(t *testing.T) {
 			for _, c := range Cases() {
 				t.Run(c.Name, func(t *testing.T) {
 					defer m.compare(t, f.Column, c.Name)
-					c.Run(t, NewPair(t, f, d.mode))
+					c.Run(t, NewPair(t, f, mode))
 				})
 			}
 		})
@@ -111,12 +118,7 @@ func NewPair(t *testing.T, f Factory, mode ucp.ThreadMode) *Pair {
 
 // Alone reports whether the transport reaches only its own worker.
 func (p *Pair) Alone() bool {
-	p.T.Helper()
-	probe := p.NewWorker()
-	defer func() { require.NoError(p.T, probe.Close()) }()
-	e := p.Connect(p.A, probe)
-	defer e.Abort(nil)
-	return e.MaxInline() == 0
+	return p.Factory.Alone
 }
 
 // NewWorker makes a further worker, driven like the others.

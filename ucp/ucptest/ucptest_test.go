@@ -1,12 +1,14 @@
 package ucptest
 
 import (
+	"os"
 	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/goucx/goucx/transports"
+	"github.com/goucx/goucx/ucp"
 )
 
 // impatient notices dead peers within seconds.
@@ -21,8 +23,8 @@ var (
 )
 
 // over makes the factory of a column over the transports of these names.
-func over(t *testing.T, column string, env []string, names ...string) Factory {
-	f := Factory{Column: column, Env: slices.Concat(env, impatient)}
+func over(t *testing.T, column string, modes []ucp.ThreadMode, env []string, names ...string) Factory {
+	f := Factory{Column: column, Modes: modes, Env: slices.Concat(env, impatient)}
 	for _, n := range names {
 		for _, c := range transports.All() {
 			if c.Name() == n {
@@ -34,17 +36,31 @@ func over(t *testing.T, column string, env []string, names ...string) Factory {
 	return f
 }
 
+// factories are the columns. Over a device each message costs more than in shared
+// memory: outside of the long setting these have one of the modes each, and under
+// the race detector only what finds races soonest.
 func factories(t *testing.T) []Factory {
-	return []Factory{
-		over(t, "self", nil, "self"),
-		over(t, "shm", nil, "shm"),
-		over(t, "rc", loopback, "rc"),
-		over(t, "rc-inproc", inproc, "rc"),
-		over(t, "ud", loopback, "ud"),
-		over(t, "ud-inproc", inproc, "ud"),
-		over(t, "rc+ud", inproc, "rc", "ud"),
-		over(t, "shm+rc", loopback, "shm", "rc"),
+	one, two := []ucp.ThreadMode{ucp.ThreadSingle}, []ucp.ThreadMode{ucp.ThreadMulti}
+	if os.Getenv("GOUCX_TEST_LONG") != "" {
+		one, two = nil, nil
 	}
+	alone := over(t, "self", nil, nil, "self")
+	alone.Alone = true
+	fs := []Factory{
+		alone,
+		over(t, "shm", nil, nil, "shm"),
+		over(t, "rc-inproc", two, inproc, "rc"),
+	}
+	if raceOn && one != nil {
+		return fs
+	}
+	return append(fs,
+		over(t, "rc", one, loopback, "rc"),
+		over(t, "ud", one, loopback, "ud"),
+		over(t, "ud-inproc", two, inproc, "ud"),
+		over(t, "rc+ud", one, inproc, "rc", "ud"),
+		over(t, "shm+rc", one, loopback, "shm", "rc"),
+	)
 }
 
 func TestUCP(t *testing.T) {
