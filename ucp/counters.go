@@ -19,6 +19,7 @@ const (
 	cntUnhandled
 	cntReleasedTwice
 	cntSlept
+	cntRead
 	numCounters
 )
 
@@ -39,6 +40,7 @@ var counterNames = [numCounters]string{
 
 	cntUnhandled:     "unhandled",      // active messages without a handler
 	cntReleasedTwice: "released_twice", // releases of kept messages that were released
+	cntRead:          "read",           // messages read out of their senders' memory
 	cntSlept:         "slept",          // times that a wait slept until something came
 }
 

@@ -30,6 +30,12 @@ func (p *port) handleOther(d *uct.Desc, data []byte) bool {
 		p.arriveRTS(s, d.Header, data)
 	case amRTR:
 		p.asked(s, d.Header, data)
+	case amRTL:
+		p.askedToLend(s, d.Header, data)
+	case amKey:
+		p.lent(s, d.Header, data)
+	case amTaken:
+		p.taken(s, d.Header, data)
 	case amData:
 		p.data(s, d.Header, data)
 	case amRefuse:

@@ -19,6 +19,7 @@ type lane struct {
 	zcopy   zcopy  // active messages sent without a copy
 	port    uint32 // index in Worker.ports
 	peer    wireup.PeerID
+	domain  uint8  // of the peer's iface, as he numbers them
 	refs    int    // endpoints and keys that hold it
 	replies int    // sources that answer by it
 	queued  int    // operations on its pending queue
@@ -67,7 +68,7 @@ func (w *Worker) openLane(peer wireup.PeerID, view *wireup.View, c wireup.Candid
 	p.iface.Activate()
 	w.peers.Retain(peer)
 	a := p.iface.Attr()
-	l := lane{ep: ep, port: key.port, peer: peer, refs: 1, short: -1, whole: a.AM.Short, bcopy: a.AM.Bcopy, zcopy: zcopyOf(a.AM)}
+	l := lane{ep: ep, port: key.port, peer: peer, domain: view.Entries[c.Remote].Device, refs: 1, short: -1, whole: a.AM.Short, bcopy: a.AM.Bcopy, zcopy: zcopyOf(a.AM)}
 	i := w.freeLane()
 	w.t.lanes[i] = l
 	w.laneAt[key] = i

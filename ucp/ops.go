@@ -43,6 +43,8 @@ func (k opKind) info() opInfo {
 		return opInfo{"atomic", (*Worker).resumeAtomic}
 	case opFetch:
 		return opInfo{"fetch", (*Worker).resumeFetch}
+	case opRead:
+		return opInfo{"read of a message", (*Worker).resumeRead}
 	case opAMSend:
 		return opInfo{"active message", (*Worker).resumeAMSend}
 	default:

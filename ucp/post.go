@@ -50,7 +50,7 @@ func (w *Worker) try(i uint32) ucs.Status {
 		s := &w.slab.slots[i]
 		l := &w.t.lanes[s.lane]
 		ep := l.ep
-		if s.op == opControl {
+		if s.op == opControl || s.op == opRead {
 			ep = l.transport()
 		}
 		st = ep.PendingAdd(w.slab.token(i))
@@ -104,6 +104,9 @@ func (w *Worker) endSlow(i uint32, st ucs.Status) {
 		return
 	} else if s.op.sends() {
 		w.leave(i) // may move the slots
+	} else if s.op == opRead {
+		w.readEnded(i, st)
+		return
 	} else if s.op == opControl {
 		w.slab.unlink(&w.t.lanes[s.lane].urgent, i)
 	}

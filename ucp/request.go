@@ -125,7 +125,8 @@ func (w *Worker) look(id uint64) (ended bool, err error) {
 }
 
 // Cancel ends a message or its receive at once, with ErrCanceled, whatever the
-// peer does; the buffer is the caller's then. A message that had gone out whole
+// peer does; the buffer is the caller's then. Only where a device copies the
+// message from one buffer to the other right now, both end with that. A message that had gone out whole
 // may still be received; one that was on its way ends its receive too, and a
 // receive that is canceled in the middle ends its send. Put, get, atomics, flush
 // and fence go on as if not asked. Asking late or twice is harmless.

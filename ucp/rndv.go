@@ -21,6 +21,7 @@ const (
 	phaseMatch              // sent whole, not yet matched; in lane.open
 	phaseRTS                // announced, not yet asked for; in lane.open
 	phaseData               // asked for; in lane.open
+	phaseLent               // its memory is lent to the receiver; in lane.open
 )
 
 // What a send wishes, beside its phase in slot.parent.
@@ -44,3 +45,10 @@ func (k opKind) receives() bool { return k >= opTagRecv && k <= opAMFetch }
 // fetching, in slot.left, marks a receive that asked for its data. arg is then
 // the sender's id, aux the source, off the bytes that are there.
 const fetching = 1
+
+// awaitsKey, in slot.parent, marks one that asked for the key of its data.
+const awaitsKey = 1
+
+// reading marks one whose data is on its way out of the sender's memory: nothing
+// but the end of that ends it.
+const reading = 2

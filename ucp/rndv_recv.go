@@ -44,7 +44,12 @@ func (w *Worker) askFor(s *source, i uint32, id, n uint64) {
 	s.fetches++
 	w.count.Inc(cntFetched)
 	wanted := min(n, uint64(len(w.slab.bufs[i])))
-	if !w.reply(s, control{id: amRTR, hdr: id, n: rtrLen, a: w.slab.id(i), b: wanted}) {
+	ask := control{id: amRTR, hdr: id, n: rtrLen, a: w.slab.id(i), b: wanted}
+	if w.readsFrom(s, wanted) {
+		ask.id = amRTL
+		w.slab.slots[i].parent = awaitsKey
+	}
+	if !w.reply(s, ask) {
 		w.endFetch(i, ucs.Unreachable)
 		return
 	}

@@ -81,23 +81,39 @@ func (p *port) acked(s *source, id uint64, data []byte) {
 
 // asked begins to send what was announced.
 func (p *port) asked(s *source, id uint64, data []byte) {
-	w := p.w
+	if i, theirs, wanted := p.wanted(s, id, data); i != 0 {
+		p.w.sendWanted(i, theirs, wanted)
+	}
+}
+
+// wanted gives the announced send that the sender of s asks for by id, what he
+// calls it and how much of it he wants; 0 where it has ended, or he may not ask.
+func (p *port) wanted(s *source, id uint64, data []byte) (i uint32, theirs, n uint64) {
 	if len(data) != rtrLen {
 		p.garbage(s)
-		return
+		return 0, 0, 0
 	}
-	i := p.sendNamed(s, id)
-	if i == 0 {
-		return
+	if i = p.sendNamed(s, id); i == 0 {
+		return 0, 0, 0
 	}
-	m := &w.slab.slots[i]
-	theirs, wanted := word(data, 0), word(data, 1)
-	if m.phase() != phaseRTS || wanted > m.n {
+	m := &p.w.slab.slots[i]
+	theirs, n = word(data, 0), word(data, 1)
+	if m.phase() != phaseRTS && m.phase() != phaseLent || n > m.n {
 		p.garbage(s)
-		return
+		return 0, 0, 0
+	}
+	return i, theirs, n
+}
+
+// sendWanted begins to send the first wanted bytes of the message in slot i.
+func (w *Worker) sendWanted(i uint32, theirs, wanted uint64) {
+	m := &w.slab.slots[i]
+	if m.phase() == phaseLent {
+		w.slab.giveBack(i) // he cannot read it
 	}
 	m.setPhase(phaseData)
 	w.giveCredit(i)
+	m = &w.slab.slots[i]
 	m.tag, m.n, m.off = theirs, wanted, 0
 	if st := w.try(i); st != ucs.InProgress {
 		w.end(i, st)

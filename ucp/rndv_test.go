@@ -136,6 +136,15 @@ func TestForeignIDs(t *testing.T) {
 		{"refuse without status", mine, named(amRefuse, nil)(rts)},
 		{"refuse at length", mine, named(amRefuse, make([]byte, 2+maxReason))(rts)},
 		{"give up without saying what", mine, named(amGiveUp, nil)(rts)},
+		{"a key that was not asked for", mine, named(amKey, make([]byte, 30))(fetch)},
+		{"a key that is none", mine, named(amKey, make([]byte, 9))(fetch)},
+		{"take what was not lent", mine, named(amTaken, nil)(rts)},
+		{"take with payload", mine, named(amTaken, []byte{1})(rts)},
+		{"ask for the key of a receive", mine, named(amRTL, words("", 1<<32|1, 1))(fetch)},
+		{"ask for the key of more than there is", mine, named(amRTL, words("", 1<<32|1, 101))(rts)},
+		{"ask for the key of what is on its way", mine, named(amRTL, words("", 1<<32|1, 1))(sent)},
+		{"ask for the key for another", another, named(amRTL, words("", 1<<32|1, 1))(rts)},
+		{"take for another", another, named(amTaken, nil)(rts)},
 		{"give up something else", mine, named(amGiveUp, []byte{2})(rts)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -211,9 +220,11 @@ func TestLateMessages(t *testing.T) {
 	deliver(h.p,
 		packet{amSyncAck, mine, h.ended, nil}, packet{amRTR, mine, h.ended, words("", 1<<32|1, 1)},
 		packet{amRefuse, mine, h.ended, []byte{11}}, packet{amData, mine, h.ended, []byte("x")},
+		packet{amRTL, mine, h.ended, words("", 1<<32|1, 1)}, packet{amKey, mine, h.ended, make([]byte, 30)},
+		packet{amTaken, mine, h.ended, nil},
 		packet{amGiveUp, mine, h.ended, []byte{giveUpData}}, packet{amGiveUp, mine, h.ended, []byte{giveUpAnnounced}})
 	assert.Zero(t, w.count.Value(cntBad))
-	assert.Equal(t, uint64(5), w.count.Value(cntLate))
+	assert.Equal(t, uint64(8), w.count.Value(cntLate))
 	for _, q := range []Request{h.match, h.rts, h.data, h.fetch.Request} {
 		assert.False(t, q.Done(), "%v", q)
 	}

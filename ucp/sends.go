@@ -95,6 +95,9 @@ func (w *Worker) leave(i uint32) {
 		s.setPhase(phaseNew)
 		w.admit(s.lane) // a flush may be the next
 		s = &w.slab.slots[i]
+	case phaseLent:
+		w.slab.giveBack(i)
+		w.slab.unlink(&l.open, i)
 	case phaseMatch, phaseRTS, phaseData:
 		w.slab.unlink(&l.open, i)
 	default:

@@ -30,6 +30,7 @@ const (
 	opGetUint64
 	opAtomic
 	opFetch
+	opRead
 	numOps
 )
 
@@ -92,6 +93,7 @@ type slab struct {
 	notes  []note              // callbacks by slot, where there ever was one
 	errs   map[uint32]error    // outcomes that outlive their endpoint
 	copies map[uint32]chunk    // memory of pool that holds the buffer
+	loans  map[uint32]loan     // registered memory
 	pool   *pool
 
 	orphans            int // slots in the ring
@@ -109,6 +111,7 @@ func (b *slab) init(p *pool) {
 	b.vecs = make(map[uint32][][]byte)
 	b.errs = make(map[uint32]error)
 	b.copies = make(map[uint32]chunk)
+	b.loans = make(map[uint32]loan)
 	b.pool = p
 	b.grow()
 }
@@ -173,6 +176,7 @@ func (b *slab) forget(i uint32) {
 		b.pool.put(c)
 		delete(b.copies, i)
 	}
+	b.giveBack(i)
 	delete(b.vecs, i)
 	if int(i) < len(b.notes) {
 		b.notes[i] = note{}

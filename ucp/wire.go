@@ -21,6 +21,9 @@ const (
 	amRefuse   uct.AMID = 10 // the receiver does not want it; header: the sender's id; status, reason
 	amGiveUp   uct.AMID = 11 // the sender withdraws; header: an id; whose
 	amThrottle uct.AMID = 12 // header: 1: announce everything, 0: no more
+	amRTL      uct.AMID = 16 // as amRTR, from who can read the data where it is
+	amKey      uct.AMID = 17 // where it is; header: the receiver's id; address, domain, key
+	amTaken    uct.AMID = 18 // it was read; header: the sender's id
 
 	// Software operations on memory (sw_ep.go).
 	amPut    uct.AMID = 20 // header: address; key, data

@@ -13,7 +13,7 @@ func (w *Worker) cancel(i uint32) {
 	switch {
 	case s.op.receives():
 		w.cancelRecv(i)
-	case s.op.sends() && s.left > 0: // the transport uses its buffer; its event ends it
+	case s.op.sends() && (s.left > 0 || s.phase() == phaseLent): // its buffer is in use; the end of that ends it
 	case s.op.sends():
 		w.withdraw(i)
 		w.end(i, ucs.Canceled)

@@ -37,6 +37,9 @@ type Factory struct {
 	Env []string
 	// Alone: the transports reach only a worker itself.
 	Alone bool
+	// Reads: a device reads long messages out of their senders' memory. A send or a
+	// receive that has come so far ends with that, not with its cancel.
+	Reads bool
 	// Modes are those to run in; nil: one goroutine, and two.
 	Modes []ucp.ThreadMode
 }
@@ -227,6 +230,15 @@ func (p *Pair) driveB() {
 	if p.B.Progress() == 0 {
 		runtime.Gosched()
 	}
+}
+
+// canceled wants r, which was canceled, to have ended.
+func (p *Pair) canceled(r interface{ Done() bool }) {
+	p.T.Helper()
+	if p.Factory.Reads {
+		p.Until(r.Done)
+	}
+	require.True(p.T, r.Done(), "cancel takes the buffer back at once")
 }
 
 // Settle drives long enough for what was sent to arrive.

@@ -1,0 +1,256 @@
+package ucp
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
+)
+
+// Between network devices a long message is read straight out of its sender's
+// memory, by the receiver's device into the receive's buffer:
+//
+//	sender                                  receiver
+//	  RTS tag, its id, length       ──▶      matched, or kept as unexpected
+//	                                ◀──      RTL the sender's id, its own id, bytes wanted
+//	  key its id, address, key      ──▶      reads
+//	                                ◀──      taken the sender's id
+//
+// Memory is lent only once it was asked for: until then both sides withdraw as
+// they do where the data goes by messages. While it is lent neither can: the
+// request ends when the reading has. Who cannot lend answers with the data, who
+// cannot read asks for it.
+
+// readMin is the shortest message that is read; a shorter one goes sooner by
+// messages.
+const readMin = 16 << 10
+
+// keyHead precedes the transport's key in an amKey: address, domain.
+const keyHead = 9
+
+// loan is registered memory of an operation under way.
+type loan struct {
+	uct.Mem
+	temporary bool // registered for the operation alone
+}
+
+// canRead reports whether the port's device reads a peer's memory into the
+// program's.
+func (p *port) canRead() bool {
+	a := p.iface.Attr()
+	return p.info.Kind == uct.DeviceNet && a.Ops.Has(uct.OpGetZcopy) && a.Get.MaxZcopy > 0 && a.Get.MaxVec > 0 &&
+		p.domain.Attr().Register && keyHead+p.domain.Attr().KeyLen <= a.AM.Bcopy
+}
+
+// register gives buf as memory of the port's domain: a region of the program's
+// that it lies in, else one of its own.
+func (p *port) register(buf []byte, need uct.MemFlags) (loan, error) {
+	if m := p.w.ctx.regionOf(buf, p.w.locals[p.index].Domain, need); m != nil {
+		return loan{Mem: m}, nil
+	}
+	m, err := p.domain.Register(buf, need)
+	return loan{m, true}, err
+}
+
+// regionOf gives the region of a domain that covers buf and grants need, nil
+// where there is none.
+func (x *Context) regionOf(buf []byte, domain int, need uct.MemFlags) uct.Mem {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for c := range x.owned {
+		m, ok := c.(*MemHandle)
+		if !ok || m.access&need != need || m.closed.Load() {
+			continue
+		}
+		if off := addressOf(buf) - m.base; off > uint64(len(m.buf)) || uint64(len(buf)) > uint64(len(m.buf))-off {
+			continue
+		}
+		for i := range m.regions {
+			if m.regions[i].domain == domain {
+				return m.regions[i].Mem
+			}
+		}
+	}
+	return nil
+}
+
+// lend has slot i keep m until it is released.
+func (b *slab) lend(i uint32, m loan) {
+	b.loans[i] = m
+	b.slots[i].flags |= flagAside
+}
+
+// giveBack ends the loan of slot i, if any.
+func (b *slab) giveBack(i uint32) {
+	if m := b.loans[i]; m.temporary {
+		// An access that could not be stopped leaves the memory pinned; nobody is
+		// there to hear of it.
+		_ = m.Close()
+	}
+	delete(b.loans, i)
+}
+
+// askedToLend lends the memory of a message that was announced, or sends it.
+func (p *port) askedToLend(s *source, id uint64, data []byte) {
+	i, theirs, wanted := p.wanted(s, id, data)
+	if i == 0 {
+		return
+	}
+	w := p.w
+	if w.slab.slots[i].phase() == phaseLent {
+		p.garbage(s)
+		return
+	}
+	if wanted == 0 || !w.lendTo(i, theirs, wanted) {
+		w.sendWanted(i, theirs, wanted)
+		return
+	}
+	w.giveCredit(i)
+}
+
+// lendTo sends the key of the first wanted bytes of the message in slot i; false
+// where that cannot be.
+func (w *Worker) lendTo(i uint32, theirs, wanted uint64) bool {
+	s := &w.slab.slots[i]
+	l := &w.t.lanes[s.lane]
+	p, buf := w.ports[l.port], w.slab.bufs[i]
+	if !p.canRead() || uint64(len(buf)) < wanted || s.op == opTagSendV || s.op == opTagSendUint64 {
+		return false
+	}
+	m, err := p.register(buf[:wanted], uct.MemRemoteGet)
+	if err != nil {
+		return false
+	}
+	w.slab.lend(i, m)
+	s.setPhase(phaseLent)
+	text := binary.LittleEndian.AppendUint64(make([]byte, 0, 128), addressOf(buf))
+	text = append(text, byte(w.locals[p.index].Domain))
+	w.control(s.lane, control{id: amKey, hdr: theirs, text: m.AppendKey(text)})
+	return true
+}
+
+// taken ends a send whose data was read.
+func (p *port) taken(s *source, id uint64, data []byte) {
+	i := p.sendNamed(s, id)
+	if i == 0 {
+		return
+	}
+	if p.w.slab.slots[i].phase() != phaseLent || len(data) != 0 {
+		p.garbage(s)
+		return
+	}
+	p.w.end(i, ucs.OK)
+}
+
+// readsFrom reports whether n bytes of the sender of s are to be read.
+func (w *Worker) readsFrom(s *source, n uint64) bool {
+	if n < readMin {
+		return false
+	}
+	lane := w.replyLane(s)
+	if lane == 0 {
+		return false
+	}
+	p := w.ports[w.t.lanes[lane].port]
+	return p.canRead() && n <= uint64(p.iface.Attr().Get.MaxZcopy)
+}
+
+// lent reads what was asked for, or asks for it by messages.
+func (p *port) lent(s *source, id uint64, data []byte) {
+	w := p.w
+	if len(data) <= keyHead {
+		p.garbage(s)
+		return
+	}
+	i := p.fetchNamed(s, id)
+	if i == 0 {
+		return
+	}
+	r := &w.slab.slots[i]
+	if r.parent != awaitsKey {
+		p.garbage(s)
+		return
+	}
+	r.parent = 0
+	theirs, wanted := r.arg, min(r.n, uint64(len(w.slab.bufs[i])))
+	if !w.read(i, s, data) {
+		w.reply(s, control{id: amRTR, hdr: theirs, n: rtrLen, a: id, b: wanted})
+	}
+}
+
+// read begins to read the data of the receive in slot i from where the sender of
+// s says; false where that cannot be.
+func (w *Worker) read(i uint32, s *source, data []byte) bool {
+	lane := s.reply
+	if lane == 0 || w.t.lanes[lane].status != ucs.OK {
+		return false
+	}
+	l := &w.t.lanes[lane]
+	p := w.ports[l.port]
+	if !p.canRead() || l.domain != data[keyHead-1] {
+		return false // they are of two devices
+	}
+	k, err := p.domain.UnpackKey(data[keyHead:])
+	if err != nil {
+		return false
+	}
+	buf := w.slab.bufs[i]
+	buf = buf[:min(w.slab.slots[i].n, uint64(len(buf)))]
+	m, err := p.register(buf, 0)
+	if err != nil {
+		p.domain.ReleaseKey(k)
+		return false
+	}
+	c := w.slab.take(opRead)
+	r, x := &w.slab.slots[i], &w.slab.slots[c]
+	r.left = reading
+	s.fetches--
+	x.lane, x.flags = lane, flagReported
+	x.tag, x.arg, x.off, x.n = uint64(k), word(data, 0), w.slab.id(i), uint64(len(buf))
+	w.slab.bufs[c] = buf
+	w.slab.lend(c, m)
+	l.refs++ // it stays open meanwhile
+	w.count.Inc(cntRead)
+	if st := w.try(c); st != ucs.InProgress {
+		w.end(c, st)
+	}
+	return true
+}
+
+func (w *Worker) resumeRead(i uint32) ucs.Status {
+	s := &w.slab.slots[i]
+	l := &w.t.lanes[s.lane]
+	if l.status != ucs.OK {
+		return l.status
+	}
+	w.am.vec[0] = uct.Vec{Buf: w.slab.bufs[i], Mem: w.slab.loans[i].Mem}
+	st := l.transport().GetZcopy(w.am.vec[:], s.arg, uct.RKey(s.tag), w.slab.token(i))
+	w.am.vec[0] = uct.Vec{}
+	return st
+}
+
+// readEnded ends the receive that the reading in slot c was for, and tells the
+// sender.
+func (w *Worker) readEnded(c uint32, st ucs.Status) {
+	s := &w.slab.slots[c]
+	lane, receive := s.lane, s.off
+	l := &w.t.lanes[lane]
+	w.ports[l.port].domain.ReleaseKey(uct.RKey(s.tag))
+	w.slab.release(c)
+	if i := w.slab.find(receive); i != 0 && w.slab.slots[i].state == slotLive {
+		r := &w.slab.slots[i]
+		r.left = 0
+		switch {
+		case st != ucs.OK:
+			w.keepErr(i, &OpError{Op: r.op.info().name, Peer: shortID(w.peers.UUID(l.peer)), Err: fmt.Errorf("read the sender's memory: %w", st.Err())})
+		case r.n > uint64(len(w.slab.bufs[i])):
+			w.control(lane, control{id: amTaken, hdr: r.arg})
+			st = ucs.Truncated
+		default:
+			w.control(lane, control{id: amTaken, hdr: r.arg})
+		}
+		w.end(i, st)
+	}
+	w.releaseLane(lane)
+}
