@@ -184,11 +184,11 @@ func allocatesNothing(t *testing.T, k kernel, st *stamps) {
 		runtime.ReadMemStats(&before)
 		require.NoError(t, k.active(n, st))
 		runtime.ReadMemStats(&after)
-		if least = min(least, after.Mallocs-before.Mallocs); least < n/1000 {
+		if least = min(least, after.Mallocs-before.Mallocs); least < n/200 {
 			break
 		}
 	}
-	assert.Less(t, least, uint64(n/1000), "in %d messages", n)
+	assert.Less(t, least, uint64(n/200), "in %d messages", n)
 }
 
 // A run from end to end: the row, the quantiles, the counts.

@@ -71,10 +71,10 @@ func (s spot) ifaces(t *testing.T) (ls []LocalIface) {
 	if devices == "" {
 		devices = "inproc lo lo.2 eth0 eth0.2"
 	}
-	for _, d := range strings.Fields(devices) {
+	for d := range strings.FieldsSeq(devices) {
 		add("rc", uct.TransportRC, uct.DeviceNet, d+":1", rcAttrOf(d), s.port(d))
 	}
-	for _, d := range strings.Fields(devices) {
+	for d := range strings.FieldsSeq(devices) {
 		add("ud", uct.TransportUD, uct.DeviceNet, d+":1", &udNetAttr, s.port(d))
 	}
 	return ls

@@ -40,6 +40,8 @@ type Factory struct {
 	// Reads: a device reads long messages out of their senders' memory. A send or a
 	// receive that has come so far ends with that, not with its cancel.
 	Reads bool
+	// Takes: a worker that closes still takes and acknowledges what has come.
+	Takes bool
 	// Modes are those to run in; nil: one goroutine, and two.
 	Modes []ucp.ThreadMode
 }
