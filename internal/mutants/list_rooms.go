@@ -24,14 +24,26 @@ var rooms = []mutant{
 	{
 		name: "what was announced may be asked for twice",
 		file: "ucp/rndv_send.go",
-		old:  "	if m.phase() != phaseRTS || wanted > m.n {", new: "	if wanted > m.n {",
+		old:  "	if m.phase() != phaseRTS && m.phase() != phaseLent || n > m.n {", new: "	if n > m.n {",
 		pkg: "./ucp", test: "^TestForeignIDs$|^TestLateMessages$|^TestWireRendezvous$", quick: true,
 	},
 	{
 		name: "the peer may ask for more than there is",
 		file: "ucp/rndv_send.go",
-		old:  "	if m.phase() != phaseRTS || wanted > m.n {", new: "	if m.phase() != phaseRTS {",
+		old:  "	if m.phase() != phaseRTS && m.phase() != phaseLent || n > m.n {", new: "	if m.phase() != phaseRTS && m.phase() != phaseLent {",
 		pkg: "./ucp", test: "^TestForeignIDs$|^TestBadAnnouncements$", quick: true,
+	},
+	{
+		name: "a key is believed that nobody asked for",
+		file: "ucp/rndv_read.go",
+		old:  "	if r.parent != awaitsKey {", new: "	if false {",
+		pkg: "./ucp", test: "^TestForeignIDs$", quick: true,
+	},
+	{
+		name: "memory stays lent after its message",
+		file: "ucp/sends.go",
+		old:  "		w.slab.giveBack(i)\n		w.slab.unlink(&l.open, i)", new: "		w.slab.unlink(&l.open, i)",
+		pkg: "./ucp", test: "^TestAbortWhileRead$", quick: true,
 	},
 	{
 		name: "any number of sends may be announced",
