@@ -98,7 +98,7 @@ func flushPeerGone(t *testing.T, p *Pair) {
 	fs := []ucp.Request{e.Flush(), p.A.Flush()}
 	p.Settle()
 	for _, f := range append(fs, last) {
-		require.False(t, f.Done(), "nobody receives")
+		require.True(t, p.Factory.Takes || !f.Done(), "nobody receives")
 	}
 	require.NoError(t, victim.Close())
 	for _, f := range append(fs, last, e.Flush(), p.A.Flush()) {

@@ -40,7 +40,7 @@ type Factory struct {
 	// Reads: a device reads long messages out of their senders' memory. A send or a
 	// receive that has come so far ends with that, not with its cancel.
 	Reads bool
-	// Takes: a worker that closes still takes and acknowledges what has come.
+	// Takes: what has come is taken and acknowledged though nobody drives its worker.
 	Takes bool
 	// Modes are those to run in; nil: one goroutine, and two.
 	Modes []ucp.ThreadMode
