@@ -125,7 +125,7 @@ func (a Atomic[T]) post(op uct.AtomicOp, v T) Request {
 // hot: BenchmarkFetchAdd.
 func (a Atomic[T]) fetch(op uct.AtomicOp, v, cmp T) Fetch[T] {
 	k := a.k
-	if k != nil {
+	if k != nil && !k.t.locked {
 		var old uint64
 		var st ucs.Status
 		if t := k.t.w.slab.peek(); widthOf[T]() == 4 {
