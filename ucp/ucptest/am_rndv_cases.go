@@ -257,7 +257,7 @@ func amBudget(t *testing.T, p *Pair) {
 	e := p.Connect(p.A, b)
 	var box amInbox
 	box.handle(t, b, 1, true)
-	n := scaled(1000)
+	n := max(scaled(1000), 300) // more than one batch
 	var sends []ucp.Request
 	for i := range n {
 		sends = append(sends, e.AMSend(1, []byte{byte(i)}, pattern(i*70%5000, byte(i))))
