@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -168,7 +169,7 @@ func (w *Worker) openIface(d openDomain, number int, info uct.IfaceInfo) error {
 	p := &port{w: w, info: info, domain: d, index: len(w.ports), sources: make(map[uint32]*source)}
 	f, err := d.OpenIface(info, uct.IfaceConfig{
 		Handler: p, Worker: w.id, Settings: w.ctx.settings, Wants: w.ctx.features.wants(),
-		Stats: &w.stats,
+		Stats: &w.stats, Resources: uct.Resources{MaxUnexpected: int(min(max(w.budget.limit, 1), math.MaxInt))},
 	})
 	if err != nil {
 		return err
