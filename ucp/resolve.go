@@ -71,7 +71,7 @@ func (r *keyResolver) first(p wireup.Purpose, lacks func(*keyLane) string) *keyL
 
 // software gives the lane by whose messages the owner's worker carries out what
 // no transport does: that of beside, where there is one, else the best. nil: the
-// owner has no such entry.
+// owner has no such entry, or is of this host.
 func (r *keyResolver) software(beside *keyLane) *keyLane {
 	key := r.key.software()
 	if key == 0 {
@@ -85,6 +85,9 @@ func (r *keyResolver) software(beside *keyLane) *keyLane {
 		c = ranked[0]
 	default:
 		return nil
+	}
+	if r.w.ports[c.Local].info.Kind != uct.DeviceNet {
+		return nil // within a host the reason why memory is not reached is told
 	}
 	l := &keyLane{
 		local: c.Local, remote: c.Remote, iface: r.w.ports[c.Local].iface.Attr(),

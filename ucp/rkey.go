@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/goucx/goucx/ucs"
@@ -92,8 +93,11 @@ func (e Endpoint) UnpackKey(key Key) (*RemoteKey, error) {
 // attach opens the lanes of k, gives k to its endpoint and opens the fast paths.
 func (r *keyResolver) attach(k *RemoteKey) error {
 	unreached := k.rma == nil && k.atomic == nil
-	closed := r.reason() == ErrRemoteAccess // one that asked has heard so
-	if k.size > 0 && k.access&uct.MemRemote != 0 && (unreached || closed) {
+	// Who asked the owner has heard that the memory is closed, or has heard nothing:
+	// a way that asks nobody would only hide it.
+	why := r.reason()
+	told := errors.Is(why, ErrRemoteAccess) || errors.Is(why, ErrTimeout)
+	if k.size > 0 && k.access&uct.MemRemote != 0 && (unreached || told) {
 		return fmt.Errorf("%w: %v", r.reason(), r.refused)
 	}
 	k.t.lock()
