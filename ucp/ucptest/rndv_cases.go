@@ -194,8 +194,9 @@ func rndvFlush(t *testing.T, p *Pair) {
 	}
 }
 
-// inFlightLimit is more than what lies in the rings of a connection.
-const inFlightLimit = 1 << 20
+// inFlightLimit is more than what lies in the rings or receives of a connection and in
+// the queue of its sender.
+const inFlightLimit = 3 << 20
 
 // budgeted makes a worker that keeps little, and an endpoint of A to it; over a
 // transport that reaches only its own worker it is an endpoint of itself.
