@@ -47,6 +47,7 @@ type Async struct {
 	done     chan struct{}
 	wakeAt   atomic.Int64 // when the goroutine means to wake; 0 while it is awake
 	next     atomic.Int64 // when timers are due
+	joined   atomic.Bool  // there are owners that the goroutine does not know yet
 
 	one sync.Mutex // held while a function that belongs to no worker runs; before mu
 
@@ -135,18 +136,20 @@ func (a *Async) run() {
 func (a *Async) snapshot(owners *[]*Owner) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.joined.Store(false)
 	clear(*owners)
 	*owners = append((*owners)[:0], a.owners...)
 	return !a.closed
 }
 
 // plan publishes when the goroutine means to wake, and looks once more for
-// deadlines that were set before anyone could see that: each side stores its
-// word, then loads the other's, both sequentially consistent.
+// deadlines that were set, and owners that were made, before anyone could see
+// that: each side stores its word, then loads the other's, both sequentially
+// consistent.
 func (a *Async) plan(wake ucs.Time, owners []*Owner) ucs.Time {
 	wake = min(wake, ucs.Time(a.next.Load()))
 	a.wakeAt.Store(int64(wake))
-	if ucs.Time(a.next.Load()) < wake {
+	if ucs.Time(a.next.Load()) < wake || a.joined.Load() {
 		return 0
 	}
 	for _, o := range owners {

@@ -125,6 +125,18 @@ func TestOwnerCancel(t *testing.T) {
 	assert.Empty(t, c)
 }
 
+func TestOwnerMadeWhileTheGoroutineIsAtWork(t *testing.T) {
+	a := start(t, Config{})
+	atWork, goOn := make(chan bool), make(chan bool)
+	a.After(0, func(ucs.Time) { close(atWork); <-goOn })
+	<-atWork
+	o := newOwner(t, a)
+	fn, c := signal()
+	inside(o, func() { o.After(0, fn) })
+	close(goOn)
+	fired(t, c)
+}
+
 func TestWorkerThatStandsInsideIsLeftAlone(t *testing.T) {
 	a := start(t, Config{Period: maxSection})
 	o := newOwner(t, a)

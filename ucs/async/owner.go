@@ -53,6 +53,7 @@ func (a *Async) NewOwner() (*Owner, error) {
 		return nil, fmt.Errorf("new owner: %w", ucs.ErrClosed)
 	}
 	a.owners = append(a.owners, o)
+	a.joined.Store(true)
 	return o, nil
 }
 
