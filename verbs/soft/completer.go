@@ -184,7 +184,7 @@ func (q *qp) readAnswer(p *packet, info *wire.Info) {
 		q.failSend(verbs.WCBadRespErr)
 		return
 	}
-	if !q.scatter(w.sg[:w.nsg], int(w.got), p, true) {
+	if !q.scatter(q.pd, w.sg[:w.nsg], int(w.got), p, true) {
 		q.failSend(verbs.WCLocProtErr)
 		return
 	}

@@ -118,7 +118,7 @@ func (q *qp) datagram(p *packet, info *wire.Info) {
 		q.count(cntDroppedQKey, 1)
 		return
 	}
-	if q.srq != nil && !q.srq.take(&r.recv) || q.srq == nil && !q.rq.take(&r.recv) {
+	if !q.takeRecvWQE(&r.recv) {
 		q.count(cntDroppedInbox, 1)
 		return
 	}
@@ -133,7 +133,7 @@ func (q *qp) datagram(p *packet, info *wire.Info) {
 	var area [grhLen]byte
 	g.sg[0] = area[:]
 	putGRH(area[:], p.sgid, q.d.gid, p.tos, p.ttl, info.PacketLen(p.n))
-	if !q.scatter(sg, 0, &g, false) || !q.scatter(sg, grhLen, p, true) {
+	if !q.scatter(q.recvPD, sg, 0, &g, false) || !q.scatter(q.recvPD, sg, grhLen, p, true) {
 		q.endRecv(verbs.WCLocProtErr)
 		q.enterErr()
 		return

@@ -17,8 +17,9 @@ func sgLen(sg []verbs.SGE) int {
 	return n
 }
 
-// scatter puts p's payload into the pieces, from their byte off on. last: nothing of the message comes after it.
-func (q *qp) scatter(sg []verbs.SGE, off int, p *packet, last bool) bool {
+// scatter puts p's payload into the pieces, memory of pd, from their byte off on.
+// last: nothing of the message comes after it.
+func (q *qp) scatter(pd *pd, sg []verbs.SGE, off int, p *packet, last bool) bool {
 	for i, from := 0, 0; from < p.n; i++ {
 		if i == len(sg) {
 			return false
@@ -31,7 +32,7 @@ func (q *qp) scatter(sg []verbs.SGE, off int, p *packet, last bool) bool {
 		s.Addr += uint64(off)
 		s.Len = uint32(min(int(s.Len)-off, p.n-from))
 		off = 0
-		to, ok := q.d.local(q.pd, s, verbs.LocalWrite)
+		to, ok := q.d.local(pd, s, verbs.LocalWrite)
 		if !ok {
 			return false
 		}
@@ -48,7 +49,7 @@ func (q *qp) placeWhole(p *packet, info *wire.Info) bool {
 	if info.Place != wire.PlaceOnly || p.nsg != 1 || p.n == 0 || r.nsg != 1 {
 		return false
 	}
-	to, ok := q.d.local(q.pd, verbs.SGE{Addr: r.sg[0].Addr, Len: uint32(p.n), LKey: r.sg[0].LKey}, verbs.LocalWrite)
+	to, ok := q.d.local(q.recvPD, verbs.SGE{Addr: r.sg[0].Addr, Len: uint32(p.n), LKey: r.sg[0].LKey}, verbs.LocalWrite)
 	if ok {
 		placeLast(to, p.sg[0])
 	}

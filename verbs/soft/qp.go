@@ -22,6 +22,7 @@ type qp struct {
 	sendCQ *cq
 	recvCQ *cq
 	srq    *srq
+	recvPD *pd // of the memory that is received in: the shared queue's
 	caps   verbs.QPCaps
 
 	ctl  sync.Mutex   // Modify and Close, one at a time
@@ -79,10 +80,11 @@ func (q *qp) stateNow() verbs.QPState { return verbs.QPState(q.state.Load()) }
 func (d *device) newQP(p *pd, c *verbs.QPConfig) (*qp, error) {
 	q := &qp{
 		d: d, pd: p, typ: c.Type, ops: sendOps[c.Type], sigAll: c.SignalAll, caps: c.Caps,
-		sendCQ: c.SendCQ.(*cq), recvCQ: c.RecvCQ.(*cq),
+		sendCQ: c.SendCQ.(*cq), recvCQ: c.RecvCQ.(*cq), recvPD: p,
 	}
 	if c.SRQ != nil {
 		q.srq = c.SRQ.(*srq)
+		q.recvPD = q.srq.pd
 	}
 	q.sq.init(c.Caps.MaxSend)
 	q.rq.init(c.Caps.MaxRecv, p.single())

@@ -141,17 +141,21 @@ func (q *qp) takeRecv() bool {
 	if r.held {
 		return true
 	}
-	if q.srq != nil {
-		r.held = q.srq.take(&r.recv)
-	} else {
-		r.held = q.rq.take(&r.recv)
-	}
+	r.held = q.takeRecvWQE(&r.recv)
 	if !r.held {
 		r.nak, r.due, r.soon = wire.RNR(r.minTimer), true, true
 		r.silent = true // what comes behind is dropped without a word
 		q.count(cntRNRNaks, 1)
 	}
 	return r.held
+}
+
+// takeRecvWQE takes the next receive of the queue pair's own queue or the shared one.
+func (q *qp) takeRecvWQE(w *recvWQE) bool {
+	if q.srq != nil {
+		return q.srq.take(w)
+	}
+	return q.rq.take(w)
 }
 
 func (q *qp) takeSend(p *packet, info *wire.Info) bool {
@@ -170,7 +174,7 @@ func (q *qp) takeSend(p *packet, info *wire.Info) bool {
 		q.failRecv(verbs.WCLocLenErr, wire.NakInvalid)
 		return false
 	}
-	if !q.placeWhole(p, info) && !q.scatter(r.recv.sg[:r.recv.nsg], int(r.off), p, info.Place.Ends()) {
+	if !q.placeWhole(p, info) && !q.scatter(q.recvPD, r.recv.sg[:r.recv.nsg], int(r.off), p, info.Place.Ends()) {
 		q.failRecv(verbs.WCLocProtErr, wire.NakRemoteOp)
 		return false
 	}

@@ -86,25 +86,24 @@ func (q *qp) atRest() bool {
 func (q *qp) arriveShort(c *cell, now ucs.Time) bool {
 	r := &q.rsp
 	n := uint32(c.n)
-	if c.op != wire.SendOnly || int(n) > q.short || c.nsg != 0 || c.psn != r.psn || c.pkey != q.pkey || q.srq != nil ||
+	if c.op != wire.SendOnly || int(n) > q.short || c.nsg != 0 || c.psn != r.psn || c.pkey != q.pkey ||
 		!q.known || r.fatal || r.held || !r.ended.Ends() || q.stateNow() != verbs.StateRTS {
 		return false
 	}
-	e := q.rq.peek()
-	if e == nil || e.nsg != 1 || n > e.sg[0].Len {
+	id, to, ok := q.peekShort(n)
+	if !ok {
 		return false
 	}
-	to, ok := q.d.local(q.pd, verbs.SGE{Addr: e.sg[0].Addr, Len: n, LKey: e.sg[0].LKey}, verbs.LocalWrite)
-	if !ok || c.flags&cellAck != 0 && !q.acked(verbs.PSN(c.msn)) {
+	if c.flags&cellAck != 0 && !q.acked(verbs.PSN(c.msn)) {
+		q.recvs().stay()
 		return false
 	}
+	q.skipShort()
 	q.count(cntRxPackets, 1)
 	q.count(cntRxBytes, uint64(n))
 	if n != 0 {
 		placeLast(to, c.small[:n])
 	}
-	id := e.id
-	q.rq.skip()
 	r.kind, r.ended, r.silent = wire.KindSend, wire.PlaceOnly, false
 	r.off = n
 	r.msn++
@@ -112,6 +111,41 @@ func (q *qp) arriveShort(c *cell, now ucs.Time) bool {
 	q.tell(q.recvCQ, &verbs.WC{ID: id, Op: verbs.WCRecv, Len: n, QPN: q.num}, c.flags&cellSE != 0)
 	q.count(cntCQEs, 1)
 	return true
+}
+
+// recvs is the queue that receives come from.
+func (q *qp) recvs() *recvRing {
+	if q.srq != nil {
+		return &q.srq.recvRing
+	}
+	return &q.rq
+}
+
+// peekShort gives the next receive, of one piece, and where n bytes go there;
+// false: it is something else. What is given is taken by skipShort or left.
+func (q *qp) peekShort(n uint32) (id uint64, to []byte, ok bool) {
+	r := q.recvs()
+	e := r.peek()
+	if e == nil {
+		return 0, nil, false
+	}
+	id = e.id
+	if e.nsg == 1 && n <= e.sg[0].Len {
+		to, ok = q.d.local(q.recvPD, verbs.SGE{Addr: e.sg[0].Addr, Len: n, LKey: e.sg[0].LKey}, verbs.LocalWrite)
+	}
+	if !ok {
+		r.stay()
+	}
+	return id, to, ok
+}
+
+// skipShort takes what peekShort gave.
+func (q *qp) skipShort() {
+	if q.srq != nil {
+		q.srq.skip()
+		return
+	}
+	q.rq.skip()
 }
 
 // acked acts on the acknowledgement in a cell; false: something is unusual, and

@@ -60,7 +60,16 @@ type shortScript struct {
 	writes int
 }
 
+// newSRQ is a shared receive queue for q alone.
+func newSRQ(q *qp, most int) *srq {
+	s := &srq{d: q.d, pd: q.pd}
+	s.init(most, true)
+	s.shared = true
+	return s
+}
+
 func newShortScript(t *testing.T, seed uint64, c Config, short bool) *shortScript {
+	shared := seed%3 == 0
 	s := &shortScript{rnd: rand.New(rand.NewPCG(seed, 11)), writes: 24}
 	c.Depth, c.Window = minDepth<<s.rnd.IntN(3), 1+s.rnd.IntN(20)
 	s.script = *newScript(t, New(c))
@@ -73,6 +82,9 @@ func newShortScript(t *testing.T, seed uint64, c Config, short bool) *shortScrip
 			s.writes = 2
 		} else {
 			require.Equal(t, smallLen, q.short)
+		}
+		if shared {
+			q.srq = newSRQ(q, 256)
 		}
 		if !short {
 			q.short, q.shortUDP, q.inlined = -1, false, -1
@@ -137,6 +149,13 @@ func (s *shortScript) receive(e *end, n int) {
 		case 2, 3, 4, 5, 6, 7, 8, 9:
 			wrs[i].NumSG, wrs[i].SG[1] = 2, e.sge(2200, 64)
 		}
+	}
+	if q := e.qp.(*qp); q.srq != nil {
+		q.srq.PostRecv(wrs)
+		if s.rnd.IntN(2) == 0 {
+			require.Equal(s.t, ucs.OK, q.srq.SetLimit(s.rnd.IntN(6)))
+		}
+		return
 	}
 	e.qp.PostRecv(wrs)
 }

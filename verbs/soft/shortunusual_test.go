@@ -85,7 +85,11 @@ func TestShortArrivalStandsBack(t *testing.T) {
 		{"data in memory", func(_ *end, _ *qp, c *cell) { c.nsg = 1 }},
 		{"a packet is missing", func(_ *end, _ *qp, c *cell) { c.psn = c.psn.Add(1) }},
 		{"another partition", func(_ *end, _ *qp, c *cell) { c.pkey-- }},
-		{"shared receives", func(_ *end, q *qp, _ *cell) { q.srq = &srq{} }},
+		{"no shared receive", func(_ *end, q *qp, _ *cell) { q.srq = newSRQ(q, 4) }},
+		{"a shared receive of two pieces", func(_ *end, q *qp, _ *cell) {
+			q.srq = newSRQ(q, 4)
+			q.srq.PostRecv([]verbs.RecvWR{{NumSG: 2}})
+		}},
 		{"the first packet", func(_ *end, q *qp, _ *cell) { q.known = false }},
 		{"the queue pair ends", func(_ *end, q *qp, _ *cell) { q.rsp.fatal = true }},
 		{"a receive was begun", func(_ *end, q *qp, _ *cell) { q.rsp.held = true }},

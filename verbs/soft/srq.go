@@ -59,6 +59,14 @@ func (s *srq) take(w *recvWQE) bool {
 	return ok
 }
 
+// skip takes what peek gave, and raises the event as take does.
+func (s *srq) skip() {
+	s.recvRing.skip()
+	if s.limit.Load() != 0 {
+		s.checkLimit()
+	}
+}
+
 // checkLimit raises the event, once, where fewer receives than the limit are
 // left.
 func (s *srq) checkLimit() {

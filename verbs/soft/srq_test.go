@@ -131,3 +131,23 @@ func TestSRQLimitRace(t *testing.T) {
 		require.False(t, ok)
 	}
 }
+
+// TestSharedReceivesAreOfTheirQueuesDomain: not of the queue pair's.
+func TestSharedReceivesAreOfTheirQueuesDomain(t *testing.T) {
+	a, b := pair(t, New(Config{Link: LinkInproc, Engine: EngineInline}), 64)
+	p := testPD(t, b.device())
+	q, s, m := b.qp.(*qp), testSRQ(t, p, 4), testMR(t, p, 64, verbs.LocalWrite)
+	q.srq, q.recvPD = s, p
+	for id, sg := range []verbs.SGE{
+		{Addr: m.Addr(), Len: 64, LKey: m.LKey()}, {Addr: m.Addr(), Len: 64, LKey: m.LKey()}, b.sge(0, 64),
+	} {
+		_, st := s.PostRecv([]verbs.RecvWR{{ID: uint64(id), NumSG: 1, SG: [verbs.MaxSGE]verbs.SGE{sg}}})
+		require.Equal(t, ucs.OK, st)
+	}
+	for id := range uint64(3) {
+		a.send(shortSend(id))
+	}
+	for _, want := range []verbs.WCStatus{verbs.WCSuccess, verbs.WCSuccess, verbs.WCLocProtErr} {
+		require.Equal(t, want, b.completion(a).Status)
+	}
+}

@@ -99,7 +99,7 @@ func (q *qp) putShort(w *wqe, b []byte, full bool) {
 // hot: BenchmarkSmallStream.
 func (q *qp) arriveShorts(g *datagram, i, all int, now ucs.Time) (n int) {
 	r := &q.rsp
-	if !q.shortUDP || !q.known || q.srq != nil || r.fatal || r.held || !r.ended.Ends() ||
+	if !q.shortUDP || !q.known || r.fatal || r.held || !r.ended.Ends() ||
 		q.stateNow() != verbs.StateRTS || !q.to.udp.sent(g) {
 		return 0
 	}
@@ -132,17 +132,15 @@ func (q *qp) arriveShorts(g *datagram, i, all int, now ucs.Time) (n int) {
 func (q *qp) arriveSend(g *datagram, b []byte, i int, now ucs.Time) bool {
 	h := wire.BTH(b)
 	n := len(b) - wire.BTHLen - wire.ICRCLen - h.Pad()
-	e := q.rq.peek()
-	if n < 0 || e == nil || e.nsg != 1 || n > int(e.sg[0].Len) || !q.came.Right(g.pre, b, uint16(i)) {
+	if n < 0 || !q.came.Right(g.pre, b, uint16(i)) {
 		return false
 	}
-	to, ok := q.d.local(q.pd, verbs.SGE{Addr: e.sg[0].Addr, Len: uint32(n), LKey: e.sg[0].LKey}, verbs.LocalWrite)
+	id, to, ok := q.peekShort(uint32(n))
 	if !ok {
 		return false
 	}
+	q.skipShort()
 	placeLast(to, b[wire.BTHLen:wire.BTHLen+n])
-	id := e.id
-	q.rq.skip()
 	q.tookShort(h, wire.KindSend, n, now)
 	q.tell(q.recvCQ, &verbs.WC{ID: id, Op: verbs.WCRecv, Len: uint32(n), QPN: q.num}, h.Solicited())
 	q.count(cntCQEs, 1)
