@@ -7,13 +7,17 @@ import "github.com/goucx/goucx/verbs/wire"
 // lets so many be under way as the own socket holds answers of. Parts end at each
 // so many'th packet of the read, wherever asking begins again after a loss.
 
-// partLen is how many packets a part has, but for the last.
-func (q *qp) partLen() int { return q.req.window.train }
+// partLen is how many packets a part has, but for the last: two trains, behind the
+// first packet, which is longer and has one more with it, and before the last,
+// which is longer too. Two parts are under way at a time.
+func partLen(train, limit int) int {
+	return max(1, train, min(lonePackets+2*train+1, limit))
+}
 
 // nextPart is how many packets the next part of a read has.
 func (q *qp) nextPart(w *wqe) int {
 	at := q.req.psn.Diff(w.psn)
-	return min(q.partLen()-at%q.partLen(), int(w.npk)-at)
+	return min(q.req.window.part-at%q.req.window.part, int(w.npk)-at)
 }
 
 // requestRead asks for the next part of a read.
@@ -33,5 +37,5 @@ func (q *qp) requestRead(w *wqe, p *packet) {
 // endsPart reports whether a part ends with the next packet of a read's answer.
 func (q *qp) endsPart(w *wqe) bool {
 	at := int(w.got)/q.mtu + 1
-	return at == int(w.npk) || at%q.partLen() == 0
+	return at == int(w.npk) || at%q.req.window.part == 0
 }

@@ -140,8 +140,12 @@ func (q *qp) hasMore() bool {
 }
 
 // half is half of what is under way and to be sent, the most that a train takes:
-// so one is made while another one is taken, and none has to wait for all.
+// so one is made while another one is taken, and none has to wait for all. What
+// was read is asked for in parts of a train.
 func (q *qp) half() int {
+	if s := &q.rsp; s.replyN != s.keptN {
+		return maxSegments
+	}
 	return max(holdAbove, (q.unsent()+q.req.psn.Diff(q.req.una)+1)/2)
 }
 

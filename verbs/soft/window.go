@@ -17,6 +17,7 @@ type window struct {
 	// window at most: then one train can be on its way, one be taken, and one be
 	// acknowledged.
 	train int
+	part  int // how many packets of a long read are asked for at once
 	seen  int // packets acknowledged since it grew
 }
 
@@ -36,6 +37,7 @@ const (
 func newWindow(max, mtu int) window {
 	v := window{max: max, now: max, unit: longPacket / mtu}
 	v.train = trainLen(mtu, max*v.unit/3)
+	v.part = partLen(v.train, max*v.unit/2)
 	return v
 }
 

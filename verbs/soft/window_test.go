@@ -33,12 +33,12 @@ func TestWindowLoss(t *testing.T) {
 // TestWindowUnits: the window is by the memory that packets take at the receiver.
 func TestWindowUnits(t *testing.T) {
 	short, long := &wqe{n: 8}, &wqe{n: 1 << 20}
-	for _, c := range []struct{ mtu, long, train int }{{4096, 90, 15}, {2048, 180, 31}, {1024, 360, 62}, {256, 1440, 64}} {
+	for _, c := range []struct{ mtu, long, train, part int }{{4096, 90, 15, 33}, {2048, 180, 31, 65}, {1024, 360, 62, 127}, {256, 1440, 64, 131}} {
 		v := newWindow(90, c.mtu)
-		require.Equal(t, []int{c.long, 540, c.train}, []int{v.open(long), v.open(short), v.train}, "%d", c.mtu)
+		require.Equal(t, []int{c.long, 540, c.train, c.part}, []int{v.open(long), v.open(short), v.train, v.part}, "%d", c.mtu)
 	}
 	one := newWindow(1, 4096)
-	require.Equal(t, 1, one.train)
+	require.Equal(t, []int{1, 1}, []int{one.train, one.part})
 }
 
 // TestWholeTrains: with part of a long message under way, what the window has room
