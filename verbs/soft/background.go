@@ -29,7 +29,7 @@ type background struct {
 // startBackground starts it as the engine mode says.
 func (d *device) startBackground() error {
 	b := &d.back
-	if d.kind == overFabric || d.conf.Engine == EngineInline {
+	if d.kind == overFabric && d.fab.mail == nil || d.conf.Engine == EngineInline {
 		return nil
 	}
 	b.wakes, b.ended = make(chan struct{}, 1), make(chan struct{})
@@ -132,7 +132,8 @@ const dirtyTries = 64
 
 // busy reports whether something waits to be sent or received.
 func (d *device) busy() bool {
-	return d.dirtyN.Load() != 0 || d.kind == overInproc && d.in.ready()
+	return d.dirtyN.Load() != 0 || d.kind == overInproc && d.in.ready() ||
+		d.kind == overFabric && d.fab.mail.waits(d.fab.self)
 }
 
 // sleep sleeps until something comes or a timer ends. Who brings work stores it
@@ -168,12 +169,19 @@ func (d *device) sleep(nap *time.Timer) {
 	}
 }
 
-// firstTimer is when the first timer ends; never: none runs.
+// firstTimer is when the first timer ends, or a fault gives a packet; never: none
+// does.
 func (d *device) firstTimer() ucs.Time {
-	if d.timedN.Load() == 0 {
-		return never
+	first := never
+	if d.timedN.Load() != 0 {
+		first = ucs.Time(d.nextDue.Load())
 	}
-	return ucs.Time(d.nextDue.Load())
+	if d.kind == overFabric {
+		if t := d.fab.next(); t != 0 {
+			first = min(first, t)
+		}
+	}
+	return first
 }
 
 // fromNow is how long to sleep until then; negative: for good.

@@ -17,6 +17,7 @@ type mail struct {
 // mailbox holds the packets that came for a device.
 type mailbox struct {
 	recv func(from netip.AddrPort, b []byte, now ucs.Time)
+	wake func() // after something was put in
 
 	mu      sync.Mutex // never held during recv
 	letters []letter
@@ -35,12 +36,16 @@ const maxLetters = 4096
 
 // Attach makes a device's box.
 func (m *mail) Attach(at netip.AddrPort, recv func(from netip.AddrPort, b []byte, now ucs.Time)) {
+	m.attach(at, recv, func() {})
+}
+
+func (m *mail) attach(at netip.AddrPort, recv func(from netip.AddrPort, b []byte, now ucs.Time), wake func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.boxes == nil {
 		m.boxes = make(map[netip.AddrPort]*mailbox)
 	}
-	m.boxes[at] = &mailbox{recv: recv}
+	m.boxes[at] = &mailbox{recv: recv, wake: wake}
 }
 
 // Detach takes the box away.
@@ -59,16 +64,35 @@ func (m *mail) Send(from, to netip.AddrPort, b []byte) {
 	if box == nil {
 		return
 	}
+	if box.put(from, b) {
+		box.wake()
+	}
+}
+
+// put adds a copy of b; false: the box is full.
+func (box *mailbox) put(from netip.AddrPort, b []byte) bool {
 	box.mu.Lock()
 	defer box.mu.Unlock()
 	if len(box.letters) >= maxLetters {
-		return
+		return false
 	}
 	var buf []byte
 	if last := len(box.free) - 1; last >= 0 {
 		buf, box.free = box.free[last][:0], box.free[:last]
 	}
 	box.letters = append(box.letters, letter{from, append(buf, b...)})
+	return true
+}
+
+// waits reports whether something waits for the device at an address.
+func (m *mail) waits(at netip.AddrPort) bool {
+	box := m.box(at)
+	if box == nil {
+		return false
+	}
+	box.mu.Lock()
+	defer box.mu.Unlock()
+	return len(box.letters) > 0
 }
 
 func (m *mail) box(at netip.AddrPort) *mailbox {

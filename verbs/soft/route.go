@@ -43,7 +43,7 @@ func (d *device) openLink() (err error) {
 			f = d.conf.Fabric
 		}
 		d.fab = newFabricLink(f, fabricAddr(d.gid, d.lid), d.conf.Faults)
-		d.fab.open(d.fromFabric)
+		d.fab.open(d.fromFabric, d.wake)
 	default:
 		d.in = newInbox(d.conf.Depth)
 		d.conf.Switch.attach(d)

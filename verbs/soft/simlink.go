@@ -39,7 +39,8 @@ type fabricLink struct {
 	mail   *mail // the fabric, where that is to be polled
 	self   netip.AddrPort
 	// act is given what arrives.
-	act func(from netip.AddrPort, b []byte, now ucs.Time)
+	act  func(from netip.AddrPort, b []byte, now ucs.Time)
+	wake func()
 
 	mu      sync.Mutex // never held during act
 	buf     []byte     // the packet being sent
@@ -60,9 +61,13 @@ func newFabricLink(f Fabric, self netip.AddrPort, faults *Faults) *fabricLink {
 	return l
 }
 
-// open connects the link.
-func (l *fabricLink) open(act func(from netip.AddrPort, b []byte, now ucs.Time)) {
-	l.act = act
+// open connects the link. wake is called when something is to be polled.
+func (l *fabricLink) open(act func(from netip.AddrPort, b []byte, now ucs.Time), wake func()) {
+	l.act, l.wake = act, wake
+	if l.mail != nil {
+		l.mail.attach(l.self, l.arrived, wake)
+		return
+	}
 	l.fabric.Attach(l.self, l.arrived)
 }
 
@@ -85,6 +90,9 @@ func fabricAddr(g verbs.GID, lid uint16) netip.AddrPort {
 
 // send sends p.
 func (l *fabricLink) send(to *fabricRoute, p *packet, now ucs.Time) {
+	if l.out != nil {
+		defer l.wake() // for what is held back
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	b := packetRoom(&l.buf, p)

@@ -29,7 +29,7 @@ type come struct {
 func linked(net *sim.Net, faults, peerFaults *Faults) (from, to *fabricLink, got *[]come) {
 	from = newFabricLink(net, netip.MustParseAddrPort("[fd00::1]:40001"), faults)
 	to = newFabricLink(net, netip.MustParseAddrPort("[fd00::2]:40002"), peerFaults)
-	from.open(func(netip.AddrPort, []byte, ucs.Time) {})
+	from.open(func(netip.AddrPort, []byte, ucs.Time) {}, func() {})
 	got = new([]come)
 	to.open(func(src netip.AddrPort, b []byte, _ ucs.Time) {
 		var p packet
@@ -41,7 +41,7 @@ func linked(net *sim.Net, faults, peerFaults *Faults) (from, to *fabricLink, got
 		if f == wire.FaultNone {
 			*got = append(*got, come{p.psn, string(p.sg[0][:p.n]), true})
 		}
-	})
+	}, func() {})
 	return from, to, got
 }
 
