@@ -11,6 +11,7 @@ import (
 
 	"github.com/goucx/goucx/config"
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/shmem"
 	"github.com/goucx/goucx/ucs/stats/live"
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/wireup"
@@ -95,6 +96,8 @@ func Open(c Config) (*Context, error) {
 	for _, r := range x.refused {
 		x.log.Info(r.String())
 	}
+	go func() { _ = shmem.RegisterPrivate() }() // which takes the kernel a while, and workers need
+	go func() { _ = shmem.RegisterGlobal() }()
 	for _, p := range c.Providers {
 		x.openDomains(p)
 	}

@@ -26,12 +26,15 @@ func Self() Identity {
 	id := Identity{
 		BootID: readLine("/proc/sys/kernel/random/boot_id"),
 		UID:    os.Getuid(), PID: os.Getpid(),
-		PIDNamespace: inode("/proc/self/ns/pid"), NetNamespace: inode("/proc/self/ns/net"),
+		PIDNamespace: inode("/proc/self/ns/pid"), NetNamespace: NetNamespace(),
 	}
 	id.Hostname, _ = os.Hostname() // absent: empty
 	id.StartTime, _ = StartTime(id.PID)
 	return id
 }
+
+// NetNamespace is Identity.NetNamespace alone.
+func NetNamespace() uint64 { return inode("/proc/self/ns/net") }
 
 // StartTime tells a process from a later one with the same id; false if there
 // is none, or the system does not tell.

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"runtime"
 	"slices"
+	"sync"
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
@@ -19,6 +20,9 @@ const ProviderName = "soft"
 type Provider struct {
 	conf Config
 	sw   *Switch
+
+	mu    sync.Mutex
+	known []site // as Devices listed them
 }
 
 // New makes a provider; what is wrong with c, Devices and Open tell.
@@ -45,6 +49,9 @@ type site struct {
 // address on. An error may come with what there is nevertheless.
 func (p *Provider) Devices() ([]verbs.DeviceInfo, error) {
 	sites, err := p.sites()
+	p.mu.Lock()
+	p.known = sites
+	p.mu.Unlock()
 	infos := make([]verbs.DeviceInfo, len(sites))
 	for i := range sites {
 		infos[i] = sites[i].info
@@ -55,19 +62,35 @@ func (p *Provider) Devices() ([]verbs.DeviceInfo, error) {
 // Open opens a device of the list. On the in-process link each is a new device
 // with an address of its own.
 func (p *Provider) Open(info verbs.DeviceInfo) (verbs.Context, error) {
-	sites, err := p.sites()
-	i := slices.IndexFunc(sites, func(s site) bool { return s.info == info })
-	if i < 0 && err != nil {
+	s, err := p.site(info)
+	if err != nil {
 		return nil, fmt.Errorf("open soft device %q: %w", info.Name, err)
 	}
-	if i < 0 {
-		return nil, fmt.Errorf("open soft device %q: not in the list: %w", info.Name, ucs.ErrInvalid)
-	}
-	d, err := open(p, &sites[i])
+	d, err := open(p, &s)
 	if err != nil {
 		return nil, fmt.Errorf("open soft device %q: %w", info.Name, err)
 	}
 	return d, nil
+}
+
+// site finds where a device can be opened: as Devices listed it last, or else
+// where it is now.
+func (p *Provider) site(info verbs.DeviceInfo) (site, error) {
+	is := func(s site) bool { return s.info == info }
+	p.mu.Lock()
+	known := p.known
+	p.mu.Unlock()
+	if i := slices.IndexFunc(known, is); i >= 0 {
+		return known[i], nil
+	}
+	sites, err := p.sites()
+	if i := slices.IndexFunc(sites, is); i >= 0 {
+		return sites[i], nil
+	}
+	if err == nil {
+		err = fmt.Errorf("not in the list: %w", ucs.ErrInvalid)
+	}
+	return site{}, err
 }
 
 func (p *Provider) sites() ([]site, error) {
