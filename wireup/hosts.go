@@ -1,49 +1,78 @@
 package wireup
 
 import (
-	"bytes"
 	"encoding/binary"
 
 	"github.com/goucx/goucx/uct"
 )
 
 // A shape is the part of an address that the workers of a host share: the host,
-// and each entry without its iface part, of which it keeps only the length and
-// where in it the worker's UUID stands. The workers' records then hold bytes
-// that differ, and nothing else.
+// and each entry without its iface part, of which it keeps only how to cut it. The
+// workers' records then hold bytes that differ, and nothing else.
 type shape struct {
-	key     string // what it was found by
-	entries []shapeEntry
-	perPeer int // bytes of each record
+	key     string // by which it is found, and all that it says
+	perPeer int    // bytes of each record
 	refs    int
 }
 
+// shapeEntry is an entry as a key has it.
 type shapeEntry struct {
-	entry  Entry // without Addr.Iface; Addr.Device points into the shape's own memory
-	iface  int   // bytes of the iface part
-	uuidAt int   // where in it the worker's UUID stands, -1: nowhere
+	head  string // without the iface part
+	iface int    // bytes of that
+	cut   cut
+}
+
+// nextShapeEntry takes the first entry from those of a key.
+func nextShapeEntry(key string) (e shapeEntry, rest string) {
+	head := entryHeadLen + entryMinLen + int(key[entryHeadLen+attrLen])
+	n := int(key[3]) | int(key[4])<<8
+	return shapeEntry{key[:head], n + entryHeadLen - head, parseCut(key[head:])}, key[head+cutLen:]
 }
 
 // stored is the number of bytes of the iface part that the record holds.
-func (e shapeEntry) stored() int {
-	if e.uuidAt >= 0 {
-		return e.iface - len(uct.UUID{})
+func (e shapeEntry) stored() int { return e.iface - e.cut.len() }
+
+// entry is what the workers have in common.
+func (e shapeEntry) entry() Entry {
+	b := []byte(e.head)
+	return Entry{
+		Transport: uct.TransportID(binary.LittleEndian.Uint16(b)), Device: b[2], Attr: parseAttr(b[entryHeadLen:]),
+		Addr: uct.Address{Device: b[entryHeadLen+entryMinLen:]},
 	}
-	return e.iface
 }
 
-// recordHead is what precedes the iface parts in a record: worker and process.
-const recordHead = 2 * len(uct.UUID{})
+// A record begins with the worker's UUID and that of its process, of kin without
+// its end.
+const (
+	uuidLen = len(uct.UUID{})
+	ownLen  = 4 // bytes in which kin differ
+)
+
+func recordHead(kin bool) int {
+	if kin {
+		return uuidLen + ownLen
+	}
+	return 2 * uuidLen
+}
+
+// isKin reports whether the two UUIDs of an address end alike, as ucp makes them.
+func isKin(addr []byte) bool {
+	return string(addr[offProcess+ownLen:offWorker]) == string(addr[offWorker+ownLen:headerLen])
+}
 
 // appendShapeKey appends what tells the shape of a checked address from others.
 func appendShapeKey(b, addr []byte) []byte {
 	b = append(b, addr[offHost:offProcess]...)
-	worker := addr[offWorker:headerLen]
+	kin := byte(0)
+	if isKin(addr) {
+		kin = 1
+	}
+	b = append(b, kin)
 	for rest := body(addr); len(rest) > 0; {
 		n, _ := entryLen(rest)
 		iface := entryHeadLen + entryMinLen + int(rest[entryHeadLen+attrLen])
 		b = append(b, rest[:iface]...) // holds the lengths, hence that of the iface part
-		b = binary.LittleEndian.AppendUint16(b, uint16(bytes.Index(rest[iface:n], worker)))
+		b = cutOf(rest[iface:n], addr).append(b)
 		rest = rest[n:]
 	}
 	return b
@@ -51,24 +80,12 @@ func appendShapeKey(b, addr []byte) []byte {
 
 // newShape decodes a key made by appendShapeKey.
 func newShape(key string) *shape {
-	s := &shape{key: key, perPeer: recordHead}
-	for rest := []byte(key)[len(uct.UUID{}):]; len(rest) > 0; {
-		device := int(rest[entryHeadLen+attrLen])
-		n := int(binary.LittleEndian.Uint16(rest[3:]))
-		iface := entryHeadLen + entryMinLen + device
-		e := shapeEntry{
-			entry: Entry{
-				Transport: uct.TransportID(binary.LittleEndian.Uint16(rest)),
-				Device:    rest[2],
-				Attr:      parseAttr(rest[entryHeadLen:]),
-				Addr:      uct.Address{Device: rest[iface-device : iface : iface]},
-			},
-			iface:  n - entryMinLen - device,
-			uuidAt: int(int16(binary.LittleEndian.Uint16(rest[iface:]))),
-		}
-		s.entries = append(s.entries, e)
+	s := &shape{key: key}
+	s.perPeer = recordHead(s.kin())
+	for rest := s.entries(); len(rest) > 0; {
+		var e shapeEntry
+		e, rest = nextShapeEntry(rest)
 		s.perPeer += e.stored()
-		rest = rest[iface+2:]
 	}
 	return s
 }
@@ -79,47 +96,42 @@ func (s *shape) host() (u uct.UUID) {
 	return u
 }
 
+// kin: the worker's UUID ends as that of its process.
+func (s *shape) kin() bool { return s.key[uuidLen] == 1 }
+
+// entries are those of the key.
+func (s *shape) entries() string { return s.key[uuidLen+1:] }
+
 // pack writes what the record of a checked address of this shape holds.
 func (s *shape) pack(record, addr []byte) {
-	n := copy(record, addr[offWorker:headerLen])
-	n += copy(record[n:], addr[offProcess:offWorker])
-	rest := body(addr)
-	for _, e := range s.entries {
-		start := entryHeadLen + entryMinLen + len(e.entry.Addr.Device)
-		iface := rest[start : start+e.iface]
-		rest = rest[start+e.iface:]
-		if e.uuidAt >= 0 {
-			n += copy(record[n:], iface[:e.uuidAt])
-			iface = iface[e.uuidAt+len(uct.UUID{}):]
-		}
-		n += copy(record[n:], iface)
+	copy(record, addr[offWorker:headerLen])
+	n := recordHead(s.kin())
+	copy(record[uuidLen:n], addr[offProcess:offWorker])
+	from := body(addr)
+	for rest := s.entries(); len(rest) > 0; {
+		var e shapeEntry
+		e, rest = nextShapeEntry(rest)
+		end := len(e.head) + e.iface
+		n += e.cut.take(record[n:], from[len(e.head):end])
+		from = from[end:]
 	}
 }
 
 // view is the reverse of pack. The result owns its bytes.
 func (s *shape) view(record []byte) View {
-	v := View{Host: s.host(), Entries: make([]Entry, len(s.entries))}
+	v := View{Host: s.host(), Entries: []Entry{}}
+	n := recordHead(s.kin())
 	copy(v.Worker[:], record)
-	copy(v.Process[:], record[len(v.Worker):])
-	rest := record[recordHead:]
-	for i, e := range s.entries {
-		v.Entries[i] = e.entry
-		v.Entries[i].Addr = uct.Address{
-			Device: bytes.Clone(e.entry.Addr.Device),
-			Iface:  e.join(rest[:e.stored()], v.Worker),
-		}
-		rest = rest[e.stored():]
+	v.Process = v.Worker
+	copy(v.Process[:], record[uuidLen:n])
+	record = record[n:]
+	for rest := s.entries(); len(rest) > 0; {
+		var e shapeEntry
+		e, rest = nextShapeEntry(rest)
+		entry := e.entry()
+		entry.Addr.Iface = e.cut.join(record[:e.stored()], &v)
+		v.Entries = append(v.Entries, entry)
+		record = record[e.stored():]
 	}
 	return v
-}
-
-// join puts the worker's UUID back into a stored iface part.
-func (e shapeEntry) join(stored []byte, worker uct.UUID) []byte {
-	iface := make([]byte, 0, e.iface)
-	if e.uuidAt < 0 {
-		return append(iface, stored...)
-	}
-	iface = append(iface, stored[:e.uuidAt]...)
-	iface = append(iface, worker[:]...)
-	return append(iface, stored[e.uuidAt:]...)
 }

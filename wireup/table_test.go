@@ -1,6 +1,8 @@
 package wireup
 
 import (
+	"encoding/binary"
+	"hash/crc32"
 	"math/rand/v2"
 	"testing"
 
@@ -171,4 +173,46 @@ func TestTableAddAllocatesNothingForAKnownHost(t *testing.T) {
 		_, _ = table.Add(addrs[i])
 		i++
 	}))
+}
+
+// What follows from the rest of an address is not stored, and comes back.
+func TestTableLeavesOut(t *testing.T) {
+	v := golden
+	worker, half := string(v.Worker[:]), string(v.Process[8:])
+	summed := func(s string) string {
+		return string(binary.LittleEndian.AppendUint32([]byte(s), crc32.Checksum([]byte(s), castagnoli)))
+	}
+	stranger := v.Process
+	stranger[15]++
+	for name, tc := range map[string]struct {
+		process uct.UUID
+		iface   string
+		stored  int // bytes, beside the UUIDs
+		head    int // bytes of these
+	}{
+		"all of it":                  {v.Process, summed("a" + worker + "bc" + half + "def"), 6, 20},
+		"nothing":                    {v.Process, "abcdef", 6, 20},
+		"a sum alone":                {v.Process, summed("abcdef"), 6, 20},
+		"a sum of nothing":           {v.Process, summed(""), 0, 20},
+		"process before worker":      {v.Process, "a" + half + "b" + worker, 8 + 2, 20},
+		"process alone":              {v.Process, "a" + half + "b", 2, 20},
+		"a process that is no kin":   {stranger, summed("a" + worker + half), 9, 32},
+		"a wrong sum":                {v.Process, worker + "abcd", 4, 20},
+		"the process of no kin, too": {stranger, worker + string(stranger[8:]), 0, 32},
+		"a worker cut short":         {v.Process, summed(worker[:14]), 14, 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := v
+			w.Process = tc.process
+			w.Entries = []Entry{{Transport: 7, Addr: uct.Address{Device: []byte("d"), Iface: []byte(tc.iface)}}}
+			var table Table
+			p, err := table.Add(encode(t, w))
+			require.NoError(t, err)
+			assert.Equal(t, w, table.View(p))
+			assert.Equal(t, tc.head+tc.stored, table.shapes[table.at(p).shape].perPeer)
+			q, err := table.Add(encode(t, w))
+			require.NoError(t, err)
+			assert.Equal(t, p, q)
+		})
+	}
 }
