@@ -4,18 +4,27 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"encoding/hex"
+	"sync/atomic"
 
+	"github.com/goucx/goucx/ucs/platform"
 	"github.com/goucx/goucx/uct"
 )
 
-func newID() (u uct.UUID) {
-	_, _ = rand.Read(u[:]) // never fails; see crypto/rand
+// workersMade numbers the workers of the process.
+var workersMade atomic.Uint32
+
+// newID is the process's UUID but for the first four bytes, so that who knows many
+// workers stores the rest once for each (package wireup).
+func newID() uct.UUID {
+	u := uct.UUID(platform.ProcessID())
+	own := binary.LittleEndian.Uint32(u[:]) + workersMade.Add(1)
+	binary.LittleEndian.PutUint32(u[:], own)
 	return u
 }
 
 func randomWord() uint64 {
 	var b [8]byte
-	_, _ = rand.Read(b[:]) // as in newID
+	_, _ = rand.Read(b[:]) // never fails; see crypto/rand
 	return binary.LittleEndian.Uint64(b[:])
 }
 

@@ -26,7 +26,7 @@ type star struct {
 }
 
 func newStar(t testing.TB, n int) *star {
-	c := openContext(t) // closes the workers
+	c := openContext(t, "self,shm") // closes the workers
 	s := &star{hub: newWorker(t, c)}
 	for range n {
 		s.peers = append(s.peers, newWorker(t, c))

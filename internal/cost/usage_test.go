@@ -52,9 +52,9 @@ func mapped(t testing.TB, maps []byte) int {
 	return sum
 }
 
-// openContext opens the transports within a host, which the limits are of.
-func openContext(t testing.TB) *ucp.Context {
-	t.Setenv("UCX_TLS", "self,shm")
+// openContext opens the transports of that UCX_TLS.
+func openContext(t testing.TB, tls string) *ucp.Context {
+	t.Setenv("UCX_TLS", tls)
 	c, err := goucx.Open(ucp.Config{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })

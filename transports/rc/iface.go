@@ -1,7 +1,6 @@
 package rc
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"math/bits"
@@ -216,8 +215,6 @@ func (f *iface) open(lock uct.LockMode) (err error) {
 	if err = f.ud.open(f); err != nil {
 		return err
 	}
-	f.self.iface = ifaceAddress{qpn: f.ud.qpn, qkey: f.ud.qkey, seg: uint32(f.seg)}
-	_, _ = rand.Read(f.self.iface.name[:]) // never fails
 	f.nowhere.f = f
 	for f.posted < f.target {
 		if !f.post() {
@@ -239,10 +236,16 @@ func (f *iface) open(lock uct.LockMode) (err error) {
 func (f *iface) Attr() *uct.IfaceAttr { return &f.attr }
 
 // DeviceAddress is that of the port.
-func (f *iface) DeviceAddress(b []byte) []byte { return f.place.Append(b) }
+func (f *iface) DeviceAddress(b []byte) []byte {
+	a := f.self.address()
+	return a.AppendDevice(b)
+}
 
 // Address names the iface and its queue pair for connection messages.
-func (f *iface) Address(b []byte) []byte { return f.self.iface.append(b) }
+func (f *iface) Address(b []byte) []byte {
+	a := f.self.address()
+	return a.AppendIface(b)
+}
 
 // Reachable compares the two ports.
 func (f *iface) Reachable(a uct.Address) (bool, string) {
@@ -252,10 +255,7 @@ func (f *iface) Reachable(a uct.Address) (bool, string) {
 
 // peerOf reads an address; why it does not serve.
 func (f *iface) peerOf(a uct.Address) (p peer, why string) {
-	if err := p.port.Parse(a.Device); err != nil {
-		return p, err.Error()
-	}
-	if err := p.iface.parse(a.Iface); err != nil {
+	if err := p.parse(a); err != nil {
 		return p, err.Error()
 	}
 	if ok, why := f.place.Reaches(&p.port); !ok {

@@ -1,11 +1,7 @@
 package rc
 
 import (
-	"encoding/binary"
-	"fmt"
-
 	"github.com/goucx/goucx/transports/internal/nic"
-	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/verbs"
 )
@@ -31,7 +27,8 @@ type ifaceName [16]byte
 
 // ifaceAddress is how an interface is found on its port.
 type ifaceAddress struct {
-	name ifaceName
+	name   ifaceName
+	worker uct.UUID
 	// qpn and qkey are of the queue pair for connection messages.
 	qpn  verbs.QPN
 	qkey uint32
@@ -39,46 +36,22 @@ type ifaceAddress struct {
 	seg uint32
 }
 
-// Layout of an interface's address, little-endian; docs/wire/rc.md.
-const (
-	addrVersion  = 1
-	addrOffQPN   = 4
-	addrOffQKey  = 8
-	addrOffSeg   = 12
-	addrOffName  = 16
-	addrOffSum   = 32
-	ifaceAddrLen = 36
-)
-
-func (a *ifaceAddress) append(b []byte) []byte {
-	start, le := len(b), binary.LittleEndian
-	b = append(b, addrVersion, 0, 0, 0)
-	b = le.AppendUint32(b, uint32(a.qpn))
-	b = le.AppendUint32(b, a.qkey)
-	b = le.AppendUint32(b, a.seg)
-	b = append(b, a.name[:]...)
-	return nic.AppendSum(b, start)
+// peerAt is the interface at an address.
+func peerAt(a *nic.Address) peer {
+	return peer{ifaceAddress{name: a.Name(), worker: a.Worker, qpn: a.QPN, qkey: a.QKey(), seg: a.Seg}, a.Port}
 }
 
-// parse reads an address, which must be exactly that long. The error names what
-// is wrong.
-func (a *ifaceAddress) parse(b []byte) error {
-	le := binary.LittleEndian
-	if len(b) != ifaceAddrLen {
-		return fmt.Errorf("damaged address: rc part of %d bytes, want %d", len(b), ifaceAddrLen)
+// address is the reverse of peerAt.
+func (p *peer) address() nic.Address {
+	return nic.Address{Port: p.port, Seg: p.iface.seg, Worker: p.iface.worker, QPN: p.iface.qpn}
+}
+
+// parse reads both parts of an address. The error names what is wrong.
+func (p *peer) parse(u uct.Address) error {
+	var a nic.Address
+	if err := a.Parse(u); err != nil {
+		return err
 	}
-	if err := nic.CheckSum(b); err != nil {
-		return fmt.Errorf("damaged address: rc part: %w", err)
-	}
-	if b[0] != addrVersion {
-		return fmt.Errorf("peer's rc address has version %d, ours %d", b[0], addrVersion)
-	}
-	*a = ifaceAddress{
-		qpn: verbs.QPN(le.Uint32(b[addrOffQPN:])), qkey: le.Uint32(b[addrOffQKey:]), seg: le.Uint32(b[addrOffSeg:]),
-		name: ifaceName(b[addrOffName:addrOffSum]),
-	}
-	if a.qpn > verbs.MulticastQPN {
-		return fmt.Errorf("peer's rc address: queue pair %#x: %w", uint32(a.qpn), ucs.ErrInvalid)
-	}
+	*p = peerAt(&a)
 	return nil
 }

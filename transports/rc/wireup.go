@@ -1,13 +1,13 @@
 package rc
 
 import (
-	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
 
 	"github.com/goucx/goucx/transports/internal/nic"
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/verbs"
 	"github.com/goucx/goucx/wireup/machine"
 )
@@ -27,7 +27,7 @@ type note struct {
 
 // Layout of a connection message, little-endian.
 const (
-	noteVersion   = 1
+	noteVersion   = 2
 	noteOffKind   = 1
 	noteOffFlags  = 2
 	noteOffWorker = 4
@@ -37,10 +37,11 @@ const (
 	noteOffOld    = 40
 	noteOffQPN    = 44
 	noteOffPSN    = 48
-	noteOffIface  = 52
-	noteOffPort   = noteOffIface + ifaceAddrLen
-	noteOffSum    = noteOffPort + nic.PortAddressLen
-	noteLen       = noteOffSum + 4
+	noteOffPort   = 52
+	noteOffIface  = noteOffPort + nic.AddressLen
+	noteMin       = noteOffIface + nic.IfaceLenMin + noteSum
+	noteLen       = noteOffIface + nic.IfaceLenMax + noteSum // of the longest
+	noteSum       = 4
 
 	noteResume   = 1
 	noteClosing  = 2
@@ -68,17 +69,16 @@ func (n *note) append(b []byte) []byte {
 	b = le.AppendUint32(b, uint32(m.Old))
 	b = le.AppendUint32(b, uint32(n.half.qpn))
 	b = le.AppendUint32(b, uint32(n.half.psn))
-	b = n.from.iface.append(b)
-	b = n.from.port.Append(b)
+	from := n.from.address()
+	b = from.AppendIface(from.AppendDevice(b))
 	return nic.AppendSum(b, start)
 }
 
-// parse reads a message, which must be exactly that long. The error names what is
-// wrong.
+// parse reads a message. The error names what is wrong.
 func (n *note) parse(b []byte) error {
 	le := binary.LittleEndian
-	if len(b) != noteLen {
-		return fmt.Errorf("connection message of %d bytes, want %d: %w", len(b), noteLen, ucs.ErrInvalid)
+	if len(b) < noteMin || len(b) > noteLen {
+		return fmt.Errorf("connection message of %d bytes, want %d to %d: %w", len(b), noteMin, noteLen, ucs.ErrInvalid)
 	}
 	if err := nic.CheckSum(b); err != nil {
 		return fmt.Errorf("connection message: %w: %w", err, ucs.ErrInvalid)
@@ -99,7 +99,7 @@ func (n *note) parse(b []byte) error {
 	if n.msg.From == 0 || n.half.qpn > verbs.MulticastQPN || n.half.psn >= 1<<24 {
 		return fmt.Errorf("connection message of connection %d with queue pair %#x: %w", n.msg.From, uint32(n.half.qpn), ucs.ErrInvalid)
 	}
-	return errors.Join(n.from.iface.parse(b[noteOffIface:noteOffPort]), n.from.port.Parse(b[noteOffPort:noteOffSum]))
+	return n.from.parse(uct.Address{Device: b[noteOffPort:noteOffIface], Iface: b[noteOffIface : len(b)-noteSum]})
 }
 
 const (
@@ -113,7 +113,6 @@ const (
 type datagrams struct {
 	qp   verbs.QP
 	qpn  verbs.QPN
-	qkey uint32
 	tx   *nic.Slab // used in turn
 	rx   *nic.Slab
 	next uint32 // of tx
@@ -123,9 +122,6 @@ type datagrams struct {
 
 // open makes the queue pair and posts its receives.
 func (u *datagrams) open(f *iface) (err error) {
-	var b [4]byte
-	_, _ = rand.Read(b[:])                                 // never fails
-	u.qkey = binary.LittleEndian.Uint32(b[:]) &^ (1 << 31) // the top bit is for privileged ones
 	if u.tx, err = nic.NewSlab(f.pd, udSends, noteLen); err != nil {
 		return err
 	}
@@ -140,6 +136,7 @@ func (u *datagrams) open(f *iface) (err error) {
 		return err
 	}
 	u.qpn = u.qp.QPN()
+	f.self = peerAt(&nic.Address{Port: f.self.port, Seg: uint32(f.seg), Worker: f.worker, QPN: u.qpn})
 	for _, s := range []struct {
 		to   verbs.QPState
 		mask verbs.AttrMask
@@ -148,7 +145,7 @@ func (u *datagrams) open(f *iface) (err error) {
 		{verbs.StateRTR, 0},
 		{verbs.StateRTS, verbs.AttrSQPSN},
 	} {
-		a := verbs.QPAttr{State: s.to, Port: f.port, QKey: u.qkey}
+		a := verbs.QPAttr{State: s.to, Port: f.port, QKey: f.self.iface.qkey}
 		if err = u.qp.Modify(&a, verbs.AttrState|s.mask); err != nil {
 			return err
 		}

@@ -88,16 +88,3 @@ func FuzzParseAddress(f *testing.F) {
 		require.Equal(t, b, a.appendBoth(nil))
 	})
 }
-
-// TestAddressVector is docs/wire/ud.md's example.
-func TestAddressVector(t *testing.T) {
-	a := address{qpn: 0x123456, qkey: 0x01020304, name: 0x1122334455667788}
-	b := a.append(nil)
-	require.Equal(t, []byte{
-		1, 0, 0, 0, 0x56, 0x34, 0x12, 0, 4, 3, 2, 1, 0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11,
-	}, b[:addrOffSum])
-	for n := range b {
-		var c address
-		require.Error(t, c.parse(uct.Address{Iface: b[:n]}), "cut to %d", n)
-	}
-}

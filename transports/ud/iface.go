@@ -1,8 +1,6 @@
 package ud
 
 import (
-	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
@@ -120,10 +118,6 @@ func openIface(d *nic.Domain, port uint8, c uct.IfaceConfig) (uct.Iface, error) 
 		names: map[uint64]*peer{}, ahs: map[ahKey]verbs.AH{}, linger: linger.Get(c.Settings), group: c.Stats,
 	}
 	f.stats, f.due = stats.NewSet(statNames[:]), never
-	var secret [12]byte
-	_, _ = rand.Read(secret[:]) // never fails
-	f.self.name = max(binary.LittleEndian.Uint64(secret[:]), 1)
-	f.self.qkey = binary.LittleEndian.Uint32(secret[8:]) &^ (1 << 31) // that bit means another thing
 	if err := f.open(port, c); err != nil {
 		return nil, errors.Join(err, f.release())
 	}
@@ -134,8 +128,6 @@ func (f *iface) open(port uint8, c uct.IfaceConfig) (err error) {
 	if f.self.port, err = f.d.PortAddress(port); err != nil {
 		return err
 	}
-	f.device = f.self.port.Append(nil)
-	f.mux = arq.NewMux(&f.conf, f.self.name)
 	packet := f.self.port.MTU.Bytes()
 	f.attr = attrOf(packet - arq.HeadLen)
 	f.attr.FailureWithin = f.conf.Silence + 2*f.conf.KeepAlive
@@ -161,9 +153,11 @@ func (f *iface) open(port uint8, c uct.IfaceConfig) (err error) {
 	if err = errors.Join(f.epoll.Add(f.event.FD(), 0, shmem.EventIn), f.epoll.Add(f.channel.FD(), 0, shmem.EventIn)); err != nil {
 		return err
 	}
-	if err = f.openQP(port, receives); err != nil {
+	if err = f.openQP(port, receives, c.Worker); err != nil {
 		return err
 	}
+	f.device = f.self.appendDevice(nil)
+	f.mux = arq.NewMux(&f.conf, f.self.name)
 	f.share, f.lens, f.onAlarm = int(f.conf.Window), make([]uint16, receives), f.alarmed
 	for i := range uint32(receives) {
 		if _, ok := f.rx.Take(); ok {

@@ -3,8 +3,10 @@ package ud
 import (
 	"errors"
 
+	"github.com/goucx/goucx/transports/internal/nic"
 	"github.com/goucx/goucx/transports/ud/arq"
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/verbs"
 )
 
@@ -32,7 +34,7 @@ type queuePair struct {
 	swcs              [signalEvery]verbs.WC
 }
 
-func (f *iface) openQP(port uint8, receives int) (err error) {
+func (f *iface) openQP(port uint8, receives int, worker uct.UUID) (err error) {
 	ctx, parent := f.d.Context(), f.thread.PD
 	if f.sendCQ, err = ctx.CreateCQ(verbs.CQConfig{Depth: sendDepth, Domain: parent}); err != nil {
 		return err
@@ -49,7 +51,7 @@ func (f *iface) openQP(port uint8, receives int) (err error) {
 		f.wrs[i].Op = verbs.OpSend
 	}
 	f.inline = min(f.qp.Query().Caps.MaxInline, verbs.InlineLen)
-	f.self.qpn = f.qp.QPN()
+	f.self = addressOf(&nic.Address{Port: f.self.port, Worker: worker, QPN: f.qp.QPN()})
 	err = f.qp.Modify(&verbs.QPAttr{State: verbs.StateInit, Port: port, QKey: f.self.qkey},
 		verbs.AttrState|verbs.AttrPKeyIndex|verbs.AttrPort|verbs.AttrQKey)
 	if err == nil {

@@ -1,7 +1,6 @@
 package ud
 
 import (
-	"encoding/binary"
 	"fmt"
 
 	"github.com/goucx/goucx/transports/internal/nic"
@@ -11,57 +10,53 @@ import (
 
 // address is where an interface is found: its port, and its queue pair there.
 type address struct {
-	port nic.PortAddress
-	qpn  verbs.QPN
-	qkey uint32
-	// name is random: another interface is never taken for this one.
+	port   nic.PortAddress
+	worker uct.UUID
+	qpn    verbs.QPN
+	qkey   uint32
+	// name is its own: another interface is never taken for this one.
 	name uint64
 }
 
-// Layout of the interface's part, little-endian; docs/wire/ud.md.
-const (
-	addrVersion = 1
-	addrOffQPN  = 4
-	addrOffQKey = 8
-	addrOffName = 12
-	addrOffSum  = 20
-	addrLen     = 24
-)
+// addressOf is an address in the form that peers are told.
+func addressOf(a *nic.Address) address {
+	return address{port: a.Port, worker: a.Worker, qpn: a.QPN, qkey: a.QKey(), name: a.Digest()}
+}
 
-// append appends the interface's part.
+// packed is the reverse of addressOf.
+func (a *address) packed() nic.Address {
+	return nic.Address{Port: a.port, Worker: a.worker, QPN: a.qpn}
+}
+
+// appendDevice appends the port's part, append the interface's.
+func (a *address) appendDevice(b []byte) []byte {
+	p := a.packed()
+	return p.AppendDevice(b)
+}
+
 func (a *address) append(b []byte) []byte {
-	start, le := len(b), binary.LittleEndian
-	b = append(b, addrVersion, 0, 0, 0)
-	b = le.AppendUint32(b, uint32(a.qpn))
-	b = le.AppendUint32(b, a.qkey)
-	b = le.AppendUint64(b, a.name)
-	return nic.AppendSum(b, start)
+	p := a.packed()
+	return p.AppendIface(b)
 }
 
 // parse reads both parts of an address. The error names what is wrong.
 func (a *address) parse(u uct.Address) error {
-	le, b := binary.LittleEndian, u.Iface
-	if len(b) != addrLen {
-		return fmt.Errorf("damaged address: %d bytes, want %d", len(b), addrLen)
+	var p nic.Address
+	if err := p.Parse(u); err != nil {
+		return err
 	}
-	if err := nic.CheckSum(b); err != nil {
-		return fmt.Errorf("damaged address: %w", err)
+	if p.Seg != 0 {
+		return fmt.Errorf("peer's receives take %d bytes, those of a packet are wanted", p.Seg)
 	}
-	if b[0] != addrVersion {
-		return fmt.Errorf("peer's address has version %d, ours %d", b[0], addrVersion)
-	}
-	a.qpn, a.qkey, a.name = verbs.QPN(le.Uint32(b[addrOffQPN:])), le.Uint32(b[addrOffQKey:]), le.Uint64(b[addrOffName:])
-	if a.qpn == 0 || a.qpn >= verbs.MulticastQPN || a.qkey>>31 != 0 {
-		return fmt.Errorf("peer's address: queue pair %#x, key %#x", uint32(a.qpn), a.qkey)
-	}
-	return a.port.Parse(u.Device)
+	*a = addressOf(&p)
+	return nil
 }
 
 // appendBoth appends what a Connect carries: length of the port's part, that part,
 // and the interface's.
 func (a *address) appendBoth(b []byte) []byte {
 	at := len(b)
-	b = a.port.Append(append(b, 0))
+	b = a.appendDevice(append(b, 0))
 	b[at] = byte(len(b) - at - 1)
 	return a.append(b)
 }

@@ -2,7 +2,6 @@ package nic
 
 import (
 	"encoding/binary"
-	"fmt"
 
 	"github.com/goucx/goucx/ucs/platform"
 	"github.com/goucx/goucx/verbs"
@@ -22,7 +21,7 @@ const (
 	numFabrics
 )
 
-// PortAddress is where a port is found: the device part of an address.
+// PortAddress is where a port is found.
 type PortAddress struct {
 	Fabric Fabric
 	// MTU is the largest payload of a packet.
@@ -34,19 +33,6 @@ type PortAddress struct {
 	// them does not reach beyond, and no two have the same GID on a network.
 	Place uint64
 }
-
-// Layout of a port address, little-endian; docs/wire/rc.md.
-const (
-	portVersion  = 1
-	portOffLID   = 4
-	portOffGID   = 6
-	portOffPlace = 22
-	portOffSum   = 30
-	// PortAddressLen is the length of a packed port address.
-	PortAddressLen = portOffSum + sumLen
-	portOffFabric  = 1
-	portOffMTU     = 2
-)
 
 // PortAddress gives the address of a port of the device.
 func (d *Domain) PortAddress(port uint8) (a PortAddress, err error) {
@@ -61,48 +47,15 @@ func (d *Domain) PortAddress(port uint8) (a PortAddress, err error) {
 	switch info := d.ctx.Info(); {
 	case info.Link == "inproc" || info.Link == "fabric":
 		id := platform.ProcessID()
-		a.Fabric, a.Place = FabricProcess, binary.LittleEndian.Uint64(id[:])
+		a.Fabric, a.Place = FabricProcess, binary.LittleEndian.Uint64(id[8:])
 	default:
 		id := platform.HostID()
-		a.Place = binary.LittleEndian.Uint64(id[:]) ^ platform.Self().NetNamespace
+		a.Place = binary.LittleEndian.Uint64(id[:]) ^ platform.NetNamespace()
 		if a.GID.Addr().IsLoopback() {
 			a.Fabric = FabricHost
 		}
 	}
 	return a, nil
-}
-
-// Append appends the packed form.
-func (a *PortAddress) Append(b []byte) []byte {
-	start, le := len(b), binary.LittleEndian
-	b = append(b, portVersion, byte(a.Fabric), byte(a.MTU), 0)
-	b = le.AppendUint16(b, a.LID)
-	b = append(b, a.GID[:]...)
-	b = le.AppendUint64(b, a.Place)
-	return AppendSum(b, start)
-}
-
-// Parse reads a packed address, which must be exactly that long. The error names
-// what is wrong.
-func (a *PortAddress) Parse(b []byte) error {
-	le := binary.LittleEndian
-	if len(b) != PortAddressLen {
-		return fmt.Errorf("damaged address: device part of %d bytes, want %d", len(b), PortAddressLen)
-	}
-	if err := CheckSum(b); err != nil {
-		return fmt.Errorf("damaged address: device part: %w", err)
-	}
-	if b[0] != portVersion {
-		return fmt.Errorf("peer's device address has version %d, ours %d", b[0], portVersion)
-	}
-	*a = PortAddress{
-		Fabric: Fabric(b[portOffFabric]), MTU: verbs.MTU(b[portOffMTU]), LID: le.Uint16(b[portOffLID:]),
-		GID: verbs.GID(b[portOffGID:portOffPlace]), Place: le.Uint64(b[portOffPlace:]),
-	}
-	if a.Fabric >= numFabrics || a.MTU.Bytes() == 0 || a.GID == (verbs.GID{}) {
-		return fmt.Errorf("peer's device address: fabric %d, MTU %d, GID %v", a.Fabric, uint8(a.MTU), a.GID.Addr())
-	}
-	return nil
 }
 
 // Reaches says whether the peer's port b may be reached from a, else why not.

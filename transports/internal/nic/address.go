@@ -1,0 +1,150 @@
+package nic
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/goucx/goucx/uct"
+	"github.com/goucx/goucx/verbs"
+)
+
+// Address is where an interface is found: its port, and its queue pair there. What
+// the processes of a host have in common is the device part, so that whoever knows
+// many of them stores it once.
+type Address struct {
+	Port PortAddress
+	// Seg is how many bytes its receives take; 0: what a packet carries.
+	Seg uint32
+	// Worker is the worker that it belongs to.
+	Worker uct.UUID
+	// QPN is of the queue pair that takes datagrams of peers.
+	QPN verbs.QPN
+}
+
+// Layout of both parts, little-endian; docs/wire/rc.md.
+const (
+	addrVersion  = 2
+	addrOffSeg   = 4
+	addrOffGID   = 8
+	addrOffPlace = 24
+	deviceLen    = 32 + sumLen
+
+	addrOffQPN     = 16
+	addrOffLID     = 19
+	addrOffWithin  = 21
+	addrOffID      = 29
+	ifaceLen       = addrOffWithin + sumLen
+	ifaceLenWithin = addrOffID + gidPrefix + sumLen
+
+	gidPrefix = 8 // bytes of a GID that name a subnet; the others are an interface in it
+
+	// AddressLen is the length of a packed device part, and IfaceLenMin and
+	// IfaceLenMax bound that of the iface part.
+	AddressLen  = deviceLen
+	IfaceLenMin = ifaceLen
+	IfaceLenMax = ifaceLenWithin
+)
+
+// AppendDevice appends the device part.
+func (a *Address) AppendDevice(b []byte) []byte {
+	start, le, p := len(b), binary.LittleEndian, a.Port
+	if p.Fabric == FabricProcess { // no other process has them
+		clear(p.GID[gidPrefix:])
+		p.Place = 0
+	}
+	b = append(b, addrVersion, byte(p.Fabric), byte(p.MTU), 0)
+	b = le.AppendUint32(b, a.Seg)
+	b = append(b, p.GID[:]...)
+	b = le.AppendUint64(b, p.Place)
+	return AppendSum(b, start)
+}
+
+// AppendIface appends the iface part.
+func (a *Address) AppendIface(b []byte) []byte {
+	start, le := len(b), binary.LittleEndian
+	b = append(b, a.Worker[:]...)
+	b = append(b, byte(a.QPN), byte(a.QPN>>8), byte(a.QPN>>16))
+	b = le.AppendUint16(b, a.Port.LID)
+	if a.Port.Fabric == FabricProcess {
+		b = le.AppendUint64(b, a.Port.Place)
+		b = append(b, a.Port.GID[gidPrefix:]...)
+	}
+	return AppendSum(b, start)
+}
+
+// Parse reads both parts, which must be exactly that long. The error names what is
+// wrong.
+func (a *Address) Parse(u uct.Address) error {
+	le, d, i := binary.LittleEndian, u.Device, u.Iface
+	if len(d) != deviceLen {
+		return fmt.Errorf("damaged address: device part of %d bytes, want %d", len(d), deviceLen)
+	}
+	if err := CheckSum(d); err != nil {
+		return fmt.Errorf("damaged address: device part: %w", err)
+	}
+	if d[0] != addrVersion {
+		return fmt.Errorf("peer's device address has version %d, ours %d", d[0], addrVersion)
+	}
+	p := PortAddress{
+		Fabric: Fabric(d[1]), MTU: verbs.MTU(d[2]), GID: verbs.GID(d[addrOffGID:addrOffPlace]), Place: le.Uint64(d[addrOffPlace:]),
+	}
+	want := ifaceLen
+	if p.Fabric == FabricProcess {
+		want = ifaceLenWithin
+	}
+	if len(i) != want {
+		return fmt.Errorf("damaged address: %d bytes, want %d", len(i), want)
+	}
+	if err := CheckSum(i); err != nil {
+		return fmt.Errorf("damaged address: %w", err)
+	}
+	within := verbs.GID{}
+	if p.Fabric == FabricProcess {
+		if p.Place != 0 || [gidPrefix]byte(p.GID[gidPrefix:]) != [gidPrefix]byte{} {
+			return fmt.Errorf("peer's device address: place %#x, GID %v", p.Place, p.GID.Addr())
+		}
+		p.Place = le.Uint64(i[addrOffWithin:])
+		within = p.GID
+		copy(p.GID[gidPrefix:], i[addrOffID:])
+	}
+	p.LID = le.Uint16(i[addrOffLID:])
+	if p.Fabric >= numFabrics || p.MTU.Bytes() == 0 || p.GID == within || d[3] != 0 {
+		return fmt.Errorf("peer's device address: fabric %d, MTU %d, GID %v", p.Fabric, uint8(p.MTU), p.GID.Addr())
+	}
+	qpn := verbs.QPN(i[addrOffQPN]) | verbs.QPN(i[addrOffQPN+1])<<8 | verbs.QPN(i[addrOffQPN+2])<<16
+	if qpn == 0 || qpn >= verbs.MulticastQPN {
+		return fmt.Errorf("peer's address: queue pair %#x", uint32(qpn))
+	}
+	*a = Address{Port: p, Seg: le.Uint32(d[addrOffSeg:]), Worker: uct.UUID(i[:addrOffQPN]), QPN: qpn}
+	return nil
+}
+
+// Name tells the interface from all others, and from those of another life of its
+// process.
+func (a *Address) Name() (n [16]byte) {
+	n = a.Worker
+	le := binary.LittleEndian
+	le.PutUint32(n[8:], le.Uint32(n[8:])^uint32(a.QPN))
+	le.PutUint16(n[12:], le.Uint16(n[12:])^a.Port.LID)
+	return n
+}
+
+// Digest is Name in eight bytes, never 0.
+func (a *Address) Digest() uint64 {
+	n := a.Name()
+	return max(1, mix(binary.LittleEndian.Uint64(n[:])^mix(binary.LittleEndian.Uint64(n[8:]))))
+}
+
+// QKey is the key of the queue pair, which who has the address can tell; the top
+// bit is for privileged ones.
+func (a *Address) QKey() uint32 { return uint32(mix(a.Digest())) &^ (1 << 31) }
+
+// mix spreads the bits of x over all of the result.
+//
+// Source: splitmix64.
+func mix(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
