@@ -4,6 +4,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/transports/internal/nic"
 	"github.com/goucx/goucx/transports/rc"
 	"github.com/goucx/goucx/transports/self"
 	"github.com/goucx/goucx/transports/shm"
@@ -15,7 +16,8 @@ import (
 
 // All gives one provider of each transport, the nearest first.
 func All() []uct.Component {
-	return []uct.Component{self.Component(), shm.Component(), rc.Component(Verbs, softSettings), ud.Component(Verbs, softSettings)}
+	devices := nic.Share(Verbs)
+	return []uct.Component{self.Component(), shm.Component(), rc.On(devices, softSettings), ud.On(devices, softSettings)}
 }
 
 // Verbs gives the verbs providers that settings ask for; a nil set has the

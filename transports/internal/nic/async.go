@@ -45,7 +45,7 @@ func DropAsync() error {
 	return a.Close()
 }
 
-// lowQueues are the shared receive queues of a domain that want to know when they
+// lowQueues are the shared receive queues of a device that want to know when they
 // run low.
 type lowQueues struct {
 	mu    sync.Mutex // guards the rest, and is held while one of fns runs
@@ -57,7 +57,7 @@ type lowQueues struct {
 // time, until OffLow. Where the system has no descriptors for events it is never
 // called.
 func (d *Domain) OnLow(q verbs.SRQ, fn func()) error {
-	l := &d.low
+	l := &d.dev.low
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.watch == nil {
@@ -66,7 +66,7 @@ func (d *Domain) OnLow(q verbs.SRQ, fn func()) error {
 			return err
 		}
 		if fd := d.ctx.AsyncFD(); fd >= 0 {
-			err = a.Watch(fd, d.takeEvents)
+			err = a.Watch(fd, d.dev.takeEvents)
 		}
 		if err != nil && !errors.Is(err, ucs.ErrUnsupported) {
 			return errors.Join(err, DropAsync())
@@ -79,7 +79,7 @@ func (d *Domain) OnLow(q verbs.SRQ, fn func()) error {
 
 // OffLow ends OnLow; afterwards its function does not run.
 func (d *Domain) OffLow(q verbs.SRQ) error {
-	l := &d.low
+	l := &d.dev.low
 	l.mu.Lock()
 	delete(l.fns, q)
 	if l.watch == nil || len(l.fns) > 0 {
@@ -94,7 +94,7 @@ func (d *Domain) OffLow(q verbs.SRQ) error {
 
 // takeEvents takes the device's events in the async goroutine. Those of queue pairs
 // say nothing that their completions do not.
-func (d *Domain) takeEvents() {
+func (d *device) takeEvents() {
 	l := &d.low
 	l.mu.Lock()
 	defer l.mu.Unlock()

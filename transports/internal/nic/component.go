@@ -32,17 +32,17 @@ type Transport struct {
 	Open func(d *Domain, port uint8, c uct.IfaceConfig) (uct.Iface, error)
 }
 
-// Component is a transport on the devices of some providers.
+// Component is a transport on some devices.
 type Component struct {
-	t         Transport
-	providers Providers
-	shared    []config.Table
+	t       Transport
+	devices *Devices
+	shared  []config.Table
 }
 
-// NewComponent gives the provider of transport t on the devices of ps, which read
+// NewComponent gives the provider of transport t on the devices of ds, which read
 // the settings shared.
-func NewComponent(t Transport, ps Providers, shared ...config.Table) *Component {
-	return &Component{t, ps, shared}
+func NewComponent(t Transport, ds *Devices, shared ...config.Table) *Component {
+	return &Component{t, ds, shared}
 }
 
 // Name: see uct.Component.
@@ -58,7 +58,7 @@ func (c *Component) Settings() []config.Table {
 
 // Domains: see uct.Component. There is one for each device.
 func (c *Component) Domains(s *config.Set) (infos []uct.DomainInfo, refused []uct.Refusal) {
-	for _, p := range c.providers(s, nil) {
+	for _, p := range c.devices.providers(s, nil) {
 		ds, err := p.Devices()
 		if err != nil {
 			refused = append(refused, uct.Refusal{Transport: c.t.Name, Device: p.Name(), Reason: err.Error()})
@@ -75,20 +75,5 @@ func (c *Component) OpenDomain(i uct.DomainInfo, conf uct.DomainConfig) (uct.Dom
 	if i.Component != c.t.Name {
 		return nil, fmt.Errorf("open %s domain %s/%s: %w", c.t.Name, i.Component, i.Name, ucs.ErrInvalid)
 	}
-	var why error
-	for _, p := range c.providers(conf.Settings, conf.Log) {
-		ds, err := p.Devices()
-		if err != nil {
-			why = err
-		}
-		for k := range ds {
-			if ds[k].Name == i.Name {
-				return openDomain(c, p, &ds[k], conf)
-			}
-		}
-	}
-	if why == nil {
-		why = ucs.ErrInvalid
-	}
-	return nil, fmt.Errorf("open %s domain %s: no such device: %w", c.t.Name, i.Name, why)
+	return openDomain(c, i.Name, conf)
 }

@@ -14,16 +14,16 @@ import (
 	"github.com/goucx/goucx/verbs"
 )
 
-// Domain is an open device with one protection domain.
+// Domain is a protection domain of an open device.
 type Domain struct {
 	t        *Transport
 	settings *config.Set
 	log      *zap.Logger
+	dev      *device
 	ctx      verbs.Context
 	pd       verbs.PD
 	attr     uct.DomainAttr
 	keys     keyTable
-	low      lowQueues
 
 	mu      sync.Mutex // guards the rest
 	ifaces  int
@@ -31,16 +31,17 @@ type Domain struct {
 	closed  bool
 }
 
-func openDomain(c *Component, p verbs.Provider, info *verbs.DeviceInfo, conf uct.DomainConfig) (*Domain, error) {
-	ctx, err := p.Open(*info)
+func openDomain(c *Component, name string, conf uct.DomainConfig) (*Domain, error) {
+	dev, err := c.devices.take(c.t.Name, name, conf)
 	if err != nil {
-		return nil, fmt.Errorf("open %s domain: %w", c.t.Name, err)
+		return nil, fmt.Errorf("open %s domain %s: %w", c.t.Name, name, err)
 	}
+	ctx := dev.ctx
 	pd, err := ctx.AllocPD()
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open %s domain %s: %w", c.t.Name, info.Name, err), ctx.Close())
+		return nil, errors.Join(fmt.Errorf("open %s domain %s: %w", c.t.Name, name, err), dev.drop(c.t.Name))
 	}
-	d := &Domain{t: &c.t, settings: conf.Settings, log: conf.Log, ctx: ctx, pd: pd}
+	d := &Domain{t: &c.t, settings: conf.Settings, log: conf.Log, dev: dev, ctx: ctx, pd: pd}
 	most := int(min(ctx.Attr().MaxMRSize, math.MaxInt-pageSlack))
 	d.attr = uct.DomainAttr{
 		Register: true, NeedMem: true, Allocate: true, MaxRegister: most, MaxAllocate: most, KeyLen: packedLen, KeysUnasked: true,
@@ -148,7 +149,7 @@ func (d *Domain) Close() error {
 		return fmt.Errorf("close %s domain: %d ifaces and %d regions open: %w", d.t.Name, d.ifaces, d.regions, ucs.ErrBusy)
 	}
 	d.closed = true
-	if err := errors.Join(d.pd.Close(), d.ctx.Close()); err != nil {
+	if err := errors.Join(d.pd.Close(), d.dev.drop(d.t.Name)); err != nil {
 		return fmt.Errorf("close %s domain: %w", d.t.Name, err)
 	}
 	return nil

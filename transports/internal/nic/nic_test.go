@@ -19,9 +19,11 @@ import (
 func component() *Component {
 	t := Transport{Name: "none", ID: 99, RMA: uct.OpsPut | uct.OpsGet | uct.OpAtomics, Atomic64: 1 << uct.AtomicAdd}
 	t.Open = func(*Domain, uint8, uct.IfaceConfig) (uct.Iface, error) { return nil, ucs.ErrUnsupported }
-	return NewComponent(t, func(*config.Set, *zap.Logger) []verbs.Provider {
-		return []verbs.Provider{soft.New(soft.Config{Link: soft.LinkInproc})}
-	})
+	return NewComponent(t, Share(inproc))
+}
+
+func inproc(*config.Set, *zap.Logger) []verbs.Provider {
+	return []verbs.Provider{soft.New(soft.Config{Link: soft.LinkInproc})}
 }
 
 func domain(t testing.TB) *Domain {

@@ -1,0 +1,116 @@
+package nic
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	"go.uber.org/zap"
+
+	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
+	"github.com/goucx/goucx/verbs"
+)
+
+// Devices opens devices of some providers for transports that share them: an open
+// device serves one domain of each.
+//
+// Concurrency: all methods from any goroutine.
+type Devices struct {
+	providers Providers
+
+	mu   sync.Mutex // guards the rest, and the devices' users
+	open []*device
+	list listing
+}
+
+// listing is what there was the last time.
+type listing struct {
+	settings *config.Set
+	log      *zap.Logger
+	devices  []listed
+}
+
+// listed is a device of a provider.
+type listed struct {
+	verbs.Provider
+	info verbs.DeviceInfo
+}
+
+// Share gives the devices of ps to all components that are made with the result.
+func Share(ps Providers) *Devices { return &Devices{providers: ps} }
+
+// device is an open device.
+type device struct {
+	all      *Devices
+	name     string
+	settings *config.Set // that it was opened with
+	ctx      verbs.Context
+	low      lowQueues
+	users    []string // transports
+}
+
+// take gives the device of that name to a transport, and opens one where there is
+// none that it does not have yet.
+func (ds *Devices) take(transport, name string, c uct.DomainConfig) (*device, error) {
+	ds.mu.Lock()
+	defer ds.mu.Unlock()
+	for _, d := range ds.open {
+		if d.name == name && d.settings == c.Settings && !slices.Contains(d.users, transport) {
+			d.users = append(d.users, transport)
+			return d, nil
+		}
+	}
+	ctx, err := ds.openNew(name, c)
+	if err != nil {
+		return nil, err
+	}
+	d := &device{all: ds, name: name, settings: c.Settings, ctx: ctx, users: []string{transport}}
+	ds.open = append(ds.open, d)
+	return d, nil
+}
+
+func (ds *Devices) openNew(name string, c uct.DomainConfig) (verbs.Context, error) {
+	l := &ds.list
+	is := func(d listed) bool { return d.info.Name == name }
+	var err error
+	if l.settings != c.Settings || l.log != c.Log || !slices.ContainsFunc(l.devices, is) {
+		*l = listing{settings: c.Settings, log: c.Log}
+		l.devices, err = ds.look(c)
+	}
+	if i := slices.IndexFunc(l.devices, is); i >= 0 {
+		return l.devices[i].Open(l.devices[i].info)
+	}
+	if err == nil {
+		err = ucs.ErrInvalid
+	}
+	return nil, fmt.Errorf("no such device: %w", err)
+}
+
+// look lists the devices that there are; an error may come with some.
+func (ds *Devices) look(c uct.DomainConfig) (all []listed, err error) {
+	for _, p := range ds.providers(c.Settings, c.Log) {
+		infos, why := p.Devices()
+		if why != nil {
+			err = why
+		}
+		for _, i := range infos {
+			all = append(all, listed{p, i})
+		}
+	}
+	return all, err
+}
+
+// drop takes the device back from a transport; after the last it is closed.
+func (d *device) drop(transport string) error {
+	ds := d.all
+	ds.mu.Lock()
+	defer ds.mu.Unlock()
+	d.users = slices.DeleteFunc(d.users, func(u string) bool { return u == transport })
+	if len(d.users) > 0 {
+		return nil
+	}
+	ds.open = slices.DeleteFunc(ds.open, func(o *device) bool { return o == d })
+	return d.ctx.Close()
+}
