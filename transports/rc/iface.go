@@ -206,25 +206,11 @@ func (f *iface) open(lock uct.LockMode) (err error) {
 	if f.srq, err = f.d.PD().CreateSRQ(verbs.SRQAttr{MaxWR: f.target, MaxSGE: 1}); err != nil {
 		return err
 	}
-	if f.rx, err = nic.NewSlab(f.pd, f.target+f.keepMost, f.seg); err != nil {
-		return err
-	}
-	if f.tx, err = nic.NewSlab(f.pd, f.txTotal, max(f.seg, headLen+maxHead)); err != nil {
-		return err
-	}
+	f.rx, f.tx = new(nic.Slab), new(nic.Slab)
 	if err = f.ud.open(f); err != nil {
 		return err
 	}
 	f.nowhere.f = f
-	for f.posted < f.target {
-		if !f.post() {
-			return fmt.Errorf("post %d receives: %w", f.target, ucs.ErrNoResource)
-		}
-	}
-	if f.reserve, err = f.d.NewReserve(f.srq, f.rx, f.seg, f.target/4); err != nil {
-		return err
-	}
-	f.reserve.Balance(f.batch)
 	f.armed = f.recvCQ.Arm(false) == ucs.OK
 	if f.group != nil {
 		return f.group.Add(transportName+"."+f.d.DeviceName(f.port), f.stats)

@@ -40,6 +40,9 @@ func (f *iface) makePair(e *ep) (*pair, error) {
 		Type: verbs.RC, SendCQ: f.sendCQ, RecvCQ: f.recvCQ, SRQ: f.srq,
 		Caps: verbs.QPCaps{MaxSend: f.depth, MaxSendSGE: verbs.MaxSGE, MaxInline: verbs.InlineLen},
 	}
+	if err := f.stock(); err != nil {
+		return nil, err
+	}
 	if err := f.roomForQP(); err != nil {
 		return nil, err
 	}

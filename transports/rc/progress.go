@@ -160,6 +160,9 @@ func (f *iface) Release(handles []uint64) {
 // replenish posts receives where a batch is missing. A few batches of free buffers
 // stay here, the rest is the reserve's.
 func (f *iface) replenish() {
+	if f.reserve == nil {
+		return
+	}
 	if n := f.rx.Free(); f.reserve.Touched() || n > 4*f.batch || n < f.batch && f.posted <= f.target-f.batch {
 		f.posted += f.reserve.Balance(2 * f.batch)
 	}

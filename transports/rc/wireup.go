@@ -104,8 +104,9 @@ func (n *note) parse(b []byte) error {
 
 const (
 	// udSends and udRecvs are how many connection messages may be under way; more
-	// are lost, and said again.
+	// are lost, and said again. An interface without connections takes udFirst.
 	udSends, udRecvs = 64, 128
+	udFirst          = 16
 	grhLen           = 40 // in front of each datagram received
 )
 
@@ -122,12 +123,13 @@ type datagrams struct {
 
 // open makes the queue pair and posts its receives.
 func (u *datagrams) open(f *iface) (err error) {
-	if u.tx, err = nic.NewSlab(f.pd, udSends, noteLen); err != nil {
+	if u.rx, err = nic.NewSlab(f.pd, udSends+udRecvs, grhLen+noteLen); err != nil {
 		return err
 	}
-	if u.rx, err = nic.NewSlab(f.pd, udRecvs, grhLen+noteLen); err != nil {
-		return err
+	for range udSends { // the first ones
+		u.rx.Take()
 	}
+	u.tx = u.rx
 	u.qp, err = f.pd.CreateQP(verbs.QPConfig{
 		Type: verbs.UD, SendCQ: f.sendCQ, RecvCQ: f.recvCQ,
 		Caps: verbs.QPCaps{MaxSend: udSends, MaxRecv: udRecvs, MaxSendSGE: 1, MaxRecvSGE: 1},
@@ -150,12 +152,26 @@ func (u *datagrams) open(f *iface) (err error) {
 			return err
 		}
 	}
-	for {
-		i, ok := u.rx.Take()
-		if !ok {
-			return nil
+	u.stock(udFirst)
+	return nil
+}
+
+// stock posts up to n receives more.
+func (u *datagrams) stock(n int) {
+	var wrs [udFirst]verbs.RecvWR
+	for n > 0 {
+		k := 0
+		for ; k < min(n, len(wrs)); k++ {
+			i, ok := u.rx.Take()
+			if !ok {
+				n = 0
+				break
+			}
+			w := &wrs[k]
+			w.ID, w.NumSG, w.SG[0] = uint64(i), 1, u.rx.Piece(i, grhLen+noteLen)
 		}
-		u.receive(i)
+		u.qp.PostRecv(wrs[:k])
+		n -= k
 	}
 }
 
@@ -194,10 +210,8 @@ func (u *datagrams) close() (err error) {
 	if u.qp != nil {
 		err = u.qp.Close()
 	}
-	for _, s := range []*nic.Slab{u.tx, u.rx} {
-		if s != nil {
-			err = errors.Join(err, s.Close())
-		}
+	if u.rx != nil {
+		err = errors.Join(err, u.rx.Close())
 	}
 	return err
 }

@@ -25,6 +25,8 @@ const (
 	// posted at once.
 	pollBatch = 64
 	refill    = 16
+	// firstReceives are posted before there is a peer, the others with the first.
+	firstReceives = 32
 )
 
 // iface is a worker's interface on a port: one queue pair, and the flows over it.
@@ -50,6 +52,7 @@ type iface struct {
 
 	queuePair
 	tx    slots
+	sends int      // of each kind in tx
 	limbo []limbo  // acknowledged while the device might still read them
 	freed []uint32 // what Acked gave back
 
@@ -134,10 +137,8 @@ func (f *iface) open(port uint8, c uct.IfaceConfig) (err error) {
 	if f.thread, err = f.d.NewThread(); err != nil {
 		return err
 	}
-	n, receives := txQueueLen.Get(c.Settings), rxQueueLen.Get(c.Settings)
-	if f.tx, err = newSlots(f.thread.PD, n, packet); err != nil {
-		return err
-	}
+	receives := rxQueueLen.Get(c.Settings)
+	f.sends = txQueueLen.Get(c.Settings)
 	if f.rx, err = nic.NewSlab(f.thread.PD, receives, stride(grhLen+packet)); err != nil {
 		return err
 	}
@@ -159,12 +160,7 @@ func (f *iface) open(port uint8, c uct.IfaceConfig) (err error) {
 	f.device = f.self.appendDevice(nil)
 	f.mux = arq.NewMux(&f.conf, f.self.name)
 	f.share, f.lens, f.onAlarm = int(f.conf.Window), make([]uint16, receives), f.alarmed
-	for i := range uint32(receives) {
-		if _, ok := f.rx.Take(); ok {
-			f.free = append(f.free, i)
-		}
-	}
-	f.repost()
+	f.receive(firstReceives)
 	if f.group != nil {
 		f.counters = transportName + "." + f.d.DeviceName(port)
 		if err = f.group.Add(f.counters, f.stats); err != nil {
@@ -172,6 +168,29 @@ func (f *iface) open(port uint8, c uct.IfaceConfig) (err error) {
 		}
 	}
 	return f.openAsync()
+}
+
+// stock makes what an interface with peers needs.
+func (f *iface) stock() error {
+	if err := f.tx.stock(f.thread.PD, f.sends, f.self.port.MTU.Bytes()); err != nil {
+		return err
+	}
+	if f.rx.Free() > 0 {
+		f.receive(f.rx.Free())
+	}
+	return nil
+}
+
+// receive posts up to n receives more.
+func (f *iface) receive(n int) {
+	for range n {
+		i, ok := f.rx.Take()
+		if !ok {
+			break
+		}
+		f.free = append(f.free, i)
+	}
+	f.repost()
 }
 
 // attrOf describes an interface whose messages are up to n bytes.

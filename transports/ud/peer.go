@@ -33,6 +33,9 @@ func (f *iface) meet(a *address) (*peer, error) {
 		p.addr = *a
 		return p, nil
 	}
+	if err := f.stock(); err != nil {
+		return nil, err
+	}
 	k := ahKey{a.port.GID, a.port.LID}
 	ah := f.ahs[k]
 	if ah == nil {

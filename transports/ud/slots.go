@@ -19,7 +19,8 @@ const (
 	longBit = 1 << 30
 )
 
-// slots is the memory of what is sent, by arq's numbers of slots.
+// slots is the memory of what is sent, by arq's numbers of slots. It has none before
+// stock, and is then only stocked or closed.
 type slots struct {
 	small, long *nic.Slab
 	// posted is, by slot, the last work request that reads it; lens is how long the
@@ -28,17 +29,24 @@ type slots struct {
 	lens   [2][]uint16
 }
 
-func newSlots(pd verbs.PD, n, packet int) (s slots, err error) {
-	if s.small, err = nic.NewSlab(pd, n+ownSlots, smallLen); err != nil {
-		return s, err
+// stock makes the memory of n short and n long messages, if there is none yet.
+func (s *slots) stock(pd verbs.PD, n, packet int) error {
+	if len(s.posted[0]) > 0 {
+		return nil
 	}
-	if s.long, err = nic.NewSlab(pd, n, stride(packet)); err != nil {
-		return s, errors.Join(err, s.close())
+	small, err := nic.NewSlab(pd, n+ownSlots, smallLen)
+	if err != nil {
+		return err
 	}
+	long, err := nic.NewSlab(pd, n, stride(packet))
+	if err != nil {
+		return errors.Join(err, small.Close())
+	}
+	s.small, s.long = small, long
 	for i := range s.posted {
 		s.posted[i], s.lens[i] = make([]uint64, n+ownSlots), make([]uint16, n+ownSlots)
 	}
-	return s, nil
+	return nil
 }
 
 // stride is a buffer's size for n bytes: whole cache lines, an odd number of them,

@@ -9,7 +9,8 @@ import (
 )
 
 // Slab is registered memory of the transport's own, cut into buffers of one size
-// with a free list: what was given back last is taken first.
+// with a free list: what was given back last is taken first. The zero Slab has
+// none.
 //
 // Concurrency: one goroutine at a time.
 type Slab struct {
@@ -39,7 +40,12 @@ func NewSlab(pd verbs.PD, n, size int) (*Slab, error) {
 }
 
 // Close gives the memory back; nothing of the device may use it any more.
-func (s *Slab) Close() error { return errors.Join(s.mr.Close(), mapped.Unmap(s.mem)) }
+func (s *Slab) Close() error {
+	if s.mr == nil {
+		return nil
+	}
+	return errors.Join(s.mr.Close(), mapped.Unmap(s.mem))
+}
 
 // CloseUnder is Close, but messages that the layer above has kept stay readable:
 // where there are any, the memory stays mapped for good.
