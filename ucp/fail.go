@@ -67,13 +67,19 @@ func (w *Worker) failLane(i uint32, reason error) {
 	}
 }
 
-// failEndpoint makes endpoint k refuse everything with st, for the reason err.
+// failEndpoint makes endpoint k refuse everything with st, for the reason err:
+// its transport may be as good as before, so the fast paths do not find out.
 // endTied is to follow.
 func (w *Worker) failEndpoint(k uint32, st ucs.Status, err error) {
 	s := &w.eps[k]
 	c := w.coldOf(k)
 	c.err, c.lane = err, s.lane
 	s.status, s.lane = st, 0
+	for o := range c.owned {
+		if key, ok := o.(*RemoteKey); ok {
+			key.closeFast()
+		}
+	}
 	if c.onFailure != nil {
 		w.failed = append(w.failed, w.handle(k).id)
 		w.odd = true

@@ -143,7 +143,7 @@ func (k *RemoteKey) lanes() []*keyLane {
 
 // openFast sets what the fast paths read.
 func (k *RemoteKey) openFast() {
-	if k.t.locked {
+	if k.t.locked || k.t.w.eps[k.t.w.endpoint(k.e)].status != ucs.OK {
 		return
 	}
 	for _, l := range [...]*keyLane{k.rma, k.atomic} {

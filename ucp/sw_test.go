@@ -243,6 +243,36 @@ func TestSoftwareEndsWithItsPeer(t *testing.T) {
 	}
 }
 
+// An endpoint that failed refuses what goes by its keys, though the transport is
+// as good as before: who broke the protocol is not heard any more.
+func TestKeyOfFailedEndpoint(t *testing.T) {
+	for _, tr := range []string{"ud", "rc"} {
+		t.Run(tr, func(t *testing.T) {
+			p := newSWPair(t, tr, 64)
+			w := p.word(0)
+			e, err := p.b.NewEndpoint(p.a.Address(), EndpointConfig{})
+			require.NoError(t, err)
+			p.must(e.TagSend([]byte("hello"), 1))
+			p.must(e.Flush())
+			waiting := w.FetchOr(1)
+			l := &p.b.t.lanes[p.b.eps[p.b.endpoint(e)].lane]
+			require.Equal(t, ucs.OK, l.ep.AMShort(29, 0, nil))
+			p.until(func() bool { return p.e.Info().Err != nil })
+			rs := []Request{
+				p.k.PutUint64(1, 8), p.k.Put(make([]byte, 64), 0), p.k.PutInline([]byte("text"), 0), p.k.Get(make([]byte, 64), 0),
+				p.k.GetUint64(0).r, w.Or(1), w.Add(1), w.FetchOr(1).r, w.FetchAdd(1).r, w.Swap(1).r, p.e.Flush(),
+			}
+			for i, r := range rs {
+				require.ErrorIs(t, p.wait(r), ErrPeerFailed, "operation %d", i)
+			}
+			p.until(waiting.Done)
+			if _, err := waiting.Wait(p.ctx); err != nil { // it may have been answered before
+				require.ErrorIs(t, err, ErrPeerFailed)
+			}
+		})
+	}
+}
+
 // A number that is used again does not stand for what it stood for before.
 func TestSoftwareTable(t *testing.T) {
 	var x swTable
