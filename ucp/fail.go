@@ -3,6 +3,7 @@ package ucp
 import (
 	"errors"
 	"fmt"
+	"runtime"
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
@@ -30,11 +31,40 @@ func (w *Worker) connectionFailed(p *port, f uct.Failure) {
 		return
 	}
 	for i := range w.t.lanes {
-		if w.t.lanes[i].transport() == f.Endpoint {
-			peer := w.t.lanes[i].peer
-			w.failLane(uint32(i), reason)
+		if l := &w.t.lanes[i]; l.transport() == f.Endpoint {
+			peer := l.peer
+			if f.Err != nil {
+				w.failPeer(uint32(i), reason)
+			} else {
+				w.failLane(uint32(i), reason)
+			}
 			w.forgetFrom(peer)
 			return
+		}
+	}
+}
+
+// failPeer fails lane i, and the others to the same peer with it: their transports
+// may take long to find out, and their operations are of endpoints that failed.
+func (w *Worker) failPeer(i uint32, reason error) {
+	peer := w.t.lanes[i].peer
+	if w.t.lanes[i].status != ucs.OK {
+		return // others may be of a later connection
+	}
+	w.failLane(i, reason)
+	for k := range w.t.lanes {
+		l := &w.t.lanes[k]
+		if l.ep == nil || l.peer != peer || l.status != ucs.OK {
+			continue
+		}
+		for n := range w.slab.slots {
+			if s := &w.slab.slots[n]; s.state == slotLive && s.lane == uint32(k) && s.status == ucs.OK {
+				s.status = ucs.PeerFailed // and not that it was canceled
+			}
+		}
+		w.failLane(uint32(k), reason)
+		if l = &w.t.lanes[k]; l.ep != nil {
+			l.cancel()
 		}
 	}
 }
@@ -64,6 +94,17 @@ func (w *Worker) failLane(i uint32, reason error) {
 	l = &w.t.lanes[i]
 	if l.replies = 0; l.refs == 0 && l.ep != nil {
 		w.closeLane(i)
+	}
+}
+
+// cancel has the transport give up what it has of a failed lane. Where its async
+// goroutine is at work for a moment, it is asked again.
+func (l *lane) cancel() {
+	for range 1000 {
+		if l.transport().Flush(uct.FlushCancel, 0) != ucs.NoResource {
+			return
+		}
+		runtime.Gosched()
 	}
 }
 

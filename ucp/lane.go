@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/goucx/goucx/ucs"
@@ -87,7 +88,8 @@ func (w *Worker) freeLane() uint32 {
 }
 
 // openBest opens the best lane for messages to peer and counts a reference to
-// it. It gives 0 and every reason where there is none.
+// it. It gives 0 and every reason where there is none. A transport that knows that
+// the peer is gone speaks for all: others would wait for an answer in vain.
 func (w *Worker) openBest(peer wireup.PeerID) (uint32, []uct.Refusal) {
 	view := w.peers.View(peer)
 	plan, refused := wireup.Choose(w.locals, view, wireup.ForAM)
@@ -99,6 +101,9 @@ func (w *Worker) openBest(peer wireup.PeerID) (uint32, []uct.Refusal) {
 		}
 		i := w.locals[c.Local].Info
 		refused = append(refused, uct.Refusal{Transport: i.Transport, Device: i.Device, Reason: err.Error()})
+		if errors.Is(err, ErrPeerFailed) {
+			break
+		}
 	}
 	return 0, append(w.Refused(), refused...)
 }

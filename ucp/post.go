@@ -33,7 +33,7 @@ var errGone = fmt.Errorf("%w: its memory is gone", ErrPeerFailed)
 // already reports it with its own reason.
 func (w *Worker) noteFailure(lane uint32, st ucs.Status) {
 	if st == ucs.PeerFailed && w.t.lanes[lane].ep.Check(0) == ucs.OK {
-		w.failLane(lane, errGone)
+		w.failPeer(lane, errGone)
 	}
 }
 

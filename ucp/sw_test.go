@@ -3,6 +3,7 @@ package ucp
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,8 +15,8 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// swPair is two workers of a program over one transport of the software RNIC. No
-// goroutine drives either.
+// swPair is two workers of a program over transports of the software RNIC, or
+// beside it. No goroutine drives either.
 type swPair struct {
 	t    *testing.T
 	x    *Context
@@ -30,7 +31,7 @@ func newSWPair(t *testing.T, transport string, size int) *swPair {
 	t.Helper()
 	var ps []uct.Component
 	for _, c := range transports.All() {
-		if c.Name() == transport {
+		if slices.Contains(strings.Split(transport, ","), c.Name()) {
 			ps = append(ps, c)
 		}
 	}

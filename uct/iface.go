@@ -79,6 +79,8 @@ type Iface interface {
 	Reachable(a Address) (bool, string)
 	// NewEndpoint makes a send handle to the iface at a, for thread index t < Threads.
 	// It does not wait for the peer; what is sent meanwhile arrives in order.
+	// An error that wraps ucs.ErrPeerFailed says that the peer is gone for certain,
+	// so that no other transport need be asked.
 	NewEndpoint(a Address, t int) (Endpoint, error)
 
 	// Progress does bounded work: at most about budget messages and events. It

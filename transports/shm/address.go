@@ -86,3 +86,9 @@ func compareDevice(a, b []byte) (bool, string) {
 	}
 	return true, ""
 }
+
+// certain reports whether equal device addresses are those of one place: they are
+// not where the system shows no boot id, or no namespace or directory.
+func certain(a []byte) bool {
+	return !bytes.Equal(a[6:22], make([]byte, 16)) && !bytes.Equal(a[22:], make([]byte, 16))
+}

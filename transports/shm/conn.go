@@ -36,15 +36,36 @@ func (f *iface) connect(peer ifaceName) (*ep, error) {
 		f.openings[peer] = e
 	}
 	e.step(machine.Event{Kind: machine.Connect})
-	if err := e.dial(); errors.Is(err, shmem.ErrWouldBlock) {
+	if err := e.firstDial(); errors.Is(err, shmem.ErrWouldBlock) {
 		f.undialed = append(f.undialed, e)
 		f.look()
 	} else if err != nil {
 		f.forget(e)
-		return nil, errors.Join(fmt.Errorf("connect to worker %x: %w: %w", peer, ucs.ErrUnreachable, err), e.release())
+		return nil, errors.Join(fmt.Errorf("connect to worker %x: %w", peer, f.whyNot(err)), e.release())
 	}
 	f.stats.Inc(statConnected)
 	return e, nil
+}
+
+// firstDial is dial towards who may be dying: then it hangs up on the first, and
+// refuses the next.
+func (e *ep) firstDial() (err error) {
+	for range 3 {
+		if err = e.dial(); !errors.Is(err, unix.EPIPE) && !errors.Is(err, unix.ECONNRESET) {
+			break
+		}
+	}
+	return err
+}
+
+// whyNot is the error of a first dial that the system answered with err. Where the
+// addresses prove that the peer's socket would be seen here, a refusal says that it
+// is there no more. A file may have been removed by somebody else.
+func (f *iface) whyNot(err error) error {
+	if errors.Is(err, unix.ECONNREFUSED) && certain(f.device) {
+		return fmt.Errorf("%w: %w: nobody has its socket, so its process is dead or its worker closed", ucs.ErrUnreachable, ucs.ErrPeerFailed)
+	}
+	return fmt.Errorf("%w: %w", ucs.ErrUnreachable, err)
 }
 
 // newEP makes a connection that has no pair yet. maxBulk is the longest message
