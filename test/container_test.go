@@ -50,12 +50,14 @@ const container = syscall.CLONE_NEWNET | syscall.CLONE_NEWPID | syscall.CLONE_NE
 // TestOtherNetworkNamespace: abstract sockets do not reach there, and the error
 // says what does.
 func TestOtherNetworkNamespace(t *testing.T) {
+	withinHost(t)
 	v := apart(t, syscall.CLONE_NEWNET)
 	requireRefused(t, v, []string{"another network namespace", socketDirEnv})
 }
 
 // TestOtherUser: shared memory of another user is not for this one.
 func TestOtherUser(t *testing.T) {
+	withinHost(t)
 	if os.Getuid() != 0 {
 		t.Skip("only root may start a process of another user")
 	}

@@ -88,6 +88,7 @@ func requireAlive(t testing.TB, s *node, v meeting, id uint32) {
 
 // TestDamagedKey is the same for keys. What a resealed key opens is used.
 func TestDamagedKey(t *testing.T) {
+	withinHost(t)
 	for _, kind := range []string{"allocated", "own"} {
 		t.Run(kind, func(t *testing.T) { damagedKey(t, kind) })
 	}

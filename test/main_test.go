@@ -28,7 +28,9 @@ const (
 
 // roles are what this binary does as a second process.
 var roles = map[string]func(*parent){
+	"host":      roleHost,
 	"meet":      roleMeet,
+	"member":    roleMember,
 	"peer":      rolePeer,
 	"mixer":     roleMixer,
 	"scribbler": roleScribbler,
@@ -44,15 +46,16 @@ func TestMain(m *testing.M) {
 		roles[name](newParent())
 		os.Exit(0)
 	}
-	if _, given := os.LookupEnv(tlsEnv); !given {
-		os.Setenv(tlsEnv, "self,shm") // which the tests here are of, where they do not say otherwise
-	}
 	warmUp()
 	code := m.Run()
 	removeCommands()
 	removeFaulty()
 	os.Exit(code)
 }
+
+// withinHost leaves out the transports between hosts, which would serve where the
+// test wants to see what shm does, or refuses.
+func withinHost(t testing.TB) { t.Setenv(tlsEnv, "self,shm") }
 
 func long() bool { return os.Getenv(longEnv) != "" }
 

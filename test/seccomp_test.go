@@ -95,6 +95,7 @@ func executeDenied(name string) {
 // TestSeccomp: under profiles that refuse what shm is made of, everything works, or
 // is refused with the reason, which ucx_info tells.
 func TestSeccomp(t *testing.T) {
+	withinHost(t)
 	for _, d := range denials {
 		for _, errno := range []syscall.Errno{unix.EPERM, unix.ENOSYS} {
 			name := d.under(errno)
