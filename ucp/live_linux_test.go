@@ -135,6 +135,10 @@ func TestLivePage(t *testing.T) {
 	hung := called(t, p, a)
 	assert.False(t, hung.Fresh)
 	assert.Positive(t, hung.AgeSeconds)
+	require.Len(t, hung.Summary.Requests, 1)
+	oldest := &hung.Summary.Requests[0].OldestSeconds
+	assert.GreaterOrEqual(t, *oldest, s.Requests[0].OldestSeconds)
+	*oldest = s.Requests[0].OldestSeconds // it may have published anew since s was read
 	assert.Equal(t, s, hung.Summary, "what it published last")
 	assert.Equal(t, a.Stats().Snapshot()[0].Value, hung.Counters[a.Stats().Snapshot()[0].Name])
 }
