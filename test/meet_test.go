@@ -71,6 +71,15 @@ func (n *node) meet(e ucp.Endpoint, id uint32, round uint64) error {
 // TestMeet: two processes that connect to each other at the same moment get each
 // other's messages, every time.
 func TestMeet(t *testing.T) {
+	for tls, rounds := range map[string]int{"all": 200, "self,rc": 50, "self,ud": 50} {
+		t.Run(tls, func(t *testing.T) {
+			t.Setenv(tlsEnv, tls)
+			meetAtOnce(t, rounds)
+		})
+	}
+}
+
+func meetAtOnce(t *testing.T, rounds int) {
 	ps := [2]*process{start(t, "meet"), start(t, "meet")}
 	for i, p := range ps {
 		p.say(i + 1)
@@ -80,7 +89,7 @@ func TestMeet(t *testing.T) {
 		each(ps[1], ps[0])
 	}
 	var before [2]int
-	for round := range 200 {
+	for round := range rounds {
 		both(func(p, _ *process) { p.say("round") })
 		both(func(p, other *process) { other.say(p.hear()) })
 		both(func(p, _ *process) { p.expect("ready") })

@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -34,11 +35,20 @@ func (e Endpoint) Close() error {
 			return nil
 		}
 		err = w.waitBounded(r)
-		if errors.Is(err, ErrPeerFailed) && errors.Is(e.Info().Err, errHungUp) {
+		if errors.Is(err, ErrPeerFailed) && errors.Is(w.failureOf(e), errHungUp) {
 			err = nil
 		}
 	}
 	return errors.Join(err, e.shut(ErrClosed))
+}
+
+// failureOf gives why e fails, of which an operation has heard. Its transport may
+// refuse before it reports.
+func (w *Worker) failureOf(e Endpoint) error {
+	ctx, cancel := context.WithTimeout(context.Background(), w.ctx.closeTimeout)
+	defer cancel()
+	_ = w.WaitUntil(ctx, func() bool { return e.Info().Err != nil }) // else it has no reason
+	return e.Info().Err
 }
 
 // Abort ends the endpoint now: its requests end with ErrCanceled, which wraps
