@@ -22,6 +22,8 @@ var (
 var (
 	rowRndvThresh = config.New("RNDV_THRESH", "auto", config.OrAuto(config.Size(0, config.Inf)), "bytes",
 		"Longest message that is sent without being asked for; auto: 64k.")
+	rowZcopyThresh = config.New("ZCOPY_THRESH", "auto", config.OrAuto(config.Size(0, config.Inf)), "bytes",
+		"Shortest put or get over a network device that is not copied: its memory is registered for the time being, where it is not yet; auto: 16k, and 4k of memory that is.")
 	rowRndvOutstanding = config.New("RNDV_OUTSTANDING", "65536", config.Int(1, math.MaxInt32), "",
 		"Messages to one worker that may wait to be asked for; further sends wait at the sender.")
 	rowUnexpectedBudget = config.New("UNEXPECTED_BUDGET", "64m", config.Size(0, config.Inf), "bytes",
@@ -31,10 +33,18 @@ var (
 // autoRndvThresh is UCX_RNDV_THRESH=auto.
 const autoRndvThresh = 64 << 10
 
+// autoZcopyFrom is UCX_ZCOPY_THRESH=auto.
+var autoZcopyFrom = zcopyFrom{any: 16 << 10, registered: 4 << 10}
+
 // initTags reads the settings of tag matching.
 func (w *Worker) initTags(c WorkerConfig) {
 	s := w.ctx.settings
 	w.rndvThresh = uint64(rowRndvThresh.Get(s).Or(autoRndvThresh))
+	w.zcopyFrom = autoZcopyFrom
+	if z := rowZcopyThresh.Get(s); !z.Auto {
+		n := uint64(z.Or(0))
+		w.zcopyFrom = zcopyFrom{n, n}
+	}
 	w.outstanding = uint32(rowRndvOutstanding.Get(s))
 	w.budget.limit = uint64(rowUnexpectedBudget.Get(s))
 	if c.UnexpectedBudget > 0 {
@@ -58,5 +68,5 @@ func Tables(providers []uct.Component) []config.Table {
 
 // Settings are the rows of this package.
 func Settings() config.Table {
-	return config.Table{Section: "ucp", Settings: []config.Setting{rowSlowPasses, rowSlowInterval, rowSpinTime, rowRndvThresh, rowRndvOutstanding, rowUnexpectedBudget, rowKeyResolve, rowIdleSkip, rowStatsDest}}
+	return config.Table{Section: "ucp", Settings: []config.Setting{rowSlowPasses, rowSlowInterval, rowSpinTime, rowRndvThresh, rowZcopyThresh, rowRndvOutstanding, rowUnexpectedBudget, rowKeyResolve, rowIdleSkip, rowStatsDest}}
 }

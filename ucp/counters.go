@@ -20,6 +20,7 @@ const (
 	cntReleasedTwice
 	cntSlept
 	cntRead
+	cntZcopy
 	numCounters
 )
 
@@ -41,6 +42,7 @@ var counterNames = [numCounters]string{
 	cntUnhandled:     "unhandled",      // active messages without a handler
 	cntReleasedTwice: "released_twice", // releases of kept messages that were released
 	cntRead:          "read",           // messages read out of their senders' memory
+	cntZcopy:         "zcopy",          // puts and gets out of and into the program's own memory
 	cntSlept:         "slept",          // times that a wait slept until something came
 }
 

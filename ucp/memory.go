@@ -24,6 +24,9 @@ type MemHandle struct {
 	refused   []uct.Refusal
 	sw        *swMem // nil: no peer may reach it
 
+	// leaving: no operation takes the memory any more. Stored before Close looks for
+	// operations, under the locks that they begin under.
+	leaving atomic.Bool
 	closing sync.Mutex // guards err, and that Close is carried out once
 	closed  atomic.Bool
 	err     error // of Close
@@ -207,7 +210,9 @@ func (m *MemHandle) Close() error {
 	if m.closed.Load() {
 		return m.err
 	}
+	m.leaving.Store(true)
 	if m.ctx.holds(m.buf) {
+		m.leaving.Store(false)
 		return fmt.Errorf("close memory of %d bytes at %#x: an operation has it: %w", len(m.buf), m.base, ErrBusy)
 	}
 	m.closed.Store(true)

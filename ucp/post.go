@@ -109,6 +109,8 @@ func (w *Worker) endSlow(i uint32, st ucs.Status) {
 		return
 	} else if s.op == opControl {
 		w.slab.unlink(&w.t.lanes[s.lane].urgent, i)
+	} else if s.transfers() {
+		w.slab.giveBack(i)
 	}
 	s := &w.slab.slots[i]
 	s.status = st

@@ -151,6 +151,8 @@ func (r *keyResolver) unpack(c wireup.Candidate) *keyLane {
 	ops := l.attr.Ops & l.iface.Ops
 	l.put = formsOf(ops, uct.OpPutShort, uct.OpPutBcopy, l.iface.Put)
 	l.get = formsOf(ops, uct.OpGetShort, uct.OpGetBcopy, l.iface.Get)
+	l.put.zcopy = ops.Has(uct.OpPutZcopy) && p.sparesCopies(l.iface.Put)
+	l.get.zcopy = ops.Has(uct.OpGetZcopy) && p.sparesCopies(l.iface.Get)
 	r.lanes[pair] = l
 	return l
 }
@@ -175,9 +177,9 @@ func formsOf(ops, short, bcopy uct.Ops, l uct.Limit) (f forms) {
 
 func (r *keyResolver) lacksRMA(l *keyLane) string {
 	switch a := r.key.access; {
-	case a&uct.MemRemotePut != 0 && l.put == forms{}:
+	case a&uct.MemRemotePut != 0 && l.put.none():
 		return "does not put to this memory"
-	case a&uct.MemRemoteGet != 0 && l.get == forms{}:
+	case a&uct.MemRemoteGet != 0 && l.get.none():
 		return "does not get from this memory"
 	}
 	return ""

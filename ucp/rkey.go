@@ -58,8 +58,12 @@ type keyLane struct {
 }
 
 // forms are the limits of short and bcopy operations in bytes, 0 where there is
-// none. Longer transfers go in pieces.
-type forms struct{ short, bcopy uint64 }
+// none. Longer transfers go in pieces, or with zcopy out of and into the program's
+// own memory.
+type forms struct {
+	short, bcopy uint64
+	zcopy        bool
+}
 
 // UnpackKey resolves a packed key: the lane towards its memory, the transport's
 // key and the limits, here and once. It connects the endpoint, and may ask the

@@ -89,6 +89,9 @@ func (k *RemoteKey) PutWith(p []byte, off uint64, o Opts) Request {
 	if !o.covers(p) {
 		return k.refuse(opPut, fmt.Errorf("%d bytes outside of Opts.Mem: %w", len(p), ErrInvalid))
 	}
+	if o.Mem != nil && k.rma != nil && k.rma.put.zcopy && uint64(len(p)) > k.rma.put.short {
+		return k.transferIn(opPut, p, off, o.Mem)
+	}
 	return k.Put(p, off)
 }
 
@@ -96,6 +99,9 @@ func (k *RemoteKey) PutWith(p []byte, off uint64, o Opts) Request {
 func (k *RemoteKey) GetWith(p []byte, off uint64, o Opts) Request {
 	if !o.covers(p) {
 		return k.refuse(opGet, fmt.Errorf("%d bytes outside of Opts.Mem: %w", len(p), ErrInvalid))
+	}
+	if o.Mem != nil && k.rma != nil && k.rma.get.zcopy {
+		return k.transferIn(opGet, p, off, o.Mem)
 	}
 	return k.Get(p, off)
 }

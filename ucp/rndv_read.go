@@ -60,16 +60,28 @@ func (x *Context) regionOf(buf []byte, domain int, need uct.MemFlags) uct.Mem {
 	defer x.mu.Unlock()
 	for c := range x.owned {
 		m, ok := c.(*MemHandle)
-		if !ok || m.access&need != need || m.closed.Load() {
+		if !ok || m.access&need != need {
 			continue
 		}
 		if off := addressOf(buf) - m.base; off > uint64(len(m.buf)) || uint64(len(buf)) > uint64(len(m.buf))-off {
 			continue
 		}
-		for i := range m.regions {
-			if m.regions[i].domain == domain {
-				return m.regions[i].Mem
-			}
+		if r := m.of(domain); r != nil {
+			return r
+		}
+	}
+	return nil
+}
+
+// of gives the memory as a domain registered it, nil where it did not, or where the
+// memory is being closed.
+func (m *MemHandle) of(domain int) uct.Mem {
+	if m.leaving.Load() {
+		return nil
+	}
+	for i := range m.regions {
+		if m.regions[i].domain == domain {
+			return m.regions[i].Mem
 		}
 	}
 	return nil
@@ -77,18 +89,32 @@ func (x *Context) regionOf(buf []byte, domain int, need uct.MemFlags) uct.Mem {
 
 // lend has slot i keep m until it is released.
 func (b *slab) lend(i uint32, m loan) {
+	if int(i) >= len(b.loans) {
+		b.loans = append(b.loans, make([]loan, len(b.slots)-len(b.loans))...)
+	}
 	b.loans[i] = m
 	b.slots[i].flags |= flagAside
 }
 
+// lent is the registered memory of slot i, nil where it has none.
+func (b *slab) lent(i uint32) uct.Mem {
+	if int(i) >= len(b.loans) {
+		return nil
+	}
+	return b.loans[i].Mem
+}
+
 // giveBack ends the loan of slot i, if any.
 func (b *slab) giveBack(i uint32) {
+	if int(i) >= len(b.loans) {
+		return
+	}
 	if m := b.loans[i]; m.temporary {
 		// An access that could not be stopped leaves the memory pinned; nobody is
 		// there to hear of it.
 		_ = m.Close()
 	}
-	delete(b.loans, i)
+	b.loans[i] = loan{}
 }
 
 // askedToLend lends the memory of a message that was announced, or sends it.

@@ -93,7 +93,7 @@ type slab struct {
 	notes  []note              // callbacks by slot, where there ever was one
 	errs   map[uint32]error    // outcomes that outlive their endpoint
 	copies map[uint32]chunk    // memory of pool that holds the buffer
-	loans  map[uint32]loan     // registered memory
+	loans  []loan              // registered memory by slot, where there ever was some
 	pool   *pool
 
 	orphans            int // slots in the ring
@@ -111,7 +111,6 @@ func (b *slab) init(p *pool) {
 	b.vecs = make(map[uint32][][]byte)
 	b.errs = make(map[uint32]error)
 	b.copies = make(map[uint32]chunk)
-	b.loans = make(map[uint32]loan)
 	b.pool = p
 	b.grow()
 }

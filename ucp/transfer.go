@@ -16,14 +16,14 @@ import (
 func (k *RemoteKey) putSlow(p []byte, off uint64) Request {
 	k.t.lock()
 	defer k.t.unlock()
-	return k.transfer(opPut, p, off)
+	return k.transfer(opPut, p, off, nil)
 }
 
 //go:noinline
 func (k *RemoteKey) getSlow(p []byte, off uint64) Request {
 	k.t.lock()
 	defer k.t.unlock()
-	return k.transfer(opGet, p, off)
+	return k.transfer(opGet, p, off, nil)
 }
 
 // putInlineSlow puts p, or where that must wait a copy of it.
@@ -41,7 +41,7 @@ func (k *RemoteKey) putInlineSlow(p []byte, off uint64) Request {
 	if r, done := k.begin(opPut, p, off); done {
 		return r
 	}
-	return k.post(opPut, bytes.Clone(p), off)
+	return k.post(opPut, bytes.Clone(p), off, nil)
 }
 
 //go:noinline
@@ -84,12 +84,12 @@ func (k *RemoteKey) getUint64Slow(off uint64) Fetch[uint64] {
 	return Fetch[uint64]{v, r}
 }
 
-// transfer puts or gets p.
-func (k *RemoteKey) transfer(op opKind, p []byte, off uint64) Request {
+// transfer puts or gets p, which lies in m where that is not nil.
+func (k *RemoteKey) transfer(op opKind, p []byte, off uint64, m *MemHandle) Request {
 	if r, done := k.begin(op, p, off); done {
 		return r
 	}
-	return k.post(op, p, off)
+	return k.post(op, p, off, m)
 }
 
 // begin checks a transfer and does it where it is one short operation for which
@@ -112,7 +112,7 @@ func (k *RemoteKey) begin(op opKind, p []byte, off uint64) (r Request, done bool
 }
 
 // post carries out a checked transfer that begin did not.
-func (k *RemoteKey) post(op opKind, p []byte, off uint64) Request {
+func (k *RemoteKey) post(op opKind, p []byte, off uint64, m *MemHandle) Request {
 	f := k.rma.put
 	if op == opGet {
 		f = k.rma.get
@@ -123,6 +123,9 @@ func (k *RemoteKey) post(op opKind, p []byte, off uint64) Request {
 	s.n = uint64(len(p))
 	s.aux |= f.pack()
 	w.slab.bufs[i] = p
+	if f.zcopy && s.n > f.short && s.n >= w.zcopyFrom.registered {
+		w.planZcopy(i, m)
+	}
 	return w.start(i)
 }
 
@@ -187,10 +190,12 @@ func (k *RemoteKey) refuseLocked(op opKind, err error) Request {
 	return r
 }
 
-// Forms of a transfer in a slot's aux: which of short and bcopy the key allows.
+// Forms of a transfer in a slot's aux: which of short and bcopy the key allows, and
+// whether it is to go without a copy.
 const (
 	auxShort = 1 << iota
 	auxBcopy
+	auxZcopy
 )
 
 const (
@@ -219,7 +224,10 @@ func (f forms) pack() (a uint32) {
 }
 
 // posting reports whether parts of the operation are still to be posted.
-func (s *slot) posting() bool { return (s.op == opPut || s.op == opGet) && s.off < s.n }
+func (s *slot) posting() bool { return s.transfers() && s.off < s.n }
+
+// transfers reports whether the operation is a put or get in parts.
+func (s *slot) transfers() bool { return s.op == opPut || s.op == opGet }
 
 // resumeTransfer posts a put or get in parts, as far as there is room. s.off
 // counts what was posted, s.left the parts that have not ended.
@@ -242,7 +250,7 @@ func (w *Worker) resumeTransfer(i uint32) ucs.Status {
 			}
 			return s.status
 		}
-		n, st := w.postPart(s, l, w.slab.bufs[i][s.off:], w.slab.token(i))
+		n, st := w.postPart(i, l, w.slab.bufs[i][s.off:])
 		switch st {
 		case ucs.NoResource:
 			return st
@@ -255,8 +263,9 @@ func (w *Worker) resumeTransfer(i uint32) ucs.Status {
 	}
 }
 
-// postPart posts the first part of p, what is left of the transfer in s.
-func (w *Worker) postPart(s *slot, l *lane, p []byte, t uct.Token) (n int, st ucs.Status) {
+// postPart posts the first part of p, what is left of the transfer in slot i.
+func (w *Worker) postPart(i uint32, l *lane, p []byte) (n int, st ucs.Status) {
+	s, t := &w.slab.slots[i], w.slab.token(i)
 	a := w.ports[l.port].iface.Attr()
 	lim, k, addr := a.Put, uct.RKey(s.tag), s.arg+s.off
 	if s.op == opGet {
@@ -264,6 +273,11 @@ func (w *Worker) postPart(s *slot, l *lane, p []byte, t uct.Token) (n int, st uc
 	}
 	if s.aux&auxSoftware != 0 {
 		lim = uct.Limit{Short: l.sw.limit, Bcopy: l.sw.limit}
+	}
+	if s.aux&auxZcopy != 0 {
+		if n, st = w.postZcopy(i, p, lim); st != ucs.Unsupported {
+			return n, st
+		}
 	}
 	ep := l.oneSided(s)
 	short := s.aux&auxShort != 0 && (len(p) <= lim.Short || s.aux&auxBcopy == 0)

@@ -64,6 +64,7 @@ type Worker struct {
 	flushErr    error  // of that
 	refusing    bool   // what nobody waits for is refused: the worker closes
 	rndvThresh  uint64 // longest message that is sent without being asked for
+	zcopyFrom   zcopyFrom
 	outstanding uint32 // credits of a lane
 	budget      budget
 	scratch     [64]byte // of a short message on its way out

@@ -15,6 +15,12 @@ var memory = []mutant{
 		pkg: "./ucp", test: "^TestBoundsAreCheckedHere$", quick: true,
 	},
 	{
+		name: "a failed transfer keeps what was registered for it",
+		file: "ucp/post.go",
+		old:  "	} else if s.transfers() {\n		w.slab.giveBack(i)\n	}\n", new: "	}\n",
+		pkg: "./ucp", test: "^TestUncopiedThatFail$", quick: true,
+	},
+	{
 		name: "the right to put is not asked for",
 		file: "ucp/rkey.go",
 		old:  "if k.access&uct.MemRemotePut != 0 && l.put.short >= 8 {", new: "if l.put.short >= 8 {",

@@ -1,0 +1,87 @@
+package ucp
+
+import (
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
+)
+
+// zcopyFrom are the shortest transfers in bytes that go without a copy: of any
+// memory, which is registered for the operation, and of such as is registered.
+type zcopyFrom struct{ any, registered uint64 }
+
+func (f forms) none() bool { return f.short == 0 && f.bcopy == 0 }
+
+// sparesCopies reports whether operations without a copy gain something: the
+// port's device moves the bytes, and not the processor in any case.
+func (p *port) sparesCopies(l uct.Limit) bool {
+	a := p.domain.Attr()
+	return a.NeedMem && a.Register && l.MaxZcopy > 0 && l.MaxVec > 0
+}
+
+// transferIn is transfer of p in m.
+//
+//go:noinline
+func (k *RemoteKey) transferIn(op opKind, p []byte, off uint64, m *MemHandle) Request {
+	k.t.lock()
+	defer k.t.unlock()
+	return k.transfer(op, p, off, m)
+}
+
+// planZcopy has the transfer in slot i, whose memory lies in m where that is not
+// nil, go without a copy if that is worth it.
+func (w *Worker) planZcopy(i uint32, m *MemHandle) {
+	s := &w.slab.slots[i]
+	buf := w.slab.bufs[i]
+	p := w.ports[w.t.lanes[s.lane].port]
+	var mem uct.Mem
+	if domain := w.locals[p.index].Domain; m != nil && m.ctx == w.ctx {
+		mem = m.of(domain)
+	} else {
+		mem = w.ctx.regionOf(buf, domain, 0)
+	}
+	switch {
+	case mem != nil:
+		w.slab.lend(i, loan{Mem: mem})
+	case s.n < w.zcopyFrom.any:
+		return
+	}
+	s.aux |= auxZcopy
+}
+
+// postZcopy posts the first part of p, what is left of the transfer in slot i,
+// without a copy; Unsupported where it is to be copied. Memory is registered when
+// it is the transfer's turn, so no more than what a queue of the transport takes.
+func (w *Worker) postZcopy(i uint32, p []byte, lim uct.Limit) (int, ucs.Status) {
+	s := &w.slab.slots[i]
+	l := &w.t.lanes[s.lane]
+	if len(p) < lim.MinZcopy {
+		return 0, ucs.Unsupported
+	}
+	m := w.slab.lent(i)
+	if m == nil {
+		if l.queued > 0 && !w.resuming {
+			return 0, ucs.NoResource
+		}
+		own, err := w.ports[l.port].register(w.slab.bufs[i], 0)
+		if err != nil {
+			s.aux &^= auxZcopy
+			return 0, ucs.Unsupported
+		}
+		w.slab.lend(i, own)
+		m = own.Mem
+	}
+	p = p[:min(len(p), lim.MaxZcopy)]
+	w.am.vec[0] = uct.Vec{Buf: p, Mem: m}
+	var st ucs.Status
+	t := w.slab.token(i)
+	if s.op == opPut {
+		st = l.ep.PutZcopy(w.am.vec[:], s.arg+s.off, uct.RKey(s.tag), t)
+	} else {
+		st = l.ep.GetZcopy(w.am.vec[:], s.arg+s.off, uct.RKey(s.tag), t)
+	}
+	w.am.vec[0] = uct.Vec{}
+	if s.off == 0 && st != ucs.NoResource {
+		w.count.Inc(cntZcopy)
+	}
+	return len(p), st
+}
