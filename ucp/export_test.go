@@ -5,3 +5,13 @@ func (w *Worker) Hold() (release func()) {
 	w.mu.Lock()
 	return w.mu.Unlock
 }
+
+// LiveConnections is how many connections of the worker hold something.
+func (w *Worker) LiveConnections() (n int) {
+	w.t.lock()
+	defer w.t.unlock()
+	for _, f := range w.lulls.ifaces {
+		n += f.Live()
+	}
+	return n
+}

@@ -130,6 +130,7 @@ func (w *Worker) lookUp() {
 	w.slab.tidy()
 	w.am.keep.tend()
 	now := ucs.Now()
+	w.lulls.look(now)
 	if w.show != nil {
 		w.show.look(w, now)
 	}

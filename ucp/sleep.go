@@ -84,6 +84,12 @@ func (w *Worker) sleep(ctx context.Context, p *pause) {
 		return
 	}
 	d := time.Duration(-1)
+	if w.lulls.most != math.MaxInt {
+		w.lulls.look(ucs.Now())
+		if w.lulls.excess() > 0 {
+			d = lullEvery // then there may be idle ones
+		}
+	}
 	switch st := w.armPorts(); {
 	case st == ucs.Busy:
 		return

@@ -103,6 +103,7 @@ type Worker struct {
 	sleeper sleeper
 	count   *stats.Set
 	stats   stats.Group
+	lulls   lulls
 	closing bool
 	gone    chan struct{} // closed at the end of Close, with ThreadMulti
 	closed  atomic.Bool
@@ -138,6 +139,7 @@ func (x *Context) NewWorker(c WorkerConfig) (*Worker, error) {
 	}
 	w.wake.problem = w.openWakeup()
 	w.initSleep(c.Spin)
+	w.initLulls()
 	w.cores = runtime.GOMAXPROCS(0)
 	w.mode = c.Mode
 	if err = w.buildAddress(); err == nil {

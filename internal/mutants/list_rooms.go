@@ -46,6 +46,12 @@ var rooms = []mutant{
 		pkg: "./ucp", test: "^TestAbortWhileRead$", quick: true,
 	},
 	{
+		name: "connections are put to sleep that were used last",
+		file: "ucp/lull.go",
+		old:  "since[min(excess, len(since))-1]", new: "since[len(since)-1]",
+		pkg: "./ucp", test: "^TestLullsTakeTheOldest$", quick: true,
+	},
+	{
 		name: "any number of sends may be announced",
 		file: "ucp/sends.go",
 		old:  "s.op.sends() && l.used >= w.outstanding {", new: "s.op.sends() && false {",

@@ -25,7 +25,11 @@ func (f *iface) lull(now ucs.Time) {
 		return
 	}
 	f.lulled = now
-	var idle []*ep
+	f.sleep(now, f.idle(now), f.mapped-f.maxMapped)
+}
+
+// idle lists the connections that could sleep, least recently used first.
+func (f *iface) idle(now ucs.Time) (idle []*ep) {
 	for _, e := range f.slots {
 		if e == nil || e.dead != nil || e.hungUp {
 			continue
@@ -38,9 +42,37 @@ func (f *iface) lull(now ucs.Time) {
 		}
 	}
 	slices.SortFunc(idle, func(a, b *ep) int { return cmp.Compare(a.activeAt, b.activeAt) })
-	for _, e := range idle[:min(len(idle), f.mapped-f.maxMapped, lullMost)] {
+	return idle
+}
+
+// sleep proposes the first most of the idle connections for sleep.
+func (f *iface) sleep(now ucs.Time, idle []*ep, most int) int {
+	idle = idle[:min(len(idle), most, lullMost)]
+	for _, e := range idle {
 		f.stats.Inc(statNaps)
 		e.step(machine.Event{Kind: machine.Sleep})
 		e.activeAt = now // whatever it answers: not at once again
 	}
+	return len(idle)
+}
+
+// Live: see uct.Idler.
+func (f *iface) Live() int { return f.mapped }
+
+// Idle: see uct.Idler.
+func (f *iface) Idle(now ucs.Time, since []ucs.Time) []ucs.Time {
+	for _, e := range f.idle(now) {
+		since = append(since, e.activeAt)
+	}
+	return since
+}
+
+// Sleep: see uct.Idler.
+func (f *iface) Sleep(now, t ucs.Time, most int) int {
+	idle := f.idle(now)
+	n := slices.IndexFunc(idle, func(e *ep) bool { return t.Before(e.activeAt) })
+	if n < 0 {
+		n = len(idle)
+	}
+	return f.sleep(now, idle[:n], most)
 }
