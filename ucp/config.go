@@ -17,6 +17,8 @@ var (
 		"Time after which they are looked at where that is earlier.")
 	rowMaxLive = config.New("MAX_LIVE_CONNECTIONS", "inf", config.Int(1, math.MaxInt), "connections",
 		"How many connections of a worker hold rings or a queue pair; of more, idle ones are put to sleep, least recently used first, and wake on use.")
+	rowConnect = config.New("CONNECT", "lazy", config.Enum("lazy", "eager"), "",
+		"When an endpoint connects; lazy: at its first operation; eager: when it is made, for comparison.")
 	rowSpinTime = config.New("SPIN_TIME", "20us", config.Duration(0, config.Forever), "s",
 		"How long a wait polls before it sleeps until something comes, at least for the two microseconds that going to sleep takes; inf: it never sleeps.")
 )
@@ -70,5 +72,5 @@ func Tables(providers []uct.Component) []config.Table {
 
 // Settings are the rows of this package.
 func Settings() config.Table {
-	return config.Table{Section: "ucp", Settings: []config.Setting{rowSlowPasses, rowSlowInterval, rowMaxLive, rowSpinTime, rowRndvThresh, rowZcopyThresh, rowRndvOutstanding, rowUnexpectedBudget, rowKeyResolve, rowIdleSkip, rowStatsDest}}
+	return config.Table{Section: "ucp", Settings: []config.Setting{rowSlowPasses, rowSlowInterval, rowMaxLive, rowConnect, rowSpinTime, rowRndvThresh, rowZcopyThresh, rowRndvOutstanding, rowUnexpectedBudget, rowKeyResolve, rowIdleSkip, rowStatsDest}}
 }

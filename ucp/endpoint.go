@@ -51,7 +51,8 @@ func (e Endpoint) thread() *Thread {
 type EndpointConfig struct {
 	// OnFailure is called once, in progress, when the endpoint fails.
 	OnFailure func(Endpoint, error)
-	// Eager connects at once instead of at the first operation.
+	// Eager connects at once instead of at the first operation, as UCX_CONNECT=eager
+	// has all endpoints do.
 	Eager bool
 }
 
@@ -76,7 +77,7 @@ type epCold struct {
 }
 
 // NewEndpoint makes a path to the worker at a, which is copied. Nothing is sent
-// and nothing connected before the first operation, unless c.Eager.
+// and nothing connected before the first operation, unless it is to be eager.
 func (w *Worker) NewEndpoint(a Address, c EndpointConfig) (Endpoint, error) {
 	w.t.lock()
 	defer w.t.unlock()
@@ -92,7 +93,7 @@ func (w *Worker) NewEndpoint(a Address, c EndpointConfig) (Endpoint, error) {
 	if c.OnFailure != nil {
 		w.coldOf(k).onFailure = c.OnFailure
 	}
-	if c.Eager {
+	if c.Eager || w.eager {
 		if st := w.connect(k); st != ucs.OK {
 			err := w.reason(k, st)
 			w.freeEndpoint(k)

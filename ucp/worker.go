@@ -104,6 +104,7 @@ type Worker struct {
 	count   *stats.Set
 	stats   stats.Group
 	lulls   lulls
+	eager   bool // endpoints connect when they are made
 	closing bool
 	gone    chan struct{} // closed at the end of Close, with ThreadMulti
 	closed  atomic.Bool
@@ -140,6 +141,7 @@ func (x *Context) NewWorker(c WorkerConfig) (*Worker, error) {
 	w.wake.problem = w.openWakeup()
 	w.initSleep(c.Spin)
 	w.initLulls()
+	w.eager = rowConnect.Get(x.settings) == "eager"
 	w.cores = runtime.GOMAXPROCS(0)
 	w.mode = c.Mode
 	if err = w.buildAddress(); err == nil {
