@@ -317,7 +317,7 @@ func (q *qp) expireRequests(now ucs.Time) ucs.Time {
 	}
 	r.retries--
 	r.window.lost()
-	r.probe.sent, r.probe.alone = 0, false
+	r.probe.sent, r.probe.alone = 0, r.probe.on
 	q.goBack(r.una)
 	return now.Add(r.timeout)
 }

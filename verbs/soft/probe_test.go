@@ -70,3 +70,29 @@ func TestProbeWaits(t *testing.T) {
 	require.Equal(t, ucs.Time(10*time.Millisecond), p.srtt, "what was sent more than once says nothing of the round trip")
 	require.Zero(t, p.sent)
 }
+
+// TestAloneAfterTimeout: what a peer that is slow has not acknowledged in time goes
+// again one packet at a time, or it would have ever more to take. All comes in the end.
+func TestAloneAfterTimeout(t *testing.T) {
+	p := New(Config{Link: LinkUDP, Addr: localhost, Engine: EngineInline})
+	const n = 30
+	a, b := newEnd(t, p, verbs.RC, 64), newEnd(t, p, verbs.RC, 64)
+	at := verbs.QPAttr{MinRNRTimer: 1, Timeout: 12, RetryCnt: 7, PeerFeatures: verbs.PeerProbe} // 17 ms
+	a.connectAs(b, at)
+	b.connectAs(a, at)
+	for i := range uint64(n) {
+		a.send(verbs.SendWR{
+			ID: i, Op: verbs.OpWrite, Flags: verbs.SendSignaled, NumSG: 1,
+			SG: [verbs.MaxSGE]verbs.SGE{a.sge(0, 64)}, Remote: b.mr.Addr(), RKey: b.mr.RKey(),
+		})
+	}
+	d, wc := a.device(), make([]verbs.WC, 1)
+	for value(t, d, "device.timeouts") < 3 {
+		require.Zero(t, a.cq.Poll(wc))
+	}
+	require.LessOrEqual(t, value(t, d, "device.tx_packets"), uint64(2*n))
+	for i := range uint64(n) {
+		w := a.completion(b)
+		require.Equal(t, [2]any{i, verbs.WCSuccess}, [2]any{w.ID, w.Status})
+	}
+}
