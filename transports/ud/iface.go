@@ -48,6 +48,7 @@ type iface struct {
 	handed int        // of them
 	free   []uint32   // receive buffers that are not posted
 	kept   int        // that the layer above keeps
+	most   int        // that it may keep
 	wcs    [pollBatch]verbs.WC
 
 	queuePair
@@ -160,6 +161,10 @@ func (f *iface) open(port uint8, c uct.IfaceConfig) (err error) {
 	f.device = f.self.appendDevice(nil)
 	f.mux = arq.NewMux(&f.conf, f.self.name)
 	f.share, f.lens, f.onAlarm = int(f.conf.Window), make([]uint16, receives), f.alarmed
+	f.most = receives / 2
+	if m := c.Resources.MaxUnexpected; m > 0 {
+		f.most = max(min(m/packet, f.most), 1)
+	}
 	f.receive(firstReceives)
 	if f.group != nil {
 		f.counters = transportName + "." + f.d.DeviceName(port)

@@ -198,10 +198,19 @@ func receivers(n *node) (rs []*arq.Receiver) {
 	return rs
 }
 
-// TestKept: messages that are kept take up to a half of the receives, and others
-// go on.
+// TestKept: messages that are kept take up to a half of the receives, or as much
+// memory as is allowed, and others go on.
 func TestKept(t *testing.T) {
-	ns := nodes(t, inproc(), 2)
+	for _, c := range []struct {
+		name        string
+		bytes, most int
+	}{{"default", 0, 256}, {"budget", 64 << 10, 16}, {"tiny", 1, 1}, {"huge", 1 << 40, 256}} {
+		t.Run(c.name, func(t *testing.T) { kept(t, c.bytes, c.most) })
+	}
+}
+
+func kept(t *testing.T, budget, most int) {
+	ns := nodesOf(t, inproc(), 2, uct.IfaceConfig{Resources: uct.Resources{MaxUnexpected: budget}})
 	a, b := ns[0], ns[1]
 	p := newPair(t, ns)
 	var handles []uint64
@@ -214,15 +223,14 @@ func TestKept(t *testing.T) {
 		}
 		return kept
 	}
-	sent := uint64(0)
+	sent, total := uint64(0), 3*uint64(most)+500
 	until(t, func() bool {
-		if sent < 3000 && p.to.AMUint64(1, sent, sent) == ucs.OK {
+		for sent < total && p.to.AMUint64(1, sent, sent) == ucs.OK {
 			sent++
 		}
-		return len(b.got) == 3001
+		return uint64(len(b.got)) == 1+total
 	}, a, b)
-	require.Greater(t, len(handles), 150)
-	require.LessOrEqual(t, len(handles), 256)
+	require.Len(t, handles, most)
 	b.kept = nil
 	b.Release(handles)
 	until(t, func() bool { return b.sees(func() bool { return b.iface.kept == 0 && len(b.free) < refill }) }, b)

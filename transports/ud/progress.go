@@ -53,8 +53,11 @@ func (f *iface) hand(budget int) (n int) {
 	for f.handed < len(f.queue) && n < budget {
 		ds := f.queue[f.handed:]
 		ds = ds[:min(len(ds), budget-n, uct.MaxBatch)]
-		k := 0
+		k, may := 0, f.most-f.kept
 		for k < len(ds) && ds[k].Flags&markEnd == 0 {
+			if k < may {
+				ds[k].Flags = uct.DescCanKeep
+			}
 			k++
 		}
 		if k == 0 {

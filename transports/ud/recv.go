@@ -106,14 +106,10 @@ func (f *iface) deliver(r *arq.Receiver, h *arq.Head, slot uint32, n int) {
 		r.End()
 		return
 	}
-	d := uct.Desc{
+	f.queue = append(f.queue, uct.Desc{
 		Off: uint32(f.rx.Offset(slot) + grhLen + arq.HeadLen), Len: uint32(n - arq.HeadLen), Header: h.C,
 		Handle: uint64(slot), Source: uint32(r.Own), ID: uct.AMID(h.ID()),
-	}
-	if f.kept+uct.MaxBatch < len(f.lens)/2 {
-		d.Flags = uct.DescCanKeep
-	}
-	f.queue = append(f.queue, d)
+	})
 }
 
 // begin counts a flow by which something comes.

@@ -52,6 +52,11 @@ func (n *node) address() uct.Address {
 func nodes(t testing.TB, ps nic.Providers, n int) []*node { return nodesWith(t, ps, n, nil) }
 
 func nodesWith(t testing.TB, ps nic.Providers, n int, s *config.Set) []*node {
+	return nodesOf(t, ps, n, uct.IfaceConfig{Settings: s})
+}
+
+// nodesOf opens n interfaces as conf says.
+func nodesOf(t testing.TB, ps nic.Providers, n int, conf uct.IfaceConfig) []*node {
 	ns := make([]*node, n)
 	for i := range ns {
 		c := Component(ps)
@@ -60,7 +65,8 @@ func nodesWith(t testing.TB, ps nic.Providers, n int, s *config.Set) []*node {
 		require.NoError(t, err)
 		ns[i] = new(node)
 		ifs, _ := d.Ifaces()
-		f, err := d.OpenIface(ifs[0], uct.IfaceConfig{Handler: ns[i], Worker: uct.UUID{byte(i + 1), byte(i >> 8), 1}, Settings: s})
+		conf.Handler, conf.Worker = ns[i], uct.UUID{byte(i + 1), byte(i >> 8), 1}
+		f, err := d.OpenIface(ifs[0], conf)
 		require.NoError(t, err)
 		ns[i].iface = f.(*iface)
 		t.Cleanup(func() { assert.NoError(t, f.Close()); assert.NoError(t, d.Close()) })
