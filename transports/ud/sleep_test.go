@@ -36,7 +36,7 @@ func TestArmTakesIn(t *testing.T) {
 	quiet := 0
 	for range 100 {
 		a.Progress(64)
-		until(t, p.to.s.Resting, a, b)
+		until(t, func() bool { return a.sees(p.to.s.Resting) }, a, b)
 		require.Equal(t, ucs.OK, p.to.Check(0)) // asks b
 		if b.Arm(uct.EventRecv) == ucs.OK && !b.readable(0) {
 			quiet++
