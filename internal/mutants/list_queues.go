@@ -1,0 +1,71 @@
+package main
+
+// queues are mutants of the transports over queue pairs.
+var queues = []mutant{
+	{
+		name: "rc: a table of queue pairs forgets others with the one that goes",
+		file: "transports/rc/pair.go",
+		old:  "(j-h)&mask >= (j-i)&mask", new: "h >= 0",
+		pkg: "./transports/rc", test: "^TestQPNTable$", quick: true,
+	},
+	{
+		name: "rc: one message more is kept than may be",
+		file: "transports/rc/progress.go",
+		old:  "may := min(n, f.keepMost-f.kept)", new: "may := min(n, f.keepMost-f.kept+1)",
+		pkg: "./transports/rc", test: "^TestBudget$", quick: true,
+	},
+	{
+		name: "rc: the end of a source is told twice",
+		file: "transports/rc/service.go",
+		old:  "	e.parted = true\n", new: "",
+		pkg: "./transports/rc", test: "^TestFirstMessage$", quick: true,
+	},
+	{
+		name: "rc: a damaged connection message is believed",
+		file: "transports/rc/hear.go",
+		old:  "if err := n.parse(f.noteBytes(wc)); err != nil {", new: "if err := n.parse(f.noteBytes(wc)); false {",
+		pkg: "./transports/rc", test: "^TestGarbage$", quick: true,
+	},
+	{
+		name: "ud: a packet that came before is delivered again",
+		file: "transports/ud/arq/receiver.go",
+		old:  "	case d < 0:\n		r.twice++\n		return Duplicate\n", new: "	case d < 0:\n		return Deliver\n",
+		pkg: "./transports/ud/arq", test: "^TestHalfLost$", quick: true,
+	},
+	{
+		name: "ud: the selective acknowledgement is one packet off",
+		file: "transports/ud/arq/receiver.go",
+		old:  "			s[(i-1)/64] |= 1 << ((i - 1) % 64)", new: "			s[i/64%4] |= 1 << (i % 64)",
+		pkg: "./transports/ud/arq", test: "^TestSingleHole$|^TestHalfLost$", quick: true,
+	},
+	{
+		name: "ud: the receiver's window is not heeded",
+		file: "transports/ud/arq/ack.go",
+		old:  "	edge := ack + Seq(window)\n", new: "	edge := ack + MaxWindow\n",
+		pkg: "./transports/ud/arq", test: "^TestWindowClosed$", quick: true,
+	},
+	{
+		name: "ud: a connect that comes twice makes two flows",
+		file: "transports/ud/arq/mux.go",
+		old:  "		m.known[o] = f\n", new: "",
+		pkg: "./transports/ud/arq", test: "^TestHalfLost$", quick: true,
+	},
+	{
+		name: "ud: an acknowledgement of what was never sent is believed",
+		file: "transports/ud/arq/ack.go",
+		old:  " || uint32(n) > uint32(s.sent-s.una) {", new: " {",
+		pkg: "./transports/ud/arq", test: "^TestBogusAcks$",
+	},
+	{
+		name: "ud: messages that are kept are not bounded",
+		file: "transports/ud/progress.go",
+		old:  "			if k < may {", new: "			if k <= may {",
+		pkg: "./transports/ud", test: "^TestKept$", quick: true,
+	},
+	{
+		name: "ud: endpoint and source of a peer that closes are told apart",
+		file: "transports/ud/failure.go",
+		old:  "			fail.Endpoint = e\n", new: "			f.handler.HandleFailure(uct.Failure{Endpoint: e})\n",
+		pkg: "./transports/ud", test: "^TestPeerCloses$/^inproc$", quick: true,
+	},
+}
