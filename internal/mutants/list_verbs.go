@@ -106,6 +106,12 @@ var device = []mutant{
 		pkg: "./verbs/soft", test: "^TestUnderWay$", quick: true,
 	},
 	{
+		name: "a whole window goes again after a time-out",
+		file: "verbs/soft/completer.go",
+		old:  "	r.probe.sent, r.probe.alone = 0, r.probe.on\n", new: "	r.probe.sent, r.probe.alone = 0, false\n",
+		pkg: "./verbs/soft", test: "^TestAloneAfterTimeout$", quick: true,
+	},
+	{
 		name: "a peer makes the key of any region invalid",
 		file: "verbs/soft/mem.go",
 		old:  "m != nil && m.revoke && m.pd", new: "m != nil && m.pd",
