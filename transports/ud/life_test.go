@@ -100,7 +100,7 @@ func TestSilentPeer(t *testing.T) {
 	until(t, func() bool { return len(a.fails) > 0 }, a, c)
 	took := ucs.Now().Sub(began)
 	assert.Greater(t, took, 600*time.Millisecond)
-	assert.Less(t, took, 5*time.Second)
+	assert.Less(t, took, 20*time.Second)
 	assert.Less(t, a.posts()-was, uint64(100))
 	require.Equal(t, []uct.Event{{Token: 9, Status: ucs.PeerFailed}}, a.events)
 	require.Len(t, a.fails, 1)

@@ -124,7 +124,7 @@ func TestCloseWithoutPeer(t *testing.T) {
 // look.
 func TestCloseIsAnswered(t *testing.T) {
 	for range 5 {
-		ns := nodes(t, inproc(), 2)
+		ns := nodesWith(t, inproc(), 2, settingsOf(t, "UCX_UD_LINGER_TIMEOUT=60s"))
 		a, b := ns[0], ns[1]
 		e := connect(t, a, b)
 		until(t, func() bool { return e.AMUint64(1, 1, 1) == ucs.OK }, a, b)
