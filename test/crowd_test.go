@@ -80,7 +80,7 @@ func (m *joined) pairs() map[uint32]rounds {
 	m.t.Helper()
 	m.say("pairs")
 	by := make(map[uint32]rounds)
-	for _, s := range strings.Split(m.hear(), ",") {
+	for s := range strings.SplitSeq(m.hear(), ",") {
 		var id uint32
 		var p rounds
 		_, err := fmt.Sscan(s, &id, &p.begun, &p.done, &p.lanes)

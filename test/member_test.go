@@ -178,11 +178,11 @@ func (m *member) obey(line string) {
 			if t.gone {
 				continue
 			}
-			lanes := ""
+			var lanes strings.Builder
 			for _, l := range t.e.Info().Lanes {
-				lanes += "+" + l.Transport + "/" + l.Device
+				lanes.WriteString("+" + l.Transport + "/" + l.Device)
 			}
-			all = append(all, fmt.Sprint(id, " ", t.begun, " ", t.round, " ", lanes))
+			all = append(all, fmt.Sprint(id, " ", t.begun, " ", t.round, " ", lanes.String()))
 		}
 		m.say(strings.Join(all, ","))
 	case "lost":
