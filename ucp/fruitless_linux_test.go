@@ -30,12 +30,15 @@ func TestFruitlessWakeUps(t *testing.T) {
 	w.sleeper.set = shmem.NewPollSet(w.wake.signal.FD(), always.FD())
 
 	begin, before := ucs.Now(), w.count.Value(cntSlept)
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	_, err = w.TagRecv(nil, 1, 1).Wait(ctx)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
+	n := uint64(0)
+	for n <= maxFruitless { // where others want the processor it may not run for long
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		_, err = w.TagRecv(nil, 1, 1).Wait(ctx)
+		cancel()
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		n = w.count.Value(cntSlept) - before
+		require.Less(t, ucs.Now().Sub(begin), time.Minute, "it sleeps through what wakes it")
+	}
 	rounds := uint64(ucs.Now().Sub(begin)/soon) + 2
-	n := w.count.Value(cntSlept) - before
-	assert.Greater(t, n, uint64(maxFruitless), "it was woken for nothing")
 	assert.LessOrEqual(t, n, (maxFruitless+1)*rounds, "so many times a millisecond")
 }
