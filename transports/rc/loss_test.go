@@ -3,6 +3,7 @@ package rc
 import (
 	"encoding/binary"
 	"fmt"
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -25,16 +26,28 @@ func faulty(faults soft.Faults) nic.Providers {
 }
 
 // TestLoss: through connecting, sending both ways, sleeping, waking and closing, all
-// messages arrive once and in order, and no endpoint fails.
+// messages arrive once and in order, and no endpoint fails. There are a million of
+// them, in the long form ten.
 func TestLoss(t *testing.T) {
+	few, many := uint64(300), uint64(17_000)
+	switch {
+	case raceEnabled:
+		many = few
+	case os.Getenv("GOUCX_TEST_LONG") != "":
+		few, many = 10_000, 10*many
+	}
 	for _, percent := range []float64{0.1, 1, 5} {
 		t.Run(fmt.Sprint(percent), func(t *testing.T) {
 			p := percent / 100
 			c := Component(faulty(soft.Faults{Seed: 7, Loss: p, Duplicate: p, Reorder: p, Corrupt: p}))
 			set := settingsOf(t, "UCX_RC_TIMEOUT=200ms", "UCX_RC_CONNECT_RETRY=1ms", "UCX_RC_MAX_PAIRS=1")
 			ends := []*end{newEndWith(t, c, 1, set), newEndWith(t, c, 2, set), newEndWith(t, c, 3, set)}
+			most := many
+			if percent > 1 {
+				most = few // each loss takes a probe
+			}
 			for round := range 5 {
-				lossRound(t, ends, round)
+				lossRound(t, ends, round, most)
 			}
 			until(t, func() bool { return len(ends[0].conns)+len(ends[1].conns)+len(ends[2].conns) == 0 }, ends...)
 			for _, e := range ends {
@@ -46,13 +59,12 @@ func TestLoss(t *testing.T) {
 	}
 }
 
-// lossRound has each end send to each other, and close.
-func lossRound(t *testing.T, ends []*end, round int) {
+// lossRound has each end send most messages to each other, and close.
+func lossRound(t *testing.T, ends []*end, round int, most uint64) {
 	type flow struct {
 		ep        uct.Endpoint
 		sent, got uint64
 	}
-	const most = 300
 	flows := make([]flow, len(ends)*len(ends))
 	wrong := 0
 	for i, e := range ends {

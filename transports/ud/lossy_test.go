@@ -76,20 +76,28 @@ func pour(t testing.TB, e *endpoint, sent *uint64, total uint64, buf []byte) {
 }
 
 // TestLossy sends both ways over links with every fault: everything comes once, in
-// order, and no endpoint fails.
+// order, and no endpoint fails. A million messages do, in the long form ten.
 func TestLossy(t *testing.T) {
-	total := uint64(3000)
-	if os.Getenv("GOUCX_TEST_LONG") != "" {
-		total = 20_000
+	total, many, times := uint64(3000), uint64(250_000), 1
+	switch {
+	case raceEnabled:
+		many = total
+	case os.Getenv("GOUCX_TEST_LONG") != "":
+		total, times = 20_000, 10
 	}
 	for _, link := range []string{soft.LinkInproc, soft.LinkUDP} {
 		for _, loss := range []float64{0.001, 0.05, 0.2} {
 			t.Run(fmt.Sprintf("%s loss %v", link, loss), func(t *testing.T) {
-				n := total
-				if loss > 0.1 {
-					n = total / 20
+				switch {
+				case loss > 0.1:
+					lossy(t, faulty(link, loss), total/20)
+				case loss > 0.01:
+					lossy(t, faulty(link, loss), total)
+				default:
+					for range times {
+						lossy(t, faulty(link, loss), many)
+					}
 				}
-				lossy(t, faulty(link, loss), n)
 			})
 		}
 	}

@@ -49,18 +49,20 @@ func (f *faultUDP) release(now ucs.Time) {
 		f.due = append(f.due, h)
 	}
 	var t *train
+	var to *udpPeer // of t
 	for i := range f.due {
 		h := &f.due[i]
 		var p packet
 		if decode(h.b[:len(h.b)-wire.ICRCLen], &p) != wire.FaultNone {
 			continue // the flipped bits made it no packet
 		}
-		if t != nil && (f.due[i-1].dest != h.dest || !t.add(&p)) {
+		if t != nil && (*to != h.dest || !t.add(&p)) {
 			t.send()
 			t = nil
 		}
 		if t == nil {
-			t = f.port.train(&h.dest)
+			to = &h.dest
+			t = f.port.train(to)
 			t.add(&p)
 		}
 	}
