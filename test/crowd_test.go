@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/internal/suitetest"
 )
 
 // crowd is members that exchange data, each with each.
@@ -138,7 +140,7 @@ const (
 // use shared memory within a host, and the network between, though the hosts have
 // the same boot id.
 func TestHosts(t *testing.T) {
-	if !inOwnNetwork(t) {
+	if !suitetest.InOwnNetwork(t) {
 		return
 	}
 	t.Setenv(lossEnv, "0.01")

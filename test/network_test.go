@@ -3,7 +3,6 @@
 package test
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,36 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
-
-// ownNetworkEnv is set in a process that runs one test in a network of its own.
-const ownNetworkEnv = "GOUCX_TEST_OWN_NETWORK"
-
-// inOwnNetwork runs the test again in a process that is root of a network
-// namespace of its own, and is true there. With that process everything goes.
-func inOwnNetwork(t *testing.T) bool {
-	t.Helper()
-	if os.Getenv(ownNetworkEnv) != "" {
-		return true
-	}
-	if _, err := exec.LookPath("ip"); err != nil {
-		t.Skipf("iproute2 is not installed: %v", err)
-	}
-	c := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.count=1", "-test.v")
-	c.Env = append(os.Environ(), ownNetworkEnv+"=1")
-	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
-	if uid, gid := os.Getuid(), os.Getgid(); uid != 0 {
-		c.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
-		c.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: uid, Size: 1}}
-		c.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: gid, Size: 1}}
-	}
-	out, err := c.CombinedOutput()
-	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EINVAL) {
-		t.Skipf("the system does not permit a network namespace: %v", err)
-	}
-	require.NoError(t, err, "%s", out)
-	t.Logf("%s", out)
-	return false
-}
 
 // network is hosts at a switch: network namespaces of this machine, so all have
 // its boot id. Each has one address, 10.9.0.1 and so on, on its interface eth0.
@@ -85,7 +54,7 @@ func (n *network) mend(host int) { n.ip("link set " + port(host) + " master swit
 func (n *network) ip(args string) {
 	n.t.Helper()
 	out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput()
-	require.NoError(n.t, err, "ip %s: %s", args, out)
+	require.NoError(n.t, err, "ip (of iproute2) %s: %s", args, out)
 }
 
 // on calls f in the namespace of a host, which the processes that it starts get.

@@ -2,50 +2,29 @@ package soft
 
 import (
 	"encoding/binary"
-	"errors"
 	"net/netip"
-	"os"
-	"os/exec"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/goucx/goucx/internal/suitetest"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
 	"github.com/goucx/goucx/verbs/wire"
 )
-
-// ownNetworkEnv is set in a process that runs one test in a network of its own.
-const ownNetworkEnv = "GOUCX_TEST_OWN_NETWORK"
 
 // inOwnNetwork runs the test again in a process with a network namespace of its
 // own, and is true there. segments is the most packets of a train that the
 // loopback there takes whole, 0 for as many as usual.
 func inOwnNetwork(t *testing.T, mtu, segments uint32) bool {
 	t.Helper()
-	if os.Getenv(ownNetworkEnv) != "" {
+	inside := suitetest.InOwnNetwork(t)
+	if inside {
 		setLoopback(t, mtu, segments)
-		return true
 	}
-	exe, err := os.Executable()
-	require.NoError(t, err)
-	c := exec.CommandContext(t.Context(), exe, "-test.run=^"+t.Name()+"$", "-test.count=1")
-	c.Env = append(os.Environ(), ownNetworkEnv+"=1")
-	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
-	if uid, gid := os.Getuid(), os.Getgid(); uid != 0 {
-		c.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
-		c.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: uid, Size: 1}}
-		c.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: gid, Size: 1}}
-	}
-	out, err := c.CombinedOutput()
-	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EINVAL) {
-		t.Skipf("the system does not permit a network namespace: %v", err)
-	}
-	require.NoError(t, err, "%s", out)
-	return false
+	return inside
 }
 
 // setLoopback brings the loopback up, by a message of rtnetlink.

@@ -1,0 +1,39 @@
+package suitetest
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// ownNetworkEnv is set in a process that runs one test in a network of its own.
+const ownNetworkEnv = "GOUCX_TEST_OWN_NETWORK"
+
+// InOwnNetwork runs the test again in a process that is root of a network
+// namespace of its own, and is true there. With that process everything that it
+// started goes. It skips the test where the system does not permit that.
+func InOwnNetwork(t *testing.T) bool {
+	t.Helper()
+	if os.Getenv(ownNetworkEnv) != "" {
+		return true
+	}
+	c := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.count=1", "-test.v")
+	c.Env = append(os.Environ(), ownNetworkEnv+"=1")
+	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	if uid, gid := os.Getuid(), os.Getgid(); uid != 0 {
+		c.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+		c.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: uid, Size: 1}}
+		c.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: gid, Size: 1}}
+	}
+	out, err := c.CombinedOutput()
+	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EINVAL) {
+		t.Skipf("the system does not permit a network namespace: %v", err)
+	}
+	require.NoError(t, err, "%s", out)
+	t.Logf("%s", out)
+	return false
+}
