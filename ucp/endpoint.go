@@ -198,12 +198,10 @@ func (e Endpoint) Info() EndpointInfo {
 	if c := w.cold[k]; c != nil {
 		i.Err = c.err
 	}
-	for p := range w.ports {
-		if n, ok := w.laneAt[laneKey{w.eps[k].peer, uint32(p)}]; ok {
-			l := &w.t.lanes[n]
-			info := w.ports[p].info
-			i.Lanes = append(i.Lanes, LaneInfo{info.Transport, info.Device, l.whole, max(l.whole, l.bcopy)})
-		}
+	for n := w.laneOf[w.eps[k].peer]; n != 0; n = w.t.lanes[n].next {
+		l := &w.t.lanes[n]
+		info := w.ports[l.port].info
+		i.Lanes = append(i.Lanes, LaneInfo{info.Transport, info.Device, l.whole, max(l.whole, l.bcopy)})
 	}
 	return i
 }

@@ -22,10 +22,8 @@ func (e Endpoint) Flush() Request {
 		return t.refuse(opFlush, e, st)
 	}
 	f := flush{w: w, ep: k}
-	for p := range w.ports {
-		if i, ok := w.laneAt[laneKey{w.eps[k].peer, uint32(p)}]; ok {
-			f.lane(i)
-		}
+	for i := w.laneOf[w.eps[k].peer]; i != 0; i = w.t.lanes[i].next {
+		f.lane(i)
 	}
 	f.refused(e.id)
 	return f.request()
@@ -141,10 +139,8 @@ func (e Endpoint) Fence() {
 	if k == 0 {
 		return
 	}
-	for p := range w.ports {
-		if i, ok := w.laneAt[laneKey{w.eps[k].peer, uint32(p)}]; ok {
-			w.fence(k, i)
-		}
+	for i := w.laneOf[w.eps[k].peer]; i != 0; i = w.t.lanes[i].next {
+		w.fence(k, i)
 	}
 }
 

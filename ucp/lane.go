@@ -19,6 +19,7 @@ type lane struct {
 	whole   int    // what short is while nothing stands against it
 	zcopy   zcopy  // active messages sent without a copy
 	port    uint32 // index in Worker.ports
+	next    uint32 // of the peer's lanes, by their ports, or of the free; 0: the last
 	peer    wireup.PeerID
 	domain  uint8  // of the peer's iface, as he numbers them
 	refs    int    // endpoints and keys that hold it
@@ -42,17 +43,19 @@ type lane struct {
 	open    chain  // sends that the peer has to answer, and flushes behind them
 }
 
-// laneKey finds a lane: there is one per peer and iface.
-type laneKey struct {
-	peer wireup.PeerID
-	port uint32
+// laneTo is the lane to peer over a port, or 0: there is one at most.
+func (w *Worker) laneTo(peer wireup.PeerID, port uint32) uint32 {
+	i := w.laneOf[peer]
+	for i != 0 && w.t.lanes[i].port != port {
+		i = w.t.lanes[i].next
+	}
+	return i
 }
 
 // openLane gives the lane to candidate c of peer's address, which view shows,
 // and counts a reference to it.
 func (w *Worker) openLane(peer wireup.PeerID, view *wireup.View, c wireup.Candidate) (uint32, error) {
-	key := laneKey{peer, uint32(c.Local)}
-	if i, ok := w.laneAt[key]; ok {
+	if i := w.laneTo(peer, uint32(c.Local)); i != 0 {
 		l := &w.t.lanes[i]
 		if l.lingers {
 			l.lingers = false
@@ -69,19 +72,42 @@ func (w *Worker) openLane(peer wireup.PeerID, view *wireup.View, c wireup.Candid
 	p.iface.Activate()
 	w.peers.Retain(peer)
 	a := p.iface.Attr()
-	l := lane{ep: ep, port: key.port, peer: peer, domain: view.Entries[c.Remote].Device, refs: 1, short: -1, whole: a.AM.Short, bcopy: a.AM.Bcopy, zcopy: zcopyOf(a.AM)}
+	l := lane{ep: ep, port: uint32(c.Local), peer: peer, domain: view.Entries[c.Remote].Device, refs: 1, short: -1, whole: a.AM.Short, bcopy: a.AM.Bcopy, zcopy: zcopyOf(a.AM)}
 	i := w.freeLane()
 	w.t.lanes[i] = l
-	w.laneAt[key] = i
+	w.rememberLane(i)
 	w.refreshActive()
 	return i, nil
 }
 
+// rememberLane puts a lane among those of its peer.
+func (w *Worker) rememberLane(i uint32) {
+	l := &w.t.lanes[i]
+	before, after := uint32(0), w.laneOf[l.peer]
+	for after != 0 && w.t.lanes[after].port < l.port {
+		before, after = after, w.t.lanes[after].next
+	}
+	l.next = after
+	w.linkLane(l.peer, before, i)
+}
+
+// linkLane makes i what follows before, one of peer's lanes, or the first where
+// before is 0.
+func (w *Worker) linkLane(peer wireup.PeerID, before, i uint32) {
+	switch {
+	case before != 0:
+		w.t.lanes[before].next = i
+	case i != 0:
+		w.laneOf[peer] = i
+	default:
+		delete(w.laneOf, peer)
+	}
+}
+
 func (w *Worker) freeLane() uint32 {
-	for i := 1; i < len(w.t.lanes); i++ {
-		if w.t.lanes[i].ep == nil {
-			return uint32(i)
-		}
+	if i := w.laneFree; i != 0 {
+		w.laneFree = w.t.lanes[i].next
+		return i
 	}
 	w.t.lanes = append(w.t.lanes, lane{short: -1})
 	return uint32(len(w.t.lanes) - 1)
@@ -174,7 +200,8 @@ func (w *Worker) closeLane(i uint32) {
 	ep, port := l.ep, w.ports[l.port]
 	w.forgetLane(i)
 	w.peers.Release(l.peer)
-	w.t.lanes[i] = lane{short: -1}
+	w.t.lanes[i] = lane{short: -1, next: w.laneFree}
+	w.laneFree = i
 	ep.Close()
 	port.iface.Deactivate()
 	w.refreshActive()
@@ -183,8 +210,13 @@ func (w *Worker) closeLane(i uint32) {
 // forgetLane makes the next operation towards the peer open a new lane.
 func (w *Worker) forgetLane(i uint32) {
 	l := &w.t.lanes[i]
-	if key := (laneKey{l.peer, l.port}); w.laneAt[key] == i {
-		delete(w.laneAt, key)
+	before, at := uint32(0), w.laneOf[l.peer]
+	for at != 0 && at != i {
+		before, at = at, w.t.lanes[at].next
+	}
+	if at != 0 {
+		w.linkLane(l.peer, before, l.next)
+		l.next = 0
 	}
 }
 

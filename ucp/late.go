@@ -46,8 +46,8 @@ func (e *lateEndpoint) resolve(need uct.MemFlags, ops uct.Ops) (uct.Endpoint, uc
 		if c.swOnly || ops != 0 && c.attr.Ops&c.iface.Ops&ops == 0 || ops == 0 && c.attr.Atomic64 == 0 {
 			continue
 		}
-		lane, ok := w.laneAt[laneKey{peer, uint32(c.local)}]
-		if !ok || w.t.lanes[lane].status != ucs.OK {
+		lane := w.laneTo(peer, uint32(c.local))
+		if lane == 0 || w.t.lanes[lane].status != ucs.OK {
 			continue
 		}
 		return w.t.lanes[lane].ep, c.rkey, true

@@ -60,11 +60,7 @@ func (w *Worker) tellEndpoint(k uint32) live.Endpoint {
 			e.Error = c.err.Error()
 		}
 	}
-	for p := range w.ports {
-		n, ok := w.laneAt[laneKey{w.eps[k].peer, uint32(p)}]
-		if !ok {
-			continue
-		}
+	for n := w.laneOf[w.eps[k].peer]; n != 0; n = w.t.lanes[n].next {
 		l := &w.t.lanes[n]
 		row := live.Lane{Name: w.laneName(n), Waiting: l.queued, Throttled: l.throttled}
 		if l.err != nil {

@@ -72,23 +72,24 @@ type Worker struct {
 	sw          swOps
 	pool        pool // memory for unexpected payloads and inline copies
 
-	mu      spinLock // with ThreadMulti guards everything below and above
-	mode    ThreadMode
-	baton   baton
-	cores   int
-	want    atomic.Int32 // goroutines that wait for mu to post; passes give way
-	ctx     *Context
-	id      uct.UUID
-	ports   []*port
-	locals  []wireup.LocalIface // ports as lane choice sees them
-	refused []uct.Refusal
-	active  []progresser
-	address Address
-	peers   wireup.Table
-	laneAt  map[laneKey]uint32
-	eps     []epSlot
-	epFree  uint32
-	cold    map[uint32]*epCold
+	mu       spinLock // with ThreadMulti guards everything below and above
+	mode     ThreadMode
+	baton    baton
+	cores    int
+	want     atomic.Int32 // goroutines that wait for mu to post; passes give way
+	ctx      *Context
+	id       uct.UUID
+	ports    []*port
+	locals   []wireup.LocalIface // ports as lane choice sees them
+	refused  []uct.Refusal
+	active   []progresser
+	address  Address
+	peers    wireup.Table
+	laneOf   map[wireup.PeerID]uint32 // the first lane of each peer that has any
+	laneFree uint32
+	eps      []epSlot
+	epFree   uint32
+	cold     map[uint32]*epCold
 
 	calls   []call   // due callbacks
 	failed  []uint64 // endpoints whose OnFailure is due
@@ -121,7 +122,7 @@ func (x *Context) NewWorker(c WorkerConfig) (*Worker, error) {
 	}
 	w := &Worker{
 		ctx: x, id: newID(), one: idle{},
-		laneAt:  make(map[laneKey]uint32),
+		laneOf:  make(map[wireup.PeerID]uint32),
 		cold:    make(map[uint32]*epCold),
 		sources: make([]*source, 1),
 		eps:     make([]epSlot, 1),
@@ -254,12 +255,16 @@ func (w *Worker) Close() error {
 	return err
 }
 
+// closeGrace is how long all of a Close takes at most, but for its endpoints, which
+// have closeTimeout: it closes interfaces, and waits for nobody.
+const closeGrace = 10 * time.Second
+
 // awaitGone waits for the Close that another goroutine has called before.
 func (w *Worker) awaitGone(gone <-chan struct{}) error {
 	if gone == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*w.ctx.closeTimeout) // that Close is bounded too
+	ctx, cancel := context.WithTimeout(context.Background(), w.ctx.closeTimeout+closeGrace)
 	defer cancel()
 	select {
 	case <-gone:

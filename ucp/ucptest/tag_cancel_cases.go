@@ -233,6 +233,9 @@ func cancelStopped(t *testing.T, p *Pair) {
 	rs = append(rs, last, half, other.TagSendUint64(1, 2), other.TagSendSync(data, 1))
 	p.Settle()
 	for i, r := range rs {
+		if r == last && r.Done() { // there was room for it after all
+			continue
+		}
 		require.False(t, r.Done(), "request %d", i)
 		r.Cancel()
 		require.ErrorIs(t, r.Err(), ucp.ErrCanceled, "request %d", i)
