@@ -144,10 +144,13 @@ func (w *Worker) lookUp() {
 // lookAround serves the ifaces without active endpoints: those whose EventFD
 // says so, or all where there is none.
 func (w *Worker) lookAround() {
-	w.refreshActive()
-	if len(w.active) == len(w.ports) {
-		return
+	if len(w.active) < len(w.ports) {
+		w.lookAtIdle()
 	}
+	w.refreshActive()
+}
+
+func (w *Worker) lookAtIdle() {
 	var ready [16]shmem.Event
 	n := 0
 	if w.slow.set != nil {
@@ -164,7 +167,6 @@ func (w *Worker) lookAround() {
 			p.arm()
 		}
 	}
-	w.refreshActive()
 }
 
 // serve progresses an inactive port whose EventFD is readable. A transport may

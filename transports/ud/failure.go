@@ -42,7 +42,7 @@ var errSilent = fmt.Errorf("%w: %v", ucs.ErrPeerFailed, arq.Silent)
 // flowEnded reports it, after the operations that ended with it; their number.
 func (f *iface) flowEnded(d *uct.Desc) (n int) {
 	n = f.tell()
-	f.came--
+	f.came.Add(-1)
 	fail := uct.Failure{Source: d.Source}
 	if d.Header != 0 {
 		fail.Err = errSilent

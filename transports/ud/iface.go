@@ -3,6 +3,7 @@ package ud
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/goucx/goucx/transports/internal/nic"
@@ -100,7 +101,7 @@ type iface struct {
 	asleep   bool     // Arm was called: what a section takes in must wake
 	raised   bool     // event is up
 	active   int
-	came     int // connections that peers made
+	came     atomic.Int32 // connections that peers made
 	threads  int
 	linger   time.Duration
 	closed   bool
@@ -266,11 +267,7 @@ func (f *iface) Activate() { f.active++ }
 func (f *iface) Deactivate() { f.active-- }
 
 // ActiveEndpoints counts those and the flows that peers send by.
-func (f *iface) ActiveEndpoints() int {
-	f.enterWait()
-	defer f.leave()
-	return f.active + f.came
-}
+func (f *iface) ActiveEndpoints() int { return f.active + int(f.came.Load()) }
 
 // Flush ends at once: what was accepted has been copied.
 func (f *iface) Flush(uct.Token) uct.Status { return f.Fence() }

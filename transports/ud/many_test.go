@@ -78,7 +78,7 @@ func TestManyPeers(t *testing.T) {
 	per := float64(heap()-before) / float64(peers)
 	t.Logf("%.0f bytes a peer, both ends and directions", per)
 	assert.Less(t, per, 8000.0)
-	require.True(t, ns[0].sees(func() bool { return ns[0].came == peers }))
+	require.True(t, ns[0].sees(func() bool { return int(ns[0].came.Load()) == peers }))
 	require.Empty(t, ns[0].fails)
 	runtime.KeepAlive(out)
 	runtime.KeepAlive(in)

@@ -123,7 +123,7 @@ func (f *iface) begin(r *arq.Receiver, h *arq.Head) {
 	}
 	if r.Tag&counted == 0 && h.Kind() == arq.Data {
 		r.Tag |= counted
-		f.came++
+		f.came.Add(1)
 	}
 }
 
