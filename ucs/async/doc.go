@@ -4,8 +4,9 @@
 // One Async per context is one goroutine. It sleeps until something is due, and
 // for good when nothing is registered. What belongs to a worker is registered
 // with that worker's Owner, and runs in one of two places: in the worker's own
-// Progress, which polls the Owner, or, when the worker has not polled for a
-// whole period, in a section of the async goroutine. The two exclude each other
+// Progress, which polls the Owner for its timers and looks at descriptors as it
+// likes, or, when the worker has not polled for a whole period, in a section of the
+// async goroutine. The two exclude each other
 // without a locked instruction on the worker's side.
 //
 // # Exclusion

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -34,9 +35,9 @@ type Owner struct {
 	next   atomic.Int64  // written inside: when timers are due, never if none
 
 	a      *Async
-	timers *wheel // inside
-	events *fdset // inside; nil until the first Watch
-	dead   bool   // inside
+	timers *wheel     // inside
+	events []*watched // inside
+	dead   bool       // inside
 
 	view // the async goroutine's
 }
@@ -161,65 +162,42 @@ func (o *Owner) pollSlow(now ucs.Time) int {
 	return n
 }
 
-// Watch calls fn, inside, whenever fd is readable or hung up: from PollFDs, or
-// in a section while the worker does not poll. fn must consume what made fd
-// ready or Unwatch it. Needs to be inside. fd stays the caller's; Unwatch before
-// closing it.
+// watched is one descriptor of an owner. It tells the async goroutine once, and
+// again after rearm.
+type watched struct {
+	fd   int
+	fn   func()
+	gone bool // inside
+}
+
+// Watch calls fn, inside, when fd is readable or hung up and the worker has been
+// outside for a period since then. fn must consume what made fd ready, unless the
+// worker has, or Unwatch it. Needs to be inside. fd stays the caller's; Unwatch
+// before closing it.
 //
 // Errors: ucs.ErrUnsupported where the system has no epoll; else the system's.
 func (o *Owner) Watch(fd int, fn func()) error {
-	if err := o.openEvents(); err != nil {
-		return fmt.Errorf("watch descriptor %d: %w", fd, err)
+	w := &watched{fd: fd, fn: fn}
+	err := o.a.watch(fd, shmem.EventIn|shmem.EventRDHup|shmem.EventOneShot, func() { o.noteReady(w) })
+	if err == nil {
+		o.events = append(o.events, w)
 	}
-	return o.events.add(fd, shmem.EventIn|shmem.EventRDHup, fn)
-}
-
-// openEvents makes the owner's set of descriptors, which is in turn a
-// descriptor of the async goroutine's.
-func (o *Owner) openEvents() error {
-	if o.events != nil {
-		return nil
-	}
-	s, err := newFDSet()
-	if err != nil {
-		return err
-	}
-	fd := s.ep.FD()
-	err = o.a.watch(fd, shmem.EventIn|shmem.EventOneShot, func() { o.noteReady(fd) })
-	if err != nil {
-		return errors.Join(err, s.close())
-	}
-	o.events = s
-	return nil
+	return err
 }
 
 // Unwatch forgets fd; its function does not run afterwards. Needs to be inside.
 func (o *Owner) Unwatch(fd int) error {
-	if o.events == nil {
+	i := slices.IndexFunc(o.events, func(w *watched) bool { return w.fd == fd })
+	if i < 0 {
 		return fmt.Errorf("unwatch descriptor %d: %w", fd, ucs.ErrInvalid)
 	}
-	return o.events.del(fd)
-}
-
-// PollFDs runs the functions of the descriptors that are ready and returns how
-// many ran. Needs to be inside; for the worker's Progress, every thousandth
-// pass. Cost: a system call, about 0.2 us, once something is watched.
-func (o *Owner) PollFDs() int {
-	if o.events == nil {
-		return 0
+	o.events[i].gone = true
+	o.events = slices.Delete(o.events, i, i+1)
+	err := o.a.Unwatch(fd)
+	if errors.Is(err, ucs.ErrClosed) { // the Async went first
+		return nil
 	}
-	var found events
-	o.events.look(&found)
-	return o.events.run(&found)
-}
-
-// FD is readable while a watched descriptor is ready, for a worker that sleeps;
-// -1 while nothing was ever watched. Needs to be inside.
-func (o *Owner) FD() int {
-	if o.events == nil {
-		return -1
-	}
-	return o.events.ep.FD()
+	return err
 }
 
 // Close ends the Owner: no timer and no descriptor's function runs afterwards.
@@ -233,14 +211,9 @@ func (o *Owner) Close() error {
 	o.dead = true
 	o.next.Store(int64(never))
 	o.a.forget(o)
-	if o.events == nil {
-		return nil
+	var errs []error
+	for len(o.events) > 0 {
+		errs = append(errs, o.Unwatch(o.events[0].fd))
 	}
-	err := o.a.Unwatch(o.events.ep.FD())
-	if errors.Is(err, ucs.ErrClosed) { // the Async went first
-		err = nil
-	}
-	err = errors.Join(err, o.events.close())
-	o.events = nil
-	return err
+	return errors.Join(errs...)
 }

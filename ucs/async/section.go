@@ -17,14 +17,16 @@ type view struct {
 	since   ucs.Time // ... and since when it has been that, outside
 	seenDue ucs.Time // Owner.next when last looked at
 
-	ready   bool     // descriptors are ready, and will not tell again before rearm
-	readyFD int      // the owner's set
-	readyAt ucs.Time // when they told
+	ready   []*watched // they do not tell again before rearm
+	readyAt ucs.Time   // when the first of them told
 }
 
-// noteReady runs in the async goroutine when the owner's set told of events.
-func (o *Owner) noteReady(fd int) {
-	o.ready, o.readyFD, o.readyAt = true, fd, ucs.Now()
+// noteReady runs in the async goroutine when a descriptor of the owner is ready.
+func (o *Owner) noteReady(w *watched) {
+	if len(o.ready) == 0 {
+		o.readyAt = ucs.Now()
+	}
+	o.ready = append(o.ready, w)
 }
 
 // serve does what the owner owes at now, if its worker does not, and returns
@@ -59,7 +61,7 @@ func (o *Owner) serveAt(still bool) ucs.Time {
 // readyServeAt is the same for descriptors. A worker that sleeps on them wakes
 // with the same event, so it always gets its period.
 func (o *Owner) readyServeAt() ucs.Time {
-	if !o.ready {
+	if len(o.ready) == 0 {
 		return never
 	}
 	return o.readyAt.Add(o.a.period)
@@ -67,10 +69,11 @@ func (o *Owner) readyServeAt() ucs.Time {
 
 // rearm lets the descriptors tell again, at once if they are still ready.
 func (o *Owner) rearm() {
-	if o.ready {
-		o.ready = false
-		o.a.sleep.set.rearm(o.readyFD)
+	for _, w := range o.ready {
+		o.a.sleep.set.rearm(w.fd)
 	}
+	clear(o.ready)
+	o.ready = o.ready[:0]
 }
 
 // stands reports whether the worker has been outside, without a pass, for a
@@ -98,7 +101,11 @@ func (o *Owner) section(now ucs.Time) bool {
 	o.a.stats.sections.Add(1)
 	began := ucs.Now()
 	o.Poll(now)
-	o.PollFDs()
+	for _, w := range o.ready {
+		if !w.gone {
+			w.fn()
+		}
+	}
 	if ucs.Now().Sub(began) > maxSection {
 		o.a.stats.overruns.Add(1)
 	}
