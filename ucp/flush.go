@@ -128,61 +128,6 @@ func (w *Worker) resumeFlush(i uint32) ucs.Status {
 // software operations before it.
 const flushSynced = 1
 
-// Fence orders the endpoint's operations before it against those after it. It
-// never blocks.
-func (e Endpoint) Fence() {
-	t := e.thread()
-	t.lock()
-	defer t.unlock()
-	w := t.w
-	k := w.endpoint(e)
-	if k == 0 {
-		return
-	}
-	for i := w.laneOf[w.eps[k].peer]; i != 0; i = w.t.lanes[i].next {
-		w.fence(k, i)
-	}
-}
-
-// Fence orders the operations of each endpoint before it against those after it.
-func (w *Worker) Fence() {
-	w.t.lock()
-	defer w.t.unlock()
-	for i := 1; i < len(w.t.lanes); i++ {
-		if l := &w.t.lanes[i]; l.ep != nil && l.status == ucs.OK {
-			w.fence(0, uint32(i))
-		}
-	}
-}
-
-// fence passes a fence to the lane; behind waiting operations it waits itself.
-func (w *Worker) fence(ep, lane uint32) {
-	i := w.slab.take(opFence)
-	s := &w.slab.slots[i]
-	s.ep, s.lane = ep, lane
-	s.flags = flagReported // what follows reports the failure
-	if st := w.try(i); st != ucs.InProgress {
-		w.end(i, st)
-	}
-}
-
-func (w *Worker) resumeFence(i uint32) ucs.Status {
-	l := &w.t.lanes[w.slab.slots[i].lane]
-	if st := w.mayOrder(l); st != ucs.OK {
-		return st
-	}
-	if st := l.ep.Fence(); st != ucs.OK || l.sw == nil || !l.sw.mixed || l.sw.handled == l.sw.sent {
-		return st
-	}
-	// What the peer's device does must not overtake what his worker has to do.
-	if st := l.sw.sync(0); st != ucs.InProgress {
-		return st
-	}
-	l.sw.until = l.sw.sent
-	w.haltLane(w.slab.slots[i].lane)
-	return ucs.OK
-}
-
 // mayOrder says whether a flush or fence of the lane would cover everything
 // before it: it does not cover pending queues.
 func (w *Worker) mayOrder(l *lane) ucs.Status {

@@ -8,7 +8,7 @@ import (
 // haltedEndpoint stands before the endpoint of a lane that must send nothing
 // until software operations were answered, because there are too many, or
 // because a fence stands between them and operations that the transport's device
-// would carry out at once. What is posted meanwhile waits as for a transport
+// would carry out at once, or between operations by another lane and its own. What is posted meanwhile waits as for a transport
 // without resources. Control messages pass it: the peer may need them to answer.
 type haltedEndpoint struct {
 	uct.Endpoint // the transport's
@@ -49,11 +49,11 @@ func (w *Worker) haltLane(i uint32) {
 	w.gateKeys(i)
 }
 
-// swLift lets lane i go on where the answers that it waits for have come.
+// swLift lets lane i go on where all that it waits for has come.
 func (w *Worker) swLift(i uint32) {
 	l := &w.t.lanes[i]
 	h, e := l.halted(), l.sw
-	if h == nil || h.open || e.waits >= swMaxWaits || e.handled < e.until || l.status != ucs.OK {
+	if h == nil || h.open || e.waits >= swMaxWaits || e.handled < e.until || e.fence != 0 || l.status != ucs.OK {
 		return
 	}
 	h.open = true

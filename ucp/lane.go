@@ -196,6 +196,7 @@ func (w *Worker) closeLane(i uint32) {
 	}
 	w.endSends(i, ucs.Canceled)
 	w.purgeLane(i, ucs.Canceled)
+	w.endFences(i)
 	l := &w.t.lanes[i]
 	ep, port := l.ep, w.ports[l.port]
 	w.forgetLane(i)

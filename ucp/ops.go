@@ -27,6 +27,8 @@ func (k opKind) info() opInfo {
 		return opInfo{"flush", (*Worker).resumeFlush}
 	case opFence:
 		return opInfo{"fence", (*Worker).resumeFence}
+	case opFenceAcross:
+		return opInfo{name: "fence"} // its parts are tried
 	case opGiveUp:
 		return opInfo{"give up", (*Worker).resumeGiveUp}
 	case opControl:

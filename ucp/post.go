@@ -107,6 +107,11 @@ func (w *Worker) endSlow(i uint32, st ucs.Status) {
 	} else if s.op == opRead {
 		w.readEnded(i, st)
 		return
+	} else if s.op == opFence && s.flags&flagChild != 0 {
+		f := s.parent
+		w.slab.release(i)
+		w.fencePartEnded(f)
+		return
 	} else if s.op == opControl {
 		w.slab.unlink(&w.t.lanes[s.lane].urgent, i)
 	} else if s.transfers() {

@@ -22,6 +22,7 @@ const (
 	opTaken
 	opFlush
 	opFence
+	opFenceAcross // of several lanes; its parts are opFence
 	opGiveUp
 	opControl
 	opPut

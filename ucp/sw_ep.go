@@ -30,6 +30,7 @@ type swEndpoint struct {
 	synced  uint64 // what a flush has heard of
 	until   uint64 // the lane is halted until so many are handled
 	waits   int    // answers under way, but to flushes
+	fence   uint32 // the lane is halted until this fence, of several lanes, ends; 0: none
 	err     ucs.Status
 	halt    *haltedEndpoint // made at the first need
 }

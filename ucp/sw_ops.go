@@ -176,7 +176,7 @@ func (w *Worker) swFinish(i uint32, st ucs.Status) {
 	if s.lane == 0 {
 		st = ucs.Canceled // its endpoint was closed meanwhile
 	}
-	if st == ucs.OK {
+	if st == ucs.OK && s.op == opFlush {
 		st = w.tryInTurn(k)
 	}
 	if st != ucs.InProgress {

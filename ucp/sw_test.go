@@ -35,6 +35,11 @@ func newSWPair(t *testing.T, transport string, size int) *swPair {
 			ps = append(ps, c)
 		}
 	}
+	return newPairOver(t, ps, size)
+}
+
+func newPairOver(t *testing.T, ps []uct.Component, size int) *swPair {
+	t.Helper()
 	set, _, err := config.Load(config.Options{Env: []string{"UCX_SOFT_LINK=inproc"}, Dirs: []string{}}, Tables(ps)...)
 	require.NoError(t, err)
 	p := &swPair{t: t}

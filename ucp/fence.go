@@ -1,0 +1,188 @@
+package ucp
+
+import (
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
+	"github.com/goucx/goucx/wireup"
+)
+
+// Fence orders the endpoint's operations before it against those after it. It
+// never blocks.
+func (e Endpoint) Fence() {
+	t := e.thread()
+	t.lock()
+	defer t.unlock()
+	w := t.w
+	k := w.endpoint(e)
+	if k == 0 {
+		return
+	}
+	if i := w.laneOf[w.eps[k].peer]; i != 0 {
+		w.fencePeer(k, i)
+	}
+}
+
+// Fence orders the operations of each endpoint before it against those after it.
+func (w *Worker) Fence() {
+	w.t.lock()
+	defer w.t.unlock()
+	for i := 1; i < len(w.t.lanes); i++ {
+		if l := &w.t.lanes[i]; l.ep != nil && l.status == ucs.OK && w.laneOf[l.peer] == uint32(i) {
+			w.fencePeer(0, uint32(i))
+		}
+	}
+}
+
+// fencePeer fences what goes to a peer, of whose lanes i is the first.
+func (w *Worker) fencePeer(ep, i uint32) {
+	if l := &w.t.lanes[i]; l.next != 0 {
+		w.fenceAcross(l.peer)
+		return
+	}
+	w.fence(ep, i)
+}
+
+// fence passes a fence to the lane; behind waiting operations it waits itself.
+func (w *Worker) fence(ep, lane uint32) {
+	i := w.slab.take(opFence)
+	s := &w.slab.slots[i]
+	s.ep, s.lane, s.off = ep, lane, 0
+	s.flags = flagReported // what follows reports the failure
+	if st := w.try(i); st != ucs.InProgress {
+		w.end(i, st)
+	}
+}
+
+func (w *Worker) resumeFence(i uint32) ucs.Status {
+	l := &w.t.lanes[w.slab.slots[i].lane]
+	if st := w.mayOrder(l); st != ucs.OK {
+		return st
+	}
+	if w.slab.slots[i].flags&flagChild != 0 {
+		return w.resumeFencePart(i)
+	}
+	if st := l.ep.Fence(); st != ucs.OK || !l.sw.overtaken() {
+		return st
+	}
+	// What the peer's device does must not overtake what his worker has to do.
+	if st := l.sw.sync(0); st != ucs.InProgress {
+		return st
+	}
+	l.sw.until = l.sw.sent
+	w.haltLane(w.slab.slots[i].lane)
+	return ucs.OK
+}
+
+// overtaken reports whether the transport's own operations could overtake software
+// operations under way.
+func (e *swEndpoint) overtaken() bool { return e != nil && e.mixed && e.handled < e.sent }
+
+// fenceAcross fences the several lanes to a peer, which know nothing of each
+// other: what is posted after it waits, on all of them, until what was posted
+// before has taken effect.
+//
+// Its slot counts the parts that have not ended; a part is the flush of a lane
+// where the fence has its place among the lane's operations.
+func (w *Worker) fenceAcross(peer wireup.PeerID) {
+	f := w.slab.take(opFenceAcross)
+	s := &w.slab.slots[f]
+	s.flags, s.arg, s.left = flagReported, uint64(peer), 1
+	w.fences++
+	w.fenced = w.fenced[:0]
+	for i := w.laneOf[peer]; i != 0; i = w.t.lanes[i].next {
+		if w.t.lanes[i].status != ucs.OK {
+			continue
+		}
+		part := w.fencePart(f, i)
+		switch st := w.try(part); {
+		case st != ucs.InProgress:
+			w.end(part, st)
+			w.fenced = append(w.fenced, i)
+		case w.slab.slots[part].flags&flagWaiting == 0:
+			w.fenced = append(w.fenced, i)
+		}
+	}
+	if w.slab.slots[f].left > 1 {
+		for _, i := range w.fenced {
+			w.holdLane(f, i)
+		}
+	}
+	w.fencePartEnded(f)
+}
+
+// fencePart takes the slot of a part of f on the lane.
+func (w *Worker) fencePart(f, lane uint32) uint32 {
+	i := w.slab.take(opFence)
+	s := &w.slab.slots[i]
+	s.lane, s.parent, s.off = lane, f, 0
+	s.flags = flagChild | flagReported
+	w.slab.slots[f].left++
+	return i
+}
+
+// resumeFencePart begins the flush of the lane of the part in slot i.
+func (w *Worker) resumeFencePart(i uint32) ucs.Status {
+	lane, f := w.slab.slots[i].lane, w.slab.slots[i].parent
+	l := &w.t.lanes[lane]
+	if st := l.ep.Fence(); st != ucs.OK {
+		return st
+	}
+	if l.sw != nil && l.sw.handled < l.sw.sent && w.slab.slots[i].off != flushSynced {
+		heard := w.fencePart(f, lane) // it ends with the answer
+		if st := l.sw.sync(w.slab.token(heard)); st != ucs.InProgress {
+			w.slab.release(heard)
+			w.slab.slots[f].left--
+			return st
+		}
+		w.slab.slots[i].off = flushSynced
+	}
+	st := l.ep.Flush(uct.FlushRemote, w.slab.token(i))
+	if st != ucs.OK && st != ucs.InProgress {
+		return st
+	}
+	if l.sw.overtaken() {
+		l.sw.until = l.sw.sent
+		w.haltLane(lane)
+	}
+	if w.slab.slots[i].flags&flagWaiting != 0 && w.slab.slots[f].left > 1 {
+		w.holdLane(f, lane) // fenceAcross, which holds the others, is over
+	}
+	return st
+}
+
+// holdLane has what is posted on the lane wait for the end of fence f.
+func (w *Worker) holdLane(f, lane uint32) {
+	w.swLane(lane).fence = f
+	w.haltLane(lane)
+}
+
+// fencePartEnded counts a part of f; with the last one all lanes go on.
+func (w *Worker) fencePartEnded(f uint32) {
+	s := &w.slab.slots[f]
+	if s.left--; s.left > 0 {
+		return
+	}
+	peer := wireup.PeerID(s.arg)
+	w.slab.release(f)
+	w.fences--
+	var some [16]uint32
+	held := some[:0]
+	for i := w.laneOf[peer]; i != 0; i = w.t.lanes[i].next {
+		if e := w.t.lanes[i].sw; e != nil && e.fence == f {
+			e.fence = 0
+			held = append(held, i)
+		}
+	}
+	for _, i := range held {
+		w.swLift(i)
+	}
+}
+
+// endFences ends the parts of fences on a lane that is closed.
+func (w *Worker) endFences(lane uint32) {
+	for i := uint32(1); w.fences > 0 && int(i) < len(w.slab.slots); i++ {
+		if s := &w.slab.slots[i]; s.op == opFence && s.state == slotLive && s.lane == lane && s.flags&flagChild != 0 {
+			w.end(i, ucs.Canceled)
+		}
+	}
+}
