@@ -191,11 +191,14 @@ func (p *port) arm() {
 
 // refreshActive says anew which ifaces each pass calls.
 func (w *Worker) refreshActive() {
-	w.active = w.active[:0]
+	w.active, w.tendEvery = w.active[:0], 0
 	for _, p := range w.ports {
 		if p.iface.ActiveEndpoints() > 0 || w.slow.all {
 			p.armed = false
 			w.active = append(w.active, p.iface)
+			if d := p.iface.Attr().FailureWithin; d > 0 && d < config.Forever && (w.tendEvery == 0 || d/tendShare < w.tendEvery) {
+				w.tendEvery = max(d/tendShare, soon)
+			}
 		}
 	}
 	w.one = idle{}

@@ -22,6 +22,9 @@ const (
 	armPasses = 256
 	// soon bounds a sleep that something without a sign may have to end.
 	soon = time.Millisecond
+	// tendShare of the time within which a transport tells that a peer is dead is how
+	// long a sleeper leaves it alone: it asks for signs of life in its passes.
+	tendShare = 16
 	// maxFruitless is how many times in a row a sleeper may be woken for nothing
 	// before it sleeps through what wakes it for a while.
 	maxFruitless = 7
@@ -95,6 +98,8 @@ func (w *Worker) sleep(ctx context.Context, p *pause) {
 		return
 	case st != ucs.OK || s.deaf:
 		d = soon
+	case d < 0 && w.tendEvery > 0:
+		d = w.tendEvery
 	}
 	if w.show != nil {
 		w.show.arming(w)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/shmem"
@@ -15,6 +16,7 @@ type wakeup struct {
 	signal  *shmem.EventFD
 	raised  atomic.Bool // signal is up, or about to be; pairs with Signal
 	problem error       // why there is no event descriptor
+	tend    *time.Timer // calls Signal, for transports that must not be left alone
 }
 
 // signalData tells the worker's own flag from the ifaces in slowEvents.set.
@@ -81,7 +83,26 @@ func (w *Worker) Arm() error {
 	if w.show != nil {
 		w.show.arming(w)
 	}
+	w.wake.within(w.tendEvery, w.Signal)
 	return nil
+}
+
+// within calls signal, where every is not 0, unless it is called again before.
+func (k *wakeup) within(every time.Duration, signal func()) {
+	switch {
+	case every == 0:
+		k.stop()
+	case k.tend == nil:
+		k.tend = time.AfterFunc(every, signal)
+	default:
+		k.tend.Reset(every)
+	}
+}
+
+func (k *wakeup) stop() {
+	if k.tend != nil {
+		k.tend.Stop()
+	}
 }
 
 // Signal wakes who sleeps on EventFD; with nobody asleep the next Arm answers
@@ -108,6 +129,7 @@ func (w *Worker) lowerSignal() bool {
 
 func (w *Worker) closeWakeup() error {
 	w.sleeper.unwatch()
+	w.wake.stop()
 	if w.slow.set == nil {
 		return nil
 	}

@@ -59,8 +59,9 @@ type Worker struct {
 	un          []unexpected // by number in arrived
 	sources     []*source    // by source.index; 0 is none
 	freeSources []uint32
-	lingering   int // lanes that linger
-	fences      int // of several lanes, under way
+	lingering   int           // lanes that linger
+	tendEvery   time.Duration // how long a sleeper may leave active ifaces alone; 0: for ever
+	fences      int           // of several lanes, under way
 	fenced      []uint32
 	flushed     bool   // by its context, which closes
 	flushErr    error  // of that
