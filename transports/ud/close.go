@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/goucx/goucx/transports/internal/nic"
 	"github.com/goucx/goucx/transports/ud/arq"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/cpu"
@@ -112,7 +113,7 @@ func (f *iface) awaits(silent map[*endpoint]bool, lives func(*peer) bool) (yes b
 // release gives everything back.
 func (f *iface) release() (err error) {
 	if f.owner != nil {
-		err = closeOwner(f.owner)
+		err = nic.CloseOwner(f.owner)
 	}
 	err = errors.Join(err, f.closeQP())
 	for _, ah := range f.ahs {
@@ -125,11 +126,8 @@ func (f *iface) release() (err error) {
 	if f.thread != nil {
 		err = errors.Join(err, f.thread.Close())
 	}
-	if f.epoll != nil {
-		err = errors.Join(err, f.epoll.Close())
-	}
-	if f.event != nil {
-		err = errors.Join(err, f.event.Close())
+	if f.wake != nil {
+		err = errors.Join(err, f.wake.Close())
 	}
 	if f.channel != nil {
 		err = errors.Join(err, f.channel.Close())

@@ -10,7 +10,6 @@ import (
 	"github.com/goucx/goucx/transports/ud/arq"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/async"
-	"github.com/goucx/goucx/ucs/shmem"
 	"github.com/goucx/goucx/ucs/stats"
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/verbs"
@@ -94,12 +93,10 @@ type iface struct {
 	freeIdx  []uint32
 	thread   *nic.Thread
 	channel  verbs.CompChannel
-	epoll    *shmem.Epoll
-	event    *shmem.EventFD
+	wake     *nic.Wake
 	alarm    async.Timer
 	alarmAt  ucs.Time // 0: not set
 	asleep   bool     // Arm was called: what a section takes in must wake
-	raised   bool     // event is up
 	active   int
 	came     atomic.Int32 // connections that peers made
 	threads  int
@@ -147,13 +144,7 @@ func (f *iface) open(port uint8, c uct.IfaceConfig) (err error) {
 	if f.channel, err = f.d.Context().CreateCompChannel(); err != nil {
 		return err
 	}
-	if f.epoll, err = shmem.NewEpoll(); err != nil {
-		return err
-	}
-	if f.event, err = shmem.NewEventFD(); err != nil {
-		return err
-	}
-	if err = errors.Join(f.epoll.Add(f.event.FD(), 0, shmem.EventIn), f.epoll.Add(f.channel.FD(), 0, shmem.EventIn)); err != nil {
+	if f.wake, err = nic.NewWake(f.channel.FD()); err != nil {
 		return err
 	}
 	if err = f.openQP(port, receives, c.Worker); err != nil {

@@ -3,6 +3,7 @@ package ud
 import (
 	"time"
 
+	"github.com/goucx/goucx/transports/internal/nic"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
@@ -16,7 +17,7 @@ const sectionPackets = 128
 
 func (f *iface) openAsync() (err error) {
 	f.sweepEvery = max(min(f.conf.KeepAlive/4, time.Second), time.Millisecond)
-	if f.owner, err = newOwner(); err != nil {
+	if f.owner, err = nic.NewOwner(); err != nil {
 		return err
 	}
 	f.owner.EnterWait()
@@ -81,9 +82,8 @@ func (f *iface) section(now ucs.Time) {
 	f.repost()
 	f.flushPosts()
 	f.collecting = false
-	if f.asleep && !f.raised && f.news() {
-		f.raised = true
-		_ = f.event.Signal() // of our own, open
+	if f.asleep && f.news() {
+		f.wake.Raise()
 	}
 	switch {
 	case more && f.takes():
@@ -133,7 +133,7 @@ func (f *iface) disarm() {
 }
 
 // EventFD: see uct.Iface.
-func (f *iface) EventFD() int { return f.epoll.FD() }
+func (f *iface) EventFD() int { return f.wake.FD() }
 
 // Arm asks to be woken by whatever comes.
 func (f *iface) Arm(uct.EventKind) uct.Status {
@@ -170,8 +170,5 @@ func (f *iface) Arm(uct.EventKind) uct.Status {
 // awake ends a sleep.
 func (f *iface) awake() {
 	f.asleep = false
-	if f.raised {
-		f.raised = false
-		f.event.Drain()
-	}
+	f.wake.Lower()
 }

@@ -59,7 +59,7 @@ func TestWokenWithoutMemory(t *testing.T) {
 	b.sees(full(1000))
 	defer b.sees(full(-1000))
 	require.Equal(t, ucs.OK, p.to.AMUint64(1, 1, 1))
-	until(t, func() bool { return b.sees(func() bool { return b.raised }) }, a)
+	until(t, func() bool { return b.sees(func() bool { return b.wake.Raised() }) }, a)
 	require.True(t, b.readable(0))
 	until(t, func() bool { return len(b.got) == 1 }, a, b)
 	require.Empty(t, a.fails)

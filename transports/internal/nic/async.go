@@ -45,6 +45,23 @@ func DropAsync() error {
 	return a.Close()
 }
 
+// NewOwner registers an interface with the process's async goroutine. It ends with
+// CloseOwner.
+func NewOwner() (*async.Owner, error) {
+	a, err := UseAsync()
+	if err != nil {
+		return nil, err
+	}
+	o, err := a.NewOwner()
+	if err != nil {
+		return nil, errors.Join(err, DropAsync())
+	}
+	return o, nil
+}
+
+// CloseOwner ends the registration.
+func CloseOwner(o *async.Owner) error { return errors.Join(o.Close(), DropAsync()) }
+
 // lowQueues are the shared receive queues of a device that want to know when they
 // run low.
 type lowQueues struct {
