@@ -153,6 +153,15 @@ func connectAndClose(t *testing.T, mode ucp.ThreadMode) {
 // TestLeave: what a process sent before it closed everything and ended arrives,
 // though this one took nothing in until then.
 func TestLeave(t *testing.T) {
+	for _, tls := range []string{"all", "self,rc", "self,ud"} {
+		t.Run(tls, func(t *testing.T) {
+			t.Setenv(tlsEnv, tls)
+			leaves(t)
+		})
+	}
+}
+
+func leaves(t *testing.T) {
 	for _, what := range []string{"leave, and nobody looked", "leave"} {
 		t.Run(what, func(t *testing.T) {
 			before := takeCensus(t)
@@ -181,6 +190,43 @@ func TestLeave(t *testing.T) {
 			require.NoError(t, s.x.Close())
 			requireBack(t, before)
 			requireNoTrace(t)
+		})
+	}
+}
+
+// TestPeerComputes: who computes, and never progresses, has its memory written, read
+// and added to by a peer that it had not met, and takes its messages.
+func TestPeerComputes(t *testing.T) {
+	for _, tls := range []string{"self,shm", "self,rc"} {
+		t.Run(tls, func(t *testing.T) {
+			t.Setenv(tlsEnv, tls)
+			s, p, ctx := open(t, ucp.ThreadSingle), start(t, "peer"), bounded(t)
+			p.say("compute")
+			e := s.dial(t, p.hear())
+			p.say(s.address())
+			p.say("go")
+			const n = 20
+			for i := range uint64(n) {
+				require.NoError(t, e.TagSendUint64(i, tagStream).Wait(ctx))
+			}
+			for _, key := range []string{p.hear(), p.hear()} {
+				k, err := s.unpack(e, key)
+				require.NoError(t, err)
+				require.NoError(t, k.PutUint64(40, 8).Wait(ctx))
+				if at, err := ucp.AtomicAt[uint64](k, 8); tls == "self,rc" || err == nil {
+					require.NoError(t, err)
+					old, err := at.FetchAdd(2).Wait(ctx)
+					require.NoError(t, err)
+					require.EqualValues(t, 40, old)
+				}
+				got := make([]byte, 1<<20)
+				require.NoError(t, k.Get(got, 0).Wait(ctx))
+				require.NoError(t, k.Put(got, 0).Wait(ctx))
+			}
+			require.NoError(t, e.Flush().Wait(ctx))
+			p.say(n)
+			p.expect("got them")
+			p.ends()
 		})
 	}
 }

@@ -4,6 +4,7 @@ package test
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 
@@ -59,6 +60,7 @@ var behaviours = map[string]func(*peer){
 	"allocated": func(v *peer) { v.lend(must(v.x.Allocate(4096, ucp.MemConfig{}))) },
 	"own":       func(v *peer) { v.lend(must(v.x.Register(make([]byte, 4096), ucp.MemConfig{}))) },
 	"access":    (*peer).access,
+	"compute":   (*peer).compute,
 	"close":     (*peer).closeWorker,
 	"begin":     func(v *peer) { v.talk(true) },
 	"follow":    func(v *peer) { v.talk(false) },
@@ -284,6 +286,31 @@ func (v *peer) flushing() {
 func (v *peer) lend(m *ucp.MemHandle) {
 	v.say(hex.EncodeToString(m.Key()))
 	check(v.w.Run(v.ctx))
+}
+
+// compute lends memory and computes until a line tells how many messages there are,
+// which are received only then.
+func (v *peer) compute() {
+	for _, m := range []*ucp.MemHandle{
+		must(v.x.Allocate(1<<20, ucp.MemConfig{})), must(v.x.Register(make([]byte, 1<<20), ucp.MemConfig{})),
+	} {
+		v.say(hex.EncodeToString(m.Key()))
+	}
+	var n uint64
+	for {
+		if s, ok := v.heard(); ok {
+			check(scanLine(s, &n))
+			break
+		}
+	}
+	buf := make([]byte, 8)
+	for i := range n {
+		must(v.w.TagRecv(buf, tagStream, allBits).Wait(v.ctx))
+		if got := binary.LittleEndian.Uint64(buf); got != i {
+			check(&orderError{got, i})
+		}
+	}
+	v.say("got them")
 }
 
 // access uses the test's memory for ever.

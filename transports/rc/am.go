@@ -21,6 +21,10 @@ const (
 //
 // hot: BenchmarkAMShort.
 func (e *ep) AMShort(id uct.AMID, hdr uint64, p []byte) uct.Status {
+	f := e.f
+	if !f.enter() {
+		return ucs.NoResource
+	}
 	q := e.q
 	if !q.room() || len(p) > maxShort || id >= uct.NumAMIDs {
 		return e.shortSlow(id, len(p))
@@ -32,6 +36,7 @@ func (e *ep) AMShort(id uct.AMID, hdr uint64, p []byte) uct.Status {
 	w.Op, w.NumSG, w.InlineLen = verbs.OpSend, 0, uint8(headLen+len(p))
 	q.plain()
 	q.post(w, verbs.SendInline)
+	f.leave()
 	return ucs.OK
 }
 
@@ -39,6 +44,10 @@ func (e *ep) AMShort(id uct.AMID, hdr uint64, p []byte) uct.Status {
 //
 // hot: BenchmarkAMShort.
 func (e *ep) AMUint64(id uct.AMID, hdr, v uint64) uct.Status {
+	f := e.f
+	if !f.enter() {
+		return ucs.NoResource
+	}
 	q := e.q
 	if !q.room() || id >= uct.NumAMIDs {
 		return e.shortSlow(id, 8)
@@ -50,13 +59,15 @@ func (e *ep) AMUint64(id uct.AMID, hdr, v uint64) uct.Status {
 	w.Op, w.NumSG, w.InlineLen = verbs.OpSend, 0, headLen+8
 	q.plain()
 	q.post(w, verbs.SendInline)
+	f.leave()
 	return ucs.OK
 }
 
-// shortSlow says why a short message was not sent.
+// shortSlow says why a short message was not sent, and leaves.
 //
 //go:noinline
 func (e *ep) shortSlow(id uct.AMID, n int) uct.Status {
+	defer e.f.leave()
 	switch {
 	case e.status != ucs.OK:
 		return e.status
@@ -72,6 +83,10 @@ func (e *ep) shortSlow(id uct.AMID, n int) uct.Status {
 // CommitAM.
 func (e *ep) ReserveAM(id uct.AMID, hdr uint64, n int) ([]byte, uct.Status) {
 	f := e.f
+	if !f.enter() {
+		return nil, ucs.NoResource
+	}
+	defer f.leave()
 	switch {
 	case e.status != ucs.OK:
 		return nil, e.status
@@ -101,20 +116,22 @@ func putHead(b []byte, id uct.AMID, hdr uint64) {
 //
 // hot: BenchmarkAMBcopy.
 func (e *ep) CommitAM(n int) {
-	if !e.hasReserved {
-		return
+	f := e.f
+	f.enterWait()
+	switch {
+	case !e.hasReserved:
+	case e.status != ucs.OK || e.out == nil:
+		e.abort()
+	default:
+		e.hasReserved = false
+		q := e.out
+		w := q.next()
+		w.Op, w.NumSG = verbs.OpSend, 1
+		w.SG[0] = f.tx.Piece(e.reserved, headLen+n)
+		q.take(slotBuf, 0, e.reserved)
+		q.post(w, f.scarce())
 	}
-	if e.status != ucs.OK || e.out == nil {
-		e.Abort()
-		return
-	}
-	e.hasReserved = false
-	q := e.out
-	w := q.next()
-	w.Op, w.NumSG = verbs.OpSend, 1
-	w.SG[0] = e.f.tx.Piece(e.reserved, headLen+n)
-	q.take(slotBuf, 0, e.reserved)
-	q.post(w, e.f.scarce())
+	f.leave()
 }
 
 // scarce asks for a completion where buffers are: what idle connections hold
@@ -128,6 +145,12 @@ func (f *iface) scarce() verbs.SendFlags {
 
 // Abort gives the reservation back.
 func (e *ep) Abort() {
+	e.f.enterWait()
+	e.abort()
+	e.f.leave()
+}
+
+func (e *ep) abort() {
 	if e.hasReserved {
 		e.hasReserved = false
 		e.f.tx.Give(e.reserved)
@@ -139,6 +162,10 @@ func (e *ep) Abort() {
 // hot: BenchmarkAMZcopy.
 func (e *ep) AMZcopy(id uct.AMID, hdr uint64, head []byte, v []uct.Vec, t uct.Token) uct.Status {
 	f := e.f
+	if !f.enter() {
+		return ucs.NoResource
+	}
+	defer f.leave()
 	switch {
 	case e.status != ucs.OK:
 		return e.status

@@ -34,7 +34,7 @@ func newBench(t testing.TB) *bench {
 	back, err := s.b.NewEndpoint(s.a.address(), 0)
 	require.NoError(t, err)
 	s.ep, s.back = to.(*ep), back.(*ep)
-	until(t, func() bool { return s.back.out != nil }, s.a, s.b)
+	until(t, func() bool { return s.b.sees(func() bool { return s.back.out != nil }) }, s.a, s.b)
 	s.mem, err = s.b.d.Allocate(1<<20, uct.MemRemote)
 	require.NoError(t, err)
 	s.own, err = s.a.d.Allocate(1<<20, 0)
@@ -129,7 +129,9 @@ func BenchmarkProgressIdle(b *testing.B) {
 // request on the same queue pair, a completion for every 32.
 func BenchmarkVerbsWrite(b *testing.B) {
 	s := newBench(b)
-	until(b, func() bool { return s.ep.out.head == s.ep.out.tail || s.ep.Flush(uct.FlushLocal, 0) == ucs.OK }, s.a, s.b)
+	until(b, func() bool {
+		return s.a.sees(func() bool { return s.ep.out.head == s.ep.out.tail }) || s.ep.Flush(uct.FlushLocal, 0) == ucs.OK
+	}, s.a, s.b)
 	qp, cq, key := s.ep.out.qp, s.a.sendCQ, s.a.d.Key(s.key)
 	wrs := make([]verbs.SendWR, 1)
 	wcs := make([]verbs.WC, endBatch)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/goucx/goucx/transports/internal/nic"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
 	"github.com/goucx/goucx/wireup/machine"
@@ -23,14 +24,26 @@ func (f *iface) Close() error {
 	if f.busy > 0 {
 		return fmt.Errorf("close rc iface from one of its callbacks: %w", ucs.ErrBusy)
 	}
+	f.enterWait()
 	f.closed = true
+	f.leave()
+	err := f.closeOwner()
 	if f.group != nil {
 		f.group.Remove(transportName + "." + f.d.DeviceName(f.port))
 	}
 	f.hangUp()
-	err := f.releaseAll()
+	err = errors.Join(err, f.releaseAll())
 	f.d.IfaceClosed()
 	return err
+}
+
+// closeOwner ends what the async goroutine does here; from then on the caller is alone.
+func (f *iface) closeOwner() error {
+	if !f.owned {
+		return nil
+	}
+	f.owned = false
+	return nic.CloseOwner(f.owner)
 }
 
 // hangUp tells all peers and waits until they have it.
@@ -54,6 +67,7 @@ func (f *iface) hangUp() {
 	}
 	heeded := f.stashAt
 	for end := ucs.Now().Add(lastWait); ; {
+		f.heedNotes()
 		heeded = f.heedHangUps(heeded)
 		if !f.sending() || end.Before(ucs.Now()) {
 			return
@@ -76,19 +90,30 @@ func (f *iface) heedHangUps(from int) int {
 	return len(f.stash)
 }
 
+// heedNotes is the same for connection messages.
+func (f *iface) heedNotes() {
+	u := &f.ud
+	for {
+		k := u.cq.Poll(u.wcs[:])
+		if k <= 0 {
+			return
+		}
+		for i := range u.wcs[:k] {
+			wc := &u.wcs[i]
+			var n note
+			if wc.Op != verbs.WCRecv || !wholeNote(wc) || n.parse(f.noteBytes(wc)) != nil || !n.hangUp && n.msg.Kind != machine.Gone {
+				continue
+			}
+			if e := f.conns[n.msg.To]; e != nil && e.peer.iface.name == n.from.iface.name && e.dead == nil {
+				e.dead = errOrderly
+			}
+		}
+	}
+}
+
 // hungUp finds the connection whose peer says by a message that it closed its
 // interface; nil: it says something else.
 func (f *iface) hungUp(wc *verbs.WC) *ep {
-	if wc.QPN == f.ud.qpn {
-		var n note
-		if !wholeNote(wc) || n.parse(f.noteBytes(wc)) != nil || !n.hangUp && n.msg.Kind != machine.Gone {
-			return nil
-		}
-		if e := f.conns[n.msg.To]; e != nil && e.peer.iface.name == n.from.iface.name {
-			return e
-		}
-		return nil
-	}
 	p := f.qpns.find(wc.QPN)
 	if p == nil || wc.Status != verbs.WCSuccess || wc.Len < headLen {
 		return nil
@@ -116,6 +141,7 @@ func (f *iface) sending() bool {
 
 func (f *iface) releaseAll() (err error) {
 	f.closed = true
+	err = f.closeOwner()
 	for _, e := range f.eps {
 		if e != nil {
 			e.release(ucs.Canceled)
@@ -124,7 +150,7 @@ func (f *iface) releaseAll() (err error) {
 	for _, p := range f.dying {
 		p.close(ucs.Canceled)
 	}
-	err = f.ud.close()
+	err = errors.Join(err, f.ud.close())
 	f.eps, f.dying, f.waiting, f.ending, f.timed, f.late = nil, nil, nil, nil, nil, nil
 	if f.reserve != nil {
 		err = errors.Join(err, f.reserve.Close())
@@ -137,6 +163,9 @@ func (f *iface) releaseAll() (err error) {
 	}
 	if f.recvCQ != nil {
 		err = errors.Join(err, f.recvCQ.Close())
+	}
+	if f.wake != nil {
+		err = errors.Join(err, f.wake.Close())
 	}
 	if f.channel != nil {
 		err = errors.Join(err, f.channel.Close())

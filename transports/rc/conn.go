@@ -101,10 +101,7 @@ func (e *ep) step(ev machine.Event) {
 		e.do(a)
 	}
 	f := e.f
-	if e.m.Deadline() != 0 && !e.timed {
-		e.timed = true
-		f.timed = append(f.timed, e)
-	}
+	e.time()
 	if r := e.m.Remote(); r != 0 && !e.released {
 		f.remotes[remote{e.peer.iface.name, r}] = e
 	}

@@ -95,6 +95,10 @@ func (e *ep) noRoom(buf bool) uct.Status {
 // Flush ends when the operations posted before have: an acknowledged one has
 // taken effect in the peer's memory.
 func (e *ep) Flush(k uct.FlushKind, t uct.Token) uct.Status {
+	if !e.f.enter() {
+		return ucs.NoResource
+	}
+	defer e.f.leave()
 	switch {
 	case e.status != ucs.OK:
 		return e.status
@@ -130,6 +134,12 @@ func (e *ep) cancel(t uct.Token) uct.Status {
 // Fence has what follows wait for reads and atomics under way; all else a queue
 // pair carries out in order.
 func (e *ep) Fence() uct.Status {
+	e.f.enterWait()
+	defer e.f.leave()
+	return e.fence()
+}
+
+func (e *ep) fence() uct.Status {
 	if e.status == ucs.OK && e.out != nil {
 		e.out.fence = e.out.reads > 0
 	}
@@ -138,6 +148,10 @@ func (e *ep) Fence() uct.Status {
 
 // Check writes no bytes to the peer.
 func (e *ep) Check(t uct.Token) uct.Status {
+	if !e.f.enter() {
+		return ucs.NoResource
+	}
+	defer e.f.leave()
 	switch {
 	case e.status != ucs.OK:
 		return e.status
@@ -151,6 +165,8 @@ func (e *ep) Check(t uct.Token) uct.Status {
 // Close gives the send handle up. The connection stays until the peer is done
 // with its side; what was accepted is still delivered.
 func (e *ep) Close() {
+	e.f.enterWait()
+	defer e.f.leave()
 	if !e.opened {
 		return
 	}
@@ -158,8 +174,8 @@ func (e *ep) Close() {
 	if e.released {
 		return
 	}
-	e.PendingPurge(func(uct.Token) {})
-	e.Abort()
+	e.pend, e.purged = nil, e.purged || len(e.pend) > 0
+	e.abort()
 	if e.status == ucs.OK {
 		e.shut(ucs.Closed)
 	}
@@ -198,7 +214,7 @@ func (e *ep) release(st uct.Status) {
 		_ = e.ah.Close() // nothing can be wrong with it
 	}
 	if e.hasReserved { // what is written there is sent nowhere
-		e.Abort()
+		e.abort()
 	}
 	e.f.forget(e)
 }

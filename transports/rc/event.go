@@ -10,14 +10,22 @@ import (
 const (
 	cookieRecv = iota
 	cookieSend
+	cookieNotes
 )
 
 // EventFD becomes readable when an armed completion queue gets something.
-func (f *iface) EventFD() int { return f.channel.FD() }
+func (f *iface) EventFD() int { return f.wake.FD() }
 
 // disarm takes the events of the last Arm.
 func (f *iface) disarm() {
 	f.armed = false
+	f.wake.Lower()
+	f.drain()
+}
+
+// drain takes the events that are there.
+func (f *iface) drain() {
+	f.ud.armed = false
 	for {
 		if _, ok := f.channel.TryEvent(); !ok {
 			return
@@ -31,6 +39,10 @@ func (f *iface) Arm(k uct.EventKind) uct.Status {
 	if f.closed {
 		return ucs.Closed
 	}
+	if !f.enter() {
+		return ucs.Busy
+	}
+	defer f.leave()
 	if f.attention || f.stashAt < len(f.stash) || len(f.sendStash) > 0 {
 		return ucs.Busy
 	}
@@ -40,6 +52,9 @@ func (f *iface) Arm(k uct.EventKind) uct.Status {
 		}
 	}
 	f.disarm()
+	if f.ud.hear(udRecvs) > 0 {
+		return ucs.Busy
+	}
 	if st := f.recvCQ.Arm(false); st != ucs.OK {
 		return st
 	}

@@ -9,13 +9,15 @@ import (
 	"github.com/goucx/goucx/config"
 	"github.com/goucx/goucx/transports/internal/nic"
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/async"
 	"github.com/goucx/goucx/ucs/stats"
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/verbs"
 )
 
-// iface is a worker's side of all its connections. One goroutine at a time uses
-// it; every callback comes from Progress.
+// iface is a worker's side of all its connections. It is used inside owner alone: by
+// the worker's calls, or by a section of the async goroutine (section.go). Every
+// callback comes from Progress.
 type iface struct {
 	// Receiving.
 	recvCQ   verbs.CQ
@@ -55,6 +57,7 @@ type iface struct {
 
 	handler uct.Handler
 	d       *nic.Domain
+	owner   *async.Owner
 	thread  *nic.Thread
 	pd      verbs.PD
 	channel verbs.CompChannel
@@ -92,8 +95,13 @@ type iface struct {
 	active   int // by the layer above
 	accepted int // by peers
 	threads  int
-	armed    bool
+	armed    bool // Arm was called: what a section does must wake
 	closed   bool
+	owned    bool // owner is not closed
+	wake     *nic.Wake
+	onAlarm  func(ucs.Time)
+	alarm    async.Timer
+	alarmAt  ucs.Time // 0: not set
 
 	recvs  [uct.MaxBatch]verbs.WC
 	ends   [endBatch]verbs.WC
@@ -190,8 +198,11 @@ func (f *iface) open(lock uct.LockMode) (err error) {
 	if f.channel, err = ctx.CreateCompChannel(); err != nil {
 		return err
 	}
-	f.sendDepth = min(ctx.Attr().MaxCQE, 4*f.depth+udSends)
-	c := verbs.CQConfig{Depth: f.target + f.keepMost + udRecvs, Channel: f.channel, Cookie: cookieRecv}
+	f.sendDepth = min(ctx.Attr().MaxCQE, 4*f.depth)
+	if f.wake, err = nic.NewWake(f.channel.FD()); err != nil {
+		return err
+	}
+	c := verbs.CQConfig{Depth: f.target + f.keepMost, Channel: f.channel, Cookie: cookieRecv}
 	if f.thread != nil {
 		c.Domain = f.pd
 	}
@@ -212,6 +223,9 @@ func (f *iface) open(lock uct.LockMode) (err error) {
 	}
 	f.nowhere.f = f
 	f.armed = f.recvCQ.Arm(false) == ucs.OK
+	if err = f.openAsync(); err != nil {
+		return err
+	}
 	if f.group != nil {
 		return f.group.Add(transportName+"."+f.d.DeviceName(f.port), f.stats)
 	}
@@ -255,6 +269,8 @@ func (f *iface) peerOf(a uct.Address) (p peer, why string) {
 
 // NewEndpoint takes the connection that the peer made, or prepares one.
 func (f *iface) NewEndpoint(a uct.Address, t int) (uct.Endpoint, error) {
+	f.enterWait()
+	defer f.leave()
 	if f.closed {
 		return nil, fmt.Errorf("new rc endpoint: iface %w", ucs.ErrClosed)
 	}
@@ -286,16 +302,22 @@ func (f *iface) Activate() { f.active++ }
 func (f *iface) Deactivate() { f.active-- }
 
 // ActiveEndpoints counts those and the connections that peers made.
-func (f *iface) ActiveEndpoints() int { return f.active + f.accepted }
+func (f *iface) ActiveEndpoints() int {
+	f.enterWait()
+	defer f.leave()
+	return f.active + f.accepted
+}
 
 // Fence: see Endpoint.Fence.
 func (f *iface) Fence() uct.Status {
+	f.enterWait()
+	defer f.leave()
 	if f.closed {
 		return ucs.Closed
 	}
 	for _, e := range f.eps {
 		if e != nil {
-			e.Fence()
+			e.fence()
 		}
 	}
 	return ucs.OK

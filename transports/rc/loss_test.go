@@ -49,7 +49,7 @@ func TestLoss(t *testing.T) {
 			for round := range 5 {
 				lossRound(t, ends, round, most)
 			}
-			until(t, func() bool { return len(ends[0].conns)+len(ends[1].conns)+len(ends[2].conns) == 0 }, ends...)
+			until(t, func() bool { return ends[0].alone() && ends[1].alone() && ends[2].alone() }, ends...)
 			for _, e := range ends {
 				for _, f := range e.failures {
 					require.NoError(t, f.Err)

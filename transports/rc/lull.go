@@ -59,10 +59,16 @@ func (f *iface) sleep(now ucs.Time, idle []*ep, most int) int {
 }
 
 // Live: see uct.Idler.
-func (f *iface) Live() int { return f.pairs - len(f.dying) }
+func (f *iface) Live() int {
+	f.enterWait()
+	defer f.leave()
+	return f.pairs - len(f.dying)
+}
 
 // Idle: see uct.Idler.
 func (f *iface) Idle(now ucs.Time, since []ucs.Time) []ucs.Time {
+	f.enterWait()
+	defer f.leave()
 	for _, e := range f.idle(now) {
 		since = append(since, e.activeAt)
 	}
@@ -71,6 +77,8 @@ func (f *iface) Idle(now ucs.Time, since []ucs.Time) []ucs.Time {
 
 // Sleep: see uct.Idler.
 func (f *iface) Sleep(now, t ucs.Time, most int) int {
+	f.enterWait()
+	defer f.leave()
 	idle := f.idle(now)
 	n := slices.IndexFunc(idle, func(e *ep) bool { return t.Before(e.activeAt) })
 	if n < 0 {

@@ -139,14 +139,14 @@ func (f *iface) salvage(p *pair) {
 // roomForQP keeps the completion queue as large as all queues together.
 func (f *iface) roomForQP() error {
 	need := (f.pairs + 1) * f.depth
-	if need <= f.sendDepth-udSends {
+	if need <= f.sendDepth {
 		return nil
 	}
 	most := f.d.Context().Attr().MaxCQE
-	if need > most-udSends {
+	if need > most {
 		return fmt.Errorf("%d queue pairs: completions of the device: %w", f.pairs+1, ucs.ErrNoResource)
 	}
-	n := min(most, 2*(need+udSends))
+	n := min(most, 2*need)
 	if err := f.sendCQ.Resize(n); err != nil {
 		return fmt.Errorf("%d queue pairs: %w", f.pairs+1, err)
 	}

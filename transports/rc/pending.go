@@ -12,6 +12,8 @@ func (e *ep) hasRoom() bool {
 
 // PendingAdd queues t until there is room for what was refused last.
 func (e *ep) PendingAdd(t uct.Token) uct.Status {
+	e.f.enterWait()
+	defer e.f.leave()
 	if e.status != ucs.OK {
 		return e.status
 	}
@@ -38,18 +40,18 @@ func (e *ep) PendingAdd(t uct.Token) uct.Status {
 
 // PendingPurge empties the queue.
 func (e *ep) PendingPurge(f func(uct.Token)) {
-	if len(e.pend) == 0 {
-		return
-	}
-	e.purged = true
+	e.f.enterWait()
 	for len(e.pend) > 0 {
 		ts := e.pend
-		e.pend = nil
+		e.pend, e.purged = nil, true
+		e.f.leave()
 		for _, t := range ts {
 			f(t)
 		}
+		e.f.enterWait()
 	}
 	e.gate()
+	e.f.leave()
 }
 
 // offerAll hands waiting tokens to the handler where there is room, another

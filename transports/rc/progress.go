@@ -22,7 +22,7 @@ const (
 //
 // hot: BenchmarkProgressIdle.
 func (f *iface) Progress(budget int) int {
-	if f.closed {
+	if f.closed || !f.enter() {
 		return 0
 	}
 	if f.armed { // who sleeps makes few passes: this one looks at everything
@@ -48,14 +48,19 @@ func (f *iface) Progress(budget int) int {
 	if f.listed != 0 {
 		f.flushList()
 	}
+	n += f.told
 	f.busy--
-	return n + f.told
+	f.leave()
+	return n
 }
 
 // slowPass does what is not due in each pass.
 //
 //go:noinline
 func (f *iface) slowPass() (n int) {
+	if f.passes&(servicePasses-1) == 0 || len(f.timed) != 0 {
+		f.ud.hear(udRecvs)
+	}
 	if len(f.waiting) != 0 {
 		n = f.offerAll()
 	}
@@ -147,6 +152,8 @@ func (f *iface) deliver(n int) {
 
 // Release gives kept memory back.
 func (f *iface) Release(handles []uint64) {
+	f.enterWait()
+	defer f.leave()
 	if f.closed {
 		return
 	}
@@ -206,11 +213,6 @@ func (f *iface) completions(budget int) {
 
 // completed acts on the completion of a send.
 func (f *iface) completed(wc *verbs.WC) {
-	if wc.QPN == f.ud.qpn {
-		f.signaled--
-		f.ud.busy[wc.ID] = false
-		return
-	}
 	p := f.qpns.find(wc.QPN)
 	switch {
 	case p == nil: // it was closed meanwhile

@@ -93,17 +93,20 @@ func TestGarbage(t *testing.T) {
 	good.from = a.self
 	for i := range 3 * udRecvs {
 		good.msg.Kind, good.msg.To = machine.Kind(i%40), uint64(i) // of connections that there are not
-		a.send(&good, &to, ah)
-		if slot := a.ud.next % udSends; !a.ud.busy[slot] {
+		a.inside(func() {
+			a.send(&good, &to, ah)
+			slot := a.ud.next % udSends
+			if a.ud.busy[slot] {
+				return
+			}
 			w := verbs.SendWR{ID: uint64(slot), Op: verbs.OpSend, Flags: verbs.SendSignaled, NumSG: 1, QPN: to.iface.qpn, QKey: to.iface.qkey, AH: ah.ID()}
 			clear(a.ud.tx.Bytes(slot))
 			w.SG[0] = a.ud.tx.Piece(slot, i%noteLen)
 			if k, _ := a.ud.qp.PostSend([]verbs.SendWR{w}); k == 1 {
-				a.signaled++
 				a.ud.busy[slot] = true
 				a.ud.next++
 			}
-		}
+		})
 		a.Progress(64)
 		b.Progress(64)
 	}
@@ -121,7 +124,7 @@ func TestGarbage(t *testing.T) {
 // connection, on both sides.
 func TestMessageOfNoSense(t *testing.T) {
 	s := newBench(t)
-	s.ep.out.control(99, 0)
+	s.a.inside(func() { s.ep.out.control(99, 0) })
 	until(t, func() bool { return len(s.a.failures) == 1 && len(s.b.failures) == 1 }, s.a, s.b)
 	require.ErrorIs(t, s.b.failures[0].Err, ucs.ErrPeerFailed)
 	require.ErrorIs(t, s.a.failures[0].Err, ucs.ErrPeerFailed)
@@ -158,7 +161,9 @@ func TestSleepersHearOfTheEnd(t *testing.T) {
 		require.NoError(t, err)
 		until(t, func() bool { return ep.AMUint64(1, 1, 1) == ucs.OK }, a, b, other)
 	}
-	until(t, func() bool { return a.eps[0].out == nil || a.eps[1].out == nil }, a, b, other)
+	until(t, func() bool {
+		return a.sees(func() bool { return a.eps[0].out == nil || a.eps[1].out == nil })
+	}, a, b, other)
 	require.NoError(t, a.Close())
 	until(t, func() bool { return len(b.failures)+len(other.failures) == 2 }, b, other)
 	for _, e := range []*end{b, other} {
@@ -189,14 +194,14 @@ func TestEventsTellOfDeath(t *testing.T) {
 	require.NoError(t, err)
 	until(t, func() bool { return to.AMUint64(1, 0, 0) == ucs.OK }, a, b)
 	until(t, func() bool { return len(b.got) == 1 }, a, b)
-	e := a.eps[0]
+	e := to.(*ep)
 	died := ucs.Now()
-	require.NoError(t, e.out.qp.Close()) // no farewell
+	a.inside(func() { require.NoError(t, e.out.qp.Close()) }) // no farewell
 	until(t, func() bool { return len(b.failures) == 1 }, b)
 	require.Equal(t, b.got[0].Source, b.failures[0].Source)
 	require.ErrorIs(t, b.failures[0].Err, ucs.ErrPeerFailed)
 	require.Less(t, ucs.Now().Sub(died), b.attr.FailureWithin+30*time.Second)
-	a.failLater(e, errCanceled)
+	a.inside(func() { a.failLater(e, errCanceled) })
 	until(t, func() bool { return len(a.failures) == 1 }, a)
 	to.Close()
 }
@@ -219,6 +224,6 @@ func TestTalksToItself(t *testing.T) {
 	for _, ep := range eps {
 		ep.Close()
 	}
-	until(t, func() bool { return len(a.conns) == 0 }, a)
+	until(t, a.alone, a)
 	require.Len(t, a.failures, 2, "the end of each side that received")
 }

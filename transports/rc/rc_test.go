@@ -69,6 +69,22 @@ func (e *end) address() uct.Address {
 	return uct.Address{Device: e.DeviceAddress(nil), Iface: e.Address(nil)}
 }
 
+// inside runs what touches the interface's own state, which the async goroutine shares.
+func (e *end) inside(do func()) {
+	e.enterWait()
+	defer e.leave()
+	do()
+}
+
+// sees reports what it finds there.
+func (e *end) sees(what func() bool) (is bool) {
+	e.inside(func() { is = what() })
+	return is
+}
+
+// alone reports whether the interface has no connections.
+func (e *end) alone() bool { return e.sees(func() bool { return len(e.conns) == 0 }) }
+
 func newEnd(t testing.TB, c uct.Component, worker byte) *end { return newEndWith(t, c, worker, nil) }
 
 func newEndWith(t testing.TB, c uct.Component, worker byte, set *config.Set) *end {
@@ -118,9 +134,9 @@ func TestFirstMessage(t *testing.T) {
 	require.NoError(t, err)
 	until(t, func() bool { return back.AMUint64(1, 2, 3) == ucs.OK }, a, b)
 	until(t, func() bool { return len(a.got) == 1 }, a, b)
-	require.Equal(t, []int{1, 1}, []int{a.pairs, b.pairs}, "one connection")
+	require.Equal(t, []int{1, 1}, []int{a.Live(), b.Live()}, "one connection")
 	to.Close()
 	back.Close()
-	until(t, func() bool { return len(a.conns)+len(b.conns) == 0 }, a, b)
+	until(t, func() bool { return a.alone() && b.alone() }, a, b)
 	require.Equal(t, []uct.Failure{{Source: b.got[0].Source}}, b.failures)
 }

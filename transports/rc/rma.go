@@ -12,12 +12,17 @@ import (
 //
 // hot: BenchmarkPutShort.
 func (e *ep) PutShort(p []byte, addr uint64, k uct.RKey) uct.Status {
+	f := e.f
+	if !f.enter() {
+		return ucs.NoResource
+	}
 	q := e.q
 	if !q.room() || len(p) > verbs.InlineLen {
 		return e.putSlow(len(p))
 	}
-	key := e.f.d.Key(k)
+	key := f.d.Key(k)
 	if st := key.Allows(addr, len(p), uct.MemRemotePut); st != ucs.OK {
+		f.leave()
 		return st
 	}
 	w := q.next()
@@ -25,6 +30,7 @@ func (e *ep) PutShort(p []byte, addr uint64, k uct.RKey) uct.Status {
 	w.Op, w.NumSG, w.InlineLen, w.Remote, w.RKey = verbs.OpWrite, 0, uint8(len(p)), addr, key.RKey
 	q.plain()
 	q.post(w, verbs.SendInline)
+	f.leave()
 	return ucs.OK
 }
 
@@ -32,12 +38,17 @@ func (e *ep) PutShort(p []byte, addr uint64, k uct.RKey) uct.Status {
 //
 // hot: BenchmarkPutShort.
 func (e *ep) PutUint64(v, addr uint64, k uct.RKey) uct.Status {
+	f := e.f
+	if !f.enter() {
+		return ucs.NoResource
+	}
 	q := e.q
 	if !q.room() {
 		return e.putSlow(8)
 	}
-	key := e.f.d.Key(k)
+	key := f.d.Key(k)
 	if st := key.Allows(addr, 8, uct.MemRemotePut); st != ucs.OK {
+		f.leave()
 		return st
 	}
 	w := q.next()
@@ -45,11 +56,15 @@ func (e *ep) PutUint64(v, addr uint64, k uct.RKey) uct.Status {
 	w.Op, w.NumSG, w.InlineLen, w.Remote, w.RKey = verbs.OpWrite, 0, 8, addr, key.RKey
 	q.plain()
 	q.post(w, verbs.SendInline)
+	f.leave()
 	return ucs.OK
 }
 
+// putSlow says why a short write was not posted, and leaves.
+//
 //go:noinline
 func (e *ep) putSlow(n int) uct.Status {
+	defer e.f.leave()
 	switch {
 	case e.status != ucs.OK:
 		return e.status
@@ -84,6 +99,10 @@ func (e *ep) buffered(n int, addr uint64, k uct.RKey, need uct.MemFlags) (buf, r
 
 // PutBcopy writes from a buffer.
 func (e *ep) PutBcopy(p []byte, addr uint64, k uct.RKey, _ uct.Token) uct.Status {
+	if !e.f.enter() {
+		return ucs.NoResource
+	}
+	defer e.f.leave()
 	i, rkey, st := e.buffered(len(p), addr, k, uct.MemRemotePut)
 	if st != ucs.OK {
 		return st
@@ -100,6 +119,10 @@ func (e *ep) PutBcopy(p []byte, addr uint64, k uct.RKey, _ uct.Token) uct.Status
 
 // GetBcopy reads into a buffer.
 func (e *ep) GetBcopy(p []byte, addr uint64, k uct.RKey, t uct.Token) uct.Status {
+	if !e.f.enter() {
+		return ucs.NoResource
+	}
+	defer e.f.leave()
 	i, rkey, st := e.buffered(len(p), addr, k, uct.MemRemoteGet)
 	if st != ucs.OK {
 		return st
@@ -131,6 +154,10 @@ func (e *ep) GetZcopy(v []uct.Vec, addr uint64, k uct.RKey, t uct.Token) uct.Sta
 
 func (e *ep) zcopy(op verbs.Opcode, need uct.MemFlags, v []uct.Vec, addr uint64, k uct.RKey, t uct.Token) uct.Status {
 	f := e.f
+	if !f.enter() {
+		return ucs.NoResource
+	}
+	defer f.leave()
 	switch {
 	case e.status != ucs.OK:
 		return e.status
@@ -179,6 +206,8 @@ func (e *ep) Fetch32(uct.AtomicOp, uint32, uint32, uint64, uct.RKey, uct.Token) 
 }
 
 func (e *ep) unsupported() uct.Status {
+	e.f.enterWait()
+	defer e.f.leave()
 	if e.status != ucs.OK {
 		return e.status
 	}
@@ -206,6 +235,10 @@ func (e *ep) Fetch64(op uct.AtomicOp, v, cmp, addr uint64, k uct.RKey, t uct.Tok
 }
 
 func (e *ep) atomic(op uct.AtomicOp, v, cmp, addr uint64, k uct.RKey, t uct.Token) uct.Status {
+	if !e.f.enter() {
+		return ucs.NoResource
+	}
+	defer e.f.leave()
 	if addr%8 != 0 && e.status == ucs.OK {
 		return ucs.InvalidParam
 	}

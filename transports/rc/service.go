@@ -170,7 +170,7 @@ func (p *pair) broken(wc *verbs.WC) {
 
 // tend does what gives no sign: deadlines, pairs that linger, signs of life.
 func (f *iface) tend() {
-	if len(f.timed) == 0 && len(f.dying) == 0 && f.pairs == 0 {
+	if f.alarmAt == 0 && len(f.dying) == 0 && f.pairs == 0 {
 		return
 	}
 	now := ucs.Now()
@@ -178,6 +178,7 @@ func (f *iface) tend() {
 		return
 	}
 	f.nextTend = now.Add(tendEvery)
+	f.owner.Poll(now)
 	f.tick(now)
 	f.bury(now)
 	f.lull(now)
@@ -199,10 +200,20 @@ func (f *iface) tick(now ucs.Time) {
 		if e.m.Deadline() <= now {
 			e.step(machine.Event{Kind: machine.Tick})
 		}
-		if !e.timed && e.m.Deadline() != 0 {
-			e.timed = true
-			f.timed = append(f.timed, e)
-		}
+		e.time()
+	}
+}
+
+// time has tick look at e when its machine's deadline comes.
+func (e *ep) time() {
+	f, at := e.f, e.m.Deadline()
+	if at == 0 {
+		return
+	}
+	f.wakeAt(at)
+	if !e.timed {
+		e.timed = true
+		f.timed = append(f.timed, e)
 	}
 }
 
@@ -241,6 +252,10 @@ func (f *iface) askLives(now ucs.Time) {
 
 // Flush ends when the operations of all endpoints posted before have.
 func (f *iface) Flush(t uct.Token) uct.Status {
+	if !f.enter() {
+		return ucs.NoResource
+	}
+	defer f.leave()
 	if f.closed {
 		return ucs.Closed
 	}

@@ -11,6 +11,7 @@ const (
 	statNotes
 	statCrossed
 	statNaps
+	statSections
 	numStats
 )
 
@@ -24,4 +25,5 @@ var statNames = [numStats]string{
 	statNotes:     "notes",     // connection messages sent
 	statCrossed:   "crossed",   // connections that both sides made at once
 	statNaps:      "naps",      // connections proposed to be put to sleep
+	statSections:  "sections",  // times the async goroutine connected in the worker's stead
 }

@@ -16,16 +16,20 @@ func TestListening(t *testing.T) {
 	to, err := a.NewEndpoint(b.address(), 0)
 	require.NoError(t, err)
 	for _, e := range []*end{a, b} {
-		require.Zero(t, e.posted)
-		require.Empty(t, e.rx.Mem())
-		require.Empty(t, e.tx.Mem())
+		e.inside(func() {
+			require.Zero(t, e.posted)
+			require.Empty(t, e.rx.Mem())
+			require.Empty(t, e.tx.Mem())
+		})
 	}
 	until(t, func() bool { return to.AMUint64(1, 0, 0) == ucs.OK }, a, b)
 	until(t, func() bool { return len(b.got) == 1 }, a, b)
 	for _, e := range []*end{a, b} {
-		require.Positive(t, e.posted)
-		require.Len(t, e.rx.Mem(), (e.target+e.keepMost)*e.seg)
-		require.NotEmpty(t, e.tx.Mem())
-		require.Zero(t, e.ud.rx.Free(), "all receives of connection messages are posted")
+		e.inside(func() {
+			require.Positive(t, e.posted)
+			require.Len(t, e.rx.Mem(), (e.target+e.keepMost)*e.seg)
+			require.NotEmpty(t, e.tx.Mem())
+			require.Zero(t, e.ud.rx.Free(), "all receives of connection messages are posted")
+		})
 	}
 }

@@ -1,0 +1,165 @@
+package rc
+
+import (
+	"errors"
+
+	"github.com/goucx/goucx/transports/internal/nic"
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/verbs"
+)
+
+const (
+	// udSends and udRecvs are how many connection messages may be under way; more
+	// are lost, and said again. An interface without connections takes udFirst.
+	udSends, udRecvs = 64, 128
+	udFirst          = 16
+	grhLen           = 40 // in front of each datagram received
+)
+
+// datagrams is the queue pair by which connection messages go. Its completions have
+// a queue of their own, which is always armed for what comes, so that the async
+// goroutine hears it while the program computes, and nothing else.
+type datagrams struct {
+	f     *iface
+	qp    verbs.QP
+	qpn   verbs.QPN
+	cq    verbs.CQ
+	armed bool      // cq, as far as is known
+	tx    *nic.Slab // used in turn
+	rx    *nic.Slab
+	next  uint32 // of tx
+	busy  [udSends]bool
+	wr    [1]verbs.SendWR
+	wcs   [16]verbs.WC
+}
+
+// open makes the queue pair and posts its receives.
+func (u *datagrams) open(f *iface) (err error) {
+	u.f = f
+	if u.rx, err = nic.NewSlab(f.pd, udSends+udRecvs, grhLen+noteLen); err != nil {
+		return err
+	}
+	for range udSends { // the first ones
+		u.rx.Take()
+	}
+	u.tx = u.rx
+	c := verbs.CQConfig{Depth: udSends + udRecvs, Channel: f.channel, Cookie: cookieNotes}
+	if f.thread != nil {
+		c.Domain = f.pd
+	}
+	if u.cq, err = f.d.Context().CreateCQ(c); err != nil {
+		return err
+	}
+	u.qp, err = f.pd.CreateQP(verbs.QPConfig{
+		Type: verbs.UD, SendCQ: u.cq, RecvCQ: u.cq,
+		Caps: verbs.QPCaps{MaxSend: udSends, MaxRecv: udRecvs, MaxSendSGE: 1, MaxRecvSGE: 1},
+	})
+	if err != nil {
+		return err
+	}
+	u.qpn = u.qp.QPN()
+	f.self = peerAt(&nic.Address{Port: f.self.port, Seg: uint32(f.seg), Worker: f.worker, QPN: u.qpn})
+	for _, s := range []struct {
+		to   verbs.QPState
+		mask verbs.AttrMask
+	}{
+		{verbs.StateInit, verbs.AttrPKeyIndex | verbs.AttrPort | verbs.AttrQKey},
+		{verbs.StateRTR, 0},
+		{verbs.StateRTS, verbs.AttrSQPSN},
+	} {
+		a := verbs.QPAttr{State: s.to, Port: f.port, QKey: f.self.iface.qkey}
+		if err = u.qp.Modify(&a, verbs.AttrState|s.mask); err != nil {
+			return err
+		}
+	}
+	u.stock(udFirst)
+	return nil
+}
+
+// stock posts up to n receives more.
+func (u *datagrams) stock(n int) {
+	var wrs [udFirst]verbs.RecvWR
+	for n > 0 {
+		k := 0
+		for ; k < min(n, len(wrs)); k++ {
+			i, ok := u.rx.Take()
+			if !ok {
+				n = 0
+				break
+			}
+			w := &wrs[k]
+			w.ID, w.NumSG, w.SG[0] = uint64(i), 1, u.rx.Piece(i, grhLen+noteLen)
+		}
+		u.qp.PostRecv(wrs[:k])
+		n -= k
+	}
+}
+
+// receive posts buffer i.
+func (u *datagrams) receive(i uint32) {
+	wr := [1]verbs.RecvWR{{ID: uint64(i), NumSG: 1}}
+	wr[0].SG[0] = u.rx.Piece(i, grhLen+noteLen)
+	u.qp.PostRecv(wr[:])
+}
+
+// hear takes connection messages, about most of them, and gives their number. When
+// it has taken all, the queue is armed again.
+func (u *datagrams) hear(most int) (n int) {
+	for n < most {
+		k := u.cq.Poll(u.wcs[:])
+		if k <= 0 {
+			if u.armed || u.cq.Arm(true) != ucs.OK {
+				break
+			}
+			u.armed = true
+			continue // what came before gives no sign
+		}
+		for i := range u.wcs[:k] {
+			if wc := &u.wcs[i]; wc.Op != verbs.WCRecv {
+				u.busy[wc.ID] = false
+				continue
+			}
+			if n++; u.armed {
+				u.f.drain() // of the event that this one is
+			}
+			u.f.heardNote(&u.wcs[i])
+		}
+	}
+	return n
+}
+
+// send sends a message. One for which there is no room is lost.
+func (f *iface) send(n *note, to *peer, ah verbs.AH) {
+	u := &f.ud
+	i := u.next % udSends
+	if u.busy[i] {
+		return
+	}
+	n.from = f.self
+	w := &u.wr[0]
+	*w = verbs.SendWR{
+		ID: uint64(i), Op: verbs.OpSend, Flags: verbs.SendSignaled | verbs.SendSolicited, NumSG: 1,
+		QPN: to.iface.qpn, QKey: to.iface.qkey, AH: ah.ID(),
+	}
+	w.SG[0] = u.tx.Piece(i, len(n.append(u.tx.Bytes(i)[:0])))
+	if k, _ := u.qp.PostSend(u.wr[:]); k != 1 {
+		return
+	}
+	u.busy[i] = true
+	u.next++
+	f.stats.Inc(statNotes)
+}
+
+// close gives back what open made.
+func (u *datagrams) close() (err error) {
+	if u.qp != nil {
+		err = u.qp.Close()
+	}
+	if u.cq != nil {
+		err = errors.Join(err, u.cq.Close())
+	}
+	if u.rx != nil {
+		err = errors.Join(err, u.rx.Close())
+	}
+	return err
+}

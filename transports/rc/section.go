@@ -1,0 +1,111 @@
+package rc
+
+import (
+	"errors"
+	"time"
+
+	"github.com/goucx/goucx/transports/internal/nic"
+	"github.com/goucx/goucx/ucs"
+)
+
+// While the program computes, the async goroutine makes connections in its stead:
+// what peers do without this side's help, and what they send into its receives, does
+// not wait for it then. A section calls nobody: what it brings up waits for Progress.
+
+const (
+	// sectionNotes is about how many connection messages a section takes; each may
+	// take a queue pair.
+	sectionNotes = 8
+	// sectionAgain is when the next one goes on where there are more.
+	sectionAgain = 50 * time.Microsecond
+)
+
+func (f *iface) openAsync() (err error) {
+	if f.owner, err = nic.NewOwner(); err != nil {
+		return err
+	}
+	f.owned = true
+	f.owner.EnterWait()
+	defer f.owner.Leave()
+	f.onAlarm = f.alarmed
+	f.ud.hear(1) // arms
+	err = f.owner.Watch(f.channel.FD(), f.signalled)
+	if errors.Is(err, ucs.ErrUnsupported) { // connecting needs Progress, then
+		return nil
+	}
+	return err
+}
+
+// signalled runs in the async goroutine, inside: something has come while the program
+// does not look.
+func (f *iface) signalled() {
+	f.drain()
+	f.section(ucs.Now())
+}
+
+// alarmed runs inside, when the alarm is due: in the worker's Progress, which does
+// everything itself, or in the async goroutine.
+func (f *iface) alarmed(now ucs.Time) {
+	f.alarmAt = 0
+	if f.busy == 0 {
+		f.section(now)
+	}
+}
+
+// wakeAt has alarmed run at a time, or before it.
+func (f *iface) wakeAt(when ucs.Time) {
+	if f.alarmAt != 0 && f.alarmAt <= when {
+		return
+	}
+	if f.alarmAt != 0 {
+		f.owner.Cancel(f.alarm)
+	}
+	f.alarmAt = when
+	f.alarm = f.owner.At(when, f.onAlarm)
+}
+
+// section does what the worker owes peers that connect, and calls nobody.
+func (f *iface) section(now ucs.Time) {
+	if f.closed {
+		return
+	}
+	f.stats.Inc(statSections)
+	if f.ud.hear(sectionNotes) >= sectionNotes {
+		f.wakeAt(now.Add(sectionAgain))
+	}
+	f.tick(now)
+	if f.armed { // the event may have been the worker's, or what was done be news to it
+		f.wake.Raise()
+	}
+}
+
+// enter goes inside; false: the async goroutine is there, for longer than its
+// sections take. Calls from callbacks are inside already.
+func (f *iface) enter() bool { return f.busy != 0 || f.owner.Enter() || f.enterSlow() }
+
+// enterTries bounds the wait for a section, which is 50 us at most where the
+// goroutine is not preempted and makes no memory; each try yields.
+const enterTries = 1000
+
+//go:noinline
+func (f *iface) enterSlow() bool {
+	for range enterTries {
+		if f.owner.Enter() {
+			return true
+		}
+	}
+	return false
+}
+
+// enterWait is enter for what is not refused.
+func (f *iface) enterWait() {
+	if f.busy == 0 && !f.owner.Enter() {
+		f.owner.EnterWait()
+	}
+}
+
+func (f *iface) leave() {
+	if f.busy == 0 {
+		f.owner.Leave()
+	}
+}
