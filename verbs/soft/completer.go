@@ -319,5 +319,5 @@ func (q *qp) expireRequests(now ucs.Time) ucs.Time {
 	r.window.lost()
 	r.probe.sent, r.probe.alone = 0, r.probe.on
 	q.goBack(r.una)
-	return now.Add(r.timeout)
+	return min(now.Add(r.timeout), q.probeDue(now))
 }
