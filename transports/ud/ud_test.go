@@ -59,19 +59,25 @@ func nodesWith(t testing.TB, ps nic.Providers, n int, s *config.Set) []*node {
 func nodesOf(t testing.TB, ps nic.Providers, n int, conf uct.IfaceConfig) []*node {
 	ns := make([]*node, n)
 	for i := range ns {
-		c := Component(ps)
-		infos, _ := c.Domains(nil)
-		d, err := c.OpenDomain(infos[0], uct.DomainConfig{})
-		require.NoError(t, err)
-		ns[i] = new(node)
-		ifs, _ := d.Ifaces()
-		conf.Handler, conf.Worker = ns[i], uct.UUID{byte(i + 1), byte(i >> 8), 1}
-		f, err := d.OpenIface(ifs[0], conf)
-		require.NoError(t, err)
-		ns[i].iface = f.(*iface)
-		t.Cleanup(func() { assert.NoError(t, f.Close()); assert.NoError(t, d.Close()) })
+		ns[i] = nodeOf(t, ps, i+1, conf)
 	}
 	return ns
+}
+
+// nodeOf opens the interface of that number.
+func nodeOf(t testing.TB, ps nic.Providers, number int, conf uct.IfaceConfig) *node {
+	c := Component(ps)
+	infos, _ := c.Domains(nil)
+	d, err := c.OpenDomain(infos[0], uct.DomainConfig{})
+	require.NoError(t, err)
+	n := new(node)
+	ifs, _ := d.Ifaces()
+	conf.Handler, conf.Worker = n, uct.UUID{byte(number), byte((number - 1) >> 8), 1}
+	f, err := d.OpenIface(ifs[0], conf)
+	require.NoError(t, err)
+	n.iface = f.(*iface)
+	t.Cleanup(func() { assert.NoError(t, f.Close()); assert.NoError(t, d.Close()) })
+	return n
 }
 
 // sees looks at what n shares with the async goroutine.

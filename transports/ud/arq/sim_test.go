@@ -122,6 +122,26 @@ func TestOneWay(t *testing.T) {
 	}
 }
 
+// TestOneWayForAWhile: ten seconds without a packet in one direction, at any moment;
+// in the other they go on.
+func TestOneWayForAWhile(t *testing.T) {
+	for seed := range seeds(40) {
+		l := rough(0.02)
+		w := newWorld(t, seed, l)
+		w.traffic(4, 3000)
+		from, to := w.hosts[seed%2].at, w.hosts[1-seed%2].at
+		at := w.net.Now().Add(time.Duration(w.net.Rand().IntN(3000)) * time.Microsecond)
+		w.net.At(at, func(ucs.Time) { w.net.SetLink(from, to, sim.Link{Loss: 1}) })
+		w.net.At(at.Add(10*time.Second), func(ucs.Time) { w.net.SetLink(from, to, l) })
+		w.net.RunUntil(sim.Start.Add(5 * time.Millisecond))
+		w.until(3 * time.Minute)
+		w.whole()
+		for _, h := range w.hosts {
+			require.Less(t, h.sent, 20_000, "seed %d: a storm", seed)
+		}
+	}
+}
+
 // silent waits until receivers have noticed that nobody sends.
 func (w *world) silent() {
 	w.net.RunUntil(w.net.Now().Add(2 * (w.conf.Silence + w.conf.KeepAlive)))
