@@ -17,8 +17,11 @@ type window struct {
 	// window at most: then one train can be on its way, one be taken, and one be
 	// acknowledged.
 	train int
-	part  int // how many packets of a long read are asked for at once
-	seen  int // packets acknowledged since it grew
+	// trains is how many trains go for an acknowledgement, half of the window: it
+	// costs both ends system calls.
+	trains int
+	part   int // how many packets of a long read are asked for at once
+	seen   int // packets acknowledged since it grew
 }
 
 const (
@@ -33,11 +36,12 @@ const (
 	lonePackets = 2
 )
 
-// newWindow makes the window for packets of mtu bytes.
-func newWindow(max, mtu int) window {
-	v := window{max: max, now: max, unit: longPacket / mtu}
-	v.train = trainLen(mtu, max*v.unit/3)
-	v.part = partLen(v.train, max*v.unit/2)
+// newWindow makes the window of most packets of 4 KB for packets of mtu bytes.
+func newWindow(most, mtu int) window {
+	v := window{max: most, now: most, unit: longPacket / mtu}
+	v.train = trainLen(mtu, most*v.unit/3)
+	v.trains = max(1, most*v.unit/2/v.train)
+	v.part = partLen(v.train, most*v.unit/2)
 	return v
 }
 
@@ -74,6 +78,13 @@ func (v *window) begins(n uint32) bool {
 	return n == 0 || n > lonePackets && (n-lonePackets)%uint32(v.train) == 0
 }
 
+// groupEnds reports whether n packets of a long message end with the last train of
+// those that are acknowledged together. Below the full window that is each one, so
+// that no stop for want of room comes before something has asked.
+func (v *window) groupEnds(n uint32) bool {
+	return n > lonePackets && v.begins(n) && (v.now < v.max || int(n-lonePackets)/v.train%v.trains == 0)
+}
+
 // mayFly reports whether the window lets the next packet of w go. A long message
 // goes in whole trains: a part of one would be acknowledged alone and let the
 // next part go, so that soon every packet travelled alone.
@@ -101,8 +112,8 @@ func (q *qp) mayFly(w *wqe) bool {
 }
 
 // asks reports whether the packet of w that was made asks for an
-// acknowledgement: a message that is signalled or long at its end, a train before
-// that at its end, and what is the last for now.
+// acknowledgement: a message that is signalled or long at its end, trains before
+// that at the end of so many, and what is the last for now.
 func (q *qp) asks(w *wqe, last bool) bool {
 	r := &q.req
 	if r.probe.alone {
@@ -111,5 +122,5 @@ func (q *qp) asks(w *wqe, last bool) bool {
 	if last && (w.flags&verbs.SendSignaled != 0 || q.sigAll || w.npk > 1) {
 		return true
 	}
-	return !last && r.sent > lonePackets && r.window.begins(r.sent) || r.psn.Diff(r.una) >= r.window.open(w)
+	return !last && r.window.groupEnds(r.sent) || r.psn.Diff(r.una) >= r.window.open(w)
 }

@@ -66,3 +66,26 @@ func TestWholeTrains(t *testing.T) {
 		require.Equal(t, c.fly, q.mayFly(w), "%+v", c)
 	}
 }
+
+// TestGroups: half a window of trains is acknowledged at once; after a loss each
+// train is, and the window never holds back what asks.
+func TestGroups(t *testing.T) {
+	v := newWindow(90, 4096)
+	ends := func() (all []uint32) {
+		for n := range uint32(100) {
+			if v.groupEnds(n) {
+				all = append(all, n)
+			}
+		}
+		return all
+	}
+	require.Equal(t, []uint32{47, 92}, ends())
+	v.lost()
+	require.Equal(t, []uint32{17, 32, 47, 62, 77, 92}, ends())
+	for most := 4; most < 300; most++ { // below, each train is a packet, and what fills the window asks
+		for _, mtu := range []int{256, 1024, 4096} {
+			v := newWindow(most, mtu)
+			require.LessOrEqual(t, lonePackets+v.trains*v.train, v.open(&wqe{n: 1 << 20}), "%d of %d", most, mtu)
+		}
+	}
+}
