@@ -86,14 +86,14 @@ func (f *iface) greeted(n *note) *ep {
 func (f *iface) count(e *ep) {
 	if !e.counted {
 		e.counted = true
-		f.accepted++
+		f.accepted.Add(1)
 	}
 }
 
 func (f *iface) uncount(e *ep) {
 	if e.counted {
 		e.counted = false
-		f.accepted--
+		f.accepted.Add(-1)
 	}
 }
 

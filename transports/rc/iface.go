@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"sync/atomic"
 	"time"
 
 	"github.com/goucx/goucx/config"
@@ -92,8 +93,8 @@ type iface struct {
 	looked   ucs.Time // for connections that want a sign of life
 	lulled   ucs.Time // and for idle ones
 
-	active   int // by the layer above
-	accepted int // by peers
+	active   int          // by the layer above
+	accepted atomic.Int32 // by peers
 	threads  int
 	armed    bool // Arm was called: what a section does must wake
 	closed   bool
@@ -302,11 +303,7 @@ func (f *iface) Activate() { f.active++ }
 func (f *iface) Deactivate() { f.active-- }
 
 // ActiveEndpoints counts those and the connections that peers made.
-func (f *iface) ActiveEndpoints() int {
-	f.enterWait()
-	defer f.leave()
-	return f.active + f.accepted
-}
+func (f *iface) ActiveEndpoints() int { return f.active + int(f.accepted.Load()) }
 
 // Fence: see Endpoint.Fence.
 func (f *iface) Fence() uct.Status {
