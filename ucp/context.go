@@ -54,6 +54,7 @@ type Context struct {
 	log          *zap.Logger
 	closeTimeout time.Duration
 	selection    *wireup.Selection
+	absent       sync.Once // of a device that is not there people are told
 	refused      []uct.Refusal
 	offering     *live.Offering // nil: the program is not shown
 	opened       ucs.Time       // with offering

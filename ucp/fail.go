@@ -93,7 +93,7 @@ func (w *Worker) failLane(i uint32, reason error) {
 	}
 	l = &w.t.lanes[i]
 	if l.replies = 0; l.refs == 0 && l.ep != nil {
-		w.closeLane(i)
+		w.partLane(i)
 	}
 }
 

@@ -24,6 +24,7 @@ type lane struct {
 	domain  uint8  // of the peer's iface, as he numbers them
 	refs    int    // endpoints and keys that hold it
 	replies int    // sources that answer by it
+	reads   int    // of the peer's memory, under way
 	queued  int    // operations on its pending queue
 	sent    uint64 // messages in fragments begun
 	status  ucs.Status
@@ -31,6 +32,7 @@ type lane struct {
 
 	named     bool  // the peer was told who sends
 	lingers   bool  // nobody holds it, but something is to go out
+	parted    bool  // nobody holds it, but reads are under way
 	throttled bool  // the peer wants everything to be announced
 	admitting bool  // admit runs
 	urgent    chain // control messages that found no room
@@ -61,6 +63,7 @@ func (w *Worker) openLane(peer wireup.PeerID, view *wireup.View, c wireup.Candid
 			l.lingers = false
 			w.lingering--
 		}
+		l.parted = false
 		l.refs++
 		return i, nil
 	}
@@ -161,16 +164,26 @@ func (w *Worker) gate(i uint32) {
 
 // releaseLane drops a reference; the last one closes the lane.
 func (w *Worker) releaseLane(i uint32) {
-	l := &w.t.lanes[i]
-	if l.refs--; l.refs > 0 {
-		return
+	if l := &w.t.lanes[i]; l.refs > 1 {
+		l.refs--
+	} else {
+		l.refs = 0
+		w.partLane(i)
 	}
-	if l.queued > 0 && l.status == ucs.OK {
+}
+
+// partLane closes a lane that nobody holds any more, when it has done what is
+// begun.
+func (w *Worker) partLane(i uint32) {
+	switch l := &w.t.lanes[i]; {
+	case l.reads > 0:
+		l.parted = true
+	case l.queued > 0 && l.status == ucs.OK:
 		l.lingers = true // what waits is of nobody's endpoint: the peer has to hear it
 		w.lingering++
-		return
+	default:
+		w.closeLane(i)
 	}
-	w.closeLane(i)
 }
 
 // endLingering closes the lanes that nobody holds and nothing waits on any more.
@@ -178,7 +191,7 @@ func (w *Worker) releaseLane(i uint32) {
 //go:noinline
 func (w *Worker) endLingering() {
 	for i := range w.t.lanes {
-		if l := &w.t.lanes[i]; l.lingers && l.queued == 0 {
+		if l := &w.t.lanes[i]; l.lingers && l.queued == 0 && l.reads == 0 {
 			w.closeLane(uint32(i))
 		}
 	}

@@ -236,7 +236,7 @@ func (w *Worker) read(i uint32, s *source, data []byte) bool {
 	x.tag, x.arg, x.off, x.n = uint64(k), word(data, 0), w.slab.id(i), uint64(len(buf))
 	w.slab.bufs[c] = buf
 	w.slab.lend(c, m)
-	l.refs++ // it stays open meanwhile
+	l.reads++ // it stays open meanwhile
 	w.count.Inc(cntRead)
 	if st := w.try(c); st != ucs.InProgress {
 		w.end(c, st)
@@ -278,5 +278,10 @@ func (w *Worker) readEnded(c uint32, st ucs.Status) {
 		}
 		w.end(i, st)
 	}
-	w.releaseLane(lane)
+	if l = &w.t.lanes[lane]; l.reads == 1 && l.parted {
+		l.reads, l.parted = 0, false
+		w.partLane(lane)
+	} else {
+		l.reads--
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -94,6 +95,29 @@ func TestLongMessagesAreRead(t *testing.T) {
 	}
 	require.NoError(t, mine.Close())
 	require.NoError(t, theirs.Close())
+}
+
+// A receiver without an endpoint of its own answers by one connection, however many
+// messages come.
+func TestReadsKeepTheConnection(t *testing.T) {
+	_, a, b, ab := readers(t)
+	data, buf := noise(1<<20), make([]byte, 1<<20)
+	for n := range uint64(5) {
+		r, s := b.TagRecv(buf, 1, exact), ab.TagSend(data, 1)
+		both(t, a, b, func() bool { return r.Done() && s.Done() })
+		require.NoError(t, s.Err())
+		require.NoError(t, r.Err())
+		require.True(t, bytes.Equal(data, buf))
+		require.Equal(t, n+1, readsOf(b))
+		connected := uint64(0)
+		for _, v := range b.Stats().Snapshot() {
+			if strings.HasSuffix(v.Name, ".connected") {
+				connected += v.Value
+			}
+		}
+		require.LessOrEqual(t, connected, uint64(1), "after %d messages", n+1)
+	}
+	require.NoError(t, ab.Close())
 }
 
 // What does not lie in one piece goes by messages, and so does a short message.

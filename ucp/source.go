@@ -118,7 +118,11 @@ func (w *Worker) dropReply(s *source) {
 	s.reply = 0
 	l := &w.t.lanes[lane]
 	l.replies--
-	if l.refs == 0 && l.replies == 0 {
+	switch {
+	case l.refs > 0 || l.replies > 0:
+	case l.reads > 0:
+		l.parted = true
+	default:
 		w.closeLane(lane)
 	}
 }

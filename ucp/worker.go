@@ -160,8 +160,10 @@ func (x *Context) NewWorker(c WorkerConfig) (*Worker, error) {
 // openIfaces opens what works of every domain; the rest is refused by reason.
 func (w *Worker) openIfaces(domains []openDomain) {
 	w.refused = append(w.refused, w.ctx.refused...)
+	var all []uct.IfaceInfo
 	for n, d := range domains {
 		infos, refused := d.Ifaces()
+		all = append(all, infos...)
 		w.refused = append(w.refused, refused...)
 		for _, i := range infos {
 			if err := w.openIface(d, n, i); err != nil {
@@ -169,6 +171,13 @@ func (w *Worker) openIfaces(domains []openDomain) {
 			}
 		}
 	}
+	absent := w.ctx.selection.Absent(all)
+	w.refused = append(w.refused, absent...)
+	w.ctx.absent.Do(func() {
+		for _, r := range absent {
+			w.ctx.log.Warn(r.String())
+		}
+	})
 }
 
 func (w *Worker) openIface(d openDomain, number int, info uct.IfaceInfo) error {

@@ -45,10 +45,14 @@ type Refusal struct{ Transport, Device, Reason string }
 
 // String gives "transport/device: reason".
 func (r Refusal) String() string {
-	if r.Device == "" {
+	switch {
+	case r.Device == "":
 		return r.Transport + ": " + r.Reason
+	case r.Transport == "":
+		return r.Device + ": " + r.Reason
+	default:
+		return r.Transport + "/" + r.Device + ": " + r.Reason
 	}
-	return r.Transport + "/" + r.Device + ": " + r.Reason
 }
 
 // DomainInfo names a memory domain that a component can open.

@@ -154,6 +154,30 @@ func (sel *Selection) Iface(i uct.IfaceInfo) (u Use, reason string) {
 	return u, reason
 }
 
+// Absent lists the devices that the settings allow by name and that none of the
+// ifaces has, all those of the host. Of a kind of which there is none nothing is
+// said.
+func (sel *Selection) Absent(ifaces []uct.IfaceInfo) (out []uct.Refusal) {
+	for kind, l := range sel.devices {
+		var names []string
+		for _, i := range ifaces {
+			if int(i.Kind) == kind {
+				device, _, _ := strings.Cut(i.Device, ":")
+				names = append(names, i.Device, device)
+			}
+		}
+		if len(names) == 0 || l.Negated() {
+			continue
+		}
+		slices.Sort(names)
+		names = slices.Compact(names)
+		for _, n := range l.Unmatched(append(names, "none")) {
+			out = append(out, uct.Refusal{Device: n, Reason: fmt.Sprintf("no such device, asked for by %s; there are %s", sel.devicesTold[kind], strings.Join(names, ", "))})
+		}
+	}
+	return out
+}
+
 // matches reports whether the list lets the device of i through. A device is named
 // with its port or, for all its ports, without: lo:1, lo.
 func matches(l config.List, i uct.IfaceInfo) bool {

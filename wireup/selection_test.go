@@ -160,6 +160,33 @@ func TestSelectionDevices(t *testing.T) {
 	}
 }
 
+// A device that somebody asks for and nobody has is told, with those that there are.
+func TestSelectionAbsentDevices(t *testing.T) {
+	ifaces := []uct.IfaceInfo{
+		{Transport: "rc", Device: "mlx5_0:1", Kind: uct.DeviceNet}, {Transport: "ud", Device: "mlx5_0:1", Kind: uct.DeviceNet},
+		{Transport: "shm", Device: "memory", Kind: uct.DeviceShm},
+	}
+	for env, want := range map[string][]string{
+		"UCX_NET_DEVICES=mlx5_0:1":         nil,
+		"UCX_NET_DEVICES=mlx5_0":           nil,
+		"UCX_NET_DEVICES=mlx5_*":           nil,
+		"UCX_NET_DEVICES=all":              nil,
+		"UCX_NET_DEVICES=none":             nil,
+		"UCX_NET_DEVICES=^mlx5_7":          nil,
+		"UCX_SELF_DEVICES=self7":           nil, // there is nothing of that kind
+		"UCX_NET_DEVICES=mlx5_0:1,mlx5_7":  {"mlx5_7: no such device, asked for by UCX_NET_DEVICES=mlx5_0:1,mlx5_7 (environment UCX_NET_DEVICES); there are mlx5_0, mlx5_0:1"},
+		"UCX_NET_DEVICES=mlx5_0:2,mlx5_0*": {"mlx5_0:2: no such device, asked for by UCX_NET_DEVICES=mlx5_0:2,mlx5_0* (environment UCX_NET_DEVICES); there are mlx5_0, mlx5_0:1"},
+	} {
+		sel, err := Select(settings(t, env), components)
+		require.NoError(t, err)
+		var got []string
+		for _, r := range sel.Absent(ifaces) {
+			got = append(got, r.String())
+		}
+		assert.Equal(t, want, got, env)
+	}
+}
+
 func loadSettings(env []string) (*config.Set, error) {
 	s, _, err := config.Load(config.Options{Env: env, Dirs: []string{}, Strict: true}, Settings())
 	return s, err

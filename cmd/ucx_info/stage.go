@@ -16,6 +16,7 @@ type stage struct {
 	selection *wireup.Selection
 	set       *config.Set
 	domains   []openDomain
+	infos     []uct.IfaceInfo // of all that there are
 	ifaces    []wireup.LocalIface
 	refused   []uct.Refusal
 	closers   []func() error // in the order of opening
@@ -38,6 +39,7 @@ func openStage(providers []uct.Component, set *config.Set) (*stage, error) {
 	for i, p := range providers {
 		s.openComponent(i, p)
 	}
+	s.refused = append(s.refused, sel.Absent(s.infos)...)
 	return s, nil
 }
 
@@ -62,6 +64,7 @@ func (s *stage) openComponent(n int, p uct.Component) {
 
 func (s *stage) openIfaces(d uct.Domain, number int) {
 	infos, refused := d.Ifaces()
+	s.infos = append(s.infos, infos...)
 	s.refused = append(s.refused, refused...)
 	for _, i := range infos {
 		if use, reason := s.selection.Iface(i); use != wireup.UseAll {
