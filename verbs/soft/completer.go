@@ -101,7 +101,7 @@ func (q *qp) advance(una verbs.PSN) {
 		}
 		r.window.acked(n)
 		r.probe.acked(una, ucs.Time(q.d.now.Load()))
-		r.una, r.since = una, 0
+		r.una, r.since, r.met = una, 0, 0
 		r.retries, r.rnrs = r.retryCnt, r.rnrRetry
 	}
 }

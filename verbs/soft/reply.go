@@ -93,14 +93,14 @@ func (q *qp) lastWord() {
 // mayRide reports whether a plain acknowledgement goes along with a request, and no
 // other answer has to go before it.
 func (r *responder) mayRide() bool {
-	return r.due && (r.soon || r.stood >= ackPackets/2) && r.nak == 0 && r.replyN == r.keptN
+	return r.due && (r.soon || r.run >= ackPackets/2 || r.stood >= ackAnswered/2) && r.nak == 0 && r.replyN == r.keptN
 }
 
 // acknowledged gives the number of the last request for an acknowledgement that
 // goes now, as a packet of its own or with another.
 func (q *qp) acknowledged() verbs.PSN {
 	r := &q.rsp
-	r.due, r.soon, r.stood = false, false, 0
+	r.due, r.soon, r.stood, r.run = false, false, 0, 0
 	q.count(cntAcks, 1)
 	q.count(cntTxPackets, 1)
 	return r.psn.Add(-1)
@@ -161,6 +161,6 @@ func (q *qp) answerSent(a *answer) {
 	a.sent, a.given = a.npk, true
 	r.replyN++
 	if r.replyN == r.keptN && r.nak == 0 && a.psn.Add(int(a.npk)) == r.psn {
-		r.due, r.soon, r.stood = false, false, 0
+		r.due, r.soon, r.stood, r.run = false, false, 0, 0
 	}
 }

@@ -17,6 +17,7 @@ type requester struct {
 	psn  verbs.PSN // of the next packet
 	una  verbs.PSN // the oldest that is not acknowledged
 	top  verbs.PSN // behind the last that was ever sent
+	met  int       // messages of the peer since una moved
 	rd   int       // reads and atomics under way
 	maxRd,
 	retryCnt, rnrRetry uint8
@@ -61,7 +62,7 @@ func (q *qp) nextRequest(p *packet) bool {
 			return false
 		}
 		if q.request(w, p) {
-			r.reached()
+			q.reached()
 			q.count(cntTxPackets, 1)
 			q.count(cntTxBytes, uint64(p.n))
 			return true
@@ -75,8 +76,15 @@ func (q *qp) nextRequest(p *packet) bool {
 	return false
 }
 
+// ahead is how many packets are under way, less those of the peer that came since
+// the last acknowledgement: where programs answer each other, messages stand for
+// acknowledgements, which are then rare.
+func (r *requester) ahead() int { return r.psn.Diff(r.una) - r.met }
+
 // reached notes that packets before psn have been sent.
-func (r *requester) reached() {
+func (q *qp) reached() {
+	q.rsp.run = 0
+	r := &q.req
 	if r.top.Before(r.psn) {
 		r.top = r.psn
 	}

@@ -32,6 +32,7 @@ type responder struct {
 	nak    wire.Syndrome // instead; 0: none
 	silent bool          // a sequence error was told already
 	stood  uint32        // ends of messages and packets that asked, since the last acknowledgement
+	run    uint32        // the same since the last request or acknowledgement went to the peer
 	dueAt  ucs.Time
 	fatal  bool // the queue pair ends when nak is told
 }
@@ -39,11 +40,15 @@ type responder struct {
 // maxDestRd is the most reads and atomics of a peer that are remembered.
 const maxDestRd = 16
 
-// Without being asked a responder acknowledges after so many packets, or so late;
-// with a packet that goes anyway after half as many.
+// Without being asked a responder acknowledges after so many packets in a row, or
+// so late. Where each is answered by a request, which tells the peer's program
+// what it wants to know, it takes more, and longer. With a packet that goes anyway
+// it acknowledges after half as many.
 const (
-	ackPackets = 4
-	ackDelay   = ucs.Time(20_000)
+	ackPackets  = 4
+	ackDelay    = ucs.Time(20_000)
+	ackAnswered = 16
+	ackLate     = 10 * ackDelay
 )
 
 // requested acts on a request of the peer.
@@ -104,11 +109,18 @@ func (q *qp) stands(asked bool, place wire.Place, now ucs.Time) {
 		return // the end of its train asks
 	}
 	r.stood++
+	r.run++
+	q.req.met++
 	r.due, r.long = true, place != wire.PlaceOnly && asked
-	if asked || r.stood >= ackPackets {
+	switch {
+	case asked || r.run >= ackPackets || r.stood >= ackAnswered:
 		r.soon = true
-	} else if r.stood == 1 {
+	case r.run > 2 || r.run == 1 && r.stood > 1: // runs already
+	case r.run == 2:
 		r.dueAt = now + ackDelay
+		q.d.due(q, r.dueAt)
+	default:
+		r.dueAt = now + ackLate
 		q.d.due(q, r.dueAt)
 	}
 }

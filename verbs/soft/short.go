@@ -54,7 +54,7 @@ func (q *qp) sendShort(r *verbs.SendWR) bool {
 		c.ride(q.acknowledged())
 	}
 	storeRelease32(&c.seq, seq) // now: what follows is not on the message's way
-	m.reached()
+	q.reached()
 	s.next = m.psn
 	w.done, w.began, w.status, w.got = false, false, verbs.WCSuccess, 0
 	*(*[smallLen]byte)(w.inline[:]) = *(*[smallLen]byte)(r.Inline[:])

@@ -38,7 +38,7 @@ func (q *qp) extend(p *packet) {
 	q.count(cntTxBytes, uint64(n))
 	r.psn = r.psn.Add(k)
 	r.sent += uint32(k)
-	r.reached()
+	q.reached()
 	last := r.sent == w.npk
 	p.ackReq = q.asks(w, last)
 	if last {

@@ -27,7 +27,7 @@ func (q *qp) goesShort() bool { return q.d.kind == overUDP && q.typ == verbs.RC 
 func (q *qp) postOne(r *verbs.SendWR) bool {
 	passes := q.d.passes.Load()
 	if !q.shortUDP || q.pass == passes || !q.fillsShort(r) || r.Flags&verbs.SendFence != 0 || q.d.faulty != nil ||
-		q.req.psn.Diff(q.req.una) > holdAbove || !q.atRest() {
+		q.req.ahead() > holdAbove || !q.atRest() {
 		return false
 	}
 	q.pass = passes

@@ -32,7 +32,7 @@ func (q *qp) addShorts(t *train, most int) bool {
 		return false
 	}
 	r.psn = r.psn.Add(n)
-	r.reached()
+	q.reached()
 	q.count(cntTxPackets, uint64(n))
 	q.count(cntTxBytes, bytes)
 	return true

@@ -32,7 +32,7 @@ func (q *qp) collects() bool {
 	passes := q.d.passes.Load()
 	first := q.pass != passes
 	q.pass = passes
-	open := r.psn.Diff(r.una)
+	open := r.ahead()
 	return q.unsent() < holdLimit && !(first && open <= holdAbove)
 }
 
@@ -72,7 +72,7 @@ const ackAtLeast = 16
 
 // holds reports whether n packets that were collected shall wait for more.
 func (q *qp) holds(n int, now ucs.Time) bool {
-	open := q.req.psn.Diff(q.req.una)
+	open := q.req.ahead()
 	if open <= holdAbove || n >= holdLimit || 2*n >= open {
 		q.heldAt = 0
 		return false
