@@ -102,9 +102,10 @@ func (u *datagrams) receive(i uint32) {
 	u.qp.PostRecv(wr[:])
 }
 
-// hear takes connection messages, about most of them, and gives their number. When
-// it has taken all, the queue is armed again.
-func (u *datagrams) hear(most int) (n int) {
+// hear takes connection messages, about most of them, and gives their number, and
+// whether it drained an event of another queue. When it has taken all, the queue is
+// armed again.
+func (u *datagrams) hear(most int) (n int, others bool) {
 	for n < most {
 		k := u.cq.Poll(u.wcs[:])
 		if k <= 0 {
@@ -120,12 +121,12 @@ func (u *datagrams) hear(most int) (n int) {
 				continue
 			}
 			if n++; u.armed {
-				u.f.drain() // of the event that this one is
+				others = u.f.drain() || others // of the event that this one is
 			}
 			u.f.heardNote(&u.wcs[i])
 		}
 	}
-	return n
+	return n, others
 }
 
 // send sends a message. One for which there is no room is lost.

@@ -23,13 +23,16 @@ func (f *iface) disarm() {
 	f.drain()
 }
 
-// drain takes the events that are there.
-func (f *iface) drain() {
+// drain takes the events that are there, and reports whether one of them is the
+// worker's: of another queue than that of connection messages.
+func (f *iface) drain() (others bool) {
 	f.ud.armed = false
 	for {
-		if _, ok := f.channel.TryEvent(); !ok {
-			return
+		c, ok := f.channel.TryEvent()
+		if !ok {
+			return others
 		}
+		others = others || c != cookieNotes
 	}
 }
 
@@ -52,7 +55,7 @@ func (f *iface) Arm(k uct.EventKind) uct.Status {
 		}
 	}
 	f.disarm()
-	if f.ud.hear(udRecvs) > 0 {
+	if n, _ := f.ud.hear(udRecvs); n > 0 {
 		return ucs.Busy
 	}
 	if st := f.recvCQ.Arm(false); st != ucs.OK {

@@ -59,7 +59,7 @@ func (f *iface) Progress(budget int) int {
 //go:noinline
 func (f *iface) slowPass() (n int) {
 	if f.passes&(servicePasses-1) == 0 || len(f.timed) != 0 {
-		f.ud.hear(udRecvs)
+		f.ud.hear(udRecvs) // not armed: no event is another queue's
 	}
 	if len(f.waiting) != 0 {
 		n = f.offerAll()

@@ -28,7 +28,7 @@ func (f *iface) openAsync() (err error) {
 	f.owner.EnterWait()
 	defer f.owner.Leave()
 	f.onAlarm = f.alarmed
-	f.ud.hear(1) // arms
+	_, _ = f.ud.hear(1) // arms
 	err = f.owner.Watch(f.channel.FD(), f.signalled)
 	if errors.Is(err, ucs.ErrUnsupported) { // connecting needs Progress, then
 		return nil
@@ -39,8 +39,7 @@ func (f *iface) openAsync() (err error) {
 // signalled runs in the async goroutine, inside: something has come while the program
 // does not look.
 func (f *iface) signalled() {
-	f.drain()
-	f.section(ucs.Now())
+	f.section(ucs.Now(), f.drain())
 }
 
 // alarmed runs inside, when the alarm is due: in the worker's Progress, which does
@@ -48,7 +47,7 @@ func (f *iface) signalled() {
 func (f *iface) alarmed(now ucs.Time) {
 	f.alarmAt = 0
 	if f.busy == 0 {
-		f.section(now)
+		f.section(now, false)
 	}
 }
 
@@ -64,17 +63,20 @@ func (f *iface) wakeAt(when ucs.Time) {
 	f.alarm = f.owner.At(when, f.onAlarm)
 }
 
-// section does what the worker owes peers that connect, and calls nobody.
-func (f *iface) section(now ucs.Time) {
+// section does what the worker owes peers that connect, and calls nobody. It wakes a
+// worker that sleeps if it did anything, which may be news, or if an event was the
+// worker's.
+func (f *iface) section(now ucs.Time, others bool) {
 	if f.closed {
 		return
 	}
 	f.stats.Inc(statSections)
-	if f.ud.hear(sectionNotes) >= sectionNotes {
+	heard, foreign := f.ud.hear(sectionNotes)
+	if heard >= sectionNotes {
 		f.wakeAt(now.Add(sectionAgain))
 	}
-	f.tick(now)
-	if f.armed { // the event may have been the worker's, or what was done be news to it
+	ticked := f.tick(now)
+	if f.armed && (others || foreign || ticked || heard > 0) {
 		f.wake.Raise()
 	}
 }

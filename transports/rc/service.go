@@ -178,6 +178,7 @@ func (f *iface) tend() {
 		return
 	}
 	f.nextTend = now.Add(tendEvery)
+	f.drain() // what an earlier Arm asked for may have come while nobody sleeps
 	f.owner.Poll(now)
 	f.tick(now)
 	f.bury(now)
@@ -188,8 +189,9 @@ func (f *iface) tend() {
 	}
 }
 
-// tick tells the machines whose deadlines have come.
-func (f *iface) tick(now ucs.Time) {
+// tick tells the machines whose deadlines have come, and reports whether there were
+// any.
+func (f *iface) tick(now ucs.Time) (stepped bool) {
 	es := f.timed
 	f.timed = nil
 	for _, e := range es {
@@ -199,9 +201,11 @@ func (f *iface) tick(now ucs.Time) {
 		}
 		if e.m.Deadline() <= now {
 			e.step(machine.Event{Kind: machine.Tick})
+			stepped = true
 		}
 		e.time()
 	}
+	return stepped
 }
 
 // time has tick look at e when its machine's deadline comes.

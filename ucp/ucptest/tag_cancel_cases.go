@@ -228,17 +228,18 @@ func cancelStopped(t *testing.T, p *Pair) {
 		e.TagSendSync(data[:9], 1), e.TagSendSync(data, 1), e.TagSend(data, 1), e.TagSendWith(nil, 1, rndv),
 		e.TagSendV([][]byte{data, data}, 1),
 	}
+	wantPeer := len(rs) // these do not end without it; others may have been taken
 	_, last := fill(p, e, 3000)
 	half := e.TagSendWith(data, 1, ucp.Opts{Flags: ucp.ForceEager})
 	rs = append(rs, last, half, other.TagSendUint64(1, 2), other.TagSendSync(data, 1))
 	p.Settle()
 	for i, r := range rs {
-		if r == last && r.Done() { // there was room for it after all
-			continue
-		}
-		require.False(t, r.Done(), "request %d", i)
+		taken := p.Factory.Takes && i >= wantPeer
+		require.True(t, taken || !r.Done(), "request %d", i)
 		r.Cancel()
-		require.ErrorIs(t, r.Err(), ucp.ErrCanceled, "request %d", i)
+		if err := r.Err(); err != nil || !taken {
+			require.ErrorIs(t, err, ucp.ErrCanceled, "request %d", i)
+		}
 	}
 	e.Abort(errCause)
 	other.Abort(errCause)
@@ -252,7 +253,9 @@ func cancelStopped(t *testing.T, p *Pair) {
 		k, ok = stopped.TagTake(1, exact)
 		if ok && k.Len > 3000 {
 			_, err := k.Recv(nil).Wait(p.deadline)
-			require.ErrorIs(t, err, ucp.ErrCanceled, "%d bytes", k.Len)
+			if !p.Factory.Takes || !errors.Is(err, ucp.ErrTruncated) { // else it came whole
+				require.ErrorIs(t, err, ucp.ErrCanceled, "%d bytes", k.Len)
+			}
 		}
 		k.Drop()
 	}

@@ -40,7 +40,8 @@ type Factory struct {
 	// Reads: a device reads long messages out of their senders' memory. A send or a
 	// receive that has come so far ends with that, not with its cancel.
 	Reads bool
-	// Takes: what has come is taken and acknowledged though nobody drives its worker.
+	// Takes: a worker that nobody drives is connected to nevertheless, and what has
+	// come is taken and acknowledged.
 	Takes bool
 	// Modes are those to run in; nil: one goroutine, and two.
 	Modes []ucp.ThreadMode

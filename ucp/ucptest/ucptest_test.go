@@ -28,7 +28,7 @@ func over(t *testing.T, column string, modes []ucp.ThreadMode, env []string, nam
 	for _, n := range names {
 		for _, c := range transports.All() {
 			if c.Name() == n {
-				f.Reads, f.Takes = f.Reads || n == "rc", f.Takes || n == "ud"
+				f.Reads, f.Takes = f.Reads || n == "rc", f.Takes || n == "rc" || n == "ud"
 				f.Providers = append(f.Providers, c)
 			}
 		}
