@@ -8,15 +8,18 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/goucx/goucx/ucs/platform"
 )
 
 // A device address says what two workers must share to reach each other by shm:
 //
 //	0 version u8 | 1 kind u8 (0 abstract socket, 1 socket in a directory) | 2 uid u32
 //	6 boot id [16] | 22 place: network namespace inode u64, 0; or directory device u64, inode u64
+//	38 digest of the network addresses that the worker had when it opened u64, 0: not known
 const (
-	deviceVersion = 1
-	deviceLen     = 38
+	deviceVersion = 2
+	deviceLen     = 46
 )
 
 // bootID tells hosts apart; zero where the system does not show it. That is not
@@ -59,10 +62,12 @@ func appendDevice(b []byte, dir string) []byte {
 	b = append(b, id[:]...)
 	if kind == 0 {
 		b = binary.LittleEndian.AppendUint64(b, st.Ino)
-		return binary.LittleEndian.AppendUint64(b, 0)
+		b = binary.LittleEndian.AppendUint64(b, 0)
+	} else {
+		b = binary.LittleEndian.AppendUint64(b, uint64(st.Dev)) //nolint:unconvert // 32 bits on other systems
+		b = binary.LittleEndian.AppendUint64(b, st.Ino)
 	}
-	b = binary.LittleEndian.AppendUint64(b, uint64(st.Dev)) //nolint:unconvert // 32 bits on other systems
-	return binary.LittleEndian.AppendUint64(b, st.Ino)
+	return binary.LittleEndian.AppendUint64(b, platform.NetAddresses())
 }
 
 // compareDevice says whether a peer with device address b may be reached from
@@ -79,9 +84,9 @@ func compareDevice(a, b []byte) (bool, string) {
 		return false, fmt.Sprintf("peer belongs to user %d, not %d", binary.LittleEndian.Uint32(b[2:]), os.Geteuid())
 	case a[1] != b[1]:
 		return false, "one side uses UCX_SHM_SOCKET_DIR, the other does not"
-	case !bytes.Equal(a[22:], b[22:]) && a[1] == 0:
+	case !bytes.Equal(a[22:38], b[22:38]) && a[1] == 0:
 		return false, "peer is in another network namespace; give both UCX_SHM_SOCKET_DIR in a directory that they share"
-	case !bytes.Equal(a[22:], b[22:]):
+	case !bytes.Equal(a[22:38], b[22:38]):
 		return false, "peer's UCX_SHM_SOCKET_DIR is another directory"
 	}
 	return true, ""
@@ -90,5 +95,13 @@ func compareDevice(a, b []byte) (bool, string) {
 // certain reports whether equal device addresses are those of one place: they are
 // not where the system shows no boot id, or no namespace or directory.
 func certain(a []byte) bool {
-	return !bytes.Equal(a[6:22], make([]byte, 16)) && !bytes.Equal(a[22:], make([]byte, 16))
+	return !bytes.Equal(a[6:22], make([]byte, 16)) && !bytes.Equal(a[22:38], make([]byte, 16))
+}
+
+// certainlyHere reports whether a worker with the device address b was in a's network
+// namespace, of two that are equal but for their network addresses: clones of a virtual
+// machine that was running have the same boot id and namespace numbers, but each has
+// addresses of its own.
+func certainlyHere(a, b []byte) bool {
+	return certain(a) && bytes.Equal(a[38:], b[38:]) && !bytes.Equal(a[38:], make([]byte, 8))
 }

@@ -20,8 +20,9 @@ func (e *ep) takeable() bool {
 	return !e.initiated && !e.opened && !e.m.SaidBye() && !e.heardBye && !e.hungUp && e.dead == nil
 }
 
-// connect makes a connection to peer; it can be written to at once.
-func (f *iface) connect(peer ifaceName) (*ep, error) {
+// connect makes a connection to peer, whose device address is there; it can be
+// written to at once.
+func (f *iface) connect(peer ifaceName, there []byte) (*ep, error) {
 	e, err := f.newEP(peer, f.layout.MaxBulk())
 	if err != nil {
 		return nil, err
@@ -41,7 +42,7 @@ func (f *iface) connect(peer ifaceName) (*ep, error) {
 		f.look()
 	} else if err != nil {
 		f.forget(e)
-		return nil, errors.Join(fmt.Errorf("connect to worker %x: %w", peer, f.whyNot(err)), e.release())
+		return nil, errors.Join(fmt.Errorf("connect to worker %x: %w", peer, f.whyNot(there, err)), e.release())
 	}
 	f.stats.Inc(statConnected)
 	return e, nil
@@ -58,11 +59,11 @@ func (e *ep) firstDial() (err error) {
 	return err
 }
 
-// whyNot is the error of a first dial that the system answered with err. Where the
-// addresses prove that the peer's socket would be seen here, a refusal says that it
-// is there no more. A file may have been removed by somebody else.
-func (f *iface) whyNot(err error) error {
-	if errors.Is(err, unix.ECONNREFUSED) && certain(f.device) {
+// whyNot is the error of a first dial to a peer there that the system answered with
+// err. A refusal says that the peer is gone for certain where it is proven that it was
+// here: by its socket's file, or by its address.
+func (f *iface) whyNot(there []byte, err error) error {
+	if errors.Is(err, unix.ECONNREFUSED) && (f.dir != "" && certain(f.device) || certainlyHere(f.device, there)) {
 		return fmt.Errorf("%w: %w: nobody has its socket, so its process is dead or its worker closed", ucs.ErrUnreachable, ucs.ErrPeerFailed)
 	}
 	return fmt.Errorf("%w: %w", ucs.ErrUnreachable, err)

@@ -220,7 +220,7 @@ func (f *iface) NewEndpoint(a uct.Address, t int) (uct.Endpoint, error) {
 	e := f.untaken(peer)
 	if e == nil {
 		var err error
-		if e, err = f.connect(peer); err != nil {
+		if e, err = f.connect(peer, a.Device); err != nil {
 			return nil, fmt.Errorf("new shm endpoint: %w", err)
 		}
 	}
@@ -312,7 +312,10 @@ func (f *iface) releaseAll() (err error) {
 		err = errors.Join(err, p.close())
 	}
 	if f.listener != nil {
-		err = errors.Join(err, f.listener.Close())
+		path, lerr := f.listener.Leave()
+		if err = errors.Join(err, lerr); path != "" {
+			err = errors.Join(err, f.d.leave(path))
+		}
 	}
 	if f.event != nil {
 		err = errors.Join(err, f.event.Close())

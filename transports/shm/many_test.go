@@ -142,6 +142,8 @@ func TestSocketsInADirectory(t *testing.T) {
 	require.ErrorContains(t, err, "UCX_SHM_SOCKET_DIR")
 	require.NoError(t, a.Close())
 	require.NoError(t, b.Close())
+	require.NoError(t, a.d.Close())
+	require.NoError(t, b.d.Close())
 	names, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Empty(t, names)

@@ -32,6 +32,7 @@ type domain struct {
 	// remotes are the domains of other processes of which a key is held.
 	remotes map[uct.UUID]*remote
 	ifaces  int
+	graves  []string // files of workers that closed, the oldest first
 	closed  bool
 }
 
@@ -99,7 +100,7 @@ func (d *domain) Close() error {
 	}
 	d.closed, d.lender = true, nil
 	d.mu.Unlock()
-	err := d.keys.Close()
+	err := errors.Join(d.keys.Close(), d.removeGraves())
 	if l != nil {
 		err = errors.Join(err, l.close())
 	}

@@ -61,6 +61,9 @@ func Listen(string) (*Listener, error) { return nil, ucs.ErrUnsupported }
 // Accept answers ErrUnsupported.
 func (*Listener) Accept() (*Conn, error) { return nil, ucs.ErrUnsupported }
 
+// Leave does nothing.
+func (*Listener) Leave() (string, error) { return "", nil }
+
 // FD is -1.
 func (*Listener) FD() int { return -1 }
 

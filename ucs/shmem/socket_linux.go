@@ -103,6 +103,13 @@ func (l *Listener) Close() error {
 	return errors.Join(err, l.fd.close())
 }
 
+// Leave is Close, but the socket's file stays: who dials it is refused. It gives the
+// file's name, which is the caller's to remove; "" where there is none.
+func (l *Listener) Leave() (path string, err error) {
+	path, l.path = l.path, ""
+	return path, l.Close()
+}
+
 // Dial connects to a Listener of that name. It never waits: a local connection
 // is made at once, before the peer accepts it.
 //

@@ -30,7 +30,9 @@ type PortAddress struct {
 	GID verbs.GID
 	LID uint16
 	// Place names the program, or the host and network namespace: a Fabric within
-	// them does not reach beyond, and no two have the same GID on a network.
+	// them does not reach beyond, and no two have the same GID on a network. That of
+	// loopback names the network addresses too, which clones of a virtual machine do
+	// not share as they share all else.
 	Place uint64
 }
 
@@ -53,6 +55,7 @@ func (d *Domain) PortAddress(port uint8) (a PortAddress, err error) {
 		a.Place = binary.LittleEndian.Uint64(id[:]) ^ platform.NetNamespace()
 		if a.GID.Addr().IsLoopback() {
 			a.Fabric = FabricHost
+			a.Place ^= platform.NetAddresses()
 		}
 	}
 	return a, nil
@@ -66,7 +69,7 @@ func (a *PortAddress) Reaches(b *PortAddress) (bool, string) {
 	case a.Place != b.Place && a.Fabric == FabricProcess:
 		return false, "peer's device is in another process"
 	case a.Place != b.Place && a.Fabric == FabricHost:
-		return false, "peer's loopback device is on another host or in another network namespace"
+		return false, "peer's loopback device is on another host or in another network namespace, or network addresses have changed since"
 	case a.Place != b.Place && a.GID == b.GID:
 		return false, "peer's device has the same address, on another host or in another network namespace"
 	case a.Fabric != FabricProcess && a.GID.Addr().Is4() != b.GID.Addr().Is4():
