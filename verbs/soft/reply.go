@@ -141,6 +141,11 @@ func (q *qp) answer(a *answer, p *packet) {
 		if !ok { // it went meanwhile
 			q.head(p, wire.Acknowledge, a.psn.Add(int(a.sent)))
 			p.syn = wire.NakRemoteAccess
+			if a.given { // a packet that comes twice ends nothing: who has the answer takes no notice
+				a.sent = a.npk
+				r.replyN++
+				return
+			}
 			r.replyN, r.fatal, r.due, r.soon = r.keptN, true, false, false
 			return
 		}
