@@ -6,9 +6,16 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 
+	"github.com/goucx/goucx/config"
 	"github.com/goucx/goucx/transports"
+	"github.com/goucx/goucx/transports/rc"
+	"github.com/goucx/goucx/transports/ud"
 	"github.com/goucx/goucx/ucp"
+	"github.com/goucx/goucx/uct"
+	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/soft"
 )
 
 // impatient notices dead peers within seconds.
@@ -37,6 +44,21 @@ func over(t *testing.T, column string, modes []ucp.ThreadMode, env []string, nam
 	return f
 }
 
+// simulated makes the factory of a column over one transport, on devices of the
+// software RNIC whose link loses, doubles, reorders and corrupts packets.
+func simulated(column string, modes []ucp.ThreadMode, transport func(devices) uct.Component) Factory {
+	sw := soft.NewSwitch()
+	f := Factory{Column: column, Modes: modes, Env: impatient, Reads: column == "rc-sim", Takes: column == "ud-sim"}
+	f.Providers = []uct.Component{transport(func(_ *config.Set, log *zap.Logger) []verbs.Provider {
+		faults := &soft.Faults{Seed: 3, Loss: 0.002, Duplicate: 0.002, Reorder: 0.002, Corrupt: 0.002}
+		return []verbs.Provider{soft.New(soft.Config{Link: soft.LinkInproc, Switch: sw, Faults: faults, Log: log})}
+	})}
+	return f
+}
+
+// devices are those that a transport is handed.
+type devices = func(*config.Set, *zap.Logger) []verbs.Provider
+
 // factories are the columns. Over a device each message costs more than in shared
 // memory: outside of the long setting these have one of the modes each, and under
 // the race detector only what finds races soonest.
@@ -55,12 +77,19 @@ func factories(t *testing.T) []Factory {
 	if raceOn && one != nil {
 		return fs
 	}
-	return append(fs,
+	fs = append(fs,
 		over(t, "rc", one, loopback, "rc"),
 		over(t, "ud", one, loopback, "ud"),
 		over(t, "ud-inproc", two, inproc, "ud"),
 		over(t, "rc+ud", one, inproc, "rc", "ud"),
 		over(t, "shm+rc", one, loopback, "shm", "rc"),
+	)
+	if one != nil {
+		return fs
+	}
+	return append(fs, // where each loss takes a time-out
+		simulated("rc-sim", nil, func(ds devices) uct.Component { return rc.Component(ds) }),
+		simulated("ud-sim", nil, func(ds devices) uct.Component { return ud.Component(ds) }),
 	)
 }
 
