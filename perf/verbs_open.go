@@ -171,7 +171,7 @@ func (s *verbsSide) connect(port *verbs.PortAttr) error {
 	var r [8]byte
 	_, _ = rand.Read(r[:]) // never fails
 	own := verbsHello{
-		GID: gid, LID: port.LID, QPN: s.qp.QPN(), MTU: port.ActiveMTU, Addr: s.in.Addr(), RKey: s.in.RKey(),
+		GID: gid, LID: port.LID, QPN: s.qp.QPN(), MTU: port.PathMTU(), Addr: s.in.Addr(), RKey: s.in.RKey(),
 		PSN: verbs.PSN(0).Add(int(binary.LittleEndian.Uint32(r[:]))), QKey: binary.LittleEndian.Uint32(r[4:]) >> 1,
 	}
 	if s.peer, err = swap(s.link.g, own); err != nil {

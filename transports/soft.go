@@ -16,8 +16,8 @@ import (
 var (
 	softLink = config.New("SOFT_LINK", "all", config.Enum("all", soft.LinkInproc, soft.LinkUDP), "",
 		"What devices of the software RNIC send through: inproc connects those of one program, udp has a device for each network address of the host.")
-	softMTU = config.New("SOFT_MTU", "auto", config.Enum("auto", "256", "512", "1024", "2048", "4096"), "bytes",
-		"Longest payload of a packet; auto: what the network interface carries.")
+	softMTU = config.New("SOFT_MTU", "auto", config.Enum("auto", "256", "512", "1024", "2048", "4096", "20480"), "bytes",
+		"Longest payload of a packet; auto: what the network interface carries. 20480 is between our own devices alone, and for connections alone: others have 4096.")
 	softMaxInline = config.New("SOFT_MAX_INLINE", "64", config.Size(1, verbs.InlineLen), "bytes",
 		"Longest message that a work request may hold in itself.")
 	softRdAtomic = config.New("SOFT_MAX_RD_ATOMIC", "16", config.Int(1, 16), "",
@@ -53,7 +53,7 @@ func SoftConfig(s *config.Set, log *zap.Logger) soft.Config {
 }
 
 var softMTUs = map[string]verbs.MTU{
-	"256": verbs.MTU256, "512": verbs.MTU512, "1024": verbs.MTU1024, "2048": verbs.MTU2048, "4096": verbs.MTU4096,
+	"256": verbs.MTU256, "512": verbs.MTU512, "1024": verbs.MTU1024, "2048": verbs.MTU2048, "4096": verbs.MTU4096, "20480": verbs.MTU20480,
 }
 
 var softEngines = map[string]soft.EngineMode{

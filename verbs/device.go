@@ -50,12 +50,19 @@ type DeviceAttr struct {
 type PortAttr struct {
 	State             PortState
 	MaxMTU, ActiveMTU MTU
-	GIDs, PKeys       int
+	// LongMTU is the largest path MTU of a connected queue pair, where that is beyond
+	// ActiveMTU, towards a port whose LongMTU is as large; else 0.
+	LongMTU     MTU
+	GIDs, PKeys int
 	// LID of a soft device is its UDP port; 0 stands for 4791.
 	LID        uint16
 	Link       LinkLayer
 	MaxMessage uint32
 }
+
+// PathMTU is the largest path MTU of a connected queue pair; that of two ports is
+// the lesser of theirs.
+func (a *PortAttr) PathMTU() MTU { return max(a.ActiveMTU, a.LongMTU) }
 
 // AHAttr is the address of a peer's port.
 type AHAttr struct {

@@ -37,14 +37,21 @@ const (
 	MTU1024
 	MTU2048
 	MTU4096
+	// MTU20480 is an extension, of which InfiniBand knows nothing: of connected queue
+	// pairs between ports that both name it as their LongMTU. Three such packets fill
+	// a datagram of 64 KB.
+	MTU20480
 )
 
 // Bytes is the payload in bytes; 0 where m is none.
 func (m MTU) Bytes() int {
-	if m < MTU256 || m > MTU4096 {
-		return 0
+	switch {
+	case m >= MTU256 && m <= MTU4096:
+		return 128 << m
+	case m == MTU20480:
+		return 20480
 	}
-	return 128 << m
+	return 0
 }
 
 // Access says what may be done with registered memory, and what a queue pair

@@ -153,7 +153,7 @@ func TestModifyValues(t *testing.T) {
 		"no port":           {StateInit, StateRTR, connect, func(a *QPAttr) { a.AV.Port = 0 }, "AV"},
 		"flow label":        {StateInit, StateRTR, connect, func(a *QPAttr) { a.AV.FlowLabel = 1 << 20 }, "AV"},
 		"mtu 0":             {StateInit, StateRTR, connect, func(a *QPAttr) { a.PathMTU = 0 }, "PATH_MTU mtu 0"},
-		"mtu 6":             {StateInit, StateRTR, connect, func(a *QPAttr) { a.PathMTU = 6 }, "PATH_MTU mtu 6"},
+		"mtu 7":             {StateInit, StateRTR, connect, func(a *QPAttr) { a.PathMTU = 7 }, "PATH_MTU mtu 7"},
 		"rnr timer":         {StateInit, StateRTR, connect, func(a *QPAttr) { a.MinRNRTimer = 32 }, "MIN_RNR_TIMER 32"},
 		"qpn":               {StateInit, StateRTR, connect, func(a *QPAttr) { a.DestQPN = 1 << 24 }, "DEST_QPN 16777216"},
 		"psn is only cut":   {StateInit, StateRTR, connect, func(a *QPAttr) { a.RQPSN = 1 << 24 }, ""},

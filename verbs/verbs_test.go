@@ -67,7 +67,7 @@ func TestPSN(t *testing.T) {
 }
 
 func TestMTU(t *testing.T) {
-	for m, n := range map[MTU]int{0: 0, MTU256: 256, MTU512: 512, MTU1024: 1024, MTU2048: 2048, MTU4096: 4096, 6: 0, 255: 0} {
+	for m, n := range map[MTU]int{0: 0, MTU256: 256, MTU512: 512, MTU1024: 1024, MTU2048: 2048, MTU4096: 4096, MTU20480: 20480, 7: 0, 255: 0} {
 		assert.Equal(t, n, m.Bytes())
 	}
 }
@@ -91,7 +91,8 @@ func TestNames(t *testing.T) {
 		{StateErr, "ERR"},
 		{QPState(7), "qp state 7"},
 		{MTU4096, "4096"},
-		{MTU(6), "mtu 6"},
+		{MTU20480, "20480"},
+		{MTU(7), "mtu 7"},
 		{LocalWrite | RemoteRead, "LOCAL_WRITE|REMOTE_READ"},
 		{RelaxedOrdering, "RELAXED_ORDERING"},
 		{FlushPersistent, "FLUSH_PERSISTENT"},

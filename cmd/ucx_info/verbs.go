@@ -22,6 +22,7 @@ type verbsView struct {
 	Port     int              `json:"udp_port,omitempty"` // 0: a random one for each time it is opened
 	State    string           `json:"state"`
 	MTU      int              `json:"mtu_bytes"`
+	LongMTU  int              `json:"long_mtu_bytes,omitempty"`
 	Atomic   string           `json:"atomic"`
 	Limits   map[string]int64 `json:"limits"`
 	Refused  string           `json:"refused,omitempty"` // it does not open: why
@@ -87,7 +88,7 @@ func (v *verbsView) look(d verbs.Context, port uint16) error {
 	if v.Link == soft.LinkUDP {
 		v.Address, v.Port = gid.Addr().String(), int(port)
 	}
-	v.State, v.MTU, v.Atomic = a.State.String(), a.ActiveMTU.Bytes(), atomicDomains[d.Attr().Atomic]
+	v.State, v.MTU, v.LongMTU, v.Atomic = a.State.String(), a.ActiveMTU.Bytes(), a.LongMTU.Bytes(), atomicDomains[d.Attr().Atomic]
 	v.Limits = make(map[string]int64, len(verbsLimits))
 	for _, l := range verbsLimits {
 		v.Limits[limitKey(l.name)] = l.of(d.Attr())
@@ -140,6 +141,9 @@ func (t *tool) verbsDevice(v *verbsView) {
 	t.line("     capabilities:")
 	t.field(columnCapability, "state", "%s", v.State)
 	t.field(columnCapability, "mtu", "%d bytes", v.MTU)
+	if v.LongMTU != 0 {
+		t.field(columnCapability, "mtu between our own", "%d bytes", v.LongMTU)
+	}
 	for _, l := range verbsLimits {
 		text := fmt.Sprint(v.Limits[limitKey(l.name)])
 		if l.bytes {

@@ -33,7 +33,7 @@ func TestSoftDevices(t *testing.T) {
 	require.Contains(t, all, "udp 127.0.0.1")
 	lo := all["udp 127.0.0.1"]
 	assert.Equal(t, "lo", lo.Net)
-	assert.Equal(t, 4096, lo.MTU)
+	assert.Equal(t, []int{4096, 20480}, []int{lo.MTU, lo.LongMTU})
 	assert.Equal(t, "active", lo.State)
 	assert.Equal(t, int64(16), lo.Limits["reads_and_atomics"])
 	assert.Zero(t, lo.Port)
@@ -48,7 +48,7 @@ func TestSoftDevicesBySettings(t *testing.T) {
 	t.Setenv("UCX_SOFT_MAX_INLINE", "32")
 	vs := listSoft(t)
 	require.Len(t, vs, 1)
-	assert.Equal(t, 1024, vs[0].MTU)
+	assert.Equal(t, []int{1024, 0}, []int{vs[0].MTU, vs[0].LongMTU})
 	assert.Equal(t, int64(3), vs[0].Limits["reads_and_atomics"])
 	assert.Equal(t, int64(32), vs[0].Limits["inline"])
 

@@ -75,7 +75,7 @@ func (p *pair) join(peer half, at *nic.PortAddress) error {
 	f := p.q.f
 	rd := f.d.Context().Attr()
 	a := verbs.QPAttr{
-		State: verbs.StateRTR, AV: at.AH(f.port), PathMTU: min(at.MTU, f.place.MTU), DestQPN: peer.qpn, RQPSN: peer.psn,
+		State: verbs.StateRTR, AV: at.AH(f.port), PathMTU: f.place.PathMTU(at), DestQPN: peer.qpn, RQPSN: peer.psn,
 		MaxDestRdAtomic: uint8(min(rd.MaxQPRdAtomic, 16)), MinRNRTimer: minRNRTimer,
 	}
 	mask := verbs.AttrState | verbs.AttrAV | verbs.AttrPathMTU | verbs.AttrDestQPN | verbs.AttrRQPSN |

@@ -49,7 +49,8 @@ type Config struct {
 	// Link restricts the devices to LinkInproc or LinkUDP; "": both. With a Fabric
 	// there is one device, on it.
 	Link string
-	// MTU of the port; 0: the largest that the link carries.
+	// MTU of the port; 0: the largest that the link carries. Beyond 4096 it is the
+	// port's LongMTU, and ActiveMTU is 4096.
 	MTU verbs.MTU
 	// MaxInline is the longest inline message of a queue pair in bytes, up to
 	// verbs.InlineLen; 0: that.
@@ -147,7 +148,7 @@ func (c *Config) Validate() error {
 		bad("Link", fmt.Sprintf("%q", c.Link), LinkInproc+" or "+LinkUDP)
 	}
 	if c.MTU != 0 && c.MTU.Bytes() == 0 {
-		bad("MTU", uint8(c.MTU), "the code of 256 to 4096 bytes")
+		bad("MTU", uint8(c.MTU), "the code of 256 to 4096, or 20480 bytes")
 	}
 	if c.Engine >= numEngineModes {
 		bad("Engine", uint8(c.Engine), "a mode")

@@ -20,7 +20,7 @@ func TestConfigRefuses(t *testing.T) {
 	}{
 		{"link", Config{Link: "tcp"}, []string{`Link "tcp"`}},
 		{"fabric without one", Config{Link: LinkFabric}, []string{`Link "fabric"`}},
-		{"mtu", Config{MTU: 6}, []string{"MTU 6"}},
+		{"mtu", Config{MTU: 7}, []string{"MTU 7"}},
 		{"engine", Config{Engine: 3}, []string{"Engine 3"}},
 		{"inline", Config{MaxInline: 65}, []string{"MaxInline 65", "1 to 64"}},
 		{"depth", Config{Depth: 15}, []string{"Depth 15", "16 to 65536"}},

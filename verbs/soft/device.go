@@ -118,11 +118,18 @@ func (d *device) Port(n uint8) (verbs.PortAttr, error) {
 	if err := d.checkPort(n); err != nil {
 		return verbs.PortAttr{}, err
 	}
-	return verbs.PortAttr{
-		State: verbs.PortActive, MaxMTU: verbs.MTU4096, ActiveMTU: d.conf.MTU, GIDs: 1, PKeys: 1,
+	a := verbs.PortAttr{
+		State: verbs.PortActive, MaxMTU: verbs.MTU4096, ActiveMTU: d.activeMTU(), GIDs: 1, PKeys: 1,
 		LID: d.lid, Link: verbs.LinkEthernet, MaxMessage: maxMessage,
-	}, nil
+	}
+	if d.conf.MTU > a.ActiveMTU {
+		a.LongMTU = d.conf.MTU
+	}
+	return a, nil
 }
+
+// activeMTU is the MTU of datagrams, and of paths to rxe and hardware.
+func (d *device) activeMTU() verbs.MTU { return min(d.conf.MTU, verbs.MTU4096) }
 
 // GID gives the only one.
 func (d *device) GID(port uint8, index int) (verbs.GID, error) {

@@ -74,6 +74,9 @@ func (q *qp) checkLimits(a *verbs.QPAttr, mask verbs.AttrMask) error {
 	}
 	if mask&verbs.AttrAV != 0 {
 		errs = append(errs, named(verbs.AttrAV, d.checkAddress(&a.AV)))
+		if mask&verbs.AttrPathMTU != 0 && a.PathMTU > verbs.MTU4096 && d.kind == overUDP && a.AV.DLID == 0 {
+			errs = append(errs, fmt.Errorf("%v %d, a peer with LID 0 takes 4096: %w", verbs.AttrPathMTU, a.PathMTU.Bytes(), ucs.ErrInvalid))
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -100,7 +103,7 @@ func (q *qp) adopt(from, to verbs.QPState, mask verbs.AttrMask) {
 		q.mtu = a.PathMTU.Bytes()
 	}
 	if q.typ == verbs.UD {
-		q.mtu = q.d.conf.MTU.Bytes()
+		q.mtu = q.d.activeMTU().Bytes()
 	}
 	if mask&verbs.AttrRQPSN != 0 {
 		s.psn = a.RQPSN

@@ -53,3 +53,32 @@ func TestModifyNamesAttributes(t *testing.T) {
 	}
 	require.NoError(t, v.Modify(&good, toRTR))
 }
+
+// TestLongMTU: a path MTU beyond 4096 is for peers that have a port of their own,
+// and a port that is set to 4096 has no such thing.
+func TestLongMTU(t *testing.T) {
+	const mask = verbs.AttrState | verbs.AttrAV | verbs.AttrPathMTU | verbs.AttrDestQPN | verbs.AttrRQPSN |
+		verbs.AttrMaxDestRdAtomic | verbs.AttrMinRNRTimer
+	for _, tc := range []struct {
+		link, names string
+		mtu         verbs.MTU
+		lid         uint16
+	}{
+		{LinkUDP, "20480, a peer with LID 0 takes 4096", 0, 0},
+		{LinkUDP, "20480, the device has 4096", verbs.MTU4096, 0x8000},
+		{LinkInproc, "20480, the device has 4096", verbs.MTU4096, 1},
+	} {
+		c := Config{Link: tc.link, MTU: tc.mtu}
+		if tc.link == LinkUDP {
+			c.Addr = localhost
+		}
+		e := newEnd(t, New(c), verbs.RC, 64)
+		require.NoError(t, e.qp.Modify(&verbs.QPAttr{State: verbs.StateInit, Port: 1},
+			verbs.AttrState|verbs.AttrPKeyIndex|verbs.AttrPort|verbs.AttrAccessFlags))
+		a := verbs.QPAttr{
+			State: verbs.StateRTR, PathMTU: verbs.MTU20480, DestQPN: e.qp.QPN(),
+			AV: verbs.AHAttr{DGID: e.device().gid, DLID: tc.lid, Port: 1},
+		}
+		refused(t, e.qp.Modify(&a, mask), ucs.ErrInvalid, tc.names)
+	}
+}

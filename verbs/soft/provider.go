@@ -104,7 +104,7 @@ func (p *Provider) sites() ([]site, error) {
 	}
 	if p.conf.Link != LinkUDP {
 		info := verbs.DeviceInfo{Provider: ProviderName, Name: LinkInproc, Link: LinkInproc}
-		sites = append(sites, site{info: info, mtu: verbs.MTU4096})
+		sites = append(sites, site{info: info, mtu: verbs.MTU20480})
 	}
 	if p.conf.Link == LinkInproc || p.conf.Link == "" && runtime.GOOS != "linux" {
 		return sites, nil // the UDP link is Linux's
@@ -161,7 +161,7 @@ func udpSite(i *net.Interface, a netip.Addr, n int) site {
 	if n > 1 {
 		name = fmt.Sprintf("%s.%d", name, n)
 	}
-	mtu := verbs.MTU4096
+	mtu := verbs.MTU20480
 	for mtu > verbs.MTU256 && mtu.Bytes()+mtuHeaders > i.MTU {
 		mtu--
 	}

@@ -30,7 +30,7 @@ func TestOpenUDP(t *testing.T) {
 		require.NoError(t, err)
 		assert.GreaterOrEqual(t, a.LID, uint16(0x8000))
 		assert.Less(t, a.LID, uint16(0xc000))
-		assert.Equal(t, verbs.MTU4096, a.ActiveMTU)
+		assert.Equal(t, []verbs.MTU{verbs.MTU4096, verbs.MTU20480}, []verbs.MTU{a.ActiveMTU, a.LongMTU})
 		lids = append(lids, a.LID)
 		pd, err := c.AllocPD()
 		require.NoError(t, err)

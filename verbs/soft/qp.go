@@ -90,7 +90,7 @@ func (d *device) newQP(p *pd, c *verbs.QPConfig) (*qp, error) {
 	q.rq.init(c.Caps.MaxRecv, p.single())
 	q.sq.single = p.single()
 	q.rsp.ended = wire.PlaceOnly
-	q.mtu = d.conf.MTU.Bytes()
+	q.mtu = d.activeMTU().Bytes()
 	q.short, q.shortUDP = q.shortest(), q.goesShort()
 	if q.inlined = -1; q.typ == verbs.RC {
 		q.inlined = q.caps.MaxInline

@@ -57,17 +57,24 @@ func newEnd(t testing.TB, p verbs.Provider, typ verbs.QPType, size int) *end {
 }
 
 func (e *end) connect(o *end) {
-	e.connectAs(o, verbs.QPAttr{RQPSN: 0xfffff0, SQPSN: 0xfffff0, MaxDestRdAtomic: 16, MaxRdAtomic: 16, MinRNRTimer: 1, Timeout: 14, RetryCnt: 7, RNRRetry: 7})
+	e.connectMTU(o, verbs.MTU4096)
 }
 
-// connectAs connects with numbers and counts of at.
+func (e *end) connectMTU(o *end, mtu verbs.MTU) {
+	e.connectAs(o, verbs.QPAttr{PathMTU: mtu, RQPSN: 0xfffff0, SQPSN: 0xfffff0, MaxDestRdAtomic: 16, MaxRdAtomic: 16, MinRNRTimer: 1, Timeout: 14, RetryCnt: 7, RNRRetry: 7})
+}
+
+// connectAs connects with numbers and counts of at, and its path MTU or 4096.
 func (e *end) connectAs(o *end, at verbs.QPAttr) {
 	gid, err := o.c.GID(1, 0)
 	require.NoError(e.t, err)
 	port, err := o.c.Port(1)
 	require.NoError(e.t, err)
 	at.Port, at.Access = 1, verbs.LocalWrite|verbs.RemoteWrite|verbs.RemoteRead|verbs.RemoteAtomic
-	at.AV, at.PathMTU, at.DestQPN = verbs.AHAttr{DGID: gid, DLID: port.LID, Port: 1}, verbs.MTU4096, o.qp.QPN()
+	if at.PathMTU == 0 {
+		at.PathMTU = verbs.MTU4096
+	}
+	at.AV, at.DestQPN = verbs.AHAttr{DGID: gid, DLID: port.LID, Port: 1}, o.qp.QPN()
 	for _, to := range []struct {
 		state verbs.QPState
 		mask  verbs.AttrMask

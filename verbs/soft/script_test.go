@@ -30,10 +30,16 @@ type account struct {
 // Short messages are acknowledged when nothing more stands in inbox or socket, so
 // the script waits for that.
 func TestScript(t *testing.T) {
+	for _, mtu := range []verbs.MTU{verbs.MTU4096, verbs.MTU20480} {
+		t.Run(mtu.String(), func(t *testing.T) { testScript(t, mtu) })
+	}
+}
+
+func testScript(t *testing.T, mtu verbs.MTU) {
 	var first [2]account
 	for i, c := range []Config{{Link: LinkInproc, Engine: EngineInline}, {Link: LinkUDP, Addr: localhost, Engine: EngineInline}} {
 		t.Run(c.Link, func(t *testing.T) {
-			s := newScript(t, New(c))
+			s := newScriptMTU(t, New(c), mtu)
 			s.run()
 			got := s.accounts()
 			require.Equal(t, uint64(2), got[1].counters["device.rnr_naks"])
@@ -56,11 +62,15 @@ type script struct {
 	a, b    *end
 	now     ucs.Time
 	packets int // sequence numbers that a's requests take
+	mtu     int
 }
 
-func newScript(t *testing.T, p *Provider) *script {
-	s := &script{t: t}
-	s.a, s.b = pair(t, p, 1<<18)
+func newScript(t *testing.T, p *Provider) *script { return newScriptMTU(t, p, verbs.MTU4096) }
+
+func newScriptMTU(t *testing.T, p *Provider, mtu verbs.MTU) *script {
+	s := &script{t: t, mtu: mtu.Bytes(), a: newEnd(t, p, verbs.RC, 1<<18), b: newEnd(t, p, verbs.RC, 1<<18)}
+	s.a.connectMTU(s.b, mtu)
+	s.b.connectMTU(s.a, mtu)
 	s.now = max(s.a.device().clock(), s.b.device().clock())
 	s.tick(0)
 	return s
@@ -108,13 +118,13 @@ func (s *script) post(wr verbs.SendWR, n int) {
 	if wr.Flags&verbs.SendInline == 0 {
 		wr.NumSG, wr.SG[0] = 1, s.a.sge(0, n)
 	}
-	s.packets += max(1, (n+4095)/4096)
+	s.packets += max(1, (n+s.mtu-1)/s.mtu)
 	s.a.send(wr)
 }
 
 func (s *script) run() {
 	b := s.b
-	for _, n := range []int{0, 1, 8, 32, 33, 64, 100, 4095, 4096, 4097, 10_000, 61_440, 250_000} {
+	for _, n := range []int{0, 1, 8, 32, 33, 64, 100, 4095, 4096, 4097, 10_000, 20_480, 20_481, 61_440, 250_000} {
 		b.recv(1, 0, 1<<18)
 		s.post(verbs.SendWR{Op: verbs.OpSend, Flags: verbs.SendSignaled}, n)
 		s.until(s.a, 1)

@@ -10,9 +10,9 @@ import "github.com/goucx/goucx/verbs"
 // What is lost was perhaps too much: then the window is halved, and grows again
 // by one packet for each window that is acknowledged.
 type window struct {
-	max  int // as set
-	now  int
-	unit int // packets of the path MTU that go for one of 4 KB
+	max int // as set
+	now int
+	mtu int // of the path
 	// train is how many packets of a long message go together, a third of the
 	// window at most: then one train can be on its way, one be taken, and one be
 	// acknowledged.
@@ -38,12 +38,16 @@ const (
 
 // newWindow makes the window of most packets of 4 KB for packets of mtu bytes.
 func newWindow(most, mtu int) window {
-	v := window{max: most, now: most, unit: longPacket / mtu}
-	v.train = trainLen(mtu, most*v.unit/3)
-	v.trains = max(1, most*v.unit/2/v.train)
-	v.part = partLen(v.train, most*v.unit/2)
+	v := window{max: most, now: most, mtu: mtu}
+	whole := v.packets()
+	v.train = trainLen(mtu, whole/3)
+	v.trains = max(1, whole/2/v.train)
+	v.part = partLen(v.train, whole/2)
 	return v
 }
+
+// packets is how many of the path MTU go for those of 4 KB.
+func (v *window) packets() int { return max(1, v.now*longPacket/v.mtu) }
 
 // trainLen is how many packets of mtu bytes make a train, limit at most.
 func trainLen(mtu, limit int) int {
@@ -55,7 +59,7 @@ func (v *window) open(w *wqe) int {
 	if w.n <= shortPacket {
 		return shortPackets * v.now
 	}
-	return v.unit * v.now
+	return v.packets()
 }
 
 // acked notes that n packets were acknowledged.
@@ -63,7 +67,7 @@ func (v *window) acked(n int) {
 	if v.now == v.max {
 		return
 	}
-	if v.seen += n; v.seen >= v.now*v.unit {
+	if v.seen += n; v.seen >= v.packets() {
 		v.now, v.seen = v.now+1, 0
 	}
 }

@@ -64,7 +64,7 @@ func dataSizes(e *env, op verbs.Opcode) {
 }
 
 func dataMTUs(e *env) {
-	for m := verbs.MTU256; m <= min(verbs.MTU4096, e.sides[0].port.ActiveMTU, e.sides[1].port.ActiveMTU); m++ {
+	for m := verbs.MTU256; m <= min(e.sides[0].port.PathMTU(), e.sides[1].port.PathMTU()); m++ {
 		d := e.rc(func(a, b *setup) { a.mtu, b.mtu = m, m })
 		for _, op := range []verbs.Opcode{verbs.OpSend, verbs.OpWrite, verbs.OpRead} {
 			for _, n := range []int{m.Bytes() - 1, m.Bytes(), m.Bytes() + 1, 10*m.Bytes() + 1} {

@@ -41,6 +41,11 @@ func devicePort(e *env) {
 	require.Equal(e, verbs.PortActive.String(), s.port.State.String())
 	require.NotZero(e, s.port.ActiveMTU.Bytes())
 	require.GreaterOrEqual(e, s.port.MaxMTU, s.port.ActiveMTU)
+	require.LessOrEqual(e, s.port.MaxMTU, verbs.MTU4096)
+	if s.port.LongMTU != 0 {
+		require.Greater(e, s.port.LongMTU, s.port.ActiveMTU)
+		require.NotZero(e, s.port.LongMTU.Bytes())
+	}
 	require.Positive(e, s.port.GIDs)
 	require.Positive(e, s.port.PKeys)
 	for _, n := range []uint8{0, uint8(s.Attr().Ports + 1), 255} {

@@ -116,7 +116,7 @@ func stateValues(e *env) {
 		"port 0":         {verbs.StateReset, verbs.StateInit, func(a *verbs.QPAttr) { a.Port = 0 }},
 		"no such port":   {verbs.StateReset, verbs.StateInit, func(a *verbs.QPAttr) { a.Port = uint8(s.Attr().Ports + 1) }},
 		"no mtu":         {verbs.StateInit, verbs.StateRTR, func(a *verbs.QPAttr) { a.PathMTU = 0 }},
-		"mtu 6":          {verbs.StateInit, verbs.StateRTR, func(a *verbs.QPAttr) { a.PathMTU = 6 }},
+		"mtu 7":          {verbs.StateInit, verbs.StateRTR, func(a *verbs.QPAttr) { a.PathMTU = 7 }},
 		"gid index":      {verbs.StateInit, verbs.StateRTR, func(a *verbs.QPAttr) { a.AV.SGIDIndex = s.port.GIDs }},
 		"no gid":         {verbs.StateInit, verbs.StateRTR, func(a *verbs.QPAttr) { a.AV.DGID = verbs.GID{} }},
 		"way's port 0":   {verbs.StateInit, verbs.StateRTR, func(a *verbs.QPAttr) { a.AV.Port = 0 }},
@@ -130,7 +130,7 @@ func stateValues(e *env) {
 		"rnr retries":    {verbs.StateRTR, verbs.StateRTS, func(a *verbs.QPAttr) { a.RNRRetry = 8 }},
 		"reads":          {verbs.StateRTR, verbs.StateRTS, func(a *verbs.QPAttr) { a.MaxRdAtomic = tooMany(s.Attr().MaxQPInitRdAtomic) }},
 		"another state":  {verbs.StateInit, verbs.StateRTR, func(a *verbs.QPAttr) { a.State = 9 }},
-		"beyond the mtu": {verbs.StateInit, verbs.StateRTR, func(a *verbs.QPAttr) { a.PathMTU = s.port.ActiveMTU + 1 }},
+		"beyond the mtu": {verbs.StateInit, verbs.StateRTR, func(a *verbs.QPAttr) { a.PathMTU = s.port.PathMTU() + 1 }},
 	} {
 		q := s.in(defaults(verbs.RC), c.from, peer)
 		before := q.Query()

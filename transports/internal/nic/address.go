@@ -52,7 +52,7 @@ func (a *Address) AppendDevice(b []byte) []byte {
 		clear(p.GID[gidPrefix:])
 		p.Place = 0
 	}
-	b = append(b, addrVersion, byte(p.Fabric), byte(p.MTU), 0)
+	b = append(b, addrVersion, byte(p.Fabric), byte(p.MTU), byte(p.LongMTU))
 	b = le.AppendUint32(b, a.Seg)
 	b = append(b, p.GID[:]...)
 	b = le.AppendUint64(b, p.Place)
@@ -86,7 +86,7 @@ func (a *Address) Parse(u uct.Address) error {
 		return fmt.Errorf("peer's device address has version %d, ours %d", d[0], addrVersion)
 	}
 	p := PortAddress{
-		Fabric: Fabric(d[1]), MTU: verbs.MTU(d[2]), GID: verbs.GID(d[addrOffGID:addrOffPlace]), Place: le.Uint64(d[addrOffPlace:]),
+		Fabric: Fabric(d[1]), MTU: verbs.MTU(d[2]), LongMTU: verbs.MTU(d[3]), GID: verbs.GID(d[addrOffGID:addrOffPlace]), Place: le.Uint64(d[addrOffPlace:]),
 	}
 	want := ifaceLen
 	if p.Fabric == FabricProcess {
@@ -108,8 +108,9 @@ func (a *Address) Parse(u uct.Address) error {
 		copy(p.GID[gidPrefix:], i[addrOffID:])
 	}
 	p.LID = le.Uint16(i[addrOffLID:])
-	if p.Fabric >= numFabrics || p.MTU.Bytes() == 0 || p.GID == within || d[3] != 0 {
-		return fmt.Errorf("peer's device address: fabric %d, MTU %d, GID %v", p.Fabric, uint8(p.MTU), p.GID.Addr())
+	long := p.LongMTU == 0 || p.LongMTU > p.MTU && p.LongMTU.Bytes() != 0
+	if p.Fabric >= numFabrics || p.MTU.Bytes() == 0 || p.MTU > verbs.MTU4096 || p.GID == within || !long {
+		return fmt.Errorf("peer's device address: fabric %d, MTU %d, long MTU %d, GID %v", p.Fabric, uint8(p.MTU), uint8(p.LongMTU), p.GID.Addr())
 	}
 	qpn := verbs.QPN(i[addrOffQPN]) | verbs.QPN(i[addrOffQPN+1])<<8 | verbs.QPN(i[addrOffQPN+2])<<16
 	if qpn == 0 || qpn >= verbs.MulticastQPN {

@@ -24,8 +24,11 @@ const (
 // PortAddress is where a port is found.
 type PortAddress struct {
 	Fabric Fabric
-	// MTU is the largest payload of a packet.
+	// MTU is the largest payload of a datagram.
 	MTU verbs.MTU
+	// LongMTU is the largest payload of a connected queue pair's packet, where that is
+	// more than MTU; else 0.
+	LongMTU verbs.MTU
 	// GID and LID address the port.
 	GID verbs.GID
 	LID uint16
@@ -45,7 +48,7 @@ func (d *Domain) PortAddress(port uint8) (a PortAddress, err error) {
 	if a.GID, err = d.ctx.GID(port, 0); err != nil {
 		return a, err
 	}
-	a.MTU, a.LID = p.ActiveMTU, p.LID
+	a.MTU, a.LongMTU, a.LID = p.ActiveMTU, p.LongMTU, p.LID
 	switch info := d.ctx.Info(); {
 	case info.Link == "inproc" || info.Link == "fabric":
 		id := platform.ProcessID()
@@ -59,6 +62,11 @@ func (d *Domain) PortAddress(port uint8) (a PortAddress, err error) {
 		}
 	}
 	return a, nil
+}
+
+// PathMTU is the path MTU of queue pairs that connect a and b.
+func (a *PortAddress) PathMTU(b *PortAddress) verbs.MTU {
+	return min(max(a.MTU, a.LongMTU), max(b.MTU, b.LongMTU))
 }
 
 // Reaches says whether the peer's port b may be reached from a, else why not.
