@@ -25,6 +25,9 @@ type QPConfig struct {
 	Caps QPCaps
 	// SignalAll has every send work request complete, whatever its flags.
 	SignalAll bool
+	// NoClass, of UD: the program reads no traffic class and no hop limit in front of
+	// what it receives, and a device may leave them 0.
+	NoClass bool
 }
 
 // QPAttr are a queue pair's attributes. Modify reads the fields that its mask

@@ -51,7 +51,7 @@ func (u *datagrams) open(f *iface) (err error) {
 		return err
 	}
 	u.qp, err = f.pd.CreateQP(verbs.QPConfig{
-		Type: verbs.UD, SendCQ: u.cq, RecvCQ: u.cq,
+		Type: verbs.UD, SendCQ: u.cq, RecvCQ: u.cq, NoClass: true,
 		Caps: verbs.QPCaps{MaxSend: udSends, MaxRecv: udRecvs, MaxSendSGE: 1, MaxRecvSGE: 1},
 	})
 	if err != nil {

@@ -43,7 +43,7 @@ func (f *iface) openQP(port uint8, receives int, worker uct.UUID) (err error) {
 		return err
 	}
 	caps := verbs.QPCaps{MaxSend: sendDepth, MaxRecv: receives, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: min(ctx.Attr().MaxInline, verbs.InlineLen)}
-	f.qp, err = parent.CreateQP(verbs.QPConfig{Type: verbs.UD, SendCQ: f.sendCQ, RecvCQ: f.recvCQ, Caps: caps})
+	f.qp, err = parent.CreateQP(verbs.QPConfig{Type: verbs.UD, SendCQ: f.sendCQ, RecvCQ: f.recvCQ, Caps: caps, NoClass: true})
 	if err != nil {
 		return err
 	}

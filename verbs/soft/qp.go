@@ -95,7 +95,7 @@ func (d *device) newQP(p *pd, c *verbs.QPConfig) (*qp, error) {
 	if q.inlined = -1; q.typ == verbs.RC {
 		q.inlined = q.caps.MaxInline
 	}
-	if q.typ == verbs.UD && d.kind == overUDP {
+	if q.typ == verbs.UD && d.kind == overUDP && !c.NoClass {
 		if err := d.udp.askClass(); err != nil {
 			return nil, err
 		}

@@ -269,6 +269,34 @@ func TestUDPClass(t *testing.T) {
 	}
 }
 
+// The kernel is asked for them from the first queue pair on whose program reads
+// them.
+func TestUDPClassWhereRead(t *testing.T) {
+	p := New(Config{Link: LinkUDP, Addr: localhost})
+	infos, err := p.Devices()
+	require.NoError(t, err)
+	d, err := p.Open(infos[0])
+	require.NoError(t, err)
+	closeAtEnd(t, d)
+	pd, err := d.AllocPD()
+	require.NoError(t, err)
+	closeAtEnd(t, pd)
+	cq, err := d.CreateCQ(verbs.CQConfig{Depth: 4})
+	require.NoError(t, err)
+	closeAtEnd(t, cq)
+	for _, without := range []bool{true, false} {
+		q, err := pd.CreateQP(verbs.QPConfig{
+			Type: verbs.UD, SendCQ: cq, RecvCQ: cq, NoClass: without,
+			Caps: verbs.QPCaps{MaxSend: 1, MaxRecv: 1, MaxSendSGE: 1, MaxRecvSGE: 1},
+		})
+		require.NoError(t, err)
+		closeAtEnd(t, q)
+		asked, err := unix.GetsockoptInt(d.(*device).udp.fd, unix.IPPROTO_IP, unix.IP_RECVTOS)
+		require.NoError(t, err)
+		require.Equal(t, !without, asked == 1)
+	}
+}
+
 // No packet costs an allocation, right or wrong.
 func TestGateUDPAllocations(t *testing.T) {
 	a, b, toB, toA := udpPair(t, loopback)
