@@ -163,7 +163,8 @@ func TestSelectionDevices(t *testing.T) {
 // A device that somebody asks for and nobody has is told, with those that there are.
 func TestSelectionAbsentDevices(t *testing.T) {
 	ifaces := []uct.IfaceInfo{
-		{Transport: "rc", Device: "mlx5_0:1", Kind: uct.DeviceNet}, {Transport: "ud", Device: "mlx5_0:1", Kind: uct.DeviceNet},
+		{Transport: "rc", Device: "mlx5_0:1", Kind: uct.DeviceNet},
+		{Transport: "ud", Device: "mlx5_0:1", Kind: uct.DeviceNet},
 		{Transport: "shm", Device: "memory", Kind: uct.DeviceShm},
 	}
 	for env, want := range map[string][]string{
