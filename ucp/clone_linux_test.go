@@ -1,6 +1,8 @@
 package ucp
 
 import (
+	"encoding/binary"
+	"hash/crc32"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -26,7 +28,9 @@ func TestCloneIsReachedByTheNetwork(t *testing.T) {
 			}
 			e.Addr.Iface[0]++ // its socket is elsewhere
 			if clone {
-				e.Addr.Device[len(e.Addr.Device)-1]++ // and so are its network addresses
+				d := e.Addr.Device // and so are its network addresses
+				d[38]++
+				binary.LittleEndian.PutUint32(d[46:], crc32.ChecksumIEEE(d[:46]))
 			}
 		}
 		address, err := v.Append(nil)

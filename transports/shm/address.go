@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"strings"
 
@@ -17,9 +18,10 @@ import (
 //	0 version u8 | 1 kind u8 (0 abstract socket, 1 socket in a directory) | 2 uid u32
 //	6 boot id [16] | 22 place: network namespace inode u64, 0; or directory device u64, inode u64
 //	38 digest of the network addresses that the worker had when it opened u64, 0: not known
+//	46 CRC-32 (IEEE) of the bytes before: digests may differ, which must not hide damage
 const (
 	deviceVersion = 2
-	deviceLen     = 46
+	deviceLen     = 50
 )
 
 // bootID tells hosts apart; zero where the system does not show it. That is not
@@ -67,7 +69,12 @@ func appendDevice(b []byte, dir string) []byte {
 		b = binary.LittleEndian.AppendUint64(b, uint64(st.Dev)) //nolint:unconvert // 32 bits on other systems
 		b = binary.LittleEndian.AppendUint64(b, st.Ino)
 	}
-	return binary.LittleEndian.AppendUint64(b, platform.NetAddresses())
+	return sealDevice(binary.LittleEndian.AppendUint64(b, platform.NetAddresses()))
+}
+
+// sealDevice ends a device address whose last 46 bytes are all else.
+func sealDevice(b []byte) []byte {
+	return binary.LittleEndian.AppendUint32(b, crc32.ChecksumIEEE(b[len(b)-deviceLen+4:]))
 }
 
 // compareDevice says whether a peer with device address b may be reached from
@@ -88,6 +95,8 @@ func compareDevice(a, b []byte) (bool, string) {
 		return false, "peer is in another network namespace; give both UCX_SHM_SOCKET_DIR in a directory that they share"
 	case !bytes.Equal(a[22:38], b[22:38]):
 		return false, "peer's UCX_SHM_SOCKET_DIR is another directory"
+	case crc32.ChecksumIEEE(b[:46]) != binary.LittleEndian.Uint32(b[46:]):
+		return false, "damaged address: the checksum of its device part is wrong"
 	}
 	return true, ""
 }
@@ -103,5 +112,5 @@ func certain(a []byte) bool {
 // machine that was running have the same boot id and namespace numbers, but each has
 // addresses of its own.
 func certainlyHere(a, b []byte) bool {
-	return certain(a) && bytes.Equal(a[38:], b[38:]) && !bytes.Equal(a[38:], make([]byte, 8))
+	return certain(a) && bytes.Equal(a[38:46], b[38:46]) && !bytes.Equal(a[38:46], make([]byte, 8))
 }

@@ -26,11 +26,13 @@ func TestGoneForCertain(t *testing.T) {
 	for name, lack := range map[string]func(mine, there []byte){
 		"boot id":           func(mine, there []byte) { clear(mine[6:22]); clear(there[6:22]) },
 		"namespace":         func(mine, there []byte) { clear(mine[22:38]); clear(there[22:38]) },
-		"network addresses": func(mine, there []byte) { clear(mine[38:]); clear(there[38:]) },
+		"network addresses": func(mine, there []byte) { clear(mine[38:46]); clear(there[38:46]) },
 		"a clone":           func(_, there []byte) { there[40]++ },
 	} {
 		f.device, a.Device = appendDevice(nil, f.dir), appendDevice(nil, f.dir)
 		lack(f.device, a.Device)
+		sealDevice(f.device[:46])
+		sealDevice(a.Device[:46])
 		_, err = f.NewEndpoint(a, 0)
 		require.ErrorIs(t, err, ucs.ErrUnreachable, name)
 		assert.NotErrorIs(t, err, ucs.ErrPeerFailed, name)
@@ -57,6 +59,7 @@ func TestGoneFromADirectory(t *testing.T) {
 		require.NoError(t, err)
 		a := addressOf(peer)
 		a.Device[40]++ // another network namespace
+		sealDevice(a.Device[:46])
 		gone = append(gone, a)
 		require.NoError(t, peer.Close())
 	}
