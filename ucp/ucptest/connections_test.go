@@ -1,6 +1,7 @@
 package ucptest
 
 import (
+	"encoding/binary"
 	"os"
 	"slices"
 	"strings"
@@ -9,7 +10,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/transports/rc"
+	"github.com/goucx/goucx/transports/ud"
 	"github.com/goucx/goucx/ucp"
+	"github.com/goucx/goucx/uct"
 )
 
 // counted adds up the counters of that name of all interfaces of a worker.
@@ -131,6 +135,57 @@ func TestSparsePattern(t *testing.T) {
 			}
 			require.EqualValues(t, n*talks, connected)
 			require.EqualValues(t, n*talks, accepted)
+		})
+	}
+}
+
+// TestManyUnderFaults: 64 workers talk to each other, all at once, over links that
+// lose, double, reorder and corrupt what they carry, connection messages among it.
+// Everything comes once, from each to each, in order.
+func TestManyUnderFaults(t *testing.T) {
+	const times = 3
+	n := 64
+	if raceOn {
+		n = 12
+	}
+	for _, f := range []Factory{
+		simulated("rc-sim", nil, func(ds devices) uct.Component { return rc.Component(ds) }),
+		simulated("ud-sim", nil, func(ds devices) uct.Component { return ud.Component(ds) }),
+	} {
+		t.Run(f.Column, func(t *testing.T) {
+			f.Env = slices.Concat(f.Env, small, []string{"UCX_RC_CONNECT_RETRY=10ms", "UCX_RC_TIMEOUT=1s"})
+			p := NewPair(t, f, ucp.ThreadSingle)
+			ws := make([]*ucp.Worker, n)
+			for i := range ws {
+				ws[i] = p.NewWorker()
+			}
+			type message struct {
+				ucp.RecvRequest
+				buf  []byte
+				want uint64
+			}
+			var all []message
+			for i := range n {
+				for k := range n {
+					if i == k {
+						continue
+					}
+					e := p.Connect(ws[i], ws[k])
+					for m := range times {
+						buf, want := make([]byte, 8), uint64(i*n*times+k*times+m)
+						all = append(all, message{ws[k].TagRecv(buf, ucp.Tag(i), exact), buf, want})
+						e.TagSendUint64(want, ucp.Tag(i))
+					}
+				}
+			}
+			for _, m := range all {
+				p.MustRecv(m.RecvRequest)
+				require.Equal(t, m.want, binary.LittleEndian.Uint64(m.buf))
+			}
+			for _, w := range ws {
+				_, more := w.TagProbe(0, 0)
+				require.False(t, more, "something came twice")
+			}
 		})
 	}
 }
