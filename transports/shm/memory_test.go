@@ -470,7 +470,7 @@ func TestNoLeaks(t *testing.T) {
 	after, maps := open(t)
 	assert.Equal(t, before, after)
 	assert.Len(t, maps, len(mapsBefore))
-	assert.LessOrEqual(t, runtime.NumGoroutine(), goroutines)
+	until(t, func() bool { return runtime.NumGoroutine() <= goroutines }) // one that ends is counted for a moment
 	assert.Len(t, local.lenders, lenders)
 	// The borrower before us left nothing at the owner either.
 	assert.Equal(t, "<nil>", other.ask("close 0"))
