@@ -83,21 +83,7 @@ func (f *iface) section(now ucs.Time, others bool) {
 
 // enter goes inside; false: the async goroutine is there, for longer than its
 // sections take. Calls from callbacks are inside already.
-func (f *iface) enter() bool { return f.busy != 0 || f.owner.Enter() || f.enterSlow() }
-
-// enterTries bounds the wait for a section, which is 50 us at most where the
-// goroutine is not preempted and makes no memory; each try yields.
-const enterTries = 1000
-
-//go:noinline
-func (f *iface) enterSlow() bool {
-	for range enterTries {
-		if f.owner.Enter() {
-			return true
-		}
-	}
-	return false
-}
+func (f *iface) enter() bool { return f.busy != 0 || f.owner.Enter() || f.owner.EnterSoon() }
 
 // enterWait is enter for what is not refused.
 func (f *iface) enterWait() {

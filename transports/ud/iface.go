@@ -287,21 +287,7 @@ func (f *iface) Release(handles []uint64) {
 
 // enter goes inside; false: the async goroutine is there, for longer than its
 // sections take. Calls from callbacks are inside already.
-func (f *iface) enter() bool { return f.depth != 0 || f.owner.Enter() || f.enterSlow() }
-
-// enterTries bounds the wait for a section, which is 50 us at most where the
-// goroutine is not preempted; each try yields.
-const enterTries = 1000
-
-//go:noinline
-func (f *iface) enterSlow() bool {
-	for range enterTries {
-		if f.owner.Enter() {
-			return true
-		}
-	}
-	return false
-}
+func (f *iface) enter() bool { return f.depth != 0 || f.owner.Enter() || f.owner.EnterSoon() }
 
 // enterWait is enter for cold paths.
 func (f *iface) enterWait() {
