@@ -104,6 +104,7 @@ func (e *ep) ReserveAM(id uct.AMID, hdr uint64, n int) ([]byte, uct.Status) {
 	b := f.tx.Bytes(i)
 	putHead(b, id, hdr)
 	e.reserved, e.hasReserved = i, true
+	f.reserved++
 	return b[headLen : headLen+n : headLen+n], ucs.OK
 }
 
@@ -124,6 +125,7 @@ func (e *ep) CommitAM(n int) {
 		e.abort()
 	default:
 		e.hasReserved = false
+		f.reserved--
 		q := e.out
 		w := q.next()
 		w.Op, w.NumSG = verbs.OpSend, 1
@@ -153,6 +155,7 @@ func (e *ep) Abort() {
 func (e *ep) abort() {
 	if e.hasReserved {
 		e.hasReserved = false
+		e.f.reserved--
 		e.f.tx.Give(e.reserved)
 	}
 }

@@ -46,6 +46,7 @@ type iface struct {
 	told      int // events of this pass, and of them
 	events    int // those that are not handed over
 	nowhere   queue
+	reserved  int // open reservations
 	sendStash []verbs.WC
 	flushes   flushes
 

@@ -71,6 +71,13 @@ func (f *iface) section(now ucs.Time, others bool) {
 		return
 	}
 	f.stats.Inc(statSections)
+	if f.reserved > 0 { // a message has its place: its connection may not move under it
+		f.wakeAt(now.Add(sectionAgain))
+		if f.armed && others {
+			f.wake.Raise()
+		}
+		return
+	}
 	heard, foreign := f.ud.hear(sectionNotes)
 	if heard >= sectionNotes {
 		f.wakeAt(now.Add(sectionAgain))
