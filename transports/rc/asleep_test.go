@@ -6,7 +6,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/transports/internal/nic"
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/wireup/machine"
 )
 
@@ -44,4 +46,28 @@ func TestReservedAsleep(t *testing.T) {
 	require.Equal(t, "hello", string(b.data[1]))
 	// Asleep after all, and nothing is kept.
 	until(t, func() bool { return a.sees(func() bool { return to.out == nil && a.tx.Free() == a.txTotal }) }, a, b)
+}
+
+// TestFlushAsleep: a flush waits for what goes by a queue pair that was left.
+func TestFlushAsleep(t *testing.T) {
+	for _, whole := range []bool{false, true} {
+		a, b, to := proposesSleep(t)
+		mem, err := b.d.Allocate(8, uct.MemRemote)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, mem.Close()) })
+		key, err := a.d.UnpackKey(mem.AppendKey(nil))
+		require.NoError(t, err)
+		a.events = nil
+		require.Equal(t, ucs.InProgress, to.GetBcopy(make([]byte, 8), nic.AddressOf(mem.Bytes()), key, 1))
+		b.leave()
+		until(t, func() bool { return a.sees(func() bool { return to.out == nil }) }, b)
+		flush := func() uct.Status { return to.Flush(uct.FlushRemote, 2) }
+		if whole {
+			flush = func() uct.Status { return a.Flush(2) }
+		}
+		require.Equal(t, ucs.InProgress, flush(), "nothing has ended yet")
+		until(t, func() bool { return len(a.events) == 2 }, a, b)
+		require.Equal(t, []uct.Event{{Token: 1}, {Token: 2}}, a.events)
+		require.Equal(t, ucs.OK, flush())
+	}
 }

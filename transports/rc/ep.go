@@ -104,7 +104,9 @@ func (e *ep) Flush(k uct.FlushKind, t uct.Token) uct.Status {
 		return e.status
 	case k == uct.FlushCancel:
 		return e.cancel(t)
-	case e.out == nil || e.out.head == e.out.tail:
+	case e.out == nil || len(e.pairs) > 1 || len(e.f.dying) > 0: // it may have left something under way
+		return e.f.flush(e, t)
+	case e.out.head == e.out.tail:
 		return ucs.OK
 	case !e.out.room():
 		return ucs.NoResource

@@ -17,7 +17,7 @@ const (
 	slotBuf                   // give the buffer back, and tell
 	slotGet                   // copy the buffer to the caller first
 	slotFetch                 // tell its first word
-	slotFlush                 // count down a flush of the iface
+	slotFlush                 // count down a flush of several queues
 )
 
 // slot is an operation under way.
@@ -178,7 +178,7 @@ func (q *queue) end(s *slot, st uct.Status) {
 		}
 		f.tx.Give(s.buf)
 	case slotFlush:
-		ev = uct.Event{Token: f.flushes.ended(s.buf)}
+		ev = f.flushes.ended(s.buf, st)
 	case slotBuf:
 		f.tx.Give(s.buf)
 	}

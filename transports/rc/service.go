@@ -3,6 +3,7 @@ package rc
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/goucx/goucx/ucs"
@@ -263,32 +264,62 @@ func (f *iface) Flush(t uct.Token) uct.Status {
 	if f.closed {
 		return ucs.Closed
 	}
+	return f.flush(nil, t)
+}
+
+// flush has t told when what is under way has ended: of e, with how that ended; nil:
+// of all endpoints.
+func (f *iface) flush(e *ep, t uct.Token) uct.Status {
 	n := 0
-	for _, e := range f.eps {
-		if e != nil && e.out != nil && e.out.head != e.out.tail {
-			if !e.out.room() {
-				return ucs.NoResource
-			}
-			n++
+	for q := range f.underWay(e) {
+		if q.p.doomed || q == q.p.e.out && !q.room() || q.tail-q.head > q.mask {
+			return ucs.NoResource
 		}
+		n++
 	}
 	if n == 0 {
 		return ucs.OK
 	}
-	i := f.flushes.take(t, n)
-	for _, e := range f.eps {
-		if e != nil && e.out != nil && e.out.head != e.out.tail {
-			e.out.nothing(0)
-			e.out.slots[(e.out.tail-1)&e.out.mask] = slot{kind: slotFlush, buf: i}
-		}
+	i := f.flushes.take(flush{token: t, left: n, one: e != nil})
+	for q := range f.underWay(e) {
+		q.nothing(0)
+		q.slots[(q.tail-1)&q.mask] = slot{kind: slotFlush, buf: i}
 	}
 	return ucs.InProgress
 }
 
-// flush is a flush of the iface under way.
+// underWay gives the queues in which something is under way, of e or of all: those of
+// pairs that are sent in no more, too.
+func (f *iface) underWay(e *ep) iter.Seq[*queue] {
+	return func(yield func(*queue) bool) {
+		es := f.eps
+		if e != nil {
+			es = []*ep{e}
+		}
+		for _, o := range es {
+			if o == nil {
+				continue
+			}
+			for _, p := range o.pairs {
+				if p.q.head != p.q.tail && !yield(&p.q) {
+					return
+				}
+			}
+		}
+		for _, p := range f.dying {
+			if (e == nil || p.e == e) && p.q.head != p.q.tail && !yield(&p.q) {
+				return
+			}
+		}
+	}
+}
+
+// flush is a flush of several queues under way.
 type flush struct {
 	token uct.Token
-	left  int // endpoints
+	left  int  // queues
+	one   bool // of one endpoint, whose failure it tells
+	st    uct.Status
 }
 
 type flushes struct {
@@ -296,23 +327,26 @@ type flushes struct {
 	free []uint32
 }
 
-func (fs *flushes) take(t uct.Token, n int) uint32 {
+func (fs *flushes) take(fl flush) uint32 {
 	if k := len(fs.free); k > 0 {
 		i := fs.free[k-1]
 		fs.free = fs.free[:k-1]
-		fs.all[i] = flush{t, n}
+		fs.all[i] = fl
 		return i
 	}
-	fs.all = append(fs.all, flush{t, n})
+	fs.all = append(fs.all, fl)
 	return uint32(len(fs.all) - 1)
 }
 
-// ended counts an endpoint down; the token, when it was the last.
-func (fs *flushes) ended(i uint32) uct.Token {
+// ended counts a queue down; the event, when it was the last.
+func (fs *flushes) ended(i uint32, st uct.Status) uct.Event {
 	fl := &fs.all[i]
+	if fl.one && st != ucs.OK {
+		fl.st = st
+	}
 	if fl.left--; fl.left > 0 {
-		return 0
+		return uct.Event{}
 	}
 	fs.free = append(fs.free, i)
-	return fl.token
+	return uct.Event{Token: fl.token, Status: fl.st}
 }
