@@ -181,6 +181,7 @@ func (f *iface) tend() {
 	f.nextTend = now.Add(tendEvery)
 	f.drain() // what an earlier Arm asked for may have come while nobody sleeps
 	f.owner.Poll(now)
+	f.ud.hear(udRecvs) // that event may have been of its queue, which is armed no more
 	f.tick(now)
 	f.bury(now)
 	f.lull(now)

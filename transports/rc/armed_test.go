@@ -1,0 +1,35 @@
+package rc
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/ucs"
+)
+
+// TestHearsAfterProgress: where a pass drains the event of a connection message, the
+// async goroutine hears what connects after it nevertheless.
+func TestHearsAfterProgress(t *testing.T) {
+	c := Component(inproc())
+	a, b := newEnd(t, c, 1), newEnd(t, c, 2)
+	first, err := a.NewEndpoint(b.address(), 0)
+	require.NoError(t, err)
+	until(t, func() bool { return first.AMUint64(1, 0, 0) == ucs.OK }, a, b)
+	until(t, func() bool { return len(b.got) == 1 && b.sees(func() bool { return b.alarmAt == 0 }) }, a, b)
+	b.enterWait()
+	b.ud.hear(udRecvs)
+	second, err := a.NewEndpoint(b.address(), 0)
+	require.NoError(t, err)
+	require.Equal(t, ucs.NoResource, second.AMUint64(1, 0, 0))
+	until(t, func() bool { return readable(b.channel.FD()) }, a)
+	b.busy++ // as in Progress
+	b.nextTend = 0
+	b.tend()
+	b.busy--
+	b.leave()
+	third, err := a.NewEndpoint(b.address(), 0)
+	require.NoError(t, err)
+	until(t, func() bool { return third.AMUint64(1, 0, 0) == ucs.OK }, a)
+	until(t, func() bool { return second.AMUint64(1, 0, 0) == ucs.OK }, a)
+}
