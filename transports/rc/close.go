@@ -48,6 +48,7 @@ func (f *iface) closeOwner() error {
 
 // hangUp tells all peers and waits until they have it.
 func (f *iface) hangUp() {
+	end := ucs.Now().Add(lastWait)
 	for _, e := range f.eps {
 		if e == nil {
 			continue
@@ -61,12 +62,15 @@ func (f *iface) hangUp() {
 			e.out.control(idHangUp, 0)
 		case e.m.State() == machine.Open: // asleep, or the peer is not ready yet
 			bye := machine.Msg{Kind: machine.Gone, Worker: f.worker, From: e.m.Conn(), To: e.m.Remote()}
+			for f.ud.full() && ucs.Now().Before(end) {
+				f.heedNotes()
+			}
 			f.send(&note{msg: bye, hangUp: true}, &e.peer, e.ah)
 		}
 		e.gate()
 	}
 	heeded := f.stashAt
-	for end := ucs.Now().Add(lastWait); ; {
+	for {
 		f.heedNotes()
 		heeded = f.heedHangUps(heeded)
 		if !f.sending() || end.Before(ucs.Now()) {
@@ -100,8 +104,12 @@ func (f *iface) heedNotes() {
 		}
 		for i := range u.wcs[:k] {
 			wc := &u.wcs[i]
+			if wc.Op != verbs.WCRecv {
+				u.busy[wc.ID] = false
+				continue
+			}
 			var n note
-			if wc.Op != verbs.WCRecv || !wholeNote(wc) || n.parse(f.noteBytes(wc)) != nil || !n.hangUp && n.msg.Kind != machine.Gone {
+			if !wholeNote(wc) || n.parse(f.noteBytes(wc)) != nil || !n.hangUp && n.msg.Kind != machine.Gone {
 				continue
 			}
 			if e := f.conns[n.msg.To]; e != nil && e.peer.iface.name == n.from.iface.name && e.dead == nil {

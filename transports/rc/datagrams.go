@@ -129,6 +129,9 @@ func (u *datagrams) hear(most int) (n int, others bool) {
 	return n, others
 }
 
+// full reports whether the next message would be lost.
+func (u *datagrams) full() bool { return u.busy[u.next%udSends] }
+
 // send sends a message. One for which there is no room is lost.
 func (f *iface) send(n *note, to *peer, ah verbs.AH) {
 	u := &f.ud
