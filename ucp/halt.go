@@ -8,8 +8,9 @@ import (
 // haltedEndpoint stands before the endpoint of a lane that must send nothing
 // until software operations were answered, because there are too many, or
 // because a fence stands between them and operations that the transport's device
-// would carry out at once, or between operations by another lane and its own. What is posted meanwhile waits as for a transport
-// without resources. Control messages pass it: the peer may need them to answer.
+// would carry out at once, or between operations by another lane and its own. What
+// is posted meanwhile waits as for a transport without resources. Control messages
+// pass it: the peer may need them to answer.
 type haltedEndpoint struct {
 	uct.Endpoint // the transport's
 	waiting      []uct.Token
@@ -59,10 +60,7 @@ func (w *Worker) swLift(i uint32) {
 	h.open = true
 	nested := w.resuming
 	w.resuming = true
-	k := 0
-	for k < len(h.waiting) && w.goesOn(i, h, h.waiting[k]) {
-		k++
-	}
+	k := w.goOn(i, h)
 	w.resuming = nested
 	h.waiting = append(h.waiting[:0], h.waiting[k:]...)
 	if h.open && w.t.lanes[i].halted() == h {
@@ -71,20 +69,35 @@ func (w *Worker) swLift(i uint32) {
 	}
 }
 
-// goesOn has the operation of t go on, or wait with the transport; false where
-// lane i was halted anew, or has ended.
-func (w *Worker) goesOn(i uint32, h *haltedEndpoint, t uct.Token) bool {
-	p := w.ports[w.t.lanes[i].port]
-	for h.open && w.t.lanes[i].halted() == h {
-		h.one[0] = t
-		if p.resume(h.one[:]) == 1 {
-			return true
+// goOn has what waits at h go on, or wait with the transport, and what stands behind
+// that too: a flush would not. It stops where lane i is halted anew, or has ended, and
+// gives how many went.
+func (w *Worker) goOn(i uint32, h *haltedEndpoint) (k int) {
+	p, behind := w.ports[w.t.lanes[i].port], false
+	for k < len(h.waiting) && h.open && w.t.lanes[i].halted() == h {
+		h.one[0] = h.waiting[k]
+		if !behind && p.resume(h.one[:]) == 1 {
+			k++
+			continue
 		}
-		if h.open && h.Endpoint.PendingAdd(t) != ucs.Busy {
-			return true
+		if !h.open {
+			break
+		}
+		switch st := h.Endpoint.PendingAdd(h.waiting[k]); st {
+		case ucs.Busy:
+			behind = false
+		case ucs.OK:
+			behind = true
+			k++
+		default:
+			t := h.waiting[k]
+			k++
+			if n := w.slab.find(uint64(t)); n != 0 && w.slab.slots[n].state == slotLive {
+				w.end(n, st)
+			}
 		}
 	}
-	return false
+	return k
 }
 
 // holdBack has what a transport offers, all of one lane, wait here where the lane
