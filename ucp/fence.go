@@ -35,11 +35,24 @@ func (w *Worker) Fence() {
 
 // fencePeer fences what goes to a peer, of whose lanes i is the first.
 func (w *Worker) fencePeer(ep, i uint32) {
-	if l := &w.t.lanes[i]; l.next != 0 {
+	l := &w.t.lanes[i]
+	if l.next != 0 {
 		w.fenceAcross(l.peer)
 		return
 	}
+	l.fenced = true
 	w.fence(ep, i)
+}
+
+// fenceLate has what goes by a lane to peer that was just opened heed the fences
+// before.
+func (w *Worker) fenceLate(peer wireup.PeerID) {
+	for i := w.laneOf[peer]; i != 0; i = w.t.lanes[i].next {
+		if w.t.lanes[i].fenced {
+			w.fenceAcross(peer)
+			return
+		}
+	}
 }
 
 // fence passes a fence to the lane; behind waiting operations it waits itself.
@@ -93,6 +106,7 @@ func (w *Worker) fenceAcross(peer wireup.PeerID) {
 		if w.t.lanes[i].status != ucs.OK {
 			continue
 		}
+		w.t.lanes[i].fenced = true
 		part := w.fencePart(f, i)
 		switch st := w.try(part); {
 		case st != ucs.InProgress:

@@ -43,3 +43,26 @@ func TestWhatAFenceHeldKeepsItsPlace(t *testing.T) {
 		})
 	}
 }
+
+// A fence is before what goes by a lane that is opened after it, too.
+func TestFenceBeforeALaneIsOpened(t *testing.T) {
+	p := newTwoLanePair(t)
+	require.NoError(t, p.k.Close())
+	p.must(p.e.Flush())
+	require.Len(t, p.e.Info().Lanes, 1)
+	buf := make([]byte, 1000)
+	sends := make([]Request, 1000)
+	for i := range sends {
+		sends[i] = p.e.TagSend(buf, 7)
+	}
+	p.e.Fence()
+	k, err := p.e.UnpackKey(p.m.Key())
+	require.NoError(t, err)
+	k.PutUint64(1, 8)
+	p.until(func() bool { return p.m.Load64(8) == 1 })
+	for _, r := range sends {
+		require.True(t, r.Done(), "the put came before messages before the fence")
+	}
+	p.must(p.e.Flush())
+	p.rested()
+}

@@ -33,6 +33,7 @@ type lane struct {
 	named     bool  // the peer was told who sends
 	lingers   bool  // nobody holds it, but something is to go out
 	parted    bool  // nobody holds it, but reads are under way
+	fenced    bool  // a fence was made: it is before what goes by lanes opened later, too
 	throttled bool  // the peer wants everything to be announced
 	admitting bool  // admit runs
 	urgent    chain // control messages that found no room
@@ -80,6 +81,7 @@ func (w *Worker) openLane(peer wireup.PeerID, view *wireup.View, c wireup.Candid
 	w.t.lanes[i] = l
 	w.rememberLane(i)
 	w.refreshActive()
+	w.fenceLate(peer)
 	return i, nil
 }
 
