@@ -117,7 +117,7 @@ func cancelAnnounced(t *testing.T, p *Pair) {
 		k, ok := p.B.TagTake(1, exact)
 		require.True(t, ok)
 		r.Cancel()
-		p.Settle()
+		p.next(p.AB, p.B) // behind it
 		m, err := p.Recv(k.Recv(buf))
 		require.ErrorIs(t, err, ucp.ErrCanceled)
 		require.Equal(t, n, m.Len)
