@@ -13,6 +13,7 @@ import (
 
 	"github.com/goucx/goucx/config"
 	"github.com/goucx/goucx/ucp"
+	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
 
@@ -43,6 +44,8 @@ type Factory struct {
 	// Takes: a worker that nobody drives is connected to nevertheless, and what has
 	// come is taken and acknowledged.
 	Takes bool
+	// Lossy: packets are lost, so a gigabyte takes long, and what was sent may come late.
+	Lossy bool
 	// Modes are those to run in; nil: one goroutine, and two.
 	Modes []ucp.ThreadMode
 }
@@ -251,6 +254,9 @@ func (p *Pair) Settle() {
 		return
 	}
 	for range 300 {
+		p.Progress()
+	}
+	for late := ucs.Now().Add(20 * time.Millisecond); p.Factory.Lossy && ucs.Now() < late; {
 		p.Progress()
 	}
 }

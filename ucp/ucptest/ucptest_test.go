@@ -48,7 +48,7 @@ func over(t *testing.T, column string, modes []ucp.ThreadMode, env []string, nam
 // software RNIC whose link loses, doubles, reorders and corrupts packets.
 func simulated(column string, modes []ucp.ThreadMode, transport func(devices) uct.Component) Factory {
 	sw := soft.NewSwitch()
-	f := Factory{Column: column, Modes: modes, Env: impatient, Reads: column == "rc-sim", Takes: true}
+	f := Factory{Column: column, Modes: modes, Env: impatient, Reads: column == "rc-sim", Takes: true, Lossy: true}
 	f.Providers = []uct.Component{transport(func(_ *config.Set, log *zap.Logger) []verbs.Provider {
 		faults := &soft.Faults{Seed: 3, Loss: 0.002, Duplicate: 0.002, Reorder: 0.002, Corrupt: 0.002}
 		return []verbs.Provider{soft.New(soft.Config{Link: soft.LinkInproc, Switch: sw, Faults: faults, Log: log})}

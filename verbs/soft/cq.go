@@ -259,6 +259,7 @@ func (c *cq) Arm(solicitedOnly bool) ucs.Status {
 	if c.dead.Load() {
 		return ucs.Closed
 	}
+	c.d.handOver()
 	return ucs.OK
 }
 
