@@ -24,8 +24,8 @@ var (
 		"RDMA reads and atomics of a queue pair that are under way at once.")
 	softDepth = config.New("SOFT_DEPTH", "1024", config.Int(16, 1<<16), "packets",
 		"Packets that wait in a device on the in-process link; rounded up to a power of two.")
-	softWindow = config.New("SOFT_WINDOW", "90", config.Int(1, 8192), "packets",
-		"Packets of 4096 bytes of a queue pair that are unanswered at once: what the socket of the peer holds. More shorter ones fit in.")
+	softWindow = config.New("SOFT_WINDOW", "auto", config.OrAuto(config.Int(1, 8192)), "packets",
+		"Packets of 4096 bytes of a queue pair that are unanswered at once: what the socket of the peer holds. More shorter ones fit in. auto: 90; between programs of one host, whose limits are known, up to 180.")
 	softEngine = config.New("SOFT_ENGINE", "background", config.Enum("background", "thread", "inline"), "",
 		"Who does a device's work. background: whoever posts or polls, and a goroutine when nobody does; thread: a thread of its own that never sleeps; inline: whoever posts or polls, and nobody else.")
 	softAddr = config.New("SOFT_ADDR", "", addrParser(), "",
@@ -43,7 +43,7 @@ var softSettings = config.Table{Section: "software RNIC", Settings: []config.Set
 func SoftConfig(s *config.Set, log *zap.Logger) soft.Config {
 	c := soft.Config{
 		MTU: softMTUs[softMTU.Get(s)], MaxInline: int(softMaxInline.Get(s)), Limits: soft.Limits{RdAtomic: softRdAtomic.Get(s)},
-		Engine: softEngines[softEngine.Get(s)], Depth: softDepth.Get(s), Window: softWindow.Get(s),
+		Engine: softEngines[softEngine.Get(s)], Depth: softDepth.Get(s), Window: softWindow.Get(s).Or(0),
 		Addr: softAddr.Get(s), Port: uint16(softPort.Get(s)), Log: log,
 	}
 	if l := softLink.Get(s); l != "all" {

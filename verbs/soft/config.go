@@ -65,7 +65,9 @@ type Config struct {
 	// Window is how much of a queue pair is unanswered at most, in packets of 4096
 	// bytes, up to 8192: what the peer's socket holds. More shorter packets fit in.
 	// It is halved on a loss, and grows again. 0: 90, what a device's socket holds
-	// that asks a system with its usual limits for all that it may have (416 KB).
+	// that asks a system with its usual limits for all that it may have (416 KB); up
+	// to 180 on connections with long packets over UDP, whose peer is on this host,
+	// where this host's limits are wider.
 	Window int
 	// Addr is the one address that a UDP device has; the zero Addr: a device for
 	// each usable address of the host.
@@ -109,7 +111,7 @@ type Limits struct {
 // Bounds of the settings.
 const (
 	minDepth, defaultDepth, maxDepth = 16, 1024, 1 << 16
-	defaultWindow, maxWindow         = 90, 8192
+	maxWindow                        = 8192
 	// maxKeys is how many keys or handles there are: eight bits of them are the
 	// version.
 	maxKeys = 1 << 24
@@ -178,7 +180,6 @@ func (c Config) filled() Config {
 	}
 	def(&c.MaxInline, verbs.InlineLen)
 	def(&c.Depth, defaultDepth)
-	def(&c.Window, defaultWindow)
 	for _, l := range limits {
 		def(l.field(&c.Limits), l.def)
 	}

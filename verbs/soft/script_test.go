@@ -2,6 +2,7 @@ package soft
 
 import (
 	"encoding/binary"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -31,13 +32,16 @@ type account struct {
 // the script waits for that.
 func TestScript(t *testing.T) {
 	for _, mtu := range []verbs.MTU{verbs.MTU4096, verbs.MTU20480} {
-		t.Run(mtu.String(), func(t *testing.T) { testScript(t, mtu) })
+		for _, window := range []int{usualWindow, localWindow} { // what is asked for depends on it
+			t.Run(fmt.Sprintf("%v/%d", mtu, window), func(t *testing.T) { testScript(t, mtu, window) })
+		}
 	}
 }
 
-func testScript(t *testing.T, mtu verbs.MTU) {
+func testScript(t *testing.T, mtu verbs.MTU, window int) {
 	var first [2]account
-	for i, c := range []Config{{Link: LinkInproc, Engine: EngineInline}, {Link: LinkUDP, Addr: localhost, Engine: EngineInline}} {
+	for i, c := range []Config{{Link: LinkInproc}, {Link: LinkUDP, Addr: localhost}} {
+		c.Engine, c.Window = EngineInline, window
 		t.Run(c.Link, func(t *testing.T) {
 			s := newScriptMTU(t, New(c), mtu)
 			s.run()
@@ -68,7 +72,7 @@ type script struct {
 func newScript(t *testing.T, p *Provider) *script { return newScriptMTU(t, p, verbs.MTU4096) }
 
 func newScriptMTU(t *testing.T, p *Provider, mtu verbs.MTU) *script {
-	s := &script{t: t, mtu: mtu.Bytes(), a: newEnd(t, p, verbs.RC, 1<<18), b: newEnd(t, p, verbs.RC, 1<<18)}
+	s := &script{t: t, mtu: mtu.Bytes(), a: newEnd(t, p, verbs.RC, 1<<20), b: newEnd(t, p, verbs.RC, 1<<20)}
 	s.a.connectMTU(s.b, mtu)
 	s.b.connectMTU(s.a, mtu)
 	s.now = max(s.a.device().clock(), s.b.device().clock())
@@ -124,8 +128,8 @@ func (s *script) post(wr verbs.SendWR, n int) {
 
 func (s *script) run() {
 	b := s.b
-	for _, n := range []int{0, 1, 8, 32, 33, 64, 100, 4095, 4096, 4097, 10_000, 20_480, 20_481, 61_440, 250_000} {
-		b.recv(1, 0, 1<<18)
+	for _, n := range []int{0, 1, 8, 32, 33, 64, 100, 4095, 4096, 4097, 10_000, 20_480, 20_481, 61_440, 250_000, 1_000_000} {
+		b.recv(1, 0, 1<<20)
 		s.post(verbs.SendWR{Op: verbs.OpSend, Flags: verbs.SendSignaled}, n)
 		s.until(s.a, 1)
 		s.until(b, 1)

@@ -37,6 +37,7 @@ type udpPort struct {
 	gso    atomic.Bool // trains go out in one piece
 	gro    bool        // and come in so
 	rcvbuf int         // what the socket holds, by the kernel's account, in bytes
+	shared int         // what any program's socket on this host holds that wishes the same
 	sndbuf int
 	ttl    int // of what is sent, where nothing else is said
 	counts udpCounts
@@ -113,8 +114,10 @@ func (u *udpPort) setOptions(family, rcvbuf int) error {
 	u.gro = unix.SetsockoptInt(u.fd, unix.SOL_UDP, unix.UDP_GRO, 1) == nil
 	// A kernel that does not tell its drops is no reason to fail.
 	_ = unix.SetsockoptInt(u.fd, unix.SOL_SOCKET, unix.SO_RXQ_OVFL, 1)
-	u.rcvbuf, err = u.setBuffer(unix.SO_RCVBUF, unix.SO_RCVBUFFORCE, rcvbuf)
-	if err != nil {
+	if u.shared, err = u.setBuffer(unix.SO_RCVBUF, unix.SO_RCVBUF, rcvbuf); err != nil {
+		return err
+	}
+	if u.rcvbuf, err = u.setBuffer(unix.SO_RCVBUF, unix.SO_RCVBUFFORCE, rcvbuf); err != nil {
 		return err
 	}
 	if u.sndbuf, err = u.setBuffer(unix.SO_SNDBUF, unix.SO_SNDBUFFORCE, rcvbuf); err != nil {

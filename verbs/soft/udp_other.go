@@ -15,9 +15,9 @@ import (
 // methods are never reached on a real object.
 
 type udpPort struct {
-	counts         udpCounts
-	rcvbuf, sndbuf int
-	tap            func(sent bool, h *wire.Network, packet []byte)
+	counts                 udpCounts
+	rcvbuf, shared, sndbuf int
+	tap                    func(sent bool, h *wire.Network, packet []byte)
 }
 
 type train struct {

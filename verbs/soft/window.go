@@ -25,6 +25,10 @@ type window struct {
 }
 
 const (
+	// usualWindow is what a socket of usualBuffer bytes holds. localWindow is the
+	// most by default: more made nothing faster.
+	usualWindow, localWindow = 90, 180
+	usualBuffer              = 2 * 208 << 10
 	// shortPacket is the longest message of which shortPackets go for 4 KB.
 	shortPacket  = 512
 	shortPackets = 6
@@ -44,6 +48,25 @@ func newWindow(most, mtu int) window {
 	v.trains = max(1, whole/2/v.train)
 	v.part = partLen(v.train, whole/2)
 	return v
+}
+
+// window is how many packets of 4 KB a connection has under way whose own carry
+// mtu bytes. A peer of long packets over UDP is on this host, so its socket holds
+// at least what any program's does.
+func (d *device) window(mtu int) int {
+	switch {
+	case d.conf.Window != 0:
+		return d.conf.Window
+	case d.kind == overUDP && mtu > longPacket:
+		return windowOf(d.udp.shared)
+	}
+	return usualWindow
+}
+
+// windowOf is the default window to a socket of buffer bytes: a quarter of it,
+// since others send there too, but where that is less than the usual window.
+func windowOf(buffer int) int {
+	return min(max(buffer/4/(usualBuffer/usualWindow), usualWindow), localWindow)
 }
 
 // packets is how many of the path MTU go for those of 4 KB.

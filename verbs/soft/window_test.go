@@ -30,6 +30,20 @@ func TestWindowLoss(t *testing.T) {
 	require.Equal(t, 3, small.now, "the floor is not above what is set")
 }
 
+// TestWindowDefault: what is set holds; else connections with long packets over UDP
+// have what this host's sockets hold, and all others the usual window.
+func TestWindowDefault(t *testing.T) {
+	for _, c := range [][2]int{{0, 90}, {usualBuffer, 90}, {4 * usualBuffer, 90}, {6 * usualBuffer, 135}, {8 << 20, 180}, {64 << 20, 180}} {
+		require.Equal(t, c[1], windowOf(c[0]), "%d", c[0])
+	}
+	udp := &device{}
+	udp.kind, udp.udp = overUDP, &udpPort{shared: 8 << 20}
+	require.Equal(t, []int{90, 180}, []int{udp.window(4096), udp.window(20480)})
+	udp.conf.Window = 100
+	require.Equal(t, []int{100, 100}, []int{udp.window(4096), udp.window(20480)})
+	require.Equal(t, 90, (&device{}).window(20480))
+}
+
 // TestWindowUnits: the window is by the memory that packets take at the receiver.
 func TestWindowUnits(t *testing.T) {
 	short, long := &wqe{n: 8}, &wqe{n: 1 << 20}
