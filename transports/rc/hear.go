@@ -62,14 +62,14 @@ func (f *iface) greeted(n *note) *ep {
 	if ok, _ := f.place.Reaches(&n.from.port); !ok {
 		return nil
 	}
-	if !n.separate {
-		for _, e := range f.byPeer[n.from.iface.name] {
-			if e.m.State() == machine.Opening && !e.separate && e.dead == nil {
-				f.stats.Inc(statCrossed)
-				f.count(e)
-				return e
-			}
+	if e := f.meets(n); e != nil {
+		if e.m.State() == machine.Opening {
+			f.stats.Inc(statCrossed)
+		} else {
+			f.stats.Inc(statAccepted)
 		}
+		f.count(e)
+		return e
 	}
 	e, err := f.newEP(&n.from)
 	if err != nil {
@@ -80,6 +80,24 @@ func (f *iface) greeted(n *note) *ep {
 	f.stats.Inc(statAccepted)
 	f.count(e)
 	return e
+}
+
+// meets finds the connection of this side that a hello makes one with: that of an
+// endpoint which says hello itself, or else has not been used yet. nil: none.
+func (f *iface) meets(n *note) (unused *ep) {
+	if n.separate {
+		return nil
+	}
+	for _, e := range f.byPeer[n.from.iface.name] {
+		switch {
+		case e.dead != nil:
+		case e.m.State() == machine.Opening && !e.separate:
+			return e
+		case e.m.State() == machine.Idle && e.opened && unused == nil:
+			unused = e
+		}
+	}
+	return unused
 }
 
 // count has the connection count as one that the peer may send by.

@@ -116,6 +116,38 @@ func until(t testing.TB, cond func() bool, ends ...*end) {
 	}
 }
 
+// TestUnusedEndpoint: an endpoint that was open before its peer connected answers by
+// the peer's connection, also after the peer has closed its endpoint. One to
+// whose peer another connection leads already has its own.
+func TestUnusedEndpoint(t *testing.T) {
+	c := Component(inproc())
+	a, b := newEnd(t, c, 1), newEnd(t, c, 2)
+	to, err := a.NewEndpoint(b.address(), 0)
+	require.NoError(t, err)
+	var back [2]uct.Endpoint
+	for i := range back {
+		back[i], err = b.NewEndpoint(a.address(), 0)
+		require.NoError(t, err)
+	}
+	until(t, func() bool { return to.AMUint64(1, 2, 3) == ucs.OK }, a, b)
+	until(t, func() bool { return len(b.got) == 1 }, a, b)
+	until(t, func() bool { return back[0].AMUint64(1, 2, 3) == ucs.OK }, a, b)
+	until(t, func() bool { return len(a.got) == 1 }, a, b)
+	require.Equal(t, []int{1, 1}, []int{a.Live(), b.Live()}, "one connection")
+	to.Close()
+	until(t, func() bool { return len(b.failures) == 1 }, a, b)
+	require.Equal(t, []uct.Failure{{Source: b.got[0].Source}}, b.failures)
+	for i := range back {
+		until(t, func() bool { return back[i].AMUint64(1, 2, 3) == ucs.OK }, a, b)
+		until(t, func() bool { return len(a.got) == 2+i }, a, b)
+		require.Equal(t, []int{1 + i, 1 + i}, []int{a.Live(), b.Live()})
+	}
+	require.NotEqual(t, a.got[1].Source, a.got[2].Source)
+	back[0].Close()
+	back[1].Close()
+	until(t, func() bool { return a.alone() && b.alone() }, a, b)
+}
+
 // TestFirstMessage connects at the first message, and answers by the same
 // connection.
 func TestFirstMessage(t *testing.T) {

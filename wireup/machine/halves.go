@@ -20,7 +20,7 @@ package machine
 //   - A message goes to the connection that To names, else Stray answers it. A hello
 //     goes to the one whose Remote it comes From; else to one of State Opening with
 //     that worker, if neither hello says that it crosses with none (Met); else it
-//     begins one. It names the worker that it is for, and others drop it.
+//     may go to an Idle one, unless it says so; else it begins one. It names the worker that it is for, and others drop it.
 //   - The sender's half of Pair goes with each message whose Half is true.
 //   - What arrives in a pair before Read names it is kept: the marker that leads there
 //     may come later.
