@@ -86,11 +86,16 @@ func (f *fabric) restart(i int) {
 // open begins a connection with a worker.
 func (h *host) open() *link {
 	l := h.newLink(h.peer)
+	h.connect(l)
+	return l
+}
+
+// connect has an unused link say hello.
+func (h *host) connect(l *link) {
 	for _, o := range h.links {
-		l.alone = l.alone || o != l && o.peer == l.peer && !o.m.Met()
+		l.alone = l.alone || o != l && o.peer == l.peer && o.m.State() != Idle && !o.m.Met()
 	}
 	l.step(Event{Kind: Connect})
-	return l
 }
 
 func (h *host) newLink(peer [16]byte) *link {
@@ -108,6 +113,9 @@ func (h *host) newLink(peer [16]byte) *link {
 func (h *host) use() *link {
 	for _, i := range h.f.rnd.Perm(len(h.links)) {
 		if l := h.links[i]; l.peer == h.peer && !l.m.SaidBye() {
+			if l.m.State() == Idle {
+				h.connect(l)
+			}
 			return l
 		}
 	}
@@ -123,6 +131,11 @@ func (h *host) takes(d datagram) *link {
 	}
 	for _, l := range h.links {
 		if l.peer == d.msg.Worker && l.m.State() == Opening && !l.alone && !d.alone {
+			return l
+		}
+	}
+	for _, l := range h.links {
+		if l.peer == d.msg.Worker && l.m.State() == Idle && !d.alone {
 			return l
 		}
 	}

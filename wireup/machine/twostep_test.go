@@ -17,6 +17,9 @@ func converse(t testing.TB, seed uint64, closes bool, extra func(*fabric)) *fabr
 func (f *fabric) play(closes bool, extra func(*fabric)) {
 	n := f.rnd.IntN(30)
 	for _, h := range f.hosts {
+		if f.rnd.IntN(2) == 0 {
+			h.newLink(h.peer) // a hello may come before its first use
+		}
 		f.after(f.delay(), func() {
 			l := h.use()
 			l.wants++
@@ -185,6 +188,9 @@ func TestQueuesRestart(t *testing.T) {
 func (f *fabric) probe() {
 	for _, l := range f.all {
 		if !l.over() && !l.m.SaidBye() {
+			if l.m.State() == Idle {
+				l.host.connect(l)
+			}
 			l.wants++
 		}
 	}
