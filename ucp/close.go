@@ -52,7 +52,10 @@ func (w *Worker) failureOf(e Endpoint) error {
 }
 
 // Abort ends the endpoint now: its requests end with ErrCanceled, which wraps
-// cause. What lies in the transport may still go out. Idempotent.
+// cause. What lies in the transport may still go out; a request whose memory a
+// device is reading or writing ends when that has ended. A message that the peer's
+// device reads is taken from it, and the connection fails at its side, unless other
+// endpoints use the connection too. Idempotent.
 func (e Endpoint) Abort(cause error) {
 	if e.t == nil {
 		return
@@ -125,8 +128,10 @@ func (w *Worker) detach(k uint32) {
 			}
 		}
 		w.unwait(i)
-		w.slab.slots[i].ep = 0
-		w.slab.slots[i].lane = 0
+		s = &w.slab.slots[i]
+		if s.ep = 0; !s.lends() {
+			s.lane = 0 // else it stays open until the peer has read
+		}
 	}
 }
 

@@ -25,6 +25,7 @@ type lane struct {
 	refs    int    // endpoints and keys that hold it
 	replies int    // sources that answer by it
 	reads   int    // of the peer's memory, under way
+	lent    int    // sends whose memory the peer reads
 	queued  int    // operations on its pending queue
 	sent    uint64 // messages in fragments begun
 	status  ucs.Status
@@ -32,7 +33,7 @@ type lane struct {
 
 	named     bool  // the peer was told who sends
 	lingers   bool  // nobody holds it, but something is to go out
-	parted    bool  // nobody holds it, but reads are under way
+	parted    bool  // nobody holds it, but memory is being read
 	fenced    bool  // a fence was made: it is before what goes by lanes opened later, too
 	throttled bool  // the peer wants everything to be announced
 	admitting bool  // admit runs
@@ -178,7 +179,7 @@ func (w *Worker) releaseLane(i uint32) {
 // begun.
 func (w *Worker) partLane(i uint32) {
 	switch l := &w.t.lanes[i]; {
-	case l.reads > 0:
+	case l.reads+l.lent > 0:
 		l.parted = true
 	case l.queued > 0 && l.status == ucs.OK:
 		l.lingers = true // what waits is of nobody's endpoint: the peer has to hear it
@@ -188,12 +189,20 @@ func (w *Worker) partLane(i uint32) {
 	}
 }
 
+// readOver closes a lane that nobody holds when the last reading has ended.
+func (w *Worker) readOver(i uint32) {
+	if l := &w.t.lanes[i]; l.parted && l.reads+l.lent == 0 {
+		l.parted = false
+		w.partLane(i)
+	}
+}
+
 // endLingering closes the lanes that nobody holds and nothing waits on any more.
 //
 //go:noinline
 func (w *Worker) endLingering() {
 	for i := range w.t.lanes {
-		if l := &w.t.lanes[i]; l.lingers && l.queued == 0 && l.reads == 0 {
+		if l := &w.t.lanes[i]; l.lingers && l.queued == 0 && l.reads+l.lent == 0 {
 			w.closeLane(uint32(i))
 		}
 	}

@@ -36,6 +36,9 @@ func (s *slot) phase() phase { return phase(s.parent) }
 
 func (s *slot) setPhase(p phase) { s.parent = s.parent&^0xff | uint32(p) }
 
+// lends reports whether the peer may read the memory of the message.
+func (s *slot) lends() bool { return s.op.sends() && s.phase() == phaseLent }
+
 // sends reports whether k is a message on its way out.
 func (k opKind) sends() bool { return k >= opTagSend && k <= opAMSend }
 

@@ -117,6 +117,12 @@ func (b *slab) giveBack(i uint32) {
 	b.loans[i] = loan{}
 }
 
+// unlend ends the loan of the send in slot i.
+func (w *Worker) unlend(i uint32) {
+	w.slab.giveBack(i)
+	w.t.lanes[w.slab.slots[i].lane].lent--
+}
+
 // askedToLend lends the memory of a message that was announced, or sends it.
 func (p *port) askedToLend(s *source, id uint64, data []byte) {
 	i, theirs, wanted := p.wanted(s, id, data)
@@ -150,6 +156,7 @@ func (w *Worker) lendTo(i uint32, theirs, wanted uint64) bool {
 	}
 	w.slab.lend(i, m)
 	s.setPhase(phaseLent)
+	l.lent++
 	text := binary.LittleEndian.AppendUint64(make([]byte, 0, 128), addressOf(buf))
 	text = append(text, byte(w.locals[p.index].Domain))
 	w.control(s.lane, control{id: amKey, hdr: theirs, text: m.AppendKey(text)})
@@ -166,7 +173,9 @@ func (p *port) taken(s *source, id uint64, data []byte) {
 		p.garbage(s)
 		return
 	}
+	lane := p.w.slab.slots[i].lane
 	p.w.end(i, ucs.OK)
+	p.w.readOver(lane)
 }
 
 // readsFrom reports whether n bytes of the sender of s are to be read.
@@ -278,10 +287,6 @@ func (w *Worker) readEnded(c uint32, st ucs.Status) {
 		}
 		w.end(i, st)
 	}
-	if l = &w.t.lanes[lane]; l.reads == 1 && l.parted {
-		l.reads, l.parted = 0, false
-		w.partLane(lane)
-	} else {
-		l.reads--
-	}
+	w.t.lanes[lane].reads--
+	w.readOver(lane)
 }

@@ -3,6 +3,7 @@ package ucp_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -152,49 +153,68 @@ func TestFetchedMessagesAreRead(t *testing.T) {
 	assert.EqualValues(t, 1, readsOf(b))
 }
 
-// Who aborts while his memory is read takes it back, which ends the connection. The
+// Who aborts while his memory is read waits for that where another endpoint uses the
+// connection, which goes on. Else he takes it back, which ends the connection. The
 // receiver has all of the message or an error, and later messages go on.
 func TestAbortWhileRead(t *testing.T) {
-	_, a, b, ab := readers(t, "UCX_RC_TIMEOUT=300ms")
-	anew := func() ucp.Endpoint {
-		e, err := a.NewEndpoint(b.Address(), ucp.EndpointConfig{})
-		require.NoError(t, err)
-		return e
-	}
-	connect := func() {
-		for r := b.TagRecv(make([]byte, 8), 2, exact); !r.Done(); {
-			ab.TagSendUint64(1, 2)
-			both(t, a, b, func() bool { return r.Done() || ab.Info().Err != nil })
-			if ab.Info().Err != nil {
-				ab.Abort(nil)
-				ab = anew()
+	for _, shared := range []bool{true, false} {
+		t.Run(fmt.Sprintf("shared=%v", shared), func(t *testing.T) {
+			_, a, b, ab := readers(t, "UCX_RC_TIMEOUT=300ms")
+			for steps := range 40 {
+				e := ab
+				var err error
+				if shared {
+					e, err = a.NewEndpoint(b.Address(), ucp.EndpointConfig{})
+					require.NoError(t, err)
+				}
+				abortWhileRead(t, a, b, e, steps, shared)
+				if !shared {
+					ab, err = a.NewEndpoint(b.Address(), ucp.EndpointConfig{})
+					require.NoError(t, err)
+				}
+				r := b.TagRecv(make([]byte, 8), 2, exact)
+				ab.TagSendUint64(1, 2)
+				both(t, a, b, func() bool { return r.Done() || ab.Info().Err != nil })
+				if shared {
+					require.NoError(t, ab.Info().Err, "after %d steps", steps)
+				} else if !r.Done() { // of the connection that ends
+					ab.Abort(nil)
+					ab, err = a.NewEndpoint(b.Address(), ucp.EndpointConfig{})
+					require.NoError(t, err)
+					ab.TagSendUint64(1, 2)
+				}
+				both(t, a, b, r.Done)
+				require.NoError(t, r.Err())
 			}
-		}
+		})
 	}
-	for steps := range 40 {
-		connect()
-		e := anew()
-		data := noise(1 << 20)
-		got := make([]byte, len(data))
-		r := b.TagRecv(got, 1, exact)
-		s := e.TagSend(data, 1)
-		for range steps {
-			a.Progress()
-			b.Progress()
-		}
-		e.Abort(nil)
-		require.True(t, s.Done(), "after %d steps", steps)
-		for range 1000 {
-			a.Progress()
-			b.Progress()
-		}
-		if !r.Done() {
-			r.Cancel()
-		}
-		both(t, a, b, r.Done)
-		if r.Err() == nil {
-			require.True(t, bytes.Equal(data, got), "after %d steps", steps)
-		}
+}
+
+// abortWhileRead aborts e some steps after it has begun to send.
+func abortWhileRead(t *testing.T, a, b *ucp.Worker, e ucp.Endpoint, steps int, shared bool) {
+	want := noise(1 << 20)
+	data, got := bytes.Clone(want), make([]byte, len(want))
+	r := b.TagRecv(got, 1, exact)
+	s := e.TagSend(data, 1)
+	for range steps {
+		a.Progress()
+		b.Progress()
 	}
-	connect()
+	e.Abort(nil)
+	require.True(t, shared || s.Done(), "after %d steps", steps)
+	both(t, a, b, s.Done)
+	if s.Err() != nil {
+		clear(data)
+	}
+	for range 1000 {
+		a.Progress()
+		b.Progress()
+	}
+	if !r.Done() {
+		r.Cancel()
+	}
+	both(t, a, b, r.Done)
+	if r.Err() == nil {
+		require.True(t, bytes.Equal(want, got), "after %d steps", steps)
+	}
 }

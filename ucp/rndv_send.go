@@ -108,8 +108,9 @@ func (p *port) wanted(s *source, id uint64, data []byte) (i uint32, theirs, n ui
 // sendWanted begins to send the first wanted bytes of the message in slot i.
 func (w *Worker) sendWanted(i uint32, theirs, wanted uint64) {
 	m := &w.slab.slots[i]
+	lane := m.lane
 	if m.phase() == phaseLent {
-		w.slab.giveBack(i) // he cannot read it
+		w.unlend(i) // he cannot read it
 	}
 	m.setPhase(phaseData)
 	w.giveCredit(i)
@@ -118,6 +119,7 @@ func (w *Worker) sendWanted(i uint32, theirs, wanted uint64) {
 	if st := w.try(i); st != ucs.InProgress {
 		w.end(i, st)
 	}
+	w.readOver(lane)
 }
 
 // dataTurn is how many bytes of one message go before others that wait have their
@@ -172,9 +174,10 @@ func (p *port) refused(s *source, id uint64, data []byte) {
 	if ucs.Status(data[0]) == ucs.Canceled {
 		st, sentinel = ucs.Canceled, ErrCanceled
 	}
-	err := fmt.Errorf("%w: %s", sentinel, strings.ToValidUTF8(string(data[1:]), "?"))
-	w.keepErr(i, &OpError{Op: m.op.info().name, Peer: w.peerName(m.ep), Lane: w.laneName(m.lane), Err: err})
+	err, lane := fmt.Errorf("%w: %s", sentinel, strings.ToValidUTF8(string(data[1:]), "?")), m.lane
+	w.keepErr(i, &OpError{Op: m.op.info().name, Peer: w.peerName(m.ep), Lane: w.laneName(lane), Err: err})
 	w.end(i, st)
+	w.readOver(lane)
 }
 
 // throttle opens and closes the eager path to the sender of s.

@@ -96,7 +96,7 @@ func (w *Worker) leave(i uint32) {
 		w.admit(s.lane) // a flush may be the next
 		s = &w.slab.slots[i]
 	case phaseLent:
-		w.slab.giveBack(i)
+		w.unlend(i)
 		w.slab.unlink(&l.open, i)
 	case phaseMatch, phaseRTS, phaseData:
 		w.slab.unlink(&l.open, i)

@@ -120,7 +120,7 @@ func (w *Worker) dropReply(s *source) {
 	l.replies--
 	switch {
 	case l.refs > 0 || l.replies > 0:
-	case l.reads > 0:
+	case l.reads+l.lent > 0:
 		l.parted = true
 	default:
 		w.closeLane(lane)

@@ -13,7 +13,7 @@ func (w *Worker) cancel(i uint32) {
 	switch {
 	case s.op.receives():
 		w.cancelRecv(i)
-	case s.op.sends() && (s.left > 0 || s.phase() == phaseLent): // its buffer is in use; the end of that ends it
+	case s.op.sends() && (s.left > 0 || s.lends()): // its buffer is in use; the end of that ends it
 	case s.op.sends():
 		w.withdraw(i)
 		w.end(i, ucs.Canceled)
@@ -121,8 +121,8 @@ func (w *Worker) abortAll(k uint32, reason error) {
 			continue // matched: its message is complete soon
 		}
 		s.status = ucs.Canceled
-		if s.left > 0 && s.op != opFlush {
-			continue // the transport still uses its buffer; its event ends it
+		if s.left > 0 && s.op != opFlush || s.lends() && w.t.lanes[s.lane].refs > 1 {
+			continue // the transport, or the peer by a connection that others use, has its buffer; the end of that ends it
 		}
 		if s.op.sends() {
 			w.withdraw(i)
