@@ -21,6 +21,7 @@ type sleeper struct {
 	conn   syscall.RawConn
 	kicked atomic.Bool
 	found  events
+	over   func(uintptr) bool // looks whether the sleep is
 }
 
 func newSleeper() (*sleeper, error) {
@@ -29,6 +30,10 @@ func newSleeper() (*sleeper, error) {
 		return nil, err
 	}
 	s := &sleeper{set: set}
+	s.over = func(uintptr) bool {
+		s.set.look(&s.found)
+		return s.found.n > 0 || s.kicked.Load()
+	}
 	if err := s.intoPoller(); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
@@ -67,10 +72,7 @@ func (s *sleeper) until(wake ucs.Time) {
 	}
 	// The deadline is set before the look at kicked, and kick does it the other
 	// way round: one of the two sees the other.
-	_ = s.conn.Read(func(uintptr) bool { // an error is the deadline
-		s.set.look(&s.found)
-		return s.found.n > 0 || s.kicked.Load()
-	})
+	_ = s.conn.Read(s.over) // an error is the deadline
 	s.kicked.Store(false)
 }
 

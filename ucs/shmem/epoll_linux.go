@@ -47,7 +47,7 @@ func NewEpoll() (*Epoll, error) {
 // Add watches fd for events; data comes back with each of them. The system
 // refuses a descriptor that is in the set already (EEXIST).
 func (e *Epoll) Add(fd int, data uint64, events uint32) error {
-	return e.control("add", unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{
+	return e.control("epoll add", unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{
 		Events: events, Fd: int32(data), Pad: int32(data >> 32),
 	})
 }
@@ -55,7 +55,7 @@ func (e *Epoll) Add(fd int, data uint64, events uint32) error {
 // Rearm changes what fd, which is in the set, is watched for. If it is ready,
 // that is told anew.
 func (e *Epoll) Rearm(fd int, data uint64, events uint32) error {
-	return e.control("rearm", unix.EPOLL_CTL_MOD, fd, &unix.EpollEvent{
+	return e.control("epoll rearm", unix.EPOLL_CTL_MOD, fd, &unix.EpollEvent{
 		Events: events, Fd: int32(data), Pad: int32(data >> 32),
 	})
 }
@@ -63,16 +63,16 @@ func (e *Epoll) Rearm(fd int, data uint64, events uint32) error {
 // Del stops watching fd. Do it before closing fd: events of a descriptor that
 // lives on elsewhere (it was passed) would keep coming.
 func (e *Epoll) Del(fd int) error {
-	return e.control("del", unix.EPOLL_CTL_DEL, fd, nil)
+	return e.control("epoll del", unix.EPOLL_CTL_DEL, fd, nil)
 }
 
 func (e *Epoll) control(op string, code, fd int, ev *unix.EpollEvent) error {
-	ep, err := e.fd.open("epoll " + op)
+	ep, err := e.fd.open(op)
 	if err != nil {
 		return err
 	}
 	if err := unix.EpollCtl(ep, code, fd, ev); err != nil {
-		return fmt.Errorf("epoll %s descriptor %d: %w", op, fd, err)
+		return fmt.Errorf("%s descriptor %d: %w", op, fd, err)
 	}
 	return nil
 }

@@ -113,6 +113,7 @@ func TestRawCallsDoNotAllocate(t *testing.T) {
 	src, dst := make([]byte, 64), make([]byte, 64)
 	assert.Zero(t, testing.AllocsPerRun(100, func() {
 		_ = e.Signal()
+		_ = ep.Rearm(e.FD(), 1, EventIn)
 		_, _ = ep.Wait(buf, 0)
 		e.Drain()
 	}))
