@@ -55,7 +55,7 @@ func (e *ep) declined() {
 // serveWants wakes and grows connections.
 func (f *iface) serveWants(now ucs.Time) {
 	es := f.wanting
-	f.wanting = nil
+	f.wanting, f.served = f.served[:0], es
 	for _, e := range es {
 		if e.dead != nil || e.released || e.status != ucs.OK {
 			e.wants = false
@@ -67,6 +67,7 @@ func (f *iface) serveWants(now ucs.Time) {
 		}
 		e.wants = false
 	}
+	clear(es)
 }
 
 // serveWant reports false where the connection must be looked at again.

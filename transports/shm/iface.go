@@ -60,6 +60,7 @@ type iface struct {
 	merged   map[uint64]struct{} // the peer's connections that came with an accept, whose hello may come yet
 	deferred []*ep               // that have actions to be done after a reservation
 	wanting  []*ep               // that want another pair
+	served   []*ep               // cleared: wanting by turns
 	recheck  []*ep               // no longer watched, to be looked at once more
 	ending   []*ep               // to be looked at by settle
 
