@@ -93,7 +93,7 @@ type MR interface {
 	// LKey names it in pieces of one's own, RKey in work requests of peers.
 	LKey() uint32
 	RKey() uint32
-	// Bytes is the memory.
+	// Bytes is the memory, until Close.
 	Bytes() []byte
 	// Addr is the address by which pieces and peers name the first byte.
 	Addr() uint64

@@ -13,7 +13,9 @@ import (
 
 // Reregisterer is an MR whose access, range or domain can change.
 type Reregisterer interface {
-	// Reregister changes what c says; a key that peers hold may become invalid.
+	// Reregister changes what c says; a key that peers hold may become invalid. A
+	// closed MR is open again afterwards, which spares making another: nobody may
+	// hold it but the caller.
 	Reregister(pd PD, buf []byte, c MRConfig) error
 }
 

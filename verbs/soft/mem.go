@@ -22,7 +22,7 @@ type mr struct {
 	access verbs.Access
 	revoke bool        // by work requests
 	addr   uint64      // iova of the first byte
-	buf    []byte      // never changes: nobody can see half a slice
+	buf    []byte      // changes while no key leads here: nobody can see half a slice
 	dead   atomic.Bool // the key is invalid; changed under mrTable.mu
 	ctl    sync.Mutex  // Close, one at a time: the second returns when the first has waited
 	closed bool        // under ctl
@@ -50,30 +50,57 @@ func checkAccess(a verbs.Access) error {
 
 // Register makes the memory known to the device under a key.
 func (p *pd) Register(buf []byte, c verbs.MRConfig) (verbs.MR, error) {
-	if err := checkAccess(c.Access); err != nil {
-		return nil, fmt.Errorf("register %d bytes: %w", len(buf), err)
+	m := &mr{d: p.d, closed: true}
+	if err := m.Reregister(p, buf, c); err != nil {
+		return nil, err
 	}
-	m := &mr{d: p.d, pd: p.prot, from: p, access: c.Access, revoke: c.Revocable, addr: addrOf(buf), buf: buf}
-	switch {
-	case len(buf) == 0:
-		return nil, fmt.Errorf("register memory of no bytes: %w", ucs.ErrInvalid)
-	case c.HasIOVA && c.Access&verbs.ZeroBased != 0 && c.IOVA != 0:
-		return nil, fmt.Errorf("register %d bytes, zero-based at %#x: %w", len(buf), c.IOVA, ucs.ErrInvalid)
-	case c.HasIOVA && c.IOVA+uint64(len(buf)-1) < c.IOVA:
-		return nil, fmt.Errorf("register %d bytes at %#x, beyond the last address: %w", len(buf), c.IOVA, ucs.ErrInvalid)
-	case c.HasIOVA:
-		m.addr = c.IOVA
-	case c.Access&verbs.ZeroBased != 0:
-		m.addr = 0
+	return m, nil
+}
+
+// Reregister registers buf in place of what was registered, under another key. An
+// error leaves an open region as it is, unless there are too many.
+func (m *mr) Reregister(dom verbs.PD, buf []byte, c verbs.MRConfig) error {
+	p, err := own[*pd](m.d, "protection domain", dom)
+	if err != nil {
+		return fmt.Errorf("register %d bytes: %w", len(buf), err)
 	}
-	d := p.d
+	addr, err := iovaOf(buf, c)
+	if err != nil {
+		return err
+	}
+	m.ctl.Lock()
+	defer m.ctl.Unlock()
+	m.closeLocked()
+	d := m.d
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := p.admit(kindMR, d.attr.MaxMR); err != nil {
-		return nil, fmt.Errorf("register %d bytes: %w", len(buf), err)
+		return fmt.Errorf("register %d bytes: %w", len(buf), err)
 	}
+	m.pd, m.from, m.access, m.revoke, m.addr, m.buf, m.closed = p.prot, p, c.Access, c.Revocable, addr, buf, false
 	d.mrs.add(m)
-	return m, nil
+	return nil
+}
+
+// iovaOf checks how buf is to be registered, and gives the address of its first
+// byte.
+func iovaOf(buf []byte, c verbs.MRConfig) (uint64, error) {
+	if err := checkAccess(c.Access); err != nil {
+		return 0, fmt.Errorf("register %d bytes: %w", len(buf), err)
+	}
+	switch {
+	case len(buf) == 0:
+		return 0, fmt.Errorf("register memory of no bytes: %w", ucs.ErrInvalid)
+	case c.HasIOVA && c.Access&verbs.ZeroBased != 0 && c.IOVA != 0:
+		return 0, fmt.Errorf("register %d bytes, zero-based at %#x: %w", len(buf), c.IOVA, ucs.ErrInvalid)
+	case c.HasIOVA && c.IOVA+uint64(len(buf)-1) < c.IOVA:
+		return 0, fmt.Errorf("register %d bytes at %#x, beyond the last address: %w", len(buf), c.IOVA, ucs.ErrInvalid)
+	case c.HasIOVA:
+		return c.IOVA, nil
+	case c.Access&verbs.ZeroBased != 0:
+		return 0, nil
+	}
+	return addrOf(buf), nil
 }
 
 // LKey is the key; local and remote ones are the same.
@@ -85,7 +112,7 @@ func (m *mr) RKey() uint32 { return m.key }
 // Addr is the address of the first byte.
 func (m *mr) Addr() uint64 { return m.addr }
 
-// Bytes is the memory.
+// Bytes is the memory, until Close.
 func (m *mr) Bytes() []byte { return m.buf }
 
 // Close forgets the key and waits until nothing of the device touches the memory
@@ -93,17 +120,22 @@ func (m *mr) Bytes() []byte { return m.buf }
 func (m *mr) Close() error {
 	m.ctl.Lock()
 	defer m.ctl.Unlock()
+	m.closeLocked()
+	return nil
+}
+
+func (m *mr) closeLocked() {
 	if m.closed {
-		return nil
+		return
 	}
 	m.closed = true
 	d := m.d
 	d.mrs.remove(m)
 	d.quiesce()
+	m.buf = nil
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	m.from.leave(kindMR)
-	return nil
 }
 
 // at gives n bytes at addr; nil: they are not all in the region, or it is
@@ -142,6 +174,7 @@ func (t *mrTable) add(m *mr) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	m.key = t.alloc()
+	m.dead.Store(false)
 	t.set(t.index(m.key), m)
 }
 

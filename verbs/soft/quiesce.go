@@ -10,6 +10,7 @@ import (
 // and not by how many there are.
 type lookers struct {
 	waits sync.Mutex // one quiesce at a time, or the second would not wait for the first's
+	asked []*qp      // by the quiesce under way; under waits
 	lock  latch      // guards list
 	list  []*qp      // with room for all queue pairs: nothing is allocated on the way of data
 }
@@ -56,17 +57,16 @@ func (l *lookers) remove(q *qp) {
 	l.lock.unlock()
 }
 
-// takeAll gives those in the list and empties it.
-func (l *lookers) takeAll() []*qp {
+// takeAll moves those in the list to asked.
+func (l *lookers) takeAll() {
 	l.lock.lock()
 	defer l.lock.unlock()
-	qs := slices.Clone(l.list)
+	l.asked = append(l.asked[:0], l.list...)
 	clear(l.list)
 	l.list = l.list[:0]
-	for _, q := range qs {
+	for _, q := range l.asked {
 		q.looking.Store(false)
 	}
-	return qs
 }
 
 // quiesce returns when everybody who was inside the engine of a device that can
@@ -83,8 +83,10 @@ func (d *device) quiesce() {
 	l := &d.lookers
 	l.waits.Lock()
 	defer l.waits.Unlock()
-	for _, q := range l.takeAll() {
+	l.takeAll()
+	for _, q := range l.asked {
 		q.postersLeft()
 		q.left()
 	}
+	clear(l.asked)
 }
