@@ -25,7 +25,7 @@ const MemRemote = MemRemotePut | MemRemoteGet | MemRemoteAtomic
 
 // Mem is a registered region.
 type Mem interface {
-	// Bytes is the region; for allocated memory valid until Close.
+	// Bytes is the region, until Close.
 	Bytes() []byte
 	// AppendKey appends the packed key that a peer's domain unpacks.
 	AppendKey(b []byte) []byte
@@ -35,6 +35,15 @@ type Mem interface {
 	// Close revokes the region, waits, bounded, for accesses that are on their
 	// way, and gives the memory back. Idempotent.
 	Close() error
+}
+
+// Reregisterer is a Mem that can be registered anew after Close.
+type Reregisterer interface {
+	Mem
+	// Reregister does what Domain.Register does, with a region that is closed and
+	// that nobody but the caller holds, and allocates nothing. An error leaves it
+	// closed. ErrBusy: it is open.
+	Reregister(buf []byte, f MemFlags) error
 }
 
 // KeyAttr tells what an unpacked key allows through its domain.

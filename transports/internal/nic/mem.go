@@ -26,6 +26,7 @@ type Mem struct {
 
 	mu     sync.Mutex // guards the rest
 	remote verbs.MR   // nil: peers may nothing, or no more
+	spare  verbs.MR   // what was remote
 	closed bool
 }
 
@@ -56,22 +57,46 @@ func (d *Domain) Allocate(n int, f uct.MemFlags) (uct.Mem, error) {
 }
 
 func (d *Domain) register(buf []byte, f uct.MemFlags) (*Mem, error) {
-	if len(buf) == 0 {
-		return nil, fmt.Errorf("register memory of no bytes: %w", ucs.ErrInvalid)
-	}
-	if err := d.enter(&d.regions); err != nil {
-		return nil, fmt.Errorf("register %d bytes: %w", len(buf), err)
-	}
-	m := &Mem{d: d, bytes: buf, addr: AddressOf(buf)}
-	if err := m.register(f & uct.MemRemote); err != nil {
-		d.leave(&d.regions)
-		return nil, fmt.Errorf("register %d bytes: %w", len(buf), err)
+	m := &Mem{d: d, closed: true}
+	if err := m.Reregister(buf, f); err != nil {
+		return nil, err
 	}
 	return m, nil
 }
 
-func (m *Mem) register(f uct.MemFlags) (err error) {
-	if m.local, err = m.d.pd.Register(m.bytes, verbs.MRConfig{Access: verbs.LocalWrite}); err != nil {
+// Reregister: see uct.Reregisterer.
+func (m *Mem) Reregister(buf []byte, f uct.MemFlags) error {
+	if len(buf) == 0 {
+		return fmt.Errorf("register memory of no bytes: %w", ucs.ErrInvalid)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	err := m.openLocked(buf, f&uct.MemRemote)
+	if err != nil {
+		return fmt.Errorf("register %d bytes: %w", len(buf), err)
+	}
+	return nil
+}
+
+func (m *Mem) openLocked(buf []byte, f uct.MemFlags) error {
+	if !m.closed {
+		return fmt.Errorf("the region is open: %w", ucs.ErrBusy)
+	}
+	if err := m.d.enter(&m.d.regions); err != nil {
+		return err
+	}
+	m.bytes, m.addr = buf, AddressOf(buf)
+	if err := m.registerLocked(f); err != nil {
+		m.bytes = nil
+		m.d.leave(&m.d.regions)
+		return err
+	}
+	m.closed = false
+	return nil
+}
+
+func (m *Mem) registerLocked(f uct.MemFlags) (err error) {
+	if err = m.again(&m.local, verbs.LocalWrite); err != nil {
 		return err
 	}
 	m.lkey = m.local.LKey()
@@ -79,11 +104,25 @@ func (m *Mem) register(f uct.MemFlags) (err error) {
 	if f == 0 {
 		return nil
 	}
-	if m.remote, err = m.d.pd.Register(m.bytes, verbs.MRConfig{Access: accessOf(f)}); err != nil {
+	if err = m.again(&m.spare, accessOf(f)); err != nil {
 		return errors.Join(err, m.local.Close())
 	}
+	m.remote, m.spare = m.spare, nil
 	m.key.rkey, m.key.base = m.remote.RKey(), m.remote.Addr()
 	return nil
+}
+
+// again registers the region as *r, which is nil or closed, or as another.
+func (m *Mem) again(r *verbs.MR, a verbs.Access) error {
+	c := verbs.MRConfig{Access: a}
+	if old, ok := (*r).(verbs.Reregisterer); ok {
+		return old.Reregister(m.d.pd, m.bytes, c)
+	}
+	made, err := m.d.pd.Register(m.bytes, c)
+	if err == nil {
+		*r = made
+	}
+	return err
 }
 
 func accessOf(f uct.MemFlags) verbs.Access {
@@ -120,9 +159,8 @@ func (m *Mem) revokeLocked() error {
 	if m.remote == nil {
 		return nil
 	}
-	r := m.remote
-	m.remote = nil
-	return r.Close()
+	m.remote, m.spare = nil, m.remote
+	return m.spare.Close()
 }
 
 // Close: see uct.Mem.
@@ -137,6 +175,7 @@ func (m *Mem) Close() error {
 	if m.own {
 		err = errors.Join(err, mapped.Unmap(m.bytes))
 	}
+	m.bytes, m.own = nil, false
 	m.d.leave(&m.d.regions)
 	if err != nil {
 		return fmt.Errorf("close region: %w", err)

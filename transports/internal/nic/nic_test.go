@@ -82,6 +82,38 @@ func TestRevoke(t *testing.T) {
 	require.NoError(t, m.Close())
 }
 
+// A closed region is registered again, with other memory and other rights; what was
+// its key is none any more.
+func TestReregister(t *testing.T) {
+	d := domain(t)
+	m, err := d.Allocate(64, uct.MemRemotePut)
+	require.NoError(t, err)
+	again := m.(uct.Reregisterer)
+	buf := make([]byte, 100)
+	require.ErrorIs(t, again.Reregister(buf, 0), ucs.ErrBusy, "it is open")
+	require.NoError(t, m.Close())
+	require.Nil(t, m.Bytes())
+	require.ErrorIs(t, again.Reregister(nil, 0), ucs.ErrInvalid)
+	var s verbs.SGE
+	for _, f := range []uct.MemFlags{0, uct.MemRemoteGet, uct.MemRemotePut, 0} {
+		mem := m.(*Mem)
+		before := mem.lkey
+		require.NoError(t, again.Reregister(buf, f))
+		require.Same(t, &buf[0], &m.Bytes()[0])
+		require.NotEqual(t, before, mem.lkey)
+		require.Equal(t, f, mem.key.flags)
+		require.Equal(t, f != 0, mem.remote != nil)
+		require.True(t, d.Piece(&uct.Vec{Buf: buf, Mem: m}, &s))
+		require.Equal(t, mem.lkey, s.LKey)
+		require.ErrorIs(t, d.Close(), ucs.ErrBusy)
+		require.NoError(t, m.Close())
+		require.NoError(t, m.Close())
+		require.False(t, d.Piece(&uct.Vec{Buf: buf, Mem: m}, &s), "it is closed")
+	}
+	require.NoError(t, d.Close())
+	require.ErrorIs(t, again.Reregister(buf, 0), ucs.ErrClosed)
+}
+
 func TestPiece(t *testing.T) {
 	d, other := domain(t), domain(t)
 	buf := make([]byte, 100)
