@@ -16,8 +16,9 @@ type port struct {
 	index   int
 	armed   bool // its EventFD tells what happens while it is inactive
 	sources map[uint32]*source
-	last    *source // the source looked up last
-	careful int     // reasons to look at each source: one is bad, or the budget is spent
+	last    *source            // the source looked up last
+	spares  []uct.Reregisterer // closed regions that serve again
+	careful int                // reasons to look at each source: one is bad, or the budget is spent
 }
 
 func (p *port) name() string { return p.info.Transport + "/" + p.info.Device }

@@ -40,9 +40,14 @@ func (w *Worker) control(lane uint32, m control) {
 	if l.urgent.head == 0 && l.status == ucs.OK && l.sendControl(m) != ucs.NoResource {
 		return // a failure is reported by the transport
 	}
-	if l.status == ucs.OK {
-		w.controlLater(lane, m)
+	if l.status != ucs.OK {
+		return
 	}
+	if len(m.text) > 0 { // which is the caller's
+		m.mem = w.pool.get(len(m.text))
+		m.text = append(w.pool.bytes(m.mem)[:0], m.text...)
+	}
+	w.controlLater(lane, m)
 }
 
 // controlLater has m wait for room.

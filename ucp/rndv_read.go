@@ -32,8 +32,11 @@ const keyHead = 9
 // loan is registered memory of an operation under way.
 type loan struct {
 	uct.Mem
-	temporary bool // registered for the operation alone
+	port *port // that registered it for the operation alone; nil: it was registered before
 }
+
+// maxSpares closed regions are kept of each port.
+const maxSpares = 1024
 
 // canRead reports whether the port's device reads a peer's memory into the
 // program's.
@@ -49,8 +52,26 @@ func (p *port) register(buf []byte, need uct.MemFlags) (loan, error) {
 	if m := p.w.ctx.regionOf(buf, p.w.locals[p.index].Domain, need); m != nil {
 		return loan{Mem: m}, nil
 	}
+	if last := len(p.spares) - 1; last >= 0 {
+		m := p.spares[last]
+		if err := m.Reregister(buf, need); err != nil {
+			return loan{}, err
+		}
+		p.spares = p.spares[:last]
+		return loan{m, p}, nil
+	}
 	m, err := p.domain.Register(buf, need)
-	return loan{m, true}, err
+	return loan{m, p}, err
+}
+
+// retire closes what register made for an operation that has ended.
+func (p *port) retire(m uct.Mem) {
+	if m.Close() != nil {
+		return // an access could not be stopped: the memory stays pinned, and nobody is there to hear of it
+	}
+	if r, ok := m.(uct.Reregisterer); ok && len(p.spares) < maxSpares {
+		p.spares = append(p.spares, r)
+	}
 }
 
 // regionOf gives the region of a domain that covers buf and grants need, nil
@@ -109,12 +130,11 @@ func (b *slab) giveBack(i uint32) {
 	if int(i) >= len(b.loans) {
 		return
 	}
-	if m := b.loans[i]; m.temporary {
-		// An access that could not be stopped leaves the memory pinned; nobody is
-		// there to hear of it.
-		_ = m.Close()
-	}
+	m := b.loans[i]
 	b.loans[i] = loan{}
+	if m.port != nil {
+		m.port.retire(m.Mem)
+	}
 }
 
 // unlend ends the loan of the send in slot i.
@@ -157,7 +177,7 @@ func (w *Worker) lendTo(i uint32, theirs, wanted uint64) bool {
 	w.slab.lend(i, m)
 	s.setPhase(phaseLent)
 	l.lent++
-	text := binary.LittleEndian.AppendUint64(make([]byte, 0, 128), addressOf(buf))
+	text := binary.LittleEndian.AppendUint64(w.scratch[:0], addressOf(buf))
 	text = append(text, byte(w.locals[p.index].Domain))
 	w.control(s.lane, control{id: amKey, hdr: theirs, text: m.AppendKey(text)})
 	return true
