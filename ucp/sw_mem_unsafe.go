@@ -3,8 +3,6 @@ package ucp
 import (
 	"sync/atomic"
 	"unsafe"
-
-	"github.com/goucx/goucx/uct"
 )
 
 // wordAt gives the word that p begins with; false where it is not aligned. Rule
@@ -38,58 +36,4 @@ func copyWhole(to, from []byte) {
 		}
 	}
 	copy(to, from)
-}
-
-// atomic64 carries out op on w by the processor and gives the value before.
-func atomic64(w *uint64, op uct.AtomicOp, v, cmp uint64) uint64 {
-	switch op {
-	case uct.AtomicAdd:
-		return atomic.AddUint64(w, v) - v
-	case uct.AtomicAnd:
-		return atomic.AndUint64(w, v)
-	case uct.AtomicOr:
-		return atomic.OrUint64(w, v)
-	case uct.AtomicSwap:
-		return atomic.SwapUint64(w, v)
-	case uct.AtomicXor, uct.AtomicCompareSwap: // as follows
-	}
-	for {
-		old := atomic.LoadUint64(w)
-		next := v
-		if op == uct.AtomicXor {
-			next ^= old
-		} else if old != cmp {
-			return old
-		}
-		if atomic.CompareAndSwapUint64(w, old, next) {
-			return old
-		}
-	}
-}
-
-// atomic32 is atomic64 of 32 bits.
-func atomic32(w *uint32, op uct.AtomicOp, v, cmp uint32) uint32 {
-	switch op {
-	case uct.AtomicAdd:
-		return atomic.AddUint32(w, v) - v
-	case uct.AtomicAnd:
-		return atomic.AndUint32(w, v)
-	case uct.AtomicOr:
-		return atomic.OrUint32(w, v)
-	case uct.AtomicSwap:
-		return atomic.SwapUint32(w, v)
-	case uct.AtomicXor, uct.AtomicCompareSwap: // as follows
-	}
-	for {
-		old := atomic.LoadUint32(w)
-		next := v
-		if op == uct.AtomicXor {
-			next ^= old
-		} else if old != cmp {
-			return old
-		}
-		if atomic.CompareAndSwapUint32(w, old, next) {
-			return old
-		}
-	}
 }

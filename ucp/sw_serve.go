@@ -95,10 +95,11 @@ func (p *port) swAtomic(s *source, addr uint64, data []byte) {
 	if st == ucs.OK {
 		if width == 4 {
 			at, _ := wordAt[uint32](b)
-			old = uint64(atomic32(at, op, uint32(v), uint32(cmp)))
+			before, _ := op.Fetch32(at, uint32(v), uint32(cmp))
+			old = uint64(before)
 		} else {
 			at, _ := wordAt[uint64](b)
-			old = atomic64(at, op, v, cmp)
+			old, _ = op.Fetch64(at, v, cmp)
 		}
 		m.leave()
 	}

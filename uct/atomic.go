@@ -1,5 +1,11 @@
 package uct
 
+import (
+	"sync/atomic"
+
+	"github.com/goucx/goucx/ucs"
+)
+
 // AtomicOp is a remote atomic operation.
 type AtomicOp uint8
 
@@ -22,6 +28,64 @@ func (op AtomicOp) String() string {
 		return atomicNames[op]
 	}
 	return "atomic?"
+}
+
+// Fetch64 carries op out on the word at p by the CPU and gives what it was; cmp is
+// used by AtomicCompareSwap alone. InvalidParam: there is no such operation.
+func (op AtomicOp) Fetch64(p *uint64, v, cmp uint64) (uint64, Status) {
+	switch op {
+	case AtomicAdd:
+		return atomic.AddUint64(p, v) - v, ucs.OK
+	case AtomicAnd:
+		return atomic.AndUint64(p, v), ucs.OK
+	case AtomicOr:
+		return atomic.OrUint64(p, v), ucs.OK
+	case AtomicXor: // sync/atomic has none
+		for {
+			if old := atomic.LoadUint64(p); atomic.CompareAndSwapUint64(p, old, old^v) {
+				return old, ucs.OK
+			}
+		}
+	case AtomicSwap:
+		return atomic.SwapUint64(p, v), ucs.OK
+	case AtomicCompareSwap:
+		for !atomic.CompareAndSwapUint64(p, cmp, v) {
+			// Another word than cmp is the answer; cmp means that it changed between.
+			if old := atomic.LoadUint64(p); old != cmp {
+				return old, ucs.OK
+			}
+		}
+		return cmp, ucs.OK
+	}
+	return 0, ucs.InvalidParam
+}
+
+// Fetch32 is Fetch64 of 32 bits.
+func (op AtomicOp) Fetch32(p *uint32, v, cmp uint32) (uint32, Status) {
+	switch op {
+	case AtomicAdd:
+		return atomic.AddUint32(p, v) - v, ucs.OK
+	case AtomicAnd:
+		return atomic.AndUint32(p, v), ucs.OK
+	case AtomicOr:
+		return atomic.OrUint32(p, v), ucs.OK
+	case AtomicXor:
+		for {
+			if old := atomic.LoadUint32(p); atomic.CompareAndSwapUint32(p, old, old^v) {
+				return old, ucs.OK
+			}
+		}
+	case AtomicSwap:
+		return atomic.SwapUint32(p, v), ucs.OK
+	case AtomicCompareSwap:
+		for !atomic.CompareAndSwapUint32(p, cmp, v) {
+			if old := atomic.LoadUint32(p); old != cmp {
+				return old, ucs.OK
+			}
+		}
+		return cmp, ucs.OK
+	}
+	return 0, ucs.InvalidParam
 }
 
 // AtomicSet is a set of atomic operations, bit 1<<op each.

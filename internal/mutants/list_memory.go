@@ -52,7 +52,7 @@ var memory = []mutant{
 	},
 	{
 		name: "a fetched add is a load and a store",
-		file: "transports/internal/mapped/atomic.go",
+		file: "uct/atomic.go",
 		old:  "		return atomic.AddUint32(p, v) - v, ucs.OK",
 		new:  "		old := atomic.LoadUint32(p)\n		for range 100 {\n			atomic.LoadUint32(p)\n		}\n		atomic.StoreUint32(p, old+v)\n		return old, ucs.OK",
 		pkg:  "./transports/internal/mapped", test: "^TestConcurrentAtomics$", tries: 5,

@@ -26,7 +26,7 @@ func (r *RMA) Fetch64(op uct.AtomicOp, v, cmp, addr uint64, k uct.RKey, _ uct.To
 	if addr&7 != 0 || r.gate != ucs.OK || rec.perm&fastAtomic == 0 || addr-rec.base > rec.last8 || rec.slot.gen.Load() != rec.gen {
 		return r.fetch64Slow(op, v, cmp, addr, k)
 	}
-	return fetch64(rec.word64(addr), op, v, cmp)
+	return op.Fetch64(rec.word64(addr), v, cmp)
 }
 
 // Atomic32 updates the word at addr.
@@ -46,7 +46,7 @@ func (r *RMA) Fetch32(op uct.AtomicOp, v, cmp uint32, addr uint64, k uct.RKey, _
 	if st != ucs.OK {
 		return 0, st
 	}
-	old, st := fetch32(rec.word32(addr), op, v, cmp)
+	old, st := op.Fetch32(rec.word32(addr), v, cmp)
 	rec.leaveAtomic()
 	return old, st
 }
@@ -68,7 +68,7 @@ func (r *RMA) fetch64Slow(op uct.AtomicOp, v, cmp, addr uint64, k uct.RKey) (uin
 	if st != ucs.OK {
 		return 0, st
 	}
-	old, st := fetch64(rec.word64(addr), op, v, cmp)
+	old, st := op.Fetch64(rec.word64(addr), v, cmp)
 	rec.leaveAtomic()
 	return old, st
 }
@@ -101,7 +101,7 @@ func (rec *record) leaveAtomic() {
 	}
 }
 
-// refuse is the answer to an operation that a switch does not know.
+// refuse is the answer to an operation that posting does not know.
 func refuse(op uct.AtomicOp) uct.Status {
 	if op < uct.NumAtomicOps {
 		return ucs.Unsupported
@@ -118,29 +118,13 @@ func post64(p *uint64, op uct.AtomicOp, v uint64) uct.Status {
 	case uct.AtomicOr:
 		atomic.OrUint64(p, v)
 	case uct.AtomicXor:
-		xor64(p, v)
+		for old := atomic.LoadUint64(p); !atomic.CompareAndSwapUint64(p, old, old^v); {
+			old = atomic.LoadUint64(p)
+		}
 	default: // swap and compare-and-swap without a result make no sense
 		return refuse(op)
 	}
 	return ucs.OK
-}
-
-func fetch64(p *uint64, op uct.AtomicOp, v, cmp uint64) (uint64, uct.Status) {
-	switch op {
-	case uct.AtomicAdd:
-		return atomic.AddUint64(p, v) - v, ucs.OK
-	case uct.AtomicAnd:
-		return atomic.AndUint64(p, v), ucs.OK
-	case uct.AtomicOr:
-		return atomic.OrUint64(p, v), ucs.OK
-	case uct.AtomicXor:
-		return xor64(p, v), ucs.OK
-	case uct.AtomicSwap:
-		return atomic.SwapUint64(p, v), ucs.OK
-	case uct.AtomicCompareSwap:
-		return compareSwap64(p, cmp, v), ucs.OK
-	}
-	return 0, refuse(op)
 }
 
 func post32(p *uint32, op uct.AtomicOp, v uint32) uct.Status {
@@ -152,68 +136,11 @@ func post32(p *uint32, op uct.AtomicOp, v uint32) uct.Status {
 	case uct.AtomicOr:
 		atomic.OrUint32(p, v)
 	case uct.AtomicXor:
-		xor32(p, v)
+		for old := atomic.LoadUint32(p); !atomic.CompareAndSwapUint32(p, old, old^v); {
+			old = atomic.LoadUint32(p)
+		}
 	default:
 		return refuse(op)
 	}
 	return ucs.OK
-}
-
-func fetch32(p *uint32, op uct.AtomicOp, v, cmp uint32) (uint32, uct.Status) {
-	switch op {
-	case uct.AtomicAdd:
-		return atomic.AddUint32(p, v) - v, ucs.OK
-	case uct.AtomicAnd:
-		return atomic.AndUint32(p, v), ucs.OK
-	case uct.AtomicOr:
-		return atomic.OrUint32(p, v), ucs.OK
-	case uct.AtomicXor:
-		return xor32(p, v), ucs.OK
-	case uct.AtomicSwap:
-		return atomic.SwapUint32(p, v), ucs.OK
-	case uct.AtomicCompareSwap:
-		return compareSwap32(p, cmp, v), ucs.OK
-	}
-	return 0, refuse(op)
-}
-
-// sync/atomic has no xor, and its CompareAndSwap does not tell what it found.
-
-func xor64(p *uint64, v uint64) uint64 {
-	for {
-		if old := atomic.LoadUint64(p); atomic.CompareAndSwapUint64(p, old, old^v) {
-			return old
-		}
-	}
-}
-
-func xor32(p *uint32, v uint32) uint32 {
-	for {
-		if old := atomic.LoadUint32(p); atomic.CompareAndSwapUint32(p, old, old^v) {
-			return old
-		}
-	}
-}
-
-func compareSwap64(p *uint64, cmp, v uint64) uint64 {
-	for {
-		if atomic.CompareAndSwapUint64(p, cmp, v) {
-			return cmp
-		}
-		// Another word than cmp is the answer; cmp means that it changed between.
-		if old := atomic.LoadUint64(p); old != cmp {
-			return old
-		}
-	}
-}
-
-func compareSwap32(p *uint32, cmp, v uint32) uint32 {
-	for {
-		if atomic.CompareAndSwapUint32(p, cmp, v) {
-			return cmp
-		}
-		if old := atomic.LoadUint32(p); old != cmp {
-			return old
-		}
-	}
 }
