@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/goucx/goucx/transports/internal/lull"
 	"github.com/goucx/goucx/transports/internal/nic"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
@@ -50,8 +51,7 @@ type ep struct {
 	cancels   uct.Token // of FlushCancel
 	lastUsed  ucs.Time  // as askLives saw it
 	lastHead  uint32
-	activity  uint32   // what was sent and received at
-	activeAt  ucs.Time // this time, or before it
+	lull.Activity
 }
 
 // peer is an interface as its address tells.

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goucx/goucx/internal/fault"
+	"github.com/goucx/goucx/transports/internal/lull"
 	"github.com/goucx/goucx/transports/internal/mapped"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/ring"
@@ -71,12 +72,11 @@ type ep struct {
 	chilled   uint32
 	maxBulk   int // longest message that every pair takes
 
-	wants    bool     // among iface.wanting
-	full     uint32   // refusals for want of room since
-	fullAt   ucs.Time // this time
-	paused   ucs.Time // no offers before
-	activity uint64   // what was sent and received at
-	activeAt ucs.Time // this time, or before it
+	wants  bool     // among iface.wanting
+	full   uint32   // refusals for want of room since
+	fullAt ucs.Time // this time
+	paused ucs.Time // no offers before
+	lull.Activity
 
 	pend   []uct.Token
 	purged bool
