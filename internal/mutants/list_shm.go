@@ -59,8 +59,8 @@ var shm = []mutant{
 	},
 	{
 		name: "a waiting operation is forgotten",
-		file: "transports/shm/pending.go",
-		old:  "e.pend = append(e.pend[:0], e.pend[k:]...)", new: "e.pend = append(e.pend[:0], e.pend[min(k+1, len(e.pend)):]...)",
+		file: "transports/internal/pending/queue.go",
+		old:  "max(min(k, len(q.tokens)), 0))", new: "min(k+1, len(q.tokens)))",
 		pkg: "./transports/shm", test: "^TestPendingGoesOnWhenRoomComesBack$", quick: true,
 	},
 	{

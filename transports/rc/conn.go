@@ -173,7 +173,7 @@ func (e *ep) stale() {
 	e.name()
 	e.gate()
 	e.initiated = true
-	if len(e.pend) > 0 {
+	if e.pend.Len() > 0 {
 		e.want()
 	}
 }
@@ -193,5 +193,5 @@ func (e *ep) say(m machine.Msg) {
 
 // busy reports whether the connection is about to be used.
 func (e *ep) busy() bool {
-	return len(e.pend) > 0 || e.hasReserved || e.out != nil && e.out.head != e.out.tail
+	return e.pend.Len() > 0 || e.hasReserved || e.out != nil && e.out.head != e.out.tail
 }

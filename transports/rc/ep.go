@@ -6,6 +6,7 @@ import (
 
 	"github.com/goucx/goucx/transports/internal/lull"
 	"github.com/goucx/goucx/transports/internal/nic"
+	"github.com/goucx/goucx/transports/internal/pending"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/verbs"
@@ -23,8 +24,7 @@ type ep struct {
 	needsBuf    bool // what was refused last wanted a buffer
 	hasReserved bool
 	reserved    uint32 // buffer of the open reservation
-	pend        []uct.Token
-	purged      bool
+	pend        pending.Queue
 	waits       bool // among iface.waiting
 
 	// Receiving.
@@ -70,7 +70,7 @@ func failErr(what string) error { return fmt.Errorf("%w: %s", ucs.ErrPeerFailed,
 
 // gate has operations go to the queue pair where they may.
 func (e *ep) gate() {
-	if e.status == ucs.OK && e.out != nil && len(e.pend) == 0 {
+	if e.status == ucs.OK && e.out != nil && e.pend.Len() == 0 {
 		e.q = e.out
 		return
 	}
@@ -176,7 +176,7 @@ func (e *ep) Close() {
 	if e.released {
 		return
 	}
-	e.pend, e.purged = nil, e.purged || len(e.pend) > 0
+	e.pend = pending.Queue{}
 	e.abort()
 	if e.status == ucs.OK {
 		e.shut(ucs.Closed)

@@ -29,7 +29,7 @@ func (e *ep) sendIn(id machine.PairID) {
 		e.out = &p.q
 	}
 	e.gate()
-	if len(e.pend) > 0 && e.out == nil {
+	if e.pend.Len() > 0 && e.out == nil {
 		e.want()
 	}
 }

@@ -17,7 +17,7 @@ func (e *ep) PendingAdd(t uct.Token) uct.Status {
 	if e.status != ucs.OK {
 		return e.status
 	}
-	if len(e.pend) == 0 {
+	if e.pend.Len() == 0 {
 		if e.hasRoom() {
 			return ucs.Busy
 		}
@@ -28,7 +28,7 @@ func (e *ep) PendingAdd(t uct.Token) uct.Status {
 			return e.status
 		}
 	}
-	e.pend = append(e.pend, t)
+	e.pend.Add(t)
 	e.gate()
 	if !e.waits {
 		e.waits = true
@@ -41,16 +41,11 @@ func (e *ep) PendingAdd(t uct.Token) uct.Status {
 // PendingPurge empties the queue.
 func (e *ep) PendingPurge(f func(uct.Token)) {
 	e.f.enterWait()
-	for len(e.pend) > 0 {
-		ts := e.pend
-		e.pend, e.purged = nil, true
+	e.pend.Purge(e.gate, func(t uct.Token) {
 		e.f.leave()
-		for _, t := range ts {
-			f(t)
-		}
+		f(t)
 		e.f.enterWait()
-	}
-	e.gate()
+	})
 	e.f.leave()
 }
 
@@ -66,7 +61,7 @@ func (f *iface) offerAll() (moved int) {
 	}
 	kept := f.waiting[:0]
 	for _, e := range f.waiting {
-		if e.waits = len(e.pend) > 0; e.waits {
+		if e.waits = e.pend.Len() > 0; e.waits {
 			kept = append(kept, e)
 		}
 	}
@@ -77,19 +72,11 @@ func (f *iface) offerAll() (moved int) {
 
 // offer lets the handler retry what waits.
 func (e *ep) offer() int {
-	if e.status != ucs.OK || len(e.pend) == 0 || !e.hasRoom() {
+	if e.status != ucs.OK || e.pend.Len() == 0 || !e.hasRoom() {
 		return 0
 	}
 	e.q = e.out
-	e.purged = false
-	k := e.f.handler.HandlePending(e.pend)
-	switch {
-	case e.purged:
-	case k >= len(e.pend):
-		e.pend = e.pend[:0]
-	default:
-		e.pend = append(e.pend[:0], e.pend[k:]...)
-	}
+	k := e.pend.Offer(e.f.handler)
 	e.gate()
 	return k
 }

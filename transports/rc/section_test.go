@@ -144,7 +144,7 @@ func TestSleeperIsWoken(t *testing.T) {
 			stop.Store(true)
 			<-done
 			require.True(t, readable(b.EventFD()), "b can send now")
-			until(t, func() bool { return b.sees(func() bool { return len(back.(*ep).pend) == 0 }) }, b)
+			until(t, func() bool { return b.sees(func() bool { return back.(*ep).pend.Len() == 0 }) }, b)
 			require.False(t, b.wake.Raised())
 			back.Close()
 		})

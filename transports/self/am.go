@@ -173,7 +173,7 @@ func (e *endpoint) refill(n int) uct.Status {
 	if e.state != ucs.OK {
 		return e.state
 	}
-	if len(e.pending) > 0 && !e.offering {
+	if e.pend.Len() > 0 && !e.offering {
 		return ucs.NoResource
 	}
 	if e.q.ds == nil {
@@ -193,7 +193,7 @@ func (e *endpoint) refill(n int) uct.Status {
 // stopped by q.max 0, which sends each of them through refill.
 func (e *endpoint) gate() {
 	st := e.state
-	if st == ucs.OK && len(e.pending) > 0 && !e.offering {
+	if st == ucs.OK && e.pend.Len() > 0 && !e.offering {
 		st = ucs.NoResource
 	}
 	e.SetGate(st)

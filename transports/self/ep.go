@@ -2,6 +2,7 @@ package self
 
 import (
 	"github.com/goucx/goucx/transports/internal/mapped"
+	"github.com/goucx/goucx/transports/internal/pending"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
@@ -24,8 +25,7 @@ type endpoint struct {
 
 	offering bool // HandlePending runs for this endpoint
 	refused  int  // bytes of the last send that found no room
-	pending  []uct.Token
-	purges   uint // how often pending was emptied from outside
+	pend     pending.Queue
 }
 
 // PendingAdd: see uct.Endpoint.
@@ -33,35 +33,25 @@ func (e *endpoint) PendingAdd(t uct.Token) uct.Status {
 	if e.state != ucs.OK {
 		return e.state
 	}
-	if len(e.pending) == 0 && (e.q.ds == nil || e.q.fits(e.refused)) {
+	if e.pend.Len() == 0 && (e.q.ds == nil || e.q.fits(e.refused)) {
 		return ucs.Busy
 	}
-	e.pending = append(e.pending, t)
+	e.pend.Add(t)
 	e.gate()
 	return ucs.OK
 }
 
 // PendingPurge: see uct.Endpoint.
 func (e *endpoint) PendingPurge(f func(uct.Token)) {
-	ts := e.pending
-	e.pending = nil
-	e.purges++
-	e.gate()
-	for _, t := range ts {
-		f(t)
-	}
+	e.pend.Purge(e.gate, f)
 }
 
 // offer lets the handler retry what waits.
 func (e *endpoint) offer() {
-	purges := e.purges
 	e.offering = true
 	e.gate()
-	k := e.iface.handler.HandlePending(e.pending)
+	e.pend.Offer(e.iface.handler)
 	e.offering = false
-	if purges == e.purges {
-		e.pending = append(e.pending[:0], e.pending[min(max(k, 0), len(e.pending)):]...)
-	}
 	e.gate()
 }
 
@@ -91,7 +81,7 @@ func (e *endpoint) Close() {
 		return
 	}
 	e.end(ucs.Closed)
-	e.pending = nil
+	e.pend = pending.Queue{}
 	e.iface.closing++
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/goucx/goucx/transports/internal/pending"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/shmem"
 	"github.com/goucx/goucx/uct"
@@ -145,7 +146,7 @@ func (i *iface) Close() error {
 	i.closed = true
 	for _, e := range i.eps {
 		e.end(ucs.Closed)
-		e.pending = nil
+		e.pend = pending.Queue{}
 	}
 	i.eps = nil
 	i.dom.ifaceClosed()

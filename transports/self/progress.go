@@ -26,7 +26,7 @@ func (i *iface) Progress(budget int) int {
 		if e.q.n > 0 {
 			done += e.deliver(budget - done)
 		}
-		if len(e.pending) > 0 && e.state == ucs.OK && e.q.fits(e.refused) {
+		if e.pend.Len() > 0 && e.state == ucs.OK && e.q.fits(e.refused) {
 			e.offer()
 		}
 		if done >= budget {
@@ -96,7 +96,7 @@ func (i *iface) Arm(uct.EventKind) uct.Status {
 		return ucs.Busy
 	}
 	for _, e := range i.eps {
-		if e.q.n > 0 || len(e.pending) > 0 && e.state == ucs.OK {
+		if e.q.n > 0 || e.pend.Len() > 0 && e.state == ucs.OK {
 			return ucs.Busy
 		}
 	}

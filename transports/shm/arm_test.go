@@ -228,8 +228,8 @@ func sleepers(t *testing.T, a, b *iface, e *ep, ra, rb *recorder, rounds int) {
 		if e.PendingAdd(1) != ucs.OK {
 			continue
 		}
-		for len(e.pend) > 0 {
-			require.True(t, sleep(a, func() bool { return len(e.pend) == 0 }), "the sender sleeps beside a free ring")
+		for e.pend.Len() > 0 {
+			require.True(t, sleep(a, func() bool { return e.pend.Len() == 0 }), "the sender sleeps beside a free ring")
 		}
 	}
 	require.True(t, <-done, "the receiver sleeps beside a message")

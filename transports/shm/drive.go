@@ -234,7 +234,7 @@ func (e *ep) accepted(h hello, fds []int) error {
 }
 
 // busy reports whether the connection is about to be used.
-func (e *ep) busy() bool { return len(e.pend) > 0 || e.resLen >= 0 || e.rx.Ready() }
+func (e *ep) busy() bool { return e.pend.Len() > 0 || e.resLen >= 0 || e.rx.Ready() }
 
 // layout is the geometry that the message names.
 func (h *hello) layout() ring.Layout { return ring.Layout{Cells: int(h.cells), Bulk: int(h.bulk)} }

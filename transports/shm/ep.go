@@ -8,6 +8,7 @@ import (
 	"github.com/goucx/goucx/internal/fault"
 	"github.com/goucx/goucx/transports/internal/lull"
 	"github.com/goucx/goucx/transports/internal/mapped"
+	"github.com/goucx/goucx/transports/internal/pending"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/ring"
 	"github.com/goucx/goucx/ucs/shmem"
@@ -78,8 +79,7 @@ type ep struct {
 	paused ucs.Time // no offers before
 	lull.Activity
 
-	pend   []uct.Token
-	purged bool
+	pend pending.Queue
 
 	sock      *shmem.Conn
 	side      *shmem.Conn // by which the peer said hello while ours stands

@@ -47,7 +47,7 @@ func (e *ep) pause(d time.Duration) { e.paused = ucs.Now().Add(d) }
 // declined has an offer made again later where messages wait for it.
 func (e *ep) declined() {
 	e.pause(declinePause)
-	if e.m.Out() == machine.None && len(e.pend) > 0 {
+	if e.m.Out() == machine.None && e.pend.Len() > 0 {
 		e.want()
 	}
 }

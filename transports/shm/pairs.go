@@ -161,10 +161,10 @@ func (e *ep) sendIn(id machine.PairID) {
 		e.tx, e.sends = tx, id
 	}
 	e.salt = uint64(id) << saltShift
-	if e.status != ucs.OK || len(e.pend) > 0 {
+	if e.status != ucs.OK || e.pend.Len() > 0 {
 		e.tx.Block()
 	}
-	if len(e.pend) > 0 {
+	if e.pend.Len() > 0 {
 		e.f.look()
 		if e.sends == machine.None {
 			e.want() // what waits does not ask by itself

@@ -10,7 +10,7 @@ func (e *ep) PendingAdd(t uct.Token) uct.Status {
 	if e.status != ucs.OK {
 		return e.status
 	}
-	if len(e.pend) == 0 {
+	if e.pend.Len() == 0 {
 		if s := e.refresh(); s != ucs.OK {
 			return s
 		}
@@ -21,7 +21,7 @@ func (e *ep) PendingAdd(t uct.Token) uct.Status {
 		e.wait()
 	}
 	e.f.stats.Inc(statPending)
-	e.pend = append(e.pend, t)
+	e.pend.Add(t)
 	return ucs.OK
 }
 
@@ -40,20 +40,11 @@ func (e *ep) wait() {
 
 // PendingPurge empties the queue.
 func (e *ep) PendingPurge(f func(uct.Token)) {
-	if len(e.pend) == 0 {
-		return
-	}
-	e.purged = true
-	for len(e.pend) > 0 {
-		ts := e.pend
-		e.pend = nil
-		for _, t := range ts {
-			f(t)
+	e.pend.Purge(func() {
+		if e.status == ucs.OK {
+			e.unblock()
 		}
-	}
-	if e.status == ucs.OK {
-		e.unblock()
-	}
+	}, f)
 }
 
 // offerAll hands waiting tokens to the handler where room came back, and gives how
@@ -64,7 +55,7 @@ func (f *iface) offerAll() (moved int) {
 	for i := 0; i < len(f.waiting); {
 		e := f.waiting[i]
 		moved += e.offer()
-		if len(e.pend) > 0 {
+		if e.pend.Len() > 0 {
 			i++
 			continue
 		}
@@ -80,7 +71,7 @@ func (f *iface) offerAll() (moved int) {
 // offer opens the ring while the handler retries what waits. It gives how many
 // tokens were consumed, and one more where a part of another went out.
 func (e *ep) offer() int {
-	if e.status != ucs.OK || len(e.pend) == 0 {
+	if e.status != ucs.OK || e.pend.Len() == 0 {
 		return 0
 	}
 	e.unblock()
@@ -91,18 +82,10 @@ func (e *ep) offer() int {
 		e.block(ucs.NoResource)
 		return 0
 	}
-	e.purged = false
 	head := e.tx.Head()
-	k := e.f.handler.HandlePending(e.pend)
-	switch {
-	case e.purged:
-	case k == len(e.pend):
-		e.pend = e.pend[:0]
-	default:
-		e.pend = append(e.pend[:0], e.pend[k:]...)
-		if e.status == ucs.OK {
-			e.block(ucs.NoResource)
-		}
+	k := e.pend.Offer(e.f.handler)
+	if e.pend.Len() > 0 && e.status == ucs.OK {
+		e.block(ucs.NoResource)
 	}
 	if k == 0 && e.tx.Head() != head {
 		return 1

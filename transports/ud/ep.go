@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/goucx/goucx/transports/internal/pending"
 	"github.com/goucx/goucx/transports/ud/arq"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
@@ -20,21 +21,20 @@ type endpoint struct {
 	// gate is what operations answer: OK, or NoResource while tokens wait, or status.
 	gate   uct.Status
 	status uct.Status
-	want   int // length of the packet that found no room last
+	resID  uct.AMID // of the open reservation
+	want   int      // length of the packet that found no room last
 	// shortAt is iface.passes then, and one.
 	shortAt uint32
 	busy    bool // among iface.busy
 	waits   bool // among iface.waiting
-	purged  bool
 	gone    bool // the flow is over and forgotten
 
-	resID  uct.AMID
 	resHdr uint64
 	resLen int // of the open reservation; -1: none
 	slot   uint32
 
 	num     arq.Flow
-	pend    []uct.Token
+	pend    pending.Queue
 	flushes []flush
 	err     error // of the failure to be reported
 }
@@ -239,7 +239,7 @@ func (e *endpoint) Close() {
 		return
 	}
 	was := e.status
-	e.pend = nil
+	e.pend = pending.Queue{}
 	e.shut(ucs.Closed)
 	if was == ucs.OK && !f.closed {
 		e.finish(arq.EndFlow)

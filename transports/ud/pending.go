@@ -15,7 +15,7 @@ func (e *endpoint) PendingAdd(t uct.Token) uct.Status {
 	if e.status != ucs.OK {
 		return e.status
 	}
-	if len(e.pend) == 0 {
+	if e.pend.Len() == 0 {
 		if e.shortAt != f.passes+1 && e.fits() {
 			return ucs.Busy
 		}
@@ -27,26 +27,13 @@ func (e *endpoint) PendingAdd(t uct.Token) uct.Status {
 	}
 	f.more = true
 	f.stats.Inc(statPending)
-	e.pend = append(e.pend, t)
+	e.pend.Add(t)
 	return ucs.OK
 }
 
 // PendingPurge empties the queue.
 func (e *endpoint) PendingPurge(fn func(uct.Token)) {
-	if len(e.pend) == 0 {
-		return
-	}
-	e.purged = true
-	for len(e.pend) > 0 {
-		ts := e.pend
-		e.pend = nil
-		for _, t := range ts {
-			fn(t)
-		}
-	}
-	if e.status == ucs.OK {
-		e.gate = ucs.OK
-	}
+	e.pend.Purge(func() { e.gate = e.status }, fn)
 }
 
 // fits reports whether what was refused may be sent now.
@@ -62,7 +49,7 @@ func (f *iface) offerAll() (moved int) {
 	for i := 0; i < len(f.waiting); {
 		e := f.waiting[i]
 		moved += e.offer()
-		if len(e.pend) > 0 && e.status == ucs.OK {
+		if e.pend.Len() > 0 && e.status == ucs.OK {
 			i++
 			continue
 		}
@@ -75,20 +62,13 @@ func (f *iface) offerAll() (moved int) {
 }
 
 func (e *endpoint) offer() int {
-	if e.status != ucs.OK || len(e.pend) == 0 || !e.fits() {
+	if e.status != ucs.OK || e.pend.Len() == 0 || !e.fits() {
 		return 0
 	}
-	e.purged, e.gate = false, ucs.OK
-	k := e.f.handler.HandlePending(e.pend)
-	switch {
-	case e.purged:
-	case k >= len(e.pend):
-		e.pend = e.pend[:0]
-	default:
-		e.pend = append(e.pend[:0], e.pend[k:]...)
-		if e.status == ucs.OK {
-			e.gate = ucs.NoResource
-		}
+	e.gate = ucs.OK
+	k := e.pend.Offer(e.f.handler)
+	if e.pend.Len() > 0 && e.status == ucs.OK {
+		e.gate = ucs.NoResource
 	}
 	return k
 }

@@ -17,6 +17,7 @@ var pendingCases = []testCase{
 	{"partial", pendingPartial},
 	{"purge", pendingPurge},
 	{"purge-in-handler", pendingPurgeInHandler},
+	{"send-in-purge", pendingSendInPurge},
 	{"stream", pendingStream},
 	{"two-endpoints", pendingTwo},
 }
@@ -177,6 +178,26 @@ func pendingPurge(e *env) {
 	require.Len(e, got, 5, "a token was purged twice")
 	f.drain()
 	require.Equal(e, ok, f.post(f.send), "tokens that were purged are still waited for")
+	f.drain()
+}
+
+// pendingSendInPurge: for what PendingPurge hands over nothing waits any more, and
+// what waits anew meanwhile is purged, too.
+func pendingSendInPurge(e *env) {
+	f := e.fillUp()
+	f.add(3)
+	if f.from != f.to { // there may be room, which nobody has offered
+		e.until("all messages", func() bool { return f.got.next == f.sent }, f.to)
+	}
+	n := 0
+	f.PendingPurge(func(t uct.Token) {
+		require.Equal(e, f.queue[0], t)
+		if f.queue = f.queue[1:]; n == 0 && f.send() == noResource {
+			f.add(1)
+		}
+		n++
+	})
+	require.Empty(e, f.queue)
 	f.drain()
 }
 
