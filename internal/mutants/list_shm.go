@@ -87,4 +87,22 @@ var shm = []mutant{
 		old:  "		f.failLater(e, failErr(\"it wrote garbage into its ring\"))", new: "		e.rx.Advance()",
 		pkg: "./transports/shm", test: "^TestGarbageInTheRingFailsThatPeerAlone$", quick: true,
 	},
+	{
+		name: "shm: after a move a message overtakes those that wait",
+		file: "transports/shm/pairs.go",
+		old:  "	if e.status != ucs.OK || len(e.pend) > 0 {", new: "	if e.status != ucs.OK {",
+		pkg: "./transports/shm", test: "^TestWaitingOutlivesAMove$", quick: true,
+	},
+	{
+		name: "shm: a clone of a virtual machine counts as this one",
+		file: "transports/shm/address.go",
+		old:  "certain(a) && bytes.Equal(a[38:46], b[38:46]) &&", new: "certain(a) && len(b) > 0 &&",
+		pkg: "./transports/shm", test: "^TestGoneForCertain$", quick: true,
+	},
+	{
+		name: "shm: hosts without network addresses count as one",
+		file: "transports/shm/address.go",
+		old:  " && !bytes.Equal(a[38:46], make([]byte, 8))", new: "",
+		pkg: "./transports/shm", test: "^TestGoneForCertain$", quick: true,
+	},
 }

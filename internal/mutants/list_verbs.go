@@ -112,6 +112,24 @@ var device = []mutant{
 		pkg: "./verbs/soft", test: "^TestAloneAfterTimeout$", quick: true,
 	},
 	{
+		name: "after a time-out the probes of the one before count",
+		file: "verbs/soft/completer.go",
+		old:  "	r.probe.sent, r.probe.alone = 0, r.probe.on\n", new: "	r.probe.alone = r.probe.on\n",
+		pkg: "./verbs/soft", test: "^TestRetryRate$/^retry_cnt_1,_3_probes$",
+	},
+	{
+		name: "a probe costs a retry",
+		file: "verbs/soft/probe.go",
+		old:  "		p.sent++\n", new: "		p.sent++\n		r.retries -= min(r.retries, 1)\n",
+		pkg: "./verbs/soft", test: "^TestRetryRate$/^retry_cnt_1,_3_probes$",
+	},
+	{
+		name: "a read that comes twice ends the connection when its memory is gone",
+		file: "verbs/soft/reply.go",
+		old:  "			if a.given {", new: "			if false {",
+		pkg: "./verbs/soft", test: "^TestReadRepeatedLate$", quick: true,
+	},
+	{
 		name: "a peer makes the key of any region invalid",
 		file: "verbs/soft/mem.go",
 		old:  "m != nil && m.revoke && m.pd", new: "m != nil && m.pd",

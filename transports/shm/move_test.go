@@ -214,6 +214,35 @@ func TestReservationOutlivesAMove(t *testing.T) {
 	require.Len(t, d.ab.e.pairs, 1)
 }
 
+// TestWaitingOutlivesAMove: the pair that an endpoint moves to has room, but first for
+// what waits.
+func TestWaitingOutlivesAMove(t *testing.T) {
+	var ra recorder
+	d := newDuplex(t)
+	d.a.handler = &ra
+	d.ab.send(1)
+	until(t, func() bool { return d.ab.e.m.Settled() && d.ba.e.m.Settled() && d.quiet() }, d.a, d.b)
+	for d.ab.e.AMUint64(1, d.ab.next, 0) == ucs.OK {
+		d.ab.next++
+	}
+	require.Equal(t, ucs.OK, d.ab.e.PendingAdd(1))
+	ra.pending = func(ts []uct.Token) int {
+		if d.ab.e.AMUint64(1, d.ab.next, 0) != ucs.OK {
+			return 0
+		}
+		d.ab.next++
+		return len(ts)
+	}
+	full := d.ab.e.m.Out()
+	d.ba.e.propose(machine.Grow, d.b.layout)
+	d.ab.e.read() // as in the middle of Progress
+	require.NotEqual(t, full, d.ab.e.m.Out())
+	require.Equal(t, ucs.NoResource, d.ab.e.AMUint64(1, d.ab.next+1, 0), "it would overtake")
+	until(t, func() bool { return len(d.ab.e.pend) == 0 && d.quiet() }, d.a, d.b)
+	d.ab.e.Close()
+	d.ba.e.Close()
+}
+
 // nap has d's connection put to sleep by a.
 func (d *duplex) nap(t *testing.T) {
 	until(t, func() bool { return d.ab.e.m.Settled() && d.ba.e.m.Settled() && d.quiet() }, d.a, d.b)
