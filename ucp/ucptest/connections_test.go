@@ -10,10 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/goucx/goucx/transports/rc"
-	"github.com/goucx/goucx/transports/ud"
 	"github.com/goucx/goucx/ucp"
-	"github.com/goucx/goucx/uct"
 )
 
 // counted adds up the counters of that name of all interfaces of a worker.
@@ -149,8 +146,8 @@ func TestManyUnderFaults(t *testing.T) {
 		n = 12
 	}
 	for _, f := range []Factory{
-		simulated("rc-sim", nil, func(ds devices) uct.Component { return rc.Component(ds) }),
-		simulated("ud-sim", nil, func(ds devices) uct.Component { return ud.Component(ds) }),
+		simulated("rc-sim", nil, losing, overDevices["rc"]),
+		simulated("ud-sim", nil, losing, overDevices["ud"]),
 	} {
 		t.Run(f.Column, func(t *testing.T) {
 			f.Env = slices.Concat(f.Env, small, []string{"UCX_RC_CONNECT_RETRY=10ms", "UCX_RC_TIMEOUT=1s"})

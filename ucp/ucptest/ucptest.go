@@ -48,6 +48,8 @@ type Factory struct {
 	Lossy bool
 	// Modes are those to run in; nil: one goroutine, and two.
 	Modes []ucp.ThreadMode
+	// Cases are those to run; nil: all.
+	Cases []Case
 }
 
 var modeNames = map[ucp.ThreadMode]string{ucp.ThreadSingle: "one goroutine", ucp.ThreadMulti: "two goroutines"}
@@ -72,9 +74,13 @@ func Run(t *testing.T, f Factory) {
 	if modes == nil {
 		modes = []ucp.ThreadMode{ucp.ThreadSingle, ucp.ThreadMulti}
 	}
+	cases := f.Cases
+	if cases == nil {
+		cases = Cases()
+	}
 	for _, mode := range modes {
 		t.Run(modeNames[mode], func(t *testing.T) {
-			for _, c := range Cases() {
+			for _, c := range cases {
 				t.Run(c.Name, func(t *testing.T) {
 					defer m.compare(t, f.Column, c.Name)
 					c.Run(t, NewPair(t, f, mode))

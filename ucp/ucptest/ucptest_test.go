@@ -4,6 +4,7 @@ import (
 	"os"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
@@ -44,14 +45,21 @@ func over(t *testing.T, column string, modes []ucp.ThreadMode, env []string, nam
 	return f
 }
 
+var (
+	// losing is a link that loses, doubles, reorders and corrupts packets. Each loss
+	// takes a time-out.
+	losing = soft.Faults{Seed: 3, Loss: 0.002, Duplicate: 0.002, Reorder: 0.002, Corrupt: 0.002}
+	// confusing is one that loses none, so that nothing waits for long.
+	confusing = soft.Faults{Seed: 3, Duplicate: 0.01, Reorder: 0.01, Jitter: 20 * time.Microsecond}
+)
+
 // simulated makes the factory of a column over one transport, on devices of the
-// software RNIC whose link loses, doubles, reorders and corrupts packets.
-func simulated(column string, modes []ucp.ThreadMode, transport func(devices) uct.Component) Factory {
+// software RNIC with a link of such faults.
+func simulated(column string, modes []ucp.ThreadMode, faults soft.Faults, transport func(devices) uct.Component) Factory {
 	sw := soft.NewSwitch()
 	f := Factory{Column: column, Modes: modes, Env: impatient, Reads: column == "rc-sim", Takes: true, Lossy: true}
 	f.Providers = []uct.Component{transport(func(_ *config.Set, log *zap.Logger) []verbs.Provider {
-		faults := &soft.Faults{Seed: 3, Loss: 0.002, Duplicate: 0.002, Reorder: 0.002, Corrupt: 0.002}
-		return []verbs.Provider{soft.New(soft.Config{Link: soft.LinkInproc, Switch: sw, Faults: faults, Log: log})}
+		return []verbs.Provider{soft.New(soft.Config{Link: soft.LinkInproc, Switch: sw, Faults: &faults, Log: log})}
 	})}
 	return f
 }
@@ -59,9 +67,17 @@ func simulated(column string, modes []ucp.ThreadMode, transport func(devices) uc
 // devices are those that a transport is handed.
 type devices = func(*config.Set, *zap.Logger) []verbs.Provider
 
+// overDevices are the transports over devices.
+var overDevices = map[string]func(devices) uct.Component{
+	"rc": func(ds devices) uct.Component { return rc.Component(ds) },
+	"ud": func(ds devices) uct.Component { return ud.Component(ds) },
+}
+
 // factories are the columns. Over a device each message costs more than in shared
 // memory: outside of the long setting these have one of the modes each, and under
-// the race detector only what finds races soonest.
+// the race detector only what finds races soonest. Over a simulated link, where all
+// packets are serialised, they have a part of the cases, and nothing is lost: only
+// doubled and overtaken.
 func factories(t *testing.T) []Factory {
 	one, two := []ucp.ThreadMode{ucp.ThreadSingle}, []ucp.ThreadMode{ucp.ThreadMulti}
 	if os.Getenv("GOUCX_TEST_LONG") != "" {
@@ -84,13 +100,24 @@ func factories(t *testing.T) []Factory {
 		over(t, "rc+ud", one, inproc, "rc", "ud"),
 		over(t, "shm+rc", one, loopback, "shm", "rc"),
 	)
+	faults, cases := losing, []Case(nil)
 	if one != nil {
-		return fs
+		faults, cases = confusing, transferCases()
 	}
-	return append(fs, // where each loss takes a time-out
-		simulated("rc-sim", nil, func(ds devices) uct.Component { return rc.Component(ds) }),
-		simulated("ud-sim", nil, func(ds devices) uct.Component { return ud.Component(ds) }),
-	)
+	sims := []Factory{
+		simulated("rc-sim", one, faults, overDevices["rc"]),
+		simulated("ud-sim", one, faults, overDevices["ud"]),
+	}
+	for i := range sims {
+		sims[i].Cases = cases
+	}
+	return append(fs, sims...)
+}
+
+// transferCases are those that depend on the link most: what is transferred. Waiting,
+// goroutines and ends are the layer's own.
+func transferCases() []Case {
+	return slices.Concat(tagCases, tagBulkCases, rndvCases, tagSyncCases, tagOracleCases, flushCases, rmaCases, amoCases, amCases, amRndvCases)
 }
 
 func TestUCP(t *testing.T) {
