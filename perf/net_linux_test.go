@@ -86,6 +86,8 @@ func TestUCTOverVerbsRefusesSizes(t *testing.T) {
 		{"put_lat", "rc", Short, 65, "message size (65) is larger than max supported (64) by rc/lo:1"},
 		{"am_bw", "ud", Bcopy, 5000, "message size (5000) is larger than max supported (4072) by ud/lo:1 with data layout bcopy"},
 		{"fadd", "rc", Short, 4, "rc/lo:1 does not support fadd of 4 bytes"},
+		{"get", "rc", Short, 8, "rc/lo:1 does not support get with data layout short, but with bcopy and zcopy"},
+		{"put_lat", "ud", Bcopy, 8, "ud/lo:1 does not support put_lat with data layout bcopy, nor with another"},
 	} {
 		p := Defaults()
 		p.Test, p.Transport, p.Device, p.Layout, p.Sizes = c.test, c.transport, "lo:1", c.layout, []int64{c.size}

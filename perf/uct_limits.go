@@ -2,6 +2,7 @@ package perf
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
@@ -39,7 +40,7 @@ func (s *uctSide) fitsForm(short uct.Ops, l uct.Limit, n, head int64) error {
 	}
 	switch {
 	case !s.attr.Ops.Has(op):
-		return fmt.Errorf("%s does not support %s with data layout %s: %w", s.name, s.test.Name, s.p.Layout, ucs.ErrUnsupported)
+		return fmt.Errorf("%s does not support %s with data layout %s%s: %w", s.name, s.test.Name, s.p.Layout, s.others(short), ucs.ErrUnsupported)
 	case n > int64(most):
 		return fmt.Errorf("message size (%d) is larger than max supported (%d) by %s with data layout %s: %w",
 			s.p.Size(), int64(most)+s.p.Size()-n, s.name, s.p.Layout, ucs.ErrTooLong)
@@ -53,6 +54,21 @@ func (s *uctSide) fitsForm(short uct.Ops, l uct.Limit, n, head int64) error {
 		return fmt.Errorf("%d pieces are more than max supported (%d) by %s: %w", len(s.p.Sizes), l.MaxVec, s.name, ucs.ErrTooLong)
 	}
 	return nil
+}
+
+// others says with which data layouts an operation is supported, short being its
+// first form.
+func (s *uctSide) others(short uct.Ops) string {
+	var has []string
+	for i, l := range []Layout{Short, Bcopy, Zcopy} {
+		if s.attr.Ops.Has(short << i) {
+			has = append(has, string(l))
+		}
+	}
+	if has == nil {
+		return ", nor with another"
+	}
+	return ", but with " + strings.Join(has, " and ")
 }
 
 func (s *uctSide) fitsAtomic() error {

@@ -206,7 +206,10 @@ func (s *uctSide) progress() { s.iface.Progress(progressBudget) }
 // idle is a pass of a loop that waits; an error ends the waiting.
 func (s *uctSide) idle() error {
 	if s.iface.Progress(progressBudget) != 0 {
-		return s.failed
+		if s.failed != nil {
+			return s.lost()
+		}
+		return nil
 	}
 	if s.spins++; s.spins%64 == 0 {
 		return s.idleSlow()
@@ -220,9 +223,17 @@ func (s *uctSide) idleSlow() error {
 		cpu.Yield()
 	}
 	if s.failed != nil {
-		return s.failed
+		return s.lost()
 	}
 	return s.link.Err()
+}
+
+// lost is why the run failed, and the other side's end where that is known by now.
+func (s *uctSide) lost() error {
+	if gone := s.link.look(); gone != nil && !errors.Is(gone, errOtherThread) {
+		return fmt.Errorf("%w; %w", s.failed, gone)
+	}
+	return s.failed
 }
 
 // again follows an answer that is neither OK nor InProgress: nil says that the
@@ -230,10 +241,14 @@ func (s *uctSide) idleSlow() error {
 //
 //go:noinline
 func (s *uctSide) again(st uct.Status) error {
-	if st != ucs.NoResource {
-		return fmt.Errorf("over %s: %w", s.name, st.Err())
+	if st == ucs.NoResource {
+		return s.idle()
 	}
-	return s.idle()
+	s.progress() // which says why
+	if s.failed == nil {
+		s.failed = fmt.Errorf("over %s: %w", s.name, st.Err())
+	}
+	return s.lost()
 }
 
 // drain waits until no more than limit operations are under way.
@@ -295,7 +310,7 @@ func (s *uctSide) close() error {
 func (s *uctSide) HandleEvents(es []uct.Event) {
 	s.inFlight -= len(es)
 	for i := range es {
-		if es[i].Status != ucs.OK {
+		if es[i].Status != ucs.OK && s.failed == nil {
 			s.failed = fmt.Errorf("over %s: %w", s.name, es[i].Status.Err())
 		}
 	}
@@ -316,9 +331,9 @@ func (s *uctSide) HandleAM(_ []byte, ds []uct.Desc) uint64 {
 // HandlePending is never called: loops try again on their own.
 func (s *uctSide) HandlePending(ts []uct.Token) int { return len(ts) }
 
-// HandleFailure ends the run.
+// HandleFailure ends the run. It knows more than the operations that failed.
 func (s *uctSide) HandleFailure(f uct.Failure) {
-	if f.Err != nil && s.failed == nil {
+	if f.Err != nil && (s.failed == nil || errors.Is(s.failed, ucs.ErrPeerFailed)) {
 		s.failed = fmt.Errorf("over %s: %w", s.name, f.Err)
 	}
 }

@@ -29,6 +29,12 @@ func TestOpenErrors(t *testing.T) {
 	assert.ErrorContains(t, err, "warp")
 	_, err = ucp.Open(ucp.Config{Providers: transports.All(), Settings: settings(t, "UCX_TLS=^self,shm,ib")})
 	assert.ErrorContains(t, err, "leaves no transport")
+	c, err := ucp.Open(ucp.Config{Providers: transports.All(), Settings: settings(t, "UCX_TLS=rc,ud", "UCX_NET_DEVICES=warp")})
+	require.NoError(t, err)
+	_, err = c.NewWorker(ucp.WorkerConfig{})
+	assert.ErrorIs(t, err, ucp.ErrUnsupported)
+	assert.Regexp(t, `no interface works: \w[^\[\]]*; [^\[\]]*$`, err.Error())
+	require.NoError(t, c.Close())
 }
 
 // settings are those of env alone.

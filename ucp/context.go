@@ -103,7 +103,7 @@ func Open(c Config) (*Context, error) {
 		x.openDomains(p)
 	}
 	if len(x.domains) == 0 {
-		return nil, fmt.Errorf("open context: no transport works here: %v: %w", x.refused, ErrUnsupported)
+		return nil, fmt.Errorf("open context: no transport works here%s: %w", reasons(x.refused), ErrUnsupported)
 	}
 	if err := x.offer(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open context: %w", err), x.Close())

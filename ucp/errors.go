@@ -2,7 +2,6 @@ package ucp
 
 import (
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"strings"
@@ -88,17 +87,19 @@ type UnreachableError struct {
 
 // Error lists every transport with its reason.
 func (e *UnreachableError) Error() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "no transport reaches worker %s", e.Peer)
-	for i, r := range e.Refused {
-		if i == 0 {
-			b.WriteString(": ")
-		} else {
-			b.WriteString("; ")
-		}
-		b.WriteString(r.String())
+	return "no transport reaches worker " + e.Peer + reasons(e.Refused)
+}
+
+// reasons lists refusals behind a sentence.
+func reasons(rs []uct.Refusal) string {
+	if len(rs) == 0 {
+		return ""
 	}
-	return b.String()
+	texts := make([]string, len(rs))
+	for i, r := range rs {
+		texts[i] = r.String()
+	}
+	return ": " + strings.Join(texts, "; ")
 }
 
 // Unwrap gives ErrUnreachable.

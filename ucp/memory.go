@@ -120,7 +120,7 @@ func (m *MemHandle) fill(domains []memDomain, f uct.MemFlags, n int) error {
 		}
 	}
 	if len(m.regions) == 0 {
-		return fmt.Errorf("no transport took it: %v", m.refused)
+		return fmt.Errorf("no transport took it%s", reasons(m.refused))
 	}
 	return nil
 }

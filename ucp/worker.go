@@ -140,7 +140,7 @@ func (x *Context) NewWorker(c WorkerConfig) (*Worker, error) {
 	w.initTags(c)
 	w.openIfaces(domains)
 	if len(w.ports) == 0 {
-		return nil, fmt.Errorf("new worker: no interface works: %v: %w", w.refused, ErrUnsupported)
+		return nil, fmt.Errorf("new worker: no interface works%s: %w", reasons(w.refused), ErrUnsupported)
 	}
 	w.wake.problem = w.openWakeup()
 	w.initSleep(c.Spin)

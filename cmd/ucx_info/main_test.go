@@ -75,7 +75,7 @@ func TestUsageErrors(t *testing.T) {
 		{"-F alone", []string{"-v", "-F", "TLS"}, "-c, which is not given"},
 		{"-D", []string{"-p", "-D", "warp"}, "not one of all, shm, net, self"},
 		{"-P", []string{"-e", "-P", "warp"}, "not one of self, intra, inter"},
-		{"-P inter", []string{"-e", "-P", "inter"}, "no transport reaches another host"},
+		{"-P inter", []string{"-e", "-P", "inter"}, "give the address of one by --address"},
 		{"two peers", []string{"-e", "-P", "self", "--address", "x"}, "both name the peer"},
 		{"-u unknown", []string{"-p", "-u", "q"}, "'q' is no feature"},
 		{"-u of UCX", []string{"-p", "-u", "ts"}, "'s' is not supported yet"},

@@ -80,7 +80,8 @@ func table(o *options) []group {
 				"  'all'  : all possible devices (default)\n  'shm'  : shared memory devices only\n" +
 				"  'net'  : network devices only\n  'self' : self transport only"},
 			{letter: "P", name: "placement", arg: "type", value: &o.placement, help: "Set the peer whose endpoint is shown by -e and --why:\n" +
-				"  'self'  : same worker (default)\n  'intra' : another worker of this host"},
+				"  'self'  : same worker (default)\n  'intra' : another worker of this host\n" +
+				"  'inter' : a worker of another host: give --address instead"},
 			{name: "address", arg: "file", value: &o.address, help: "The peer is the worker whose address is in the file"},
 			{name: "json", value: &o.json, help: "Print -v, -d, -c, --why and --live as one JSON object"},
 			{letter: "h", name: "help", value: &o.help, help: "Show this help message"},
@@ -176,7 +177,7 @@ func (o *options) check() error {
 	case !oneOf(o.placement, "", "self", "intra", "inter"):
 		return usagef("-P %s: not one of self, intra, inter", o.placement)
 	case o.placement == "inter":
-		return usagef("-P inter: no transport reaches another host yet: %w", ucs.ErrUnsupported)
+		return usagef("-P inter: there is no worker of another host here: give the address of one by --address: %w", ucs.ErrUnsupported)
 	case !oneOf(o.types, "", "all", "shm", "net", "self"):
 		return usagef("-D %s: not one of all, shm, net, self", o.types)
 	}
