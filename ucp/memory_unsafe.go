@@ -18,7 +18,7 @@ func addressOf(p []byte) uint64 {
 // load64 reads the eight bytes of p, little-endian, as one atomic load where
 // they are aligned. Rule (1): eight bytes of p are a uint64.
 func load64(p []byte) uint64 {
-	_ = p[7]
+	p = p[:8] // no read: it would not be atomic
 	q := unsafe.Pointer(unsafe.SliceData(p))
 	if uintptr(q)&7 != 0 {
 		return binary.LittleEndian.Uint64(p)

@@ -238,7 +238,7 @@ func TestWaitingOutlivesAMove(t *testing.T) {
 	d.ab.e.read() // as in the middle of Progress
 	require.NotEqual(t, full, d.ab.e.m.Out())
 	require.Equal(t, ucs.NoResource, d.ab.e.AMUint64(1, d.ab.next+1, 0), "it would overtake")
-	until(t, func() bool { return len(d.ab.e.pend) == 0 && d.quiet() }, d.a, d.b)
+	until(t, func() bool { return d.ab.e.pend.Len() == 0 && d.quiet() }, d.a, d.b)
 	d.ab.e.Close()
 	d.ba.e.Close()
 }
