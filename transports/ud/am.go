@@ -103,6 +103,10 @@ func (e *endpoint) CommitAM(n int) {
 	if e.resLen < 0 || n < 0 || n > e.resLen {
 		return
 	}
+	if e.status != ucs.OK { // failed meanwhile
+		e.drop()
+		return
+	}
 	e.resLen = -1
 	e.send(e.slot, f.tx.bytes(e.slot)[:arq.HeadLen+n], e.resID, e.resHdr)
 }
@@ -111,14 +115,16 @@ func (e *endpoint) CommitAM(n int) {
 func (e *endpoint) Abort() {
 	e.f.enterWait()
 	defer e.f.leave()
-	if e.resLen >= 0 {
-		e.drop()
-	}
+	e.drop()
 }
 
+// drop gives the open reservation back, if there is one. Only the user's calls do: until
+// then a message is written there.
 func (e *endpoint) drop() {
-	e.resLen = -1
-	e.f.tx.give(e.slot)
+	if e.resLen >= 0 {
+		e.resLen = -1
+		e.f.tx.give(e.slot)
+	}
 }
 
 // room finds memory for a packet of n bytes that may be sent now.

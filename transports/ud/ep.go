@@ -144,11 +144,9 @@ func (e *endpoint) fail() {
 	}
 }
 
-// shut ends operations with status st, and flushes that wait too.
+// shut ends operations with status st, and flushes that wait too. An open reservation
+// stays.
 func (e *endpoint) shut(st uct.Status) {
-	if e.resLen >= 0 {
-		e.drop()
-	}
 	end := st
 	if st == ucs.Closed {
 		end = ucs.Canceled
@@ -179,6 +177,7 @@ func (e *endpoint) Flush(k uct.FlushKind, t uct.Token) uct.Status {
 	case e.status != ucs.OK:
 		return e.status
 	case k == uct.FlushCancel:
+		e.drop()
 		e.shut(ucs.Canceled)
 		e.finish(arq.EndFlow)
 		return ucs.OK
@@ -195,7 +194,11 @@ func (e *endpoint) Flush(k uct.FlushKind, t uct.Token) uct.Status {
 }
 
 // Fence has nothing to do: an endpoint keeps order.
-func (e *endpoint) Fence() uct.Status { return e.status }
+func (e *endpoint) Fence() uct.Status {
+	e.f.enterWait()
+	defer e.f.leave()
+	return e.status
+}
 
 // Check asks the peer. It answers from what is known; silence fails the endpoint
 // later.
@@ -240,6 +243,7 @@ func (e *endpoint) Close() {
 	}
 	was := e.status
 	e.pend = pending.Queue{}
+	e.drop()
 	e.shut(ucs.Closed)
 	if was == ucs.OK && !f.closed {
 		e.finish(arq.EndFlow)

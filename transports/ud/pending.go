@@ -33,7 +33,13 @@ func (e *endpoint) PendingAdd(t uct.Token) uct.Status {
 
 // PendingPurge empties the queue.
 func (e *endpoint) PendingPurge(fn func(uct.Token)) {
-	e.pend.Purge(func() { e.gate = e.status }, fn)
+	e.f.enterWait()
+	e.pend.Purge(func() { e.gate = e.status }, func(t uct.Token) {
+		e.f.leave()
+		fn(t)
+		e.f.enterWait()
+	})
+	e.f.leave()
 }
 
 // fits reports whether what was refused may be sent now.
