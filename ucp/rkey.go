@@ -233,7 +233,8 @@ func (k *RemoteKey) Bytes() ([]byte, error) {
 }
 
 // Close gives the key back. Operations posted before still end; the transport's
-// key goes after the last of them. Idempotent.
+// key goes after the last of them. A lane that only k held goes with it: where a
+// Fence or Flush is to cover what k has put, it comes before Close. Idempotent.
 func (k *RemoteKey) Close() error {
 	if k == nil {
 		return nil
