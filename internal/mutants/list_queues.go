@@ -71,7 +71,7 @@ var queues = []mutant{
 	{
 		name: "rc: a section wakes nobody",
 		file: "transports/rc/section.go",
-		old:  "		f.wake.Raise()", new: "		_ = f.wake",
+		old:  "heard > 0) {\n		f.wake.Raise()", new: "heard > 0) {\n		_ = f.wake",
 		pkg: "./transports/rc", test: "^TestSleeperIsWoken$",
 	},
 	{

@@ -41,8 +41,8 @@ var rooms = []mutant{
 	},
 	{
 		name: "memory stays lent after its message",
-		file: "ucp/sends.go",
-		old:  "		w.slab.giveBack(i)\n		w.slab.unlink(&l.open, i)", new: "		w.slab.unlink(&l.open, i)",
+		file: "ucp/rndv_read.go",
+		old:  "	w.slab.giveBack(i)\n	w.t.lanes[", new: "	w.t.lanes[",
 		pkg: "./ucp", test: "^TestAbortWhileRead$", quick: true,
 	},
 	{

@@ -90,7 +90,7 @@ var shm = []mutant{
 	{
 		name: "shm: after a move a message overtakes those that wait",
 		file: "transports/shm/pairs.go",
-		old:  "	if e.status != ucs.OK || len(e.pend) > 0 {", new: "	if e.status != ucs.OK {",
+		old:  "	if e.status != ucs.OK || e.pend.Len() > 0 {", new: "	if e.status != ucs.OK {",
 		pkg: "./transports/shm", test: "^TestWaitingOutlivesAMove$", quick: true,
 	},
 	{
