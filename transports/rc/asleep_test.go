@@ -48,19 +48,45 @@ func TestReservedAsleep(t *testing.T) {
 	until(t, func() bool { return a.sees(func() bool { return to.out == nil && a.tx.Free() == a.txTotal }) }, a, b)
 }
 
+// readsAway leaves a with a get under way in a queue pair that is sent in no more, and
+// gives where b's memory is.
+func readsAway(t *testing.T) (a, b *end, to *ep, addr uint64, key uct.RKey) {
+	a, b, to = proposesSleep(t)
+	mem, err := b.d.Allocate(8, uct.MemRemote)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, mem.Close()) })
+	key, err = a.d.UnpackKey(mem.AppendKey(nil))
+	require.NoError(t, err)
+	addr = nic.AddressOf(mem.Bytes())
+	a.events = nil
+	require.Equal(t, ucs.InProgress, to.GetBcopy(make([]byte, 8), addr, key, 1))
+	b.leave()
+	until(t, func() bool { return a.sees(func() bool { return to.out == nil }) }, b)
+	return a, b, to, addr, key
+}
+
+// TestOrderAwake: what goes by a new queue pair waits for what goes by the one that was
+// left, as a fence asks for.
+func TestOrderAwake(t *testing.T) {
+	for _, waits := range []bool{false, true} {
+		a, b, to, addr, key := readsAway(t)
+		require.Equal(t, ucs.OK, to.Fence())
+		a.inside(to.want)
+		until(t, func() bool { return a.sees(func() bool { return to.out != nil }) }, b)
+		require.Equal(t, ucs.NoResource, to.PutUint64(1, addr, key), "the get has not ended")
+		if waits {
+			require.Equal(t, ucs.OK, to.PendingAdd(5))
+		}
+		until(t, func() bool { return to.PutUint64(1, addr, key) == ucs.OK }, a, b)
+		require.Equal(t, []uct.Event{{Token: 1}}, a.events)
+		require.Empty(t, append(a.failures, b.failures...))
+	}
+}
+
 // TestFlushAsleep: a flush waits for what goes by a queue pair that was left.
 func TestFlushAsleep(t *testing.T) {
 	for _, whole := range []bool{false, true} {
-		a, b, to := proposesSleep(t)
-		mem, err := b.d.Allocate(8, uct.MemRemote)
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, mem.Close()) })
-		key, err := a.d.UnpackKey(mem.AppendKey(nil))
-		require.NoError(t, err)
-		a.events = nil
-		require.Equal(t, ucs.InProgress, to.GetBcopy(make([]byte, 8), nic.AddressOf(mem.Bytes()), key, 1))
-		b.leave()
-		until(t, func() bool { return a.sees(func() bool { return to.out == nil }) }, b)
+		a, b, to, _, _ := readsAway(t)
 		flush := func() uct.Status { return to.Flush(uct.FlushRemote, 2) }
 		if whole {
 			flush = func() uct.Status { return a.Flush(2) }

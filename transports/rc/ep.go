@@ -20,6 +20,7 @@ type ep struct {
 	q           *queue // what operations go to: out, or one that takes none
 	f           *iface
 	out         *queue // of the pair that is sent in; nil: there is none
+	left        *queue // of the pair that was sent in before
 	status      uct.Status
 	needsBuf    bool // what was refused last wanted a buffer
 	hasReserved bool
@@ -70,11 +71,18 @@ func failErr(what string) error { return fmt.Errorf("%w: %s", ucs.ErrPeerFailed,
 
 // gate has operations go to the queue pair where they may.
 func (e *ep) gate() {
-	if e.status == ucs.OK && e.out != nil && e.pend.Len() == 0 {
+	if e.status == ucs.OK && e.ready() && e.pend.Len() == 0 {
 		e.q = e.out
 		return
 	}
 	e.q = &e.f.nowhere
+}
+
+// ready reports whether there is a pair to send in, and what went by the one before has
+// arrived: the peer has the marker then, so that no receive is held by what it cannot
+// read yet, and a fence orders what is under way.
+func (e *ep) ready() bool {
+	return e.out != nil && (e.left == nil || e.left.head == e.left.tail || e.left.p.doomed)
 }
 
 // noRoom answers what cannot be posted now, and has a connection made where there
@@ -85,6 +93,9 @@ func (e *ep) noRoom(buf bool) uct.Status {
 	e.needsBuf = buf
 	if e.out == nil {
 		e.want()
+	}
+	if e.pend.Len() == 0 {
+		e.gate() // it may be ready by now
 	}
 	if e.status != ucs.OK {
 		return e.status

@@ -23,6 +23,7 @@ func (e *ep) pair(id machine.PairID) *pair {
 func (e *ep) sendIn(id machine.PairID) {
 	if e.out != nil {
 		e.out.control(idMarker, uint64(id))
+		e.left = e.out
 	}
 	e.out = nil
 	if p := e.pair(id); p != nil {

@@ -122,6 +122,9 @@ func (p *pair) close(st uct.Status) {
 	f.signaled -= p.q.signals
 	p.q.signals = 0
 	p.q.abandon(st)
+	if p.e.left == &p.q {
+		p.e.left = nil
+	}
 	for i := range p.early {
 		f.rx.Give(uint32(p.early[i].ID))
 	}

@@ -7,7 +7,7 @@ import (
 
 // hasRoom reports whether what was refused last would be taken.
 func (e *ep) hasRoom() bool {
-	return e.out != nil && e.out.room() && (!e.needsBuf || e.f.tx.Free() > 0)
+	return e.ready() && e.out.room() && (!e.needsBuf || e.f.tx.Free() > 0)
 }
 
 // PendingAdd queues t until there is room for what was refused last.
@@ -19,6 +19,7 @@ func (e *ep) PendingAdd(t uct.Token) uct.Status {
 	}
 	if e.pend.Len() == 0 {
 		if e.hasRoom() {
+			e.gate()
 			return ucs.Busy
 		}
 		if e.out == nil {
