@@ -97,3 +97,21 @@ func TestFlushAsleep(t *testing.T) {
 		require.Equal(t, ucs.OK, flush())
 	}
 }
+
+// TestCancelAsleep: what goes by a queue pair that was left has ended, too, when giving
+// the endpoint up has.
+func TestCancelAsleep(t *testing.T) {
+	a, b, to, _, _ := readsAway(t)
+	retired := func() bool { return len(a.dying) == 1 }
+	a.inside(func() {
+		a.busy++
+		until(t, func() bool { a.receive(1); return retired() })
+		a.busy--
+	})
+	require.Equal(t, ucs.InProgress, to.Flush(uct.FlushCancel, 2))
+	until(t, func() bool { return len(a.failures) == 1 }, a, b)
+	require.Len(t, a.events, 2)
+	require.EqualValues(t, 1, a.events[0].Token, "it has ended, or the queue pair was closed")
+	require.Equal(t, uct.Event{Token: 2}, a.events[1])
+	require.False(t, a.sees(retired))
+}

@@ -137,10 +137,12 @@ func (q *queue) nothing(t uct.Token) {
 // cancel gives the endpoint up.
 func (e *ep) cancel(t uct.Token) uct.Status {
 	e.f.failLater(e, errCanceled)
-	if e.out == nil || e.out.head == e.out.tail {
+	for range e.f.underWay(e) {
+		e.cancels = t
+	}
+	if e.cancels == 0 {
 		return ucs.OK
 	}
-	e.cancels = t
 	return ucs.InProgress
 }
 

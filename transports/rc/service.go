@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/goucx/goucx/ucs"
@@ -96,6 +97,7 @@ func (f *iface) tearDown(e *ep) (n int) {
 		e.step(machine.Event{Kind: machine.Lost}) // the peer is told
 	}
 	e.closePairs(statusOf(e.dead))
+	f.closeLeft(e, statusOf(e.dead))
 	if e.cancels != 0 {
 		f.tell(uct.Event{Token: e.cancels})
 	}
@@ -104,6 +106,16 @@ func (f *iface) tearDown(e *ep) (n int) {
 	}
 	f.report(e)
 	return n
+}
+
+// closeLeft closes the pairs of a failed connection that linger.
+func (f *iface) closeLeft(e *ep, st uct.Status) {
+	for _, p := range f.dying {
+		if p.e == e {
+			p.close(st)
+		}
+	}
+	f.dying = slices.DeleteFunc(f.dying, func(p *pair) bool { return p.closed })
 }
 
 // report tells the layer above that a connection ended.
