@@ -115,3 +115,20 @@ func TestCancelAsleep(t *testing.T) {
 	require.Equal(t, uct.Event{Token: 2}, a.events[1])
 	require.False(t, a.sees(retired))
 }
+
+// TestSlowAsleep: a queue pair that was left is not closed while anything is under way
+// there: a peer that has no receive is slow, not dead.
+func TestSlowAsleep(t *testing.T) {
+	a, b, to, _, _ := readsAway(t)
+	a.inside(func() {
+		a.busy++
+		until(t, func() bool { a.receive(1); return len(a.dying) == 1 })
+		a.busy--
+		a.dying[0].retired -= ucs.Time(lingerMost)
+		a.bury(ucs.Now())
+		require.Len(t, a.dying, 1)
+	})
+	until(t, func() bool { return len(a.events) == 1 && a.sees(func() bool { return len(a.dying) == 0 }) }, a, b)
+	require.Equal(t, []uct.Event{{Token: 1}}, a.events)
+	require.Equal(t, ucs.OK, to.Flush(uct.FlushRemote, 2))
+}

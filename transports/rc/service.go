@@ -17,7 +17,8 @@ const (
 	// tendEvery is how often what gives no sign is looked at.
 	tendEvery = 500 * time.Microsecond
 	// lingerFor is how long a queue pair that was left answers a peer that has not
-	// heard its acknowledgement, and lingerMost how long it waits for one.
+	// heard its acknowledgement, and lingerMost how long it waits for one when nobody
+	// needs the connection any more.
 	lingerFor, lingerMost = 500 * time.Millisecond, 20 * time.Second
 )
 
@@ -240,7 +241,7 @@ func (f *iface) bury(now ucs.Time) {
 	kept := f.dying[:0]
 	for _, p := range f.dying {
 		quiet := p.q.head == p.q.tail && now.Sub(p.retired) >= lingerFor
-		if p.doomed || quiet || now.Sub(p.retired) >= lingerMost {
+		if p.doomed || quiet || p.e.released && now.Sub(p.retired) >= lingerMost {
 			p.close(ucs.Canceled)
 			continue
 		}
