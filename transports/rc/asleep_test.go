@@ -132,3 +132,28 @@ func TestSlowAsleep(t *testing.T) {
 	require.Equal(t, []uct.Event{{Token: 1}}, a.events)
 	require.Equal(t, ucs.OK, to.Flush(uct.FlushRemote, 2))
 }
+
+// TestBrokenAsleep: where the peer refuses what goes by a queue pair that was left, what
+// follows there is lost, and the connection fails.
+func TestBrokenAsleep(t *testing.T) {
+	a, b, to := proposesSleep(t)
+	mem, err := b.d.Allocate(8, uct.MemRemote)
+	require.NoError(t, err)
+	key, err := a.d.UnpackKey(mem.AppendKey(nil))
+	require.NoError(t, err)
+	addr := nic.AddressOf(mem.Bytes())
+	require.NoError(t, mem.Close())
+	a.events = nil
+	a.inside(func() {
+		a.busy++
+		b.leave()
+		until(t, func() bool { a.receive(1); return to.m.In() == machine.None }, b)
+		require.Equal(t, ucs.InProgress, to.GetBcopy(make([]byte, 8), addr, key, 1))
+		until(t, func() bool { a.ud.hear(udRecvs); return len(a.dying) == 1 }, b)
+		a.flushList()
+		a.busy--
+	})
+	until(t, func() bool { return len(a.failures) == 1 }, a, b)
+	require.ErrorIs(t, a.failures[0].Err, ucs.ErrRemoteAccess)
+	require.Equal(t, []uct.Event{{Token: 1, Status: ucs.RemoteAccess}}, a.events)
+}

@@ -173,8 +173,11 @@ func (p *pair) broken(wc *verbs.WC) {
 		err = failErr(wc.Status.String())
 	}
 	if p.retired != 0 {
+		known := p.doomed || p.e.released
 		p.doomed = true
-		return
+		if known || p.q.reads == 0 && !errors.Is(err, ucs.ErrRemoteAccess) {
+			return // who does not answer may have it all, and have buried its half
+		}
 	}
 	if p.e.dead == nil {
 		p.q.ended(uint32(wc.ID), statusOf(err))
