@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/wireup/machine"
 )
 
 // TestHearsAfterProgress: where a pass drains the event of a connection message, the
@@ -31,5 +32,24 @@ func TestHearsAfterProgress(t *testing.T) {
 	third, err := a.NewEndpoint(b.address(), 0)
 	require.NoError(t, err)
 	until(t, func() bool { return third.AMUint64(1, 0, 0) == ucs.OK }, a)
+	until(t, func() bool { return second.AMUint64(1, 0, 0) == ucs.OK }, a)
+}
+
+// TestHearsAfterMost: where a pass takes as many connection messages as it may, the async
+// goroutine hears what connects after it nevertheless.
+func TestHearsAfterMost(t *testing.T) {
+	c := Component(inproc())
+	a, b := newEnd(t, c, 1), newEnd(t, c, 2)
+	first, err := a.NewEndpoint(b.address(), 0)
+	require.NoError(t, err)
+	until(t, func() bool { return first.AMUint64(1, 0, 0) == ucs.OK }, a, b)
+	until(t, func() bool { return len(b.got) == 1 && b.sees(func() bool { return b.alarmAt == 0 }) }, a, b)
+	b.enterWait()
+	b.ud.hear(udRecvs)
+	a.inside(func() { a.send(&note{msg: machine.Msg{Kind: machine.Stay, From: 1, To: 1}}, &b.self, first.(*ep).ah) })
+	until(t, func() bool { n, _ := b.ud.hear(1); return n == 1 }, a)
+	b.leave()
+	second, err := a.NewEndpoint(b.address(), 0)
+	require.NoError(t, err)
 	until(t, func() bool { return second.AMUint64(1, 0, 0) == ucs.OK }, a)
 }

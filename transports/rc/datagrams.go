@@ -104,7 +104,7 @@ func (u *datagrams) receive(i uint32) {
 
 // hear takes connection messages, about most of them, and gives their number, and
 // whether it drained an event of another queue. When it has taken all, the queue is
-// armed again.
+// armed again; else a section takes the rest.
 func (u *datagrams) hear(most int) (n int, others bool) {
 	for n < most {
 		k := u.cq.Poll(u.wcs[:])
@@ -125,6 +125,9 @@ func (u *datagrams) hear(most int) (n int, others bool) {
 			}
 			u.f.heardNote(&u.wcs[i])
 		}
+	}
+	if n >= most {
+		u.f.wakeAt(ucs.Now().Add(sectionAgain))
 	}
 	return n, others
 }

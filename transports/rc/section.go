@@ -79,9 +79,6 @@ func (f *iface) section(now ucs.Time, others bool) {
 		return
 	}
 	heard, foreign := f.ud.hear(sectionNotes)
-	if heard >= sectionNotes {
-		f.wakeAt(now.Add(sectionAgain))
-	}
 	ticked := f.tick(now)
 	if f.armed && (others || foreign || ticked || heard > 0) {
 		f.wake.Raise()
