@@ -35,7 +35,7 @@ var queues = []mutant{
 	{
 		name: "rc: after a move a message overtakes those that wait",
 		file: "transports/rc/ep.go",
-		old:  "e.out != nil && len(e.pend) == 0 {", new: "e.out != nil {",
+		old:  "e.ready() && e.pend.Len() == 0 {", new: "e.ready() {",
 		pkg: "./transports/rc", test: "^TestConformanceOfRestlessConnections$/^pending$",
 	},
 	{
