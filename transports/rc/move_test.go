@@ -15,7 +15,8 @@ import (
 )
 
 // TestNextPairWaitsForTheOld: a connection that slept goes on in another pair. What
-// comes there is delivered after what is still under way in the pair before.
+// comes there is delivered after what is still under way in the pair before, also where
+// the sender does not wait for that.
 func TestNextPairWaitsForTheOld(t *testing.T) {
 	var lost atomic.Uint32 // the queue pair to which nothing comes through
 	faults := &soft.Faults{Hook: func(p *soft.PacketInfo) soft.Verdict {
@@ -43,7 +44,10 @@ func TestNextPairWaitsForTheOld(t *testing.T) {
 	until(t, func() bool { return send(5) }, a)
 	a.inside(func() { to.step(machine.Event{Kind: machine.Sleep}) })
 	until(t, func() bool { return a.sees(func() bool { return to.out == nil }) }, a, b)
-	until(t, func() bool { return send(10) }, a, b)
+	until(t, func() bool {
+		a.inside(func() { to.left = nil; to.gate() }) // as a peer that does not wait for it
+		return send(10)
+	}, a, b)
 	until(t, func() bool {
 		return len(b.got) > 1 || b.sees(func() bool { return len(from.pairs) == 2 && len(from.pairs[1].early) == 5 })
 	}, a, b)
