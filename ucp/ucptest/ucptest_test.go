@@ -57,7 +57,7 @@ var (
 // software RNIC with a link of such faults.
 func simulated(column string, modes []ucp.ThreadMode, faults soft.Faults, transport func(devices) uct.Component) Factory {
 	sw := soft.NewSwitch()
-	f := Factory{Column: column, Modes: modes, Env: impatient, Reads: column == "rc-sim", Takes: true, Lossy: true}
+	f := Factory{Column: column, Modes: modes, Env: impatient, Reads: column == "rc-sim", Takes: true, Lossy: faults.Loss > 0}
 	f.Providers = []uct.Component{transport(func(_ *config.Set, log *zap.Logger) []verbs.Provider {
 		return []verbs.Provider{soft.New(soft.Config{Link: soft.LinkInproc, Switch: sw, Faults: &faults, Log: log})}
 	})}
