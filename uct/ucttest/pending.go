@@ -137,14 +137,18 @@ func pendingRefuses(e *env) {
 	e.settle(f.from, f.to)
 }
 
-// pendingBusy: with room, PendingAdd asks to retry instead.
+// pendingBusy: with room, PendingAdd asks to retry instead. While a connection moves
+// there is none.
 func pendingBusy(e *env) {
 	e.needsPrompt()
 	f := e.fillUp()
 	f.drain()
-	progress(f.from, f.to)
-	require.Equal(e, ucs.Busy, f.PendingAdd(f.from.token()))
-	require.Equal(e, ok, f.send())
+	e.until("room", func() bool {
+		st := f.PendingAdd(f.from.token())
+		f.PendingPurge(func(uct.Token) {})
+		return st == ucs.Busy
+	}, f.from, f.to)
+	require.Equal(e, ok, f.post(f.send))
 	f.drain()
 }
 
