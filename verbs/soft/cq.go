@@ -254,12 +254,15 @@ func (c *cq) Arm(solicitedOnly bool) ucs.Status {
 	// Under the tail: a push either comes before, and then a Poll after Arm finds
 	// it, or sees what is armed.
 	t := c.tail.lock()
-	c.armed.Store(max(c.armed.Load(), want))
+	was := c.armed.Load()
+	c.armed.Store(max(was, want))
 	c.tail.end(t)
 	if c.dead.Load() {
 		return ucs.Closed
 	}
-	c.d.handOver()
+	if was == 0 { // else it may be armed for good by a program that polls
+		c.d.handOver()
+	}
 	return ucs.OK
 }
 
