@@ -15,13 +15,12 @@ import (
 const period = 500 * time.Microsecond
 
 // background runs the engine while the program does not. While the program polls
-// it looks once a period whether that is still so, and at once when a queue is
-// armed. When nobody polls and nothing is under way it sleeps, and is woken by what
-// comes or is posted.
+// it looks once a period whether that is still so. When nobody polls and nothing
+// is under way it sleeps, and is woken by what comes or is posted.
 type background struct {
 	seen   uint32        // engine.passes at the last look
 	asleep atomic.Uint32 // 1: whoever brings work wakes it
-	wakes  chan struct{} // by handOver, and in-process by wakeUp
+	wakes  chan struct{} // in-process
 	bed    *bed          // UDP
 	stop   atomic.Bool
 	ended  chan struct{}
@@ -92,30 +91,19 @@ func (d *device) standIn() {
 	nap := time.NewTimer(period)
 	defer nap.Stop()
 	for !b.stop.Load() {
-		d.serve()
-		for polls := true; polls && !b.stop.Load(); {
-			polls = d.polled(nap)
+		n := d.passes.Load()
+		if n == b.seen {
+			d.serve()
+			d.sleep(nap)
+			continue
 		}
-		d.sleep(nap)
-	}
-}
-
-// polled reports whether the program has polled since the last look. Then it waits
-// for a period, or until the program arms a queue, which it does before it sleeps.
-func (d *device) polled(nap *time.Timer) bool {
-	b := &d.back
-	n := d.passes.Load()
-	if n == b.seen {
-		return false
-	}
-	b.seen = n
-	d.tick(d.clock()) // who polls seldom looks at the clock more seldom still
-	nap.Reset(period)
-	select {
-	case <-nap.C:
-		return true
-	case <-b.wakes:
-		return false
+		b.seen = n
+		d.tick(d.clock()) // who polls seldom looks at the clock more seldom still
+		nap.Reset(period)
+		select {
+		case <-nap.C:
+		case <-b.wakes:
+		}
 	}
 }
 
@@ -206,18 +194,6 @@ func (d *device) fromNow(until ucs.Time) time.Duration {
 
 // minNap is the shortest sleep.
 const minNap = 10 * time.Microsecond
-
-// handOver has the background goroutine take what comes from now on: the program
-// is about to sleep.
-func (d *device) handOver() {
-	if d.back.asleep.Load() != 0 {
-		return
-	}
-	select {
-	case d.back.wakes <- struct{}{}:
-	default:
-	}
-}
 
 // wake has the sleeping background goroutine look for work.
 func (d *device) wake() {

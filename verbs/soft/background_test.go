@@ -6,7 +6,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
 )
 
@@ -43,24 +42,4 @@ func TestIdleDeviceSleeps(t *testing.T) {
 		require.Eventually(t, func() bool { return d.back.asleep.Load() != 0 }, 10*time.Second, time.Millisecond)
 	}
 	require.Equal(t, uint64(1), b.completion().ID)
-}
-
-// TestArmHandsOver: a program that polls and then arms a queue, to sleep, is not
-// waited for.
-func TestArmHandsOver(t *testing.T) {
-	d := openTest(t, Config{Engine: EngineInline}) // nobody stands in
-	c := testCQ(t, d, verbs.CQConfig{Depth: 1, Channel: testChannel(t, d)})
-	d.back.wakes = make(chan struct{}, 1)
-	nap := time.NewTimer(time.Hour)
-	defer nap.Stop()
-	var wc [1]verbs.WC
-	for range 100 { // on a busy machine the nap may be over before
-		c.Poll(wc[:])
-		c.armed.Store(0)
-		require.Equal(t, ucs.OK, c.Arm(false))
-		if !d.polled(nap) {
-			return
-		}
-	}
-	t.Fatal("it waits for who has polled")
 }

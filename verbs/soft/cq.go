@@ -254,14 +254,10 @@ func (c *cq) Arm(solicitedOnly bool) ucs.Status {
 	// Under the tail: a push either comes before, and then a Poll after Arm finds
 	// it, or sees what is armed.
 	t := c.tail.lock()
-	was := c.armed.Load()
-	c.armed.Store(max(was, want))
+	c.armed.Store(max(c.armed.Load(), want))
 	c.tail.end(t)
 	if c.dead.Load() {
 		return ucs.Closed
-	}
-	if was == 0 { // else it may be armed for good by a program that polls
-		c.d.handOver()
 	}
 	return ucs.OK
 }
