@@ -6,20 +6,28 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/wireup/machine"
 )
 
-// TestHearsAfterProgress: where a pass drains the event of a connection message, the
-// async goroutine hears what connects after it nevertheless.
-func TestHearsAfterProgress(t *testing.T) {
+// enteredAtRest connects a to b by first, waits until b's async goroutine has nothing
+// to do, and keeps it out.
+func enteredAtRest(t *testing.T) (a, b *end, first uct.Endpoint) {
 	c := Component(inproc())
-	a, b := newEnd(t, c, 1), newEnd(t, c, 2)
+	a, b = newEnd(t, c, 1), newEnd(t, c, 2)
 	first, err := a.NewEndpoint(b.address(), 0)
 	require.NoError(t, err)
 	until(t, func() bool { return first.AMUint64(1, 0, 0) == ucs.OK }, a, b)
 	until(t, func() bool { return len(b.got) == 1 && b.sees(func() bool { return b.alarmAt == 0 }) }, a, b)
 	b.enterWait()
 	b.ud.hear(udRecvs)
+	return a, b, first
+}
+
+// TestHearsAfterProgress: where a pass drains the event of a connection message, the
+// async goroutine hears what connects after it nevertheless.
+func TestHearsAfterProgress(t *testing.T) {
+	a, b, _ := enteredAtRest(t)
 	second, err := a.NewEndpoint(b.address(), 0)
 	require.NoError(t, err)
 	require.Equal(t, ucs.NoResource, second.AMUint64(1, 0, 0))
@@ -38,14 +46,7 @@ func TestHearsAfterProgress(t *testing.T) {
 // TestHearsAfterMost: where a pass takes as many connection messages as it may, the async
 // goroutine hears what connects after it nevertheless.
 func TestHearsAfterMost(t *testing.T) {
-	c := Component(inproc())
-	a, b := newEnd(t, c, 1), newEnd(t, c, 2)
-	first, err := a.NewEndpoint(b.address(), 0)
-	require.NoError(t, err)
-	until(t, func() bool { return first.AMUint64(1, 0, 0) == ucs.OK }, a, b)
-	until(t, func() bool { return len(b.got) == 1 && b.sees(func() bool { return b.alarmAt == 0 }) }, a, b)
-	b.enterWait()
-	b.ud.hear(udRecvs)
+	a, b, first := enteredAtRest(t)
 	a.inside(func() { a.send(&note{msg: machine.Msg{Kind: machine.Stay, From: 1, To: 1}}, &b.self, first.(*ep).ah) })
 	until(t, func() bool { n, _ := b.ud.hear(1); return n == 1 }, a)
 	b.leave()
