@@ -78,7 +78,7 @@ func (w *Worker) sleep(ctx context.Context, p *pause) {
 	s := &w.sleeper
 	s.watch(ctx, w)
 	w.am.keep.tend()
-	if w.lowerSignal() || w.calling || len(w.calls)+len(w.failed) > 0 {
+	if ctx.Err() != nil || w.lowerSignal() || w.calling || len(w.calls)+len(w.failed) > 0 {
 		return
 	}
 	if p.since++; p.since > spunOut+maxFruitless {
@@ -175,7 +175,8 @@ func (w *Worker) served() {
 }
 
 // watch has the end of ctx call Signal. It stays so until another context is
-// waited with, or the worker closes: who waits in a loop pays once.
+// waited with, or the worker closes: who waits in a loop pays once. Nothing calls
+// Signal for a context that has ended: those may share one channel.
 func (s *sleeper) watch(ctx context.Context, w *Worker) {
 	ends := ctx.Done()
 	if ends == nil || ends == s.ends {

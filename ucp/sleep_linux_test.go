@@ -65,3 +65,25 @@ func TestWaitUntilNaps(t *testing.T) {
 	assert.Greater(t, looks, 64*5, "it goes on looking")
 	assert.Less(t, used, 150*time.Millisecond)
 }
+
+// endsUnseen ends after the last look at it and before it is first watched.
+type endsUnseen struct {
+	context.Context
+	cancel func()
+}
+
+func (c endsUnseen) Done() <-chan struct{} {
+	c.cancel()
+	return c.Context.Done()
+}
+
+// Contexts that end before anybody has asked for their channel share one.
+func TestContextEndsAsTheSleepBegins(t *testing.T) {
+	for _, mode := range []ucp.ThreadMode{ucp.ThreadSingle, ucp.ThreadMulti} {
+		w, _, _ := newPair(t, "shm", mode)
+		for range 3 {
+			ctx, cancel := context.WithCancel(context.Background())
+			require.ErrorIs(t, w.Run(endsUnseen{ctx, cancel}), context.Canceled, mode)
+		}
+	}
+}
