@@ -40,5 +40,5 @@ func TestFruitlessWakeUps(t *testing.T) {
 		require.Less(t, ucs.Now().Sub(begin), time.Minute, "it sleeps through what wakes it")
 	}
 	rounds := uint64(ucs.Now().Sub(begin)/soon) + 2
-	assert.LessOrEqual(t, n, (maxFruitless+1)*rounds, "so many times a millisecond")
+	assert.LessOrEqual(t, n, 4*(maxFruitless+1)*rounds, "so many times a millisecond, and some in which it was kept from its processor")
 }

@@ -25,9 +25,10 @@ const (
 	// tendShare of the time within which a transport tells that a peer is dead is how
 	// long a sleeper leaves it alone: it asks for signs of life in its passes.
 	tendShare = 16
-	// maxFruitless is how many times in a row a sleeper may be woken for nothing
-	// before it sleeps through what wakes it for a while.
+	// maxFruitless is how many times in a row a sleeper may be woken for nothing, and
+	// before it has slept for aWink, until it sleeps through what wakes it for a while.
 	maxFruitless = 7
+	aWink        = 20 * time.Microsecond
 )
 
 // sleeper is how the goroutine that progresses blocks: first it spins, then it
@@ -71,7 +72,8 @@ func (w *Worker) initSleep(spin time.Duration) {
 }
 
 // sleep blocks until there is something to progress, Signal is called, or ctx
-// ends. It may return early. p counts the sleeps in a row that brought nothing.
+// ends. It may return early. p counts the sleeps in a row that were none, and brought
+// nothing.
 //
 //go:noinline
 func (w *Worker) sleep(ctx context.Context, p *pause) {
@@ -105,8 +107,12 @@ func (w *Worker) sleep(ctx context.Context, p *pause) {
 		w.show.arming(w)
 	}
 	w.count.Inc(cntSlept)
+	lain := ucs.Now()
 	if w.poll(math.MaxInt, d) > 0 {
 		w.served()
+	}
+	if ucs.Now().Sub(lain) >= aWink {
+		p.since = spunOut
 	}
 }
 

@@ -199,3 +199,11 @@ type Context interface {
 	// Close refuses with ErrBusy while anything was made in it.
 	Close() error
 }
+
+// Rester is a Context whose work is done by the program's polls as long as there
+// are some, and a moment after the last by a goroutine of its own (soft).
+type Rester interface {
+	// Rest spares that moment: the program is about to sleep, having armed the
+	// queues that are to wake it. Safe from any goroutine.
+	Rest()
+}

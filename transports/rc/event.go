@@ -72,10 +72,11 @@ func (f *iface) Arm(k uct.EventKind) uct.Status {
 		f.sendStash = f.sendStash[:max(0, f.sendCQ.Poll(f.sendStash[:endBatch]))]
 	}
 	f.stashAll()
-	switch {
-	case len(f.stash) > 0 || len(f.sendStash) > 0:
+	if len(f.stash) > 0 || len(f.sendStash) > 0 {
 		return ucs.Busy
-	case len(f.timed) > 0:
+	}
+	f.d.Rest()
+	if len(f.timed) > 0 {
 		return ucs.InProgress
 	}
 	return ucs.OK

@@ -164,6 +164,7 @@ func (f *iface) Arm(uct.EventKind) uct.Status {
 		return ucs.Busy
 	}
 	f.asleep, f.more = true, true
+	f.d.Rest()
 	return ucs.OK
 }
 

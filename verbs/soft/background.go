@@ -15,12 +15,13 @@ import (
 const period = 500 * time.Microsecond
 
 // background runs the engine while the program does not. While the program polls
-// it looks once a period whether that is still so. When nobody polls and nothing
-// is under way it sleeps, and is woken by what comes or is posted.
+// it looks once a period whether that is still so, and at once when the program says
+// that it rests. When nobody polls and nothing is under way it sleeps, and is woken
+// by what comes or is posted.
 type background struct {
 	seen   uint32        // engine.passes at the last look
 	asleep atomic.Uint32 // 1: whoever brings work wakes it
-	wakes  chan struct{} // in-process
+	wakes  chan struct{} // by Rest, and in-process by wakeUp
 	bed    *bed          // UDP
 	stop   atomic.Bool
 	ended  chan struct{}
@@ -91,19 +92,43 @@ func (d *device) standIn() {
 	nap := time.NewTimer(period)
 	defer nap.Stop()
 	for !b.stop.Load() {
-		n := d.passes.Load()
-		if n == b.seen {
-			d.serve()
-			d.sleep(nap)
-			continue
+		d.serve()
+		for polls := true; polls && !b.stop.Load(); {
+			polls = d.polled(nap)
 		}
-		b.seen = n
-		d.tick(d.clock()) // who polls seldom looks at the clock more seldom still
-		nap.Reset(period)
-		select {
-		case <-nap.C:
-		case <-b.wakes:
-		}
+		d.sleep(nap)
+	}
+}
+
+// polled reports whether the program has polled since the last look. Then it waits
+// for a period, or until the program rests.
+func (d *device) polled(nap *time.Timer) bool {
+	b := &d.back
+	n := d.passes.Load()
+	if n == b.seen {
+		return false
+	}
+	b.seen = n
+	d.tick(d.clock()) // who polls seldom looks at the clock more seldom still
+	nap.Reset(period)
+	select {
+	case <-nap.C:
+		return true
+	case <-b.wakes:
+		b.seen = d.passes.Load()
+		return false
+	}
+}
+
+// Rest has the background goroutine take what comes from now on.
+func (d *device) Rest() {
+	b := &d.back
+	if b.asleep.Load() != 0 {
+		return
+	}
+	select {
+	case b.wakes <- struct{}{}:
+	default:
 	}
 }
 
@@ -141,6 +166,10 @@ func (d *device) busy() bool {
 // the barrier forbids.
 func (d *device) sleep(nap *time.Timer) {
 	b := &d.back
+	if d.busy() { // whoever is at it may need the processor
+		runtime.Gosched()
+		return
+	}
 	until := d.firstTimer()
 	if b.bed != nil {
 		b.bed.alarm(d.fromNow(until))

@@ -43,3 +43,22 @@ func TestIdleDeviceSleeps(t *testing.T) {
 	}
 	require.Equal(t, uint64(1), b.completion().ID)
 }
+
+// TestRestIsHeard: a program that polls and then says that it rests is not waited for.
+func TestRestIsHeard(t *testing.T) {
+	d := openTest(t, Config{Engine: EngineInline}) // nobody stands in
+	c := testCQ(t, d, verbs.CQConfig{Depth: 1})
+	d.back.wakes = make(chan struct{}, 1)
+	nap := time.NewTimer(time.Hour)
+	defer nap.Stop()
+	var wc [1]verbs.WC
+	for range 100 { // on a busy machine the nap may be over before
+		c.Poll(wc[:])
+		d.Rest()
+		if !d.polled(nap) {
+			require.False(t, d.polled(nap), "nor again before it polls")
+			return
+		}
+	}
+	t.Fatal("it waits for who has polled")
+}

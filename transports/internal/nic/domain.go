@@ -21,6 +21,7 @@ type Domain struct {
 	log      *zap.Logger
 	dev      *device
 	ctx      verbs.Context
+	rester   verbs.Rester // nil: the device needs no word
 	pd       verbs.PD
 	attr     uct.DomainAttr
 	keys     keyTable
@@ -46,6 +47,7 @@ func openDomain(c *Component, name string, conf uct.DomainConfig) (*Domain, erro
 	d.attr = uct.DomainAttr{
 		Register: true, NeedMem: true, Allocate: true, MaxRegister: most, MaxAllocate: most, KeyLen: packedLen, KeysUnasked: true,
 	}
+	d.rester, _ = ctx.(verbs.Rester)
 	if d.log == nil {
 		d.log = zap.NewNop()
 	}
@@ -60,6 +62,13 @@ func (d *Domain) Attr() *uct.DomainAttr { return &d.attr }
 
 // Context is the open device.
 func (d *Domain) Context() verbs.Context { return d.ctx }
+
+// Rest tells the device that the program is about to sleep on armed queues.
+func (d *Domain) Rest() {
+	if d.rester != nil {
+		d.rester.Rest()
+	}
+}
 
 // PD is the domain's protection domain.
 func (d *Domain) PD() verbs.PD { return d.pd }
