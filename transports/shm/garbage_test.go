@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/shmem"
@@ -80,6 +81,16 @@ func TestAnyByteMayChange(t *testing.T) {
 	}
 }
 
+// mappedAgain maps s as a peer does: it stays when the connection goes.
+func mappedAgain(t *testing.T, s *shmem.Segment) []byte {
+	fd, err := unix.FcntlInt(uintptr(s.FD()), unix.F_DUPFD_CLOEXEC, 0)
+	require.NoError(t, err)
+	m, err := shmem.Map(fd, len(s.Bytes()))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, m.Close()) })
+	return m.Bytes()
+}
+
 // vandalise strikes between calls or, beside, at the same time.
 func vandalise(t *testing.T, rnd *rand.Rand, beside bool) {
 	ra, rb := &picky{t: t}, &picky{t: t}
@@ -96,14 +107,13 @@ func vandalise(t *testing.T, rnd *rand.Rand, beside bool) {
 	until(t, func() bool { return want == 1 }, b, c)
 	ab := connectTest(t, a, b)
 	require.Equal(t, ucs.OK, ab.AMShort(1, 0, nil))
+	v := &vandal{rnd: rnd}
+	for _, s := range []*shmem.Segment{ab.pairs[0].seg, a.pages[0].seg, b.pages[0].seg} {
+		v.pages = append(v.pages, mappedAgain(t, s))
+	}
 	n := rb.n
 	until(t, func() bool { return rb.n > n && ab.peerInbox != nil }, a, b)
 	ba := connectTest(t, b, a)
-
-	v := &vandal{rnd: rnd}
-	for _, s := range []*shmem.Segment{ab.pairs[0].seg, a.pages[0].seg, b.pages[0].seg} {
-		v.pages = append(v.pages, s.Bytes())
-	}
 	stop, stopped := make(chan bool), make(chan bool)
 	if beside {
 		w := &vandal{rnd: rand.New(rand.NewPCG(rnd.Uint64(), 1)), pages: v.pages}

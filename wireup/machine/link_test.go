@@ -223,6 +223,11 @@ func (l *link) urge() {
 // end has the program close the connection.
 func (l *link) end() {
 	l.wants = 0
+	if l.m.State() == Idle && !l.over() { // the peer has not heard of it
+		l.ended = true
+		l.leave()
+		return
+	}
 	l.step(Event{Kind: Close})
 }
 
