@@ -49,13 +49,26 @@ func (w *Worker) watchSources(by int) {
 }
 
 // slowDown has the sender of s announce what he sends from now on. Who never
-// said who he is cannot be told.
+// said who he is cannot be told. He is told again after 32 messages that come all
+// the same, after 64, and so on: where the word was lost, a later one that arrives
+// makes the transport notice, long before its time-out would.
 func (w *Worker) slowDown(s *source) {
-	if !s.throttled && s.peer != 0 {
-		s.throttled = w.reply(s, control{id: amThrottle, hdr: 1})
-		w.count.Inc(cntThrottled)
+	if s.peer == 0 {
+		return
 	}
+	if s.told == 0 || s.told >= tellAgain && s.told&(s.told-1) == 0 {
+		if !w.reply(s, control{id: amThrottle, hdr: 1}) {
+			return
+		}
+		if s.told == 0 {
+			w.count.Inc(cntThrottled)
+		}
+	}
+	s.told++
 }
+
+// tellAgain is the least number of messages after which a sender is told again.
+const tellAgain = 32
 
 //go:noinline
 func (w *Worker) speedUp() {
@@ -63,8 +76,8 @@ func (w *Worker) speedUp() {
 	w.am.keep.pressed.Store(false)
 	w.watchSources(-1)
 	for _, s := range w.sources {
-		if s != nil && s.throttled {
-			s.throttled = false
+		if s != nil && s.told != 0 {
+			s.told = 0
 			w.reply(s, control{id: amThrottle})
 		}
 	}

@@ -17,13 +17,13 @@ type source struct {
 
 	// Who sends by it, where he said so. Only what he has been sent may be named
 	// by him.
-	peer      wireup.PeerID // 0: not known
-	address   []byte        // beginning of his address
-	reply     uint32        // lane towards him; 0: none yet
-	throttled bool          // he was told to announce everything
-	swErr     ucs.Status    // of his software operations, for his next flush
-	waiting   int           // of Worker.un: messages that want an answer of ours
-	fetches   int           // receives that wait for his data
+	peer    wireup.PeerID // 0: not known
+	address []byte        // beginning of his address
+	reply   uint32        // lane towards him; 0: none yet
+	told    uint32        // messages since he was told to announce everything, and 1; 0: he was not
+	swErr   ucs.Status    // of his software operations, for his next flush
+	waiting int           // of Worker.un: messages that want an answer of ours
+	fetches int           // receives that wait for his data
 
 	from uint64 // the endpoint of AM.From; 0: none yet
 
