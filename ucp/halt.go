@@ -1,6 +1,8 @@
 package ucp
 
 import (
+	"slices"
+
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
@@ -14,6 +16,7 @@ import (
 type haltedEndpoint struct {
 	uct.Endpoint // the transport's
 	waiting      []uct.Token
+	older        int  // so many of waiting, its first ones, had been with the transport
 	open         bool // what waits goes on, and everything passes
 	one          [1]uct.Token
 }
@@ -37,7 +40,9 @@ func (l *lane) halted() *haltedEndpoint {
 func (w *Worker) haltLane(i uint32) {
 	l := &w.t.lanes[i]
 	if h := l.halted(); h != nil {
-		h.open = false
+		if h.open {
+			h.open, h.older = false, 0
+		}
 		return
 	}
 	h := l.sw.halt
@@ -45,7 +50,7 @@ func (w *Worker) haltLane(i uint32) {
 		h = &haltedEndpoint{Endpoint: l.ep}
 		l.sw.halt = h
 	}
-	h.open = false
+	h.open, h.older = false, 0
 	l.ep = h
 	w.gateKeys(i)
 }
@@ -101,8 +106,8 @@ func (w *Worker) goOn(i uint32, h *haltedEndpoint) (k int) {
 }
 
 // holdBack has what a transport offers, all of one lane, wait here where the lane
-// was halted. It reports whether it did. While control messages wait for room the
-// transport has to offer it again.
+// was halted, before what was posted since. It reports whether it did. While control
+// messages wait for room the transport has to offer it again.
 func (w *Worker) holdBack(ts []uct.Token) bool {
 	i := w.slab.find(uint64(ts[0]))
 	if i == 0 {
@@ -113,7 +118,8 @@ func (w *Worker) holdBack(ts []uct.Token) bool {
 	if h == nil || h.open || l.urgent.head != 0 {
 		return false
 	}
-	h.waiting = append(h.waiting, ts...)
+	h.waiting = slices.Insert(h.waiting, h.older, ts...)
+	h.older += len(ts)
 	return true
 }
 

@@ -141,7 +141,7 @@ func (h *haltedEndpoint) PendingAdd(t uct.Token) uct.Status {
 func (h *haltedEndpoint) PendingPurge(f func(uct.Token)) {
 	h.Endpoint.PendingPurge(f)
 	ts := h.waiting
-	h.waiting = nil
+	h.waiting, h.older = nil, 0
 	for _, t := range ts {
 		f(t)
 	}

@@ -175,6 +175,28 @@ func TestSoftwareHaltedLaneKeepsOrder(t *testing.T) {
 	require.Equal(t, uint64(299), p.m.Load64(0))
 }
 
+// What the transport had when a lane was halted was posted before what waits there.
+func TestHaltedLanePutsTheOlderFirst(t *testing.T) {
+	p := newSWPair(t, "rc", 64)
+	require.Zero(t, p.word(0).Or(1))
+	p.e.Fence()
+	h := p.lane().halted()
+	require.NotNil(t, h)
+	put := p.k.PutUint64(1, 0)
+	since := slices.Clone(h.waiting)
+	require.Len(t, since, 1)
+	var older []uct.Token
+	for range 5 {
+		i := p.a.slab.take(opFence)
+		p.a.slab.slots[i].lane, p.a.slab.slots[i].flags = p.k.atomic.lane, flagReported
+		older = append(older, p.a.slab.token(i))
+	}
+	require.True(t, p.a.holdBack(older[:2]))
+	require.True(t, p.a.holdBack(older[2:]), "a transport offers some at a time")
+	require.Equal(t, slices.Concat(older, since), h.waiting)
+	p.must(put)
+}
+
 // No more answers are under way than there is room for, whatever is asked for.
 func TestSoftwareGetsAreBounded(t *testing.T) {
 	const size = 1 << 20
