@@ -124,7 +124,8 @@ func (a *Address) Parse(u uct.Address) error {
 // process.
 func (a *Address) Name() (n [16]byte) {
 	n = a.Worker
-	le := binary.LittleEndian
+	le, g := binary.LittleEndian, a.Port.GID[:]
+	le.PutUint64(n[:], le.Uint64(n[:])^mix(le.Uint64(g)^mix(le.Uint64(g[8:])))) // adapters number their queue pairs alike
 	le.PutUint32(n[8:], le.Uint32(n[8:])^uint32(a.QPN))
 	le.PutUint16(n[12:], le.Uint16(n[12:])^a.Port.LID)
 	return n

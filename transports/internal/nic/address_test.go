@@ -89,7 +89,7 @@ func TestAddressNames(t *testing.T) {
 	a := addresses()["network"]
 	seen := map[any]bool{}
 	for _, change := range []func(){
-		func() {}, func() { a.QPN++ }, func() { a.Port.LID++ }, func() { a.Worker[0]++ }, func() { a.Worker[15]++ },
+		func() {}, func() { a.QPN++ }, func() { a.Port.LID++ }, func() { a.Port.GID[1]++ }, func() { a.Port.GID[15]++ }, func() { a.Worker[0]++ }, func() { a.Worker[15]++ },
 	} {
 		change()
 		for _, v := range []any{a.Name(), a.Digest(), a.QKey()} {
