@@ -218,11 +218,11 @@ func (w *Worker) closeEndpoints() error {
 	return errors.Join(errs...)
 }
 
-// leftInOrder reports whether all peers that failed closed their end: what they
-// did not take then is not lost by us.
+// leftInOrder reports whether all peers that failed since closeEndpoints closed their
+// end: what they did not take then is not lost by us.
 func (w *Worker) leftInOrder() bool {
 	return !slices.ContainsFunc(w.t.lanes, func(l lane) bool {
-		return l.status != ucs.OK && !errors.Is(l.err, errHungUp)
+		return l.closes && l.status != ucs.OK && !errors.Is(l.err, errHungUp)
 	})
 }
 

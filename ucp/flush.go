@@ -46,13 +46,14 @@ func (w *Worker) Flush() Request {
 	return f.request()
 }
 
-// flushAlive flushes the lanes that have not failed.
+// flushAlive flushes the lanes that have not failed, as the worker closes.
 func (w *Worker) flushAlive() Request {
 	w.t.lock()
 	defer w.t.unlock()
 	f := flush{w: w}
 	for i := 1; i < len(w.t.lanes); i++ {
 		if l := &w.t.lanes[i]; l.ep != nil && l.status == ucs.OK && !l.lingers {
+			l.closes = true
 			f.lane(uint32(i))
 		}
 	}

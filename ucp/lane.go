@@ -34,6 +34,7 @@ type lane struct {
 	named     bool  // the peer was told who sends
 	lingers   bool  // nobody holds it, but something is to go out
 	parted    bool  // nobody holds it, but memory is being read
+	closes    bool  // its worker closes and has flushed it
 	fenced    bool  // a fence was made: it is before what goes by lanes opened later, too
 	throttled bool  // the peer wants everything to be announced
 	admitting bool  // admit runs

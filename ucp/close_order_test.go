@@ -1,0 +1,63 @@
+package ucp
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/transports/shm"
+	"github.com/goucx/goucx/uct"
+)
+
+// A peer that closes while a worker closes is no error of it, whoever failed before;
+// one that fails is.
+func TestCloseWhilePeersClose(t *testing.T) {
+	for name, c := range map[string]struct {
+		before, during bool // a peer fails
+	}{
+		"all close": {}, "one had failed": {before: true}, "one fails": {during: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x, err := Open(Config{Providers: []uct.Component{shm.Component()}, CloseTimeout: time.Minute})
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, x.Close()) })
+			newOne := func() *Worker {
+				w, err := x.NewWorker(WorkerConfig{})
+				require.NoError(t, err)
+				return w
+			}
+			w, dies, leaves := newOne(), newOne(), newOne()
+			sync := func(to *Worker) uint32 {
+				e, err := w.NewEndpoint(to.Address(), EndpointConfig{})
+				require.NoError(t, err)
+				e.TagSendUint64(1, 1)
+				for r := to.TagRecv(make([]byte, 8), 1, 1); !r.Done(); {
+					w.Progress()
+					to.Progress()
+				}
+				e.TagSendSync(nil, 2) // nobody receives it
+				return w.eps[w.endpoint(e)].lane
+			}
+			dead, _ := sync(dies), sync(leaves)
+			if c.before {
+				w.failPeer(dead, errGone)
+			}
+			f := w.flushAlive()
+			require.False(t, f.Done())
+			if c.during {
+				w.failPeer(dead, errGone)
+			}
+			require.NoError(t, leaves.Close())
+			require.NoError(t, dies.Close())
+			w.flushErr = w.waitBounded(f)
+			require.ErrorIs(t, w.flushErr, ErrPeerFailed)
+			w.flushed = true // as in Context.Close
+			if err = w.Close(); c.during {
+				require.ErrorIs(t, err, ErrPeerFailed)
+				return
+			}
+			require.NoError(t, err)
+		})
+	}
+}
