@@ -192,6 +192,9 @@ func (k *RemoteKey) openLate() {
 }
 
 func (k *RemoteKey) closeFast() {
+	if k.t.locked { // they were never open, and are read without the lock
+		return
+	}
 	k.put, k.put64, k.get, k.get64 = 0, 0, 0, 0
 	k.amo = noAtomics{}
 }

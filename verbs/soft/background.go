@@ -21,6 +21,7 @@ const period = 500 * time.Microsecond
 type background struct {
 	seen   uint32        // engine.passes at the last look
 	asleep atomic.Uint32 // 1: whoever brings work wakes it
+	rested atomic.Uint32 // engine.passes when the program last said that it rests
 	wakes  chan struct{} // by Rest, and in-process by wakeUp
 	bed    *bed          // UDP
 	stop   atomic.Bool
@@ -115,17 +116,19 @@ func (d *device) polled(nap *time.Timer) bool {
 	case <-nap.C:
 		return true
 	case <-b.wakes:
-		b.seen = d.passes.Load()
-		return false
+		b.seen = b.rested.Load()
+		return d.passes.Load() != b.seen
 	}
 }
 
-// Rest has the background goroutine take what comes from now on.
+// Rest has the background goroutine take what comes from now on, unless another
+// worker polls the device.
 func (d *device) Rest() {
 	b := &d.back
 	if b.asleep.Load() != 0 {
 		return
 	}
+	b.rested.Store(d.passes.Load())
 	select {
 	case b.wakes <- struct{}{}:
 	default:
