@@ -111,4 +111,16 @@ var rooms = []mutant{
 		old:  "uint8(r.domain), r.AppendKey(nil)}", new: "0, r.AppendKey(nil)}",
 		pkg: "./ucp", test: "^TestKeyNamesTheDomainsOfTheAddress$", quick: true,
 	},
+	{
+		name: "who failed before makes a loss of a peer that closes",
+		file: "ucp/close.go",
+		old:  "return l.closes && l.status", new: "return l.status",
+		pkg: "./ucp", test: "^TestCloseWhilePeersClose$", quick: true,
+	},
+	{
+		name: "what a transport had when its lane was halted goes behind what came since",
+		file: "ucp/halt.go",
+		old:  "slices.Insert(h.waiting, h.older, ts...)", new: "slices.Insert(h.waiting, len(h.waiting), ts...)",
+		pkg: "./ucp", test: "^TestHaltedLanePutsTheOlderFirst$", quick: true,
+	},
 }

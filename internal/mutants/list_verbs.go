@@ -183,4 +183,10 @@ var device = []mutant{
 		old:  " && (a|b)&0x8000 != 0", new: "",
 		pkg: "./verbs/wire", test: "^TestPKeysMatch$", quick: true,
 	},
+	{
+		name: "a program that rests is waited for",
+		file: "verbs/soft/background.go",
+		old:  "		return d.passes.Load() != b.seen", new: "		return true",
+		pkg: "./verbs/soft", test: "^TestRestIsHeard$", quick: true,
+	},
 }
