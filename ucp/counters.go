@@ -21,6 +21,7 @@ const (
 	cntSlept
 	cntRead
 	cntZcopy
+	cntReplaced
 	numCounters
 )
 
@@ -43,6 +44,7 @@ var counterNames = [numCounters]string{
 	cntReleasedTwice: "released_twice", // releases of kept messages that were released
 	cntRead:          "read",           // messages read out of their senders' memory
 	cntZcopy:         "zcopy",          // puts and gets out of and into the program's own memory
+	cntReplaced:      "replaced",       // lanes that another transport took over
 	cntSlept:         "slept",          // times that a wait slept until something came
 }
 

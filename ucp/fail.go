@@ -32,6 +32,9 @@ func (w *Worker) connectionFailed(p *port, f uct.Failure) {
 	}
 	for i := range w.t.lanes {
 		if l := &w.t.lanes[i]; l.transport() == f.Endpoint {
+			if w.replaces(uint32(i), f) {
+				return
+			}
 			peer := l.peer
 			if f.Err != nil {
 				w.failPeer(uint32(i), reason)

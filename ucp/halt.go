@@ -58,8 +58,8 @@ func (w *Worker) haltLane(i uint32) {
 // swLift lets lane i go on where all that it waits for has come.
 func (w *Worker) swLift(i uint32) {
 	l := &w.t.lanes[i]
-	h, e := l.halted(), l.sw
-	if h == nil || h.open || e.waits >= swMaxWaits || e.handled < e.until || e.fence != 0 || l.status != ucs.OK {
+	h := l.halted()
+	if h == nil || h.open || l.sw.halts() || l.status != ucs.OK {
 		return
 	}
 	h.open = true
@@ -72,6 +72,11 @@ func (w *Worker) swLift(i uint32) {
 		w.t.lanes[i].ep = h.Endpoint
 		w.gateKeys(i)
 	}
+}
+
+// halts reports whether the lane has to wait.
+func (e *swEndpoint) halts() bool {
+	return e != nil && (e.waits >= swMaxWaits || e.handled < e.until || e.fence != 0)
 }
 
 // goOn has what waits at h go on, or wait with the transport, and what stands behind

@@ -46,6 +46,8 @@ type lane struct {
 	flushes uint32 // in open
 	held    chain  // sends without a credit, and flushes behind them
 	open    chain  // sends that the peer has to answer, and flushes behind them
+
+	passed []passed // ways that it was replaced from
 }
 
 // laneTo is the lane to peer over a port, or 0: there is one at most.
@@ -125,7 +127,7 @@ func (w *Worker) freeLane() uint32 {
 // the peer is gone speaks for all: others would wait for an answer in vain.
 func (w *Worker) openBest(peer wireup.PeerID) (uint32, []uct.Refusal) {
 	view := w.peers.View(peer)
-	plan, refused := wireup.Choose(w.locals, view, wireup.ForAM)
+	plan, refused := w.ways(peer, view, wireup.ForAM)
 	for _, c := range plan[wireup.ForAM] {
 		lane, err := w.openLane(peer, &view, c)
 		if err == nil {

@@ -34,7 +34,7 @@ func (r *keyResolver) plan(e Endpoint) error {
 		return w.reason(slot, st)
 	}
 	r.view = w.peers.View(w.eps[slot].peer)
-	r.ranked, r.refused = wireup.Choose(w.locals, r.view, wireup.ForRMA, wireup.ForAMO, wireup.ForAM)
+	r.ranked, r.refused = w.ways(w.eps[slot].peer, r.view, wireup.ForRMA, wireup.ForAMO, wireup.ForAM)
 	return nil
 }
 
@@ -93,9 +93,14 @@ func (r *keyResolver) software(beside *keyLane) *keyLane {
 		local: c.Local, remote: c.Remote, iface: r.w.ports[c.Local].iface.Attr(),
 		rkey: uct.RKey(key), sw: uct.RKey(key), swOnly: true,
 	}
+	l.limitSoftware()
+	return l
+}
+
+// limitSoftware sets the limits of a lane whose messages do everything.
+func (l *keyLane) limitSoftware() {
 	n := uint64(swLimit(l.iface.AM.Bcopy))
 	l.put, l.get = forms{short: n, bcopy: n}, forms{bcopy: n}
-	return l
 }
 
 // completed gives a lane for all atomics: l, which may be nil, with messages for
@@ -147,6 +152,9 @@ func (r *keyResolver) unpack(c wireup.Candidate) *keyLane {
 	l := &keyLane{
 		local: c.Local, remote: c.Remote, domain: p.domain, rkey: k,
 		attr: p.domain.KeyAttr(k), iface: p.iface.Attr(),
+	}
+	if r.key.flags&keyDeviceAtomics == 0 && l.attr.Bytes == nil {
+		l.instead = uct.RKey(r.key.software())
 	}
 	ops := l.attr.Ops & l.iface.Ops
 	l.put = formsOf(ops, uct.OpPutShort, uct.OpPutBcopy, l.iface.Put)

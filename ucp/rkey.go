@@ -51,6 +51,8 @@ type keyLane struct {
 	// everything. Then rkey is the same, and there is no domain.
 	sw     uct.RKey // 0: nothing does
 	swOnly bool
+	// instead: what sw would be if messages had to do everything; 0: they cannot.
+	instead uct.RKey
 
 	lane uint32 // index in Thread.lanes
 	put  forms

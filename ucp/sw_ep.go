@@ -55,13 +55,16 @@ func swLimit(bcopy int) int { return min(bcopy-swKeyLen, swMaxPiece) }
 func (w *Worker) swLane(i uint32) *swEndpoint {
 	l := &w.t.lanes[i]
 	if l.sw == nil {
-		ops := w.ports[l.port].iface.Attr().Ops
-		l.sw = &swEndpoint{
-			w: w, lane: i, limit: swLimit(l.bcopy),
-			mixed: ops&(uct.OpsPut|uct.OpsGet|uct.OpAtomics) != 0,
-		}
+		l.sw = &swEndpoint{w: w, lane: i}
+		l.sw.suit(w.ports[l.port], l)
 	}
 	return l.sw
+}
+
+// suit fits e to its lane's transport, of port p.
+func (e *swEndpoint) suit(p *port, l *lane) {
+	e.limit = swLimit(l.bcopy)
+	e.mixed = p.iface.Attr().Ops&(uct.OpsPut|uct.OpsGet|uct.OpAtomics) != 0
 }
 
 // request reserves a message with n bytes, which the caller fills and commits.

@@ -40,6 +40,14 @@ func newSWPair(t *testing.T, transport string, size int) *swPair {
 
 func newPairOver(t *testing.T, ps []uct.Component, size int) *swPair {
 	t.Helper()
+	p := newIdlePairOver(t, ps, size)
+	p.must(p.e.Flush())
+	return p
+}
+
+// newIdlePairOver is newPairOver of workers that have made no progress yet.
+func newIdlePairOver(t *testing.T, ps []uct.Component, size int) *swPair {
+	t.Helper()
 	set, _, err := config.Load(config.Options{Env: []string{"UCX_SOFT_LINK=inproc"}, Dirs: []string{}}, Tables(ps)...)
 	require.NoError(t, err)
 	p := &swPair{t: t}
@@ -59,7 +67,6 @@ func newPairOver(t *testing.T, ps []uct.Component, size int) *swPair {
 	require.NoError(t, err)
 	p.k, err = p.e.UnpackKey(p.m.Key())
 	require.NoError(t, err)
-	p.must(p.e.Flush())
 	return p
 }
 

@@ -49,6 +49,11 @@ type Failure struct {
 	// Err is the reason; it wraps one of the sentinels of package ucs. nil: the
 	// peer closed in order.
 	Err error
+	// Unused: no operation posted on Endpoint has been carried out, and no message of
+	// the connection came. Where Err is another than ucs.ErrPeerFailed, the connection
+	// could not be made, for want of room here or there, and what waits on Endpoint may
+	// go by another one; until this report Endpoint has answered ucs.NoResource.
+	Unused bool
 }
 
 // Handler receives an iface's callbacks, all from within Progress.

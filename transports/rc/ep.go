@@ -43,6 +43,7 @@ type ep struct {
 	initiated bool
 	separate  bool
 	opened    bool // an endpoint is open on it
+	sent      bool // there was a pair to send in
 	timed     bool // among iface.timed
 	settles   bool // among iface.ending
 	dead      error

@@ -27,7 +27,7 @@ func (e *ep) sendIn(id machine.PairID) {
 	}
 	e.out = nil
 	if p := e.pair(id); p != nil {
-		e.out = &p.q
+		e.out, e.sent = &p.q, true
 	}
 	e.gate()
 	if e.pend.Len() > 0 && e.out == nil {

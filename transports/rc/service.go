@@ -31,14 +31,27 @@ func (f *iface) failLater(e *ep, err error) {
 	if !errors.Is(err, errOrderly) {
 		f.stats.Inc(statFailed)
 	}
-	if e.status == ucs.OK {
-		st := ucs.PeerFailed
-		if errors.Is(err, ucs.ErrCanceled) {
-			st = ucs.Canceled
-		}
-		e.shut(st)
+	if e.status == ucs.OK && !e.unmade() {
+		e.shut(statusAfter(err))
 	}
 	f.settleLater(e)
+}
+
+// unmade reports whether the connection ended because it could not be made: it is
+// as if without resources until the layer above has heard of that.
+func (e *ep) unmade() bool {
+	return e.unused() && !errors.Is(e.dead, ucs.ErrPeerFailed) && !errors.Is(e.dead, ucs.ErrCanceled)
+}
+
+// unused reports whether nothing has gone by the connection.
+func (e *ep) unused() bool { return !e.sent && e.got == 0 }
+
+// statusAfter is what operations are refused with on a connection that ended so.
+func statusAfter(err error) uct.Status {
+	if errors.Is(err, ucs.ErrCanceled) {
+		return ucs.Canceled
+	}
+	return ucs.PeerFailed
 }
 
 // settleLater has the next Progress see whether the connection is over.
@@ -136,7 +149,11 @@ func (f *iface) report(e *ep) {
 	if e.dead != nil && !errors.Is(e.dead, errOrderly) {
 		fail.Err = e.dead
 	}
+	fail.Unused = e.opened && e.unused()
 	f.handler.HandleFailure(fail)
+	if e.status == ucs.OK && e.dead != nil {
+		e.shut(statusAfter(e.dead))
+	}
 }
 
 // part tells the layer above that the peer sends no more.
