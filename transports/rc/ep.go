@@ -83,7 +83,7 @@ func (e *ep) gate() {
 // arrived: the peer has the marker then, so that no receive is held by what it cannot
 // read yet, and a fence orders what is under way.
 func (e *ep) ready() bool {
-	return e.out != nil && (e.left == nil || e.left.head == e.left.tail || e.left.p.doomed)
+	return e.out != nil && (e.left == nil || e.left.head == e.left.tail)
 }
 
 // noRoom answers what cannot be posted now, and has a connection made where there

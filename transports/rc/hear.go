@@ -35,6 +35,12 @@ func (f *iface) hear(n *note) {
 	if e != nil && e.peer.iface.name != name {
 		return // of nobody's
 	}
+	if n.drained {
+		if e != nil {
+			e.heardDrained(n)
+		}
+		return
+	}
 	if e == nil && m.To == 0 && m.Kind == machine.Hello {
 		e = f.greeted(n)
 	}

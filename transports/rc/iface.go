@@ -188,7 +188,12 @@ func (f *iface) failureWithin() time.Duration {
 	if f.keepalive == config.Forever {
 		return config.Forever // it is noticed when something is sent
 	}
-	return f.keepalive*5/4 + timeoutOf(f.timeoutCode)*time.Duration(f.retryCount+1)
+	return f.keepalive*5/4 + f.retriesFor()
+}
+
+// retriesFor is how long a queue pair repeats what has no answer.
+func (f *iface) retriesFor() time.Duration {
+	return timeoutOf(f.timeoutCode) * time.Duration(f.retryCount+1)
 }
 
 // open makes the queues.

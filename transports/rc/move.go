@@ -3,10 +3,20 @@ package rc
 import (
 	"encoding/binary"
 	"slices"
+	"time"
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
 	"github.com/goucx/goucx/wireup/machine"
+)
+
+const (
+	// lingerFor is how long a queue pair that was left lingers where no word is owed, and
+	// after how long the word is said again; lingerMost is how long it waits for
+	// acknowledgements when nobody needs the connection any more.
+	lingerFor, lingerMost = 500 * time.Millisecond, 20 * time.Second
+	// slowTimer is how many times its time-out a device may take: IBTA bounds it so.
+	slowTimer = 4
 )
 
 // pair finds a pair by its name; nil where there is none.
@@ -72,7 +82,7 @@ func (e *ep) control(p *pair, id, hdr uint64) {
 	p.settle()
 }
 
-// retire gives up a pair: it lingers until all that was sent in it has arrived.
+// retire gives up a pair: it lingers until all that either side sent in it has arrived.
 func (e *ep) retire(id machine.PairID) {
 	p := e.pair(id)
 	if p == nil {
@@ -88,6 +98,68 @@ func (e *ep) retire(id machine.PairID) {
 
 func (f *iface) linger(p *pair) {
 	p.retired = max(ucs.Now(), 1)
+	p.said = p.retired.Add(-lingerFor)
 	p.settle()
 	f.dying = append(f.dying, p)
+}
+
+// bury tells the peers of pairs left that all has arrived there, and closes those that
+// nobody needs.
+func (f *iface) bury(now ucs.Time) {
+	for _, p := range f.dying {
+		if p.q.head == p.q.tail && p.owed() && now.Sub(p.said) >= lingerFor && !f.ud.full() {
+			p.said = now
+			p.e.sayDrained(p.id, !p.drained)
+		}
+		if p.over(now.Sub(p.retired)) {
+			p.close(ucs.Canceled)
+		}
+	}
+	f.forgetClosed()
+}
+
+// forgetClosed takes closed pairs from those that linger.
+func (f *iface) forgetClosed() {
+	f.dying = slices.DeleteFunc(f.dying, func(p *pair) bool { return p.closed })
+}
+
+// owed reports whether both sides wait for the word that a pair is drained: not where it
+// was not used, since who reads one leaves it by a marker.
+func (p *pair) owed() bool { return p.q.tail != 0 && !p.e.released }
+
+// over reports whether nobody needs a pair that was left some time ago. As long as the
+// peer repeats anything it must be answered, or takes this side for dead.
+func (p *pair) over(ago time.Duration) bool {
+	switch {
+	case p.doomed, p.e.released && ago >= lingerMost:
+		return true
+	case p.q.head != p.q.tail:
+		return false
+	case !p.owed():
+		return ago >= lingerFor
+	}
+	return p.drained || ago >= lingerFor+slowTimer*p.q.f.retriesFor()
+}
+
+// sayDrained tells the peer that nothing of this side's is under way in a pair, nor will
+// be; asks: and that this side waits for the same word.
+func (e *ep) sayDrained(id machine.PairID, asks bool) {
+	m := machine.Msg{Worker: e.f.worker, From: e.m.Conn(), To: e.m.Remote(), Pair: id}
+	e.f.send(&note{msg: m, drained: true, asks: asks}, &e.peer, e.ah)
+}
+
+// heardDrained takes that word of the peer's. Who asks for it is answered here where
+// the pair is there no more.
+func (e *ep) heardDrained(n *note) {
+	id, there := n.msg.Pair.Flip(), false
+	for _, ps := range [...][]*pair{e.pairs, e.f.dying} {
+		for _, p := range ps {
+			if p.e == e && p.id == id {
+				p.drained, there = true, true
+			}
+		}
+	}
+	if n.asks && !there {
+		e.sayDrained(id, false)
+	}
 }

@@ -30,6 +30,8 @@ type pair struct {
 	reads, plain bool
 	early        []verbs.WC
 	retired      ucs.Time // when it was; 0: it is in use
+	said         ucs.Time // when the peer was told last that all sent here has arrived
+	drained      bool     // the peer has told that of what it sent
 	closed       bool
 	doomed       bool // its queue pair is in error
 }

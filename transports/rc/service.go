@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"slices"
 	"time"
 
 	"github.com/goucx/goucx/ucs"
@@ -13,14 +12,8 @@ import (
 	"github.com/goucx/goucx/wireup/machine"
 )
 
-const (
-	// tendEvery is how often what gives no sign is looked at.
-	tendEvery = 500 * time.Microsecond
-	// lingerFor is how long a queue pair that was left answers a peer that has not
-	// heard its acknowledgement, and lingerMost how long it waits for one when nobody
-	// needs the connection any more.
-	lingerFor, lingerMost = 500 * time.Millisecond, 20 * time.Second
-)
+// tendEvery is how often what gives no sign is looked at.
+const tendEvery = 500 * time.Microsecond
 
 // failLater ends the connection in the next Progress, with its callback.
 func (f *iface) failLater(e *ep, err error) {
@@ -129,7 +122,7 @@ func (f *iface) closeLeft(e *ep, st uct.Status) {
 			p.close(st)
 		}
 	}
-	f.dying = slices.DeleteFunc(f.dying, func(p *pair) bool { return p.closed })
+	f.forgetClosed()
 }
 
 // report tells the layer above that a connection ended.
@@ -189,12 +182,10 @@ func (p *pair) broken(wc *verbs.WC) {
 	default:
 		err = failErr(wc.Status.String())
 	}
-	if p.retired != 0 {
-		known := p.doomed || p.e.released
-		p.doomed = true
-		if known || p.q.reads == 0 && !errors.Is(err, ucs.ErrRemoteAccess) {
-			return // who does not answer may have it all, and have buried its half
-		}
+	known := p.doomed || p.e.released
+	p.doomed = true
+	if known {
+		return
 	}
 	if p.e.dead == nil {
 		p.q.ended(uint32(wc.ID), statusOf(err))
@@ -254,21 +245,6 @@ func (e *ep) time() {
 		e.timed = true
 		f.timed = append(f.timed, e)
 	}
-}
-
-// bury closes pairs that have lingered.
-func (f *iface) bury(now ucs.Time) {
-	kept := f.dying[:0]
-	for _, p := range f.dying {
-		quiet := p.q.head == p.q.tail && now.Sub(p.retired) >= lingerFor
-		if p.doomed || quiet || p.e.released && now.Sub(p.retired) >= lingerMost {
-			p.close(ucs.Canceled)
-			continue
-		}
-		kept = append(kept, p)
-	}
-	clear(f.dying[len(kept):])
-	f.dying = kept
 }
 
 // askLives writes no bytes to peers of which nothing was heard: one that is dead

@@ -54,7 +54,7 @@ func TestNote(t *testing.T) {
 	require.Len(t, within.append(nil), noteLen)
 	require.NoError(t, got.parse(within.append(nil)))
 	require.Equal(t, within, got)
-	n = note{msg: n.msg, hangUp: true, separate: true, half: n.half, from: n.from}
+	n = note{msg: n.msg, hangUp: true, separate: true, drained: true, asks: true, half: n.half, from: n.from}
 	require.NoError(t, got.parse(n.append(nil)))
 	require.Equal(t, n, got)
 	n.msg.From = 0

@@ -18,6 +18,9 @@ type note struct {
 	separate bool
 	// hangUp: the sender closes its interface.
 	hangUp bool
+	// drained: the sender has left msg.Pair, and what it sent there has arrived. asks:
+	// it has not heard the same of the receiver. The machine does not see it.
+	drained, asks bool
 	// half goes with msg.Pair, where msg.Half says so.
 	half half
 	// from is the sender's interface.
@@ -46,7 +49,9 @@ const (
 	noteClosing  = 2
 	noteSeparate = 4
 	noteHangUp   = 8
-	noteFlags    = noteResume | noteClosing | noteSeparate | noteHangUp
+	noteDrained  = 16
+	noteAsks     = 32
+	noteFlags    = noteResume | noteClosing | noteSeparate | noteHangUp | noteDrained | noteAsks
 )
 
 func (n *note) append(b []byte) []byte {
@@ -55,7 +60,14 @@ func (n *note) append(b []byte) []byte {
 	for _, f := range []struct {
 		set bool
 		bit byte
-	}{{m.Resume, noteResume}, {m.Closing, noteClosing}, {n.separate, noteSeparate}, {n.hangUp, noteHangUp}} {
+	}{
+		{m.Resume, noteResume},
+		{m.Closing, noteClosing},
+		{n.separate, noteSeparate},
+		{n.hangUp, noteHangUp},
+		{n.drained, noteDrained},
+		{n.asks, noteAsks},
+	} {
 		if f.set {
 			flags |= f.bit
 		}
@@ -93,6 +105,7 @@ func (n *note) parse(b []byte) error {
 			Resume: b[noteOffFlags]&noteResume != 0, Closing: b[noteOffFlags]&noteClosing != 0,
 		},
 		separate: b[noteOffFlags]&noteSeparate != 0, hangUp: b[noteOffFlags]&noteHangUp != 0,
+		drained: b[noteOffFlags]&noteDrained != 0, asks: b[noteOffFlags]&noteAsks != 0,
 		half: half{verbs.QPN(le.Uint32(b[noteOffQPN:])), verbs.PSN(le.Uint32(b[noteOffPSN:]))},
 	}
 	if n.msg.From == 0 || n.half.qpn > verbs.MulticastQPN || n.half.psn >= 1<<24 {
