@@ -33,6 +33,18 @@ var queues = []mutant{
 		pkg: "./transports/rc", test: "^TestNextPairWaitsForTheOld$", quick: true,
 	},
 	{
+		name: "rc: who has left a pair is not told that what it sent there is lost",
+		file: "transports/rc/service.go",
+		old:  "	if known {", new: "	if known || p.retired != 0 {",
+		pkg: "./transports/rc", test: "^TestLeftPairCutOff$", quick: true,
+	},
+	{
+		name: "rc: a pair that was left does not answer who repeats there",
+		file: "transports/rc/move.go",
+		old:  "slowTimer*p.q.f.retriesFor()", new: "0",
+		pkg: "./transports/rc", test: "^TestLeftPairUnheard$", quick: true,
+	},
+	{
 		name: "rc: after a move a message overtakes those that wait",
 		file: "transports/rc/ep.go",
 		old:  "e.ready() && e.pend.Len() == 0 {", new: "e.ready() {",
