@@ -169,7 +169,8 @@ func (f *iface) drop(e *ep) {
 	e.release(ucs.Canceled)
 }
 
-// broken acts on the completion of a send that failed: the queue pair is over.
+// broken acts on the completion of a send that failed: the queue pair is over. So is the
+// connection, also where it has left the pair: without the marker nothing after it is read.
 func (p *pair) broken(wc *verbs.WC) {
 	p.q.signals-- // it may have been asked for or not: close sets it right
 	p.q.f.signaled--
