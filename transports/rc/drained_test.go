@@ -147,9 +147,14 @@ func TestLeftPairCutOff(t *testing.T) {
 func TestLeftPairUnheard(t *testing.T) {
 	l := newLeaves(t, "UCX_RC_TIMEOUT=200ms")
 	half, _ := l.halves()
-	l.loses[1].packets(func(p *soft.PacketInfo) bool { return p.Dest == half && p.Op == wire.Acknowledge })
 	l.send(5)
+	var marker verbs.PSN // each message before it is a packet
+	l.ends[0].inside(func() { marker = (l.to.pairs[0].mine.psn + verbs.PSN(l.to.out.tail)) & (1<<24 - 1) })
+	l.loses[1].packets(func(p *soft.PacketInfo) bool {
+		return p.Dest == half && p.Op == wire.Acknowledge && p.PSN == marker
+	})
 	l.leave()
+	l.until(func() bool { return l.ends[1].sees(func() bool { return len(l.ends[1].dying) == 1 }) })
 	later := ucs.Now().Add(lingerFor + 200*time.Millisecond)
 	l.until(func() bool { return later.Before(ucs.Now()) })
 	for _, e := range l.ends {
