@@ -54,7 +54,11 @@ func (w *Worker) failPeer(i uint32, reason error) {
 	if w.t.lanes[i].status != ucs.OK {
 		return // others may be of a later connection
 	}
+	left := w.leftLane(i)
 	w.failLane(i, reason)
+	if left { // others are
+		return
+	}
 	for k := range w.t.lanes {
 		l := &w.t.lanes[k]
 		if l.ep == nil || l.peer != peer || l.status != ucs.OK {
@@ -80,9 +84,10 @@ func (w *Worker) failLane(i uint32, reason error) {
 		return
 	}
 	l.status, l.err, l.short = ucs.PeerFailed, reason, -1
+	left := w.leftLane(i)
 	w.forgetLane(i)
 	for k := range w.eps {
-		if s := &w.eps[k]; s.inUse && s.lane != 0 && s.peer == l.peer && s.status == ucs.OK {
+		if s := &w.eps[k]; s.inUse && s.lane != 0 && s.peer == l.peer && s.status == ucs.OK && (!left || s.lane == i) {
 			w.failEndpoint(uint32(k), ucs.PeerFailed, reason)
 		}
 	}
@@ -98,6 +103,12 @@ func (w *Worker) failLane(i uint32, reason error) {
 	if l.replies = 0; l.refs == 0 && l.ep != nil {
 		w.partLane(i)
 	}
+}
+
+// leftLane reports whether another lane stands where i stood: see anotherReply.
+func (w *Worker) leftLane(i uint32) bool {
+	l := &w.t.lanes[i]
+	return w.laneTo(l.peer, l.port) != i
 }
 
 // cancel has the transport give up what it has of a failed lane. Where its async

@@ -29,25 +29,34 @@ func (w *Worker) reply(s *source, m control) bool {
 			return false
 		}
 	}
-	w.control(lane, m)
+	if !w.control(lane, m) {
+		if lane = w.anotherReply(s); lane == 0 {
+			return false
+		}
+		w.control(lane, m)
+	}
 	return true
 }
 
 // control sends m by a lane. What finds no room goes before everything else that
-// waits there: it lets others go on, and needs no order with them.
-func (w *Worker) control(lane uint32, m control) {
+// waits there: it lets others go on, and needs no order with them. False: the lane's
+// connection is over, which its transport will report, or has.
+func (w *Worker) control(lane uint32, m control) bool {
 	l := &w.t.lanes[lane]
-	if l.urgent.head == 0 && l.status == ucs.OK && l.sendControl(m) != ucs.NoResource {
-		return // a failure is reported by the transport
-	}
 	if l.status != ucs.OK {
-		return
+		return false
+	}
+	if l.urgent.head == 0 {
+		if st := l.sendControl(m); st != ucs.NoResource {
+			return st == ucs.OK
+		}
 	}
 	if len(m.text) > 0 { // which is the caller's
 		m.mem = w.pool.get(len(m.text))
 		m.text = append(w.pool.bytes(m.mem)[:0], m.text...)
 	}
 	w.controlLater(lane, m)
+	return true
 }
 
 // controlLater has m wait for room.

@@ -109,6 +109,20 @@ func (w *Worker) replyLane(s *source) uint32 {
 	return lane
 }
 
+// anotherReply is replyLane where the one before is of a connection that is over,
+// though this is not reported yet: the sender of s has made another. What waits for
+// the report stays with the old lane.
+//
+//go:noinline
+func (w *Worker) anotherReply(s *source) uint32 {
+	old := s.reply
+	w.dropReply(s)
+	if old != 0 {
+		w.forgetLane(old)
+	}
+	return w.replyLane(s)
+}
+
 // dropReply gives up the lane of s.
 func (w *Worker) dropReply(s *source) {
 	lane := s.reply

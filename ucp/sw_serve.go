@@ -56,7 +56,7 @@ func (w *Worker) swGive(s *source, id uint64, b []byte) {
 	if lane == 0 {
 		return // nobody is to be reached
 	}
-	for len(b) > 0 {
+	for another := false; len(b) > 0; {
 		l := &w.t.lanes[lane]
 		n := min(len(b), l.bcopy)
 		st := ucs.NoResource
@@ -67,6 +67,13 @@ func (w *Worker) swGive(s *source, id uint64, b []byte) {
 				copyWhole(to, b[:n])
 				ep.CommitAM(n)
 			}
+		}
+		if st != ucs.OK && st != ucs.NoResource && !another {
+			if lane = w.anotherReply(s); lane == 0 {
+				return
+			}
+			another = true
+			continue
 		}
 		if st == ucs.NoResource && l.status == ucs.OK {
 			c := w.pool.get(n)
