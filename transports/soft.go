@@ -19,7 +19,7 @@ var (
 	softMTU = config.New("SOFT_MTU", "auto", config.Enum("auto", "256", "512", "1024", "2048", "4096", "20480"), "bytes",
 		"Longest payload of a packet; auto: what the network interface carries. 20480 is between our own devices alone, and for connections alone: others have 4096.")
 	softMaxInline = config.New("SOFT_MAX_INLINE", "64", config.Size(1, verbs.InlineLen), "bytes",
-		"Longest message that a work request may hold in itself.")
+		"Longest message that a work request may hold in itself; rc refuses devices with less than 64.")
 	softRdAtomic = config.New("SOFT_MAX_RD_ATOMIC", "16", config.Int(1, 16), "",
 		"RDMA reads and atomics of a queue pair that are under way at once.")
 	softDepth = config.New("SOFT_DEPTH", "1024", config.Int(16, 1<<16), "packets",

@@ -21,6 +21,9 @@ func (w *Worker) connectionFailed(p *port, f uct.Failure) {
 	switch {
 	case reason == nil:
 		reason = errHungUp
+	case errors.Is(reason, ErrRemoteAccess): // the peer refused something and lives
+	case f.Unused && !errors.Is(reason, ErrPeerFailed): // it was not reached
+		reason = fmt.Errorf("%w: %w", ErrUnreachable, reason)
 	case !errors.Is(reason, ErrPeerFailed):
 		reason = fmt.Errorf("%w: %w", ErrPeerFailed, reason)
 	}

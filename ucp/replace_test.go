@@ -16,17 +16,20 @@ import (
 	"github.com/goucx/goucx/verbs/soft"
 )
 
-// crowded gives rc over a device with so many queue pairs, and ud over one with
-// enough.
-func crowded(qps int) []uct.Component {
-	on := func(l soft.Limits) func(*config.Set, *zap.Logger) []verbs.Provider {
-		sw := soft.NewSwitch()
+// poor gives rc over a device of those settings, and ud over an ordinary one.
+func poor(c soft.Config) []uct.Component {
+	on := func(c soft.Config) func(*config.Set, *zap.Logger) []verbs.Provider {
+		c.Link, c.Switch = soft.LinkInproc, soft.NewSwitch()
 		return func(_ *config.Set, log *zap.Logger) []verbs.Provider {
-			return []verbs.Provider{soft.New(soft.Config{Link: soft.LinkInproc, Switch: sw, Limits: l, Log: log})}
+			c.Log = log
+			return []verbs.Provider{soft.New(c)}
 		}
 	}
-	return []uct.Component{rc.Component(on(soft.Limits{QPs: qps})), ud.Component(on(soft.Limits{}))}
+	return []uct.Component{rc.Component(on(c)), ud.Component(on(soft.Config{}))}
 }
+
+// crowded is poor with so many queue pairs.
+func crowded(qps int) []uct.Component { return poor(soft.Config{Limits: soft.Limits{QPs: qps}}) }
 
 // replacedOf is how many lanes of w were replaced.
 func replacedOf(w *Worker) uint64 {
@@ -106,6 +109,14 @@ func TestReplaced(t *testing.T) {
 func TestNothingToReplaceBy(t *testing.T) {
 	p := newIdlePairOver(t, crowded(2)[:1], 64)
 	err := p.wait(p.e.TagSend([]byte("hello"), 1))
-	require.ErrorIs(t, err, ErrPeerFailed)
+	require.ErrorIs(t, err, ErrUnreachable)
+	require.NotErrorIs(t, err, ErrPeerFailed, "it lives")
 	require.ErrorContains(t, err, "create queue pair")
+}
+
+// A device that takes less inline than rc wants is refused for it, by name.
+func TestLittleInline(t *testing.T) {
+	p := newPairOver(t, poor(soft.Config{MaxInline: 32}), 64)
+	require.Equal(t, "ud", p.e.Info().Lanes[0].Transport)
+	require.Contains(t, fmt.Sprint(p.a.Refused()), "32 bytes inline")
 }

@@ -126,6 +126,9 @@ func openIface(d *nic.Domain, port uint8, c uct.IfaceConfig) (uct.Iface, error) 
 	if err != nil {
 		return nil, err
 	}
+	if n := d.Context().Attr().MaxInline; n < verbs.InlineLen {
+		return nil, fmt.Errorf("the device takes %d bytes inline in a work request, rc wants %d: %w", n, verbs.InlineLen, ucs.ErrUnsupported)
+	}
 	f := &iface{
 		d: d, port: port, handler: c.Handler, worker: c.Worker, threads: max(c.Threads, 1),
 		seg: int(segSize.Get(s)), target: rxQueueLen.Get(s), txTotal: txBufs.Get(s),
