@@ -123,4 +123,28 @@ var rooms = []mutant{
 		old:  "slices.Insert(h.waiting, h.older, ts...)", new: "slices.Insert(h.waiting, len(h.waiting), ts...)",
 		pkg: "./ucp", test: "^TestHaltedLanePutsTheOlderFirst$", quick: true,
 	},
+	{
+		name: "ucp: what waits on a lane that is replaced stays behind",
+		file: "ucp/replace.go",
+		old:  "h.Endpoint, h.waiting, h.older, h.open = ep, waiting, 0, false", new: "h.Endpoint, h.waiting, h.older, h.open = ep, waiting[:0], 0, false",
+		pkg: "./ucp", test: "^TestReplaced$", quick: true,
+	},
+	{
+		name: "ucp: a key goes on by the transport that its lane was replaced from",
+		file: "ucp/replace.go",
+		old:  "			w.bySoftware(k, c)\n", new: "			_ = k\n",
+		pkg: "./ucp", test: "^TestReplaced$", quick: true,
+	},
+	{
+		name: "ucp: an answer is lost with the connection that is over",
+		file: "ucp/reply.go",
+		old:  "	if !w.control(lane, m) {", new: "	if !w.control(lane, m) && false {",
+		pkg: "./ucp", test: "^TestAnswerByAnotherConnection$", quick: true,
+	},
+	{
+		name: "ucp: the end of a connection that was left ends its successor",
+		file: "ucp/fail.go",
+		old:  "	left := w.leftLane(i)\n	w.failLane(i, reason)\n	if left {", new: "	left := w.leftLane(i)\n	w.failLane(i, reason)\n	if left && false {",
+		pkg: "./ucp", test: "^TestAnswerByAnotherConnection$", quick: true,
+	},
 }
