@@ -26,11 +26,12 @@ type Group interface {
 const linkPeriod = 256
 
 // link is the context of the waits of a kernel: it ends when the other side has
-// failed or gone. It looks for that itself when it is asked, so that no
-// goroutine beside the measured one exists. Whoever waits asks every 64th pass,
-// so a failure is seen within a millisecond. One goroutine uses it.
+// failed or gone, or by fail, with which an endpoint ends it that has failed. It
+// looks at the other side itself when it is asked, so that no goroutine beside the
+// measured one exists. Whoever waits asks every 64th pass, so a failure is seen
+// within a millisecond. One goroutine uses it.
 //
-// A watched link never looks: a watcher ends it by fail.
+// A watched link never looks there: a watcher ends it by fail.
 type link struct {
 	g       Group
 	asked   uint
@@ -66,18 +67,15 @@ func (l *link) Err() error {
 
 //go:noinline
 func (l *link) look() error {
-	switch {
-	case l.err != nil:
-	case l.watched:
-		select {
-		case <-l.done:
-			l.err = l.found
-		default:
+	if !l.watched && l.err == nil {
+		if err := l.g.Err(); err != nil {
+			l.fail(err)
 		}
+	}
+	select {
+	case <-l.done:
+		l.err = l.found
 	default:
-		if l.err = l.g.Err(); l.err != nil {
-			l.fail(l.err)
-		}
 	}
 	return l.err
 }

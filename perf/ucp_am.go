@@ -33,7 +33,7 @@ func newUCPAM(s *ucpSide) (kernel, error) {
 		ucpSide: s, header: make([]byte, s.p.amHeader(s.test)), scratch: newScratch(),
 		in: make([]byte, padded(s.p.Size()))[:s.p.Size()],
 	}
-	k.there = &until{s.link, func() bool { return k.got >= k.want || k.bad != nil || k.failed != nil }}
+	k.there = &until{s.link, func() bool { return k.got >= k.want || k.bad != nil }}
 	k.fetched = k.fetchEnds
 	k.echo = k.echoPlain
 	switch {

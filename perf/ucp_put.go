@@ -30,7 +30,7 @@ func newUCPPut(s *ucpSide) kernel {
 		k.opts = ucp.Opts{Mem: s.out}
 		k.echo, k.loop = k.echoWith, k.burstWith
 	}
-	k.there = func() bool { return k.last.is(k.seq) || k.failed != nil }
+	k.there = func() bool { return k.last.is(k.seq) }
 	if s.p.Sleep {
 		k.echo = k.echoAsleep
 	}
@@ -80,10 +80,7 @@ func (k *ucpPut) put() error {
 func (k *ucpPut) await() error {
 	k.seq++
 	if k.p.Sleep { // memory wakes nobody: naps
-		if err := k.w.WaitUntil(k.link, k.there); err != nil {
-			return err
-		}
-		return k.failed
+		return k.w.WaitUntil(k.link, k.there)
 	}
 	for !k.last.is(k.seq) {
 		if err := k.idle(); err != nil {

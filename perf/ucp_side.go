@@ -26,7 +26,6 @@ type ucpSide struct {
 
 	window []ucp.Request // under way
 	oldest int
-	failed error
 	spins  uint
 }
 
@@ -72,7 +71,7 @@ func newUCPSide(x *ucp.Context, l *link, p *Params, t Test) (kernel, error) {
 	if err := s.allocate(); err != nil {
 		return nil, err
 	}
-	if err := s.connect(l.g); err != nil {
+	if err := s.connect(l); err != nil {
 		return nil, err
 	}
 	return s.kernel()
@@ -143,16 +142,16 @@ func (s *ucpSide) allocate() error {
 }
 
 // connect swaps addresses and keys and makes the endpoint.
-func (s *ucpSide) connect(g Group) error {
+func (s *ucpSide) connect(l *link) error {
 	own := ucpHello{Address: s.w.Address()}
 	if s.mem != nil {
 		own.Key = s.mem.Key()
 	}
-	peer, err := swap(g, own)
+	peer, err := swap(l.g, own)
 	if err != nil {
 		return err
 	}
-	s.ep, err = s.w.NewEndpoint(peer.Address, ucp.EndpointConfig{Eager: true, OnFailure: func(_ ucp.Endpoint, err error) { s.failed = err }})
+	s.ep, err = s.w.NewEndpoint(peer.Address, ucp.EndpointConfig{Eager: true, OnFailure: func(_ ucp.Endpoint, err error) { l.fail(err) }})
 	if err != nil {
 		return err
 	}
@@ -183,9 +182,6 @@ func (s *ucpSide) idle() error {
 func (s *ucpSide) idleSlow() error {
 	if s.spins%yieldSpins == 0 {
 		cpu.Yield()
-	}
-	if s.failed != nil {
-		return s.failed
 	}
 	return s.link.Err()
 }

@@ -47,7 +47,7 @@ func newUCPTag(s *ucpSide) kernel {
 	if s.p.Unexpected {
 		k.probed = &until{s.link, func() bool {
 			_, there := k.w.TagProbe(tagData, k.mask)
-			return there || k.failed != nil
+			return there
 		}}
 	}
 	if s.p.Validate || s.p.Unexpected {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -78,5 +79,30 @@ func TestKilledOverUDP(t *testing.T) {
 				assert.Regexp(t, `the other side is gone: .* \(pid \d+ on |peer failed: .`, alive.err.String(), "who, or why")
 			})
 		}
+	}
+}
+
+// A connection whose other side stands still fails, which ends both sides, though
+// their control link is well.
+func TestStoppedOverUDP(t *testing.T) {
+	t.Setenv("UCX_NET_DEVICES", "lo")
+	t.Setenv("UCX_RC_TIMEOUT", "100ms")
+	t.Setenv("UCX_RC_RETRY_COUNT", "3")
+	t.Setenv("UCX_UD_TIMEOUT", "1s")
+	for line, tls := range map[string]string{"-t tag_lat": "rc", "-t tag_lat -E sleep": "rc", "-t tag_sync_lat": "ud"} {
+		t.Run(line+" "+tls, func(t *testing.T) {
+			t.Setenv("UCX_TLS", tls)
+			port := freePort(t)
+			s := start(t, "-p", port)
+			c := start(t, append([]string{"127.0.0.1", "-q", "-p", port, "-n", "0"}, strings.Fields(line)...)...)
+			c.says("[thread 0]") // it runs
+			require.NoError(t, s.cmd.Process.Signal(syscall.SIGSTOP))
+			at := time.Now()
+			assert.Equal(t, 1, c.end(patience))
+			t.Logf("%v after the stop: %s", time.Since(at), strings.TrimSpace(c.err.String()))
+			assert.Contains(t, c.err.String(), "peer failed: ")
+			require.NoError(t, s.cmd.Process.Signal(syscall.SIGCONT))
+			assert.Equal(t, 1, s.end(patience))
+		})
 	}
 }
