@@ -56,9 +56,13 @@ func (s *ucpSide) spin() time.Duration {
 	return -1
 }
 
+// closeTimeout is how long close waits for what reads or writes this side's memory.
+// Only a run that has failed leaves any: it may be of a side that is gone.
+const closeTimeout = time.Second
+
 // openContext opens a context for the test.
 func openContext(c *Config, t Test) (*ucp.Context, error) {
-	return ucp.Open(ucp.Config{Providers: c.Providers, Features: features(t), Settings: c.Settings, Log: c.Log})
+	return ucp.Open(ucp.Config{Providers: c.Providers, Features: features(t), Settings: c.Settings, Log: c.Log, CloseTimeout: closeTimeout})
 }
 
 // newUCPSide sets the test up with a worker of x, which it closes with itself.

@@ -56,7 +56,7 @@ func TestUCPOverUDP(t *testing.T) {
 func TestKilledOverUDP(t *testing.T) {
 	for line, tls := range map[string]string{
 		"-t am_lat -x rc -d lo": "", "-t put_bw -x rc -d lo -D zcopy": "", "-t get -x rc -d lo -D bcopy": "", "-t am_bw -x ud -d lo": "",
-		"-t tag_lat": "rc", "-t ucp_put_bw -s 100000": "rc", "-t tag_bw": "ud",
+		"-t tag_lat": "rc", "-t ucp_put_bw -s 100000": "rc", "-t tag_bw": "ud", "-t ucp_put_bw": "rc", "-t ucp_add": "rc",
 	} {
 		for _, victim := range []string{"server", "client"} {
 			t.Run(line+" "+tls+" "+victim, func(t *testing.T) {
@@ -75,7 +75,9 @@ func TestKilledOverUDP(t *testing.T) {
 				require.NoError(t, dead.cmd.Process.Kill())
 				at := time.Now()
 				assert.Equal(t, 1, alive.end(patience))
-				t.Logf("%v after the kill: %s", time.Since(at), strings.TrimSpace(alive.err.String()))
+				took := time.Since(at)
+				t.Logf("%v after the kill: %s", took, strings.TrimSpace(alive.err.String()))
+				assert.Less(t, took, 8*time.Second, "waits for nothing of who is dead")
 				assert.Regexp(t, `the other side is gone: .* \(pid \d+ on |peer failed: .`, alive.err.String(), "who, or why")
 			})
 		}
