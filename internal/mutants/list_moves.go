@@ -24,7 +24,7 @@ var moves = []mutant{
 		name: "a crossing hello of a connection that is over binds this one to it",
 		file: "wireup/machine/halves.go",
 		old:  "		return // it will answer this side's", new: "		s.remote = msg.From\n		return",
-		pkg: "./wireup/machine", test: "^TestQueuesClose$", quick: true,
+		pkg: "./wireup/machine", test: "^TestCrossingIsNotBound$", quick: true,
 	},
 	{
 		name: "a close does not wait for the other half",

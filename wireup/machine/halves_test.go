@@ -116,6 +116,17 @@ func TestLostMessagesAreSaidAgain(t *testing.T) {
 	require.Empty(t, b.did)
 }
 
+// TestCrossingIsNotBound: the hello that gives way to this side's may be of a connection
+// that is over when this side's comes, which is answered by another then.
+func TestCrossingIsNotBound(t *testing.T) {
+	a, gone, b := newParty(t, 1), newParty(t, 2), newParty(t, 3)
+	hello := a.one(Hello, a.step(connect))
+	require.Empty(t, a.hear(gone.one(Hello, gone.step(connect))))
+	a.one(Ready, a.hear(b.one(Accept, b.hear(hello))))
+	require.Equal(t, Open, a.m.State())
+	require.EqualValues(t, 3, a.m.Remote())
+}
+
 // TestWhoIsNotHeardGivesUp on both sides of a handshake.
 func TestWhoIsNotHeardGivesUp(t *testing.T) {
 	a, b := newParty(t, 1), newParty(t, 2)
