@@ -97,9 +97,9 @@ func (w *Worker) failLane(i uint32, reason error) {
 	w.endTied()
 	w.endSends(i, ucs.PeerFailed)
 	w.purgeLane(i, ucs.PeerFailed)
-	for _, s := range w.sources {
-		if s != nil && s.reply == i {
-			s.reply = 0 // the next answer finds another
+	for _, s := range w.sources { // the next answer finds another
+		if s != nil && s.unreplied(i) && !errors.Is(reason, errHungUp) {
+			s.port.iface.Disconnect(s.id) // else its sender waits for ever: he does not know
 		}
 	}
 	l = &w.t.lanes[i]

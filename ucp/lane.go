@@ -3,6 +3,7 @@ package ucp
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
@@ -217,8 +218,12 @@ func (w *Worker) closeLane(i uint32) {
 		w.lingering--
 	}
 	for _, s := range w.sources {
-		if s != nil && s.reply == i {
-			s.reply = 0
+		if s == nil {
+			continue
+		}
+		over := slices.Contains(s.left, i) // which will not be reported now
+		if s.unreplied(i) && over {
+			s.port.iface.Disconnect(s.id)
 		}
 	}
 	w.endSends(i, ucs.Canceled)

@@ -20,22 +20,33 @@ type control struct {
 
 // reply sends m to the worker whose messages come by s. It may be called from
 // anywhere, callbacks of the transport among them. False: nobody knows who sends
-// by s, or no transport leads back to him.
+// by s, or no transport leads back to him; he hears of that, too.
 // hot: BenchmarkTagSync
 func (w *Worker) reply(s *source, m control) bool {
 	lane := s.reply
 	if lane == 0 {
 		if lane = w.replyLane(s); lane == 0 {
-			return false
+			return w.unanswered(s, m.id)
 		}
 	}
 	if !w.control(lane, m) {
 		if lane = w.anotherReply(s); lane == 0 {
-			return false
+			return w.unanswered(s, m.id)
 		}
 		w.control(lane, m)
 	}
+	s.replied = true
 	return true
+}
+
+// unanswered ends the connection of one who waits for an answer that cannot reach him.
+//
+//go:noinline
+func (w *Worker) unanswered(s *source, id uct.AMID) bool {
+	if id != amThrottle {
+		s.port.iface.Disconnect(s.id)
+	}
+	return false
 }
 
 // control sends m by a lane. What finds no room goes before everything else that

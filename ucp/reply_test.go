@@ -11,9 +11,11 @@ import (
 )
 
 // An answer goes by another connection where the one by which answers went is over
-// and this was not reported yet.
+// and this was not reported yet. Where others had gone by it before, which may be lost,
+// who asked is told.
 func TestAnswerByAnotherConnection(t *testing.T) {
-	for _, get := range []bool{false, true} {
+	for i := range 4 {
+		get, before := i&1 != 0, i&2 != 0
 		p := newSWPair(t, "rc", 64)
 		require.Zero(t, p.word(0).Or(1))
 		f := p.word(0).FetchXor(2)
@@ -30,6 +32,10 @@ func TestAnswerByAnotherConnection(t *testing.T) {
 		p.must(e.Flush())
 		w, err := AtomicAt[uint64](k, 0)
 		require.NoError(t, err)
+		if before {
+			f = w.FetchXor(0)
+			p.until(f.Done)
+		}
 		if get {
 			k.rma.swOnly, k.rma.rkey = true, k.atomic.sw
 			k.rma.limitSoftware()
@@ -47,6 +53,11 @@ func TestAnswerByAnotherConnection(t *testing.T) {
 		require.NoError(t, err)
 		require.EqualValues(t, 3, v)
 		p.until(func() bool { return p.e.Info().Err != nil })
+		if before {
+			p.until(func() bool { return e.Info().Err != nil })
+			require.ErrorIs(t, e.Info().Err, ErrPeerFailed)
+			continue
+		}
 		require.NoError(t, e.Info().Err)
 		p.must(e.Flush())
 	}

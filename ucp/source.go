@@ -1,6 +1,8 @@
 package ucp
 
 import (
+	"slices"
+
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/wireup"
 )
@@ -20,6 +22,8 @@ type source struct {
 	peer    wireup.PeerID // 0: not known
 	address []byte        // beginning of his address
 	reply   uint32        // lane towards him; 0: none yet
+	replied bool          // something went by it
+	left    []uint32      // lanes that something went by, which are over; not reported yet
 	told    uint32        // messages since he was told to announce everything, and 1; 0: he was not
 	swErr   ucs.Status    // of his software operations, for his next flush
 	waiting int           // of Worker.un: messages that want an answer of ours
@@ -116,20 +120,42 @@ func (w *Worker) replyLane(s *source) uint32 {
 //go:noinline
 func (w *Worker) anotherReply(s *source) uint32 {
 	old := s.reply
-	w.dropReply(s)
+	if s.replied {
+		s.left = append(s.left, old)
+		s.reply, s.replied = 0, false
+	} else {
+		w.dropReply(s)
+	}
 	if old != 0 {
 		w.forgetLane(old)
 	}
 	return w.replyLane(s)
 }
 
+// unreplied forgets lane i, which is over, and reports whether something that s awaits
+// may be lost with it.
+func (s *source) unreplied(i uint32) (lost bool) {
+	if s.reply == i {
+		lost = s.replied
+		s.reply, s.replied = 0, false
+	}
+	if k := slices.Index(s.left, i); k >= 0 {
+		s.left = slices.Delete(s.left, k, k+1)
+		lost = true
+	}
+	return lost
+}
+
 // dropReply gives up the lane of s.
 func (w *Worker) dropReply(s *source) {
 	lane := s.reply
-	if lane == 0 {
-		return
+	if s.reply, s.replied = 0, false; lane != 0 {
+		w.dropReplyLane(lane)
 	}
-	s.reply = 0
+}
+
+// dropReplyLane gives up a source's hold of a lane.
+func (w *Worker) dropReplyLane(lane uint32) {
 	l := &w.t.lanes[lane]
 	l.replies--
 	switch {
@@ -155,6 +181,9 @@ func (p *port) sourceEnded(id uint32, reason error) {
 	delete(p.sources, id)
 	p.last = nil
 	w.dropReply(s)
+	for _, i := range s.left {
+		w.dropReplyLane(i)
+	}
 	if s.peer != 0 {
 		w.peers.Release(s.peer)
 	}

@@ -54,7 +54,8 @@ func (p *port) swGet(s *source, addr uint64, data []byte) {
 func (w *Worker) swGive(s *source, id uint64, b []byte) {
 	lane := w.replyLane(s)
 	if lane == 0 {
-		return // nobody is to be reached
+		w.unanswered(s, amGot)
+		return
 	}
 	for another := false; len(b) > 0; {
 		l := &w.t.lanes[lane]
@@ -70,6 +71,7 @@ func (w *Worker) swGive(s *source, id uint64, b []byte) {
 		}
 		if st != ucs.OK && st != ucs.NoResource && !another {
 			if lane = w.anotherReply(s); lane == 0 {
+				w.unanswered(s, amGot)
 				return
 			}
 			another = true
@@ -81,6 +83,7 @@ func (w *Worker) swGive(s *source, id uint64, b []byte) {
 			copyWhole(text, b[:n])
 			w.controlLater(lane, control{id: amGot, hdr: id, text: text, mem: c})
 		}
+		s.replied = true
 		b = b[n:]
 	}
 }

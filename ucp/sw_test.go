@@ -46,9 +46,9 @@ func newPairOver(t *testing.T, ps []uct.Component, size int) *swPair {
 }
 
 // newIdlePairOver is newPairOver of workers that have made no progress yet.
-func newIdlePairOver(t *testing.T, ps []uct.Component, size int) *swPair {
+func newIdlePairOver(t *testing.T, ps []uct.Component, size int, env ...string) *swPair {
 	t.Helper()
-	set, _, err := config.Load(config.Options{Env: []string{"UCX_SOFT_LINK=inproc"}, Dirs: []string{}}, Tables(ps)...)
+	set, _, err := config.Load(config.Options{Env: append(env, "UCX_SOFT_LINK=inproc"), Dirs: []string{}}, Tables(ps)...)
 	require.NoError(t, err)
 	p := &swPair{t: t}
 	p.x, err = Open(Config{Providers: ps, Settings: set, CloseTimeout: 100 * time.Millisecond})

@@ -90,6 +90,12 @@ type Iface interface {
 	// Release gives kept memory back by Desc.Handle.
 	Release(handles []uint64)
 
+	// Disconnect ends the connection whose messages come with that Desc.Source, as if it
+	// had failed here: HandleFailure follows, and the sender's end fails too, as soon as
+	// it finds out. Where there is no such connection (any more), and without
+	// Attr.PeerFailure, nothing happens. It may be called from callbacks.
+	Disconnect(source uint32)
+
 	// EventFD is a descriptor that becomes readable on armed events, or -1. It
 	// is the iface's own; do not read or close it.
 	EventFD() int

@@ -142,6 +142,36 @@ var rooms = []mutant{
 		pkg: "./ucp", test: "^TestAnswerByAnotherConnection$", quick: true,
 	},
 	{
+		name: "ucp: who waits for an answer that was lost is not told",
+		file: "ucp/fail.go",
+		old:  "s.unreplied(i) && !errors.Is(reason, errHungUp) {", new: "s.unreplied(i) && false {",
+		pkg: "./ucp", test: "^TestAnswersAfterAnOutage$/mute", quick: true,
+	},
+	{
+		name: "ucp: what went by a connection that was left counts as answered",
+		file: "ucp/source.go",
+		old:  "		s.left = append(s.left, old)\n", new: "		_ = old\n",
+		pkg: "./ucp", test: "^TestAnswerByAnotherConnection$", quick: true,
+	},
+	{
+		name: "rc: a peer that connects anew is not asked for its other connections",
+		file: "transports/rc/hear.go",
+		old:  "	f.doubt(e)\n", new: "",
+		pkg: "./ucp", test: "^TestAnswersAfterAnOutage$/rc told", quick: true,
+	},
+	{
+		name: "rc: a connection that failed and is not closed is not told to be gone",
+		file: "transports/rc/hear.go",
+		old:  "e == nil || e.dead != nil {", new: "e == nil {",
+		pkg: "./ucp", test: "^TestAnswersAfterAnOutage$/rc told", quick: true,
+	},
+	{
+		name: "ud: a peer that opens a flow anew is not asked for its other flows",
+		file: "transports/ud/control.go",
+		old:  "		p.doubt()\n", new: "",
+		pkg: "./ucp", test: "^TestAnswersAfterAnOutage$/ud told", quick: true,
+	},
+	{
 		name: "ucp: the end of a connection that was left ends its successor",
 		file: "ucp/fail.go",
 		old:  "	left := w.leftLane(i)\n	w.failLane(i, reason)\n	if left {", new: "	left := w.leftLane(i)\n	w.failLane(i, reason)\n	if left && false {",

@@ -65,6 +65,9 @@ type peer struct {
 // errOrderly is told as no error.
 var errOrderly = fmt.Errorf("%w: it closed its interface", ucs.ErrPeerFailed)
 
+// errDisconnected is told of a connection that Disconnect ended.
+var errDisconnected = failErr("this side ended the connection")
+
 var errCanceled = fmt.Errorf("endpoint given up: %w", ucs.ErrCanceled)
 
 // failErr wraps ErrPeerFailed around what was wrong.

@@ -5,6 +5,9 @@ import (
 	"github.com/goucx/goucx/wireup/machine"
 )
 
+// doubts is how many connections a peer that says hello is asked for at most.
+const doubts = 16
+
 // heardNote takes a connection message.
 func (f *iface) heardNote(wc *verbs.WC) {
 	buf := uint32(wc.ID)
@@ -44,7 +47,7 @@ func (f *iface) hear(n *note) {
 	if e == nil && m.To == 0 && m.Kind == machine.Hello {
 		e = f.greeted(n)
 	}
-	if e == nil {
+	if e == nil || e.dead != nil {
 		f.stray(n)
 		return
 	}
@@ -85,7 +88,20 @@ func (f *iface) greeted(n *note) *ep {
 	}
 	f.stats.Inc(statAccepted)
 	f.count(e)
+	f.doubt(e)
 	return e
+}
+
+// doubt asks the peer of e, which says hello once more, whether it has the other
+// connections with it still: one that it has lost fails here before anything that answers
+// what comes by e goes by it. Of very many it asks for the oldest.
+func (f *iface) doubt(e *ep) {
+	es := f.byPeer[e.peer.iface.name]
+	for _, o := range es[:min(len(es), doubts)] {
+		if o != e && o.dead == nil && o.m.State() == machine.Open {
+			o.say(machine.Msg{Kind: machine.Ready, Worker: f.worker, From: o.m.Conn(), To: o.m.Remote()})
+		}
+	}
 }
 
 // meets finds the connection of this side that a hello makes one with: that of an

@@ -30,6 +30,15 @@ func (f *iface) failLater(e *ep, err error) {
 	f.settleLater(e)
 }
 
+// Disconnect: see uct.Iface.
+func (f *iface) Disconnect(source uint32) {
+	f.enterWait()
+	defer f.leave()
+	if i := int(source) - 1; i >= 0 && i < len(f.eps) && f.eps[i] != nil {
+		f.failLater(f.eps[i], errDisconnected)
+	}
+}
+
 // unmade reports whether the connection ended because it could not be made: it is
 // as if without resources until the layer above has heard of that.
 func (e *ep) unmade() bool {

@@ -94,7 +94,8 @@ type ep struct {
 var alwaysArmed uint32 = 1
 
 var (
-	errHungUp = fmt.Errorf("%w: it hung up without closing (killed or crashed)", ucs.ErrPeerFailed)
+	errHungUp       = fmt.Errorf("%w: it hung up without closing (killed or crashed)", ucs.ErrPeerFailed)
+	errDisconnected = failErr("this side ended the connection")
 	// errOrderly is told as no error.
 	errOrderly = fmt.Errorf("%w: it closed its worker", ucs.ErrPeerFailed)
 )

@@ -50,6 +50,13 @@ func (f *iface) failLater(e *ep, err error) {
 	f.settleLater(e)
 }
 
+// Disconnect: see uct.Iface.
+func (f *iface) Disconnect(source uint32) {
+	if i := int(source) - 1; i >= 0 && i < len(f.slots) && f.slots[i] != nil {
+		f.failLater(f.slots[i], errDisconnected)
+	}
+}
+
 // settleLater has the next Progress see whether the connection is over.
 func (f *iface) settleLater(e *ep) {
 	f.ending = append(f.ending, e)

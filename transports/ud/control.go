@@ -6,6 +6,9 @@ import (
 	"github.com/goucx/goucx/verbs"
 )
 
+// doubts is how many flows a peer that opens one is asked for at most.
+const doubts = 16
+
 // heard takes a packet that is not numbered.
 func (f *iface) heard(h *arq.Head, body []byte, from verbs.QPN) {
 	switch h.ID() {
@@ -89,6 +92,9 @@ func (f *iface) offered(h *arq.Head, body []byte, from verbs.QPN) {
 		return
 	}
 	answer, made := f.mux.Connect(p.index, h, uint8(max(f.share, 1)), f.now)
+	if made != nil {
+		p.doubt()
+	}
 	f.control(p, &answer, nil)
 	switch {
 	case made != nil:
@@ -98,6 +104,16 @@ func (f *iface) offered(h *arq.Head, body []byte, from verbs.QPN) {
 	case answer.ID() == arq.Refuse:
 		f.stats.Inc(statRefused)
 		f.part(p)
+	}
+}
+
+// doubt asks p, which opens a flow, for those to it: one that it has forgotten fails here
+// before anything that answers the new one goes by it. Of very many it asks for the oldest.
+func (p *peer) doubt() {
+	for _, e := range p.eps[:min(len(p.eps), doubts)] {
+		if e.status == ucs.OK && e.s.State() == arq.Open {
+			e.f.control(p, &arq.Head{A: e.s.Poke()}, nil)
+		}
 	}
 }
 
@@ -215,7 +231,7 @@ func (f *iface) sweep(now ucs.Time) {
 		}
 	})
 	for i, r := range f.silent {
-		f.queueEnd(r, 1, nil)
+		f.queueEnd(r, endSilent, nil)
 		f.forgetReceiver(r)
 		f.silent[i] = nil
 	}

@@ -14,7 +14,7 @@ import (
 
 // queueEnd has the end of a flow reported after its last message, and with it that
 // of e; nil: of an endpoint that waits for that, if one does.
-func (f *iface) queueEnd(r *arq.Receiver, silent uint64, e *endpoint) {
+func (f *iface) queueEnd(r *arq.Receiver, why uint64, e *endpoint) {
 	p := f.peers[r.Peer]
 	if r.Tag&counted == 0 {
 		if e != nil {
@@ -33,20 +33,27 @@ func (f *iface) queueEnd(r *arq.Receiver, silent uint64, e *endpoint) {
 		}
 		f.partners[uint32(r.Own)] = e
 	}
-	f.queue = append(f.queue, uct.Desc{Source: uint32(r.Own), Header: silent, Flags: markEnd})
+	f.queue = append(f.queue, uct.Desc{Source: uint32(r.Own), Header: why, Flags: markEnd})
 	f.more = true
 }
 
-var errSilent = fmt.Errorf("%w: %v", ucs.ErrPeerFailed, arq.Silent)
+// Why a flow ended.
+const (
+	endInOrder uint64 = iota
+	endSilent
+	endDisconnected
+)
+
+var endErrs = [...]error{
+	endSilent:       fmt.Errorf("%w: %v", ucs.ErrPeerFailed, arq.Silent),
+	endDisconnected: fmt.Errorf("%w: this side ended the connection", ucs.ErrPeerFailed),
+}
 
 // flowEnded reports it, after the operations that ended with it; their number.
 func (f *iface) flowEnded(d *uct.Desc) (n int) {
 	n = f.tell()
 	f.came.Add(-1)
-	fail := uct.Failure{Source: d.Source}
-	if d.Header != 0 {
-		fail.Err = errSilent
-	}
+	fail := uct.Failure{Source: d.Source, Err: endErrs[d.Header]}
 	if e := f.partners[d.Source]; e != nil {
 		delete(f.partners, d.Source)
 		if e.status == ucs.PeerFailed { // else it was closed meanwhile
@@ -55,6 +62,21 @@ func (f *iface) flowEnded(d *uct.Desc) (n int) {
 	}
 	f.handler.HandleFailure(fail)
 	return n
+}
+
+// Disconnect: see uct.Iface. The sender hears it at once; where that is lost, with the
+// answer to what it sends next.
+func (f *iface) Disconnect(source uint32) {
+	f.enterWait()
+	defer f.leave()
+	r := f.mux.Receiver(arq.Flow(source))
+	if f.closed || r == nil || r.Tag&counted == 0 {
+		return
+	}
+	h := arq.ForgottenHead(r)
+	f.control(f.peers[r.Peer], &h, nil)
+	f.queueEnd(r, endDisconnected, nil)
+	f.forgetReceiver(r)
 }
 
 // failTogether has the failure of e reported with the end of a flow from the same
@@ -79,7 +101,7 @@ func (f *iface) failTogether(e *endpoint) bool {
 		e.p.parting = append(e.p.parting, e)
 		return true
 	}
-	f.queueEnd(from, 1, e)
+	f.queueEnd(from, endSilent, e)
 	f.forgetReceiver(from)
 	return true
 }

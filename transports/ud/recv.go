@@ -6,8 +6,7 @@ import (
 	"github.com/goucx/goucx/verbs"
 )
 
-// markEnd in a queued Desc: the flow Source ended here, and Header is not 0 where it
-// fell silent.
+// markEnd in a queued Desc: the flow Source ended here, and Header says why.
 const markEnd uct.DescFlags = 1 << 7
 
 // Bits of a Receiver's Tag.
@@ -102,7 +101,7 @@ func (f *iface) deliver(r *arq.Receiver, h *arq.Head, slot uint32, n int) {
 		if h.ID() == arq.EndAll {
 			e = f.closedBy(f.peers[r.Peer])
 		}
-		f.queueEnd(r, 0, e)
+		f.queueEnd(r, endInOrder, e)
 		r.End()
 		return
 	}

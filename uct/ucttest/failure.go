@@ -18,6 +18,7 @@ var failureCases = []testCase{
 	{"reservation", failureReservation},
 	{"isolated", failureIsolated},
 	{"one-side", failureOneSide},
+	{"disconnect", failureDisconnect},
 }
 
 // needsFailure ends the case where a peer's death is not reported.
@@ -219,6 +220,38 @@ func failureOneSide(e *env) {
 	e.settle(a, b)
 	require.Len(e, b.failures, 1)
 	require.Empty(e, a.failures)
+}
+
+// failureDisconnect: the receiver ends a connection, from a callback: it fails at both
+// ends, once. Others go on, and the peer may connect anew.
+func failureDisconnect(e *env) {
+	a, b := e.two()
+	e.needsFailure(a)
+	e.needs(a, uct.OpAMShort, "AM short")
+	l, other := e.connect(a, b), e.connect(e.node(), b)
+	exchange(other, nil)
+	b.iface.Disconnect(1 << 20)
+	a.doomed = true
+	var source uint32
+	b.onMessage = func(m message) {
+		source = m.source
+		b.iface.Disconnect(source)
+	}
+	require.Equal(e, ok, l.post(func() uct.Status { return l.AMUint64(1, 2, 3) }))
+	e.until("the end, on both sides", func() bool { return len(a.failures) > 0 && len(b.failures) > 0 }, a, b)
+	b.onMessage = nil
+	b.iface.Disconnect(source)
+	l.dead(nil)
+	e.settle(a, b)
+	require.Len(e, a.failures, 1)
+	require.Same(e, l.Endpoint, a.failures[0].Endpoint)
+	require.ErrorIs(e, a.failures[0].Err, ucs.ErrPeerFailed)
+	require.Len(e, b.failures, 1)
+	require.Equal(e, source, b.failures[0].Source)
+	require.ErrorIs(e, b.failures[0].Err, ucs.ErrPeerFailed)
+	exchange(other, nil)
+	exchange(e.connect(a, b), nil)
+	require.Len(e, b.failures, 1)
 }
 
 // exchange sends a message each way, where there is a link, and gives the one

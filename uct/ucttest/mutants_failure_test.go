@@ -50,4 +50,10 @@ var failureMutants = []mutant{
 		w.endpoint = func(e uct.Endpoint) uct.Endpoint { return endsTogether{e, &ended} }
 		return w
 	}()},
+	{"disconnect ends nothing", "failure/disconnect", onIface(func(i uct.Iface) uct.Iface { return never{i} })},
 }
+
+// never is an iface that ends no connection when asked to.
+type never struct{ uct.Iface }
+
+func (never) Disconnect(uint32) {}

@@ -33,7 +33,8 @@ const (
 	Bye
 	// ByeAck: I heard that. Only where messages may be lost.
 	ByeAck
-	// Ready, with TwoStep: both halves of Pair know each other; send in it.
+	// Ready, with TwoStep: both halves of Pair know each other; send in it. None: have
+	// you this connection still? Who has says nothing.
 	Ready
 	// Gone: I do not have this connection, or not any more.
 	Gone

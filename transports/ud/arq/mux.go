@@ -117,6 +117,9 @@ func (m *Mux) Farewell(h *Head, closing bool) *Receiver {
 // UnknownHead answers a numbered packet or a Poke of a flow that we do not have.
 func UnknownHead(h *Head) Head { return Head{A: wordA(Control, Unknown, h.To(), h.Seq())} }
 
+// ForgottenHead tells the sender of r that we do not have the flow any more.
+func ForgottenHead(r *Receiver) Head { return Head{A: wordA(Control, Unknown, r.Own, r.next)} }
+
 // ByeHead tells the sender of r that we close.
 func ByeHead(r *Receiver) Head {
 	return Head{A: wordA(Control, Bye, r.Own, 0), B: uint64(r.To)<<8 | uint64(r.next)<<32}
