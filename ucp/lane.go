@@ -188,6 +188,8 @@ func (w *Worker) partLane(i uint32) {
 	case l.queued > 0 && l.status == ucs.OK:
 		l.lingers = true // what waits is of nobody's endpoint: the peer has to hear it
 		w.lingering++
+	case w.holdForAnswers(i):
+		l.parted = true
 	default:
 		w.closeLane(i)
 	}
@@ -207,7 +209,9 @@ func (w *Worker) readOver(i uint32) {
 func (w *Worker) endLingering() {
 	for i := range w.t.lanes {
 		if l := &w.t.lanes[i]; l.lingers && l.queued == 0 && l.reads+l.lent == 0 {
-			w.closeLane(uint32(i))
+			l.lingers = false
+			w.lingering--
+			w.partLane(uint32(i))
 		}
 	}
 }

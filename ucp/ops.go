@@ -47,6 +47,8 @@ func (k opKind) info() opInfo {
 		return opInfo{"fetch", (*Worker).resumeFetch}
 	case opRead:
 		return opInfo{"read of a message", (*Worker).resumeRead}
+	case opHold:
+		return opInfo{"close of a lane", (*Worker).resumeHold}
 	case opAMSend:
 		return opInfo{"active message", (*Worker).resumeAMSend}
 	default:

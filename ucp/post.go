@@ -50,7 +50,7 @@ func (w *Worker) try(i uint32) ucs.Status {
 		s := &w.slab.slots[i]
 		l := &w.t.lanes[s.lane]
 		ep := l.ep
-		if s.op == opControl || s.op == opRead {
+		if s.op == opControl || s.op == opRead || s.op == opHold {
 			ep = l.transport()
 		}
 		st = ep.PendingAdd(w.slab.token(i))
@@ -106,6 +106,9 @@ func (w *Worker) endSlow(i uint32, st ucs.Status) {
 		w.leave(i) // may move the slots
 	} else if s.op == opRead {
 		w.readEnded(i, st)
+		return
+	} else if s.op == opHold {
+		w.holdEnded(i)
 		return
 	} else if s.op == opFence && s.flags&flagChild != 0 {
 		f := s.parent

@@ -32,6 +32,7 @@ const (
 	opAtomic
 	opFetch
 	opRead
+	opHold // of a lane that nobody holds, until the answers that went by it have arrived
 	numOps
 )
 

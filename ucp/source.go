@@ -121,8 +121,7 @@ func (w *Worker) replyLane(s *source) uint32 {
 func (w *Worker) anotherReply(s *source) uint32 {
 	old := s.reply
 	if s.replied {
-		s.left = append(s.left, old)
-		s.reply, s.replied = 0, false
+		s.leave()
 	} else {
 		w.dropReply(s)
 	}
@@ -130,6 +129,15 @@ func (w *Worker) anotherReply(s *source) uint32 {
 		w.forgetLane(old)
 	}
 	return w.replyLane(s)
+}
+
+// repliedBy reports whether something that s awaits went by lane i.
+func (s *source) repliedBy(i uint32) bool { return s != nil && s.reply == i && s.replied }
+
+// leave has answers to s go by another lane: that of those before is over.
+func (s *source) leave() {
+	s.left = append(s.left, s.reply)
+	s.reply, s.replied = 0, false
 }
 
 // unreplied forgets lane i, which is over, and reports whether something that s awaits
@@ -181,7 +189,9 @@ func (p *port) sourceEnded(id uint32, reason error) {
 	delete(p.sources, id)
 	p.last = nil
 	w.dropReply(s)
-	for _, i := range s.left {
+	left := s.left
+	s.left = nil // a lane that closes looks there
+	for _, i := range left {
 		w.dropReplyLane(i)
 	}
 	if s.peer != 0 {

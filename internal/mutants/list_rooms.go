@@ -150,8 +150,14 @@ var rooms = []mutant{
 	{
 		name: "ucp: what went by a connection that was left counts as answered",
 		file: "ucp/source.go",
-		old:  "		s.left = append(s.left, old)\n", new: "		_ = old\n",
+		old:  "	s.left = append(s.left, s.reply)\n", new: "",
 		pkg: "./ucp", test: "^TestAnswerByAnotherConnection$", quick: true,
+	},
+	{
+		name: "ucp: a lane is closed while answers are under way",
+		file: "ucp/reply.go",
+		old:  "	if w.t.lanes[i].status != ucs.OK || !slices", new: "	if w.t.lanes[i].status == ucs.OK || !slices",
+		pkg: "./ucp/ucptest", test: "^TestAnswerBehindAnAbort$/ud", quick: true,
 	},
 	{
 		name: "rc: a peer that connects anew is not asked for its other connections",

@@ -58,6 +58,9 @@ func (f *iface) hangUp() {
 		}
 		switch {
 		case e.dead != nil:
+			if !e.reported && !errors.Is(e.dead, errOrderly) {
+				e.step(machine.Event{Kind: machine.Lost}) // the peer is told, as tearDown would
+			}
 		case e.out != nil:
 			e.out.control(idHangUp, 0)
 		case e.m.State() == machine.Open: // asleep, or the peer is not ready yet

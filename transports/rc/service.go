@@ -34,8 +34,13 @@ func (f *iface) failLater(e *ep, err error) {
 func (f *iface) Disconnect(source uint32) {
 	f.enterWait()
 	defer f.leave()
-	if i := int(source) - 1; i >= 0 && i < len(f.eps) && f.eps[i] != nil {
-		f.failLater(f.eps[i], errDisconnected)
+	i := int(source) - 1
+	if f.closed || i < 0 || i >= len(f.eps) || f.eps[i] == nil || f.eps[i].parted {
+		return
+	}
+	f.failLater(f.eps[i], errDisconnected)
+	if f.armed {
+		f.wake.Raise()
 	}
 }
 

@@ -97,6 +97,11 @@ func (p *process) say(s string) {
 // hear waits for the next line; a process that ends or is silent fails the test.
 func (p *process) hear() string {
 	p.t.Helper()
+	return p.hearWithin(patience)
+}
+
+func (p *process) hearWithin(d time.Duration) string {
+	p.t.Helper()
 	got := make(chan string, 1)
 	go func() {
 		if p.out.Scan() {
@@ -108,7 +113,7 @@ func (p *process) hear() string {
 	case s, ok := <-got:
 		require.True(p.t, ok, "second process ended")
 		return strings.TrimSpace(s)
-	case <-time.After(patience):
+	case <-time.After(d):
 		p.t.Fatal("second process is silent")
 		return ""
 	}

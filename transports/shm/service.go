@@ -52,7 +52,7 @@ func (f *iface) failLater(e *ep, err error) {
 
 // Disconnect: see uct.Iface.
 func (f *iface) Disconnect(source uint32) {
-	if i := int(source) - 1; i >= 0 && i < len(f.slots) && f.slots[i] != nil {
+	if i := int(source) - 1; i >= 0 && i < len(f.slots) && f.slots[i] != nil && !f.slots[i].parted {
 		f.failLater(f.slots[i], errDisconnected)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -136,12 +137,17 @@ func sendToSleeper(t *testing.T, how string, rounds int) (got sleepTally) {
 	p.say(encodeAddress(addressOf(f)))
 	random := rand.New(rand.NewPCG(1, 2))
 	result := make(chan string, 1)
-	go func() { result <- p.hear() }()
-	for i := 0; len(result) == 0; i++ {
+	var over atomic.Bool
+	go func() {
+		defer over.Store(true)
+		defer close(result)
+		result <- p.hearWithin(10 * patience)
+	}()
+	for i := 0; !over.Load(); i++ {
 		for e.AMUint64(1, 0, uint64(i)) != ucs.OK {
 			f.Progress(64)
 		}
-		for spins := 0; r.n <= i && len(result) == 0; spins++ {
+		for spins := 0; r.n <= i && !over.Load(); spins++ {
 			f.Progress(64)
 			if spins&0xff == 0xff {
 				cpu.Yield()

@@ -77,6 +77,9 @@ func (f *iface) Disconnect(source uint32) {
 	f.control(f.peers[r.Peer], &h, nil)
 	f.queueEnd(r, endDisconnected, nil)
 	f.forgetReceiver(r)
+	if f.asleep {
+		f.wake.Raise()
+	}
 }
 
 // failTogether has the failure of e reported with the end of a flow from the same

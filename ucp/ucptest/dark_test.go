@@ -224,3 +224,54 @@ func TestImpatientInBlackout(t *testing.T) {
 		}
 	}
 }
+
+// TestAnswerBehindAnAbort: who answers by a connection of his own, and gives up his
+// endpoint on it before the answer has arrived, keeps it until then: where it is lost in
+// the dark the asker hears of a failure. The connection that he asked by is as good as
+// before.
+func TestAnswerBehindAnAbort(t *testing.T) {
+	for transport, env := range map[string][]string{
+		"rc": {"UCX_RC_TIMEOUT=5ms", "UCX_RC_RETRY_COUNT=3", "UCX_RC_KEEPALIVE_INTERVAL=3s"},
+		"ud": {"UCX_UD_TIMEOUT=300ms", "UCX_UD_KEEPALIVE_INTERVAL=3s"},
+	} {
+		t.Run(transport, func(t *testing.T) {
+			n := nightfall(t, transport, env...)
+			n.endless = time.Now().Add(30 * time.Second)
+			a, b := n.flows[0].e, n.ws[1]
+			flush := n.flows[1].e.Flush()
+			n.until(flush.Done)
+			require.NoError(t, n.flows[1].e.Close()) // what a sends by goes one way now
+			ask := func() ucp.Request {
+				q := a.TagSendSync([]byte{1}, 7)
+				n.until(func() bool { _, there := b.TagProbe(7, exact); return there })
+				return q
+			}
+			q := ask()
+			b.TagRecv(make([]byte, 8), 7, exact).Drop()
+			n.until(q.Done)
+			require.NoError(t, q.Err())
+			e, err := b.NewEndpoint(n.ws[0].Address(), ucp.EndpointConfig{})
+			require.NoError(t, err)
+			e.TagSend([]byte{1}, 9) // it holds what b answers by
+			flush = e.Flush()
+			n.until(flush.Done)
+			require.NoError(t, flush.Err())
+
+			q = ask()
+			n.drive(50 * time.Millisecond) // a's device knows that all has arrived
+			n.cut(darkness{from: [2]bool{1: true}})
+			b.TagRecv(make([]byte, 8), 7, exact).Drop()
+			e.Abort(nil)
+			n.drive(time.Second)
+			n.cut(darkness{})
+			n.until(q.Done)
+			require.ErrorIs(t, q.Err(), ucp.ErrPeerFailed)
+		})
+	}
+}
+
+// drive has both make progress for that long.
+func (n *night) drive(d time.Duration) {
+	end := time.Now().Add(d)
+	n.until(func() bool { return time.Now().After(end) })
+}
