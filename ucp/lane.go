@@ -225,8 +225,9 @@ func (w *Worker) closeLane(i uint32) {
 		if s == nil {
 			continue
 		}
-		over := slices.Contains(s.left, i) // which will not be reported now
-		if s.unreplied(i) && over {
+		l := &w.t.lanes[i]
+		over := slices.Contains(s.left, i) || l.status != ucs.OK && !errors.Is(l.err, errHungUp)
+		if s.unreplied(i) && over { // this is not reported now
 			s.port.iface.Disconnect(s.id)
 		}
 	}

@@ -54,7 +54,7 @@ func (w *Worker) unanswered(s *source, id uct.AMID) bool {
 // by it have arrived, as far as need be: where they are lost, those who wait for them are
 // to be told, and nobody would hear of it here.
 func (w *Worker) holdForAnswers(i uint32) bool {
-	if w.t.lanes[i].status != ucs.OK || !slices.ContainsFunc(w.sources, func(s *source) bool { return s.repliedBy(i) }) {
+	if w.closing || w.t.lanes[i].status != ucs.OK || !slices.ContainsFunc(w.sources, func(s *source) bool { return s.repliedBy(i) }) {
 		return false
 	}
 	c := w.slab.take(opHold)

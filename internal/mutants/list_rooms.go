@@ -156,7 +156,7 @@ var rooms = []mutant{
 	{
 		name: "ucp: a lane is closed while answers are under way",
 		file: "ucp/reply.go",
-		old:  "	if w.t.lanes[i].status != ucs.OK || !slices", new: "	if w.t.lanes[i].status == ucs.OK || !slices",
+		old:  "	if w.closing || w.t.lanes[i].status", new: "	if !w.closing || w.t.lanes[i].status",
 		pkg: "./ucp/ucptest", test: "^TestAnswerBehindAnAbort$/ud", quick: true,
 	},
 	{

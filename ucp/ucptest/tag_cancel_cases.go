@@ -231,10 +231,11 @@ func cancelStopped(t *testing.T, p *Pair) {
 	wantPeer := len(rs) // these do not end without it; others may have been taken
 	_, last := fill(p, e, 3000)
 	half := e.TagSendWith(data, 1, ucp.Opts{Flags: ucp.ForceEager})
+	const short = 7 // it goes when those before it are withdrawn, where there is room for so little
 	rs = append(rs, last, half, other.TagSendUint64(1, 2), other.TagSendSync(data, 1))
 	p.Settle()
 	for i, r := range rs {
-		taken := p.Factory.Takes && i >= wantPeer
+		taken := p.Factory.Takes && i >= wantPeer || i == short
 		require.True(t, taken || !r.Done(), "request %d", i)
 		r.Cancel()
 		if err := r.Err(); err != nil || !taken {
