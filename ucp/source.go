@@ -22,7 +22,7 @@ type source struct {
 	peer    wireup.PeerID // 0: not known
 	address []byte        // beginning of his address
 	reply   uint32        // lane towards him; 0: none yet
-	replied bool          // something went by it
+	replied bool          // something that he awaits went by it
 	left    []uint32      // lanes that something went by, which are over; not reported yet
 	told    uint32        // messages since he was told to announce everything, and 1; 0: he was not
 	swErr   ucs.Status    // of his software operations, for his next flush

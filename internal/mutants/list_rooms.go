@@ -155,7 +155,7 @@ var rooms = []mutant{
 	},
 	{
 		name: "ucp: a lane is closed while answers are under way",
-		file: "ucp/reply.go",
+		file: "ucp/hold.go",
 		old:  "	if w.closing || w.t.lanes[i].status", new: "	if !w.closing || w.t.lanes[i].status",
 		pkg: "./ucp/ucptest", test: "^TestAnswerBehindAnAbort$/ud", quick: true,
 	},

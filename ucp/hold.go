@@ -1,0 +1,52 @@
+package ucp
+
+import (
+	"slices"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
+)
+
+// holdForAnswers has lane i, which nobody holds any more, stay open until the answers that
+// went by it have arrived, and reports whether that is needed: where they are lost, those
+// who wait for them are to be told, and nobody would hear of it here.
+func (w *Worker) holdForAnswers(i uint32) bool {
+	if w.closing || w.t.lanes[i].status != ucs.OK || !slices.ContainsFunc(w.sources, func(s *source) bool { return s.repliedBy(i) }) {
+		return false
+	}
+	c := w.slab.take(opHold)
+	s := &w.slab.slots[c]
+	s.lane, s.flags = i, flagReported
+	w.t.lanes[i].reads++
+	st := w.try(c)
+	if st == ucs.InProgress {
+		return true
+	}
+	w.t.lanes[i].reads--
+	w.slab.release(c)
+	if st == ucs.OK {
+		return false
+	}
+	for _, s := range w.sources {
+		if s.repliedBy(i) { // the lane is over, and this is not reported yet
+			s.leave()
+		}
+	}
+	return false
+}
+
+func (w *Worker) resumeHold(i uint32) ucs.Status {
+	l := &w.t.lanes[w.slab.slots[i].lane]
+	if l.status != ucs.OK {
+		return l.status
+	}
+	return l.transport().Flush(uct.FlushRemote, w.slab.token(i))
+}
+
+// holdEnded closes the lane that the operation in slot i held.
+func (w *Worker) holdEnded(i uint32) {
+	lane := w.slab.slots[i].lane
+	w.slab.release(i)
+	w.t.lanes[lane].reads--
+	w.readOver(lane)
+}
