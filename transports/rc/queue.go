@@ -15,10 +15,15 @@ const (
 	slotPlain slotKind = iota // nothing
 	slotToken                 // tell
 	slotBuf                   // give the buffer back, and tell
-	slotGet                   // copy the buffer to the caller first
-	slotFetch                 // tell its first word
 	slotFlush                 // count down a flush of several queues
+	slotRead                  // an RDMA read: report it
+	slotGet                   // an RDMA read into buf: copy buf to the caller, free it, report it
+	slotFetch                 // an atomic: free buf, report its first word
 )
+
+// reads reports whether the operation is an RDMA read or an atomic. A fence waits for
+// these alone.
+func (k slotKind) reads() bool { return k >= slotRead }
 
 // slot is an operation under way.
 type slot struct {
@@ -26,7 +31,6 @@ type slot struct {
 	buf   uint32 // of iface.tx
 	n     uint32 // bytes of slotGet
 	kind  slotKind
-	reads bool // a read or an atomic
 }
 
 const (
@@ -125,14 +129,9 @@ func (q *queue) plain() { q.slots[q.tail&q.mask].kind = slotPlain }
 func (q *queue) take(k slotKind, t uct.Token, buf uint32) *slot {
 	s := &q.slots[q.tail&q.mask]
 	*s = slot{token: t, buf: buf, kind: k}
-	return s
-}
-
-// takeReads is take for an operation that brings something back.
-func (q *queue) takeReads(k slotKind, t uct.Token, buf uint32) *slot {
-	s := q.take(k, t, buf)
-	s.reads = true
-	q.reads++
+	if k.reads() {
+		q.reads++
+	}
 	return s
 }
 
@@ -144,7 +143,7 @@ func (q *queue) ended(id uint32, st uct.Status) {
 	for q.head != id+1 {
 		s := &q.slots[q.head&q.mask]
 		q.head++
-		if s.kind != slotPlain || s.reads {
+		if s.kind != slotPlain {
 			with := ucs.OK
 			if q.head == id+1 {
 				with = st
@@ -157,14 +156,14 @@ func (q *queue) ended(id uint32, st uct.Status) {
 // end does what the slot says.
 func (q *queue) end(s *slot, st uct.Status) {
 	f := q.f
-	if s.reads {
+	if s.kind.reads() {
 		q.reads--
 	}
 	ev := uct.Event{Token: s.token, Status: st}
 	switch s.kind {
 	case slotPlain:
 		return
-	case slotToken:
+	case slotToken, slotRead:
 	case slotGet:
 		at := (q.head - 1) & q.mask
 		if st == ucs.OK {

@@ -131,7 +131,7 @@ func (e *ep) GetBcopy(p []byte, addr uint64, k uct.RKey, t uct.Token) uct.Status
 	w := q.next()
 	w.Op, w.NumSG, w.Remote, w.RKey = verbs.OpRead, 1, addr, rkey
 	w.SG[0] = e.f.tx.Piece(i, len(p))
-	q.takeReads(slotGet, t, i).n = uint32(len(p))
+	q.take(slotGet, t, i).n = uint32(len(p))
 	if q.dest == nil {
 		q.dest = make([][]byte, len(q.slots))
 	}
@@ -182,11 +182,11 @@ func (e *ep) zcopy(op verbs.Opcode, need uct.MemFlags, v []uct.Vec, addr uint64,
 		return e.noRoom(false)
 	}
 	w.Op, w.NumSG, w.InlineLen, w.Remote, w.RKey = op, uint8(n), 0, addr, key.RKey
+	kind := slotToken
 	if op == verbs.OpRead {
-		q.takeReads(slotToken, t, 0)
-	} else {
-		q.take(slotToken, t, 0)
+		kind = slotRead
 	}
+	q.take(kind, t, 0)
 	q.post(w, verbs.SendSignaled)
 	return ucs.InProgress
 }
@@ -258,7 +258,7 @@ func (e *ep) atomic(op uct.AtomicOp, v, cmp, addr uint64, k uct.RKey, t uct.Toke
 	if t != 0 {
 		flags = verbs.SendSignaled
 	}
-	q.takeReads(slotFetch, t, i)
+	q.take(slotFetch, t, i)
 	q.post(w, flags)
 	return ucs.InProgress
 }

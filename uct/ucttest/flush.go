@@ -19,6 +19,7 @@ var flushCases = []testCase{
 	{"while-pending", flushPending},
 	{"no-token", flushNoToken},
 	{"fence-order", flushFenceOrder},
+	{"fence-after-get", flushFenceAfterGet},
 	{"check", flushCheck},
 }
 
