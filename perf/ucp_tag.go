@@ -22,7 +22,7 @@ type ucpTag struct {
 	opts    ucp.Opts
 	scratch *stamps
 	posted  []ucp.RecvRequest
-	sent    ucp.Request // the last sync send
+	sent    ucp.Request // the last send of a ping-pong
 	probed  *until      // a message is there, with Params.Unexpected
 	filled  int64       // messages sent with their pattern
 	checked int64       // messages validated
@@ -94,20 +94,20 @@ func (k *ucpTag) passive(n int64) error {
 	}
 }
 
-// send sends one message outside of the measured loops.
+// send sends one message of a ping-pong outside of the measured loops. Like those
+// it does not wait for the end of the send: a sync send, and one by rendezvous,
+// ends after the receiver has posted a receive, and in loopback the receiver is
+// this thread. The next send waits for it, since it uses the same buffer.
 func (k *ucpTag) send() error {
-	if err := k.sent.Wait(k.link); err != nil { // of a sync send
+	if err := k.sent.Wait(k.link); err != nil {
 		return err
 	}
 	if k.p.Validate {
 		fill(k.buf, k.filled)
 		k.filled++
 	}
-	if k.test.Op == OpTagSync { // its end comes with the other side's receive
-		k.sent = k.ep.TagSendSync(k.buf, tagData)
-		return nil
-	}
-	return k.ep.TagSendWith(k.buf, tagData, k.opts).Wait(k.link)
+	k.sent = k.post()
+	return nil
 }
 
 // receive receives one message outside of the measured loops.
@@ -166,33 +166,35 @@ func (k *ucpTag) each(n int, st *stamps) error { return eachOf(k, n, st) }
 //
 //go:noinline
 func (k *ucpTag) echoPlain(n int64, st *stamps) error {
-	w, ep, in, out, mask, l := k.w, k.ep, k.in, k.buf, k.mask, k.link
+	w, ep, in, out, mask, l, sent := k.w, k.ep, k.in, k.buf, k.mask, k.link, k.sent
 	for range n {
 		if _, err := w.TagRecv(in, tagData, mask).Wait(l); err != nil {
 			return err
 		}
-		r := ep.TagSend(out, tagData)
-		st.tick()
-		if err := r.Wait(l); err != nil {
+		if err := sent.Wait(l); err != nil {
 			return err
 		}
+		sent = ep.TagSend(out, tagData)
+		st.tick()
 	}
+	k.sent = sent
 	return nil
 }
 
 //go:noinline
 func (k *ucpTag) echoWith(n int64, st *stamps) error {
-	w, ep, in, out, mask, l, o := k.w, k.ep, k.in, k.buf, k.mask, k.link, k.opts
+	w, ep, in, out, mask, l, o, sent := k.w, k.ep, k.in, k.buf, k.mask, k.link, k.opts, k.sent
 	for range n {
 		if _, err := w.TagRecv(in, tagData, mask).Wait(l); err != nil {
 			return err
 		}
-		r := ep.TagSendWith(out, tagData, o)
-		st.tick()
-		if err := r.Wait(l); err != nil {
+		if err := sent.Wait(l); err != nil {
 			return err
 		}
+		sent = ep.TagSendWith(out, tagData, o)
+		st.tick()
 	}
+	k.sent = sent
 	return nil
 }
 
@@ -261,7 +263,7 @@ func (k *ucpTag) post() ucp.Request {
 	if k.test.Op == OpTagSync {
 		return k.ep.TagSendSync(k.buf, tagData)
 	}
-	return k.ep.TagSend(k.buf, tagData)
+	return k.ep.TagSendWith(k.buf, tagData, k.opts)
 }
 
 //go:noinline
