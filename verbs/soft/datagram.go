@@ -72,16 +72,18 @@ func (q *qp) makeDatagram(w *wqe, p *packet) verbs.WCStatus {
 }
 
 // wentAll sends a train of datagrams, nil: none, and ends them; false: the socket
-// takes nothing now, and they stay queued.
+// takes no more now, and those that it did not take stay queued.
 func (q *qp) wentAll(t *train) bool {
 	if t == nil {
 		return true
 	}
 	n := t.count
-	switch t.send() {
+	done, st := t.sendMost()
+	switch st {
 	case ucs.OK:
 	case ucs.NoResource:
-		q.req.tx = q.req.head
+		q.req.tx = q.req.head + uint32(done)
+		q.endDatagrams()
 		return false
 	default:
 		q.count(cntDroppedInbox, uint64(n))

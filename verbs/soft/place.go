@@ -32,11 +32,11 @@ func (q *qp) here() place {
 	return at
 }
 
-// backTo has what was made since then made again. Where the queue pair failed
-// meanwhile, there is nothing to go back to.
+// backTo has what was made since then made again, but for the first sent packets,
+// which went. Where the queue pair failed meanwhile, there is nothing to go back to.
 //
 //go:noinline
-func (q *qp) backTo(at *place) {
+func (q *qp) backTo(at *place, sent int) {
 	if q.stateNow() != at.state {
 		return
 	}
@@ -52,4 +52,10 @@ func (q *qp) backTo(at *place) {
 	c.add(cntTxPackets, at.packets-c[cntTxPackets])
 	c.add(cntTxBytes, at.bytes-c[cntTxBytes])
 	c.add(cntAcks, at.acks-c[cntAcks])
+	p := &q.out
+	for range sent { // the same packets in the same order, to count them as sent
+		if !q.nextAnswer(p) && !q.nextRequest(p) && !q.nextAck(p) {
+			return
+		}
+	}
 }

@@ -19,6 +19,6 @@ func TestBackToAnswers(t *testing.T) {
 	r.kept[3].sent, r.kept[4].sent = 7, 0
 	at := q.here()
 	r.replyN, r.kept[3].sent, r.kept[4].sent = 4, 9, 2
-	q.backTo(&at)
+	q.backTo(&at, 0)
 	require.Equal(t, []uint32{3, 7, 0}, []uint32{r.replyN, r.kept[3].sent, r.kept[4].sent})
 }

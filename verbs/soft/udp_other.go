@@ -43,4 +43,5 @@ func (u *udpPort) recv() []*datagram                       { return nil }
 func (t *train) room(int) int                              { return 0 }
 func (t *train) add(*packet) bool                          { return false }
 func (t *train) send() ucs.Status                          { return ucs.Unsupported }
+func (t *train) sendMost() (int, ucs.Status)               { return 0, ucs.Unsupported }
 func (q *qp) addShorts(*train, int) bool                   { return false }

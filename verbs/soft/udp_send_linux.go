@@ -8,15 +8,22 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// send sends the packets and ends the train.
+// send is sendMost for a caller that has no use for the rest.
+func (t *train) send() ucs.Status {
+	_, st := t.sendMost()
+	return st
+}
+
+// sendMost sends the packets and ends the train. It returns how many packets the
+// socket took before the error.
 //
-//   - OK: they went, or were lost as a network may lose them.
-//   - NoResource: none went; the socket has no room for them now.
+//   - OK: all went, or were lost as a network may lose them.
+//   - NoResource: the socket has no room for the rest now.
 //   - TooLong: none went; one is longer than the path takes.
 //   - Unreachable: none went; there is no way to the peer.
 //
 // hot: BenchmarkUDPPingPong
-func (t *train) send() ucs.Status {
+func (t *train) sendMost() (n int, st ucs.Status) {
 	crossed()
 	t.cut()
 	if t.u.tap != nil {
@@ -30,9 +37,8 @@ func (t *train) send() ucs.Status {
 			errno = t.sendAgain(errno)
 		}
 	default:
-		errno = t.sendSingles()
+		n, errno = t.sendSingles()
 	}
-	st := ucs.OK
 	if errno != 0 {
 		st = t.failed(errno)
 	}
@@ -41,7 +47,7 @@ func (t *train) send() ucs.Status {
 	}
 	t.to = nil
 	t.busy.Store(false)
-	return st
+	return n, st
 }
 
 // sendOnce tries to send all as one message: a packet in one piece by the call for
@@ -111,33 +117,35 @@ func (t *train) sendAgain(errno unix.Errno) unix.Errno {
 	return errno
 }
 
-// sendSingles sends the packets as so many messages. Where the socket takes only
-// some, the others are lost.
-func (t *train) sendSingles() unix.Errno {
+// sendSingles sends the packets as so many messages. It returns how many the
+// socket took; the error says why it did not take the next one.
+func (t *train) sendSingles() (done int, errno unix.Errno) {
 	from := 0
 	for i := range t.count {
 		end := int(t.ends[i])
 		t.prepare(&t.msgs[i].hdr, t.iov[from:end])
 		from = end
 	}
-	done := 0
 	for tries := 0; done < t.count; {
 		n, errno := rawSendmmsg(t.u.fd, t.msgs[done:t.count])
-		if errno == 0 {
+		switch {
+		case errno == 0:
 			done += n
-			continue
-		}
-		if (errno == unix.EINTR || errno == unix.ECONNREFUSED) && tries < 2 {
+		case (errno == unix.EINTR || errno == unix.ECONNREFUSED) && tries < 2:
 			tries++
-			continue
+		case done == 0 || noRoom(errno):
+			return done, errno
+		default: // no reason to send again those that went
+			t.u.counts[udpTxLost].Add(uint64(t.count - done))
+			return done, 0
 		}
-		if done == 0 {
-			return errno
-		}
-		t.u.counts[udpTxLost].Add(uint64(t.count - done))
-		return 0
 	}
-	return 0
+	return done, 0
+}
+
+// noRoom reports whether the socket takes the same packet later.
+func noRoom(errno unix.Errno) bool {
+	return errno == unix.EAGAIN || errno == unix.ENOBUFS || errno == unix.ENOMEM
 }
 
 // failed counts an error and says what it means.
@@ -145,10 +153,11 @@ func (t *train) sendSingles() unix.Errno {
 //go:noinline
 func (t *train) failed(errno unix.Errno) ucs.Status {
 	c := &t.u.counts
-	switch errno {
-	case unix.EAGAIN, unix.ENOBUFS, unix.ENOMEM:
+	if noRoom(errno) {
 		c[udpTxAgain].Add(1)
 		return ucs.NoResource
+	}
+	switch errno {
 	case unix.EMSGSIZE:
 		c[udpTxTooLong].Add(1)
 		return ucs.TooLong

@@ -51,7 +51,7 @@ func TestShortPackets(t *testing.T) {
 				break
 			}
 			if !t2.add(&q.out) {
-				q.backTo(&at)
+				q.backTo(&at, 0)
 				break
 			}
 		}

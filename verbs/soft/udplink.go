@@ -113,8 +113,8 @@ func (q *qp) sendUDP() bool {
 			t = u.train(&q.to.udp)
 		}
 		if t.count >= most && p.op != wire.Acknowledge || !t.add(p) {
-			if t.send() == ucs.NoResource {
-				q.backTo(&at)
+			if done, st := t.sendMost(); st == ucs.NoResource {
+				q.backTo(&at, done)
 				return true
 			}
 			at, most = behind, q.half()
@@ -126,9 +126,11 @@ func (q *qp) sendUDP() bool {
 		}
 		behind = q.here()
 	}
-	if t != nil && t.send() == ucs.NoResource {
-		q.backTo(&at)
-		return true
+	if t != nil {
+		if done, st := t.sendMost(); st == ucs.NoResource {
+			q.backTo(&at, done)
+			return true
+		}
 	}
 	return false
 }
