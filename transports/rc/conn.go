@@ -108,6 +108,9 @@ func (e *ep) step(ev machine.Event) {
 	for _, p := range e.pairs {
 		p.settle()
 	}
+	if e.halfOpen && !e.m.HalfOpen() {
+		e.confirmed()
+	}
 	if e.m.PeerEnded() {
 		f.settleLater(e)
 	}
@@ -117,12 +120,14 @@ func (e *ep) do(a machine.Action) {
 	switch a.Kind {
 	case machine.Make:
 		p, err := e.f.makePair(e)
+		if err == nil {
+			p.id = a.Pair
+			e.pairs = append(e.pairs, p)
+			err = p.openQueue()
+		}
 		if err != nil {
 			e.f.failLater(e, err)
-			return
 		}
-		p.id = a.Pair
-		e.pairs = append(e.pairs, p)
 	case machine.Join:
 		if p := e.pair(a.Pair); p != nil {
 			if err := p.join(e.heard, &e.peer.port); err != nil {

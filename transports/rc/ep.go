@@ -43,6 +43,7 @@ type ep struct {
 	initiated bool
 	separate  bool
 	opened    bool // an endpoint is open on it
+	halfOpen  bool // among iface.halfOpen
 	sent      bool // there was a pair to send in
 	timed     bool // among iface.timed
 	settles   bool // among iface.ending
@@ -228,6 +229,7 @@ func (e *ep) release(st uct.Status) {
 		return
 	}
 	e.released = true
+	e.confirmed()
 	e.closePairs(st)
 	if e.ah != nil {
 		_ = e.ah.Close() // nothing can be wrong with it

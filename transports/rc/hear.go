@@ -1,6 +1,9 @@
 package rc
 
 import (
+	"fmt"
+
+	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
 	"github.com/goucx/goucx/wireup/machine"
 )
@@ -13,7 +16,7 @@ func (f *iface) heardNote(wc *verbs.WC) {
 	buf := uint32(wc.ID)
 	var n note
 	if wholeNote(wc) {
-		if err := n.parse(f.noteBytes(wc)); err != nil {
+		if err := f.parseNote(&n, wc); err != nil {
 			f.stats.Inc(statGarbage)
 			f.d.Log().Sugar().Debugf("dropped a connection message: %v", err)
 		} else {
@@ -21,6 +24,19 @@ func (f *iface) heardNote(wc *verbs.WC) {
 		}
 	}
 	f.ud.receive(buf)
+}
+
+// parseNote reads a connection message. One that did not come from the interface that it
+// names is refused: every answer would go to a third party.
+func (f *iface) parseNote(n *note, wc *verbs.WC) error {
+	if err := n.parse(f.noteBytes(wc)); err != nil {
+		return err
+	}
+	if a := n.from.address(); !f.d.SentFrom(&a, wc, f.ud.rx.Bytes(uint32(wc.ID))) {
+		return fmt.Errorf("connection message in the name of queue pair %#x at %v, port %d, which did not send it: %w",
+			uint32(a.QPN), a.Port.GID.Addr(), a.Port.LID, ucs.ErrInvalid)
+	}
+	return nil
 }
 
 func wholeNote(wc *verbs.WC) bool { return wc.Status == verbs.WCSuccess && wc.Len >= grhLen }
@@ -80,6 +96,11 @@ func (f *iface) greeted(n *note) *ep {
 		f.count(e)
 		return e
 	}
+	from, now := n.from.port.Source(), ucs.Now()
+	if !f.halfOpen.Admit(from, now, f.giveUp) {
+		f.stats.Inc(statPassedOver) // the peer says it again
+		return nil
+	}
 	e, err := f.newEP(&n.from)
 	if err != nil {
 		f.stats.Inc(statRefused)
@@ -87,18 +108,37 @@ func (f *iface) greeted(n *note) *ep {
 		return nil
 	}
 	f.stats.Inc(statAccepted)
+	f.halfOpen.Add(e, from, now)
+	e.halfOpen = true
 	f.count(e)
 	f.doubt(e)
 	return e
 }
 
+// giveUp releases a connection that is half-open: nobody has used it, and the layer above
+// does not know it.
+func (f *iface) giveUp(e *ep) {
+	f.stats.Inc(statGivenUp)
+	f.uncount(e)
+	e.release(ucs.Canceled)
+}
+
+// confirmed takes e from the half-open connections.
+func (e *ep) confirmed() {
+	if e.halfOpen {
+		e.halfOpen = false
+		e.f.halfOpen.Remove(e)
+	}
+}
+
 // doubt asks the peer of e, which says hello once more, whether it has the other
 // connections with it still: one that it has lost fails here before anything that answers
-// what comes by e goes by it. Of very many it asks for the oldest.
+// what comes by e goes by it. Of very many it asks for the oldest; of those that are not
+// confirmed for none, since the peer may have sent none of the hellos.
 func (f *iface) doubt(e *ep) {
 	es := f.byPeer[e.peer.iface.name]
 	for _, o := range es[:min(len(es), doubts)] {
-		if o != e && o.dead == nil && o.m.State() == machine.Open {
+		if o != e && o.dead == nil && o.m.Met() {
 			o.say(machine.Msg{Kind: machine.Ready, Worker: f.worker, From: o.m.Conn(), To: o.m.Remote()})
 		}
 	}
@@ -156,6 +196,9 @@ func (e *ep) listen(n *note) {
 			e.pairs = append(e.pairs, p)
 			brought = p
 			err = p.join(n.half, &e.peer.port)
+		}
+		if err == nil && !e.halfOpen {
+			err = p.openQueue()
 		}
 		if err != nil {
 			e.f.stats.Inc(statRefused)

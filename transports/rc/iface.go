@@ -76,6 +76,7 @@ type iface struct {
 	depth       int // of each connection's queue
 	sendDepth   int // of sendCQ
 	pairs       int // that hold a queue pair
+	queues      int // of them that can be sent in
 	timeoutCode uint8
 	retryCount  uint8
 	maxPairs    int
@@ -88,7 +89,8 @@ type iface struct {
 	conns    map[uint64]*ep // by this side's name
 	remotes  map[remote]*ep // by the peer's
 	byPeer   map[ifaceName][]*ep
-	timed    []*ep // whose machines have deadlines
+	halfOpen nic.HalfOpen[*ep] // accepted and not confirmed, and nobody here uses them
+	timed    []*ep             // whose machines have deadlines
 	dying    []*pair
 	nextTend ucs.Time
 	looked   ucs.Time // for connections that want a sign of life
@@ -137,6 +139,7 @@ func openIface(d *nic.Domain, port uint8, c uct.IfaceConfig) (uct.Iface, error) 
 		maxPairs: maxPairs.Get(s), keepalive: keepalive.Get(s), retryEvery: connectRetry.Get(s),
 		conns: map[uint64]*ep{}, remotes: map[remote]*ep{}, byPeer: map[ifaceName][]*ep{},
 		stats: stats.NewSet(statNames[:]), group: c.Stats,
+		halfOpen: nic.NewHalfOpen[*ep](d.Context().Attr().MaxQP),
 	}
 	f.self.port = place
 	f.place = &f.self.port
@@ -297,6 +300,7 @@ func (f *iface) NewEndpoint(a uct.Address, t int) (uct.Endpoint, error) {
 	}
 	for _, e := range f.byPeer[p.iface.name] {
 		if e.takeable() {
+			e.confirmed() // this side uses it
 			e.opened = true
 			return e, nil
 		}

@@ -9,7 +9,7 @@ import (
 // lull puts idle connections to sleep where more have queue pairs than should. Their
 // peers may decline.
 func (f *iface) lull(now ucs.Time) {
-	most := f.pairs - len(f.dying) - f.maxPairs
+	most := f.live() - f.maxPairs
 	if most <= 0 || now.Sub(f.lulled) < lull.Every {
 		return
 	}
@@ -41,8 +41,11 @@ func (e *ep) Nap() {
 func (f *iface) Live() int {
 	f.enterWait()
 	defer f.leave()
-	return f.pairs - len(f.dying)
+	return f.live()
 }
+
+// live counts the connections with a queue pair that both sides use.
+func (f *iface) live() int { return f.pairs - len(f.dying) - f.halfOpen.Len() }
 
 // Idle: see uct.Idler.
 func (f *iface) Idle(now ucs.Time, since []ucs.Time) []ucs.Time {

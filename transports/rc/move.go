@@ -37,6 +37,10 @@ func (e *ep) sendIn(id machine.PairID) {
 	}
 	e.out = nil
 	if p := e.pair(id); p != nil {
+		if err := p.openQueue(); err != nil { // it was half-open
+			e.f.failLater(e, err)
+			return
+		}
 		e.out, e.sent = &p.q, true
 	}
 	e.gate()

@@ -36,16 +36,14 @@ type pair struct {
 	doomed       bool // its queue pair is in error
 }
 
-// makePair makes a queue pair that can be connected.
+// makePair makes a queue pair that can be connected. Nothing can be sent in it before
+// openQueue.
 func (f *iface) makePair(e *ep) (*pair, error) {
 	c := verbs.QPConfig{
 		Type: verbs.RC, SendCQ: f.sendCQ, RecvCQ: f.recvCQ, SRQ: f.srq,
 		Caps: verbs.QPCaps{MaxSend: f.depth, MaxSendSGE: verbs.MaxSGE, MaxInline: verbs.InlineLen},
 	}
 	if err := f.stock(); err != nil {
-		return nil, err
-	}
-	if err := f.roomForQP(); err != nil {
 		return nil, err
 	}
 	qp, err := f.pd.CreateQP(c)
@@ -56,10 +54,7 @@ func (f *iface) makePair(e *ep) (*pair, error) {
 	_, _ = rand.Read(b[:]) // never fails
 	p := &pair{e: e, mine: half{qp.QPN(), verbs.PSN(binary.LittleEndian.Uint32(b[:]) & (1<<24 - 1))}}
 	n := f.depth
-	p.q = queue{
-		f: f, p: p, qp: qp, most: uint32(n - spareSlots), mask: uint32(n - 1),
-		slots: make([]slot, n),
-	}
+	p.q = queue{f: f, p: p, qp: qp, most: uint32(n - spareSlots), mask: uint32(n - 1)}
 	a := verbs.QPAttr{
 		State: verbs.StateInit, Port: f.port,
 		Access: verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic,
@@ -70,6 +65,21 @@ func (f *iface) makePair(e *ep) (*pair, error) {
 	f.qpns.add(p.mine.qpn, p)
 	f.pairs++
 	return p, nil
+}
+
+// openQueue makes what sending in p needs, if it is not there. A half-open connection
+// does without.
+func (p *pair) openQueue() error {
+	f := p.q.f
+	if p.q.slots != nil {
+		return nil
+	}
+	if err := f.roomForQP(); err != nil {
+		return err
+	}
+	p.q.slots = make([]slot, f.depth)
+	f.queues++
+	return nil
 }
 
 // join connects p with the peer's half, on its port.
@@ -121,6 +131,9 @@ func (p *pair) close(st uct.Status) {
 	f.qpns.remove(p.mine.qpn)
 	f.last = nil
 	f.pairs--
+	if p.q.slots != nil {
+		f.queues--
+	}
 	f.signaled -= p.q.signals
 	p.q.signals = 0
 	p.q.abandon(st)
@@ -143,17 +156,17 @@ func (f *iface) salvage(p *pair) {
 
 // roomForQP keeps the completion queue as large as all queues together.
 func (f *iface) roomForQP() error {
-	need := (f.pairs + 1) * f.depth
+	need := (f.queues + 1) * f.depth
 	if need <= f.sendDepth {
 		return nil
 	}
 	most := f.d.Context().Attr().MaxCQE
 	if need > most {
-		return fmt.Errorf("%d queue pairs: completions of the device: %w", f.pairs+1, ucs.ErrNoResource)
+		return fmt.Errorf("%d queue pairs: completions of the device: %w", f.queues+1, ucs.ErrNoResource)
 	}
 	n := min(most, 2*need)
 	if err := f.sendCQ.Resize(n); err != nil {
-		return fmt.Errorf("%d queue pairs: %w", f.pairs+1, err)
+		return fmt.Errorf("%d queue pairs: %w", f.queues+1, err)
 	}
 	f.sendDepth = n
 	return nil

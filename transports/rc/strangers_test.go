@@ -1,0 +1,220 @@
+package rc
+
+import (
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/goucx/goucx/transports/internal/nic"
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
+	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/wireup/machine"
+)
+
+// stranger sends what it likes from the queue pair of an interface, which answers
+// nothing meanwhile.
+type stranger struct {
+	*end
+	to peer
+	ah verbs.AH
+}
+
+func newStranger(t *testing.T, e, to *end) *stranger {
+	s := &stranger{end: e, to: to.self}
+	ah, err := e.pd.CreateAH(to.self.port.AH(e.port))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, ah.Close()) })
+	s.ah = ah
+	return s
+}
+
+// hello asks for a connection in the name of an interface.
+func (s *stranger) hello(from peer, conn uint64) {
+	u := &s.ud
+	for u.full() { // what comes meanwhile is lost
+		for _, wc := range u.wcs[:max(0, u.cq.Poll(u.wcs[:]))] {
+			if wc.Op != verbs.WCRecv {
+				u.busy[wc.ID] = false
+			}
+		}
+	}
+	s.as(from, &note{msg: machine.Msg{Kind: machine.Hello, Worker: from.iface.worker, From: conn, Pair: 3}, half: half{qpn: 77, psn: 1}})
+}
+
+func (s *stranger) as(from peer, n *note) {
+	self := s.self
+	s.self = from
+	s.send(n, &s.to, s.ah)
+	s.self = self
+}
+
+// thirdParty is a socket that counts what comes.
+type thirdParty struct{ *net.UDPConn }
+
+func newThirdParty(t *testing.T) thirdParty {
+	c, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(local, 0)))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	return thirdParty{c}
+}
+
+// came is how many datagrams have come.
+func (p thirdParty) came(t *testing.T) (n int) {
+	raw, err := p.SyscallConn()
+	require.NoError(t, err)
+	var b [4096]byte
+	require.NoError(t, raw.Control(func(fd uintptr) {
+		for {
+			if _, _, err := unix.Recvfrom(int(fd), b[:], unix.MSG_DONTWAIT); err != nil {
+				return
+			}
+			n++
+		}
+	}))
+	return n
+}
+
+// address is where it would be found as a device.
+func (p thirdParty) address() nic.PortAddress {
+	at := p.LocalAddr().(*net.UDPAddr).AddrPort()
+	return nic.PortAddress{GID: verbs.GIDOf(at.Addr()), LID: at.Port()}
+}
+
+// TestHelloInTheNameOfAnother: what names an address that it did not come from has no
+// answer, whatever part of the address is wrong.
+func TestHelloInTheNameOfAnother(t *testing.T) {
+	set := settingsOf(t, "UCX_RC_CONNECT_RETRY=1ms", "UCX_RC_CONNECT_TIMEOUT=30ms")
+	c := Component(loopback)
+	a, b := newEndWith(t, c, 1, set), newEndWith(t, c, 2, set)
+	third := newThirdParty(t)
+	s := newStranger(t, a, b)
+	for name, forge := range map[string]func(*peer){
+		"port":       func(p *peer) { p.port.LID = third.address().LID },
+		"address":    func(p *peer) { p.port.GID = verbs.GIDOf(netip.MustParseAddr("127.0.0.77")) },
+		"queue pair": func(p *peer) { p.iface.qpn++ },
+	} {
+		t.Run(name, func(t *testing.T) {
+			a.inside(func() {
+				from := a.self
+				forge(&from)
+				from = peerAt(&nic.Address{Port: from.port, Seg: from.iface.seg, Worker: from.iface.worker, QPN: from.iface.qpn})
+				was, garbage := b.stats.Value(statNotes), b.stats.Value(statGarbage)
+				s.hello(from, rand.Uint64()|1)
+				until(t, func() bool { return b.stats.Value(statGarbage) != garbage || b.stats.Value(statNotes) >= was+8 }, b)
+				require.Equal(t, was, b.stats.Value(statNotes), "sent to whom asked nothing")
+				require.True(t, b.alone())
+				for _, k := range []machine.Kind{machine.Offer, machine.Bye, machine.Ready} { // of no connection
+					garbage = b.stats.Value(statGarbage)
+					s.as(from, &note{msg: machine.Msg{Kind: k, Worker: from.iface.worker, From: 5, To: 7}})
+					until(t, func() bool { return b.stats.Value(statGarbage) != garbage || b.stats.Value(statNotes) != was }, b)
+				}
+				require.Equal(t, was, b.stats.Value(statNotes), "sent to whom asked nothing")
+			})
+		})
+	}
+	require.Zero(t, third.came(t))
+}
+
+// TestSilentHello: a peer that shows no sign of life gets three accepts and nothing else.
+func TestSilentHello(t *testing.T) {
+	set := settingsOf(t, "UCX_RC_CONNECT_RETRY=1ms", "UCX_RC_CONNECT_TIMEOUT=30ms")
+	c := Component(loopback)
+	a, b := newEndWith(t, c, 1, set), newEndWith(t, c, 2, set)
+	s := newStranger(t, a, b)
+	a.inside(func() {
+		s.hello(a.self, 5)
+		until(t, func() bool { return b.stats.Value(statAccepted) == 1 }, b)
+		until(t, b.alone, b)
+		require.EqualValues(t, 3, b.stats.Value(statNotes))
+		// Others that name the same interface do not have it asked for the first.
+		for i := range uint64(40) {
+			s.hello(a.self, 7+2*i)
+		}
+		until(t, func() bool { return b.stats.Value(statAccepted) == 41 }, b)
+		until(t, b.alone, b)
+		require.EqualValues(t, 3*41, b.stats.Value(statNotes))
+	})
+}
+
+// TestHelloFlood: connections that nobody confirms are few and cost little, and a peer
+// that means it connects meanwhile, also where the list of them is full.
+func TestHelloFlood(t *testing.T) {
+	c := Component(loopback)
+	a, b, honest := newEnd(t, c, 1), newEnd(t, c, 2), newEnd(t, Component(loopback), 3)
+	s := newStranger(t, a, b)
+	a.inside(func() {
+		conn := uint64(1)
+		flood := func() bool {
+			for range 16 {
+				s.hello(a.self, conn)
+				conn += 2
+			}
+			return b.stats.Value(statPassedOver) > 100
+		}
+		until(t, flood, b)
+		require.Less(t, int(b.stats.Value(statAccepted)), 300)
+		b.inside(func() {
+			require.LessOrEqual(t, b.halfOpen.Len(), 256)
+			require.Equal(t, b.halfOpen.Len(), b.pairs)
+			require.Equal(t, 4*b.depth, b.sendDepth, "no room for completions of what cannot send")
+		})
+		require.Zero(t, b.Live(), "none of them counts as live")
+		before := ucs.Now()
+		to, err := honest.NewEndpoint(b.address(), 0)
+		require.NoError(t, err)
+		until(t, func() bool { flood(); return to.AMUint64(1, 2, 3) == ucs.OK }, b, honest)
+		until(t, func() bool { flood(); return len(b.got) == 1 }, b, honest)
+		require.Less(t, ucs.Now().Sub(before), 10*time.Second) // milliseconds, where the machine is idle
+		require.Equal(t, 1, b.Live())
+		to.Close()
+		until(t, func() bool { flood(); return honest.alone() }, b, honest)
+		require.Empty(t, honest.failures)
+	})
+}
+
+// TestHalfOpenGiveUp: the oldest goes for a new one, with all that it holds.
+func TestHalfOpenGiveUp(t *testing.T) {
+	c := Component(inproc())
+	a, b := newEnd(t, c, 1), newEnd(t, c, 2)
+	s := newStranger(t, a, b)
+	a.inside(func() {
+		for i := range uint64(2) {
+			s.hello(a.self, 5+2*i)
+			until(t, func() bool { return b.stats.Value(statAccepted) == i+1 }, b)
+		}
+		b.inside(func() {
+			e := b.remotes[remote{a.self.iface.name, 5}]
+			require.True(t, e.m.HalfOpen())
+			b.giveUp(e)
+			require.True(t, e.released)
+			require.Len(t, b.conns, 1)
+			require.Len(t, b.remotes, 1)
+			require.Equal(t, 1, b.pairs)
+			require.EqualValues(t, 1, b.accepted.Load())
+		})
+		s.hello(a.self, 5) // and may come again
+		until(t, func() bool { return b.stats.Value(statAccepted) == 3 }, b)
+	})
+	require.Empty(t, b.failures)
+}
+
+// TestEndpointOnHalfOpen: an endpoint that is opened on a connection which is not
+// confirmed yet keeps it.
+func TestEndpointOnHalfOpen(t *testing.T) {
+	c := Component(inproc())
+	a, b := newEnd(t, c, 1), newEnd(t, c, 2)
+	s := newStranger(t, a, b)
+	a.inside(func() {
+		s.hello(a.self, 5)
+		until(t, func() bool { return b.stats.Value(statAccepted) == 1 }, b)
+		_, err := b.NewEndpoint(uct.Address{Device: a.DeviceAddress(nil), Iface: a.Address(nil)}, 0)
+		require.NoError(t, err)
+		b.inside(func() { require.Zero(t, b.halfOpen.Len()) })
+	})
+}
