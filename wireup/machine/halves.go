@@ -3,14 +3,17 @@ package machine
 // With TwoStep a pair has two halves. Its maker's goes with the hello or offer; the
 // other side makes its own ready to receive and to send, and answers with that;
 // then the maker's is ready too, and it may send. The other side may send once it
-// hears that: Ready, or whatever arrives in the pair. Until then it repeats its
-// answer.
+// hears that: Ready, or whatever arrives in the pair. It retransmits a Take until
+// then. An Accept it sends acceptTries times, and once more for each further hello:
+// anyone can send a hello in the name of another, who would be flooded. So the maker
+// retransmits Ready until the other side has answered it with Ready.
 //
 //	A                           B
 //	hello, half of 1 ---------> half of 1, ready; reads 1
 //	joins and reads 1, <------- accept, half of 1
 //	sends in 1
-//	ready, or a message ------> sends in 1
+//	ready --------------------> sends in 1
+//	          <---------------- ready
 //
 // So nothing has been sent in a pair that gives way where both say hello, and it
 // goes at once: no yield, no marker.
@@ -57,7 +60,10 @@ func (m *Machine) Met() bool { return m.state == Open && m.next == None }
 func (s *step) helloHalf(msg Msg) {
 	switch {
 	case s.state == Open:
-		return // late, or the accept has been lost, which is repeated
+		if s.HalfOpen() && s.next == msg.Pair {
+			s.again() // the accept may have been lost
+		}
+		return
 	case s.state == Opening && s.smaller(msg.Worker, msg.From):
 		return // it will answer this side's
 	}
@@ -96,6 +102,24 @@ func (s *step) confirm(p PairID) {
 	s.next = None
 	s.write(p)
 	s.endIfClosing()
+}
+
+// acceptTries is how often an accept is sent for one hello.
+const acceptTries = 3
+
+// readied is the peer's news that both halves of p know each other. Its maker says so
+// first.
+func (s *step) readied(p PairID) {
+	if p.Mine() {
+		if p == s.joined {
+			s.known = p
+		}
+		return
+	}
+	s.confirm(p)
+	if p != None && p == s.theirs {
+		s.send(Ready, p)
+	}
 }
 
 // join takes the other half of a pair of this side's making.

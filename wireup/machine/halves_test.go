@@ -64,7 +64,7 @@ var (
 func connected(t *testing.T) (a, b *party) {
 	a, b = newParty(t, 1), newParty(t, 2)
 	accept := b.one(Accept, b.hear(a.one(Hello, a.step(connect))))
-	b.hear(a.one(Ready, a.hear(accept)))
+	require.Empty(t, a.hear(b.one(Ready, b.hear(a.one(Ready, a.hear(accept))))))
 	return a, b
 }
 
@@ -89,14 +89,25 @@ func TestTwoMessagesBeforeTheFirst(t *testing.T) {
 		require.Equal(t, mine, ready.Pair)
 		require.Empty(t, b.step(Event{Kind: Arrived, Pair: theirs + 2}), "not that")
 		require.Empty(t, b.did)
-		require.Empty(t, b.step(first))
+		require.True(t, b.m.HalfOpen())
+		answer := b.step(first)
 		b.does(Action{Kind: Write, Pair: theirs})
+		require.False(t, b.m.HalfOpen())
 		require.True(t, a.m.Settled() && b.m.Settled() && a.m.Met() && b.m.Met())
 		require.Zero(t, b.m.Deadline())
+		if first.Kind == Arrived {
+			require.Empty(t, answer)
+			answer = b.hear(ready)
+			require.Empty(t, b.did)
+		}
+		require.NotZero(t, a.m.Deadline())
+		require.Empty(t, a.hear(b.one(Ready, answer)))
+		require.Empty(t, a.did)
+		require.Zero(t, a.m.Deadline(), "it has nothing to retransmit")
 	}
 }
 
-// TestLostMessagesAreSaidAgain: each of the three, and who hears one twice does
+// TestLostMessagesAreSaidAgain: each of the four, and who hears one twice does
 // nothing but answer.
 func TestLostMessagesAreSaidAgain(t *testing.T) {
 	a, b := newParty(t, 1), newParty(t, 2)
@@ -104,16 +115,59 @@ func TestLostMessagesAreSaidAgain(t *testing.T) {
 	hello := a.one(Hello, a.at(a.m.Deadline(), Event{Kind: Tick}))
 	require.Equal(t, first, hello)
 	b.hear(hello) // the accept is lost
-	require.Empty(t, b.hear(first))
+	b.one(Accept, b.hear(first))
+	require.Empty(t, b.did)
 	accept := b.one(Accept, b.at(b.m.Deadline(), Event{Kind: Tick}))
 	a.hear(accept) // ready is lost
 	again := b.one(Accept, b.at(b.m.Deadline(), Event{Kind: Tick}))
 	ready := a.one(Ready, a.hear(again))
 	require.Empty(t, a.did)
-	b.hear(ready)
+	require.Equal(t, ready, a.one(Ready, a.at(a.m.Deadline(), Event{Kind: Tick})))
+	b.hear(ready) // the answer is lost
 	b.does(Action{Kind: Write, Pair: theirs})
-	require.Empty(t, b.hear(ready))
+	require.Empty(t, b.hear(first), "no hello is answered any more")
+	ready = a.one(Ready, a.at(a.m.Deadline(), Event{Kind: Tick}))
+	a.hear(b.one(Ready, b.hear(ready)))
 	require.Empty(t, b.did)
+	require.Empty(t, append(a.did, b.did...))
+	require.Zero(t, a.m.Deadline()+b.m.Deadline())
+}
+
+// TestForgedHello: who does not answer gets three accepts for a hello, one more for
+// each further hello, and no word of the end.
+func TestForgedHello(t *testing.T) {
+	a, b := newParty(t, 1), newParty(t, 2)
+	b.m.conf.Tries = 50
+	hello := a.one(Hello, a.step(connect))
+	n := len(b.hear(hello))
+	for i := 0; b.m.State() != Failed; i++ {
+		if i == 20 {
+			n += len(b.hear(hello))
+		}
+		n += len(b.at(b.m.Deadline(), Event{Kind: Tick}))
+		require.LessOrEqual(t, i, 50)
+	}
+	require.Equal(t, acceptTries+1, n)
+	b.does(Action{Kind: Fail, Reason: PeerLost})
+}
+
+// TestUnansweredReady: who connected goes on where the peer says nothing more.
+func TestUnansweredReady(t *testing.T) {
+	a, b := newParty(t, 1), newParty(t, 2)
+	a.one(Ready, a.hear(b.one(Accept, b.hear(a.one(Hello, a.step(connect))))))
+	for range 3 {
+		a.one(Ready, a.at(a.m.Deadline(), Event{Kind: Tick}))
+	}
+	require.Empty(t, a.at(a.m.Deadline(), Event{Kind: Tick}))
+	require.Empty(t, a.did)
+	require.Equal(t, Open, a.m.State())
+	require.Zero(t, a.m.Deadline())
+	a.one(Nap, a.step(Event{Kind: Sleep}))
+	for range 3 {
+		a.one(Nap, a.at(a.m.Deadline(), Event{Kind: Tick}))
+	}
+	a.at(a.m.Deadline(), Event{Kind: Tick})
+	a.does(Action{Kind: Fail, Reason: PeerLost})
 }
 
 // TestCrossingIsNotBound: the hello that gives way to this side's may be of a connection
@@ -197,7 +251,9 @@ func TestClosedWhileItConnects(t *testing.T) {
 		Action{Kind: Join, Pair: mine}, Action{Kind: Read, Pair: mine},
 		Action{Kind: Write, Pair: mine}, Action{Kind: Write, Pair: End},
 	)
-	bye := b.one(Bye, b.hear(said[0]))
+	answers := b.hear(said[0])
+	bye := b.one(Bye, answers[:1])
+	b.one(Ready, answers[1:])
 	b.does(Action{Kind: Write, Pair: theirs}, Action{Kind: Write, Pair: End})
 	ackA, ackB := b.one(ByeAck, b.hear(said[1])), a.one(ByeAck, a.hear(bye))
 	for _, p := range []*party{a, b} {

@@ -165,6 +165,7 @@ type Machine struct {
 	slept   PairID    // left last
 	next    PairID    // where this side sends when the peer's half is known to be ready
 	joined  PairID    // the last one of this side's making whose other half came
+	known   PairID    // the last of those of which the peer has said so, too
 
 	closing  bool // Close waits for an answer to the offer
 	saidBye  bool
@@ -230,6 +231,12 @@ func (m *Machine) PeerEnded() bool { return m.heardBye && m.inEnded }
 
 // Remote is the peer's name of the connection; 0: not known yet.
 func (m *Machine) Remote() uint64 { return m.remote }
+
+// HalfOpen reports, with TwoStep, whether this side has accepted the connection and
+// nothing shows that the peer receives: its hello may name an address that is not its own.
+func (m *Machine) HalfOpen() bool {
+	return m.state == Open && m.next != None && m.answer.Kind == Accept
+}
 
 // Deadline is when a Tick is due; 0: never.
 func (m *Machine) Deadline() ucs.Time { return m.deadline }

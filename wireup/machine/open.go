@@ -28,7 +28,9 @@ func (s *step) hear(ev Event) {
 	if !s.ours(msg) {
 		return
 	}
-	s.tries = 0
+	if msg.To != 0 { // it has received this side's name
+		s.tries = 0
+	}
 	switch msg.Kind {
 	case Hello:
 		s.hello(msg)
@@ -57,7 +59,7 @@ func (s *step) hear(ev Event) {
 	case ByeAck:
 		s.acked = s.saidBye
 	case Ready:
-		s.confirm(msg.Pair)
+		s.readied(msg.Pair)
 	case Gone:
 		s.gone()
 	default:

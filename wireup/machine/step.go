@@ -44,8 +44,9 @@ func (s *step) fail(r Reason) {
 	if s.state == Failed {
 		return
 	}
+	stranger := s.HalfOpen()
 	s.state = Failed
-	if s.conf.TwoStep && s.remote != 0 && r != Refused {
+	if s.conf.TwoStep && s.remote != 0 && r != Refused && !stranger {
 		s.send(Gone, None) // no socket closes, so that the peer would see it
 	}
 	s.do(Action{Kind: Fail, Reason: r})
@@ -84,7 +85,7 @@ func (m *Machine) held() [6]PairID {
 
 // waiting reports whether something of this side wants an answer.
 func (m *Machine) waiting() bool {
-	return m.state == Opening || m.offer != None || m.nap != None || m.next != None || m.saidBye && !m.acked
+	return m.state == Opening || m.offer != None || m.nap != None || m.next != None || m.saidBye && !m.acked || m.known != m.joined
 }
 
 func (s *step) timer(now ucs.Time) {
@@ -106,6 +107,10 @@ func (s *step) tick(now ucs.Time) {
 		return
 	}
 	if m.tries++; m.tries > m.conf.Tries {
+		m.known = m.joined // Ready may go unanswered: what is sent in the pair says the same
+		if !m.waiting() {
+			return
+		}
 		if m.saidBye && m.heardBye && m.state == Open && m.offer == None {
 			m.acked = true // it has heard this side's end, since it has ended, and is gone
 			return
@@ -120,8 +125,10 @@ func (s *step) tick(now ucs.Time) {
 		s.sendOffer()
 	case m.nap != None:
 		s.send(Nap, m.nap)
-	case m.next != None:
+	case m.next != None && (!m.HalfOpen() || m.tries < acceptTries):
 		s.again()
+	case m.known != m.joined:
+		s.send(Ready, m.joined)
 	}
 	if m.saidBye && !m.acked {
 		s.send(Bye, m.lastOut)
