@@ -49,6 +49,7 @@ const defaultCloseTimeout = 10 * time.Second
 // Context holds the memory domains of all usable transports. Its methods are
 // safe from any goroutine.
 type Context struct {
+	id           wireup.ContextID
 	features     Feature
 	settings     *config.Set
 	log          *zap.Logger
@@ -81,7 +82,7 @@ func Open(c Config) (*Context, error) {
 		return nil, fmt.Errorf("open context: %w", err)
 	}
 	x := &Context{
-		features: c.Features, settings: set, log: c.Log, closeTimeout: c.CloseTimeout,
+		id: newContextID(), features: c.Features, settings: set, log: c.Log, closeTimeout: c.CloseTimeout,
 		owned: make(map[io.Closer]struct{}),
 	}
 	if x.features == 0 {

@@ -19,13 +19,22 @@ func KeyDomains(k Key) (map[uint8]uct.TransportID, error) {
 	return ds, err
 }
 
+// WithoutDomains is the key of an owner that registered the memory with no domain.
+func WithoutDomains(k Key) Key {
+	return without(k, func(keyEntry) bool { return true })
+}
+
 // WithoutSoftware is the key of an owner that does nothing by messages.
 func WithoutSoftware(k Key) Key {
+	return without(k, func(e keyEntry) bool { return e.transport == keySoftware })
+}
+
+func without(k Key, entry func(keyEntry) bool) Key {
 	v, err := parseKey(k)
 	if err != nil {
 		return k
 	}
-	v.entries = slices.DeleteFunc(v.entries, func(e keyEntry) bool { return e.transport == keySoftware })
+	v.entries = slices.DeleteFunc(v.entries, entry)
 	k, _ = v.append(nil)
 	return k
 }

@@ -11,13 +11,13 @@ import (
 // Address is a worker address: plain bytes.
 type Address []byte
 
-// String names the worker, for logs.
+// String names the worker and its context, for logs.
 func (a Address) String() string {
 	v, err := wireup.Parse(a)
 	if err != nil {
 		return err.Error()
 	}
-	return fmt.Sprintf("worker %s with %d interfaces", shortID(v.Worker), len(v.Entries))
+	return fmt.Sprintf("worker %s of %v with %d interfaces", shortID(v.Worker), v.Owner(), len(v.Entries))
 }
 
 // Endpoint is a path to one remote worker: a handle of 16 bytes, comparable. A

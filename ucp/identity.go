@@ -8,6 +8,7 @@ import (
 
 	"github.com/goucx/goucx/ucs/platform"
 	"github.com/goucx/goucx/uct"
+	"github.com/goucx/goucx/wireup"
 )
 
 // workersMade numbers the workers of the process.
@@ -20,6 +21,13 @@ func newID() uct.UUID {
 	own := binary.LittleEndian.Uint32(u[:]) + workersMade.Add(1)
 	binary.LittleEndian.PutUint32(u[:], own)
 	return u
+}
+
+// contextsMade numbers the contexts of the process.
+var contextsMade atomic.Uint32
+
+func newContextID() wireup.ContextID {
+	return wireup.ContextID{Process: platform.ProcessID(), Context: contextsMade.Add(1)}
 }
 
 func randomWord() uint64 {

@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 
 	"github.com/goucx/goucx/uct"
+	"github.com/goucx/goucx/wireup"
 )
 
 // Key is a packed remote key: plain bytes that any means may carry to a peer,
@@ -20,7 +21,7 @@ func (k Key) String() string {
 	if err != nil {
 		return err.Error()
 	}
-	return fmt.Sprintf("key to %d bytes at %#x", v.len, v.base)
+	return fmt.Sprintf("key to %d bytes at %#x of %v", v.len, v.base, v.owner)
 }
 
 // errKey is what every error of a malformed key wraps, besides ErrInvalid.
@@ -28,7 +29,7 @@ var errKey = errors.New("bad remote key")
 
 const (
 	keyMagic   = "GXRK"
-	keyVersion = 1
+	keyVersion = 2
 
 	keyOffVersion = 4
 	keyOffFlags   = 5
@@ -36,7 +37,9 @@ const (
 	keyOffBase    = 8
 	keyOffLen     = 16
 	keyOffAccess  = 24
-	keyHeaderLen  = 28
+	keyOffProcess = 28
+	keyOffContext = 44
+	keyHeaderLen  = 48
 	keyEntryHead  = 5 // transport, domain, length
 	keyCRCLen     = 4
 
@@ -60,6 +63,7 @@ type keyView struct {
 	base, len uint64 // in the owner's address space; base+len does not overflow
 	access    uct.MemFlags
 	flags     keyFlags
+	owner     wireup.ContextID
 	entries   []keyEntry
 }
 
@@ -96,6 +100,8 @@ func (v keyView) append(b []byte) ([]byte, error) {
 	b = binary.LittleEndian.AppendUint64(b, v.base)
 	b = binary.LittleEndian.AppendUint64(b, v.len)
 	b = binary.LittleEndian.AppendUint32(b, uint32(v.access))
+	b = append(b, v.owner.Process[:]...)
+	b = binary.LittleEndian.AppendUint32(b, v.owner.Context)
 	for _, e := range v.entries {
 		b = binary.LittleEndian.AppendUint16(b, uint16(e.transport))
 		b = append(b, e.domain)
@@ -120,6 +126,9 @@ func parseKey(b []byte) (keyView, error) {
 		len:    binary.LittleEndian.Uint64(b[keyOffLen:]),
 		access: uct.MemFlags(binary.LittleEndian.Uint32(b[keyOffAccess:])),
 		flags:  keyFlags(b[keyOffFlags]),
+		owner: wireup.ContextID{
+			Process: uct.UUID(b[keyOffProcess:keyOffContext]), Context: binary.LittleEndian.Uint32(b[keyOffContext:]),
+		},
 	}
 	if v.base+v.len < v.base {
 		return keyView{}, badKey("%d bytes at %#x pass the end of the address space", v.len, v.base)

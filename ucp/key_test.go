@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goucx/goucx/uct"
+	"github.com/goucx/goucx/wireup"
 )
 
 // goldenKey is the key in docs/wire/key.md.
@@ -18,17 +19,21 @@ var goldenKey = keyView{
 	base:   0x7f0011223344,
 	len:    4096,
 	access: uct.MemRemote,
+	owner: wireup.ContextID{
+		Process: uct.UUID{0xb0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, Context: 3,
+	},
 	entries: []keyEntry{
 		{transport: uct.TransportSelf, key: []byte("self key")},
 		{transport: uct.TransportShm, domain: 1, key: []byte("shm")},
 	},
 }
 
-const goldenKeyHex = "4758524b" + "01" + "00" + "3500" +
+const goldenKeyHex = "4758524b" + "02" + "00" + "4900" +
 	"4433221100" + "7f0000" + "0010000000000000" + "07000000" +
+	"b00102030405060708090a0b0c0d0e0f" + "03000000" +
 	"0100" + "00" + "0800" + "73656c66206b6579" +
 	"0200" + "01" + "0300" + "73686d" +
-	"a60063ab"
+	"6671d28c"
 
 func packKey(t testing.TB, v keyView) []byte {
 	b, err := v.append(nil)
@@ -50,7 +55,7 @@ func TestKeyGolden(t *testing.T) {
 	v, err := parseKey(b)
 	require.NoError(t, err)
 	assert.Equal(t, goldenKey, v)
-	assert.Equal(t, "key to 4096 bytes at 0x7f0011223344", Key(b).String())
+	assert.Equal(t, "key to 4096 bytes at 0x7f0011223344 of context 3 of process b0010203", Key(b).String())
 }
 
 func TestKeyTruncatedAtEveryByte(t *testing.T) {
@@ -87,9 +92,10 @@ func TestKeyRefusalsByName(t *testing.T) {
 		damage func([]byte) []byte
 		says   string
 	}{
-		{"empty", func([]byte) []byte { return nil }, "0 bytes, at least 32"},
+		{"empty", func([]byte) []byte { return nil }, "0 bytes, at least 52"},
 		{"magic", set(0, 'U'), `starts with "UXRK"`},
-		{"version", set(keyOffVersion, 2), "version 2, this program knows 1"},
+		{"version", set(keyOffVersion, 3), "version 3, this program knows 2"},
+		{"a key without its owner", set(keyOffVersion, 1), "version 1, this program knows 2"},
 		{"flags", set(keyOffFlags, 0x82), "unknown flags 0x82"},
 		{"too long", func(b []byte) []byte { return resealKey(append(b, make([]byte, maxKeyLen)...)) }, "at most 2048"},
 		{"checksum", func(b []byte) []byte { b[keyOffBase]++; return b }, "damaged"},
@@ -118,7 +124,7 @@ func FuzzParseKey(f *testing.F) {
 	f.Add(packKey(f, keyView{}), true)
 	f.Fuzz(func(t *testing.T, b []byte, repair bool) {
 		if repair && len(b) >= keyHeaderLen+keyCRCLen && len(b) <= maxKeyLen {
-			copy(b, keyMagic+"\x01\x00")
+			copy(b, keyMagic+"\x02\x00")
 			b = resealKey(b)
 		}
 		v, err := parseKey(b)

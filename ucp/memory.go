@@ -139,7 +139,7 @@ func (m *MemHandle) refuse(d memDomain, err error) {
 
 // pack makes the key.
 func (m *MemHandle) pack() error {
-	v := keyView{base: m.base, len: uint64(len(m.buf)), access: m.access}
+	v := keyView{base: m.base, len: uint64(len(m.buf)), access: m.access, owner: m.ctx.id}
 	for _, r := range m.regions {
 		v.entries = append(v.entries, keyEntry{r.transport, uint8(r.domain), r.AppendKey(nil)}) // as many fit an address
 	}

@@ -21,7 +21,8 @@ type keyResolver struct {
 	lanes   map[[2]int]*keyLane // unpacked, by port and the peer's entry; nil: cannot be
 }
 
-// plan connects the endpoint and ranks the ways to its peer.
+// plan checks that the key belongs to the context of the endpoint's peer, connects
+// the endpoint and ranks the ways to the peer.
 func (r *keyResolver) plan(e Endpoint) error {
 	e.t.lock()
 	defer e.t.unlock()
@@ -30,10 +31,13 @@ func (r *keyResolver) plan(e Endpoint) error {
 	if slot == 0 {
 		return ErrClosed
 	}
+	r.view = w.peers.View(w.eps[slot].peer)
+	if r.key.owner != r.view.Owner() {
+		return fmt.Errorf("the key is of %v, the endpoint leads to a worker of %v: %w", r.key.owner, r.view.Owner(), ErrInvalid)
+	}
 	if st := w.connect(slot); st != ucs.OK {
 		return w.reason(slot, st)
 	}
-	r.view = w.peers.View(w.eps[slot].peer)
 	r.ranked, r.refused = w.ways(w.eps[slot].peer, r.view, wireup.ForRMA, wireup.ForAMO, wireup.ForAM)
 	return nil
 }
@@ -138,7 +142,7 @@ func (r *keyResolver) unpack(c wireup.Candidate) *keyLane {
 	p := r.w.ports[c.Local]
 	r.lanes[pair] = nil
 	domain := r.view.Entries[c.Remote].Device
-	n := slices.IndexFunc(r.key.entries, func(e keyEntry) bool { return e.domain == domain && r.owns(e) })
+	n := slices.IndexFunc(r.key.entries, func(e keyEntry) bool { return e.domain == domain && e.transport != keySoftware })
 	if n < 0 {
 		r.refuse(c.Local, "the owner did not register the memory with it")
 		return nil
@@ -163,14 +167,6 @@ func (r *keyResolver) unpack(c wireup.Candidate) *keyLane {
 	l.get.zcopy = ops.Has(uct.OpGetZcopy) && p.sparesCopies(l.iface.Get)
 	r.lanes[pair] = l
 	return l
-}
-
-// owns reports whether the endpoint's worker says that it has the domain of e: a
-// key of another context numbers others.
-func (r *keyResolver) owns(e keyEntry) bool {
-	return slices.ContainsFunc(r.view.Entries, func(v wireup.Entry) bool {
-		return v.Device == e.domain && v.Transport == e.transport
-	})
 }
 
 func formsOf(ops, short, bcopy uct.Ops, l uct.Limit) (f forms) {

@@ -71,7 +71,8 @@ type forms struct {
 // key and the limits, here and once. It connects the endpoint, and may ask the
 // owner's process for the memory's descriptor, bounded in time.
 //
-// Errors: ErrInvalid for damage; ErrUnreachable, with every transport's reason;
+// Errors: ErrInvalid for damage, and for a key of another context than that of the
+// endpoint's peer (any worker of the owner's context will do); ErrUnreachable, with every transport's reason;
 // ErrRemoteAccess where the memory was closed meanwhile; the endpoint's own.
 func (e Endpoint) UnpackKey(key Key) (*RemoteKey, error) {
 	v, err := parseKey(key)

@@ -475,10 +475,9 @@ func TestUnpackKeyRefusals(t *testing.T) {
 		_, err := ucp.Endpoint{}.UnpackKey(key)
 		require.ErrorIs(t, err, ucp.ErrClosed)
 	})
-	t.Run("of another transport", func(t *testing.T) {
+	t.Run("of no domain", func(t *testing.T) {
 		s := openFake(t, newFake(), ucp.ThreadMulti)
-		m, _, _ := newKey(t, "self", ucp.ThreadMulti, 64)
-		_, err := s.e.UnpackKey(ucp.WithoutSoftware(m.Key()))
+		_, err := s.e.UnpackKey(ucp.WithoutDomains(s.m.Key()))
 		require.ErrorIs(t, err, ucp.ErrUnreachable)
 		assert.ErrorContains(t, err, "the owner did not register the memory with it")
 	})

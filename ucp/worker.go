@@ -211,7 +211,9 @@ func (f Feature) wants() uct.Ops {
 }
 
 func (w *Worker) buildAddress() error {
-	a, refused, err := wireup.Build(wireup.View{Host: platform.HostID(), Process: platform.ProcessID(), Worker: w.id}, w.locals)
+	a, refused, err := wireup.Build(wireup.View{
+		Host: platform.HostID(), Process: w.ctx.id.Process, Context: w.ctx.id.Context, Worker: w.id,
+	}, w.locals)
 	w.address = a
 	w.refused = append(w.refused, refused...)
 	return err

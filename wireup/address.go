@@ -15,7 +15,7 @@ const MaxAddress = 2048
 // the whole.
 const (
 	addressMagic   = "GXWA"
-	addressVersion = 1
+	addressVersion = 2
 
 	offVersion = 4
 	offFlags   = 5
@@ -23,7 +23,8 @@ const (
 	offHost    = 8
 	offProcess = 24
 	offWorker  = 40
-	headerLen  = 56
+	offContext = 56
+	headerLen  = 60
 	crcLen     = 4
 
 	entryHeadLen = 5           // transport, device, length
@@ -39,8 +40,24 @@ type View struct {
 	// Host is equal for workers that may share memory, Process for workers of
 	// one process; Worker is unique.
 	Host, Process, Worker uct.UUID
-	Entries               []Entry
+	// Context numbers the worker's context within its process; packed keys name it.
+	Context uint32
+	Entries []Entry
 }
+
+// ContextID names a context among those of all processes.
+type ContextID struct {
+	Process uct.UUID
+	Context uint32
+}
+
+// String names the context in errors and displays.
+func (c ContextID) String() string {
+	return fmt.Sprintf("context %d of process %x", c.Context, c.Process[:4])
+}
+
+// Owner is the context of the worker.
+func (v View) Owner() ContextID { return ContextID{v.Process, v.Context} }
 
 // Entry is one iface of a worker.
 type Entry struct {
@@ -62,6 +79,7 @@ func (v View) Append(b []byte) ([]byte, error) {
 	b = append(b, v.Host[:]...)
 	b = append(b, v.Process[:]...)
 	b = append(b, v.Worker[:]...)
+	b = binary.LittleEndian.AppendUint32(b, v.Context)
 	for _, e := range v.Entries {
 		if len(e.Addr.Device) > maxPart || len(e.Addr.Iface) > maxPart {
 			return b[:start], fmt.Errorf("worker address: transport %d: address parts of %d and %d bytes, at most %d each",

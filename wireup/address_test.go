@@ -20,6 +20,7 @@ var golden = View{
 	Host:    uct.UUID{0xa0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15},
 	Process: uct.UUID{0xb0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15},
 	Worker:  uct.UUID{0xc0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15},
+	Context: 3,
 	Entries: []Entry{
 		{
 			Transport: uct.TransportSelf,
@@ -35,11 +36,11 @@ var golden = View{
 	},
 }
 
-const goldenHex = "47585741" + "01" + "00" + "6200" +
-	"a00102030405060708090a0b0c0d0e0f" + "b00102030405060708090a0b0c0d0e0f" + "c00102030405060708090a0b0c0d0e0f" +
+const goldenHex = "47585741" + "02" + "00" + "6600" +
+	"a00102030405060708090a0b0c0d0e0f" + "b00102030405060708090a0b0c0d0e0f" + "c00102030405060708090a0b0c0d0e0f" + "03000000" +
 	"0100" + "00" + "0b00" + "0022790007400000" + "00" + "c001" +
 	"0200" + "01" + "1100" + "3a2277" + "02" + "ff010000" + "04" + "686f7374" + "6e616d65" +
-	"5aa8dde7"
+	"0ffa3caf"
 
 func encode(t testing.TB, v View) []byte {
 	b, err := v.Append(nil)
@@ -64,9 +65,9 @@ func TestAddressGolden(t *testing.T) {
 }
 
 func TestAddressWithoutEntries(t *testing.T) {
-	v, err := Parse(encode(t, View{Worker: golden.Worker}))
+	v, err := Parse(encode(t, View{Worker: golden.Worker, Context: 3}))
 	require.NoError(t, err)
-	assert.Equal(t, View{Worker: golden.Worker, Entries: []Entry{}}, v)
+	assert.Equal(t, View{Worker: golden.Worker, Context: 3, Entries: []Entry{}}, v)
 }
 
 func TestAppendKeepsWhatPrecedes(t *testing.T) {
@@ -124,12 +125,13 @@ func TestParseRefusalsByName(t *testing.T) {
 		damage func([]byte) []byte
 		says   string
 	}{
-		{"empty", func([]byte) []byte { return nil }, "0 bytes, at least 60"},
+		{"empty", func([]byte) []byte { return nil }, "0 bytes, at least 64"},
 		{"magic", set(0, 'U', 'C', 'X', 0), `starts with "UCX\x00"`},
-		{"version", set(offVersion, 9), "version 9, this program knows 1"},
+		{"version", set(offVersion, 9), "version 9, this program knows 2"},
+		{"an address without its context", set(offVersion, 1), "version 1, this program knows 2"},
 		{"flags", set(offFlags, 0x80), "unknown flags 0x80"},
 		{"too long", func(b []byte) []byte { return seal(append(b, make([]byte, MaxAddress)...)) }, "at most 2048"},
-		{"joined", func(b []byte) []byte { return append(b, b...) }, "says 98 bytes, has 196"},
+		{"joined", func(b []byte) []byte { return append(b, b...) }, "says 102 bytes, has 204"},
 		{"checksum", func(b []byte) []byte { b[20]++; return b }, "damaged"},
 		{"entry beyond the end", set(headerLen+3, 200), "an entry of 200 bytes, 33 left (entry 0)"},
 		{"entry too short", set(headerLen+3, 3), "an entry of 3 bytes, at least 9"},
@@ -219,7 +221,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(addressMagic), true)
 	f.Fuzz(func(t *testing.T, b []byte, repair bool) {
 		if repair && len(b) >= headerLen+crcLen && len(b) <= MaxAddress {
-			copy(b, addressMagic+"\x01\x00")
+			copy(b, addressMagic+"\x02\x00")
 			b = seal(b)
 		}
 		v, err := Parse(b)

@@ -25,7 +25,7 @@ func cutOf(iface, addr []byte) (c cut) {
 		iface = iface[:end]
 	}
 	from := 0
-	if c.workerAt = bytes.Index(iface, addr[offWorker:headerLen]); c.workerAt >= 0 {
+	if c.workerAt = bytes.Index(iface, addr[offWorker:offContext]); c.workerAt >= 0 {
 		from = c.workerAt + uuidLen
 	}
 	if c.processAt = bytes.Index(iface[from:], addr[offWorker-halfLen:offWorker]); c.processAt >= 0 {

@@ -7,8 +7,9 @@ import (
 )
 
 // A shape is the part of an address that the workers of a host share: the host,
-// and each entry without its iface part, of which it keeps only how to cut it. The
-// workers' records then hold bytes that differ, and nothing else.
+// the number of the context, and each entry without its iface part, of which it
+// keeps only how to cut it. The workers' records then hold bytes that differ, and
+// nothing else.
 type shape struct {
 	key     string // by which it is found, and all that it says
 	perPeer int    // bytes of each record
@@ -46,6 +47,8 @@ func (e shapeEntry) entry() Entry {
 const (
 	uuidLen = len(uct.UUID{})
 	ownLen  = 4 // bytes in which kin differ
+
+	kinAt = uuidLen + headerLen - offContext // in a shape's key, behind host and context
 )
 
 func recordHead(kin bool) int {
@@ -57,12 +60,13 @@ func recordHead(kin bool) int {
 
 // isKin reports whether the two UUIDs of an address end alike, as ucp makes them.
 func isKin(addr []byte) bool {
-	return string(addr[offProcess+ownLen:offWorker]) == string(addr[offWorker+ownLen:headerLen])
+	return string(addr[offProcess+ownLen:offWorker]) == string(addr[offWorker+ownLen:offContext])
 }
 
 // appendShapeKey appends what tells the shape of a checked address from others.
 func appendShapeKey(b, addr []byte) []byte {
 	b = append(b, addr[offHost:offProcess]...)
+	b = append(b, addr[offContext:headerLen]...)
 	kin := byte(0)
 	if isKin(addr) {
 		kin = 1
@@ -96,15 +100,18 @@ func (s *shape) host() (u uct.UUID) {
 	return u
 }
 
+// context is the number of the context within its process.
+func (s *shape) context() uint32 { return binary.LittleEndian.Uint32([]byte(s.key[uuidLen:kinAt])) }
+
 // kin: the worker's UUID ends as that of its process.
-func (s *shape) kin() bool { return s.key[uuidLen] == 1 }
+func (s *shape) kin() bool { return s.key[kinAt] == 1 }
 
 // entries are those of the key.
-func (s *shape) entries() string { return s.key[uuidLen+1:] }
+func (s *shape) entries() string { return s.key[kinAt+1:] }
 
 // pack writes what the record of a checked address of this shape holds.
 func (s *shape) pack(record, addr []byte) {
-	copy(record, addr[offWorker:headerLen])
+	copy(record, addr[offWorker:offContext])
 	n := recordHead(s.kin())
 	copy(record[uuidLen:n], addr[offProcess:offWorker])
 	from := body(addr)
@@ -119,7 +126,7 @@ func (s *shape) pack(record, addr []byte) {
 
 // view is the reverse of pack. The result owns its bytes.
 func (s *shape) view(record []byte) View {
-	v := View{Host: s.host(), Entries: []Entry{}}
+	v := View{Host: s.host(), Context: s.context(), Entries: []Entry{}}
 	n := recordHead(s.kin())
 	copy(v.Worker[:], record)
 	v.Process = v.Worker

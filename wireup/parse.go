@@ -27,6 +27,7 @@ func Parse(b []byte) (View, error) {
 	copy(v.Host[:], b[offHost:])
 	copy(v.Process[:], b[offProcess:])
 	copy(v.Worker[:], b[offWorker:])
+	v.Context = binary.LittleEndian.Uint32(b[offContext:])
 	for rest := body(b); len(rest) > 0; {
 		var e Entry
 		e, rest = nextEntry(rest)

@@ -40,6 +40,7 @@ func TestTableRefusesAnotherAddressOfAWorker(t *testing.T) {
 	for name, change := range map[string]func(*View){
 		"process": func(v *View) { v.Process[3]++ },
 		"iface":   func(v *View) { v.Entries[1].Addr.Iface[0]++ },
+		"context": func(v *View) { v.Context++ },
 		"host":    func(v *View) { v.Host[3]++ },
 		"entries": func(v *View) { v.Entries = v.Entries[:1] },
 	} {

@@ -112,6 +112,7 @@ func (t *tool) worker() (err error) {
 	t.line("")
 	t.line("UCP worker '%s:%d'", host, os.Getpid())
 	t.line("")
+	t.line("                   owner: %v", v.Owner())
 	t.line("                 address: %d bytes", len(w.Address()))
 	for _, e := range v.Entries {
 		t.line("%24s: %d bytes (device %d, iface %d)", names[e.Transport], len(e.Addr.Device)+len(e.Addr.Iface), len(e.Addr.Device), len(e.Addr.Iface))

@@ -104,6 +104,7 @@ func TestWorkerAddressByTransport(t *testing.T) {
 	out := info(t, "-w")
 	m := regexp.MustCompile(`address: (\d+) bytes\n`).FindStringSubmatch(out)
 	require.Len(t, m, 2, out)
+	assert.Regexp(t, `#  +owner: context \d+ of process [0-9a-f]{8}\n`, out)
 	assert.Regexp(t, `#  +self: 8 bytes \(device 0, iface 8\)\n`, out)
 	assert.Regexp(t, `#  +shm: \d+ bytes \(device \d+, iface \d+\)\n`, out)
 

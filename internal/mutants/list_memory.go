@@ -9,6 +9,12 @@ var memory = []mutant{
 		pkg: "./ucp", test: "^TestKeyEveryBitFlip$", quick: true,
 	},
 	{
+		name: "a key is taken at a worker of another context",
+		file: "ucp/resolve.go",
+		old:  "	if r.key.owner != r.view.Owner() {", new: "	if false {",
+		pkg: "./ucp/ucptest", test: "^TestUCP$/^self$/^one_goroutine$/^58_", quick: true,
+	},
+	{
 		name: "skip the bounds of a put",
 		file: "ucp/transfer.go",
 		old:  "case st == ucs.OK && (off > k.size || n > k.size-off):", new: "case false:",

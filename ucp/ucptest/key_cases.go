@@ -2,6 +2,7 @@ package ucptest
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goucx/goucx/ucp"
+	"github.com/goucx/goucx/wireup"
 )
 
 var keyCases = []Case{
@@ -17,6 +19,8 @@ var keyCases = []Case{
 	{"58 closed right after the flush", keyCloseAfterFlush},
 	{"58 many keys of one endpoint", keyMany},
 	{"58 memory of another context", keyOtherContext},
+	{"58 a key of another context than the endpoint's worker", keyWrongContext},
+	{"58 a key at any worker of its context", keyAnyWorker},
 	{"59 the memory itself", keyBytes},
 	{"60 equal keys and different ones", keyCompare},
 	{"61 sizes", memSizes},
@@ -109,6 +113,49 @@ func keyOtherContext(t *testing.T, p *Pair) {
 		require.Equal(t, want, got)
 	}
 	require.NoError(t, e.Close())
+}
+
+// keyWrongContext: a key is refused at an endpoint to a worker of another context.
+// Nothing would reach the memory that it names; something might reach other memory.
+func keyWrongContext(t *testing.T, p *Pair) {
+	c, err := p.Factory.open(ucp.Config{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Close()) }()
+	theirs, err := wireup.Parse(p.workerOf(c, ucp.WorkerConfig{Mode: p.mode}).Address())
+	require.NoError(t, err)
+	asked, err := wireup.Parse(p.B.Address())
+	require.NoError(t, err)
+	for _, n := range []int{0, 4096} {
+		m, err := c.Allocate(n, ucp.MemConfig{})
+		require.NoError(t, err)
+		_, err = p.AB.UnpackKey(m.Key())
+		require.ErrorIs(t, err, ucp.ErrInvalid, "%d bytes", n)
+		for _, v := range []wireup.View{theirs, asked} {
+			assert.ErrorContains(t, err, fmt.Sprintf("context %d of process %x", v.Context, v.Process[:4]))
+		}
+	}
+	_, k := p.lend(64) // the endpoint goes on
+	require.NoError(t, p.Wait(k.PutUint64(1, 0)))
+	require.NoError(t, p.Wait(p.AB.Flush()))
+}
+
+// keyAnyWorker: the owner's workers all reach the memory of their context.
+func keyAnyWorker(t *testing.T, p *Pair) {
+	if p.Alone() {
+		return // no other worker is reached
+	}
+	m, err := p.Context.Allocate(8, ucp.MemConfig{})
+	require.NoError(t, err)
+	for i := range uint64(3) {
+		e := p.Connect(p.A, p.NewWorker())
+		k, err := e.UnpackKey(m.Key())
+		require.NoError(t, err)
+		require.NoError(t, p.Wait(k.PutUint64(i+1, 0)))
+		require.NoError(t, p.Wait(e.Flush()))
+		require.Equal(t, i+1, m.Load64(0))
+		require.NoError(t, k.Close())
+		require.NoError(t, p.Close(p.A, e))
+	}
 }
 
 func keyBytes(t *testing.T, p *Pair) {
