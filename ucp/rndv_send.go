@@ -27,10 +27,13 @@ func (w *Worker) announce(i uint32, l *lane) ucs.Status {
 		fault.At(fault.RTS)
 	}
 	s := &w.slab.slots[i]
-	st := l.sendControl(control{id: amRTS, hdr: s.tag, n: rtsLen, a: w.slab.id(i), b: s.n})
+	b, st := l.ep.ReserveAM(amRTS, s.tag, rtsLen) // not a control message: it keeps its place among messages
 	if st != ucs.OK {
 		return st
 	}
+	binary.LittleEndian.PutUint64(b, w.slab.id(i))
+	binary.LittleEndian.PutUint64(b[8:], s.n)
+	l.ep.CommitAM(rtsLen)
 	w.announced(i, l)
 	return ucs.InProgress
 }

@@ -21,6 +21,7 @@ var rndvCases = []Case{
 	{"flush waits for what was announced", rndvFlush},
 	{"reverse order under a budget for unexpected messages", budgetReverse},
 	{"a spent budget is restored", budgetRestored},
+	{"a long message does not overtake short ones that wait", rndvInTurn},
 }
 
 var rndv = ucp.Opts{Flags: ucp.ForceRendezvous}
@@ -267,5 +268,43 @@ func budgetRestored(t *testing.T, p *Pair) {
 		for _, r := range rs {
 			require.NoError(t, p.Wait(r))
 		}
+	}
+}
+
+// rndvInTurn sends a short message and a long one, with the same tag, behind what has
+// messages wait: a get in more parts than may be under way, or a fence behind an
+// atomic that another lane, or the owner's worker, carries out.
+func rndvInTurn(t *testing.T, p *Pair) {
+	m, k := p.lend(4 << 20)
+	copy(m.Bytes(), pattern(4<<20, 3))
+	got, buf := make([]byte, 4<<20), make([]byte, 100_000)
+	lent, err := p.Context.Register(make([]byte, 64), ucp.MemConfig{})
+	require.NoError(t, err)
+	word, err := ucp.AtomicAt[uint64](p.unpack(lent), 0)
+	if err != nil {
+		require.ErrorIs(t, err, ucp.ErrUnsupported)
+		word = atomicAt[uint64](t, k, 0)
+	}
+	for i := range scaled(40) {
+		var get ucp.Request
+		fetch := ucp.Fetch[uint64]{}
+		if i%4 == 0 {
+			clear(got)
+			get = k.Get(got, 0)
+		} else {
+			fetch = word.FetchXor(1)
+			p.AB.Fence()
+		}
+		sends := []ucp.Request{p.AB.TagSend(pattern(12, 1), 7), p.AB.TagSend(pattern(len(buf), 2), 7), p.AB.TagSendSync(pattern(12, 1), 7)}
+		for _, n := range []int{12, len(buf), 12} {
+			require.Equal(t, n, p.MustRecv(p.B.TagRecv(buf, 7, exact)).Len, "round %d", i)
+		}
+		for _, s := range sends {
+			require.NoError(t, p.Wait(s))
+		}
+		require.NoError(t, p.Wait(get))
+		_, err := p.value(fetch)
+		require.NoError(t, err)
+		require.True(t, i%4 != 0 || bytes.Equal(m.Bytes()[8:], got[8:]))
 	}
 }
