@@ -245,7 +245,7 @@ func (k *RemoteKey) emulates(o wordOp) bool {
 		return l.sw != 0
 	}
 	on := &k.t.lanes[l.lane]
-	return on.queued > 0 || on.sw.handled < on.sw.posted
+	return on.queued > 0 || on.sw.handled < on.sw.atomics
 }
 
 // takeWord gives a slot for o: off holds the operand, n what to compare with.

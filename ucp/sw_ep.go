@@ -27,6 +27,7 @@ type swEndpoint struct {
 	sent    uint64
 	handled uint64 // up to here they were carried out
 	posted  uint64 // the last without an answer
+	atomics uint64 // the last atomic
 	synced  uint64 // what a flush has heard of
 	until   uint64 // the lane is halted until so many are handled
 	waits   int    // answers under way, but to flushes
@@ -172,6 +173,7 @@ func (e *swEndpoint) atomic(op uct.AtomicOp, width uint8, v, addr uint64, k uct.
 	}
 	putAtomic(b, 0, op, width, v, 0)
 	e.commit(ep, swAtomicLen)
+	e.atomics = e.sent
 	return ucs.OK
 }
 
@@ -192,6 +194,7 @@ func (e *swEndpoint) fetch(op uct.AtomicOp, width uint8, v, cmp, addr uint64, k 
 	}
 	putAtomic(b, e.awaits(swOp{kind: swFetch, token: t}), op, width, v, cmp)
 	ep.CommitAM(swAtomicLen)
+	e.atomics = e.sent
 	return ucs.InProgress
 }
 

@@ -21,6 +21,7 @@ var amoCases = []Case{
 	{"50 unaligned and out of range", amoUnaligned},
 	{"51 rights and kinds of memory", amoSupport},
 	{"52 fence orders add and fetch", amoFence},
+	{"atomics of all kinds take effect in the order of posting", amoOrder},
 	{"random atomics against plain arithmetic", amoRandom},
 }
 
@@ -206,6 +207,48 @@ func amoFence(t *testing.T, p *Pair) {
 		require.NoError(t, err)
 		require.Equal(t, i+1, v)
 	}
+}
+
+// amoOrder posts, at once behind a fetching atomic that the owner's worker may carry
+// out, one that a device may.
+func amoOrder(t *testing.T, p *Pair) {
+	m, k := p.lend(64)
+	a := atomicAt[uint64](t, k, 8)
+	v := uint64(0)
+	for i := range uint64(scaled(400)) {
+		x := i*0x9e3779b97f4a7c15 | 1
+		var first, second ucp.Fetch[uint64]
+		was := v
+		switch i % 4 {
+		case 0:
+			first, v = a.FetchXor(x), v^x
+		case 1:
+			first, v = a.FetchAnd(x), v&x
+		case 2:
+			first, v = a.FetchOr(x), v|x
+		case 3:
+			first, v = a.Swap(x), x
+		}
+		then := v
+		switch i / 4 % 3 {
+		case 0:
+			a.Add(3)
+			second, v = a.Load(), v+3
+			then = v
+		case 1:
+			second, v = a.FetchAdd(5), v+5
+		case 2:
+			second, v = a.CompareAndSwap(v, x+1), x+1
+		}
+		got, err := p.value(first)
+		require.NoError(t, err)
+		require.Equal(t, was, got, "round %d", i)
+		got, err = p.value(second)
+		require.NoError(t, err)
+		require.Equal(t, then, got, "round %d", i)
+	}
+	require.NoError(t, p.Wait(p.AB.Flush()))
+	require.Equal(t, v, m.Load64(8))
 }
 
 func amoRandom(t *testing.T, p *Pair) {
