@@ -84,8 +84,8 @@ type Iface interface {
 	NewEndpoint(a Address, t int) (Endpoint, error)
 
 	// Progress does bounded work: at most about budget messages and events. It
-	// returns their number, and more where operations that waited went on, so that 0
-	// means idle. All callbacks come from here.
+	// returns their number and that of failures, and more where operations that waited
+	// went on, so that 0 means idle. All callbacks come from here.
 	Progress(budget int) int
 	// Release gives kept memory back by Desc.Handle.
 	Release(handles []uint64)

@@ -43,8 +43,8 @@ type iface struct {
 	listOf    *queue
 	listed    int // of list
 	signaled  int // completions that were asked for and have not come
-	told      int // events of this pass, and of them
-	events    int // those that are not handed over
+	told      int // events and failures of this pass
+	events    int // that are not handed over
 	nowhere   queue
 	reserved  int // open reservations
 	sendStash []verbs.WC

@@ -157,6 +157,7 @@ func (f *iface) report(e *ep) {
 		fail.Err = e.dead
 	}
 	fail.Unused = e.opened && e.unused()
+	f.told++
 	f.handler.HandleFailure(fail)
 	if e.status == ucs.OK && e.dead != nil {
 		e.shut(statusAfter(e.dead))
@@ -167,6 +168,7 @@ func (f *iface) report(e *ep) {
 func (f *iface) part(e *ep) {
 	e.parted = true
 	if e.got > 0 {
+		f.told++
 		f.handler.HandleFailure(uct.Failure{Source: e.source})
 	}
 }

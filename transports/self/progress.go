@@ -35,7 +35,7 @@ func (i *iface) Progress(budget int) int {
 	}
 	i.next = k
 	if i.closing > 0 {
-		i.reap()
+		done += i.reap()
 	}
 	return done
 }
@@ -54,10 +54,10 @@ func (e *endpoint) deliver(budget int) (done int) {
 }
 
 // reap forgets closed endpoints whose messages are delivered and reports the
-// end of their connections.
+// end of their connections. It returns the number of reports.
 //
 //go:noinline
-func (i *iface) reap() {
+func (i *iface) reap() (n int) {
 	for k := 0; k < len(i.eps); k++ {
 		e := i.eps[k]
 		if e.state != ucs.Closed || e.q.n > 0 {
@@ -68,8 +68,10 @@ func (i *iface) reap() {
 		i.closing--
 		if e.q.ds != nil {
 			i.handler.HandleFailure(uct.Failure{Source: e.source})
+			n++
 		}
 	}
+	return n
 }
 
 // Release: see uct.Iface; messages cannot be kept.

@@ -142,10 +142,10 @@ func (f *iface) settleOne(e *ep) int {
 		f.end(e)
 	}
 	if e.dead != nil && !e.reported {
-		f.report(e)
+		n += f.report(e)
 	}
 	if e.opened && e.dead == nil && !e.parted && e.m.PeerEnded() {
-		f.part(e)
+		n += f.part(e)
 	}
 	if !e.done() {
 		return n
@@ -153,8 +153,7 @@ func (f *iface) settleOne(e *ep) int {
 	if e.dead == nil {
 		n += f.drainAll(e)
 	}
-	f.drop(e)
-	return n
+	return n + f.drop(e)
 }
 
 // end decides why a peer hung up.
@@ -182,8 +181,9 @@ func (f *iface) drainAll(e *ep) int {
 }
 
 // report tells the layer above that a connection ended, and hangs up: a socket
-// or process that has ended stays readable for as long as it is watched.
-func (f *iface) report(e *ep) {
+// or process that has ended stays readable for as long as it is watched. It returns the
+// number of failures reported.
+func (f *iface) report(e *ep) int {
 	e.reported = true
 	f.chill(e)
 	if err := e.disconnect(); err != nil {
@@ -197,28 +197,30 @@ func (f *iface) report(e *ep) {
 		fail.Endpoint = e
 	}
 	if fail == (uct.Failure{}) {
-		return
+		return 0
 	}
 	if !errors.Is(e.dead, errOrderly) {
 		fail.Err = e.dead
 	}
 	f.handler.HandleFailure(fail)
+	return 1
 }
 
 // part tells the layer above that the peer, who still reads, sends no more: what
 // answers it by this very connection would else keep it for ever.
-func (f *iface) part(e *ep) {
+func (f *iface) part(e *ep) int {
 	e.parted = true
 	if !e.received() {
-		return // of nobody whom it knows
+		return 0 // of nobody whom it knows
 	}
 	f.handler.HandleFailure(uct.Failure{Source: e.source})
+	return 1
 }
 
 // drop releases a connection that is over.
-func (f *iface) drop(e *ep) {
+func (f *iface) drop(e *ep) (n int) {
 	if !e.reported {
-		f.report(e)
+		n = f.report(e)
 	}
 	f.forget(e)
 	if e.counted {
@@ -227,4 +229,5 @@ func (f *iface) drop(e *ep) {
 	if err := e.release(); err != nil {
 		f.d.logf("release connection", err)
 	}
+	return n
 }

@@ -49,9 +49,10 @@ var endErrs = [...]error{
 	endDisconnected: fmt.Errorf("%w: this side ended the connection", ucs.ErrPeerFailed),
 }
 
-// flowEnded reports it, after the operations that ended with it; their number.
+// flowEnded reports it, after the operations that ended with it, and returns their
+// number and one more.
 func (f *iface) flowEnded(d *uct.Desc) (n int) {
-	n = f.tell()
+	n = f.tell() + 1
 	f.came.Add(-1)
 	fail := uct.Failure{Source: d.Source, Err: endErrs[d.Header]}
 	if e := f.partners[d.Source]; e != nil {

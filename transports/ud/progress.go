@@ -112,8 +112,8 @@ func (f *iface) settle() {
 	}
 }
 
-// rest does what is not due in each pass, and gives the number of events and of
-// operations that waited.
+// rest does what is not due in each pass, and gives the number of events, of failures
+// and of operations that waited.
 //
 //go:noinline
 func (f *iface) rest() (n int) {
@@ -132,6 +132,7 @@ func (f *iface) rest() (n int) {
 		e := f.failing[0]
 		f.failing = append(f.failing[:0], f.failing[1:]...)
 		f.handler.HandleFailure(uct.Failure{Endpoint: e, Err: e.err})
+		n++
 	}
 	if len(f.waiting) > 0 {
 		f.reap()

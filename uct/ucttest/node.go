@@ -63,7 +63,7 @@ func (n *node) progress(budget int) int {
 	got := n.iface.Progress(budget)
 	n.inside = false
 	if got < n.counted || got > n.counted && !n.offered {
-		n.complain("Progress(%d) answered %d after %d messages and events", budget, got, n.counted)
+		n.complain("Progress(%d) answered %d after %d messages, events and failures", budget, got, n.counted)
 	}
 	return got
 }
@@ -136,6 +136,7 @@ func (n *node) HandlePending(ts []uct.Token) int {
 // HandleFailure: see uct.Handler.
 func (n *node) HandleFailure(f uct.Failure) {
 	n.check("HandleFailure")
+	n.counted++
 	n.failures = append(n.failures, f)
 	if n.onFailure != nil {
 		n.onFailure(f)
