@@ -14,12 +14,26 @@ type port struct {
 	info    uct.IfaceInfo
 	domain  openDomain
 	index   int
-	armed   bool // its EventFD tells what happens while it is inactive
+	state   portState
 	sources map[uint32]*source
 	last    *source            // the source looked up last
 	spares  []uct.Reregisterer // closed regions that serve again
 	careful int                // reasons to look at each source: one is bad, or the budget is spent
 }
+
+// portState is who looks at a port.
+type portState uint8
+
+const (
+	// portIdle: it is inactive. Each look around progresses it.
+	portIdle portState = iota
+	// portArmed: it is inactive, was armed, and has not been progressed since: its
+	// EventFD becomes readable when there is something to progress.
+	portArmed
+	// portPolled: it is in Worker.active, and each pass progresses it, which disarms
+	// it. So a sleeper arms it again each time, also when its last endpoint has gone.
+	portPolled
+)
 
 func (p *port) name() string { return p.info.Transport + "/" + p.info.Device }
 

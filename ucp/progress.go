@@ -39,7 +39,7 @@ func (w *Worker) Progress() int {
 	}
 	w.passes += uint32(n+busyItems) / busyItems
 	if w.passes >= lookEvery {
-		w.lookUp()
+		n += w.lookUp()
 	}
 	return n
 }
@@ -80,7 +80,7 @@ func (w *Worker) pass() int {
 	}
 	w.passes += 1 + uint32(n)/busyItems
 	if w.passes >= lookEvery {
-		w.lookUp()
+		n += w.lookUp()
 	}
 	return n
 }
@@ -120,10 +120,10 @@ func (s *slowEvents) init(c *config.Set) {
 	s.all = !rowIdleSkip.Get(c)
 }
 
-// lookUp follows every lookEvery idle passes.
+// lookUp follows every lookEvery idle passes, and returns the number of things done.
 //
 //go:noinline
-func (w *Worker) lookUp() {
+func (w *Worker) lookUp() int {
 	s := &w.slow
 	s.passes += w.passes
 	w.passes = 0
@@ -135,22 +135,23 @@ func (w *Worker) lookUp() {
 		w.show.look(w, now)
 	}
 	if s.passes < s.everyPasses && now.Before(s.due) {
-		return
+		return 0
 	}
 	s.passes, s.due = 0, now+s.every
-	w.lookAround()
+	return w.lookAround()
 }
 
 // lookAround serves the ifaces without active endpoints: those whose EventFD
 // says so, or all where there is none.
-func (w *Worker) lookAround() {
+func (w *Worker) lookAround() (done int) {
 	if len(w.active) < len(w.ports) {
-		w.lookAtIdle()
+		done = w.lookAtIdle()
 	}
 	w.refreshActive()
+	return done
 }
 
-func (w *Worker) lookAtIdle() {
+func (w *Worker) lookAtIdle() (done int) {
 	var ready [16]shmem.Event
 	n := 0
 	if w.slow.set != nil {
@@ -158,35 +159,44 @@ func (w *Worker) lookAtIdle() {
 	}
 	for _, e := range ready[:n] {
 		if e.Data < uint64(len(w.ports)) {
-			w.ports[e.Data].serve()
+			done += w.ports[e.Data].serve()
 		}
 	}
 	for _, p := range w.ports {
-		if !p.armed && p.iface.ActiveEndpoints() == 0 {
-			p.iface.Progress(batch)
-			p.arm()
+		if p.state != portArmed && p.iface.ActiveEndpoints() == 0 {
+			done += p.iface.Progress(batch)
+			if w.slow.set != nil {
+				p.arm(uct.EventRecv)
+			}
 		}
 	}
+	return done
 }
 
 // serve progresses an inactive port whose EventFD is readable. A transport may
 // look at its sockets in every thousandth pass only, so this takes as many.
-func (p *port) serve() {
+func (p *port) serve() (done int) {
 	if p.iface.ActiveEndpoints() > 0 {
-		return
+		return 0
 	}
-	p.armed = false
-	for range servePasses {
-		if p.iface.Progress(batch) > 0 || p.iface.ActiveEndpoints() > 0 {
-			return
-		}
+	p.state = portIdle
+	for k := 0; k < servePasses && done == 0 && p.iface.ActiveEndpoints() == 0; k++ {
+		done = p.iface.Progress(batch)
 	}
+	return done
 }
 
-// arm makes the EventFD tell when the inactive port has something. Without one,
-// or while it is busy, each look progresses it.
-func (p *port) arm() {
-	p.armed = p.w.slow.set != nil && p.iface.EventFD() >= 0 && p.iface.Arm(uct.EventRecv) == ucs.OK
+// arm has the EventFD tell what comes. Where an inactive port refuses, as one
+// without a descriptor does, each look progresses it.
+func (p *port) arm(k uct.EventKind) ucs.Status {
+	st := p.iface.Arm(k)
+	if p.state != portPolled {
+		p.state = portIdle
+		if st == ucs.OK && p.iface.ActiveEndpoints() == 0 {
+			p.state = portArmed
+		}
+	}
+	return st
 }
 
 // refreshActive says anew which ifaces each pass calls.
@@ -194,11 +204,13 @@ func (w *Worker) refreshActive() {
 	w.active, w.tendEvery = w.active[:0], 0
 	for _, p := range w.ports {
 		if p.iface.ActiveEndpoints() > 0 || w.slow.all {
-			p.armed = false
+			p.state = portPolled
 			w.active = append(w.active, p.iface)
 			if d := p.iface.Attr().FailureWithin; d > 0 && d < config.Forever && (w.tendEvery == 0 || d/tendShare < w.tendEvery) {
 				w.tendEvery = max(d/tendShare, soon)
 			}
+		} else if p.state == portPolled {
+			p.state = portIdle
 		}
 	}
 	w.one = idle{}

@@ -47,7 +47,7 @@ func (r RecvRequest) Wait(ctx context.Context) (Message, error) {
 			b.free = i
 			return Message{Tag(s.tag), int(s.n)}, nil
 		}
-		if err := p.after(ctx, w, w.Progress()); err != nil {
+		if err := p.after(ctx, w, w.Progress(), r.id); err != nil {
 			return Message{}, err
 		}
 	}

@@ -44,8 +44,7 @@ func (r Request) doneSlow() bool {
 	}
 	w := r.t.w
 	r.t.lock()
-	i := w.slab.find(r.id)
-	done := i == 0 || w.slab.slots[i].state != slotLive
+	done := !w.slab.live(r.id)
 	r.t.unlock()
 	return done
 }
@@ -94,7 +93,7 @@ func (r Request) waitSlow(ctx context.Context) error {
 			_, err := w.look(r.id)
 			return err
 		}
-		if err := p.after(ctx, w, w.Progress()); err != nil {
+		if err := p.after(ctx, w, w.Progress(), r.id); err != nil {
 			return err
 		}
 	}
@@ -136,8 +135,8 @@ func (r Request) Cancel() {
 	}
 	r.t.lock()
 	defer r.t.unlock()
-	if i := r.t.w.slab.find(r.id); i != 0 && r.t.w.slab.slots[i].state == slotLive {
-		r.t.w.cancel(i)
+	if r.t.w.slab.live(r.id) {
+		r.t.w.cancel(uint32(r.id))
 	}
 }
 

@@ -148,12 +148,11 @@ func (w *Worker) nap() {
 func (w *Worker) armPorts() ucs.Status {
 	all := ucs.OK
 	for _, p := range w.ports {
-		if p.armed && p.iface.ActiveEndpoints() == 0 && !w.slow.all {
+		if p.state == portArmed && p.iface.ActiveEndpoints() == 0 {
 			continue // it has been quiet since
 		}
-		switch st := p.iface.Arm(uct.EventRecv | uct.EventSend); st {
+		switch p.arm(uct.EventRecv | uct.EventSend) {
 		case ucs.OK, ucs.Unsupported:
-			p.armed = p.iface.ActiveEndpoints() == 0
 		case ucs.Busy:
 			w.lookSoon()
 			return ucs.Busy

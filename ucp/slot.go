@@ -155,6 +155,12 @@ func (b *slab) find(id uint64) uint32 {
 	return i
 }
 
+// live reports whether operation id has not ended.
+func (b *slab) live(id uint64) bool {
+	i := b.find(id)
+	return i != 0 && b.slots[i].state == slotLive
+}
+
 // release makes slot i free; handles of it say from now on that it ended well.
 func (b *slab) release(i uint32) {
 	s := &b.slots[i]

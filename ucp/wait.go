@@ -29,25 +29,28 @@ type pause struct {
 // their turn on the processor, and so many sleeps have brought nothing.
 const spunOut = 1
 
-// after follows each pass that did n things; an error ends the loop.
+// after follows each pass that did n things, in a loop that waits for operation id;
+// 0: for none. An error ends the loop.
 // hot: BenchmarkTagPair
 //
 //gcassert:inline
-func (p *pause) after(ctx context.Context, w *Worker, n int) error {
+func (p *pause) after(ctx context.Context, w *Worker, n int, id uint64) error {
 	p.n++
 	p.did += uint32(n)
 	if p.n < w.looks {
 		return nil
 	}
-	return p.slow(ctx, w)
+	return p.slow(ctx, w, id)
 }
 
-// slow looks at the context, and sleeps where the time for spinning is over.
+// slow looks at the context, and sleeps where the time for spinning is over. The
+// pass before may have ended the operation, also one that counts as idle: then
+// nothing more may come, and slow does not sleep.
 //
 //go:noinline
-func (p *pause) slow(ctx context.Context, w *Worker) error {
+func (p *pause) slow(ctx context.Context, w *Worker, id uint64) error {
 	sleepy, err := p.look(ctx, w)
-	if sleepy {
+	if sleepy && (id == 0 || w.slab.live(id)) {
 		w.sleep(ctx, p)
 	}
 	return err
@@ -117,7 +120,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		if w.closed.Load() {
 			return ErrClosed
 		}
-		if err := p.after(ctx, w, w.Progress()); err != nil {
+		if err := p.after(ctx, w, w.Progress(), 0); err != nil {
 			return err
 		}
 	}

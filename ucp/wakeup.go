@@ -70,10 +70,9 @@ func (w *Worker) Arm() error {
 	}
 	w.am.keep.tend()
 	for _, p := range w.ports {
-		switch st := p.iface.Arm(uct.EventRecv | uct.EventSend); st {
+		switch st := p.arm(uct.EventRecv | uct.EventSend); st {
 		case ucs.OK, ucs.Unsupported:
 		case ucs.Busy, ucs.InProgress:
-			p.armed = false
 			w.lookSoon()
 			return ErrBusy
 		default:
