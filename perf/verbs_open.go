@@ -19,6 +19,8 @@ type verbsHello struct {
 	QKey uint32    `json:"qkey,omitempty"`
 	Addr uint64    `json:"addr,omitempty"`
 	RKey uint32    `json:"rkey,omitempty"`
+	// Features are those of the port, verbs.PortAttr.PeerFeatures.
+	Features uint32 `json:"features,omitempty"`
 }
 
 // Attributes of the queue pairs. A time-out is half a second, so that a machine
@@ -173,11 +175,12 @@ func (s *verbsSide) connect(port *verbs.PortAttr) error {
 	own := verbsHello{
 		GID: gid, LID: port.LID, QPN: s.qp.QPN(), MTU: port.PathMTU(), Addr: s.in.Addr(), RKey: s.in.RKey(),
 		PSN: verbs.PSN(0).Add(int(binary.LittleEndian.Uint32(r[:]))), QKey: binary.LittleEndian.Uint32(r[4:]) >> 1,
+		Features: port.PeerFeatures,
 	}
 	if s.peer, err = swap(s.link.g, own); err != nil {
 		return err
 	}
-	av := verbs.AHAttr{DGID: s.peer.GID, DLID: s.peer.LID, Port: verbsPort, HopLimit: 64}
+	av := verbs.AHAttr{DGID: s.peer.GID, DLID: s.peer.LID, Port: verbsPort, HopLimit: 64, PeerFeatures: s.peer.Features}
 	if s.test.Op == OpDatagram {
 		if s.ah, err = s.pd.CreateAH(av); err != nil {
 			return err
@@ -194,6 +197,11 @@ type step struct {
 }
 
 func rcSteps(own, peer *verbsHello, av verbs.AHAttr) []step {
+	toRTR := verbs.AttrAV | verbs.AttrPathMTU | verbs.AttrDestQPN | verbs.AttrRQPSN | verbs.AttrMaxDestRdAtomic | verbs.AttrMinRNRTimer
+	features := own.Features & peer.Features
+	if features != 0 {
+		toRTR |= verbs.AttrPeerFeatures
+	}
 	return []step{
 		{
 			verbs.QPAttr{State: verbs.StateInit, Port: verbsPort, Access: remoteAccess},
@@ -202,9 +210,9 @@ func rcSteps(own, peer *verbsHello, av verbs.AHAttr) []step {
 		{
 			verbs.QPAttr{
 				State: verbs.StateRTR, AV: av, PathMTU: min(own.MTU, peer.MTU), DestQPN: peer.QPN, RQPSN: peer.PSN,
-				MaxDestRdAtomic: verbsAtomics, MinRNRTimer: 1,
+				MaxDestRdAtomic: verbsAtomics, MinRNRTimer: 1, PeerFeatures: features,
 			},
-			verbs.AttrAV | verbs.AttrPathMTU | verbs.AttrDestQPN | verbs.AttrRQPSN | verbs.AttrMaxDestRdAtomic | verbs.AttrMinRNRTimer,
+			toRTR,
 		},
 		{
 			verbs.QPAttr{

@@ -58,6 +58,9 @@ type PortAttr struct {
 	LID        uint16
 	Link       LinkLayer
 	MaxMessage uint32
+	// PeerFeatures are what peers may set in QPAttr.PeerFeatures and
+	// AHAttr.PeerFeatures towards this port: PeerGoucx on a soft device, else 0.
+	PeerFeatures uint32
 }
 
 // PathMTU is the largest path MTU of a connected queue pair; that of two ports is
@@ -76,6 +79,9 @@ type AHAttr struct {
 	HopLimit     uint8
 	TrafficClass uint8
 	FlowLabel    uint32
+	// PeerFeatures are those of the receiver of datagrams: PeerGoucx or 0. A
+	// connected queue pair goes by QPAttr.PeerFeatures.
+	PeerFeatures uint32
 }
 
 // AHID names an address handle in work requests.

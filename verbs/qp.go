@@ -56,7 +56,7 @@ type QPAttr struct {
 	// the peer's.
 	MaxRdAtomic, MaxDestRdAtomic uint8
 	// PeerFeatures are what a soft device may use beyond the specification towards
-	// this peer: PeerProbe; 0: nothing.
+	// this peer: PeerProbe, PeerGoucx; 0: nothing.
 	PeerFeatures uint32
 	Caps         QPCaps
 }
@@ -65,6 +65,11 @@ type QPAttr struct {
 // before the time-out, without using up a retry. It needs nothing of the peer; who
 // counts on exact retries does without.
 const PeerProbe = 1 << 0
+
+// PeerGoucx: the peer is a soft device, as its PortAttr.PeerFeatures says. Any other
+// peer is foreign: it may acknowledge only what asks for it, send from any UDP port
+// with any IPv4 identification, and take no segment batches.
+const PeerGoucx = 1 << 1
 
 // QP is a queue pair.
 type QP interface {

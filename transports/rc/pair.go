@@ -93,7 +93,7 @@ func (p *pair) join(peer half, at *nic.PortAddress) error {
 	mask := verbs.AttrState | verbs.AttrAV | verbs.AttrPathMTU | verbs.AttrDestQPN | verbs.AttrRQPSN |
 		verbs.AttrMaxDestRdAtomic | verbs.AttrMinRNRTimer
 	if f.d.Context().Info().Provider == "soft" {
-		a.PeerFeatures = verbs.PeerProbe
+		a.PeerFeatures = verbs.PeerProbe | a.AV.PeerFeatures
 		mask |= verbs.AttrPeerFeatures
 	}
 	if err := p.q.qp.Modify(&a, mask); err != nil {

@@ -23,8 +23,9 @@ type peer struct {
 
 // ahKey is what an address handle depends on.
 type ahKey struct {
-	gid verbs.GID
-	lid uint16
+	gid   verbs.GID
+	lid   uint16
+	goucx bool
 }
 
 // meet finds the peer of that address.
@@ -36,7 +37,7 @@ func (f *iface) meet(a *address) (*peer, error) {
 	if err := f.stock(); err != nil {
 		return nil, err
 	}
-	k := ahKey{a.port.GID, a.port.LID}
+	k := ahKey{a.port.GID, a.port.LID, a.port.Goucx}
 	ah := f.ahs[k]
 	if ah == nil {
 		var err error

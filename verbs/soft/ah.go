@@ -61,6 +61,8 @@ func (d *device) checkAddress(a *verbs.AHAttr) error {
 		return fmt.Errorf("SGIDIndex %d of soft device %q, which has one gid: %w", a.SGIDIndex, d.info.Name, ucs.ErrInvalid)
 	case a.FlowLabel >= 1<<20:
 		return fmt.Errorf("FlowLabel %#x of more than 20 bits: %w", a.FlowLabel, ucs.ErrInvalid)
+	case a.PeerFeatures&^verbs.PeerGoucx != 0:
+		return fmt.Errorf("PeerFeatures %#x: %w", a.PeerFeatures, ucs.ErrInvalid)
 	case a.DGID == verbs.GID{}:
 		return fmt.Errorf("no DGID: %w", ucs.ErrInvalid)
 	case a.DGID.Addr().IsMulticast():
@@ -83,7 +85,7 @@ func (p *pd) createAH(a *verbs.AHAttr) (*ah, error) {
 	if err := d.checkAddress(a); err != nil {
 		return nil, err
 	}
-	to, err := d.resolve(a)
+	to, err := d.resolve(a, a.PeerFeatures)
 	if err != nil {
 		return nil, err
 	}

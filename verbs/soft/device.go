@@ -120,7 +120,7 @@ func (d *device) Port(n uint8) (verbs.PortAttr, error) {
 	}
 	a := verbs.PortAttr{
 		State: verbs.PortActive, MaxMTU: verbs.MTU4096, ActiveMTU: d.activeMTU(), GIDs: 1, PKeys: 1,
-		LID: d.lid, Link: verbs.LinkEthernet, MaxMessage: maxMessage,
+		LID: d.lid, Link: verbs.LinkEthernet, MaxMessage: maxMessage, PeerFeatures: verbs.PeerGoucx,
 	}
 	if d.conf.MTU > a.ActiveMTU {
 		a.LongMTU = d.conf.MTU

@@ -67,8 +67,9 @@ func connect(s, o *side) {
 		verbs.AttrState|verbs.AttrPKeyIndex|verbs.AttrPort|verbs.AttrAccessFlags))
 	check(s.qp.Modify(&verbs.QPAttr{
 		State: verbs.StateRTR, AV: verbs.AHAttr{DGID: gid, DLID: port.LID, Port: 1}, PathMTU: port.ActiveMTU,
-		DestQPN: o.qp.QPN(), MaxDestRdAtomic: 1, MinRNRTimer: 12,
-	}, verbs.AttrState|verbs.AttrAV|verbs.AttrPathMTU|verbs.AttrDestQPN|verbs.AttrRQPSN|verbs.AttrMaxDestRdAtomic|verbs.AttrMinRNRTimer))
+		DestQPN: o.qp.QPN(), MaxDestRdAtomic: 1, MinRNRTimer: 12, PeerFeatures: port.PeerFeatures,
+	}, verbs.AttrState|verbs.AttrAV|verbs.AttrPathMTU|verbs.AttrDestQPN|verbs.AttrRQPSN|verbs.AttrMaxDestRdAtomic|verbs.AttrMinRNRTimer|
+		verbs.AttrPeerFeatures))
 	check(s.qp.Modify(&verbs.QPAttr{State: verbs.StateRTS, Timeout: 18, RetryCnt: 7, RNRRetry: 7, MaxRdAtomic: 1},
 		verbs.AttrState|verbs.AttrSQPSN|verbs.AttrTimeout|verbs.AttrRetryCnt|verbs.AttrRNRRetry|verbs.AttrMaxRdAtomic))
 }

@@ -28,7 +28,7 @@ func TestFlippedBitsDoNotArrive(t *testing.T) {
 		require.True(t, toA.sent(d))
 		for i := range d.packets() {
 			var p packet
-			if _, ok := d.open(i, &p); ok {
+			if _, ok := d.open(i, &p, false); ok {
 				whole++
 				assert.Contains(t, []int{64, 8}, p.n)
 			}
@@ -38,7 +38,7 @@ func TestFlippedBitsDoNotArrive(t *testing.T) {
 	for range 100 {
 		for _, d := range b.recv() {
 			for i := range d.packets() {
-				_, ok := d.open(i, &packet{})
+				_, ok := d.open(i, &packet{}, false)
 				assert.False(t, ok, "a third packet is whole")
 			}
 		}

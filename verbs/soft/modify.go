@@ -24,7 +24,11 @@ func (q *qp) Modify(a *verbs.QPAttr, mask verbs.AttrMask) error {
 	}
 	var way route
 	if err == nil && mask&verbs.AttrAV != 0 {
-		way, err = q.d.resolve(&a.AV)
+		features := q.attr.PeerFeatures
+		if mask&verbs.AttrPeerFeatures != 0 {
+			features = a.PeerFeatures
+		}
+		way, err = q.d.resolve(&a.AV, features)
 		err = named(verbs.AttrAV, err)
 	}
 	if err != nil {
@@ -69,13 +73,13 @@ func (q *qp) checkLimits(a *verbs.QPAttr, mask verbs.AttrMask) error {
 	if unknown := a.Access &^ (knownAccess | laterAccess); mask&verbs.AttrAccessFlags != 0 && unknown != 0 {
 		errs = append(errs, fmt.Errorf("%v %v: %w", verbs.AttrAccessFlags, unknown, ucs.ErrInvalid))
 	}
-	if unknown := a.PeerFeatures &^ verbs.PeerProbe; mask&verbs.AttrPeerFeatures != 0 && unknown != 0 {
+	if unknown := a.PeerFeatures &^ (verbs.PeerProbe | verbs.PeerGoucx); mask&verbs.AttrPeerFeatures != 0 && unknown != 0 {
 		errs = append(errs, fmt.Errorf("%v %#x: %w", verbs.AttrPeerFeatures, unknown, ucs.ErrInvalid))
 	}
 	if mask&verbs.AttrAV != 0 {
 		errs = append(errs, named(verbs.AttrAV, d.checkAddress(&a.AV)))
-		if mask&verbs.AttrPathMTU != 0 && a.PathMTU > verbs.MTU4096 && d.kind == overUDP && a.AV.DLID == 0 {
-			errs = append(errs, fmt.Errorf("%v %d, a peer with LID 0 takes 4096: %w", verbs.AttrPathMTU, a.PathMTU.Bytes(), ucs.ErrInvalid))
+		if mask&verbs.AttrPathMTU != 0 && a.PathMTU > verbs.MTU4096 && d.isForeign(a.PeerFeatures) {
+			errs = append(errs, fmt.Errorf("%v %d, a peer without PeerGoucx takes 4096: %w", verbs.AttrPathMTU, a.PathMTU.Bytes(), ucs.ErrInvalid))
 		}
 	}
 	return errors.Join(errs...)

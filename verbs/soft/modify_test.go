@@ -44,6 +44,7 @@ func TestModifyNamesAttributes(t *testing.T) {
 		{"PATH_MTU 2048, the device has 1024", ucs.ErrInvalid, func(a *verbs.QPAttr) { a.PathMTU = verbs.MTU2048 }},
 		{"MAX_DEST_RD_ATOMIC 5, the device has 4", ucs.ErrInvalid, func(a *verbs.QPAttr) { a.MaxDestRdAtomic = 5 }},
 		{"PEER_FEATURES 0x80", ucs.ErrInvalid, func(a *verbs.QPAttr) { a.PeerFeatures = verbs.PeerProbe | 0x80 }},
+		{"AV: PeerFeatures 0x1", ucs.ErrInvalid, func(a *verbs.QPAttr) { a.AV.PeerFeatures = verbs.PeerProbe }},
 	} {
 		a := good
 		tc.change(&a)
@@ -54,19 +55,22 @@ func TestModifyNamesAttributes(t *testing.T) {
 	require.NoError(t, v.Modify(&good, toRTR))
 }
 
-// TestLongMTU: a path MTU beyond 4096 is for peers that have a port of their own,
-// and a port that is set to 4096 has no such thing.
+// TestLongMTU: a path MTU beyond 4096 is for soft peers, whatever their port, and a
+// port that is set to 4096 has no such thing.
 func TestLongMTU(t *testing.T) {
 	const mask = verbs.AttrState | verbs.AttrAV | verbs.AttrPathMTU | verbs.AttrDestQPN | verbs.AttrRQPSN |
-		verbs.AttrMaxDestRdAtomic | verbs.AttrMinRNRTimer
+		verbs.AttrMaxDestRdAtomic | verbs.AttrMinRNRTimer | verbs.AttrPeerFeatures
 	for _, tc := range []struct {
 		link, names string
 		mtu         verbs.MTU
-		lid         uint16
+		features    uint32
 	}{
-		{LinkUDP, "20480, a peer with LID 0 takes 4096", 0, 0},
-		{LinkUDP, "20480, the device has 4096", verbs.MTU4096, 0x8000},
-		{LinkInproc, "20480, the device has 4096", verbs.MTU4096, 1},
+		{LinkUDP, "20480, a peer without PeerGoucx takes 4096", 0, 0},
+		{LinkUDP, "20480, a peer without PeerGoucx takes 4096", 0, verbs.PeerProbe},
+		{LinkUDP, "", 0, verbs.PeerGoucx},
+		{LinkInproc, "", 0, 0},
+		{LinkUDP, "20480, the device has 4096", verbs.MTU4096, verbs.PeerGoucx},
+		{LinkInproc, "20480, the device has 4096", verbs.MTU4096, verbs.PeerGoucx},
 	} {
 		c := Config{Link: tc.link, MTU: tc.mtu}
 		if tc.link == LinkUDP {
@@ -77,8 +81,12 @@ func TestLongMTU(t *testing.T) {
 			verbs.AttrState|verbs.AttrPKeyIndex|verbs.AttrPort|verbs.AttrAccessFlags))
 		a := verbs.QPAttr{
 			State: verbs.StateRTR, PathMTU: verbs.MTU20480, DestQPN: e.qp.QPN(),
-			AV: verbs.AHAttr{DGID: e.device().gid, DLID: tc.lid, Port: 1},
+			AV: verbs.AHAttr{DGID: e.device().gid, DLID: e.device().lid, Port: 1}, PeerFeatures: tc.features,
 		}
-		refused(t, e.qp.Modify(&a, mask), ucs.ErrInvalid, tc.names)
+		if err := e.qp.Modify(&a, mask); tc.names != "" {
+			refused(t, err, ucs.ErrInvalid, tc.names)
+		} else {
+			require.NoError(t, err)
+		}
 	}
 }

@@ -64,8 +64,15 @@ func (e *end) connectMTU(o *end, mtu verbs.MTU) {
 	e.connectAs(o, verbs.QPAttr{PathMTU: mtu, RQPSN: 0xfffff0, SQPSN: 0xfffff0, MaxDestRdAtomic: 16, MaxRdAtomic: 16, MinRNRTimer: 1, Timeout: 14, RetryCnt: 7, RNRRetry: 7})
 }
 
-// connectAs connects with numbers and counts of at, and its path MTU or 4096.
+// connectAs connects with numbers and counts of at, and its path MTU or 4096, to a
+// peer that is known to be a soft device.
 func (e *end) connectAs(o *end, at verbs.QPAttr) {
+	at.PeerFeatures |= verbs.PeerGoucx
+	e.connectFeatures(o, at)
+}
+
+// connectFeatures is connectAs with the features of at alone.
+func (e *end) connectFeatures(o *end, at verbs.QPAttr) {
 	gid, err := o.c.GID(1, 0)
 	require.NoError(e.t, err)
 	port, err := o.c.Port(1)
@@ -275,7 +282,7 @@ func datagrams(t *testing.T, p *Provider) (a, b *end, way verbs.AH) {
 	require.NoError(t, err)
 	port, err := b.c.Port(1)
 	require.NoError(t, err)
-	way, err = a.pd.CreateAH(verbs.AHAttr{DGID: gid, DLID: port.LID, Port: 1})
+	way, err = a.pd.CreateAH(verbs.AHAttr{DGID: gid, DLID: port.LID, Port: 1, PeerFeatures: port.PeerFeatures})
 	require.NoError(t, err)
 	return a, b, way
 }

@@ -18,10 +18,22 @@ const (
 
 // route is the way to a peer's port, by the link that leads there.
 type route struct {
-	peer   *device
-	udp    udpPeer
-	fabric fabricRoute
+	peer    *device
+	udp     udpPeer
+	fabric  fabricRoute
+	foreign bool
 }
+
+// isForeign reports whether a peer with these features may be another device than a
+// soft one. It is the one place that decides this. The in-process link leads to soft
+// devices only.
+func (d *device) isForeign(features uint32) bool {
+	return d.kind != overInproc && features&verbs.PeerGoucx == 0
+}
+
+// foreign reports whether what q receives may come from a foreign peer. A datagram
+// may come from any device.
+func (q *qp) foreign() bool { return q.typ == verbs.UD || q.to.foreign }
 
 // openLink connects the device.
 func (d *device) openLink() (err error) {
@@ -64,11 +76,14 @@ func (d *device) closeLink() error {
 	return nil
 }
 
-// resolve finds the way to an address, which checkAddress has let pass.
-func (d *device) resolve(a *verbs.AHAttr) (r route, err error) {
+// resolve finds the way to an address, which checkAddress has let pass, of a peer
+// with these features.
+func (d *device) resolve(a *verbs.AHAttr, features uint32) (r route, err error) {
+	r.foreign = d.isForeign(features)
 	switch d.kind {
 	case overUDP:
 		r.udp, err = d.udp.peer(a.DGID, a.DLID)
+		r.udp.foreign = r.foreign
 		d.udp.setClass(&r.udp, a.TrafficClass, a.HopLimit)
 	case overFabric:
 		r.fabric = d.fab.route(a)
@@ -162,7 +177,7 @@ func (q *qp) sendFabric(now ucs.Time) bool {
 func (d *device) fromFabric(from netip.AddrPort, b []byte, now ucs.Time) {
 	d.now.Store(int64(now))
 	var p packet
-	f, intact := d.fab.parse(from, b, &p)
+	f, id, intact := d.fab.parse(from, b, &p)
 	switch {
 	case !intact:
 		d.counts.add(cntDroppedICRC, 1)
@@ -178,9 +193,12 @@ func (d *device) fromFabric(from netip.AddrPort, b []byte, now ucs.Time) {
 	}
 	q.wait()
 	q.looks()
-	if q.typ == verbs.RC && q.to.fabric.to != from {
+	switch {
+	case q.typ == verbs.RC && q.to.fabric.to != from && !(q.to.foreign && q.to.fabric.to.Addr() == from.Addr()):
 		q.count(cntDroppedSource, 1)
-	} else {
+	case id != 0 && !q.foreign():
+		q.count(cntDroppedICRC, 1)
+	default:
 		p.sgid, p.slid = verbs.GIDOf(from.Addr()), from.Port()
 		q.arrive(&p, now)
 	}

@@ -176,13 +176,15 @@ func (l *fabricLink) next() ucs.Time {
 }
 
 // parse checks the ICRC of what came from a device, and decodes it; p's payload
-// stays in b. Without the right checksum, intact is false.
-func (l *fabricLink) parse(from netip.AddrPort, b []byte, p *packet) (f wire.Fault, intact bool) {
+// stays in b. Without the right checksum, intact is false. id is the IPv4
+// identification that the checksum was computed with; soft devices use 0.
+func (l *fabricLink) parse(from netip.AddrPort, b []byte, p *packet) (f wire.Fault, id uint16, intact bool) {
 	if from.Addr().Is4() != l.self.Addr().Is4() {
-		return wire.FaultNone, false
+		return wire.FaultNone, 0, false
 	}
-	if id, ok := wire.NewPrefix(from, l.self).Check(b, 0); !ok || id != 0 {
-		return wire.FaultNone, false
+	id, intact = wire.NewPrefix(from, l.self).Check(b, 0)
+	if !intact {
+		return wire.FaultNone, 0, false
 	}
-	return decode(b[:len(b)-wire.ICRCLen], p), true
+	return decode(b[:len(b)-wire.ICRCLen], p), id, true
 }

@@ -33,7 +33,7 @@ func linked(net *sim.Net, faults, peerFaults *Faults) (from, to *fabricLink, got
 	got = new([]come)
 	to.open(func(src netip.AddrPort, b []byte, _ ucs.Time) {
 		var p packet
-		f, intact := to.parse(src, b, &p)
+		f, _, intact := to.parse(src, b, &p)
 		if !intact {
 			*got = append(*got, come{})
 			return

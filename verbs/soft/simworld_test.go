@@ -17,12 +17,17 @@ type simWorld struct {
 }
 
 // newSimWorld makes n devices, with addresses of their own so that a seed gives
-// the same run each time.
+// the same run each time: IPv4 ones where c.Addr is one.
 func newSimWorld(seed uint64, n int, c Config) (*simWorld, error) {
 	w := &simWorld{net: sim.New(seed)}
 	for i := range n {
 		c.Fabric, c.Engine = w.net, EngineInline
-		c.Addr, c.Port = netip.AddrFrom16([16]byte{0: 0xfd, 15: byte(i + 1)}), uint16(40001+i)
+		if c.Addr.Is4() {
+			c.Addr = netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})
+		} else {
+			c.Addr = netip.AddrFrom16([16]byte{0: 0xfd, 15: byte(i + 1)})
+		}
+		c.Port = uint16(40001 + i)
 		p := New(c)
 		infos, err := p.Devices()
 		if err != nil {
@@ -97,7 +102,7 @@ type rcSetup struct {
 	rnrTimer uint8
 	reads    [2]uint8 // outstanding of each side
 	access   verbs.Access
-	features uint32
+	features uint32 // beside PeerGoucx
 }
 
 // connectRC takes two queue pairs to RTS, towards each other.
@@ -116,7 +121,7 @@ func connectRC(a, b verbs.QP, da, db *device, s *rcSetup) error {
 			{
 				verbs.QPAttr{
 					State: verbs.StateRTR, PathMTU: s.mtu, DestQPN: qps[peer].QPN(), RQPSN: s.psn[peer],
-					MaxDestRdAtomic: s.reads[peer], MinRNRTimer: s.rnrTimer, PeerFeatures: s.features,
+					MaxDestRdAtomic: s.reads[peer], MinRNRTimer: s.rnrTimer, PeerFeatures: s.features | verbs.PeerGoucx,
 					AV: verbs.AHAttr{DGID: devs[peer].gid, DLID: devs[peer].lid, Port: 1, HopLimit: 64},
 				},
 				verbs.AttrState | verbs.AttrAV | verbs.AttrPathMTU | verbs.AttrDestQPN | verbs.AttrRQPSN | verbs.AttrMaxDestRdAtomic | verbs.AttrMinRNRTimer | verbs.AttrPeerFeatures,

@@ -66,9 +66,9 @@ func (s *udpSource) lid() uint16 {
 // does not change; any goroutine may use it, and copy it.
 type udpPeer struct {
 	src udpSource
-	// anyPort: rxe and hardware send from any port, and take no trains.
-	anyPort bool
-	single  bool
+	// foreign: the peer sends from any port, with any identification, and takes no
+	// segment batches.
+	foreign bool
 	tclass  uint8 // type of service of what is sent, where not 0
 	hops    uint8 // time to live of what is sent, where not 0
 	nameLen uint8
@@ -76,8 +76,9 @@ type udpPeer struct {
 	tx      wire.Prefix
 }
 
-// sent reports whether d comes from this peer.
+// sent reports whether d comes from this peer: from its address, and its port unless
+// it is foreign.
 // hot: BenchmarkUDPPingPong
 func (p *udpPeer) sent(d *datagram) bool {
-	return d.from.lo == p.src.lo && d.from.hi == p.src.hi && (d.from.port == p.src.port || p.anyPort)
+	return d.from.lo == p.src.lo && d.from.hi == p.src.hi && (d.from.port == p.src.port || p.foreign)
 }

@@ -17,7 +17,7 @@ func drain(b *testing.B, u *udpPort, from *udpPeer, n int, p *packet) (bytes int
 				b.Fatal("source")
 			}
 			for i := range d.packets() {
-				if f, ok := d.open(i, p); f != wire.FaultNone || !ok {
+				if f, ok := d.open(i, p, false); f != wire.FaultNone || !ok {
 					b.Fatal(f, ok)
 				}
 				bytes += p.n

@@ -9,17 +9,21 @@ import (
 	"github.com/goucx/goucx/verbs/wire"
 )
 
-// Of our own devices no identification is believed that they do not send: bits
-// that were flipped would find one among all. rxe and hardware send any.
+// From a soft device only identifications that it sends are valid: damaged packets
+// would find a matching one among all. A foreign device may send any, from any port.
 func TestUDPIdentification(t *testing.T) {
 	to := openTestPort(t, localhost)
 	for name, c := range map[string]struct {
-		port  uint16
-		bound int // of identifications that are right
+		port    uint16
+		foreign bool
+		bound   int // of identifications that are right
 	}{
-		"our own":  {0x8123, maxSegments},
-		"RoCEv2's": {rocePort, maxSegments},
-		"rxe":      {0xc123, 1 << 16},
+		"soft":                      {0x8123, false, maxSegments},
+		"soft, port of RoCEv2":      {rocePort, false, maxSegments},
+		"soft, port of rxe":         {0xc123, false, maxSegments},
+		"foreign, port of rxe":      {0xc123, true, 1 << 16},
+		"foreign, port of RoCEv2":   {rocePort, true, 1 << 16},
+		"foreign, port of no range": {1025, true, 1 << 16},
 	} {
 		t.Run(name, func(t *testing.T) {
 			from := netip.AddrPortFrom(localhost, c.port)
@@ -27,7 +31,7 @@ func TestUDPIdentification(t *testing.T) {
 			d.seg = len(d.b)
 			for id := range 1 << 16 {
 				d.pre.Seal(d.b, uint16(id))
-				require.Equal(t, id < c.bound, d.check(0), "identification %d", id)
+				require.Equal(t, id < c.bound, d.check(0, c.foreign), "identification %d", id)
 			}
 		})
 	}

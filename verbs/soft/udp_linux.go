@@ -206,8 +206,8 @@ func (u *udpPort) askClass() error {
 	return nil
 }
 
-// peer resolves a peer's address. lid is its port; 0 stands for rxe or hardware,
-// which listen on rocePort and answer there, wherever a packet came from.
+// peer resolves a peer's address. lid is its port; 0 stands for rocePort, where rxe
+// and hardware listen. They answer to that port too.
 func (u *udpPort) peer(gid verbs.GID, lid uint16) (udpPeer, error) {
 	a := gid.Addr()
 	if a.Is4() != u.addr.Addr().Is4() || a.IsUnspecified() {
@@ -223,8 +223,7 @@ func (u *udpPort) peer(gid verbs.GID, lid uint16) (udpPeer, error) {
 	}
 	to := netip.AddrPortFrom(a, port)
 	p := udpPeer{
-		src: sourceOf(to), anyPort: port == rocePort, single: lid == 0,
-		tx: wire.NewPrefix(u.addr, to),
+		src: sourceOf(to), tx: wire.NewPrefix(u.addr, to),
 	}
 	p.nameLen = putName(&p.name, to, u.zone)
 	return p, nil

@@ -68,7 +68,7 @@ func receive(t testing.TB, u *udpPort, from *udpPeer, n int) (got []packet) {
 		require.True(t, from.sent(d))
 		for i := range d.packets() {
 			var p packet
-			f, ok := d.open(i, &p)
+			f, ok := d.open(i, &p, false)
 			require.Equal(t, wire.FaultNone, f)
 			require.True(t, ok, "ICRC of packet %d", i)
 			got = append(got, flat(&p))
@@ -139,7 +139,7 @@ func TestUDPTrain(t *testing.T) {
 						crc := plainICRC(raw, a.addr, b.addr, uint16(i))
 						require.Equal(t, crc, binary.LittleEndian.Uint32(raw[len(raw)-wire.ICRCLen:]))
 						var p packet
-						f, ok := d.open(i, &p)
+						f, ok := d.open(i, &p, false)
 						require.Equal(t, wire.FaultNone, f)
 						require.True(t, ok)
 						require.True(t, toA.sent(d))
@@ -254,7 +254,7 @@ func TestUDPManySenders(t *testing.T) {
 		require.True(t, toA.sent(d))
 		for i := range d.packets() {
 			var p packet
-			f, ok := d.open(i, &p)
+			f, ok := d.open(i, &p, false)
 			require.True(t, f == wire.FaultNone && ok)
 			require.Equal(t, next[p.dest], p.psn)
 			next[p.dest]++
@@ -310,7 +310,10 @@ func TestUDPPeer(t *testing.T) {
 
 	p, err = u.peer(u.gid(), rocePort)
 	require.NoError(t, err)
-	require.True(t, p.sent(from("127.0.0.1:49999")), "from any port of such a peer")
+	require.False(t, p.sent(from("127.0.0.1:49999")), "another port")
+	p.foreign = true
+	require.True(t, p.sent(from("127.0.0.1:49999")), "from any port of a foreign peer")
+	require.True(t, p.sent(from("127.0.0.1:1025")))
 	require.False(t, p.sent(from("127.0.0.2:4791")))
 }
 
@@ -352,7 +355,7 @@ func TestUDPChangedPayload(t *testing.T) {
 		data[1234]++
 		require.Equal(t, ucs.OK, tr.send())
 		arrivals(t, b, func(d *datagram) bool {
-			require.Equal(t, again, d.check(0))
+			require.Equal(t, again, d.check(0, false))
 			return false
 		})
 	}

@@ -46,7 +46,7 @@ func TestUDPHold(t *testing.T) {
 	require.Equal(t, uint64(1), b.counts[udpRxNoBuffer].Load())
 	for i, d := range held {
 		var p packet
-		f, ok := d.open(0, &p)
+		f, ok := d.open(0, &p, false)
 		require.True(t, f == wire.FaultNone && ok)
 		require.Equal(t, verbs.PSN(i), p.psn)
 	}
@@ -71,7 +71,7 @@ func TestUDPRecvMany(t *testing.T) {
 			require.True(t, toA.sent(d))
 			for i := range d.packets() {
 				var p packet
-				f, ok := d.open(i, &p)
+				f, ok := d.open(i, &p, false)
 				require.True(t, f == wire.FaultNone && ok)
 				require.Equal(t, verbs.PSN(next), p.psn)
 				next++
@@ -135,7 +135,7 @@ func TestUDPGarbage(t *testing.T) {
 					came++
 					for k := range d.packets() {
 						var p packet
-						switch f, ok := d.open(k, &p); {
+						switch f, ok := d.open(k, &p, false); {
 						case f != wire.FaultNone:
 							fault++
 						case !ok:
@@ -208,7 +208,7 @@ func FuzzReceive(f *testing.F) {
 		total := 0
 		for i := range d.packets() {
 			var p packet
-			_, _ = d.open(i, &p)
+			_, _ = d.open(i, &p, false)
 			require.LessOrEqual(t, len(d.packet(i)), d.seg)
 			total += len(d.packet(i))
 		}
@@ -312,7 +312,7 @@ func TestGateUDPAllocations(t *testing.T) {
 				for _, d := range b.recv() {
 					n += d.packets()
 					for i := range d.packets() {
-						d.open(i, in)
+						d.open(i, in, false)
 					}
 					_ = toA.sent(d)
 				}

@@ -81,7 +81,7 @@ func (u *udpPort) newTrain() *train {
 
 func (t *train) begin(to *udpPeer) {
 	t.to = to
-	t.whole = t.u.gso.Load() && !to.single
+	t.whole = t.u.gso.Load() && !to.foreign
 	t.short = false
 	t.count, t.seg, t.total, t.pos, t.start, t.niov = 0, 0, 0, 0, 0, 0
 }

@@ -259,7 +259,7 @@ func (q *qp) fromUDP(p *packet, g *datagram, i int, now ucs.Time) {
 		q.count(cntDroppedSource, 1)
 		return
 	}
-	f, ok := g.open(i, p)
+	f, ok := g.open(i, p, q.foreign())
 	switch {
 	case !ok:
 		q.count(cntDroppedICRC, 1)

@@ -91,12 +91,17 @@ func (q *qp) attr(to verbs.QPState, peer *qp) (*verbs.QPAttr, verbs.AttrMask) {
 	}
 	if peer != nil {
 		a.AV, a.DestQPN, a.RQPSN = peer.side.address(), peer.QPN(), peer.psn
+		a.PeerFeatures = peer.side.port.PeerFeatures
 	}
 	masks := map[verbs.QPState]verbs.AttrMask{verbs.StateInit: initMaskRC, verbs.StateRTR: rtrMaskRC, verbs.StateRTS: rtsMaskRC}
 	if q.typ == verbs.UD {
 		masks = map[verbs.QPState]verbs.AttrMask{verbs.StateInit: initMaskUD, verbs.StateRTR: verbs.AttrState, verbs.StateRTS: rtsMaskUD}
 	}
-	return a, masks[to] | verbs.AttrState
+	mask := masks[to] | verbs.AttrState
+	if q.typ == verbs.RC && to == verbs.StateRTR && a.PeerFeatures != 0 {
+		mask |= verbs.AttrPeerFeatures
+	}
+	return a, mask
 }
 
 // to leads the queue pair to a state, from the one before it on the usual way.

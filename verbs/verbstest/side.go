@@ -160,7 +160,7 @@ func (s *side) ah(to *side) verbs.AH {
 
 // address is how others reach the side.
 func (s *side) address() verbs.AHAttr {
-	return verbs.AHAttr{DGID: s.gid, DLID: s.port.LID, Port: 1, HopLimit: 64}
+	return verbs.AHAttr{DGID: s.gid, DLID: s.port.LID, Port: 1, HopLimit: 64, PeerFeatures: s.port.PeerFeatures}
 }
 
 // refused wants err to be an invalid parameter.

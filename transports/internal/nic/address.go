@@ -23,7 +23,8 @@ type Address struct {
 
 // Layout of both parts, little-endian; docs/wire/rc.md.
 const (
-	addrVersion  = 2
+	addrVersion  = 3
+	addrGoucx    = 0x80 // in the byte of the fabric
 	addrOffSeg   = 4
 	addrOffGID   = 8
 	addrOffPlace = 24
@@ -52,7 +53,11 @@ func (a *Address) AppendDevice(b []byte) []byte {
 		clear(p.GID[gidPrefix:])
 		p.Place = 0
 	}
-	b = append(b, addrVersion, byte(p.Fabric), byte(p.MTU), byte(p.LongMTU))
+	kind := byte(p.Fabric)
+	if p.Goucx {
+		kind |= addrGoucx
+	}
+	b = append(b, addrVersion, kind, byte(p.MTU), byte(p.LongMTU))
 	b = le.AppendUint32(b, a.Seg)
 	b = append(b, p.GID[:]...)
 	b = le.AppendUint64(b, p.Place)
@@ -86,7 +91,7 @@ func (a *Address) Parse(u uct.Address) error {
 		return fmt.Errorf("peer's device address has version %d, ours %d", d[0], addrVersion)
 	}
 	p := PortAddress{
-		Fabric: Fabric(d[1]), MTU: verbs.MTU(d[2]), LongMTU: verbs.MTU(d[3]), GID: verbs.GID(d[addrOffGID:addrOffPlace]), Place: le.Uint64(d[addrOffPlace:]),
+		Fabric: Fabric(d[1] &^ addrGoucx), Goucx: d[1]&addrGoucx != 0, MTU: verbs.MTU(d[2]), LongMTU: verbs.MTU(d[3]), GID: verbs.GID(d[addrOffGID:addrOffPlace]), Place: le.Uint64(d[addrOffPlace:]),
 	}
 	want := ifaceLen
 	if p.Fabric == FabricProcess {

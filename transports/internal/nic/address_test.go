@@ -16,7 +16,7 @@ import (
 func addresses() map[string]Address {
 	worker := uct.UUID{0xc0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
 	net := PortAddress{MTU: verbs.MTU1024, GID: verbs.GIDOf(netip.MustParseAddr("192.0.2.1")), LID: 0x8182, Place: 0x9192939495969798}
-	within := PortAddress{Fabric: FabricProcess, MTU: verbs.MTU4096, LongMTU: verbs.MTU20480, GID: verbs.GID{0: 0xfd, 2: 'g', 8: 0x71, 15: 0x78}, LID: 7, Place: 0xa1a2a3a4a5a6a7a8}
+	within := PortAddress{Fabric: FabricProcess, MTU: verbs.MTU4096, LongMTU: verbs.MTU20480, GID: verbs.GID{0: 0xfd, 2: 'g', 8: 0x71, 15: 0x78}, LID: 7, Place: 0xa1a2a3a4a5a6a7a8, Goucx: true}
 	return map[string]Address{
 		"network": {Port: net, Seg: 8192, Worker: worker, QPN: 0x515253},
 		"program": {Port: within, Worker: worker, QPN: 1},
@@ -31,11 +31,11 @@ func (a *Address) both() uct.Address {
 func TestAddress(t *testing.T) {
 	want := map[string][2]string{
 		"network": {
-			"02000300" + "00200000" + "00000000000000000000ffffc0000201" + "9897969594939291",
+			"03000300" + "00200000" + "00000000000000000000ffffc0000201" + "9897969594939291",
 			"c00102030405060708090a0b0c0d0e0f" + "535251" + "8281",
 		},
 		"program": {
-			"02020506" + "00000000" + "fd006700000000000000000000000000" + "0000000000000000",
+			"03820506" + "00000000" + "fd006700000000000000000000000000" + "0000000000000000",
 			"c00102030405060708090a0b0c0d0e0f" + "010000" + "0700" + "a8a7a6a5a4a3a2a1" + "7100000000000078",
 		},
 	}

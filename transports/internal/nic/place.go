@@ -29,6 +29,8 @@ type PortAddress struct {
 	// LongMTU is the largest payload of a connected queue pair's packet, where that is
 	// more than MTU; else 0.
 	LongMTU verbs.MTU
+	// Goucx: the port is of a soft device, see verbs.PeerGoucx; else it is foreign.
+	Goucx bool
 	// GID and LID address the port.
 	GID verbs.GID
 	LID uint16
@@ -48,7 +50,7 @@ func (d *Domain) PortAddress(port uint8) (a PortAddress, err error) {
 	if a.GID, err = d.ctx.GID(port, 0); err != nil {
 		return a, err
 	}
-	a.MTU, a.LongMTU, a.LID = p.ActiveMTU, p.LongMTU, p.LID
+	a.MTU, a.LongMTU, a.LID, a.Goucx = p.ActiveMTU, p.LongMTU, p.LID, p.PeerFeatures&verbs.PeerGoucx != 0
 	switch info := d.ctx.Info(); {
 	case info.Link == "inproc" || info.Link == "fabric":
 		id := platform.ProcessID()
@@ -88,5 +90,9 @@ func (a *PortAddress) Reaches(b *PortAddress) (bool, string) {
 
 // AH is the address handle's form of a peer's port.
 func (a *PortAddress) AH(port uint8) verbs.AHAttr {
-	return verbs.AHAttr{DGID: a.GID, DLID: a.LID, Port: port, HopLimit: 64}
+	h := verbs.AHAttr{DGID: a.GID, DLID: a.LID, Port: port, HopLimit: 64}
+	if a.Goucx {
+		h.PeerFeatures = verbs.PeerGoucx
+	}
+	return h
 }
