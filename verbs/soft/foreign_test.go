@@ -3,6 +3,7 @@ package soft
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -29,6 +30,35 @@ func TestForeignSource(t *testing.T) {
 				w.completions(1)
 				require.Zero(t, value(t, w.devs[0], "device.timeouts"))
 				require.Equal(t, "datagram", string(w.peer.mem[:8]))
+			})
+		}
+	}
+}
+
+// TestForeignAsks: messages that nobody waits for are acknowledged too, by a peer that
+// acknowledges only what asks: no time-out passes.
+func TestForeignAsks(t *testing.T) {
+	for _, burst := range []int{1, 2, 7, 30} {
+		for _, flags := range []verbs.SendFlags{0, verbs.SendInline} {
+			t.Run(fmt.Sprintf("%d at once, flags %v", burst, flags), func(t *testing.T) {
+				w := newForeignWorld(t, 1, verbs.MTU1024, timeout67ms)
+				start := w.net.Now()
+				wr := verbs.SendWR{Op: verbs.OpWrite, Flags: flags, RKey: foreignRKey}
+				if flags == 0 {
+					wr.NumSG, wr.SG[0] = 1, w.side.piece(0, 100)
+				} else {
+					wr.InlineLen = 8
+				}
+				q := w.side.qp.(*qp)
+				for range 10 {
+					for range burst {
+						w.post(wr)
+					}
+					w.until(func() bool { return q.req.una == q.req.psn })
+				}
+				require.Less(t, w.net.Now().Sub(start), 10*time.Millisecond)
+				require.Zero(t, value(t, w.devs[0], "device.timeouts"))
+				require.Zero(t, w.peer.repeated)
 			})
 		}
 	}

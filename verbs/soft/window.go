@@ -140,13 +140,14 @@ func (q *qp) mayFly(w *wqe) bool {
 
 // asks reports whether the packet of w that was made asks for an
 // acknowledgement: a message that is signalled or long at its end, trains before
-// that at the end of so many, and what is the last for now.
+// that at the end of so many, and what is the last for now. A foreign peer
+// acknowledges nothing else, so every message to it asks at its end.
 func (q *qp) asks(w *wqe, last bool) bool {
 	r := &q.req
 	if r.probe.alone {
 		return true
 	}
-	if last && (w.flags&verbs.SendSignaled != 0 || q.sigAll || w.npk > 1) {
+	if last && (w.flags&verbs.SendSignaled != 0 || q.sigAll || w.npk > 1 || q.to.foreign) {
 		return true
 	}
 	return !last && r.window.groupEnds(r.sent) || r.psn.Diff(r.una) >= r.window.open(w)
