@@ -49,7 +49,7 @@ func (q *qp) unsent() int {
 // waits reports whether all that there is to send shall wait for more.
 func (q *qp) waits(now ucs.Time) bool {
 	s := &q.rsp
-	if s.replyN != s.keptN || s.nak != 0 {
+	if s.replyN != s.keptN || s.nak != 0 || s.soon && q.to.foreign {
 		return false
 	}
 	if n := q.unsent(); n > 0 {
@@ -87,8 +87,17 @@ func (q *qp) holds(n int, now ucs.Time) bool {
 	return true
 }
 
-// sendUDP sends in trains. The acknowledgement, which is short, comes last, so
-// that it rides with a request.
+// nextPacket makes the next packet. To a soft peer the acknowledgement, which is short,
+// comes last, so that it goes in the segment batch of a request. To a foreign peer it
+// comes first: the program there may wait for it before it looks at the request.
+func (q *qp) nextPacket(p *packet) bool {
+	if q.to.foreign {
+		return q.nextReply(p) || q.nextRequest(p)
+	}
+	return q.nextAnswer(p) || q.nextRequest(p) || q.nextAck(p)
+}
+
+// sendUDP sends in trains.
 func (q *qp) sendUDP() bool {
 	u := q.d.udp
 	p := &q.out
@@ -106,7 +115,7 @@ func (q *qp) sendUDP() bool {
 				behind = q.here()
 			}
 		}
-		if !q.nextAnswer(p) && !q.nextRequest(p) && !q.nextAck(p) {
+		if !q.nextPacket(p) {
 			break
 		}
 		if t == nil {

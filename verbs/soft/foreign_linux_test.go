@@ -1,0 +1,76 @@
+package soft
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/wire"
+)
+
+// TestForeignAckFirst: towards a foreign peer the acknowledgement of a message goes
+// before the program's reply: such a peer's program may wait for its send to complete
+// before it looks at the reply.
+func TestForeignAckFirst(t *testing.T) {
+	for name, post := range map[string]func(e, o *end, n int){
+		"inline": func(e, _ *end, n int) {
+			e.post(n, verbs.SendWR{Op: verbs.OpSend, Flags: verbs.SendInline, InlineLen: 8})
+		},
+		"long": func(e, _ *end, n int) {
+			e.post(n, verbs.SendWR{Op: verbs.OpSend, NumSG: 1, SG: [verbs.MaxSGE]verbs.SGE{e.sge(0, 2000)}})
+		},
+		"inline write": func(e, o *end, n int) {
+			e.post(n, verbs.SendWR{Op: verbs.OpWrite, Flags: verbs.SendInline, InlineLen: 8, Remote: o.mr.Addr(), RKey: o.mr.RKey()})
+		},
+	} {
+		for _, replies := range []int{1, 3, 40} {
+			t.Run(name, func(t *testing.T) {
+				var sent []wire.Opcode
+				c := Config{Link: LinkUDP, Addr: localhost, Engine: EngineInline}
+				x := newEnd(t, New(c), verbs.RC, 4096)
+				c.Tap = func(out bool, _ *wire.Network, b []byte) {
+					if out {
+						sent = append(sent, wire.BTH(b).Opcode())
+					}
+				}
+				y := newEnd(t, New(c), verbs.RC, 4096)
+				at := verbs.QPAttr{MaxDestRdAtomic: 1, MaxRdAtomic: 1, MinRNRTimer: 1, Timeout: 18, RetryCnt: 7, RNRRetry: 7}
+				x.connectFeatures(y, at)
+				y.connectFeatures(x, at)
+				for range 5 { // its receives are not all used
+					sent = nil
+					y.recv(1, 0, 64)
+					for range replies {
+						x.recv(2, 0, 4096)
+					}
+					x.send(verbs.SendWR{Op: verbs.OpSend, Flags: verbs.SendSignaled | verbs.SendInline, InlineLen: 8})
+					require.Equal(t, uint64(1), y.completion(x).ID)
+					post(y, x, replies)
+					for x.completion(y).Op != verbs.WCSend {
+					}
+					x.got = nil
+					q := y.qp.(*qp)
+					for q.req.una != q.req.psn {
+						for _, e := range []*end{x, y} {
+							e.cq.Poll(make([]verbs.WC, 64))
+						}
+					}
+					require.Equal(t, wire.Acknowledge, sent[0], "%v", sent)
+				}
+			})
+		}
+	}
+}
+
+// post posts n copies of wr at once.
+func (e *end) post(n int, wr verbs.SendWR) {
+	wrs := make([]verbs.SendWR, n)
+	for i := range wrs {
+		wrs[i] = wr
+	}
+	k, st := e.qp.PostSend(wrs)
+	require.Equal(e.t, ucs.OK, st)
+	require.Equal(e.t, n, k)
+}
