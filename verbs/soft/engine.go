@@ -304,7 +304,7 @@ func (q *qp) transmit() {
 		q.d.markDirty(q)
 	}
 	r := &q.rsp
-	if r.fatal && !r.due && r.replyN == r.keptN {
+	if r.fatal && !r.due && r.asked == 0 {
 		q.enterErr()
 		return
 	}

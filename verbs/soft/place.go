@@ -1,6 +1,8 @@
 package soft
 
 import (
+	"math/bits"
+
 	"github.com/goucx/goucx/verbs"
 	"github.com/goucx/goucx/verbs/wire"
 )
@@ -12,7 +14,9 @@ type place struct {
 	tx, sent                uint32
 	rd                      int
 	psn, top                verbs.PSN
-	replyN, replied, stood  uint32
+	asked                   uint16
+	replied, stood          uint32
+	ack                     verbs.PSN
 	stuck, due, soon, fatal bool
 	nak                     wire.Syndrome
 	packets, bytes, acks    uint64
@@ -23,11 +27,11 @@ func (q *qp) here() place {
 	r, s, c := &q.req, &q.rsp, &q.counts
 	at := place{
 		state: q.stateNow(), tx: r.tx, sent: r.sent, rd: r.rd, psn: r.psn, top: r.top, stuck: r.stuck,
-		replyN: s.replyN, stood: s.stood, due: s.due, soon: s.soon, fatal: s.fatal, nak: s.nak,
+		asked: s.asked, ack: s.ack, stood: s.stood, due: s.due, soon: s.soon, fatal: s.fatal, nak: s.nak,
 		packets: c[cntTxPackets], bytes: c[cntTxBytes], acks: c[cntAcks],
 	}
-	if s.replyN != s.keptN {
-		at.replied = s.kept[s.replyN%maxDestRd].sent
+	if s.asked != 0 {
+		at.replied = s.kept[s.oldest()].sent
 	}
 	return at
 }
@@ -42,13 +46,14 @@ func (q *qp) backTo(at *place, sent int) {
 	}
 	r, s, c := &q.req, &q.rsp, &q.counts
 	r.tx, r.sent, r.rd, r.psn, r.top, r.stuck = at.tx, at.sent, at.rd, at.psn, at.top, at.stuck
-	for i := at.replyN; i != s.keptN; i++ {
-		s.kept[i%maxDestRd].sent = 0
+	for m := at.asked; m != 0; m &= m - 1 {
+		a := &s.kept[bits.TrailingZeros16(m)]
+		a.sent = a.from
 	}
-	if s.replyN = at.replyN; s.replyN != s.keptN {
-		s.kept[s.replyN%maxDestRd].sent = at.replied
+	if s.asked = at.asked; s.asked != 0 {
+		s.kept[s.oldest()].sent = at.replied
 	}
-	s.stood, s.due, s.soon, s.fatal, s.nak = at.stood, at.due, at.soon, at.fatal, at.nak
+	s.ack, s.stood, s.due, s.soon, s.fatal, s.nak = at.ack, at.stood, at.due, at.soon, at.fatal, at.nak
 	c.add(cntTxPackets, at.packets-c[cntTxPackets])
 	c.add(cntTxBytes, at.bytes-c[cntTxBytes])
 	c.add(cntAcks, at.acks-c[cntAcks])

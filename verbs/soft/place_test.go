@@ -15,10 +15,23 @@ func TestBackToAnswers(t *testing.T) {
 	defer q.leave()
 	r := &q.rsp
 	defer func(was responder) { *r = was }(*r)
-	r.max, r.keptN, r.replyN = 2, 5, 3
-	r.kept[3].sent, r.kept[4].sent = 7, 0
+	sent := func() (all []uint32) {
+		for i := range 5 {
+			all = append(all, r.kept[i].sent)
+		}
+		return all
+	}
+	// 1 comes again from its packet 2 on and is at 7, 2 has been answered, 3 and 4 have
+	// not; 4 comes again from its packet 5 on.
+	r.max, r.keptN, r.asked = 5, 5, 0b11010
+	for i := range 5 {
+		r.kept[i] = answer{npk: 9, sent: 9}
+	}
+	r.kept[1].from, r.kept[1].sent, r.kept[3].sent, r.kept[4].from, r.kept[4].sent = 2, 7, 0, 5, 5
+	was := sent()
 	at := q.here()
-	r.replyN, r.kept[3].sent, r.kept[4].sent = 4, 9, 2
+	r.asked, r.kept[1].sent, r.kept[3].sent, r.kept[4].sent = 0b10000, 9, 9, 6
 	q.backTo(&at, 0)
-	require.Equal(t, []uint32{3, 7, 0}, []uint32{r.replyN, r.kept[3].sent, r.kept[4].sent})
+	require.Equal(t, uint16(0b11010), r.asked)
+	require.Equal(t, was, sent())
 }

@@ -178,7 +178,7 @@ func (q *qp) postersLeft() {
 // wants reports whether transmit may have something to do.
 func (q *qp) wants() bool {
 	s := &q.rsp
-	return q.req.tx != q.sq.end() || s.soon || s.replyN != s.keptN || s.fatal || q.lost || q.drain ||
+	return q.req.tx != q.sq.end() || s.soon || s.asked != 0 || s.fatal || q.lost || q.drain ||
 		q.stateNow() != verbs.StateRTS
 }
 

@@ -1,6 +1,8 @@
 package soft
 
 import (
+	"math/bits"
+
 	"github.com/goucx/goucx/verbs"
 	"github.com/goucx/goucx/verbs/wire"
 )
@@ -10,6 +12,7 @@ type answer struct {
 	psn    verbs.PSN
 	npk    uint32
 	sent   uint32 // packets
+	from   uint32 // packet with which the present answer began
 	read   bool
 	again  bool // asked for more than once
 	given  bool // answered at least once
@@ -23,7 +26,7 @@ type answer struct {
 func (q *qp) again(p *packet, info *wire.Info) {
 	r := &q.rsp
 	if info.Kind != wire.KindReadRequest && info.Kind != wire.KindAtomic {
-		r.due, r.soon = true, true
+		q.ackAgain(p.psn)
 		return
 	}
 	for i := r.keptN - min(r.keptN, r.max); i != r.keptN; i++ {
@@ -35,15 +38,37 @@ func (q *qp) again(p *packet, info *wire.Info) {
 		if a.read && (p.addr != a.addr+uint64(d)*uint64(q.mtu) || p.dlen != a.n-uint32(d*q.mtu)) {
 			return
 		}
-		for j := i; j != r.keptN; j++ {
-			r.kept[j%maxDestRd].sent, r.kept[j%maxDestRd].again = 0, true
+		a.again = true
+		if uint32(d) < a.sent {
+			a.sent, a.from = uint32(d), uint32(d)
 		}
-		a.sent = uint32(d)
-		if int32(r.replyN-i) > 0 {
-			r.replyN = i
-		}
+		r.asked |= 1 << (i % maxDestRd)
 		return
 	}
+}
+
+// ackAgain acknowledges a SEND or WRITE that came again: with the last request, unless
+// a READ or an atomic was executed after the duplicate. The peer may lack the answer of
+// that, and would take an acknowledgement of it for the answer; so the acknowledgement
+// has the duplicate's PSN then.
+func (q *qp) ackAgain(psn verbs.PSN) {
+	r := &q.rsp
+	last := r.psn.Add(-1)
+	if r.keptN > 0 {
+		if a := &r.kept[(r.keptN-1)%maxDestRd]; !a.psn.Before(psn) {
+			last = psn
+		}
+	}
+	if !r.due || r.ack.Before(last) {
+		r.ack = last
+	}
+	r.due, r.soon = true, true
+}
+
+// oldest is the place in kept of the oldest request that is to be answered.
+func (r *responder) oldest() int {
+	next := int(r.keptN % maxDestRd) // it replaces the oldest of all
+	return (next + bits.TrailingZeros16(bits.RotateLeft16(r.asked, -next))) % maxDestRd
 }
 
 // nextReply makes the next packet of what is to be answered; false: nothing is.
@@ -53,10 +78,10 @@ func (q *qp) nextReply(p *packet) bool { return q.nextAnswer(p) || q.nextAck(p) 
 // all have been given.
 func (q *qp) nextAnswer(p *packet) bool {
 	r := &q.rsp
-	if r.replyN == r.keptN {
+	if r.asked == 0 {
 		return false
 	}
-	q.answer(&r.kept[r.replyN%maxDestRd], p)
+	q.answer(r.oldest(), p)
 	return true
 }
 
@@ -64,7 +89,7 @@ func (q *qp) nextAnswer(p *packet) bool {
 // send, or answers come before it.
 func (q *qp) nextAck(p *packet) bool {
 	r := &q.rsp
-	if !r.soon || r.replyN != r.keptN {
+	if !r.soon || r.asked != 0 {
 		return false
 	}
 	q.head(p, wire.Acknowledge, q.acknowledged())
@@ -93,17 +118,17 @@ func (q *qp) lastWord() {
 // mayRide reports whether a plain acknowledgement goes along with a request, and no
 // other answer has to go before it.
 func (r *responder) mayRide() bool {
-	return r.due && (r.soon || r.run >= ackPackets/2 || r.stood >= ackAnswered/2) && r.nak == 0 && r.replyN == r.keptN
+	return r.due && (r.soon || r.run >= ackPackets/2 || r.stood >= ackAnswered/2) && r.nak == 0 && r.asked == 0
 }
 
-// acknowledged gives the number of the last request for an acknowledgement that
-// goes now, as a packet of its own or with another.
+// acknowledged returns the PSN of an acknowledgement that goes now, as a packet of its
+// own or with another.
 func (q *qp) acknowledged() verbs.PSN {
 	r := &q.rsp
 	r.due, r.soon, r.stood, r.run = false, false, 0, 0
 	q.count(cntAcks, 1)
 	q.count(cntTxPackets, 1)
-	return r.psn.Add(-1)
+	return r.ack
 }
 
 // head begins a packet to the peer.
@@ -112,14 +137,15 @@ func (q *qp) head(p *packet, op wire.Opcode, psn verbs.PSN) {
 	p.se, p.ackReq, p.n, p.nsg = false, false, 0, 0
 }
 
-// answer makes the next packet of an answer.
-func (q *qp) answer(a *answer, p *packet) {
+// answer makes the next packet of the answer to kept[at].
+func (q *qp) answer(at int, p *packet) {
 	r := &q.rsp
+	a := &r.kept[at]
 	q.count(cntTxPackets, 1)
 	if !a.read {
 		q.head(p, wire.AtomicAcknowledge, a.psn)
 		p.syn, p.msn, p.old = wire.AckNoCredits, a.msn, a.old
-		q.answerSent(a)
+		q.answerSent(at)
 		return
 	}
 	off := a.sent * uint32(q.mtu)
@@ -143,10 +169,10 @@ func (q *qp) answer(a *answer, p *packet) {
 			p.syn = wire.NakRemoteAccess
 			if a.given { // a packet that comes twice ends nothing: who has the answer takes no notice
 				a.sent = a.npk
-				r.replyN++
+				r.asked &^= 1 << at
 				return
 			}
-			r.replyN, r.fatal, r.due, r.soon = r.keptN, true, false, false
+			r.asked, r.fatal, r.due, r.soon = 0, true, false, false
 			return
 		}
 		p.sg[0], p.nsg, p.n, p.inline, p.again = b, 1, int(n), false, a.again
@@ -155,17 +181,18 @@ func (q *qp) answer(a *answer, p *packet) {
 	q.count(cntTxBytes, uint64(n))
 	a.sent++
 	if last {
-		q.answerSent(a)
+		q.answerSent(at)
 	}
 }
 
-// answerSent goes on with what comes after a; what was executed up to it is
+// answerSent ends the answer to kept[at]; what was executed up to it is
 // acknowledged with it.
-func (q *qp) answerSent(a *answer) {
+func (q *qp) answerSent(at int) {
 	r := &q.rsp
+	a := &r.kept[at]
 	a.sent, a.given = a.npk, true
-	r.replyN++
-	if r.replyN == r.keptN && r.nak == 0 && a.psn.Add(int(a.npk)) == r.psn {
+	r.asked &^= 1 << at
+	if r.asked == 0 && r.nak == 0 && a.psn.Add(int(a.npk)) == r.psn {
 		r.due, r.soon, r.stood, r.run = false, false, 0, 0
 	}
 }

@@ -1,6 +1,8 @@
 package soft
 
 import (
+	"math/bits"
+
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
 	"github.com/goucx/goucx/verbs/wire"
@@ -21,11 +23,12 @@ type responder struct {
 	minTimer uint8
 
 	// Reads and atomics are remembered, so that lost answers can be given again.
-	kept   [maxDestRd]answer // by running number
-	max    uint32            // how many; it may change under them
-	keptN  uint32            // running number of the next
-	replyN uint32            // of the one to answer next
+	kept  [maxDestRd]answer // by running number
+	max   uint32            // how many; it may change under them
+	keptN uint32            // running number of the next
+	asked uint16            // bit i: kept[i] is to be answered
 
+	ack    verbs.PSN     // what a plain acknowledgement carries: never the PSN of a READ or an atomic
 	due    bool          // an acknowledgement
 	soon   bool          // without waiting for more to acknowledge
 	long   bool          // the last packet is of a long message, and asked
@@ -104,7 +107,7 @@ func (q *qp) requested(p *packet, info *wire.Info, now ucs.Time) {
 // stands notes a packet that was carried out, to be acknowledged; asked: soon.
 func (q *qp) stands(asked bool, place wire.Place, now ucs.Time) {
 	r := &q.rsp
-	r.psn = r.psn.Add(1)
+	r.ack, r.psn = r.psn, r.psn.Add(1)
 	if !asked && !place.Ends() {
 		return // the end of its train asks
 	}
@@ -280,10 +283,10 @@ func (q *qp) takeWrite(p *packet, info *wire.Info) bool {
 // keep remembers a read or atomic operation; nil: the peer has too many.
 func (q *qp) keep(p *packet, npk uint32) *answer {
 	r := &q.rsp
-	for r.keptN-r.replyN >= max(r.max, 1) && r.kept[r.replyN%maxDestRd].given {
-		r.replyN++ // the peer has that answer, or it would not ask for more
+	for bits.OnesCount16(r.asked) >= int(max(r.max, 1)) && r.kept[r.oldest()].given {
+		r.asked &^= 1 << r.oldest() // the peer has that answer, or it would not ask for more
 	}
-	if r.max == 0 || r.keptN-r.replyN >= r.max {
+	if bits.OnesCount16(r.asked) >= int(r.max) {
 		q.refuse(wire.NakInvalid)
 		return nil
 	}
@@ -315,6 +318,7 @@ func (q *qp) takeRead(p *packet) bool {
 		return false
 	}
 	a.read = true
+	r.asked |= 1 << (r.keptN % maxDestRd)
 	r.keptN++
 	r.psn = r.psn.Add(int(npk))
 	return true
@@ -348,6 +352,7 @@ func (q *qp) takeAtomic(p *packet) bool {
 		q.refuse(wire.NakInvalid) // the memory behind the address is not aligned
 		return false
 	}
+	r.asked |= 1 << (r.keptN % maxDestRd)
 	r.keptN++
 	r.psn = r.psn.Add(1)
 	return true

@@ -75,7 +75,7 @@ func (q *qp) atRest() bool {
 	s, m, r := &q.sq, &q.req, &q.rsp
 	t := s.end()
 	return m.tx == t && t-m.head < uint32(len(s.ring)) && m.psn.Diff(m.una) < shortPackets*m.window.now &&
-		!m.stuck && m.pause == 0 && !m.probe.alone && r.replyN == r.keptN && r.nak == 0 && !r.fatal &&
+		!m.stuck && m.pause == 0 && !m.probe.alone && r.asked == 0 && r.nak == 0 && !r.fatal &&
 		!q.lost && q.stateNow() == verbs.StateRTS
 }
 

@@ -46,7 +46,7 @@ func TestShortSendStandsBack(t *testing.T) {
 		{"a work request failed", func(q *qp, _ *verbs.SendWR) { q.req.stuck = true }},
 		{"the receiver was not ready", func(q *qp, _ *verbs.SendWR) { q.req.pause = 1 }},
 		{"a probe is under way", func(q *qp, _ *verbs.SendWR) { q.req.probe.alone = true }},
-		{"an answer is due", func(q *qp, _ *verbs.SendWR) { q.rsp.keptN++ }},
+		{"an answer is due", func(q *qp, _ *verbs.SendWR) { q.rsp.asked = 1 }},
 		{"a refusal is due", func(q *qp, _ *verbs.SendWR) { q.rsp.nak = wire.NakSequence }},
 		{"the queue pair ends", func(q *qp, _ *verbs.SendWR) { q.rsp.fatal = true }},
 		{"completions are lost", func(q *qp, _ *verbs.SendWR) { q.lost = true }},

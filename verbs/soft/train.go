@@ -102,6 +102,7 @@ func (q *qp) takeMiddles(p *packet, b []byte, k int) int {
 	r.left -= uint32(n)
 	r.off += uint32(n)
 	r.psn = r.psn.Add(k)
+	r.ack = r.psn.Add(-1)
 	r.ended, r.silent = wire.PlaceMiddle, false
 	return k
 }

@@ -56,7 +56,7 @@ func (w *wqe) short() bool {
 func (q *qp) shortNext() bool {
 	r, s := &q.req, &q.rsp
 	return q.shortUDP && r.tx != q.sq.end() && q.sq.at(r.tx).short() && r.sent == 0 && !r.stuck && r.pause == 0 &&
-		!r.probe.alone && r.psn.Diff(r.una) < shortPackets*r.window.now && s.replyN == s.keptN && q.stateNow() == verbs.StateRTS
+		!r.probe.alone && r.psn.Diff(r.una) < shortPackets*r.window.now && s.asked == 0 && q.stateNow() == verbs.StateRTS
 }
 
 // shortLen is the length of w's packet from the BTH to the ICRC.

@@ -49,7 +49,7 @@ func (q *qp) unsent() int {
 // waits reports whether all that there is to send shall wait for more.
 func (q *qp) waits(now ucs.Time) bool {
 	s := &q.rsp
-	if s.replyN != s.keptN || s.nak != 0 || s.soon && q.to.foreign {
+	if s.asked != 0 || s.nak != 0 || s.soon && q.to.foreign {
 		return false
 	}
 	if n := q.unsent(); n > 0 {
@@ -147,14 +147,14 @@ func (q *qp) sendUDP() bool {
 // hasMore reports whether something may be left to send.
 func (q *qp) hasMore() bool {
 	s := &q.rsp
-	return q.req.tx != q.sq.end() || s.soon || s.replyN != s.keptN
+	return q.req.tx != q.sq.end() || s.soon || s.asked != 0
 }
 
 // half is half of what is under way and to be sent, the most that a train takes:
 // so one is made while another one is taken, and none has to wait for all. What
 // was read is asked for in parts of a train.
 func (q *qp) half() int {
-	if s := &q.rsp; s.replyN != s.keptN {
+	if s := &q.rsp; s.asked != 0 {
 		return maxSegments
 	}
 	return max(holdAbove, (q.unsent()+q.req.psn.Diff(q.req.una)+1)/2)
