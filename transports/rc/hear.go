@@ -51,8 +51,8 @@ func (f *iface) hear(n *note) {
 	if m.To == 0 {
 		e = f.remotes[remote{name, m.From}]
 	}
-	if e != nil && e.peer.iface.name != name {
-		return // of nobody's
+	if e != nil && e.peer != n.from { // of nobody's, or in its name
+		return
 	}
 	if n.drained {
 		if e != nil {
@@ -152,7 +152,7 @@ func (f *iface) meets(n *note) (unused *ep) {
 	}
 	for _, e := range f.byPeer[n.from.iface.name] {
 		switch {
-		case e.dead != nil:
+		case e.dead != nil || e.peer != n.from: // a name can be chosen
 		case e.m.State() == machine.Opening && !e.separate:
 			return e
 		case e.m.State() == machine.Idle && e.opened && unused == nil:

@@ -142,6 +142,29 @@ func TestSilentHello(t *testing.T) {
 	})
 }
 
+// TestNameOfAnotherPeer: a stranger that gives itself the name of a peer does not get the
+// endpoint that is open to that peer.
+func TestNameOfAnotherPeer(t *testing.T) {
+	c := Component(loopback)
+	a, b, honest := newEnd(t, c, 1), newEnd(t, c, 2), newEnd(t, c, 3)
+	to, err := b.NewEndpoint(honest.address(), 0)
+	require.NoError(t, err)
+	want, forged := honest.self.address(), a.self.address()
+	name, mine := want.Name(), forged.Name()
+	for i := range forged.Worker {
+		forged.Worker[i] ^= name[i] ^ mine[i]
+	}
+	require.EqualValues(t, honest.self.iface.name, forged.Name())
+	s := newStranger(t, a, b)
+	a.inside(func() {
+		s.hello(peerAt(&forged), 5)
+		until(t, func() bool { return b.stats.Value(statAccepted) == 1 }, b)
+		b.inside(func() { require.Equal(t, machine.Idle, to.(*ep).m.State()) })
+	})
+	until(t, func() bool { return to.AMUint64(1, 2, 3) == ucs.OK }, b, honest)
+	until(t, func() bool { return len(honest.got) == 1 }, b, honest)
+}
+
 // TestHelloFlood: connections that nobody confirms are few and cost little, and a peer
 // that means it connects meanwhile, also where the list of them is full.
 func TestHelloFlood(t *testing.T) {

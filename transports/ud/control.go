@@ -9,14 +9,15 @@ import (
 // doubts is how many flows a peer that opens one is asked for at most.
 const doubts = 16
 
-// heard takes a packet that is not numbered.
-func (f *iface) heard(h *arq.Head, body []byte, from verbs.QPN) {
+// heard takes a packet that is not numbered, of completion w.
+func (f *iface) heard(h *arq.Head, body []byte, w *verbs.WC) {
+	from := w.SrcQP
 	switch h.ID() {
 	case arq.Ack:
 		sel := arq.ParseSelective(h, body)
 		f.acked(h, &sel, from)
 	case arq.Connect:
-		f.offered(h, body, from)
+		f.offered(h, body, w)
 	case arq.Unknown:
 		for _, e := range f.eps {
 			if e != nil && e.p.addr.qpn == from && e.s.To() == h.To() {
@@ -38,6 +39,7 @@ func (f *iface) heard(h *arq.Head, body []byte, from verbs.QPN) {
 			f.unknown(h, from)
 		default:
 			r.Poked(f.now)
+			f.confirmed(r)
 			f.owe(r)
 		}
 	default:
@@ -75,10 +77,15 @@ func (f *iface) answered(h *arq.Head, from verbs.QPN) {
 	}
 }
 
-// offered answers a peer that asks for a flow.
-func (f *iface) offered(h *arq.Head, body []byte, from verbs.QPN) {
+// offered answers a peer that asks for a flow, at the address that the packet came from
+// and nowhere else.
+func (f *iface) offered(h *arq.Head, body []byte, w *verbs.WC) {
 	var a address
-	if a.parseBoth(body) != nil || a.qpn != from {
+	if a.parseBoth(body) != nil {
+		f.stats.Inc(statGarbage)
+		return
+	}
+	if p := a.packed(); !f.d.SentFrom(&p, w, f.rx.Bytes(uint32(w.ID))) {
 		f.stats.Inc(statGarbage)
 		return
 	}
@@ -93,17 +100,38 @@ func (f *iface) offered(h *arq.Head, body []byte, from verbs.QPN) {
 	}
 	answer, made := f.mux.Connect(p.index, h, uint8(max(f.share, 1)), f.now)
 	if made != nil {
+		p.ins++
+		if !f.halfOpen.Admit(a.port.Source(), f.now, f.giveUp) {
+			f.stats.Inc(statPassedOver) // the peer says it again
+			f.forgetReceiver(made)
+			return
+		}
+		f.halfOpen.Add(made, a.port.Source(), f.now)
+		made.Tag |= halfOpen
 		p.doubt()
 	}
 	f.control(p, &answer, nil)
 	switch {
 	case made != nil:
-		p.ins++
 		f.stats.Inc(statAccepted)
 		f.more = true
 	case answer.ID() == arq.Refuse:
 		f.stats.Inc(statRefused)
 		f.part(p)
+	}
+}
+
+// giveUp forgets a flow by which nothing has come.
+func (f *iface) giveUp(r *arq.Receiver) {
+	f.stats.Inc(statGivenUp)
+	f.forgetReceiver(r)
+}
+
+// confirmed notes that the sender of r has its accept.
+func (f *iface) confirmed(r *arq.Receiver) {
+	if r.Tag&halfOpen != 0 {
+		r.Tag &^= halfOpen
+		f.halfOpen.Remove(r)
 	}
 }
 

@@ -69,6 +69,7 @@ type iface struct {
 	lens       []uint16 // of held packets, by receive buffer
 	holding    int      // receive buffers with packets that came early
 	silent     []*arq.Receiver
+	halfOpen   nic.HalfOpen[*arq.Receiver]
 	scratch    []byte
 	searches   int
 	onAlarm    func(ucs.Time)
@@ -89,7 +90,7 @@ type iface struct {
 	group    *stats.Group
 	counters string // what group calls stats
 	names    map[uint64]*peer
-	ahs      map[ahKey]verbs.AH
+	ahs      map[verbs.AHAttr]*handle
 	freeIdx  []uint32
 	thread   *nic.Thread
 	channel  verbs.CompChannel
@@ -117,9 +118,10 @@ func openIface(d *nic.Domain, port uint8, c uct.IfaceConfig) (uct.Iface, error) 
 	}
 	f := &iface{
 		d: d, handler: c.Handler, threads: max(c.Threads, 1), now: ucs.Now(), conf: flowConfig(c.Settings),
-		names: map[uint64]*peer{}, ahs: map[ahKey]verbs.AH{}, linger: linger.Get(c.Settings), group: c.Stats,
+		names: map[uint64]*peer{}, ahs: map[verbs.AHAttr]*handle{}, linger: linger.Get(c.Settings), group: c.Stats,
 	}
 	f.stats, f.due = stats.NewSet(statNames[:]), never
+	f.halfOpen = nic.NewHalfOpen[*arq.Receiver](d.Context().Attr().MaxAH)
 	if err := f.open(port, c); err != nil {
 		return nil, errors.Join(err, f.release())
 	}

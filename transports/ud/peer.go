@@ -1,9 +1,11 @@
 package ud
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/goucx/goucx/transports/ud/arq"
+	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
 )
 
@@ -21,31 +23,34 @@ type peer struct {
 	parting []*endpoint
 }
 
-// ahKey is what an address handle depends on.
-type ahKey struct {
-	gid   verbs.GID
-	lid   uint16
-	goucx bool
+// handle is the address handle of a device, of all peers there.
+type handle struct {
+	verbs.AH
+	peers int
 }
 
 // meet finds the peer of that address.
 func (f *iface) meet(a *address) (*peer, error) {
 	if p := f.names[a.name]; p != nil {
-		p.addr = *a
+		if p.addr != *a { // a name can be chosen: it is no reason to send elsewhere
+			return nil, fmt.Errorf("queue pair %#x has the name of %#x, a peer already: %w", uint32(a.qpn), uint32(p.addr.qpn), ucs.ErrInvalid)
+		}
 		return p, nil
 	}
 	if err := f.stock(); err != nil {
 		return nil, err
 	}
-	k := ahKey{a.port.GID, a.port.LID, a.port.Goucx}
+	k := a.port.AH(1)
 	ah := f.ahs[k]
 	if ah == nil {
-		var err error
-		if ah, err = f.d.PD().CreateAH(a.port.AH(1)); err != nil {
+		made, err := f.d.PD().CreateAH(k)
+		if err != nil {
 			return nil, err
 		}
+		ah = &handle{AH: made}
 		f.ahs[k] = ah
 	}
+	ah.peers++
 	p := &peer{addr: *a, ah: ah.ID()}
 	if n := len(f.freeIdx) - 1; n >= 0 {
 		p.index, f.freeIdx = f.freeIdx[n], f.freeIdx[:n]
@@ -66,6 +71,13 @@ func (f *iface) part(p *peer) {
 	delete(f.names, p.addr.name)
 	f.peers[p.index] = nil
 	f.freeIdx = append(f.freeIdx, p.index)
+	k := p.addr.port.AH(1)
+	ah := f.ahs[k]
+	if ah.peers--; ah.peers == 0 {
+		f.flushPosts() // they name it
+		delete(f.ahs, k)
+		_ = ah.Close() // nothing can be wrong with it
+	}
 }
 
 func (p *peer) drop(e *endpoint) {

@@ -11,10 +11,11 @@ const markEnd uct.DescFlags = 1 << 7
 
 // Bits of a Receiver's Tag.
 const (
-	listed  uint32 = 1 << iota // in iface.owing or older
-	hurried                    // in iface.urgent
-	counted                    // among iface.came
-	lively                     // got something since the last sweep
+	listed   uint32 = 1 << iota // in iface.owing or older
+	hurried                     // in iface.urgent
+	counted                     // among iface.came
+	lively                      // got something since the last sweep
+	halfOpen                    // among iface.halfOpen: nothing has come by it yet
 )
 
 // arrived takes packets in.
@@ -36,7 +37,7 @@ func (f *iface) arrived(wcs []verbs.WC) {
 			continue
 		}
 		if h.Kind() == arq.Control {
-			f.heard(&h, b[arq.HeadLen:], w.SrcQP)
+			f.heard(&h, b[arq.HeadLen:], w)
 			f.free = append(f.free, slot)
 			continue
 		}
@@ -115,6 +116,7 @@ func (f *iface) deliver(r *arq.Receiver, h *arq.Head, slot uint32, n int) {
 //
 //go:noinline
 func (f *iface) begin(r *arq.Receiver, h *arq.Head) {
+	f.confirmed(r)
 	if r.Tag&lively == 0 {
 		r.Tag |= lively
 		f.flowing++
@@ -140,6 +142,7 @@ func (f *iface) follow(r *arq.Receiver) {
 
 // forgetReceiver ends a flow that is received.
 func (f *iface) forgetReceiver(r *arq.Receiver) {
+	f.confirmed(r)
 	held := r.Held()
 	f.free = r.Drop(f.free)
 	f.holding -= held
