@@ -20,7 +20,7 @@ import (
 //	38 digest of the network addresses that the worker had when it opened u64, 0: not known
 //	46 CRC-32 (IEEE) of the bytes before: digests may differ, which must not hide damage
 const (
-	deviceVersion = 2
+	deviceVersion = 3
 	deviceLen     = 50
 )
 

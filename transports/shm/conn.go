@@ -100,7 +100,7 @@ func (e *ep) dial() error {
 	if fault.Enabled {
 		fault.At(fault.Connect)
 	}
-	if err := sock.Send(h.append(nil), p.seg.FD(), f.pageOf(e.slot).seg.FD(), f.event.FD()); err != nil {
+	if err := sock.Send(h.append(nil), p.seg.FD(), f.pageOf(e.slot).seg.FD(), f.event.Share()); err != nil {
 		if errors.Is(err, unix.ETOOMANYREFS) {
 			err = shmem.ErrWouldBlock
 		}

@@ -106,7 +106,7 @@ func (e *ep) post(m machine.Msg) {
 	var fds []int
 	switch m.Kind {
 	case machine.Accept, machine.Yield:
-		fds = append(fds, e.f.pageOf(e.slot).seg.FD(), e.f.event.FD())
+		fds = append(fds, e.f.pageOf(e.slot).seg.FD(), e.f.event.Share())
 		if old := e.pair(m.Old); old != nil {
 			h.shape(old.layout)
 			fds = append(fds, old.seg.FD())

@@ -86,7 +86,7 @@ type ep struct {
 	pidfd     int
 	peerInbox *inbox
 	peerSlot  int
-	peerEvent *shmem.EventFD
+	peerEvent *shmem.WakeWriter
 }
 
 // alwaysArmed stands for the peer's armed word where every send must take the

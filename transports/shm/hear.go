@@ -105,19 +105,19 @@ func (e *ep) heardFarewell() {
 }
 
 // meet learns where the peer's inbox is and says what was sent meanwhile.
-func (e *ep) meet(h hello, pageFD, eventFD int) error {
+func (e *ep) meet(h hello, pageFD, wakeFD int) error {
 	if e.peerInbox != nil {
-		shmem.CloseFDs(pageFD, eventFD)
+		shmem.CloseFDs(pageFD, wakeFD)
 		return nil
 	}
 	in, err := mapInbox(pageFD)
 	if err != nil {
-		shmem.CloseFDs(eventFD)
+		shmem.CloseFDs(wakeFD)
 		return err
 	}
-	ev, err := shmem.WrapEventFD(eventFD)
+	ev, err := shmem.OpenWakeWriter(wakeFD)
 	if err != nil {
-		shmem.CloseFDs(eventFD)
+		shmem.CloseFDs(wakeFD)
 		return errors.Join(err, in.close())
 	}
 	e.peerInbox, e.peerSlot, e.peerEvent = in, int(h.slot), ev

@@ -66,7 +66,7 @@ type iface struct {
 
 	listener *shmem.Listener
 	epoll    *shmem.Epoll
-	event    *shmem.EventFD
+	event    *shmem.WakePipe
 	embryos  map[uint32]embryo
 	embryoID uint32
 
@@ -157,7 +157,7 @@ func (f *iface) open() (err error) {
 	if f.epoll, err = shmem.NewEpoll(); err != nil {
 		return err
 	}
-	if f.event, err = shmem.NewEventFD(); err != nil {
+	if f.event, err = shmem.NewWakePipe(); err != nil {
 		return err
 	}
 	if f.dir != "" {

@@ -214,7 +214,7 @@ func TestDamagedHelloIsRefused(t *testing.T) {
 	unsealed, err := os.CreateTemp(t.TempDir(), "")
 	require.NoError(t, err)
 	defer unsealed.Close()
-	ev, err := shmem.NewEventFD()
+	ev, err := shmem.NewWakePipe()
 	require.NoError(t, err)
 	defer ev.Close()
 	good := hello{kind: kindHello, pair: 3, conn: 1, cells: uint32(f.layout.Cells), bulk: uint32(f.layout.Bulk)}
@@ -227,10 +227,10 @@ func TestDamagedHelloIsRefused(t *testing.T) {
 	}{
 		"garbage":           {[]byte("GET / HTTP/1.1\r\n\r\nHost: somewhere"), nil, "not goucx's"},
 		"no descriptors":    {good.append(nil), nil, "0 descriptors"},
-		"geometry":          {wild.append(nil), []int{seg.FD(), seg.FD(), ev.FD()}, "cells"},
-		"truncated segment": {good.append(nil), []int{small.FD(), small.FD(), ev.FD()}, "size"},
-		"unsealed segment":  {good.append(nil), []int{int(unsealed.Fd()), small.FD(), ev.FD()}, "segment"},
-		"no ring in it":     {good.append(nil), []int{seg.FD(), small.FD(), ev.FD()}, "not a ring"},
+		"geometry":          {wild.append(nil), []int{seg.FD(), seg.FD(), ev.Share()}, "cells"},
+		"truncated segment": {good.append(nil), []int{small.FD(), small.FD(), ev.Share()}, "size"},
+		"unsealed segment":  {good.append(nil), []int{int(unsealed.Fd()), small.FD(), ev.Share()}, "segment"},
+		"no ring in it":     {good.append(nil), []int{seg.FD(), small.FD(), ev.Share()}, "not a ring"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, err := shmem.Dial(f.socketName(f.name))
@@ -248,7 +248,7 @@ func TestDamagedHelloIsRefused(t *testing.T) {
 		})
 	}
 	require.Zero(t, f.live())
-	require.Equal(t, before, countFDs(t)-4, "descriptors")
+	require.Equal(t, before, countFDs(t)-6, "descriptors")
 }
 
 // TestGarbageInTheRingFailsThatPeerAlone writes into a live connection.

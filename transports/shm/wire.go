@@ -19,12 +19,12 @@ import (
 //	56 the sender's number of the connection u64
 //	64 reason (refuse alone)
 //
-// hello carries the pair, the initiator's inbox page and its event descriptor;
-// accept and yield carry the acceptor's page and event descriptor, accept also
+// hello carries the pair, the initiator's inbox page and its wake pipe;
+// accept and yield carry the acceptor's page and wake pipe, accept also
 // the pair named old where there is one; offer carries the pair.
 const (
 	helloMagic   = 0x78637567 // "gucx"
-	helloVersion = 2
+	helloVersion = 3
 	helloLen     = 64
 	maxReason    = 200
 	maxHello     = helloLen + maxReason

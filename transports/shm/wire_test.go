@@ -12,7 +12,7 @@ var goldenHello = hello{kind: kindHello, flags: flagFence, name: ifaceName{1, 2,
 
 func TestHelloGolden(t *testing.T) {
 	b := goldenHello.append(nil)
-	require.Equal(t, "67756378"+"0200"+"01"+"01"+"0102030405060708"+"0201"+"0000"+"80000000"+"801e0000"+"0300000002000000"+"00000000"+strings.Repeat("00", 15)+"09"+"2211000000000000", hex.EncodeToString(b))
+	require.Equal(t, "67756378"+"0300"+"01"+"01"+"0102030405060708"+"0201"+"0000"+"80000000"+"801e0000"+"0300000002000000"+"00000000"+strings.Repeat("00", 15)+"09"+"2211000000000000", hex.EncodeToString(b))
 	h, err := parseHello(b)
 	require.NoError(t, err)
 	require.Equal(t, goldenHello, h)

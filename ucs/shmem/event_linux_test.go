@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -46,21 +47,90 @@ func TestEventFD(t *testing.T) {
 	assert.False(t, e.Drain())
 }
 
-func TestWrapEventFDRefusesOthers(t *testing.T) {
-	r, w, err := os.Pipe()
+func newWakePipe(t *testing.T) (p *WakePipe, w *WakeWriter) {
+	t.Helper()
+	p, err := NewWakePipe()
 	require.NoError(t, err)
-	defer func() { _, _ = r.Close(), w.Close() }()
-	_, err = WrapEventFD(int(w.Fd()))
-	assert.ErrorIs(t, err, ucs.ErrInvalid)
-	_, err = WrapEventFD(-1)
-	assert.ErrorIs(t, err, unix.EBADF)
+	t.Cleanup(func() { require.NoError(t, p.Close()) })
+	fd, err := unix.FcntlInt(uintptr(p.Share()), unix.F_DUPFD_CLOEXEC, 0) // as SCM_RIGHTS does
+	require.NoError(t, err)
+	w, err = OpenWakeWriter(fd)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, w.Close()) })
+	return p, w
+}
 
-	blocking, err := unix.Eventfd(0, 0)
+func TestWakePipe(t *testing.T) {
+	p, w := newWakePipe(t)
+	assert.False(t, p.Drain())
+	for _, signal := range []func() error{p.Signal, w.Signal} {
+		require.NoError(t, signal())
+		require.NoError(t, signal())
+		assert.True(t, await(p.FD(), unix.POLLIN))
+		assert.True(t, p.Drain())
+		assert.False(t, p.Drain())
+	}
+	require.NoError(t, p.Close())
+	require.NoError(t, p.Close())
+	assert.Equal(t, -1, p.Share())
+	assert.ErrorIs(t, p.Signal(), ucs.ErrClosed)
+	assert.False(t, p.Drain())
+	assert.NoError(t, w.Signal(), "nobody reads it any more")
+	require.NoError(t, w.Close())
+	assert.ErrorIs(t, w.Signal(), ucs.ErrClosed)
+}
+
+// TestWakePipeIsNotMadeBlocking: a peer that clears O_NONBLOCK of what it was passed, and
+// fills or empties the pipe, blocks nobody.
+func TestWakePipeIsNotMadeBlocking(t *testing.T) {
+	p, w := newWakePipe(t)
+	hostile, err := unix.FcntlInt(uintptr(p.Share()), unix.F_DUPFD_CLOEXEC, 0)
 	require.NoError(t, err)
-	e, err := WrapEventFD(blocking)
+	defer CloseFDs(hostile)
+	junk := make([]byte, 4096)
+	for err = error(nil); err == nil; {
+		_, err = unix.Write(hostile, junk)
+	}
+	require.ErrorIs(t, err, unix.EAGAIN)
+	require.NoError(t, unix.SetNonblock(hostile, false))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		assert.NoError(t, p.Signal(), "full")
+		assert.NoError(t, w.Signal(), "full")
+		assert.True(t, p.Drain())
+		assert.False(t, p.Drain(), "empty")
+		assert.NoError(t, w.Signal())
+		assert.True(t, p.Drain())
+	}()
+	select {
+	case <-done:
+	case <-time.After(time.Minute):
+		t.Fatal("blocked for a minute")
+	}
+}
+
+func TestOpenWakeWriterRefusesOthers(t *testing.T) {
+	e := newEvent(t)
+	_, err := OpenWakeWriter(e.FD())
+	assert.ErrorContains(t, err, "eventfd")
+	dir, err := unix.Open(t.TempDir(), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	require.NoError(t, err)
-	assert.False(t, e.Drain(), "must not block")
-	require.NoError(t, e.Close())
+	defer CloseFDs(dir)
+	_, err = OpenWakeWriter(dir)
+	assert.ErrorIs(t, err, unix.ENOTTY)
+	_, err = OpenWakeWriter(-1)
+	assert.Error(t, err)
+
+	var fds [2]int
+	require.NoError(t, unix.Pipe2(fds[:], unix.O_CLOEXEC))
+	CloseFDs(fds[0])
+	w, err := OpenWakeWriter(fds[1])
+	require.NoError(t, err, "whose reader is gone")
+	require.NoError(t, w.Signal())
+	require.NoError(t, w.Close())
+	_, err = unix.FcntlInt(uintptr(fds[1]), unix.F_GETFD, 0)
+	require.ErrorIs(t, err, unix.EBADF, "the passed descriptor is closed")
 }
 
 func TestEpoll(t *testing.T) {
@@ -109,6 +179,7 @@ func TestRawCallsDoNotAllocate(t *testing.T) {
 	defer func() { require.NoError(t, ep.Close()) }()
 	e := newEvent(t)
 	require.NoError(t, ep.Add(e.FD(), 1, EventIn))
+	p, w := newWakePipe(t)
 	buf := make([]Event, 8)
 	src, dst := make([]byte, 64), make([]byte, 64)
 	assert.Zero(t, testing.AllocsPerRun(100, func() {
@@ -116,6 +187,9 @@ func TestRawCallsDoNotAllocate(t *testing.T) {
 		_ = ep.Rearm(e.FD(), 1, EventIn)
 		_, _ = ep.Wait(buf, 0)
 		e.Drain()
+		_ = p.Signal()
+		_ = w.Signal()
+		p.Drain()
 	}))
 	if _, err := ProcessRead(os.Getpid(), dst, address(src)); err == nil {
 		assert.Zero(t, testing.AllocsPerRun(100, func() { _, _ = ProcessRead(os.Getpid(), dst, address(src)) }))

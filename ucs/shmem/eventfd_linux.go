@@ -2,16 +2,12 @@ package shmem
 
 import (
 	"fmt"
-	"os"
-	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/goucx/goucx/ucs"
 )
 
-// EventFD is a flag that wakes a sleeper, of this process or of another one
-// that got its descriptor.
+// EventFD is a flag that wakes a sleeper of this process. Its descriptor is not passed to
+// others: see WakePipe.
 //
 // Concurrency: Signal and Drain from any goroutine; neither blocks.
 type EventFD struct {
@@ -26,22 +22,6 @@ func NewEventFD() (*EventFD, error) {
 	}
 	if err != nil {
 		return nil, fmt.Errorf("eventfd: %w", err)
-	}
-	return &EventFD{fd: newHandle(fd)}, nil
-}
-
-// WrapEventFD takes a descriptor that a peer sent. Anything that is not an
-// eventfd is refused, since Signal must not write into a file or block on a
-// pipe. (Where /proc is not mounted the kind cannot be seen and is believed.)
-//
-// Ownership: on success the result owns fd; on error it stays the caller's.
-func WrapEventFD(fd int) (*EventFD, error) {
-	kind, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
-	if err == nil && !strings.Contains(kind, "[eventfd") {
-		return nil, fmt.Errorf("wrap %s as eventfd: %w", kind, ucs.ErrInvalid)
-	}
-	if err := unix.SetNonblock(fd, true); err != nil {
-		return nil, fmt.Errorf("wrap descriptor %d as eventfd: %w", fd, err)
 	}
 	return &EventFD{fd: newHandle(fd)}, nil
 }
@@ -70,7 +50,7 @@ func (e *EventFD) Drain() bool {
 	return fd >= 0 && rawDrain(fd)
 }
 
-// FD is the descriptor to wait on or to pass; -1 after Close.
+// FD is the descriptor to wait on; -1 after Close.
 func (e *EventFD) FD() int { return e.fd.num() }
 
 // Close closes the descriptor. Idempotent.

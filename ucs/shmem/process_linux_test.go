@@ -17,7 +17,7 @@ import (
 
 const sharedSize = 64 << 10
 
-// child is the second process: it dials name, passes a segment and an eventfd,
+// child is the second process: it dials name, passes a segment and a wake pipe,
 // waits for the parent to write and signal, says so, and stays until killed or
 // hung up on.
 func child(mode, name string) error {
@@ -25,7 +25,7 @@ func child(mode, name string) error {
 	if err != nil {
 		return err
 	}
-	ev, err := NewEventFD()
+	ev, err := NewWakePipe()
 	if err != nil {
 		return err
 	}
@@ -34,7 +34,7 @@ func child(mode, name string) error {
 		return err
 	}
 	copy(seg.Bytes(), "from the child")
-	if err := c.Send([]byte("hello"), seg.FD(), ev.FD()); err != nil {
+	if err := c.Send([]byte("hello"), seg.FD(), ev.Share()); err != nil {
 		return err
 	}
 	if mode == "deaf" { // dies with the parent's message unread
@@ -68,7 +68,7 @@ func recvWait(t *testing.T, c *Conn) (string, []int) {
 }
 
 // meet starts the child and takes what it passes.
-func meet(t *testing.T, mode string) (pid int, c *Conn, seg *Segment, ev *EventFD) {
+func meet(t *testing.T, mode string) (pid int, c *Conn, seg *Segment, ev *WakeWriter) {
 	t.Helper()
 	name := abstractName()
 	l, err := Listen(name)
@@ -87,7 +87,7 @@ func meet(t *testing.T, mode string) (pid int, c *Conn, seg *Segment, ev *EventF
 	seg, err = Map(fds[0], sharedSize)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, seg.Close()) })
-	ev, err = WrapEventFD(fds[1])
+	ev, err = OpenWakeWriter(fds[1])
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, ev.Close()) })
 	require.Equal(t, "from the child", string(seg.Bytes()[:14]))

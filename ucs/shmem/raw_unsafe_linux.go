@@ -22,6 +22,25 @@ func rawDrain(fd int) bool {
 	return errno == 0
 }
 
+func rawWriteByte(fd int) unix.Errno {
+	var b [1]byte
+	_, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(&b)), 1)
+	return errno
+}
+
+// readSome is how many bytes rawReadSome reads at most.
+const readSome = 512
+
+// rawReadSome reads bytes and gives their number; 0 or less: there are none.
+func rawReadSome(fd int) int {
+	var b [readSome]byte
+	n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(&b)), readSome)
+	if errno != 0 {
+		return -1
+	}
+	return int(n)
+}
+
 // rawEpollLook is epoll_pwait without waiting; room must not be longer than
 // what it points to.
 func rawEpollLook(ep int, room []unix.EpollEvent) (int, error) {

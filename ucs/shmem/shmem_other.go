@@ -107,9 +107,6 @@ type EventFD struct{}
 // NewEventFD answers ErrUnsupported.
 func NewEventFD() (*EventFD, error) { return nil, ucs.ErrUnsupported }
 
-// WrapEventFD answers ErrUnsupported.
-func WrapEventFD(int) (*EventFD, error) { return nil, ucs.ErrUnsupported }
-
 // Signal answers ErrUnsupported.
 func (*EventFD) Signal() error { return ucs.ErrUnsupported }
 
@@ -121,6 +118,39 @@ func (*EventFD) FD() int { return -1 }
 
 // Close does nothing.
 func (*EventFD) Close() error { return nil }
+
+// WakePipe: see wakepipe_linux.go.
+type WakePipe struct{}
+
+// NewWakePipe answers ErrUnsupported.
+func NewWakePipe() (*WakePipe, error) { return nil, ucs.ErrUnsupported }
+
+// Signal answers ErrUnsupported.
+func (*WakePipe) Signal() error { return ucs.ErrUnsupported }
+
+// Drain finds nothing.
+func (*WakePipe) Drain() bool { return false }
+
+// FD is -1.
+func (*WakePipe) FD() int { return -1 }
+
+// Share is -1.
+func (*WakePipe) Share() int { return -1 }
+
+// Close does nothing.
+func (*WakePipe) Close() error { return nil }
+
+// WakeWriter: see wakepipe_linux.go.
+type WakeWriter struct{}
+
+// OpenWakeWriter answers ErrUnsupported.
+func OpenWakeWriter(int) (*WakeWriter, error) { return nil, ucs.ErrUnsupported }
+
+// Signal answers ErrUnsupported.
+func (*WakeWriter) Signal() error { return ucs.ErrUnsupported }
+
+// Close does nothing.
+func (*WakeWriter) Close() error { return nil }
 
 // Event: see epoll_linux.go.
 type Event struct {
