@@ -81,13 +81,24 @@ func (p *process) end(within time.Duration) int {
 // says waits until the process has written text to stdout.
 func (p *process) says(text string) {
 	p.t.Helper()
+	p.writes(p.out, text)
+}
+
+// tells waits until the process has written text to stderr.
+func (p *process) tells(text string) {
+	p.t.Helper()
+	p.writes(p.err, text)
+}
+
+func (p *process) writes(to *buffer, text string) {
+	p.t.Helper()
 	for range 3000 {
-		if strings.Contains(p.out.String(), text) {
+		if strings.Contains(to.String(), text) {
 			return
 		}
 		select {
 		case <-p.done:
-			if strings.Contains(p.out.String(), text) {
+			if strings.Contains(to.String(), text) {
 				return
 			}
 			require.Fail(p.t, "process ended", "before it said %q\nstdout:\n%s\nstderr:\n%s", text, p.out, p.err)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -22,14 +23,13 @@ func (s *session) server() error {
 	}
 	defer func() { _ = l.Close() }()
 	fmt.Fprintln(say, "Waiting for connection...")
-	conn, err := l.Accept()
+	conn, err := l.Accept(func(err error) {
+		fmt.Fprintf(s.stderr, "ucx_perftest: %v; still waiting\n", err)
+	})
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(say, "Accepted connection from %s\n", conn.Remote())
-	if err := l.Greet(conn); err != nil {
-		return err
-	}
 	defer func() { _ = conn.Close() }()
 	if err := s.serve(conn, say); err != nil {
 		return giveUp(conn, err)
@@ -50,30 +50,38 @@ func (s *session) serve(conn *rte.Conn, say io.Writer) error {
 		f := s.form()
 		f.Header(header(o, true, false))
 	}
+	runs := tally{runs: o.Runs, to: s.stderr}
 	for i := 0; ; i++ {
 		var p perf.Params
 		kind, err := conn.ReceiveAny(map[string]any{kindRun: &p, kindEnd: nil})
-		if err != nil || kind == kindEnd {
+		if err != nil {
 			return err
 		}
-		if d := s.demands(i).differences(p); len(d) > 0 {
+		if kind == kindEnd {
+			return runs.err()
+		}
+		if d := s.stepAt(i).options.differences(p); len(d) > 0 {
 			return s.mismatch(conn, strings.Join(d, ", "))
 		}
 		if err := conn.Send(kindReady, nil); err != nil {
 			return err
 		}
-		if _, err := perf.Run(s.config, conn, p); err != nil {
-			return err
+		_, err = perf.Run(s.config, conn, p)
+		err, broken := endRun(conn, err, i == o.Runs-1)
+		runs.end(s.stepAt(i).wrap(cmp.Or(err, broken)))
+		if broken != nil {
+			return runs.err()
 		}
 	}
 }
 
-// demands are the options that this side insists on in run i.
-func (s *session) demands(i int) *options {
+// stepAt is run i where this side has the batch files too; else it has only the
+// options of the command line.
+func (s *session) stepAt(i int) step {
 	if rs := s.plan.runs(); len(s.plan.columns) > 0 && i < len(rs) {
-		return rs[i].options
+		return rs[i]
 	}
-	return s.options
+	return step{options: s.options}
 }
 
 // mismatch names both sides.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -90,12 +91,15 @@ func (s *session) loopback() error {
 	s.notes()
 	f := s.form()
 	f.Header(header(s.opening(), true, true))
-	for _, r := range s.plan.runs() {
-		if err := s.measure(f, rte.Loop{}, r); err != nil {
-			return err
+	steps := s.plan.runs()
+	runs := tally{runs: len(steps), to: s.stderr}
+	for _, r := range steps {
+		if f.Err() != nil {
+			break
 		}
+		runs.end(r.wrap(s.measure(f, rte.Loop{}, r)))
 	}
-	return s.finish(f)
+	return s.finish(f, &runs)
 }
 
 // measure does one run on the measuring side.
@@ -104,27 +108,26 @@ func (s *session) measure(f report.Form, g perf.Group, r step) error {
 	c := s.config
 	c.Rows = f.Row
 	res, err := perf.Run(c, g, r.options.Params)
-	if err != nil {
-		return r.wrap(err)
+	if err == nil {
+		f.End(res)
 	}
-	f.End(res)
-	return f.Err()
+	return err
 }
 
 // wrap names the run in a batch.
 func (r step) wrap(err error) error {
-	if len(r.names) == 0 {
+	if err == nil || len(r.names) == 0 {
 		return err
 	}
 	return fmt.Errorf("%s: %w", strings.Join(r.names, "/"), err)
 }
 
-// finish ends the measuring side: runs that were left out make it fail.
-func (s *session) finish(f report.Form) error {
+// finish ends the measuring side: runs that failed or were left out make it fail.
+func (s *session) finish(f report.Form, runs *tally) error {
 	if err := f.Err(); err != nil {
 		return fmt.Errorf("print results: %w", err)
 	}
-	return s.plan.skipped()
+	return errors.Join(runs.err(), s.plan.skipped())
 }
 
 // client connects to the server and measures.
@@ -140,22 +143,38 @@ func (s *session) client() error {
 	s.notes()
 	f := s.form()
 	f.Header(header(s.opening(), false, true))
-	for _, r := range s.plan.runs() {
+	steps := s.plan.runs()
+	runs := tally{runs: len(steps), to: s.stderr}
+	for i, r := range steps {
 		err := conn.Send(kindRun, r.options.Params)
 		if err == nil {
 			err = conn.Receive(kindReady, nil)
 		}
-		if err == nil {
-			err = s.measure(f, conn, r)
-		}
 		if err != nil {
-			return giveUp(conn, err)
+			return giveUp(conn, r.wrap(err))
+		}
+		err, broken := endRun(conn, s.measure(f, conn, r), i == len(steps)-1)
+		runs.end(r.wrap(cmp.Or(err, broken)))
+		if broken != nil {
+			return s.finish(f, &runs)
+		}
+		if f.Err() != nil {
+			break
 		}
 	}
 	if err := conn.Send(kindEnd, nil); err != nil {
 		return err
 	}
-	return s.finish(f)
+	return s.finish(f, &runs)
+}
+
+// endRun ends a run on both sides, so that the next one can begin. After a failure
+// of the last one this side waits for nothing.
+func endRun(conn *rte.Conn, err error, last bool) (failure, broken error) {
+	if err != nil && last {
+		return giveUp(conn, err), err
+	}
+	return conn.EndRun(err)
 }
 
 // giveUp tells the other side why, unless it said so first.

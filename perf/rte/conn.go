@@ -1,6 +1,7 @@
 package rte
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,6 +34,8 @@ type Conn struct {
 	raw  syscall.RawConn
 	own  Hello
 	peer Hello
+	// settle bounds EndRun after a failure.
+	settle time.Duration
 	// server: the accepted side, index 1.
 	server bool
 	in     []byte // received, not yet parsed
@@ -45,12 +48,12 @@ type Conn struct {
 	readErr error
 }
 
-func newConn(c *net.TCPConn, own Hello, server bool) (*Conn, error) {
+func newConn(c *net.TCPConn, config Config, server bool) (*Conn, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return nil, fmt.Errorf("control connection: %w", err)
 	}
-	cn := &Conn{c: c, raw: raw, own: own, server: server}
+	cn := &Conn{c: c, raw: raw, own: config.Own, settle: cmp.Or(config.Settle, settleTimeout), server: server}
 	cn.tryRead = func(fd uintptr) bool {
 		cn.n, cn.readErr = syscall.Read(int(fd), cn.buf[:])
 		return true
@@ -164,6 +167,51 @@ func (c *Conn) Fail(cause error) {
 	_ = c.Send(typeError, cause.Error())
 }
 
+// EndRun ends a run on both sides. It sends runErr, the error with which the run
+// ended on this side, unless that is the other side's own, and waits until the
+// other side has ended the run too. What the run left on the connection is
+// dropped, so that the next run can begin, also after a failure.
+//
+// failure is runErr or, where that is nil, the error of the other side. With
+// broken not nil the connection has failed and carries no other run. After a
+// failure the other side has Config.Settle to end the run: it may be stopped.
+func (c *Conn) EndRun(runErr error) (failure, broken error) {
+	failure = runErr
+	if runErr != nil {
+		defer expire(c.c, c.settle)()
+	}
+	if _, remote := errors.AsType[*RemoteError](runErr); runErr != nil && !remote {
+		if err := c.Send(typeError, runErr.Error()); err != nil {
+			return failure, err
+		}
+	}
+	if err := c.send(record{Type: typeDone}); err != nil {
+		return failure, err
+	}
+	for {
+		r, n, err := c.peek(true)
+		if err != nil {
+			if isTimeout(err) {
+				err = fmt.Errorf("%w: %s has not ended the run within %v", ErrPeerGone, c.peer, c.settle)
+			}
+			return failure, err
+		}
+		c.drop(n)
+		switch r.Type {
+		case typeDone:
+			c.seq = 0
+			return failure, nil
+		case typeError:
+			if failure == nil {
+				failure = c.remoteError(r)
+			}
+		case typeAddress, typeBarrier: // of a run that this side has given up
+		default:
+			return failure, fmt.Errorf("%s sent %q where the end of a run was due: %w", c.peer, r.Type, errRecord)
+		}
+	}
+}
+
 // Exchange swaps one blob, here the packed addresses and keys, with the other
 // side.
 func (c *Conn) Exchange(own []byte) ([]byte, error) {
@@ -218,26 +266,41 @@ func (c *Conn) Err() error {
 	return c.failed
 }
 
-// next gives the next record; without wait a zero one where none has come.
+// next gives the next record; without wait a zero one where none has come. The
+// failure of the other side stays until EndRun.
 func (c *Conn) next(wait bool) (record, error) {
+	r, n, err := c.peek(wait)
+	if err != nil {
+		return record{}, err
+	}
+	if r.Type == typeError {
+		return record{}, c.remoteError(r)
+	}
+	c.drop(n)
+	return r, nil
+}
+
+// peek returns the next record and its length in the buffer; without wait a zero
+// one where none has come.
+func (c *Conn) peek(wait bool) (record, int, error) {
 	for {
 		r, n, err := parseRecord(c.in)
 		switch {
 		case err != nil:
-			return record{}, fmt.Errorf("from %s: %w", c.peer, err)
-		case n > 0 && r.Type == typeError:
-			return record{}, c.remoteError(r)
+			return record{}, 0, fmt.Errorf("from %s: %w", c.peer, err)
 		case n > 0:
-			c.in = append(c.in[:0], c.in[n:]...)
-			return r, nil
+			return r, n, nil
 		case c.failed != nil:
-			return record{}, c.failed
+			return record{}, 0, c.failed
 		}
 		if !c.fill(wait) {
-			return record{}, c.failed
+			return record{}, 0, c.failed
 		}
 	}
 }
+
+// drop removes the first n bytes of the buffer.
+func (c *Conn) drop(n int) { c.in = append(c.in[:0], c.in[n:]...) }
 
 func (c *Conn) remoteError(r record) error {
 	var text string

@@ -32,15 +32,19 @@ func pair(t *testing.T) (client, server *Conn) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		var err error
-		if server, err = l.Accept(); assert.NoError(t, err) {
-			assert.NoError(t, l.Greet(server))
-		}
+		server, err = l.Accept(noStranger(t))
+		assert.NoError(t, err)
 	})
 	client, err := Dial(t.Context(), "127.0.0.1", Config{Port: port, Own: Hello{Version: "1", Host: "g", PID: 10}})
 	wg.Wait()
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close(); _ = server.Close() })
 	return client, server
+}
+
+// noStranger is for listeners that only their client reaches.
+func noStranger(t *testing.T) func(error) {
+	return func(err error) { t.Error(err) }
 }
 
 func TestGreeting(t *testing.T) {
@@ -164,6 +168,8 @@ func TestLastWordsArrive(t *testing.T) {
 // ucxHello is how UCX 1.13's client begins (tag_lat: protocol layer, tag).
 const ucxHello = "0100000007000000000000000000000001000000010000000300000000000000"
 
+// TestServerRefuses: UCX's tool and another version end the server; whatever else
+// connects is reported, and the client that comes after it is served.
 func TestServerRefuses(t *testing.T) {
 	raw, err := hex.DecodeString(ucxHello)
 	require.NoError(t, err)
@@ -177,14 +183,16 @@ func TestServerRefuses(t *testing.T) {
 		"UCX's client":      {raw, ErrUCX, "UCX's own ucx_perftest"},
 		"UCT test of UCX":   {make([]byte, 264), ErrUCX, "run the same tool"},
 		"web browser":       {[]byte("GET / HTTP/1.1\r\n\r\n"), ErrForeign, `"GET / HT"`},
-		"other version":     {version, ErrVersion, "this side speaks version 2, the other side 7"},
+		"other version":     {version, ErrVersion, "this side speaks version 3, the other side 7"},
 		"hang-up":           {[]byte("gouc"), ErrPeerGone, "during the greeting"},
 		"hang-up at once":   {nil, ErrPeerGone, "during the greeting"},
 		"garbage for hello": {append(appendGreeting(nil), "\x03\x00\x00\x00abc"...), errRecord, "malformed"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l, _ := listenHere(t, Config{})
-			go func() {
+			l, port := listenHere(t, Config{})
+			var all sync.WaitGroup
+			defer all.Wait()
+			all.Go(func() {
 				c, err := net.Dial("tcp", l.Addr().String())
 				if assert.NoError(t, err) {
 					_, err = c.Write(tc.sent)
@@ -193,13 +201,66 @@ func TestServerRefuses(t *testing.T) {
 					_, _ = io.Copy(io.Discard, c)
 					_ = c.Close()
 				}
+			})
+			ends := errors.Is(tc.want, ErrUCX) || errors.Is(tc.want, ErrVersion)
+			var refused error
+			s, err := l.Accept(func(err error) {
+				refused = err
+				all.Go(func() { // the client comes after the stranger
+					if c, err := Dial(t.Context(), "127.0.0.1", Config{Port: port, Timeout: time.Minute}); assert.NoError(t, err) {
+						_ = c.Close()
+					}
+				})
+			})
+			if ends {
+				refused = err
+			} else if assert.NoError(t, err) {
+				_ = s.Close()
+			}
+			require.ErrorIs(t, refused, tc.want)
+			assert.ErrorContains(t, refused, tc.text)
+			assert.ErrorContains(t, refused, "client at 127.0.0.1:")
+			_, err = net.Dial("tcp", l.Addr().String())
+			require.ErrorContains(t, err, "refused", "the port is closed")
+		})
+	}
+}
+
+// TestAcceptBesideSilence: connections that say nothing, more than are greeted at
+// once, do not hold the client up for longer than a greeting may take.
+func TestAcceptBesideSilence(t *testing.T) {
+	for name, tc := range map[string]struct {
+		silent int
+		greet  time.Duration
+	}{
+		"a few":                       {3, time.Hour},
+		"more than are greeted":       {maxGreetings + 4, 50 * time.Millisecond},
+		"none but those that hang up": {0, time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, port := listenHere(t, Config{Greet: tc.greet})
+			for range tc.silent {
+				c, err := net.Dial("tcp", l.Addr().String())
+				require.NoError(t, err)
+				t.Cleanup(func() { _ = c.Close() })
+			}
+			for range 3 {
+				c, err := net.Dial("tcp", l.Addr().String())
+				require.NoError(t, err)
+				require.NoError(t, c.Close())
+			}
+			accepted := make(chan error, 1)
+			go func() {
+				s, err := l.Accept(func(error) {})
+				if err == nil {
+					err = s.Close()
+				}
+				accepted <- err
 			}()
-			c, err := l.Accept()
+			c, err := Dial(t.Context(), "127.0.0.1", Config{Port: port, Timeout: time.Minute, Greet: time.Minute})
 			require.NoError(t, err)
-			err = l.Greet(c)
-			require.ErrorIs(t, err, tc.want)
-			assert.ErrorContains(t, err, tc.text)
-			assert.ErrorContains(t, err, "client at 127.0.0.1:")
+			require.NoError(t, c.Close())
+			require.NoError(t, <-accepted)
 		})
 	}
 }
@@ -223,13 +284,96 @@ func TestClientMeetsSilence(t *testing.T) {
 }
 
 func TestServerMeetsSilence(t *testing.T) {
-	l, _ := listenHere(t, Config{Greet: 20 * time.Millisecond})
+	l, port := listenHere(t, Config{Greet: 20 * time.Millisecond})
 	quiet, err := net.Dial("tcp", l.Addr().String())
 	require.NoError(t, err)
 	defer func() { _ = quiet.Close() }()
-	c, err := l.Accept()
+	silent := make(chan error, 1)
+	accepted := make(chan error, 1)
+	go func() {
+		s, err := l.Accept(func(err error) { silent <- err })
+		if err == nil {
+			err = s.Close()
+		}
+		accepted <- err
+	}()
+	require.ErrorIs(t, <-silent, ErrForeign)
+	c, err := Dial(t.Context(), "127.0.0.1", Config{Port: port, Timeout: time.Minute, Greet: time.Minute})
 	require.NoError(t, err)
-	require.ErrorIs(t, l.Greet(c), ErrForeign)
+	require.NoError(t, <-accepted)
+	require.NoError(t, c.Close())
+}
+
+// TestEndRun: whichever side fails, and whatever the run leaves on the connection,
+// both know how it ended and the next run works.
+func TestEndRun(t *testing.T) {
+	one, other := errors.New("one failed"), errors.New("other failed")
+	for name, tc := range map[string]struct {
+		client, server         error // of the run
+		clientWant, serverWant string
+	}{
+		"both end well":    {},
+		"the client fails": {client: one, clientWant: "one failed", serverWant: "goucx 1 (pid 10 on g), reports: one failed"},
+		"the server fails": {server: other, clientWant: "goucx 2 (pid 20 on h), reports: other failed", serverWant: "other failed"},
+		"both fail":        {client: one, server: other, clientWant: "one failed", serverWant: "other failed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, s := pair(t)
+			require.NoError(t, c.send(record{Type: typeBarrier, Seq: 1})) // a barrier that the server never reaches
+			require.NoError(t, s.Send(typeAddress, []byte("unread")))
+			end := func(c *Conn, runErr error, want string) {
+				failure, broken := c.EndRun(runErr)
+				assert.NoError(t, broken)
+				if want == "" {
+					assert.NoError(t, failure)
+				} else {
+					assert.ErrorContains(t, failure, want)
+				}
+				assert.NoError(t, c.Err(), "nothing is left of the run")
+				assert.NoError(t, c.Barrier(nil))
+			}
+			var wg sync.WaitGroup
+			wg.Go(func() { end(s, tc.server, tc.serverWant) })
+			end(c, tc.client, tc.clientWant)
+			wg.Wait()
+		})
+	}
+	t.Run("the other side dies", func(t *testing.T) {
+		c, s := pair(t)
+		require.NoError(t, s.Close())
+		failure, broken := c.EndRun(one)
+		require.ErrorIs(t, failure, one)
+		require.ErrorIs(t, broken, ErrPeerGone)
+	})
+	t.Run("the other side is stopped", func(t *testing.T) {
+		c, _ := pair(t)
+		c.settle = 20 * time.Millisecond
+		failure, broken := c.EndRun(one)
+		require.ErrorIs(t, failure, one)
+		require.ErrorIs(t, broken, ErrPeerGone)
+		assert.ErrorContains(t, broken, "goucx 2 (pid 20 on h) has not ended the run within 20ms")
+	})
+	t.Run("a remote failure is not sent back", func(t *testing.T) {
+		c, s := pair(t)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			failure, broken := s.EndRun(other)
+			assert.ErrorIs(t, failure, other)
+			assert.NoError(t, broken)
+		})
+		err := c.Barrier(func() {})
+		require.ErrorContains(t, err, "other failed")
+		failure, broken := c.EndRun(err)
+		require.ErrorContains(t, failure, "reports: other failed")
+		require.NoError(t, broken)
+		wg.Wait()
+	})
+	t.Run("a record out of turn", func(t *testing.T) {
+		c, s := pair(t)
+		require.NoError(t, s.Send("run", 1))
+		_, broken := c.EndRun(nil)
+		require.ErrorIs(t, broken, errRecord)
+	})
 }
 
 func TestConnectErrors(t *testing.T) {
@@ -263,8 +407,8 @@ func TestConnectErrors(t *testing.T) {
 			l, err := listen(Config{}, &net.TCPAddr{IP: loopback.IP, Port: port})
 			if err == nil {
 				var c *Conn
-				if c, err = l.Accept(); err == nil {
-					err = l.Greet(c)
+				if c, err = l.Accept(func(error) {}); err == nil {
+					err = c.Close()
 				}
 			}
 			accepted <- err

@@ -17,6 +17,10 @@ const DefaultPort = 13337
 // greetTimeout bounds the exchange of greetings once the connection stands.
 const greetTimeout = 5 * time.Second
 
+// settleTimeout is for a side that has to notice the failure and to close its
+// transports.
+const settleTimeout = 10 * time.Second
+
 // retryEvery is how often a client asks again for a server that is not there.
 const retryEvery = 50 * time.Millisecond
 
@@ -34,6 +38,9 @@ type Config struct {
 	Own Hello
 	// Greet bounds the exchange of greetings; 0: 5 s.
 	Greet time.Duration
+	// Settle bounds the wait for the other side to end a run that has failed on
+	// this side; 0: 10 s.
+	Settle time.Duration
 }
 
 func (c Config) network() string {
@@ -79,30 +86,73 @@ func (l *Listener) Addr() net.Addr { return l.l.Addr() }
 // Close gives the port back.
 func (l *Listener) Close() error { return l.l.Close() }
 
-// Accept waits for a client and closes the port, so that a second client is
-// refused and not left waiting. The connection is greeted with Greet.
-func (l *Listener) Accept() (*Conn, error) {
-	t, err := l.l.AcceptTCP()
-	if err != nil {
-		return nil, fmt.Errorf("accept on %s: %w", l.l.Addr(), rootCause(err))
-	}
-	_ = l.l.Close()
-	c, err := newConn(t, l.c.Own, true)
-	if err != nil {
-		_ = t.Close()
-		return nil, err
-	}
-	return c, nil
-}
+// maxGreetings bounds the connections that are greeted at once. Further ones wait
+// in the backlog of the port, for one time-out of a greeting at most.
+const maxGreetings = 16
 
-// Greet completes an accepted connection: both sides learn who the other is.
-// It closes the connection when that fails.
-func (l *Listener) Greet(c *Conn) error {
-	if err := c.greet(l.c.Greet); err != nil {
-		_ = c.Close()
-		return fmt.Errorf("client at %s: %w", c.Remote(), err)
+// Accept waits for a client and greets it: both sides learn who the other is. Then
+// it closes the port, so that a second client is refused and not left waiting.
+//
+// A connection that says nothing, hangs up, or speaks another protocol is closed
+// and reported to stranger, and Accept waits on. Connections are greeted side by
+// side, so a silent one does not hold the client up. UCX's own tool, and another
+// version of this one, end Accept with an error: the client has come, and cannot
+// be served.
+func (l *Listener) Accept(stranger func(error)) (*Conn, error) {
+	type greeted struct {
+		c   *Conn
+		err error
 	}
-	return nil
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel() // closes the connections that are still being greeted
+	defer func() { _ = l.l.Close() }()
+	results, slots := make(chan greeted), make(chan struct{}, maxGreetings)
+	tell := func(g greeted) bool {
+		select {
+		case results <- g:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+	greet := func(t *net.TCPConn) {
+		defer func() { <-slots }()
+		stop := context.AfterFunc(ctx, func() { _ = t.Close() })
+		c, err := newConn(t, l.c, true)
+		if err == nil {
+			if err = c.greet(l.c.Greet); err != nil {
+				_ = c.Close()
+			}
+		}
+		if err != nil {
+			_ = t.Close()
+			err = fmt.Errorf("client at %s: %w", t.RemoteAddr(), err)
+		}
+		if stop() && !tell(greeted{c, err}) {
+			_ = t.Close()
+		}
+	}
+	go func() {
+		for {
+			slots <- struct{}{}
+			t, err := l.l.AcceptTCP()
+			if err != nil {
+				tell(greeted{nil, fmt.Errorf("accept on %s: %w", l.l.Addr(), rootCause(err))})
+				return
+			}
+			go greet(t)
+		}
+	}()
+	for {
+		switch g := <-results; {
+		case g.err == nil:
+			return g.c, nil
+		case g.c == nil, errors.Is(g.err, ErrUCX), errors.Is(g.err, ErrVersion):
+			return nil, g.err
+		default:
+			stranger(g.err)
+		}
+	}
 }
 
 // Dial connects to the server on host, asking again until it is there or the
@@ -113,7 +163,7 @@ func Dial(ctx context.Context, host string, c Config) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	cn, err := newConn(t, c.Own, false)
+	cn, err := newConn(t, c, false)
 	if err == nil {
 		err = cn.greet(c.Greet)
 	}

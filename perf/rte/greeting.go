@@ -7,7 +7,7 @@ import (
 )
 
 // Version is the version of the protocol; both sides must speak the same.
-const Version = 2
+const Version = 3
 
 const (
 	magic         = "goucxprf"

@@ -20,6 +20,7 @@ const (
 	typeBarrier = "barrier"
 	typeAddress = "address"
 	typeError   = "error"
+	typeDone    = "done"
 )
 
 // record is one message: its kind, a running number for those kinds that are

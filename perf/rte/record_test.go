@@ -12,7 +12,7 @@ func TestRecordGolden(t *testing.T) {
 	b, err := appendRecord(nil, record{Type: "barrier", Seq: 3})
 	require.NoError(t, err)
 	assert.Equal(t, "\x1a\x00\x00\x00"+`{"type":"barrier","seq":3}`, string(b))
-	assert.Equal(t, "goucxprf\x02\x00\x00\x00", string(appendGreeting(nil)))
+	assert.Equal(t, "goucxprf\x03\x00\x00\x00", string(appendGreeting(nil)))
 }
 
 // Every cut of a record asks for more; none is taken for a record or an error.
