@@ -286,6 +286,30 @@ func (p *Params) warmup() int64 {
 	return min(p.Warmup, n/10+min(n%10, 1))
 }
 
+// carriedOut returns the parameters that a run of test t has: defaults are spelled
+// out, the warm-up is what is done, and what the test does not use is left out.
+func (p *Params) carriedOut(t Test) Params {
+	q := *p
+	q.Warmup, q.Window, q.ThreadCount = p.warmup(), p.window(t), p.threads()
+	q.AMHeader = 0
+	if t.Op == OpAM {
+		q.AMHeader = p.amHeader(t)
+	}
+	if t.API != UCT || t.Op != OpAM || t.Pattern != Stream {
+		q.AMWindow = 0
+	}
+	if t.API != UCT {
+		q.Transport = ""
+	}
+	if t.API == UCP {
+		q.Device, q.Layout = "", ""
+		return q
+	}
+	q.Threads, q.Unexpected, q.AMCopy, q.Wildcard, q.Registered = "", false, false, false, false
+	q.ErrorHandling, q.Wakeup = false, false
+	return q
+}
+
 func (p *Params) window(t Test) int {
 	if p.Window == 0 {
 		return t.Window

@@ -33,6 +33,8 @@ type Quantiles struct {
 
 // Result is the outcome of a run on the side that measured it.
 type Result struct {
+	// Params of the run as it was carried out: no warm-up that was not done, no
+	// option that the test does not use.
 	Params Params
 	Test   Test
 	// Last is the final row.

@@ -132,7 +132,11 @@ func (m *team) close() error { return m.kernels[0].close() }
 // result is that of the measuring side.
 func (m *team) result() *Result {
 	first := m.clocks[0]
-	r := &Result{Params: *m.p, Test: m.test, Last: first.final, StampEvery: int(first.every), Window: m.p.window(m.test)}
+	params := m.p.carriedOut(m.test)
+	if k, ok := m.kernels[0].(interface{ layout() Layout }); ok {
+		params.Layout = k.layout()
+	}
+	r := &Result{Params: params, Test: m.test, Last: first.final, StampEvery: int(first.every), Window: m.p.window(m.test)}
 	if len(m.clocks) == 1 {
 		r.Quantiles = first.quantiles()
 		return r

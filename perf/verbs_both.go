@@ -17,6 +17,7 @@ type verbsHopper[E any] interface {
 	prepare(lead int)
 	verify() error
 	validates() bool
+	layout() Layout
 }
 
 func newVerbsBoth(a, b *verbsSide) kernel {
@@ -34,6 +35,7 @@ func (k *verbsBoth[E]) active(n int64, st *stamps) error {
 }
 
 func (k *verbsBoth[E]) passive(int64) error { return nil }
+func (k *verbsBoth[E]) layout() Layout      { return k.a.layout() }
 
 //go:noinline
 func (k *verbsBoth[E]) loop(n int64, st *stamps) error {

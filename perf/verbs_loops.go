@@ -35,6 +35,14 @@ func (s *verbsSide) fillLists() {
 	}
 }
 
+// layout is how the data of the message is handed over.
+func (s *verbsSide) layout() Layout {
+	if s.inline {
+		return Short
+	}
+	return Zcopy
+}
+
 var verbsOps = map[Op]verbs.Opcode{
 	OpSend: verbs.OpSend, OpPut: verbs.OpWrite, OpGet: verbs.OpRead, OpFetchAdd: verbs.OpFetchAdd, OpDatagram: verbs.OpSendImm,
 }

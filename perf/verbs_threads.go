@@ -27,7 +27,7 @@ func runSides(c *Config, p *Params, t Test) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	result.Params = *p
+	result.Params.ThreadCount = p.threads()
 	return result, nil
 }
 

@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -45,6 +47,8 @@ type option struct {
 	test bool
 	// later: UCX has it, goucx not yet.
 	later bool
+	// also: an API beside those of the group whose tests use the option.
+	also  []perf.API
 	value func(o *options) pflag.Value
 }
 
@@ -52,6 +56,8 @@ type option struct {
 type group struct {
 	title string
 	rows  []option
+	// apis: the tests that use the options; nil: all.
+	apis []perf.API
 }
 
 // name is how messages call the option.
@@ -120,6 +126,57 @@ func (o *options) positional(args []string) error {
 		o.host = args[0]
 	}
 	return nil
+}
+
+// checkForm refuses forms of output of which one would be dropped. UCX's -v and -N
+// go together there, and so here.
+func (o *options) checkForm() error {
+	s := &o.style
+	for _, pair := range []struct {
+		both       bool
+		form, what string
+	}{
+		{s.JSON && s.CSV, "--json", "-v"},
+		{s.JSON && s.Numeric, "--json", "-N"},
+		{s.CSV && s.Percentiles, "-v", "--percentiles"},
+	} {
+		if pair.both {
+			return usagef("%s and %s do not go together: %s has a form of its own", pair.form, pair.what, pair.form)
+		}
+	}
+	return nil
+}
+
+// ignored lists the options that were given and that test t does not use, in UCX's
+// words. One that was given its default changes nothing and is left out.
+func (o *options) ignored(t perf.Test) []string {
+	defaults := newOptions()
+	var list []string
+	for _, g := range groups {
+		if g.apis == nil || slices.Contains(g.apis, t.API) {
+			continue
+		}
+		for i := range g.rows {
+			r := &g.rows[i]
+			if r.later || !contains(o.given, r.long) || slices.Contains(r.also, t.API) {
+				continue
+			}
+			value := r.value(o).String()
+			if value == r.value(defaults).String() {
+				continue
+			}
+			what := r.name()
+			if r.arg != "" {
+				what += " '" + strings.Trim(value, `"`) + "'"
+			}
+			text := fmt.Sprintf("%s ignored for %s test", what, t.API)
+			if t.API == perf.UCP && (r.letter == "x" || r.letter == "d") {
+				text += "; see NOTE in help message"
+			}
+			list = append(list, text)
+		}
+	}
+	return list
 }
 
 // differences lists the options that were given in o and say something else in

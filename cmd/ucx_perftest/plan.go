@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"github.com/goucx/goucx/perf"
 )
@@ -105,6 +106,23 @@ func (p *plan) check() error {
 		return usageError{err}
 	}
 	return nil
+}
+
+// ignored lists the options that were given and change nothing, each once.
+func (p *plan) ignored() []string {
+	var list []string
+	for _, s := range p.runs() {
+		t, err := perf.Lookup(s.options.Test)
+		if err != nil {
+			continue // check has found it
+		}
+		for _, text := range s.options.ignored(t) {
+			if !slices.Contains(list, text) {
+				list = append(list, text)
+			}
+		}
+	}
+	return list
 }
 
 // runs are the steps that are carried out.

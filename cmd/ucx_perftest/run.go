@@ -38,6 +38,9 @@ func run(args []string, stdout, stderr io.Writer) (err error) {
 	if o.help {
 		return writeUsage(stdout, newOptions())
 	}
+	if err := o.checkForm(); err != nil {
+		return err
+	}
 	plan, err := newPlan(o)
 	if err != nil {
 		return err
@@ -45,6 +48,9 @@ func run(args []string, stdout, stderr io.Writer) (err error) {
 	warnTo := stderr
 	if o.quiet {
 		warnTo = io.Discard
+	}
+	for _, text := range plan.ignored() {
+		fmt.Fprintf(warnTo, "ucx_perftest: warning: %s\n", text)
 	}
 	set, logger, closeLog, err := settings(warnTo)
 	if err != nil {

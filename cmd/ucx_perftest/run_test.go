@@ -235,6 +235,9 @@ func TestUsageErrors(t *testing.T) {
 		{"-l -t tag_lat -s 99999999999", "message size 99999999999 is out of range"},
 		{"-l -t ucp_fadd -s 16", "4 or 8 bytes"},
 		{"-l -t ucp_get -s 0", "message size too small, need to be at least 1"},
+		{"-l -t tag_lat -v --percentiles", "-v and --percentiles do not go together"},
+		{"-l -t tag_lat --json -v", "--json and -v do not go together"},
+		{"-l -t tag_lat --json -N", "--json and -N do not go together"},
 		{"-l -t am_lat -s 4", "active message header size 8 is larger than message size 4"},
 		{"-l -t tag_lat -b /no/such/file", ""},
 	} {

@@ -1,6 +1,10 @@
 package main
 
-import "github.com/spf13/pflag"
+import (
+	"github.com/spf13/pflag"
+
+	"github.com/goucx/goucx/perf"
+)
 
 // groups is the table of options: UCX's letters with UCX's words, and the long
 // names that goucx adds.
@@ -85,7 +89,7 @@ var groups = []group{
 			letter: "h", long: "help", help: []string{"show this help message"},
 			value: func(o *options) pflag.Value { return boolValue{&o.help} },
 		},
-	}},
+	}, nil},
 	{"Output format", []option{
 		{
 			letter: "N", long: "numeric", help: []string{"use numeric formatting (thousands separator)"},
@@ -112,7 +116,7 @@ var groups = []group{
 			value: func(o *options) pflag.Value { return boolValue{&o.quiet} },
 		},
 		{letter: "X", long: "extra", later: true, help: []string{"print extra information about the operation"}},
-	}},
+	}, nil},
 	{"UCT and verbs only", []option{
 		{
 			letter: "d", long: "device", arg: "<device>", test: true, help: []string{"device to use for testing"},
@@ -126,7 +130,7 @@ var groups = []group{
 			"UCP tests take contig alone, verbs tests short (inline in the",
 			"work request where the message fits) and zcopy",
 		}, value: func(o *options) pflag.Value { return layoutValue{&o.Layout} }},
-	}},
+	}, []perf.API{perf.UCT, perf.Verbs}},
 	{"Verbs only", []option{
 		{long: "post-list", arg: "<count>", test: true, help: []string{
 			"work requests that a bandwidth test posts at once (1)",
@@ -135,7 +139,7 @@ var groups = []group{
 			"write the packets that this process sends and receives over UDP;",
 			"tshark -d udp.port==<port>,infiniband reads them",
 		}, value: func(o *options) pflag.Value { return stringValue{&o.pcap} }},
-	}},
+	}, []perf.API{perf.Verbs}},
 	{"UCT only", []option{
 		{
 			letter: "x", long: "transport", arg: "<tl>", test: true, help: []string{"transport to use for testing"},
@@ -146,7 +150,7 @@ var groups = []group{
 			value: func(o *options) pflag.Value { return intValue{&o.AMWindow} },
 		},
 		{
-			letter: "H", long: "header", arg: "<size>", test: true, help: []string{
+			letter: "H", long: "header", arg: "<size>", test: true, also: []perf.API{perf.UCP}, help: []string{
 				"active message header size (8), included in message size;", "of UCP tests (0), not included",
 			},
 			value: func(o *options) pflag.Value { return headerValue{&o.AMHeader} },
@@ -154,7 +158,7 @@ var groups = []group{
 		{letter: "A", long: "async", arg: "<mode>", test: true, help: []string{
 			"asynchronous progress mode (thread_spinlock)",
 		}, value: func(*options) pflag.Value { return onlyValue{"thread_spinlock", "thread_mutex signal", false} }},
-	}},
+	}, []perf.API{perf.UCT}},
 	{"UCP and verbs only", []option{
 		{
 			letter: "T", long: "threads", arg: "<threads>", test: true, help: []string{
@@ -162,7 +166,7 @@ var groups = []group{
 			},
 			value: func(o *options) pflag.Value { return threadsValue{&o.ThreadCount} },
 		},
-	}},
+	}, []perf.API{perf.UCP, perf.Verbs}},
 	{"UCP only", []option{
 		{letter: "M", long: "thread-mode", arg: "<thread>", test: true, help: []string{
 			"thread support level for progress engine (single)",
@@ -202,7 +206,7 @@ var groups = []group{
 			letter: "z", long: "registered", test: true, help: []string{"pass pre-registered memory handle"},
 			value: func(o *options) pflag.Value { return boolValue{&o.Registered} },
 		},
-	}},
+	}, []perf.API{perf.UCP}},
 	{"Of UCX's tool", []option{
 		{letter: "K", long: "inband", arg: "<ca:port>", later: true, help: []string{"find the other side through the fabric"}},
 		{letter: "a", long: "accelerator", arg: "<send>[,<recv>]", test: true, later: true, help: []string{"accelerators of sender and receiver"}},
@@ -211,5 +215,5 @@ var groups = []group{
 		{letter: "Y", long: "channel-mode", arg: "<mode>", test: true, later: true, help: []string{"channel mode of tests started by an accelerator"}},
 		{letter: "g", long: "local-daemon", arg: "<addr>", test: true, later: true, help: []string{"daemon that this side offloads to"}},
 		{letter: "G", long: "remote-daemon", arg: "<addr>", test: true, later: true, help: []string{"daemon that the other side offloads to"}},
-	}},
+	}, nil},
 }
