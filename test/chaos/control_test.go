@@ -454,8 +454,11 @@ func (c *controller) collect(during time.Duration) {
 	for end := time.After(during); ; {
 		select {
 		case s := <-c.lines:
-			if s.line != nil && (s.Kind == "state" || s.Kind == "anomaly") {
-				c.members[s.id].told = true
+			switch p := c.members[s.id]; {
+			case s.line == nil:
+				p.ended = true
+			case s.Kind == "state" || s.Kind == "anomaly":
+				p.told = true
 				c.t.Logf("%s of member %d: %s", s.Kind, s.id, s.Text)
 			}
 		case <-end:

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"runtime"
@@ -157,7 +158,9 @@ func (m *member) open() *member {
 }
 
 func (m *member) close() {
-	m.must(m.w.Close())
+	if err := m.w.Close(); err != nil && !ended(err) { // peers close, too
+		m.anomaly("closing the worker: %v", err)
+	}
 	for _, h := range m.mem {
 		m.must(h.Close())
 	}
@@ -404,33 +407,41 @@ func residentBytes() uint64 {
 	return resident * uint64(os.Getpagesize())
 }
 
-// census counts what the process holds of the system.
-func (m *member) census() string {
-	kinds := make(map[string]int)
+// census is what the process holds of the system.
+type census struct {
+	descriptors map[string]int // by kind
+	segments    int            // mapped
+	goroutines  int
+}
+
+func (m *member) census() census {
+	c := census{descriptors: make(map[string]int), goroutines: runtime.NumGoroutine()}
 	fds, err := os.ReadDir("/proc/self/fd")
 	m.must(err)
 	for _, fd := range fds {
 		to, err := os.Readlink("/proc/self/fd/" + fd.Name())
 		if err == nil && !strings.HasPrefix(to, "/proc/") && !strings.HasPrefix(to, "/sys/") { // the runtime's
 			kind, _, _ := strings.Cut(to, ":")
-			kinds[kind]++
+			c.descriptors[kind]++
 		}
 	}
 	b, err := os.ReadFile("/proc/self/maps")
 	m.must(err)
-	return fmt.Sprint("descriptors ", kinds, ", segments ", strings.Count(string(b), "goucx-"), ", goroutines ", runtime.NumGoroutine())
+	c.segments = strings.Count(string(b), "goucx-")
+	return c
 }
 
-// requireBack waits until the process holds what it held before.
-func (m *member) requireBack(before string) {
+// requireBack waits until the process holds what it held before. Goroutines of the
+// runs before may have ended meanwhile.
+func (m *member) requireBack(before census) {
 	for began := time.Now(); ; time.Sleep(time.Millisecond) {
 		runtime.GC()
 		now := m.census()
-		if now == before {
+		if maps.Equal(now.descriptors, before.descriptors) && now.segments == before.segments && now.goroutines <= before.goroutines {
 			return
 		}
 		if time.Since(began) > slack {
-			m.anomaly("after Close this process holds %s, before Open it held %s", now, before)
+			m.anomaly("after Close this process holds %+v, before Open it held %+v", now, before)
 		}
 	}
 }
