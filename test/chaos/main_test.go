@@ -5,6 +5,7 @@ package chaos
 import (
 	"flag"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -49,7 +50,7 @@ var detection = map[string]string{
 }
 
 var variations = []setting{
-	{name: "plain"},
+	{name: ""},
 	{name: "tiny", env: map[string]string{
 		"UCX_SHM_RING_CELLS": "8", "UCX_SHM_RING_SIZE": "4k", "UCX_SHM_RING_MAX_SIZE": "4k",
 		"UCX_RC_SEG_SIZE": "512", "UCX_RC_RX_QUEUE_LEN": "32", "UCX_RC_TX_QUEUE_LEN": "16", "UCX_RC_TX_BUFS": "16",
@@ -67,7 +68,7 @@ var variations = []setting{
 // spread is what the short form runs.
 const spread = "shm rc ud rcud all shm-tiny rc-tiny ud-one all-rndv0 all-rndvinf-gogc1 rc-one-procs1"
 
-// settings combines a transport with any of the variations, "rc-one-procs1".
+// settingOf combines a transport with any of the variations: "rc-one-procs1".
 func settingOf(name string) (s setting) {
 	s = setting{name: name, env: map[string]string{}}
 	add := func(words map[string]string) {
@@ -93,27 +94,39 @@ func settingOf(name string) (s setting) {
 
 // TestChaos runs each setting in turn.
 func TestChaos(t *testing.T) {
-	long := os.Getenv("GOUCX_TEST_LONG") != ""
-	if *flagTime == 0 && !long {
-		for name := range strings.FieldsSeq(spread) {
-			t.Run(name, func(t *testing.T) { run(t, settingOf(name), 4*time.Second) })
-		}
-		return
-	}
-	for _, v := range variations {
-		for _, tl := range transports {
-			name, during := tl.name, *flagTime
-			if v.name != "plain" {
-				name += "-" + v.name
-			}
-			switch {
+	for _, name := range names() {
+		t.Run(name, func(t *testing.T) {
+			during := *flagTime
+			switch _, varied, _ := strings.Cut(name, "-"); {
 			case during > 0:
-			case v.name == "plain":
+			case !long():
+				during = 4 * time.Second
+			case varied == "":
 				during = 3 * time.Minute
-			default:
+			default: // three minutes for all transports together
 				during = 3 * time.Minute / time.Duration(len(transports))
 			}
-			t.Run(name, func(t *testing.T) { run(t, settingOf(name), during) })
+			run(t, settingOf(name), during)
+		})
+	}
+}
+
+func long() bool { return os.Getenv("GOUCX_TEST_LONG") != "" }
+
+// names lists the settings to run: the spread, or with each of the transports each
+// of the variations.
+func names() (list []string) {
+	if *flagTime > 0 || long() {
+		for _, v := range variations {
+			for _, tl := range transports {
+				list = append(list, strings.TrimSuffix(tl.name+"-"+v.name, "-"))
+			}
 		}
 	}
+	for name := range strings.FieldsSeq(spread) {
+		if !slices.Contains(list, name) {
+			list = append(list, name)
+		}
+	}
+	return list
 }
