@@ -167,26 +167,29 @@ func (r *remote) get(i, off, n int) {
 		postFetch(l, "get of a word", r.key.GetUint64(at), binary.LittleEndian.Uint64(want), true)
 		return
 	}
-	l.readBack(r.key, mainEP, at, want, nil)
+	l.readBack(r.key, mainEP, at, want, func(got []byte) string {
+		if bytes.Equal(got, r.regions[i].content[off-start:][:n]) {
+			return "; these bytes were put later"
+		}
+		return ""
+	})
 }
 
-// readBack gets and compares.
-func (l *link) readBack(k *ucp.RemoteKey, ep int, at uint64, want []byte, then func()) {
+// readBack gets and compares. At the end it calls then, which may explain a difference.
+func (l *link) readBack(k *ucp.RemoteKey, ep int, at uint64, want []byte, then func(got []byte) string) {
 	m := l.m
 	p := m.buffer(len(want))
 	req := k.Get(p, at)
 	m.bytes += uint64(len(p))
 	l.post(fmt.Sprintf("get of %d bytes", len(p)), ep, req, func() error {
 		err := req.Err()
+		why := then(p)
 		if err == nil {
 			if diff := difference(p, want); diff != nil {
-				err = wrongf("at %d: %v", at, diff)
+				err = wrongf("at %d: %v%s", at, diff, why)
 			}
 		}
 		m.release(p, err)
-		if then != nil {
-			then()
-		}
 		return err
 	})
 }
@@ -209,7 +212,7 @@ func (l *link) putAndReadBack() {
 			return err
 		}
 		g.since = accessNone
-		l.readBack(l.twin, twinEP, r.off+uint64(off), want, func() { g.busy = false })
+		l.readBack(l.twin, twinEP, r.off+uint64(off), want, func([]byte) string { g.busy = false; return "" })
 		return nil
 	})
 }
