@@ -19,9 +19,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// maxMembers bounds the places of members.
-const maxMembers = 8
-
 // pinned members are stopped, but neither killed nor told to leave: their memory is
 // watched.
 const pinned = 2
@@ -36,6 +33,7 @@ type controller struct {
 	lines   chan said
 	members map[uint32]*process // also those that ended
 	next    uint32
+	slot    uint32 // of the last one started
 	due     map[duty]time.Time
 	killed  int
 	stops   int
@@ -48,6 +46,7 @@ type controller struct {
 // process is a member as the controller sees it.
 type process struct {
 	line  // as it said ready
+	slot  uint32
 	cmd   *exec.Cmd
 	in    *lineWriter
 	log   string
@@ -105,8 +104,8 @@ func run(t *testing.T, s setting, during time.Duration) {
 	t.Logf("%s for %v with %d members: -chaos.seed=%d", s.name, during, n, c.seed)
 	c.rnd = rand.New(rand.NewPCG(c.seed, 0))
 	defer c.killAll()
-	for i := range n {
-		c.start(uint32(i))
+	for range n {
+		c.start()
 	}
 	c.until("ready", func() bool { return c.count(starting) == 0 })
 	end := time.Now().Add(during)
@@ -121,13 +120,13 @@ func run(t *testing.T, s setting, during time.Duration) {
 // befall does something to a member.
 func (c *controller) befall() {
 	p := c.members[c.alive()[c.rnd.IntN(len(c.alive()))]]
-	mortal := p.Place >= pinned && p.cont.IsZero()
+	mortal := p.ID > pinned && p.cont.IsZero()
 	switch pick := c.rnd.IntN(10); {
 	case pick < 4 && p.cont.IsZero():
 		c.stops++
 		c.signal(p, syscall.SIGSTOP)
 		p.cont = time.Now().Add(time.Duration(c.rnd.Int64N(int64(500 * time.Millisecond))))
-		if p.Place >= pinned && c.rnd.IntN(4) == 0 {
+		if p.ID > pinned && c.rnd.IntN(4) == 0 {
 			c.kill(p)
 		}
 	case pick < 7 && mortal:
@@ -137,7 +136,7 @@ func (c *controller) befall() {
 	}
 }
 
-// kill kills a member and starts another one in its place.
+// kill kills a member and starts another one.
 func (c *controller) kill(p *process) {
 	c.killed++
 	c.signal(p, syscall.SIGKILL)
@@ -151,7 +150,7 @@ func (c *controller) kill(p *process) {
 		}
 		o.lost = true
 	}
-	c.start(p.Place)
+	c.start()
 }
 
 // leave has a member close in order.
@@ -161,7 +160,7 @@ func (c *controller) leave(p *process) {
 	c.tell(p, line{Kind: "rest"})
 	c.forget(p.ID)
 	c.owe(p.ID, "rested", 0)
-	c.start(p.Place)
+	c.start()
 }
 
 func (c *controller) owe(id uint32, kind string, about uint32) {
@@ -198,13 +197,15 @@ func (c *controller) count(s processState) (n int) {
 }
 
 // start starts a member; it meets the others when it is ready.
-func (c *controller) start(place uint32) {
+func (c *controller) start() {
 	id := c.next
 	c.next++
-	config, err := json.Marshal(memberConfig{Seed: c.seed, ID: id, Place: place, Drive: drive(c.rnd.IntN(int(numDrives))), Without: strings.Split(*flagWithout, ",")})
+	for c.slot = (c.slot + 1) % numSlots; c.slotInUse(); c.slot = (c.slot + 1) % numSlots {
+	}
+	config, err := json.Marshal(memberConfig{Seed: c.seed, ID: id, Slot: c.slot, Drive: drive(c.rnd.IntN(int(numDrives))), Without: strings.Split(*flagWithout, ",")})
 	require.NoError(c.t, err)
 	p := &process{cmd: exec.Command("/proc/self/exe"), log: filepath.Join(c.dir, fmt.Sprint(id)), heard: time.Now()}
-	p.ID, p.Place = id, place
+	p.ID, p.slot = id, c.slot
 	p.cmd.Env = append(os.Environ(), memberEnv+"="+string(config), "GORACE=halt_on_error=1", "GOTRACEBACK=all")
 	for k, v := range c.setting.env {
 		p.cmd.Env = append(p.cmd.Env, k+"="+v)
@@ -222,6 +223,16 @@ func (c *controller) start(place uint32) {
 	require.NoError(c.t, p.cmd.Start())
 	c.members[id] = p
 	go c.listen(p, out)
+}
+
+// slotInUse reports whether a member that still may access it has slot c.slot.
+func (c *controller) slotInUse() bool {
+	for _, p := range c.members {
+		if p.slot == c.slot && p.state != dead && p.state != closed {
+			return true
+		}
+	}
+	return false
 }
 
 // listen passes on what a member says, and that it has ended.
@@ -299,8 +310,8 @@ func (c *controller) handle(p *process, l *line) {
 		p.Address, p.Keys, p.state = l.Address, l.Keys, running
 		for _, id := range c.alive() {
 			if o := c.members[id]; o != p {
-				c.tell(o, line{Kind: "with", ID: p.ID, Place: p.Place, Address: p.Address, Keys: p.Keys})
-				c.tell(p, line{Kind: "with", ID: o.ID, Place: o.Place, Address: o.Address, Keys: o.Keys})
+				c.tell(o, line{Kind: "with", ID: p.ID, Address: p.Address, Keys: p.Keys})
+				c.tell(p, line{Kind: "with", ID: o.ID, Address: o.Address, Keys: o.Keys})
 			}
 		}
 	case "stat":

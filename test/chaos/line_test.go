@@ -14,7 +14,7 @@ import (
 //
 // To a member:
 //
-//	with     exchange with member ID at Place, by Address and Keys
+//	with     exchange with member ID, by Address and Keys
 //	dead     member ID was killed
 //	left     member ID closes; it has sent Sent to this member
 //	rest     post nothing more; answer rested once all requests have ended
@@ -37,7 +37,6 @@ import (
 type line struct {
 	Kind    string
 	ID      uint32          `json:",omitempty"`
-	Place   uint32          `json:",omitempty"`
 	Address ucp.Address     `json:",omitempty"`
 	Keys    []ucp.Key       `json:",omitempty"`
 	Sent    sent            `json:",omitzero"`

@@ -49,10 +49,10 @@ const (
 
 // memberConfig comes in memberEnv.
 type memberConfig struct {
-	Seed      uint64
-	ID, Place uint32
-	Drive     drive
-	Without   []string // operations
+	Seed     uint64
+	ID, Slot uint32
+	Drive    drive
+	Without  []string // operations
 	// Unordered: active messages may be handled out of order, since the budget for
 	// unexpected messages is small.
 	Unordered bool
@@ -149,7 +149,7 @@ func (m *member) open() *member {
 	}
 	m.w, err = m.x.NewWorker(ucp.WorkerConfig{Mode: mode})
 	m.must(err)
-	n := slotOf(maxMembers, 0)
+	n := slotAt(numSlots)
 	m.mem[0], err = m.x.Allocate(n, ucp.MemConfig{})
 	m.must(err)
 	m.mem[1], err = m.x.Register(make([]byte, n), ucp.MemConfig{})

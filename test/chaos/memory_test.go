@@ -22,7 +22,7 @@ import (
 //	0 64-bit words | 16 32-bit words | 24 signed word | 64 region 0 | region 1 | ...
 const (
 	slotsOff   = 4096
-	slotsPer   = 8 // incarnations of a place, so that a late put of a dead one hits nobody
+	numSlots   = 64 // far more than members, so that nothing uses that of one which ended late
 	bigRegion  = 96 << 10
 	regionLen  = 20 << 10
 	numRegions = 5
@@ -40,7 +40,7 @@ func regionAt(i int) (off, n int) {
 	return 64 + bigRegion + (i-1)*regionLen, regionLen
 }
 
-func slotOf(place, id uint32) int { return slotsOff + int(place*slotsPer+id%slotsPer)*slotLen }
+func slotAt(slot uint32) int { return slotsOff + int(slot)*slotLen }
 
 // remote is this member's slot in a peer's memory.
 type remote struct {
@@ -76,7 +76,7 @@ func (l *link) setUp(with line) {
 			l.result(fmt.Sprintf("UnpackKey %d", i), err)
 			return
 		}
-		r := &remote{l: l, index: i, key: k, off: uint64(slotOf(l.m.Place, l.m.ID))}
+		r := &remote{l: l, index: i, key: k, off: uint64(slotAt(l.m.Slot))}
 		for j := range r.regions {
 			off, n := regionAt(j)
 			r.regions[j].content = make([]byte, n)
@@ -250,9 +250,9 @@ func toldLen(content uint64, most int) int {
 }
 
 // lookAt checks what a peer says that it has put.
-func (m *member) lookAt(c *checker, place, id uint32, where int, content uint64) error {
+func (m *member) lookAt(c *checker, slot uint32, where int, content uint64) error {
 	off, n := regionAt(where & 15)
-	at := slotOf(place, id) + off
+	at := slotAt(slot) + off
 	return c.check(m.mem[where>>4].Bytes()[at:][:toldLen(content, n)], content)
 }
 

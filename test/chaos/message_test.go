@@ -148,7 +148,7 @@ func (l *link) sendAndCancel() {
 
 // Active messages. The header says who sent it and what it is:
 //
-//	0 sender u32 | 4 number u32 | 8 kind u8 | 9 region u8 | 10 sender's place u8 | 16 key of the region's content u64
+//	0 sender u32 | 4 number u32 | 8 kind u8 | 9 region u8 | 10 sender's slot u8 | 16 key of the region's content u64
 const (
 	amID      ucp.AMID = 7
 	replyID   ucp.AMID = 8
@@ -167,7 +167,7 @@ func (m *member) amHeader(n uint32, kind amKind, region int, content uint64) []b
 	b := make([]byte, amHeadLen)
 	binary.LittleEndian.PutUint32(b, m.ID)
 	binary.LittleEndian.PutUint32(b[4:], n)
-	b[8], b[9], b[10] = byte(kind), byte(region), byte(m.Place)
+	b[8], b[9], b[10] = byte(kind), byte(region), byte(m.Slot)
 	binary.LittleEndian.PutUint64(b[16:], content)
 	return b
 }

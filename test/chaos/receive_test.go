@@ -83,7 +83,7 @@ func (m *member) handleAM(a *ucp.AM) {
 	switch amKind(h[8]) {
 	case amPlain:
 	case amPut:
-		if err := m.lookAt(&m.amCheck, uint32(h[10]), id, int(h[9]), binary.LittleEndian.Uint64(h[16:])); err != nil {
+		if err := m.lookAt(&m.amCheck, uint32(h[10]), int(h[9]), binary.LittleEndian.Uint64(h[16:])); err != nil {
 			fail(fmt.Errorf("a put before a fence and this message: %w", err))
 		}
 		fallthrough
