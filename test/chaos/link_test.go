@@ -283,7 +283,12 @@ func (l *link) part() {
 	m := l.m
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if err := l.eps[mainEP].TagSend(nil, 0).Wait(ctx); !ended(err) {
+	// A process that is ending can be connected to for a moment.
+	var err error
+	for err == nil {
+		err = l.eps[mainEP].TagSend(nil, 0).Wait(ctx)
+	}
+	if !ended(err) {
 		m.anomaly("a send to member %d after its failure (%v): %v", l.id, l.reason, err)
 	}
 	var failed [numEPs]bool
