@@ -3,6 +3,7 @@ package ucp_test
 import (
 	"context"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -66,7 +67,7 @@ func read(t *testing.T, path string, ws ...*ucp.Worker) *live.Page {
 func called(t *testing.T, p *live.Page, w *ucp.Worker) live.Worker {
 	t.Helper()
 	for _, l := range p.Workers {
-		if "worker "+l.Name+" with" == w.Address().String()[:len("worker "+l.Name+" with")] {
+		if strings.HasPrefix(w.Address().String(), "worker "+l.Name+" ") {
 			return l
 		}
 	}
