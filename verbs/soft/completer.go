@@ -261,6 +261,10 @@ func (q *qp) refused(p *packet) {
 		return
 	}
 	if p.syn == wire.NakSequence {
+		if q.req.probe.on {
+			q.fillGap(p.psn)
+			return
+		}
 		q.req.window.lost()
 		q.goBack(p.psn)
 		return
@@ -276,6 +280,13 @@ func (q *qp) refused(p *packet) {
 // runs.
 func (q *qp) expire(now ucs.Time) ucs.Time {
 	next := q.expireRequests(now)
+	if s := &q.rsp; s.gap == gapOpen {
+		if now >= s.gapEnds {
+			q.tellGap()
+		} else if next == 0 || s.gapEnds < next {
+			next = s.gapEnds
+		}
+	}
 	if s := &q.rsp; s.due && !s.soon {
 		if now >= s.dueAt {
 			s.soon = true

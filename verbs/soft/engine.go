@@ -267,6 +267,9 @@ func (q *qp) arrive(p *packet, now ucs.Time) {
 	case wire.KindSend, wire.KindWrite, wire.KindReadRequest, wire.KindAtomic:
 		if q.typ == verbs.RC {
 			q.requested(p, info, now)
+			if len(q.rsp.early) != 0 {
+				q.drainEarly(p.ackReq, now)
+			}
 			if q.rsp.soon && q.rsp.long { // a train is taken: its sender may go on
 				q.transmit()
 			}

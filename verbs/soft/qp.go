@@ -237,6 +237,7 @@ func (q *qp) endLost() {
 // flush ends what is queued, in order.
 func (q *qp) flush() {
 	q.flushSends()
+	q.dropEarly()
 	if q.rsp.held {
 		q.rsp.held = false
 		q.endRecv(verbs.WCFlushErr)

@@ -24,6 +24,7 @@ type requester struct {
 	retries, rnrs uint8 // left
 	stuck         bool  // a work request failed here: nothing is sent after it
 	window        window
+	fill          gapFill
 	probe         probe
 	since         ucs.Time
 	pause         ucs.Time      // the receiver was not ready: send nothing before; negative: for so long from the next look at the clock on
@@ -221,7 +222,7 @@ func (q *qp) goBack(psn verbs.PSN) {
 	if r.sent > 0 {
 		end++
 	}
-	r.rd = 0
+	r.rd, r.fill.n = 0, 0
 	r.probe.again()
 	for i := r.head; i != end; i++ {
 		w := q.sq.at(i)

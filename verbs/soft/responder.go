@@ -28,16 +28,22 @@ type responder struct {
 	keptN uint32            // running number of the next
 	asked uint16            // bit i: kept[i] is to be answered
 
-	ack    verbs.PSN     // what a plain acknowledgement carries: never the PSN of a READ or an atomic
-	due    bool          // an acknowledgement
-	soon   bool          // without waiting for more to acknowledge
-	long   bool          // the last packet is of a long message, and asked
-	nak    wire.Syndrome // instead; 0: none
-	silent bool          // a sequence error was told already
-	stood  uint32        // ends of messages and packets that asked, since the last acknowledgement
-	run    uint32        // the same since the last request or acknowledgement went to the peer
-	dueAt  ucs.Time
-	fatal  bool // the queue pair ends when nak is told
+	ack   verbs.PSN     // what a plain acknowledgement carries: never the PSN of a READ or an atomic
+	due   bool          // an acknowledgement
+	soon  bool          // without waiting for more to acknowledge
+	long  bool          // the last packet is of a long message, and asked
+	nak   wire.Syndrome // instead; 0: none
+	gap   gapState
+	stood uint32 // ends of messages and packets that asked, since the last acknowledgement
+	run   uint32 // the same since the last request or acknowledgement went to the peer
+	dueAt ucs.Time
+	fatal bool // the queue pair ends when nak is told
+
+	// The reorder buffer: requests whose predecessors are missing, in order.
+	early      []*earlyRequest
+	earlyBytes int
+	passed     int      // requests that came since the gap opened
+	gapEnds    ucs.Time // when it is reported, of gapOpen
 }
 
 // maxDestRd is the most reads and atomics of a peer that are remembered.
@@ -69,14 +75,14 @@ func (q *qp) requested(p *packet, info *wire.Info, now ucs.Time) {
 	switch d := p.psn.Diff(r.psn); {
 	case d > 0:
 		q.count(cntOutOfSequence, 1)
-		if !r.silent {
-			r.silent = true
-			r.nak, r.due, r.soon = wire.NakSequence, true, true
-		}
+		q.outOfOrder(p, now)
 		return
 	case d < 0:
 		q.count(cntDuplicates, 1)
 		q.again(p, info)
+		if len(r.early) != 0 {
+			q.tellGap() // a probe: the NAK may be lost
+		}
 		return
 	}
 	if !q.fits(info) {
@@ -97,7 +103,10 @@ func (q *qp) requested(p *packet, info *wire.Info, now ucs.Time) {
 	if !ok {
 		return
 	}
-	r.kind, r.ended, r.silent = info.Kind, info.Place, false
+	r.kind, r.ended = info.Kind, info.Place
+	if r.gap != noGap {
+		r.gapFilled()
+	}
 	if info.Kind == wire.KindReadRequest || info.Kind == wire.KindAtomic {
 		return // the answer acknowledges
 	}
@@ -159,7 +168,7 @@ func (q *qp) takeRecv() bool {
 	r.held = q.takeRecvWQE(&r.recv)
 	if !r.held {
 		r.nak, r.due, r.soon = wire.RNR(r.minTimer), true, true
-		r.silent = true // what comes behind is dropped without a word
+		r.gap = gapRNR // what comes behind is dropped
 		q.count(cntRNRNaks, 1)
 	}
 	return r.held

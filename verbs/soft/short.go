@@ -87,7 +87,7 @@ func (q *qp) arriveShort(c *cell, now ucs.Time) bool {
 	r := &q.rsp
 	n := uint32(c.n)
 	if c.op != wire.SendOnly || int(n) > q.short || c.nsg != 0 || c.psn != r.psn || c.pkey != q.pkey ||
-		!q.known || r.fatal || r.held || !r.ended.Ends() || q.stateNow() != verbs.StateRTS {
+		!q.known || r.fatal || r.gap != noGap || r.held || !r.ended.Ends() || q.stateNow() != verbs.StateRTS {
 		return false
 	}
 	id, to, ok := q.peekShort(n)
@@ -104,7 +104,7 @@ func (q *qp) arriveShort(c *cell, now ucs.Time) bool {
 	if n != 0 {
 		placeLast(to, c.small[:n])
 	}
-	r.kind, r.ended, r.silent = wire.KindSend, wire.PlaceOnly, false
+	r.kind, r.ended = wire.KindSend, wire.PlaceOnly
 	r.off = n
 	r.msn++
 	q.stands(c.flags&cellAckReq != 0, wire.PlaceOnly, now)

@@ -87,7 +87,7 @@ func (q *qp) arriveTrain(p *packet, now ucs.Time) {
 func (q *qp) takeMiddles(p *packet, b []byte, k int) int {
 	r := &q.rsp
 	n := k * q.mtu
-	if k < 1 || n > len(b) || p.psn != r.psn || r.fatal || r.ended.Ends() || r.kind != wire.KindWrite ||
+	if k < 1 || n > len(b) || p.psn != r.psn || r.fatal || r.gap != noGap || r.ended.Ends() || r.kind != wire.KindWrite ||
 		uint32(n) >= r.left || q.access&verbs.RemoteWrite == 0 || q.stateNow() == verbs.StateErr {
 		return 0
 	}
@@ -103,6 +103,6 @@ func (q *qp) takeMiddles(p *packet, b []byte, k int) int {
 	r.off += uint32(n)
 	r.psn = r.psn.Add(k)
 	r.ack = r.psn.Add(-1)
-	r.ended, r.silent = wire.PlaceMiddle, false
+	r.ended = wire.PlaceMiddle
 	return k
 }

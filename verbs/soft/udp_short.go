@@ -99,7 +99,7 @@ func (q *qp) putShort(w *wqe, b []byte, full bool) {
 // hot: BenchmarkSmallStream.
 func (q *qp) arriveShorts(g *datagram, i, all int, now ucs.Time) (n int) {
 	r := &q.rsp
-	if !q.shortUDP || !q.known || r.fatal || r.held || !r.ended.Ends() ||
+	if !q.shortUDP || !q.known || r.fatal || r.gap != noGap || r.held || !r.ended.Ends() ||
 		q.stateNow() != verbs.StateRTS || !q.to.udp.sent(g) {
 		return 0
 	}
@@ -175,7 +175,7 @@ func (q *qp) tookShort(h wire.BTH, kind wire.Kind, n int, now ucs.Time) {
 	r := &q.rsp
 	q.count(cntRxPackets, 1)
 	q.count(cntRxBytes, uint64(n))
-	r.kind, r.ended, r.silent = kind, wire.PlaceOnly, false
+	r.kind, r.ended = kind, wire.PlaceOnly
 	r.msn++
 	q.stands(h.AckReq(), wire.PlaceOnly, now)
 }

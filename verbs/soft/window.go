@@ -44,11 +44,14 @@ const (
 func newWindow(most, mtu int) window {
 	v := window{max: most, now: most, mtu: mtu}
 	whole := v.packets()
-	v.train = trainLen(mtu, whole/3)
+	v.fit()
 	v.trains = max(1, whole/2/v.train)
 	v.part = partLen(v.train, whole/2)
 	return v
 }
+
+// fit has segment batches shrink and grow with the window.
+func (v *window) fit() { v.train = trainLen(v.mtu, v.packets()/3) }
 
 // window is how many packets of 4 KB a connection has under way whose own carry
 // mtu bytes. A peer of long packets over UDP is on this host, so its socket holds
@@ -92,12 +95,14 @@ func (v *window) acked(n int) {
 	}
 	if v.seen += n; v.seen >= v.packets() {
 		v.now, v.seen = v.now+1, 0
+		v.fit()
 	}
 }
 
 // lost halves the window.
 func (v *window) lost() {
 	v.now, v.seen = max(v.now/2, min(leastWindow, v.max)), 0
+	v.fit()
 }
 
 // begins reports whether a train begins behind n packets of a long message.
