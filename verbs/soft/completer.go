@@ -15,19 +15,15 @@ func (q *qp) answered(p *packet) {
 	}
 	r := &q.req
 	info := p.op.Info()
-	top := r.psn
-	if p.op == wire.Acknowledge {
-		top = r.top
-	}
-	if p.psn.Before(r.una) || !p.psn.Before(top) {
+	switch {
+	case p.psn.Before(r.una) || !p.psn.Before(r.top):
 		q.count(cntDuplicates, 1)
-		return // an old one, or an answer to what goes out again
-	}
-	if !p.psn.Before(r.psn) {
-		if q.skip(p.psn.Add(1)); !p.psn.Before(r.psn) { // a read before it is to be answered again
-			q.retire(r.psn)
-			return
-		}
+		return
+	case p.op == wire.Acknowledge && p.syn.IsNak():
+		q.refused(p)
+		return
+	case !p.psn.Before(r.psn) && !q.catchUp(p):
+		return
 	}
 	if info.Kind == wire.KindReadResponse {
 		q.readAnswer(p, info)
@@ -40,9 +36,25 @@ func (q *qp) answered(p *packet) {
 		q.retire(p.psn.Add(1))
 	case p.syn.IsRNR():
 		q.notReady(p)
-	case p.syn.IsNak():
-		q.refused(p)
 	}
+}
+
+// catchUp takes p, which answers a request that is about to go out again: that and what
+// lies before need not. Where a READ before p lacks its answer, it returns false: that
+// READ goes again first.
+func (q *qp) catchUp(p *packet) bool {
+	r := &q.req
+	if p.op == wire.Acknowledge {
+		q.skip(p.psn.Add(1))
+	} else if q.skip(p.psn); r.psn == p.psn && q.sq.at(r.tx).reads() {
+		q.request(q.sq.at(r.tx), &q.out) // counts as sent: its answer is here
+	}
+	if p.psn.Before(r.psn) {
+		return true
+	}
+	q.retire(r.psn)
+	q.count(cntDuplicates, 1)
+	return false
 }
 
 // retire takes all packets before una as acknowledged and ends their work
@@ -59,7 +71,7 @@ func (q *qp) retire(una verbs.PSN) bool {
 		if w.reads() && !w.done {
 			if have := w.psn.Add(int(w.got) / q.mtu); have.Before(una) {
 				q.advance(have)
-				q.goBack(have)
+				q.missing(have, una)
 				return false
 			}
 			break
@@ -72,6 +84,19 @@ func (q *qp) retire(una verbs.PSN) bool {
 	q.advance(una)
 	q.endFailed()
 	return true
+}
+
+// missing acts on an answer before psn while the one at have is missing. It asks again
+// once: what follows of the same stream of answers, whose PSNs increase, is dropped. A
+// PSN that is not beyond the last one is of the next stream, in which an answer is
+// missing too.
+func (q *qp) missing(have, psn verbs.PSN) {
+	r := &q.req
+	again := !have.Before(r.late) || !r.late.Before(psn)
+	if again {
+		q.goBack(have)
+	}
+	r.late = psn
 }
 
 // retirePlain ends what is acknowledged up to the first work request that is more
@@ -102,6 +127,9 @@ func (q *qp) advance(una verbs.PSN) {
 		r.window.acked(n)
 		r.probe.acked(una, ucs.Time(q.d.now.Load()))
 		r.una, r.since, r.met = una, 0, 0
+		if r.late.Before(una) {
+			r.late = una
+		}
 		r.retries, r.rnrs = r.retryCnt, r.rnrRetry
 	}
 }
@@ -150,7 +178,7 @@ func (q *qp) flushSends() {
 		q.endSend(q.sq.at(r.head), verbs.WCFlushErr)
 	}
 	r.tx, r.sent, r.stuck, r.rd = r.head, 0, false, 0
-	r.una, r.top, r.since, r.pause = r.psn, r.psn, 0, 0
+	r.una, r.top, r.late, r.since, r.pause = r.psn, r.psn, r.psn, 0, 0
 	r.probe.markAt, r.probe.alone = 0, false
 }
 
@@ -254,19 +282,29 @@ var refusals = map[wire.Syndrome]verbs.WCStatus{
 	wire.NakInvalidRD:    verbs.WCRemInvRDReqErr,
 }
 
-// refused acts on a negative acknowledgement.
+// refused acts on a negative acknowledgement, which may answer a request that is about
+// to go out again. The responder that refuses a request is in the error state and
+// answers nothing more. So a READ before the request that lacks its answer never gets
+// it, and ends with the refusal.
 func (q *qp) refused(p *packet) {
+	r := &q.req
 	q.count(cntNaks, 1)
-	if !q.retire(p.psn) || q.req.una != p.psn {
-		return
+	q.skip(p.psn)
+	whole := !r.psn.Before(p.psn)
+	if whole {
+		whole = q.retire(p.psn)
+	} else {
+		q.retire(r.psn)
 	}
 	if p.syn == wire.NakSequence {
-		if q.req.probe.on {
+		switch {
+		case !whole || r.una != p.psn:
+		case r.probe.on:
 			q.fillGap(p.psn)
-			return
+		default:
+			r.window.lost()
+			q.goBack(p.psn)
 		}
-		q.req.window.lost()
-		q.goBack(p.psn)
 		return
 	}
 	if s, ok := refusals[p.syn]; ok {

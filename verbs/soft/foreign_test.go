@@ -66,6 +66,40 @@ func TestForeignAsks(t *testing.T) {
 	}
 }
 
+// TestForeignLostReadAnswer: one answer of 64 READs is lost. The requester asks again
+// once for what is missing: 96 requests at most, and no time-out.
+func TestForeignLostReadAnswer(t *testing.T) {
+	for _, tc := range []struct {
+		mtu  verbs.MTU
+		size int
+	}{{verbs.MTU1024, 8}, {verbs.MTU4096, 4096}, {verbs.MTU1024, 4000}, {verbs.MTU256, 8192}} {
+		for _, lost := range []int{0, 1, 20, 62} {
+			t.Run(fmt.Sprintf("%d bytes, MTU %v, READ %d", tc.size, tc.mtu, lost), func(t *testing.T) {
+				w := newForeignWorld(t, 1, tc.mtu, timeout67ms)
+				npk := (tc.size + tc.mtu.Bytes() - 1) / tc.mtu.Bytes()
+				gone := localPSN.Add(lost*npk + npk/2)
+				w.peer.lose = func(p *packet) bool {
+					if p.psn != gone || p.op.Info().Kind != wire.KindReadResponse {
+						return false
+					}
+					gone = 1 << 24 // none
+					return true
+				}
+				for i := range 64 {
+					w.post(verbs.SendWR{
+						ID: uint64(i), Op: verbs.OpRead, Flags: verbs.SendSignaled, NumSG: 1, SG: [4]verbs.SGE{w.side.piece(i*tc.size, tc.size)},
+						Remote: uint64(i * tc.size), RKey: foreignRKey,
+					})
+				}
+				w.completions(64)
+				require.Equal(t, w.peer.mem[:64*tc.size], w.side.buf[:64*tc.size])
+				require.LessOrEqual(t, w.peer.requests[wire.KindReadRequest], 96)
+				require.Zero(t, value(t, w.devs[0], "device.timeouts"))
+			})
+		}
+	}
+}
+
 // TestForeignDuplicateRead: each duplicate READ is answered by itself.
 func TestForeignDuplicateRead(t *testing.T) {
 	w := newForeignWorld(t, 1, verbs.MTU1024, timeout67ms)

@@ -113,7 +113,7 @@ func (q *qp) adopt(from, to verbs.QPState, mask verbs.AttrMask) {
 		s.psn = a.RQPSN
 	}
 	if mask&verbs.AttrSQPSN != 0 {
-		r.psn, r.una, r.top, q.sq.next = a.SQPSN, a.SQPSN, a.SQPSN, a.SQPSN
+		r.psn, r.una, r.top, r.late, q.sq.next = a.SQPSN, a.SQPSN, a.SQPSN, a.SQPSN, a.SQPSN
 		r.window, r.probe = newWindow(q.d.window(q.mtu), q.mtu), probe{on: r.probe.on}
 		r.retries, r.rnrs = a.RetryCnt, a.RNRRetry
 	}

@@ -193,6 +193,20 @@ func (e *endpoint) fated(i int) bool {
 	}
 }
 
+// unanswered reports whether op i is a READ or an atomic before one that the peer
+// refuses: its answer may be lost, and the peer gives no other.
+func (e *endpoint) unanswered(i int) bool {
+	if e.plan == nil || !e.plan.kills || e.ops[i].wr.Op != verbs.OpRead && atomicOps>>e.ops[i].wr.Op&1 == 0 {
+		return false
+	}
+	for i++; i < len(e.ops); i++ {
+		if e.fated(i) {
+			return true
+		}
+	}
+	return false
+}
+
 // mayFail reports whether op i may be the first that fails, so. Some deaths have
 // witnesses, for which check looks.
 func (e *endpoint) mayFail(i int, s verbs.WCStatus) bool {
@@ -200,6 +214,9 @@ func (e *endpoint) mayFail(i int, s verbs.WCStatus) bool {
 	switch {
 	case e.fated(i) && s == e.plan.want:
 		e.o.tally[e.plan.name]++
+		return true
+	case e.unanswered(i) && s == e.plan.want:
+		e.o.tally["lost its answer before a refusal"]++
 		return true
 	case s == verbs.WCRetryExcErr: // nobody answers any more
 		e.o.tally["no answer"]++

@@ -17,6 +17,7 @@ type requester struct {
 	psn  verbs.PSN // of the next packet
 	una  verbs.PSN // the oldest that is not acknowledged
 	top  verbs.PSN // behind the last that was ever sent
+	late verbs.PSN // of the last answer that was dropped because one before it is missing; una: none was
 	met  int       // messages of the peer since una moved
 	rd   int       // reads and atomics under way
 	maxRd,
@@ -222,7 +223,7 @@ func (q *qp) goBack(psn verbs.PSN) {
 	if r.sent > 0 {
 		end++
 	}
-	r.rd, r.fill.n = 0, 0
+	r.rd, r.late, r.fill.n = 0, r.una, 0
 	r.probe.again()
 	for i := r.head; i != end; i++ {
 		w := q.sq.at(i)
