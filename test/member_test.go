@@ -33,17 +33,18 @@ import (
 const (
 	// lossEnv is the chance that a device of a member loses a packet.
 	lossEnv = "GOUCX_TEST_LOSS"
+	// wideEnv has few members put and get long pieces.
+	wideEnv = "GOUCX_TEST_WIDE"
 
-	memberSlots = 1024 // numbers of members that are alive at once differ by less
-	slotLen     = 512
-	slotText    = 64 // where in a slot what is put begins; before it a word
-	memberAM    = 7
-	idlePasses  = 200 // before a member sleeps
+	slotWord   = 8  // where in a slot the word of all other atomics is
+	slotText   = 64 // where in a slot what is put begins; before it a word
+	memberAM   = 7
+	idlePasses = 200 // before a member sleeps
 )
 
 // member is a process that exchanges data with all members that it is told of,
 // with each in rounds of its own: a tag message each way, an active message, a put
-// that a get reads back, an atomic. Everything is verified. When it has nothing to
+// that a get reads back, two atomics. Everything is verified. When it has nothing to
 // do it sleeps until the event descriptor wakes it.
 //
 // It says its address and the key of its memory. It hears:
@@ -71,22 +72,35 @@ type member struct {
 // mate is another member as this one sees it.
 type mate struct {
 	*member
-	id    uint32
-	e     ucp.Endpoint
-	key   *ucp.RemoteKey
-	word  ucp.Atomic[uint64]
-	over  bool // an operation failed, so that OnFailure is due
-	gone  bool // OnFailure was called
-	begun uint64
-	round uint64 // done
-	first uint64 // the word's value before this side's
-	do    func(*mate) bool
+	id           uint32
+	e            ucp.Endpoint
+	key          *ucp.RemoteKey
+	word, second ucp.Atomic[uint64]
+	over         bool // an operation failed, so that OnFailure is due
+	gone         bool // OnFailure was called
+	begun        uint64
+	round        uint64 // done
+	first        uint64 // the word's value before this side's
+	do           func(*mate) bool
 
 	text, in, back []byte
 	recv           ucp.RecvRequest
 	sent           [2]ucp.Request
 	access         ucp.Request
 	fetch          ucp.Fetch[uint64]
+	other          ucp.Fetch[uint64] // of the second word, by another operation each round
+	value          uint64            // of that word after it
+}
+
+// memberSlots is how far numbers of members that are alive at once may differ, slotLen
+// the length of a member's slot in the memory of each other.
+var memberSlots, slotLen = slots()
+
+func slots() (n, size int) {
+	if os.Getenv(wideEnv) != "" {
+		return 2, 256 << 10
+	}
+	return 1024, 512
 }
 
 func roleMember(p *parent) {
@@ -210,6 +224,9 @@ func (m *member) meet(line string) {
 	if t.key, err = m.unpack(t.e, key); err == nil {
 		t.word, err = ucp.AtomicAt[uint64](t.key, t.slot())
 	}
+	if err == nil {
+		t.second, err = ucp.AtomicAt[uint64](t.key, t.slot()+slotWord)
+	}
 	t.over = t.lost(err)
 }
 
@@ -227,7 +244,7 @@ func (t *mate) lost(err error) bool {
 }
 
 // slot is where in the other's memory this member writes.
-func (t *mate) slot() uint64 { return uint64(t.member.id % memberSlots * slotLen) }
+func (t *mate) slot() uint64 { return uint64(int(t.member.id) % memberSlots * slotLen) }
 
 func tagOf(id uint32) ucp.Tag { return 1<<32 | ucp.Tag(id) }
 
@@ -253,8 +270,12 @@ func (t *mate) begin() bool {
 	fill(t.text, me, n)
 	small := make([]byte, messageHead+n%40)
 	fill(small, me, n)
-	t.sent = [2]ucp.Request{t.e.TagSend(t.text, tagOf(me)), t.e.AMSend(memberAM, small[:messageHead], small[messageHead:])}
-	t.back = t.back[:messageHead+n*7%400]
+	post := t.e.TagSend
+	if n%4 == 3 {
+		post = t.e.TagSendSync
+	}
+	t.sent = [2]ucp.Request{post(t.text, tagOf(me)), t.e.AMSend(memberAM, small[:messageHead], small[messageHead:])}
+	t.back = t.back[:messageHead+n*7919%uint64(slotLen-2*slotText)]
 	put := make([]byte, len(t.back))
 	fill(put, me, n)
 	t.access = t.key.Put(put, t.slot()+slotText)
@@ -275,19 +296,61 @@ func (t *mate) afterFlush() bool {
 	if !t.ended(t.access) {
 		return false
 	}
-	t.access, t.fetch = t.key.Get(t.back, t.slot()+slotText), t.word.FetchAdd(1)
+	t.access, t.fetch, t.other = t.key.Get(t.back, t.slot()+slotText), t.word.FetchAdd(1), t.operate()
 	t.do = (*mate).afterGet
 	return true
 }
 
+// operate changes the second word: by a swap in the first round, since a member that
+// had the slot before may have left something.
+func (t *mate) operate() ucp.Fetch[uint64] {
+	x := t.operand()
+	switch t.round % 5 {
+	case 0:
+		return t.second.Swap(x)
+	case 1:
+		return t.second.CompareAndSwap(t.value, x)
+	case 2:
+		return t.second.FetchXor(x)
+	case 3:
+		return t.second.FetchOr(x)
+	default:
+		return t.second.FetchAnd(x)
+	}
+}
+
+func (t *mate) operand() uint64 { return (t.round + 1) * 0x9e3779b97f4a7c15 }
+
+// after is the second word's value after operate.
+func (t *mate) after() uint64 {
+	switch x := t.operand(); t.round % 5 {
+	case 2:
+		return t.value ^ x
+	case 3:
+		return t.value | x
+	case 4:
+		return t.value & x
+	default:
+		return x
+	}
+}
+
 func (t *mate) afterGet() bool {
-	if !t.fetch.Done() || !t.ended(t.access) {
+	if !t.fetch.Done() || !t.other.Done() || !t.ended(t.access) {
 		return false
 	}
 	v, err := t.fetch.Wait(context.Background())
 	if t.over = t.lost(err); t.over {
 		return false
 	}
+	second, err := t.other.Wait(context.Background())
+	if t.over = t.lost(err); t.over {
+		return false
+	}
+	if t.round > 0 {
+		t.expect("second word", second, t.value)
+	}
+	t.value = t.after()
 	if t.round == 0 {
 		t.first = v
 	}
