@@ -189,12 +189,13 @@ func (f *iface) attrOf() uct.IfaceAttr {
 }
 
 // failureWithin is how long it takes until a dead peer is asked for a sign of life,
-// and has not answered.
+// and has not answered: by what a queue pair repeats, or, where the connection sleeps,
+// by connection messages.
 func (f *iface) failureWithin() time.Duration {
 	if f.keepalive == config.Forever {
 		return config.Forever // it is noticed when something is sent
 	}
-	return f.keepalive*5/4 + f.retriesFor()
+	return f.keepalive*5/4 + max(f.retriesFor(), f.retryEvery*time.Duration(f.tries))
 }
 
 // retriesFor is how long a queue pair repeats what has no answer.

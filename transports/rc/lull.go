@@ -3,6 +3,7 @@ package rc
 import (
 	"github.com/goucx/goucx/transports/internal/lull"
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/wireup/machine"
 )
 
@@ -19,6 +20,7 @@ func (f *iface) lull(now ucs.Time) {
 
 // idle lists the connections that could sleep.
 func (f *iface) idle(now ucs.Time) (idle lull.List) {
+	f.learnWaits(uct.WaitsForAnswer)
 	for _, e := range f.eps {
 		if e == nil || e.dead != nil || e.out == nil {
 			continue
@@ -29,6 +31,25 @@ func (f *iface) idle(now ucs.Time) (idle lull.List) {
 		}
 	}
 	return idle
+}
+
+// learnWaits asks the layer above for which connections it waits for at least least.
+func (f *iface) learnWaits(least uct.Waits) {
+	for _, e := range f.eps {
+		if e != nil {
+			e.Awaited = uct.WaitsNot
+		}
+	}
+	lull.Learn(f.handler, least, func(u uct.Endpoint, source uint32) *lull.Activity {
+		e, _ := u.(*ep)
+		if i := int(source) - 1; e == nil && i >= 0 && i < len(f.eps) {
+			e = f.eps[i]
+		}
+		if e == nil {
+			return nil
+		}
+		return &e.Activity
+	})
 }
 
 // Nap: see lull.Conn.

@@ -212,7 +212,7 @@ func (p *pair) broken(wc *verbs.WC) {
 
 // tend does what gives no sign: deadlines, pairs that linger, signs of life.
 func (f *iface) tend() {
-	if f.alarmAt == 0 && len(f.dying) == 0 && f.pairs == 0 {
+	if f.alarmAt == 0 && len(f.dying) == 0 && len(f.conns) == 0 {
 		return
 	}
 	now := ucs.Now()
@@ -265,10 +265,22 @@ func (e *ep) time() {
 }
 
 // askLives writes no bytes to peers of which nothing was heard: one that is dead
-// does not acknowledge that.
+// does not acknowledge that. A connection that sleeps is woken where the layer above
+// waits for it: the peer must answer that, too.
 func (f *iface) askLives(now ucs.Time) {
+	f.learnWaits(uct.WaitsForEnd)
 	for _, e := range f.eps {
-		if e == nil || e.out == nil || e.dead != nil {
+		if e == nil || e.dead != nil {
+			continue
+		}
+		if e.out == nil {
+			if e.lastUsed == 0 {
+				e.lastUsed = now
+			}
+			if e.Awaited != uct.WaitsNot && now.Sub(e.lastUsed) >= f.keepalive {
+				e.lastUsed = now
+				e.want()
+			}
 			continue
 		}
 		q := e.out

@@ -3,6 +3,7 @@ package shm
 import (
 	"github.com/goucx/goucx/transports/internal/lull"
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/wireup/machine"
 )
 
@@ -18,6 +19,7 @@ func (f *iface) lull(now ucs.Time) {
 
 // idle lists the connections that could sleep.
 func (f *iface) idle(now ucs.Time) (idle lull.List) {
+	f.learnWaits()
 	for _, e := range f.slots {
 		if e == nil || e.dead != nil || e.hungUp {
 			continue
@@ -27,6 +29,26 @@ func (f *iface) idle(now ucs.Time) (idle lull.List) {
 		}
 	}
 	return idle
+}
+
+// learnWaits asks the layer above for which connections it waits for an answer. The
+// end of a peer shows on its socket, also while the connection sleeps.
+func (f *iface) learnWaits() {
+	for _, e := range f.slots {
+		if e != nil {
+			e.Awaited = uct.WaitsNot
+		}
+	}
+	lull.Learn(f.handler, uct.WaitsForAnswer, func(u uct.Endpoint, source uint32) *lull.Activity {
+		e, _ := u.(*ep)
+		if i := int(source) - 1; e == nil && i >= 0 && i < len(f.slots) {
+			e = f.slots[i]
+		}
+		if e == nil {
+			return nil
+		}
+		return &e.Activity
+	})
 }
 
 // Nap: see lull.Conn.

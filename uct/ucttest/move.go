@@ -16,6 +16,7 @@ var moveCases = []testCase{
 	{"all-connect", moveAllConnect},
 	{"source-stays", moveSourceStays},
 	{"after-idle", moveAfterIdle},
+	{"awaited", moveAwaited},
 }
 
 // inbound checks what one node receives: from each sender, which is the message's
@@ -152,4 +153,42 @@ func moveAfterIdle(e *env) {
 			require.Empty(e, n.failures)
 		}
 	}
+}
+
+// moveAwaited: a connection for which an answer is awaited is not put to sleep from
+// this side, be it named by its endpoint or by the source of what came. One whose end
+// alone is waited for sleeps like others, and serves again.
+func moveAwaited(e *env) {
+	a, b := e.pair()
+	e.needs(a, uct.OpAMShort, "AM short")
+	if _, can := a.iface.(uct.Idler); !can {
+		e.notApplicable("connections do not sleep")
+	}
+	l := e.connect(a, b)
+	for _, by := range []struct {
+		n *node
+		r waitReport
+	}{{a, waitReport{ep: l.Endpoint}}, {b, waitReport{}}} {
+		n, f := by.n, by.n.iface.(uct.Idler)
+		l.post(func() uct.Status { return l.AMUint64(1, 1, 1) })
+		e.until("the message", func() bool { return len(b.inbox) > 0 }, a, b)
+		if n == b {
+			by.r.source = b.inbox[0].source
+		}
+		b.inbox = nil
+		e.until("the connection to be idle", func() bool { return len(f.Idle(ucs.Now(), nil)) == 1 }, a, b)
+		by.r.waits = uct.WaitsForAnswer
+		n.awaits = &by.r
+		require.Empty(e, f.Idle(ucs.Now(), nil), "an answer is awaited")
+		require.Zero(e, f.Sleep(ucs.Now(), ucs.Now(), 1))
+		by.r.waits = uct.WaitsForEnd
+		e.until("the connection to sleep", func() bool {
+			f.Sleep(ucs.Now(), ucs.Now(), 1)
+			return a.iface.(uct.Idler).Live()+b.iface.(uct.Idler).Live() == 0
+		}, a, b)
+		n.awaits = nil
+	}
+	l.post(func() uct.Status { return l.AMUint64(1, 1, 1) })
+	e.until("a message after the sleep", func() bool { return len(b.inbox) == 1 }, a, b)
+	require.Empty(e, append(a.failures, b.failures...))
 }

@@ -54,6 +54,21 @@ type node struct {
 	onFailure func(uct.Failure)
 	kept      int // messages
 	keep      func(mem []byte, ds []uct.Desc) uint64
+	awaits    *waitReport // nil: nothing is waited for
+}
+
+// waitReport is what a node says that it waits for.
+type waitReport struct {
+	ep     uct.Endpoint
+	source uint32
+	waits  uct.Waits
+}
+
+// ReportWaits: see uct.WaitReporter.
+func (n *node) ReportWaits(least uct.Waits, report func(uct.Endpoint, uint32, uct.Waits)) {
+	if r := n.awaits; r != nil && r.waits >= least {
+		report(r.ep, r.source, r.waits)
+	}
 }
 
 // progress calls the iface and checks the result.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
 )
 
 const (
@@ -32,19 +33,34 @@ type Conn interface {
 
 // Activity is when a connection was used last, as far as the looks at it tell.
 type Activity struct {
-	moved uint64   // what was sent and received at
-	at    ucs.Time // this time, or before it
+	Awaited uct.Waits // by the layer above, when Learn asked it last
+	moved   uint64    // what was sent and received at
+	at      ucs.Time  // this time, or before it
 }
 
 func (a *Activity) last() *Activity { return a }
 
 // Idle notes how much was sent and received so far, and reports whether it has been
-// as much for long enough.
+// as much for long enough, and no answer is awaited.
 func (a *Activity) Idle(now ucs.Time, moved uint64) bool {
 	if moved != a.moved || a.at == 0 {
 		a.moved, a.at = moved, now
 	}
-	return now.Sub(a.at) >= idleAfter
+	return now.Sub(a.at) >= idleAfter && a.Awaited < uct.WaitsForAnswer
+}
+
+// Learn asks h for which connections it waits for at least least. The caller has
+// cleared Awaited of all; of finds it by what uct.WaitReporter names, or gives nil.
+func Learn(h uct.Handler, least uct.Waits, of func(ep uct.Endpoint, source uint32) *Activity) {
+	r, ok := h.(uct.WaitReporter)
+	if !ok {
+		return
+	}
+	r.ReportWaits(least, func(ep uct.Endpoint, source uint32, w uct.Waits) {
+		if a := of(ep, source); a != nil {
+			a.Awaited = max(a.Awaited, w)
+		}
+	})
 }
 
 // List is connections that could sleep.

@@ -1,0 +1,40 @@
+package ucp
+
+import (
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
+)
+
+// ReportWaits implements uct.WaitReporter. A lane awaits an answer while it has sends
+// that the peer has not matched or asked for, or emulated operations without their
+// answer. A source owes one, or is owed the rest of a message, while the worker holds
+// or receives something of it. A receive that is tied to an endpoint waits for the
+// end of the connection.
+func (p *port) ReportWaits(least uct.Waits, report func(uct.Endpoint, uint32, uct.Waits)) {
+	w := p.w
+	lane := func(i uint32, waits uct.Waits) {
+		if l := &w.t.lanes[i]; l.ep != nil && l.status == ucs.OK && l.port == uint32(p.index) {
+			report(l.transport(), 0, waits)
+		}
+	}
+	for i := range w.t.lanes {
+		if w.t.lanes[i].open.head != 0 {
+			lane(uint32(i), uct.WaitsForAnswer)
+		}
+	}
+	for i := range w.sw.ops {
+		if o := &w.sw.ops[i]; o.live {
+			lane(o.lane, uct.WaitsForAnswer)
+		}
+	}
+	for id, s := range p.sources {
+		if s.waiting > 0 || s.fetches > 0 || s.into != intoNothing {
+			report(nil, id, uct.WaitsForAnswer)
+		}
+	}
+	for i := 1; least <= uct.WaitsForEnd && i < len(w.slab.slots); i++ {
+		if s := &w.slab.slots[i]; s.state == slotLive && s.flags&flagTied != 0 {
+			lane(w.eps[s.ep].lane, uct.WaitsForEnd)
+		}
+	}
+}

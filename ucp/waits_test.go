@@ -1,0 +1,68 @@
+package ucp
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/uct"
+)
+
+// waitsOf is what w reports of its connections: the most of each.
+func waitsOf(w *Worker, least uct.Waits) (endpoints, sources uct.Waits) {
+	for _, p := range w.ports {
+		p.ReportWaits(least, func(ep uct.Endpoint, source uint32, waits uct.Waits) {
+			if ep != nil {
+				endpoints = max(endpoints, waits)
+			} else {
+				sources = max(sources, waits)
+			}
+		})
+	}
+	return endpoints, sources
+}
+
+// A worker reports for which connections it owes or awaits an answer, and for the end
+// of which it waits, as long as it does and no longer.
+func TestReportWaits(t *testing.T) {
+	const not, end, answer = uct.WaitsNot, uct.WaitsForEnd, uct.WaitsForAnswer
+	for _, transport := range []string{"rc", "ud"} { // put, get and atomics by the device, and by messages
+		p := newSWPair(t, transport, 64)
+		require.NoError(t, p.e.TagSend(nil, 1).Wait(p.ctx))
+		want := func(w *Worker, least, endpoints, sources uct.Waits) {
+			t.Helper()
+			e, s := waitsOf(w, least)
+			require.Equal(t, endpoints, e, "%s: of endpoints", transport)
+			require.Equal(t, sources, s, "%s: of sources", transport)
+		}
+		rested := func() {
+			t.Helper()
+			want(p.a, end, not, not)
+			want(p.b, end, not, not)
+		}
+		rested()
+		for _, send := range []func() Request{
+			func() Request { return p.e.TagSendSync([]byte{1}, 2) },
+			func() Request { return p.e.TagSend(make([]byte, 1<<20), 2) },
+		} {
+			r := send()
+			p.until(func() bool { _, s := waitsOf(p.b, end); return s != not })
+			want(p.a, end, answer, not)
+			want(p.b, end, not, answer)
+			got := p.b.TagRecv(make([]byte, 1<<20), 2, ^Tag(0))
+			p.until(func() bool { return r.Done() && got.Done() })
+			rested()
+		}
+		tied := p.a.TagRecv(nil, 3, ^Tag(0)).Tie(p.e)
+		want(p.a, end, end, not)
+		want(p.a, answer, not, not)
+		tied.Cancel()
+		rested()
+		if transport == "ud" {
+			r := p.k.Get(make([]byte, 8), 0)
+			want(p.a, end, answer, not)
+			p.must(r)
+			rested()
+		}
+	}
+}
