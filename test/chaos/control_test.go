@@ -57,7 +57,7 @@ type process struct {
 	cont  time.Time // it is stopped until then
 	ended bool
 	told  bool // its state, after a failure
-	lost  bool // messages: some sender to it, or target of it, was killed
+	lost  bool // it met one that was killed
 	all   map[uint32]sent
 	total uint64
 }
@@ -142,13 +142,12 @@ func (c *controller) kill(p *process) {
 	c.signal(p, syscall.SIGKILL)
 	p.state, p.since, p.cont = dead, time.Now(), time.Time{}
 	c.forget(p.ID)
-	for _, id := range c.alive() {
-		o := c.members[id]
+	for id, o := range c.members {
 		if o.state == running {
 			c.tell(o, line{Kind: "dead", ID: p.ID})
 			c.owe(id, "parted", p.ID)
 		}
-		o.lost = true
+		o.lost = o.lost || o.state != starting
 	}
 	c.start()
 }
@@ -335,6 +334,9 @@ func (c *controller) handle(p *process, l *line) {
 			c.slowest = max(c.slowest, time.Since(since))
 		}
 	case "closed":
+		if l.Exposed > 0 && !p.lost {
+			c.fail("memory of member %d stays exposed, and no other member was killed", p.ID)
+		}
 		p.state, p.total = closed, l.Total
 		delete(c.due, duty{p.ID, "closed", 0})
 	case "anomaly":

@@ -42,6 +42,7 @@ type line struct {
 	Sent    sent            `json:",omitzero"`
 	All     map[uint32]sent `json:",omitempty"`
 	Total   uint64          `json:",omitempty"`
+	Exposed int             `json:",omitempty"`
 	Text    string          `json:",omitempty"`
 	Stat    stat            `json:",omitzero"`
 }
