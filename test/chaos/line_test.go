@@ -63,6 +63,8 @@ type stat struct {
 	RSS, Heap          uint64 // bytes
 	FDs, Goroutines    int
 	Oldest             float64 // seconds that the oldest request has been in progress
+	Slowest            float64 // seconds that an operation has taken at most
+	Slow               string  // which
 }
 
 // lineWriter writes lines from several goroutines.

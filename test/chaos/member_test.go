@@ -77,13 +77,16 @@ type member struct {
 	taken    []taken
 	kept     []event
 	check    checker
+	hears    time.Time // no receive is posted before
 	resting  bool
 	rested   bool
 	passes   uint64
 	ops      uint64
 	bytes    uint64
-	got      uint64 // tag messages
-	exposed  int    // pieces of memory that stay pinned
+	got      uint64  // tag messages
+	exposed  int     // pieces of memory that stay pinned
+	slowest  float64 // seconds that the slowest operation took
+	slow     string  // which one it was
 
 	mu      sync.Mutex // of what callbacks use, too
 	events  []event
@@ -236,8 +239,10 @@ func (m *member) pause() {
 func (m *member) step() bool {
 	now := time.Now()
 	did := m.drainEvents()
-	did = m.receive() || did
-	did = m.takeKept() || did
+	if now.After(m.hears) {
+		did = m.receive() || did
+		did = m.takeKept() || did
+	}
 	for _, l := range m.links {
 		did = l.step(now) || did
 	}
@@ -295,7 +300,7 @@ func (m *member) note() {
 	}
 	look(m.pending)
 	m.oldest.Store(oldest)
-	m.last.Store(&stat{Passes: m.passes, Ops: m.ops, Bytes: m.bytes})
+	m.last.Store(&stat{Passes: m.passes, Ops: m.ops, Bytes: m.bytes, Slowest: m.slowest, Slow: m.slow})
 }
 
 func (m *member) post(name string, req interface{ Done() bool }, end func() error) {
@@ -320,8 +325,8 @@ func (m *member) obey(l line) {
 		if l.Kind == "left" {
 			m.expected[l.ID] = l.Sent
 		}
-		// An idle link may have nothing to fail, and its connection may sleep.
-		if k := m.link(l.ID); k != nil && k.state == linkOpen {
+		// Tied receives wait for the peer, so its end must be noticed without more.
+		if k := m.link(l.ID); k != nil && k.state == linkOpen && m.rnd.IntN(2) == 0 {
 			k.flush(mainEP)
 			k.send(classTied)
 		}
