@@ -95,6 +95,7 @@ func (d *device) pass() int {
 		return 0
 	}
 	n := d.receive(ucs.Time(d.now.Load()))
+	d.come.letGo()
 	d.rx.giveAlone()
 	if n == 0 && d.dirtyN.Load() != 0 {
 		d.flushDirty() // what waited for that
@@ -120,6 +121,7 @@ func (d *device) progressInto(c *cq, wcs []verbs.WC) int {
 		} else {
 			n = d.receive(now)
 		}
+		d.come.letGo()
 		got = d.sinkN
 		d.sinkCQ, d.sinkTo = nil, nil
 		d.rx.giveAlone()
@@ -303,6 +305,7 @@ func (q *qp) transmit() {
 	}
 	now := ucs.Time(q.d.now.Load())
 	more := q.d.kind == overUDP && q.waits(now) || q.send(now)
+	q.out.letGo()
 	if more {
 		q.d.markDirty(q)
 	}

@@ -49,3 +49,13 @@ type packet struct {
 	nsg int
 	sg  [verbs.MaxSGE][]byte
 }
+
+// letGo drops the payload, which is the program's memory, when a pass has used the
+// packet for the last time.
+func (p *packet) letGo() {
+	for i := range p.sg {
+		if p.sg[i] != nil {
+			p.sg[i] = nil
+		}
+	}
+}
