@@ -32,6 +32,7 @@ func (k Kept) RecvInto(p []byte) RecvRequest {
 	switch {
 	case r.place.kind != placeSender:
 		w.deliver(i, 0, r.data)
+		w.slab.bufs[i] = nil
 	case source == nil:
 		w.keepErr(i, &OpError{Op: opAMRecv.info().name, Err: r.lost})
 		w.end(i, r.status)

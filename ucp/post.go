@@ -117,9 +117,8 @@ func (w *Worker) endSlow(i uint32, st ucs.Status) {
 		return
 	} else if s.op == opControl {
 		w.slab.unlink(&w.t.lanes[s.lane].urgent, i)
-	} else if s.transfers() {
-		w.slab.giveBack(i)
 	}
+	w.slab.letGo(i)
 	s := &w.slab.slots[i]
 	s.status = st
 	switch {

@@ -127,9 +127,9 @@ func (w *Worker) lookUp() int {
 	s := &w.slow
 	s.passes += w.passes
 	w.passes = 0
-	w.slab.tidy()
-	w.am.keep.tend()
 	now := ucs.Now()
+	w.slab.tidy(now)
+	w.am.keep.tend()
 	w.lulls.look(now)
 	if w.show != nil {
 		w.show.look(w, now)

@@ -108,6 +108,9 @@ func (w *Worker) sleep(ctx context.Context, p *pause) {
 	}
 	w.count.Inc(cntSlept)
 	lain := ucs.Now()
+	if sweep := w.slab.sweepAll(lain); sweep > 0 && (d < 0 || sweep < d) {
+		d = sweep
+	}
 	if w.poll(math.MaxInt, d) > 0 {
 		w.served()
 	}

@@ -86,9 +86,12 @@ type slot struct {
 // slab holds the slots of a worker.
 type slab struct {
 	slots []slot   // by index; 0 is no slot
-	bufs  [][]byte // the users' buffers; overwritten at reuse, cleared by tidy
+	bufs  [][]byte // the users' buffers; of an operation that has ended: see sweep.go
 	free  uint32   // first free slot; 0: grow
-	swept uint32   // where tidy goes on
+
+	swept    uint32   // where sweep goes on
+	tidied   ucs.Time // when tidy was called last
+	sweptAll ucs.Time // when sweepAll swept last; 0: never
 
 	// Beside slots with flagAside.
 	vecs   map[uint32][][]byte // pieces of opTagSendV
@@ -167,6 +170,7 @@ func (b *slab) release(i uint32) {
 	if s.flags&flagAside != 0 {
 		b.forget(i)
 	}
+	b.bufs[i] = nil
 	s.gen = nextGen(s.gen)
 	s.state = slotFree
 	s.next = b.free
@@ -179,16 +183,26 @@ func nextGen(g uint32) uint32 { return max((g+1)&genMask, 1) }
 //
 //go:noinline
 func (b *slab) forget(i uint32) {
+	b.letGo(i)
+	if int(i) < len(b.notes) {
+		b.notes[i] = note{}
+	}
+	delete(b.errs, i)
+}
+
+// letGo drops the memory of the operation in slot i, which has ended. Its outcome
+// stays.
+func (b *slab) letGo(i uint32) {
+	b.bufs[i] = nil
+	if b.slots[i].flags&flagAside == 0 {
+		return
+	}
 	if c, ok := b.copies[i]; ok {
 		b.pool.put(c)
 		delete(b.copies, i)
 	}
 	b.giveBack(i)
 	delete(b.vecs, i)
-	if int(i) < len(b.notes) {
-		b.notes[i] = note{}
-	}
-	delete(b.errs, i)
 }
 
 // grow adds slots and gives the first free one.
@@ -228,17 +242,5 @@ func (b *slab) orphan(i uint32) {
 		b.orphHead = b.slots[first].next
 		b.orphans--
 		b.release(first)
-	}
-}
-
-// tidy lets go of the buffers of a few free slots; called in idle passes.
-func (b *slab) tidy() {
-	for range min(16, len(b.slots)) {
-		if b.swept++; int(b.swept) >= len(b.slots) {
-			b.swept = 1
-		}
-		if b.slots[b.swept].state == slotFree && b.bufs[b.swept] != nil {
-			b.bufs[b.swept] = nil
-		}
 	}
 }

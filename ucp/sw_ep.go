@@ -115,7 +115,7 @@ func (e *swEndpoint) commit(ep uct.Endpoint, n int) {
 
 // GetBcopy asks for len(p) bytes.
 func (e *swEndpoint) GetBcopy(p []byte, addr uint64, k uct.RKey, t uct.Token) uct.Status {
-	return e.get(swOp{kind: swGet, token: t, into: p}, len(p), addr, k)
+	return e.get(swOp{kind: swGet, token: t, addr: addr, left: uint64(len(p))}, len(p), addr, k)
 }
 
 // GetUint64 asks for eight bytes, which the owner loads whole.

@@ -121,7 +121,7 @@ func TestSoftwareWrongAnswers(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			o := newSWOwner(t)
 			w := o.p.w
-			id := w.swLane(1).awaits(swOp{kind: c.kind, into: make([]byte, 8)})
+			id := w.swLane(1).awaits(swOp{kind: c.kind, left: 8})
 			deliver(o.p, packet{c.id, 1, id, c.data})
 			assert.Equal(t, c.wrong, w.count.Value(cntBad) == 1)
 			if len(c.data) == 1 && !c.wrong {
@@ -224,7 +224,7 @@ func FuzzSoftware(f *testing.F) {
 		e := w.swLane(1)
 		ids := []uint64{0, 1<<32 | 1, math.MaxUint64}
 		for k := range swSync + 1 {
-			ids = append(ids, e.awaits(swOp{kind: k, into: make([]byte, 8)}))
+			ids = append(ids, e.awaits(swOp{kind: k, left: 8}))
 		}
 		key := o.key
 		if mode%3 == 1 {

@@ -26,7 +26,8 @@ type swOp struct {
 	lane   uint32
 	number uint64    // among the lane's requests
 	token  uct.Token // of the operation
-	into   []byte    // of a get: where the rest of the data goes
+	addr   uint64    // of a get: of the rest of the data, whose place in the buffer follows from it
+	left   uint64    // of a get: bytes that are to come
 	value  uint64
 	got    int // bytes of value
 }
@@ -97,11 +98,12 @@ func (p *port) swGot(s *source, id uint64, data []byte) {
 	w := p.w
 	o := &w.sw.ops[i]
 	switch {
-	case o.kind == swGet && len(data) > 0 && len(data) <= len(o.into):
+	case o.kind == swGet && len(data) > 0 && uint64(len(data)) <= o.left:
 		if k := w.slab.find(uint64(o.token)); k != 0 && w.slab.slots[k].state == slotLive { // else the buffer is the program's again
-			copyWhole(o.into[:len(data)], data)
+			copyWhole(w.slab.bufs[k][o.addr-w.slab.slots[k].arg:][:len(data)], data)
 		}
-		if o.into = o.into[len(data):]; len(o.into) == 0 {
+		o.addr += uint64(len(data))
+		if o.left -= uint64(len(data)); o.left == 0 {
 			w.swEnd(i, ucs.OK)
 		}
 	case o.kind == swGetWord && len(data) > 0 && len(data) <= 8-o.got:

@@ -205,6 +205,12 @@ const (
 	auxBounced = 1 << 29
 )
 
+// emulated reports whether the operation in s is a put, get or atomic by messages: no
+// device has its buffer.
+func (s *slot) emulated() bool {
+	return s.op >= opPut && s.op <= opFetch && s.aux&auxSoftware != 0
+}
+
 // oneSided is what carries out the operation in s.
 func (l *lane) oneSided(s *slot) uct.Endpoint {
 	if s.aux&auxSoftware != 0 {

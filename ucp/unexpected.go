@@ -111,6 +111,7 @@ func (w *Worker) give(i, id uint32) {
 		w.end(i, ucs.Status(u.id))
 	default:
 		w.deliver(i, tag, w.pool.bytes(u.chunk)[:u.n])
+		w.slab.bufs[i] = nil // the worker may be asleep, and nobody sweeps
 		w.unhold(u.chunk)
 		if u.kind == unSync {
 			w.sources[u.from].waiting--

@@ -16,7 +16,7 @@ type wakeup struct {
 	signal  *shmem.EventFD
 	raised  atomic.Bool // signal is up, or about to be; pairs with Signal
 	problem error       // why there is no event descriptor
-	tend    *time.Timer // calls Signal, for transports that must not be left alone
+	tend    *time.Timer // calls Signal, for what is due without a sign
 }
 
 // signalData tells the worker's own flag from the ifaces in slowEvents.set.
@@ -82,7 +82,11 @@ func (w *Worker) Arm() error {
 	if w.show != nil {
 		w.show.arming(w)
 	}
-	w.wake.within(w.tendEvery, w.Signal)
+	within := w.tendEvery
+	if sweep := w.slab.sweepAll(ucs.Now()); sweep > 0 && (within == 0 || sweep < within) {
+		within = sweep
+	}
+	w.wake.within(within, w.Signal)
 	return nil
 }
 

@@ -121,7 +121,7 @@ func (w *Worker) abortAll(k uint32, reason error) {
 			continue // matched: its message is complete soon
 		}
 		s.status = ucs.Canceled
-		if s.left > 0 && s.op != opFlush || s.lends() && w.t.lanes[s.lane].refs > 1 {
+		if s.left > 0 && s.op != opFlush && !s.emulated() || s.lends() && w.t.lanes[s.lane].refs > 1 {
 			continue // the transport, or the peer by a connection that others use, has its buffer; the end of that ends it
 		}
 		if s.op.sends() {

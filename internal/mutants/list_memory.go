@@ -23,8 +23,14 @@ var memory = []mutant{
 	{
 		name: "a failed transfer keeps what was registered for it",
 		file: "ucp/post.go",
-		old:  "	} else if s.transfers() {\n		w.slab.giveBack(i)\n	}\n", new: "	}\n",
+		old:  "	w.slab.letGo(i)\n", new: "",
 		pkg: "./ucp", test: "^TestUncopiedThatFail$", quick: true,
+	},
+	{
+		name: "a sleeping worker keeps the buffers of what has ended well",
+		file: "ucp/sleep.go",
+		old:  "sweep := w.slab.sweepAll(lain)", new: "sweep := time.Duration(0)",
+		pkg: "./ucp", test: "^TestBuffersOfASleepingWorker$", quick: true,
 	},
 	{
 		name: "the right to put is not asked for",

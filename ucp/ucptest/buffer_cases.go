@@ -1,0 +1,419 @@
+package ucptest
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+	"weak"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/ucp"
+	"github.com/goucx/goucx/ucs"
+)
+
+// A request holds its buffer until it ends, and not longer: at once where it failed
+// or was canceled, within a second of driving where it ended well.
+var bufferCases = []Case{
+	{"buffers of requests that fail or are canceled", buffersOfFailed},
+	{"buffers of requests that end well", buffersOfDone},
+	{"buffers of requests that end well while their worker sleeps", buffersAsleep},
+	{"buffers of many sends that nobody receives", buffersOfMany},
+}
+
+// buffers are what the case gave to requests, as long as the heap holds them.
+type buffers struct {
+	held []weak.Pointer[byte]
+}
+
+//go:noinline
+func (b *buffers) make(n int) []byte {
+	p := pattern(n, 3)
+	b.held = append(b.held, weak.Make(&p[n-1]))
+	return p
+}
+
+// left collects garbage and gives how many buffers are still held.
+func (b *buffers) left() int {
+	runtime.GC()
+	b.held = slices.DeleteFunc(b.held, func(p weak.Pointer[byte]) bool { return p.Value() == nil })
+	return len(b.held)
+}
+
+// ending is a way in which requests end.
+type ending struct {
+	name string
+	// run ends the requests that it makes with buffers of b. It reads the outcome of
+	// none of them.
+	run func(p *Pair, b *buffers)
+}
+
+// bufferSizes are those of the forms of messages: short, by copy, in fragments,
+// by rendezvous.
+var bufferSizes = []int{100, 3000, 50_000, 300_000}
+
+// ended drives until all of rs have ended.
+func (p *Pair) ended(rs ...ucp.Request) {
+	p.T.Helper()
+	for _, r := range rs {
+		p.Until(r.Done)
+	}
+}
+
+// sendAll starts a send of every form and length by e.
+func (p *Pair) sendAll(b *buffers, e ucp.Endpoint, tag ucp.Tag) (rs []ucp.Request) {
+	for _, n := range bufferSizes {
+		rs = append(rs, e.TagSend(b.make(n), tag), e.TagSendSync(b.make(n), tag),
+			e.TagSendWith(b.make(n), tag, rndv), e.TagSendV([][]byte{b.make(n), b.make(n)}, tag),
+			e.AMSend(1, []byte("header"), b.make(n)), e.AMSendWith(1, nil, b.make(n), rndv))
+	}
+	return append(rs, e.TagSendInline(b.make(100), tag))
+}
+
+// recvAll posts receives for the messages of sendAll and the handler of the others.
+func (p *Pair) recvAll(b *buffers, w *ucp.Worker, tag ucp.Tag) (rs []ucp.Request) {
+	for _, n := range bufferSizes {
+		for range 3 {
+			rs = append(rs, w.TagRecv(b.make(n), tag, exact).Request)
+		}
+		rs = append(rs, w.TagRecv(b.make(2*n), tag, exact).Request)
+	}
+	return append(rs, w.TagRecv(b.make(100), tag, exact).Request)
+}
+
+// idle makes a worker that nobody drives and an endpoint of A to it.
+func (p *Pair) idle() (*ucp.Worker, ucp.Endpoint) {
+	w := p.undriven()
+	return w, p.Connect(p.A, w)
+}
+
+var failedEndings = []ending{
+	{"receives canceled", func(p *Pair, b *buffers) {
+		for _, r := range p.recvAll(b, p.B, 1) {
+			r.Cancel()
+		}
+	}},
+	{"receives given up", func(p *Pair, b *buffers) {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		_, err := p.B.TagRecv(b.make(5000), 1, exact).Finish(ctx)
+		require.ErrorIs(p.T, err, ucp.ErrCanceled)
+	}},
+	{"sends canceled", func(p *Pair, b *buffers) {
+		if p.Alone() {
+			return
+		}
+		_, e := p.idle()
+		rs := p.sendAll(b, e, 1)
+		for range 300 { // more than there is room for
+			rs = append(rs, e.TagSend(b.make(3000), 1))
+		}
+		for _, r := range rs {
+			r.Cancel()
+		}
+		p.ended(rs...)
+	}},
+	{"sends canceled that the receiver knows of", func(p *Pair, b *buffers) {
+		rs := p.sendAll(b, p.AB, 1)
+		p.Settle()
+		for _, r := range rs {
+			r.Cancel()
+		}
+		p.ended(rs...)
+		dropAll(p, 1)
+	}},
+	{"sends given up", func(p *Pair, b *buffers) {
+		for _, n := range bufferSizes {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+			_ = p.AB.TagSendSync(b.make(n), 1).Finish(ctx) // canceled, or there was time enough
+			cancel()
+		}
+		dropAll(p, 1)
+	}},
+	{"receives whose sender gives up", func(p *Pair, b *buffers) {
+		r := p.B.TagRecv(b.make(1<<20), 1, exact)
+		s := p.AB.TagSendWith(b.make(1<<20), 1, rndv)
+		s.Cancel()
+		p.ended(s)
+		r.Cancel()
+		p.ended(r.Request)
+		dropAll(p, 1)
+	}},
+	{"receives cut", func(p *Pair, b *buffers) {
+		var rs []ucp.Request
+		for _, n := range bufferSizes {
+			for _, o := range []ucp.Opts{{}, rndv} {
+				rs = append(rs, p.AB.TagSendWith(b.make(n), 1, o), p.B.TagRecv(b.make(n-1), 1, exact).Request)
+			}
+		}
+		p.ended(rs...)
+	}},
+	{"unexpected messages cut", func(p *Pair, b *buffers) {
+		var rs []ucp.Request
+		for _, n := range bufferSizes {
+			rs = append(rs, p.AB.TagSend(b.make(n), 1))
+		}
+		p.Settle()
+		for _, n := range bufferSizes {
+			rs = append(rs, p.B.TagRecv(b.make(n-1), 1, exact).Request)
+		}
+		p.ended(rs...)
+	}},
+	{"active messages nobody handles", func(p *Pair, b *buffers) {
+		for _, n := range bufferSizes {
+			p.ended(p.AB.AMSendWith(77, []byte("header"), b.make(n), rndv))
+		}
+	}},
+	{"active messages refused", func(p *Pair, b *buffers) {
+		var box amInbox
+		box.handle(p.T, p.B, 2, true)
+		for _, n := range bufferSizes {
+			r := p.AB.AMSendWith(2, nil, b.make(n), rndv)
+			box.next(p).kept.Refuse(errors.New("no"))
+			p.ended(r)
+		}
+	}},
+	{"active messages fetched into less", func(p *Pair, b *buffers) {
+		var box amInbox
+		box.handle(p.T, p.B, 2, true)
+		for _, n := range bufferSizes {
+			r := p.AB.AMSendWith(2, nil, b.make(n), rndv)
+			p.ended(r, box.next(p).kept.RecvInto(b.make(n-1)).Request)
+		}
+	}},
+	{"refused at the call", func(p *Pair, b *buffers) {
+		_, k := p.lend(4096)
+		p.ended(
+			p.AB.TagSendInline(b.make(100_000), 1), p.AB.TagSendV(slices.Repeat([][]byte{b.make(100)}, 17), 1),
+			p.AB.AMSend(1, b.make(100_000), b.make(100)), p.AB.AMSendWith(1, nil, b.make(100), ucp.Opts{Flags: 1 << 31}),
+			k.Put(b.make(5000), 0), k.Get(b.make(5000), 0), k.PutInline(b.make(5000), 0),
+		)
+	}},
+	{"receives tied to an endpoint that closes", func(p *Pair, b *buffers) {
+		e := p.Connect(p.A, p.B)
+		r := p.A.TagRecv(b.make(5000), 1, exact).Tie(e)
+		require.NoError(p.T, p.Close(p.A, e))
+		p.ended(r.Request)
+	}},
+	{"the endpoint is aborted", func(p *Pair, b *buffers) {
+		if p.Alone() {
+			return
+		}
+		w, e := p.idle()
+		_, put, get := p.fill(b, w, e)
+		e.Abort(nil)
+		p.Settle()
+		p.ended(append(put, get...)...)
+	}},
+	{"the peer closes", func(p *Pair, b *buffers) {
+		if p.Alone() {
+			return
+		}
+		w, e := p.idle()
+		rs, put, get := p.fill(b, w, e)
+		rs = append(rs, p.A.TagRecv(b.make(5000), 77, exact).Tie(e).Request)
+		p.Settle()
+		require.NoError(p.T, w.Close())
+		p.ended(slices.Concat(rs, put, get)...)
+		p.ended(e.TagSend(b.make(3000), 1), e.AMSend(1, nil, b.make(3000))) // refused by now
+	}},
+	{"the owner closes the memory", func(p *Pair, b *buffers) {
+		for _, n := range bufferSizes {
+			e := p.Connect(p.A, p.B)
+			m, err := p.Context.Register(make([]byte, 300_000), ucp.MemConfig{})
+			require.NoError(p.T, err)
+			k, err := e.UnpackKey(m.Key())
+			require.NoError(p.T, err)
+			require.NoError(p.T, m.Close())
+			p.ended(k.Put(b.make(n), 0))
+			p.ended(k.Get(b.make(n), 0))
+			p.ended(e.Flush())
+			e.Abort(nil)
+		}
+	}},
+	{"callbacks and receives nobody reads", func(p *Pair, b *buffers) {
+		told := 0
+		for range 3 {
+			r := p.B.TagRecv(b.make(5000), 1, exact)
+			require.True(p.T, r.Notify(func(ucp.Completion) { told++ }, 0))
+			r.Cancel()
+			d := p.B.TagRecv(b.make(5000), 1, exact)
+			d.Drop()
+			d.Cancel()
+		}
+	}},
+}
+
+// fill starts sends, puts and gets of every length by e, whose peer w does nothing.
+func (p *Pair) fill(b *buffers, w *ucp.Worker, e ucp.Endpoint) (sends, puts, gets []ucp.Request) {
+	m, err := p.Context.Register(make([]byte, 300_000), ucp.MemConfig{})
+	require.NoError(p.T, err)
+	k, err := e.UnpackKey(m.Key())
+	require.NoError(p.T, err)
+	for _, n := range bufferSizes {
+		puts, gets = append(puts, k.Put(b.make(n), 0)), append(gets, k.Get(b.make(n), 0))
+	}
+	return p.sendAll(b, e, 1), puts, gets
+}
+
+func buffersOfFailed(t *testing.T, p *Pair) {
+	require.NoError(t, p.B.HandleAM(1, func(*ucp.AM) {}))
+	p.next(p.AB, p.B) // connected
+	for _, e := range failedEndings {
+		t.Run(e.name, func(t *testing.T) {
+			var b buffers
+			e.run(p, &b)
+			b.gone(t, 100*time.Millisecond, time.Sleep) // nobody drives
+		})
+	}
+}
+
+// gone wants all buffers to be given back within that time, of which wait passes
+// some.
+func (b *buffers) gone(t *testing.T, within time.Duration, wait func(time.Duration)) {
+	t.Helper()
+	n, start := len(b.held), ucs.Now()
+	for b.left() > 0 {
+		require.Less(t, ucs.Now().Sub(start), within, "%d of %d buffers are held", len(b.held), n)
+		wait(within / 20)
+	}
+}
+
+// drive drives for that long.
+func (p *Pair) drive(d time.Duration) {
+	for end := ucs.Now().Add(d); ucs.Now() < end; {
+		p.Progress()
+	}
+}
+
+var doneEndings = []ending{
+	{"messages that were waited for", func(p *Pair, b *buffers) {
+		p.ended(append(p.recvAll(b, p.B, 1), p.sendAll(b, p.AB, 1)...)...)
+	}},
+	{"unexpected messages", func(p *Pair, b *buffers) {
+		rs := p.sendAll(b, p.AB, 1)
+		p.Settle()
+		p.ended(append(p.recvAll(b, p.B, 1), rs...)...)
+	}},
+	{"messages that were read", func(p *Pair, b *buffers) {
+		for _, n := range bufferSizes {
+			r := p.B.TagRecv(b.make(n), 1, exact)
+			p.ended(p.AB.TagSend(b.make(n), 1))
+			p.MustRecv(r)
+		}
+	}},
+	{"messages that were taken", func(p *Pair, b *buffers) {
+		rs := []ucp.Request{p.AB.TagSend(b.make(3000), 1), p.AB.TagSend(b.make(300_000), 1)}
+		for range rs {
+			p.probe(1, exact)
+			k, ok := p.B.TagTake(1, exact)
+			require.True(p.T, ok)
+			p.ended(k.Recv(b.make(k.Len)).Request)
+		}
+		p.ended(rs...)
+	}},
+	{"active messages fetched", func(p *Pair, b *buffers) {
+		var box amInbox
+		box.handle(p.T, p.B, 2, true)
+		for _, n := range bufferSizes {
+			for _, o := range []ucp.Opts{{}, rndv} {
+				r := p.AB.AMSendWith(2, []byte("header"), b.make(n), o)
+				p.ended(box.next(p).kept.RecvInto(b.make(n)).Request, r)
+			}
+		}
+	}},
+	{"active messages not wanted", func(p *Pair, b *buffers) {
+		for _, n := range bufferSizes {
+			p.ended(p.AB.AMSendWith(1, nil, b.make(n), rndv))
+		}
+	}},
+	{"puts and gets", func(p *Pair, b *buffers) {
+		for _, m := range p.memories(300_000) {
+			k := p.unpack(m)
+			for _, n := range bufferSizes {
+				p.ended(k.Put(b.make(n), 0), k.Get(b.make(n), 0), k.PutInline(b.make(8), 0))
+			}
+			p.ended(p.AB.Flush())
+			require.NoError(p.T, k.Close())
+			require.NoError(p.T, m.Close())
+		}
+	}},
+	{"receives nobody reads", func(p *Pair, b *buffers) {
+		told := 0
+		for range 3 {
+			r := p.B.TagRecv(b.make(5000), 1, exact)
+			require.True(p.T, r.Notify(func(ucp.Completion) { told++ }, 0))
+			p.B.TagRecv(b.make(5000), 1, exact).Drop()
+			p.ended(p.AB.TagSend(b.make(5000), 1), p.AB.TagSendSync(b.make(5000), 1))
+		}
+	}},
+}
+
+func buffersOfDone(t *testing.T, p *Pair) {
+	require.NoError(t, p.B.HandleAM(1, func(*ucp.AM) {}))
+	p.next(p.AB, p.B) // connected
+	var rs []ucp.RecvRequest
+	for range 20_000 { // and many requests are under way
+		rs = append(rs, p.B.TagRecv(make([]byte, 8), 1000, exact))
+	}
+	for _, e := range doneEndings {
+		t.Run(e.name, func(t *testing.T) {
+			var b buffers
+			e.run(p, &b)
+			b.gone(t, slack*time.Second, p.drive)
+		})
+	}
+	for _, r := range rs {
+		r.Cancel()
+		r.Drop()
+	}
+}
+
+// slack is what a busy machine adds to times.
+const slack = 3
+
+// buffersAsleep: a worker that sleeps counts as driven.
+func buffersAsleep(t *testing.T, p *Pair) {
+	require.NoError(t, p.B.HandleAM(1, func(*ucp.AM) {}))
+	p.next(p.AB, p.B)
+	var b buffers
+	for _, e := range doneEndings {
+		e.run(p, &b)
+	}
+	b.gone(t, slack*time.Second, func(d time.Duration) {
+		for _, w := range p.workers {
+			ctx, cancel := context.WithTimeout(context.Background(), d/2)
+			require.ErrorIs(t, w.Run(ctx), context.DeadlineExceeded)
+			cancel()
+		}
+	})
+}
+
+// buffersOfMany: a program that gives sends up and keeps their requests holds none of
+// their memory.
+func buffersOfMany(t *testing.T, p *Pair) {
+	p.next(p.AB, p.B)
+	const n, size = 100, 1 << 20
+	before := heap()
+	rs := make([]ucp.Request, n)
+	for i := range rs {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+		rs[i] = p.AB.TagSendWith(make([]byte, size), 1, rndv)
+		require.ErrorIs(t, rs[i].Finish(ctx), ucp.ErrCanceled)
+		cancel()
+	}
+	require.Less(t, heap()-before, int64(n*size/10))
+	runtime.KeepAlive(rs)
+	dropAll(p, 1)
+}
+
+// heap is how many bytes of the heap are in use.
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
