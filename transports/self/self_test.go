@@ -109,9 +109,8 @@ func TestEndOfConnectionIsReported(t *testing.T) {
 	unused.Close()
 	e.Close()
 	s.message = func(uct.Desc) { require.Empty(t, s.failures) }
-	require.Equal(t, 1, i.Progress(1))
-	i.Progress(1)
-	i.Progress(1)
+	require.Equal(t, 2, i.Progress(1), "the message and the failure")
+	require.Zero(t, i.Progress(1))
 	require.Equal(t, []uct.Failure{{Source: s.last.Source}}, s.failures)
 	require.Empty(t, i.(*iface).eps)
 }
