@@ -25,23 +25,24 @@ type baton struct {
 }
 
 // waitShared waits for operation id in every mode; 0: until ctx ends or the
-// worker is closed.
+// worker is closed. It also reports whether the operation has ended: err is its
+// outcome then, else the reason why the wait stopped.
 //
 //go:noinline
-func (w *Worker) waitShared(ctx context.Context, id uint64, take bool) (Message, error) {
+func (w *Worker) waitShared(ctx context.Context, id uint64, take bool) (m Message, ended bool, err error) {
 	w.lockShared()
 	return w.waitLocked(ctx, id, take)
 }
 
 // waitLocked is waitShared with the lock, which it gives back.
-func (w *Worker) waitLocked(ctx context.Context, id uint64, take bool) (Message, error) {
-	m, ended, err := w.outcome(id, take)
+func (w *Worker) waitLocked(ctx context.Context, id uint64, take bool) (m Message, ended bool, err error) {
+	m, ended, err = w.outcome(id, take)
 	if !ended {
 		err = w.mayWait()
 	}
 	if ended || err != nil {
 		w.unlockShared()
-		return m, err
+		return m, ended, err
 	}
 	if w.baton.held {
 		return w.park(ctx, id, take)
@@ -67,7 +68,7 @@ func (w *Worker) outcome(id uint64, take bool) (m Message, ended bool, err error
 
 // drive progresses until operation id has ended. The caller has the lock and the
 // baton and loses both.
-func (w *Worker) drive(ctx context.Context, id uint64, take bool) (Message, error) {
+func (w *Worker) drive(ctx context.Context, id uint64, take bool) (Message, bool, error) {
 	b := &w.baton
 	var p pause
 	for {
@@ -75,13 +76,13 @@ func (w *Worker) drive(ctx context.Context, id uint64, take bool) (Message, erro
 		if take {
 			if m, ok := w.takeDone(id); ok {
 				w.passOn()
-				return m, nil
+				return m, true, nil
 			}
 		}
 		m, ended, err := w.outcome(id, take)
 		if ended {
 			w.passOn()
-			return m, err
+			return m, true, err
 		}
 		p.n++
 		p.did += uint32(n)
@@ -107,9 +108,9 @@ func (w *Worker) drive(ctx context.Context, id uint64, take bool) (Message, erro
 		if m, ended, over := w.outcome(id, take); ended || err != nil {
 			w.passOn()
 			if ended {
-				return m, over
+				return m, true, over
 			}
-			return m, err
+			return m, false, err
 		}
 		if b.evict {
 			w.handOn()
@@ -117,7 +118,7 @@ func (w *Worker) drive(ctx context.Context, id uint64, take bool) (Message, erro
 		}
 		if sleepy && w.sleepShared(ctx, &p, id, take, &m, &err) {
 			w.passOn()
-			return m, err
+			return m, true, err
 		}
 	}
 }
@@ -146,7 +147,7 @@ func (w *Worker) handOn() {
 
 // park waits for operation id while another goroutine progresses. The caller has
 // the lock and loses it.
-func (w *Worker) park(ctx context.Context, id uint64, take bool) (Message, error) {
+func (w *Worker) park(ctx context.Context, id uint64, take bool) (Message, bool, error) {
 	b := &w.baton
 	x := waiters.Get().(*waiter)
 	x.id, x.take = id, take
@@ -159,13 +160,17 @@ func (w *Worker) park(ctx context.Context, id uint64, take bool) (Message, error
 		b.running.Add(-1)
 		return x.end()
 	}
+	var cause error
+	if ctxEnded {
+		cause = context.Cause(ctx) // before the look at x: both may have ended
+	}
 	w.lockPass()
 	if ctxEnded {
 		if x.fate == fateNone {
 			w.delist(x)
 			w.unlockShared()
 			x.free()
-			return Message{}, context.Cause(ctx)
+			return Message{}, false, cause
 		}
 		w.unlockShared()
 		x.settle() // it was being woken
@@ -180,7 +185,7 @@ func (w *Worker) park(ctx context.Context, id uint64, take bool) (Message, error
 		x.free()
 		if m, ended, err := w.outcome(id, take); ended {
 			w.passOn()
-			return m, err
+			return m, true, err
 		}
 		return w.drive(ctx, id, take)
 	}

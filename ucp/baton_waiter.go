@@ -45,11 +45,11 @@ const (
 
 var waiters = sync.Pool{New: func() any { return &waiter{sema: make(chan struct{}, 1)} }}
 
-// end gives the result of an operation that ended.
-func (x *waiter) end() (Message, error) {
-	m, err := x.m, x.err
+// end returns the result of an operation that ended.
+func (x *waiter) end() (m Message, ended bool, err error) {
+	m, err = x.m, x.err
 	x.free()
-	return m, err
+	return m, true, err
 }
 
 func (x *waiter) free() {

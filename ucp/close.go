@@ -34,7 +34,7 @@ func (e Endpoint) Close() error {
 		if w.closesLater(r, e) {
 			return nil
 		}
-		err = w.waitBounded(r)
+		_, err = w.waitBounded(r)
 		if errors.Is(err, ErrPeerFailed) && errors.Is(w.failureOf(e), errHungUp) {
 			err = nil
 		}
@@ -187,7 +187,7 @@ func (w *Worker) closeEndpoints() error {
 	flushed, err := w.flushed, w.flushErr
 	w.t.unlock()
 	if !flushed {
-		err = w.waitBounded(w.flushAlive())
+		_, err = w.waitBounded(w.flushAlive())
 	}
 	w.t.lock()
 	if !errors.Is(err, ErrPeerFailed) || !w.leftInOrder() {

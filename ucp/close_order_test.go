@@ -50,7 +50,7 @@ func TestCloseWhilePeersClose(t *testing.T) {
 			}
 			require.NoError(t, leaves.Close())
 			require.NoError(t, dies.Close())
-			w.flushErr = w.waitBounded(f)
+			_, w.flushErr = w.waitBounded(f)
 			require.ErrorIs(t, w.flushErr, ErrPeerFailed)
 			w.flushed = true // as in Context.Close
 			if err = w.Close(); c.during {

@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/goucx/goucx/ucs"
@@ -20,8 +21,9 @@ type Message struct {
 // The methods of Request only look, and consume nothing.
 type RecvRequest struct{ Request }
 
-// Wait progresses the worker until the message is there. The end of ctx ends
-// the waiting, not the receive: the buffer stays ours.
+// Wait progresses the worker until the message is there. If ctx ends before that,
+// Wait returns its cause, and the receive goes on: the library owns the buffer until
+// it ends.
 // hot: BenchmarkTagPair
 //
 //go:nosplit
@@ -48,9 +50,20 @@ func (r RecvRequest) Wait(ctx context.Context) (Message, error) {
 			return Message{Tag(s.tag), int(s.n)}, nil
 		}
 		if err := p.after(ctx, w, w.Progress(), r.id); err != nil {
-			return Message{}, err
+			return w.consumeEnded(r.id, err)
 		}
 	}
+}
+
+// consumeEnded consumes the result of receive id if the pass before has ended it, else
+// it returns the reason why the wait stopped.
+//
+//go:noinline
+func (w *Worker) consumeEnded(id uint64, reason error) (Message, error) {
+	if m, ended, err := w.tryConsume(id); ended {
+		return m, err
+	}
+	return Message{}, reason
 }
 
 // waitRecvSlow is Wait in every mode and state.
@@ -66,7 +79,8 @@ func (r RecvRequest) waitRecvSlow(ctx context.Context) (Message, error) {
 		w.unlockShared()
 		return m, nil
 	}
-	return w.waitLocked(ctx, r.id, true)
+	m, _, err := w.waitLocked(ctx, r.id, true)
+	return m, err
 }
 
 // tryConsume consumes the result of receive id where there is one.
@@ -152,17 +166,17 @@ func (w *Worker) tie(id uint64, e Endpoint) {
 // only when the buffer is the caller's again: with ErrCanceled, or with the
 // message where that was faster.
 func (r RecvRequest) Finish(ctx context.Context) (Message, error) {
-	m, err := r.Wait(ctx)
-	if r.t == nil || err == nil || !r.unread() {
-		return m, err
+	m, reason := r.Wait(ctx)
+	if r.t == nil || reason == nil || !r.unread() {
+		return m, reason
 	}
 	r.Cancel()
-	if r.t.w.waitBounded(r.Request); !r.Done() {
+	if ended, _ := r.t.w.waitBounded(r.Request); !ended {
 		r.detach()
 	}
-	m, err = r.Wait(context.Background())
-	if err != nil {
-		err = fmt.Errorf("%w: %w", err, context.Cause(ctx))
+	m, err := r.Wait(context.Background())
+	if errors.Is(err, ErrCanceled) {
+		err = fmt.Errorf("%w: %w", err, reason)
 	}
 	return m, err
 }

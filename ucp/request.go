@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/goucx/goucx/ucs"
@@ -61,40 +62,47 @@ func (r Request) Err() error {
 	return err
 }
 
-// Wait progresses the worker until the operation has ended, and gives its error.
-// The end of ctx ends the waiting, not the operation: the buffer stays ours.
+// Wait progresses the worker until the operation has ended, and returns its error.
+// If ctx ends before that, Wait returns its cause, and the operation goes on: the
+// library owns the buffer until it ends.
 //
 //gcassert:inline
 func (r Request) Wait(ctx context.Context) error {
 	if r.id == 0 {
 		return nil
 	}
-	return r.waitSlow(ctx)
+	_, err := r.waitSlow(ctx)
+	return err
 }
 
+// waitSlow is Wait for any request but the zero one. It also reports whether the
+// operation has ended: err is its outcome then, else the reason why the wait stopped.
+//
 //go:noinline
-func (r Request) waitSlow(ctx context.Context) error {
+func (r Request) waitSlow(ctx context.Context) (ended bool, err error) {
 	if r.id&refusedBit != 0 {
-		return r.Err()
+		return true, r.Err()
 	}
 	w := r.t.w
 	if r.t.locked {
-		_, err := w.waitShared(ctx, r.id, false)
-		return err
+		_, ended, err = w.waitShared(ctx, r.id, false)
+		return ended, err
 	}
 	i, g := uint32(r.id), uint32(r.id>>32)
 	var p pause
 	for {
 		s := &w.slab.slots[i]
 		if s.gen != g {
-			return nil
+			return true, nil
 		}
 		if s.state != slotLive {
-			_, err := w.look(r.id)
-			return err
+			return w.look(r.id)
 		}
 		if err := p.after(ctx, w, w.Progress(), r.id); err != nil {
-			return err
+			if ended, outcome := w.look(r.id); ended { // by this pass
+				return true, outcome
+			}
+			return false, err
 		}
 	}
 }
@@ -166,34 +174,45 @@ func (r Request) String() string {
 	return "request: " + e.Error()
 }
 
-// WaitAll waits for all of rs and gives the first error in their order. The end
-// of ctx ends the waiting at once.
+// WaitAll waits for all of rs and returns the first error in their order. When ctx
+// ends it does not wait for the rest.
 func WaitAll(ctx context.Context, rs ...Request) error {
 	var first error
 	for _, r := range rs {
-		if err := r.Wait(ctx); err != nil && first == nil {
+		if r.id == 0 {
+			continue
+		}
+		ended, err := r.waitSlow(ctx)
+		if first == nil {
 			first = err
 		}
-		if !r.Done() {
-			return first
+		if !ended {
+			break
 		}
 	}
 	return first
 }
 
-// Finish is as Wait, but the end of ctx cancels the operation, and Finish
-// returns only when the buffer is the caller's again. Where it cannot be had
-// back within CloseTimeout the error is ErrBufferExposed.
+// Finish is as Wait, but the end of ctx cancels the operation, and Finish returns
+// only when the buffer is the caller's again. An operation that ends well
+// nevertheless has no error. Finish returns ErrBufferExposed if the operation does
+// not end within CloseTimeout.
 func (r Request) Finish(ctx context.Context) error {
-	err := r.Wait(ctx)
-	if r.Done() {
-		return err
+	if r.id == 0 {
+		return nil
+	}
+	ended, reason := r.waitSlow(ctx)
+	if ended {
+		return reason
 	}
 	r.Cancel()
-	if err := r.t.w.waitBounded(r); !r.Done() {
+	ended, err := r.t.w.waitBounded(r)
+	switch {
+	case !ended:
 		return fmt.Errorf("%w: %w", ErrBufferExposed, err)
-	} else if err != nil {
-		return fmt.Errorf("%w: %w", err, context.Cause(ctx))
+	case errors.Is(err, ErrCanceled):
+		return fmt.Errorf("%w: %w", err, reason)
+	default:
+		return err
 	}
-	return nil
 }

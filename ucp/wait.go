@@ -112,7 +112,7 @@ func (p *pause) spun(w *Worker) bool {
 // ctx's cause or ErrClosed. When idle it sleeps.
 func (w *Worker) Run(ctx context.Context) error {
 	if w.t.locked {
-		_, err := w.waitShared(ctx, 0, false)
+		_, _, err := w.waitShared(ctx, 0, false)
 		return err
 	}
 	var p pause
@@ -127,8 +127,8 @@ func (w *Worker) Run(ctx context.Context) error {
 }
 
 // WaitUntil progresses the worker until cond, which it calls after each pass on
-// this goroutine, is true. It gives ctx's cause where that ends first, ErrClosed
-// where the worker is closed. cond may depend on memory that a peer writes; when
+// this goroutine, is true. It returns ctx's cause if that ends first, ErrClosed
+// if the worker is closed. cond may depend on memory that a peer writes; when
 // idle, WaitUntil naps for at most 50 us at a time, and goes on looking.
 func (w *Worker) WaitUntil(ctx context.Context, cond func() bool) error {
 	if err := w.mayLoop(); err != nil {
@@ -145,10 +145,12 @@ func (w *Worker) WaitUntil(ctx context.Context, cond func() bool) error {
 			continue
 		}
 		sleepy, err := p.look(ctx, w)
-		if err != nil {
+		switch {
+		case err != nil && cond(): // by this pass
+			return nil
+		case err != nil:
 			return err
-		}
-		if sleepy {
+		case sleepy:
 			w.nap()
 		}
 	}
@@ -161,21 +163,21 @@ func (w *Worker) mayLoop() error {
 	return w.mayWait()
 }
 
-// waitBounded waits for r, at most CloseTimeout.
-func (w *Worker) waitBounded(r Request) error {
+// waitBounded waits for r, at most CloseTimeout. It reports whether r has ended: err
+// is its outcome then, else the reason why the wait stopped.
+func (w *Worker) waitBounded(r Request) (ended bool, err error) {
 	if r.Done() {
-		return r.Err()
+		return true, r.Err()
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), w.ctx.closeTimeout)
 	defer cancel()
-	err := r.Wait(ctx)
-	if !r.Done() && ctx.Err() != nil {
+	if ended, err = r.waitSlow(ctx); ended {
+		return true, err
+	}
+	if ctx.Err() != nil {
 		err = ErrTimeout
 	}
-	if err != nil && !r.Done() {
-		return fmt.Errorf("close: %s: %w", r, err)
-	}
-	return err
+	return false, fmt.Errorf("close: %s: %w", r, err)
 }
 
 // among follows each pass over all of ws, which did n things.
