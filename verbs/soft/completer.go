@@ -8,35 +8,35 @@ import (
 	"github.com/goucx/goucx/verbs/wire"
 )
 
-// answered acts on an acknowledgement or an answer.
-func (q *qp) answered(p *packet) {
+// answered acts on an acknowledgement or an answer. It returns false when the answer of
+// a READ or an atomic before p is missing: p has no effect then beyond that answer.
+func (q *qp) answered(p *packet) bool {
 	if s := q.stateNow(); s != verbs.StateRTS && s != verbs.StateSQD {
-		return
+		return true
 	}
 	r := &q.req
 	info := p.op.Info()
 	switch {
 	case p.psn.Before(r.una) || !p.psn.Before(r.top):
 		q.count(cntDuplicates, 1)
-		return
+		return true
 	case p.op == wire.Acknowledge && p.syn.IsNak():
 		q.refused(p)
-		return
+		return true
 	case !p.psn.Before(r.psn) && !q.catchUp(p):
-		return
-	}
-	if info.Kind == wire.KindReadResponse {
-		q.readAnswer(p, info)
-		return
+		return false
 	}
 	switch {
+	case info.Kind == wire.KindReadResponse:
+		return q.readAnswer(p, info)
 	case p.op == wire.AtomicAcknowledge:
-		q.atomicAnswer(p)
+		return q.atomicAnswer(p)
 	case p.syn.IsAck():
-		q.retire(p.psn.Add(1))
+		return q.retire(p.psn.Add(1))
 	case p.syn.IsRNR():
-		q.notReady(p)
+		return q.notReady(p)
 	}
+	return true
 }
 
 // catchUp takes p, which answers a request that is about to go out again: that and what
@@ -58,8 +58,8 @@ func (q *qp) catchUp(p *packet) bool {
 }
 
 // retire takes all packets before una as acknowledged and ends their work
-// requests. Where an answer is missing that lies before, it is asked for again:
-// false.
+// requests. It returns false when an answer before una is missing. A peer without
+// PeerProbe is asked for it again.
 func (q *qp) retire(una verbs.PSN) bool {
 	r := &q.req
 	q.retirePlain(una)
@@ -71,7 +71,9 @@ func (q *qp) retire(una verbs.PSN) bool {
 		if w.reads() && !w.done {
 			if have := w.psn.Add(int(w.got) / q.mtu); have.Before(una) {
 				q.advance(have)
-				q.missing(have, una)
+				if !r.probe.on {
+					q.missing(have, una)
+				}
 				return false
 			}
 			break
@@ -197,24 +199,24 @@ func (q *qp) reading(psn verbs.PSN) *wqe {
 }
 
 // readAnswer places a part of what was read.
-func (q *qp) readAnswer(p *packet, info *wire.Info) {
+func (q *qp) readAnswer(p *packet, info *wire.Info) bool {
 	if !q.retire(p.psn) {
 		q.count(cntOutOfSequence, 1)
-		return
+		return false
 	}
 	w := q.reading(p.psn)
 	if w == nil || w.op != verbs.OpRead || p.psn != w.psn.Add(int(w.got)/q.mtu) {
 		q.failSend(verbs.WCBadRespErr)
-		return
+		return true
 	}
 	left := int(w.n - w.got)
 	if p.n != min(left, q.mtu) || info.Place.Ends() != q.endsPart(w) {
 		q.failSend(verbs.WCBadRespErr)
-		return
+		return true
 	}
 	if !q.scatter(q.pd, w.sg[:w.nsg], int(w.got), p, true) {
 		q.failSend(verbs.WCLocProtErr)
-		return
+		return true
 	}
 	w.got += uint32(p.n)
 	q.advance(p.psn.Add(1))
@@ -225,42 +227,47 @@ func (q *qp) readAnswer(p *packet, info *wire.Info) {
 		w.done = true
 		q.retire(p.psn.Add(1))
 	}
+	return true
 }
 
 // atomicAnswer stores what was in the word before.
-func (q *qp) atomicAnswer(p *packet) {
+func (q *qp) atomicAnswer(p *packet) bool {
 	if !q.retire(p.psn) {
-		return
+		return false
 	}
 	w := q.reading(p.psn)
 	if w == nil || w.op == verbs.OpRead {
 		q.failSend(verbs.WCBadRespErr)
-		return
+		return true
 	}
 	var b [8]byte
 	binary.NativeEndian.PutUint64(b[:], p.old)
 	to, ok := q.d.local(q.pd, w.sg[0], verbs.LocalWrite)
 	if !ok {
 		q.failSend(verbs.WCLocProtErr)
-		return
+		return true
 	}
 	dma(to, b[:])
 	w.done = true
 	q.req.rd--
 	q.retire(p.psn.Add(1))
+	return true
 }
 
 // notReady waits for the receiver, and sends again from the packet on that found
 // no receive.
-func (q *qp) notReady(p *packet) {
+func (q *qp) notReady(p *packet) bool {
 	r := &q.req
-	if !q.retire(p.psn) || r.una != p.psn {
-		return
+	if !q.retire(p.psn) {
+		return false
+	}
+	if r.una != p.psn {
+		return true
 	}
 	if r.rnrRetry != forever {
 		if r.rnrs == 0 {
 			q.failSend(verbs.WCRNRRetryExcErr)
-			return
+			return true
 		}
 		r.rnrs--
 	}
@@ -269,6 +276,7 @@ func (q *qp) notReady(p *packet) {
 	r.pause = -ucs.Time(wire.RNRTimer(p.syn.Code())) // begins with the next look at the clock
 	r.since = 0
 	q.d.due(q, 0)
+	return true
 }
 
 // forever is the number of retries that never ends.
@@ -298,10 +306,9 @@ func (q *qp) refused(p *packet) {
 	}
 	if p.syn == wire.NakSequence {
 		switch {
-		case !whole || r.una != p.psn:
-		case r.probe.on:
+		case r.probe.on && (whole || p.psn.Before(r.psn)):
 			q.fillGap(p.psn)
-		default:
+		case whole && r.una == p.psn:
 			r.window.lost()
 			q.goBack(p.psn)
 		}
@@ -318,6 +325,14 @@ func (q *qp) refused(p *packet) {
 // runs.
 func (q *qp) expire(now ucs.Time) ucs.Time {
 	next := q.expireRequests(now)
+	if r := &q.req; r.gapEnds != 0 {
+		if now >= r.gapEnds {
+			r.gapEnds = 0
+			q.requestMissing(len(r.reorder.held))
+		} else if next == 0 || r.gapEnds < next {
+			next = r.gapEnds
+		}
+	}
 	if s := &q.rsp; s.gap == gapOpen {
 		if now >= s.gapEnds {
 			q.tellGap()

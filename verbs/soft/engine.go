@@ -263,14 +263,18 @@ func (q *qp) arrive(p *packet, now ucs.Time) {
 		}
 	case wire.KindAck, wire.KindReadResponse:
 		if q.typ == verbs.RC {
-			q.answered(p)
+			if !q.answered(p) {
+				q.answerMissing(p, now)
+			} else if len(q.req.reorder.held) != 0 {
+				q.drainAnswers(now)
+			}
 			return
 		}
 	case wire.KindSend, wire.KindWrite, wire.KindReadRequest, wire.KindAtomic:
 		if q.typ == verbs.RC {
 			q.requested(p, info, now)
-			if len(q.rsp.early) != 0 {
-				q.drainEarly(p.ackReq, now)
+			if len(q.rsp.reorder.held) != 0 {
+				q.drainRequests(p.ackReq, now)
 			}
 			if q.rsp.soon && q.rsp.long { // a train is taken: its sender may go on
 				q.transmit()

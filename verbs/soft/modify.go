@@ -145,6 +145,8 @@ func timeoutOf(code uint8) time.Duration {
 // reset forgets everything that was queued, without completions.
 func (q *qp) reset() {
 	q.state.Store(uint32(verbs.StateReset))
+	q.req.reorder.drop()
+	q.rsp.reorder.drop()
 	q.req = requester{head: q.sq.end(), tx: q.sq.end()}
 	q.sq.head.Store(q.req.head)
 	q.rsp = responder{ended: wire.PlaceOnly}

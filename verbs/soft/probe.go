@@ -78,9 +78,13 @@ func (q *qp) probeDue(now ucs.Time) ucs.Time {
 		floor = probeFloorInproc
 	}
 	if now-r.since >= p.after(floor) && r.una != r.psn {
-		p.sent++
-		p.alone = true
-		q.goBack(r.una)
+		if p.sent++; p.sent == 1 && len(r.reorder.held) != 0 {
+			r.late = r.una
+			q.requestMissing(len(r.reorder.held))
+		} else {
+			p.alone = true
+			q.goBack(r.una)
+		}
 	}
 	return r.since + p.after(floor)
 }

@@ -237,7 +237,8 @@ func (q *qp) endLost() {
 // flush ends what is queued, in order.
 func (q *qp) flush() {
 	q.flushSends()
-	q.dropEarly()
+	q.req.reorder.drop()
+	q.rsp.reorder.drop()
 	if q.rsp.held {
 		q.rsp.held = false
 		q.endRecv(verbs.WCFlushErr)

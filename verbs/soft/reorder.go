@@ -41,14 +41,65 @@ const (
 	gapWait = ucs.Time(20_000)
 )
 
-// earlyRequest is a copy of a request that waits for its predecessors.
-type earlyRequest struct {
+// reorderBuffer holds copies of packets that arrived before their predecessors, in
+// order of their PSNs. An empty one has no payload memory: it returns to heldPool.
+type reorderBuffer struct {
+	held  []*heldPacket
+	bytes int // of payload
+}
+
+// heldPacket is a copy of a packet with its payload.
+type heldPacket struct {
 	packet
 	buf []byte
 }
 
-// earlyPool has the memory of those that were executed.
-var earlyPool = sync.Pool{New: func() any { return new(earlyRequest) }}
+var heldPool = sync.Pool{New: func() any { return new(heldPacket) }}
+
+// hold copies p into the buffer; next is the PSN that is missing. It returns false
+// without room: the buffer holds no more than a window of most packets of 4 KB.
+func (b *reorderBuffer) hold(p *packet, next verbs.PSN, most int) bool {
+	at, found := b.find(p.psn)
+	if found {
+		return true
+	}
+	if p.psn.Diff(next) > shortPackets*most || b.bytes+p.n > longPacket*most {
+		return false
+	}
+	h := heldPool.Get().(*heldPacket)
+	h.packet = *p
+	h.buf = slices.Grow(h.buf[:0], p.n)[:p.n]
+	n := 0
+	for _, piece := range p.sg[:p.nsg] {
+		n += dma(h.buf[n:], piece)
+	}
+	h.sg, h.nsg = [verbs.MaxSGE][]byte{h.buf}, min(p.nsg, 1)
+	b.held = slices.Insert(b.held, at, h)
+	b.bytes += p.n
+	return true
+}
+
+// find returns the index of the first packet that is not before psn, and whether it
+// has that PSN.
+func (b *reorderBuffer) find(psn verbs.PSN) (int, bool) {
+	return slices.BinarySearchFunc(b.held, psn, func(h *heldPacket, psn verbs.PSN) int { return h.psn.Diff(psn) })
+}
+
+// take removes the first packet and returns it. The caller puts it into heldPool.
+func (b *reorderBuffer) take() *heldPacket {
+	h := b.held[0]
+	b.held = slices.Delete(b.held, 0, 1)
+	b.bytes -= h.n
+	return h
+}
+
+// drop empties the buffer.
+func (b *reorderBuffer) drop() {
+	for _, h := range b.held {
+		heldPool.Put(h)
+	}
+	b.held, b.bytes = nil, 0
+}
 
 // outOfOrder acts on a request that is not the next one.
 func (q *qp) outOfOrder(p *packet, now ucs.Time) {
@@ -56,7 +107,7 @@ func (q *qp) outOfOrder(p *packet, now ucs.Time) {
 	if r.gap == gapRNR {
 		return
 	}
-	held := q.req.probe.on && q.hold(p)
+	held := q.req.probe.on && r.reorder.hold(p, r.psn, q.req.window.max)
 	if r.gap == gapTold {
 		return
 	}
@@ -90,49 +141,23 @@ func (r *responder) gapFilled() {
 	r.gap, r.passed = noGap, 0
 }
 
-// hold puts a copy of p into the reorder buffer; false: it has no room. The buffer
-// has no more than a sender's window.
-func (q *qp) hold(p *packet) bool {
-	r, most := &q.rsp, q.req.window.max
-	at, found := slices.BinarySearchFunc(r.early, p.psn, func(e *earlyRequest, psn verbs.PSN) int { return e.psn.Diff(psn) })
-	if found {
-		return true
-	}
-	if p.psn.Diff(r.psn) > shortPackets*most || r.earlyBytes+p.n > longPacket*most {
-		return false
-	}
-	e := earlyPool.Get().(*earlyRequest)
-	e.packet = *p
-	e.buf = slices.Grow(e.buf[:0], p.n)[:p.n]
-	n := 0
-	for _, b := range p.sg[:p.nsg] {
-		n += dma(e.buf[n:], b)
-	}
-	e.sg, e.nsg = [verbs.MaxSGE][]byte{e.buf}, min(p.nsg, 1)
-	r.early = slices.Insert(r.early, at, e)
-	r.earlyBytes += p.n
-	return true
-}
-
-// drainEarly executes what waited for the request that came. asked: it had AckReq.
-func (q *qp) drainEarly(asked bool, now ucs.Time) {
+// drainRequests executes what waited for the request that came. asked: it had AckReq.
+func (q *qp) drainRequests(asked bool, now ucs.Time) {
 	r := &q.rsp
-	for len(r.early) > 0 && !r.psn.Before(r.early[0].psn) {
-		e := r.early[0]
-		r.early = slices.Delete(r.early, 0, 1)
-		r.earlyBytes -= e.n
-		if e.psn == r.psn {
-			asked = asked || e.ackReq
-			q.requested(&e.packet, e.op.Info(), now)
+	for len(r.reorder.held) > 0 && !r.psn.Before(r.reorder.held[0].psn) {
+		h := r.reorder.take()
+		if h.psn == r.psn {
+			asked = asked || h.ackReq
+			q.requested(&h.packet, h.op.Info(), now)
 		}
-		earlyPool.Put(e)
+		heldPool.Put(h)
 		if r.fatal || r.gap == gapRNR {
-			q.dropEarly()
+			r.reorder.drop()
 			return
 		}
 	}
 	switch {
-	case len(r.early) == 0 || r.gap != noGap:
+	case len(r.reorder.held) == 0 || r.gap != noGap:
 	case asked:
 		q.tellGap()
 	default:
@@ -140,24 +165,12 @@ func (q *qp) drainEarly(asked bool, now ucs.Time) {
 	}
 }
 
-// dropEarly empties the reorder buffer.
-func (q *qp) dropEarly() {
-	r := &q.rsp
-	for _, e := range r.early {
-		earlyPool.Put(e)
-	}
-	r.early, r.earlyBytes = nil, 0
-}
-
-// fillGap retransmits what a sequence NAK at psn, the oldest packet that is not
-// acknowledged, shows to be missing.
+// fillGap retransmits what a sequence NAK at psn, the first request that the peer
+// lacks, shows to be missing.
 func (q *qp) fillGap(psn verbs.PSN) {
 	r := &q.req
 	f := &r.fill
-	if d := f.event.Diff(r.una); d <= 0 || d > r.top.Diff(r.una) {
-		r.window.lost()
-		f.event = r.top
-	}
+	q.lossSeen()
 	switch {
 	case f.n != 0 && psn == f.from:
 		return // the NAK came twice
@@ -168,7 +181,7 @@ func (q *qp) fillGap(psn verbs.PSN) {
 	}
 	f.from = psn
 	q.skip(r.top) // where a probe went before: the peer holds what came behind the gap
-	if !q.resend(psn, min(f.n, r.psn.Diff(psn))) {
+	if !q.resend(psn, psn.Add(min(f.n, r.psn.Diff(psn))), false) {
 		q.goBack(psn)
 	}
 }
@@ -180,8 +193,19 @@ type gapFill struct {
 	event verbs.PSN // losses before it were answered by a smaller window
 }
 
-// resend retransmits n packets from psn on, out of turn; false: one cannot be made.
-func (q *qp) resend(psn verbs.PSN, n int) bool {
+// lossSeen makes the window smaller, once for all losses of one window.
+func (q *qp) lossSeen() {
+	r := &q.req
+	if d := r.fill.event.Diff(r.una); d <= 0 || d > r.top.Diff(r.una) {
+		r.window.lost()
+		r.fill.event = r.top
+	}
+}
+
+// resend retransmits requests from psn to before end, out of turn; it returns false
+// when one cannot be made. answers: only READs and atomics, and of READs no more than
+// the answers from psn to end. The peer has executed those.
+func (q *qp) resend(psn, end verbs.PSN, answers bool) bool {
 	r, p := &q.req, &q.out
 	tx, sent, next, rd := r.tx, r.sent, r.psn, r.rd
 	defer func() { r.tx, r.sent, r.psn, r.rd = tx, sent, next, rd }()
@@ -192,14 +216,17 @@ func (q *qp) resend(psn verbs.PSN, n int) bool {
 		r.tx++
 	}
 	r.psn, r.sent = psn, uint32(psn.Diff(q.sq.at(r.tx).psn))
-	for end := psn.Add(n); r.psn.Before(end); {
+	for r.psn.Before(end) {
 		w := q.sq.at(r.tx)
-		if w.npk == 0 {
-			r.tx++
+		if w.npk == 0 || answers && !w.reads() {
+			r.tx, r.sent, r.psn = r.tx+1, 0, w.psn.Add(int(w.npk))
 			continue
 		}
 		if !q.request(w, p) {
 			return false
+		}
+		if answers && end.Before(r.psn) {
+			p.dlen, r.psn = uint32(end.Diff(p.psn)*q.mtu), end
 		}
 		p.more, p.ends, p.hasImm, p.again = 0, false, false, true
 		p.ackReq = p.op == wire.ReadRequest || !r.psn.Before(end)

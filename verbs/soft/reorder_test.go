@@ -61,8 +61,8 @@ func runGap(t *testing.T, features uint32, sent, came func(psn verbs.PSN, n int)
 	require.Equal(t, verbs.WCSuccess, wcs[0].Status)
 	require.Equal(t, from.buf, to.buf)
 	q := to.qp.(*qp)
-	require.Empty(t, q.rsp.early)
-	require.Zero(t, q.rsp.earlyBytes)
+	require.Empty(t, q.rsp.reorder.held)
+	require.Zero(t, q.rsp.reorder.bytes)
 	require.Equal(t, noGap, q.rsp.gap)
 	return r
 }
@@ -146,4 +146,11 @@ func TestGapForeign(t *testing.T) {
 		require.True(t, n == 1 || psn >= 10, "packet %d was sent %d times", psn, n)
 	}
 	require.Greater(t, r.requests, 110)
+}
+
+// TestGapNakTwice: a NAK that comes twice costs one retransmission.
+func TestGapNakTwice(t *testing.T) {
+	r := runGap(t, verbs.PeerProbe, lost(10, 40), arrives, func(int) Verdict { return Verdict{Duplicate: true} })
+	require.Equal(t, 102, r.requests)
+	require.Equal(t, []verbs.PSN{10, 40}, r.naks)
 }

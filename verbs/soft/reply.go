@@ -35,7 +35,10 @@ func (q *qp) again(p *packet, info *wire.Info) {
 		if d < 0 || d >= int(a.npk) || a.read != (info.Kind == wire.KindReadRequest) || a.key != p.rkey {
 			continue
 		}
-		if a.read && (p.addr != a.addr+uint64(d)*uint64(q.mtu) || p.dlen != a.n-uint32(d*q.mtu)) {
+		if left := a.n - uint32(d*q.mtu); a.read && (p.addr != a.addr+uint64(d)*uint64(q.mtu) || p.dlen != left) {
+			if q.req.probe.on && p.addr == a.addr+uint64(d)*uint64(q.mtu) && p.dlen < left {
+				q.answerPart(int(i%maxDestRd), d, int(p.dlen)/q.mtu)
+			}
 			return
 		}
 		a.again = true

@@ -17,7 +17,7 @@ type requester struct {
 	psn  verbs.PSN // of the next packet
 	una  verbs.PSN // the oldest that is not acknowledged
 	top  verbs.PSN // behind the last that was ever sent
-	late verbs.PSN // of the last answer that was dropped because one before it is missing; una: none was
+	late verbs.PSN // answers before it that are missing were requested again; una: none was
 	met  int       // messages of the peer since una moved
 	rd   int       // reads and atomics under way
 	maxRd,
@@ -26,6 +26,8 @@ type requester struct {
 	stuck         bool  // a work request failed here: nothing is sent after it
 	window        window
 	fill          gapFill
+	reorder       reorderBuffer // answers that came before their predecessors
+	gapEnds       ucs.Time      // when those are requested again that are missing; 0: they were
 	probe         probe
 	since         ucs.Time
 	pause         ucs.Time      // the receiver was not ready: send nothing before; negative: for so long from the next look at the clock on

@@ -39,11 +39,10 @@ type responder struct {
 	dueAt ucs.Time
 	fatal bool // the queue pair ends when nak is told
 
-	// The reorder buffer: requests whose predecessors are missing, in order.
-	early      []*earlyRequest
-	earlyBytes int
-	passed     int      // requests that came since the gap opened
-	gapEnds    ucs.Time // when it is reported, of gapOpen
+	// Requests whose predecessors are missing.
+	reorder reorderBuffer
+	passed  int      // requests that came since the gap opened
+	gapEnds ucs.Time // when it is reported, of gapOpen
 }
 
 // maxDestRd is the most reads and atomics of a peer that are remembered.
@@ -80,7 +79,7 @@ func (q *qp) requested(p *packet, info *wire.Info, now ucs.Time) {
 	case d < 0:
 		q.count(cntDuplicates, 1)
 		q.again(p, info)
-		if len(r.early) != 0 {
+		if len(r.reorder.held) != 0 {
 			q.tellGap() // a probe: the NAK may be lost
 		}
 		return
