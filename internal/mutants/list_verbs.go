@@ -5,7 +5,7 @@ var device = []mutant{
 	{
 		name: "the checksum of a packet is not looked at",
 		file: "verbs/soft/udp_datagram.go",
-		old:  "	return f, d.check(i)", new: "	return f, true",
+		old:  "	return f, d.check(i, foreign)", new: "	return f, true",
 		pkg: "./verbs/soft", test: "^TestFloodOfGarbage$",
 	},
 	{
@@ -29,8 +29,8 @@ var device = []mutant{
 	{
 		name: "an atomic operation that comes twice is carried out twice",
 		file: "verbs/soft/responder.go",
-		old:  "		q.again(p, info)\n		return\n",
-		new:  "		if _, b, ok := q.d.remote(q.pd, p.rkey, p.addr, 8, verbs.RemoteAtomic); ok && p.op == wire.FetchAdd {\n			fetchAdd(b, p.swapAdd)\n		}\n		q.again(p, info)\n		return\n",
+		old:  "		q.again(p, info)\n",
+		new:  "		if b, ok := q.d.remote(q.pd, p.rkey, p.addr, 8, verbs.RemoteAtomic); ok && p.op == wire.FetchAdd {\n			fetchAdd(b, p.swapAdd)\n		}\n		q.again(p, info)\n",
 		pkg:  "./verbs/soft", test: "^TestConformanceSim$/^loss$/atomic",
 	},
 	{
@@ -42,7 +42,7 @@ var device = []mutant{
 	{
 		name: "what follows a message without a receive is answered",
 		file: "verbs/soft/responder.go",
-		old:  "		r.silent = true // what comes behind is dropped without a word\n", new: "",
+		old:  "		r.gap = gapRNR // what comes behind is dropped\n", new: "",
 		pkg: "./verbs/soft", test: "^TestScript$", quick: true,
 	},
 	{
@@ -72,7 +72,7 @@ var device = []mutant{
 	{
 		name: "an acknowledgement ends one packet more than it names",
 		file: "verbs/soft/completer.go",
-		old:  "		q.retire(p.psn.Add(1))\n	case p.syn.IsRNR():", new: "		q.retire(p.psn.Add(2))\n	case p.syn.IsRNR():",
+		old:  "		return q.retire(p.psn.Add(1))\n	case p.syn.IsRNR():", new: "		return q.retire(p.psn.Add(2))\n	case p.syn.IsRNR():",
 		pkg: "./verbs/soft", test: "^TestScript$|^TestOracle$",
 	},
 	{
@@ -120,7 +120,7 @@ var device = []mutant{
 	{
 		name: "a probe costs a retry",
 		file: "verbs/soft/probe.go",
-		old:  "		p.sent++\n", new: "		p.sent++\n		r.retries -= min(r.retries, 1)\n",
+		old:  "		if p.sent++; p.sent == 1", new: "		r.retries -= min(r.retries, 1)\n		if p.sent++; p.sent == 1",
 		pkg: "./verbs/soft", test: "^TestRetryRate$/^retry_cnt_1,_3_probes$",
 	},
 	{
@@ -188,5 +188,131 @@ var device = []mutant{
 		file: "verbs/soft/background.go",
 		old:  "		return d.passes.Load() != b.seen", new: "		return true",
 		pkg: "./verbs/soft", test: "^TestRestIsHeard$", quick: true,
+	},
+	{
+		name: "a request out of order is dropped",
+		file: "verbs/soft/reorder.go",
+		old:  "held := q.req.probe.on && r.reorder.hold(p, r.psn, q.req.window.max)", new: "held := false",
+		pkg: "./verbs/soft", test: "^TestGapAlone$", quick: true,
+	},
+	{
+		name: "the reorder buffer has no bound",
+		file: "verbs/soft/reorder.go",
+		old:  "	if p.psn.Diff(next) > shortPackets*most || b.bytes+p.n > longPacket*most {", new: "	if false {",
+		pkg: "./verbs/soft", test: "^TestReorderBufferBounded$", quick: true,
+	},
+	{
+		name: "what left the reorder buffer counts as held",
+		file: "verbs/soft/reorder.go",
+		old:  "	b.bytes -= h.n\n", new: "",
+		pkg: "./verbs/soft", test: "^TestReorderBufferBounded$", quick: true,
+	},
+	{
+		name: "an executed request does not return to the pool",
+		file: "verbs/soft/reorder.go",
+		old:  "		heldPool.Put(h)\n		if r.fatal", new: "		if r.fatal",
+		pkg: "./verbs/soft", test: "^TestGateReorderBuffer$", quick: true,
+	},
+	{
+		name: "an answer that waited does not return to the pool",
+		file: "verbs/soft/reorderanswers.go",
+		old:  "		heldPool.Put(h)\n", new: "",
+		pkg: "./verbs/soft", test: "^TestGateReorderBuffer$", quick: true,
+	},
+	{
+		name: "a request that is a little late is reported",
+		file: "verbs/soft/reorder.go",
+		old:  "	case !held || r.passed >= gapPackets:", new: "	case !held || r.passed >= 1:",
+		pkg: "./verbs/soft", test: "^TestGapLate$", quick: true,
+	},
+	{
+		name: "a request with AckReq reports at once what it passes",
+		file: "verbs/soft/reorder.go",
+		old:  "	case r.gap == noGap:\n		q.openGap(now)\n	}\n}", new: "	case r.gap == noGap:\n	}\n}",
+		pkg: "./verbs/soft", test: "^TestGapLate$", quick: true,
+	},
+	{
+		name: "a gap that few requests follow is not reported",
+		file: "verbs/soft/completer.go",
+		old:  "		if now >= s.gapEnds {\n			q.tellGap()\n", new: "		if now >= s.gapEnds {\n",
+		pkg: "./verbs/soft", test: "^TestGapAtTheEnd$", quick: true,
+	},
+	{
+		name: "a probe does not repeat the NAK of a gap",
+		file: "verbs/soft/responder.go",
+		old:  "			q.tellGap() // a probe: the NAK may be lost\n", new: "			_ = 0\n",
+		pkg: "./verbs/soft", test: "^TestGapNakLost$", quick: true,
+	},
+	{
+		name: "all behind a gap goes again",
+		file: "verbs/soft/reorder.go",
+		old:  "	if !q.resend(psn, psn.Add(min(f.n, r.psn.Diff(psn))), false) {", new: "	if true {",
+		pkg: "./verbs/soft", test: "^TestGapAlone$", quick: true,
+	},
+	{
+		name: "a NAK that comes twice costs two retransmissions",
+		file: "verbs/soft/reorder.go",
+		old:  "		return // the NAK came twice\n", new: "		f.n = 1\n",
+		pkg: "./verbs/soft", test: "^TestGapNakTwice$", quick: true,
+	},
+	{
+		name: "a burst is filled packet by packet",
+		file: "verbs/soft/reorder.go",
+		old:  "		f.n *= 2\n", new: "		f.n = 1\n",
+		pkg: "./verbs/soft", test: "^TestGapBurst$", quick: true,
+	},
+	{
+		name: "a lost READ is requested by a part of it",
+		file: "verbs/soft/reorder.go",
+		old:  "		if answers && end.Before(r.psn) {", new: "		if end.Before(r.psn) {",
+		pkg: "./verbs/soft", test: "^TestAnswersMixed$", quick: true,
+	},
+	{
+		name: "writes go again with the answers that are missing",
+		file: "verbs/soft/reorder.go",
+		old:  "w.npk == 0 || answers && !w.reads() {", new: "w.npk == 0 {",
+		pkg: "./verbs/soft", test: "^TestAnswersMixed$", quick: true,
+	},
+	{
+		name: "an answer out of order is dropped",
+		file: "verbs/soft/reorderanswers.go",
+		old:  "	if r.reorder.hold(p, r.una, r.window.max) {", new: "	if false {",
+		pkg: "./verbs/soft", test: "^TestAnswerGap$", quick: true,
+	},
+	{
+		name: "an answer that is a little late is requested again",
+		file: "verbs/soft/reorderanswers.go",
+		old:  "	q.requestMissing(len(held) - gapPackets + 1)\n", new: "	q.requestMissing(len(held))\n",
+		pkg: "./verbs/soft", test: "^TestAnswerLate$", quick: true,
+	},
+	{
+		name: "a missing answer is requested again with each that follows",
+		file: "verbs/soft/reorderanswers.go",
+		old:  "		r.late = r.reorder.held[i].psn\n", new: "",
+		pkg: "./verbs/soft", test: "^TestAnswerGap$", quick: true,
+	},
+	{
+		name: "a missing answer that few follow is not requested",
+		file: "verbs/soft/reorderanswers.go",
+		old:  "		r.gapEnds = now + gapWait\n", new: "",
+		pkg: "./verbs/soft", test: "^TestAnswerGap$", quick: true,
+	},
+	{
+		name: "a READ of a part is answered to its end",
+		file: "verbs/soft/reorderanswers.go",
+		old:  "k > 0 && n < int(sent)", new: "n < int(sent)",
+		pkg: "./verbs/soft", test: "^TestAnswerGap$", quick: true,
+	},
+	{
+		name: "the first probe goes back beyond the missing answer",
+		file: "verbs/soft/probe.go",
+		old:  "p.sent == 1 && len(r.reorder.held) != 0", new: "false",
+		pkg: "./verbs/soft", test: "^TestAnswerLostTwice$", quick: true,
+	},
+	{
+		name: "a NAK counts for nothing while an answer is missing",
+		file: "verbs/soft/completer.go",
+		old:  "(whole || p.psn.Before(r.psn)):", new: "whole:",
+		pkg: "./verbs/soft", test: "^TestGapBehindMissingAnswer$", quick: true,
 	},
 }

@@ -17,6 +17,7 @@ type gapRun struct {
 	sent     map[verbs.PSN]int // requests, by PSN
 	naks     []verbs.PSN
 	requests int
+	took     time.Duration
 }
 
 // runGap runs it. sent says what becomes of the n-th transmission of a request, n
@@ -58,6 +59,7 @@ func runGap(t *testing.T, features uint32, sent, came func(psn verbs.PSN, n int)
 		require.True(t, w.advance())
 		require.Less(t, w.net.Now().Sub(sim.Start), time.Second)
 	}
+	r.took = w.net.Now().Sub(sim.Start)
 	require.Equal(t, verbs.WCSuccess, wcs[0].Status)
 	require.Equal(t, from.buf, to.buf)
 	q := to.qp.(*qp)
@@ -99,11 +101,12 @@ func TestGapBurst(t *testing.T) {
 	require.Equal(t, 100+1+2+4+8+16, r.requests)
 }
 
-// TestGapLate: a request that others overtake by a little costs nothing.
+// TestGapLate: a request that others overtake by a little costs nothing, and it makes no
+// difference whether those have AckReq.
 func TestGapLate(t *testing.T) {
 	r := runGap(t, verbs.PeerProbe, arrives, func(psn verbs.PSN, _ int) (v Verdict) {
-		if psn == 10 || psn == 50 {
-			v.Delay = time.Microsecond // two others pass
+		if psn == 10 || psn == 50 || psn == 98 {
+			v.Delay = time.Microsecond // two others pass, or the last one
 		}
 		return v
 	}, passes)
@@ -128,6 +131,7 @@ func TestGapAtTheEnd(t *testing.T) {
 	r := runGap(t, verbs.PeerProbe, lost(98), arrives, passes)
 	require.Equal(t, 101, r.requests)
 	require.Equal(t, []verbs.PSN{98}, r.naks)
+	require.Less(t, r.took, 200*time.Microsecond, "less than a probe takes")
 }
 
 // TestGapNakLost: a lost NAK costs a probe, and no time-out.

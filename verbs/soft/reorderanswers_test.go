@@ -27,7 +27,7 @@ type answerRun struct {
 }
 
 // answerFault says what becomes of the n-th transmission, counted from 1, of a request
-// or an answer: at its sender, or received at its receiver.
+// or an answer, at its sender, or received at its receiver. n is 0 for an ACK or NAK.
 type answerFault func(psn verbs.PSN, n int, answer, received bool) Verdict
 
 // runAnswers runs wrs, each of which reads from the peer or counts there, and compares
@@ -43,7 +43,7 @@ func runAnswers(t *testing.T, features uint32, fault answerFault, wrs ...verbs.S
 		case answer:
 			n, all = r.answers, &r.came
 		case kind == wire.KindAck:
-			return Verdict{}
+			return fault(p.PSN, 0, false, p.Received)
 		}
 		if !p.Received {
 			n[p.PSN]++
@@ -216,6 +216,13 @@ func TestAnswersMixed(t *testing.T) {
 			require.Equal(t, clean.came+1, r.came)
 		})
 	}
+	t.Run("on both sides of a write", func(t *testing.T) {
+		r := runAnswers(t, verbs.PeerProbe, func(psn verbs.PSN, n int, answer, received bool) Verdict {
+			return Verdict{Drop: !received && (answer && n == 1 && (psn == 3 || psn == 5) || n == 0 && psn == 4)}
+		}, wrs...)
+		require.Equal(t, clean.asked+2, r.asked)
+		require.Equal(t, clean.came+2, r.came)
+	})
 	for psn := range clean.requests {
 		t.Run(fmt.Sprint("request ", psn), func(t *testing.T) {
 			r := runAnswers(t, verbs.PeerProbe, func(p verbs.PSN, n int, answer, received bool) Verdict {
@@ -225,6 +232,19 @@ func TestAnswersMixed(t *testing.T) {
 			require.Equal(t, clean.came, r.came)
 		})
 	}
+}
+
+// TestGapBehindMissingAnswer: a NAK is acted on while the answer of a READ before it is
+// missing.
+func TestGapBehindMissingAnswer(t *testing.T) {
+	wrs := []verbs.SendWR{readOf(3), emptyWrite(), emptyWrite(), emptyWrite(), emptyWrite(), emptyWrite()}
+	clean := runAnswers(t, verbs.PeerProbe, noFault, wrs...)
+	r := runAnswers(t, verbs.PeerProbe, func(psn verbs.PSN, n int, answer, received bool) Verdict {
+		return Verdict{Drop: !received && n == 1 && (answer && psn == 2 || psn == 3)}
+	}, wrs...)
+	require.Equal(t, clean.asked+2, r.asked)
+	require.Equal(t, clean.came+1, r.came)
+	require.Less(t, r.took, clean.took+200*time.Microsecond, "less than a probe takes")
 }
 
 // TestAnswerForeign: another peer is asked again from the missing answer on.
