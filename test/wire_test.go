@@ -5,7 +5,9 @@ package test
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"os/exec"
+	"strconv"
 	"testing"
 	"time"
 
@@ -14,9 +16,13 @@ import (
 	"github.com/goucx/goucx/internal/suitetest"
 )
 
+// seedEnv sets what a forwarder does to packets, to repeat a run.
+const seedEnv = "GOUCX_TEST_SEED"
+
 // TestWire: two processes on two hosts exchange every operation over a path that
 // drops, corrupts, replays and reorders packets. All that they receive and read is
-// whole, in order and complete, and no connection fails.
+// whole, in order and complete, and no connection fails. In the long form each harm has
+// runs of its own, and one has much of all.
 func TestWire(t *testing.T) {
 	if !suitetest.InOwnNetwork(t) {
 		return
@@ -24,20 +30,26 @@ func TestWire(t *testing.T) {
 	t.Setenv(wideEnv, "1")
 	n := newNetwork(t, 2)
 	during := 2 * time.Second
-	if long() {
-		during = time.Minute
-	}
-	for name, h := range map[string]harm{
+	harms := map[string]harm{
 		"loss":    {drop: 0.01},
 		"reorder": {reorder: 0.02},
 		"all":     {drop: 0.01, corrupt: 0.01, replay: 0.01, reorder: 0.02},
-	} {
+	}
+	if long() {
+		during = time.Minute
+		harms["corrupt"], harms["replay"] = harm{corrupt: 0.02}, harm{replay: 0.05}
+		harms["much"] = harm{drop: 0.05, corrupt: 0.02, replay: 0.02, reorder: 0.1}
+	}
+	for name, h := range harms {
 		for _, tls := range []string{"self,rc", "self,ud"} {
 			t.Run(name+"/"+tls, func(t *testing.T) {
 				t.Setenv(tlsEnv, tls)
 				n.t = t
 				seed := rand.Uint64()
-				t.Logf("seed %d", seed)
+				if s, err := strconv.ParseUint(os.Getenv(seedEnv), 10, 64); err == nil {
+					seed = s
+				}
+				t.Logf("%s=%d", seedEnv, seed)
 				wire(t, n, newForwarder(t, n, h, seed), during)
 			})
 		}
