@@ -3,6 +3,7 @@ package ucp
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -47,8 +48,14 @@ func (x *Context) offer() error {
 	}
 	x.opened = ucs.Now()
 	o, err := live.Offer(dir, x.page)
+	if err != nil {
+		return err
+	}
+	if why := o.Instead(); why != nil {
+		x.log.Sugar().Warnf("this program shows itself in %s: %v", filepath.Dir(o.Path()), why)
+	}
 	x.offering = o
-	return err
+	return nil
 }
 
 // withdraw ends what offer began.

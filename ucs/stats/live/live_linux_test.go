@@ -79,6 +79,13 @@ func TestOfferRefuses(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, o.Close())
 
+	if os.Geteuid() == 0 {
+		require.NoError(t, os.Chown(open, 4711, 4711))
+		_, err = Offer(open, page)
+		require.ErrorIs(t, err, ucs.ErrInvalid)
+		require.ErrorContains(t, err, "user 4711")
+	}
+
 	_, err = Offer(filepath.Join(t.TempDir(), strings.Repeat("x", 90)), page)
 	require.ErrorIs(t, err, ucs.ErrTooLong)
 
@@ -86,6 +93,75 @@ func TestOfferRefuses(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	_, err = Offer(file, page)
 	require.ErrorContains(t, err, "offer counters in "+file)
+}
+
+// TestPlantedDefaultDir: what another user has put in the place of the default directory
+// is neither used nor followed, nor does it keep a program from being seen.
+func TestPlantedDefaultDir(t *testing.T) {
+	for name, plant := range map[string]func(t *testing.T, at, elsewhere string){
+		"link":          func(t *testing.T, at, elsewhere string) { require.NoError(t, os.Symlink(elsewhere, at)) },
+		"dangling link": func(t *testing.T, at, _ string) { require.NoError(t, os.Symlink("/nowhere", at)) },
+		"file":          func(t *testing.T, at, _ string) { require.NoError(t, os.WriteFile(at, nil, 0o600)) },
+		"open to all": func(t *testing.T, at, _ string) {
+			require.NoError(t, os.Mkdir(at, 0o700))
+			require.NoError(t, os.Chmod(at, 0o777))
+		},
+		"another user's": func(t *testing.T, at, _ string) {
+			if os.Geteuid() != 0 {
+				t.Skip("needs root, to give a directory to another user")
+			}
+			require.NoError(t, os.Mkdir(at, 0o700))
+			require.NoError(t, os.Chown(at, 4711, 4711))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			elsewhere := t.TempDir()
+			t.Setenv("TMPDIR", t.TempDir())
+			plant(t, DefaultDir(), elsewhere)
+			o, err := Offer(DefaultDir(), page)
+			require.NoError(t, err)
+			require.ErrorContains(t, o.Instead(), DefaultDir())
+			second, err := Offer(DefaultDir(), page)
+			require.NoError(t, err)
+			assert.Equal(t, filepath.Dir(o.Path()), filepath.Dir(second.Path()), "one directory for all")
+			require.NoError(t, private(filepath.Dir(o.Path())))
+			found, err := List(DefaultDir())
+			require.NoError(t, err)
+			assert.ElementsMatch(t, []Found{{os.Getpid(), o.Path()}, {os.Getpid(), second.Path()}}, found)
+			left, err := os.ReadDir(elsewhere)
+			require.NoError(t, err)
+			assert.Empty(t, left)
+			require.NoError(t, o.Close())
+			require.NoError(t, second.Close())
+		})
+	}
+}
+
+// TestPlantedFallback: a directory that looks like one in place of the default, and is not
+// this user's, is passed over.
+func TestPlantedFallback(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	elsewhere := t.TempDir()
+	require.NoError(t, os.Symlink(elsewhere, DefaultDir()))
+	require.NoError(t, os.Symlink(elsewhere, DefaultDir()+"-0"))
+	stale(t, filepath.Join(elsewhere, "12-crashed.ucx"))
+	o, err := Offer(DefaultDir(), page)
+	require.NoError(t, err)
+	found, err := List(DefaultDir())
+	require.NoError(t, err)
+	assert.Equal(t, []Found{{os.Getpid(), o.Path()}}, found)
+	_, err = os.Lstat(filepath.Join(elsewhere, "12-crashed.ucx"))
+	require.NoError(t, err, "nothing is removed elsewhere")
+	require.NoError(t, o.Close())
+}
+
+func TestDefaultDir(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	o, err := Offer(DefaultDir(), page)
+	require.NoError(t, err)
+	require.NoError(t, o.Instead())
+	assert.Equal(t, DefaultDir(), filepath.Dir(o.Path()))
+	require.NoError(t, o.Close())
 }
 
 // stale leaves a socket behind as a crash does.

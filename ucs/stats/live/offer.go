@@ -25,11 +25,13 @@ const readerLimit = 2 * time.Second
 //
 // Concurrency: Close from any goroutine.
 type Offering struct {
-	path   string
-	listen *net.UnixListener
-	page   func() *Page
-	one    sync.Mutex // one page is made at a time
-	done   sync.WaitGroup
+	path string
+	// instead is why it is not in the directory that was wanted; nil: it is.
+	instead error
+	listen  *net.UnixListener
+	page    func() *Page
+	one     sync.Mutex // one page is made at a time
+	done    sync.WaitGroup
 }
 
 // Offer serves page, which a goroutine calls for each reader, one at a time,
@@ -37,7 +39,8 @@ type Offering struct {
 // user may read.
 //
 // Errors: ucs.ErrUnsupported where the system cannot tell who asks; the
-// system's; ucs.ErrInvalid for a directory that others may write to;
+// system's; ucs.ErrInvalid for a directory that belongs to another user, or that others
+// may write to (instead of DefaultDir, another directory is used, which List finds);
 // ucs.ErrTooLong for one whose name leaves no room.
 func Offer(dir string, page func() *Page) (*Offering, error) {
 	o := &Offering{page: page}
@@ -52,9 +55,11 @@ func (o *Offering) open(dir string) error {
 	if !knowsPeers {
 		return ucs.ErrUnsupported
 	}
-	if err := ensureDir(dir); err != nil {
+	dir, instead, err := place(dir)
+	if err != nil {
 		return err
 	}
+	o.instead = instead
 	sweep(dir)
 	name := fmt.Sprintf("%d-%s%s", os.Getpid(), randomName(), suffix)
 	// Under a hidden name until it listens: what is visible and refuses is stale.
@@ -84,22 +89,6 @@ func randomName() string {
 	return hex.EncodeToString(b[:])
 }
 
-// ensureDir makes dir for this user alone, or accepts one whose entries others
-// cannot replace.
-func ensureDir(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	i, err := os.Stat(dir)
-	if err != nil {
-		return err
-	}
-	if m := i.Mode(); m.Perm()&0o022 != 0 && m&os.ModeSticky == 0 {
-		return fmt.Errorf("others may write to it (mode %v): %w", m, ucs.ErrInvalid)
-	}
-	return nil
-}
-
 // expire lets reads and writes on c fail as timed out after d, until stopped.
 func expire(c net.Conn, d time.Duration) (stop func()) {
 	t := time.AfterFunc(d, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
@@ -108,6 +97,10 @@ func expire(c net.Conn, d time.Duration) (stop func()) {
 
 // Path is that of the socket.
 func (o *Offering) Path() string { return o.path }
+
+// Instead is why the socket is not in the directory that was wanted, which was
+// DefaultDir; nil: it is there.
+func (o *Offering) Instead() error { return o.instead }
 
 // serve answers readers until Close.
 func (o *Offering) serve() {
@@ -126,7 +119,7 @@ func (o *Offering) serve() {
 
 func (o *Offering) answer(c *net.UnixConn) {
 	defer func() { _ = c.Close() }()
-	if uid, err := peerUID(c); err != nil || uid != os.Getuid() {
+	if uid, err := peerUID(c); err != nil || uid != os.Geteuid() {
 		return
 	}
 	defer expire(c, readerLimit)()

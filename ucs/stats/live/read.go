@@ -37,20 +37,23 @@ type Found struct {
 func At(path string) Found { return Found{pidOf(path), path} }
 
 // List finds what is on offer in dir, by pid, and removes what crashed programs
-// left there. A directory that is not there holds nothing.
+// left there. A directory that does not exist holds nothing. For DefaultDir, List also
+// reads the directories that Offer used instead of it.
 func List(dir string) ([]Found, error) {
-	sweep(dir)
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("list programs: %w", err)
-	}
 	var found []Found
-	for _, e := range entries {
-		if pid := pidOf(e.Name()); pid != 0 && e.Type()&fs.ModeSocket != 0 {
-			found = append(found, Found{pid, filepath.Join(dir, e.Name())})
+	for _, dir := range places(dir) {
+		sweep(dir)
+		entries, err := os.ReadDir(dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list programs: %w", err)
+		}
+		for _, e := range entries {
+			if pid := pidOf(e.Name()); pid != 0 && e.Type()&fs.ModeSocket != 0 {
+				found = append(found, Found{pid, filepath.Join(dir, e.Name())})
+			}
 		}
 	}
 	slices.SortStableFunc(found, func(a, b Found) int { return a.PID - b.PID })
@@ -127,7 +130,7 @@ func fetch(path string, limit time.Duration) ([]byte, error) {
 	defer func() { _ = conn.Close() }()
 	c := conn.(*net.UnixConn)
 	uid, err := peerUID(c)
-	if err == nil && uid != os.Getuid() {
+	if err == nil && uid != os.Geteuid() {
 		err = fmt.Errorf("user %d serves it: %w", uid, ucs.ErrInvalid)
 	}
 	if err != nil {
