@@ -82,23 +82,15 @@ func Map(fd, size int) (*Segment, error) {
 	return s, nil
 }
 
-// check looks at the backing first: other kinds of files may not know seals.
-// The size comes last, since only the seals make it final.
+// check reads the seals first. Only files in memory have them, and a call to another file
+// system could block. It reads the size last, which is final only if it is sealed.
 func check(fd, size int) error {
 	if size <= 0 {
 		return ErrSize
 	}
-	var fs unix.Statfs_t
-	if err := retry(func() error { return unix.Fstatfs(fd, &fs) }); err != nil {
-		return err
-	}
-	m := int64(fs.Type) //nolint:unconvert // 32 bits on other processors
-	if m != unix.TMPFS_MAGIC && m != unix.HUGETLBFS_MAGIC {
-		return fmt.Errorf("%w: file system magic %#x", ErrBacking, m)
-	}
 	got, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
-	if err == unix.EINVAL { // memory, but of a kind without seals
-		return fmt.Errorf("%w: %w", ErrUnsealed, err)
+	if err == unix.EINVAL {
+		return fmt.Errorf("%w: it has no seals", ErrBacking)
 	}
 	if err != nil {
 		return err
@@ -140,7 +132,9 @@ func (s *Segment) Populate() error {
 		return fmt.Errorf("populate segment: %w", ucs.ErrClosed)
 	}
 	err := retry(func() error { return unix.Madvise(s.mem, unix.MADV_POPULATE_WRITE) })
-	if err == unix.EINVAL { // before Linux 5.14: a read takes the page too
+	switch err {
+	case unix.EINVAL, unix.ENOSYS, unix.EPERM, unix.EACCES:
+		// Before Linux 5.14, or in a sandbox that refuses it. A read takes the page too.
 		touch(s.mem)
 		return nil
 	}

@@ -46,7 +46,8 @@ type site struct {
 
 // Devices lists the in-process device, and a UDP device for each address of the
 // host's interfaces: its name is the interface's, with a number from the second
-// address on. An error may come with what there is nevertheless.
+// address on. There are none where the system refuses a call that packets need. An error
+// may come with what there is nevertheless.
 func (p *Provider) Devices() ([]verbs.DeviceInfo, error) {
 	sites, err := p.sites()
 	p.mu.Lock()
@@ -108,6 +109,9 @@ func (p *Provider) sites() ([]site, error) {
 	}
 	if p.conf.Link == LinkInproc || p.conf.Link == "" && runtime.GOOS != "linux" {
 		return sites, nil // the UDP link is Linux's
+	}
+	if err := tryUDP(); err != nil {
+		return sites, fmt.Errorf("no UDP devices: %w", err)
 	}
 	ifs, err := net.Interfaces()
 	if err != nil {

@@ -31,6 +31,8 @@ func openUDP(addr netip.Addr, _ uint16, _ int) (*udpPort, error) {
 	return nil, fmt.Errorf("open udp port on %v: %w", addr, ucs.ErrUnsupported)
 }
 
+func tryUDP() error { return ucs.ErrUnsupported }
+
 func (u *udpPort) close() error                            { return nil }
 func (u *udpPort) lid() uint16                             { return 0 }
 func (u *udpPort) local() netip.AddrPort                   { return netip.AddrPort{} }
