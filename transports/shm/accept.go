@@ -26,14 +26,19 @@ const (
 	maxEmbryos = 1024
 )
 
-// accept takes new connections, a bounded number a call.
+// accept takes new connections, a bounded number a call. An honest peer sends its hello at
+// once, so where there are too many connections without one, the oldest is closed.
 func (f *iface) accept() {
 	for range 16 {
 		if len(f.embryos) >= maxEmbryos {
-			return
+			f.dropOldestEmbryo()
 		}
 		sock, err := f.listener.Accept()
 		if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
+			if len(f.embryos) > 0 {
+				f.dropOldestEmbryo()
+				continue
+			}
 			f.pauseAccept()
 			return
 		}
@@ -96,6 +101,17 @@ func (f *iface) dropEmbryo(id uint32) {
 	delete(f.embryos, id)
 	_ = f.epoll.Del(m.sock.FD())
 	_ = m.sock.Close()
+}
+
+// dropOldestEmbryo closes the oldest; there is one.
+func (f *iface) dropOldestEmbryo() {
+	for {
+		f.embryoOldest++
+		if _, ok := f.embryos[f.embryoOldest]; ok {
+			f.dropEmbryo(f.embryoOldest)
+			return
+		}
+	}
 }
 
 // reapEmbryos drops connections that never said hello.

@@ -2,6 +2,7 @@ package shm
 
 import (
 	"encoding/binary"
+	"errors"
 	"runtime"
 	"testing"
 
@@ -305,4 +306,25 @@ func TestDeathIsSeenWithoutAPidfd(t *testing.T) {
 			require.Zero(t, f.live())
 		})
 	}
+}
+
+// TestSilentConnections: connections that say nothing are bounded in number, and a peer
+// connects while there are as many as may be.
+func TestSilentConnections(t *testing.T) {
+	var ra, rb recorder
+	a, b := openTest(t, &ra), openTest(t, &rb)
+	for range maxEmbryos + 100 {
+		c, err := shmem.Dial(b.socketName(b.name))
+		for ; errors.Is(err, shmem.ErrWouldBlock); c, err = shmem.Dial(b.socketName(b.name)) {
+			b.Progress(64)
+		}
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, c.Close()) })
+	}
+	until(t, func() bool { return len(b.embryos) == maxEmbryos }, b)
+	before := ucs.Now()
+	e := connectTest(t, a, b)
+	require.Equal(t, ucs.OK, e.AMShort(1, 0, nil))
+	until(t, func() bool { return rb.n == 1 }, a, b)
+	require.Less(t, ucs.Now().Sub(before), embryoLife/2, "it need not wait until they are given up")
 }

@@ -69,6 +69,8 @@ type iface struct {
 	event    *shmem.WakePipe
 	embryos  map[uint32]embryo
 	embryoID uint32
+	// embryoOldest: none with this number or a smaller one is left.
+	embryoOldest uint32
 
 	deafUntil ucs.Time // the listener is not looked at, for want of descriptors
 	alarm     *time.Timer
