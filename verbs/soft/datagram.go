@@ -120,6 +120,10 @@ func (q *qp) datagram(p *packet, info *wire.Info) {
 		q.count(cntDroppedQKey, 1)
 		return
 	}
+	if p.n > q.mtu { // receives that hold an MTU must be long enough for all that comes
+		q.count(cntDroppedLong, 1)
+		return
+	}
 	if !q.takeRecvWQE(&r.recv) {
 		q.count(cntDroppedInbox, 1)
 		return

@@ -270,9 +270,26 @@ func testDatagramIsTaken(t *testing.T, p *Provider) {
 	require.NoError(t, ah.Close())
 }
 
+// TestDatagramBeyondMTU: one that is longer than the receiver's MTU takes no receive, and the
+// queue pair goes on.
+func TestDatagramBeyondMTU(t *testing.T) {
+	a, b, ah := datagramsOf(t, New(Config{Link: LinkUDP, Addr: localhost, MTU: verbs.MTU4096}), New(Config{Link: LinkUDP, Addr: localhost, MTU: verbs.MTU1024}))
+	b.recv(1, 0, 1024+grhLen)
+	for i, n := range []int{1025, 4000, 1024} {
+		a.send(verbs.SendWR{ID: uint64(i), Op: verbs.OpSend, Flags: verbs.SendSignaled, NumSG: 1, SG: [verbs.MaxSGE]verbs.SGE{a.sge(0, n)}, AH: ah.ID(), QPN: b.qp.QPN(), QKey: testQKey})
+		require.Equal(t, verbs.WCSuccess, a.completion(b).Status)
+	}
+	w := b.completion(a)
+	require.Equal(t, verbs.WCSuccess, w.Status)
+	require.Equal(t, uint32(1024+grhLen), w.Len)
+	require.NoError(t, ah.Close())
+}
+
 // datagrams makes two ends, and the way from the first to the second.
-func datagrams(t *testing.T, p *Provider) (a, b *end, way verbs.AH) {
-	a, b = newEnd(t, p, verbs.UD, 4096), newEnd(t, p, verbs.UD, 4096)
+func datagrams(t *testing.T, p *Provider) (a, b *end, way verbs.AH) { return datagramsOf(t, p, p) }
+
+func datagramsOf(t *testing.T, p, q *Provider) (a, b *end, way verbs.AH) {
+	a, b = newEnd(t, p, verbs.UD, 4096), newEnd(t, q, verbs.UD, 4096)
 	for _, e := range []*end{a, b} {
 		require.NoError(t, e.qp.Modify(&verbs.QPAttr{State: verbs.StateInit, Port: 1, QKey: testQKey}, verbs.AttrState|verbs.AttrPKeyIndex|verbs.AttrPort|verbs.AttrQKey))
 		require.NoError(t, e.qp.Modify(&verbs.QPAttr{State: verbs.StateRTR}, verbs.AttrState))
