@@ -106,13 +106,8 @@ func (f *iface) heedNotes() {
 			return
 		}
 		for i := range u.wcs[:k] {
-			wc := &u.wcs[i]
-			if wc.Op != verbs.WCRecv {
-				u.busy[wc.ID] = false
-				continue
-			}
 			var n note
-			if !wholeNote(wc) || n.parse(f.noteBytes(wc)) != nil || !n.hangUp && n.msg.Kind != machine.Gone {
+			if n.parse(f.noteBytes(&u.wcs[i])) != nil || !n.hangUp && n.msg.Kind != machine.Gone {
 				continue
 			}
 			if e := f.conns[n.msg.To]; e != nil && e.peer.iface.name == n.from.iface.name && e.dead == nil {

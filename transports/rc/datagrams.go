@@ -16,43 +16,54 @@ const (
 	grhLen           = 40 // in front of each datagram received
 )
 
-// datagrams is the queue pair by which connection messages go. Its completions have
-// a queue of their own, which is always armed for what comes, so that the async
-// goroutine hears it while the program computes, and nothing else.
+// datagrams is the queue pair of connection messages. Its receives have a completion queue
+// of their own, which is always armed, so that the async goroutine takes messages while
+// the program computes. It is armed for all of them: a stranger that fills the receives
+// with unsolicited datagrams wakes it, too.
 type datagrams struct {
 	f     *iface
 	qp    verbs.QP
 	qpn   verbs.QPN
-	cq    verbs.CQ
+	cq    verbs.CQ  // of receives
+	sent  verbs.CQ  // of sends; makes no events
 	armed bool      // cq, as far as is known
 	tx    *nic.Slab // used in turn
 	rx    *nic.Slab
+	// spill is the second piece of every receive. It takes the rest of a datagram that is
+	// longer than a connection message: without it, one such datagram would end the queue pair.
+	spill verbs.SGE
 	next  uint32 // of tx
 	busy  [udSends]bool
 	wr    [1]verbs.SendWR
-	wcs   [16]verbs.WC
+	wcs   [16]verbs.WC // of cq
+	ends  [16]verbs.WC // of sent
 }
 
 // open makes the queue pair and posts its receives.
 func (u *datagrams) open(f *iface) (err error) {
 	u.f = f
-	if u.rx, err = nic.NewSlab(f.pd, udSends+udRecvs, grhLen+noteLen); err != nil {
+	packet := f.self.port.MTU.Bytes()
+	spills := uint32(packet/noteLen + 1)
+	if u.rx, err = nic.NewSlab(f.pd, udSends+int(spills)+udRecvs, grhLen+noteLen); err != nil {
 		return err
 	}
-	for range udSends { // the first ones
+	for range udSends + spills { // the first ones
 		u.rx.Take()
 	}
-	u.tx = u.rx
-	c := verbs.CQConfig{Depth: udSends + udRecvs, Channel: f.channel, Cookie: cookieNotes}
+	u.tx, u.spill = u.rx, u.rx.Piece(udSends, packet)
+	c := verbs.CQConfig{Depth: udRecvs, Channel: f.channel, Cookie: cookieNotes}
 	if f.thread != nil {
 		c.Domain = f.pd
 	}
 	if u.cq, err = f.d.Context().CreateCQ(c); err != nil {
 		return err
 	}
+	if u.sent, err = f.d.Context().CreateCQ(verbs.CQConfig{Depth: udSends, Domain: c.Domain}); err != nil {
+		return err
+	}
 	u.qp, err = f.pd.CreateQP(verbs.QPConfig{
-		Type: verbs.UD, SendCQ: u.cq, RecvCQ: u.cq, NoClass: true,
-		Caps: verbs.QPCaps{MaxSend: udSends, MaxRecv: udRecvs, MaxSendSGE: 1, MaxRecvSGE: 1},
+		Type: verbs.UD, SendCQ: u.sent, RecvCQ: u.cq, NoClass: true,
+		Caps: verbs.QPCaps{MaxSend: udSends, MaxRecv: udRecvs, MaxSendSGE: 1, MaxRecvSGE: 2},
 	})
 	if err != nil {
 		return err
@@ -88,7 +99,7 @@ func (u *datagrams) stock(n int) {
 				break
 			}
 			w := &wrs[k]
-			w.ID, w.NumSG, w.SG[0] = uint64(i), 1, u.rx.Piece(i, grhLen+noteLen)
+			u.receiveInto(w, i)
 		}
 		u.qp.PostRecv(wrs[:k])
 		n -= k
@@ -97,9 +108,13 @@ func (u *datagrams) stock(n int) {
 
 // receive posts buffer i.
 func (u *datagrams) receive(i uint32) {
-	wr := [1]verbs.RecvWR{{ID: uint64(i), NumSG: 1}}
-	wr[0].SG[0] = u.rx.Piece(i, grhLen+noteLen)
+	var wr [1]verbs.RecvWR
+	u.receiveInto(&wr[0], i)
 	u.qp.PostRecv(wr[:])
+}
+
+func (u *datagrams) receiveInto(w *verbs.RecvWR, i uint32) {
+	w.ID, w.NumSG, w.SG[0], w.SG[1] = uint64(i), 2, u.rx.Piece(i, grhLen+noteLen), u.spill
 }
 
 // hear takes connection messages, about most of them, and gives their number, and
@@ -109,17 +124,13 @@ func (u *datagrams) hear(most int) (n int, others bool) {
 	for n < most {
 		k := u.cq.Poll(u.wcs[:])
 		if k <= 0 {
-			if u.armed || u.cq.Arm(true) != ucs.OK {
+			if u.armed || u.cq.Arm(false) != ucs.OK {
 				break
 			}
 			u.armed = true
 			continue // what came before gives no sign
 		}
 		for i := range u.wcs[:k] {
-			if wc := &u.wcs[i]; wc.Op != verbs.WCRecv {
-				u.busy[wc.ID] = false
-				continue
-			}
 			if n++; u.armed {
 				others = u.f.drain() || others // of the event that this one is
 			}
@@ -133,15 +144,20 @@ func (u *datagrams) hear(most int) (n int, others bool) {
 }
 
 // full reports whether the next message would be lost.
-func (u *datagrams) full() bool { return u.busy[u.next%udSends] }
+func (u *datagrams) full() bool {
+	for _, wc := range u.ends[:max(0, u.sent.Poll(u.ends[:]))] {
+		u.busy[wc.ID] = false
+	}
+	return u.busy[u.next%udSends]
+}
 
 // send sends a message. One for which there is no room is lost.
 func (f *iface) send(n *note, to *peer, ah verbs.AH) {
 	u := &f.ud
-	i := u.next % udSends
-	if u.busy[i] {
+	if u.full() {
 		return
 	}
+	i := u.next % udSends
 	n.from = f.self
 	w := &u.wr[0]
 	*w = verbs.SendWR{
@@ -162,8 +178,10 @@ func (u *datagrams) close() (err error) {
 	if u.qp != nil {
 		err = u.qp.Close()
 	}
-	if u.cq != nil {
-		err = errors.Join(err, u.cq.Close())
+	for _, cq := range []verbs.CQ{u.cq, u.sent} {
+		if cq != nil {
+			err = errors.Join(err, cq.Close())
+		}
 	}
 	if u.rx != nil {
 		err = errors.Join(err, u.rx.Close())

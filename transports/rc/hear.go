@@ -15,7 +15,7 @@ const doubts = 16
 func (f *iface) heardNote(wc *verbs.WC) {
 	buf := uint32(wc.ID)
 	var n note
-	if wholeNote(wc) {
+	if wc.Status == verbs.WCSuccess {
 		if err := f.parseNote(&n, wc); err != nil {
 			f.stats.Inc(statGarbage)
 			f.d.Log().Sugar().Debugf("dropped a connection message: %v", err)
@@ -39,10 +39,14 @@ func (f *iface) parseNote(n *note, wc *verbs.WC) error {
 	return nil
 }
 
-func wholeNote(wc *verbs.WC) bool { return wc.Status == verbs.WCSuccess && wc.Len >= grhLen }
-
-// noteBytes is what stands behind the routing header.
-func (f *iface) noteBytes(wc *verbs.WC) []byte { return f.ud.rx.Bytes(uint32(wc.ID))[grhLen:wc.Len] }
+// noteBytes is what follows the routing header; nil for a completion with an error, and for
+// a datagram that is longer than a connection message.
+func (f *iface) noteBytes(wc *verbs.WC) []byte {
+	if wc.Status != verbs.WCSuccess || wc.Len < grhLen || wc.Len > grhLen+noteLen {
+		return nil
+	}
+	return f.ud.rx.Bytes(uint32(wc.ID))[grhLen:wc.Len]
+}
 
 // hear finds the connection that a message is about.
 func (f *iface) hear(n *note) {

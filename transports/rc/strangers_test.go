@@ -38,11 +38,7 @@ func newStranger(t *testing.T, e, to *end) *stranger {
 func (s *stranger) hello(from peer, conn uint64) {
 	u := &s.ud
 	for u.full() { // what comes meanwhile is lost
-		for _, wc := range u.wcs[:max(0, u.cq.Poll(u.wcs[:]))] {
-			if wc.Op != verbs.WCRecv {
-				u.busy[wc.ID] = false
-			}
-		}
+		u.cq.Poll(u.wcs[:])
 	}
 	s.as(from, &note{msg: machine.Msg{Kind: machine.Hello, Worker: from.iface.worker, From: conn, Pair: 3}, half: half{qpn: 77, psn: 1}})
 }
@@ -196,7 +192,7 @@ func TestHelloFlood(t *testing.T) {
 		require.Less(t, ucs.Now().Sub(before), 10*time.Second) // milliseconds, where the machine is idle
 		require.Equal(t, 1, b.Live())
 		to.Close()
-		until(t, func() bool { flood(); return honest.alone() }, b, honest)
+		until(t, honest.alone, b, honest)
 		require.Empty(t, honest.failures)
 	})
 }
@@ -240,4 +236,54 @@ func TestEndpointOnHalfOpen(t *testing.T) {
 		require.NoError(t, err)
 		b.inside(func() { require.Zero(t, b.halfOpen.Len()) })
 	})
+}
+
+// noise sends a datagram of n bytes that is no connection message, and asks for no event.
+func (s *stranger) noise(t *testing.T, n int) {
+	u := &s.ud
+	for u.full() {
+		u.cq.Poll(u.wcs[:])
+	}
+	i := u.next % udSends
+	w := verbs.SendWR{ID: uint64(i), Op: verbs.OpSend, Flags: verbs.SendSignaled, NumSG: 1, QPN: s.to.iface.qpn, QKey: s.to.iface.qkey, AH: s.ah.ID()}
+	w.SG[0] = u.tx.Piece(i, n)
+	k, _ := u.qp.PostSend([]verbs.SendWR{w})
+	require.Equal(t, 1, k)
+	u.busy[i] = true
+	u.next++
+}
+
+// TestLongDatagram: a datagram that is longer than any connection message is dropped, and
+// the queue pair goes on.
+func TestLongDatagram(t *testing.T) {
+	c := Component(loopback)
+	a, b := newEnd(t, c, 1), newEnd(t, c, 2)
+	s := newStranger(t, a, b)
+	a.inside(func() {
+		for _, n := range []int{noteLen + 1, 1024, b.self.port.MTU.Bytes()} {
+			garbage := b.stats.Value(statGarbage)
+			s.noise(t, n)
+			until(t, func() bool { return b.stats.Value(statGarbage) == garbage+1 }, b)
+		}
+	})
+	to, err := a.NewEndpoint(b.address(), 0)
+	require.NoError(t, err)
+	until(t, func() bool { return to.AMUint64(1, 2, 3) == ucs.OK }, a, b)
+	until(t, func() bool { return len(b.got) == 1 }, a, b)
+}
+
+// TestNoiseWhileAsleep: datagrams that ask for no event do not fill the receives of a
+// program that sleeps or computes. A peer connects meanwhile.
+func TestNoiseWhileAsleep(t *testing.T) {
+	c := Component(loopback)
+	a, b, honest := newEnd(t, c, 1), newEnd(t, c, 2), newEnd(t, Component(loopback), 3)
+	s := newStranger(t, a, b)
+	a.inside(func() {
+		for range 3 * udRecvs {
+			s.noise(t, 100)
+		}
+	})
+	to, err := honest.NewEndpoint(b.address(), 0)
+	require.NoError(t, err)
+	until(t, func() bool { return to.AMUint64(1, 2, 3) == ucs.OK }, honest)
 }
