@@ -116,6 +116,7 @@ func TestPlantedDefaultDir(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			elsewhere := t.TempDir()
+			require.NoError(t, os.Chmod(elsewhere, 0o700)) // nothing but the link is wrong
 			t.Setenv("TMPDIR", t.TempDir())
 			plant(t, DefaultDir(), elsewhere)
 			o, err := Offer(DefaultDir(), page)
@@ -142,6 +143,7 @@ func TestPlantedDefaultDir(t *testing.T) {
 func TestPlantedFallback(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	elsewhere := t.TempDir()
+	require.NoError(t, os.Chmod(elsewhere, 0o700))
 	require.NoError(t, os.Symlink(elsewhere, DefaultDir()))
 	require.NoError(t, os.Symlink(elsewhere, DefaultDir()+"-0"))
 	stale(t, filepath.Join(elsewhere, "12-crashed.ucx"))
