@@ -4,6 +4,7 @@ package chaos
 
 import (
 	"flag"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -72,9 +73,7 @@ const spread = "shm rc ud rcud all shm-tiny rc-tiny ud-one all-rndv0 all-rndvinf
 func settingOf(name string) (s setting) {
 	s = setting{name: name, env: map[string]string{}}
 	add := func(words map[string]string) {
-		for k, v := range words {
-			s.env[k] = v
-		}
+		maps.Copy(s.env, words)
 	}
 	add(detection)
 	for i, part := range strings.Split(name, "-") {

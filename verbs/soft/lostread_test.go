@@ -58,6 +58,7 @@ func lostReads(t *testing.T, mtu verbs.MTU, size int, features uint32, lost ...i
 					return Verdict{Drop: true}
 				}
 			}
+		default:
 		}
 		return Verdict{}
 	}}
