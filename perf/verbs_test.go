@@ -68,7 +68,11 @@ func TestVerbsThreads(t *testing.T) {
 			require.Len(t, rows, 1)
 			assert.Equal(t, rows[0], r.Last)
 			assert.Equal(t, int64(300), r.Last.Iterations)
-			assert.Equal(t, p, r.Params)
+			want := p.carriedOut(row)
+			want.Layout = r.Params.Layout
+			assert.Equal(t, want, r.Params)
+			assert.Contains(t, []Layout{Short, Zcopy}, r.Params.Layout)
+			assert.Equal(t, 2, r.Params.ThreadCount)
 			assert.EqualValues(t, 2, devices.opened.Load())
 			assert.Zero(t, devices.open.Load())
 		})
