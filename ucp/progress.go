@@ -49,6 +49,9 @@ func (w *Worker) progressLocked() int {
 	if !w.am.multi && w.am.inside {
 		return 0 // a handler's own
 	}
+	if w.want.Load() > 0 {
+		w.giveWay()
+	}
 	// Whoever has the lock progresses, or will have given it back for the next call.
 	for k := 0; !w.mu.TryLock(); k++ {
 		if k == progressTries {

@@ -42,8 +42,12 @@ func (w *Worker) enterLock() {
 	}
 }
 
-// giveWay is how long a pass waits for posts to go first, in looks.
-const giveWay = 256
+// How long a pass of progress waits for posts to go first: in looks, and then, where
+// none of them has had the lock, in offers of the processor to whoever waits for it.
+const (
+	giveWayLooks  = 256
+	giveWayYields = 64
+)
 
 // lockShared takes the worker's lock for a post or a look. Whoever progresses in
 // a loop holds it nearly all the time; so posts say that they wait, and passes
@@ -58,15 +62,35 @@ func (w *Worker) lockShared() {
 func (w *Worker) lockSlow() {
 	w.want.Add(1)
 	w.mu.Lock()
+	w.granted.Add(1)
 	w.want.Add(-1)
 }
 
 // lockPass takes the worker's lock for a pass of progress.
 func (w *Worker) lockPass() {
-	for k := 0; w.want.Load() > 0 && k < giveWay; k++ {
-		cpu.Pause()
+	if w.want.Load() > 0 {
+		w.giveWay()
 	}
 	w.mu.Lock()
+}
+
+// giveWay lets posts that wait for the lock go first. A goroutine or thread that waits
+// and does not run, since there are more of them than processors, finds the lock free
+// only if the pass offers its processor first.
+//
+//go:noinline
+func (w *Worker) giveWay() {
+	granted := w.granted.Load()
+	for k := 0; w.want.Load() > 0; k++ {
+		switch {
+		case k < giveWayLooks:
+			cpu.Pause()
+		case k < giveWayLooks+giveWayYields && w.granted.Load() == granted:
+			cpu.Yield()
+		default:
+			return
+		}
+	}
 }
 
 // unlockShared gives the lock back and wakes those whose operations ended.

@@ -81,7 +81,7 @@ func benchWaiters(b *testing.B, tr string, n int) {
 }
 
 // spinningPair is newPair with workers that never sleep.
-func spinningPair(b *testing.B, tr string) (w, peer *ucp.Worker, ep ucp.Endpoint) {
+func spinningPair(b testing.TB, tr string) (w, peer *ucp.Worker, ep ucp.Endpoint) {
 	b.Helper()
 	c, err := ucp.Open(ucp.Config{Providers: provider(tr)})
 	require.NoError(b, err)

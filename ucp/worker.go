@@ -79,7 +79,8 @@ type Worker struct {
 	mode     ThreadMode
 	baton    baton
 	cores    int
-	want     atomic.Int32 // goroutines that wait for mu to post; passes give way
+	want     atomic.Int32  // goroutines that wait for mu to post; passes give way
+	granted  atomic.Uint32 // how often such a one has had mu
 	ctx      *Context
 	id       uct.UUID
 	ports    []*port
