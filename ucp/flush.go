@@ -21,6 +21,9 @@ func (e Endpoint) Flush() Request {
 	if st := w.eps[k].status; st != ucs.OK {
 		return t.refuse(opFlush, e, st)
 	}
+	if w.eps[k].lane == 0 {
+		return Request{} // nothing was posted on it
+	}
 	f := flush{w: w, ep: k}
 	for i := w.laneOf[w.eps[k].peer]; i != 0; i = w.t.lanes[i].next {
 		f.lane(i)

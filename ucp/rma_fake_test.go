@@ -312,6 +312,8 @@ func (e *fakeEP) PendingPurge(f func(uct.Token)) {
 // Flush ends behind the events that are due, and waits behind what is pending.
 func (e *fakeEP) Flush(_ uct.FlushKind, t uct.Token) ucs.Status {
 	switch {
+	case e.f.failNext != ucs.OK:
+		return e.f.failNext
 	case len(e.i.pending) > 0 && e.f.credits == 0:
 		return ucs.NoResource
 	case len(e.i.events) == 0:

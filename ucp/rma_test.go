@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -521,5 +522,24 @@ func TestAccessRights(t *testing.T) {
 			_, err = ucp.AtomicAt[uint64](k, at8(m.Bytes(), 0))
 			check(c.atomic, err)
 		}
+	})
+}
+
+// An endpoint on which nothing was posted has nothing to flush. Its Close does not wait
+// for the failure of a peer that another endpoint uses, and that is not its own.
+func TestUnusedEndpointHasNothingToFlush(t *testing.T) {
+	bothModes(t, func(t *testing.T, mode ucp.ThreadMode) {
+		f := newFake()
+		s := openFake(t, f, mode)
+		require.NoError(t, s.k.PutUint64(1, 0).Wait(t.Context()))
+		unused, err := s.w.NewEndpoint(s.w.Address(), ucp.EndpointConfig{})
+		require.NoError(t, err)
+		f.failNext = ucs.PeerFailed
+		began := time.Now()
+		require.NoError(t, unused.Flush().Err())
+		require.NoError(t, unused.Close())
+		require.Less(t, time.Since(began), time.Second)
+		require.ErrorIs(t, s.e.Flush().Err(), ucp.ErrPeerFailed) // of what was posted on it
+		f.failNext = ucs.OK
 	})
 }
