@@ -85,9 +85,9 @@ func waitEndsTogether(t *testing.T, p *Pair) {
 func finishEnded(t *testing.T, p *Pair) {
 	ctx, cancel := context.WithCancelCause(p.deadline)
 	cancel(errCause)
-	buf := make([]byte, 8)
+	data, buf := make([]byte, 8), make([]byte, 8)
 	r := p.B.TagRecv(buf, 1, exact)
-	s := p.AB.TagSendSync(buf, 1)
+	s := p.AB.TagSendSync(data, 1)
 	p.Until(func() bool { return s.Done() && r.Done() })
 	require.NoError(t, s.Finish(ctx))
 	_, err := r.Finish(ctx)
@@ -95,16 +95,16 @@ func finishEnded(t *testing.T, p *Pair) {
 	_, err = p.B.TagRecv(buf, 1, exact).Finish(ctx)
 	require.ErrorIs(t, err, ucp.ErrCanceled)
 	require.ErrorIs(t, err, errCause)
-	s = p.AB.TagSendSync(buf, 1)
+	s = p.AB.TagSendSync(data, 1)
 	err = s.Finish(ctx)
 	require.ErrorIs(t, err, ucp.ErrCanceled)
 	require.ErrorIs(t, err, errCause)
-	dropAll(p, 1)
+	dropAll(p, 1) // or it arrives later: nothing below has its tag
 
 	// A handler cannot wait: the operation is canceled.
 	ended := make(chan error, 1)
 	require.NoError(t, p.B.HandleAM(9, func(*ucp.AM) {
-		_, err := p.B.TagRecv(buf, 1, exact).Finish(context.Background())
+		_, err := p.B.TagRecv(buf, 2, exact).Finish(context.Background())
 		ended <- err
 	}))
 	require.NoError(t, p.Wait(p.AB.AMSend(9, nil, nil)))
