@@ -182,10 +182,14 @@ func (o *Owner) pollSlow(now ucs.Time) int {
 // watched is one descriptor of an owner. It tells the async goroutine once, and
 // again after rearm.
 type watched struct {
-	fd   int
-	fn   func()
-	gone bool // inside
+	fd     int // -1: of Soon
+	fn     func()
+	gone   bool         // inside
+	wanted *atomic.Bool // nil: of Watch
 }
+
+// due reports whether the function is still to run. Needs to be inside.
+func (w *watched) due() bool { return !w.gone && (w.wanted == nil || w.wanted.Load()) }
 
 // Watch calls fn, inside, when fd is readable or hung up and the worker has been
 // outside for a period since then. fn must consume what made fd ready, unless the
@@ -200,6 +204,14 @@ func (o *Owner) Watch(fd int, fn func()) error {
 		o.events = append(o.events, w)
 	}
 	return err
+}
+
+// Soon runs fn inside when the worker has been outside for a period. It is run again
+// after each period while wanted is set, and not at all once wanted is clear: fn clears
+// it, or the worker does. Only for functions that Async.Watch runs: they are not inside,
+// and must not wait to get there.
+func (o *Owner) Soon(wanted *atomic.Bool, fn func()) {
+	o.noteReady(&watched{fd: -1, fn: fn, wanted: wanted})
 }
 
 // Unwatch forgets fd; its function does not run afterwards. Needs to be inside.

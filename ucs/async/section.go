@@ -1,6 +1,7 @@
 package async
 
 import (
+	"slices"
 	"time"
 
 	"github.com/goucx/goucx/ucs"
@@ -46,7 +47,7 @@ func (o *Owner) serve(now ucs.Time) ucs.Time {
 	}
 	o.rearm()
 	o.seenDue = ucs.Time(o.next.Load())
-	return max(o.seenDue, now) // now: there was more than one section takes
+	return max(min(o.seenDue, o.readyServeAt()), now) // now: there was more than one section takes
 }
 
 // serveAt is when the timers become the goroutine's business: at once when due
@@ -67,13 +68,17 @@ func (o *Owner) readyServeAt() ucs.Time {
 	return o.readyAt.Add(o.a.period)
 }
 
-// rearm lets the descriptors tell again, at once if they are still ready.
+// rearm lets the descriptors tell again, at once if they are still ready. A function of
+// Soon stays while it is wanted.
 func (o *Owner) rearm() {
-	for _, w := range o.ready {
+	o.ready = slices.DeleteFunc(o.ready, func(w *watched) bool {
+		if w.wanted != nil {
+			return !w.wanted.Load()
+		}
 		o.a.sleep.set.rearm(w.fd)
-	}
-	clear(o.ready)
-	o.ready = o.ready[:0]
+		return true
+	})
+	o.readyAt = ucs.Now()
 }
 
 // stands reports whether the worker has been outside, without a pass, for a
@@ -102,7 +107,7 @@ func (o *Owner) section(now ucs.Time) bool {
 	began := ucs.Now()
 	o.Poll(now)
 	for _, w := range o.ready {
-		if !w.gone {
+		if w.due() {
 			w.fn()
 		}
 	}
