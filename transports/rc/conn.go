@@ -3,6 +3,7 @@ package rc
 import (
 	"crypto/rand"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -185,7 +186,10 @@ func (e *ep) stale() {
 
 // say sends a message of the machine's.
 func (e *ep) say(m machine.Msg) {
-	n := note{msg: m, separate: e.separate && m.Kind == machine.Hello}
+	n := note{
+		msg: m, separate: e.separate && m.Kind == machine.Hello,
+		refused: m.Kind == machine.Gone && errors.Is(e.dead, errRefused),
+	}
 	if m.Half() {
 		p := e.pair(m.Pair)
 		if p == nil {

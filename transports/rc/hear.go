@@ -58,6 +58,9 @@ func (f *iface) hear(n *note) {
 	if e != nil && e.peer != n.from { // of nobody's, or in its name
 		return
 	}
+	if m.Kind == machine.Gone && !n.refused {
+		f.acknowledgedRefusal(n)
+	}
 	if n.drained {
 		if e != nil {
 			e.heardDrained(n)
@@ -74,15 +77,17 @@ func (f *iface) hear(n *note) {
 	e.listen(n)
 }
 
-// stray answers a message about a connection that there is not, or not any more.
+// stray answers a message about a connection that there is not, or not any more. The
+// answer to a CLOSE for a refused access is its acknowledgement. As long as a CLOSE has
+// none, the answer to any other message has its reason, too.
 func (f *iface) stray(n *note) {
 	a, ok := machine.Stray(f.worker, n.msg)
-	if !ok {
-		return
+	refused := ok && f.refusals.has(&a, &n.from)
+	if n.refused {
+		a, ok, refused = machine.Msg{Kind: machine.Gone, Worker: f.worker, From: n.msg.To, To: n.msg.From}, true, false
 	}
-	if ah, err := f.pd.CreateAH(n.from.port.AH(f.port)); err == nil {
-		f.send(&note{msg: a}, &n.from, ah)
-		_ = ah.Close() // what was posted goes out
+	if ok {
+		f.sendTo(&note{msg: a, refused: refused}, &n.from)
 	}
 }
 
@@ -185,6 +190,14 @@ func (f *iface) uncount(e *ep) {
 func (e *ep) listen(n *note) {
 	if n.hangUp {
 		e.f.failLater(e, errOrderly)
+		return
+	}
+	if n.refused {
+		if n.msg.From != e.m.Remote() { // of an earlier connection
+			return
+		}
+		e.f.failLater(e, errDenied)
+		e.f.stray(n)
 		return
 	}
 	ev := machine.Event{Kind: machine.Hear, Msg: n.msg, Busy: e.busy()}

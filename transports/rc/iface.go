@@ -92,6 +92,7 @@ type iface struct {
 	halfOpen nic.HalfOpen[*ep] // accepted and not confirmed, and nobody here uses them
 	timed    []*ep             // whose machines have deadlines
 	dying    []*pair
+	refusals refusals
 	nextTend ucs.Time
 	looked   ucs.Time // for connections that want a sign of life
 	lulled   ucs.Time // and for idle ones

@@ -78,6 +78,7 @@ func (f *iface) section(now ucs.Time, others bool) {
 		}
 		return
 	}
+	f.takeRefused()
 	heard, foreign := f.ud.hear(sectionNotes)
 	ticked := f.tick(now)
 	if f.armed && (others || foreign || ticked || heard > 0) {

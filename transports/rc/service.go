@@ -196,6 +196,8 @@ func (p *pair) broken(wc *verbs.WC) {
 		err = fmt.Errorf("%w: %v", ucs.ErrRemoteAccess, wc.Status)
 	case verbs.WCRetryExcErr, verbs.WCRNRRetryExcErr:
 		err = failErr("it does not answer: " + wc.Status.String())
+	case verbs.WCFlushErr: // the device has ended the queue pair, because it refused a request of the peer
+		err = errRefused
 	default:
 		err = failErr(wc.Status.String())
 	}
@@ -207,12 +209,16 @@ func (p *pair) broken(wc *verbs.WC) {
 	if p.e.dead == nil {
 		p.q.ended(uint32(wc.ID), statusOf(err))
 	}
+	if errors.Is(err, errRefused) {
+		p.q.f.refuse(p.e)
+		return
+	}
 	p.q.f.failLater(p.e, err)
 }
 
 // tend does what gives no sign: deadlines, pairs that linger, signs of life.
 func (f *iface) tend() {
-	if f.alarmAt == 0 && len(f.dying) == 0 && len(f.conns) == 0 {
+	if f.alarmAt == 0 && len(f.dying) == 0 && len(f.conns) == 0 && len(f.refusals.all) == 0 {
 		return
 	}
 	now := ucs.Now()
@@ -222,6 +228,7 @@ func (f *iface) tend() {
 	f.nextTend = now.Add(tendEvery)
 	f.drain() // what an earlier Arm asked for may have come while nobody sleeps
 	f.owner.Poll(now)
+	f.takeRefused()
 	f.ud.hear(udRecvs) // that event may have been of its queue, which is armed no more
 	f.tick(now)
 	f.bury(now)
@@ -237,6 +244,7 @@ func (f *iface) tend() {
 func (f *iface) tick(now ucs.Time) (stepped bool) {
 	es := f.timed
 	f.timed = nil
+	f.sendRefusals(now)
 	for _, e := range es {
 		e.timed = false
 		if e.released || e.dead != nil || e.m.Deadline() == 0 {

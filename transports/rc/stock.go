@@ -35,6 +35,7 @@ func (f *iface) stock() (err error) {
 		return err
 	}
 	f.reserve = r
+	f.d.OnRefused(f.srq, f.queuePairRefused)
 	f.reserve.Balance(f.batch)
 	f.ud.stock(udRecvs)
 	return nil

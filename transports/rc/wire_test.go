@@ -57,6 +57,11 @@ func TestNote(t *testing.T) {
 	n = note{msg: n.msg, hangUp: true, separate: true, drained: true, asks: true, half: n.half, from: n.from}
 	require.NoError(t, got.parse(n.append(nil)))
 	require.Equal(t, n, got)
+	n = note{msg: n.msg, refused: true, half: n.half, from: n.from}
+	require.Error(t, got.parse(n.append(nil)), "a refused access in another kind than gone")
+	n.msg.Kind = machine.Gone
+	require.NoError(t, got.parse(n.append(nil)))
+	require.Equal(t, n, got)
 	n.msg.From = 0
 	require.Error(t, got.parse(n.append(nil)), "a connection without a name")
 	n = someNote()

@@ -21,6 +21,8 @@ type note struct {
 	// drained: the sender has left msg.Pair, and what it sent there has arrived. asks:
 	// it has not heard the same of the receiver. The machine does not see it.
 	drained, asks bool
+	// refused: with Gone, a queue pair of the sender has refused a request.
+	refused bool
 	// half goes with msg.Pair, where msg.Half says so.
 	half half
 	// from is the sender's interface.
@@ -51,7 +53,8 @@ const (
 	noteHangUp   = 8
 	noteDrained  = 16
 	noteAsks     = 32
-	noteFlags    = noteResume | noteClosing | noteSeparate | noteHangUp | noteDrained | noteAsks
+	noteRefused  = 64
+	noteFlags    = noteResume | noteClosing | noteSeparate | noteHangUp | noteDrained | noteAsks | noteRefused
 )
 
 func (n *note) append(b []byte) []byte {
@@ -67,6 +70,7 @@ func (n *note) append(b []byte) []byte {
 		{n.hangUp, noteHangUp},
 		{n.drained, noteDrained},
 		{n.asks, noteAsks},
+		{n.refused, noteRefused},
 	} {
 		if f.set {
 			flags |= f.bit
@@ -106,7 +110,11 @@ func (n *note) parse(b []byte) error {
 		},
 		separate: b[noteOffFlags]&noteSeparate != 0, hangUp: b[noteOffFlags]&noteHangUp != 0,
 		drained: b[noteOffFlags]&noteDrained != 0, asks: b[noteOffFlags]&noteAsks != 0,
-		half: half{verbs.QPN(le.Uint32(b[noteOffQPN:])), verbs.PSN(le.Uint32(b[noteOffPSN:]))},
+		refused: b[noteOffFlags]&noteRefused != 0,
+		half:    half{verbs.QPN(le.Uint32(b[noteOffQPN:])), verbs.PSN(le.Uint32(b[noteOffPSN:]))},
+	}
+	if n.refused && (n.msg.Kind != machine.Gone || n.msg.To == 0) {
+		return fmt.Errorf("connection message of kind %v for a refused access: %w", n.msg.Kind, ucs.ErrInvalid)
 	}
 	if n.msg.From == 0 || n.half.qpn > verbs.MulticastQPN || n.half.psn >= 1<<24 {
 		return fmt.Errorf("connection message of connection %d with queue pair %#x: %w", n.msg.From, uint32(n.half.qpn), ucs.ErrInvalid)

@@ -67,7 +67,8 @@ func CloseOwner(o *async.Owner) error { return errors.Join(o.Close(), DropAsync(
 type lowQueues struct {
 	mu    sync.Mutex // guards the rest, and is held while one of fns runs
 	fns   map[verbs.SRQ]func()
-	watch *async.Async // nil: there are none
+	fails map[verbs.SRQ]func(verbs.QPN) // see OnRefused
+	watch *async.Async                  // nil: there are none
 }
 
 // OnLow has fn called in the async goroutine when q's limit event comes, one at a
@@ -88,10 +89,21 @@ func (d *Domain) OnLow(q verbs.SRQ, fn func()) error {
 		if err != nil && !errors.Is(err, ucs.ErrUnsupported) {
 			return errors.Join(err, DropAsync())
 		}
-		l.watch, l.fns = a, map[verbs.SRQ]func(){}
+		l.watch, l.fns, l.fails = a, map[verbs.SRQ]func(){}, map[verbs.SRQ]func(verbs.QPN){}
 	}
 	l.fns[q] = fn
 	return nil
+}
+
+// OnRefused has fn called in the async goroutine with the number of each queue pair of
+// the device that has refused a request and enters the error state: those of other
+// interfaces too. q is a queue for which OnLow was called; OffLow ends both. fn must not
+// wait for the interface.
+func (d *Domain) OnRefused(q verbs.SRQ, fn func(verbs.QPN)) {
+	l := &d.dev.low
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fails[q] = fn
 }
 
 // OffLow ends OnLow; afterwards its function does not run.
@@ -99,6 +111,7 @@ func (d *Domain) OffLow(q verbs.SRQ) error {
 	l := &d.dev.low
 	l.mu.Lock()
 	delete(l.fns, q)
+	delete(l.fails, q)
 	if l.watch == nil || len(l.fns) > 0 {
 		l.mu.Unlock()
 		return nil
@@ -109,8 +122,8 @@ func (d *Domain) OffLow(q verbs.SRQ) error {
 	return DropAsync()
 }
 
-// takeEvents takes the device's events in the async goroutine. Those of queue pairs
-// say nothing that their completions do not.
+// takeEvents takes the device's events in the async goroutine. Of the events of queue
+// pairs it takes refused requests alone: they have no completion at the responder.
 func (d *device) takeEvents() {
 	l := &d.low
 	l.mu.Lock()
@@ -120,8 +133,15 @@ func (d *device) takeEvents() {
 		if !ok {
 			return
 		}
-		if fn := l.fns[e.SRQ]; fn != nil && e.Type == verbs.EventSRQLimitReached {
-			fn()
+		switch e.Type {
+		case verbs.EventSRQLimitReached:
+			if fn := l.fns[e.SRQ]; fn != nil {
+				fn()
+			}
+		case verbs.EventQPAccessErr, verbs.EventQPReqErr:
+			for _, fn := range l.fails {
+				fn(e.QP.QPN())
+			}
 		}
 		d.ctx.Ack(e)
 	}
