@@ -46,8 +46,14 @@ func (w *Worker) openWakeup() error {
 }
 
 // EventFD is a descriptor that becomes readable after Arm when there is
-// something to progress. It is the worker's own: do not read or close it.
+// something to progress. It is the worker's own: do not read or close it. After Close
+// EventFD returns ErrClosed.
 func (w *Worker) EventFD() (int, error) {
+	w.t.lock()
+	defer w.t.unlock()
+	if w.closed.Load() {
+		return -1, fmt.Errorf("event descriptor: %w", ErrClosed)
+	}
 	if w.slow.set == nil {
 		return -1, fmt.Errorf("event descriptor: %w", w.wake.problem)
 	}

@@ -164,6 +164,10 @@ func closeWorker(t *testing.T, p *Pair) {
 	_, err = w.NewEndpoint(p.A.Address(), ucp.EndpointConfig{})
 	require.ErrorIs(t, err, ucp.ErrClosed)
 	require.ErrorIs(t, w.Run(p.deadline), ucp.ErrClosed)
+	fd, err := w.EventFD()
+	require.Equal(t, -1, fd)
+	require.ErrorIs(t, err, ucp.ErrClosed)
+	require.ErrorIs(t, w.Arm(), ucp.ErrClosed)
 	require.NoError(t, e.Close())
 	require.Zero(t, w.Progress())
 }
