@@ -45,6 +45,21 @@ func settings(tb testing.TB, env ...string) *config.Set {
 	return s
 }
 
+// TestNewWorkerErrors: a bad configuration is refused with the name of what is bad.
+func TestNewWorkerErrors(t *testing.T) {
+	c, err := ucp.Open(ucp.Config{Providers: transports.All(), Settings: settings(t, "UCX_TLS=self")})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Close()) }()
+	for says, bad := range map[string]ucp.WorkerConfig{
+		"thread mode 3":       {Mode: ucp.ThreadSingle + 1},
+		"UnexpectedBudget -1": {UnexpectedBudget: -1},
+	} {
+		_, err := c.NewWorker(bad)
+		require.ErrorIs(t, err, ucp.ErrInvalid)
+		require.ErrorContains(t, err, says)
+	}
+}
+
 func TestErrorsWrapStandardOnes(t *testing.T) {
 	assert.ErrorIs(t, ucp.ErrClosed, net.ErrClosed)
 	assert.ErrorIs(t, ucp.ErrClosed, ucs.ErrClosed)

@@ -36,7 +36,7 @@ type WorkerConfig struct {
 	Mode ThreadMode
 	// UnexpectedBudget is how many bytes of messages that nobody asked for are
 	// kept before senders announce what they have and keep it themselves. 0: the
-	// setting UCX_UNEXPECTED_BUDGET.
+	// setting UCX_UNEXPECTED_BUDGET. A negative value is ErrInvalid.
 	UnexpectedBudget int
 	// Spin is how long a wait polls before it sleeps. 0: as the setting
 	// UCX_SPIN_TIME says; < 0: it never sleeps.
@@ -119,6 +119,9 @@ type Worker struct {
 func (x *Context) NewWorker(c WorkerConfig) (*Worker, error) {
 	if c.Mode > ThreadSingle {
 		return nil, fmt.Errorf("new worker: thread mode %d: %w", c.Mode, ErrInvalid)
+	}
+	if c.UnexpectedBudget < 0 {
+		return nil, fmt.Errorf("new worker: UnexpectedBudget %d is negative: %w", c.UnexpectedBudget, ErrInvalid)
 	}
 	domains, err := x.openedDomains()
 	if err != nil {
