@@ -45,8 +45,8 @@ func (w *Worker) amSend(e Endpoint, m amMessage) Request {
 	if k == 0 {
 		return w.t.refuse(opAMSend, e, ucs.Closed)
 	}
-	if !m.flags.valid() {
-		return w.t.refuse(opAMSend, e, ucs.InvalidParam)
+	if st := m.flags.check(); st != ucs.OK {
+		return w.t.refuse(opAMSend, e, st)
 	}
 	if st := w.connect(k); st != ucs.OK {
 		return w.t.refuse(opAMSend, e, st)

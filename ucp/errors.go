@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"strings"
@@ -105,9 +106,29 @@ func reasons(rs []uct.Refusal) string {
 // Unwrap gives ErrUnreachable.
 func (e *UnreachableError) Unwrap() error { return ErrUnreachable }
 
+// Reasons of ErrInvalid, which a request that was refused at the call carries as its
+// status.
+const (
+	refusedFlags ucs.Status = 0x70 + iota
+	refusedForms
+	refusedPieces
+)
+
+var (
+	errFlags  = fmt.Errorf("unknown Flags, beyond %#x: %w", allFlags, ErrInvalid)
+	errForms  = fmt.Errorf("ForceEager together with ForceRendezvous: %w", ErrInvalid)
+	errPieces = fmt.Errorf("more than %d pieces: %w", maxPieces, ErrInvalid)
+)
+
 // statusErr maps a status to the sentinel of this package.
 func statusErr(st ucs.Status) error {
 	switch st {
+	case refusedFlags:
+		return errFlags
+	case refusedForms:
+		return errForms
+	case refusedPieces:
+		return errPieces
 	case ucs.Closed:
 		return ErrClosed
 	case ucs.Timeout:

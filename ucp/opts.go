@@ -1,5 +1,7 @@
 package ucp
 
+import "github.com/goucx/goucx/ucs"
+
 // Opts are rare wishes for one operation. The zero Opts wishes nothing.
 type Opts struct {
 	// Mem is the registration that covers the buffer and spares its lookup.
@@ -27,5 +29,14 @@ const (
 	bothForms = ForceEager | ForceRendezvous
 )
 
-// valid reports whether f can be carried out.
-func (f Flags) valid() bool { return f&^allFlags == 0 && f&bothForms != bothForms }
+// check returns OK where f can be carried out, else the reason of the refusal.
+func (f Flags) check() ucs.Status {
+	switch {
+	case f&^allFlags != 0:
+		return refusedFlags
+	case f&bothForms == bothForms:
+		return refusedForms
+	default:
+		return ucs.OK
+	}
+}

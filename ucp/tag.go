@@ -81,8 +81,11 @@ func (e Endpoint) TagSendV(ps [][]byte, tag Tag) Request {
 	for _, p := range ps {
 		n += len(p)
 	}
-	if len(ps) > maxPieces || n < 0 {
-		return t.refuse(opTagSendV, e, ucs.InvalidParam)
+	if len(ps) > maxPieces {
+		return t.refuse(opTagSendV, e, refusedPieces)
+	}
+	if n < 0 {
+		return t.refuse(opTagSendV, e, ucs.TooLong)
 	}
 	return t.w.tagSend(e, sending{op: opTagSendV, vec: ps, tag: tag, n: n})
 }

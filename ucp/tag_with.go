@@ -17,10 +17,11 @@ func (e Endpoint) TagSendSync(p []byte, tag Tag) Request {
 // longer than UCX_RNDV_THRESH, unless the receiver's budget for unexpected
 // messages is spent; ForceRendezvous has it asked for, however short it is.
 func (e Endpoint) TagSendWith(p []byte, tag Tag, o Opts) Request {
+	if st := o.Flags.check(); st != ucs.OK {
+		return e.thread().refuse(opTagSend, e, st)
+	}
 	var wishes uint32
 	switch {
-	case !o.Flags.valid():
-		return e.thread().refuse(opTagSend, e, ucs.InvalidParam)
 	case o.Flags&ForceRendezvous != 0:
 		wishes = wishRndv
 	case o.Flags&ForceEager != 0:

@@ -61,7 +61,22 @@ func badMessages(t *testing.T, p *Pair) {
 		require.NoError(t, p.Wait(p.AB.TagSendV(make([][]byte, n), 3)), "%d empty pieces", n)
 		require.Zero(t, p.MustRecv(p.B.TagRecv(nil, 3, exact)).Len)
 	}
-	require.ErrorIs(t, p.Wait(p.AB.TagSendV(make([][]byte, 17), 3)), ucp.ErrInvalid)
+	both, unknown := ucp.Opts{Flags: ucp.ForceEager | ucp.ForceRendezvous}, ucp.Opts{Flags: 1 << 31}
+	for _, refused := range []struct {
+		r    ucp.Request
+		says string
+	}{
+		{p.AB.TagSendV(make([][]byte, 17), 3), "more than 16 pieces"},
+		{p.AB.TagSendWith([]byte{1}, 3, both), "ForceEager together with ForceRendezvous"},
+		{p.AB.AMSendWith(1, nil, []byte{1}, both), "ForceEager together with ForceRendezvous"},
+		{p.AB.TagSendWith([]byte{1}, 3, unknown), "unknown Flags"},
+		{p.AB.AMSendWith(1, nil, []byte{1}, unknown), "unknown Flags"},
+	} {
+		require.ErrorIs(t, refused.r.Err(), ucp.ErrInvalid)
+		require.ErrorContains(t, refused.r.Err(), refused.says)
+		require.Equal(t, refused.r.Err(), p.Wait(refused.r))
+		require.Contains(t, refused.r.String(), refused.says)
+	}
 	require.ErrorIs(t, p.Wait(p.AB.TagSendInline(make([]byte, p.AB.MaxInline()+1), 3)), ucp.ErrTooLong)
 	for _, key := range []ucp.Key{nil, {}, make(ucp.Key, 3), make(ucp.Key, 4096)} {
 		_, err := p.AB.UnpackKey(key)
