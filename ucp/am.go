@@ -19,7 +19,7 @@ const MaxAMHeader = 512
 // post operations, also on endpoints that it makes, close endpoints and change
 // handlers. It must not wait for its own worker: Wait answers ErrInvalid at once
 // and Progress does nothing. It must not panic: a worker whose handler did cannot
-// be used any more, nor closed.
+// be used any more. Its Close returns an error and leaves it open.
 type AMHandler func(m *AM)
 
 // AM is an active message as its handler sees it. It and its slices are the

@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -10,12 +11,42 @@ import (
 // never end: what it waits for comes only after the handler has returned.
 var errInHandler = fmt.Errorf("%w: a handler must not wait for its own worker", ErrInvalid)
 
-// mayWait refuses a wait inside a handler. With ThreadMulti others may wait
-// while a handler runs, so there the caller's stack tells. The lock is held.
+// errPanicked is the result of waits and closes after a handler did not return, in a mode
+// where only one goroutine uses the worker.
+var errPanicked = fmt.Errorf("%w: a handler of the worker panicked or ended its goroutine", ErrInvalid)
+
+// errStuck is the result of a close while a callback runs on another goroutine.
+var errStuck = fmt.Errorf("%w: a callback of the worker still runs, panicked or ended its goroutine", ErrTimeout)
+
+// mayWait refuses a wait inside a handler. With ThreadMulti other goroutines may wait
+// while a handler runs. The caller's stack distinguishes the two. The lock is held.
 func (w *Worker) mayWait() error {
-	if w.am.inside && !w.am.multi || w.am.multi && (w.am.inside || w.calling) && inHandler() {
+	switch {
+	case !w.am.inside && !(w.am.multi && w.calling):
+		return nil
+	case inHandler():
 		return errInHandler
+	case w.am.multi:
+		return nil
+	default:
+		return errPanicked
 	}
+}
+
+// mayClose refuses a close inside a handler, and while a callback runs on another
+// goroutine for longer than CloseTimeout: one that panicked never returns, and the
+// transport remains in the middle of its pass. The lock is held.
+func (w *Worker) mayClose() error {
+	if err := w.mayWait(); err != nil {
+		return err
+	}
+	if !w.am.multi || !w.baton.held || !w.am.inside && !w.calling {
+		return nil
+	}
+	if !w.seize() {
+		return errStuck
+	}
+	w.handOn()
 	return nil
 }
 
@@ -37,7 +68,7 @@ func runsCallback(pcs []uintptr) bool {
 	frames := runtime.CallersFrames(pcs)
 	for {
 		f, more := frames.Next()
-		if strings.HasSuffix(f.Function, ".(*Worker).callAM") || strings.HasSuffix(f.Function, ".(*Worker).runCalls") {
+		if strings.HasSuffix(f.Function, ".(*Worker).callAM") || strings.HasSuffix(f.Function, ".(*port).user") || strings.HasSuffix(f.Function, ".(*Worker).runCalls") {
 			return true
 		}
 		if !more {
@@ -79,8 +110,9 @@ func (w *Worker) closesLater(r Request, e Endpoint) bool {
 	return handling && r.Notify(w.am.shut, e.id)
 }
 
-// mayClose refuses a close inside a handler of one of the context's workers.
-func (x *Context) mayClose() error {
+// stuck lists the workers of x that must stay open, with the reasons. Inside a handler of
+// any of them it returns errInHandler instead.
+func (x *Context) stuck() (map[*Worker]error, error) {
 	x.mu.Lock()
 	var workers []*Worker
 	for c := range x.owned {
@@ -89,13 +121,17 @@ func (x *Context) mayClose() error {
 		}
 	}
 	x.mu.Unlock()
+	stuck := make(map[*Worker]error)
 	for _, w := range workers {
 		w.t.lock()
-		err := w.mayWait()
+		err := w.mayClose()
 		w.t.unlock()
-		if err != nil {
-			return err
+		switch {
+		case errors.Is(err, errInHandler):
+			return nil, err
+		case err != nil:
+			stuck[w] = fmt.Errorf("close worker: %w", err)
 		}
 	}
-	return nil
+	return stuck, nil
 }

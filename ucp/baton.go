@@ -208,14 +208,16 @@ func (w *Worker) sleepShared(ctx context.Context, p *pause, id uint64, take bool
 	return ended
 }
 
-// seize takes the baton from whoever has it, and everybody in line out of it:
-// the worker closes. The lock is held.
-func (w *Worker) seize() {
+// seize acquires progress ownership, because the worker closes. It returns false if the
+// present owner does not return from a callback within CloseTimeout. The lock is held.
+func (w *Worker) seize() bool {
 	b := &w.baton
 	if !b.held {
 		b.held = true
-		return
+		return true
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), w.ctx.closeTimeout)
+	defer cancel()
 	x := waiters.Get().(*waiter)
 	x.id, x.take = 0, false
 	w.enlist(x, false)
@@ -224,11 +226,22 @@ func (w *Worker) seize() {
 		w.Signal()
 	}
 	w.unlockShared()
-	x.await(context.Background(), false)
+	ended := x.await(ctx, false)
 	w.lockPass()
-	b.running.Add(-1)
 	b.evict = false
+	if ended && x.fate == fateNone {
+		w.delist(x)
+		x.free()
+		return false
+	}
+	if ended { // its wake-up is on its way
+		w.unlockShared()
+		x.settle()
+		w.lockPass()
+	}
+	b.running.Add(-1)
 	x.free()
+	return true
 }
 
 // dismiss ends the waiting of those who have no operation, after the worker has

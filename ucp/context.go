@@ -194,29 +194,39 @@ func (x *Context) disown(c io.Closer) {
 
 // Close closes workers with their endpoints, then memory, then domains. Workers
 // are driven meanwhile, so nobody else may use one that is not ThreadMulti.
-// Bounded by CloseTimeout each; idempotent.
+// Bounded by CloseTimeout each; idempotent. A worker whose callback does not return stays
+// open, and so do memory and domains; the error says so.
 func (x *Context) Close() error {
-	if err := x.mayClose(); err != nil {
+	stuck, err := x.stuck()
+	if err != nil {
 		return fmt.Errorf("close context: %w", err)
 	}
 	x.mu.Lock()
 	x.closed = true
 	var workers []*Worker
 	var others []io.Closer
+	var errs []error
 	for c := range x.owned {
-		if w, ok := c.(*Worker); ok {
-			workers = append(workers, w)
-		} else {
+		if w, ok := c.(*Worker); !ok {
 			others = append(others, c)
+		} else if err := stuck[w]; err != nil {
+			errs = append(errs, err)
+		} else {
+			workers = append(workers, w)
 		}
 	}
 	domains := x.domains
-	x.domains = nil
+	if len(errs) == 0 {
+		x.domains = nil
+	}
 	x.mu.Unlock()
 	flushBeforeClose(workers, x.closeTimeout)
-	errs := []error{x.withdraw()}
+	errs = append(errs, x.withdraw())
 	for _, w := range workers {
 		errs = append(errs, w.Close())
+	}
+	if len(stuck) > 0 {
+		return errors.Join(errs...)
 	}
 	for _, c := range others {
 		errs = append(errs, c.Close())

@@ -239,7 +239,7 @@ func (w *Worker) Address() Address { return append(Address(nil), w.address...) }
 // waits for the first, for at most twice CloseTimeout, then ErrTimeout.
 func (w *Worker) Close() error {
 	w.t.lock()
-	if err := w.mayWait(); err != nil {
+	if err := w.mayClose(); err != nil {
 		w.t.unlock()
 		return fmt.Errorf("close worker: %w", err)
 	}
@@ -256,7 +256,10 @@ func (w *Worker) Close() error {
 	w.t.unlock()
 	err := w.closeEndpoints()
 	w.t.lock()
-	w.seize()
+	if !w.seize() {
+		w.t.unlock()
+		return fmt.Errorf("close worker: %w", errors.Join(err, errStuck))
+	}
 	w.endAll(ucs.Closed)
 	w.closed.Store(true)
 	err = errors.Join(err, w.closeIfaces())
