@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"encoding/binary"
+	"time"
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
@@ -18,6 +19,7 @@ type port struct {
 	sources map[uint32]*source
 	last    *source            // the source looked up last
 	spares  []uct.Reregisterer // closed regions that serve again
+	rest    time.Duration      // the async goroutine's: until the next turn of resumeUnattended
 	careful int                // reasons to look at each source: one is bad, or the budget is spent
 }
 

@@ -16,8 +16,13 @@ const (
 	maxPieces = 16
 )
 
-// TagSend sends p as one message. p is ours until the request ends. Messages of
-// one endpoint are matched in the order in which they were sent.
+// TagSend sends p as one message. The library owns p until the request completes.
+// Messages of one endpoint are matched in the order in which they were sent.
+//
+// Posting is not sending: a message that waits for its connection, or for room, is sent
+// when the worker progresses, and a long one when the receiver asks. With
+// [ThreadMulti], once an rc or ud connection is established, the message is also sent
+// without progress. With other modes the program has to call Progress or a wait.
 // hot: BenchmarkTagPair
 //
 //go:nosplit

@@ -135,6 +135,7 @@ func (x *Context) NewWorker(c WorkerConfig) (*Worker, error) {
 		eps:     make([]epSlot, 1),
 		count:   stats.NewSet(counterNames[:]),
 		show:    x.newDisplay(c.Mode),
+		mode:    c.Mode,
 	}
 	_ = w.stats.Add("ucp", w.count) // the first: its name is free
 	w.t = Thread{w: w, lanes: []lane{{short: -1}}, locked: c.Mode == ThreadMulti}
@@ -151,7 +152,6 @@ func (x *Context) NewWorker(c WorkerConfig) (*Worker, error) {
 	w.initLulls()
 	w.eager = rowConnect.Get(x.settings) == "eager"
 	w.cores = runtime.GOMAXPROCS(0)
-	w.mode = c.Mode
 	if err = w.buildAddress(); err == nil {
 		err = x.own(w)
 	}
@@ -192,6 +192,7 @@ func (w *Worker) openIface(d openDomain, number int, info uct.IfaceInfo) error {
 	f, err := d.OpenIface(info, uct.IfaceConfig{
 		Handler: p, Worker: w.id, Settings: w.ctx.settings, Wants: w.ctx.features.wants(),
 		Stats: &w.stats, Resources: uct.Resources{MaxUnexpected: int(min(max(w.budget.limit, 1), math.MaxInt))},
+		Unattended: p.unattended(w.mode),
 	})
 	if err != nil {
 		return err

@@ -1,7 +1,10 @@
 package uct
 
 import (
+	"time"
+
 	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/stats"
 )
 
@@ -61,6 +64,26 @@ type IfaceConfig struct {
 	// Wants are the operations that will be used; others need not get
 	// resources. 0: all.
 	Wants Ops
+	// Unattended is called when an endpoint has connected without Progress and
+	// operations wait in its pending queue; nil: they wait for Progress. It runs on
+	// the transport's own goroutine, outside of the iface, and must not block. It may
+	// call Unattended.ResumePending if it excludes all other users of the iface. It
+	// returns the delay until the next call; a negative delay means none before
+	// another endpoint connects. A transport that connects only in Progress never
+	// calls it.
+	Unattended func() time.Duration
+}
+
+// Unattended is an Iface that calls IfaceConfig.Unattended.
+type Unattended interface {
+	// ResumePending passes the pending operations of connected endpoints to the
+	// handler, in order, as Progress does. It starts no batch of them after until.
+	// Operations may complete, but no message is received and no failure is reported.
+	// It returns how many operations moved, and whether others still wait.
+	ResumePending(until ucs.Time) (moved int, left bool)
+
+	// PendingLeft reports whether operations wait that ResumePending may resume.
+	PendingLeft() bool
 }
 
 // Address of an iface in two parts: Device is the same for all ifaces on one

@@ -103,6 +103,7 @@ type iface struct {
 	armed    bool // Arm was called: what a section does must wake
 	closed   bool
 	owned    bool // owner is not closed
+	watched  bool // uct.IfaceConfig.Unattended is set
 	wake     *nic.Wake
 	onAlarm  func(ucs.Time)
 	alarm    async.Timer
@@ -153,7 +154,7 @@ func openIface(d *nic.Domain, port uint8, c uct.IfaceConfig) (uct.Iface, error) 
 		f.keepMost = max(min(m/f.seg, f.target), 1)
 	}
 	f.attr = f.attrOf()
-	if err := f.open(c.Lock); err != nil {
+	if err := f.open(c.Lock, c.Unattended); err != nil {
 		return nil, errors.Join(err, f.releaseAll())
 	}
 	return f, nil
@@ -205,7 +206,7 @@ func (f *iface) retriesFor() time.Duration {
 }
 
 // open makes the queues.
-func (f *iface) open(lock uct.LockMode) (err error) {
+func (f *iface) open(lock uct.LockMode, unattended func() time.Duration) (err error) {
 	ctx := f.d.Context()
 	f.pd = f.d.PD()
 	if lock == uct.LockNone {
@@ -242,7 +243,7 @@ func (f *iface) open(lock uct.LockMode) (err error) {
 	}
 	f.nowhere.f = f
 	f.armed = f.recvCQ.Arm(false) == ucs.OK
-	if err = f.openAsync(); err != nil {
+	if err = f.openAsync(unattended); err != nil {
 		return err
 	}
 	if f.group != nil {

@@ -1,6 +1,9 @@
 package rc
 
 import (
+	"math"
+	"slices"
+
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
@@ -58,8 +61,14 @@ func (f *iface) offerAll() (moved int) {
 	n := len(f.waiting)
 	f.offerAt++
 	for i := range n {
-		moved += f.waiting[(f.offerAt+i)%n].offer()
+		moved += f.waiting[(f.offerAt+i)%n].offer(math.MaxInt)
 	}
+	f.keepWaiting()
+	return moved
+}
+
+// keepWaiting drops those from waiting on which nothing waits any more.
+func (f *iface) keepWaiting() {
 	kept := f.waiting[:0]
 	for _, e := range f.waiting {
 		if e.waits = e.pend.Len() > 0; e.waits {
@@ -68,16 +77,63 @@ func (f *iface) offerAll() (moved int) {
 	}
 	clear(f.waiting[len(kept):])
 	f.waiting = kept
-	return moved
 }
 
-// offer lets the handler retry what waits.
-func (e *ep) offer() int {
+// unattended reports whether operations wait on an endpoint that is connected now.
+// Needs to be inside.
+func (f *iface) unattended() bool {
+	return slices.ContainsFunc(f.waiting, func(e *ep) bool { return e.out != nil && e.status == ucs.OK })
+}
+
+// resumeSome is how many operations are resumed between two readings of the clock.
+const resumeSome = 4
+
+// PendingLeft: see uct.Unattended.
+func (f *iface) PendingLeft() bool {
+	if f.closed || !f.enter() {
+		return !f.closed
+	}
+	defer f.leave()
+	return f.unattended()
+}
+
+// ResumePending: see uct.Unattended. It polls the send completion queue, which frees
+// send slots, and not the receive queue.
+func (f *iface) ResumePending(until ucs.Time) (moved int, left bool) {
+	if f.closed || !f.enter() {
+		return 0, !f.closed
+	}
+	f.busy++
+	f.completions(uct.MaxBatch)
+	for n := 1; n > 0 && ucs.Now() < until; moved += n {
+		n = 0
+		f.offerAt++ // a turn that ends early does not always favor the same endpoint
+		for i, k := 0, len(f.waiting); i < k && ucs.Now() < until; i++ {
+			n += f.waiting[(f.offerAt+i)%k].offer(resumeSome)
+		}
+	}
+	f.keepWaiting()
+	left = f.unattended()
+	if f.events != 0 {
+		moved += f.events
+		f.handEvents()
+	}
+	f.flushList()
+	if f.armed && moved > 0 { // the program may sleep until an operation has ended
+		f.wake.Raise()
+	}
+	f.busy--
+	f.leave()
+	return moved, left
+}
+
+// offer lets the handler retry at most so many of the operations that wait.
+func (e *ep) offer(most int) int {
 	if e.status != ucs.OK || e.pend.Len() == 0 || !e.hasRoom() {
 		return 0
 	}
 	e.q = e.out
-	k := e.pend.Offer(e.f.handler)
+	k := e.pend.OfferSome(e.f.handler, most)
 	e.gate()
 	return k
 }

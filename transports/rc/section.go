@@ -11,6 +11,8 @@ import (
 // While the program computes, the async goroutine makes connections in its stead:
 // what peers do without this side's help, and what they send into its receives, does
 // not wait for it then. A section calls nobody: what it brings up waits for Progress.
+// With ThreadMulti the operations that waited for a connection are resumed after the
+// section: see uct.IfaceConfig.Unattended.
 
 const (
 	// sectionNotes is about how many connection messages a section takes; each may
@@ -20,13 +22,16 @@ const (
 	sectionAgain = 50 * time.Microsecond
 )
 
-func (f *iface) openAsync() (err error) {
+func (f *iface) openAsync(unattended func() time.Duration) (err error) {
 	if f.owner, err = nic.NewOwner(); err != nil {
 		return err
 	}
 	f.owned = true
 	f.owner.EnterWait()
 	defer f.owner.Leave()
+	if f.watched = unattended != nil; f.watched {
+		f.owner.SetOutside(unattended)
+	}
 	f.onAlarm = f.alarmed
 	_, _ = f.ud.hear(1) // arms
 	err = f.owner.Watch(f.channel.FD(), f.signalled)
@@ -81,6 +86,9 @@ func (f *iface) section(now ucs.Time, others bool) {
 	f.takeRefused()
 	heard, foreign := f.ud.hear(sectionNotes)
 	ticked := f.tick(now)
+	if f.watched && f.unattended() {
+		f.owner.CallOutside()
+	}
 	if f.armed && (others || foreign || ticked || heard > 0) {
 		f.wake.Raise()
 	}

@@ -75,6 +75,7 @@ type iface struct {
 	onAlarm    func(ucs.Time)
 	sweepEvery time.Duration
 	waiting    []*endpoint // with pending tokens
+	offerAt    uint        // where in waiting ResumePending starts
 	events     []uct.Event
 	failing    []*endpoint          // to be reported
 	partners   map[uint32]*endpoint // to be reported with the end of a flow, by its Desc.Source
@@ -103,6 +104,7 @@ type iface struct {
 	threads  int
 	linger   time.Duration
 	closed   bool
+	watched  bool // uct.IfaceConfig.Unattended is set
 }
 
 // limbo is a slot that is free when the device has read it.
@@ -170,7 +172,7 @@ func (f *iface) open(port uint8, c uct.IfaceConfig) (err error) {
 			return err
 		}
 	}
-	return f.openAsync()
+	return f.openAsync(c.Unattended)
 }
 
 // stock makes what an interface with peers needs.

@@ -1,6 +1,9 @@
 package ud
 
 import (
+	"math"
+	"slices"
+
 	"github.com/goucx/goucx/transports/ud/arq"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
@@ -52,27 +55,77 @@ func (e *endpoint) fits() bool {
 //
 //go:noinline
 func (f *iface) offerAll() (moved int) {
-	for i := 0; i < len(f.waiting); {
-		e := f.waiting[i]
-		moved += e.offer()
-		if e.pend.Len() > 0 && e.status == ucs.OK {
-			i++
-			continue
-		}
-		e.waits = false
-		last := len(f.waiting) - 1
-		f.waiting[i], f.waiting[last] = f.waiting[last], nil
-		f.waiting = f.waiting[:last]
+	for _, e := range f.waiting {
+		moved += e.offer(math.MaxInt)
 	}
+	f.keepWaiting()
 	return moved
 }
 
-func (e *endpoint) offer() int {
+// keepWaiting drops those from waiting on which nothing waits any more.
+func (f *iface) keepWaiting() {
+	kept := f.waiting[:0]
+	for _, e := range f.waiting {
+		if e.waits = e.pend.Len() > 0 && e.status == ucs.OK; e.waits {
+			kept = append(kept, e)
+		}
+	}
+	clear(f.waiting[len(kept):])
+	f.waiting = kept
+}
+
+// unattended reports whether an operation that waits may be sent now. Needs to be
+// inside.
+func (f *iface) unattended() bool {
+	return slices.ContainsFunc(f.waiting, func(e *endpoint) bool { return e.status == ucs.OK && e.fits() })
+}
+
+// resumeSome is how many operations are resumed between two readings of the clock.
+const resumeSome = 4
+
+// PendingLeft: see uct.Unattended.
+func (f *iface) PendingLeft() bool {
+	if f.closed || !f.enter() {
+		return !f.closed
+	}
+	defer f.leave()
+	return f.unattended()
+}
+
+// ResumePending: see uct.Unattended. The acknowledgements that make room are taken in
+// by sections.
+func (f *iface) ResumePending(until ucs.Time) (moved int, left bool) {
+	if f.closed || !f.enter() {
+		return 0, !f.closed
+	}
+	f.depth++
+	f.reap()
+	for n := 1; n > 0 && ucs.Now() < until; moved += n {
+		n = 0
+		f.offerAt++ // a turn that ends early does not always favor the same endpoint
+		for i, k := uint(0), uint(len(f.waiting)); i < k && ucs.Now() < until; i++ {
+			n += f.waiting[(f.offerAt+i)%k].offer(resumeSome)
+		}
+	}
+	f.keepWaiting()
+	left = f.unattended()
+	f.flushPosts()
+	f.collecting = false
+	if f.asleep && moved > 0 { // the program may sleep until an operation has ended
+		f.wake.Raise()
+	}
+	f.depth--
+	f.leave()
+	return moved, left
+}
+
+// offer lets the handler retry at most so many of the operations that wait.
+func (e *endpoint) offer(most int) int {
 	if e.status != ucs.OK || e.pend.Len() == 0 || !e.fits() {
 		return 0
 	}
 	e.gate = ucs.OK
-	k := e.pend.Offer(e.f.handler)
+	k := e.pend.OfferSome(e.f.handler, most)
 	if e.pend.Len() > 0 && e.status == ucs.OK {
 		e.gate = ucs.NoResource
 	}

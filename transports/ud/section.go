@@ -15,13 +15,16 @@ const watchdog = time.Millisecond
 // sectionPackets bounds what a section takes in.
 const sectionPackets = 128
 
-func (f *iface) openAsync() (err error) {
+func (f *iface) openAsync(unattended func() time.Duration) (err error) {
 	f.sweepEvery = max(min(f.conf.KeepAlive/4, time.Second), time.Millisecond)
 	if f.owner, err = nic.NewOwner(); err != nil {
 		return err
 	}
 	f.owner.EnterWait()
 	defer f.owner.Leave()
+	if f.watched = unattended != nil; f.watched {
+		f.owner.SetOutside(unattended)
+	}
 	f.arm()
 	return f.owner.Watch(f.channel.FD(), f.signalled)
 }
@@ -54,7 +57,8 @@ func (f *iface) wakeAt(when ucs.Time) {
 	f.alarm = f.owner.At(when, f.onAlarm)
 }
 
-// section does what the worker owes the world, and calls nobody.
+// section does what the worker owes its peers, and calls nobody. The operations that
+// wait for room are resumed after it: see uct.IfaceConfig.Unattended.
 func (f *iface) section(now ucs.Time) {
 	if f.closed {
 		return
@@ -84,6 +88,9 @@ func (f *iface) section(now ucs.Time) {
 	f.collecting = false
 	if f.asleep && f.news() {
 		f.wake.Raise()
+	}
+	if f.watched && f.unattended() {
+		f.owner.CallOutside()
 	}
 	switch {
 	case more && f.takes():

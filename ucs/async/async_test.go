@@ -376,3 +376,79 @@ func TestOneProcessor(t *testing.T) {
 	}
 	assert.True(t, ran.Load())
 }
+
+// The function that a section requests runs after it, outside, and repeats as it asks.
+func TestOutside(t *testing.T) {
+	a := start(t, Config{})
+	o := newOwner(t, a)
+	type call struct {
+		entered bool
+		at      ucs.Time
+	}
+	calls := make(chan call, 10)
+	left := 3
+	inside(o, func() {
+		o.SetOutside(func() time.Duration {
+			entered := o.Enter() // the gate is open: it is this goroutine's
+			if entered {
+				o.Leave()
+			}
+			calls <- call{entered, ucs.Now()}
+			if left--; left == 0 {
+				return -1
+			}
+			return time.Millisecond
+		})
+		o.After(0, func(ucs.Time) { o.CallOutside() })
+	})
+	var last ucs.Time
+	for n := range 3 {
+		select {
+		case c := <-calls:
+			assert.True(t, c.entered)
+			if n > 0 {
+				assert.GreaterOrEqual(t, c.at.Sub(last), time.Millisecond)
+			}
+			last = c.at
+		case <-time.After(patience):
+			require.Fail(t, "it was not called")
+		}
+	}
+	fn, c := signal()
+	inside(o, func() { o.After(0, fn) }) // a section that asks for nothing
+	fired(t, c)
+	a.After(3*time.Millisecond, fn)
+	fired(t, c)
+	assert.Empty(t, calls, "it wanted no more")
+}
+
+// A worker that polls does not delay the function, which provides the exclusion itself.
+func TestOutsideBesideAPollingWorker(t *testing.T) {
+	a := start(t, Config{Period: maxSection})
+	o := newOwner(t, a)
+	var worker sync.Mutex // who acts as the worker
+	var times atomic.Int32
+	inside(o, func() {
+		o.SetOutside(func() time.Duration {
+			if !worker.TryLock() {
+				return 0
+			}
+			defer worker.Unlock()
+			o.EnterWait()
+			o.Leave()
+			if times.Add(1) == 100 {
+				return -1
+			}
+			return 0
+		})
+		o.After(0, func(ucs.Time) { o.CallOutside() })
+	})
+	for deadline := time.Now().Add(patience); times.Load() < 100 && time.Now().Before(deadline); runtime.Gosched() {
+		worker.Lock()
+		if times.Load() > 0 && o.Enter() { // from the first call on
+			o.Leave()
+		}
+		worker.Unlock()
+	}
+	assert.EqualValues(t, 100, times.Load())
+}

@@ -39,13 +39,15 @@ type Owner struct {
 	events []*watched // inside
 	dead   bool       // inside
 
+	outside func() time.Duration // inside: see SetOutside
+
 	view // the async goroutine's
 }
 
 // NewOwner makes the exclusion of one worker. Close it before the worker goes.
 func (a *Async) NewOwner() (*Owner, error) {
 	now := ucs.Now()
-	o := &Owner{a: a, timers: newWheel(now)}
+	o := &Owner{a: a, timers: newWheel(now), view: view{outsideAt: never}}
 	o.next.Store(int64(never))
 	o.gate.Store(a.openGate)
 	a.mu.Lock()
@@ -228,6 +230,19 @@ func (o *Owner) Unwatch(fd int) error {
 	}
 	return err
 }
+
+// SetOutside sets the function that CallOutside requests. fn runs on the async
+// goroutine, outside. It may act as the worker if it excludes the worker's other
+// goroutines by itself. It must not block. It returns the delay until its next call;
+// a negative delay means none before the next CallOutside. Needs to be inside, once.
+//
+// A call may be in progress when Close returns, so fn must check by itself whether
+// its worker is closed.
+func (o *Owner) SetOutside(fn func() time.Duration) { o.outside = fn }
+
+// CallOutside requests a call of SetOutside's function after the current section. Only
+// functions that a section runs may call it.
+func (o *Owner) CallOutside() { o.outsideAt = 0 }
 
 // Close ends the Owner: no timer and no descriptor's function runs afterwards.
 // Must not be called inside. Idempotent.

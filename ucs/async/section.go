@@ -20,6 +20,8 @@ type view struct {
 
 	ready   []*watched // they do not tell again before rearm
 	readyAt ucs.Time   // when the first of them told
+
+	outsideAt ucs.Time // when Owner.outside is called next
 }
 
 // noteReady runs in the async goroutine when a descriptor of the owner is ready.
@@ -30,9 +32,22 @@ func (o *Owner) noteReady(w *watched) {
 	o.ready = append(o.ready, w)
 }
 
-// serve does what the owner owes at now, if its worker does not, and returns
-// when to look again.
+// serve does what the owner owes at now, and returns when to look again.
 func (o *Owner) serve(now ucs.Time) ucs.Time {
+	wake := o.serveInside(now)
+	if o.outsideAt > now {
+		return min(wake, o.outsideAt)
+	}
+	o.outsideAt = never
+	if d := o.outside(); d >= 0 {
+		o.outsideAt = ucs.Now().Add(d)
+	}
+	return min(wake, o.outsideAt)
+}
+
+// serveInside runs a section if the owner's worker does not do what is due, and
+// returns when to look again.
+func (o *Owner) serveInside(now ucs.Time) ucs.Time {
 	o.seenDue = ucs.Time(o.next.Load())
 	still := o.stands(now)
 	wake := min(o.serveAt(still), o.readyServeAt())

@@ -1,7 +1,9 @@
 package ucttest
 
 import (
+	"math"
 	"slices"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -20,6 +22,7 @@ var pendingCases = []testCase{
 	{"send-in-purge", pendingSendInPurge},
 	{"stream", pendingStream},
 	{"two-endpoints", pendingTwo},
+	{"unattended", pendingUnattended},
 }
 
 // mostFill bounds the messages that a transport takes without progress.
@@ -273,4 +276,52 @@ func pendingTwo(e *env) {
 	}
 	f.drain()
 	e.until("messages of the other endpoint", func() bool { return got == 100 }, a, b)
+}
+
+// Turns of ResumePending: how long each starts operations, and the delay between two, in
+// which the transport's goroutine receives acknowledgements.
+const (
+	resumeTurn  = 25 * time.Microsecond
+	resumeDelay = 2 * time.Millisecond
+)
+
+// pendingUnattended: without Progress, ResumePending passes the operations that wait to
+// the handler in order, ends soon after its time, and receives no message.
+func pendingUnattended(e *env) {
+	f := e.fillUp()
+	iface, is := f.from.iface.(uct.Unattended)
+	if !is {
+		e.notApplicable("what waits is resumed by Progress alone")
+	}
+	f.add(500)
+	f.from.onPending = f.offer(math.MaxInt)
+	back, sent := e.connect(f.to, f.from), false
+	received, next, shortest := f.from.received, ucs.Now(), patience
+	e.until("the queue to empty", func() bool {
+		sent = sent || back.AMShort(2, 0, nil) == ok
+		began := ucs.Now()
+		if began.Before(next) {
+			return false
+		}
+		waited := len(f.queue)
+		f.from.inside = true
+		moved, left := iface.ResumePending(began.Add(resumeTurn))
+		f.from.inside = false
+		next = ucs.Now().Add(resumeDelay)
+		if n := waited - len(f.queue); n > 0 {
+			shortest = min(shortest, ucs.Now().Sub(began))
+			assert.GreaterOrEqual(e, moved, n)
+		}
+		assert.False(e, left && len(f.queue) == 0, "nothing waits any more")
+		return len(f.queue) == 0 || e.Failed()
+	}, f.to)
+	assert.Equal(e, received, f.from.received, "messages received without Progress")
+	if !raceEnabled {
+		assert.Less(e, shortest, 50*time.Microsecond, "the shortest turn")
+	}
+	e.until("the message to the sender", func() bool {
+		sent = sent || back.AMShort(2, 0, nil) == ok
+		return sent && f.from.received > received
+	}, f.from, f.to)
+	f.drain()
 }

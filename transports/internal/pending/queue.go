@@ -39,9 +39,12 @@ func (q *Queue) Purge(open func(), f func(uct.Token)) {
 }
 
 // Offer has h retry what waits, and gives how many operations it consumed.
-func (q *Queue) Offer(h uct.Handler) int {
+func (q *Queue) Offer(h uct.Handler) int { return q.OfferSome(h, len(q.tokens)) }
+
+// OfferSome is Offer for the first n tokens.
+func (q *Queue) OfferSome(h uct.Handler, n int) int {
 	q.purged = false
-	k := h.HandlePending(q.tokens)
+	k := h.HandlePending(q.tokens[:min(n, len(q.tokens))])
 	if !q.purged {
 		q.tokens = slices.Delete(q.tokens, 0, max(min(k, len(q.tokens)), 0))
 	}

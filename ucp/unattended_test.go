@@ -1,0 +1,118 @@
+package ucp
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/transports/self"
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
+)
+
+// waiting is an iface with operations that wait.
+type waiting struct {
+	uct.Iface
+	moves, turns int           // operations that each turn resumes, and turns
+	left         bool          // others still wait afterwards
+	longest      time.Duration // that a turn was given
+}
+
+func (f *waiting) PendingLeft() bool { return f.left }
+
+func (f *waiting) ResumePending(until ucs.Time) (moved int, left bool) {
+	f.turns++
+	f.longest = max(f.longest, until.Sub(ucs.Now()))
+	return f.moves, f.left
+}
+
+func openWaiting(t *testing.T) (*Worker, *port, *waiting) {
+	t.Helper()
+	ps := []uct.Component{self.Component()}
+	set, _, err := config.Load(config.Options{Env: []string{}, Dirs: []string{}}, Tables(ps)...)
+	require.NoError(t, err)
+	x, err := Open(Config{Providers: ps, Settings: set})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, x.Close()) })
+	w, err := x.NewWorker(WorkerConfig{})
+	require.NoError(t, err)
+	f := &waiting{left: true}
+	return w, &port{w: w, iface: f}, f
+}
+
+// The async goroutine waits neither for the lock nor for the progress ownership: it
+// tries again within 1 ms while operations wait, and a turn is at most 50 us.
+func TestUnattendedTries(t *testing.T) {
+	w, p, f := openWaiting(t)
+	soon := func(d time.Duration, when string) {
+		t.Helper()
+		assert.Positive(t, d, when)
+		assert.LessOrEqual(t, d, time.Millisecond, when)
+	}
+	w.mu.Lock()
+	soon(p.resumeUnattended(), "while another goroutine has the lock")
+	w.mu.Unlock()
+	w.baton.held = true
+	soon(p.resumeUnattended(), "while another goroutine progresses")
+	w.baton.inPoll = true
+	assert.Negative(t, p.resumeUnattended(), "the transport has woken the sleeper")
+	w.baton.inPoll, f.left = false, false
+	assert.Negative(t, p.resumeUnattended(), "the other goroutine has resumed them")
+	w.baton.held, f.left = false, true
+	assert.Zero(t, f.turns, "without lock and ownership")
+
+	f.moves = 3
+	soon(p.resumeUnattended(), "when there is more")
+	assert.LessOrEqual(t, f.longest, 50*time.Microsecond)
+	f.moves = 0
+	first := p.resumeUnattended()
+	soon(first, "when there was no room")
+	for range 20 {
+		d := p.resumeUnattended()
+		assert.GreaterOrEqual(t, d, first)
+		first = d
+	}
+	assert.LessOrEqual(t, first, 20*time.Millisecond)
+	f.moves = 1
+	soon(p.resumeUnattended(), "when there is room again")
+	f.left = false
+	assert.Negative(t, p.resumeUnattended(), "when nothing waits")
+	assert.False(t, w.baton.held)
+	require.True(t, w.mu.TryLock(), "the lock is free")
+	w.mu.Unlock()
+}
+
+// A callback that became due in a turn runs in the program's next pass, and a
+// goroutine that waits for the progress ownership gets it.
+func TestUnattendedRunsNoCallback(t *testing.T) {
+	w, p, f := openWaiting(t)
+	e, err := w.NewEndpoint(w.Address(), EndpointConfig{})
+	require.NoError(t, err)
+	r := w.TagRecv(make([]byte, 8), 1, ^Tag(0))
+	var ran atomic.Bool
+	require.True(t, r.Notify(func(Completion) { ran.Store(true) }, 0))
+	f.left = false
+	r.Cancel()
+	p.resumeUnattended()
+	require.Equal(t, 1, f.turns)
+	require.False(t, ran.Load(), "in the async goroutine")
+	w.Progress()
+	require.True(t, ran.Load())
+
+	got := w.TagRecv(make([]byte, 8), 2, ^Tag(0))
+	ended := make(chan error)
+	go func() {
+		_, err := got.Wait(context.Background())
+		ended <- err
+	}()
+	for range 1000 {
+		p.resumeUnattended()
+	}
+	e.TagSendUint64(3, 2)
+	require.NoError(t, <-ended)
+}
