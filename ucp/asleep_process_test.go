@@ -14,13 +14,14 @@ import (
 // What waits for a peer ends when the peer is killed, also where more connections are
 // live than may be, so that idle ones are put to sleep.
 func TestPeerDiesAsleep(t *testing.T) {
-	waits := map[string]func(*ucp.Worker, ucp.Endpoint) ucp.Request{
-		"sync":      func(_ *ucp.Worker, e ucp.Endpoint) ucp.Request { return e.TagSendSync([]byte{1}, 1) },
-		"announced": func(_ *ucp.Worker, e ucp.Endpoint) ucp.Request { return e.TagSend(make([]byte, 1<<20), 1) },
-		"tied":      func(w *ucp.Worker, e ucp.Endpoint) ucp.Request { return w.TagRecv(nil, 2, exact).Tie(e).Request },
+	sync := func(_ *ucp.Worker, e ucp.Endpoint) ucp.Request { return e.TagSendSync([]byte{1}, 1) }
+	announced := func(_ *ucp.Worker, e ucp.Endpoint) ucp.Request { return e.TagSend(make([]byte, 1<<20), 1) }
+	tied := func(w *ucp.Worker, e ucp.Endpoint) ucp.Request { return w.TagRecv(nil, 2, exact).Tie(e).Request }
+	waits := map[string][]func(*ucp.Worker, ucp.Endpoint) ucp.Request{
+		"sync": {sync}, "announced": {announced}, "tied": {tied}, "all": {sync, announced, tied},
 	}
 	for _, transport := range []string{"shm", "rc"} {
-		for name, wait := range waits {
+		for name, posts := range waits {
 			t.Run(transport+" "+name, func(t *testing.T) {
 				for k, v := range map[string]string{
 					"UCX_TLS": transport, "UCX_SOFT_LINK": "udp", "UCX_SOFT_ADDR": "127.0.0.1", "UCX_MAX_LIVE_CONNECTIONS": "1",
@@ -40,18 +41,31 @@ func TestPeerDiesAsleep(t *testing.T) {
 				require.NoError(t, err)
 				e.TagSend([]byte{1}, 3)
 				require.NoError(t, e.Flush().Wait(ctx))
-				r := wait(w, e)
+				var rs []ucp.Request
+				for _, post := range posts {
+					rs = append(rs, post(w, e))
+				}
 				f, err := w.NewEndpoint(other.address, ucp.EndpointConfig{})
 				require.NoError(t, err)
 				f.TagSend([]byte{1}, 3)
 				require.NoError(t, f.Flush().Wait(ctx))
-				require.NoError(t, w.WaitUntil(ctx, func() bool { return w.LiveConnections() == 1 }), "one of the two sleeps")
+				for w.LiveConnections() > 1 { // one of the two sleeps
+					if name == "tied" { // the victim's, since the other is in use
+						f.TagSend([]byte{1}, 3)
+					}
+					began := time.Now()
+					require.NoError(t, w.WaitUntil(ctx, func() bool { return time.Since(began) > time.Millisecond }))
+				}
 				left := time.Now().Add(time.Second) // the queue pair that was left lingers for half as long
 				require.NoError(t, w.WaitUntil(ctx, func() bool { return time.Now().After(left) }))
-				require.False(t, r.Done())
+				for _, r := range rs {
+					require.False(t, r.Done())
+				}
 
 				require.NoError(t, victim.cmd.Process.Kill())
-				require.ErrorIs(t, r.Wait(ctx), ucp.ErrPeerFailed)
+				for _, r := range rs {
+					require.ErrorIs(t, r.Wait(ctx), ucp.ErrPeerFailed)
+				}
 				require.ErrorIs(t, e.TagSend(nil, 1).Wait(ctx), ucp.ErrPeerFailed)
 				require.NoError(t, f.TagSend(nil, 3).Wait(ctx))
 			})
