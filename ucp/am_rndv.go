@@ -23,6 +23,9 @@ func (w *Worker) announcesUser(s *slot, l *lane) bool {
 
 // announceUser sends the RTS of the active message in slot i.
 func (w *Worker) announceUser(i uint32, l *lane) ucs.Status {
+	if !w.mayAnnounce(w.slab.slots[i].lane) {
+		return ucs.NoResource
+	}
 	if fault.Enabled {
 		fault.At(fault.RTS)
 	}
@@ -40,7 +43,7 @@ func (w *Worker) announceUser(i uint32, l *lane) ucs.Status {
 	binary.LittleEndian.PutUint64(b[8:], s.n)
 	copy(b[rtsLen:], w.headerOf(i))
 	l.ep.CommitAM(n)
-	w.announced(i, l)
+	w.announced(i)
 	return ucs.InProgress
 }
 

@@ -73,7 +73,7 @@ func (w *Worker) amSend(e Endpoint, m amMessage) Request {
 	}
 	w.slab.bufs[i] = m.data
 	w.keepHeader(i, m.header)
-	return w.startSend(i)
+	return w.start(i)
 }
 
 // sendsWhole reports whether the lane takes m as a copy in one piece now.

@@ -229,7 +229,7 @@ func (w *Worker) leftInOrder() bool {
 // endAll ends every operation of the worker that has not ended.
 func (w *Worker) endAll(st ucs.Status) {
 	for i := range w.t.lanes {
-		w.t.lanes[i].admitting = true // nothing begins any more
+		w.t.lanes[i].starved = false // no lane is to be resumed
 	}
 	for _, p := range w.ports {
 		for _, s := range p.sources {

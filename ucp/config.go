@@ -29,7 +29,7 @@ var (
 	rowZcopyThresh = config.New("ZCOPY_THRESH", "auto", config.OrAuto(config.Size(0, config.Inf)), "bytes",
 		"Shortest put or get over a network device that is not copied: its memory is registered for the time being, where it is not yet; auto: 16k, and 4k of memory that is.")
 	rowRndvOutstanding = config.New("RNDV_OUTSTANDING", "65536", config.Int(1, math.MaxInt32), "",
-		"Messages to one worker that may wait to be asked for; further sends wait at the sender.")
+		"Messages to one worker that may wait to be asked for or matched; the next such send waits at the sender, with all that is posted after it.")
 	rowUnexpectedBudget = config.New("UNEXPECTED_BUDGET", "64m", config.Size(0, config.Inf), "bytes",
 		"Unexpected messages that a worker keeps before it has their senders announce what they send.")
 )

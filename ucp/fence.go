@@ -134,6 +134,10 @@ func (w *Worker) fencePart(f, lane uint32) uint32 {
 	return i
 }
 
+// flushSynced, in slot.off of a part, marks one that has asked the owner's worker to
+// answer when it has done the software operations before.
+const flushSynced = 1
+
 // resumeFencePart begins the flush of the lane of the part in slot i.
 func (w *Worker) resumeFencePart(i uint32) ucs.Status {
 	lane, f := w.slab.slots[i].lane, w.slab.slots[i].parent

@@ -75,7 +75,7 @@ func (f *flush) lane(i uint32) {
 	w := f.w
 	c := w.slab.take(opFlush)
 	s := &w.slab.slots[c]
-	s.ep, s.lane, s.arg, s.off = f.ep, i, flushNew, 0
+	s.ep, s.lane, s.arg = f.ep, i, flushNew
 	st := w.try(c)
 	if st == ucs.OK {
 		w.slab.release(c)
@@ -109,28 +109,62 @@ func (f *flush) request() Request {
 	return r
 }
 
+// resumeFlush begins the flush of a lane at its place among the lane's operations. It
+// asks the owner's worker to answer when it has done the software operations before,
+// and flushes the transport once all sends before have been matched. slot.left counts
+// the two. Operations posted later do not delay it.
 func (w *Worker) resumeFlush(i uint32) ucs.Status {
-	l := &w.t.lanes[w.slab.slots[i].lane]
-	if l.status == ucs.OK && w.waitsForSends(i, l) {
-		return ucs.InProgress
-	}
-	if st := w.mayOrder(l); st != ucs.OK {
-		return st
-	}
-	if l.sw != nil {
-		if w.slab.slots[i].off != flushSynced && l.sw.unheard() {
-			return l.sw.sync(w.slab.token(i))
-		}
-		if st := l.sw.takeErr(); st != ucs.OK {
+	s := &w.slab.slots[i]
+	l := &w.t.lanes[s.lane]
+	if s.arg == flushNew {
+		if st := w.mayOrder(l); st != ucs.OK {
 			return st
 		}
+		if h := l.halted(); h != nil && !h.open {
+			return ucs.NoResource
+		}
+		s.left = 1
+		switch {
+		case l.sw == nil:
+		case l.sw.unheard():
+			if st := l.sw.sync(w.slab.token(i)); st != ucs.InProgress {
+				return st
+			}
+			s.left = 2
+		default:
+			if st := l.sw.takeErr(); st != ucs.OK {
+				return st
+			}
+		}
+		if s.arg = flushPassed; w.precedes(s.lane, i) {
+			s.arg = flushOpen
+			w.slab.push(&l.open, i)
+			l.flushes++
+			return ucs.InProgress
+		}
 	}
-	return l.ep.Flush(uct.FlushRemote, w.slab.token(i))
+	st := l.status
+	if st == ucs.OK {
+		st = l.transport().Flush(uct.FlushRemote, w.slab.token(i))
+	}
+	switch {
+	case st == ucs.NoResource:
+		return st
+	case s.arg == flushReady:
+		w.leaveFlush(i)
+		if s.flags&flagWaiting != 0 {
+			w.letFlushesGo(s.lane) // they stand behind this one
+			s = &w.slab.slots[i]
+		}
+	}
+	if st != ucs.OK {
+		return st
+	}
+	if s.left--; s.left > 0 {
+		return ucs.InProgress
+	}
+	return s.status
 }
-
-// flushSynced in the off of a flush's slot says that the peer has done the lane's
-// software operations before it.
-const flushSynced = 1
 
 // mayOrder says whether a flush or fence of the lane would cover everything
 // before it: it does not cover pending queues.

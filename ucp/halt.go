@@ -10,9 +10,9 @@ import (
 // haltedEndpoint stands before the endpoint of a lane that must send nothing
 // until software operations were answered, because there are too many, or
 // because a fence stands between them and operations that the transport's device
-// would carry out at once, or between operations by another lane and its own. What
-// is posted meanwhile waits as for a transport without resources. Control messages
-// pass it: the peer may need them to answer.
+// would carry out at once, or between operations by another lane and its own, or until
+// a send gets a credit (sends.go). What is posted meanwhile waits as for a transport
+// without resources, except for what passes.
 type haltedEndpoint struct {
 	uct.Endpoint // the transport's
 	waiting      []uct.Token
@@ -45,10 +45,11 @@ func (w *Worker) haltLane(i uint32) {
 		}
 		return
 	}
-	h := l.sw.halt
+	sw := w.swLane(i)
+	h := sw.halt
 	if h == nil {
 		h = &haltedEndpoint{Endpoint: l.ep}
-		l.sw.halt = h
+		sw.halt = h
 	}
 	h.open, h.older = false, 0
 	l.ep = h
@@ -59,7 +60,7 @@ func (w *Worker) haltLane(i uint32) {
 func (w *Worker) swLift(i uint32) {
 	l := &w.t.lanes[i]
 	h := l.halted()
-	if h == nil || h.open || l.sw.halts() || l.status != ucs.OK {
+	if h == nil || h.open || l.starved || l.sw.halts() || l.status != ucs.OK {
 		return
 	}
 	h.open = true
@@ -110,22 +111,39 @@ func (w *Worker) goOn(i uint32, h *haltedEndpoint) (k int) {
 	return k
 }
 
-// holdBack has what a transport offers, all of one lane, wait here where the lane
-// was halted, before what was posted since. It reports whether it did. While control
-// messages wait for room the transport has to offer it again.
-func (w *Worker) holdBack(ts []uct.Token) bool {
-	i := w.slab.find(uint64(ts[0]))
+// holdBack moves t, which a transport offers and whose lane is halted, to the halted
+// endpoint, before what was posted since. An operation that passes goes to the end of
+// the transport's queue: there is nothing else left in it then that could overtake
+// what the halted endpoint holds. holdBack returns false where the transport keeps t.
+func (w *Worker) holdBack(t uct.Token) bool {
+	i := w.slab.find(uint64(t))
 	if i == 0 {
 		return false
 	}
-	l := &w.t.lanes[w.slab.slots[i].lane]
-	h := l.halted()
-	if h == nil || h.open || l.urgent.head != 0 {
+	h := w.t.lanes[w.slab.slots[i].lane].halted()
+	switch {
+	case h == nil || h.open:
 		return false
+	case w.slab.slots[i].passes():
+		return h.Endpoint.PendingAdd(t) == ucs.OK
 	}
-	h.waiting = slices.Insert(h.waiting, h.older, ts...)
-	h.older += len(ts)
+	h.waiting = slices.Insert(h.waiting, h.older, t)
+	h.older++
 	return true
+}
+
+// passes reports whether the operation in s goes by a halted lane: the peer needs it to
+// answer, or asked for it, or it is a flush that has had its place among the lane's
+// operations.
+func (s *slot) passes() bool {
+	switch s.op {
+	case opControl, opRead, opHold:
+		return true
+	case opFlush:
+		return s.arg != flushNew
+	default:
+		return s.op.sends() && s.phase() == phaseData
+	}
 }
 
 // gateKeys says anew what the fast paths of keys may do that use lane i.

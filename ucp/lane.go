@@ -38,14 +38,13 @@ type lane struct {
 	closes    bool  // its worker closes and has flushed it
 	fenced    bool  // a fence was made: it is before what goes by lanes opened later, too
 	throttled bool  // the peer wants everything to be announced
-	admitting bool  // admit runs
+	starved   bool  // it is halted until a send gets a credit; see sends.go
 	urgent    chain // control messages that found no room
 
 	sw *swEndpoint // for what the transport does not do; nil: not needed yet
 
-	used    uint32 // credits; see startSend
+	used    uint32 // credits
 	flushes uint32 // in open
-	held    chain  // sends without a credit, and flushes behind them
 	open    chain  // sends that the peer has to answer, and flushes behind them
 
 	passed []passed // ways that it was replaced from
@@ -164,7 +163,7 @@ func (w *Worker) introduce(i uint32) {
 func (w *Worker) gate(i uint32) {
 	l := &w.t.lanes[i]
 	l.short = -1
-	if l.named && l.status == ucs.OK && !l.throttled && l.held.head == 0 {
+	if l.named && l.status == ucs.OK && !l.throttled {
 		l.short = int(min(uint64(l.whole), w.rndvThresh))
 	}
 }

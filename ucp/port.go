@@ -127,8 +127,9 @@ func (p *port) HandleEvents(es []uct.Event) {
 func (p *port) HandlePending(ts []uct.Token) int {
 	p.w.resuming = true
 	n := p.resume(ts)
-	if n < len(ts) && p.w.holdBack(ts[n:]) {
-		n = len(ts)
+	for n < len(ts) && p.w.holdBack(ts[n]) {
+		n++
+		n += p.resume(ts[n:])
 	}
 	p.w.resuming = false
 	if p.w.lingering > 0 {

@@ -50,7 +50,7 @@ func (w *Worker) try(i uint32) ucs.Status {
 		s := &w.slab.slots[i]
 		l := &w.t.lanes[s.lane]
 		ep := l.ep
-		if s.op == opControl || s.op == opRead || s.op == opHold {
+		if s.passes() {
 			ep = l.transport()
 		}
 		st = ep.PendingAdd(w.slab.token(i))

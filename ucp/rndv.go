@@ -17,7 +17,6 @@ type phase uint8
 
 const (
 	phaseNew   phase = iota // nothing was sent; or a part, in fragments
-	phaseHeld               // it waits in lane.held until others are answered
 	phaseMatch              // sent whole, not yet matched; in lane.open
 	phaseRTS                // announced, not yet asked for; in lane.open
 	phaseData               // asked for; in lane.open
@@ -26,10 +25,9 @@ const (
 
 // What a send wishes, beside its phase in slot.parent.
 const (
-	wishSync   uint32 = 1 << (8 + iota) // to end when it is matched
-	wishEager                           // not to be announced
-	wishRndv                            // to be announced
-	wishCredit                          // it holds one of the lane's credits
+	wishSync  uint32 = 1 << (8 + iota) // to end when it is matched
+	wishEager                          // not to be announced
+	wishRndv                           // to be announced
 )
 
 func (s *slot) phase() phase { return phase(s.parent) }

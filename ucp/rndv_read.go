@@ -158,7 +158,7 @@ func (p *port) askedToLend(s *source, id uint64, data []byte) {
 		w.sendWanted(i, theirs, wanted)
 		return
 	}
-	w.giveCredit(i)
+	w.giveCredit(w.slab.slots[i].lane)
 }
 
 // lendTo sends the key of the first wanted bytes of the message in slot i; false

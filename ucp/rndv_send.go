@@ -23,6 +23,9 @@ func (w *Worker) announces(s *slot, l *lane) bool {
 
 // announce sends the RTS of the send in slot i.
 func (w *Worker) announce(i uint32, l *lane) ucs.Status {
+	if !w.mayAnnounce(w.slab.slots[i].lane) {
+		return ucs.NoResource
+	}
 	if fault.Enabled {
 		fault.At(fault.RTS)
 	}
@@ -34,19 +37,21 @@ func (w *Worker) announce(i uint32, l *lane) ucs.Status {
 	binary.LittleEndian.PutUint64(b, w.slab.id(i))
 	binary.LittleEndian.PutUint64(b[8:], s.n)
 	l.ep.CommitAM(rtsLen)
-	w.announced(i, l)
+	w.announced(i)
 	return ucs.InProgress
 }
 
 // announced notes that the send in slot i waits for the peer to ask.
-func (w *Worker) announced(i uint32, l *lane) {
+func (w *Worker) announced(i uint32) {
 	w.count.Inc(cntAnnounced)
-	w.slab.slots[i].setPhase(phaseRTS)
-	w.slab.push(&l.open, i)
+	w.await(i, phaseRTS)
 }
 
 // sendSync sends the message in slot i whole and waits for its match.
 func (w *Worker) sendSync(i uint32, l *lane) ucs.Status {
+	if !w.mayAnnounce(w.slab.slots[i].lane) {
+		return ucs.NoResource
+	}
 	s := &w.slab.slots[i]
 	id, n := w.slab.id(i), syncHead+int(s.n)
 	if n <= min(l.whole, len(w.scratch)) {
@@ -64,8 +69,7 @@ func (w *Worker) sendSync(i uint32, l *lane) ucs.Status {
 		w.fill(b[syncHead:], i)
 		l.ep.CommitAM(n)
 	}
-	s.setPhase(phaseMatch)
-	w.slab.push(&l.open, i)
+	w.await(i, phaseMatch)
 	return ucs.InProgress
 }
 
@@ -112,13 +116,14 @@ func (p *port) wanted(s *source, id uint64, data []byte) (i uint32, theirs, n ui
 func (w *Worker) sendWanted(i uint32, theirs, wanted uint64) {
 	m := &w.slab.slots[i]
 	lane := m.lane
-	if m.phase() == phaseLent {
-		w.unlend(i) // he cannot read it
-	}
+	lent := m.phase() == phaseLent
 	m.setPhase(phaseData)
-	w.giveCredit(i)
-	m = &w.slab.slots[i]
 	m.tag, m.n, m.off = theirs, wanted, 0
+	if lent {
+		w.unlend(i) // the peer cannot read it
+	} else {
+		w.giveCredit(lane)
+	}
 	if st := w.try(i); st != ucs.InProgress {
 		w.end(i, st)
 	}
@@ -130,14 +135,15 @@ func (w *Worker) sendWanted(i uint32, theirs, wanted uint64) {
 const dataTurn = 16 << 10
 
 // sendData sends what was asked for, as far as there is room. Busy: it went to
-// the end of the queue that it waits in.
+// the end of the queue that it waits in. The announcement had its place among the
+// lane's operations; the data needs none, so it passes a halted lane.
 func (w *Worker) sendData(i uint32, l *lane) ucs.Status {
-	s := &w.slab.slots[i]
+	s, ep := &w.slab.slots[i], l.transport()
 	start := s.off
 	for s.off < s.n {
 		n := int(min(uint64(l.bcopy), s.n-s.off))
 		if s.off%dataTurn < uint64(l.bcopy) && s.off != start && w.resuming && l.queued > 1 &&
-			s.flags&flagWaiting != 0 && l.ep.PendingAdd(w.slab.token(i)) == ucs.OK {
+			s.flags&flagWaiting != 0 && ep.PendingAdd(w.slab.token(i)) == ucs.OK {
 			return ucs.Busy
 		}
 		if fault.Enabled {
@@ -146,12 +152,12 @@ func (w *Worker) sendData(i uint32, l *lane) ucs.Status {
 				fault.At(fault.LastData)
 			}
 		}
-		b, st := l.ep.ReserveAM(amData, s.tag, n)
+		b, st := ep.ReserveAM(amData, s.tag, n)
 		if st != ucs.OK {
 			return st
 		}
 		n = w.fill(b, i)
-		l.ep.CommitAM(n)
+		ep.CommitAM(n)
 		s.off += uint64(n)
 	}
 	return ucs.OK

@@ -289,7 +289,7 @@ func TestOutstandingIsBounded(t *testing.T) {
 	deliver(p, packet{amRTR, mine, rs[1].id, words("", 1<<32|9, 50)})
 	require.Equal(t, []uint64{0, 1, 2, 3}, tags())
 	rs[0].Cancel()
-	require.Equal(t, []uint64{0, 1, 2, 3, 5}, tags())
+	require.Equal(t, []uint64{0, 1, 2, 3, 5, 6, 7}, tags())
 	deliver(p, packet{amRefuse, mine, rs[5].id, []byte{byte(ucs.Rejected)}})
 	require.ErrorIs(t, rs[5].Err(), ErrRejected)
 	require.Equal(t, []uint64{0, 1, 2, 3, 5, 6, 7}, tags())
@@ -304,26 +304,46 @@ func TestOutstandingIsBounded(t *testing.T) {
 	require.Zero(t, e.TagSendUint64(1, 8), "the fast path is open again")
 }
 
-// A send that waited for a credit does not overtake those that wait for room.
+// Sends that wait for room go in the order of posting, whether they need a credit or
+// not. One of them holds no credit before it is sent: the send before it needs it.
 func TestHeldSendsKeepTheirTurn(t *testing.T) {
 	p, r, e := recordKnown(t)
 	w := p.w
-	w.outstanding = 2
-	f := &full{recorder: r}
-	w.t.lanes[w.eps[1].lane].ep = f
-	var tokens []uct.Token
-	for i := range 4 {
-		q := e.TagSend(make([]byte, 12), Tag(i))
+	w.outstanding = 1
+	f := &full{recorder: r, room: 1}
+	lane := w.eps[1].lane
+	w.t.lanes[lane].ep = f
+	var rs []Request
+	post := func(q Request) {
 		require.False(t, q.Done())
-		tokens = append(tokens, uct.Token(q.id))
+		rs = append(rs, q)
+	}
+	t.Cleanup(func() {
+		for _, q := range rs {
+			q.Cancel()
+		}
+	})
+	post(e.TagSendSync(make([]byte, 4), 0))
+	for i := range 2 {
+		post(e.TagSend(make([]byte, 12), Tag(1+i)))
+	}
+	post(e.TagSendSync(make([]byte, 4), 3)) // no credit is left
+	deliver(p, packet{amSyncAck, mine, rs[0].id, nil})
+	post(e.TagSendSync(make([]byte, 4), 4)) // one is left again, for the send before
+	post(e.TagSend(make([]byte, 12), 5))
+	tags := func() (ts []uint64) {
+		for _, k := range r.sent {
+			ts = append(ts, k.hdr)
+		}
+		return ts
 	}
 	f.room = 100
-	for i := range tokens { // the transport offers them one at a time
-		require.Equal(t, 1, p.HandlePending(tokens[i:i+1]))
+	for _, q := range rs[1:] { // the transport offers them one at a time
+		require.Equal(t, 1, p.HandlePending([]uct.Token{uct.Token(q.id)}))
 	}
-	require.Len(t, r.sent, 4)
-	for i, k := range r.sent {
-		assert.Equal(t, uint64(i), k.hdr)
-	}
-	require.Zero(t, w.t.lanes[w.eps[1].lane].queued)
+	require.Equal(t, []uint64{0, 1, 2, 3}, tags())
+	deliver(p, packet{amSyncAck, mine, rs[3].id, nil})
+	require.Equal(t, []uint64{0, 1, 2, 3, 4, 5}, tags())
+	require.Zero(t, w.t.lanes[lane].queued)
+	require.Equal(t, uint32(1), w.t.lanes[lane].used)
 }

@@ -2,83 +2,52 @@ package ucp
 
 import "github.com/goucx/goucx/ucs"
 
-// Each send that does not end at its call holds one of its lane's credits until
-// it has gone out, or was asked for. So a peer never holds more announcements of
-// ours than there are credits, whatever it does. Without a credit sends wait in
-// lane.held, in their order, and everything after them does too.
-
-// startSend begins the send in slot i, which was taken and filled in.
-func (w *Worker) startSend(i uint32) Request {
-	s := &w.slab.slots[i]
-	l := &w.t.lanes[s.lane]
-	if l.held.head == 0 && l.used < w.outstanding {
-		l.used++
-		s.parent |= wishCredit
-		return w.start(i)
-	}
-	s.setPhase(phaseHeld)
-	w.slab.push(&l.held, i)
-	w.gate(s.lane)
-	return Request{&w.t, w.slab.id(i)}
-}
-
-// giveCredit gives the credit of the send in slot i back.
-func (w *Worker) giveCredit(i uint32) {
-	s := &w.slab.slots[i]
-	if s.parent&wishCredit == 0 {
-		return
-	}
-	s.parent &^= wishCredit
-	l := &w.t.lanes[s.lane]
-	l.used--
-	if l.held.head != 0 {
-		w.admit(s.lane)
-	}
-}
-
-// admit lets sends go that waited for credits.
+// A send that is announced or synchronous holds one of its lane's credits from when it
+// is sent until the peer has asked for the data or has matched it. So the peer holds at
+// most UCX_RNDV_OUTSTANDING of them, whatever its program does.
 //
-//go:noinline
-func (w *Worker) admit(lane uint32) {
+// A send that finds no credit stalls its lane: the send, and all operations that were
+// posted after it, wait in the halted endpoint, in order. If they did not, a fence or a
+// flush would not cover the send. A send that waits for room holds no credit.
+// Otherwise a send before it that needs one would stall the lane for ever.
+
+// mayAnnounce reports whether the lane has a credit for the send that is next. Without
+// one it stalls the lane. Where other operations wait for room, the send waits behind
+// them and asks again.
+func (w *Worker) mayAnnounce(lane uint32) bool {
 	l := &w.t.lanes[lane]
-	if l.admitting || l.status != ucs.OK {
-		return
+	if l.used < w.outstanding {
+		return true
 	}
-	l.admitting = true
-	for l.held.head != 0 {
-		i := l.held.head
-		s := &w.slab.slots[i]
-		if s.op.sends() && l.used >= w.outstanding {
-			break
-		}
-		if s.op.sends() {
-			w.slab.unlink(&l.held, i)
-			l.used++
-			s.setPhase(phaseNew)
-			s.parent |= wishCredit
-		} else {
-			w.leaveFlush(i)
-		}
-		if st := w.tryInTurn(i); st != ucs.InProgress {
-			w.end(i, st)
-		}
-		l = &w.t.lanes[lane]
+	if l.queued == 0 || w.resuming {
+		l.starved = true
+		w.haltLane(lane)
 	}
-	l.admitting = false
-	w.gate(lane)
+	return false
 }
 
-// tryInTurn is try of what may become possible while the lane's queue is served:
-// the transport takes everything then, but it must not overtake what is queued.
-func (w *Worker) tryInTurn(i uint32) ucs.Status {
+// await notes that the send in slot i was sent and that the peer has to answer it. The
+// send takes a credit, which it holds in the phases phaseMatch and phaseRTS.
+func (w *Worker) await(i uint32, p phase) {
 	s := &w.slab.slots[i]
 	l := &w.t.lanes[s.lane]
-	if w.resuming && l.queued > 0 && l.ep.PendingAdd(w.slab.token(i)) == ucs.OK {
-		s.flags |= flagWaiting
-		l.queued++
-		return ucs.InProgress
+	s.setPhase(p)
+	w.slab.push(&l.open, i)
+	l.used++
+}
+
+// giveCredit returns a credit of the lane.
+func (w *Worker) giveCredit(lane uint32) {
+	w.t.lanes[lane].used--
+	w.feed(lane)
+}
+
+// feed resumes a lane that is stalled since a send needs a credit.
+func (w *Worker) feed(lane uint32) {
+	if l := &w.t.lanes[lane]; l.starved {
+		l.starved = false
+		w.swLift(lane)
 	}
-	return w.try(i)
 }
 
 // leave takes the send in slot i, which ends, out of the queues it is in, and
@@ -88,39 +57,33 @@ func (w *Worker) leave(i uint32) {
 	if s.parent == 0 {
 		return
 	}
-	l := &w.t.lanes[s.lane]
-	switch s.phase() {
-	case phaseHeld:
-		w.slab.unlink(&l.held, i)
-		s.setPhase(phaseNew)
-		w.admit(s.lane) // a flush may be the next
-		s = &w.slab.slots[i]
-	case phaseLent:
+	lane, was := s.lane, s.phase()
+	s.parent = 0
+	if was == phaseLent {
 		w.unlend(i)
-		w.slab.unlink(&l.open, i)
-	case phaseMatch, phaseRTS, phaseData:
-		w.slab.unlink(&l.open, i)
-	default:
 	}
-	s.setPhase(phaseNew)
-	w.giveCredit(i)
-	if l = &w.t.lanes[s.lane]; l.flushes > 0 {
-		w.letFlushesGo(s.lane)
+	if was != phaseNew {
+		w.slab.unlink(&w.t.lanes[lane].open, i)
 	}
-	w.slab.slots[i].parent = 0
+	if was == phaseMatch || was == phaseRTS {
+		w.giveCredit(lane)
+	}
+	if w.t.lanes[lane].flushes > 0 {
+		w.letFlushesGo(lane)
+	}
 }
 
-// letFlushesGo has the flushes in the lane's open queue go on that have no send
-// of their endpoint before them.
+// letFlushesGo resumes the flushes in the lane's open queue that have nothing left
+// before them.
 //
 //go:noinline
 func (w *Worker) letFlushesGo(lane uint32) {
 	for i := w.t.lanes[lane].open.head; i != 0; {
 		s := &w.slab.slots[i]
 		next := s.next
-		if s.op == opFlush && !w.precedes(lane, i) {
-			w.leaveFlush(i)
-			if st := w.tryInTurn(i); st != ucs.InProgress {
+		if s.op == opFlush && s.arg == flushOpen && !w.precedes(lane, i) {
+			s.arg = flushReady
+			if st := w.try(i); st != ucs.InProgress {
 				w.end(i, st)
 			}
 		}
@@ -128,12 +91,13 @@ func (w *Worker) letFlushesGo(lane uint32) {
 	}
 }
 
-// precedes reports whether a send that flush i has to wait for is before it, or,
-// where it is not in the queue, is there at all.
+// precedes reports whether something that flush i has to wait for is before it in the
+// lane's open queue, or, where it is not in the queue, is there at all: a send, or a
+// flush that was posted earlier, which must not end later.
 func (w *Worker) precedes(lane, i uint32) bool {
 	ep := w.slab.slots[i].ep
 	for k := w.t.lanes[lane].open.head; k != i && k != 0; k = w.slab.slots[k].next {
-		if s := &w.slab.slots[k]; s.op.sends() && (ep == 0 || s.ep == ep) {
+		if ep == 0 || w.slab.slots[k].ep == ep {
 			return true
 		}
 	}
@@ -142,59 +106,27 @@ func (w *Worker) precedes(lane, i uint32) bool {
 
 // Where a flush stands, in slot.arg.
 const (
-	flushNew      = iota
-	flushHeld     // in lane.held
-	flushAdmitted // it was
-	flushOpen     // in lane.open
-	flushPassed   // it was: nothing before it is unmatched
+	flushNew    = iota // what was posted before may wait for room
+	flushOpen          // in lane.open, behind sends that are not matched
+	flushReady         // in lane.open until the transport takes it
+	flushPassed        // only the transport, and the owner's worker, are to end it
 )
 
-// waitsForSends puts the flush in slot i behind the sends it has to wait for;
-// false where there is none.
-func (w *Worker) waitsForSends(i uint32, l *lane) bool {
-	s := &w.slab.slots[i]
-	if s.arg == flushNew {
-		if l.held.head != 0 {
-			s.arg = flushHeld
-			w.slab.push(&l.held, i)
-			return true
-		}
-		s.arg = flushAdmitted
-	}
-	// Sends that wait for room are not in the queue yet: the flush waits behind
-	// them first.
-	if s.arg != flushPassed && (l.queued == 0 || w.resuming) && w.precedes(s.lane, i) {
-		s.arg = flushOpen
-		w.slab.push(&l.open, i)
-		l.flushes++
-		return true
-	}
-	return false
-}
-
-// leaveFlush takes the flush in slot i out of the queue it is in.
+// leaveFlush takes the flush in slot i out of the lane's open queue, if it is there.
 func (w *Worker) leaveFlush(i uint32) {
 	s := &w.slab.slots[i]
 	l := &w.t.lanes[s.lane]
-	switch s.arg {
-	case flushHeld:
-		w.slab.unlink(&l.held, i)
-		s.arg = flushAdmitted
-	case flushOpen:
+	if s.arg == flushOpen || s.arg == flushReady {
 		w.slab.unlink(&l.open, i)
 		l.flushes--
 		s.arg = flushPassed
 	}
 }
 
-// endSends ends everything that waits in the lane's queues for the peer.
+// endSends ends everything that waits in the lane's open queue for the peer.
 func (w *Worker) endSends(lane uint32, st ucs.Status) {
 	for {
-		l := &w.t.lanes[lane]
-		i := l.open.head
-		if i == 0 {
-			i = l.held.head
-		}
+		i := w.t.lanes[lane].open.head
 		if i == 0 {
 			return
 		}

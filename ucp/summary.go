@@ -156,20 +156,22 @@ const (
 func (w *Worker) stateText(i uint32) string {
 	r := &w.slab.slots[i]
 	switch {
+	case r.flags&flagWaiting != 0 && w.t.lanes[r.lane].starved && r.op.sends():
+		return stateHeld
+	case r.flags&flagWaiting != 0 && w.t.lanes[r.lane].starved && r.op == opFlush:
+		return stateBehind
 	case r.flags&flagWaiting != 0:
 		return stateWaiting
 	case r.op == opTagRecv && w.posted.Has(i):
 		return statePosted
 	case r.op.receives() && r.left == fetching:
 		return stateFetching
-	case r.op == opFlush && (r.arg == flushHeld || r.arg == flushOpen):
+	case r.op == opFlush && r.arg == flushOpen:
 		return stateBehind
 	case !r.op.sends():
 		return stateUnderWay
 	}
 	switch r.phase() {
-	case phaseHeld:
-		return stateHeld
 	case phaseMatch:
 		return stateMatch
 	case phaseRTS:

@@ -151,12 +151,15 @@ func (w *Worker) swEnd(i uint32, st ucs.Status) {
 			e.err = st
 		}
 		st = ucs.OK
+		if k := w.slab.find(uint64(o.token)); w.slab.slots[k].op == opFlush {
+			st = e.takeErr()
+		}
 	}
 	w.swFinish(i, st)
 	w.swLift(o.lane)
 }
 
-// swFinish forgets operation i and tells who waits for it.
+// swFinish forgets operation i and ends what it is of.
 func (w *Worker) swFinish(i uint32, st ucs.Status) {
 	o := w.sw.ops[i]
 	l := &w.t.lanes[o.lane]
@@ -164,26 +167,8 @@ func (w *Worker) swFinish(i uint32, st ucs.Status) {
 		l.sw.waits--
 	}
 	w.sw.release(i)
-	if o.kind != swSync {
-		w.sw.es[0] = uct.Event{Token: o.token, Value: o.value, Status: st}
-		w.ports[l.port].HandleEvents(w.sw.es[:])
-		return
-	}
-	k := w.slab.find(uint64(o.token))
-	if k == 0 || w.slab.slots[k].state != slotLive {
-		return
-	}
-	s := &w.slab.slots[k]
-	s.off = flushSynced
-	if s.lane == 0 {
-		st = ucs.Canceled // its endpoint was closed meanwhile
-	}
-	if st == ucs.OK && s.op == opFlush {
-		st = w.tryInTurn(k)
-	}
-	if st != ucs.InProgress {
-		w.end(k, st)
-	}
+	w.sw.es[0] = uct.Event{Token: o.token, Value: o.value, Status: st}
+	w.ports[l.port].HandleEvents(w.sw.es[:])
 }
 
 // swLost ends with st what awaits answers to requests by a lane that ends.

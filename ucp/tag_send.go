@@ -85,7 +85,7 @@ func (w *Worker) tagSend(e Endpoint, m sending) Request {
 		w.slab.vecs[i] = m.vec
 		s.flags |= flagAside
 	}
-	return w.startSend(i)
+	return w.start(i)
 }
 
 // resumeTagSend goes on with a send in whatever form it has: whole, in fragments

@@ -15,8 +15,10 @@ func (w *Worker) cancel(i uint32) {
 		w.cancelRecv(i)
 	case s.op.sends() && (s.left > 0 || s.lends()): // its buffer is in use; the end of that ends it
 	case s.op.sends():
+		lane := s.lane
 		w.withdraw(i)
 		w.end(i, ucs.Canceled)
+		w.feed(lane) // what waits behind it may need no credit
 	default:
 	}
 }
@@ -91,13 +93,15 @@ func (w *Worker) giveUpHalfSent(i uint32) {
 // abort ends the operations of endpoint k that have not ended.
 func (w *Worker) abort(k uint32, reason error) {
 	lane := w.eps[k].lane
-	l := &w.t.lanes[lane]
-	nested := l.admitting
-	l.admitting = true // what waits behind the endpoint's sends is its own too
+	starved := w.t.lanes[lane].starved
+	w.t.lanes[lane].starved = false // what waits behind the endpoint's sends is its own too
 	w.abortAll(k, reason)
-	w.t.lanes[lane].admitting = nested
-	if lane != 0 {
-		w.admit(lane)
+	w.t.lanes[lane].starved = starved
+	w.feed(lane)
+	for i := w.laneOf[w.eps[k].peer]; i != 0; i = w.t.lanes[i].next {
+		if w.t.lanes[i].flushes > 0 {
+			w.letFlushesGo(i) // a flush of the worker may have waited behind one of the endpoint
+		}
 	}
 }
 
