@@ -25,13 +25,15 @@ type Case struct {
 
 // Cases lists all conformance cases.
 func Cases() []Case {
-	return slices.Concat(tagCases, tagBulkCases, rndvCases, tagSyncCases, tagProbeCases, tagCancelCases, waitCases, tagOracleCases, flushCases, closeCases, rmaCases, amoCases, keyCases, bufferCases, amCases, amRndvCases, amMoreCases, moreCases, connectCases, unattendedCases, failingCases, wakeupCases, wakeupPairCases, threadCases)
+	return slices.Concat(tagCases, tagBulkCases, rndvCases, tagSyncCases, tagProbeCases, tagCancelCases, waitCases, tagOracleCases, flushCases, closeCases, rmaCases, amoCases, keyCases, bufferCases, amCases, amRndvCases, amMoreCases, orderCases, moreCases, connectCases, unattendedCases, failingCases, wakeupCases, wakeupPairCases, threadCases)
 }
 
 // Factory is what the cases run over.
 type Factory struct {
 	// Column of matrix.txt.
 	Column string
+	// Name of a factory that shares its column; "": that of the column.
+	Name string
 	// Providers of the contexts.
 	Providers []uct.Component
 	// Env are settings, "UCX_NAME=value".
@@ -46,6 +48,8 @@ type Factory struct {
 	Takes bool
 	// Lossy: packets are lost, so a gigabyte takes long, and what was sent may come late.
 	Lossy bool
+	// FewAtomics: those of the device alone, 64-bit add and compare-and-swap.
+	FewAtomics bool
 	// Modes are those to run in; nil: one goroutine, and two.
 	Modes []ucp.ThreadMode
 	// Cases are those to run; nil: all.

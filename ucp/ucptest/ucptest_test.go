@@ -1,6 +1,7 @@
 package ucptest
 
 import (
+	"cmp"
 	"os"
 	"slices"
 	"testing"
@@ -111,17 +112,59 @@ func factories(t *testing.T) []Factory {
 	for i := range sims {
 		sims[i].Cases = cases
 	}
-	return append(fs, sims...)
+	return append(append(fs, sims...), split(t))
 }
+
+// split has memory over rc and messages over ud: fences order two connections to one
+// peer.
+func split(t *testing.T) Factory {
+	f := over(t, "rc+ud", []ucp.ThreadMode{ucp.ThreadSingle}, inproc, "rc", "ud")
+	for i, c := range f.Providers {
+		if c.Name() == "rc" {
+			f.Providers[i] = mute{c}
+		}
+	}
+	f.Name, f.Cases = "rc for memory, ud for messages", slices.Concat(orderCases, rmaCases)
+	f.Reads, f.FewAtomics = false, true
+	return f
+}
+
+// mute is a transport without its active messages.
+type mute struct{ uct.Component }
+
+type (
+	muteDomain struct{ uct.Domain }
+	muteIface  struct {
+		uct.Iface
+		attr *uct.IfaceAttr
+	}
+)
+
+func (m mute) OpenDomain(i uct.DomainInfo, c uct.DomainConfig) (uct.Domain, error) {
+	d, err := m.Component.OpenDomain(i, c)
+	return muteDomain{d}, err
+}
+
+func (m muteDomain) OpenIface(i uct.IfaceInfo, c uct.IfaceConfig) (uct.Iface, error) {
+	f, err := m.Domain.OpenIface(i, c)
+	if err != nil {
+		return nil, err
+	}
+	a := *f.Attr()
+	a.Ops &^= uct.OpsAM
+	return muteIface{f, &a}, nil
+}
+
+func (m muteIface) Attr() *uct.IfaceAttr { return m.attr }
 
 // transferCases are those that depend on the link most: what is transferred. Waiting,
 // goroutines and ends are the layer's own.
 func transferCases() []Case {
-	return slices.Concat(tagCases, tagBulkCases, rndvCases, tagSyncCases, tagOracleCases, flushCases, rmaCases, amoCases, amCases, amRndvCases)
+	return slices.Concat(tagCases, tagBulkCases, rndvCases, tagSyncCases, tagOracleCases, flushCases, rmaCases, amoCases, amCases, amRndvCases, orderCases)
 }
 
 func TestUCP(t *testing.T) {
 	for _, f := range factories(t) {
-		t.Run(f.Column, func(t *testing.T) { Run(t, f) })
+		t.Run(cmp.Or(f.Name, f.Column), func(t *testing.T) { Run(t, f) })
 	}
 }
