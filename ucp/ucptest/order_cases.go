@@ -31,7 +31,7 @@ var smallQueues = []string{
 	"UCX_SELF_SEG_SIZE=512", "UCX_SELF_FIFO_SIZE=4",
 	"UCX_SHM_RING_CELLS=8", "UCX_SHM_RING_SIZE=4k", "UCX_SHM_RING_MAX_SIZE=4k",
 	"UCX_RC_SEG_SIZE=512", "UCX_RC_TX_QUEUE_LEN=16", "UCX_RC_TX_BUFS=16", "UCX_RC_RX_QUEUE_LEN=32",
-	"UCX_UD_TX_QUEUE_LEN=32", "UCX_UD_RX_QUEUE_LEN=64", "UCX_UD_MAX_WINDOW=4",
+	"UCX_SOFT_MTU=512", "UCX_UD_TX_QUEUE_LEN=32", "UCX_UD_RX_QUEUE_LEN=64", "UCX_UD_MAX_WINDOW=4",
 }
 
 // settings are those of a case.
@@ -65,6 +65,7 @@ type order struct {
 	begins  []int // positions at which epochs began
 	known   int   // what was posted before has taken effect
 	places  []*place
+	last    *place // used last
 	words   []*place
 	tags    tags
 	ams     ams

@@ -315,7 +315,7 @@ type amSeen struct {
 	bad    string
 	kept   ucp.Kept
 	keeps  bool
-	words  []uint64
+	words  [2][]uint64 // looked at one after the other
 }
 
 // ams is the model of a direction's active messages.
@@ -343,9 +343,11 @@ const amHead = 8
 // handle has the target's handler note what comes.
 func (o *order) handle() {
 	require.NoError(o.t, o.to.HandleAM(o.amID(), func(m *ucp.AM) {
-		g := amSeen{words: make([]uint64, len(o.words))}
-		for i, pl := range o.words {
-			g.words[i] = pl.m.Load64(pl.off)
+		var g amSeen
+		for i := range g.words {
+			for _, pl := range o.words {
+				g.words[i] = append(g.words[i], pl.m.Load64(pl.off))
+			}
 		}
 		data := m.Data
 		switch {
@@ -412,8 +414,13 @@ func (o *order) lookAMs() {
 		o.ams.next++
 		m := o.ams.sent[g.number]
 		at := o.begins[m.epoch]
-		for i, pl := range o.words {
-			o.word(pl, g.words[i], at, "an active message was handled")
+		for _, seen := range g.words {
+			was := at
+			for i, pl := range o.words {
+				if w := o.word(pl, seen[i], was, "an active message was handled"); w.epoch >= 0 {
+					at = max(at, o.begins[w.epoch])
+				}
+			}
 		}
 		o.known = max(o.known, at)
 		if g.keeps {
