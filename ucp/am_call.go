@@ -18,11 +18,21 @@ var errPanicked = fmt.Errorf("%w: a handler of the worker panicked or ended its 
 // errStuck is the result of a close while a callback runs on another goroutine.
 var errStuck = fmt.Errorf("%w: a callback of the worker still runs, panicked or ended its goroutine", ErrTimeout)
 
-// mayWait refuses a wait inside a handler. With ThreadMulti other goroutines may wait
-// while a handler runs. The caller's stack distinguishes the two. The lock is held.
+// mayWait refuses a wait inside a handler, with ThreadMulti inside any callback. The
+// lock is held.
 func (w *Worker) mayWait() error {
+	if !w.am.inside && !w.am.multi {
+		return nil
+	}
+	return w.outsideCallbacks()
+}
+
+// outsideCallbacks returns an error inside a callback. With ThreadMulti other goroutines
+// may call while a callback runs. The caller's stack distinguishes the two. The lock is
+// held.
+func (w *Worker) outsideCallbacks() error {
 	switch {
-	case !w.am.inside && !(w.am.multi && w.calling):
+	case !w.am.inside && !w.calling:
 		return nil
 	case inHandler():
 		return errInHandler
@@ -33,11 +43,11 @@ func (w *Worker) mayWait() error {
 	}
 }
 
-// mayClose refuses a close inside a handler, and while a callback runs on another
+// mayClose refuses a close inside a callback, and while a callback runs on another
 // goroutine for longer than CloseTimeout: one that panicked never returns, and the
 // transport remains in the middle of its pass. The lock is held.
 func (w *Worker) mayClose() error {
-	if err := w.mayWait(); err != nil {
+	if err := w.outsideCallbacks(); err != nil {
 		return err
 	}
 	if !w.am.multi || !w.baton.held || !w.am.inside && !w.calling {
@@ -50,7 +60,7 @@ func (w *Worker) mayClose() error {
 	return nil
 }
 
-// inHandler reports whether the caller is called by a handler.
+// inHandler reports whether the caller is called by a callback.
 func inHandler() bool {
 	var pcs [64]uintptr
 	for skip := 2; ; skip += len(pcs) {
@@ -92,6 +102,9 @@ func (w *Worker) callAM(h AMHandler) {
 	w.leaveLock()
 	h(m)
 	w.enterLock()
+	if len(w.am.failed) > 0 {
+		w.runFailed()
+	}
 	w.am.inside = false
 	if !w.am.multi {
 		w.t.locked = false
@@ -110,7 +123,7 @@ func (w *Worker) closesLater(r Request, e Endpoint) bool {
 	return handling && r.Notify(w.am.shut, e.id)
 }
 
-// stuck lists the workers of x that must stay open, with the reasons. Inside a handler of
+// stuck lists the workers of x that must stay open, with the reasons. Inside a callback of
 // any of them it returns errInHandler instead.
 func (x *Context) stuck() (map[*Worker]error, error) {
 	x.mu.Lock()

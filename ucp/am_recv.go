@@ -43,6 +43,9 @@ func (p *port) user(d *uct.Desc, data []byte) bool {
 	m.ID, m.Data, m.Len = AMID(d.Header), data, len(data)
 	w.am.inside, w.t.locked = true, true
 	h(m)
+	if len(w.am.failed) > 0 {
+		w.runFailed()
+	}
 	w.am.inside, w.t.locked = false, false
 	if m.kept != nil {
 		m.kept = nil

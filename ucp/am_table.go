@@ -16,6 +16,10 @@ type amState struct {
 	multi  bool       // the worker's mode is ThreadMulti
 	shut   NotifyFunc // closes the endpoint that the cookie names
 
+	// failed are the calls of OnFailure that are due. They run after each callback, so
+	// those of handlers look at it.
+	failed []failedCall
+
 	vec   [1]uct.Vec // of a message on its way out
 	keep  keeper
 	fetch fetchQueue

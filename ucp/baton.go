@@ -88,7 +88,7 @@ func (w *Worker) drive(ctx context.Context, id uint64, take bool) (Message, bool
 		p.did += uint32(n)
 		sleepy := false
 		switch {
-		case len(w.calls)+len(w.failed) > 0:
+		case len(w.calls)+len(w.am.failed) > 0:
 			w.runCalls()
 		case p.n >= w.looks:
 			w.unlockShared()
@@ -125,7 +125,7 @@ func (w *Worker) drive(ctx context.Context, id uint64, take bool) (Message, bool
 
 // passOn runs the callbacks that are due and gives baton and lock away.
 func (w *Worker) passOn() {
-	if len(w.calls)+len(w.failed) > 0 {
+	if len(w.calls)+len(w.am.failed) > 0 {
 		w.runCalls()
 	}
 	w.handOn()

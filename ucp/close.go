@@ -76,7 +76,6 @@ func (e Endpoint) shut(reason error) error {
 		errs = append(errs, c.Close())
 	}
 	e.t.lock()
-	defer e.t.unlock()
 	if k := w.endpoint(e); k != 0 {
 		if w.eps[k].touched {
 			w.abort(k, reason)
@@ -84,7 +83,8 @@ func (e Endpoint) shut(reason error) error {
 		}
 		w.freeEndpoint(k)
 	}
-	return errors.Join(errs...)
+	e.t.unlock()
+	return errors.Join(append(errs, e.awaitFailed())...)
 }
 
 // ownedBy lists what is to be closed with e.

@@ -1,6 +1,7 @@
 package ucp_test
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -46,6 +47,36 @@ func TestCloseEndsAFlushOnce(t *testing.T) {
 		}
 		require.NoError(t, c.Close())
 	}
+}
+
+// Close waits for an OnFailure that another goroutine runs, but not longer than
+// CloseTimeout.
+func TestCloseAwaitsOnFailure(t *testing.T) {
+	c, err := ucp.Open(ucp.Config{Providers: provider("self"), CloseTimeout: 50 * time.Millisecond})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Close()) }()
+	w, err := c.NewWorker(ucp.WorkerConfig{})
+	require.NoError(t, err)
+	other, err := c.NewWorker(ucp.WorkerConfig{})
+	require.NoError(t, err)
+	begun, release := make(chan struct{}), make(chan struct{})
+	calls := 0
+	e, err := w.NewEndpoint(other.Address(), ucp.EndpointConfig{OnFailure: func(ucp.Endpoint, error) {
+		close(begun)
+		<-release
+		calls++
+	}})
+	require.NoError(t, err)
+	var driver sync.WaitGroup
+	driver.Go(func() { assert.ErrorIs(t, w.Run(t.Context()), ucp.ErrClosed) })
+	require.ErrorIs(t, e.TagSend(nil, 1).Err(), ucp.ErrUnreachable)
+	<-begun
+	require.ErrorIs(t, e.Close(), ucp.ErrTimeout)
+	require.NoError(t, e.Close(), "it is closed")
+	close(release)
+	require.NoError(t, w.Close())
+	driver.Wait()
+	require.Equal(t, 1, calls)
 }
 
 // A flush that waits for announced messages, in slots below theirs, is out of

@@ -49,7 +49,9 @@ func (e Endpoint) thread() *Thread {
 
 // EndpointConfig is what an endpoint is made with. The zero value works.
 type EndpointConfig struct {
-	// OnFailure is called once, in progress, when the endpoint fails.
+	// OnFailure is called once when the endpoint fails: in progress, and before Close or
+	// Abort of the endpoint, or Close of its worker, returns. In a callback these leave
+	// the call to the end of that callback.
 	OnFailure func(Endpoint, error)
 	// Eager connects at once instead of at the first operation, as UCX_CONNECT=eager
 	// has all endpoints do.
@@ -90,15 +92,15 @@ func (w *Worker) NewEndpoint(a Address, c EndpointConfig) (Endpoint, error) {
 	}
 	k := w.newEpSlot(peer)
 	e := w.handle(k)
-	if c.OnFailure != nil {
-		w.coldOf(k).onFailure = c.OnFailure
-	}
 	if c.Eager || w.eager {
 		if st := w.connect(k); st != ucs.OK {
 			err := w.reason(k, st)
 			w.freeEndpoint(k)
 			return Endpoint{}, fmt.Errorf("new endpoint: %w", err)
 		}
+	}
+	if c.OnFailure != nil {
+		w.coldOf(k).onFailure = c.OnFailure
 	}
 	return e, nil
 }

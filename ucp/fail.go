@@ -139,7 +139,7 @@ func (w *Worker) failEndpoint(k uint32, st ucs.Status, err error) {
 		}
 	}
 	if c.onFailure != nil {
-		w.failed = append(w.failed, w.handle(k).id)
+		w.am.failed = append(w.am.failed, failedCall{w.handle(k), c.onFailure, err})
 		w.odd = true
 	}
 }

@@ -122,26 +122,18 @@ func (w *Worker) runCalls() {
 		return
 	}
 	w.calling = true
+	w.runFailed()
 	for k := 0; k < len(w.calls); k++ {
 		c := w.calls[k]
 		w.calls[k] = call{}
 		w.leaveLock()
 		c.f(c.c)
 		w.enterLock()
+		if len(w.am.failed) > 0 {
+			w.runFailed()
+		}
 	}
 	w.calls = w.calls[:0]
-	for k := 0; k < len(w.failed); k++ {
-		e := Endpoint{&w.t, w.failed[k]}
-		c := w.cold[w.endpoint(e)]
-		if c == nil {
-			continue // closed meanwhile
-		}
-		f, err := c.onFailure, c.err
-		w.leaveLock()
-		f(e, err)
-		w.enterLock()
-	}
-	w.failed = w.failed[:0]
 	w.calling = false
 	w.settle()
 }

@@ -96,7 +96,7 @@ func (w *Worker) progressOdd() int {
 	for _, f := range w.active[min(1, len(w.active)):] {
 		n += f.Progress(batch)
 	}
-	if len(w.calls)+len(w.failed) > 0 {
+	if len(w.calls)+len(w.am.failed) > 0 {
 		w.runCalls()
 	}
 	return n
@@ -104,7 +104,7 @@ func (w *Worker) progressOdd() int {
 
 // settle says anew whether passes have more to do than one.
 func (w *Worker) settle() {
-	w.odd = len(w.active) > 1 || len(w.calls)+len(w.failed) > 0
+	w.odd = len(w.active) > 1 || len(w.calls)+len(w.am.failed) > 0
 }
 
 // slowEvents is when and where a spinning worker looks beyond its active ifaces.

@@ -80,7 +80,7 @@ func (w *Worker) sleep(ctx context.Context, p *pause) {
 	s := &w.sleeper
 	s.watch(ctx, w)
 	w.am.keep.tend()
-	if ctx.Err() != nil || w.lowerSignal() || w.calling || len(w.calls)+len(w.failed) > 0 {
+	if ctx.Err() != nil || w.lowerSignal() || w.calling || len(w.calls)+len(w.am.failed) > 0 {
 		return
 	}
 	if p.since++; p.since > spunOut+maxFruitless {

@@ -107,7 +107,7 @@ func (w *Worker) unlockShared() {
 func (w *Worker) unlockSlow() {
 	b := &w.baton
 	// The sleeper runs callbacks that became due without progress.
-	signal := b.inPoll && (b.rouse || len(w.calls)+len(w.failed) > 0)
+	signal := b.inPoll && (b.rouse || len(w.calls)+len(w.am.failed) > 0)
 	x := b.wakes
 	b.wakes, b.lastWake = nil, &b.wakes
 	w.mu.Unlock()

@@ -55,7 +55,7 @@ func (p *port) resumeUnattended() time.Duration {
 	}
 	w.baton.held = true
 	moved, left := f.ResumePending(ucs.Now().Add(resumeTurn))
-	due := len(w.calls)+len(w.failed) > 0
+	due := len(w.calls)+len(w.am.failed) > 0
 	w.handOn()
 	w.unlockShared()
 	if due {

@@ -71,7 +71,7 @@ func (w *Worker) Arm() error {
 	if w.slow.set == nil {
 		return fmt.Errorf("arm: %w", w.wake.problem)
 	}
-	if w.baton.held && !w.baton.inPoll || w.lowerSignal() || len(w.calls)+len(w.failed) > 0 {
+	if w.baton.held && !w.baton.inPoll || w.lowerSignal() || len(w.calls)+len(w.am.failed) > 0 {
 		return ErrBusy
 	}
 	w.am.keep.tend()

@@ -96,7 +96,7 @@ type Worker struct {
 	cold     map[uint32]*epCold
 
 	calls   []call   // due callbacks
-	failed  []uint64 // endpoints whose OnFailure is due
+	telling Endpoint // its OnFailure runs
 	calling bool
 
 	resuming bool // HandlePending runs
@@ -250,7 +250,7 @@ func (w *Worker) Close() error {
 		return w.awaitGone(gone)
 	}
 	w.closing = true
-	if w.am.multi { // else it is a callback of the first that closes again
+	if w.am.multi { // else nobody waits for it
 		w.gone = make(chan struct{})
 		defer close(w.gone)
 	}
@@ -265,15 +265,14 @@ func (w *Worker) Close() error {
 	w.closed.Store(true)
 	err = errors.Join(err, w.closeIfaces())
 	w.dismiss()
-	if w.am.multi {
-		w.runCalls() // nobody progresses any more
-	}
-	w.t.unlock()
-	w.ctx.disown(w)
 	if !w.t.locked {
 		// From now on every call takes the slow half, which looks at closing.
 		w.t.eps, w.t.locked = nil, true
+		w.t.lock()
 	}
+	w.runCalls() // nobody progresses any more
+	w.t.unlock()
+	w.ctx.disown(w)
 	return err
 }
 

@@ -1,0 +1,70 @@
+package ucp
+
+import (
+	"context"
+	"fmt"
+	"slices"
+)
+
+// OnFailure is called once for each endpoint that failed, also where the endpoint is
+// closed before the call. failEndpoint enters the call into amState.failed, and no
+// endpoint is needed any more to make it. What takes it out:
+//
+//   - progress, before the callbacks of requests (runCalls);
+//   - the end of each callback (callAM, user, runCalls), for what that has closed;
+//   - Close and Abort outside of callbacks, and Close of the worker.
+
+// failedCall is a call of OnFailure that is due.
+type failedCall struct {
+	e   Endpoint
+	f   func(Endpoint, error)
+	err error
+}
+
+// runFailed calls each OnFailure that is due, outside of the lock, which the caller
+// has. It may be called again by progress inside such a callback.
+func (w *Worker) runFailed() {
+	for len(w.am.failed) > 0 {
+		c := w.am.failed[0]
+		w.am.failed[0] = failedCall{}
+		w.am.failed = w.am.failed[1:]
+		w.telling = c.e
+		w.leaveLock()
+		c.f(c.e, c.err)
+		w.enterLock()
+		w.telling = Endpoint{}
+	}
+}
+
+// failedDue reports whether OnFailure of e is due or runs. The lock is held.
+func (w *Worker) failedDue(e Endpoint) bool {
+	return w.telling == e || slices.ContainsFunc(w.am.failed, func(c failedCall) bool { return c.e == e })
+}
+
+// awaitFailed returns when OnFailure of e, which is closed, has been called if it was
+// due. In a callback it returns at once: the call follows that callback. With
+// ThreadMulti the goroutine that progresses calls it.
+func (e Endpoint) awaitFailed() error {
+	w := e.t.w
+	e.t.lock()
+	due := w.failedDue(e) && w.outsideCallbacks() == nil
+	if due && !w.am.multi {
+		w.runCalls()
+		due = false
+	}
+	e.t.unlock()
+	if !due {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), w.ctx.closeTimeout)
+	defer cancel()
+	err := w.WaitUntil(ctx, func() bool {
+		e.t.lock()
+		defer e.t.unlock()
+		return !w.failedDue(e)
+	})
+	if ctx.Err() != nil && err != nil {
+		return fmt.Errorf("close: %w", errStuck)
+	}
+	return nil // or the worker is closed, whose Close calls it
+}
