@@ -56,7 +56,8 @@ func (w *Worker) flushAlive() Request {
 	f := flush{w: w}
 	for i := 1; i < len(w.t.lanes); i++ {
 		if l := &w.t.lanes[i]; l.ep != nil && l.status == ucs.OK && !l.lingers {
-			l.closes = true
+			l.closes, l.parted = true, false
+			l.refs++ // else a lane for replies alone closes with its peer, and cancels the flush
 			f.lane(uint32(i))
 		}
 	}
