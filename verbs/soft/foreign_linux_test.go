@@ -74,3 +74,47 @@ func (e *end) post(n int, wr verbs.SendWR) {
 	require.Equal(e.t, ucs.OK, st)
 	require.Equal(e.t, n, k)
 }
+
+// TestBackToForeign: towards a foreign peer the acknowledgement goes first, also where
+// the socket took only a part of the packets: the others are made again, and no more.
+func TestBackToForeign(t *testing.T) {
+	for name, tc := range map[string]struct {
+		features uint32
+		want     []wire.Opcode
+	}{
+		"foreign": {0, []wire.Opcode{wire.Acknowledge, wire.WriteOnly, wire.WriteOnly, wire.WriteOnly}},
+		"soft":    {verbs.PeerGoucx, []wire.Opcode{wire.WriteOnly, wire.WriteOnly, wire.WriteOnly, wire.Acknowledge}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := Config{Link: LinkUDP, Addr: localhost, Engine: EngineInline}
+			x, y := newEnd(t, New(c), verbs.RC, 64), newEnd(t, New(c), verbs.RC, 64)
+			at := verbs.QPAttr{MaxDestRdAtomic: 1, MaxRdAtomic: 1, MinRNRTimer: 1, Timeout: 18, RetryCnt: 7, RNRRetry: 7, PeerFeatures: tc.features}
+			x.connectFeatures(y, at)
+			y.connectFeatures(x, at)
+			wr := verbs.SendWR{Op: verbs.OpWrite, Flags: verbs.SendSignaled, NumSG: 1, SG: [verbs.MaxSGE]verbs.SGE{x.sge(0, 8)}, Remote: y.mr.Addr(), RKey: y.mr.RKey()}
+			x.post(1, wr) // makes the ring
+			x.completion(y)
+			q := x.qp.(*qp)
+			q.wait()
+			defer q.leave()
+			x.post(3, wr)
+			q.looks()
+			r := &q.rsp
+			r.due, r.soon, r.ack = true, true, r.psn.Add(-1)
+			start := q.here()
+			packets := func() []wire.Opcode {
+				ops := []wire.Opcode{}
+				for q.nextPacket(&q.out) {
+					ops = append(ops, q.out.op)
+				}
+				return ops
+			}
+			for sent := range len(tc.want) + 1 {
+				require.Equal(t, tc.want, packets())
+				q.backTo(&start, sent)
+				require.Equal(t, tc.want[sent:], packets(), "%d were sent", sent)
+				q.backTo(&start, 0)
+			}
+		})
+	}
+}

@@ -59,7 +59,7 @@ func (q *qp) backTo(at *place, sent int) {
 	c.add(cntAcks, at.acks-c[cntAcks])
 	p := &q.out
 	for range sent { // the same packets in the same order, to count them as sent
-		if !q.nextAnswer(p) && !q.nextRequest(p) && !q.nextAck(p) {
+		if !q.nextPacket(p) {
 			return
 		}
 	}
