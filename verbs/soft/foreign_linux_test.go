@@ -118,3 +118,44 @@ func TestBackToForeign(t *testing.T) {
 		})
 	}
 }
+
+// TestForeignAsksUDP: each request that goes to a foreign peer asks for an
+// acknowledgement, those with inline data too, which go to a soft peer by the short way.
+func TestForeignAsksUDP(t *testing.T) {
+	var requests, asks int
+	c := Config{Link: LinkUDP, Addr: localhost, Engine: EngineInline}
+	y := newEnd(t, New(c), verbs.RC, 4096)
+	c.Tap = func(out bool, _ *wire.Network, b []byte) {
+		if h := wire.BTH(b); out {
+			requests++
+			if h.AckReq() {
+				asks++
+			}
+		}
+	}
+	x := newEnd(t, New(c), verbs.RC, 4096)
+	at := verbs.QPAttr{MaxDestRdAtomic: 1, MaxRdAtomic: 1, MinRNRTimer: 1, Timeout: 18, RetryCnt: 7, RNRRetry: 7}
+	x.connectFeatures(y, at)
+	y.connectFeatures(x, at)
+	q := x.qp.(*qp)
+	for _, wr := range []verbs.SendWR{
+		{Op: verbs.OpWrite, Flags: verbs.SendInline, InlineLen: 8, Remote: y.mr.Addr(), RKey: y.mr.RKey()},
+		{Op: verbs.OpWrite, NumSG: 1, SG: [verbs.MaxSGE]verbs.SGE{x.sge(0, 2000)}, Remote: y.mr.Addr(), RKey: y.mr.RKey()},
+		{Op: verbs.OpSend, Flags: verbs.SendInline, InlineLen: 8},
+	} {
+		for _, n := range []int{1, 5} {
+			requests, asks = 0, 0
+			for range n {
+				y.recv(1, 0, 64)
+			}
+			x.post(n, wr)
+			for q.req.una != q.req.psn || q.req.tx != q.sq.end() {
+				for _, e := range []*end{x, y} {
+					e.cq.Poll(make([]verbs.WC, 64))
+				}
+			}
+			require.Equal(t, n, requests)
+			require.Equal(t, n, asks)
+		}
+	}
+}
