@@ -92,8 +92,8 @@ func (p *pair) join(peer half, at *nic.PortAddress) error {
 	}
 	mask := verbs.AttrState | verbs.AttrAV | verbs.AttrPathMTU | verbs.AttrDestQPN | verbs.AttrRQPSN |
 		verbs.AttrMaxDestRdAtomic | verbs.AttrMinRNRTimer
-	if f.d.Context().Info().Provider == "soft" {
-		a.PeerFeatures = verbs.PeerProbe | a.AV.PeerFeatures
+	if f.d.Context().Info().Provider == "soft" && at.Goucx { // towards a foreign peer it keeps to the specification
+		a.PeerFeatures = verbs.PeerProbe | verbs.PeerGoucx
 		mask |= verbs.AttrPeerFeatures
 	}
 	if err := p.q.qp.Modify(&a, mask); err != nil {

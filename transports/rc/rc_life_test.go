@@ -227,3 +227,24 @@ func TestTalksToItself(t *testing.T) {
 	until(t, a.alone, a)
 	require.Len(t, a.failures, 2, "the end of each side that received")
 }
+
+// TestPeerFeatures: towards a peer whose address does not say that it is a soft device
+// the queue pair keeps to the specification.
+func TestPeerFeatures(t *testing.T) {
+	a, b := newEnd(t, Component(loopback), 1), newEnd(t, Component(loopback), 2)
+	for goucx, want := range map[bool]uint32{true: verbs.PeerGoucx | verbs.PeerProbe, false: 0} {
+		a.inside(func() {
+			to := b.self
+			if to.port.Goucx = goucx; !goucx {
+				to.port.LongMTU = 0
+			}
+			e, err := a.newEP(&to)
+			require.NoError(t, err)
+			p, err := a.makePair(e)
+			require.NoError(t, err)
+			require.NoError(t, p.join(half{qpn: 77, psn: 1}, &e.peer.port))
+			require.Equal(t, want, p.q.qp.Query().PeerFeatures)
+			e.pairs = append(e.pairs, p)
+		})
+	}
+}
