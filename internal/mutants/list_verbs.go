@@ -315,4 +315,10 @@ var device = []mutant{
 		old:  "(whole || p.psn.Before(r.psn)):", new: "whole:",
 		pkg: "./verbs/soft", test: "^TestGapBehindMissingAnswer$", quick: true,
 	},
+	{
+		name: "the answer to a probe shows no round trip",
+		file: "verbs/soft/probe.go",
+		old:  "		p.probed(r.una, now)\n", new: "",
+		pkg: "./verbs/soft", test: "^TestSimHeavyLoss$", quick: true,
+	},
 }

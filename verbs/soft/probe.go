@@ -48,6 +48,15 @@ func (p *probe) again() {
 	}
 }
 
+// probed times the answer to a probe at psn. Nothing else was answered for longer than
+// a round trip, so the answer is most likely that of the probe. Under heavy loss no
+// other packet shows how long a round trip takes.
+func (p *probe) probed(psn verbs.PSN, now ucs.Time) {
+	if p.srtt != 0 {
+		p.mark, p.markAt = psn.Add(1), now
+	}
+}
+
 // acked takes the news that all before una has come.
 func (p *probe) acked(una verbs.PSN, now ucs.Time) {
 	p.sent, p.alone = 0, false
@@ -85,6 +94,7 @@ func (q *qp) probeDue(now ucs.Time) ucs.Time {
 			p.alone = true
 			q.goBack(r.una)
 		}
+		p.probed(r.una, now)
 	}
 	return r.since + p.after(floor)
 }
