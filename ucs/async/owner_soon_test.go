@@ -37,7 +37,7 @@ func TestOwnerSoon(t *testing.T) {
 	})
 	fired(t, c)
 	later, c := signal()
-	inside(o, func() { o.After(5*time.Millisecond, later) })
+	a.After(5*time.Millisecond, later) // the worker stays outside until then
 	fired(t, c)
 	inside(o, func() { require.Equal(t, 3, runs) })
 }
