@@ -311,7 +311,14 @@ func TestUDPPeer(t *testing.T) {
 	p, err = u.peer(u.gid(), rocePort)
 	require.NoError(t, err)
 	require.False(t, p.sent(from("127.0.0.1:49999")), "another port")
+	batches := func() bool {
+		tr := u.train(&p)
+		defer tr.send()
+		return tr.whole
+	}
+	require.Equal(t, u.gso.Load(), batches())
 	p.foreign = true
+	require.False(t, batches(), "a foreign peer takes no segment batches")
 	require.True(t, p.sent(from("127.0.0.1:49999")), "from any port of a foreign peer")
 	require.True(t, p.sent(from("127.0.0.1:1025")))
 	require.False(t, p.sent(from("127.0.0.2:4791")))
