@@ -59,7 +59,9 @@ type moment struct {
 func row(last, now moment, bytesEach int64, factor float64) Report {
 	r := Report{Iterations: now.iterations, Elapsed: now.at}
 	n, d := float64(now.iterations-last.iterations), (now.at - last.at).Seconds()
-	r.LatencyMoment = d / n / factor * 1e9
+	if n > 0 { // a run may end right after a row: no messages have no latency
+		r.LatencyMoment = d / n / factor * 1e9
+	}
 	r.MessagesMoment = n / d * factor
 	r.BytesMoment = r.MessagesMoment * float64(bytesEach)
 	n, d = float64(now.iterations), now.at.Seconds()
