@@ -19,6 +19,9 @@ func (e *endpoint) PendingAdd(t uct.Token) uct.Status {
 		return e.status
 	}
 	if e.pend.Len() == 0 {
+		if !e.s.Started() { // the first operation found the async goroutine inside
+			e.start()
+		}
 		if e.shortAt != f.passes+1 && e.fits() {
 			return ucs.Busy
 		}

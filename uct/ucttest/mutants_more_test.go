@@ -29,6 +29,10 @@ type (
 	queues        struct{ uct.Endpoint }
 	purgesReverse struct{ uct.Endpoint }
 	putsInQueue   struct{ uct.Endpoint }
+	startsLate    struct {
+		uct.Endpoint
+		used bool
+	}
 )
 
 func (e neverBusy) PendingAdd(t uct.Token) uct.Status {
@@ -37,6 +41,18 @@ func (e neverBusy) PendingAdd(t uct.Token) uct.Status {
 }
 
 func (e alwaysBusy) PendingAdd(uct.Token) uct.Status { return ucs.Busy }
+
+func (e *startsLate) AMShort(id uct.AMID, hdr uint64, p []byte) uct.Status {
+	e.used = true
+	return e.Endpoint.AMShort(id, hdr, p)
+}
+
+func (e *startsLate) PendingAdd(t uct.Token) uct.Status {
+	if e.used {
+		return e.Endpoint.PendingAdd(t)
+	}
+	return ucs.OK
+}
 
 func (e queues) AMUint64(id uct.AMID, hdr, v uint64) uct.Status {
 	e.Endpoint.AMUint64(id, hdr, v)
@@ -72,6 +88,7 @@ var pendingMutants = []mutant{
 	{"tokens never offered", "pending/order", offering(func(uct.Handler, []uct.Token) int { return 0 })},
 	{"never busy", "pending/busy", onEndpoint(func(e uct.Endpoint) uct.Endpoint { return neverBusy{e} })},
 	{"always busy", "pending/order", onEndpoint(func(e uct.Endpoint) uct.Endpoint { return alwaysBusy{e} })},
+	{"unused endpoint never starts", "pending/first", onEndpoint(func(e uct.Endpoint) uct.Endpoint { return &startsLate{Endpoint: e} })},
 	{"send queued silently", "pending/refuses-others", onEndpoint(func(e uct.Endpoint) uct.Endpoint { return queues{e} })},
 	{"put while tokens wait", "pending/refuses-others", onEndpoint(func(e uct.Endpoint) uct.Endpoint { return putsInQueue{e} })},
 	{"purge reversed", "pending/purge", onEndpoint(func(e uct.Endpoint) uct.Endpoint { return purgesReverse{e} })},

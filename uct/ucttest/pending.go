@@ -13,6 +13,7 @@ import (
 )
 
 var pendingCases = []testCase{
+	{"first", pendingFirst},
 	{"order", pendingOrder},
 	{"refuses-others", pendingRefuses},
 	{"busy", pendingBusy},
@@ -102,6 +103,44 @@ func (f *filled) drain() {
 	f.env.until("the queue to empty", func() bool {
 		return len(f.queue) == 0 && f.got.next == f.sent || f.env.Failed()
 	}, f.from, f.to)
+}
+
+// pendingFirst: an operation waits on an endpoint that no other operation has used. Its
+// first attempt found the async goroutine at work, so the endpoint has done nothing yet.
+func pendingFirst(e *env) {
+	a, b := e.pair()
+	e.needs(a, uct.OpAMShort|uct.OpPending, "AM short with pending")
+	l := e.connect(a, b)
+	sent, came := false, 0
+	b.onMessage = func(message) { came++ }
+	send := func() uct.Status {
+		st := l.AMShort(1, 0, pattern(24, 0))
+		sent = sent || st == ok
+		return st
+	}
+	t := a.token()
+	waits := false
+	a.onPending = func(ts []uct.Token) int {
+		if !waits || !slices.Equal(ts, []uct.Token{t}) || send() != ok {
+			return 0
+		}
+		waits = false
+		return 1
+	}
+	e.until("room for the first message", func() bool {
+		if !sent && !waits {
+			switch st := l.PendingAdd(t); st {
+			case ok:
+				waits = true
+			case ucs.Busy:
+				send()
+			default:
+				require.Fail(e, "PendingAdd on a new endpoint", "%v", st)
+			}
+		}
+		return sent
+	}, a, b)
+	e.until("the first message", func() bool { return came == 1 }, a, b)
 }
 
 // pendingOrder: tokens are offered oldest first, behind what was sent before.
