@@ -100,22 +100,24 @@ func sizeOf(key uint64) int {
 // the receiver does not expect. One goroutine uses it.
 type pool struct {
 	free map[int][][]byte
+	made uint64 // bytes of all buffers, those in use too
 }
 
 const canary = 0xdb
 
 var canaries = bytes.Repeat([]byte{canary}, longest)
 
-func newPool() *pool { return &pool{make(map[int][][]byte)} }
+func newPool() *pool { return &pool{free: make(map[int][][]byte)} }
 
 // class is the capacity of a buffer for n bytes.
 func class(n int) int { return 64 << bits.Len(uint(max(n, 1)-1)>>6) }
 
-// get returns n bytes. The error says that the buffer was written to while free.
+// get returns n bytes. It returns an error if the buffer was written to while free.
 func (p *pool) get(n int) ([]byte, error) {
 	c := class(n)
 	l := p.free[c]
 	if len(l) == 0 {
+		p.made += uint64(c)
 		return make([]byte, n, c), nil
 	}
 	// The one that was released first: late accesses have had time.
@@ -127,6 +129,9 @@ func (p *pool) get(n int) ([]byte, error) {
 	}
 	return b[:n], nil
 }
+
+// lose leaves a buffer that a peer may still access to the garbage collector.
+func (p *pool) lose(b []byte) { p.made -= uint64(cap(b)) }
 
 func (p *pool) put(b []byte) {
 	if b == nil {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"sync"
+	"time"
 
 	"github.com/goucx/goucx/ucp"
 )
@@ -32,7 +33,7 @@ import (
 //	rested   what was sent to each member
 //	complete all that member ID has sent has arrived
 //	anomaly  Text
-//	state    Text
+//	state    Text: links, requests, goroutines
 //	closed   all is closed
 type line struct {
 	Kind    string
@@ -60,11 +61,13 @@ type sent struct {
 // stat is what a member uses.
 type stat struct {
 	Passes, Ops, Bytes uint64
-	RSS, Heap          uint64 // bytes
+	RSS                uint64 // resident bytes
+	Heap               uint64 // live bytes after the last garbage collection
+	Pool               uint64 // bytes of the member's own buffers, all of them
 	FDs, Goroutines    int
-	Oldest             float64 // seconds that the oldest request has been in progress
-	Slowest            float64 // seconds that an operation has taken at most
-	Slow               string  // which
+	Clock              time.Duration // of the member
+	Slowest            float64       // seconds that an operation has taken at most
+	Slow               string        // which
 }
 
 // lineWriter writes lines from several goroutines.

@@ -35,7 +35,7 @@ const (
 	noEP = -1 // an operation that a flush of the main endpoint does not cover
 )
 
-// link is a member's side of the exchange with one other member.
+// link is the exchange with one other member, as one side has it.
 type link struct {
 	m       *member
 	id      uint32
@@ -53,9 +53,23 @@ type link struct {
 	cancels []*op // sends to be cancelled
 	tied    []*receive
 	resume  time.Time // nothing is begun before
-	parted  time.Time
+	parted  time.Duration
 	seen    uint64 // value of the shared word
 	flushed bool   // the last flush was posted
+	history [64]begun
+	begun   int // in all
+}
+
+// begun is an operation of a link for its history.
+type begun struct {
+	name string
+	n    uint32 // number of a message
+	size int
+}
+
+func (l *link) record(name string, n uint32, size int) {
+	l.history[l.begun%len(l.history)] = begun{name, n, size}
+	l.begun++
 }
 
 // op is an operation in progress.
@@ -64,11 +78,11 @@ type op struct {
 	ep     int
 	req    interface{ Done() bool }
 	end    func() error // called once, when req is done: checks and releases
-	posted time.Time
+	posted time.Duration
 }
 
-func (o *op) String() string {
-	s := fmt.Sprintf("%s for %.1f s", o.name, time.Since(o.posted).Seconds())
+func (m *member) describe(o *op) string {
+	s := fmt.Sprintf("%s for %.1f s", o.name, m.clock.since(o.posted).Seconds())
 	if r, ok := o.req.(fmt.Stringer); ok {
 		s += ": " + r.String()
 	}
@@ -82,8 +96,8 @@ func (w *wrong) Error() string { return w.text }
 
 func wrongf(format string, a ...any) error { return &wrong{fmt.Sprintf(format, a...)} }
 
-// ended reports whether err is one to which a peer leads that has ended, closes, or has
-// closed its memory. The controller judges whether the peer has.
+// ended reports whether err is one of those that follow from a peer that has ended, is
+// closing, or has closed its memory. The controller knows whether the peer has.
 func ended(err error) bool {
 	return errors.Is(err, ucp.ErrPeerFailed) || errors.Is(err, ucp.ErrUnreachable) ||
 		errors.Is(err, ucp.ErrRemoteAccess) || errors.Is(err, ucp.ErrRejected)
@@ -123,7 +137,7 @@ func (m *member) newLink(with line) {
 }
 
 func (l *link) post(name string, ep int, req interface{ Done() bool }, end func() error) *op {
-	o := &op{name, ep, req, end, time.Now()}
+	o := &op{name, ep, req, end, l.m.clock.now()}
 	l.pending = append(l.pending, o)
 	l.m.ops++
 	return o
@@ -149,8 +163,8 @@ func (l *link) result(name string, err error) {
 	}
 }
 
-// step takes in what has ended and begins more; it reports whether it did anything.
-func (l *link) step(now time.Time) bool {
+// step handles ended operations and begins more; it reports whether it did anything.
+func (l *link) step() bool {
 	did := l.reap()
 	switch l.state {
 	case linkOpen:
@@ -163,7 +177,7 @@ func (l *link) step(now time.Time) bool {
 			}
 			break
 		}
-		for i := 0; i < 4 && len(l.pending) < window && now.After(l.resume) && l.state == linkOpen; i++ {
+		for i := 0; i < 4 && len(l.pending) < window && time.Now().After(l.resume) && l.state == linkOpen; i++ {
 			l.begin()
 			did = true
 		}
@@ -197,7 +211,7 @@ func (l *link) reap() (did bool) {
 		did = true
 		err := o.end()
 		l.result(o.name, err)
-		if d := time.Since(o.posted); err == nil && l.state == linkOpen && d.Seconds() > l.m.slowest {
+		if d := l.m.clock.since(o.posted); err == nil && l.state == linkOpen && d.Seconds() > l.m.slowest {
 			l.m.slowest, l.m.slow = d.Seconds(), fmt.Sprintf("%s to member %d", o.name, l.id)
 		}
 	}
@@ -205,7 +219,7 @@ func (l *link) reap() (did bool) {
 	return did
 }
 
-// operations are what a link begins, by weight; -chaos.without leaves some out.
+// operations that a link begins, with their weights; -chaos.without leaves some out.
 var operations = []struct {
 	name   string
 	weight int
@@ -248,12 +262,12 @@ func (l *link) begin() {
 	}
 }
 
-// idle pauses the link, at times long enough that its connection is put to sleep.
+// idle pauses the link, at times long enough that its connection is suspended.
 func (l *link) idle() {
 	l.resume = time.Now().Add(l.m.pauseFor(200 * time.Millisecond))
 }
 
-// deaf has the member take in no messages for a while, so that senders wait.
+// deaf has the member receive no messages for a while, so that senders wait.
 func (l *link) deaf() { l.m.hears = time.Now().Add(l.m.pauseFor(100 * time.Millisecond)) }
 
 // pauseFor returns a pause, after which the member is woken.
@@ -274,20 +288,21 @@ func (l *link) flush(ep int) {
 			before = append(before, o)
 		}
 	}
+	l.record("flush", 0, 0)
 	req := l.eps[ep].Flush()
 	l.post("flush", noEP, req, func() error {
 		err := req.Err()
 		if err == nil {
-			return allDone(before)
+			return l.m.allDone(before)
 		}
 		return err
 	})
 }
 
-func allDone(before []*op) error {
+func (m *member) allDone(before []*op) error {
 	for _, o := range before {
 		if !o.req.Done() {
-			return wrongf("a flush ended before what was posted before it: %v", o)
+			return wrongf("a flush ended before what was posted before it: %s", m.describe(o))
 		}
 	}
 	return nil
@@ -297,12 +312,10 @@ func allDone(before []*op) error {
 // once for each that failed, and that at the latest when Close returns.
 func (l *link) part() {
 	m := l.m
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
 	// A process that is ending can be connected to for a moment.
 	var err error
 	for err == nil {
-		err = l.eps[mainEP].TagSend(nil, 0).Wait(ctx)
+		err = l.eps[mainEP].TagSend(nil, 0).Wait(context.Background())
 	}
 	if !ended(err) {
 		m.anomaly("a send to member %d after its failure (%v): %v", l.id, l.reason, err)
@@ -310,11 +323,11 @@ func (l *link) part() {
 	var failed [numEPs]bool
 	for i, e := range l.eps {
 		failed[i] = e.Info().Err != nil
-		began := time.Now()
+		began := m.clock.now()
 		if err := e.Close(); err != nil && !ended(err) {
 			m.anomaly("Close of endpoint %d to member %d after its failure: %v", i, l.id, err)
 		}
-		if d := time.Since(began); failed[i] && d > slack {
+		if d := m.clock.since(began); failed[i] && d > slack {
 			m.anomaly("Close of endpoint %d to member %d, which had failed, took %v", i, l.id, d)
 		}
 	}
@@ -324,7 +337,7 @@ func (l *link) part() {
 			m.anomaly("OnFailure of endpoint %d to member %d (failed: %v) was called %d times", i, l.id, failed[i], n)
 		}
 	}
-	l.state, l.parted = linkParted, time.Now()
+	l.state, l.parted = linkParted, m.clock.now()
 	m.say(line{Kind: "parted", ID: l.id})
 }
 
@@ -334,10 +347,16 @@ func (l *link) String() string {
 	fmt.Fprintf(&b, "link to %d: %v, %v, error %v, sent %+v, expected %+v, received %+v\n",
 		l.id, l.state, info.Lanes, info.Err, l.sent, l.m.expected[l.id], l.m.received(l.id))
 	for _, o := range l.pending {
-		fmt.Fprintf(&b, "\t%v\n", o)
+		fmt.Fprintf(&b, "\t%s\n", l.m.describe(o))
 	}
 	for _, r := range l.tied {
 		fmt.Fprintf(&b, "\ttied %v\n", r.req)
 	}
+	b.WriteString("\tbegun:")
+	for i := max(l.begun-len(l.history), 0); i < l.begun; i++ {
+		h := l.history[i%len(l.history)]
+		fmt.Fprintf(&b, " %s %d (%d);", h.name, h.n, h.size)
+	}
+	b.WriteString("\n")
 	return b.String()
 }

@@ -13,10 +13,13 @@ import (
 )
 
 var (
-	flagTime    = flag.Duration("chaos.time", 0, "how long each setting runs; 0: 4s of a spread of settings, with GOUCX_TEST_LONG=1 3m of all")
-	flagSeed    = flag.Uint64("chaos.seed", 0, "what the members post and what befalls them; 0: random")
-	flagWithout = flag.String("chaos.without", "", "comma list of operations to leave out, see link_test.go: for finding causes")
-	flagMembers = flag.Int("chaos.members", 0, "members at a time; 0: 4, for longer runs 6")
+	flagTime     = flag.Duration("chaos.time", 0, "how long each setting runs; 0: seconds of a spread of settings, or see -chaos.long")
+	flagSeed     = flag.Uint64("chaos.seed", 0, "what the members post and what befalls them; 0: random")
+	flagWithout  = flag.String("chaos.without", "", "comma list of operations to leave out, see link_test.go: for finding causes")
+	flagLong     = flag.Duration("chaos.long", 3*time.Minute, "with GOUCX_TEST_LONG=1: how long each transport runs, and each variation over all transports together")
+	flagFault    = flag.String("chaos.fault", "", "a fault of the members, see fault_test.go")
+	flagPatience = flag.Duration("chaos.patience", patience, "how long a request may be in progress: less finds out what is slow")
+	flagMembers  = flag.Int("chaos.members", 0, "members at a time; 0: 4, for longer runs 6")
 )
 
 func TestMain(m *testing.M) {
@@ -30,7 +33,7 @@ func TestMain(m *testing.M) {
 type setting struct {
 	name string
 	env  map[string]string
-	// slow: only silence tells that a process was killed.
+	// slow: the transports detect a killed process by time-out only.
 	slow bool
 }
 
@@ -66,8 +69,18 @@ var variations = []setting{
 	{name: "procs1", env: map[string]string{"GOMAXPROCS": "1"}},
 }
 
-// spread is what the short form runs.
-const spread = "shm rc ud rcud all shm-tiny rc-tiny ud-one all-rndv0 all-rndvinf-gogc1 rc-one-procs1"
+// spread is what the short form runs, a minute in all.
+var spread = []plan{
+	{"shm", 7 * time.Second}, {"rc", 7 * time.Second}, {"ud", 7 * time.Second}, {"rcud", 7 * time.Second}, {"all", 7 * time.Second},
+	{"ud-tiny", 5 * time.Second}, {"rc-one", 5 * time.Second}, {"all-rndv0", 5 * time.Second}, {"rcud-rndvinf-gogc1", 5 * time.Second},
+	{"all-one-procs1", 5 * time.Second},
+}
+
+// plan is a setting and how long it runs.
+type plan struct {
+	name   string
+	during time.Duration
+}
 
 // settingOf combines a transport with any of the variations: "rc-one-procs1".
 func settingOf(name string) (s setting) {
@@ -93,38 +106,44 @@ func settingOf(name string) (s setting) {
 
 // TestChaos runs each setting in turn.
 func TestChaos(t *testing.T) {
-	for _, name := range names() {
-		t.Run(name, func(t *testing.T) {
-			during := *flagTime
-			switch _, varied, _ := strings.Cut(name, "-"); {
-			case during > 0:
-			case !long():
-				during = 4 * time.Second
-			case varied == "":
-				during = 3 * time.Minute
-			default: // three minutes for all transports together
-				during = 3 * time.Minute / time.Duration(len(transports))
-			}
-			run(t, settingOf(name), during)
-		})
+	clock := newClock()
+	for _, p := range plans() {
+		t.Run(p.name, func(t *testing.T) { run(t, clock, settingOf(p.name), p.during) })
 	}
 }
 
 func long() bool { return os.Getenv("GOUCX_TEST_LONG") != "" }
 
-// names lists the settings to run: the spread, or with each of the transports each
-// of the variations.
-func names() (list []string) {
-	if *flagTime > 0 || long() {
-		for _, v := range variations {
-			for _, tl := range transports {
-				list = append(list, strings.TrimSuffix(tl.name+"-"+v.name, "-"))
+// plans lists what to run: the spread, or each of the transports with each of the
+// variations. Variations share the time of a transport. The race detector, which needs
+// ten times as long for all, is a variation itself.
+func plans() (list []plan) {
+	if *flagTime == 0 && !long() {
+		return spread
+	}
+	add := func(name string, during time.Duration) {
+		if *flagTime > 0 {
+			during = *flagTime
+		}
+		list = append(list, plan{name, during})
+	}
+	share := *flagLong / time.Duration(len(transports))
+	for _, v := range variations {
+		for _, tl := range transports {
+			switch {
+			case v.name != "" && raceEnabled && *flagTime == 0:
+			case v.name != "":
+				add(tl.name+"-"+v.name, share)
+			case raceEnabled:
+				add(tl.name, share)
+			default:
+				add(tl.name, *flagLong)
 			}
 		}
 	}
-	for name := range strings.FieldsSeq(spread) {
-		if !slices.Contains(list, name) {
-			list = append(list, name)
+	for _, p := range spread { // which combines some
+		if *flagTime > 0 && !slices.ContainsFunc(list, func(q plan) bool { return q.name == p.name }) {
+			add(p.name, 0)
 		}
 	}
 	return list

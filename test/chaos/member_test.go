@@ -27,8 +27,9 @@ import (
 const (
 	memberEnv = "GOUCX_CHAOS_MEMBER"
 
-	// patience is how long a request may be in progress. It is far above what the
-	// settings of the test take to detect that a peer has ended.
+	// patience is how long a request, or a turn of a member's goroutine, may take. It
+	// is far above what the settings of the test take to detect that a peer has ended.
+	// It is measured by a clock, as slack is.
 	patience = 40 * time.Second
 	// closeTimeout bounds Close and Finish.
 	closeTimeout = 20 * time.Second
@@ -53,6 +54,8 @@ type memberConfig struct {
 	ID, Slot uint32
 	Drive    drive
 	Without  []string // operations
+	Patience time.Duration
+	Fault    string // see fault_test.go
 	// Unordered: active messages may be handled out of order, since the budget for
 	// unexpected messages is small.
 	Unordered bool
@@ -77,7 +80,7 @@ type member struct {
 	taken    []taken
 	kept     []event
 	check    checker
-	hears    time.Time // no receive is posted before
+	hears    time.Time // no receive is posted earlier
 	resting  bool
 	rested   bool
 	passes   uint64
@@ -93,7 +96,9 @@ type member struct {
 	ams     map[uint32]uint32 // active messages received, by sender
 	amCheck checker           // of the handler
 
+	clock  *clock
 	oldest atomic.Int64 // when the oldest request was posted; 0: none
+	turn   atomic.Int64 // when this turn of the member's goroutine began; 0: it sleeps
 	last   atomic.Pointer[stat]
 }
 
@@ -101,7 +106,7 @@ type member struct {
 func runMember(config string) {
 	m := &member{
 		out: newLineWriter(os.Stdout), in: make(chan line, 1024), pool: newPool(),
-		streams: make(map[uint32]*stream), expected: make(map[uint32]sent), ams: make(map[uint32]uint32),
+		streams: make(map[uint32]*stream), expected: make(map[uint32]sent), ams: make(map[uint32]uint32), clock: newClock(),
 	}
 	m.must(json.Unmarshal([]byte(config), &m.memberConfig))
 	m.rnd = rand.New(rand.NewPCG(m.Seed, uint64(m.ID)))
@@ -129,12 +134,16 @@ func runMember(config string) {
 			m.anomaly("a message is left: %+v", msg)
 		}
 	}
+	if m.Fault == "leak" {
+		_, err := unix.Open(os.DevNull, unix.O_RDONLY, 0)
+		m.must(err)
+	}
 	total := m.mem[0].Load64(0)
 	stop()
 	runs.Wait()
-	began := time.Now()
+	began := m.clock.now()
 	m.close()
-	if d := time.Since(began); d > slack {
+	if d := m.clock.since(began); d > slack {
 		m.anomaly("closing took %v", d)
 	}
 	m.requireBack(before)
@@ -180,6 +189,7 @@ func (m *member) close() {
 // while others go on.
 func (m *member) exchange() (leaves bool) {
 	for idle := 0; ; {
+		m.turn.Store(int64(m.clock.now()))
 		for {
 			select {
 			case l := <-m.in:
@@ -216,6 +226,7 @@ func (m *member) pause() {
 		}
 		fd, err := m.w.EventFD()
 		m.must(err)
+		m.turn.Store(0)
 		_, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1)
 		if !errors.Is(err, unix.EINTR) {
 			m.must(err)
@@ -235,20 +246,20 @@ func (m *member) pause() {
 	}
 }
 
-// step does what there is to do, without waiting.
+// step makes one pass over events, receives and links, without waiting.
 func (m *member) step() bool {
-	now := time.Now()
+	now := m.clock.now()
 	did := m.drainEvents()
-	if now.After(m.hears) {
+	if time.Now().After(m.hears) {
 		did = m.receive() || did
 		did = m.takeKept() || did
 	}
 	for _, l := range m.links {
-		did = l.step(now) || did
+		did = l.step() || did
 	}
 	m.links = slices.DeleteFunc(m.links, func(l *link) bool {
 		_, expects := m.expected[l.id]
-		return l.state == linkParted && now.Sub(l.parted) > slack && !expects
+		return l.state == linkParted && now-l.parted > slack && !expects
 	})
 	open := m.pending
 	m.pending = nil
@@ -265,6 +276,9 @@ func (m *member) step() bool {
 	}
 	m.pending = append(rest, m.pending...)
 	m.complete()
+	if m.Fault == "panic" && m.ID == 1 && m.got > faultAt {
+		panic("a member's fault")
+	}
 	if m.resting && !m.rested && m.quiet() {
 		m.rested, did = true, true
 		all := make(map[uint32]sent)
@@ -287,12 +301,12 @@ func (m *member) quiet() bool {
 	return len(m.pending) == 0 && len(m.kept) == 0 && len(m.taken) == 0
 }
 
-// note tells the watcher of the oldest request.
+// note publishes the post time of the oldest request, and the counts, for watch.
 func (m *member) note() {
 	oldest := int64(0)
 	look := func(ops []*op) {
-		if len(ops) > 0 && (oldest == 0 || ops[0].posted.UnixNano() < oldest) {
-			oldest = ops[0].posted.UnixNano()
+		if len(ops) > 0 && (oldest == 0 || int64(ops[0].posted) < oldest) {
+			oldest = int64(ops[0].posted)
 		}
 	}
 	for _, l := range m.links {
@@ -300,11 +314,11 @@ func (m *member) note() {
 	}
 	look(m.pending)
 	m.oldest.Store(oldest)
-	m.last.Store(&stat{Passes: m.passes, Ops: m.ops, Bytes: m.bytes, Slowest: m.slowest, Slow: m.slow})
+	m.last.Store(&stat{Passes: m.passes, Ops: m.ops, Bytes: m.bytes, Pool: m.pool.made, Slowest: m.slowest, Slow: m.slow})
 }
 
 func (m *member) post(name string, req interface{ Done() bool }, end func() error) {
-	m.pending = append(m.pending, &op{name, noEP, req, end, time.Now()})
+	m.pending = append(m.pending, &op{name, noEP, req, end, m.clock.now()})
 	m.ops++
 }
 
@@ -350,9 +364,11 @@ func (m *member) buffer(n int) []byte {
 	return p
 }
 
-// release gives a buffer back, unless a peer may still use it.
+// release returns a buffer to the pool, unless a peer may still access it.
 func (m *member) release(p []byte, err error) {
-	if !errors.Is(err, ucp.ErrBufferExposed) {
+	if errors.Is(err, ucp.ErrBufferExposed) {
+		m.pool.lose(p)
+	} else {
 		m.pool.put(p)
 	}
 }
@@ -378,8 +394,8 @@ func (m *member) must(err error) {
 // anomaly reports what must not be, and stops. The controller ends the process when it
 // has looked at all of them.
 func (m *member) anomaly(format string, a ...any) {
-	m.say(line{Kind: "anomaly", Text: fmt.Sprintf(format, a...) + "\n" + stacks()})
-	m.say(line{Kind: "state", Text: m.String()})
+	m.say(line{Kind: "anomaly", Text: fmt.Sprintf(format, a...)})
+	m.say(line{Kind: "state", Text: m.String() + stacks()})
 	select {}
 }
 
@@ -398,12 +414,14 @@ func (m *member) watch() {
 		fds, err := os.ReadDir("/proc/self/fd")
 		m.must(err)
 		s.FDs = len(fds)
-		if t := m.oldest.Load(); t != 0 {
-			s.Oldest = time.Since(time.Unix(0, t)).Seconds()
-		}
+		s.Clock = m.clock.now()
 		m.say(line{Kind: "stat", Stat: s})
-		if s.Oldest > patience.Seconds() {
-			m.say(line{Kind: "anomaly", Text: fmt.Sprintf("a request is in progress for %.0f s\n%s", s.Oldest, stacks())})
+		for what, t := range map[string]int64{"a request is in progress": m.oldest.Load(), "a call has not returned": m.turn.Load()} {
+			if t == 0 || s.Clock-time.Duration(t) < m.Patience {
+				continue
+			}
+			m.say(line{Kind: "anomaly", Text: fmt.Sprintf("%s for %v", what, s.Clock-time.Duration(t))})
+			m.say(line{Kind: "state", Text: stacks()})
 			return
 		}
 	}
@@ -449,13 +467,13 @@ func (m *member) requireBack(before census) {
 		before.descriptors["/memfd"]++
 		before.segments++
 	}
-	for began := time.Now(); ; time.Sleep(time.Millisecond) {
+	for began := m.clock.now(); ; time.Sleep(time.Millisecond) {
 		runtime.GC()
 		now := m.census()
 		if maps.Equal(now.descriptors, before.descriptors) && now.segments == before.segments && now.goroutines <= before.goroutines {
 			return
 		}
-		if time.Since(began) > slack {
+		if m.clock.since(began) > slack {
 			m.anomaly("after Close this process holds %+v, before Open it held %+v", now, before)
 		}
 	}
@@ -468,7 +486,7 @@ func (m *member) String() string {
 		b.WriteString(l.String())
 	}
 	for _, o := range m.pending {
-		fmt.Fprintf(&b, "\t%v\n", o)
+		fmt.Fprintf(&b, "\t%s\n", m.describe(o))
 	}
 	for _, r := range m.any {
 		fmt.Fprintf(&b, "\tany %v\n", r.req)

@@ -12,7 +12,7 @@ import (
 	"github.com/goucx/goucx/ucp"
 )
 
-// A member lends two pieces of memory, one allocated and one registered. Each has a
+// A member exposes two pieces of memory, one allocated and one registered. Each has a
 // shared word and a slot for each other member, which that one alone accesses:
 //
 //	0 shared word | 4096 slot 0 | slot 1 | ...
@@ -49,7 +49,7 @@ type remote struct {
 	key     *ucp.RemoteKey
 	off     uint64 // of the slot
 	regions [toldRegions]region
-	told    [numRegions]bool // the peer was told of a put and has not replied
+	told    [numRegions]bool // the peer was notified of a put and has not replied
 	words   []amo
 }
 
@@ -133,6 +133,7 @@ func (r *remote) conflict(i int, a access) {
 func (r *remote) put(i, off, n int) {
 	l, m := r.l, r.l.m
 	r.conflict(i, accessPut)
+	l.record("put", 0, n)
 	p := m.buffer(n)
 	fill(p, m.rnd.Uint64())
 	start, _ := regionAt(i)
@@ -178,6 +179,7 @@ func (r *remote) get(i, off, n int) {
 // readBack gets and compares. At the end it calls then, which may explain a difference.
 func (l *link) readBack(k *ucp.RemoteKey, ep int, at uint64, want []byte, then func(got []byte) string) {
 	m := l.m
+	l.record("get", uint32(ep), len(want))
 	p := m.buffer(len(want))
 	req := k.Get(p, at)
 	m.bytes += uint64(len(p))
@@ -206,6 +208,9 @@ func (l *link) putAndReadBack() {
 	n = 1 + l.m.rnd.IntN(n)
 	r.put(twinRegion, off, n)
 	want := bytes.Clone(g.content[:n])
+	if l.m.Fault == "put" {
+		want[0]++
+	}
 	req := l.eps[mainEP].Flush()
 	l.post("flush before a get by the twin", noEP, req, func() error {
 		if err := req.Err(); err != nil {
@@ -217,7 +222,7 @@ func (l *link) putAndReadBack() {
 	})
 }
 
-// putAndTell puts, fences, and tells the peer by an active message, which looks and
+// putAndTell puts, fences, and notifies the peer by an active message, which looks and
 // replies.
 func (l *link) putAndTell() {
 	m := l.m
@@ -230,6 +235,7 @@ func (l *link) putAndTell() {
 	content := m.rnd.Uint64()
 	off, n := regionAt(i)
 	p := m.buffer(toldLen(content, n))
+	l.record("put", 0, len(p))
 	fill(p, content)
 	req := r.key.Put(p, r.off+uint64(off))
 	l.post("put before a message", mainEP, req, func() error {
@@ -249,7 +255,7 @@ func toldLen(content uint64, most int) int {
 	return int(content>>2) % most
 }
 
-// lookAt checks what a peer says that it has put.
+// lookAt checks the bytes that a peer has put.
 func (m *member) lookAt(c *checker, slot uint32, where int, content uint64) error {
 	off, n := regionAt(where & 15)
 	at := slotAt(slot) + off
@@ -257,6 +263,7 @@ func (m *member) lookAt(c *checker, slot uint32, where int, content uint64) erro
 }
 
 func (l *link) fence() {
+	l.record("fence", 0, 0)
 	l.eps[mainEP].Fence()
 	l.fenced()
 }
@@ -279,7 +286,7 @@ type word[T ucp.Word] struct {
 	known bool
 }
 
-// atomicAt returns nil where there are no atomics.
+// atomicAt returns nil where the lane has no atomics.
 func atomicAt[T ucp.Word](r *remote, off uint64) amo {
 	a, err := ucp.AtomicAt[T](r.key, r.off+off)
 	if errors.Is(err, ucp.ErrUnsupported) {
@@ -350,11 +357,13 @@ func (w *word[T]) begin(l *link) {
 		postFetch(l, "load", w.Load(), before, true)
 		return
 	}
+	l.record("atomic", 0, 0)
 	l.post(fmt.Sprintf("atomic %d on a %T", form, v), mainEP, req, func() error { return req.Err() })
 }
 
 // postFetch requires the value that a fetching operation must return.
 func postFetch[T ucp.Word](l *link, name string, f ucp.Fetch[T], want T, known bool) {
+	l.record(name, 0, 0)
 	l.post(fmt.Sprintf("%s of a %T", name, want), mainEP, f, func() error {
 		v, err := f.Wait(context.Background())
 		if err == nil && known && v != want {
@@ -367,6 +376,7 @@ func postFetch[T ucp.Word](l *link, name string, f ucp.Fetch[T], want T, known b
 // addShared adds to the word that all members add to: what one fetches grows.
 func (l *link) addShared() {
 	n := 1 + l.m.rnd.Uint64N(9)
+	l.record("shared add", 0, 0)
 	l.sent.Shared += n
 	if l.m.rnd.IntN(2) == 0 {
 		req := l.shared.Add(n)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -21,7 +22,7 @@ const (
 	classCancel        // by receives that are cancelled at times, as the sends are
 )
 
-// tagOf tells class, sender and number; the class is never 0.
+// tagOf encodes class, sender and number; the class is never 0.
 func tagOf(class int, id, n uint32) ucp.Tag {
 	return ucp.Tag(class+1)<<60 | ucp.Tag(id)<<32 | ucp.Tag(n)
 }
@@ -51,9 +52,15 @@ const (
 func (l *link) next(class int) (p []byte, tag ucp.Tag) {
 	n := l.sent.Tags[class]
 	l.sent.Tags[class]++
+	if class == classAny {
+		n = l.m.faultyNumber(n)
+	}
 	key := l.m.keyOf(l.m.ID, l.id, class, n)
 	p = l.m.buffer(sizeOf(key))
 	fill(p, key)
+	if l.m.Fault == "content" && n > faultAt && len(p) > 0 {
+		p[len(p)/2]++
+	}
 	l.m.bytes += uint64(len(p))
 	return p, tagOf(class, l.m.ID, n)
 }
@@ -63,7 +70,7 @@ func (l *link) send(class int) {
 	m, e := l.m, l.eps[mainEP]
 	p, tag := l.next(class)
 	var req ucp.Request
-	form := "send"
+	form, size := "send", len(p)
 	switch pick := m.rnd.IntN(10); {
 	case pick < 2 && len(p) == 8:
 		form = "send of a word"
@@ -88,6 +95,8 @@ func (l *link) send(class int) {
 	default:
 		req = e.TagSend(p, tag)
 	}
+	_, _, number := parseTag(tag)
+	l.record(fmt.Sprintf("%s of class %d", form, class), number, size)
 	end := func(err error) error {
 		m.release(p, err)
 		if class == classTaken && errors.Is(err, ucp.ErrRejected) {
@@ -120,6 +129,7 @@ func (l *link) pieces(p []byte) (ps [][]byte) {
 func (l *link) sendAndCancel() {
 	m, e := l.m, l.eps[mainEP]
 	p, tag := l.next(classCancel)
+	l.record("send to be cancelled", 0, len(p))
 	var req ucp.Request
 	if m.rnd.IntN(2) == 0 {
 		req = e.TagSend(p, tag)
@@ -151,7 +161,7 @@ func (l *link) sendAndCancel() {
 	l.result("Finish", end(err))
 }
 
-// Active messages. The header says who sent it and what it is:
+// Active messages. The header names the sender and the kind:
 //
 //	0 sender u32 | 4 number u32 | 8 kind u8 | 9 region u8 | 10 sender's slot u8 | 16 key of the region's content u64
 const (
@@ -164,8 +174,8 @@ type amKind uint8
 
 const (
 	amPlain amKind = iota
-	amAsk          // wants a reply
-	amPut          // tells of a put, and wants a reply
+	amAsk          // requests a reply
+	amPut          // notifies of a put, and requests a reply
 )
 
 func (m *member) amHeader(n uint32, kind amKind, region int, content uint64) []byte {
@@ -202,6 +212,7 @@ func (l *link) postAM(kind amKind, region int, content uint64) (n uint32) {
 	if kind != amPlain {
 		flags |= ucp.WantReply
 	}
+	l.record(fmt.Sprintf("active message %#x", flags), n, len(p))
 	req := e.AMSendWith(amID, h, p, ucp.Opts{Flags: flags})
 	clear(h) // it was copied
 	l.post("active message", mainEP, req, func() error {
@@ -242,11 +253,11 @@ func (m *member) flushAll() {
 	req := m.w.Flush()
 	m.post("worker flush", req, func() error {
 		if err := req.Err(); err != nil && !ended(err) {
-			return err // of an endpoint whose peer has ended, which its link tells
+			return err // of an endpoint whose peer has ended: its link reports it
 		} else if err != nil {
 			return nil
 		}
-		return allDone(before)
+		return m.allDone(before)
 	})
 }
 

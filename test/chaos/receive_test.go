@@ -53,7 +53,7 @@ func (m *member) push(e event) {
 	m.w.Signal()
 }
 
-// handleAM checks an active message: content, order, and what it tells of a put.
+// handleAM checks an active message: content, order, and the put that it notifies of.
 // Handlers of a worker run one at a time.
 func (m *member) handleAM(a *ucp.AM) {
 	if len(a.Header) != amHeadLen {
@@ -247,6 +247,9 @@ func (m *member) recv(class int, id uint32, mask ucp.Tag) *receive {
 
 // receive takes in what has arrived and posts receives again.
 func (m *member) receive() bool {
+	if m.Fault == "deaf" {
+		return false
+	}
 	before := m.got
 	for m.any = m.take(m.any, classAny, 0); len(m.any) < anyReceives; {
 		m.any = append(m.any, m.recv(classAny, 0, byClass))
@@ -265,7 +268,7 @@ func (m *member) receive() bool {
 			l.tied = append(l.tied, r)
 		}
 		if l.state != linkOpen && len(l.tied) == 0 {
-			// What was accepted before the peer ended is still there.
+			// What was accepted before the peer ended can still be received.
 			m.takeOut(classTied, l.id, byClass|bySender)
 		}
 	}
