@@ -20,7 +20,7 @@ check: ## format, vet, linters, import rules, allocation and size gates, all bui
 test: ## unit, the suites of rc and ud, race, fuzz (FUZZTIME=3), arm64 under qemu, whole-program tests
 	@scripts/test
 
-test-long: ## unit and whole-program tests with thousands of seeds and millions of messages, then fuzzing (45 min); log in docs/
+test-long: ## unit and whole-program tests with thousands of seeds and millions of messages, chaos, fuzzing (90 min); log in docs/
 	@scripts/test-long
 
 ci: ## install what the checks need, then check and test: what CI runs
