@@ -60,7 +60,7 @@ func TestForgedRequest(t *testing.T) {
 		t.Run(tls, func(t *testing.T) {
 			over(t, tls)
 			v := startVictim(t, func(c *exec.Cmd) {
-				c.Env = append(c.Env, "UCX_RC_CONNECT_RETRY=1ms", "UCX_RC_CONNECT_TIMEOUT=300ms")
+				c.Env = append(c.Env, "UCX_RC_CONNECT_RETRY=1ms", "UCX_RC_CONNECT_TIMEOUT=500ms")
 			})
 			third, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(loopback, 0)))
 			require.NoError(t, err)

@@ -24,9 +24,9 @@ var (
 	keepalive = config.New("RC_KEEPALIVE_INTERVAL", "20s", config.Duration(time.Millisecond, config.Forever), "time",
 		"After how long without a message an rc connection asks whether its peer lives; inf: never.")
 	connectTimeout = config.New("RC_CONNECT_TIMEOUT", "15s", config.Duration(time.Millisecond, time.Hour), "time",
-		"How long an rc interface tries to reach a peer that does not answer.")
+		"How long an rc interface tries to reach a peer that does not answer. Time in which the process is stopped does not count.")
 	connectRetry = config.New("RC_CONNECT_RETRY", "20ms", config.Duration(100*time.Microsecond, time.Minute), "time",
-		"After how long it says a connection message again that has no answer.")
+		"After how long it says a connection message again that has no answer; at most a quarter of UCX_RC_CONNECT_TIMEOUT.")
 )
 
 var settings = config.Table{Section: "rc", Settings: []config.Setting{

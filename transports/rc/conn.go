@@ -37,7 +37,7 @@ func (e *ep) name() {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails
 	e.m = machine.New(machine.Config{
-		Worker: f.worker, Conn: binary.LittleEndian.Uint64(b[:]) | 1, TwoStep: true, Timeout: f.retryEvery, Tries: f.tries,
+		Worker: f.worker, Conn: binary.LittleEndian.Uint64(b[:]) | 1, TwoStep: true, Timeout: f.retryEvery, Limit: f.connectFor,
 	})
 	f.conns[e.m.Conn()] = e
 }

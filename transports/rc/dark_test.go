@@ -241,7 +241,7 @@ func TestPartition(t *testing.T) {
 func TestPartitionWhileConnecting(t *testing.T) {
 	for _, d := range darknesses() {
 		t.Run(d.name, func(t *testing.T) {
-			n := nightfall(t, "UCX_RC_CONNECT_TIMEOUT=100ms", "UCX_RC_CONNECT_RETRY=5ms")
+			n := nightfall(t, "UCX_RC_CONNECT_TIMEOUT=500ms", "UCX_RC_CONNECT_RETRY=5ms")
 			n.cut(d)
 			ep, err := n.a.NewEndpoint(n.b.address(), 0)
 			require.NoError(t, err)

@@ -82,7 +82,7 @@ type iface struct {
 	maxPairs    int
 	keepalive   time.Duration
 	retryEvery  time.Duration
-	tries       int
+	connectFor  time.Duration
 
 	eps      []*ep // by slot
 	freeSlot []int
@@ -138,14 +138,14 @@ func openIface(d *nic.Domain, port uint8, c uct.IfaceConfig) (uct.Iface, error) 
 		seg: int(segSize.Get(s)), target: rxQueueLen.Get(s), txTotal: txBufs.Get(s),
 		depth:       1 << bits.Len(uint(txQueueLen.Get(s)-1)),
 		timeoutCode: timeoutCode(timeout.Get(s)), retryCount: uint8(retryCount.Get(s)),
-		maxPairs: maxPairs.Get(s), keepalive: keepalive.Get(s), retryEvery: connectRetry.Get(s),
+		maxPairs: maxPairs.Get(s), keepalive: keepalive.Get(s),
+		connectFor: connectTimeout.Get(s), retryEvery: min(connectRetry.Get(s), connectTimeout.Get(s)/4),
 		conns: map[uint64]*ep{}, remotes: map[remote]*ep{}, byPeer: map[ifaceName][]*ep{},
 		stats: stats.NewSet(statNames[:]), group: c.Stats,
 		halfOpen: nic.NewHalfOpen[*ep](d.Context().Attr().MaxQP),
 	}
 	f.self.port = place
 	f.place = &f.self.port
-	f.tries = max(1, int(connectTimeout.Get(s)/f.retryEvery))
 	f.depth = min(f.depth, 1<<(bits.Len(uint(d.Context().Attr().MaxQPWR))-1))
 	f.target = min(f.target, d.Context().Attr().MaxSRQWR)
 	f.batch = min(refillBatch, f.target/4)
@@ -197,7 +197,7 @@ func (f *iface) failureWithin() time.Duration {
 	if f.keepalive == config.Forever {
 		return config.Forever // it is noticed when something is sent
 	}
-	return f.keepalive*5/4 + max(f.retriesFor(), f.retryEvery*time.Duration(f.tries))
+	return f.keepalive*5/4 + max(f.retriesFor(), f.connectFor)
 }
 
 // retriesFor is how long a queue pair repeats what has no answer.

@@ -104,17 +104,41 @@ func TestConnectsFromBothSidesWhileOneComputes(t *testing.T) {
 // and its time-out ends.
 func TestSectionRepeats(t *testing.T) {
 	c := Component(loopback)
-	set := settingsOf(t, "UCX_RC_CONNECT_RETRY=1ms", "UCX_RC_CONNECT_TIMEOUT=20ms")
+	set := settingsOf(t, "UCX_RC_CONNECT_RETRY=1ms", "UCX_RC_CONNECT_TIMEOUT=20ms") // 4 messages at least
 	a, b := newEndWith(t, c, 1, set), newEnd(t, c, 2)
 	to, err := a.NewEndpoint(b.address(), 0)
 	require.NoError(t, err)
 	b.inside(func() { require.NoError(t, b.ud.qp.Close()) }) // a peer that hears nothing
 	require.Equal(t, ucs.NoResource, to.AMUint64(1, 1, 1))
 	require.Eventually(t, func() bool { return a.sees(func() bool { return to.(*ep).dead != nil }) }, time.Minute, time.Millisecond)
-	require.Greater(t, a.stats.Value(statNotes), uint64(10))
+	require.GreaterOrEqual(t, a.stats.Value(statNotes), uint64(4))
 	require.Empty(t, a.failures, "it is told in Progress")
 	until(t, func() bool { return len(a.failures) == 1 }, a)
 	require.ErrorIs(t, a.failures[0].Err, ucs.ErrPeerFailed)
+}
+
+// TestConnectTimeoutIsTime: a peer that does not answer has UCX_RC_CONNECT_TIMEOUT, also
+// where the process comes to retransmit far more seldom than UCX_RC_CONNECT_RETRY says.
+func TestConnectTimeoutIsTime(t *testing.T) {
+	const limit, busy = 500 * time.Millisecond, 20 * time.Millisecond
+	c := Component(loopback)
+	set := settingsOf(t, "UCX_RC_CONNECT_RETRY=1ms", "UCX_RC_CONNECT_TIMEOUT=500ms")
+	a, b := newEndWith(t, c, 1, set), newEnd(t, c, 2)
+	to, err := a.NewEndpoint(b.address(), 0)
+	require.NoError(t, err)
+	b.inside(func() { require.NoError(t, b.ud.qp.Close()) }) // a peer that receives nothing
+	began := time.Now()
+	require.Equal(t, ucs.NoResource, to.AMUint64(1, 1, 1))
+	for len(a.failures) == 0 {
+		a.inside(func() { time.Sleep(busy) }) // neither the worker nor the async goroutine retransmits
+		for range 2 * servicePasses {
+			a.Progress(64)
+		}
+	}
+	took := time.Since(began)
+	require.ErrorIs(t, a.failures[0].Err, ucs.ErrPeerFailed)
+	require.GreaterOrEqual(t, took, limit)
+	require.Less(t, took, 10*limit)
 }
 
 // TestSleeperIsWoken: what the async goroutine takes from the descriptor of who sleeps

@@ -26,7 +26,7 @@ func counted(w *ucp.Worker, name string) (n uint64) {
 // small has workers that take little memory, and say nothing twice.
 var small = []string{
 	"UCX_RC_RX_QUEUE_LEN=32", "UCX_RC_TX_QUEUE_LEN=16", "UCX_RC_TX_BUFS=16", "UCX_RC_CONNECT_RETRY=1m",
-	"UCX_RC_KEEPALIVE_INTERVAL=inf",
+	"UCX_RC_CONNECT_TIMEOUT=60m", "UCX_RC_KEEPALIVE_INTERVAL=inf",
 }
 
 // connecting are factories whose connections are counted.

@@ -18,7 +18,7 @@ type party struct {
 
 func newParty(t *testing.T, id byte) *party {
 	return &party{t: t, m: New(Config{
-		Worker: [16]byte{id}, Conn: uint64(id), TwoStep: true, Timeout: time.Millisecond, Tries: 3,
+		Worker: [16]byte{id}, Conn: uint64(id), TwoStep: true, Timeout: time.Millisecond, Limit: 4 * time.Millisecond,
 	})}
 }
 
@@ -137,7 +137,7 @@ func TestLostMessagesAreSaidAgain(t *testing.T) {
 // each further hello, and no word of the end.
 func TestForgedHello(t *testing.T) {
 	a, b := newParty(t, 1), newParty(t, 2)
-	b.m.conf.Tries = 50
+	b.m.conf.Limit = 50 * time.Millisecond
 	hello := a.one(Hello, a.step(connect))
 	n := len(b.hear(hello))
 	for i := 0; b.m.State() != Failed; i++ {

@@ -17,8 +17,9 @@ type Config struct {
 	// Timeout is after how long a message without an answer is sent again.
 	// 0: messages are neither lost nor repeated, and come in order.
 	Timeout time.Duration
-	// Tries is how often it is sent before the peer counts as lost; 0: 10.
-	Tries int
+	// Limit is how long it is sent, at least minTries times more, before the peer
+	// counts as lost; 0: 10 times Timeout.
+	Limit time.Duration
 	// TwoStep: a pair has a half on each side (a queue pair), and nothing can be sent
 	// in it before both know the other's; see halves.go. Both sides have the same.
 	TwoStep bool
@@ -176,13 +177,14 @@ type Machine struct {
 	inEnded  bool
 
 	deadline ucs.Time
+	since    ucs.Time // when tries was 0
 	tries    int
 }
 
 // New makes a machine in state Idle.
 func New(c Config) Machine {
-	if c.Tries == 0 {
-		c.Tries = 10
+	if c.Limit == 0 {
+		c.Limit = 10 * c.Timeout
 	}
 	return Machine{conf: c}
 }

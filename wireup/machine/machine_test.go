@@ -155,20 +155,45 @@ func TestDeathAtEveryMoment(t *testing.T) {
 	})
 }
 
-// TestSilentPeerIsLost: without an answer a machine gives up by itself.
+// TestSilentPeerIsLost: without an answer a machine fails when Limit is over, however
+// late its ticks are, and after few more retransmissions where all are later. Time in
+// which the process was stopped does not count.
 func TestSilentPeerIsLost(t *testing.T) {
-	m := New(Config{Conn: 1, Timeout: time.Millisecond, Tries: 5})
-	m.Step(0, Event{Kind: Connect}, nil)
-	hellos := 0
-	for now := ucs.Time(0); m.State() == Opening; now = now.Add(time.Millisecond) {
-		for _, a := range m.Step(now, Event{Kind: Tick}, nil) {
-			if a.Kind == Send {
-				hellos++
+	const ms = time.Millisecond
+	for _, c := range []struct {
+		name   string
+		late   time.Duration // every tick
+		stop   time.Duration // one tick
+		hellos int           // after the first
+		from   time.Duration // the time of the failure
+		to     time.Duration
+	}{
+		{name: "on time", hellos: 99, from: 100 * ms, to: 100 * ms},
+		{name: "late", late: 9 * ms, hellos: 9, from: 100 * ms, to: 110 * ms},
+		{name: "few ticks", late: 99 * ms, hellos: 3, from: 400 * ms, to: 400 * ms},
+		{name: "stopped", stop: time.Hour, hellos: 99, from: time.Hour + 100*ms, to: time.Hour + 100*ms},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := New(Config{Conn: 1, Timeout: ms, Limit: 100 * ms})
+			m.Step(0, Event{Kind: Connect}, nil)
+			hellos, now := 0, ucs.Time(0)
+			for ticks := 1; m.State() == Opening; ticks++ {
+				now = m.Deadline().Add(c.late)
+				if ticks == 50 {
+					now = now.Add(c.stop)
+				}
+				for _, a := range m.Step(now, Event{Kind: Tick}, nil) {
+					if a.Kind == Send {
+						hellos++
+					}
+				}
+				require.Less(t, ticks, 1000)
 			}
-		}
-		require.Less(t, now, ucs.Time(time.Second))
+			require.Equal(t, Failed, m.State())
+			require.Equal(t, c.hellos, hellos)
+			require.GreaterOrEqual(t, time.Duration(now), c.from)
+			require.LessOrEqual(t, time.Duration(now), c.to)
+			require.Zero(t, m.Deadline())
+		})
 	}
-	require.Equal(t, Failed, m.State())
-	require.Equal(t, 5, hellos)
-	require.Zero(t, m.Deadline())
 }

@@ -101,7 +101,7 @@ func (h *host) connect(l *link) {
 func (h *host) newLink(peer [16]byte) *link {
 	c := Config{
 		Worker: h.id, Conn: h.f.rnd.Uint64() | 1, TwoStep: h.f.twoStep,
-		Timeout: time.Millisecond, Tries: 40,
+		Timeout: time.Millisecond, Limit: 40 * time.Millisecond,
 	}
 	l := &link{host: h, m: New(c), peer: peer, pairs: map[PairID]*qp{}}
 	h.links = append(h.links, l)

@@ -52,7 +52,7 @@ func newWorld(t testing.TB, seed uint64, lossy bool) *world {
 	for i := range w.sides {
 		c := Config{Worker: [16]byte{byte(ids[i])}, Conn: w.rnd.Uint64() | 1}
 		if lossy {
-			c.Timeout, c.Tries = time.Millisecond, 1000
+			c.Timeout, c.Limit = time.Millisecond, time.Second
 		}
 		w.sides[i] = &side{w: w, me: i, socket: i, m: New(c), alive: map[PairID]bool{}}
 	}

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"slices"
+	"time"
 
 	"github.com/goucx/goucx/ucs"
 )
@@ -98,15 +99,30 @@ func (s *step) timer(now ucs.Time) {
 	case m.deadline == 0 || m.deadline <= now:
 		m.deadline = now.Add(m.conf.Timeout)
 	}
+	if m.tries == 0 {
+		m.since = now
+	}
 }
 
-// tick repeats what has no answer.
+const (
+	// minTries is how often a message is retransmitted at least before its peer counts
+	// as lost. It matters where ticks come so late that few are within Limit.
+	minTries = 3
+	// stopped is by how much a tick is late when the process was stopped. The peer was
+	// not silent meanwhile, so this time does not count. A busy machine delays less.
+	stopped = time.Second
+)
+
+// tick retransmits what has no answer.
 func (s *step) tick(now ucs.Time) {
 	m := s.Machine
 	if m.deadline == 0 || now < m.deadline {
 		return
 	}
-	if m.tries++; m.tries > m.conf.Tries {
+	if late := now.Sub(m.deadline); late > stopped {
+		m.since = m.since.Add(late)
+	}
+	if m.tries++; m.tries > minTries && now.Sub(m.since) >= m.conf.Limit {
 		m.known = m.joined // Ready may go unanswered: what is sent in the pair says the same
 		if !m.waiting() {
 			return

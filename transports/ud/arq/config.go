@@ -45,4 +45,7 @@ const (
 	// minProbes is how many questions must be without an answer before silence
 	// fails a flow, however short Config.Silence is.
 	minProbes = 4
+	// stopped is by how much a tick is late when the process was stopped. The peer was
+	// not silent meanwhile, so this time does not count. A busy machine delays less.
+	stopped = time.Second
 )

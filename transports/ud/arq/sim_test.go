@@ -251,6 +251,30 @@ func TestStopped(t *testing.T) {
 	}
 }
 
+// TestSilenceIsTime: a peer that does not answer has Silence and one question more,
+// however late the ticks are. Only time in which the process was stopped does not count.
+func TestSilenceIsTime(t *testing.T) {
+	for _, late := range []time.Duration{0, 10 * time.Millisecond, 200 * time.Millisecond, 900 * time.Millisecond} {
+		for _, stop := range []time.Duration{0, time.Hour} {
+			c := Default
+			s := NewSender(&c, 1)
+			s.Start(0)
+			now, ticks := ucs.Time(0), 0
+			for ; s.State() == Opening; ticks++ {
+				now = max(now, s.Deadline()).Add(late)
+				if ticks == 10 {
+					now = now.Add(stop)
+				}
+				s.Tick(now)
+			}
+			require.Equal(t, Silent, s.Reason())
+			took := time.Duration(now) - stop
+			require.Greater(t, took, c.Silence-late, "%v late, stopped %v", late, stop)
+			require.Less(t, took, c.Silence+c.MaxRTO*5/4+2*late, "%v late, stopped %v", late, stop)
+		}
+	}
+}
+
 // TestWindowClosed: a receiver that takes nothing is asked now and then, however
 // long that lasts, and nothing fails.
 func TestWindowClosed(t *testing.T) {

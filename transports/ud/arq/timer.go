@@ -71,7 +71,9 @@ func (s *Sender) Tick(now ucs.Time) Act {
 	if now < s.due || s.state > Open {
 		return Nothing
 	}
-	s.heard = s.heard.Add(now.Sub(s.due)) // while nobody looked the peer was not silent
+	if late := now.Sub(s.due); late > stopped {
+		s.heard = s.heard.Add(late)
+	}
 	if s.probes >= minProbes && now.Sub(s.heard) > s.conf.Silence {
 		s.Fail(Silent)
 		return Over
