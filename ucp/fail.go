@@ -39,11 +39,7 @@ func (w *Worker) connectionFailed(p *port, f uct.Failure) {
 				return
 			}
 			peer := l.peer
-			if f.Err != nil {
-				w.failPeer(uint32(i), reason)
-			} else {
-				w.failLane(uint32(i), reason)
-			}
+			w.failPeer(uint32(i), reason)
 			w.forgetFrom(peer)
 			return
 		}
@@ -51,7 +47,9 @@ func (w *Worker) connectionFailed(p *port, f uct.Failure) {
 }
 
 // failPeer fails lane i, and the others to the same peer with it: their transports
-// may take long to find out, and their operations are of endpoints that failed.
+// may take long to find out, and their operations are of endpoints that failed. Where
+// the peer closed in order, a connected lane ends by itself, after what the peer has
+// acknowledged; only a lane that is still connecting gets no answer any more.
 func (w *Worker) failPeer(i uint32, reason error) {
 	peer := w.t.lanes[i].peer
 	if w.t.lanes[i].status != ucs.OK {
@@ -64,7 +62,7 @@ func (w *Worker) failPeer(i uint32, reason error) {
 	}
 	for k := range w.t.lanes {
 		l := &w.t.lanes[k]
-		if l.ep == nil || l.peer != peer || l.status != ucs.OK {
+		if l.ep == nil || l.peer != peer || l.status != ucs.OK || errors.Is(reason, errHungUp) && !l.connecting() {
 			continue
 		}
 		for n := range w.slab.slots {
@@ -77,6 +75,12 @@ func (w *Worker) failPeer(i uint32, reason error) {
 			l.cancel()
 		}
 	}
+}
+
+// connecting reports whether the peer has not accepted the lane's connection yet.
+func (l *lane) connecting() bool {
+	h, ok := l.transport().(uct.Handshaker)
+	return ok && h.Connecting()
 }
 
 // failLane fails the connected endpoints to the lane's peer and what waits on

@@ -9,6 +9,14 @@ type Connector interface {
 	NewUnconnected(t int) (EndpointToConnect, error)
 }
 
+// Handshaker is an Endpoint that sends nothing before its peer has answered.
+type Handshaker interface {
+	// Connecting reports whether the peer has not answered yet: nothing that was posted
+	// has left. Where it is known that the peer will not answer, the endpoint can be
+	// given up at once.
+	Connecting() bool
+}
+
 // EndpointToConnect is an endpoint of a Connector.
 type EndpointToConnect interface {
 	Endpoint

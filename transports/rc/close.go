@@ -12,8 +12,15 @@ import (
 	"github.com/goucx/goucx/wireup/machine"
 )
 
-// lastWait bounds how long Close waits until what was sent has arrived.
-const lastWait = time.Second
+const (
+	// lastWait bounds how long Close waits until what was sent has arrived.
+	lastWait = time.Second
+	// echoWait bounds how long it waits for its own datagram. One is lost on a lossy
+	// link.
+	echoWait = 5 * time.Millisecond
+	// echoConn names no connection: it is that of this datagram.
+	echoConn = 1
+)
 
 // Close ends all connections; peers hear of it in order. It waits up to a second
 // until what was accepted has arrived; what has not is lost then.
@@ -46,9 +53,17 @@ func (f *iface) closeOwner() error {
 	return nic.CloseOwner(f.owner)
 }
 
-// hangUp tells all peers and waits until they have it.
+// hangUp tells all peers and waits until they have it. It sends itself a datagram: when
+// that comes, every connection message that had arrived before has been answered.
 func (f *iface) hangUp() {
 	end := ucs.Now().Add(lastWait)
+	echoEnd := ucs.Now().Add(echoWait)
+	if ah, err := f.pd.CreateAH(f.self.port.AH(f.port)); err == nil {
+		f.send(&note{msg: machine.Msg{Kind: machine.Gone, Worker: f.worker, From: echoConn, To: echoConn}, hangUp: true}, &f.self, ah)
+		_ = ah.Close() // what was posted goes out
+	} else {
+		echoEnd = 0
+	}
 	for _, e := range f.eps {
 		if e == nil {
 			continue
@@ -74,9 +89,12 @@ func (f *iface) hangUp() {
 	}
 	heeded := f.stashAt
 	for {
-		f.heedNotes()
+		if f.heedNotes() {
+			echoEnd = 0
+		}
 		heeded = f.heedHangUps(heeded)
-		if !f.sending() || end.Before(ucs.Now()) {
+		now := ucs.Now()
+		if !f.sending() && echoEnd.Before(now) || end.Before(now) {
 			return
 		}
 		for range 100 {
@@ -97,21 +115,31 @@ func (f *iface) heedHangUps(from int) int {
 	return len(f.stash)
 }
 
-// heedNotes is the same for connection messages.
-func (f *iface) heedNotes() {
+// heedNotes is the same for connection messages. A peer that opens a connection receives
+// the hang-up: nobody will accept it. heedNotes reports whether this interface's own
+// datagram came.
+func (f *iface) heedNotes() (echo bool) {
 	u := &f.ud
 	for {
 		k := u.cq.Poll(u.wcs[:])
 		if k <= 0 {
-			return
+			return echo
 		}
 		for i := range u.wcs[:k] {
 			var n note
-			if n.parse(f.noteBytes(&u.wcs[i])) != nil || !n.hangUp && n.msg.Kind != machine.Gone {
+			if u.wcs[i].Status != verbs.WCSuccess || f.parseNote(&n, &u.wcs[i]) != nil {
 				continue
 			}
-			if e := f.conns[n.msg.To]; e != nil && e.peer.iface.name == n.from.iface.name && e.dead == nil {
-				e.dead = errOrderly
+			e := f.conns[n.msg.To]
+			switch {
+			case n.from == f.self && n.msg.From == echoConn:
+				echo = true
+			case n.msg.Kind == machine.Hello && n.msg.To == 0:
+				f.sendTo(&note{msg: machine.Msg{Kind: machine.Gone, Worker: f.worker, From: n.msg.From, To: n.msg.From}, hangUp: true}, &n.from)
+			case n.hangUp || n.msg.Kind == machine.Gone:
+				if e != nil && e.peer.iface.name == n.from.iface.name && e.dead == nil {
+					e.dead = errOrderly
+				}
 			}
 		}
 	}

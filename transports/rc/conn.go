@@ -200,6 +200,13 @@ func (e *ep) say(m machine.Msg) {
 	e.f.send(&n, &e.peer, e.ah)
 }
 
+// Connecting: see uct.Handshaker.
+func (e *ep) Connecting() bool {
+	e.f.enterWait()
+	defer e.f.leave()
+	return e.dead == nil && e.out == nil && !e.sent
+}
+
 // busy reports whether the connection is about to be used.
 func (e *ep) busy() bool {
 	return e.pend.Len() > 0 || e.hasReserved || e.out != nil && e.out.head != e.out.tail

@@ -41,7 +41,7 @@ type refusal struct {
 	msg   machine.Msg
 	to    peer
 	at    ucs.Time // when it is sent next
-	tries int
+	until ucs.Time // when it is given up
 }
 
 // queuePairRefused notes that a queue pair of the device has refused a request. The
@@ -86,23 +86,23 @@ func (f *iface) refuse(e *ep) {
 	}
 	if e.m.Remote() != 0 {
 		msg := machine.Msg{Kind: machine.Gone, Worker: f.worker, From: e.m.Conn(), To: e.m.Remote()}
-		f.refusals.all = append(f.refusals.all, refusal{msg: msg, to: e.peer})
+		f.refusals.all = append(f.refusals.all, refusal{msg: msg, to: e.peer, until: ucs.Now().Add(f.connectFor)})
 	}
 	f.sendRefusals(ucs.Now())
 }
 
-// sendRefusals sends the CLOSEs that are due. It gives up those that have been sent as
-// often as a hello is.
+// sendRefusals sends the CLOSEs that are due. It gives each up after the time that
+// connecting may take.
 func (f *iface) sendRefusals(now ucs.Time) {
 	r := &f.refusals
 	if len(r.all) == 0 {
 		return
 	}
-	r.all = slices.DeleteFunc(r.all, func(x refusal) bool { return x.tries > f.tries })
+	r.all = slices.DeleteFunc(r.all, func(x refusal) bool { return x.until < now })
 	for i := range r.all {
 		x := &r.all[i]
 		if x.at <= now && !f.ud.full() {
-			x.tries, x.at = x.tries+1, now.Add(f.retryEvery)
+			x.at = now.Add(f.retryEvery)
 			f.sendTo(&note{msg: x.msg, refused: true}, &x.to)
 		}
 		f.wakeAt(max(x.at, now.Add(sectionAgain)))

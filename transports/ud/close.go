@@ -45,10 +45,25 @@ func (f *iface) Close() error {
 // nothing but goodbyes is under way.
 const goodbyeTime = 100 * time.Millisecond
 
+// echoWait bounds how long Close waits for its own datagram. One is lost on a lossy link.
+const echoWait = 5 * time.Millisecond
+
 // lingerOn says goodbye to those who send to us, until all who live have answered
 // and all that we sent them is acknowledged, or it has taken too long.
+//
+// It sends itself a datagram: when that comes, every connect that had arrived before has
+// been answered.
 func (f *iface) lingerOn() {
 	now := ucs.Now()
+	echoEnd := now.Add(echoWait)
+	if ah, err := f.d.PD().CreateAH(f.self.port.AH(1)); err == nil {
+		echo := arq.ByeAnswer(&arq.Head{}) // to no flow
+		f.control(&peer{addr: f.self, ah: ah.ID()}, &echo, nil)
+		f.flushPosts()
+		_ = ah.Close() // what was posted goes out
+	} else {
+		echoEnd = 0
+	}
 	began, end, bye := now, now.Add(f.linger), now
 	alive := map[verbs.QPN]ucs.Time{} // when they were heard last
 	silent := map[*endpoint]bool{}    // asked in vain before
@@ -68,6 +83,9 @@ func (f *iface) lingerOn() {
 		if n := f.recvCQ.Poll(f.wcs[:]); n > 0 {
 			for i := range f.wcs[:n] {
 				alive[f.wcs[i].SrcQP] = now
+				if f.wcs[i].SrcQP == f.self.qpn {
+					echoEnd = 0
+				}
 			}
 			f.arrived(f.wcs[:n])
 			for _, d := range f.queue[f.handed:] { // nobody wants it any more
@@ -87,7 +105,7 @@ func (f *iface) lingerOn() {
 			f.timers()
 		}
 		f.flushPosts()
-		if now >= end || !f.awaits(silent, func(p *peer) bool {
+		if now >= end || now >= echoEnd && !f.awaits(silent, func(p *peer) bool {
 			return now.Sub(max(began, alive[p.addr.qpn])) < goodbyeTime
 		}) {
 			return

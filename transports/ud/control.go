@@ -115,7 +115,7 @@ func (f *iface) offered(h *arq.Head, body []byte, w *verbs.WC) {
 	case made != nil:
 		f.stats.Inc(statAccepted)
 		f.more = true
-	case answer.ID() == arq.Refuse:
+	case answer.ID() != arq.Accept:
 		f.stats.Inc(statRefused)
 		f.part(p)
 	}

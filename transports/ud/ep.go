@@ -200,6 +200,13 @@ func (e *endpoint) Fence() uct.Status {
 	return e.status
 }
 
+// Connecting: see uct.Handshaker.
+func (e *endpoint) Connecting() bool {
+	e.f.enterWait()
+	defer e.f.leave()
+	return !e.gone && e.s.State() == arq.Opening
+}
+
 // Check asks the peer. It answers from what is known; silence fails the endpoint
 // later.
 func (e *endpoint) Check(uct.Token) uct.Status {

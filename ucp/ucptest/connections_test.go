@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"os"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -12,16 +11,6 @@ import (
 
 	"github.com/goucx/goucx/ucp"
 )
-
-// counted adds up the counters of that name of all interfaces of a worker.
-func counted(w *ucp.Worker, name string) (n uint64) {
-	for _, v := range w.Stats().Snapshot() {
-		if strings.HasSuffix(v.Name, "."+name) {
-			n += v.Value
-		}
-	}
-	return n
-}
 
 // small has workers that take little memory, and say nothing twice.
 var small = []string{

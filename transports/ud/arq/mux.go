@@ -61,15 +61,19 @@ func (m *Mux) ConnectHead(f Flow, name uint64) Head {
 	return Head{A: wordA(Control, Connect, f, m.out.at(f).una), C: name}
 }
 
-// Connect answers a Connect of a peer: with an Accept, the same each time, or with
-// a Refuse. made is the flow that is new.
+// Connect answers a Connect of a peer: with an Accept, the same each time, with a Bye
+// where the interface closes, or with a Refuse. made is the flow that is new.
 func (m *Mux) Connect(peer uint32, h *Head, window uint8, now ucs.Time) (answer Head, made *Receiver) {
 	o := origin{peer, h.To(), h.Seq()}
-	refuse := Head{A: wordA(Control, Refuse, 0, 0), B: uint64(h.To())<<8 | uint64(h.Seq())<<32}
+	about := uint64(h.To())<<8 | uint64(h.Seq())<<32
+	refuse := Head{A: wordA(Control, Refuse, 0, 0), B: about}
 	f, ok := m.known[o]
 	if !ok {
-		if h.C != m.Name || o.flow == 0 || m.Closed {
+		switch {
+		case h.C != m.Name, o.flow == 0:
 			return refuse, nil
+		case m.Closed:
+			return Head{A: wordA(Control, Bye, 0, 0), B: about}, nil
 		}
 		made = NewReceiver(m.conf, h.Seq(), now)
 		made.To, made.Peer = h.To(), peer
@@ -81,7 +85,7 @@ func (m *Mux) Connect(peer uint32, h *Head, window uint8, now ucs.Time) (answer 
 	}
 	return Head{
 		A: wordA(Control, Accept, 0, Seq(f)),
-		B: uint64(window) | uint64(h.To())<<8 | uint64(h.Seq())<<32,
+		B: uint64(window) | about,
 	}, made
 }
 
