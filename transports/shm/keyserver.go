@@ -15,7 +15,9 @@ import (
 
 const (
 	// maxKeyConns bounds the connections of a key server. A peer keeps one for
-	// as long as it holds keys of memory of the program, others for a moment.
+	// as long as it holds keys of memory of the program, others for a moment. The oldest
+	// by which nothing was granted is closed for a new one. Others are not: their peers
+	// would take it for the end of this process.
 	maxKeyConns = 1024
 	acceptTag   = 0 // of the listener in the epoll set; connections count from 1
 	// servePass bounds what one event has done, so that who dials or asks
@@ -34,8 +36,9 @@ type keyServer struct {
 	listener *shmem.Listener
 	epoll    *shmem.Epoll
 	poll     *os.File // the epoll descriptor, once more, in the runtime's poller
-	conns    map[uint64]*shmem.Conn
+	conns    map[uint64]*keyConn
 	next     uint64
+	oldest   uint64        // nothing was granted by those from here on, perhaps
 	limit    int           // of connections
 	refused  atomic.Uint64 // requests and connections
 
@@ -45,8 +48,14 @@ type keyServer struct {
 	err     error       // of ending; valid after ended
 }
 
+// keyConn is a peer's connection.
+type keyConn struct {
+	*shmem.Conn
+	granted bool
+}
+
 func startKeyServer(name string, d *domain, l *lender) (*keyServer, error) {
-	s := &keyServer{d: d, lender: l, next: 1, limit: maxKeyConns, conns: make(map[uint64]*shmem.Conn), ended: make(chan struct{})}
+	s := &keyServer{d: d, lender: l, next: 1, oldest: 1, limit: maxKeyConns, conns: make(map[uint64]*keyConn), ended: make(chan struct{})}
 	err := s.open(name)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("key server: %w", err), s.release())
@@ -107,13 +116,16 @@ func (s *keyServer) serve() error {
 	return nil
 }
 
-// accept takes waiting connections; those of other users and those beyond the
-// bound are hung up on.
+// accept takes waiting connections. It closes those of other users, and where there is
+// no room the new one.
 func (s *keyServer) accept() {
 	for range servePass {
 		c, err := s.listener.Accept()
 		if errors.Is(err, shmem.ErrWouldBlock) {
 			return
+		}
+		if (errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE)) && s.makeRoom() {
+			continue
 		}
 		if err != nil {
 			s.refuse("accept", err)
@@ -131,19 +143,33 @@ func (s *keyServer) admit(c *shmem.Conn) error {
 	if err := sameUser(c); err != nil {
 		return err
 	}
-	if len(s.conns) >= s.limit {
-		return fmt.Errorf("%d connections already", len(s.conns))
+	if len(s.conns) >= s.limit && !s.makeRoom() {
+		return fmt.Errorf("%d peers hold keys already", len(s.conns))
 	}
 	if err := s.epoll.Add(c.FD(), s.next, shmem.EventIn); err != nil {
 		return err
 	}
-	s.conns[s.next] = c
+	s.conns[s.next] = &keyConn{Conn: c}
 	s.next++
 	return nil
 }
 
+// makeRoom closes the oldest connection by which nothing was granted and no request
+// waits, and reports whether there was one.
+func (s *keyServer) makeRoom() bool {
+	for ; s.oldest < s.next; s.oldest++ {
+		c := s.conns[s.oldest]
+		if c == nil || c.granted || s.answer(c) && c.granted {
+			continue
+		}
+		s.drop(s.oldest)
+		return true
+	}
+	return false
+}
+
 // answer serves some of the requests that wait on a connection; false: hang up.
-func (s *keyServer) answer(c *shmem.Conn) bool {
+func (s *keyServer) answer(c *keyConn) bool {
 	var buf [askLen + 1]byte // one more, so that a longer request is seen to be
 	for range servePass {
 		n, fds, err := c.Recv(buf[:])
@@ -164,7 +190,7 @@ func (s *keyServer) answer(c *shmem.Conn) bool {
 
 // reply answers one request. Errors are of the connection, or of a request
 // that no peer of ours makes.
-func (s *keyServer) reply(c *shmem.Conn, b []byte) error {
+func (s *keyServer) reply(c *keyConn, b []byte) error {
 	var a keyAsk
 	if err := a.parse(b); err != nil {
 		r := keyReply{answer: answerVersion}
@@ -187,6 +213,7 @@ func (s *keyServer) reply(c *shmem.Conn, b []byte) error {
 	if fd := region.FD(); fd >= 0 {
 		fds = append(fds, fd)
 	}
+	c.granted = true
 	r := keyReply{answer: answerOK, region: region.Key()}
 	return c.Send(r.append(nil), fds...)
 }

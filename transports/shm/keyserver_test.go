@@ -168,34 +168,58 @@ func TestKeyServerGarbage(t *testing.T) {
 	require.NoError(t, m.Close())
 }
 
-// TestKeyServerLimit: connections beyond the bound are hung up on, those within
-// it are served, and room comes back.
+// TestKeyServerLimit: connections by which nothing was granted keep no peer out: the
+// oldest is closed for a new one. Those of peers that hold keys stay, and beyond the
+// bound a peer is refused until there is room.
 func TestKeyServerLimit(t *testing.T) {
 	d := newTestDomain(t)
 	m, err := d.Allocate(10, uct.MemRemote)
 	require.NoError(t, err)
 	p := memKey(t, m)
 	ask := keyAsk{domain: p.Domain, slot: p.Slot, gen: p.Gen}
-	var held []*shmem.Conn
-	for range maxKeyConns {
+	dial := func() *shmem.Conn {
 		c, err := dialOwner(p.Socket, ucs.Now().Add(patience))
 		if errors.Is(err, unix.EMFILE) {
 			t.Skip(err)
 		}
 		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+	granted := func(c *shmem.Conn) error {
+		var buf [replyMax]byte
+		err := c.Send(ask.append(nil))
+		if err == nil {
+			var fds []int
+			_, fds, err = recvUntil(c, buf[:], ucs.Now().Add(patience))
+			shmem.CloseFDs(fds...)
+		}
+		return err
+	}
+	held := []*shmem.Conn{dial()}
+	require.NoError(t, granted(held[0]), "this one is older than the silent ones")
+	var silent []*shmem.Conn
+	for range maxKeyConns {
+		silent = append(silent, dial())
+	}
+	for range 3 {
+		g, err := askOwner(&p, false, patience)
+		require.NoError(t, err)
+		g.close()
+	}
+	require.Error(t, granted(silent[0]), "the oldest was closed")
+	for range maxKeyConns - 1 {
+		c := dial()
+		require.NoError(t, granted(c))
 		held = append(held, c)
 	}
 	_, err = askOwner(&p, false, patience)
 	require.ErrorIs(t, err, ucs.ErrPeerFailed)
 	assert.ErrorContains(t, err, "refuses more connections")
-	var buf [replyMax]byte
-	require.NoError(t, held[0].Send(ask.append(nil)))
-	_, fds, err := recvUntil(held[0], buf[:], ucs.Now().Add(patience))
-	require.NoError(t, err)
-	shmem.CloseFDs(fds...)
 	for _, c := range held {
-		require.NoError(t, c.Close())
+		require.NoError(t, granted(c), "it is kept")
 	}
+	require.NoError(t, held[0].Close())
 	require.Eventually(t, func() bool {
 		g, err := askOwner(&p, false, askTimeout)
 		g.close()
