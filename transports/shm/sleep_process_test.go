@@ -93,9 +93,10 @@ func (t *sleepTally) nap(f *iface, there func() bool) (slept bool) {
 
 // TestWakeUpsBetweenProcesses: one process sends, after each answer and a moment
 // that differs, to another that sleeps after each message. No wake-up is lost, as
-// long as there is a barrier on one of the sides. The last row, without, shows
-// that this can fail, where both run at once often enough: then a message comes to
-// a sleeper that is still awake, and one in some hundreds of these loses its wake-up.
+// long as there is a barrier on one of the sides. The last row, without, shows that a
+// wake-up can be lost. Whether it shows this depends on the machine: both processes must
+// run at the same time, and the store must wait in its buffer while the load is done. So
+// that row is repeated, and a machine that loses none is reported, not failed.
 func TestWakeUpsBetweenProcesses(t *testing.T) {
 	rounds := 100_000 // that slept
 	switch {
@@ -106,25 +107,32 @@ func TestWakeUpsBetweenProcesses(t *testing.T) {
 	case os.Getenv("GOUCX_TEST_LONG") != "":
 		rounds = 1_000_000
 	}
-	for _, how := range []string{"barrier", "fenced", "bare"} {
+	run := func(t *testing.T, how string, n int) sleepTally {
+		got := sendToSleeper(t, how, n)
+		t.Logf("%s: %d rounds, %d slept, %d wake-ups lost, %d messages rescued", how, got.rounds, got.slept, got.lost, got.rescue)
+		return got
+	}
+	for _, how := range []string{"barrier", "fenced"} {
 		t.Run(how, func(t *testing.T) {
 			n := rounds
 			if how == "fenced" {
 				n /= 4
 			}
-			got := sendToSleeper(t, how, n)
-			t.Logf("%s: %d rounds, %d slept, %d wake-ups lost, %d messages rescued", how, got.rounds, got.slept, got.lost, got.rescue)
-			if how == "bare" {
-				const often = 5000
-				require.True(t, got.lost > 0 || got.rounds-got.slept < often)
-				return
-			}
+			got := run(t, how, n)
 			require.Equal(t, n, got.slept)
 			require.Zero(t, got.lost)
 			require.Zero(t, got.rescue)
-			require.Positive(t, got.slept)
 		})
 	}
+	t.Run("bare", func(t *testing.T) {
+		const runs = 3
+		for range runs {
+			if got := run(t, "bare", rounds); got.lost > 0 {
+				return
+			}
+		}
+		t.Logf("this machine lost no wake-up in %d runs without a barrier: here the rows above could hardly fail", runs)
+	})
 }
 
 func sendToSleeper(t *testing.T, how string, rounds int) (got sleepTally) {
