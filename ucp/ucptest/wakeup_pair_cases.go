@@ -3,6 +3,7 @@ package ucptest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 
 var wakeupPairCases = []Case{
 	{"what arrives wakes a sleeper, however it was armed", wakeupPairs},
+	{"newcomers wake a sleeper one after another", wakeupNewcomers},
 }
 
 // patientSettings make transports look after peers so seldom that a sleeper which
@@ -212,10 +214,10 @@ func wakeupPairs(t *testing.T, p *Pair) {
 	d := newDeep(p)
 	for _, arming := range armings {
 		for k := range arrivals {
-			t.Run(arming.name+": "+arrivals[k].name, func(t *testing.T) {
-				own := *p
-				own.T = t
-				for _, after := range []time.Duration{0, 3 * time.Millisecond} {
+			for _, after := range []time.Duration{0, 3 * time.Millisecond} {
+				t.Run(fmt.Sprintf("%s: %s, after %v", arming.name, arrivals[k].name, after), func(t *testing.T) {
+					own := *p
+					own.T = t
 					s := &sleeps{deep: deep{&own, d.ctx}, w: d.worker(p.mode)}
 					peer, stop := s.driven()
 					s.peer, s.wait = peer, func(r ucp.Request) error { return r.Wait(p.deadline) }
@@ -223,10 +225,35 @@ func wakeupPairs(t *testing.T, p *Pair) {
 					s.arrive(&arrivals[k], after)
 					stop()
 					require.NoError(t, s.w.Close())
-				}
-			})
+				})
+			}
 		}
 	}
+}
+
+// wakeupNewcomers has new workers send to one that sleeps, which answers every second of
+// them by a new endpoint. Some stay and some close.
+func wakeupNewcomers(t *testing.T, p *Pair) {
+	if p.Alone() {
+		return // nothing arrives from outside
+	}
+	d := newDeep(p)
+	s := &sleeps{deep: d, w: d.worker(p.mode)}
+	for i := range scaled(20) {
+		peer, stop := s.driven()
+		s.meet(peer)
+		if i%2 == 1 {
+			s.Connect(s.w, peer).TagSendUint64(2, 3)
+			_, err := peer.TagRecv(make([]byte, 8), 3, exact).Wait(s.deadline)
+			require.NoError(t, err, "answer to worker %d", i)
+		}
+		if i%3 == 0 {
+			stop()
+		} else {
+			defer stop()
+		}
+	}
+	require.NoError(t, s.w.Close())
 }
 
 // arrive has the sleeper wait for what arrives after a time.
