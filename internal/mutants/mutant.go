@@ -52,5 +52,5 @@ func applyAll(ms []mutant, read func(file string) ([]byte, error)) error {
 
 // all is the list of mutants.
 func all() []mutant {
-	return slices.Concat(below, shm, matching, memory, rooms, moves, device, queues, strangers, order)
+	return slices.Concat(below, shm, matching, memory, rooms, moves, device, queues, strangers, order, foreign)
 }
