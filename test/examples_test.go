@@ -5,6 +5,7 @@ package test
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -88,7 +89,51 @@ func TestExampleChecks(t *testing.T) {
 	require.Equal(t, 1, one.end(patience))
 }
 
-func TestExamplePingPong(t *testing.T) {
+// TestExamplesOverEachTransport: the processes of each example meet over each transport
+// that connects processes.
+func TestExamplesOverEachTransport(t *testing.T) {
+	where := meetings["directory"]
+	for _, tl := range []string{"shm", "rc", "ud"} {
+		t.Run(tl, func(t *testing.T) {
+			t.Setenv(tlsEnv, tl)
+			for _, name := range []string{"ring", "alltoall"} {
+				for _, by := range []string{"tag", "am", "put"} {
+					t.Run(name+" by "+by, func(t *testing.T) {
+						job(t, 3, where(t), name, "--by", by, "--block", "70001")
+					})
+				}
+			}
+			t.Run("halo", func(t *testing.T) { job(t, 3, where(t), "halo", "--steps", "20") })
+			t.Run("pingpong", examplePingPong)
+			t.Run("amecho", exampleAMEcho)
+		})
+	}
+}
+
+// TestGoExamplesOverEachTransport: the functions that the documentation of the packages
+// and the README show run over each transport.
+func TestGoExamplesOverEachTransport(t *testing.T) {
+	for _, pkg := range []string{".", "./ucp"} {
+		path := filepath.Join(t.TempDir(), "examples")
+		c := exec.Command("go", "test", "-c", "-o", path, pkg)
+		c.Dir, c.Env = "..", append(os.Environ(), "CGO_ENABLED=0")
+		out, err := c.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		for _, tl := range []string{"shm", "rc", "ud"} {
+			t.Run(pkg+" over "+tl, func(t *testing.T) {
+				c := runIn(t, append(os.Environ(), tlsEnv+"="+tl), path, "-test.run=^Example", "-test.v")
+				code := c.end(patience)
+				require.Zero(t, code, "%s\n%s", &c.out, &c.err)
+				require.Contains(t, c.out.String(), "--- PASS: Example")
+			})
+		}
+	}
+}
+
+func TestExamplePingPong(t *testing.T) { examplePingPong(t) }
+
+func examplePingPong(t *testing.T) {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "address")
 	server := run(t, built(t, "pingpong"), "--file", file, "--rounds", "1000")
 	client := run(t, built(t, "pingpong"), "--file", file, "--rounds", "1000", "--client")
@@ -101,7 +146,10 @@ func TestExamplePingPong(t *testing.T) {
 
 // TestExampleAMEcho: a server sleeps until clients come, one after the other and
 // at once, and ends when it is told to.
-func TestExampleAMEcho(t *testing.T) {
+func TestExampleAMEcho(t *testing.T) { exampleAMEcho(t) }
+
+func exampleAMEcho(t *testing.T) {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "address")
 	server := run(t, built(t, "amecho"), "--file", file)
 	var clients []*command

@@ -1,0 +1,231 @@
+//go:build linux
+
+package test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/perf"
+	"github.com/goucx/goucx/transports"
+	"github.com/goucx/goucx/ucp"
+	"github.com/goucx/goucx/uct"
+)
+
+// mostThreshold bounds the limits of an interface that count as thresholds.
+const mostThreshold = 128 << 10
+
+// datagramMost is the longest datagram of verbs.
+const datagramMost = 4096
+
+// columnPatience bounds one process. It takes a few seconds on an idle machine.
+const columnPatience = 5 * time.Minute
+
+// transportOf finds a transport; verbs has the settings of rc, whose devices it uses.
+func transportOf(t testing.TB, name string) uct.Component {
+	t.Helper()
+	for _, c := range transports.All() {
+		if c.Name() == name || name == "verbs" && c.Name() == "rc" {
+			return c
+		}
+	}
+	require.Fail(t, "no transport "+name)
+	return nil
+}
+
+var (
+	// thresholdNames are the settings with lengths where messages change their form.
+	thresholdNames = regexp.MustCompile(`_THRESH$|_SEG_SIZE$|_MAX_INLINE$|^SOFT_MTU$`)
+	lengthText     = regexp.MustCompile(`\b\d+[km]?\b`)
+)
+
+// settingThresholds are the thresholds in the settings of ucp and the transport. Where
+// the default is auto, they follow "auto:" in the help.
+func settingThresholds(t testing.TB, transport string) (all []int64) {
+	t.Helper()
+	for _, table := range append(transportOf(t, transport).Settings(), ucp.Settings()) {
+		for _, row := range table.Settings {
+			if !thresholdNames.MatchString(row.Name()) {
+				continue
+			}
+			text := row.Default()
+			if text == "auto" {
+				_, text, _ = strings.Cut(row.Help(), "auto:")
+			}
+			found := len(all)
+			for _, s := range lengthText.FindAllString(text, -1) {
+				n, err := config.Size(0, config.Inf).Parse(s)
+				require.NoError(t, err, row.Name())
+				if n > 1 {
+					all = append(all, int64(n))
+				}
+			}
+			require.Greater(t, len(all), found, "%s has no length in %q", row.Name(), text)
+		}
+	}
+	return all
+}
+
+// deaf is the handler of an interface that is only looked at.
+type deaf struct{}
+
+func (deaf) HandleAM([]byte, []uct.Desc) uint64 { return 0 }
+func (deaf) HandleEvents([]uct.Event)           {}
+func (deaf) HandlePending(ts []uct.Token) int   { return len(ts) }
+func (deaf) HandleFailure(uct.Failure)          {}
+
+// attributes opens an interface of the transport and returns its attributes.
+func attributes(t testing.TB, transport, device string) (a uct.IfaceAttr) {
+	t.Helper()
+	c := transportOf(t, transport)
+	domains, refused := c.Domains(nil)
+	for _, info := range domains {
+		d, err := c.OpenDomain(info, uct.DomainConfig{})
+		require.NoError(t, err)
+		ifaces, _ := d.Ifaces()
+		for _, i := range ifaces {
+			if name, _, _ := strings.Cut(i.Device, ":"); name != device {
+				continue
+			}
+			f, err := d.OpenIface(i, uct.IfaceConfig{Handler: deaf{}, Worker: uct.UUID{1}})
+			require.NoError(t, err)
+			a = *f.Attr()
+			require.NoError(t, f.Close())
+		}
+		require.NoError(t, d.Close())
+	}
+	require.NotZero(t, a.Ops, "no interface %s/%s, refused: %v", transport, device, refused)
+	return a
+}
+
+// column is a transport of the matrix, and its device for tests that name one.
+type column struct{ transport, device string }
+
+// runs are the batch lines of every test at each threshold, one less and one more,
+// as far as the interface carries the test and the length.
+func (c column) runs(t testing.TB) (lines []string) {
+	t.Helper()
+	var a uct.IfaceAttr
+	thresholds := settingThresholds(t, c.transport)
+	if c.transport != "verbs" {
+		a = attributes(t, c.transport, c.device)
+		for _, l := range []uct.Limit{a.AM, a.Put, a.Get} {
+			for _, n := range []int{l.Short, l.Bcopy, l.MaxZcopy} {
+				if n > 1 && n < mostThreshold {
+					thresholds = append(thresholds, int64(n))
+				}
+			}
+		}
+	}
+	var sizes []int64
+	for _, n := range thresholds {
+		sizes = append(sizes, n-1, n, n+1)
+	}
+	slices.Sort(sizes)
+	sizes = slices.Compact(sizes)
+	add := func(test string, n int64, options ...string) {
+		args := append([]string{"-t", test, "-s", strconv.FormatInt(n, 10)}, options...)
+		lines = append(lines, fmt.Sprintf("%s_%d %s", test, len(lines), strings.Join(args, " ")))
+	}
+	for _, row := range perf.Tests() {
+		switch {
+		case row.Later, (row.API == perf.Verbs) != (c.transport == "verbs"):
+		case row.API == perf.UCT && row.Op.Atomic():
+			kinds, kind := a.Fetch64, uct.AtomicAdd
+			switch row.Op {
+			case perf.OpAdd:
+				kinds = a.Post64
+			case perf.OpSwap:
+				kind = uct.AtomicSwap
+			case perf.OpCompareSwap:
+				kind = uct.AtomicCompareSwap
+			}
+			if kinds.Has(kind) {
+				add(row.Name, 8, "-x", c.transport, "-d", c.device)
+			}
+		case row.Op.Atomic():
+			for _, n := range []int64{4, 8} {
+				if n == 8 || row.API == perf.UCP {
+					add(row.Name, n)
+				}
+			}
+		case row.API == perf.UCT:
+			l, op := a.AM, uct.OpAMShort
+			switch row.Op {
+			case perf.OpPut:
+				l, op = a.Put, uct.OpPutShort
+			case perf.OpGet:
+				l, op = a.Get, uct.OpGetShort
+			}
+			for form, most := range []int{l.Short, l.Bcopy, l.MaxZcopy} {
+				most = min(most, mostThreshold)
+				for _, n := range []int{most - 1, most} {
+					if a.Ops.Has(op << form) {
+						add(row.Name, int64(n), "-x", c.transport, "-d", c.device, "-D", []string{"short", "bcopy", "zcopy"}[form])
+					}
+				}
+			}
+		default:
+			for _, n := range sizes {
+				if row.Op != perf.OpDatagram || n <= datagramMost {
+					add(row.Name, n)
+				}
+			}
+		}
+	}
+	return lines
+}
+
+// TestPerftestThresholds runs each test at each length where messages change their
+// form, over each transport, within one process and between two.
+func TestPerftestThresholds(t *testing.T) {
+	for _, c := range []column{{"self", "memory0"}, {"shm", "memory"}, {"rc", "lo"}, {"ud", "lo"}, {"verbs", "lo"}} {
+		t.Run(c.transport, c.run)
+	}
+}
+
+func (c column) run(t *testing.T) {
+	lines := c.runs(t)
+	batch := filepath.Join(t.TempDir(), "runs")
+	require.NoError(t, os.WriteFile(batch, []byte(strings.Join(lines, "\n")+"\n"), 0o600))
+	args := []string{"-q", "-v", "-f", "-n", "20", "-w", "2", "-b", batch}
+	tool := built(t, "ucx_perftest")
+	if c.transport != "verbs" {
+		t.Setenv("UCX_TLS", c.transport)
+	}
+	check := func(t *testing.T, p *command) {
+		t.Helper()
+		code := p.end(columnPatience)
+		require.Empty(t, p.err.String())
+		require.Zero(t, code)
+		rows := strings.Split(strings.TrimSpace(p.out.String()), "\n")[1:]
+		require.Len(t, rows, len(lines))
+		for i, row := range rows {
+			name, _, _ := strings.Cut(lines[i], " ")
+			require.Regexp(t, "^"+name+",20(,[0-9.]+){7}$", row)
+		}
+	}
+	t.Run("loopback", func(t *testing.T) {
+		check(t, run(t, tool, append([]string{"-l"}, args...)...))
+	})
+	if c.transport == "self" {
+		return // it reaches its own worker alone
+	}
+	t.Run("two processes", func(t *testing.T) {
+		port := freePort(t)
+		server := run(t, tool, "-q", "-p", port)
+		listens(t, port)
+		check(t, run(t, tool, append([]string{"localhost", "-p", port}, args...)...))
+		require.Zero(t, server.end(patience), "server: %s", &server.err)
+	})
+}
