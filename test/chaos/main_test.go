@@ -71,8 +71,15 @@ var variations = []setting{
 
 // spread is what the short form runs, a minute in all.
 var spread = []plan{
-	{"shm", 7 * time.Second}, {"rc", 7 * time.Second}, {"ud", 7 * time.Second}, {"rcud", 7 * time.Second}, {"all", 7 * time.Second},
-	{"ud-tiny", 5 * time.Second}, {"rc-one", 5 * time.Second}, {"all-rndv0", 5 * time.Second}, {"rcud-rndvinf-gogc1", 5 * time.Second},
+	{"shm", 7 * time.Second},
+	{"rc", 7 * time.Second},
+	{"ud", 7 * time.Second},
+	{"rcud", 7 * time.Second},
+	{"all", 7 * time.Second},
+	{"ud-tiny", 5 * time.Second},
+	{"rc-one", 5 * time.Second},
+	{"all-rndv0", 5 * time.Second},
+	{"rcud-rndvinf-gogc1", 5 * time.Second},
 	{"all-one-procs1", 5 * time.Second},
 }
 
