@@ -27,6 +27,8 @@ var bufferCases = []Case{
 // buffers are what the case gave to requests, as long as the heap holds them.
 type buffers struct {
 	held []weak.Pointer[byte]
+	// tag is that of the messages: what an ending has given up may come later.
+	tag ucp.Tag
 }
 
 //go:noinline
@@ -92,14 +94,14 @@ func (p *Pair) idle() (*ucp.Worker, ucp.Endpoint) {
 
 var failedEndings = []ending{
 	{"receives canceled", func(p *Pair, b *buffers) {
-		for _, r := range p.recvAll(b, p.B, 1) {
+		for _, r := range p.recvAll(b, p.B, b.tag) {
 			r.Cancel()
 		}
 	}},
 	{"receives given up", func(p *Pair, b *buffers) {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		_, err := p.B.TagRecv(b.make(5000), 1, exact).Finish(ctx)
+		_, err := p.B.TagRecv(b.make(5000), b.tag, exact).Finish(ctx)
 		require.ErrorIs(p.T, err, ucp.ErrCanceled)
 	}},
 	{"sends canceled", func(p *Pair, b *buffers) {
@@ -107,9 +109,9 @@ var failedEndings = []ending{
 			return
 		}
 		_, e := p.idle()
-		rs := p.sendAll(b, e, 1)
+		rs := p.sendAll(b, e, b.tag)
 		for range 300 { // more than there is room for
-			rs = append(rs, e.TagSend(b.make(3000), 1))
+			rs = append(rs, e.TagSend(b.make(3000), b.tag))
 		}
 		for _, r := range rs {
 			r.Cancel()
@@ -117,36 +119,36 @@ var failedEndings = []ending{
 		p.ended(rs...)
 	}},
 	{"sends canceled that the receiver knows of", func(p *Pair, b *buffers) {
-		rs := p.sendAll(b, p.AB, 1)
+		rs := p.sendAll(b, p.AB, b.tag)
 		p.Settle()
 		for _, r := range rs {
 			r.Cancel()
 		}
 		p.ended(rs...)
-		dropAll(p, 1)
+		dropAll(p, b.tag)
 	}},
 	{"sends given up", func(p *Pair, b *buffers) {
 		for _, n := range bufferSizes {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
-			_ = p.AB.TagSendSync(b.make(n), 1).Finish(ctx) // canceled, or there was time enough
+			_ = p.AB.TagSendSync(b.make(n), b.tag).Finish(ctx) // canceled, or there was time enough
 			cancel()
 		}
-		dropAll(p, 1)
+		dropAll(p, b.tag)
 	}},
 	{"receives whose sender gives up", func(p *Pair, b *buffers) {
-		r := p.B.TagRecv(b.make(1<<20), 1, exact)
-		s := p.AB.TagSendWith(b.make(1<<20), 1, rndv)
+		r := p.B.TagRecv(b.make(1<<20), b.tag, exact)
+		s := p.AB.TagSendWith(b.make(1<<20), b.tag, rndv)
 		s.Cancel()
 		p.ended(s)
 		r.Cancel()
 		p.ended(r.Request)
-		dropAll(p, 1)
+		dropAll(p, b.tag)
 	}},
 	{"receives cut", func(p *Pair, b *buffers) {
 		var rs []ucp.Request
 		for _, n := range bufferSizes {
 			for _, o := range []ucp.Opts{{}, rndv} {
-				rs = append(rs, p.AB.TagSendWith(b.make(n), 1, o), p.B.TagRecv(b.make(n-1), 1, exact).Request)
+				rs = append(rs, p.AB.TagSendWith(b.make(n), b.tag, o), p.B.TagRecv(b.make(n-1), b.tag, exact).Request)
 			}
 		}
 		p.ended(rs...)
@@ -154,11 +156,11 @@ var failedEndings = []ending{
 	{"unexpected messages cut", func(p *Pair, b *buffers) {
 		var rs []ucp.Request
 		for _, n := range bufferSizes {
-			rs = append(rs, p.AB.TagSend(b.make(n), 1))
+			rs = append(rs, p.AB.TagSend(b.make(n), b.tag))
 		}
 		p.Settle()
 		for _, n := range bufferSizes {
-			rs = append(rs, p.B.TagRecv(b.make(n-1), 1, exact).Request)
+			rs = append(rs, p.B.TagRecv(b.make(n-1), b.tag, exact).Request)
 		}
 		p.ended(rs...)
 	}},
@@ -187,14 +189,14 @@ var failedEndings = []ending{
 	{"refused at the call", func(p *Pair, b *buffers) {
 		_, k := p.lend(4096)
 		p.ended(
-			p.AB.TagSendInline(b.make(100_000), 1), p.AB.TagSendV(slices.Repeat([][]byte{b.make(100)}, 17), 1),
+			p.AB.TagSendInline(b.make(100_000), b.tag), p.AB.TagSendV(slices.Repeat([][]byte{b.make(100)}, 17), b.tag),
 			p.AB.AMSend(1, b.make(100_000), b.make(100)), p.AB.AMSendWith(1, nil, b.make(100), ucp.Opts{Flags: 1 << 31}),
 			k.Put(b.make(5000), 0), k.Get(b.make(5000), 0), k.PutInline(b.make(5000), 0),
 		)
 	}},
 	{"receives tied to an endpoint that closes", func(p *Pair, b *buffers) {
 		e := p.Connect(p.A, p.B)
-		r := p.A.TagRecv(b.make(5000), 1, exact).Tie(e)
+		r := p.A.TagRecv(b.make(5000), b.tag, exact).Tie(e)
 		require.NoError(p.T, p.Close(p.A, e))
 		p.ended(r.Request)
 	}},
@@ -218,7 +220,7 @@ var failedEndings = []ending{
 		p.Settle()
 		require.NoError(p.T, w.Close())
 		p.ended(slices.Concat(rs, put, get)...)
-		p.ended(e.TagSend(b.make(3000), 1), e.AMSend(1, nil, b.make(3000))) // refused by now
+		p.ended(e.TagSend(b.make(3000), b.tag), e.AMSend(1, nil, b.make(3000))) // refused by now
 	}},
 	{"the owner closes the memory", func(p *Pair, b *buffers) {
 		for _, n := range bufferSizes {
@@ -237,10 +239,10 @@ var failedEndings = []ending{
 	{"callbacks and receives nobody reads", func(p *Pair, b *buffers) {
 		told := 0
 		for range 3 {
-			r := p.B.TagRecv(b.make(5000), 1, exact)
+			r := p.B.TagRecv(b.make(5000), b.tag, exact)
 			require.True(p.T, r.Notify(func(ucp.Completion) { told++ }, 0))
 			r.Cancel()
-			d := p.B.TagRecv(b.make(5000), 1, exact)
+			d := p.B.TagRecv(b.make(5000), b.tag, exact)
 			d.Drop()
 			d.Cancel()
 		}
@@ -256,15 +258,15 @@ func (p *Pair) fill(b *buffers, w *ucp.Worker, e ucp.Endpoint) (sends, puts, get
 	for _, n := range bufferSizes {
 		puts, gets = append(puts, k.Put(b.make(n), 0)), append(gets, k.Get(b.make(n), 0))
 	}
-	return p.sendAll(b, e, 1), puts, gets
+	return p.sendAll(b, e, b.tag), puts, gets
 }
 
 func buffersOfFailed(t *testing.T, p *Pair) {
 	require.NoError(t, p.B.HandleAM(1, func(*ucp.AM) {}))
 	p.next(p.AB, p.B) // connected
-	for _, e := range failedEndings {
+	for i, e := range failedEndings {
 		t.Run(e.name, func(t *testing.T) {
-			var b buffers
+			b := buffers{tag: ucp.Tag(i + 1)}
 			e.run(p, &b)
 			b.gone(t, 100*time.Millisecond, time.Sleep) // nobody drives
 		})
@@ -291,25 +293,25 @@ func (p *Pair) drive(d time.Duration) {
 
 var doneEndings = []ending{
 	{"messages that were waited for", func(p *Pair, b *buffers) {
-		p.ended(append(p.recvAll(b, p.B, 1), p.sendAll(b, p.AB, 1)...)...)
+		p.ended(append(p.recvAll(b, p.B, b.tag), p.sendAll(b, p.AB, b.tag)...)...)
 	}},
 	{"unexpected messages", func(p *Pair, b *buffers) {
-		rs := p.sendAll(b, p.AB, 1)
+		rs := p.sendAll(b, p.AB, b.tag)
 		p.Settle()
-		p.ended(append(p.recvAll(b, p.B, 1), rs...)...)
+		p.ended(append(p.recvAll(b, p.B, b.tag), rs...)...)
 	}},
 	{"messages that were read", func(p *Pair, b *buffers) {
 		for _, n := range bufferSizes {
-			r := p.B.TagRecv(b.make(n), 1, exact)
-			p.ended(p.AB.TagSend(b.make(n), 1))
+			r := p.B.TagRecv(b.make(n), b.tag, exact)
+			p.ended(p.AB.TagSend(b.make(n), b.tag))
 			p.MustRecv(r)
 		}
 	}},
 	{"messages that were taken", func(p *Pair, b *buffers) {
-		rs := []ucp.Request{p.AB.TagSend(b.make(3000), 1), p.AB.TagSend(b.make(300_000), 1)}
+		rs := []ucp.Request{p.AB.TagSend(b.make(3000), b.tag), p.AB.TagSend(b.make(300_000), b.tag)}
 		for range rs {
-			p.probe(1, exact)
-			k, ok := p.B.TagTake(1, exact)
+			p.probe(b.tag, exact)
+			k, ok := p.B.TagTake(b.tag, exact)
 			require.True(p.T, ok)
 			p.ended(k.Recv(b.make(k.Len)).Request)
 		}
@@ -344,10 +346,10 @@ var doneEndings = []ending{
 	{"receives nobody reads", func(p *Pair, b *buffers) {
 		told := 0
 		for range 3 {
-			r := p.B.TagRecv(b.make(5000), 1, exact)
+			r := p.B.TagRecv(b.make(5000), b.tag, exact)
 			require.True(p.T, r.Notify(func(ucp.Completion) { told++ }, 0))
-			p.B.TagRecv(b.make(5000), 1, exact).Drop()
-			p.ended(p.AB.TagSend(b.make(5000), 1), p.AB.TagSendSync(b.make(5000), 1))
+			p.B.TagRecv(b.make(5000), b.tag, exact).Drop()
+			p.ended(p.AB.TagSend(b.make(5000), b.tag), p.AB.TagSendSync(b.make(5000), b.tag))
 		}
 	}},
 }
@@ -359,9 +361,9 @@ func buffersOfDone(t *testing.T, p *Pair) {
 	for range 20_000 { // and many requests are under way
 		rs = append(rs, p.B.TagRecv(make([]byte, 8), 1000, exact))
 	}
-	for _, e := range doneEndings {
+	for i, e := range doneEndings {
 		t.Run(e.name, func(t *testing.T) {
-			var b buffers
+			b := buffers{tag: ucp.Tag(i + 1)}
 			e.run(p, &b)
 			b.gone(t, slack*time.Second, p.drive)
 		})
