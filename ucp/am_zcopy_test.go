@@ -77,8 +77,8 @@ func TestAMZcopy(t *testing.T) {
 
 	// It fails, at once and later.
 	r := e.AMSend(5, nil, data[:100])
-	p.HandleEvents([]uct.Event{{Token: z.token, Status: ucs.PeerFailed}})
-	require.ErrorIs(t, r.Err(), ErrPeerFailed)
+	p.HandleEvents([]uct.Event{{Token: z.token, Status: ucs.RemoteAccess}})
+	require.ErrorIs(t, r.Err(), ErrRemoteAccess)
 	z.answer = ucs.InvalidParam
 	require.ErrorIs(t, e.AMSend(5, nil, data[:100]).Err(), ErrInvalid)
 

@@ -36,6 +36,7 @@ func (w *Worker) connectionFailed(p *port, f uct.Failure) {
 	for i := range w.t.lanes {
 		if l := &w.t.lanes[i]; l.transport() == f.Endpoint {
 			if w.replaces(uint32(i), f) {
+				w.endReported(uint32(i))
 				return
 			}
 			peer := l.peer
@@ -110,6 +111,7 @@ func (w *Worker) failLane(i uint32, reason error) {
 	if l.replies = 0; l.refs == 0 && l.ep != nil {
 		w.partLane(i)
 	}
+	w.endReported(i)
 }
 
 // leftLane reports whether another lane stands where i stood: see anotherReply.

@@ -216,7 +216,9 @@ func (w *Worker) endLingering() {
 }
 
 func (w *Worker) closeLane(i uint32) {
-	if l := &w.t.lanes[i]; l.lingers {
+	l := &w.t.lanes[i]
+	l.parted = false // so that the end of a read below does not close it a second time
+	if l.lingers {
 		l.lingers = false
 		w.lingering--
 	}
@@ -232,8 +234,9 @@ func (w *Worker) closeLane(i uint32) {
 	}
 	w.endSends(i, ucs.Canceled)
 	w.purgeLane(i, ucs.Canceled)
+	w.endReported(i)
 	w.endFences(i)
-	l := &w.t.lanes[i]
+	l = &w.t.lanes[i]
 	ep, port := l.ep, w.ports[l.port]
 	w.forgetLane(i)
 	w.peers.Release(l.peer)

@@ -119,6 +119,9 @@ func (p *port) HandleEvents(es []uct.Event) {
 		if s.status != ucs.OK {
 			st = s.status
 		}
+		if st == ucs.PeerFailed && w.awaitsReport(k, p) {
+			continue
+		}
 		w.end(k, st)
 	}
 }

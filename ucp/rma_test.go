@@ -147,13 +147,13 @@ func TestTransferFailsOnce(t *testing.T) {
 	})
 	t.Run("by event", func(t *testing.T) {
 		s := openFake(t, newFake(), ucp.ThreadMulti)
-		s.f.async, s.f.eventState = true, ucs.PeerFailed
+		s.f.async, s.f.eventState = true, ucs.RemoteAccess
 		r := s.k.Get(make([]byte, 300), 0)
 		var op *ucp.OpError
 		require.ErrorAs(t, r.Wait(context.Background()), &op)
 		assert.Equal(t, "get", op.Op)
 		assert.Equal(t, "fake/fake0", op.Lane)
-		require.ErrorIs(t, op, ucp.ErrPeerFailed)
+		require.ErrorIs(t, op, ucp.ErrRemoteAccess)
 	})
 }
 

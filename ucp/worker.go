@@ -102,6 +102,8 @@ type Worker struct {
 	resuming bool // HandlePending runs
 	unread   int  // refused transfers that no flush has reported, at most
 
+	unreported []uint64 // operations that end with the report of a failure: reason.go
+
 	show    *display // nil: the program is not shown
 	slow    slowEvents
 	wake    wakeup

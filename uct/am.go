@@ -71,7 +71,8 @@ type Handler interface {
 	// fewer than all.
 	HandlePending(ts []Token) int
 	// HandleFailure reports a failed connection, once. The endpoint's accepted
-	// operations have ended before it with HandleEvents; its pending tokens are
+	// operations have ended before it with HandleEvents, and each event with PeerFailed
+	// is followed by it, unless the endpoint is closed first; its pending tokens are
 	// still there for PendingPurge. The endpoint answers PeerFailed from now on
 	// and must still be closed.
 	HandleFailure(f Failure)

@@ -36,6 +36,7 @@ func darknesses() []darkness {
 // it is dark. One goroutine drives them.
 type night struct {
 	*testing.T
+	xs      [2]*ucp.Context
 	ws      [2]*ucp.Worker
 	flows   [2]*flow   // from each
 	fails   [2][]error // told of each one's endpoint
@@ -58,6 +59,7 @@ func nightfall(t *testing.T, transport string, env ...string) *night {
 		x, err := f.open(ucp.Config{CloseTimeout: time.Second})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, x.Close()) })
+		n.xs[i] = x
 		n.ws[i], err = x.NewWorker(ucp.WorkerConfig{Mode: ucp.ThreadSingle})
 		require.NoError(t, err)
 	}
@@ -274,4 +276,55 @@ func TestAnswerBehindAnAbort(t *testing.T) {
 func (n *night) drive(d time.Duration) {
 	end := time.Now().Add(d)
 	n.until(func() bool { return time.Now().After(end) })
+}
+
+// TestReasonOfFailure: each operation that waits when its endpoint fails ends with the
+// reason that OnFailure gets, however its outcome is read.
+func TestReasonOfFailure(t *testing.T) {
+	for transport, env := range map[string][]string{
+		"rc": {"UCX_RC_TIMEOUT=5ms", "UCX_RC_RETRY_COUNT=3", "UCX_RC_KEEPALIVE_INTERVAL=3s"},
+		"ud": {"UCX_UD_TIMEOUT=300ms", "UCX_UD_KEEPALIVE_INTERVAL=3s"},
+	} {
+		t.Run(transport, func(t *testing.T) {
+			n := nightfall(t, transport, env...)
+			n.endless = time.Now().Add(30 * time.Second)
+			m, err := n.xs[1].Allocate(4096, ucp.MemConfig{})
+			require.NoError(t, err)
+			e := n.flows[0].e
+			k, err := e.UnpackKey(m.Key())
+			require.NoError(t, err)
+			n.cut(darkness{from: [2]bool{true, true}})
+			var told []error
+			note := func(c ucp.Completion) { told = append(told, c.Err) }
+			rs := map[string]ucp.Request{
+				"a put":              k.Put(pattern(4096, 1), 0),
+				"a get":              k.Get(make([]byte, 4096), 0),
+				"a synchronous send": e.TagSendSync([]byte{1}, 7),
+				"an announced send":  e.TagSend(pattern(300_000, 1), 7),
+				"a flush":            e.Flush(),
+				"a worker's flush":   n.ws[0].Flush(),
+				"a flush behind it":  e.Flush(),
+			}
+			for _, r := range []ucp.Request{e.TagSendSync([]byte{1}, 7), k.Get(make([]byte, 4096), 0), e.Flush(), n.ws[0].Flush()} {
+				require.True(t, r.Notify(note, 0))
+			}
+			n.until(func() bool { return len(n.fails[0]) > 0 && len(told) == 4 })
+			reason := n.fails[0][0]
+			require.ErrorIs(t, reason, ucp.ErrPeerFailed)
+			require.NotEqual(t, ucp.ErrPeerFailed, reason, "it says why")
+			for name, r := range rs {
+				n.until(r.Done)
+				if name != "a put" || r.Err() != nil { // what was copied ended well
+					require.ErrorIs(t, r.Err(), reason, name)
+				}
+			}
+			for i, err := range told {
+				require.ErrorIs(t, err, reason, "callback %d", i)
+			}
+			require.ErrorIs(t, e.Flush().Err(), reason)
+			for i := range n.flows { // closing waits for nobody
+				n.flows[i].e.Abort(nil)
+			}
+		})
+	}
 }

@@ -62,6 +62,11 @@ func failingPeer(t *testing.T, p *Pair) {
 	p.Until(func() bool { return calls.Load() > 0 })
 	first := e.Info().Err
 	require.ErrorIs(t, first, ucp.ErrPeerFailed)
+	for i, r := range rs {
+		if err := r.Err(); err != nil {
+			require.ErrorIs(t, err, first, "request %d, with the reason", i)
+		}
+	}
 	for _, r := range []ucp.Request{
 		e.TagSend(nil, 1), e.TagSendSync(nil, 1), e.TagSendUint64(1, 1), e.AMSend(1, nil, nil), e.Flush(),
 		k.Put([]byte{1}, 0), k.PutUint64(1, 0), k.Get(make([]byte, 1), 0),
