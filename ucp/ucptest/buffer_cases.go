@@ -222,6 +222,35 @@ var failedEndings = []ending{
 		p.ended(slices.Concat(rs, put, get)...)
 		p.ended(e.TagSend(b.make(3000), b.tag), e.AMSend(1, nil, b.make(3000))) // refused by now
 	}},
+	{"the endpoint closes", func(p *Pair, b *buffers) {
+		e := p.Connect(p.A, p.B)
+		require.NoError(p.T, p.B.HandleAM(3, nil))
+		rs := []ucp.Request{p.A.TagRecv(b.make(5000), 77, exact).Tie(e).Request}
+		for _, n := range bufferSizes {
+			rs = append(rs, e.TagSend(b.make(min(n, 3000)), b.tag), e.AMSend(3, nil, b.make(min(n, 3000))))
+		}
+		require.NoError(p.T, p.Close(p.A, e))
+		p.ended(rs...)
+		p.ended(e.TagSend(b.make(3000), b.tag), e.TagSendV([][]byte{b.make(3000)}, b.tag), e.AMSend(1, nil, b.make(3000)))
+		dropAll(p, b.tag)
+	}},
+	{"their worker closes", func(p *Pair, b *buffers) {
+		if p.Alone() {
+			return
+		}
+		x, err := p.Factory.open(ucp.Config{CloseTimeout: 50 * time.Millisecond})
+		require.NoError(p.T, err)
+		w, err := x.NewWorker(ucp.WorkerConfig{Mode: p.mode})
+		require.NoError(p.T, err)
+		peer := p.undriven()
+		sends, puts, gets := p.fill(b, peer, p.Connect(w, peer))
+		receives := p.recvAll(b, w, b.tag)
+		require.ErrorIs(p.T, x.Close(), ucp.ErrTimeout) // the peer matches nothing
+		for _, r := range slices.Concat(sends, puts, gets, receives) {
+			require.True(p.T, r.Done(), r)
+		}
+		p.ended(w.TagRecv(b.make(3000), b.tag, exact).Request)
+	}},
 	{"the owner closes the memory", func(p *Pair, b *buffers) {
 		for _, n := range bufferSizes {
 			e := p.Connect(p.A, p.B)

@@ -279,7 +279,7 @@ func (n *night) drive(d time.Duration) {
 }
 
 // TestReasonOfFailure: each operation that waits when its endpoint fails ends with the
-// reason that OnFailure gets, however its outcome is read.
+// reason that OnFailure gets, however its outcome is read, and holds its buffer no longer.
 func TestReasonOfFailure(t *testing.T) {
 	for transport, env := range map[string][]string{
 		"rc": {"UCX_RC_TIMEOUT=5ms", "UCX_RC_RETRY_COUNT=3", "UCX_RC_KEEPALIVE_INTERVAL=3s"},
@@ -294,18 +294,19 @@ func TestReasonOfFailure(t *testing.T) {
 			k, err := e.UnpackKey(m.Key())
 			require.NoError(t, err)
 			n.cut(darkness{from: [2]bool{true, true}})
+			var b buffers
 			var told []error
 			note := func(c ucp.Completion) { told = append(told, c.Err) }
 			rs := map[string]ucp.Request{
-				"a put":              k.Put(pattern(4096, 1), 0),
-				"a get":              k.Get(make([]byte, 4096), 0),
-				"a synchronous send": e.TagSendSync([]byte{1}, 7),
-				"an announced send":  e.TagSend(pattern(300_000, 1), 7),
+				"a put":              k.Put(b.make(4096), 0),
+				"a get":              k.Get(b.make(4096), 0),
+				"a synchronous send": e.TagSendSync(b.make(100), 7),
+				"an announced send":  e.TagSend(b.make(300_000), 7),
 				"a flush":            e.Flush(),
 				"a worker's flush":   n.ws[0].Flush(),
 				"a flush behind it":  e.Flush(),
 			}
-			for _, r := range []ucp.Request{e.TagSendSync([]byte{1}, 7), k.Get(make([]byte, 4096), 0), e.Flush(), n.ws[0].Flush()} {
+			for _, r := range []ucp.Request{e.TagSendSync(b.make(100), 7), k.Get(b.make(4096), 0), e.Flush(), n.ws[0].Flush()} {
 				require.True(t, r.Notify(note, 0))
 			}
 			n.until(func() bool { return len(n.fails[0]) > 0 && len(told) == 4 })
@@ -322,6 +323,7 @@ func TestReasonOfFailure(t *testing.T) {
 				require.ErrorIs(t, err, reason, "callback %d", i)
 			}
 			require.ErrorIs(t, e.Flush().Err(), reason)
+			b.gone(t, slack*time.Second, n.drive)
 			for i := range n.flows { // closing waits for nobody
 				n.flows[i].e.Abort(nil)
 			}
