@@ -1,6 +1,8 @@
 package ud
 
 import (
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -141,4 +143,48 @@ func TestCloseIsAnswered(t *testing.T) {
 		took := ucs.Now().Sub(began)
 		require.Less(t, took, a.linger, "%v, %v", a.stats.Snapshot(), b.stats.Snapshot())
 	}
+}
+
+// TestCloseIsQuick: closing takes at most 10 ms towards peers that live, whether they are
+// driven or not, and whether they send too. A busy machine delays single closes, so the
+// fastest of several counts.
+func TestCloseIsQuick(t *testing.T) {
+	const limit, tries = 10 * time.Millisecond, 50
+	for name, peer := range map[string]struct{ driven, sends bool }{
+		"undriven": {}, "undriven, sends": {sends: true}, "driven": {driven: true}, "driven, sends": {true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var took []time.Duration
+			for len(took) == 0 || took[len(took)-1] > limit {
+				require.Less(t, len(took), tries, "%v", took)
+				ns := nodesWith(t, inproc(), 2, nil)
+				a, b := ns[0], ns[1]
+				meet(t, a, b)
+				if peer.sends {
+					meet(t, b, a)
+				}
+				var stop atomic.Bool
+				var g sync.WaitGroup
+				if peer.driven {
+					g.Go(func() {
+						for !stop.Load() {
+							b.Progress(64)
+						}
+					})
+				}
+				began := ucs.Now()
+				assert.NoError(t, a.Close())
+				took = append(took, ucs.Now().Sub(began))
+				stop.Store(true)
+				g.Wait()
+			}
+		})
+	}
+}
+
+// meet opens a flow from a to b by a message.
+func meet(t *testing.T, a, b *node) {
+	e := connect(t, a, b)
+	until(t, func() bool { return e.AMUint64(1, 1, 1) == ucs.OK }, a, b)
+	until(t, func() bool { return len(b.got) == 1 }, a, b)
 }
