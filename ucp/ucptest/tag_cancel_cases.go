@@ -64,9 +64,9 @@ func cancelMatched(t *testing.T, p *Pair) {
 	}
 }
 
-// dropAll takes and drops what is there under tag.
+// dropAll takes and drops what was sent to B under tag before and was not received.
 func dropAll(p *Pair, tag ucp.Tag) {
-	p.Settle()
+	p.next(p.AB, p.B) // behind it, so that it has arrived
 	for {
 		k, ok := p.B.TagTake(tag, exact)
 		if !ok {
