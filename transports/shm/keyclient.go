@@ -13,8 +13,9 @@ import (
 	"github.com/goucx/goucx/ucs/shmem"
 )
 
-// askTimeout bounds how long an owner may take to answer.
-const askTimeout = time.Second
+// askTimeout bounds how long an owner may take to answer: one that is stopped for a
+// moment, or has no processor, still answers.
+const askTimeout = 5 * time.Second
 
 // dialNap is the longest pause between two tries at a full backlog.
 const dialNap = time.Millisecond

@@ -98,7 +98,7 @@ func FuzzKeyServer(f *testing.F) {
 		if len(b) > 0 && len(b) < 1<<16 {
 			_ = c.Send(b)
 		}
-		g, err := askOwner(&p, true, 10*askTimeout)
+		g, err := askOwner(&p, true, 2*askTimeout)
 		require.NoError(t, err)
 		g.close()
 	})
@@ -159,7 +159,7 @@ func TestKeyServerGarbage(t *testing.T) {
 		}
 		require.NoError(t, conn.Close())
 	}
-	g, err := askOwner(&p, false, 10*askTimeout)
+	g, err := askOwner(&p, false, 2*askTimeout)
 	require.NoError(t, err)
 	assert.Equal(t, -1, g.table)
 	g.close()

@@ -288,7 +288,7 @@ func TestOwnerStopped(t *testing.T) {
 	d.ReleaseKey(k)
 	err := <-errs
 	require.ErrorIs(t, err, ucs.ErrTimeout)
-	for _, word := range []string{fmt.Sprintf("process %d", other.cmd.Process.Pid), "no answer", "1s", "stopped", "goucx-key-"} {
+	for _, word := range []string{fmt.Sprintf("process %d", other.cmd.Process.Pid), "no answer", askTimeout.String(), "stopped", "goucx-key-"} {
 		assert.ErrorContains(t, err, word)
 	}
 	require.NoError(t, other.cmd.Process.Signal(syscall.SIGCONT))
