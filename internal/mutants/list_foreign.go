@@ -12,7 +12,7 @@ var foreign = []mutant{
 	{
 		name: "the CLOSE for a refused access is not retransmitted",
 		file: "transports/rc/refused.go",
-		old:  "x.tries, x.at = x.tries+1,", new: "x.tries, x.at = f.tries+1,",
+		old:  "			x.at = now.Add(f.retryEvery)\n", new: "			x.at = x.until\n",
 		pkg: "./transports/rc", test: "^TestRefusedNAKLost$/^two/^udp$",
 	},
 	{
@@ -38,6 +38,12 @@ var foreign = []mutant{
 		file: "ucs/async/owner.go",
 		old:  "return !w.gone && (w.wanted == nil || w.wanted.Load())", new: "return !w.gone",
 		pkg: "./ucs/async", test: "^TestOwnerSoon$", quick: true,
+	},
+	{
+		name: "the descriptor of a worker that stays inside keeps the goroutine busy",
+		file: "ucs/async/section.go",
+		old:  "if o.readyServeAt() <= now {", new: "if true {",
+		pkg: "./ucs/async", test: "^TestWorkerThatStaysInsideCostsLittle$", quick: true,
 	},
 	{
 		name: "a refusal after a go-back is dropped",
