@@ -23,7 +23,7 @@ type port struct {
 	careful int                // reasons to look at each source: one is bad, or the budget is spent
 }
 
-// portState is who looks at a port.
+// portState tells which goroutine polls a port.
 type portState uint8
 
 const (

@@ -17,7 +17,7 @@ import (
 )
 
 // done has a new worker end a receive well, of which nobody reads the outcome, and
-// gives the worker, the receive and what it holds.
+// returns the worker, the receive and what it holds.
 func done(t *testing.T) (*ucp.Worker, ucp.RecvRequest, weak.Pointer[byte]) {
 	c, err := ucp.Open(ucp.Config{Providers: transports.All()})
 	require.NoError(t, err)

@@ -43,7 +43,7 @@ func (w *Worker) enterLock() {
 }
 
 // How long a pass of progress waits for posts to go first: in looks, and then, where
-// none of them has had the lock, in offers of the processor to whoever waits for it.
+// none of them has had the lock, in offers of the processor to the goroutine that waits for it.
 const (
 	giveWayLooks  = 256
 	giveWayYields = 64

@@ -66,7 +66,7 @@ type QPAttr struct {
 // counts on exact retries does without.
 const PeerProbe = 1 << 0
 
-// PeerGoucx: the peer is a soft device, as its PortAttr.PeerFeatures says. Any other
+// PeerGoucx: the peer is a soft device, by its PortAttr.PeerFeatures. Any other
 // peer is foreign: it may acknowledge only what asks for it, send from any UDP port
 // with any IPv4 identification, and take no segment batches.
 const PeerGoucx = 1 << 1

@@ -12,7 +12,7 @@ import (
 	"github.com/goucx/goucx/perf"
 )
 
-// Options that a test does not use are told, in UCX's words and once.
+// Options that a test does not use are reported, in UCX's words and once.
 //
 // Source: check_params of UCX 1.13's perftest_run.c.
 func TestIgnoredOptions(t *testing.T) {

@@ -34,7 +34,7 @@ func TestServerOutlivesStrangers(t *testing.T) {
 	assert.Regexp(t, finalRow, c.out.String())
 }
 
-// A line of a batch that fails is told, the next one runs, and the exit code is 1.
+// A line of a batch that fails is reported, the next one runs, and the exit code is 1.
 // The first line that fails does so on both sides, the second one on each alone.
 func TestBatchGoesOnAfterAFailure(t *testing.T) {
 	lines := file(t, "lines", "one -t tag_lat\nbad -t am_lat -x nonsense\ntwo -t ucp_get\nlong -t am_lat -x shm -s 100000\nthree -t tag_bw\n")

@@ -266,7 +266,7 @@ func (c *Conn) Err() error {
 	return c.failed
 }
 
-// next gives the next record; without wait a zero one where none has come. The
+// next returns the next record; without wait a zero one where none has come. The
 // failure of the other side stays until EndRun.
 func (c *Conn) next(wait bool) (record, error) {
 	r, n, err := c.peek(wait)

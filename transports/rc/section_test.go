@@ -118,7 +118,7 @@ func TestSectionRepeats(t *testing.T) {
 }
 
 // TestConnectTimeoutIsTime: a peer that does not answer has UCX_RC_CONNECT_TIMEOUT, also
-// where the process comes to retransmit far more seldom than UCX_RC_CONNECT_RETRY says.
+// where the process comes to retransmit far more seldom than UCX_RC_CONNECT_RETRY sets.
 func TestConnectTimeoutIsTime(t *testing.T) {
 	const limit, busy = 500 * time.Millisecond, 20 * time.Millisecond
 	c := Component(loopback)

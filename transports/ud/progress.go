@@ -112,7 +112,7 @@ func (f *iface) settle() {
 	}
 }
 
-// rest does what is not due in each pass, and gives the number of events, of failures
+// rest does what is not due in each pass, and returns the number of events, of failures
 // and of operations that waited.
 //
 //go:noinline

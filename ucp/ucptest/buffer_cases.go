@@ -38,7 +38,7 @@ func (b *buffers) make(n int) []byte {
 	return p
 }
 
-// left collects garbage and gives how many buffers are still held.
+// left collects garbage and returns how many buffers are still held.
 func (b *buffers) left() int {
 	runtime.GC()
 	b.held = slices.DeleteFunc(b.held, func(p weak.Pointer[byte]) bool { return p.Value() == nil })
@@ -86,7 +86,7 @@ func (p *Pair) recvAll(b *buffers, w *ucp.Worker, tag ucp.Tag) (rs []ucp.Request
 	return append(rs, w.TagRecv(b.make(100), tag, exact).Request)
 }
 
-// idle makes a worker that nobody drives and an endpoint of A to it.
+// idle makes a worker that is not progressed and an endpoint of A to it.
 func (p *Pair) idle() (*ucp.Worker, ucp.Endpoint) {
 	w := p.undriven()
 	return w, p.Connect(p.A, w)

@@ -10,7 +10,7 @@ import (
 	"github.com/goucx/goucx/ucp"
 )
 
-// form says how a place is written.
+// form is how a place is written.
 type form uint8
 
 const (
@@ -50,7 +50,7 @@ type place struct {
 	writes []write
 }
 
-// seen gives the writes of which the place may hold bytes when everything posted
+// seen returns the writes of which the place may hold bytes when everything posted
 // before position at has taken effect, and nothing of an epoch after last: the writes
 // of one epoch before at are not ordered, all older ones are overwritten.
 func (pl *place) seen(at, last int) []write {
@@ -102,7 +102,7 @@ func scribble(b []byte, v uint64) {
 }
 
 // holdsOne reports whether each byte of got is one of ws at its place: what is
-// written meanwhile may be seen in part. It gives the first other byte.
+// written meanwhile may be seen in part. It returns the first other byte.
 func (pl *place) holdsOne(got []byte, ws []write) (bad int, ok bool) {
 	all := make([][]byte, 0, len(ws))
 	for _, w := range slices.Backward(ws) {
@@ -346,7 +346,7 @@ func (o *order) shows(at int, why string) {
 	}
 }
 
-// word holds the value v of a word to what may be seen, and gives the oldest write
+// word holds the value v of a word to what may be seen, and returns the oldest write
 // that it may be of.
 func (o *order) word(pl *place, v uint64, at int, why string) write {
 	for _, w := range pl.seen(at, o.epoch()) {

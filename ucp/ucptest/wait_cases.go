@@ -15,7 +15,7 @@ var waitCases = []Case{
 }
 
 // endsTogether is a context that ends right after the operation that is waited for:
-// whoever looks at it finds both at their end.
+// a goroutine that looks at it finds both at their end.
 type endsTogether struct {
 	context.Context
 	end func() // ends the operation
@@ -38,7 +38,7 @@ func (c *endsTogether) Err() error {
 	return context.Canceled
 }
 
-// together gives a context for waiting for r, which end has end well.
+// together returns a context for waiting for r, which end has end well.
 func (p *Pair) together(r interface{ Done() bool }, end func()) context.Context {
 	return &endsTogether{context.Background(), func() {
 		require.False(p.T, r.Done(), "nothing is waited for")
@@ -47,7 +47,7 @@ func (p *Pair) together(r interface{ Done() bool }, end func()) context.Context 
 	}}
 }
 
-// waitEndsTogether: the outcome of the operation is what a wait gives, not the end of
+// waitEndsTogether: the outcome of the operation is what a wait returns, not the end of
 // the context.
 func waitEndsTogether(t *testing.T, p *Pair) {
 	p.next(p.AB, p.B) // connected

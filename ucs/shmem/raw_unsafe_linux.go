@@ -31,7 +31,7 @@ func rawWriteByte(fd int) unix.Errno {
 // readSome is how many bytes rawReadSome reads at most.
 const readSome = 512
 
-// rawReadSome reads bytes and gives their number; 0 or less: there are none.
+// rawReadSome reads bytes and returns their number; 0 or less: there are none.
 func rawReadSome(fd int) int {
 	var b [readSome]byte
 	n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(&b)), readSome)

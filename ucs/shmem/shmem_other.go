@@ -31,10 +31,10 @@ func CloseFDs(...int) {}
 // Segment: see segment_linux.go.
 type Segment struct{}
 
-// Create answers ErrUnsupported.
+// Create returns ErrUnsupported.
 func Create(string, int) (*Segment, error) { return nil, unsupported("create segment", ErrBacking) }
 
-// Map answers ErrUnsupported.
+// Map returns ErrUnsupported.
 func Map(int, int) (*Segment, error) { return nil, unsupported("map segment", ErrBacking) }
 
 // Bytes is nil.
@@ -46,7 +46,7 @@ func (*Segment) FD() int { return -1 }
 // CloseFD does nothing.
 func (*Segment) CloseFD() error { return nil }
 
-// Populate answers ErrUnsupported.
+// Populate returns ErrUnsupported.
 func (*Segment) Populate() error { return ucs.ErrUnsupported }
 
 // Close does nothing.
@@ -55,10 +55,10 @@ func (*Segment) Close() error { return nil }
 // Listener: see socket_linux.go.
 type Listener struct{}
 
-// Listen answers ErrUnsupported.
+// Listen returns ErrUnsupported.
 func Listen(string) (*Listener, error) { return nil, ucs.ErrUnsupported }
 
-// Accept answers ErrUnsupported.
+// Accept returns ErrUnsupported.
 func (*Listener) Accept() (*Conn, error) { return nil, ucs.ErrUnsupported }
 
 // Leave does nothing.
@@ -70,7 +70,7 @@ func (*Listener) FD() int { return -1 }
 // Close does nothing.
 func (*Listener) Close() error { return nil }
 
-// Dial answers ErrUnsupported.
+// Dial returns ErrUnsupported.
 func Dial(string) (*Conn, error) { return nil, ucs.ErrUnsupported }
 
 // Conn: see conn_linux.go.
@@ -83,16 +83,16 @@ type Cred struct {
 	GID uint32
 }
 
-// Send answers ErrUnsupported.
+// Send returns ErrUnsupported.
 func (*Conn) Send([]byte, ...int) error { return ucs.ErrUnsupported }
 
-// Recv answers ErrUnsupported.
+// Recv returns ErrUnsupported.
 func (*Conn) Recv([]byte) (int, []int, error) { return 0, nil, ucs.ErrUnsupported }
 
-// Peer answers ErrUnsupported.
+// Peer returns ErrUnsupported.
 func (*Conn) Peer() (Cred, error) { return Cred{}, ucs.ErrUnsupported }
 
-// PeerPidfd answers ErrUnsupported.
+// PeerPidfd returns ErrUnsupported.
 func (*Conn) PeerPidfd() (int, error) { return -1, ucs.ErrUnsupported }
 
 // FD is -1.
@@ -104,10 +104,10 @@ func (*Conn) Close() error { return nil }
 // EventFD: see eventfd_linux.go.
 type EventFD struct{}
 
-// NewEventFD answers ErrUnsupported.
+// NewEventFD returns ErrUnsupported.
 func NewEventFD() (*EventFD, error) { return nil, ucs.ErrUnsupported }
 
-// Signal answers ErrUnsupported.
+// Signal returns ErrUnsupported.
 func (*EventFD) Signal() error { return ucs.ErrUnsupported }
 
 // Drain finds nothing.
@@ -122,10 +122,10 @@ func (*EventFD) Close() error { return nil }
 // WakePipe: see wakepipe_linux.go.
 type WakePipe struct{}
 
-// NewWakePipe answers ErrUnsupported.
+// NewWakePipe returns ErrUnsupported.
 func NewWakePipe() (*WakePipe, error) { return nil, ucs.ErrUnsupported }
 
-// Signal answers ErrUnsupported.
+// Signal returns ErrUnsupported.
 func (*WakePipe) Signal() error { return ucs.ErrUnsupported }
 
 // Drain finds nothing.
@@ -143,10 +143,10 @@ func (*WakePipe) Close() error { return nil }
 // WakeWriter: see wakepipe_linux.go.
 type WakeWriter struct{}
 
-// OpenWakeWriter answers ErrUnsupported.
+// OpenWakeWriter returns ErrUnsupported.
 func OpenWakeWriter(int) (*WakeWriter, error) { return nil, ucs.ErrUnsupported }
 
-// Signal answers ErrUnsupported.
+// Signal returns ErrUnsupported.
 func (*WakeWriter) Signal() error { return ucs.ErrUnsupported }
 
 // Close does nothing.
@@ -161,19 +161,19 @@ type Event struct {
 // Epoll: see epoll_linux.go.
 type Epoll struct{}
 
-// NewEpoll answers ErrUnsupported.
+// NewEpoll returns ErrUnsupported.
 func NewEpoll() (*Epoll, error) { return nil, ucs.ErrUnsupported }
 
-// Add answers ErrUnsupported.
+// Add returns ErrUnsupported.
 func (*Epoll) Add(int, uint64, uint32) error { return ucs.ErrUnsupported }
 
-// Rearm answers ErrUnsupported.
+// Rearm returns ErrUnsupported.
 func (*Epoll) Rearm(int, uint64, uint32) error { return ucs.ErrUnsupported }
 
-// Del answers ErrUnsupported.
+// Del returns ErrUnsupported.
 func (*Epoll) Del(int) error { return ucs.ErrUnsupported }
 
-// Wait answers ErrUnsupported.
+// Wait returns ErrUnsupported.
 func (*Epoll) Wait([]Event, int) (int, error) { return 0, ucs.ErrUnsupported }
 
 // FD is -1.
@@ -182,25 +182,25 @@ func (*Epoll) FD() int { return -1 }
 // Close does nothing.
 func (*Epoll) Close() error { return nil }
 
-// RegisterMembarrier answers ErrUnsupported.
+// RegisterMembarrier returns ErrUnsupported.
 func RegisterMembarrier() error { return ucs.ErrUnsupported }
 
-// RegisterGlobal answers ErrUnsupported.
+// RegisterGlobal returns ErrUnsupported.
 func RegisterGlobal() error { return ucs.ErrUnsupported }
 
-// RegisterPrivate answers ErrUnsupported.
+// RegisterPrivate returns ErrUnsupported.
 func RegisterPrivate() error { return ucs.ErrUnsupported }
 
-// GlobalBarrier answers ErrUnsupported.
+// GlobalBarrier returns ErrUnsupported.
 func GlobalBarrier() error { return ucs.ErrUnsupported }
 
-// PrivateBarrier answers ErrUnsupported.
+// PrivateBarrier returns ErrUnsupported.
 func PrivateBarrier() error { return ucs.ErrUnsupported }
 
-// ProcessRead answers ErrUnsupported.
+// ProcessRead returns ErrUnsupported.
 func ProcessRead(int, []byte, uintptr) (int, error) { return 0, ucs.ErrUnsupported }
 
-// ProcessWrite answers ErrUnsupported.
+// ProcessWrite returns ErrUnsupported.
 func ProcessWrite(int, []byte, uintptr) (int, error) { return 0, ucs.ErrUnsupported }
 
 // PollSet: see poll_linux.go.
@@ -209,7 +209,7 @@ type PollSet struct{}
 // NewPollSet: see poll_linux.go.
 func NewPollSet(...int) *PollSet { return new(PollSet) }
 
-// Wait answers ErrUnsupported.
+// Wait returns ErrUnsupported.
 func (*PollSet) Wait(int, time.Duration) (int, error) { return 0, ucs.ErrUnsupported }
 
 // Ready is false.

@@ -127,7 +127,7 @@ func (q *qp) openGap(now ucs.Time) {
 	q.d.due(q, r.gapEnds)
 }
 
-// tellGap has the peer told which request is missing.
+// tellGap notifies the peer which request is missing.
 func (q *qp) tellGap() {
 	r := &q.rsp
 	r.gap, r.nak, r.due, r.soon = gapTold, wire.NakSequence, true, true

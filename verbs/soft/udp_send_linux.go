@@ -118,7 +118,7 @@ func (t *train) sendAgain(errno unix.Errno) unix.Errno {
 }
 
 // sendSingles sends the packets as so many messages. It returns how many the
-// socket took; the error says why it did not take the next one.
+// socket took; the error is why it did not take the next one.
 func (t *train) sendSingles() (done int, errno unix.Errno) {
 	from := 0
 	for i := range t.count {

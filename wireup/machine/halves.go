@@ -5,7 +5,7 @@ package machine
 // then the maker's is ready too, and it may send. The other side may send once it
 // hears that: Ready, or whatever arrives in the pair. It retransmits a Take until
 // then. An Accept it sends acceptTries times, and once more for each further hello:
-// anyone can send a hello in the name of another, who would be flooded. So the maker
+// anyone can send a hello in the name of another, which would be flooded. So the maker
 // retransmits Ready until the other side has answered it with Ready.
 //
 //	A                           B

@@ -107,7 +107,7 @@ func TestTwoMessagesBeforeTheFirst(t *testing.T) {
 	}
 }
 
-// TestLostMessagesAreSaidAgain: each of the four, and who hears one twice does
+// TestLostMessagesAreSaidAgain: each of the four, and a side that receives one twice does
 // nothing but answer.
 func TestLostMessagesAreSaidAgain(t *testing.T) {
 	a, b := newParty(t, 1), newParty(t, 2)
@@ -133,7 +133,7 @@ func TestLostMessagesAreSaidAgain(t *testing.T) {
 	require.Zero(t, a.m.Deadline()+b.m.Deadline())
 }
 
-// TestForgedHello: who does not answer gets three accepts for a hello, one more for
+// TestForgedHello: a peer that does not answer gets three accepts for a hello, one more for
 // each further hello, and no word of the end.
 func TestForgedHello(t *testing.T) {
 	a, b := newParty(t, 1), newParty(t, 2)
@@ -151,7 +151,7 @@ func TestForgedHello(t *testing.T) {
 	b.does(Action{Kind: Fail, Reason: PeerLost})
 }
 
-// TestUnansweredReady: who connected goes on where the peer says nothing more.
+// TestUnansweredReady: the side that connected goes on where the peer sends nothing more.
 func TestUnansweredReady(t *testing.T) {
 	a, b := newParty(t, 1), newParty(t, 2)
 	a.one(Ready, a.hear(b.one(Accept, b.hear(a.one(Hello, a.step(connect))))))

@@ -50,7 +50,7 @@ func (a *Activity) Idle(now ucs.Time, moved uint64) bool {
 }
 
 // Learn asks h for which connections it waits for at least least. The caller has
-// cleared Awaited of all; of finds it by what uct.WaitReporter names, or gives nil.
+// cleared Awaited of all; of finds it by what uct.WaitReporter names, or returns nil.
 func Learn(h uct.Handler, least uct.Waits, of func(ep uct.Endpoint, source uint32) *Activity) {
 	r, ok := h.(uct.WaitReporter)
 	if !ok {

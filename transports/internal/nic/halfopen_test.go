@@ -9,7 +9,7 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// flood asks for connections from a source at a rate, for some time, and gives what
+// flood asks for connections from a source at a rate, for some time, and returns what
 // was refused and given up.
 type flood struct {
 	t       *testing.T
