@@ -90,11 +90,10 @@ func TestExampleChecks(t *testing.T) {
 }
 
 // TestExamplesOverEachTransport: the processes of each example exchange data over each
-// reliable transport. Over ud, ring by am has hung on an overloaded machine, so the
-// processes do not run over it yet.
+// reliable transport.
 func TestExamplesOverEachTransport(t *testing.T) {
 	where := meetings["directory"]
-	for _, tl := range []string{"shm", "rc"} {
+	for _, tl := range []string{"shm", "rc", "ud"} {
 		t.Run(tl, func(t *testing.T) {
 			t.Setenv(tlsEnv, tl)
 			for _, name := range []string{"ring", "alltoall"} {
