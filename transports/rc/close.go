@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/goucx/goucx/transports/internal/nic"
@@ -15,6 +16,11 @@ import (
 const (
 	// lastWait bounds how long Close waits until what was sent has arrived.
 	lastWait = time.Second
+	// closeTries is how often Close sends a CLOSE by datagram, every closeEvery, until the
+	// peer acknowledges it. One that was sent in a queue pair goes by datagram only in the
+	// last part of lastWait: what was sent before it arrives first.
+	closeTries = 12
+	closeEvery = 20 * time.Millisecond
 	// echoWait bounds how long it waits for its own datagram. One is lost on a lossy
 	// link.
 	echoWait = 5 * time.Millisecond
@@ -22,8 +28,9 @@ const (
 	echoConn = 1
 )
 
-// Close ends all connections; peers hear of it in order. It waits up to a second
-// until what was accepted has arrived; what has not is lost then.
+// Close ends all connections and sends each peer a CLOSE after all that was accepted.
+// Close waits up to a second until that has arrived; what has not is lost then. On a busy
+// machine a CLOSE may take another second.
 func (f *iface) Close() error {
 	if f.closed {
 		return nil
@@ -53,11 +60,25 @@ func (f *iface) closeOwner() error {
 	return nic.CloseOwner(f.owner)
 }
 
-// hangUp tells all peers and waits until they have it. It sends itself a datagram: when
-// that comes, every connection message that had arrived before has been answered.
+// closeMsg is the CLOSE of a connection that has no acknowledgement: neither by the queue
+// pair nor by datagram.
+type closeMsg struct {
+	e     *ep
+	at    ucs.Time // when the datagram is sent next, or the CLOSE is given up
+	tries int
+}
+
+// hangUp sends a CLOSE to all peers and waits until they have acknowledged it. A queue
+// pair may retransmit later than lastWait ends: its estimate of the round trip may be
+// long. The peer would learn of the close only by its own retries, as a failure. So the
+// CLOSE also goes by datagram.
+//
+// hangUp sends itself a datagram, too: when that comes, every connection message that had
+// arrived before has been answered.
 func (f *iface) hangUp() {
-	end := ucs.Now().Add(lastWait)
-	echoEnd := ucs.Now().Add(echoWait)
+	begun := ucs.Now()
+	end, echoEnd := begun.Add(lastWait), begun.Add(echoWait)
+	var closes []closeMsg
 	if ah, err := f.pd.CreateAH(f.self.port.AH(f.port)); err == nil {
 		f.send(&note{msg: machine.Msg{Kind: machine.Gone, Worker: f.worker, From: echoConn, To: echoConn}, hangUp: true}, &f.self, ah)
 		_ = ah.Close() // what was posted goes out
@@ -78,12 +99,9 @@ func (f *iface) hangUp() {
 			}
 		case e.out != nil:
 			e.out.control(idHangUp, 0)
+			closes = append(closes, closeMsg{e: e, at: end.Add(-closeTries * closeEvery)})
 		case e.m.State() == machine.Open: // asleep, or the peer is not ready yet
-			bye := machine.Msg{Kind: machine.Gone, Worker: f.worker, From: e.m.Conn(), To: e.m.Remote()}
-			for f.ud.full() && ucs.Now().Before(end) {
-				f.heedNotes()
-			}
-			f.send(&note{msg: bye, hangUp: true}, &e.peer, e.ah)
+			closes = append(closes, closeMsg{e: e, at: begun})
 		}
 		e.gate()
 	}
@@ -94,13 +112,36 @@ func (f *iface) hangUp() {
 		}
 		heeded = f.heedHangUps(heeded)
 		now := ucs.Now()
-		if !f.sending() && echoEnd.Before(now) || end.Before(now) {
+		closes = f.sendCloses(closes, now)
+		late := end.Before(now)
+		if len(closes) == 0 && (late || !f.sending() && echoEnd.Before(now)) || end.Add(lastWait).Before(now) {
 			return
 		}
 		for range 100 {
 			f.completions(endBatch)
 		}
 	}
+}
+
+// sendCloses sends the datagrams that are due, and returns the CLOSEs that have no
+// acknowledgement. What was sent goes to the end: it does not delay the others.
+func (f *iface) sendCloses(cs []closeMsg, now ucs.Time) []closeMsg {
+	cs = slices.DeleteFunc(cs, func(c closeMsg) bool {
+		return c.e.dead != nil || c.tries == closeTries && c.at <= now || c.e.out != nil && c.e.out.head == c.e.out.tail
+	})
+	for range cs {
+		c := cs[0]
+		if c.at <= now {
+			if f.ud.full() {
+				break
+			}
+			msg := machine.Msg{Kind: machine.Gone, Worker: f.worker, From: c.e.m.Conn(), To: c.e.m.Remote()}
+			f.send(&note{msg: msg, hangUp: true}, &c.e.peer, c.e.ah)
+			c.at, c.tries = now.Add(closeEvery), c.tries+1
+		}
+		cs = append(cs[1:], c)
+	}
+	return cs
 }
 
 // heedHangUps finds the peers that have hung up themselves, and answer no more,
@@ -137,8 +178,11 @@ func (f *iface) heedNotes() (echo bool) {
 			case n.msg.Kind == machine.Hello && n.msg.To == 0:
 				f.sendTo(&note{msg: machine.Msg{Kind: machine.Gone, Worker: f.worker, From: n.msg.From, To: n.msg.From}, hangUp: true}, &n.from)
 			case n.hangUp || n.msg.Kind == machine.Gone:
-				if e != nil && e.peer.iface.name == n.from.iface.name && e.dead == nil {
+				if e != nil && e.peer.iface.name == n.from.iface.name && e.m.Remote() == n.msg.From && e.dead == nil {
 					e.dead = errOrderly
+				}
+				if n.hangUp {
+					f.stray(&n)
 				}
 			}
 		}
@@ -158,13 +202,9 @@ func (f *iface) hungUp(wc *verbs.WC) *ep {
 	return p.e
 }
 
-// sending reports whether anything that was sent has not arrived.
+// sending reports whether anything that was sent in queue pairs that were left has not
+// arrived.
 func (f *iface) sending() bool {
-	for _, e := range f.eps {
-		if e != nil && e.dead == nil && e.out != nil && e.out.head != e.out.tail {
-			return true
-		}
-	}
 	for _, p := range f.dying {
 		if !p.doomed && p.e.dead == nil && p.q.head != p.q.tail {
 			return true

@@ -78,12 +78,13 @@ func (f *iface) hear(n *note) {
 }
 
 // stray answers a message about a connection that there is not, or not any more. The
-// answer to a CLOSE for a refused access is its acknowledgement. As long as a CLOSE has
-// none, the answer to any other message has its reason, too.
+// answer to a CLOSE for a refused access, or of an interface that closes, is its
+// acknowledgement. As long as a CLOSE for a refused access has none, the answer to any
+// other message has its reason, too.
 func (f *iface) stray(n *note) {
 	a, ok := machine.Stray(f.worker, n.msg)
 	refused := ok && f.refusals.has(&a, &n.from)
-	if n.refused {
+	if n.refused || n.hangUp && n.msg.To != 0 {
 		a, ok, refused = machine.Msg{Kind: machine.Gone, Worker: f.worker, From: n.msg.To, To: n.msg.From}, true, false
 	}
 	if ok {
@@ -190,6 +191,7 @@ func (f *iface) uncount(e *ep) {
 func (e *ep) listen(n *note) {
 	if n.hangUp {
 		e.f.failLater(e, errOrderly)
+		e.f.stray(n)
 		return
 	}
 	if n.refused {
