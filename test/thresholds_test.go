@@ -149,6 +149,7 @@ func (c column) runs(t testing.TB) (lines []string) {
 				kind = uct.AtomicSwap
 			case perf.OpCompareSwap:
 				kind = uct.AtomicCompareSwap
+			default: // FetchAdd
 			}
 			if kinds.Has(kind) {
 				add(row.Name, 8, "-x", c.transport, "-d", c.device)
@@ -166,6 +167,7 @@ func (c column) runs(t testing.TB) (lines []string) {
 				l, op = a.Put, uct.OpPutShort
 			case perf.OpGet:
 				l, op = a.Get, uct.OpGetShort
+			default: // active messages
 			}
 			for form, most := range []int{l.Short, l.Bcopy, l.MaxZcopy} {
 				most = min(most, mostThreshold)

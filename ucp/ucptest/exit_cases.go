@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goucx/goucx/ucp"
+	"github.com/goucx/goucx/ucs"
 )
 
 var exitCases = []Case{
@@ -26,9 +27,9 @@ const (
 // closesPromptly closes w and requires that this does not wait for an answer of a peer.
 func closesPromptly(t *testing.T, w *ucp.Worker, when string) {
 	t.Helper()
-	began := time.Now()
+	began := ucs.Now()
 	require.NoError(t, w.Close(), when)
-	require.Less(t, time.Since(began), promptly, when)
+	require.Less(t, ucs.Now().Sub(began), promptly, when)
 }
 
 // exitWhileConnecting: a peer closes its worker in order when it has received nothing, or

@@ -142,6 +142,7 @@ func (d *device) takeEvents() {
 			for _, fn := range l.fails {
 				fn(e.QP.QPN())
 			}
+		default: // no event that a transport acts on
 		}
 		d.ctx.Ack(e)
 	}
