@@ -114,8 +114,14 @@ var rooms = []mutant{
 	{
 		name: "who failed before makes a loss of a peer that closes",
 		file: "ucp/close.go",
-		old:  "return l.closes && l.status", new: "return l.status",
+		old:  "return l.closes && l.refs > 1 && l.status", new: "return l.status",
 		pkg: "./ucp", test: "^TestCloseWhilePeersClose$", quick: true,
+	},
+	{
+		name: "closing reports a peer that failed and wants no replies",
+		file: "ucp/close.go",
+		old:  "return l.closes && l.refs > 1 && l.status", new: "return l.closes && l.status",
+		pkg: "./ucp/ucptest", test: "^TestUCP$/^rc$/./^63_",
 	},
 	{
 		name: "what a transport had when its lane was halted goes behind what came since",
