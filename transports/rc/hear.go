@@ -77,7 +77,7 @@ func (f *iface) hear(n *note) {
 	e.listen(n)
 }
 
-// stray answers a message about a connection that there is not, or not any more. The
+// stray replies to a message about a connection that there is not, or not any more. The
 // answer to a CLOSE for a refused access, or of an interface that closes, is its
 // acknowledgement. As long as a CLOSE for a refused access has none, the answer to any
 // other message has its reason, too.

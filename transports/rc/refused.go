@@ -91,7 +91,7 @@ func (f *iface) refuse(e *ep) {
 	f.sendRefusals(ucs.Now())
 }
 
-// sendRefusals sends the CLOSEs that are due. It gives each up after the time that
+// sendRefusals sends the CLOSEs that are due. It drops each after the time that
 // connecting may take.
 func (f *iface) sendRefusals(now ucs.Time) {
 	r := &f.refusals

@@ -211,7 +211,7 @@ func (o *order) lookReceives() {
 	}
 }
 
-// check holds what a receive got to the message that the model gives it.
+// check holds what a receive got to the message that the model expects for it.
 func (o *order) check(v *received, m *sent, got ucp.Message, err error) {
 	if got.Tag != m.tag {
 		o.fail("a receive of %#x under %#x got message %#x before %#x", v.tag, v.mask, got.Tag, m.tag)

@@ -231,7 +231,7 @@ func wakeupPairs(t *testing.T, p *Pair) {
 	}
 }
 
-// wakeupNewcomers has new workers send to one that sleeps, which answers every second of
+// wakeupNewcomers has new workers send to one that sleeps, which replies to every second of
 // them by a new endpoint. Some stay and some close.
 func wakeupNewcomers(t *testing.T, p *Pair) {
 	if p.Alone() {

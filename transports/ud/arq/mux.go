@@ -61,7 +61,7 @@ func (m *Mux) ConnectHead(f Flow, name uint64) Head {
 	return Head{A: wordA(Control, Connect, f, m.out.at(f).una), C: name}
 }
 
-// Connect answers a Connect of a peer: with an Accept, the same each time, with a Bye
+// Connect replies to a Connect of a peer: with an Accept, the same each time, with a Bye
 // where the interface closes, or with a Refuse. made is the flow that is new.
 func (m *Mux) Connect(peer uint32, h *Head, window uint8, now ucs.Time) (answer Head, made *Receiver) {
 	o := origin{peer, h.To(), h.Seq()}
