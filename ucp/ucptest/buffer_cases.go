@@ -31,9 +31,12 @@ type buffers struct {
 	tag ucp.Tag
 }
 
+// make returns a buffer of n bytes. Objects below 16 bytes share a block of the heap,
+// which any of them holds: the buffer has a block of its own.
+//
 //go:noinline
 func (b *buffers) make(n int) []byte {
-	p := pattern(n, 3)
+	p := append(make([]byte, 0, max(n, 16)), pattern(n, 3)...)
 	b.held = append(b.held, weak.Make(&p[n-1]))
 	return p
 }

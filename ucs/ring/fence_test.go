@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/goucx/goucx/internal/suitetest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -23,6 +24,7 @@ func spinUntil(turn *atomic.Uint64, n uint64) {
 // whether it waits. One of them must see the other, or the producer would sleep
 // beside a free ring.
 func TestFencedReleaseMissesNoWaiter(t *testing.T) {
+	suitetest.SkipEmulated(t)
 	rounds := uint64(100_000)
 	if testing.Short() || raceEnabled {
 		rounds = 5_000

@@ -99,15 +99,3 @@ func openFDs(t *testing.T) int {
 	require.NoError(t, err)
 	return len(entries)
 }
-
-// skipEmulated skips where a user-mode emulator stands between test and kernel:
-// it takes any advice on memory and loses count of truncated descriptors.
-func skipEmulated(t *testing.T) {
-	t.Helper()
-	s, err := Create("goucx-test", 4096)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, s.Close()) }()
-	if unix.Madvise(s.Bytes(), 0x7fff) == nil {
-		t.Skip("emulated kernel")
-	}
-}

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/goucx/goucx/internal/suitetest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -63,7 +64,7 @@ func TestCloseIsIdempotent(t *testing.T) {
 }
 
 func TestPopulateTakesEveryPage(t *testing.T) {
-	skipEmulated(t)
+	suitetest.SkipEmulated(t)
 	page := unix.Getpagesize()
 	s, err := Create("goucx-test", 16*page)
 	require.NoError(t, err)

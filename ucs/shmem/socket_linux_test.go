@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/goucx/goucx/internal/suitetest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -112,7 +113,7 @@ func TestSendWouldBlockThenGoesOn(t *testing.T) {
 }
 
 func TestRecvRefusesManyDescriptors(t *testing.T) {
-	skipEmulated(t)
+	suitetest.SkipEmulated(t)
 	a, b := connected(t)
 	many := make([]int, MaxFDs+1)
 	for i := range many {
