@@ -158,6 +158,31 @@ func TestWorkerThatStandsInsideIsLeftAlone(t *testing.T) {
 	fired(t, c)
 }
 
+// TestWorkerThatStaysInsideCostsLittle: a timer that is due and a descriptor that is
+// ready, of a worker that stays inside, do not keep the goroutine busy.
+func TestWorkerThatStaysInsideCostsLittle(t *testing.T) {
+	a := start(t, Config{Period: maxSection})
+	o := newOwner(t, a)
+	e, err := shmem.NewEventFD()
+	if errors.Is(err, ucs.ErrUnsupported) {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	defer func() { require.NoError(t, e.Close()) }()
+	fn, c := signal()
+	inside(o, func() { require.NoError(t, o.Watch(e.FD(), func() { e.Drain() })) })
+	require.True(t, o.Enter())
+	o.After(0, fn)
+	require.NoError(t, e.Signal())
+	clock, ticked := signal()
+	a.After(200*time.Millisecond, clock)
+	fired(t, ticked)
+	assert.LessOrEqual(t, a.Stats().Wakeups, uint64(200), "four thousand periods have passed")
+	o.Leave()
+	fired(t, c)
+	inside(o, func() { require.NoError(t, o.Unwatch(e.FD())) })
+}
+
 func TestMoreTimersThanASectionTakes(t *testing.T) {
 	a := start(t, Config{})
 	o := newOwner(t, a)

@@ -11,11 +11,14 @@ import (
 // maxSection is what a section may take; longer ones are counted.
 const maxSection = 50 * time.Microsecond
 
+// maxRetry bounds the time between two looks at a worker that stays inside.
+const maxRetry = 16 * time.Millisecond
+
 // view is what the async goroutine remembers of an owner. Nobody else touches
 // it.
 type view struct {
 	count   uint64   // the worker's word when last looked at ...
-	since   ucs.Time // ... and since when it has been that, outside
+	since   ucs.Time // ... and since when it has been that
 	seenDue ucs.Time // Owner.next when last looked at
 
 	ready   []*watched // they do not tell again before rearm
@@ -55,8 +58,10 @@ func (o *Owner) serveInside(now ucs.Time) ucs.Time {
 	case wake > now:
 		return wake
 	case !still: // it may be that the worker does it itself
-		o.rearm()
-		return now.Add(o.a.period)
+		if o.readyServeAt() <= now {
+			o.rearm()
+		}
+		return now.Add(max(o.a.period, min(now.Sub(o.since)/4, maxRetry)))
 	case !o.section(now):
 		return now.Add(o.a.period)
 	}
@@ -100,10 +105,11 @@ func (o *Owner) rearm() {
 // whole period.
 func (o *Owner) stands(now ucs.Time) bool {
 	count := o.inside.Load()
-	if count != o.count || count&1 != 0 || o.since == 0 { // odd: preempted inside, or in a long callback
+	if count != o.count || o.since == 0 {
 		o.count, o.since = count, now
 	}
-	return now.Sub(o.since) >= o.a.period
+	inside := count&1 != 0 // preempted, in a long callback, or left by a panic
+	return !inside && now.Sub(o.since) >= o.a.period
 }
 
 // section runs the owner's due timers and ready descriptors in the worker's
