@@ -17,8 +17,7 @@ import (
 func TestCloseAfterAPanic(t *testing.T) {
 	const timeout = 100 * time.Millisecond
 	ends := map[string]func(){"panic": func() { panic("a fault of the program") }, "Goexit": runtime.Goexit}
-	// Not rc: there the async goroutine is busy for the rest of the process.
-	for _, transport := range []string{"self", "shm", "ud"} {
+	for _, transport := range []string{"self", "shm", "rc", "ud"} {
 		for how, end := range ends {
 			t.Run(transport+" "+how, func(t *testing.T) {
 				bothModes(t, func(t *testing.T, mode ucp.ThreadMode) {

@@ -40,6 +40,12 @@ var foreign = []mutant{
 		pkg: "./ucs/async", test: "^TestOwnerSoon$", quick: true,
 	},
 	{
+		name: "the descriptor of a worker that stays inside keeps the goroutine busy",
+		file: "ucs/async/section.go",
+		old:  "if o.readyServeAt() <= now {", new: "if true {",
+		pkg: "./ucs/async", test: "^TestWorkerThatStaysInsideCostsLittle$", quick: true,
+	},
+	{
 		name: "a refusal after a go-back is dropped",
 		file: "verbs/soft/completer.go",
 		old:  "p.psn.Before(r.una) || !p.psn.Before(r.top):", new: "p.psn.Before(r.una) || !p.psn.Before(r.psn):",
