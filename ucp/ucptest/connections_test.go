@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goucx/goucx/ucp"
+	"github.com/goucx/goucx/verbs/soft"
 )
 
 // small has workers that take little memory, and say nothing twice.
@@ -125,21 +126,22 @@ func TestSparsePattern(t *testing.T) {
 	}
 }
 
-// TestManyUnderFaults: 64 workers talk to each other, all at once, over links that
+// TestManyUnderFaults: 40 workers talk to each other, all at once, over links that
 // lose, double, reorder and corrupt what they carry, connection messages among it.
-// Everything comes once, from each to each, in order.
+// Everything comes once, from each to each, in order. No peer counts as dead, however
+// long the machine takes to post all the sends: nobody makes progress meanwhile.
 func TestManyUnderFaults(t *testing.T) {
 	const times = 3
-	n := 64
+	n, faults := 40, soft.Faults{Seed: 3, Loss: 0.005, Duplicate: 0.005, Reorder: 0.005, Corrupt: 0.005}
 	if raceOn {
 		n = 12
 	}
 	for _, f := range []Factory{
-		simulated("rc-sim", nil, losing, overDevices["rc"]),
-		simulated("ud-sim", nil, losing, overDevices["ud"]),
+		simulated("rc-sim", nil, faults, overDevices["rc"]),
+		simulated("ud-sim", nil, faults, overDevices["ud"]),
 	} {
 		t.Run(f.Column, func(t *testing.T) {
-			f.Env = slices.Concat(f.Env, small, []string{"UCX_RC_CONNECT_RETRY=10ms", "UCX_RC_TIMEOUT=1s"})
+			f.Env = slices.Concat(f.Env, small, []string{"UCX_RC_CONNECT_RETRY=10ms", "UCX_RC_TIMEOUT=1s", "UCX_UD_TIMEOUT=60m"})
 			p := NewPair(t, f, ucp.ThreadSingle)
 			ws := make([]*ucp.Worker, n)
 			for i := range ws {
