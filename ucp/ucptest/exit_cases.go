@@ -14,6 +14,7 @@ import (
 
 var exitCases = []Case{
 	{"the peer closes while a lane to it connects", exitWhileConnecting},
+	{"the peer has closed before a lane to it connects", exitBeforeConnecting},
 }
 
 // lasting makes transports wait for an answer far longer than promptly.
@@ -65,6 +66,38 @@ func exitWhileConnecting(t *testing.T, p *Pair) {
 			}
 		}
 	}
+}
+
+// exitBeforeConnecting: a peer has closed its worker, and its context is open. Over shm the
+// first use of its address fails at once. Over rc and ud no one answers the request to
+// connect: the endpoint fails when the transport gives up.
+func exitBeforeConnecting(t *testing.T, p *Pair) {
+	if p.Alone() {
+		return // there is no peer
+	}
+	const giveUp = 500 * time.Millisecond
+	x, err := p.Factory.open(ucp.Config{CloseTimeout: closeLimit}, "UCX_RC_CONNECT_TIMEOUT=500ms", "UCX_UD_TIMEOUT=500ms")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, x.Close()) })
+	w, peer := p.workerOf(x, ucp.WorkerConfig{Mode: p.mode}), p.workerOf(x, ucp.WorkerConfig{Mode: p.mode})
+	address := peer.Address()
+	require.NoError(t, peer.Close())
+	began := ucs.Now()
+	e, err := w.NewEndpoint(address, ucp.EndpointConfig{})
+	require.NoError(t, err)
+	e.TagSend(pattern(5000, 1), 1)
+	err = p.Wait(e.Flush())
+	took := ucs.Now().Sub(began)
+	if strings.Contains(p.Factory.Column, "shm") {
+		require.ErrorIs(t, err, ucp.ErrUnreachable)
+	} else {
+		require.ErrorIs(t, err, ucp.ErrPeerFailed)
+		require.ErrorContains(t, err, "it does not answer")
+		require.GreaterOrEqual(t, took, giveUp)
+	}
+	require.Less(t, took, giveUp+promptly)
+	require.ErrorIs(t, err, e.Info().Err, "the endpoint has failed with it")
+	closesPromptly(t, w, "after the failure")
 }
 
 // counted adds up the counters of that name of all interfaces of a worker.
