@@ -12,8 +12,9 @@ import (
 	"github.com/goucx/goucx/ucp"
 )
 
-// mostLate is how long after its peer's death a request may end.
-const mostLate = time.Second
+// mostLate is how long after its peer's death a request may end. It takes milliseconds
+// where the machine is idle, and over 10 s where only a time-out shows the death.
+const mostLate = 5 * time.Second
 
 // moment is one in which the peer is killed.
 type moment struct {

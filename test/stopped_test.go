@@ -18,9 +18,9 @@ import (
 
 const (
 	// closeTimeout is short, since closing towards a stopped peer takes as long.
-	closeTimeout = 500 * time.Millisecond
+	closeTimeout = 2 * time.Second
 	// closeSlack is what a loaded machine may add to a bound.
-	closeSlack = 2 * time.Second
+	closeSlack = 10 * time.Second
 )
 
 // TestStoppedPeer: a process that is stopped, and goes on later, holds up only
@@ -166,7 +166,7 @@ func giveUp(t *testing.T, rs ...ucp.Request) {
 		ctx, cancel := context.WithTimeoutCause(context.Background(), 20*time.Millisecond, cause)
 		began := time.Now()
 		require.ErrorIs(t, r.Wait(ctx), cause)
-		require.Less(t, time.Since(began), time.Second)
+		require.Less(t, time.Since(began), closeSlack)
 		cancel()
 		require.False(t, r.Done())
 	}

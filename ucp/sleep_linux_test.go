@@ -55,15 +55,16 @@ func TestIdleCostsNothing(t *testing.T) {
 // A nap of WaitUntil is short, and most of the time is spent in it.
 func TestWaitUntilNaps(t *testing.T) {
 	w, _, _ := newPair(t, "shm", ucp.ThreadSingle)
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	looks := 0
-	before := processTime(t)
-	require.ErrorIs(t, w.WaitUntil(ctx, func() bool { looks++; return false }), context.DeadlineExceeded)
-	used := processTime(t) - before
-	t.Logf("%d looks, %v of processor time in 200 ms", looks, used)
-	assert.Greater(t, looks, 64*5, "it goes on looking")
-	assert.Less(t, used, 150*time.Millisecond)
+	before, began := processTime(t), time.Now()
+	const span = 200 * time.Millisecond
+	enough := func() bool { looks++; return looks > 64*5 && time.Since(began) >= span }
+	require.NoError(t, w.WaitUntil(ctx, enough), "it goes on looking")
+	used, took := processTime(t)-before, time.Since(began)
+	t.Logf("%d looks, %v of processor time in %v", looks, used, took)
+	assert.Less(t, used, took*3/4)
 }
 
 // endsUnseen ends after the last look at it and before it is first watched.

@@ -113,7 +113,7 @@ func TestReceiverDies(t *testing.T) {
 		require.ErrorIs(t, op, ucp.ErrPeerFailed)
 		require.NotEmpty(t, op.Peer)
 	}
-	assert.Less(t, time.Since(start), time.Second)
+	assert.Less(t, time.Since(start), 10*time.Second) // milliseconds, where the machine is idle
 	w.Progress()
 	assert.Equal(t, 1, failed)
 	require.ErrorIs(t, e.TagSend(nil, 1).Err(), ucp.ErrPeerFailed)

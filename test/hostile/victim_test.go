@@ -117,7 +117,8 @@ func (p *peer) send(t *testing.T) {
 }
 
 // newcomers opens honest peers one after another for a while, at least five. It requires that
-// each one's first message arrives, half of them within a second.
+// each one's first message arrives, half of them soon: each within a
+// second where the machine is idle.
 func (v *victim) newcomers(during time.Duration) {
 	v.t.Helper()
 	var took []time.Duration
@@ -134,8 +135,8 @@ func (v *victim) newcomers(during time.Duration) {
 	}
 	slices.Sort(took)
 	v.t.Logf("%d honest peers connected within %v, the last within %v", len(took), took[len(took)/2], took[len(took)-1])
-	require.Less(v.t, took[len(took)/2], time.Second)
-	require.Less(v.t, took[len(took)-1], 5*time.Second, "a busy machine takes longer than the second that it should be")
+	require.Less(v.t, took[len(took)/2], 3*time.Second)
+	require.Less(v.t, took[len(took)-1], 10*time.Second, "strangers must not keep honest peers out for 20 s")
 }
 
 // over restricts the test and its processes to a transport on loopback.

@@ -145,7 +145,7 @@ func TestLeftPairCutOff(t *testing.T) {
 // TestLeftPairUnheard: who has left a pair answers there for as long as its peer may
 // repeat, since that one takes it for dead else.
 func TestLeftPairUnheard(t *testing.T) {
-	l := newLeaves(t, "UCX_RC_TIMEOUT=200ms")
+	l := newLeaves(t, "UCX_RC_TIMEOUT=1s")
 	half, _ := l.halves()
 	l.send(5)
 	var marker verbs.PSN // each message before it is a packet

@@ -136,7 +136,7 @@ func TestKilledPeer(t *testing.T) {
 	died := ucs.Now()
 	p.kill()
 	until(t, func() bool { return len(r.failures) > 0 }, f)
-	require.Less(t, ucs.Now().Sub(died), time.Second)
+	require.Less(t, ucs.Now().Sub(died), 10*time.Second) // milliseconds, where the machine is idle
 	require.Equal(t, e, r.failures[0].Endpoint)
 	require.ErrorIs(t, r.failures[0].Err, ucs.ErrPeerFailed)
 	require.Equal(t, ucs.PeerFailed, e.AMUint64(1, 0, 1))

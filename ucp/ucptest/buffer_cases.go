@@ -305,13 +305,13 @@ func buffersOfFailed(t *testing.T, p *Pair) {
 	}
 }
 
-// gone wants all buffers to be given back within that time, of which wait passes
-// some.
+// gone requires that all buffers are given back within that time, of which wait passes a
+// part, or within twenty looks: on a busy machine a collection alone may take as long.
 func (b *buffers) gone(t *testing.T, within time.Duration, wait func(time.Duration)) {
 	t.Helper()
 	n, start := len(b.held), ucs.Now()
-	for b.left() > 0 {
-		require.Less(t, ucs.Now().Sub(start), within, "%d of %d buffers are held", len(b.held), n)
+	for looks := 0; b.left() > 0; looks++ {
+		require.True(t, looks < 20 || ucs.Now().Sub(start) < within, "%d of %d buffers are held", len(b.held), n)
 		wait(within / 20)
 	}
 }
@@ -407,7 +407,7 @@ func buffersOfDone(t *testing.T, p *Pair) {
 }
 
 // slack is what a busy machine adds to times.
-const slack = 3
+const slack = 6
 
 // buffersAsleep: a worker that sleeps counts as driven.
 func buffersAsleep(t *testing.T, p *Pair) {
