@@ -18,7 +18,7 @@ import (
 // Who sleeps while nothing is under way learns of a peer's death, too, where the
 // transport has to ask for it: in a wait, and at the worker's descriptor.
 func TestSleepersAskForLife(t *testing.T) {
-	for _, s := range []string{"UCX_TLS=rc", "UCX_SOFT_ADDR=127.0.0.1", "UCX_RC_KEEPALIVE_INTERVAL=100ms", "UCX_RC_TIMEOUT=500ms", "UCX_RC_RETRY_COUNT=1"} {
+	for _, s := range []string{"UCX_TLS=rc", "UCX_SOFT_ADDR=127.0.0.1", "UCX_RC_KEEPALIVE_INTERVAL=100ms", "UCX_RC_TIMEOUT=500ms", "UCX_RC_RETRY_COUNT=3"} {
 		k, v, _ := strings.Cut(s, "=")
 		t.Setenv(k, v)
 	}
