@@ -20,6 +20,7 @@ type port struct {
 	last    *source            // the source looked up last
 	spares  []uct.Reregisterer // closed regions that serve again
 	rest    time.Duration      // the async goroutine's: until the next turn of resumeUnattended
+	inTurn  bool               // the async goroutine has a turn of resumeUnattended
 	careful int                // reasons to look at each source: one is bad, or the budget is spent
 }
 
@@ -126,11 +127,13 @@ func (p *port) HandleEvents(es []uct.Event) {
 	}
 }
 
-// HandlePending tries again what waits on a lane.
+// HandlePending tries again what waits on a lane. Where the lane is halted it moves all
+// of ts to the halted endpoint. A turn of the async goroutine passes only the first of
+// what waits: it moves none, since the rest would then go before them.
 func (p *port) HandlePending(ts []uct.Token) int {
 	p.w.resuming = true
 	n := p.resume(ts)
-	for n < len(ts) && p.w.holdBack(ts[n]) {
+	for !p.inTurn && n < len(ts) && p.w.holdBack(ts[n]) {
 		n++
 		n += p.resume(ts[n:])
 	}

@@ -54,7 +54,9 @@ func (p *port) resumeUnattended() time.Duration {
 		return again
 	}
 	w.baton.held = true
+	p.inTurn = true
 	moved, left := f.ResumePending(ucs.Now().Add(resumeTurn))
+	p.inTurn = false
 	due := len(w.calls)+len(w.am.failed) > 0
 	w.handOn()
 	w.unlockShared()

@@ -77,7 +77,8 @@ type IfaceConfig struct {
 // Unattended is an Iface that calls IfaceConfig.Unattended.
 type Unattended interface {
 	// ResumePending passes the pending operations of connected endpoints to the
-	// handler, in order, as Progress does. It starts no batch of them after until.
+	// handler, in order, some of an endpoint's at a time. It starts no batch of them
+	// after until. Progress passes all that wait on an endpoint at once.
 	// Operations may complete, but no message is received and no failure is reported.
 	// It returns how many operations moved, and whether others still wait.
 	ResumePending(until ucs.Time) (moved int, left bool)

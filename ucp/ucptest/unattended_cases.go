@@ -1,6 +1,7 @@
 package ucptest
 
 import (
+	"context"
 	"encoding/binary"
 	"strings"
 	"sync"
@@ -19,6 +20,7 @@ import (
 var unattendedCases = []Case{
 	{"unattended: messages posted before the connection arrive", unattendedPosts},
 	{"unattended: more messages than fit arrive in order", unattendedMany},
+	{"unattended: order behind more answers than a lane awaits", unattendedStalled},
 	{"unattended: no callback of the program runs", unattendedQuiet},
 	{"unattended: beside goroutines that post, progress and close", unattendedBusy},
 }
@@ -81,6 +83,59 @@ func unattendedMany(t *testing.T, p *Pair) {
 		_, err := peer.TagRecv(buf, 7, exact).Wait(p.deadline)
 		require.NoError(t, err, "message %d", i)
 		require.EqualValues(t, i, binary.LittleEndian.Uint64(buf[92:]))
+	}
+}
+
+// unattendedStalled: the async goroutine resumes a fetch that stalls the lane, and ends
+// its turn, while others still wait. The next Progress takes in the answers that let
+// the lane go on. The messages arrive in the order of posting.
+func unattendedStalled(t *testing.T, p *Pair) {
+	const rounds, fetches = 4, 40 // more than a lane awaits
+	each := scaled(4000)
+	w, peer, e := unattended(p)
+	m, err := p.Context.Register(make([]byte, 64), ucp.MemConfig{})
+	require.NoError(t, err)
+	k, err := e.UnpackKey(m.Key())
+	require.NoError(t, err)
+	a, err := ucp.AtomicAt[uint64](k, 0)
+	if p.Factory.FewAtomics && err != nil {
+		require.ErrorIs(t, err, ucp.ErrUnsupported)
+		return
+	}
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(p.deadline)
+	var all sync.WaitGroup
+	defer func() { cancel(); all.Wait() }()
+	all.Go(func() { _ = peer.Run(ctx) })
+	all.Go(func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(300 * time.Microsecond): // the async goroutine has its turns
+				w.Progress()
+			}
+		}
+	})
+	buf := make([]byte, 8)
+	for range rounds {
+		var fs []ucp.Fetch[uint64]
+		for i := range each {
+			if i < fetches {
+				fs = append(fs, a.FetchXor(1))
+			}
+			e.TagSendUint64(uint64(i), 7)
+		}
+		for i := range each {
+			_, err := peer.TagRecv(buf, 7, exact).Wait(p.deadline)
+			require.NoError(t, err, "message %d", i)
+			require.EqualValues(t, i, binary.LittleEndian.Uint64(buf))
+		}
+		for i, f := range fs {
+			v, err := f.Wait(p.deadline)
+			require.NoError(t, err)
+			require.EqualValues(t, i%2, v)
+		}
 	}
 }
 
