@@ -75,14 +75,15 @@ func (e *endpoint) Fence() uct.Status {
 // Check: the peer is the caller.
 func (e *endpoint) Check(uct.Token) uct.Status { return e.state }
 
-// Close: see uct.Endpoint. What the queue holds is still delivered.
+// Close: see uct.Endpoint. What the queue holds is still delivered, before all that
+// other endpoints send from now on.
 func (e *endpoint) Close() {
 	if e.state == ucs.Closed {
 		return
 	}
 	e.end(ucs.Closed)
 	e.pend = pending.Queue{}
-	e.iface.closing++
+	e.iface.closing = append(e.iface.closing, e)
 }
 
 // end makes every later operation answer st.

@@ -25,8 +25,8 @@ type iface struct {
 
 	armed     bool // a send must raise event
 	signalled bool // event is raised
-	closing   int  // closed endpoints that eps still holds
 	closed    bool
+	closing   []*endpoint // in the order of Close; eps still holds them
 
 	dom     *domain
 	size    sizes
@@ -151,7 +151,7 @@ func (i *iface) Close() error {
 		e.end(ucs.Closed)
 		e.pend = pending.Queue{}
 	}
-	i.eps = nil
+	i.eps, i.closing = nil, nil
 	i.dom.ifaceClosed()
 	if i.event == nil {
 		return nil

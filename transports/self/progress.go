@@ -7,7 +7,7 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// Progress delivers messages, endpoint after endpoint, beginning where the last
+// Progress delivers the messages of closed endpoints, then of open ones in turn, beginning where the last
 // call ran out of budget; then it lets each endpoint's waiting tokens try.
 // hot: BenchmarkAMShort, BenchmarkIdle
 func (i *iface) Progress(budget int) int {
@@ -16,7 +16,13 @@ func (i *iface) Progress(budget int) int {
 	}
 	// The handler may make and close endpoints: closed ones stay in eps until
 	// reap, new ones wait for the next pass.
-	done, n, k := 0, len(i.eps), i.next
+	done := 0
+	if len(i.closing) > 0 {
+		if done = i.reap(budget); done >= budget {
+			return done
+		}
+	}
+	n, k := len(i.eps), i.next
 	for range n {
 		if k >= n {
 			k = 0
@@ -34,9 +40,6 @@ func (i *iface) Progress(budget int) int {
 		}
 	}
 	i.next = k
-	if i.closing > 0 {
-		done += i.reap()
-	}
 	return done
 }
 
@@ -53,19 +56,25 @@ func (e *endpoint) deliver(budget int) (done int) {
 	return done
 }
 
-// reap forgets closed endpoints whose messages are delivered and reports the
-// end of their connections. It returns the number of reports.
+// reap delivers the messages of closed endpoints in the order of Close, removes
+// those endpoints, and reports the end of their connections. All of them were sent
+// before the messages of an endpoint that was used after the Close, so they are
+// delivered first. It returns the number of messages and reports.
 //
 //go:noinline
-func (i *iface) reap() (n int) {
-	for k := 0; k < len(i.eps); k++ {
-		e := i.eps[k]
-		if e.state != ucs.Closed || e.q.n > 0 {
-			continue
+func (i *iface) reap(budget int) (n int) {
+	for len(i.closing) > 0 && n < budget {
+		e := i.closing[0]
+		n += e.deliver(budget - n)
+		if e.q.n > 0 {
+			return n
 		}
+		i.closing = i.closing[1:]
+		k := slices.Index(i.eps, e)
 		i.eps = slices.Delete(i.eps, k, k+1)
-		k--
-		i.closing--
+		if k < i.next {
+			i.next--
+		}
 		if e.q.ds != nil {
 			i.handler.HandleFailure(uct.Failure{Source: e.source})
 			n++
@@ -94,7 +103,7 @@ func (i *iface) Arm(uct.EventKind) uct.Status {
 	if i.event == nil {
 		return ucs.Unsupported
 	}
-	if i.closing > 0 {
+	if len(i.closing) > 0 {
 		return ucs.Busy
 	}
 	for _, e := range i.eps {

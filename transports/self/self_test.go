@@ -183,3 +183,32 @@ func BenchmarkIdle(b *testing.B) {
 		i.Progress(64)
 	}
 }
+
+// TestClosedEndpointsComeFirst: an endpoint that is used after the Close of another
+// delivers nothing before the other's last message, however small the budget.
+func TestClosedEndpointsComeFirst(t *testing.T) {
+	const each = 100
+	i, first, s := open(t, nil)
+	var got []uint64
+	s.message = func(d uct.Desc) { got = append(got, d.Header) }
+	var es []uct.Endpoint
+	for range 3 { // made beforehand, so that the order is not that of making
+		e, err := i.NewEndpoint(uct.Address{Iface: i.Address(nil)}, 0)
+		require.NoError(t, err)
+		es = append(es, e)
+	}
+	es = []uct.Endpoint{es[2], first, es[0], es[1]}
+	for k, e := range es {
+		for m := range each {
+			require.Equal(t, ucs.OK, e.AMUint64(1, uint64(k*each+m), 0))
+		}
+		if k < len(es)-1 {
+			e.Close()
+		}
+	}
+	for len(got) < len(es)*each {
+		i.Progress(64)
+	}
+	require.IsIncreasing(t, got)
+	require.Len(t, s.failures, len(es)-1)
+}
