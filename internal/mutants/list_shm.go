@@ -52,6 +52,18 @@ var shm = []mutant{
 		pkg: "./transports/shm", test: "^TestNoHintIsLost$|^TestColdConnection",
 	},
 	{
+		name: "a new connection is read before what a closed one holds",
+		file: "transports/shm/order.go",
+		old:  "n += f.drainAll(f.peers[e.peer][i])", new: "_ = f.peers[e.peer][i]",
+		pkg: "./transports/shm", test: "^TestClosedConnectionIsReadFirst$", quick: true,
+	},
+	{
+		name: "an endpoint takes a connection that the peer reads before a closed one",
+		file: "transports/shm/conn.go",
+		old:  "!e.initiated && !e.separate &&", new: "!e.initiated &&",
+		pkg: "./transports/shm", test: "^TestConnectionThatThePeerReadsIsNotTaken$", quick: true,
+	},
+	{
 		name: "the scan finds nothing",
 		file: "transports/shm/temper.go",
 		old:  "if e := f.slots[f.scanAt]; e != nil && !e.watched {", new: "if e := f.slots[f.scanAt]; e != nil && e.watched {",

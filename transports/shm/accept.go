@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,6 +19,7 @@ import (
 type embryo struct {
 	sock  *shmem.Conn
 	since ucs.Time
+	pid   int // of the peer's process
 }
 
 const (
@@ -45,14 +47,15 @@ func (f *iface) accept() {
 		if err != nil {
 			return // none, or one that is gone already
 		}
-		if cred, err := sock.Peer(); err != nil || cred.UID != uint32(os.Geteuid()) {
+		cred, err := sock.Peer()
+		if err != nil || cred.UID != uint32(os.Geteuid()) {
 			f.stats.Inc(statRefused)
 			f.d.logf("refused a connection of another user", err)
 			_ = sock.Close()
 			continue
 		}
 		f.embryoID++
-		f.embryos[f.embryoID] = embryo{sock, ucs.Now()}
+		f.embryos[f.embryoID] = embryo{sock, ucs.Now(), cred.PID}
 		if err := f.epoll.Add(sock.FD(), evEmbryo|uint64(f.embryoID), shmem.EventIn); err != nil {
 			f.dropEmbryo(f.embryoID)
 			continue
@@ -79,10 +82,25 @@ func (f *iface) welcome(id uint32) {
 	delete(f.embryos, id)
 	_ = f.epoll.Del(m.sock.FD())
 	if err == nil {
-		err = f.adopt(m.sock, b[:n], fds)
+		err = f.adopt(id, m, b[:n], fds)
 	}
 	if err != nil {
 		f.refuse(m.sock, err)
+	}
+}
+
+// welcomeOlder reads the hellos of the process that came before that of embryo id. It
+// sends the hello of a connection before it makes the next, so they have arrived.
+func (f *iface) welcomeOlder(id uint32, pid int) {
+	var older []uint32
+	for o, m := range f.embryos {
+		if o < id && m.pid == pid {
+			older = append(older, o)
+		}
+	}
+	slices.Sort(older)
+	for _, o := range older {
+		f.welcome(o)
 	}
 }
 
@@ -123,9 +141,10 @@ func (f *iface) reapEmbryos(now ucs.Time) {
 	}
 }
 
-// adopt makes a connection from a hello and answers it. It owns fds; the socket
-// is the caller's again on an error.
-func (f *iface) adopt(sock *shmem.Conn, b []byte, fds []int) error {
+// adopt makes a connection from the hello of embryo id, which was m, and answers it. It
+// owns fds; the socket is the caller's again on an error.
+func (f *iface) adopt(id uint32, m embryo, b []byte, fds []int) error {
+	sock := m.sock
 	h, err := parseHello(b)
 	if err == nil && (h.kind != kindHello || len(fds) != 3) {
 		err = fmt.Errorf("message of kind %d with %d descriptors is no hello: %w", h.kind, len(fds), ucs.ErrInvalid)
@@ -139,6 +158,12 @@ func (f *iface) adopt(sock *shmem.Conn, b []byte, fds []int) error {
 	if err != nil {
 		shmem.CloseFDs(fds...)
 		return err
+	}
+	f.welcomeOlder(id, m.pid)
+	for _, o := range f.peers[h.name] {
+		if o.m.State() == machine.Opening {
+			o.read() // the peer may have accepted it before
+		}
 	}
 	e := f.crossing(&h)
 	if _, ok := f.merged[h.conn]; ok { // its pair came with an accept
@@ -158,6 +183,7 @@ func (f *iface) adopt(sock *shmem.Conn, b []byte, fds []int) error {
 		shmem.CloseFDs(fds[1:]...)
 		return errors.Join(err, p.seg.Close())
 	}
+	e.separate = f.closing(h.name)
 	e.hold(p)
 	e.sock = sock
 	if err = e.meet(h, fds[1], fds[2]); err == nil {
@@ -184,15 +210,13 @@ func (f *iface) count(e *ep) {
 }
 
 // crossing finds the connection that this side is making to a peer whose hello
-// came: both then make one. Its answer may be there already, which decides that
-// they do not cross.
+// came: both then make one. They do not cross where its answer has been read.
 func (f *iface) crossing(h *hello) *ep {
 	e := f.openings[h.name]
 	if e == nil || h.flags&flagSeparate != 0 {
 		return nil
 	}
-	e.read()
-	if f.openings[h.name] != e || e.dead != nil || e.hungUp || e.side != nil {
+	if e.dead != nil || e.hungUp || e.side != nil {
 		return nil
 	}
 	mine, theirs := e.maxBulk, h.layout().MaxBulk()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -17,7 +18,7 @@ import (
 
 // takeable reports whether an endpoint may be opened on the connection.
 func (e *ep) takeable() bool {
-	return !e.initiated && !e.opened && !e.m.SaidBye() && !e.heardBye && !e.hungUp && e.dead == nil
+	return !e.initiated && !e.separate && !e.opened && !e.m.SaidBye() && !e.heardBye && !e.hungUp && e.dead == nil
 }
 
 // connect makes a connection to peer, whose device address is there; it can be
@@ -32,9 +33,15 @@ func (f *iface) connect(peer ifaceName, there []byte) (*ep, error) {
 		return nil, errors.Join(err, e.release())
 	}
 	e.initiated = true
-	e.separate = peer == f.name || f.openings[peer] != nil
+	e.separate = peer == f.name || f.openings[peer] != nil || f.closing(peer)
 	if !e.separate {
 		f.openings[peer] = e
+	}
+	for _, o := range slices.Backward(f.undialed) {
+		if o.peer == peer {
+			e.behind = o
+			break
+		}
 	}
 	e.step(machine.Event{Kind: machine.Connect})
 	if err := e.firstDial(); errors.Is(err, shmem.ErrWouldBlock) {
@@ -84,9 +91,14 @@ func (f *iface) newEP(peer ifaceName, maxBulk int) (*ep, error) {
 }
 
 // dial connects the socket and sends the hello. ErrWouldBlock: the peer's
-// backlog is full, or too many descriptors are on their way; try again later.
+// backlog is full, an older connection to the peer is not dialled yet, or too many
+// descriptors are on their way; try again later.
 func (e *ep) dial() error {
 	f := e.f
+	if e.behind != nil && e.behind.undialed() {
+		return shmem.ErrWouldBlock
+	}
+	e.behind = nil
 	sock, err := shmem.Dial(f.socketName(e.peer))
 	if err != nil {
 		return err
@@ -113,15 +125,18 @@ func (e *ep) dial() error {
 	return e.watch()
 }
 
+// undialed reports whether the hello is still to be sent.
+func (e *ep) undialed() bool { return e.dead == nil && e.sock == nil && !e.released }
+
 // dialAll takes up the handshakes that stand still.
 func (f *iface) dialAll() {
 	es := f.undialed
 	f.undialed = nil
 	for _, e := range es {
-		if e.dead == nil && e.sock == nil && !e.released {
+		if e.undialed() {
 			e.greet()
 		}
-		if e.dead == nil && e.sock == nil && !e.released {
+		if e.undialed() {
 			f.undialed = append(f.undialed, e)
 		}
 	}

@@ -7,9 +7,11 @@
 // and may write at once; conn.go and accept.go hold that handshake, hear.go what
 // is said later, service.go what sockets and processes bring up. What becomes of
 // a connection that both made at once (accept.go), that grows (grow.go) or that
-// sleeps (lull.go) is decided by wireup/machine; drive.go does what it says. progress.go polls: hot connections' cells in each pass, the others
-// through the head words of the iface's inbox, everything now and then. am.go
-// sends, pending.go waits for room. Regions and keys of the domain are in md.go,
+// sleeps (lull.go) is decided by wireup/machine; drive.go does what it says.
+// order.go has a new connection read after a closed one. progress.go polls: hot
+// connections' cells in each pass, the others through the head words of the iface's
+// inbox, everything now and then. am.go sends, pending.go waits for room. Regions
+// and keys of the domain are in md.go,
 // region.go and the key*.go files; the accesses themselves in package mapped.
 // docs/wire/shm.md has every byte that two processes share.
 //

@@ -32,6 +32,10 @@ func (e *ep) do(a machine.Action) {
 	case machine.Send:
 		e.post(a.Msg)
 	case machine.Read:
+		if e.reads == machine.None && !e.received() {
+			e.startLater()
+			return
+		}
 		e.readIn(a.Pair)
 	case machine.Write, machine.Retire:
 		if e.resLen >= 0 || len(e.later) > 0 {

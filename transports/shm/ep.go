@@ -54,7 +54,7 @@ type ep struct {
 	merged    uint64           // of iface.merged
 	peer      ifaceName
 	initiated bool
-	separate  bool // does not cross with what the peer initiates
+	separate  bool // does not cross with what the peer initiates; no endpoint takes it where the peer made it
 	counted   bool // among iface.accepted
 	opened    bool // an endpoint is open on it
 	broken    bool // its socket is, what it said last is to be read
@@ -79,7 +79,8 @@ type ep struct {
 	paused ucs.Time // no offers before
 	lull.Activity
 
-	pend pending.Queue
+	behind *ep // not dialled yet, and to be dialled first
+	pend   pending.Queue
 
 	sock      *shmem.Conn
 	side      *shmem.Conn // by which the peer said hello while ours stands
@@ -239,6 +240,7 @@ func (e *ep) Close() {
 		e.shut(ucs.Closed)
 	}
 	e.bye(kindBye)
+	e.f.passedBy(e.peer)
 	e.f.settleLater(e)
 }
 

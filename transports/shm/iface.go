@@ -55,6 +55,8 @@ type iface struct {
 	pageAt   int
 	slots    []*ep
 	freeSlot []int
+	peers    map[ifaceName][]*ep // the connections with each, oldest first
+	starting []*ep               // that are to be read for the first time
 	undialed []*ep               // whose peer's backlog was full
 	openings map[ifaceName]*ep   // connections that cross with one that the peer makes
 	merged   map[uint64]struct{} // the peer's connections that came with an accept, whose hello may come yet
@@ -119,7 +121,7 @@ func openIface(d *domain, _ uct.IfaceInfo, c uct.IfaceConfig) (uct.Iface, error)
 	f := &iface{
 		d: d, handler: c.Handler, layout: layout, dir: socketDir.Get(set),
 		threads: max(c.Threads, 1), embryos: map[uint32]embryo{}, scanEvery: rescan.Get(set), worker: c.Worker,
-		openings: map[ifaceName]*ep{}, merged: map[uint64]struct{}{},
+		peers: map[ifaceName][]*ep{}, openings: map[ifaceName]*ep{}, merged: map[uint64]struct{}{},
 		largest: int(ringMaxSize.Get(set)), maxMapped: maxPairs.Get(set),
 		noBarrier: shmem.RegisterGlobal() != nil,
 	}
@@ -234,8 +236,8 @@ func (f *iface) NewEndpoint(a uct.Address, t int) (uct.Endpoint, error) {
 // untaken finds a connection that the peer made and nobody sends on. Rings of
 // another geometry than ours serve for receiving alone.
 func (f *iface) untaken(peer ifaceName) *ep {
-	for _, e := range f.slots {
-		if e != nil && e.peer == peer && e.takeable() && e.maxBulk >= f.attr.AM.Bcopy {
+	for _, e := range f.peers[peer] {
+		if e.takeable() && e.maxBulk >= f.attr.AM.Bcopy {
 			return e
 		}
 	}
@@ -328,6 +330,6 @@ func (f *iface) releaseAll() (err error) {
 	}
 	f.hot, f.words, f.seen, f.waiting, f.slots, f.embryos, f.pages = nil, nil, nil, nil, nil, nil, nil
 	f.undialed, f.recheck, f.ending, f.asleep, f.attention = nil, nil, nil, nil, false
-	f.deferred, f.wanting = nil, nil
+	f.deferred, f.wanting, f.starting, f.peers = nil, nil, nil, nil
 	return err
 }

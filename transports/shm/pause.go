@@ -57,7 +57,7 @@ func (e *ep) sent() bool { return e.m.SaidBye() || e.tx.Head() > 1 }
 // unsaid counts connections that could not be dialled and hold messages.
 func (f *iface) unsaid() (n int) {
 	for _, e := range f.undialed {
-		if e.dead == nil && e.sock == nil && !e.released && e.sent() {
+		if e.undialed() && e.sent() {
 			n++
 		}
 	}

@@ -75,7 +75,8 @@ func (f *iface) service() int {
 		f.dispatch(ev)
 	}
 	f.doDeferred()
-	done := f.recheckAll() + f.hints(0, len(f.words), uct.MaxBatch)
+	done := f.startReads()
+	done += f.recheckAll() + f.hints(0, len(f.words), uct.MaxBatch)
 	now := ucs.Now()
 	if now.Sub(f.tended) >= tendEvery {
 		f.tended = now
@@ -138,7 +139,8 @@ func (f *iface) settleOne(e *ep) int {
 		e.lost()
 	}
 	if e.hungUp && e.dead == nil && !e.over {
-		n = f.drainAll(e)
+		n += f.startReads() // its accept may have come with its end
+		n += f.drainAll(e)
 		f.end(e)
 	}
 	if e.dead != nil && !e.reported {

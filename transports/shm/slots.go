@@ -2,6 +2,7 @@ package shm
 
 import (
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/goucx/goucx/ucs"
@@ -26,6 +27,7 @@ func (f *iface) takeSlot(e *ep) error {
 		f.slots = append(f.slots, e)
 	}
 	e.source = uint32(e.slot) + 1
+	f.peers[e.peer] = append(f.peers[e.peer], e)
 	// What the slot's last owner left would hide a hint that is equal to it.
 	p := f.pageOf(e.slot)
 	p.seen[e.slot%inboxSlots] = 0
@@ -50,6 +52,12 @@ func (f *iface) pageOf(slot int) page { return f.pages[slot/inboxSlots] }
 func (f *iface) forget(e *ep) {
 	f.chill(e)
 	f.slots[e.slot] = nil
+	es := f.peers[e.peer]
+	if i := slices.Index(es, e); len(es) > 1 {
+		f.peers[e.peer] = slices.Delete(es, i, i+1)
+	} else {
+		delete(f.peers, e.peer)
+	}
 	f.freeSlot = append(f.freeSlot, e.slot)
 	f.shape()
 }

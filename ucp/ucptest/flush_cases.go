@@ -1,6 +1,7 @@
 package ucptest
 
 import (
+	"encoding/binary"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -15,6 +16,7 @@ var flushCases = []Case{
 	{"56 several flushes at once", flushSeveral},
 	{"57 fence keeps order and never blocks", flushFence},
 	{"flush of a closed endpoint", flushClosed},
+	{"after an endpoint's flush, another endpoint's messages come later", flushThenAnother},
 }
 
 // mostFilled is how many bytes fill sends at most: where somebody progresses
@@ -138,4 +140,24 @@ func flushClosed(t *testing.T, p *Pair) {
 	require.NoError(t, e.Close())
 	require.ErrorIs(t, p.Wait(e.Flush()), ucp.ErrClosed)
 	e.Fence()
+}
+
+// flushThenAnother: closing an endpoint flushes it. What is posted on another one
+// after that comes later, however many messages are still to be received.
+func flushThenAnother(t *testing.T, p *Pair) {
+	const tag ucp.Tag = 9
+	buf := make([]byte, 8)
+	for round, n := range []int{1, 63, 64, 65, 200, 1000, 70, 3} {
+		for part := range 2 {
+			e := p.Connect(p.A, p.B)
+			for i := range n {
+				e.TagSendUint64(uint64(part*n+i), tag)
+			}
+			require.NoError(t, p.Close(p.A, e))
+		}
+		for i := range 2 * n {
+			p.MustRecv(p.B.TagRecv(buf, tag, exact))
+			require.EqualValues(t, i, binary.LittleEndian.Uint64(buf), "of %d in round %d", 2*n, round)
+		}
+	}
 }

@@ -1,0 +1,286 @@
+package shm
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/shmem"
+	"github.com/goucx/goucx/uct"
+	"github.com/goucx/goucx/wireup/machine"
+)
+
+// sequence is a receiver that keeps the headers of what comes, and a sender that counts
+// them up over all connections.
+type sequence struct {
+	recorder
+	next uint64
+	got  []uint64
+}
+
+func newSequence() *sequence {
+	s := &sequence{}
+	s.onAM = func(d uct.Desc, _ []byte) { s.got = append(s.got, d.Header) }
+	return s
+}
+
+func (s *sequence) send(t *testing.T, e *ep, n int) {
+	for range n {
+		require.Equal(t, ucs.OK, e.AMUint64(1, s.next, 0))
+		s.next++
+	}
+}
+
+// receive waits for everything that was sent and requires its order.
+func (s *sequence) receive(t *testing.T, fs ...*iface) {
+	t.Helper()
+	until(t, func() bool { return uint64(len(s.got)) >= s.next }, fs...)
+	require.Len(t, s.got, int(s.next))
+	for i, h := range s.got {
+		require.EqualValues(t, i, h)
+	}
+}
+
+// TestClosedConnectionIsReadFirst: the receiver accepts the closed connection before the
+// next one is made, or finds both; it reads many others, or none.
+func TestClosedConnectionIsReadFirst(t *testing.T) {
+	for name, tc := range map[string]struct{ others, between int }{
+		"both new":         {0, 0},
+		"one is read":      {0, 3},
+		"beside others":    {2 * maxHot, 0},
+		"cold, one is new": {2 * maxHot, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rb := newSequence()
+			a, b := openTest(t, new(recorder)), openTest(t, rb)
+			busy := openTest(t, new(recorder))
+			for range tc.others {
+				connectTest(t, busy, b)
+			}
+			until(t, func() bool { return b.live() == tc.others }, b, busy)
+			for _, n := range []int{1, drainBatch, drainBatch + 1, 31, 3} {
+				e := connectTest(t, a, b)
+				rb.send(t, e, n)
+				for range tc.between {
+					b.slowPass() // a whole service, with one batch of messages at most
+				}
+				e.Close()
+			}
+			rb.receive(t, b)
+			until(t, func() bool { return a.live() == 0 }, a, b)
+			require.Empty(t, b.peers[a.name])
+		})
+	}
+}
+
+// TestConnectionThatThePeerReadsIsNotTaken once another was closed: the peer may read it
+// before the last messages of the closed one.
+func TestConnectionThatThePeerReadsIsNotTaken(t *testing.T) {
+	for _, name := range []string{"accepted before the close", "accepted after it"} {
+		t.Run(name, func(t *testing.T) {
+			rb := newSequence()
+			a, b := openTest(t, new(recorder)), openTest(t, rb)
+			first := connectTest(t, a, b)
+			rb.send(t, first, 1)
+			until(t, func() bool { return len(rb.got) == 1 && first.peerInbox != nil }, a, b)
+			answer := connectTest(t, b, a)
+			require.False(t, answer.initiated)
+			theirs := connectTest(t, b, a)
+			require.True(t, theirs.initiated)
+			if name == "accepted before the close" {
+				until(t, func() bool { return a.live() == 2 && theirs.reads != machine.None }, a, b)
+			}
+			rb.send(t, first, 30)
+			first.Close()
+			until(t, func() bool { return a.live() == 2 }, a)
+			second := connectTest(t, a, b)
+			require.True(t, second.initiated)
+			rb.send(t, second, 10)
+			theirs.greet() // the answer of a is there
+			rb.receive(t, b)
+			answer.Close()
+			until(t, func() bool { return first.released && answer.released }, a, b)
+			second.Close()
+			until(t, func() bool { return second.released }, a, b)
+			third := connectTest(t, a, b)
+			require.True(t, third.initiated, "the peer has read its own all the time")
+			until(t, func() bool { return third.peerInbox != nil }, a, b)
+			require.False(t, connectTest(t, b, a).initiated, "of a closed one nothing is left to read")
+		})
+	}
+}
+
+// TestConnectionOfThePeerIsClosed that its maker does not know as accepted yet.
+func TestConnectionOfThePeerIsClosed(t *testing.T) {
+	rb := newSequence()
+	a, b := openTest(t, new(recorder)), openTest(t, rb)
+	theirs := connectTest(t, b, a)
+	until(t, func() bool { return a.live() == 1 }, a)
+	first := connectTest(t, a, b)
+	require.False(t, first.initiated)
+	rb.send(t, first, 30)
+	first.Close()
+	second := connectTest(t, a, b)
+	require.True(t, second.initiated)
+	rb.send(t, second, 30)
+	require.Equal(t, machine.Opening, theirs.m.State())
+	b.accept() // before it looks at the socket of its own connection
+	rb.receive(t, b)
+}
+
+// TestAcceptComesWithTheEnd: what was sent in between is not lost.
+func TestAcceptComesWithTheEnd(t *testing.T) {
+	rb := newSequence()
+	a, b := openTest(t, new(recorder)), openTest(t, rb)
+	theirs := connectTest(t, b, a)
+	until(t, func() bool { return a.live() == 1 }, a)
+	rb.send(t, connectTest(t, a, b), 5)
+	require.NoError(t, a.Close())
+	theirs.posted(machine.Msg{Kind: machine.Bye}, unix.EPIPE)
+	b.settle()
+	require.Len(t, rb.got, 5)
+	require.Len(t, rb.failures, 1)
+}
+
+// TestHellosAreReadInOrder whichever of them the receiver sees first.
+func TestHellosAreReadInOrder(t *testing.T) {
+	rb := newSequence()
+	a, b := openTest(t, new(recorder)), openTest(t, rb)
+	silent, err := shmem.Dial(b.socketName(b.name))
+	require.NoError(t, err)
+	for range 3 {
+		e := connectTest(t, a, b)
+		rb.send(t, e, 20)
+		e.Close()
+	}
+	for range 4 {
+		sock, err := b.listener.Accept()
+		require.NoError(t, err)
+		cred, err := sock.Peer()
+		require.NoError(t, err)
+		b.embryoID++
+		b.embryos[b.embryoID] = embryo{sock, ucs.Now(), cred.PID}
+		require.NoError(t, b.epoll.Add(sock.FD(), evEmbryo|uint64(b.embryoID), shmem.EventIn))
+	}
+	b.welcome(b.embryoID)
+	require.Len(t, b.embryos, 1, "that has said nothing, and holds up nobody")
+	rb.receive(t, b)
+	require.NoError(t, silent.Close())
+	until(t, func() bool { return len(b.embryos) == 0 }, b)
+}
+
+// TestConnectionsAreDialledInOrder where the peer's backlog was full, until one of them
+// ends.
+func TestConnectionsAreDialledInOrder(t *testing.T) {
+	for _, dies := range []bool{false, true} {
+		rb := newSequence()
+		a, b := openTest(t, new(recorder)), openTest(t, rb)
+		empty := fillBacklog(t, b)
+		first := connectTest(t, a, b)
+		if dies {
+			a.failLater(first, errBroken)
+		} else {
+			rb.send(t, first, 20)
+		}
+		first.Close()
+		second := connectTest(t, a, b)
+		rb.send(t, second, 20)
+		require.Nil(t, first.sock)
+		require.Nil(t, second.sock)
+		for b.embryoID == 0 {
+			b.Progress(64) // the backlog has room
+		}
+		second.greet()
+		require.Equal(t, dies, second.sock != nil, "the first comes first as long as it is to come")
+		third := connectTest(t, a, b)
+		rb.send(t, third, 1)
+		empty()
+		rb.receive(t, a, b)
+		until(t, func() bool { return len(a.undialed) == 0 }, a)
+		require.Nil(t, third.behind)
+	}
+}
+
+// TestNewConnectionDoesNotWait for an older one that goes on, fails, or ends.
+func TestNewConnectionDoesNotWait(t *testing.T) {
+	for name, how := range map[string]func(a *iface, old *ep){
+		"nothing":    func(*iface, *ep) {},
+		"hangs up":   func(_ *iface, old *ep) { old.hungUp = true; _ = old.disconnect() },
+		"lies":       func(_ *iface, old *ep) { old.tx.Mark(12345) },
+		"sleeps":     func(_ *iface, old *ep) { old.step(machine.Event{Kind: machine.Sleep}) },
+		"closes all": func(a *iface, old *ep) { old.Close(); old.bye(kindByeAll) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var rb recorder
+			a, b := openTest(t, new(recorder)), openTest(t, &rb)
+			old := connectTest(t, a, b)
+			require.Equal(t, ucs.OK, old.AMUint64(1, 1, 0))
+			until(t, func() bool { return rb.n == 1 && old.peerInbox != nil }, a, b)
+			for range 30 {
+				require.Equal(t, ucs.OK, old.AMUint64(1, 1, 0))
+			}
+			how(a, old)
+			e := connectTest(t, a, b)
+			require.Equal(t, ucs.OK, e.AMUint64(1, 2, 0))
+			until(t, func() bool { return rb.header == 2 }, b)
+			require.Equal(t, 32, rb.n)
+		})
+	}
+}
+
+// TestPeerThatSendsOnStallsNobody: its older connection never runs empty, and it makes
+// new ones all the time.
+func TestPeerThatSendsOnStallsNobody(t *testing.T) {
+	var rb recorder
+	a, b, other := openTest(t, new(recorder)), openTest(t, &rb), openTest(t, new(recorder))
+	old := connectTest(t, a, b)
+	var heard []uint64
+	rb.onAM = func(d uct.Desc, _ []byte) {
+		if d.Header != 1 {
+			heard = append(heard, d.Header)
+			return
+		}
+		for range 2 { // more than is received
+			_ = old.AMUint64(1, 1, 0) // the ring may be full
+		}
+	}
+	require.Equal(t, ucs.OK, old.AMUint64(1, 1, 0))
+	until(t, func() bool { return !old.tx.Room() }, b)
+	for range 10 {
+		e := connectTest(t, a, b)
+		require.Equal(t, ucs.OK, e.AMUint64(1, 2, 0))
+	}
+	require.Equal(t, ucs.OK, connectTest(t, other, b).AMUint64(1, 3, 0))
+	b.look()
+	require.Less(t, b.slowPass(), 5*old.cells())
+	require.Len(t, heard, 11)
+	require.Contains(t, heard, uint64(3))
+	rb.onAM = nil
+}
+
+// TestConnectionThatCouldCross with one of the peer's, while the peer has yet to accept a
+// closed one. Chance decides which of two that cross stands.
+func TestConnectionThatCouldCross(t *testing.T) {
+	for range 16 {
+		rb := newSequence()
+		a, b := openTest(t, new(recorder)), openTest(t, rb)
+		beside := connectTest(t, a, b)
+		until(t, func() bool { return b.live() == 1 }, b)
+		require.False(t, connectTest(t, b, a).initiated)
+		first := connectTest(t, a, b)
+		rb.send(t, first, 20)
+		first.Close()
+		beside.read()
+		require.Equal(t, machine.Open, beside.m.State())
+		theirs := connectTest(t, b, a)
+		require.True(t, theirs.initiated)
+		second := connectTest(t, a, b)
+		rb.send(t, second, 20)
+		until(t, func() bool { return len(a.peers[b.name]) == 4 || second.side != nil || second.peerInbox != nil }, a)
+		theirs.greet()
+		b.startReads()
+		rb.receive(t, b)
+	}
+}
