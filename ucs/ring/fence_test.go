@@ -5,8 +5,9 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/goucx/goucx/internal/suitetest"
 	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/internal/suitetest"
 )
 
 // spinUntil waits for a turn without sleeping: both sides must run at once for

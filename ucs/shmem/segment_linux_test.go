@@ -6,10 +6,11 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/goucx/goucx/internal/suitetest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/goucx/goucx/internal/suitetest"
 
 	"github.com/goucx/goucx/ucs"
 )

@@ -7,10 +7,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goucx/goucx/internal/suitetest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/goucx/goucx/internal/suitetest"
 
 	"github.com/goucx/goucx/ucs"
 )
