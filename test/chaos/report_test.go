@@ -66,6 +66,8 @@ func (c *controller) collect(during time.Duration, told func(p *process) bool) {
 					// Others may have noticed it first.
 					c.found = slices.Insert(c.found, 0, fmt.Sprintf("member %d ended by itself: %v", s.id, p.cmd.ProcessState))
 				}
+			case s.Kind == "closed":
+				c.members[s.id].state = closed
 			case s.Kind == "state":
 				c.states[s.id] += s.Text
 			case s.Kind == "anomaly":
