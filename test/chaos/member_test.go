@@ -492,7 +492,13 @@ func (m *member) String() string {
 		fmt.Fprintf(&b, "\tany %v\n", r.req)
 	}
 	if m.w != nil {
-		fmt.Fprintf(&b, "\tcounters: %v\n", m.w.Stats())
+		b.WriteString("\tcounters:")
+		for _, c := range m.w.Stats().Snapshot() {
+			if c.Value != 0 {
+				fmt.Fprintf(&b, " %s %d", c.Name, c.Value)
+			}
+		}
+		b.WriteByte('\n')
 	}
 	return b.String()
 }
