@@ -8,8 +8,8 @@ import (
 
 	"github.com/goucx/goucx/transports/internal/nic"
 	"github.com/goucx/goucx/ucs"
-	"github.com/goucx/goucx/ucs/async"
 	"github.com/goucx/goucx/uct"
+	"github.com/goucx/goucx/uct/ucttest"
 	"github.com/goucx/goucx/wireup/machine"
 )
 
@@ -62,7 +62,7 @@ func readsAway(t *testing.T) (a, b *end, to *ep, addr uint64, key uct.RKey) {
 	a.events = nil
 	require.Equal(t, ucs.InProgress, to.GetBcopy(make([]byte, 8), addr, key, 1))
 	b.leave()
-	until(t, seldom(func() bool { return a.sees(func() bool { return to.out == nil }) }), b)
+	until(t, ucttest.Seldom(func() bool { return a.sees(func() bool { return to.out == nil }) }), b)
 	return a, b, to, addr, key
 }
 
@@ -73,7 +73,7 @@ func TestOrderAwake(t *testing.T) {
 		a, b, to, addr, key := readsAway(t)
 		require.Equal(t, ucs.OK, to.Fence())
 		a.inside(to.want)
-		until(t, seldom(func() bool { return a.sees(func() bool { return to.out != nil }) }), b)
+		until(t, ucttest.Seldom(func() bool { return a.sees(func() bool { return to.out != nil }) }), b)
 		require.Equal(t, ucs.NoResource, to.PutUint64(1, addr, key), "the get has not ended")
 		if waits {
 			require.Equal(t, ucs.OK, to.PendingAdd(5))
@@ -157,17 +157,4 @@ func TestBrokenAsleep(t *testing.T) {
 	until(t, func() bool { return len(a.failures) == 1 }, a, b)
 	require.ErrorIs(t, a.failures[0].Err, ucs.ErrRemoteAccess)
 	require.Equal(t, []uct.Event{{Token: 1, Status: ucs.RemoteAccess}}, a.events)
-}
-
-// seldom looks at cond once every ten periods of the async goroutine, which runs a
-// section only while the worker is left alone for one.
-func seldom(cond func() bool) func() bool {
-	var next ucs.Time
-	return func() bool {
-		if now := ucs.Now(); now < next {
-			return false
-		}
-		next = ucs.Now().Add(10 * async.DefaultPeriod)
-		return cond()
-	}
 }

@@ -141,8 +141,8 @@ func (f *iface) reapEmbryos(now ucs.Time) {
 	}
 }
 
-// adopt makes a connection from the hello of embryo id, which was m, and answers it. It
-// owns fds; the socket is the caller's again on an error.
+// adopt makes a connection from b, the hello of embryo m, and replies to it. id is the
+// embryo's. adopt owns fds; on an error the caller closes the socket.
 func (f *iface) adopt(id uint32, m embryo, b []byte, fds []int) error {
 	sock := m.sock
 	h, err := parseHello(b)

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/goucx/goucx/ucs"
-	"github.com/goucx/goucx/ucs/async"
 	"github.com/goucx/goucx/uct"
+	"github.com/goucx/goucx/uct/ucttest"
 )
 
 // readable waits for n's event descriptor.
@@ -60,21 +60,8 @@ func TestWokenWithoutMemory(t *testing.T) {
 	b.sees(full(1000))
 	defer b.sees(full(-1000))
 	require.Equal(t, ucs.OK, p.to.AMUint64(1, 1, 1))
-	until(t, seldom(func() bool { return b.sees(func() bool { return b.wake.Raised() }) }), a)
+	until(t, ucttest.Seldom(func() bool { return b.sees(func() bool { return b.wake.Raised() }) }), a)
 	require.True(t, b.readable(0))
 	until(t, func() bool { return len(b.got) == 1 }, a, b)
 	require.Empty(t, a.fails)
-}
-
-// seldom looks at cond once every ten periods of the async goroutine, which runs a
-// section only while the worker is left alone for one.
-func seldom(cond func() bool) func() bool {
-	var next ucs.Time
-	return func() bool {
-		if now := ucs.Now(); now < next {
-			return false
-		}
-		next = ucs.Now().Add(10 * async.DefaultPeriod)
-		return cond()
-	}
 }

@@ -69,8 +69,8 @@ func exitWhileConnecting(t *testing.T, p *Pair) {
 }
 
 // exitBeforeConnecting: a peer has closed its worker, and its context is open. Over shm the
-// first use of its address fails at once. Over rc and ud no one answers the request to
-// connect: the endpoint fails when the transport gives up.
+// first use of its address fails at once. Over rc and ud nothing replies to the request
+// to connect: the endpoint fails when the transport's time to connect is over.
 func exitBeforeConnecting(t *testing.T, p *Pair) {
 	if p.Alone() {
 		return // there is no peer

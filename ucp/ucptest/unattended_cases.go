@@ -86,9 +86,9 @@ func unattendedMany(t *testing.T, p *Pair) {
 	}
 }
 
-// unattendedStalled: the async goroutine resumes a fetch that stalls the lane, and ends
-// its turn, while others still wait. The next Progress takes in the answers that let
-// the lane go on. The messages arrive in the order of posting.
+// unattendedStalled: the async goroutine resumes a fetch that stalls the lane, and its
+// turn ends while other operations still wait. The next Progress receives the replies that
+// resume the lane. The messages arrive in the order of posting.
 func unattendedStalled(t *testing.T, p *Pair) {
 	const rounds, fetches = 4, 40 // more than a lane awaits
 	each := scaled(4000)
