@@ -32,7 +32,8 @@ func (e Endpoint) Flush() Request {
 	return f.request()
 }
 
-// Flush flushes all endpoints. A failure of one is reported by its error.
+// Flush flushes all endpoints. A failure of one is reported by its error. An endpoint
+// that is closed or aborted meanwhile is no failure: the flush ends without it.
 func (w *Worker) Flush() Request {
 	w.t.lock()
 	defer w.t.unlock()
@@ -165,6 +166,17 @@ func (w *Worker) resumeFlush(i uint32) ucs.Status {
 		return ucs.InProgress
 	}
 	return s.status
+}
+
+// endFlushes ends the parts of flushes on a lane that closes. No endpoint or remote key
+// uses the lane, so a part has nothing to wait for: it fails only if the lane failed.
+func (w *Worker) endFlushes(lane uint32) {
+	for i := uint32(1); int(i) < len(w.slab.slots); i++ {
+		if s := &w.slab.slots[i]; s.op == opFlush && s.state == slotLive && s.lane == lane && s.flags&flagChild != 0 {
+			w.leaveFlush(i)
+			w.end(i, w.t.lanes[lane].status)
+		}
+	}
 }
 
 // mayOrder says whether a flush or fence of the lane would cover everything

@@ -232,6 +232,7 @@ func (w *Worker) closeLane(i uint32) {
 			s.port.iface.Disconnect(s.id)
 		}
 	}
+	w.endFlushes(i)
 	w.endSends(i, ucs.Canceled)
 	w.purgeLane(i, ucs.Canceled)
 	w.endReported(i)

@@ -128,8 +128,9 @@ type Iface interface {
 	// but something that gives no sign is due; Progress within a millisecond or so.
 	Arm(k EventKind) Status
 	// Activate and Deactivate count the endpoints that the layer above uses;
-	// they come in pairs. ActiveEndpoints adds the connections that peers made.
-	// While it is 0 nothing but EventFD needs to be looked at.
+	// they come in pairs. ActiveEndpoints adds the connections that peers made, and
+	// those of closed endpoints that have tokens in flight. While it is 0 nothing but
+	// EventFD needs to be looked at.
 	Activate()
 	Deactivate()
 	ActiveEndpoints() int

@@ -199,10 +199,10 @@ func (e *ep) Close() {
 	if e.status == ucs.OK {
 		e.shut(ucs.Closed)
 	}
+	if e.dead == nil && e.m.State() != machine.Idle && !e.m.PeerEnded() || e.f.isUnderWay(e) {
+		e.f.count(e) // the peer may still send, and is to be told; events are to be reported
+	}
 	if e.dead == nil {
-		if e.m.State() != machine.Idle && !e.m.PeerEnded() {
-			e.f.count(e) // the peer may still send, and is to be told
-		}
 		e.step(machine.Event{Kind: machine.Close})
 	}
 	e.f.settleLater(e)

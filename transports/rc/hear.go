@@ -180,8 +180,10 @@ func (f *iface) count(e *ep) {
 	}
 }
 
+// uncount ends that, but not while operations of a closed endpoint are under way: their
+// events come from Progress, which is called for active ifaces only.
 func (f *iface) uncount(e *ep) {
-	if e.counted {
+	if e.counted && (e.opened || !f.isUnderWay(e)) {
 		e.counted = false
 		f.accepted.Add(-1)
 	}

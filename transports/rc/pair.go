@@ -137,6 +137,9 @@ func (p *pair) close(st uct.Status) {
 	f.signaled -= p.q.signals
 	p.q.signals = 0
 	p.q.abandon(st)
+	if p.e.released {
+		f.uncount(p.e)
+	}
 	if p.e.left == &p.q {
 		p.e.left = nil
 	}

@@ -183,6 +183,7 @@ func (f *iface) drop(e *ep) {
 	}
 	e.pairs = nil
 	e.release(ucs.Canceled)
+	f.uncount(e)
 }
 
 // broken acts on the completion of a send that failed: the queue pair is over. So is the
@@ -359,6 +360,13 @@ func (f *iface) underWay(e *ep) iter.Seq[*queue] {
 			}
 		}
 	}
+}
+
+func (f *iface) isUnderWay(e *ep) bool {
+	for range f.underWay(e) {
+		return true
+	}
+	return false
 }
 
 // flush is a flush of several queues under way.

@@ -15,7 +15,7 @@ import (
 
 // askTimeout bounds how long an owner may take to answer: one that is stopped for a
 // moment, or has no processor, still replies.
-const askTimeout = 2 * time.Second
+const askTimeout = 5 * time.Second
 
 // dialNap is the longest pause between two tries at a full backlog.
 const dialNap = time.Millisecond

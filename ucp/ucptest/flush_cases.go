@@ -16,6 +16,8 @@ var flushCases = []Case{
 	{"56 several flushes at once", flushSeveral},
 	{"57 fence keeps order and never blocks", flushFence},
 	{"flush of a closed endpoint", flushClosed},
+	{"a flush of the worker and an endpoint that is aborted", flushAbort},
+	{"a flush of the worker and a peer that closes its endpoint", flushPeerClose},
 	{"after an endpoint's flush, another endpoint's messages come later", flushThenAnother},
 }
 
@@ -144,6 +146,53 @@ func flushClosed(t *testing.T, p *Pair) {
 
 // flushThenAnother: closing an endpoint flushes it. What is posted on another one
 // after that comes later, however many messages are still to be received.
+// flushAbort aborts the only endpoint to a peer while flushes of the worker wait behind
+// its messages.
+func flushAbort(t *testing.T, p *Pair) {
+	e := p.Connect(p.A, p.B)
+	p.meet(e)
+	_, last := fill(p, e, 3000)
+	behind, tagged := p.A.Flush(), p.A.Flush()
+	e.Abort(errCause)
+	require.NoError(t, p.Wait(behind))
+	require.NoError(t, p.Wait(tagged))
+	if p.mode != ucp.ThreadMulti {
+		require.ErrorIs(t, last.Err(), ucp.ErrCanceled)
+	}
+}
+
+// flushPeerClose: the lane by which A acknowledges sync sends is of no endpoint of A. It
+// closes with B's endpoint, and a flush of A must not fail by that.
+func flushPeerClose(t *testing.T, p *Pair) {
+	for range 20 {
+		e := p.Connect(p.B, p.A)
+		for i := range 50 {
+			e.TagSendSync(pattern(8, byte(i)), 1)
+		}
+		got := make([]ucp.RecvRequest, 50)
+		for i := range got {
+			got[i] = p.A.TagRecv(make([]byte, 8), 1, exact)
+		}
+		flushes := make([]ucp.Request, 0, 200)
+		for range cap(flushes) {
+			flushes = append(flushes, p.A.Flush())
+			p.A.Progress()
+			if len(flushes) == cap(flushes)/2 {
+				e.Abort(errCause)
+			}
+			p.B.Progress()
+		}
+		for _, f := range flushes {
+			require.NoError(t, p.Wait(f))
+		}
+		for _, r := range got {
+			r.Cancel()
+			r.Drop()
+		}
+		p.Settle()
+	}
+}
+
 func flushThenAnother(t *testing.T, p *Pair) {
 	const tag ucp.Tag = 9
 	buf := make([]byte, 8)

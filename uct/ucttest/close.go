@@ -12,6 +12,7 @@ var closeCases = []testCase{
 	{"endpoint", closeEndpoint},
 	{"delivers", closeDelivers},
 	{"in-flight", closeInFlight},
+	{"in-flight-after-peer", closeInFlightLast},
 	{"reported", closeReported},
 	{"reopen", closeReopen},
 	{"iface", closeIface},
@@ -86,6 +87,34 @@ func closeInFlight(e *env) {
 		require.Contains(e, []uct.Status{ok, ucs.Canceled}, f.event.Status, "token %d", t)
 	}
 	e.settle(a, b)
+}
+
+// closeInFlightLast: an iface counts a connection as active until the tokens in flight
+// have ended, also where the peer has ended its side before. Nobody progresses an
+// iface that is not active.
+func closeInFlightLast(e *env) {
+	a, b := e.two()
+	e.needsFailure(a)
+	e.needs(a, uct.OpAMShort, "AM short")
+	for round := range 20 {
+		ours, theirs := e.connect(a, b), e.connect(b, a)
+		r := e.anyRegion(b, a)
+		exchange(ours, theirs)
+		theirs.Close()
+		e.until("the end of the peer's side", func() bool { return len(a.failures) > 0 }, a, b)
+		for _, op := range ours.operations(r) {
+			if a.attr.Ops.Has(op.need) {
+				op.run()
+			}
+		}
+		if a.flying() == 0 {
+			e.notApplicable("no operation stays in flight")
+		}
+		ours.Close()
+		e.until("the iface to be idle", func() bool { return a.iface.ActiveEndpoints() == 0 }, a, b)
+		require.Zero(e, a.flying(), "round %d: tokens in flight of an iface that is not active", round)
+		a.inbox, b.inbox, a.failures, b.failures = nil, nil, nil, nil
+	}
 }
 
 // closeReported: the receiver hears of a peer that ended in order, once, after
