@@ -6,49 +6,52 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// CQConfig is what a completion queue is made with.
+// CQConfig configures a completion queue.
 type CQConfig struct {
-	// Depth is how many completions it holds at least; required.
+	// Depth is the minimum number of completions that the queue holds; required.
 	Depth int
-	// Channel gets the events of Arm; nil: it cannot be armed.
+	// Channel receives the events of Arm. If nil, the queue cannot be armed.
 	Channel CompChannel
-	// Cookie names the queue in events.
+	// Cookie identifies the queue in events.
 	Cookie uint64
-	// Domain is the parent domain that it is made in; nil: none. Where that has a
-	// thread domain the queue is single-threaded.
+	// Domain is the parent domain of the queue, or nil. If the domain has a thread
+	// domain, the queue is single-threaded.
 	Domain PD
-	// SingleThreaded: one goroutine at a time uses it; polling takes no lock.
+	// SingleThreaded: at most one goroutine at a time uses the queue; polling takes no
+	// lock.
 	SingleThreaded bool
-	// IgnoreOverrun: completions that find no room are lost silently.
+	// IgnoreOverrun: completions that do not fit are dropped without an error.
 	IgnoreOverrun bool
 }
 
-// CQ is a completion queue. Completions of one queue pair come in the order of
-// their work requests.
+// CQ is a completion queue. The completions of one queue pair are in the order of their
+// work requests.
 type CQ interface {
-	// Poll takes up to len(wcs) completions. Fewer: the queue was empty. -1: it
-	// overran and is unusable. It may run the device (soft).
+	// Poll stores up to len(wcs) completions in wcs and returns their number. A smaller
+	// number means that the queue was empty. -1 means that it overran and is unusable.
+	// On a soft device Poll also makes progress.
 	//
 	// hot: BenchmarkPoll.
 	Poll(wcs []WC) int
-	// Arm asks for one event through the channel on the next completion; with
-	// solicitedOnly on the next solicited one or error. Poll again after it: what
-	// came before gives no event.
+	// Arm requests one event on the channel for the next completion, or with
+	// solicitedOnly for the next solicited completion or error. Poll again after Arm:
+	// completions that were already in the queue raise no event.
 	Arm(solicitedOnly bool) ucs.Status
-	// Resize changes the depth, never below what it holds.
+	// Resize changes the depth. It fails if the queue holds more completions.
 	Resize(depth int) error
-	// Close refuses with ErrBusy while queue pairs use it.
+	// Close returns ErrBusy while queue pairs use the queue.
 	Close() error
 }
 
-// CompChannel carries the events of completion queues.
+// CompChannel is a completion channel: it carries the events of completion queues.
 type CompChannel interface {
-	// FD becomes readable when there is an event, for poll and epoll.
+	// FD returns a file descriptor that is readable while there is an event, for poll
+	// and epoll.
 	FD() int
-	// TryEvent takes an event without waiting: the Cookie of the CQ.
+	// TryEvent removes an event without blocking and returns the Cookie of its queue.
 	TryEvent() (cookie uint64, ok bool)
-	// Event waits for one, through the runtime's poller.
+	// Event blocks until there is an event, in the runtime's network poller.
 	Event(ctx context.Context) (cookie uint64, err error)
-	// Close refuses with ErrBusy while completion queues use it.
+	// Close returns ErrBusy while completion queues use the channel.
 	Close() error
 }

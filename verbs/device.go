@@ -7,42 +7,43 @@ import (
 	"github.com/goucx/goucx/ucs/stats"
 )
 
-// GID is a port's global identifier; for RoCEv2 over IPv4 the mapped address.
+// GID is a port's global identifier. For RoCEv2 over IPv4 it is the IPv4-mapped
+// address.
 type GID [16]byte
 
-// Addr is the GID as an IP address, IPv4 unmapped.
+// Addr returns the GID as an IP address, IPv4 unmapped.
 func (g GID) Addr() netip.Addr { return netip.AddrFrom16(g).Unmap() }
 
-// GIDOf is the GID of an IP address.
+// GIDOf returns the GID of an IP address.
 func GIDOf(a netip.Addr) GID { return a.As16() }
 
-// DeviceInfo names a device that a provider can open.
+// DeviceInfo identifies a device that a provider can open.
 type DeviceInfo struct {
-	// Provider is "soft" or "ibv".
+	// Provider is "soft"; "ibv" is reserved for RDMA hardware.
 	Provider string
 	// Name is unique within the provider.
 	Name string
-	// Net is the network interface that carries it; "": none.
+	// Net is the network interface of the device, or "".
 	Net string
-	// Link is what a soft device sends through: "inproc", "udp".
+	// Link is the link of a soft device: "inproc", "udp".
 	Link string
 }
 
-// DeviceAttr are a device's limits and abilities.
+// DeviceAttr are a device's limits and capabilities.
 type DeviceAttr struct {
 	NodeGUID                                                                                uint64
 	MaxMRSize                                                                               uint64
 	MaxQP, MaxQPWR, MaxSGE, MaxCQ, MaxCQE, MaxMR, MaxPD, MaxAH, MaxSRQ, MaxSRQWR, MaxSRQSGE int
-	// MaxQPRdAtomic is the most MaxDestRdAtomic, MaxQPInitRdAtomic the most
-	// MaxRdAtomic.
+	// MaxQPRdAtomic limits QPAttr.MaxDestRdAtomic, MaxQPInitRdAtomic limits
+	// QPAttr.MaxRdAtomic.
 	MaxQPRdAtomic, MaxQPInitRdAtomic int
 	MaxInline                        int
 	MaxMessage                       uint32
 	Atomic                           AtomicCap
 	Ports                            int
-	// SRQResize: SRQ.Resize works.
+	// SRQResize: SRQ.Resize is supported.
 	SRQResize bool
-	// AckMeansPlaced: an acknowledged write is visible to the CPU of the peer.
+	// AckMeansPlaced: an acknowledged write is visible to the peer's CPU.
 	AckMeansPlaced bool
 }
 
@@ -50,117 +51,117 @@ type DeviceAttr struct {
 type PortAttr struct {
 	State             PortState
 	MaxMTU, ActiveMTU MTU
-	// LongMTU is the largest path MTU of a connected queue pair, where that is beyond
-	// ActiveMTU, towards a port whose LongMTU is as large; else 0.
+	// LongMTU is the largest path MTU of a connected queue pair to a port with the same
+	// LongMTU, if that is larger than ActiveMTU; else 0.
 	LongMTU     MTU
 	GIDs, PKeys int
-	// LID of a soft device is its UDP port; 0 stands for 4791.
+	// LID is the UDP port of a soft device; 0 means 4791.
 	LID        uint16
 	Link       LinkLayer
 	MaxMessage uint32
-	// PeerFeatures are what peers may set in QPAttr.PeerFeatures and
-	// AHAttr.PeerFeatures towards this port: PeerGoucx on a soft device, else 0.
+	// PeerFeatures is what peers may set in QPAttr.PeerFeatures and AHAttr.PeerFeatures
+	// for this port: PeerGoucx on a soft device, else 0.
 	PeerFeatures uint32
 }
 
-// PathMTU is the largest path MTU of a connected queue pair; that of two ports is
-// the lesser of theirs.
+// PathMTU returns the largest path MTU of a connected queue pair. For two ports it is
+// the smaller of both results.
 func (a *PortAttr) PathMTU() MTU { return max(a.ActiveMTU, a.LongMTU) }
 
 // AHAttr is the address of a peer's port.
 type AHAttr struct {
-	// DGID is the peer's GID, DLID its port on a soft device (0 stands for 4791).
+	// DGID is the peer's GID. DLID is the UDP port of a soft device (0 means 4791).
 	DGID GID
 	DLID uint16
-	// SGIDIndex chooses the own GID.
+	// SGIDIndex is the index of the local GID.
 	SGIDIndex int
-	// Port of the own device.
+	// Port is the number of the local port.
 	Port         uint8
 	HopLimit     uint8
 	TrafficClass uint8
 	FlowLabel    uint32
-	// PeerFeatures are those of the receiver of datagrams: PeerGoucx or 0. A
-	// connected queue pair goes by QPAttr.PeerFeatures.
+	// PeerFeatures applies to datagrams: the receiver's PortAttr.PeerFeatures, or 0. A
+	// connected queue pair uses QPAttr.PeerFeatures.
 	PeerFeatures uint32
 }
 
-// AHID names an address handle in work requests.
+// AHID identifies an address handle in work requests.
 type AHID uint32
 
 // AH is an address handle.
 type AH interface {
 	ID() AHID
-	// Close destroys it; work requests posted before are carried out.
+	// Close destroys the handle. Work requests posted before are still executed.
 	Close() error
 }
 
-// MR is registered memory. It holds and pins the memory until Close.
+// MR is a memory region. It references and pins the memory until Close.
 type MR interface {
-	// LKey names it in pieces of one's own, RKey in work requests of peers.
+	// LKey is the key in local SGEs, RKey the key in work requests of peers.
 	LKey() uint32
 	RKey() uint32
-	// Bytes is the memory, until Close.
+	// Bytes returns the memory, until Close.
 	Bytes() []byte
-	// Addr is the address by which pieces and peers name the first byte.
+	// Addr returns the address of the first byte in SGEs and in requests of peers.
 	Addr() uint64
-	// Close makes the keys invalid at once, and returns when nothing of the device
-	// touches the memory any more.
+	// Close invalidates the keys at once. It returns when the device no longer accesses
+	// the memory.
 	Close() error
 }
 
-// MRConfig is how memory is registered.
+// MRConfig configures a memory region.
 type MRConfig struct {
-	// Access is what may be done with the memory.
+	// Access is the set of permitted operations.
 	Access Access
-	// IOVA is the address of the first byte, where HasIOVA says that it is given;
-	// else it is the memory's own, or 0 with ZeroBased access.
+	// IOVA is the address of the first byte, if HasIOVA is set. Otherwise it is the
+	// memory's own address, or 0 with ZeroBased access.
 	IOVA uint64
-	// HasIOVA says that IOVA is given.
+	// HasIOVA: IOVA is valid.
 	HasIOVA bool
-	// Revocable lets OpLocalInv, and OpSendInv of a peer, make the key invalid. They
-	// fail on other regions: a program may rely on what it registered.
+	// Revocable permits OpLocalInv, and OpSendInv of a peer, to invalidate the key. On
+	// other regions they fail: a program may rely on its registration.
 	//
-	// Source: IBTA vol. 1, 10.6: of regions, those for fast registration alone can be
-	// invalidated; rxe and hardware refuse others.
+	// Source: IBTA vol. 1, 10.6: only regions for fast registration can be invalidated;
+	// rxe and hardware refuse it for others.
 	Revocable bool
 }
 
-// PD is a protection domain: keys, queue pairs and address handles of different
-// ones do not fit together.
+// PD is a protection domain. Keys, queue pairs and address handles of different domains
+// cannot be combined.
 type PD interface {
-	// Register pins buf, which is the domain's until MR.Close.
+	// Register registers and pins buf, which belongs to the domain until MR.Close.
 	Register(buf []byte, c MRConfig) (MR, error)
 	CreateQP(c QPConfig) (QP, error)
 	CreateSRQ(a SRQAttr) (SRQ, error)
 	CreateAH(a AHAttr) (AH, error)
-	// CreateAHFromWC addresses the sender of a datagram: its completion and the
-	// first 40 bytes of its buffer.
+	// CreateAHFromWC creates an address handle for the sender of a datagram, from its
+	// completion and the first 40 bytes of its buffer.
 	CreateAHFromWC(port uint8, wc *WC, grh []byte) (AH, error)
-	// Parent makes a parent domain: the same protection, and what is made in it is
-	// used under td. CQConfig.Domain puts a completion queue under it too.
+	// Parent allocates a parent domain. It has the same protection, and the objects
+	// created in it are under td. CQConfig.Domain puts a completion queue under it too.
 	Parent(td TD) (PD, error)
-	// Close refuses with ErrBusy while anything was made in it.
+	// Close returns ErrBusy while objects of the domain are open.
 	Close() error
 }
 
-// TD is a thread domain: a promise that one goroutine at a time uses what is made
-// under it.
+// TD is a thread domain: the program guarantees that at most one goroutine at a time
+// uses the objects under it.
 type TD interface {
-	// Close refuses with ErrBusy while a parent domain uses it.
+	// Close returns ErrBusy while a parent domain uses it.
 	Close() error
 }
 
-// TDConfig is what a thread domain is made with.
+// TDConfig configures a thread domain.
 type TDConfig struct {
-	// Sharing is how much of the device's doorbell resources it may share: 0 as the
-	// provider likes, 1 none, 2 with one other.
+	// Sharing is the permitted sharing of doorbell resources: 0 as the provider
+	// chooses, 1 none, 2 with one other.
 	Sharing int
 }
 
-// AsyncEvent is something that happened to a device or one of its objects.
+// AsyncEvent is an asynchronous event of a device or of one of its objects.
 type AsyncEvent struct {
 	Type EventType
-	// One of these names the object, by type.
+	// One of these identifies the object, depending on Type.
 	QP   QP
 	CQ   CQ
 	SRQ  SRQ
@@ -169,12 +170,11 @@ type AsyncEvent struct {
 
 // Provider opens devices of one kind.
 type Provider interface {
-	// Name is "soft" or "ibv".
+	// Name returns what DeviceInfo.Provider is.
 	Name() string
-	// Devices lists what can be opened.
+	// Devices lists the devices that can be opened.
 	Devices() ([]DeviceInfo, error)
-	// Open opens a device of the list. Each Context is independent of others on
-	// the same device.
+	// Open opens a device of the list. Several Contexts of one device are independent.
 	Open(d DeviceInfo) (Context, error)
 }
 
@@ -182,7 +182,7 @@ type Provider interface {
 type Context interface {
 	Info() DeviceInfo
 	Attr() *DeviceAttr
-	// Port gives a port's attributes; ports count from 1.
+	// Port returns a port's attributes; ports count from 1.
 	Port(n uint8) (PortAttr, error)
 	GID(port uint8, index int) (GID, error)
 	PKey(port uint8, index int) (uint16, error)
@@ -192,24 +192,24 @@ type Context interface {
 	CreateCQ(c CQConfig) (CQ, error)
 	CreateCompChannel() (CompChannel, error)
 
-	// AsyncFD becomes readable when TryAsync has something.
+	// AsyncFD returns a file descriptor that is readable while TryAsync has an event.
 	AsyncFD() int
-	// TryAsync takes an event without waiting; Async waits. Each must be given to
-	// Ack: closing its object waits for that.
+	// TryAsync removes an event without blocking; Async blocks. Each event must be
+	// passed to Ack: closing its object waits for that.
 	TryAsync() (AsyncEvent, bool)
 	Async(ctx context.Context) (AsyncEvent, error)
 	Ack(e AsyncEvent)
 
-	// Stats are the device's counters.
+	// Stats returns the device's counters.
 	Stats() *stats.Group
-	// Close refuses with ErrBusy while anything was made in it.
+	// Close returns ErrBusy while objects of the device are open.
 	Close() error
 }
 
-// Rester is a Context whose work is done by the program's polls as long as there
-// are some, and a moment after the last by a goroutine of its own (soft).
+// Rester is a Context that makes progress in the program's polls, and in a goroutine of
+// its own some time after the last poll (soft).
 type Rester interface {
-	// Rest spares that moment: the program is about to sleep, having armed the
-	// queues that are to wake it. Safe from any goroutine.
+	// Rest lets that goroutine start at once. The program calls it before it sleeps,
+	// after it has armed the queues that are to wake it. Any goroutine may call it.
 	Rest()
 }

@@ -1,6 +1,6 @@
 package verbs
 
-// The values are those of libibverbs, so that a provider over it passes them on.
+// The values are those of libibverbs, so that a provider over it needs no translation.
 
 // QPType is a queue pair's transport service.
 type QPType uint8
@@ -15,7 +15,7 @@ const (
 // QPState is a queue pair's state.
 type QPState uint8
 
-// States.
+// Queue pair states.
 const (
 	StateReset QPState = iota
 	StateInit
@@ -27,23 +27,23 @@ const (
 	numQPStates
 )
 
-// MTU is the largest payload of a packet.
+// MTU is a code for the largest payload of a packet.
 type MTU uint8
 
-// MTUs.
+// MTU codes.
 const (
 	MTU256 MTU = iota + 1
 	MTU512
 	MTU1024
 	MTU2048
 	MTU4096
-	// MTU20480 is an extension, of which InfiniBand knows nothing: of connected queue
-	// pairs between ports that both name it as their LongMTU. Three such packets fill
-	// a datagram of 64 KB.
+	// MTU20480 is not in the InfiniBand specification. It is for connected queue pairs
+	// between ports that both have it as LongMTU. Three such packets fill a datagram of
+	// 64 KB.
 	MTU20480
 )
 
-// Bytes is the payload in bytes; 0 where m is none.
+// Bytes returns the payload in bytes, or 0 if m is not a valid code.
 func (m MTU) Bytes() int {
 	switch {
 	case m >= MTU256 && m <= MTU4096:
@@ -54,8 +54,8 @@ func (m MTU) Bytes() int {
 	return 0
 }
 
-// Access says what may be done with registered memory, and what a queue pair
-// lets peers do.
+// Access is the set of permitted operations on a memory region, or of a queue pair's
+// peer.
 type Access uint32
 
 // Access flags. RemoteWrite and RemoteAtomic require LocalWrite.
@@ -73,7 +73,7 @@ const (
 	RelaxedOrdering Access = 1 << 20
 )
 
-// Opcode is what a send work request does.
+// Opcode is the operation of a send work request.
 type Opcode uint8
 
 // Opcodes of work requests.
@@ -90,22 +90,23 @@ const (
 	OpSendInv
 )
 
-// SendFlags are the wishes of a send work request.
+// SendFlags are the options of a send work request.
 type SendFlags uint8
 
 // Send flags.
 const (
-	// SendFence: start after all earlier reads and atomics of the QP have ended.
+	// SendFence: start after all earlier READs and atomics of the QP have completed.
 	SendFence SendFlags = 1 << iota
-	// SendSignaled: a completion comes also where it ends well.
+	// SendSignaled: generate a completion also on success.
 	SendSignaled
 	// SendSolicited: the peer's completion is a solicited event.
 	SendSolicited
-	// SendInline: the data stand in the work request, or are copied into it.
+	// SendInline: the data are in the work request, or are copied into it when it is
+	// posted.
 	SendInline
 )
 
-// WCOpcode is what a completion tells the end of.
+// WCOpcode is the completed operation.
 type WCOpcode uint8
 
 // Opcodes of completions.
@@ -118,21 +119,21 @@ const (
 	WCBindMW
 	WCLocalInv
 	WCRecv    WCOpcode = 128
-	WCRecvImm WCOpcode = 129 // a write with immediate data
+	WCRecvImm WCOpcode = 129 // a WRITE with immediate data
 )
 
-// WCFlags tell which fields of a completion hold something.
+// WCFlags show which fields of a completion are valid.
 type WCFlags uint8
 
 // Completion flags.
 const (
-	WCGRH     WCFlags = 1 << iota // the buffer's first 40 bytes are the GRH area, or the packet had one
+	WCGRH     WCFlags = 1 << iota // the buffer's first 40 bytes are the GRH area, or the packet had a GRH
 	WCWithImm                     // Imm is immediate data
 	_
 	WCWithInv // Imm is the key that was invalidated
 )
 
-// WCStatus is how an operation ended.
+// WCStatus is the result of an operation.
 type WCStatus uint8
 
 // Completion statuses.
@@ -162,7 +163,7 @@ const (
 	numWCStatus
 )
 
-// EventType is an asynchronous event.
+// EventType is the type of an asynchronous event.
 type EventType uint8
 
 // Asynchronous events.
@@ -202,17 +203,17 @@ const (
 	PortActiveDefer
 )
 
-// AtomicCap says among whom atomics are atomic.
+// AtomicCap is the scope in which atomic operations are atomic.
 type AtomicCap uint8
 
 // Atomic capabilities.
 const (
 	AtomicNone   AtomicCap = iota
-	AtomicHCA              // among those that go through the device
-	AtomicGlobal           // with the CPU's too
+	AtomicHCA              // with respect to others that the device executes
+	AtomicGlobal           // with respect to the CPU, too
 )
 
-// LinkLayer is what a port's link is.
+// LinkLayer is the type of a port's link.
 type LinkLayer uint8
 
 // Link layers.

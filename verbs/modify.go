@@ -7,16 +7,16 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// claimable are the states that CurState may name.
+// claimable are the states that CurState may have.
 const claimable = 1<<StateRTR | 1<<StateRTS | 1<<StateSQD | 1<<StateSQE
 
-// CheckModify holds a Modify of a queue pair in state from to the transitions
-// table, and gives the state that it leads to: from itself, where the mask lacks
-// AttrState. It reads the fields that the mask names and changes nothing; what
-// depends on a device's limits is left to the provider.
+// CheckModify checks a Modify of a queue pair in state from against the transitions
+// table. It returns the new state, which is from if the mask lacks AttrState. It reads
+// only the fields in the mask and changes nothing. The provider checks the limits of
+// its device.
 //
-// Errors: ucs.ErrInvalid, naming the attributes that are missing, too much or out
-// of range; ucs.ErrUnsupported for other types than RC and UD.
+// Errors: ucs.ErrInvalid, with the attributes that are missing, superfluous or out of
+// range; ucs.ErrUnsupported for types other than RC and UD.
 //
 // Source: ib_modify_qp_is_ok of the Linux kernel's core/verbs.c, and the checks of
 // core/uverbs_cmd.c before it.
@@ -55,7 +55,7 @@ func checkTransition(table map[change]rule, from, to QPState, mask AttrMask) err
 	return errors.Join(errs...)
 }
 
-// checkValues looks at the values that no device allows.
+// checkValues checks for values that no device accepts.
 func checkValues(from QPState, a *QPAttr, mask AttrMask) error {
 	var errs []error
 	for _, c := range []struct {
@@ -81,8 +81,8 @@ func checkValues(from QPState, a *QPAttr, mask AttrMask) error {
 	return errors.Join(errs...)
 }
 
-// Apply copies the fields of b that mask names; sequence numbers are cut to their
-// 24 bits, as the kernel does. AttrPathMigState and AttrAltPath have no field.
+// Apply copies the fields of b that are in mask. PSNs are truncated to 24 bits, as the
+// kernel does. AttrPathMigState and AttrAltPath have no field.
 func (a *QPAttr) Apply(b *QPAttr, mask AttrMask) {
 	set(&a.State, b.State, mask&AttrState)
 	set(&a.CurState, b.CurState, mask&AttrCurState)

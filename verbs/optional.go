@@ -7,15 +7,14 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// Abilities that not every provider has stand in interfaces of their own: an
-// object has one where it satisfies the interface. The function beside each asks,
-// and answers ucs.ErrUnsupported where it does not.
+// Optional interfaces: an object supports a capability if it satisfies the interface.
+// The function next to each interface calls it, or returns ucs.ErrUnsupported.
 
-// Reregisterer is an MR whose access, range or domain can change.
+// Reregisterer is an MR whose access, range or domain can be changed.
 type Reregisterer interface {
-	// Reregister changes what c says; a key that peers hold may become invalid. A
-	// closed MR is open again afterwards, which spares making another: nobody may
-	// hold it but the caller.
+	// Reregister changes the registration to pd, buf and c. The key that peers have may
+	// become invalid. A closed MR is open again afterwards, which avoids allocating
+	// another; no other goroutine may use it then.
 	Reregister(pd PD, buf []byte, c MRConfig) error
 }
 
@@ -36,18 +35,18 @@ const (
 	MWType2 MWType = 2 // bound by OpBindMW
 )
 
-// MW is a memory window: a key of its own to a part of an MR.
+// MW is a memory window: a separate key for a part of an MR.
 type MW interface {
 	RKey() uint32
 	Close() error
 }
 
-// MWAllocator is a PD with memory windows.
+// MWAllocator is a PD that supports memory windows.
 type MWAllocator interface {
 	AllocMW(t MWType) (MW, error)
 }
 
-// AllocMW makes a memory window in pd.
+// AllocMW allocates a memory window in pd.
 func AllocMW(pd PD, t MWType) (MW, error) {
 	if a, ok := pd.(MWAllocator); ok {
 		return a.AllocMW(t)
@@ -55,13 +54,13 @@ func AllocMW(pd PD, t MWType) (MW, error) {
 	return nil, unsupported("allocate memory window")
 }
 
-// Multicaster is a UD queue pair that can hear multicast groups.
+// Multicaster is a UD queue pair that can join multicast groups.
 type Multicaster interface {
 	AttachMulticast(group GID) error
 	DetachMulticast(group GID) error
 }
 
-// AttachMulticast has q receive what is sent to group.
+// AttachMulticast makes q receive the datagrams sent to group.
 func AttachMulticast(q QP, group GID) error {
 	if m, ok := q.(Multicaster); ok {
 		return m.AttachMulticast(group)
@@ -69,7 +68,7 @@ func AttachMulticast(q QP, group GID) error {
 	return unsupported("attach to multicast group")
 }
 
-// DetachMulticast is the opposite of AttachMulticast.
+// DetachMulticast undoes AttachMulticast.
 func DetachMulticast(q QP, group GID) error {
 	if m, ok := q.(Multicaster); ok {
 		return m.DetachMulticast(group)
@@ -77,14 +76,14 @@ func DetachMulticast(q QP, group GID) error {
 	return unsupported("detach from multicast group")
 }
 
-// Moderator is a CQ that can hold events back.
+// Moderator is a CQ that can delay and combine events.
 type Moderator interface {
-	// Moderate has an armed queue fire after count completions, or period after the
-	// first.
+	// Moderate makes an armed queue raise its event after count completions, or period
+	// after the first one.
 	Moderate(count int, period time.Duration) error
 }
 
-// Moderate sets how a CQ holds events back.
+// Moderate sets the event moderation of a CQ.
 func Moderate(c CQ, count int, period time.Duration) error {
 	if m, ok := c.(Moderator); ok {
 		return m.Moderate(count, period)

@@ -2,40 +2,39 @@ package verbs
 
 import "github.com/goucx/goucx/ucs"
 
-// QPCaps are the sizes of a queue pair. A provider gives at least what is asked
-// for.
+// QPCaps are the sizes of a queue pair. A provider grants at least what is requested.
 type QPCaps struct {
-	// MaxSend and MaxRecv are outstanding work requests.
+	// MaxSend and MaxRecv are the most outstanding work requests.
 	MaxSend, MaxRecv int
-	// MaxSendSGE and MaxRecvSGE are pieces of one, at most MaxSGE.
+	// MaxSendSGE and MaxRecvSGE are the most SGEs of a work request, at most MaxSGE.
 	MaxSendSGE, MaxRecvSGE int
 	// MaxInline is the longest inline message in bytes.
 	MaxInline int
 }
 
-// QPConfig is what a queue pair is made with.
+// QPConfig configures a queue pair.
 type QPConfig struct {
 	// Type is RC or UD.
 	Type QPType
-	// SendCQ and RecvCQ get the completions; required, may be the same.
+	// SendCQ and RecvCQ receive the completions. Both are required and may be the same.
 	SendCQ, RecvCQ CQ
-	// SRQ gives the receives; nil: the queue pair has its own.
+	// SRQ provides the receives. If nil, the queue pair has its own receive queue.
 	SRQ SRQ
-	// Caps are the sizes asked for; Query tells those given.
+	// Caps are the requested sizes; Query returns the granted ones.
 	Caps QPCaps
-	// SignalAll has every send work request complete, whatever its flags.
+	// SignalAll: every send work request generates a completion, whatever its flags.
 	SignalAll bool
-	// NoClass, of UD: the program reads no traffic class and no hop limit in front of
-	// what it receives, and a device may leave them 0.
+	// NoClass, for UD: the program reads no traffic class and hop limit from the GRH
+	// area, so a device may leave them 0.
 	NoClass bool
 }
 
-// QPAttr are a queue pair's attributes. Modify reads the fields that its mask
-// names, Query fills them all.
+// QPAttr are a queue pair's attributes. Modify reads the fields in its mask, Query
+// fills all.
 type QPAttr struct {
 	State, CurState  QPState
 	EnSQDAsyncNotify bool
-	// Access is what peers may do.
+	// Access is the set of operations that the peer may execute.
 	Access    Access
 	PKeyIndex uint16
 	Port      uint8
@@ -43,60 +42,62 @@ type QPAttr struct {
 	AV        AHAttr
 	PathMTU   MTU
 	DestQPN   QPN
-	// RQPSN is the first sequence number expected, SQPSN the first sent.
+	// RQPSN is the first expected PSN, SQPSN the first sent.
 	RQPSN, SQPSN PSN
-	// Timeout: 4.096 µs · 2^Timeout without an answer is a time-out; 0: never.
+	// Timeout is a code: 4.096 µs · 2^Timeout without a response is a time-out; 0: no
+	// time-outs.
 	Timeout uint8
-	// RetryCnt time-outs and RNRRetry waits for a receiver fail the queue pair;
-	// RNRRetry 7: never.
+	// RetryCnt is the number of retries after time-outs, RNRRetry of retries after RNR
+	// NAKs. The next one moves the queue pair to the error state. RNRRetry 7 means no
+	// limit.
 	RetryCnt, RNRRetry uint8
-	// MinRNRTimer is the code of how long a peer shall wait for a receive.
+	// MinRNRTimer is the code of the time that a peer waits after an RNR NAK.
 	MinRNRTimer uint8
-	// MaxRdAtomic reads and atomics are outstanding at most; MaxDestRdAtomic of
-	// the peer's.
+	// MaxRdAtomic is the most outstanding READs and atomics of this side,
+	// MaxDestRdAtomic of the peer.
 	MaxRdAtomic, MaxDestRdAtomic uint8
-	// PeerFeatures are what a soft device may use beyond the specification towards
-	// this peer: PeerProbe, PeerGoucx; 0: nothing.
+	// PeerFeatures is what a soft device may use with this peer beyond the
+	// specification: PeerProbe, PeerGoucx; 0: nothing.
 	PeerFeatures uint32
 	Caps         QPCaps
 }
 
-// PeerProbe: what is not acknowledged for longer than a round trip takes goes again
-// before the time-out, without using up a retry. It needs nothing of the peer; who
-// counts on exact retries does without.
+// PeerProbe: packets that are not acknowledged for longer than a round trip are
+// retransmitted before the time-out, without using up a retry. The peer needs no
+// support for it. A program that relies on exact retry counts leaves it out.
 const PeerProbe = 1 << 0
 
-// PeerGoucx: the peer is a soft device, by its PortAttr.PeerFeatures. Any other
-// peer is foreign: it may acknowledge only what asks for it, send from any UDP port
-// with any IPv4 identification, and take no segment batches.
+// PeerGoucx: the peer is a soft device, as its PortAttr.PeerFeatures shows. Any other
+// peer is foreign. It may acknowledge only packets with AckReq, send from any UDP port
+// with any IPv4 identification, and accept no segment batches.
 const PeerGoucx = 1 << 1
 
 // QP is a queue pair.
 type QP interface {
-	// QPN is its number, by which peers address it.
+	// QPN returns the number by which peers address it.
 	QPN() QPN
-	// Modify changes state and attributes by the transitions table; an error
-	// names what is missing or too much, and nothing changed.
+	// Modify changes state and attributes as the transitions table permits. An error
+	// lists what is missing or superfluous; nothing is changed then.
 	Modify(a *QPAttr, mask AttrMask) error
-	// Query gives attributes and state as they are.
+	// Query returns the current attributes and state.
 	Query() QPAttr
-	// PostSend and PostRecv queue wrs in order. They give how many were queued and,
-	// where that is not all, why the next was not: InvalidParam, or NoResource
-	// where the queue is full. The rest is untouched.
+	// PostSend and PostRecv queue wrs in order. They return how many were queued and,
+	// if not all were, why the next was not: InvalidParam, or NoResource if the queue
+	// is full. Later ones are not looked at.
 	//
 	// hot: BenchmarkPostSend.
 	PostSend(wrs []SendWR) (int, ucs.Status)
 	PostRecv(wrs []RecvWR) (int, ucs.Status)
-	// Close destroys the queue pair: nothing of it touches memory after the return,
-	// and its completions are taken out of the CQs. Idempotent.
+	// Close destroys the queue pair. After it returns, the queue pair accesses no
+	// memory, and its completions have been removed from the CQs. Close is idempotent.
 	Close() error
 }
 
 // SRQAttr are a shared receive queue's attributes.
 type SRQAttr struct {
-	// MaxWR receives and MaxSGE pieces of each.
+	// MaxWR is the most receives, MaxSGE the most SGEs of each.
 	MaxWR, MaxSGE int
-	// Limit: EventSRQLimitReached comes once when fewer receives than this are
+	// Limit: EventSRQLimitReached is raised once, when fewer receives than this are
 	// left; 0: not armed.
 	Limit int
 }
@@ -107,9 +108,10 @@ type SRQ interface {
 	PostRecv(wrs []RecvWR) (int, ucs.Status)
 	// SetLimit arms the limit event.
 	SetLimit(n int) ucs.Status
-	// Resize changes MaxWR, where DeviceAttr.SRQResize; never below what is queued.
+	// Resize changes MaxWR if DeviceAttr.SRQResize is set. It fails if more receives
+	// are queued.
 	Resize(n int) error
 	Query() SRQAttr
-	// Close refuses with ErrBusy while queue pairs use it.
+	// Close returns ErrBusy while queue pairs use the queue.
 	Close() error
 }

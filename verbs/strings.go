@@ -5,20 +5,19 @@ import (
 	"strings"
 )
 
-// Names are those of libibverbs's *_str functions where it has one, else of its
-// constants.
+// Names are those that libibverbs's *_str functions return, or else its constants.
 
 var qpTypeNames = map[QPType]string{RC: "RC", UC: "UC", UD: "UD"}
 
-// String names the type as its constant.
+// String returns the name of the constant.
 func (t QPType) String() string { return nameOf(qpTypeNames, t, "qp type") }
 
 var qpStateNames = [numQPStates]string{"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"}
 
-// String names the state as its constant.
+// String returns the name of the constant.
 func (s QPState) String() string { return nameAt(qpStateNames[:], s, "qp state") }
 
-// String is the payload in bytes.
+// String returns the payload in bytes.
 func (m MTU) String() string {
 	if n := m.Bytes(); n != 0 {
 		return fmt.Sprint(n)
@@ -31,7 +30,7 @@ var accessNames = []string{
 	"FLUSH_GLOBAL", "FLUSH_PERSISTENT", 20: "RELAXED_ORDERING",
 }
 
-// String lists the flags by their constants: "LOCAL_WRITE|REMOTE_READ".
+// String returns the flags by their constants: "LOCAL_WRITE|REMOTE_READ".
 func (a Access) String() string { return flagNames(accessNames, uint32(a)) }
 
 var opcodeNames = []string{
@@ -39,12 +38,12 @@ var opcodeNames = []string{
 	"ATOMIC_FETCH_AND_ADD", "LOCAL_INV", "BIND_MW", "SEND_WITH_INV",
 }
 
-// String names the operation as its constant.
+// String returns the name of the constant.
 func (o Opcode) String() string { return nameAt(opcodeNames, o, "opcode") }
 
 var sendFlagNames = []string{"FENCE", "SIGNALED", "SOLICITED", "INLINE"}
 
-// String lists the flags by their constants.
+// String returns the flags by their constants.
 func (f SendFlags) String() string { return flagNames(sendFlagNames, uint32(f)) }
 
 var wcOpcodeNames = map[WCOpcode]string{
@@ -52,12 +51,12 @@ var wcOpcodeNames = map[WCOpcode]string{
 	WCBindMW: "BIND_MW", WCLocalInv: "LOCAL_INV", WCRecv: "RECV", WCRecvImm: "RECV_RDMA_WITH_IMM",
 }
 
-// String names the operation as its constant.
+// String returns the name of the constant.
 func (o WCOpcode) String() string { return nameOf(wcOpcodeNames, o, "completion opcode") }
 
 var wcFlagNames = []string{"GRH", "WITH_IMM", 3: "WITH_INV"}
 
-// String lists the flags by their constants.
+// String returns the flags by their constants.
 func (f WCFlags) String() string { return flagNames(wcFlagNames, uint32(f)) }
 
 var wcStatusNames = [numWCStatus]string{
@@ -69,7 +68,7 @@ var wcStatusNames = [numWCStatus]string{
 	"invalid EE context state", "fatal error", "response timeout error", "general error",
 }
 
-// String names the status as ibv_wc_status_str does.
+// String returns what ibv_wc_status_str returns.
 func (s WCStatus) String() string { return nameAt(wcStatusNames[:], s, "completion status") }
 
 var eventNames = []string{
@@ -80,22 +79,22 @@ var eventNames = []string{
 	"client reregistration", "GID table change", "WQ fatal",
 }
 
-// String names the event as ibv_event_type_str does.
+// String returns what ibv_event_type_str returns.
 func (e EventType) String() string { return nameAt(eventNames, e, "event") }
 
 var portStateNames = []string{"no state change (NOP)", "down", "init", "armed", "active", "active defer"}
 
-// String names the state as ibv_port_state_str does.
+// String returns what ibv_port_state_str returns.
 func (s PortState) String() string { return nameAt(portStateNames, s, "port state") }
 
 var atomicCapNames = []string{"NONE", "HCA", "GLOB"}
 
-// String names the capability as its constant.
+// String returns the name of the constant.
 func (c AtomicCap) String() string { return nameAt(atomicCapNames, c, "atomic capability") }
 
 var linkLayerNames = []string{"UNSPECIFIED", "INFINIBAND", "ETHERNET"}
 
-// String names the link layer as its constant.
+// String returns the name of the constant.
 func (l LinkLayer) String() string { return nameAt(linkLayerNames, l, "link layer") }
 
 var attrNames = []string{
@@ -104,10 +103,10 @@ var attrNames = []string{
 	"MAX_DEST_RD_ATOMIC", "PATH_MIG_STATE", "CAP", "DEST_QPN", 31: "PEER_FEATURES",
 }
 
-// String lists the attributes by their constants: "PKEY_INDEX|PORT".
+// String returns the attributes by their constants: "PKEY_INDEX|PORT".
 func (m AttrMask) String() string { return flagNames(attrNames, uint32(m)) }
 
-// nameAt is names[v], or what and the number.
+// nameAt returns names[v], or what and the number if there is none.
 func nameAt[T ~uint8](names []string, v T, what string) string {
 	if int(v) < len(names) {
 		return names[v]
@@ -122,7 +121,7 @@ func nameOf[T ~uint8](names map[T]string, v T, what string) string {
 	return fmt.Sprintf("%s %d", what, uint8(v))
 }
 
-// flagNames lists the bits of v by name, those without one as a number.
+// flagNames returns the names of the bits of v, and the other bits as a number.
 func flagNames(names []string, v uint32) string {
 	var list []string
 	for i, n := range names {

@@ -1,6 +1,6 @@
 package verbs
 
-// AttrMask says which fields of a QPAttr a Modify sets.
+// AttrMask is a set of QPAttr fields.
 type AttrMask uint32
 
 // Attribute bits.
@@ -26,18 +26,19 @@ const (
 	AttrPathMigState
 	AttrCap
 	AttrDestQPN
-	// AttrPeerFeatures is of soft devices alone.
+	// AttrPeerFeatures exists for soft devices only.
 	AttrPeerFeatures AttrMask = 1 << 31
 )
 
-// rule is what a transition requires beside AttrState, and what it allows.
+// rule lists the attributes that a transition requires beside AttrState, and the
+// optional ones.
 type rule struct{ required, optional AttrMask }
 
 type change struct{ from, to QPState }
 
-// transitions is the state machine of queue pairs; CheckModify applies it. Any
-// state may be left for Reset, and any but Reset for Err, with nothing but
-// AttrState. AttrAltPath stands as in the source, and is refused: RoCE has no
+// transitions is the state machine of queue pairs; CheckModify applies it. From any
+// state Modify may go to Reset, and from any but Reset to Err, with AttrState alone.
+// AttrAltPath is listed as in the source but always refused, because RoCE has no
 // alternate paths.
 //
 // Source: qp_state_table of the Linux kernel's core/verbs.c.

@@ -8,15 +8,15 @@ import (
 	"github.com/goucx/goucx/verbs/wire"
 )
 
-// ah is an address handle: an address and where it leads.
+// ah is an address handle: an address and the resolved route to it.
 type ah struct {
 	attr verbs.AHAttr
-	pd   *pd // the protection
-	from *pd // the domain that it was made in
+	pd   *pd // the domain whose protection applies
+	from *pd // the domain that it was created in
 	to   route
 
 	id     verbs.AHID
-	closed bool // under d.mu
+	closed bool // guarded by device.mu
 }
 
 // ahTable finds address handles by id without a lock.
@@ -25,7 +25,7 @@ type ahTable struct {
 	slots[ah]
 }
 
-// find gives the handle with that id; nil: there is none.
+// find returns the handle with that id, or nil.
 //
 // hot: BenchmarkFindAH.
 func (t *ahTable) find(id verbs.AHID) *ah {
@@ -50,8 +50,7 @@ func (t *ahTable) remove(h *ah) {
 	t.release(uint32(h.id))
 }
 
-// checkAddress refuses addresses that no peer has or that the device cannot
-// use.
+// checkAddress refuses addresses that no peer has or that the device cannot use.
 func (d *device) checkAddress(a *verbs.AHAttr) error {
 	if err := d.checkPort(a.Port); err != nil {
 		return err
@@ -71,7 +70,7 @@ func (d *device) checkAddress(a *verbs.AHAttr) error {
 	return nil
 }
 
-// CreateAH makes an address handle.
+// CreateAH creates an address handle.
 func (p *pd) CreateAH(a verbs.AHAttr) (verbs.AH, error) {
 	h, err := p.createAH(&a)
 	if err != nil {
@@ -99,7 +98,7 @@ func (p *pd) createAH(a *verbs.AHAttr) (*ah, error) {
 	return h, nil
 }
 
-// CreateAHFromWC makes an address handle of a datagram's sender.
+// CreateAHFromWC creates an address handle for the sender of a datagram.
 func (p *pd) CreateAHFromWC(port uint8, wc *verbs.WC, grh []byte) (verbs.AH, error) {
 	a, err := p.d.senderOf(port, wc, grh)
 	if err != nil {
@@ -108,23 +107,23 @@ func (p *pd) CreateAHFromWC(port uint8, wc *verbs.WC, grh []byte) (verbs.AH, err
 	return p.CreateAH(a)
 }
 
-// replyHops is the hop limit of answers.
+// replyHops is the hop limit of address handles that CreateAHFromWC creates.
 const replyHops = 64
 
-// senderOf reads the sender's address out of a datagram's completion and the
-// area before its data.
+// senderOf returns the sender's address. It reads a datagram's completion and the GRH
+// area before the payload.
 //
 // Source: rdma-core, ibv_init_ah_from_wc.
 func (d *device) senderOf(port uint8, wc *verbs.WC, grh []byte) (verbs.AHAttr, error) {
 	if wc.Flags&verbs.WCGRH == 0 {
-		return verbs.AHAttr{}, fmt.Errorf("it has no GRH: %w", ucs.ErrInvalid)
+		return verbs.AHAttr{}, fmt.Errorf("no GRH: %w", ucs.ErrInvalid)
 	}
 	n, ok := wire.GRH(grh).Network()
 	if !ok {
-		return verbs.AHAttr{}, fmt.Errorf("%d bytes that hold no IP header: %w", len(grh), ucs.ErrInvalid)
+		return verbs.AHAttr{}, fmt.Errorf("%d bytes without an IP header: %w", len(grh), ucs.ErrInvalid)
 	}
 	if to := n.Dst.Addr(); !to.IsMulticast() && verbs.GIDOf(to) != d.gid {
-		return verbs.AHAttr{}, fmt.Errorf("a datagram to %v, which soft device %q is not: %w", to, d.info.Name, ucs.ErrInvalid)
+		return verbs.AHAttr{}, fmt.Errorf("datagram to %v, soft device %q has another address: %w", to, d.info.Name, ucs.ErrInvalid)
 	}
 	return verbs.AHAttr{
 		DGID: verbs.GIDOf(n.Src.Addr()), DLID: wc.SLID, Port: port,
@@ -132,11 +131,11 @@ func (d *device) senderOf(port uint8, wc *verbs.WC, grh []byte) (verbs.AHAttr, e
 	}, nil
 }
 
-// ID is the handle's id.
+// ID returns the handle's id.
 func (h *ah) ID() verbs.AHID { return h.id }
 
-// Close gives the handle back. What was posted with it before goes its way: the
-// work request holds where that leads.
+// Close destroys the handle. Work requests that were posted with it are still sent:
+// each holds a pointer to the handle and its route.
 func (h *ah) Close() error {
 	d := h.pd.d
 	d.mu.Lock()

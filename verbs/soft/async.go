@@ -10,22 +10,22 @@ import (
 	"github.com/goucx/goucx/verbs"
 )
 
-// eventQueue holds asynchronous events until they are taken, and counts those
-// that were not acknowledged yet.
+// eventQueue holds asynchronous events until TryAsync returns them. It counts returned
+// events that are not acknowledged yet.
 type eventQueue struct {
 	waiting atomic.Int32
 	bell    bell
 
-	mu      sync.Mutex         // guards the rest and the bell
-	acked   sync.Cond          // L is mu
-	queue   []verbs.AsyncEvent // from first on
+	mu      sync.Mutex         // guards the fields below and the bell
+	acked   sync.Cond          // signalled when an object has no unacknowledged event left; L is mu
+	queue   []verbs.AsyncEvent // the events from index first on are pending
 	first   int
-	unacked map[any]int // events taken of an object
+	unacked map[any]int // unacknowledged events by object
 	closed  bool
 }
 
-// object is what an event is about; nil: a port, the device, or nothing of this
-// provider.
+// object returns the queue pair, completion queue or shared receive queue of an event.
+// It returns nil for events of a port or device, and for objects of another provider.
 func object(e *verbs.AsyncEvent) any {
 	if q, ok := e.QP.(*qp); ok {
 		return q
@@ -39,8 +39,10 @@ func object(e *verbs.AsyncEvent) any {
 	return nil
 }
 
-// raise queues an event. Engines call it, under their owner words: it does not
-// wait for anybody who does more than take or leave an event.
+// raise queues an event.
+//
+// Concurrency: engines call it while they own a queue pair. It waits only for v.mu,
+// which is held for short times.
 func (d *device) raise(e verbs.AsyncEvent) {
 	v := &d.events
 	v.mu.Lock()
@@ -48,7 +50,7 @@ func (d *device) raise(e verbs.AsyncEvent) {
 	if v.closed {
 		return
 	}
-	if v.first > 0 && len(v.queue) == cap(v.queue) { // a queue that is never quite empty does not grow
+	if v.first > 0 && len(v.queue) == cap(v.queue) { // a queue that is never quite empty must not grow
 		n := copy(v.queue, v.queue[v.first:])
 		clear(v.queue[n:])
 		v.queue, v.first = v.queue[:n], 0
@@ -60,7 +62,7 @@ func (d *device) raise(e verbs.AsyncEvent) {
 	}
 }
 
-// TryAsync takes an event.
+// TryAsync returns the next event; false: there is none. It never blocks.
 func (d *device) TryAsync() (verbs.AsyncEvent, bool) {
 	v := &d.events
 	if v.waiting.Load() == 0 {
@@ -84,10 +86,10 @@ func (d *device) TryAsync() (verbs.AsyncEvent, bool) {
 	return e, true
 }
 
-// left is how many events wait.
+// left returns the number of pending events.
 func (v *eventQueue) left() int { return len(v.queue) - v.first }
 
-// taken brings the rest up to date after events were taken out.
+// taken updates the counter and the bell after events were removed.
 func (v *eventQueue) taken() {
 	n := v.left()
 	if n == 0 {
@@ -109,8 +111,8 @@ func (d *device) Async(ctx context.Context) (verbs.AsyncEvent, error) {
 	}
 }
 
-// AsyncFD is readable while there are events; it is made when it is first asked
-// for. -1: the system gave none.
+// AsyncFD returns a descriptor that is readable while events are pending. The first
+// call creates it. It returns -1 if the system provides none.
 func (d *device) AsyncFD() int {
 	v := &d.events
 	v.mu.Lock()
@@ -118,7 +120,7 @@ func (d *device) AsyncFD() int {
 	return v.bell.descriptor(v.left() > 0)
 }
 
-// Ack says that an event was dealt with; one that was not taken is ignored.
+// Ack acknowledges an event. It ignores an event that TryAsync has not returned.
 func (d *device) Ack(e verbs.AsyncEvent) {
 	v := &d.events
 	o := object(&e)
@@ -138,9 +140,10 @@ func (d *device) Ack(e verbs.AsyncEvent) {
 	}
 }
 
-// settle drops the events of an object that is being closed and waits until
-// those that were taken have been acknowledged. The caller holds no lock and
-// raises none any more.
+// settle removes the pending events of an object that is being closed. It then waits
+// until the events that TryAsync returned for it are acknowledged.
+//
+// The caller holds no lock, and raises no more events for the object.
 func (d *device) settle(o any) {
 	v := &d.events
 	v.mu.Lock()
@@ -156,7 +159,7 @@ func (d *device) settle(o any) {
 	}
 }
 
-// close ends the waits of Async.
+// close ends all waits in Async and drops later events.
 func (v *eventQueue) close() {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -10,25 +10,34 @@ import (
 	"github.com/goucx/goucx/ucs/shmem"
 )
 
-// period is how long nobody must have polled before the background goroutine
-// does. What is due is done within two of them.
+// period is the time without a poll after which the background goroutine runs the
+// engine. Expired timers are served within two periods.
 const period = 500 * time.Microsecond
 
-// background runs the engine while the program does not. While the program polls
-// it looks once a period whether that is still so, and at once when the program says
-// that it rests. When nobody polls and nothing is under way it sleeps, and is woken
-// by what comes or is posted.
+// background is the state of the goroutine that runs the engine while the program does
+// not.
+//
+// While the program polls, the goroutine only checks once a period whether it still
+// does. Rest ends that wait at once. When the program does not poll and no work is
+// left, the goroutine sleeps. An arriving packet or a new work request wakes it.
+//
+// Invariant: no work is lost between the last check and the sleep. sleep stores asleep
+// and then loads the work queues. A producer stores its work and then loads asleep
+// (wake). One of the two must see the other's store, which needs a full barrier between
+// store and load on both sides. The producer has none on its fast path. So sleep issues
+// a barrier for all threads of the process (shmem.PrivateBarrier) between its store and
+// its loads.
 type background struct {
-	seen   uint32        // engine.passes at the last look
-	asleep atomic.Uint32 // 1: whoever brings work wakes it
-	rested atomic.Uint32 // engine.passes when the program last said that it rests
-	wakes  chan struct{} // by Rest, and in-process by wakeUp
-	bed    *bed          // UDP
+	seen   uint32        // engine.passes at the last check
+	asleep atomic.Uint32 // 1: a producer of work must call wakeUp
+	rested atomic.Uint32 // engine.passes at the last call of Rest
+	wakes  chan struct{} // sent to by Rest, and by wakeUp where there is no bed
+	bed    *bed          // of UDP devices only
 	stop   atomic.Bool
 	ended  chan struct{}
 }
 
-// startBackground starts it as the engine mode says.
+// startBackground starts the goroutine that the engine mode requires, if any.
 func (d *device) startBackground() error {
 	b := &d.back
 	if d.kind == overFabric && d.fab.mail == nil || d.conf.Engine == EngineInline {
@@ -50,7 +59,7 @@ func (d *device) startBackground() error {
 	return nil
 }
 
-// stopBackground ends it.
+// stopBackground stops the goroutine and waits for its end.
 func (d *device) stopBackground() error {
 	b := &d.back
 	if b.ended == nil {
@@ -66,7 +75,7 @@ func (d *device) stopBackground() error {
 	return nil
 }
 
-// thread is the engine of EngineThread: it never sleeps.
+// thread is the engine loop of EngineThread. It never sleeps.
 func (d *device) thread() {
 	runtime.LockOSThread()
 	defer close(d.back.ended)
@@ -78,12 +87,12 @@ func (d *device) thread() {
 			cpu.Pause()
 		}
 		if k%yieldEvery == 0 {
-			runtime.Gosched() // where the program has no other processor
+			runtime.Gosched() // lets the program run where it has no other processor
 		}
 	}
 }
 
-// yieldEvery is how many passes the thread makes between offers of its processor.
+// yieldEvery is how many passes the thread makes between two calls of Gosched.
 const yieldEvery = 1024
 
 // standIn is the goroutine of EngineBackground.
@@ -101,8 +110,8 @@ func (d *device) standIn() {
 	}
 }
 
-// polled reports whether the program has polled since the last look. Then it waits
-// for a period, or until the program rests.
+// polled reports whether the program has polled since the last check. If it has, polled
+// first waits for one period, or until Rest is called.
 func (d *device) polled(nap *time.Timer) bool {
 	b := &d.back
 	n := d.passes.Load()
@@ -110,7 +119,7 @@ func (d *device) polled(nap *time.Timer) bool {
 		return false
 	}
 	b.seen = n
-	d.tick(d.clock()) // who polls seldom looks at the clock more seldom still
+	d.tick(d.clock()) // a program that polls seldom would let timers expire late
 	nap.Reset(period)
 	select {
 	case <-nap.C:
@@ -121,8 +130,8 @@ func (d *device) polled(nap *time.Timer) bool {
 	}
 }
 
-// Rest has the background goroutine take what comes from now on, unless another
-// worker polls the device.
+// Rest reports that the caller stops polling. The background goroutine then takes over
+// without waiting for a period, unless another worker polls the device.
 func (d *device) Rest() {
 	b := &d.back
 	if b.asleep.Load() != 0 {
@@ -135,7 +144,8 @@ func (d *device) Rest() {
 	}
 }
 
-// serve does what there is to do; what the link does not take is for later.
+// serve runs the engine until no work is left. If the link stays full, it sleeps for
+// one period.
 func (d *device) serve() {
 	got := 1
 	for k := 0; got > 0 && k < maxDrain; k++ {
@@ -155,28 +165,27 @@ func (d *device) serve() {
 	time.Sleep(period)
 }
 
-// dirtyTries is how often what waits to be sent is tried before it takes a nap.
+// dirtyTries is how often serve retries queue pairs in engine.dirty before it sleeps.
 const dirtyTries = 64
 
-// busy reports whether something waits to be sent or received.
+// busy reports whether packets wait to be sent or received.
 func (d *device) busy() bool {
 	return d.dirtyN.Load() != 0 || d.kind == overInproc && d.in.ready() ||
 		d.kind == overFabric && d.fab.mail.waits(d.fab.self)
 }
 
-// sleep sleeps until something comes or a timer ends. Who brings work stores it
-// and then looks at asleep; the two may pass each other in the processor, which
-// the barrier forbids.
+// sleep blocks until work arrives or the first timer expires. The doc comment of
+// background has the store order that it relies on.
 func (d *device) sleep(nap *time.Timer) {
 	b := &d.back
-	if d.busy() { // whoever is at it may need the processor
+	if d.busy() { // the goroutine that owns this work may need the processor
 		runtime.Gosched()
 		return
 	}
 	until := d.firstTimer()
 	if b.bed != nil {
 		b.bed.alarm(d.fromNow(until))
-		if b.bed.enter() != nil { // the system has no room: as if there were work
+		if b.bed.enter() != nil { // the system has no memory for it: retry after a period
 			time.Sleep(period)
 			return
 		}
@@ -201,8 +210,7 @@ func (d *device) sleep(nap *time.Timer) {
 	}
 }
 
-// firstTimer is when the first timer ends, or a fault gives a packet; never: none
-// does.
+// firstTimer returns the time of the first timer or delayed packet, or never.
 func (d *device) firstTimer() ucs.Time {
 	first := never
 	if d.timedN.Load() != 0 {
@@ -216,7 +224,8 @@ func (d *device) firstTimer() ucs.Time {
 	return first
 }
 
-// fromNow is how long to sleep until then; negative: for good.
+// fromNow returns the time from now until then, at least minNap. It returns -1 for
+// never.
 func (d *device) fromNow(until ucs.Time) time.Duration {
 	if until == never {
 		return -1
@@ -227,7 +236,7 @@ func (d *device) fromNow(until ucs.Time) time.Duration {
 // minNap is the shortest sleep.
 const minNap = 10 * time.Microsecond
 
-// wake has the sleeping background goroutine look for work.
+// wake wakes the background goroutine if it sleeps.
 func (d *device) wake() {
 	if d.back.asleep.Load() != 0 {
 		d.wakeUp()

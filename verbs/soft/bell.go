@@ -6,15 +6,16 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// bell tells those who wait for a queue of events that it is not empty: a
-// goroutine without a system call, and whoever polls the descriptor, which is
-// made when it is first asked for.
+// bell notifies waiters that a queue of events is not empty. A goroutine can wait on a
+// channel, without a system call. An event loop can poll a file descriptor instead, which
+// the first call of descriptor creates.
 //
-// Concurrency: wait by any number of goroutines; the rest under the queue's lock.
+// Concurrency: any number of goroutines call wait. All other methods need the lock of
+// the queue.
 type bell struct {
-	wake chan struct{} // holds one
+	wake chan struct{} // capacity 1
 	done chan struct{} // closed by close
-	flag flag          // up while the queue is not empty
+	flag flag          // readable while the queue is not empty
 }
 
 func (b *bell) init() {
@@ -22,7 +23,7 @@ func (b *bell) init() {
 	b.done = make(chan struct{})
 }
 
-// ring says that an event came.
+// ring reports that the queue is no longer empty.
 func (b *bell) ring() {
 	b.flag.raise()
 	b.nudge()
@@ -35,8 +36,8 @@ func (b *bell) nudge() {
 	}
 }
 
-// more says whether events are left after one was taken. Whoever waits beside the
-// one that took it is woken for the rest.
+// more reports, after an event was removed, whether others are left. If so, it wakes
+// another waiter: the channel holds one signal only.
 func (b *bell) more(left bool) {
 	if left {
 		b.nudge()
@@ -45,7 +46,7 @@ func (b *bell) more(left bool) {
 	}
 }
 
-// wait returns when an event may have come.
+// wait returns nil when an event may be pending.
 func (b *bell) wait(ctx context.Context) error {
 	select {
 	case <-b.wake:
@@ -57,8 +58,9 @@ func (b *bell) wait(ctx context.Context) error {
 	}
 }
 
-// descriptor gives the descriptor, which is readable while the queue is not
-// empty; -1: the system gave none.
+// descriptor returns the descriptor, which is readable while the queue is not empty.
+// left is whether it is not empty now. It returns -1 if the system provides none or the
+// bell is closed.
 func (b *bell) descriptor(left bool) int {
 	select {
 	case <-b.done:
@@ -68,7 +70,7 @@ func (b *bell) descriptor(left bool) int {
 	return b.flag.open(left)
 }
 
-// close wakes all who wait, for good.
+// close makes all current and later calls of wait return ucs.ErrClosed.
 func (b *bell) close() error {
 	close(b.done)
 	return b.flag.close()

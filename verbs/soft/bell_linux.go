@@ -5,7 +5,8 @@ import "github.com/goucx/goucx/ucs/shmem"
 // flag is the descriptor of a bell: an eventfd. The zero flag has none.
 type flag struct{ fd *shmem.EventFD }
 
-// open gives the descriptor; -1: the system gave none.
+// open returns the descriptor, and creates it on the first call. up is its first state.
+// It returns -1 if the system provides none.
 func (f *flag) open(up bool) int {
 	if f.fd == nil {
 		fd, err := shmem.NewEventFD()
@@ -22,7 +23,7 @@ func (f *flag) open(up bool) int {
 
 func (f *flag) raise() {
 	if f.fd != nil {
-		_ = f.fd.Signal() // fails only when closed
+		_ = f.fd.Signal() // fails only after close
 	}
 }
 

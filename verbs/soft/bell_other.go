@@ -14,7 +14,8 @@ type flag struct {
 	fds  [2]int
 }
 
-// open gives the descriptor; -1: the system gave none.
+// open returns the descriptor, and creates it on the first call. up is its first state.
+// It returns -1 if the system provides none.
 func (f *flag) open(up bool) int {
 	if f.made {
 		return f.fds[0]
@@ -38,7 +39,7 @@ func (f *flag) open(up bool) int {
 
 func (f *flag) raise() {
 	if f.made {
-		_, _ = unix.Write(f.fds[1], []byte{1}) // full: it is up
+		_, _ = unix.Write(f.fds[1], []byte{1}) // a full pipe is readable already
 	}
 }
 

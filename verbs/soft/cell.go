@@ -8,26 +8,26 @@ import (
 	"github.com/goucx/goucx/verbs/wire"
 )
 
-// cell is a packet on its way between two devices of this process, and with it
-// perhaps an acknowledgement that came before. Short payloads travel in it; of
-// long ones it names the memory, which the receiver looks up by its key, so that
-// memory that was taken away meanwhile is a lost packet.
+// cell is a packet in an inbox, between two devices of this process. It can also carry
+// an acknowledgement that precedes the packet. Short payloads are copied into the cell.
+// For a long payload the cell holds the sender's scatter/gather list. The receiver
+// looks the memory up by its key: if the key is invalid by then, the packet is dropped.
 //
-// The first 64 bytes are all that a short send touches. The size is a power of
-// two, so that no cell lies across a cache line more than it needs.
+// A short send touches only the first 64 bytes. The size is a power of two, so that no
+// cell spans more cache lines than it needs.
 type cell struct {
 	seq   atomic.Uint32
 	dest  verbs.QPN
 	psn   verbs.PSN
 	op    wire.Opcode
 	flags uint8
-	nsg   uint8         // pieces; 0: the payload is in the cell
-	syn   wire.Syndrome // of an answer; of a write: how many packets more the cell stands for
-	n     uint16        // of a train: sg[0] has the length
+	nsg   uint8         // entries of sg in use; 0: the payload is in the cell
+	syn   wire.Syndrome // of a response; with cellTrain: how many further packets the cell stands for
+	n     uint16        // payload bytes; with cellTrain sg[0] has the length instead
 	pkey  uint16
-	from  uint32 // the device
+	from  uint32 // index of the sending device
 	imm   uint32
-	msn   uint32 // with cellAck the number that is acknowledged
+	msn   uint32 // with cellAck: the acknowledged PSN
 	small [smallLen]byte
 
 	addr, swapAdd, compare, old uint64
@@ -40,28 +40,28 @@ type cell struct {
 	_    [8]byte
 }
 
-// body is the payload of a datagram that is too long for the cell: its sender may
-// have its memory back when it was sent.
+// body is the payload of a datagram that does not fit the cell. It is a copy, because a
+// datagram completes as soon as it is sent.
 type body [4096]byte
 
 var bodies = sync.Pool{New: func() any { return new(body) }}
 
 const (
-	smallLen = 32 // with the header one cache line
+	smallLen = 32 // fills the first cache line, together with the header
 	longLen  = verbs.InlineLen
 )
 
 const (
 	cellSE = 1 << iota
 	cellAckReq
-	cellAck   // an acknowledgement comes before the packet
-	cellTrain // the packet stands for more than one
+	cellAck   // an acknowledgement precedes the packet
+	cellTrain // the cell stands for more than one packet
 	cellEnds  // the last of them ends the message
 	cellImm   // with immediate data
-	cellBody  // the payload is in the body
+	cellBody  // the payload is in body
 )
 
-// fill writes p into the cell.
+// fill writes p to the cell.
 func (c *cell) fill(p *packet, from uint32) {
 	c.dest, c.psn, c.op, c.n, c.from, c.pkey = p.dest, p.psn, p.op, uint16(p.n), from, p.pkey
 	c.flags, c.nsg = 0, 0
@@ -96,7 +96,7 @@ func (c *cell) fillHeaders(p *packet) {
 	c.qkey, c.src = p.qkey, p.src
 }
 
-// own copies the payload of a filled cell, if it names memory.
+// own replaces the scatter/gather list of a filled cell by a copy of the payload.
 func (c *cell) own(p *packet) {
 	if c.nsg == 0 {
 		return
@@ -109,13 +109,13 @@ func (c *cell) own(p *packet) {
 	c.flags |= cellBody
 }
 
-// drop gives the body back.
+// drop returns body to its pool.
 func (c *cell) drop() {
 	bodies.Put(c.body)
 	c.body = nil
 }
 
-// train notes what a packet says that stands for more than one.
+// train writes the fields of a packet that stands for more than one.
 func (c *cell) train(p *packet) {
 	c.flags |= cellTrain
 	c.syn, c.imm = wire.Syndrome(p.more), p.imm
@@ -127,20 +127,21 @@ func (c *cell) train(p *packet) {
 	}
 }
 
-// ride puts an acknowledgement into the cell of a request, which has no number of
-// messages of its own.
+// ride adds an acknowledgement to the cell of a request. It uses msn, which requests do
+// not have.
 func (c *cell) ride(psn verbs.PSN) {
 	c.flags |= cellAck
 	c.msn = uint32(psn)
 }
 
-// ridden makes the packet of the acknowledgement that came with the cell.
+// ridden makes the packet of the acknowledgement in the cell.
 func (c *cell) ridden(p *packet) {
 	p.op, p.dest, p.psn, p.pkey = wire.Acknowledge, c.dest, verbs.PSN(c.msn), c.pkey
 	p.syn, p.se, p.ackReq, p.n, p.nsg = wire.AckNoCredits, false, false, 0, 0
 }
 
-// read makes the packet in the cell; false: its payload is gone.
+// read makes the packet in the cell. It returns false if the payload's memory is no
+// longer registered.
 func (c *cell) read(p *packet, s *Switch) bool {
 	p.op, p.dest, p.psn, p.pkey = c.op, c.dest, c.psn, c.pkey
 	p.se, p.ackReq, p.n = c.flags&cellSE != 0, c.flags&cellAckReq != 0, int(c.n)
@@ -168,7 +169,7 @@ func (c *cell) read(p *packet, s *Switch) bool {
 	return true
 }
 
-// resolve finds the sender's memory.
+// resolve looks up the sender's memory.
 func (c *cell) resolve(p *packet, s *Switch) bool {
 	d := s.device(c.from)
 	if d == nil {

@@ -10,28 +10,28 @@ import (
 	"github.com/goucx/goucx/verbs"
 )
 
-// compChannel carries the events of completion queues: a list of the queues that
-// have some, so that an event costs no memory.
+// compChannel queues the events of completion queues. It is a list of the queues that
+// have events, so an event allocates nothing.
 type compChannel struct {
 	d    *device
 	bell bell
 
-	mu          sync.Mutex // guards the list, the links of its queues and the bell
+	mu          sync.Mutex // guards the list, the chanLink of each queue in it, and the bell
 	first, last *cq
 	waiting     atomic.Int32 // queues in the list
 
-	// Under d.mu.
+	// Guarded by device.mu.
 	users  int
 	closed bool
 }
 
-// chanLink is a completion queue's place in the list of its channel.
+// chanLink is the place of a completion queue in the list of its channel.
 type chanLink struct {
 	next   *cq
-	events int // of the queue; it is in the list while there are some
+	events int // events of the queue; it is in the list while there are any
 }
 
-// CreateCompChannel makes a completion channel.
+// CreateCompChannel creates a completion channel.
 func (d *device) CreateCompChannel() (verbs.CompChannel, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -64,7 +64,7 @@ func (ch *compChannel) append(c *cq) {
 	ch.waiting.Add(1)
 }
 
-// pop takes the first queue out of the list.
+// pop removes the first queue from the list.
 func (ch *compChannel) pop() *cq {
 	c := ch.first
 	ch.first, c.event.next = c.event.next, nil
@@ -75,7 +75,8 @@ func (ch *compChannel) pop() *cq {
 	return c
 }
 
-// TryEvent takes an event. Queues that have several take turns.
+// TryEvent returns the cookie of the next event; false: there is none. Queues with
+// several events take turns.
 func (ch *compChannel) TryEvent() (uint64, bool) {
 	if ch.waiting.Load() == 0 {
 		return 0, false
@@ -93,7 +94,7 @@ func (ch *compChannel) TryEvent() (uint64, bool) {
 	return c.cookie, true
 }
 
-// forget drops the events of a queue that is closed.
+// forget drops the events of a queue that is being closed.
 func (ch *compChannel) forget(c *cq) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
@@ -118,15 +119,15 @@ func (ch *compChannel) Event(ctx context.Context) (uint64, error) {
 	}
 }
 
-// FD is readable while there are events; it is made when it is first asked for.
-// -1: the system gave none.
+// FD returns a descriptor that is readable while events are pending. The first call
+// creates it. It returns -1 if the system provides none.
 func (ch *compChannel) FD() int {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	return ch.bell.descriptor(ch.first != nil)
 }
 
-// Close gives the channel back; who waits in Event gets ucs.ErrClosed.
+// Close destroys the channel. Calls of Event that wait return ucs.ErrClosed.
 func (ch *compChannel) Close() error {
 	d := ch.d
 	d.mu.Lock()

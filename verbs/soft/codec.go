@@ -6,13 +6,13 @@ import (
 	"github.com/goucx/goucx/verbs/wire"
 )
 
-// A packet as bytes is what the ICRC covers, from the BTH to the padding; the
-// ICRC itself is the link's.
+// Encoded packets hold what the ICRC covers, from the BTH to the padding. The link adds
+// the ICRC.
 
-// maxHeaders is the room that putHeaders needs in bytes.
+// maxHeaders is the room in bytes that putHeaders needs.
 const maxHeaders = wire.BTHLen + wire.AtomicETHLen
 
-// encode writes p and gives the length; b has room for it.
+// encode writes p to b, which has room for it, and returns the length.
 func encode(p *packet, b []byte) int {
 	n := putHeaders(p, b)
 	for _, s := range p.sg[:p.nsg] {
@@ -21,15 +21,14 @@ func encode(p *packet, b []byte) int {
 	return n + putPad(p.n, b[n:])
 }
 
-// putPad writes the zeros behind a payload of n bytes and gives their number.
+// putPad writes the padding of a payload of n bytes and returns its length.
 func putPad(n int, b []byte) int {
 	pad := wire.Pad(n)
 	clear(b[:pad])
 	return pad
 }
 
-// putHeaders writes the BTH and the headers of p's opcode, and gives their
-// length.
+// putHeaders writes the BTH and the headers of p's opcode, and returns their length.
 // hot: BenchmarkCodec
 func putHeaders(p *packet, b []byte) int {
 	_ = b[maxHeaders-1]
@@ -50,7 +49,7 @@ func putHeaders(p *packet, b []byte) int {
 	return int(info.Len)
 }
 
-// putMixed writes any set of headers, in the order of the table's bits.
+// putMixed writes any set of headers, in the order of the bits of wire.Headers.
 func putMixed(p *packet, has wire.Headers, b []byte) {
 	if has&wire.HasDETH != 0 {
 		wire.DETH(b).Put(p.qkey, p.src)
@@ -77,8 +76,8 @@ func putMixed(p *packet, has wire.Headers, b []byte) {
 	}
 }
 
-// decode fills p from b, any bytes; p's payload stays in b. Where it answers a
-// fault, p holds nothing.
+// decode fills p from b, which may hold any bytes. p's payload is a slice of b. If the
+// returned fault is not FaultNone, p is undefined.
 // hot: BenchmarkCodec
 func decode(b []byte, p *packet) wire.Fault {
 	if len(b) < wire.BTHLen {

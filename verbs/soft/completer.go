@@ -8,8 +8,21 @@ import (
 	"github.com/goucx/goucx/verbs/wire"
 )
 
-// answered acts on an acknowledgement or an answer. It returns false when the answer of
-// a READ or an atomic before p is missing: p has no effect then beyond that answer.
+// Completion and retransmission of requests. The requester's PSNs are ordered una <=
+// psn <= top. Packets before una are acknowledged. psn is the next packet to send;
+// goBack sets it back to retransmit. top follows the last packet that was ever sent.
+//
+// Invariants:
+//   - A response is valid if una <= its PSN < top. A response at or after psn answers a
+//     packet that was sent before goBack. It is as good as any other, and makes the
+//     retransmission up to it unnecessary (catchUp).
+//   - Work requests complete in the order of the send queue.
+//   - An acknowledgement of a later packet does not complete a READ or an atomic. Its
+//     own response must arrive. A later response must not take effect before: answered
+//     returns false, and the caller keeps the packet or drops it.
+
+// answered handles an acknowledgement or a response. It returns false if a READ or
+// atomic response before p is missing. p then has no effect beyond that response.
 func (q *qp) answered(p *packet) bool {
 	if s := q.stateNow(); s != verbs.StateRTS && s != verbs.StateSQD {
 		return true
@@ -39,15 +52,15 @@ func (q *qp) answered(p *packet) bool {
 	return true
 }
 
-// catchUp takes p, which answers a request that is about to go out again: that and what
-// lies before need not. Where a READ before p lacks its answer, it returns false: that
-// READ goes again first.
+// catchUp handles a response to a request that goBack scheduled for retransmission. It
+// advances psn past the requests that p shows to be executed. It returns false if a
+// READ before p lacks its response; that READ is then retransmitted first.
 func (q *qp) catchUp(p *packet) bool {
 	r := &q.req
 	if p.op == wire.Acknowledge {
 		q.skip(p.psn.Add(1))
 	} else if q.skip(p.psn); r.psn == p.psn && q.sq.at(r.tx).reads() {
-		q.request(q.sq.at(r.tx), &q.out) // counts as sent: its answer is here
+		q.request(q.sq.at(r.tx), &q.out) // counts as sent: p is its response
 	}
 	if p.psn.Before(r.psn) {
 		return true
@@ -57,13 +70,13 @@ func (q *qp) catchUp(p *packet) bool {
 	return false
 }
 
-// retire takes all packets before una as acknowledged and ends their work
-// requests. It returns false when an answer before una is missing. A peer without
-// PeerProbe is asked for it again.
+// retire treats all packets before una as acknowledged and completes their work
+// requests. It returns false if a READ or atomic response before una is missing. From a
+// peer without PeerProbe it then requests that response again.
 func (q *qp) retire(una verbs.PSN) bool {
 	r := &q.req
 	q.retirePlain(una)
-	for r.head != r.tx || r.sent > 0 { // a part of a read may be under way
+	for r.head != r.tx || r.sent > 0 { // parts of a READ at tx may be outstanding
 		w := q.sq.at(r.head)
 		if w.status != verbs.WCSuccess {
 			break
@@ -88,10 +101,11 @@ func (q *qp) retire(una verbs.PSN) bool {
 	return true
 }
 
-// missing acts on an answer before psn while the one at have is missing. It asks again
-// once: what follows of the same stream of answers, whose PSNs increase, is dropped. A
-// PSN that is not beyond the last one is of the next stream, in which an answer is
-// missing too.
+// missing handles a response at psn while the response at have is missing, from a peer
+// without PeerProbe. It retransmits from have on, once for each stream of responses.
+// The PSNs of one stream increase, so its further responses are dropped without a
+// retransmission. A PSN that is not after the last one starts another stream, in which
+// the response is missing too.
 func (q *qp) missing(have, psn verbs.PSN) {
 	r := &q.req
 	again := !have.Before(r.late) || !r.late.Before(psn)
@@ -101,8 +115,9 @@ func (q *qp) missing(have, psn verbs.PSN) {
 	r.late = psn
 }
 
-// retirePlain ends what is acknowledged up to the first work request that is more
-// than data which was sent.
+// retirePlain completes acknowledged sends and writes before una, from the oldest work
+// request on. It stops at the first READ, atomic or local invalidate, and at the first
+// work request that failed or is not acknowledged.
 func (q *qp) retirePlain(una verbs.PSN) {
 	r := &q.req
 	for r.head != r.tx {
@@ -119,12 +134,13 @@ func (q *qp) retirePlain(una verbs.PSN) {
 	}
 }
 
-// advance notes that packets before una are done with.
+// advance records that packets before una are acknowledged. It restarts the
+// retransmission timer and the retry counts.
 func (q *qp) advance(una verbs.PSN) {
 	r := &q.req
 	if n := una.Diff(r.una); n > 0 {
 		if r.probe.alone && r.top != una {
-			r.window.lost() // the probe filled a gap
+			r.window.lost() // the probe retransmitted a lost packet
 		}
 		r.window.acked(n)
 		r.probe.acked(una, ucs.Time(q.d.now.Load()))
@@ -136,8 +152,8 @@ func (q *qp) advance(una verbs.PSN) {
 	}
 }
 
-// endFailed ends the work request that failed here, when all before it have
-// ended, and the queue pair with it.
+// endFailed completes a work request that failed locally once all before it are
+// completed. It then moves the queue pair to the error state.
 func (q *qp) endFailed() {
 	r := &q.req
 	if r.stuck && r.head != q.sq.end() && q.sq.at(r.head).status != verbs.WCSuccess {
@@ -145,7 +161,8 @@ func (q *qp) endFailed() {
 	}
 }
 
-// failSend ends the oldest work request with status, and the queue pair.
+// failSend completes the oldest work request with status and moves the queue pair to
+// the error state.
 func (q *qp) failSend(status verbs.WCStatus) {
 	r := &q.req
 	if r.head != q.sq.end() {
@@ -154,14 +171,15 @@ func (q *qp) failSend(status verbs.WCStatus) {
 	q.enterErr()
 }
 
-// sendWCOps are the completions' opcodes.
+// sendWCOps maps the operation of a work request to the opcode of its completion.
 var sendWCOps = [...]verbs.WCOpcode{
 	verbs.OpWrite: verbs.WCWrite, verbs.OpWriteImm: verbs.WCWrite, verbs.OpSend: verbs.WCSend, verbs.OpSendImm: verbs.WCSend,
 	verbs.OpRead: verbs.WCRead, verbs.OpCompareSwap: verbs.WCCompareSwap, verbs.OpFetchAdd: verbs.WCFetchAdd,
 	verbs.OpLocalInv: verbs.WCLocalInv, verbs.OpBindMW: verbs.WCBindMW, verbs.OpSendInv: verbs.WCSend,
 }
 
-// endSend ends the oldest work request.
+// endSend completes the oldest work request. It posts a completion if the work request
+// is signaled or has failed.
 func (q *qp) endSend(w *wqe, status verbs.WCStatus) {
 	r := &q.req
 	if status != verbs.WCSuccess || w.flags&verbs.SendSignaled != 0 || q.sigAll {
@@ -173,7 +191,8 @@ func (q *qp) endSend(w *wqe, status verbs.WCStatus) {
 	storeRelease32(&q.sq.head, r.head)
 }
 
-// flushSends ends all work requests that are queued.
+// flushSends completes all queued work requests with WCFlushErr and resets the
+// requester.
 func (q *qp) flushSends() {
 	r := &q.req
 	for r.head != q.sq.end() {
@@ -184,8 +203,8 @@ func (q *qp) flushSends() {
 	r.probe.markAt, r.probe.alone = 0, false
 }
 
-// reading gives the read or atomic operation whose answer comes next, when all
-// before psn has been acknowledged; nil: it is none.
+// reading returns the READ or atomic operation that a response at psn belongs to. It
+// returns nil if that is not the oldest work request. The caller has retired psn.
 func (q *qp) reading(psn verbs.PSN) *wqe {
 	r := &q.req
 	if r.head == r.tx && r.sent == 0 {
@@ -198,7 +217,8 @@ func (q *qp) reading(psn verbs.PSN) *wqe {
 	return w
 }
 
-// readAnswer places a part of what was read.
+// readAnswer places the payload of a READ response packet. It returns false if an
+// earlier response is missing.
 func (q *qp) readAnswer(p *packet, info *wire.Info) bool {
 	if !q.retire(p.psn) {
 		q.count(cntOutOfSequence, 1)
@@ -230,7 +250,8 @@ func (q *qp) readAnswer(p *packet, info *wire.Info) bool {
 	return true
 }
 
-// atomicAnswer stores what was in the word before.
+// atomicAnswer stores the original value that an atomic response carries. It returns
+// false if an earlier response is missing.
 func (q *qp) atomicAnswer(p *packet) bool {
 	if !q.retire(p.psn) {
 		return false
@@ -254,8 +275,9 @@ func (q *qp) atomicAnswer(p *packet) bool {
 	return true
 }
 
-// notReady waits for the receiver, and sends again from the packet on that found
-// no receive.
+// notReady handles an RNR NAK. It pauses the requester for the time that the NAK
+// demands. It then retransmits from the packet that found no posted receive. It returns
+// false if an earlier response is missing.
 func (q *qp) notReady(p *packet) bool {
 	r := &q.req
 	if !q.retire(p.psn) {
@@ -272,17 +294,17 @@ func (q *qp) notReady(p *packet) bool {
 		r.rnrs--
 	}
 	q.goBack(p.psn)
-	r.retries = r.retryCnt                           // the peer lives; rnrRetry alone counts how long it waits
-	r.pause = -ucs.Time(wire.RNRTimer(p.syn.Code())) // begins with the next look at the clock
+	r.retries = r.retryCnt                           // the peer responds, so only rnrRetry limits the wait
+	r.pause = -ucs.Time(wire.RNRTimer(p.syn.Code())) // negative: expireRequests adds the present time
 	r.since = 0
 	q.d.due(q, 0)
 	return true
 }
 
-// forever is the number of retries that never ends.
+// forever is the RNR retry count that means no limit.
 const forever = 7
 
-// refusals are what a work request ends with that the peer refuses.
+// refusals maps a fatal NAK code to the status of the work request that it ends.
 var refusals = map[wire.Syndrome]verbs.WCStatus{
 	wire.NakInvalid:      verbs.WCRemInvReqErr,
 	wire.NakRemoteAccess: verbs.WCRemAccessErr,
@@ -290,10 +312,14 @@ var refusals = map[wire.Syndrome]verbs.WCStatus{
 	wire.NakInvalidRD:    verbs.WCRemInvRDReqErr,
 }
 
-// refused acts on a negative acknowledgement, which may answer a request that is about
-// to go out again. The responder that refuses a request is in the error state and
-// answers nothing more. So a READ before the request that lacks its answer never gets
-// it, and ends with the refusal.
+// refused handles a NAK other than RNR.
+//
+// The NAK may answer a request that goBack scheduled for retransmission; skip then
+// moves psn past the requests before it. After a sequence NAK the requester retransmits
+// the missing packets (PeerProbe) or everything from the missing packet on. Any other
+// NAK is fatal. The responder is then in the error state and sends no further response.
+// So a READ before the refused request that lacks its response never completes. Being
+// the oldest work request, it gets the status of the NAK.
 func (q *qp) refused(p *packet) {
 	r := &q.req
 	q.count(cntNaks, 1)
@@ -321,8 +347,10 @@ func (q *qp) refused(p *packet) {
 	}
 }
 
-// expire looks at a queue pair's timers, and gives when to look again; 0: none
-// runs.
+// expire serves the queue pair's expired timers. It returns when to call it again; 0:
+// no timer runs.
+//
+// Concurrency: the caller owns the queue pair.
 func (q *qp) expire(now ucs.Time) ucs.Time {
 	next := q.expireRequests(now)
 	if r := &q.req; r.gapEnds != 0 {
@@ -350,7 +378,8 @@ func (q *qp) expire(now ucs.Time) ucs.Time {
 	return next
 }
 
-// expireRequests is expire for what was sent.
+// expireRequests serves the timers of the requester: RNR pause, retransmission timeout
+// and probe.
 func (q *qp) expireRequests(now ucs.Time) ucs.Time {
 	r := &q.req
 	if r.pause < 0 {

@@ -12,30 +12,31 @@ import (
 	"github.com/goucx/goucx/verbs/wire"
 )
 
-// Links that a device may send through.
+// Values of Config.Link and DeviceInfo.Link.
 const (
 	LinkInproc = "inproc"
 	LinkUDP    = "udp"
-	LinkFabric = "fabric" // Config.Fabric
+	LinkFabric = "fabric" // with Config.Fabric only
 )
 
-// EngineMode says who runs a device's engine.
+// EngineMode selects the goroutines that run a device's engine.
 type EngineMode uint8
 
 const (
-	// EngineBackground: whoever posts or polls, and a goroutine that takes over
-	// when nobody does. It is the default.
+	// EngineBackground: goroutines that post or poll, and a background goroutine while
+	// none does. It is the default.
 	EngineBackground EngineMode = iota
-	// EngineThread: a thread of its own that never sleeps, like an adapter that
-	// works while the processor computes. It costs a core.
+	// EngineThread: a locked OS thread that never sleeps, besides goroutines that post
+	// or poll. It works like an adapter while the processor computes, and occupies a
+	// core.
 	EngineThread
-	// EngineInline: whoever posts or polls, and nobody else. For tests that must
+	// EngineInline: goroutines that post or poll only. It is for tests that need to
 	// know when something happens.
 	EngineInline
 	numEngineModes
 )
 
-// String names the mode.
+// String returns the name of the mode.
 func (m EngineMode) String() string {
 	if m < numEngineModes {
 		return [numEngineModes]string{"background", "thread", "inline"}[m]
@@ -43,68 +44,73 @@ func (m EngineMode) String() string {
 	return fmt.Sprintf("engine mode %d", uint8(m))
 }
 
-// Config is what devices are opened with. The zero value is good for all but
-// special cases.
+// Config configures the devices of a Provider. The zero value selects the defaults.
 type Config struct {
 	// Link restricts the devices to LinkInproc or LinkUDP; "": both. With a Fabric
-	// there is one device, on it.
+	// there is one device, on LinkFabric.
 	Link string
-	// MTU of the port; 0: the largest that the link carries. Beyond 4096 it is the
-	// port's LongMTU, and ActiveMTU is 4096.
+	// MTU is the MTU of the port; 0: the largest that the link carries. An MTU above
+	// 4096 bytes becomes the port's LongMTU, and ActiveMTU is 4096.
 	MTU verbs.MTU
 	// MaxInline is the longest inline message of a queue pair in bytes, up to
-	// verbs.InlineLen; 0: that.
+	// verbs.InlineLen, which is the default.
 	MaxInline int
-	// Limits are what a device gives at most.
+	// Limits bound the objects of a device.
 	Limits Limits
-	// Engine says who runs the engine.
+	// Engine selects the goroutines that run the engine.
 	Engine EngineMode
-	// Depth is how many packets wait in a device's inbox at most on the in-process
-	// link, rounded up to a power of two, 16 to 65536; 0: 1024.
+	// Depth is the capacity of a device's inbox on the in-process link, in packets. It
+	// is rounded up to a power of two, from 16 to 65536; 0: 1024.
 	Depth int
-	// Window is how much of a queue pair is unanswered at most, in packets of 4096
-	// bytes, up to 8192: what the peer's socket holds. More shorter packets fit in.
-	// It is halved on a loss, and grows again. 0: 90, what a device's socket holds
-	// that asks a system with its usual limits for all that it may have (416 KB); up
-	// to 180 on connections with long packets over UDP, whose peer is on this host,
-	// where this host's limits are wider.
+	// Window bounds the unacknowledged packets of a queue pair: what the peer's socket
+	// holds. The unit is a packet of 4096 bytes, and more packets fit if they are
+	// shorter. The range is 1 to 8192. A loss halves the window. It then grows by one
+	// packet for each window that is acknowledged.
+	//
+	// 0 selects 90: what a socket holds that asks a system with default limits for its
+	// maximum (416 KB). It selects up to 180 for UDP connections with an MTU above 4096
+	// bytes, if this host allows larger buffers: their peer is on this host.
 	Window int
-	// Addr is the one address that a UDP device has; the zero Addr: a device for
+	// Addr is the only address that has a UDP device; the zero Addr: one device for
 	// each usable address of the host.
 	Addr netip.Addr
-	// Port is the UDP port; 0: a random one. 4791 is RoCEv2's, for peers that know
-	// no other.
+	// Port is the UDP port; 0: a random one. Peers that support RoCEv2's port only need
+	// 4791.
 	Port uint16
-	// Switch connects in-process devices; nil: one that the provider makes, so that
-	// its own devices reach each other.
+	// Switch connects in-process devices; nil: the provider creates one, so that its
+	// own devices reach each other.
 	Switch *Switch
-	// Fabric carries the packets, in place of the usual links; nil: none. The device
-	// has address Addr and Port on it, random where they are not given, and its time.
+	// Fabric carries the packets in place of the usual links; nil: none. The device has
+	// address Addr and port Port on it, or random ones where those are zero. It takes
+	// the time from Fabric.Now.
 	Fabric Fabric
-	// Faults are what goes wrong on the link; nil: nothing. In-process devices with
-	// faults reach only one another: they serialise packets, the others do not.
+	// Faults injects faults on the link; nil: none. In-process devices with faults
+	// serialise their packets and those without do not. So a device with faults reaches
+	// only other devices with faults.
 	Faults *Faults
-	// Tap sees the packets of the devices on UDP, from the BTH to the ICRC, with the
-	// headers below as they are on the way: what is sent right before, what is
-	// received right after, each packet of a train alone. nil: nobody, which costs
-	// nothing. It is called by any goroutine, several at a time; both pointers are
-	// its own until it returns. It calls nothing of the device.
+	// Tap receives a copy of the traffic of UDP devices; nil: none, at no cost. packet
+	// holds a packet from the BTH to the ICRC, and h the headers below as they are on
+	// the wire. Tap is called right before a packet is sent, and right after one is
+	// received. Each packet of a segment batch is passed alone.
+	//
+	// Tap may be called by several goroutines at a time. It may use both pointers until
+	// it returns. It must not call the device.
 	Tap func(sent bool, h *wire.Network, packet []byte)
-	// Log gets what the control path has to tell; nil: nobody.
+	// Log receives the log lines of the control path; nil: none.
 	Log *zap.Logger
 }
 
-// Limits are the sizes and numbers that a device gives at most; a zero field
-// stands for its default, which is in brackets.
+// Limits are the largest sizes and numbers that a device allows. A zero field selects
+// the default, which is in brackets.
 type Limits struct {
-	// QPs [1048576], CQs [1048576], MRs [1048576], PDs [65536], AHs [1048576],
-	// SRQs [65536] of a context.
+	// QPs [1048576], CQs [1048576], MRs [1048576], PDs [65536], AHs [1048576] and SRQs
+	// [65536] of a context.
 	QPs, CQs, MRs, PDs, AHs, SRQs int
-	// QPWR [32768] and SRQWR [32768] work requests of a queue, CQE [4194304]
-	// completions.
+	// QPWR [32768] and SRQWR [32768] are the work requests of a queue, CQE [4194304]
+	// the completions.
 	QPWR, SRQWR, CQE int
-	// RdAtomic [16] reads and atomics outstanding per queue pair, up to 16: so many
-	// of a peer are remembered.
+	// RdAtomic [16] is the number of outstanding READs and atomics of a queue pair, up
+	// to 16. A responder remembers as many of its peer.
 	RdAtomic int
 }
 
@@ -112,12 +118,12 @@ type Limits struct {
 const (
 	minDepth, defaultDepth, maxDepth = 16, 1024, 1 << 16
 	maxWindow                        = 8192
-	// maxKeys is how many keys or handles there are: eight bits of them are the
-	// version.
+	// maxKeys is the number of keys or handles. A key has 32 bits, of which eight are
+	// the version.
 	maxKeys = 1 << 24
 )
 
-// limits is one row per field of Limits.
+// limits has one row per field of Limits.
 var limits = []struct {
 	name     string
 	field    func(*Limits) *int
@@ -135,7 +141,7 @@ var limits = []struct {
 	{"RdAtomic", func(l *Limits) *int { return &l.RdAtomic }, maxDestRd, maxDestRd},
 }
 
-// Validate names all settings that are out of range.
+// Validate returns an error that names all settings out of range.
 func (c *Config) Validate() error {
 	var errs []error
 	bad := func(name string, v any, want string) {
@@ -170,8 +176,8 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// filled is the config with its defaults in place, but for what the device
-// decides: Link, MTU, Addr, Switch.
+// filled returns the config with its defaults. Link, MTU, Addr and Switch stay: the
+// device decides them.
 func (c Config) filled() Config {
 	def := func(v *int, d int) {
 		if *v == 0 {

@@ -8,38 +8,38 @@ import (
 	"github.com/goucx/goucx/verbs"
 )
 
-// cq is a completion queue: a ring that starts empty and doubles on use.
-// Engines push at its tail, programs poll at its head.
+// cq is a completion queue: a ring that starts empty and doubles when full. Engines
+// push at its tail, programs poll at its head.
 type cq struct {
 	d      *device
-	pd     *pd          // the parent domain that it was made in; nil: none
+	pd     *pd          // the parent domain that it was created in; nil: none
 	ch     *compChannel // nil: none
 	cookie uint64
-	// single: one goroutine polls at a time. Pushes lock nevertheless: whoever runs
-	// the device may push, be it by polling another queue.
+	// single: at most one goroutine polls at a time. Pushes lock nevertheless. Any
+	// goroutine that runs the device may push, also one that polls another queue.
 	single bool
-	ignore bool // overruns
+	ignore bool // drop completions on overrun and stay usable
 
-	// Under d.mu.
+	// Guarded by device.mu.
 	users  int
 	closed bool
-	at     int      // in device.cqs
-	event  chanLink // under ch.mu
+	at     int      // index in device.cqs
+	event  chanLink // guarded by ch.mu
 
 	_     ucs.Pad
 	tail  cursor
-	ring  atomic.Pointer[[]verbs.WC] // a power of two; replaced under tail
-	depth uint64                     // under tail
-	armed atomic.Uint32              // what is waited for; changed under tail
-	dead  atomic.Bool                // overrun or closed
-	tails uint64                     // locks taken; under tail
+	ring  atomic.Pointer[[]verbs.WC] // length a power of two; replaced under tail
+	depth uint64                     // guarded by tail
+	armed atomic.Uint32              // armedNot or the completions that raise an event; changed under tail
+	dead  atomic.Bool                // after an overrun or Close
+	tails uint64                     // locks of tail by push; changed under tail
 
 	_     ucs.Pad
 	head  cursor
-	heads uint64 // locks taken; under head
+	heads uint64 // locks of head by pop; changed under head
 }
 
-// What an armed queue waits for.
+// Values of cq.armed.
 const (
 	armedNot = iota
 	armedSolicited
@@ -48,7 +48,7 @@ const (
 
 const minCQE = 8
 
-// CreateCQ makes a completion queue.
+// CreateCQ creates a completion queue.
 func (d *device) CreateCQ(c verbs.CQConfig) (verbs.CQ, error) {
 	if c.Depth < 1 || c.Depth > d.attr.MaxCQE {
 		return nil, fmt.Errorf("create completion queue: Depth %d, want 1 to %d: %w", c.Depth, d.attr.MaxCQE, ucs.ErrInvalid)
@@ -62,7 +62,7 @@ func (d *device) CreateCQ(c verbs.CQConfig) (verbs.CQ, error) {
 	return q, nil
 }
 
-// join enters the queue where c says that it belongs.
+// join attaches the queue to the channel and the domain that conf names.
 func (c *cq) join(conf *verbs.CQConfig) (err error) {
 	d := c.d
 	if c.ch, err = ownOrNone[*compChannel](d, "channel", conf.Channel); err != nil {
@@ -97,18 +97,18 @@ func (c *cq) join(conf *verbs.CQConfig) (err error) {
 
 func (c *cq) place() *int { return &c.at }
 
-// empty reports whether the ring holds nothing; engines that hold a queue pair
-// see all that was pushed for it.
+// empty reports whether the ring is empty. The owner of a queue pair sees all
+// completions that were pushed for it.
 func (c *cq) empty() bool { return c.head.pos() == c.tail.pos() }
 
-// idle reports whether a completion may go past the queue: nothing waits in it,
-// and nobody waits for an event.
+// idle reports whether a completion may bypass the queue: it is empty, usable and not
+// armed.
 func (c *cq) idle() bool { return c.armed.Load() == armedNot && c.empty() && !c.dead.Load() }
 
-// push adds a completion. solicited: the peer asked for an event. false: the
-// queue is unusable.
+// push adds a completion. solicited: the peer requested an event. It returns false if
+// the queue is unusable.
 //
-// Concurrency: any goroutine that holds the queue pair.
+// Concurrency: any goroutine that owns the queue pair.
 //
 // hot: BenchmarkPushPoll.
 func (c *cq) push(w *verbs.WC, solicited bool) bool {
@@ -131,7 +131,7 @@ func (c *cq) push(w *verbs.WC, solicited bool) bool {
 	return true
 }
 
-// room is how many completions the ring takes.
+// room returns how many completions fit in the ring.
 func (c *cq) room() uint64 {
 	if p := c.ring.Load(); p != nil {
 		return min(uint64(len(*p)), c.depth)
@@ -139,9 +139,11 @@ func (c *cq) room() uint64 {
 	return 0
 }
 
-// grow doubles the ring; false: it is as deep as it may be. The caller holds the
-// tail. Pollers go on meanwhile: what they have not taken is in both rings, and
-// the old one is not written any more.
+// grow doubles the ring. It returns false if the queue has its full depth. The caller
+// holds the tail.
+//
+// Pollers may run concurrently, with either ring. All completions that they have not
+// consumed are in both rings, and nothing writes the old one any more.
 func (c *cq) grow(t uint64) bool {
 	h := c.head.pos()
 	if t-h >= c.depth {
@@ -152,7 +154,7 @@ func (c *cq) grow(t uint64) bool {
 		old = *p
 	}
 	if t-h < uint64(len(old)) {
-		return true // a poller came between
+		return true // a poller has made room
 	}
 	ring := make([]verbs.WC, max(minCQE, 2*len(old)))
 	for i := h; i != t; i++ {
@@ -162,8 +164,9 @@ func (c *cq) grow(t uint64) bool {
 	return true
 }
 
-// overrun loses a completion, and the queue with the first. It gives the tail
-// back; false: the queue is unusable.
+// overrun drops a completion and unlocks the tail. Unless the queue ignores overruns,
+// it becomes unusable, and the first overrun raises EventCQErr. overrun returns false
+// if the queue is unusable.
 func (c *cq) overrun(t uint64) bool {
 	tell := !c.ignore && !c.dead.Swap(true)
 	c.tail.end(t)
@@ -173,8 +176,8 @@ func (c *cq) overrun(t uint64) bool {
 	return !c.dead.Load()
 }
 
-// Poll takes completions; where there are none it runs the engine, which may
-// write them straight into wcs. An empty wcs only runs the engine.
+// Poll returns completions in wcs. If the ring is empty, it runs the engine, which may
+// write completions directly to wcs. An empty wcs only runs the engine.
 //
 // hot: BenchmarkPushPoll.
 func (c *cq) Poll(wcs []verbs.WC) int {
@@ -188,7 +191,8 @@ func (c *cq) Poll(wcs []verbs.WC) int {
 	return n
 }
 
-// pop takes what the ring has; -1: the queue is unusable.
+// pop copies completions from the ring to wcs. It returns their number, or -1 if the
+// queue is unusable.
 func (c *cq) pop(wcs []verbs.WC) int {
 	if c.dead.Load() {
 		return -1
@@ -211,7 +215,7 @@ func (c *cq) pop(wcs []verbs.WC) int {
 	return int(n)
 }
 
-// purge removes the completions of a queue pair that is gone.
+// purge removes the completions of a destroyed queue pair.
 func (c *cq) purge(qpn verbs.QPN) {
 	t := c.tail.lock()
 	h := c.head.begin(c.single)
@@ -230,7 +234,7 @@ func (c *cq) purge(qpn verbs.QPN) {
 	c.tail.end(to)
 }
 
-// bytes is what the queue has grown to.
+// bytes returns the size of the ring in bytes.
 func (c *cq) bytes() uint64 {
 	if p := c.ring.Load(); p != nil {
 		return uint64(len(*p)) * sizeOf[verbs.WC]()
@@ -238,11 +242,10 @@ func (c *cq) bytes() uint64 {
 	return 0
 }
 
-// locks is how many the queue has taken.
+// locks returns how often push and pop locked the queue.
 func (c *cq) locks() uint64 { return atomic.LoadUint64(&c.tails) + atomic.LoadUint64(&c.heads) }
 
-// Arm asks for one event. An event for any completion covers one for solicited
-// ones.
+// Arm requests one event. A request for any completion includes solicited ones.
 func (c *cq) Arm(solicitedOnly bool) ucs.Status {
 	if c.ch == nil {
 		return ucs.InvalidParam
@@ -251,8 +254,8 @@ func (c *cq) Arm(solicitedOnly bool) ucs.Status {
 	if solicitedOnly {
 		want = armedSolicited
 	}
-	// Under the tail: a push either comes before, and then a Poll after Arm finds
-	// it, or sees what is armed.
+	// The tail orders Arm against push. A push before Arm is visible to a later Poll; a
+	// push after it sees armed.
 	t := c.tail.lock()
 	c.armed.Store(max(c.armed.Load(), want))
 	c.tail.end(t)
@@ -279,7 +282,7 @@ func (c *cq) Resize(depth int) error {
 	return nil
 }
 
-// Close gives the queue back, after its events have been acknowledged.
+// Close destroys the queue, after the program has acknowledged its events.
 func (c *cq) Close() error {
 	d := c.d
 	d.mu.Lock()

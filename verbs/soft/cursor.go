@@ -2,20 +2,22 @@ package soft
 
 import "sync/atomic"
 
-// cursor is one end of a ring: a running number, and the lock of those who move
-// it, in one word, so that one store publishes and unlocks.
+// cursor is one end of a ring: a running number and a lock in one word. One store
+// publishes the number and unlocks.
 //
-// The two ends of a ring have a lock each: who adds and who takes never wait for
-// each other, and an end that one goroutine uses needs none, whatever goes on at
-// the other.
+// Each end of a ring has its own lock, so producers and consumers never wait for each
+// other. An end that one goroutine uses needs no lock, whatever happens at the other.
+//
+// Invariant: end is a release store that follows the stores to the ring. A goroutine
+// that loads the number with pos, begin or lock sees them.
 type cursor struct{ word atomic.Uint64 }
 
 const cursorLocked = 1
 
-// pos is the number. It may be read by anyone, and be old at once.
+// pos returns the number. Any goroutine may call it; the number may change at once.
 func (c *cursor) pos() uint64 { return c.word.Load() >> 1 }
 
-// begin gives the number and, unless single, locks.
+// begin returns the number. Unless single is set, it locks the cursor.
 func (c *cursor) begin(single bool) uint64 {
 	if single {
 		return c.pos()
@@ -40,6 +42,6 @@ func (c *cursor) lockSlow() uint64 {
 	}
 }
 
-// end publishes the number, all stores before it, and unlocks. It pairs with the
-// loads of pos and begin.
+// end publishes the number and all stores before it, and unlocks. It pairs with the
+// loads of pos, begin and lock.
 func (c *cursor) end(pos uint64) { storeRelease(&c.word, pos<<1) }

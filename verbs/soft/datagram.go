@@ -6,12 +6,13 @@ import (
 	"github.com/goucx/goucx/verbs/wire"
 )
 
-// privilegedQKey: a work request's queue key with this bit stands for the queue
-// pair's own.
+// privilegedQKey is a bit of a work request's Q_Key. If it is set, the packet carries
+// the queue pair's own Q_Key.
 const privilegedQKey = 1 << 31
 
-// sendDatagrams sends what is queued; true: more is left than the link takes now.
-// Over UDP those to one peer go in trains. A datagram ends when it was sent.
+// sendDatagrams sends queued datagrams. It returns true if the link takes no more now
+// and some are left. Over UDP it batches consecutive datagrams to one peer. A datagram
+// completes once it is sent.
 func (q *qp) sendDatagrams() bool {
 	r := &q.req
 	trains := q.d.kind == overUDP && q.d.faulty == nil
@@ -49,7 +50,8 @@ func (q *qp) sendDatagrams() bool {
 	return false
 }
 
-// makeDatagram makes the packet of w, or says why it cannot be sent.
+// makeDatagram makes the packet of w. It returns the status of a work request that
+// cannot be sent.
 func (q *qp) makeDatagram(w *wqe, p *packet) verbs.WCStatus {
 	switch {
 	case w.to == nil || !samePD(w.to.pd, q.pd):
@@ -71,8 +73,8 @@ func (q *qp) makeDatagram(w *wqe, p *packet) verbs.WCStatus {
 	return verbs.WCSuccess
 }
 
-// wentAll sends a train of datagrams, nil: none, and ends them; false: the socket
-// takes no more now, and those that it did not take stay queued.
+// wentAll sends a batch of datagrams and completes them; nil: no batch. It returns
+// false if the socket is full. Datagrams that the socket did not take stay queued.
 func (q *qp) wentAll(t *train) bool {
 	if t == nil {
 		return true
@@ -92,7 +94,7 @@ func (q *qp) wentAll(t *train) bool {
 	return true
 }
 
-// endDatagrams ends those that were sent.
+// endDatagrams completes the datagrams before tx.
 func (q *qp) endDatagrams() {
 	r := &q.req
 	for r.head != r.tx {
@@ -105,7 +107,8 @@ func (q *qp) endDatagrams() {
 	}
 }
 
-// failDatagram ends the oldest datagram with status, and sending with it.
+// failDatagram completes the oldest datagram with status and moves the queue pair to
+// state SQE.
 func (q *qp) failDatagram(status verbs.WCStatus) {
 	q.endSend(q.sq.at(q.req.head), status)
 	q.req.tx = q.req.head
@@ -113,14 +116,14 @@ func (q *qp) failDatagram(status verbs.WCStatus) {
 	q.flushSends()
 }
 
-// datagram acts on one that came.
+// datagram handles a received datagram.
 func (q *qp) datagram(p *packet, info *wire.Info) {
 	r := &q.rsp
 	if p.qkey != q.qkey {
 		q.count(cntDroppedQKey, 1)
 		return
 	}
-	if p.n > q.mtu { // receives that hold an MTU must be long enough for all that comes
+	if p.n > q.mtu { // programs may rely on it: a receive buffer of one MTU holds every datagram
 		q.count(cntDroppedLong, 1)
 		return
 	}

@@ -11,19 +11,19 @@ import (
 	"github.com/goucx/goucx/verbs"
 )
 
-// device is an open soft device: the verbs.Context.
+// device is an open software device. It implements verbs.Context.
 type device struct {
 	info verbs.DeviceInfo
 	attr verbs.DeviceAttr
-	conf Config // filled with defaults
+	conf Config // with defaults filled in
 
-	// mu is the control path's: what is made, counted and closed.
+	// mu guards the control path: creation, counts and close of objects.
 	mu     sync.Mutex
 	closed bool
-	made   [numKinds]int // objects that are open
-	cqs    bag[*cq]      // the open ones
+	made   [numKinds]int // open objects
+	cqs    bag[*cq]      // open completion queues
 	srqs   bag[*srq]
-	gone   counts // of queue pairs that were closed
+	gone   counts // of closed objects
 
 	mrs    mrTable
 	ahs    ahTable
@@ -32,7 +32,7 @@ type device struct {
 	engine
 }
 
-// kind is a kind of object.
+// kind is a kind of verbs object.
 type kind int
 
 const (
@@ -76,8 +76,8 @@ func open(p *Provider, s *site) (*device, error) {
 	return d, nil
 }
 
-// address gives the device a GID and a LID: those of an address, else random
-// ones. A link that knows better changes them.
+// address sets the GID and LID from an address, or at random without one. openLink may
+// replace them.
 func (d *device) address(a netip.Addr, r [16]byte) {
 	if a.IsValid() {
 		d.gid, d.lid = verbs.GIDOf(a), d.conf.Port
@@ -90,11 +90,11 @@ func (d *device) address(a netip.Addr, r [16]byte) {
 	}
 }
 
-// randomPrefix begins the GIDs of devices without an address, a prefix of IPv6's
-// unique local ones; 64 random bits follow.
+// randomPrefix starts the GIDs of devices without an address: a prefix of IPv6 unique
+// local addresses. 64 random bits follow.
 var randomPrefix = [8]byte{0xfd, 0, 'g', 'o', 'u', 'c', 'x', 0}
 
-// describe fills the attributes.
+// describe fills in the device attributes.
 func (d *device) describe(guid uint64) {
 	l := &d.conf.Limits
 	d.attr = verbs.DeviceAttr{
@@ -107,13 +107,13 @@ func (d *device) describe(guid uint64) {
 	}
 }
 
-// Info names the device.
+// Info returns the name and place of the device.
 func (d *device) Info() verbs.DeviceInfo { return d.info }
 
-// Attr are the limits.
+// Attr returns the device attributes.
 func (d *device) Attr() *verbs.DeviceAttr { return &d.attr }
 
-// Port gives the attributes of port 1.
+// Port returns the attributes of port 1.
 func (d *device) Port(n uint8) (verbs.PortAttr, error) {
 	if err := d.checkPort(n); err != nil {
 		return verbs.PortAttr{}, err
@@ -128,10 +128,10 @@ func (d *device) Port(n uint8) (verbs.PortAttr, error) {
 	return a, nil
 }
 
-// activeMTU is the MTU of datagrams, and of paths to rxe and hardware.
+// activeMTU returns the MTU of datagrams, and of paths to rxe and hardware.
 func (d *device) activeMTU() verbs.MTU { return min(d.conf.MTU, verbs.MTU4096) }
 
-// GID gives the only one.
+// GID returns the only GID.
 func (d *device) GID(port uint8, index int) (verbs.GID, error) {
 	if err := d.checkPort(port); err != nil {
 		return verbs.GID{}, err
@@ -142,7 +142,7 @@ func (d *device) GID(port uint8, index int) (verbs.GID, error) {
 	return d.gid, nil
 }
 
-// PKey gives the default partition's.
+// PKey returns the P_Key of the default partition.
 func (d *device) PKey(port uint8, index int) (uint16, error) {
 	if err := d.checkPort(port); err != nil {
 		return 0, err
@@ -160,7 +160,8 @@ func (d *device) checkPort(n uint8) error {
 	return nil
 }
 
-// admit counts an object more; the caller holds mu.
+// admit counts a new object. It fails if the device is closed or has most objects; most 0
+// is no limit. The caller holds mu.
 func (d *device) admit(k kind, most int) error {
 	if d.closed {
 		return ucs.ErrClosed
@@ -172,7 +173,7 @@ func (d *device) admit(k kind, most int) error {
 	return nil
 }
 
-// Close closes the device.
+// Close closes the device. It fails with ucs.ErrBusy while objects of it are open.
 func (d *device) Close() error {
 	d.mu.Lock()
 	if d.closed {
@@ -191,7 +192,7 @@ func (d *device) Close() error {
 	return d.stop()
 }
 
-// bag holds objects in any order; each knows its place.
+// bag is an unordered set of objects, each of which stores its index.
 type bag[T interface{ place() *int }] struct{ all []T }
 
 func (b *bag[T]) add(v T) {

@@ -2,5 +2,5 @@
 
 package soft
 
-// dma copies as an adapter does; see its twin.
+// dma copies like an adapter; see dma_race.go.
 func dma(to, from []byte) int { return copy(to, from) }

@@ -2,9 +2,10 @@
 
 package soft
 
-// dma copies as an adapter does. Registered memory is the program's; an adapter
-// reads and writes it behind the processor's back, now and whenever it sends
-// again, and so the race detector does not see it either. (It sees every copy.)
+// dma copies like an adapter. The program owns registered memory, and an adapter reads
+// and writes it without synchronization, also when it retransmits. So dma is hidden
+// from the race detector. It does not call copy, which the detector sees even in a
+// norace function.
 //
 //go:norace
 func dma(to, from []byte) int {

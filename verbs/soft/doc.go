@@ -1,23 +1,27 @@
-// Package soft is the software RNIC: a verbs provider without hardware. Its
-// queue pairs behave as those of an adapter do, in every way that a program can
-// observe, over two links: in-process, between devices of one program, and UDP,
-// in the format of RoCEv2.
+// Package soft is a software RNIC: a verbs provider without hardware. Its queue pairs
+// behave like those of an adapter in every way that a program can observe. It has two
+// links: in-process, between devices of one program, and UDP, in the RoCEv2 format. A
+// Fabric replaces both: a simulated network, or the in-process one for devices with
+// Faults.
 //
-// # One packet's way
+// # Path of a packet
 //
-// A post puts work requests into the queue pair's send queue (sq.go) and tries
-// its owner word (owner.go). Who holds the word may run the queue pair's
-// machines: requester.go cuts messages into packets, a link carries them,
-// responder.go of the other side executes them and says what to answer, and
-// completer.go of the first side ends the work requests. The machines are pure:
-// packets and time go in, packets and completions come out. engine.go decides who
-// runs them: whoever posts or polls, and a background goroutine when nobody does.
+// PostSend writes work requests to the send queue (sq.go) and tries to take the queue
+// pair's ownership word (owner.go). Only the owner of that word runs the queue pair's
+// machines. At the sender requester.go cuts messages into packets, and a link carries
+// them. At the receiver responder.go executes them and makes the responses. Back at the
+// sender completer.go completes the work requests. The machines are pure: packets and
+// time go in, packets and completions come out. engine.go decides which goroutine runs
+// them: one that posts or polls, or a background goroutine while none does
+// (background.go).
 //
 // # Locks
 //
-// Nobody waits for an owner word. Who finds it taken leaves a note in it and goes
-// on; the owner looks at the note when it gives the word back. The order is owner
-// word, shared receive queue, completion queue.
+// The data path does not wait for an ownership word. A goroutine that finds the word
+// taken sets a flag in it and continues. The owner checks the flag when it releases the
+// word. The exceptions are the control path, a post that must grow the send queue, and
+// reception from a Fabric. The lock order is ownership word, shared receive queue,
+// completion queue.
 //
 // Start reading at provider.go, then engine.go.
 package soft

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	maxDrain   = 64 // packets that one pass takes
-	clockEvery = 16 // passes between looks at the clock
+	maxDrain   = 64 // packets that one pass handles
+	clockEvery = 16 // passes between two readings of the clock
 )
 
 // engine is the part of a device that moves packets.
@@ -20,40 +20,40 @@ type engine struct {
 	qps    qpTable
 	gid    verbs.GID
 	lid    uint16
-	index  uint32 // in the switch
+	index  uint32 // in the Switch
 	kind   linkKind
-	in     *inbox // overInproc
+	in     *inbox // of overInproc
 	udp    *udpPort
 	fab    *fabricLink
-	faulty *faultUDP // overUDP with faults
+	faulty *faultUDP // of overUDP with faults
 
 	_      ucs.Pad
 	rx     owner         // the receive token
-	passes atomic.Uint32 // approximate
+	passes atomic.Uint32 // calls of Poll; approximate, because pollers count without a lock
 	now    atomic.Int64  // ucs.Time, some passes old
-	sinkCQ *cq           // under rx: completions of it go to sinkTo
+	sinkCQ *cq           // under rx: the queue whose completions go to sinkTo
 	sinkTo []verbs.WC
 	sinkN  int
 	counts counts // under rx
-	come   packet // under rx: scratch of receiving
+	come   packet // under rx: the received packet
 
 	drained atomic.Uint32 // 1: the last pass found the socket empty
 
 	lock   latch
-	dirty  []*qp // have something to send that could not go at once; under lock
+	dirty  []*qp // queue pairs that send in a later pass; under lock
 	spare  []*qp
 	dirtyN atomic.Int32
-	timed  []*qp // have a timer; under lock
-	// spareTimed is the memory of the last such list, for the next one; under lock.
+	timed  []*qp // queue pairs with a timer; under lock
+	// spareTimed is the memory of the previous such list, for reuse; under lock.
 	spareTimed []*qp
 	timedN     atomic.Int32
-	nextDue    atomic.Int64 // no timer ends before; ucs.Time
+	nextDue    atomic.Int64 // lower bound of the times in timed; ucs.Time
 
 	lookers lookers
 	back    background
 }
 
-// start opens the link.
+// start opens the link and starts the background goroutine.
 func (d *device) start() error {
 	d.nextDue.Store(int64(never))
 	if err := d.openLink(); err != nil {
@@ -66,7 +66,8 @@ func (d *device) start() error {
 	return nil
 }
 
-// stop closes the link; the device has no queue pairs any more.
+// stop stops the background goroutine and closes the link. The device has no queue
+// pairs any more.
 func (d *device) stop() error {
 	err := errors.Join(d.stopBackground(), d.closeLink())
 	d.quiesce()
@@ -75,9 +76,10 @@ func (d *device) stop() error {
 
 const never = ucs.Time(1<<63 - 1)
 
-// tick notes the time and runs the timers that are due, but not while another
-// receives: if it was interrupted the answers that the timers wait for may have come
-// long ago, and all retries would be spent before it goes on.
+// tick records the time and serves expired timers. It serves none while another
+// goroutine holds the receive token. That goroutine may have been interrupted for long,
+// while the awaited responses arrived. The timers would use up all retries before it
+// continues.
 func (d *device) tick(now ucs.Time) {
 	d.now.Store(int64(now))
 	if d.timedN.Load() != 0 && now >= ucs.Time(d.nextDue.Load()) && !d.rx.taken() {
@@ -85,8 +87,8 @@ func (d *device) tick(now ucs.Time) {
 	}
 }
 
-// pass sends what waits and receives what has come; it gives the number of
-// packets.
+// pass sends pending packets and handles received ones. It returns the number of
+// received packets.
 func (d *device) pass() int {
 	if d.dirtyN.Load() != 0 {
 		d.flushDirty()
@@ -98,13 +100,13 @@ func (d *device) pass() int {
 	d.come.letGo()
 	d.rx.giveAlone()
 	if n == 0 && d.dirtyN.Load() != 0 {
-		d.flushDirty() // what waited for that
+		d.flushDirty() // sending may have been deferred until the socket is empty
 	}
 	return n
 }
 
-// progressInto is a pass whose completions of c go straight into wcs; it gives
-// their number.
+// progressInto is pass, with the completions of c written directly to wcs. It returns
+// the number of completions.
 func (d *device) progressInto(c *cq, wcs []verbs.WC) int {
 	n := d.passes.Load() + 1
 	storeRelease32(&d.passes, n)
@@ -126,17 +128,18 @@ func (d *device) progressInto(c *cq, wcs []verbs.WC) int {
 		d.sinkCQ, d.sinkTo = nil, nil
 		d.rx.giveAlone()
 		if n == 0 && d.dirtyN.Load() != 0 {
-			d.flushDirty() // what waited for that
+			d.flushDirty() // sending may have been deferred until the socket is empty
 		}
 	}
-	if n%clockEvery == 0 { // after what has come: it may have been waited for
+	if n%clockEvery == 0 { // after receiving: what the timers wait for may have arrived
 		d.tick(d.clock())
 	}
 	return got
 }
 
-// markDirty has q's sending go on in the next pass. The owner calls it: whoever
-// takes the mark off then looks for work when that one has left, or has it look.
+// markDirty makes a later pass call q.run. The caller owns q. No work is lost: that run
+// becomes the owner after the caller, or sets ownNote, so that the caller looks for work
+// before it leaves.
 func (d *device) markDirty(q *qp) {
 	if q.dirty.Load() || q.dirty.Swap(true) {
 		return
@@ -148,7 +151,7 @@ func (d *device) markDirty(q *qp) {
 	d.wake()
 }
 
-// flushDirty has all dirty queue pairs send.
+// flushDirty runs all queue pairs in dirty.
 func (d *device) flushDirty() {
 	d.lock.lock()
 	qs := d.dirty
@@ -165,7 +168,7 @@ func (d *device) flushDirty() {
 	d.lock.unlock()
 }
 
-// due has q's timers looked at by then. The owner calls it.
+// due makes the engine check q's timers by time when. The caller owns q.
 func (d *device) due(q *qp, when ucs.Time) {
 	if !q.isTimed {
 		q.isTimed = true
@@ -176,7 +179,7 @@ func (d *device) due(q *qp, when ucs.Time) {
 	d.wake()
 }
 
-// sooner has the timers looked at by then.
+// sooner lowers nextDue to when.
 func (d *device) sooner(when ucs.Time) {
 	for {
 		old := d.nextDue.Load()
@@ -186,7 +189,7 @@ func (d *device) sooner(when ucs.Time) {
 	}
 }
 
-// runTimers looks at the timers of all queue pairs that have some.
+// runTimers checks the timers of all queue pairs in timed.
 func (d *device) runTimers(now ucs.Time) {
 	d.lock.lock()
 	qs := d.timed
@@ -195,7 +198,7 @@ func (d *device) runTimers(now ucs.Time) {
 	d.nextDue.Store(int64(never))
 	d.lock.unlock()
 	for _, q := range qs {
-		if !q.take() { // its owner is at work
+		if !q.take() { // its owner is active: check again later
 			d.putTimed(q, now)
 			continue
 		}
@@ -205,13 +208,13 @@ func (d *device) runTimers(now ucs.Time) {
 		}
 		q.leave()
 	}
-	clear(qs) // holds no queue pair that is closed
+	clear(qs) // keep no reference to a closed queue pair
 	d.lock.lock()
 	d.spareTimed = qs[:0]
 	d.lock.unlock()
 }
 
-// putTimed adds q to those with a timer, to be looked at by then.
+// putTimed adds q to timed, to be checked by time when.
 func (d *device) putTimed(q *qp, when ucs.Time) {
 	d.lock.lock()
 	d.timed = append(d.timed, q)
@@ -221,7 +224,7 @@ func (d *device) putTimed(q *qp, when ucs.Time) {
 	d.wake()
 }
 
-// forget takes a queue pair that closes off the lists.
+// forget removes a queue pair that is being closed from dirty and timed.
 func (d *device) forget(q *qp) {
 	d.lock.lock()
 	d.timed = slices.DeleteFunc(d.timed, func(x *qp) bool { return x == q })
@@ -229,8 +232,8 @@ func (d *device) forget(q *qp) {
 	d.lock.unlock()
 }
 
-// tell gives a completion to the program: straight to the one who polls, where
-// the queue pair is in its hands and nothing waits before it.
+// tell posts a completion. It bypasses the queue and writes to sinkTo if the polling
+// goroutine owns q and nothing waits in c.
 func (q *qp) tell(c *cq, w *verbs.WC, solicited bool) {
 	if d := q.d; q.polled && d.sinkCQ == c && d.sinkN < len(d.sinkTo) && c.idle() {
 		d.sinkTo[d.sinkN] = *w
@@ -242,7 +245,7 @@ func (q *qp) tell(c *cq, w *verbs.WC, solicited bool) {
 	}
 }
 
-// arrive acts on a packet that came for q, which the caller owns.
+// arrive handles a packet received for q. The caller owns q.
 func (q *qp) arrive(p *packet, now ucs.Time) {
 	q.count(cntRxPackets, 1)
 	q.count(cntRxBytes, uint64(p.n))
@@ -276,18 +279,17 @@ func (q *qp) arrive(p *packet, now ucs.Time) {
 			if len(q.rsp.reorder.held) != 0 {
 				q.drainRequests(p.ackReq, now)
 			}
-			if q.rsp.soon && q.rsp.long { // a train is taken: its sender may go on
+			if q.rsp.soon && q.rsp.long { // the ACK of a whole segment batch lets its sender continue
 				q.transmit()
 			}
 			return
 		}
-	default: // of no use to a queue pair
+	default: // not for a queue pair of this type
 	}
 	q.count(cntDroppedOpcode, 1)
 }
 
-// transmit sends what q has to send, as far as the link takes it. The owner
-// calls it.
+// transmit sends pending packets of q as far as the link takes them. The caller owns q.
 func (q *qp) transmit() {
 	if q.lost {
 		q.endLost()
@@ -324,10 +326,10 @@ func (q *qp) transmit() {
 	q.rest()
 }
 
-// firstLook is when the time-out of a packet begins to count, at the latest.
+// firstLook is the longest time until the retransmission timer of a sent packet starts.
 const firstLook = ucs.Time(100_000)
 
-// rest tells that the send queue of a draining queue pair has come to rest.
+// rest raises EventSQDrained once the send queue of a draining queue pair is drained.
 func (q *qp) rest() {
 	r := &q.req
 	if q.drain && q.stateNow() == verbs.StateSQD && r.una == r.psn && r.sent == 0 && (r.tx == q.sq.end() || !q.sq.at(r.tx).began) {
@@ -336,7 +338,7 @@ func (q *qp) rest() {
 	}
 }
 
-// flushIn ends what was queued in an error state.
+// flushIn completes queued work requests with WCFlushErr in error state s.
 func (q *qp) flushIn(s verbs.QPState) {
 	q.flushSends()
 	if s == verbs.StateErr && q.srq == nil {

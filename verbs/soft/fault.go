@@ -10,67 +10,68 @@ import (
 	"github.com/goucx/goucx/verbs/wire"
 )
 
-// Faults is what a device does to packets beside carrying them, for tests:
-// packet by packet, on whatever link, before packets are put together to trains.
-// The chances are between 0 and 1 and concern the packets that the device sends;
-// a bad path in both directions takes two devices with faults.
+// Faults injects faults into the traffic of a device, for tests. It acts on single
+// packets, on every link, before segment batches are built. Chances are probabilities
+// between 0 and 1. They concern packets that the device sends. For faults in both
+// directions both devices need Faults.
 type Faults struct {
-	// Seed is where the chances come from: the same packets in the same order meet
-	// the same faults.
+	// Seed seeds the random numbers. The same packets in the same order meet the same
+	// faults.
 	Seed uint64
-	// Loss is the chance of being dropped, Duplicate that of going out twice.
+	// Loss is the chance that a packet is dropped, Duplicate that it is sent twice.
 	Loss, Duplicate float64
-	// Reorder is the chance of being held back for up to Jitter, which lets later
-	// packets overtake.
+	// Reorder is the chance that a packet is delayed by up to Jitter, so that later
+	// packets overtake it.
 	Reorder float64
-	// Corrupt is the chance that bits flip, so that the checksum does not fit.
+	// Corrupt is the chance that bits flip, so that the ICRC is wrong.
 	Corrupt float64
-	// Delay is how long every packet is held back; the order stays.
+	// Delay is the time by which each packet is delayed. It keeps their order.
 	Delay time.Duration
-	// Jitter is how long a reordered or duplicated packet is held back at most
-	// beside Delay; 0: 100 µs.
+	// Jitter is the longest additional delay of a reordered or duplicated packet; 0:
+	// 100 µs.
 	Jitter time.Duration
-	// Hook sees each packet that the device sends, and over any link but UDP each
-	// that it receives, and says what becomes of it; the chances come on top. nil:
-	// nothing. It is called by
-	// whatever goroutine sends or receives, one at a time, and must not use the
-	// device.
+	// Hook decides what happens to a packet, in addition to the chances; nil: nothing.
+	// It sees each packet that the device sends. On all links but UDP it also sees each
+	// packet that the device receives.
+	//
+	// Hook runs on the goroutine that sends or receives, one call at a time. It must
+	// not use the device.
 	Hook func(p *PacketInfo) Verdict
 }
 
-// defaultJitter is the Jitter of Faults where it is 0.
+// defaultJitter replaces a Jitter of 0.
 const defaultJitter = 100 * time.Microsecond
 
-// PacketInfo is what Faults.Hook sees of a packet.
+// PacketInfo describes a packet to Faults.Hook.
 type PacketInfo struct {
 	Op wire.Opcode
-	// Dest is the queue pair that the packet goes to.
+	// Dest is the destination queue pair.
 	Dest verbs.QPN
 	PSN  verbs.PSN
 	// Len is the length of the payload in bytes.
 	Len    int
 	AckReq bool
-	// Syndrome of an acknowledgement or answer; else 0.
+	// Syndrome is that of an acknowledgement or response; 0 for other packets.
 	Syndrome wire.Syndrome
-	// Received: the packet has come; else it is on its way out.
+	// Received is true for a received packet and false for a packet to be sent.
 	Received bool
-	// Packet is all of it, valid during the call. Its ICRC says nothing.
+	// Packet is the whole packet, valid during the call. Its ICRC is meaningless.
 	Packet wire.Packet
 }
 
-// Verdict is what becomes of a packet. The zero Verdict lets it pass.
+// Verdict is what happens to a packet. The zero Verdict lets it pass.
 type Verdict struct {
-	// Drop loses the packet, whatever else is said.
+	// Drop drops the packet, whatever the other fields are.
 	Drop bool
-	// Duplicate has a second one follow at once.
+	// Duplicate sends a second copy right after the packet.
 	Duplicate bool
-	// Corrupt flips bits, not those of the duplicate.
+	// Corrupt flips bits of the packet, but not of its duplicate.
 	Corrupt bool
-	// Delay holds it back, beside Faults.Delay.
+	// Delay delays the packet, in addition to Faults.Delay.
 	Delay time.Duration
 }
 
-// Validate names all that is out of range.
+// Validate returns an error that names all fields out of range.
 func (f *Faults) Validate() error {
 	var errs []error
 	for _, c := range []struct {
@@ -78,7 +79,7 @@ func (f *Faults) Validate() error {
 		p    float64
 	}{{"Loss", f.Loss}, {"Duplicate", f.Duplicate}, {"Reorder", f.Reorder}, {"Corrupt", f.Corrupt}} {
 		if !(c.p >= 0 && c.p <= 1) {
-			errs = append(errs, fmt.Errorf("faults: %s %v is no chance: %w", c.name, c.p, ucs.ErrInvalid))
+			errs = append(errs, fmt.Errorf("faults: %s %v, want 0 to 1: %w", c.name, c.p, ucs.ErrInvalid))
 		}
 	}
 	if f.Delay < 0 || f.Jitter < 0 {
@@ -87,8 +88,8 @@ func (f *Faults) Validate() error {
 	return errors.Join(errs...)
 }
 
-// chances draws numbers from a seed (splitmix64: G. Steele et al., "Fast
-// splittable pseudorandom number generators", 2014).
+// chances is a random number generator (splitmix64: G. Steele et al., "Fast splittable
+// pseudorandom number generators", 2014).
 type chances uint64
 
 func (c *chances) next() uint64 {
@@ -99,10 +100,10 @@ func (c *chances) next() uint64 {
 	return z ^ z>>31
 }
 
-// float gives a number from 0 up to, but not, 1.
+// float returns a number in [0, 1).
 func (c *chances) float() float64 { return float64(c.next()>>11) / (1 << 53) }
 
-// upTo gives a part of d.
+// upTo returns a duration in [0, d).
 func (c *chances) upTo(d time.Duration) time.Duration {
 	return time.Duration(c.float() * float64(d))
 }

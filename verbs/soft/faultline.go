@@ -8,38 +8,38 @@ import (
 	"github.com/goucx/goucx/verbs/wire"
 )
 
-// faultLine is a line of packets under faults, as a pure machine: packets go in
-// with the time, and come out when they are due. D says where a packet goes to, or
-// came from; the line only hands it through.
+// faultLine injects faults into a stream of packets. It is a pure machine: packets go
+// in with the time, and come out when they are due. dest of type D is the address that
+// a packet is sent to or was received from; faultLine only stores it.
 //
 //	put ──▶ hook, chances ──▶ held, by time ──▶ take
 //
-// One goroutine at a time uses it.
+// Concurrency: one goroutine at a time.
 type faultLine[D any] struct {
 	conf *Faults
-	in   bool // the packets were received: only the hook concerns them
+	in   bool // the packets were received: only the hook applies
 	rng  chances
-	held []held[D] // the next one first
+	held []held[D] // in order of when
 	free [][]byte
 }
 
-// held is a packet that waits for its time.
+// held is a packet that is delayed until its time.
 type held[D any] struct {
 	when ucs.Time
 	dest D
 	b    []byte
 }
 
-// newFaultLine makes a line. Devices with the same faults and another salt meet
-// them at other packets.
+// newFaultLine creates a faultLine. salt gives devices with equal Faults different
+// random numbers.
 func newFaultLine[D any](f *Faults, in bool, salt uint64) *faultLine[D] {
 	l := &faultLine[D]{conf: f, in: in, rng: chances(f.Seed)}
 	l.rng = chances(l.rng.next() ^ salt)
 	return l
 }
 
-// put takes a packet, from BTH to ICRC. b is copied. What becomes of it comes out
-// of take.
+// put copies a packet, from BTH to ICRC, and schedules what take returns for it:
+// nothing, the packet, or two copies.
 func (l *faultLine[D]) put(dest D, b []byte, now ucs.Time) {
 	v := l.judge(b)
 	if v.Drop {
@@ -55,7 +55,7 @@ func (l *faultLine[D]) put(dest D, b []byte, now ucs.Time) {
 	}
 }
 
-// take gives the next packet that is due. It is the caller's until give.
+// take returns the next packet that is due. The caller owns its memory until give.
 func (l *faultLine[D]) take(now ucs.Time) (h held[D], ok bool) {
 	if len(l.held) == 0 || now.Before(l.held[0].when) {
 		return h, false
@@ -65,10 +65,10 @@ func (l *faultLine[D]) take(now ucs.Time) (h held[D], ok bool) {
 	return h, true
 }
 
-// give returns the memory of a packet.
+// give returns the memory of a packet to the free list.
 func (l *faultLine[D]) give(h held[D]) { l.free = append(l.free, h.b) }
 
-// next is when the next packet is due; 0: there is none.
+// next returns when the next packet is due; 0: there is none.
 func (l *faultLine[D]) next() ucs.Time {
 	if len(l.held) == 0 {
 		return 0
@@ -76,8 +76,8 @@ func (l *faultLine[D]) next() ucs.Time {
 	return l.held[0].when
 }
 
-// hold keeps a copy of a packet behind all that are due until then, and gives
-// the copy.
+// hold inserts a copy of a packet behind all that are due at the same time or before.
+// It returns the copy.
 func (l *faultLine[D]) hold(h held[D]) []byte {
 	var buf []byte
 	if last := len(l.free) - 1; last >= 0 {
@@ -92,15 +92,15 @@ func (l *faultLine[D]) hold(h held[D]) []byte {
 	return h.b
 }
 
-// judgement is a verdict with what chance adds to it.
+// judgement is a Verdict with the random parts added.
 type judgement struct {
 	Verdict
-	apart time.Duration // of the duplicate from the first
-	bits  uint64        // which to flip
+	apart time.Duration // delay of the duplicate behind the first copy
+	bits  uint64        // random bits that select the bits to flip
 }
 
-// judge asks the hook and draws, the same number of times for each packet sent,
-// so that one fault does not change where the others strike.
+// judge calls the hook and draws random numbers. It draws equally many for each packet
+// sent, so that one fault does not change where the others occur.
 func (l *faultLine[D]) judge(b []byte) judgement {
 	c := l.conf
 	v := judgement{bits: l.rng.next()}
@@ -130,7 +130,7 @@ func (l *faultLine[D]) judge(b []byte) judgement {
 	return v
 }
 
-// infoOf tells what a packet is.
+// infoOf describes a packet; false: b is not a valid packet.
 func infoOf(b []byte, in bool) (info PacketInfo, ok bool) {
 	p, fault := wire.Parse(b)
 	if fault != wire.FaultNone {
@@ -150,12 +150,12 @@ func infoOf(b []byte, in bool) (info PacketInfo, ok bool) {
 // uncovered is the byte of the BTH that the ICRC does not cover.
 const uncovered = 4
 
-// flipBits flips one to three different bits, chosen by r: fewer than the ICRC
-// may let pass.
+// flipBits flips one to three different bits, selected by r. The ICRC detects every
+// error of so few bits.
 func flipBits(b []byte, r uint64) {
 	bytes := uint64(len(b))
 	if bytes <= uncovered {
-		return // no packet
+		return // not a packet
 	}
 	bits := 8 * (bytes - 1)
 	first, step := r>>2%bits, 1+r>>32%(bits/3)

@@ -8,8 +8,8 @@ import (
 	"github.com/goucx/goucx/verbs/wire"
 )
 
-// faultUDP is a UDP device's packets under faults: they are judged one by one,
-// and what is left goes out in trains.
+// faultUDP injects faults into the packets of a UDP device. It decides for each packet,
+// and sends the remaining ones in segment batches.
 type faultUDP struct {
 	port *udpPort
 
@@ -23,12 +23,12 @@ func newFaultUDP(f *Faults, u *udpPort) *faultUDP {
 	return &faultUDP{port: u, line: newFaultLine[udpPeer](f, false, uint64(u.lid()))}
 }
 
-// linePrefix seals packets while they are in the line, so that those with
-// flipped bits are told apart behind it; they go out with a checksum by it, which
-// is wrong.
+// linePrefix is the pseudo header over which the ICRC of packets in the line is computed.
+// With it release recognises packets with flipped bits. It sends those with an ICRC over
+// linePrefix again, which is wrong on the real path.
 var linePrefix = wire.NewPrefix(netip.AddrPortFrom(netip.IPv6Loopback(), 1), netip.AddrPortFrom(netip.IPv6Loopback(), 2))
 
-// put takes a packet.
+// put adds a packet.
 func (f *faultUDP) put(to *udpPeer, p *packet, now ucs.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -38,7 +38,7 @@ func (f *faultUDP) put(to *udpPeer, p *packet, now ucs.Time) {
 	f.line.put(*to, b, now)
 }
 
-// release sends what is due.
+// release sends the packets that are due.
 func (f *faultUDP) release(now ucs.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -49,12 +49,12 @@ func (f *faultUDP) release(now ucs.Time) {
 		f.due = append(f.due, h)
 	}
 	var t *train
-	var to *udpPeer // of t
+	var to *udpPeer // peer of t
 	for i := range f.due {
 		h := &f.due[i]
 		var p packet
 		if decode(h.b[:len(h.b)-wire.ICRCLen], &p) != wire.FaultNone {
-			continue // the flipped bits made it no packet
+			continue // the flipped bits made it an invalid packet
 		}
 		if t != nil && (*to != h.dest || !t.add(&p)) {
 			t.send()
@@ -75,7 +75,7 @@ func (f *faultUDP) release(now ucs.Time) {
 	f.due = f.due[:0]
 }
 
-// sendFaulty sends what the queue pair has to send through the device's faults.
+// sendFaulty sends the queue pair's pending packets through the device's faults.
 func (q *qp) sendFaulty(now ucs.Time) bool {
 	f := q.d.faulty
 	var p packet

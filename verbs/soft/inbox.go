@@ -6,33 +6,42 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// inbox is where the in-process device's packets arrive: a ring that many write
-// and the holder of the receive token reads. It starts small. Who finds it full
-// adds one twice as long, up to the depth; the reader empties the old one before
-// it goes on there, so that packets of one sender stay in order.
+// inbox is the receive queue of an in-process device: a ring that many senders write
+// and the holder of the receive token reads. It starts small. A sender that finds it
+// full appends a ring of twice the length, up to max, and closes the full one. The
+// reader empties a ring before it moves to the next, so packets of one sender stay in
+// order.
+//
+// Publication: claim reserves a cell by a compare-and-swap of tail. The sender fills
+// the cell and then stores its seq, a release store. The reader uses the cell only if
+// it loads the sequence number that it expects. It frees cells by a release store of
+// head. A sender reuses a cell only after it has loaded a head beyond it.
+//
+// Close: ringClosed is a bit of tail, so no cell is reserved after it. The reader
+// leaves a closed ring when head equals its tail.
 type inbox struct {
 	max   uint32
-	first atomic.Pointer[inRing] // what is read; moved under the receive token
-	last  atomic.Pointer[inRing] // what is written
+	first atomic.Pointer[inRing] // the ring that is read; changed under the receive token
+	last  atomic.Pointer[inRing] // the ring that is written
 }
 
-// inRing is one ring of an inbox. Reader and writers share nothing but the cells:
-// a writer looks at head only where it would overtake what it knows of it.
+// inRing is one ring of an inbox. Reader and senders share only the cells. A sender
+// loads head only if the ring is full by the head that it loaded last.
 type inRing struct {
-	cells []cell // a power of two; place i holds sequence number i+1 when it is full
-	base  uint32 // packets that were read before; set when reading begins here
+	cells []cell // length a power of two; cell i%len has seq i+1 when packet i is in it
+	base  uint32 // packets read in earlier rings; set when the reader enters this ring
 	next  atomic.Pointer[inRing]
 
 	_    ucs.Pad
-	tail atomic.Uint64 // places given out, twice; with ringClosed
-	seen atomic.Uint32 // head, as a writer saw it
+	tail atomic.Uint64 // number of reserved cells, times two; plus ringClosed
+	seen atomic.Uint32 // head as a sender loaded it last
 
 	_    ucs.Pad
-	head atomic.Uint32 // places read
+	head atomic.Uint32 // number of cells read
 	_    ucs.Pad
 }
 
-// ringClosed in the tail: writers go on in the next ring.
+// ringClosed is set in tail when senders use the next ring.
 const ringClosed = 1
 
 const minInbox = 8
@@ -52,8 +61,9 @@ func newInRing(n uint32) *inRing { return &inRing{cells: make([]cell, n)} }
 
 func (g *inRing) at(i uint32) *cell { return &g.cells[i&uint32(len(g.cells)-1)] }
 
-// onward gives the ring that is read after g, where h places of it were; nil:
-// nothing has come since. The caller has the token.
+// onward returns the ring that follows g once all h reserved cells of g are read. It
+// returns nil if there is no following ring yet, or g has unread cells. The caller has
+// the receive token.
 func (b *inbox) onward(g *inRing, h uint32) *inRing {
 	next := g.next.Load()
 	if next == nil || g.tail.Load() != uint64(h)<<1|ringClosed {
@@ -64,21 +74,22 @@ func (b *inbox) onward(g *inRing, h uint32) *inRing {
 	return next
 }
 
-// ready reports whether a packet may be there. Only a hint without the token.
+// ready reports whether a packet may be available. Without the receive token the result
+// is only a hint.
 func (b *inbox) ready() bool {
 	g := b.first.Load()
 	h := g.head.Load()
 	return g.at(h).seq.Load() == h+1 || g.next.Load() != nil
 }
 
-// taken is how many packets have been read.
+// taken returns how many packets have been read.
 func (b *inbox) taken() uint32 {
 	g := b.first.Load()
 	return g.base + g.head.Load()
 }
 
-// claim takes a place for a packet, which is there when seq is stored; nil: there
-// is none.
+// claim reserves a cell for a packet. The caller publishes the packet by storing seq in
+// the cell. It returns nil if the inbox is full.
 func (b *inbox) claim() (c *cell, seq uint32) {
 	for {
 		g := b.last.Load()
@@ -96,14 +107,14 @@ func (b *inbox) claim() (c *cell, seq uint32) {
 	}
 }
 
-// look sees how far the reader is; false: the ring is full.
+// look reloads the reader's head. It returns false if the ring is full.
 func (g *inRing) look(i uint32) bool {
 	h := g.head.Load()
 	g.seen.Store(h)
 	return i-h < uint32(len(g.cells))
 }
 
-// grow adds a ring behind g and closes g; false: it is as long as it may be.
+// grow appends a ring to g and closes g. It returns false if g has the maximum length.
 func (b *inbox) grow(g *inRing) bool {
 	n := uint32(len(g.cells))
 	if n >= b.max {
@@ -116,7 +127,7 @@ func (b *inbox) grow(g *inRing) bool {
 	return true
 }
 
-// full reports whether claim would find no place.
+// full reports whether the inbox has no free cell and the maximum length.
 func (b *inbox) full() bool {
 	g := b.last.Load()
 	t := g.tail.Load()

@@ -9,20 +9,20 @@ import (
 	"github.com/goucx/goucx/verbs"
 )
 
-// Switch connects the in-process devices of one program.
+// Switch connects the in-process devices of a program.
 //
-// Concurrency: all methods from any goroutine.
+// Concurrency: any goroutine may call all methods.
 type Switch struct {
 	mu      sync.Mutex
 	byGID   map[verbs.GID]*device
-	devices atomic.Pointer[[]*device] // by device.index; nil where one was closed
+	devices atomic.Pointer[[]*device] // by device.index; nil for closed devices
 	mail    mail
 }
 
-// NewSwitch makes a switch without devices.
+// NewSwitch creates a Switch without devices.
 func NewSwitch() *Switch { return &Switch{byGID: make(map[verbs.GID]*device)} }
 
-// attach connects d.
+// attach adds d.
 func (s *Switch) attach(d *device) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,7 +45,7 @@ func (s *Switch) attach(d *device) {
 	s.devices.Store(&all)
 }
 
-// detach takes d out; packets that are on their way to it are lost.
+// detach removes d. Packets on their way to it are lost.
 func (s *Switch) detach(d *device) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,7 +55,7 @@ func (s *Switch) detach(d *device) {
 	s.devices.Store(&all)
 }
 
-// lookup gives the device with that GID.
+// lookup returns the device with GID g.
 func (s *Switch) lookup(g verbs.GID) (*device, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,9 +72,9 @@ func (s *Switch) device(i uint32) *device {
 	return nil
 }
 
-// sendInproc hands over what the queue pair has to send; true: the peer's inbox
-// is full, and more is left. An acknowledgement that is due rides in the cell of a
-// request, if one goes out now.
+// sendInproc sends the queue pair's pending packets. It returns true if the peer's
+// inbox is full and packets are left. A pending acknowledgement is piggybacked on a
+// request, if one is sent now.
 func (q *qp) sendInproc() bool {
 	n, more := q.fillPeer()
 	if n > 0 {
@@ -83,8 +83,7 @@ func (q *qp) sendInproc() bool {
 	return more
 }
 
-// fillPeer is sendInproc, and gives the number of packets; who calls it wakes the
-// peer.
+// fillPeer is sendInproc without waking the peer. It returns the number of packets.
 func (q *qp) fillPeer() (n int, more bool) {
 	b := q.to.peer.in
 	p := &q.out
@@ -97,7 +96,7 @@ func (q *qp) fillPeer() (n int, more bool) {
 			return n, false
 		}
 		c, seq := b.claim()
-		if c == nil { // others were faster: the packet is lost
+		if c == nil { // other senders took the last cell: the packet is lost
 			q.count(cntDroppedInbox, 1)
 			return n, true
 		}
@@ -110,9 +109,10 @@ func (q *qp) fillPeer() (n int, more bool) {
 	}
 }
 
-// waitsForRoom reports whether a packet is to go out now, and the peer's inbox is
-// full. That counts as a packet on its way: a peer that takes nothing out any more
-// fails the queue pair after the configured time, however many fill its inbox.
+// waitsForRoom reports whether only the peer's full inbox keeps q from sending a
+// packet. Such a packet counts as unacknowledged, so the retransmission timer runs. If
+// the peer does not consume its inbox before the timeout, the queue pair fails, however
+// many other senders fill it.
 func (q *qp) waitsForRoom() bool {
 	r := &q.req
 	if q.d.kind != overInproc || q.to.peer == nil || r.tx == q.sq.end() {
@@ -122,8 +122,8 @@ func (q *qp) waitsForRoom() bool {
 	return moving && q.to.peer.in.full()
 }
 
-// peerTakes reports whether the peer has taken packets out of its inbox since the
-// last call.
+// peerTakes reports whether the peer has consumed packets of its inbox since the last
+// call.
 func (q *qp) peerTakes() bool {
 	h := q.to.peer.in.taken()
 	moved := h != q.peerHead
@@ -131,7 +131,7 @@ func (q *qp) peerTakes() bool {
 	return moved
 }
 
-// drain acts on the packets in the inbox. The caller has the receive token.
+// drain handles the packets in the inbox. The caller has the receive token.
 //
 // hot: BenchmarkPingPong.
 func (d *device) drain(now ucs.Time) int {
@@ -154,7 +154,7 @@ func (d *device) drain(now ucs.Time) int {
 			}
 			if q = d.qps.find(c.dest); q != nil {
 				if !q.take() {
-					return n // its owner is at work: next time
+					return n // its owner is active: retry in the next pass
 				}
 				q.polled = true
 			}
@@ -177,8 +177,8 @@ func (d *device) drain(now ucs.Time) int {
 	return n
 }
 
-// peerIs reports whether a packet of that device may be for q; it is counted, if
-// not.
+// peerIs reports whether q accepts packets of that device. It counts a packet that q
+// drops.
 func (q *qp) peerIs(from uint32) bool {
 	if q.typ == verbs.RC && (q.to.peer == nil || q.to.peer.index != from) {
 		q.d.counts.add(cntDroppedSource, 1)
@@ -187,7 +187,7 @@ func (q *qp) peerIs(from uint32) bool {
 	return true
 }
 
-// arriveCell acts on what a cell brings q, which the caller owns.
+// arriveCell handles a cell for q. The caller owns q.
 func (d *device) arriveCell(q *qp, c *cell, now ucs.Time) {
 	p := &d.come
 	if c.flags&cellAck != 0 {
@@ -208,7 +208,7 @@ func (d *device) arriveCell(q *qp, c *cell, now ucs.Time) {
 	q.arrive(p, now)
 }
 
-// fromInproc says who sent a datagram.
+// fromInproc sets the source address of a datagram.
 func (d *device) fromInproc(p *packet, from uint32) {
 	p.sgid, p.slid = verbs.GID{}, 0
 	if o := d.conf.Switch.device(from); o != nil {

@@ -7,34 +7,33 @@ import (
 	"sync/atomic"
 )
 
-// keySpace gives out keys of objects: index<<8 | version, under a mask of the
-// device, so that they look random. The version goes on by an odd step whenever an
-// index is used again: a stale key finds nothing, and comes back after 256 uses of
-// its place at the earliest.
+// keySpace allocates the keys of objects: index<<8 | version, XORed with a random mask
+// of the device. The version advances by an odd step each time that an index is reused.
+// So a stale key finds nothing, until its index has been reused 256 times.
 //
-// mu guards it and the slots that go with it. It is taken last: an engine that
-// holds a queue pair invalidates keys.
+// mu guards it and the slots that belong to it. It is the last lock in the lock order:
+// engines invalidate keys while they own a queue pair.
 type keySpace struct {
-	mask     uint32 // never changes
+	mask     uint32 // constant after init
 	mu       sync.Mutex
 	step     uint8    // of versions
-	versions []uint8  // the last of each index
-	free     []uint32 // indices
+	versions []uint8  // last version of each index
+	free     []uint32 // free indices
 }
 
-// init gives the space its secrets.
+// init sets the random mask and step.
 func (s *keySpace) init() {
 	var r [5]byte
 	_, _ = rand.Read(r[:]) // never fails
 	s.mask, s.step = binary.LittleEndian.Uint32(r[:]), r[4]|1
 }
 
-// minKeys is how many indices there are at first.
+// minKeys is the initial number of indices.
 const minKeys = 16
 
 func (s *keySpace) index(key uint32) uint32 { return (key ^ s.mask) >> 8 }
 
-// alloc gives a new key; it is never 0, which programs take for none.
+// alloc returns a new key. It is never 0, which programs use for no key.
 func (s *keySpace) alloc() uint32 {
 	if len(s.free) == 0 {
 		s.grow()
@@ -53,7 +52,7 @@ func (s *keySpace) alloc() uint32 {
 	}
 }
 
-// grow doubles the indices. Their first versions are random.
+// grow doubles the number of indices. First versions are random.
 func (s *keySpace) grow() {
 	old := len(s.versions)
 	s.versions = append(s.versions, make([]uint8, max(minKeys, old))...)
@@ -63,15 +62,15 @@ func (s *keySpace) grow() {
 	}
 }
 
-// release makes the key's index free for another.
+// release frees the index of key.
 func (s *keySpace) release(key uint32) { s.free = append(s.free, s.index(key)) }
 
-// slots are objects by index, found without a lock.
+// slots stores objects by index. Lookup takes no lock.
 type slots[T any] struct {
 	all atomic.Pointer[[]atomic.Pointer[T]]
 }
 
-// at gives the object with that index; nil: there is none.
+// at returns the object with index i, or nil.
 func (s *slots[T]) at(i uint32) *T {
 	p := s.all.Load()
 	if p == nil || uint64(i) >= uint64(len(*p)) {
@@ -80,8 +79,8 @@ func (s *slots[T]) at(i uint32) *T {
 	return (*p)[i].Load()
 }
 
-// set enters v, under the lock of the key space. Who found the table before
-// may still see what was there: MR.Close waits for them.
+// set stores v under the lock of the key space. A reader that loaded the table before
+// may still find the old object; MR.Close waits for such readers.
 func (s *slots[T]) set(i uint32, v *T) {
 	p := s.all.Load()
 	if p == nil || int(i) >= len(*p) {

@@ -2,7 +2,7 @@ package soft
 
 import "sync/atomic"
 
-// latch is a lock held for a few instructions, never over a system call.
+// latch is a spinlock, held for a few instructions and never during a system call.
 type latch struct{ word atomic.Uint32 }
 
 func (l *latch) lock() {

@@ -7,17 +7,17 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// mail is the Fabric of a Switch's devices with faults: each has a box, which it
-// empties when it polls.
+// mail is the Fabric of a Switch's devices with faults. Each device has a mailbox, and
+// empties it when it polls.
 type mail struct {
 	mu    sync.Mutex
 	boxes map[netip.AddrPort]*mailbox
 }
 
-// mailbox holds the packets that came for a device.
+// mailbox holds the packets for a device.
 type mailbox struct {
 	recv func(from netip.AddrPort, b []byte, now ucs.Time)
-	wake func() // after something was put in
+	wake func() // called after a packet was added
 
 	mu      sync.Mutex // never held during recv
 	letters []letter
@@ -25,16 +25,16 @@ type mailbox struct {
 	free    [][]byte
 }
 
-// letter is a packet in a box.
+// letter is a packet in a mailbox.
 type letter struct {
 	from netip.AddrPort
 	b    []byte
 }
 
-// maxLetters is how many packets a box holds; what comes then is lost.
+// maxLetters is the capacity of a mailbox; further packets are lost.
 const maxLetters = 4096
 
-// Attach makes a device's box.
+// Attach creates a device's mailbox.
 func (m *mail) Attach(at netip.AddrPort, recv func(from netip.AddrPort, b []byte, now ucs.Time)) {
 	m.attach(at, recv, func() {})
 }
@@ -48,17 +48,18 @@ func (m *mail) attach(at netip.AddrPort, recv func(from netip.AddrPort, b []byte
 	m.boxes[at] = &mailbox{recv: recv, wake: wake}
 }
 
-// Detach takes the box away.
+// Detach removes the mailbox.
 func (m *mail) Detach(at netip.AddrPort) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.boxes, at)
 }
 
-// Now is the clock's time.
+// Now returns the time.
 func (m *mail) Now() ucs.Time { return ucs.Now() }
 
-// Send puts a copy into the receiver's box.
+// Send adds a copy of b to the receiver's mailbox. It drops b if the mailbox is full or
+// missing.
 func (m *mail) Send(from, to netip.AddrPort, b []byte) {
 	box := m.box(to)
 	if box == nil {
@@ -69,7 +70,7 @@ func (m *mail) Send(from, to netip.AddrPort, b []byte) {
 	}
 }
 
-// put adds a copy of b; false: the box is full.
+// put adds a copy of b. It returns false if the mailbox is full.
 func (box *mailbox) put(from netip.AddrPort, b []byte) bool {
 	box.mu.Lock()
 	defer box.mu.Unlock()
@@ -84,7 +85,7 @@ func (box *mailbox) put(from netip.AddrPort, b []byte) bool {
 	return true
 }
 
-// waits reports whether something waits for the device at an address.
+// waits reports whether packets wait for the device at an address.
 func (m *mail) waits(at netip.AddrPort) bool {
 	box := m.box(at)
 	if box == nil {
@@ -101,8 +102,10 @@ func (m *mail) box(at netip.AddrPort) *mailbox {
 	return m.boxes[at]
 }
 
-// poll gives the device at an address what came for it, and the number of
-// packets. One goroutine at a time does that.
+// poll calls recv for the packets in the mailbox of the device at an address, and
+// returns their number.
+//
+// Concurrency: one goroutine at a time for each address.
 func (m *mail) poll(at netip.AddrPort, now ucs.Time) int {
 	box := m.box(at)
 	if box == nil {

@@ -9,33 +9,33 @@ import (
 	"github.com/goucx/goucx/verbs"
 )
 
-// mr is registered memory.
+// mr is a memory region.
 //
-// The device holds the slice, which keeps the memory where it is: Go's collector
-// moves no heap object, the device uses no address but as a number within the
-// slice, and no other hardware knows one. So nothing has to be pinned.
+// The device holds the slice, which keeps the memory allocated and in place: Go's
+// collector does not move heap objects. The device uses addresses only as offsets into
+// the slice, and no hardware accesses the memory. So nothing needs to be pinned.
 type mr struct {
 	d      *device
-	pd     *pd // the protection
-	from   *pd // the domain that it was made in
+	pd     *pd // the domain whose protection applies
+	from   *pd // the domain that it was created in
 	key    uint32
 	access verbs.Access
-	revoke bool        // by work requests
+	revoke bool        // work requests may invalidate the key
 	addr   uint64      // iova of the first byte
-	buf    []byte      // changes while no key leads here: nobody can see half a slice
+	buf    []byte      // written only while no valid key refers to it, so a lookup sees a whole slice
 	dead   atomic.Bool // the key is invalid; changed under mrTable.mu
-	ctl    sync.Mutex  // Close, one at a time: the second returns when the first has waited
-	closed bool        // under ctl
+	ctl    sync.Mutex  // serialises Reregister and Close: a second Close returns when the first has finished
+	closed bool        // guarded by ctl
 }
 
 const (
 	knownAccess = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic | verbs.ZeroBased |
-		verbs.HugeTLB | verbs.RelaxedOrdering // the last two are wishes that nothing here can grant
+		verbs.HugeTLB | verbs.RelaxedOrdering // the last two are hints and have no effect
 	laterAccess = verbs.BindMW | verbs.OnDemand | verbs.FlushGlobal | verbs.FlushPersistent
 )
 
-// checkAccess refuses combinations that the specification knows not, or that
-// this device has not.
+// checkAccess refuses access flags that contradict the specification, or that this
+// device does not support.
 func checkAccess(a verbs.Access) error {
 	switch {
 	case a&laterAccess != 0:
@@ -48,7 +48,7 @@ func checkAccess(a verbs.Access) error {
 	return nil
 }
 
-// Register makes the memory known to the device under a key.
+// Register registers buf under a new key.
 func (p *pd) Register(buf []byte, c verbs.MRConfig) (verbs.MR, error) {
 	m := &mr{d: p.d, closed: true}
 	if err := m.Reregister(p, buf, c); err != nil {
@@ -57,8 +57,9 @@ func (p *pd) Register(buf []byte, c verbs.MRConfig) (verbs.MR, error) {
 	return m, nil
 }
 
-// Reregister registers buf in place of what was registered, under another key. An
-// error leaves an open region as it is, unless there are too many.
+// Reregister registers buf in place of the present memory, under a new key. An invalid
+// argument leaves an open region as it is. If the domain is closed or the limit of
+// regions is reached, the region is closed.
 func (m *mr) Reregister(dom verbs.PD, buf []byte, c verbs.MRConfig) error {
 	p, err := own[*pd](m.d, "protection domain", dom)
 	if err != nil {
@@ -82,7 +83,7 @@ func (m *mr) Reregister(dom verbs.PD, buf []byte, c verbs.MRConfig) error {
 	return nil
 }
 
-// iovaOf checks how buf is to be registered, and gives the address of its first
+// iovaOf checks the arguments of a registration and returns the address of the first
 // byte.
 func iovaOf(buf []byte, c verbs.MRConfig) (uint64, error) {
 	if err := checkAccess(c.Access); err != nil {
@@ -103,20 +104,19 @@ func iovaOf(buf []byte, c verbs.MRConfig) (uint64, error) {
 	return addrOf(buf), nil
 }
 
-// LKey is the key; local and remote ones are the same.
+// LKey returns the key; local and remote key are equal.
 func (m *mr) LKey() uint32 { return m.key }
 
-// RKey is the key.
+// RKey returns the key.
 func (m *mr) RKey() uint32 { return m.key }
 
-// Addr is the address of the first byte.
+// Addr returns the address of the first byte.
 func (m *mr) Addr() uint64 { return m.addr }
 
-// Bytes is the memory, until Close.
+// Bytes returns the memory, until Close.
 func (m *mr) Bytes() []byte { return m.buf }
 
-// Close forgets the key and waits until nothing of the device touches the memory
-// any more; then only this handle holds it.
+// Close invalidates the key and waits until the engine no longer accesses the memory.
 func (m *mr) Close() error {
 	m.ctl.Lock()
 	defer m.ctl.Unlock()
@@ -138,8 +138,8 @@ func (m *mr) closeLocked() {
 	m.from.leave(kindMR)
 }
 
-// at gives n bytes at addr; nil: they are not all in the region, or it is
-// closed. The slice is good until the engine leaves the pass that it is in.
+// at returns n bytes at addr. It returns nil if they are not all in the region, or if
+// the key is invalid. The slice is valid until the engine leaves the present pass.
 //
 // hot: BenchmarkFindMR.
 func (m *mr) at(addr uint64, n int) []byte {
@@ -159,7 +159,7 @@ type mrTable struct {
 	slots[mr]
 }
 
-// find gives the region with that key; nil: there is none.
+// find returns the region with that key, or nil.
 //
 // hot: BenchmarkFindMR.
 func (t *mrTable) find(key uint32) *mr {
@@ -178,7 +178,7 @@ func (t *mrTable) add(m *mr) {
 	t.set(t.index(m.key), m)
 }
 
-// remove makes the key invalid; false: it was already.
+// remove invalidates the key. It returns false if the key was invalid already.
 func (t *mrTable) remove(m *mr) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -190,11 +190,11 @@ func (t *mrTable) remove(m *mr) bool {
 	return true
 }
 
-// empty is what a piece of no bytes names, whatever its key.
+// empty is the memory of scatter/gather entries without bytes.
 var empty [0]byte
 
-// local gives the memory that a piece names; false: wrong key, protection,
-// access or range. A piece of no bytes needs no key.
+// local returns the memory of a scatter/gather entry. It returns false if key,
+// protection domain, access or range do not match. An entry without bytes needs no key.
 //
 // Concurrency: under the receive token, or after qp.looks.
 func (d *device) local(p *pd, s verbs.SGE, need verbs.Access) ([]byte, bool) {
@@ -209,15 +209,15 @@ func (d *device) local(p *pd, s verbs.SGE, need verbs.Access) ([]byte, bool) {
 	return b, b != nil
 }
 
-// remote gives the memory that a peer names; false: wrong key, protection,
-// access or range. No bytes need no key.
+// remote returns the memory that a request of the peer names. It returns false if key,
+// protection domain, access or range do not match. Zero bytes need no key.
 func (d *device) remote(p *pd, key uint32, addr uint64, n int, need verbs.Access) ([]byte, bool) {
 	return d.local(p, verbs.SGE{Addr: addr, Len: uint32(n), LKey: key}, need)
 }
 
-// invalidate makes a key invalid for a work request or a peer; false: it is none
-// of the domain's, or of a region that stays. The region stays open and holds its
-// memory until Close.
+// invalidate invalidates a key for a work request or a request of the peer. It returns
+// false if no region of the domain has the key, or the region is not revocable. The
+// region keeps its memory until Close.
 func (d *device) invalidate(p *pd, key uint32) bool {
 	m := d.mrs.find(key)
 	return m != nil && m.revoke && m.pd == p.prot && d.mrs.remove(m)

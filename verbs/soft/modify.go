@@ -51,8 +51,8 @@ func (q *qp) Modify(a *verbs.QPAttr, mask verbs.AttrMask) error {
 	return nil
 }
 
-// checkLimits holds attributes against what the device has, and names all that
-// are beyond it.
+// checkLimits compares attributes with the limits of the device. The error names all
+// that exceed them.
 func (q *qp) checkLimits(a *verbs.QPAttr, mask verbs.AttrMask) error {
 	d := q.d
 	var errs []error
@@ -85,7 +85,7 @@ func (q *qp) checkLimits(a *verbs.QPAttr, mask verbs.AttrMask) error {
 	return errors.Join(errs...)
 }
 
-// named is err with the attribute that it is about; nil stays nil.
+// named adds the name of an attribute to err; nil stays nil.
 func named(attr verbs.AttrMask, err error) error {
 	if err == nil {
 		return nil
@@ -93,8 +93,8 @@ func named(attr verbs.AttrMask, err error) error {
 	return fmt.Errorf("%v: %w", attr, err)
 }
 
-// adopt has the machines work with the attributes as they are now. The owner
-// calls it.
+// adopt copies attributes to the state of the machines and performs the state
+// transition. The caller owns the queue pair.
 func (q *qp) adopt(from, to verbs.QPState, mask verbs.AttrMask) {
 	a := &q.attr
 	q.dest, q.qkey, q.access, q.pkey = a.DestQPN, a.QKey, a.Access, defaultPKey
@@ -128,11 +128,10 @@ func (q *qp) adopt(from, to verbs.QPState, mask verbs.AttrMask) {
 	q.state.Store(uint32(to))
 }
 
-// defaultPKey is the full membership of the default partition, the only one that
-// Ethernet knows.
+// defaultPKey is the default partition with full membership. Ethernet has no other.
 const defaultPKey = 0xffff
 
-// timeoutOf is a time-out by its code; 0: none.
+// timeoutOf returns the timeout for a code of QPAttr.Timeout; 0: none.
 //
 // Source: IBTA vol. 1, 11.2.5.2.
 func timeoutOf(code uint8) time.Duration {
@@ -142,7 +141,7 @@ func timeoutOf(code uint8) time.Duration {
 	return 4096 * time.Nanosecond << code
 }
 
-// reset forgets everything that was queued, without completions.
+// reset drops all queued work requests without completions.
 func (q *qp) reset() {
 	q.state.Store(uint32(verbs.StateReset))
 	q.req.reorder.drop()
@@ -160,7 +159,7 @@ func (q *qp) reset() {
 	q.recvCQ.purge(q.num)
 }
 
-// Query gives attributes and state as they are.
+// Query returns the present attributes and state.
 func (q *qp) Query() verbs.QPAttr {
 	q.ctl.Lock()
 	defer q.ctl.Unlock()
@@ -174,12 +173,12 @@ func (q *qp) Close() error {
 	if !q.shut() {
 		return nil
 	}
-	// Without the lock: whoever is to acknowledge an event may ask the queue pair
-	// before.
+	// Not under q.ctl: a goroutine may call Query before it acknowledges an event.
 	return q.d.dropped(q)
 }
 
-// shut takes the queue pair away from everybody; false: it was already.
+// shut removes the queue pair from the device. It returns false if it was closed
+// already.
 func (q *qp) shut() bool {
 	q.ctl.Lock()
 	defer q.ctl.Unlock()
@@ -193,10 +192,10 @@ func (q *qp) shut() bool {
 	q.reset()
 	q.leave()
 	d.mu.Lock()
-	d.qps.remove(q) // now that it touches no memory: quiesce waits for those it finds
+	d.qps.remove(q) // only after reset: a queue pair that is not found must not access memory
 	d.mu.Unlock()
 	d.forget(q)
-	d.rx.left() // whoever found it before it went
+	d.rx.left() // waits for a goroutine that found q in the table before
 	q.wait()
 	q.leave()
 	d.lookers.remove(q)

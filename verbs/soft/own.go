@@ -6,8 +6,7 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// owned is an object of a device that programs hand back to it, to make others
-// with.
+// owned is an object of a device that a program passes back to create other objects.
 type owned interface {
 	comparable
 	madeBy() *device
@@ -19,7 +18,7 @@ func (ch *compChannel) madeBy() *device { return ch.d }
 func (t *td) madeBy() *device           { return t.d }
 func (p *pd) madeBy() *device           { return p.d }
 
-// own is v as one of the device's; name is its part in what is to be made.
+// own converts v to an object of the device. name is its role in error texts.
 func own[T owned](d *device, name string, v any) (T, error) {
 	var none T
 	if v == nil {
@@ -35,7 +34,7 @@ func own[T owned](d *device, name string, v any) (T, error) {
 	return o, nil
 }
 
-// ownOrNone is own of what need not be there: nil stays nil.
+// ownOrNone is own for an optional object: nil stays nil.
 func ownOrNone[T owned](d *device, name string, v any) (T, error) {
 	if v == nil {
 		var none T

@@ -5,13 +5,13 @@ import (
 	"github.com/goucx/goucx/verbs/wire"
 )
 
-// packet is one packet between the engine and a link. The engine fills it and
-// the link sends it, or a link fills it and the engine acts on it; only the
-// fields that its opcode has (wire.Info.Headers) hold something. It is used
-// again for the next packet and not cleared.
+// packet is one packet between the engine and a link. The engine fills it for the link
+// to send, or the link fills it for the engine to process. Only the fields that the
+// opcode has (wire.Info.Headers) are valid. A packet is reused for the next one without
+// being cleared.
 type packet struct {
 	op     wire.Opcode
-	se     bool // solicited
+	se     bool // solicited event
 	ackReq bool
 	pkey   uint16
 	dest   verbs.QPN
@@ -21,7 +21,7 @@ type packet struct {
 	msn     uint32
 	imm     uint32 // immediate data, or the key to invalidate
 	rkey    uint32 // RETH, AtomicETH
-	dlen    uint32 // RETH: of the whole message
+	dlen    uint32 // RETH: length of the whole message
 	addr    uint64
 	swapAdd uint64 // AtomicETH
 	compare uint64
@@ -29,29 +29,30 @@ type packet struct {
 	qkey    uint32 // DETH
 	src     verbs.QPN
 
-	inline bool                    // sg[0] is in the work request: it must be copied
-	again  bool                    // it was sent before: perhaps the program changes the payload all the time
-	ref    [verbs.MaxSGE]verbs.SGE // of this device, by which the in-process link names the payload
+	inline bool                    // sg[0] points into the work request and must be copied
+	again  bool                    // a retransmission: the payload is copied, because the program may be changing it
+	ref    [verbs.MaxSGE]verbs.SGE // the payload's SGEs on this device; the in-process link sends them instead of bytes
 
-	// In process a packet may stand for more of the same write that follow it, the
-	// last of which ends the message, with immediate data or without: train.go.
+	// On the in-process link a packet may also represent the next packets of the same
+	// WRITE (train.go). more is their number. ends is set if the last of them ends the
+	// message, hasImm if that one carries immediate data.
 	more         int
 	ends, hasImm bool
 
-	sgid verbs.GID // of the sender, and its port, where the link knows
+	sgid verbs.GID // the sender's GID and port, if the link provides them
 	slid uint16
 	tos  uint8
 	ttl  uint8
 
-	// The payload: n bytes in nsg pieces. Valid during the call, where the packet
-	// comes; until the link has sent it, where it goes.
+	// The payload: n bytes in nsg pieces. On receive it is valid during the call, on
+	// send until the link has sent it.
 	n   int
 	nsg int
 	sg  [verbs.MaxSGE][]byte
 }
 
-// letGo drops the payload, which is the program's memory, when a pass has used the
-// packet for the last time.
+// letGo drops the references to the payload, which is the program's memory, after a
+// pass has used the packet for the last time.
 func (p *packet) letGo() {
 	for i := range p.sg {
 		if p.sg[i] != nil {

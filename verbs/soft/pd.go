@@ -10,20 +10,20 @@ import (
 // pd is a protection domain or a parent domain.
 type pd struct {
 	d *device
-	// prot is whose protection it is: its own, or that of the domain which the
-	// parent domain was made in.
+	// prot identifies the protection: the domain itself, or for a parent domain the one
+	// that it was allocated in.
 	prot *pd
-	// parent is the domain that a parent domain was made in, td its thread domain;
-	// nil: none.
+	// parent is the domain that a parent domain was allocated in, td its thread domain.
+	// Both may be nil.
 	parent *pd
 	td     *td
 
-	// Under d.mu.
+	// Guarded by d.mu.
 	children int
 	closed   bool
 }
 
-// AllocPD makes a protection domain.
+// AllocPD allocates a protection domain.
 func (d *device) AllocPD() (verbs.PD, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -35,13 +35,13 @@ func (d *device) AllocPD() (verbs.PD, error) {
 	return p, nil
 }
 
-// single says that one goroutine at a time uses what is made in the domain.
+// single reports whether the objects of the domain are used by one goroutine at a time.
 func (p *pd) single() bool { return p.td != nil }
 
-// samePD reports whether two domains have one protection.
+// samePD reports whether two domains have the same protection.
 func samePD(a, b *pd) bool { return a.prot == b.prot }
 
-// admit counts a child more; the caller holds d.mu.
+// admit counts one more child. The caller holds d.mu.
 func (p *pd) admit(k kind, most int) error {
 	if p.closed {
 		return fmt.Errorf("the protection domain is closed: %w", ucs.ErrClosed)
@@ -53,26 +53,27 @@ func (p *pd) admit(k kind, most int) error {
 	return nil
 }
 
-// leave counts a child less; the caller holds d.mu.
+// leave counts one child less. The caller holds d.mu.
 func (p *pd) leave(k kind) {
 	p.d.made[k]--
 	p.children--
 }
 
-// Parent makes a parent domain; td nil gives one without promise.
+// Parent allocates a parent domain. With a nil td its objects may be used by any
+// goroutine.
 func (p *pd) Parent(t verbs.TD) (verbs.PD, error) {
 	dom, err := ownOrNone[*td](p.d, "thread domain", t)
 	if err != nil {
-		return nil, fmt.Errorf("make parent domain: %w", err)
+		return nil, fmt.Errorf("allocate parent domain: %w", err)
 	}
 	d := p.d
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if dom != nil && dom.closed {
-		return nil, fmt.Errorf("make parent domain: the thread domain is closed: %w", ucs.ErrClosed)
+		return nil, fmt.Errorf("allocate parent domain: the thread domain is closed: %w", ucs.ErrClosed)
 	}
 	if err := p.admit(kindPD, d.attr.MaxPD); err != nil {
-		return nil, fmt.Errorf("make parent domain: %w", err)
+		return nil, fmt.Errorf("allocate parent domain: %w", err)
 	}
 	if dom != nil {
 		dom.parents++
@@ -80,7 +81,7 @@ func (p *pd) Parent(t verbs.TD) (verbs.PD, error) {
 	return &pd{d: d, prot: p.prot, td: dom, parent: p}, nil
 }
 
-// Close gives the domain back.
+// Close frees the domain.
 func (p *pd) Close() error {
 	d := p.d
 	d.mu.Lock()
@@ -89,7 +90,7 @@ func (p *pd) Close() error {
 		return nil
 	}
 	if p.children > 0 {
-		return fmt.Errorf("close protection domain: %d objects of it are open: %w", p.children, ucs.ErrBusy)
+		return fmt.Errorf("close protection domain: %d of its objects are open: %w", p.children, ucs.ErrBusy)
 	}
 	p.closed = true
 	if p.td != nil {
@@ -103,7 +104,7 @@ func (p *pd) Close() error {
 	return nil
 }
 
-// CreateQP makes a queue pair.
+// CreateQP creates a queue pair.
 func (p *pd) CreateQP(c verbs.QPConfig) (verbs.QP, error) {
 	q, err := p.createQP(&c)
 	if err != nil {
@@ -124,7 +125,7 @@ func (p *pd) createQP(c *verbs.QPConfig) (*qp, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if send.closed || recv.closed || shared != nil && shared.closed {
-		return nil, fmt.Errorf("a queue that it is to use is closed: %w", ucs.ErrClosed)
+		return nil, fmt.Errorf("one of its queues is closed: %w", ucs.ErrClosed)
 	}
 	if err := p.admit(kindQP, d.attr.MaxQP); err != nil {
 		return nil, err
@@ -142,8 +143,9 @@ func (p *pd) createQP(c *verbs.QPConfig) (*qp, error) {
 	return q, nil
 }
 
-// dropped is the end of a queue pair that nothing touches any more: when its
-// events have been acknowledged it takes back what createQP counted.
+// dropped releases a queue pair that no goroutine can reach any more. It returns after
+// the queue pair's events have been acknowledged, and undoes the accounting of
+// createQP.
 func (d *device) dropped(q *qp) error {
 	d.settle(q)
 	d.mu.Lock()
@@ -160,7 +162,7 @@ func (d *device) dropped(q *qp) error {
 	return nil
 }
 
-// queuesOf checks what a queue pair shall work with.
+// queuesOf checks the type of a queue pair and returns the queues that it will use.
 func (d *device) queuesOf(c *verbs.QPConfig) (send, recv *cq, shared *srq, err error) {
 	switch c.Type {
 	case verbs.RC, verbs.UD:
@@ -179,11 +181,11 @@ func (d *device) queuesOf(c *verbs.QPConfig) (send, recv *cq, shared *srq, err e
 	return send, recv, shared, err
 }
 
-// fillCaps checks the sizes asked for and enters those that are given.
+// fillCaps checks the requested sizes and replaces them by the granted ones.
 func (d *device) fillCaps(c *verbs.QPConfig) error {
 	a := &c.Caps
 	if c.SRQ != nil {
-		a.MaxRecv, a.MaxRecvSGE = 0, 0 // as libibverbs: they are the shared queue's
+		a.MaxRecv, a.MaxRecvSGE = 0, 0 // as in libibverbs: the SRQ has its own sizes
 	}
 	for _, l := range []struct {
 		name        string

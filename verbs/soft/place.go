@@ -7,8 +7,8 @@ import (
 	"github.com/goucx/goucx/verbs/wire"
 )
 
-// place is how far sending has come, to go back to where the socket takes nothing
-// now.
+// place is a snapshot of a queue pair's send state. sendUDP restores it when the socket
+// accepts no more packets.
 type place struct {
 	state                   verbs.QPState
 	tx, sent                uint32
@@ -22,7 +22,7 @@ type place struct {
 	packets, bytes, acks    uint64
 }
 
-// here is where the sending is.
+// here returns a snapshot of the send state.
 func (q *qp) here() place {
 	r, s, c := &q.req, &q.rsp, &q.counts
 	at := place{
@@ -36,8 +36,10 @@ func (q *qp) here() place {
 	return at
 }
 
-// backTo has what was made since then made again, but for the first sent packets,
-// which went. Where the queue pair failed meanwhile, there is nothing to go back to.
+// backTo rewinds the send state to the snapshot, so that packets built since then are
+// built again. The first sent packets are excepted: the socket took them, and they are
+// built again only to count as sent. If the queue pair changed its state meanwhile,
+// backTo does nothing.
 //
 //go:noinline
 func (q *qp) backTo(at *place, sent int) {
@@ -58,7 +60,7 @@ func (q *qp) backTo(at *place, sent int) {
 	c.add(cntTxBytes, at.bytes-c[cntTxBytes])
 	c.add(cntAcks, at.acks-c[cntAcks])
 	p := &q.out
-	for range sent { // the same packets in the same order, to count them as sent
+	for range sent { // rebuilds the same packets in the same order, to count them as sent
 		if !q.nextPacket(p) {
 			return
 		}

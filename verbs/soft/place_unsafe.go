@@ -8,7 +8,7 @@ import (
 	"github.com/goucx/goucx/verbs/wire"
 )
 
-// sgLen is the length of pieces together.
+// sgLen returns the total length of the SGEs in bytes.
 func sgLen(sg []verbs.SGE) int {
 	n := 0
 	for i := range sg {
@@ -17,8 +17,9 @@ func sgLen(sg []verbs.SGE) int {
 	return n
 }
 
-// scatter puts p's payload into the pieces, memory of pd, from their byte off on.
-// last: nothing of the message comes after it.
+// scatter copies p's payload into the SGEs sg, memory of pd, starting at byte off of
+// the list. last is set if p ends the message. It returns false if the payload does not
+// fit or a key is not valid.
 func (q *qp) scatter(pd *pd, sg []verbs.SGE, off int, p *packet, last bool) bool {
 	for i, from := 0, 0; from < p.n; i++ {
 		if i == len(sg) {
@@ -42,8 +43,8 @@ func (q *qp) scatter(pd *pd, sg []verbs.SGE, off int, p *packet, last bool) bool
 	return true
 }
 
-// placeWhole is scatter for a message of one packet that came in one piece and
-// goes to one; false: it is none, or may not go there.
+// placeWhole is scatter for the usual message: one packet, one piece of payload, one
+// SGE. It returns false if p is another kind of message or the key is not valid.
 func (q *qp) placeWhole(p *packet, info *wire.Info) bool {
 	r := &q.rsp.recv
 	if info.Place != wire.PlaceOnly || p.nsg != 1 || p.n == 0 || r.nsg != 1 {
@@ -56,9 +57,9 @@ func (q *qp) placeWhole(p *packet, info *wire.Info) bool {
 	return ok
 }
 
-// place copies n bytes of p's payload, from its byte from on, to to. With last
-// the last aligned word of to is stored last and whole: who polls it sees all
-// that came before.
+// place copies n bytes of p's payload, starting at byte from, to to. If last is set,
+// the last aligned word of to is stored last, in one store-release. A program that
+// polls this word sees all bytes before it.
 func (q *qp) place(to []byte, p *packet, from, n int, last bool) {
 	for i := 0; n > 0; i++ {
 		b := p.sg[i]
@@ -79,7 +80,8 @@ func (q *qp) place(to []byte, p *packet, from, n int, last bool) {
 	}
 }
 
-// placeLast copies b to to, its last aligned word at the end and at once.
+// placeLast copies b to to. It stores the last aligned word after all other bytes, in
+// one store-release.
 func placeLast(to, b []byte) {
 	const word = 8
 	n := len(b)
@@ -94,7 +96,7 @@ func placeLast(to, b []byte) {
 	storeRelease((*atomic.Uint64)(unsafe.Pointer(&to[n])), *(*uint64)(unsafe.Pointer(&w)))
 }
 
-// word gives b's eight bytes as a word; nil: they are not aligned.
+// word returns b's first eight bytes as a word, or nil if b is shorter or not aligned.
 func word(b []byte) *uint64 {
 	p := unsafe.Pointer(unsafe.SliceData(b))
 	if len(b) < 8 || uintptr(p)%8 != 0 {
@@ -103,7 +105,8 @@ func word(b []byte) *uint64 {
 	return (*uint64)(p)
 }
 
-// fetchAdd and compareSwap work on memory in place, coherent with processors.
+// fetchAdd adds v to the word in b with an atomic instruction of the CPU. It returns
+// the previous value, and false if b is not an aligned word.
 func fetchAdd(b []byte, v uint64) (old uint64, ok bool) {
 	w := word(b)
 	if w == nil {
@@ -112,6 +115,9 @@ func fetchAdd(b []byte, v uint64) (old uint64, ok bool) {
 	return atomic.AddUint64(w, v) - v, true
 }
 
+// compareSwap stores swap in the word in b if that equals compare, with an atomic
+// instruction of the CPU. It returns the previous value, and false if b is not an
+// aligned word.
 func compareSwap(b []byte, compare, swap uint64) (old uint64, ok bool) {
 	w := word(b)
 	if w == nil {

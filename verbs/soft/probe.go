@@ -5,59 +5,62 @@ import (
 	"github.com/goucx/goucx/verbs"
 )
 
-// probe finds out that the last packets of what was sent, or the acknowledgement
-// of them, were lost: long before the time-out, and without using up a retry. When
-// nothing is acknowledged for longer than a round trip takes, the oldest packet
-// goes again, alone; the answer tells what the peer has.
+// probe detects the loss of the last packets sent, or of their ACK, as TCP's tail loss
+// probe does (RFC 8985). It acts long before the time-out and uses up no retry. When
+// nothing has been acknowledged for longer than a round trip, the oldest packet alone
+// is retransmitted. The peer's response shows which packets it has.
 type probe struct {
 	on        bool      // QPAttr.PeerFeatures has verbs.PeerProbe
-	srtt, dev ucs.Time  // the round trip, smoothed, and its deviation; 0: never measured
-	mark      verbs.PSN // the packet whose acknowledgement is waited for
-	markAt    ucs.Time  // since when; 0: for none
-	sent      uint8     // probes since anything was acknowledged
-	alone     bool      // the last has no answer yet: nothing else is sent
+	srtt, dev ucs.Time  // smoothed round-trip time and its deviation; 0: not measured yet
+	mark      verbs.PSN // the round trip ends when all before this PSN is acknowledged
+	markAt    ucs.Time  // when the measurement began; 0: none is running
+	sent      uint8     // probes since the last acknowledgement
+	alone     bool      // the last probe has no response yet: nothing else is sent
 }
 
-// A probe goes no earlier than this after the last news: where many share a
-// processor, a peer may not run for so long. In the program only an inbox that
-// was full loses packets.
+// The shortest time without an acknowledgement before a probe. A peer may not be
+// scheduled for that long if many goroutines share a processor. The in-process link
+// loses packets only when an inbox is full, so its floor is higher.
 const (
 	probeFloor       = ucs.Time(1_000_000)
 	probeFloorInproc = ucs.Time(50_000_000)
 )
 
-// after is how long there must have been no news before the next probe.
+// after returns how long nothing must have been acknowledged before the next probe.
 func (p *probe) after(floor ucs.Time) ucs.Time {
 	return max(2*p.srtt+4*p.dev, floor) << min(p.sent, 16)
 }
 
-// start times the acknowledgement of the packet before psn.
+// start begins a round-trip measurement, unless one is running. It ends when all
+// packets before psn are acknowledged.
 func (p *probe) start(psn verbs.PSN, now ucs.Time) {
 	if p.markAt == 0 {
 		p.mark, p.markAt = psn, now
 	}
 }
 
-// again notes that something is sent a second time. Its acknowledgement says little
-// of the round trip: still more than nothing, where nothing is known.
+// again cancels the round-trip measurement because of a retransmission: the
+// acknowledgement could be that of either transmission. Without any earlier
+// measurement, an unreliable value is better than none, so it continues.
 //
-// Source: Karn's rule.
+// Source: Karn's algorithm.
 func (p *probe) again() {
 	if p.srtt != 0 {
 		p.markAt = 0
 	}
 }
 
-// probed times the answer to a probe at psn. Nothing else was answered for longer than
-// a round trip, so the answer is most likely that of the probe. Under heavy loss no
-// other packet shows how long a round trip takes.
+// probed measures the round trip of a probe at psn. Nothing else has been acknowledged
+// for longer than a round trip, so the next acknowledgement is most likely that of the
+// probe. Under heavy loss no other packet provides a measurement.
 func (p *probe) probed(psn verbs.PSN, now ucs.Time) {
 	if p.srtt != 0 {
 		p.mark, p.markAt = psn.Add(1), now
 	}
 }
 
-// acked takes the news that all before una has come.
+// acked records that all packets before una are acknowledged, and updates the
+// round-trip estimate.
 func (p *probe) acked(una verbs.PSN, now ucs.Time) {
 	p.sent, p.alone = 0, false
 	if p.markAt == 0 || una.Before(p.mark) {
@@ -74,8 +77,9 @@ func (p *probe) acked(una verbs.PSN, now ucs.Time) {
 	p.srtt += (rtt - p.srtt) / 8
 }
 
-// probeDue sends the oldest packet again when it is time to, and gives when to
-// look next.
+// probeDue sends a probe if it is time to. It returns when to call it again. The first
+// probe requests missing responses that the reorder buffer shows. Later ones retransmit
+// the oldest packet.
 func (q *qp) probeDue(now ucs.Time) ucs.Time {
 	r := &q.req
 	p := &r.probe
@@ -99,9 +103,9 @@ func (q *qp) probeDue(now ucs.Time) ucs.Time {
 	return r.since + p.after(floor)
 }
 
-// skip has the requester go on at psn, which the peer shows to have reached: what
-// lies before and was about to go out again need not, but for what a read is to
-// bring.
+// skip advances the send position to psn, which the peer has shown to have reached, so
+// that packets before it are not retransmitted. It stops at a READ or atomic whose
+// response is missing.
 func (q *qp) skip(psn verbs.PSN) {
 	r := &q.req
 	for r.psn.Before(psn) {

@@ -15,17 +15,17 @@ import (
 // ProviderName is Provider.Name.
 const ProviderName = "soft"
 
-// Provider opens soft devices. Devices that one provider opens on the in-process
-// link reach each other.
+// Provider opens soft devices. The in-process devices of one provider can reach each
+// other.
 type Provider struct {
 	conf Config
 	sw   *Switch
 
 	mu    sync.Mutex
-	known []site // as Devices listed them
+	known []site // the last result of Devices
 }
 
-// New makes a provider; what is wrong with c, Devices and Open tell.
+// New returns a provider. Errors in c are reported by Devices and Open.
 func New(c Config) *Provider {
 	p := &Provider{conf: c, sw: c.Switch}
 	if p.sw == nil {
@@ -34,20 +34,20 @@ func New(c Config) *Provider {
 	return p
 }
 
-// Name is "soft".
+// Name returns "soft".
 func (p *Provider) Name() string { return ProviderName }
 
-// site is a place where a device can be opened.
+// site describes a device that can be opened.
 type site struct {
 	info verbs.DeviceInfo
-	addr netip.Addr // of UDP
-	mtu  verbs.MTU  // the largest there
+	addr netip.Addr // of the UDP device
+	mtu  verbs.MTU  // the largest that the interface carries
 }
 
-// Devices lists the in-process device, and a UDP device for each address of the
-// host's interfaces: its name is the interface's, with a number from the second
-// address on. There are none where the system refuses a call that packets need. An error
-// may come with what there is nevertheless.
+// Devices lists the in-process device, and one UDP device for each address of the
+// host's interfaces. A UDP device has the interface's name; from the second address on
+// a number is appended. There are no UDP devices if the system refuses one of the calls
+// that transfer packets. Devices may return both an error and devices.
 func (p *Provider) Devices() ([]verbs.DeviceInfo, error) {
 	sites, err := p.sites()
 	p.mu.Lock()
@@ -60,8 +60,8 @@ func (p *Provider) Devices() ([]verbs.DeviceInfo, error) {
 	return infos, err
 }
 
-// Open opens a device of the list. On the in-process link each is a new device
-// with an address of its own.
+// Open opens a device of the list. On the in-process link each call opens a new device
+// with its own address.
 func (p *Provider) Open(info verbs.DeviceInfo) (verbs.Context, error) {
 	s, err := p.site(info)
 	if err != nil {
@@ -74,8 +74,7 @@ func (p *Provider) Open(info verbs.DeviceInfo) (verbs.Context, error) {
 	return d, nil
 }
 
-// site finds where a device can be opened: as Devices listed it last, or else
-// where it is now.
+// site looks info up in the last list, or else in a new one.
 func (p *Provider) site(info verbs.DeviceInfo) (site, error) {
 	is := func(s site) bool { return s.info == info }
 	p.mu.Lock()
@@ -108,7 +107,7 @@ func (p *Provider) sites() ([]site, error) {
 		sites = append(sites, site{info: info, mtu: verbs.MTU20480})
 	}
 	if p.conf.Link == LinkInproc || p.conf.Link == "" && runtime.GOOS != "linux" {
-		return sites, nil // the UDP link is Linux's
+		return sites, nil // the UDP link needs Linux
 	}
 	if err := tryUDP(); err != nil {
 		return sites, fmt.Errorf("no UDP devices: %w", err)
@@ -121,7 +120,7 @@ func (p *Provider) sites() ([]site, error) {
 	for i := range ifs {
 		addrs, err := ifs[i].Addrs()
 		if err != nil || ifs[i].Flags&net.FlagUp == 0 {
-			continue // it went away meanwhile, or is down
+			continue // it was removed meanwhile, or is down
 		}
 		n := 0
 		for _, a := range usable(addrs) {
@@ -139,7 +138,7 @@ func (p *Provider) sites() ([]site, error) {
 	return sites, nil
 }
 
-// usable are the addresses that a GID names completely: no zone stands in it.
+// usable returns the addresses that a GID can represent: it has no room for a zone.
 func usable(addrs []net.Addr) []netip.Addr {
 	var out []netip.Addr
 	for _, a := range addrs {
@@ -155,11 +154,11 @@ func usable(addrs []net.Addr) []netip.Addr {
 	return out
 }
 
-// mtuHeaders is what stands around the payload of the longest packet in an IP
-// packet: IPv6, UDP, BTH, AtomicETH, ICRC.
+// mtuHeaders is the most bytes of an IP packet beside the payload: IPv6, UDP, BTH,
+// AtomicETH, ICRC.
 const mtuHeaders = 40 + 8 + 12 + 28 + 4
 
-// udpSite is the n-th address of an interface.
+// udpSite describes the device of an interface's n-th address.
 func udpSite(i *net.Interface, a netip.Addr, n int) site {
 	name := i.Name
 	if n > 1 {

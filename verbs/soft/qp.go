@@ -11,22 +11,25 @@ import (
 
 // qp is a queue pair.
 //
-// Fields from owner on belong to whoever holds it, but for the send queue's tail.
+// A goroutine becomes the owner of a queue pair through its owner word, and only the
+// owner runs its requester, responder and completer. Fields after owner belong to the
+// owner, except the atomics and what lateLock guards. Posters write the send queue's
+// tail under the posters' lock.
 type qp struct {
 	d      *device
 	pd     *pd
 	num    verbs.QPN
 	typ    verbs.QPType
 	sigAll bool
-	ops    uint32 // sendOps
+	ops    uint32 // accepted opcodes, of sendOps
 	sendCQ *cq
 	recvCQ *cq
 	srq    *srq
-	recvPD *pd // of the memory that is received in: the shared queue's
+	recvPD *pd // domain of the receive buffers: the SRQ's, or pd
 	caps   verbs.QPCaps
 
-	ctl  sync.Mutex   // Modify and Close, one at a time
-	attr verbs.QPAttr // under ctl; the machines have copies of what they need
+	ctl  sync.Mutex   // serializes Modify and Close
+	attr verbs.QPAttr // guarded by ctl; adopt copies what the engine needs
 
 	state atomic.Uint32 // verbs.QPState; written by the owner
 	sq    sendQueue
@@ -40,43 +43,43 @@ type qp struct {
 	pkey   uint16
 	qkey   uint32
 	access verbs.Access
-	short  int // shortest
-	// inlined is the longest data that fillShort takes, -1: none.
+	short  int // longest message of the in-process fast path; -1: none
+	// inlined is the longest inline data that fillShort takes; -1: none.
 	inlined  int
-	shortUDP bool       // goesShort
-	sealed   wire.Alike // of what is sent and of what came, on the short way over UDP
+	shortUDP bool       // the QP has the UDP fast path
+	sealed   wire.Alike // ICRC caches of the UDP fast path: sent and received packets
 	came     wire.Alike
-	known    bool // the first packet has come: EventCommEst was told
+	known    bool // a packet has been received: EventCommEst was raised
 	closed   bool
 	looking  atomic.Bool // in engine.lookers
-	lookAt   int         // where, under its lock
-	polled   bool        // in the hands of the one with the receive token
-	lost     bool        // a completion queue is unusable
-	drain    bool        // SQD: tell when the send queue has come to rest
+	lookAt   int         // index there, guarded by its lock
+	polled   bool        // the holder of the receive token owns it: completions may go straight to the poller
+	lost     bool        // a completion queue is unusable: the QP must enter the error state
+	drain    bool        // SQD: raise EventSQDrained when the send queue is drained
 	req      requester
 	rsp      responder
-	out      packet // scratch of sending
+	out      packet // scratch for sending
 	counts   counts
 	isTimed  bool     // in engine.timed
 	pass     uint32   // engine.passes at the last post
-	heldAt   ucs.Time // when the oldest post was held back; 0: none is
-	// peerHead is how far the in-process peer had emptied its inbox when that was
-	// full and was last looked at.
+	heldAt   ucs.Time // since when posted packets wait to be batched; 0: none do
+	// peerHead is how many packets the in-process peer had taken from its inbox at the
+	// last call of peerTakes.
 	peerHead uint32
 
 	lateLock  latch
-	late      []late // packets that came for another owner
+	late      []late // packets received while another goroutine owned the QP
 	spareLate []late
 	lateN     atomic.Int32
 	dirty     atomic.Bool // in engine.dirty
 }
 
-// QPN is the number.
+// QPN returns the queue pair number.
 func (q *qp) QPN() verbs.QPN { return q.num }
 
 func (q *qp) stateNow() verbs.QPState { return verbs.QPState(q.state.Load()) }
 
-// newQP makes a queue pair in state Reset; pd has checked the config.
+// newQP creates a queue pair in state Reset. pd.createQP has checked the config.
 func (d *device) newQP(p *pd, c *verbs.QPConfig) (*qp, error) {
 	q := &qp{
 		d: d, pd: p, typ: c.Type, ops: sendOps[c.Type], sigAll: c.SignalAll, caps: c.Caps,
@@ -107,7 +110,7 @@ func (d *device) newQP(p *pd, c *verbs.QPConfig) (*qp, error) {
 	return q, nil
 }
 
-// PostRecv queues receives.
+// PostRecv queues receives. In the error state the engine flushes them at once.
 func (q *qp) PostRecv(wrs []verbs.RecvWR) (int, ucs.Status) {
 	s := q.stateNow()
 	if s == verbs.StateReset || q.srq != nil {
@@ -120,14 +123,14 @@ func (q *qp) PostRecv(wrs []verbs.RecvWR) (int, ucs.Status) {
 	return n, st
 }
 
-// PostSend queues work requests and sends what the link takes.
+// PostSend queues work requests and sends what the link accepts.
 //
 // hot: BenchmarkPingPong.
 func (q *qp) PostSend(wrs []verbs.SendWR) (int, ucs.Status) {
 	if q.stateNow() < verbs.StateRTS {
 		return 0, ucs.InvalidParam
 	}
-	owned := q.enter() // under a thread domain, too: it costs nothing beside the ownership
+	owned := q.enter() // also with a thread domain: the lock comes with the ownership for free
 	if owned && len(wrs) == 1 && q.sendShort(&wrs[0]) {
 		if !q.giveAll() {
 			q.leave()
@@ -141,8 +144,8 @@ func (q *qp) PostSend(wrs []verbs.SendWR) (int, ucs.Status) {
 	return q.postSlow(wrs, owned)
 }
 
-// postSlow is PostSend in general. The caller has the posters' lock; owned: and
-// the queue pair.
+// postSlow is the general case of PostSend. The caller holds the posters' lock. If
+// owned is set it also owns the queue pair.
 func (q *qp) postSlow(wrs []verbs.SendWR, owned bool) (int, ucs.Status) {
 	n, st := q.post(wrs, owned)
 	switch {
@@ -156,7 +159,7 @@ func (q *qp) postSlow(wrs []verbs.SendWR, owned bool) (int, ucs.Status) {
 			q.leave()
 		}
 	case owned:
-		q.unlock() // others may post while this one sends
+		q.unlock() // other goroutines may post while this one sends
 		q.leave()
 	case !q.posted():
 	case q.holdsBack():
@@ -167,7 +170,8 @@ func (q *qp) postSlow(wrs []verbs.SendWR, owned bool) (int, ucs.Status) {
 	return n, st
 }
 
-// postersLeft returns when whoever posts now has moved on.
+// postersLeft waits until the goroutine that is posting now has published its work
+// requests or released the posters' lock.
 func (q *qp) postersLeft() {
 	t := q.sq.tail.pos()
 	for k := 0; q.word.Load()&ownPost != 0 && q.sq.tail.pos() == t; k++ {
@@ -182,21 +186,23 @@ func (q *qp) wants() bool {
 		q.stateNow() != verbs.StateRTS
 }
 
-// leaveQuietly gives the ownership back and sends only where somebody asks.
+// leaveQuietly releases the ownership. It sends only if another goroutine has marked
+// pending work.
 func (q *qp) leaveQuietly() {
 	if !q.give() {
 		q.leave()
 	}
 }
 
-// run takes the queue pair and sends, or has its owner do so.
+// run acquires the ownership and sends, or marks pending work for the current owner.
 func (q *qp) run() {
 	if q.takeOrNote() {
 		q.leave()
 	}
 }
 
-// leave sends what is to be sent and gives the ownership back.
+// leave sends what is to be sent and releases the ownership. It repeats this while
+// other goroutines mark pending work, so no posted work is left behind.
 func (q *qp) leave() {
 	for {
 		if q.lateN.Load() != 0 {
@@ -212,8 +218,8 @@ func (q *qp) leave() {
 	}
 }
 
-// enterErr ends everything that is queued; the first send work request with
-// status, all others as flushed. The owner calls it.
+// enterErr moves the queue pair to the error state and flushes everything queued. With
+// an SRQ it raises EventQPLastWQEReached. The owner calls it.
 func (q *qp) enterErr() {
 	if s := q.stateNow(); s == verbs.StateErr || s == verbs.StateReset {
 		return
@@ -225,7 +231,8 @@ func (q *qp) enterErr() {
 	}
 }
 
-// endLost ends a queue pair whose completions go nowhere any more.
+// endLost raises EventQPFatal and enters the error state, because a completion queue is
+// unusable.
 func (q *qp) endLost() {
 	q.lost = false
 	if s := q.stateNow(); s != verbs.StateErr && s != verbs.StateReset {
@@ -234,7 +241,7 @@ func (q *qp) endLost() {
 	}
 }
 
-// flush ends what is queued, in order.
+// flush completes all queued work requests with WCFlushErr, in order.
 func (q *qp) flush() {
 	q.flushSends()
 	q.req.reorder.drop()

@@ -10,29 +10,31 @@ import (
 	"github.com/goucx/goucx/verbs"
 )
 
-// qpTable finds queue pairs by number without a lock. Numbers are random, so
-// that nobody guesses them and late packets of a closed queue pair meet no other.
+// qpTable maps numbers to queue pairs; find takes no lock. Numbers are random: they
+// cannot be guessed, and late packets of a closed queue pair match no other one.
 //
-// Changes are under device.mu. A table that is half full is replaced.
+// Changes are guarded by device.mu. A table that is more than half full is replaced. A
+// reader of the old table may still find a removed queue pair, as if it had found it
+// before.
 type qpTable struct {
-	slots atomic.Pointer[[]atomic.Pointer[qp]] // a power of two; open addressing
-	used  int                                  // slots, those left behind among them
+	slots atomic.Pointer[[]atomic.Pointer[qp]] // length a power of two; open addressing
+	used  int                                  // slots in use, tombstones included
 	n     int
 }
 
-// left stands where a queue pair was.
+// left is the tombstone of a removed queue pair.
 var left = &qp{num: ^verbs.QPN(0)}
 
 const (
 	minQPSlots  = 8
-	firstQPN    = 16 // those before are special
+	firstQPN    = 16 // those below are special
 	qpnTries    = 1000
 	qpnBits     = 24
 	maxQPsOpen  = 1 << 20
 	multicastQP = uint32(verbs.MulticastQPN)
 )
 
-// find gives the queue pair with that number; nil: there is none.
+// find returns the queue pair with that number, or nil.
 func (t *qpTable) find(num verbs.QPN) *qp {
 	p := t.slots.Load()
 	if p == nil {
@@ -48,7 +50,7 @@ func (t *qpTable) find(num verbs.QPN) *qp {
 	}
 }
 
-// add gives q a number and enters it.
+// add assigns a random number to q and inserts it.
 func (t *qpTable) add(q *qp) error {
 	if t.n >= maxQPsOpen {
 		return fmt.Errorf("%d queue pairs are open: %w", t.n, ucs.ErrNoResource)
@@ -73,7 +75,7 @@ func (t *qpTable) add(q *qp) error {
 	return fmt.Errorf("no free number for a queue pair: %w", ucs.ErrNoResource)
 }
 
-// remove takes q out; whoever found it before may still use it.
+// remove deletes q. A goroutine that found it before may still use it.
 func (t *qpTable) remove(q *qp) {
 	s := *t.slots.Load()
 	for i := range s {
@@ -88,7 +90,8 @@ func (t *qpTable) remove(q *qp) {
 	}
 }
 
-// rebuild makes a table with room for twice what there is.
+// rebuild replaces the table by one of at least four times the number of queue pairs,
+// without tombstones.
 func (t *qpTable) rebuild() {
 	size := minQPSlots
 	for size < 4*t.n {

@@ -5,22 +5,27 @@ import (
 	"sync"
 )
 
-// lookers are the queue pairs that looked up memory, outside the receive token,
-// since the last quiesce. It asks them alone, and so costs by how many were at work
-// and not by how many there are.
+// lookers is the set of queue pairs that have looked up memory keys outside the receive
+// token since the last quiesce. Deregistration waits for these alone, so its cost
+// depends on how many queue pairs were active, not on how many exist.
+//
+// Invariant: MR.Close first makes the key invalid, then calls quiesce, then returns the
+// memory to the program. A goroutine that looked the key up before still holds one of
+// these: the ownership or the posters' lock of a queue pair in the set, or the receive
+// token of a device. quiesce waits for all of them.
 type lookers struct {
-	waits sync.Mutex // one quiesce at a time, or the second would not wait for the first's
-	asked []*qp      // by the quiesce under way; under waits
+	waits sync.Mutex // one quiesce at a time: a second must also wait for those that the first took
+	asked []*qp      // those that the running quiesce waits for; guarded by waits
 	lock  latch      // guards list
-	list  []*qp      // with room for all queue pairs: nothing is allocated on the way of data
+	list  []*qp      // has room for all queue pairs: the data path does not allocate
 }
 
-// looks notes that q is about to look up memory. Whoever does so without the
-// receive token calls it before: the owner, or who has the lock of the send queue.
+// looks adds q to the set. It is called before a memory lookup by a goroutine without
+// the receive token: the owner, or the holder of the posters' lock.
 //
-// The load pairs with the store of quiesce, which comes after the key was made
-// invalid: who still finds the note has the word that quiesce then waits for, and
-// who does not finds no memory.
+// The load pairs with the store in takeAll, which follows the invalidation of the key.
+// If it reads true, quiesce has yet to wait for the word that the caller holds. If it
+// reads false, the lookup that follows finds the key invalid.
 func (q *qp) looks() {
 	if !q.looking.Load() {
 		q.d.lookers.add(q)
@@ -44,7 +49,7 @@ func (l *lookers) reserve(n int) {
 	l.lock.unlock()
 }
 
-// remove takes out a queue pair that is closed.
+// remove deletes a closed queue pair.
 func (l *lookers) remove(q *qp) {
 	l.lock.lock()
 	if q.looking.Swap(false) {
@@ -57,7 +62,7 @@ func (l *lookers) remove(q *qp) {
 	l.lock.unlock()
 }
 
-// takeAll moves those in the list to asked.
+// takeAll moves the set to asked.
 func (l *lookers) takeAll() {
 	l.lock.lock()
 	defer l.lock.unlock()
@@ -69,8 +74,9 @@ func (l *lookers) takeAll() {
 	}
 }
 
-// quiesce returns when everybody who was inside the engine of a device that can
-// touch this one's memory has left, and whoever was posting inline data of it.
+// quiesce waits until no goroutine uses memory of this device that it looked up before
+// the call. Such a goroutine holds a receive token of a device on the same switch, or
+// owns a queue pair, or copies inline data while posting.
 func (d *device) quiesce() {
 	if all := d.conf.Switch.devices.Load(); all != nil && d.kind == overInproc {
 		for _, o := range *all {

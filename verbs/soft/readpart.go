@@ -2,25 +2,26 @@ package soft
 
 import "github.com/goucx/goucx/verbs/wire"
 
-// A responder answers a read as fast as it can: nothing but the request bounds
-// what comes at once. So a long read is asked for in parts, of which the window
-// lets so many be under way as the own socket holds answers of. Parts end at each
-// so many'th packet of the read, wherever asking begins again after a loss.
+// A responder sends a READ response without flow control: only the request bounds how
+// many packets arrive at once. So the requester splits a long READ into parts. The
+// window allows as many outstanding parts as the local socket has room for. Parts end
+// at fixed multiples of window.part packets of the READ, also when a retransmission
+// starts between two.
 
-// partLen is how many packets a part has, but for the last: two trains, behind the
-// first packet, which is longer and has one more with it, and before the last,
-// which is longer too. Two parts are under way at a time.
+// partLen returns how many packets a part has, except for the last part. It has room
+// for two segment batches, the longer first packet with one companion, and the longer
+// packet before the last. Two parts are outstanding at a time.
 func partLen(train, limit int) int {
 	return max(1, train, min(lonePackets+2*train+1, limit))
 }
 
-// nextPart is how many packets the next part of a read has.
+// nextPart returns how many packets the next part of a READ has.
 func (q *qp) nextPart(w *wqe) int {
 	at := q.req.psn.Diff(w.psn)
 	return min(q.req.window.part-at%q.req.window.part, int(w.npk)-at)
 }
 
-// requestRead asks for the next part of a read.
+// requestRead builds the request for the next part of a READ.
 func (q *qp) requestRead(w *wqe, p *packet) {
 	r := &q.req
 	n := q.nextPart(w)
@@ -34,7 +35,7 @@ func (q *qp) requestRead(w *wqe, p *packet) {
 	}
 }
 
-// endsPart reports whether a part ends with the next packet of a read's answer.
+// endsPart reports whether the next response packet of a READ ends a part.
 func (q *qp) endsPart(w *wqe) bool {
 	at := int(w.got)/q.mtu + 1
 	return at == int(w.npk) || at%q.req.window.part == 0

@@ -7,22 +7,26 @@ import (
 	"github.com/goucx/goucx/verbs"
 )
 
-// recvWQE is a receive that is queued.
+// recvWQE is a posted receive.
 type recvWQE struct {
 	id  uint64
 	nsg uint8
 	sg  [verbs.MaxSGE]verbs.SGE
 }
 
-// recvRing is a queue of receives. It starts empty and doubles on use. Programs
-// post at its tail, the owner of the queue pair takes at its head; of a shared
-// queue there are many owners.
+// recvRing is a receive queue: a ring that starts empty and doubles when full. Programs
+// post at its tail. The owner of the queue pair consumes at its head; a shared receive
+// queue has many such owners.
+//
+// grow may replace the ring while a consumer reads. Every receive not yet consumed is
+// in both rings, and nothing writes the old one any more. So the consumer may read
+// either.
 type recvRing struct {
 	single bool // one goroutine posts at a time
-	shared bool // many owners take
+	shared bool // several owners consume
 
 	tail cursor
-	ring atomic.Pointer[[]recvWQE] // a power of two; replaced under tail
+	ring atomic.Pointer[[]recvWQE] // length a power of two; replaced under tail
 	most uint64                    // under tail
 	head cursor
 
@@ -36,7 +40,7 @@ func (r *recvRing) init(most int, single bool) {
 	r.most, r.single = uint64(most), single
 }
 
-// post queues wrs in order; see verbs.QP.
+// post queues wrs in order, as verbs.QP.PostRecv does.
 //
 // hot: BenchmarkRecvRing.
 func (r *recvRing) post(wrs []verbs.RecvWR) (int, ucs.Status) {
@@ -72,7 +76,7 @@ func (r *recvRing) post(wrs []verbs.RecvWR) (int, ucs.Status) {
 	return n, st
 }
 
-// space gives the ring and how many receives it takes.
+// space returns the ring and how many receives fit in it.
 func (r *recvRing) space() (ring []recvWQE, room uint64) {
 	if p := r.ring.Load(); p != nil {
 		ring = *p
@@ -80,8 +84,8 @@ func (r *recvRing) space() (ring []recvWQE, room uint64) {
 	return ring, min(uint64(len(ring)), r.most)
 }
 
-// grow doubles the ring; false: it is as long as it may be. The caller holds the
-// tail; the taker goes on meanwhile, in the old ring or the new one.
+// grow doubles the ring. It returns false if the queue has its full size. The caller
+// holds the tail. Consumers may run concurrently.
 func (r *recvRing) grow(t uint64) bool {
 	h := r.head.pos()
 	if t-h >= r.most {
@@ -92,7 +96,7 @@ func (r *recvRing) grow(t uint64) bool {
 		old = *p
 	}
 	if t-h < uint64(len(old)) {
-		return true // it may be longer since a resize
+		return true // Resize may have raised the limit
 	}
 	ring := make([]recvWQE, max(minRecvs, 2*len(old)))
 	for i := h; i != t; i++ {
@@ -102,9 +106,9 @@ func (r *recvRing) grow(t uint64) bool {
 	return true
 }
 
-// take gives the next receive; false: there is none.
+// take removes the next receive and copies it to w. It returns false if there is none.
 //
-// Concurrency: the owner of the queue pair; of a shared queue any.
+// Concurrency: the owner of the queue pair; any goroutine for a shared receive queue.
 //
 // hot: BenchmarkRecvRing.
 func (r *recvRing) take(w *recvWQE) bool {
@@ -124,8 +128,9 @@ func (r *recvRing) take(w *recvWQE) bool {
 	return ok
 }
 
-// peek gives the next receive without taking it; nil: there is none. It is good
-// until skip or stay, one of which follows soon: nobody else takes meanwhile.
+// peek returns the next receive without removing it, or nil. The result is valid until
+// the caller calls skip or stay. For a shared receive queue it keeps the head locked
+// until then.
 //
 // Concurrency: as take.
 //
@@ -140,7 +145,7 @@ func (r *recvRing) peek() *recvWQE {
 	return &ring[h&uint64(len(ring)-1)]
 }
 
-// skip takes what peek gave.
+// skip removes the receive that peek returned.
 func (r *recvRing) skip() {
 	if r.shared {
 		count(&r.heads, 1)
@@ -148,14 +153,14 @@ func (r *recvRing) skip() {
 	r.head.end(r.head.pos() + 1)
 }
 
-// stay leaves what peek gave.
+// stay keeps the receive that peek returned, and unlocks the head.
 func (r *recvRing) stay() {
 	if r.shared {
 		r.head.end(r.head.pos())
 	}
 }
 
-// drop empties the queue without telling anyone: a reset.
+// drop empties the queue without completions, for a reset.
 //
 // Concurrency: as take.
 func (r *recvRing) drop() {
@@ -163,13 +168,13 @@ func (r *recvRing) drop() {
 	r.head.end(r.tail.pos())
 }
 
-// len is how many receives are queued.
+// len returns how many receives are queued.
 func (r *recvRing) len() int {
-	h := r.head.pos() // first: the tail is never behind it then
+	h := r.head.pos() // the head first: the tail is never behind it then
 	return int(r.tail.pos() - h)
 }
 
-// addTo adds the queue's counters. Each post is a doorbell of its own.
+// addTo adds the queue's counters to c. Each post counts as one doorbell.
 func (r *recvRing) addTo(c *counts) {
 	posts := atomic.LoadUint64(&r.posts)
 	c.add(cntPosts, posts)
@@ -178,7 +183,7 @@ func (r *recvRing) addTo(c *counts) {
 	c.add(cntLocks, atomic.LoadUint64(&r.tails)+atomic.LoadUint64(&r.heads))
 }
 
-// bytes is what the queue has grown to.
+// bytes returns the size of the ring in bytes.
 func (r *recvRing) bytes() uint64 {
 	if p := r.ring.Load(); p != nil {
 		return uint64(len(*p)) * sizeOf[recvWQE]()

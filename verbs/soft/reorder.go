@@ -12,37 +12,40 @@ import (
 // Loss and reordering of requests between soft devices (QPAttr.PeerFeatures).
 //
 // Responder: a request that arrives before its predecessors waits in the reorder
-// buffer. Requests execute in PSN order only. A gap is reported by one NAK, after
-// three later arrivals or 20 µs: the missing request may only be late. When a
-// request fills a gap that AckReq came with, the next gap is reported at once.
+// buffer. Requests execute in PSN order only. A gap is reported by one NAK, after three
+// later requests or 20 µs, because the missing request may only be late. When a request
+// fills a gap and one of the executed requests had AckReq, the next gap is reported at
+// once.
 //
-// Requester: a sequence NAK makes it retransmit the missing packet alone, out of
-// turn; what was sent behind it stays under way. Where the next NAK names the packet
-// right behind those, a burst was lost: the number doubles. A probe (probe.go) covers
-// lost NAKs and lost retransmissions: a duplicate makes the responder repeat the NAK.
+// Requester: after a sequence NAK it retransmits the missing packet alone, out of turn.
+// The packets sent after it stay outstanding. If the next NAK names the packet right
+// after the retransmitted ones, a burst was lost: the number doubles. A probe
+// (probe.go) covers lost NAKs and lost retransmissions, because a duplicate makes the
+// responder repeat the NAK.
 //
-// Any other peer goes back to the missing packet, as the specification says: to it
-// the NAK goes at once, and requests out of order are dropped.
+// With any other peer the requester goes back to the missing packet, as the
+// specification requires. The responder then sends the NAK at once and drops requests
+// that are out of order.
 
-// gapState is what a responder knows about requests before those that came.
+// gapState is the responder's state about missing requests.
 type gapState uint8
 
 const (
-	noGap   gapState = iota // the reorder buffer is empty
-	gapOpen                 // later requests came; the NAK waits
+	noGap   gapState = iota // no gap
+	gapOpen                 // later requests arrived; the NAK is delayed
 	gapTold                 // the NAK was sent, or is sent next
-	gapRNR                  // no receive: the requester sends all again, so all is dropped
+	gapRNR                  // an RNR NAK is due: the requester retransmits everything, so later requests are dropped
 )
 
 const (
-	// gapPackets is how many later requests a missing one may let pass.
+	// gapPackets is how many later requests may arrive before a gap is reported.
 	gapPackets = 3
-	// gapWait is how late it may be.
+	// gapWait is how long the report of a gap is delayed.
 	gapWait = ucs.Time(20_000)
 )
 
-// reorderBuffer holds copies of packets that arrived before their predecessors, in
-// order of their PSNs. An empty one has no payload memory: it returns to heldPool.
+// reorderBuffer holds copies of packets that arrived before their predecessors, in PSN
+// order. An empty buffer holds no payload memory: it is returned to heldPool.
 type reorderBuffer struct {
 	held  []*heldPacket
 	bytes int // of payload
@@ -56,8 +59,8 @@ type heldPacket struct {
 
 var heldPool = sync.Pool{New: func() any { return new(heldPacket) }}
 
-// hold copies p into the buffer; next is the PSN that is missing. It returns false
-// without room: the buffer holds no more than a window of most packets of 4 KB.
+// hold copies p into the buffer; next is the missing PSN. It returns false if the
+// buffer is full: it holds no more than a window of most packets of 4 KB.
 func (b *reorderBuffer) hold(p *packet, next verbs.PSN, most int) bool {
 	at, found := b.find(p.psn)
 	if found {
@@ -79,13 +82,13 @@ func (b *reorderBuffer) hold(p *packet, next verbs.PSN, most int) bool {
 	return true
 }
 
-// find returns the index of the first packet that is not before psn, and whether it
-// has that PSN.
+// find returns the index of the first packet that is not before psn, and whether its
+// PSN is psn.
 func (b *reorderBuffer) find(psn verbs.PSN) (int, bool) {
 	return slices.BinarySearchFunc(b.held, psn, func(h *heldPacket, psn verbs.PSN) int { return h.psn.Diff(psn) })
 }
 
-// take removes the first packet and returns it. The caller puts it into heldPool.
+// take removes the first packet and returns it. The caller returns it to heldPool.
 func (b *reorderBuffer) take() *heldPacket {
 	h := b.held[0]
 	b.held = slices.Delete(b.held, 0, 1)
@@ -101,7 +104,7 @@ func (b *reorderBuffer) drop() {
 	b.held, b.bytes = nil, 0
 }
 
-// outOfOrder acts on a request that is not the next one.
+// outOfOrder processes a request whose PSN is after the expected one.
 func (q *qp) outOfOrder(p *packet, now ucs.Time) {
 	r := &q.rsp
 	if r.gap == gapRNR {
@@ -120,28 +123,29 @@ func (q *qp) outOfOrder(p *packet, now ucs.Time) {
 	}
 }
 
-// openGap starts the wait for a missing request.
+// openGap delays the report of a missing request by gapWait.
 func (q *qp) openGap(now ucs.Time) {
 	r := &q.rsp
 	r.gap, r.gapEnds = gapOpen, now+gapWait
 	q.d.due(q, r.gapEnds)
 }
 
-// tellGap notifies the peer which request is missing.
+// tellGap schedules a sequence NAK, which names the missing request.
 func (q *qp) tellGap() {
 	r := &q.rsp
 	r.gap, r.nak, r.due, r.soon = gapTold, wire.NakSequence, true, true
 }
 
-// gapFilled notes that the next request came.
+// gapFilled records that the expected request arrived.
 func (r *responder) gapFilled() {
 	if r.gap == gapTold && r.nak == wire.NakSequence {
-		r.nak = 0 // an acknowledgement goes instead
+		r.nak = 0 // an ACK replaces it
 	}
 	r.gap, r.passed = noGap, 0
 }
 
-// drainRequests executes what waited for the request that came. asked: it had AckReq.
+// drainRequests executes the buffered requests that follow the one just executed, up to
+// the next gap. asked is set if that request had AckReq.
 func (q *qp) drainRequests(asked bool, now ucs.Time) {
 	r := &q.rsp
 	for len(r.reorder.held) > 0 && !r.psn.Before(r.reorder.held[0].psn) {
@@ -165,35 +169,36 @@ func (q *qp) drainRequests(asked bool, now ucs.Time) {
 	}
 }
 
-// fillGap retransmits what a sequence NAK at psn, the first request that the peer
-// lacks, shows to be missing.
+// fillGap processes a sequence NAK between soft devices: psn is the first request that
+// the peer lacks. It retransmits that packet, or twice as many as before if those were
+// followed by another loss.
 func (q *qp) fillGap(psn verbs.PSN) {
 	r := &q.req
 	f := &r.fill
 	q.lossSeen()
 	switch {
 	case f.n != 0 && psn == f.from:
-		return // the NAK came twice
+		return // a duplicate of the NAK
 	case f.n != 0 && psn == f.from.Add(f.n):
 		f.n *= 2
 	default:
 		f.n = 1
 	}
 	f.from = psn
-	q.skip(r.top) // where a probe went before: the peer holds what came behind the gap
+	q.skip(r.top) // after a probe: the peer already holds what follows the gap
 	if !q.resend(psn, psn.Add(min(f.n, r.psn.Diff(psn))), false) {
 		q.goBack(psn)
 	}
 }
 
-// gapFill is the last retransmission that a sequence NAK asked for.
+// gapFill is the last retransmission that a sequence NAK caused.
 type gapFill struct {
 	from  verbs.PSN
-	n     int       // packets; 0: none
-	event verbs.PSN // losses before it were answered by a smaller window
+	n     int       // packets; 0: no such retransmission
+	event verbs.PSN // losses before this PSN have already reduced the window
 }
 
-// lossSeen makes the window smaller, once for all losses of one window.
+// lossSeen reduces the window, at most once for all losses of one window.
 func (q *qp) lossSeen() {
 	r := &q.req
 	if d := r.fill.event.Diff(r.una); d <= 0 || d > r.top.Diff(r.una) {
@@ -202,9 +207,10 @@ func (q *qp) lossSeen() {
 	}
 }
 
-// resend retransmits requests from psn to before end, out of turn; it returns false
-// when one cannot be made. answers: only READs and atomics, and of READs no more than
-// the answers from psn to end. The peer has executed those.
+// resend retransmits the requests from psn up to before end, out of turn. It returns
+// false if one of them cannot be built. The send position is unchanged afterwards. With
+// answers set it sends only READs and atomics, and requests only the response packets
+// from psn to end. The peer has executed those requests.
 func (q *qp) resend(psn, end verbs.PSN, answers bool) bool {
 	r, p := &q.req, &q.out
 	tx, sent, next, rd := r.tx, r.sent, r.psn, r.rd

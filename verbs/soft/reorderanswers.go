@@ -7,19 +7,19 @@ import (
 	"github.com/goucx/goucx/verbs/wire"
 )
 
-// Loss and reordering of answers between soft devices (QPAttr.PeerFeatures).
+// Loss and reordering of responses between soft devices (QPAttr.PeerFeatures).
 //
-// A READ response, an atomic's answer or an ACK that arrives while an answer before it
-// is missing waits in the requester's reorder buffer. The buffer shows which answers
-// are missing: those between what was retired and what is held. Each gap is requested
-// again once, after three later arrivals or 20 µs: a READ request for the missing
-// PSNs alone, out of turn. The responder sends those packets and no more (answerPart).
-// What was held is then acted on in PSN order. The first probe requests the missing
-// answers once more; the next one goes back.
+// A READ response, an atomic response or an ACK that arrives before a missing response
+// waits in the requester's reorder buffer. The buffer shows which responses are
+// missing: those between the last processed one and the buffered ones. Each gap is
+// requested once more, after three later arrivals or 20 µs, by a READ request for the
+// missing PSNs alone, out of turn. The responder sends only those packets (answerPart).
+// The buffered responses are then processed in PSN order. The first probe requests the
+// missing responses once more. The next probe goes back to the oldest packet.
 //
-// Any other peer is asked again from the missing answer on (missing).
+// With any other peer the requester goes back to the missing response (missing).
 
-// answerMissing acts on p, which came while an answer before it is missing.
+// answerMissing buffers p, which arrived before a missing response.
 func (q *qp) answerMissing(p *packet, now ucs.Time) {
 	r := &q.req
 	if !r.probe.on || p.op == wire.Acknowledge && !p.syn.IsAck() {
@@ -30,7 +30,7 @@ func (q *qp) answerMissing(p *packet, now ucs.Time) {
 	}
 }
 
-// drainAnswers acts on what waited for the answer that came.
+// drainAnswers processes the buffered responses that follow the one just processed.
 func (q *qp) drainAnswers(now ucs.Time) {
 	r := &q.req
 	for len(r.reorder.held) > 0 {
@@ -46,8 +46,8 @@ func (q *qp) drainAnswers(now ucs.Time) {
 	r.gapEnds = 0
 }
 
-// findGaps requests the answers again that enough later ones have passed. It starts
-// the wait for the others.
+// findGaps requests the missing responses again after which at least gapPackets others
+// have arrived. For the other gaps it starts the timer.
 func (q *qp) findGaps(now ucs.Time) {
 	r := &q.req
 	held := r.reorder.held
@@ -58,8 +58,8 @@ func (q *qp) findGaps(now ucs.Time) {
 	}
 }
 
-// requestMissing requests all answers again that are missing before the k-th packet
-// held, and were not requested again before.
+// requestMissing requests again all responses that are missing before the k-th buffered
+// packet and have not been requested again so far.
 func (q *qp) requestMissing(k int) {
 	r := &q.req
 	for i, _ := r.reorder.find(r.late); i < k; i++ {
@@ -71,7 +71,7 @@ func (q *qp) requestMissing(k int) {
 			from = r.late
 		}
 		if r.psn.Before(end) {
-			end = r.psn // what follows goes again in any case
+			end = r.psn // the rest has not been sent since goBack: it will be
 		}
 		if from.Before(end) {
 			q.lossSeen()
@@ -81,8 +81,8 @@ func (q *qp) requestMissing(k int) {
 	}
 }
 
-// answerPart sends k packets of the answer to kept[at] again, from packet n on, out of
-// turn. What has not been sent before comes in its turn.
+// answerPart retransmits k packets of the response kept[at], starting with packet n,
+// out of turn. Packets that were never sent follow in their turn.
 func (q *qp) answerPart(at, n, k int) {
 	a, p := &q.rsp.kept[at], &q.out
 	q.looks()
@@ -93,7 +93,7 @@ func (q *qp) answerPart(at, n, k int) {
 		p.more, p.ends, p.hasImm = 0, false, false
 		q.sendOne(&q.to, p)
 		if a.sent != uint32(n+1) {
-			break // the memory is gone: p says so
+			break // the memory was deregistered: answer built a NAK
 		}
 	}
 	a.sent, a.again = sent, again

@@ -7,22 +7,24 @@ import (
 	"github.com/goucx/goucx/verbs/wire"
 )
 
-// answer is a read or atomic operation of the peer.
+// answer is a READ or atomic request of the peer, kept so that its response can be
+// retransmitted.
 type answer struct {
 	psn    verbs.PSN
 	npk    uint32
-	sent   uint32 // packets
-	from   uint32 // packet with which the present answer began
+	sent   uint32 // response packets sent
+	from   uint32 // first packet of the transmission in progress
 	read   bool
-	again  bool // asked for more than once
-	given  bool // answered at least once
+	again  bool // requested more than once
+	given  bool // sent completely at least once
 	key, n uint32
 	addr   uint64
 	old    uint64
 	msn    uint32
 }
 
-// again acts on a request that was carried out before.
+// again processes a duplicate request. A SEND or WRITE is acknowledged again. Of a READ
+// or atomic the response is sent again, without executing it.
 func (q *qp) again(p *packet, info *wire.Info) {
 	r := &q.rsp
 	if info.Kind != wire.KindReadRequest && info.Kind != wire.KindAtomic {
@@ -50,10 +52,10 @@ func (q *qp) again(p *packet, info *wire.Info) {
 	}
 }
 
-// ackAgain acknowledges a SEND or WRITE that came again: with the last request, unless
-// a READ or an atomic was executed after the duplicate. The peer may lack the answer of
-// that, and would take an acknowledgement of it for the answer; so the acknowledgement
-// has the duplicate's PSN then.
+// ackAgain acknowledges a duplicate SEND or WRITE. The ACK has the PSN of the last
+// request, unless a READ or atomic was executed after the duplicate. The peer may lack
+// that response and would take an ACK beyond it for the response. So the ACK has the
+// duplicate's PSN then.
 func (q *qp) ackAgain(psn verbs.PSN) {
 	r := &q.rsp
 	last := r.psn.Add(-1)
@@ -68,17 +70,17 @@ func (q *qp) ackAgain(psn verbs.PSN) {
 	r.due, r.soon = true, true
 }
 
-// oldest is the place in kept of the oldest request that is to be answered.
+// oldest returns the index in kept of the oldest request whose response is to be sent.
 func (r *responder) oldest() int {
-	next := int(r.keptN % maxDestRd) // it replaces the oldest of all
+	next := int(r.keptN % maxDestRd) // index of the oldest entry
 	return (next + bits.TrailingZeros16(bits.RotateLeft16(r.asked, -next))) % maxDestRd
 }
 
-// nextReply makes the next packet of what is to be answered; false: nothing is.
+// nextReply builds the next response or ACK packet. It returns false if there is none.
 func (q *qp) nextReply(p *packet) bool { return q.nextAnswer(p) || q.nextAck(p) }
 
-// nextAnswer makes the next packet of the answers to reads and atomics; false:
-// all have been given.
+// nextAnswer builds the next READ or atomic response packet. It returns false if all
+// have been sent.
 func (q *qp) nextAnswer(p *packet) bool {
 	r := &q.rsp
 	if r.asked == 0 {
@@ -88,8 +90,8 @@ func (q *qp) nextAnswer(p *packet) bool {
 	return true
 }
 
-// nextAck makes the acknowledgement of what has come; false: there is none to
-// send, or answers come before it.
+// nextAck builds the pending ACK or NAK. It returns false if none is due, or responses
+// must be sent first.
 func (q *qp) nextAck(p *packet) bool {
 	r := &q.rsp
 	if !r.soon || r.asked != 0 {
@@ -104,9 +106,8 @@ func (q *qp) nextAck(p *packet) bool {
 	return true
 }
 
-// lastWord acknowledges what has come before the program ends the queue pair: the
-// acknowledgement may have waited for company, and nobody gives it later. The owner
-// calls it.
+// lastWord sends the pending ACK before the program closes or resets the queue pair: a
+// delayed ACK would never be sent afterwards. The owner calls it.
 func (q *qp) lastWord() {
 	r, s := &q.rsp, q.stateNow()
 	if q.typ != verbs.RC || !r.due || s < verbs.StateRTR || s == verbs.StateErr {
@@ -118,14 +119,14 @@ func (q *qp) lastWord() {
 	}
 }
 
-// mayRide reports whether a plain acknowledgement goes along with a request, and no
-// other answer has to go before it.
+// mayRide reports whether the pending ACK can be piggybacked on a request: it is a
+// plain ACK and no response must be sent first.
 func (r *responder) mayRide() bool {
 	return r.due && (r.soon || r.run >= ackPackets/2 || r.stood >= ackAnswered/2) && r.nak == 0 && r.asked == 0
 }
 
-// acknowledged returns the PSN of an acknowledgement that goes now, as a packet of its
-// own or with another.
+// acknowledged returns the PSN of an ACK that is sent now, alone or piggybacked, and
+// resets the ACK state.
 func (q *qp) acknowledged() verbs.PSN {
 	r := &q.rsp
 	r.due, r.soon, r.stood, r.run = false, false, 0, 0
@@ -134,13 +135,13 @@ func (q *qp) acknowledged() verbs.PSN {
 	return r.ack
 }
 
-// head begins a packet to the peer.
+// head initializes a packet to the peer.
 func (q *qp) head(p *packet, op wire.Opcode, psn verbs.PSN) {
 	p.op, p.dest, p.psn, p.pkey = op, q.dest, psn, q.pkey
 	p.se, p.ackReq, p.n, p.nsg = false, false, 0, 0
 }
 
-// answer makes the next packet of the answer to kept[at].
+// answer builds the next packet of the response kept[at].
 func (q *qp) answer(at int, p *packet) {
 	r := &q.rsp
 	a := &r.kept[at]
@@ -167,10 +168,10 @@ func (q *qp) answer(at int, p *packet) {
 	p.syn, p.msn = wire.AckNoCredits, a.msn
 	if n > 0 {
 		b, ok := q.d.remote(q.pd, a.key, a.addr+uint64(off), int(n), verbs.RemoteRead)
-		if !ok { // it went meanwhile
+		if !ok { // the memory was deregistered meanwhile
 			q.head(p, wire.Acknowledge, a.psn.Add(int(a.sent)))
 			p.syn = wire.NakRemoteAccess
-			if a.given { // a packet that comes twice ends nothing: who has the answer takes no notice
+			if a.given { // a duplicate request is not fatal: a requester that has the response ignores the NAK
 				a.sent = a.npk
 				r.asked &^= 1 << at
 				return
@@ -188,8 +189,8 @@ func (q *qp) answer(at int, p *packet) {
 	}
 }
 
-// answerSent ends the answer to kept[at]; what was executed up to it is
-// acknowledged with it.
+// answerSent records that the response kept[at] was sent completely. The response
+// acknowledges all requests before it.
 func (q *qp) answerSent(at int) {
 	r := &q.rsp
 	a := &r.kept[at]

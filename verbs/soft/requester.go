@@ -9,33 +9,41 @@ import (
 )
 
 // requester is the side of a queue pair that sends requests. Work requests are
-// counted by running numbers, as in sendQueue.
+// identified by running numbers, as in sendQueue.
+//
+// PSNs: una ≤ psn ≤ top. The packets from una up to psn are outstanding. top is beyond
+// psn after goBack, until the packets between are retransmitted.
+//
+// Retransmission: a work request gets its PSNs when it is posted and keeps them. So
+// goBack, skip and resend only move the send position, which is tx, sent and psn. A
+// work request completes after all before it, once all its packets are acknowledged and
+// its READ or atomic response has arrived.
 type requester struct {
-	head uint32    // the oldest that has not ended
-	tx   uint32    // the one that is being sent
-	sent uint32    // packets of it that were sent
+	head uint32    // the oldest work request without a completion
+	tx   uint32    // the work request that is being sent
+	sent uint32    // packets of tx that were sent
 	psn  verbs.PSN // of the next packet
-	una  verbs.PSN // the oldest that is not acknowledged
-	top  verbs.PSN // behind the last that was ever sent
-	late verbs.PSN // answers before it that are missing were requested again; una: none was
-	met  int       // messages of the peer since una moved
-	rd   int       // reads and atomics under way
+	una  verbs.PSN // the oldest PSN that is not acknowledged
+	top  verbs.PSN // one beyond the last PSN ever sent
+	late verbs.PSN // missing responses before it were requested again; una: none were
+	met  int       // messages received from the peer since una advanced: implied ACKs
+	rd   int       // outstanding READs and atomics
 	maxRd,
 	retryCnt, rnrRetry uint8
-	retries, rnrs uint8 // left
-	stuck         bool  // a work request failed here: nothing is sent after it
+	retries, rnrs uint8 // retries left
+	stuck         bool  // a work request failed locally: nothing after it is sent
 	window        window
 	fill          gapFill
-	reorder       reorderBuffer // answers that came before their predecessors
-	gapEnds       ucs.Time      // when those are requested again that are missing; 0: they were
+	reorder       reorderBuffer // responses that arrived before their predecessors
+	gapEnds       ucs.Time      // when missing responses are requested again; 0: no timer
 	probe         probe
 	since         ucs.Time
-	pause         ucs.Time      // the receiver was not ready: send nothing before; negative: for so long from the next look at the clock on
-	timeout       time.Duration // 0: none
+	pause         ucs.Time      // no sending before this time, after an RNR NAK; negative: for so long from the next expire on
+	timeout       time.Duration // of a retransmission; 0: none
 }
 
-// nextRequest makes the next packet of the send queue; false: there is none, or
-// it must wait.
+// nextRequest builds the next packet of the send queue. It returns false if there is
+// none or if sending must wait.
 func (q *qp) nextRequest(p *packet) bool {
 	r := &q.req
 	tail := q.sq.end()
@@ -45,7 +53,7 @@ func (q *qp) nextRequest(p *packet) bool {
 		}
 		w := q.sq.at(r.tx)
 		if !q.mayStart(w) {
-			if w.reads() && r.maxRd == 0 { // it never may
+			if w.reads() && r.maxRd == 0 { // it would never start
 				w.status, r.stuck = verbs.WCLocQPOpErr, true
 				q.endFailed()
 			}
@@ -80,12 +88,12 @@ func (q *qp) nextRequest(p *packet) bool {
 	return false
 }
 
-// ahead is how many packets are under way, less those of the peer that came since
-// the last acknowledgement: where programs answer each other, messages stand for
-// acknowledgements, which are then rare.
+// ahead returns how many packets are outstanding, less the peer's messages received
+// since the last ACK. In a request-response pattern messages imply ACKs, and real ACKs
+// are then rare.
 func (r *requester) ahead() int { return r.psn.Diff(r.una) - r.met }
 
-// reached notes that packets before psn have been sent.
+// reached records that the packets before psn have been sent.
 func (q *qp) reached() {
 	q.rsp.run = 0
 	r := &q.req
@@ -94,7 +102,8 @@ func (q *qp) reached() {
 	}
 }
 
-// mayStart reports whether a message may begin now, or a part of a read.
+// mayStart reports whether the message, or the next part of a READ, may start: a fence
+// waits for outstanding READs and atomics, and these are limited by maxRd.
 func (q *qp) mayStart(w *wqe) bool {
 	r := &q.req
 	if r.sent == 0 && w.flags&verbs.SendFence != 0 && r.rd > 0 {
@@ -106,7 +115,7 @@ func (q *qp) mayStart(w *wqe) bool {
 // reads reports whether w is a read or an atomic operation.
 func (w *wqe) reads() bool { return w.op == verbs.OpRead || atomicOps>>w.op&1 != 0 }
 
-// request makes the next packet of w.
+// request builds the next packet of w and advances the send position.
 func (q *qp) request(w *wqe, p *packet) bool {
 	r := &q.req
 	p.dest, p.psn, p.pkey = q.dest, r.psn, q.pkey
@@ -130,7 +139,7 @@ func (q *qp) request(w *wqe, p *packet) bool {
 	return true
 }
 
-// dataOps are the opcodes of First, Middle, Last and Only, by operation.
+// dataOps lists the opcodes of First, Middle, Last and Only packets by operation.
 var dataOps = [...][4]wire.Opcode{
 	verbs.OpWrite:    {wire.WriteFirst, wire.WriteMiddle, wire.WriteLast, wire.WriteOnly},
 	verbs.OpWriteImm: {wire.WriteFirst, wire.WriteMiddle, wire.WriteLastImm, wire.WriteOnlyImm},
@@ -139,7 +148,8 @@ var dataOps = [...][4]wire.Opcode{
 	verbs.OpSendInv:  {wire.SendFirst, wire.SendMiddle, wire.SendLastInv, wire.SendOnlyInv},
 }
 
-// requestData makes the next packet of a send or write.
+// requestData builds the next packet of a SEND or WRITE. It returns false with w.status
+// set if the payload's memory is not valid.
 func (q *qp) requestData(w *wqe, p *packet) bool {
 	r := &q.req
 	off := int(r.sent) * q.mtu
@@ -174,7 +184,8 @@ func (q *qp) requestData(w *wqe, p *packet) bool {
 	return true
 }
 
-// gather points p at n bytes of w's data from off on.
+// gather makes n bytes of w's data, starting at off, the payload of p. It returns false
+// if a key is not valid.
 func (q *qp) gather(w *wqe, off, n int, p *packet) bool {
 	p.n, p.nsg, p.inline, p.again = n, 0, false, q.req.retries != q.req.retryCnt
 	if n == 0 {
@@ -206,7 +217,7 @@ func (q *qp) gather(w *wqe, off, n int, p *packet) bool {
 	return false
 }
 
-// invalidateHere carries out a local invalidate.
+// invalidateHere executes a local invalidate.
 func (q *qp) invalidateHere(w *wqe) {
 	if q.d.invalidate(q.pd, w.imm) {
 		w.done = true
@@ -218,7 +229,8 @@ func (q *qp) invalidateHere(w *wqe) {
 	q.retire(q.req.una)
 }
 
-// goBack has the requester send again from psn on, which is not before una.
+// goBack moves the send position back to psn, which is not before una, so that all
+// packets from psn on are retransmitted.
 func (q *qp) goBack(psn verbs.PSN) {
 	r := &q.req
 	end := r.tx
@@ -231,7 +243,7 @@ func (q *qp) goBack(psn verbs.PSN) {
 		w := q.sq.at(i)
 		if d := psn.Diff(w.psn); d < int(w.npk) {
 			r.tx, r.psn, r.sent = i, psn, uint32(max(d, 0))
-			r.stuck = false // what failed here comes later, and fails again
+			r.stuck = false // the failed work request is reached again, and fails again
 			q.count(cntRetransmits, 1)
 			for ; i != end; i++ {
 				q.sq.at(i).began = true

@@ -8,50 +8,51 @@ import (
 	"github.com/goucx/goucx/verbs/wire"
 )
 
-// responder is the side of a queue pair that carries requests out.
+// responder is the side of a queue pair that executes requests.
 type responder struct {
-	psn      verbs.PSN // of the next request
+	psn      verbs.PSN // the expected PSN
 	msn      uint32
-	ended    wire.Place // of the last packet: what may follow it
-	kind     wire.Kind  // of the message that is coming
-	held     bool       // recv is taken and not ended
+	ended    wire.Place // position of the last packet in its message: it decides what may follow
+	kind     wire.Kind  // of the message being received
+	held     bool       // recv is consumed and not completed
 	recv     recvWQE
-	off      uint32 // bytes of recv that are filled, or of the write that came
-	addr     uint64 // of the write's next byte
+	off      uint32 // bytes of recv that are filled, or bytes of the WRITE received
+	addr     uint64 // of the WRITE's next byte
 	key      uint32
-	left     uint32 // bytes of the write
+	left     uint32 // bytes of the WRITE not yet received
 	minTimer uint8
 
-	// Reads and atomics are remembered, so that lost answers can be given again.
+	// Recent READs and atomics, so that lost responses can be sent again.
 	kept  [maxDestRd]answer // by running number
-	max   uint32            // how many; it may change under them
-	keptN uint32            // running number of the next
-	asked uint16            // bit i: kept[i] is to be answered
+	max   uint32            // how many are kept; Modify may change it
+	keptN uint32            // running number of the next entry
+	asked uint16            // bit i: the response kept[i] is to be sent
 
-	ack   verbs.PSN     // what a plain acknowledgement carries: never the PSN of a READ or an atomic
-	due   bool          // an acknowledgement
-	soon  bool          // without waiting for more to acknowledge
-	long  bool          // the last packet is of a long message, and asked
-	nak   wire.Syndrome // instead; 0: none
+	// ACK state: the pending acknowledgement, which may be delayed.
+	ack   verbs.PSN     // PSN of the ACK: never that of a READ or atomic
+	due   bool          // an ACK or NAK is pending
+	soon  bool          // it is not delayed any more
+	long  bool          // the last packet belongs to a long message and had AckReq
+	nak   wire.Syndrome // the pending NAK or RNR NAK; 0: an ACK
 	gap   gapState
-	stood uint32 // ends of messages and packets that asked, since the last acknowledgement
-	run   uint32 // the same since the last request or acknowledgement went to the peer
+	stood uint32 // message ends and packets with AckReq since the last ACK
+	run   uint32 // the same since the last request or ACK was sent to the peer
 	dueAt ucs.Time
-	fatal bool // the queue pair ends when nak is told
+	fatal bool // a request was refused: the QP enters the error state once the NAK is sent
 
-	// Requests whose predecessors are missing.
+	// Requests whose predecessors are missing: reorder.go.
 	reorder reorderBuffer
-	passed  int      // requests that came since the gap opened
-	gapEnds ucs.Time // when it is reported, of gapOpen
+	passed  int      // requests received since the gap opened
+	gapEnds ucs.Time // when an open gap is reported
 }
 
-// maxDestRd is the most reads and atomics of a peer that are remembered.
+// maxDestRd is how many READs and atomics of the peer are kept at most.
 const maxDestRd = 16
 
-// Without being asked a responder acknowledges after so many packets in a row, or
-// so late. Where each is answered by a request, which tells the peer's program
-// what it wants to know, it takes more, and longer. With a packet that goes anyway
-// it acknowledges after half as many.
+// Delayed ACKs. Without AckReq a responder acknowledges after ackPackets packets in a
+// row, or after ackDelay. If requests of its own are sent between them, these imply
+// ACKs for the peer's program. The limits are then ackAnswered packets and ackLate. A
+// piggybacked ACK costs no packet: half as many suffice for it.
 const (
 	ackPackets  = 4
 	ackDelay    = ucs.Time(20_000)
@@ -59,7 +60,8 @@ const (
 	ackLate     = 10 * ackDelay
 )
 
-// requested acts on a request of the peer.
+// requested processes a request of the peer: it executes the expected one, and passes
+// duplicates and requests out of order on.
 func (q *qp) requested(p *packet, info *wire.Info, now ucs.Time) {
 	r := &q.rsp
 	if !q.known {
@@ -80,7 +82,7 @@ func (q *qp) requested(p *packet, info *wire.Info, now ucs.Time) {
 		q.count(cntDuplicates, 1)
 		q.again(p, info)
 		if len(r.reorder.held) != 0 {
-			q.tellGap() // a probe: the NAK may be lost
+			q.tellGap() // probably a probe: the NAK may be lost
 		}
 		return
 	}
@@ -107,17 +109,18 @@ func (q *qp) requested(p *packet, info *wire.Info, now ucs.Time) {
 		r.gapFilled()
 	}
 	if info.Kind == wire.KindReadRequest || info.Kind == wire.KindAtomic {
-		return // the answer acknowledges
+		return // the response acknowledges
 	}
 	q.stands(p.ackReq, info.Place, now)
 }
 
-// stands notes a packet that was carried out, to be acknowledged; asked: soon.
+// stands updates the ACK state after a SEND or WRITE packet was executed. asked is set
+// if the packet had AckReq.
 func (q *qp) stands(asked bool, place wire.Place, now ucs.Time) {
 	r := &q.rsp
 	r.ack, r.psn = r.psn, r.psn.Add(1)
 	if !asked && !place.Ends() {
-		return // the end of its train asks
+		return // the last packet of its segment batch has AckReq
 	}
 	r.stood++
 	r.run++
@@ -126,7 +129,7 @@ func (q *qp) stands(asked bool, place wire.Place, now ucs.Time) {
 	switch {
 	case asked || r.run >= ackPackets || r.stood >= ackAnswered:
 		r.soon = true
-	case r.run > 2 || r.run == 1 && r.stood > 1: // runs already
+	case r.run > 2 || r.run == 1 && r.stood > 1: // the timer runs already
 	case r.run == 2:
 		r.dueAt = now + ackDelay
 		q.d.due(q, r.dueAt)
@@ -136,7 +139,7 @@ func (q *qp) stands(asked bool, place wire.Place, now ucs.Time) {
 	}
 }
 
-// fits reports whether a packet may follow the last one.
+// fits reports whether a packet may follow the last one in message order.
 func (q *qp) fits(info *wire.Info) bool {
 	r := &q.rsp
 	open := !r.ended.Ends()
@@ -146,7 +149,8 @@ func (q *qp) fits(info *wire.Info) bool {
 	return open && r.kind == info.Kind
 }
 
-// refuse answers that the request cannot be carried out; the queue pair ends.
+// refuse schedules a NAK and raises the event for it. The queue pair enters the error
+// state once the NAK is sent.
 func (q *qp) refuse(s wire.Syndrome) {
 	r := &q.rsp
 	r.nak, r.due, r.soon, r.fatal = s, true, true, true
@@ -158,7 +162,8 @@ func (q *qp) refuse(s wire.Syndrome) {
 	q.d.raise(verbs.AsyncEvent{Type: ev, QP: q})
 }
 
-// takeRecv takes a receive; without one the peer is told to wait.
+// takeRecv consumes a receive for the current message. If there is none it schedules an
+// RNR NAK and returns false.
 func (q *qp) takeRecv() bool {
 	r := &q.rsp
 	if r.held {
@@ -167,13 +172,13 @@ func (q *qp) takeRecv() bool {
 	r.held = q.takeRecvWQE(&r.recv)
 	if !r.held {
 		r.nak, r.due, r.soon = wire.RNR(r.minTimer), true, true
-		r.gap = gapRNR // what comes behind is dropped
+		r.gap = gapRNR // later requests are dropped: the requester retransmits them
 		q.count(cntRNRNaks, 1)
 	}
 	return r.held
 }
 
-// takeRecvWQE takes the next receive of the queue pair's own queue or the shared one.
+// takeRecvWQE consumes the next receive of the queue pair's own queue or of the SRQ.
 func (q *qp) takeRecvWQE(w *recvWQE) bool {
 	if q.srq != nil {
 		return q.srq.take(w)
@@ -181,6 +186,8 @@ func (q *qp) takeRecvWQE(w *recvWQE) bool {
 	return q.rq.take(w)
 }
 
+// takeSend executes a SEND packet. It returns false if the packet was refused, or if no
+// receive is posted.
 func (q *qp) takeSend(p *packet, info *wire.Info) bool {
 	r := &q.rsp
 	if info.Place.Begins() {
@@ -226,7 +233,7 @@ func (q *qp) takeSend(p *packet, info *wire.Info) bool {
 	return true
 }
 
-// lengthFits holds a packet's payload against its place in the message.
+// lengthFits checks a packet's payload length against its position in the message.
 func (q *qp) lengthFits(p *packet, place wire.Place) bool {
 	switch place {
 	case wire.PlaceOnly:
@@ -238,6 +245,8 @@ func (q *qp) lengthFits(p *packet, place wire.Place) bool {
 	}
 }
 
+// takeWrite executes a WRITE packet. It returns false if the packet was refused, or if
+// it needs a receive and none is posted.
 func (q *qp) takeWrite(p *packet, info *wire.Info) bool {
 	r := &q.rsp
 	if q.access&verbs.RemoteWrite == 0 {
@@ -288,11 +297,12 @@ func (q *qp) takeWrite(p *packet, info *wire.Info) bool {
 	return true
 }
 
-// keep remembers a read or atomic operation; nil: the peer has too many.
+// keep stores a READ or atomic request, so that its response can be sent again. It
+// returns nil if the peer has too many outstanding; the request is refused then.
 func (q *qp) keep(p *packet, npk uint32) *answer {
 	r := &q.rsp
 	for bits.OnesCount16(r.asked) >= int(max(r.max, 1)) && r.kept[r.oldest()].given {
-		r.asked &^= 1 << r.oldest() // the peer has that answer, or it would not ask for more
+		r.asked &^= 1 << r.oldest() // the peer has that response: otherwise it would not send another request
 	}
 	if bits.OnesCount16(r.asked) >= int(r.max) {
 		q.refuse(wire.NakInvalid)
@@ -304,6 +314,7 @@ func (q *qp) keep(p *packet, npk uint32) *answer {
 	return a
 }
 
+// takeRead checks a READ request and schedules its response.
 func (q *qp) takeRead(p *packet) bool {
 	r := &q.rsp
 	if q.access&verbs.RemoteRead == 0 {
@@ -332,6 +343,7 @@ func (q *qp) takeRead(p *packet) bool {
 	return true
 }
 
+// takeAtomic executes an atomic request and schedules its response.
 func (q *qp) takeAtomic(p *packet) bool {
 	r := &q.rsp
 	if q.access&verbs.RemoteAtomic == 0 {
@@ -366,14 +378,14 @@ func (q *qp) takeAtomic(p *packet) bool {
 	return true
 }
 
-// endRecv ends the receive that is held.
+// endRecv completes the current receive with status s.
 func (q *qp) endRecv(s verbs.WCStatus) {
 	c := verbs.WC{ID: q.rsp.recv.id, Status: s, Op: verbs.WCRecv, QPN: q.num}
 	q.tell(q.recvCQ, &c, false)
 	q.count(cntCQEs, 1)
 }
 
-// failRecv ends the receive and the queue pair with an error of this side.
+// failRecv completes the receive with a local error and refuses the request.
 func (q *qp) failRecv(s verbs.WCStatus, nak wire.Syndrome) {
 	q.rsp.held = false
 	q.endRecv(s)

@@ -7,7 +7,7 @@ import (
 	"github.com/goucx/goucx/verbs"
 )
 
-// linkKind is what a device sends through.
+// linkKind is the kind of a device's link.
 type linkKind uint8
 
 const (
@@ -16,7 +16,8 @@ const (
 	overFabric
 )
 
-// route is the way to a peer's port, by the link that leads there.
+// route is the resolved address of a peer's port. Only the field of the device's link
+// is set.
 type route struct {
 	peer    *device
 	udp     udpPeer
@@ -24,18 +25,18 @@ type route struct {
 	foreign bool
 }
 
-// isForeign reports whether a peer with these features may be another device than a
-// soft one. It is the one place that decides this. The in-process link leads to soft
-// devices only.
+// isForeign reports whether a peer with these features may be something else than a
+// soft device. No other code decides this. The in-process link reaches soft devices
+// only.
 func (d *device) isForeign(features uint32) bool {
 	return d.kind != overInproc && features&verbs.PeerGoucx == 0
 }
 
-// foreign reports whether what q receives may come from a foreign peer. A datagram
-// may come from any device.
+// foreign reports whether packets for q may come from a foreign peer. A datagram may
+// come from any device.
 func (q *qp) foreign() bool { return q.typ == verbs.UD || q.to.foreign }
 
-// openLink connects the device.
+// openLink opens the device's link.
 func (d *device) openLink() (err error) {
 	switch {
 	case d.conf.Link == LinkUDP:
@@ -63,7 +64,7 @@ func (d *device) openLink() (err error) {
 	return nil
 }
 
-// closeLink disconnects the device.
+// closeLink closes the device's link.
 func (d *device) closeLink() error {
 	switch d.kind {
 	case overUDP:
@@ -76,8 +77,8 @@ func (d *device) closeLink() error {
 	return nil
 }
 
-// resolve finds the way to an address, which checkAddress has let pass, of a peer
-// with these features.
+// resolve resolves an address that checkAddress has accepted, of a peer with these
+// features.
 func (d *device) resolve(a *verbs.AHAttr, features uint32) (r route, err error) {
 	r.foreign = d.isForeign(features)
 	switch d.kind {
@@ -93,7 +94,7 @@ func (d *device) resolve(a *verbs.AHAttr, features uint32) (r route, err error) 
 	return r, err
 }
 
-// clock is the time by which the device runs.
+// clock returns the device's time.
 func (d *device) clock() ucs.Time {
 	if d.kind == overFabric {
 		return d.fab.fabric.Now()
@@ -101,8 +102,8 @@ func (d *device) clock() ucs.Time {
 	return ucs.Now()
 }
 
-// send sends what the queue pair has to send; true: more is left than the link
-// takes now.
+// send sends what the queue pair has to send. It returns true if the link accepts no
+// more now and something is left.
 func (q *qp) send(now ucs.Time) bool {
 	switch q.d.kind {
 	case overUDP:
@@ -117,7 +118,7 @@ func (q *qp) send(now ucs.Time) bool {
 	}
 }
 
-// sendOne sends one packet; where the link has no room, it is lost.
+// sendOne sends one packet. If the link has no room the packet is lost.
 func (q *qp) sendOne(to *route, p *packet) {
 	d := q.d
 	switch d.kind {
@@ -144,8 +145,8 @@ func (q *qp) sendOne(to *route, p *packet) {
 	}
 }
 
-// receive acts on what has come; it gives the number of packets. The caller has
-// the receive token.
+// receive processes received packets and returns their number. The caller holds the
+// receive token.
 func (d *device) receive(now ucs.Time) int {
 	switch d.kind {
 	case overUDP:
@@ -163,7 +164,7 @@ func (d *device) receive(now ucs.Time) int {
 // arrived reports whether there may be something to receive.
 func (d *device) arrived() bool { return d.kind != overInproc || d.in.ready() }
 
-// sendFabric sends packet by packet.
+// sendFabric sends over a Fabric, packet by packet.
 func (q *qp) sendFabric(now ucs.Time) bool {
 	var p packet
 	for q.nextReply(&p) || q.nextRequest(&p) {
@@ -172,8 +173,8 @@ func (q *qp) sendFabric(now ucs.Time) bool {
 	return false
 }
 
-// fromFabric acts on what the fabric brings. The fabric calls it, one packet at
-// a time.
+// fromFabric processes a packet from the Fabric, which calls it for one packet at a
+// time.
 func (d *device) fromFabric(from netip.AddrPort, b []byte, now ucs.Time) {
 	d.now.Store(int64(now))
 	var p packet

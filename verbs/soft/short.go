@@ -6,14 +6,18 @@ import (
 	"github.com/goucx/goucx/verbs/wire"
 )
 
-// The short way: a send whose data stands in the work request and fits a cell,
-// to a peer of this program, by a queue pair that has nothing else to do. It goes
-// from the post into the peer's inbox, and from there into the receive and the
-// completion, in one function at each end. Both do what the machines would do,
-// store what those need to go on, and leave everything unusual to them; one
-// script runs both ways in TestShortWay.
+// The in-process fast path is for a SEND whose data is inline and fits a cell. The
+// queue pair must have nothing else to do.
+//
+// The message moves from PostSend into the peer's inbox, and from there into the
+// receive buffer and the completion, in one function at each end: sendShort and
+// arriveShort. Both have the effect of requester and responder and leave the same
+// state. Each first checks all conditions and returns false, without side effects, if
+// anything is unusual; the engine then takes the general path. TestShortWay runs one
+// script over both paths.
 
-// shortest is the longest message that goes the short way; -1: none does.
+// shortest returns the longest message of the in-process fast path, or -1 if the queue
+// pair has none.
 func (q *qp) shortest() int {
 	if q.d.kind != overInproc || q.typ != verbs.RC {
 		return -1
@@ -21,8 +25,9 @@ func (q *qp) shortest() int {
 	return min(smallLen, q.caps.MaxInline)
 }
 
-// sendShort posts and sends r; false: it does not go the short way, and nothing
-// was done. The caller owns the queue pair and has the posters' lock.
+// sendShort posts and sends r. It returns false, without side effects, if r cannot take
+// the fast path. The caller owns the queue pair and holds the posters' lock; sendShort
+// keeps both.
 //
 // hot: BenchmarkPingPong.
 func (q *qp) sendShort(r *verbs.SendWR) bool {
@@ -53,7 +58,7 @@ func (q *qp) sendShort(r *verbs.SendWR) bool {
 	if q.rsp.mayRide() {
 		c.ride(q.acknowledged())
 	}
-	storeRelease32(&c.seq, seq) // now: what follows is not on the message's way
+	storeRelease32(&c.seq, seq) // publish first: what follows is not on the message's critical path
 	q.reached()
 	s.next = m.psn
 	w.done, w.began, w.status, w.got = false, false, verbs.WCSuccess, 0
@@ -69,8 +74,8 @@ func (q *qp) sendShort(r *verbs.SendWR) bool {
 	return true
 }
 
-// atRest reports whether the next message would go out at once, and nothing
-// before it.
+// atRest reports whether the next posted message can be sent at once and nothing is to
+// be sent before it.
 func (q *qp) atRest() bool {
 	s, m, r := &q.sq, &q.req, &q.rsp
 	t := s.end()
@@ -79,8 +84,8 @@ func (q *qp) atRest() bool {
 		!q.lost && q.stateNow() == verbs.StateRTS
 }
 
-// arriveShort acts on the cell of a short send, from the peer; false: something
-// is unusual, and nothing was done. The caller owns the queue pair.
+// arriveShort processes a cell that sendShort of the peer filled. It returns false,
+// without side effects, if anything is unusual. The caller owns the queue pair.
 //
 // hot: BenchmarkPingPong.
 func (q *qp) arriveShort(c *cell, now ucs.Time) bool {
@@ -113,7 +118,7 @@ func (q *qp) arriveShort(c *cell, now ucs.Time) bool {
 	return true
 }
 
-// recvs is the queue that receives come from.
+// recvs returns the queue that receives are taken from.
 func (q *qp) recvs() *recvRing {
 	if q.srq != nil {
 		return &q.srq.recvRing
@@ -121,8 +126,9 @@ func (q *qp) recvs() *recvRing {
 	return &q.rq
 }
 
-// peekShort gives the next receive, of one piece, and where n bytes go there;
-// false: it is something else. What is given is taken by skipShort or left.
+// peekShort returns the next receive and the memory for n bytes of it, if it has one
+// SGE. It returns false for any other receive, or if there is none. After true the
+// caller calls skipShort, or stay on the queue.
 func (q *qp) peekShort(n uint32) (id uint64, to []byte, ok bool) {
 	r := q.recvs()
 	e := r.peek()
@@ -139,7 +145,7 @@ func (q *qp) peekShort(n uint32) (id uint64, to []byte, ok bool) {
 	return id, to, ok
 }
 
-// skipShort takes what peekShort gave.
+// skipShort removes the receive that peekShort returned.
 func (q *qp) skipShort() {
 	if q.srq != nil {
 		q.srq.skip()
@@ -148,8 +154,8 @@ func (q *qp) skipShort() {
 	q.rq.skip()
 }
 
-// acked acts on the acknowledgement in a cell; false: something is unusual, and
-// nothing was done.
+// acked processes an ACK piggybacked in a cell. It returns false, without side effects,
+// if anything is unusual.
 func (q *qp) acked(psn verbs.PSN) bool {
 	m := &q.req
 	if psn.Before(m.una) || !psn.Before(m.psn) || m.rd != 0 || m.stuck {

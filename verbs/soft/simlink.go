@@ -10,45 +10,45 @@ import (
 	"github.com/goucx/goucx/verbs/wire"
 )
 
-// Fabric carries packets as datagrams, in place of a socket: a simulated network
-// (the network of internal/sim is one), or the in-process one for devices with
-// faults. Each datagram is one packet, from BTH to ICRC; addresses are GID and
-// LID of the devices.
+// Fabric carries packets as datagrams in place of a socket. The network of internal/sim
+// is one, for simulations. Another connects the in-process devices of a Switch when
+// they have faults. Each datagram is one packet, from BTH to ICRC. Addresses are GID
+// and LID of the devices.
 type Fabric interface {
-	// Attach has recv called with what arrives at an address. The bytes are the
-	// fabric's again when it returns.
+	// Attach registers recv to be called with the datagrams for an address. The fabric
+	// owns b again when recv returns.
 	Attach(at netip.AddrPort, recv func(from netip.AddrPort, b []byte, now ucs.Time))
-	// Detach ends that.
+	// Detach removes the registration.
 	Detach(at netip.AddrPort)
-	// Send carries a copy of b, or loses it. It never calls a receiver itself.
+	// Send delivers a copy of b, or loses it. It never calls a receiver itself.
 	Send(from, to netip.AddrPort, b []byte)
-	// Now is the time by which devices on this fabric run.
+	// Now returns the time of the devices on this fabric.
 	Now() ucs.Time
 }
 
-// fabricRoute is the way to a device over a fabric.
+// fabricRoute is the resolved address of a device on a Fabric.
 type fabricRoute struct {
 	to     netip.AddrPort
 	prefix wire.Prefix
 }
 
-// fabricLink is a device's link to a Fabric. Packets are serialised one by one,
-// and pass the device's faults on their way out and in.
+// fabricLink is a device's link to a Fabric. It encodes packets one by one, and applies
+// the device's faults to sent and received packets.
 type fabricLink struct {
 	fabric Fabric
-	mail   *mail // the fabric, where that is to be polled
+	mail   *mail // the fabric, if it must be polled
 	self   netip.AddrPort
-	// act is given what arrives.
+	// act processes a received datagram.
 	act  func(from netip.AddrPort, b []byte, now ucs.Time)
 	wake func()
 
 	mu      sync.Mutex // never held during act
-	buf     []byte     // the packet being sent
+	buf     []byte     // scratch for encoding
 	out, in *faultLine[netip.AddrPort]
 }
 
-// newFabricLink makes the link of the device with address self; open connects
-// it. faults may be nil.
+// newFabricLink returns the link of the device with address self, not yet attached.
+// faults may be nil.
 func newFabricLink(f Fabric, self netip.AddrPort, faults *Faults) *fabricLink {
 	l := &fabricLink{fabric: f, self: self}
 	l.mail, _ = f.(*mail)
@@ -61,7 +61,7 @@ func newFabricLink(f Fabric, self netip.AddrPort, faults *Faults) *fabricLink {
 	return l
 }
 
-// open connects the link. wake is called when something is to be polled.
+// open attaches the link. wake is called when there is something to poll.
 func (l *fabricLink) open(act func(from netip.AddrPort, b []byte, now ucs.Time), wake func()) {
 	l.act, l.wake = act, wake
 	if l.mail != nil {
@@ -71,16 +71,16 @@ func (l *fabricLink) open(act func(from netip.AddrPort, b []byte, now ucs.Time),
 	l.fabric.Attach(l.self, l.arrived)
 }
 
-// close disconnects it. Packets held back are lost.
+// close detaches the link. Delayed packets are lost.
 func (l *fabricLink) close() { l.fabric.Detach(l.self) }
 
-// route is the way to the device with that address.
+// route returns the route to the device with that address.
 func (l *fabricLink) route(a *verbs.AHAttr) fabricRoute {
 	to := fabricAddr(a.DGID, a.DLID)
 	return fabricRoute{to, wire.NewPrefix(l.self, to)}
 }
 
-// fabricAddr is the address of a device. A LID of 0 stands for 4791.
+// fabricAddr returns the address of a device. LID 0 means 4791.
 func fabricAddr(g verbs.GID, lid uint16) netip.AddrPort {
 	if lid == 0 {
 		lid = wire.Port
@@ -88,10 +88,10 @@ func fabricAddr(g verbs.GID, lid uint16) netip.AddrPort {
 	return netip.AddrPortFrom(g.Addr(), lid)
 }
 
-// send sends p.
+// send encodes and sends p.
 func (l *fabricLink) send(to *fabricRoute, p *packet, now ucs.Time) {
 	if l.out != nil {
-		defer l.wake() // for what is held back
+		defer l.wake() // for delayed packets
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -106,13 +106,13 @@ func (l *fabricLink) send(to *fabricRoute, p *packet, now ucs.Time) {
 	l.release(now)
 }
 
-// packetRoom gives scratch for p from BTH to ICRC.
+// packetRoom returns scratch memory for p from BTH to ICRC.
 func packetRoom(buf *[]byte, p *packet) []byte {
 	*buf = slices.Grow((*buf)[:0], maxHeaders+p.n+wire.Pad(p.n)+wire.ICRCLen)
 	return (*buf)[:cap(*buf)]
 }
 
-// release sends what is due. The caller has the lock.
+// release sends the delayed packets that are due. The caller holds mu.
 func (l *fabricLink) release(now ucs.Time) {
 	for h, ok := l.out.take(now); ok; h, ok = l.out.take(now) {
 		l.fabric.Send(l.self, h.dest, h.b)
@@ -120,7 +120,7 @@ func (l *fabricLink) release(now ucs.Time) {
 	}
 }
 
-// arrived is the fabric's receiver.
+// arrived processes a datagram that the fabric delivers.
 func (l *fabricLink) arrived(from netip.AddrPort, b []byte, now ucs.Time) {
 	if l.in == nil {
 		l.act(from, b, now)
@@ -132,8 +132,9 @@ func (l *fabricLink) arrived(from netip.AddrPort, b []byte, now ucs.Time) {
 	l.pollFaults(now)
 }
 
-// poll sends and acts on what faults held back until now, and on what waits in
-// the mail; it gives the number of packets from there. The engine's pass calls it.
+// poll sends and processes the delayed packets that are due, and processes the packets
+// that a polled fabric has queued. It returns the number of the latter. The engine's
+// pass calls it.
 func (l *fabricLink) poll(now ucs.Time) int {
 	if l.out != nil {
 		l.pollFaults(now)
@@ -159,7 +160,7 @@ func (l *fabricLink) pollFaults(now ucs.Time) {
 	}
 }
 
-// next is when poll has something to do; 0: never.
+// next returns when poll has something to do; 0: never.
 func (l *fabricLink) next() ucs.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -175,9 +176,9 @@ func (l *fabricLink) next() ucs.Time {
 	return next
 }
 
-// parse checks the ICRC of what came from a device, and decodes it; p's payload
-// stays in b. Without the right checksum, intact is false. id is the IPv4
-// identification that the checksum was computed with; soft devices use 0.
+// parse checks the ICRC of a received packet and decodes it. p's payload points into b.
+// intact is false if the checksum is wrong. id is the IPv4 identification that the
+// checksum was computed with; soft devices use 0.
 func (l *fabricLink) parse(from netip.AddrPort, b []byte, p *packet) (f wire.Fault, id uint16, intact bool) {
 	if from.Addr().Is4() != l.self.Addr().Is4() {
 		return wire.FaultNone, 0, false

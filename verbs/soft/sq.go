@@ -7,43 +7,43 @@ import (
 	"github.com/goucx/goucx/verbs"
 )
 
-// wqe is a send work request in the send queue. What the short way needs stands
-// first.
+// wqe is a send work request in the send queue. The fields that the fast path needs
+// come first.
 type wqe struct {
 	id     uint64
 	op     verbs.Opcode
 	flags  verbs.SendFlags
 	nsg    uint8
-	done   bool           // answered: reads, atomics and what is local
-	began  bool           // it was sent before, in part at least, and goes out again
-	status verbs.WCStatus // it failed here; told when its turn comes
+	done   bool           // response received, or executed: READs, atomics and local operations
+	began  bool           // sent before, at least in part, and to be retransmitted
+	status verbs.WCStatus // of a local failure; reported when all before it have completed
 	n      uint32         // bytes
-	npk    uint32         // packet numbers that it takes
+	npk    uint32         // number of PSNs that it takes
 	psn    verbs.PSN
-	got    uint32 // of a read's answer
+	got    uint32 // bytes of a READ's response received
 	inline [verbs.InlineLen]byte
 	imm    uint32
 	rkey   uint32
 	remote uint64
-	a, b   uint64 // swap and compare; of a datagram: see datagram.go
-	to     *ah    // of a datagram, as it was found by the post; nil: there was none
+	a, b   uint64 // swap and compare value; of a datagram: destination QPN and Q_Key
+	to     *ah    // of a datagram: the address handle found when it was posted; nil: there was none
 	sg     [verbs.MaxSGE]verbs.SGE
 }
 
-// sendQueue is a queue pair's send queue. Posters write behind tail and have the
-// lock in the owner word; the owner reads what lies before it. It starts empty and
-// doubles on use.
+// sendQueue is a queue pair's send queue: a ring that starts empty and doubles when
+// full. Posters write beyond tail and hold the lock in the owner word. The owner reads
+// what lies before tail.
 type sendQueue struct {
-	single  bool // under a thread domain: no lock
+	single  bool // with a thread domain: tail needs no lock
 	max     uint32
 	ring    []wqe
-	next    verbs.PSN // of the next that is posted
+	next    verbs.PSN // PSN of the next posted request
 	tail    cursor
-	head    atomic.Uint32 // requester.head, for posters
-	counted sendCounts    // by posters
+	head    atomic.Uint32 // copy of requester.head for the posters
+	counted sendCounts    // counters of the posters
 }
 
-// end is the running number behind the last work request.
+// end returns the running number after the last posted work request.
 func (s *sendQueue) end() uint32 { return uint32(s.tail.pos()) }
 
 const minSends = 4
@@ -55,11 +55,11 @@ func (s *sendQueue) init(depth int) {
 	}
 }
 
-// at gives the work request with that running number.
+// at returns the work request with that running number.
 func (s *sendQueue) at(i uint32) *wqe { return &s.ring[i&uint32(len(s.ring)-1)] }
 
-// post queues wrs in order. The caller has the posters' lock; owned: and the
-// queue pair.
+// post queues wrs in order and publishes them: the store of tail pairs with the load in
+// end. The caller holds the posters' lock. If owned is set it also owns the queue pair.
 func (q *qp) post(wrs []verbs.SendWR, owned bool) (int, ucs.Status) {
 	s := &q.sq
 	st := ucs.OK
@@ -80,9 +80,10 @@ func (q *qp) post(wrs []verbs.SendWR, owned bool) (int, ucs.Status) {
 	return n, st
 }
 
-// growSends doubles the ring; false: it is as large as it may be. The poster has
-// the lock, and filled the ring up to tail without having told the owner so far;
-// it waits for the owner, if it is another, who never waits for the lock.
+// growSends doubles the ring. It returns false if the queue has its full size. The
+// caller holds the posters' lock; it has filled the ring up to tail, but not published
+// the new entries yet. It waits for the owner if that is another goroutine. This cannot
+// deadlock, because an owner never waits for the posters' lock.
 func (q *qp) growSends(tail uint32, owned bool) bool {
 	s := &q.sq
 	if uint32(len(s.ring)) >= s.max {
@@ -103,7 +104,7 @@ func (q *qp) growSends(tail uint32, owned bool) bool {
 	return true
 }
 
-// fill makes a work request of r, or refuses it.
+// fill stores r in w, or returns why it cannot be posted.
 func (q *qp) fill(w *wqe, r *verbs.SendWR) ucs.Status {
 	if q.fillsShort(r) {
 		q.fillShort(w, r)
@@ -149,12 +150,12 @@ func (q *qp) fill(w *wqe, r *verbs.SendWR) ucs.Status {
 	return ucs.OK
 }
 
-// fillsShort reports whether fillShort is for r.
+// fillsShort reports whether fillShort can store r.
 func (q *qp) fillsShort(r *verbs.SendWR) bool {
 	return shortOps>>r.Op&1 != 0 && r.Flags&verbs.SendInline != 0 && r.NumSG == 0 && int(r.InlineLen) <= q.inlined
 }
 
-// fillShort is fill for data that stands in r, which is of RC and not too long.
+// fillShort is fill for inline data on an RC queue pair, no longer than q.inlined.
 func (q *qp) fillShort(w *wqe, r *verbs.SendWR) {
 	w.id, w.op, w.flags, w.nsg = r.ID, r.Op, r.Flags, 0
 	w.done, w.began, w.status, w.got = false, false, verbs.WCSuccess, 0
@@ -168,7 +169,7 @@ func (q *qp) fillShort(w *wqe, r *verbs.SendWR) {
 	q.sq.next = w.psn.Add(1)
 }
 
-// fillInline copies the data into the work request.
+// fillInline copies r's data into w.
 func (q *qp) fillInline(w *wqe, r *verbs.SendWR, n int) ucs.Status {
 	if r.NumSG == 0 {
 		w.n = uint32(r.InlineLen)
@@ -191,26 +192,27 @@ func (q *qp) fillInline(w *wqe, r *verbs.SendWR, n int) ucs.Status {
 	return ucs.OK
 }
 
-// sendOps says which work requests a queue pair of a type takes.
+// sendOps are the opcodes that a queue pair type accepts.
 var sendOps = map[verbs.QPType]uint32{
 	verbs.RC: 1<<verbs.OpWrite | 1<<verbs.OpWriteImm | 1<<verbs.OpSend | 1<<verbs.OpSendImm | 1<<verbs.OpRead |
 		1<<verbs.OpCompareSwap | 1<<verbs.OpFetchAdd | 1<<verbs.OpLocalInv | 1<<verbs.OpSendInv,
 	verbs.UD: 1<<verbs.OpSend | 1<<verbs.OpSendImm,
 }
 
-// inlineOps may carry their data in the work request.
+// inlineOps are the operations that may carry inline data.
 const inlineOps = 1<<verbs.OpWrite | 1<<verbs.OpWriteImm | 1<<verbs.OpSend | 1<<verbs.OpSendImm | 1<<verbs.OpSendInv
 
-// shortOps are those whose messages have no more than data and, of a write, where
-// it goes.
+// shortOps are the operations of the fast path: their messages have only data and, for
+// a WRITE, its address.
 const shortOps = 1<<verbs.OpWrite | 1<<verbs.OpSend
 
-// plainOps take packets, and an acknowledgement of the last ends them.
+// plainOps are the operations that take PSNs and complete when the last is
+// acknowledged.
 const plainOps = inlineOps
 
 const atomicOps = 1<<verbs.OpCompareSwap | 1<<verbs.OpFetchAdd
 
-// check looks at what can be known when r is posted.
+// check checks what can be checked when r is posted.
 func (q *qp) check(r *verbs.SendWR) ucs.Status {
 	if r.Op >= 32 || q.ops>>r.Op&1 == 0 {
 		return ucs.InvalidParam

@@ -8,21 +8,21 @@ import (
 	"github.com/goucx/goucx/verbs"
 )
 
-// srq is a shared receive queue. Its pieces are memory of pd, whatever the
-// protection of the queue pairs is.
+// srq is a shared receive queue. Its SGEs are memory of pd, whatever the domains of the
+// queue pairs are.
 type srq struct {
 	recvRing
 	d     *device
 	pd    *pd
-	limit atomic.Uint32 // changed under head
+	limit atomic.Uint32 // of the limit event; 0: not armed
 
-	// Under d.mu.
+	// Guarded by d.mu.
 	users  int
 	closed bool
 	at     int // in device.srqs
 }
 
-// CreateSRQ makes a shared receive queue.
+// CreateSRQ creates a shared receive queue.
 func (p *pd) CreateSRQ(a verbs.SRQAttr) (verbs.SRQ, error) {
 	d := p.d
 	switch {
@@ -31,7 +31,7 @@ func (p *pd) CreateSRQ(a verbs.SRQAttr) (verbs.SRQ, error) {
 	case a.MaxSGE < 0 || a.MaxSGE > verbs.MaxSGE:
 		return nil, fmt.Errorf("create shared receive queue: MaxSGE %d, want 0 to %d: %w", a.MaxSGE, verbs.MaxSGE, ucs.ErrInvalid)
 	case a.Limit != 0:
-		return nil, fmt.Errorf("create shared receive queue: Limit %d; it is set when receives are posted: %w", a.Limit, ucs.ErrInvalid)
+		return nil, fmt.Errorf("create shared receive queue: Limit %d, want 0: SetLimit arms the event: %w", a.Limit, ucs.ErrInvalid)
 	}
 	s := &srq{d: d, pd: p}
 	s.init(a.MaxWR, p.single())
@@ -50,7 +50,8 @@ func (s *srq) place() *int { return &s.at }
 // PostRecv queues receives.
 func (s *srq) PostRecv(wrs []verbs.RecvWR) (int, ucs.Status) { return s.post(wrs) }
 
-// take gives the next receive, and the event when fewer than the limit are left.
+// take consumes the next receive. It raises the limit event if fewer receives than the
+// limit are left.
 func (s *srq) take(w *recvWQE) bool {
 	ok := s.recvRing.take(w)
 	if ok && s.limit.Load() != 0 {
@@ -59,7 +60,7 @@ func (s *srq) take(w *recvWQE) bool {
 	return ok
 }
 
-// skip takes what peek gave, and raises the event as take does.
+// skip removes the receive that peek returned, and raises the event as take does.
 func (s *srq) skip() {
 	s.recvRing.skip()
 	if s.limit.Load() != 0 {
@@ -67,7 +68,7 @@ func (s *srq) skip() {
 	}
 }
 
-// checkLimit raises the event, once, where fewer receives than the limit are
+// checkLimit raises the event and disarms it, if fewer receives than the limit are
 // left.
 func (s *srq) checkLimit() {
 	l := s.limit.Load()
@@ -76,7 +77,7 @@ func (s *srq) checkLimit() {
 	}
 }
 
-// SetLimit arms the event; it comes at once where fewer are queued already.
+// SetLimit arms the event. It is raised at once if fewer receives are queued already.
 func (s *srq) SetLimit(n int) ucs.Status {
 	if n < 0 || n > s.Query().MaxWR {
 		return ucs.InvalidParam
@@ -106,7 +107,7 @@ func (s *srq) Resize(n int) error {
 	return nil
 }
 
-// Query gives the attributes; Limit is 0 once its event came.
+// Query returns the attributes. Limit is 0 after its event.
 func (s *srq) Query() verbs.SRQAttr {
 	t := s.tail.begin(s.single)
 	most := s.most
@@ -114,7 +115,7 @@ func (s *srq) Query() verbs.SRQAttr {
 	return verbs.SRQAttr{MaxWR: int(most), MaxSGE: verbs.MaxSGE, Limit: int(s.limit.Load())}
 }
 
-// Close gives the queue back, after its events have been acknowledged.
+// Close frees the queue, after its events have been acknowledged.
 func (s *srq) Close() error {
 	d := s.d
 	d.mu.Lock()

@@ -48,29 +48,30 @@ var counterNames = [numCounters]string{
 	"posts", "doorbells", "wqes", "payload_fetches", "cqes", "locks",
 }
 
-// counts are counters of one writer at a time: a queue pair's are of its owner.
-// Anyone may read them.
+// counts are counters with one writer at a time: those of a queue pair are written by
+// its owner. Any goroutine may read them.
 type counts [numCounters]uint64
 
 func (c *counts) add(k counter, n uint64) { count(&c[k], n) }
 
-// addAll adds those of another.
+// addAll adds the counters of o.
 func (c *counts) addAll(o *counts) {
 	for k := range o {
 		count(&c[k], atomic.LoadUint64(&o[k]))
 	}
 }
 
-// sendCounts are the counters of a send queue's posters, one at a time.
+// sendCounts are the counters of a send queue. The holder of the posters' lock writes
+// them.
 type sendCounts struct {
 	posts, wqes, fetches, locks uint64
-	ring                        uint64 // slots that the queue has grown to
+	ring                        uint64 // slots of the ring
 }
 
-// fetchOps are the operations whose payload the device fetches.
+// fetchOps are the operations whose payload the device reads.
 const fetchOps = 1<<verbs.OpWrite | 1<<verbs.OpWriteImm | 1<<verbs.OpSend | 1<<verbs.OpSendImm | 1<<verbs.OpSendInv
 
-// post counts a list of n work requests.
+// post counts a post of n work requests.
 func (c *sendCounts) post(n int, locked bool) {
 	count(&c.posts, 1)
 	count(&c.wqes, uint64(n))
@@ -79,7 +80,8 @@ func (c *sendCounts) post(n int, locked bool) {
 	}
 }
 
-// addTo adds the counters. Each post is a doorbell, however long its list is.
+// addTo adds the counters to sum. Each post counts as one doorbell, however long its
+// list is.
 func (c *sendCounts) addTo(sum *counts) {
 	posts := atomic.LoadUint64(&c.posts)
 	sum.add(cntPosts, posts)
@@ -89,11 +91,12 @@ func (c *sendCounts) addTo(sum *counts) {
 	sum.add(cntLocks, atomic.LoadUint64(&c.locks))
 }
 
-// bytes is what the queue has grown to.
+// bytes returns the size of the ring in bytes.
 func (c *sendCounts) bytes() uint64 { return atomic.LoadUint64(&c.ring) * sizeOf[wqe]() }
 
-// Stats sums the counters up, as they are now: "device" is what happened,
-// "objects" how many there are, "bytes" what they take.
+// Stats returns the current sums: "device" has the traffic counters, "objects" the
+// number of open objects, "bytes" the memory that they use. A UDP device also has
+// "udp".
 func (d *device) Stats() *stats.Group {
 	d.mu.Lock()
 	sum := d.gone
@@ -111,7 +114,7 @@ func (d *device) Stats() *stats.Group {
 	}
 	made, bytes := d.account()
 	d.mu.Unlock()
-	g := new(stats.Group) // empty, it takes any prefix
+	g := new(stats.Group) // an empty group accepts any prefix
 	_ = g.Add("device", setOf(counterNames[:], sum[:]))
 	_ = g.Add("objects", setOf(kindNames[:], made[:]))
 	_ = g.Add("bytes", setOf(kindNames[:], bytes[:]))
@@ -129,9 +132,9 @@ func setOf(names []string, values []uint64) *stats.Set {
 	return s
 }
 
-// account gives how many objects there are and the bytes of our own that they
-// take, what they have grown to included; the memory that is registered is the
-// program's. The caller holds mu.
+// account returns how many objects are open, and the bytes of device memory that they
+// use, including what their rings have grown to. Registered memory is the program's and
+// not counted. The caller holds mu.
 func (d *device) account() (made, bytes [numKinds]uint64) {
 	for k, n := range d.made {
 		made[k] = uint64(n)
@@ -147,15 +150,15 @@ func (d *device) account() (made, bytes [numKinds]uint64) {
 	return made, bytes
 }
 
-// sizes are the bytes of an object without what it grows to. Keys and handles
-// have a place in a table, with a version.
+// sizes are the bytes of an object without its rings. Keys and handles also have a
+// table entry with a version.
 var sizes = [numKinds]uint64{
 	kindPD:      sizeOf[pd](),
 	kindTD:      sizeOf[td](),
 	kindMR:      sizeOf[mr]() + sizeOf[*mr]() + 1,
 	kindCQ:      sizeOf[cq](),
 	kindChannel: sizeOf[compChannel](),
-	kindQP:      sizeOf[qp]() + 3*sizeOf[*qp](), // the table of queue pairs is half full; lookers
+	kindQP:      sizeOf[qp]() + 3*sizeOf[*qp](), // the qpTable is half full; lookers
 	kindSRQ:     sizeOf[srq](),
 	kindAH:      sizeOf[ah]() + sizeOf[*ah]() + 1,
 }

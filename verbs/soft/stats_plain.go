@@ -2,7 +2,6 @@
 
 package soft
 
-// count adds to a word of which this goroutine is the only writer: an aligned
-// store is whole on these processors, so a reader's atomic load sees an old value
-// or a new one.
+// count adds n to a word that only this goroutine writes. An aligned store is not torn
+// on these processors, so an atomic load sees the old value or the new one.
 func count(w *uint64, n uint64) { *w += n }

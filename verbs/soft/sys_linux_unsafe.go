@@ -8,11 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The sockets never block, so these calls skip the scheduler's hooks that a call
-// which may block needs. What a header points to is held by its typed pointers,
-// which stand in memory of the heap: that does not move, and the collector sees
-// them. The conversions follow rule 4 of package unsafe: a pointer made uintptr
-// within the call's argument list.
+// The sockets are nonblocking, so these calls use RawSyscall and do not notify the
+// scheduler. A header's typed pointers keep its memory alive: they are in heap memory,
+// which does not move and which the collector scans. The conversions follow rule 4 of
+// package unsafe: a pointer is converted to uintptr within the call's argument list.
 
 // mmsghdr is struct mmsghdr of sendmmsg and recvmmsg.
 type mmsghdr struct {
@@ -26,8 +25,7 @@ func rawSendmsg(fd int, m *unix.Msghdr) unix.Errno {
 	return errno
 }
 
-// rawSendto sends b, which is not empty, to the address in the first n bytes of
-// name.
+// rawSendto sends b, which is not empty, to the address in the first n bytes of name.
 func rawSendto(fd int, b []byte, name *[unix.SizeofSockaddrInet6]byte, n uint8) unix.Errno {
 	_, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))),
 		uintptr(len(b)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, uintptr(unsafe.Pointer(name)), uintptr(n))
@@ -40,14 +38,15 @@ func rawRecvmsg(fd int, m *unix.Msghdr) (int, unix.Errno) {
 	return int(n), errno
 }
 
-// rawSendmmsg sends ms, at least one, and gives how many went.
+// rawSendmmsg sends ms, at least one message, and returns how many were sent.
 func rawSendmmsg(fd int, ms []mmsghdr) (int, unix.Errno) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(ms))),
 		uintptr(len(ms)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
 	return int(n), errno
 }
 
-// rawRecvmmsg fills ms, at least one, and gives how many came.
+// rawRecvmmsg receives into ms, at least one message, and returns how many were
+// received.
 func rawRecvmmsg(fd int, ms []mmsghdr) (int, unix.Errno) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_RECVMMSG, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(ms))),
 		uintptr(len(ms)), unix.MSG_DONTWAIT, 0, 0)

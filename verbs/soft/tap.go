@@ -4,10 +4,10 @@ import (
 	"github.com/goucx/goucx/verbs/wire"
 )
 
-// usualTTL is what the system sends with where nobody says another.
+// usualTTL is the system's default time to live.
 const usualTTL = 64
 
-// show hands the packets of a datagram that came to the tap.
+// show passes the packets of a received datagram to Config.Tap.
 //
 //go:noinline
 func (d *device) show(g *datagram) {

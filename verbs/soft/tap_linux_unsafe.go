@@ -9,10 +9,11 @@ import (
 	"github.com/goucx/goucx/verbs/wire"
 )
 
-// local is the port's address.
+// local returns the port's address.
 func (u *udpPort) local() netip.AddrPort { return u.addr }
 
-// show hands the packets of a train to the tap, put together from their pieces.
+// show passes the packets of a segment batch to Config.Tap, assembled from their
+// pieces.
 //
 //go:noinline
 func (t *train) show() {
@@ -31,7 +32,7 @@ func (t *train) show() {
 		}
 		for ; from < end; from++ {
 			v := &t.iov[from]
-			// The pieces are of Go slices, made by piece with their lengths.
+			// Each element is a Go slice, added by piece with its length.
 			all = append(all, unsafe.Slice(v.Base, int(v.Len))...)
 		}
 		n = min(n, len(all))

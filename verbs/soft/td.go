@@ -12,14 +12,14 @@ type td struct {
 	d       *device
 	sharing int
 
-	// Under d.mu.
+	// Guarded by d.mu.
 	parents int
 	closed  bool
 }
 
 const maxSharing = 2
 
-// AllocTD makes a thread domain.
+// AllocTD allocates a thread domain.
 func (d *device) AllocTD(c verbs.TDConfig) (verbs.TD, error) {
 	if c.Sharing < 0 || c.Sharing > maxSharing {
 		return nil, fmt.Errorf("allocate thread domain: Sharing %d, want 0 to %d: %w", c.Sharing, maxSharing, ucs.ErrInvalid)
@@ -32,7 +32,7 @@ func (d *device) AllocTD(c verbs.TDConfig) (verbs.TD, error) {
 	return &td{d: d, sharing: c.Sharing}, nil
 }
 
-// Close gives the domain back.
+// Close frees the domain.
 func (t *td) Close() error {
 	t.d.mu.Lock()
 	defer t.d.mu.Unlock()

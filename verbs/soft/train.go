@@ -6,16 +6,15 @@ import (
 	"github.com/goucx/goucx/verbs/wire"
 )
 
-// Trains within the program: one cell may stand for several packets of one write
-// that follow one another. They are numbered, counted and acknowledged one by one;
-// but the bytes are looked up and copied together.
+// Segment batches on the in-process link: one cell may represent several consecutive
+// packets of one WRITE. Each has its PSN, and is counted and acknowledged as a packet
+// of its own. Memory is looked up and copied once for all.
 
-// maxMore is how many packets more a cell can stand for.
+// maxMore is how many further packets a cell can represent.
 const maxMore = 255
 
-// extend makes p, the last packet that was made, stand also for what may go
-// behind it of the same write, up to the next packet that asks for an
-// acknowledgement.
+// extend makes p, the packet built last, represent also the packets of the same WRITE
+// that may follow it. It stops after the next packet with AckReq.
 func (q *qp) extend(p *packet) {
 	r := &q.req
 	p.more, p.ends, p.hasImm = 0, false, false
@@ -48,8 +47,8 @@ func (q *qp) extend(p *packet) {
 	}
 }
 
-// left is how many packets belong to the train that n packets of a long message
-// have begun.
+// left returns how many packets of a long message are still to be sent in the current
+// batch, after its first n packets.
 func (v *window) left(n uint32) int {
 	if n < lonePackets {
 		return lonePackets + v.train - int(n)
@@ -57,8 +56,7 @@ func (v *window) left(n uint32) int {
 	return v.train - int(n-lonePackets)%v.train
 }
 
-// arriveTrain acts on p, which stands for more packets than one, as on each of
-// them.
+// arriveTrain processes a packet that represents several, as if each had arrived alone.
 func (q *qp) arriveTrain(p *packet, now ucs.Time) {
 	b, more, asked, se := p.sg[0], p.more, p.ackReq, p.se
 	for i := 0; i <= more; i++ {
@@ -82,8 +80,9 @@ func (q *qp) arriveTrain(p *packet, now ucs.Time) {
 	}
 }
 
-// takeMiddles places k packets at once, of which b begins with the bytes, where
-// they are what is expected, and ask for nothing; it gives how many it took.
+// takeMiddles executes k Middle packets of a WRITE at once; b begins with their
+// payload. It returns k, or 0 without side effects if they are not the expected ones.
+// None of them may have AckReq.
 func (q *qp) takeMiddles(p *packet, b []byte, k int) int {
 	r := &q.rsp
 	n := k * q.mtu

@@ -8,33 +8,33 @@ import (
 	"github.com/goucx/goucx/verbs/wire"
 )
 
-// Sizes of datagrams in bytes, all without the IP and UDP headers.
+// Sizes in bytes, without the IP and UDP headers.
 const (
 	// minPacket is the shortest packet: a BTH and an ICRC.
 	minPacket = wire.BTHLen + wire.ICRCLen
-	// maxTrain is the longest datagram that IPv4 carries.
+	// maxTrain is the largest UDP payload over IPv4.
 	maxTrain = 1<<16 - 1 - wire.IPv4Len - wire.UDPLen
-	// maxSegments is the most packets of a train: what the first kernels that
-	// segment take.
+	// maxSegments is the most packets of a segment batch: the limit of the first
+	// kernels with UDP segmentation.
 	maxSegments = 64
-	// copyLimit is the longest payload that is copied behind its headers; a longer
-	// one goes by an iovec of its own, which costs the kernel more than so many
-	// bytes of copying. Between checksum and system call the program may change it,
-	// and then the packet is dropped; so what is sent again is copied, too.
+	// copyLimit is the longest payload that is copied behind its headers. A longer one
+	// gets its own iovec, which costs the kernel more than copying that many bytes. The
+	// program may change such a payload between checksum and system call, and the
+	// receiver drops the packet then. So retransmitted payloads are copied whatever
+	// their length.
 	copyLimit = 512
-	// socketBuffer is the wish for a socket's buffers: where many send to one
-	// device, their windows add up.
+	// socketBuffer is the requested size of the socket buffers: when many peers send to
+	// one device, their windows add up.
 	socketBuffer = 4 << 20
 )
 
-// rocePort is the port that RoCEv2 has of its own, on which rxe and hardware
-// listen.
+// rocePort is the registered port of RoCEv2, on which rxe and hardware listen.
 const rocePort = wire.Port
 
-// udpSource is an address and a port as words, so that a packet's sender is
-// compared without looking at families.
+// udpSource is an address and a port as words, so that senders are compared without
+// distinguishing address families.
 type udpSource struct {
-	hi, lo uint64 // the address in IPv6 form, IPv4 mapped
+	hi, lo uint64 // the address in IPv6 form, IPv4-mapped
 	port   uint16
 }
 
@@ -43,18 +43,18 @@ func sourceOf(a netip.AddrPort) udpSource {
 	return udpSource{binary.BigEndian.Uint64(b[:]), binary.BigEndian.Uint64(b[8:]), a.Port()}
 }
 
-// gid is the sender's address as a GID.
+// gid returns the address as a GID.
 func (s *udpSource) gid() (g verbs.GID) {
 	binary.BigEndian.PutUint64(g[:], s.hi)
 	binary.BigEndian.PutUint64(g[8:], s.lo)
 	return g
 }
 
-// addrPort is the sender as the net packages write it.
+// addrPort returns the sender as a netip.AddrPort.
 func (s *udpSource) addrPort() netip.AddrPort { return netip.AddrPortFrom(s.gid().Addr(), s.port) }
 
-// lid is what a completion names as the sender's LID: the source port, or 0
-// where that is one of the ports that rxe and hardware spread their packets over.
+// lid returns the SLID of completions: the source port. It is 0 for the source ports
+// that rxe and hardware use for load balancing.
 func (s *udpSource) lid() uint16 {
 	if s.port >= 0xc000 {
 		return 0
@@ -62,22 +62,22 @@ func (s *udpSource) lid() uint16 {
 	return s.port
 }
 
-// udpPeer is where packets go to, and come from: a peer's address and port. It
-// does not change; any goroutine may use it, and copy it.
+// udpPeer is the address and port of a peer, as destination and as source. It is
+// immutable: any goroutine may use and copy it.
 type udpPeer struct {
 	src udpSource
-	// foreign: the peer sends from any port, with any identification, and takes no
-	// segment batches.
+	// foreign is set if the peer sends from any port with any IPv4 identification, and
+	// accepts no segment batches.
 	foreign bool
-	tclass  uint8 // type of service of what is sent, where not 0
-	hops    uint8 // time to live of what is sent, where not 0
+	tclass  uint8 // type of service of sent packets, if not 0
+	hops    uint8 // time to live of sent packets, if not 0
 	nameLen uint8
-	name    [28]byte // as the kernel takes it
+	name    [28]byte // as struct sockaddr
 	tx      wire.Prefix
 }
 
-// sent reports whether d comes from this peer: from its address, and its port unless
-// it is foreign.
+// sent reports whether d is from this peer: from its address, and unless it is foreign,
+// from its port.
 // hot: BenchmarkUDPPingPong
 func (p *udpPeer) sent(d *datagram) bool {
 	return d.from.lo == p.src.lo && d.from.hi == p.src.hi && (d.from.port == p.src.port || p.foreign)

@@ -14,8 +14,7 @@ import (
 // wordLen is the size of a size_t in bytes.
 const wordLen = bits.UintSize / 8
 
-// putCmsg appends a control message with room for n bytes of data, which are
-// zero. b has the room.
+// putCmsg appends a control message with n zero bytes of data. b has the capacity.
 func putCmsg(b []byte, level, name, n int) []byte {
 	at := len(b)
 	b = b[:at+unix.CmsgSpace(n)]
@@ -31,8 +30,8 @@ func putCmsg(b []byte, level, name, n int) []byte {
 	return b
 }
 
-// nextCmsg takes the first control message off b, which has room for its header.
-// A length that does not fit gives no data, and nothing behind.
+// nextCmsg returns the first control message of b and what follows it. b is at least as
+// long as a header. If the length does not fit, data and rest are nil.
 func nextCmsg(b []byte) (level, name int, data, rest []byte) {
 	var n uint64
 	if wordLen == 8 {
@@ -52,7 +51,7 @@ func nextCmsg(b []byte) (level, name int, data, rest []byte) {
 	return level, name, data, rest
 }
 
-// lowByte is a value that the kernel gives as one byte or as an int.
+// lowByte returns a value that the kernel stores as one byte or as an int.
 func lowByte(data []byte) uint8 {
 	if len(data) >= 4 {
 		return uint8(binary.NativeEndian.Uint32(data))

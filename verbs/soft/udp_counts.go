@@ -6,23 +6,23 @@ import (
 	"github.com/goucx/goucx/ucs/stats"
 )
 
-// udpCounter is one of a port's rare events; packets are counted by the engine.
+// udpCounter is a counter of rare events of a port. The engine counts packets.
 type udpCounter int
 
 const (
-	udpTxAgain       udpCounter = iota // sends that found no room in the socket
-	udpTxTooLong                       // sends longer than the path takes
-	udpTxRefused                       // sends that were told that an earlier packet found nobody
-	udpTxUnreachable                   // sends without a way to the peer, or forbidden
-	udpTxUnsegmented                   // trains that the way out could not segment
-	udpTxLost                          // packets of sends that failed later than at once
-	udpRxShort                         // datagrams shorter than any packet, or cut into such
-	udpRxTruncated                     // datagrams that came without their end or control data
+	udpTxAgain       udpCounter = iota // sends refused because the socket buffer was full
+	udpTxTooLong                       // sends longer than the path MTU
+	udpTxRefused                       // sends that reported an ICMP error of an earlier packet
+	udpTxUnreachable                   // sends without a route to the peer, or forbidden
+	udpTxUnsegmented                   // batches that the outgoing interface could not segment
+	udpTxLost                          // packets lost in sends whose status was OK
+	udpRxShort                         // datagrams shorter than any packet, or segmented into such
+	udpRxTruncated                     // datagrams with truncated data or control data
 	udpRxFamily                        // datagrams of a sender without an IP address
-	udpRxNoBuffer                      // receives put off: inboxes hold all buffers
-	udpRxErrors                        // receives that answered an error
-	udpRxOverflow                      // datagrams that the kernel dropped: the socket was full
-	udpIDSearched                      // packets whose identification was searched for
+	udpRxNoBuffer                      // receives postponed because inboxes hold all buffers
+	udpRxErrors                        // receives that returned an error
+	udpRxOverflow                      // datagrams that the kernel dropped because the socket buffer was full
+	udpIDSearched                      // packets whose IPv4 identification had to be searched for
 	numUDPCounters
 )
 
@@ -31,10 +31,10 @@ var udpCounterNames = [numUDPCounters]string{
 	"rx_short", "rx_truncated", "rx_family", "rx_no_buffer", "rx_errors", "rx_overflow", "id_searched",
 }
 
-// udpCounts are the counters of a port. Any goroutine adds and reads.
+// udpCounts are the counters of a port. Any goroutine may add to them and read them.
 type udpCounts [numUDPCounters]atomic.Uint64
 
-// set is the counters as they are now.
+// set returns the current values.
 func (c *udpCounts) set() *stats.Set {
 	s := stats.NewSet(udpCounterNames[:])
 	for k := range c {

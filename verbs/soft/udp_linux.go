@@ -17,43 +17,42 @@ import (
 	"github.com/goucx/goucx/verbs/wire"
 )
 
-// The ports that a device without one of its own draws from, and how often it
-// draws.
+// The range of random ports, and how often openUDP tries another one.
 const (
 	firstPort   = 0x8000
 	numPorts    = 0x4000
 	portsToDraw = 256
 )
 
-// udpPort is a UDP socket bound to one address, over which packets go in the
-// format of RoCEv2.
+// udpPort is a UDP socket bound to one address. It carries packets in the format of
+// RoCEv2.
 //
-// Concurrency: train and peer by any goroutine, recv by the holder of the receive
-// token. close when neither runs any more.
+// Concurrency: any goroutine may call train and peer. The holder of the receive token
+// calls recv. close must not run concurrently with any of them.
 type udpPort struct {
 	fd     int
 	addr   netip.AddrPort
-	zone   uint32      // scope of a link-local address
-	gso    atomic.Bool // trains go out in one piece
-	gro    bool        // and come in so
-	rcvbuf int         // what the socket holds, by the kernel's account, in bytes
-	shared int         // what any program's socket on this host holds that wishes the same
+	zone   uint32      // scope id of a link-local address
+	gso    atomic.Bool // the kernel segments batches (UDP_SEGMENT)
+	gro    bool        // the kernel delivers batches (UDP_GRO)
+	rcvbuf int         // size of the receive buffer in bytes, by the kernel's account
+	shared int         // the size that an unprivileged socket of this host gets for the same request
 	sndbuf int
-	ttl    int // of what is sent, where nothing else is said
+	ttl    int // the system's default for sent packets
 	counts udpCounts
 	trains trainPool
 	tap    func(sent bool, h *wire.Network, packet []byte) // Config.Tap
-	_      ucs.Pad                                         // senders read what is above, each receive writes what is below
+	_      ucs.Pad                                         // senders read the fields above, each receive writes those below
 	rx     receiver
 }
 
-// openUDP binds a socket to addr, an address of this host. port 0 stands for a
-// random one. rcvbuf is the wish for the socket's buffers in bytes, 0 for the
-// system's; what came of it stands in udpPort.rcvbuf.
+// openUDP binds a socket to addr, an address of this host. Port 0 means a random one.
+// rcvbuf is the requested size of the socket buffers in bytes, 0 for the system's
+// default. udpPort.rcvbuf is the granted size.
 func openUDP(addr netip.Addr, port uint16, rcvbuf int) (*udpPort, error) {
 	addr = addr.Unmap()
 	if !addr.IsValid() || addr.IsUnspecified() || addr.IsMulticast() {
-		return nil, fmt.Errorf("open udp port on %v, which is no address of one interface: %w", addr, ucs.ErrInvalid)
+		return nil, fmt.Errorf("open udp port on %v, which is not the address of an interface: %w", addr, ucs.ErrInvalid)
 	}
 	zone, err := zoneOf(addr)
 	if err != nil {
@@ -90,9 +89,9 @@ func zoneOf(a netip.Addr) (uint32, error) {
 	return uint32(i.Index), nil
 }
 
-// setOptions prepares the socket. Path MTU "probe" without a connection makes
-// the kernel send identification 0 and forbid fragments, which the ICRC counts
-// on, and leaves a too long packet to be reported.
+// setOptions configures the socket. Path MTU discovery "probe" on an unconnected socket
+// has three effects. The kernel sends identification 0 and forbids fragments, as the
+// ICRC requires; and it reports a packet longer than the path MTU.
 func (u *udpPort) setOptions(family, rcvbuf int) error {
 	type option struct{ level, name, value int }
 	must := []option{{unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE}}
@@ -100,7 +99,8 @@ func (u *udpPort) setOptions(family, rcvbuf int) error {
 		must = []option{
 			{unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1},
 			{unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_PROBE},
-			// rxe and hardware send no UDP checksum; without this nothing of theirs arrives.
+			// rxe and hardware send no UDP checksum; without this option their packets
+			// are dropped.
 			{unix.SOL_UDP, unix.UDP_NO_CHECK6_RX, 1},
 		}
 	}
@@ -112,7 +112,7 @@ func (u *udpPort) setOptions(family, rcvbuf int) error {
 	_, err := unix.GetsockoptInt(u.fd, unix.SOL_UDP, unix.UDP_SEGMENT)
 	u.gso.Store(err == nil)
 	u.gro = unix.SetsockoptInt(u.fd, unix.SOL_UDP, unix.UDP_GRO, 1) == nil
-	// A kernel that does not tell its drops is no reason to fail.
+	// The count of dropped datagrams is optional.
 	_ = unix.SetsockoptInt(u.fd, unix.SOL_SOCKET, unix.SO_RXQ_OVFL, 1)
 	if u.shared, err = u.setBuffer(unix.SO_RCVBUF, unix.SO_RCVBUF, rcvbuf); err != nil {
 		return err
@@ -133,8 +133,8 @@ func (u *udpPort) setOptions(family, rcvbuf int) error {
 	return nil
 }
 
-// setBuffer asks for a buffer, past the limit where that is allowed, and gives
-// what the kernel made of it.
+// setBuffer requests a buffer size, beyond the system's limit if that is permitted. It
+// returns the granted size.
 func (u *udpPort) setBuffer(opt, force, want int) (int, error) {
 	if want > 0 && unix.SetsockoptInt(u.fd, unix.SOL_SOCKET, force, want) != nil {
 		if err := unix.SetsockoptInt(u.fd, unix.SOL_SOCKET, opt, want); err != nil {
@@ -148,14 +148,14 @@ func (u *udpPort) setBuffer(opt, force, want int) (int, error) {
 	return got, nil
 }
 
-// bind takes the port, or draws ports until one is free.
+// bind binds the socket to port, or to a random free one if port is 0.
 func (u *udpPort) bind(addr netip.Addr, port uint16) error {
 	for try := 0; ; try++ {
 		p := port
 		if port == 0 {
 			var r [2]byte
 			if _, err := rand.Read(r[:]); err != nil {
-				return fmt.Errorf("draw a port: %w", err)
+				return fmt.Errorf("choose a random port: %w", err)
 			}
 			p = firstPort + binary.NativeEndian.Uint16(r[:])%numPorts
 		}
@@ -177,7 +177,7 @@ func (u *udpPort) sockaddr(a netip.Addr, port uint16) unix.Sockaddr {
 	return &unix.SockaddrInet6{Port: int(port), ZoneId: u.zone, Addr: a.As16()}
 }
 
-// close gives the socket back.
+// close closes the socket.
 func (u *udpPort) close() error {
 	if err := unix.Close(u.fd); err != nil {
 		return fmt.Errorf("close udp port %v: %w", u.addr, err)
@@ -185,14 +185,14 @@ func (u *udpPort) close() error {
 	return nil
 }
 
-// lid is the port's number, which a device shows as its LID.
+// lid returns the UDP port, which is the device's LID.
 func (u *udpPort) lid() uint16 { return u.addr.Port() }
 
-// gid is the port's address.
+// gid returns the address as a GID.
 func (u *udpPort) gid() verbs.GID { return verbs.GIDOf(u.addr.Addr()) }
 
-// askClass makes datagrams carry the type of service and time to live with which
-// they came; until then these are 0.
+// askClass enables the type of service and time to live of received datagrams, which
+// are 0 until then.
 func (u *udpPort) askClass() error {
 	level, opts := unix.IPPROTO_IP, [2]int{unix.IP_RECVTOS, unix.IP_RECVTTL}
 	if u.addr.Addr().Is6() {
@@ -200,14 +200,15 @@ func (u *udpPort) askClass() error {
 	}
 	for _, o := range opts {
 		if err := unix.SetsockoptInt(u.fd, level, o, 1); err != nil {
-			return fmt.Errorf("ask for type of service and time to live: %w", err)
+			return fmt.Errorf("enable type of service and time to live of received datagrams: %w", err)
 		}
 	}
 	return nil
 }
 
-// peer resolves a peer's address. lid is its port; 0 stands for rocePort, where rxe
-// and hardware listen. They answer to that port too.
+// peer resolves a peer's address. lid is its port; 0 means rocePort, on which rxe and
+// hardware listen. They also send their responses to that port, so the device must be
+// on it.
 func (u *udpPort) peer(gid verbs.GID, lid uint16) (udpPeer, error) {
 	a := gid.Addr()
 	if a.Is4() != u.addr.Addr().Is4() || a.IsUnspecified() {
@@ -217,7 +218,7 @@ func (u *udpPort) peer(gid verbs.GID, lid uint16) (udpPeer, error) {
 	if lid == 0 {
 		port = rocePort
 		if u.addr.Port() != rocePort {
-			return udpPeer{}, fmt.Errorf("peer %v has LID 0 and would answer to port %d, the device is on %d: %w",
+			return udpPeer{}, fmt.Errorf("peer %v has LID 0 and responds to port %d, but the device is on %d: %w",
 				a, rocePort, u.addr.Port(), ucs.ErrInvalid)
 		}
 	}
@@ -229,9 +230,9 @@ func (u *udpPort) peer(gid verbs.GID, lid uint16) (udpPeer, error) {
 	return p, nil
 }
 
-// setClass gives what is sent to p a type of service (traffic class) and a time
-// to live (hop limit); 0 leaves the system's. What is not the system's costs each
-// send some control data.
+// setClass sets the type of service (traffic class) and time to live (hop limit) of
+// packets to p. 0 means the system's default. Other values cost control data on each
+// send.
 func (u *udpPort) setClass(p *udpPeer, tclass, hops uint8) {
 	if int(hops) == u.ttl {
 		hops = 0
@@ -239,7 +240,7 @@ func (u *udpPort) setClass(p *udpPeer, tclass, hops uint8) {
 	p.tclass, p.hops = tclass, hops
 }
 
-// putName writes an address as struct sockaddr_in or sockaddr_in6 and gives its
+// putName encodes an address as struct sockaddr_in or sockaddr_in6 and returns its
 // length.
 func putName(b *[unix.SizeofSockaddrInet6]byte, a netip.AddrPort, zone uint32) uint8 {
 	binary.BigEndian.PutUint16(b[2:], a.Port())
@@ -258,7 +259,7 @@ func putName(b *[unix.SizeofSockaddrInet6]byte, a netip.AddrPort, zone uint32) u
 	return unix.SizeofSockaddrInet6
 }
 
-// parseName reads what putName writes; ok is false for anything else.
+// parseName decodes what putName encodes; ok is false for anything else.
 func parseName(b *[unix.SizeofSockaddrInet6]byte, n uint32) (s udpSource, ok bool) {
 	s.port = binary.BigEndian.Uint16(b[2:])
 	switch family := binary.NativeEndian.Uint16(b[:]); {

@@ -11,8 +11,8 @@ import (
 	"github.com/goucx/goucx/verbs/wire"
 )
 
-// The twins of what is documented in the _linux files. openUDP refuses, so the
-// methods are never reached on a real object.
+// Stubs for systems without the UDP link; the _linux files document them. openUDP
+// always fails, so no method is reached on a real object.
 
 type udpPort struct {
 	counts                 udpCounts

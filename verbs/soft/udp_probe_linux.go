@@ -8,8 +8,8 @@ import (
 )
 
 // tryUDP makes each system call that sends or receives packets, over a socket pair, and
-// returns the first that the system refuses. A sandbox may forbid a call that is not made
-// before the first packet, and a refused packet looks like a lost one.
+// returns an error for the first that the system refuses. A sandbox may forbid a call
+// that is first made for a packet, and a refused packet looks like a lost one.
 func tryUDP() error {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

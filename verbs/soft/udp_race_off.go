@@ -2,5 +2,5 @@
 
 package soft
 
-// crossed is of use to the race detector alone.
+// crossed does nothing without the race detector.
 func crossed() {}

@@ -4,8 +4,8 @@ package soft
 
 import "sync/atomic"
 
-// crossings lets the race detector see what the kernel does: what happened before
-// a datagram was sent has happened before whatever follows its arrival.
+// crossings shows the race detector an ordering that the kernel provides: what precedes
+// the sending of a datagram happens before what follows its arrival.
 var crossings atomic.Uint64
 
 func crossed() { crossings.Add(1) }

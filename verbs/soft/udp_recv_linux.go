@@ -8,40 +8,42 @@ import (
 	"github.com/goucx/goucx/verbs/wire"
 )
 
-// Bounds of receiving.
+// Limits of receiving.
 const (
-	// maxDatagrams is the most that one receive takes.
+	// maxDatagrams is the most datagrams of one receive call.
 	maxDatagrams = 8
-	// maxBuffers is how many datagrams a port holds at most, those in inboxes among
-	// them; if all are held, it receives nothing until one is released.
+	// maxBuffers is the most datagrams of a port, including those held for queue pairs.
+	// If all are held, it receives nothing until one is released.
 	maxBuffers = 64
-	// manyAfter single packets without finding the socket empty, several are taken
-	// by one call: 64 packets of 8 bytes cost a quarter less so. Where the call finds
-	// one only, which costs more, the next try waits twice as long, to manyMax.
+	// manyAfter receives in a row with a single packet each, recv tries one call for
+	// several datagrams: 64 packets of 8 bytes then cost a quarter less. Such a call
+	// costs more if it finds only one datagram. Then the next try waits twice as long,
+	// at most manyMax.
 	manyAfter = 8
 	manyMax   = 1024
 )
 
 // rxMemory is what a receive call fills.
 type rxMemory struct {
-	at   int // the message that is ready to receive into it, -1: none
+	at   int // index of the message that receives into it, -1: none
 	iov  unix.Iovec
 	name [unix.SizeofSockaddrInet6]byte
 	ctl  [128]byte
-	buf  [1 << 16]byte // any datagram fits in
+	buf  [1 << 16]byte // holds any datagram
 }
 
-// receiver is the receiving half of a port, of the holder of the receive token.
+// receiver is the receive state of a port. It belongs to the holder of the receive
+// token.
 type receiver struct {
 	msgs   [maxDatagrams]mmsghdr
-	ready  [maxDatagrams]*datagram // what msgs points to
-	all    []*datagram             // the others too
-	streak int                     // receives in a row that found a single packet
-	many   int                     // streak from which several are taken
+	ready  [maxDatagrams]*datagram // the datagram that each of msgs receives into
+	all    []*datagram             // all datagrams of the port
+	streak int                     // receives in a row with a single packet
+	many   int                     // recvMany is used from this streak on
 	batch  [maxDatagrams]*datagram
-	// sources are prefixes of senders that were seen, by a hash of the sender.
+	// sources caches the ICRC prefixes of recent senders, by a hash of the sender.
 	sources  [64]sourcePrefix
-	overflow uint32 // the kernel's count of drops when it was last told
+	overflow uint32 // the kernel's drop count at the last report
 }
 
 type sourcePrefix struct {
@@ -55,8 +57,9 @@ func (r *receiver) init(u *udpPort) {
 	r.arm(u, 0)
 }
 
-// recv takes what stands in the socket: at least one datagram if there is one
-// worth it. It never waits. The datagrams are the caller's until the next recv.
+// recv receives one datagram from the socket, or several if it holds many (recvMany).
+// It returns none if the socket is empty or what it received is not valid. It never
+// blocks. The datagrams belong to the caller until the next recv.
 //
 // Concurrency: the holder of the receive token.
 // hot: BenchmarkUDPPingPong
@@ -81,13 +84,13 @@ func (u *udpPort) recv() []*datagram {
 	}
 	r.streak++
 	if d.seg < len(d.b) {
-		r.streak = 0 // a train is worth a call
+		r.streak = 0 // a batch is worth a call of its own
 	}
 	r.batch[0] = d
 	return r.batch[:1]
 }
 
-// recvMany is recv for a socket in which many single packets stand.
+// recvMany is recv with one call for several datagrams.
 func (u *udpPort) recvMany() []*datagram {
 	r := &u.rx
 	k := 0
@@ -117,7 +120,7 @@ func (u *udpPort) recvMany() []*datagram {
 	return r.batch[:n]
 }
 
-// recvFailed counts an error; none is a reason to stop.
+// recvFailed counts an error of a receive call. No error ends receiving.
 func (u *udpPort) recvFailed(errno unix.Errno) []*datagram {
 	u.rx.streak = 0
 	if errno != unix.EAGAIN {
@@ -126,7 +129,7 @@ func (u *udpPort) recvFailed(errno unix.Errno) []*datagram {
 	return nil
 }
 
-// arm makes message i ready to receive into a datagram that nobody holds; false:
+// arm prepares message i to receive into a datagram without holds. It returns false if
 // there is none.
 func (r *receiver) arm(u *udpPort, i int) bool {
 	d := r.ready[i]
@@ -141,8 +144,9 @@ func (r *receiver) arm(u *udpPort, i int) bool {
 	return true
 }
 
-// replace finds a datagram for message i that nobody holds, or makes one; only
-// then it takes one from a later message.
+// replace assigns another datagram without holds to message i. It is an unassigned one
+// or a new one. If the port has maxBuffers datagrams, it may be that of a later
+// message. replace returns nil if all are held.
 //
 //go:noinline
 func (r *receiver) replace(u *udpPort, i int) *datagram {
@@ -181,8 +185,8 @@ func newDatagram(u *udpPort) *datagram {
 	return d
 }
 
-// fill reads what the kernel says of a received message. false: it is no packet,
-// and counted.
+// fill takes over what the kernel reports about a received message. It returns false
+// and counts the reason if this is no packet.
 func (d *datagram) fill(m *mmsghdr) bool {
 	c := &d.u.counts
 	n := int(m.n)
@@ -211,8 +215,7 @@ func (d *datagram) fill(m *mmsghdr) bool {
 	return true
 }
 
-// control reads the control data of a message. What it does not know is passed
-// over.
+// control reads the control data of a message. Unknown messages are skipped.
 func (d *datagram) control(b []byte) {
 	for len(b) >= unix.SizeofCmsghdr {
 		level, name, data, rest := nextCmsg(b)
@@ -233,13 +236,14 @@ func (d *datagram) control(b []byte) {
 	}
 }
 
-// overflowed takes the kernel's count of drops of this socket, which wraps.
+// overflowed updates the drop counter from the kernel's count for this socket, which
+// wraps.
 func (r *receiver) overflowed(u *udpPort, n uint32) {
 	u.counts[udpRxOverflow].Add(uint64(n - r.overflow))
 	r.overflow = n
 }
 
-// prefix finds the ICRC prefix of a sender.
+// prefix returns the ICRC prefix of a sender.
 func (r *receiver) prefix(u *udpPort, from *udpSource) wire.Prefix {
 	h := (from.lo ^ from.hi ^ uint64(from.port)<<32) * 0x9e3779b97f4a7c15 >> 58
 	s := &r.sources[h]

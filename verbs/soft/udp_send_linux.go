@@ -8,19 +8,19 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// send is sendMost for a caller that has no use for the rest.
+// send is sendMost for a caller that does not retry packets.
 func (t *train) send() ucs.Status {
 	_, st := t.sendMost()
 	return st
 }
 
-// sendMost sends the packets and ends the train. It returns how many packets the
-// socket took before the error.
+// sendMost sends the batch and releases it. On NoResource, n is the number of packets
+// that the socket accepted.
 //
-//   - OK: all went, or were lost as a network may lose them.
+//   - OK: all were sent, or lost as on a network.
 //   - NoResource: the socket has no room for the rest now.
-//   - TooLong: none went; one is longer than the path takes.
-//   - Unreachable: none went; there is no way to the peer.
+//   - TooLong: none was sent; one is longer than the path MTU.
+//   - Unreachable: none was sent; there is no route to the peer.
 //
 // hot: BenchmarkUDPPingPong
 func (t *train) sendMost() (n int, st ucs.Status) {
@@ -43,15 +43,15 @@ func (t *train) sendMost() (n int, st ucs.Status) {
 		st = t.failed(errno)
 	}
 	if t.niov > 1 {
-		clear(t.iov[:t.niov]) // lets go of the payloads
+		clear(t.iov[:t.niov]) // drops the references to the payloads
 	}
 	t.to = nil
 	t.busy.Store(false)
 	return n, st
 }
 
-// sendOnce tries to send all as one message: a packet in one piece by the call for
-// which the kernel has the least to copy.
+// sendOnce tries to send the batch as one message. For a single packet in one piece it
+// uses sendto, for which the kernel copies least.
 func (t *train) sendOnce() unix.Errno {
 	if t.count == 1 && t.niov == 1 && t.to.tclass|t.to.hops == 0 {
 		return rawSendto(t.u.fd, t.buf[:t.pos], &t.to.name, t.to.nameLen)
@@ -60,7 +60,7 @@ func (t *train) sendOnce() unix.Errno {
 	return rawSendmsg(t.u.fd, &t.msg)
 }
 
-// prepare fills the header of a message of the pieces iov.
+// prepare fills a message header for the pieces iov.
 func (t *train) prepare(m *unix.Msghdr, iov []unix.Iovec) {
 	m.Name, m.Namelen = &t.to.name[0], uint32(t.to.nameLen)
 	m.Iov = &iov[0]
@@ -73,7 +73,7 @@ func (t *train) prepare(m *unix.Msghdr, iov []unix.Iovec) {
 	}
 }
 
-// control writes the control data of a message and gives their length.
+// control writes the control data of a message and returns its length.
 func (t *train) control() int {
 	b := t.ctl[:0]
 	if t.count > 1 && t.whole {
@@ -97,8 +97,8 @@ func (t *train) control() int {
 	return len(b)
 }
 
-// sendAgain sends once more where the first try was told of something past: a
-// signal, or a port that an earlier packet did not find.
+// sendAgain repeats the send while the error concerns something earlier: a signal, or
+// an ICMP error of an earlier packet. It tries at most twice.
 //
 //go:noinline
 func (t *train) sendAgain(errno unix.Errno) unix.Errno {
@@ -117,8 +117,8 @@ func (t *train) sendAgain(errno unix.Errno) unix.Errno {
 	return errno
 }
 
-// sendSingles sends the packets as so many messages. It returns how many the
-// socket took; the error is why it did not take the next one.
+// sendSingles sends each packet as a message of its own. It returns how many the socket
+// accepted; the error is why it did not accept the next one.
 func (t *train) sendSingles() (done int, errno unix.Errno) {
 	from := 0
 	for i := range t.count {
@@ -135,7 +135,7 @@ func (t *train) sendSingles() (done int, errno unix.Errno) {
 			tries++
 		case done == 0 || noRoom(errno):
 			return done, errno
-		default: // no reason to send again those that went
+		default: // do not retransmit the accepted packets
 			t.u.counts[udpTxLost].Add(uint64(t.count - done))
 			return done, 0
 		}
@@ -143,12 +143,12 @@ func (t *train) sendSingles() (done int, errno unix.Errno) {
 	return done, 0
 }
 
-// noRoom reports whether the socket takes the same packet later.
+// noRoom reports whether the socket may accept the same packet later.
 func noRoom(errno unix.Errno) bool {
 	return errno == unix.EAGAIN || errno == unix.ENOBUFS || errno == unix.ENOMEM
 }
 
-// failed counts an error and says what it means.
+// failed counts an error and returns the status for it.
 //
 //go:noinline
 func (t *train) failed(errno unix.Errno) ucs.Status {
@@ -162,8 +162,9 @@ func (t *train) failed(errno unix.Errno) ucs.Status {
 		c[udpTxTooLong].Add(1)
 		return ucs.TooLong
 	case unix.EIO:
-		// The way out cannot segment; later trains go as single packets. The
-		// identifications are sealed in, so this one is lost.
+		// The outgoing interface cannot segment; later batches are sent as single
+		// packets. The ICRCs of this one cover the identifications of a batch, so it is
+		// lost.
 		c[udpTxUnsegmented].Add(1)
 		t.u.gso.Store(false)
 		c[udpTxLost].Add(uint64(t.count))

@@ -6,22 +6,24 @@ import (
 	"github.com/goucx/goucx/verbs/wire"
 )
 
-// The short way over UDP: sends and writes of a connected queue pair whose data
-// stands in the work request. Those that stand one behind the other go from the
-// send queue into a train, and from the train into memory and completions, in one
-// function at each end. Both do what the machines would do, and leave everything
-// unusual to them before anything was done; one script runs both ways in
-// TestShortWayUDP.
+// The UDP fast path: SENDs and WRITEs with inline data on a connected queue pair.
+//
+// One function (addShorts) moves consecutive ones from the send queue into a segment
+// batch. Another (arriveShorts) moves them from the batch into memory and completions.
+// Both have the effect of requester and responder and leave the same state. Each
+// message is checked first; if anything is unusual, nothing is changed and the general
+// path handles it. TestShortWayUDP runs one script over both paths.
 
-// maxShort is the longest packet that goes the short way.
+// maxShort is the length of the longest packet of the fast path.
 const maxShort = wire.BTHLen + wire.RETHLen + verbs.InlineLen + wire.ICRCLen
 
-// goesShort reports whether a queue pair has a short way over UDP.
+// goesShort reports whether a queue pair has the UDP fast path.
 func (q *qp) goesShort() bool { return q.d.kind == overUDP && q.typ == verbs.RC }
 
-// postOne posts and sends r, a short message that nothing is before; false: it is
-// something else, or has to wait, and nothing was done. The caller owns the queue
-// pair and has the posters' lock, which it has no more where the answer is true.
+// postOne posts and sends r, an inline message with nothing to send before it. It
+// returns false, without side effects, if r is another kind of request or must wait.
+// The caller owns the queue pair and holds the posters' lock; if the result is true,
+// postOne has released the lock.
 //
 // hot: BenchmarkPingPong.
 func (q *qp) postOne(r *verbs.SendWR) bool {
@@ -36,8 +38,8 @@ func (q *qp) postOne(r *verbs.SendWR) bool {
 	q.fillShort(s.at(uint32(t)), r)
 	s.counted.post(1, !s.single)
 	s.tail.end(t + 1)
-	q.unlock() // others may post while this one sends
-	q.looks()  // for what they post
+	q.unlock() // other goroutines may post while this one sends
+	q.looks()  // for their work requests, which sendUDP may send too
 	if q.sendUDP() {
 		q.d.markDirty(q)
 	}
@@ -47,19 +49,19 @@ func (q *qp) postOne(r *verbs.SendWR) bool {
 	return true
 }
 
-// short reports whether w goes the short way.
+// short reports whether w is a message of the fast path.
 func (w *wqe) short() bool {
 	return shortOps>>w.op&1 != 0 && w.flags&(verbs.SendInline|verbs.SendFence) == verbs.SendInline
 }
 
-// shortNext reports whether what is to be sent next goes the short way.
+// shortNext reports whether the next work request to be sent can take the fast path.
 func (q *qp) shortNext() bool {
 	r, s := &q.req, &q.rsp
 	return q.shortUDP && r.tx != q.sq.end() && q.sq.at(r.tx).short() && r.sent == 0 && !r.stuck && r.pause == 0 &&
 		!r.probe.alone && r.psn.Diff(r.una) < shortPackets*r.window.now && s.asked == 0 && q.stateNow() == verbs.StateRTS
 }
 
-// shortLen is the length of w's packet from the BTH to the ICRC.
+// shortLen returns the length of w's packet from the BTH to the ICRC.
 func (w *wqe) shortLen() int {
 	n := wire.BTHLen + wire.ICRCLen + (int(w.n)+3)&^3
 	if w.op == verbs.OpWrite {
@@ -68,7 +70,8 @@ func (w *wqe) shortLen() int {
 	return n
 }
 
-// putShort writes w's packet, but for the ICRC. full: it fills the window.
+// putShort encodes w's packet without the ICRC. full is set if it fills the window; the
+// packet has AckReq then.
 func (q *qp) putShort(w *wqe, b []byte, full bool) {
 	_ = b[maxShort-1]
 	f := wire.BTHFields{
@@ -92,9 +95,9 @@ func (q *qp) putShort(w *wqe, b []byte, full bool) {
 	}
 }
 
-// arriveShorts acts on the short messages that stand in g from packet i up to all;
-// it gives how many it took. The caller owns the queue pair and
-// has the receive token.
+// arriveShorts processes the fast-path messages among the packets i up to all of g, as
+// long as they are the expected ones. It returns how many it processed. The caller owns
+// the queue pair and holds the receive token.
 //
 // hot: BenchmarkSmallStream.
 func (q *qp) arriveShorts(g *datagram, i, all int, now ucs.Time) (n int) {
@@ -127,8 +130,8 @@ func (q *qp) arriveShorts(g *datagram, i, all int, now ucs.Time) (n int) {
 	return n
 }
 
-// arriveSend acts on a send of one packet; false: something is unusual, and
-// nothing was done.
+// arriveSend processes a SEND Only. It returns false, without side effects, if anything
+// is unusual.
 func (q *qp) arriveSend(g *datagram, b []byte, i int, now ucs.Time) bool {
 	h := wire.BTH(b)
 	n := len(b) - wire.BTHLen - wire.ICRCLen - h.Pad()
@@ -147,8 +150,8 @@ func (q *qp) arriveSend(g *datagram, b []byte, i int, now ucs.Time) bool {
 	return true
 }
 
-// arriveWrite acts on a write of one packet; false: something is unusual, and
-// nothing was done.
+// arriveWrite processes a WRITE Only. It returns false, without side effects, if
+// anything is unusual.
 func (q *qp) arriveWrite(g *datagram, b []byte, i int, now ucs.Time) bool {
 	h := wire.BTH(b)
 	n := len(b) - wire.BTHLen - wire.RETHLen - wire.ICRCLen - h.Pad()
@@ -170,7 +173,8 @@ func (q *qp) arriveWrite(g *datagram, b []byte, i int, now ucs.Time) bool {
 	return true
 }
 
-// tookShort notes a message of one packet with n bytes that was carried out.
+// tookShort updates the responder after a message of one packet with n bytes was
+// executed.
 func (q *qp) tookShort(h wire.BTH, kind wire.Kind, n int, now ucs.Time) {
 	r := &q.rsp
 	q.count(cntRxPackets, 1)

@@ -1,7 +1,7 @@
 package soft
 
-// addShorts puts the short messages that come next into t, until it has most
-// packets, as far as it and the window take them; false: none.
+// addShorts adds the next fast-path messages to t, as far as t and the window allow and
+// until t has most packets. It returns false if it added none.
 //
 // hot: BenchmarkSmallStream.
 func (q *qp) addShorts(t *train, most int) bool {

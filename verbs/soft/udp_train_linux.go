@@ -10,43 +10,45 @@ import (
 	"github.com/goucx/goucx/verbs/wire"
 )
 
-// maxIov is the most pieces of a train: headers, pieces and ICRC of each packet.
+// maxIov is the most pieces of a batch: headers, payload pieces and ICRC of each
+// packet.
 const maxIov = maxSegments * (2 + verbs.MaxSGE)
 
-// train is the scratch of one send: up to 64 packets to one peer, which go out by
-// one system call. With segmentation all are of one length but for the last,
-// which may be shorter; their IPv4 identifications count from 0.
+// train is the scratch memory of one send: a batch of up to 64 packets to one peer,
+// sent by one system call. With UDP segmentation all packets have one length, except
+// that the last may be shorter; their IPv4 identifications count from 0.
 //
 //	iov  | BTH RETH | payload of an MR | ICRC BTH | payload | ICRC BTH 8 bytes ICRC |
 //	       `- buf -'                     `- buf -'            `------- buf -------'
 //
-// Ownership: the goroutine that called udpPort.train, until send. The payloads
-// are held until then.
+// Ownership: the goroutine that called udpPort.train, until send. The payloads must not
+// be freed until then.
 type train struct {
 	busy  atomic.Bool
 	u     *udpPort
 	to    *udpPeer
-	whole bool // segmented by the system
-	short bool // the last is in
+	whole bool // the kernel segments it
+	short bool // a shorter packet was added: it is the last
 	count int
 	seg   int // length of the first packet, ICRC included
-	total int // bytes of all
+	total int // bytes of all packets
 	pos   int // bytes of buf in use
-	start int // where in buf the piece begins that is not in iov yet
+	start int // start of the part of buf that is not in iov yet
 	niov  int
 	msg   unix.Msghdr
 	ctl   [128]byte
 	iov   [maxIov]unix.Iovec
-	ends  [maxSegments]uint16 // niov behind each packet, where not whole
+	ends  [maxSegments]uint16 // niov after each packet, if not whole
 	msgs  [maxSegments]mmsghdr
 	buf   [maxTrain + maxShort]byte
 }
 
-// trainPool is a port's scratch. A sender that finds all of it taken makes its
-// own: it may hold what others wait for, so it must not wait.
+// trainPool is a port's scratch memory. A sender that finds all of it busy allocates
+// its own. It must not wait, because other goroutines may wait for a lock that it
+// holds.
 type trainPool [8]atomic.Pointer[train]
 
-// train begins a train to a peer, who stays where it is until send.
+// train begins a batch to a peer. to must not change until send.
 // hot: BenchmarkUDPPingPong
 func (u *udpPort) train(to *udpPeer) *train {
 	for i := range u.trains {
@@ -64,8 +66,8 @@ func (u *udpPort) train(to *udpPeer) *train {
 	return t
 }
 
-// newTrain makes scratch, which is busy, and leaves it in the pool where there
-// is a place.
+// newTrain allocates a batch, which is busy. It puts it into the pool if there is a
+// free slot.
 //
 //go:noinline
 func (u *udpPort) newTrain() *train {
@@ -86,7 +88,7 @@ func (t *train) begin(to *udpPeer) {
 	t.count, t.seg, t.total, t.pos, t.start, t.niov = 0, 0, 0, 0, 0, 0
 }
 
-// room is how many packets more with n bytes from BTH to ICRC fit in.
+// room returns how many more packets of n bytes, from BTH to ICRC, fit.
 func (t *train) room(n int) int {
 	switch {
 	case t.count == 0:
@@ -98,8 +100,8 @@ func (t *train) room(n int) int {
 	return min(maxSegments-t.count, (maxTrain-t.total)/n)
 }
 
-// add puts a packet behind the others. false: it does not fit in, and nothing
-// happened.
+// add appends a packet. It returns false, without side effects, if the packet does not
+// fit.
 // hot: BenchmarkUDPPingPong
 func (t *train) add(p *packet) bool {
 	n := p.op.Info().PacketLen(p.n)
@@ -127,8 +129,8 @@ func (t *train) add(p *packet) bool {
 	return true
 }
 
-// fits makes ready for a packet of n bytes; false: it does not fit in, and nothing
-// happened.
+// fits reserves a packet of n bytes. It returns false, without side effects, if the
+// packet does not fit.
 func (t *train) fits(n int) bool {
 	if t.total+n > maxTrain || t.count == maxSegments || t.short {
 		return false
@@ -145,7 +147,7 @@ func (t *train) fits(n int) bool {
 	return true
 }
 
-// addLong puts a packet in whose payload is not copied.
+// addLong appends a packet whose payload is referenced, not copied.
 func (t *train) addLong(p *packet, n int, id uint16) {
 	b := t.buf[t.pos:]
 	h := putHeaders(p, b)
@@ -168,7 +170,7 @@ func (t *train) addLong(p *packet, n int, id uint16) {
 	t.pos += wire.ICRCLen
 }
 
-// piece puts b, which is not empty, in the list.
+// piece appends b, which is not empty, to iov.
 func (t *train) piece(b []byte) {
 	v := &t.iov[t.niov]
 	v.Base = &b[0]
@@ -176,7 +178,7 @@ func (t *train) piece(b []byte) {
 	t.niov++
 }
 
-// cut puts in the list what of buf is not in it yet.
+// cut appends to iov the part of buf that is not in it yet.
 func (t *train) cut() {
 	if t.pos > t.start {
 		t.piece(t.buf[t.start:t.pos])

@@ -8,16 +8,16 @@ import (
 	"github.com/goucx/goucx/verbs/wire"
 )
 
-// When a post over UDP goes at once and when it is collected with those that
-// follow: a system call for each short packet would cap the rate.
+// When a post over UDP is sent at once, and when it is batched with later ones. One
+// system call for each short packet would limit the message rate.
 const (
-	holdAbove = 4                // unacknowledged packets, above which even the first waits
-	holdLimit = maxSegments      // collected packets that go in any case
-	holdTime  = ucs.Time(10_000) // and how long the first waits at most
+	holdAbove = 4                // outstanding packets above which the first post is delayed too
+	holdLimit = maxSegments      // unsent packets from which on nothing is delayed
+	holdTime  = ucs.Time(10_000) // longest delay of the first packet
 )
 
-// holdsBack leaves what was posted to a later pass where it is to wait for others.
-// The caller owns q.
+// holdsBack reports whether the posted packets are batched with later ones. If so it
+// marks q, so that a later pass sends them. The caller owns q.
 func (q *qp) holdsBack() bool {
 	if q.d.kind != overUDP || q.typ != verbs.RC || !q.collects() {
 		return false
@@ -26,7 +26,8 @@ func (q *qp) holdsBack() bool {
 	return true
 }
 
-// collects reports whether a post is to wait for others. The caller owns q.
+// collects reports whether a post is to be batched with later ones. The first post of a
+// pass is not, unless many packets are outstanding. The caller owns q.
 func (q *qp) collects() bool {
 	r := &q.req
 	passes := q.d.passes.Load()
@@ -36,7 +37,7 @@ func (q *qp) collects() bool {
 	return q.unsent() < holdLimit && !(first && open <= holdAbove)
 }
 
-// unsent is how many packets are queued and not sent.
+// unsent returns how many packets are queued and not sent.
 func (q *qp) unsent() int {
 	r := &q.req
 	if q.sq.end() == r.tx {
@@ -46,7 +47,8 @@ func (q *qp) unsent() int {
 	return w.psn.Add(int(w.npk)).Diff(r.psn)
 }
 
-// waits reports whether all that there is to send shall wait for more.
+// waits reports whether everything that could be sent is delayed to form a larger
+// batch.
 func (q *qp) waits(now ucs.Time) bool {
 	s := &q.rsp
 	if s.asked != 0 || s.nak != 0 || s.soon && q.to.foreign {
@@ -58,19 +60,19 @@ func (q *qp) waits(now ucs.Time) bool {
 	return s.soon && q.ackWaits()
 }
 
-// ackWaits reports whether an acknowledgement shall wait for more packets, or for
-// a request in whose train it rides: the program may be about to answer the
-// message.
+// ackWaits reports whether an ACK is delayed, until the socket has been found empty. It
+// may then cover more packets, or be sent in the batch of a request if the program
+// responds.
 func (q *qp) ackWaits() bool {
 	s := &q.rsp
 	return !s.long && s.stood < ackAtLeast && q.d.drained.Load() == 0
 }
 
-// ackAtLeast is how many short messages are acknowledged at the latest, whatever
-// else stands in the socket.
+// ackAtLeast is the most short messages that one ACK covers, even if the socket has
+// more.
 const ackAtLeast = 16
 
-// holds reports whether n packets that were collected shall wait for more.
+// holds reports whether n unsent packets are delayed to form a larger batch.
 func (q *qp) holds(n int, now ucs.Time) bool {
 	open := q.req.ahead()
 	if open <= holdAbove || n >= holdLimit || 2*n >= open {
@@ -87,9 +89,9 @@ func (q *qp) holds(n int, now ucs.Time) bool {
 	return true
 }
 
-// nextPacket makes the next packet. To a soft peer the acknowledgement, which is short,
-// comes last, so that it goes in the segment batch of a request. To a foreign peer it
-// comes first: the program there may wait for it before it looks at the request.
+// nextPacket builds the next packet. To a soft peer the ACK, which is short, is last,
+// so that it fits into the segment batch of a request. To a foreign peer it is first:
+// the program of that peer may wait for the ACK before it processes the request.
 func (q *qp) nextPacket(p *packet) bool {
 	if q.to.foreign {
 		return q.nextReply(p) || q.nextRequest(p)
@@ -97,7 +99,12 @@ func (q *qp) nextPacket(p *packet) bool {
 	return q.nextAnswer(p) || q.nextRequest(p) || q.nextAck(p)
 }
 
-// sendUDP sends in trains.
+// sendUDP sends in segment batches. If the socket accepts no more it rewinds the send
+// state to the first packet not accepted (backTo) and returns true.
+//
+// Two snapshots are kept for this. at is the state before the current batch, behind
+// that after the last packet added to it. A batch is sent when the next packet does not
+// fit.
 func (q *qp) sendUDP() bool {
 	u := q.d.udp
 	p := &q.out
@@ -150,9 +157,9 @@ func (q *qp) hasMore() bool {
 	return q.req.tx != q.sq.end() || s.soon || s.asked != 0
 }
 
-// half is half of what is under way and to be sent, the most that a train takes:
-// so one is made while another one is taken, and none has to wait for all. What
-// was read is asked for in parts of a train.
+// half returns how many packets a batch may have: half of those outstanding and unsent.
+// So one batch is built while another is processed, and neither end waits for all. READ
+// responses may fill a batch: the requester already asks for parts of that size.
 func (q *qp) half() int {
 	if s := &q.rsp; s.asked != 0 {
 		return maxSegments
@@ -160,16 +167,17 @@ func (q *qp) half() int {
 	return max(holdAbove, (q.unsent()+q.req.psn.Diff(q.req.una)+1)/2)
 }
 
-// late is a packet that came while its queue pair had another owner.
+// late is a packet that was received while another goroutine owned its queue pair.
 type late struct {
 	d *datagram
 	i int
 }
 
-// maxLate bounds the packets that wait for a queue pair's owner.
+// maxLate is the most packets that wait for a queue pair's owner.
 const maxLate = 64
 
-// drainUDP takes what stands in the socket.
+// drainUDP receives datagrams from the socket and processes their packets. It returns
+// the number of packets.
 func (d *device) drainUDP(now ucs.Time) int {
 	n := 0
 	all := d.udp.recv()
@@ -178,7 +186,7 @@ func (d *device) drainUDP(now ucs.Time) int {
 	if len(all) == 0 {
 		empty = 1
 	}
-	storeRelease32(&d.drained, empty) // before what has come is acknowledged
+	storeRelease32(&d.drained, empty) // before the packets are acknowledged: ackWaits reads it
 	for _, g := range all {
 		if d.conf.Tap != nil {
 			d.show(g)
@@ -214,8 +222,10 @@ func (d *device) drainUDP(now ucs.Time) int {
 	return n
 }
 
-// claim takes the queue pair that packet i of g is for; nil: there is none, or
-// its owner gets the packet.
+// claim takes the ownership of the queue pair that packet i of g is for. It returns nil
+// if there is none, or if another goroutine owns it; the packet is queued for the owner
+// then. It is queued before pending work is marked. So either the owner finds it in
+// leave, or claim acquires the ownership and processes it.
 func (d *device) claim(num verbs.QPN, g *datagram, i int) *qp {
 	q := d.qps.find(num)
 	if q == nil {
@@ -236,13 +246,14 @@ func (d *device) claim(num verbs.QPN, g *datagram, i int) *qp {
 	}
 	q.lateN.Store(int32(len(q.late)))
 	q.lateLock.unlock()
-	if q.takeOrNote() { // the owner went meanwhile
+	if q.takeOrNote() { // the owner released it meanwhile
 		q.leave()
 	}
 	return nil
 }
 
-// takeLate acts on the packets that came while another owned the queue pair.
+// takeLate processes the packets that were received while another goroutine owned the
+// queue pair.
 func (q *qp) takeLate() {
 	q.looks()
 	var p packet
@@ -262,7 +273,7 @@ func (q *qp) takeLate() {
 	}
 }
 
-// fromUDP acts on packet i of g.
+// fromUDP checks and processes packet i of g.
 func (q *qp) fromUDP(p *packet, g *datagram, i int, now ucs.Time) {
 	if q.typ == verbs.RC && !q.to.udp.sent(g) {
 		q.count(cntDroppedSource, 1)

@@ -2,45 +2,46 @@ package soft
 
 import "github.com/goucx/goucx/verbs"
 
-// window bounds what a queue pair has under way by what the receiver's socket
-// holds. The kernel charges a packet with the memory that it stands in: 416 KB are
-// full with 90 packets of 4 KB in six trains, and with 540 of 8 bytes one by one.
-// So it is counted in packets of 4 KB, and more of shorter ones fit in.
+// window bounds a queue pair's outstanding packets by the room in the receiver's socket
+// buffer. The kernel charges the buffer memory of each packet: 416 KB are full with 90
+// packets of 4 KB in six segment batches, or with 540 single packets of 8 bytes. So the
+// window is counted in packets of 4 KB, and more of the shorter ones are allowed.
 //
-// What is lost was perhaps too much: then the window is halved, and grows again
-// by one packet for each window that is acknowledged.
+// A loss suggests that the socket overflowed. It halves the window, which then grows by
+// one packet for each window that is acknowledged.
 type window struct {
-	max int // as set
+	max int // as configured
 	now int
-	mtu int // of the path
-	// train is how many packets of a long message go together, a third of the
-	// window at most: then one train can be on its way, one be taken, and one be
+	mtu int // path MTU in bytes
+	// train is how many packets of a long message form a segment batch, at most a third
+	// of the window. So one batch can be on its way, one be processed, and one be
 	// acknowledged.
 	train int
-	// trains is how many trains go for an acknowledgement, half of the window: it
-	// costs both ends system calls.
+	// trains is how many batches share one ACK: half of the window, because an ACK
+	// costs system calls at both ends.
 	trains int
-	part   int // how many packets of a long read are asked for at once
-	seen   int // packets acknowledged since it grew
+	part   int // packets of a READ in one request
+	seen   int // packets acknowledged since the window grew
 }
 
 const (
-	// usualWindow is what a socket of usualBuffer bytes holds. localWindow is the
-	// most by default: more made nothing faster.
+	// usualWindow is what a socket buffer of usualBuffer bytes holds. localWindow is
+	// the largest default: a larger window was not faster.
 	usualWindow, localWindow = 90, 180
 	usualBuffer              = 2 * 208 << 10
-	// shortPacket is the longest message of which shortPackets go for 4 KB.
+	// shortPacket is the longest message of which shortPackets count as one packet of 4
+	// KB.
 	shortPacket  = 512
 	shortPackets = 6
-	// leastWindow is what is left of a window after any number of losses.
+	// leastWindow is what any number of losses leaves of a window.
 	leastWindow = 8
 	longPacket  = 4096
-	// lonePackets begin a long message as a train of their own: the first packet of
-	// a write is longer than the others.
+	// lonePackets packets at the start of a long message are a batch of their own: the
+	// first packet of a WRITE is longer than the others.
 	lonePackets = 2
 )
 
-// newWindow makes the window of most packets of 4 KB for packets of mtu bytes.
+// newWindow returns a window of most packets of 4 KB, for packets of mtu bytes.
 func newWindow(most, mtu int) window {
 	v := window{max: most, now: most, mtu: mtu}
 	whole := v.packets()
@@ -50,12 +51,12 @@ func newWindow(most, mtu int) window {
 	return v
 }
 
-// fit has segment batches shrink and grow with the window.
+// fit adapts the size of the segment batches to the window.
 func (v *window) fit() { v.train = trainLen(v.mtu, v.packets()/3) }
 
-// window is how many packets of 4 KB a connection has under way whose own carry
-// mtu bytes. A peer of long packets over UDP is on this host, so its socket holds
-// at least what any program's does.
+// window returns the default window, in packets of 4 KB, of a connection with packets
+// of mtu bytes. A UDP peer with long packets is on this host, so its socket buffer has
+// at least the size that any program gets.
 func (d *device) window(mtu int) int {
 	switch {
 	case d.conf.Window != 0:
@@ -66,21 +67,21 @@ func (d *device) window(mtu int) int {
 	return usualWindow
 }
 
-// windowOf is the default window to a socket of buffer bytes: a quarter of it,
-// since others send there too, but where that is less than the usual window.
+// windowOf returns the default window for a socket buffer of that size. It is a quarter
+// of the buffer, since other devices send there too, but not less than usualWindow.
 func windowOf(buffer int) int {
 	return min(max(buffer/4/(usualBuffer/usualWindow), usualWindow), localWindow)
 }
 
-// packets is how many of the path MTU go for those of 4 KB.
+// packets returns the window in packets of the path MTU.
 func (v *window) packets() int { return max(1, v.now*longPacket/v.mtu) }
 
-// trainLen is how many packets of mtu bytes make a train, limit at most.
+// trainLen returns how many packets of mtu bytes form a segment batch, at most limit.
 func trainLen(mtu, limit int) int {
 	return max(1, min(limit, maxSegments, maxTrain/(mtu+minPacket)))
 }
 
-// open is how many packets may be under way where w's is the next.
+// open returns how many packets may be outstanding if the next one belongs to w.
 func (v *window) open(w *wqe) int {
 	if w.n <= shortPacket {
 		return shortPackets * v.now
@@ -88,7 +89,7 @@ func (v *window) open(w *wqe) int {
 	return v.packets()
 }
 
-// acked notes that n packets were acknowledged.
+// acked records that n packets were acknowledged, and may grow the window.
 func (v *window) acked(n int) {
 	if v.now == v.max {
 		return
@@ -105,21 +106,21 @@ func (v *window) lost() {
 	v.fit()
 }
 
-// begins reports whether a train begins behind n packets of a long message.
+// begins reports whether a segment batch begins after n packets of a long message.
 func (v *window) begins(n uint32) bool {
 	return n == 0 || n > lonePackets && (n-lonePackets)%uint32(v.train) == 0
 }
 
-// groupEnds reports whether n packets of a long message end with the last train of
-// those that are acknowledged together. Below the full window that is each one, so
-// that no stop for want of room comes before something has asked.
+// groupEnds reports whether the packet after which n packets of a long message are sent
+// ends a group of batches that share one ACK. Below the full window each batch is a
+// group, so that the window never closes without an AckReq outstanding.
 func (v *window) groupEnds(n uint32) bool {
 	return n > lonePackets && v.begins(n) && (v.now < v.max || int(n-lonePackets)/v.train%v.trains == 0)
 }
 
-// mayFly reports whether the window lets the next packet of w go. A long message
-// goes in whole trains: a part of one would be acknowledged alone and let the
-// next part go, so that soon every packet travelled alone.
+// mayFly reports whether the window allows the next packet of w. A long message is sent
+// in whole batches. Otherwise a part of a batch would be acknowledged alone and allow
+// the next part, until every packet was sent alone.
 func (q *qp) mayFly(w *wqe) bool {
 	r := &q.req
 	flying := r.psn.Diff(r.una)
@@ -143,10 +144,10 @@ func (q *qp) mayFly(w *wqe) bool {
 	return room >= min(whole, int(w.npk-r.sent))
 }
 
-// asks reports whether the packet of w that was made asks for an
-// acknowledgement: a message that is signalled or long at its end, trains before
-// that at the end of so many, and what is the last for now. A foreign peer
-// acknowledges nothing else, so every message to it asks at its end.
+// asks reports whether the packet of w built last has AckReq. The end of a message has
+// it if the message is signaled or long. Before the end, the last packet of a group of
+// batches has it, and the packet that fills the window. A foreign peer acknowledges
+// nothing else, so every message to it has AckReq at its end.
 func (q *qp) asks(w *wqe, last bool) bool {
 	r := &q.req
 	if r.probe.alone {

@@ -2,28 +2,28 @@ package wire
 
 import "encoding/binary"
 
-// Alike computes the ICRC of short packets that follow one another and have their
-// flow, their length and their first eight bytes in common, as the messages of a
-// train have: it keeps the register behind those bytes. Any other packet costs no
-// more than with the Prefix alone. The zero Alike is ready for use.
+// Alike computes the ICRC of consecutive short packets of one flow and one length, as
+// in a segment batch. If they also have the same first eight bytes, it reuses the CRC
+// register after those bytes. For other packets it costs no more than Prefix alone. The
+// zero Alike is ready for use.
 //
 // Concurrency: one goroutine at a time.
 type Alike struct {
 	first uint64
 	n     int
 	flow  Prefix
-	reg   uint32 // with identification 0
+	reg   uint32 // after those bytes, for identification 0
 }
 
-// alikeLen is how much of a header is looked at: up to its number.
+// alikeLen is how many bytes of the BTH are cached: all before the PSN.
 const alikeLen = 8
 
-// idBehind is what the identification does to the register behind alikeLen bytes
-// more.
+// idBehind is the effect of the IPv4 identification on the register after alikeLen
+// bytes of the BTH.
 var idBehind = newField(IPv4Len - ip4ID - 2 + UDPLen + alikeLen)
 
-// sum computes the checksum of b, a packet from the BTH to the ICRC; id is the
-// identification of its IPv4 header.
+// sum computes the ICRC of b, a packet from the BTH to the ICRC; id is the IPv4
+// identification.
 func (a *Alike) sum(p Prefix, b []byte, id uint16) uint32 {
 	if first := binary.NativeEndian.Uint64(b); first != a.first || len(b) != a.n || p != a.flow {
 		a.first, a.n, a.flow = first, len(b), p
@@ -36,14 +36,14 @@ func (a *Alike) sum(p Prefix, b []byte, id uint16) uint32 {
 	return updateShort(reg, b[alikeLen:len(b)-ICRCLen])
 }
 
-// Seal is Prefix.Seal.
+// Seal is like Prefix.Seal.
 // hot: BenchmarkICRC
 func (a *Alike) Seal(p Prefix, b []byte, id uint16) {
 	binary.LittleEndian.PutUint32(b[len(b)-ICRCLen:], a.sum(p, b, id))
 }
 
-// Right reports whether the checksum of b is right with that identification: b is
-// a packet from the BTH to the ICRC, BTHLen+ICRCLen bytes at least.
+// Right reports whether the ICRC of b is right for that identification. b is a packet
+// from the BTH to the ICRC, at least BTHLen+ICRCLen bytes.
 // hot: BenchmarkICRC
 func (a *Alike) Right(p Prefix, b []byte, id uint16) bool {
 	return a.sum(p, b, id) == binary.LittleEndian.Uint32(b[len(b)-ICRCLen:])

@@ -9,8 +9,8 @@ import (
 // BTHLen is the length of the base transport header in bytes.
 const BTHLen = 12
 
-// BTH is a view of a base transport header: at least BTHLen bytes. The setters
-// write one field each and leave the reserved bits of Put alone.
+// BTH is a view of a base transport header of at least BTHLen bytes. Each setter writes
+// one field and keeps the reserved bits.
 //
 //	0 opcode | 1 SE, MigReq, PadCnt, TVer | 2-3 P_Key | 4 FECN, BECN, reserved
 //	5-7 destination QPN | 8 AckReq, reserved | 9-11 PSN
@@ -18,13 +18,13 @@ const BTHLen = 12
 // Source: IBTA vol. 1, 9.2.
 type BTH []byte
 
-// bthCongestion is the byte of the congestion bits, which the ICRC masks.
+// bthCongestion is the offset of the congestion bits, which the ICRC masks.
 const bthCongestion = 4
 
-// mask24 holds the bits of a QPN, PSN or MSN.
+// mask24 covers a QPN, PSN or MSN.
 const mask24 = 1<<24 - 1
 
-// Bits of byte 1 and of bytes 4 and 8.
+// Bits of bytes 1, 4 and 8.
 const (
 	bthSolicited = 1 << 7
 	bthMigrated  = 1 << 6
@@ -45,7 +45,7 @@ type BTHFields struct {
 	PSN       verbs.PSN
 }
 
-// Put writes all fields. MigReq is set, as hardware does; receivers ignore it.
+// Put writes all fields. It sets MigReq, as hardware does; receivers ignore it.
 func (h BTH) Put(f *BTHFields) {
 	_ = h[BTHLen-1]
 	bits := bthMigrated | f.Pad<<bthPadShift
@@ -60,46 +60,46 @@ func (h BTH) Put(f *BTHFields) {
 	binary.BigEndian.PutUint32(h[8:], psn)
 }
 
-// Opcode is the packet's opcode.
+// Opcode returns the opcode.
 func (h BTH) Opcode() Opcode { return Opcode(h[0]) }
 
-// Solicited reports the solicited-event bit.
+// Solicited reports whether the solicited-event bit is set.
 func (h BTH) Solicited() bool { return h[1]&bthSolicited != 0 }
 
-// Pad is the number of zero bytes between payload and ICRC, 0 to 3.
+// Pad returns the number of zero bytes between payload and ICRC, 0 to 3.
 func (h BTH) Pad() int { return int(h[1] >> bthPadShift & 3) }
 
-// Version is the transport header version, 0.
+// Version returns the transport header version; 0 is the only valid one.
 func (h BTH) Version() uint8 { return h[1] & 0xf }
 
-// PKey is the partition key.
+// PKey returns the partition key.
 func (h BTH) PKey() uint16 { return binary.BigEndian.Uint16(h[2:]) }
 
-// FECN reports the forward congestion bit.
+// FECN reports whether the forward congestion bit is set.
 func (h BTH) FECN() bool { return h[4]&bthFECN != 0 }
 
-// BECN reports the backward congestion bit.
+// BECN reports whether the backward congestion bit is set.
 func (h BTH) BECN() bool { return h[4]&bthBECN != 0 }
 
-// Dest is the destination queue pair.
+// Dest returns the destination QPN.
 func (h BTH) Dest() verbs.QPN { return verbs.QPN(binary.BigEndian.Uint32(h[4:]) & mask24) }
 
-// AckReq reports whether the sender asks for an acknowledgement.
+// AckReq reports whether the sender requests an ACK.
 func (h BTH) AckReq() bool { return h[8]&bthAckReq != 0 }
 
-// PSN is the packet sequence number.
+// PSN returns the packet sequence number.
 func (h BTH) PSN() verbs.PSN { return verbs.PSN(binary.BigEndian.Uint32(h[8:]) & mask24) }
 
-// SetAckReq asks for an acknowledgement.
+// SetAckReq sets the AckReq bit.
 func (h BTH) SetAckReq() { h[8] |= bthAckReq }
 
-// SetPSN replaces the packet sequence number.
+// SetPSN sets the packet sequence number.
 func (h BTH) SetPSN(p verbs.PSN) {
 	h[9], h[10], h[11] = byte(p>>16), byte(p>>8), byte(p)
 }
 
-// PKeysMatch reports whether packets with key a are for a port with key b: the
-// low 15 bits are equal and not zero, and one of them is a full member.
+// PKeysMatch reports whether a port with key b accepts packets with key a. The low 15
+// bits must be equal and not zero, and at least one of the two must be a full member.
 //
 // Source: IBTA vol. 1, 10.9.
 func PKeysMatch(a, b uint16) bool {

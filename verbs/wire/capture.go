@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// The pcap format: a header of the file and one of each packet, here
-// little-endian with nanoseconds. Frames begin with the IP header.
+// The pcap format: a file header, and a header for each packet. Capture writes
+// little-endian fields and nanoseconds. Frames begin with the IP header.
 //
 // Source: draft-ietf-opsawg-pcap; the link types are tcpdump's.
 const (
@@ -19,25 +19,24 @@ const (
 	pcapSnapLen = 1 << 16
 )
 
-// Capture writes packets into a pcap file, for tcpdump and Wireshark. Wireshark
-// takes packets for RoCE where one of the ports is 4791; for another port N it
-// must be told, as in `tshark -d udp.port==N,infiniband`.
+// Capture writes packets to a pcap file, for tcpdump and Wireshark. Wireshark decodes
+// packets as RoCE if one of the ports is 4791. For another port N use `tshark -d
+// udp.port==N,infiniband`.
 //
-// Any goroutine may call it. It writes a packet by one Write, and holds nothing
-// back.
+// Any goroutine may call it. Each packet is one Write, without buffering.
 type Capture struct {
-	mu  sync.Mutex // guards both
+	mu  sync.Mutex // guards both fields below
 	w   io.Writer
 	buf []byte
 }
 
-// NewCapture writes the header of the file.
+// NewCapture writes the file header.
 func NewCapture(w io.Writer) (*Capture, error) {
 	le := binary.LittleEndian
 	b := le.AppendUint32(nil, pcapMagic)
 	b = le.AppendUint16(b, pcapMajor)
 	b = le.AppendUint16(b, pcapMinor)
-	b = append(b, make([]byte, 8)...) // time zone and accuracy: nobody fills them
+	b = append(b, make([]byte, 8)...) // time zone and accuracy: always 0 in practice
 	b = le.AppendUint32(b, pcapSnapLen)
 	b = le.AppendUint32(b, pcapLinkRaw)
 	if _, err := w.Write(b); err != nil {
@@ -46,9 +45,9 @@ func NewCapture(w io.Writer) (*Capture, error) {
 	return &Capture{w: w}, nil
 }
 
-// Packet writes one packet, from the BTH to the ICRC, with IP and UDP headers as
-// h says, and a valid UDP checksum. at is its time in nanoseconds since 1970, or since the begin of a
-// simulation.
+// Packet writes one packet, from the BTH to the ICRC, with IP and UDP headers built
+// from h and a valid UDP checksum. at is its time in nanoseconds since 1970, or since
+// the start of a simulation.
 func (c *Capture) Packet(at int64, h *Network, packet []byte) error {
 	const second = 1e9
 	le := binary.LittleEndian

@@ -7,15 +7,15 @@ import (
 	"runtime"
 )
 
-// A CRC is linear: what a change of some bytes does to the register depends on
-// those bytes and on how many follow, and on nothing else. The register is a
-// polynomial over GF(2) modulo CRC-32's, in reflected form (bit 31 is x^0), and a
-// byte that passes multiplies it by x^8. So fields that change from packet to
-// packet are looked up and added, not computed again, and a difference can be
-// followed backwards to the bytes that caused it.
+// A CRC is linear: how a change of some bytes affects the register depends only on
+// those bytes and on how many bytes follow. The register is a polynomial over GF(2)
+// modulo that of CRC-32, in reflected form (bit 31 is x^0). Each processed byte
+// multiplies it by x^8. So the effect of a field that changes from packet to packet is
+// looked up and added. And a difference of two checksums can be traced back to the
+// bytes that caused it.
 
-// ahead and behind hold x^(8·2^k) and its inverse, x^(-8·2^k): the way of 2^k
-// bytes forward and back.
+// ahead and behind hold x^(8·2^k) and its inverse, x^(-8·2^k): they move the register
+// forward and back by 2^k bytes.
 var (
 	ahead  = squares(1 << (31 - 8))
 	behind = squares(inverseOfX8())
@@ -41,8 +41,8 @@ func inverseOfX8() uint32 {
 	return p
 }
 
-// move gives the register after n zero bytes more, by way of one of the tables
-// above. 0 ≤ n < 2^17.
+// move returns the register after n more zero bytes (by = ahead), or before n zero
+// bytes (by = behind). 0 ≤ n < 2^17.
 func move(reg uint32, n int, by *[17]uint32) uint32 {
 	for ; n != 0; n &= n - 1 {
 		reg = multModP(reg, by[bits.TrailingZeros32(uint32(n))])
@@ -50,7 +50,7 @@ func move(reg uint32, n int, by *[17]uint32) uint32 {
 	return reg
 }
 
-// multModP multiplies two polynomials modulo CRC-32's.
+// multModP multiplies two polynomials modulo that of CRC-32.
 func multModP(a, b uint32) uint32 {
 	var p uint32
 	for range 32 {
@@ -61,11 +61,11 @@ func multModP(a, b uint32) uint32 {
 	return p
 }
 
-// effects is what a byte does to the register that has n bytes behind it.
+// effects returns, by value, the effect on the register of a byte that n bytes follow.
 func effects(n int) (t [256]uint32) {
 	for b := 1; b < len(t); b++ {
 		if b&(b-1) == 0 {
-			t[b] = move(uint32(b), n+1, &ahead) // the register takes a byte at its low end
+			t[b] = move(uint32(b), n+1, &ahead) // the register takes a byte in its low bits
 		} else {
 			t[b] = t[b&(b-1)] ^ t[b&-b]
 		}
@@ -73,16 +73,16 @@ func effects(n int) (t [256]uint32) {
 	return t
 }
 
-// field is what a big-endian number of 16 bits does to the register, by its
-// high and its low byte.
+// field is the effect on the register of a big-endian 16-bit number, by its high and
+// its low byte.
 type field [2][256]uint32
 
-// newField makes the field that has n bytes behind it.
+// newField returns the field that n bytes follow.
 func newField(n int) *field { return &field{effects(n + 1), effects(n)} }
 
 func (f *field) at(v uint16) uint32 { return f[0][v>>8] ^ f[1][v&0xff] }
 
-// nextEffects are the effects of twelve bytes, the last one first.
+// nextEffects are the effects of twelve consecutive bytes, the last one first.
 var nextEffects = func() (t [12][256]uint32) {
 	for k := range t {
 		t[k] = effects(k)
@@ -90,12 +90,12 @@ var nextEffects = func() (t [12][256]uint32) {
 	return t
 }()
 
-// Update adds b to the checksum crc: what crc32.Update does with the IEEE table,
-// in half of the time where b is short or ends short of a multiple of 16 bytes, as
-// every packet does.
+// Update adds b to the checksum crc, as crc32.Update does with the IEEE table. On amd64
+// it takes half of the time for a short b. So it does for a length that is no multiple
+// of 16, as in every packet.
 // hot: BenchmarkICRC
 func Update(crc uint32, b []byte) uint32 {
-	if runtime.GOARCH != "amd64" { // an instruction does it
+	if runtime.GOARCH != "amd64" { // the CPU has a CRC-32 instruction
 		return crc32.Update(crc, crc32.IEEETable, b)
 	}
 	if len(b) < crcBulk {
@@ -105,17 +105,17 @@ func Update(crc uint32, b []byte) uint32 {
 	return crc32.Update(updateShort(crc, b[:n]), crc32.IEEETable, b[n:])
 }
 
-// crcBulk is where crc32.Update begins to multiply without carries.
+// crcBulk is the length from which crc32.Update uses carry-less multiplication.
 const crcBulk = 64
 
-// updateShort is Update for few bytes. They may be memory that a program changes
-// while an adapter reads it: the race detector does not look.
+// updateShort is Update for few bytes. The program may change them while the device
+// reads them, so the function is hidden from the race detector.
 //
 //go:norace
 func updateShort(crc uint32, b []byte) uint32 {
 	le, t := binary.LittleEndian, &nextEffects
 	crc = ^crc
-	for ; len(b) >= 12; b = b[12:] { // a packet's number and eight bytes behind
+	for ; len(b) >= 12; b = b[12:] { // a PSN and eight more bytes
 		v, w := le.Uint64(b)^uint64(crc), le.Uint32(b[8:])
 		crc = t[11][byte(v)] ^ t[10][byte(v>>8)] ^ t[9][byte(v>>16)] ^ t[8][byte(v>>24)] ^
 			t[7][byte(v>>32)] ^ t[6][byte(v>>40)] ^ t[5][byte(v>>48)] ^ t[4][byte(v>>56)] ^

@@ -17,7 +17,7 @@ const (
 	IETHLen         = 4
 )
 
-// DETH is a view of a datagram header: Q_Key and source queue pair.
+// DETH is a view of a datagram extended transport header: Q_Key and source QPN.
 type DETH []byte
 
 // Put writes the header.
@@ -26,14 +26,14 @@ func (h DETH) Put(qkey uint32, src verbs.QPN) {
 	binary.BigEndian.PutUint32(h[4:], uint32(src)&mask24)
 }
 
-// QKey is the queue key.
+// QKey returns the Q_Key.
 func (h DETH) QKey() uint32 { return binary.BigEndian.Uint32(h) }
 
-// Src is the sending queue pair.
+// Src returns the source QPN.
 func (h DETH) Src() verbs.QPN { return verbs.QPN(binary.BigEndian.Uint32(h[4:]) & mask24) }
 
-// RETH is a view of an RDMA header: address, key and length of the remote
-// memory.
+// RETH is a view of an RDMA extended transport header: address, key and length of the
+// remote memory.
 type RETH []byte
 
 // Put writes the header; n is the length of the whole message.
@@ -43,20 +43,20 @@ func (h RETH) Put(addr uint64, rkey, n uint32) {
 	binary.BigEndian.PutUint32(h[12:], n)
 }
 
-// Addr is the remote address.
+// Addr returns the remote address.
 func (h RETH) Addr() uint64 { return binary.BigEndian.Uint64(h) }
 
-// RKey is the remote key.
+// RKey returns the remote key.
 func (h RETH) RKey() uint32 { return binary.BigEndian.Uint32(h[8:]) }
 
-// Len is the length of the whole message in bytes.
+// Len returns the length of the whole message in bytes.
 func (h RETH) Len() uint32 { return binary.BigEndian.Uint32(h[12:]) }
 
-// AtomicETH is a view of an atomic header.
+// AtomicETH is a view of an atomic extended transport header.
 type AtomicETH []byte
 
-// Put writes the header. swapAdd is what is swapped in, or added; compare is of
-// Compare and Swap alone.
+// Put writes the header. swapAdd is the swap value or the addend. compare is used by
+// Compare and Swap only.
 func (h AtomicETH) Put(addr uint64, rkey uint32, swapAdd, compare uint64) {
 	binary.BigEndian.PutUint64(h, addr)
 	binary.BigEndian.PutUint32(h[8:], rkey)
@@ -64,19 +64,19 @@ func (h AtomicETH) Put(addr uint64, rkey uint32, swapAdd, compare uint64) {
 	binary.BigEndian.PutUint64(h[20:], compare)
 }
 
-// Addr is the address of the word.
+// Addr returns the address of the word.
 func (h AtomicETH) Addr() uint64 { return binary.BigEndian.Uint64(h) }
 
-// RKey is the remote key.
+// RKey returns the remote key.
 func (h AtomicETH) RKey() uint32 { return binary.BigEndian.Uint32(h[8:]) }
 
-// SwapAdd is the new value, or the addend.
+// SwapAdd returns the swap value or the addend.
 func (h AtomicETH) SwapAdd() uint64 { return binary.BigEndian.Uint64(h[12:]) }
 
-// Compare is the value compared with.
+// Compare returns the compare value.
 func (h AtomicETH) Compare() uint64 { return binary.BigEndian.Uint64(h[20:]) }
 
-// AETH is a view of an acknowledgement header.
+// AETH is a view of an ACK extended transport header.
 type AETH []byte
 
 // Put writes the header.
@@ -84,17 +84,17 @@ func (h AETH) Put(s Syndrome, msn uint32) {
 	binary.BigEndian.PutUint32(h, uint32(s)<<24|msn&mask24)
 }
 
-// Syndrome is what is acknowledged or refused.
+// Syndrome returns the kind of ACK or NAK.
 func (h AETH) Syndrome() Syndrome { return Syndrome(h[0]) }
 
-// MSN is the responder's message sequence number.
+// MSN returns the responder's message sequence number.
 func (h AETH) MSN() uint32 { return binary.BigEndian.Uint32(h) & mask24 }
 
-// AtomicAckETH is a view of the value before an atomic operation.
+// AtomicAckETH is a view of the header with the value before an atomic operation.
 type AtomicAckETH []byte
 
 // Put writes the header.
 func (h AtomicAckETH) Put(old uint64) { binary.BigEndian.PutUint64(h, old) }
 
-// Old is the value before.
+// Old returns the value before the operation.
 func (h AtomicAckETH) Old() uint64 { return binary.BigEndian.Uint64(h) }

@@ -5,12 +5,11 @@ import (
 	"net/netip"
 )
 
-// GRHLen is the length in bytes of the area in front of a received datagram's
-// data.
+// GRHLen is the length in bytes of the GRH area in front of a received datagram's data.
 const GRHLen = 40
 
-// GRH is a view of that area: InfiniBand's global route header, or what RoCEv2
-// has in its place. At least GRHLen bytes.
+// GRH is a view of that area: InfiniBand's global route header, or what RoCEv2 has in
+// its place. It has at least GRHLen bytes.
 //
 //	IPv4: 20 bytes of zeros | IPv4 header
 //	IPv6: IPv6 header
@@ -18,7 +17,7 @@ const GRHLen = 40
 // Source: IBTA vol. 1, annex A17; rdma-core, ibv_init_ah_from_wc.
 type GRH []byte
 
-// Put writes the header of a packet of n bytes from the BTH to the ICRC.
+// Put writes the area of a packet with n bytes from the BTH to the ICRC.
 func (g GRH) Put(h *Network, n int) {
 	at := 0
 	if h.IPv4() {
@@ -28,9 +27,9 @@ func (g GRH) Put(h *Network, n int) {
 	h.AppendIP(g[:at:GRHLen], UDPLen+n)
 }
 
-// Network reads the header; the ports are 0. ok is false where g holds none, or
-// is too short. Nothing says which of the two headers stands there: it is IPv4's
-// unless the area begins like IPv6's and IPv4's checksum is wrong.
+// Network parses the area; the ports are 0. ok is false if g holds no header or is too
+// short. No field shows which header it is. It is IPv4, unless the area begins like
+// IPv6 and the IPv4 checksum is wrong.
 func (g GRH) Network() (h Network, ok bool) {
 	if len(g) < GRHLen {
 		return h, false
@@ -48,7 +47,7 @@ func (g GRH) Network() (h Network, ok bool) {
 		first := binary.BigEndian.Uint32(ip6)
 		src, dst := netip.AddrFrom16([16]byte(ip6[ip6Src:])), netip.AddrFrom16([16]byte(ip6[ip6Dst:]))
 		if src.Is4In6() || dst.Is4In6() {
-			return h, false // such a header is on no network
+			return h, false // IPv4-mapped addresses are not valid on a network
 		}
 		return Network{
 			Src: netip.AddrPortFrom(src, 0), Dst: netip.AddrPortFrom(dst, 0),

@@ -27,23 +27,23 @@ const (
 	udpDst, udpLength, udpSum                                                   = 2, 4, 6
 )
 
-// Network is what the headers below the BTH say: a UDP socket does not show
-// them, so they are written anew for whoever wants to see them.
+// Network holds the fields of the headers below the BTH. A UDP socket does not show
+// these headers, so they are rebuilt for captures and GRH areas.
 type Network struct {
 	Src, Dst netip.AddrPort // IPv4 may be mapped into IPv6
 	TOS      uint8          // type of service, or IPv6's traffic class
 	TTL      uint8          // or hop limit
-	ID       uint16         // IPv4's identification
+	ID       uint16         // of IPv4
 
-	FlowLabel uint32 // IPv6's, 20 bits
+	FlowLabel uint32 // of IPv6, 20 bits
 }
 
-// IPv4 reports the family: both addresses are of IPv4. Where only one is, it
-// stands mapped in an IPv6 header.
+// IPv4 reports whether both addresses are IPv4. If only one is, it appears mapped in an
+// IPv6 header.
 func (h *Network) IPv4() bool { return h.Src.Addr().Unmap().Is4() && h.Dst.Addr().Unmap().Is4() }
 
-// AppendIP appends the IP header of a packet with n bytes behind it. IPv4's
-// forbids fragments, and its checksum is valid.
+// AppendIP appends the IP header of a packet with n bytes after it. An IPv4 header
+// forbids fragmentation and has a valid checksum.
 func (h *Network) AppendIP(b []byte, n int) []byte {
 	be := binary.BigEndian
 	if h.IPv4() {
@@ -72,8 +72,8 @@ func (h *Network) AppendIP(b []byte, n int) []byte {
 	return append(b, ip[:]...)
 }
 
-// AppendUDP appends the UDP header of a packet with n bytes behind it. Its
-// checksum is 0, none, as hardware sends it; sealUDP computes it.
+// AppendUDP appends the UDP header of a packet with n bytes after it. The checksum is 0
+// (none), as hardware sends it; sealUDP computes it.
 func (h *Network) AppendUDP(b []byte, n int) []byte {
 	be := binary.BigEndian
 	b = be.AppendUint16(b, h.Src.Port())
@@ -82,8 +82,8 @@ func (h *Network) AppendUDP(b []byte, n int) []byte {
 	return append(b, 0, 0)
 }
 
-// sealUDP stores the checksum of UDP, which is still 0, in a packet from the IP
-// header on.
+// sealUDP stores the UDP checksum in a packet that begins with the IP header. The
+// checksum field must be 0 before.
 func (h *Network) sealUDP(b []byte) {
 	udp, addresses := b[IPv6Len:], b[ip6Src:IPv6Len]
 	if h.IPv4() {
@@ -91,14 +91,14 @@ func (h *Network) sealUDP(b []byte) {
 	}
 	sum := onesSum(protoUDP+uint32(len(udp)), addresses)
 	sum = onesSum(uint32(sum), udp)
-	if sum != 0xffff { // else it would be 0, none
+	if sum != 0xffff { // 0 would mean no checksum
 		sum = ^sum
 	}
 	binary.BigEndian.PutUint16(udp[udpSum:], sum)
 }
 
-// onesSum adds the 16-bit words of b to sum: the checksum of IP and UDP is its
-// complement.
+// onesSum adds the 16-bit words of b to sum. The checksum of IP and UDP is the
+// complement of the result.
 //
 // Source: RFC 1071.
 func onesSum(sum uint32, b []byte) uint16 {

@@ -1,11 +1,11 @@
 package wire
 
-// Opcode is the first byte of a packet: three bits of transport and five of
-// operation. Those of unreliable connections, FLUSH and ATOMIC WRITE are not
-// known here, and count as reserved.
+// Opcode is the first byte of a packet: three bits of transport and five of operation.
+// The opcodes of unreliable connections, FLUSH and ATOMIC WRITE are not supported and
+// count as reserved.
 type Opcode uint8
 
-// Opcodes of the reliable connection.
+// Opcodes of reliable connections.
 const (
 	SendFirst Opcode = iota
 	SendMiddle
@@ -33,14 +33,14 @@ const (
 	SendOnlyInv
 )
 
-// Opcodes of the unreliable datagram, and the congestion notification.
+// Opcodes of unreliable datagrams, and of congestion notification.
 const (
 	UDSendOnly    Opcode = 0x64
 	UDSendOnlyImm Opcode = 0x65
 	CNP           Opcode = 0x81
 )
 
-// Headers is the set of headers that follow the BTH, in the order of the bits.
+// Headers is the set of extension headers after the BTH, in the order of the bits.
 type Headers uint8
 
 // Extension headers.
@@ -54,13 +54,13 @@ const (
 	HasIETH
 )
 
-// headerLens are the sizes of the extension headers, by bit.
+// headerLens are the lengths of the extension headers in bytes, by bit.
 var headerLens = [...]uint8{8, 16, 28, 4, 8, 4, 4}
 
-// Kind says what a packet is to a responder or completer.
+// Kind classifies packets for responder and completer.
 type Kind uint8
 
-// Kinds.
+// Packet kinds.
 const (
 	KindNone Kind = iota // no valid opcode
 	KindSend
@@ -73,12 +73,12 @@ const (
 	KindCNP
 )
 
-// Place is a packet's position in its message. It says how much data a packet
-// carries, if its opcode carries any: First and Middle one MTU, Last 1 byte to one
-// MTU, Only none to one MTU.
+// Place is a packet's position in its message. If the opcode has a payload it
+// determines the length: First and Middle one MTU, Last 1 byte to one MTU, Only 0 bytes
+// to one MTU.
 type Place uint8
 
-// Places.
+// Positions.
 const (
 	PlaceOnly Place = iota
 	PlaceFirst
@@ -92,7 +92,7 @@ func (p Place) Begins() bool { return p == PlaceOnly || p == PlaceFirst }
 // Ends reports whether the packet is the last of its message.
 func (p Place) Ends() bool { return p == PlaceOnly || p == PlaceLast }
 
-// Info is what is known of an opcode.
+// Info describes an opcode.
 type Info struct {
 	Kind    Kind
 	Place   Place
@@ -101,12 +101,12 @@ type Info struct {
 	Len uint8
 	// Payload: the packet may carry data.
 	Payload bool
-	// TakesRecv: it consumes a receive work request where it ends its message.
+	// TakesRecv: the packet consumes a receive work request when it ends its message.
 	TakesRecv bool
 	Name      string
 }
 
-// infos is the one table of opcodes.
+// infos is the table of opcodes.
 //
 // Source: IBTA vol. 1, 9.2.1 and table 38; Linux rxe_opcode.c.
 var infos = [256]Info{
@@ -152,10 +152,10 @@ func row(k Kind, p Place, h Headers, name string) Info {
 	}
 }
 
-// Info gives the row of an opcode; Kind is KindNone where there is none.
+// Info returns the description of an opcode. Kind is KindNone if it is reserved.
 func (o Opcode) Info() *Info { return &infos[o] }
 
-// String names the opcode as the specification does.
+// String returns the specification's name of the opcode.
 func (o Opcode) String() string {
 	if n := infos[o].Name; n != "" {
 		return n

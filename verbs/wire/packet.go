@@ -2,33 +2,33 @@ package wire
 
 import "encoding/binary"
 
-// ICRCLen is the length of the invariant checksum at a packet's end, in bytes.
+// ICRCLen is the length of the invariant CRC at a packet's end, in bytes.
 const ICRCLen = 4
 
-// Packet is a view of a parsed packet, from the BTH to the ICRC. It does not own
-// the bytes.
+// Packet is a view of a parsed packet, from the BTH to the ICRC. It does not own the
+// bytes.
 type Packet struct {
 	b    []byte
 	info *Info
 }
 
-// Fault says why bytes are no packet; zero: they are.
+// Fault is the reason why bytes are not a valid packet; zero: they are.
 type Fault uint8
 
 // Faults.
 const (
 	FaultNone    Fault = iota
 	FaultShort         // shorter than its headers
-	FaultOpcode        // an opcode that is not known
+	FaultOpcode        // a reserved opcode
 	FaultVersion       // a transport header version other than 0
-	FaultPad           // padding that does not fit the payload
-	FaultPayload       // data where the opcode carries none
+	FaultPad           // padding that does not fit the length
+	FaultPayload       // a payload, but the opcode has none
 	numFaults
 )
 
 var faultNames = [numFaults]string{"none", "short", "opcode", "version", "padding", "payload"}
 
-// String names the fault, for counters.
+// String returns the name of the fault, for counters.
 func (f Fault) String() string {
 	if f < numFaults {
 		return faultNames[f]
@@ -36,7 +36,7 @@ func (f Fault) String() string {
 	return "fault?"
 }
 
-// Parse looks at b, a datagram's payload, as a packet. The ICRC is not checked.
+// Parse parses b, a UDP payload. It does not check the ICRC.
 // hot: BenchmarkParse
 func Parse(b []byte) (Packet, Fault) {
 	if len(b) < BTHLen+ICRCLen {
@@ -49,8 +49,8 @@ func Parse(b []byte) (Packet, Fault) {
 	return Packet{b, info}, FaultNone
 }
 
-// Inspect is Parse for a packet without its ICRC: it gives the row of the opcode
-// whose headers, payload and padding covered is.
+// Inspect is Parse for a packet without its ICRC. It returns the description of the
+// opcode if headers, payload and padding of covered are valid.
 // hot: BenchmarkParse
 func Inspect(covered []byte) (*Info, Fault) {
 	if len(covered) < BTHLen {
@@ -77,46 +77,46 @@ func Inspect(covered []byte) (*Info, Fault) {
 	return info, FaultNone
 }
 
-// BTH is the base transport header.
+// BTH returns the base transport header.
 func (p Packet) BTH() BTH { return BTH(p.b[:BTHLen]) }
 
-// Info is the row of the packet's opcode.
+// Info returns the description of the packet's opcode.
 func (p Packet) Info() *Info { return p.info }
 
-// Payload is the data, without padding.
+// Payload returns the data without padding.
 func (p Packet) Payload() []byte {
 	return p.b[p.info.Len : len(p.b)-ICRCLen-BTH(p.b).Pad()]
 }
 
-// DETH is the datagram header; the opcode has one.
+// DETH returns the datagram header. The opcode must have one.
 func (p Packet) DETH() DETH { return DETH(p.b[BTHLen : BTHLen+DETHLen]) }
 
-// RETH is the RDMA header; the opcode has one.
+// RETH returns the RDMA header. The opcode must have one.
 func (p Packet) RETH() RETH { return RETH(p.b[BTHLen : BTHLen+RETHLen]) }
 
-// AtomicETH is the atomic header; the opcode has one.
+// AtomicETH returns the atomic header. The opcode must have one.
 func (p Packet) AtomicETH() AtomicETH { return AtomicETH(p.b[BTHLen : BTHLen+AtomicETHLen]) }
 
-// AETH is the acknowledgement header; the opcode has one.
+// AETH returns the ACK header. The opcode must have one.
 func (p Packet) AETH() AETH { return AETH(p.b[BTHLen : BTHLen+AETHLen]) }
 
-// AtomicAckETH is the header with the old value; the opcode has one.
+// AtomicAckETH returns the header with the old value. The opcode must have one.
 func (p Packet) AtomicAckETH() AtomicAckETH {
 	return AtomicAckETH(p.b[BTHLen+AETHLen : BTHLen+AETHLen+AtomicAckETHLen])
 }
 
-// Imm is the immediate data, or the key to invalidate: the last header, which
-// the opcode has.
+// Imm returns the immediate data, or the key to invalidate, from the last header. The
+// opcode must have one.
 func (p Packet) Imm() uint32 { return binary.BigEndian.Uint32(p.b[p.info.Len-ImmLen:]) }
 
-// ICRC is the checksum that the packet carries.
+// ICRC returns the packet's checksum.
 func (p Packet) ICRC() uint32 { return binary.LittleEndian.Uint32(p.b[len(p.b)-ICRCLen:]) }
 
-// Covered is what the ICRC covers after the UDP header.
+// Covered returns the bytes after the UDP header that the ICRC covers.
 func (p Packet) Covered() []byte { return p.b[:len(p.b)-ICRCLen] }
 
-// Pad is how many zero bytes follow a payload of n bytes.
+// Pad returns how many zero bytes follow a payload of n bytes.
 func Pad(n int) int { return -n & 3 }
 
-// PacketLen is the length from BTH to ICRC of a packet with n bytes of data.
+// PacketLen returns the length from BTH to ICRC of a packet with n bytes of data.
 func (i *Info) PacketLen(n int) int { return int(i.Len) + n + Pad(n) + ICRCLen }

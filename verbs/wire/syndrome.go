@@ -13,7 +13,7 @@ type Syndrome uint8
 
 // Syndromes.
 const (
-	// AckNoCredits acknowledges and says nothing of credits.
+	// AckNoCredits is an ACK without credit information.
 	AckNoCredits Syndrome = 0x1f
 
 	rnrBit   Syndrome = 0x20
@@ -21,26 +21,26 @@ const (
 	codeMask Syndrome = 0x1f
 
 	NakSequence     Syndrome = 0x60 // a packet is missing
-	NakInvalid      Syndrome = 0x61 // a request that is not allowed, or does not fit
-	NakRemoteAccess Syndrome = 0x62 // key, range or right
-	NakRemoteOp     Syndrome = 0x63 // the responder cannot
+	NakInvalid      Syndrome = 0x61 // a request that is not permitted, or does not fit
+	NakRemoteAccess Syndrome = 0x62 // key, range or access right
+	NakRemoteOp     Syndrome = 0x63 // the responder failed to execute it
 	NakInvalidRD    Syndrome = 0x64 // of reliable datagrams
 )
 
-// RNR gives the syndrome that asks the requester to wait, by timer code.
+// RNR returns the syndrome of an RNR NAK with that timer code.
 func RNR(code uint8) Syndrome { return rnrBit | Syndrome(code)&codeMask }
 
-// IsAck reports whether requests are acknowledged. A reserved syndrome is neither
-// this nor one of the two below.
+// IsAck reports whether s is an ACK. A reserved syndrome is neither an ACK nor an RNR
+// NAK nor a NAK.
 func (s Syndrome) IsAck() bool { return s&^codeMask == 0 }
 
-// IsRNR reports whether the receiver was not ready.
+// IsRNR reports whether s is an RNR NAK: the receiver was not ready.
 func (s Syndrome) IsRNR() bool { return s&^codeMask == rnrBit }
 
-// IsNak reports whether the request was refused.
+// IsNak reports whether s is a NAK.
 func (s Syndrome) IsNak() bool { return s&^codeMask == kindMask }
 
-// Code is the credit or timer code.
+// Code returns the credit, timer or NAK code.
 func (s Syndrome) Code() uint8 { return uint8(s & codeMask) }
 
 // rnrTimers are the RNR timers in units of 10 µs, by code.
@@ -49,18 +49,18 @@ var rnrTimers = [32]uint32{
 	256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
 }
 
-// RNRTimer is how long a requester waits, by timer code (min_rnr_timer).
+// RNRTimer returns how long a requester waits, by timer code (min_rnr_timer).
 //
 // Source: IBTA vol. 1, table 45.
 func RNRTimer(code uint8) time.Duration {
 	return time.Duration(rnrTimers[code&31]) * 10 * time.Microsecond
 }
 
-// NoCredits is what Credits gives for code 31.
+// NoCredits is the result of Credits for code 31.
 const NoCredits = -1
 
-// Credits is how many requests beyond its MSN a responder can take, by code;
-// NoCredits: it does not say.
+// Credits returns how many requests beyond its MSN a responder can accept, by code, or
+// NoCredits if the code has no such information.
 //
 // Source: IBTA vol. 1, table 46.
 func Credits(code uint8) int {
@@ -71,7 +71,8 @@ func Credits(code uint8) int {
 	case code < 5:
 		return int(code)
 	}
-	// From 4 on every second code doubles; between two it is one and a half.
+	// From code 4 on every second code doubles the value; a code between is one and a
+	// half times as much.
 	n := 4 << ((code - 4) / 2)
 	if code%2 == 1 {
 		n += n / 2
