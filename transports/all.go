@@ -14,19 +14,19 @@ import (
 	"github.com/goucx/goucx/verbs/soft"
 )
 
-// All gives one provider of each transport, the nearest first.
+// All returns one provider of each transport, the one for the nearest peers first.
 func All() []uct.Component {
 	devices := nic.Share(Verbs)
 	return []uct.Component{self.Component(), shm.Component(), rc.On(devices, softSettings), ud.On(devices, softSettings)}
 }
 
-// Verbs gives the verbs providers that settings ask for; a nil set has the
-// defaults, a nil log is silent.
+// Verbs returns the verbs providers that the settings select. A nil s has the defaults; a nil
+// log discards everything.
 func Verbs(s *config.Set, log *zap.Logger) []verbs.Provider {
 	c := SoftConfig(s, log)
 	c.Switch = program
 	return []verbs.Provider{soft.New(c)}
 }
 
-// program is the in-process link: it reaches everything in the program.
+// program is the in-process link. It connects all devices of the program.
 var program = soft.NewSwitch()

@@ -1,8 +1,7 @@
-// Package transports lists the transports that goucx is built with: [All] gives
-// one provider of each, the nearest first.
+// Package transports lists the transports that goucx is built with: [All] returns one provider
+// of each.
 //
-// The list is explicit, and handed to ucp by whoever opens a context: nothing
-// registers itself, so a program that brings its own list links nothing else.
-// A new transport is a package below this one and a line in All; see
-// docs/adding-a-transport.md.
+// The list is explicit, and is passed to ucp when a context is opened. No transport registers
+// itself, so a program with a list of its own links no other transport. A new transport is a
+// package below this one and an entry in All; see docs/adding-a-transport.md.
 package transports

@@ -11,8 +11,8 @@ import (
 	"github.com/goucx/goucx/verbs/soft"
 )
 
-// Settings of the software RNIC. Package soft knows no settings, only its
-// Config: whoever opens its devices translates here.
+// Settings of the software RNIC. Package soft reads no settings: SoftConfig translates them to
+// soft.Config.
 var (
 	softLink = config.New("SOFT_LINK", "all", config.Enum("all", soft.LinkInproc, soft.LinkUDP), "",
 		"What devices of the software RNIC send through: inproc connects those of one program, udp has a device for each network address of the host.")
@@ -34,12 +34,13 @@ var (
 		"UDP port of the devices; 0: a random one for each. 4791 is that of RoCEv2, for peers that know no other.")
 )
 
-// softSettings are the rows that SoftConfig reads.
+// softSettings are the settings that SoftConfig reads.
 var softSettings = config.Table{Section: "software RNIC", Settings: []config.Setting{
 	softLink, softMTU, softMaxInline, softRdAtomic, softDepth, softWindow, softEngine, softAddr, softPort,
 }}
 
-// SoftConfig is what the settings say about devices of the software RNIC.
+// SoftConfig returns the configuration of the software RNIC's devices according to the
+// settings.
 func SoftConfig(s *config.Set, log *zap.Logger) soft.Config {
 	c := soft.Config{
 		MTU: softMTUs[softMTU.Get(s)], MaxInline: int(softMaxInline.Get(s)), Limits: soft.Limits{RdAtomic: softRdAtomic.Get(s)},
@@ -60,7 +61,7 @@ var softEngines = map[string]soft.EngineMode{
 	"background": soft.EngineBackground, "thread": soft.EngineThread, "inline": soft.EngineInline,
 }
 
-// addrParser takes an IP address without a zone, or nothing.
+// addrParser accepts an IP address without a zone, or an empty string.
 func addrParser() config.Parser[netip.Addr] {
 	return config.Parser[netip.Addr]{
 		Parse: func(text string) (netip.Addr, error) {

@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	// maxShort is the longest message that stands in a work request.
+	// maxShort is the longest payload that fits into a work request, after the header.
 	maxShort = verbs.InlineLen - headLen
-	// maxHead is the longest head of AMZcopy.
+	// maxHead is the longest user header of AMZcopy.
 	maxHead = 128
-	// maxAMVec is how many pieces go with the head's.
+	// maxAMVec is the number of scatter/gather entries that remain beside the header's.
 	maxAMVec = verbs.MaxSGE - 1
 )
 
-// AMShort sends an active message that stands in the work request.
+// AMShort sends an active message inline in the work request.
 //
 // hot: BenchmarkAMShort.
 func (e *ep) AMShort(id uct.AMID, hdr uint64, p []byte) uct.Status {
@@ -40,7 +40,7 @@ func (e *ep) AMShort(id uct.AMID, hdr uint64, p []byte) uct.Status {
 	return ucs.OK
 }
 
-// AMUint64 sends eight bytes.
+// AMUint64 sends eight bytes inline in the work request.
 //
 // hot: BenchmarkAMShort.
 func (e *ep) AMUint64(id uct.AMID, hdr, v uint64) uct.Status {
@@ -63,7 +63,7 @@ func (e *ep) AMUint64(id uct.AMID, hdr, v uint64) uct.Status {
 	return ucs.OK
 }
 
-// shortSlow says why a short message was not sent, and leaves.
+// shortSlow returns the status of a short message that cannot be sent, and calls leave.
 //
 //go:noinline
 func (e *ep) shortSlow(id uct.AMID, n int) uct.Status {
@@ -79,8 +79,8 @@ func (e *ep) shortSlow(id uct.AMID, n int) uct.Status {
 	return e.noRoom(false)
 }
 
-// ReserveAM takes a buffer; the queue has room, and nothing else uses that until
-// CommitAM.
+// ReserveAM takes a bounce buffer. The queue has room for the message; no other operation uses
+// it before CommitAM.
 func (e *ep) ReserveAM(id uct.AMID, hdr uint64, n int) ([]byte, uct.Status) {
 	f := e.f
 	if !f.enter() {
@@ -113,7 +113,7 @@ func putHead(b []byte, id uct.AMID, hdr uint64) {
 	binary.LittleEndian.PutUint64(b[offID:], uint64(id))
 }
 
-// CommitAM sends the reservation.
+// CommitAM sends the message of the open reservation.
 //
 // hot: BenchmarkAMBcopy.
 func (e *ep) CommitAM(n int) {
@@ -136,8 +136,8 @@ func (e *ep) CommitAM(n int) {
 	f.leave()
 }
 
-// scarce asks for a completion where buffers are: what idle connections hold
-// without one is half of them at most.
+// scarce requests a completion if more than half of the bounce buffers are in use. Unsignaled
+// operations of idle connections so hold half of them at most.
 func (f *iface) scarce() verbs.SendFlags {
 	if 2*f.tx.Free() < f.txTotal {
 		return verbs.SendSignaled
@@ -145,7 +145,7 @@ func (f *iface) scarce() verbs.SendFlags {
 	return 0
 }
 
-// Abort gives the reservation back.
+// Abort frees the buffer of the open reservation.
 func (e *ep) Abort() {
 	e.f.enterWait()
 	e.abort()
@@ -160,7 +160,7 @@ func (e *ep) abort() {
 	}
 }
 
-// AMZcopy sends the head from a buffer and the pieces from where they are.
+// AMZcopy sends the header from a bounce buffer and the payload from the caller's memory.
 //
 // hot: BenchmarkAMZcopy.
 func (e *ep) AMZcopy(id uct.AMID, hdr uint64, head []byte, v []uct.Vec, t uct.Token) uct.Status {
@@ -199,8 +199,8 @@ func (e *ep) AMZcopy(id uct.AMID, hdr uint64, head []byte, v []uct.Vec, t uct.To
 	return ucs.InProgress
 }
 
-// pieces names the pieces of v in a work request, those of no bytes left out, and
-// gives their number. Their sum is at most most.
+// pieces fills the scatter/gather list of a work request with v, without empty pieces, and
+// returns its length. TooLong: v has more than most bytes.
 func (f *iface) pieces(sg []verbs.SGE, v []uct.Vec, most int) (int, uct.Status) {
 	n, sum := 0, 0
 	for i := range v {

@@ -14,23 +14,22 @@ import (
 )
 
 const (
-	// lastWait bounds how long Close waits until what was sent has arrived.
+	// lastWait bounds how long Close waits until operations are acknowledged.
 	lastWait = time.Second
-	// closeTries is how often Close sends a CLOSE by datagram, every closeEvery, until the
-	// peer acknowledges it. One that was sent in a queue pair goes by datagram only in the
-	// last part of lastWait: what was sent before it arrives first.
+	// closeTries is how often Close sends SHUTDOWN by datagram, every closeEvery, until the
+	// peer acknowledges it. If SHUTDOWN was also sent on a QP, the datagrams are sent only in
+	// the last part of lastWait. The messages before it on the QP then arrive first.
 	closeTries = 12
 	closeEvery = 20 * time.Millisecond
-	// echoWait bounds how long it waits for its own datagram. One is lost on a lossy
-	// link.
+	// echoWait bounds how long Close waits for its own datagram, which may be lost.
 	echoWait = 5 * time.Millisecond
-	// echoConn names no connection: it is that of this datagram.
+	// echoConn is the connection identifier in that datagram. It is no connection's.
 	echoConn = 1
 )
 
-// Close ends all connections and sends each peer a CLOSE after all that was accepted.
-// Close waits up to a second until that has arrived; what has not is lost then. On a busy
-// machine a CLOSE may take another second.
+// Close sends SHUTDOWN to each peer, after all accepted operations, and closes all connections.
+// It waits up to a second until the peers have acknowledged everything. Operations without an
+// ACK are then lost. On a busy machine SHUTDOWN may take another second.
 func (f *iface) Close() error {
 	if f.closed {
 		return nil
@@ -51,7 +50,7 @@ func (f *iface) Close() error {
 	return err
 }
 
-// closeOwner ends what the async goroutine does here; from then on the caller is alone.
+// closeOwner unregisters the interface from the async goroutine. Afterwards no section runs.
 func (f *iface) closeOwner() error {
 	if !f.owned {
 		return nil
@@ -60,28 +59,28 @@ func (f *iface) closeOwner() error {
 	return nic.CloseOwner(f.owner)
 }
 
-// closeMsg is the CLOSE of a connection that has no acknowledgement: neither by the queue
-// pair nor by datagram.
+// closeMsg is a SHUTDOWN that the peer has acknowledged neither on the QP nor by datagram.
 type closeMsg struct {
 	e     *ep
-	at    ucs.Time // when the datagram is sent next, or the CLOSE is given up
+	at    ucs.Time // when the next datagram is sent, or the SHUTDOWN is abandoned
 	tries int
 }
 
-// hangUp sends a CLOSE to all peers and waits until they have acknowledged it. A queue
-// pair may retransmit later than lastWait ends: its estimate of the round trip may be
-// long. The peer would learn of the close only by its own retries, as a failure. So the
-// CLOSE also goes by datagram.
+// hangUp sends SHUTDOWN to all peers and waits until they have acknowledged it.
 //
-// hangUp sends itself a datagram, too: when that comes, every connection message that had
-// arrived before has been answered.
+// SHUTDOWN is sent on the QP, after all other messages. The QP may retransmit it only after
+// lastWait, because its estimate of the round-trip time may be long. The peer would then notice
+// the close by its own retries and report a failure. So SHUTDOWN is also sent by datagram.
+//
+// hangUp also sends a datagram to this interface. When that arrives, all connection messages
+// that arrived before it have been processed.
 func (f *iface) hangUp() {
 	begun := ucs.Now()
 	end, echoEnd := begun.Add(lastWait), begun.Add(echoWait)
 	var closes []closeMsg
 	if ah, err := f.pd.CreateAH(f.self.port.AH(f.port)); err == nil {
 		f.send(&note{msg: machine.Msg{Kind: machine.Gone, Worker: f.worker, From: echoConn, To: echoConn}, hangUp: true}, &f.self, ah)
-		_ = ah.Close() // what was posted goes out
+		_ = ah.Close() // the posted datagram is still sent
 	} else {
 		echoEnd = 0
 	}
@@ -95,12 +94,12 @@ func (f *iface) hangUp() {
 		switch {
 		case e.dead != nil:
 			if !e.reported && !errors.Is(e.dead, errOrderly) {
-				e.step(machine.Event{Kind: machine.Lost}) // the peer is told, as tearDown would
+				e.step(machine.Event{Kind: machine.Lost}) // notify the peer, as tearDown would
 			}
 		case e.out != nil:
 			e.out.control(idHangUp, 0)
 			closes = append(closes, closeMsg{e: e, at: end.Add(-closeTries * closeEvery)})
-		case e.m.State() == machine.Open: // asleep, or the peer is not ready yet
+		case e.m.State() == machine.Open: // suspended, or the peer has not confirmed its QP yet
 			closes = append(closes, closeMsg{e: e, at: begun})
 		}
 		e.gate()
@@ -123,8 +122,8 @@ func (f *iface) hangUp() {
 	}
 }
 
-// sendCloses sends the datagrams that are due, and returns the CLOSEs that have no
-// acknowledgement. What was sent goes to the end: it does not delay the others.
+// sendCloses sends the datagrams whose timer has expired, and returns the SHUTDOWNs without ACK.
+// Those that were sent move to the end of the list, so that they do not delay the others.
 func (f *iface) sendCloses(cs []closeMsg, now ucs.Time) []closeMsg {
 	cs = slices.DeleteFunc(cs, func(c closeMsg) bool {
 		return c.e.dead != nil || c.tries == closeTries && c.at <= now || c.e.out != nil && c.e.out.head == c.e.out.tail
@@ -144,8 +143,9 @@ func (f *iface) sendCloses(cs []closeMsg, now ucs.Time) []closeMsg {
 	return cs
 }
 
-// heedHangUps finds the peers that have hung up themselves, and answer no more,
-// among what has come since the stash was that long.
+// heedHangUps searches iface.stash, from index from, for SHUTDOWN messages. It marks the
+// connections of those peers as dead: they acknowledge nothing any more. It returns the length
+// of iface.stash.
 func (f *iface) heedHangUps(from int) int {
 	f.stashAll()
 	for i := from; i < len(f.stash); i++ {
@@ -156,9 +156,8 @@ func (f *iface) heedHangUps(from int) int {
 	return len(f.stash)
 }
 
-// heedNotes is the same for connection messages. A peer that opens a connection receives
-// the hang-up: nobody will accept it. heedNotes reports whether this interface's own
-// datagram came.
+// heedNotes does the same for connection messages. A peer that sends OPEN gets SHUTDOWN,
+// because no side will accept it. echo reports whether this interface's own datagram arrived.
 func (f *iface) heedNotes() (echo bool) {
 	u := &f.ud
 	for {
@@ -189,8 +188,8 @@ func (f *iface) heedNotes() (echo bool) {
 	}
 }
 
-// hungUp finds the connection whose peer says by a message that it closed its
-// interface; nil: it says something else.
+// hungUp returns the connection of a SHUTDOWN message that was received on a QP; nil: it is
+// another message.
 func (f *iface) hungUp(wc *verbs.WC) *ep {
 	p := f.qpns.find(wc.QPN)
 	if p == nil || wc.Status != verbs.WCSuccess || wc.Len < headLen {
@@ -202,8 +201,7 @@ func (f *iface) hungUp(wc *verbs.WC) *ep {
 	return p.e
 }
 
-// sending reports whether anything that was sent in queue pairs that were left has not
-// arrived.
+// sending reports whether a draining QP has operations without an ACK.
 func (f *iface) sending() bool {
 	for _, p := range f.dying {
 		if !p.doomed && p.e.dead == nil && p.q.head != p.q.tail {

@@ -8,19 +8,19 @@ import (
 
 const transportName = "rc"
 
-// Atomics that queue pairs carry, of 64 bits: without a result, and with.
+// Atomics of RC QPs, all on 64-bit words: those without a result, and those with one.
 const (
 	postAtomics  uct.AtomicSet = 1 << uct.AtomicAdd
 	fetchAtomics uct.AtomicSet = 1<<uct.AtomicAdd | 1<<uct.AtomicCompareSwap
 )
 
-// Component gives the provider of the rc transport on the devices of ps,
-// which read the settings shared.
+// Component returns the provider of the rc transport for the devices of ps. shared are the
+// tables of settings that ps reads.
 func Component(ps nic.Providers, shared ...config.Table) uct.Component {
 	return On(nic.Share(ps), shared...)
 }
 
-// On is Component on devices that other transports use, too.
+// On is Component for devices that are shared with other transports.
 func On(ds *nic.Devices, shared ...config.Table) uct.Component {
 	return nic.NewComponent(nic.Transport{
 		Name: transportName, Aliases: []string{"rc_verbs", "rc_v", "ib"}, ID: uct.TransportRC, Settings: settings,

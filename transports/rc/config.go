@@ -33,7 +33,7 @@ var settings = config.Table{Section: "rc", Settings: []config.Setting{
 	segSize, rxQueueLen, txQueueLen, txBufs, maxPairs, timeout, retryCount, keepalive, connectTimeout, connectRetry,
 }}
 
-// timeoutCode is the least code of a time-out of at least d.
+// timeoutCode returns the smallest code of a timeout of at least d.
 //
 // Source: IBTA vol. 1, 11.2.5.2.
 func timeoutCode(d time.Duration) uint8 {
@@ -44,5 +44,5 @@ func timeoutCode(d time.Duration) uint8 {
 	return code
 }
 
-// timeoutOf is the time-out of a code, above 0.
+// timeoutOf returns the timeout of a code above 0.
 func timeoutOf(code uint8) time.Duration { return 4096 * time.Nanosecond << code }

@@ -11,7 +11,15 @@ import (
 	"github.com/goucx/goucx/wireup/machine"
 )
 
-// newEP makes a connection that has no pair yet.
+// The life of a connection: newEP adds it, without a QP. connect sends OPEN when an operation
+// needs it; for an OPEN of a peer, iface.greeted does the same (hear.go). The state machine
+// (wireup/machine) then decides about all steps; step executes them: it creates and connects
+// QPs, switches the directions, retires QPs (move.go) and reports the end (service.go).
+//
+// A connection has an identifier on each side. iface.conns finds it by the local one and
+// iface.remotes by the peer's. iface.byPeer lists all connections with an interface, oldest first.
+
+// newEP adds a connection that has no QP yet.
 func (f *iface) newEP(p *peer) (*ep, error) {
 	ah, err := f.pd.CreateAH(p.port.AH(f.port))
 	if err != nil {
@@ -31,7 +39,7 @@ func (f *iface) newEP(p *peer) (*ep, error) {
 	return e, nil
 }
 
-// name gives the connection a machine with a new name.
+// name sets a new state machine with a new random identifier.
 func (e *ep) name() {
 	f := e.f
 	var b [8]byte
@@ -42,13 +50,13 @@ func (e *ep) name() {
 	f.conns[e.m.Conn()] = e
 }
 
-// unname is the opposite of name.
+// unname removes the identifiers of both sides from the tables.
 func (e *ep) unname() {
 	delete(e.f.conns, e.m.Conn())
 	delete(e.f.remotes, remote{e.peer.iface.name, e.m.Remote()})
 }
 
-// forget takes the connection out of all lists.
+// forget removes the connection from all tables.
 func (f *iface) forget(e *ep) {
 	e.unname()
 	name := e.peer.iface.name
@@ -62,13 +70,13 @@ func (f *iface) forget(e *ep) {
 	f.freeSlot = append(f.freeSlot, e.slot)
 }
 
-// takeable reports whether an endpoint may be opened on the connection.
+// takeable reports whether NewEndpoint may use the connection, which the peer has opened.
 func (e *ep) takeable() bool {
 	return !e.opened && !e.initiated && e.dead == nil && !e.m.SaidBye() && !e.m.HeardBye() && e.m.State() == machine.Open &&
 		int(e.peer.iface.seg) >= e.f.seg
 }
 
-// want has the connection made, or woken.
+// want opens the connection, or resumes it if it is suspended.
 func (e *ep) want() {
 	if e.dead != nil {
 		return
@@ -81,7 +89,9 @@ func (e *ep) want() {
 	}
 }
 
-// connect says hello.
+// connect sends an OPEN message. The connection is separate, and so not merged with an OPEN of
+// the peer, if the peer is this interface itself. It is separate too if the peer may not know
+// yet of another connection between the two.
 func (e *ep) connect() {
 	f := e.f
 	name := e.peer.iface.name
@@ -95,7 +105,7 @@ func (e *ep) connect() {
 	e.step(machine.Event{Kind: machine.Connect})
 }
 
-// step lets the machine take an event and does what it says.
+// step passes an event to the state machine and executes the actions that it returns.
 func (e *ep) step(ev machine.Event) {
 	var buf [8]machine.Action
 	for _, a := range e.m.Step(ucs.Now(), ev, buf[:0]) {
@@ -150,7 +160,7 @@ func (e *ep) do(a machine.Action) {
 	}
 }
 
-// failed is the machine's word that the connection is over.
+// failed ends or restarts the connection for the reason that the machine reports.
 func (e *ep) failed(r machine.Reason) {
 	switch r {
 	case machine.Stale:
@@ -160,12 +170,12 @@ func (e *ep) failed(r machine.Reason) {
 	case machine.PeerLost:
 		e.f.failLater(e, failErr("it does not answer, or has lost the connection"))
 	case machine.Broken:
-		e.f.failLater(e, failErr("what it said about the connection does not fit"))
+		e.f.failLater(e, failErr("its connection messages violate the protocol"))
 	}
 }
 
-// stale begins anew: nothing was sent or read by what the peer does not have any
-// more.
+// stale restarts the connection under a new identifier. Nothing is lost: no message was sent or
+// received on a QP that the peer has discarded.
 func (e *ep) stale() {
 	if !e.opened {
 		e.f.failLater(e, errOrderly)
@@ -184,7 +194,7 @@ func (e *ep) stale() {
 	}
 }
 
-// say sends a message of the machine's.
+// say sends a message of the state machine as a datagram.
 func (e *ep) say(m machine.Msg) {
 	n := note{
 		msg: m, separate: e.separate && m.Kind == machine.Hello,
@@ -200,14 +210,14 @@ func (e *ep) say(m machine.Msg) {
 	e.f.send(&n, &e.peer, e.ah)
 }
 
-// Connecting: see uct.Handshaker.
+// Connecting implements uct.Handshaker.
 func (e *ep) Connecting() bool {
 	e.f.enterWait()
 	defer e.f.leave()
 	return e.dead == nil && e.out == nil && !e.sent
 }
 
-// busy reports whether the connection is about to be used.
+// busy reports whether operations wait for the connection, or are in flight on it.
 func (e *ep) busy() bool {
 	return e.pend.Len() > 0 || e.hasReserved || e.out != nil && e.out.head != e.out.tail
 }

@@ -9,37 +9,38 @@ import (
 )
 
 const (
-	// udSends and udRecvs are how many connection messages may be under way; more
-	// are lost, and said again. An interface without connections takes udFirst.
+	// udSends and udRecvs are the capacity for connection messages in flight; more are lost and
+	// retransmitted. An interface without connections posts udFirst receives.
 	udSends, udRecvs = 64, 128
 	udFirst          = 16
-	grhLen           = 40 // in front of each datagram received
+	grhLen           = 40 // area for the GRH before each received datagram
 )
 
-// datagrams is the queue pair of connection messages. Its receives have a completion queue
-// of their own, which is always armed, so that the async goroutine takes messages while
-// the program computes. It is armed for all of them: a stranger that fills the receives
-// with unsolicited datagrams wakes it, too.
+// datagrams is the UD QP for connection messages. Its receives have their own completion queue,
+// which is always armed, so that the async goroutine processes messages while the program
+// computes. It is armed for unsolicited completions, too: these wake the async goroutine when
+// other senders fill the receives.
 type datagrams struct {
 	f     *iface
 	qp    verbs.QP
 	qpn   verbs.QPN
 	cq    verbs.CQ  // of receives
-	sent  verbs.CQ  // of sends; makes no events
-	armed bool      // cq, as far as is known
-	tx    *nic.Slab // used in turn
+	sent  verbs.CQ  // of sends; never armed
+	armed bool      // datagrams.cq is armed, as far as is known
+	tx    *nic.Slab // buffers are used in turn
 	rx    *nic.Slab
-	// spill is the second piece of every receive. It takes the rest of a datagram that is
-	// longer than a connection message: without it, one such datagram would end the queue pair.
+	// spill is the second scatter entry of every receive, for the rest of a datagram that is
+	// longer than a connection message. Without it such a datagram would put the QP into the
+	// error state.
 	spill verbs.SGE
-	next  uint32 // of tx
+	next  uint32 // number of sends so far, without the lost ones
 	busy  [udSends]bool
 	wr    [1]verbs.SendWR
-	wcs   [16]verbs.WC // of cq
-	ends  [16]verbs.WC // of sent
+	wcs   [16]verbs.WC // receive completions
+	ends  [16]verbs.WC // send completions
 }
 
-// open makes the queue pair and posts its receives.
+// open creates the QP and posts its first receives.
 func (u *datagrams) open(f *iface) (err error) {
 	u.f = f
 	packet := f.self.port.MTU.Bytes()
@@ -47,7 +48,7 @@ func (u *datagrams) open(f *iface) (err error) {
 	if u.rx, err = nic.NewSlab(f.pd, udSends+int(spills)+udRecvs, grhLen+noteLen); err != nil {
 		return err
 	}
-	for range udSends + spills { // the first ones
+	for range udSends + spills { // the buffers of tx and spill
 		u.rx.Take()
 	}
 	u.tx, u.spill = u.rx, u.rx.Piece(udSends, packet)
@@ -87,7 +88,7 @@ func (u *datagrams) open(f *iface) (err error) {
 	return nil
 }
 
-// stock posts up to n receives more.
+// stock posts up to n more receives.
 func (u *datagrams) stock(n int) {
 	var wrs [udFirst]verbs.RecvWR
 	for n > 0 {
@@ -106,7 +107,7 @@ func (u *datagrams) stock(n int) {
 	}
 }
 
-// receive posts buffer i.
+// receive posts buffer i as a receive.
 func (u *datagrams) receive(i uint32) {
 	var wr [1]verbs.RecvWR
 	u.receiveInto(&wr[0], i)
@@ -117,9 +118,9 @@ func (u *datagrams) receiveInto(w *verbs.RecvWR, i uint32) {
 	w.ID, w.NumSG, w.SG[0], w.SG[1] = uint64(i), 2, u.rx.Piece(i, grhLen+noteLen), u.spill
 }
 
-// hear takes connection messages, about most of them, and gives their number, and
-// whether it drained an event of another queue. When it has taken all, the queue is
-// armed again; else a section takes the rest.
+// hear processes about most connection messages and returns their number. others reports
+// whether it consumed an event of another completion queue. Once its own
+// queue is empty, it arms it. If messages remain, it sets the alarm for a section.
 func (u *datagrams) hear(most int) (n int, others bool) {
 	for n < most {
 		k := u.cq.Poll(u.wcs[:])
@@ -128,11 +129,11 @@ func (u *datagrams) hear(most int) (n int, others bool) {
 				break
 			}
 			u.armed = true
-			continue // what came before gives no sign
+			continue // completions before Arm cause no event
 		}
 		for i := range u.wcs[:k] {
 			if n++; u.armed {
-				others = u.f.drain() || others // of the event that this one is
+				others = u.f.drain() || others // consumes the event of this completion
 			}
 			u.f.heardNote(&u.wcs[i])
 		}
@@ -143,7 +144,7 @@ func (u *datagrams) hear(most int) (n int, others bool) {
 	return n, others
 }
 
-// full reports whether the next message would be lost.
+// full reports whether the next message would be lost for want of a send slot.
 func (u *datagrams) full() bool {
 	for _, wc := range u.ends[:max(0, u.sent.Poll(u.ends[:]))] {
 		u.busy[wc.ID] = false
@@ -151,7 +152,7 @@ func (u *datagrams) full() bool {
 	return u.busy[u.next%udSends]
 }
 
-// send sends a message. One for which there is no room is lost.
+// send sends a connection message; it is lost if there is no room.
 func (f *iface) send(n *note, to *peer, ah verbs.AH) {
 	u := &f.ud
 	if u.full() {
@@ -173,7 +174,7 @@ func (f *iface) send(n *note, to *peer, ah verbs.AH) {
 	f.stats.Inc(statNotes)
 }
 
-// close gives back what open made.
+// close frees what open created.
 func (u *datagrams) close() (err error) {
 	if u.qp != nil {
 		err = u.qp.Close()

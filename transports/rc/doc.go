@@ -1,16 +1,15 @@
-// Package rc is the transport over reliable connected queue pairs of package
-// verbs.
+// Package rc is the transport over reliable connected (RC) queue pairs of package verbs.
 //
-// An iface has one shared receive queue, one completion queue of each direction
-// and one unreliable datagram queue pair, by which connections are made. A
-// connection gets its queue pair at first use: package wireup/machine decides,
-// its messages travel as datagrams. Until the peer has answered, operations
-// answer NoResource.
+// An iface has one shared receive queue (SRQ), and one completion queue each for sends and
+// receives. An unreliable datagram (UD) queue pair carries its connection messages. A connection
+// gets an RC QP when it is first used. Package wireup/machine decides about connections; its
+// messages are sent as datagrams. Until the peer has accepted the connection, operations return
+// NoResource.
 //
-// What its owner must know: memory that takes part in a zcopy is registered
-// (DomainAttr.NeedMem). A get that ends at once there is none. An access that the
-// peer refuses ends the connection (IfaceAttr.AccessFails).
+// Zero-copy operations need registered memory (DomainAttr.NeedMem). No get completes before the
+// call returns. An access that the peer's device rejects ends the connection
+// (IfaceAttr.AccessFails).
 //
-// docs/rc.md draws the objects and the way of a message. Start reading at iface.go
-// and queue.go.
+// docs/rc.md shows the objects and the path of a message. Start reading at iface.go and
+// queue.go.
 package rc

@@ -13,68 +13,69 @@ import (
 	"github.com/goucx/goucx/wireup/machine"
 )
 
-// ep is a connection with one peer, and the send handle on it once an endpoint was
-// opened. It has no queue pair before its first use, nor while it sleeps.
+// ep is a connection with a peer, and the endpoint on it while one is open. It has no QP before
+// its first use, nor while it is suspended.
 type ep struct {
 	// Sending.
-	q           *queue // what operations go to: out, or one that takes none
+	q           *queue // where operations are posted: ep.out, or iface.nowhere, which has no room
 	f           *iface
-	out         *queue // of the pair that is sent in; nil: there is none
-	left        *queue // of the pair that was sent in before
+	out         *queue // of the QP that this side sends in; nil: none
+	left        *queue // of the QP that this side sent in before
 	status      uct.Status
-	needsBuf    bool // what was refused last wanted a buffer
+	needsBuf    bool // the last operation that got NoResource needed a bounce buffer
 	hasReserved bool
 	reserved    uint32 // buffer of the open reservation
 	pend        pending.Queue
-	waits       bool // among iface.waiting
+	waits       bool // in iface.waiting
 
 	// Receiving.
 	source  uint32
-	got     uint32 // messages that came, modulo 2^32
-	counted bool   // among iface.accepted
+	got     uint32 // messages received, modulo 2^32
+	counted bool   // included in iface.accepted
 
 	// Connection.
 	m         machine.Machine
-	slot      int // in iface.eps
+	slot      int // index in iface.eps
 	peer      peer
 	pairs     []*pair
 	ah        verbs.AH
-	heard     half // that came with the message under way
+	heard     half // QP of the peer, from the message being processed
 	initiated bool
 	separate  bool
 	opened    bool // an endpoint is open on it
-	halfOpen  bool // among iface.halfOpen
-	sent      bool // there was a pair to send in
-	timed     bool // among iface.timed
-	settles   bool // among iface.ending
+	halfOpen  bool // in iface.halfOpen
+	sent      bool // the connection has had a QP to send in
+	timed     bool // in iface.timed
+	settles   bool // in iface.ending
 	dead      error
 	reported  bool
-	parted    bool // the end of what the peer sends was reported
+	parted    bool // the end of the peer's messages was reported
 	released  bool
-	cancels   uct.Token // of FlushCancel
-	lastUsed  ucs.Time  // as askLives saw it
+	cancels   uct.Token // token of FlushCancel
+	lastUsed  ucs.Time  // when askLives saw progress last
 	lastHead  uint32
 	lull.Activity
 }
 
-// peer is an interface as its address tells.
+// peer is a remote interface, decoded from its address.
 type peer struct {
 	iface ifaceAddress
 	port  nic.PortAddress
 }
 
-// errOrderly is told as no error.
+// errOrderly ends a connection whose peer closed its interface. It is reported without an
+// error.
 var errOrderly = fmt.Errorf("%w: it closed its interface", ucs.ErrPeerFailed)
 
-// errDisconnected is told of a connection that Disconnect ended.
+// errDisconnected ends a connection on which Disconnect was called.
 var errDisconnected = failErr("this side ended the connection")
 
-var errCanceled = fmt.Errorf("endpoint given up: %w", ucs.ErrCanceled)
+var errCanceled = fmt.Errorf("endpoint canceled by a flush: %w", ucs.ErrCanceled)
 
-// failErr wraps ErrPeerFailed around what was wrong.
+// failErr returns an ErrPeerFailed with the cause.
 func failErr(what string) error { return fmt.Errorf("%w: %s", ucs.ErrPeerFailed, what) }
 
-// gate has operations go to the queue pair where they may.
+// gate sets q: to the send queue if operations may be posted, else to one without room.
 func (e *ep) gate() {
 	if e.status == ucs.OK && e.ready() && e.pend.Len() == 0 {
 		e.q = e.out
@@ -83,15 +84,18 @@ func (e *ep) gate() {
 	e.q = &e.f.nowhere
 }
 
-// ready reports whether there is a pair to send in, and what went by the one before has
-// arrived: the peer has the marker then, so that no receive is held by what it cannot
-// read yet, and a fence orders what is under way.
+// ready reports whether operations may be posted to ep.out.
+//
+// While the peer has not acknowledged all packets of the previous QP, it may not have received
+// the switch-over marker. Its receives would then fill with messages that it cannot deliver
+// yet. Also, a fence in the new QP would not order operations of the previous one. So nothing is
+// posted until the previous QP has no operation in flight.
 func (e *ep) ready() bool {
 	return e.out != nil && (e.left == nil || e.left.head == e.left.tail)
 }
 
-// noRoom answers what cannot be posted now, and has a connection made where there
-// is none.
+// noRoom returns the status of an operation that cannot be posted now. It opens or resumes a
+// connection that has no QP.
 //
 //go:noinline
 func (e *ep) noRoom(buf bool) uct.Status {
@@ -100,7 +104,7 @@ func (e *ep) noRoom(buf bool) uct.Status {
 		e.want()
 	}
 	if e.pend.Len() == 0 {
-		e.gate() // it may be ready by now
+		e.gate() // operations may be possible since the last call
 	}
 	if e.status != ucs.OK {
 		return e.status
@@ -108,7 +112,7 @@ func (e *ep) noRoom(buf bool) uct.Status {
 	return ucs.NoResource
 }
 
-// Flush ends when the operations posted before have: an acknowledged one has
+// Flush completes when the operations posted before it have completed. A completed put has
 // taken effect in the peer's memory.
 func (e *ep) Flush(k uct.FlushKind, t uct.Token) uct.Status {
 	if !e.f.enter() {
@@ -120,7 +124,7 @@ func (e *ep) Flush(k uct.FlushKind, t uct.Token) uct.Status {
 		return e.status
 	case k == uct.FlushCancel:
 		return e.cancel(t)
-	case e.out == nil || len(e.pairs) > 1 || len(e.f.dying) > 0: // it may have left something under way
+	case e.out == nil || len(e.pairs) > 1 || len(e.f.dying) > 0: // another QP may have operations in flight
 		return e.f.flush(e, t)
 	case e.out.head == e.out.tail:
 		return ucs.OK
@@ -131,7 +135,7 @@ func (e *ep) Flush(k uct.FlushKind, t uct.Token) uct.Status {
 	return ucs.InProgress
 }
 
-// nothing posts a write of no bytes: when it ends, all before it has.
+// nothing posts a write of zero bytes. It completes after all operations before it.
 func (q *queue) nothing(t uct.Token) {
 	w := q.next()
 	w.Op, w.NumSG, w.InlineLen, w.Remote, w.RKey = verbs.OpWrite, 0, 0, 0, 0
@@ -139,7 +143,7 @@ func (q *queue) nothing(t uct.Token) {
 	q.post(w, verbs.SendSignaled)
 }
 
-// cancel gives the endpoint up.
+// cancel fails the endpoint with errCanceled. t completes when no operation is in flight.
 func (e *ep) cancel(t uct.Token) uct.Status {
 	e.f.failLater(e, errCanceled)
 	for range e.f.underWay(e) {
@@ -151,8 +155,8 @@ func (e *ep) cancel(t uct.Token) uct.Status {
 	return ucs.InProgress
 }
 
-// Fence has what follows wait for reads and atomics under way; all else a queue
-// pair carries out in order.
+// Fence makes the next operation wait for reads and atomics in flight. A QP executes all other
+// operations in order.
 func (e *ep) Fence() uct.Status {
 	e.f.enterWait()
 	defer e.f.leave()
@@ -166,7 +170,7 @@ func (e *ep) fence() uct.Status {
 	return e.status
 }
 
-// Check writes no bytes to the peer.
+// Check writes zero bytes to the peer, which fails if the peer is dead.
 func (e *ep) Check(t uct.Token) uct.Status {
 	if !e.f.enter() {
 		return ucs.NoResource
@@ -182,8 +186,8 @@ func (e *ep) Check(t uct.Token) uct.Status {
 	return ucs.InProgress
 }
 
-// Close gives the send handle up. The connection stays until the peer is done
-// with its side; what was accepted is still delivered.
+// Close closes the endpoint. The connection stays until the peer has closed its side.
+// Operations that were accepted are still executed.
 func (e *ep) Close() {
 	e.f.enterWait()
 	defer e.f.leave()
@@ -200,7 +204,7 @@ func (e *ep) Close() {
 		e.shut(ucs.Closed)
 	}
 	if e.dead == nil && e.m.State() != machine.Idle && !e.m.PeerEnded() || e.f.isUnderWay(e) {
-		e.f.count(e) // the peer may still send, and is to be told; events are to be reported
+		e.f.count(e) // Progress must run: for messages and the CLOSE of the peer, and for events of operations in flight
 	}
 	if e.dead == nil {
 		e.step(machine.Event{Kind: machine.Close})
@@ -208,13 +212,13 @@ func (e *ep) Close() {
 	e.f.settleLater(e)
 }
 
-// shut refuses all further operations with s.
+// shut makes all further operations return s.
 func (e *ep) shut(s uct.Status) {
 	e.status = s
 	e.gate()
 }
 
-// done reports whether nobody needs the connection any more.
+// done reports whether both sides have finished with the connection.
 func (e *ep) done() bool {
 	if e.opened {
 		return false
@@ -222,8 +226,7 @@ func (e *ep) done() bool {
 	return e.dead != nil || e.m.State() == machine.Done || e.m.State() == machine.Idle
 }
 
-// release gives back all that the connection holds; what is under way ends with
-// st.
+// release frees all resources of the connection. Operations in flight complete with st.
 func (e *ep) release(st uct.Status) {
 	if e.released {
 		return
@@ -232,9 +235,9 @@ func (e *ep) release(st uct.Status) {
 	e.confirmed()
 	e.closePairs(st)
 	if e.ah != nil {
-		_ = e.ah.Close() // nothing can be wrong with it
+		_ = e.ah.Close() // closing an address handle cannot fail here
 	}
-	if e.hasReserved { // what is written there is sent nowhere
+	if e.hasReserved { // the message is discarded
 		e.abort()
 	}
 	e.f.forget(e)
@@ -249,7 +252,8 @@ func (e *ep) closePairs(st uct.Status) {
 	e.pairs = nil
 }
 
-// statusOf is the status that operations end with when their connection does.
+// statusOf returns the status that operations in flight complete with when err ends their
+// connection.
 func statusOf(err error) uct.Status {
 	switch {
 	case errors.Is(err, ucs.ErrCanceled):

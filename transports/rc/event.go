@@ -6,25 +6,25 @@ import (
 	"github.com/goucx/goucx/verbs"
 )
 
-// Cookies of the completion queues.
+// Cookies identify the completion queues in events.
 const (
 	cookieRecv = iota
 	cookieSend
 	cookieNotes
 )
 
-// EventFD becomes readable when an armed completion queue gets something.
+// EventFD returns a descriptor that is readable when an armed completion queue has an event.
 func (f *iface) EventFD() int { return f.wake.FD() }
 
-// disarm takes the events of the last Arm.
+// disarm consumes the events of the last Arm.
 func (f *iface) disarm() {
 	f.armed = false
 	f.wake.Lower()
 	f.drain()
 }
 
-// drain takes the events that are there, and reports whether one of them is the
-// worker's: of another queue than that of connection messages.
+// drain consumes all events of the completion channel. others reports whether one of them is
+// for the worker: it is not from the queue of connection messages.
 func (f *iface) drain() (others bool) {
 	f.ud.armed = false
 	for {
@@ -36,8 +36,8 @@ func (f *iface) drain() (others bool) {
 	}
 }
 
-// Arm has the descriptor tell of what comes next. It looks at the queues after it
-// has armed them, since what came before gives no sign.
+// Arm arms the descriptor for the next completion. Completions before that cause no event, so
+// Arm polls the queues after arming them and returns Busy if they had any.
 func (f *iface) Arm(k uct.EventKind) uct.Status {
 	if f.closed {
 		return ucs.Closed

@@ -8,10 +8,16 @@ import (
 	"github.com/goucx/goucx/wireup/machine"
 )
 
-// doubts is how many connections a peer that says hello is asked for at most.
+// Anyone can send a datagram to the QP for connection messages. So a message is accepted only
+// from the QP and port that it names (parseNote), and a reply goes to them alone. An OPEN may
+// still come from a sender that does not receive. The connection is therefore half-open until a
+// message shows that the peer receives: it holds a QP but no send queue, its number is bounded,
+// and a newer one may evict it (nic.HalfOpen).
+
+// doubts is the maximum number of liveness probes that an OPEN of a peer causes.
 const doubts = 16
 
-// heardNote takes a connection message.
+// heardNote processes a received connection message and reposts its receive.
 func (f *iface) heardNote(wc *verbs.WC) {
 	buf := uint32(wc.ID)
 	var n note
@@ -26,21 +32,21 @@ func (f *iface) heardNote(wc *verbs.WC) {
 	f.ud.receive(buf)
 }
 
-// parseNote reads a connection message. One that did not come from the interface that it
-// names is refused: every answer would go to a third party.
+// parseNote decodes a connection message. It rejects a message whose sender is not the
+// interface that the message names: the reply would go to a third party.
 func (f *iface) parseNote(n *note, wc *verbs.WC) error {
 	if err := n.parse(f.noteBytes(wc)); err != nil {
 		return err
 	}
 	if a := n.from.address(); !f.d.SentFrom(&a, wc, f.ud.rx.Bytes(uint32(wc.ID))) {
-		return fmt.Errorf("connection message in the name of queue pair %#x at %v, port %d, which did not send it: %w",
+		return fmt.Errorf("connection message names queue pair %#x at %v, port %d, which did not send it: %w",
 			uint32(a.QPN), a.Port.GID.Addr(), a.Port.LID, ucs.ErrInvalid)
 	}
 	return nil
 }
 
-// noteBytes is what follows the routing header; nil for a completion with an error, and for
-// a datagram that is longer than a connection message.
+// noteBytes returns the datagram after the GRH. It returns nil for a failed completion, and for
+// a datagram longer than a connection message.
 func (f *iface) noteBytes(wc *verbs.WC) []byte {
 	if wc.Status != verbs.WCSuccess || wc.Len < grhLen || wc.Len > grhLen+noteLen {
 		return nil
@@ -48,14 +54,14 @@ func (f *iface) noteBytes(wc *verbs.WC) []byte {
 	return f.ud.rx.Bytes(uint32(wc.ID))[grhLen:wc.Len]
 }
 
-// hear finds the connection that a message is about.
+// hear passes a message to its connection. An OPEN may add a connection.
 func (f *iface) hear(n *note) {
 	name, m := n.from.iface.name, n.msg
 	e := f.conns[m.To]
 	if m.To == 0 {
 		e = f.remotes[remote{name, m.From}]
 	}
-	if e != nil && e.peer != n.from { // of nobody's, or in its name
+	if e != nil && e.peer != n.from { // another peer uses this identifier
 		return
 	}
 	if m.Kind == machine.Gone && !n.refused {
@@ -77,10 +83,11 @@ func (f *iface) hear(n *note) {
 	e.listen(n)
 }
 
-// stray replies to a message about a connection that there is not, or not any more. The
-// answer to a CLOSE for a refused access, or of an interface that closes, is its
-// acknowledgement. As long as a CLOSE for a refused access has none, the answer to any
-// other message has its reason, too.
+// stray replies to a message for a connection that does not exist, or has ended.
+//
+// The ACK of a SHUTDOWN, and of a RESET with flag refused, is a RESET without flags. While the
+// peer has not acknowledged a RESET with flag refused, all other replies on that connection
+// carry the flag, too.
 func (f *iface) stray(n *note) {
 	a, ok := machine.Stray(f.worker, n.msg)
 	refused := ok && f.refusals.has(&a, &n.from)
@@ -92,7 +99,8 @@ func (f *iface) stray(n *note) {
 	}
 }
 
-// greeted finds or makes the connection for the hello of a peer.
+// greeted returns the connection for an OPEN of a peer: one of this side's, or a new half-open
+// one. nil: the OPEN is dropped.
 func (f *iface) greeted(n *note) *ep {
 	if ok, _ := f.place.Reaches(&n.from.port); !ok {
 		return nil
@@ -108,7 +116,7 @@ func (f *iface) greeted(n *note) *ep {
 	}
 	from, now := n.from.port.Source(), ucs.Now()
 	if !f.halfOpen.Admit(from, now, f.giveUp) {
-		f.stats.Inc(statPassedOver) // the peer says it again
+		f.stats.Inc(statPassedOver) // the peer retransmits its OPEN
 		return nil
 	}
 	e, err := f.newEP(&n.from)
@@ -125,15 +133,15 @@ func (f *iface) greeted(n *note) *ep {
 	return e
 }
 
-// giveUp releases a connection that is half-open: nobody has used it, and the layer above
-// does not know it.
+// giveUp releases a half-open connection. It was never used, and the layer above does not know
+// it.
 func (f *iface) giveUp(e *ep) {
 	f.stats.Inc(statGivenUp)
 	f.uncount(e)
 	e.release(ucs.Canceled)
 }
 
-// confirmed takes e from the half-open connections.
+// confirmed removes e from the half-open connections.
 func (e *ep) confirmed() {
 	if e.halfOpen {
 		e.halfOpen = false
@@ -141,10 +149,13 @@ func (e *ep) confirmed() {
 	}
 }
 
-// doubt asks the peer of e, which says hello once more, whether it has the other
-// connections with it still: one that it has lost fails here before anything that answers
-// what comes by e goes by it. Of very many it asks for the oldest; of those that are not
-// confirmed for none, since the peer may have sent none of the hellos.
+// doubt probes the other connections with the peer of e, which has sent a new OPEN: it may have
+// lost them. It sends READY on each, and the peer replies with RESET if it does not know the
+// connection.
+//
+// A lost connection so fails before this side sends a reply on it to a message that arrived on
+// e. Only the doubts oldest connections are probed. Connections that are not confirmed are not:
+// their OPENs may be forged, and the probe would go to a third party.
 func (f *iface) doubt(e *ep) {
 	es := f.byPeer[e.peer.iface.name]
 	for _, o := range es[:min(len(es), doubts)] {
@@ -154,15 +165,15 @@ func (f *iface) doubt(e *ep) {
 	}
 }
 
-// meets finds the connection of this side that a hello makes one with: that of an
-// endpoint which says hello itself, or else has not been used yet. nil: none.
+// meets returns the connection of this side that an OPEN of the peer belongs to: one whose OPEN
+// crosses it, else an unused one with an endpoint. nil: none.
 func (f *iface) meets(n *note) (unused *ep) {
 	if n.separate {
 		return nil
 	}
 	for _, e := range f.byPeer[n.from.iface.name] {
 		switch {
-		case e.dead != nil || e.peer != n.from: // a name can be chosen
+		case e.dead != nil || e.peer != n.from: // the interface name in the OPEN may be forged
 		case e.m.State() == machine.Opening && !e.separate:
 			return e
 		case e.m.State() == machine.Idle && e.opened && unused == nil:
@@ -172,7 +183,7 @@ func (f *iface) meets(n *note) (unused *ep) {
 	return unused
 }
 
-// count has the connection count as one that the peer may send by.
+// count includes the connection in ActiveEndpoints: the peer may send on it.
 func (f *iface) count(e *ep) {
 	if !e.counted {
 		e.counted = true
@@ -180,8 +191,8 @@ func (f *iface) count(e *ep) {
 	}
 }
 
-// uncount ends that, but not while operations of a closed endpoint are under way: their
-// events come from Progress, which is called for active ifaces only.
+// uncount undoes count. A closed endpoint with operations in flight stays counted: Progress is
+// called for active ifaces only, and reports their events.
 func (f *iface) uncount(e *ep) {
 	if e.counted && (e.opened || !f.isUnderWay(e)) {
 		e.counted = false
@@ -189,7 +200,7 @@ func (f *iface) uncount(e *ep) {
 	}
 }
 
-// listen acts on a message of the peer's machine.
+// listen processes a message of the peer's state machine.
 func (e *ep) listen(n *note) {
 	if n.hangUp {
 		e.f.failLater(e, errOrderly)
@@ -197,7 +208,7 @@ func (e *ep) listen(n *note) {
 		return
 	}
 	if n.refused {
-		if n.msg.From != e.m.Remote() { // of an earlier connection
+		if n.msg.From != e.m.Remote() { // for an earlier connection
 			return
 		}
 		e.f.failLater(e, errDenied)
@@ -207,7 +218,7 @@ func (e *ep) listen(n *note) {
 	ev := machine.Event{Kind: machine.Hear, Msg: n.msg, Busy: e.busy()}
 	e.heard = n.half
 	if n.msg.Kind == machine.Nap {
-		e.settleQueue() // so that it is not busy the next time
+		e.settleQueue() // so that the connection can be suspended next time
 	}
 	var brought *pair
 	if e.m.Wants(n.msg) {
@@ -223,7 +234,7 @@ func (e *ep) listen(n *note) {
 		}
 		if err != nil {
 			e.f.stats.Inc(statRefused)
-			e.f.d.Log().Sugar().Warnf("cannot take a queue pair of a peer: %v", err)
+			e.f.d.Log().Sugar().Warnf("cannot connect to a queue pair of a peer: %v", err)
 			ev.Kind = machine.Unable
 		}
 	}

@@ -16,9 +16,10 @@ import (
 	"github.com/goucx/goucx/verbs"
 )
 
-// iface is a worker's side of all its connections. It is used inside owner alone: by
-// the worker's calls, or by a section of the async goroutine (section.go). Every
-// callback comes from Progress.
+// iface is one worker's interface on one port, with all its connections.
+//
+// Concurrency: the worker's calls and the async goroutine's critical sections (section.go)
+// exclude each other with owner. Every callback is made from Progress, never from a section.
 type iface struct {
 	// Receiving.
 	recvCQ   verbs.CQ
@@ -26,31 +27,31 @@ type iface struct {
 	rx       *nic.Slab
 	reserve  *nic.Reserve
 	batch    int   // receives posted at a time
-	last     *pair // whose message came last
+	last     *pair // QP of the latest message
 	qpns     qpnTable
-	posted   int // receives
-	target   int // how many shall be
-	kept     int // buffers with the layer above
+	posted   int // receives in the SRQ
+	target   int // receives to keep posted
+	kept     int // buffers that the layer above retains
 	keepMost int
-	stash    []verbs.WC // taken from the receive queue and not looked at
+	stash    []verbs.WC // drained from recvCQ and not processed
 	stashAt  int
-	late     []*pair // read now, with messages that came before
+	late     []*pair // QPs that are read now, with messages in pair.early
 
 	// Sending.
 	sendCQ    verbs.CQ
 	tx        *nic.Slab
 	txTotal   int
 	listOf    *queue
-	listed    int // of list
-	signaled  int // completions that were asked for and have not come
-	told      int // events and failures of this pass
-	events    int // that are not handed over
+	listed    int // entries used in list
+	signaled  int // signaled operations without a completion yet
+	told      int // events and failures reported in this pass
+	events    int // events in evs that are not delivered
 	nowhere   queue
 	reserved  int // open reservations
 	sendStash []verbs.WC
 	flushes   flushes
 
-	busy      int // depth of callbacks
+	busy      int // nesting depth of Progress and callbacks; 0: outside
 	passes    uint32
 	attention bool // service has work
 	waiting   []*ep
@@ -65,18 +66,18 @@ type iface struct {
 	channel verbs.CompChannel
 	ud      datagrams
 	self    peer
-	place   *nic.PortAddress // of self
+	place   *nic.PortAddress // port of self
 	port    uint8
 	worker  uct.UUID
 	attr    uct.IfaceAttr
 	stats   *stats.Set
 	group   *stats.Group
-	seg     int // longest message with its head
+	seg     int // longest message, header included
 
-	depth       int // of each connection's queue
-	sendDepth   int // of sendCQ
-	pairs       int // that hold a queue pair
-	queues      int // of them that can be sent in
+	depth       int // send slots of a connection
+	sendDepth   int // capacity of sendCQ
+	pairs       int // QPs
+	queues      int // QPs that have a send queue
 	timeoutCode uint8
 	retryCount  uint8
 	maxPairs    int
@@ -86,28 +87,28 @@ type iface struct {
 
 	eps      []*ep // by slot
 	freeSlot []int
-	conns    map[uint64]*ep // by this side's name
-	remotes  map[remote]*ep // by the peer's
+	conns    map[uint64]*ep // by the local identifier
+	remotes  map[remote]*ep // by the remote identifier
 	byPeer   map[ifaceName][]*ep
-	halfOpen nic.HalfOpen[*ep] // accepted and not confirmed, and nobody here uses them
-	timed    []*ep             // whose machines have deadlines
+	halfOpen nic.HalfOpen[*ep] // accepted, not confirmed, and without a local endpoint
+	timed    []*ep             // connections whose machine has a deadline
 	dying    []*pair
 	refusals refusals
 	nextTend ucs.Time
-	looked   ucs.Time // for connections that want a sign of life
-	lulled   ucs.Time // and for idle ones
+	looked   ucs.Time // last search for connections to probe
+	lulled   ucs.Time // last search for idle connections
 
-	active   int          // by the layer above
-	accepted atomic.Int32 // by peers
+	active   int          // endpoints that the layer above uses
+	accepted atomic.Int32 // connections that peers opened
 	threads  int
-	armed    bool // Arm was called: what a section does must wake
+	armed    bool // Arm was called: a section that did work wakes the worker
 	closed   bool
-	owned    bool // owner is not closed
+	owned    bool // owner is open
 	watched  bool // uct.IfaceConfig.Unattended is set
 	wake     *nic.Wake
 	onAlarm  func(ucs.Time)
 	alarm    async.Timer
-	alarmAt  ucs.Time // 0: not set
+	alarmAt  ucs.Time // 0: no alarm
 
 	recvs  [uct.MaxBatch]verbs.WC
 	ends   [endBatch]verbs.WC
@@ -117,7 +118,7 @@ type iface struct {
 	evs    [uct.MaxBatch]uct.Event
 }
 
-// remote names a connection from its peer's side.
+// remote identifies a connection by its remote interface and remote identifier.
 type remote struct {
 	iface ifaceName
 	conn  uint64
@@ -131,7 +132,7 @@ func openIface(d *nic.Domain, port uint8, c uct.IfaceConfig) (uct.Iface, error) 
 		return nil, err
 	}
 	if n := d.Context().Attr().MaxInline; n < verbs.InlineLen {
-		return nil, fmt.Errorf("the device takes %d bytes inline in a work request, rc wants %d: %w", n, verbs.InlineLen, ucs.ErrUnsupported)
+		return nil, fmt.Errorf("the device supports %d bytes of inline data, rc needs %d: %w", n, verbs.InlineLen, ucs.ErrUnsupported)
 	}
 	f := &iface{
 		d: d, port: port, handler: c.Handler, worker: c.Worker, threads: max(c.Threads, 1),
@@ -177,12 +178,12 @@ func (f *iface) attrOf() uct.IfaceAttr {
 		a.Ops |= uct.OpAtomics
 		a.Post64, a.Fetch64, a.DeviceAtomics = postAtomics, fetchAtomics, dev.Atomic == verbs.AtomicHCA
 	}
-	// Measured on a 2-vCPU Xeon VM: one-way latency and bandwidth of the UDP link on
-	// loopback, and of the in-process link.
+	// Measured on a 2-vCPU Xeon VM: one-way latency and bandwidth of the UDP link on loopback,
+	// and of the in-process link.
 	a.Est = uct.Estimate{Dedicated: 4 << 30, LatencyNS: 2200, OverheadNS: 60}
 	switch {
 	case f.d.Context().Info().Provider != "soft":
-		// Source: UCX 1.13's of an adapter of 100 Gb/s.
+		// Source: estimates of UCX 1.13 for a 100 Gb/s adapter.
 		a.Est = uct.Estimate{Shared: 12000e6, LatencyNS: 600, LatencyPerEpNS: 1, OverheadNS: 75}
 	case f.place.Fabric == nic.FabricProcess:
 		a.Est = uct.Estimate{Dedicated: 8 << 30, LatencyNS: 200, OverheadNS: 60}
@@ -190,22 +191,22 @@ func (f *iface) attrOf() uct.IfaceAttr {
 	return a
 }
 
-// failureWithin is how long it takes until a dead peer is asked for a sign of life,
-// and has not answered: by what a queue pair repeats, or, where the connection sleeps,
-// by connection messages.
+// failureWithin returns the longest time until the failure of a peer is detected. It is the
+// keepalive interval, plus the retries of a QP or, for a suspended connection, of its
+// connection messages.
 func (f *iface) failureWithin() time.Duration {
 	if f.keepalive == config.Forever {
-		return config.Forever // it is noticed when something is sent
+		return config.Forever // a dead peer is detected only by a send
 	}
 	return f.keepalive*5/4 + max(f.retriesFor(), f.connectFor)
 }
 
-// retriesFor is how long a queue pair repeats what has no answer.
+// retriesFor returns how long a QP retransmits a packet that gets no ACK.
 func (f *iface) retriesFor() time.Duration {
 	return timeoutOf(f.timeoutCode) * time.Duration(f.retryCount+1)
 }
 
-// open makes the queues.
+// open creates the interface's verbs objects and registers it with the async goroutine.
 func (f *iface) open(lock uct.LockMode, unattended func() time.Duration) (err error) {
 	ctx := f.d.Context()
 	f.pd = f.d.PD()
@@ -233,7 +234,7 @@ func (f *iface) open(lock uct.LockMode, unattended func() time.Duration) (err er
 	if f.sendCQ, err = ctx.CreateCQ(c); err != nil {
 		return err
 	}
-	// Not in the thread's domain: the reserve posts, too.
+	// The SRQ takes locks, even with LockNone: the async goroutine posts to it, too.
 	if f.srq, err = f.d.PD().CreateSRQ(verbs.SRQAttr{MaxWR: f.target, MaxSGE: 1}); err != nil {
 		return err
 	}
@@ -252,28 +253,28 @@ func (f *iface) open(lock uct.LockMode, unattended func() time.Duration) (err er
 	return nil
 }
 
-// Attr tells what the iface can do.
+// Attr returns the attributes of the iface.
 func (f *iface) Attr() *uct.IfaceAttr { return &f.attr }
 
-// DeviceAddress is that of the port.
+// DeviceAddress appends the address of the port.
 func (f *iface) DeviceAddress(b []byte) []byte {
 	a := f.self.address()
 	return a.AppendDevice(b)
 }
 
-// Address names the iface and its queue pair for connection messages.
+// Address appends the address of the iface, with its QP for connection messages.
 func (f *iface) Address(b []byte) []byte {
 	a := f.self.address()
 	return a.AppendIface(b)
 }
 
-// Reachable compares the two ports.
+// Reachable reports whether the peer's port can be reached from this one, and why not.
 func (f *iface) Reachable(a uct.Address) (bool, string) {
 	_, why := f.peerOf(a)
 	return why == "", why
 }
 
-// peerOf reads an address; why it does not serve.
+// peerOf decodes an address. A non-empty why is the reason why the peer cannot be used.
 func (f *iface) peerOf(a uct.Address) (p peer, why string) {
 	if err := p.parse(a); err != nil {
 		return p, err.Error()
@@ -287,7 +288,8 @@ func (f *iface) peerOf(a uct.Address) (p peer, why string) {
 	return p, ""
 }
 
-// NewEndpoint takes the connection that the peer made, or prepares one.
+// NewEndpoint uses a connection that the peer opened, or adds a new one. The new one gets a QP
+// when it is first used.
 func (f *iface) NewEndpoint(a uct.Address, t int) (uct.Endpoint, error) {
 	f.enterWait()
 	defer f.leave()
@@ -303,7 +305,7 @@ func (f *iface) NewEndpoint(a uct.Address, t int) (uct.Endpoint, error) {
 	}
 	for _, e := range f.byPeer[p.iface.name] {
 		if e.takeable() {
-			e.confirmed() // this side uses it
+			e.confirmed() // a local endpoint ends the half-open state
 			e.opened = true
 			return e, nil
 		}
@@ -319,13 +321,13 @@ func (f *iface) NewEndpoint(a uct.Address, t int) (uct.Endpoint, error) {
 // Activate counts an endpoint that the layer above uses.
 func (f *iface) Activate() { f.active++ }
 
-// Deactivate ends one Activate.
+// Deactivate undoes one Activate.
 func (f *iface) Deactivate() { f.active-- }
 
-// ActiveEndpoints counts those and the connections that peers made.
+// ActiveEndpoints returns the number of those, plus the connections that peers opened.
 func (f *iface) ActiveEndpoints() int { return f.active + int(f.accepted.Load()) }
 
-// Fence: see Endpoint.Fence.
+// Fence calls Endpoint.Fence for all connections.
 func (f *iface) Fence() uct.Status {
 	f.enterWait()
 	defer f.leave()

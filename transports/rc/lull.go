@@ -7,8 +7,7 @@ import (
 	"github.com/goucx/goucx/wireup/machine"
 )
 
-// lull puts idle connections to sleep where more have queue pairs than should. Their
-// peers may decline.
+// lull suspends idle connections while more than maxPairs have QPs. Their peers may decline.
 func (f *iface) lull(now ucs.Time) {
 	most := f.live() - f.maxPairs
 	if most <= 0 || now.Sub(f.lulled) < lull.Every {
@@ -18,7 +17,7 @@ func (f *iface) lull(now ucs.Time) {
 	f.idle(now).Sleep(now, now, most)
 }
 
-// idle lists the connections that could sleep.
+// idle returns the connections that can be suspended.
 func (f *iface) idle(now ucs.Time) (idle lull.List) {
 	f.learnWaits(uct.WaitsForAnswer)
 	for _, e := range f.eps {
@@ -33,7 +32,8 @@ func (f *iface) idle(now ucs.Time) (idle lull.List) {
 	return idle
 }
 
-// learnWaits asks the layer above for which connections it waits for at least least.
+// learnWaits updates Awaited of all connections: whether the layer above waits for at least
+// least on them.
 func (f *iface) learnWaits(least uct.Waits) {
 	for _, e := range f.eps {
 		if e != nil {
@@ -52,37 +52,37 @@ func (f *iface) learnWaits(least uct.Waits) {
 	})
 }
 
-// Nap: see lull.Conn.
+// Nap implements lull.Conn.
 func (e *ep) Nap() {
 	e.f.stats.Inc(statNaps)
 	e.step(machine.Event{Kind: machine.Sleep})
 }
 
-// Live: see uct.Idler.
+// Live implements uct.Idler.
 func (f *iface) Live() int {
 	f.enterWait()
 	defer f.leave()
 	return f.live()
 }
 
-// live counts the connections with a queue pair that both sides use.
+// live returns the number of connections whose QP is in use by both sides.
 func (f *iface) live() int { return f.pairs - len(f.dying) - f.halfOpen.Len() }
 
-// Idle: see uct.Idler.
+// Idle implements uct.Idler.
 func (f *iface) Idle(now ucs.Time, since []ucs.Time) []ucs.Time {
 	f.enterWait()
 	defer f.leave()
 	return f.idle(now).Since(since)
 }
 
-// Sleep: see uct.Idler.
+// Sleep implements uct.Idler.
 func (f *iface) Sleep(now, t ucs.Time, most int) int {
 	f.enterWait()
 	defer f.leave()
 	return f.idle(now).Sleep(now, t, most)
 }
 
-// settleQueue asks for a completion of what was posted without one.
+// settleQueue requests a completion for unsignaled operations in flight.
 func (e *ep) settleQueue() {
 	if q := e.out; q != nil && q.head != q.tail && q.signals == 0 && q.room() {
 		q.nothing(0)

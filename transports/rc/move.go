@@ -10,16 +10,32 @@ import (
 	"github.com/goucx/goucx/wireup/machine"
 )
 
+// A connection moves from one QP to another when it resumes after a suspension, and each
+// direction moves by itself. The sender posts a switch-over marker as its last message on the
+// old QP, and its next messages on the new one. The receiver delivers the messages of the new
+// QP only after it has read the marker. Messages that arrive there earlier are kept in
+// pair.early. So the order of messages is kept.
+//
+// A QP that neither direction uses is retired, but not destroyed at once: it is draining. If
+// this side destroyed it while the peer still retransmits, the peer would get no ACK and report
+// this side as failed. So a side sends DRAINED, by datagram, when none of its operations is in
+// flight on the QP. It destroys the QP when it has both sent and received DRAINED. DRAINED may
+// be lost: it is retransmitted every lingerFor. A peer that does not send it is waited for as
+// long as its retries can last.
+//
+// A QP on which this side sent nothing, or whose connection was released, needs no DRAINED. It
+// is destroyed after lingerFor, or at the latest after lingerMost.
+
 const (
-	// lingerFor is how long a queue pair that was left lingers where no word is owed, and
-	// after how long the word is said again; lingerMost is how long it waits for
-	// acknowledgements when nobody needs the connection any more.
+	// lingerFor is the retention time of a retired QP that needs no DRAINED message, and the
+	// retransmission interval of DRAINED. lingerMost bounds how long a QP of a released
+	// connection waits for ACKs.
 	lingerFor, lingerMost = 500 * time.Millisecond, 20 * time.Second
-	// slowTimer is how many times its time-out a device may take: IBTA bounds it so.
+	// slowTimer is the factor by which a device may exceed its ACK timeout, as IBTA vol. 1 allows.
 	slowTimer = 4
 )
 
-// pair finds a pair by its name; nil where there is none.
+// pair returns the QP with that id, or nil.
 func (e *ep) pair(id machine.PairID) *pair {
 	for _, p := range e.pairs {
 		if p.id == id {
@@ -29,7 +45,8 @@ func (e *ep) pair(id machine.PairID) *pair {
 	return nil
 }
 
-// sendIn moves sending to a pair, or nowhere. A marker in the old one says so.
+// sendIn moves the sending direction to another QP, or to none. The marker is the last message
+// on the old QP.
 func (e *ep) sendIn(id machine.PairID) {
 	if e.out != nil {
 		e.out.control(idMarker, uint64(id))
@@ -37,7 +54,7 @@ func (e *ep) sendIn(id machine.PairID) {
 	}
 	e.out = nil
 	if p := e.pair(id); p != nil {
-		if err := p.openQueue(); err != nil { // it was half-open
+		if err := p.openQueue(); err != nil { // the connection was half-open
 			e.f.failLater(e, err)
 			return
 		}
@@ -49,7 +66,7 @@ func (e *ep) sendIn(id machine.PairID) {
 	}
 }
 
-// control sends a message to the other end. Slots are kept for it.
+// control posts a control message. spareSlots of the queue are reserved for those.
 func (q *queue) control(id, hdr uint64) {
 	w := q.next()
 	binary.LittleEndian.PutUint64(w.Inline[:], hdr)
@@ -59,7 +76,8 @@ func (q *queue) control(id, hdr uint64) {
 	q.post(w, verbs.SendInline|verbs.SendSignaled)
 }
 
-// readIn moves reading to a pair, or nowhere. What came before is delivered first.
+// readIn moves the receiving direction to another QP, or to none. Messages that arrived early
+// are delivered first.
 func (e *ep) readIn(id machine.PairID) {
 	p := e.pair(id)
 	if p == nil {
@@ -71,7 +89,7 @@ func (e *ep) readIn(id machine.PairID) {
 	}
 }
 
-// control obeys a message of the other end.
+// control processes a control message of the peer.
 func (e *ep) control(p *pair, id, hdr uint64) {
 	switch {
 	case e.dead != nil:
@@ -81,12 +99,12 @@ func (e *ep) control(p *pair, id, hdr uint64) {
 		e.f.failLater(e, errOrderly)
 	default:
 		e.f.stats.Inc(statGarbage)
-		e.f.failLater(e, failErr("it sent a message that is none"))
+		e.f.failLater(e, failErr("it sent an unknown control message"))
 	}
 	p.settle()
 }
 
-// retire gives up a pair: it lingers until all that either side sent in it has arrived.
+// retire retires a QP. It drains until both sides' operations on it are acknowledged.
 func (e *ep) retire(id machine.PairID) {
 	p := e.pair(id)
 	if p == nil {
@@ -107,8 +125,8 @@ func (f *iface) linger(p *pair) {
 	f.dying = append(f.dying, p)
 }
 
-// bury tells the peers of pairs left that all has arrived there, and closes those that
-// nobody needs.
+// bury sends DRAINED for draining QPs that have no operation in flight, and destroys those that
+// have drained.
 func (f *iface) bury(now ucs.Time) {
 	for _, p := range f.dying {
 		if p.q.head == p.q.tail && p.owed() && now.Sub(p.said) >= lingerFor && !f.ud.full() {
@@ -122,17 +140,18 @@ func (f *iface) bury(now ucs.Time) {
 	f.forgetClosed()
 }
 
-// forgetClosed takes closed pairs from those that linger.
+// forgetClosed removes closed QPs from the draining ones.
 func (f *iface) forgetClosed() {
 	f.dying = slices.DeleteFunc(f.dying, func(p *pair) bool { return p.closed })
 }
 
-// owed reports whether both sides wait for the word that a pair is drained: not where it
-// was not used, since who reads one leaves it by a marker.
+// owed reports whether both sides wait for DRAINED. They do not if this side posted nothing on
+// the QP: a QP that was in use is left with a marker. Nor do they after the connection was
+// released.
 func (p *pair) owed() bool { return p.q.tail != 0 && !p.e.released }
 
-// over reports whether nobody needs a pair that was left some time ago. As long as the
-// peer repeats anything it must be answered, or takes this side for dead.
+// over reports whether a QP that was retired that long ago can be destroyed. Until then it
+// acknowledges what the peer retransmits.
 func (p *pair) over(ago time.Duration) bool {
 	switch {
 	case p.doomed, p.e.released && ago >= lingerMost:
@@ -145,15 +164,15 @@ func (p *pair) over(ago time.Duration) bool {
 	return p.drained || ago >= lingerFor+slowTimer*p.q.f.retriesFor()
 }
 
-// sayDrained tells the peer that nothing of this side's is under way in a pair, nor will
-// be; asks: and that this side waits for the same word.
+// sayDrained sends DRAINED: none of this side's operations is in flight on the QP, nor will be.
+// asks: this side waits for the DRAINED of the peer.
 func (e *ep) sayDrained(id machine.PairID, asks bool) {
 	m := machine.Msg{Worker: e.f.worker, From: e.m.Conn(), To: e.m.Remote(), Pair: id}
 	e.f.send(&note{msg: m, drained: true, asks: asks}, &e.peer, e.ah)
 }
 
-// heardDrained takes that word of the peer's. Who asks for it is answered here where
-// the pair is there no more.
+// heardDrained processes a DRAINED of the peer. If this side has destroyed the QP already and
+// the peer asks, it replies with DRAINED.
 func (e *ep) heardDrained(n *note) {
 	id, there := n.msg.Pair.Flip(), false
 	for _, ps := range [...][]*pair{e.pairs, e.f.dying} {

@@ -13,31 +13,34 @@ import (
 	"github.com/goucx/goucx/wireup/machine"
 )
 
-// half is what a side tells of its queue pair.
+// half is the endpoint information of a QP that connection messages carry.
 type half struct {
 	qpn verbs.QPN
-	psn verbs.PSN // of the first packet that it sends
+	psn verbs.PSN // first PSN that the QP sends
 }
 
-// pair is this side's half of a pair: a queue pair.
+// pair is a QP of a connection, with the state that the transport keeps about it.
+//
+// A connection uses one QP at a time in each direction, and moves to another one when it
+// resumes after a suspension. Each side retires a QP when neither its sending nor its receiving
+// uses it any more; move.go describes the rest of its life.
 type pair struct {
 	id   machine.PairID
 	e    *ep
 	q    queue
 	mine half
-	// reads: this side reads it. plain: and what arrives needs nothing but to be
-	// delivered; else it waits in early.
+	// reads is set while this side delivers the QP's messages. plain is set while they need
+	// nothing but delivery. Otherwise they are kept in pair.early.
 	reads, plain bool
 	early        []verbs.WC
-	retired      ucs.Time // when it was; 0: it is in use
-	said         ucs.Time // when the peer was told last that all sent here has arrived
-	drained      bool     // the peer has told that of what it sent
+	retired      ucs.Time // when the QP was retired; 0: in use
+	said         ucs.Time // when the last DRAINED was sent
+	drained      bool     // the peer has sent DRAINED
 	closed       bool
-	doomed       bool // its queue pair is in error
+	doomed       bool // the QP is in the error state
 }
 
-// makePair makes a queue pair that can be connected. Nothing can be sent in it before
-// openQueue.
+// makePair creates a QP in state Init. openQueue must follow before the QP can send.
 func (f *iface) makePair(e *ep) (*pair, error) {
 	c := verbs.QPConfig{
 		Type: verbs.RC, SendCQ: f.sendCQ, RecvCQ: f.recvCQ, SRQ: f.srq,
@@ -67,8 +70,8 @@ func (f *iface) makePair(e *ep) (*pair, error) {
 	return p, nil
 }
 
-// openQueue makes what sending in p needs, if it is not there. A half-open connection
-// does without.
+// openQueue allocates the send queue of p, if it has none. A half-open connection has no send
+// queue.
 func (p *pair) openQueue() error {
 	f := p.q.f
 	if p.q.slots != nil {
@@ -82,7 +85,7 @@ func (p *pair) openQueue() error {
 	return nil
 }
 
-// join connects p with the peer's half, on its port.
+// join connects p with the peer's QP at a port, and takes it to state RTS.
 func (p *pair) join(peer half, at *nic.PortAddress) error {
 	f := p.q.f
 	rd := f.d.Context().Attr()
@@ -92,7 +95,7 @@ func (p *pair) join(peer half, at *nic.PortAddress) error {
 	}
 	mask := verbs.AttrState | verbs.AttrAV | verbs.AttrPathMTU | verbs.AttrDestQPN | verbs.AttrRQPSN |
 		verbs.AttrMaxDestRdAtomic | verbs.AttrMinRNRTimer
-	if f.d.Context().Info().Provider == "soft" && at.Goucx { // towards a foreign peer it keeps to the specification
+	if f.d.Context().Info().Provider == "soft" && at.Goucx { // QPs of other vendors get no extension of the specification
 		a.PeerFeatures = verbs.PeerProbe | verbs.PeerGoucx
 		mask |= verbs.AttrPeerFeatures
 	}
@@ -107,16 +110,16 @@ func (p *pair) join(peer half, at *nic.PortAddress) error {
 }
 
 const (
-	// minRNRTimer is the code of 80 µs: how long a peer waits that found no receive.
+	// minRNRTimer is the code of 80 µs: the delay before a peer retries that got an RNR NAK.
 	//
 	// Source: IBTA vol. 1, table 46.
 	minRNRTimer = 6
-	// rnrForEver: a peer that has no receive is slow, not dead.
+	// rnrForEver: a peer without receives is slow, not dead, so RNR retries are unlimited.
 	rnrForEver = 7
 )
 
-// close destroys the queue pair: what is under way ends with st, what has come is
-// delivered before.
+// close destroys the QP. Operations in flight complete with st. Received messages that were not
+// delivered before are discarded; their buffers return to the free list.
 func (p *pair) close(st uct.Status) {
 	if p.closed {
 		return
@@ -149,15 +152,16 @@ func (p *pair) close(st uct.Status) {
 	p.early = nil
 }
 
-// salvage takes what the device has written to the receive queue: receives that
-// a queue pair used are lost with it.
+// salvage moves the QP to the error state and drains the receive completion queue into
+// iface.stash. Destroying the QP would discard its completions, and with them their buffers.
 func (f *iface) salvage(p *pair) {
 	a := verbs.QPAttr{State: verbs.StateErr}
-	_ = p.q.qp.Modify(&a, verbs.AttrState) // in error already
+	_ = p.q.qp.Modify(&a, verbs.AttrState) // fails only if the QP is in error already
 	f.stashAll()
 }
 
-// roomForQP keeps the completion queue as large as all queues together.
+// roomForQP resizes the send completion queue so that it holds the completions of one more send
+// queue.
 func (f *iface) roomForQP() error {
 	need := (f.queues + 1) * f.depth
 	if need <= f.sendDepth {
@@ -175,16 +179,16 @@ func (f *iface) roomForQP() error {
 	return nil
 }
 
-// qpnTable finds pairs by queue pair number: open addressing, at most half full.
+// qpnTable maps QP numbers to QPs: open addressing, at most half full.
 type qpnTable struct {
-	keys []verbs.QPN // 0: none
+	keys []verbs.QPN // 0: empty
 	vals []*pair
 	n    int
 }
 
 func (t *qpnTable) home(k verbs.QPN) int { return int(uint32(k)*0x9e3779b1>>8) & (len(t.keys) - 1) }
 
-// find gives the pair of that number; nil: there is none.
+// find returns the QP with number k, or nil.
 //
 // hot: BenchmarkProgressAM.
 func (t *qpnTable) find(k verbs.QPN) *pair {
@@ -218,7 +222,7 @@ func (t *qpnTable) add(k verbs.QPN, p *pair) {
 	t.n++
 }
 
-// remove takes k out and moves up what stands behind it.
+// remove deletes k and moves later entries of its probe sequence up.
 func (t *qpnTable) remove(k verbs.QPN) {
 	mask := len(t.keys) - 1
 	i := t.home(k)

@@ -8,12 +8,12 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// hasRoom reports whether what was refused last would be taken.
+// hasRoom reports whether the operation that got NoResource last can be posted now.
 func (e *ep) hasRoom() bool {
 	return e.ready() && e.out.room() && (!e.needsBuf || e.f.tx.Free() > 0)
 }
 
-// PendingAdd queues t until there is room for what was refused last.
+// PendingAdd queues t until the operation that got NoResource last can be posted.
 func (e *ep) PendingAdd(t uct.Token) uct.Status {
 	e.f.enterWait()
 	defer e.f.leave()
@@ -42,7 +42,7 @@ func (e *ep) PendingAdd(t uct.Token) uct.Status {
 	return ucs.OK
 }
 
-// PendingPurge empties the queue.
+// PendingPurge removes all tokens from the pending queue and passes them to f.
 func (e *ep) PendingPurge(f func(uct.Token)) {
 	e.f.enterWait()
 	e.pend.Purge(e.gate, func(t uct.Token) {
@@ -53,8 +53,8 @@ func (e *ep) PendingPurge(f func(uct.Token)) {
 	e.f.leave()
 }
 
-// offerAll hands waiting tokens to the handler where there is room, another
-// endpoint's first each time, and gives how many operations moved.
+// offerAll lets the handler retry pending operations where there is room, and returns how many
+// it took. Each call begins with the next endpoint.
 //
 //go:noinline
 func (f *iface) offerAll() (moved int) {
@@ -67,7 +67,7 @@ func (f *iface) offerAll() (moved int) {
 	return moved
 }
 
-// keepWaiting drops those from waiting on which nothing waits any more.
+// keepWaiting removes endpoints without pending operations from waiting.
 func (f *iface) keepWaiting() {
 	kept := f.waiting[:0]
 	for _, e := range f.waiting {
@@ -79,16 +79,15 @@ func (f *iface) keepWaiting() {
 	f.waiting = kept
 }
 
-// unattended reports whether operations wait on an endpoint that is connected now.
-// Needs to be inside.
+// unattended reports whether a connected endpoint has pending operations. The caller is inside.
 func (f *iface) unattended() bool {
 	return slices.ContainsFunc(f.waiting, func(e *ep) bool { return e.out != nil && e.status == ucs.OK })
 }
 
-// resumeSome is how many operations are resumed between two readings of the clock.
+// resumeSome is the number of operations resumed between two readings of the clock.
 const resumeSome = 4
 
-// PendingLeft: see uct.Unattended.
+// PendingLeft implements uct.Unattended.
 func (f *iface) PendingLeft() bool {
 	if f.closed || !f.enter() {
 		return !f.closed
@@ -97,8 +96,8 @@ func (f *iface) PendingLeft() bool {
 	return f.unattended()
 }
 
-// ResumePending: see uct.Unattended. It polls the send completion queue, which frees
-// send slots, and not the receive queue.
+// ResumePending implements uct.Unattended. It polls the send completion queue, which frees send
+// slots, but not the receive completion queue.
 func (f *iface) ResumePending(until ucs.Time) (moved int, left bool) {
 	if f.closed || !f.enter() {
 		return 0, !f.closed
@@ -107,7 +106,7 @@ func (f *iface) ResumePending(until ucs.Time) (moved int, left bool) {
 	f.completions(uct.MaxBatch)
 	for n := 1; n > 0 && ucs.Now() < until; moved += n {
 		n = 0
-		f.offerAt++ // a turn that ends early does not always favor the same endpoint
+		f.offerAt++ // so that a pass that ends early does not always favor the same endpoint
 		for i, k := 0, len(f.waiting); i < k && ucs.Now() < until; i++ {
 			n += f.waiting[(f.offerAt+i)%k].offer(resumeSome)
 		}
@@ -119,7 +118,7 @@ func (f *iface) ResumePending(until ucs.Time) (moved int, left bool) {
 		f.handEvents()
 	}
 	f.flushList()
-	if f.armed && moved > 0 { // the program may sleep until an operation has ended
+	if f.armed && moved > 0 { // the program may sleep until an operation completes
 		f.wake.Raise()
 	}
 	f.busy--
@@ -127,7 +126,7 @@ func (f *iface) ResumePending(until ucs.Time) (moved int, left bool) {
 	return moved, left
 }
 
-// offer lets the handler retry at most so many of the operations that wait.
+// offer lets the handler retry at most most pending operations of e.
 func (e *ep) offer(most int) int {
 	if e.status != ucs.OK || e.pend.Len() == 0 || !e.hasRoom() {
 		return 0

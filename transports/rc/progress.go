@@ -9,30 +9,30 @@ import (
 )
 
 const (
-	// endBatch is how many completions of sends are taken at a time.
+	// endBatch is the maximum number of send completions polled at a time.
 	endBatch = 32
-	// refillBatch is how many receives are posted at a time, at most.
+	// refillBatch is the maximum number of receives posted at a time.
 	refillBatch = 32
-	// servicePasses is how many passes go between looks at what gives no sign (a
-	// power of two).
+	// servicePasses is the number of passes between two checks for what causes no completion on
+	// the fast path: deadlines, errors and connection messages. A power of two.
 	servicePasses = 256
 )
 
-// Progress takes what came, then what ended where a completion was asked for.
+// Progress delivers received messages, and then processes the completions of signaled sends.
 //
 // hot: BenchmarkProgressIdle.
 func (f *iface) Progress(budget int) int {
 	if f.closed || !f.enter() {
 		return 0
 	}
-	if f.armed { // who sleeps makes few passes: this one looks at everything
+	if f.armed { // a program that sleeps makes few passes: this one checks everything
 		f.disarm()
 		f.passes |= servicePasses - 1
 	}
 	f.busy++
 	f.told = 0
 	n := f.receive(budget)
-	if f.listed != 0 { // answers do not wait for what follows
+	if f.listed != 0 { // post the replies at once
 		f.flushList()
 	}
 	if f.signaled != 0 {
@@ -54,18 +54,18 @@ func (f *iface) Progress(budget int) int {
 	return n
 }
 
-// slowPass does what is not due in each pass.
+// slowPass does the work that is not needed in each pass.
 //
 //go:noinline
 func (f *iface) slowPass() (n int) {
 	if f.passes&(servicePasses-1) == 0 || len(f.timed) != 0 {
-		f.ud.hear(udRecvs) // not armed: no event is another queue's
+		f.ud.hear(udRecvs) // the worker's queues are not armed: they have no event
 	}
 	if len(f.waiting) != 0 {
 		n = f.offerAll()
 	}
 	if f.passes&(servicePasses-1) == 0 {
-		f.completions(uct.MaxBatch) // an error comes unasked
+		f.completions(uct.MaxBatch) // operations that fail complete with an error even if unsignaled
 		f.tend()
 	}
 	if f.attention {
@@ -74,7 +74,7 @@ func (f *iface) slowPass() (n int) {
 	return n
 }
 
-// receive hands over up to budget messages as one batch.
+// receive delivers up to budget messages as one batch.
 func (f *iface) receive(budget int) int {
 	wcs := f.recvs[:min(budget, len(f.recvs))]
 	var k int
@@ -86,7 +86,7 @@ func (f *iface) receive(budget int) int {
 	return f.arrived(wcs[:k])
 }
 
-// arrived hands over the messages among wcs.
+// arrived delivers the messages among the receive completions wcs.
 //
 // hot: BenchmarkProgressAM.
 func (f *iface) arrived(wcs []verbs.WC) int {
@@ -114,7 +114,8 @@ func (f *iface) arrived(wcs []verbs.WC) int {
 	return n
 }
 
-// describe fills d; false: it was for the connection itself.
+// describe fills the descriptor d from a received message. It returns false for a control
+// message, which it processes itself.
 func (f *iface) describe(d *uct.Desc, p *pair, wc *verbs.WC) bool {
 	buf := uint32(wc.ID)
 	at := f.rx.Offset(buf)
@@ -133,7 +134,8 @@ func (f *iface) describe(d *uct.Desc, p *pair, wc *verbs.WC) bool {
 	return true
 }
 
-// deliver hands the first n descriptors to the handler.
+// deliver passes the first n descriptors to the handler, and frees the buffers that it does not
+// retain.
 func (f *iface) deliver(n int) {
 	ds := f.ds[:n]
 	may := min(n, f.keepMost-f.kept)
@@ -150,7 +152,7 @@ func (f *iface) deliver(n int) {
 	}
 }
 
-// Release gives kept memory back.
+// Release frees buffers that the layer above has retained.
 func (f *iface) Release(handles []uint64) {
 	f.enterWait()
 	defer f.leave()
@@ -164,8 +166,8 @@ func (f *iface) Release(handles []uint64) {
 	f.replenish()
 }
 
-// replenish posts receives where a batch is missing. A few batches of free buffers
-// stay here, the rest is the reserve's.
+// replenish posts receives if a batch or more is missing. It keeps a few batches of free
+// buffers; the rest is left to the reserve.
 func (f *iface) replenish() {
 	if f.reserve == nil {
 		return
@@ -177,7 +179,7 @@ func (f *iface) replenish() {
 	}
 }
 
-// post posts a batch of receives; false: there is no buffer, or no room.
+// post posts a batch of receives. It returns false if there is no buffer, or no room.
 func (f *iface) post() bool {
 	n := 0
 	for n < min(f.batch, f.target-f.posted) {
@@ -197,7 +199,7 @@ func (f *iface) post() bool {
 	return k > 0
 }
 
-// completions ends the operations of up to budget completions.
+// completions processes up to budget send completions.
 func (f *iface) completions(budget int) {
 	wcs := f.ends[:min(budget, len(f.ends))]
 	k := copy(wcs, f.sendStash)
@@ -211,11 +213,11 @@ func (f *iface) completions(budget int) {
 	}
 }
 
-// completed acts on the completion of a send.
+// completed processes a send completion.
 func (f *iface) completed(wc *verbs.WC) {
 	p := f.qpns.find(wc.QPN)
 	switch {
-	case p == nil: // it was closed meanwhile
+	case p == nil: // the QP was destroyed in the meantime
 	case wc.Status != verbs.WCSuccess:
 		p.broken(wc)
 	default:
@@ -225,7 +227,7 @@ func (f *iface) completed(wc *verbs.WC) {
 	}
 }
 
-// tell notes an event for the handler.
+// tell queues an event for the handler.
 func (f *iface) tell(ev uct.Event) {
 	if f.closed {
 		return
@@ -238,7 +240,7 @@ func (f *iface) tell(ev uct.Event) {
 	f.told++
 }
 
-// handEvents hands over the events noted.
+// handEvents passes the queued events to the handler.
 func (f *iface) handEvents() {
 	n := f.events
 	f.events = 0

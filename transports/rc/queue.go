@@ -8,63 +8,63 @@ import (
 	"github.com/goucx/goucx/verbs"
 )
 
-// slotKind says what is to be done when an operation ends.
+// slotKind is the action on completion of an operation.
 type slotKind uint8
 
 const (
 	slotPlain slotKind = iota // nothing
-	slotToken                 // tell
-	slotBuf                   // give the buffer back, and tell
+	slotToken                 // report the event
+	slotBuf                   // free buf, and report the event
 	slotFlush                 // count down a flush of several queues
-	slotRead                  // an RDMA read: report it
-	slotGet                   // an RDMA read into buf: copy buf to the caller, free it, report it
+	slotRead                  // an RDMA read: report the event
+	slotGet                   // an RDMA read into buf: copy buf to the caller, free it, report the event
 	slotFetch                 // an atomic: free buf, report its first word
 )
 
-// reads reports whether the operation is an RDMA read or an atomic. A fence waits for
-// these alone.
+// reads reports whether the operation is an RDMA read or an atomic. A fence waits for these
+// only.
 func (k slotKind) reads() bool { return k >= slotRead }
 
-// slot is an operation under way.
+// slot is an operation in flight.
 type slot struct {
 	token uct.Token
 	buf   uint32 // of iface.tx
-	n     uint32 // bytes of slotGet
+	n     uint32 // length of slotGet in bytes
 	kind  slotKind
 }
 
 const (
-	// listMax is the most work requests that one Progress posts together.
+	// listMax is the maximum number of work requests that Progress posts together.
 	listMax = 32
-	// spareSlots of a queue are kept for what the two ends have to tell each other:
-	// the marker, the hang-up, and whether the peer lives.
+	// spareSlots is the number of slots of a queue that are reserved for control messages and
+	// zero-byte writes: the switch-over marker, SHUTDOWN, keepalive.
 	spareSlots = 4
-	// signalEvery is how many operations end by one completion at most.
+	// signalEvery bounds the number of operations that one completion covers.
 	signalEvery = 32
 )
 
-// queue is the sending side of a queue pair. Operations end in order; those
-// before a completion have ended with it.
+// queue is the send queue of a QP. Operations complete in order: a completion covers all
+// operations before it.
 type queue struct {
 	f          *iface
 	qp         verbs.QP
-	head, tail uint32 // operations ended and posted, modulo 2^32
-	most       uint32 // how many may be under way; 0: it takes none
+	head, tail uint32 // operations completed and posted, modulo 2^32
+	most       uint32 // maximum number in flight; 0: the queue accepts no operation
 	mask       uint32
-	signals    int    // completions that were asked for and have not come
-	unsignaled uint32 // since the last that asks for a completion
-	reads      uint32 // reads and atomics under way
-	fence      bool   // the next waits for the reads
+	signals    int    // signaled operations without a completion yet
+	unsignaled uint32 // operations since the last signaled one
+	reads      uint32 // reads and atomics in flight
+	fence      bool   // the next operation waits for the reads
 	slots      []slot
-	dest       [][]byte // of slotGet; made when there is the first
+	dest       [][]byte // destinations of slotGet; allocated for the first one
 	p          *pair
 }
 
-// room reports whether one more operation may be posted.
+// room reports whether one more operation can be posted.
 func (q *queue) room() bool { return q.tail-q.head < q.most }
 
-// next is the work request of the next operation. What of it post does not set is
-// the caller's to set.
+// next returns the work request of the next operation. The caller sets the fields that post
+// does not set.
 func (q *queue) next() *verbs.SendWR {
 	f := q.f
 	if f.listed != 0 && (f.listOf != q || f.listed == listMax) {
@@ -73,7 +73,8 @@ func (q *queue) next() *verbs.SendWR {
 	return &f.list[f.listed]
 }
 
-// post posts what next gave. Within Progress it goes with what follows.
+// post posts the work request that next returned. Within Progress it collects work requests for
+// flushList.
 func (q *queue) post(w *verbs.SendWR, flags verbs.SendFlags) {
 	f := q.f
 	w.ID = uint64(q.tail)
@@ -102,7 +103,7 @@ func (q *queue) post(w *verbs.SendWR, flags verbs.SendFlags) {
 	}
 }
 
-// flushList posts what Progress has collected.
+// flushList posts the work requests that Progress has collected.
 func (f *iface) flushList() {
 	n := f.listed
 	if n == 0 {
@@ -114,15 +115,14 @@ func (f *iface) flushList() {
 	}
 }
 
-// refused deals with what the device did not take, though there was room for it:
-// it ends with the connection.
+// refused ends the connection: the device rejected a work request, although there was room.
 //
 //go:noinline
 func (q *queue) refused(st uct.Status) {
 	q.f.failLater(q.p.e, failErr("the device refused a work request: "+st.String()))
 }
 
-// plain takes the slot of an operation that needs nothing at its end.
+// plain takes the slot of an operation that needs no action when it completes.
 func (q *queue) plain() { q.slots[q.tail&q.mask].kind = slotPlain }
 
 // take takes the slot of an operation.
@@ -135,8 +135,8 @@ func (q *queue) take(k slotKind, t uct.Token, buf uint32) *slot {
 	return s
 }
 
-// ended ends all operations up to the one with that ID, with status st for the
-// last and OK for the others.
+// ended completes all operations up to the one with that ID: the last with status st, the
+// others with OK.
 //
 // hot: BenchmarkPutShort.
 func (q *queue) ended(id uint32, st uct.Status) {
@@ -153,7 +153,7 @@ func (q *queue) ended(id uint32, st uct.Status) {
 	}
 }
 
-// end does what the slot says.
+// end completes an operation according to its slot.
 func (q *queue) end(s *slot, st uct.Status) {
 	f := q.f
 	if s.kind.reads() {
@@ -186,8 +186,8 @@ func (q *queue) end(s *slot, st uct.Status) {
 	}
 }
 
-// abandon ends all that is under way with st; nothing of the device touches its
-// memory any more.
+// abandon completes all operations in flight with st. The device no longer accesses their
+// memory.
 func (q *queue) abandon(st uct.Status) {
 	for q.head != q.tail {
 		s := &q.slots[q.head&q.mask]

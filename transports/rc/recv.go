@@ -5,8 +5,7 @@ import (
 	"github.com/goucx/goucx/wireup/machine"
 )
 
-// odd acts on a completion of the receive queue that is no message of a connection
-// at rest.
+// odd processes a receive completion that is not a valid message on a QP with pair.plain set.
 //
 //go:noinline
 func (f *iface) odd(p *pair, wc *verbs.WC) {
@@ -14,11 +13,11 @@ func (f *iface) odd(p *pair, wc *verbs.WC) {
 	f.posted--
 	switch {
 	case p == nil || wc.Status != verbs.WCSuccess || p.retired != 0:
-		f.rx.Give(buf) // flushed, or too late
+		f.rx.Give(buf) // flushed, or for a retired QP
 	case wc.Len < headLen:
 		f.rx.Give(buf)
 		f.stats.Inc(statGarbage)
-		f.failLater(p.e, failErr("it sent a message without a head"))
+		f.failLater(p.e, failErr("it sent a message shorter than the header"))
 	default:
 		p.early = append(p.early, *wc)
 		f.lateOf(p)
@@ -28,7 +27,7 @@ func (f *iface) odd(p *pair, wc *verbs.WC) {
 	}
 }
 
-// lateOf has the next pass deliver what waits in a pair that is read.
+// lateOf schedules the delivery of the messages in pair.early, if p is read.
 func (f *iface) lateOf(p *pair) {
 	if p.reads {
 		f.late = append(f.late, p)
@@ -36,7 +35,7 @@ func (f *iface) lateOf(p *pair) {
 	}
 }
 
-// deliverLate hands over what came in pairs before they were read.
+// deliverLate delivers the messages that arrived on QPs before these were read.
 func (f *iface) deliverLate() (n int) {
 	for len(f.late) > 0 {
 		p := f.late[0]
@@ -47,10 +46,10 @@ func (f *iface) deliverLate() (n int) {
 		es := p.early
 		p.early = nil
 		p.settle()
-		f.posted += len(es) // arrived counts them again
+		f.posted += len(es) // iface.arrived subtracts them once more
 		for len(es) > 0 && !p.closed {
 			k := min(len(es), len(f.recvs))
-			if !p.plain { // a marker was among them
+			if !p.plain { // one of the messages was a marker
 				p.early = append(p.early, es...)
 				f.posted -= len(es)
 				break
@@ -62,12 +61,12 @@ func (f *iface) deliverLate() (n int) {
 	return n
 }
 
-// settle notes whether a message in the pair needs nothing but to be delivered.
+// settle updates pair.plain.
 func (p *pair) settle() {
 	p.plain = p.reads && len(p.early) == 0 && p.e.m.Awaits() != p.id && p.retired == 0
 }
 
-// stashAll takes what stands in the receive queue.
+// stashAll drains the receive completion queue into iface.stash.
 func (f *iface) stashAll() {
 	var wcs [16]verbs.WC
 	for {
@@ -79,7 +78,7 @@ func (f *iface) stashAll() {
 	}
 }
 
-// unstash takes from the stash.
+// unstash removes completions from iface.stash.
 func (f *iface) unstash(wcs []verbs.WC) int {
 	k := copy(wcs, f.stash[f.stashAt:])
 	f.stashAt += k
@@ -89,7 +88,7 @@ func (f *iface) unstash(wcs []verbs.WC) int {
 	return k
 }
 
-// drainStash hands over all that was stashed.
+// drainStash processes all completions in iface.stash.
 func (f *iface) drainStash() (n int) {
 	for f.stashAt < len(f.stash) {
 		n += f.arrived(f.recvs[:f.unstash(f.recvs[:])])

@@ -11,41 +11,41 @@ import (
 	"github.com/goucx/goucx/wireup/machine"
 )
 
-// A queue pair that refuses a request sends one NAK and is in the error state: it
-// retransmits nothing. Where the NAK is lost, or the peer discards it, the requester
-// would use up its retries and report that the peer does not answer. So the responder's
-// interface sends a CLOSE with the reason by datagram, and retransmits it until the peer
-// acknowledges it. The connection fails on both sides: on the requester's with
-// ucs.ErrRemoteAccess, on the responder's with errRefused.
+// A responder's QP that rejects a request sends one NAK and enters the error state: it
+// retransmits nothing. If the NAK is lost, or the requester discards it, the requester would
+// use up its retries and report a peer that does not respond. So the responder's interface sends
+// a RESET with flag refused by datagram, and retransmits it until the requester acknowledges
+// it. The connection fails on both sides: at the requester with ucs.ErrRemoteAccess, at the
+// responder with errRefused.
 //
-// The interface learns of it by an event of the device, which the async goroutine takes,
-// or by a work request of its own that the queue pair has flushed.
+// The responder's interface detects the error in one of two ways: by an asynchronous event of
+// the device, which the async goroutine processes, or by a flushed work request of its own.
 
-// errRefused is the reason on the responder's side.
-var errRefused = failErr("it accessed memory that it must not, and the connection ended")
+// errRefused is the error at the responder.
+var errRefused = failErr("it accessed memory without permission")
 
-// errDenied is the reason on the requester's side.
-var errDenied = fmt.Errorf("%w: the peer refused an access, and the connection ended", ucs.ErrRemoteAccess)
+// errDenied is the error at the requester.
+var errDenied = fmt.Errorf("%w: the peer rejected an access", ucs.ErrRemoteAccess)
 
-// refusals are the queue pairs that have refused a request, and the CLOSEs that the
-// peers have not acknowledged.
+// refusals are the QPs that have rejected a request, and the RESETs that the peers have not
+// acknowledged.
 type refusals struct {
 	mu   sync.Mutex
-	qpns []verbs.QPN // of any interface of the device; under mu
+	qpns []verbs.QPN // of any interface of the device; guarded by mu
 	some atomic.Bool // qpns is not empty
 	all  []refusal
 }
 
-// refusal is a CLOSE that has no acknowledgement.
+// refusal is a RESET with flag refused that has no ACK.
 type refusal struct {
 	msg   machine.Msg
 	to    peer
-	at    ucs.Time // when it is sent next
-	until ucs.Time // when it is given up
+	at    ucs.Time // next transmission
+	until ucs.Time // time of the last one
 }
 
-// queuePairRefused notes that a queue pair of the device has refused a request. The
-// async goroutine calls it, outside.
+// queuePairRefused records that a QP of the device has rejected a request. The async goroutine
+// calls it, outside of owner.
 func (f *iface) queuePairRefused(n verbs.QPN) {
 	r := &f.refusals
 	r.mu.Lock()
@@ -57,7 +57,7 @@ func (f *iface) queuePairRefused(n verbs.QPN) {
 	r.qpns = append(r.qpns, n)
 }
 
-// takeRefused fails the connections whose queue pairs have refused a request.
+// takeRefused fails the connections whose QPs have rejected a request.
 func (f *iface) takeRefused() {
 	r := &f.refusals
 	if !r.some.Load() {
@@ -75,7 +75,7 @@ func (f *iface) takeRefused() {
 	}
 }
 
-// refuse fails e, whose queue pair has refused a request, and has its peer notified.
+// refuse fails e, whose QP has rejected a request, and notifies the peer.
 func (f *iface) refuse(e *ep) {
 	if e.dead != nil {
 		return
@@ -91,8 +91,8 @@ func (f *iface) refuse(e *ep) {
 	f.sendRefusals(ucs.Now())
 }
 
-// sendRefusals sends the CLOSEs that are due. It drops each after the time that
-// connecting may take.
+// sendRefusals sends the RESETs whose timer has expired. It abandons each after the time limit for
+// connecting.
 func (f *iface) sendRefusals(now ucs.Time) {
 	r := &f.refusals
 	if len(r.all) == 0 {
@@ -109,7 +109,7 @@ func (f *iface) sendRefusals(now ucs.Time) {
 	}
 }
 
-// acknowledgedRefusal ends the retransmission of the CLOSE that n acknowledges.
+// acknowledgedRefusal ends the retransmission of the RESET that n acknowledges.
 func (f *iface) acknowledgedRefusal(n *note) {
 	r := &f.refusals
 	r.all = slices.DeleteFunc(r.all, func(x refusal) bool {
@@ -117,7 +117,7 @@ func (f *iface) acknowledgedRefusal(n *note) {
 	})
 }
 
-// has reports whether the CLOSE msg to an interface has no acknowledgement.
+// has reports whether msg is a RESET to that interface without an ACK.
 func (r *refusals) has(msg *machine.Msg, to *peer) bool {
 	return slices.ContainsFunc(r.all, func(x refusal) bool { return x.msg == *msg && x.to == *to })
 }
@@ -126,6 +126,6 @@ func (r *refusals) has(msg *machine.Msg, to *peer) bool {
 func (f *iface) sendTo(n *note, to *peer) {
 	if ah, err := f.pd.CreateAH(to.port.AH(f.port)); err == nil {
 		f.send(n, to, ah)
-		_ = ah.Close() // what was posted goes out
+		_ = ah.Close() // the posted datagram is still sent
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/goucx/goucx/verbs"
 )
 
-// PutShort writes what stands in the work request.
+// PutShort writes p, inline in the work request.
 //
 // hot: BenchmarkPutShort.
 func (e *ep) PutShort(p []byte, addr uint64, k uct.RKey) uct.Status {
@@ -34,7 +34,7 @@ func (e *ep) PutShort(p []byte, addr uint64, k uct.RKey) uct.Status {
 	return ucs.OK
 }
 
-// PutUint64 writes eight bytes.
+// PutUint64 writes eight bytes, inline in the work request.
 //
 // hot: BenchmarkPutShort.
 func (e *ep) PutUint64(v, addr uint64, k uct.RKey) uct.Status {
@@ -60,7 +60,7 @@ func (e *ep) PutUint64(v, addr uint64, k uct.RKey) uct.Status {
 	return ucs.OK
 }
 
-// putSlow says why a short write was not posted, and leaves.
+// putSlow returns the status of a short write that cannot be posted, and calls leave.
 //
 //go:noinline
 func (e *ep) putSlow(n int) uct.Status {
@@ -74,7 +74,8 @@ func (e *ep) putSlow(n int) uct.Status {
 	return e.noRoom(false)
 }
 
-// buffered takes a buffer for n bytes of an operation on the peer's memory.
+// buffered checks the arguments of a put, get or atomic of n bytes, and takes a bounce buffer
+// for it.
 func (e *ep) buffered(n int, addr uint64, k uct.RKey, need uct.MemFlags) (buf, rkey uint32, st uct.Status) {
 	f := e.f
 	if e.status != ucs.OK {
@@ -97,7 +98,7 @@ func (e *ep) buffered(n int, addr uint64, k uct.RKey, need uct.MemFlags) (buf, r
 	return buf, key.RKey, ucs.OK
 }
 
-// PutBcopy writes from a buffer.
+// PutBcopy writes p from a bounce buffer.
 func (e *ep) PutBcopy(p []byte, addr uint64, k uct.RKey, _ uct.Token) uct.Status {
 	if !e.f.enter() {
 		return ucs.NoResource
@@ -117,7 +118,7 @@ func (e *ep) PutBcopy(p []byte, addr uint64, k uct.RKey, _ uct.Token) uct.Status
 	return ucs.OK
 }
 
-// GetBcopy reads into a buffer.
+// GetBcopy reads into a bounce buffer, which is copied to p on completion.
 func (e *ep) GetBcopy(p []byte, addr uint64, k uct.RKey, t uct.Token) uct.Status {
 	if !e.f.enter() {
 		return ucs.NoResource
@@ -140,14 +141,14 @@ func (e *ep) GetBcopy(p []byte, addr uint64, k uct.RKey, t uct.Token) uct.Status
 	return ucs.InProgress
 }
 
-// PutZcopy writes from where the pieces are.
+// PutZcopy writes from the caller's memory.
 //
 // hot: BenchmarkPutZcopy.
 func (e *ep) PutZcopy(v []uct.Vec, addr uint64, k uct.RKey, t uct.Token) uct.Status {
 	return e.zcopy(verbs.OpWrite, uct.MemRemotePut, v, addr, k, t)
 }
 
-// GetZcopy reads to where the pieces are.
+// GetZcopy reads into the caller's memory.
 func (e *ep) GetZcopy(v []uct.Vec, addr uint64, k uct.RKey, t uct.Token) uct.Status {
 	return e.zcopy(verbs.OpRead, uct.MemRemoteGet, v, addr, k, t)
 }
@@ -191,13 +192,13 @@ func (e *ep) zcopy(op verbs.Opcode, need uct.MemFlags, v []uct.Vec, addr uint64,
 	return ucs.InProgress
 }
 
-// GetShort is unsupported: what is read comes later.
+// GetShort is unsupported: a read completes after the call.
 func (e *ep) GetShort([]byte, uint64, uct.RKey) uct.Status { return e.unsupported() }
 
 // GetUint64 is unsupported, as GetShort is.
 func (e *ep) GetUint64(uint64, uct.RKey, uct.Token) (uint64, uct.Status) { return 0, e.unsupported() }
 
-// Atomic32 is unsupported: queue pairs have atomics of 64 bits.
+// Atomic32 is unsupported: QPs have only 64-bit atomics.
 func (e *ep) Atomic32(uct.AtomicOp, uint32, uint64, uct.RKey) uct.Status { return e.unsupported() }
 
 // Fetch32 is unsupported, as Atomic32 is.
@@ -214,7 +215,7 @@ func (e *ep) unsupported() uct.Status {
 	return ucs.Unsupported
 }
 
-// Atomic64 adds; what was there before comes back nevertheless, to nobody.
+// Atomic64 adds to a word. The QP returns the old value nevertheless; it is discarded.
 func (e *ep) Atomic64(op uct.AtomicOp, v, addr uint64, k uct.RKey) uct.Status {
 	if !postAtomics.Has(op) {
 		return e.unsupported()
@@ -226,7 +227,7 @@ func (e *ep) Atomic64(op uct.AtomicOp, v, addr uint64, k uct.RKey) uct.Status {
 	return st
 }
 
-// Fetch64 adds, or compares and swaps.
+// Fetch64 adds to a word, or compares and swaps it.
 func (e *ep) Fetch64(op uct.AtomicOp, v, cmp, addr uint64, k uct.RKey, t uct.Token) (uint64, uct.Status) {
 	if !fetchAtomics.Has(op) {
 		return 0, e.unsupported()

@@ -8,17 +8,22 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// While the program computes, the async goroutine makes connections in its stead:
-// what peers do without this side's help, and what they send into its receives, does
-// not wait for it then. A section calls nobody: what it brings up waits for Progress.
-// With ThreadMulti the operations that waited for a connection are resumed after the
-// section: see uct.IfaceConfig.Unattended.
+// While the program computes and does not call Progress, the async goroutine runs critical
+// sections for the interface: it opens connections and processes connection messages. Messages
+// that peers then send arrive in posted receives and wait for Progress.
+//
+// Invariant: a section runs only while the worker is outside of owner, and it makes no
+// callback. Failures and messages that it finds are reported by the next Progress. While a
+// reservation is open, a section does nothing: its QP must not change.
+//
+// With ThreadMulti, operations that waited for a connection are resumed after the section; see
+// uct.IfaceConfig.Unattended.
 
 const (
-	// sectionNotes is about how many connection messages a section takes; each may
-	// take a queue pair.
+	// sectionNotes bounds roughly the number of connection messages that a section processes.
+	// Each may create a QP.
 	sectionNotes = 8
-	// sectionAgain is when the next one goes on where there are more.
+	// sectionAgain is the delay of the next section if work remains.
 	sectionAgain = 50 * time.Microsecond
 )
 
@@ -33,22 +38,22 @@ func (f *iface) openAsync(unattended func() time.Duration) (err error) {
 		f.owner.SetOutside(unattended)
 	}
 	f.onAlarm = f.alarmed
-	_, _ = f.ud.hear(1) // arms
+	_, _ = f.ud.hear(1) // arms the completion queue
 	err = f.owner.Watch(f.channel.FD(), f.signalled)
-	if errors.Is(err, ucs.ErrUnsupported) { // connecting needs Progress, then
+	if errors.Is(err, ucs.ErrUnsupported) { // connections are then opened in Progress only
 		return nil
 	}
 	return err
 }
 
-// signalled runs in the async goroutine, inside: something has come while the program
-// does not look.
+// signalled runs a section for an event of the completion channel. The async goroutine calls
+// it, inside.
 func (f *iface) signalled() {
 	f.section(ucs.Now(), f.drain())
 }
 
-// alarmed runs inside, when the alarm is due: in the worker's Progress, which does
-// everything itself, or in the async goroutine.
+// alarmed runs at the time of the alarm, inside: in the async goroutine, or in the worker's
+// Progress, which does the work itself.
 func (f *iface) alarmed(now ucs.Time) {
 	f.alarmAt = 0
 	if f.busy == 0 {
@@ -56,7 +61,7 @@ func (f *iface) alarmed(now ucs.Time) {
 	}
 }
 
-// wakeAt has alarmed run at a time, or before it.
+// wakeAt sets the alarm to a time, unless it is set to an earlier one.
 func (f *iface) wakeAt(when ucs.Time) {
 	if f.alarmAt != 0 && f.alarmAt <= when {
 		return
@@ -68,15 +73,15 @@ func (f *iface) wakeAt(when ucs.Time) {
 	f.alarm = f.owner.At(when, f.onAlarm)
 }
 
-// section does what the worker owes peers that connect, and calls nobody. It wakes a
-// worker that sleeps if it did anything, which may be news, or if an event was the
-// worker's.
+// section processes connection messages, expired timers and access errors, without callbacks.
+// It wakes a sleeping worker if it did any of this, or if others reports an event for
+// the worker.
 func (f *iface) section(now ucs.Time, others bool) {
 	if f.closed {
 		return
 	}
 	f.stats.Inc(statSections)
-	if f.reserved > 0 { // a message has its place: its connection may not move under it
+	if f.reserved > 0 { // the QP of a reserved message must not change
 		f.wakeAt(now.Add(sectionAgain))
 		if f.armed && others {
 			f.wake.Raise()
@@ -94,11 +99,11 @@ func (f *iface) section(now ucs.Time, others bool) {
 	}
 }
 
-// enter goes inside; false: the async goroutine is there, for longer than its
-// sections take. Calls from callbacks are inside already.
+// enter enters the critical section of the worker. It returns false if the async goroutine is
+// inside, for longer than its sections take. Calls from callbacks are inside already.
 func (f *iface) enter() bool { return f.busy != 0 || f.owner.Enter() || f.owner.EnterSoon() }
 
-// enterWait is enter for what is not refused.
+// enterWait is enter for calls that cannot return NoResource: it waits.
 func (f *iface) enterWait() {
 	if f.busy == 0 && !f.owner.Enter() {
 		f.owner.EnterWait()

@@ -12,10 +12,21 @@ import (
 	"github.com/goucx/goucx/wireup/machine"
 )
 
-// tendEvery is how often what gives no sign is looked at.
+// A connection ends in one of three ways: it fails (failLater), its peer sends no more
+// (Machine.PeerEnded), or both sides have closed it (ep.done). Each call that notices this only
+// records it: settleLater puts the connection into iface.ending. service, in the next
+// Progress, does the rest.
+//
+// Invariant: callbacks are made only from Progress, and in this order. First all received
+// messages are delivered, then operations in flight complete, then the failure or the end of
+// the peer's messages is reported, once. After a failure the layer above gets nothing more for
+// the connection.
+
+// tendEvery is the interval at which Progress services timers, draining QPs and idle connections.
 const tendEvery = 500 * time.Microsecond
 
-// failLater ends the connection in the next Progress, with its callback.
+// failLater ends the connection with err. The next Progress completes its operations and
+// reports the failure.
 func (f *iface) failLater(e *ep, err error) {
 	if e.dead != nil {
 		return
@@ -30,7 +41,7 @@ func (f *iface) failLater(e *ep, err error) {
 	f.settleLater(e)
 }
 
-// Disconnect: see uct.Iface.
+// Disconnect implements uct.Iface.
 func (f *iface) Disconnect(source uint32) {
 	f.enterWait()
 	defer f.leave()
@@ -44,16 +55,16 @@ func (f *iface) Disconnect(source uint32) {
 	}
 }
 
-// unmade reports whether the connection ended because it could not be made: it is
-// as if without resources until the layer above has heard of that.
+// unmade reports whether the connection ended because this side could not open it. Operations
+// get NoResource until that is reported to the layer above.
 func (e *ep) unmade() bool {
 	return e.unused() && !errors.Is(e.dead, ucs.ErrPeerFailed) && !errors.Is(e.dead, ucs.ErrCanceled)
 }
 
-// unused reports whether nothing has gone by the connection.
+// unused reports whether no operation or message has used the connection.
 func (e *ep) unused() bool { return !e.sent && e.got == 0 }
 
-// statusAfter is what operations are refused with on a connection that ended so.
+// statusAfter returns the status of later operations on a connection that err ended.
 func statusAfter(err error) uct.Status {
 	if errors.Is(err, ucs.ErrCanceled) {
 		return ucs.Canceled
@@ -61,7 +72,7 @@ func statusAfter(err error) uct.Status {
 	return ucs.PeerFailed
 }
 
-// settleLater has the next Progress see whether the connection is over.
+// settleLater lets the next Progress check whether the connection has ended.
 func (f *iface) settleLater(e *ep) {
 	if !e.settles {
 		e.settles = true
@@ -70,7 +81,8 @@ func (f *iface) settleLater(e *ep) {
 	f.attention = true
 }
 
-// service does what earlier calls brought up. Callbacks happen here.
+// service processes failures, ends of connections and out-of-order messages that earlier calls have
+// recorded. It makes callbacks.
 func (f *iface) service() (n int) {
 	f.attention = false
 	n = f.deliverLate()
@@ -106,8 +118,8 @@ func (f *iface) settleOne(e *ep) (n int) {
 	return n
 }
 
-// tearDown ends what is under way on a failed connection, delivers what has come,
-// and reports it.
+// tearDown delivers the received messages of a failed connection, completes its operations and
+// reports the failure.
 func (f *iface) tearDown(e *ep) (n int) {
 	f.flushList()
 	for _, p := range e.pairs {
@@ -115,7 +127,7 @@ func (f *iface) tearDown(e *ep) (n int) {
 	}
 	n = f.drainStash() + f.deliverLate()
 	if !errors.Is(e.dead, errOrderly) {
-		e.step(machine.Event{Kind: machine.Lost}) // the peer is told
+		e.step(machine.Event{Kind: machine.Lost}) // notifies the peer
 	}
 	e.closePairs(statusOf(e.dead))
 	f.closeLeft(e, statusOf(e.dead))
@@ -129,7 +141,7 @@ func (f *iface) tearDown(e *ep) (n int) {
 	return n
 }
 
-// closeLeft closes the pairs of a failed connection that linger.
+// closeLeft closes the draining QPs of a failed connection.
 func (f *iface) closeLeft(e *ep, st uct.Status) {
 	for _, p := range f.dying {
 		if p.e == e {
@@ -139,7 +151,7 @@ func (f *iface) closeLeft(e *ep, st uct.Status) {
 	f.forgetClosed()
 }
 
-// report tells the layer above that a connection ended.
+// report reports the end of a connection to the layer above.
 func (f *iface) report(e *ep) {
 	e.reported = true
 	f.uncount(e)
@@ -164,7 +176,7 @@ func (f *iface) report(e *ep) {
 	}
 }
 
-// part tells the layer above that the peer sends no more.
+// part reports to the layer above that the peer sends no more.
 func (f *iface) part(e *ep) {
 	e.parted = true
 	if e.got > 0 {
@@ -173,7 +185,7 @@ func (f *iface) part(e *ep) {
 	}
 }
 
-// drop releases a connection that is over.
+// drop releases a connection that has ended. Its QPs drain.
 func (f *iface) drop(e *ep) {
 	if !e.reported {
 		f.report(e)
@@ -186,10 +198,11 @@ func (f *iface) drop(e *ep) {
 	f.uncount(e)
 }
 
-// broken acts on the completion of a send that failed: the queue pair is over. So is the
-// connection, also where it has left the pair: without the marker nothing after it is read.
+// broken processes the completion of a failed send: the QP is in the error state. The
+// connection fails, even if it has moved to another QP: without the switch-over marker the peer
+// delivers no message of the new one.
 func (p *pair) broken(wc *verbs.WC) {
-	p.q.signals-- // it may have been asked for or not: close sets it right
+	p.q.signals-- // the operation may have been unsignaled; close corrects the count
 	p.q.f.signaled--
 	var err error
 	switch wc.Status {
@@ -197,7 +210,7 @@ func (p *pair) broken(wc *verbs.WC) {
 		err = fmt.Errorf("%w: %v", ucs.ErrRemoteAccess, wc.Status)
 	case verbs.WCRetryExcErr, verbs.WCRNRRetryExcErr:
 		err = failErr("it does not answer: " + wc.Status.String())
-	case verbs.WCFlushErr: // the device has ended the queue pair, because it refused a request of the peer
+	case verbs.WCFlushErr: // the device moved the QP to the error state, because it rejected a request of the peer
 		err = errRefused
 	default:
 		err = failErr(wc.Status.String())
@@ -217,7 +230,7 @@ func (p *pair) broken(wc *verbs.WC) {
 	p.q.f.failLater(p.e, err)
 }
 
-// tend does what gives no sign: deadlines, pairs that linger, signs of life.
+// tend services what causes no completion: timers, draining QPs, idle connections, keepalive.
 func (f *iface) tend() {
 	if f.alarmAt == 0 && len(f.dying) == 0 && len(f.conns) == 0 && len(f.refusals.all) == 0 {
 		return
@@ -227,10 +240,10 @@ func (f *iface) tend() {
 		return
 	}
 	f.nextTend = now.Add(tendEvery)
-	f.drain() // what an earlier Arm asked for may have come while nobody sleeps
+	f.drain() // consume events of an earlier Arm: the program does not sleep now
 	f.owner.Poll(now)
 	f.takeRefused()
-	f.ud.hear(udRecvs) // that event may have been of its queue, which is armed no more
+	f.ud.hear(udRecvs) // one of them may have been of the connection messages' queue, which is then not armed
 	f.tick(now)
 	f.bury(now)
 	f.lull(now)
@@ -240,7 +253,7 @@ func (f *iface) tend() {
 	}
 }
 
-// tick tells the machines whose deadlines have come, and reports whether there were
+// tick runs the state machines whose deadlines have expired, and reports whether there were
 // any.
 func (f *iface) tick(now ucs.Time) (stepped bool) {
 	es := f.timed
@@ -260,7 +273,7 @@ func (f *iface) tick(now ucs.Time) (stepped bool) {
 	return stepped
 }
 
-// time has tick look at e when its machine's deadline comes.
+// time puts e into iface.timed if its machine has a deadline, and sets the alarm.
 func (e *ep) time() {
 	f, at := e.f, e.m.Deadline()
 	if at == 0 {
@@ -273,9 +286,9 @@ func (e *ep) time() {
 	}
 }
 
-// askLives writes no bytes to peers of which nothing was heard: one that is dead
-// does not acknowledge that. A connection that sleeps is woken where the layer above
-// waits for it: the peer must answer that, too.
+// askLives writes zero bytes to each peer that has acknowledged nothing for the keepalive
+// interval: a dead peer does not acknowledge them. It resumes suspended connections on which
+// the layer above waits; their peers must reply to that.
 func (f *iface) askLives(now ucs.Time) {
 	f.learnWaits(uct.WaitsForEnd)
 	for _, e := range f.eps {
@@ -303,7 +316,7 @@ func (f *iface) askLives(now ucs.Time) {
 	}
 }
 
-// Flush ends when the operations of all endpoints posted before have.
+// Flush completes when the operations posted before it on all endpoints have completed.
 func (f *iface) Flush(t uct.Token) uct.Status {
 	if !f.enter() {
 		return ucs.NoResource
@@ -315,8 +328,9 @@ func (f *iface) Flush(t uct.Token) uct.Status {
 	return f.flush(nil, t)
 }
 
-// flush has t told when what is under way has ended: of e, with how that ended; nil:
-// of all endpoints.
+// flush completes t when all operations in flight have completed. With e it covers the
+// operations of e and reports their failure. Without, it covers all endpoints and completes
+// with OK.
 func (f *iface) flush(e *ep, t uct.Token) uct.Status {
 	n := 0
 	for q := range f.underWay(e) {
@@ -336,8 +350,8 @@ func (f *iface) flush(e *ep, t uct.Token) uct.Status {
 	return ucs.InProgress
 }
 
-// underWay gives the queues in which something is under way, of e or of all: those of
-// pairs that are sent in no more, too.
+// underWay iterates over the queues with operations in flight, of e or of all connections. It
+// includes draining QPs.
 func (f *iface) underWay(e *ep) iter.Seq[*queue] {
 	return func(yield func(*queue) bool) {
 		es := f.eps
@@ -369,11 +383,11 @@ func (f *iface) isUnderWay(e *ep) bool {
 	return false
 }
 
-// flush is a flush of several queues under way.
+// flush is a flush of several queues in flight.
 type flush struct {
 	token uct.Token
-	left  int  // queues
-	one   bool // of one endpoint, whose failure it tells
+	left  int  // queues still to complete
+	one   bool // of one endpoint: reports its failure
 	st    uct.Status
 }
 
@@ -393,7 +407,7 @@ func (fs *flushes) take(fl flush) uint32 {
 	return uint32(len(fs.all) - 1)
 }
 
-// ended counts a queue down; the event, when it was the last.
+// ended counts down the queues of flush i. It returns the event after the last one.
 func (fs *flushes) ended(i uint32, st uct.Status) uct.Event {
 	fl := &fs.all[i]
 	if fl.one && st != ucs.OK {

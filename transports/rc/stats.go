@@ -1,6 +1,6 @@
 package rc
 
-// What an iface counts. None of it is on the path of a single message.
+// Counters of an iface. None is on the path of a single message.
 const (
 	statConnected = iota
 	statAccepted
@@ -18,16 +18,16 @@ const (
 )
 
 var statNames = [numStats]string{
-	statConnected:  "connected",          // connections made
-	statAccepted:   "accepted",           // connections that peers made
-	statRefused:    "refused",            // connections of peers that were refused
+	statConnected:  "connected",          // connections that this side opened
+	statAccepted:   "accepted",           // connections that peers opened
+	statRefused:    "refused",            // connections of peers that were rejected
 	statFailed:     "failed",             // connections that ended with an error
-	statGarbage:    "garbage",            // messages that were no messages
-	statPending:    "pending",            // tokens that waited
+	statGarbage:    "garbage",            // malformed messages
+	statPending:    "pending",            // tokens added to pending queues
 	statNotes:      "notes",              // connection messages sent
-	statCrossed:    "crossed",            // connections that both sides made at once
-	statNaps:       "naps",               // connections proposed to be put to sleep
-	statSections:   "sections",           // times the async goroutine connected in the worker's stead
-	statPassedOver: "hellos_passed_over", // hellos without an answer, since too many connections are half-open
-	statGivenUp:    "half_open_given_up", // half-open connections that made room for others
+	statCrossed:    "crossed",            // connections that both sides opened at once
+	statNaps:       "naps",               // suspensions proposed
+	statSections:   "sections",           // sections of the async goroutine
+	statPassedOver: "hellos_passed_over", // OPENs dropped, since too many connections are half-open
+	statGivenUp:    "half_open_given_up", // half-open connections evicted for others
 }

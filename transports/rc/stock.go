@@ -7,8 +7,8 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// stock makes the memory of messages and posts the receives, with the first queue
-// pair: an interface that only listens has none.
+// stock maps the buffers and posts the receives. The first QP causes it: an interface without
+// connections has none.
 func (f *iface) stock() (err error) {
 	if f.reserve != nil {
 		return nil

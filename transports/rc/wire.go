@@ -6,7 +6,7 @@ import (
 	"github.com/goucx/goucx/verbs"
 )
 
-// What stands before the payload of each message, little-endian; docs/wire/rc.md:
+// Header before the payload of each message, little-endian; docs/wire/rc.md:
 //
 //	0 header u64 | 8 id u8 | 9 0 [7]
 const (
@@ -14,39 +14,40 @@ const (
 	offID   = 8
 )
 
-// Ids of messages between the two ends of a connection; header says more.
+// Ids of the transport's own control messages. The header field carries their argument.
 const (
-	// idMarker: what follows is in the pair that header names.
+	// idMarker is the switch-over marker: the sender's next message is in the QP that the
+	// header names.
 	idMarker = uct.NumAMIDs + iota
-	// idHangUp: the sender closed its interface.
+	// idHangUp is the SHUTDOWN message: the sender closed its interface.
 	idHangUp
 )
 
-// ifaceName identifies an interface among all.
+// ifaceName is the globally unique name of an interface.
 type ifaceName [16]byte
 
-// ifaceAddress is how an interface is found on its port.
+// ifaceAddress is the part of an interface's address that is relative to its port.
 type ifaceAddress struct {
 	name   ifaceName
 	worker uct.UUID
-	// qpn and qkey are of the queue pair for connection messages.
+	// qpn and qkey address the QP for connection messages.
 	qpn  verbs.QPN
 	qkey uint32
-	// seg is the length of its receives.
+	// seg is the length of the interface's receives in bytes.
 	seg uint32
 }
 
-// peerAt is the interface at an address.
+// peerAt returns the interface at address a.
 func peerAt(a *nic.Address) peer {
 	return peer{ifaceAddress{name: a.Name(), worker: a.Worker, qpn: a.QPN, qkey: a.QKey(), seg: a.Seg}, a.Port}
 }
 
-// address is the reverse of peerAt.
+// address is the inverse of peerAt.
 func (p *peer) address() nic.Address {
 	return nic.Address{Port: p.port, Seg: p.iface.seg, Worker: p.iface.worker, QPN: p.iface.qpn}
 }
 
-// parse reads both parts of an address. The error names what is wrong.
+// parse decodes both parts of an address. The error names the invalid field.
 func (p *peer) parse(u uct.Address) error {
 	var a nic.Address
 	if err := a.Parse(u); err != nil {

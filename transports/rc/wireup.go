@@ -11,19 +11,19 @@ import (
 	"github.com/goucx/goucx/wireup/machine"
 )
 
-// note is a connection message as it travels: docs/wire/rc.md.
+// note is a connection message; docs/wire/rc.md has its layout.
 type note struct {
 	msg machine.Msg
-	// separate: the hello crosses with none.
+	// separate: the OPEN must not be merged with a crossing OPEN.
 	separate bool
-	// hangUp: the sender closes its interface.
+	// hangUp: SHUTDOWN, the sender closes its interface.
 	hangUp bool
-	// drained: the sender has left msg.Pair, and what it sent there has arrived. asks:
-	// it has not heard the same of the receiver. The machine does not see it.
+	// drained: DRAINED, no operation of the sender is in flight on the retired QP msg.Pair.
+	// asks: the sender waits for DRAINED. The state machine does not see these messages.
 	drained, asks bool
-	// refused: with Gone, a queue pair of the sender has refused a request.
+	// refused: with RESET, a QP of the sender has rejected a request.
 	refused bool
-	// half goes with msg.Pair, where msg.Half says so.
+	// half belongs to msg.Pair, if msg.Half is true.
 	half half
 	// from is the sender's interface.
 	from peer
@@ -44,7 +44,7 @@ const (
 	noteOffPort   = 52
 	noteOffIface  = noteOffPort + nic.AddressLen
 	noteMin       = noteOffIface + nic.IfaceLenMin + noteSum
-	noteLen       = noteOffIface + nic.IfaceLenMax + noteSum // of the longest
+	noteLen       = noteOffIface + nic.IfaceLenMax + noteSum // longest message
 	noteSum       = 4
 
 	noteResume   = 1
@@ -89,7 +89,7 @@ func (n *note) append(b []byte) []byte {
 	return nic.AppendSum(b, start)
 }
 
-// parse reads a message. The error names what is wrong.
+// parse decodes a message. The error names the invalid field.
 func (n *note) parse(b []byte) error {
 	le := binary.LittleEndian
 	if len(b) < noteMin || len(b) > noteLen {

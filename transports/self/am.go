@@ -8,34 +8,34 @@ import (
 )
 
 const (
-	maxHead = 256 // longest head of AMZcopy, bytes
-	maxVec  = 16  // most pieces of AMZcopy
-	// grain is what payloads are aligned to, bytes.
+	maxHead = 256 // maximum length of AMZcopy's head, bytes
+	maxVec  = 16  // maximum number of AMZcopy's vectors
+	// grain is the alignment of payloads, bytes.
 	grain = 8
 )
 
 func align(n int) int { return (n + grain - 1) &^ (grain - 1) }
 
-// queue holds the messages of one endpoint from their send to their delivery.
+// queue holds the messages of one endpoint between send and delivery.
 //
 //	ds:  . . [r . . . . r+n) . .      descriptors, a ring
-//	mem: . . [tail . . . at) . .      payloads, a ring; each lies in one piece
+//	mem: . . [tail . . . at) . .      payloads, a ring; each is contiguous
 //
-// Both start again at their beginning when the queue runs empty, so that a
-// ping-pong stays on the same cache lines.
+// Both restart at index 0 when the queue becomes empty. A ping-pong thus stays on the
+// same cache lines.
 type queue struct {
-	at, end int // payload bytes [at, end) may be taken
-	n, max  int // messages held, and how many may be; max 0: ask refill
+	at, end int // payload bytes [at, end) are free
+	n, max  int // messages held and their limit; max 0: every send calls refill
 	r, tail int
 	ds      []uct.Desc
 	mem     []byte
 }
 
-// claim finds n bytes of payload and a descriptor. Nothing is taken before push.
+// claim reports whether a descriptor and n bytes of payload are free. It reserves nothing.
 // hot: BenchmarkAMShort
 func (q *queue) claim(n int) bool { return q.n < q.max && n <= q.end-q.at }
 
-// push enters a message of n bytes that lies at q.at.
+// push appends a message of n bytes whose payload lies at q.at.
 func (q *queue) push(id uct.AMID, hdr uint64, source uint32, n int) {
 	d := q.slot()
 	d.Off, d.Len = uint32(q.at), uint32(n)
@@ -46,9 +46,9 @@ func (q *queue) push(id uct.AMID, hdr uint64, source uint32, n int) {
 
 func (q *queue) slot() *uct.Desc { return &q.ds[(q.r+q.n)&(len(q.ds)-1)] }
 
-// fits tells whether a message of n bytes may be taken, moving to the beginning
-// of mem where only that has room. One grain before tail stays free, so that at
-// == tail never means full.
+// fits reports whether a message of n bytes can be queued. It moves q.at to the start of
+// mem if there is room only there. grain bytes before tail stay free, so that at == tail
+// never means full.
 func (q *queue) fits(n int) bool {
 	if q.n == len(q.ds) {
 		return false
@@ -59,8 +59,8 @@ func (q *queue) fits(n int) bool {
 	return n <= q.end-q.at
 }
 
-// pop removes the k oldest messages, whose payload ended before tail. restart
-// forbidden: a reservation lies at q.at.
+// pop removes the k oldest messages; the payload of the last one ends before tail.
+// reserved means that a reservation lies at q.at, so the queue may not restart at 0.
 func (q *queue) pop(k, tail int, reserved bool) {
 	q.n -= k
 	q.r = (q.r + k) & (len(q.ds) - 1)
@@ -102,8 +102,8 @@ func (e *endpoint) AMUint64(id uct.AMID, hdr, v uint64) uct.Status {
 	return ucs.OK
 }
 
-// AMZcopy gathers the pieces into the queue: with the receiver on the same
-// goroutine there is no copy to save that would not keep the buffer in flight.
+// AMZcopy gathers the vectors into the queue. Without this copy, the buffer would stay
+// in flight until the receiver, which runs on the same goroutine, takes the message.
 func (e *endpoint) AMZcopy(id uct.AMID, hdr uint64, head []byte, v []uct.Vec, _ uct.Token) uct.Status {
 	if len(v) > maxVec {
 		return ucs.InvalidParam
@@ -165,8 +165,8 @@ func (e *endpoint) CommitAM(n int) {
 // Abort: see uct.Endpoint.
 func (e *endpoint) Abort() { e.reserved = none }
 
-// refill is the slow half of every send of n bytes: it says why not, or makes
-// the claim good.
+// refill is the slow half of every send of n bytes. It returns why the send is not
+// possible, or makes room for it and returns OK.
 //
 //go:noinline
 func (e *endpoint) refill(n int) uct.Status {
@@ -189,8 +189,8 @@ func (e *endpoint) refill(n int) uct.Status {
 	return ucs.OK
 }
 
-// gate says after a change of state whether operations may go on. Messages are
-// stopped by q.max 0, which sends each of them through refill.
+// gate updates the send state after a change of e.state, of the pending queue or of
+// iface.armed. With q.max 0 every active message calls refill.
 func (e *endpoint) gate() {
 	st := e.state
 	if st == ucs.OK && e.pend.Len() > 0 && !e.offering {

@@ -15,14 +15,14 @@ var (
 
 var settings = config.Table{Section: "self", Settings: []config.Setting{segSize, fifoSize}}
 
-// sizes are the settings as the queues need them.
+// sizes are the sizes of a queue, from the settings.
 type sizes struct {
-	seg    int // longest payload without head, bytes
-	cells  int // messages a queue holds, a power of two
-	memory int // payload bytes a queue holds
+	seg    int // maximum payload without head, bytes
+	cells  int // number of descriptors, a power of two
+	memory int // payload area, bytes
 }
 
-// segments is how many of the longest messages a queue holds.
+// segments is the number of messages of maximum length that a queue holds.
 const segments = 4
 
 func sizesOf(s *config.Set) sizes {

@@ -1,14 +1,13 @@
-// Package self connects a worker with itself: what it sends, it receives in its
-// own next Progress.
+// Package self is the loopback transport: it connects a worker with itself. Progress
+// delivers the messages that the worker has sent.
 //
-// Each endpoint has a bounded queue of messages in ordinary memory. A send
-// copies into it and answers OK or, where it is full, NoResource; Progress hands
-// the queue to the handler in batches, where it lies. Nothing ever stays in
-// flight, so no operation answers InProgress and no Event comes. Memory is
-// reached directly (package transports/internal/mapped).
+// Each endpoint has a bounded queue of messages in ordinary memory. A send copies the
+// message into the queue and returns OK, or NoResource if the queue is full. Progress
+// passes the queue to the handler in batches, without a copy. Nothing is ever in flight,
+// so no operation returns InProgress and there are no completion events. Put, get and
+// atomics access memory directly (package transports/internal/mapped).
 //
-// The owner of the iface is the only one who touches it, so there is no atomic
-// and no lock on the data path.
+// Only the owner of the iface accesses it. The data path has no atomics and no locks.
 //
 // Start reading at am.go (the queue) and progress.go.
 package self

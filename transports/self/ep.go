@@ -7,24 +7,24 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// none in endpoint.reserved: no reservation is open.
+// none is the value of endpoint.reserved without a reservation.
 const none = -1
 
-// endpoint is a send handle of an iface to itself, and at the same time the
-// connection by which its messages arrive.
+// endpoint is a send handle of an iface to itself. It is also the connection on which
+// its messages arrive.
 type endpoint struct {
 	mapped.RMA
 	q              queue
 	iface          *iface
 	size           sizes
 	source         uint32
-	state          uct.Status // OK, or what every operation answers
+	state          uct.Status // OK, or the status that every operation returns
 	reserved       int        // bytes of the open reservation, or none
 	reservedHeader uint64
 	reservedID     uct.AMID
 
-	offering bool // HandlePending runs for this endpoint
-	refused  int  // bytes of the last send that found no room
+	offering bool // HandlePending is running for this endpoint
+	refused  int  // bytes of the last message that found no room
 	pend     pending.Queue
 }
 
@@ -46,7 +46,7 @@ func (e *endpoint) PendingPurge(f func(uct.Token)) {
 	e.pend.Purge(e.gate, f)
 }
 
-// offer lets the handler retry what waits.
+// offer lets the handler retry the pending operations.
 func (e *endpoint) offer() {
 	e.offering = true
 	e.gate()
@@ -55,8 +55,8 @@ func (e *endpoint) offer() {
 	e.gate()
 }
 
-// Flush ends at once: buffers were copied, and what was accepted lies in
-// receive memory.
+// Flush completes at once: buffers were copied, and sent messages lie in the receive
+// queue.
 func (e *endpoint) Flush(k uct.FlushKind, _ uct.Token) uct.Status {
 	if e.state == ucs.OK && k == uct.FlushCancel {
 		e.end(ucs.Canceled)
@@ -66,17 +66,17 @@ func (e *endpoint) Flush(k uct.FlushKind, _ uct.Token) uct.Status {
 	return e.state
 }
 
-// Fence: see uct.Endpoint. A CPU may show stores to others in another order.
+// Fence: see uct.Endpoint. Other CPUs may otherwise see stores in another order.
 func (e *endpoint) Fence() uct.Status {
 	e.Barrier()
 	return e.state
 }
 
-// Check: the peer is the caller.
+// Check returns the endpoint's state: the peer is this worker itself.
 func (e *endpoint) Check(uct.Token) uct.Status { return e.state }
 
-// Close: see uct.Endpoint. What the queue holds is still delivered, before all that
-// other endpoints send from now on.
+// Close: see uct.Endpoint. Messages in the queue are still delivered, and before all
+// messages that other endpoints send after Close.
 func (e *endpoint) Close() {
 	if e.state == ucs.Closed {
 		return
@@ -86,7 +86,7 @@ func (e *endpoint) Close() {
 	e.iface.closing = append(e.iface.closing, e)
 }
 
-// end makes every later operation answer st.
+// end makes all later operations return st.
 func (e *endpoint) end(st uct.Status) {
 	e.state = st
 	e.reserved = none

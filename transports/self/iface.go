@@ -13,34 +13,34 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// addressLen is the length of an iface's address, random bytes of its own, so
-// that no other iface is ever taken for it.
+// addressLen is the length of an iface's address in bytes. The address is random, so
+// that no two ifaces have the same.
 const addressLen = 8
 
 // iface is a worker's interface to itself.
 type iface struct {
 	handler uct.Handler
 	eps     []*endpoint
-	next    int // index in eps where the next Progress begins
+	next    int // index in eps at which the next Progress begins
 
-	armed     bool // a send must raise event
-	signalled bool // event is raised
+	armed     bool // the next send signals event
+	signalled bool // event is signalled
 	closed    bool
-	closing   []*endpoint // in the order of Close; eps still holds them
+	closing   []*endpoint // closed endpoints in the order of Close; still in eps
 
 	dom     *domain
 	size    sizes
 	threads int
-	sources uint32 // the last Desc.Source given out
+	sources uint32 // last value used for Desc.Source
 	active  int
 	address [addressLen]byte
-	event   *shmem.EventFD // nil where the system has none
+	event   *shmem.EventFD // nil if the system has no eventfd
 	attr    uct.IfaceAttr
 }
 
 func openIface(d *domain, c uct.IfaceConfig) (*iface, error) {
 	if c.Handler == nil || c.Worker == (uct.UUID{}) || c.Threads < 0 {
-		return nil, fmt.Errorf("want a handler, a worker and no negative number of threads: %w", ucs.ErrInvalid)
+		return nil, fmt.Errorf("need a handler, a worker and a thread count of at least 0: %w", ucs.ErrInvalid)
 	}
 	if c.Settings == nil {
 		c.Settings = d.settings
@@ -58,7 +58,7 @@ func openIface(d *domain, c uct.IfaceConfig) (*iface, error) {
 	return i, nil
 }
 
-// attr describes the iface. Bandwidth is that of a copy within the process.
+// attr returns the iface's capabilities. Bandwidth is that of a copy within a process.
 //
 // Source: the estimates of UCX's self transport.
 func attr(s sizes, events bool) uct.IfaceAttr {
@@ -83,7 +83,7 @@ func attr(s sizes, events bool) uct.IfaceAttr {
 // Attr: see uct.Iface.
 func (i *iface) Attr() *uct.IfaceAttr { return &i.attr }
 
-// DeviceAddress is empty: there is one device, and it reaches no other host.
+// DeviceAddress appends nothing: there is one device, and it reaches no other host.
 func (i *iface) DeviceAddress(b []byte) []byte { return b }
 
 // Address: see uct.Iface.
@@ -115,7 +115,7 @@ func (i *iface) NewEndpoint(a uct.Address, t int) (uct.Endpoint, error) {
 	return e, nil
 }
 
-// Disconnect: see uct.Iface. No connection can fail.
+// Disconnect: see uct.Iface. It does nothing: connections cannot fail.
 func (i *iface) Disconnect(uint32) {}
 
 // Activate: see uct.Iface.
@@ -124,10 +124,10 @@ func (i *iface) Activate() { i.active++ }
 // Deactivate: see uct.Iface.
 func (i *iface) Deactivate() { i.active-- }
 
-// ActiveEndpoints: see uct.Iface. No connection is made by anybody else.
+// ActiveEndpoints: see uct.Iface. Only this worker initiates connections.
 func (i *iface) ActiveEndpoints() int { return i.active }
 
-// Flush: see uct.Iface; nothing is ever in flight.
+// Flush: see uct.Iface. Nothing is ever in flight.
 func (i *iface) Flush(uct.Token) uct.Status { return i.Fence() }
 
 // Fence: see uct.Iface.
@@ -135,13 +135,13 @@ func (i *iface) Fence() uct.Status {
 	if i.closed {
 		return ucs.Closed
 	}
-	if len(i.eps) > 0 { // all order the one goroutine's accesses
+	if len(i.eps) > 0 { // one barrier orders the accesses of all endpoints: there is one goroutine
 		i.eps[0].Barrier()
 	}
 	return ucs.OK
 }
 
-// Close: see uct.Iface. Messages that were not delivered are dropped.
+// Close: see uct.Iface. It drops undelivered messages.
 func (i *iface) Close() error {
 	if i.closed {
 		return nil

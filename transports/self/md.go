@@ -14,13 +14,13 @@ import (
 
 const (
 	name   = "self"
-	device = "memory0" // as UCX calls it
+	device = "memory0" // UCX's device name
 )
 
 // component is the provider.
 type component struct{}
 
-// Component gives the provider of the self transport.
+// Component returns the provider of the self transport.
 func Component() uct.Component { return component{} }
 
 // Name: see uct.Component.
@@ -50,14 +50,14 @@ func (component) OpenDomain(d uct.DomainInfo, c uct.DomainConfig) (uct.Domain, e
 	return &domain{settings: c.Settings, id: id, owner: owner}, nil
 }
 
-// domain holds the memory that the worker registers for itself.
+// domain holds the regions that the worker registers and the keys of them.
 type domain struct {
 	settings *config.Set
 	id       uct.UUID
 	owner    *mapped.Owner
 	keys     mapped.Keys
 
-	mu     sync.Mutex // guards the rest
+	mu     sync.Mutex // guards the fields below
 	ifaces int
 	closed bool
 }

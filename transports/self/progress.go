@@ -7,15 +7,16 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// Progress delivers the messages of closed endpoints, then of open ones in turn, beginning where the last
-// call ran out of budget; then it lets each endpoint's waiting tokens try.
+// Progress delivers the messages of closed endpoints, then those of open endpoints,
+// beginning where the previous call exhausted its budget. Then it retries each
+// endpoint's pending operations.
 // hot: BenchmarkAMShort, BenchmarkIdle
 func (i *iface) Progress(budget int) int {
 	if i.signalled {
 		i.lower()
 	}
-	// The handler may make and close endpoints: closed ones stay in eps until
-	// reap, new ones wait for the next pass.
+	// The handler may open and close endpoints. Closed ones stay in eps until reap. New
+	// ones wait for the next pass.
 	done := 0
 	if len(i.closing) > 0 {
 		if done = i.reap(budget); done >= budget {
@@ -43,7 +44,7 @@ func (i *iface) Progress(budget int) int {
 	return done
 }
 
-// deliver hands over at most budget messages.
+// deliver passes at most budget messages to the handler.
 func (e *endpoint) deliver(budget int) (done int) {
 	q := &e.q
 	for done < budget && q.n > 0 {
@@ -56,10 +57,10 @@ func (e *endpoint) deliver(budget int) (done int) {
 	return done
 }
 
-// reap delivers the messages of closed endpoints in the order of Close, removes
-// those endpoints, and reports the end of their connections. All of them were sent
-// before the messages of an endpoint that was used after the Close, so they are
-// delivered first. It returns the number of messages and reports.
+// reap delivers the messages of closed endpoints in the order of Close. It removes
+// these endpoints and reports the end of their connections. Their messages were sent
+// before those of any endpoint used after the Close, so they are delivered first. It
+// returns the number of messages and reports.
 //
 //go:noinline
 func (i *iface) reap(budget int) (n int) {
@@ -83,7 +84,7 @@ func (i *iface) reap(budget int) (n int) {
 	return n
 }
 
-// Release: see uct.Iface; messages cannot be kept.
+// Release: see uct.Iface. Messages cannot be retained.
 func (i *iface) Release([]uint64) {}
 
 // EventFD: see uct.Iface.
@@ -94,8 +95,8 @@ func (i *iface) EventFD() int {
 	return i.event.FD()
 }
 
-// Arm: see uct.Iface. Only a send of the owner itself can be an event, so the
-// flag is raised there.
+// Arm: see uct.Iface. The only event is a send of this worker itself, which signals the
+// event descriptor.
 func (i *iface) Arm(uct.EventKind) uct.Status {
 	if i.closed {
 		return ucs.Closed
@@ -121,13 +122,13 @@ func (i *iface) Arm(uct.EventKind) uct.Status {
 	return ucs.OK
 }
 
-// wake raises the event where it is armed.
+// wake signals the event if the iface is armed.
 func (i *iface) wake() {
 	if !i.armed {
 		return
 	}
 	i.armed = false
-	// An error leaves the sleeper to its time-out; the descriptor is open.
+	// On an error the worker sleeps until its timeout. The descriptor is open, so there is none.
 	_ = i.event.Signal()
 	i.signalled = true
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// Put, get and atomics come with mapped.RMA, embedded in endpoint.
+// Put, get and atomics come from mapped.RMA, embedded in endpoint.
 
-// maxRegions bounds the regions of a domain. Their table takes pages on first
-// touch only.
+// maxRegions is the maximum number of regions of a domain. Pages of their table are
+// allocated at the first access.
 const maxRegions = 1 << 16
 
-// newOwner makes the lending side of the domain id. No socket: nobody else asks.
+// newOwner creates the key owner of domain id. It has no socket: no other process asks.
 func newOwner(id uct.UUID) (*mapped.Owner, error) {
 	mem, err := mapped.MapAnonymous(maxRegions * mapped.SlotBytes)
 	if err != nil {
@@ -45,13 +45,13 @@ func (d *domain) Allocate(n int, f uct.MemFlags) (uct.Mem, error) {
 	}
 	r, err := d.owner.Adopt(mem, -1, f, func() error { return mapped.Unmap(mem) })
 	if err != nil {
-		_ = mapped.Unmap(mem) // the first error tells
+		_ = mapped.Unmap(mem) // the first error is returned
 		return nil, fmt.Errorf("self: %w", err)
 	}
 	return r, nil
 }
 
-// UnpackKey: see uct.Domain. Keys of this domain alone are known here.
+// UnpackKey: see uct.Domain. It accepts only keys of this domain.
 func (d *domain) UnpackKey(key []byte) (uct.RKey, error) {
 	var p mapped.PackedKey
 	if err := p.Parse(key); err != nil {
@@ -73,5 +73,5 @@ func (d *domain) KeyAttr(k uct.RKey) uct.KeyAttr { return d.keys.Attr(k) }
 // ReleaseKey: see uct.Domain.
 func (d *domain) ReleaseKey(k uct.RKey) { d.keys.Release(k) }
 
-// maxAllocate keeps a size, rounded up to pages, within an int.
+// maxAllocate keeps a size within an int after it is rounded up to pages.
 const maxAllocate = math.MaxInt - 1<<30

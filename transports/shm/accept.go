@@ -15,21 +15,22 @@ import (
 	"github.com/goucx/goucx/wireup/machine"
 )
 
-// embryo is a connection whose hello has not come yet.
+// embryo is a half-open connection: its OPEN has not been received yet.
 type embryo struct {
 	sock  *shmem.Conn
 	since ucs.Time
-	pid   int // of the peer's process
+	pid   int // process id of the peer
 }
 
 const (
-	// embryoLife is how long a connection may stay without a hello.
+	// embryoLife is the time a half-open connection has for its OPEN.
 	embryoLife = 5 * time.Second
 	maxEmbryos = 1024
 )
 
-// accept takes new connections, a bounded number a call. An honest peer sends its hello at
-// once, so where there are too many connections without one, the oldest is closed.
+// accept accepts a bounded number of new connections. A correct peer sends OPEN at
+// once. If there are too many half-open connections, or no descriptors are left, accept
+// closes the oldest half-open connection.
 func (f *iface) accept() {
 	for range 16 {
 		if len(f.embryos) >= maxEmbryos {
@@ -45,7 +46,7 @@ func (f *iface) accept() {
 			return
 		}
 		if err != nil {
-			return // none, or one that is gone already
+			return // none, or one that the peer closed already
 		}
 		cred, err := sock.Peer()
 		if err != nil || cred.UID != uint32(os.Geteuid()) {
@@ -64,7 +65,7 @@ func (f *iface) accept() {
 	}
 }
 
-// welcome reads an embryo's hello if it is there and makes the connection.
+// welcome reads OPEN from half-open connection id, if it has arrived, and handles it.
 func (f *iface) welcome(id uint32) {
 	m, ok := f.embryos[id]
 	if !ok {
@@ -89,8 +90,9 @@ func (f *iface) welcome(id uint32) {
 	}
 }
 
-// welcomeOlder reads the hellos of the process that came before that of embryo id. It
-// sends the hello of a connection before it makes the next, so they have arrived.
+// welcomeOlder reads OPEN from all half-open connections of process pid that are older
+// than id. The process sends OPEN on one connection before it connects the next, so
+// these messages have arrived.
 func (f *iface) welcomeOlder(id uint32, pid int) {
 	var older []uint32
 	for o, m := range f.embryos {
@@ -104,13 +106,13 @@ func (f *iface) welcomeOlder(id uint32, pid int) {
 	}
 }
 
-// refuse tells the peer why it is not taken, and hangs up.
+// refuse sends REJECT with a reason and closes the socket.
 func (f *iface) refuse(sock *shmem.Conn, why error) {
 	f.stats.Inc(statRefused)
 	f.d.logf("refused a connection", why)
 	r := f.hello(kindRefuse, 0)
 	r.reason = why.Error()
-	_ = sock.Send(r.append(nil)) // it may be gone
+	_ = sock.Send(r.append(nil)) // the peer may be gone
 	_ = sock.Close()
 }
 
@@ -121,7 +123,7 @@ func (f *iface) dropEmbryo(id uint32) {
 	_ = m.sock.Close()
 }
 
-// dropOldestEmbryo closes the oldest; there is one.
+// dropOldestEmbryo closes the oldest half-open connection. There must be one.
 func (f *iface) dropOldestEmbryo() {
 	for {
 		f.embryoOldest++
@@ -132,7 +134,7 @@ func (f *iface) dropOldestEmbryo() {
 	}
 }
 
-// reapEmbryos drops connections that never said hello.
+// reapEmbryos closes half-open connections without OPEN after embryoLife.
 func (f *iface) reapEmbryos(now ucs.Time) {
 	for id, m := range f.embryos {
 		if now.Sub(m.since) > embryoLife {
@@ -141,16 +143,18 @@ func (f *iface) reapEmbryos(now ucs.Time) {
 	}
 }
 
-// adopt makes a connection from b, the hello of embryo m, and replies to it. id is the
-// embryo's. adopt owns fds; on an error the caller closes the socket.
+// adopt handles b, the OPEN of half-open connection m with number id. It makes a
+// connection and sends ACCEPT, or merges it with a crossed connect of this side.
+//
+// Ownership: adopt owns fds. On an error the caller closes the socket.
 func (f *iface) adopt(id uint32, m embryo, b []byte, fds []int) error {
 	sock := m.sock
 	h, err := parseHello(b)
 	if err == nil && (h.kind != kindHello || len(fds) != 3) {
-		err = fmt.Errorf("message of kind %d with %d descriptors is no hello: %w", h.kind, len(fds), ucs.ErrInvalid)
+		err = fmt.Errorf("message of kind %d with %d descriptors is not an OPEN: %w", h.kind, len(fds), ucs.ErrInvalid)
 	}
 	if err == nil && (!h.pair.Mine() || h.conn == 0) {
-		err = fmt.Errorf("hello with pair %d of connection %d: %w", h.pair, h.conn, ucs.ErrInvalid)
+		err = fmt.Errorf("OPEN with ring pair %d of connection %d: %w", h.pair, h.conn, ucs.ErrInvalid)
 	}
 	if err == nil {
 		err = h.layout().Check()
@@ -162,11 +166,11 @@ func (f *iface) adopt(id uint32, m embryo, b []byte, fds []int) error {
 	f.welcomeOlder(id, m.pid)
 	for _, o := range f.peers[h.name] {
 		if o.m.State() == machine.Opening {
-			o.read() // the peer may have accepted it before
+			o.read() // the peer may have sent ACCEPT on it before this OPEN
 		}
 	}
 	e := f.crossing(&h)
-	if _, ok := f.merged[h.conn]; ok { // its pair came with an accept
+	if _, ok := f.merged[h.conn]; ok { // its ring pair came with an ACCEPT
 		delete(f.merged, h.conn)
 		shmem.CloseFDs(fds...)
 		return sock.Close()
@@ -201,7 +205,7 @@ func (f *iface) adopt(id uint32, m embryo, b []byte, fds []int) error {
 	return nil
 }
 
-// count has the connection count as one that the peer may send by.
+// count counts e among the connections that the peer may send on.
 func (f *iface) count(e *ep) {
 	if !e.counted {
 		e.counted = true
@@ -209,8 +213,9 @@ func (f *iface) count(e *ep) {
 	}
 }
 
-// crossing finds the connection that this side is making to a peer whose hello
-// came: both then make one. They do not cross where its answer has been read.
+// crossing returns this side's pending connect to the sender of OPEN message h, or nil.
+// Both sides then connect at the same time. There is no crossing once this side has read
+// the peer's ACCEPT.
 func (f *iface) crossing(h *hello) *ep {
 	e := f.openings[h.name]
 	if e == nil || h.flags&flagSeparate != 0 {
@@ -224,13 +229,22 @@ func (f *iface) crossing(h *hello) *ep {
 		mine, theirs = theirs, mine
 	}
 	if theirs < mine {
-		return nil // the pair that stands would not take the other's longest message
+		return nil // the kept ring pair would be too small for the other side's longest message
 	}
 	return e
 }
 
-// cross joins the peer's initiation, with its pair p, to this side's. It owns
-// fds; fds[0] is p's already.
+// cross merges the peer's connect, with ring pair p, into e, this side's connect. Both
+// sides have sent OPEN with a ring pair of their own, and both may have sent messages in
+// it. One of the two connects is kept: that of the smaller worker UUID (Stands).
+//
+// If this side's connect is kept, the machine replies OPEN_CROSSED on the peer's socket,
+// which stays in e.side until ACCEPT. Otherwise the machine sends ACCEPT on the peer's
+// socket, and this side closes its own. The side that yields puts a switch-over marker into
+// its own ring pair. Its peer reads that ring up to the marker, then the kept one. So no
+// message is lost or reordered.
+//
+// Ownership: cross owns fds; fds[0] belongs to p already.
 func (f *iface) cross(e *ep, sock *shmem.Conn, h hello, p *pair, fds []int) error {
 	if err := e.meet(h, fds[1], fds[2]); err != nil {
 		return errors.Join(err, p.seg.Close())
@@ -253,7 +267,7 @@ func (f *iface) cross(e *ep, sock *shmem.Conn, h hello, p *pair, fds []int) erro
 	e.step(machine.Event{Kind: machine.Hear, Msg: h.msg()})
 	if old != nil {
 		if err := old.Close(); err != nil {
-			f.d.logf("leave a socket", err)
+			f.d.logf("close a socket", err)
 		}
 	}
 	if err := e.watch(); err != nil {

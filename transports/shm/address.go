@@ -13,19 +13,21 @@ import (
 	"github.com/goucx/goucx/ucs/platform"
 )
 
-// A device address says what two workers must share to reach each other by shm:
+// A device address holds what two workers must share to reach each other by shm:
 //
 //	0 version u8 | 1 kind u8 (0 abstract socket, 1 socket in a directory) | 2 uid u32
 //	6 boot id [16] | 22 place: network namespace inode u64, 0; or directory device u64, inode u64
-//	38 digest of the network addresses that the worker had when it opened u64, 0: not known
-//	46 CRC-32 (IEEE) of the bytes before: digests may differ, which must not hide damage
+//	38 digest u64 of the worker's network addresses at open; 0: unknown
+//	46 CRC-32 (IEEE) of the bytes before
+//
+// Reachable addresses may differ in the digest only. The CRC detects damage to it.
 const (
 	deviceVersion = 3
 	deviceLen     = 50
 )
 
-// bootID tells hosts apart; zero where the system does not show it. That is not
-// remembered: it may have lacked a descriptor alone.
+// bootID returns the boot id of the host; zero if the system does not show it. The
+// result is not cached: a read may fail for lack of a descriptor.
 func bootID() (id [16]byte) {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err == nil {
@@ -34,7 +36,7 @@ func bootID() (id [16]byte) {
 	return id
 }
 
-// hexBytes gives the bytes of a string of hex digits, passing over all else.
+// hexBytes decodes the hex digits of s and ignores all other characters.
 func hexBytes(s string) (b []byte) {
 	half := -1
 	for _, c := range strings.ToLower(s) {
@@ -57,7 +59,7 @@ func appendDevice(b []byte, dir string) []byte {
 		path, kind = dir, 1
 	}
 	var st unix.Stat_t
-	_ = unix.Stat(path, &st) // zeroes compare equal only among workers that cannot see it either
+	_ = unix.Stat(path, &st) // on error the zeroes equal those of other workers that cannot read it
 	b = append(b, deviceVersion, kind)
 	b = binary.LittleEndian.AppendUint32(b, uint32(os.Geteuid()))
 	id := bootID()
@@ -72,19 +74,19 @@ func appendDevice(b []byte, dir string) []byte {
 	return sealDevice(binary.LittleEndian.AppendUint64(b, platform.NetAddresses()))
 }
 
-// sealDevice ends a device address whose last 46 bytes are all else.
+// sealDevice appends the CRC to b, which ends with the other bytes of a device address.
 func sealDevice(b []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.ChecksumIEEE(b[len(b)-deviceLen+4:]))
 }
 
-// compareDevice says whether a peer with device address b may be reached from
-// a, ours.
+// compareDevice reports whether a worker with device address a can reach a peer with
+// device address b. If not, it returns the reason.
 func compareDevice(a, b []byte) (bool, string) {
 	switch {
 	case len(b) != deviceLen:
 		return false, fmt.Sprintf("damaged address: device part of %d bytes, want %d", len(b), deviceLen)
 	case b[0] != deviceVersion:
-		return false, fmt.Sprintf("peer's shm address has version %d, ours %d", b[0], a[0])
+		return false, fmt.Sprintf("peer's shm address has version %d, not %d", b[0], a[0])
 	case !bytes.Equal(a[6:22], b[6:22]):
 		return false, "peer is on another host (its boot id differs)"
 	case !bytes.Equal(a[2:6], b[2:6]):
@@ -101,16 +103,15 @@ func compareDevice(a, b []byte) (bool, string) {
 	return true, ""
 }
 
-// certain reports whether equal device addresses are those of one place: they are
-// not where the system shows no boot id, or no namespace or directory.
+// certain reports whether device address a identifies its host and place. It does not
+// if the system shows no boot id, or no namespace or directory.
 func certain(a []byte) bool {
 	return !bytes.Equal(a[6:22], make([]byte, 16)) && !bytes.Equal(a[22:38], make([]byte, 16))
 }
 
-// certainlyHere reports whether a worker with the device address b was in a's network
-// namespace, of two that are equal but for their network addresses: clones of a virtual
-// machine that was running have the same boot id and namespace numbers, but each has
-// addresses of its own.
+// certainlyHere reports whether device addresses a and b are of the same network
+// namespace. The caller has checked that Reachable accepts b. Clones of a running virtual
+// machine share boot id and namespace numbers, but their network addresses differ.
 func certainlyHere(a, b []byte) bool {
 	return certain(a) && bytes.Equal(a[38:46], b[38:46]) && !bytes.Equal(a[38:46], make([]byte, 8))
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// ownMax is up to where taking the next lines ahead pays: a message of this
-// size costs about as much to copy as to have the lines fetched.
+// ownMax is the maximum message size for which the next lines are prefetched for
+// write. A copy of this size takes about as long as the transfer of its lines.
 const ownMax = 2048
 
 // AMShort sends an active message.
@@ -107,7 +107,7 @@ func (e *ep) shortSlow(id uct.AMID, hdr uint64, p []byte) uct.Status {
 	return ucs.OK
 }
 
-// may says whether a message with this id may be sent now.
+// may returns OK if a message with this id may be sent now.
 func (e *ep) may(id uct.AMID) uct.Status {
 	if id >= uct.NumAMIDs {
 		return ucs.InvalidParam
@@ -115,7 +115,7 @@ func (e *ep) may(id uct.AMID) uct.Status {
 	return e.ready()
 }
 
-// reserve finds n bytes of the bulk area; the ring is ready.
+// reserve returns n bytes of the bulk area. The caller has checked may.
 func (e *ep) reserve(n int) ([]byte, uct.Status) {
 	if n > e.f.attr.AM.Bcopy {
 		return nil, ucs.TooLong
@@ -129,11 +129,13 @@ func (e *ep) reserve(n int) ([]byte, uct.Status) {
 	if b, ok := e.tx.Reserve(n); ok {
 		return b, ucs.OK
 	}
-	// Whatever its length, it wants room in the bulk area: by less, PendingAdd
-	// would say that there is some, and the caller try for ever.
+	// A message of any length needs room in the bulk area here. With need at most
+	// InlineMax, PendingAdd would return Busy and the caller would retry forever.
 	return nil, e.noRoom(max(n, ring.InlineMax+1))
 }
 
+// commit publishes the first n bytes of the reservation, notifies the peer if need be, and
+// prefetches the lines of a next message of this size.
 func (e *ep) commit(id uct.AMID, hdr uint64, n int) {
 	if fault.Enabled {
 		fault.At(fault.BeforePublish)
@@ -150,7 +152,7 @@ func (e *ep) commit(id uct.AMID, hdr uint64, n int) {
 	}
 }
 
-// AMZcopy gathers into the ring: on shared memory that is the one copy there is.
+// AMZcopy gathers the message into the ring. This is the only copy on the send side.
 func (e *ep) AMZcopy(id uct.AMID, hdr uint64, head []byte, v []uct.Vec, _ uct.Token) uct.Status {
 	n := len(head)
 	for i := range v {
@@ -209,5 +211,5 @@ func (e *ep) CommitAM(n int) {
 	}
 }
 
-// Abort gives the reservation back.
+// Abort discards the reservation.
 func (e *ep) Abort() { e.resLen = -1 }

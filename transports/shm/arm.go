@@ -9,19 +9,29 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// globalBarrier is shmem.GlobalBarrier but for tests that show what it is for.
+// globalBarrier is shmem.GlobalBarrier. Tests replace it to show that it is needed.
 var globalBarrier = shmem.GlobalBarrier
 
-// Arm asks to be woken through EventFD. InProgress: a peer that could not be
-// dialled gives no sign when it can.
+// Arm arms the worker: EventFD becomes readable at the next event.
 //
-// Cost: one system call, the barrier, and one more after a wake-up.
+// Invariant: a message that arrives while Arm runs is either found here or wakes the
+// worker. The sender stores the message, then loads the armed word. Arm stores the armed
+// word, issues a full barrier, then polls every ring. With a full barrier on the sender's
+// side too, at least one of them sees the other's store. Arm provides both barriers:
+// membarrier issues one on every core that runs a registered process. So sends need
+// none. If this process cannot use membarrier, or a peer is not registered for it, the
+// sender issues the barrier itself (flagFence, ep.fenced).
+//
+// Arm returns InProgress if OPEN is not sent to some peer yet: no event reports room in
+// that peer's backlog.
+//
+// Cost: one system call for the barrier, and one more after a wake-up.
 func (f *iface) Arm(uct.EventKind) uct.Status {
 	if f.closed {
 		return ucs.Closed
 	}
 	if f.anything() {
-		f.passes |= servicePasses - 1 // it may be where only service looks
+		f.passes |= servicePasses - 1 // the work may be where only service polls
 		return ucs.Busy
 	}
 	if f.armed {
@@ -39,28 +49,28 @@ func (f *iface) Arm(uct.EventKind) uct.Status {
 	if fault.Enabled {
 		fault.At(fault.Armed)
 	}
-	// Peers tell of room in batches, which is enough for one who polls.
+	// Peers normally report freed room in batches. That is enough for a worker that polls.
 	for _, e := range f.waiting {
 		if e.status == ucs.OK {
 			f.asleep = append(f.asleep, e)
 			e.tx.Wait(true)
 		}
 	}
-	// The barrier runs on every core that executes a peer: what it stored before
-	// looking at the armed word is visible below. Without it, or towards a peer
-	// that is not registered for it, the peer puts the barrier itself (flagFence).
+	// After the barrier, all stores that a sender made before its load of the armed
+	// word are visible to the polls below.
 	if !f.noBarrier && globalBarrier() != nil || f.anything() {
 		f.disarm()
 		return ucs.Busy
 	}
-	f.passes |= servicePasses - 1 // an idle pass after the sleep looks at what woke us
+	f.passes |= servicePasses - 1 // an idle pass after the sleep calls service
 	if len(f.undialed) > 0 {
 		return ucs.InProgress
 	}
 	return ucs.OK
 }
 
-// anything looks at every ring, and at what waits for room in one.
+// anything reports whether there is work: in service, in a ring, or room for a pending
+// operation.
 func (f *iface) anything() bool {
 	if f.attention {
 		return true
@@ -78,14 +88,14 @@ func (f *iface) anything() bool {
 	return false
 }
 
-// disarm ends the sleep. A waker raises the event before it lowers the word, so
-// a lowered word tells of an event that is to be drained; one that is slower
-// costs a wake-up for nothing.
+// disarm ends the sleep. A peer signals the event before it clears the armed word. So a
+// cleared word means that the event needs a drain. A signal that arrives later costs
+// one spurious wake-up.
 //
 //go:noinline
 func (f *iface) disarm() {
 	f.armed = false
-	f.passes++ // past the pass that Arm arranged: a message was all there was
+	f.passes++ // skips the service pass that Arm arranged: the wake-up was for a message
 	for _, p := range f.pages {
 		if atomic.SwapUint32(p.armed, 0) == 0 {
 			f.raised = true

@@ -12,19 +12,19 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// farRegion is memory of another program, copied by the kernel (cross-memory
-// attach). Each access is counted in the region's slot, so that the owner's
-// Close can wait for it.
+// farRegion is a region in another process's private memory. The kernel copies from and
+// to it (cross-memory attach). Each access is counted in the region's slot, so that the
+// owner's Close can wait for it.
 type farRegion struct {
 	pid  int
-	conn *shmem.Conn // of remote; it hangs up when the owner ends or executes another program
+	conn *shmem.Conn // the remote's conn; it hangs up when the owner exits or executes another program
 	slot *mapped.Slot
 	gen  uint64
 }
 
 var _ mapped.Far = (*farRegion)(nil)
 
-// newFarLocked makes p reachable, after trying whether the system lets us.
+// newFarLocked returns an accessor for region p, after a trial read.
 func (r *remote) newFarLocked(p *mapped.PackedKey, slot *mapped.Slot, grant *keyGrant) (*farRegion, error) {
 	conn := r.conn
 	if conn == nil {
@@ -41,7 +41,7 @@ func (r *remote) newFarLocked(p *mapped.PackedKey, slot *mapped.Slot, grant *key
 	return f, nil
 }
 
-// try reads one byte.
+// try reads one byte to find out whether the system permits the access.
 func (f *farRegion) try(addr uint64) error {
 	const advice = "have the owner allocate the memory instead of registering its own"
 	if f.pid <= 0 {
@@ -82,9 +82,9 @@ func (f *farRegion) copy(p []byte, addr uint64, do func(int, []byte, uintptr) (i
 	return st
 }
 
-// alive reports whether the owner still is the program that it was, so that its
-// process id is not somebody else's by now. (It may end right after the look;
-// that its number is given out again within that time is not to be expected.)
+// alive reports whether the owner still runs, so that its process id is not reused yet.
+// The owner may exit right after the check. Reuse of its id between the check and the
+// copy is considered impossible.
 func (f *farRegion) alive() bool {
 	fds := [1]unix.PollFd{{Fd: int32(f.conn.FD()), Events: unix.POLLIN}}
 	for {
@@ -92,7 +92,7 @@ func (f *farRegion) alive() bool {
 		if err == unix.EINTR {
 			continue
 		}
-		return err == nil && n == 0 // it never speaks unasked: anything is the end
+		return err == nil && n == 0 // the owner sends nothing unrequested: any event is its end
 	}
 }
 

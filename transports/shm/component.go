@@ -13,24 +13,24 @@ import (
 
 const (
 	transportName = "shm"
-	deviceName    = "memory" // as UCX calls it
+	deviceName    = "memory" // UCX's device name
 )
 
 type component struct{}
 
-// Component gives the provider of the shm transport.
+// Component returns the provider of the shm transport.
 func Component() uct.Component { return component{} }
 
 // Name: see uct.Component.
 func (component) Name() string { return transportName }
 
-// Aliases: see uct.Component. UCX's names for shared memory.
+// Aliases: see uct.Component. They are UCX's names for shared memory.
 func (component) Aliases() []string { return []string{"sm", "mm", "posix"} }
 
 // Settings: see uct.Component.
 func (component) Settings() []config.Table { return []config.Table{settings} }
 
-// Domains: see uct.Component. What the transport cannot do without is tried.
+// Domains: see uct.Component. It probes the system features that the transport needs.
 func (component) Domains(*config.Set) ([]uct.DomainInfo, []uct.Refusal) {
 	if err := probe(); err != nil {
 		return nil, []uct.Refusal{{Transport: transportName, Device: deviceName, Reason: err.Error()}}
@@ -38,8 +38,8 @@ func (component) Domains(*config.Set) ([]uct.DomainInfo, []uct.Refusal) {
 	return []uct.DomainInfo{{Component: transportName, Name: transportName}}, nil
 }
 
-// probe makes a segment and gives it back, and passes a descriptor, as peers
-// give each other their segments.
+// probe creates a shared memory segment and passes a descriptor over a socket, as
+// connections do.
 func probe() error {
 	s, err := shmem.Create("goucx-probe", 1)
 	if err != nil {

@@ -32,13 +32,13 @@ var (
 		"where workers make their sockets, for containers that share a directory but no network namespace; empty: the abstract namespace")
 )
 
-// settings are the rows of this transport.
+// settings are the configuration variables of this transport.
 var settings = config.Table{
 	Section:  "shm",
 	Settings: []config.Setting{ringCells, ringSize, ringMaxSize, maxPairs, rescan, socketDir},
 }
 
-// cellCount takes a power of two.
+// cellCount returns a parser that accepts a power of two from minCells to maxCells.
 func cellCount() config.Parser[int] {
 	p := config.Int(minCells, maxCells)
 	number := p.Parse
@@ -53,11 +53,11 @@ func cellCount() config.Parser[int] {
 	return p
 }
 
-// minBulk is the least area for longer messages that a ring has beside its
-// cells, bytes.
+// minBulk is the minimum size of a ring's bulk area in bytes. The bulk area holds
+// messages that are too long for a cell.
 const minBulk = 1 << 10
 
-// ringLayout is what the settings make of a ring.
+// ringLayout returns the ring geometry that the settings ask for.
 func ringLayout(s *config.Set) (ring.Layout, error) {
 	cells, size := ringCells.Get(s), ringSize.Get(s)
 	if need := config.Bytes(ring.Layout{Cells: cells, Bulk: minBulk}.Size()); size < need {
@@ -68,7 +68,7 @@ func ringLayout(s *config.Set) (ring.Layout, error) {
 	return l, l.Check()
 }
 
-// told names a setting with its value and where that came from.
+// told formats a setting with its value and the origin of the value.
 func told(s *config.Set, name string, v any) string {
 	return fmt.Sprintf("%s%s=%v (%v)", config.Prefix, name, v, s.Origin(name))
 }

@@ -16,13 +16,19 @@ import (
 	"github.com/goucx/goucx/wireup/machine"
 )
 
-// takeable reports whether an endpoint may be opened on the connection.
+// takeable reports whether an endpoint may use this connection of the peer.
 func (e *ep) takeable() bool {
 	return !e.initiated && !e.separate && !e.opened && !e.m.SaidBye() && !e.heardBye && !e.hungUp && e.dead == nil
 }
 
-// connect makes a connection to peer, whose device address is there; it can be
-// written to at once.
+// connect makes a connection to peer, which has device address there. The caller may
+// send on it at once.
+//
+// The initiator makes a ring pair, dials the peer's socket and sends OPEN with the ring
+// pair. It does not wait for ACCEPT: messages already go into the ring. The acceptor
+// polls the ring after it has sent ACCEPT. Until the initiator has read ACCEPT, it does not
+// know the peer's doorbell page. Each of its sends then calls notify, which reads the
+// socket (alwaysArmed).
 func (f *iface) connect(peer ifaceName, there []byte) (*ep, error) {
 	e, err := f.newEP(peer, f.layout.MaxBulk())
 	if err != nil {
@@ -55,8 +61,8 @@ func (f *iface) connect(peer ifaceName, there []byte) (*ep, error) {
 	return e, nil
 }
 
-// firstDial is dial towards who may be dying: then it hangs up on the first, and
-// refuses the next.
+// firstDial dials up to three times. A closing peer may drop a connection right after the
+// dial. The next dial then returns the definite error.
 func (e *ep) firstDial() (err error) {
 	for range 3 {
 		if err = e.dial(); !errors.Is(err, unix.EPIPE) && !errors.Is(err, unix.ECONNRESET) {
@@ -66,18 +72,19 @@ func (e *ep) firstDial() (err error) {
 	return err
 }
 
-// whyNot is the error of a first dial to a peer there that the system answered with
-// err. A refusal says that the peer is gone for certain where it is proven that it was
-// here: by its socket's file, or by its address.
+// whyNot returns the error of a first dial to a peer with device address there; err is
+// the system's error. A refused connect wraps ErrPeerFailed only if the peer provably
+// existed on this host: its socket file is there, or its address is of this network
+// namespace.
 func (f *iface) whyNot(there []byte, err error) error {
 	if errors.Is(err, unix.ECONNREFUSED) && (f.dir != "" && certain(f.device) || certainlyHere(f.device, there)) {
-		return fmt.Errorf("%w: %w: nobody has its socket, so its process is dead or its worker closed", ucs.ErrUnreachable, ucs.ErrPeerFailed)
+		return fmt.Errorf("%w: %w: no process has its socket, so its process is dead or its worker closed", ucs.ErrUnreachable, ucs.ErrPeerFailed)
 	}
 	return fmt.Errorf("%w: %w", ucs.ErrUnreachable, err)
 }
 
-// newEP makes a connection that has no pair yet. maxBulk is the longest message
-// that every pair of it must take.
+// newEP makes a connection without a ring pair. Each ring pair that it gets must hold
+// messages of maxBulk bytes.
 func (f *iface) newEP(peer ifaceName, maxBulk int) (*ep, error) {
 	e := &ep{f: f, peer: peer, armed: &alwaysArmed, pidfd: -1, resLen: -1, maxBulk: maxBulk, tx: f.nowhere.tx, rx: f.nowhere.rx}
 	var b [8]byte
@@ -90,9 +97,10 @@ func (f *iface) newEP(peer ifaceName, maxBulk int) (*ep, error) {
 	return e, nil
 }
 
-// dial connects the socket and sends the hello. ErrWouldBlock: the peer's
-// backlog is full, an older connection to the peer is not dialled yet, or too many
-// descriptors are on their way; try again later.
+// dial connects the socket and sends OPEN.
+//
+// Errors: ErrWouldBlock, dial again later: the peer's backlog is full, OPEN of an older
+// connection to the peer is not sent yet, or too many descriptors are in flight.
 func (e *ep) dial() error {
 	f := e.f
 	if e.behind != nil && e.behind.undialed() {
@@ -116,19 +124,19 @@ func (e *ep) dial() error {
 		if errors.Is(err, unix.ETOOMANYREFS) {
 			err = shmem.ErrWouldBlock
 		}
-		return errors.Join(fmt.Errorf("greet: %w", err), sock.Close())
+		return errors.Join(fmt.Errorf("send OPEN: %w", err), sock.Close())
 	}
 	e.sock = sock
-	if e.m.SaidBye() { // closed before it could be dialled
+	if e.m.SaidBye() { // closed before OPEN was sent
 		e.post(machine.Msg{Kind: machine.Bye, Pair: p.id, Worker: f.worker, From: e.m.Conn()})
 	}
 	return e.watch()
 }
 
-// undialed reports whether the hello is still to be sent.
+// undialed reports whether OPEN is still to be sent.
 func (e *ep) undialed() bool { return e.dead == nil && e.sock == nil && !e.released }
 
-// dialAll takes up the handshakes that stand still.
+// dialAll dials the connections whose OPEN is not sent yet.
 func (f *iface) dialAll() {
 	es := f.undialed
 	f.undialed = nil
@@ -142,6 +150,7 @@ func (f *iface) dialAll() {
 	}
 }
 
+// hello returns a message of kind k with the fields that all messages have in common.
 func (f *iface) hello(k kind, slot int) *hello {
 	h := &hello{kind: k, name: f.name, slot: uint16(slot % inboxSlots)}
 	if f.noBarrier {
@@ -150,7 +159,8 @@ func (f *iface) hello(k kind, slot int) *hello {
 	return h
 }
 
-// watch has the socket and the peer's process looked at by service.
+// watch adds the socket to the epoll set and, at the first call, the peer's process. It
+// returns an error if the peer belongs to another user.
 func (e *ep) watch() error {
 	f := e.f
 	if err := f.epoll.Add(e.sock.FD(), evSocket|uint64(e.slot), shmem.EventIn|shmem.EventRDHup); err != nil {
@@ -171,7 +181,7 @@ func (e *ep) watch() error {
 	}
 	fd, err := e.sock.PeerPidfd()
 	if errors.Is(err, ucs.ErrUnsupported) {
-		return nil // the socket's hang-up tells too
+		return nil // the socket reports the peer's end too
 	}
 	if errors.Is(err, unix.ESRCH) {
 		e.lost()
@@ -184,8 +194,8 @@ func (e *ep) watch() error {
 	return f.epoll.Add(fd, evProcess|uint64(e.slot), shmem.EventIn)
 }
 
-// greet brings the handshake on: the hello if it is still due, then the peer's
-// answer if it is there. Called from sends too, so it calls nobody back.
+// greet advances the connect handshake: it sends OPEN if that is pending, and reads
+// ACCEPT if it has arrived. Sends call it, so it invokes no callback.
 func (e *ep) greet() {
 	if e.dead != nil || e.hungUp || !e.initiated {
 		return
@@ -201,8 +211,8 @@ func (e *ep) greet() {
 	}
 }
 
-// undialable deals with a hello that could not be sent. A peer that said hello
-// itself may have left messages and its farewell behind.
+// undialable handles a failed dial. If the peer has connected itself, its messages
+// and its CLOSE may still be unread, so the connection ends in the normal way.
 func (e *ep) undialable(err error) {
 	switch {
 	case errors.Is(err, shmem.ErrWouldBlock):

@@ -1,24 +1,30 @@
-// Package shm is the transport between workers of one host, in one process or
-// several: messages through rings in memory that both map, put, get and atomics
-// on the other's memory itself.
+// Package shm is the transport between workers on one host, in one process or in
+// several. Messages pass through rings in memory that both sides map. Put, get and
+// atomics access the peer's memory directly.
 //
-// A connection (ep) sends and reads in pairs of rings (pairs.go), each in one
-// sealed memfd. Its maker passes the first to the peer through the peer's socket
-// and may write at once; conn.go and accept.go hold that handshake, hear.go what
-// is said later, service.go what sockets and processes bring up. What becomes of
-// a connection that both made at once (accept.go), that grows (grow.go) or that
-// sleeps (lull.go) is decided by wireup/machine; drive.go does what it says.
-// order.go has a new connection read after a closed one. progress.go polls: hot
-// connections' cells in each pass, the others through the head words of the iface's
-// inbox, everything now and then. am.go sends, pending.go waits for room. Regions
-// and keys of the domain are in md.go,
-// region.go and the key*.go files; the accesses themselves in package mapped.
-// docs/wire/shm.md has every byte that two processes share.
+// A connection (ep) sends and receives through ring pairs (pairs.go). Each ring pair
+// lies in one sealed memfd. The initiator passes the first ring pair to the peer's
+// socket and may send at once. The files are:
 //
-// What a peer writes is checked before use and fails that peer alone. A peer
-// that stops or dies holds up nobody: no ring has more than one sender.
+//   - conn.go and accept.go: the connect handshake
+//   - hear.go: later messages on a connection's socket
+//   - service.go: events of sockets and processes, and the end of connections
+//   - drive.go: executes the actions of wireup/machine
+//   - accept.go, grow.go, lull.go: crossed connects, growth, idle eviction. Package
+//     wireup/machine makes these decisions.
+//   - order.go: message order across a closed connection and its successor
+//   - progress.go: polls the cells of hot connections in each pass, the doorbell words
+//     of the others in turn, and every ring periodically
+//   - am.go and pending.go: sends, and the queue of operations that wait for room
+//   - md.go, region.go, key*.go: regions and keys of the domain. Package
+//     transports/internal/mapped accesses them.
 //
-// Two things will join it: a mailbox line for ping-pong traffic beside the rings
-// of a pair (room is left in their control blocks), and single copy for long
-// messages (behind AMZcopy, which gathers into the ring for now).
+// docs/wire/shm.md describes every byte that two processes share.
+//
+// The transport validates what a peer writes before use. Invalid data fails that peer
+// only. A peer that stops or dies blocks no other peer: each ring has one sender.
+//
+// Planned: a single-line slot for ping-pong traffic beside the rings of a pair (the
+// control blocks have room for it), and single copy for long messages. AMZcopy gathers
+// into the ring until then.
 package shm

@@ -13,9 +13,9 @@ import (
 	"github.com/goucx/goucx/wireup/machine"
 )
 
-var errBroken = fmt.Errorf("%w: what it said about the connection does not fit", ucs.ErrPeerFailed)
+var errBroken = fmt.Errorf("%w: its connection messages violate the protocol", ucs.ErrPeerFailed)
 
-// step lets the connection's machine take an event and does what it says.
+// step passes an event to the connection's machine and executes the resulting actions.
 func (e *ep) step(ev machine.Event) {
 	var buf [8]machine.Action
 	for _, a := range e.m.Step(0, ev, buf[:0]) {
@@ -23,6 +23,13 @@ func (e *ep) step(ev machine.Event) {
 	}
 }
 
+// do executes an action of the machine: it makes, sends, switches to or unmaps a ring pair.
+//
+// Invariant: tx and rx always point into mapped memory, and a reservation stays valid until
+// it is committed. Write and Retire are therefore deferred while a reservation is open, and
+// so are all later ones, which keeps their order. CommitAM then publishes the message in the
+// old ring, before the switch-over marker. The first Read of a connection is delayed too
+// (order.go).
 func (e *ep) do(a machine.Action) {
 	switch a.Kind {
 	case machine.Make:
@@ -47,11 +54,11 @@ func (e *ep) do(a machine.Action) {
 		e.f.settleLater(e)
 	case machine.Fail:
 		e.f.failLater(e, errBroken)
-	case machine.Join: // of TwoStep
+	case machine.Join: // only with machine.Config.TwoStep
 	}
 }
 
-// move does what touches the ring that is sent in.
+// move executes an action that changes or unmaps the ring pair of tx.
 func (e *ep) move(a machine.Action) {
 	if a.Kind == machine.Write {
 		e.sendIn(a.Pair)
@@ -60,7 +67,7 @@ func (e *ep) move(a machine.Action) {
 	e.drop(a.Pair)
 }
 
-// defers has an action done once the reservation has ended.
+// defers queues action a of e until e's reservation has ended.
 func (f *iface) defers(e *ep, a machine.Action) {
 	if len(e.later) == 0 {
 		f.deferred = append(f.deferred, e)
@@ -69,7 +76,7 @@ func (f *iface) defers(e *ep, a machine.Action) {
 	f.look()
 }
 
-// doDeferred does what waited for reservations to end.
+// doDeferred executes the deferred actions of connections whose reservation has ended.
 func (f *iface) doDeferred() {
 	es := f.deferred
 	f.deferred = nil
@@ -85,7 +92,7 @@ func (f *iface) doDeferred() {
 	}
 }
 
-// catchUp does what waited for a reservation.
+// catchUp executes the deferred actions of e.
 func (e *ep) catchUp() {
 	as := e.later
 	e.later = nil
@@ -96,7 +103,7 @@ func (e *ep) catchUp() {
 	}
 }
 
-// post sends a message of the machine's. The hello goes by dial.
+// post sends message m of the machine. OPEN is not sent here but by dial.
 func (e *ep) post(m machine.Msg) {
 	sock := e.sock
 	if m.Kind == machine.Yield {
@@ -136,24 +143,29 @@ func (e *ep) post(m machine.Msg) {
 	e.posted(m, err)
 }
 
-// posted deals with a message that could not be sent. Whoever is gone may have
-// said something before, so that is looked at later.
+// posted handles err, the result of sending m. A peer that is gone may have sent
+// messages before, so the connection is settled later.
 func (e *ep) posted(m machine.Msg, err error) {
 	switch {
 	case err == nil, m.Kind == machine.Bye && errors.Is(err, shmem.ErrWouldBlock):
-	case m.Kind == machine.Yield: // the peer has given way already, and left that socket
+	case m.Kind == machine.Yield: // the peer's connect lost the crossing: it has closed that socket
 	case errors.Is(err, unix.EPIPE), errors.Is(err, unix.ECONNRESET):
 		e.broken = true
 		e.f.settleLater(e)
-	case m.Kind == machine.Offer: // too many descriptors on their way: as if declined
+	case m.Kind == machine.Offer: // too many descriptors in flight: as after MIGRATE_NAK
 		e.refused = m.Pair
 		e.f.settleLater(e)
 	default:
-		e.f.failLater(e, fmt.Errorf("%w: tell it %v: %w", ucs.ErrPeerFailed, m.Kind, err))
+		e.f.failLater(e, fmt.Errorf("%w: send %v: %w", ucs.ErrPeerFailed, m.Kind, err))
 	}
 }
 
-// listen acts on a message of the peer's machine; it owns fds.
+// listen handles a message of the peer's machine: it maps the ring pair that the message
+// brings, then passes the message to the machine. If the ring pair cannot be mapped, the
+// machine gets Unable and sends MIGRATE_NAK. A ring pair that the machine does not use
+// afterwards is unmapped.
+//
+// Ownership: listen owns fds.
 func (e *ep) listen(h hello, fds []int) error {
 	m := h.msg()
 	ev := machine.Event{Kind: machine.Hear, Msg: m, Busy: e.busy()}
@@ -197,8 +209,8 @@ func (e *ep) listen(h hello, fds []int) error {
 	return nil
 }
 
-// accepted takes what an accept brings: the peer's own initiation, where it is
-// not known yet.
+// accepted handles the ring pair of the peer's own connect, which ACCEPT brings if the
+// connects crossed. It closes fds if this side knows the ring pair already.
 func (e *ep) accepted(h hello, fds []int) error {
 	if h.kind != kindAccept {
 		return nil
@@ -206,7 +218,7 @@ func (e *ep) accepted(h hello, fds []int) error {
 	f := e.f
 	if e.m.State() != machine.Opening {
 		shmem.CloseFDs(fds...)
-		return fmt.Errorf("a second accept: %w", ucs.ErrInvalid)
+		return fmt.Errorf("second ACCEPT: %w", ucs.ErrInvalid)
 	}
 	if f.openings[e.peer] == e {
 		delete(f.openings, e.peer)
@@ -233,14 +245,15 @@ func (e *ep) accepted(h hello, fds []int) error {
 	}
 	e.hold(p)
 	e.merged = h.conn
-	f.merged[h.conn] = struct{}{} // its hello may come yet
+	f.merged[h.conn] = struct{}{} // the OPEN of that connect may still arrive
 	return nil
 }
 
-// busy reports whether the connection is about to be used.
+// busy reports whether the connection is in use or has unread messages.
 func (e *ep) busy() bool { return e.pend.Len() > 0 || e.resLen >= 0 || e.rx.Ready() }
 
-// layout is the geometry that the message names.
+// layout returns the ring geometry in the message.
 func (h *hello) layout() ring.Layout { return ring.Layout{Cells: int(h.cells), Bulk: int(h.bulk)} }
 
+// shape stores a ring geometry in the message.
 func (h *hello) shape(l ring.Layout) { h.cells, h.bulk = uint32(l.Cells), uint32(l.Bulk) }

@@ -16,110 +16,109 @@ import (
 	"github.com/goucx/goucx/wireup/machine"
 )
 
-// ep is a connection: a pair of rings with one peer, and the send handle on it
-// once an endpoint was opened. It owns its mapping until both sides have said
-// that they are done, or one is gone.
+// ep is a connection to one peer, and the send handle of an endpoint once one is
+// open. It owns its ring pairs until both sides have closed or one side has failed.
 type ep struct {
-	// Put, get and atomics need no connection, only a key.
+	// Put, get and atomics need a key but no connection.
 	mapped.RMA
 
-	// Sending.
+	// Send state.
 	tx     ring.Producer
-	armed  *uint32 // the peer's armed word; alwaysArmed while each send must look closer
+	armed  *uint32 // the peer's armed word; alwaysArmed while every send must call notify
 	status uct.Status
-	need   int // bytes that the last refused message wanted
+	need   int // bytes that the last refused message needs
 	resID  uct.AMID
 	resHdr uint64
-	resLen int // of the open reservation; -1: none
+	resLen int // bytes of the open reservation; -1: none
 	salt   uint64
-	sends  machine.PairID // what tx is in
+	sends  machine.PairID // ring pair of tx
 
-	// Receiving.
+	// Receive state.
 	_   ucs.Pad
 	rx  ring.Consumer
 	f   *iface
-	hit uint32 // pass in which a message came last
+	hit uint32 // pass of the last received message
 
 	slot    int
 	watched bool
 	source  uint32
-	reads   machine.PairID // what rx is in
+	reads   machine.PairID // ring pair of rx
 
-	// Connection.
+	// Connection state.
 	m         machine.Machine
 	pairs     []*pair
-	spare     *pair            // for the machine's next Make
-	later     []machine.Action // wait for the open reservation to end
-	refused   machine.PairID   // an offer that could not be sent
-	merged    uint64           // of iface.merged
+	spare     *pair            // ring pair for the machine's next Make
+	later     []machine.Action // actions that wait for the end of the reservation
+	refused   machine.PairID   // ring pair of a MIGRATE that could not be sent
+	merged    uint64           // key of this connection in iface.merged; 0: none
 	peer      ifaceName
 	initiated bool
-	separate  bool // does not cross with what the peer initiates; no endpoint takes it where the peer made it
-	counted   bool // among iface.accepted
+	separate  bool // never crosses with a connect of the peer; if the peer initiated it, no endpoint uses it
+	counted   bool // counted in iface.accepted
 	opened    bool // an endpoint is open on it
-	broken    bool // its socket is, what it said last is to be read
-	over      bool // the peer is gone and nobody minds
-	heard     bool // a message, in a pair that was left
+	broken    bool // a send on the socket failed; received messages are still to be read
+	over      bool // the peer is gone and there is no failure to report
+	heard     bool // received a message in an earlier ring pair
 	heardBye  bool
-	heardAll  bool // and it hangs up
+	heardAll  bool // received SHUTDOWN
 	hungUp    bool
-	fenced    bool // this side must put the barrier between send and armed word
+	fenced    bool // this side issues the barrier between its store and its load of the armed word
 	dead      error
 	reported  bool
-	parted    bool // the end of what the peer sends was reported
+	parted    bool // reported to UCP that the peer sends no more
 	released  bool
-	waits     bool // among iface.waiting
-	rechecks  bool // among iface.recheck
+	waits     bool // in iface.waiting
+	rechecks  bool // in iface.recheck
 	chilled   uint32
-	maxBulk   int // longest message that every pair takes
+	maxBulk   int // maximum message length that every ring pair must hold
 
-	wants  bool     // among iface.wanting
-	full   uint32   // refusals for want of room since
-	fullAt ucs.Time // this time
-	paused ucs.Time // no offers before
+	wants  bool     // in iface.wanting
+	full   uint32   // sends refused for lack of room since fullAt
+	fullAt ucs.Time // start of the count
+	paused ucs.Time // no MIGRATE before this time
 	lull.Activity
 
-	behind *ep // not dialled yet, and to be dialled first
+	behind *ep // connection to the same peer whose OPEN must be sent first
 	pend   pending.Queue
 
 	sock      *shmem.Conn
-	side      *shmem.Conn // by which the peer said hello while ours stands
+	side      *shmem.Conn // socket of the peer's crossed connect, while this side's connect is kept
 	pidfd     int
 	peerInbox *inbox
 	peerSlot  int
 	peerEvent *shmem.WakeWriter
 }
 
-// alwaysArmed stands for the peer's armed word where every send must take the
-// slow half of notify.
+// alwaysArmed replaces the peer's armed word while every send must call notify: the
+// peer's doorbell page is unknown, or the sends need a barrier.
 var alwaysArmed uint32 = 1
 
 var (
 	errHungUp       = fmt.Errorf("%w: it hung up without closing (killed or crashed)", ucs.ErrPeerFailed)
 	errDisconnected = failErr("this side ended the connection")
-	// errOrderly is told as no error.
+	// errOrderly is reported to UCP without an error.
 	errOrderly = fmt.Errorf("%w: it closed its worker", ucs.ErrPeerFailed)
 )
 
-// failErr wraps ErrPeerFailed around what was wrong.
+// failErr returns an error that wraps ErrPeerFailed.
 func failErr(what string) error { return fmt.Errorf("%w: %s", ucs.ErrPeerFailed, what) }
 
-// notify is taken when the peer does not watch this ring, sleeps, or is not
-// known yet.
+// notify handles a send to a peer that does not poll this ring, that is armed, or
+// whose doorbell page is not mapped yet.
 //
 //go:noinline
 func (e *ep) notify() {
 	if e.peerInbox == nil {
 		e.greet()
 		if e.peerInbox == nil {
-			return // it looks at the ring right after it answers
+			return // the peer polls the ring right after its ACCEPT
 		}
 	}
 	e.hint()
 }
 
-// hint tells the peer of what was sent, where it does not look at the ring by
-// itself, and wakes it.
+// hint writes the doorbell word if the peer does not poll this ring, and wakes the
+// peer if it is armed.
 func (e *ep) hint() {
 	if e.peerInbox == nil {
 		return
@@ -134,9 +133,10 @@ func (e *ep) hint() {
 	e.wake()
 }
 
-// wake ends the peer's sleep. The signal comes before the armed word is lowered:
-// a process stopped between the two must not leave the sleeper behind with a word
-// by which nobody else wakes it.
+// wake wakes the peer if it is armed. It signals the event before it clears the armed
+// word. A process that is stopped between the two steps then leaves a signalled event.
+// In the opposite order, the peer would sleep on with a clear word, and no other
+// sender would wake it.
 func (e *ep) wake() {
 	if e.peerInbox == nil {
 		return
@@ -150,10 +150,10 @@ func (e *ep) wake() {
 		e.f.failLater(e, fmt.Errorf("wake peer: %w", err))
 		return
 	}
-	atomic.CompareAndSwapUint32(e.peerInbox.armed, n, 0) // else it has slept anew since
+	atomic.CompareAndSwapUint32(e.peerInbox.armed, n, 0) // fails if the peer has armed anew
 }
 
-// ready says whether a message may be sent, looking at the ring again if need be.
+// ready returns OK if a message may be sent now. It refreshes the ring if need be.
 func (e *ep) ready() uct.Status {
 	if e.status != ucs.OK {
 		return e.status
@@ -170,7 +170,8 @@ func (e *ep) ready() uct.Status {
 	return ucs.OK
 }
 
-// refresh reads how far the peer came in the ring.
+// refresh reads the consumer's position in the ring. It fails the peer if the position
+// is impossible.
 func (e *ep) refresh() uct.Status {
 	if e.tx.Refresh() {
 		return ucs.OK
@@ -180,7 +181,7 @@ func (e *ep) refresh() uct.Status {
 	return ucs.PeerFailed
 }
 
-// Flush ends at once: what was accepted lies in memory that the peer maps.
+// Flush completes at once: sent messages lie in memory that the peer maps.
 func (e *ep) Flush(k uct.FlushKind, _ uct.Token) uct.Status {
 	if e.status != ucs.OK {
 		return e.status
@@ -199,20 +200,20 @@ func (e *ep) Fence() uct.Status {
 	return e.status
 }
 
-// Check answers from what is known and has the next Progress look again.
+// Check returns the known state and makes the next Progress poll the sockets.
 func (e *ep) Check(uct.Token) uct.Status {
 	e.f.look()
 	return e.status
 }
 
-// shut refuses all further operations with s.
+// shut makes all further operations return s.
 func (e *ep) shut(s uct.Status) {
 	e.status = s
 	e.block(s)
 }
 
-// block makes operations answer s until unblock; active messages find out why
-// in their slow path.
+// block makes operations return s until unblock. Active messages determine s in their
+// slow path.
 func (e *ep) block(s uct.Status) {
 	e.tx.Block()
 	e.SetGate(s)
@@ -223,8 +224,8 @@ func (e *ep) unblock() {
 	e.SetGate(ucs.OK)
 }
 
-// Close gives the send handle up. The connection stays until the peer is done
-// with its side; what was sent is still delivered.
+// Close closes the send handle. The connection stays until the peer has closed as
+// well. Messages sent before are still delivered.
 func (e *ep) Close() {
 	if !e.opened {
 		return
@@ -244,8 +245,8 @@ func (e *ep) Close() {
 	e.f.settleLater(e)
 }
 
-// bye tells the peer that nothing more comes, and with kindByeAll that this side
-// hangs up. Where the peer has not been reached yet, dial tells it.
+// bye closes the sending direction: it sends CLOSE. With kindByeAll it sends SHUTDOWN
+// too. If OPEN is not sent yet, dial sends CLOSE after it.
 func (e *ep) bye(k kind) {
 	if e.dead != nil {
 		return
@@ -256,11 +257,11 @@ func (e *ep) bye(k kind) {
 	e.greet()
 	e.step(machine.Event{Kind: machine.Close})
 	if k == kindByeAll && e.sock != nil && !e.hungUp {
-		_ = e.sock.Send(e.f.hello(k, e.slot).append(nil)) // it may be gone
+		_ = e.sock.Send(e.f.hello(k, e.slot).append(nil)) // the peer may be gone
 	}
 }
 
-// done reports whether nobody needs the connection any more.
+// done reports whether the connection can be released.
 func (e *ep) done() bool {
 	if e.opened {
 		return false
@@ -268,12 +269,13 @@ func (e *ep) done() bool {
 	return e.dead != nil || e.over || e.m.State() == machine.Done
 }
 
-// disconnect hangs up and stops watching the peer's process. The descriptors are
-// taken out of the set first: a child between fork and exec holds them too, and
-// their events would come for whoever has this slot next.
+// disconnect closes the sockets and stops watching the peer's process. It removes the
+// descriptors from the epoll set before it closes them. A child between fork and exec
+// holds copies, which would keep them in the set; their events would reach the next
+// connection of this slot.
 func (e *ep) disconnect() (err error) {
 	if e.sock != nil {
-		_ = e.f.epoll.Del(e.sock.FD()) // it may not be in
+		_ = e.f.epoll.Del(e.sock.FD()) // it may not be in the set
 		err = e.sock.Close()
 		e.sock = nil
 	}
@@ -289,7 +291,7 @@ func (e *ep) disconnect() (err error) {
 	return err
 }
 
-// release gives back all that the connection holds.
+// release frees all resources of the connection.
 func (e *ep) release() error {
 	e.released = true
 	err := e.disconnect()

@@ -7,14 +7,15 @@ import (
 	"time"
 )
 
-// graveMost bounds the files that a domain leaves in UCX_SHM_SOCKET_DIR.
+// graveMost is the maximum number of tombstones of a domain.
 const graveMost = 64
 
-// leave keeps the socket's file of a worker that closed, until the domain closes or
-// many have: by it a peer that comes late knows that the worker was here, and is no
-// more. Whoever sweeps takes it for that of a crashed one, but not at once.
+// leave keeps the socket file of a closed worker as a tombstone, until the domain closes
+// or there are more than graveMost. A peer that dials it learns that the worker existed
+// and has closed. Stale-socket sweeps remove it like that of a crashed worker; the new
+// modification time delays that.
 func (d *domain) leave(path string) error {
-	now := time.Now() //nolint:forbidigo // a file's time is the wall clock's
+	now := time.Now() //nolint:forbidigo // file times use the wall clock
 	err := os.Chtimes(path, now, now)
 	d.mu.Lock()
 	d.graves = append(d.graves, path)
@@ -29,7 +30,7 @@ func (d *domain) leave(path string) error {
 	return ignoreGone(err)
 }
 
-// removeGraves is for the domain's end.
+// removeGraves removes all tombstones when the domain closes.
 func (d *domain) removeGraves() (err error) {
 	for _, path := range d.graves {
 		err = errors.Join(err, remove(path))
@@ -38,7 +39,7 @@ func (d *domain) removeGraves() (err error) {
 	return err
 }
 
-// remove removes a file that somebody else may have removed.
+// remove removes a file that another process may have removed already.
 func remove(path string) error { return ignoreGone(os.Remove(path)) }
 
 func ignoreGone(err error) error {

@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	// growAfter refusals for want of room within growWithin make a ring grow.
+	// A ring grows after growAfter sends within growWithin were refused for lack of room.
 	growAfter  = 16
 	growWithin = 100 * time.Millisecond
-	// declinePause is how long nothing is offered to a peer that declined, for
-	// want of memory or descriptors, or since it has yet to read what came before.
+	// declinePause is the time without MIGRATE after a MIGRATE_NAK. The peer lacks
+	// memory or descriptors, or has not read all messages in its previous ring pair.
 	declinePause = 2 * time.Millisecond
 )
 
-// noRoom refuses a message of n bytes. A connection that sleeps is woken, and one
-// that refuses often grows.
+// noRoom records a refused message of n bytes and returns NoResource. It requests a ring
+// pair if the connection is suspended or has refused sends often.
 //
 //go:noinline
 func (e *ep) noRoom(n int) uct.Status {
@@ -31,7 +31,7 @@ func (e *ep) noRoom(n int) uct.Status {
 	return ucs.NoResource
 }
 
-// want has service look at what the connection needs.
+// want makes service check whether the connection needs another ring pair.
 func (e *ep) want() {
 	f := e.f
 	if !e.wants && e.m.State() == machine.Open {
@@ -41,10 +41,10 @@ func (e *ep) want() {
 	}
 }
 
-// pause keeps the connection from offering for a while.
+// pause sends no MIGRATE for duration d.
 func (e *ep) pause(d time.Duration) { e.paused = ucs.Now().Add(d) }
 
-// declined has an offer made again later where messages wait for it.
+// declined handles MIGRATE_NAK. It retries later if operations are pending.
 func (e *ep) declined() {
 	e.pause(declinePause)
 	if e.m.Out() == machine.None && e.pend.Len() > 0 {
@@ -52,7 +52,7 @@ func (e *ep) declined() {
 	}
 }
 
-// serveWants wakes and grows connections.
+// serveWants resumes and grows connections that requested a ring pair.
 func (f *iface) serveWants(now ucs.Time) {
 	es := f.wanting
 	f.wanting, f.served = f.served[:0], es
@@ -70,12 +70,12 @@ func (f *iface) serveWants(now ucs.Time) {
 	clear(es)
 }
 
-// serveWant reports false where the connection must be looked at again.
+// serveWant resumes or grows e. It returns false if service must check e again.
 func (f *iface) serveWant(e *ep, now ucs.Time) bool {
 	switch {
 	case e.m.Out() == machine.None && e.m.State() == machine.Open:
 		if e.m.Offering() {
-			return true // the answer comes by the socket
+			return true // the socket reports the peer's response
 		}
 		if now >= e.paused {
 			e.propose(machine.Wake, f.layout)
@@ -83,7 +83,7 @@ func (f *iface) serveWant(e *ep, now ucs.Time) bool {
 		return e.m.Offering()
 	case e.full < growAfter:
 		return true
-	case now.Sub(e.fullAt) > growWithin: // not often enough: count anew
+	case now.Sub(e.fullAt) > growWithin: // too few in this time: restart the count
 		e.full, e.fullAt = 0, now
 		return true
 	}
@@ -94,7 +94,8 @@ func (f *iface) serveWant(e *ep, now ucs.Time) bool {
 	return true
 }
 
-// larger is the geometry that the connection grows to next.
+// larger returns the geometry to which the connection grows next: twice the size. ok is
+// false if the ring has its maximum size.
 func (e *ep) larger() (ring.Layout, bool) {
 	p := e.pair(e.m.Out())
 	if p == nil {
@@ -105,7 +106,8 @@ func (e *ep) larger() (ring.Layout, bool) {
 	return l, l.Cells > p.layout.Cells && l.MaxBulk() >= p.layout.MaxBulk() && l.Check() == nil
 }
 
-// propose has the machine offer a pair of that geometry.
+// propose makes a ring pair with geometry l and passes event k to the machine, which
+// sends MIGRATE.
 func (e *ep) propose(k machine.EventKind, l ring.Layout) {
 	if l.MaxBulk() < e.maxBulk {
 		l = ring.Layout{Cells: l.Cells, Bulk: e.bulkFor()}
@@ -118,14 +120,14 @@ func (e *ep) propose(k machine.EventKind, l ring.Layout) {
 	}
 	e.spare = p
 	e.step(machine.Event{Kind: k})
-	if e.spare != nil { // it does not want to
+	if e.spare != nil { // the machine does not migrate now
 		_ = e.spare.seg.Close()
 		e.spare = nil
 	}
 }
 
-// bulkFor is a bulk area that takes the longest message of the connection, whose
-// pairs may have been the peer's with greater ones than ours.
+// bulkFor returns the size of the smallest bulk area that holds the connection's longest
+// message. It may exceed that of this iface's layout if the peer made the first ring pair.
 func (e *ep) bulkFor() int {
 	b := minBulk
 	for (ring.Layout{Bulk: b}).MaxBulk() < e.maxBulk {

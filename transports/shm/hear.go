@@ -12,11 +12,12 @@ import (
 	"github.com/goucx/goucx/wireup/machine"
 )
 
-// maxRead is the most messages taken from a socket at a time: a peer that talks
-// without end does not keep others waiting.
+// maxRead is the maximum number of messages read from a socket at a time. A peer that
+// floods its socket thus does not delay others.
 const maxRead = 64
 
-// read takes what the peer said on the socket; what is left is looked at again.
+// read handles the messages on the socket, at most maxRead. The socket stays readable
+// if messages are left.
 func (e *ep) read() {
 	for range maxRead {
 		if e.dead != nil || e.hungUp || e.sock == nil || !e.readOne(e.sock) {
@@ -25,7 +26,8 @@ func (e *ep) read() {
 	}
 }
 
-// readOne takes one message; false: there is none, or the connection is over.
+// readOne handles one message. It returns false if there is none or the connection is
+// over.
 func (e *ep) readOne(sock *shmem.Conn) bool {
 	var b [maxHello]byte
 	n, fds, err := sock.Recv(b[:])
@@ -36,7 +38,7 @@ func (e *ep) readOne(sock *shmem.Conn) bool {
 		e.hangUp()
 		return false
 	case errors.Is(err, shmem.ErrDescriptors) && n == helloLen:
-		err = e.hearWithout(b[:n]) // for want of descriptors here
+		err = e.hearWithout(b[:n]) // this process is out of descriptors
 	case err == nil:
 		err = e.hear(b[:n], fds)
 	}
@@ -46,7 +48,7 @@ func (e *ep) readOne(sock *shmem.Conn) bool {
 	return err == nil
 }
 
-// hear acts on one message; it owns fds.
+// hear handles one message. It owns fds.
 func (e *ep) hear(b []byte, fds []int) error {
 	h, err := parseHello(b)
 	switch {
@@ -55,11 +57,11 @@ func (e *ep) hear(b []byte, fds []int) error {
 		err = fmt.Errorf("message of kind %d with %d descriptors does not fit here: %w", h.kind, len(fds), ucs.ErrInvalid)
 	case h.kind == kindRefuse:
 		e.f.stats.Inc(statRefused)
-		err = fmt.Errorf("it refused the connection: %s", h.reason)
+		err = fmt.Errorf("it rejected the connection: %s", h.reason)
 	case h.kind == kindByeAll && len(fds) == 0:
 		e.heardBye, e.heardAll = true, true
 	case h.kind == kindByeAll:
-		err = fmt.Errorf("a farewell with %d descriptors: %w", len(fds), ucs.ErrInvalid)
+		err = fmt.Errorf("SHUTDOWN with %d descriptors: %w", len(fds), ucs.ErrInvalid)
 	default:
 		return e.hearMachine(h, fds)
 	}
@@ -71,7 +73,7 @@ func (e *ep) hear(b []byte, fds []int) error {
 	return nil
 }
 
-// hearMachine acts on a message of the peer's machine.
+// hearMachine handles a message of the peer's machine. It owns fds.
 func (e *ep) hearMachine(h hello, fds []int) error {
 	if err := e.listen(h, fds); err != nil {
 		return err
@@ -83,7 +85,8 @@ func (e *ep) hearMachine(h hello, fds []int) error {
 	return nil
 }
 
-// hearWithout acts on a message whose descriptors found no room in this process.
+// hearWithout handles a message whose descriptors the kernel dropped, as this process
+// has no free ones. Only MIGRATE may fail so: the machine rejects it.
 func (e *ep) hearWithout(b []byte) error {
 	h, err := parseHello(b)
 	if err != nil {
@@ -96,7 +99,8 @@ func (e *ep) hearWithout(b []byte) error {
 	return nil
 }
 
-// heardFarewell ends this side's part too where nobody sends here and nobody will.
+// heardFarewell handles the peer's CLOSE or SHUTDOWN. It closes this direction too if the
+// peer initiated the connection and no endpoint is open on it.
 func (e *ep) heardFarewell() {
 	if !e.initiated && !e.opened {
 		e.step(machine.Event{Kind: machine.Close})
@@ -104,7 +108,8 @@ func (e *ep) heardFarewell() {
 	e.f.settleLater(e)
 }
 
-// meet learns where the peer's inbox is and says what was sent meanwhile.
+// meet maps the peer's doorbell page, opens its wake pipe, and writes the doorbell for
+// messages sent before. It owns both descriptors.
 func (e *ep) meet(h hello, pageFD, wakeFD int) error {
 	if e.peerInbox != nil {
 		shmem.CloseFDs(pageFD, wakeFD)
@@ -130,16 +135,16 @@ func (e *ep) meet(h hello, pageFD, wakeFD int) error {
 	return nil
 }
 
-// lost takes what the peer still said and notes that it is gone, however that
-// was found out: its end may have been an orderly one.
+// lost handles the end of the peer, however it was detected. It first reads the
+// messages left on the socket: the end may have been orderly.
 func (e *ep) lost() {
 	for e.sock != nil && e.dead == nil && !e.hungUp && e.readOne(e.sock) {
 	}
 	e.hangUp()
 }
 
-// hangUp notes that the peer's end is gone; service drains the rings first. What
-// it said where it had said hello itself counts as well.
+// hangUp marks the peer as gone; service drains the rings before it ends the
+// connection. It reads the messages left on the socket of a crossed connect, too.
 func (e *ep) hangUp() {
 	if e.hungUp {
 		return
@@ -148,7 +153,7 @@ func (e *ep) hangUp() {
 		e.side = nil
 		for e.dead == nil && !e.hungUp && e.readOne(side) {
 		}
-		_ = side.Close() // it is over
+		_ = side.Close() // the connection is over
 	}
 	e.hungUp = true
 	e.f.settleLater(e)

@@ -2,7 +2,6 @@ package shm
 
 import "golang.org/x/sys/unix"
 
-// collapse asks for huge pages under memory that has its pages already: a
-// segment gets them in no other way where shmem_enabled is "never". A hint, so
-// that a refusal is no error.
+// collapse asks the kernel to replace the pages of mem by huge pages. This is the only
+// way to get them if shmem_enabled is "never". This is advisory: a refusal is no error.
 func collapse(mem []byte) { _ = unix.Madvise(mem, unix.MADV_COLLAPSE) }

@@ -19,24 +19,25 @@ import (
 const (
 	maxHead = 256
 	maxVec  = 16
-	// maxHot is how many connections are polled in each pass.
+	// maxHot is the maximum number of connections that each pass polls.
 	maxHot = 8
 )
 
-// iface is a worker's side of all its connections. One goroutine at a time uses
-// it; every callback comes from Progress.
+// iface is a worker's interface with all its connections.
+//
+// Concurrency: one goroutine at a time. All callbacks run inside Progress.
 type iface struct {
-	// What an idle pass reads.
+	// Fields that an idle pass reads.
 	hot       []*ep
-	words     []uint64 // head words of the inbox page under inspection
-	seen      []uint64 // what they were at the last look
-	cold      int      // next of them to look at
+	words     []uint64 // doorbell words that passes poll: of page pageAt
+	seen      []uint64 // their last values
+	cold      int      // index of the next word to poll
 	passes    uint32
-	turn      int  // which of the hot is served first
+	turn      int  // index in hot at which the next drain begins
 	attention bool // service has work
-	extra     bool // passes may have more to do than to poll hot: words, waiting, attention
+	extra     bool // a pass has work besides hot: words, waiting or attention
 	waiting   []*ep
-	asleep    []*ep // those of waiting whose peers were told to wake us
+	asleep    []*ep // connections of waiting whose peers must wake this worker
 
 	d       *domain
 	stats   *stats.Set
@@ -45,53 +46,53 @@ type iface struct {
 	attr    uct.IfaceAttr
 	name    ifaceName
 	dir     string
-	device  []byte // its address
+	device  []byte // device address
 	worker  uct.UUID
 	layout  ring.Layout // of new connections
-	largest int         // bytes to which a ring may grow
+	largest int         // maximum ring size in bytes
 	nowhere nowhere
 
 	pages    []page
 	pageAt   int
 	slots    []*ep
 	freeSlot []int
-	peers    map[ifaceName][]*ep // the connections with each, oldest first
-	starting []*ep               // that are to be read for the first time
-	undialed []*ep               // whose peer's backlog was full
-	openings map[ifaceName]*ep   // connections that cross with one that the peer makes
-	merged   map[uint64]struct{} // the peer's connections that came with an accept, whose hello may come yet
-	deferred []*ep               // that have actions to be done after a reservation
-	wanting  []*ep               // that want another pair
-	served   []*ep               // cleared: wanting by turns
-	recheck  []*ep               // no longer watched, to be looked at once more
-	ending   []*ep               // to be looked at by settle
+	peers    map[ifaceName][]*ep // connections with each peer, oldest first
+	starting []*ep               // read for the first time in the next service
+	undialed []*ep               // OPEN not sent yet, as the peer's backlog was full
+	openings map[ifaceName]*ep   // own connects that may cross with one of the peer
+	merged   map[uint64]struct{} // peer's connections whose ring pair came with ACCEPT; a later OPEN is ignored
+	deferred []*ep               // actions wait for the end of a reservation
+	wanting  []*ep               // need another ring pair
+	served   []*ep               // empty; swapped with wanting
+	recheck  []*ep               // no longer hot, or with messages left; service polls them
+	ending   []*ep               // settle checks these
 
 	listener *shmem.Listener
 	epoll    *shmem.Epoll
 	event    *shmem.WakePipe
 	embryos  map[uint32]embryo
 	embryoID uint32
-	// embryoOldest: none with this number or a smaller one is left.
+	// embryoOldest: no entry has this id or a smaller one.
 	embryoOldest uint32
 
-	deafUntil ucs.Time // the listener is not looked at, for want of descriptors
+	deafUntil ucs.Time // out of descriptors: the listener is not polled before; 0: it is polled
 	alarm     *time.Timer
-	mapped    int // connections that have a pair
+	mapped    int // connections that have a ring pair
 	maxMapped int
 	lulled    ucs.Time
 
-	active    int // by the layer above
-	accepted  int // by peers
+	active    int // endpoints that UCP uses
+	accepted  int // connections that peers initiated
 	threads   int
 	armed     bool
-	raised    bool   // event may be up
-	sleeps    uint32 // number of the last sleep that was armed
-	busy      int    // depth of callbacks
+	raised    bool   // event may be signalled
+	sleeps    uint32 // number of the last armed sleep, stored in the armed words
+	busy      int    // nesting depth of callbacks
 	closed    bool
-	noBarrier bool // membarrier is not to be had
+	noBarrier bool // membarrier is not available
 	scanEvery time.Duration
-	sweep     ucs.Time // when the last scan of all connections began
-	scanned   ucs.Time // when its last slice was
+	sweep     ucs.Time // start of the current scan of all connections
+	scanned   ucs.Time // time of its last slice
 	scanAt    int      // first slot of the next slice
 	tended    ucs.Time
 
@@ -99,13 +100,13 @@ type iface struct {
 	events [64]shmem.Event
 }
 
-// page is an inbox page of this iface and what its head words were.
+// page is a doorbell page of this iface, with the last values of its doorbell words.
 type page struct {
 	*inbox
 	seen []uint64
 }
 
-// openIface opens a worker's interface on the domain.
+// openIface opens a worker's interface on domain d.
 func openIface(d *domain, _ uct.IfaceInfo, c uct.IfaceConfig) (uct.Iface, error) {
 	if c.Handler == nil {
 		return nil, fmt.Errorf("open shm iface: no handler: %w", ucs.ErrInvalid)
@@ -139,6 +140,7 @@ func openIface(d *domain, _ uct.IfaceInfo, c uct.IfaceConfig) (uct.Iface, error)
 	return f, nil
 }
 
+// attrOf returns the capabilities of an iface whose rings have layout l.
 func attrOf(l ring.Layout) uct.IfaceAttr {
 	whole := uct.Limit{Short: math.MaxInt, Bcopy: math.MaxInt, MaxZcopy: math.MaxInt, MaxVec: maxVec}
 	n := l.MaxBulk()
@@ -151,12 +153,12 @@ func attrOf(l ring.Layout) uct.IfaceAttr {
 		Post32: uct.PostAtomics, Post64: uct.PostAtomics, Fetch32: uct.AllAtomics, Fetch64: uct.AllAtomics,
 		Connect: uct.ConnectToIface, Events: uct.EventRecv | uct.EventSend,
 		AckMeansPlaced: true, PeerFailure: true,
-		// Estimates of UCX's mm transports.
+		// UCX's estimates for its mm transports.
 		Est: uct.Estimate{Dedicated: 15360 << 20, LatencyNS: 80, OverheadNS: 10},
 	}
 }
 
-// open makes the descriptors that the iface is found and woken by.
+// open creates the listener, the wake pipe and the epoll set.
 func (f *iface) open() (err error) {
 	if f.epoll, err = shmem.NewEpoll(); err != nil {
 		return err
@@ -184,7 +186,7 @@ func (f *iface) open() (err error) {
 
 const socketPrefix = "goucx-"
 
-// socketName is where the iface of that name listens.
+// socketName returns the socket name on which iface n listens.
 func (f *iface) socketName(n ifaceName) string {
 	s := socketPrefix + hex.EncodeToString(n[:])
 	if f.dir != "" {
@@ -193,16 +195,16 @@ func (f *iface) socketName(n ifaceName) string {
 	return "@" + s
 }
 
-// Attr tells what the iface can do.
+// Attr returns the capabilities of the iface.
 func (f *iface) Attr() *uct.IfaceAttr { return &f.attr }
 
-// DeviceAddress says which host, namespace and user this is.
+// DeviceAddress appends the host, namespace and user of this iface.
 func (f *iface) DeviceAddress(b []byte) []byte { return append(b, f.device...) }
 
-// Address is the iface's name.
+// Address appends the iface's name.
 func (f *iface) Address(b []byte) []byte { return append(b, f.name[:]...) }
 
-// Reachable compares host, namespace and user.
+// Reachable compares host, namespace and user with those of the address.
 func (f *iface) Reachable(a uct.Address) (bool, string) {
 	if len(a.Iface) != len(f.name) {
 		return false, fmt.Sprintf("damaged address: name of %d bytes, want %d", len(a.Iface), len(f.name))
@@ -210,7 +212,7 @@ func (f *iface) Reachable(a uct.Address) (bool, string) {
 	return compareDevice(f.device, a.Device)
 }
 
-// NewEndpoint takes the connection that the peer made, or makes one.
+// NewEndpoint matches a connection that the peer initiated, or connects.
 func (f *iface) NewEndpoint(a uct.Address, t int) (uct.Endpoint, error) {
 	if f.closed {
 		return nil, fmt.Errorf("new shm endpoint: iface %w", ucs.ErrClosed)
@@ -233,8 +235,9 @@ func (f *iface) NewEndpoint(a uct.Address, t int) (uct.Endpoint, error) {
 	return e, nil
 }
 
-// untaken finds a connection that the peer made and nobody sends on. Rings of
-// another geometry than ours serve for receiving alone.
+// untaken returns a connection that the peer initiated and that has no endpoint, or
+// nil. It passes over connections with a shorter maximum message than this iface's:
+// they only receive.
 func (f *iface) untaken(peer ifaceName) *ep {
 	for _, e := range f.peers[peer] {
 		if e.takeable() && e.maxBulk >= f.attr.AM.Bcopy {
@@ -244,25 +247,26 @@ func (f *iface) untaken(peer ifaceName) *ep {
 	return nil
 }
 
-// Release has nothing to do: ring cells are never kept.
+// Release does nothing: ring cells are never retained.
 func (f *iface) Release([]uint64) {}
 
-// EventFD becomes readable on wake-ups, connections and hang-ups.
+// EventFD returns a descriptor that becomes readable on wake-ups, new connections,
+// socket messages and hang-ups.
 func (f *iface) EventFD() int { return f.epoll.FD() }
 
-// Activate counts an endpoint that the layer above uses.
+// Activate counts an endpoint that UCP uses.
 func (f *iface) Activate() { f.active++ }
 
-// Deactivate ends one Activate.
+// Deactivate reverts one Activate.
 func (f *iface) Deactivate() { f.active-- }
 
-// ActiveEndpoints counts those and the connections that peers made.
+// ActiveEndpoints counts active endpoints and the connections that peers initiated.
 func (f *iface) ActiveEndpoints() int { return f.active + f.accepted }
 
-// Flush ends at once, as the endpoints' does.
+// Flush completes at once, as the endpoints' Flush does.
 func (f *iface) Flush(uct.Token) uct.Status { return f.Fence() }
 
-// Fence orders stores to mapped memory. One barrier serves all endpoints.
+// Fence orders stores to mapped memory. One barrier covers all endpoints.
 func (f *iface) Fence() uct.Status {
 	if f.closed {
 		return ucs.Closed
@@ -276,9 +280,9 @@ func (f *iface) Fence() uct.Status {
 	return ucs.OK
 }
 
-// Close ends all connections; peers hear of it in order. For peers whose backlog
-// was full, so that they could not be reached yet, it waits up to lastDial; what
-// was sent to those that cannot be reached then is lost, and the log says so.
+// Close closes all connections and sends SHUTDOWN to their peers. It waits up to
+// lastDial for peers whose backlog is full. Messages to peers that stay unreachable
+// are lost; Close logs their number of connections.
 func (f *iface) Close() error {
 	if f.closed {
 		return nil
@@ -295,6 +299,8 @@ func (f *iface) Close() error {
 	return err
 }
 
+// releaseAll closes all connections and frees all resources, of an iface that is closed or
+// of one that failed to open.
 func (f *iface) releaseAll() (err error) {
 	f.dialLast()
 	if f.alarm != nil {

@@ -6,24 +6,25 @@ import (
 	"github.com/goucx/goucx/ucs/shmem"
 )
 
-// An inbox page is what peers write into besides their rings:
+// A doorbell page is memory of one worker that its peers write, besides their rings:
 //
 //	0   armed word: 0, or the number of the sleep that the owner is in or about to
-//	    begin; whoever wakes it raises its event, then takes that number back
-//	64  head words, 8 bytes each, one per connection: the number of the last
-//	    message, written only while the owner does not watch the ring
+//	    begin. A peer that wakes it signals its event, then resets the word from that
+//	    number to 0.
+//	64  doorbell words, 8 bytes each, one per connection: the number of the last
+//	    message. The peer writes it only while the owner does not poll the ring.
 //
-// Head words are hints: a lost one costs time, never a message.
+// A lost doorbell costs latency but never a message: scan polls all rings.
 const (
 	inboxSize   = 4096
 	inboxHeads  = 64
 	inboxSlots  = (inboxSize - inboxHeads) / 8
 	maxInboxes  = 128
 	maxConns    = maxInboxes * inboxSlots
-	inboxStride = 4 // slots looked at per pass; divides inboxSlots
+	inboxStride = 4 // words that a pass polls; divides inboxSlots
 )
 
-// inbox is one page, ours or a peer's.
+// inbox is a doorbell page of this iface or of a peer.
 type inbox struct {
 	seg   *shmem.Segment
 	armed *uint32
@@ -33,17 +34,17 @@ type inbox struct {
 func newInbox() (*inbox, error) {
 	seg, err := shmem.Create("goucx-inbox", inboxSize)
 	if err != nil {
-		return nil, fmt.Errorf("inbox: %w", err)
+		return nil, fmt.Errorf("doorbell page: %w", err)
 	}
 	return viewInbox(seg), nil
 }
 
-// mapInbox takes over fd.
+// mapInbox maps a peer's doorbell page. It owns fd.
 func mapInbox(fd int) (*inbox, error) {
 	seg, err := shmem.Map(fd, inboxSize)
 	if err != nil {
 		shmem.CloseFDs(fd)
-		return nil, fmt.Errorf("peer's inbox: %w", err)
+		return nil, fmt.Errorf("peer's doorbell page: %w", err)
 	}
 	if err := seg.CloseFD(); err != nil {
 		return nil, err

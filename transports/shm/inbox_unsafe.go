@@ -2,7 +2,7 @@ package shm
 
 import "unsafe"
 
-// inboxWords views a page of inboxSize bytes as its words (rule 1 of package
+// inboxWords returns the words of page b, which has inboxSize bytes (rule 1 of package
 // unsafe; mappings are page-aligned).
 func inboxWords(b []byte) (armed *uint32, heads []uint64) {
 	_ = b[inboxSize-1]

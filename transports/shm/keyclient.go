@@ -13,22 +13,22 @@ import (
 	"github.com/goucx/goucx/ucs/shmem"
 )
 
-// askTimeout bounds how long an owner may take to answer: one that is stopped for a
-// moment, or has no processor, still replies.
+// askTimeout is the maximum time for an owner's reply. It covers an owner that is stopped
+// for a moment or gets no processor.
 const askTimeout = 5 * time.Second
 
-// dialNap is the longest pause between two tries at a full backlog.
+// dialNap is the maximum interval between dials while the owner's backlog is full.
 const dialNap = time.Millisecond
 
-// keyGrant is what an owner handed out: descriptors that the holder closes, -1
-// where none came, and the connection they came by.
+// keyGrant is an owner's reply: the connection, and the descriptors that came with it.
+// The holder closes the descriptors; -1 means none.
 type keyGrant struct {
 	conn          *shmem.Conn
-	pid           int // 0: not visible from here
+	pid           int // process id of the owner; 0: not visible in this pid namespace
 	table, region int
 }
 
-// close gives back what is left of a grant.
+// close releases what is left of a grant.
 func (g *keyGrant) close() {
 	for _, fd := range []int{g.table, g.region} {
 		if fd >= 0 {
@@ -36,25 +36,26 @@ func (g *keyGrant) close() {
 		}
 	}
 	if g.conn != nil {
-		_ = g.conn.Close() // nothing was left to be sent
+		_ = g.conn.Close() // cannot fail: no unsent data
 	}
 	*g = keyGrant{table: -1, region: -1}
 }
 
-// askOwner fetches the descriptors behind a key from its owner. It waits, at
-// most limit.
+// askOwner requests the descriptors of region p from its owner. It blocks for at most
+// limit.
 func askOwner(p *mapped.PackedKey, wantTable bool, limit time.Duration) (keyGrant, error) {
 	g := keyGrant{table: -1, region: -1}
 	if err := g.ask(p, wantTable, ucs.Now().Add(limit)); err != nil {
 		g.close()
-		return g, fmt.Errorf("ask its key server %q: %w", p.Socket, err)
+		return g, fmt.Errorf("request to its key server %q: %w", p.Socket, err)
 	}
 	return g, nil
 }
 
+// ask dials the owner, sends the request and waits for the reply.
 func (g *keyGrant) ask(p *mapped.PackedKey, wantTable bool, until ucs.Time) error {
 	if p.Socket == "" {
-		return fmt.Errorf("the key is valid in its own domain alone: %w", ucs.ErrUnreachable)
+		return fmt.Errorf("the key is valid in its own domain only: %w", ucs.ErrUnreachable)
 	}
 	var err error
 	if g.conn, err = dialOwner(p.Socket, until); err != nil {
@@ -84,7 +85,7 @@ func (g *keyGrant) ask(p *mapped.PackedKey, wantTable bool, until ucs.Time) erro
 	return nil
 }
 
-// take checks the reply; on success the descriptors are the grant's.
+// take checks the reply. On success the grant owns the descriptors.
 func (g *keyGrant) take(p *mapped.PackedKey, wantTable bool, b []byte, fds []int) error {
 	var r keyReply
 	if err := r.parse(b); err != nil {
@@ -116,7 +117,7 @@ func (g *keyGrant) take(p *mapped.PackedKey, wantTable bool, b []byte, fds []int
 	return nil
 }
 
-// dialOwner dials until the owner's backlog has room.
+// dialOwner dials until the owner's backlog has room, at most until the given time.
 func dialOwner(name string, until ucs.Time) (*shmem.Conn, error) {
 	for nap := 100 * time.Microsecond; ; nap = min(2*nap, dialNap) {
 		c, err := shmem.Dial(name)
@@ -124,7 +125,7 @@ func dialOwner(name string, until ucs.Time) (*shmem.Conn, error) {
 		case err == nil:
 			return c, nil
 		case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, unix.ENOENT):
-			return nil, fmt.Errorf("nobody listens: the owner closed its domain or ended, or is in another network namespace (then set UCX_SHM_SOCKET_DIR to a shared directory): %w (%w)", ucs.ErrUnreachable, err)
+			return nil, fmt.Errorf("no listener: the owner closed its domain or ended, or is in another network namespace (then set UCX_SHM_SOCKET_DIR to a shared directory): %w (%w)", ucs.ErrUnreachable, err)
 		case !errors.Is(err, shmem.ErrWouldBlock):
 			return nil, err
 		case !ucs.Now().Before(until):
@@ -134,19 +135,20 @@ func dialOwner(name string, until ucs.Time) (*shmem.Conn, error) {
 	}
 }
 
-var errSilent = fmt.Errorf("no answer within %v: the owner is stopped, or has no processor left for its key server: %w", askTimeout, ucs.ErrTimeout)
+var errSilent = fmt.Errorf("no answer within %v: the owner is stopped, or its key server gets no processor: %w", askTimeout, ucs.ErrTimeout)
 
+// hungUp returns the error of a connection that the owner closed.
 func hungUp(err error) error {
 	return fmt.Errorf("the owner hung up (it ended, or refuses more connections): %w (%w)", ucs.ErrPeerFailed, err)
 }
 
-// recvUntil waits for one message.
+// recvUntil waits for one message, at most until the given time.
 func recvUntil(c *shmem.Conn, b []byte, until ucs.Time) (int, []int, error) {
 	ep, err := shmem.NewEpoll()
 	if err != nil {
 		return 0, nil, err
 	}
-	defer ep.Close() //nolint:errcheck // a descriptor of our own
+	defer ep.Close() //nolint:errcheck // closes a descriptor of this function
 	if err := ep.Add(c.FD(), 0, shmem.EventIn); err != nil {
 		return 0, nil, err
 	}

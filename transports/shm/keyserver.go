@@ -14,41 +14,43 @@ import (
 )
 
 const (
-	// maxKeyConns bounds the connections of a key server. A peer keeps one for
-	// as long as it holds keys of memory of the program, others for a moment. The oldest
-	// by which nothing was granted is closed for a new one. Others are not: their peers
-	// would take it for the end of this process.
+	// maxKeyConns is the maximum number of connections of a key server. A peer keeps one
+	// while it holds keys of private memory, and others only for one request. At the
+	// limit, the oldest connection without a grant is closed for a new one. One with a
+	// grant is never closed: its peer would conclude that this process has exited.
 	maxKeyConns = 1024
-	acceptTag   = 0 // of the listener in the epoll set; connections count from 1
-	// servePass bounds what one event has done, so that who dials or asks
-	// without end holds nobody else up.
+	acceptTag   = 0 // the listener's data in the epoll set; connections have numbers from 1
+	// servePass is the maximum number of accepts or requests per event, so that a peer
+	// that floods the server does not delay others.
 	servePass = 16
-	// acceptNap is how long a server that cannot accept waits before it tries again.
+	// acceptNap is the delay after a failed accept.
 	acceptNap = 20 * time.Millisecond
 )
 
-// keyServer answers peers that unpack keys of a domain. Its goroutine owns all
-// that is in it and sleeps in the runtime's poller while nobody asks.
+// keyServer replies to peers that unpack keys of a domain.
+//
+// Concurrency: its goroutine owns the connections. It sleeps in the Go netpoller while
+// there are no requests.
 type keyServer struct {
 	d      *domain
 	lender *lender
 
 	listener *shmem.Listener
 	epoll    *shmem.Epoll
-	poll     *os.File // the epoll descriptor, once more, in the runtime's poller
+	poll     *os.File // duplicate of the epoll descriptor, in the Go netpoller
 	conns    map[uint64]*keyConn
 	next     uint64
-	oldest   uint64        // nothing was granted by those from here on, perhaps
-	limit    int           // of connections
-	refused  atomic.Uint64 // requests and connections
+	oldest   uint64        // connections with smaller numbers are closed or have a grant
+	limit    int           // maximum number of connections
+	refused  atomic.Uint64 // refused requests and connections
 
 	ended   chan struct{}
 	once    sync.Once
-	closing atomic.Bool // the end is in order: raw.Read has no error of its own for it
-	err     error       // of ending; valid after ended
+	closing atomic.Bool // close was called: raw.Read returns no distinct error for it
+	err     error       // result of release; valid after ended
 }
 
-// keyConn is a peer's connection.
+// keyConn is the connection of a peer; granted is set after the first grant.
 type keyConn struct {
 	*shmem.Conn
 	granted bool
@@ -78,13 +80,14 @@ func (s *keyServer) open(name string) (err error) {
 	if err != nil {
 		return fmt.Errorf("duplicate epoll descriptor: %w", err)
 	}
-	if err := unix.SetNonblock(fd, true); err != nil { // os.NewFile asks the poller only then
+	if err := unix.SetNonblock(fd, true); err != nil { // os.NewFile adds only a non-blocking descriptor to the netpoller
 		return errors.Join(fmt.Errorf("epoll descriptor: %w", err), unix.Close(fd))
 	}
 	s.poll = os.NewFile(uintptr(fd), "key server")
 	return nil
 }
 
+// run serves requests until close. It waits in the Go netpoller between them.
 func (s *keyServer) run() {
 	defer close(s.ended)
 	raw, err := s.poll.SyscallConn()
@@ -97,7 +100,7 @@ func (s *keyServer) run() {
 	s.err = s.release()
 }
 
-// serve does all that there is to do. An error ends the server.
+// serve handles all events that are ready. An error ends the server.
 func (s *keyServer) serve() error {
 	var events [16]shmem.Event
 	for !s.closing.Load() {
@@ -116,8 +119,8 @@ func (s *keyServer) serve() error {
 	return nil
 }
 
-// accept takes waiting connections. It closes those of other users, and where there is
-// no room the new one.
+// accept accepts waiting connections. It closes those of other users, and new ones if
+// there is no room.
 func (s *keyServer) accept() {
 	for range servePass {
 		c, err := s.listener.Accept()
@@ -130,15 +133,16 @@ func (s *keyServer) accept() {
 		if err != nil {
 			s.refuse("accept", err)
 			time.Sleep(acceptNap)
-			return // out of descriptors: the event stays, and has it tried again
+			return // out of descriptors: the event stays ready and accept runs again
 		}
 		if err := s.admit(c); err != nil {
 			s.refuse("connection", err)
-			_ = c.Close() // the refusal is the answer
+			_ = c.Close() // the peer sees the hang-up
 		}
 	}
 }
 
+// admit adds a connection, or returns an error if it must be closed.
 func (s *keyServer) admit(c *shmem.Conn) error {
 	if err := sameUser(c); err != nil {
 		return err
@@ -154,8 +158,8 @@ func (s *keyServer) admit(c *shmem.Conn) error {
 	return nil
 }
 
-// makeRoom closes the oldest connection by which nothing was granted and no request
-// waits, and reports whether there was one.
+// makeRoom closes the oldest connection without a grant. It serves the requests waiting
+// on a connection first, as they may be granted. It returns false if there is none.
 func (s *keyServer) makeRoom() bool {
 	for ; s.oldest < s.next; s.oldest++ {
 		c := s.conns[s.oldest]
@@ -168,15 +172,16 @@ func (s *keyServer) makeRoom() bool {
 	return false
 }
 
-// answer serves some of the requests that wait on a connection; false: hang up.
+// answer serves up to servePass requests of a connection. It returns false if the
+// connection must be closed.
 func (s *keyServer) answer(c *keyConn) bool {
-	var buf [askLen + 1]byte // one more, so that a longer request is seen to be
+	var buf [askLen + 1]byte // one more byte, to detect a request that is too long
 	for range servePass {
 		n, fds, err := c.Recv(buf[:])
 		if errors.Is(err, shmem.ErrWouldBlock) {
 			return true
 		}
-		shmem.CloseFDs(fds...) // nobody asked for any
+		shmem.CloseFDs(fds...) // requests carry no descriptors
 		if err != nil {
 			return false
 		}
@@ -188,8 +193,8 @@ func (s *keyServer) answer(c *keyConn) bool {
 	return true
 }
 
-// reply answers one request. Errors are of the connection, or of a request
-// that no peer of ours makes.
+// reply handles one request and sends the reply. An error means that the connection has
+// failed or that the request is invalid.
 func (s *keyServer) reply(c *keyConn, b []byte) error {
 	var a keyAsk
 	if err := a.parse(b); err != nil {
@@ -218,6 +223,7 @@ func (s *keyServer) reply(c *keyConn, b []byte) error {
 	return c.Send(r.append(nil), fds...)
 }
 
+// refuse counts and logs a refused request or connection.
 func (s *keyServer) refuse(what string, err error) {
 	s.refused.Add(1)
 	s.d.logf("key server refuses "+what, err)
@@ -226,7 +232,7 @@ func (s *keyServer) refuse(what string, err error) {
 func (s *keyServer) drop(id uint64) {
 	c := s.conns[id]
 	delete(s.conns, id)
-	// Closing takes it out of the set: the descriptor was never passed on.
+	// Closing it removes it from the epoll set: no other process has the descriptor.
 	if err := c.Close(); err != nil {
 		s.d.logf("key server hangs up", err)
 	}
@@ -244,8 +250,8 @@ func (s *keyServer) close() error {
 	return s.err
 }
 
-// release gives back what open and accept took. Only the server's goroutine
-// calls it once that runs.
+// release closes all descriptors. Once the server's goroutine runs, only that goroutine
+// calls it.
 func (s *keyServer) release() error {
 	var err error
 	for _, c := range s.conns {
@@ -261,7 +267,7 @@ func (s *keyServer) release() error {
 	return err
 }
 
-// sameUser refuses a connection from another user.
+// sameUser returns an error if the peer of c belongs to another user.
 func sameUser(c *shmem.Conn) error {
 	p, err := c.Peer()
 	if err != nil {

@@ -15,20 +15,20 @@ import (
 )
 
 // tableBytes is the size of a domain's key table: 65,536 regions. Its pages are
-// taken on first touch.
+// allocated at the first access.
 const tableBytes = mapped.SlotBytes << 16
 
-// lender is the owning side of a domain: its regions, the table with their
-// generations and the server that hands both out.
+// lender is the owner's side of a domain: its regions, the key table with their
+// generations, and the key server.
 type lender struct {
 	*mapped.Owner
 	table  *shmem.Segment
 	server *keyServer
 }
 
-// local finds the domains of this process by their identity: their memory is
-// mapped already, and asking oneself over a socket would wait for a goroutine
-// that may need this one's processor.
+// local maps the identities of this process's domains to their lenders. Regions of this
+// process are mapped already. A request to the own key server would also wait for a
+// goroutine that may need this goroutine's processor.
 var local struct {
 	sync.Mutex
 	lenders map[uct.UUID]*lender
@@ -40,7 +40,7 @@ func localLender(id uct.UUID) *lender {
 	return local.lenders[id]
 }
 
-// lend gives the domain's lender, making it at the first call. The caller holds
+// lend returns the domain's lender and creates it at the first call. The caller holds
 // lendMu.
 func (d *domain) lend() (*lender, error) {
 	d.mu.Lock()
@@ -77,8 +77,8 @@ func (d *domain) newLender() (*lender, error) {
 	if err != nil {
 		return nil, fmt.Errorf("key table: %w", err)
 	}
-	// The descriptor goes when the server ends, the mapping when no key of this
-	// process needs it any more.
+	// The server's end closes the descriptor. The mapping is released when no key of
+	// this process uses it.
 	l := &lender{table: seg}
 	l.Owner = mapped.NewOwner(d.id, name, mapped.NewTable(seg.Bytes(), seg.Close), d.drain)
 	l.server, err = startKeyServer(name, d, l)
@@ -88,7 +88,7 @@ func (d *domain) newLender() (*lender, error) {
 	return l, nil
 }
 
-// keySocket makes a name that nobody else has.
+// keySocket returns a unique socket name.
 func keySocket(dir string) string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails, see crypto/rand
@@ -99,7 +99,7 @@ func keySocket(dir string) string {
 	return filepath.Join(dir, name)
 }
 
-// close ends the server and lets go of the table. The regions are closed.
+// close ends the server and releases the key table. All regions must be closed.
 func (l *lender) close() error {
 	local.Lock()
 	for id, m := range local.lenders {

@@ -10,8 +10,8 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// The talk about a key: one request and one reply, a message each,
-// little-endian; docs/wire/shm-key.md.
+// The key protocol: one request and one reply, one message each, little-endian;
+// docs/wire/shm-key.md.
 const (
 	askMagic   = 0x51585547 // "GUXQ"
 	replyMagic = 0x52585547 // "GUXR"
@@ -22,7 +22,7 @@ const (
 	replyMax  = replyHead + mapped.MaxKey
 )
 
-// keyAsk asks for a region.
+// keyAsk is a request for a region.
 type keyAsk struct {
 	wantTable bool
 	domain    uct.UUID
@@ -64,26 +64,26 @@ func (a *keyAsk) parse(b []byte) error {
 	return nil
 }
 
-// keyAnswer is the outcome of a request.
+// keyAnswer is the status of a reply.
 type keyAnswer uint8
 
 const (
 	answerOK      keyAnswer = iota
-	answerDomain            // the socket is another domain's
-	answerGone              // the region is revoked or closed
-	answerVersion           // the request's version or format is not known
+	answerDomain            // the socket belongs to another domain
+	answerGone              // the region was revoked or closed
+	answerVersion           // unknown version or format of the request
 	numAnswers
 )
 
 var answerErrs = [numAnswers]error{
 	answerDomain:  fmt.Errorf("the key server belongs to another domain: %w", ucs.ErrRemoteAccess),
 	answerGone:    fmt.Errorf("the region was revoked or closed: %w", ucs.ErrRemoteAccess),
-	answerVersion: fmt.Errorf("the owner does not know this request: use one version of goucx on a host: %w", ucs.ErrUnsupported),
+	answerVersion: fmt.Errorf("the owner does not support this request: use one version of goucx on a host: %w", ucs.ErrUnsupported),
 }
 
-// keyReply answers a request. With answerOK the region's own description
-// follows, and with it the descriptors of the table, if asked for, and of the
-// region, if it is allocated, in this order.
+// keyReply is the reply to a request. With answerOK the region's packed key follows, and
+// these descriptors in this order: the key table, if requested, and the region, if it is
+// allocated.
 type keyReply struct {
 	answer keyAnswer
 	region mapped.PackedKey
@@ -98,7 +98,7 @@ func (r *keyReply) append(b []byte) []byte {
 	return b
 }
 
-var errReply = fmt.Errorf("bad answer of the key server: %w", ucs.ErrInvalid)
+var errReply = fmt.Errorf("invalid reply of the key server: %w", ucs.ErrInvalid)
 
 func (r *keyReply) parse(b []byte) error {
 	if len(b) < replyHead {
@@ -109,7 +109,7 @@ func (r *keyReply) parse(b []byte) error {
 	}
 	r.answer = keyAnswer(b[5])
 	if r.answer >= numAnswers || b[6] != 0 || b[7] != 0 {
-		return fmt.Errorf("%w: answer %d", errReply, b[5])
+		return fmt.Errorf("%w: status %d", errReply, b[5])
 	}
 	if r.answer != answerOK {
 		return nil

@@ -7,8 +7,8 @@ import (
 	"github.com/goucx/goucx/wireup/machine"
 )
 
-// lull puts idle connections to sleep where more have memory than should. Their
-// peers may decline.
+// lull evicts idle connections if more than maxMapped have a ring pair. It sends SUSPEND
+// to their peers, which may reply SUSPEND_NAK.
 func (f *iface) lull(now ucs.Time) {
 	if f.mapped <= f.maxMapped || now.Sub(f.lulled) < lull.Every {
 		return
@@ -17,7 +17,7 @@ func (f *iface) lull(now ucs.Time) {
 	f.idle(now).Sleep(now, now, f.mapped-f.maxMapped)
 }
 
-// idle lists the connections that could sleep.
+// idle lists the connections that can be evicted.
 func (f *iface) idle(now ucs.Time) (idle lull.List) {
 	f.learnWaits()
 	for _, e := range f.slots {
@@ -31,8 +31,8 @@ func (f *iface) idle(now ucs.Time) (idle lull.List) {
 	return idle
 }
 
-// learnWaits asks the layer above for which connections it waits for an answer. The
-// end of a peer shows on its socket, also while the connection sleeps.
+// learnWaits asks UCP for the connections on which it awaits a reply. Weaker reasons to
+// wait do not count: the socket reports the peer's end also on a suspended connection.
 func (f *iface) learnWaits() {
 	for _, e := range f.slots {
 		if e != nil {

@@ -15,28 +15,28 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// domain is the memory that a program lends and borrows by shm. It costs
-// nothing until the first region or key.
+// domain holds the regions that this process exposes by shm and the keys of remote
+// regions. It allocates nothing until the first region or key.
 //
-// Lock order: mu is the innermost of this package; nothing is waited for under it.
+// Lock order: mu is the innermost lock of this package. Code never blocks under it.
 type domain struct {
 	settings *config.Set
 	log      *zap.Logger
 	id       uct.UUID
 	keys     *mapped.Keys
-	drain    time.Duration // of closing regions; 0: mapped.CloseWait
+	drain    time.Duration // wait for accesses to a region that is being closed; 0: mapped.CloseWait
 
-	lendMu sync.Mutex // serialises the making of lender
-	mu     sync.Mutex // guards the rest
+	lendMu sync.Mutex // serializes the creation of lender
+	mu     sync.Mutex // guards the fields below
 	lender *lender    // nil before the first region
-	// remotes are the domains of other processes of which a key is held.
+	// remotes are the domains of other processes of which this domain holds a key.
 	remotes map[uct.UUID]*remote
 	ifaces  int
-	graves  []string // files of workers that closed, the oldest first
+	graves  []string // socket files of closed workers, oldest first
 	closed  bool
 }
 
-// pageSlack keeps a size, rounded up to a page of any size, within an int.
+// pageSlack keeps a size within an int after it is rounded up to any page size.
 const pageSlack = 1 << 30
 
 var domainAttr = uct.DomainAttr{
@@ -69,7 +69,7 @@ func (d *domain) OpenIface(i uct.IfaceInfo, c uct.IfaceConfig) (uct.Iface, error
 	return openIface(d, i, c)
 }
 
-// ifaceOpened counts an open iface, ifaceClosed counts it down.
+// ifaceOpened increments the number of open ifaces; ifaceClosed decrements it.
 func (d *domain) ifaceOpened() {
 	d.mu.Lock()
 	d.ifaces++
@@ -82,9 +82,9 @@ func (d *domain) ifaceClosed() {
 	d.mu.Unlock()
 }
 
-// Close: see uct.Domain. It releases the keys still held. Idempotent.
+// Close: see uct.Domain. It releases the keys that are still held. Idempotent.
 func (d *domain) Close() error {
-	d.lendMu.Lock() // no region is being made
+	d.lendMu.Lock() // waits until no region is being created
 	defer d.lendMu.Unlock()
 	d.mu.Lock()
 	l, regions := d.lender, 0
@@ -110,7 +110,7 @@ func (d *domain) Close() error {
 	return nil
 }
 
-// logf tells about a fault that has no caller to be answered to.
+// logf logs an error that has no caller to return to.
 func (d *domain) logf(what string, err error) {
 	if d.log != nil {
 		d.log.Warn(what, zap.Error(err))

@@ -5,18 +5,21 @@ import (
 	"github.com/goucx/goucx/wireup/machine"
 )
 
-// What a side sends on a connection after it closed another one with the same peer is
-// received after the last message of the closed one.
+// Invariant: a message on a connection is received after all messages on connections to
+// the same peer that its sender closed before.
 //
-// The sender makes connections to a peer in order: the hello of one is sent before the
-// next is dialled (ep.behind). It sends nothing on a connection of the peer's making that
-// it accepted before the peer is known to have accepted the closed one (passedBy,
-// closing). The receiver takes hellos in order (welcomeOlder). Before it reads a
-// connection for the first time, it delivers what the others with that peer hold
-// (startReads). It waits for nothing, so a peer that ends or stops holds up nobody.
+//   - The sender connects in order. It sends OPEN on one connection before it dials the
+//     next to the same peer (ep.behind).
+//   - The sender uses no connection that the peer initiated while the peer may not have
+//     accepted the closed connection (passedBy, closing).
+//   - The receiver handles OPEN messages in order (welcomeOlder).
+//   - Before the receiver first reads a connection, it drains its other connections with
+//     that peer (startReads).
+//
+// The receiver never waits, so a peer that ends or stops blocks no other peer.
 
-// closing reports whether this side closed a connection to the peer that the peer may
-// not have accepted yet.
+// closing reports whether this side has closed a connection to the peer that the peer
+// may not have accepted yet.
 func (f *iface) closing(peer ifaceName) bool {
 	for _, e := range f.peers[peer] {
 		if e.status == ucs.Closed && !e.done() {
@@ -26,8 +29,8 @@ func (f *iface) closing(peer ifaceName) bool {
 	return false
 }
 
-// passedBy keeps endpoints from the connections that the peer made so far. The peer
-// may read them already, and a connection to it was closed.
+// passedBy excludes the peer's connections so far from use by endpoints. The peer may
+// read them already, so their messages could overtake those of a closed connection.
 func (f *iface) passedBy(peer ifaceName) {
 	for _, e := range f.peers[peer] {
 		if !e.initiated {
@@ -36,15 +39,15 @@ func (f *iface) passedBy(peer ifaceName) {
 	}
 }
 
-// startLater has the next service read the connection for the first time.
+// startLater makes the next service read e for the first time.
 func (e *ep) startLater() {
 	e.f.starting = append(e.f.starting, e)
 	e.f.look()
 }
 
-// startReads begins to read connections, in the order of their hellos. All that the
-// peer sent before them on others lies in the rings, and is delivered first: at most a
-// ring's worth of each.
+// startReads starts to read the queued connections in the order of their OPEN messages.
+// Before each it drains the peer's other connections. Messages that the peer sent
+// earlier lie in their rings: at most one ring's capacity each.
 func (f *iface) startReads() (n int) {
 	es := f.starting
 	f.starting = nil
@@ -54,9 +57,9 @@ func (f *iface) startReads() (n int) {
 			continue
 		}
 		if last != nil && last.peer == e.peer {
-			n += f.drainAll(last) // the others were drained for it
+			n += f.drainAll(last) // the others were drained before last
 		} else {
-			for i := 0; i < len(f.peers[e.peer]); i++ { // callbacks may change them
+			for i := 0; i < len(f.peers[e.peer]); i++ { // callbacks may change the slice
 				n += f.drainAll(f.peers[e.peer][i])
 			}
 		}

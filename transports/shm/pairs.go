@@ -11,23 +11,30 @@ import (
 	"github.com/goucx/goucx/wireup/machine"
 )
 
-// pair is two rings, one of each direction, in memory that both sides map. Who
-// made it sends in the first.
+// pair is a ring pair: one ring per direction, in memory that both sides map. The
+// maker sends in the first ring.
+//
+// A connection moves from one ring pair to another per direction. The sender puts a
+// switch-over marker behind its last message in the old ring, and continues in the new
+// one (sendIn). The receiver switches when it reads the marker (follow, readIn). So the
+// order of messages is kept, and no message is lost or waits for an agreement. A side
+// unmaps a ring pair when neither of its directions uses it (drop). Package
+// wireup/machine decides when each step happens.
 type pair struct {
 	id     machine.PairID
 	layout ring.Layout
 	seg    *shmem.Segment
 }
 
-// pairSize is the size of a pair's segment: a ring of each direction.
+// pairSize returns the size of a ring pair's segment in bytes.
 func pairSize(l ring.Layout) int { return 2 * ringStride(l) }
 
-// ringStride is the distance of the two rings: whole lines.
+// ringStride returns the distance of the two rings: a multiple of the cache line.
 func ringStride(l ring.Layout) int {
 	return (l.Size() + ucs.CacheLine - 1) / ucs.CacheLine * ucs.CacheLine
 }
 
-// makePair makes a pair of this side's own; its memory is taken now.
+// makePair creates a ring pair and allocates all its pages.
 func makePair(l ring.Layout) (*pair, error) {
 	seg, err := shmem.Create("goucx-pair", pairSize(l))
 	if err != nil {
@@ -41,7 +48,7 @@ func makePair(l ring.Layout) (*pair, error) {
 	return &pair{layout: l, seg: seg}, nil
 }
 
-// mapPair maps a pair that the peer made. On success it owns fd.
+// mapPair maps a ring pair that the peer made. On success it owns fd.
 func mapPair(id machine.PairID, fd int, l ring.Layout) (*pair, error) {
 	if err := l.Check(); err != nil {
 		return nil, err
@@ -60,6 +67,7 @@ func mapPair(id machine.PairID, fd int, l ring.Layout) (*pair, error) {
 	return p, nil
 }
 
+// rings returns the ring to send in and the ring to receive from.
 func (p *pair) rings() (out, in []byte) {
 	n, m := ringStride(p.layout), p.seg.Bytes()
 	if p.id.Mine() {
@@ -78,8 +86,8 @@ func (p *pair) consumer() (ring.Consumer, error) {
 	return ring.NewConsumer(in, p.layout)
 }
 
-// nowhere is what a connection sends in and reads while it has no pair: a ring
-// of this iface's own that is always full, and always empty.
+// nowhere holds the placeholder rings of a connection without a ring pair. They belong
+// to this iface. tx is always full and rx always empty.
 type nowhere struct {
 	tx ring.Producer
 	rx ring.Consumer
@@ -87,7 +95,7 @@ type nowhere struct {
 
 func newNowhere() (w nowhere, err error) {
 	l := ring.Layout{Cells: minCells, Bulk: minBulk}
-	area := make([]byte, max(ringStride(l), 4096)) // of a size that is aligned
+	area := make([]byte, max(ringStride(l), 4096)) // an allocation of this size is aligned
 	if err = ring.Init(area, l); err != nil {
 		return w, err
 	}
@@ -101,7 +109,7 @@ func newNowhere() (w nowhere, err error) {
 	return w, err
 }
 
-// pair finds a pair by its name; nil where there is none.
+// pair returns the ring pair with this id, or nil.
 func (e *ep) pair(id machine.PairID) *pair {
 	for _, p := range e.pairs {
 		if p.id == id {
@@ -111,7 +119,7 @@ func (e *ep) pair(id machine.PairID) *pair {
 	return nil
 }
 
-// hold adds a pair to those of the connection.
+// hold adds a ring pair to the connection.
 func (e *ep) hold(p *pair) {
 	if len(e.pairs) == 0 {
 		e.f.mapped++
@@ -119,8 +127,8 @@ func (e *ep) hold(p *pair) {
 	e.pairs = append(e.pairs, p)
 }
 
-// drop unmaps a pair that this side has left. Whatever brought that about, nothing
-// points into it then.
+// drop unmaps a ring pair that this side no longer uses. If tx or rx still points into
+// it, drop detaches them first.
 func (e *ep) drop(id machine.PairID) {
 	p := e.pair(id)
 	if p == nil {
@@ -144,13 +152,14 @@ func (e *ep) drop(id machine.PairID) {
 	}
 }
 
-// sendIn moves sending to a pair, or nowhere. A marker in the old one says so.
+// sendIn switches the sending direction to ring pair id, or detaches it if there is
+// none. It puts a switch-over marker into the old ring.
 func (e *ep) sendIn(id machine.PairID) {
 	if e.sends != machine.None {
 		e.tx.Mark(uint64(id))
 		e.hint()
 	}
-	// First out of the old pair, which goes whether the new one serves or not.
+	// Detach first: the old ring pair may be unmapped even if the new one is unusable.
 	e.sendNowhere()
 	if p := e.pair(id); p != nil {
 		tx, err := p.producer()
@@ -167,13 +176,13 @@ func (e *ep) sendIn(id machine.PairID) {
 	if e.pend.Len() > 0 {
 		e.f.look()
 		if e.sends == machine.None {
-			e.want() // what waits does not ask by itself
+			e.want() // pending operations do not retry by themselves
 		}
 	}
 }
 
-// sendNowhere and readNowhere leave the pair that is sent in, or read, for memory
-// that is always mapped.
+// sendNowhere and readNowhere detach tx and rx from their ring pair. They then use the
+// placeholder rings, which are always mapped.
 func (e *ep) sendNowhere() { e.tx, e.sends = e.f.nowhere.tx, machine.None }
 
 func (e *ep) readNowhere() {
@@ -181,14 +190,15 @@ func (e *ep) readNowhere() {
 	e.rx, e.reads = e.f.nowhere.rx, machine.None
 }
 
-// received reports whether the peer has sent any message.
+// received reports whether the peer has sent any message on the connection.
 func (e *ep) received() bool { return e.heard || e.rx.Taken() > 0 }
 
-// saltShift keeps the hints of a pair apart from those of the one before: equal
-// ones would not be seen.
+// saltShift is the position of the ring pair's id in a doorbell word. It makes the
+// words of successive ring pairs differ: an unchanged word would not be noticed.
 const saltShift = 40
 
-// readIn moves reading to a pair, or nowhere. What came before comes with no hint.
+// readIn switches the receiving direction to ring pair id, or detaches it if there is
+// none. Messages sent before need not have a doorbell, so e is queued for recheck.
 func (e *ep) readIn(id machine.PairID) {
 	e.readNowhere()
 	p := e.pair(id)
@@ -211,7 +221,7 @@ func (e *ep) readIn(id machine.PairID) {
 	e.f.look()
 }
 
-// cells counts the messages that all rings of the connection can hold.
+// cells returns the number of messages that all rings of the connection can hold.
 func (e *ep) cells() (n int) {
 	for _, p := range e.pairs {
 		n += p.layout.Cells
@@ -219,12 +229,12 @@ func (e *ep) cells() (n int) {
 	return n
 }
 
-// follow obeys the marker in the next cell, whose first word is first; anything
-// else there is garbage.
+// follow handles the switch-over marker in the next cell, whose first word is first.
+// Anything else in that cell is garbage and fails the peer.
 func (f *iface) follow(e *ep, first uint64) {
 	next, ok := e.rx.Mark(first)
 	if ok && machine.PairID(next) != machine.End && e.sock != nil {
-		e.read() // what agreed on it came before
+		e.read() // the peer sent the message that agreed on it before
 	}
 	if !ok || next>>32 != 0 {
 		f.stats.Inc(statGarbage)

@@ -10,51 +10,52 @@ import (
 )
 
 const (
-	// acceptPause is how long a process without descriptors leaves new connections
-	// alone: they stay readable, and would keep a sleeper awake.
+	// acceptPause is the time without accept after this process ran out of descriptors.
+	// The listener stays readable in that state and would wake the worker repeatedly.
 	acceptPause = 10 * time.Millisecond
-	// lastDial bounds how long Close waits for peers whose backlog is full.
+	// lastDial is the maximum time that Close waits for peers whose backlog is full.
 	lastDial = 100 * time.Millisecond
 )
 
-// pauseAccept does not look at the listener for a while. A timer ends the sleep of
-// who sleeps then.
+// pauseAccept stops polling the listener for acceptPause. A timer then wakes the worker
+// if it sleeps.
 func (f *iface) pauseAccept() {
 	if f.deafUntil != 0 || f.epoll.Del(f.listener.FD()) != nil {
 		return
 	}
 	f.deafUntil = ucs.Now().Add(acceptPause)
 	event := f.event
-	f.alarm = time.AfterFunc(acceptPause, func() { _ = event.Signal() }) // an error means closed
+	f.alarm = time.AfterFunc(acceptPause, func() { _ = event.Signal() }) // fails only if the event is closed
 }
 
-// resumeAccept ends it.
+// resumeAccept polls the listener again after the pause.
 func (f *iface) resumeAccept(now ucs.Time) {
 	if f.deafUntil == 0 || now < f.deafUntil {
 		return
 	}
 	f.deafUntil = 0
 	if err := f.epoll.Add(f.listener.FD(), evAccept, shmem.EventIn); err != nil {
-		f.d.logf("look at new connections", err)
+		f.d.logf("poll the listener", err)
 	}
 }
 
-// dialLast waits, bounded, for peers that could not be dialled yet and to which
-// something was sent. What cannot be delivered then is lost, and logged.
+// dialLast waits, at most lastDial, for the peers to which OPEN and messages are still
+// to be sent. Messages to the others are lost; it logs the number of connections.
 func (f *iface) dialLast() {
 	limit := ucs.Now().Add(lastDial)
 	for f.dialAll(); f.unsaid() > 0 && ucs.Now() < limit; f.dialAll() {
 		time.Sleep(time.Millisecond)
 	}
 	if n := f.unsaid(); n > 0 && f.d.log != nil {
-		f.d.log.Warn("closed before peers could be reached; what was sent to them is lost", zap.Int("connections", n))
+		f.d.log.Warn("closed before peers were reachable; messages to them are lost", zap.Int("connections", n))
 	}
 }
 
-// sent reports whether the connection, not dialled yet, holds something.
+// sent reports whether the connection, whose OPEN is not sent yet, holds messages or a
+// CLOSE.
 func (e *ep) sent() bool { return e.m.SaidBye() || e.tx.Head() > 1 }
 
-// unsaid counts connections that could not be dialled and hold messages.
+// unsaid returns the number of connections with messages whose OPEN is not sent yet.
 func (f *iface) unsaid() (n int) {
 	for _, e := range f.undialed {
 		if e.undialed() && e.sent() {

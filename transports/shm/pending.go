@@ -5,7 +5,7 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// PendingAdd queues t until the ring has room for what was refused last.
+// PendingAdd queues t until the ring has room for the last refused message.
 func (e *ep) PendingAdd(t uct.Token) uct.Status {
 	if e.status != ucs.OK {
 		return e.status
@@ -25,8 +25,8 @@ func (e *ep) PendingAdd(t uct.Token) uct.Status {
 	return ucs.OK
 }
 
-// wait has Progress offer what waits on e. A sleeper armed before, when nobody was
-// to tell it of room here: it has to arm anew.
+// wait makes Progress retry the pending operations of e. If the worker is armed, it
+// requests a wake-up: this peer was not asked to wake the worker when it frees room.
 func (e *ep) wait() {
 	f := e.f
 	if !e.waits {
@@ -38,7 +38,7 @@ func (e *ep) wait() {
 	}
 }
 
-// PendingPurge empties the queue.
+// PendingPurge removes all pending operations and passes each to f.
 func (e *ep) PendingPurge(f func(uct.Token)) {
 	e.pend.Purge(func() {
 		if e.status == ucs.OK {
@@ -47,8 +47,9 @@ func (e *ep) PendingPurge(f func(uct.Token)) {
 	}, f)
 }
 
-// offerAll hands waiting tokens to the handler where room came back, and gives how
-// many operations moved: a worker that only sends is not idle.
+// offerAll retries pending operations of all connections whose rings have room again.
+// It returns the number of operations that advanced, so that a worker that only sends
+// does not look idle.
 //
 //go:noinline
 func (f *iface) offerAll() (moved int) {
@@ -68,8 +69,8 @@ func (f *iface) offerAll() (moved int) {
 	return moved
 }
 
-// offer opens the ring while the handler retries what waits. It gives how many
-// tokens were consumed, and one more where a part of another went out.
+// offer unblocks the ring while the handler retries the pending operations. It returns
+// the number of completed tokens, or 1 if the handler sent only a part of the first.
 func (e *ep) offer() int {
 	if e.status != ucs.OK || e.pend.Len() == 0 {
 		return 0

@@ -7,21 +7,23 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// servicePasses is how many passes go between looks at the sockets (a power of
-// two): 15-25 µs of polling. A look is a system call: each 1,024 passes it was 4 %
+// servicePasses is the number of passes between two polls of the sockets, a power of
+// two. It amounts to 15-25 µs. A poll is a system call: one per 1,024 passes took 4 %
 // of an 8-byte latency.
 const servicePasses = 2048
 
-// stalePasses is after how many passes without a message a connection makes
-// room among the hot ones.
+// stalePasses is the number of passes without a message after which a hot connection
+// may be demoted in favour of another.
 const stalePasses = 4096
 
-// drainBatch is the most messages taken from one connection in a pass: as UCX's
-// mm, so that a window of posted receives is not overrun into unexpected ones.
+// drainBatch is the maximum number of messages that a pass takes from one connection.
+// UCX's mm transport has the same limit. A larger batch would overrun a window of posted
+// receives, and messages would become unexpected.
 const drainBatch = 16
 
-// Progress polls the hot connections' cells and four of the others' head words.
-// A leaf until something is found, so that nothing is spilled.
+// Progress polls the cells of the hot connections and four doorbell words of the
+// others. It calls no function until it finds something, so that no register is
+// spilled.
 //
 // hot: BenchmarkProgressIdle
 //
@@ -39,7 +41,7 @@ func (f *iface) Progress(budget int) int {
 	return 0
 }
 
-// passMore is the rest of a pass that polling the hot connections is not all of.
+// passMore polls doorbell words and does the periodic work of a pass.
 //
 //go:noinline
 func (f *iface) passMore(budget int) int {
@@ -57,13 +59,13 @@ func (f *iface) passMore(budget int) int {
 	return 0
 }
 
-// differ compares four head words, which peers write, with what they were.
+// differ reports whether one of four doorbell words has changed. Peers write them.
 func differ(h, seen *[inboxStride]uint64) bool {
 	return atomic.LoadUint64(&h[0])^seen[0]|atomic.LoadUint64(&h[1])^seen[1]|
 		atomic.LoadUint64(&h[2])^seen[2]|atomic.LoadUint64(&h[3])^seen[3] != 0
 }
 
-// hotHit serves the hot connections.
+// hotHit drains the hot connections.
 //
 //go:noinline
 //go:nosplit
@@ -78,8 +80,8 @@ func (f *iface) hotHit(budget int) int {
 	return n + f.leave()
 }
 
-// drainHot begins with another connection each time, so that a busy peer does
-// not use up the budget of the rest.
+// drainHot begins with the next connection in each call, so that a busy peer does not
+// consume the whole budget.
 func (f *iface) drainHot(budget int) int {
 	n := 0
 	if f.turn++; f.turn >= len(f.hot) {
@@ -97,18 +99,18 @@ func (f *iface) drainHot(budget int) int {
 	return n
 }
 
-// coldHit serves the connections whose head words changed.
+// coldHit drains the connections whose doorbell words have changed.
 //
 //go:noinline
 func (f *iface) coldHit(budget int) int {
 	f.enter()
 	c := f.cold
-	f.cold = c + inboxStride // the next ones' turn, however busy these are
+	f.cold = c + inboxStride // the next pass polls the next words, however busy these are
 	n := f.hints(c, inboxStride, budget)
 	return n + f.leave()
 }
 
-// enter and leave bracket callbacks.
+// enter begins a section of callbacks and leave ends it.
 func (f *iface) enter() {
 	if f.armed {
 		f.disarm()
@@ -116,18 +118,18 @@ func (f *iface) enter() {
 	f.busy++
 }
 
-// leave counts the pass, so that a worker that is never idle serves its sockets
-// too.
+// leave counts the pass. A worker that always finds messages thus still services its
+// sockets.
 func (f *iface) leave() int {
 	f.busy--
 	f.passes++
 	if f.passes&(servicePasses/4-1) == 0 || f.extra {
-		return f.slowPass() // for head words alone it does nothing
+		return f.slowPass() // does nothing if only doorbell words are left to poll
 	}
 	return 0
 }
 
-// slowPass does what is not due in each pass.
+// slowPass does the periodic work of passes: pending operations and service.
 //
 //go:noinline
 func (f *iface) slowPass() int {
@@ -147,8 +149,8 @@ func (f *iface) slowPass() int {
 	return n
 }
 
-// drain hands at most budget waiting messages of e to the handler, as one batch.
-// One that waits alone needs no loop.
+// drain delivers at most budget messages of e to the handler as one batch. A single
+// message takes no loop.
 //
 //go:noinline
 //go:nosplit
@@ -179,8 +181,8 @@ func (f *iface) drain(e *ep, budget int) int {
 	return k
 }
 
-// drainMore adds messages to the k that drain has taken, up to budget, and gives
-// their number.
+// drainMore appends messages to the k that drain has taken, up to budget, and returns
+// the total.
 //
 //go:noinline
 func (f *iface) drainMore(e *ep, k, budget int) int {
@@ -196,7 +198,7 @@ func (f *iface) drainMore(e *ep, k, budget int) int {
 		if !ok {
 			rx.Seek(at)
 			if off, n, ok = rx.Bulk(first); !ok {
-				if k == 0 { // else what came before it is delivered first
+				if k == 0 { // otherwise the messages before it are delivered first
 					f.follow(e, first)
 					return 0
 				}

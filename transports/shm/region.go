@@ -11,8 +11,8 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// Register: see uct.Domain. Peers in this process reach buf directly, peers in
-// others by the kernel's copy between processes, without atomics.
+// Register: see uct.Domain. Peers in this process access buf directly. Peers in other
+// processes use the kernel's copy between processes, without atomics.
 func (d *domain) Register(buf []byte, f uct.MemFlags) (uct.Mem, error) {
 	d.lendMu.Lock()
 	defer d.lendMu.Unlock()
@@ -27,9 +27,9 @@ func (d *domain) Register(buf []byte, f uct.MemFlags) (uct.Mem, error) {
 	return r, nil
 }
 
-// Allocate: see uct.Domain. The memory is a segment that peers map; its pages
-// are taken now, so that no later access faults for want of them, unless
-// MemNoPin leaves that to the first touch.
+// Allocate: see uct.Domain. The memory is a segment that peers map. Its pages are
+// allocated now, so that no later access fails for lack of memory. With MemNoPin they
+// are allocated at the first access.
 func (d *domain) Allocate(n int, f uct.MemFlags) (uct.Mem, error) {
 	seg, err := newSegment(n, f)
 	if err != nil {
@@ -48,6 +48,7 @@ func (d *domain) Allocate(n int, f uct.MemFlags) (uct.Mem, error) {
 	return r, nil
 }
 
+// newSegment creates a segment of n bytes, populated unless f has MemNoPin.
 func newSegment(n int, f uct.MemFlags) (*shmem.Segment, error) {
 	if n <= 0 || n > domainAttr.MaxAllocate {
 		return nil, ucs.ErrInvalid
@@ -67,7 +68,7 @@ func newSegment(n int, f uct.MemFlags) (*shmem.Segment, error) {
 	return seg, nil
 }
 
-// noMemory marks the system's ways of saying that memory is short.
+// noMemory wraps ErrNoMemory around the system errors that mean a lack of memory.
 func noMemory(err error) error {
 	for _, e := range []error{unix.ENOMEM, unix.ENOSPC, unix.EFAULT} {
 		if errors.Is(err, e) {

@@ -10,10 +10,10 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// remote is a domain of another process, as far as keys of it are held: its
-// table and the regions of it that are mapped here.
+// remote is a domain of another process of which this domain holds keys. It holds that
+// domain's key table and the regions mapped from it.
 //
-// Lock order: asking before mu. The owner is waited for under asking alone, so
+// Lock order: asking before mu. Only asking is held during a request to the owner, so
 // that keys can be released meanwhile.
 type remote struct {
 	d    *domain
@@ -22,27 +22,28 @@ type remote struct {
 
 	asking sync.Mutex
 
-	mu      sync.Mutex // guards the rest
+	mu      sync.Mutex // guards the fields below
 	table   *shmem.Segment
 	regions map[remoteID]*remoteRegion
-	conn    *shmem.Conn // kept while far regions are held: it ends with the owner
-	far     int         // how many of them
+	conn    *shmem.Conn // nil if far is 0; it hangs up when the owner exits
+	far     int         // regions accessed by cross-memory attach
 }
 
+// remoteID identifies a region in its domain.
 type remoteID struct {
 	slot uint32
 	gen  uint64
 }
 
-// remoteRegion is a region mapped here, or one to be copied from and to.
+// remoteRegion is a region of a remote, mapped or accessed by cross-memory attach.
 type remoteRegion struct {
 	key  mapped.PackedKey
-	seg  *shmem.Segment // nil: far
+	seg  *shmem.Segment // nil: accessed through far
 	far  *farRegion
 	refs int
 }
 
-// remote gives the domain that p belongs to, with one more reference.
+// remote returns the remote that owns region p, with one more reference.
 func (d *domain) remote(p *mapped.PackedKey) (*remote, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -58,7 +59,7 @@ func (d *domain) remote(p *mapped.PackedKey) (*remote, error) {
 	return r, nil
 }
 
-// dropRemote gives a reference back; with the last one all goes.
+// dropRemote releases a reference. The last one unmaps the key table.
 func (d *domain) dropRemote(r *remote) {
 	d.mu.Lock()
 	r.refs--
@@ -73,12 +74,11 @@ func (d *domain) dropRemote(r *remote) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.table != nil {
-		_ = r.table.Close() // unmapping what is mapped does not fail
+		_ = r.table.Close() // a valid unmap does not fail
 	}
 }
 
-// unpack makes a key of region p. On success the key holds the caller's
-// reference of r.
+// unpack makes a key of region p. On success the key holds the caller's reference to r.
 func (r *remote) unpack(p *mapped.PackedKey) (uct.RKey, error) {
 	g, slot, err := r.region(p)
 	if err != nil {
@@ -100,7 +100,7 @@ func (r *remote) unpack(p *mapped.PackedKey) (uct.RKey, error) {
 	return k, err
 }
 
-// region finds p among those held, or asks the owner for it.
+// region returns region p if it is held already. Otherwise it requests it from the owner.
 func (r *remote) region(p *mapped.PackedKey) (*remoteRegion, *mapped.Slot, error) {
 	r.asking.Lock()
 	defer r.asking.Unlock()
@@ -118,8 +118,8 @@ func (r *remote) region(p *mapped.PackedKey) (*remoteRegion, *mapped.Slot, error
 	return r.adopt(p, &grant)
 }
 
-// known finds p among the regions held; all nil where it is not. A region that
-// the table says is revoked need not be asked for.
+// known returns region p if it is held already, and all nil if not. It returns an error
+// without a request if the key table shows that the region was revoked.
 func (r *remote) known(p *mapped.PackedKey) (*remoteRegion, *mapped.Slot, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -141,7 +141,7 @@ func (r *remote) known(p *mapped.PackedKey) (*remoteRegion, *mapped.Slot, error)
 	return g, slot, nil
 }
 
-// adopt takes over what the owner granted.
+// adopt adds region p from the owner's grant. It maps the key table if need be.
 func (r *remote) adopt(p *mapped.PackedKey, grant *keyGrant) (*remoteRegion, *mapped.Slot, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -170,7 +170,7 @@ func (r *remote) adopt(p *mapped.PackedKey, grant *keyGrant) (*remoteRegion, *ma
 	return g, slot, nil
 }
 
-// mapGranted maps a descriptor and gives it back: the mapping is enough.
+// mapGranted maps descriptor *fd and closes it: the mapping suffices. Once mapped, *fd is -1.
 func mapGranted(fd *int, n int) (*shmem.Segment, error) {
 	seg, err := shmem.Map(*fd, n)
 	if err != nil {
@@ -178,13 +178,13 @@ func mapGranted(fd *int, n int) (*shmem.Segment, error) {
 	}
 	*fd = -1
 	if err := seg.CloseFD(); err != nil {
-		_ = seg.Close() // the first error tells
+		_ = seg.Close() // the first error is returned
 		return nil, err
 	}
 	return seg, nil
 }
 
-// release gives one reference of a region back.
+// release releases a reference to region g.
 func (r *remote) release(g *remoteRegion) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -193,11 +193,11 @@ func (r *remote) release(g *remoteRegion) {
 	}
 	delete(r.regions, remoteID{g.key.Slot, g.key.Gen})
 	if g.seg != nil {
-		_ = g.seg.Close() // unmapping what is mapped does not fail
+		_ = g.seg.Close() // a valid unmap does not fail
 		return
 	}
 	if r.far--; r.far == 0 {
-		_ = r.conn.Close() // a socket without unsent data
+		_ = r.conn.Close() // cannot fail: no unsent data
 		r.conn = nil
 	}
 }

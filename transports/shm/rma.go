@@ -8,16 +8,16 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// Put, get and atomics come with mapped.RMA, embedded in ep. Here keys are
-// unpacked: in this process by looking, elsewhere by asking the owner.
+// Put, get and atomics come from mapped.RMA, embedded in ep. This file unpacks keys: of
+// this process by lookup, of other processes by a request to the owner.
 
-// UnpackKey: see uct.Domain. It asks the owner, at most for a second, unless the
-// region is this process's or was unpacked before.
+// UnpackKey: see uct.Domain. It sends a request to the owner and blocks for at most
+// askTimeout, unless the region is of this process or was unpacked before.
 //
-// Errors: mapped.ErrKey where the bytes are damaged; ucs.ErrRemoteAccess where
-// the region was revoked or closed; ucs.ErrUnreachable, ErrTimeout, ErrPeerFailed
-// where the owner is gone or silent; ucs.ErrUnsupported where the region is
-// memory of another program and the system forbids copies between processes.
+// Errors: mapped.ErrKey if the bytes are damaged; ucs.ErrRemoteAccess if the region was
+// revoked or closed; ucs.ErrUnreachable, ErrTimeout, ErrPeerFailed if the owner is gone or
+// does not reply; ucs.ErrUnsupported if the region is private memory of another process
+// and the system forbids copies between processes.
 func (d *domain) UnpackKey(key []byte) (uct.RKey, error) {
 	var p mapped.PackedKey
 	if err := p.Parse(key); err != nil {
@@ -30,12 +30,13 @@ func (d *domain) UnpackKey(key []byte) (uct.RKey, error) {
 	return k, nil
 }
 
+// unpack adds a key of region p: of this process, or of a remote domain.
 func (d *domain) unpack(p *mapped.PackedKey) (uct.RKey, error) {
 	if l := localLender(p.Domain); l != nil {
 		return l.Resolve(p, d.keys)
 	}
 	if p.Domain == d.id {
-		return 0, fmt.Errorf("this domain has lent nothing: %w", ucs.ErrRemoteAccess)
+		return 0, fmt.Errorf("this domain has no regions: %w", ucs.ErrRemoteAccess)
 	}
 	r, err := d.remote(p)
 	if err != nil {

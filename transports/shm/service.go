@@ -10,8 +10,8 @@ import (
 	"github.com/goucx/goucx/wireup/machine"
 )
 
-// What a watched descriptor is, in the upper half of its epoll data; the lower
-// half is a slot or an embryo's number.
+// Types of watched descriptors, in the upper half of the epoll data. The lower half is
+// a slot, or the number of a half-open connection.
 const (
 	evWake uint64 = iota << 32
 	evAccept
@@ -22,20 +22,21 @@ const (
 	evMask = 0xffffffff << 32
 )
 
-// tendEvery is how often handshakes that stand still are looked after.
+// tendEvery is the interval of periodic work: dial retries, timeouts of half-open
+// connections, the end of acceptPause, and idle eviction.
 const tendEvery = 2 * time.Millisecond
 
-// look has the next Progress do the work of service. A sleeper, which another
-// goroutine of this process may have been faster than, is woken for it.
+// look makes the next Progress call service. If the worker is armed, it signals the
+// event: another goroutine of this process may be asleep on it.
 func (f *iface) look() {
 	f.attention, f.extra = true, true
 	if f.armed {
 		f.raised = true
-		_ = f.event.Signal() // an error means closed
+		_ = f.event.Signal() // fails only if the event is closed
 	}
 }
 
-// failLater ends the connection in the next Progress, with its callback.
+// failLater fails the connection with err. The next Progress reports that to UCP.
 func (f *iface) failLater(e *ep, err error) {
 	if e.dead != nil {
 		return
@@ -57,19 +58,19 @@ func (f *iface) Disconnect(source uint32) {
 	}
 }
 
-// settleLater has the next Progress see whether the connection is over.
+// settleLater makes the next Progress check whether the connection is over.
 func (f *iface) settleLater(e *ep) {
 	f.ending = append(f.ending, e)
 	f.look()
 }
 
-// service looks at sockets and processes, and does what they and earlier calls
-// brought up. Callbacks happen here.
+// service handles the events of sockets and processes, and work that earlier calls
+// queued. It invokes callbacks.
 func (f *iface) service() int {
 	f.attention = false
 	n, err := f.epoll.Wait(f.events[:], 0)
 	if err != nil {
-		f.d.logf("look at sockets", err)
+		f.d.logf("poll the sockets", err)
 	}
 	for _, ev := range f.events[:n] {
 		f.dispatch(ev)
@@ -91,6 +92,7 @@ func (f *iface) service() int {
 	return done
 }
 
+// dispatch handles an event of the epoll set.
 func (f *iface) dispatch(ev shmem.Event) {
 	id := uint32(ev.Data)
 	switch ev.Data & evMask {
@@ -112,7 +114,7 @@ func (f *iface) dispatch(ev shmem.Event) {
 	}
 }
 
-// settle reports connections that failed and releases those that nobody needs.
+// settle reports failed connections to UCP and releases connections that are done.
 func (f *iface) settle() int {
 	n := 0
 	for len(f.ending) > 0 {
@@ -127,6 +129,10 @@ func (f *iface) settle() int {
 	return n
 }
 
+// settleOne handles what has ended on e, in this order: a MIGRATE that could not be sent,
+// which counts as rejected; the peer's hang-up, after its messages on the socket and in the
+// rings are delivered; a failure; the end of the peer's messages. It releases e if it is
+// done. It returns the number of messages and reports.
 func (f *iface) settleOne(e *ep) int {
 	n := 0
 	if e.refused != machine.None {
@@ -139,7 +145,7 @@ func (f *iface) settleOne(e *ep) int {
 		e.lost()
 	}
 	if e.hungUp && e.dead == nil && !e.over {
-		n += f.startReads() // its accept may have come with its end
+		n += f.startReads() // ACCEPT may have arrived together with the hang-up
 		n += f.drainAll(e)
 		f.end(e)
 	}
@@ -158,22 +164,22 @@ func (f *iface) settleOne(e *ep) int {
 	return n + f.drop(e)
 }
 
-// end decides why a peer hung up.
+// end determines why the peer hung up.
 func (f *iface) end(e *ep) {
 	switch {
-	case e.dead != nil: // the last messages were garbage
+	case e.dead != nil: // its last messages were garbage
 	case e.m.State() == machine.Done:
 	case e.heardAll:
 		f.failLater(e, errOrderly)
 	case e.opened || !e.heardBye && !e.m.SaidBye():
 		f.failLater(e, errHungUp)
-	default: // one side was done, and the other had never sent
+	default: // one direction was closed and the other never used
 		e.over = true
 	}
 }
 
-// drainAll delivers all that the peer left; it writes no more, so that a ring's
-// worth is the most there can be.
+// drainAll delivers the messages in e's ring, at most one ring's capacity per ring
+// pair.
 func (f *iface) drainAll(e *ep) int {
 	n := 0
 	for most := e.cells(); n <= most && e.rx.Ready() && e.dead == nil; {
@@ -182,14 +188,14 @@ func (f *iface) drainAll(e *ep) int {
 	return n
 }
 
-// report tells the layer above that a connection ended, and hangs up: a socket
-// or process that has ended stays readable for as long as it is watched. It returns the
-// number of failures reported.
+// report disconnects a connection that has ended, and reports the end to UCP. Watched
+// descriptors of an ended socket or process would stay readable. It returns the number
+// of reports.
 func (f *iface) report(e *ep) int {
 	e.reported = true
 	f.chill(e)
 	if err := e.disconnect(); err != nil {
-		f.d.logf("hang up", err)
+		f.d.logf("disconnect", err)
 	}
 	var fail uct.Failure
 	if !e.parted && e.received() {
@@ -208,18 +214,18 @@ func (f *iface) report(e *ep) int {
 	return 1
 }
 
-// part tells the layer above that the peer, who still reads, sends no more: what
-// answers it by this very connection would else keep it for ever.
+// part reports to UCP that the peer sends no more but still receives. Otherwise an
+// endpoint that replies on this connection would keep it open forever.
 func (f *iface) part(e *ep) int {
 	e.parted = true
 	if !e.received() {
-		return 0 // of nobody whom it knows
+		return 0 // UCP does not know this source
 	}
 	f.handler.HandleFailure(uct.Failure{Source: e.source})
 	return 1
 }
 
-// drop releases a connection that is over.
+// drop reports and releases a connection that is over.
 func (f *iface) drop(e *ep) (n int) {
 	if !e.reported {
 		n = f.report(e)

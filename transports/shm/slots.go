@@ -8,7 +8,7 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// takeSlot gives the connection its place in the inbox.
+// takeSlot assigns a slot to the connection: its doorbell word and its source number.
 func (f *iface) takeSlot(e *ep) error {
 	if n := len(f.freeSlot); n > 0 {
 		e.slot = f.freeSlot[n-1]
@@ -28,7 +28,7 @@ func (f *iface) takeSlot(e *ep) error {
 	}
 	e.source = uint32(e.slot) + 1
 	f.peers[e.peer] = append(f.peers[e.peer], e)
-	// What the slot's last owner left would hide a hint that is equal to it.
+	// A doorbell equal to the previous owner's last one would not be noticed.
 	p := f.pageOf(e.slot)
 	p.seen[e.slot%inboxSlots] = 0
 	atomic.StoreUint64(&p.heads[e.slot%inboxSlots], 0)
@@ -36,19 +36,21 @@ func (f *iface) takeSlot(e *ep) error {
 	return nil
 }
 
+// addPage adds a doorbell page to the iface.
 func (f *iface) addPage() error {
 	in, err := newInbox()
 	if err != nil {
 		return err
 	}
 	f.pages = append(f.pages, page{in, make([]uint64, inboxSlots)})
-	f.look() // a sleeper has not armed this one
+	f.look() // an armed worker has not armed this page
 	return nil
 }
 
+// pageOf returns the doorbell page that holds slot.
 func (f *iface) pageOf(slot int) page { return f.pages[slot/inboxSlots] }
 
-// forget takes the connection out of everything that looks at it.
+// forget removes the connection from all lists that passes poll, and frees its slot.
 func (f *iface) forget(e *ep) {
 	f.chill(e)
 	f.slots[e.slot] = nil

@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// staleAge is how old a socket in UCX_SHM_SOCKET_DIR must be before it is
-	// tried: a young one may not listen yet.
+	// staleAge is the minimum age of a socket file that is probed. A younger socket may
+	// not listen yet.
 	staleAge = 10 * time.Second
-	// staleMost is how many are tried at a time.
+	// staleMost is the maximum number of files probed in one sweep.
 	staleMost = 64
 )
 
-// sweepSockets removes sockets of workers of this user that crashed: nobody
-// listens on them. A worker that lives sees a connection that says nothing.
+// sweepSockets removes the socket files of this user's workers on which no process
+// listens. A live worker sees a connection that closes without OPEN.
 func sweepSockets(dir string) {
 	names, err := os.ReadDir(dir)
 	if err != nil {
@@ -34,7 +34,7 @@ func sweepSockets(dir string) {
 		if err != nil || i.Mode()&os.ModeSocket == 0 || !isSocketName(n.Name()) {
 			continue
 		}
-		if time.Since(i.ModTime()) < staleAge { //nolint:forbidigo // a file's time is the wall clock's
+		if time.Since(i.ModTime()) < staleAge { //nolint:forbidigo // file times use the wall clock
 			continue
 		}
 		if tried++; tried > staleMost {
@@ -45,12 +45,12 @@ func sweepSockets(dir string) {
 		if err == nil {
 			_ = c.Close()
 		} else if errors.Is(err, unix.ECONNREFUSED) {
-			_ = os.Remove(path) // another may have been faster
+			_ = os.Remove(path) // another process may have removed it
 		}
 	}
 }
 
-// isSocketName reports whether a worker of ours may have made the file.
+// isSocketName reports whether name can be that of an iface's socket.
 func isSocketName(name string) bool {
 	digits, ok := strings.CutPrefix(name, socketPrefix)
 	b, err := hex.DecodeString(digits)

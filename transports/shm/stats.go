@@ -1,6 +1,6 @@
 package shm
 
-// What an iface counts. None of it is on the path of a single message.
+// Counters of an iface. None of them is updated on the fast path of a message.
 const (
 	statConnected = iota
 	statAccepted
@@ -19,17 +19,17 @@ const (
 )
 
 var statNames = [numStats]string{
-	statConnected:  "connected", // connections made
-	statAccepted:   "accepted",  // connections that peers made
-	statRefused:    "refused",   // connections refused, by either side
+	statConnected:  "connected", // connections initiated
+	statAccepted:   "accepted",  // connections that peers initiated
+	statRefused:    "refused",   // connections rejected, by either side
 	statFailed:     "failed",    // connections whose peer died or broke the protocol
-	statGarbage:    "garbage",   // of which for what it wrote
-	statNoResource: "no_room",   // sends that found no room
-	statPending:    "pending",   // tokens that waited for room
-	statHinted:     "hints",     // messages announced in the peer's inbox
-	statWoken:      "wakeups",   // sleeping peers woken
-	statCrossed:    "crossed",   // connections that both sides made at once
-	statMoved:      "moved",     // pairs of the peer's that a connection went on in
-	statNaps:       "naps",      // connections proposed to be put to sleep
+	statGarbage:    "garbage",   // invalid data in shared memory
+	statNoResource: "no_room",   // sends refused for lack of room
+	statPending:    "pending",   // operations queued for room
+	statHinted:     "hints",     // doorbells written
+	statWoken:      "wakeups",   // armed peers woken
+	statCrossed:    "crossed",   // crossed connects
+	statMoved:      "moved",     // migrations to a ring pair of the peer
+	statNaps:       "naps",      // SUSPEND proposals for idle connections
 	statRescued:    "rescued",   // messages that only the periodic scan found
 }

@@ -7,18 +7,24 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// settlePasses is for how many passes a connection that was watched is looked at
-// again: longer than a store of its peer takes to become visible.
+// settlePasses is the number of passes in which a demoted connection is still polled. It
+// takes longer than a store of the peer needs to become visible.
 const settlePasses = 256
 
-// A scan looks at no more than scanSlots connections at a time, scanSlices times
-// per scanEvery.
+// A scan polls at most scanSlots connections at a time, and at most scanSlices times in
+// scanEvery.
 const (
 	scanSlots  = 256
 	scanSlices = 8
 )
 
-// heat has e polled in each pass if there is room, or if another is stale.
+// heat promotes e to the hot connections, which every pass polls. If there is no room,
+// it demotes the one that is idle longest, provided that one is stale.
+//
+// A hot ring has its polled flag set, so its sender writes no doorbell. The other rings
+// are polled when their doorbell word changes (hints), for some passes after a demotion
+// (recheckAll), and by the periodic scan. So a doorbell that is lost in a transition delays a
+// message by at most one scan.
 func (f *iface) heat(e *ep) {
 	if e.watched || e.dead != nil {
 		return
@@ -43,8 +49,9 @@ func (f *iface) heat(e *ep) {
 	f.shape()
 }
 
-// chill ends the polling of e in each pass. Its peer may miss that and give no
-// hint of a message on its way, so it is looked at for a while longer.
+// chill demotes e: passes no longer poll its ring. The peer may not see that yet and
+// may write no doorbell for a message in flight. If e is still read, the caller queues
+// it for recheck, which polls it for settlePasses.
 func (f *iface) chill(e *ep) {
 	if !e.watched {
 		return
@@ -53,12 +60,12 @@ func (f *iface) chill(e *ep) {
 	e.chilled = f.passes
 	e.rx.Watch(false)
 	if i := slices.Index(f.hot, e); i >= 0 {
-		f.hot = append(f.hot[:i:i], f.hot[i+1:]...) // a new slice: a loop may run over the old one
+		f.hot = append(f.hot[:i:i], f.hot[i+1:]...) // a new slice: a loop may iterate over the old one
 	}
 	f.shape()
 }
 
-// recheckLater has e looked at in the next service.
+// recheckLater makes the next service poll e.
 func (f *iface) recheckLater(e *ep) {
 	if !e.rechecks {
 		e.rechecks = true
@@ -66,8 +73,8 @@ func (f *iface) recheckLater(e *ep) {
 	}
 }
 
-// recheckAll looks once more at connections that stopped being watched, and at
-// those that had more than one batch.
+// recheckAll polls connections that were demoted, and those with messages left after a
+// batch.
 func (f *iface) recheckAll() int {
 	n := 0
 	es := f.recheck
@@ -84,8 +91,8 @@ func (f *iface) recheckAll() int {
 	return n
 }
 
-// serve takes messages from a connection that is not watched, if there are any,
-// and has the rest looked at later.
+// serve drains a connection that is not hot, if it has messages, and promotes it. It
+// queues the connection for recheck if messages are left.
 func (f *iface) serve(e *ep, budget int) int {
 	if e.released || e.dead != nil || !e.rx.Ready() {
 		return 0
@@ -98,7 +105,7 @@ func (f *iface) serve(e *ep, budget int) int {
 	return n
 }
 
-// hints serves the connections of which one of k head words from c on changed.
+// hints drains the connections whose doorbell words changed, of k words from index c.
 func (f *iface) hints(c, k, budget int) int {
 	n := 0
 	for i := c; i < c+k && i < len(f.words); i++ {
@@ -107,7 +114,7 @@ func (f *iface) hints(c, k, budget int) int {
 			continue
 		}
 		f.seen[i] = v
-		// Anew each time: callbacks may have turned to another page.
+		// Computed anew in each round: callbacks may have selected another page.
 		slot := f.pageAt*inboxSlots + i
 		if slot < len(f.slots) && f.slots[slot] != nil {
 			n += f.serve(f.slots[slot], max(budget-n, 1))
@@ -116,9 +123,9 @@ func (f *iface) hints(c, k, budget int) int {
 	return n
 }
 
-// scan looks at every connection, whatever the hints say, once per scanEvery. A
-// look costs a few cache misses each, so thousands are taken in slices between
-// which messages are served, and in more time than that if need be.
+// scan polls all connections once per scanEvery, independent of doorbells. Each poll
+// costs a few cache misses. So it takes a slice at a time, messages are drained between
+// slices, and a scan of thousands of connections may take longer than scanEvery.
 func (f *iface) scan(now ucs.Time) int {
 	if f.scanAt == 0 {
 		if now.Sub(f.sweep) < f.scanEvery {
@@ -143,7 +150,7 @@ func (f *iface) scan(now ucs.Time) int {
 	return n
 }
 
-// shape chooses which head words an idle pass looks at: none while all
+// shape selects the doorbell words that idle passes poll. It selects none while all
 // connections are hot.
 func (f *iface) shape() {
 	f.cold, f.extra = 0, true
@@ -158,7 +165,7 @@ func (f *iface) shape() {
 	f.words, f.seen = p.heads[:used], p.seen[:used]
 }
 
-// nextPage moves the look at head words on.
+// nextPage selects the next doorbell page.
 func (f *iface) nextPage() {
 	if len(f.pages) > 1 && len(f.words) > 0 {
 		f.pageAt++
@@ -166,5 +173,5 @@ func (f *iface) nextPage() {
 	}
 }
 
-// live counts connections.
+// live returns the number of connections.
 func (f *iface) live() int { return len(f.slots) - len(f.freeSlot) }

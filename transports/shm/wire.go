@@ -8,20 +8,20 @@ import (
 	"github.com/goucx/goucx/wireup/machine"
 )
 
-// Messages of a connection's socket, little-endian:
+// Messages on a connection's socket, little-endian:
 //
 //	0  magic u32 | 4 version u16 | 6 kind u8 | 7 flags u8
 //	8  name of the sender's iface [8]
-//	16 slot u16 in the inbox page that comes with it | 18 reserved
-//	20 cells u32 | 24 bulk u32 (bytes) of each direction of the pair that comes with it
-//	28 pair u32 | 32 old u32, as the sender names them (wireup/machine) | 36 reserved
+//	16 slot u16 in the sender's doorbell page | 18 reserved
+//	20 cells u32 | 24 bulk u32 (bytes) of each ring of the ring pair in this message
+//	28 pair u32 | 32 old u32: ids in the sender's numbering (wireup/machine) | 36 reserved
 //	40 the sender's worker UUID [16]
-//	56 the sender's number of the connection u64
-//	64 reason (refuse alone)
+//	56 the sender's connection id u64
+//	64 reason (REJECT only)
 //
-// hello carries the pair, the initiator's inbox page and its wake pipe;
-// accept and yield carry the acceptor's page and wake pipe, accept also
-// the pair named old where there is one; offer carries the pair.
+// Descriptors: OPEN carries the ring pair, the initiator's doorbell page and its wake
+// pipe. ACCEPT and OPEN_CROSSED carry the acceptor's doorbell page and wake pipe; ACCEPT
+// also carries ring pair old, if that is set. MIGRATE carries the ring pair.
 const (
 	helloMagic   = 0x78637567 // "gucx"
 	helloVersion = 3
@@ -30,18 +30,19 @@ const (
 	maxHello     = helloLen + maxReason
 )
 
+// kind is the type of a message.
 type kind uint8
 
 const (
 	kindHello kind = iota + 1
 	kindAccept
-	// kindBye: the sender will not send by this connection any more.
+	// kindBye is CLOSE: the sender sends no more on this connection.
 	kindBye
-	// kindByeAll: nor will it receive; it hangs up.
+	// kindByeAll is SHUTDOWN: the sender closes its worker and disconnects.
 	kindByeAll
-	// kindRefuse: the acceptor does not take the connection; a reason follows.
+	// kindRefuse is REJECT: the acceptor rejects the connection; a reason follows.
 	kindRefuse
-	// The rest is as in wireup/machine.
+	// The other kinds are those of wireup/machine.
 	kindYield
 	kindOffer
 	kindTake
@@ -52,14 +53,14 @@ const (
 	numKinds
 )
 
-// kinds are the machine's words for them; bye-all and refuse are not among them.
+// kinds maps kinds to the machine's. SHUTDOWN and REJECT have no machine message.
 var kinds = [numKinds]machine.Kind{
 	kindHello: machine.Hello, kindAccept: machine.Accept, kindBye: machine.Bye, kindYield: machine.Yield,
 	kindOffer: machine.Offer, kindTake: machine.Take, kindDecline: machine.Decline,
 	kindNap: machine.Nap, kindAsleep: machine.Asleep, kindStay: machine.Stay,
 }
 
-// kindOf is the message that says k on the socket.
+// kindOf returns the kind that carries machine message k.
 func kindOf(k machine.Kind) kind {
 	for i, m := range kinds {
 		if m == k {
@@ -70,20 +71,22 @@ func kindOf(k machine.Kind) kind {
 }
 
 const (
-	// flagFence: the sender cannot put a barrier into its peers (membarrier), so
-	// they must put one between storing a message and looking whether it sleeps.
+	// flagFence: the sender cannot issue a barrier in its peers (membarrier). A peer
+	// must issue one between its store of a message and its load of the armed word.
 	flagFence = 1 << iota
-	// flagSeparate: the connection is one more beside another that is being made
-	// from the same side: it stays by itself whatever the peer initiated.
+	// flagSeparate: this connection never crosses with a connect of the peer. Another
+	// connection of the sender to this peer is opening or closing.
 	flagSeparate
-	// flagResume and flagClosing are machine.Msg's.
+	// flagResume and flagClosing are the flags of machine.Msg.
 	flagResume
 	flagClosing
 )
 
-// ifaceName identifies an iface on its host: random, and part of its socket's name.
+// ifaceName identifies an iface on its host. It is random and part of its socket name.
 type ifaceName [8]byte
 
+// hello is a message on a connection's socket, of any kind. The fields are those above;
+// pair, old, worker and conn carry the machine's part.
 type hello struct {
 	kind        kind
 	flags       uint8
@@ -96,7 +99,7 @@ type hello struct {
 	reason      string
 }
 
-// carry takes over what the machine says.
+// carry stores machine message m in h.
 func (h *hello) carry(m machine.Msg) {
 	h.pair, h.old, h.worker, h.conn = m.Pair, m.Old, m.Worker, m.From
 	if m.Resume {
@@ -107,7 +110,7 @@ func (h *hello) carry(m machine.Msg) {
 	}
 }
 
-// msg is what the machine hears.
+// msg returns the machine message in h.
 func (h *hello) msg() machine.Msg {
 	return machine.Msg{
 		Kind: kinds[h.kind], Worker: h.worker, From: h.conn, Pair: h.pair, Old: h.old,
@@ -115,7 +118,7 @@ func (h *hello) msg() machine.Msg {
 	}
 }
 
-// descriptors is how many come with the message.
+// descriptors returns the number of descriptors that accompany the message.
 func (h *hello) descriptors() int {
 	switch {
 	case h.kind == kindHello, h.kind == kindAccept && h.old != machine.None:
@@ -145,6 +148,7 @@ func (h *hello) append(b []byte) []byte {
 	return append(b, h.reason[:min(len(h.reason), maxReason)]...)
 }
 
+// parseHello decodes and validates a message, except for the geometry of its ring pair.
 func parseHello(b []byte) (h hello, err error) {
 	if len(b) < 8 || len(b) > maxHello {
 		return h, fmt.Errorf("connection message of %d bytes: %w", len(b), ucs.ErrInvalid)
@@ -179,7 +183,7 @@ func parseHello(b []byte) (h hello, err error) {
 		return h, fmt.Errorf("connection message of %d bytes, want %d: %w", len(b), helloLen, ucs.ErrInvalid)
 	}
 	if h.slot >= inboxSlots {
-		return h, fmt.Errorf("connection message names inbox slot %d of %d: %w", h.slot, inboxSlots, ucs.ErrInvalid)
+		return h, fmt.Errorf("connection message names doorbell slot %d of %d: %w", h.slot, inboxSlots, ucs.ErrInvalid)
 	}
 	return h, nil
 }

@@ -5,7 +5,14 @@ import (
 	"github.com/goucx/goucx/verbs"
 )
 
-// acked takes an acknowledgement that came from queue pair from.
+// Pending ACKs. A flow with a pending ACK becomes its peer's owed flow, so the next packet to
+// the peer carries the ACK. It is also listed in iface.owing. payOlder runs at each reading of
+// the clock and sends the ACKs that were listed before the previous one. So an ACK waits for
+// one to two intervals to be piggybacked. An urgent ACK is listed in iface.urgent, and
+// payUrgent sends it at the end of the pass.
+
+// acked processes an ACK of one of this side's flows, received from queue pair from. sel
+// is nil if the ACK is piggybacked.
 //
 // hot: BenchmarkAM.
 func (f *iface) acked(h *arq.Head, sel *arq.Selective, from verbs.QPN) {
@@ -35,8 +42,8 @@ func (f *iface) acked(h *arq.Head, sel *arq.Selective, from verbs.QPN) {
 	}
 }
 
-// owe notes that a flow is to be acknowledged: with what goes to its sender, else
-// at once or before long.
+// owe records that r has a pending ACK. The next packet to the peer carries it, unless a
+// flush sends it first. An urgent one is sent at the end of the pass.
 //
 // hot: BenchmarkAM.
 func (f *iface) owe(r *arq.Receiver) {
@@ -60,8 +67,8 @@ func (f *iface) list(r *arq.Receiver) {
 	}
 }
 
-// ride gives the acknowledgement that goes with a packet to p; 0: none. One that
-// tells of holes needs a packet of its own.
+// ride returns the ACK word to piggyback on a packet to p, or 0 if there is none. A flow
+// with out-of-order packets needs a selective ACK, which is a packet of its own.
 //
 // hot: BenchmarkAM.
 func (f *iface) ride(p *peer) uint64 {
@@ -73,7 +80,7 @@ func (f *iface) ride(p *peer) uint64 {
 	return r.Acknowledge(uint8(f.share))
 }
 
-// acknowledge sends what a flow owes in a packet of its own.
+// acknowledge sends the pending ACK of a flow in a packet of its own.
 func (f *iface) acknowledge(r *arq.Receiver) {
 	p := f.peers[r.Peer]
 	if !r.Owes() || p == nil || f.mux.Receiver(r.Own) != r {
@@ -89,6 +96,7 @@ func (f *iface) acknowledge(r *arq.Receiver) {
 	f.control(p, &h, f.scratch)
 }
 
+// payUrgent sends the ACKs that must not wait.
 func (f *iface) payUrgent() {
 	for _, r := range f.urgent {
 		r.Tag &^= hurried
@@ -97,7 +105,7 @@ func (f *iface) payUrgent() {
 	f.urgent = f.urgent[:0]
 }
 
-// payOlder acknowledges what has waited for company since the last time.
+// payOlder sends the ACKs that have been pending since before the previous call.
 func (f *iface) payOlder() {
 	for _, r := range f.older {
 		r.Tag &^= listed
@@ -106,14 +114,15 @@ func (f *iface) payOlder() {
 	f.older, f.owing = f.owing, f.older[:0]
 }
 
-// payAll acknowledges everything.
+// payAll sends all pending ACKs.
 func (f *iface) payAll() {
 	f.payUrgent()
 	f.payOlder()
 	f.payOlder()
 }
 
-// shareOut divides the receive buffers among the flows that use them.
+// shareOut divides the spare receive buffers among the flows that use them. When
+// nearly closed windows grow, the senders get an ACK at once.
 func (f *iface) shareOut() {
 	was, n := f.share, f.spare()
 	f.share = 0

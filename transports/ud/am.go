@@ -45,8 +45,8 @@ func (e *endpoint) AMUint64(id uct.AMID, hdr, v uint64) uct.Status {
 	return st
 }
 
-// AMZcopy gathers: what may have to be sent again must lie still until it is
-// acknowledged, and a packet's copy costs less than the wait for that.
+// AMZcopy copies the vectors into one packet. A retransmission needs the data unchanged
+// until it is acknowledged, and copying a packet costs less than that wait.
 func (e *endpoint) AMZcopy(id uct.AMID, hdr uint64, head []byte, v []uct.Vec, _ uct.Token) uct.Status {
 	f := e.f
 	n := 0
@@ -103,7 +103,7 @@ func (e *endpoint) CommitAM(n int) {
 	if e.resLen < 0 || n < 0 || n > e.resLen {
 		return
 	}
-	if e.status != ucs.OK { // failed meanwhile
+	if e.status != ucs.OK { // failed since ReserveAM
 		e.drop()
 		return
 	}
@@ -118,8 +118,8 @@ func (e *endpoint) Abort() {
 	e.drop()
 }
 
-// drop gives the open reservation back, if there is one. Only the user's calls do: until
-// then a message is written there.
+// drop frees the slot of the open reservation, if there is one. Only calls of the user do
+// that, since the user writes into the slot until CommitAM or Abort.
 func (e *endpoint) drop() {
 	if e.resLen >= 0 {
 		e.resLen = -1
@@ -127,7 +127,7 @@ func (e *endpoint) drop() {
 	}
 }
 
-// room finds memory for a packet of n bytes that may be sent now.
+// room allocates a slot for a packet of n bytes that can be sent now.
 //
 // hot: BenchmarkAM.
 func (e *endpoint) room(id uct.AMID, n int) (uint32, []byte, uct.Status) {
@@ -147,7 +147,8 @@ func (e *endpoint) room(id uct.AMID, n int) (uint32, []byte, uct.Status) {
 	return slot, f.tx.bytes(slot)[:n], ucs.OK
 }
 
-// noRoom is the slow half of room: it says why not, or makes some.
+// noRoom is the slow path of room. It starts the flow and reaps send completions. It
+// returns OK if a packet can be sent afterwards.
 //
 //go:noinline
 func (e *endpoint) noRoom(id uct.AMID, n int) uct.Status {
@@ -175,13 +176,14 @@ func (e *endpoint) refuse(n int) uct.Status {
 	return ucs.NoResource
 }
 
-// send sends the packet b in slot, whose message is in place.
+// send queues the packet b in slot and transmits what the window allows. The caller has
+// written the payload.
 //
 // hot: BenchmarkAM.
 func (e *endpoint) send(slot uint32, b []byte, id uct.AMID, hdr uint64) {
 	f := e.f
 	binary.LittleEndian.PutUint64(b[16:], hdr)
-	b[0] = byte(id) // until the packet is transmitted
+	b[0] = byte(id) // the AM ID, until transmit writes the header word
 	f.tx.setLen(slot, len(b))
 	f.tx.setReadBy(slot, 0)
 	if !e.busy {
@@ -196,7 +198,8 @@ func (e *endpoint) send(slot uint32, b []byte, id uct.AMID, hdr uint64) {
 	}
 }
 
-// resume is for the first message after a pause.
+// resume adds e to iface.busy and sets its timer. send calls it for the first message
+// after everything was acknowledged.
 //
 //go:noinline
 func (e *endpoint) resume() {
@@ -207,7 +210,7 @@ func (e *endpoint) resume() {
 	e.f.wakeAt(e.f.due)
 }
 
-// pump transmits what may be.
+// pump transmits packets while the window and the send queue have room.
 //
 // hot: BenchmarkAM.
 func (e *endpoint) pump() {
@@ -218,8 +221,8 @@ func (e *endpoint) pump() {
 	}
 }
 
-// transmit sends the packet in slot. An acknowledgement that the peer is owed rides
-// with it.
+// transmit sends the packet in slot, whose first header word is a. A pending ACK for the
+// peer is piggybacked on it.
 //
 // hot: BenchmarkAM.
 func (e *endpoint) transmit(slot uint32, a uint64) {
@@ -236,7 +239,7 @@ func (e *endpoint) transmit(slot uint32, a uint64) {
 	b := f.tx.bytes(slot)[:f.tx.len(slot)]
 	if f.tx.readBy(slot) > f.completed {
 		if f.reap(); f.tx.readBy(slot) > f.completed {
-			return // the device has not even sent it: lost, for all that the flow knows
+			return // The device has not sent the previous copy yet. For the flow this one counts as lost.
 		}
 	}
 	binary.LittleEndian.PutUint64(b, a|uint64(b[0]&(uct.NumAMIDs-1)))

@@ -12,7 +12,8 @@ import (
 	"github.com/goucx/goucx/verbs"
 )
 
-// Close tells all peers, and waits, bounded, until they have what was accepted.
+// Close notifies all peers. It waits a bounded time until they have acknowledged
+// everything that was accepted.
 func (f *iface) Close() error {
 	if f.depth > 0 {
 		return fmt.Errorf("close ud iface from one of its callbacks: %w", ucs.ErrBusy)
@@ -29,7 +30,7 @@ func (f *iface) Close() error {
 		}
 	}
 	f.closed, f.mux.Closed = true, true
-	f.depth++ // nothing is called from here on
+	f.depth++ // no callback runs from here on
 	f.lingerOn()
 	f.depth--
 	f.owner.Leave()
@@ -41,32 +42,33 @@ func (f *iface) Close() error {
 	return err
 }
 
-// goodbyeTime is how long a peer that shows no sign of life is waited for where
-// nothing but goodbyes is under way.
+// goodbyeTime is how long Close waits for a peer that sends nothing, if only Bye or End is
+// unacknowledged.
 const goodbyeTime = 100 * time.Millisecond
 
-// echoWait bounds how long Close waits for its own datagram. One is lost on a lossy link.
+// echoWait bounds how long Close waits for its own datagram, which a lossy link may drop.
 const echoWait = 5 * time.Millisecond
 
-// lingerOn says goodbye to those who send to us, until all who live have answered
-// and all that we sent them is acknowledged, or it has taken too long.
+// lingerOn sends Bye to the senders of all received flows, and repeats it. It returns when
+// every responsive peer has answered and everything sent is acknowledged, or after the
+// time-out.
 //
-// It sends itself a datagram: when that comes, every connect that had arrived before has
-// been answered.
+// It also sends a datagram to its own queue pair. Every Connect that arrived earlier has
+// been answered by the time that datagram is received.
 func (f *iface) lingerOn() {
 	now := ucs.Now()
 	echoEnd := now.Add(echoWait)
 	if ah, err := f.d.PD().CreateAH(f.self.port.AH(1)); err == nil {
-		echo := arq.ByeAnswer(&arq.Head{}) // to no flow
+		echo := arq.ByeAnswer(&arq.Head{}) // To is no flow
 		f.control(&peer{addr: f.self, ah: ah.ID()}, &echo, nil)
 		f.flushPosts()
-		_ = ah.Close() // what was posted goes out
+		_ = ah.Close() // what was posted is still sent
 	} else {
 		echoEnd = 0
 	}
 	began, end, bye := now, now.Add(f.linger), now
-	alive := map[verbs.QPN]ucs.Time{} // when they were heard last
-	silent := map[*endpoint]bool{}    // asked in vain before
+	alive := map[verbs.QPN]ucs.Time{} // time of the last packet from each queue pair
+	silent := map[*endpoint]bool{}    // several probes were unanswered before
 	for _, e := range f.eps {
 		if e != nil && e.s.Silent() {
 			silent[e] = true
@@ -88,7 +90,7 @@ func (f *iface) lingerOn() {
 				}
 			}
 			f.arrived(f.wcs[:n])
-			for _, d := range f.queue[f.handed:] { // nobody wants it any more
+			for _, d := range f.queue[f.handed:] { // no handler is called any more
 				if d.Flags&markEnd == 0 {
 					f.free = append(f.free, uint32(d.Handle))
 				}
@@ -114,8 +116,8 @@ func (f *iface) lingerOn() {
 	}
 }
 
-// awaits reports whether somebody is still to answer: those to whom messages are
-// under way, unless they were asked in vain before, and those who live.
+// awaits reports whether Close must wait longer. It waits for endpoints with
+// unacknowledged messages, unless they were silent before, and for responsive peers.
 func (f *iface) awaits(silent map[*endpoint]bool, lives func(*peer) bool) (yes bool) {
 	for _, e := range f.eps {
 		if e != nil && !e.gone && (!silent[e] && e.s.Unread() || lives(e.p)) {
@@ -128,7 +130,7 @@ func (f *iface) awaits(silent map[*endpoint]bool, lives func(*peer) bool) (yes b
 	return yes
 }
 
-// release gives everything back.
+// release frees all resources.
 func (f *iface) release() (err error) {
 	if f.owner != nil {
 		err = nic.CloseOwner(f.owner)

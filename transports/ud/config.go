@@ -28,7 +28,7 @@ var settings = config.Table{Section: "ud", Settings: []config.Setting{
 	txQueueLen, rxQueueLen, maxWindow, timeout, keepalive, timerTick, linger,
 }}
 
-// flowConfig is what the settings say about flows.
+// flowConfig returns the configuration of all flows for the settings in s.
 func flowConfig(s *config.Set) arq.Config {
 	c := arq.Default
 	c.Window = uint32(maxWindow.Get(s))

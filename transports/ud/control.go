@@ -6,10 +6,10 @@ import (
 	"github.com/goucx/goucx/verbs"
 )
 
-// doubts is how many flows a peer that opens one is asked for at most.
+// doubts is the largest number of flows that one accepted Connect causes to be probed.
 const doubts = 16
 
-// heard takes a packet that is not numbered, of completion w.
+// heard processes a control packet, whose completion is w.
 func (f *iface) heard(h *arq.Head, body []byte, w *verbs.WC) {
 	from := w.SrcQP
 	switch h.ID() {
@@ -47,7 +47,7 @@ func (f *iface) heard(h *arq.Head, body []byte, w *verbs.WC) {
 	}
 }
 
-// answered takes what the acceptor of one of our flows says.
+// answered processes an Accept, Refuse or Bye of a flow that this side sends.
 func (f *iface) answered(h *arq.Head, from verbs.QPN) {
 	s := f.mux.Sender(h.AckOf())
 	if s == nil {
@@ -65,7 +65,7 @@ func (f *iface) answered(h *arq.Head, from verbs.QPN) {
 	if h.ID() == arq.Bye {
 		answer := arq.ByeAnswer(h)
 		f.control(e.p, &answer, nil)
-		f.acked(h, nil, from) // it says what has arrived
+		f.acked(h, nil, from) // a Bye carries an ACK
 	}
 	if f.mux.Answered(h, f.now) == nil {
 		return
@@ -77,8 +77,8 @@ func (f *iface) answered(h *arq.Head, from verbs.QPN) {
 	}
 }
 
-// offered answers a peer that asks for a flow, at the address that the packet came from
-// and nowhere else.
+// offered processes a Connect. It replies only if the address in the packet is that of its
+// sender. So no reply goes to a third party.
 func (f *iface) offered(h *arq.Head, body []byte, w *verbs.WC) {
 	var a address
 	if a.parseBoth(body) != nil {
@@ -102,7 +102,7 @@ func (f *iface) offered(h *arq.Head, body []byte, w *verbs.WC) {
 	if made != nil {
 		p.ins++
 		if !f.halfOpen.Admit(a.port.Source(), f.now, f.giveUp) {
-			f.stats.Inc(statPassedOver) // the peer says it again
+			f.stats.Inc(statPassedOver) // the peer retransmits Connect
 			f.forgetReceiver(made)
 			return
 		}
@@ -121,13 +121,13 @@ func (f *iface) offered(h *arq.Head, body []byte, w *verbs.WC) {
 	}
 }
 
-// giveUp forgets a flow by which nothing has come.
+// giveUp removes a half-open flow to make room for another.
 func (f *iface) giveUp(r *arq.Receiver) {
 	f.stats.Inc(statGivenUp)
 	f.forgetReceiver(r)
 }
 
-// confirmed notes that the sender of r has its accept.
+// confirmed marks r as no longer half-open, since its sender has received Accept.
 func (f *iface) confirmed(r *arq.Receiver) {
 	if r.Tag&halfOpen != 0 {
 		r.Tag &^= halfOpen
@@ -135,8 +135,9 @@ func (f *iface) confirmed(r *arq.Receiver) {
 	}
 }
 
-// doubt asks p, which opens a flow, for those to it: one that it has forgotten fails here
-// before anything that answers the new one goes by it. Of very many it asks for the oldest.
+// doubt probes the flows to p, which has just opened a flow. A flow that p does not know
+// any more fails before a reply to the new flow's messages is sent on it. With very many
+// flows, only the oldest are probed.
 func (p *peer) doubt() {
 	for _, e := range p.eps[:min(len(p.eps), doubts)] {
 		if e.status == ucs.OK && e.s.State() == arq.Open {
@@ -145,8 +146,8 @@ func (p *peer) doubt() {
 	}
 }
 
-// unknown tells the sender of a packet that its flow is not here, where we know
-// how to reach it.
+// unknown sends Unknown to the sender of a packet whose flow does not exist here. It does
+// nothing if no peer has that queue pair.
 //
 //go:noinline
 func (f *iface) unknown(h *arq.Head, from verbs.QPN) {
@@ -157,8 +158,8 @@ func (f *iface) unknown(h *arq.Head, from verbs.QPN) {
 	}
 }
 
-// known finds a peer by its queue pair. It looks at many, so it does so a few times
-// only between looks at the clock.
+// known returns a peer by its queue pair number. It searches all peers, so the number of
+// searches between two readings of the clock is bounded.
 func (f *iface) known(from verbs.QPN) *peer {
 	if f.searches++; f.searches > 8 {
 		return nil
@@ -171,7 +172,7 @@ func (f *iface) known(from verbs.QPN) *peer {
 	return nil
 }
 
-// clock does what is due at a time.
+// clock runs the work that depends on time: ACKs, timers, the sweep.
 func (f *iface) clock(now ucs.Time) {
 	late := now.Sub(f.now) > f.conf.MinRTO/2
 	f.now, f.searches = now, 0
@@ -183,7 +184,7 @@ func (f *iface) clock(now ucs.Time) {
 	}
 	switch {
 	case f.closed:
-	case late: // we have not looked: what has come in time is to be taken in first
+	case late: // Progress was not called for a while. Packets that arrived in time are received first.
 		f.due = max(f.due, now.Add(f.conf.MinRTO/2))
 	case now >= f.due:
 		f.timers()
@@ -192,10 +193,10 @@ func (f *iface) clock(now ucs.Time) {
 		f.sweep(now)
 	}
 	f.owner.Poll(now)
-	f.wakeAt(now.Add(watchdog)) // for the case that the program stops polling
+	f.wakeAt(now.Add(watchdog)) // in case the program stops polling
 }
 
-// timers looks at the flows that have something under way.
+// timers services the endpoints in iface.busy and sets iface.due.
 func (f *iface) timers() {
 	due := never
 	for i := 0; i < len(f.busy); {
@@ -214,7 +215,7 @@ func (f *iface) timers() {
 	f.due = due
 }
 
-// tick does what a flow wants done by now.
+// tick runs the expired timer of a flow.
 func (f *iface) tick(e *endpoint) {
 	switch act := e.s.Tick(f.now); act {
 	case arq.Nothing:
@@ -235,8 +236,8 @@ func (f *iface) tick(e *endpoint) {
 	e.pump()
 }
 
-// sweep looks at all flows: those at rest ask now and then whether their peer
-// lives, receivers notice that it does not.
+// sweep services all flows. Idle senders probe their peer when keepalive is due. Receivers
+// whose sender has been silent too long are removed.
 func (f *iface) sweep(now ucs.Time) {
 	f.swept = now
 	for _, e := range f.eps {

@@ -1,21 +1,21 @@
-// Package ud is the transport of unreliable datagrams made reliable: one queue
-// pair per interface reaches every peer, so a connection costs a few hundred bytes
-// and no queue pair. It carries active messages of up to one packet each, without
-// put, get and atomics, and its endpoints need the peer's address only, which is
-// why connections of other transports are agreed on over it.
+// Package ud implements the transport of reliable active messages over unreliable
+// datagrams. One UD queue pair per interface reaches every peer, so a connection needs a
+// few hundred bytes and no queue pair of its own. An active message has at most one
+// packet. There is no put, get or atomic operation. An endpoint needs only the peer's
+// address, so other transports exchange their connection messages over ud.
 //
-// Package arq decides what is sent again, acknowledged and given up; this package
-// is its hands: memory, queue pair, clock, callbacks. An endpoint is a flow of its
-// own, opened by its first message. Its messages are copied into registered memory,
-// where they lie until they are acknowledged: every form of sending is done when it
-// returns.
+// Package arq decides which packets are retransmitted and acknowledged, and when a flow
+// fails. This package provides memory, the queue pair, the clock and the callbacks. An
+// endpoint is one flow, which its first message opens. Every send copies the message into
+// registered memory, where it stays until it is acknowledged. So every form of send has
+// completed locally when it returns.
 //
-// # Who does the work
+// # Progress and the async goroutine
 //
-// Progress does all of it. While the program computes, the async goroutine does
-// what needs no callback: it takes in what arrives (bounded, for the handler of the
-// next Progress), acknowledges, sends again, and answers those who ask whether we
-// live. docs/ud.md tells more; docs/wire/ud.md has the bytes.
+// Progress does all work. While the program computes, the async goroutine does the part
+// that calls no handler. It receives packets up to a bound and queues them for the next
+// Progress. It also sends ACKs, retransmits, and replies to liveness probes. docs/ud.md
+// has the details, docs/wire/ud.md the packet formats.
 //
 // Start reading at iface.go and progress.go.
 package ud

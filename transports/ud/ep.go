@@ -11,23 +11,24 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// endpoint is a flow to a peer. After Close it lives until what it accepted has
-// arrived.
+// endpoint is a flow to a peer. status is OK until the endpoint is closed, is canceled or
+// fails. The flow may exist longer: after Close, until everything accepted is acknowledged.
 type endpoint struct {
 	noRMA
 	f *iface
 	s *arq.Sender
 	p *peer
-	// gate is what operations answer: OK, or NoResource while tokens wait, or status.
+	// gate is the status that operations return: OK, NoResource while the pending queue is
+	// not empty, or status.
 	gate   uct.Status
 	status uct.Status
 	resID  uct.AMID // of the open reservation
-	want   int      // length of the packet that found no room last
-	// shortAt is iface.passes then, and one.
+	want   int      // length of the last packet that got NoResource
+	// shortAt is iface.passes+1 at that time.
 	shortAt uint32
-	busy    bool // among iface.busy
-	waits   bool // among iface.waiting
-	gone    bool // the flow is over and forgotten
+	busy    bool // in iface.busy
+	waits   bool // in iface.waiting
+	gone    bool // the flow has ended and was removed from the Mux
 
 	resHdr uint64
 	resLen int // of the open reservation; -1: none
@@ -36,10 +37,10 @@ type endpoint struct {
 	num     arq.Flow
 	pend    pending.Queue
 	flushes []flush
-	err     error // of the failure to be reported
+	err     error // the failure to be reported
 }
 
-// flush is a token that waits for all before a sequence number.
+// flush is a remote flush. It completes when all packets before seq are acknowledged.
 type flush struct {
 	seq arq.Seq
 	t   uct.Token
@@ -79,7 +80,7 @@ func (e *endpoint) start() {
 	f.tick(e)
 }
 
-// work has the timers look at e.
+// work adds e to iface.busy and has its timer set.
 func (e *endpoint) work() {
 	f := e.f
 	if !e.busy {
@@ -90,7 +91,7 @@ func (e *endpoint) work() {
 	f.wakeAt(f.due)
 }
 
-// forget ends the flow, which is Done or Failed.
+// forget frees the slots and the number of a flow that is Done or Failed.
 func (e *endpoint) forget() {
 	f := e.f
 	if e.gone {
@@ -107,7 +108,8 @@ func (e *endpoint) forget() {
 	f.part(e.p)
 }
 
-// settle follows the flow's state: flushes that have ended, the end.
+// settle completes the flushes that are acknowledged, and ends a flow that is Done or
+// Failed. It is called after each change of the flow's state.
 func (e *endpoint) settle() {
 	n := 0
 	for n < len(e.flushes) && e.s.Acknowledged(e.flushes[n].seq) {
@@ -126,7 +128,8 @@ func (e *endpoint) settle() {
 	}
 }
 
-// fail reports a flow that failed, unless its owner has closed it.
+// fail ends a failed flow and queues the report of the failure. A closed endpoint's
+// failure is not reported.
 func (e *endpoint) fail() {
 	f := e.f
 	if r := e.s.Reason(); r != arq.Closed {
@@ -144,8 +147,8 @@ func (e *endpoint) fail() {
 	}
 }
 
-// shut ends operations with status st, and flushes that wait too. An open reservation
-// stays.
+// shut makes all further operations return st and completes the waiting flushes. An open
+// reservation keeps its slot.
 func (e *endpoint) shut(st uct.Status) {
 	end := st
 	if st == ucs.Closed {
@@ -158,7 +161,7 @@ func (e *endpoint) shut(st uct.Status) {
 	e.status, e.gate = st, st
 }
 
-// end notes that an operation ended.
+// end queues the completion of an operation.
 func (f *iface) end(t uct.Token, st uct.Status) {
 	if t != 0 {
 		f.events = append(f.events, uct.Event{Token: t, Status: st})
@@ -166,7 +169,7 @@ func (f *iface) end(t uct.Token, st uct.Status) {
 	}
 }
 
-// Flush ends at once, but a remote one: that waits for acknowledgements.
+// Flush completes at once, except FlushRemote, which waits for acknowledgements.
 func (e *endpoint) Flush(k uct.FlushKind, t uct.Token) uct.Status {
 	f := e.f
 	if !f.enter() {
@@ -193,7 +196,7 @@ func (e *endpoint) Flush(k uct.FlushKind, t uct.Token) uct.Status {
 	return ucs.InProgress
 }
 
-// Fence has nothing to do: an endpoint keeps order.
+// Fence does nothing, since an endpoint delivers in order.
 func (e *endpoint) Fence() uct.Status {
 	e.f.enterWait()
 	defer e.f.leave()
@@ -207,8 +210,8 @@ func (e *endpoint) Connecting() bool {
 	return !e.gone && e.s.State() == arq.Opening
 }
 
-// Check asks the peer. It answers from what is known; silence fails the endpoint
-// later.
+// Check sends the peer a liveness probe and returns the current status. If the peer does
+// not reply, the endpoint fails later.
 func (e *endpoint) Check(uct.Token) uct.Status {
 	f := e.f
 	if !f.enter() {
@@ -224,7 +227,7 @@ func (e *endpoint) Check(uct.Token) uct.Status {
 	return e.status
 }
 
-// finish sends the end of the flow behind what was accepted.
+// finish sends an End after all accepted packets. It removes a flow that never started.
 func (e *endpoint) finish(reason uint8) {
 	if e.gone || e.s.Ended() {
 		return
@@ -240,7 +243,7 @@ func (e *endpoint) finish(reason uint8) {
 	e.work()
 }
 
-// Close gives the endpoint up. What was accepted still arrives.
+// Close closes the endpoint. Accepted messages are still delivered.
 func (e *endpoint) Close() {
 	f := e.f
 	f.enterWait()
@@ -257,7 +260,7 @@ func (e *endpoint) Close() {
 	}
 }
 
-// noRMA are the operations that ud does not carry.
+// noRMA implements the operations that ud does not support.
 type noRMA struct{}
 
 func (noRMA) PutShort([]byte, uint64, uct.RKey) uct.Status            { return ucs.Unsupported }

@@ -8,12 +8,20 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// A peer that closes or falls silent ends an endpoint to it and a flow from it. They
-// are reported together, once, after the last message: as the connection that they
-// are to the layer above. Where there are several of one kind, they go in pairs.
+// When a peer closes or stops answering, the endpoints to it and the flows from it fail.
+// The layer above sees an endpoint and a source as one connection.
+//
+// Invariant: when a peer closes its interface or stops responding, an endpoint and a source
+// are reported once, in one uct.Failure. This happens after the last message of the source:
+// the report is an entry of iface.queue with flag markEnd, behind the source's messages.
+//
+// If a peer has several endpoints or sources, they are paired in the order in which they
+// end. An endpoint that the peer has closed waits in peer.parting for the end of a flow
+// from the peer. If no flow of that peer delivered a message, the endpoint is reported
+// alone, from iface.failing.
 
-// queueEnd has the end of a flow reported after its last message, and with it that
-// of e; nil: of an endpoint that waits for that, if one does.
+// queueEnd queues the report of the end of flow r after its last message. The report
+// includes e. If e is nil, it includes the first endpoint of peer.parting, if there is one.
 func (f *iface) queueEnd(r *arq.Receiver, why uint64, e *endpoint) {
 	p := f.peers[r.Peer]
 	if r.Tag&counted == 0 {
@@ -37,7 +45,7 @@ func (f *iface) queueEnd(r *arq.Receiver, why uint64, e *endpoint) {
 	f.more = true
 }
 
-// Why a flow ended.
+// Reasons for the end of a flow.
 const (
 	endInOrder uint64 = iota
 	endSilent
@@ -49,15 +57,15 @@ var endErrs = [...]error{
 	endDisconnected: fmt.Errorf("%w: this side ended the connection", ucs.ErrPeerFailed),
 }
 
-// flowEnded reports it, after the operations that ended with it, and returns their
-// number and one more.
+// flowEnded completes the operations that ended with the flow, then reports its end. It
+// returns the number of completions plus one.
 func (f *iface) flowEnded(d *uct.Desc) (n int) {
 	n = f.tell() + 1
 	f.came.Add(-1)
 	fail := uct.Failure{Source: d.Source, Err: endErrs[d.Header]}
 	if e := f.partners[d.Source]; e != nil {
 		delete(f.partners, d.Source)
-		if e.status == ucs.PeerFailed { // else it was closed meanwhile
+		if e.status == ucs.PeerFailed { // else it was closed since
 			fail.Endpoint = e
 		}
 	}
@@ -65,8 +73,8 @@ func (f *iface) flowEnded(d *uct.Desc) (n int) {
 	return n
 }
 
-// Disconnect: see uct.Iface. The sender hears it at once; where that is lost, with the
-// answer to what it sends next.
+// Disconnect: see uct.Iface. It sends Unknown to the flow's sender at once. If that is
+// lost, the reply to the sender's next packet is Unknown too.
 func (f *iface) Disconnect(source uint32) {
 	f.enterWait()
 	defer f.leave()
@@ -83,8 +91,8 @@ func (f *iface) Disconnect(source uint32) {
 	}
 }
 
-// failTogether has the failure of e reported with the end of a flow from the same
-// peer; false: there is none, or that goes on.
+// failTogether has the failure of e reported together with the end of a flow from the same
+// peer. It returns false if there is no such flow, or if the flow continues.
 func (f *iface) failTogether(e *endpoint) bool {
 	why := e.s.Reason()
 	if why != arq.Closed && why != arq.Silent {
@@ -101,7 +109,7 @@ func (f *iface) failTogether(e *endpoint) bool {
 	if n <= len(e.p.parting) {
 		return false
 	}
-	if why == arq.Closed { // its end is on its way
+	if why == arq.Closed { // the End of a flow from the peer will arrive
 		e.p.parting = append(e.p.parting, e)
 		return true
 	}
@@ -110,8 +118,8 @@ func (f *iface) failTogether(e *endpoint) bool {
 	return true
 }
 
-// doubted reports whether an endpoint to p waits for a sign of life: its failure will
-// tell of the flows from p too.
+// doubted reports whether an endpoint to p has an unanswered probe. If that endpoint
+// fails, its report includes the flows from p.
 func (p *peer) doubted() bool {
 	for _, e := range p.eps {
 		if e.status == ucs.OK && e.s.Asked() {
@@ -121,8 +129,8 @@ func (p *peer) doubted() bool {
 	return false
 }
 
-// closedBy ends an endpoint to p, which closes and has sent the end of a flow; nil:
-// none is open.
+// closedBy fails an open endpoint to p, which has closed its interface: a flow from p
+// ended with EndAll. It returns nil if no endpoint is open.
 func (f *iface) closedBy(p *peer) *endpoint {
 	if len(p.parting) > 0 {
 		return nil
@@ -132,7 +140,7 @@ func (f *iface) closedBy(p *peer) *endpoint {
 			continue
 		}
 		if e.s.To() != 0 {
-			f.control(p, &arq.Head{A: e.s.Farewell()}, nil) // p need not say bye
+			f.control(p, &arq.Head{A: e.s.Farewell()}, nil) // makes p's Bye unnecessary
 		}
 		e.s.Fail(arq.Closed)
 		e.forget()

@@ -16,69 +16,75 @@ import (
 )
 
 const (
-	// grhLen is the area before each datagram.
+	// grhLen is the length in bytes of the GRH area in front of each received datagram.
 	grhLen = 40
-	// maxHead and maxVec bound AMZcopy.
+	// maxHead and maxVec are AMZcopy's limits: bytes of header and number of vectors.
 	maxHead = 256
 	maxVec  = 16
-	// pollBatch is the most packets taken in at once, refill the number of receives
-	// posted at once.
+	// pollBatch is the largest number of completions per poll, refill the largest number of
+	// receives per post.
 	pollBatch = 64
 	refill    = 16
-	// firstReceives are posted before there is a peer, the others with the first.
+	// firstReceives is the number of receives posted before there is a peer. The first
+	// peer causes the others to be posted.
 	firstReceives = 32
 )
 
 // iface is a worker's interface on a port: one queue pair, and the flows over it.
-// It is used inside owner alone: by the worker's calls, or by a section of the
-// async goroutine.
+//
+// Concurrency: fields that change are accessed only inside owner, either by the worker's
+// calls or by a section of the async goroutine. Callbacks run inside too. Exceptions are
+// came, which is atomic, and active and closed, which only the worker's goroutine writes.
+//
+// Invariant: a receive buffer taken from rx is either posted, in free, in queue, held out of
+// order by a Receiver, or retained by the layer above.
 type iface struct {
-	// What a pass reads.
+	// Fields that every pass reads.
 	recvCQ verbs.CQ
 	owner  *async.Owner
-	depth  int // of Progress and callbacks: inside already
+	depth  int // nested calls inside owner: Progress, ResumePending, Close; 0: the worker is outside
 	passes uint32
-	more   bool // rest has work
-	armed  bool // an event of recvCQ is asked for, or there
+	more   bool // the next pass calls rest
+	armed  bool // an event of recvCQ was requested, and may have been generated
 	now    ucs.Time
 	mux    *arq.Mux
 	rx     *nic.Slab
 	peers  []*peer
-	queue  []uct.Desc // in order, to be handed over
-	handed int        // of them
+	queue  []uct.Desc // received, in order of delivery
+	handed int        // number of entries at the front of queue that were delivered
 	free   []uint32   // receive buffers that are not posted
-	kept   int        // that the layer above keeps
-	most   int        // that it may keep
+	kept   int        // receive buffers that the layer above retains
+	most   int        // limit of kept
 	wcs    [pollBatch]verbs.WC
 
 	queuePair
 	tx    slots
-	sends int      // of each kind in tx
-	limbo []limbo  // acknowledged while the device might still read them
-	freed []uint32 // what Acked gave back
+	sends int      // slots of each size in tx
+	limbo []limbo  // acknowledged slots that the device may still read
+	freed []uint32 // reused buffer for the result of arq.Sender.Acked
 
-	eps        []*endpoint // by arq.Sender.Tag
+	eps        []*endpoint // indexed by arq.Sender.Tag
 	freeEps    []uint32
-	busy       []*endpoint // with packets under way, or opening
-	due        ucs.Time    // when to look at them
-	owing      []*arq.Receiver
-	older      []*arq.Receiver // owe since the last look
-	urgent     []*arq.Receiver
-	share      int      // window of each flow that is received
-	flowing    int      // flows that got something since the last sweep
-	lens       []uint16 // of held packets, by receive buffer
-	holding    int      // receive buffers with packets that came early
+	busy       []*endpoint     // endpoints with unacknowledged packets, or opening
+	due        ucs.Time        // earliest deadline of the endpoints in busy
+	owing      []*arq.Receiver // flows with a pending ACK, since the last flush
+	older      []*arq.Receiver // flows with a pending ACK, since the flush before that
+	urgent     []*arq.Receiver // flows whose pending ACK must not wait
+	share      int             // window that ACKs advertise to each sender
+	flowing    int             // flows by which a packet was received since the last sweep
+	lens       []uint16        // lengths of out-of-order packets, indexed by receive buffer
+	holding    int             // receive buffers that hold out-of-order packets
 	silent     []*arq.Receiver
 	halfOpen   nic.HalfOpen[*arq.Receiver]
 	scratch    []byte
 	searches   int
 	onAlarm    func(ucs.Time)
 	sweepEvery time.Duration
-	waiting    []*endpoint // with pending tokens
-	offerAt    uint        // where in waiting ResumePending starts
+	waiting    []*endpoint // endpoints with pending operations
+	offerAt    uint        // index in waiting at which ResumePending starts
 	events     []uct.Event
-	failing    []*endpoint          // to be reported
-	partners   map[uint32]*endpoint // to be reported with the end of a flow, by its Desc.Source
+	failing    []*endpoint          // endpoints whose failure is to be reported
+	partners   map[uint32]*endpoint // endpoints reported together with the end of a flow, by the flow's Desc.Source
 	swept      ucs.Time
 
 	d        *nic.Domain
@@ -89,7 +95,7 @@ type iface struct {
 	conf     arq.Config
 	stats    *stats.Set
 	group    *stats.Group
-	counters string // what group calls stats
+	counters string // name of stats in group
 	names    map[uint64]*peer
 	ahs      map[verbs.AHAttr]*handle
 	freeIdx  []uint32
@@ -97,17 +103,17 @@ type iface struct {
 	channel  verbs.CompChannel
 	wake     *nic.Wake
 	alarm    async.Timer
-	alarmAt  ucs.Time // 0: not set
-	asleep   bool     // Arm was called: what a section takes in must wake
+	alarmAt  ucs.Time // 0: the alarm is not set
+	asleep   bool     // Arm succeeded: a section that receives something signals wake
 	active   int
-	came     atomic.Int32 // connections that peers made
+	came     atomic.Int32 // connections from peers; atomic, since ActiveEndpoints reads it outside owner
 	threads  int
 	linger   time.Duration
 	closed   bool
 	watched  bool // uct.IfaceConfig.Unattended is set
 }
 
-// limbo is a slot that is free when the device has read it.
+// limbo is an acknowledged slot. It becomes free once work request by has completed.
 type limbo struct {
 	slot uint32
 	by   uint64
@@ -175,7 +181,8 @@ func (f *iface) open(port uint8, c uct.IfaceConfig) (err error) {
 	return f.openAsync(c.Unattended)
 }
 
-// stock makes what an interface with peers needs.
+// stock allocates the send slots and posts all receives. It is called for each new peer
+// and does nothing after the first.
 func (f *iface) stock() error {
 	if err := f.tx.stock(f.thread.PD, f.sends, f.self.port.MTU.Bytes()); err != nil {
 		return err
@@ -186,7 +193,7 @@ func (f *iface) stock() error {
 	return nil
 }
 
-// receive posts up to n receives more.
+// receive posts up to n more receives.
 func (f *iface) receive(n int) {
 	for range n {
 		i, ok := f.rx.Take()
@@ -198,14 +205,14 @@ func (f *iface) receive(n int) {
 	f.repost()
 }
 
-// attrOf describes an interface whose messages are up to n bytes.
+// attrOf returns the attributes of an interface whose messages have at most n bytes.
 func attrOf(n int) uct.IfaceAttr {
 	return uct.IfaceAttr{
 		Ops: uct.OpsAM | uct.OpFlushLocal | uct.OpFlushRemote | uct.OpFlushCancel | uct.OpFence | uct.OpPending | uct.OpCheck,
 		AM:  uct.Limit{Short: n, Bcopy: n, MaxZcopy: n - maxHead, MaxVec: maxVec, MaxHead: maxHead},
-		// Messages of the peer's are looked at by progress.
+		// The peer's messages are processed by Progress.
 		Connect: uct.ConnectToIface, Events: uct.EventRecv | uct.EventSend, PeerFailure: true,
-		// Estimates, not measured on a quiet machine yet.
+		// These are estimates, not measured on a quiet machine.
 		Est: uct.Estimate{Dedicated: 1500 << 20, LatencyNS: 2500, OverheadNS: 120},
 	}
 }
@@ -213,10 +220,10 @@ func attrOf(n int) uct.IfaceAttr {
 // Attr: see uct.Iface.
 func (f *iface) Attr() *uct.IfaceAttr { return &f.attr }
 
-// DeviceAddress is the port's.
+// DeviceAddress appends the address of the port.
 func (f *iface) DeviceAddress(b []byte) []byte { return append(b, f.device...) }
 
-// Address is the queue pair's.
+// Address appends the address of the queue pair.
 func (f *iface) Address(b []byte) []byte { return f.self.append(b) }
 
 // Reachable: see uct.Iface.
@@ -230,12 +237,12 @@ func (f *iface) Reachable(a uct.Address) (bool, string) {
 
 func (f *iface) reaches(to *address) (bool, string) {
 	if to.port.MTU < f.self.port.MTU {
-		return false, fmt.Sprintf("peer's packets carry %d bytes, ours %d", to.port.MTU.Bytes(), f.self.port.MTU.Bytes())
+		return false, fmt.Sprintf("peer's MTU is %d bytes, local MTU is %d", to.port.MTU.Bytes(), f.self.port.MTU.Bytes())
 	}
 	return f.self.port.Reaches(&to.port)
 }
 
-// NewEndpoint makes a flow, which opens with its first message.
+// NewEndpoint creates an endpoint. Its flow opens with the first message.
 func (f *iface) NewEndpoint(a uct.Address, t int) (uct.Endpoint, error) {
 	if t < 0 || t >= f.threads {
 		return nil, fmt.Errorf("new ud endpoint: thread index %d of %d: %w", t, f.threads, ucs.ErrInvalid)
@@ -265,13 +272,13 @@ func (f *iface) Activate() { f.active++ }
 // Deactivate: see uct.Iface.
 func (f *iface) Deactivate() { f.active-- }
 
-// ActiveEndpoints counts those and the flows that peers send by.
+// ActiveEndpoints returns the number of active endpoints and of connections from peers.
 func (f *iface) ActiveEndpoints() int { return f.active + int(f.came.Load()) }
 
-// Flush ends at once: what was accepted has been copied.
+// Flush completes at once, since every accepted message was copied.
 func (f *iface) Flush(uct.Token) uct.Status { return f.Fence() }
 
-// Fence has nothing to do: endpoints keep order.
+// Fence does nothing, since each endpoint delivers in order.
 func (f *iface) Fence() uct.Status {
 	if f.closed {
 		return ucs.Closed
@@ -279,7 +286,7 @@ func (f *iface) Fence() uct.Status {
 	return ucs.OK
 }
 
-// Release gives receive buffers back.
+// Release returns retained receive buffers to the queue pair.
 func (f *iface) Release(handles []uint64) {
 	f.enterWait()
 	defer f.leave()
@@ -293,11 +300,11 @@ func (f *iface) Release(handles []uint64) {
 	f.more = true
 }
 
-// enter goes inside; false: the async goroutine is there, for longer than its
-// sections take. Calls from callbacks are inside already.
+// enter enters owner. It returns false if a section of the async goroutine takes longer
+// than expected. Calls from callbacks are inside already.
 func (f *iface) enter() bool { return f.depth != 0 || f.owner.Enter() || f.owner.EnterSoon() }
 
-// enterWait is enter for cold paths.
+// enterWait is like enter, but waits for the section. It is for cold paths.
 func (f *iface) enterWait() {
 	if f.depth == 0 {
 		f.owner.EnterWait()

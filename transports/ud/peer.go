@@ -9,31 +9,31 @@ import (
 	"github.com/goucx/goucx/verbs"
 )
 
-// peer is another interface, while there are flows to or from it.
+// peer is a remote interface to or from which there are flows.
 type peer struct {
 	ah    verbs.AHID
 	addr  address
-	index uint32 // in iface.peers, and of arq
-	// owed is a flow from it with an acknowledgement that may ride; nil: none.
+	index uint32 // in iface.peers; arq's name of the peer
+	// owed is a flow from the peer with a pending ACK that can be piggybacked; nil: none.
 	owed *arq.Receiver
 	eps  []*endpoint
-	ins  int // flows from it
-	// parting are those that it has closed, each to be reported with the end of a flow
-	// from it.
+	ins  int // flows from the peer
+	// parting are endpoints that the peer has closed. Each is reported together with the
+	// end of a flow from the peer.
 	parting []*endpoint
 }
 
-// handle is the address handle of a device, of all peers there.
+// handle is an address handle, shared by all peers with the same port address.
 type handle struct {
 	verbs.AH
 	peers int
 }
 
-// meet finds the peer of that address.
+// meet returns the peer with address a and creates it if necessary.
 func (f *iface) meet(a *address) (*peer, error) {
 	if p := f.names[a.name]; p != nil {
-		if p.addr != *a { // a name can be chosen: it is no reason to send elsewhere
-			return nil, fmt.Errorf("queue pair %#x has the name of %#x, a peer already: %w", uint32(a.qpn), uint32(p.addr.qpn), ucs.ErrInvalid)
+		if p.addr != *a { // Anyone can send a Connect with a forged name. Packets must not be redirected for it.
+			return nil, fmt.Errorf("queue pair %#x has the same name as peer %#x: %w", uint32(a.qpn), uint32(p.addr.qpn), ucs.ErrInvalid)
 		}
 		return p, nil
 	}
@@ -63,7 +63,7 @@ func (f *iface) meet(a *address) (*peer, error) {
 	return p, nil
 }
 
-// part forgets a peer without flows.
+// part removes a peer that has no flows left.
 func (f *iface) part(p *peer) {
 	if len(p.eps) > 0 || p.ins > 0 || f.peers[p.index] != p {
 		return
@@ -74,9 +74,9 @@ func (f *iface) part(p *peer) {
 	k := p.addr.port.AH(1)
 	ah := f.ahs[k]
 	if ah.peers--; ah.peers == 0 {
-		f.flushPosts() // they name it
+		f.flushPosts() // posted work requests refer to the address handle
 		delete(f.ahs, k)
-		_ = ah.Close() // nothing can be wrong with it
+		_ = ah.Close() // cannot fail
 	}
 }
 

@@ -9,8 +9,9 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// PendingAdd queues t until there is room for what was refused last. Room that the
-// async goroutine makes counts when Progress has seen it.
+// PendingAdd queues t. It returns Busy if the operation that last got NoResource can be
+// retried now. Resources that the async goroutine has freed since count only after the
+// next Progress.
 func (e *endpoint) PendingAdd(t uct.Token) uct.Status {
 	f := e.f
 	f.enterWait()
@@ -19,7 +20,8 @@ func (e *endpoint) PendingAdd(t uct.Token) uct.Status {
 		return e.status
 	}
 	if e.pend.Len() == 0 {
-		if !e.s.Started() { // the first operation found the async goroutine inside
+		// If the flow has not started, the first operation found the async goroutine inside.
+		if !e.s.Started() {
 			e.start()
 		}
 		if e.shortAt != f.passes+1 && e.fits() {
@@ -48,13 +50,13 @@ func (e *endpoint) PendingPurge(fn func(uct.Token)) {
 	e.f.leave()
 }
 
-// fits reports whether what was refused may be sent now.
+// fits reports whether a packet as long as the last refused one can be sent now.
 func (e *endpoint) fits() bool {
 	return e.s.Room() && e.f.credit() && e.f.tx.free(max(e.want, arq.HeadLen))
 }
 
-// offerAll hands waiting tokens to the handler where room came back, and gives how
-// many operations moved.
+// offerAll passes pending tokens to the handler of endpoints whose resources suffice now.
+// It returns the number of operations that the handler retried.
 //
 //go:noinline
 func (f *iface) offerAll() (moved int) {
@@ -65,7 +67,7 @@ func (f *iface) offerAll() (moved int) {
 	return moved
 }
 
-// keepWaiting drops those from waiting on which nothing waits any more.
+// keepWaiting removes the endpoints without pending operations from waiting.
 func (f *iface) keepWaiting() {
 	kept := f.waiting[:0]
 	for _, e := range f.waiting {
@@ -77,13 +79,13 @@ func (f *iface) keepWaiting() {
 	f.waiting = kept
 }
 
-// unattended reports whether an operation that waits may be sent now. Needs to be
-// inside.
+// unattended reports whether a pending operation can be retried now. The caller is inside
+// owner.
 func (f *iface) unattended() bool {
 	return slices.ContainsFunc(f.waiting, func(e *endpoint) bool { return e.status == ucs.OK && e.fits() })
 }
 
-// resumeSome is how many operations are resumed between two readings of the clock.
+// resumeSome is the number of operations retried between two readings of the clock.
 const resumeSome = 4
 
 // PendingLeft: see uct.Unattended.
@@ -95,8 +97,7 @@ func (f *iface) PendingLeft() bool {
 	return f.unattended()
 }
 
-// ResumePending: see uct.Unattended. The acknowledgements that make room are taken in
-// by sections.
+// ResumePending: see uct.Unattended. Sections receive the ACKs that free resources.
 func (f *iface) ResumePending(until ucs.Time) (moved int, left bool) {
 	if f.closed || !f.enter() {
 		return 0, !f.closed
@@ -105,7 +106,7 @@ func (f *iface) ResumePending(until ucs.Time) (moved int, left bool) {
 	f.reap()
 	for n := 1; n > 0 && ucs.Now() < until; moved += n {
 		n = 0
-		f.offerAt++ // a turn that ends early does not always favor the same endpoint
+		f.offerAt++ // rotated, so that a call that reaches until does not always favor the same endpoint
 		for i, k := uint(0), uint(len(f.waiting)); i < k && ucs.Now() < until; i++ {
 			n += f.waiting[(f.offerAt+i)%k].offer(resumeSome)
 		}
@@ -114,7 +115,7 @@ func (f *iface) ResumePending(until ucs.Time) (moved int, left bool) {
 	left = f.unattended()
 	f.flushPosts()
 	f.collecting = false
-	if f.asleep && moved > 0 { // the program may sleep until an operation has ended
+	if f.asleep && moved > 0 { // the program may sleep until an operation has completed
 		f.wake.Raise()
 	}
 	f.depth--
@@ -122,7 +123,7 @@ func (f *iface) ResumePending(until ucs.Time) (moved int, left bool) {
 	return moved, left
 }
 
-// offer lets the handler retry at most so many of the operations that wait.
+// offer passes at most the given number of pending operations to the handler.
 func (e *endpoint) offer(most int) int {
 	if e.status != ucs.OK || e.pend.Len() == 0 || !e.fits() {
 		return 0

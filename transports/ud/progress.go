@@ -10,11 +10,11 @@ import (
 
 const (
 	never = ucs.Time(math.MaxInt64)
-	// restPasses is how many passes go between looks at the clock, a power of two.
+	// restPasses is the number of passes between two readings of the clock, a power of two.
 	restPasses = 16
 )
 
-// Progress takes in what has arrived, hands it over, and does what is due.
+// Progress receives packets, passes messages to the handler, and runs expired timers.
 //
 // hot: BenchmarkAM, BenchmarkProgressIdle.
 func (f *iface) Progress(budget int) int {
@@ -47,8 +47,8 @@ func (f *iface) Progress(budget int) int {
 	return n
 }
 
-// hand gives about budget messages of the queue to the handler, and gives the number
-// of messages and events. Ends stand in the queue where they came.
+// hand passes about budget messages of the queue to the handler. It returns the number of
+// messages and events. The end of a flow is reported in its place in the queue.
 func (f *iface) hand(budget int) (n int) {
 	for f.handed < len(f.queue) && n < budget {
 		ds := f.queue[f.handed:]
@@ -86,7 +86,7 @@ func (f *iface) hand(budget int) (n int) {
 	return n
 }
 
-// tell hands the events over, and gives their number.
+// tell passes the queued events to the handler and returns their number.
 func (f *iface) tell() (n int) {
 	for len(f.events) > 0 {
 		es := f.events[:min(len(f.events), pollBatch)]
@@ -97,8 +97,7 @@ func (f *iface) tell() (n int) {
 	return n
 }
 
-// settle ends a pass that took something in: acknowledgements that may not wait,
-// receives.
+// settle ends a pass that received packets: it sends urgent ACKs and posts receives.
 func (f *iface) settle() {
 	if len(f.urgent) > 0 {
 		f.payUrgent()
@@ -106,14 +105,14 @@ func (f *iface) settle() {
 	if len(f.free) >= refill {
 		f.repost()
 	}
-	if f.armed { // the async goroutine hears nothing now, so it must look
+	if f.armed { // Without an event, only the alarm starts a section.
 		f.disarm()
 		f.wakeAt(ucs.Now().Add(watchdog))
 	}
 }
 
-// rest does what is not due in each pass, and returns the number of events, of failures
-// and of operations that waited.
+// rest does the work that not every pass needs. It returns the number of events, failures
+// and retried pending operations.
 //
 //go:noinline
 func (f *iface) rest() (n int) {
@@ -121,7 +120,7 @@ func (f *iface) rest() (n int) {
 	if f.asleep {
 		f.awake()
 	}
-	if len(f.free) >= refill { // what was kept came back
+	if len(f.free) >= refill { // the handler released retained buffers
 		f.repost()
 	}
 	if f.passes&(restPasses-1) == 0 {

@@ -11,23 +11,29 @@ import (
 )
 
 const (
-	// sendDepth is how many work requests are under way, postBatch how many are
-	// posted as one list; one of signalEvery is signalled.
+	// sendDepth is the depth of the send queue, postBatch the number of work requests posted
+	// as one list. One of signalEvery inline work requests is signaled.
 	sendDepth   = 512
 	postBatch   = 16
 	signalEvery = 32
 )
 
-// queuePair is the iface's access to its queue pair.
+// queuePair holds the interface's queue pair, its CQs and the work requests to be posted.
+//
+// Invariant: a slot is not reused while a work request that reads it has not completed.
+// Inline work requests read no slot, since the packet is copied into them. The others are
+// signaled, and slots.posted is the last that reads a slot. An acknowledged slot with a later
+// one than completed waits in iface.limbo.
 type queuePair struct {
 	qp     verbs.QP
 	sendCQ verbs.CQ
-	// posted counts the work requests, completed is the last that is known to have
-	// ended. asked of them were signalled, ended have told.
+	// posted is the number of work requests, which is the ID of the last. completed is the
+	// last one that is known to have completed. asked were signaled, and ended of those have
+	// a completion.
 	posted, completed uint64
 	asked, ended      uint64
-	inline            int  // longest packet that goes in a work request
-	collecting        bool // one was posted since the last pass: others wait for company
+	inline            int  // longest packet that is sent inline
+	collecting        bool // something was posted since the last pass: further work requests are batched
 	nwr               int
 	wrs               [postBatch]verbs.SendWR
 	rwrs              [refill]verbs.RecvWR
@@ -78,7 +84,8 @@ func (f *iface) closeQP() (err error) {
 // credit reports whether a work request may be posted.
 func (q *queuePair) credit() bool { return q.posted-q.completed < sendDepth-postBatch-signalEvery }
 
-// post sends the packet b, which lies in slot, to a peer.
+// post appends the packet b in slot to the list of work requests, with peer p as its
+// destination. It posts the list if it is full or if nothing was posted since the last pass.
 //
 // hot: BenchmarkAM.
 func (f *iface) post(p *peer, slot uint32, b []byte) {
@@ -105,8 +112,8 @@ func (f *iface) post(p *peer, slot uint32, b []byte) {
 	}
 }
 
-// flushPosts gives the device what was collected. What it does not take counts as
-// lost on the way.
+// flushPosts posts the collected work requests. Packets that the queue pair does not
+// accept count as lost.
 func (f *iface) flushPosts() {
 	f.collecting = true
 	if f.nwr == 0 {
@@ -119,6 +126,8 @@ func (f *iface) flushPosts() {
 	f.nwr = 0
 }
 
+// unposted counts the work requests from n on, which were not posted.
+//
 //go:noinline
 func (f *iface) unposted(n int) {
 	f.stats.Add(statDropped, uint64(f.nwr-n))
@@ -129,7 +138,7 @@ func (f *iface) unposted(n int) {
 	}
 }
 
-// reap learns which work requests have ended.
+// reap polls the send CQ, and frees acknowledged slots that the device has read.
 func (f *iface) reap() {
 	for f.asked != f.ended {
 		n := f.sendCQ.Poll(f.swcs[:])
@@ -145,7 +154,7 @@ func (f *iface) reap() {
 		}
 	}
 	if f.asked == f.ended {
-		f.completed = f.posted // what was inline needs no memory
+		f.completed = f.posted // all signaled ones have completed; inline ones after them do not use a slot
 	}
 	i := 0
 	for i < len(f.limbo) && f.limbo[i].by <= f.completed {
@@ -157,15 +166,15 @@ func (f *iface) reap() {
 	}
 }
 
-// revive lets the queue pair send again after a work request that failed; what it
-// was to send counts as lost.
+// revive moves the queue pair from SQE to RTS after a work request failed. The packet of
+// that work request counts as lost.
 func (f *iface) revive() {
 	if f.qp.Query().State == verbs.StateSQE {
-		_ = f.qp.Modify(&verbs.QPAttr{State: verbs.StateRTS}, verbs.AttrState) // else all is lost, and flows fail
+		_ = f.qp.Modify(&verbs.QPAttr{State: verbs.StateRTS}, verbs.AttrState) // on an error the flows time out
 	}
 }
 
-// done gives a slot back when the device does not read it any more.
+// done frees an acknowledged slot, or puts it into limbo while the device may read it.
 func (f *iface) done(slot uint32) {
 	if by := f.tx.readBy(slot); by > f.completed {
 		f.limbo = append(f.limbo, limbo{slot, by})
@@ -174,7 +183,7 @@ func (f *iface) done(slot uint32) {
 	f.tx.give(slot)
 }
 
-// repost posts the receive buffers that are free.
+// repost posts the free receive buffers.
 func (f *iface) repost() {
 	for len(f.free) > 0 {
 		n := min(len(f.free), refill)
@@ -192,12 +201,13 @@ func (f *iface) repost() {
 	}
 }
 
-// control sends a packet that is not numbered, with what follows its head.
+// control sends a control packet to p. body follows the header. If there are no resources,
+// the packet counts as lost.
 func (f *iface) control(p *peer, h *arq.Head, body []byte) {
 	n := arq.HeadLen + len(body)
 	if !f.credit() {
 		if f.reap(); !f.credit() {
-			return // as good as lost
+			return // counts as lost
 		}
 	}
 	if n <= f.inline {
@@ -207,7 +217,7 @@ func (f *iface) control(p *peer, h *arq.Head, body []byte) {
 		f.post(p, arq.NoSlot, b[:n])
 		return
 	}
-	slot := f.tx.takeOwn() // the longest is shorter than it
+	slot := f.tx.takeOwn() // a control packet is never longer
 	if slot == arq.NoSlot {
 		f.flushPosts()
 		f.reap()

@@ -6,19 +6,19 @@ import (
 	"github.com/goucx/goucx/verbs"
 )
 
-// markEnd in a queued Desc: the flow Source ended here, and Header says why.
+// markEnd marks the end of flow Source in a queued Desc. Header is the reason.
 const markEnd uct.DescFlags = 1 << 7
 
-// Bits of a Receiver's Tag.
+// Bits of arq.Receiver.Tag.
 const (
-	listed   uint32 = 1 << iota // in iface.owing or older
+	listed   uint32 = 1 << iota // in iface.owing or iface.older
 	hurried                     // in iface.urgent
-	counted                     // among iface.came
-	lively                      // got something since the last sweep
-	halfOpen                    // among iface.halfOpen: nothing has come by it yet
+	counted                     // counted in iface.came
+	lively                      // a packet was received since the last sweep
+	halfOpen                    // in iface.halfOpen: no packet confirms that the sender has received Accept
 )
 
-// arrived takes packets in.
+// arrived processes received packets.
 //
 // hot: BenchmarkAM.
 func (f *iface) arrived(wcs []verbs.WC) {
@@ -54,13 +54,15 @@ func (f *iface) arrived(wcs []verbs.WC) {
 	}
 }
 
+// garbage counts an invalid packet and frees its receive buffer.
+//
 //go:noinline
 func (f *iface) garbage(slot uint32) {
 	f.stats.Inc(statGarbage)
 	f.free = append(f.free, slot)
 }
 
-// numbered takes a numbered packet of n bytes in.
+// numbered processes a Data or End packet of n bytes.
 //
 // hot: BenchmarkAM.
 func (f *iface) numbered(r *arq.Receiver, h *arq.Head, slot uint32, n int) {
@@ -84,12 +86,13 @@ func (f *iface) numbered(r *arq.Receiver, h *arq.Head, slot uint32, n int) {
 	f.owe(r)
 }
 
-// spare is how many receive buffers may still be held back, of all but a quarter.
+// spare returns how many more receive buffers may be held. A quarter of all is kept for
+// the device.
 func (f *iface) spare() int {
 	return len(f.lens)*3/4 - f.kept - f.holding - (len(f.queue) - f.handed)
 }
 
-// deliver puts the next packet of a flow into the queue.
+// deliver appends the next packet of a flow to the queue.
 //
 // hot: BenchmarkAM.
 func (f *iface) deliver(r *arq.Receiver, h *arq.Head, slot uint32, n int) {
@@ -112,7 +115,7 @@ func (f *iface) deliver(r *arq.Receiver, h *arq.Head, slot uint32, n int) {
 	})
 }
 
-// begin counts a flow by which something comes.
+// begin updates the counters and the half-open state of a flow that delivers a packet.
 //
 //go:noinline
 func (f *iface) begin(r *arq.Receiver, h *arq.Head) {
@@ -128,19 +131,19 @@ func (f *iface) begin(r *arq.Receiver, h *arq.Head) {
 	}
 }
 
-// follow delivers what was held behind a packet that has come.
+// follow delivers the out-of-order packets that follow a delivered one.
 //
 //go:noinline
 func (f *iface) follow(r *arq.Receiver) {
 	for slot, ok := r.Pop(); ok; slot, ok = r.Pop() {
 		f.holding--
 		n := int(f.lens[slot])
-		h, _ := arq.Parse(f.rx.Bytes(slot)[grhLen:][:n]) // it was one when it came
+		h, _ := arq.Parse(f.rx.Bytes(slot)[grhLen:][:n]) // Parse succeeded when it arrived
 		f.deliver(r, &h, slot, n)
 	}
 }
 
-// forgetReceiver ends a flow that is received.
+// forgetReceiver removes a received flow and frees its out-of-order packets.
 func (f *iface) forgetReceiver(r *arq.Receiver) {
 	f.confirmed(r)
 	held := r.Held()

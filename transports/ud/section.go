@@ -8,11 +8,20 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// watchdog is how long after a worker's look at the clock the async goroutine looks
-// whether it still polls.
+// The async critical section. When the worker has not called Progress for a period, the
+// async goroutine runs section inside iface.owner, which excludes the worker. A section
+// receives packets up to a bound, sends ACKs, runs timers and reaps send completions.
+//
+// Invariant: a section calls no handler. Messages, completions and failures are queued,
+// and the next Progress reports them in order. If the worker sleeps in Arm and something
+// is queued, the section signals iface.wake. If uct.IfaceConfig.Unattended is set, pending
+// operations are resumed after the section, outside owner.
+
+// watchdog is the time after a reading of the clock in Progress at which the alarm runs.
+// The async goroutine takes over then if the worker has stopped polling.
 const watchdog = time.Millisecond
 
-// sectionPackets bounds what a section takes in.
+// sectionPackets bounds the packets that one section receives.
 const sectionPackets = 128
 
 func (f *iface) openAsync(unattended func() time.Duration) (err error) {
@@ -29,15 +38,15 @@ func (f *iface) openAsync(unattended func() time.Duration) (err error) {
 	return f.owner.Watch(f.channel.FD(), f.signalled)
 }
 
-// signalled runs in the async goroutine, inside: something has come while the
-// program does not look.
+// signalled handles an event of the receive CQ. It runs in the async goroutine, inside
+// owner, while the worker does not poll.
 func (f *iface) signalled() {
 	f.disarm()
 	f.section(ucs.Now())
 }
 
-// alarmed runs inside, when the alarm is due: in the worker's Progress, which does
-// everything itself, or in the async goroutine.
+// alarmed handles the alarm, inside owner. In the worker's Progress it only clears
+// alarmAt, since Progress does all work. In the async goroutine it runs a section.
 func (f *iface) alarmed(now ucs.Time) {
 	f.alarmAt = 0
 	if f.depth == 0 {
@@ -45,7 +54,7 @@ func (f *iface) alarmed(now ucs.Time) {
 	}
 }
 
-// wakeAt has alarmed run at a time, or before it.
+// wakeAt has alarmed run at a time or earlier.
 func (f *iface) wakeAt(when ucs.Time) {
 	if when == never || f.alarmAt != 0 && f.alarmAt <= when.Add(watchdog/2) {
 		return
@@ -57,8 +66,8 @@ func (f *iface) wakeAt(when ucs.Time) {
 	f.alarm = f.owner.At(when, f.onAlarm)
 }
 
-// section does what the worker owes its peers, and calls nobody. The operations that
-// wait for room are resumed after it: see uct.IfaceConfig.Unattended.
+// section does what the peers wait for in place of the worker, without calling a handler.
+// The async goroutine calls it inside owner.
 func (f *iface) section(now ucs.Time) {
 	if f.closed {
 		return
@@ -103,12 +112,12 @@ func (f *iface) section(now ucs.Time) {
 	}
 }
 
-// takes reports whether a section may take in more. What it takes lies there until
-// the next Progress; while nothing does, all is taken: it may be what the worker
-// sleeps for.
+// takes reports whether a section may receive more. Received messages occupy receive
+// buffers until the next Progress. With an empty queue it may always receive, since the
+// worker may sleep until that message arrives.
 func (f *iface) takes() bool { return f.handed == len(f.queue) || f.spare() > pollBatch/2 }
 
-// news reports whether the next Progress would have something to tell.
+// news reports whether the next Progress would call the handler.
 func (f *iface) news() bool {
 	if f.handed < len(f.queue) || len(f.events) > 0 || len(f.failing) > 0 {
 		return true
@@ -121,7 +130,7 @@ func (f *iface) news() bool {
 	return false
 }
 
-// arm asks for an event of the next packet.
+// arm requests an event for the next packet.
 func (f *iface) arm() {
 	if !f.armed {
 		f.armed = true
@@ -129,7 +138,7 @@ func (f *iface) arm() {
 	}
 }
 
-// disarm takes the event that was asked for, so that it wakes nobody else.
+// disarm consumes the requested event, so that it starts no section.
 func (f *iface) disarm() {
 	f.armed = false
 	for {
@@ -142,7 +151,10 @@ func (f *iface) disarm() {
 // EventFD: see uct.Iface.
 func (f *iface) EventFD() int { return f.wake.FD() }
 
-// Arm asks to be woken by whatever comes.
+// Arm requests a wake-up on any event.
+//
+// It requests the event first and polls then, until the CQ is empty. So a packet that
+// arrives before the request is received here, and a later one generates the event.
 func (f *iface) Arm(uct.EventKind) uct.Status {
 	if f.closed {
 		return ucs.Closed
@@ -159,7 +171,7 @@ func (f *iface) Arm(uct.EventKind) uct.Status {
 		if n <= 0 {
 			break
 		}
-		f.arrived(f.wcs[:n]) // its event is there, and wakes for nothing
+		f.arrived(f.wcs[:n]) // the requested event was generated too, and would cause a spurious wake-up
 		f.repost()
 	}
 	f.payAll()
@@ -175,7 +187,7 @@ func (f *iface) Arm(uct.EventKind) uct.Status {
 	return ucs.OK
 }
 
-// awake ends a sleep.
+// awake ends the armed state and clears the wake-up.
 func (f *iface) awake() {
 	f.asleep = false
 	f.wake.Lower()

@@ -9,27 +9,28 @@ import (
 )
 
 const (
-	// smallLen is the size of a short message's memory with its head: the long ones'
-	// lie a page apart, and a window of them does not fit the nearest cache.
+	// smallLen is the size of a slot for short messages, header included. Long slots are
+	// about an MTU apart, and a window of them does not fit into the first-level cache.
 	smallLen = 128
-	// ownSlots are the short ones that messages do not get: those may wait for flows
-	// that open only by a packet of ours.
+	// ownSlots is the number of short slots that only control packets use. Messages may
+	// occupy all others until a flow opens, and a flow opens only with a Connect.
 	ownSlots = 8
-	// longBit marks the slots of long messages.
+	// longBit distinguishes slots for long messages.
 	longBit = 1 << 30
 )
 
-// slots is the memory of what is sent, by arq's numbers of slots. It has none before
-// stock, and is then only stocked or closed.
+// slots is the registered memory of unacknowledged packets. arq knows a packet by its slot
+// number. Before stock there is no memory, and only stock and close may be called.
 type slots struct {
 	small, long *nic.Slab
-	// posted is, by slot, the last work request that reads it; lens is how long the
-	// packet is.
+	// posted is the last work request that reads a slot, lens the length of its packet.
+	// Both are indexed by kind and slot.
 	posted [2][]uint64
 	lens   [2][]uint16
 }
 
-// stock makes the memory of n short and n long messages, if there is none yet.
+// stock allocates n short slots, n long slots and the reserved ones, unless it did so
+// before.
 func (s *slots) stock(pd verbs.PD, n, packet int) error {
 	if len(s.posted[0]) > 0 {
 		return nil
@@ -49,8 +50,8 @@ func (s *slots) stock(pd verbs.PD, n, packet int) error {
 	return nil
 }
 
-// stride is a buffer's size for n bytes: whole cache lines, an odd number of them,
-// so that buffers do not fall on the same sets.
+// stride returns the size of a buffer for n bytes: an odd number of cache lines. So
+// consecutive buffers do not map to the same cache sets.
 func stride(n int) int { return ((n+63)/64 | 1) * 64 }
 
 func (s *slots) close() (err error) {
@@ -62,7 +63,8 @@ func (s *slots) close() (err error) {
 	return err
 }
 
-// take finds memory for a message's packet of n bytes; arq.NoSlot: none is left.
+// take allocates a slot for a message's packet of n bytes. It returns arq.NoSlot if none
+// is free.
 //
 // hot: BenchmarkAM.
 func (s *slots) take(n int) uint32 {
@@ -78,7 +80,7 @@ func (s *slots) take(n int) uint32 {
 	return arq.NoSlot
 }
 
-// takeOwn finds memory for a short packet.
+// takeOwn allocates a short slot for a control packet; the reserved ones are included.
 func (s *slots) takeOwn() uint32 {
 	if i, ok := s.small.Take(); ok {
 		return i
@@ -86,7 +88,7 @@ func (s *slots) takeOwn() uint32 {
 	return arq.NoSlot
 }
 
-// free reports whether take would find memory for a packet of n bytes.
+// free reports whether take would find a slot for a packet of n bytes.
 func (s *slots) free(n int) bool {
 	if n <= smallLen {
 		return s.small.Free() > ownSlots
@@ -102,7 +104,7 @@ func (s *slots) give(i uint32) {
 	}
 }
 
-// bytes is the whole memory of a slot.
+// bytes returns the whole memory of a slot.
 func (s *slots) bytes(i uint32) []byte {
 	if i&longBit == 0 {
 		return s.small.Bytes(i)
@@ -117,6 +119,7 @@ func (s *slots) piece(i uint32, n int) verbs.SGE {
 	return s.long.Piece(i&^longBit, n)
 }
 
+// kind returns the index of a slot's tables in posted and lens, and its index there.
 func (s *slots) kind(i uint32) (kind, index uint32) { return i / longBit & 1, i &^ longBit }
 
 func (s *slots) len(i uint32) int {
@@ -129,7 +132,7 @@ func (s *slots) setLen(i uint32, n int) {
 	s.lens[k][i] = uint16(n)
 }
 
-// readBy is the last work request that reads the slot.
+// readBy returns the last work request that reads the slot.
 func (s *slots) readBy(i uint32) uint64 {
 	k, i := s.kind(i)
 	return s.posted[k][i]

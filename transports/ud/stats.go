@@ -1,6 +1,6 @@
 package ud
 
-// What an iface counts. None of it is on the path of a single message.
+// Counters of an iface. None is on the path of a single message.
 const (
 	statConnected = iota
 	statAccepted
@@ -26,20 +26,20 @@ const (
 var statNames = [numStats]string{
 	statConnected:  "connected",            // flows opened to peers
 	statAccepted:   "accepted",             // flows that peers opened
-	statRefused:    "refused",              // of which not taken
-	statFailed:     "failed",               // flows whose peer fell silent or gave them up
-	statAgain:      "resent",               // packets sent again that were lost
-	statTimeouts:   "timeouts",             // questions because nothing came back
-	statAcks:       "acks",                 // acknowledgements that travelled alone
-	statDuplicates: "duplicates",           // packets that came before
-	statEarly:      "early",                // packets that waited for an earlier one
-	statBeyond:     "beyond",               // packets that nobody was told would be taken
-	statUnknown:    "unknown",              // packets of flows that are not here
-	statGarbage:    "garbage",              // packets that are none of ours
-	statNoResource: "no_room",              // sends that found no room
-	statPending:    "pending",              // tokens that waited for room
-	statDropped:    "unposted",             // packets that the queue pair did not take
-	statSections:   "sections",             // times the async goroutine acted
-	statPassedOver: "connects_passed_over", // connects without an answer, since too many flows are half-open
-	statGivenUp:    "half_open_given_up",   // half-open flows that made room for others
+	statRefused:    "refused",              // Connects that were refused
+	statFailed:     "failed",               // flows that failed, except because the peer closed
+	statAgain:      "resent",               // ACKs that caused lost packets to be retransmitted
+	statTimeouts:   "timeouts",             // retransmissions by time-out
+	statAcks:       "acks",                 // ACKs in a packet of their own
+	statDuplicates: "duplicates",           // packets received more than once
+	statEarly:      "early",                // packets received out of order
+	statBeyond:     "beyond",               // packets beyond the window, or out of order without memory to hold them
+	statUnknown:    "unknown",              // packets of flows that do not exist here
+	statGarbage:    "garbage",              // invalid packets
+	statNoResource: "no_room",              // sends that got NoResource
+	statPending:    "pending",              // operations added to the pending queue
+	statDropped:    "unposted",             // packets that the queue pair did not accept
+	statSections:   "sections",             // sections that the async goroutine ran
+	statPassedOver: "connects_passed_over", // Connects ignored because too many flows are half-open
+	statGivenUp:    "half_open_given_up",   // half-open flows removed to make room for others
 }

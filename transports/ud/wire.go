@@ -8,27 +8,28 @@ import (
 	"github.com/goucx/goucx/verbs"
 )
 
-// address is where an interface is found: its port, and its queue pair there.
+// address identifies an interface: its port, and its queue pair on that port.
 type address struct {
 	port   nic.PortAddress
 	worker uct.UUID
 	qpn    verbs.QPN
 	qkey   uint32
-	// name is its own: another interface is never taken for this one.
+	// name is a digest of the interface's name. A Connect carries that of its target, so that
+	// no other interface accepts it.
 	name uint64
 }
 
-// addressOf is an address in the form that peers are told.
+// addressOf converts an address from its wire form.
 func addressOf(a *nic.Address) address {
 	return address{port: a.Port, worker: a.Worker, qpn: a.QPN, qkey: a.QKey(), name: a.Digest()}
 }
 
-// packed is the reverse of addressOf.
+// packed converts an address to its wire form; it is the reverse of addressOf.
 func (a *address) packed() nic.Address {
 	return nic.Address{Port: a.port, Worker: a.worker, QPN: a.qpn}
 }
 
-// appendDevice appends the port's part, append the interface's.
+// appendDevice appends the device part of the address, append the interface part.
 func (a *address) appendDevice(b []byte) []byte {
 	p := a.packed()
 	return p.AppendDevice(b)
@@ -39,21 +40,21 @@ func (a *address) append(b []byte) []byte {
 	return p.AppendIface(b)
 }
 
-// parse reads both parts of an address. The error names what is wrong.
+// parse reads both parts of an address. The error describes the first invalid field.
 func (a *address) parse(u uct.Address) error {
 	var p nic.Address
 	if err := p.Parse(u); err != nil {
 		return err
 	}
 	if p.Seg != 0 {
-		return fmt.Errorf("peer's receives take %d bytes, those of a packet are wanted", p.Seg)
+		return fmt.Errorf("address of another transport, with receives of %d bytes", p.Seg)
 	}
 	*a = addressOf(&p)
 	return nil
 }
 
-// appendBoth appends what a Connect carries: length of the port's part, that part,
-// and the interface's.
+// appendBoth appends the body of a Connect: the length of the device part in one byte,
+// the device part, and the interface part.
 func (a *address) appendBoth(b []byte) []byte {
 	at := len(b)
 	b = a.appendDevice(append(b, 0))
@@ -61,7 +62,7 @@ func (a *address) appendBoth(b []byte) []byte {
 	return a.append(b)
 }
 
-// parseBoth reads what appendBoth wrote.
+// parseBoth reads the format of appendBoth.
 func (a *address) parseBoth(b []byte) error {
 	if len(b) == 0 || len(b)-1 < int(b[0]) {
 		return fmt.Errorf("damaged address: %d bytes", len(b))

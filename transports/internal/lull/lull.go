@@ -1,8 +1,7 @@
-// Package lull puts idle connections to sleep, least recently used first: what the
-// transports whose connections can sleep share of uct.Idler.
+// Package lull suspends idle connections, least recently used first. It is the common part of
+// uct.Idler in transports/shm and transports/rc.
 //
-// Used by transports/shm and transports/rc. Which connections could sleep, and how,
-// is the transport's own.
+// The transport decides which connections can be suspended, and suspends them.
 package lull
 
 import (
@@ -15,33 +14,33 @@ import (
 )
 
 const (
-	// Every is how often an interface with more live connections than it should have
-	// looks for idle ones.
+	// Every is the interval at which an interface above its limit of live connections searches
+	// for idle ones.
 	Every = 10 * time.Millisecond
-	// idleAfter is how long a connection that could sleep has been idle.
+	// idleAfter is the time without traffic after which a connection is idle.
 	idleAfter = 20 * time.Millisecond
-	// most is how many are proposed for sleep at a time.
+	// most is the maximum number of suspensions proposed at a time.
 	most = 64
 )
 
-// Conn is a connection, with an Activity embedded in it.
+// Conn is a connection with an embedded Activity.
 type Conn interface {
-	// Nap proposes to the peer that the connection sleeps. It may decline.
+	// Nap proposes to the peer to suspend the connection. The peer may decline.
 	Nap()
 	last() *Activity
 }
 
-// Activity is when a connection was used last, as far as the looks at it tell.
+// Activity records when a connection was used last, as far as the calls of Idle show.
 type Activity struct {
-	Awaited uct.Waits // by the layer above, when Learn asked it last
-	moved   uint64    // what was sent and received at
-	at      ucs.Time  // this time, or before it
+	Awaited uct.Waits // what the layer above waits for, by the last Learn
+	moved   uint64    // count of messages sent and received
+	at      ucs.Time  // when that count was seen first; 0: never
 }
 
 func (a *Activity) last() *Activity { return a }
 
-// Idle notes how much was sent and received so far, and reports whether it has been
-// as much for long enough, and no answer is awaited.
+// Idle takes the count of messages sent and received so far. It reports whether the count has
+// not changed for idleAfter, and the layer above waits for no reply.
 func (a *Activity) Idle(now ucs.Time, moved uint64) bool {
 	if moved != a.moved || a.at == 0 {
 		a.moved, a.at = moved, now
@@ -49,8 +48,9 @@ func (a *Activity) Idle(now ucs.Time, moved uint64) bool {
 	return now.Sub(a.at) >= idleAfter && a.Awaited < uct.WaitsForAnswer
 }
 
-// Learn asks h for which connections it waits for at least least. The caller has
-// cleared Awaited of all; of finds it by what uct.WaitReporter names, or returns nil.
+// Learn asks h for the connections on which it waits for at least least, and sets Awaited
+// there. The caller has reset Awaited of all connections. of maps the arguments of
+// uct.WaitReporter to a connection, or returns nil.
 func Learn(h uct.Handler, least uct.Waits, of func(ep uct.Endpoint, source uint32) *Activity) {
 	r, ok := h.(uct.WaitReporter)
 	if !ok {
@@ -63,10 +63,10 @@ func Learn(h uct.Handler, least uct.Waits, of func(ep uct.Endpoint, source uint3
 	})
 }
 
-// List is connections that could sleep.
+// List is a list of connections that can be suspended.
 type List []Conn
 
-// Since appends to since when each of them was used last.
+// Since appends the time of last use of each connection to since.
 func (l List) Since(since []ucs.Time) []ucs.Time {
 	for _, c := range l {
 		since = append(since, c.last().at)
@@ -74,8 +74,8 @@ func (l List) Since(since []ucs.Time) []ucs.Time {
 	return since
 }
 
-// Sleep proposes at most n of them, idle since t or longer, for sleep, the least
-// recently used first, and gives their number.
+// Sleep proposes suspension for at most n connections that have been idle since t or longer,
+// the least recently used first. It returns their number.
 func (l List) Sleep(now, t ucs.Time, n int) int {
 	slices.SortFunc(l, func(a, b Conn) int { return cmp.Compare(a.last().at, b.last().at) })
 	l = l[:min(len(l), n, most)]
@@ -84,7 +84,7 @@ func (l List) Sleep(now, t ucs.Time, n int) int {
 			return i
 		}
 		c.Nap()
-		c.last().at = now // whatever the peer answers: not at once again
+		c.last().at = now // do not propose it again at once if the peer declines
 	}
 	return len(l)
 }

@@ -4,7 +4,7 @@ package mapped
 
 import "github.com/goucx/goucx/ucs"
 
-// MapAnonymous answers ErrUnsupported.
+// MapAnonymous returns ErrUnsupported.
 func MapAnonymous(int) ([]byte, error) { return nil, ucs.ErrUnsupported }
 
 // Unmap does nothing.

@@ -18,7 +18,7 @@ func (r *RMA) Atomic64(op uct.AtomicOp, v, addr uint64, k uct.RKey) uct.Status {
 	return post64(rec.word64(addr), op, v)
 }
 
-// Fetch64 updates the word at addr and gives what it was.
+// Fetch64 updates the word at addr and returns its old value.
 //
 // hot: BenchmarkFetch64Add.
 func (r *RMA) Fetch64(op uct.AtomicOp, v, cmp, addr uint64, k uct.RKey, _ uct.Token) (uint64, uct.Status) {
@@ -40,7 +40,7 @@ func (r *RMA) Atomic32(op uct.AtomicOp, v uint32, addr uint64, k uct.RKey) uct.S
 	return st
 }
 
-// Fetch32 updates the word at addr and gives what it was.
+// Fetch32 updates the word at addr and returns its old value.
 func (r *RMA) Fetch32(op uct.AtomicOp, v, cmp uint32, addr uint64, k uct.RKey, _ uct.Token) (uint32, uct.Status) {
 	rec, st := r.enterAtomic(addr, 4, k)
 	if st != ucs.OK {
@@ -73,8 +73,8 @@ func (r *RMA) fetch64Slow(op uct.AtomicOp, v, cmp, addr uint64, k uct.RKey) (uin
 	return old, st
 }
 
-// enterAtomic checks an atomic access to a word of n bytes and counts it where
-// the memory is counted. With OK leaveAtomic must follow.
+// enterAtomic checks an atomic access to a word of n bytes, and counts it if the memory is
+// counted. If it returns OK, the caller must call leaveAtomic.
 func (r *RMA) enterAtomic(addr, n uint64, k uct.RKey) (*record, uct.Status) {
 	rec := at(k)
 	if r.gate != ucs.OK {
@@ -101,7 +101,7 @@ func (rec *record) leaveAtomic() {
 	}
 }
 
-// refuse is the answer to an operation that posting does not know.
+// refuse returns the status of an atomic that cannot be posted without a result.
 func refuse(op uct.AtomicOp) uct.Status {
 	if op < uct.NumAtomicOps {
 		return ucs.Unsupported
@@ -121,7 +121,7 @@ func post64(p *uint64, op uct.AtomicOp, v uint64) uct.Status {
 		for old := atomic.LoadUint64(p); !atomic.CompareAndSwapUint64(p, old, old^v); {
 			old = atomic.LoadUint64(p)
 		}
-	default: // swap and compare-and-swap without a result make no sense
+	default: // swap and compare-and-swap need a result
 		return refuse(op)
 	}
 	return ucs.OK

@@ -9,8 +9,8 @@ import (
 
 // Far copies from and to memory of another process that is not mapped here.
 //
-// Concurrency: any goroutine. The buffers are not retained. addr lies within
-// the region; whether the region is still there is Far's to find out.
+// Concurrency: any goroutine. Far does not retain the buffers. addr lies within the region. Far
+// must detect that the region is gone.
 type Far interface {
 	// Read fills p from the owner's address addr.
 	Read(p []byte, addr uint64) uct.Status
@@ -18,10 +18,12 @@ type Far interface {
 	Write(p []byte, addr uint64) uct.Status
 }
 
-// enter counts an access to memory that its owner may take back, unless it is
-// gone already. The owner stores the generation and then reads the count; this
-// adds to the count and then reads the generation. Go's atomics are ordered, so
-// at least one of the two sees the other.
+// enter counts an access to memory that its owner may take back. It returns false if the owner
+// has revoked the region.
+//
+// Invariant: the owner waits for every access that enter admits. The owner stores the
+// generation and then loads the count; enter adds to the count and then loads the generation.
+// Go's atomics are sequentially consistent, so at least one of the two sees the other's write.
 func (s *Slot) enter(gen uint64) bool {
 	s.inUse.Add(1)
 	if s.gen.Load() == gen {
@@ -33,11 +35,11 @@ func (s *Slot) enter(gen uint64) bool {
 
 func (s *Slot) leave() { s.inUse.Add(^uint64(0)) }
 
-// Enter counts an access to memory of generation gen; false, and not counted,
-// where the region was revoked. Leave must follow. For Far.
+// Enter counts an access to memory of generation gen, and Leave must follow. It returns false,
+// and does not count, if the region was revoked. Implementations of Far call it.
 func (s *Slot) Enter(gen uint64) bool { return s.enter(gen) }
 
-// Leave ends what Enter began.
+// Leave ends the access that Enter counted.
 func (s *Slot) Leave() { s.leave() }
 
 //go:noinline

@@ -10,14 +10,13 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// chunkBytes is one mapping of records: 1024 of them.
+// chunkBytes is the size of one mapping of 1024 records.
 const chunkBytes = 64 << 10
 
-// Keys holds the keys that a domain has unpacked. The zero value is empty and
-// ready.
+// Keys holds the keys that a domain has unpacked. The zero value is empty and ready.
 //
-// Concurrency: any goroutine. Records are read by data paths without a lock;
-// none is changed while its key is in use.
+// Concurrency: any goroutine. Data paths read records without a lock. A record does not change
+// while its key is in use.
 type Keys struct {
 	far atomic.Pointer[[]Far] // copied on write, indexed by record.far
 
@@ -29,26 +28,26 @@ type Keys struct {
 	closed  bool
 }
 
-// Spec describes what a key reaches.
+// Spec describes the memory that a key refers to.
 type Spec struct {
-	// Base is the region's first address at its owner, Len its length in bytes.
+	// Base is the region's first address in its owner, Len its length in bytes.
 	Base, Len uint64
-	// Bytes is the region mapped here, mapped or pinned until Release; empty
-	// where Far reaches it.
+	// Bytes is the region as mapped here. It stays mapped or pinned until Release. It is empty
+	// if Far is set.
 	Bytes []byte
 	Flags uct.MemFlags
-	// Slot must hold Gen while the region stands.
+	// Slot holds Gen until the region is revoked.
 	Slot *Slot
 	Gen  uint64
-	// Counted: the owner waits for accesses under way before it takes Bytes back.
+	// Counted: the owner waits for accesses in flight before it takes Bytes back.
 	Counted bool
-	// Far, where set, copies instead.
+	// Far, if not nil, copies instead of loads and stores on Bytes.
 	Far Far
 	// Release is called once, when the key is released or the domain closes.
 	Release func()
 }
 
-// Add makes a key. It takes over s.Release on success only.
+// Add adds a key. On success it takes over s.Release; on an error it does not.
 //
 // Errors: ucs.ErrInvalid, ucs.ErrNoMemory, ucs.ErrClosed.
 func (k *Keys) Add(s Spec) (uct.RKey, error) {
@@ -90,7 +89,7 @@ func perms(s Spec) uint32 {
 	return p
 }
 
-// takeLocked gives a zeroed record.
+// takeLocked returns a zeroed record.
 func (k *Keys) takeLocked() (*record, error) {
 	if k.closed {
 		return nil, ucs.ErrClosed
@@ -113,7 +112,7 @@ func (k *Keys) takeLocked() (*record, error) {
 	return rec, nil
 }
 
-// addFarLocked copies the list, so that data paths read it without a lock.
+// addFarLocked copies the list, so that data paths can read it without a lock.
 func (k *Keys) addFarLocked(f Far) uint32 {
 	var list []Far
 	if old := k.far.Load(); old != nil {
@@ -132,7 +131,7 @@ func (k *Keys) addFarLocked(f Far) uint32 {
 
 func (k *Keys) farOf(rec *record) Far { return (*k.far.Load())[rec.far] }
 
-// Attr tells what a key allows; nothing for one that is not held.
+// Attr returns the operations that a key allows; none if the key is not held.
 func (k *Keys) Attr(key uct.RKey) uct.KeyAttr {
 	k.mu.Lock()
 	s, ok := k.held[key]
@@ -154,14 +153,14 @@ func (k *Keys) Attr(key uct.RKey) uct.KeyAttr {
 		a.Ops |= uct.OpAtomics
 		a.Atomic32, a.Atomic64 = uct.AllAtomics, uct.AllAtomics
 	}
-	// A load or store through Bytes asks no flag.
+	// Loads and stores through Bytes check no flag, so they need both.
 	if readWrite := uct.MemRemotePut | uct.MemRemoteGet; s.Flags&readWrite == readWrite {
 		a.Bytes = s.Bytes
 	}
 	return a
 }
 
-// Release ends a key's use. A key that is not held is ignored.
+// Release releases a key. It ignores a key that is not held.
 func (k *Keys) Release(key uct.RKey) {
 	k.mu.Lock()
 	s, ok := k.held[key]
@@ -183,19 +182,19 @@ func (k *Keys) dropLocked(key uct.RKey, s Spec) {
 		k.far.Store(&list)
 		k.freeFar = append(k.freeFar, rec.far)
 	}
-	*rec = record{} // permits nothing until it is used again
+	*rec = record{} // allows nothing until its next use
 	k.free = append(k.free, rec)
 }
 
-// Len is the number of keys held.
+// Len returns the number of keys held.
 func (k *Keys) Len() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return len(k.held)
 }
 
-// Close releases the keys still held and unmaps the records: no key of the
-// domain may be used afterwards. Idempotent.
+// Close releases the keys still held and unmaps the records. No key of the domain may be used
+// afterwards. Idempotent.
 func (k *Keys) Close() error {
 	k.mu.Lock()
 	held, chunks := k.held, k.chunks

@@ -11,11 +11,10 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// CloseWait is how long closing memory of the program waits for accesses of
-// peers under way.
+// CloseWait is how long Close of registered memory waits for accesses of peers in flight.
 const CloseWait = time.Second
 
-// Owner is the lending side of a domain: its regions and their slots.
+// Owner holds the regions that a domain exposes to peers, with their slots.
 //
 // Concurrency: any goroutine.
 type Owner struct {
@@ -28,9 +27,9 @@ type Owner struct {
 	regions map[uint32]*Region
 }
 
-// NewOwner makes an owner over a table, which it takes over. sock is where
-// peers ask for the regions, "" where keys are valid in this domain alone. drain
-// bounds the wait of Region.Close; 0: CloseWait.
+// NewOwner returns an owner that takes over table t. Peers request the regions at sock; if it
+// is "", only this domain can unpack the keys. drain bounds the wait of Region.Close; 0:
+// CloseWait.
 func NewOwner(id uct.UUID, sock string, t *Table, drain time.Duration) *Owner {
 	if drain <= 0 {
 		drain = CloseWait
@@ -38,18 +37,18 @@ func NewOwner(id uct.UUID, sock string, t *Table, drain time.Duration) *Owner {
 	return &Owner{id: id, sock: sock, table: t, drain: drain, regions: make(map[uint32]*Region)}
 }
 
-// NewID makes a domain's identity.
+// NewID returns a new random identity for a domain.
 func NewID() uct.UUID {
 	var id uct.UUID
 	_, _ = rand.Read(id[:]) // never fails, see crypto/rand
 	return id
 }
 
-// Table is the owner's table.
+// Table returns the owner's table.
 func (o *Owner) Table() *Table { return o.table }
 
-// Register lends memory of the program, pinned until Close. Memory outside the
-// Go heap must stay mapped until then.
+// Register exposes memory of the program. It is pinned until Close. Memory outside the Go heap
+// must stay mapped until then.
 func (o *Owner) Register(buf []byte, f uct.MemFlags) (*Region, error) {
 	if len(buf) == 0 {
 		return nil, fmt.Errorf("register empty buffer: %w", ucs.ErrInvalid)
@@ -63,8 +62,8 @@ func (o *Owner) Register(buf []byte, f uct.MemFlags) (*Region, error) {
 	return r, nil
 }
 
-// Adopt lends mem, mapped by the domain and given back by free, once. fd is
-// what peers map it by, or -1.
+// Adopt exposes mem, which the domain has mapped. free is called once, to unmap it. Peers map
+// it by the descriptor fd; -1: they cannot.
 func (o *Owner) Adopt(mem []byte, fd int, f uct.MemFlags, free func() error) (*Region, error) {
 	r := &Region{owner: o, mem: mem, flags: f, kind: Allocated, fd: fd, free: free, holders: 1}
 	if err := o.add(r); err != nil {
@@ -89,24 +88,24 @@ func (o *Owner) add(r *Region) error {
 	return nil
 }
 
-// Find gives the region of a slot and generation, held, or nil.
+// Find returns the region of a slot and generation, with a reference, or nil.
 func (o *Owner) Find(slot uint32, gen uint64) *Region {
 	o.mu.Lock()
 	r := o.regions[slot]
 	o.mu.Unlock()
-	// Generations name regions, so a region closed meanwhile is not mistaken for
-	// its heir. A revoked one has none.
+	// A generation belongs to one region, so a later region in the slot is not mistaken for a
+	// closed one. A revoked region has no generation.
 	if r == nil || gen == 0 || r.slot.gen.Load() != gen || !r.Hold() {
 		return nil
 	}
 	return r
 }
 
-// Resolve makes a key of one of the owner's regions in keys, which may be those
-// of another domain of this process.
+// Resolve adds a key of one of the owner's regions to keys. keys may belong to another domain
+// of this process.
 //
-// Errors: ucs.ErrRemoteAccess where the region is gone, revoked or not the one
-// that the key describes.
+// Errors: ucs.ErrRemoteAccess if the region is closed, revoked or not the one that the key
+// describes.
 func (o *Owner) Resolve(p *PackedKey, keys *Keys) (uct.RKey, error) {
 	r := o.Find(p.Slot, p.Gen)
 	if r == nil {
@@ -130,15 +129,15 @@ func (o *Owner) forget(slot uint32, inUse bool) {
 	o.table.giveBack(slot, inUse)
 }
 
-// Len is the number of regions not closed.
+// Len returns the number of open regions.
 func (o *Owner) Len() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.regions)
 }
 
-// Close lets go of the table. Regions must be closed before; those that keys of
-// other domains hold stay until they are released.
+// Close releases the table. All regions must be closed before. A closed region stays mapped
+// while keys of other domains hold it.
 func (o *Owner) Close() error {
 	if n := o.Len(); n > 0 {
 		return fmt.Errorf("%d regions open: %w", n, ucs.ErrBusy)

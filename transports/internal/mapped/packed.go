@@ -10,18 +10,18 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// Kind says where a region's memory comes from.
+// Kind is the origin of a region's memory.
 type Kind uint8
 
-// Kinds; the numbers travel.
+// Kinds. The values are part of the wire format.
 const (
-	// Allocated by the domain, mapped by peers.
+	// Allocated: memory of the domain, which peers map.
 	Allocated Kind = 1
-	// Registered memory of the program.
+	// Registered: memory of the program.
 	Registered Kind = 2
 )
 
-// String names the kind in lower case.
+// String returns the name of the kind in lower case.
 func (k Kind) String() string {
 	switch k {
 	case Allocated:
@@ -32,18 +32,18 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", uint8(k))
 }
 
-// PackedKey is a region as peers are told about it.
+// PackedKey is the decoded form of a packed key: it describes a region to peers.
 type PackedKey struct {
 	Kind   Kind
 	Flags  uct.MemFlags // those for peers
 	Domain uct.UUID
 	Slot   uint32
-	// PID is the owner's process id in its own namespace, for messages alone.
+	// PID is the owner's process id in its own namespace, for error messages only.
 	PID       uint32
 	Gen       uint64
 	Base, Len uint64
-	// Socket is where the owner answers; "" for a key that its own domain alone
-	// can unpack. At most MaxSocket bytes.
+	// Socket is the socket at which the owner serves requests, at most MaxSocket bytes. If it
+	// is "", only the owner's domain can unpack the key.
 	Socket string
 }
 
@@ -55,7 +55,7 @@ const (
 	keyOffVersion = 4
 	keyOffKind    = 5
 	keyOffFlags   = 6
-	keyOffSocket  = 7 // its length
+	keyOffSocket  = 7 // length of the socket name
 	keyOffDomain  = 8
 	keyOffSlot    = 24
 	keyOffPID     = 28
@@ -65,27 +65,26 @@ const (
 	keyHead       = 56
 	keySum        = 4
 
-	// MaxSocket bounds the socket's name: what the kernel takes for a Unix
-	// socket.
+	// MaxSocket is the maximum length of a Unix socket's name in the kernel.
 	MaxSocket = 107
-	// MaxKey is the longest packed key.
+	// MaxKey is the maximum length of a packed key.
 	MaxKey = keyHead + MaxSocket + keySum
 )
 
-// KeyLen is the length of a packed key with a socket name of n bytes.
+// KeyLen returns the length of a packed key with a socket name of n bytes.
 func KeyLen(n int) int { return keyHead + n + keySum }
 
-// ErrKey: the bytes are not a key of this format, or damaged.
+// ErrKey: the bytes are not a key of this format, or are corrupted.
 var ErrKey = errors.New("bad memory key")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// String names the region for messages.
+// String describes the region for error messages.
 func (p *PackedKey) String() string {
 	return fmt.Sprintf("%v region of %d bytes at %#x of process %d", p.Kind, p.Len, p.Base, p.PID)
 }
 
-// Append appends the packed form.
+// Append appends the packed key to b.
 func (p *PackedKey) Append(b []byte) []byte {
 	start := len(b)
 	le := binary.LittleEndian
@@ -101,10 +100,9 @@ func (p *PackedKey) Append(b []byte) []byte {
 	return le.AppendUint32(b, crc32.Checksum(b[start:], castagnoli))
 }
 
-// Parse reads a packed key, which must be exactly that long. Nothing of p is to
-// be used on an error.
+// Parse decodes a packed key. b must be exactly the key. After an error p is undefined.
 //
-// Errors: ErrKey, naming what is wrong.
+// Errors: ErrKey, with the invalid field.
 func (p *PackedKey) Parse(b []byte) error {
 	le := binary.LittleEndian
 	if len(b) < keyHead+keySum {
@@ -131,7 +129,7 @@ func (p *PackedKey) Parse(b []byte) error {
 	return p.validate()
 }
 
-// validate refuses what no owner packs, checksum or not.
+// validate rejects values that no owner packs, even with a valid checksum.
 func (p *PackedKey) validate() error {
 	switch {
 	case p.Kind != Allocated && p.Kind != Registered:

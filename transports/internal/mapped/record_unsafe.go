@@ -7,16 +7,16 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// What a record permits, and of which kind its memory is. The first three are
-// the region's flags as they stand in uct.MemFlags.
+// Permissions of a record, and the kind of its memory. The first three have the values of the
+// flags in uct.MemFlags.
 const (
 	permPut    = uint32(uct.MemRemotePut)
 	permGet    = uint32(uct.MemRemoteGet)
 	permAtomic = uint32(uct.MemRemoteAtomic)
 	permFlags  = permPut | permGet | permAtomic
 
-	// The same for direct memory of at least eight bytes: one test instead of
-	// three on the path of an eight-byte access.
+	// The same for direct memory of at least eight bytes: an eight-byte access needs one test
+	// instead of three.
 	fastGet    = permGet << 3
 	fastAtomic = permAtomic << 3
 
@@ -24,16 +24,16 @@ const (
 	isFar     = 1 << 7
 )
 
-// record is an unpacked key: one cache line outside the Go heap, written before
-// its RKey is handed out and read-only until the key is released.
+// record is an unpacked key: one cache line outside the Go heap. It is written before its RKey
+// is returned, and read-only until the key is released.
 //
-// slot lies outside the Go heap too, so the collector need not see it.
+// slot lies outside the Go heap, too, so the collector need not see it.
 type record struct {
-	base  uint64 // the region's first address at its owner
-	last8 uint64 // the last offset of an eight-byte access; with a fast permission only
+	base  uint64 // the region's first address in its owner
+	last8 uint64 // last offset of an eight-byte access; used only with a fast permission
 	slot  *Slot
-	gen   uint64 // what the slot's generation must be
-	delta uint64 // what makes an owner's address one of this process
+	gen   uint64 // expected generation of the slot
+	delta uint64 // added to an owner's address, yields an address of this process
 	size  uint64
 	perm  uint32
 	far   uint32 // index into Keys.far
@@ -42,48 +42,48 @@ type record struct {
 
 const recordBytes = 64
 
-// at finds the record of a key. The memory behind an RKey is mapped outside the
-// Go heap for as long as its domain lives, so no rule of package unsafe is at
-// stake: the collector ignores such pointers.
+// at returns the record of a key. The memory behind an RKey is outside the Go heap and mapped
+// while its domain is open. The collector ignores such pointers, so no rule of package unsafe
+// is violated.
 func at(k uct.RKey) *record { return (*record)(pointer(uint64(k))) }
 
-// pointer makes an address a pointer, of memory outside the Go heap or pinned.
+// pointer converts an address to a pointer. The memory must be outside the Go heap, or pinned.
 func pointer(addr uint64) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&addr)) }
 
-// address is the first byte's; b must not be empty, and pinned or outside the
-// Go heap where the number is kept.
+// address returns the address of b's first byte. b must not be empty. If the address is stored,
+// b must be pinned or outside the Go heap.
 func address(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(&b[0]))) }
 
-// recordIn gives record i of a chunk, whose memory is mapped and page-aligned.
+// recordIn returns record i of a chunk. The chunk is mapped and page-aligned.
 func recordIn(chunk []byte, i int) *record {
 	return (*record)(unsafe.Pointer(&chunk[i*recordBytes : (i+1)*recordBytes][0]))
 }
 
 func (rec *record) key() uct.RKey { return uct.RKey(uintptr(unsafe.Pointer(rec))) }
 
-// bytes is memory of the region. The caller has checked the range.
+// bytes returns memory of the region. The caller has checked the range.
 func (rec *record) bytes(addr, n uint64) []byte {
 	return unsafe.Slice((*byte)(pointer(addr+rec.delta)), n)
 }
 
-// word32 and word64 are words of the region. The caller has checked range and
+// word32 and word64 return pointers to words of the region. The caller has checked range and
 // alignment.
 func (rec *record) word32(addr uint64) *uint32 { return (*uint32)(pointer(addr + rec.delta)) }
 func (rec *record) word64(addr uint64) *uint64 { return (*uint64)(pointer(addr + rec.delta)) }
 
-// Slot is the word of a region that its owner and everybody who holds a key of
-// it share: one cache line of a Table.
+// Slot is the state of a region that its owner shares with all holders of a key. It is one
+// cache line of a Table.
 type Slot struct {
 	gen   atomic.Uint64 // 0: no region, or a revoked one
-	inUse atomic.Uint64 // accesses under way to memory that Close gives back
+	inUse atomic.Uint64 // accesses in flight to counted memory
 	_     [48]byte
 }
 
 // SlotBytes is the size of a slot in a table.
 const SlotBytes = 64
 
-// SlotAt gives slot i of a table, whose memory must be mapped (not on the Go
-// heap) and page-aligned; nil when the table is shorter.
+// SlotAt returns slot i of a table, or nil if the table is shorter. The table must be mapped,
+// outside the Go heap and page-aligned.
 func SlotAt(table []byte, i uint32) *Slot {
 	if uint64(i) >= uint64(len(table)/SlotBytes) {
 		return nil
@@ -91,9 +91,9 @@ func SlotAt(table []byte, i uint32) *Slot {
 	return (*Slot)(unsafe.Pointer(&table[uint64(i)*SlotBytes]))
 }
 
-// hide keeps b out of escape analysis. Sound where the callee keeps no
-// reference to b after it returned, as Far promises. Nothing can move b's stack
-// between the two conversions: there is no call between them.
+// hide hides b from escape analysis. This is sound if the callee keeps no reference to b after
+// it returns, as Far guarantees. b's stack cannot move between the two conversions, because
+// there is no call between them.
 func hide(b []byte) []byte {
 	return unsafe.Slice((*byte)(pointer(uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))))), len(b))
 }

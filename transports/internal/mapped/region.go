@@ -10,12 +10,10 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// Region is memory that a domain lends to peers. It is the uct.Mem of self and
-// shm.
+// Region is memory that a domain exposes to peers. It implements uct.Mem for self and shm.
 //
-// Ownership: the memory is given back when the region is closed and no key of
-// this process holds it any more. Peers' mappings of an allocated region are
-// their own.
+// Ownership: the memory is released when the region is closed and no key of this process holds
+// it. Peers own their mappings of an allocated region.
 //
 // Concurrency: any goroutine.
 type Region struct {
@@ -23,52 +21,51 @@ type Region struct {
 	mem   []byte
 	flags uct.MemFlags
 	kind  Kind
-	fd    int // what a peer maps; -1: nothing
+	fd    int // descriptor that a peer maps; -1: none
 	free  func() error
 	slot  *Slot
 	key   PackedKey
 	pin   runtime.Pinner
 
-	once sync.Once // Close
-	err  error     // its answer
+	once sync.Once // guards close
+	err  error     // result of close
 
 	mu      sync.Mutex
 	closed  bool
-	holders int // the region itself, until closed, and each key
+	holders int // references: the region itself until closed, and each key
 }
 
 var _ uct.Mem = (*Region)(nil)
 
-// Bytes is the region's memory.
+// Bytes returns the region's memory.
 func (r *Region) Bytes() []byte { return r.mem }
 
-// FD is the descriptor that a peer maps the region by, -1 where there is none.
-// It is valid while the region is held.
+// FD returns the descriptor by which a peer maps the region; -1: none. It is valid while the
+// region is held.
 func (r *Region) FD() int { return r.fd }
 
-// Key is what the region is known by.
+// Key returns the region's key.
 func (r *Region) Key() PackedKey { return r.key }
 
 // AppendKey appends the packed key.
 func (r *Region) AppendKey(b []byte) []byte { return r.key.Append(b) }
 
-// Revoke lets no later access in. Idempotent.
+// Revoke makes all later accesses of peers fail. Idempotent.
 func (r *Region) Revoke() uct.Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.closed { // else the slot may be another region's
+	if !r.closed { // a closed region's slot may belong to another region
 		r.slot.revoke()
 	}
 	return ucs.OK
 }
 
-// Close revokes the region and gives its memory back: allocated memory as soon
-// as no key of this process holds it, memory of the program when the accesses
-// under way have ended.
+// Close revokes the region and releases its memory. Allocated memory is released when no key of
+// this process holds it; memory of the program when no access is in flight.
 //
-// Errors: ErrExposed where they did not end in time: a peer may have stopped in
-// the middle, or died there. The memory then stays pinned for the rest of the
-// process, and late writes may still land in it.
+// Errors: ErrExposed if accesses are still in flight after the time limit. A peer may have
+// stopped or died in the middle of one. The memory then stays pinned for the rest of the
+// process, and late writes may still change it.
 func (r *Region) Close() error {
 	r.once.Do(func() { r.err = r.close() })
 	return r.err
@@ -91,7 +88,8 @@ func (r *Region) close() error {
 	return r.letGo()
 }
 
-// Hold keeps the memory until Release; false once the region is closed.
+// Hold adds a reference to the memory, which Release removes. It returns false if the region is
+// closed.
 func (r *Region) Hold() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -102,14 +100,13 @@ func (r *Region) Hold() bool {
 	return true
 }
 
-// Release ends what Hold began.
+// Release removes the reference of a Hold.
 func (r *Region) Release() {
-	// Close has answered its caller already, and unmapping what is mapped does
-	// not fail.
+	// There is no caller for the error: Close has returned. Unmapping a mapping does not fail.
 	_ = r.letGo()
 }
 
-// letGo gives the memory back when nobody holds it any more.
+// letGo removes a reference, and releases the memory with the last one.
 func (r *Region) letGo() error {
 	r.mu.Lock()
 	r.holders--
@@ -131,8 +128,8 @@ func (r *Region) letGo() error {
 	return nil
 }
 
-// Spec describes the region to Keys.Add for a domain of this process, which
-// must hold it.
+// Spec returns the description of the region for Keys.Add of a domain of this process. The
+// caller must hold the region.
 func (r *Region) Spec() Spec {
 	return Spec{
 		Base: r.key.Base, Len: r.key.Len, Bytes: r.mem, Flags: r.flags,
@@ -140,20 +137,19 @@ func (r *Region) Spec() Spec {
 	}
 }
 
-// ErrExposed: memory could not be taken back from peers in time.
+// ErrExposed: peers may still access memory after the time limit.
 var ErrExposed = fmt.Errorf("%w: %w", ucs.ErrBufferExposed, ucs.ErrTimeout)
 
-// pinned keeps reachable what is pinned: peers and off-heap records know its
-// address alone. A region whose Close could not wait any longer stays for good,
-// and so does one that its program forgot (a runtime.Pinner that is collected
-// ends the program).
+// pinned keeps pinned regions reachable: peers and off-heap records know only their addresses.
+// A region whose Close timed out stays in it for good. So does a region that its program never
+// closes: a runtime.Pinner that is collected would end the program.
 var pinned struct {
 	sync.Mutex
 	regions map[*Region]struct{}
 }
 
 func pin(r *Region) {
-	r.pin.Pin(&r.mem[0]) // ignores what is not of the Go heap
+	r.pin.Pin(&r.mem[0]) // no effect on memory outside the Go heap
 	pinned.Lock()
 	defer pinned.Unlock()
 	if pinned.regions == nil {

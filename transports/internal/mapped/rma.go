@@ -8,43 +8,40 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// pieceBytes bounds one copy. Above 1 MB Go's copy turns to non-temporal
-// stores, which push the data out of the cache where the peer wants it.
+// pieceBytes bounds one copy. Above 1 MB Go's copy uses non-temporal stores, which evict data
+// from the cache that the peer will read.
 const pieceBytes = 512 << 10
 
-// RMA carries the put, get and atomic methods of uct.Endpoint over keys of one
-// domain; embed it and call Init. No operation answers InProgress or uses its
-// token.
+// RMA implements the put, get and atomic methods of uct.Endpoint with the keys of one domain.
+// Embed it and call Init. No operation returns InProgress or uses its token.
 //
-// Concurrency: as the endpoint, one goroutine at a time.
+// Concurrency: as for the endpoint, one goroutine at a time.
 type RMA struct {
 	keys *Keys
 	gate uct.Status
 	word atomic.Uint32
 }
 
-// Init sets the domain's keys. Before it no operation may be called.
+// Init sets the domain's keys. It must be called before any operation.
 func (r *RMA) Init(k *Keys) { r.keys = k }
 
-// SetGate makes every operation answer s before it looks at anything else, or,
-// with OK, opens the gate: NoResource while tokens are pending, PeerFailed or
-// Closed at the end.
+// SetGate sets the status that all operations return before any other check. OK enables the
+// operations. NoResource is used while tokens are pending, PeerFailed and Closed at the end.
 func (r *RMA) SetGate(s uct.Status) { r.gate = s }
 
-// Barrier orders every access before it against every access after it: fence
-// and flush call it.
+// Barrier orders all accesses before it before all accesses after it. Fence and flush call it.
 //
-// A release store followed by an acquire load are ordered on every CPU, and so
-// is what surrounds them (arm64: STLR, LDAR; amd64: the store is an XCHG). An
-// atomic add alone would not do on an arm64 without LSE.
+// On every CPU a release store is ordered before a later acquire load, and with them the
+// accesses around them (arm64: STLR, LDAR; amd64: the store is an XCHG). An atomic add would
+// not order them on an arm64 without LSE.
 func (r *RMA) Barrier() {
 	r.word.Store(1)
 	r.word.Load()
 }
 
-// check says whether n bytes at addr may be accessed. The load pairs with the
-// owner's store in Slot.revoke. The eight-byte paths write the same checks out:
-// inlined as a function they cost six instructions more.
+// check reports whether n bytes at addr may be accessed. Its load of the generation pairs with
+// the owner's store in Slot.revoke. The eight-byte paths repeat these checks in their own code:
+// as an inlined function they cost six instructions more.
 func (rec *record) check(addr, n uint64, perm uint32) uct.Status {
 	if off := addr - rec.base; n > rec.size || off > rec.size-n {
 		return ucs.InvalidParam
@@ -86,7 +83,7 @@ func (r *RMA) PutBcopy(p []byte, addr uint64, k uct.RKey, _ uct.Token) uct.Statu
 	return r.PutShort(p, addr, k)
 }
 
-// PutZcopy copies the pieces of v, one after the other, to addr.
+// PutZcopy copies the buffers of v to addr, one after the other.
 func (r *RMA) PutZcopy(v []uct.Vec, addr uint64, k uct.RKey, _ uct.Token) uct.Status {
 	if st := r.checkVec(v, addr, k, permPut); st != ucs.OK {
 		return st
@@ -128,7 +125,7 @@ func (r *RMA) GetBcopy(p []byte, addr uint64, k uct.RKey, _ uct.Token) uct.Statu
 	return r.GetShort(p, addr, k)
 }
 
-// GetZcopy copies from addr into the pieces of v, one after the other.
+// GetZcopy copies from addr into the buffers of v, one after the other.
 func (r *RMA) GetZcopy(v []uct.Vec, addr uint64, k uct.RKey, _ uct.Token) uct.Status {
 	if st := r.checkVec(v, addr, k, permGet); st != ucs.OK {
 		return st
@@ -142,7 +139,7 @@ func (r *RMA) GetZcopy(v []uct.Vec, addr uint64, k uct.RKey, _ uct.Token) uct.St
 	return ucs.OK
 }
 
-// checkVec checks the whole range before the first piece is copied.
+// checkVec checks the whole range before the first buffer is copied.
 func (r *RMA) checkVec(v []uct.Vec, addr uint64, k uct.RKey, perm uint32) uct.Status {
 	if r.gate != ucs.OK {
 		return r.gate

@@ -10,33 +10,33 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// Table is the slots of a domain's regions in memory that peers may map.
+// Table holds the slots of a domain's regions, in memory that peers may map.
 //
 // Concurrency: any goroutine.
 //
-// Ownership: the memory is given back when the domain has let go of the table
-// and no region that a key still holds lies in it.
+// Ownership: the memory is freed when the domain has released the table and no held region has
+// a slot in it.
 type Table struct {
 	mem  []byte
 	free func() error
 
 	mu      sync.Mutex
-	next    uint32 // slots from here on were never taken
+	next    uint32 // first slot that was never used
 	reuse   []uint32
-	holders int // the domain, and each region
+	holders int // references: the domain, and each region
 }
 
-// NewTable makes a table of mem, zeroed, page-aligned and outside the Go heap;
-// release gives mem back, once.
+// NewTable returns a table in mem, which is zeroed, page-aligned and outside the Go heap.
+// release frees mem; it is called once.
 func NewTable(mem []byte, release func() error) *Table {
 	return &Table{mem: mem, free: release, holders: 1}
 }
 
-// Bytes is the table's memory.
+// Bytes returns the table's memory.
 func (t *Table) Bytes() []byte { return t.mem }
 
-// take finds a slot and writes a new generation into it: random, so that a key
-// of an earlier region in the slot cannot fit.
+// take allocates a slot and stores a new generation in it. The generation is random, so that a
+// key of an earlier region in the slot does not match.
 func (t *Table) take() (i uint32, s *Slot, gen uint64, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -68,8 +68,7 @@ func newGeneration() uint64 {
 	}
 }
 
-// giveBack makes a slot free for the next region; one that is still in use is
-// never used again.
+// giveBack frees a slot. A slot that is still in use is never used again.
 func (t *Table) giveBack(i uint32, inUse bool) {
 	if inUse {
 		return
@@ -79,7 +78,7 @@ func (t *Table) giveBack(i uint32, inUse bool) {
 	t.mu.Unlock()
 }
 
-// Release lets go of the table; the last holder gives its memory back.
+// Release removes a reference, and frees the memory with the last one.
 func (t *Table) Release() error {
 	t.mu.Lock()
 	t.holders--
@@ -91,12 +90,12 @@ func (t *Table) Release() error {
 	return t.free()
 }
 
-// revoke lets no later access in. It pairs with the generation loads of
+// revoke makes all later accesses fail. The store pairs with the loads of the generation in
 // record.check and Slot.enter.
 func (s *Slot) revoke() { s.gen.Store(0) }
 
-// drain waits until no counted access is under way, at most limit, and returns
-// how many there were at the end. Control path: it sleeps.
+// drain waits until no counted access is in flight, for at most limit. It returns the number of
+// those that remain. It sleeps, so it is for the control path only.
 func (s *Slot) drain(limit time.Duration) uint64 {
 	n := s.inUse.Load()
 	if n == 0 {
@@ -110,5 +109,5 @@ func (s *Slot) drain(limit time.Duration) uint64 {
 	return n
 }
 
-// Holds reports whether the slot's region is of generation gen.
+// Holds reports whether the slot's region has generation gen.
 func (s *Slot) Holds(gen uint64) bool { return s.gen.Load() == gen }

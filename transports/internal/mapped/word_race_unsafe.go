@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// The race detector watches registered memory of the Go heap. A peer polls such
-// a word atomically, so it is written atomically here.
+// The race detector tracks registered memory in the Go heap. A peer may poll an aligned word
+// atomically, so these functions access it atomically.
 
 func (rec *record) load8(addr uint64) uint64 {
 	if addr&7 == 0 {

@@ -8,23 +8,22 @@ import (
 	"github.com/goucx/goucx/verbs"
 )
 
-// Address is where an interface is found: its port, and its queue pair there. What
-// the processes of a host have in common is the device part, so that whoever knows
-// many of them stores it once.
+// Address is the address of an interface: its port, and its QP there. The device part holds
+// what is the same in all processes of a host, so that a peer stores it once.
 type Address struct {
 	Port PortAddress
-	// Seg is how many bytes its receives take; 0: what a packet carries.
+	// Seg is the length of the interface's receives in bytes; 0: a packet's payload.
 	Seg uint32
-	// Worker is the worker that it belongs to.
+	// Worker is the worker of the interface.
 	Worker uct.UUID
-	// QPN is of the queue pair that takes datagrams of peers.
+	// QPN is the QP that receives datagrams of peers.
 	QPN verbs.QPN
 }
 
 // Layout of both parts, little-endian; docs/wire/rc.md.
 const (
 	addrVersion  = 3
-	addrGoucx    = 0x80 // in the byte of the fabric
+	addrGoucx    = 0x80 // flag in the byte of the fabric
 	addrOffSeg   = 4
 	addrOffGID   = 8
 	addrOffPlace = 24
@@ -37,10 +36,10 @@ const (
 	ifaceLen       = addrOffWithin + sumLen
 	ifaceLenWithin = addrOffID + gidPrefix + sumLen
 
-	gidPrefix = 8 // bytes of a GID that name a subnet; the others are an interface in it
+	gidPrefix = 8 // bytes of a GID that hold the subnet prefix; the others are the interface id
 
-	// AddressLen is the length of a packed device part, and IfaceLenMin and
-	// IfaceLenMax bound that of the iface part.
+	// AddressLen is the length of a packed device part. IfaceLenMin and IfaceLenMax bound the
+	// length of an iface part.
 	AddressLen  = deviceLen
 	IfaceLenMin = ifaceLen
 	IfaceLenMax = ifaceLenWithin
@@ -49,7 +48,7 @@ const (
 // AppendDevice appends the device part.
 func (a *Address) AppendDevice(b []byte) []byte {
 	start, le, p := len(b), binary.LittleEndian, a.Port
-	if p.Fabric == FabricProcess { // no other process has them
+	if p.Fabric == FabricProcess { // differ between processes: part of the iface part
 		clear(p.GID[gidPrefix:])
 		p.Place = 0
 	}
@@ -77,8 +76,8 @@ func (a *Address) AppendIface(b []byte) []byte {
 	return AppendSum(b, start)
 }
 
-// Parse reads both parts, which must be exactly that long. The error names what is
-// wrong.
+// Parse decodes both parts, which must have exactly the right length. The error names the
+// invalid field.
 func (a *Address) Parse(u uct.Address) error {
 	le, d, i := binary.LittleEndian, u.Device, u.Iface
 	if len(d) != deviceLen {
@@ -88,7 +87,7 @@ func (a *Address) Parse(u uct.Address) error {
 		return fmt.Errorf("damaged address: device part: %w", err)
 	}
 	if d[0] != addrVersion {
-		return fmt.Errorf("peer's device address has version %d, ours %d", d[0], addrVersion)
+		return fmt.Errorf("peer's device address has version %d, want %d", d[0], addrVersion)
 	}
 	p := PortAddress{
 		Fabric: Fabric(d[1] &^ addrGoucx), Goucx: d[1]&addrGoucx != 0, MTU: verbs.MTU(d[2]), LongMTU: verbs.MTU(d[3]), GID: verbs.GID(d[addrOffGID:addrOffPlace]), Place: le.Uint64(d[addrOffPlace:]),
@@ -125,28 +124,28 @@ func (a *Address) Parse(u uct.Address) error {
 	return nil
 }
 
-// Name tells the interface from all others, and from those of another life of its
-// process.
+// Name returns a name of the interface that is unique among all interfaces and incarnations of
+// their processes.
 func (a *Address) Name() (n [16]byte) {
 	n = a.Worker
 	le, g := binary.LittleEndian, a.Port.GID[:]
-	le.PutUint64(n[:], le.Uint64(n[:])^mix(le.Uint64(g)^mix(le.Uint64(g[8:])))) // adapters number their queue pairs alike
+	le.PutUint64(n[:], le.Uint64(n[:])^mix(le.Uint64(g)^mix(le.Uint64(g[8:])))) // devices number their QPs alike, so the GID is part of the name
 	le.PutUint32(n[8:], le.Uint32(n[8:])^uint32(a.QPN))
 	le.PutUint16(n[12:], le.Uint16(n[12:])^a.Port.LID)
 	return n
 }
 
-// Digest is Name in eight bytes, never 0.
+// Digest returns an 8-byte digest of Name, never 0.
 func (a *Address) Digest() uint64 {
 	n := a.Name()
 	return max(1, mix(binary.LittleEndian.Uint64(n[:])^mix(binary.LittleEndian.Uint64(n[8:]))))
 }
 
-// QKey is the key of the queue pair, which who has the address can tell; the top
-// bit is for privileged ones.
+// QKey returns the Q_Key of the QP, which follows from the address. The top bit is clear:
+// Q_Keys with it are privileged.
 func (a *Address) QKey() uint32 { return uint32(mix(a.Digest())) &^ (1 << 31) }
 
-// mix spreads the bits of x over all of the result.
+// mix spreads the bits of x over all bits of the result.
 //
 // Source: splitmix64.
 func mix(x uint64) uint64 {

@@ -9,15 +9,15 @@ import (
 	"github.com/goucx/goucx/verbs"
 )
 
-// shared is the async goroutine of all transports over verbs in the process, there
-// while anybody uses it.
+// shared is the process's async goroutine for all transports over verbs. It exists while it has
+// users.
 var shared struct {
 	sync.Mutex
 	users int
 	a     *async.Async
 }
 
-// UseAsync gives the process's async goroutine. Each use ends with DropAsync.
+// UseAsync returns the process's async goroutine. Each call must be followed by DropAsync.
 func UseAsync() (*async.Async, error) {
 	shared.Lock()
 	defer shared.Unlock()
@@ -32,8 +32,8 @@ func UseAsync() (*async.Async, error) {
 	return shared.a, nil
 }
 
-// DropAsync ends a use; with the last the goroutine ends. Not from a function that
-// it runs.
+// DropAsync undoes a UseAsync. The last one ends the goroutine. It must not be called from a
+// function that the goroutine runs.
 func DropAsync() error {
 	shared.Lock()
 	defer shared.Unlock()
@@ -45,8 +45,7 @@ func DropAsync() error {
 	return a.Close()
 }
 
-// NewOwner registers an interface with the process's async goroutine. It ends with
-// CloseOwner.
+// NewOwner registers an interface with the process's async goroutine, until CloseOwner.
 func NewOwner() (*async.Owner, error) {
 	a, err := UseAsync()
 	if err != nil {
@@ -59,21 +58,19 @@ func NewOwner() (*async.Owner, error) {
 	return o, nil
 }
 
-// CloseOwner ends the registration.
+// CloseOwner removes the registration.
 func CloseOwner(o *async.Owner) error { return errors.Join(o.Close(), DropAsync()) }
 
-// lowQueues are the shared receive queues of a device that want to know when they
-// run low.
+// lowQueues holds the callbacks for asynchronous events of a device: SRQ limit and QP errors.
 type lowQueues struct {
-	mu    sync.Mutex // guards the rest, and is held while one of fns runs
+	mu    sync.Mutex // guards the rest; held while one of fns runs
 	fns   map[verbs.SRQ]func()
 	fails map[verbs.SRQ]func(verbs.QPN) // see OnRefused
-	watch *async.Async                  // nil: there are none
+	watch *async.Async                  // nil: no callbacks
 }
 
-// OnLow has fn called in the async goroutine when q's limit event comes, one at a
-// time, until OffLow. Where the system has no descriptors for events it is never
-// called.
+// OnLow registers fn for the limit event of q, until OffLow. The async goroutine calls fn, one
+// call at a time. On systems without event descriptors fn is never called.
 func (d *Domain) OnLow(q verbs.SRQ, fn func()) error {
 	l := &d.dev.low
 	l.mu.Lock()
@@ -95,9 +92,9 @@ func (d *Domain) OnLow(q verbs.SRQ, fn func()) error {
 	return nil
 }
 
-// OnRefused has fn called in the async goroutine with the number of each queue pair of
-// the device that has refused a request and enters the error state: those of other
-// interfaces too. q is a queue for which OnLow was called; OffLow ends both. fn must not
+// OnRefused registers fn for access errors and invalid requests at a responder QP of the
+// device, including QPs of other interfaces. The QP enters the error state. The async goroutine
+// calls fn with its number. OnLow must have been called for q; OffLow ends both. fn must not
 // wait for the interface.
 func (d *Domain) OnRefused(q verbs.SRQ, fn func(verbs.QPN)) {
 	l := &d.dev.low
@@ -106,7 +103,7 @@ func (d *Domain) OnRefused(q verbs.SRQ, fn func(verbs.QPN)) {
 	l.fails[q] = fn
 }
 
-// OffLow ends OnLow; afterwards its function does not run.
+// OffLow removes the callbacks for q. They do not run after it returns.
 func (d *Domain) OffLow(q verbs.SRQ) error {
 	l := &d.dev.low
 	l.mu.Lock()
@@ -116,19 +113,19 @@ func (d *Domain) OffLow(q verbs.SRQ) error {
 		l.mu.Unlock()
 		return nil
 	}
-	_ = l.watch.Unwatch(d.ctx.AsyncFD()) // where it was not watched, that is all right
+	_ = l.watch.Unwatch(d.ctx.AsyncFD()) // an error means that it was not watched
 	l.watch = nil
-	l.mu.Unlock() // the goroutine may wait for it
+	l.mu.Unlock() // the async goroutine may wait for the mutex
 	return DropAsync()
 }
 
-// takeEvents takes the device's events in the async goroutine. Of the events of queue
-// pairs it takes refused requests alone: they have no completion at the responder.
+// takeEvents processes the device's asynchronous events in the async goroutine. Of the QP
+// events it handles rejected requests only: these have no completion at the responder.
 func (d *device) takeEvents() {
 	l := &d.low
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for len(l.fns) > 0 { // else the device may be closed
+	for len(l.fns) > 0 { // without callbacks the device may be closed
 		e, ok := d.ctx.TryAsync()
 		if !ok {
 			return
@@ -142,7 +139,7 @@ func (d *device) takeEvents() {
 			for _, fn := range l.fails {
 				fn(e.QP.QPN())
 			}
-		default: // no event that a transport acts on
+		default: // transports handle no other event
 		}
 		d.ctx.Ack(e)
 	}

@@ -11,24 +11,23 @@ import (
 	"github.com/goucx/goucx/verbs"
 )
 
-// Providers gives the verbs providers that settings ask for; a nil set has the
-// defaults, a nil log is silent.
+// Providers returns the verbs providers that the settings select. A nil set has the defaults; a
+// nil log discards everything.
 type Providers func(s *config.Set, log *zap.Logger) []verbs.Provider
 
-// Transport is what one transport over verbs adds to a Component.
+// Transport is the part of a Component that differs between transports over verbs.
 type Transport struct {
-	// Name and Aliases select it, ID stands in worker addresses.
+	// Name and Aliases select the transport by name. Worker addresses contain ID.
 	Name    string
 	Aliases []string
 	ID      uct.TransportID
-	// Settings are its rows.
+	// Settings are the settings of the transport.
 	Settings config.Table
-	// RMA are the operations that reach registered memory of peers, Atomic64 the
-	// atomics.
+	// RMA are the operations on registered memory of peers, Atomic64 the atomics among them.
 	RMA      uct.Ops
 	Atomic64 uct.AtomicSet
-	// Open opens an interface on a port of d. The domain counts it until
-	// Domain.IfaceClosed.
+	// Open opens an interface on a port of d. The domain counts it until Domain.IfaceClosed is
+	// called.
 	Open func(d *Domain, port uint8, c uct.IfaceConfig) (uct.Iface, error)
 }
 
@@ -39,24 +38,24 @@ type Component struct {
 	shared  []config.Table
 }
 
-// NewComponent gives the provider of transport t on the devices of ds, which read
-// the settings shared.
+// NewComponent returns the provider of transport t on the devices of ds. shared are the tables
+// of settings that the devices read.
 func NewComponent(t Transport, ds *Devices, shared ...config.Table) *Component {
 	return &Component{t, ds, shared}
 }
 
-// Name: see uct.Component.
+// Name implements uct.Component.
 func (c *Component) Name() string { return c.t.Name }
 
-// Aliases: see uct.Component.
+// Aliases implements uct.Component.
 func (c *Component) Aliases() []string { return c.t.Aliases }
 
-// Settings: see uct.Component.
+// Settings implements uct.Component.
 func (c *Component) Settings() []config.Table {
 	return append([]config.Table{c.t.Settings}, c.shared...)
 }
 
-// Domains: see uct.Component. There is one for each device.
+// Domains implements uct.Component. It returns one domain for each device.
 func (c *Component) Domains(s *config.Set) (infos []uct.DomainInfo, refused []uct.Refusal) {
 	for _, p := range c.devices.providers(s, nil) {
 		ds, err := p.Devices()
@@ -70,7 +69,7 @@ func (c *Component) Domains(s *config.Set) (infos []uct.DomainInfo, refused []uc
 	return infos, refused
 }
 
-// OpenDomain opens the device of that name.
+// OpenDomain opens the device with the name in i.
 func (c *Component) OpenDomain(i uct.DomainInfo, conf uct.DomainConfig) (uct.Domain, error) {
 	if i.Component != c.t.Name {
 		return nil, fmt.Errorf("open %s domain %s/%s: %w", c.t.Name, i.Component, i.Name, ucs.ErrInvalid)

@@ -13,46 +13,46 @@ import (
 	"github.com/goucx/goucx/verbs"
 )
 
-// Devices opens devices of some providers for transports that share them: an open
-// device serves one domain of each.
+// Devices opens the devices of some providers for transports that share them. An open device
+// serves one domain of each transport.
 //
-// Concurrency: all methods from any goroutine.
+// Concurrency: any goroutine.
 type Devices struct {
 	providers Providers
 
-	mu   sync.Mutex // guards the rest, and the devices' users
+	mu   sync.Mutex // guards the rest, and users of the devices
 	open []*device
 	list listing
 }
 
-// listing is what there was the last time.
+// listing is the last result of look, with its arguments.
 type listing struct {
 	settings *config.Set
 	log      *zap.Logger
 	devices  []listed
 }
 
-// listed is a device of a provider.
+// listed is a device and its provider.
 type listed struct {
 	verbs.Provider
 	info verbs.DeviceInfo
 }
 
-// Share gives the devices of ps to all components that are made with the result.
+// Share returns a Devices on the providers ps, to make several components with.
 func Share(ps Providers) *Devices { return &Devices{providers: ps} }
 
 // device is an open device.
 type device struct {
 	all      *Devices
 	name     string
-	settings *config.Set // that it was opened with
+	settings *config.Set // settings that it was opened with
 	ctx      verbs.Context
 	low      lowQueues
-	users    []string // transports
+	users    []string // names of transports
 }
 
-// take gives the device of that name to a transport, and opens one where there is
-// none that it does not have yet.
+// take returns an open device with that name that the transport does not use yet. If there is
+// none it opens the device.
 func (ds *Devices) take(transport, name string, c uct.DomainConfig) (*device, error) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
@@ -88,7 +88,7 @@ func (ds *Devices) openNew(name string, c uct.DomainConfig) (verbs.Context, erro
 	return nil, fmt.Errorf("no such device: %w", err)
 }
 
-// look lists the devices that there are; an error may come with some.
+// look lists the devices of all providers. It may return devices along with an error.
 func (ds *Devices) look(c uct.DomainConfig) (all []listed, err error) {
 	for _, p := range ds.providers(c.Settings, c.Log) {
 		infos, why := p.Devices()
@@ -102,7 +102,7 @@ func (ds *Devices) look(c uct.DomainConfig) (all []listed, err error) {
 	return all, err
 }
 
-// drop takes the device back from a transport; after the last it is closed.
+// drop removes a transport from the users, and closes the device after the last one.
 func (d *device) drop(transport string) error {
 	ds := d.all
 	ds.mu.Lock()

@@ -1,11 +1,11 @@
-// Package nic is what the transports over package verbs share: a Component whose
-// resources are the ports of devices, a Domain over a device and a protection
-// domain, registered memory with its packed keys, and the address of a port.
+// Package nic is the common part of the transports over package verbs. It has a Component whose
+// resources are the ports of devices, and a Domain over a device and a protection domain. It
+// also has registered memory with its packed keys, and the address of a port.
 //
 //	Component → Domain (device, PD) → the transport's iface on a port
 //	            Domain → Mem (local and remote registration) → packed key → Key
 //
-// It knows package verbs alone: who opens a component hands it the providers.
+// It depends on package verbs only: the providers are passed to the component.
 //
 // Start reading at component.go and mem.go.
 package nic

@@ -21,7 +21,7 @@ type Domain struct {
 	log      *zap.Logger
 	dev      *device
 	ctx      verbs.Context
-	rester   verbs.Rester // nil: the device needs no word
+	rester   verbs.Rester // nil: the device needs no notice
 	pd       verbs.PD
 	attr     uct.DomainAttr
 	keys     keyTable
@@ -54,35 +54,35 @@ func openDomain(c *Component, name string, conf uct.DomainConfig) (*Domain, erro
 	return d, nil
 }
 
-// pageSlack keeps a size, rounded up to a page of any size, within an int.
+// pageSlack keeps a size that is rounded up to a page of any size within an int.
 const pageSlack = 1 << 30
 
-// Attr: see uct.Domain.
+// Attr implements uct.Domain.
 func (d *Domain) Attr() *uct.DomainAttr { return &d.attr }
 
-// Context is the open device.
+// Context returns the open device.
 func (d *Domain) Context() verbs.Context { return d.ctx }
 
-// Rest tells the device that the program is about to sleep on armed queues.
+// Rest notifies the device that the program is about to sleep on armed queues.
 func (d *Domain) Rest() {
 	if d.rester != nil {
 		d.rester.Rest()
 	}
 }
 
-// PD is the domain's protection domain.
+// PD returns the domain's protection domain.
 func (d *Domain) PD() verbs.PD { return d.pd }
 
-// Log is for the control path; never nil.
+// Log returns the log for the control path; never nil.
 func (d *Domain) Log() *zap.Logger { return d.log }
 
-// Settings are those that the domain was opened with; nil: defaults.
+// Settings returns the settings that the domain was opened with; nil: defaults.
 func (d *Domain) Settings() *config.Set { return d.settings }
 
-// DeviceName names a port of the device: "eth0:1".
+// DeviceName returns the name of a port of the device, as "eth0:1".
 func (d *Domain) DeviceName(port uint8) string { return fmt.Sprintf("%s:%d", d.ctx.Info().Name, port) }
 
-// Ifaces lists the active ports.
+// Ifaces returns the active ports.
 func (d *Domain) Ifaces() (infos []uct.IfaceInfo, refused []uct.Refusal) {
 	for n := 1; n <= d.ctx.Attr().Ports; n++ {
 		port := uint8(n)
@@ -127,10 +127,10 @@ func (d *Domain) open(port uint8, c uct.IfaceConfig) (uct.Iface, error) {
 	return f, nil
 }
 
-// IfaceClosed counts down an interface that Transport.Open opened.
+// IfaceClosed must be called when an interface that Transport.Open opened is closed.
 func (d *Domain) IfaceClosed() { d.leave(&d.ifaces) }
 
-// enter counts something that keeps the domain open.
+// enter increments a counter of objects that keep the domain open.
 func (d *Domain) enter(n *int) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -147,7 +147,7 @@ func (d *Domain) leave(n *int) {
 	d.mu.Unlock()
 }
 
-// Close: see uct.Domain. Keys that are still held end with it.
+// Close implements uct.Domain. Keys that are still held become invalid.
 func (d *Domain) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

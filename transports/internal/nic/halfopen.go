@@ -8,26 +8,28 @@ import (
 )
 
 const (
-	// HalfOpenMost bounds the half-open connections of an interface, and
-	// halfOpenPerSource those that one device has asked for.
+	// HalfOpenMost is the maximum number of half-open connections of an interface.
+	// halfOpenPerSource is the maximum number that one device has requested.
 	HalfOpenMost      = 4096
 	halfOpenPerSource = 256
-	// halfOpenFor is how long each is kept at least: a peer that lives confirms it within
-	// that time. While all are younger, new ones are not taken, and their peers ask again.
+	// halfOpenFor is how long a half-open connection is kept at least. A live peer confirms it
+	// within that time. While all are younger, new requests are dropped, and their peers
+	// retransmit them.
 	halfOpenFor = time.Second
 )
 
-// HalfOpen lists the connections of an interface that were accepted and not confirmed:
-// of which nothing shows that the peer receives. Each holds memory, and anyone can ask
-// for one by a single datagram, so their number is bounded, and the oldest is given up
-// for a new one.
+// HalfOpen lists the half-open connections of an interface: accepted, but without a message
+// that shows that the peer receives.
+//
+// A half-open connection holds memory, and anyone can cause one with a single datagram. So
+// their number is bounded, and a new one evicts the oldest.
 //
 // Invariant: perSource counts the entries of list by source.
 //
 // Concurrency: one goroutine at a time.
 type HalfOpen[T comparable] struct {
 	most      int
-	list      []halfOpen[T] // the oldest first
+	list      []halfOpen[T] // oldest first
 	perSource map[Source]int
 }
 
@@ -37,17 +39,18 @@ type halfOpen[T comparable] struct {
 	since ucs.Time
 }
 
-// NewHalfOpen makes an empty list. devMost is how many connections the device can have
-// at all: a quarter of them may be half-open.
+// NewHalfOpen returns an empty list. devMost is the maximum number of connections of the
+// device: a quarter of them may be half-open.
 func NewHalfOpen[T comparable](devMost int) HalfOpen[T] {
 	return HalfOpen[T]{most: max(1, min(HalfOpenMost, devMost/4)), perSource: map[Source]int{}}
 }
 
-// Len is how many there are.
+// Len returns the number of half-open connections.
 func (h *HalfOpen[T]) Len() int { return len(h.list) }
 
-// Admit reports whether one more may be accepted from a source, and has the one given up
-// that is in its way: the oldest from there, or the oldest of all.
+// Admit reports whether one more connection may be accepted from a source. At a limit it evicts
+// the oldest of that source, or the oldest of all, with giveUp. If that is younger than
+// halfOpenFor, Admit returns false.
 func (h *HalfOpen[T]) Admit(from Source, now ucs.Time, giveUp func(T)) bool {
 	i := 0
 	switch {
@@ -71,7 +74,7 @@ func (h *HalfOpen[T]) Add(conn T, from Source, now ucs.Time) {
 	h.perSource[from]++
 }
 
-// Remove takes a connection out, if it is there: it was confirmed, or has ended.
+// Remove removes a connection that was confirmed or has ended. It ignores one not in the list.
 func (h *HalfOpen[T]) Remove(conn T) {
 	if i := slices.IndexFunc(h.list, func(o halfOpen[T]) bool { return o.conn == conn }); i >= 0 {
 		h.remove(i)

@@ -13,11 +13,11 @@ import (
 type Key struct {
 	base, size uint64
 	flags      uct.MemFlags
-	// RKey names the region in work requests.
+	// RKey is the R_Key for work requests.
 	RKey uint32
 }
 
-// Allows tells whether n bytes at addr may be used as want says: OK, else
+// Allows reports whether the key permits the access want to n bytes at addr: OK, else
 // InvalidParam.
 //
 // hot: BenchmarkKey.
@@ -30,10 +30,10 @@ func (k *Key) Allows(addr uint64, n int, want uct.MemFlags) uct.Status {
 
 const keyChunk = 256
 
-// keyTable holds what keys stand for. A uct.RKey is an index and one.
+// keyTable maps keys to their contents. A uct.RKey is an index plus one.
 //
-// Concurrency: any goroutine. Data paths read it without a lock: a chunk never
-// moves, and an entry does not change while its key is held.
+// Concurrency: any goroutine. Data paths read it without a lock: a chunk never moves, and an
+// entry does not change while its key is held.
 type keyTable struct {
 	chunks atomic.Pointer[[]*[keyChunk]Key] // copied on write
 
@@ -44,7 +44,7 @@ type keyTable struct {
 
 var noKey Key // allows nothing
 
-// Key gives what a key stands for; one that allows nothing where it is not held.
+// Key returns the contents of a key; for one that is not held, a key that allows nothing.
 //
 // hot: BenchmarkKey.
 func (d *Domain) Key(k uct.RKey) *Key {
@@ -56,8 +56,8 @@ func (d *Domain) Key(k uct.RKey) *Key {
 	return &noKey
 }
 
-// UnpackKey: see uct.Domain. Whether the region is still there only an access
-// tells.
+// UnpackKey implements uct.Domain. It does not check that the region still exists; the first
+// access does.
 func (d *Domain) UnpackKey(key []byte) (uct.RKey, error) {
 	var p packed
 	if err := p.parse(key); err != nil {
@@ -89,7 +89,7 @@ func (t *keyTable) growLocked() {
 	t.chunks.Store(&list)
 }
 
-// KeyAttr: see uct.Domain.
+// KeyAttr implements uct.Domain.
 func (d *Domain) KeyAttr(k uct.RKey) (a uct.KeyAttr) {
 	f := d.Key(k).flags
 	if f&uct.MemRemotePut != 0 {
@@ -105,7 +105,7 @@ func (d *Domain) KeyAttr(k uct.RKey) (a uct.KeyAttr) {
 	return a
 }
 
-// ReleaseKey: see uct.Domain. A key that is not held is ignored.
+// ReleaseKey implements uct.Domain. It ignores a key that is not held.
 func (d *Domain) ReleaseKey(k uct.RKey) {
 	t := &d.keys
 	t.mu.Lock()

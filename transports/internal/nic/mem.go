@@ -11,26 +11,26 @@ import (
 	"github.com/goucx/goucx/verbs"
 )
 
-// Mem is a registered region. It is registered twice: for the owner's own work
-// requests, and for peers, so that Revoke takes it from these alone.
+// Mem is a registered region. It is registered twice: once for the owner's work requests, and
+// once for peers. Revoke invalidates only the second.
 //
 // Concurrency: any goroutine.
 type Mem struct {
 	d     *Domain
 	bytes []byte
-	addr  uint64 // of the first byte
+	addr  uint64 // address of the first byte
 	lkey  uint32
 	local verbs.MR
 	own   bool // mapped by Allocate
 	key   packed
 
 	mu     sync.Mutex // guards the rest
-	remote verbs.MR   // nil: peers may nothing, or no more
-	spare  verbs.MR   // what was remote
+	remote verbs.MR   // nil: peers have no access, or it was revoked
+	spare  verbs.MR   // the closed registration for peers, for reuse
 	closed bool
 }
 
-// Register: see uct.Domain.
+// Register implements uct.Domain.
 func (d *Domain) Register(buf []byte, f uct.MemFlags) (uct.Mem, error) {
 	m, err := d.register(buf, f)
 	if err != nil {
@@ -39,7 +39,7 @@ func (d *Domain) Register(buf []byte, f uct.MemFlags) (uct.Mem, error) {
 	return m, nil
 }
 
-// Allocate: see uct.Domain.
+// Allocate implements uct.Domain.
 func (d *Domain) Allocate(n int, f uct.MemFlags) (uct.Mem, error) {
 	if n <= 0 || n > d.attr.MaxAllocate {
 		return nil, fmt.Errorf("allocate %d bytes, want 1 to %d: %w", n, d.attr.MaxAllocate, ucs.ErrInvalid)
@@ -64,7 +64,7 @@ func (d *Domain) register(buf []byte, f uct.MemFlags) (*Mem, error) {
 	return m, nil
 }
 
-// Reregister: see uct.Reregisterer.
+// Reregister implements uct.Reregisterer.
 func (m *Mem) Reregister(buf []byte, f uct.MemFlags) error {
 	if len(buf) == 0 {
 		return fmt.Errorf("register memory of no bytes: %w", ucs.ErrInvalid)
@@ -112,7 +112,8 @@ func (m *Mem) registerLocked(f uct.MemFlags) (err error) {
 	return nil
 }
 
-// again registers the region as *r, which is nil or closed, or as another.
+// again registers the region in *r, which is nil or a closed registration. A closed one is
+// reused if the device supports that.
 func (m *Mem) again(r *verbs.MR, a verbs.Access) error {
 	c := verbs.MRConfig{Access: a}
 	if old, ok := (*r).(verbs.Reregisterer); ok {
@@ -138,13 +139,13 @@ func accessOf(f uct.MemFlags) verbs.Access {
 	return a
 }
 
-// Bytes: see uct.Mem.
+// Bytes implements uct.Mem.
 func (m *Mem) Bytes() []byte { return m.bytes }
 
-// AppendKey: see uct.Mem.
+// AppendKey implements uct.Mem.
 func (m *Mem) AppendKey(b []byte) []byte { return m.key.append(b) }
 
-// Revoke: see uct.Mem. Accesses under way have ended when it returns; Timeout: the
+// Revoke implements uct.Mem. When it returns OK, no access of a peer is in flight. Timeout: the
 // device did not confirm that.
 func (m *Mem) Revoke() uct.Status {
 	m.mu.Lock()
@@ -163,7 +164,7 @@ func (m *Mem) revokeLocked() error {
 	return m.spare.Close()
 }
 
-// Close: see uct.Mem.
+// Close implements uct.Mem.
 func (m *Mem) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -183,8 +184,8 @@ func (m *Mem) Close() error {
 	return nil
 }
 
-// Piece names buf, which lies in the registered region v.Mem of this domain, in a
-// work request. false: it does not, or v.Mem is missing.
+// Piece fills a scatter/gather entry with v.Buf, which lies in the registered region v.Mem. It
+// returns false if it does not, or if v.Mem is not a region of this domain.
 //
 // hot: BenchmarkPiece.
 func (d *Domain) Piece(v *uct.Vec, s *verbs.SGE) bool {

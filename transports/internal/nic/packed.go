@@ -9,10 +9,10 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// ErrKey: the bytes are not a key of this format, or damaged.
+// ErrKey: the bytes are not a key of this format, or are corrupted.
 var ErrKey = errors.New("bad memory key")
 
-// packed is a region as peers are told about it.
+// packed is the decoded form of a packed key: it describes a region to peers.
 type packed struct {
 	flags      uct.MemFlags // those for peers
 	rkey       uint32
@@ -43,9 +43,9 @@ func (p *packed) append(b []byte) []byte {
 	return AppendSum(b, start)
 }
 
-// parse reads a packed key, which must be exactly that long.
+// parse decodes a packed key. b must be exactly the key.
 //
-// Errors: ErrKey, naming what is wrong.
+// Errors: ErrKey, with the invalid field.
 func (p *packed) parse(b []byte) error {
 	le := binary.LittleEndian
 	if len(b) != packedLen {

@@ -7,12 +7,12 @@ import (
 	"github.com/goucx/goucx/verbs"
 )
 
-// Fabric says how far a port reaches.
+// Fabric is the reach of a port.
 type Fabric uint8
 
-// Fabrics; the numbers travel.
+// Fabrics. The values are part of the wire format.
 const (
-	// FabricNet: whatever routes to its address.
+	// FabricNet: all ports to which the network routes.
 	FabricNet Fabric = iota
 	// FabricHost: processes of one host and network namespace (loopback).
 	FabricHost
@@ -21,27 +21,28 @@ const (
 	numFabrics
 )
 
-// PortAddress is where a port is found.
+// PortAddress is the address of a port.
 type PortAddress struct {
 	Fabric Fabric
 	// MTU is the largest payload of a datagram.
 	MTU verbs.MTU
-	// LongMTU is the largest payload of a connected queue pair's packet, where that is
-	// more than MTU; else 0.
+	// LongMTU is the largest payload of a packet of a connected QP, if that is more than MTU;
+	// else 0.
 	LongMTU verbs.MTU
-	// Goucx: the port is of a soft device, see verbs.PeerGoucx; else it is foreign.
+	// Goucx: the port belongs to a soft device (verbs.PeerGoucx), else to a device of another
+	// vendor.
 	Goucx bool
 	// GID and LID address the port.
 	GID verbs.GID
 	LID uint16
-	// Place names the program, or the host and network namespace: a Fabric within
-	// them does not reach beyond, and no two have the same GID on a network. That of
-	// loopback names the network addresses too, which clones of a virtual machine do
-	// not share as they share all else.
+	// Place identifies the program for FabricProcess, else the host and network namespace.
+	// Ports of FabricProcess and FabricHost reach only ports of the same place. Ports of
+	// different places with the same GID do not reach each other. On loopback the network
+	// addresses are part of it: clones of a virtual machine differ in nothing else.
 	Place uint64
 }
 
-// PortAddress gives the address of a port of the device.
+// PortAddress returns the address of a port of the device.
 func (d *Domain) PortAddress(port uint8) (a PortAddress, err error) {
 	p, err := d.ctx.Port(port)
 	if err != nil {
@@ -66,12 +67,12 @@ func (d *Domain) PortAddress(port uint8) (a PortAddress, err error) {
 	return a, nil
 }
 
-// PathMTU is the path MTU of queue pairs that connect a and b.
+// PathMTU returns the path MTU of QPs between a and b.
 func (a *PortAddress) PathMTU(b *PortAddress) verbs.MTU {
 	return min(max(a.MTU, a.LongMTU), max(b.MTU, b.LongMTU))
 }
 
-// Reaches says whether the peer's port b may be reached from a, else why not.
+// Reaches reports whether the peer's port b can be reached from a, and why not.
 func (a *PortAddress) Reaches(b *PortAddress) (bool, string) {
 	switch {
 	case a.Fabric != b.Fabric:
@@ -88,7 +89,7 @@ func (a *PortAddress) Reaches(b *PortAddress) (bool, string) {
 	return true, ""
 }
 
-// AH is the address handle's form of a peer's port.
+// AH returns the attributes of an address handle for port a, to send from the given local port.
 func (a *PortAddress) AH(port uint8) verbs.AHAttr {
 	h := verbs.AHAttr{DGID: a.GID, DLID: a.LID, Port: port, HopLimit: 64}
 	if a.Goucx {

@@ -7,46 +7,43 @@ import (
 	"github.com/goucx/goucx/verbs"
 )
 
-// Reserve is buffers that are posted to a shared receive queue while the worker
-// that refills it is busy elsewhere: the queue's limit event has the async goroutine
-// post them.
+// Reserve holds buffers that the async goroutine posts to a shared receive queue (SRQ) while
+// the worker does not refill it. The limit event of the SRQ triggers the posts.
 //
-// Concurrency: the worker calls the methods; its side of the slab is its own.
+// Concurrency: the worker calls the methods. Only the worker changes the free list of the slab.
 type Reserve struct {
 	d     *Domain
 	srq   verbs.SRQ
 	slab  *Slab
-	len   int // of each receive
+	len   int // of each receive, in bytes
 	limit int
 
 	touched atomic.Bool // posted is not 0
 
-	mu     sync.Mutex // guards the rest; held for at most one post of each
+	mu     sync.Mutex // guards the rest; held for at most one post of each buffer
 	bufs   []uint32
-	posted int // since the last Balance
+	posted int // receives posted since the last Balance
 	wrs    [reserveBatch]verbs.RecvWR
 }
 
-// reserveBatch is how many receives the async goroutine posts at a time.
+// reserveBatch is the number of receives that the async goroutine posts at a time.
 const reserveBatch = 16
 
-// NewReserve makes a reserve without buffers. The queue's limit event is its own
-// from now on; it comes when fewer receives than limit are left. Receives have n
-// bytes.
+// NewReserve returns a reserve without buffers, which takes over the limit event of q. The
+// event occurs when fewer than limit receives are left. Receives have n bytes.
 func (d *Domain) NewReserve(q verbs.SRQ, s *Slab, n, limit int) (*Reserve, error) {
 	r := &Reserve{d: d, srq: q, slab: s, len: n, limit: limit}
 	return r, d.OnLow(q, r.refill)
 }
 
-// Close ends the reserve, before the queue and the slab.
+// Close closes the reserve. It must precede closing the queue and the slab.
 func (r *Reserve) Close() error { return r.d.OffLow(r.srq) }
 
-// Touched reports whether the async goroutine has posted receives since the last
-// Balance.
+// Touched reports whether the async goroutine has posted receives since the last Balance.
 func (r *Reserve) Touched() bool { return r.touched.Load() }
 
-// Balance leaves the worker keep free buffers, as far as there are any, and takes
-// the others. It gives how many receives were posted since the last time.
+// Balance leaves up to keep free buffers in the slab, and takes the others or returns some. It
+// returns the number of receives posted since the last call.
 func (r *Reserve) Balance(keep int) (posted int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -64,7 +61,7 @@ func (r *Reserve) Balance(keep int) (posted int) {
 	return posted
 }
 
-// refill posts what fits.
+// refill posts as many buffers as the queue accepts.
 func (r *Reserve) refill() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -75,7 +72,7 @@ func (r *Reserve) refill() {
 			w.ID, w.NumSG, w.SG[0] = uint64(buf), 1, r.slab.Piece(buf, r.len)
 		}
 		k, _ := r.srq.PostRecv(r.wrs[:len(last)])
-		// Those that were taken leave: they stand first.
+		// The queue accepts the first ones of last.
 		r.bufs = append(r.bufs[:left-len(last)], last[k:]...)
 		r.posted += k
 		if k < len(last) {
@@ -86,11 +83,11 @@ func (r *Reserve) refill() {
 	r.arm()
 }
 
-// arm asks for the event, where there is something to post then.
+// arm requests the limit event if there are buffers to post.
 func (r *Reserve) arm() {
 	n := 0
 	if len(r.bufs) > 0 {
 		n = r.limit
 	}
-	_ = r.srq.SetLimit(n) // the event is a help, not a need
+	_ = r.srq.SetLimit(n) // without the event the worker still posts receives
 }

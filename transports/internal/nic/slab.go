@@ -8,9 +8,8 @@ import (
 	"github.com/goucx/goucx/verbs"
 )
 
-// Slab is registered memory of the transport's own, cut into buffers of one size
-// with a free list: what was given back last is taken first. The zero Slab has
-// none.
+// Slab is registered memory of a transport, divided into buffers of one size with a free list:
+// last in, first out. The zero Slab has no buffers.
 //
 // Concurrency: one goroutine at a time.
 type Slab struct {
@@ -39,7 +38,7 @@ func NewSlab(pd verbs.PD, n, size int) (*Slab, error) {
 	return s, nil
 }
 
-// Close gives the memory back; nothing of the device may use it any more.
+// Close unmaps the memory. The device must not use it any more.
 func (s *Slab) Close() error {
 	if s.mr == nil {
 		return nil
@@ -47,8 +46,8 @@ func (s *Slab) Close() error {
 	return errors.Join(s.mr.Close(), mapped.Unmap(s.mem))
 }
 
-// CloseUnder is Close, but messages that the layer above has kept stay readable:
-// where there are any, the memory stays mapped for good.
+// CloseUnder is Close, except that the memory stays mapped for good if kept is not 0: the layer
+// above retains that many messages and can still read them.
 func (s *Slab) CloseUnder(kept int) error {
 	if kept > 0 {
 		return s.mr.Close()
@@ -56,10 +55,10 @@ func (s *Slab) CloseUnder(kept int) error {
 	return s.Close()
 }
 
-// Free is the number of buffers that are not taken.
+// Free returns the number of free buffers.
 func (s *Slab) Free() int { return len(s.free) }
 
-// Take takes a buffer; false: none is left.
+// Take takes a buffer from the free list; false: there is none.
 //
 // hot: BenchmarkSlab.
 func (s *Slab) Take() (uint32, bool) {
@@ -72,22 +71,22 @@ func (s *Slab) Take() (uint32, bool) {
 	return i, true
 }
 
-// Give gives a buffer back.
+// Give returns a buffer to the free list.
 func (s *Slab) Give(i uint32) { s.free = append(s.free, i) }
 
-// Mem is all buffers, one after the other.
+// Mem returns the memory of all buffers.
 func (s *Slab) Mem() []byte { return s.mem }
 
-// Offset is where buffer i begins in Mem.
+// Offset returns the offset of buffer i in Mem.
 func (s *Slab) Offset(i uint32) int { return int(i) * s.size }
 
-// Bytes is buffer i.
+// Bytes returns buffer i.
 func (s *Slab) Bytes(i uint32) []byte {
 	at := int(i) * s.size
 	return s.mem[at : at+s.size : at+s.size]
 }
 
-// Piece names the first n bytes of buffer i in a work request.
+// Piece returns the scatter/gather entry for the first n bytes of buffer i.
 func (s *Slab) Piece(i uint32, n int) verbs.SGE {
 	return verbs.SGE{Addr: s.addr + uint64(int(i)*s.size), Len: uint32(n), LKey: s.lkey}
 }

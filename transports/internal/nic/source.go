@@ -2,22 +2,22 @@ package nic
 
 import "github.com/goucx/goucx/verbs"
 
-// grhLen is the length of the area in front of a datagram's data.
+// grhLen is the length of the area before a datagram's payload.
 const grhLen = 40
 
-// Offsets of the source address in that area: of an IPv4 header, which fills its end,
-// and of an IPv6 header.
+// Offsets of the source address in that area: of an IPv4 header, which fills the end of the
+// area, and of an IPv6 header.
 const (
 	grhSrc4 = 32
 	grhSrc6 = 8
 )
 
-// hiddenPort is the first UDP source port that a soft device shows as LID 0.
+// hiddenPort is the first UDP source port that a soft device reports as LID 0.
 const hiddenPort = 0xc000
 
-// SentFrom reports whether the datagram of wc came from the queue pair and port that a
-// names: only then does an answer to a go to the sender. area is what stands in front of
-// the datagram's data. A device without GRH in its datagrams shows the LID alone.
+// SentFrom reports whether the QP and port in a sent the datagram of wc. Only then does a reply
+// to a go to the sender. area is the area before the payload. A device that reports no GRH
+// reports the LID only.
 func (d *Domain) SentFrom(a *Address, wc *verbs.WC, area []byte) bool {
 	if wc.SrcQP != a.QPN {
 		return false
@@ -31,11 +31,11 @@ func (d *Domain) SentFrom(a *Address, wc *verbs.WC, area []byte) bool {
 	case wc.Flags&verbs.WCGRH == 0:
 		return wc.SLID == a.Port.LID
 	}
-	return true // the LID says nothing on RoCE
+	return true // on RoCE the LID has no meaning
 }
 
-// fromGID reports whether the header in area names g as its source. A device has
-// addresses of one family, and g is of the same.
+// fromGID reports whether the source address in area is g. The addresses of a device are of one
+// family, and g is of the same.
 func fromGID(area []byte, g *verbs.GID) bool {
 	if len(area) < grhLen {
 		return false
@@ -46,12 +46,11 @@ func fromGID(area []byte, g *verbs.GID) bool {
 	return [16]byte(area[grhSrc6:]) == *g
 }
 
-// Source is what tells the senders of datagrams apart that cannot choose it freely: a
-// device.
+// Source identifies the device that sent a datagram. A sender cannot choose it freely.
 type Source struct {
 	GID verbs.GID
 	LID uint16
 }
 
-// Source is the device at that port.
+// Source returns the device at that port.
 func (a *PortAddress) Source() Source { return Source{a.GID, a.LID} }

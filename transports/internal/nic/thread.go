@@ -7,15 +7,15 @@ import (
 	"github.com/goucx/goucx/verbs"
 )
 
-// Thread is a parent domain whose queues take no locks: one goroutine at a time
-// uses what is made in it.
+// Thread is a parent domain whose queues take no locks: one goroutine at a time uses the
+// objects in it.
 type Thread struct {
-	// PD makes queue pairs and shared receive queues, and is CQConfig.Domain.
+	// PD is for queue pairs and shared receive queues, and for CQConfig.Domain.
 	PD verbs.PD
 	td verbs.TD
 }
 
-// NewThread makes a thread domain and a parent domain under it.
+// NewThread returns a new thread domain and a parent domain in it.
 func (d *Domain) NewThread() (*Thread, error) {
 	td, err := d.ctx.AllocTD(verbs.TDConfig{})
 	if err != nil {
@@ -28,5 +28,5 @@ func (d *Domain) NewThread() (*Thread, error) {
 	return &Thread{PD: pd, td: td}, nil
 }
 
-// Close gives both back; what was made in them must be closed.
+// Close frees both. The objects in them must be closed.
 func (t *Thread) Close() error { return errors.Join(t.PD.Close(), t.td.Close()) }

@@ -8,7 +8,7 @@ import (
 	"github.com/goucx/goucx/ucs/shmem"
 )
 
-// raised is a descriptor that is always readable, of all Wakes in the process, there
+// raised is a descriptor that is always readable. All Wakes of the process share it; it exists
 // while there are any.
 var raised struct {
 	sync.Mutex
@@ -44,19 +44,18 @@ func dropRaised() error {
 	return e.Close()
 }
 
-// Wake is what a worker sleeps on: a descriptor that is readable while another one
-// is, and from Raise to Lower.
+// Wake is the descriptor that a worker sleeps on. It is readable while another descriptor is,
+// and between Raise and Lower.
 //
 // Concurrency: one goroutine at a time.
 type Wake struct {
 	fd     int
-	epoll  *shmem.Epoll   // nil where the system has none: fd itself, and Raise does nothing
-	event  *shmem.EventFD // the process's that is always readable; watched while raised
+	epoll  *shmem.Epoll   // nil on systems without epoll: FD returns fd, and Raise does nothing
+	event  *shmem.EventFD // the shared descriptor that is always readable; in the set while raised
 	raised bool
 }
 
-// NewWake makes one for the descriptor fd, which stays the caller's and is closed
-// after it.
+// NewWake returns a Wake for the descriptor fd. The caller closes fd after it.
 func NewWake(fd int) (*Wake, error) {
 	w := &Wake{fd: fd}
 	var err error
@@ -75,7 +74,7 @@ func NewWake(fd int) (*Wake, error) {
 	return w, nil
 }
 
-// FD is the descriptor to sleep on.
+// FD returns the descriptor to sleep on.
 func (w *Wake) FD() int {
 	if w.epoll == nil {
 		return w.fd
@@ -83,18 +82,18 @@ func (w *Wake) FD() int {
 	return w.epoll.FD()
 }
 
-// Raise makes it readable.
+// Raise makes the descriptor readable.
 func (w *Wake) Raise() {
 	if !w.raised && w.event != nil {
 		w.raised = true
-		_ = w.epoll.Rearm(w.event.FD(), 0, shmem.EventIn) // it is in the set: nothing to fail
+		_ = w.epoll.Rearm(w.event.FD(), 0, shmem.EventIn) // cannot fail: event is in the set
 	}
 }
 
-// Raised reports whether it has been raised and not lowered.
+// Raised reports whether Raise was called after the last Lower.
 func (w *Wake) Raised() bool { return w.raised }
 
-// Lower ends Raise.
+// Lower undoes Raise.
 func (w *Wake) Lower() {
 	if w.raised {
 		w.raised = false
@@ -102,7 +101,7 @@ func (w *Wake) Lower() {
 	}
 }
 
-// Close gives both descriptors back.
+// Close closes the epoll descriptor and releases the shared one.
 func (w *Wake) Close() (err error) {
 	if w.epoll != nil {
 		err = w.epoll.Close()

@@ -1,8 +1,8 @@
-// Package pending is the queue of what waits on an endpoint for send resources, as
-// the transports share it.
+// Package pending implements the pending queue of an endpoint: operations that wait for send
+// resources. All transports use it.
 //
-// Used by every transport. When an endpoint waits, what it answers then, and when
-// resources are back is the transport's own.
+// The transport decides when an endpoint queues operations, which status it returns then, and
+// when resources are free again.
 package pending
 
 import (
@@ -11,22 +11,24 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// Queue is the tokens that wait on an endpoint, oldest first. The zero value is
-// empty. Its owner excludes others from all calls; the handler and the function of
-// Purge may make calls of their own.
+// Queue holds the tokens of an endpoint's pending operations, oldest first. The zero value is
+// empty.
+//
+// Concurrency: the owner serializes all calls. The handler, and the function passed to Purge,
+// may call methods of the queue.
 type Queue struct {
 	tokens []uct.Token
 	purged bool
 }
 
-// Len is how many tokens wait.
+// Len returns the number of tokens in the queue.
 func (q *Queue) Len() int { return len(q.tokens) }
 
-// Add queues t.
+// Add appends t.
 func (q *Queue) Add(t uct.Token) { q.tokens = append(q.tokens, t) }
 
-// Purge empties the queue and hands each token to f in order, once open has let
-// operations go on: nothing waits any more.
+// Purge removes all tokens and passes them to f in order. Before that it calls open, which lets
+// the endpoint accept operations: none is pending then.
 func (q *Queue) Purge(open func(), f func(uct.Token)) {
 	for len(q.tokens) > 0 {
 		ts := q.tokens
@@ -38,7 +40,7 @@ func (q *Queue) Purge(open func(), f func(uct.Token)) {
 	}
 }
 
-// Offer has h retry what waits, and gives how many operations it consumed.
+// Offer lets h retry all pending operations and returns how many it consumed.
 func (q *Queue) Offer(h uct.Handler) int { return q.OfferSome(h, len(q.tokens)) }
 
 // OfferSome is Offer for the first n tokens.

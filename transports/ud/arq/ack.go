@@ -7,9 +7,13 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// Acked takes an acknowledgement and appends the slots of what has arrived to
-// free. sel is what arrived beyond it; nil: not told. One that is older than
-// another before, or cannot be, changes nothing.
+// Acked processes an ACK and appends the slots of the packets that have arrived to free.
+// sel reports packets after the cumulative ACK; nil: the ACK is piggybacked and reports none.
+// An ACK before una or after sent changes nothing.
+//
+// It frees the arrived packets first. Then it updates the round-trip time, detects lost
+// packets, adapts the window and restarts the timer. It detects losses and grows the window
+// only if the ACK reports a newer transmission than all before.
 //
 // hot: BenchmarkFlow.
 func (s *Sender) Acked(ack Seq, window uint8, sel *Selective, now ucs.Time, free []uint32) []uint32 {
@@ -39,7 +43,7 @@ func (s *Sender) Acked(ack Seq, window uint8, sel *Selective, now ucs.Time, free
 	}
 	s.edge = edge
 	if s.newest != was {
-		if s.newOnce { // else it may be any of its transmissions that arrived (Karn)
+		if s.newOnce { // else the ACK may be of any of its transmissions (Karn's algorithm)
 			s.measure(now.Sub(s.newAt))
 		}
 		if repeated {
@@ -57,8 +61,8 @@ func (s *Sender) Acked(ack Seq, window uint8, sel *Selective, now ucs.Time, free
 	return free
 }
 
-// note counts a packet that arrived, and keeps which transmission was the last
-// that did.
+// note records the arrival of a packet, and whether its transmission is the newest that
+// has arrived.
 func (s *Sender) note(e *sent) {
 	if e.mark&lost != 0 {
 		s.missing--
@@ -70,7 +74,7 @@ func (s *Sender) note(e *sent) {
 	}
 }
 
-// selected marks what arrived beyond the acknowledged packets.
+// selected marks the packets that sel reports as arrived.
 func (s *Sender) selected(sel *Selective, free []uint32) []uint32 {
 	for w, word := range sel {
 		for ; word != 0; word &= word - 1 {
@@ -92,10 +96,12 @@ func (s *Sender) selected(sel *Selective, free []uint32) []uint32 {
 	return free
 }
 
-// find marks as lost what was overtaken by what arrived: by a few transmissions,
-// or by half of a round trip; by more where packets overtake each other.
+// find marks packets as lost by comparison with the newest transmission that has arrived. A
+// packet is lost if it was sent at least s.reordering transmissions before that one. It is
+// also lost if it was sent half a round trip plus the variance before. This time grows with
+// s.reordering, up to a bound.
 //
-// Source: RFC 8985, of the time.
+// Source: RFC 8985, for the rule by time.
 func (s *Sender) find() {
 	was := s.missing
 	late := min((s.srtt/2+s.rttvar)*time.Duration(s.reordering)/minReordering, 2*s.srtt+4*s.rttvar)
@@ -117,11 +123,11 @@ func (s *Sender) find() {
 	}
 }
 
-// narrow makes the window less after a loss: half where round trips have become
-// longer too, which is what a full network does, else a little.
+// narrow reduces the window at the first loss of a loss event. It takes one half if the
+// smoothed round-trip time has grown, which indicates congestion, else an eighth.
 func (s *Sender) narrow() {
 	s.recover = s.sent
-	if s.repeated != 0 { // some of it had been lost indeed
+	if s.repeated != 0 { // some of the packets retransmitted before had been lost
 		s.reordering = max(s.reordering/2, minReordering)
 	}
 	s.prior, s.repeated = s.cwnd, 0
@@ -133,9 +139,10 @@ func (s *Sender) narrow() {
 	s.slow = s.cwnd
 }
 
-// Repeated takes the number of packets that the receiver has had more than once.
-// Where all that went again had not been lost, it was only late: the window is what
-// it was, and more packets may overtake one from now on.
+// Repeated processes the number of duplicates that the receiver reports in an Ack. A
+// duplicate of a retransmitted packet means that it was reordered, not lost, so
+// s.reordering grows. If all packets retransmitted since the last loss event arrived
+// twice, the window returns to its size before that event.
 func (s *Sender) Repeated(n uint32) {
 	more := n - s.twice
 	if more == 0 || int32(more) < 0 || s.state != Open {
@@ -143,7 +150,7 @@ func (s *Sender) Repeated(n uint32) {
 	}
 	s.twice = n
 	if s.repeated == 0 {
-		return // a packet that the network doubled
+		return // the network duplicated a packet
 	}
 	s.reordering = min(s.reordering+more, maxReordering)
 	if s.repeated -= min(more, s.repeated); s.repeated == 0 && s.prior > s.cwnd {
@@ -152,8 +159,9 @@ func (s *Sender) Repeated(n uint32) {
 	}
 }
 
-// widen lets the window grow by what was acknowledged: double it in a round trip
-// at first, by one packet after a loss.
+// widen grows the window after an ACK of n packets. It doubles per round trip at first
+// (slow start), and grows by one packet per round trip after a loss. It does not grow while
+// lost packets are outstanding.
 func (s *Sender) widen(n uint32) {
 	switch {
 	case s.missing != 0 || s.una.Diff(s.recover) < 0:
@@ -168,7 +176,7 @@ func (s *Sender) widen(n uint32) {
 	s.cwnd = min(s.cwnd, s.conf.Window)
 }
 
-// admit sets how many messages may be accepted.
+// admit updates the limit up to which messages are accepted.
 func (s *Sender) admit() {
 	if s.ended {
 		return
@@ -179,5 +187,5 @@ func (s *Sender) admit() {
 	}
 }
 
-// alive notes that the receiver hears us.
+// alive records that the receiver has replied.
 func (s *Sender) alive(now ucs.Time) { s.heard, s.probes = now, 0 }

@@ -2,33 +2,34 @@ package arq
 
 import "time"
 
-// MaxWindow is the most packets of a flow that are unacknowledged.
+// MaxWindow is the largest number of unacknowledged packets of a flow.
 const MaxWindow = 255
 
-// Config holds what flows do alike. Every field must be set; Default has figures
-// that serve.
+// Config is the configuration of all flows of a Mux. Every field must be set; Default has
+// suitable values.
 type Config struct {
-	// Window bounds the packets of a flow that are unacknowledged, 1 to MaxWindow.
+	// Window bounds the unacknowledged packets of a flow, 1 to MaxWindow.
 	Window uint32
-	// Initial is how many go before the first acknowledgement, and before the flow is
-	// open; at most Window.
+	// Initial is the window before the first acknowledgement. It also bounds the packets
+	// that are accepted while the flow opens. It is at most Window.
 	Initial uint32
-	// AckEvery packets in order are acknowledged at once, fewer with what goes back
-	// anyway or after AckDelay.
+	// AckEvery is the number of packets received in order after which an ACK is urgent.
+	// Fewer are acknowledged by a piggybacked ACK, or after AckDelay.
 	AckEvery uint32
-	// AckDelay is how long an acknowledgement waits for something to ride with.
+	// AckDelay is the longest time that an ACK should wait to be piggybacked. Nothing in
+	// this package reads it. Package ud flushes ACKs when Progress reads the clock instead.
 	AckDelay time.Duration
-	// MinRTO and MaxRTO bound the time after which what is not acknowledged goes
-	// again, FirstRTO is that before a round trip was measured.
+	// MinRTO and MaxRTO bound the retransmission time-out. FirstRTO is its value before a
+	// round trip was measured.
 	MinRTO, FirstRTO, MaxRTO time.Duration
-	// KeepAlive is how often an idle flow asks whether its peer is there.
+	// KeepAlive is the interval of liveness probes of an idle flow.
 	KeepAlive time.Duration
-	// Silence is how long a peer may leave everything unanswered.
+	// Silence is the time without any reply from the peer after which a flow fails.
 	Silence time.Duration
 }
 
-// Default is for hosts that compute for milliseconds, and networks that are cut
-// for seconds.
+// Default suits programs that compute for milliseconds without progress, and networks
+// that are interrupted for seconds.
 var Default = Config{
 	Window: MaxWindow, Initial: 32,
 	AckEvery: 16, AckDelay: 50 * time.Microsecond,
@@ -37,15 +38,16 @@ var Default = Config{
 }
 
 const (
-	// minWindow is what losses leave of a window.
+	// minWindow is the smallest window after losses.
 	minWindow = 8
-	// minReordering is how many packets may overtake one before it counts as lost;
-	// where that was wrong, more, up to maxReordering.
+	// minReordering is the initial distance in transmissions: a packet counts as lost once
+	// one that was transmitted so much later has arrived. The distance grows up to
+	// maxReordering when packets were only reordered.
 	minReordering, maxReordering = 3, 48
-	// minProbes is how many questions must be without an answer before silence
-	// fails a flow, however short Config.Silence is.
+	// minProbes is the number of unanswered probes without which a flow does not fail,
+	// however short Config.Silence is.
 	minProbes = 4
-	// stopped is by how much a tick is late when the process was stopped. The peer was
-	// not silent meanwhile, so this time does not count. A busy machine delays less.
+	// stopped is the delay of a tick from which on this process counts as stopped. The time
+	// of the delay is not counted against the peer. A busy machine delays less.
 	stopped = time.Second
 )

@@ -1,38 +1,50 @@
-// Package arq makes an unreliable datagram reliable: automatic repeat request
-// with cumulative and selective acknowledgements, for messages of one datagram
-// each. It is pure: packets and time go in, packets and what to do come out; no
-// clock, no input or output, no goroutine. Transport ud drives it.
+// Package arq makes unreliable datagrams reliable. It implements automatic repeat request
+// with cumulative and selective acknowledgements, for messages of one datagram each. It
+// is pure: its inputs are packets and the time, its outputs are packets and actions. It
+// has no clock, no I/O and no goroutine. Package ud drives it.
 //
-// A flow goes one way, from a Sender to a Receiver, and carries numbered packets:
-// messages, and at last an end. Flows of both directions are independent, but a
-// packet of one carries the acknowledgement of another, so traffic in both
-// directions costs few packets of its own. A Mux holds the flows of one interface
-// and decides what the packets between interfaces mean that carry no messages.
+// A flow is unidirectional, from a Sender to a Receiver. It carries numbered packets: Data,
+// and one End as its last. Flows in opposite directions are independent. A numbered packet
+// of one flow can piggyback the ACK of another, so bidirectional traffic needs few ACK
+// packets. A Mux holds the flows of one interface and processes control packets.
 //
 //	initiator                          acceptor
-//	Sender: opening  -- connect -->    Receiver is made
-//	Sender: open     <-- accept --
-//	                 -- data ----->    in order, once
-//	                 <-- ack ------    or with data of a flow back
-//	                 -- end ------>
-//	Sender: done     <-- ack ------
-//	                 -- farewell ->    Receiver is forgotten; without it, after a while
+//	Sender: Opening  -- Connect -->    Receiver is created
+//	Sender: Open     <-- Accept --
+//	                 -- Data ----->    delivered in order, once
+//	                 <-- Ack ------    or piggybacked on a packet of another flow
+//	                 -- End ------>
+//	Sender: Done     <-- Ack ------
+//	                 -- Farewell ->    Receiver is removed; if this is lost, by a time-out
 //
-// Every message may be lost, doubled, late or out of order. A connect that comes
-// again is answered as before; simultaneous ones are two flows. Numbers of flows
-// carry a generation, sequence numbers begin at random, and a connect names the
-// interface it is meant for: what an earlier life of a peer sent, or was sent,
-// fits nowhere. Who gets data of a flow that it does not know says so, and that
-// flow fails, unless all but its end was acknowledged.
+// Every packet may be lost, duplicated, delayed or reordered. A retransmitted Connect gets
+// the same Accept. Simultaneous Connects create two flows.
 //
-// # What is sent again, and when
+// Packets to or from an earlier incarnation of a peer match no flow. Flow numbers contain a
+// generation, the first sequence number is random, and a Connect carries the name of its
+// target. The receiver of a packet of a flow that does not exist replies with Unknown. The
+// flow fails then, unless everything but its End was acknowledged.
 //
-// A packet counts as lost when one that was transmitted three later has arrived;
-// it goes again at once, and the window is halved, once per round trip. When
-// nothing is heard for the time-out of RFC 6298 the oldest packet goes again,
-// alone, and asks for an answer, which tells all that is missing. That time
-// doubles, up to a bound. So a peer that does not answer costs a packet now and
-// then, however much is under way; after Config.Silence the flow fails.
+// # Retransmission
+//
+// Invariant: a packet's slot belongs to the flow until the packet is acknowledged, so every
+// unacknowledged packet can be retransmitted at any time.
+//
+// A packet counts as lost once a packet has arrived that was transmitted sufficiently
+// later: three transmissions, or about half a round trip (RFC 8985). It is retransmitted
+// at once. Both limits grow when the receiver reports that retransmitted packets arrived
+// twice, that is, when packets were reordered and not lost.
+//
+// A loss reduces the window by an eighth. It halves the window if the smoothed round-trip
+// time exceeds one and a half times the shortest. Further losses have no effect on it
+// until all packets that were sent before the reduction are acknowledged. If all retransmitted
+// packets arrived twice, the window returns to its previous size.
+//
+// If no ACK arrives within the retransmission time-out of RFC 6298, only the oldest packet
+// is retransmitted, with a request for an ACK. The ACK reports all missing packets. The
+// time-out doubles up to Config.MaxRTO. The second time-out in a row reduces the window to
+// eight packets. So a peer that does not respond costs one packet per time-out, regardless
+// of the number of unacknowledged packets. After Config.Silence the flow fails.
 //
 // Start reading at sender.go and receiver.go.
 package arq

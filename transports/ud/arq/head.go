@@ -2,63 +2,65 @@ package arq
 
 import "encoding/binary"
 
-// HeadLen is the length in bytes of what precedes each message.
+// HeadLen is the length in bytes of the header in front of each message.
 const HeadLen = 24
 
-// Flow is the number of a flow at the side that gave it: an index, and the
-// generation of its use. 24 bits; 0 names none.
+// Flow is the number of a flow, chosen by the side that uses it: an index and the
+// generation of that index. It has 24 bits; 0 means no flow.
 type Flow uint32
 
-// Kind is what a packet is.
+// Kind is the kind of a packet.
 type Kind uint8
 
-// Kinds of packets. Data and End are numbered and go until they are acknowledged;
-// the others go once.
+// Kinds of packets. Data and End are numbered, and retransmitted until they are
+// acknowledged. Control packets are sent once.
 const (
-	// Data carries a message; ID is free for the user.
+	// Data carries a message. ID is free for the user.
 	Data Kind = 1
-	// End is the last packet of a flow; ID is a reason.
+	// End is the last packet of a flow. ID is the reason.
 	End Kind = 2
-	// Control is neither; ID says what.
+	// Control is neither. ID is the type of the control packet.
 	Control Kind = 3
 )
 
-// What control packets say, as their ID.
+// Types of control packets, in the ID field.
 const (
-	// Ack acknowledges and carries nothing else. C and the words behind the head are
-	// the packets beyond Ack that arrived, Seq is how many came more than once.
+	// Ack only acknowledges. C and the words after the header are the Selective. Seq is the
+	// number of duplicate packets that the receiver has received.
 	Ack uint8 = iota
-	// Poke wants an answer; Seq is what the flow will send next.
+	// Poke is a liveness probe and requests an Ack. Seq is the flow's next number.
 	Poke
-	// Connect asks for a flow: To is the initiator's number, Seq the first sequence
-	// number, C the name of the interface that is meant. The initiator's address
-	// follows.
+	// Connect requests a flow. To is the initiator's number of the flow, Seq the first
+	// sequence number, C the name of the target interface. The initiator's address follows
+	// the header.
 	Connect
-	// Accept answers: AckOf is the initiator's number, Ack its first sequence number,
-	// Seq the acceptor's number.
+	// Accept replies to Connect. AckOf is the initiator's number of the flow, Ack its first
+	// sequence number, Seq the acceptor's number of the flow.
 	Accept
-	// Refuse answers: AckOf and Ack as in Accept. Nobody of that name is here.
+	// Refuse replies to Connect if the interface has another name. AckOf and Ack are as in
+	// Accept.
 	Refuse
-	// Unknown answers a numbered packet or a Poke: To and Seq are those of it.
+	// Unknown replies to a numbered packet or Poke of a flow that does not exist. To and Seq
+	// are those of that packet.
 	Unknown
-	// Farewell tells a receiver, To, that its sender has the acknowledgement of the
-	// end; Seq is what would come next.
+	// Farewell informs the receiver To that the sender has received the ACK of the End. The
+	// receiver can be removed. Seq is the number after the End.
 	Farewell
-	// Bye tells a sender, AckOf, that its receiver, To, goes: the acceptor closes. A
-	// Farewell answers it.
+	// Bye informs the sender AckOf that the acceptor closes. To is the receiver. The sender
+	// replies with Farewell.
 	Bye
 	numControl
 )
 
-// Reasons of an End, as its ID.
+// Reasons of an End, in the ID field.
 const (
-	// EndFlow: the sender is done.
+	// EndFlow: the sender closed the flow.
 	EndFlow uint8 = iota
-	// EndAll: and closes altogether.
+	// EndAll: the sender closed its interface.
 	EndAll
 )
 
-// Head precedes every message. Three words, least significant byte first:
+// Head is the header of every packet. It has three words, in little-endian byte order:
 //
 //	A: kind 2 bits, asks 1, ID 5 | to 24 | seq 32
 //	B: window 8 | ack of 24      | ack 32
@@ -75,31 +77,31 @@ func wordA(k Kind, id uint8, to Flow, seq Seq) uint64 {
 	return uint64(k)<<6 | uint64(id&idMask) | uint64(to)<<8 | uint64(seq)<<32
 }
 
-// Kind is what the packet is.
+// Kind returns the kind of the packet.
 func (h *Head) Kind() Kind { return Kind(h.A >> 6 & 3) }
 
-// ID is the user's number, or what a control packet says.
+// ID returns the user's ID of Data, the reason of End, or the type of a control packet.
 func (h *Head) ID() uint8 { return uint8(h.A & idMask) }
 
-// Asks reports whether an acknowledgement is wanted at once.
+// Asks reports whether the sender requests an ACK at once.
 func (h *Head) Asks() bool { return h.A&askBit != 0 }
 
-// To is the flow, by its receiver's number.
+// To returns the flow of the packet, by its receiver's number.
 func (h *Head) To() Flow { return Flow(h.A >> 8 & flowMask) }
 
-// Seq is the packet's number in the flow.
+// Seq returns the sequence number of the packet.
 func (h *Head) Seq() Seq { return Seq(h.A >> 32) }
 
-// AckOf is the flow that Ack is of, by its sender's number; 0: of none.
+// AckOf returns the flow that Ack acknowledges, by its sender's number; 0: none.
 func (h *Head) AckOf() Flow { return Flow(h.B >> 8 & flowMask) }
 
-// Window is how many packets from Ack on are taken.
+// Window returns the number of packets from Ack on that the receiver accepts.
 func (h *Head) Window() uint8 { return uint8(h.B) }
 
-// Ack is the number up to which all have arrived.
+// Ack returns the number before which all packets have arrived.
 func (h *Head) Ack() Seq { return Seq(h.B >> 32) }
 
-// Put writes the head to b, which must be HeadLen long.
+// Put writes the header to b, which must have at least HeadLen bytes.
 func (h *Head) Put(b []byte) {
 	_ = b[HeadLen-1]
 	binary.LittleEndian.PutUint64(b, h.A)
@@ -107,7 +109,8 @@ func (h *Head) Put(b []byte) {
 	binary.LittleEndian.PutUint64(b[16:], h.C)
 }
 
-// Parse reads the head of a packet; false: it is none. Numbers are as they came.
+// Parse reads the header of a packet. It returns false if there is no valid one. It does
+// not validate flow and sequence numbers.
 func Parse(b []byte) (h Head, ok bool) {
 	if len(b) < HeadLen {
 		return h, false
@@ -116,12 +119,12 @@ func Parse(b []byte) (h Head, ok bool) {
 	return h, h.A>>6&3 != 0 && (h.Kind() != Control || h.ID() < numControl)
 }
 
-// Selective tells packets that arrived beyond the acknowledged ones: bit i of
-// word w stands for Ack + 1 + 64·w + i.
+// Selective is a selective acknowledgement. Bit i of word w is set if packet
+// Ack + 1 + 64·w + i has arrived.
 type Selective [4]uint64
 
-// Append appends the words of an Ack that the head has no room for, as many as
-// hold something. The head's C is the first.
+// Append appends all words but the first, without trailing zero words. The first word is
+// the header's C.
 func (s *Selective) Append(b []byte) []byte {
 	n := len(s)
 	for n > 1 && s[n-1] == 0 {
@@ -133,7 +136,7 @@ func (s *Selective) Append(b []byte) []byte {
 	return b
 }
 
-// ParseSelective reads what Append wrote behind h.
+// ParseSelective reads the format of Append from b, which follows the header h.
 func ParseSelective(h *Head, b []byte) (s Selective) {
 	s[0] = h.C
 	for i := 1; i < len(s) && len(b) >= 8; i++ {
@@ -145,5 +148,5 @@ func ParseSelective(h *Head, b []byte) (s Selective) {
 // Seq is a sequence number. It wraps around.
 type Seq uint32
 
-// Diff is how far s is beyond t; negative where it is before.
+// Diff returns s - t, which is negative if s is before t.
 func (s Seq) Diff(t Seq) int32 { return int32(s - t) }

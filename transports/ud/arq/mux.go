@@ -2,14 +2,14 @@ package arq
 
 import "github.com/goucx/goucx/ucs"
 
-// Mux holds the flows of an interface and decides about them.
+// Mux holds the flows of an interface and processes control packets.
 //
 // Concurrency: one goroutine at a time.
 type Mux struct {
 	conf *Config
-	// Name is what a Connect must call the interface.
+	// Name is the name of the interface. A Connect with another name is refused.
 	Name uint64
-	// Closed: no flow is accepted any more.
+	// Closed is set when the interface accepts no further flows.
 	Closed bool
 
 	out   table[Sender]
@@ -17,38 +17,39 @@ type Mux struct {
 	known map[origin]Flow // accepted flows
 }
 
-// origin tells one flow from all others that peers ever asked for.
+// origin identifies a flow among all that peers have ever requested.
 type origin struct {
 	peer  uint32
 	flow  Flow
 	first Seq
 }
 
-// NewMux makes a Mux without flows. c must not change afterwards.
+// NewMux creates a Mux without flows. c must not change afterwards.
 func NewMux(c *Config, name uint64) *Mux {
 	return &Mux{conf: c, Name: name, known: make(map[origin]Flow)}
 }
 
-// Open makes a flow; first should be random. Flow 0: there are too many.
+// Open creates a flow that this side sends. first should be random. It returns Flow 0 if
+// there are too many flows.
 func (m *Mux) Open(first Seq) (Flow, *Sender) {
 	s := NewSender(m.conf, first)
 	return m.out.add(s), s
 }
 
-// Sender finds a flow by our number; nil: there is none (any more).
+// Sender returns a sent flow by its local number, or nil.
 //
 // hot: BenchmarkFlow.
 func (m *Mux) Sender(f Flow) *Sender { return m.out.at(f) }
 
-// Receiver finds a flow by our number; nil: there is none (any more).
+// Receiver returns a received flow by its local number, or nil.
 //
 // hot: BenchmarkFlow.
 func (m *Mux) Receiver(f Flow) *Receiver { return m.in.at(f) }
 
-// Forget ends the use of our number of a flow that we send.
+// Forget removes a sent flow, by its local number.
 func (m *Mux) Forget(f Flow) { m.out.remove(f) }
 
-// ForgetReceiver ends the use of our number of a flow that we receive.
+// ForgetReceiver removes a received flow, by its local number.
 func (m *Mux) ForgetReceiver(f Flow) {
 	if r := m.in.at(f); r != nil {
 		delete(m.known, origin{r.Peer, r.To, r.first})
@@ -56,13 +57,14 @@ func (m *Mux) ForgetReceiver(f Flow) {
 	}
 }
 
-// ConnectHead is the head of the Connect of our flow f to the interface name.
+// ConnectHead returns the header of the Connect for flow f to the interface name.
 func (m *Mux) ConnectHead(f Flow, name uint64) Head {
 	return Head{A: wordA(Control, Connect, f, m.out.at(f).una), C: name}
 }
 
-// Connect replies to a Connect of a peer: with an Accept, the same each time, with a Bye
-// where the interface closes, or with a Refuse. made is the flow that is new.
+// Connect processes a Connect from a peer and returns the reply: Accept, Bye if the
+// interface closes, or Refuse. Each copy of a Connect gets the Accept of the same flow.
+// made is the new flow; nil: none was created.
 func (m *Mux) Connect(peer uint32, h *Head, window uint8, now ucs.Time) (answer Head, made *Receiver) {
 	o := origin{peer, h.To(), h.Seq()}
 	about := uint64(h.To())<<8 | uint64(h.Seq())<<32
@@ -89,8 +91,7 @@ func (m *Mux) Connect(peer uint32, h *Head, window uint8, now ucs.Time) (answer 
 	}, made
 }
 
-// Answered takes an Accept, Refuse or Bye and gives the flow that it changed; nil:
-// none.
+// Answered processes an Accept, Refuse or Bye. It returns the flow that changed, or nil.
 func (m *Mux) Answered(h *Head, now ucs.Time) *Sender {
 	s := m.out.at(h.AckOf())
 	switch {
@@ -109,8 +110,8 @@ func (m *Mux) Answered(h *Head, now ucs.Time) *Sender {
 	return nil
 }
 
-// Farewell takes a Farewell and gives the flow that may be forgotten; nil: none.
-// closing: the end of any flow will do.
+// Farewell processes a Farewell. It returns the flow that can be removed, or nil. If
+// closing is set, the flow need not have ended.
 func (m *Mux) Farewell(h *Head, closing bool) *Receiver {
 	if r := m.in.at(h.To()); r != nil && (closing || r.ended && r.next == h.Seq()) {
 		return r
@@ -118,27 +119,28 @@ func (m *Mux) Farewell(h *Head, closing bool) *Receiver {
 	return nil
 }
 
-// UnknownHead answers a numbered packet or a Poke of a flow that we do not have.
+// UnknownHead returns the header of the Unknown that replies to h.
 func UnknownHead(h *Head) Head { return Head{A: wordA(Control, Unknown, h.To(), h.Seq())} }
 
-// ForgottenHead tells the sender of r that we do not have the flow any more.
+// ForgottenHead returns the header of an Unknown that ends r without a packet to reply to.
 func ForgottenHead(r *Receiver) Head { return Head{A: wordA(Control, Unknown, r.Own, r.next)} }
 
-// ByeHead tells the sender of r that we close.
+// ByeHead returns the header of the Bye for the sender of r.
 func ByeHead(r *Receiver) Head {
 	return Head{A: wordA(Control, Bye, r.Own, 0), B: uint64(r.To)<<8 | uint64(r.next)<<32}
 }
 
-// ByeAnswer is the Farewell that answers a Bye.
+// ByeAnswer returns the header of the Farewell that replies to a Bye.
 func ByeAnswer(bye *Head) Head { return Head{A: wordA(Control, Farewell, bye.To(), bye.Ack())} }
 
-// AckHead is the head of an Ack: what r owes, with sel behind it.
+// AckHead returns the header of an Ack of r, and clears the pending ACK. sel is the flow's
+// Selective; its further words follow the header.
 func AckHead(r *Receiver, window uint8, sel *Selective) Head {
 	return Head{A: wordA(Control, Ack, 0, Seq(r.twice)), B: r.Acknowledge(window), C: sel[0]}
 }
 
-// EachReceiver calls f for every flow that is received.
+// EachReceiver calls f for each received flow.
 func (m *Mux) EachReceiver(f func(*Receiver)) { m.in.each(func(_ Flow, r *Receiver) { f(r) }) }
 
-// Receiving reports whether any flow is received.
+// Receiving reports whether there are received flows.
 func (m *Mux) Receiving() bool { return len(m.known) > 0 }

@@ -2,18 +2,19 @@ package arq
 
 import "github.com/goucx/goucx/ucs"
 
-// Verdict is what becomes of a packet that arrived.
+// Verdict is the result of Receiver.Arrive.
 type Verdict uint8
 
 // Verdicts.
 const (
-	// Deliver: it is the next one. Pop may give more.
+	// Deliver: the packet is the next one. Pop may return further ones.
 	Deliver Verdict = iota
-	// Hold: it came early, and its slot is the flow's until Pop or Drop gives it.
+	// Hold: the packet is out of order. Its slot belongs to the flow until Pop or Drop.
 	Hold
-	// Duplicate: it came before.
+	// Duplicate: the packet has been received before.
 	Duplicate
-	// Beyond: nobody was told that it would be taken.
+	// Beyond: the packet is outside the window, there is no memory to hold it, or the flow
+	// has ended.
 	Beyond
 )
 
@@ -21,40 +22,39 @@ const (
 //
 // Concurrency: one goroutine at a time.
 type Receiver struct {
-	next   Seq    // first that is missing
-	owed   uint32 // packets in order since the last acknowledgement
-	held   uint32 // packets out of order
-	twice  uint32 // packets that came again
-	window uint8  // last told
-	urgent bool   // an acknowledgement goes at once
+	next   Seq    // first missing packet
+	owed   uint32 // packets received in order since the last ACK
+	held   uint32 // packets held out of order
+	twice  uint32 // duplicates received
+	window uint8  // window last advertised
+	urgent bool   // an ACK must be sent at once
 	ended  bool
 
-	ring  []uint32 // by sequence number, held ones; a power of two
+	ring  []uint32 // slots of held packets by sequence number; the length is a power of two
 	conf  *Config
 	heard ucs.Time
-	sure  bool // silence was seen once
+	sure  bool // the time-out has expired once; the sender has one keepalive interval left
 	first Seq
 
-	// To is the flow's number at its sender, Own the one here, Peer the user's number
-	// of the peer, Tag whatever the user likes.
+	// To is the flow's number at its sender, Own its local number, Peer the user's number
+	// of the peer. Tag is free for the user.
 	To, Own   Flow
 	Peer, Tag uint32
 }
 
-// NewReceiver makes the receiving side of a flow whose first packet is number
-// first.
+// NewReceiver creates the receiving side of a flow whose first packet has number first.
 func NewReceiver(c *Config, first Seq, now ucs.Time) *Receiver {
 	return &Receiver{conf: c, next: first, first: first, heard: now, window: uint8(c.Window)}
 }
 
-// Next is the number of the first packet that is missing.
+// Next returns the number of the first missing packet.
 func (r *Receiver) Next() Seq { return r.next }
 
-// Held is how many packets wait for an earlier one.
+// Held returns the number of packets held out of order.
 func (r *Receiver) Held() int { return int(r.held) }
 
-// Arrive takes packet q that lies in slot. canHold says whether there is memory
-// for one that came early; without it, it is Beyond.
+// Arrive processes packet q in slot. canHold reports whether there is memory to hold an
+// out-of-order packet. Without memory, such a packet is Beyond.
 //
 // hot: BenchmarkFlow.
 func (r *Receiver) Arrive(q Seq, slot uint32, asks, canHold bool, now ucs.Time) Verdict {
@@ -104,7 +104,7 @@ func (r *Receiver) grow() {
 	}
 }
 
-// Pop gives the next packet in order that was held.
+// Pop returns the slot of the next packet in order that was held.
 func (r *Receiver) Pop() (slot uint32, ok bool) {
 	if r.held == 0 {
 		return 0, false
@@ -117,11 +117,11 @@ func (r *Receiver) Pop() (slot uint32, ok bool) {
 	r.held--
 	r.next++
 	r.owed++
-	r.urgent = true // the sender waits for it
+	r.urgent = true // the sender waits for this ACK
 	return slot, true
 }
 
-// Drop gives all held slots back.
+// Drop appends all held slots to free.
 func (r *Receiver) Drop(free []uint32) []uint32 {
 	for _, s := range r.ring {
 		if s != NoSlot {
@@ -132,17 +132,17 @@ func (r *Receiver) Drop(free []uint32) []uint32 {
 	return free
 }
 
-// End notes that the end was delivered. The flow is known for some time yet: its
-// sender may lack the acknowledgement.
+// End records that the End was delivered. The flow is kept, since its sender may not have
+// received the ACK and may retransmit the End.
 func (r *Receiver) End() { r.ended, r.urgent = true, true }
 
-// Ended reports whether End was called: that the flow goes is no news.
+// Ended reports whether End was called.
 func (r *Receiver) Ended() bool { return r.ended }
 
-// Poked is a question whether we are there.
+// Poked processes a Poke.
 func (r *Receiver) Poked(now ucs.Time) { r.heard, r.sure, r.urgent = now, false, true }
 
-// Owes reports whether an acknowledgement is to be sent, Urgent whether at once.
+// Owes reports whether an ACK is pending, Urgent whether it must be sent at once.
 //
 // hot: BenchmarkFlow.
 func (r *Receiver) Owes() bool { return r.owed != 0 || r.urgent }
@@ -152,8 +152,8 @@ func (r *Receiver) Owes() bool { return r.owed != 0 || r.urgent }
 // hot: BenchmarkFlow.
 func (r *Receiver) Urgent() bool { return r.urgent || r.owed >= r.conf.AckEvery }
 
-// Acknowledge is the head's second word: it tells what arrived, and that window
-// more are taken. What is owed is paid with it.
+// Acknowledge returns the second word of a header: an ACK of what has arrived, and the
+// window. It clears the pending ACK.
 //
 // hot: BenchmarkFlow.
 func (r *Receiver) Acknowledge(window uint8) uint64 {
@@ -161,15 +161,16 @@ func (r *Receiver) Acknowledge(window uint8) uint64 {
 	return uint64(window) | uint64(r.To)<<8 | uint64(r.next)<<32
 }
 
-// Reopen says that a window is open again. An acknowledgement is owed at once where
-// the sender was told of next to none.
+// Reopen makes an ACK urgent if the window grows and the window last advertised was nearly
+// closed.
 func (r *Receiver) Reopen(window uint8) {
 	if r.window < minWindow && window > r.window {
 		r.urgent = true
 	}
 }
 
-// Selective is what arrived beyond that; false: nothing.
+// Selective returns the packets that arrived after the first missing one. It returns false
+// if there are none.
 func (r *Receiver) Selective() (s Selective, ok bool) {
 	if r.held == 0 {
 		return s, false
@@ -182,15 +183,16 @@ func (r *Receiver) Selective() (s Selective, ok bool) {
 	return s, true
 }
 
-// patience is how long nothing may come.
+// patience returns the time without packets after which Tick suspects the sender.
 func (r *Receiver) patience() ucs.Time { return ucs.Time(r.conf.Silence + r.conf.KeepAlive) }
 
-// Deadline is when Tick has something to do.
+// Deadline returns the time before which Tick has nothing to do.
 func (r *Receiver) Deadline() ucs.Time { return r.heard + r.patience() }
 
-// Tick reports whether the sender has been silent for so long that it must be
-// gone, or has long had what it wants to know after its end. It waits twice, the second time for a question: a process that was stopped
-// finds its clock far ahead.
+// Tick reports whether the flow can be removed: the sender has been silent too long, or has
+// ended the flow long ago. The first time that the deadline passes, Tick only extends it by
+// the keepalive interval. So a process that was stopped, and finds its clock far ahead,
+// has time to receive the sender's next probe.
 func (r *Receiver) Tick(now ucs.Time) (gone bool) {
 	if now < r.Deadline() {
 		return false

@@ -6,25 +6,25 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// State is how far a flow's sender is.
+// State is the state of a Sender.
 type State uint8
 
 // States of a Sender.
 const (
-	// Opening: no accept has come.
+	// Opening: no Accept has arrived.
 	Opening State = iota
-	// Open: packets go out.
+	// Open: packets are transmitted.
 	Open
-	// Done: the end was acknowledged.
+	// Done: the End was acknowledged.
 	Done
-	// Failed: see Reason.
+	// Failed: the flow failed; see Sender.Reason.
 	Failed
 	numStates
 )
 
 var stateNames = [numStates]string{"opening", "open", "done", "failed"}
 
-// String gives the state in lower case.
+// String returns the state in lower case.
 func (s State) String() string {
 	if s < numStates {
 		return stateNames[s]
@@ -32,103 +32,111 @@ func (s State) String() string {
 	return "state?"
 }
 
-// Reason says why a flow failed.
+// Reason is the reason of a failure.
 type Reason uint8
 
 // Reasons.
 const (
-	// Silent: the peer answered nothing for Config.Silence.
+	// Silent: the peer did not reply for Config.Silence.
 	Silent Reason = iota + 1
-	// Refused: nobody of that name is there.
+	// Refused: the interface at the target's address has another name.
 	Refused
-	// Forgotten: the peer does not know the flow any more, and may not have got all.
+	// Forgotten: the peer does not know the flow any more; messages may be lost.
 	Forgotten
-	// Closed: the peer closed.
+	// Closed: the peer closed its interface.
 	Closed
 )
 
-var reasonNames = [...]string{"", "it does not answer", "it is not there any more", "it has given the connection up", "it closed"}
+var reasonNames = [...]string{"", "it does not answer", "another interface has its address", "it reset the connection", "it closed its interface"}
 
-// String gives the reason as the end of "the peer failed: ".
+// String returns the reason as the end of a sentence that begins with "the peer failed: ".
 func (r Reason) String() string { return reasonNames[r] }
 
 // Slots that stand for no memory.
 const (
 	// NoSlot is no slot.
 	NoSlot = ^uint32(0)
-	// endSlot and endAllSlot are an End's.
+	// endSlot and endAllSlot are the slots of an End.
 	endSlot    = NoSlot - 1
 	endAllSlot = NoSlot - 2
 )
 
-// EndID tells whether a packet that is to be sent is an End, and its reason.
+// EndID reports whether the packet in slot is an End, and returns its reason.
 func EndID(slot uint32) (id uint8, ok bool) { return uint8(endSlot - slot), slot-endAllSlot <= 1 }
 
-// sent is a packet that is not acknowledged.
+// sent is an unacknowledged packet.
 type sent struct {
-	at   ucs.Time // when it was transmitted last
+	at   ucs.Time // time of the last transmission
 	slot uint32
-	tx   uint32 // the number of that transmission
+	tx   uint32 // number of the last transmission
 	mark marks
 }
 
 type marks uint8
 
 const (
-	arrived marks = 1 << iota // by a selective acknowledgement
+	arrived marks = 1 << iota // reported by a selective acknowledgement
 	again                     // transmitted more than once
-	lost                      // to be transmitted again
+	lost                      // to be retransmitted
 )
 
-// Sender is the sending side of a flow. Slots are the user's names of the memory
-// that packets lie in; a slot is the flow's from Push until Acked gives it back.
+// Sender is the sending side of a flow. A slot is the user's number for the memory of a
+// packet. It belongs to the flow from Push until Acked or Reclaim returns it.
+//
+// Push accepts messages up to limit. Transmit returns them while the congestion window cwnd
+// and the receiver's window allow. ring holds them until they are acknowledged.
+//
+// Invariant: una <= sent <= next, in sequence order. ring holds all packets from una to
+// next. Of those before sent, each has arrived, is counted in flying, or is counted in
+// missing.
 //
 // Concurrency: one goroutine at a time.
 type Sender struct {
-	// What a message in the usual case touches.
-	next  Seq // of the next message
+	// Fields that a message uses in the usual case.
+	next  Seq // number of the next message
 	limit Seq // messages before it may be accepted
-	sent  Seq // packets before it were transmitted
+	sent  Seq // packets before it have been transmitted
 	una   Seq // packets before it are acknowledged
 	to    Flow
 	state State
-	ring  []sent // by sequence number; a power of two
-	tx    uint32 // transmissions so far
-	askAt Seq    // packet that asks for an acknowledgement
+	ring  []sent // packets by sequence number; the length is a power of two
+	tx    uint32 // number of transmissions
+	askAt Seq    // a packet from this number on requests an ACK
 	due   ucs.Time
 
 	conf    *Config
-	cwnd    uint32 // packets that the network is believed to hold
-	slow    uint32 // cwnd up to which it doubles
-	credit  uint32
-	edge    Seq    // packets before it are taken by the receiver
-	recover Seq    // until it is acknowledged, losses are of one event
-	flying  uint32 // transmitted, neither arrived nor lost
-	missing uint32 // lost
+	cwnd    uint32 // congestion window, in packets
+	slow    uint32 // slow-start threshold, in packets
+	credit  uint32 // packets acknowledged towards the next growth of cwnd
+	edge    Seq    // the receiver accepts packets before it
+	recover Seq    // losses before it belong to one loss event
+	flying  uint32 // packets in flight: transmitted, neither arrived nor lost
+	missing uint32 // packets that are lost and not yet retransmitted
 	resend  Seq    // no lost packet is before it
-	// Packets may overtake one by so many. repeated went again since the last event,
-	// before which the window was prior; the receiver had twice more than once.
+	// reordering is the distance in transmissions at which a packet counts as lost.
+	// repeated counts retransmissions of lost packets since the last loss event. prior is
+	// cwnd before that event. twice is the number of duplicates that the receiver reported.
 	reordering, repeated, prior, twice uint32
-	// newest is the last transmission that is known to have arrived. What was sent
-	// before it may have waited at the receiver, and says nothing of round trips.
+	// newest is the newest transmission that is known to have arrived. An ACK that reports
+	// only older ones is no round-trip sample, since they may have waited at the receiver.
 	newest  uint32
-	newOnce bool // its packet went once
+	newOnce bool // its packet was transmitted once
 	newAt   ucs.Time
 
 	srtt, rttvar time.Duration
 	least        time.Duration // shortest round trip
-	heard        ucs.Time      // last sign that the receiver gets what we send
+	heard        ucs.Time      // time of the last reply; at first, the time of Start
 	backoff      uint8
-	probes       uint8 // without an answer
+	probes       uint8 // unanswered ones in a row
 	reason       Reason
 	ended        bool
 
-	// Tag is the user's, whatever it likes.
+	// Tag is free for the user.
 	Tag uint32
 }
 
-// NewSender makes the sending side of a flow whose first packet is number first.
-// It has no room, and asks for nothing, before Start.
+// NewSender creates the sending side of a flow whose first packet has number first. Before
+// Start it accepts no message and its timer is not set.
 func NewSender(c *Config, first Seq) *Sender {
 	s := &Sender{conf: c, due: never}
 	s.next, s.limit, s.sent, s.una, s.edge, s.recover, s.resend, s.askAt = first, first, first, first, first, first, first, first
@@ -136,7 +144,7 @@ func NewSender(c *Config, first Seq) *Sender {
 	return s
 }
 
-// Start has the flow opened. Messages may be pushed from now on.
+// Start makes the next Tick return SendConnect. From now on messages may be pushed.
 func (s *Sender) Start(now ucs.Time) {
 	if s.Started() || s.state != Opening {
 		return
@@ -148,10 +156,10 @@ func (s *Sender) Start(now ucs.Time) {
 // Started reports whether Start was called.
 func (s *Sender) Started() bool { return s.due != never || s.state != Opening }
 
-// State is how far the flow is.
+// State returns the state of the flow.
 func (s *Sender) State() State { return s.state }
 
-// Reason is why it failed.
+// Reason returns the reason of the failure.
 func (s *Sender) Reason() Reason { return s.reason }
 
 // Room reports whether a message may be pushed.
@@ -159,30 +167,30 @@ func (s *Sender) Reason() Reason { return s.reason }
 // hot: BenchmarkFlow.
 func (s *Sender) Room() bool { return s.limit.Diff(s.next) > 0 }
 
-// To is the flow's number at its receiver, 0 until it is open.
+// To returns the flow's number at its receiver, 0 until the flow is open.
 func (s *Sender) To() Flow { return s.to }
 
-// Next is the number that the next message gets. All before it have arrived when
-// Acknowledged says so.
+// Next returns the number of the next message. Acknowledged reports whether all messages
+// before a number have arrived.
 func (s *Sender) Next() Seq { return s.next }
 
-// Acknowledged reports whether all before q have arrived.
+// Acknowledged reports whether all packets before q are acknowledged.
 func (s *Sender) Acknowledged(q Seq) bool { return s.una.Diff(q) >= 0 }
 
 // Idle reports whether everything that was pushed is acknowledged.
 func (s *Sender) Idle() bool { return s.una == s.next }
 
-// Unread reports whether messages, beside the end, are not acknowledged.
+// Unread reports whether packets other than the End are unacknowledged.
 func (s *Sender) Unread() bool {
 	n := uint32(s.next - s.una)
 	return n > 1 || n == 1 && !s.ended
 }
 
-// Deadline is when Tick has something to do.
+// Deadline returns the time before which Tick has nothing to do.
 func (s *Sender) Deadline() ucs.Time { return s.due }
 
-// Push enters a message; the caller has seen Room, and transmits what Transmit
-// gives.
+// Push accepts a message in slot. The caller has checked Room. It transmits what Transmit
+// returns.
 //
 // hot: BenchmarkFlow.
 func (s *Sender) Push(slot uint32) {
@@ -193,8 +201,7 @@ func (s *Sender) Push(slot uint32) {
 	s.next++
 }
 
-// PushEnd enters the end of the flow, whether there is room or not. Nothing may be
-// pushed after it.
+// PushEnd accepts the End of the flow, regardless of Room. Nothing may be pushed after it.
 func (s *Sender) PushEnd(reason uint8) {
 	if s.ended {
 		return
@@ -216,19 +223,19 @@ func (s *Sender) grow() {
 	}
 }
 
-// Sendable reports whether Transmit has a packet: pushed and not yet sent, or
-// lost, and the network has room for it.
+// Sendable reports whether Transmit has a packet: a lost one, or one that was pushed and not
+// transmitted, if the windows have room for it.
 //
 // hot: BenchmarkFlow.
 func (s *Sender) Sendable() bool {
 	return s.flying < s.cwnd && s.state == Open && (s.missing != 0 || s.sent != s.next && s.edge.Diff(s.sent) > 0)
 }
 
-// Missing reports whether Transmit would give a packet that was lost.
+// Missing reports whether Transmit would return a lost packet.
 func (s *Sender) Missing() bool { return s.missing != 0 }
 
-// Transmit gives the next packet to send: its slot, and the head's first word with
-// the user's or EndID's id still to be put in. The caller has seen Sendable.
+// Transmit returns the next packet to transmit: its slot and the first header word. The
+// caller adds the ID of Data to that word. The caller has checked Sendable.
 //
 // hot: BenchmarkFlow.
 func (s *Sender) Transmit(now ucs.Time) (slot uint32, a uint64) {
@@ -245,8 +252,8 @@ func (s *Sender) Transmit(now ucs.Time) (slot uint32, a uint64) {
 		s.wait(now)
 	}
 	a = s.word(q, e.slot)
-	// The last that the window takes asks, and so does the middle one, so that the
-	// window goes on before it is used up.
+	// The last packet in the window requests an ACK. So does the middle one, so that the
+	// window advances before it is used up.
 	if q.Diff(s.askAt) >= 0 || s.flying >= s.cwnd || s.edge.Diff(s.sent) <= 0 {
 		s.askAt = q + Seq(s.cwnd+1)/2
 		a |= askBit
@@ -261,7 +268,7 @@ func (s *Sender) word(q Seq, slot uint32) uint64 {
 	return wordA(Data, 0, s.to, q)
 }
 
-// again gives the first packet that was lost.
+// again retransmits the first lost packet.
 //
 //go:noinline
 func (s *Sender) again(now ucs.Time) (slot uint32, a uint64) {
@@ -281,7 +288,7 @@ func (s *Sender) again(now ucs.Time) (slot uint32, a uint64) {
 
 func (s *Sender) at(q Seq) *sent { return &s.ring[int(q)&(len(s.ring)-1)] }
 
-// repeat transmits packet q anew.
+// repeat retransmits packet q.
 func (s *Sender) repeat(q Seq, now ucs.Time) (slot uint32, a uint64) {
 	e := s.at(q)
 	s.tx++
@@ -294,13 +301,13 @@ func (s *Sender) repeat(q Seq, now ucs.Time) (slot uint32, a uint64) {
 	return e.slot, a
 }
 
-// Accepted opens the flow: the receiver calls it to.
+// Accepted opens the flow. to is its number at the receiver.
 func (s *Sender) Accepted(to Flow, window uint8, now ucs.Time) {
 	if s.state != Opening {
 		return
 	}
 	s.state, s.to, s.edge = Open, to, s.una+Seq(window)
-	if s.backoff <= 1 { // else it may be the answer to any of the questions
+	if s.backoff <= 1 { // else the Accept may reply to any of several Connects
 		s.measure(now.Sub(s.heard))
 	}
 	s.backoff = 0
@@ -309,7 +316,7 @@ func (s *Sender) Accepted(to Flow, window uint8, now ucs.Time) {
 	s.wait(now)
 }
 
-// Fail ends the flow. Reclaim gives its slots back.
+// Fail ends the flow. Reclaim returns its slots.
 func (s *Sender) Fail(r Reason) {
 	if s.state == Failed || s.state == Done {
 		return
@@ -318,7 +325,7 @@ func (s *Sender) Fail(r Reason) {
 	s.limit, s.due = s.next, never
 }
 
-// Reclaim gives the slots of a failed flow back.
+// Reclaim appends the slots of all unacknowledged packets to free, and drops the packets.
 func (s *Sender) Reclaim(free []uint32) []uint32 {
 	for ; s.una != s.next; s.una++ {
 		if e := s.at(s.una); e.mark&arrived == 0 && e.slot < endAllSlot {
@@ -329,8 +336,9 @@ func (s *Sender) Reclaim(free []uint32) []uint32 {
 	return free
 }
 
-// Unknown is the receiver's word that it has no such flow, answering packet q. It
-// forgets a flow some time after its end; before that the flow is lost.
+// Unknown processes the receiver's Unknown, which replies to packet q. A receiver is removed
+// some time after its End; so if only the End is unacknowledged, the flow is Done.
+// Otherwise it fails.
 func (s *Sender) Unknown(q Seq) {
 	switch {
 	case s.state != Open || q.Diff(s.una) < 0 || q.Diff(s.next) > 0:
@@ -342,7 +350,7 @@ func (s *Sender) Unknown(q Seq) {
 	}
 }
 
-// Farewell is the first word of the packet that goes when the flow is Done.
+// Farewell returns the first header word of the Farewell to send when the flow is Done.
 func (s *Sender) Farewell() uint64 { return wordA(Control, Farewell, s.to, s.next) }
 
 func (s *Sender) finish() { s.state, s.due, s.limit = Done, never, s.next }

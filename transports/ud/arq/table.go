@@ -1,18 +1,18 @@
 package arq
 
-// A Flow is an index of 18 bits, from 1 on, and a generation of 6.
+// A Flow consists of an index of 18 bits, from 1 on, and a generation of 6 bits.
 const (
 	indexBits = 18
 	maxFlows  = 1<<indexBits - 1
 	genBits   = 6
 )
 
-// table finds things by Flow. Indexes are used again in the order in which they
-// were given back, so that a number comes again as late as possible.
+// table maps a Flow to a value. Free indexes are reused in the order in which they were
+// freed, so that a number is reused as late as possible.
 type table[T any] struct {
 	items []item[T]
 	free  []uint32
-	first int // of free
+	first int // start of the queue in free
 }
 
 type item[T any] struct {
@@ -28,10 +28,10 @@ func (t *table[T]) at(f Flow) *T {
 	return t.items[i].value
 }
 
-// add gives v a number; 0: none is left.
+// add stores v and returns its number, or 0 if all numbers are in use.
 func (t *table[T]) add(v *T) Flow {
 	if len(t.items) == 0 {
-		t.items = make([]item[T], 1, 8) // 0 is nobody's
+		t.items = make([]item[T], 1, 8) // index 0 is reserved
 	}
 	var i uint32
 	switch waiting := len(t.free) - t.first; {
@@ -61,7 +61,7 @@ func (t *table[T]) remove(f Flow) {
 	t.free = append(t.free, i)
 }
 
-// each calls f for all of them.
+// each calls f for each value.
 func (t *table[T]) each(f func(Flow, *T)) {
 	for i := range t.items {
 		if v := t.items[i].value; v != nil {

@@ -7,10 +7,10 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// never is the deadline of who waits for nothing.
+// never is the deadline of a timer that is not set.
 const never = ucs.Time(math.MaxInt64)
 
-// measure takes a round trip.
+// measure updates the smoothed round-trip time with the round trip r.
 //
 // Source: RFC 6298, 2.
 func (s *Sender) measure(r time.Duration) {
@@ -26,8 +26,8 @@ func (s *Sender) measure(r time.Duration) {
 	s.srtt = max(s.srtt+(r-s.srtt)/8, 1)
 }
 
-// rto is how long to wait now, with a part by chance, so that many flows of one
-// fate do not ask at one time.
+// rto returns the current retransmission time-out. It contains a pseudo-random part, so
+// that flows that were interrupted together do not retransmit at the same time.
 func (s *Sender) rto() time.Duration {
 	d := s.conf.FirstRTO
 	if s.srtt != 0 {
@@ -38,7 +38,8 @@ func (s *Sender) rto() time.Duration {
 	return d + d*time.Duration(chance)/1024
 }
 
-// wait sets the time after which Tick asks.
+// wait restarts the timer. It expires after the retransmission time-out while the flow
+// opens, has unacknowledged packets, or has no window; else when a keepalive is due.
 func (s *Sender) wait(now ucs.Time) {
 	switch {
 	case s.una != s.next, s.state == Opening, !s.ended && s.edge.Diff(s.next) <= 0:
@@ -49,24 +50,24 @@ func (s *Sender) wait(now ucs.Time) {
 	}
 }
 
-// Act is what Tick wants done.
+// Act is the action that Tick requests.
 type Act uint8
 
-// Acts.
+// Actions of Tick.
 const (
-	// Nothing is due.
+	// Nothing: no action.
 	Nothing Act = iota
-	// SendConnect: send a Connect.
+	// SendConnect: send the Connect of the flow.
 	SendConnect
-	// SendPoke: send what Poke gives.
+	// SendPoke: send the result of Poke.
 	SendPoke
-	// SendOldest: send what Oldest gives.
+	// SendOldest: send the result of Oldest.
 	SendOldest
 	// Over: the flow has failed.
 	Over
 )
 
-// Tick says what to do when time has passed.
+// Tick runs the expired timer and returns the action to take.
 func (s *Sender) Tick(now ucs.Time) Act {
 	if now < s.due || s.state > Open {
 		return Nothing
@@ -78,7 +79,7 @@ func (s *Sender) Tick(now ucs.Time) Act {
 		s.Fail(Silent)
 		return Over
 	}
-	if s.probes != 0 || s.sent == s.una { // a first question may find the peer computing
+	if s.probes != 0 || s.sent == s.una { // the first probe may find the peer computing
 		s.backoff = min(s.backoff+1, 16)
 	}
 	s.probes = min(s.probes+1, 200)
@@ -88,7 +89,8 @@ func (s *Sender) Tick(now ucs.Time) Act {
 		act = SendConnect
 	case s.sent != s.una:
 		act = SendOldest
-		if s.probes > 1 { // the first may be for an answer that was lost, or a peer that computes
+		// The first time-out may be due to a lost ACK, or to a peer that computes.
+		if s.probes > 1 {
 			s.cwnd = min(minWindow, s.conf.Window)
 			s.slow = max(s.slow/2, s.cwnd)
 			s.recover = s.sent
@@ -99,10 +101,9 @@ func (s *Sender) Tick(now ucs.Time) Act {
 	return act
 }
 
-// Oldest transmits the oldest packet that has not arrived anew and asks for an
-// answer.
+// Oldest retransmits the oldest packet that has not arrived, with a request for an ACK.
 func (s *Sender) Oldest(now ucs.Time) (slot uint32, a uint64) {
-	q := s.una // it has not arrived, or una were beyond it
+	q := s.una // not arrived, or una would be beyond it
 	if s.at(q).mark&lost != 0 {
 		s.missing--
 		s.flying++
@@ -111,23 +112,23 @@ func (s *Sender) Oldest(now ucs.Time) (slot uint32, a uint64) {
 	return slot, a | askBit
 }
 
-// Poke is the first word of a packet that asks for an answer.
+// Poke returns the first header word of a Poke.
 func (s *Sender) Poke() uint64 { return wordA(Control, Poke, s.to, s.next) | askBit }
 
-// Asked reports whether a question is without an answer.
+// Asked reports whether a probe or retransmission is unanswered.
 func (s *Sender) Asked() bool { return s.state <= Open && s.probes != 0 }
 
-// Silent reports whether the receiver has left several questions unanswered.
+// Silent reports whether several probes in a row are unanswered.
 func (s *Sender) Silent() bool { return s.probes >= minProbes }
 
-// Ask has the next Tick ask whether the peer is there, where nothing is under way.
+// Ask makes the next Tick return SendPoke if the flow is open and idle.
 func (s *Sender) Ask(now ucs.Time) {
 	if s.state == Open && s.una == s.next {
 		s.due = now
 	}
 }
 
-// Resting reports whether the flow waits for nothing but its next message.
+// Resting reports whether the flow only waits for its next message.
 func (s *Sender) Resting() bool {
 	return s.state == Open && s.una == s.next && s.probes == 0 && !s.ended && s.edge.Diff(s.next) > 0
 }
