@@ -7,19 +7,20 @@ import (
 	"strings"
 )
 
-// errInHandler answers a wait inside a handler of the same worker, which could
-// never end: what it waits for comes only after the handler has returned.
+// errInHandler is the result of a wait inside a callback of the same worker. Such a
+// wait could never end, because the worker makes no progress before the callback
+// returns.
 var errInHandler = fmt.Errorf("%w: a handler must not wait for its own worker", ErrInvalid)
 
-// errPanicked is the result of waits and closes after a handler did not return, in a mode
-// where only one goroutine uses the worker.
+// errPanicked is the result of waits and closes after a handler did not return, in a
+// thread mode where only one goroutine uses the worker.
 var errPanicked = fmt.Errorf("%w: a handler of the worker panicked or ended its goroutine", ErrInvalid)
 
 // errStuck is the result of a close while a callback runs on another goroutine.
 var errStuck = fmt.Errorf("%w: a callback of the worker still runs, panicked or ended its goroutine", ErrTimeout)
 
-// mayWait refuses a wait inside a handler, with ThreadMulti inside any callback. The
-// lock is held.
+// mayWait returns an error inside a handler, with ThreadMulti inside any callback. The
+// caller holds the lock.
 func (w *Worker) mayWait() error {
 	if !w.am.inside && !w.am.multi {
 		return nil
@@ -27,9 +28,9 @@ func (w *Worker) mayWait() error {
 	return w.outsideCallbacks()
 }
 
-// outsideCallbacks returns an error inside a callback. With ThreadMulti other goroutines
-// may call while a callback runs. The caller's stack distinguishes the two. The lock is
-// held.
+// outsideCallbacks returns an error if the caller is inside a callback. With
+// ThreadMulti other goroutines may call while a callback runs; the caller's stack
+// distinguishes the two. The caller holds the lock.
 func (w *Worker) outsideCallbacks() error {
 	switch {
 	case !w.am.inside && !w.calling:
@@ -43,9 +44,9 @@ func (w *Worker) outsideCallbacks() error {
 	}
 }
 
-// mayClose refuses a close inside a callback, and while a callback runs on another
-// goroutine for longer than CloseTimeout: one that panicked never returns, and the
-// transport remains in the middle of its pass. The lock is held.
+// mayClose returns an error inside a callback, and if a callback runs on another
+// goroutine for longer than CloseTimeout. A callback that panicked never returns, and
+// leaves the transport in the middle of its progress pass. The caller holds the lock.
 func (w *Worker) mayClose() error {
 	if err := w.outsideCallbacks(); err != nil {
 		return err
@@ -60,7 +61,7 @@ func (w *Worker) mayClose() error {
 	return nil
 }
 
-// inHandler reports whether the caller is called by a callback.
+// inHandler reports whether a callback of the worker is on the caller's stack.
 func inHandler() bool {
 	var pcs [64]uintptr
 	for skip := 2; ; skip += len(pcs) {
@@ -87,16 +88,17 @@ func runsCallback(pcs []uintptr) bool {
 	}
 }
 
-// callAM runs handler h with w.am.m, outside of the lock. What is looked up in
-// slab, sources and lanes before it may have moved after it.
+// callAM runs handler h with w.am.m, outside of the lock. The slab, the rx connections
+// and the lanes may be reallocated meanwhile, so pointers into them obtained before the
+// call are invalid after it.
 //
-// While it runs every wait and every progress takes its slow half, which looks
-// at inside: the transport stands in the middle of a batch.
+// While h runs, every wait and every progress takes its slow path, which checks inside:
+// the transport is in the middle of a batch.
 // hot: BenchmarkAMPair
 func (w *Worker) callAM(h AMHandler) {
 	m := &w.am.m
 	w.am.inside = true
-	if !w.am.multi { // else others read it
+	if !w.am.multi { // otherwise other goroutines read it
 		w.t.locked = true
 	}
 	w.leaveLock()
@@ -114,8 +116,9 @@ func (w *Worker) callAM(h AMHandler) {
 	}
 }
 
-// closesLater has endpoint e closed when its flush r has ended, where the caller
-// is a handler, which cannot wait for it.
+// closesLater is for an Endpoint.Close called in a handler, which cannot wait for flush
+// r. It arranges that endpoint e is closed when r completes, and reports whether it did
+// so.
 func (w *Worker) closesLater(r Request, e Endpoint) bool {
 	w.t.lock()
 	handling := w.mayWait() != nil
@@ -123,8 +126,8 @@ func (w *Worker) closesLater(r Request, e Endpoint) bool {
 	return handling && r.Notify(w.am.shut, e.id)
 }
 
-// stuck lists the workers of x that must stay open, with the reasons. Inside a callback of
-// any of them it returns errInHandler instead.
+// stuck returns the workers of x that must stay open, each with the reason. Inside a
+// callback of any of them it returns errInHandler instead.
 func (x *Context) stuck() (map[*Worker]error, error) {
 	x.mu.Lock()
 	var workers []*Worker

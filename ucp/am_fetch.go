@@ -6,29 +6,30 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// A sender who was told to announce everything does so with active messages
-// too, and their handlers are not to notice: what was announced for that reason
-// alone is fetched first and handled when it is there. That happens in the order
-// of arrival and for a bounded number of bytes at a time, whoever sends.
+// A peer under flow control (budget.go) sends all active messages by rendezvous, also
+// those that it would otherwise send eagerly. This is not visible to the handlers: the
+// worker fetches the data of such a message first and then runs its handler. Messages
+// are fetched in the order of arrival over all senders. At most fetchAtOnce bytes are
+// fetched at a time.
 
-// fetchAtOnce is how many bytes are asked for at a time, beside one message that
-// may be longer.
+// fetchAtOnce is the maximum number of bytes that are fetched at a time. One message
+// may exceed it if it is the only one.
 const fetchAtOnce = 256 << 10
 
-// maxWhole is the longest message that is fetched for its handler: a peer's word
-// for a length takes no more memory than that. Longer ones that are to be sent
-// along go in fragments, whatever the budget says.
+// maxWhole is the maximum length of a message that is fetched for its handler. It
+// bounds the memory that a length announced by a peer can allocate. The sender sends
+// longer messages in fragments, also under flow control.
 const maxWhole = growLimit
 
-// fetchQueue is what is to be fetched for handlers.
+// fetchQueue holds the messages that are fetched for their handlers.
 type fetchQueue struct {
 	waiting []announcedAM
 	running []fetchingAM
-	bytes   uint64 // asked for
+	bytes   uint64 // of running
 	asking  bool   // fetchNext runs
 }
 
-// announcedAM is a message that nobody asked for yet.
+// announcedAM is a message whose data has not been requested.
 type announcedAM struct {
 	source *source
 	head   uint64
@@ -36,16 +37,17 @@ type announcedAM struct {
 	header chunk
 }
 
-// fetchingAM is a message whose data was asked for: a receive without a user.
+// fetchingAM is a message whose data has been requested. slot is a receive without a
+// user request.
 type fetchingAM struct {
 	slot   uint32
 	source *source
 	head   uint64
-	chunk  chunk // header, then data
+	chunk  chunk // header and data
 	n      uint64
 }
 
-// fetchWhole has a message fetched and then handled.
+// fetchWhole queues a message of s to be fetched and then handled.
 func (w *Worker) fetchWhole(s *source, head, id, n uint64, header []byte) {
 	a := announcedAM{source: s, head: head, id: id, n: n}
 	if len(header) > 0 {
@@ -57,11 +59,11 @@ func (w *Worker) fetchWhole(s *source, head, id, n uint64, header []byte) {
 	w.fetchNext()
 }
 
-// fetchNext asks for what waits, as far as the bound allows.
+// fetchNext requests queued messages up to the bound.
 func (w *Worker) fetchNext() {
 	q := &w.am.fetch
 	if q.asking {
-		return // an empty message was handled at once
+		return // an empty message completed inside the loop
 	}
 	q.asking = true
 	for len(q.waiting) > 0 && (len(q.running) == 0 || q.bytes+q.waiting[0].n <= fetchAtOnce) {
@@ -86,8 +88,8 @@ func (w *Worker) fetchNext() {
 	q.asking = false
 }
 
-// fetchEnded hands the message whose fetch in slot i ended to its handler. The
-// slot is released.
+// fetchEnded runs the handler of the message whose fetch in slot i completed with st,
+// and releases the slot.
 func (w *Worker) fetchEnded(i uint32, st ucs.Status) {
 	q := &w.am.fetch
 	k := slices.IndexFunc(q.running, func(f fetchingAM) bool { return f.slot == i })
@@ -109,8 +111,9 @@ func (w *Worker) fetchEnded(i uint32, st ucs.Status) {
 	}
 }
 
-// dropFetches forgets what s announced under id and was not asked for; all of s
-// with every. It reports whether there was something.
+// dropFetches removes the message that s announced as id, if its data has not been
+// requested. With every it removes all such messages of s. It reports whether it
+// removed any.
 func (w *Worker) dropFetches(s *source, id uint64, every bool) bool {
 	q := &w.am.fetch
 	n := len(q.waiting)

@@ -5,8 +5,8 @@ import (
 	"github.com/goucx/goucx/wireup"
 )
 
-// fromOf gives the endpoint by which handlers answer the sender of s. There is
-// one per peer; it is made anew where it failed or was closed.
+// fromOf returns the endpoint by which handlers reply to the sender of s. There is one
+// per peer. If it has failed or was closed, fromOf creates a new one.
 func (w *Worker) fromOf(s *source) Endpoint {
 	e := Endpoint{&w.t, s.from}
 	if w.usable(e) {
@@ -24,18 +24,18 @@ func (w *Worker) fromOf(s *source) Endpoint {
 	return e
 }
 
-// nobody is the endpoint that answers who asked for no answer: one that is
-// closed. What a peer sends must not have a handler stumble.
+// nobody returns the From of a message whose sender did not set WantReply. It is a
+// closed endpoint, so a handler that replies to it gets ErrClosed and does not crash.
 func (w *Worker) nobody() Endpoint { return Endpoint{&w.t, 0} }
 
-// usable reports whether e is open and did not fail.
+// usable reports whether e is open and has not failed.
 func (w *Worker) usable(e Endpoint) bool {
 	k := w.endpoint(e)
 	return k != 0 && w.eps[k].status == ucs.OK
 }
 
-// forgetFrom frees the endpoint that was made to answer peer, where it has failed
-// and the program has bound nothing to it.
+// forgetFrom removes the reply endpoint to peer if it has failed. It frees the endpoint
+// unless the program has bound a resource to it.
 func (w *Worker) forgetFrom(peer wireup.PeerID) {
 	id, ok := w.am.froms[peer]
 	if !ok {

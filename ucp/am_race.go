@@ -2,5 +2,5 @@
 
 package ucp
 
-// poisonAM: the message of a handler that has returned is made unusable.
+// poisonAM enables overwriting the AM after its handler has returned.
 const poisonAM = true

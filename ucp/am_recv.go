@@ -6,27 +6,27 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// amPlace is where the bytes of an active message lie.
+// amPlace describes where the bytes of an active message are stored.
 type amPlace struct {
 	kind   placeKind
-	port   *port   // with placeLent
-	source *source // with placeSender
-	id     uint64  // with placeLent Desc.Handle, with placeSender what the sender knows it by
-	chunk  chunk   // with placePool
+	port   *port   // for placeLent
+	source *source // for placeSender
+	id     uint64  // for placeLent Desc.Handle, for placeSender the sender's id of the message
+	chunk  chunk   // for placePool
 }
 
-// placeKind says what Keep has to do.
+// placeKind selects what Keep has to do.
 type placeKind uint8
 
 const (
-	placeCell   placeKind = iota // memory of the transport, which needs it back: copy
-	placeLent                    // memory of the transport that it lends
-	placePool                    // memory of the pool
-	placeSender                  // the sender still has the data; the header is in a cell
+	placeCell   placeKind = iota // transport memory, valid during the callback only: Keep copies
+	placeLent                    // transport memory that may be retained (uct.DescCanKeep)
+	placePool                    // pool memory
+	placeSender                  // the data is at the sender, the header in transport memory
 )
 
-// user takes in a whole active message and reports whether its memory is kept.
-// It is callAM without its lock, spelled out.
+// user receives a whole active message and reports whether its memory is retained. It
+// is callAM without the lock, inlined by hand.
 // hot: BenchmarkAMPair
 //
 //go:nosplit
@@ -56,8 +56,8 @@ func (p *port) user(d *uct.Desc, data []byte) bool {
 	return false
 }
 
-// handleUser takes in an active message, or the beginning of one, that the hot
-// half does not serve. It reports whether the message's memory is kept.
+// handleUser receives a whole active message, a first fragment or an RTS that the fast
+// path does not handle. It reports whether the message's memory is retained.
 func (p *port) handleUser(s *source, d *uct.Desc, data []byte) bool {
 	if p.w.budget.spent && d.ID != amUserRTS {
 		p.w.slowDown(s)
@@ -79,14 +79,14 @@ func (p *port) handleUser(s *source, d *uct.Desc, data []byte) bool {
 //go:noinline
 func (p *port) userSlow(d *uct.Desc, data []byte) bool {
 	if n := wordHeader(d.Header); d.Header>>32 == 0 && d.Flags == 0 && n <= min(len(data), MaxAMHeader) {
-		p.w.dispatch(nil, d.Header, data, amPlace{}) // what it keeps is a copy
+		p.w.dispatch(nil, d.Header, data, amPlace{}) // Keep copies
 		return false
 	}
 	return p.userRare(p.source(d.Source), d, data)
 }
 
-// userRare takes in a whole message that wants an answer, lies in memory that is
-// lent, or makes no sense.
+// userRare receives a whole message that requests a reply, is in memory that may be
+// retained, or is malformed.
 func (p *port) userRare(s *source, d *uct.Desc, data []byte) bool {
 	if !p.checkWord(s, d.Header, len(data)) || d.Header&wordWhole != 0 {
 		p.garbage(s)
@@ -99,14 +99,14 @@ func (p *port) userRare(s *source, d *uct.Desc, data []byte) bool {
 	return p.w.dispatch(s, d.Header, data, place) && place.kind == placeLent
 }
 
-// checkWord reports whether a header word makes sense before n bytes from s.
+// checkWord reports whether header word is valid for a message of n bytes from s.
 func (p *port) checkWord(s *source, word uint64, n int) bool {
 	h := wordHeader(word)
 	return h <= n && h <= MaxAMHeader && word&^wordMask == 0 && (word&wordReply == 0 || s.peer != 0)
 }
 
-// dispatch runs the handler of a message that is there whole, header and data in
-// b, and reports whether it was kept.
+// dispatch runs the handler of a message whose header and data are complete in b. It
+// reports whether the handler called Keep.
 func (w *Worker) dispatch(s *source, word uint64, b []byte, place amPlace) bool {
 	h := w.am.handler(word)
 	if h == nil {
@@ -124,7 +124,8 @@ func (w *Worker) dispatch(s *source, word uint64, b []byte, place amPlace) bool 
 	return m.reset()
 }
 
-// reset makes m as the hot half expects it, and reports whether it was kept.
+// reset restores the state of m that the fast path expects. It reports whether the
+// handler called Keep.
 func (m *AM) reset() bool {
 	kept := m.kept != nil
 	m.Header, m.From, m.Rendezvous = nil, m.w.nobody(), false
@@ -132,7 +133,8 @@ func (m *AM) reset() bool {
 	return kept
 }
 
-// poison has a handler that retained m or its slices read what was never sent.
+// poison overwrites m, so that a handler that retained m or its slices reads
+// recognizable garbage.
 func (m *AM) poison() {
 	m.ID, m.Len = 0xdead, -1
 	m.Header, m.Data = poisonBytes[:], poisonBytes[:]
@@ -140,7 +142,7 @@ func (m *AM) poison() {
 
 var poisonBytes = [8]byte{0xde, 0xad, 0xde, 0xad, 0xde, 0xad, 0xde, 0xad}
 
-// userFirst opens an active message in fragments.
+// userFirst receives the first fragment of an active message.
 func (p *port) userFirst(s *source, head uint64, data []byte) {
 	w := p.w
 	h := wordHeader(head)
@@ -166,7 +168,7 @@ func (p *port) userFirst(s *source, head uint64, data []byte) {
 	w.add(s, data)
 }
 
-// userComplete runs the handler of the message that s has assembled.
+// userComplete runs the handler of the message that s has reassembled.
 func (w *Worker) userComplete(s *source) {
 	c := s.chunk
 	b := w.pool.bytes(c)[:s.total:s.total]

@@ -7,13 +7,14 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// goesAlong reports whether the data of the active message in s is to be there
-// when its handler runs.
+// goesAlong reports whether the handler of the active message in s gets the data with
+// the message. If flow control forces a rendezvous, the receiver fetches the data
+// first.
 func (w *Worker) goesAlong(s *slot) bool {
 	return s.parent&wishRndv == 0 && (s.n <= w.rndvThresh || s.parent&wishEager != 0)
 }
 
-// announcesUser says whether the active message in s is to be announced.
+// announcesUser reports whether the active message in s is sent by rendezvous.
 func (w *Worker) announcesUser(s *slot, l *lane) bool {
 	if s.n > maxWhole && w.goesAlong(s) {
 		return false
@@ -47,7 +48,7 @@ func (w *Worker) announceUser(i uint32, l *lane) ucs.Status {
 	return ucs.InProgress
 }
 
-// userRTS takes in the announcement of an active message.
+// userRTS receives the RTS of an active message.
 func (p *port) userRTS(s *source, head uint64, data []byte) {
 	w := p.w
 	if len(data) != rtsLen+wordHeader(head) || !p.checkWord(s, head, len(data)) || s.peer == 0 {
@@ -74,8 +75,8 @@ func (p *port) userRTS(s *source, head uint64, data []byte) {
 	}
 }
 
-// offer runs handler h of a message whose data the sender still has. Not kept,
-// its data is not wanted.
+// offer runs handler h of a rendezvous message. If the handler does not keep the
+// message, the data is discarded.
 func (w *Worker) offer(s *source, h AMHandler, head, id, n uint64, header []byte) {
 	m := &w.am.m
 	m.ID, m.Len, m.Rendezvous = AMID(head), int(n), true
@@ -90,8 +91,8 @@ func (w *Worker) offer(s *source, h AMHandler, head, id, n uint64, header []byte
 	}
 }
 
-// unwanted ends a message that was announced, without its data and without an
-// error.
+// unwanted completes an announced message at its sender without transferring the data
+// and without an error. It sends an RTR for 0 bytes.
 func (w *Worker) unwanted(s *source, id uint64) {
 	w.reply(s, control{id: amRTR, hdr: id, n: rtrLen})
 }

@@ -6,19 +6,19 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// amScratch is up to where header and data are joined for one short operation:
-// beyond, writing into a reservation is cheaper.
+// amScratch is the maximum length of header and data that are joined in a buffer for
+// one short operation. Above it, writing into a reservation is cheaper.
 const amScratch = 48
 
-// amMessage is an active message on its way out.
+// amMessage is an active message to be sent.
 type amMessage struct {
 	id           AMID
 	header, data []byte
 	flags        Flags
 }
 
-// amSendSlow sends what AMSend does not. A short message with a header goes as
-// fast as it can.
+// amSendSlow is the slow path of AMSend. A short message with a header is sent without
+// taking the lock.
 // hot: BenchmarkAMPair
 //
 //go:noinline
@@ -39,7 +39,7 @@ func (e Endpoint) amSendAny(id AMID, header, data []byte, o Flags) Request {
 	return t.w.amSend(e, amMessage{id, header, data, o})
 }
 
-// amSend begins to send m on endpoint e.
+// amSend posts m on endpoint e.
 func (w *Worker) amSend(e Endpoint, m amMessage) Request {
 	k := w.endpoint(e)
 	if k == 0 {
@@ -76,17 +76,18 @@ func (w *Worker) amSend(e Endpoint, m amMessage) Request {
 	return w.start(i)
 }
 
-// sendsWhole reports whether the lane takes m as a copy in one piece now.
+// sendsWhole reports whether the lane sends m as one bcopy message now.
 func (l *lane) sendsWhole(m amMessage) bool {
 	return l.short >= 0 && len(m.header)+len(m.data) <= l.bcopy && !l.zcopy.takes(len(m.header), len(m.data))
 }
 
-// wholeAtOnce reports whether m is sent along by its length and wishes.
+// wholeAtOnce reports whether m is sent eagerly, by its length and flags.
 func (w *Worker) wholeAtOnce(m amMessage) bool {
 	return m.flags&ForceRendezvous == 0 && (uint64(len(m.data)) <= w.rndvThresh || m.flags&ForceEager != 0)
 }
 
-// keepHeader copies the header beside slot i, since it is the caller's at return.
+// keepHeader copies the header beside slot i, because the caller may reuse it after the
+// call.
 func (w *Worker) keepHeader(i uint32, header []byte) {
 	if len(header) == 0 {
 		return
@@ -97,7 +98,7 @@ func (w *Worker) keepHeader(i uint32, header []byte) {
 	w.slab.slots[i].flags |= flagAside
 }
 
-// headerOf is the header of the active message in slot i.
+// headerOf returns the header of the active message in slot i.
 func (w *Worker) headerOf(i uint32) []byte {
 	n := wordHeader(w.slab.slots[i].tag)
 	if n == 0 {
@@ -122,8 +123,8 @@ func (w *Worker) sendWhole(l *lane, word uint64, header, data []byte) ucs.Status
 	return st
 }
 
-// resumeAMSend sends whole messages in one piece, longer ones in fragments as far
-// as there is room.
+// resumeAMSend sends a message in one piece, in fragments as far as there are
+// resources, or by rendezvous.
 func (w *Worker) resumeAMSend(i uint32) ucs.Status {
 	s := &w.slab.slots[i]
 	l := &w.t.lanes[s.lane]
@@ -132,7 +133,7 @@ func (w *Worker) resumeAMSend(i uint32) ucs.Status {
 		return l.status
 	case s.phase() == phaseData:
 		return w.sendData(i, l)
-	case s.off > 0: // a part is out
+	case s.off > 0: // the first fragment was sent
 	case w.announcesUser(s, l):
 		return w.announceUser(i, l)
 	case l.zcopy.takes(wordHeader(s.tag), int(s.n)):
@@ -147,7 +148,7 @@ func (w *Worker) resumeAMSend(i uint32) ucs.Status {
 	return w.sendNext(i, l)
 }
 
-// sendUserFirst begins an active message in fragments.
+// sendUserFirst sends the first fragment of an active message.
 func (w *Worker) sendUserFirst(i uint32, l *lane) ucs.Status {
 	s := &w.slab.slots[i]
 	b, st := l.ep.ReserveAM(amUserFirst, s.tag, l.bcopy)

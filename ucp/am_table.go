@@ -7,30 +7,31 @@ import (
 	"github.com/goucx/goucx/wireup"
 )
 
-// amState is what a worker needs for active messages.
+// amState is the active-message state of a worker.
 type amState struct {
-	// pages are the handlers, by the upper and then the lower byte of the id.
+	// pages holds the handlers, indexed by the upper and then the lower byte of the
+	// id.
 	pages  [256]*amPage
-	m      AM         // of the handler that runs
+	m      AM         // passed to the handler
 	inside bool       // a handler runs
 	multi  bool       // the worker's mode is ThreadMulti
-	shut   NotifyFunc // closes the endpoint that the cookie names
+	shut   NotifyFunc // closes the endpoint in the cookie
 
-	// failed are the calls of OnFailure that are due. They run after each callback, so
-	// those of handlers look at it.
+	// failed holds the pending calls of OnFailure. They run after each callback, so
+	// it is in the state that handlers check.
 	failed []failedCall
 
-	vec   [1]uct.Vec // of a message on its way out
+	vec   [1]uct.Vec // of the message being sent by AMZcopy
 	keep  keeper
 	fetch fetchQueue
 
-	froms   map[wireup.PeerID]uint64 // AM.From by the peer it leads to
+	froms   map[wireup.PeerID]uint64 // AM.From by peer
 	unknown map[AMID]struct{}        // ids without a handler that were logged
 }
 
 type amPage [256]AMHandler
 
-// noHandlers is the page of which nothing is set. It is never written.
+// noHandlers is the shared empty page. It is never written.
 var noHandlers amPage
 
 func (a *amState) init(w *Worker, multi bool) {
@@ -54,18 +55,17 @@ func (a *amState) set(id AMID, h AMHandler) {
 	}
 	(*p)[uint8(id)] = h
 	if h != nil {
-		delete(a.unknown, id) // removed again, it is worth a line again
+		delete(a.unknown, id) // a later removal is logged again
 	}
 }
 
-// handler gives the handler of the message with this header word, nil where
-// there is none.
+// handler returns the handler of the message with this header word, nil if there is
+// none.
 func (a *amState) handler(word uint64) AMHandler {
 	return a.pages[uint8(word>>8)][uint8(word)]
 }
 
-// unknownAM counts a message that nobody handles; the first of each id is
-// logged.
+// unknownAM counts a message without a handler. It logs the first one of each id.
 //
 //go:noinline
 func (w *Worker) unknownAM(id AMID) {

@@ -2,19 +2,19 @@ package ucp
 
 import "github.com/goucx/goucx/uct"
 
-// Active messages that carry those of programs.
+// Active messages that carry the program's active messages.
 const (
-	amUser      uct.AMID = 13 // a whole message; header: word; the program's header, data
-	amUserFirst uct.AMID = 14 // first fragment; header: word; length, the program's header, data
-	amUserRTS   uct.AMID = 15 // announces a message; header: word; id, length, the program's header
+	amUser      uct.AMID = 13 // a whole message; header: header word; payload: user header, data
+	amUserFirst uct.AMID = 14 // first fragment; header: header word; payload: length, user header, data
+	amUserRTS   uct.AMID = 15 // RTS; header: header word; payload: id, length, user header
 )
 
-// The header word of an active message; docs/wire/ucp.md.
+// The header word of an active message is specified in docs/wire/ucp.md:
 //
 //	63..40 0 | 39..32 flags | 31..16 length of the header | 15..0 id
 const (
-	wordReply uint64 = 1 << 32 // the sender wants to be answered
-	wordWhole uint64 = 1 << 33 // announced only for the receiver's budget: its handler gets the data
+	wordReply uint64 = 1 << 32 // the sender requests a reply
+	wordWhole uint64 = 1 << 33 // sent by rendezvous because of flow control only: the receiver fetches the data before it runs the handler
 	wordFlags        = wordReply | wordWhole
 	wordMask         = wordFlags | (1<<32 - 1)
 )
@@ -27,5 +27,5 @@ func amWord(id AMID, headerLen int, o Flags) uint64 {
 	return w
 }
 
-// wordHeader is the length of the header in bytes.
+// wordHeader returns the length of the user header in bytes.
 func wordHeader(w uint64) int { return int(uint16(w >> 16)) }

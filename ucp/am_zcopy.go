@@ -5,9 +5,9 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// zcopy bounds the active messages that a lane sends out of the program's own
-// memory. A transport that gains by it says from which length on; one that
-// gathers into its own memory anyway says nothing, and max is 0.
+// zcopy is the range of active messages that a lane sends from the program's memory
+// without a copy. The transport reports the minimum length from which that is faster. A
+// transport that always gathers into its own memory reports none, and max is 0.
 type zcopy struct {
 	min, max int // data, bytes
 	header   int // bytes
@@ -20,18 +20,18 @@ func zcopyOf(l uct.Limit) zcopy {
 	return zcopy{l.MinZcopy, l.MaxZcopy, l.MaxHead}
 }
 
-// takes reports whether a message goes this way.
+// takes reports whether a message of these lengths is sent without a copy.
 func (z *zcopy) takes(header, n int) bool {
 	return n <= z.max && n >= z.min && n > 0 && header <= z.header
 }
 
-// sendZcopy sends the active message in slot i out of the program's memory.
+// sendZcopy sends the active message in slot i from the program's memory.
 func (w *Worker) sendZcopy(i uint32, l *lane) ucs.Status {
 	w.am.vec[0].Buf = w.slab.bufs[i]
 	st := l.ep.AMZcopy(amUser, w.slab.slots[i].tag, w.headerOf(i), w.am.vec[:], w.slab.token(i))
 	w.am.vec[0].Buf = nil
 	if st == ucs.InProgress {
-		w.slab.slots[i].left = 1 // the transport has the buffer until its event
+		w.slab.slots[i].left = 1 // the transport reads the buffer until its completion event
 	}
 	return st
 }

@@ -7,25 +7,26 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// Word is what atomics work on.
+// Word is the set of operand types of atomic operations.
 type Word interface{ uint32 | uint64 | int64 }
 
-// Atomic is a word in a peer's memory. It is a value; make it once with
-// [AtomicAt] and use it often. That of a closed key, and the zero Atomic, answers
-// ErrClosed. The methods have the concurrency of the Worker.
+// Atomic is a word in a peer's memory. It is a value: create it once with [AtomicAt]
+// and reuse it. The operations of the zero Atomic, and of one whose key is closed,
+// return ErrClosed. The methods have the concurrency of the Worker.
 //
-// They are atomic with each other from whatever worker, and with the owner's own
-// sync/atomic operations where its key says so (shm, self: yes).
+// Operations are atomic with respect to those of all workers. They are atomic with the
+// owner's own sync/atomic operations if the key specifies it (shm and self do).
 type Atomic[T Word] struct {
 	k   *RemoteKey
 	off uint64
 }
 
-// AtomicAt gives the word at offset off of k's memory. Range, alignment and
-// whether a transport carries atomics there are checked here and once.
+// AtomicAt returns the word at offset off of k's memory. It checks the range, the
+// alignment and whether a transport supports atomics on this memory. The operations do
+// not check these again.
 //
 // Errors: ErrInvalid, ErrRemoteAccess, ErrUnsupported with the reasons, or the
-// endpoint's own.
+// endpoint's own error.
 func AtomicAt[T Word](k *RemoteKey, off uint64) (Atomic[T], error) {
 	if err := k.checkWord(off, widthOf[T]()); err != nil {
 		return Atomic[T]{}, fmt.Errorf("atomic at offset %d: %w", off, err)
@@ -33,9 +34,9 @@ func AtomicAt[T Word](k *RemoteKey, off uint64) (Atomic[T], error) {
 	return Atomic[T]{k, off}, nil
 }
 
-// widthOf is the size of T in bytes; a constant to the compiler.
+// widthOf returns the size of T in bytes. The compiler evaluates it to a constant.
 func widthOf[T Word]() uint64 {
-	if ^T(0)>>16>>16 == 0 { // all bits went out: there are 32
+	if ^T(0)>>16>>16 == 0 { // all bits were shifted out: there are 32
 		return 4
 	}
 	return 8
@@ -68,40 +69,40 @@ func (k *RemoteKey) checkWord(off, width uint64) error {
 // Add adds v.
 func (a Atomic[T]) Add(v T) Request { return a.post(uct.AtomicAdd, v) }
 
-// And leaves the bits that v has too.
+// And stores the bitwise AND with v.
 func (a Atomic[T]) And(v T) Request { return a.post(uct.AtomicAnd, v) }
 
-// Or sets the bits of v.
+// Or stores the bitwise OR with v.
 func (a Atomic[T]) Or(v T) Request { return a.post(uct.AtomicOr, v) }
 
-// Xor flips the bits of v.
+// Xor stores the bitwise XOR with v.
 func (a Atomic[T]) Xor(v T) Request { return a.post(uct.AtomicXor, v) }
 
-// FetchAdd adds v and gives the value before.
+// FetchAdd adds v and returns the previous value.
 func (a Atomic[T]) FetchAdd(v T) Fetch[T] { return a.fetch(uct.AtomicAdd, v, 0) }
 
-// FetchAnd leaves the bits that v has too and gives the value before.
+// FetchAnd stores the bitwise AND with v and returns the previous value.
 func (a Atomic[T]) FetchAnd(v T) Fetch[T] { return a.fetch(uct.AtomicAnd, v, 0) }
 
-// FetchOr sets the bits of v and gives the value before.
+// FetchOr stores the bitwise OR with v and returns the previous value.
 func (a Atomic[T]) FetchOr(v T) Fetch[T] { return a.fetch(uct.AtomicOr, v, 0) }
 
-// FetchXor flips the bits of v and gives the value before.
+// FetchXor stores the bitwise XOR with v and returns the previous value.
 func (a Atomic[T]) FetchXor(v T) Fetch[T] { return a.fetch(uct.AtomicXor, v, 0) }
 
-// Swap sets v and gives the value before.
+// Swap stores v and returns the previous value.
 func (a Atomic[T]) Swap(v T) Fetch[T] { return a.fetch(uct.AtomicSwap, v, 0) }
 
-// CompareAndSwap sets new where the word is old, and gives the value before,
-// which says whether it did.
+// CompareAndSwap stores new if the word equals old. It returns the previous value,
+// which equals old if new was stored.
 func (a Atomic[T]) CompareAndSwap(old, new T) Fetch[T] {
 	return a.fetch(uct.AtomicCompareSwap, new, old)
 }
 
-// Load gives the word.
+// Load returns the word.
 func (a Atomic[T]) Load() Fetch[T] { return a.fetch(uct.AtomicAdd, 0, 0) }
 
-// post is an atomic without result.
+// post posts an atomic without a result.
 //
 // hot: BenchmarkAtomicAdd.
 func (a Atomic[T]) post(op uct.AtomicOp, v T) Request {
@@ -120,7 +121,7 @@ func (a Atomic[T]) post(op uct.AtomicOp, v T) Request {
 	return k.postSlow(wordOp{op, uint8(widthOf[T]()), a.off, uint64(v), 0})
 }
 
-// fetch is an atomic with result.
+// fetch posts an atomic with a result.
 //
 // hot: BenchmarkFetchAdd.
 func (a Atomic[T]) fetch(op uct.AtomicOp, v, cmp T) Fetch[T] {
@@ -146,8 +147,8 @@ func (a Atomic[T]) fetch(op uct.AtomicOp, v, cmp T) Fetch[T] {
 	return Fetch[T]{T(old), r}
 }
 
-// noAtomics is the operations table of a key whose atomics must take the slow
-// half, so that the fast paths need not ask whether it has one.
+// noAtomics is the uct.Endpoint of a key whose atomics must take the slow path. With it
+// the fast paths do not have to check whether they may run.
 type noAtomics struct{ uct.Endpoint }
 
 func (noAtomics) Atomic32(uct.AtomicOp, uint32, uint64, uct.RKey) uct.Status { return ucs.NoResource }
@@ -223,7 +224,7 @@ func (k *RemoteKey) fetchSlow(o wordOp) (uint64, Request) {
 	return w.startFetch(k.takeWord(opFetch, o))
 }
 
-// wordWay gives what carries out o, and the key for it.
+// wordWay returns the endpoint that carries out o, and the key for it.
 func (k *RemoteKey) wordWay(o wordOp) (uct.Endpoint, uct.RKey) {
 	l := k.atomic
 	if k.emulates(o) {
@@ -232,9 +233,10 @@ func (k *RemoteKey) wordWay(o wordOp) (uct.Endpoint, uct.RKey) {
 	return k.t.lanes[l.lane].ep, l.rkey
 }
 
-// emulates reports whether o goes by a message: what the transport lacks, and
-// what it has while it would overtake such a message. So atomics of an endpoint
-// take effect in their order, fence or not.
+// emulates reports whether o is sent as an active message. That is so if the transport
+// does not support o. It is also so while o would overtake an emulated atomic that the
+// owner has not carried out. So the atomics of an endpoint take effect in the order of
+// posting, with or without a fence.
 func (k *RemoteKey) emulates(o wordOp) bool {
 	l := k.atomic
 	set := l.attr.Atomic64
@@ -248,7 +250,8 @@ func (k *RemoteKey) emulates(o wordOp) bool {
 	return on.queued > 0 || on.sw.handled < on.sw.atomics
 }
 
-// takeWord gives a slot for o: off holds the operand, n what to compare with.
+// takeWord returns a slot for o. In the slot, off is the operand and n the compare
+// value.
 func (k *RemoteKey) takeWord(kind opKind, o wordOp) uint32 {
 	i := k.take(kind, k.atomic, o.off)
 	s := &k.t.w.slab.slots[i]

@@ -7,22 +7,22 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// intoKind says where the fragments of a source go.
+// intoKind is the destination of the fragments of an rx connection.
 type intoKind uint8
 
 const (
-	intoNothing intoKind = iota // no message is open
+	intoNothing intoKind = iota // no message is being reassembled
 	intoReceive
 	intoPool
-	intoHandler // memory of the pool, then a handler
-	intoVoid    // nobody wants it any more
+	intoHandler // pool memory, then a handler
+	intoVoid    // none: the receive was canceled, or there is no handler
 )
 
-// growLimit is up to where memory is taken for a message on its length alone;
-// beyond, only as its data comes.
+// growLimit is the maximum memory in bytes that is allocated on the length announced by
+// a sender. Beyond it, memory grows as the data arrives.
 const growLimit = 1 << 20
 
-// first opens a message.
+// first receives the first fragment of a tag message.
 func (p *port) first(s *source, tag uint64, data []byte) {
 	w := p.w
 	if s.into != intoNothing || len(data) <= firstHead {
@@ -49,26 +49,28 @@ func (p *port) first(s *source, tag uint64, data []byte) {
 	w.add(s, data)
 }
 
-// receiveInto makes the receive in slot i take the rest of s's message.
+// receiveInto directs the remaining fragments of s's message to the receive in slot i.
 func (w *Worker) receiveInto(s *source, i uint32) {
 	s.into, s.recv = intoReceive, i
 	r := &w.slab.slots[i]
 	r.tag, r.n = s.tag, s.total
 }
 
-// next adds a following fragment.
+// next receives a following fragment. An empty one means that the sender canceled the
+// message.
 func (p *port) next(s *source, number uint64, data []byte) {
 	switch {
 	case s.into == intoNothing || number != uint64(s.count) || uint64(len(data)) > s.total-s.got:
 		p.garbage(s)
 	case len(data) == 0:
-		p.w.drop(s, ucs.Canceled) // the sender gave it up
+		p.w.drop(s, ucs.Canceled) // the sender canceled it
 	default:
 		p.w.add(s, data)
 	}
 }
 
-// add puts data where the message goes, and ends the message with its last byte.
+// add copies data to the destination of the message, and completes the message with its
+// last byte.
 func (w *Worker) add(s *source, data []byte) {
 	switch s.into {
 	case intoReceive:
@@ -86,7 +88,8 @@ func (w *Worker) add(s *source, data []byte) {
 	}
 }
 
-// ensureChunk makes room for n bytes, doubling up to the message's length.
+// ensureChunk makes room for n bytes. The memory doubles up to the length of the
+// message.
 func (w *Worker) ensureChunk(s *source, n uint64) {
 	old := w.pool.bytes(s.chunk)
 	if n <= uint64(len(old)) {
@@ -98,7 +101,7 @@ func (w *Worker) ensureChunk(s *source, n uint64) {
 	s.chunk = c
 }
 
-// complete ends the message of s.
+// complete completes the message of s.
 func (w *Worker) complete(s *source) {
 	into := s.into
 	s.into = intoNothing
@@ -118,14 +121,16 @@ func (w *Worker) complete(s *source) {
 	}
 }
 
-// takeOver gives the message that comes in from s to the receive in slot i.
+// takeOver matches the message that is being reassembled from s with the receive in
+// slot i.
 func (w *Worker) takeOver(i uint32, s *source) {
 	copy(w.slab.bufs[i], w.pool.bytes(s.chunk)[:s.got])
 	w.unhold(s.chunk)
 	w.receiveInto(s, i)
 }
 
-// drop ends the open message of s, if any, and its receive with st.
+// drop ends the message that is being reassembled from s, if any. Its receive completes
+// with st.
 func (w *Worker) drop(s *source, st ucs.Status) {
 	into := s.into
 	s.into = intoNothing
@@ -141,7 +146,7 @@ func (w *Worker) drop(s *source, st ucs.Status) {
 	}
 }
 
-// explain has the receive of s's open message end with reason.
+// explain records reason as the error of the receive that s's message goes to.
 func (w *Worker) explain(s *source, reason error) {
 	if s.into == intoReceive {
 		w.keepErr(s.recv, &OpError{Op: opTagRecv.info().name, Err: reason})

@@ -6,27 +6,43 @@ import (
 	"sync/atomic"
 )
 
-// baton is the right to progress a worker of ThreadMulti. Whoever waits takes it
-// where it is free; the others park, each on its own semaphore, and are woken by
-// the end of their operation, or handed the baton. Worker.mu guards the data and
-// is free while its holder sleeps or runs a callback, so that others may post.
+// Progress ownership.
+//
+// With ThreadMulti at most one goroutine at a time owns the progress of a worker, and
+// only the owner calls into the transports' Progress. A goroutine that waits acquires
+// the ownership if it is free. Otherwise it parks on its own channel, until its
+// operation completes or the ownership is transferred to it. The async goroutine of a
+// transport is an owner too, for short turns (unattended.go).
+//
+// Invariants:
+//
+//   - Every waiter is in the list of its operation and, unless it is the owner, in the
+//     queue for the ownership. So it is woken by whichever comes first.
+//   - An owner that stops, for whatever reason, transfers the ownership to the first in
+//     the queue, or frees it. Pending callbacks run before that, or on the next owner.
+//   - Worker.mu guards all fields but running. It is free while the owner sleeps or runs
+//     a callback, so that other goroutines can post.
+//   - A goroutine is woken after mu was released, in the order in which the wake-ups were
+//     decided. Its result is written before waiter.state, so it needs no mu to read it.
+
+// baton is the progress ownership of a worker with ThreadMulti.
 type baton struct {
-	held   bool // somebody progresses
-	inPoll bool // and sleeps
-	away   bool // and lets those run who were woken
-	evict  bool // and is to hand the baton to the first in line
-	rouse  bool // the sleeper is to look: what it waits for has ended, or something waits for time
+	held   bool // a goroutine owns the progress
+	inPoll bool // the owner sleeps in poll
+	away   bool // the owner has released mu to let woken goroutines run
+	evict  bool // the owner must transfer the ownership to the first in the queue
+	rouse  bool // a sleeping owner must wake up: its operation completed, or a transport has a timer now
 
-	first, last *waiter  // who would take the baton
-	wakes       *waiter  // to be woken when mu is given back, in this order
-	lastWake    **waiter // where the next is added
+	first, last *waiter  // queue for the ownership
+	wakes       *waiter  // to be woken when mu is released, in this order
+	lastWake    **waiter // end of wakes
 
-	running atomic.Int32 // were woken and do not run yet
+	running atomic.Int32 // woken goroutines that do not run yet
 }
 
-// waitShared waits for operation id in every mode; 0: until ctx ends or the
-// worker is closed. It also reports whether the operation has ended: err is its
-// outcome then, else the reason why the wait stopped.
+// waitShared waits for operation id in any thread mode. With id 0 it waits until ctx
+// ends or the worker is closed. It also reports whether the operation has completed:
+// err is then its outcome, otherwise the reason why the wait ended.
 //
 //go:noinline
 func (w *Worker) waitShared(ctx context.Context, id uint64, take bool) (m Message, ended bool, err error) {
@@ -34,7 +50,7 @@ func (w *Worker) waitShared(ctx context.Context, id uint64, take bool) (m Messag
 	return w.waitLocked(ctx, id, take)
 }
 
-// waitLocked is waitShared with the lock, which it gives back.
+// waitLocked is waitShared for a caller that holds the lock. It releases the lock.
 func (w *Worker) waitLocked(ctx context.Context, id uint64, take bool) (m Message, ended bool, err error) {
 	m, ended, err = w.outcome(id, take)
 	if !ended {
@@ -51,7 +67,7 @@ func (w *Worker) waitLocked(ctx context.Context, id uint64, take bool) (m Messag
 	return w.drive(ctx, id, take)
 }
 
-// outcome looks at operation id; with take its result is consumed.
+// outcome returns the state of operation id. With take it consumes the result.
 func (w *Worker) outcome(id uint64, take bool) (m Message, ended bool, err error) {
 	switch {
 	case id == 0:
@@ -66,8 +82,8 @@ func (w *Worker) outcome(id uint64, take bool) (m Message, ended bool, err error
 	return m, ended, err
 }
 
-// drive progresses until operation id has ended. The caller has the lock and the
-// baton and loses both.
+// drive progresses the worker until operation id has completed. The caller holds the
+// lock and the progress ownership. drive releases both.
 func (w *Worker) drive(ctx context.Context, id uint64, take bool) (Message, bool, error) {
 	b := &w.baton
 	var p pause
@@ -100,7 +116,7 @@ func (w *Worker) drive(ctx context.Context, id uint64, take bool) (Message, bool
 			b.away = b.wakes != nil || b.running.Load() != 0
 			w.unlockShared()
 			if b.running.Load() != 0 {
-				runtime.Gosched() // those who were woken post what comes next
+				runtime.Gosched() // woken goroutines can post their next operations
 			}
 			w.lockPass()
 			b.away = false
@@ -123,7 +139,8 @@ func (w *Worker) drive(ctx context.Context, id uint64, take bool) (Message, bool
 	}
 }
 
-// passOn runs the callbacks that are due and gives baton and lock away.
+// passOn runs the pending callbacks, transfers the progress ownership and releases the
+// lock.
 func (w *Worker) passOn() {
 	if len(w.calls)+len(w.am.failed) > 0 {
 		w.runCalls()
@@ -132,7 +149,8 @@ func (w *Worker) passOn() {
 	w.unlockShared()
 }
 
-// handOn gives the baton to the first in line.
+// handOn transfers the progress ownership to the first in the queue. It frees the
+// ownership if the queue is empty.
 func (w *Worker) handOn() {
 	b := &w.baton
 	x := b.first
@@ -145,14 +163,14 @@ func (w *Worker) handOn() {
 	b.push(x)
 }
 
-// park waits for operation id while another goroutine progresses. The caller has
-// the lock and loses it.
+// park waits for operation id while another goroutine owns the progress. The caller
+// holds the lock; park releases it.
 func (w *Worker) park(ctx context.Context, id uint64, take bool) (Message, bool, error) {
 	b := &w.baton
 	x := waiters.Get().(*waiter)
 	x.id, x.take = id, take
 	w.enlist(x, false)
-	// Spinning is of use while the one who progresses runs beside.
+	// Spinning helps only while the owner runs in parallel.
 	spin := w.cores > 1 && !b.inPoll && !b.away && b.running.Load() == 0
 	w.unlockShared()
 	ctxEnded := x.await(ctx, spin)
@@ -162,7 +180,7 @@ func (w *Worker) park(ctx context.Context, id uint64, take bool) (Message, bool,
 	}
 	var cause error
 	if ctxEnded {
-		cause = context.Cause(ctx) // before the look at x: both may have ended
+		cause = context.Cause(ctx) // before x is read: both may have ended
 	}
 	w.lockPass()
 	if ctxEnded {
@@ -173,7 +191,7 @@ func (w *Worker) park(ctx context.Context, id uint64, take bool) (Message, bool,
 			return Message{}, false, cause
 		}
 		w.unlockShared()
-		x.settle() // it was being woken
+		x.settle() // its wake-up was already decided
 		w.lockPass()
 	}
 	b.running.Add(-1)
@@ -191,8 +209,9 @@ func (w *Worker) park(ctx context.Context, id uint64, take bool) (Message, bool,
 	}
 }
 
-// sleepShared sleeps in poll with the baton while the lock is free. True: the
-// operation ended by something else than progress; m and err are its outcome.
+// sleepShared makes the owner sleep in poll; the lock is free meanwhile. It returns
+// true if the operation completed other than by progress. m and err are then its
+// outcome.
 func (w *Worker) sleepShared(ctx context.Context, p *pause, id uint64, take bool, m *Message, err *error) bool {
 	x := waiters.Get().(*waiter)
 	x.id, x.take = id, take
@@ -208,8 +227,9 @@ func (w *Worker) sleepShared(ctx context.Context, p *pause, id uint64, take bool
 	return ended
 }
 
-// seize acquires progress ownership, because the worker closes. It returns false if the
-// present owner does not return from a callback within CloseTimeout. The lock is held.
+// seize acquires the progress ownership, because the worker closes. It returns false if
+// the present owner does not return from a callback within CloseTimeout. The caller
+// holds the lock.
 func (w *Worker) seize() bool {
 	b := &w.baton
 	if !b.held {
@@ -234,7 +254,7 @@ func (w *Worker) seize() bool {
 		x.free()
 		return false
 	}
-	if ended { // its wake-up is on its way
+	if ended { // its wake-up was already decided
 		w.unlockShared()
 		x.settle()
 		w.lockPass()
@@ -244,8 +264,8 @@ func (w *Worker) seize() bool {
 	return true
 }
 
-// dismiss ends the waiting of those who have no operation, after the worker has
-// closed, and frees the baton.
+// dismiss ends the waits without an operation with ErrClosed, after the worker has
+// closed. Then it transfers or frees the progress ownership.
 func (w *Worker) dismiss() {
 	b := &w.baton
 	for x := b.first; x != nil; {

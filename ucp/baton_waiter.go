@@ -8,16 +8,17 @@ import (
 	"github.com/goucx/goucx/ucs/cpu"
 )
 
-// waiter is a goroutine that waits for an operation, or for the baton alone.
+// waiter is a goroutine that waits for an operation, or for the progress ownership
+// alone.
 type waiter struct {
 	id   uint64 // of the operation; 0: none
-	take bool   // consumes its result
+	take bool   // consume the result
 
 	// Guarded by Worker.mu.
 	m        Message
 	err      error
 	fate     fate
-	poller   bool // it sleeps in poll, with the baton
+	poller   bool // it is the owner and sleeps in poll
 	chain    *waiter
 	next     *waiter
 	prev     *waiter
@@ -27,16 +28,16 @@ type waiter struct {
 	sema  chan struct{}
 }
 
-// fate is what became of a waiter.
+// fate is the reason why a waiter is woken.
 type fate uint8
 
 const (
 	fateNone  fate = iota
-	fateEnded      // its operation ended: m, err
-	fateBaton      // it has the baton
+	fateEnded      // its operation completed: m, err
+	fateBaton      // it owns the progress
 )
 
-// How a waiter waits: waiter.state.
+// Values of waiter.state.
 const (
 	waitSpins uint32 = iota
 	waitParked
@@ -45,7 +46,7 @@ const (
 
 var waiters = sync.Pool{New: func() any { return &waiter{sema: make(chan struct{}, 1)} }}
 
-// end returns the result of an operation that ended.
+// end returns the result of the completed operation and frees x.
 func (x *waiter) end() (m Message, ended bool, err error) {
 	m, err = x.m, x.err
 	x.free()
@@ -58,11 +59,14 @@ func (x *waiter) free() {
 	waiters.Put(x)
 }
 
-// spinParks is for how many looks a goroutine spins before it parks: about 1 us,
-// within which an operation may end that is on its way already.
+// spinParks is the number of polls before a goroutine parks, about 1 us. An operation
+// that is about to complete may do so within that time.
 const spinParks = 60
 
-// await waits until somebody decides x's fate, or ctx ends: true.
+// await waits until x's fate is decided. It returns true if ctx ended first.
+//
+// Its CompareAndSwap pairs with the Swap in wake. If await is first, wake sends to
+// sema. If wake is first, await does not park. So no wake-up is lost.
 func (x *waiter) await(ctx context.Context, spin bool) bool {
 	for k := 0; spin && k < spinParks; k++ {
 		if x.state.Load() == waitOver {
@@ -89,7 +93,7 @@ func (x *waiter) await(ctx context.Context, spin bool) bool {
 // settle waits for the wake-up of a parked x, whose fate is decided.
 func (x *waiter) settle() { <-x.sema }
 
-// wake tells x that its fate is decided.
+// wake wakes x, whose fate is decided. The caller does not hold the lock.
 func (x *waiter) wake(w *Worker) {
 	w.baton.running.Add(1)
 	if x.state.Swap(waitOver) == waitParked {
@@ -97,7 +101,7 @@ func (x *waiter) wake(w *Worker) {
 	}
 }
 
-// push has x woken when the lock is given back.
+// push adds x to the goroutines to be woken when the lock is released.
 func (b *baton) push(x *waiter) {
 	if b.wakes == nil {
 		b.lastWake = &b.wakes
@@ -106,9 +110,10 @@ func (b *baton) push(x *waiter) {
 	b.lastWake = &x.wakeNext
 }
 
-// enlist puts x in line for the baton, and among those who hear of the end of
-// its operation. Who waits for no operation goes to the front: it does not leave
-// with the next message.
+// enlist adds x to the queue for the progress ownership and to the waiters of its
+// operation. A sleeping owner is added to the latter only. A waiter without an
+// operation goes to the front of the queue, since it does not leave with the next
+// completion.
 func (w *Worker) enlist(x *waiter, poller bool) {
 	b := &w.baton
 	x.poller = poller
@@ -129,7 +134,7 @@ func (w *Worker) enlist(x *waiter, poller bool) {
 	}
 }
 
-// delist takes x, whose fate is not decided, out of both.
+// delist removes x, whose fate is not decided, from both.
 func (w *Worker) delist(x *waiter) {
 	if x.id != 0 {
 		p := &w.slab.note(uint32(x.id)).wait
@@ -141,7 +146,7 @@ func (w *Worker) delist(x *waiter) {
 	w.unline(x)
 }
 
-// unline takes x out of the line for the baton.
+// unline removes x from the queue for the progress ownership.
 func (w *Worker) unline(x *waiter) {
 	if x.poller {
 		return
@@ -160,12 +165,12 @@ func (w *Worker) unline(x *waiter) {
 	x.next, x.prev = nil, nil
 }
 
-// decide ends the waiting of x, which is off its slot's chain.
+// decide ends the wait of x with f. x is no longer in the list of its operation.
 func (w *Worker) decide(x *waiter, f fate) {
 	x.chain = nil
 	x.fate = f
 	if x.poller {
-		w.baton.rouse = true // whoever gives the lock back signals
+		w.baton.rouse = true // unlockSlow signals the sleeping owner
 		return
 	}
 	w.unline(x)

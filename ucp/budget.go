@@ -1,17 +1,20 @@
 package ucp
 
-// budget bounds the memory for messages that nobody waits for. Above it every
-// sender who sends data along is told to announce it instead, so that it stays
-// with him; below half of it all are told that it is over. What is on its way
-// meanwhile is still taken in.
+// budget limits the memory for unexpected messages. It is the flow control of eager
+// messages:
+//
+// Above the limit the worker requests each sender to use rendezvous only, so that the
+// data stays at the sender. Below half the limit it lifts that. Eager messages in
+// flight are still received, so the limit may be exceeded.
 type budget struct {
 	limit uint64 // bytes
-	held  uint64 // bytes, as the pool lends them
+	held  uint64 // bytes, in pool units
 	peak  uint64
-	spent bool // since held was above limit, until it is below half of it
+	spent bool // set when held exceeds limit, cleared when it is at most half of it
 }
 
-// hold lends memory for n bytes of a message that nobody waits for.
+// hold allocates memory for n bytes of an unexpected message and charges it to the
+// budget.
 func (w *Worker) hold(n int) chunk {
 	c := w.pool.get(n)
 	b := &w.budget
@@ -23,12 +26,12 @@ func (w *Worker) hold(n int) chunk {
 	if b.held > b.limit && !b.spent {
 		b.spent = true
 		w.am.keep.pressed.Store(true)
-		w.watchSources(1) // from now on we look who sends
+		w.watchSources(1) // from now on the rx connection of each message is checked
 	}
 	return c
 }
 
-// unhold takes c back; 0 is nothing.
+// unhold frees c. It ignores 0.
 func (w *Worker) unhold(c chunk) {
 	if c == 0 {
 		return
@@ -41,17 +44,18 @@ func (w *Worker) unhold(c chunk) {
 	}
 }
 
-// watchSources has every port look at the source of each message, or no more.
+// watchSources adds by to every port's number of reasons to check the rx connection of
+// each message.
 func (w *Worker) watchSources(by int) {
 	for _, p := range w.ports {
 		p.careful += by
 	}
 }
 
-// slowDown has the sender of s announce what he sends from now on. Who never
-// said who he is cannot be told. He is told again after 32 messages that come all
-// the same, after 64, and so on: where the word was lost, a later one that arrives
-// makes the transport notice, long before its time-out would.
+// slowDown requests the sender of s to use rendezvous only. A sender that has not sent
+// its worker address cannot be notified. The request is repeated after 32 further eager
+// messages, after 64, and so on. If the first one was lost, the arrival of a repeated
+// one makes the transport detect the loss long before its time-out.
 func (w *Worker) slowDown(s *source) {
 	if s.peer == 0 {
 		return
@@ -67,9 +71,11 @@ func (w *Worker) slowDown(s *source) {
 	s.told++
 }
 
-// tellAgain is the least number of messages after which a sender is told again.
+// tellAgain is the number of eager messages after which the request is first repeated.
 const tellAgain = 32
 
+// speedUp ends the flow control of all senders.
+//
 //go:noinline
 func (w *Worker) speedUp() {
 	w.budget.spent = false

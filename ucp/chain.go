@@ -1,7 +1,7 @@
 package ucp
 
-// chain is a queue of live slots, linked by slot.next and slot.aux. A slot is in
-// one chain at most.
+// chain is a doubly linked queue of live slots, through slot.next and slot.aux. A slot
+// is in at most one chain.
 type chain struct{ head, tail uint32 }
 
 func (b *slab) push(c *chain, i uint32) {
@@ -15,7 +15,7 @@ func (b *slab) push(c *chain, i uint32) {
 	c.tail = i
 }
 
-// unlink takes slot i, which is in c, out of it.
+// unlink removes slot i from c, which contains it.
 func (b *slab) unlink(c *chain, i uint32) {
 	s := &b.slots[i]
 	if s.aux == 0 {

@@ -12,10 +12,10 @@ import (
 	"github.com/goucx/goucx/wireup"
 )
 
-// Close flushes, for at most CloseTimeout, and then aborts the endpoint. Its
-// remote keys are closed with it. The error says that operations did not get
-// out. Other endpoints are not moved. Idempotent. A handler of an active message
-// cannot wait for the flush: there the endpoint is closed when it has ended.
+// Close flushes the endpoint for at most CloseTimeout and then aborts it. It also
+// closes the endpoint's remote keys. An error reports operations that could not be
+// flushed. Other endpoints are not affected. Close is idempotent. Inside a handler it
+// returns without waiting; the endpoint is closed when the flush completes.
 func (e Endpoint) Close() error {
 	if e.t == nil {
 		return nil
@@ -42,20 +42,21 @@ func (e Endpoint) Close() error {
 	return errors.Join(err, e.shut(ErrClosed))
 }
 
-// failureOf gives why e fails, of which an operation has heard. Its transport may
-// refuse before it reports.
+// failureOf returns why e failed, after one of its operations has failed. It waits for
+// the transport's report, since a transport may refuse operations before it reports the
+// failure.
 func (w *Worker) failureOf(e Endpoint) error {
 	ctx, cancel := context.WithTimeout(context.Background(), w.ctx.closeTimeout)
 	defer cancel()
-	_ = w.WaitUntil(ctx, func() bool { return e.Info().Err != nil }) // else it has no reason
+	_ = w.WaitUntil(ctx, func() bool { return e.Info().Err != nil }) // on a timeout there is no reason
 	return e.Info().Err
 }
 
-// Abort ends the endpoint now: its requests end with ErrCanceled, which wraps
-// cause. What lies in the transport may still go out; a request whose memory a
-// device is reading or writing ends when that has ended. A message that the peer's
-// device reads is taken from it, and the connection fails at its side, unless other
-// endpoints use the connection too. Idempotent.
+// Abort closes the endpoint immediately. Its requests complete with ErrCanceled, which
+// wraps cause. Data already passed to the transport may still be transmitted. A request
+// whose memory a device is reading or writing completes when the device has finished. A
+// message that the peer's device reads is withdrawn, and the connection fails at the
+// peer, unless other endpoints use the connection too. Abort is idempotent.
 func (e Endpoint) Abort(cause error) {
 	if e.t == nil {
 		return
@@ -68,7 +69,7 @@ func (e Endpoint) Abort(cause error) {
 	_ = e.shut(err)
 }
 
-// shut ends the requests of e with reason and frees it.
+// shut completes the requests of e with reason and frees it.
 func (e Endpoint) shut(reason error) error {
 	w := e.t.w
 	var errs []error
@@ -87,7 +88,7 @@ func (e Endpoint) shut(reason error) error {
 	return errors.Join(append(errs, e.awaitFailed())...)
 }
 
-// ownedBy lists what is to be closed with e.
+// ownedBy returns the resources that are closed with e.
 func (w *Worker) ownedBy(e Endpoint) (cs []io.Closer) {
 	w.t.lock()
 	defer w.t.unlock()
@@ -99,7 +100,7 @@ func (w *Worker) ownedBy(e Endpoint) (cs []io.Closer) {
 	return cs
 }
 
-// own has c closed with endpoint k, unless disowned before.
+// own registers c to be closed with endpoint k, unless disown removes it before.
 func (w *Worker) own(k uint32, c io.Closer) {
 	o := w.coldOf(k)
 	if o.owned == nil {
@@ -114,7 +115,8 @@ func (w *Worker) disown(k uint32, c io.Closer) {
 	}
 }
 
-// detach makes what was not read of endpoint k's operations independent of it.
+// detach removes endpoint k from all slots. Completed operations keep their error until
+// it is read or evicted.
 func (w *Worker) detach(k uint32) {
 	for i := uint32(1); int(i) < len(w.slab.slots); i++ {
 		s := &w.slab.slots[i]
@@ -130,12 +132,12 @@ func (w *Worker) detach(k uint32) {
 		w.unwait(i)
 		s = &w.slab.slots[i]
 		if s.ep = 0; !s.lends() {
-			s.lane = 0 // else it stays open until the peer has read
+			s.lane = 0 // otherwise the lane stays open until the peer has read
 		}
 	}
 }
 
-// freeEndpoint gives endpoint k's slot and lane back.
+// freeEndpoint frees endpoint k's slot and releases its lane.
 func (w *Worker) freeEndpoint(k uint32) {
 	s := &w.eps[k]
 	lane := s.lane
@@ -152,7 +154,8 @@ func (w *Worker) freeEndpoint(k uint32) {
 	w.peers.Release(peer)
 }
 
-// flushBeforeClose flushes workers that may wait for each other, within limit.
+// flushBeforeClose flushes several workers within timeout. It progresses all of them,
+// because they may wait for each other.
 func flushBeforeClose(ws []*Worker, timeout time.Duration) {
 	rs := make([]Request, len(ws))
 	for i, w := range ws {
@@ -173,13 +176,13 @@ func flushBeforeClose(ws []*Worker, timeout time.Duration) {
 		if !rs[i].Done() {
 			err = fmt.Errorf("close: %s: %w", rs[i], ErrTimeout)
 		}
-		w.t.lock() // others may close it meanwhile
+		w.t.lock() // another goroutine may close it meanwhile
 		w.flushed, w.flushErr = true, err
 		w.t.unlock()
 	}
 }
 
-// closeEndpoints flushes them all within CloseTimeout and ends them.
+// closeEndpoints flushes all endpoints within CloseTimeout and ends them.
 func (w *Worker) closeEndpoints() error {
 	w.refuseUnmatched()
 	var errs []error
@@ -218,19 +221,20 @@ func (w *Worker) closeEndpoints() error {
 	return errors.Join(errs...)
 }
 
-// leftInOrder reports whether all peers that failed since closeEndpoints closed their
-// end: what they did not take then is not lost by us. Lanes for replies alone, which
-// only the flush holds, do not count: a peer that failed wants no replies.
+// leftInOrder reports whether all peers that failed since closeEndpoints have closed
+// the connection in order. Operations that such a peer did not accept are not an error
+// of this side. Lanes used for replies only, which just the flush references, do not
+// count: a peer that failed needs no replies.
 func (w *Worker) leftInOrder() bool {
 	return !slices.ContainsFunc(w.t.lanes, func(l lane) bool {
 		return l.closes && l.refs > 1 && l.status != ucs.OK && !errors.Is(l.err, errHungUp)
 	})
 }
 
-// endAll ends every operation of the worker that has not ended.
+// endAll completes every live operation of the worker with st.
 func (w *Worker) endAll(st ucs.Status) {
 	for i := range w.t.lanes {
-		w.t.lanes[i].starved = false // no lane is to be resumed
+		w.t.lanes[i].starved = false // no lane is resumed
 	}
 	for _, p := range w.ports {
 		for _, s := range p.sources {
@@ -243,7 +247,8 @@ func (w *Worker) endAll(st ucs.Status) {
 			continue
 		}
 		if s.flags&flagChild != 0 {
-			// Its parent ends here, and must not end again with it.
+			// The parent completes in this loop as well, and must not
+			// complete again with its child.
 			w.unwait(i)
 			if s.op == opFlush {
 				w.leaveFlush(i)

@@ -34,10 +34,10 @@ var (
 		"Unexpected messages that a worker keeps before it has their senders announce what they send.")
 )
 
-// autoRndvThresh is UCX_RNDV_THRESH=auto.
+// autoRndvThresh is the value of UCX_RNDV_THRESH=auto in bytes.
 const autoRndvThresh = 64 << 10
 
-// autoZcopyFrom is UCX_ZCOPY_THRESH=auto.
+// autoZcopyFrom is the value of UCX_ZCOPY_THRESH=auto.
 var autoZcopyFrom = zcopyFrom{any: 16 << 10, registered: 4 << 10}
 
 // initTags reads the settings of tag matching.
@@ -56,8 +56,8 @@ func (w *Worker) initTags(c WorkerConfig) {
 	}
 }
 
-// Tables are the settings of a context over the providers, each table once:
-// the package's own, those of lane choice, the providers'.
+// Tables returns the setting tables of a context with these providers, each once: those
+// of this package, of lane selection and of the providers.
 func Tables(providers []uct.Component) []config.Table {
 	tables := []config.Table{Settings(), wireup.Settings()}
 	for _, p := range providers {
@@ -70,7 +70,7 @@ func Tables(providers []uct.Component) []config.Table {
 	return tables
 }
 
-// Settings are the rows of this package.
+// Settings returns the settings of this package.
 func Settings() config.Table {
 	return config.Table{Section: "ucp", Settings: []config.Setting{rowSlowPasses, rowSlowInterval, rowMaxLive, rowConnect, rowSpinTime, rowRndvThresh, rowZcopyThresh, rowRndvOutstanding, rowUnexpectedBudget, rowKeyResolve, rowIdleSkip, rowStatsDest}}
 }

@@ -17,10 +17,10 @@ import (
 	"github.com/goucx/goucx/wireup"
 )
 
-// Feature is a set of what a program is going to use.
+// Feature is a set of operations that a program uses.
 type Feature uint32
 
-// Features. What is not wanted creates no resources.
+// Features. No resources are created for features that are not requested.
 const (
 	FeatureTag Feature = 1 << iota
 	FeatureRMA
@@ -29,16 +29,15 @@ const (
 
 const allFeatures = FeatureTag | FeatureRMA | FeatureAtomics
 
-// Config is what a Context is opened with. Only Providers is required; goucx.Open
-// fills it.
+// Config configures a Context. Only Providers is required; goucx.Open sets it.
 type Config struct {
-	// Providers make the transports that may be used.
+	// Providers are the transport components that may be used.
 	Providers []uct.Component
-	// Features; 0: all.
+	// Features requested; 0: all.
 	Features Feature
-	// Settings; nil: defaults, configuration files and UCX_* environment.
+	// Settings; nil: defaults, configuration files and UCX_* environment variables.
 	Settings *config.Set
-	// Log for the control path; nil: silent.
+	// Log for the control path; nil: no log.
 	Log *zap.Logger
 	// CloseTimeout bounds every Close and Finish; 0: 10 s.
 	CloseTimeout time.Duration
@@ -46,8 +45,8 @@ type Config struct {
 
 const defaultCloseTimeout = 10 * time.Second
 
-// Context holds the memory domains of all usable transports. Its methods are
-// safe from any goroutine.
+// Context holds the memory domains of all usable transports. Its methods are safe for
+// use from any goroutine.
 type Context struct {
 	id           wireup.ContextID
 	features     Feature
@@ -55,27 +54,27 @@ type Context struct {
 	log          *zap.Logger
 	closeTimeout time.Duration
 	selection    *wireup.Selection
-	absent       sync.Once // of a device that is not there people are told
+	absent       sync.Once // the warning about absent devices
 	refused      []uct.Refusal
-	offering     *live.Offering // nil: the program is not shown
+	offering     *live.Offering // nil: the program publishes no live statistics
 	opened       ucs.Time       // with offering
 	sw           swTable
 
-	mu      sync.Mutex             // guards the rest
+	mu      sync.Mutex             // guards the fields below
 	domains []openDomain           // nil after Close
 	owned   map[io.Closer]struct{} // workers and memory
 	closed  bool
 }
 
-// openDomain is a domain with the name it was found by.
+// openDomain is an open domain and the info that it was opened with.
 type openDomain struct {
 	uct.Domain
 	info uct.DomainInfo
 }
 
-// Open opens every domain of the providers that the settings allow. A device
-// that does not work is skipped with its reason (see Refused); an error is a bad
-// setting, or that nothing is left.
+// Open opens every domain of the providers that the settings allow. A device that does
+// not work is skipped and listed in Refused with the reason. Open returns an error if a
+// setting is invalid or no domain is left.
 func Open(c Config) (*Context, error) {
 	set, err := c.load()
 	if err != nil {
@@ -98,7 +97,7 @@ func Open(c Config) (*Context, error) {
 	for _, r := range x.refused {
 		x.log.Info(r.String())
 	}
-	go func() { _ = shmem.RegisterPrivate() }() // which takes the kernel a while, and workers need
+	go func() { _ = shmem.RegisterPrivate() }() // slow in the kernel; workers need it
 	go func() { _ = shmem.RegisterGlobal() }()
 	for _, p := range c.Providers {
 		x.openDomains(p)
@@ -112,7 +111,7 @@ func Open(c Config) (*Context, error) {
 	return x, nil
 }
 
-// load checks the configuration, joining all faults, and gives the settings.
+// load checks the configuration, joins all errors, and returns the settings.
 func (c *Config) load() (*config.Set, error) {
 	if c.Log == nil {
 		c.Log = zap.NewNop()
@@ -143,7 +142,7 @@ func (c *Config) load() (*config.Set, error) {
 	return set, errors.Join(errs...)
 }
 
-// openDomains opens what works of one provider.
+// openDomains opens the usable domains of one provider.
 func (x *Context) openDomains(p uct.Component) {
 	if use, reason := x.selection.Transport(p.Name()); use != wireup.UseAll {
 		x.refused = append(x.refused, uct.Refusal{Transport: p.Name(), Reason: reason})
@@ -161,7 +160,7 @@ func (x *Context) openDomains(p uct.Component) {
 	}
 }
 
-// openedDomains gives the domains, ErrClosed where they were closed.
+// openedDomains returns the domains, ErrClosed after Close.
 func (x *Context) openedDomains() ([]openDomain, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -171,11 +170,10 @@ func (x *Context) openedDomains() ([]openDomain, error) {
 	return x.domains, nil
 }
 
-// Refused lists the transports and devices that are not used, each with its
-// reason.
+// Refused lists the transports and devices that are not used, each with the reason.
 func (x *Context) Refused() []uct.Refusal { return append([]uct.Refusal(nil), x.refused...) }
 
-// own has c closed with the context, unless disowned before.
+// own registers c to be closed with the context, unless disown removes it before.
 func (x *Context) own(c io.Closer) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -192,10 +190,11 @@ func (x *Context) disown(c io.Closer) {
 	x.mu.Unlock()
 }
 
-// Close closes workers with their endpoints, then memory, then domains. Workers
-// are driven meanwhile, so nobody else may use one that is not ThreadMulti.
-// Bounded by CloseTimeout each; idempotent. A worker whose callback does not return stays
-// open, and so do memory and domains; the error says so.
+// Close closes the workers with their endpoints, then memory, then domains. It
+// progresses the workers meanwhile, so no other goroutine may use a worker that is not
+// ThreadMulti. Each step is bounded by CloseTimeout. A worker whose callback does not
+// return stays open, and so do memory and domains; the error reports it. Close is
+// idempotent.
 func (x *Context) Close() error {
 	stuck, err := x.stuck()
 	if err != nil {

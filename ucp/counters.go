@@ -2,7 +2,7 @@ package ucp
 
 import "github.com/goucx/goucx/ucs/stats"
 
-// What a worker counts; nothing on the path of a single short send.
+// Counters of a worker. The path of a single short send counts nothing.
 const (
 	cntReceived = iota
 	cntUnexpected
@@ -26,28 +26,28 @@ const (
 )
 
 var counterNames = [numCounters]string{
-	cntReceived:   "received",   // active messages taken in, fragments among them
-	cntUnexpected: "unexpected", // messages that came before their receive
+	cntReceived:   "received",   // active messages received, including fragments
+	cntUnexpected: "unexpected", // messages that arrived before their receive was posted
 	cntFragmented: "fragmented", // messages sent in fragments
-	cntPending:    "pending",    // operations that waited for resources
-	cntBad:        "bad",        // messages that broke the protocol, and what followed them
+	cntPending:    "pending",    // operations that waited for transport resources
+	cntBad:        "bad",        // messages that violated the protocol, and later ones of the same connection
 	cntFailures:   "failures",   // connections that ended
 
 	cntAnnounced:      "announced",       // messages sent by rendezvous
-	cntFetched:        "fetched",         // messages of other workers asked for
-	cntRefused:        "refused",         // messages of other workers turned down
-	cntLate:           "late",            // messages that crossed the end of what they name
-	cntThrottled:      "throttled",       // senders told to announce everything
-	cntUnexpectedPeak: "unexpected_peak", // bytes of unexpected messages, the most ever held
+	cntFetched:        "fetched",         // messages of other workers requested
+	cntRefused:        "refused",         // messages of other workers rejected
+	cntLate:           "late",            // messages for an operation that had completed before
+	cntThrottled:      "throttled",       // senders put under flow control
+	cntUnexpectedPeak: "unexpected_peak", // maximum bytes of unexpected messages held
 
 	cntUnhandled:     "unhandled",      // active messages without a handler
-	cntReleasedTwice: "released_twice", // releases of kept messages that were released
-	cntRead:          "read",           // messages read out of their senders' memory
-	cntZcopy:         "zcopy",          // puts and gets out of and into the program's own memory
-	cntReplaced:      "replaced",       // lanes that another transport took over
-	cntSlept:         "slept",          // times that a wait slept until something came
+	cntReleasedTwice: "released_twice", // repeated releases of a retained message
+	cntRead:          "read",           // messages read from the sender's memory
+	cntZcopy:         "zcopy",          // puts and gets without a copy
+	cntReplaced:      "replaced",       // lane failovers
+	cntSlept:         "slept",          // sleeps of a wait
 }
 
-// Stats are the counters of the worker ("ucp.") and its interfaces
+// Stats returns the counters of the worker ("ucp.") and of its interfaces
 // ("transport/device."). Reading them is safe from any goroutine.
 func (w *Worker) Stats() *stats.Group { return &w.stats }

@@ -6,8 +6,9 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// handleOther takes in what is not a whole message, and everything while some
-// source is to be looked at. It reports whether the message's memory is kept.
+// handleOther receives all messages but eager tag and active messages in one piece, and
+// every message while an rx connection has to be checked. It reports whether the
+// message's memory is retained.
 //
 //go:noinline
 func (p *port) handleOther(d *uct.Desc, data []byte) bool {
@@ -70,5 +71,5 @@ func (p *port) handleOther(d *uct.Desc, data []byte) bool {
 	return false
 }
 
-// word gives the k-th 8 bytes of a payload that is long enough.
+// word returns the k-th 8 bytes of a payload, which is long enough.
 func word(data []byte, k int) uint64 { return binary.LittleEndian.Uint64(data[8*k:]) }

@@ -8,34 +8,35 @@ import (
 	"github.com/goucx/goucx/ucs/stats/live"
 )
 
-// When a worker publishes a summary without being asked.
+// When a worker publishes a summary that no reader requested.
 const (
 	displayEvery = ucs.Time(100 * time.Millisecond)
-	// displayShare of the time, as 1/n, is the most that summaries may take.
+	// displayShare limits the time spent on summaries to 1/displayShare.
 	displayShare = 50
 )
 
-// display is a worker's part in what the program shows. The worker's owner
-// publishes summaries, or whoever holds its lock; the context's goroutine reads
-// them and waits for nobody.
+// display is a worker's part of the live statistics that the program publishes. The
+// goroutine that progresses the worker publishes summaries; so does any goroutine that
+// holds its lock. The context's goroutine reads them and never waits for a lock of the
+// worker.
 type display struct {
 	mode   ThreadMode
 	wanted atomic.Bool   // a reader waits; pairs with look and arming
-	asleep atomic.Bool   // since the worker last armed it has not looked around
+	asleep atomic.Bool   // the worker has not looked around since it last armed
 	fresh  chan struct{} // the owner has seen wanted
 	last   atomic.Pointer[summary]
 
-	due  ucs.Time            // of the next summary
-	seen map[uint64]ucs.Time // requests of the last one, since when
+	due  ucs.Time            // time of the next summary
+	seen map[uint64]ucs.Time // requests of the last one, with the time since when they are live
 }
 
-// summary is what was published, never changed again.
+// summary is a published summary. It is immutable.
 type summary struct {
 	at ucs.Time
 	live.Summary
 }
 
-// newDisplay gives the display of a new worker, nil where nothing is shown.
+// newDisplay returns the display of a new worker, nil if the program publishes nothing.
 func (x *Context) newDisplay(m ThreadMode) *display {
 	if x.offering == nil {
 		return nil
@@ -45,8 +46,8 @@ func (x *Context) newDisplay(m ThreadMode) *display {
 	return d
 }
 
-// look publishes where that is due. It stands where a worker that progresses
-// looks around.
+// look publishes a summary if one is requested or the interval has expired. A worker
+// calls it regularly in progress.
 func (d *display) look(w *Worker, now ucs.Time) {
 	d.asleep.Store(false)
 	if d.wanted.Load() || !now.Before(d.due) {
@@ -55,9 +56,9 @@ func (d *display) look(w *Worker, now ucs.Time) {
 	}
 }
 
-// arming is look before the owner sleeps, or leaves the waiting to the program:
-// it may be long before the next. With ThreadMulti the lock may be free, so that
-// the reader makes the summary.
+// arming is look before the owner sleeps or the program waits on EventFD, since the
+// next call of look may be late. With ThreadMulti the reader can take the lock and make
+// the summary itself.
 //
 //go:noinline
 func (d *display) arming(w *Worker) {
@@ -73,7 +74,7 @@ func (d *display) publish(w *Worker, now ucs.Time) {
 	d.due = now + max(displayEvery, displayShare*(ucs.Now()-now))
 }
 
-// answered tells the reader that the owner is there.
+// answered notifies the reader that the owner has handled its request.
 func (d *display) answered() {
 	if d.wanted.Swap(false) {
 		select {
@@ -83,17 +84,17 @@ func (d *display) answered() {
 	}
 }
 
-// ask wants a new summary, and wakes a sleeper for it.
+// ask requests a new summary, and wakes a sleeping owner.
 func (d *display) ask(w *Worker) {
 	select {
-	case <-d.fresh: // an answer that came too late
+	case <-d.fresh: // a notification of an earlier request that timed out
 	default:
 	}
 	d.wanted.Store(true)
 	w.Signal()
 }
 
-// answer waits for the owner until the timer ends, and gives the last summary.
+// answer waits for the owner until limit expires, and returns the last summary.
 func (d *display) answer(w *Worker, limit *time.Timer) live.Worker {
 	a := live.Worker{Name: shortID(w.id), Mode: d.mode.String(), Fresh: d.wait(limit), Armed: d.asleep.Load(), Counters: map[string]uint64{}}
 	if d.mode == ThreadMulti && w.mu.TryLock() {
@@ -108,13 +109,13 @@ func (d *display) answer(w *Worker, limit *time.Timer) live.Worker {
 	return a
 }
 
-// wait reports whether the owner has answered in time.
+// wait reports whether the owner responded before limit expired.
 func (d *display) wait(limit *time.Timer) bool {
 	select {
 	case <-d.fresh:
 		return true
 	case <-limit.C:
-		limit.Reset(0) // for the workers after this one
+		limit.Reset(0) // for the remaining workers
 	}
 	select {
 	case <-d.fresh:

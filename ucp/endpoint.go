@@ -8,10 +8,10 @@ import (
 	"github.com/goucx/goucx/wireup"
 )
 
-// Address is a worker address: plain bytes.
+// Address is a packed worker address: plain bytes.
 type Address []byte
 
-// String names the worker and its context, for logs.
+// String identifies the worker and its context, for logs.
 func (a Address) String() string {
 	v, err := wireup.Parse(a)
 	if err != nil {
@@ -20,26 +20,27 @@ func (a Address) String() string {
 	return fmt.Sprintf("worker %s of %v with %d interfaces", shortID(v.Worker), v.Owner(), len(v.Entries))
 }
 
-// Endpoint is a path to one remote worker: a handle of 16 bytes, comparable. A
-// closed one, and the zero Endpoint, answers ErrClosed. The methods have the concurrency of the Worker.
+// Endpoint is a path to one remote worker: a comparable handle of 16 bytes. Operations
+// on a closed Endpoint, and on the zero Endpoint, return ErrClosed. The methods have
+// the concurrency of the Worker.
 type Endpoint struct {
 	t  *Thread
-	id uint64 // generation, index in Worker.eps
+	id uint64 // generation and index in Worker.eps
 }
 
-// nowhere is the worker of the zero Endpoint, closed from the beginning. Nothing
-// writes to it.
+// nowhere is the worker of the zero Endpoint. It is closed from the start and never
+// written.
 var nowhere = func() *Worker {
 	w := &Worker{closing: true}
 	w.t.w = w
 	return w
 }()
 
-// noLane is the lane of what only the slow halves know: no message is short
-// enough for it, so the fast paths need not ask whether there is one.
+// noLane is the lane that the fast paths see where only the slow path knows the real
+// one. Its short is -1, so no message fits and the fast paths need no further check.
 var noLane = lane{short: -1}
 
-// thread gives the thread of e, for the slow halves.
+// thread returns the thread of e, for the slow paths.
 func (e Endpoint) thread() *Thread {
 	if e.t == nil {
 		return &nowhere.t
@@ -47,39 +48,42 @@ func (e Endpoint) thread() *Thread {
 	return e.t
 }
 
-// EndpointConfig is what an endpoint is made with. The zero value works.
+// EndpointConfig configures an endpoint. The zero value is valid.
 type EndpointConfig struct {
-	// OnFailure is called once when the endpoint fails: in progress, and before Close or
-	// Abort of the endpoint, or Close of its worker, returns. In a callback these leave
-	// the call to the end of that callback.
+	// OnFailure is called once if the endpoint fails. It runs in progress, and
+	// before Close or Abort of the endpoint, or Close of its worker, returns.
+	// Inside a callback these return first; the call follows at the end of that
+	// callback.
 	OnFailure func(Endpoint, error)
-	// Eager connects at once instead of at the first operation, as UCX_CONNECT=eager
-	// has all endpoints do.
+	// Eager connects the endpoint in NewEndpoint instead of at the first operation.
+	// UCX_CONNECT=eager sets it for all endpoints.
 	Eager bool
 }
 
-// epSlot is all that an unused endpoint costs beside its address: 16 bytes
-// without a pointer.
+// epSlot is the state of an endpoint. An unused endpoint costs these 16 bytes, without
+// a pointer, and its address.
 type epSlot struct {
 	gen    uint32
 	lane   uint32 // 0: not connected, or failed
 	peer   wireup.PeerID
-	status ucs.Status // OK, or what operations are refused with
+	status ucs.Status // OK, or the status with which operations are refused
 	inUse  bool
-	// touched: slots may name it, so its end looks for them.
+	// touched is set if slots may reference the endpoint, so that its end has to
+	// search them.
 	touched bool
 }
 
-// epCold is what few endpoints have.
+// epCold is the state that few endpoints have.
 type epCold struct {
 	onFailure func(Endpoint, error)
-	err       error                  // why the endpoint failed
-	lane      uint32                 // the lane it held when it failed
+	err       error                  // of the endpoint
+	lane      uint32                 // lane at the time of the failure
 	owned     map[io.Closer]struct{} // closed with the endpoint
 }
 
-// NewEndpoint makes a path to the worker at a, which is copied. Nothing is sent
-// and nothing connected before the first operation, unless it is to be eager.
+// NewEndpoint creates an endpoint to the worker with address a, which it copies. It
+// connects and sends nothing before the first operation, unless eager connection is
+// configured.
 func (w *Worker) NewEndpoint(a Address, c EndpointConfig) (Endpoint, error) {
 	w.t.lock()
 	defer w.t.unlock()
@@ -120,12 +124,12 @@ func (w *Worker) newEpSlot(peer wireup.PeerID) uint32 {
 	return k
 }
 
-// handle is the endpoint in slot k as the user holds it.
+// handle returns the Endpoint of slot k.
 func (w *Worker) handle(k uint32) Endpoint {
 	return Endpoint{&w.t, uint64(w.eps[k].gen)<<32 | uint64(k)}
 }
 
-// endpoint gives e's slot, 0 where it is closed.
+// endpoint returns e's slot, 0 if e is closed.
 func (w *Worker) endpoint(e Endpoint) uint32 {
 	k := uint32(e.id)
 	if e.t != &w.t || int(k) >= len(w.eps) || w.eps[k].gen != uint32(e.id>>32) || !w.eps[k].inUse {
@@ -143,7 +147,8 @@ func (w *Worker) coldOf(k uint32) *epCold {
 	return c
 }
 
-// connect opens the lane of endpoint k at its first operation.
+// connect opens the lane of endpoint k at its first operation. If no transport reaches
+// the peer, the endpoint fails.
 func (w *Worker) connect(k uint32) ucs.Status {
 	s := &w.eps[k]
 	if s.lane != 0 || s.status != ucs.OK {
@@ -160,7 +165,7 @@ func (w *Worker) connect(k uint32) ucs.Status {
 	return ucs.Unreachable
 }
 
-// peerName is the remote worker of endpoint k as errors call it.
+// peerName returns the name of endpoint k's remote worker in errors.
 func (w *Worker) peerName(k uint32) string {
 	if k == 0 || !w.eps[k].inUse {
 		return ""
@@ -168,25 +173,25 @@ func (w *Worker) peerName(k uint32) string {
 	return shortID(w.peers.UUID(w.eps[k].peer))
 }
 
-// EndpointInfo describes an endpoint, for people.
+// EndpointInfo describes an endpoint, for logs and tools.
 type EndpointInfo struct {
 	// Peer is the remote worker.
 	Peer string
-	// Lanes that were opened.
+	// Lanes that are open.
 	Lanes []LaneInfo
-	// Err is why the endpoint failed; nil: it did not.
+	// Err is why the endpoint failed; nil if it has not.
 	Err error
 }
 
 // LaneInfo describes a lane.
 type LaneInfo struct {
 	Transport, Device string
-	// Short is the longest tag message sent by one short operation, Whole the
-	// longest sent in one piece, in bytes.
+	// Short is the maximum length in bytes of a tag message that is sent as one
+	// short operation. Whole is the maximum length that is sent in one piece.
 	Short, Whole int
 }
 
-// Info describes the endpoint as it is now.
+// Info returns the current state of the endpoint.
 func (e Endpoint) Info() EndpointInfo {
 	t := e.thread()
 	t.lock()

@@ -11,60 +11,61 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// Errors for errors.Is. Most are those of package ucs.
+// Errors for errors.Is. Most are defined in package ucs.
 var (
-	// ErrCanceled: the operation was withdrawn, or its endpoint aborted.
+	// ErrCanceled: the operation was canceled, or its endpoint was aborted.
 	ErrCanceled = ucs.ErrCanceled
-	// ErrTruncated: the message was longer than the receive buffer, which holds
-	// its beginning; Message.Len is its true length.
+	// ErrTruncated: the message was longer than the receive buffer, which holds its
+	// beginning. Message.Len is the full length.
 	ErrTruncated = ucs.ErrTruncated
-	// ErrPeerFailed: the peer died, hung up or broke the protocol.
+	// ErrPeerFailed: the peer died, closed the connection or violated the protocol.
 	ErrPeerFailed = ucs.ErrPeerFailed
-	// ErrClosed: the endpoint or worker was closed. It wraps net.ErrClosed.
+	// ErrClosed: the endpoint or worker is closed. It wraps net.ErrClosed.
 	ErrClosed error = &sentinel{ucs.ErrClosed, net.ErrClosed}
-	// ErrTimeout: a bounded wait ended. It wraps os.ErrDeadlineExceeded.
+	// ErrTimeout: a bounded wait expired. It wraps os.ErrDeadlineExceeded.
 	ErrTimeout error = &sentinel{ucs.ErrTimeout, os.ErrDeadlineExceeded}
-	// ErrRejected: the peer does not want the message; the error carries its reason.
+	// ErrRejected: the peer rejected the message; the error text has its reason.
 	ErrRejected = ucs.ErrRejected
-	// ErrTooLong: the message is longer than this form allows.
+	// ErrTooLong: the message exceeds the maximum length of this operation.
 	ErrTooLong = ucs.ErrTooLong
-	// ErrInvalid: an argument is out of its documented range.
+	// ErrInvalid: an argument is outside its documented range.
 	ErrInvalid = ucs.ErrInvalid
 	// ErrStale: the result of a receive or fetch was consumed before.
 	ErrStale = errors.New("result consumed before")
-	// ErrBusy: something is there already; progress, then try again.
+	// ErrBusy: an event or an operation is pending; progress, then retry.
 	ErrBusy = ucs.ErrBusy
 	// ErrNoMemory: the system refused an allocation.
 	ErrNoMemory = ucs.ErrNoMemory
-	// ErrRemoteAccess: the remote key does not allow it, or was revoked.
+	// ErrRemoteAccess: the remote key does not permit the access, or was revoked.
 	ErrRemoteAccess = ucs.ErrRemoteAccess
 	// ErrUnreachable: no transport reaches the peer.
 	ErrUnreachable = ucs.ErrUnreachable
-	// ErrBufferExposed: the wait ended while an operation, or a peer, may still use
-	// the buffer.
+	// ErrBufferExposed: the wait ended while an operation, or a peer, may still
+	// access the buffer.
 	ErrBufferExposed = ucs.ErrBufferExposed
 	// ErrUnsupported wraps errors.ErrUnsupported.
 	ErrUnsupported = ucs.ErrUnsupported
 )
 
-// sentinel is an error that is two.
+// sentinel is an error that matches two errors: that of ucs and that of the standard
+// library.
 type sentinel struct{ own, std error }
 
 func (s *sentinel) Error() string   { return s.own.Error() }
 func (s *sentinel) Unwrap() []error { return []error{s.own, s.std} }
 
-// OpError is the failure of one operation. It is made when somebody asks.
+// OpError is the failure of one operation. It is created on demand.
 type OpError struct {
 	// Op is the operation: "tag send", "flush".
 	Op string
-	// Peer is the remote worker, Lane the "transport/device" towards it; "" where
-	// there is none.
+	// Peer is the remote worker, Lane the "transport/device" used to reach it; ""
+	// if there is none.
 	Peer, Lane string
 	// Err wraps one of the sentinels.
 	Err error
 }
 
-// Error gives "operation to peer over lane: reason".
+// Error returns "operation to peer over lane: reason".
 func (e *OpError) Error() string {
 	var b strings.Builder
 	b.WriteString(e.Op)
@@ -77,10 +78,11 @@ func (e *OpError) Error() string {
 	return b.String() + ": " + e.Err.Error()
 }
 
-// Unwrap gives Err.
+// Unwrap returns Err.
 func (e *OpError) Unwrap() error { return e.Err }
 
-// UnreachableError says that no transport reaches a peer, and why not each.
+// UnreachableError reports that no transport reaches a peer, with the reason of each
+// transport.
 type UnreachableError struct {
 	Peer    string
 	Refused []uct.Refusal
@@ -91,7 +93,7 @@ func (e *UnreachableError) Error() string {
 	return "no transport reaches worker " + e.Peer + reasons(e.Refused)
 }
 
-// reasons lists refusals behind a sentence.
+// reasons formats refusals as the end of a sentence.
 func reasons(rs []uct.Refusal) string {
 	if len(rs) == 0 {
 		return ""
@@ -103,10 +105,10 @@ func reasons(rs []uct.Refusal) string {
 	return ": " + strings.Join(texts, "; ")
 }
 
-// Unwrap gives ErrUnreachable.
+// Unwrap returns ErrUnreachable.
 func (e *UnreachableError) Unwrap() error { return ErrUnreachable }
 
-// Reasons of ErrInvalid, which a request that was refused at the call carries as its
+// Reasons of ErrInvalid. A request that was refused at the call carries one as its
 // status.
 const (
 	refusedFlags ucs.Status = 0x70 + iota
@@ -120,7 +122,7 @@ var (
 	errPieces = fmt.Errorf("more than %d pieces: %w", maxPieces, ErrInvalid)
 )
 
-// statusErr maps a status to the sentinel of this package.
+// statusErr returns the sentinel of this package for a status.
 func statusErr(st ucs.Status) error {
 	switch st {
 	case refusedFlags:

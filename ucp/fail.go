@@ -9,20 +9,38 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// errGarbage is the reason where a peer broke the protocol.
+// Failure of a connection.
+//
+// The transport reports it once, by HandleFailure. connectionFailed ends the receive
+// side (sourceEnded). For the send side it moves the lane to another transport, if that
+// is possible (lane failover, replace.go). Otherwise it fails the lane, the other lanes
+// to the same peer, and the endpoints that use them.
+//
+// Invariants:
+//
+//   - A lane fails once: its status changes from OK and never back. Later reports about it
+//     have no effect.
+//   - An endpoint whose lane failed refuses every operation from then on, also those that
+//     its transports would still accept. So it closes the fast paths of its keys.
+//   - A superseded lane (leftLane) fails alone. Endpoints of the peer that use the lane
+//     after it do not fail.
+//   - A peer that waits for a reply sent on the failed lane must not hang. So this side
+//     disconnects the connection on which the peer's request arrived.
+
+// errGarbage is the reason of a failure if the peer violated the protocol.
 var errGarbage = fmt.Errorf("%w: it broke the protocol", ErrPeerFailed)
 
-// errHungUp is the reason where a peer closed in order.
+// errHungUp is the reason of a failure if the peer closed the connection in order.
 var errHungUp = fmt.Errorf("%w: it closed the connection", ErrPeerFailed)
 
-// connectionFailed ends what the connection carried, in both directions.
+// connectionFailed handles the failure of a connection, in both directions.
 func (w *Worker) connectionFailed(p *port, f uct.Failure) {
 	reason := f.Err
 	switch {
 	case reason == nil:
 		reason = errHungUp
-	case errors.Is(reason, ErrRemoteAccess): // the peer refused something and lives
-	case f.Unused && !errors.Is(reason, ErrPeerFailed): // it was not reached
+	case errors.Is(reason, ErrRemoteAccess): // the peer refused an access and is alive
+	case f.Unused && !errors.Is(reason, ErrPeerFailed): // the peer was not reached
 		reason = fmt.Errorf("%w: %w", ErrUnreachable, reason)
 	case !errors.Is(reason, ErrPeerFailed):
 		reason = fmt.Errorf("%w: %w", ErrPeerFailed, reason)
@@ -47,18 +65,19 @@ func (w *Worker) connectionFailed(p *port, f uct.Failure) {
 	}
 }
 
-// failPeer fails lane i, and the others to the same peer with it: their transports
-// may take long to find out, and their operations are of endpoints that failed. Where
-// the peer closed in order, a connected lane ends by itself, after what the peer has
-// acknowledged; only a lane that is still connecting gets no answer any more.
+// failPeer fails lane i and the other lanes to the same peer. Their transports may
+// detect the failure much later, and their operations belong to endpoints that have
+// failed. If the peer closed in order, a connected lane ends by itself, after the
+// operations that the peer has acknowledged. Only a lane that is still connecting gets
+// no reply any more and is failed.
 func (w *Worker) failPeer(i uint32, reason error) {
 	peer := w.t.lanes[i].peer
 	if w.t.lanes[i].status != ucs.OK {
-		return // others may be of a later connection
+		return // the other lanes may belong to a later connection
 	}
 	left := w.leftLane(i)
 	w.failLane(i, reason)
-	if left { // others are
+	if left { // the endpoints use the other lanes
 		return
 	}
 	for k := range w.t.lanes {
@@ -68,7 +87,7 @@ func (w *Worker) failPeer(i uint32, reason error) {
 		}
 		for n := range w.slab.slots {
 			if s := &w.slab.slots[n]; s.state == slotLive && s.lane == uint32(k) && s.status == ucs.OK {
-				s.status = ucs.PeerFailed // and not that it was canceled
+				s.status = ucs.PeerFailed // cancel below would complete it with Canceled
 			}
 		}
 		w.failLane(uint32(k), reason)
@@ -84,8 +103,8 @@ func (l *lane) connecting() bool {
 	return ok && h.Connecting()
 }
 
-// failLane fails the connected endpoints to the lane's peer and what waits on
-// the lane. The lane itself is closed with the last of them.
+// failLane fails the endpoints that use the lane and the operations that wait on it.
+// The lane is closed when its last reference is released.
 func (w *Worker) failLane(i uint32, reason error) {
 	l := &w.t.lanes[i]
 	if l.status != ucs.OK {
@@ -102,9 +121,9 @@ func (w *Worker) failLane(i uint32, reason error) {
 	w.endTied()
 	w.endSends(i, ucs.PeerFailed)
 	w.purgeLane(i, ucs.PeerFailed)
-	for _, s := range w.sources { // the next answer finds another
+	for _, s := range w.sources { // the next reply opens another lane
 		if s != nil && s.unreplied(i) && !errors.Is(reason, errHungUp) {
-			s.port.iface.Disconnect(s.id) // else its sender waits for ever: he does not know
+			s.port.iface.Disconnect(s.id) // its sender does not know of the loss and would wait forever
 		}
 	}
 	l = &w.t.lanes[i]
@@ -114,14 +133,15 @@ func (w *Worker) failLane(i uint32, reason error) {
 	w.endReported(i)
 }
 
-// leftLane reports whether another lane stands where i stood: see anotherReply.
+// leftLane reports whether another lane has taken the place of lane i: see
+// anotherReply.
 func (w *Worker) leftLane(i uint32) bool {
 	l := &w.t.lanes[i]
 	return w.laneTo(l.peer, l.port) != i
 }
 
-// cancel has the transport give up what it has of a failed lane. Where its async
-// goroutine is at work for a moment, it is asked again.
+// cancel makes the transport drop the operations of a failed lane. It retries while the
+// transport's async goroutine is active.
 func (l *lane) cancel() {
 	for range 1000 {
 		if l.transport().Flush(uct.FlushCancel, 0) != ucs.NoResource {
@@ -131,9 +151,9 @@ func (l *lane) cancel() {
 	}
 }
 
-// failEndpoint makes endpoint k refuse everything with st, for the reason err:
-// its transport may be as good as before, so the fast paths do not find out.
-// endTied is to follow.
+// failEndpoint makes endpoint k refuse all operations with st, because of err. Its
+// transport may still be operational, so the fast paths would not detect it. The caller
+// calls endTied afterwards.
 func (w *Worker) failEndpoint(k uint32, st ucs.Status, err error) {
 	s := &w.eps[k]
 	c := w.coldOf(k)
@@ -150,7 +170,7 @@ func (w *Worker) failEndpoint(k uint32, st ucs.Status, err error) {
 	}
 }
 
-// endTied ends the unmatched receives tied to endpoints that failed.
+// endTied completes the unmatched receives that are tied to failed endpoints.
 func (w *Worker) endTied() {
 	for i := range w.slab.slots {
 		s := &w.slab.slots[i]
@@ -163,7 +183,7 @@ func (w *Worker) endTied() {
 	}
 }
 
-// reason is why operations of endpoint k end with st.
+// reason returns the error for operations of endpoint k that complete with st.
 func (w *Worker) reason(k uint32, st ucs.Status) error {
 	if c := w.cold[k]; k != 0 && c != nil && c.err != nil && st == w.eps[k].status {
 		return c.err
@@ -171,7 +191,7 @@ func (w *Worker) reason(k uint32, st ucs.Status) error {
 	return statusErr(st)
 }
 
-// slotErr makes the error of the operation in slot i, which ended badly.
+// slotErr returns the error of the operation in slot i, which failed.
 func (w *Worker) slotErr(i uint32) error {
 	if err := w.slab.errs[i]; err != nil {
 		return err
@@ -187,13 +207,14 @@ func (w *Worker) slotErr(i uint32) error {
 	return e
 }
 
-// keepErr fixes the error of slot i, because what it is made from goes away.
+// keepErr stores the error of slot i. It is called before the state is released from
+// which slotErr would make it.
 func (w *Worker) keepErr(i uint32, err error) {
 	w.slab.errs[i] = err
 	w.slab.slots[i].flags |= flagAside
 }
 
-// refusal makes the error of a request that was refused at the call.
+// refusal returns the error of a request that was refused at the call.
 func (w *Worker) refusal(id uint64) error {
 	st, op, k := ucs.Status(id>>56&0x7f), opKind(id>>48), uint32(id)
 	e := &OpError{Op: op.info().name, Err: statusErr(st)}

@@ -6,23 +6,23 @@ import (
 	"slices"
 )
 
-// OnFailure is called once for each endpoint that failed, also where the endpoint is
-// closed before the call. failEndpoint enters the call into amState.failed, and no
-// endpoint is needed any more to make it. What takes it out:
+// OnFailure is called once for each endpoint that failed, also if the endpoint is
+// closed before the call. failEndpoint appends the call to amState.failed; making it
+// does not need the endpoint any more. These make the calls:
 //
 //   - progress, before the callbacks of requests (runCalls);
-//   - the end of each callback (callAM, user, runCalls), for what that has closed;
+//   - the end of each callback (callAM, user, runCalls), for endpoints that it closed;
 //   - Close and Abort outside of callbacks, and Close of the worker.
 
-// failedCall is a call of OnFailure that is due.
+// failedCall is a pending call of OnFailure.
 type failedCall struct {
 	e   Endpoint
 	f   func(Endpoint, error)
 	err error
 }
 
-// runFailed calls each OnFailure that is due, outside of the lock, which the caller
-// has. It may be called again by progress inside such a callback.
+// runFailed makes the pending calls of OnFailure outside of the lock, which the caller
+// holds. It may be called again by progress inside such a callback.
 func (w *Worker) runFailed() {
 	for len(w.am.failed) > 0 {
 		c := w.am.failed[0]
@@ -36,14 +36,15 @@ func (w *Worker) runFailed() {
 	}
 }
 
-// failedDue reports whether OnFailure of e is due or runs. The lock is held.
+// failedDue reports whether OnFailure of e is pending or running. The caller holds the
+// lock.
 func (w *Worker) failedDue(e Endpoint) bool {
 	return w.telling == e || slices.ContainsFunc(w.am.failed, func(c failedCall) bool { return c.e == e })
 }
 
-// awaitFailed returns when OnFailure of e, which is closed, has been called if it was
-// due. In a callback it returns at once: the call follows that callback. With
-// ThreadMulti the goroutine that progresses calls it.
+// awaitFailed returns after OnFailure of e, which is closed, has been called if it was
+// pending. Inside a callback it returns immediately: the call follows that callback.
+// With ThreadMulti the goroutine that progresses makes the call.
 func (e Endpoint) awaitFailed() error {
 	w := e.t.w
 	e.t.lock()
@@ -66,5 +67,5 @@ func (e Endpoint) awaitFailed() error {
 	if ctx.Err() != nil && err != nil {
 		return fmt.Errorf("close: %w", errStuck)
 	}
-	return nil // or the worker is closed, whose Close calls it
+	return nil // or the worker is closed; its Close makes the call
 }

@@ -6,8 +6,24 @@ import (
 	"github.com/goucx/goucx/wireup"
 )
 
-// Fence orders the endpoint's operations before it against those after it. It
-// never blocks.
+// Fences.
+//
+// A fence must order all operations that the endpoint posted before it against all that
+// it posts after it. There are three cases:
+//
+//   - The peer has one lane and no emulated operation is outstanding: the transport's Fence
+//     suffices.
+//   - The peer has one lane, which mixes emulated operations with operations of the
+//     transport. The owner's worker carries out the former in its progress, so the latter
+//     could overtake them. The lane is stalled until the owner has acknowledged them.
+//   - The peer has several lanes, which have no order among each other. All of them are
+//     stalled until every lane has flushed what was posted before (fenceAcross).
+//
+// A fence behind pending operations waits in the pending queue itself. A lane that is
+// opened after a fence obeys it too: fenceLate fences it together with the older lanes.
+
+// Fence orders the endpoint's operations before it against those after it. It never
+// blocks.
 func (e Endpoint) Fence() {
 	t := e.thread()
 	t.lock()
@@ -33,7 +49,7 @@ func (w *Worker) Fence() {
 	}
 }
 
-// fencePeer fences what goes to a peer, of whose lanes i is the first.
+// fencePeer fences the lanes to a peer, of which i is the first.
 func (w *Worker) fencePeer(ep, i uint32) {
 	l := &w.t.lanes[i]
 	if l.next != 0 {
@@ -44,8 +60,8 @@ func (w *Worker) fencePeer(ep, i uint32) {
 	w.fence(ep, i)
 }
 
-// fenceLate has what goes by a lane to peer that was just opened heed the fences
-// before.
+// fenceLate applies the earlier fences of the other lanes to peer to a lane that was
+// just opened.
 func (w *Worker) fenceLate(peer wireup.PeerID) {
 	for i := w.laneOf[peer]; i != 0; i = w.t.lanes[i].next {
 		if w.t.lanes[i].fenced {
@@ -55,12 +71,13 @@ func (w *Worker) fenceLate(peer wireup.PeerID) {
 	}
 }
 
-// fence passes a fence to the lane; behind waiting operations it waits itself.
+// fence posts a fence on the lane. Behind pending operations it becomes pending as
+// well.
 func (w *Worker) fence(ep, lane uint32) {
 	i := w.slab.take(opFence)
 	s := &w.slab.slots[i]
 	s.ep, s.lane, s.off = ep, lane, 0
-	s.flags = flagReported // what follows reports the failure
+	s.flags = flagReported // the operations after it report the failure
 	if st := w.try(i); st != ucs.InProgress {
 		w.end(i, st)
 	}
@@ -77,7 +94,8 @@ func (w *Worker) resumeFence(i uint32) ucs.Status {
 	if st := l.ep.Fence(); st != ucs.OK || !l.sw.overtaken() {
 		return st
 	}
-	// What the peer's device does must not overtake what his worker has to do.
+	// The device of the peer must not overtake emulated operations, which the
+	// peer's worker carries out.
 	if st := l.sw.sync(0); st != ucs.InProgress {
 		return st
 	}
@@ -86,16 +104,16 @@ func (w *Worker) resumeFence(i uint32) ucs.Status {
 	return ucs.OK
 }
 
-// overtaken reports whether the transport's own operations could overtake software
-// operations under way.
+// overtaken reports whether operations of the transport could overtake outstanding
+// emulated operations.
 func (e *swEndpoint) overtaken() bool { return e != nil && e.mixed && e.handled < e.sent }
 
-// fenceAcross fences the several lanes to a peer, which know nothing of each
-// other: what is posted after it waits, on all of them, until what was posted
-// before has taken effect.
+// fenceAcross fences several lanes to a peer, which have no order among each other.
+// Operations posted after it wait, on every lane, until those posted before it have
+// taken effect.
 //
-// Its slot counts the parts that have not ended; a part is the flush of a lane
-// where the fence has its place among the lane's operations.
+// Its slot counts the parts that have not completed. A part is the flush of a lane,
+// posted at the place of the fence among the lane's operations.
 func (w *Worker) fenceAcross(peer wireup.PeerID) {
 	f := w.slab.take(opFenceAcross)
 	s := &w.slab.slots[f]
@@ -124,7 +142,7 @@ func (w *Worker) fenceAcross(peer wireup.PeerID) {
 	w.fencePartEnded(f)
 }
 
-// fencePart takes the slot of a part of f on the lane.
+// fencePart returns the slot of a new part of f on the lane.
 func (w *Worker) fencePart(f, lane uint32) uint32 {
 	i := w.slab.take(opFence)
 	s := &w.slab.slots[i]
@@ -134,11 +152,11 @@ func (w *Worker) fencePart(f, lane uint32) uint32 {
 	return i
 }
 
-// flushSynced, in slot.off of a part, marks one that has asked the owner's worker to
-// answer when it has done the software operations before.
+// flushSynced, in slot.off of a part, marks a part that has requested the
+// acknowledgment of the emulated operations before it.
 const flushSynced = 1
 
-// resumeFencePart begins the flush of the lane of the part in slot i.
+// resumeFencePart starts the flush of the lane of the part in slot i.
 func (w *Worker) resumeFencePart(i uint32) ucs.Status {
 	lane, f := w.slab.slots[i].lane, w.slab.slots[i].parent
 	l := &w.t.lanes[lane]
@@ -146,7 +164,7 @@ func (w *Worker) resumeFencePart(i uint32) ucs.Status {
 		return st
 	}
 	if l.sw != nil && l.sw.handled < l.sw.sent && w.slab.slots[i].off != flushSynced {
-		heard := w.fencePart(f, lane) // it ends with the answer
+		heard := w.fencePart(f, lane) // it completes with the acknowledgment
 		if st := l.sw.sync(w.slab.token(heard)); st != ucs.InProgress {
 			w.slab.release(heard)
 			w.slab.slots[f].left--
@@ -163,18 +181,18 @@ func (w *Worker) resumeFencePart(i uint32) ucs.Status {
 		w.haltLane(lane)
 	}
 	if w.slab.slots[i].flags&flagWaiting != 0 && w.slab.slots[f].left > 1 {
-		w.holdLane(f, lane) // fenceAcross, which holds the others, is over
+		w.holdLane(f, lane) // fenceAcross has returned already and stalled the other lanes
 	}
 	return st
 }
 
-// holdLane has what is posted on the lane wait for the end of fence f.
+// holdLane stalls the lane until fence f completes.
 func (w *Worker) holdLane(f, lane uint32) {
 	w.swLane(lane).fence = f
 	w.haltLane(lane)
 }
 
-// fencePartEnded counts a part of f; with the last one all lanes go on.
+// fencePartEnded counts a completed part of f. The last one resumes all lanes.
 func (w *Worker) fencePartEnded(f uint32) {
 	s := &w.slab.slots[f]
 	if s.left--; s.left > 0 {
@@ -196,7 +214,7 @@ func (w *Worker) fencePartEnded(f uint32) {
 	}
 }
 
-// endFences ends the parts of fences on a lane that is closed.
+// endFences completes the parts of fences on a lane that closes.
 func (w *Worker) endFences(lane uint32) {
 	for i := uint32(1); w.fences > 0 && int(i) < len(w.slab.slots); i++ {
 		if s := &w.slab.slots[i]; s.op == opFence && s.state == slotLive && s.lane == lane && s.flags&flagChild != 0 {

@@ -6,17 +6,17 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// Fetch is an operation with a value as its result: over transports that reach
-// the memory directly the value is here at return, else it comes. A result that
-// is still to come is consumed by the first Wait, a second answers ErrStale; one
-// that nobody will read must be dropped.
+// Fetch is an operation that returns a value. A transport with direct memory access
+// returns the value at the call. Otherwise the value arrives later; the first Wait
+// consumes it, and a second Wait returns ErrStale. A program that does not read the
+// value must call Drop.
 type Fetch[T Word] struct {
 	v T
 	r Request
 }
 
-// Wait progresses the worker until the value is there. The end of ctx ends the
-// waiting, not the operation.
+// Wait progresses the worker until the value has arrived. If ctx ends first, Wait
+// returns, and the operation continues.
 func (f Fetch[T]) Wait(ctx context.Context) (v T, err error) {
 	if f.r.id == 0 {
 		return f.v, nil
@@ -36,14 +36,14 @@ func (r Request) waitValue(ctx context.Context) (uint64, error) {
 	return uint64(m.Tag), nil
 }
 
-// Done reports whether the operation has ended. It does not progress.
+// Done reports whether the operation has completed. It does not progress.
 func (f Fetch[T]) Done() bool { return f.r.Done() }
 
-// Drop says that nobody will read the value.
+// Drop discards the value.
 func (f Fetch[T]) Drop() { RecvRequest{f.r}.Drop() }
 
-// startFetch tries the operation in slot i, whose result lies in the slot's tag
-// and is consumed as that of a receive.
+// startFetch tries the operation in slot i. Its value is in the slot's tag and is
+// consumed as the result of a receive.
 func (w *Worker) startFetch(i uint32) (uint64, Request) {
 	s := &w.slab.slots[i]
 	s.flags |= flagKept
@@ -61,8 +61,8 @@ func (w *Worker) startFetch(i uint32) (uint64, Request) {
 	return v, Request{}
 }
 
-// fetching takes the slot whose token an operation that answered InProgress was
-// given: that of the next slot.
+// fetching takes the slot of an operation that returned InProgress. The transport got
+// the token of the next free slot, which is this one.
 //
 //go:noinline
 func (k *RemoteKey) fetching(op opKind, l *keyLane) Request {

@@ -5,10 +5,26 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// Flush ends when all operations posted before on this endpoint have ended and
-// have taken effect in the peer's memory; a message that was sent along counts as
-// accepted there, not as received. It covers what waits for resources, and what
-// waits for a receive: sync sends and announced messages.
+// Flushes.
+//
+// A flush has one part per lane. A part takes its place among the lane's operations and
+// completes when all three hold:
+//
+//   - the owner has acknowledged the emulated operations posted before it;
+//   - the sends before it in lane.open have been matched or transferred;
+//   - the transport's flush has completed.
+//
+// Invariant: a part never overtakes an operation posted before it, and operations
+// posted after it never delay it. A transport's flush does not cover pending queues, so
+// a part does not start while operations are pending (mayOrder) or the lane is stalled;
+// it becomes pending behind them. Lane failover moves pending operations and flushes in
+// their order (moveLane), so the invariant survives it. slot.arg has the state of a
+// part: flushNew, flushOpen, flushReady, flushPassed (sends.go).
+
+// Flush completes when all operations posted before on this endpoint have completed and
+// have taken effect in the peer's memory. An eager message counts when the peer has
+// accepted it, not when the peer's program receives it. Flush includes operations that
+// wait for resources, sync sends and rendezvous messages that wait for a receive.
 func (e Endpoint) Flush() Request {
 	t := e.thread()
 	t.lock()
@@ -22,7 +38,7 @@ func (e Endpoint) Flush() Request {
 		return t.refuse(opFlush, e, st)
 	}
 	if w.eps[k].lane == 0 {
-		return Request{} // nothing was posted on it
+		return Request{} // no operation was posted on it
 	}
 	f := flush{w: w, ep: k}
 	for i := w.laneOf[w.eps[k].peer]; i != 0; i = w.t.lanes[i].next {
@@ -32,8 +48,9 @@ func (e Endpoint) Flush() Request {
 	return f.request()
 }
 
-// Flush flushes all endpoints. A failure of one is reported by its error. An endpoint
-// that is closed or aborted meanwhile is no failure: the flush ends without it.
+// Flush flushes all endpoints. The failure of an endpoint is reported by its error. An
+// endpoint that is closed or aborted meanwhile is not a failure; the flush completes
+// without it.
 func (w *Worker) Flush() Request {
 	w.t.lock()
 	defer w.t.unlock()
@@ -42,7 +59,7 @@ func (w *Worker) Flush() Request {
 	}
 	f := flush{w: w}
 	for i := 1; i < len(w.t.lanes); i++ {
-		if l := &w.t.lanes[i]; l.ep != nil && !l.lingers { // what lingers is of no endpoint
+		if l := &w.t.lanes[i]; l.ep != nil && !l.lingers { // a draining lane belongs to no endpoint
 			f.lane(uint32(i))
 		}
 	}
@@ -50,7 +67,7 @@ func (w *Worker) Flush() Request {
 	return f.request()
 }
 
-// flushAlive flushes the lanes that have not failed, as the worker closes.
+// flushAlive flushes the lanes that have not failed, because the worker closes.
 func (w *Worker) flushAlive() Request {
 	w.t.lock()
 	defer w.t.unlock()
@@ -58,15 +75,15 @@ func (w *Worker) flushAlive() Request {
 	for i := 1; i < len(w.t.lanes); i++ {
 		if l := &w.t.lanes[i]; l.ep != nil && l.status == ucs.OK && !l.lingers {
 			l.closes, l.parted = true, false
-			l.refs++ // else a lane for replies alone closes with its peer, and cancels the flush
+			l.refs++ // otherwise a lane for replies only closes when its peer does, and cancels the flush
 			f.lane(uint32(i))
 		}
 	}
 	return f.request()
 }
 
-// flush gathers the flushes of several lanes under one request, which is made
-// only where one of them does not end at once.
+// flush collects the flushes of several lanes in one request. The request is created
+// only if one of them does not complete immediately.
 type flush struct {
 	w      *Worker
 	ep     uint32
@@ -93,7 +110,7 @@ func (f *flush) lane(i uint32) {
 	s.flags |= flagChild
 	if st != ucs.InProgress {
 		s.status = st
-		w.slab.slots[f.parent].left++ // so that it ends in request, not before its id is known
+		w.slab.slots[f.parent].left++ // so that request completes it, not childEnded: its id is not known before
 		w.childEnded(c)
 		w.slab.slots[f.parent].left--
 	}
@@ -111,10 +128,10 @@ func (f *flush) request() Request {
 	return r
 }
 
-// resumeFlush begins the flush of a lane at its place among the lane's operations. It
-// asks the owner's worker to answer when it has done the software operations before,
-// and flushes the transport once all sends before have been matched. slot.left counts
-// the two. Operations posted later do not delay it.
+// resumeFlush starts the flush of a lane at its place among the lane's operations. It
+// requests the acknowledgment of earlier emulated operations, and flushes the transport
+// once all earlier sends have been matched. slot.left counts the two. Operations posted
+// later do not delay it.
 func (w *Worker) resumeFlush(i uint32) ucs.Status {
 	s := &w.slab.slots[i]
 	l := &w.t.lanes[s.lane]
@@ -155,7 +172,7 @@ func (w *Worker) resumeFlush(i uint32) ucs.Status {
 	case s.arg == flushReady:
 		w.leaveFlush(i)
 		if s.flags&flagWaiting != 0 {
-			w.letFlushesGo(s.lane) // they stand behind this one
+			w.letFlushesGo(s.lane) // they wait for this one
 			s = &w.slab.slots[i]
 		}
 	}
@@ -168,8 +185,9 @@ func (w *Worker) resumeFlush(i uint32) ucs.Status {
 	return s.status
 }
 
-// endFlushes ends the parts of flushes on a lane that closes. No endpoint or remote key
-// uses the lane, so a part has nothing to wait for: it fails only if the lane failed.
+// endFlushes completes the parts of flushes on a lane that closes. No endpoint or
+// remote key uses the lane, so a part has nothing to wait for: it fails only if the
+// lane failed.
 func (w *Worker) endFlushes(lane uint32) {
 	for i := uint32(1); int(i) < len(w.slab.slots); i++ {
 		if s := &w.slab.slots[i]; s.op == opFlush && s.state == slotLive && s.lane == lane && s.flags&flagChild != 0 {
@@ -179,8 +197,9 @@ func (w *Worker) endFlushes(lane uint32) {
 	}
 }
 
-// mayOrder says whether a flush or fence of the lane would cover everything
-// before it: it does not cover pending queues.
+// mayOrder returns OK if a flush or fence of the lane would cover all operations before
+// it. It would not cover pending ones: then mayOrder returns NoResource, so that the
+// flush becomes pending behind them.
 func (w *Worker) mayOrder(l *lane) ucs.Status {
 	switch {
 	case l.status != ucs.OK:

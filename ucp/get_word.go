@@ -6,7 +6,7 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// getBounced gets a word by a transport that gets into memory alone.
+// getBounced gets a word through a bounce buffer, for a transport without GetUint64.
 func (k *RemoteKey) getBounced(off uint64) Fetch[uint64] {
 	w := k.t.w
 	i := k.take(opGetUint64, k.rma, off)
@@ -20,7 +20,7 @@ func (k *RemoteKey) getBounced(off uint64) Fetch[uint64] {
 	return Fetch[uint64]{v, r}
 }
 
-// bounced keeps the word of an operation that answered st.
+// bounced stores the word of a get that returned st.
 func (s *slot) bounced(st ucs.Status, p []byte) ucs.Status {
 	return s.fetched(binary.LittleEndian.Uint64(p), st)
 }

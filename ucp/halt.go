@@ -7,21 +7,40 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// haltedEndpoint stands before the endpoint of a lane that must send nothing
-// until software operations were answered, because there are too many, or
-// because a fence stands between them and operations that the transport's device
-// would carry out at once, or between operations by another lane and its own, or until
-// a send gets a credit (sends.go). What is posted meanwhile waits as for a transport
-// without resources, except for what passes.
+// Stalled lanes.
+//
+// A lane is stalled while it must not send. Reasons are: too many emulated operations
+// without a reply (swMaxWaits); a fence between emulated operations and operations of
+// the transport; a fence over several lanes; a send without a credit (sends.go). A
+// haltedEndpoint then takes the place of the lane's endpoint. It returns NoResource, so
+// posted operations become pending, and it is their pending queue. Lane failover
+// (replace.go) uses it too, to keep the pending operations until they move to the new
+// transport.
+//
+// Invariant: operations reach the transport in the order of posting, so that fences and
+// flushes cover what was posted before them. This needs care in two places:
+//
+//   - When a lane is stalled, older operations may be in the transport's pending queue.
+//     holdBack inserts them before everything posted since (older counts them).
+//   - When a lane is resumed, goOn retries the operations in order. When one gets
+//     NoResource, it and all after it move to the transport's pending queue, so that no
+//     flush overtakes them.
+//
+// Some operations pass a stalled lane: control messages, rendezvous data and reads,
+// which the peer needs to complete its own operations, and flushes that have had their
+// place already (passes). They have no order with the others.
+
+// haltedEndpoint takes the place of the endpoint of a stalled lane. Operations posted
+// on it become pending, except for those that pass.
 type haltedEndpoint struct {
 	uct.Endpoint // the transport's
 	waiting      []uct.Token
-	older        int  // so many of waiting, its first ones, had been with the transport
-	open         bool // what waits goes on, and everything passes
+	older        int  // number of the first tokens of waiting that came from the transport's pending queue
+	open         bool // the lane is being resumed: operations go to the transport
 	one          [1]uct.Token
 }
 
-// transport is the lane's endpoint of its transport.
+// transport returns the lane's endpoint of its transport, stalled or not.
 func (l *lane) transport() uct.Endpoint {
 	if h, ok := l.ep.(*haltedEndpoint); ok {
 		return h.Endpoint
@@ -29,14 +48,14 @@ func (l *lane) transport() uct.Endpoint {
 	return l.ep
 }
 
-// halted gives what stands before the lane's endpoint, nil where nothing does.
+// halted returns the lane's haltedEndpoint, nil if the lane is not stalled.
 func (l *lane) halted() *haltedEndpoint {
 	h, _ := l.ep.(*haltedEndpoint)
 	return h
 }
 
-// haltLane halts lane i, whose transport has an empty pending queue or offers it
-// right now.
+// haltLane stalls lane i. The pending queue of its transport is empty, or the transport
+// is offering it to HandlePending.
 func (w *Worker) haltLane(i uint32) {
 	l := &w.t.lanes[i]
 	if h := l.halted(); h != nil {
@@ -56,7 +75,7 @@ func (w *Worker) haltLane(i uint32) {
 	w.gateKeys(i)
 }
 
-// swLift lets lane i go on where all that it waits for has come.
+// swLift resumes lane i if no reason to stall it is left.
 func (w *Worker) swLift(i uint32) {
 	l := &w.t.lanes[i]
 	h := l.halted()
@@ -75,14 +94,16 @@ func (w *Worker) swLift(i uint32) {
 	}
 }
 
-// halts reports whether the lane has to wait.
+// halts reports whether emulated operations or a fence require that the lane is
+// stalled.
 func (e *swEndpoint) halts() bool {
 	return e != nil && (e.waits >= swMaxWaits || e.handled < e.until || e.fence != 0)
 }
 
-// goOn has what waits at h go on, or wait with the transport, and what stands behind
-// that too: a flush would not. It stops where lane i is halted anew, or has ended, and
-// gives how many went.
+// goOn retries the pending operations of h in order. When one gets NoResource, it and
+// all after it move to the transport's pending queue, so that no flush overtakes them.
+// goOn stops if lane i is stalled again or has ended. It returns the number of
+// operations that it removed from h.waiting.
 func (w *Worker) goOn(i uint32, h *haltedEndpoint) (k int) {
 	p, behind := w.ports[w.t.lanes[i].port], false
 	for k < len(h.waiting) && h.open && w.t.lanes[i].halted() == h {
@@ -111,10 +132,10 @@ func (w *Worker) goOn(i uint32, h *haltedEndpoint) (k int) {
 	return k
 }
 
-// holdBack moves t, which a transport offers and whose lane is halted, to the halted
-// endpoint, before what was posted since. An operation that passes goes to the end of
-// the transport's queue: there is nothing else left in it then that could overtake
-// what the halted endpoint holds. holdBack returns false where the transport keeps t.
+// holdBack moves t, which the transport of a stalled lane offers, to the
+// haltedEndpoint, before operations posted since. An operation that passes goes to the
+// end of the transport's queue: by then that queue has nothing else that could overtake
+// operations in the haltedEndpoint. holdBack returns false if the transport keeps t.
 func (w *Worker) holdBack(t uct.Token) bool {
 	i := w.slab.find(uint64(t))
 	if i == 0 {
@@ -132,9 +153,9 @@ func (w *Worker) holdBack(t uct.Token) bool {
 	return true
 }
 
-// passes reports whether the operation in s goes by a halted lane: the peer needs it to
-// answer, or asked for it, or it is a flush that has had its place among the lane's
-// operations.
+// passes reports whether the operation in s passes a stalled lane. Such an operation is
+// one that the peer needs or has requested, or a flush that has had its place among the
+// lane's operations.
 func (s *slot) passes() bool {
 	switch s.op {
 	case opControl, opRead, opHold:
@@ -146,10 +167,10 @@ func (s *slot) passes() bool {
 	}
 }
 
-// gateKeys says anew what the fast paths of keys may do that use lane i.
+// gateKeys recomputes the fast paths of the keys that use lane i.
 func (w *Worker) gateKeys(i uint32) {
 	if w.t.locked {
-		return // they are closed
+		return // the fast paths are closed
 	}
 	peer := w.t.lanes[i].peer
 	for k := range w.eps {

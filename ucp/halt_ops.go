@@ -5,7 +5,7 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// The operations of a haltedEndpoint: without resources until it is open.
+// The operations of a haltedEndpoint return NoResource until it is open.
 
 func (h *haltedEndpoint) AMShort(id uct.AMID, hdr uint64, p []byte) uct.Status {
 	if h.open {

@@ -7,9 +7,10 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// holdForAnswers has lane i, which nobody holds any more, stay open until the answers that
-// went by it have arrived, and reports whether that is needed: where they are lost, those
-// who wait for them are to be told, and nobody would hear of it here.
+// holdForAnswers keeps unreferenced lane i open until the replies sent on it are
+// acknowledged, and reports whether that is needed. Closing it earlier would hide a
+// lost reply, and the requester would hang. It posts a flush, which counts as a read of
+// the lane (lane.reads) and so delays the close.
 func (w *Worker) holdForAnswers(i uint32) bool {
 	if w.closing || w.t.lanes[i].status != ucs.OK || !slices.ContainsFunc(w.sources, func(s *source) bool { return s.repliedBy(i) }) {
 		return false
@@ -28,7 +29,7 @@ func (w *Worker) holdForAnswers(i uint32) bool {
 		return false
 	}
 	for _, s := range w.sources {
-		if s.repliedBy(i) { // the lane is over, and this is not reported yet
+		if s.repliedBy(i) { // the connection has failed, which is not reported yet
 			s.leave()
 		}
 	}
@@ -43,7 +44,8 @@ func (w *Worker) resumeHold(i uint32) ucs.Status {
 	return l.transport().Flush(uct.FlushRemote, w.slab.token(i))
 }
 
-// holdEnded closes the lane that the operation in slot i held.
+// holdEnded closes the lane that the operation in slot i kept open, if nothing else
+// does.
 func (w *Worker) holdEnded(i uint32) {
 	lane := w.slab.slots[i].lane
 	w.slab.release(i)

@@ -11,11 +11,11 @@ import (
 	"github.com/goucx/goucx/wireup"
 )
 
-// workersMade numbers the workers of the process.
+// workersMade counts the workers of the process.
 var workersMade atomic.Uint32
 
-// newID is the process's UUID but for the first four bytes, so that who knows many
-// workers stores the rest once for each (package wireup).
+// newID returns the id of a new worker. It equals the process's UUID but for the first
+// four bytes. So package wireup stores the rest once for all workers of a process.
 func newID() uct.UUID {
 	u := uct.UUID(platform.ProcessID())
 	own := binary.LittleEndian.Uint32(u[:]) + workersMade.Add(1)
@@ -23,7 +23,7 @@ func newID() uct.UUID {
 	return u
 }
 
-// contextsMade numbers the contexts of the process.
+// contextsMade counts the contexts of the process.
 var contextsMade atomic.Uint32
 
 func newContextID() wireup.ContextID {
@@ -36,5 +36,5 @@ func randomWord() uint64 {
 	return binary.LittleEndian.Uint64(b[:])
 }
 
-// shortID is how a worker is called in errors.
+// shortID returns the name of a worker in errors.
 func shortID(u uct.UUID) string { return hex.EncodeToString(u[:4]) }

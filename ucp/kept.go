@@ -6,57 +6,57 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// Kept is an active message that outlives its handler, its endpoint and its
-// sender. It must be released: by Release, or for a rendezvous by RecvInto or
-// Refuse. A copy of a Kept is the same message.
+// Kept is an active message that outlives its handler, its endpoint and the connection
+// to its sender. The program must release it: by Release, or for a rendezvous by
+// RecvInto or Refuse. A copy of a Kept refers to the same message.
 //
-// Header, Bytes and Release are good from any goroutine in every thread mode,
-// the other methods have the concurrency of the Worker.
+// Any goroutine may call Header, Bytes and Release in every thread mode. The other
+// methods have the concurrency of the Worker.
 type Kept struct {
 	r   *kept
 	gen uint64
 }
 
-// kept is the record behind a Kept. Records are used again and never freed, so a
-// look at one that was released is defined.
+// kept is the record behind a Kept. Records are reused and never freed, so access
+// through a Kept that was released is safe.
 type kept struct {
-	gen  atomic.Uint64 // goes up when the message is released
-	next *kept         // of the free list or the mailbox
+	gen  atomic.Uint64 // incremented when the message is released
+	next *kept         // in the free list or in mail
 	w    *Worker
 
 	header, data []byte
-	n            int // length of the data
+	n            int // length of the data in bytes
 	place        amPlace
 
-	// With placeSender; place.source is nil where nothing will come any more, for
-	// the reason lost.
+	// For placeSender. place.source is nil if the data cannot arrive any more; lost
+	// is then the reason.
 	before, after *kept // in keeper.offers
 	lost          error
 	status        ucs.Status
 }
 
-// keptBlock records are made at once.
+// keptBlock is the number of records that are allocated at a time.
 const keptBlock = 32
 
 // keeper holds the records of a worker.
 type keeper struct {
 	w      *Worker
 	free   *kept
-	live   int   // messages kept
-	offers *kept // first of those whose data the sender has
+	live   int   // number of retained messages
+	offers *kept // list of those whose data is at the sender
 
-	handles [1]uint64            // for Iface.Release
-	mail    atomic.Pointer[kept] // released, to be taken back by the owner
-	twice   atomic.Uint64        // releases of what was released
-	pressed atomic.Bool          // senders wait for memory to be released
+	handles [1]uint64            // argument of Iface.Release
+	mail    atomic.Pointer[kept] // released records for the owner to reclaim
+	twice   atomic.Uint64        // releases of messages that were released before
+	pressed atomic.Bool          // senders are under flow control until memory is released
 }
 
-// CanKeep reports whether Keep costs no copy.
+// CanKeep reports whether Keep retains the message without a copy.
 func (m *AM) CanKeep() bool { return m.place.kind != placeCell }
 
-// Keep makes the message outlive its handler. It never fails: where CanKeep is
-// false it copies. What is kept counts against UnexpectedBudget until it is
-// released. Only the handler may call it; a second call gives the same.
+// Keep retains the message after its handler. It never fails: if CanKeep is false, it
+// copies. Retained messages count against UnexpectedBudget until they are released.
+// Only the handler may call Keep. A second call returns the same Kept.
 func (m *AM) Keep() Kept {
 	w := m.w
 	if !w.am.inside {
@@ -79,7 +79,8 @@ func (m *AM) Keep() Kept {
 	return Kept{r, r.gen.Load()}
 }
 
-// fillKept gives r the bytes, of its own where they do not stay in place.
+// fillKept sets the bytes of r. It copies them if they are valid during the handler
+// only.
 func (w *Worker) fillKept(r *kept, header, data []byte) {
 	h, n := len(header), len(header)+len(data)
 	switch r.place.kind {
@@ -100,7 +101,7 @@ func (w *Worker) fillKept(r *kept, header, data []byte) {
 	r.header, r.data = header, data
 }
 
-// rec gives the record where k was not released.
+// rec returns the record, nil if k was released.
 func (k Kept) rec() *kept {
 	if k.r == nil || k.r.gen.Load() != k.gen {
 		return nil
@@ -108,7 +109,7 @@ func (k Kept) rec() *kept {
 	return k.r
 }
 
-// Header is the message's header; nil after the release.
+// Header returns the message's header; nil after the release.
 func (k Kept) Header() []byte {
 	if r := k.rec(); r != nil {
 		return r.header
@@ -116,7 +117,7 @@ func (k Kept) Header() []byte {
 	return nil
 }
 
-// Bytes is the message's data; nil for a rendezvous and after the release.
+// Bytes returns the message's data; nil for a rendezvous and after the release.
 func (k Kept) Bytes() []byte {
 	if r := k.rec(); r != nil {
 		return r.data
@@ -124,8 +125,8 @@ func (k Kept) Bytes() []byte {
 	return nil
 }
 
-// Len is the length of the message's data in bytes, also of a rendezvous; 0
-// after the release.
+// Len returns the length of the message's data in bytes, also of a rendezvous; 0 after
+// the release.
 func (k Kept) Len() int {
 	if r := k.rec(); r != nil {
 		return r.n
@@ -133,9 +134,9 @@ func (k Kept) Len() int {
 	return 0
 }
 
-// Release gives the message back; header and bytes are the worker's from then
-// on. The data of a rendezvous is not wanted any more: its sender's request ends
-// well. A second release does nothing but is counted.
+// Release releases the message. The library owns its header and data from then on. The
+// data of a rendezvous is discarded, and the sender's request completes without an
+// error. A repeated release has no effect but is counted.
 func (k Kept) Release() {
 	r := k.r
 	if r == nil {

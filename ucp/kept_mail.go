@@ -1,7 +1,11 @@
 package ucp
 
-// post hands r, which was released, to the owner. A sleeping owner is woken only
-// where somebody waits for it.
+// post passes r, which was released, to the owner. It wakes a sleeping owner only if
+// the transport or a sender waits for the release.
+//
+// mail is a stack of released records. Any goroutine pushes by CompareAndSwap, which
+// pairs with the Swap in collect. The owner takes all records at once; no single record
+// is popped, so the reuse of records (ABA) does no harm.
 func (a *keeper) post(r *kept) {
 	wake := r.place.kind != placePool || a.pressed.Load()
 	for {
@@ -16,7 +20,7 @@ func (a *keeper) post(r *kept) {
 	}
 }
 
-// take gives a record for a message; the caller is the owner.
+// take returns a record for a message. Only the owner may call it.
 func (a *keeper) take() *kept {
 	if a.mail.Load() != nil {
 		a.collect()
@@ -41,14 +45,14 @@ func (a *keeper) grow() {
 	}
 }
 
-// tend takes back what was released, where there is something.
+// tend reclaims released records, if there are any.
 func (a *keeper) tend() {
 	if a.mail.Load() != nil || a.twice.Load() != 0 {
 		a.collect()
 	}
 }
 
-// collect takes back what was released; the caller is the owner.
+// collect reclaims released records. Only the owner may call it.
 func (a *keeper) collect() {
 	if n := a.twice.Swap(0); n != 0 {
 		a.w.count.Add(cntReleasedTwice, n)
@@ -60,7 +64,7 @@ func (a *keeper) collect() {
 	}
 }
 
-// giveBack returns the memory of r, and r itself.
+// giveBack frees the memory of r and r itself.
 func (a *keeper) giveBack(r *kept) {
 	switch r.place.kind {
 	case placeLent:

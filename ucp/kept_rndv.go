@@ -2,12 +2,12 @@ package ucp
 
 import "github.com/goucx/goucx/ucs"
 
-// RecvInto fetches the data into p and releases the message; p is ours until the
-// request ends. Longer data is cut: ErrTruncated. The Message has its true
-// length and no tag. Where the sender has failed meanwhile the request ends with
-// ErrPeerFailed, where it withdrew the message with ErrCanceled. Of a message
-// that was kept with its data it is a copy. One that was released before gives a
-// request that answers ErrStale.
+// RecvInto fetches the data into p and releases the message. The library owns p until
+// the request completes. Data longer than p is truncated: ErrTruncated. The Message has
+// the full length and no tag. If the sender has failed, the request completes with
+// ErrPeerFailed; if it has canceled the message, with ErrCanceled. If the message was
+// retained with its data, RecvInto copies it. If it was released before, the request
+// returns ErrStale.
 func (k Kept) RecvInto(p []byte) RecvRequest {
 	r := k.r
 	if r == nil {
@@ -44,9 +44,9 @@ func (k Kept) RecvInto(p []byte) RecvRequest {
 	return req
 }
 
-// Refuse turns a rendezvous down and releases the message: the sender's request
-// ends with ErrRejected, whose text has the first 200 bytes of reason. Any other
-// message is only released.
+// Refuse rejects a rendezvous and releases the message. The sender's request completes
+// with ErrRejected, whose text has the first 200 bytes of reason. Any other message is
+// only released.
 func (k Kept) Refuse(reason error) {
 	r := k.r
 	if r == nil {
@@ -69,17 +69,18 @@ func (k Kept) Refuse(reason error) {
 	w.am.keep.giveBack(r)
 }
 
-// claim releases the message for the caller, who gives it back.
+// claim releases the message and reports whether this call did so. The caller then
+// frees the record.
 func (k Kept) claim() bool {
 	if k.r.gen.CompareAndSwap(k.gen, k.gen+1) {
 		return true
 	}
 	k.r.w.am.keep.twice.Add(1)
-	k.r.w.Signal() // the owner counts it
+	k.r.w.Signal() // the owner adds it to the counter
 	return false
 }
 
-// link notes that the sender waits for what becomes of r.
+// link adds r to offers. Its sender waits for a reply.
 func (a *keeper) link(r *kept) {
 	r.place.source.waiting++
 	r.before, r.after = nil, a.offers
@@ -89,7 +90,7 @@ func (a *keeper) link(r *kept) {
 	a.offers = r
 }
 
-// unlink notes that nobody waits for r any more.
+// unlink removes r from offers. Its sender needs no reply any more.
 func (a *keeper) unlink(r *kept) {
 	r.place.source.waiting--
 	r.place.source = nil
@@ -104,8 +105,8 @@ func (a *keeper) unlink(r *kept) {
 	r.before, r.after = nil, nil
 }
 
-// dropOffer notes that s withdrew what it announced under id; false where it is
-// not a kept message.
+// dropOffer marks the message that s announced as id and canceled. It returns false if
+// no such message is retained.
 func (a *keeper) dropOffer(s *source, id uint64) bool {
 	for r := a.offers; r != nil; r = r.after {
 		if r.place.source == s && r.place.id == id {
@@ -117,7 +118,7 @@ func (a *keeper) dropOffer(s *source, id uint64) bool {
 	return false
 }
 
-// loseOffers notes that s has ended with what it announced.
+// loseOffers marks the messages of s as failed, because its connection has ended.
 func (a *keeper) loseOffers(s *source, reason error) {
 	for r := a.offers; r != nil; {
 		next := r.after
@@ -129,8 +130,8 @@ func (a *keeper) loseOffers(s *source, reason error) {
 	}
 }
 
-// refuseOffers turns down what is kept and what waits to be fetched: the worker
-// closes.
+// refuseOffers rejects the retained messages and those to be fetched, because the
+// worker closes.
 func (w *Worker) refuseOffers() {
 	for w.am.keep.offers != nil {
 		r := w.am.keep.offers

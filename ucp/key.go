@@ -10,12 +10,12 @@ import (
 	"github.com/goucx/goucx/wireup"
 )
 
-// Key is a packed remote key: plain bytes that any means may carry to a peer,
-// which unpacks them with [Endpoint.UnpackKey]. Its format is
-// docs/wire/key.md; a checksum inside tells damage.
+// Key is a packed remote key: plain bytes that a program passes to a peer, which
+// unpacks them with [Endpoint.UnpackKey]. docs/wire/key.md specifies the format. A
+// checksum detects damage.
 type Key []byte
 
-// String tells what the key is for, for logs.
+// String describes the memory of the key, for logs.
 func (k Key) String() string {
 	v, err := parseKey(k)
 	if err != nil {
@@ -24,7 +24,7 @@ func (k Key) String() string {
 	return fmt.Sprintf("key to %d bytes at %#x of %v", v.len, v.base, v.owner)
 }
 
-// errKey is what every error of a malformed key wraps, besides ErrInvalid.
+// errKey is wrapped by every error of a malformed key, in addition to ErrInvalid.
 var errKey = errors.New("bad remote key")
 
 const (
@@ -43,24 +43,24 @@ const (
 	keyEntryHead  = 5 // transport, domain, length
 	keyCRCLen     = 4
 
-	// maxKeyLen is the longest packed key.
+	// maxKeyLen is the maximum length of a packed key in bytes.
 	maxKeyLen = 2048
 )
 
-// keyFlags are properties of the memory that its owner decides.
+// keyFlags are properties of the memory, set by its owner.
 type keyFlags uint8
 
-// keyDeviceAtomics: atomics on this memory are carried out by its device;
-// others would not be atomic with them.
+// keyDeviceAtomics: the device carries out the atomics on this memory. Atomics by other
+// means would not be atomic with them.
 const keyDeviceAtomics keyFlags = 1 << 0
 
 const keyKnownFlags = keyDeviceAtomics
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// keyView is what a packed key says.
+// keyView is a decoded key.
 type keyView struct {
-	base, len uint64 // in the owner's address space; base+len does not overflow
+	base, len uint64 // address in the owner's process, bytes; base+len does not overflow
 	access    uct.MemFlags
 	flags     keyFlags
 	owner     wireup.ContextID
@@ -70,19 +70,19 @@ type keyView struct {
 // keyEntry is the key of one of the owner's domains.
 type keyEntry struct {
 	transport uct.TransportID
-	domain    uint8 // among all the owner's domains: Entry.Device of its workers' addresses
+	domain    uint8 // index among the owner's domains: Entry.Device in its workers' addresses
 	key       []byte
 }
 
-// keySoftware stands for the transport in the entry by which the owner's workers
-// reach the memory themselves; its key is an swKey.
+// keySoftware is the transport id of the entry for emulated operations, which the
+// owner's workers carry out. The key of this entry is an swKey.
 const keySoftware uct.TransportID = 0
 
 func (k swKey) entry() keyEntry {
 	return keyEntry{keySoftware, 0, binary.LittleEndian.AppendUint64(nil, uint64(k))}
 }
 
-// software gives the swKey of v, 0 where it has none.
+// software returns the swKey of v, 0 if v has none.
 func (v keyView) software() swKey {
 	for _, e := range v.entries {
 		if e.transport == keySoftware && len(e.key) == 8 {
@@ -92,7 +92,7 @@ func (v keyView) software() swKey {
 	return 0
 }
 
-// append appends the packed key to b; on error b is as it was.
+// append appends the packed key to b. On error it returns b unchanged.
 func (v keyView) append(b []byte) ([]byte, error) {
 	start := len(b)
 	b = append(b, keyMagic...)
@@ -116,7 +116,7 @@ func (v keyView) append(b []byte) ([]byte, error) {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[start:], castagnoli)), nil
 }
 
-// parseKey checks a packed key whole and decodes it. Entries point into b.
+// parseKey validates and decodes a packed key. The entries refer to b.
 func parseKey(b []byte) (keyView, error) {
 	if err := checkKey(b); err != nil {
 		return keyView{}, err
@@ -158,16 +158,16 @@ func checkKey(b []byte) error {
 		return badKey("%d bytes, at most %d", len(b), maxKeyLen)
 	}
 	if n := int(binary.LittleEndian.Uint16(b[keyOffLength:])); n != len(b) {
-		return badKey("says %d bytes, has %d: truncated or joined", n, len(b))
+		return badKey("length field %d, but %d bytes: truncated or concatenated", n, len(b))
 	}
 	sum := binary.LittleEndian.Uint32(b[len(b)-keyCRCLen:])
 	if got := crc32.Checksum(b[:len(b)-keyCRCLen], castagnoli); got != sum {
-		return badKey("checksum %#08x, its bytes have %#08x: damaged", sum, got)
+		return badKey("checksum %#08x, computed %#08x: damaged", sum, got)
 	}
 	return nil
 }
 
-// parseKeyEntry decodes the entry that b starts with and gives its length.
+// parseKeyEntry decodes the first entry of b and returns its length.
 func parseKeyEntry(b []byte) (keyEntry, int, error) {
 	if len(b) < keyEntryHead {
 		return keyEntry{}, 0, badKey("%d bytes left for an entry of at least %d", len(b), keyEntryHead)

@@ -10,47 +10,57 @@ import (
 	"github.com/goucx/goucx/wireup"
 )
 
-// lane is one uct.Endpoint, shared by all Endpoints to the same worker. The
-// first fields are what the fast paths read. Lanes move when more are opened.
+// lane is one uct.Endpoint, shared by all Endpoints of the worker to the same peer. The
+// fast paths read only its first fields. Lanes move in memory when more are opened.
+//
+// A lane stays open while an endpoint or a remote key (refs) or an rx connection (replies)
+// references it. Then it drains, and closes when nothing is in progress on it any more:
+//
+//	lingers  operations wait on its pending queue, which the peer has to receive
+//	parted   memory is read by it, or replies sent on it are not acknowledged
+//
+// The fast path is open, and short not negative, under three conditions. The peer was sent
+// this worker's address (named), the lane has not failed (status), and the peer accepts
+// eager messages (throttled). Only gate opens it.
 type lane struct {
 	ep    uct.Endpoint
-	short int // longest message sent by AMShort; -1: use the slow half
+	short int // longest AMShort message of the fast path; -1: use the slow path
 	bcopy int // longest message of one ReserveAM
 
-	whole   int    // what short is while nothing stands against it
-	zcopy   zcopy  // active messages sent without a copy
+	whole   int    // longest AMShort message of the iface; short is at most this while the fast path is open
+	zcopy   zcopy  // limits of active messages without a copy
 	port    uint32 // index in Worker.ports
-	next    uint32 // of the peer's lanes, by their ports, or of the free; 0: the last
+	next    uint32 // next lane of the same peer, by port, or of the free list; 0: the last
 	peer    wireup.PeerID
-	domain  uint8  // of the peer's iface, as he numbers them
-	refs    int    // endpoints and keys that hold it
-	replies int    // sources that answer by it
-	reads   int    // of the peer's memory, under way
-	lent    int    // sends whose memory the peer reads
+	domain  uint8  // of the peer's iface; the peer numbers its domains
+	refs    int    // references of endpoints and remote keys
+	replies int    // references of rx connections that reply on it
+	reads   int    // operations that keep it open: reads of the peer's memory, drains (opHold)
+	lent    int    // sends whose memory is exposed to the peer
 	queued  int    // operations on its pending queue
-	sent    uint64 // messages in fragments begun
+	sent    uint64 // fragmented messages begun
 	status  ucs.Status
 	err     error // why it failed
 
-	named     bool  // the peer was told who sends
-	lingers   bool  // nobody holds it, but something is to go out
-	parted    bool  // nobody holds it, but memory is being read
-	closes    bool  // its worker closes and has flushed it
-	fenced    bool  // a fence was made: it is before what goes by lanes opened later, too
-	throttled bool  // the peer wants everything to be announced
-	starved   bool  // it is halted until a send gets a credit; see sends.go
-	urgent    chain // control messages that found no room
+	named     bool  // this worker's address was sent to the peer
+	lingers   bool  // unreferenced, draining: pending operations have to be sent
+	parted    bool  // unreferenced, draining: reads, exposed regions or replies are in progress
+	closes    bool  // the worker is closing and has posted the lane's flush
+	fenced    bool  // a fence was posted; it also orders operations on lanes opened later
+	throttled bool  // the peer's receive credit is exhausted: it accepts rendezvous only
+	starved   bool  // stalled until a send gets a credit; see sends.go
+	urgent    chain // control messages that got NoResource
 
-	sw *swEndpoint // for what the transport does not do; nil: not needed yet
+	sw *swEndpoint // emulated RMA and AMO; nil: not needed yet
 
-	used    uint32 // credits
-	flushes uint32 // in open
-	open    chain  // sends that the peer has to answer, and flushes behind them
+	used    uint32 // credits in use; see sends.go
+	flushes uint32 // number of flushes in open
+	open    chain  // sends that the peer has to acknowledge, and flushes behind them
 
-	passed []passed // ways that it was replaced from
+	passed []passed // routes that failed before this one; see replace.go
 }
 
-// laneTo is the lane to peer over a port, or 0: there is one at most.
+// laneTo returns the lane to peer over a port, 0 if there is none. There is at most one.
 func (w *Worker) laneTo(peer wireup.PeerID, port uint32) uint32 {
 	i := w.laneOf[peer]
 	for i != 0 && w.t.lanes[i].port != port {
@@ -59,8 +69,8 @@ func (w *Worker) laneTo(peer wireup.PeerID, port uint32) uint32 {
 	return i
 }
 
-// openLane gives the lane to candidate c of peer's address, which view shows,
-// and counts a reference to it.
+// openLane returns the lane to candidate c of the peer's address, which view describes, and
+// adds a reference to it. It connects the lane if it does not exist.
 func (w *Worker) openLane(peer wireup.PeerID, view *wireup.View, c wireup.Candidate) (uint32, error) {
 	if i := w.laneTo(peer, uint32(c.Local)); i != 0 {
 		l := &w.t.lanes[i]
@@ -89,7 +99,7 @@ func (w *Worker) openLane(peer wireup.PeerID, view *wireup.View, c wireup.Candid
 	return i, nil
 }
 
-// rememberLane puts a lane among those of its peer.
+// rememberLane inserts a lane into the list of its peer's lanes, sorted by port.
 func (w *Worker) rememberLane(i uint32) {
 	l := &w.t.lanes[i]
 	before, after := uint32(0), w.laneOf[l.peer]
@@ -100,8 +110,8 @@ func (w *Worker) rememberLane(i uint32) {
 	w.linkLane(l.peer, before, i)
 }
 
-// linkLane makes i what follows before, one of peer's lanes, or the first where
-// before is 0.
+// linkLane makes lane i the successor of before in the list of peer's lanes. If before is
+// 0, lane i becomes the first.
 func (w *Worker) linkLane(peer wireup.PeerID, before, i uint32) {
 	switch {
 	case before != 0:
@@ -122,9 +132,9 @@ func (w *Worker) freeLane() uint32 {
 	return uint32(len(w.t.lanes) - 1)
 }
 
-// openBest opens the best lane for messages to peer and counts a reference to
-// it. It gives 0 and every reason where there is none. A transport that knows that
-// the peer is gone speaks for all: others would wait for an answer in vain.
+// openBest opens the best lane for messages to peer and adds a reference to it. If there is
+// none it returns 0 and the reasons of all transports. If a transport reports that the peer
+// is dead it tries no other: those would wait for a reply until their time-out.
 func (w *Worker) openBest(peer wireup.PeerID) (uint32, []uct.Refusal) {
 	view := w.peers.View(peer)
 	plan, refused := w.ways(peer, view, wireup.ForAM)
@@ -143,8 +153,8 @@ func (w *Worker) openBest(peer wireup.PeerID) (uint32, []uct.Refusal) {
 	return 0, append(w.Refused(), refused...)
 }
 
-// introduce tells the peer who sends by lane i, so that he can answer, and opens
-// the fast paths.
+// introduce sends this worker's address on lane i, so that the peer can reply, and
+// opens the fast path.
 func (w *Worker) introduce(i uint32) {
 	l := &w.t.lanes[i]
 	if l.named || l.status != ucs.OK {
@@ -159,7 +169,7 @@ func (w *Worker) introduce(i uint32) {
 	w.gate(i)
 }
 
-// gate says anew what the fast paths may send by lane i.
+// gate updates the fast path of lane i: it sets short from the lane's state.
 func (w *Worker) gate(i uint32) {
 	l := &w.t.lanes[i]
 	l.short = -1
@@ -168,7 +178,7 @@ func (w *Worker) gate(i uint32) {
 	}
 }
 
-// releaseLane drops a reference; the last one closes the lane.
+// releaseLane drops a reference. The last one closes the lane, or lets it drain.
 func (w *Worker) releaseLane(i uint32) {
 	if l := &w.t.lanes[i]; l.refs > 1 {
 		l.refs--
@@ -178,14 +188,13 @@ func (w *Worker) releaseLane(i uint32) {
 	}
 }
 
-// partLane closes a lane that nobody holds any more, when it has done what is
-// begun.
+// partLane closes a lane without references, or lets it drain first.
 func (w *Worker) partLane(i uint32) {
 	switch l := &w.t.lanes[i]; {
 	case l.reads+l.lent > 0:
 		l.parted = true
 	case l.queued > 0 && l.status == ucs.OK:
-		l.lingers = true // what waits is of nobody's endpoint: the peer has to hear it
+		l.lingers = true // these operations belong to no endpoint, but the peer has to receive them
 		w.lingering++
 	case w.holdForAnswers(i):
 		l.parted = true
@@ -194,7 +203,7 @@ func (w *Worker) partLane(i uint32) {
 	}
 }
 
-// readOver closes a lane that nobody holds when the last reading has ended.
+// readOver closes a draining lane when its last read or exposed region has ended.
 func (w *Worker) readOver(i uint32) {
 	if l := &w.t.lanes[i]; l.parted && l.reads+l.lent == 0 {
 		l.parted = false
@@ -202,7 +211,7 @@ func (w *Worker) readOver(i uint32) {
 	}
 }
 
-// endLingering closes the lanes that nobody holds and nothing waits on any more.
+// endLingering closes the lanes without references whose pending queue has drained.
 //
 //go:noinline
 func (w *Worker) endLingering() {
@@ -215,9 +224,14 @@ func (w *Worker) endLingering() {
 	}
 }
 
+// closeLane closes lane i, which no endpoint and no key references, or whose worker
+// closes. It completes what still waits on the lane: parts of flushes with the lane's
+// status, all others with Canceled. If the lane has failed and a reply on it may be lost,
+// it closes the rx connection, so that the peer's operation fails too. The completions may
+// move the lanes and slots.
 func (w *Worker) closeLane(i uint32) {
 	l := &w.t.lanes[i]
-	l.parted = false // so that the end of a read below does not close it a second time
+	l.parted = false // the end of a read below must not close the lane a second time
 	if l.lingers {
 		l.lingers = false
 		w.lingering--
@@ -228,7 +242,7 @@ func (w *Worker) closeLane(i uint32) {
 		}
 		l := &w.t.lanes[i]
 		over := slices.Contains(s.left, i) || l.status != ucs.OK && !errors.Is(l.err, errHungUp)
-		if s.unreplied(i) && over { // this is not reported now
+		if s.unreplied(i) && over { // no failure of this lane will be reported any more
 			s.port.iface.Disconnect(s.id)
 		}
 	}
@@ -248,7 +262,8 @@ func (w *Worker) closeLane(i uint32) {
 	w.refreshActive()
 }
 
-// forgetLane makes the next operation towards the peer open a new lane.
+// forgetLane removes lane i from its peer's lanes. The next operation to the peer
+// opens a new lane.
 func (w *Worker) forgetLane(i uint32) {
 	l := &w.t.lanes[i]
 	before, at := uint32(0), w.laneOf[l.peer]
@@ -261,7 +276,7 @@ func (w *Worker) forgetLane(i uint32) {
 	}
 }
 
-// purgeLane ends with st what waits on the lane's pending queue.
+// purgeLane completes the operations on the lane's pending queue with st.
 func (w *Worker) purgeLane(i uint32, st ucs.Status) {
 	w.swLost(i, st)
 	w.t.lanes[i].ep.PendingPurge(func(t uct.Token) {

@@ -6,8 +6,9 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// Two things that goucx does once, or not at all, can be had at each operation
-// for comparison.
+// Two settings switch off, for comparison, what goucx otherwise does once or not at all.
+// With RKEY_PRERESOLVE=n each operation resolves its remote key. With IDLE_SKIP=n each pass
+// progresses all ifaces.
 var (
 	rowKeyResolve = config.New("RKEY_PRERESOLVE", "y", config.Bool(), "",
 		"Find the lane and the transport's key of a remote key once, when it is unpacked; n: at each operation, for comparison.")
@@ -15,26 +16,26 @@ var (
 		"Progress passes leave out interfaces without active endpoints; n: they call all, for comparison.")
 )
 
-// lateEndpoint is the other operations table of a key, chosen when it is
-// unpacked: each operation finds lane and transport key anew, from the endpoint's
-// lanes in the order of choice and the transport keys that were unpacked. What
-// cannot be found goes the slow way, which knows the reason.
+// lateEndpoint is the operations table of a key with per-operation rkey resolution. It is
+// chosen when the key is unpacked. Each operation searches the endpoint's lanes, in the
+// order of preference, and the unpacked transport keys. If it finds none it returns
+// NoResource, and the slow path finds the reason.
 //
-// Source: RKEY_RESOLVE_RMA of "UCX over InfiniBand", which the paper takes off
-// the path of an operation.
+// Source: RKEY_RESOLVE_RMA of "UCX over InfiniBand", which the paper removes from an
+// operation's path.
 type lateEndpoint struct {
-	uct.Endpoint // of the lane found at unpacking: what is not on a fast path
+	uct.Endpoint // of the lane found when the key was unpacked; for operations without a fast path
 	k            *RemoteKey
 	choices      []*keyLane
 }
 
-// late gives the operations table of l, which is one of k's lanes.
+// late returns the operations table of l, which is one of k's lanes.
 func (k *RemoteKey) late(l *keyLane) uct.Endpoint {
 	return &lateEndpoint{Endpoint: k.t.lanes[l.lane].ep, k: k, choices: k.lanes()}
 }
 
-// resolve gives the best lane's endpoint and key for an operation that needs the
-// right need and one of ops; with no ops, atomics of 64 bits.
+// resolve returns the endpoint and the transport key of the best lane for an operation. The
+// operation needs the access right need and one of ops. If ops is 0 it is a 64-bit atomic.
 func (e *lateEndpoint) resolve(need uct.MemFlags, ops uct.Ops) (uct.Endpoint, uct.RKey, bool) {
 	w := e.k.t.w
 	slot := w.endpoint(e.k.e)

@@ -17,7 +17,7 @@ import (
 var rowStatsDest = config.New("STATS_DEST", live.Off, statsDest(), "",
 	"Where a running program shows its endpoints, requests and counters to ucx_info --live. unix: a directory of this user's; empty: nowhere.")
 
-// statsDest takes what package live understands.
+// statsDest returns a parser that accepts the destinations of package live.
 func statsDest() config.Parser[string] {
 	p := config.String()
 	text := p.Parse
@@ -32,15 +32,15 @@ func statsDest() config.Parser[string] {
 	return p
 }
 
-// LiveDir is the directory in which the programs of these settings show
-// themselves, "" where they do not.
+// LiveDir returns the directory in which programs with these settings publish their live
+// statistics. It returns "" if they publish none.
 func LiveDir(set *config.Set) string { return live.Dir(rowStatsDest.Get(set)) }
 
-// freshLimit bounds how long an asked worker may take for a new summary; one
-// that hangs shows its last.
+// freshLimit bounds how long page waits for all workers' new summaries. A worker that is
+// late is shown with its last summary.
 const freshLimit = 100 * time.Millisecond
 
-// offer shows the context where the settings say so.
+// offer publishes the context's live statistics if the settings ask for it.
 func (x *Context) offer() error {
 	dir := LiveDir(x.settings)
 	if dir == "" {
@@ -52,13 +52,13 @@ func (x *Context) offer() error {
 		return err
 	}
 	if why := o.Instead(); why != nil {
-		x.log.Sugar().Warnf("this program shows itself in %s: %v", filepath.Dir(o.Path()), why)
+		x.log.Sugar().Warnf("live statistics are published in %s: %v", filepath.Dir(o.Path()), why)
 	}
 	x.offering = o
 	return nil
 }
 
-// withdraw ends what offer began.
+// withdraw ends the publication that offer started.
 func (x *Context) withdraw() error {
 	if x.offering == nil {
 		return nil
@@ -66,8 +66,8 @@ func (x *Context) withdraw() error {
 	return x.offering.Close()
 }
 
-// page is what the context shows. It runs on the offer's goroutine and waits for
-// no lock that a worker's owner holds for long.
+// page returns the page that the context publishes. It runs on the goroutine of the
+// live.Offer. It waits for no lock that a worker's owner holds for long.
 func (x *Context) page() *live.Page {
 	host, err := os.Hostname()
 	if err != nil {
@@ -96,7 +96,7 @@ func (x *Context) page() *live.Page {
 	return p
 }
 
-// shown lists the workers by name.
+// shown returns the workers that have a display, sorted by name.
 func (x *Context) shown() (ws []*Worker) {
 	x.mu.Lock()
 	for c := range x.owned {
@@ -109,7 +109,7 @@ func (x *Context) shown() (ws []*Worker) {
 	return ws
 }
 
-// String gives the name that UCX's tool knows.
+// String returns the name that UCX's tools use.
 func (m ThreadMode) String() string {
 	switch m {
 	case ThreadMulti:

@@ -7,20 +7,24 @@ import (
 	"github.com/goucx/goucx/ucs/cpu"
 )
 
-// spinLock guards a worker of ThreadMulti. It is held for one post or one pass
-// of progress and never over a sleep or a callback, so who finds it taken tries
-// again instead of queueing. Giving it back is a plain store where the processor
-// keeps stores in order: with sync.Mutex it costs as much as taking it, and the
-// two are a third of a short message. Nobody queues, so nobody is first: passes
-// of progress, which come in a loop, give way to Worker.want.
+// spinLock guards a worker of ThreadMulti. A goroutine holds it for one post or one pass of
+// progress, and never during a sleep or a callback. So a goroutine that finds it taken
+// tries again instead of queueing.
 //
-// A goroutine that the scheduler takes away while it holds the lock comes back
-// in its turn: the others offer their processors.
+// Unlock is a plain store on processors that keep stores in order. With
+// sync.Mutex, unlocking costs as much as locking, and the two take a third of the
+// time of a short message.
+//
+// The lock has no queue and is not fair. Passes of progress run in a loop, so they let the
+// goroutines counted in Worker.want go first.
+//
+// The scheduler may preempt a goroutine that holds the lock. The waiting goroutines then
+// yield their processors so that it runs again.
 type spinLock struct {
-	held uint32 // 1: taken. Taken by compare-and-swap, given back by a release store
+	held uint32 // 1: taken. Lock sets it by compare-and-swap; Unlock clears it by a release store
 }
 
-// TryLock takes the lock where it is free.
+// TryLock takes the lock if it is free, and reports whether it did.
 //
 //gcassert:inline
 func (l *spinLock) TryLock() bool {
@@ -34,13 +38,13 @@ func (l *spinLock) Lock() {
 	}
 }
 
-// How often a lock that is taken is looked at before the processor is offered to
-// others, and how often that is done before the goroutine sleeps between looks:
-// the holder is slow, as when it maps memory, or there is no processor for it.
+// lockSlow looks at a taken lock lockTries times with pauses, then lockYields times with a
+// yield of the processor after each look. Then it sleeps lockNap between looks: the holder
+// does something slow, such as mapping memory, or has no processor.
 //
-// Each look comes after twice as many pauses as the one before, up to lockPauses
-// (2-5 us): the lock then goes from core to core once in some tens of operations
-// and not with each of them, which is more than twice as fast (BenchmarkWaiters).
+// Each of the first lockTries looks comes after twice as many pauses as the one before, up
+// to lockPauses (2-5 us). So the lock moves between cores once in some tens of operations,
+// not with each operation. That is more than twice as fast (BenchmarkWaiters).
 const (
 	lockTries  = 16
 	lockPauses = 128

@@ -2,8 +2,8 @@
 
 package ucp
 
-// Unlock gives the lock back. A plain store is a release on amd64 (TSO), and the
-// compiler keeps stores in order.
+// Unlock releases the lock. On amd64 a plain store is a release store (TSO), and the
+// compiler keeps the order of stores. It pairs with the compare-and-swap in TryLock.
 //
 //gcassert:inline
 func (l *spinLock) Unlock() { l.held = 0 }

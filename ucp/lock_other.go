@@ -4,7 +4,7 @@ package ucp
 
 import "sync/atomic"
 
-// Unlock gives the lock back.
+// Unlock releases the lock. The store pairs with the compare-and-swap in TryLock.
 //
 //gcassert:inline
 func (l *spinLock) Unlock() { atomic.StoreUint32(&l.held, 0) }

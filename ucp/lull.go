@@ -9,17 +9,17 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// lulls keeps the live connections of a worker, over all its ifaces, below a bound:
-// of more, idle ones are put to sleep, least recently used first. The transport
-// wakes one on use.
+// lulls evicts idle connections. It keeps the number of active connections of a worker,
+// over all its ifaces, at or below a bound. Above the bound it suspends idle connections,
+// least recently used first. The transport resumes a suspended connection on use.
 type lulls struct {
-	most   int // math.MaxInt: no bound, and nothing is looked at
+	most   int // bound on active connections; math.MaxInt: no bound, look does nothing
 	ifaces []uct.Idler
 	due    ucs.Time
 	since  []ucs.Time
 }
 
-// lullEvery is how often idle connections are looked for.
+// lullEvery is the interval between two searches for idle connections.
 const lullEvery = 10 * time.Millisecond
 
 func (w *Worker) initLulls() {
@@ -31,8 +31,8 @@ func (w *Worker) initLulls() {
 	}
 }
 
-// look puts idle connections to sleep where there are too many live ones. Below
-// the bound it looks too, so that it knows which were used last.
+// look suspends idle connections if there are more active ones than the bound. Below the
+// bound it looks at the connections too, so that the ifaces know which were used last.
 func (l *lulls) look(now ucs.Time) {
 	if l.most == math.MaxInt || now.Before(l.due) {
 		return
@@ -54,7 +54,7 @@ func (l *lulls) look(now ucs.Time) {
 	}
 }
 
-// excess is how many live connections there are above the bound.
+// excess returns the number of active connections above the bound. It is negative below it.
 func (l *lulls) excess() int {
 	n := -l.most
 	for _, f := range l.ifaces {

@@ -7,31 +7,31 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// Access says who may do what with registered memory. Zero: everything.
+// Access is a set of rights to registered memory. The zero Access grants all of them.
 type Access uint8
 
-// Access rights. The program itself always has its own memory.
+// Access rights. The local program can always access its own memory.
 const (
-	AccessLocal        Access = 1 << iota // alone: no peer reaches it
-	AccessRemotePut                       // peers write it
-	AccessRemoteGet                       // peers read it
-	AccessRemoteAtomic                    // peers carry out atomics on it
+	AccessLocal        Access = 1 << iota // local access alone; no peer reaches the memory
+	AccessRemotePut                       // peers may write it
+	AccessRemoteGet                       // peers may read it
+	AccessRemoteAtomic                    // peers may perform atomics on it
 )
 
 const accessAll = AccessLocal | AccessRemotePut | AccessRemoteGet | AccessRemoteAtomic
 
-// MemConfig is how memory is registered or allocated. The zero value works.
+// MemConfig configures how memory is registered or allocated. The zero value is valid.
 type MemConfig struct {
-	// Access for peers.
+	// Access is the set of the peers' rights.
 	Access Access
-	// NoPin leaves memory unpinned, or its pages untaken, until first use, where
-	// the transport can.
+	// NoPin leaves memory unpinned, or its pages unallocated, until first use, if the
+	// transport supports that.
 	NoPin bool
-	// Huge asks for huge pages; a hint.
+	// Huge asks for huge pages; it is a hint.
 	Huge bool
 }
 
-// flags gives the configuration as the transports take it.
+// flags returns the configuration as uct flags.
 func (c MemConfig) flags() (uct.MemFlags, error) {
 	if c.Access&^accessAll != 0 {
 		return 0, fmt.Errorf("unknown Access %#x: %w", c.Access&^accessAll, ErrInvalid)
@@ -60,20 +60,20 @@ func (c MemConfig) flags() (uct.MemFlags, error) {
 
 // MemInfo describes registered memory.
 type MemInfo struct {
-	// Base is the address of the first byte, Len the size in bytes.
+	// Base is the address of the first byte. Len is the size in bytes.
 	Base uint64
 	Len  int
-	// Access as it is in force, with AccessLocal.
+	// Access is the set of rights in force, with AccessLocal.
 	Access Access
-	// Allocated: by Context.Allocate.
+	// Allocated reports whether Context.Allocate made the memory.
 	Allocated bool
-	// Transports that reach it ("shm", "rc/eth0"), and those that do not, with their
-	// reasons.
+	// Transports lists the transports that reach the memory ("shm", "rc/eth0"). Refused
+	// lists the others with their reasons.
 	Transports []string
 	Refused    []uct.Refusal
 }
 
-// Query describes the memory.
+// Query returns a description of the memory.
 func (m *MemHandle) Query() MemInfo {
 	i := MemInfo{
 		Base: m.base, Len: len(m.buf), Access: AccessLocal, Allocated: m.allocated,

@@ -1,8 +1,8 @@
 package ucp
 
 // holds reports whether an operation of one of the context's ThreadMulti workers
-// has memory of buf. Other workers are their goroutine's alone: nobody else may
-// look at what they have under way.
+// uses memory of buf. It does not look at other workers: only their own goroutine
+// may read their state.
 func (x *Context) holds(buf []byte) bool {
 	x.mu.Lock()
 	var ws []*Worker
@@ -40,8 +40,8 @@ func (w *Worker) holds(buf []byte) bool {
 	return false
 }
 
-// hasBuffer reports whether operations of this kind have memory of the user's
-// until they end.
+// hasBuffer reports whether operations of this kind use the caller's memory
+// until they complete.
 func (k opKind) hasBuffer() bool {
 	switch k {
 	case opTagSend, opTagSendV, opTagSendSync, opTagRecv, opAMSend, opAMRecv, opAMFetch, opPut, opGet:

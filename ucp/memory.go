@@ -10,9 +10,9 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// MemHandle is memory that peers reach with a [RemoteKey]. Its methods are safe
-// from any goroutine; what the memory holds while peers write it is the
-// program's to order.
+// MemHandle is memory that peers reach with a [RemoteKey]. Its methods are safe for use
+// from any goroutine. The program has to order its own accesses to the memory with
+// those of peers.
 type MemHandle struct {
 	ctx       *Context
 	buf       []byte
@@ -22,30 +22,31 @@ type MemHandle struct {
 	allocated bool
 	regions   []memRegion
 	refused   []uct.Refusal
-	sw        *swMem // nil: no peer may reach it
+	sw        *swMem // nil: no peer may reach the memory by emulation
 
-	// leaving: no operation takes the memory any more. Stored before Close looks for
-	// operations, under the locks that they begin under.
+	// leaving forbids new operations to use the memory. Close stores it before it looks
+	// for operations in flight, each under the lock of its worker. An operation begins
+	// under the same lock.
 	leaving atomic.Bool
-	closing sync.Mutex // guards err, and that Close is carried out once
+	closing sync.Mutex // guards err, and lets Close run once
 	closed  atomic.Bool
-	err     error // of Close
+	err     error // returned by Close
 }
 
-// memRegion is the memory as one domain registered it.
+// memRegion is the memory as registered with one domain.
 type memRegion struct {
 	uct.Mem
 	transport uct.TransportID
-	domain    int // number in the context
+	domain    int // index among the domains of the context
 	name      string
 }
 
-// Register makes buf, memory of the program, reachable for peers over every
-// transport that can. It stays pinned, and held, until Close. An empty buf is
-// allowed; nothing but empty transfers reach it.
+// Register registers buf, which the program owns, so that peers reach it over every
+// transport that can. The memory is pinned, and the library references it, until Close. An
+// empty buf is allowed; only empty transfers reach it.
 //
-// A transport that refuses is skipped (see [MemHandle.Query]); an error is that
-// all do.
+// A transport that refuses is skipped (see [MemHandle.Query]). Register
+// fails if all refuse.
 func (x *Context) Register(buf []byte, mc MemConfig) (*MemHandle, error) {
 	m := &MemHandle{ctx: x, buf: buf, base: addressOf(buf)}
 	if err := m.open(mc, -1); err != nil {
@@ -54,9 +55,8 @@ func (x *Context) Register(buf []byte, mc MemConfig) (*MemHandle, error) {
 	return m, nil
 }
 
-// Allocate maps n bytes of zeroed memory, outside the Go heap, that every
-// transport reaches in the best way it has: shm by load and store. 0 bytes are
-// allowed, as for Register.
+// Allocate maps n bytes of zeroed memory outside the Go heap. Every transport reaches it in
+// its best way; shm uses loads and stores. As with Register, n may be 0.
 func (x *Context) Allocate(n int, mc MemConfig) (*MemHandle, error) {
 	m := &MemHandle{ctx: x, allocated: true}
 	err := fmt.Errorf("negative size: %w", ErrInvalid)
@@ -69,8 +69,8 @@ func (x *Context) Allocate(n int, mc MemConfig) (*MemHandle, error) {
 	return m, nil
 }
 
-// open allocates n bytes, or takes m.buf where n is negative, and registers
-// them with all domains.
+// open allocates n bytes, or takes m.buf if n is negative, and registers the memory
+// with all domains.
 func (m *MemHandle) open(mc MemConfig, n int) error {
 	f, err := mc.flags()
 	if err != nil {
@@ -93,12 +93,12 @@ func (m *MemHandle) open(mc MemConfig, n int) error {
 	return nil
 }
 
-// fill allocates and registers, as open says.
+// fill allocates and registers the memory, as open describes.
 func (m *MemHandle) fill(domains []memDomain, f uct.MemFlags, n int) error {
 	if n == 0 || n < 0 && len(m.buf) == 0 {
 		return nil
 	}
-	owner := -1 // the domain that allocated
+	owner := -1 // the domain that allocated the memory
 	for i := 0; n > 0 && owner < 0 && i < len(domains); i++ {
 		d := domains[i]
 		if mem, err := d.Allocate(n, f); err == nil {
@@ -120,7 +120,7 @@ func (m *MemHandle) fill(domains []memDomain, f uct.MemFlags, n int) error {
 		}
 	}
 	if len(m.regions) == 0 {
-		return fmt.Errorf("no transport took it%s", reasons(m.refused))
+		return fmt.Errorf("no transport registered it%s", reasons(m.refused))
 	}
 	return nil
 }
@@ -137,11 +137,11 @@ func (m *MemHandle) refuse(d memDomain, err error) {
 	m.refused = append(m.refused, uct.Refusal{Transport: d.info.Component, Device: d.info.Name, Reason: err.Error()})
 }
 
-// pack makes the key.
+// pack makes the packed key.
 func (m *MemHandle) pack() error {
 	v := keyView{base: m.base, len: uint64(len(m.buf)), access: m.access, owner: m.ctx.id}
 	for _, r := range m.regions {
-		v.entries = append(v.entries, keyEntry{r.transport, uint8(r.domain), r.AppendKey(nil)}) // as many fit an address
+		v.entries = append(v.entries, keyEntry{r.transport, uint8(r.domain), r.AppendKey(nil)}) // an address holds as many domains, so the index fits
 	}
 	if len(m.buf) > 0 && m.access != 0 {
 		if m.sw = m.ctx.sw.add(m.buf, m.access); m.sw != nil {
@@ -156,14 +156,14 @@ func (m *MemHandle) pack() error {
 // memDomain is a domain with the first transport that uses it.
 type memDomain struct {
 	openDomain
-	number    int // among all of the context
+	number    int // index among the domains of the context
 	transport uct.TransportID
 	kind      uct.DeviceKind
 }
 
-// memDomains lists the domains in the order in which they are asked to
-// allocate: memory of shm serves everybody on the host best, memory of a network
-// device everybody else, memory of self only self.
+// memDomains returns the domains in the order in which they are asked to allocate. Memory
+// of shm serves peers on the host best. Memory of a network device serves other peers.
+// Memory of self serves only self.
 func (x *Context) memDomains() ([]memDomain, error) {
 	domains, err := x.openedDomains()
 	if err != nil {
@@ -180,7 +180,7 @@ func (x *Context) memDomains() ([]memDomain, error) {
 	return ds, nil
 }
 
-// Bytes is the memory; valid until Close, nil afterwards.
+// Bytes returns the memory. The slice is valid until Close; after Close, Bytes returns nil.
 func (m *MemHandle) Bytes() []byte {
 	if m.closed.Load() {
 		return nil
@@ -188,22 +188,22 @@ func (m *MemHandle) Bytes() []byte {
 	return m.buf
 }
 
-// Key is the packed key that peers unpack, as a copy.
+// Key returns a copy of the packed key, which peers unpack.
 func (m *MemHandle) Key() Key { return slices.Clone(m.key) }
 
-// Load64 reads the eight bytes at off, little-endian: as one atomic load where
-// their address is a multiple of eight, so that a loop which waits for a peer's
-// put or atomic sees it whole. An offset out of range panics, as an index does.
+// Load64 reads the eight bytes at off as a little-endian integer. If their address is a
+// multiple of eight, it is one atomic load. A loop that waits for a peer's put or atomic
+// then never sees half of it. An offset out of range panics, as an index does.
 func (m *MemHandle) Load64(off int) uint64 { return load64(m.Bytes()[off : off+8]) }
 
-// Close revokes the memory: an access of a peer that comes later fails there,
-// and none lands late. Then it gives the memory back. Idempotent.
+// Close revokes the memory and then releases it. A peer's access that begins later fails
+// at the peer, and none is carried out after Close. Close is idempotent.
 //
-// Errors: ErrBusy, and nothing happens, while an operation of the program that
-// has not ended reads or writes the memory. That is known of ThreadMulti workers;
-// operations of others must have ended. An access of a peer that could not be
-// stopped in time leaves memory of the program exposed to it; the error says so,
-// and the memory stays pinned for good.
+// Errors: Close returns ErrBusy, and changes nothing, while an operation of this program
+// that has not completed reads or writes the memory. Only operations of ThreadMulti workers
+// are found; those of other workers must have completed. If a peer's access could not be
+// stopped in time, memory of the program stays exposed to it. The error reports that, and
+// the memory stays pinned for good.
 func (m *MemHandle) Close() error {
 	m.closing.Lock()
 	defer m.closing.Unlock()
@@ -213,18 +213,18 @@ func (m *MemHandle) Close() error {
 	m.leaving.Store(true)
 	if m.ctx.holds(m.buf) {
 		m.leaving.Store(false)
-		return fmt.Errorf("close memory of %d bytes at %#x: an operation has it: %w", len(m.buf), m.base, ErrBusy)
+		return fmt.Errorf("close memory of %d bytes at %#x: an operation uses it: %w", len(m.buf), m.base, ErrBusy)
 	}
 	m.closed.Store(true)
 	if err := m.closeRegions(); err != nil {
 		m.err = fmt.Errorf("close memory of %d bytes at %#x: %w", len(m.buf), m.base, err)
 	}
-	m.ctx.disown(m) // the last: a context that closes meanwhile waits for it here
+	m.ctx.disown(m) // last: a context that closes at the same time waits here for m.closing
 	return m.err
 }
 
-// closeRegions revokes everywhere first, then gives back, the domain that
-// allocated last.
+// closeRegions revokes all regions first, then closes them in reverse order, so that of the
+// domain that allocated the memory last.
 func (m *MemHandle) closeRegions() error {
 	m.ctx.sw.remove(m.sw)
 	for _, r := range m.regions {

@@ -6,8 +6,8 @@ import (
 	"unsafe"
 )
 
-// addressOf is the address of p's first byte, 0 where p is empty. Rule (2) of
-// package unsafe: a uintptr that is never turned back.
+// addressOf returns the address of p's first byte, 0 if p is empty. Rule (2) of package
+// unsafe: the uintptr is never converted back to a pointer.
 func addressOf(p []byte) uint64 {
 	if len(p) == 0 {
 		return 0
@@ -15,10 +15,10 @@ func addressOf(p []byte) uint64 {
 	return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(p))))
 }
 
-// load64 reads the eight bytes of p, little-endian, as one atomic load where
-// they are aligned. Rule (1): eight bytes of p are a uint64.
+// load64 reads the eight bytes of p as a little-endian integer, with one atomic load if
+// they are aligned. Rule (1) of package unsafe: eight bytes of p are a uint64.
 func load64(p []byte) uint64 {
-	p = p[:8] // no read: it would not be atomic
+	p = p[:8] // a bounds check only; a read here would not be atomic
 	q := unsafe.Pointer(unsafe.SliceData(p))
 	if uintptr(q)&7 != 0 {
 		return binary.LittleEndian.Uint64(p)
@@ -32,10 +32,10 @@ func load64(p []byte) uint64 {
 
 var littleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
 
-// hide gives p without the compiler's knowing, so that p may lie on a stack. It
-// is sound where the callee has read p before it returns and keeps nothing of
-// it, as every short operation of uct must. Rule (3): the address is one of p's
-// own memory.
+// hide returns p without the compiler's escape analysis noticing, so that p may be on a
+// stack. It is sound if the callee reads p before it returns and keeps no reference to it.
+// Every short operation of uct does so. Rule (3) of package unsafe: the address is one of
+// p's own memory.
 func hide(p []byte) []byte {
 	a := uintptr(unsafe.Pointer(unsafe.SliceData(p)))
 	return unsafe.Slice(*(**byte)(unsafe.Pointer(&a)), len(p))

@@ -1,15 +1,17 @@
 package ucp
 
-// naming is what comes of an id that a peer sent.
+// naming is the result of checking an id that a peer sent. A peer may only name an
+// operation that it was sent the id of. Anything else is a protocol violation: see
+// sendNamed and fetchNamed.
 type naming uint8
 
 const (
-	namesLive    naming = iota // an operation that has not ended
-	namesEnded                 // one that has: the message crossed its end
-	namesForeign               // none that the peer was ever given
+	namesLive    naming = iota // an operation that has not completed
+	namesEnded                 // an operation that has completed: the message crossed its completion
+	namesForeign               // no operation whose id any peer was sent
 )
 
-// lookUpID says what id stands for, whoever sent it.
+// lookUpID classifies an id. It does not check which peer sent it.
 func (b *slab) lookUpID(id uint64) (uint32, naming) {
 	i, gen := uint32(id), uint32(id>>32)
 	if i == 0 || int(i) >= len(b.slots) || gen == 0 || gen > genMask {
@@ -18,19 +20,19 @@ func (b *slab) lookUpID(id uint64) (uint32, naming) {
 	s := &b.slots[i]
 	switch {
 	case s.gen != gen && (s.gen-gen)&genMask > genMask/2:
-		return 0, namesForeign // of the future
+		return 0, namesForeign // a generation not reached yet
 	case s.gen != gen:
 		return 0, namesEnded
 	case s.state == slotFree:
-		return 0, namesForeign // not given out yet
+		return 0, namesForeign // the slot was not used in this generation yet
 	case s.state != slotLive:
 		return 0, namesEnded
 	}
 	return i, namesLive
 }
 
-// sendNamed gives the send that the sender of s names by id, 0 where it has
-// ended. Anything else fails s.
+// sendNamed returns the slot of the send with this id, if it goes to the sender of s. It
+// returns 0 if the send has completed. Any other id fails s.
 func (p *port) sendNamed(s *source, id uint64) uint32 {
 	w := p.w
 	i, what := w.slab.lookUpID(id)
@@ -47,8 +49,8 @@ func (p *port) sendNamed(s *source, id uint64) uint32 {
 	return 0
 }
 
-// fetchNamed gives the receive that asked s for its data and goes by id, 0 where
-// it has ended. Anything else fails s.
+// fetchNamed returns the slot of the receive with this id, if it waits for data of s. It
+// returns 0 if the receive has completed. Any other id fails s.
 func (p *port) fetchNamed(s *source, id uint64) uint32 {
 	w := p.w
 	i, what := w.slab.lookUpID(id)

@@ -2,27 +2,28 @@ package ucp
 
 import "github.com/goucx/goucx/ucs"
 
-// Completion is what a callback learns of the operation that ended.
+// Completion is what a callback receives about the completed operation.
 type Completion struct {
-	// Cookie is what Notify was given.
+	// Cookie is the value that was passed to Notify.
 	Cookie uint64
 	// Message is set for receives.
 	Message
 	Err error
 }
 
-// NotifyFunc is a callback, under the rules of AMHandler. Make one and let the cookie tell operations apart:
-// a closure per operation costs more than the operation.
+// NotifyFunc is a callback. The rules of AMHandler apply to it. Use one function
+// and tell operations apart by the cookie: a closure for each operation costs more
+// than the operation.
 type NotifyFunc func(c Completion)
 
-// note is who waits for an operation's end.
+// note holds the callback and the waiters of an operation.
 type note struct {
 	f      NotifyFunc
 	cookie uint64
-	wait   *waiter // goroutines, through waiter.chain
+	wait   *waiter // goroutines that wait, linked by waiter.chain
 }
 
-// note gives the note of slot i.
+// note returns the note of slot i.
 func (b *slab) note(i uint32) *note {
 	if int(i) >= len(b.notes) {
 		b.notes = append(b.notes, make([]note, len(b.slots)-len(b.notes))...)
@@ -30,16 +31,16 @@ func (b *slab) note(i uint32) *note {
 	return &b.notes[i]
 }
 
-// call is a callback whose time has come.
+// call is a callback that is due.
 type call struct {
 	f NotifyFunc
 	c Completion
 }
 
-// Notify has f called once from progress when the operation ends. It answers
-// false where it has ended already: then f will not run, and a result is still
-// to be read. Else f gets the result: the request is consumed. A second Notify
-// replaces the first.
+// Notify registers f to be called once, from progress, when the operation completes. It
+// returns false if the operation has completed already: f is not called, and a result can
+// still be read. Otherwise f receives the result and the request is consumed. A second
+// Notify replaces the first.
 func (r Request) Notify(f NotifyFunc, cookie uint64) bool {
 	if r.id == 0 || r.id&refusedBit != 0 || f == nil {
 		return false
@@ -57,8 +58,9 @@ func (r Request) Notify(f NotifyFunc, cookie uint64) bool {
 	return true
 }
 
-// notify tells the end of the operation in slot i to those who asked for it: the
-// first who consumes results gets the result, further ones ErrStale.
+// notify passes the completion of the operation in slot i to its callback and its waiters.
+// The callback, or else the first waiter that consumes results, receives the result.
+// Further ones receive ErrStale.
 func (w *Worker) notify(i uint32) {
 	s, n := &w.slab.slots[i], w.slab.note(i)
 	c := Completion{Cookie: n.cookie, Message: Message{Tag(s.tag), int(s.n)}}
@@ -93,8 +95,8 @@ func (w *Worker) notify(i uint32) {
 	w.settleSlot(i, consumed, told)
 }
 
-// settleSlot releases slot i, whose operation has ended, or keeps it for who may
-// still look.
+// settleSlot releases slot i, whose operation has completed, or keeps it if its result may
+// still be read. told reports that a waiter has received the error.
 func (w *Worker) settleSlot(i uint32, consumed, told bool) {
 	s := &w.slab.slots[i]
 	s.flags &^= flagNotify
@@ -114,9 +116,9 @@ func (w *Worker) settleSlot(i uint32, consumed, told bool) {
 	}
 }
 
-// runCalls runs the callbacks that are due, outside of the lock, which the caller
-// has. Callbacks that become due meanwhile run too; a nested Progress leaves them
-// to the outer.
+// runCalls runs the callbacks that are due, with the lock released during each. The caller
+// holds the lock. Callbacks that become due in the meantime run too. A nested Progress
+// leaves them to the outer one.
 func (w *Worker) runCalls() {
 	if w.calling {
 		return

@@ -2,17 +2,18 @@ package ucp
 
 import "github.com/goucx/goucx/ucs"
 
-// opInfo is what the machinery knows of an operation.
+// opInfo describes a kind of operation.
 type opInfo struct {
 	name string
-	// resume tries, or tries again, the operation in slot i from where it
-	// stopped. OK: done. InProgress: an event will end it. NoResource: it waits
-	// on the lane's pending queue. Anything else: it ended so.
+	// resume starts or continues the operation in slot i. It returns OK if the operation is
+	// complete. InProgress: an event or a message will complete it. NoResource: it has to
+	// wait on the lane's pending queue. Busy: it moved to the end of that queue. Any other
+	// status is the operation's result.
 	resume func(w *Worker, i uint32) ucs.Status
 }
 
-// info gives the row of an operation. A switch instead of a table: the rows
-// refer to functions that themselves come back here.
+// info returns the row of an operation. It is a switch and not a table, because the rows
+// refer to functions that call info.
 func (k opKind) info() opInfo {
 	switch k {
 	case opTagSend, opTagSendV, opTagSendUint64:
@@ -28,9 +29,9 @@ func (k opKind) info() opInfo {
 	case opFence:
 		return opInfo{"fence", (*Worker).resumeFence}
 	case opFenceAcross:
-		return opInfo{name: "fence"} // its parts are tried
+		return opInfo{name: "fence"} // only its parts are retried
 	case opGiveUp:
-		return opInfo{"give up", (*Worker).resumeGiveUp}
+		return opInfo{"cancel notice", (*Worker).resumeGiveUp}
 	case opControl:
 		return opInfo{"control message", (*Worker).resumeControl}
 	case opPut:
@@ -46,9 +47,9 @@ func (k opKind) info() opInfo {
 	case opFetch:
 		return opInfo{"fetch", (*Worker).resumeFetch}
 	case opRead:
-		return opInfo{"read of a message", (*Worker).resumeRead}
+		return opInfo{"rendezvous read", (*Worker).resumeRead}
 	case opHold:
-		return opInfo{"close of a lane", (*Worker).resumeHold}
+		return opInfo{"lane drain", (*Worker).resumeHold}
 	case opAMSend:
 		return opInfo{"active message", (*Worker).resumeAMSend}
 	default:

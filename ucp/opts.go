@@ -2,25 +2,25 @@ package ucp
 
 import "github.com/goucx/goucx/ucs"
 
-// Opts are rare wishes for one operation. The zero Opts wishes nothing.
+// Opts are rare options of one operation. The zero Opts sets none.
 type Opts struct {
-	// Mem is the registration that covers the buffer and spares its lookup.
+	// Mem is the registration that covers the buffer. It saves looking it up.
 	Mem *MemHandle
-	// Flags are wishes without a value.
+	// Flags are options without a value.
 	Flags Flags
 }
 
-// Flags is a set of wishes. What an operation has no use for it ignores.
+// Flags is a set of options. An operation ignores those that it has no use for.
 type Flags uint32
 
 // Flags of messages.
 const (
-	// ForceEager sends the data along, however long it is.
+	// ForceEager sends the data eagerly, however long it is.
 	ForceEager Flags = 1 << iota
-	// ForceRendezvous announces the data and sends it when the receiver asks,
-	// however short it is. Together with ForceEager it is ErrInvalid.
+	// ForceRendezvous sends the data by rendezvous, however short it is: the receiver
+	// requests it after an RTS. Together with ForceEager it is ErrInvalid.
 	ForceRendezvous
-	// WantReply lets the receiver of an active message answer through AM.From.
+	// WantReply allows the receiver of an active message to reply through AM.From.
 	WantReply
 )
 
@@ -29,7 +29,7 @@ const (
 	bothForms = ForceEager | ForceRendezvous
 )
 
-// check returns OK where f can be carried out, else the reason of the refusal.
+// check returns OK if f is valid, else the status of the refusal.
 func (f Flags) check() ucs.Status {
 	switch {
 	case f&^allFlags != 0:

@@ -2,30 +2,31 @@ package ucp
 
 import "math/bits"
 
-// chunk names a piece of pool memory: class above, number below. 0 is none.
+// chunk is a handle of a piece of pool memory: the size class in the upper half, the index
+// below. 0 is none.
 type chunk uint64
 
 const (
 	minClass  = 6  // 64 B
-	maxClass  = 20 // 1 MB; longer pieces are made one by one
+	maxClass  = 20 // 1 MB; longer pieces are allocated one by one
 	bigClass  = maxClass + 1
 	slabBytes = 64 << 10
-	// keepBare pieces of slabBytes and more are kept of each class when free.
+	// keepBare is the number of free pieces kept of each class whose slab holds one piece.
 	keepBare = 8
 )
 
-// pool lends memory by size class, so that a steady flow of messages allocates
-// nothing. The zero pool is ready.
+// pool allocates memory by size class, so that a steady flow of messages allocates nothing
+// from the Go heap. The zero pool is ready for use.
 type pool struct {
 	classes [bigClass + 1]poolClass
-	lent    int // bytes
+	lent    int // bytes allocated from the pool
 }
 
-// poolClass is the memory of one size class, in slabs of equal pieces.
+// poolClass is the memory of one size class, in slabs of pieces of equal size.
 type poolClass struct {
 	slabs [][]byte
-	free  []uint32 // pieces with memory
-	bare  []uint32 // pieces whose memory was given back
+	free  []uint32 // free pieces
+	bare  []uint32 // pieces whose memory was returned to the Go heap
 }
 
 func classOf(n int) uint {
@@ -35,12 +36,12 @@ func classOf(n int) uint {
 	return min(uint(bits.Len(uint(n-1))), bigClass)
 }
 
-// perSlab is log2 of the pieces per slab of class c.
+// perSlab returns the base-2 logarithm of the number of pieces in a slab of class c.
 func perSlab(c uint) uint {
 	return max(16-min(c, 16), 0)
 }
 
-// get lends at least n bytes.
+// get allocates at least n bytes.
 func (p *pool) get(n int) chunk {
 	c := classOf(n)
 	k := &p.classes[c]
@@ -77,7 +78,7 @@ func (k *poolClass) grow(c uint, size int) {
 	}
 }
 
-// bytes is the memory of h, all of it.
+// bytes returns the whole memory of h.
 func (p *pool) bytes(h chunk) []byte {
 	c, i := uint(h>>32), uint32(h)
 	slab := p.classes[c].slabs[i>>perSlab(c)]
@@ -88,7 +89,7 @@ func (p *pool) bytes(h chunk) []byte {
 	return slab[at : at+1<<c : at+1<<c]
 }
 
-// put takes h back; 0 is nothing.
+// put frees h. If h is 0 it does nothing.
 func (p *pool) put(h chunk) {
 	if h == 0 {
 		return
@@ -104,7 +105,7 @@ func (p *pool) put(h chunk) {
 	k.free = append(k.free, i)
 }
 
-// size is the bytes that h lends.
+// size returns the size of h in bytes.
 func (p *pool) size(h chunk) uint64 {
 	if c := uint(h >> 32); c != bigClass {
 		return 1 << c

@@ -8,7 +8,8 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// port is an iface of a worker and the handler of its callbacks.
+// port is a worker's context of one iface, and the uct.Handler of the iface's callbacks.
+// The fields rest and inTurn belong to resumeUnattended; the worker's lock guards them.
 type port struct {
 	w       *Worker
 	iface   uct.Iface
@@ -17,31 +18,31 @@ type port struct {
 	index   int
 	state   portState
 	sources map[uint32]*source
-	last    *source            // the source looked up last
-	spares  []uct.Reregisterer // closed regions that serve again
-	rest    time.Duration      // the async goroutine's: until the next turn of resumeUnattended
-	inTurn  bool               // the async goroutine has a turn of resumeUnattended
-	careful int                // reasons to look at each source: one is bad, or the budget is spent
+	last    *source            // the rx connection looked up last
+	spares  []uct.Reregisterer // closed regions that can be registered again
+	rest    time.Duration      // delay until the next turn of resumeUnattended
+	inTurn  bool               // a turn of resumeUnattended is running
+	careful int                // reasons to check each message's rx connection: each failed one, and an exceeded budget
 }
 
-// portState tells which goroutine polls a port.
+// portState says which goroutine polls a port, and when.
 type portState uint8
 
 const (
-	// portIdle: it is inactive. Each look around progresses it.
+	// portIdle: inactive. Each slow look (lookAround) progresses it.
 	portIdle portState = iota
-	// portArmed: it is inactive, was armed, and has not been progressed since: its
-	// EventFD becomes readable when there is something to progress.
+	// portArmed: inactive, armed, and not progressed since. Its EventFD becomes readable
+	// when there is something to progress.
 	portArmed
-	// portPolled: it is in Worker.active, and each pass progresses it, which disarms
-	// it. So a sleeper arms it again each time, also when its last endpoint has gone.
+	// portPolled: in Worker.active. Each pass progresses the iface, which disarms it. So a
+	// sleeper arms it again before each sleep, also after its last endpoint was closed.
 	portPolled
 )
 
 func (p *port) name() string { return p.info.Transport + "/" + p.info.Device }
 
-// HandleAM takes messages in: the hot half of receiving. One that comes alone
-// needs no loop.
+// HandleAM receives messages. It is the fast path of receiving: a batch of one
+// message needs no loop.
 // hot: BenchmarkTagPair
 //
 //go:nosplit
@@ -62,7 +63,7 @@ func (p *port) HandleAM(mem []byte, ds []uct.Desc) uint64 {
 	return p.handleBatch(mem, ds)
 }
 
-// keptBit is the answer of HandleAM for a message that came alone.
+// keptBit returns the result of HandleAM for a batch of one message.
 func keptBit(kept bool) uint64 {
 	if kept {
 		return 1
@@ -70,6 +71,10 @@ func keptBit(kept bool) uint64 {
 	return 0
 }
 
+// handleBatch is HandleAM for batches of several messages, for messages of the protocol,
+// and while rx connections are checked (careful). It returns a bit for each message whose
+// memory is kept.
+//
 //go:noinline
 func (p *port) handleBatch(mem []byte, ds []uct.Desc) uint64 {
 	w := p.w
@@ -95,7 +100,7 @@ func (p *port) handleBatch(mem []byte, ds []uct.Desc) uint64 {
 	return kept
 }
 
-// HandleEvents ends operations that were InProgress.
+// HandleEvents completes operations that were InProgress.
 func (p *port) HandleEvents(es []uct.Event) {
 	w := p.w
 	for i := range es {
@@ -127,9 +132,10 @@ func (p *port) HandleEvents(es []uct.Event) {
 	}
 }
 
-// HandlePending tries again what waits on a lane. Where the lane is halted it moves all
-// of ts to the halted endpoint. A turn of the async goroutine passes only the first of
-// what waits: it moves none, since the rest would then go before them.
+// HandlePending retries operations that wait on a lane's pending queue. If the lane is
+// stalled it moves the rest of ts to the stalled endpoint. A turn of the async goroutine is
+// offered only the first of the waiting operations. It moves none, since it would move them
+// behind those that were posted later.
 func (p *port) HandlePending(ts []uct.Token) int {
 	p.w.resuming = true
 	n := p.resume(ts)
@@ -144,19 +150,22 @@ func (p *port) HandlePending(ts []uct.Token) int {
 	return n
 }
 
+// resume retries the operations ts, in order, until one gets NoResource, and returns how
+// many it retried. Control messages on an operation's lane are sent before it. A token
+// whose operation has completed is skipped.
 func (p *port) resume(ts []uct.Token) int {
 	w := p.w
 	for n, t := range ts {
 		i := w.slab.find(uint64(t))
 		if i == 0 || w.slab.slots[i].state != slotLive {
-			continue // withdrawn meanwhile
+			continue // canceled in the meantime
 		}
 		if lane := w.slab.slots[i].lane; w.t.lanes[lane].urgent.head != 0 {
 			if !w.sendUrgent(lane) {
 				return n
 			}
 			if w.slab.find(uint64(t)) == 0 {
-				continue // it was urgent itself
+				continue // it was a control message itself
 			}
 		}
 		switch st := w.slab.slots[i].op.info().resume(w, i); st {
@@ -164,7 +173,7 @@ func (p *port) resume(ts []uct.Token) int {
 			return n
 		case ucs.InProgress:
 			w.unwait(i)
-		case ucs.Busy: // it went to the end of the queue
+		case ucs.Busy: // it moved to the end of the queue
 		default:
 			w.end(i, st)
 		}
@@ -172,7 +181,7 @@ func (p *port) resume(ts []uct.Token) int {
 	return len(ts)
 }
 
-// HandleFailure ends what a failed connection carried.
+// HandleFailure fails the operations and messages of a failed connection.
 func (p *port) HandleFailure(f uct.Failure) {
 	p.w.count.Inc(cntFailures)
 	p.w.connectionFailed(p, f)

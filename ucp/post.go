@@ -6,8 +6,8 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// start tries the operation in slot i, which was taken and filled in, and gives
-// its request. Refused operations leave no slot behind.
+// start begins the operation in slot i, whose fields the caller has set, and returns its
+// request. A refused operation occupies no slot.
 func (w *Worker) start(i uint32) Request {
 	s := &w.slab.slots[i]
 	id, op, ep, lane := w.slab.id(i), s.op, s.ep, s.lane
@@ -24,21 +24,20 @@ func (w *Worker) start(i uint32) Request {
 	}
 }
 
-// errGone is the reason where an operation found out before its transport's
-// connection did.
+// errGone is the reason if an operation finds the peer dead before the
+// transport reports it.
 var errGone = fmt.Errorf("%w: its memory is gone", ErrPeerFailed)
 
-// noteFailure fails a lane whose peer an operation found dead, so that the
-// flush after it does not answer that all went well. A transport that knows
-// already reports it with its own reason.
+// noteFailure fails a lane whose peer an operation found dead, so that the next flush fails
+// too. If the transport knows of the failure already, it reports it with its own reason.
 func (w *Worker) noteFailure(lane uint32, st ucs.Status) {
 	if st == ucs.PeerFailed && w.t.lanes[lane].ep.Check(0) == ucs.OK {
 		w.failPeer(lane, errGone)
 	}
 }
 
-// try carries the operation in slot i as far as it goes; what finds no resources
-// waits on its lane's pending queue and counts as InProgress.
+// try carries out the operation in slot i as far as possible. If it gets NoResource it is
+// added to the lane's pending queue, and try returns InProgress.
 func (w *Worker) try(i uint32) ucs.Status {
 	resume := w.slab.slots[i].op.info().resume
 	for {
@@ -57,7 +56,7 @@ func (w *Worker) try(i uint32) ucs.Status {
 		if st == ucs.OK {
 			s.flags |= flagWaiting
 			l.queued++
-			w.baton.rouse = true // a transport that connects has time-outs now
+			w.baton.rouse = true // a transport that connects has timers now
 			return ucs.InProgress
 		}
 		if st != ucs.Busy {
@@ -66,7 +65,7 @@ func (w *Worker) try(i uint32) ucs.Status {
 	}
 }
 
-// unwait notes that the operation in slot i does not wait on its lane any more.
+// unwait notes that the operation in slot i has left its lane's pending queue.
 func (w *Worker) unwait(i uint32) {
 	if s := &w.slab.slots[i]; s.flags&flagWaiting != 0 {
 		s.flags &^= flagWaiting
@@ -74,7 +73,7 @@ func (w *Worker) unwait(i uint32) {
 	}
 }
 
-// end ends the operation in slot i with st.
+// end completes the operation in slot i with st.
 func (w *Worker) end(i uint32, st ucs.Status) {
 	s := &w.slab.slots[i]
 	if st != ucs.OK || s.flags&^flagKept != 0 {
@@ -96,6 +95,11 @@ func (w *Worker) discard(i uint32) {
 	w.slab.release(i)
 }
 
+// endSlow completes the operation in slot i with st, in any state and with any flags. A
+// send first releases its credit and its exposed memory. Then the result goes to the
+// parent operation, to the callback and the waiters, or stays in the slot. endSlow may
+// move the slots.
+//
 //go:noinline
 func (w *Worker) endSlow(i uint32, st ucs.Status) {
 	w.unwait(i)
@@ -138,7 +142,7 @@ func (w *Worker) endSlow(i uint32, st ucs.Status) {
 	}
 }
 
-// partEnded notes the end of one of several parts of the operation in slot i.
+// partEnded counts the completion of one of several parts of the operation in slot i.
 func (w *Worker) partEnded(i uint32, st ucs.Status) {
 	s := &w.slab.slots[i]
 	s.left--
@@ -147,7 +151,8 @@ func (w *Worker) partEnded(i uint32, st ucs.Status) {
 	}
 }
 
-// childEnded notes the end of the part in slot i towards its parent.
+// childEnded counts the completion of the part in slot i with its parent. The last part
+// completes the parent.
 func (w *Worker) childEnded(i uint32) {
 	c := &w.slab.slots[i]
 	parent := c.parent

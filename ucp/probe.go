@@ -2,9 +2,8 @@ package ucp
 
 import "github.com/goucx/goucx/ucs"
 
-// TagProbe looks for the oldest message that a receive with tag and mask would
-// get at once, and gives its tag and length. The message stays. It does not
-// progress.
+// TagProbe returns the tag and the length of the oldest message that a receive with tag and
+// mask would match at once. The message stays in the queue. TagProbe does not progress.
 func (w *Worker) TagProbe(tag, mask Tag) (Message, bool) {
 	w.t.lock()
 	defer w.t.unlock()
@@ -19,17 +18,17 @@ func (w *Worker) messageOf(id uint32) Message {
 	return Message{Tag(w.arrived.Tag(id)), int(w.un[id].n)}
 }
 
-// Taken is a message that was taken out of matching: only its Recv reads it. One
-// that nobody will read must be dropped. Its methods have the concurrency of the
-// Worker.
+// Taken is a message that was removed from matching: only its Recv can receive it. A
+// message that will not be received must be dropped. The methods have the
+// concurrency of the Worker.
 type Taken struct {
 	w  *Worker
 	id uint64
 	Message
 }
 
-// TagTake takes the message that TagProbe would give. A message that still comes
-// in, or was only announced, may be taken too.
+// TagTake removes from matching the message that TagProbe would return. The message may
+// still be arriving, or only its RTS may have arrived.
 func (w *Worker) TagTake(tag, mask Tag) (Taken, bool) {
 	w.t.lock()
 	defer w.t.unlock()
@@ -44,8 +43,8 @@ func (w *Worker) TagTake(tag, mask Tag) (Taken, bool) {
 	return Taken{w, w.slab.id(i), w.messageOf(id)}, true
 }
 
-// Recv receives the message into p as TagRecv does. The second Recv, and one
-// after Drop, give a request that answers ErrStale.
+// Recv receives the message into p, as TagRecv does. A second Recv, and one after Drop,
+// returns a request that fails with ErrStale.
 func (t Taken) Recv(p []byte) RecvRequest {
 	if t.w == nil {
 		return RecvRequest{}
@@ -70,8 +69,8 @@ func (t Taken) Recv(p []byte) RecvRequest {
 	return r
 }
 
-// Drop says that nobody will read the message. Where its sender waits for an
-// answer his request ends with ErrRejected. Idempotent.
+// Drop discards the message. If its sender waits for a reply, the sender's request fails
+// with ErrRejected. Drop is idempotent.
 func (t Taken) Drop() {
 	if t.w == nil {
 		return
@@ -83,8 +82,8 @@ func (t Taken) Drop() {
 	}
 }
 
-// untake gives the number of the message that the Taken with this id has, and
-// ends the Taken; 0 where it ended before.
+// untake returns the id, in Worker.un, of the message of the Taken with this id, and
+// consumes the Taken. It returns 0 if the Taken was consumed before.
 func (w *Worker) untake(id uint64) uint32 {
 	i := w.slab.find(id)
 	if i == 0 || w.slab.slots[i].op != opTaken {
@@ -96,7 +95,7 @@ func (w *Worker) untake(id uint64) uint32 {
 	return n
 }
 
-// forgetTaken drops message id, which is not matched by tag any more.
+// forgetTaken drops message id, which was removed from matching.
 func (w *Worker) forgetTaken(id uint32) {
 	u := w.un[id]
 	switch u.kind {

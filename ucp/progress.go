@@ -10,22 +10,22 @@ import (
 
 const (
 	batch     = 64  // messages and events per pass and iface
-	lookEvery = 512 // passes between two looks at the clock, of about 40 ns each
-	busyItems = 4   // things done that count as a pass
-	// servePasses of an inactive iface that has something, at most.
+	lookEvery = 512 // passes between two reads of the clock, of about 40 ns each
+	busyItems = 4   // completed items that count as one pass
+	// passes over an inactive iface with a readable EventFD, at most
 	servePasses = 1100
 )
 
-// progresser is the part of an iface that each pass needs.
+// progresser is the part of an iface that each pass uses.
 type progresser interface{ Progress(budget int) int }
 
-// idle stands in where no iface is active.
+// idle takes the place of the first iface if none is active.
 type idle struct{}
 
 func (idle) Progress(int) int { return 0 }
 
-// Progress does bounded work: messages in, events, operations that waited,
-// callbacks. It gives the number of things done and never sleeps.
+// Progress does bounded work: it receives messages, handles events, resumes pending
+// operations and runs callbacks. It returns the number of items handled. It never sleeps.
 // hot: BenchmarkTagPair, BenchmarkIdleProgress
 //
 //go:nosplit
@@ -44,15 +44,19 @@ func (w *Worker) Progress() int {
 	return n
 }
 
+// progressLocked is Progress for ThreadMulti, for handlers, and for closed workers. It
+// returns 0 in a handler, and if another goroutine holds the lock or the progress
+// ownership. That goroutine progresses the worker.
+//
 //go:noinline
 func (w *Worker) progressLocked() int {
 	if !w.am.multi && w.am.inside {
-		return 0 // a handler's own
+		return 0 // a handler called it
 	}
 	if w.want.Load() > 0 {
 		w.giveWay()
 	}
-	// Whoever has the lock progresses, or will have given it back for the next call.
+	// The lock's owner is progressing, or releases the lock before the next call.
 	for k := 0; !w.mu.TryLock(); k++ {
 		if k == progressTries {
 			return 0
@@ -69,11 +73,12 @@ func (w *Worker) progressLocked() int {
 	return n
 }
 
-// progressTries is how often Progress tries to get a lock that is taken: longer
-// than a post has it.
+// progressTries is the number of attempts of Progress to get a taken lock. It takes longer
+// than a post holds the lock.
 const progressTries = 16
 
-// pass does with lock and baton what Progress does without.
+// pass is one pass of Progress. The caller holds the lock and the progress ownership. It
+// runs no callbacks.
 func (w *Worker) pass() int {
 	n := w.one.Progress(batch)
 	if len(w.active) > 1 {
@@ -88,7 +93,8 @@ func (w *Worker) pass() int {
 	return n
 }
 
-// progressOdd does what one alone does not.
+// progressOdd progresses all active ifaces but the first, and runs the
+// callbacks that are due.
 //
 //go:noinline
 func (w *Worker) progressOdd() int {
@@ -102,19 +108,20 @@ func (w *Worker) progressOdd() int {
 	return n
 }
 
-// settle says anew whether passes have more to do than one.
+// settle updates odd: it reports whether a pass has more to do than to progress one.
 func (w *Worker) settle() {
 	w.odd = len(w.active) > 1 || len(w.calls)+len(w.am.failed) > 0
 }
 
-// slowEvents is when and where a spinning worker looks beyond its active ifaces.
+// slowEvents is the state of the slow looks, in which a spinning worker serves its
+// inactive ifaces.
 type slowEvents struct {
-	passes      uint32 // since the last look
+	passes      uint32 // since the last slow look
 	everyPasses uint32
 	every       ucs.Time
 	due         ucs.Time
-	set         *shmem.Epoll // the EventFDs of all ifaces; nil: poll them
-	all         bool         // no iface counts as inactive: UCX_IDLE_SKIP=n
+	set         *shmem.Epoll // the EventFDs of all ifaces; nil: poll the ifaces instead
+	all         bool         // every iface counts as active: UCX_IDLE_SKIP=n
 }
 
 func (s *slowEvents) init(c *config.Set) {
@@ -123,7 +130,8 @@ func (s *slowEvents) init(c *config.Set) {
 	s.all = !rowIdleSkip.Get(c)
 }
 
-// lookUp follows every lookEvery idle passes, and returns the number of things done.
+// lookUp does periodic work after every lookEvery passes. It returns the number
+// of items handled.
 //
 //go:noinline
 func (w *Worker) lookUp() int {
@@ -144,8 +152,8 @@ func (w *Worker) lookUp() int {
 	return w.lookAround()
 }
 
-// lookAround serves the ifaces without active endpoints: those whose EventFD
-// says so, or all where there is none.
+// lookAround serves the ifaces without active endpoints: those whose EventFD is readable
+// and those that are not armed.
 func (w *Worker) lookAround() (done int) {
 	if len(w.active) < len(w.ports) {
 		done = w.lookAtIdle()
@@ -158,7 +166,7 @@ func (w *Worker) lookAtIdle() (done int) {
 	var ready [16]shmem.Event
 	n := 0
 	if w.slow.set != nil {
-		n, _ = w.slow.set.Wait(ready[:], 0) // an error means that nothing is known to be ready
+		n, _ = w.slow.set.Wait(ready[:], 0) // if it fails, no iface is known to be ready
 	}
 	for _, e := range ready[:n] {
 		if e.Data < uint64(len(w.ports)) {
@@ -176,8 +184,8 @@ func (w *Worker) lookAtIdle() (done int) {
 	return done
 }
 
-// serve progresses an inactive port whose EventFD is readable. A transport may
-// look at its sockets in every thousandth pass only, so this takes as many.
+// serve progresses an inactive port whose EventFD is readable. Some transports look at
+// their sockets only in every thousandth pass, so serve makes up to servePasses passes.
 func (p *port) serve() (done int) {
 	if p.iface.ActiveEndpoints() > 0 {
 		return 0
@@ -189,8 +197,8 @@ func (p *port) serve() (done int) {
 	return done
 }
 
-// arm has the EventFD tell what comes. Where an inactive port refuses, as one
-// without a descriptor does, each look progresses it.
+// arm arms the EventFD of the iface. If an inactive port cannot be armed, because it has no
+// descriptor for example, it becomes portIdle and each slow look progresses it.
 func (p *port) arm(k uct.EventKind) ucs.Status {
 	st := p.iface.Arm(k)
 	if p.state != portPolled {
@@ -202,7 +210,7 @@ func (p *port) arm(k uct.EventKind) ucs.Status {
 	return st
 }
 
-// refreshActive says anew which ifaces each pass calls.
+// refreshActive updates the list of ifaces that each pass progresses, and tendEvery.
 func (w *Worker) refreshActive() {
 	w.active, w.tendEvery = w.active[:0], 0
 	for _, p := range w.ports {

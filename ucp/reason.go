@@ -2,14 +2,17 @@ package ucp
 
 import "github.com/goucx/goucx/ucs"
 
-// A transport ends the operations of a failed connection before it reports the failure,
-// and only the report has the reason. An operation that ended in between would pass the
-// bare ErrPeerFailed to its callback, its waiters and its flush. So it ends with the
-// report.
+// A transport completes the operations of a failed connection before it reports the
+// failure, and only the report has the reason. If such an operation completed at once,
+// its callback, waiters and flush would receive the bare ErrPeerFailed. So it completes
+// with the report.
+//
+// Invariant: an operation in Worker.unreported is live, and the transport has released its
+// buffer. endReported completes it, after the report or when its lane closes.
 
-// awaitsReport reports whether the failure of the connection that the operation in slot i
-// used is still to be reported by p. The operation, which is over, ends then. One without
-// a lane, or whose lane uses another connection by now, gets no report.
+// awaitsReport reports whether p has still to report the failure of the connection that the
+// operation in slot i used. If so, the operation completes with that report. No report
+// comes for an operation without a lane, or whose lane uses another connection by now.
 //
 //go:noinline
 func (w *Worker) awaitsReport(i uint32, p *port) bool {
@@ -23,15 +26,15 @@ func (w *Worker) awaitsReport(i uint32, p *port) bool {
 	return true
 }
 
-// endReported ends the operations of lane i that waited for the report of its failure, or
-// of which none comes because the lane closes.
+// endReported completes the operations of lane i that waited for the report of its failure.
+// It is also called if the lane closes and no report will come.
 func (w *Worker) endReported(i uint32) {
 	all := w.unreported
 	w.unreported = nil
 	for _, id := range all {
 		k := w.slab.find(id)
 		switch s := &w.slab.slots[k]; {
-		case k == 0 || s.state != slotLive: // an abort ended it
+		case k == 0 || s.state != slotLive: // an abort completed it
 		case s.lane != i:
 			w.unreported = append(w.unreported, id)
 		default:

@@ -8,22 +8,23 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// Message says what a receive got.
+// Message describes a received message.
 type Message struct {
-	// Tag of the sender, all bits.
+	// Tag is the sender's tag, all bits.
 	Tag Tag
-	// Len is the message's true length in bytes, also where it was truncated.
+	// Len is the length of the message in bytes. If the message was truncated it is still
+	// the sender's length.
 	Len int
 }
 
-// RecvRequest is a receive. Its result is consumed by the first Wait, Finish or
-// Notify, a second answers ErrStale; one that nobody will read must be dropped.
-// The methods of Request only look, and consume nothing.
+// RecvRequest is a receive. The first Wait, Finish or Notify consumes its result. A second
+// one fails with ErrStale. A receive whose result will not be read must be dropped. The
+// methods of Request do not consume the result.
 type RecvRequest struct{ Request }
 
-// Wait progresses the worker until the message is there. If ctx ends before that,
-// Wait returns its cause, and the receive goes on: the library owns the buffer until
-// it ends.
+// Wait progresses the worker until the message is received. If ctx ends before that, Wait
+// returns its cause and the receive goes on. The library owns the buffer until the
+// receive completes.
 // hot: BenchmarkTagPair
 //
 //go:nosplit
@@ -44,7 +45,7 @@ func (r RecvRequest) Wait(ctx context.Context) (Message, error) {
 			if s.status != ucs.OK || s.flags&flagAside != 0 {
 				return w.consume(i)
 			}
-			// As consume: a call less.
+			// Same as consume, but without the call.
 			s.gen, s.state, s.next = nextGen(g), slotFree, b.free
 			b.free = i
 			return Message{Tag(s.tag), int(s.n)}, nil
@@ -55,8 +56,8 @@ func (r RecvRequest) Wait(ctx context.Context) (Message, error) {
 	}
 }
 
-// consumeEnded consumes the result of receive id if the pass before has ended it, else
-// it returns the reason why the wait stopped.
+// consumeEnded consumes the result of receive id if the last pass has completed it.
+// Otherwise it returns the reason why the wait stopped.
 //
 //go:noinline
 func (w *Worker) consumeEnded(id uint64, reason error) (Message, error) {
@@ -66,7 +67,7 @@ func (w *Worker) consumeEnded(id uint64, reason error) (Message, error) {
 	return Message{}, reason
 }
 
-// waitRecvSlow is Wait in every mode and state.
+// waitRecvSlow is Wait for every thread mode and request state.
 //
 //go:noinline
 func (r RecvRequest) waitRecvSlow(ctx context.Context) (Message, error) {
@@ -83,7 +84,7 @@ func (r RecvRequest) waitRecvSlow(ctx context.Context) (Message, error) {
 	return m, err
 }
 
-// tryConsume consumes the result of receive id where there is one.
+// tryConsume consumes the result of receive id if it has completed.
 func (w *Worker) tryConsume(id uint64) (m Message, ended bool, err error) {
 	if id&refusedBit != 0 {
 		return Message{}, true, w.refusal(id)
@@ -99,7 +100,7 @@ func (w *Worker) tryConsume(id uint64) (m Message, ended bool, err error) {
 	return m, true, err
 }
 
-// consume gives the result of the receive in slot i and releases it.
+// consume returns the result of the receive in slot i and releases the slot.
 func (w *Worker) consume(i uint32) (m Message, err error) {
 	s := &w.slab.slots[i]
 	m = Message{Tag(s.tag), int(s.n)}
@@ -110,8 +111,8 @@ func (w *Worker) consume(i uint32) (m Message, err error) {
 	return m, err
 }
 
-// Drop says that nobody will read the result. A receive that has not ended goes
-// on, its buffer stays ours until then.
+// Drop declares that the result will not be read. A receive that has not completed goes on,
+// and the library owns its buffer until it completes.
 func (r RecvRequest) Drop() {
 	if r.t == nil || r.id&refusedBit != 0 {
 		return
@@ -131,9 +132,9 @@ func (r RecvRequest) Drop() {
 	w.slab.release(i)
 }
 
-// Tie makes the receive end with e's failure or close while it is unmatched: a
-// receive alone cannot know whose death concerns it. It connects e, so that
-// there is something to fail. It gives r.
+// Tie makes the receive fail when e fails or closes, as long as it is unmatched. A receive
+// alone cannot know which peer it depends on. Tie connects e, so that its failure can be
+// detected. It returns r.
 func (r RecvRequest) Tie(e Endpoint) RecvRequest {
 	if r.t == nil || r.id&refusedBit != 0 {
 		return r
@@ -151,7 +152,7 @@ func (w *Worker) tie(id uint64, e Endpoint) {
 	}
 	st := ucs.Closed
 	if k := w.endpoint(e); k != 0 {
-		st = w.connect(k) // before the tie, which a refusal would end too
+		st = w.connect(k) // before the tie, since a failure here would also end a tied receive
 		w.slab.slots[i].ep = k
 		w.slab.slots[i].flags |= flagTied
 		w.eps[k].touched = true
@@ -162,9 +163,8 @@ func (w *Worker) tie(id uint64, e Endpoint) {
 	}
 }
 
-// Finish is as Wait, but the end of ctx cancels the receive, and Finish returns
-// only when the buffer is the caller's again: with ErrCanceled, or with the
-// message where that was faster.
+// Finish is Wait, but the end of ctx cancels the receive. Finish returns only when the
+// caller owns the buffer again. It returns ErrCanceled, or the message if it arrived first.
 func (r RecvRequest) Finish(ctx context.Context) (Message, error) {
 	m, reason := r.Wait(ctx)
 	if r.t == nil || reason == nil || !r.unread() {
@@ -181,14 +181,15 @@ func (r RecvRequest) Finish(ctx context.Context) (Message, error) {
 	return m, err
 }
 
-// unread reports whether the result was not consumed.
+// unread reports whether the result has not been consumed.
 func (r RecvRequest) unread() bool {
 	r.t.lock()
 	defer r.t.unlock()
 	return r.id&refusedBit == 0 && r.t.w.slab.find(r.id) != 0
 }
 
-// detach takes the buffer from a receive whose message stopped half-way.
+// detach cancels a receive whose message has arrived in part, so that the caller owns
+// the buffer again.
 func (r RecvRequest) detach() {
 	w := r.t.w
 	r.t.lock()

@@ -2,16 +2,20 @@ package ucp
 
 import "github.com/goucx/goucx/ucs"
 
-// A transfer that is refused at the call, for its bounds or a right, belongs to no
-// flush: it never began. But whoever drops its request and flushes must not hear
-// that all went well, so the flush reports it, once, where nobody has read it.
+// A transfer refused when it is posted, for its bounds or a missing right, never began, so
+// no flush covers it. But a program that drops the request and flushes must not see
+// success. So a flush reports the refusal, once, unless a caller has read it.
+//
+// Worker.unread is an upper bound of the refusals that are neither read nor reported. At 0
+// a flush skips the search.
 
-// auxRefused in the aux of a transfer's slot marks one that was refused; arg has its endpoint's handle.
+// auxRefused, in the aux of a transfer's slot, marks a refused transfer. Its arg is the id
+// of the endpoint.
 const auxRefused = 1 << 31
 
-// refusedSince gives the slot of the first refused transfer of the endpoint with
-// handle id, or of any where id is 0, that nobody has read, and counts them all as
-// read. 0: none.
+// refusedSince returns the slot of the first unread refused transfer of the endpoint
+// with this id, or of any endpoint if id is 0. It marks all of them as read. It returns
+// 0 if there is none.
 func (w *Worker) refusedSince(id uint64) (first uint32) {
 	if w.unread == 0 {
 		return 0
@@ -34,7 +38,7 @@ func (w *Worker) refusedSince(id uint64) (first uint32) {
 	return first
 }
 
-// refused makes the flush fail with what was refused before it.
+// refused makes the flush fail with the first unread refusal.
 func (f *flush) refused(id uint64) {
 	w := f.w
 	i := w.refusedSince(id)

@@ -11,19 +11,25 @@ import (
 	"github.com/goucx/goucx/wireup"
 )
 
-// A lane whose connection cannot be made, because this side's device or the peer
-// has no room for another, is replaced by the next best way to the peer. It stays
-// the same lane to everything that names it; what was posted meanwhile goes by the
-// other transport, in its order. Nothing can have gone out before: that is what
-// uct.Failure.Unused says.
+// Lane failover: a connection may not be established because a device of either side has no
+// room for another. Then the lane moves to the next best transport to the peer.
+//
+// Invariants: the lane keeps its index, so endpoints, keys, slots and rx connections still
+// refer to it. Operations posted in the meantime keep their order: they move to a stalled
+// endpoint in front of the new connection and resume behind the worker's address. No
+// operation is carried out twice: uct.Failure.Unused guarantees that nothing was sent on
+// the old connection.
+//
+// A lane does not fail over while a peer's memory is read on it, or its own memory is
+// exposed. Nor does it if a remote key on it has no emulation on the other transport.
 
-// passed is a way that a lane was replaced from.
+// passed is a route that a lane failed over from.
 type passed struct {
 	port uint32
 	why  error
 }
 
-// ways ranks the ways to peer, without those that a lane was replaced from.
+// ways ranks the candidate lanes to peer, without those that a lane failed over from.
 func (w *Worker) ways(peer wireup.PeerID, view wireup.View, wants ...wireup.Purpose) (wireup.Plan, []uct.Refusal) {
 	plan, refused := wireup.Choose(w.locals, view, wants...)
 	for i := w.laneOf[peer]; i != 0; i = w.t.lanes[i].next {
@@ -38,8 +44,8 @@ func (w *Worker) ways(peer wireup.PeerID, view wireup.View, wants ...wireup.Purp
 	return plan, refused
 }
 
-// replaces reports whether lane i, whose connection ended so, goes on by another
-// transport.
+// replaces reports whether lane i, whose connection failed with f, fails over to another
+// transport. If so, it has moved the lane.
 func (w *Worker) replaces(i uint32, f uct.Failure) bool {
 	l := &w.t.lanes[i]
 	if !f.Unused || f.Err == nil || errors.Is(f.Err, ErrPeerFailed) || l.status != ucs.OK || l.reads+l.lent > 0 || l.refs+l.replies == 0 {
@@ -61,8 +67,8 @@ func (w *Worker) replaces(i uint32, f uct.Failure) bool {
 		if err != nil {
 			continue
 		}
-		w.ctx.log.Warn("a connection cannot be made; another transport takes over",
-			zap.String("peer", shortID(view.Worker)), zap.String("instead of", w.laneName(i)), zap.String("by", p.name()), zap.Error(f.Err))
+		w.ctx.log.Warn("a connection cannot be established; the lane fails over to another transport",
+			zap.String("peer", shortID(view.Worker)), zap.String("from", w.laneName(i)), zap.String("to", p.name()), zap.Error(f.Err))
 		w.count.Inc(cntReplaced)
 		w.moveLane(i, ep, p, view.Entries[c.Remote].Device)
 		for _, k := range keys {
@@ -74,13 +80,13 @@ func (w *Worker) replaces(i uint32, f uct.Failure) bool {
 	return false
 }
 
-// carriesSoftware reports whether p's messages carry software operations.
+// carriesSoftware reports whether active messages of p can carry emulated operations.
 func carriesSoftware(p *port) bool {
 	return p.info.Kind == uct.DeviceNet && (&keyLane{iface: p.iface.Attr()}).messages()
 }
 
-// moveLane puts ep, of port to, under lane i, and has what waits there wait before
-// it.
+// moveLane replaces the endpoint of lane i by ep, of port to. The operations that wait on
+// the old endpoint move to a stalled endpoint in front of ep.
 func (w *Worker) moveLane(i uint32, ep uct.Endpoint, to *port, domain uint8) {
 	l := &w.t.lanes[i]
 	old, from := l.transport(), w.ports[l.port]
@@ -109,15 +115,16 @@ func (w *Worker) moveLane(i uint32, ep uct.Endpoint, to *port, domain uint8) {
 	w.refreshActive()
 }
 
-// goOnBy has what waits on lane i, which was moved, go on. The peer hears first who
-// sends.
+// goOnBy resumes the operations on lane i, which was moved. The peer receives this worker's
+// address before them. Pending messages with parts of the address are dropped, because
+// their size fits the old transport.
 func (w *Worker) goOnBy(i uint32) {
 	l := &w.t.lanes[i]
 	var others []uint32
 	for k := l.urgent.head; k != 0; {
 		s := &w.slab.slots[k]
 		next := s.next
-		if uct.AMID(s.parent) == amPeer { // in pieces for the other transport
+		if uct.AMID(s.parent) == amPeer { // its size fits the old transport
 			w.end(k, ucs.Canceled)
 		} else {
 			w.slab.unlink(&l.urgent, k)
@@ -135,8 +142,8 @@ func (w *Worker) goOnBy(i uint32) {
 	w.swLift(i)
 }
 
-// keysOf lists what reaches a peer's memory by lane i; false: it could not do so by
-// messages.
+// keysOf returns the keys that reach the peer's memory by lane i. ok is false if an
+// operation on the lane cannot be emulated.
 func (w *Worker) keysOf(i uint32) (ks []*keyLane, ok bool) {
 	for n, c := range w.cold {
 		if s := &w.eps[n]; !s.inUse || s.peer != w.t.lanes[i].peer {
@@ -157,26 +164,27 @@ func (w *Worker) keysOf(i uint32) (ks []*keyLane, ok bool) {
 			return nil, false
 		}
 	}
-	return ks, !w.anyTransfer(i, func(s *slot) bool { // of a key that was closed meanwhile
+	return ks, !w.anyTransfer(i, func(s *slot) bool { // operations of a key that was closed in the meantime
 		return !slices.ContainsFunc(ks, func(k *keyLane) bool { return k.has(s) })
 	})
 }
 
-// anyTransfer reports whether f is true of a put, get or atomic under way on lane i.
+// anyTransfer reports whether f returns true for a put, get or atomic in
+// progress on lane i.
 func (w *Worker) anyTransfer(i uint32, f func(*slot) bool) bool {
 	return slices.ContainsFunc(w.slab.slots, func(s slot) bool { return s.transfersBy(i) && f(&s) })
 }
 
-// transfersBy reports whether s is a put, get or atomic under way on lane i.
+// transfersBy reports whether s is a put, get or atomic in progress on lane i.
 func (s *slot) transfersBy(i uint32) bool {
 	return s.state == slotLive && s.op >= opPut && s.op <= opFetch && s.lane == i
 }
 
-// has reports whether the operation in s is by k.
+// has reports whether the operation in s uses k.
 func (k *keyLane) has(s *slot) bool { return s.tag == uint64(k.rkey) || s.tag == uint64(k.sw) }
 
-// bySoftware has k, and what was posted by it, go by messages of its lane, which was
-// moved to c.
+// bySoftware converts k, and the operations posted with it, to emulation on the messages of
+// its lane, which was moved to c.
 func (w *Worker) bySoftware(k *keyLane, c wireup.Candidate) {
 	old := *k
 	k.local, k.remote, k.iface = c.Local, c.Remote, w.ports[c.Local].iface.Attr()
@@ -195,8 +203,8 @@ func (w *Worker) bySoftware(k *keyLane, c wireup.Candidate) {
 	}
 }
 
-// resort makes the operation in slot i, of which nothing was posted, one of k, by
-// messages.
+// resort converts the operation in slot i, of which nothing was posted, to an emulated
+// operation of k.
 func (w *Worker) resort(i uint32, k *keyLane) {
 	s := &w.slab.slots[i]
 	s.tag = uint64(k.rkey)

@@ -7,20 +7,20 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// control is a message of the protocol itself, without data of the program. Its
-// payload is the first n ≤ 16 bytes of a and b, little-endian, or text.
+// control is a message of the protocol itself, without data of the program. Its payload is
+// the first n ≤ 16 bytes of a and b, little-endian, or text.
 type control struct {
 	id   uct.AMID
 	hdr  uint64
 	n    int
 	a, b uint64
 	text []byte
-	mem  chunk // of the pool, that holds text; only with controlLater
+	mem  chunk // pool memory that holds text; only with controlLater
 }
 
-// reply sends m to the worker whose messages come by s. It may be called from
-// anywhere, callbacks of the transport among them. False: nobody knows who sends
-// by s, or no transport leads back to him; he hears of that, too.
+// reply sends m to the worker that sends on s. It may be called from anywhere, also from
+// callbacks of the transport. It returns false if the sender of s is unknown or not
+// reachable. The sender's connection then fails, so that it does not wait for the reply.
 // hot: BenchmarkTagSync
 func (w *Worker) reply(s *source, m control) bool {
 	lane := s.reply
@@ -35,11 +35,11 @@ func (w *Worker) reply(s *source, m control) bool {
 		}
 		w.control(lane, m)
 	}
-	s.replied = s.replied || m.id != amThrottle // which nobody waits for
+	s.replied = s.replied || m.id != amThrottle // the peer does not wait for amThrottle
 	return true
 }
 
-// unanswered ends the connection of one who waits for an answer that cannot reach him.
+// unanswered closes the connection of a sender that waits for a reply which cannot be sent.
 //
 //go:noinline
 func (w *Worker) unanswered(s *source, id uct.AMID) bool {
@@ -49,9 +49,11 @@ func (w *Worker) unanswered(s *source, id uct.AMID) bool {
 	return false
 }
 
-// control sends m by a lane. What finds no room goes before everything else that
-// waits there: it lets others go on, and needs no order with them. False: the lane's
-// connection is over, which its transport will report, or has.
+// control sends m on a lane. If it gets NoResource it waits in lane.urgent, which is
+// sent before everything else that waits on the lane. This is safe, because the peer
+// needs control messages to make progress, and they have no order with other messages.
+// control returns false if the lane's connection has failed, whether the transport has
+// reported that or not.
 func (w *Worker) control(lane uint32, m control) bool {
 	l := &w.t.lanes[lane]
 	if l.status != ucs.OK {
@@ -62,7 +64,7 @@ func (w *Worker) control(lane uint32, m control) bool {
 			return st == ucs.OK
 		}
 	}
-	if len(m.text) > 0 { // which is the caller's
+	if len(m.text) > 0 { // the caller owns text
 		m.mem = w.pool.get(len(m.text))
 		m.text = append(w.pool.bytes(m.mem)[:0], m.text...)
 	}
@@ -70,7 +72,7 @@ func (w *Worker) control(lane uint32, m control) bool {
 	return true
 }
 
-// controlLater has m wait for room.
+// controlLater queues m until the transport has resources.
 func (w *Worker) controlLater(lane uint32, m control) {
 	l := &w.t.lanes[lane]
 	i := w.slab.take(opControl)
@@ -88,9 +90,9 @@ func (w *Worker) controlLater(lane uint32, m control) {
 	}
 }
 
-// sendControl sends m, or answers NoResource.
+// sendControl sends m, or returns NoResource.
 func (l *lane) sendControl(m control) ucs.Status {
-	n := max(m.n, min(len(m.text), l.bcopy)) // a reason may be cut
+	n := max(m.n, min(len(m.text), l.bcopy)) // a reason may be truncated
 	ep := l.transport()
 	if n == 0 {
 		return ep.AMShort(m.id, m.hdr, nil)
@@ -122,8 +124,9 @@ func (w *Worker) resumeControl(i uint32) ucs.Status {
 	})
 }
 
-// sendUrgent sends the control messages that wait on lane i; false where one
-// finds no room still. Their tokens stay in the pending queue and are skipped.
+// sendUrgent sends the control messages that wait on a lane. It returns false if one
+// of them gets NoResource again. Their tokens stay in the transport's pending queue,
+// which skips them.
 //
 //go:noinline
 func (w *Worker) sendUrgent(lane uint32) bool {

@@ -8,30 +8,30 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// Request is an operation that may still be on its way. The zero Request is
-// done and ended well. There is nothing to free: dropping a Request is legal,
-// and a look at one that ended long ago is defined (it ended well; an error is
-// kept until its endpoint closes, and some time beyond).
+// Request is an operation that may be in progress. The zero Request is complete and
+// successful. Requests need not be freed: a program may drop a Request, and may look at one
+// that completed long ago. A released Request reports success. An error is kept until the
+// endpoint closes, and for some time after that.
 //
-// The methods have the concurrency of the Worker that made it.
+// The methods have the concurrency of the Worker that created the Request.
 type Request struct {
 	t  *Thread
-	id uint64 // slot and generation, or refused (see refuse)
+	id uint64 // slot and generation, or an encoded refusal (see refuse)
 }
 
-// refusedBit marks a request that was refused at the call:
+// refusedBit marks a request that was refused when it was posted:
 //
 //	63 | 62..56 status | 55..48 operation | 47..32 endpoint generation | 31..0 endpoint
 const refusedBit = 1 << 63
 
-// refuse makes the request of an operation that never began.
+// refuse returns the request of an operation that never began.
 //
 //go:noinline
 func (t *Thread) refuse(op opKind, e Endpoint, st ucs.Status) Request {
 	return Request{t, refusedBit | uint64(st)<<56 | uint64(op)<<48 | uint64(uint16(e.id>>32))<<32 | uint64(uint32(e.id))}
 }
 
-// Done reports whether the operation has ended. It does not progress.
+// Done reports whether the operation has completed. It does not progress.
 //
 //gcassert:inline
 func (r Request) Done() bool {
@@ -50,8 +50,8 @@ func (r Request) doneSlow() bool {
 	return done
 }
 
-// Err is the error of an operation that has ended, nil before. It does not
-// progress, and does not consume the result of a receive.
+// Err returns the error of an operation that has completed, and nil before. It does not
+// progress and does not consume the result of a receive.
 func (r Request) Err() error {
 	if r.id == 0 {
 		return nil
@@ -62,9 +62,9 @@ func (r Request) Err() error {
 	return err
 }
 
-// Wait progresses the worker until the operation has ended, and returns its error.
-// If ctx ends before that, Wait returns its cause, and the operation goes on: the
-// library owns the buffer until it ends.
+// Wait progresses the worker until the operation has completed, and returns its error. If
+// ctx ends before that, Wait returns its cause and the operation goes on. The library owns
+// the buffer until the operation completes.
 //
 //gcassert:inline
 func (r Request) Wait(ctx context.Context) error {
@@ -75,8 +75,8 @@ func (r Request) Wait(ctx context.Context) error {
 	return err
 }
 
-// waitSlow is Wait for any request but the zero one. It also reports whether the
-// operation has ended: err is its outcome then, else the reason why the wait stopped.
+// waitSlow is Wait for any request but the zero one. If ended is true, err is the result of
+// the operation. Otherwise err is the reason why the wait stopped.
 //
 //go:noinline
 func (r Request) waitSlow(ctx context.Context) (ended bool, err error) {
@@ -99,7 +99,7 @@ func (r Request) waitSlow(ctx context.Context) (ended bool, err error) {
 			return w.look(r.id)
 		}
 		if err := p.after(ctx, w, w.Progress(), r.id); err != nil {
-			if ended, outcome := w.look(r.id); ended { // by this pass
+			if ended, outcome := w.look(r.id); ended { // the last pass completed it
 				return true, outcome
 			}
 			return false, err
@@ -107,7 +107,7 @@ func (r Request) waitSlow(ctx context.Context) (ended bool, err error) {
 	}
 }
 
-// look reports whether the operation has ended and how.
+// look reports whether the operation has completed, and its error.
 func (w *Worker) look(id uint64) (ended bool, err error) {
 	if id&refusedBit != 0 {
 		return true, w.refusal(id)
@@ -131,12 +131,12 @@ func (w *Worker) look(id uint64) (ended bool, err error) {
 	return true, err
 }
 
-// Cancel ends a message or its receive at once, with ErrCanceled, whatever the
-// peer does; the buffer is the caller's then. Only where a device copies the
-// message from one buffer to the other right now, both end with that. A message that had gone out whole
-// may still be received; one that was on its way ends its receive too, and a
-// receive that is canceled in the middle ends its send. Put, get, atomics, flush
-// and fence go on as if not asked. Asking late or twice is harmless.
+// Cancel completes a send or a receive at once with ErrCanceled, whatever the peer does.
+// The caller then owns the buffer. Only if a device is copying the message between the two
+// buffers, both requests complete when that copy has ended. A message that was sent
+// completely may still be received. A message that was sent in part fails its receive, and
+// a receive that is canceled in the middle of its message fails the send. Put, get,
+// atomics, flush and fence ignore Cancel. It is harmless to call it late or twice.
 func (r Request) Cancel() {
 	if r.id == 0 || r.id&refusedBit != 0 {
 		return
@@ -148,7 +148,7 @@ func (r Request) Cancel() {
 	}
 }
 
-// String gives operation, peer, lane and state, for logs.
+// String returns the operation, the peer, the lane and the state, for logs.
 func (r Request) String() string {
 	if r.id == 0 {
 		return "request: done"
@@ -174,8 +174,8 @@ func (r Request) String() string {
 	return "request: " + e.Error()
 }
 
-// WaitAll waits for all of rs and returns the first error in their order. When ctx
-// ends it does not wait for the rest.
+// WaitAll waits for all of rs and returns the first error in their order. If ctx ends it
+// does not wait for the rest.
 func WaitAll(ctx context.Context, rs ...Request) error {
 	var first error
 	for _, r := range rs {
@@ -193,10 +193,9 @@ func WaitAll(ctx context.Context, rs ...Request) error {
 	return first
 }
 
-// Finish is as Wait, but the end of ctx cancels the operation, and Finish returns
-// only when the buffer is the caller's again. An operation that ends well
-// nevertheless has no error. Finish returns ErrBufferExposed if the operation does
-// not end within CloseTimeout.
+// Finish is Wait, but the end of ctx cancels the operation. Finish returns only when the
+// caller owns the buffer again. An operation that succeeds nevertheless has no error. If
+// the operation does not complete within CloseTimeout, Finish returns ErrBufferExposed.
 func (r Request) Finish(ctx context.Context) error {
 	if r.id == 0 {
 		return nil

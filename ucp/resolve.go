@@ -18,11 +18,11 @@ type keyResolver struct {
 	ranked  wireup.Plan
 	refused []uct.Refusal
 	errs    []error
-	lanes   map[[2]int]*keyLane // unpacked, by port and the peer's entry; nil: cannot be
+	lanes   map[[2]int]*keyLane // unpacked keys by port and entry of the peer's address; nil: not possible
 }
 
-// plan checks that the key belongs to the context of the endpoint's peer, connects
-// the endpoint and ranks the ways to the peer.
+// plan checks that the key belongs to the context of the endpoint's peer. It connects the
+// endpoint and ranks the candidate lanes to the peer.
 func (r *keyResolver) plan(e Endpoint) error {
 	e.t.lock()
 	defer e.t.unlock()
@@ -42,7 +42,7 @@ func (r *keyResolver) plan(e Endpoint) error {
 	return nil
 }
 
-// resolve fills in the lanes of k.
+// resolve sets the lanes of k.
 func (r *keyResolver) resolve(k *RemoteKey) {
 	if k.access&(uct.MemRemotePut|uct.MemRemoteGet) != 0 {
 		if k.rma = r.first(wireup.ForRMA, r.lacksRMA); k.rma == nil {
@@ -57,7 +57,7 @@ func (r *keyResolver) resolve(k *RemoteKey) {
 	}
 }
 
-// first gives the best lane for a purpose that lacks nothing.
+// first returns the best lane for a purpose for which lacks returns no reason.
 func (r *keyResolver) first(p wireup.Purpose, lacks func(*keyLane) string) *keyLane {
 	for _, c := range r.ranked[p] {
 		l := r.unpack(c)
@@ -73,9 +73,10 @@ func (r *keyResolver) first(p wireup.Purpose, lacks func(*keyLane) string) *keyL
 	return nil
 }
 
-// software gives the lane by whose messages the owner's worker carries out what
-// no transport does: that of beside, where there is one, else the best. nil: the
-// owner has no such entry, or is of this host.
+// software returns the lane for emulation: the owner's worker carries out the
+// operations, which are sent as active messages. It uses the transport of beside if
+// there is one, else the best. It returns nil if the key has no entry for emulation, or
+// the owner is on this host.
 func (r *keyResolver) software(beside *keyLane) *keyLane {
 	key := r.key.software()
 	if key == 0 {
@@ -91,7 +92,7 @@ func (r *keyResolver) software(beside *keyLane) *keyLane {
 		return nil
 	}
 	if r.w.ports[c.Local].info.Kind != uct.DeviceNet {
-		return nil // within a host the reason why memory is not reached is told
+		return nil // within a host, report why no transport reaches the memory
 	}
 	l := &keyLane{
 		local: c.Local, remote: c.Remote, iface: r.w.ports[c.Local].iface.Attr(),
@@ -101,15 +102,15 @@ func (r *keyResolver) software(beside *keyLane) *keyLane {
 	return l
 }
 
-// limitSoftware sets the limits of a lane whose messages do everything.
+// limitSoftware sets the limits of a lane whose operations are all emulated.
 func (l *keyLane) limitSoftware() {
 	n := uint64(swLimit(l.iface.AM.Bcopy))
 	l.put, l.get = forms{short: n, bcopy: n}, forms{bcopy: n}
 }
 
-// completed gives a lane for all atomics: l, which may be nil, with messages for
-// those that its transport lacks. Where the memory's atomics are its device's,
-// the owner's CPU must not do any.
+// completed returns a lane for all atomics. It is l, which may be nil, with emulation for
+// the atomics that its transport lacks. If atomics on the memory are performed by its
+// device, the owner's CPU must not perform any: they would not be atomic with the device's.
 func (r *keyResolver) completed(l, rma *keyLane) *keyLane {
 	switch {
 	case r.key.flags&keyDeviceAtomics != 0:
@@ -123,7 +124,7 @@ func (r *keyResolver) completed(l, rma *keyLane) *keyLane {
 	return l
 }
 
-// messages reports whether the lane carries the messages of software operations.
+// messages reports whether the lane's active messages can carry emulated operations.
 func (l *keyLane) messages() bool {
 	return l.iface.Ops.Has(uct.OpAMBcopy|uct.OpPending) && swLimit(l.iface.AM.Bcopy) >= swAtomicLen
 }
@@ -132,7 +133,7 @@ func (l *keyLane) allAtomics() bool {
 	return l.attr.Atomic32 == uct.AllAtomics && l.attr.Atomic64 == uct.AllAtomics
 }
 
-// unpack gives the lane of candidate c with its key, nil where the transport
+// unpack returns the lane of candidate c with its key. It returns nil if the transport
 // cannot reach the memory.
 func (r *keyResolver) unpack(c wireup.Candidate) *keyLane {
 	pair := [2]int{c.Local, c.Remote}
@@ -195,9 +196,9 @@ func (r *keyResolver) lacksAMO(l *keyLane) string {
 	case l.attr.Atomic32|l.attr.Atomic64 == 0:
 		return "does not reach this memory"
 	case device && !l.iface.DeviceAtomics:
-		return "the owner has them done by its device, this transport by the CPU"
+		return "the owner's device performs atomics on this memory, this transport uses the CPU"
 	case !device && l.iface.DeviceAtomics:
-		return "the owner has them done by the CPU, this transport by its device"
+		return "the owner's CPU performs atomics on this memory, this transport uses its device"
 	}
 	return ""
 }
@@ -207,8 +208,8 @@ func (r *keyResolver) refuse(port int, reason string) {
 	r.refused = append(r.refused, uct.Refusal{Transport: i.Transport, Device: i.Device, Reason: reason})
 }
 
-// reason is the sentinel for a key that no transport resolves: that of the
-// transports' own errors where they have one.
+// reason returns the error for a key that no transport resolves. If a transport's error has
+// a sentinel, it is that one, else ErrUnreachable.
 func (r *keyResolver) reason() error {
 	for _, st := range []ucs.Status{ucs.RemoteAccess, ucs.Timeout, ucs.InvalidParam} {
 		if slices.ContainsFunc(r.errs, func(err error) bool { return errors.Is(err, st.Err()) }) {
@@ -218,7 +219,7 @@ func (r *keyResolver) reason() error {
 	return ErrUnreachable
 }
 
-// release gives back what was unpacked and k, which may be nil, does not use.
+// release releases the unpacked keys that k does not use. k may be nil.
 func (r *keyResolver) release(k *RemoteKey) {
 	for _, l := range r.lanes {
 		if l != nil && (k == nil || l != k.rma && l != k.atomic) {

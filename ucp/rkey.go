@@ -9,31 +9,30 @@ import (
 	"github.com/goucx/goucx/wireup"
 )
 
-// RemoteKey reaches a peer's memory. It belongs to the Endpoint that unpacked it
-// and is closed with it. Offsets count from the memory's first byte and are
-// checked here, before anything is sent. The methods have the concurrency of the
-// Worker.
+// RemoteKey gives access to a peer's memory. It belongs to the Endpoint that unpacked it
+// and is closed with it. Offsets count from the first byte of the memory. They are checked
+// locally, before anything is sent. The methods have the concurrency of the Worker.
 //
-// After Close everything answers ErrClosed. So does a nil RemoteKey, what stands
-// beside an error of UnpackKey, except that put and get through it panic: a look
-// at the pointer would cost each of them.
+// After Close, all operations fail with ErrClosed. So do those of a nil RemoteKey, which
+// UnpackKey returns with an error. Only put and get on a nil RemoteKey panic: a check of
+// the pointer would slow down each of them.
 type RemoteKey struct {
-	// What the fast paths read. The limits are 0 where every call must take the
-	// slow half: with ThreadMulti, without the right, and after Close.
-	put        uint64 // longest put by one short operation, not above size
+	// The fields that the fast paths read. The limits are 0 if every call must take the
+	// slow path: with ThreadMulti, without the access right, and after Close.
+	put        uint64 // longest put by one short operation, at most size
 	size, base uint64
 	ep         uct.Endpoint
 	rkey       uct.RKey
-	put64      uint64       // number of offsets at which PutUint64 fits
-	get, get64 uint64       // the same for gets
-	amo        uct.Endpoint // noAtomics: slow
+	put64      uint64       // number of offsets at which PutUint64 is in bounds
+	get, get64 uint64       // same as put and put64, for gets
+	amo        uct.Endpoint // noAtomics: use the slow path
 	amoKey     uct.RKey
 
 	t      *Thread
 	e      Endpoint
 	access uct.MemFlags
-	rma    *keyLane // put and get; nil: none
-	atomic *keyLane // atomics; may be rma; nil: none
+	rma    *keyLane // lane of put and get; nil: none
+	atomic *keyLane // lane of atomics; may be rma; nil: none
 	noAMO  string   // why atomic is nil
 	closed bool
 }
@@ -41,17 +40,18 @@ type RemoteKey struct {
 // keyLane is a lane with the key by which its transport reaches the memory.
 type keyLane struct {
 	local  int // index in Worker.ports
-	remote int // index in the peer's entries
+	remote int // index of the entry in the peer's address
 	domain uct.Domain
 	rkey   uct.RKey
 	attr   uct.KeyAttr
 	iface  *uct.IfaceAttr
 
-	// By messages, with the key sw, go the atomics that attr lacks, or with swOnly
-	// everything. Then rkey is the same, and there is no domain.
-	sw     uct.RKey // 0: nothing does
+	// Emulation uses the key sw, for the atomics that attr lacks, or with swOnly for all
+	// operations. With swOnly, rkey equals sw and domain is nil.
+	sw     uct.RKey // 0: no operation is emulated
 	swOnly bool
-	// instead: what sw would be if messages had to do everything; 0: they cannot.
+	// instead is the key for emulation if the lane fails over; 0: emulation
+	// is not possible.
 	instead uct.RKey
 
 	lane uint32 // index in Thread.lanes
@@ -59,21 +59,22 @@ type keyLane struct {
 	get  forms
 }
 
-// forms are the limits of short and bcopy operations in bytes, 0 where there is
-// none. Longer transfers go in pieces, or with zcopy out of and into the program's
-// own memory.
+// forms are the limits of short and bcopy operations in bytes; 0: the form is not
+// available. Longer transfers are split, or with zcopy read from and written to the
+// caller's memory.
 type forms struct {
 	short, bcopy uint64
 	zcopy        bool
 }
 
-// UnpackKey resolves a packed key: the lane towards its memory, the transport's
-// key and the limits, here and once. It connects the endpoint, and may ask the
-// owner's process for the memory's descriptor, bounded in time.
+// UnpackKey resolves a packed key. It finds the lane to the memory, the transport's key and
+// the limits, once. It connects the endpoint. It may request the memory's descriptor from
+// the owner's process, with a time-out.
 //
-// Errors: ErrInvalid for damage, and for a key of another context than that of the
-// endpoint's peer (any worker of the owner's context will do); ErrUnreachable, with every transport's reason;
-// ErrRemoteAccess where the memory was closed meanwhile; the endpoint's own.
+// Errors: ErrInvalid if the key is damaged or belongs to another context than the
+// endpoint's peer. Any worker of the owner's context will do. ErrUnreachable has the reason
+// of every transport. ErrRemoteAccess: the memory was closed in the meantime. If the
+// endpoint failed, its own error.
 func (e Endpoint) UnpackKey(key Key) (*RemoteKey, error) {
 	v, err := parseKey(key)
 	if err != nil {
@@ -97,11 +98,12 @@ func (e Endpoint) UnpackKey(key Key) (*RemoteKey, error) {
 	return k, nil
 }
 
-// attach opens the lanes of k, gives k to its endpoint and opens the fast paths.
+// attach opens the lanes of k, adds k to its endpoint and opens the fast paths.
 func (r *keyResolver) attach(k *RemoteKey) error {
 	unreached := k.rma == nil && k.atomic == nil
-	// Who asked the owner has heard that the memory is closed, or has heard nothing:
-	// a way that asks nobody would only hide it.
+	// If a transport that requested the descriptor from the owner got a refusal or no
+	// reply, the memory is closed or the owner is dead. A transport that does not ask would
+	// only hide that.
 	why := r.reason()
 	told := errors.Is(why, ErrRemoteAccess) || errors.Is(why, ErrTimeout)
 	if k.size > 0 && k.access&uct.MemRemote != 0 && (unreached || told) {
@@ -136,7 +138,7 @@ func (r *keyResolver) attach(k *RemoteKey) error {
 	return nil
 }
 
-// lanes lists the lanes of k, each once.
+// lanes returns the lanes of k, each once.
 func (k *RemoteKey) lanes() []*keyLane {
 	var ls []*keyLane
 	if k.rma != nil {
@@ -148,14 +150,14 @@ func (k *RemoteKey) lanes() []*keyLane {
 	return ls
 }
 
-// openFast sets what the fast paths read.
+// openFast sets the fields that the fast paths read.
 func (k *RemoteKey) openFast() {
 	if k.t.locked || k.t.w.eps[k.t.w.endpoint(k.e)].status != ucs.OK {
 		return
 	}
 	for _, l := range [...]*keyLane{k.rma, k.atomic} {
 		if l != nil && !l.swOnly && k.t.lanes[l.lane].halted() != nil {
-			return // until it goes on
+			return // until the lane is resumed
 		}
 	}
 	words := max(k.size, 7) - 7
@@ -168,7 +170,7 @@ func (k *RemoteKey) openFast() {
 			k.get, k.get64 = min(l.get.short, k.size), words
 		}
 	}
-	if l := k.atomic; l != nil && (l.sw == 0 || l.swOnly) { // else each has to look which way it goes
+	if l := k.atomic; l != nil && (l.sw == 0 || l.swOnly) { // otherwise each atomic has to choose between transport and emulation
 		k.amo, k.amoKey = k.endpoint(l), l.rkey
 	}
 	if !rowKeyResolve.Get(k.t.w.ctx.settings) {
@@ -176,7 +178,7 @@ func (k *RemoteKey) openFast() {
 	}
 }
 
-// endpoint is what carries out the operations of a fast path.
+// endpoint returns the uct.Endpoint that carries out the operations of l.
 func (k *RemoteKey) endpoint(l *keyLane) uct.Endpoint {
 	if l.swOnly {
 		return k.t.lanes[l.lane].sw
@@ -184,7 +186,7 @@ func (k *RemoteKey) endpoint(l *keyLane) uct.Endpoint {
 	return k.t.lanes[l.lane].ep
 }
 
-// openLate has the fast paths resolve the key at each operation.
+// openLate makes the fast paths resolve the key at each operation.
 func (k *RemoteKey) openLate() {
 	if k.rma != nil && !k.rma.swOnly {
 		k.ep = k.late(k.rma)
@@ -194,15 +196,16 @@ func (k *RemoteKey) openLate() {
 	}
 }
 
+// closeFast closes the fast paths: each call takes the slow path then.
 func (k *RemoteKey) closeFast() {
-	if k.t.locked { // they were never open, and are read without the lock
+	if k.t.locked { // the fast paths were never open, and they read the fields without the lock
 		return
 	}
 	k.put, k.put64, k.get, k.get64 = 0, 0, 0, 0
 	k.amo = noAtomics{}
 }
 
-// Len is the size of the memory in bytes.
+// Len returns the size of the memory in bytes.
 func (k *RemoteKey) Len() uint64 {
 	if k == nil {
 		return 0
@@ -210,8 +213,8 @@ func (k *RemoteKey) Len() uint64 {
 	return k.size
 }
 
-// Base is the address of the first byte in the owner's address space, for
-// run-times that think in addresses: the offset of address a is a - Base.
+// Base returns the address of the first byte in the owner's address space. It is for
+// run-times that use addresses: the offset of address a is a - Base.
 func (k *RemoteKey) Base() uint64 {
 	if k == nil {
 		return 0
@@ -219,10 +222,10 @@ func (k *RemoteKey) Base() uint64 {
 	return k.base
 }
 
-// Bytes is the peer's memory itself, for loads and stores, where the transport
-// maps it (self, shm); elsewhere ErrUnsupported. Valid until Close of k or of
-// its endpoint; the owner's Close leaves it mapped but no longer shared with
-// anything.
+// Bytes returns the peer's memory for loads and stores if the transport maps it (self,
+// shm). Otherwise it returns ErrUnsupported. The slice is valid until k or its endpoint
+// is closed. When the owner closes the memory it stays mapped, but is no longer shared
+// with any process.
 func (k *RemoteKey) Bytes() ([]byte, error) {
 	if k == nil {
 		return nil, fmt.Errorf("bytes of remote memory: %w", ErrClosed)
@@ -233,14 +236,15 @@ func (k *RemoteKey) Bytes() ([]byte, error) {
 	case k.closed:
 		return nil, fmt.Errorf("bytes of remote memory: %w", ErrClosed)
 	case k.rma == nil || uint64(len(k.rma.attr.Bytes)) != k.size:
-		return nil, fmt.Errorf("bytes of remote memory: not mapped here: %w", ErrUnsupported)
+		return nil, fmt.Errorf("bytes of remote memory: not mapped in this process: %w", ErrUnsupported)
 	}
 	return k.rma.attr.Bytes, nil
 }
 
-// Close gives the key back. Operations posted before still end; the transport's
-// key goes after the last of them. A lane that only k held goes with it: where a
-// Fence or Flush is to cover what k has put, it comes before Close. Idempotent.
+// Close releases the key. Operations posted before still complete, and the transport's
+// key is released after the last of them. A lane that only k references is closed with
+// it. A Fence or Flush that has to cover operations of k must therefore come before
+// Close. Close is idempotent.
 func (k *RemoteKey) Close() error {
 	if k == nil {
 		return nil
@@ -281,19 +285,19 @@ func (k *RemoteKey) Close() error {
 	return nil
 }
 
-// release gives back what k holds. No operation uses it any more.
+// release releases what k holds. No operation uses k any more.
 func (k *RemoteKey) release() {
 	for _, l := range k.lanes() {
 		if !l.swOnly {
 			l.domain.ReleaseKey(l.rkey)
 		}
-		if !k.t.w.closing { // else its lanes are closed already, or soon
+		if !k.t.w.closing { // otherwise the worker closes its lanes
 			k.t.w.releaseLane(l.lane)
 		}
 	}
 }
 
-// keyInUse reports whether an operation on its way, or waiting, has l's key.
+// keyInUse reports whether an operation in progress, or a pending one, uses l's key.
 func (w *Worker) keyInUse(l *keyLane) bool {
 	for i := range w.slab.slots {
 		s := &w.slab.slots[i]
@@ -305,7 +309,7 @@ func (w *Worker) keyInUse(l *keyLane) bool {
 	return false
 }
 
-// usable is OK, or what operations on k are refused with.
+// usable returns OK, or the status with which an operation on k is refused.
 func (k *RemoteKey) usable(need uct.MemFlags) ucs.Status {
 	w := k.t.w
 	slot := w.endpoint(k.e)

@@ -7,10 +7,11 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// Put writes p to the peer's memory at offset off. p is ours until the request
-// ends; that it has ended says that p is free, Flush that the data is there.
+// Put writes p to the peer's memory at offset off. The library owns p until the request
+// completes. Completion means that p may be reused. Flush completes when the data is in
+// the peer's memory.
 //
-// The stack need not be looked at here: what is called looks.
+// Put is nosplit, because the functions that it calls check the stack.
 //
 // hot: BenchmarkPut.
 //
@@ -21,7 +22,7 @@ func (k *RemoteKey) Put(p []byte, off uint64) Request {
 		if k.ep.PutUint64(binary.LittleEndian.Uint64(p), k.base+off, k.rkey) == ucs.OK {
 			return Request{}
 		}
-		return k.putUint64Slow(binary.LittleEndian.Uint64(p), off) // what it needs is fewer registers to save
+		return k.putUint64Slow(binary.LittleEndian.Uint64(p), off) // this call has fewer registers to save
 	}
 	if n-1 < k.put && off <= k.size-n {
 		if k.ep.PutShort(p, k.base+off, k.rkey) == ucs.OK {
@@ -31,9 +32,8 @@ func (k *RemoteKey) Put(p []byte, off uint64) Request {
 	return k.putSlow(p, off)
 }
 
-// PutInline is Put with p copied before it returns: p may lie on the stack. p
-// must fit one short operation of the transport, else the request ends with
-// ErrTooLong.
+// PutInline is Put, but copies p before it returns, so p may be on the stack. If p does not
+// fit one short operation of the transport, the request fails with ErrTooLong.
 //
 // hot: BenchmarkPutInline.
 func (k *RemoteKey) PutInline(p []byte, off uint64) Request {
@@ -44,8 +44,8 @@ func (k *RemoteKey) PutInline(p []byte, off uint64) Request {
 	return k.putInlineSlow(hide(p), off)
 }
 
-// PutUint64 writes v as eight little-endian bytes, in one piece where their
-// address there is a multiple of eight.
+// PutUint64 writes v as eight little-endian bytes. If their address in the peer's memory is
+// a multiple of eight, the write is atomic.
 //
 // hot: BenchmarkPutUint64.
 func (k *RemoteKey) PutUint64(v, off uint64) Request {
@@ -55,8 +55,8 @@ func (k *RemoteKey) PutUint64(v, off uint64) Request {
 	return k.putUint64Slow(v, off)
 }
 
-// Get reads len(p) bytes at offset off into p, which is ours until the request
-// ends.
+// Get reads len(p) bytes at offset off into p. The library owns p until the
+// request completes.
 //
 // hot: BenchmarkGet.
 func (k *RemoteKey) Get(p []byte, off uint64) Request {
@@ -67,8 +67,8 @@ func (k *RemoteKey) Get(p []byte, off uint64) Request {
 	return k.getSlow(p, off)
 }
 
-// GetUint64 reads eight bytes, little-endian, in one piece where their address
-// there is a multiple of eight.
+// GetUint64 reads eight little-endian bytes. If their address in the peer's memory is a
+// multiple of eight, the read is atomic.
 //
 // hot: BenchmarkGetUint64.
 func (k *RemoteKey) GetUint64(off uint64) Fetch[uint64] {
@@ -84,7 +84,7 @@ func (k *RemoteKey) GetUint64(off uint64) Fetch[uint64] {
 	return k.getUint64Slow(off)
 }
 
-// PutWith is Put with wishes. Where o.Mem is given, p must lie in it.
+// PutWith is Put with options. If o.Mem is set, p must lie in it.
 func (k *RemoteKey) PutWith(p []byte, off uint64, o Opts) Request {
 	if !o.covers(p) {
 		return k.refuse(opPut, fmt.Errorf("%d bytes outside of Opts.Mem: %w", len(p), ErrInvalid))
@@ -95,7 +95,7 @@ func (k *RemoteKey) PutWith(p []byte, off uint64, o Opts) Request {
 	return k.Put(p, off)
 }
 
-// GetWith is Get with wishes. Where o.Mem is given, p must lie in it.
+// GetWith is Get with options. If o.Mem is set, p must lie in it.
 func (k *RemoteKey) GetWith(p []byte, off uint64, o Opts) Request {
 	if !o.covers(p) {
 		return k.refuse(opGet, fmt.Errorf("%d bytes outside of Opts.Mem: %w", len(p), ErrInvalid))
@@ -106,7 +106,7 @@ func (k *RemoteKey) GetWith(p []byte, off uint64, o Opts) Request {
 	return k.Get(p, off)
 }
 
-// covers reports whether p lies in the memory that o names, if any.
+// covers reports whether p lies in o.Mem, or o.Mem is nil.
 func (o Opts) covers(p []byte) bool {
 	if o.Mem == nil || len(p) == 0 {
 		return true

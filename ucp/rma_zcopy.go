@@ -5,20 +5,21 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// zcopyFrom are the shortest transfers in bytes that go without a copy: of any
-// memory, which is registered for the operation, and of such as is registered.
+// zcopyFrom are the lengths in bytes from which transfers are made without a copy: any
+// for memory that is registered for the operation, registered for memory that is
+// registered already.
 type zcopyFrom struct{ any, registered uint64 }
 
 func (f forms) none() bool { return f.short == 0 && f.bcopy == 0 }
 
-// sparesCopies reports whether operations without a copy gain something: the
-// port's device moves the bytes, and not the processor in any case.
+// sparesCopies reports whether zcopy saves a copy: the port's device moves the bytes, and
+// not the CPU in any case.
 func (p *port) sparesCopies(l uct.Limit) bool {
 	a := p.domain.Attr()
 	return a.NeedMem && a.Register && l.MaxZcopy > 0 && l.MaxVec > 0
 }
 
-// transferIn is transfer of p in m.
+// transferIn is transfer for p, which lies in m.
 //
 //go:noinline
 func (k *RemoteKey) transferIn(op opKind, p []byte, off uint64, m *MemHandle) Request {
@@ -27,8 +28,8 @@ func (k *RemoteKey) transferIn(op opKind, p []byte, off uint64, m *MemHandle) Re
 	return k.transfer(op, p, off, m)
 }
 
-// planZcopy has the transfer in slot i, whose memory lies in m where that is not
-// nil, go without a copy if that is worth it.
+// planZcopy marks the transfer in slot i for zcopy if that is worth it. Its buffer lies in
+// m if m is not nil.
 func (w *Worker) planZcopy(i uint32, m *MemHandle) {
 	s := &w.slab.slots[i]
 	buf := w.slab.bufs[i]
@@ -48,9 +49,9 @@ func (w *Worker) planZcopy(i uint32, m *MemHandle) {
 	s.aux |= auxZcopy
 }
 
-// postZcopy posts the first part of p, what is left of the transfer in slot i,
-// without a copy; Unsupported where it is to be copied. Memory is registered when
-// it is the transfer's turn, so no more than what a queue of the transport takes.
+// postZcopy posts the first part of p, the rest of the transfer in slot i, by zcopy. It
+// returns Unsupported if p has to be copied. It registers memory only when the transport
+// can take the transfer, so no more memory is registered than a transport's queue holds.
 func (w *Worker) postZcopy(i uint32, p []byte, lim uct.Limit) (int, ucs.Status) {
 	s := &w.slab.slots[i]
 	l := &w.t.lanes[s.lane]

@@ -8,46 +8,45 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// Between network devices a long message is read straight out of its sender's
-// memory, by the receiver's device into the receive's buffer:
+// Rendezvous by RDMA read: between network devices, the receiver's device reads a long
+// message from the sender's memory into the buffer of the receive.
 //
 //	sender                                  receiver
-//	  RTS tag, its id, length       ──▶      matched, or kept as unexpected
+//	  RTS tag, its id, length       ──▶      matched, or queued as unexpected
 //	                                ◀──      RTL the sender's id, its own id, bytes wanted
 //	  key its id, address, key      ──▶      reads
 //	                                ◀──      taken the sender's id
 //
-// Memory is lent only once it was asked for: until then both sides withdraw as
-// they do where the data goes by messages. While it is lent neither can: the
-// request ends when the reading has. Who cannot lend answers with the data, who
-// cannot read asks for it.
+// The sender exposes its memory only after the RTL. Until then both sides can cancel as in
+// rndv.go. While the memory is exposed neither side can: the requests complete when the
+// read has ended. A sender that cannot expose its memory sends the data instead. A receiver
+// that cannot read sends an RTR.
 
-// readMin is the shortest message that is read; a shorter one goes sooner by
-// messages.
+// readMin is the shortest message that is read; a shorter one arrives sooner by messages.
 const readMin = 16 << 10
 
-// keyHead precedes the transport's key in an amKey: address, domain.
+// keyHead is the length of what precedes the transport's key in an amKey: address, domain.
 const keyHead = 9
 
-// loan is registered memory of an operation under way.
+// loan is registered memory of an operation in progress: an exposed region, or the
+// buffer of a read or of a zcopy transfer.
 type loan struct {
 	uct.Mem
-	port *port // that registered it for the operation alone; nil: it was registered before
+	port *port // registered it for this operation; nil: the memory was registered before
 }
 
-// maxSpares closed regions are kept of each port.
+// maxSpares is the number of closed regions that are kept of each port.
 const maxSpares = 1024
 
-// canRead reports whether the port's device reads a peer's memory into the
-// program's.
+// canRead reports whether the port's device can read a peer's memory into local memory.
 func (p *port) canRead() bool {
 	a := p.iface.Attr()
 	return p.info.Kind == uct.DeviceNet && a.Ops.Has(uct.OpGetZcopy) && a.Get.MaxZcopy > 0 && a.Get.MaxVec > 0 &&
 		p.domain.Attr().Register && keyHead+p.domain.Attr().KeyLen <= a.AM.Bcopy
 }
 
-// register gives buf as memory of the port's domain: a region of the program's
-// that it lies in, else one of its own.
+// register returns buf as memory of the port's domain. If buf lies in a region that the
+// program registered, it uses that one. Otherwise it registers buf.
 func (p *port) register(buf []byte, need uct.MemFlags) (loan, error) {
 	if m := p.w.ctx.regionOf(buf, p.w.locals[p.index].Domain, need); m != nil {
 		return loan{Mem: m}, nil
@@ -64,18 +63,18 @@ func (p *port) register(buf []byte, need uct.MemFlags) (loan, error) {
 	return loan{m, p}, err
 }
 
-// retire closes what register made for an operation that has ended.
+// retire closes memory that register registered, after the operation has completed.
 func (p *port) retire(m uct.Mem) {
 	if m.Close() != nil {
-		return // an access could not be stopped: the memory stays pinned, and nobody is there to hear of it
+		return // an access could not be stopped; the memory stays pinned, and there is no caller to return the error to
 	}
 	if r, ok := m.(uct.Reregisterer); ok && len(p.spares) < maxSpares {
 		p.spares = append(p.spares, r)
 	}
 }
 
-// regionOf gives the region of a domain that covers buf and grants need, nil
-// where there is none.
+// regionOf returns the region of a domain that covers buf and grants need, nil
+// if there is none.
 func (x *Context) regionOf(buf []byte, domain int, need uct.MemFlags) uct.Mem {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -94,8 +93,8 @@ func (x *Context) regionOf(buf []byte, domain int, need uct.MemFlags) uct.Mem {
 	return nil
 }
 
-// of gives the memory as a domain registered it, nil where it did not, or where the
-// memory is being closed.
+// of returns the memory as registered with a domain. It returns nil if the domain did not
+// register it, or the memory is being closed.
 func (m *MemHandle) of(domain int) uct.Mem {
 	if m.leaving.Load() {
 		return nil
@@ -108,7 +107,7 @@ func (m *MemHandle) of(domain int) uct.Mem {
 	return nil
 }
 
-// lend has slot i keep m until it is released.
+// lend attaches m to slot i until the slot is released.
 func (b *slab) lend(i uint32, m loan) {
 	if int(i) >= len(b.loans) {
 		b.loans = append(b.loans, make([]loan, len(b.slots)-len(b.loans))...)
@@ -117,7 +116,7 @@ func (b *slab) lend(i uint32, m loan) {
 	b.slots[i].flags |= flagAside
 }
 
-// lent is the registered memory of slot i, nil where it has none.
+// lent returns the registered memory of slot i, nil if there is none.
 func (b *slab) lent(i uint32) uct.Mem {
 	if int(i) >= len(b.loans) {
 		return nil
@@ -125,7 +124,8 @@ func (b *slab) lent(i uint32) uct.Mem {
 	return b.loans[i].Mem
 }
 
-// giveBack ends the loan of slot i, if any.
+// giveBack detaches the registered memory of slot i, if any. It closes the memory if it was
+// registered for this operation.
 func (b *slab) giveBack(i uint32) {
 	if int(i) >= len(b.loans) {
 		return
@@ -137,13 +137,13 @@ func (b *slab) giveBack(i uint32) {
 	}
 }
 
-// unlend ends the loan of the send in slot i.
+// unlend ends the exposure of the memory of the send in slot i.
 func (w *Worker) unlend(i uint32) {
 	w.slab.giveBack(i)
 	w.t.lanes[w.slab.slots[i].lane].lent--
 }
 
-// askedToLend lends the memory of a message that was announced, or sends it.
+// askedToLend receives an RTL. It exposes the memory of the message, or sends its data.
 func (p *port) askedToLend(s *source, id uint64, data []byte) {
 	i, theirs, wanted := p.wanted(s, id, data)
 	if i == 0 {
@@ -161,8 +161,8 @@ func (p *port) askedToLend(s *source, id uint64, data []byte) {
 	w.giveCredit(w.slab.slots[i].lane)
 }
 
-// lendTo sends the key of the first wanted bytes of the message in slot i; false
-// where that cannot be.
+// lendTo exposes the first wanted bytes of the message in slot i and sends their key.
+// theirs is the receiver's id. It returns false if that is not possible.
 func (w *Worker) lendTo(i uint32, theirs, wanted uint64) bool {
 	s := &w.slab.slots[i]
 	l := &w.t.lanes[s.lane]
@@ -183,7 +183,7 @@ func (w *Worker) lendTo(i uint32, theirs, wanted uint64) bool {
 	return true
 }
 
-// taken ends a send whose data was read.
+// taken receives the message that the data of a send was read, and completes the send.
 func (p *port) taken(s *source, id uint64, data []byte) {
 	i := p.sendNamed(s, id)
 	if i == 0 {
@@ -198,7 +198,7 @@ func (p *port) taken(s *source, id uint64, data []byte) {
 	p.w.readOver(lane)
 }
 
-// readsFrom reports whether n bytes of the sender of s are to be read.
+// readsFrom reports whether n bytes of the sender of s should be read from its memory.
 func (w *Worker) readsFrom(s *source, n uint64) bool {
 	if n < readMin {
 		return false
@@ -211,7 +211,7 @@ func (w *Worker) readsFrom(s *source, n uint64) bool {
 	return p.canRead() && n <= uint64(p.iface.Attr().Get.MaxZcopy)
 }
 
-// lent reads what was asked for, or asks for it by messages.
+// lent receives the key of exposed memory. It reads the data, or requests it by messages.
 func (p *port) lent(s *source, id uint64, data []byte) {
 	w := p.w
 	if len(data) <= keyHead {
@@ -234,8 +234,8 @@ func (p *port) lent(s *source, id uint64, data []byte) {
 	}
 }
 
-// read begins to read the data of the receive in slot i from where the sender of
-// s says; false where that cannot be.
+// read starts to read the data of the receive in slot i from the exposed memory that data
+// describes. It returns false if that is not possible.
 func (w *Worker) read(i uint32, s *source, data []byte) bool {
 	lane := s.reply
 	if lane == 0 || w.t.lanes[lane].status != ucs.OK {
@@ -244,7 +244,7 @@ func (w *Worker) read(i uint32, s *source, data []byte) bool {
 	l := &w.t.lanes[lane]
 	p := w.ports[l.port]
 	if !p.canRead() || l.domain != data[keyHead-1] {
-		return false // they are of two devices
+		return false // the reply lane leads to another device
 	}
 	k, err := p.domain.UnpackKey(data[keyHead:])
 	if err != nil {
@@ -265,7 +265,7 @@ func (w *Worker) read(i uint32, s *source, data []byte) bool {
 	x.tag, x.arg, x.off, x.n = uint64(k), word(data, 0), w.slab.id(i), uint64(len(buf))
 	w.slab.bufs[c] = buf
 	w.slab.lend(c, m)
-	l.reads++ // it stays open meanwhile
+	l.reads++ // keeps the lane open
 	w.count.Inc(cntRead)
 	if st := w.try(c); st != ucs.InProgress {
 		w.end(c, st)
@@ -273,6 +273,7 @@ func (w *Worker) read(i uint32, s *source, data []byte) bool {
 	return true
 }
 
+// resumeRead posts the read, on the transport itself: a stalled lane does not delay it.
 func (w *Worker) resumeRead(i uint32) ucs.Status {
 	s := &w.slab.slots[i]
 	l := &w.t.lanes[s.lane]
@@ -285,8 +286,7 @@ func (w *Worker) resumeRead(i uint32) ucs.Status {
 	return st
 }
 
-// readEnded ends the receive that the reading in slot c was for, and tells the
-// sender.
+// readEnded completes the receive of the read in slot c, and notifies the sender.
 func (w *Worker) readEnded(c uint32, st ucs.Status) {
 	s := &w.slab.slots[c]
 	lane, receive := s.lane, s.off

@@ -5,7 +5,7 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// arriveRTS takes in an announcement.
+// arriveRTS receives an RTS.
 func (p *port) arriveRTS(s *source, tag uint64, data []byte) {
 	w := p.w
 	if len(data) != rtsLen || s.peer == 0 {
@@ -30,9 +30,9 @@ func (p *port) arriveRTS(s *source, tag uint64, data []byte) {
 	w.addArrived(tag, unexpected{kind: unRTS, n: n, id: id, from: s.index})
 }
 
-// askFor asks the sender of s for the n bytes that he announced under id, to be
-// put into the buffer of slot i, as much as it holds. The slot is a receive that
-// ends when they are there, truncated where n is more.
+// askFor requests n bytes from the sender of s, which sent an RTS with this id. They go
+// into the buffer of slot i, as far as it is long enough. The receive in slot i completes
+// when they have arrived. It is truncated if n is larger than the buffer.
 func (w *Worker) askFor(s *source, i uint32, id, n uint64) {
 	if fault.Enabled {
 		fault.At(fault.RTR)
@@ -40,7 +40,7 @@ func (w *Worker) askFor(s *source, i uint32, id, n uint64) {
 	r := &w.slab.slots[i]
 	r.n, r.arg, r.off = n, id, 0
 	r.left, r.aux = fetching, s.index
-	r.ep, r.flags = 0, r.flags&^flagTied // from now on its sender's end concerns it
+	r.ep, r.flags = 0, r.flags&^flagTied // from now on the receive depends on the message's sender
 	s.fetches++
 	w.count.Inc(cntFetched)
 	wanted := min(n, uint64(len(w.slab.bufs[i])))
@@ -58,7 +58,7 @@ func (w *Worker) askFor(s *source, i uint32, id, n uint64) {
 	}
 }
 
-// fetched ends a receive whose data is there.
+// fetched completes a receive whose data has arrived.
 func (w *Worker) fetched(i uint32) {
 	st := ucs.OK
 	if w.slab.slots[i].n > uint64(len(w.slab.bufs[i])) {
@@ -67,7 +67,7 @@ func (w *Worker) fetched(i uint32) {
 	w.endFetch(i, st)
 }
 
-// endFetch ends a receive that asked for its data.
+// endFetch completes a receive that has requested its data.
 func (w *Worker) endFetch(i uint32, st ucs.Status) {
 	r := &w.slab.slots[i]
 	w.sources[r.aux].fetches--
@@ -75,7 +75,7 @@ func (w *Worker) endFetch(i uint32, st ucs.Status) {
 	w.end(i, st)
 }
 
-// data puts a piece of what was asked for in its place.
+// data receives the next bytes of a requested message.
 func (p *port) data(s *source, id uint64, data []byte) {
 	w := p.w
 	i := p.fetchNamed(s, id)
@@ -96,14 +96,15 @@ func (p *port) data(s *source, id uint64, data []byte) {
 	}
 }
 
-// refuse tells the sender of s that the message he knows by id is not wanted.
+// refuse notifies the sender of s that its message with this id will not be
+// received, and why.
 func (w *Worker) refuse(s *source, id uint64, st ucs.Status, reason string) {
 	w.count.Inc(cntRefused)
 	reason = reason[:min(len(reason), maxReason)]
 	w.reply(s, control{id: amRefuse, hdr: id, text: append([]byte{byte(st)}, reason...)})
 }
 
-// gaveUp ends what a sender withdraws.
+// gaveUp receives a cancel of the sender. data is giveUpAnnounced or giveUpData.
 func (p *port) gaveUp(s *source, id uint64, data []byte) {
 	w := p.w
 	switch {
@@ -121,17 +122,17 @@ func (p *port) gaveUp(s *source, id uint64, data []byte) {
 				return
 			}
 		}
-	default: // it crossed our answer
+	default: // it crossed a message of this worker
 	}
 }
 
-// fetchesFrom reports whether the slot is a receive that asked s for data.
+// fetchesFrom reports whether the slot is a receive that has requested data from src.
 func (s *slot) fetchesFrom(src *source) bool {
 	return s.op.receives() && s.state == slotLive && s.left == fetching && s.aux == src.index
 }
 
-// dropAnnounced forgets the message that s announced under id and nobody asked
-// for; false where there is none.
+// dropAnnounced drops the message of s whose RTS has this id, unless a receive has
+// requested it. It returns false if there is none.
 func (w *Worker) dropAnnounced(s *source, id uint64) bool {
 	for k := range w.un {
 		if u := &w.un[k]; u.kind == unRTS && u.from == s.index && u.id == id {
@@ -142,7 +143,8 @@ func (w *Worker) dropAnnounced(s *source, id uint64) bool {
 	return w.dropFetches(s, id, false) || w.am.keep.dropOffer(s, id)
 }
 
-// loseRendezvous ends what s announced and what it was asked for.
+// loseRendezvous fails the messages that s announced and the receives that
+// requested data from it.
 func (w *Worker) loseRendezvous(s *source, reason error) {
 	if s.waiting > 0 {
 		w.dropFetches(s, 0, true)
@@ -156,7 +158,7 @@ func (w *Worker) loseRendezvous(s *source, reason error) {
 			case unRTS:
 				w.dropArrived(uint32(k), ucs.PeerFailed)
 			case unSync:
-				u.kind, u.from = unWhole, 0 // the message is here, its sender is not
+				u.kind, u.from = unWhole, 0 // the message has arrived, and its sender is dead
 				s.waiting--
 			default:
 			}

@@ -9,7 +9,7 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// announces says whether the message in s is to be announced.
+// announces reports whether the message in s is sent by rendezvous.
 func (w *Worker) announces(s *slot, l *lane) bool {
 	switch {
 	case l.throttled || s.parent&wishRndv != 0:
@@ -30,7 +30,7 @@ func (w *Worker) announce(i uint32, l *lane) ucs.Status {
 		fault.At(fault.RTS)
 	}
 	s := &w.slab.slots[i]
-	b, st := l.ep.ReserveAM(amRTS, s.tag, rtsLen) // not a control message: it keeps its place among messages
+	b, st := l.ep.ReserveAM(amRTS, s.tag, rtsLen) // not a control message: it keeps its order among the messages
 	if st != ucs.OK {
 		return st
 	}
@@ -41,13 +41,13 @@ func (w *Worker) announce(i uint32, l *lane) ucs.Status {
 	return ucs.InProgress
 }
 
-// announced notes that the send in slot i waits for the peer to ask.
+// announced notes that the send in slot i waits for the receiver's request.
 func (w *Worker) announced(i uint32) {
 	w.count.Inc(cntAnnounced)
 	w.await(i, phaseRTS)
 }
 
-// sendSync sends the message in slot i whole and waits for its match.
+// sendSync sends the message in slot i eagerly. The send completes when it is matched.
 func (w *Worker) sendSync(i uint32, l *lane) ucs.Status {
 	if !w.mayAnnounce(w.slab.slots[i].lane) {
 		return ucs.NoResource
@@ -73,7 +73,7 @@ func (w *Worker) sendSync(i uint32, l *lane) ucs.Status {
 	return ucs.InProgress
 }
 
-// acked ends a sync send: its message was matched.
+// acked receives the acknowledgement of a sync send's match, and completes the send.
 func (p *port) acked(s *source, id uint64, data []byte) {
 	i := p.sendNamed(s, id)
 	if i == 0 {
@@ -86,15 +86,16 @@ func (p *port) acked(s *source, id uint64, data []byte) {
 	p.w.end(i, ucs.OK)
 }
 
-// asked begins to send what was announced.
+// asked receives an RTR and starts to send the message's data.
 func (p *port) asked(s *source, id uint64, data []byte) {
 	if i, theirs, wanted := p.wanted(s, id, data); i != 0 {
 		p.w.sendWanted(i, theirs, wanted)
 	}
 }
 
-// wanted gives the announced send that the sender of s asks for by id, what he
-// calls it and how much of it he wants; 0 where it has ended, or he may not ask.
+// wanted returns the announced send that the sender of s requests by id. theirs is the
+// receiver's id, n the number of bytes that it wants. i is 0 if the send has completed, or
+// if the request is a protocol violation.
 func (p *port) wanted(s *source, id uint64, data []byte) (i uint32, theirs, n uint64) {
 	if len(data) != rtrLen {
 		p.garbage(s)
@@ -112,7 +113,7 @@ func (p *port) wanted(s *source, id uint64, data []byte) (i uint32, theirs, n ui
 	return i, theirs, n
 }
 
-// sendWanted begins to send the first wanted bytes of the message in slot i.
+// sendWanted starts to send the first wanted bytes of the message in slot i.
 func (w *Worker) sendWanted(i uint32, theirs, wanted uint64) {
 	m := &w.slab.slots[i]
 	lane := m.lane
@@ -120,7 +121,7 @@ func (w *Worker) sendWanted(i uint32, theirs, wanted uint64) {
 	m.setPhase(phaseData)
 	m.tag, m.n, m.off = theirs, wanted, 0
 	if lent {
-		w.unlend(i) // the peer cannot read it
+		w.unlend(i) // the peer cannot read the exposed memory
 	} else {
 		w.giveCredit(lane)
 	}
@@ -130,13 +131,13 @@ func (w *Worker) sendWanted(i uint32, theirs, wanted uint64) {
 	w.readOver(lane)
 }
 
-// dataTurn is how many bytes of one message go before others that wait have their
-// turn.
+// dataTurn is the number of bytes of one message that are sent before others that wait
+// get their turn.
 const dataTurn = 16 << 10
 
-// sendData sends what was asked for, as far as there is room. Busy: it went to
-// the end of the queue that it waits in. The announcement had its place among the
-// lane's operations; the data needs none, so it passes a halted lane.
+// sendData sends the requested data, as far as the transport has resources. It returns Busy
+// if the send moved to the end of its pending queue. The RTS had its place in the order of
+// the lane's operations. The data needs none, so it is sent on a stalled lane too.
 func (w *Worker) sendData(i uint32, l *lane) ucs.Status {
 	s, ep := &w.slab.slots[i], l.transport()
 	start := s.off
@@ -163,7 +164,7 @@ func (w *Worker) sendData(i uint32, l *lane) ucs.Status {
 	return ucs.OK
 }
 
-// refused ends a send that the receiver does not want.
+// refused receives the receiver's refusal of a message, and completes the send.
 func (p *port) refused(s *source, id uint64, data []byte) {
 	w := p.w
 	if len(data) < 1 || len(data) > 1+maxReason {
@@ -189,7 +190,8 @@ func (p *port) refused(s *source, id uint64, data []byte) {
 	w.readOver(lane)
 }
 
-// throttle opens and closes the eager path to the sender of s.
+// throttle receives an amThrottle: the sender of s forbids eager messages (on is 1) or
+// allows them again.
 func (p *port) throttle(s *source, on uint64, data []byte) {
 	w := p.w
 	if on > 1 || len(data) != 0 || s.peer == 0 {

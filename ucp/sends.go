@@ -2,18 +2,23 @@ package ucp
 
 import "github.com/goucx/goucx/ucs"
 
-// A send that is announced or synchronous holds one of its lane's credits from when it
-// is sent until the peer has asked for the data or has matched it. So the peer holds at
-// most UCX_RNDV_OUTSTANDING of them, whatever its program does.
+// Send credits: a synchronous send, and a send by rendezvous, holds one credit of its lane.
+// It holds the credit from when it is sent until the peer has matched or requested it. So
+// the peer holds at most UCX_RNDV_OUTSTANDING of them, whatever its program does.
 //
-// A send that finds no credit stalls its lane: the send, and all operations that were
-// posted after it, wait in the halted endpoint, in order. If they did not, a fence or a
-// flush would not cover the send. A send that waits for room holds no credit.
-// Otherwise a send before it that needs one would stall the lane for ever.
+// A send that finds no credit stalls its lane: the send, and all operations that are posted
+// after it, wait in the stalled endpoint, in order. Otherwise a fence or a flush would not
+// cover the send. A send that waits for resources holds no credit. Otherwise a send before
+// it that needs one would stall the lane for ever.
+//
+// Invariants: lane.used is the number of sends in lane.open in the phases phaseMatch
+// and phaseRTS. lane.open has the sends in their order, each flush behind the sends
+// that it covers. A flush calls the transport only when no send that it covers is
+// before it in lane.open.
 
-// mayAnnounce reports whether the lane has a credit for the send that is next. Without
-// one it stalls the lane. Where other operations wait for room, the send waits behind
-// them and asks again.
+// mayAnnounce reports whether the lane has a credit for the next send. Without one it
+// stalls the lane. If other operations wait for resources, the send waits behind them and
+// tries again later.
 func (w *Worker) mayAnnounce(lane uint32) bool {
 	l := &w.t.lanes[lane]
 	if l.used < w.outstanding {
@@ -26,7 +31,7 @@ func (w *Worker) mayAnnounce(lane uint32) bool {
 	return false
 }
 
-// await notes that the send in slot i was sent and that the peer has to answer it. The
+// await notes that the send in slot i was sent and that the peer has to acknowledge it. The
 // send takes a credit, which it holds in the phases phaseMatch and phaseRTS.
 func (w *Worker) await(i uint32, p phase) {
 	s := &w.slab.slots[i]
@@ -36,13 +41,13 @@ func (w *Worker) await(i uint32, p phase) {
 	l.used++
 }
 
-// giveCredit returns a credit of the lane.
+// giveCredit returns a credit to the lane.
 func (w *Worker) giveCredit(lane uint32) {
 	w.t.lanes[lane].used--
 	w.feed(lane)
 }
 
-// feed resumes a lane that is stalled since a send needs a credit.
+// feed resumes a lane that is stalled because a send needs a credit.
 func (w *Worker) feed(lane uint32) {
 	if l := &w.t.lanes[lane]; l.starved {
 		l.starved = false
@@ -50,8 +55,8 @@ func (w *Worker) feed(lane uint32) {
 	}
 }
 
-// leave takes the send in slot i, which ends, out of the queues it is in, and
-// gives back what it holds.
+// leave removes the send in slot i, which is about to complete, from lane.open and releases
+// its credit and its exposed memory.
 func (w *Worker) leave(i uint32) {
 	s := &w.slab.slots[i]
 	if s.parent == 0 {
@@ -73,8 +78,8 @@ func (w *Worker) leave(i uint32) {
 	}
 }
 
-// letFlushesGo resumes the flushes in the lane's open queue that have nothing left
-// before them.
+// letFlushesGo resumes the flushes in lane.open that have no operation
+// before them any more.
 //
 //go:noinline
 func (w *Worker) letFlushesGo(lane uint32) {
@@ -91,9 +96,9 @@ func (w *Worker) letFlushesGo(lane uint32) {
 	}
 }
 
-// precedes reports whether something that flush i has to wait for is before it in the
-// lane's open queue, or, where it is not in the queue, is there at all: a send, or a
-// flush that was posted earlier, which must not end later.
+// precedes reports whether an operation that flush i has to wait for is before it in
+// lane.open. If the flush is not in the queue, it looks at the whole queue. It waits for
+// sends, and for flushes posted earlier, which must not complete later.
 func (w *Worker) precedes(lane, i uint32) bool {
 	ep := w.slab.slots[i].ep
 	for k := w.t.lanes[lane].open.head; k != i && k != 0; k = w.slab.slots[k].next {
@@ -104,15 +109,15 @@ func (w *Worker) precedes(lane, i uint32) bool {
 	return false
 }
 
-// Where a flush stands, in slot.arg.
+// State of a flush, in slot.arg.
 const (
-	flushNew    = iota // what was posted before may wait for room
-	flushOpen          // in lane.open, behind sends that are not matched
-	flushReady         // in lane.open until the transport takes it
-	flushPassed        // only the transport, and the owner's worker, are to end it
+	flushNew    = iota // operations posted before may wait for resources
+	flushOpen          // in lane.open, behind sends that the peer has not acknowledged
+	flushReady         // in lane.open until the transport accepts it
+	flushPassed        // waits only for the transport, and for the owner's worker if operations are emulated
 )
 
-// leaveFlush takes the flush in slot i out of the lane's open queue, if it is there.
+// leaveFlush removes the flush in slot i from lane.open if it is there.
 func (w *Worker) leaveFlush(i uint32) {
 	s := &w.slab.slots[i]
 	l := &w.t.lanes[s.lane]
@@ -123,7 +128,7 @@ func (w *Worker) leaveFlush(i uint32) {
 	}
 }
 
-// endSends ends everything that waits in the lane's open queue for the peer.
+// endSends completes all operations in lane.open with st.
 func (w *Worker) endSends(lane uint32, st ucs.Status) {
 	for {
 		i := w.t.lanes[lane].open.head

@@ -12,39 +12,40 @@ import (
 )
 
 const (
-	// napTime is for how long who polls memory sleeps: with what the system adds
-	// it is about 80 us.
+	// napTime is the sleep of a wait that polls memory. With the overhead of the system it
+	// is about 80 us.
 	napTime = 30 * time.Microsecond
-	// minSpin is the shortest spinning that a clock measures. For less, 0 too, a wait
-	// makes armPasses: for about as long as arming would take, since what comes
-	// meanwhile costs neither side a system call.
+	// minSpin is the shortest spin time that the clock can measure. With a shorter one,
+	// also 0, a wait makes armPasses passes. They take about as long as arming does. A
+	// message that arrives in that time costs neither side a system call.
 	minSpin   = time.Microsecond
 	armPasses = 256
-	// soon bounds a sleep that something without a sign may have to end.
+	// soon bounds a sleep that must end for something that causes no wake-up.
 	soon = time.Millisecond
-	// tendShare of the time within which a transport tells that a peer is dead is how
-	// long a sleeper leaves it alone: it asks for signs of life in its passes.
+	// tendShare divides a transport's time-out for dead peers. The quotient bounds a sleep,
+	// because the transport sends its keepalives only when it progresses.
 	tendShare = 16
-	// maxFruitless is how many times in a row a sleeper may be woken for nothing, and
-	// before it has slept for aWink, until it sleeps through what wakes it for a while.
+	// maxFruitless is the number of consecutive spurious wake-ups, each after less
+	// than aWink, that a sleeper accepts. After them it sleeps once without the
+	// ifaces, for at most soon.
 	maxFruitless = 7
 	aWink        = 20 * time.Microsecond
 )
 
-// sleeper is how the goroutine that progresses blocks: first it spins, then it
-// arms the ifaces and sleeps in poll(2).
+// sleeper is how the goroutine that progresses blocks. It spins first, then arms the ifaces
+// and sleeps in poll(2).
 type sleeper struct {
-	spin  ucs.Time       // before a sleep; < 0: never sleep
-	after uint32         // idle passes before spin is looked at
-	set   *shmem.PollSet // the worker's flag, then the ports' descriptors
-	none  *shmem.PollSet // nothing
-	deaf  bool           // a port has no descriptor: nothing wakes for it
+	spin  ucs.Time       // spin time before a sleep; < 0: never sleep
+	after uint32         // idle passes before the spin time is checked
+	set   *shmem.PollSet // the worker's EventFD, then those of the ports
+	none  *shmem.PollSet // the empty set
+	deaf  bool           // a port has no EventFD, so it cannot wake the sleeper
 
-	ends <-chan struct{} // of the context whose end calls Signal
-	stop func() bool     // ends that
+	ends <-chan struct{} // Done channel of the context whose end calls Signal
+	stop func() bool     // stops that call
 }
 
-// initSleep chooses the time for spinning: the program's, else the setting's.
+// initSleep sets the spin time: spin if it is not 0, else the setting.
 func (w *Worker) initSleep(spin time.Duration) {
 	s := &w.sleeper
 	if spin == 0 {
@@ -57,7 +58,7 @@ func (w *Worker) initSleep(spin time.Duration) {
 	}
 	s.spin, s.after, w.looks = ucs.Time(spin), clockPasses, ctxPasses
 	if spin >= 0 && spin < minSpin {
-		s.spin, s.after, w.looks = 0, 1, armPasses // not right after something was done: it may be what is waited for
+		s.spin, s.after, w.looks = 0, 1, armPasses // not right after a pass with work: the wait may be over
 	}
 	if s.spin < 0 {
 		return
@@ -71,9 +72,12 @@ func (w *Worker) initSleep(spin time.Duration) {
 	s.set, s.none = shmem.NewPollSet(fds...), shmem.NewPollSet()
 }
 
-// sleep blocks until there is something to progress, Signal is called, or ctx
-// ends. It may return early. p counts the sleeps in a row that were none, and brought
-// nothing.
+// sleep blocks until there is something to progress, Signal is called, or ctx ends. It may
+// return early. p counts the consecutive spurious wake-ups.
+//
+// sleep returns without blocking if a callback is due, Signal was called or an iface has
+// something to progress. With ThreadMulti the caller holds the lock, which is released
+// while poll blocks.
 //
 //go:noinline
 func (w *Worker) sleep(ctx context.Context, p *pause) {
@@ -92,7 +96,7 @@ func (w *Worker) sleep(ctx context.Context, p *pause) {
 	if w.lulls.most != math.MaxInt {
 		w.lulls.look(ucs.Now())
 		if w.lulls.excess() > 0 {
-			d = lullEvery // then there may be idle ones
+			d = lullEvery // connections may become idle
 		}
 	}
 	switch st := w.armPorts(); {
@@ -119,7 +123,8 @@ func (w *Worker) sleep(ctx context.Context, p *pause) {
 	}
 }
 
-// poll sleeps, with ThreadMulti outside of the lock: posts go through meanwhile.
+// poll sleeps. With ThreadMulti it releases the lock in the meantime, so that other
+// goroutines can post.
 func (w *Worker) poll(fds int, d time.Duration) int {
 	b := &w.baton
 	if w.am.multi {
@@ -134,25 +139,25 @@ func (w *Worker) poll(fds int, d time.Duration) int {
 	return n
 }
 
-// nap blocks for a moment, or until Signal is called.
+// nap blocks for napTime, or until Signal is called.
 //
 //go:noinline
 func (w *Worker) nap() {
 	switch {
-	case w.am.multi: // Signal is for who has the baton
+	case w.am.multi: // Signal is for the goroutine that holds the progress ownership
 		_, _ = w.sleeper.none.Wait(0, napTime)
 	case !w.lowerSignal():
 		_, _ = w.sleeper.set.Wait(1, napTime)
 	}
 }
 
-// armPorts has everything that comes wake the sleeper. Busy: something is there
-// already. InProgress: something will be due that gives no sign.
+// armPorts arms all ifaces. It returns Busy if there is something to progress already, and
+// InProgress if something will be due that causes no wake-up.
 func (w *Worker) armPorts() ucs.Status {
 	all := ucs.OK
 	for _, p := range w.ports {
 		if p.state == portArmed && p.iface.ActiveEndpoints() == 0 {
-			continue // it has been quiet since
+			continue // armed, and not progressed since
 		}
 		switch p.arm(uct.EventRecv | uct.EventSend) {
 		case ucs.OK, ucs.Unsupported:
@@ -166,13 +171,13 @@ func (w *Worker) armPorts() ucs.Status {
 	return all
 }
 
-// lookSoon has the next pass look at all ifaces.
+// lookSoon makes the next pass look at all ifaces.
 func (w *Worker) lookSoon() {
 	w.passes, w.slow.passes = lookEvery, w.slow.everyPasses
 }
 
-// served does for inactive ifaces what woke the sleeper, and has those that have
-// become active by it take part in the next pass.
+// served progresses the inactive ifaces that woke the sleeper. Those that became active
+// take part in the next pass.
 func (w *Worker) served() {
 	for k, p := range w.ports {
 		if w.sleeper.set.Ready(k + 1) {
@@ -182,9 +187,10 @@ func (w *Worker) served() {
 	}
 }
 
-// watch has the end of ctx call Signal. It stays so until another context is
-// waited with, or the worker closes: who waits in a loop pays once. Nothing calls
-// Signal for a context that has ended: those may share one channel.
+// watch makes the end of ctx call Signal, until another context is passed or the worker
+// closes. A loop of waits with one context pays for that once. Contexts
+// that have ended may share one Done channel, so Signal may not be called for one of them.
+// sleep checks for that itself.
 func (s *sleeper) watch(ctx context.Context, w *Worker) {
 	ends := ctx.Done()
 	if ends == nil || ends == s.ends {

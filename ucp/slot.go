@@ -5,10 +5,10 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// opKind is what a slot is used for.
+// opKind is the kind of operation that a slot holds.
 type opKind uint8
 
-// Operations. ops.go has their names and how each is tried again.
+// Operations. ops.go has their names and their resume functions.
 const (
 	opNone opKind = iota
 	opTagSend
@@ -32,82 +32,83 @@ const (
 	opAtomic
 	opFetch
 	opRead
-	opHold // of a lane that nobody holds, until the answers that went by it have arrived
+	opHold // keeps an unreferenced lane open until the replies sent on it are acknowledged
 	numOps
 )
 
-// slotState is where a slot is in its life.
+// slotState is the state of a slot.
 type slotState uint8
 
 const (
 	slotFree slotState = iota
-	slotLive           // the operation has not ended
-	slotDone           // it ended and its outcome has not been read
-	slotRead           // it ended badly and was read; kept until the place is needed
+	slotLive           // the operation has not completed
+	slotDone           // it completed and its result has not been read
+	slotRead           // it failed and its error was read; kept until the slot is needed
 )
 
 // slotFlags are properties of an operation.
 type slotFlags uint8
 
 const (
-	flagKept     slotFlags = 1 << iota // has a result: kept until it is consumed
-	flagNotify                         // a callback waits for the end
-	flagTied                           // a receive that ends with its endpoint
+	flagKept     slotFlags = 1 << iota // has a result, which is kept until a caller consumes it
+	flagNotify                         // a callback or a goroutine waits for the completion
+	flagTied                           // a receive that fails with its endpoint
 	flagWaiting                        // on its lane's pending queue
-	flagAside                          // something is kept beside the slot
+	flagAside                          // the slab holds more for this slot, outside of it
 	flagChild                          // a part of the operation in parent
-	flagReported                       // its error was told to somebody
-	flagOrphan                         // in the ring of outcomes that may be forgotten
+	flagReported                       // its error was reported, or no caller is interested in it
+	flagOrphan                         // in the list of unclaimed completions
 )
 
-// slot is a request in flight: 64 bytes without a pointer, so that the collector
-// never looks at it and writing it needs no barrier. The user's buffer lies at
-// the same index of Worker.bufs.
+// slot is an operation in flight, and then its result. It has 64 bytes and no pointer: the
+// garbage collector never scans it, and writes to it need no write barrier. The caller's
+// buffer is at the same index in slab.bufs.
 //
-// Slots move when the slab grows, so a *slot is good until the next take.
+// Slots move in memory when the slab grows, so a *slot is valid until the next take. The
+// meaning of tag, arg, off, n, left, parent and aux depends on the operation.
 type slot struct {
-	gen    uint32 // 31 bits, never 0; goes up when the slot is released
-	next   uint32 // of the free list, or of the ring of orphans
+	gen    uint32 // 31 bits, never 0; incremented when the slot is released
+	next   uint32 // in the free list, a chain, or the list of unclaimed completions
 	op     opKind
 	state  slotState
 	status ucs.Status
 	flags  slotFlags
 	ep     uint32 // index of the endpoint in Worker.eps; 0: none
 	lane   uint32 // index of the lane in Thread.lanes; 0: none
-	parent uint32 // slot of which this is a part, with flagChild
-	tag    uint64 // tag; the tag received; the value fetched
-	arg    uint64 // scalar to send, mask of a receive, remote offset
+	parent uint32 // slot of the whole operation, with flagChild
+	tag    uint64 // tag; tag received; value fetched
+	arg    uint64 // scalar to send; remote address; id of the peer's operation
 	off    uint64 // bytes done
-	n      uint64 // bytes in all; bytes received
-	left   uint32 // parts that have not ended
-	aux    uint32 // at the operation's disposal
+	n      uint64 // length of the message or transfer; bytes received
+	left   uint32 // parts that have not completed
+	aux    uint32 // depends on the operation
 }
 
 // slab holds the slots of a worker.
 type slab struct {
 	slots []slot   // by index; 0 is no slot
-	bufs  [][]byte // the users' buffers; of an operation that has ended: see sweep.go
+	bufs  [][]byte // the callers' buffers; sweep.go clears those of completed operations
 	free  uint32   // first free slot; 0: grow
 
-	swept    uint32   // where sweep goes on
-	tidied   ucs.Time // when tidy was called last
+	swept    uint32   // slot that sweep cleared last
+	tidied   ucs.Time // time of the last call of tidy
 	sweptAll ucs.Time // when sweepAll swept last; 0: never
 
-	// Beside slots with flagAside.
+	// State outside of the slots that have flagAside.
 	vecs   map[uint32][][]byte // pieces of opTagSendV
-	notes  []note              // callbacks by slot, where there ever was one
-	errs   map[uint32]error    // outcomes that outlive their endpoint
-	copies map[uint32]chunk    // memory of pool that holds the buffer
-	loans  []loan              // registered memory by slot, where there ever was some
+	notes  []note              // callbacks and waiters by slot; shorter than slots if none was needed
+	errs   map[uint32]error    // errors that outlive what they are made from
+	copies map[uint32]chunk    // pool memory that holds the buffer
+	loans  []loan              // registered memory by slot; shorter than slots if none was needed
 	pool   *pool
 
-	orphans            int // slots in the ring
+	orphans            int // slots in the list of unclaimed completions
 	orphHead, orphTail uint32
 }
 
 const (
 	slabStart = 256
-	// maxOrphans outcomes that nobody may ever read are remembered.
+	// maxOrphans is the number of unclaimed completions that are kept.
 	maxOrphans = 1024
 	genMask    = 1<<31 - 1
 )
@@ -120,7 +121,8 @@ func (b *slab) init(p *pool) {
 	b.grow()
 }
 
-// take gives a slot that is live, with zeroed state beside its generation.
+// take returns a live slot. It clears the fields that all operations read; the caller
+// sets the others.
 // hot: BenchmarkTagPair
 func (b *slab) take(op opKind) uint32 {
 	i := b.free
@@ -134,9 +136,9 @@ func (b *slab) take(op opKind) uint32 {
 	return i
 }
 
-// peek gives the token that the next take will have, so that an operation takes
-// its slot only where it answers InProgress: a transport never calls back
-// outside its Progress.
+// peek returns the token of the slot that the next take returns. So an operation takes a
+// slot only if the transport returns InProgress. It is sound because a transport never
+// calls back outside its Progress.
 func (b *slab) peek() uct.Token {
 	if b.free == 0 {
 		b.grow()
@@ -144,12 +146,13 @@ func (b *slab) peek() uct.Token {
 	return b.token(b.free)
 }
 
-// token names slot i towards a transport, id towards the user.
+// token returns the uct.Token of slot i; id returns the id that the caller of an
+// operation gets.
 func (b *slab) token(i uint32) uct.Token { return uct.Token(b.id(i)) }
 
 func (b *slab) id(i uint32) uint64 { return uint64(b.slots[i].gen)<<32 | uint64(i) }
 
-// find gives the slot that id names, 0 where it is released.
+// find returns the slot with this id, 0 if it was released.
 func (b *slab) find(id uint64) uint32 {
 	i := uint32(id)
 	if int(i) >= len(b.slots) || b.slots[i].gen != uint32(id>>32) || b.slots[i].state == slotFree {
@@ -158,13 +161,13 @@ func (b *slab) find(id uint64) uint32 {
 	return i
 }
 
-// live reports whether operation id has not ended.
+// live reports whether operation id has not completed.
 func (b *slab) live(id uint64) bool {
 	i := b.find(id)
 	return i != 0 && b.slots[i].state == slotLive
 }
 
-// release makes slot i free; handles of it say from now on that it ended well.
+// release makes slot i free. Requests that refer to it report success from now on.
 func (b *slab) release(i uint32) {
 	s := &b.slots[i]
 	if s.flags&flagAside != 0 {
@@ -179,7 +182,7 @@ func (b *slab) release(i uint32) {
 
 func nextGen(g uint32) uint32 { return max((g+1)&genMask, 1) }
 
-// forget drops what is kept beside slot i.
+// forget drops all state outside of slot i.
 //
 //go:noinline
 func (b *slab) forget(i uint32) {
@@ -190,8 +193,7 @@ func (b *slab) forget(i uint32) {
 	delete(b.errs, i)
 }
 
-// letGo drops the memory of the operation in slot i, which has ended. Its outcome
-// stays.
+// letGo drops the memory of the completed operation in slot i. Its result stays.
 func (b *slab) letGo(i uint32) {
 	b.bufs[i] = nil
 	if b.slots[i].flags&flagAside == 0 {
@@ -205,7 +207,7 @@ func (b *slab) letGo(i uint32) {
 	delete(b.vecs, i)
 }
 
-// grow adds slots and gives the first free one.
+// grow adds slots and returns the first free one.
 //
 //go:noinline
 func (b *slab) grow() uint32 {
@@ -221,8 +223,7 @@ func (b *slab) grow() uint32 {
 	return b.free
 }
 
-// orphan remembers the outcome of slot i, which nobody may ever read again,
-// until maxOrphans others have come.
+// orphan keeps slot i, whose result may never be read, until maxOrphans others follow.
 func (b *slab) orphan(i uint32) {
 	s := &b.slots[i]
 	if s.flags&flagOrphan != 0 {

@@ -7,37 +7,39 @@ import (
 	"github.com/goucx/goucx/wireup"
 )
 
-// source is a connection that messages come by. Fragments of one message are
-// not mixed with others of the same source, so it assembles one at a time.
+// source is the receiving end of a connection (rx connection). A transport does not
+// interleave the fragments of two messages of one rx connection. So it assembles one
+// message at a time.
 type source struct {
-	id    uint32 // of the transport
+	id    uint32 // assigned by the transport
 	index uint32 // in Worker.sources
 	port  *port
-	count uint32 // messages in fragments begun
-	bad   bool   // it broke the protocol: everything from it is dropped
+	count uint32 // fragmented messages begun
+	bad   bool   // the peer violated the protocol: all messages from it are dropped
 	into  intoKind
 
-	// Who sends by it, where he said so. Only what he has been sent may be named
-	// by him.
-	peer    wireup.PeerID // 0: not known
-	address []byte        // beginning of his address
-	reply   uint32        // lane towards him; 0: none yet
-	replied bool          // something that he awaits went by it
-	left    []uint32      // lanes that something went by, which are over; not reported yet
-	told    uint32        // messages since he was told to announce everything, and 1; 0: he was not
-	swErr   ucs.Status    // of his software operations, for his next flush
-	waiting int           // of Worker.un: messages that want an answer of ours
-	fetches int           // receives that wait for his data
+	// The sending worker, if it sent its address. A peer may only name ids that it was
+	// sent: see named.go.
+	peer    wireup.PeerID // 0: unknown
+	address []byte        // first part of the sender's address
+	reply   uint32        // lane to the sender; 0: none yet
+	replied bool          // a message that the sender waits for was sent on reply
+	left    []uint32      // failed lanes, not reported yet, on which such messages were sent
+	told    uint32        // 1 + messages since the sender was told to use rendezvous only; 0: it was not
+	swErr   ucs.Status    // first error of its emulated operations; its next flush returns it
+	waiting int           // messages whose sender waits for a reply: unexpected, kept, or to be fetched
+	fetches int           // receives that wait for the sender's data
 
 	from uint64 // the endpoint of AM.From; 0: none yet
 
-	recv       uint32 // slot, with intoReceive
-	arrived    uint32 // number in Worker.arrived, with intoPool
+	recv       uint32 // slot of the receive, with intoReceive
+	arrived    uint32 // id in Worker.arrived, with intoPool
 	tag        uint64
 	total, got uint64
-	chunk      chunk // memory, with intoPool
+	chunk      chunk // memory of the message, with intoPool or intoHandler
 }
 
+// source returns the rx connection with this id of the transport, and creates it if needed.
 func (p *port) source(id uint32) *source {
 	if p.last != nil && p.last.id == id {
 		return p.last
@@ -52,7 +54,7 @@ func (p *port) source(id uint32) *source {
 	return s
 }
 
-// addSource numbers s, so that records without pointers can name it.
+// addSource assigns an index to s, so that records without pointers can refer to it.
 func (w *Worker) addSource(s *source) {
 	if n := len(w.freeSources); n > 0 {
 		s.index = w.freeSources[n-1]
@@ -64,7 +66,8 @@ func (w *Worker) addSource(s *source) {
 	w.sources[s.index] = s
 }
 
-// peerSays takes in the address of the worker that sends by s.
+// peerSays receives a part of the address of the worker that sends on s. follow is the
+// number of bytes still to come.
 func (p *port) peerSays(s *source, follow uint64, data []byte) {
 	w := p.w
 	if follow > maxPeerAddress || len(s.address)+len(data) > maxPeerAddress {
@@ -84,14 +87,14 @@ func (p *port) peerSays(s *source, follow uint64, data []byte) {
 		p.garbage(s)
 		return
 	}
-	if s.peer != 0 { // said before
+	if s.peer != 0 { // it was received before
 		w.peers.Release(peer)
 	}
 	s.peer = peer
 }
 
-// replyLane gives the lane towards the sender of s, opening it where need be; 0
-// where there is none.
+// replyLane returns the lane to the sender of s, and opens it if needed. It returns 0 if
+// the sender is unknown or not reachable.
 func (w *Worker) replyLane(s *source) uint32 {
 	if s.reply != 0 {
 		return s.reply
@@ -103,9 +106,9 @@ func (w *Worker) replyLane(s *source) uint32 {
 	if lane == 0 {
 		return 0
 	}
-	// The source holds the lane in its own way: it does not keep a lane open that
-	// the program has closed all endpoints of, else two workers that have answered
-	// each other would never part.
+	// The source's reference is counted in lane.replies, not in lane.refs. It does not keep
+	// a lane open after the program closed all endpoints to the peer. Otherwise two workers
+	// that replied to each other would keep their connection for ever.
 	l := &w.t.lanes[lane]
 	l.refs--
 	l.replies++
@@ -113,9 +116,9 @@ func (w *Worker) replyLane(s *source) uint32 {
 	return lane
 }
 
-// anotherReply is replyLane where the one before is of a connection that is over,
-// though this is not reported yet: the sender of s has made another. What waits for
-// the report stays with the old lane.
+// anotherReply replaces a reply lane whose connection has failed before the failure was
+// reported to UCP: the sender of s has made another connection. Operations that wait for
+// the report stay with the old lane.
 //
 //go:noinline
 func (w *Worker) anotherReply(s *source) uint32 {
@@ -131,17 +134,18 @@ func (w *Worker) anotherReply(s *source) uint32 {
 	return w.replyLane(s)
 }
 
-// repliedBy reports whether something that s awaits went by lane i.
+// repliedBy reports whether a message that the sender of s waits for was sent on lane i.
 func (s *source) repliedBy(i uint32) bool { return s != nil && s.reply == i && s.replied }
 
-// leave has answers to s go by another lane: that of those before is over.
+// leave detaches s from its reply lane, whose connection has failed, and remembers the lane
+// in left. Later replies use another lane.
 func (s *source) leave() {
 	s.left = append(s.left, s.reply)
 	s.reply, s.replied = 0, false
 }
 
-// unreplied forgets lane i, which is over, and reports whether something that s awaits
-// may be lost with it.
+// unreplied removes lane i, which has failed, from s. It reports whether a message that the
+// sender of s waits for may be lost with it.
 func (s *source) unreplied(i uint32) (lost bool) {
 	if s.reply == i {
 		lost = s.replied
@@ -154,7 +158,7 @@ func (s *source) unreplied(i uint32) (lost bool) {
 	return lost
 }
 
-// dropReply gives up the lane of s.
+// dropReply drops the reference of s to its reply lane.
 func (w *Worker) dropReply(s *source) {
 	lane := s.reply
 	if s.reply, s.replied = 0, false; lane != 0 {
@@ -162,7 +166,8 @@ func (w *Worker) dropReply(s *source) {
 	}
 }
 
-// dropReplyLane gives up a source's hold of a lane.
+// dropReplyLane drops an rx connection's reference to a lane. The last reference closes the
+// lane, or leaves it draining while reads of memory are in progress.
 func (w *Worker) dropReplyLane(lane uint32) {
 	l := &w.t.lanes[lane]
 	l.replies--
@@ -175,7 +180,7 @@ func (w *Worker) dropReplyLane(lane uint32) {
 	}
 }
 
-// sourceEnded forgets a connection whose messages will not be continued.
+// sourceEnded removes an rx connection. Its incomplete messages fail with reason.
 func (p *port) sourceEnded(id uint32, reason error) {
 	s := p.sources[id]
 	if s == nil {
@@ -190,7 +195,7 @@ func (p *port) sourceEnded(id uint32, reason error) {
 	p.last = nil
 	w.dropReply(s)
 	left := s.left
-	s.left = nil // a lane that closes looks there
+	s.left = nil // closeLane looks at s.left
 	for _, i := range left {
 		w.dropReplyLane(i)
 	}
@@ -201,15 +206,15 @@ func (p *port) sourceEnded(id uint32, reason error) {
 	w.freeSources = append(w.freeSources, s.index)
 }
 
-// loseSource ends what was to come from s.
+// loseSource fails the messages and the data that were expected from s.
 func (w *Worker) loseSource(s *source, reason error) {
 	w.explain(s, reason)
 	w.drop(s, ucs.PeerFailed)
 	w.loseRendezvous(s, reason)
 }
 
-// garbage fails a source that broke the protocol, and the lanes to its sender;
-// no other is moved.
+// garbage fails an rx connection whose peer violated the protocol, and all lanes to that
+// peer. Connections to other peers are not affected.
 func (p *port) garbage(s *source) {
 	w := p.w
 	w.count.Inc(cntBad)

@@ -9,11 +9,11 @@ import (
 	"github.com/goucx/goucx/ucs/stats/live"
 )
 
-// maxTold bounds the requests and endpoints that a summary looks at closely.
+// maxTold bounds the requests whose age a summary tracks.
 const maxTold = 4096
 
-// summary describes the worker for people. Its owner calls it, or whoever holds
-// its lock.
+// summary returns a description of the worker for humans. The caller is the worker's owner
+// or holds its lock.
 func (w *Worker) summary(d *display, now ucs.Time) live.Summary {
 	s := live.Summary{
 		Unexpected: w.arrived.Len(), UnexpectedBytes: w.budget.held, UnexpectedBudget: w.budget.limit, LentBytes: w.pool.lent,
@@ -24,7 +24,8 @@ func (w *Worker) summary(d *display, now ucs.Time) live.Summary {
 	return s
 }
 
-// tellEndpoints counts all and lists those that were used, failed ones first.
+// tellEndpoints counts all endpoints and describes those that are connected or failed,
+// failed ones first.
 func (w *Worker) tellEndpoints(s *live.Summary) {
 	var failed, connected []uint32
 	for k := range w.eps {
@@ -71,7 +72,7 @@ func (w *Worker) tellEndpoint(k uint32) live.Endpoint {
 	return e
 }
 
-// sameRequests is what requests of one row have in common.
+// sameRequests is what the requests of one row have in common.
 type sameRequests struct {
 	op    opKind
 	ep    uint32
@@ -79,7 +80,7 @@ type sameRequests struct {
 	state string
 }
 
-// tellRequests lists what has not ended, in groups, the oldest first.
+// tellRequests describes the requests that have not completed, in groups, the oldest first.
 func (w *Worker) tellRequests(s *live.Summary, d *display, now ucs.Time) {
 	rows := make(map[sameRequests]*live.Requests)
 	seen := make(map[uint64]ucs.Time)
@@ -109,8 +110,8 @@ func (w *Worker) tellRequests(s *live.Summary, d *display, now ucs.Time) {
 	s.Requests = s.Requests[:min(len(s.Requests), live.MaxRows)]
 }
 
-// tells reports whether the request in slot i is a row's: parts are not, but of
-// a flush, whose parts wait for different things.
+// tells reports whether the request in slot i belongs to a row. Parts do not, except those
+// of a flush, which wait for different things.
 func (w *Worker) tells(i uint32) bool {
 	r := &w.slab.slots[i]
 	if r.op == opFlush {
@@ -119,7 +120,7 @@ func (w *Worker) tells(i uint32) bool {
 	return r.flags&flagChild == 0
 }
 
-// tellRequest counts the request in slot i, of this age in seconds.
+// tellRequest counts the request in slot i. age is in seconds.
 func (w *Worker) tellRequest(rows map[sameRequests]*live.Requests, i uint32, age float64) {
 	r := &w.slab.slots[i]
 	k := sameRequests{r.op, r.ep, r.lane, w.stateText(i)}
@@ -152,7 +153,7 @@ const (
 	stateUnderWay = "under way"
 )
 
-// stateText is where the request in slot i stands.
+// stateText returns the state of the request in slot i.
 func (w *Worker) stateText(i uint32) string {
 	r := &w.slab.slots[i]
 	switch {
@@ -183,7 +184,7 @@ func (w *Worker) stateText(i uint32) string {
 	}
 }
 
-// tagText is the tag of the request in slot i, "" where it has none.
+// tagText returns the tag of the request in slot i, "" if it has none.
 func (w *Worker) tagText(i uint32) string {
 	r := &w.slab.slots[i]
 	switch {

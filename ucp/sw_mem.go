@@ -9,11 +9,16 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// swTable is the memory of a context that peers reach by messages, by number.
-// Workers look regions up without a lock, while others come and go.
+// swTable holds the memory of a context that peers reach by emulation, by number. Workers
+// look regions up without a lock while other goroutines add and remove regions.
+//
+// Invariant: a store to list[n] happens before any peer can have the key, and remove
+// waits until no access uses the buffer. enter counts its access in users before it
+// uses the buffer. If remove has set swClosed before, the count is negative and enter
+// does not use it.
 type swTable struct {
 	mu   sync.Mutex
-	list atomic.Pointer[[]atomic.Pointer[swMem]] // 0 is none
+	list atomic.Pointer[[]atomic.Pointer[swMem]] // entry 0 is none
 	free []uint32
 	next uint32
 }
@@ -24,11 +29,11 @@ type swMem struct {
 	base   uint64
 	buf    []byte
 	access uct.MemFlags
-	users  atomic.Int64 // accesses under way; with swClosed no more begin
+	users  atomic.Int64 // accesses in progress; with swClosed added no more begin
 }
 
-// swKey names a region of a context: its number, and above it a random tag by
-// which a number that is used again is told from what it stood for before.
+// swKey identifies a region of a context: its number, and above it a random tag. The tag
+// differs when the number is reused.
 type swKey uint64
 
 const (
@@ -39,7 +44,7 @@ const (
 
 func (k swKey) number() uint32 { return uint32(k) % swMaxMems }
 
-// add makes buf, not empty, reachable; nil where the table is full.
+// add makes buf, which is not empty, reachable. It returns nil if the table is full.
 func (t *swTable) add(buf []byte, access uct.MemFlags) *swMem {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -72,8 +77,8 @@ func (t *swTable) growLocked(old *[]atomic.Pointer[swMem]) *[]atomic.Pointer[swM
 	return &list
 }
 
-// remove takes m, which may be nil, out and waits for the accesses under way, of
-// which each is a copy of bounded length.
+// remove removes m from the table and waits for the accesses in progress. Each is a copy of
+// bounded length. m may be nil.
 func (t *swTable) remove(m *swMem) {
 	if m == nil || m.users.Load() < 0 {
 		return
@@ -88,8 +93,8 @@ func (t *swTable) remove(m *swMem) {
 	t.free = append(t.free, m.key.number())
 }
 
-// enter begins an access to n bytes at addr, which leave ends. Whatever does not
-// fit, a key of memory that is closed among it, is RemoteAccess.
+// enter begins an access to n bytes at addr; leave ends it. It returns RemoteAccess if the
+// range, the right or the key does not fit, or the memory was closed.
 func (t *swTable) enter(key swKey, addr, n uint64, need uct.MemFlags) (*swMem, []byte, ucs.Status) {
 	list := t.list.Load()
 	if list == nil || int(key.number()) >= len(*list) {

@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// wordAt gives the word that p begins with; false where it is not aligned. Rule
-// (1): the bytes of p, as many as T has, are a T.
+// wordAt returns the word at the start of p, and whether it is aligned. Rule (1) of package
+// unsafe: the first bytes of p, as many as T has, are a T.
 func wordAt[T uint32 | uint64](p []byte) (*T, bool) {
 	var v T
 	_ = p[unsafe.Sizeof(v)-1]
@@ -14,8 +14,8 @@ func wordAt[T uint32 | uint64](p []byte) (*T, bool) {
 	return (*T)(q), uintptr(q)%unsafe.Sizeof(v) == 0
 }
 
-// copyWhole copies from to to, of the same length: eight bytes at aligned
-// addresses whole. Rule (1), as for wordAt.
+// copyWhole copies from to to, which has the same length. It accesses eight aligned bytes
+// atomically. Rule (1) of package unsafe, as for wordAt.
 func copyWhole(to, from []byte) {
 	if len(to) == 8 && len(from) == 8 {
 		src, a := wordAt[uint64](from)

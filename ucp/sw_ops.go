@@ -7,39 +7,39 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// swKind is what an answer is awaited for.
+// swKind is the kind of reply that an operation waits for.
 type swKind uint8
 
 const (
 	swGet     swKind = iota // data
 	swGetWord               // eight bytes of data, the operation's value
 	swFetch                 // a value
-	swSync                  // that all before it was done
+	swSync                  // all requests before it were carried out
 )
 
-// swOp is a software operation that the owner has to answer.
+// swOp is an emulated operation that waits for the owner's reply.
 type swOp struct {
-	gen    uint32 // 31 bits, never 0; goes up when the place is used again
-	next   uint32 // of the free list
+	gen    uint32 // 31 bits, never 0; incremented when the entry is released
+	next   uint32 // in the free list
 	live   bool
 	kind   swKind
 	lane   uint32
-	number uint64    // among the lane's requests
+	number uint64    // number of the request on its lane
 	token  uct.Token // of the operation
-	addr   uint64    // of a get: of the rest of the data, whose place in the buffer follows from it
-	left   uint64    // of a get: bytes that are to come
+	addr   uint64    // of a get: address of the data still to come, from which its place in the buffer follows
+	left   uint64    // of a get: bytes still to come
 	value  uint64
-	got    int // bytes of value
+	got    int // bytes of value received
 }
 
-// swOps holds the software operations of a worker that await an answer.
+// swOps holds the emulated operations of a worker that wait for a reply.
 type swOps struct {
-	ops  []swOp // 0 is none
+	ops  []swOp // entry 0 is none
 	free uint32
 	es   [1]uct.Event
 }
 
-// take keeps o and gives the id by which the owner answers it.
+// take stores o and returns the id that the owner uses in its reply.
 func (t *swOps) take(o swOp) uint64 {
 	if t.free == 0 {
 		t.grow()
@@ -68,8 +68,8 @@ func (t *swOps) release(i uint32) {
 	t.free = i
 }
 
-// swNamed gives the operation that the sender of s answers by id, 0 where it has
-// ended. Anything else fails s.
+// swNamed returns the operation with this id if the sender of s is its owner. It returns 0
+// if the operation has completed. Any other id fails s.
 func (p *port) swNamed(s *source, id uint64) uint32 {
 	w := p.w
 	i, gen := uint32(id), uint32(id>>32)
@@ -89,7 +89,7 @@ func (p *port) swNamed(s *source, id uint64) uint32 {
 	return i
 }
 
-// swGot takes in the next bytes that a get asked for.
+// swGot receives the next bytes of a get.
 func (p *port) swGot(s *source, id uint64, data []byte) {
 	i := p.swNamed(s, id)
 	if i == 0 {
@@ -99,7 +99,7 @@ func (p *port) swGot(s *source, id uint64, data []byte) {
 	o := &w.sw.ops[i]
 	switch {
 	case o.kind == swGet && len(data) > 0 && uint64(len(data)) <= o.left:
-		if k := w.slab.find(uint64(o.token)); k != 0 && w.slab.slots[k].state == slotLive { // else the buffer is the program's again
+		if k := w.slab.find(uint64(o.token)); k != 0 && w.slab.slots[k].state == slotLive { // otherwise the caller owns the buffer again
 			copyWhole(w.slab.bufs[k][o.addr-w.slab.slots[k].arg:][:len(data)], data)
 		}
 		o.addr += uint64(len(data))
@@ -118,7 +118,7 @@ func (p *port) swGot(s *source, id uint64, data []byte) {
 	}
 }
 
-// swDone takes in an answer without data.
+// swDone receives a reply without data.
 func (p *port) swDone(s *source, id uint64, data []byte) {
 	i := p.swNamed(s, id)
 	if i == 0 {
@@ -140,7 +140,7 @@ func (p *port) swDone(s *source, id uint64, data []byte) {
 	w.swEnd(i, st)
 }
 
-// swEnd ends operation i, which was answered, and lets go on what waited for it.
+// swEnd completes operation i, whose reply has arrived, and resumes what waited for it.
 func (w *Worker) swEnd(i uint32, st ucs.Status) {
 	o := w.sw.ops[i]
 	e := w.t.lanes[o.lane].sw
@@ -159,7 +159,7 @@ func (w *Worker) swEnd(i uint32, st ucs.Status) {
 	w.swLift(o.lane)
 }
 
-// swFinish forgets operation i and ends what it is of.
+// swFinish releases operation i and completes the request that it belongs to.
 func (w *Worker) swFinish(i uint32, st ucs.Status) {
 	o := w.sw.ops[i]
 	l := &w.t.lanes[o.lane]
@@ -171,12 +171,13 @@ func (w *Worker) swFinish(i uint32, st ucs.Status) {
 	w.ports[l.port].HandleEvents(w.sw.es[:])
 }
 
-// swLost ends with st what awaits answers to requests by a lane that ends.
+// swLost completes with st the operations that wait for replies to requests on a lane that
+// has failed or closes.
 func (w *Worker) swLost(lane uint32, st ucs.Status) {
 	if w.t.lanes[lane].sw == nil {
 		return
 	}
-	for i := 0; i < len(w.sw.ops); i++ { // who hears of it may begin others
+	for i := 0; i < len(w.sw.ops); i++ { // a completed operation may begin others
 		if o := &w.sw.ops[i]; o.live && o.lane == lane {
 			w.swFinish(uint32(i), st)
 		}

@@ -5,11 +5,15 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// The owner's side of software operations. Whatever a request names is checked
-// here, whoever sent it. A request that the memory's key does not allow fails
-// alone: its answer says so, or the next answer to a flush of the same source.
+// Emulated RMA and AMO, the owner's side. Each handler checks everything that a request
+// names. A request that the memory's key does not permit fails alone: its reply has the
+// status, or the next reply to a flush of the same rx connection.
+//
+// The requests of one rx connection are carried out in the order in which they arrive.
+// So a reply to amFlush covers all requests before it, and the first error is all that
+// has to be kept.
 
-// swPut writes data behind a key.
+// swPut carries out a put.
 func (p *port) swPut(s *source, addr uint64, data []byte) {
 	if s.peer == 0 || len(data) <= swKeyLen {
 		p.garbage(s)
@@ -25,15 +29,15 @@ func (p *port) swPut(s *source, addr uint64, data []byte) {
 	m.leave()
 }
 
-// swFailed keeps what a flush is to be answered.
+// swFailed records the status for the reply to the next flush.
 func (s *source) swFailed(st ucs.Status) {
 	if s.swErr == ucs.OK {
 		s.swErr = st
 	}
 }
 
-// swGet answers with the bytes that are asked for, as they are now: what the
-// source sends behind its request must not change them.
+// swGet replies with the requested bytes as they are now. Requests that the peer sends
+// later must not change them.
 func (p *port) swGet(s *source, addr uint64, data []byte) {
 	if s.peer == 0 || len(data) != swGetLen || word(data, 2) == 0 || word(data, 2) > swMaxPiece {
 		p.garbage(s)
@@ -49,8 +53,8 @@ func (p *port) swGet(s *source, addr uint64, data []byte) {
 	m.leave()
 }
 
-// swGive sends b to s, in as many messages as it takes; what finds no room waits
-// as a copy.
+// swGive sends b to the sender of s, in as many messages as needed. If it gets NoResource
+// it queues a copy.
 func (w *Worker) swGive(s *source, id uint64, b []byte) {
 	lane := w.replyLane(s)
 	if lane == 0 {
@@ -88,7 +92,7 @@ func (w *Worker) swGive(s *source, id uint64, b []byte) {
 	}
 }
 
-// swAtomic carries out an atomic, by the processor.
+// swAtomic carries out an atomic with the CPU.
 func (p *port) swAtomic(s *source, addr uint64, data []byte) {
 	if s.peer == 0 || len(data) != swAtomicLen {
 		p.garbage(s)
@@ -121,7 +125,7 @@ func (p *port) swAtomic(s *source, addr uint64, data []byte) {
 	}
 }
 
-// swFlush answers what became of all that s sent before.
+// swFlush replies with the status of all requests that s received before.
 func (p *port) swFlush(s *source, data []byte) {
 	if s.peer == 0 || len(data) != swKeyLen {
 		p.garbage(s)

@@ -6,16 +6,16 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// The hot paths of receives leave the buffer in the slot of an operation that has
-// ended well: clearing it would cost each of them. The slot's next operation
-// overwrites it, or sweep drops it, which reaches every slot within sweepTime while
-// the worker is driven. All other paths drop the buffer themselves, by letGo or
-// release, so nothing is left behind while the worker sleeps.
+// The fast paths of receives leave the buffer of a completed operation in slab.bufs:
+// clearing it would slow down each of them. The slot's next operation overwrites it, or
+// sweep clears it. sweep reaches every slot within sweepTime while the worker is
+// progressed. All other paths clear the buffer themselves, in letGo or release. So no
+// buffer stays referenced while the worker sleeps.
 
-// sweepTime is how long a sweep over all slots takes at most.
+// sweepTime is the longest duration of a sweep over all slots.
 const sweepTime = 500 * time.Millisecond
 
-// sweep drops the buffers of ended operations in the next n slots.
+// sweep clears the buffers of completed operations in the next n slots.
 func (b *slab) sweep(n int) {
 	for range n {
 		if b.swept++; int(b.swept) >= len(b.slots) {
@@ -27,7 +27,7 @@ func (b *slab) sweep(n int) {
 	}
 }
 
-// tidy sweeps as many slots as are due since the last call. Passes call it.
+// tidy sweeps the slots that are due since its last call. Progress passes call it.
 func (b *slab) tidy(now ucs.Time) {
 	past := min(now.Sub(b.tidied), sweepTime)
 	b.tidied = now
@@ -35,9 +35,8 @@ func (b *slab) tidy(now ucs.Time) {
 	b.sweep(min(max(16, due), len(b.slots)))
 }
 
-// sweepAll sweeps all slots before the worker sleeps. Where it has done so a moment
-// ago it returns how long the worker may sleep until the next is due; 0: without a
-// bound.
+// sweepAll sweeps all slots before the worker sleeps. If it did so a moment ago, it returns
+// how long the worker may sleep until the next sweep is due. 0: without a bound.
 func (b *slab) sweepAll(now ucs.Time) time.Duration {
 	if wait := b.sweptAll.Add(sweepTime / 2).Sub(now); b.sweptAll != 0 && wait > 0 {
 		return wait

@@ -6,13 +6,13 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// Tag tells messages apart; a receive chooses by it under a mask.
+// Tag identifies messages; a receive selects by it under a mask.
 type Tag uint64
 
 const (
-	// maxInline is the longest TagSendInline where the transport allows it.
+	// maxInline is the longest TagSendInline if the transport allows it.
 	maxInline = 256
-	// maxPieces is the most pieces of TagSendV.
+	// maxPieces is the largest number of pieces of TagSendV.
 	maxPieces = 16
 )
 
@@ -28,7 +28,7 @@ const (
 //go:nosplit
 func (e Endpoint) TagSend(p []byte, tag Tag) Request {
 	if l := e.lane(); len(p) <= l.short {
-		if len(p) == 8 { // the commonest message in fewer instructions
+		if len(p) == 8 { // the most frequent length, in fewer instructions
 			if l.ep.AMUint64(amEager, uint64(tag), binary.LittleEndian.Uint64(p)) == ucs.OK {
 				return Request{}
 			}
@@ -39,8 +39,8 @@ func (e Endpoint) TagSend(p []byte, tag Tag) Request {
 	return e.tagSendSlow(p, tag)
 }
 
-// lane gives the lane for the fast paths, noLane where only the slow half can
-// tell.
+// lane returns the lane for the fast paths. It returns noLane, which forces the slow path,
+// if the endpoint is not valid, and lane 0, which does the same, if it is not connected.
 func (e Endpoint) lane() *lane {
 	t, k := e.t, uint32(e.id)
 	if t == nil || int(k) >= len(t.eps) {
@@ -53,8 +53,8 @@ func (e Endpoint) lane() *lane {
 	return &t.lanes[s.lane]
 }
 
-// TagSendInline sends p, at most MaxInline bytes, as a copy: p is the caller's at
-// return and may lie on the stack.
+// TagSendInline sends a copy of p, at most MaxInline bytes. The caller owns p when it
+// returns, and p may be on the stack.
 // hot: BenchmarkTagSendInline
 func (e Endpoint) TagSendInline(p []byte, tag Tag) Request {
 	if l := e.lane(); len(p) <= min(l.short, maxInline) {
@@ -76,8 +76,8 @@ func (e Endpoint) TagSendUint64(v uint64, tag Tag) Request {
 	return e.tagSendUint64Slow(v, tag)
 }
 
-// TagSendV sends the pieces ps, at most 16, as one message. ps and the pieces
-// are ours until the request ends.
+// TagSendV sends the pieces ps, at most 16, as one message. The library owns ps and the
+// pieces until the request completes.
 func (e Endpoint) TagSendV(ps [][]byte, tag Tag) Request {
 	t := e.thread()
 	t.lock()
@@ -95,8 +95,8 @@ func (e Endpoint) TagSendV(ps [][]byte, tag Tag) Request {
 	return t.w.tagSend(e, sending{op: opTagSendV, vec: ps, tag: tag, n: n})
 }
 
-// MaxInline is the longest TagSendInline in bytes. It connects the endpoint; 0
-// where that fails.
+// MaxInline returns the longest TagSendInline in bytes. It connects the endpoint. It
+// returns 0 if that fails.
 func (e Endpoint) MaxInline() int {
 	t := e.thread()
 	t.lock()
@@ -110,9 +110,9 @@ func (e Endpoint) MaxInline() int {
 	return min(max(l.short, l.bcopy), maxInline)
 }
 
-// TagRecv receives into p the oldest message whose tag equals tag in the bits of
-// mask, or the next that comes. p is ours until the request ends. A longer
-// message is cut: ErrTruncated.
+// TagRecv receives into p the oldest message whose tag equals tag in the bits of mask. If
+// there is none it receives the next that arrives. The library owns p until the request
+// completes. A message longer than p is truncated: ErrTruncated.
 // hot: BenchmarkTagPair
 //
 //go:nosplit

@@ -6,7 +6,7 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// arrive takes in a whole message.
+// arrive receives a whole message.
 // hot: BenchmarkTagPair
 //
 //go:nosplit
@@ -26,7 +26,7 @@ func (w *Worker) arrive(tag uint64, data []byte) {
 	w.deliver(i, tag, data)
 }
 
-// deliver ends the receive in slot i with data.
+// deliver completes the receive in slot i with data.
 // hot: BenchmarkTagPair
 func (w *Worker) deliver(i uint32, tag uint64, data []byte) {
 	s := &w.slab.slots[i]

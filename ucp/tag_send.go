@@ -6,7 +6,7 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// sending is what the slow halves of the sends have in common.
+// sending has the parameters of a send's slow path.
 type sending struct {
 	op  opKind
 	buf []byte
@@ -15,7 +15,7 @@ type sending struct {
 	tag Tag
 	n   int
 
-	wishes uint32 // wishSync and following
+	wishes uint32 // wishSync and the following flags
 }
 
 //go:noinline
@@ -52,7 +52,7 @@ func (e Endpoint) tagSendInlineSlow(p []byte, tag Tag) Request {
 	b := w.pool.bytes(c)[:copy(w.pool.bytes(c), p)]
 	r := w.tagSend(e, sending{op: opTagSend, buf: b, tag: tag, n: len(b)})
 	if i := w.slab.find(r.id); i != 0 && r.id&refusedBit == 0 {
-		// Still on its way: the copy is given back with the slot.
+		// In progress: the copy is freed with the slot.
 		w.slab.slots[i].flags |= flagAside
 		w.slab.copies[i] = c
 		return r
@@ -88,8 +88,8 @@ func (w *Worker) tagSend(e Endpoint, m sending) Request {
 	return w.start(i)
 }
 
-// resumeTagSend goes on with a send in whatever form it has: whole, in fragments
-// as far as there is room, or announced.
+// resumeTagSend starts or continues a send in the form that it has: eager, in fragments as
+// far as the transport has resources, or rendezvous.
 func (w *Worker) resumeTagSend(i uint32) ucs.Status {
 	s := &w.slab.slots[i]
 	l := &w.t.lanes[s.lane]
@@ -137,7 +137,8 @@ func (w *Worker) sendNext(i uint32, l *lane) ucs.Status {
 	return ucs.OK
 }
 
-// begun notes that the first k bytes of the message in s are out, and numbers it.
+// begun notes that the first k bytes of the fragmented message in s were sent,
+// and numbers it.
 func (w *Worker) begun(s *slot, l *lane, k int) {
 	s.off = uint64(k)
 	l.sent++
@@ -145,7 +146,7 @@ func (w *Worker) begun(s *slot, l *lane, k int) {
 	w.count.Inc(cntFragmented)
 }
 
-// sendFirst begins a message in fragments.
+// sendFirst sends the first fragment of a message.
 func (w *Worker) sendFirst(i uint32, l *lane) ucs.Status {
 	s := &w.slab.slots[i]
 	b, st := l.ep.ReserveAM(amFirst, s.tag, l.bcopy)
@@ -159,7 +160,7 @@ func (w *Worker) sendFirst(i uint32, l *lane) ucs.Status {
 	return ucs.OK
 }
 
-// fill copies what comes next of the message in slot i to b.
+// fill copies the next bytes of the message in slot i to b, and returns their number.
 func (w *Worker) fill(b []byte, i uint32) int {
 	off := int(w.slab.slots[i].off)
 	switch w.slab.slots[i].op {
@@ -192,5 +193,5 @@ func (w *Worker) resumeGiveUp(i uint32) ucs.Status {
 	return l.ep.AMShort(amNext, s.aux64(), nil)
 }
 
-// aux64 is the number of a message in fragments.
+// aux64 returns the number of a fragmented message.
 func (s *slot) aux64() uint64 { return uint64(s.aux) }

@@ -2,14 +2,14 @@ package ucp
 
 import "github.com/goucx/goucx/ucs"
 
-// What the fast paths of tag.go and recv_request.go do, with the lock taken.
+// The fast paths of tag.go and recv_request.go, under the lock.
 
 // tagSendShared is TagSend.
 func (e Endpoint) tagSendShared(p []byte, tag Tag) Request {
 	w := e.t.w
 	w.lockShared()
 	if k := uint32(e.id); int(k) < len(w.eps) && w.eps[k].gen == uint32(e.id>>32) {
-		l := &w.t.lanes[w.eps[k].lane] // 0, where there is none, takes nothing
+		l := &w.t.lanes[w.eps[k].lane] // lane 0, if there is none, accepts nothing
 		if len(p) <= l.short && l.ep.AMShort(amEager, uint64(tag), p) == ucs.OK {
 			w.unlockShared()
 			return Request{}
@@ -46,8 +46,8 @@ func (w *Worker) tagRecvShared(p []byte, tag, mask Tag) RecvRequest {
 	return r
 }
 
-// takeDone consumes the result of receive id where it has ended well and nothing
-// is kept beside it, as nearly all do. The lock is held.
+// takeDone consumes the result of receive id if it has succeeded and has no state outside
+// of its slot, as nearly all do. The caller holds the lock.
 func (w *Worker) takeDone(id uint64) (Message, bool) {
 	b := &w.slab
 	i, g := uint32(id), uint32(id>>32)

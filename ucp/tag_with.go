@@ -2,8 +2,8 @@ package ucp
 
 import "github.com/goucx/goucx/ucs"
 
-// TagSendSync is TagSend whose request ends only after the message was matched
-// by a receive. ErrRejected: the receiver took it and dropped it, or closed.
+// TagSendSync is TagSend, but its request completes only after a receive has matched the
+// message. ErrRejected: the receiver dropped the message, or its worker closed.
 // hot: BenchmarkTagSync
 func (e Endpoint) TagSendSync(p []byte, tag Tag) Request {
 	t := e.thread()
@@ -13,9 +13,9 @@ func (e Endpoint) TagSendSync(p []byte, tag Tag) Request {
 	return r
 }
 
-// TagSendWith is TagSend with wishes. ForceEager sends p along even where it is
-// longer than UCX_RNDV_THRESH, unless the receiver's budget for unexpected
-// messages is spent; ForceRendezvous has it asked for, however short it is.
+// TagSendWith is TagSend with options. ForceEager sends p eagerly even if it is longer than
+// UCX_RNDV_THRESH, unless the receiver's credit for unexpected messages is exhausted.
+// ForceRendezvous uses rendezvous however short p is.
 func (e Endpoint) TagSendWith(p []byte, tag Tag, o Opts) Request {
 	if st := o.Flags.check(); st != ucs.OK {
 		return e.thread().refuse(opTagSend, e, st)

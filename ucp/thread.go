@@ -2,18 +2,18 @@ package ucp
 
 import "github.com/goucx/goucx/ucs/cpu"
 
-// Thread is a set of lanes of a worker that one goroutine at a time uses. A
-// worker has one; all its Endpoints belong to it.
+// Thread is a set of lanes of a worker that one goroutine at a time uses. A worker has one
+// Thread; all its Endpoints belong to it.
 type Thread struct {
 	w *Worker
-	// eps is Worker.eps, or nothing where every call must take the lock: the
-	// bounds check of the fast paths then fails and leads to the slow half.
+	// eps is Worker.eps, or empty if every call must take the lock. The bounds check of a
+	// fast path then fails, and the call takes the slow path.
 	eps    []epSlot
-	lanes  []lane // by index; 0 is none and refuses everything
-	locked bool   // ThreadMulti
+	lanes  []lane // by index; lane 0 is none and refuses everything
+	locked bool   // every call takes the worker's lock: ThreadMulti, or the worker is closed
 }
 
-// lock and unlock guard the worker with ThreadMulti, else they do nothing.
+// lock and unlock guard the worker with ThreadMulti. With other modes they do nothing.
 func (t *Thread) lock() {
 	if t.locked {
 		t.w.lockShared()
@@ -26,10 +26,10 @@ func (t *Thread) unlock() {
 	}
 }
 
-// leaveLock and enterLock bracket a callback of the program: with ThreadMulti it
-// runs outside of the worker's lock, so that others may post meanwhile. They may
-// not progress: the caller has the baton. What was looked up in slab, sources and
-// lanes before may have moved after.
+// leaveLock and enterLock enclose a callback of the program. With ThreadMulti the callback
+// runs without the worker's lock, so that other goroutines may post. They cannot progress,
+// because the caller holds the progress ownership. Pointers into the slab, the lanes and
+// the rx connections are invalid after enterLock.
 func (w *Worker) leaveLock() {
 	if w.am.multi || w.closed.Load() {
 		w.unlockShared()
@@ -42,16 +42,16 @@ func (w *Worker) enterLock() {
 	}
 }
 
-// How long a pass of progress waits for posts to go first: in looks, and then, where
-// none of them has had the lock, in offers of the processor to the goroutine that waits for it.
+// giveWay waits giveWayLooks pauses for goroutines that want to post. If none of them got
+// the lock in that time, it yields the processor up to giveWayYields times.
 const (
 	giveWayLooks  = 256
 	giveWayYields = 64
 )
 
-// lockShared takes the worker's lock for a post or a look. Whoever progresses in
-// a loop holds it nearly all the time; so posts say that they wait, and passes
-// give way.
+// lockShared takes the worker's lock for a post or a look. A goroutine that progresses in a
+// loop holds the lock nearly all the time. So lockSlow counts the waiting posts in want,
+// and passes of progress let them go first.
 func (w *Worker) lockShared() {
 	if !w.mu.TryLock() {
 		w.lockSlow()
@@ -74,9 +74,9 @@ func (w *Worker) lockPass() {
 	w.mu.Lock()
 }
 
-// giveWay lets posts that wait for the lock go first. A goroutine or thread that waits
-// and does not run, since there are more of them than processors, finds the lock free
-// only if the pass offers its processor first.
+// giveWay lets goroutines that wait for the lock to post go first. If there are more
+// goroutines or threads than processors, a waiting one may not run. It then gets the lock
+// only if this pass yields its processor.
 //
 //go:noinline
 func (w *Worker) giveWay() {
@@ -93,7 +93,7 @@ func (w *Worker) giveWay() {
 	}
 }
 
-// unlockShared gives the lock back and wakes those whose operations ended.
+// unlockShared releases the lock and wakes the goroutines whose operations completed.
 func (w *Worker) unlockShared() {
 	b := &w.baton
 	if b.wakes == nil && !b.inPoll {
@@ -106,7 +106,7 @@ func (w *Worker) unlockShared() {
 //go:noinline
 func (w *Worker) unlockSlow() {
 	b := &w.baton
-	// The sleeper runs callbacks that became due without progress.
+	// The goroutine in poll runs the callbacks that became due without progress.
 	signal := b.inPoll && (b.rouse || len(w.calls)+len(w.am.failed) > 0)
 	x := b.wakes
 	b.wakes, b.lastWake = nil, &b.wakes

@@ -9,8 +9,8 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// The slow halves of put and get: under the lock, with all checks, in pieces,
-// and as slots where they must wait.
+// The slow paths of put and get: under the lock, with all checks, in parts, and as slots if
+// they must wait.
 
 //go:noinline
 func (k *RemoteKey) putSlow(p []byte, off uint64) Request {
@@ -26,7 +26,7 @@ func (k *RemoteKey) getSlow(p []byte, off uint64) Request {
 	return k.transfer(opGet, p, off, nil)
 }
 
-// putInlineSlow puts p, or where that must wait a copy of it.
+// putInlineSlow puts p. If the put must wait, it puts a copy of p.
 //
 //go:noinline
 func (k *RemoteKey) putInlineSlow(p []byte, off uint64) Request {
@@ -84,7 +84,7 @@ func (k *RemoteKey) getUint64Slow(off uint64) Fetch[uint64] {
 	return Fetch[uint64]{v, r}
 }
 
-// transfer puts or gets p, which lies in m where that is not nil.
+// transfer puts or gets p, which lies in m if m is not nil.
 func (k *RemoteKey) transfer(op opKind, p []byte, off uint64, m *MemHandle) Request {
 	if r, done := k.begin(op, p, off); done {
 		return r
@@ -92,8 +92,8 @@ func (k *RemoteKey) transfer(op opKind, p []byte, off uint64, m *MemHandle) Requ
 	return k.post(op, p, off, m)
 }
 
-// begin checks a transfer and does it where it is one short operation for which
-// there are resources. It keeps nothing of p.
+// begin checks a transfer. It carries it out if it is one short operation and the transport
+// has resources. It keeps no reference to p.
 func (k *RemoteKey) begin(op opKind, p []byte, off uint64) (r Request, done bool) {
 	r, bad := k.check(op, off, uint64(len(p)))
 	if bad || len(p) == 0 {
@@ -129,8 +129,8 @@ func (k *RemoteKey) post(op opKind, p []byte, off uint64, m *MemHandle) Request 
 	return w.start(i)
 }
 
-// take gives a slot for an operation by l at offset off: tag holds the
-// transport's key, arg the address.
+// take returns a slot for an operation by l at offset off. tag holds the transport's key,
+// arg the address.
 func (k *RemoteKey) take(op opKind, l *keyLane, off uint64) uint32 {
 	w := k.t.w
 	i := w.slab.take(op)
@@ -143,7 +143,7 @@ func (k *RemoteKey) take(op opKind, l *keyLane, off uint64) uint32 {
 	return i
 }
 
-// check gives the refusal of a transfer that must not begin.
+// check returns the request of a transfer that is refused.
 func (k *RemoteKey) check(op opKind, off, n uint64) (r Request, bad bool) {
 	need, name := uct.MemRemotePut, "put"
 	if op == opGet || op == opGetUint64 {
@@ -160,27 +160,29 @@ func (k *RemoteKey) check(op opKind, off, n uint64) (r Request, bad bool) {
 	case ucs.OK:
 	case ucs.RemoteAccess, ucs.Unsupported:
 		return k.refuseLocked(op, statusErr(st)), true
-	default: // the endpoint's own, which its flush tells
+	default: // the endpoint's own status, which its flush reports too
 		return k.t.refuse(op, k.e, st), true
 	}
 	return Request{}, false
 }
 
-// refuse makes the request of an operation refused for a reason that no status
-// tells whole.
+// refuse returns the request of an operation that is refused for a reason that no
+// status describes.
 func (k *RemoteKey) refuse(op opKind, err error) Request {
 	k.t.lock()
 	defer k.t.unlock()
 	return k.refuseLocked(op, err)
 }
 
+// refuseLocked is refuse for a caller that holds the lock. The outcome is an unclaimed
+// completion, so that a flush can report it: see refused.go.
 func (k *RemoteKey) refuseLocked(op opKind, err error) Request {
 	w := k.t.w
 	peer := w.peerName(w.endpoint(k.e))
 	i := w.slab.take(op)
 	s := &w.slab.slots[i]
-	// No endpoint: nobody may ever ask, so the outcome is one that may be
-	// forgotten.
+	// Without an endpoint. The request may never be looked at, so it joins the
+	// unclaimed completions.
 	s.ep, s.lane, s.left, s.off = 0, 0, 0, 0
 	s.arg, s.aux = k.e.id, auxRefused
 	w.unread++
@@ -190,8 +192,8 @@ func (k *RemoteKey) refuseLocked(op opKind, err error) Request {
 	return r
 }
 
-// Forms of a transfer in a slot's aux: which of short and bcopy the key allows, and
-// whether it is to go without a copy.
+// Forms of a transfer in a slot's aux: whether the key allows short and bcopy, and whether
+// it is made by zcopy.
 const (
 	auxShort = 1 << iota
 	auxBcopy
@@ -199,19 +201,19 @@ const (
 )
 
 const (
-	// auxSoftware: by messages.
+	// auxSoftware: emulated, by active messages.
 	auxSoftware = 1 << 30
-	// auxBounced: a word that comes into memory of ours.
+	// auxBounced: a word that arrives in a bounce buffer.
 	auxBounced = 1 << 29
 )
 
-// emulated reports whether the operation in s is a put, get or atomic by messages: no
-// device has its buffer.
+// emulated reports whether the operation in s is an emulated put, get or atomic. No device
+// uses its buffer.
 func (s *slot) emulated() bool {
 	return s.op >= opPut && s.op <= opFetch && s.aux&auxSoftware != 0
 }
 
-// oneSided is what carries out the operation in s.
+// oneSided returns the endpoint that carries out the operation in s.
 func (l *lane) oneSided(s *slot) uct.Endpoint {
 	if s.aux&auxSoftware != 0 {
 		return l.sw
@@ -235,15 +237,15 @@ func (s *slot) posting() bool { return s.transfers() && s.off < s.n }
 // transfers reports whether the operation is a put or get in parts.
 func (s *slot) transfers() bool { return s.op == opPut || s.op == opGet }
 
-// resumeTransfer posts a put or get in parts, as far as there is room. s.off
-// counts what was posted, s.left the parts that have not ended.
+// resumeTransfer posts a put or get in parts, as far as the transport has resources. s.off
+// counts the bytes posted, s.left the parts that have not completed.
 func (w *Worker) resumeTransfer(i uint32) ucs.Status {
 	for {
 		s := &w.slab.slots[i]
 		l := &w.t.lanes[s.lane]
 		switch {
 		case s.lane == 0 && s.status == ucs.OK:
-			s.status = ucs.Canceled // its endpoint was closed meanwhile
+			s.status = ucs.Canceled // its endpoint was closed in the meantime
 		case s.status == ucs.OK && l.status != ucs.OK:
 			s.status = l.status
 		}
@@ -269,7 +271,7 @@ func (w *Worker) resumeTransfer(i uint32) ucs.Status {
 	}
 }
 
-// postPart posts the first part of p, what is left of the transfer in slot i.
+// postPart posts the first part of p, the rest of the transfer in slot i.
 func (w *Worker) postPart(i uint32, l *lane, p []byte) (n int, st ucs.Status) {
 	s, t := &w.slab.slots[i], w.slab.token(i)
 	a := w.ports[l.port].iface.Attr()
@@ -327,21 +329,21 @@ func (w *Worker) resumeGetUint64(i uint32) ucs.Status {
 	return s.fetched(v, st)
 }
 
-// resumable is OK, or how an operation ends that waited in vain.
+// resumable returns OK, or the status with which a waiting operation fails.
 func (s *slot) resumable(l *lane) ucs.Status {
 	if s.lane == 0 {
-		return ucs.Canceled // its endpoint was closed meanwhile
+		return ucs.Canceled // its endpoint was closed in the meantime
 	}
 	return l.status
 }
 
-// fetched keeps the value of an operation that answered st.
+// fetched stores the value of an operation for which the transport returned st.
 func (s *slot) fetched(v uint64, st ucs.Status) ucs.Status {
 	if st == ucs.OK {
 		s.tag = v
 	}
 	if st == ucs.InProgress {
-		s.left = 1 // the transport has it: it ends with its event alone
+		s.left = 1 // the transport has it: only its event completes it
 	}
 	return st
 }

@@ -45,7 +45,7 @@ func (p *port) resumeUnattended() time.Duration {
 		return -1
 	}
 	if w.baton.held {
-		// A holder that polls resumes them; one that sleeps was woken by the transport.
+		// An owner that polls resumes them. One that sleeps was woken by the transport.
 		again := resumeAgain
 		if w.baton.inPoll || !f.PendingLeft() {
 			again = -1

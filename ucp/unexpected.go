@@ -2,29 +2,29 @@ package ucp
 
 import "github.com/goucx/goucx/ucs"
 
-// unexpected is a message that waits for its receive.
+// unexpected is a message that no receive has matched.
 type unexpected struct {
 	chunk chunk  // the payload
-	n     uint64 // length in all
-	id    uint64 // what its sender knows it by, where he waits for an answer
-	from  uint32 // its source, by index, where something is still to come
-	taken uint32 // slot of the Taken that has it; 0: it is matched by tag
+	n     uint64 // length of the message
+	id    uint64 // the sender's id if the sender waits for a reply; with unLost the status
+	from  uint32 // index of the rx connection if a reply is due or data is still to come
+	taken uint32 // slot of the Taken that has it; 0: it can be matched by tag
 	kind  unKind
 }
 
-// unKind says how much of an unexpected message is here.
+// unKind says which part of an unexpected message has arrived.
 type unKind uint8
 
 const (
 	unFree  unKind = iota // no message
 	unWhole               // all of it
 	unSync                // all of it, and its sender waits for the match
-	unOpen                // from assembles it
-	unRTS                 // nothing: it was announced
-	unLost                // nothing, and nothing will come: id is the status
+	unOpen                // a part of it; from assembles it
+	unRTS                 // only its RTS
+	unLost                // nothing, and nothing will arrive: id is the status
 )
 
-// keep stores a message that nobody waits for yet.
+// keep queues a message that no receive matches.
 //
 //go:noinline
 func (w *Worker) keep(tag uint64, data []byte) {
@@ -33,7 +33,7 @@ func (w *Worker) keep(tag uint64, data []byte) {
 
 func (w *Worker) keepAs(tag uint64, data []byte, u unexpected) {
 	u.n = uint64(len(data))
-	u.chunk = w.hold(len(data)) // of an empty one too: it takes as much room
+	u.chunk = w.hold(len(data)) // also for an empty message: it occupies as much memory
 	copy(w.pool.bytes(u.chunk), data)
 	w.addArrived(tag, u)
 }
@@ -48,7 +48,7 @@ func (w *Worker) addArrived(tag uint64, u unexpected) uint32 {
 	return id
 }
 
-// arriveSync takes in a whole message whose sender waits for the match.
+// arriveSync receives a whole message whose sender waits for the match.
 // hot: BenchmarkTagSync
 func (p *port) arriveSync(s *source, tag uint64, data []byte) {
 	w := p.w
@@ -66,6 +66,9 @@ func (p *port) arriveSync(s *source, tag uint64, data []byte) {
 	w.keepSync(s, tag, id, data)
 }
 
+// keepSync queues a synchronous message that no receive matches. It refuses the message if
+// the worker is closing.
+//
 //go:noinline
 func (w *Worker) keepSync(s *source, tag, id uint64, data []byte) {
 	if w.refusing {
@@ -79,8 +82,8 @@ func (w *Worker) keepSync(s *source, tag, id uint64, data []byte) {
 	w.keepAs(tag, data, unexpected{kind: unSync, id: id, from: s.index})
 }
 
-// takeArrived gives the receive in slot i a message that is there already, or
-// that comes in, or that was announced.
+// takeArrived matches the receive in slot i with a queued message. The message may have
+// arrived, may be arriving, or only its RTS may have arrived.
 //
 //go:noinline
 func (w *Worker) takeArrived(i uint32, tag, mask uint64) bool {
@@ -92,8 +95,8 @@ func (w *Worker) takeArrived(i uint32, tag, mask uint64) bool {
 	return true
 }
 
-// give gives the unexpected message id, which is not matched by tag any more, to
-// the receive in slot i.
+// give delivers the unexpected message id, which was removed from matching, to the
+// receive in slot i.
 func (w *Worker) give(i, id uint32) {
 	u, tag := w.un[id], w.arrived.Tag(id)
 	w.freeArrived(id)
@@ -111,7 +114,7 @@ func (w *Worker) give(i, id uint32) {
 		w.end(i, ucs.Status(u.id))
 	default:
 		w.deliver(i, tag, w.pool.bytes(u.chunk)[:u.n])
-		w.slab.bufs[i] = nil // the worker may be asleep, and nobody sweeps
+		w.slab.bufs[i] = nil // the worker may sleep, so no sweep would clear it
 		w.unhold(u.chunk)
 		if u.kind == unSync {
 			w.sources[u.from].waiting--
@@ -125,8 +128,8 @@ func (w *Worker) freeArrived(id uint32) {
 	w.arrived.Free(id)
 }
 
-// dropArrived forgets the unexpected message id, of which no more will come. One
-// that was taken is remembered as lost with st.
+// dropArrived drops the unexpected message id, of which no more will arrive. A message that
+// was taken stays as unLost with st.
 func (w *Worker) dropArrived(id uint32, st ucs.Status) {
 	u := &w.un[id]
 	w.unhold(u.chunk)
@@ -141,8 +144,8 @@ func (w *Worker) dropArrived(id uint32, st ucs.Status) {
 	w.freeArrived(id)
 }
 
-// refuseUnmatched turns down what senders wait for in vain: this worker closes,
-// and no receive will come.
+// refuseUnmatched refuses the messages whose senders wait for a reply. The worker is
+// closing, so no receive will match them.
 func (w *Worker) refuseUnmatched() {
 	w.t.lock()
 	defer w.t.unlock()

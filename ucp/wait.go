@@ -9,28 +9,29 @@ import (
 	"github.com/goucx/goucx/ucs/cpu"
 )
 
-// When a waiting loop looks beyond its worker, in passes.
+// Intervals at which a waiting loop looks beyond its worker, in passes.
 const (
-	ctxPasses   = 64   // look at the context
-	clockPasses = 256  // idle, look at the clock
-	spinPasses  = 4096 // idle, without an end of spinning: offer the processor to others
-	yieldPasses = 1024 // and every so many after that
+	ctxPasses   = 64   // check the context
+	clockPasses = 256  // while idle, read the clock
+	spinPasses  = 4096 // while idle and spinning without end: first yield of the processor
+	yieldPasses = 1024 // then a yield after each so many passes
 )
 
-// pause is the state of a loop that waits: 16 bytes, cleared by one store.
+// pause is the state of a waiting loop: 16 bytes, cleared by one store.
 type pause struct {
 	n     uint32 // passes since the last slow look
-	idle  uint32 // passes since something was done
-	did   uint32 // things done since the last slow look
-	since uint32 // when idling began, about us; 0: not looked at; from spunOut on: see there
+	idle  uint32 // passes since the last item was handled
+	did   uint32 // items handled since the last slow look
+	since uint32 // start of the idle time in units of about 1 us; 0: not read yet; small values: see spunOut
 }
 
-// From spunOut to spunOut+maxFruitless: the time for spinning is over, others had
-// their turn on the processor, and so many sleeps have brought nothing.
+// spunOut marks, in pause.since, that the spin time is over and that other goroutines have
+// had their turn on the processor. spunOut+n, for n up to maxFruitless, is the same after n
+// consecutive spurious wake-ups.
 const spunOut = 1
 
-// after follows each pass that did n things, in a loop that waits for operation id;
-// 0: for none. An error ends the loop.
+// after follows each pass of a loop that waits for operation id. n is the number of items
+// handled. id is 0 if the loop waits for no operation. An error ends the loop.
 // hot: BenchmarkTagPair
 //
 //gcassert:inline
@@ -43,9 +44,9 @@ func (p *pause) after(ctx context.Context, w *Worker, n int, id uint64) error {
 	return p.slow(ctx, w, id)
 }
 
-// slow looks at the context, and sleeps where the time for spinning is over. The
-// pass before may have ended the operation, also one that counts as idle: then
-// nothing more may come, and slow does not sleep.
+// slow checks the context, and sleeps if the spin time is over. The last pass may have
+// completed the operation, even if it counts as idle. Then nothing more may arrive, so slow
+// does not sleep.
 //
 //go:noinline
 func (p *pause) slow(ctx context.Context, w *Worker, id uint64) error {
@@ -56,17 +57,16 @@ func (p *pause) slow(ctx context.Context, w *Worker, id uint64) error {
 	return err
 }
 
-// look reports whether it is time to sleep, or that ctx has ended.
+// look reports whether it is time to sleep, or returns the cause if ctx has ended.
 func (p *pause) look(ctx context.Context, w *Worker) (sleepy bool, err error) {
 	p.n = 0
-	if ctx.Err() != nil { // Cause takes a lock
+	if ctx.Err() != nil { // Cause takes a lock, so check Err first
 		return false, context.Cause(ctx)
 	}
 	return p.count() >= w.sleeper.after && p.spun(w), nil
 }
 
-// count adds the passes since the last call and gives those in which nothing was
-// done.
+// count adds the passes since the last call, and returns the number of idle passes.
 func (p *pause) count() uint32 {
 	p.idle += ctxPasses
 	if p.did != 0 {
@@ -86,7 +86,7 @@ func (p *pause) spun(w *Worker) bool {
 		}
 		return false
 	}
-	if w.sleeper.spin == 0 { // arming looks once more
+	if w.sleeper.spin == 0 { // arming looks at the ifaces once more
 		p.since = spunOut
 		runtime.Gosched()
 		return true
@@ -101,15 +101,16 @@ func (p *pause) spun(w *Worker) bool {
 	if ucs.Time(int32(now-p.since))<<10 < w.sleeper.spin {
 		return false
 	}
-	// Goroutines that wait for this processor go first: who sleeps in poll keeps
-	// it until the scheduler takes it away. One more round looks at what they did.
+	// Goroutines that wait for this processor go first: a goroutine that sleeps in poll
+	// keeps the processor until the scheduler takes it away. One more round of passes looks
+	// at what they did.
 	p.since = spunOut
 	runtime.Gosched()
 	return false
 }
 
-// Run progresses the worker until ctx ends or the worker is closed, and gives
-// ctx's cause or ErrClosed. When idle it sleeps.
+// Run progresses the worker until ctx ends or the worker is closed, and returns ctx's cause
+// or ErrClosed. It sleeps when idle.
 func (w *Worker) Run(ctx context.Context) error {
 	if w.t.locked {
 		_, _, err := w.waitShared(ctx, 0, false)
@@ -126,10 +127,10 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 }
 
-// WaitUntil progresses the worker until cond, which it calls after each pass on
-// this goroutine, is true. It returns ctx's cause if that ends first, ErrClosed
-// if the worker is closed. cond may depend on memory that a peer writes; when
-// idle, WaitUntil naps for at most 50 us at a time, and goes on looking.
+// WaitUntil progresses the worker until cond returns true. It calls cond after each pass on
+// this goroutine. It returns ctx's cause if ctx ends first, and ErrClosed if the worker is
+// closed. cond may depend on memory that a peer writes. When idle, WaitUntil sleeps for
+// about 80 us at a time and calls cond again.
 func (w *Worker) WaitUntil(ctx context.Context, cond func() bool) error {
 	if err := w.mayLoop(); err != nil {
 		return err
@@ -146,7 +147,7 @@ func (w *Worker) WaitUntil(ctx context.Context, cond func() bool) error {
 		}
 		sleepy, err := p.look(ctx, w)
 		switch {
-		case err != nil && cond(): // by this pass
+		case err != nil && cond(): // the last pass made it true
 			return nil
 		case err != nil:
 			return err
@@ -163,8 +164,8 @@ func (w *Worker) mayLoop() error {
 	return w.mayWait()
 }
 
-// waitBounded waits for r, at most CloseTimeout. It reports whether r has ended: err
-// is its outcome then, else the reason why the wait stopped.
+// waitBounded waits for r, at most CloseTimeout. If ended is true, err is the result of r.
+// Otherwise err is the reason why the wait stopped.
 func (w *Worker) waitBounded(r Request) (ended bool, err error) {
 	if r.Done() {
 		return true, r.Err()
@@ -180,7 +181,7 @@ func (w *Worker) waitBounded(r Request) (ended bool, err error) {
 	return false, fmt.Errorf("close: %s: %w", r, err)
 }
 
-// among follows each pass over all of ws, which did n things.
+// among follows each pass over all of ws. n is the number of items handled.
 func (p *pause) among(ws []*Worker, n int) {
 	p.n++
 	p.did += uint32(n)

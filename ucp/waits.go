@@ -5,11 +5,12 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// ReportWaits implements uct.WaitReporter. A lane awaits an answer while it has sends
-// that the peer has not matched or asked for, or emulated operations without their
-// answer. A source owes one, or is owed the rest of a message, while the worker holds
-// or receives something of it. A receive that is tied to an endpoint waits for the
-// end of the connection.
+// ReportWaits implements uct.WaitReporter. It reports where this worker waits for a peer,
+// so that the transport probes that the peer is alive:
+//
+//   - a lane with sends that the peer has not matched or requested, or with emulated operations without a reply;
+//   - an rx connection with messages whose sender waits for a reply, with requested data, or with an incomplete message;
+//   - the lane of an endpoint that a receive is tied to: it waits for the end of the connection.
 func (p *port) ReportWaits(least uct.Waits, report func(uct.Endpoint, uint32, uct.Waits)) {
 	w := p.w
 	lane := func(i uint32, waits uct.Waits) {

@@ -11,18 +11,23 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// wakeup is what a sleeper needs.
+// Wake-up. Invariant: a Signal is never lost. It sets raised before it writes the EventFD,
+// and lowerSignal clears raised before it drains the EventFD. So a Signal that lowerSignal
+// has not reported stays in raised. Arm and sleep look at raised before they block.
+
+// wakeup is the state of wake-ups through the event descriptors.
 type wakeup struct {
 	signal  *shmem.EventFD
-	raised  atomic.Bool // signal is up, or about to be; pairs with Signal
+	raised  atomic.Bool // signal is raised, or about to be; Signal sets it, lowerSignal clears it
 	problem error       // why there is no event descriptor
-	tend    *time.Timer // calls Signal, for what is due without a sign
+	tend    *time.Timer // calls Signal when something is due that causes no wake-up
 }
 
-// signalData tells the worker's own flag from the ifaces in slowEvents.set.
+// signalData identifies the worker's own EventFD among those of the ifaces in
+// slowEvents.set.
 const signalData = 1 << 32
 
-// openWakeup watches all ifaces through one descriptor.
+// openWakeup opens one descriptor that watches the EventFDs of all ifaces.
 func (w *Worker) openWakeup() error {
 	set, err := shmem.NewEpoll()
 	if err != nil {
@@ -45,9 +50,9 @@ func (w *Worker) openWakeup() error {
 	return nil
 }
 
-// EventFD is a descriptor that becomes readable after Arm when there is
-// something to progress. It is the worker's own: do not read or close it. After Close
-// EventFD returns ErrClosed.
+// EventFD returns a descriptor that becomes readable after Arm when there is something
+// to progress. The worker owns it: do not read or close it. After Close EventFD
+// returns ErrClosed.
 func (w *Worker) EventFD() (int, error) {
 	w.t.lock()
 	defer w.t.unlock()
@@ -60,8 +65,8 @@ func (w *Worker) EventFD() (int, error) {
 	return w.slow.set.FD(), nil
 }
 
-// Arm asks for a wake-up through EventFD. ErrBusy: something is there already,
-// or Signal was called; progress, then arm again.
+// Arm requests a wake-up through EventFD. It returns ErrBusy if there is something to
+// progress already, or Signal was called: progress, then arm again.
 func (w *Worker) Arm() error {
 	w.t.lock()
 	defer w.t.unlock()
@@ -96,7 +101,8 @@ func (w *Worker) Arm() error {
 	return nil
 }
 
-// within calls signal, where every is not 0, unless it is called again before.
+// within schedules a call of signal after every, unless within is called again before. If
+// every is 0 it schedules none.
 func (k *wakeup) within(every time.Duration, signal func()) {
 	switch {
 	case every == 0:
@@ -114,21 +120,22 @@ func (k *wakeup) stop() {
 	}
 }
 
-// Signal wakes who sleeps on EventFD; with nobody asleep the next Arm answers
-// ErrBusy. Safe from any goroutine, also after Close.
+// Signal wakes a goroutine that sleeps on EventFD. If none sleeps, the next Arm returns
+// ErrBusy. It is safe for use from any goroutine, also after Close.
 func (w *Worker) Signal() {
 	if w.wake.raised.Swap(true) || w.wake.signal == nil {
 		return
 	}
-	_ = w.wake.signal.Signal() // an error means closed: nobody sleeps
+	_ = w.wake.signal.Signal() // it fails only if the worker is closed: no goroutine sleeps
 }
 
-// lowerSignal takes a Signal back and reports whether there was one.
+// lowerSignal clears a Signal and reports whether there was one.
 func (w *Worker) lowerSignal() bool {
 	if !w.wake.raised.Load() {
 		return false
 	}
-	// A Signal between the two stays in raised, where the next Arm finds it.
+	// A Signal between the store and the drain leaves raised set although the EventFD is
+	// drained. The next Arm or sleep finds it.
 	w.wake.raised.Store(false)
 	if w.wake.signal != nil {
 		w.wake.signal.Drain()

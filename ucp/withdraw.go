@@ -5,26 +5,31 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// cancel withdraws the operation in slot i. A message or its receive ends at
-// once, whatever the peer does, and the buffer is the caller's; RMA, flush and
-// fence are not withdrawn.
+// Cancellation and abort. Invariant: an operation completes only when no device, and no
+// peer by an exposed region, can access its buffer any more. So a send whose parts the
+// transport still has (left > 0), or whose memory is exposed, is not canceled; it completes
+// when that access ends. Any other send or receive completes at once. If the peer has a
+// part of the message or its RTS, it is notified, so that its own operation completes too.
+
+// cancel cancels the operation in slot i. A send or a receive completes at once, whatever
+// the peer does, and the caller owns the buffer. RMA, flush and fence are not canceled.
 func (w *Worker) cancel(i uint32) {
 	s := &w.slab.slots[i]
 	switch {
 	case s.op.receives():
 		w.cancelRecv(i)
-	case s.op.sends() && (s.left > 0 || s.lends()): // its buffer is in use; the end of that ends it
+	case s.op.sends() && (s.left > 0 || s.lends()): // its buffer is in use; it completes when that ends
 	case s.op.sends():
 		lane := s.lane
 		w.withdraw(i)
 		w.end(i, ucs.Canceled)
-		w.feed(lane) // what waits behind it may need no credit
+		w.feed(lane) // operations that wait behind it may need no credit
 	default:
 	}
 }
 
-// cancelRecv ends the receive in slot i. The message, where one was matched, is
-// lost.
+// cancelRecv completes the receive in slot i with Canceled. If it was matched, the
+// message is lost.
 func (w *Worker) cancelRecv(i uint32) {
 	s := &w.slab.slots[i]
 	if s.op == opTagRecv && w.posted.Remove(i) {
@@ -45,8 +50,8 @@ func (w *Worker) cancelRecv(i uint32) {
 	}
 }
 
-// withdraw tells the peer that what he has of the send in slot i is all. The
-// send ends right after it.
+// withdraw notifies the peer that no more of the send in slot i will be sent. The caller
+// completes the send right after it.
 func (w *Worker) withdraw(i uint32) {
 	s := &w.slab.slots[i]
 	switch s.phase() {
@@ -60,13 +65,13 @@ func (w *Worker) withdraw(i uint32) {
 		if s.off > 0 {
 			w.giveUpHalfSent(i)
 		}
-	default: // his memory has it whole, or he knows nothing of it
+	default: // the peer has the whole message, or reads exposed memory
 	}
 }
 
-// giveUpHalfSent tells the receiver that the message in slot i, of which it has
-// fragments, will not be continued. That news takes the place of its token in
-// the lane's queue: it has to come before the next message in fragments.
+// giveUpHalfSent notifies the receiver that the fragmented message in slot i will not be
+// continued. The notification takes the place of the send's token in the lane's pending
+// queue: it must arrive before the next fragmented message.
 func (w *Worker) giveUpHalfSent(i uint32) {
 	lane, number := w.slab.slots[i].lane, w.slab.slots[i].aux
 	var waiting []uint32
@@ -90,21 +95,24 @@ func (w *Worker) giveUpHalfSent(i uint32) {
 	}
 }
 
-// abort ends the operations of endpoint k that have not ended.
+// abort fails the operations of endpoint k that have not completed.
 func (w *Worker) abort(k uint32, reason error) {
 	lane := w.eps[k].lane
 	starved := w.t.lanes[lane].starved
-	w.t.lanes[lane].starved = false // what waits behind the endpoint's sends is its own too
+	w.t.lanes[lane].starved = false // what waits behind the endpoint's sends belongs to the endpoint too
 	w.abortAll(k, reason)
 	w.t.lanes[lane].starved = starved
 	w.feed(lane)
 	for i := w.laneOf[w.eps[k].peer]; i != 0; i = w.t.lanes[i].next {
 		if w.t.lanes[i].flushes > 0 {
-			w.letFlushesGo(i) // a flush of the worker may have waited behind one of the endpoint
+			w.letFlushesGo(i) // a flush of the worker may have waited behind a send of the endpoint
 		}
 	}
 }
 
+// abortAll fails the operations of endpoint k with reason. Those whose buffer a transport
+// or the peer uses get the status and complete when that use ends. A matched receive
+// completes with its message.
 func (w *Worker) abortAll(k uint32, reason error) {
 	for i := uint32(1); int(i) < len(w.slab.slots); i++ {
 		s := &w.slab.slots[i]
@@ -112,8 +120,8 @@ func (w *Worker) abortAll(k uint32, reason error) {
 			continue
 		}
 		if s.flags&flagChild != 0 {
-			// Its parent ends here too, so nobody is to hear of it; its token is
-			// skipped where it waits, on a lane that may go on for others.
+			// Its parent completes here too, so no completion is reported. Its token stays
+			// in the pending queue of a lane that others may use, and is skipped there.
 			w.unwait(i)
 			if s.op == opFlush {
 				w.leaveFlush(i)
@@ -122,11 +130,11 @@ func (w *Worker) abortAll(k uint32, reason error) {
 			continue
 		}
 		if s.op == opTagRecv && !w.posted.Remove(i) {
-			continue // matched: its message is complete soon
+			continue // matched: its message will soon be complete
 		}
 		s.status = ucs.Canceled
 		if s.left > 0 && s.op != opFlush && !s.emulated() || s.lends() && w.t.lanes[s.lane].refs > 1 {
-			continue // the transport, or the peer by a connection that others use, has its buffer; the end of that ends it
+			continue // a transport, or a peer on a connection with other users, uses the buffer; it completes when that ends
 		}
 		if s.op.sends() {
 			w.withdraw(i)

@@ -22,102 +22,103 @@ type ThreadMode uint8
 
 // Thread modes.
 const (
-	// ThreadMulti: any goroutine, any time; one lock.
+	// ThreadMulti: any goroutine at any time; one lock guards the worker.
 	ThreadMulti ThreadMode = iota
-	// ThreadSerialized: any goroutine, one at a time; the program sees to it.
+	// ThreadSerialized: any goroutine, one at a time; the program serializes them.
 	ThreadSerialized
 	// ThreadSingle: one goroutine.
 	ThreadSingle
 )
 
-// WorkerConfig is what a worker is made with. The zero value works.
+// WorkerConfig configures a worker. The zero value is valid.
 type WorkerConfig struct {
-	// Mode says which goroutines may use the worker; 0: any.
+	// Mode says which goroutines may use the worker. The zero value is ThreadMulti.
 	Mode ThreadMode
-	// UnexpectedBudget is how many bytes of messages that nobody asked for are
-	// kept before senders announce what they have and keep it themselves. 0: the
-	// setting UCX_UNEXPECTED_BUDGET. A negative value is ErrInvalid.
+	// UnexpectedBudget is the memory for unexpected messages in bytes. When it is exceeded,
+	// senders have to use rendezvous and keep their data. 0: the setting
+	// UCX_UNEXPECTED_BUDGET. A negative value is ErrInvalid.
 	UnexpectedBudget int
-	// Spin is how long a wait polls before it sleeps. 0: as the setting
-	// UCX_SPIN_TIME says; < 0: it never sleeps.
+	// Spin is how long a wait polls before it sleeps. 0: the setting UCX_SPIN_TIME. A
+	// negative Spin means that a wait never sleeps.
 	Spin time.Duration
 }
 
-// Worker owns progress: endpoints, requests and what arrives belong to it. With
-// ThreadMulti its methods and those of its Endpoints and Requests are safe from
-// any goroutine, else one goroutine at a time uses them; Signal is always safe.
+// Worker owns progress. Its endpoints, requests and received messages belong to it.
+// With ThreadMulti its methods and those of its Endpoints and Requests are safe for use
+// from any goroutine. With other modes only one goroutine at a time may use them.
+// Signal is always safe.
 type Worker struct {
 	t      Thread
 	one    progresser // the first active iface, or idle
-	odd    bool       // progress has more to do than one
-	passes uint32     // since the last look beyond the active ifaces
-	looks  uint32     // after so many passes a wait looks beyond its worker
+	odd    bool       // a pass has more to do than to progress one
+	passes uint32     // since the last call of lookUp
+	looks  uint32     // number of passes after which a wait looks at its context and the time
 
 	slab        slab
 	posted      tagmatch.Posted
 	arrived     tagmatch.Arrived
-	un          []unexpected // by number in arrived
+	un          []unexpected // unexpected messages, by their id in arrived
 	sources     []*source    // by source.index; 0 is none
 	freeSources []uint32
-	lingering   int           // lanes that linger
-	tendEvery   time.Duration // how long a sleeper may leave active ifaces alone; 0: for ever
-	fences      int           // of several lanes, under way
+	lingering   int           // lanes that drain their pending queue (lane.lingers)
+	tendEvery   time.Duration // longest sleep while ifaces are active; 0: no limit
+	fences      int           // fences over several lanes in progress
 	fenced      []uint32
-	flushed     bool   // by its context, which closes
-	flushErr    error  // of that
-	refusing    bool   // what nobody waits for is refused: the worker closes
-	rndvThresh  uint64 // longest message that is sent without being asked for
+	flushed     bool   // its context, which is closing, has flushed it
+	flushErr    error  // result of that flush
+	refusing    bool   // unmatched messages are refused, because the worker is closing
+	rndvThresh  uint64 // longest message that is sent eagerly
 	zcopyFrom   zcopyFrom
-	outstanding uint32 // credits of a lane
+	outstanding uint32 // send credits of each lane
 	budget      budget
-	scratch     [64]byte // of a short message on its way out
+	scratch     [64]byte // a short message that is being sent
 	am          amState
 	sw          swOps
-	pool        pool // memory for unexpected payloads and inline copies
+	pool        pool // memory of unexpected messages and of inline copies
 
-	mu       spinLock // with ThreadMulti guards everything below and above
+	mu       spinLock // with ThreadMulti, guards all fields above and below
 	mode     ThreadMode
 	baton    baton
 	cores    int
-	want     atomic.Int32  // goroutines that wait for mu to post; passes give way
-	granted  atomic.Uint32 // how often such a one has had mu
+	want     atomic.Int32  // goroutines that wait for mu to post; passes let them go first
+	granted  atomic.Uint32 // number of times that such a goroutine got mu
 	ctx      *Context
 	id       uct.UUID
 	ports    []*port
-	locals   []wireup.LocalIface // ports as lane choice sees them
+	locals   []wireup.LocalIface // ports as lane selection sees them
 	refused  []uct.Refusal
 	active   []progresser
 	address  Address
 	peers    wireup.Table
-	laneOf   map[wireup.PeerID]uint32 // the first lane of each peer that has any
+	laneOf   map[wireup.PeerID]uint32 // first lane of each peer that has one
 	laneFree uint32
 	eps      []epSlot
 	epFree   uint32
 	cold     map[uint32]*epCold
 
-	calls   []call   // due callbacks
-	telling Endpoint // its OnFailure runs
+	calls   []call   // callbacks that are due
+	telling Endpoint // endpoint whose OnFailure is running
 	calling bool
 
-	resuming bool // HandlePending runs
-	unread   int  // refused transfers that no flush has reported, at most
+	resuming bool // HandlePending or swLift is running
+	unread   int  // upper bound of the refused transfers that no flush has reported
 
-	unreported []uint64 // operations that end with the report of a failure: reason.go
+	unreported []uint64 // operations that complete when a failure is reported; see reason.go
 
-	show    *display // nil: the program is not shown
+	show    *display // nil: the worker publishes no live statistics
 	slow    slowEvents
 	wake    wakeup
 	sleeper sleeper
 	count   *stats.Set
 	stats   stats.Group
 	lulls   lulls
-	eager   bool // endpoints connect when they are made
+	eager   bool // endpoints connect when they are created
 	closing bool
-	gone    chan struct{} // closed at the end of Close, with ThreadMulti
+	gone    chan struct{} // closed when Close returns, with ThreadMulti
 	closed  atomic.Bool
 }
 
-// NewWorker makes a worker with an iface on every usable device.
+// NewWorker creates a worker with an iface on every usable device.
 func (x *Context) NewWorker(c WorkerConfig) (*Worker, error) {
 	if c.Mode > ThreadSingle {
 		return nil, fmt.Errorf("new worker: thread mode %d: %w", c.Mode, ErrInvalid)
@@ -139,7 +140,7 @@ func (x *Context) NewWorker(c WorkerConfig) (*Worker, error) {
 		show:    x.newDisplay(c.Mode),
 		mode:    c.Mode,
 	}
-	_ = w.stats.Add("ucp", w.count) // the first: its name is free
+	_ = w.stats.Add("ucp", w.count) // the first, so its name is not taken
 	w.t = Thread{w: w, lanes: []lane{{short: -1}}, locked: c.Mode == ThreadMulti}
 	w.slab.init(&w.pool)
 	w.am.init(w, c.Mode == ThreadMulti)
@@ -163,7 +164,8 @@ func (x *Context) NewWorker(c WorkerConfig) (*Worker, error) {
 	return w, nil
 }
 
-// openIfaces opens what works of every domain; the rest is refused by reason.
+// openIfaces opens the usable ifaces of every domain. It records the others in w.refused
+// with their reasons.
 func (w *Worker) openIfaces(domains []openDomain) {
 	w.refused = append(w.refused, w.ctx.refused...)
 	var all []uct.IfaceInfo
@@ -205,7 +207,7 @@ func (w *Worker) openIface(d openDomain, number int, info uct.IfaceInfo) error {
 	return nil
 }
 
-// wants are the operations that the features need.
+// wants returns the uct operations that the features need.
 func (f Feature) wants() uct.Ops {
 	ops := uct.OpsAM | uct.OpFlushLocal | uct.OpFlushRemote | uct.OpFlushCancel | uct.OpFence | uct.OpPending | uct.OpCheck
 	if f&FeatureRMA != 0 {
@@ -226,20 +228,21 @@ func (w *Worker) buildAddress() error {
 	return err
 }
 
-// Refused lists the transports and devices that the worker does not use, each
+// Refused returns the transports and devices that the worker does not use, each
 // with its reason.
 func (w *Worker) Refused() []uct.Refusal { return append([]uct.Refusal(nil), w.refused...) }
 
-// Mode says which goroutines may use the worker.
+// Mode returns the thread mode of the worker.
 func (w *Worker) Mode() ThreadMode { return w.mode }
 
-// Address is how peers reach this worker, as a copy: plain bytes to be carried by
-// any means. Valid while w is open.
+// Address returns a copy of the worker's address, with which peers reach it. It is plain
+// bytes that the program may send by any means. It is valid while w is open.
 func (w *Worker) Address() Address { return append(Address(nil), w.address...) }
 
-// Close closes the endpoints, each flushed within CloseTimeout, then the ifaces.
-// What still runs ends with ErrClosed. Idempotent: with ThreadMulti a second Close
-// waits for the first, for at most twice CloseTimeout, then ErrTimeout.
+// Close flushes and closes the endpoints, each within CloseTimeout, then closes the ifaces.
+// Operations that have not completed fail with ErrClosed. Close is idempotent. With
+// ThreadMulti a second Close waits for the first, for CloseTimeout and ten seconds, then
+// returns ErrTimeout.
 func (w *Worker) Close() error {
 	w.t.lock()
 	if err := w.mayClose(); err != nil {
@@ -252,7 +255,7 @@ func (w *Worker) Close() error {
 		return w.awaitGone(gone)
 	}
 	w.closing = true
-	if w.am.multi { // else nobody waits for it
+	if w.am.multi { // with other modes no goroutine waits for it
 		w.gone = make(chan struct{})
 		defer close(w.gone)
 	}
@@ -268,18 +271,18 @@ func (w *Worker) Close() error {
 	err = errors.Join(err, w.closeIfaces())
 	w.dismiss()
 	if !w.t.locked {
-		// From now on every call takes the slow half, which looks at closing.
+		// From now on every call takes the slow path, which checks closing.
 		w.t.eps, w.t.locked = nil, true
 		w.t.lock()
 	}
-	w.runCalls() // nobody progresses any more
+	w.runCalls() // no goroutine progresses the worker any more
 	w.t.unlock()
 	w.ctx.disown(w)
 	return err
 }
 
-// closeGrace is how long all of a Close takes at most, but for its endpoints, which
-// have closeTimeout: it closes interfaces, and waits for nobody.
+// closeGrace bounds the part of Close that follows the endpoints, which have closeTimeout.
+// It closes interfaces and waits for no peer.
 const closeGrace = 10 * time.Second
 
 // awaitGone waits for the Close that another goroutine has called before.
@@ -293,10 +296,11 @@ func (w *Worker) awaitGone(gone <-chan struct{}) error {
 	case <-gone:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("close worker: it is being closed elsewhere: %w", ErrTimeout)
+		return fmt.Errorf("close worker: another goroutine is closing it: %w", ErrTimeout)
 	}
 }
 
+// closeIfaces closes the ifaces and the event descriptors. No iface is active from then on.
 func (w *Worker) closeIfaces() error {
 	w.active, w.one = nil, idle{}
 	w.settle()

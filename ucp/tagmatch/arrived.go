@@ -1,14 +1,14 @@
 package tagmatch
 
-// Arrived holds messages in the order of their arrival. The zero Arrived is
-// empty and ready. It numbers its entries itself, from 1, using freed numbers
-// again, so that the caller's arrays stay as short as the most messages ever
-// held.
+// Arrived holds the unexpected messages in the order of arrival. The zero Arrived is
+// empty and ready to use. It numbers its entries from 1 and reuses freed numbers. So an
+// array of the caller indexed by number is no longer than the maximum number of
+// messages ever held.
 type Arrived struct {
 	x     index
-	order []neighbours // of all entries, by arrival
+	order []neighbours // links of the list of all entries, by arrival
 	list  struct{ head, tail uint32 }
-	free  uint32 // first free number; node.next names the next
+	free  uint32 // first free number; the list continues in node.next
 	top   uint32 // numbers 1..top were used
 	n     int
 	seq   uint64
@@ -16,10 +16,10 @@ type Arrived struct {
 
 type neighbours struct{ next, prev uint32 }
 
-// Len is the number of messages.
+// Len returns the number of messages.
 func (a *Arrived) Len() int { return a.n }
 
-// Add enters a message and gives its number.
+// Add adds a message and returns its number.
 func (a *Arrived) Add(tag uint64) uint32 {
 	id := a.free
 	if id != 0 {
@@ -46,8 +46,8 @@ func (a *Arrived) Add(tag uint64) uint32 {
 	return id
 }
 
-// Match removes the oldest message whose tag equals tag in the bits of mask and
-// gives its number, 0 where there is none. The number is in use until Free.
+// Match removes the oldest message whose tag equals tag in the bits of mask. It returns
+// the message's number, 0 if there is none. The number stays in use until Free.
 func (a *Arrived) Match(tag, mask uint64) uint32 {
 	if a.n == 0 {
 		return 0
@@ -59,8 +59,8 @@ func (a *Arrived) Match(tag, mask uint64) uint32 {
 	return id
 }
 
-// Find gives the number of the oldest message whose tag equals tag in the bits of
-// mask, 0 where there is none. It stays.
+// Find returns the number of the oldest message whose tag equals tag in the bits of
+// mask, 0 if there is none. It does not remove the message.
 func (a *Arrived) Find(tag, mask uint64) uint32 {
 	if mask == ^uint64(0) {
 		return a.x.head(tag)
@@ -73,10 +73,10 @@ func (a *Arrived) Find(tag, mask uint64) uint32 {
 	return 0
 }
 
-// Tag is the tag of message id, until Free.
+// Tag returns the tag of message id. It is valid until Free.
 func (a *Arrived) Tag(id uint32) uint64 { return a.x.nodes[id].tag }
 
-// Remove takes message id, which is in a, out of the matching.
+// Remove removes message id, which is in a, from matching.
 func (a *Arrived) Remove(id uint32) {
 	a.x.remove(id)
 	o := a.order[id]
@@ -93,7 +93,7 @@ func (a *Arrived) Remove(id uint32) {
 	a.n--
 }
 
-// Free gives the number of a removed message back.
+// Free frees the number of a removed message.
 func (a *Arrived) Free(id uint32) {
 	a.x.nodes[id].next = a.free
 	a.free = id

@@ -1,15 +1,13 @@
-// Package tagmatch pairs tagged messages with receives that name a tag and a
-// mask.
+// Package tagmatch matches tagged messages with receives, which have a tag and a mask.
 //
-// [Posted] holds receives that wait for a message, [Arrived] messages that wait
-// for a receive. A message goes to the oldest receive that takes its tag; a
-// receive takes the oldest message that fits it. The cost of an exact match
-// (all mask bits set) does not depend on how many others wait: each distinct tag
-// has a queue of its own, found by hashing. A wildcard costs a walk over the
-// older ones that it passes.
+// [Posted] holds receives that wait for a message, [Arrived] messages that wait for a
+// receive. A message matches the oldest receive whose tag and mask accept its tag. A
+// receive matches the oldest message that it accepts. The cost of an exact match (all
+// mask bits set) does not depend on the number of entries: each distinct tag has its
+// own queue, found by hashing. A wildcard costs a walk over the older entries.
 //
-// Neither holds pointers or payloads: entries are numbers that the caller
-// chooses and keeps its own data by. One goroutine at a time uses either.
+// Neither type holds pointers or payloads. Entries are numbers by which the caller
+// finds its own data. Each value may be used by one goroutine at a time.
 //
 // Start reading at index.go.
 package tagmatch

@@ -1,34 +1,34 @@
 package tagmatch
 
-// node is one entry, at the index that is its number. Entries of one tag form a
-// queue through next and prev; prev of the oldest means nothing.
+// node is one entry, at the index that is its number. Entries of one tag form a queue
+// through next and prev. prev of the oldest entry is undefined.
 type node struct {
 	tag, mask  uint64
-	seq        uint64 // order of arrival among all; 0: not entered
+	seq        uint64 // order of arrival among all entries; 0: not in the index
 	next, prev uint32
 }
 
-// queue is the entries of one tag. It stays in the table when it runs empty,
-// because most tags come again; rebuild drops it.
+// queue holds the entries of one tag. It stays in the table when it becomes empty,
+// because most tags are used again. rebuild removes empty queues.
 type queue struct {
 	tag  uint64
 	head uint32 // the oldest entry; 0: empty
-	tail uint32 // the youngest entry there ever was; 0: the place is free
+	tail uint32 // the latest entry that was ever added; 0: the table place is free
 }
 
-// index finds the queue of a tag: a table with open addressing, at most half
-// full, so that tag, head and tail lie on the one line that the hash leads to.
+// index finds the queue of a tag. It is a hash table with open addressing, at most half
+// full. The tag, head and tail of a queue are on the cache line that the hash selects.
 // Number 0 is no entry.
 type index struct {
 	nodes []node
-	table []queue // a power of two
+	table []queue // length is a power of two
 	shift uint    // 64 - log2(len(table))
 	used  int     // places in table that are not free
 }
 
 const startBits = 7
 
-// grow makes room for the entry numbered id.
+// grow makes room for the entry with number id.
 //
 //go:noinline
 func (x *index) grow(id uint32) {
@@ -39,13 +39,13 @@ func (x *index) grow(id uint32) {
 	x.nodes = append(x.nodes, make([]node, n-len(x.nodes))...)
 }
 
-// place is where the search for tag begins: the product's upper bits depend on
-// all bits of the tag.
+// place returns where the search for tag starts. It takes the upper bits of the
+// product, which depend on all bits of the tag.
 func (x *index) place(tag uint64) int {
 	return int((tag * 0x9E3779B97F4A7C15) >> (x.shift & 63))
 }
 
-// find gives the queue of tag, nil where there is none.
+// find returns the queue of tag, nil if there is none.
 func (x *index) find(tag uint64) *queue {
 	if len(x.table) == 0 {
 		return nil
@@ -61,7 +61,7 @@ func (x *index) find(tag uint64) *queue {
 	}
 }
 
-// head gives the oldest entry of tag, or 0.
+// head returns the oldest entry of tag, 0 if there is none.
 func (x *index) head(tag uint64) uint32 {
 	if q := x.find(tag); q != nil {
 		return q.head
@@ -69,7 +69,7 @@ func (x *index) head(tag uint64) uint32 {
 	return 0
 }
 
-// push adds entry id as the youngest of its tag.
+// push adds entry id as the latest of its tag.
 // hot: BenchmarkExpected
 func (x *index) push(id uint32, tag uint64) {
 	q := &x.table[x.place(tag)]
@@ -87,7 +87,7 @@ func (x *index) push(id uint32, tag uint64) {
 	q.tail = id
 }
 
-// claim gives the queue of tag, a new one where there is none.
+// claim returns the queue of tag. It creates the queue if there is none.
 //
 //go:noinline
 func (x *index) claim(tag uint64) *queue {
@@ -106,8 +106,8 @@ func (x *index) claim(tag uint64) *queue {
 	return &x.table[k]
 }
 
-// rebuild drops empty queues, and doubles the table where that leaves it more
-// than a quarter full. Its cost spreads over as many claims.
+// rebuild removes empty queues. It doubles the table if more than a quarter is still
+// full. Its cost is amortized over as many calls of claim.
 func (x *index) rebuild() {
 	old := x.table
 	x.used = 0
@@ -134,7 +134,7 @@ func (x *index) rebuild() {
 	}
 }
 
-// remove takes entry id out of its tag's queue.
+// remove removes entry id from the queue of its tag.
 func (x *index) remove(id uint32) {
 	n := &x.nodes[id]
 	q := x.find(n.tag)

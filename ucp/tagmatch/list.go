@@ -1,6 +1,6 @@
 package tagmatch
 
-// list is a queue of entries in the order of their arrival.
+// list is a queue of entries in the order of arrival.
 type list struct{ head, tail uint32 }
 
 func (l *list) push(ns []node, id uint32) {

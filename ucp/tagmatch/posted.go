@@ -1,21 +1,21 @@
 package tagmatch
 
-// Posted holds receives in the order of their posting. The zero Posted is
-// empty and ready.
+// Posted holds receives in the order of posting. The zero Posted is empty and ready to
+// use.
 type Posted struct {
-	// A receive that is the only one stays here, off the index: a program that
-	// waits for one message at a time never needs more.
-	only      uint32 // 0: all there are, are in the index
+	// A receive that is the only one is stored here, not in the index. A program
+	// that waits for one message at a time needs no more.
+	only      uint32 // 0: all receives are in the index
 	tag, mask uint64 // of only
 
 	x    index
 	n    int  // in the index
-	wild list // receives with a mask that is not all ones
+	wild list // receives with a wildcard mask
 	seq  uint64
 	nw   int // in wild
 }
 
-// Len is the number of receives.
+// Len returns the number of receives.
 func (p *Posted) Len() int {
 	if p.only != 0 {
 		return 1
@@ -23,7 +23,7 @@ func (p *Posted) Len() int {
 	return p.n
 }
 
-// Pattern is the tag and the mask that receive id was entered with.
+// Pattern returns the tag and the mask of receive id.
 func (p *Posted) Pattern(id uint32) (tag, mask uint64) {
 	if id == p.only {
 		return p.tag, p.mask
@@ -32,9 +32,9 @@ func (p *Posted) Pattern(id uint32) (tag, mask uint64) {
 	return e.tag, e.mask
 }
 
-// Add enters receive id, not 0 and not in p. It takes messages whose tag equals
-// tag in the bits of mask. Numbers should be small: memory is kept for the
-// largest.
+// Add adds receive id, which is not 0 and not in p. It accepts messages whose tag
+// equals tag in the bits of mask. Numbers should be small: memory is allocated up to
+// the largest.
 // hot: BenchmarkExpected
 //
 //go:nosplit
@@ -46,7 +46,7 @@ func (p *Posted) Add(id uint32, tag, mask uint64) {
 	}
 }
 
-// addMore enters a receive that is not the only one.
+// addMore adds a receive that is not the only one.
 //
 //go:noinline
 func (p *Posted) addMore(id uint32, tag, mask uint64) {
@@ -57,7 +57,7 @@ func (p *Posted) addMore(id uint32, tag, mask uint64) {
 	p.enter(id, tag, mask)
 }
 
-// enter puts a receive into the index.
+// enter adds a receive to the index.
 func (p *Posted) enter(id uint32, tag, mask uint64) {
 	if int(id) >= len(p.x.nodes) {
 		p.x.grow(id)
@@ -71,7 +71,7 @@ func (p *Posted) enter(id uint32, tag, mask uint64) {
 		p.addWild(id)
 		return
 	}
-	// As index.push: a call less.
+	// As index.push, with one call less.
 	q := &x.table[x.place(tag)]
 	if q.tail == 0 || q.tag != tag {
 		q = x.claim(tag)
@@ -92,8 +92,8 @@ func (p *Posted) addWild(id uint32) {
 	p.nw++
 }
 
-// Match removes and gives the oldest receive that takes a message with this
-// tag, 0 where there is none.
+// Match removes and returns the oldest receive that accepts a message with this tag, 0
+// if there is none.
 // hot: BenchmarkExpected
 //
 //go:nosplit
@@ -105,8 +105,8 @@ func (p *Posted) Match(tag uint64) uint32 {
 	return p.matchMore(tag)
 }
 
-// matchMore is Match where the index is to be asked, or the only receive takes
-// other messages.
+// matchMore is Match if receives are in the index, or if the only receive does not
+// accept the message.
 //
 //go:noinline
 func (p *Posted) matchMore(tag uint64) uint32 {
@@ -138,7 +138,8 @@ func (p *Posted) matchSlow(tag uint64) uint32 {
 	return i
 }
 
-// matchWild chooses between exact, the oldest exact match, and older wildcards.
+// matchWild returns the older of exact, the oldest exact match, and the oldest matching
+// wildcard.
 func (p *Posted) matchWild(exact uint32, tag uint64) uint32 {
 	limit := ^uint64(0)
 	if exact != 0 {
@@ -166,7 +167,7 @@ func (p *Posted) Has(id uint32) bool {
 	return id != 0 && id == p.only || int(id) < len(p.x.nodes) && p.x.nodes[id].seq != 0
 }
 
-// Remove takes receive id out; false where it is not in p.
+// Remove removes receive id. It returns false if id is not in p.
 func (p *Posted) Remove(id uint32) bool {
 	if !p.Has(id) {
 		return false
