@@ -1,5 +1,4 @@
-// Package ucs holds the words that every layer of goucx shares: the status
-// codes of the data path, monotonic time and the cache-line size. Services
-// with state of their own live in its subpackages (ring, mpool, shmem, async,
-// cpu, stats, platform, log).
+// Package ucs defines what every layer of goucx shares: the status codes of the data path,
+// monotonic time and the cache-line size. Services with their own state are in its
+// subpackages (ring, mpool, shmem, async, cpu, stats, platform, log).
 package ucs

@@ -5,54 +5,53 @@ import (
 	"fmt"
 )
 
-// Status is the answer of every data-path call: one byte in a register, never
-// an interface. Zero is success.
+// Status is the result of every data-path call: one byte, which is returned in a
+// register. Zero is success.
 //
-// Source: the call contract of UCX's UCT (ucs_status_t), reduced to what
-// goucx's transports can answer.
+// Source: the call contract of UCX's UCT (ucs_status_t), reduced to the statuses that
+// goucx's transports return.
 type Status uint8
 
 const (
-	// OK: the operation is done and its buffer is the caller's again.
+	// OK: the operation has completed, and the caller may reuse its buffer.
 	OK Status = iota
-	// InProgress: the operation was accepted; its completion comes, once.
+	// InProgress: the operation was accepted. It completes later, exactly once.
 	InProgress
-	// NoResource: nothing happened. Ask the pending queue to be told when a
-	// second try makes sense.
+	// NoResource: nothing was sent. Add the operation to the pending queue, which retries it
+	// when resources are available.
 	NoResource
-	// Busy: the state asked about changed meanwhile; progress or retry the
-	// operation, then ask again.
+	// Busy: the state has changed since it was queried. Progress or retry the operation, then
+	// query again.
 	Busy
-	// Unsupported: this transport does not carry the operation; Attr says so
-	// before.
+	// Unsupported: the transport does not support the operation. Attr reports this.
 	Unsupported
 	// InvalidParam: an argument is out of its documented range.
 	InvalidParam
-	// TooLong: the message is longer than the transport's limit for this form.
+	// TooLong: the message exceeds the transport's limit for this operation.
 	TooLong
 	// Truncated: the receive buffer was shorter than the message.
 	Truncated
-	// Canceled: the operation was withdrawn before it took effect.
+	// Canceled: the operation was canceled before it had any effect.
 	Canceled
-	// PeerFailed: the peer died, hung up or sent garbage.
+	// PeerFailed: the peer failed, closed the connection or violated the protocol.
 	PeerFailed
 	// Closed: the object was closed by its owner.
 	Closed
 	// RemoteAccess: the remote key does not allow this access, or was revoked.
 	RemoteAccess
-	// NoMemory: an allocation was refused by the system.
+	// NoMemory: the system refused an allocation.
 	NoMemory
 	// Unreachable: no transport reaches the address.
 	Unreachable
 	// Timeout: a bounded wait ended without the event.
 	Timeout
-	// Rejected: the peer does not want the message.
+	// Rejected: the peer rejected the message.
 	Rejected
 
 	numStatus
 )
 
-// Errors that a Status maps to; compare with errors.Is.
+// Errors for the statuses; compare with errors.Is.
 var (
 	ErrInProgress   = errors.New("in progress")
 	ErrNoResource   = errors.New("no resource")
@@ -69,8 +68,8 @@ var (
 	ErrUnreachable  = errors.New("unreachable")
 	ErrTimeout      = errors.New("timed out")
 	ErrRejected     = errors.New("rejected by the peer")
-	// ErrBufferExposed: a peer may still write into memory that should be given
-	// back; no Status has it.
+	// ErrBufferExposed: a peer may still write into the memory that the call would
+	// release. No Status maps to it.
 	ErrBufferExposed = errors.New("buffer stays exposed to peers")
 )
 
@@ -97,7 +96,7 @@ var statuses = [numStatus]struct {
 	Rejected:     {"Rejected", "rejected", ErrRejected},
 }
 
-// String names the status in lower-case words.
+// String returns the status in lower-case words.
 func (s Status) String() string {
 	if s < numStatus {
 		return statuses[s].name
@@ -105,8 +104,7 @@ func (s Status) String() string {
 	return fmt.Sprintf("status %d", uint8(s))
 }
 
-// GoString is the name of the status in Go, which is what a failing assertion
-// prints.
+// GoString returns the name of the status in Go source. Failing assertions print it.
 func (s Status) GoString() string {
 	if s < numStatus {
 		return "ucs." + statuses[s].constant
@@ -114,8 +112,8 @@ func (s Status) GoString() string {
 	return fmt.Sprintf("ucs.Status(%d)", uint8(s))
 }
 
-// Err maps the status to its sentinel; OK gives nil. It allocates nothing for
-// the statuses of this package.
+// Err returns the error of the status, nil for OK. It does not allocate for the statuses
+// of this package.
 func (s Status) Err() error {
 	if s < numStatus {
 		return statuses[s].err

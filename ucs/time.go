@@ -2,21 +2,21 @@ package ucs
 
 import "time"
 
-// Time is a point on the process's monotonic clock, in nanoseconds since the
-// process started. It never goes back and does not cross processes.
+// Time is a point in time on the process's monotonic clock, in nanoseconds since the process
+// started. It never decreases. It has no meaning in other processes.
 type Time int64
 
 var epoch = time.Now()
 
-// Now reads the monotonic clock (about 25-40 ns). Hot paths pass a Time in
-// instead of calling it.
+// Now reads the monotonic clock, which takes about 25-40 ns. Hot paths take a Time as a
+// parameter instead.
 func Now() Time { return Time(time.Since(epoch)) }
 
-// Add gives the point d later.
+// Add returns t + d.
 func (t Time) Add(d time.Duration) Time { return t + Time(d) }
 
-// Sub gives the span from u to t.
+// Sub returns t - u.
 func (t Time) Sub(u Time) time.Duration { return time.Duration(t - u) }
 
-// Before reports whether t lies earlier than u.
+// Before reports whether t is earlier than u.
 func (t Time) Before(u Time) bool { return t < u }

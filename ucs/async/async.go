@@ -12,22 +12,22 @@ import (
 	"github.com/goucx/goucx/ucs/shmem"
 )
 
-// DefaultPeriod is how long a worker must have stood still before the async
-// goroutine acts in its stead; two of them make the promised millisecond.
+// DefaultPeriod is the time without a pass of the worker after which the async goroutine
+// runs a section. Two periods make the promised latency of one millisecond.
 const DefaultPeriod = 500 * time.Microsecond
 
-// Config of an Async; the zero value is the default.
+// Config is the configuration of an Async; the zero value is the default.
 type Config struct {
-	// Period a worker must have stood still for; 0: DefaultPeriod. Shorter
-	// than 50 us is raised to that.
+	// Period is the time without a pass of the worker before a section; 0: DefaultPeriod.
+	// Values below 50 us are raised to 50 us.
 	Period time.Duration
 }
 
-// Stats counts what the async goroutine did.
+// Stats are counters of the async goroutine.
 type Stats struct {
-	Wakeups  uint64 // times it woke
-	Sections uint64 // times it acted in a worker's stead
-	Refused  uint64 // times a worker came back just then
+	Wakeups  uint64 // times that it woke up
+	Sections uint64 // sections that it ran
+	Refused  uint64 // sections that it skipped, since the worker entered
 	Overruns uint64 // sections longer than 50 us
 }
 
@@ -35,29 +35,29 @@ type stats struct{ wakeups, sections, refused, overruns atomic.Uint64 }
 
 // Async is the async goroutine of a context.
 //
-// Concurrency: all methods from any goroutine. Functions given to its own At,
-// After and Watch (as opposed to an Owner's) belong to no worker: they run one
-// at a time, in the goroutine or in some worker's Poll, and must not touch what
-// belongs to a worker.
+// Concurrency: all methods may be called from any goroutine. Functions passed to Async's At,
+// After and Watch, as opposed to those of Owner, belong to no worker. They run one at a
+// time, in the async goroutine or in Poll of any worker. They must not access state of a
+// worker.
 type Async struct {
 	period   time.Duration
-	openGate uint32 // what Owner.gate holds while the async side is not inside
+	openGate uint32 // value of Owner.gate while the async goroutine is outside
 	sleep    *sleeper
 	stats    stats
 	done     chan struct{}
-	wakeAt   atomic.Int64 // when the goroutine means to wake; 0 while it is awake
-	next     atomic.Int64 // when timers are due
-	joined   atomic.Bool  // there are owners that the goroutine does not know yet
+	wakeAt   atomic.Int64 // planned time of the next wake-up; 0 while the goroutine is awake
+	next     atomic.Int64 // earliest deadline of timers
+	joined   atomic.Bool  // owners were added that the goroutine has not seen
 
-	one sync.Mutex // held while a function that belongs to no worker runs; before mu
+	one sync.Mutex // held while a function that belongs to no worker runs; locked before mu
 
-	mu     sync.Mutex // guards all below; no function runs under it
+	mu     sync.Mutex // guards the fields below; not held while functions run
 	owners []*Owner
 	timers *wheel
 	closed bool
 }
 
-// New starts the goroutine. Close it.
+// New creates an Async and starts its goroutine. Call Close to stop it.
 func New(c Config) (*Async, error) {
 	s, err := newSleeper()
 	if err != nil {
@@ -76,10 +76,9 @@ func New(c Config) (*Async, error) {
 	return a, nil
 }
 
-// Bound is how late a due timer or event may be served at worst when the
-// program does not poll: two periods if a processor is free for the goroutine,
-// else, with GOMAXPROCS=1 beside a computing goroutine, what Go's scheduler
-// takes to preempt that.
+// Bound returns the longest delay of an expired timer or event when the program does not
+// poll. It is two periods if a processor is free for the goroutine. With GOMAXPROCS=1 beside
+// a computing goroutine, it is the time until Go's scheduler preempts that goroutine.
 func (a *Async) Bound() time.Duration {
 	if runtime.GOMAXPROCS(0) == 1 {
 		return 20 * time.Millisecond
@@ -87,7 +86,7 @@ func (a *Async) Bound() time.Duration {
 	return 2 * a.period
 }
 
-// Stats is a snapshot of the counters.
+// Stats returns a snapshot of the counters.
 func (a *Async) Stats() Stats {
 	return Stats{
 		Wakeups: a.stats.wakeups.Load(), Sections: a.stats.sections.Load(),
@@ -95,9 +94,9 @@ func (a *Async) Stats() Stats {
 	}
 }
 
-// Close ends the goroutine and waits for it; no function given to Async or to
-// its Owners runs in it afterwards. Owners keep excluding and polling for their
-// worker. Idempotent. Not from a function that the goroutine runs.
+// Close stops the goroutine and waits for it. No function registered with the Async or its
+// Owners runs in it afterwards. Owners still exclude and poll for their workers. Close is
+// idempotent. It must not be called by a function that the goroutine runs.
 func (a *Async) Close() error {
 	a.mu.Lock()
 	first := !a.closed
@@ -112,7 +111,7 @@ func (a *Async) Close() error {
 	return a.sleep.close()
 }
 
-// run is the goroutine.
+// run is the async goroutine.
 func (a *Async) run() {
 	defer close(a.done)
 	var owners []*Owner
@@ -132,7 +131,7 @@ func (a *Async) run() {
 	}
 }
 
-// snapshot copies the list of owners; false once closed.
+// snapshot copies the list of owners. It returns false if the Async is closed.
 func (a *Async) snapshot(owners *[]*Owner) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -142,10 +141,12 @@ func (a *Async) snapshot(owners *[]*Owner) bool {
 	return !a.closed
 }
 
-// plan publishes when the goroutine means to wake, and looks once more for
-// deadlines that were set, and owners that were made, before anyone could see
-// that: each side stores its word, then loads the other's, both sequentially
-// consistent.
+// plan publishes the time of the next wake-up in wakeAt and returns it.
+//
+// Invariant: no deadline and no new owner is missed. The setter stores next or joined, then
+// loads wakeAt. plan stores wakeAt, then loads next and joined. All accesses are
+// sequentially consistent, so the setter wakes the goroutine, or plan sees the change and
+// returns 0.
 func (a *Async) plan(wake ucs.Time, owners []*Owner) ucs.Time {
 	wake = min(wake, ucs.Time(a.next.Load()))
 	a.wakeAt.Store(int64(wake))
@@ -160,14 +161,14 @@ func (a *Async) plan(wake ucs.Time, owners []*Owner) ucs.Time {
 	return wake
 }
 
-// wakeBefore wakes the goroutine if it means to sleep until after due.
+// wakeBefore wakes the goroutine if its planned wake-up is later than due.
 func (a *Async) wakeBefore(due ucs.Time) {
 	if int64(due) < a.wakeAt.Load() {
 		a.sleep.kick()
 	}
 }
 
-// At sets a timer: fn runs once, not before when.
+// At sets a timer. fn runs once, at or after when.
 func (a *Async) At(when ucs.Time, fn func(now ucs.Time)) Timer {
 	a.mu.Lock()
 	t := a.timers.set(when, fn)
@@ -178,13 +179,13 @@ func (a *Async) At(when ucs.Time, fn func(now ucs.Time)) Timer {
 	return t
 }
 
-// After is At for a span from now.
+// After is like At, with a duration from now.
 func (a *Async) After(d time.Duration, fn func(now ucs.Time)) Timer {
 	return a.At(ucs.Now().Add(d), fn)
 }
 
-// Cancel forgets a timer; false if it was never set or its function has begun
-// (and may still run).
+// Cancel cancels a timer. It returns false if the timer was never set or its function has
+// started. In that case the function may still be running.
 func (a *Async) Cancel(t Timer) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -193,9 +194,9 @@ func (a *Async) Cancel(t Timer) bool {
 	return ok
 }
 
-// Poll runs the timers due at now that belong to no worker, and returns how
-// many ran; for a worker's Progress. Cost: one load and a compare when none is
-// due. It does not wait for another goroutine that is at it.
+// Poll runs the expired timers that belong to no worker and returns their number. Workers
+// call it in Progress. If no timer has expired, it costs one load and one comparison. It
+// does not wait while another goroutine runs such timers.
 //
 // hot: BenchmarkEnterLeave
 func (a *Async) Poll(now ucs.Time) int {
@@ -214,7 +215,7 @@ func (a *Async) pollSlow(now ucs.Time) int {
 	return a.runTimers(now)
 }
 
-// runTimers wants one held.
+// runTimers runs all expired timers. The caller holds one.
 func (a *Async) runTimers(now ucs.Time) int {
 	for n := 0; ; n++ {
 		a.mu.Lock()
@@ -228,16 +229,15 @@ func (a *Async) runTimers(now ucs.Time) int {
 	}
 }
 
-// Watch calls fn in the goroutine whenever fd is readable or hung up. fn must
-// consume what made fd ready or Unwatch it. fd stays the caller's; Unwatch
-// before closing it.
+// Watch calls fn in the async goroutine whenever fd is readable or hung up. fn must consume
+// the event or call Unwatch. The caller keeps fd and must call Unwatch before closing it.
 //
-// Errors: ucs.ErrUnsupported where the system has no epoll; else the system's.
+// Errors: ucs.ErrUnsupported on systems without epoll; otherwise the system's errors.
 func (a *Async) Watch(fd int, fn func()) error {
 	return a.watch(fd, shmem.EventIn|shmem.EventRDHup, fn)
 }
 
-// Unwatch forgets fd. A function that has begun may still run.
+// Unwatch stops watching fd. A function that has started may still be running.
 func (a *Async) Unwatch(fd int) error {
 	if a.sleep.set == nil {
 		return fmt.Errorf("unwatch descriptor %d: %w", fd, ucs.ErrUnsupported)

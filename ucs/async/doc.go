@@ -1,34 +1,37 @@
-// Package async runs what a worker owes the world while its program computes:
-// timers, events of descriptors, deaths of peers.
+// Package async runs a worker's timers and descriptor events while its program computes.
 //
-// One Async per context is one goroutine. It sleeps until something is due, and
-// for good when nothing is registered. What belongs to a worker is registered
-// with that worker's Owner, and runs in one of two places: in the worker's own
-// Progress, which polls the Owner for its timers and looks at descriptors as it
-// likes, or, when the worker has not polled for a whole period, in a section of the
-// async goroutine. The two exclude each other
+// An Async is one goroutine per context. It sleeps until a timer expires or a descriptor is
+// ready, and indefinitely if nothing is registered. A worker registers its timers and
+// descriptors with its Owner. They are handled in one of two places. The first is the
+// worker's Progress, which calls Owner.Poll for the timers and reads its descriptors itself.
+// The second is a section: an async critical section, which the async goroutine runs when
+// the worker has not polled for a whole period. Worker and section exclude each other
 // without a locked instruction on the worker's side.
 //
 // # Exclusion
 //
-// The worker counts in one word of its own: up by one when it goes in, up by
-// one when it comes out, so odd means inside and a moving word means polling.
-// The async side has a gate word. Each stores its word first and then looks at
-// the other's; the store and the load of the worker may pass each other in the
-// processor, which membarrier(PRIVATE_EXPEDITED) on the async side, between its
-// own store and load, forbids. Where membarrier is refused, on processors
-// without total store order, and under the race detector, the worker's store is
-// a sequentially consistent one instead.
+// Invariant: at most one of the worker and the async goroutine is inside an Owner.
 //
-// A section lasts at most 50 us and runs no code of the user's. A worker that
-// finds the async side inside does not wait: its Progress returns at once, its
-// posts answer "no resource". If the worker stands still inside (preempted, or
-// in a long callback) the async side leaves it alone and looks again later.
+// The worker has a counter, Owner.inside, which it increments when it enters and when it
+// leaves. So an odd value means that the worker is inside, and a changed value means that
+// it polls. The async goroutine has a gate word, Owner.gate. Each side stores its own word
+// and then loads the other's. At least one of them therefore sees the other's store,
+// provided that no side's load is reordered before its store.
 //
-// # What it costs when the program does not poll
+// The processor may reorder the worker's store and load. The async goroutine prevents that
+// with membarrier(PRIVATE_EXPEDITED) between its own store and load. The worker's store is
+// sequentially consistent instead where membarrier is refused, on processors without total
+// store order, and under the race detector.
 //
-// A due timer or event is served within two periods, 1 ms by default, if a
-// processor is free for the goroutine; see Bound for the other case.
+// A section lasts at most 50 us and calls no user code. A worker that finds the async
+// goroutine inside does not wait: Progress returns at once, and posts return NoResource.
+// A worker may stay inside for long, because it was preempted or a callback is slow. The
+// async goroutine then runs no section and checks again later.
+//
+// # Latency when the program does not poll
+//
+// If a processor is free for the goroutine, an expired timer or a ready descriptor is handled
+// within two periods, which is 1 ms by default. See Async.Bound for the other case.
 //
 // Start reading at Async, then Owner.
 package async

@@ -4,12 +4,12 @@ package async
 
 import "sync/atomic"
 
-// plainInside: no; the worker orders its store and load by itself.
+// plainInside is false: the worker orders its own store and load.
 const plainInside = false
 
-// stepIn counts the worker's word up by one, before any later load.
+// stepIn increments the worker's counter when it enters, before any later load.
 func stepIn(w *atomic.Uint64) { w.Add(1) }
 
-// stepOut is the same, without order towards later loads. The word has one
-// writer.
+// stepOut increments the worker's counter when it leaves, in no order to later loads. The
+// counter has one writer.
 func stepOut(w *atomic.Uint64) { w.Store(w.Load() + 1) }

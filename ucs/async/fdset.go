@@ -8,23 +8,23 @@ import (
 	"github.com/goucx/goucx/ucs/shmem"
 )
 
-// batch is how many ready descriptors one look takes.
+// batch is the largest number of ready descriptors that one call of look returns.
 const batch = 16
 
-// watch is one descriptor of a set.
+// watch is a descriptor of a set.
 type watch struct {
 	id     uint64
 	events uint32
 }
 
-// fdset is a set of watched descriptors with their functions. Events carry an
-// id that is never used twice, so that one of a descriptor watched anew under
-// the same number is not taken for the old one's. Safe for concurrent use; the
-// functions run outside the lock.
+// fdset is a set of watched descriptors with their functions. An event carries an ID that
+// is never reused. So an event of a closed descriptor is not attributed to a new one with
+// the same number. All methods are safe for concurrent use. The functions run without the
+// lock.
 type fdset struct {
 	ep *shmem.Epoll
 
-	mu   sync.Mutex // guards all below
+	mu   sync.Mutex // guards the fields below
 	byFD map[int]watch
 	byID map[uint64]func()
 	last uint64
@@ -50,12 +50,12 @@ func (s *fdset) add(fd int, events uint32, fn func()) error {
 	return nil
 }
 
-// rearm lets a one-shot descriptor tell again; one that is gone stays gone.
+// rearm enables further events of a one-shot descriptor, if it is still watched.
 func (s *fdset) rearm(fd int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if w, ok := s.byFD[fd]; ok {
-		_ = s.ep.Rearm(fd, w.id, w.events) // it is in the set: nothing to fail
+		_ = s.ep.Rearm(fd, w.id, w.events) // cannot fail: the descriptor is in the set
 	}
 }
 
@@ -71,22 +71,22 @@ func (s *fdset) del(fd int) error {
 	return s.ep.Del(fd)
 }
 
-// events is what one look found.
+// events is the result of look.
 type events struct {
 	list [batch]shmem.Event
 	n    int
 }
 
-// look finds the ready descriptors, without waiting.
+// look polls for ready descriptors without waiting.
 func (s *fdset) look(e *events) {
 	n, err := s.ep.Wait(e.list[:], 0)
-	if err != nil { // closed: nothing is watched any more
+	if err != nil { // closed: nothing is watched
 		n = 0
 	}
 	e.n = n
 }
 
-// run calls the functions of what look found and returns how many there were.
+// run calls the functions of the ready descriptors and returns their number.
 func (s *fdset) run(e *events) int {
 	ran := 0
 	for _, ev := range e.list[:e.n] {

@@ -14,37 +14,37 @@ import (
 
 // Bits of Owner.gate.
 const (
-	gateAsync = 1 << 0 // the async side is inside, or about to look
-	gateFence = 1 << 1 // no membarrier: the worker itself must order store and load
+	gateAsync = 1 << 0 // the async goroutine is inside, or is about to read inside
+	gateFence = 1 << 1 // no membarrier: the worker itself orders its store and load
 )
 
-// sectionTimers bounds the timers that one section runs.
+// sectionTimers bounds the timers that one call of Poll runs.
 const sectionTimers = 64
 
-// Owner is the exclusion between one worker and the async goroutine, with the
-// timers and descriptors that belong to the worker.
+// Owner excludes one worker and the async goroutine from each other. It also holds the
+// worker's timers and descriptors.
 //
-// Concurrency: one goroutine at a time acts as the worker (workers that are
-// shared hold their lock around Enter and Leave). "Inside" means between Enter
-// and Leave, or in a function that a section runs; what is said to need it
-// touches state that both sides share. Not reentrant: whoever is inside must
-// not Enter again.
+// A goroutine is inside an Owner between Enter and Leave, or in a function that a section
+// runs. Methods that must be called inside access state that both sides share.
+//
+// Concurrency: one goroutine at a time acts as the worker. A worker that several goroutines
+// share holds its lock around Enter and Leave. Enter is not reentrant.
 type Owner struct {
-	inside atomic.Uint64 // the worker's: odd inside, moves with every pass
-	gate   atomic.Uint32 // the async side's
-	next   atomic.Int64  // written inside: when timers are due, never if none
+	inside atomic.Uint64 // written by the worker: odd while it is inside, changed by every pass
+	gate   atomic.Uint32 // written by the async goroutine
+	next   atomic.Int64  // earliest deadline of timers, or never; written inside
 
 	a      *Async
-	timers *wheel     // inside
-	events []*watched // inside
-	dead   bool       // inside
+	timers *wheel     // accessed inside
+	events []*watched // accessed inside
+	dead   bool       // Close was called; accessed inside
 
-	outside func() time.Duration // inside: see SetOutside
+	outside func() time.Duration // see SetOutside; accessed inside
 
-	view // the async goroutine's
+	view // accessed by the async goroutine only
 }
 
-// NewOwner makes the exclusion of one worker. Close it before the worker goes.
+// NewOwner creates the Owner of a worker. Close it before the worker.
 func (a *Async) NewOwner() (*Owner, error) {
 	now := ucs.Now()
 	o := &Owner{a: a, timers: newWheel(now), view: view{outsideAt: never}}
@@ -60,13 +60,13 @@ func (a *Async) NewOwner() (*Owner, error) {
 	return o, nil
 }
 
-// Enter goes inside; false, when the async side is there: then nothing may be
-// touched, and Leave must not be called. It never waits.
+// Enter enters the Owner. It returns false if the async goroutine is inside. In that case
+// the caller must not access shared state and must not call Leave. Enter never waits.
 //
 // hot: BenchmarkEnterLeave
 func (o *Owner) Enter() bool {
-	// This store and the load below may pass each other; the barrier that the
-	// async side issues between raising the gate and reading inside holds them.
+	// The processor may reorder this store and the load below. The barrier that the async
+	// goroutine issues between its store to gate and its load of inside prevents that.
 	stepIn(&o.inside)
 	return o.gate.Load() == 0 || o.enterSlow()
 }
@@ -78,27 +78,27 @@ func (o *Owner) enterSlow() bool {
 		panic("async: Enter inside")
 	}
 	if o.gate.Load()&gateFence != 0 {
-		o.inside.Swap(count) // a full fence, which the fast path's store is not
+		o.inside.Swap(count) // a full fence, unlike the store in Enter
 	}
 	if o.gate.Load()&gateAsync == 0 {
 		return true
 	}
 	o.Leave()
-	runtime.Gosched() // with one processor the section cannot end otherwise
+	runtime.Gosched() // with one processor the section could not end otherwise
 	return false
 }
 
-// Leave comes out. What was written inside is visible to the async side then.
+// Leave leaves the Owner. The async goroutine then sees all writes made inside.
 //
 // hot: BenchmarkEnterLeave
 func (o *Owner) Leave() { stepOut(&o.inside) }
 
-// enterTries bounds the wait of EnterSoon for a section, which is 50 us at most where
-// the goroutine is not preempted and makes no memory; each try yields.
+// enterTries bounds the wait of EnterSoon. A section lasts at most 50 us if its goroutine is
+// not preempted and does not allocate. Each try yields.
 const enterTries = 1000
 
-// EnterSoon is Enter for who was refused once: it yields until the section is over,
-// and is false only where that takes longer than sections do.
+// EnterSoon is like Enter, but yields until the section has ended. It returns false if that
+// takes longer than a section should. Call it after Enter has returned false.
 //
 //go:noinline
 func (o *Owner) EnterSoon() bool {
@@ -110,54 +110,54 @@ func (o *Owner) EnterSoon() bool {
 	return false
 }
 
-// EnterWait is Enter for cold paths: it yields until the section of the async
-// side, at most 50 us, is over.
+// EnterWait is like Enter, but yields until the section has ended, which takes at most
+// 50 us. It is for cold paths.
 func (o *Owner) EnterWait() {
 	for !o.Enter() {
 		runtime.Gosched()
 	}
 }
 
-// At sets a timer: fn runs inside, not before when and within a tick (16 us) of
-// the worker's next Poll. Needs to be inside. fn may set and cancel timers.
+// At sets a timer. fn runs inside, at or after when, and within a tick (16 us) in the
+// worker's next Poll. It must be called inside. fn may set and cancel timers.
 func (o *Owner) At(when ucs.Time, fn func(now ucs.Time)) Timer {
 	t := o.timers.set(when, fn)
 	o.publish()
 	return t
 }
 
-// After is At for a span from now.
+// After is like At, with a duration from now.
 func (o *Owner) After(d time.Duration, fn func(now ucs.Time)) Timer {
 	return o.At(ucs.Now().Add(d), fn)
 }
 
-// Cancel forgets a timer; false if it has run or was never set. After Cancel
-// its function does not run. Needs to be inside.
+// Cancel cancels a timer, whose function then does not run. It returns false if the timer
+// has run or was never set. It must be called inside.
 func (o *Owner) Cancel(t Timer) bool {
 	ok := o.timers.cancel(t)
 	o.publish()
 	return ok
 }
 
-// publish tells the async goroutine when timers are due, and wakes it if it
-// means to sleep longer.
+// publish stores the earliest deadline in next. It wakes the async goroutine if that would
+// wake too late.
 func (o *Owner) publish() {
 	next := int64(o.timers.next())
 	if next == o.next.Load() {
 		return
 	}
-	o.next.Store(next) // pairs with the second look in Async.plan
+	o.next.Store(next) // pairs with the second load in Async.plan
 	if ucs.Time(next) != never {
 		o.a.wakeBefore(ucs.Time(next).Add(o.a.period))
 	}
 }
 
-// Next is when Poll has something to do at the earliest; the largest Time if no
-// timer is set. From any goroutine.
+// Next returns the time before which Poll has nothing to do; the largest Time if no timer is
+// set. It may be called from any goroutine.
 func (o *Owner) Next() ucs.Time { return ucs.Time(o.next.Load()) }
 
-// Poll runs the timers due at now and returns how many ran. Needs to be inside;
-// for the worker's Progress. Cost: one load and a compare when none is due.
+// Poll runs the expired timers and returns their number. It must be called inside, by the
+// worker's Progress. If no timer has expired, it costs one load and one comparison.
 //
 // hot: BenchmarkEnterLeave
 func (o *Owner) Poll(now ucs.Time) int {
@@ -181,24 +181,23 @@ func (o *Owner) pollSlow(now ucs.Time) int {
 	return n
 }
 
-// watched is one descriptor of an owner. It tells the async goroutine once, and
-// again after rearm.
+// watched is a descriptor of an owner. It reports readiness once, then again after rearm.
 type watched struct {
-	fd     int // -1: of Soon
+	fd     int // -1: a function of Soon
 	fn     func()
-	gone   bool         // inside
-	wanted *atomic.Bool // nil: of Watch
+	gone   bool         // Unwatch was called; accessed inside
+	wanted *atomic.Bool // the condition of Soon; nil: a descriptor of Watch
 }
 
-// due reports whether the function is still to run. Needs to be inside.
+// due reports whether the function still has to run. It must be called inside.
 func (w *watched) due() bool { return !w.gone && (w.wanted == nil || w.wanted.Load()) }
 
-// Watch calls fn, inside, when fd is readable or hung up and the worker has been
-// outside for a period since then. fn must consume what made fd ready, unless the
-// worker has, or Unwatch it. Needs to be inside. fd stays the caller's; Unwatch
-// before closing it.
+// Watch calls fn inside, when fd is readable or hung up and the worker has been outside for
+// a period since. fn must consume the event unless the worker has done so, or call
+// Unwatch. Watch must be called inside. The caller keeps fd and must call Unwatch before
+// closing it.
 //
-// Errors: ucs.ErrUnsupported where the system has no epoll; else the system's.
+// Errors: ucs.ErrUnsupported on systems without epoll; otherwise the system's errors.
 func (o *Owner) Watch(fd int, fn func()) error {
 	w := &watched{fd: fd, fn: fn}
 	err := o.a.watch(fd, shmem.EventIn|shmem.EventRDHup|shmem.EventOneShot, func() { o.noteReady(w) })
@@ -208,15 +207,16 @@ func (o *Owner) Watch(fd int, fn func()) error {
 	return err
 }
 
-// Soon runs fn inside when the worker has been outside for a period. It is run again
-// after each period while wanted is set, and not at all once wanted is clear: fn clears
-// it, or the worker does. Only for functions that Async.Watch runs: they are not inside,
-// and must not wait to get there.
+// Soon runs fn inside once the worker has been outside for a period. It runs fn again after
+// each period while wanted is true. fn or the worker clears wanted. Soon may only be called
+// by functions that Async.Watch runs. Those are outside the Owner and must not wait to
+// enter it.
 func (o *Owner) Soon(wanted *atomic.Bool, fn func()) {
 	o.noteReady(&watched{fd: -1, fn: fn, wanted: wanted})
 }
 
-// Unwatch forgets fd; its function does not run afterwards. Needs to be inside.
+// Unwatch stops watching fd, whose function does not run afterwards. It must be called
+// inside.
 func (o *Owner) Unwatch(fd int) error {
 	i := slices.IndexFunc(o.events, func(w *watched) bool { return w.fd == fd })
 	if i < 0 {
@@ -225,27 +225,27 @@ func (o *Owner) Unwatch(fd int) error {
 	o.events[i].gone = true
 	o.events = slices.Delete(o.events, i, i+1)
 	err := o.a.Unwatch(fd)
-	if errors.Is(err, ucs.ErrClosed) { // the Async went first
+	if errors.Is(err, ucs.ErrClosed) { // the Async was closed before
 		return nil
 	}
 	return err
 }
 
-// SetOutside sets the function that CallOutside requests. fn runs on the async
-// goroutine, outside. It may act as the worker if it excludes the worker's other
-// goroutines by itself. It must not block. It returns the delay until its next call;
-// a negative delay means none before the next CallOutside. Needs to be inside, once.
+// SetOutside sets the function that CallOutside requests. fn runs in the async goroutine,
+// outside. It may act as the worker if it excludes the worker's other goroutines by itself.
+// It must not block. It returns the delay until its next call; a negative delay means none
+// before the next CallOutside. SetOutside must be called inside, at most once.
 //
 // A call may be in progress when Close returns, so fn must check by itself whether
 // its worker is closed.
 func (o *Owner) SetOutside(fn func() time.Duration) { o.outside = fn }
 
-// CallOutside requests a call of SetOutside's function after the current section. Only
+// CallOutside requests a call of the function of SetOutside after the current section. Only
 // functions that a section runs may call it.
 func (o *Owner) CallOutside() { o.outsideAt = 0 }
 
-// Close ends the Owner: no timer and no descriptor's function runs afterwards.
-// Must not be called inside. Idempotent.
+// Close closes the Owner. No function of a timer or descriptor runs afterwards. It must not
+// be called inside. It is idempotent.
 func (o *Owner) Close() error {
 	o.EnterWait()
 	defer o.Leave()

@@ -8,26 +8,25 @@ import (
 	"github.com/goucx/goucx/ucs/shmem"
 )
 
-// maxSection is what a section may take; longer ones are counted.
+// maxSection is the longest time a section should take. Longer ones are counted.
 const maxSection = 50 * time.Microsecond
 
-// maxRetry bounds the time between two looks at a worker that stays inside.
+// maxRetry bounds the time between two checks of a worker that stays inside.
 const maxRetry = 16 * time.Millisecond
 
-// view is what the async goroutine remembers of an owner. Nobody else touches
-// it.
+// view is the async goroutine's state of an owner. Only that goroutine accesses it.
 type view struct {
-	count   uint64   // the worker's word when last looked at ...
-	since   ucs.Time // ... and since when it has been that
-	seenDue ucs.Time // Owner.next when last looked at
+	count   uint64   // Owner.inside at the last check
+	since   ucs.Time // time since which Owner.inside has had that value
+	seenDue ucs.Time // Owner.next at the last check
 
-	ready   []*watched // they do not tell again before rearm
-	readyAt ucs.Time   // when the first of them told
+	ready   []*watched // ready descriptors, which report nothing more before rearm
+	readyAt ucs.Time   // time at which the first of them became ready
 
-	outsideAt ucs.Time // when Owner.outside is called next
+	outsideAt ucs.Time // time of the next call of Owner.outside
 }
 
-// noteReady runs in the async goroutine when a descriptor of the owner is ready.
+// noteReady records that a descriptor of the owner is ready. It runs in the async goroutine.
 func (o *Owner) noteReady(w *watched) {
 	if len(o.ready) == 0 {
 		o.readyAt = ucs.Now()
@@ -35,7 +34,7 @@ func (o *Owner) noteReady(w *watched) {
 	o.ready = append(o.ready, w)
 }
 
-// serve does what the owner owes at now, and returns when to look again.
+// serve runs what is due for the owner, and returns the time of the next check.
 func (o *Owner) serve(now ucs.Time) ucs.Time {
 	wake := o.serveInside(now)
 	if o.outsideAt > now {
@@ -48,8 +47,12 @@ func (o *Owner) serve(now ucs.Time) ucs.Time {
 	return min(wake, o.outsideAt)
 }
 
-// serveInside runs a section if the owner's worker does not do what is due, and
-// returns when to look again.
+// serveInside runs a section if a timer or descriptor is due and the worker does not poll.
+// It returns the time of the next check.
+//
+// A worker that polls has a period to run its timers itself. A worker that is inside, or
+// has entered since the last check, is checked again after a period. The longer Owner.inside
+// has been the same, the rarer are the checks, up to maxRetry.
 func (o *Owner) serveInside(now ucs.Time) ucs.Time {
 	o.seenDue = ucs.Time(o.next.Load())
 	still := o.stands(now)
@@ -57,7 +60,7 @@ func (o *Owner) serveInside(now ucs.Time) ucs.Time {
 	switch {
 	case wake > now:
 		return wake
-	case !still: // it may be that the worker does it itself
+	case !still: // the worker may handle it itself
 		if o.readyServeAt() <= now {
 			o.rearm()
 		}
@@ -67,11 +70,11 @@ func (o *Owner) serveInside(now ucs.Time) ucs.Time {
 	}
 	o.rearm()
 	o.seenDue = ucs.Time(o.next.Load())
-	return max(min(o.seenDue, o.readyServeAt()), now) // now: there was more than one section takes
+	return max(min(o.seenDue, o.readyServeAt()), now) // now: more timers have expired than one section runs
 }
 
-// serveAt is when the timers become the goroutine's business: at once when due
-// if the worker does not poll anyway, else after giving it a period to run them.
+// serveAt returns the time at which a section runs the timers. It is their deadline if the
+// worker does not poll (still). Otherwise it is a period later, to let the worker run them.
 func (o *Owner) serveAt(still bool) ucs.Time {
 	if still || o.seenDue == never {
 		return o.seenDue
@@ -79,8 +82,8 @@ func (o *Owner) serveAt(still bool) ucs.Time {
 	return o.seenDue.Add(o.a.period)
 }
 
-// readyServeAt is the same for descriptors. A worker that sleeps on them wakes
-// with the same event, so it always gets its period.
+// readyServeAt returns the time at which a section runs the functions of ready descriptors.
+// It is a period later even if the worker sleeps, since the same event wakes the worker.
 func (o *Owner) readyServeAt() ucs.Time {
 	if len(o.ready) == 0 {
 		return never
@@ -88,8 +91,8 @@ func (o *Owner) readyServeAt() ucs.Time {
 	return o.readyAt.Add(o.a.period)
 }
 
-// rearm lets the descriptors tell again, at once if they are still ready. A function of
-// Soon stays while it is wanted.
+// rearm lets the ready descriptors report again, at once if they are still ready. A function
+// of Soon stays in the list while it is wanted.
 func (o *Owner) rearm() {
 	o.ready = slices.DeleteFunc(o.ready, func(w *watched) bool {
 		if w.wanted != nil {
@@ -101,23 +104,24 @@ func (o *Owner) rearm() {
 	o.readyAt = ucs.Now()
 }
 
-// stands reports whether the worker has been outside, without a pass, for a
-// whole period.
+// stands reports whether the worker has been outside, without a pass, for a period.
 func (o *Owner) stands(now ucs.Time) bool {
 	count := o.inside.Load()
 	if count != o.count || o.since == 0 {
 		o.count, o.since = count, now
 	}
-	inside := count&1 != 0 // preempted, in a long callback, or left by a panic
+	inside := count&1 != 0 // preempted, in a long callback, or left inside by a panic
 	return !inside && now.Sub(o.since) >= o.a.period
 }
 
-// section runs the owner's due timers and ready descriptors in the worker's
-// stead; false if the worker came back first.
+// section runs the expired timers and the functions of ready descriptors in place of the
+// worker. It returns false without running them if the worker has entered since the check.
+//
+// Invariant: no function runs unless Owner.inside, read after the gate was closed, is even.
 func (o *Owner) section(now ucs.Time) bool {
 	word, err := o.raise()
 	defer o.lower()
-	if err != nil || word != o.count { // the same and thus even: outside, and not back meanwhile
+	if err != nil || word != o.count { // equal to o.count and therefore even: outside, and not inside since
 		o.a.stats.refused.Add(1)
 		return false
 	}
@@ -138,18 +142,16 @@ func (o *Owner) section(now ucs.Time) bool {
 	return true
 }
 
-// raise keeps the worker out from now on and gives its word: if that is even
-// the worker is outside and cannot get in before lower. An error says that the
-// word means nothing.
+// raise closes the gate and returns the worker's counter. If it is even, the worker is
+// outside and cannot enter before lower. With an error the counter must not be relied on.
 func (o *Owner) raise() (word uint64, err error) {
 	o.gate.Swap(o.a.openGate | gateAsync)
 	if plainInside && o.a.openGate&gateFence == 0 {
-		// The other half of this barrier is in Enter.
+		// This is the counterpart of the plain store in Enter.
 		err = shmem.PrivateBarrier()
 	}
 	return o.inside.Load(), err
 }
 
-// lower lets the worker in again. What was written before is visible to the
-// Enter that reads this.
+// lower opens the gate. An Enter that loads this value sees all writes made in the section.
 func (o *Owner) lower() { o.gate.Store(o.a.openGate) }

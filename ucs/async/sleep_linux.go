@@ -13,15 +13,15 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// sleeper is where the async goroutine sleeps: in Go's netpoller, on the set of
-// all watched descriptors, so that it holds no thread meanwhile.
+// sleeper waits on behalf of the async goroutine: in Go's netpoller, on the epoll set of all
+// watched descriptors. So the goroutine occupies no thread while it sleeps.
 type sleeper struct {
 	set    *fdset
-	file   *os.File // a duplicate of the set's descriptor
+	file   *os.File // a duplicate of the descriptor of set
 	conn   syscall.RawConn
 	kicked atomic.Bool
 	found  events
-	over   func(uintptr) bool // looks whether the sleep is
+	over   func(uintptr) bool // reports whether the sleep has ended
 }
 
 func newSleeper() (*sleeper, error) {
@@ -40,12 +40,13 @@ func newSleeper() (*sleeper, error) {
 	return s, nil
 }
 
+// intoPoller registers the epoll descriptor with Go's netpoller.
 func (s *sleeper) intoPoller() error {
 	fd, err := unix.FcntlInt(uintptr(s.set.ep.FD()), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("duplicate epoll descriptor: %w", err)
 	}
-	if err := unix.SetNonblock(fd, true); err != nil { // how os.NewFile knows to poll it
+	if err := unix.SetNonblock(fd, true); err != nil { // os.NewFile registers only non-blocking descriptors
 		return errors.Join(fmt.Errorf("epoll descriptor: %w", err), unix.Close(fd))
 	}
 	s.file = os.NewFile(uintptr(fd), "async")
@@ -56,33 +57,33 @@ func (s *sleeper) intoPoller() error {
 	return err
 }
 
-// until sleeps until wake, a kick, or an event of a watched descriptor. Only the
-// async goroutine calls it; what it found is in s.found.
+// until sleeps until wake, a kick, or an event of a watched descriptor, and stores the
+// events in s.found. Only the async goroutine calls it.
 func (s *sleeper) until(wake ucs.Time) {
 	s.found.n = 0
 	d := wake.Sub(ucs.Now())
 	switch {
 	case wake == never:
-		_ = s.file.SetReadDeadline(time.Time{}) // a file in the netpoller takes any deadline
+		_ = s.file.SetReadDeadline(time.Time{}) // cannot fail: the file is in the netpoller
 	case d <= 0:
 		s.set.look(&s.found)
 		return
 	default:
 		_ = s.file.SetReadDeadline(time.Now().Add(d))
 	}
-	// The deadline is set before the look at kicked, and kick does it the other
-	// way round: one of the two sees the other.
-	_ = s.conn.Read(s.over) // an error is the deadline
+	// until sets the deadline, then reads kicked. kick stores kicked, then sets the
+	// deadline. So until sees kicked, or kick's deadline ends the sleep.
+	_ = s.conn.Read(s.over) // the only error is the deadline
 	s.kicked.Store(false)
 }
 
-// kick ends the sleep, or the next one if there is none. From any goroutine.
+// kick ends the current sleep, or the next one if there is none. Any goroutine may call it.
 func (s *sleeper) kick() {
 	s.kicked.Store(true)
-	_ = s.file.SetReadDeadline(time.Unix(1, 0)) // fails after Close only
+	_ = s.file.SetReadDeadline(time.Unix(1, 0)) // fails only after Close
 }
 
-// run calls the functions of the descriptors that until found.
+// run calls the functions of the ready descriptors.
 func (s *sleeper) run() { s.set.run(&s.found) }
 
 func (s *sleeper) close() error {

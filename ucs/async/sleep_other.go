@@ -8,8 +8,7 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// sleeper is where the async goroutine sleeps; without epoll it watches no
-// descriptors.
+// sleeper waits on behalf of the async goroutine. Without epoll it watches no descriptors.
 type sleeper struct {
 	set  *fdset
 	wake chan struct{}

@@ -7,7 +7,7 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// A tick is 2^tickShift ns (16 us): the grain of all timers.
+// tickShift defines the resolution of all timers: a tick is 2^tickShift ns (16 us).
 const tickShift = 14
 
 const (
@@ -16,13 +16,13 @@ const (
 	levels   = 9 // 54 bits of ticks: more than a Time holds
 )
 
-// never is the deadline of a wheel that holds nothing.
+// never is the deadline of an empty wheel.
 const never = ucs.Time(math.MaxInt64)
 
-// Timer names a timer that was set; the zero Timer names none.
+// Timer identifies a timer; the zero Timer is none.
 type Timer uint64
 
-// node is a timer in its slot's list; index 0 ends lists and is never used.
+// node is a timer in the list of its slot. Index 0 ends a list and holds no timer.
 type node struct {
 	fn         func(now ucs.Time)
 	tick       uint64
@@ -33,19 +33,19 @@ type node struct {
 	live       bool
 }
 
-// wheel holds timers in slots of 64 per level; a level's slot spans a whole
-// turn of the level below. Setting and cancelling are O(1), each timer moves
-// down at most once per level. No clock inside: time is passed in and must not
-// go back. Not safe for concurrent use.
+// wheel is a hierarchical timing wheel with 64 slots per level. A slot spans a whole turn of
+// the level below. Setting and canceling take constant time. A timer moves down at most
+// once per level. The wheel has no clock: the caller passes the time, which must not
+// decrease. It is not safe for concurrent use.
 //
-// Invariant: every timer lies at the level of the highest 6-bit digit in which
-// its tick differs from w.tick, so that on each level only slots above the
-// current digit are in use (on the lowest one also that of the current digit),
-// and the lowest used level holds the earliest timer.
+// Invariant: every timer is at the level of the highest 6-bit digit in which its tick
+// differs from w.tick. So on each level only slots above the current digit are used; the
+// lowest level also uses the slot of the current digit. The lowest level in use holds the
+// earliest timer.
 type wheel struct {
 	nodes []node
 	free  uint32
-	tick  uint64 // nothing before it is left
+	tick  uint64 // all timers before it were popped
 	used  [levels]uint64
 	heads [levels][slots]uint32
 }
@@ -54,8 +54,7 @@ func newWheel(now ucs.Time) *wheel {
 	return &wheel{nodes: make([]node, 1), tick: uint64(max(now, 0)) >> tickShift}
 }
 
-// set arranges that pop gives fn once its now has reached when; never earlier,
-// one tick later at most.
+// set adds a timer. pop returns fn when its now has reached when, and at most one tick later.
 func (w *wheel) set(when ucs.Time, fn func(now ucs.Time)) Timer {
 	i := w.free
 	if i == 0 {
@@ -67,14 +66,14 @@ func (w *wheel) set(when ucs.Time, fn func(now ucs.Time)) Timer {
 	n := &w.nodes[i]
 	n.fn, n.live = fn, true
 	n.gen++
-	// Rounded up, so that it is not early; after the current tick, so that a
-	// timer that sets itself again does not keep pop busy.
+	// The tick is rounded up, so that the timer is not early. It is after the current one,
+	// so that a timer that sets itself again does not keep pop busy.
 	n.tick = max((uint64(max(when, 0))+1<<tickShift-1)>>tickShift, w.tick+1)
 	w.link(i)
 	return Timer(n.gen)<<32 | Timer(i)
 }
 
-// cancel forgets t; false if it ran, was cancelled before, or never was.
+// cancel removes t. It returns false if t has run, was canceled, or never existed.
 func (w *wheel) cancel(t Timer) bool {
 	i, gen := uint32(t), uint32(t>>32)
 	if i == 0 || int(i) >= len(w.nodes) || w.nodes[i].gen != gen || !w.nodes[i].live {
@@ -85,8 +84,7 @@ func (w *wheel) cancel(t Timer) bool {
 	return true
 }
 
-// pop removes a timer that is due at now and gives its function; nil when none
-// is.
+// pop removes an expired timer and returns its function, or nil if none has expired.
 func (w *wheel) pop(now ucs.Time) func(now ucs.Time) {
 	target := uint64(max(now, 0)) >> tickShift
 	for {
@@ -119,7 +117,7 @@ func (w *wheel) cascade(level, slot int) {
 	}
 }
 
-// first gives the earliest used slot and its first tick; level -1 if none.
+// first returns the earliest used slot and its first tick; level -1: the wheel is empty.
 func (w *wheel) first() (level, slot int, start uint64) {
 	for level, used := range w.used {
 		if used == 0 {
@@ -133,8 +131,8 @@ func (w *wheel) first() (level, slot int, start uint64) {
 	return -1, 0, 0
 }
 
-// next is the time before which pop gives nothing: the deadline of the earliest
-// timer, or somewhat earlier when it is far off; never for an empty wheel.
+// next returns a time before which pop returns nil: the deadline of the earliest timer, or an
+// earlier time if that is far off. It returns never for an empty wheel.
 func (w *wheel) next() ucs.Time {
 	level, _, start := w.first()
 	if level < 0 || start > math.MaxInt64>>tickShift {

@@ -11,11 +11,11 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// setSize is how many processors an affinity mask of x/sys holds.
+// setSize is the number of processors in an affinity mask of x/sys.
 const setSize = 8 * 128
 
-// Affinity lists the processors that the calling operating-system thread may
-// run on, ascending.
+// Affinity returns the processors that the calling thread of the operating system may run
+// on, in ascending order.
 func Affinity() ([]int, error) {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
@@ -30,12 +30,12 @@ func Affinity() ([]int, error) {
 	return list, nil
 }
 
-// SetProcessAffinity binds all threads of the process, and those that they make
-// later, to the processors. Unlike SetAffinity it needs no locked goroutine.
+// SetProcessAffinity binds all threads of the process to the processors. Threads that they
+// create later inherit it. Unlike SetAffinity, it needs no locked goroutine.
 //
-// Errors: as SetAffinity.
+// Errors: as for SetAffinity.
 func SetProcessAffinity(cpus []int) error {
-	// A thread that another makes meanwhile is in the next listing.
+	// A thread that is created during the loop appears in the next listing.
 	done := map[string]bool{}
 	for {
 		tasks, err := os.ReadDir("/proc/self/task")
@@ -62,12 +62,12 @@ func SetProcessAffinity(cpus []int) error {
 	}
 }
 
-// SetAffinity binds the calling operating-system thread to the processors.
-// Threads made by it later inherit that, those that exist do not: lock the
-// goroutine to its thread before, and do not unlock it.
+// SetAffinity binds the calling thread of the operating system to the processors. Threads
+// that it creates later inherit it; existing threads do not. The caller must lock its
+// goroutine to the thread first, and keep it locked.
 //
-// Errors: ucs.ErrInvalid for an empty list or a number that no mask holds;
-// EINVAL when none of them may be used.
+// Errors: ucs.ErrInvalid for an empty list or a number that does not fit into a mask;
+// EINVAL if none of the processors may be used.
 func SetAffinity(cpus []int) error { return setAffinity(0, cpus) }
 
 func setAffinity(thread int, cpus []int) error {

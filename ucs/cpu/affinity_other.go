@@ -4,11 +4,11 @@ package cpu
 
 import "github.com/goucx/goucx/ucs"
 
-// Affinity answers ErrUnsupported.
+// Affinity returns ErrUnsupported.
 func Affinity() ([]int, error) { return nil, ucs.ErrUnsupported }
 
-// SetAffinity answers ErrUnsupported.
+// SetAffinity returns ErrUnsupported.
 func SetAffinity([]int) error { return ucs.ErrUnsupported }
 
-// SetProcessAffinity answers ErrUnsupported.
+// SetProcessAffinity returns ErrUnsupported.
 func SetProcessAffinity([]int) error { return ucs.ErrUnsupported }

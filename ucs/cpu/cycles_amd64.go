@@ -1,7 +1,7 @@
 package cpu
 
-// Cycles reads the processor's time-stamp counter: about 9 ns, not ordered
-// against other instructions. It runs at a constant rate on every processor of
+// Cycles reads the processor's time-stamp counter, which takes about 9 ns. The read is not
+// ordered with other instructions. The counter has had a constant rate on every processor of
 // the last decade; see CyclesPerSecond.
 //
 //go:noescape
@@ -10,8 +10,8 @@ func Cycles() uint64
 //go:noescape
 func prefetch(p uintptr, lines int)
 
-// Pause tells the processor that this is a spin loop: it saves power and leaves
-// the core's other thread more room. About 15 ns.
+// Pause marks a spin loop for the processor. It saves power and leaves more resources to the
+// core's other hardware thread. It takes about 15 ns.
 //
 //go:noescape
 func Pause()

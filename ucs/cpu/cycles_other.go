@@ -4,8 +4,7 @@ package cpu
 
 import "github.com/goucx/goucx/ucs"
 
-// Cycles counts nanoseconds where there is no cycle counter that goucx reads;
-// see the amd64 file.
+// Cycles returns nanoseconds on processors whose cycle counter goucx does not read.
 func Cycles() uint64 { return uint64(ucs.Now()) }
 
 // Pause does nothing.

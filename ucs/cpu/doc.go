@@ -1,7 +1,7 @@
-// Package cpu knows the processor: its cycle counter, its cores, caches and
-// NUMA nodes, and which of them the calling thread may run on.
+// Package cpu describes the processor: its cycle counter, cores, caches and NUMA nodes, and
+// the processors that the calling thread may run on.
 //
-// Cycles and Pause are the only assembly of goucx; every other processor has Go
-// twins. The topology is read from sysfs through an fs.FS, so that tests bring
-// machines of their own.
+// Cycles, Pause and prefetch are the only assembly in goucx; other processors have Go
+// versions. The topology is read from sysfs through an fs.FS, so that tests can supply
+// their own.
 package cpu

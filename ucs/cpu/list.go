@@ -8,15 +8,15 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// MaxCPUs bounds processor numbers, so that a list from outside cannot make us
-// allocate without end.
+// MaxCPUs bounds processor numbers. So a list from an untrusted source cannot cause an
+// unbounded allocation.
 const MaxCPUs = 1 << 16
 
-// ParseList reads processor numbers and ranges as sysfs writes them and taskset
-// takes them: "0-3,8". The result keeps the order and holds each number once; an
-// empty text gives an empty list.
+// ParseList parses processor numbers and ranges in the format of sysfs and taskset, such as
+// "0-3,8". The result keeps the order and contains each number once. An empty text results
+// in an empty list.
 //
-// Errors: ucs.ErrInvalid, naming the item.
+// Errors: ucs.ErrInvalid, with the invalid item.
 func ParseList(s string) ([]int, error) {
 	s = strings.TrimSpace(s)
 	if s == "" {
@@ -57,7 +57,7 @@ func parseNumber(s string) (int, bool) {
 	return int(n), err == nil && n < MaxCPUs
 }
 
-// FormatList writes a list with ranges, in its order: what ParseList reads.
+// FormatList formats a list with ranges, in its order, so that ParseList can parse it.
 func FormatList(list []int) string {
 	var b strings.Builder
 	for i := 0; i < len(list); {

@@ -8,14 +8,13 @@ import (
 	"sync"
 )
 
-// Model names the processor in the words of /proc/cpuinfo; fields that it does
-// not have are empty.
+// Model is the processor model from /proc/cpuinfo. A field is empty if it is not there.
 type Model struct {
-	Vendor string // "GenuineIntel", "AuthenticAMD"; on arm64 the implementer's number "0x41"
-	Name   string // "Intel(R) Xeon(R) Processor"; on arm64 the part's number "0xd4f"
+	Vendor string // "GenuineIntel", "AuthenticAMD"; on arm64 the implementer's number, such as "0x41"
+	Name   string // "Intel(R) Xeon(R) Processor"; on arm64 the part number, such as "0xd4f"
 }
 
-// String is the name, after the vendor where the name does not say it.
+// String returns the name. It adds the vendor in front if the name is missing or a number.
 func (m Model) String() string {
 	if m.Name == "" || strings.HasPrefix(m.Name, "0x") {
 		return strings.TrimSpace(m.Vendor + " " + m.Name)
@@ -23,7 +22,7 @@ func (m Model) String() string {
 	return m.Name
 }
 
-// SystemModel is this machine's, read once; empty where it cannot be read.
+// SystemModel returns the model of this machine, read once. It is empty if it cannot be read.
 func SystemModel() Model { return systemModel() }
 
 var systemModel = sync.OnceValue(func() Model {
@@ -34,8 +33,8 @@ var systemModel = sync.OnceValue(func() Model {
 	return m
 })
 
-// ReadModel reads proc/cpuinfo of a file system; its first processor speaks for
-// all.
+// ReadModel reads proc/cpuinfo from a file system. It returns the model of the first
+// processor there.
 func ReadModel(root fs.FS) (Model, error) {
 	text, err := fs.ReadFile(root, "proc/cpuinfo")
 	if err != nil {

@@ -8,12 +8,12 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// calibration is how long CyclesPerSecond measures; the error is about that of
-// one clock reading in it, 1 in 100,000.
+// calibration is the duration of CyclesPerSecond's measurement. The error is about that of
+// one clock reading, 1 in 100,000.
 const calibration = 5 * time.Millisecond
 
-// CyclesPerSecond is the rate of Cycles. The first call measures it against the
-// monotonic clock for 5 ms; later ones return the same.
+// CyclesPerSecond returns the rate of Cycles. The first call measures it against the
+// monotonic clock for 5 ms. Later calls return the same value.
 func CyclesPerSecond() float64 { return rate() }
 
 var rate = sync.OnceValue(func() float64 {
@@ -25,8 +25,8 @@ var rate = sync.OnceValue(func() float64 {
 	return float64(c1-c0) / t1.Sub(t0).Seconds()
 })
 
-// bothClocks reads the two clocks as nearly at once as ten tries give it: a try
-// that an interrupt stretched is discarded.
+// bothClocks reads both clocks at nearly the same time. It returns the best of ten tries, so
+// a try that was interrupted is discarded.
 func bothClocks() (cycles uint64, now ucs.Time) {
 	best := uint64(math.MaxUint64)
 	for range 10 {

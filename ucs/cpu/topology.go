@@ -11,16 +11,16 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// Unknown stands for a number that the system does not tell.
+// Unknown is the value of a number that the system does not report.
 const Unknown = -1
 
-// Topology is the machine's processors that are online, ascending.
+// Topology holds the online processors of a machine, in ascending order.
 type Topology struct {
 	CPUs []CPU
 }
 
-// CPU is one logical processor. Core and Package are Unknown where the system
-// does not tell; Core counts within Package.
+// CPU is a logical processor. Core and Package are Unknown if the system does not report
+// them. Core is unique within Package.
 type CPU struct {
 	ID      int
 	Core    int
@@ -29,12 +29,12 @@ type CPU struct {
 	Caches  []Cache
 }
 
-// Cache is one cache that a processor uses.
+// Cache is a cache of a processor.
 type Cache struct {
 	Level  int
 	Type   string // "Data", "Instruction", "Unified"
 	Size   int    // bytes
-	Shared []int  // the processors that use it
+	Shared []int  // processors that share it
 }
 
 const (
@@ -44,7 +44,7 @@ const (
 
 // System reads the topology of this machine.
 //
-// Errors: ucs.ErrUnsupported where there is no sysfs; else as ReadTopology.
+// Errors: ucs.ErrUnsupported on systems without sysfs; otherwise as for ReadTopology.
 func System() (*Topology, error) {
 	t, err := ReadTopology(os.DirFS("/"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -53,11 +53,11 @@ func System() (*Topology, error) {
 	return t, err
 }
 
-// ReadTopology reads the topology from a file system that holds
-// sys/devices/system as Linux lays it out. What is missing there is Unknown or
-// empty; only the list of processors must be.
+// ReadTopology reads the topology from a file system with sys/devices/system in the layout
+// of Linux. Only the list of online processors is required. Other missing values are
+// Unknown or empty.
 //
-// Errors: those of root; ucs.ErrInvalid for text that is not what belongs there.
+// Errors: those of root; ucs.ErrInvalid for malformed files.
 func ReadTopology(root fs.FS) (*Topology, error) {
 	online, err := readList(root, cpuDir+"/online")
 	if err != nil {
@@ -79,7 +79,7 @@ func ReadTopology(root fs.FS) (*Topology, error) {
 	return t, nil
 }
 
-// readNodes maps processors to their NUMA nodes.
+// readNodes returns the NUMA node of each processor.
 func readNodes(root fs.FS) (map[int]int, error) {
 	nodes := map[int]int{}
 	list, err := readList(root, nodeDir+"/online")
@@ -140,7 +140,7 @@ func readCache(root fs.FS, dir string) (c Cache, err error) {
 	return c, err
 }
 
-// parseSize reads "48K".
+// parseSize parses a size in bytes such as "48K".
 func parseSize(s string) (int, error) {
 	digits, shift := strings.TrimRight(s, "KMG"), 0
 	switch s[len(digits):] {
@@ -178,7 +178,7 @@ func readList(root fs.FS, name string) ([]int, error) {
 	return list, nil
 }
 
-// readNumber gives Unknown for a file that is not there.
+// readNumber returns Unknown if the file does not exist.
 func readNumber(root fs.FS, name string) (int, error) {
 	s, err := readText(root, name)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -4,5 +4,5 @@ package cpu
 
 import "runtime"
 
-// Yield offers the processor to other goroutines.
+// Yield yields the processor to other goroutines.
 func Yield() { runtime.Gosched() }

@@ -1,4 +1,3 @@
-// Package log makes the one logger of a program from UCX's two settings,
-// LOG_LEVEL and LOG_FILE. Libraries do not use it: they are handed a
-// *zap.Logger.
+// Package log creates the logger of a program from UCX's settings LOG_LEVEL and LOG_FILE.
+// Libraries do not use it: their callers pass a *zap.Logger.
 package log

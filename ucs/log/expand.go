@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// Expand completes a file's name as UCX does: %p is the process id, %h the host
-// name, %e the program's name, %u the user's, %t the time; a leading "file:" is
-// dropped. Anything else after a % stays as it is. Processes that share a
-// setting thus get files of their own.
+// Expand expands a file name as UCX does, so that processes with the same setting write to
+// different files. It expands %p to the process ID, %h to the host name, %e to the program
+// name, %u to the user name and %t to the time. It removes a leading "file:". Any other %
+// is unchanged.
 func Expand(name string) string {
 	name = strings.TrimPrefix(name, "file:")
 	var b strings.Builder
@@ -34,7 +34,7 @@ func expansion(c byte) (string, bool) {
 	case 'p':
 		return strconv.Itoa(os.Getpid()), true
 	case 'h':
-		host, _ := os.Hostname() // unknown: nothing
+		host, _ := os.Hostname() // empty on error
 		return host, true
 	case 'e':
 		return filepath.Base(os.Args[0]), true

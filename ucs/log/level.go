@@ -9,14 +9,14 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// TraceLevel lies below zap's debug.
+// TraceLevel is below zap's debug level.
 const TraceLevel = zapcore.DebugLevel - 1
 
-// DefaultLevel is UCX's.
+// DefaultLevel is the default level of UCX.
 const DefaultLevel = "warn"
 
-// levels, from the quietest. UCX tells seven kinds of trace apart, which are
-// one here; its diag, between warn and info, shows what info does.
+// levels lists the level names, least verbose first. The seven trace levels of UCX map to
+// TraceLevel. Its level diag, between warn and info, maps to info.
 var levels = []struct {
 	name  string
 	level zapcore.Level
@@ -36,7 +36,7 @@ var levels = []struct {
 	{"print", TraceLevel},
 }
 
-// Levels lists the names that ParseLevel takes, from the quietest.
+// Levels returns the names that ParseLevel accepts, least verbose first.
 func Levels() []string {
 	names := make([]string, len(levels))
 	for i, l := range levels {
@@ -45,10 +45,10 @@ func Levels() []string {
 	return names
 }
 
-// ParseLevel reads a level as UCX_LOG_LEVEL gives it, in any case; "" is
-// DefaultLevel.
+// ParseLevel parses a level name of UCX_LOG_LEVEL, regardless of case. The empty string
+// means DefaultLevel.
 //
-// Errors: ucs.ErrInvalid, listing the levels.
+// Errors: ucs.ErrInvalid, with a list of the levels.
 func ParseLevel(name string) (zapcore.Level, error) {
 	if name == "" {
 		name = DefaultLevel
@@ -61,7 +61,7 @@ func ParseLevel(name string) (zapcore.Level, error) {
 	return 0, fmt.Errorf("log level %q: %w: use one of %s", name, ucs.ErrInvalid, strings.Join(Levels(), ", "))
 }
 
-// encodeLevel writes the level's name; zap knows none for TraceLevel.
+// encodeLevel encodes the name of a level. zap has no name for TraceLevel.
 func encodeLevel(l zapcore.Level, enc zapcore.PrimitiveArrayEncoder) {
 	if l == TraceLevel {
 		enc.AppendString("TRACE")

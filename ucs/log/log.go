@@ -9,12 +9,12 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// New makes a logger of the settings LOG_LEVEL (see ParseLevel) and LOG_FILE:
-// "" or "stderr", "stdout", or the path of a file, which is made if absent,
-// appended to, and whose name Expand completes. The function returned closes
-// the file; call it last. It is idempotent.
+// New creates a logger from the settings LOG_LEVEL (see ParseLevel) and LOG_FILE. LOG_FILE
+// is "" or "stderr", "stdout", or a path that Expand expands. The file is created if it
+// does not exist, and appended to. The returned function closes the file. It is
+// idempotent, and must be the last use of the logger.
 //
-// Errors: ucs.ErrInvalid for an unknown level; else the file's.
+// Errors: ucs.ErrInvalid for an unknown level; otherwise the error of opening the file.
 func New(level, file string) (*zap.Logger, func() error, error) {
 	lowest, err := ParseLevel(level)
 	if err != nil {
@@ -32,7 +32,7 @@ func New(level, file string) (*zap.Logger, func() error, error) {
 }
 
 func open(file string) (*os.File, func() error, error) {
-	keep := func() error { return nil } // not ours to close
+	keep := func() error { return nil } // stdout and stderr are not closed
 	switch file {
 	case "", "stderr":
 		return os.Stderr, keep, nil

@@ -1,7 +1,7 @@
-// Package platform finds out, once, what this kernel and this container let us
-// do, and who we are: the host, its namespaces, the process.
+// Package platform determines, once, which features of the kernel and the container this
+// process may use. It also identifies the host, its namespaces and the process.
 //
-// What is refused has a name and a reason (Report), which ucx_info prints and
-// transports give as theirs. Nothing here guesses from versions: every feature
-// is tried.
+// A feature that is not available has a name and a reason in Report. ucx_info prints them,
+// and transports return the reasons as their own. Nothing is derived from version numbers:
+// every feature is tried.
 package platform

@@ -9,41 +9,41 @@ import (
 	"sync"
 )
 
-// Identity says which host and process this is. What the system does not tell
-// is zero.
+// Identity identifies the host and this process. A value that the system does not report is
+// zero.
 type Identity struct {
-	BootID       string // changes with every start of the kernel
-	Hostname     string // of the UTS namespace: containers have their own
-	PIDNamespace uint64 // inode; equal numbers: process ids mean the same
-	NetNamespace uint64 // inode; equal numbers: abstract sockets meet
+	BootID       string // changes with every boot
+	Hostname     string // of the UTS namespace; a container has its own
+	PIDNamespace uint64 // inode; process IDs are comparable if it is equal
+	NetNamespace uint64 // inode; abstract sockets are shared if it is equal
 	UID          int
 	PID          int
-	StartTime    uint64 // of this process, in clock ticks since the kernel started
+	StartTime    uint64 // of this process, in clock ticks since boot
 }
 
-// Self reads the identity of this process.
+// Self returns the identity of this process.
 func Self() Identity {
 	id := Identity{
 		BootID: readLine("/proc/sys/kernel/random/boot_id"),
 		UID:    os.Getuid(), PID: os.Getpid(),
 		PIDNamespace: inode("/proc/self/ns/pid"), NetNamespace: NetNamespace(),
 	}
-	id.Hostname, _ = os.Hostname() // absent: empty
+	id.Hostname, _ = os.Hostname() // empty on error
 	id.StartTime, _ = StartTime(id.PID)
 	return id
 }
 
-// NetNamespace is Identity.NetNamespace alone.
+// NetNamespace returns only Identity.NetNamespace.
 func NetNamespace() uint64 { return inode("/proc/self/ns/net") }
 
-// StartTime tells a process from a later one with the same id; false if there
-// is none, or the system does not tell.
+// StartTime returns the start time of a process. It distinguishes the process from a later
+// one with the same ID. It returns false if there is no such process, or no /proc.
 func StartTime(pid int) (ticks uint64, ok bool) {
 	return parseStartTime(readLine("/proc/" + strconv.Itoa(pid) + "/stat"))
 }
 
-// parseStartTime takes field 22 of /proc/PID/stat. The second field is the
-// command's name in parentheses, which may hold blanks and parentheses itself.
+// parseStartTime returns field 22 of /proc/PID/stat. The second field is the command name
+// in parentheses, which may itself contain blanks and parentheses.
 func parseStartTime(stat string) (uint64, bool) {
 	const field, firstAfterName = 22, 3
 	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
@@ -54,11 +54,11 @@ func parseStartTime(stat string) (uint64, bool) {
 	return n, err == nil
 }
 
-// HostID is the same in all processes of a running system, containers included,
-// and differs between systems. It is a digest of the boot id; where that is
-// hidden, of machine id and host name, which containers do not share.
+// HostID returns an ID that is the same in all processes of a running system, including
+// containers, and differs between systems. It is a digest of the boot ID. If that is not
+// readable, it is a digest of machine ID and host name, which containers do not share.
 //
-// Equal ids make shared memory worth a try; they do not prove that it works.
+// Equal IDs suggest that shared memory works; they do not prove it.
 func HostID() [16]byte { return hostID() }
 
 var hostID = sync.OnceValue(func() [16]byte {
@@ -75,8 +75,7 @@ func hostDigest(boot, machine, name string) (id [16]byte) {
 	return id
 }
 
-// ProcessID is random, made anew by every process, one that replaced another by
-// exec included.
+// ProcessID returns a random ID of this process. It changes when the process calls exec.
 func ProcessID() [16]byte { return processID() }
 
 var processID = sync.OnceValue(func() (id [16]byte) {

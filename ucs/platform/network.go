@@ -8,11 +8,11 @@ import (
 	"slices"
 )
 
-// NetAddresses is a digest of the addresses, beyond loopback and single links, of the
-// calling process's network namespace at this moment; 0 where the system does not show
-// them. It tells apart hosts that have everything else in common, as clones of a
-// running virtual machine have. Of IPv6 it knows only where there is no IPv4: those of
-// a host change by themselves.
+// NetAddresses returns a digest of the current IP addresses of the calling process's network
+// namespace, or 0 if the system does not report them. Loopback and link-local addresses are
+// excluded. The digest distinguishes hosts that are otherwise equal, such as clones of a
+// running virtual machine. It includes IPv6 addresses only if there are no IPv4 addresses,
+// since a host's IPv6 addresses change without configuration.
 func NetAddresses() uint64 {
 	as, err := net.InterfaceAddrs()
 	if err != nil {

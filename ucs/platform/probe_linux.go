@@ -30,13 +30,13 @@ func probe() []Feature {
 	}
 }
 
-// tryMemfd makes a segment and maps it again as a receiver would.
+// tryMemfd creates a segment and maps a duplicate of its descriptor, as a receiver does.
 func tryMemfd() error {
 	s, err := shmem.Create("goucx-probe", probeSize)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = s.Close() }() // a probe's own: nothing to tell
+	defer func() { _ = s.Close() }() // an error does not matter to a probe
 	fd, err := unix.FcntlInt(uintptr(s.FD()), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("duplicate a descriptor: %w", err)
@@ -49,7 +49,7 @@ func tryMemfd() error {
 	return other.Close()
 }
 
-// pair is a connection of this process with itself.
+// pair is a connection of this process to itself.
 type pair struct{ a, b *shmem.Conn }
 
 func connect() (p pair, err error) {
@@ -58,7 +58,7 @@ func connect() (p pair, err error) {
 	if err != nil {
 		return p, err
 	}
-	defer func() { _ = l.Close() }() // an abstract name leaves nothing behind
+	defer func() { _ = l.Close() }() // an abstract name needs no cleanup
 	if p.a, err = shmem.Dial(name); err != nil {
 		return p, err
 	}
@@ -69,13 +69,13 @@ func connect() (p pair, err error) {
 func (p pair) close() {
 	for _, c := range []*shmem.Conn{p.a, p.b} {
 		if c != nil {
-			_ = c.Close() // a probe's own: nothing to tell
+			_ = c.Close() // an error does not matter to a probe
 		}
 	}
 }
 
-// TryFDPassing sends a descriptor through a socket pair, anew at each call. An
-// error says what the system refused.
+// TryFDPassing sends a descriptor through a socket pair, at each call. The error names the
+// call that the system refused.
 func TryFDPassing() error {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -94,7 +94,7 @@ func TryFDPassing() error {
 	if err != nil {
 		return err
 	}
-	if len(msgs) != 1 { // dropped by a security module, or for want of a number
+	if len(msgs) != 1 { // dropped by a security module, or the limit of open files
 		return errors.New("recvmsg: the descriptor did not arrive: forbidden, or the limit of open files is reached")
 	}
 	got, err := unix.ParseUnixRights(&msgs[0])
@@ -107,7 +107,7 @@ func tryEventFD() error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = e.Close() }() // a probe's own: nothing to tell
+	defer func() { _ = e.Close() }() // an error does not matter to a probe
 	if err := e.Signal(); err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func tryPidfd() error {
 	return unix.Close(fd)
 }
 
-// tryPeerPidfd asks the socket itself: Conn.PeerPidfd would fall back.
+// tryPeerPidfd calls getsockopt itself, since Conn.PeerPidfd has a fallback.
 func (p pair) tryPeerPidfd(connected error) error {
 	if connected != nil {
 		return fmt.Errorf("no connection to try it on: %w", connected)
@@ -137,8 +137,8 @@ func (p pair) tryPeerPidfd(connected error) error {
 	return unix.Close(fd)
 }
 
-// tryCopy reads this process's own memory, which is always allowed where the
-// call is; what Yama forbids towards others shows in its setting alone.
+// tryCopy reads this process's own memory, which is always permitted if the system call is.
+// Whether Yama forbids access to other processes is only visible in its setting.
 func tryCopy() Feature {
 	f := tried(CrossProcessCopy, copySelf())
 	if scope := readLine("/proc/sys/kernel/yama/ptrace_scope"); f.Available && scope != "" && scope != "0" {

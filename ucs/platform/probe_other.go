@@ -9,7 +9,7 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// probe refuses everything: what goucx uses is Linux's.
+// probe reports every feature as not available, since goucx uses them only on Linux.
 func probe() []Feature {
 	var all []Feature
 	for _, name := range []string{
@@ -20,7 +20,7 @@ func probe() []Feature {
 	return all
 }
 
-// TryFDPassing answers that nothing is used here.
+// TryFDPassing returns ErrUnsupported.
 func TryFDPassing() error { return fmt.Errorf("not used on %s: %w", runtime.GOOS, ucs.ErrUnsupported) }
 
 func inode(string) uint64 { return 0 }

@@ -8,11 +8,11 @@ import (
 	"github.com/goucx/goucx/ucs/shmem"
 )
 
-// probeWord is a package variable because its address must hold still while it
-// is a mere number: a stack may move.
+// probeWord is a package-level variable because its address must not change while it is a
+// uintptr. A stack may move.
 var probeWord = [8]byte{7: 42}
 
-// copySelf copies probeWord by the call that copies between processes.
+// copySelf copies probeWord with process_vm_readv.
 func copySelf() error {
 	dst := make([]byte, len(probeWord))
 	_, err := shmem.ProcessRead(os.Getpid(), dst, uintptr(unsafe.Pointer(&probeWord)))

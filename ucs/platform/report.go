@@ -12,29 +12,29 @@ const (
 	Memfd            = "memfd"              // sealed memory segments
 	AbstractSockets  = "abstract-sockets"   // Unix sockets without a file
 	FDPassing        = "fd-passing"         // SCM_RIGHTS
-	EventFD          = "eventfd"            // waking a sleeper
-	GlobalBarrier    = "membarrier-global"  // across processes
-	PrivateBarrier   = "membarrier-private" // within one
-	PidfdOpen        = "pidfd_open"         // noticing a peer's death
-	PeerPidfd        = "so_peerpidfd"       // the same, of the process behind a socket
-	CrossProcessCopy = "process_vm"         // process_vm_readv and writev
+	EventFD          = "eventfd"            // wake-ups
+	GlobalBarrier    = "membarrier-global"  // between processes
+	PrivateBarrier   = "membarrier-private" // within a process
+	PidfdOpen        = "pidfd_open"         // detects the death of a peer
+	PeerPidfd        = "so_peerpidfd"       // the same, for the process at the other end of a socket
+	CrossProcessCopy = "process_vm"         // process_vm_readv and process_vm_writev
 )
 
-// Feature is one thing that the system may refuse.
+// Feature is a feature that the system may refuse.
 type Feature struct {
 	Name      string
 	Available bool
-	Reason    string // why not; or, of an available one, what limits it
+	Reason    string // why it is not available, or the restrictions of an available one
 }
 
-// Report is what Probe found.
+// Report is the result of Probe.
 type Report struct {
 	Features []Feature
 	Identity Identity
 }
 
-// Probe tries everything once, in some milliseconds, and gives the same answer
-// ever after.
+// Probe tries all features once, which takes some milliseconds. Later calls return the same
+// report.
 func Probe() Report {
 	r := probed()
 	r.Features = slices.Clone(r.Features)
@@ -45,7 +45,8 @@ var probed = sync.OnceValue(func() Report {
 	return Report{Features: probe(), Identity: Self()}
 })
 
-// Feature looks one up; an unknown name is not available, and says so.
+// Feature returns the feature with that name. An unknown name is not available, with a
+// reason.
 func (r Report) Feature(name string) Feature {
 	for _, f := range r.Features {
 		if f.Name == name {
@@ -55,12 +56,12 @@ func (r Report) Feature(name string) Feature {
 	return Feature{Name: name, Reason: "not probed"}
 }
 
-// Missing lists the features that the system refuses.
+// Missing returns the features that are not available.
 func (r Report) Missing() []Feature {
 	return slices.DeleteFunc(slices.Clone(r.Features), func(f Feature) bool { return f.Available })
 }
 
-// String is a table of the features, a line each.
+// String returns a table with a line per feature.
 func (r Report) String() string {
 	var b strings.Builder
 	for _, f := range r.Features {
@@ -74,7 +75,7 @@ func (r Report) String() string {
 	return b.String()
 }
 
-// tried makes a Feature of a try's outcome.
+// tried returns the Feature for the result of a try.
 func tried(name string, err error) Feature {
 	if err != nil {
 		return Feature{Name: name, Reason: err.Error()}

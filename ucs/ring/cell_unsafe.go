@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// Bits of a cell's first word.
+// Bit positions in a cell's first word, and offsets of the other words in the cell.
 const (
 	idShift   = 32
 	lenShift  = 40
@@ -18,26 +18,26 @@ const (
 	bulkAdv   = 24
 )
 
-// Cell is one cache line of a ring. It is obtained from a Producer or Consumer,
-// whose mask keeps it inside the area.
+// Cell is one cache line of a ring. A Producer or Consumer returns it and ensures that
+// it lies in the area.
 type Cell struct{ p unsafe.Pointer }
 
-// cells is where a ring's cells begin.
+// cells is the address of a ring's first cell.
 type cells struct{ p unsafe.Pointer }
 
-// at is cell number seq. The mask, a power of two less one that the layout check
-// tied to the area, bounds the offset (rule 3 of package unsafe).
+// at returns the cell of sequence number seq. mask is a power of two minus one; the
+// layout check ensures that masked offsets lie in the area (rule 3 of package unsafe).
 func (c cells) at(seq, mask uint64) Cell {
 	return Cell{unsafe.Add(c.p, uintptr(seq&mask)*CellSize)}
 }
 
-// offset is the cell that begins at off, which the same mask has bounded.
+// offset returns the cell at byte offset off, which the caller has masked.
 func (c cells) offset(off uint64) Cell { return Cell{unsafe.Add(c.p, uintptr(off))} }
 
-// First loads the cell's first word; pairs with Publish.
+// First loads the cell's first word with acquire order. It pairs with Publish.
 func (c Cell) First() uint64 { return atomic.LoadUint64((*uint64)(c.p)) }
 
-// Header is the message's 8-byte header.
+// Header returns the message's 8-byte header.
 func (c Cell) Header() uint64 { return *(*uint64)(unsafe.Add(c.p, headerOff)) }
 
 // SetHeader stores the message's header.
@@ -46,7 +46,7 @@ func (c Cell) SetHeader(v uint64) { *(*uint64)(unsafe.Add(c.p, headerOff)) = v }
 // SetUint64 stores an 8-byte payload.
 func (c Cell) SetUint64(v uint64) { *(*uint64)(unsafe.Add(c.p, payOff)) = v }
 
-// SetPayload copies p, which is at most InlineMax bytes.
+// SetPayload stores p, which has at most InlineMax bytes.
 func (c Cell) SetPayload(p []byte) {
 	if len(p) == 8 {
 		*(*uint64)(unsafe.Add(c.p, payOff)) = *(*uint64)(unsafe.Pointer(unsafe.SliceData(p)))
@@ -55,7 +55,7 @@ func (c Cell) SetPayload(p []byte) {
 	copy((*[InlineMax]byte)(unsafe.Add(c.p, payOff))[:], p)
 }
 
-// own takes the cell's line for this core by storing to its unused tail.
+// own prefetches the cell's line for write, by a store to its unused last word.
 func (c Cell) own() { *(*uint64)(unsafe.Add(c.p, CellSize-8)) = 0 }
 
 func (c Cell) setBulk(off, n, advance uint64) {

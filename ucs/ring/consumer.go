@@ -6,30 +6,32 @@ import (
 	"github.com/goucx/goucx/ucs/cpu"
 )
 
-// Consumer is the receiving side. One goroutine owns it.
+// Consumer is the receiving side of a ring.
+//
+// Concurrency: one goroutine.
 type Consumer struct {
 	cells cells
 	mask  uint64
 	want  uint64 // sequence number of the next message
-	at    uint64 // where its cell begins
-	wrap  uint64 // bytes of all cells, less one
+	at    uint64 // byte offset of its cell
+	wrap  uint64 // size of all cells in bytes, minus one: the mask of at
 
 	cellTail *uint64
 	bulkTail *uint64
 	hot      *uint32
 	waiting  *uint32
 
-	data      []byte // cells, then bulk
-	bulkBase  uint64 // of the bulk area within data
+	data      []byte // cells, then bulk area
+	bulkBase  uint64 // offset of the bulk area in data
 	bulkSize  uint64
-	bulkDone  uint64 // bytes consumed
-	bulkSaid  uint64 // of which published
-	due       uint64 // the sequence number from which Release publishes
+	bulkDone  uint64 // bulk bytes consumed
+	bulkSaid  uint64 // bulk bytes published as consumed
+	due       uint64 // sequence number from which Release publishes
 	cellEvery uint64
 	fence     bool
 }
 
-// NewConsumer attaches the receiving side to an area that Init has prepared.
+// NewConsumer attaches the receiving side to an area that Init has initialized.
 func NewConsumer(area []byte, l Layout) (Consumer, error) {
 	if err := l.attach(area); err != nil {
 		return Consumer{}, err
@@ -53,25 +55,25 @@ func NewConsumer(area []byte, l Layout) (Consumer, error) {
 	}, nil
 }
 
-// Ready reports whether a message waits: one load.
+// Ready reports whether the next message has arrived. Cost: one load.
 func (c *Consumer) Ready() bool {
 	return uint32(c.cell().First()) == uint32(c.want)
 }
 
-// Data is the memory that Message's offsets are relative to.
+// Data returns the memory to which the offsets of messages refer.
 func (c *Consumer) Data() []byte { return c.data }
 
-// Message describes one received message: its payload is Data()[Off:Off+Len].
+// Message describes a received message. Its payload is Data()[Off:Off+Len].
 type Message struct {
 	Header   uint64
 	Off, Len uint32
 	ID       uint8
 }
 
-// Next takes the next message into m. more is false when the ring is empty; ok
-// is false when the cell holds garbage, which ends the ring's use. The payload
-// stays in place until Release. Loops on a hot path use the parts that it is
-// made of: Poll, Header, Inline or Bulk, Advance.
+// Next stores the next message in m and advances. more is false if the ring is empty. ok
+// is false if the cell holds garbage; the ring must not be used any more. The payload
+// stays valid until Release. Hot loops use the parts of Next: Poll, Header, Inline or
+// Bulk, and Advance.
 func (c *Consumer) Next(m *Message) (more, ok bool) {
 	first, more := c.Poll()
 	if !more {
@@ -87,66 +89,66 @@ func (c *Consumer) Next(m *Message) (more, ok bool) {
 	return true, true
 }
 
-// Poll gives the first word of the next message's cell if it has come.
+// Poll returns the first word of the next cell, and whether its message has arrived.
 func (c *Consumer) Poll() (first uint64, more bool) {
 	first = c.cell().First()
 	return first, uint32(first) == uint32(c.want)
 }
 
-// Cursor goes ahead of a Consumer over messages that have come, in registers: a
-// loop over a batch takes one, ends it with Seek, and calls nothing of the
-// Consumer meanwhile.
+// Cursor is a position ahead of a Consumer's, held in registers. A loop over a batch
+// advances a Cursor and ends with Seek. It calls no other method of the Consumer
+// meanwhile.
 type Cursor struct {
 	cells cells
 	mask  uint64
 	want  uint64
 }
 
-// Cursor begins at the next message.
+// Cursor returns a cursor at the next message.
 func (c *Consumer) Cursor() Cursor { return Cursor{c.cells, c.mask, c.want} }
 
-// Seek counts the messages that u has passed.
+// Seek advances the consumer to the position of u.
 func (c *Consumer) Seek(u Cursor) {
 	c.want = u.want
 	c.at = u.want & c.mask * CellSize
 }
 
-// Poll is Consumer.Poll at the cursor.
+// Poll is like Consumer.Poll at the cursor.
 func (u Cursor) Poll() (first uint64, more bool) {
 	first = u.cells.at(u.want, u.mask).First()
 	return first, uint32(first) == uint32(u.want)
 }
 
-// Header is Consumer.Header at the cursor.
+// Header is like Consumer.Header at the cursor.
 func (u Cursor) Header() uint64 { return u.cells.at(u.want, u.mask).Header() }
 
-// Inline is Consumer.Inline at the cursor.
+// Inline is like Consumer.Inline at the cursor.
 func (u Cursor) Inline(first uint64) (off, n uint32, ok bool) {
-	n = uint32(first >> lenShift) // length and flags: whatever is set makes it too long
+	n = uint32(first >> lenShift) // length and flags: any flag makes it exceed InlineMax
 	return uint32(u.want&u.mask)*CellSize + payOff, n, n <= InlineMax
 }
 
-// Next is the cursor behind the message.
+// Next returns a cursor behind the message.
 func (u Cursor) Next() Cursor {
 	u.want++
 	return u
 }
 
-// ID is the message's id.
+// ID returns the message id in a cell's first word.
 func ID(first uint64) uint8 { return uint8(first >> idShift) }
 
-// Header is the header of the message that Poll found.
+// Header returns the header of the message that Poll found.
 func (c *Consumer) Header() uint64 { return c.cell().Header() }
 
-// Inline gives the place of a payload that travelled in the cell. ok is false
-// where it did not: see Bulk.
+// Inline returns offset and length of a payload in the cell. ok is false if the payload
+// is not in the cell: see Bulk.
 func (c *Consumer) Inline(first uint64) (off, n uint32, ok bool) {
-	n = uint32(first >> lenShift) // length and flags: whatever is set makes it too long
+	n = uint32(first >> lenShift) // length and flags: any flag makes it exceed InlineMax
 	return uint32(c.at) + payOff, n, n <= InlineMax
 }
 
-// Bulk gives the place of a payload in the bulk area, read once and checked. ok
-// is false where the cell holds garbage.
+// Bulk returns offset and length of a payload in the bulk area. It reads each word once
+// and checks it. ok is false if the cell holds garbage.
 //
 //go:noinline
 func (c *Consumer) Bulk(first uint64) (off, n uint32, ok bool) {
@@ -164,27 +166,26 @@ func (c *Consumer) Bulk(first uint64) (off, n uint32, ok bool) {
 	return uint32(c.bulkBase + at), uint32(size), true
 }
 
-// Advance counts the message that Poll found.
+// Advance moves to the message after the one that Poll found.
 func (c *Consumer) Advance() {
 	c.want++
 	c.at = (c.at + CellSize) & c.wrap
 }
 
-// cell is the next message's: Advance and the layout check keep it in the area.
+// cell returns the next cell. Advance and the layout check keep it in the area.
 func (c *Consumer) cell() Cell { return c.cells.offset(c.at) }
 
-// Prefetch asks for the cells of the next n messages, as far as the end of the
-// cells, while the ones taken are being handled. For a ring that is known to
-// hold more: in one that is nearly empty it would take lines from the producer.
+// Prefetch prefetches the next n cells, up to the last cell of the ring, while the
+// caller handles a batch. It pays only if the ring holds more messages. In an almost
+// empty ring it would take lines from the producer.
 func (c *Consumer) Prefetch(n int) {
 	at := int(c.at)
 	cpu.Prefetch(c.data[at:min(at+n*CellSize, int(c.bulkBase))])
 }
 
-// Release gives the memory of all messages taken so far back to the producer.
-// It publishes once per quarter of the cells or eighth of the bulk area, and at
-// once where the producer waits for room; then woke is true, and a producer
-// that sleeps must be woken.
+// Release returns the memory of all consumed messages to the producer. It publishes once
+// per quarter of the cells or eighth of the bulk area, and at once if the producer waits
+// for room. In that case woke is true: the caller must wake the producer if it sleeps.
 //
 //gcassert:inline
 func (c *Consumer) Release() (woke bool) {
@@ -196,9 +197,10 @@ func (c *Consumer) releaseSlow() bool {
 	if c.want >= c.due {
 		c.publish()
 	}
-	// After the stores: a producer that says so before its last look either saw
-	// them or is seen here. Its Wait is a full barrier; on this side one that is
-	// about to sleep puts it (membarrier), or else publish (Fence).
+	// This load follows the stores of publish. A producer sets waiting before its last
+	// Refresh, so either it sees these stores or this load sees waiting. Its Wait is a
+	// full barrier. On this side the barrier is the membarrier of a producer that arms,
+	// or that of publish (Fence).
 	if atomic.LoadUint32(c.waiting) != 0 {
 		c.publish()
 		return true
@@ -216,11 +218,11 @@ func (c *Consumer) publish() {
 	storeRelease(c.cellTail, c.want)
 }
 
-// Fence has a full barrier follow each publishing, for a producer that sleeps
-// but cannot put one here itself.
+// Fence makes each publication end with a full barrier. It is for a producer that
+// cannot issue one in this process by membarrier before it sleeps.
 func (c *Consumer) Fence(on bool) { c.fence = on }
 
-// Watch tells the producer whether this side polls the ring all the time.
+// Watch tells the producer whether this side polls the ring continuously.
 func (c *Consumer) Watch(on bool) { atomic.StoreUint32(c.hot, bit(on)) }
 
 func bit(on bool) uint32 {

@@ -8,12 +8,12 @@ import (
 const (
 	// CellSize is the size of a cell in bytes: one cache line.
 	CellSize = 64
-	// InlineMax is the longest payload that travels in a cell.
+	// InlineMax is the maximum payload in a cell, in bytes.
 	InlineMax = 48
 
-	// The control block: what the creator and the producer write once or rarely,
-	// what the consumer publishes per batch, and what it publishes rarely, in
-	// lines of their own.
+	// Offsets in the control block. These are in cache lines of their own: words that
+	// the creator or the producer writes once or rarely, words that the consumer writes
+	// per batch, and words that it writes rarely.
 	offInfo      = 0
 	offWaiting   = 64
 	offCellTail  = 128
@@ -35,22 +35,22 @@ type Layout struct {
 	Bulk int
 }
 
-// Fit gives the layout with the given cells whose area takes size bytes.
+// Fit returns the layout with the given number of cells whose area has size bytes.
 func Fit(size, cells int) Layout {
 	return Layout{Cells: cells, Bulk: (size - controlBytes - cells*CellSize) &^ (CellSize - 1)}
 }
 
-// Size is the number of bytes that a ring of this layout takes.
+// Size returns the size of a ring with this layout in bytes.
 func (l Layout) Size() int { return controlBytes + l.dataSize() }
 
 func (l Layout) dataSize() int { return l.Cells*CellSize + l.Bulk }
 
-// MaxBulk is the longest message that is certain to fit an empty ring wherever
-// the last one ended, with as much consumed and not yet published as the
-// consumer keeps back.
+// MaxBulk returns the length of the longest message that always fits an empty ring. It
+// fits wherever the previous message ended, and with as many bytes consumed but
+// unpublished as the consumer allows.
 func (l Layout) MaxBulk() int { return (l.Bulk - l.Bulk/8) / 2 &^ (CellSize - 1) }
 
-// Check reports a geometry that is out of range.
+// Check returns an error if the geometry is out of range.
 func (l Layout) Check() error {
 	if l.Cells < 8 || l.Cells > maxCells || bits.OnesCount(uint(l.Cells)) != 1 {
 		return fmt.Errorf("ring of %d cells: want a power of two from 8 to %d", l.Cells, maxCells)
@@ -61,8 +61,8 @@ func (l Layout) Check() error {
 	return nil
 }
 
-// Init prepares a zeroed area for use; the creator calls it once, before the
-// other side sees the area.
+// Init initializes a zeroed area. The creator calls it once, before the other side
+// attaches.
 func Init(area []byte, l Layout) error {
 	if err := l.fits(area); err != nil {
 		return err
@@ -72,7 +72,7 @@ func Init(area []byte, l Layout) error {
 	return nil
 }
 
-// fits checks that l describes area.
+// fits returns an error if l is invalid or area is too small or misaligned.
 func (l Layout) fits(area []byte) error {
 	if err := l.Check(); err != nil {
 		return err
@@ -86,7 +86,7 @@ func (l Layout) fits(area []byte) error {
 	return nil
 }
 
-// attach checks that area was prepared with l.
+// attach returns an error unless Init has initialized area with l.
 func (l Layout) attach(area []byte) error {
 	if err := l.fits(area); err != nil {
 		return err

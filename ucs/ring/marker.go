@@ -1,11 +1,11 @@
 package ring
 
-// flagMark is the bit of a cell's first word that tells a marker from messages.
+// flagMark is the bit of a cell's first word that distinguishes a switch-over marker.
 const flagMark = 1 << 57
 
-// Mark publishes a marker behind the last message: the sender goes on elsewhere,
-// and next says where. It always finds a cell, since one is kept for it. The ring
-// is not sent in any more.
+// Mark publishes a switch-over marker behind the last message: the producer continues in
+// the ring that next identifies. One cell is reserved for it, so Mark never fails. Mark
+// blocks the ring, which must not be sent in any more.
 func (p *Producer) Mark(next uint64) {
 	c := p.Cell()
 	c.SetHeader(next)
@@ -14,8 +14,8 @@ func (p *Producer) Mark(next uint64) {
 	p.Block()
 }
 
-// Mark reads the marker in the next cell, whose first word Poll gave. ok is false
-// where it holds none.
+// Mark returns the value of the switch-over marker in the next cell; first is the first
+// word that Poll returned. ok is false if the cell holds no marker.
 func (c *Consumer) Mark(first uint64) (next uint64, ok bool) {
 	if first&flagMark == 0 {
 		return 0, false
@@ -23,5 +23,5 @@ func (c *Consumer) Mark(first uint64) (next uint64, ok bool) {
 	return c.Header(), true
 }
 
-// Taken is how many messages were taken so far.
+// Taken returns the number of messages consumed so far.
 func (c *Consumer) Taken() uint64 { return c.want - 1 }

@@ -5,30 +5,30 @@ import (
 	"unsafe"
 )
 
-// word is the 8-byte word at off, which is in range and aligned.
+// word returns the 8-byte word at off. The caller ensures alignment.
 //
-// Rule (1) of package unsafe: conversion of *T1 to *T2, bounds-checked by the
-// slice expression.
+// Rule (1) of package unsafe: conversion of *T1 to *T2. The slice expression checks the
+// bounds.
 func word(b []byte, off int) *atomic.Uint64 {
 	return (*atomic.Uint64)(unsafe.Pointer(unsafe.SliceData(b[off : off+8])))
 }
 
-// flag is the 4-byte word at off.
+// flag returns the 4-byte word at off.
 func flag(b []byte, off int) *uint32 {
 	return (*uint32)(unsafe.Pointer(unsafe.SliceData(b[off : off+4])))
 }
 
 func aligned(b []byte) bool { return uintptr(unsafe.Pointer(unsafe.SliceData(b)))%CellSize == 0 }
 
-// cellsOf is where b's cells begin; the area was checked to hold them.
+// cellsOf returns the address of b's first cell. The area was checked to hold all cells.
 func cellsOf(b []byte) cells { return cells{unsafe.Pointer(unsafe.SliceData(b))} }
 
-// plain is the 8-byte word at off for sync/atomic functions and release stores.
+// plain returns the 8-byte word at off, for functions of sync/atomic and storeRelease.
 func plain(b []byte, off int) *uint64 {
 	return (*uint64)(unsafe.Pointer(unsafe.SliceData(b[off : off+8])))
 }
 
-// touch stores one word into each cache line of b, a multiple of CellSize.
+// touch stores a word into each cache line of b. The length is a multiple of CellSize.
 func touch(b []byte) {
 	p := unsafe.Pointer(unsafe.SliceData(b))
 	for i := 0; i+CellSize <= len(b); i += CellSize {

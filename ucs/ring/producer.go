@@ -2,16 +2,15 @@ package ring
 
 import "sync/atomic"
 
-// First builds the first word of a cell: its sequence number, the message id
-// and the inline length.
+// First returns a cell's first word: sequence number, message id and inline length.
 func First(seq uint64, id uint8, n int) uint64 {
 	return seq&seqMask | uint64(id)<<idShift | uint64(n)<<lenShift
 }
 
-// Producer is the sending side. One goroutine owns it.
+// Producer is the sending side of a ring. The fast path tests only limit: the sequence
+// number up to which cells are known to be free, or 0 while the owner blocks the ring.
 //
-// limit is the only test of the fast path: the sequence number up to which
-// cells are known to be free, 0 while the owner has blocked the ring.
+// Concurrency: one goroutine.
 type Producer struct {
 	cells   cells
 	mask    uint64
@@ -26,14 +25,14 @@ type Producer struct {
 	waiting  *uint32
 
 	bulk     []byte
-	bulkPos  uint64 // where the next bulk message begins
-	bulkHead uint64 // bytes given out since the start, gaps included
+	bulkPos  uint64 // offset of the next bulk message
+	bulkHead uint64 // bytes reserved since the start, gaps included
 	bulkSeen uint64 // bytes known to be consumed
 
-	resPos, resGap uint64 // the open reservation: its place, and what it skipped
+	resPos, resGap uint64 // the open reservation: its offset, and the bytes skipped before it
 }
 
-// NewProducer attaches the sending side to an area that Init has prepared.
+// NewProducer attaches the sending side to an area that Init has initialized.
 func NewProducer(area []byte, l Layout) (Producer, error) {
 	if err := l.attach(area); err != nil {
 		return Producer{}, err
@@ -42,8 +41,8 @@ func NewProducer(area []byte, l Layout) (Producer, error) {
 	p := Producer{
 		cells:    cellsOf(data),
 		mask:     uint64(l.Cells) - 1,
-		head:     1,                   // 0 would look like an empty cell
-		size:     uint64(l.Cells) - 1, // one is kept for the marker
+		head:     1,                   // 0 would match an empty cell
+		size:     uint64(l.Cells) - 1, // one cell is reserved for the marker
 		cellTail: plain(area, offCellTail),
 		bulkTail: plain(area, offBulkTail),
 		hot:      flag(area, offHot),
@@ -57,31 +56,31 @@ func NewProducer(area []byte, l Layout) (Producer, error) {
 // Room reports whether a cell is known to be free.
 func (p *Producer) Room() bool { return p.head < p.limit }
 
-// Head is the sequence number of the next message.
+// Head returns the sequence number of the next message.
 func (p *Producer) Head() uint64 { return p.head }
 
-// Cell is the cell of the next message; valid while Room.
+// Cell returns the cell of the next message. It is valid only while Room is true.
 func (p *Producer) Cell() Cell { return p.cells.at(p.head, p.mask) }
 
-// Advance counts the message that was published at Cell.
+// Advance moves to the next cell after a message was published at Cell.
 func (p *Producer) Advance() { p.head++ }
 
-// Watched reports whether the consumer polls this ring all the time, so that it
-// needs no hint of new messages.
+// Watched reports whether the consumer polls this ring continuously. If so, messages
+// need no doorbell.
 func (p *Producer) Watched() bool { return atomic.LoadUint32(p.hot) != 0 }
 
-// Block makes Room answer false until Unblock, whatever the consumer does.
+// Block makes Room return false until Unblock.
 func (p *Producer) Block() { p.blocked, p.limit = true, 0 }
 
-// Unblock ends Block; Room holds again after Refresh.
+// Unblock ends Block. Room returns true only after a Refresh that finds room.
 func (p *Producer) Unblock() { p.blocked = false }
 
-// Wait tells the consumer whether this side waits for room, so that it
-// publishes what it consumed at once and wakes a sleeper.
+// Wait tells the consumer whether this side waits for room. While it waits, the consumer
+// publishes what it consumed at once and wakes a sleeping producer. Wait is a full
+// barrier; it pairs with the load in Consumer.Release.
 func (p *Producer) Wait(on bool) { atomic.StoreUint32(p.waiting, bit(on)) }
 
-// Refresh reads how far the consumer came. It reports false on a value that no
-// honest consumer writes.
+// Refresh reads the consumer's position. It returns false if the value is impossible.
 func (p *Producer) Refresh() bool {
 	t := max(atomic.LoadUint64(p.cellTail), 1)
 	if t > p.head || p.head-t > p.size {
@@ -98,17 +97,17 @@ func (p *Producer) Refresh() bool {
 	return true
 }
 
-// Peek reports whether a message of n bytes would find room by what the
-// consumer says now, also while blocked; it changes nothing.
+// Peek reports whether a message of n bytes would find room at the consumer's current
+// position, even if the ring is blocked. It changes nothing.
 func (p *Producer) Peek(n int) bool {
 	q := *p
 	q.blocked = false
 	return q.Refresh() && q.Fits(n)
 }
 
-// Reserve gives n bytes of the bulk area for the next message. ok is false
-// when there is no room by what Refresh last saw. Room must hold. A second
-// Reserve replaces the first.
+// Reserve returns n bytes of the bulk area for the next message. ok is false if there is
+// no room at the position of the last Refresh. The caller ensures Room. A second Reserve
+// replaces the first.
 func (p *Producer) Reserve(n int) (b []byte, ok bool) {
 	pos, gap, ok := p.place(lines(n))
 	if !ok {
@@ -118,7 +117,7 @@ func (p *Producer) Reserve(n int) (b []byte, ok bool) {
 	return p.bulk[pos : pos+uint64(n) : pos+uint64(n)], true
 }
 
-// place finds room for need bytes in one piece: at pos, after skipping gap.
+// place finds need contiguous bytes: at pos, after gap skipped bytes.
 func (p *Producer) place(need uint64) (pos, gap uint64, ok bool) {
 	size := uint64(len(p.bulk))
 	pos = p.bulkPos
@@ -128,13 +127,13 @@ func (p *Producer) place(need uint64) (pos, gap uint64, ok bool) {
 	return pos, gap, p.bulkHead+gap+need-p.bulkSeen <= size
 }
 
-// Fits reports whether a message of n bytes would find room now.
+// Fits reports whether a message of n bytes fits at the position of the last Refresh.
 func (p *Producer) Fits(n int) bool {
 	_, _, ok := p.place(lines(n))
 	return p.Room() && (n <= InlineMax || ok)
 }
 
-// Commit publishes the first n bytes of the reservation as message id.
+// Commit publishes the first n bytes of the reservation as a message with this id.
 func (p *Producer) Commit(id uint8, header uint64, n int) {
 	need := lines(n)
 	advance := p.resGap + need
@@ -150,13 +149,12 @@ func (p *Producer) Commit(id uint8, header uint64, n int) {
 // lines rounds n bytes up to whole cache lines.
 func lines(n int) uint64 { return (uint64(n) + CellSize - 1) &^ (CellSize - 1) }
 
-// OwnNext takes the cache lines where a next bulk message of n bytes would lie,
-// so that the copy into them does not wait for the consumer's core. Worth it up
-// to about 2 KB.
+// OwnNext prefetches for write the lines of a next bulk message of n bytes, so that its
+// copy does not wait for the consumer's core. It pays up to about 2 KB.
 func (p *Producer) OwnNext(n int) {
 	need, pos := lines(n), p.bulkPos
 	if pos+need > uint64(len(p.bulk)) {
-		return // it would begin at 0, which may be unread
+		return // it would begin at offset 0, which may hold an unread message
 	}
 	if p.bulkHead+need-p.bulkSeen > uint64(len(p.bulk)) {
 		return
@@ -164,8 +162,8 @@ func (p *Producer) OwnNext(n int) {
 	touch(p.bulk[pos : pos+need])
 }
 
-// OwnCell takes the line of the cell after the next. Never the next one: the
-// consumer polls it.
+// OwnCell prefetches for write the cell after the next one. It leaves the next cell to
+// the consumer, which polls it.
 func (p *Producer) OwnCell() {
 	if p.head+1 < p.limit {
 		p.cells.at(p.head+1, p.mask).own()

@@ -6,15 +6,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxCopy keeps one call below the kernel's limit (MAX_RW_COUNT).
+// maxCopy keeps one call within the kernel's limit (MAX_RW_COUNT).
 const maxCopy = 1 << 30
 
-// ProcessRead copies len(dst) bytes from address remote of process pid. It
-// returns how many arrived; less than len(dst) only with an error.
+// ProcessRead copies len(dst) bytes from address remote of process pid. It returns the
+// number of bytes copied, which is less than len(dst) only with an error.
 //
-// Errors: ucs.ErrUnsupported where the call does not exist; else the system's
-// (EPERM: not allowed, by user or by container; ESRCH: no such process; EFAULT:
-// not mapped there).
+// Errors: ucs.ErrUnsupported if the system call does not exist; else the system's (EPERM:
+// not permitted for this user or container; ESRCH: no such process; EFAULT: not mapped
+// in that process).
 func ProcessRead(pid int, dst []byte, remote uintptr) (int, error) {
 	done := 0
 	for done < len(dst) {
@@ -28,8 +28,8 @@ func ProcessRead(pid int, dst []byte, remote uintptr) (int, error) {
 	return done, nil
 }
 
-// ProcessWrite copies src to address remote of process pid. Result and errors
-// as ProcessRead's.
+// ProcessWrite copies src to address remote of process pid. Result and errors are as
+// those of ProcessRead.
 func ProcessWrite(pid int, src []byte, remote uintptr) (int, error) {
 	done := 0
 	for done < len(src) {
@@ -52,7 +52,7 @@ func pieces(b []byte, remote uintptr) (local [1]unix.Iovec, there [1]unix.Remote
 }
 
 func copyError(op string, pid int, at uintptr, err error) error {
-	if err == nil { // nothing copied and no reason given: do not spin on it
+	if err == nil { // nothing copied and no error: fail, as a retry could loop forever
 		err = unix.EFAULT
 	}
 	if err == unix.ENOSYS {

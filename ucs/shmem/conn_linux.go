@@ -10,28 +10,30 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// MaxFDs is how many descriptors one message may carry.
+// MaxFDs is the maximum number of descriptors in one message.
 const MaxFDs = 8
 
-// Conn is one end of a connection between two processes of this host. It keeps
-// message boundaries and order, and carries descriptors beside the bytes.
+// Conn is one end of a connection between two processes of this host. It preserves
+// message boundaries and order, and carries descriptors with the bytes.
 type Conn struct {
 	fd *handle
 }
 
-// Cred says who opened the other end: on an accepted Conn the process that
-// dialled, on a dialled one the process that listened.
+// Cred identifies the process at the other end of a Conn: the one that dialled if the
+// Conn was accepted, the one that listened if it was dialled.
 type Cred struct {
-	PID int // 0: not visible from this process's pid namespace
+	PID int // 0: not visible in this process's pid namespace
 	UID uint32
 	GID uint32
 }
 
-// Send sends b as one message, and copies of fds with it; both stay the
-// caller's. b must not be empty: an empty message would read as a hang-up.
+// Send sends b as one message, with copies of fds. b must not be empty: an empty message
+// would look like a hang-up.
 //
-// Errors: ErrWouldBlock, nothing was sent; else the system's (EPIPE,
-// ECONNRESET: the peer hung up; EMSGSIZE: longer than the socket's buffer).
+// Ownership: b and fds stay with the caller.
+//
+// Errors: ErrWouldBlock, nothing was sent; else the system's (EPIPE, ECONNRESET: the peer
+// hung up; EMSGSIZE: longer than the socket's buffer).
 func (c *Conn) Send(b []byte, fds ...int) error {
 	fd, err := c.fd.open("send")
 	if err != nil {
@@ -57,13 +59,13 @@ func (c *Conn) Send(b []byte, fds ...int) error {
 	return nil
 }
 
-// Recv receives one message into b and the descriptors that came with it, which
-// are the caller's to close (CloseFDs).
+// Recv receives one message into b, and its descriptors.
 //
-// Errors: ErrWouldBlock; io.EOF when the peer hung up and everything it sent
-// has been received; ucs.ErrTruncated when the message is longer than b;
-// ErrDescriptors. After the last two n bytes of the message are in b, the rest
-// is gone, and whatever came with it is closed.
+// Ownership: the caller closes fds (CloseFDs).
+//
+// Errors: ErrWouldBlock; io.EOF if the peer hung up and all its messages are received;
+// ucs.ErrTruncated if the message is longer than b; ErrDescriptors. After the last two, b
+// holds n bytes of the message. The rest is lost and its descriptors are closed.
 func (c *Conn) Recv(b []byte) (n int, fds []int, err error) {
 	fd, err := c.fd.open("recv")
 	if err != nil {
@@ -72,7 +74,7 @@ func (c *Conn) Recv(b []byte) (n int, fds []int, err error) {
 	if len(b) == 0 {
 		return 0, nil, fmt.Errorf("recv into no buffer: %w", ucs.ErrInvalid)
 	}
-	var space [64]byte // CmsgSpace(4 * MaxFDs) on every system
+	var space [64]byte // at least CmsgSpace(4 * MaxFDs) on every system
 	oob := space[:unix.CmsgSpace(4*MaxFDs)]
 	var oobn, flags int
 	reset := false
@@ -80,8 +82,8 @@ func (c *Conn) Recv(b []byte) (n int, fds []int, err error) {
 		var e error
 		n, oobn, flags, _, e = unix.Recvmsg(fd, b, oob, unix.MSG_CMSG_CLOEXEC|unix.MSG_DONTWAIT)
 		if e == unix.ECONNRESET && !reset {
-			// Told once, when the peer closed without reading everything;
-			// what it had sent before is still queued behind.
+			// Reported once, if the peer closed without reading everything. Messages
+			// that it sent before are still queued.
 			reset = true
 			return unix.EINTR
 		}
@@ -106,7 +108,7 @@ func (c *Conn) Recv(b []byte) (n int, fds []int, err error) {
 	return n, fds, nil
 }
 
-// complete refuses a message of which something is missing.
+// complete returns an error if bytes or descriptors of a message were truncated.
 func complete(flags, fds int) error {
 	if flags&unix.MSG_CTRUNC != 0 || fds > MaxFDs {
 		return fmt.Errorf("recv more than %d: %w", MaxFDs, ErrDescriptors)
@@ -117,7 +119,7 @@ func complete(flags, fds int) error {
 	return nil
 }
 
-// rights collects the descriptors of a message's control data, on error too.
+// rights returns the descriptors in a message's control data, also with an error.
 func rights(oob []byte) (fds []int, err error) {
 	if len(oob) == 0 {
 		return nil, nil
@@ -136,7 +138,7 @@ func rights(oob []byte) (fds []int, err error) {
 	return fds, err
 }
 
-// Peer says who is at the other end, as the kernel recorded it when the
+// Peer returns the credentials of the other end, which the kernel recorded when the
 // connection was made.
 func (c *Conn) Peer() (Cred, error) {
 	fd, err := c.fd.open("peer credentials")
@@ -150,11 +152,13 @@ func (c *Conn) Peer() (Cred, error) {
 	return Cred{PID: int(u.Pid), UID: u.Uid, GID: u.Gid}, nil
 }
 
-// PeerPidfd gives a descriptor of the peer's process; it turns readable when
-// the process ends. The caller owns it.
+// PeerPidfd returns a descriptor of the peer's process. It becomes readable when the
+// process exits.
 //
-// Errors: ucs.ErrUnsupported where neither SO_PEERPIDFD nor pidfd_open is
-// allowed; ESRCH when the peer is dead already.
+// Ownership: the caller closes the descriptor.
+//
+// Errors: ucs.ErrUnsupported if neither SO_PEERPIDFD nor pidfd_open is permitted; ESRCH
+// if the peer is dead already.
 func (c *Conn) PeerPidfd() (int, error) {
 	fd, err := c.fd.open("peer pidfd")
 	if err != nil {
@@ -167,15 +171,14 @@ func (c *Conn) PeerPidfd() (int, error) {
 		return pidfd, nil
 	case unix.ENOPROTOOPT, unix.EOPNOTSUPP, unix.EPERM, unix.ENOSYS, unix.ENODATA:
 		return c.openPeer(fd)
-	case unix.EINVAL: // how kernels before 6.16 say that the process is reaped
+	case unix.EINVAL: // kernels before 6.16: the process is reaped
 		return -1, fmt.Errorf("peer pidfd: %w", unix.ESRCH)
 	}
 	return -1, fmt.Errorf("peer pidfd: %w", err)
 }
 
-// openPeer is PeerPidfd by process id, for kernels before 6.5. The id may have
-// been given to another process by then, unless the peer still holds its end of
-// the connection afterwards.
+// openPeer is PeerPidfd by process id, for kernels before 6.5. The id may have been
+// reused. This is excluded if the peer still holds its end of the connection afterwards.
 func (c *Conn) openPeer(fd int) (int, error) {
 	cred, err := c.Peer()
 	if err != nil {
@@ -199,8 +202,8 @@ func (c *Conn) openPeer(fd int) (int, error) {
 	return pidfd, nil
 }
 
-// FD is the descriptor to watch for EventIn and EventOut; -1 after Close.
+// FD returns the descriptor to watch for EventIn and EventOut; -1 after Close.
 func (c *Conn) FD() int { return c.fd.num() }
 
-// Close hangs up. What was sent stays receivable at the other end. Idempotent.
+// Close closes this end. The peer can still receive the messages sent before. Idempotent.
 func (c *Conn) Close() error { return c.fd.close() }

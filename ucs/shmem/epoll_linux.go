@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a descriptor is watched for and found ready for. EventErr and EventHup
-// are always reported. EventEdge tells of each change once; EventOneShot tells
-// once and then not until Rearm.
+// Events to watch a descriptor for, and events reported. EventErr and EventHup are always
+// reported. EventEdge reports each change once. EventOneShot reports one event, and no
+// other until Rearm.
 const (
 	EventIn      = uint32(unix.EPOLLIN)
 	EventOut     = uint32(unix.EPOLLOUT)
@@ -19,23 +19,23 @@ const (
 	EventOneShot = uint32(unix.EPOLLONESHOT)
 )
 
-// maxEvents bounds one Wait, so that its buffer lies on the stack.
+// maxEvents is the maximum number of events of one Wait; its buffer lies on the stack.
 const maxEvents = 64
 
-// Event says which descriptor (by the Data given to Add) is ready for what.
+// Event is a ready descriptor, identified by the data passed to Add, and its events.
 type Event struct {
 	Data   uint64
 	Events uint32
 }
 
-// Epoll watches many descriptors through one.
+// Epoll is a set of watched descriptors (epoll(7)).
 //
-// Concurrency: all methods but Close from any goroutine.
+// Concurrency: any goroutine, except for Close.
 type Epoll struct {
 	fd *handle
 }
 
-// NewEpoll makes an empty set.
+// NewEpoll returns an empty set.
 func NewEpoll() (*Epoll, error) {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
@@ -44,24 +44,24 @@ func NewEpoll() (*Epoll, error) {
 	return &Epoll{fd: newHandle(fd)}, nil
 }
 
-// Add watches fd for events; data comes back with each of them. The system
-// refuses a descriptor that is in the set already (EEXIST).
+// Add watches fd for events. Each reported Event carries data. The system returns EEXIST
+// if fd is in the set already.
 func (e *Epoll) Add(fd int, data uint64, events uint32) error {
 	return e.control("epoll add", unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{
 		Events: events, Fd: int32(data), Pad: int32(data >> 32),
 	})
 }
 
-// Rearm changes what fd, which is in the set, is watched for. If it is ready,
-// that is told anew.
+// Rearm changes the events that fd, which is in the set, is watched for. If fd is ready,
+// that is reported again.
 func (e *Epoll) Rearm(fd int, data uint64, events uint32) error {
 	return e.control("epoll rearm", unix.EPOLL_CTL_MOD, fd, &unix.EpollEvent{
 		Events: events, Fd: int32(data), Pad: int32(data >> 32),
 	})
 }
 
-// Del stops watching fd. Do it before closing fd: events of a descriptor that
-// lives on elsewhere (it was passed) would keep coming.
+// Del stops watching fd. Call it before closing fd: if another process holds a copy of
+// the descriptor, its events would continue.
 func (e *Epoll) Del(fd int) error {
 	return e.control("epoll del", unix.EPOLL_CTL_DEL, fd, nil)
 }
@@ -77,10 +77,10 @@ func (e *Epoll) control(op string, code, fd int, ev *unix.EpollEvent) error {
 	return nil
 }
 
-// Wait fills buf with ready descriptors, at most 64, and returns how many.
-// timeoutMS 0 only looks (no scheduler work, about 0.2 us), negative waits
-// without end; waiting holds an operating-system thread. A signal may end the
-// wait early with 0.
+// Wait stores ready descriptors in buf, at most maxEvents, and returns their number. It
+// blocks for at most timeoutMS milliseconds, or without limit if that is negative, and
+// then occupies a thread. With 0 it only polls: no scheduler work, about 0.2 us. A signal
+// may end the wait early with 0.
 func (e *Epoll) Wait(buf []Event, timeoutMS int) (int, error) {
 	ep, err := e.fd.open("epoll wait")
 	if err != nil {
@@ -106,8 +106,9 @@ func (e *Epoll) Wait(buf []Event, timeoutMS int) (int, error) {
 	return n, nil
 }
 
-// FD is readable whenever a watched descriptor is ready; -1 after Close.
+// FD returns a descriptor that is readable while a watched descriptor is ready; -1 after
+// Close.
 func (e *Epoll) FD() int { return e.fd.num() }
 
-// Close forgets the set; the watched descriptors stay open. Idempotent.
+// Close closes the set. The watched descriptors stay open. Idempotent.
 func (e *Epoll) Close() error { return e.fd.close() }

@@ -10,14 +10,13 @@ import (
 // Errors of this package; compare with errors.Is. System errors stay visible
 // through errors.Is on syscall.Errno.
 var (
-	// ErrWouldBlock: nothing to do at the moment; wait on the descriptor (or
-	// for Dial: try again later) and repeat.
+	// ErrWouldBlock: the call would block. Wait for the descriptor and repeat; repeat
+	// Dial later.
 	ErrWouldBlock = errors.New("would block")
-	// ErrSize: a segment's size is not positive, too large, or not the one
-	// that was announced.
+	// ErrSize: a segment's size is not positive, too large, or not the expected one.
 	ErrSize = errors.New("segment size")
-	// ErrUnsealed: a segment could still shrink, grow or change its seals, so
-	// touching it could end the process with SIGBUS.
+	// ErrUnsealed: a segment can still shrink, grow or change its seals. An access to it
+	// could terminate the process with SIGBUS.
 	ErrUnsealed = errors.New("segment not sealed")
 	// ErrBacking: a segment is not backed by memory.
 	ErrBacking = errors.New("segment not backed by memory")
@@ -26,8 +25,7 @@ var (
 	ErrDescriptors = errors.New("descriptors of a message")
 )
 
-// unsupported marks a system's refusal of a feature, keeping the system's own
-// word visible.
+// unsupported returns an error that wraps ErrUnsupported and the system's error.
 func unsupported(op string, err error) error {
 	return fmt.Errorf("%s: %w (%w)", op, ucs.ErrUnsupported, err)
 }

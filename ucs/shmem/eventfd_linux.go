@@ -6,15 +6,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// EventFD is a flag that wakes a sleeper of this process. Its descriptor is not passed to
-// others: see WakePipe.
+// EventFD is an event flag of this process. Its descriptor must not be passed to other
+// processes: see WakePipe.
 //
 // Concurrency: Signal and Drain from any goroutine; neither blocks.
 type EventFD struct {
 	fd *handle
 }
 
-// NewEventFD makes a flag that is down.
+// NewEventFD returns an event that is not signalled.
 func NewEventFD() (*EventFD, error) {
 	fd, err := unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
 	if err == unix.ENOSYS || err == unix.EPERM {
@@ -26,8 +26,8 @@ func NewEventFD() (*EventFD, error) {
 	return &EventFD{fd: newHandle(fd)}, nil
 }
 
-// Signal raises the flag; raised already is no error. Cost: one system call,
-// about 0.2 us, without the Go scheduler.
+// Signal signals the event. Signalling it again is no error. Cost: one system call, about
+// 0.2 us, without the Go scheduler.
 func (e *EventFD) Signal() error {
 	fd, err := e.fd.open("signal")
 	if err != nil {
@@ -35,7 +35,7 @@ func (e *EventFD) Signal() error {
 	}
 	for {
 		switch errno := rawSignal(fd); errno {
-		case 0, unix.EAGAIN: // full: it is raised
+		case 0, unix.EAGAIN: // full: it is signalled already
 			return nil
 		case unix.EINTR:
 		default:
@@ -44,13 +44,13 @@ func (e *EventFD) Signal() error {
 	}
 }
 
-// Drain lowers the flag and reports whether it was raised.
+// Drain resets the event and reports whether it was signalled.
 func (e *EventFD) Drain() bool {
 	fd := e.fd.num()
 	return fd >= 0 && rawDrain(fd)
 }
 
-// FD is the descriptor to wait on; -1 after Close.
+// FD returns the descriptor to wait on; -1 after Close.
 func (e *EventFD) FD() int { return e.fd.num() }
 
 // Close closes the descriptor. Idempotent.

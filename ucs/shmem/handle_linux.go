@@ -10,10 +10,10 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// handle owns one descriptor. Forgetting to close it leaks until the handle is
-// collected; Close is the contract, the cleanup only a net.
+// handle owns a descriptor. The owner must call close. If a handle is dropped without
+// close, a runtime cleanup closes its descriptor.
 type handle struct {
-	fd  atomic.Int64 // -1: closed or given away
+	fd  atomic.Int64 // -1: closed
 	net runtime.Cleanup
 }
 
@@ -24,10 +24,10 @@ func newHandle(fd int) *handle {
 	return h
 }
 
-// num gives the descriptor's number, or -1 once closed.
+// num returns the descriptor's number; -1 after close.
 func (h *handle) num() int { return int(h.fd.Load()) }
 
-// open gives the descriptor's number, or ErrClosed naming the operation.
+// open returns the descriptor's number. After close it returns ErrClosed for operation op.
 func (h *handle) open(op string) (int, error) {
 	fd := h.num()
 	if fd < 0 {
@@ -36,18 +36,18 @@ func (h *handle) open(op string) (int, error) {
 	return fd, nil
 }
 
-// close closes the descriptor once; later calls do nothing.
+// close closes the descriptor. Idempotent.
 func (h *handle) close() error {
 	fd := int(h.fd.Swap(-1))
 	if fd < 0 {
 		return nil
 	}
 	h.net.Stop()
-	runtime.KeepAlive(h) // else the net may be sprung while it is taken down, and close another's descriptor
+	runtime.KeepAlive(h) // otherwise the cleanup could run before Stop and close a reused descriptor number
 	return unix.Close(fd)
 }
 
-// retry repeats a system call that a signal interrupted before it did anything.
+// retry repeats a system call that a signal interrupted before it had any effect.
 func retry(call func() error) error {
 	for {
 		if err := call(); err != unix.EINTR {
@@ -56,8 +56,8 @@ func retry(call func() error) error {
 	}
 }
 
-// CloseFDs closes descriptors that Recv handed over and nobody took; errors are
-// of no use to the caller and dropped.
+// CloseFDs closes descriptors that Recv returned and the caller does not use. It ignores
+// errors.
 func CloseFDs(fds ...int) {
 	for _, fd := range fds {
 		_ = unix.Close(fd)

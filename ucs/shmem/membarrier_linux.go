@@ -21,22 +21,23 @@ var (
 	registerPrivate = sync.OnceValue(func() error { return registerBarrier("private", barrierRegisterPrivate) })
 )
 
-// RegisterMembarrier announces this process to both expedited barriers, once;
-// later calls give the first answer. Only registered processes are reached by
-// another process's GlobalBarrier.
+// RegisterMembarrier registers this process for both expedited barriers. Later calls
+// return the result of the first. Another process's GlobalBarrier reaches only registered
+// processes.
 //
-// Errors: ucs.ErrUnsupported, naming the kind that kernel or container refuses.
+// Errors: ucs.ErrUnsupported, with the kind that the kernel or container refuses.
 func RegisterMembarrier() error { return errors.Join(registerGlobal(), registerPrivate()) }
 
-// RegisterGlobal is RegisterMembarrier for GlobalBarrier alone.
+// RegisterGlobal registers this process for GlobalBarrier only.
 func RegisterGlobal() error { return registerGlobal() }
 
-// RegisterPrivate is RegisterMembarrier for PrivateBarrier alone.
+// RegisterPrivate registers this process for PrivateBarrier only.
 func RegisterPrivate() error { return registerPrivate() }
 
-// GlobalBarrier puts a full memory barrier into every running thread of every
-// registered process. What they stored before is visible to loads after it, and
-// the other way round. Cost: 0.2 us, about 15 us while threads run elsewhere.
+// GlobalBarrier executes a full memory barrier in every running thread of every registered
+// process. Stores before a thread's barrier are visible to loads after this call, and
+// stores before this call to loads after that barrier. Cost: 0.2 us, or about 15 us
+// while such threads run on other CPUs.
 func GlobalBarrier() error {
 	if err := registerGlobal(); err != nil {
 		return err
@@ -44,7 +45,7 @@ func GlobalBarrier() error {
 	return membarrier("global", barrierGlobal)
 }
 
-// PrivateBarrier does the same for the threads of this process alone.
+// PrivateBarrier is like GlobalBarrier for the threads of this process only.
 func PrivateBarrier() error {
 	if err := registerPrivate(); err != nil {
 		return err
@@ -54,7 +55,7 @@ func PrivateBarrier() error {
 
 func registerBarrier(kind string, cmd uintptr) error { return membarrier("register "+kind, cmd) }
 
-// membarrier may take long enough to let the scheduler know: no raw call.
+// membarrier uses a scheduler-aware call, as it may take long.
 func membarrier(kind string, cmd uintptr) error {
 	_, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, cmd, 0, 0)
 	switch errno {

@@ -7,17 +7,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PollSet is a few descriptors that one goroutine waits for in poll(2). Unlike
-// Go's netpoller this blocks the thread, which costs a third less until it runs
-// again.
+// PollSet is a small set of descriptors for poll(2). Unlike Go's netpoller it blocks the
+// thread, which shortens the time until the goroutine runs again by a third.
 //
 // Concurrency: one goroutine at a time.
 type PollSet struct {
 	fds []unix.PollFd
 }
 
-// NewPollSet makes a set; negative descriptors keep their place and are never
-// ready. The descriptors stay the caller's.
+// NewPollSet returns a set of fds. A negative descriptor keeps its index and is never
+// ready.
+//
+// Ownership: the descriptors stay with the caller.
 func NewPollSet(fds ...int) *PollSet {
 	p := &PollSet{fds: make([]unix.PollFd, len(fds))}
 	for i, fd := range fds {
@@ -26,9 +27,9 @@ func NewPollSet(fds ...int) *PollSet {
 	return p
 }
 
-// Wait blocks until one of the first n descriptors is readable, or until d has
-// passed (negative: without end; the system adds up to 50 us). It gives the
-// number of ready ones; a signal may end the wait early with 0.
+// Wait blocks until one of the first n descriptors is readable, or for at most d. A
+// negative d means no limit; the system adds up to 50 us. It returns the number of ready
+// descriptors. A signal may end the wait early with 0.
 func (p *PollSet) Wait(n int, d time.Duration) (int, error) {
 	n = min(n, len(p.fds))
 	var limit *unix.Timespec

@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// These calls return at once, so they skip the scheduler's hooks that a call
-// which may block needs (92 ns instead of 122). The conversions follow rule 4
-// of package unsafe: a pointer made uintptr within the call's argument list.
+// These system calls never block. So they are raw calls without the scheduler's hooks (92
+// ns instead of 122). The conversions follow rule 4 of package unsafe: the pointer
+// becomes a uintptr in the call's argument list.
 
 func rawSignal(fd int) unix.Errno {
 	one := uint64(1)
@@ -28,10 +28,10 @@ func rawWriteByte(fd int) unix.Errno {
 	return errno
 }
 
-// readSome is how many bytes rawReadSome reads at most.
+// readSome is the maximum number of bytes that rawReadSome reads.
 const readSome = 512
 
-// rawReadSome reads bytes and returns their number; 0 or less: there are none.
+// rawReadSome reads bytes and returns their number; 0 or less if there are none.
 func rawReadSome(fd int) int {
 	var b [readSome]byte
 	n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(&b)), readSome)
@@ -41,8 +41,7 @@ func rawReadSome(fd int) int {
 	return int(n)
 }
 
-// rawEpollLook is epoll_pwait without waiting; room must not be longer than
-// what it points to.
+// rawEpollLook is epoll_pwait with timeout 0. room is the buffer for the events.
 func rawEpollLook(ep int, room []unix.EpollEvent) (int, error) {
 	if len(room) == 0 {
 		return 0, unix.EINVAL

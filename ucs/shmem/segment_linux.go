@@ -10,31 +10,28 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// seals that make a mapping safe to touch: the file's size is final, and so is
-// this property.
+// seals are the seals that make a mapping safe to access: they fix the file's size and
+// the seals themselves.
 const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 
-// pageSlack keeps a size, rounded up to a page of any size in use, within an int.
+// pageSlack keeps a size within an int after it is rounded up to any page size.
 const pageSlack = 1 << 30
 
-// Segment is a piece of memory that several processes can map, of a size that
-// nobody can change.
+// Segment is memory that several processes can map. Its size is fixed.
 //
-// Ownership: whoever holds the Segment holds the mapping; slices of Bytes are
-// valid until Close. A Segment that is dropped without Close gives its
-// descriptor back when collected, but its mapping stays, because slices of it
-// may be in use.
+// Ownership: the Segment owns the mapping. Slices of Bytes are valid until Close. If a
+// Segment is dropped without Close, garbage collection closes its descriptor. Its mapping
+// stays, as slices of it may be in use.
 type Segment struct {
 	mem []byte
 	fd  *handle
 }
 
-// Create makes a sealed segment of size bytes, zeroed and mapped. Pages are
-// taken on first touch (see Populate). name is what /proc/PID/maps shows; it
-// need not be unique.
+// Create creates a sealed segment of size bytes, zeroed and mapped. Its pages are
+// allocated at the first access (see Populate). name appears in /proc/PID/maps and need
+// not be unique.
 //
-// Errors: ErrSize; ErrUnsupported where memfd_create is forbidden; else the
-// system's.
+// Errors: ErrSize; ErrUnsupported if memfd_create is forbidden; else the system's.
 func Create(name string, size int) (*Segment, error) {
 	if size <= 0 || size > math.MaxInt-pageSlack {
 		return nil, fmt.Errorf("create segment %q of %d bytes: %w", name, size, ErrSize)
@@ -63,14 +60,12 @@ func sealAndMap(fd, size int) (*Segment, error) {
 	return mapFD(fd, size)
 }
 
-// Map maps a segment that another process created, after checking that it
-// cannot change its size, that it lies in memory and that it is size bytes
-// long. Nothing is touched before.
+// Map maps a segment that another process created. Before any access it checks that the
+// segment is sealed, lies in memory and has size bytes.
 //
-// Ownership: on success the segment owns fd; on error it stays the caller's.
+// Ownership: on success the segment owns fd. On error it stays with the caller.
 //
-// Errors: ErrSize, ErrBacking, ErrUnsealed (each naming what was found); else
-// the system's.
+// Errors: ErrSize, ErrBacking, ErrUnsealed, each with the value found; else the system's.
 func Map(fd, size int) (*Segment, error) {
 	if err := check(fd, size); err != nil {
 		return nil, fmt.Errorf("map segment of %d bytes: %w", size, err)
@@ -82,8 +77,8 @@ func Map(fd, size int) (*Segment, error) {
 	return s, nil
 }
 
-// check reads the seals first. Only files in memory have them, and a call to another file
-// system could block. It reads the size last, which is final only if it is sealed.
+// check checks the seals first: only files in memory have them, and a call to another file
+// system could block. It checks the size last: only the seals make it final.
 func check(fd, size int) error {
 	if size <= 0 {
 		return ErrSize
@@ -116,17 +111,17 @@ func mapFD(fd, size int) (*Segment, error) {
 	return &Segment{mem: mem, fd: newHandle(fd)}, nil
 }
 
-// Bytes is the mapped memory, page-aligned; nil after Close.
+// Bytes returns the mapped memory, page-aligned; nil after Close.
 func (s *Segment) Bytes() []byte { return s.mem }
 
-// FD is the descriptor to pass to another process; -1 after CloseFD or Close.
+// FD returns the descriptor to pass to another process; -1 after CloseFD or Close.
 func (s *Segment) FD() int { return s.fd.num() }
 
-// CloseFD gives the descriptor back once it is passed; the mapping stays.
+// CloseFD closes the descriptor. The mapping stays.
 func (s *Segment) CloseFD() error { return s.fd.close() }
 
-// Populate takes all pages now, so that no later access faults. It changes no
-// byte and may run beside accesses of any process.
+// Populate allocates all pages, so that no later access faults. It changes no byte and may
+// run concurrently with accesses by any process.
 func (s *Segment) Populate() error {
 	if s.mem == nil {
 		return fmt.Errorf("populate segment: %w", ucs.ErrClosed)
@@ -134,7 +129,7 @@ func (s *Segment) Populate() error {
 	err := retry(func() error { return unix.Madvise(s.mem, unix.MADV_POPULATE_WRITE) })
 	switch err {
 	case unix.EINVAL, unix.ENOSYS, unix.EPERM, unix.EACCES:
-		// Before Linux 5.14, or in a sandbox that refuses it. A read takes the page too.
+		// Before Linux 5.14, or in a sandbox that forbids it. A read allocates the page too.
 		touch(s.mem)
 		return nil
 	}
@@ -144,8 +139,8 @@ func (s *Segment) Populate() error {
 	return nil
 }
 
-// touch reads a byte of each page. The sum is for the compiler, which would drop
-// the reads otherwise.
+// touch reads a byte of each page. It returns the sum so that the compiler keeps the
+// reads.
 //
 //go:noinline
 func touch(mem []byte) (sum byte) { //nolint:unparam // see above

@@ -8,8 +8,8 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// The twins of what is documented in the _linux files. Constructors refuse, so
-// the methods are never reached on a real object.
+// Stubs for systems other than Linux; the _linux files document the API. Constructors
+// return an error, so no method runs on a usable object.
 
 // MaxFDs: see conn_linux.go.
 const MaxFDs = 8
@@ -37,10 +37,10 @@ func Create(string, int) (*Segment, error) { return nil, unsupported("create seg
 // Map returns ErrUnsupported.
 func Map(int, int) (*Segment, error) { return nil, unsupported("map segment", ErrBacking) }
 
-// Bytes is nil.
+// Bytes returns nil.
 func (*Segment) Bytes() []byte { return nil }
 
-// FD is -1.
+// FD returns -1.
 func (*Segment) FD() int { return -1 }
 
 // CloseFD does nothing.
@@ -64,7 +64,7 @@ func (*Listener) Accept() (*Conn, error) { return nil, ucs.ErrUnsupported }
 // Leave does nothing.
 func (*Listener) Leave() (string, error) { return "", nil }
 
-// FD is -1.
+// FD returns -1.
 func (*Listener) FD() int { return -1 }
 
 // Close does nothing.
@@ -95,7 +95,7 @@ func (*Conn) Peer() (Cred, error) { return Cred{}, ucs.ErrUnsupported }
 // PeerPidfd returns ErrUnsupported.
 func (*Conn) PeerPidfd() (int, error) { return -1, ucs.ErrUnsupported }
 
-// FD is -1.
+// FD returns -1.
 func (*Conn) FD() int { return -1 }
 
 // Close does nothing.
@@ -110,10 +110,10 @@ func NewEventFD() (*EventFD, error) { return nil, ucs.ErrUnsupported }
 // Signal returns ErrUnsupported.
 func (*EventFD) Signal() error { return ucs.ErrUnsupported }
 
-// Drain finds nothing.
+// Drain returns false.
 func (*EventFD) Drain() bool { return false }
 
-// FD is -1.
+// FD returns -1.
 func (*EventFD) FD() int { return -1 }
 
 // Close does nothing.
@@ -128,13 +128,13 @@ func NewWakePipe() (*WakePipe, error) { return nil, ucs.ErrUnsupported }
 // Signal returns ErrUnsupported.
 func (*WakePipe) Signal() error { return ucs.ErrUnsupported }
 
-// Drain finds nothing.
+// Drain returns false.
 func (*WakePipe) Drain() bool { return false }
 
-// FD is -1.
+// FD returns -1.
 func (*WakePipe) FD() int { return -1 }
 
-// Share is -1.
+// Share returns -1.
 func (*WakePipe) Share() int { return -1 }
 
 // Close does nothing.
@@ -176,7 +176,7 @@ func (*Epoll) Del(int) error { return ucs.ErrUnsupported }
 // Wait returns ErrUnsupported.
 func (*Epoll) Wait([]Event, int) (int, error) { return 0, ucs.ErrUnsupported }
 
-// FD is -1.
+// FD returns -1.
 func (*Epoll) FD() int { return -1 }
 
 // Close does nothing.
@@ -212,5 +212,5 @@ func NewPollSet(...int) *PollSet { return new(PollSet) }
 // Wait returns ErrUnsupported.
 func (*PollSet) Wait(int, time.Duration) (int, error) { return 0, ucs.ErrUnsupported }
 
-// Ready is false.
+// Ready returns false.
 func (*PollSet) Ready(int) bool { return false }

@@ -9,20 +9,20 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// backlog is how many peers may have dialled before Accept; the system caps it
-// at net.core.somaxconn.
+// backlog is the maximum number of connections that wait for Accept. The system limits it
+// to net.core.somaxconn.
 const backlog = 4096
 
-// Listener takes connections from processes of this host.
+// Listener accepts connections from processes of this host.
 type Listener struct {
 	fd   *handle
-	path string // file to remove at Close; "" for abstract names
+	path string // file that Close removes; "" for abstract names
 }
 
-// Listen binds name: an abstract name when it begins with '@', else a path
-// whose socket file is made for this user alone and removed at Close.
+// Listen binds name: an abstract name if it begins with '@', otherwise a path. Only this
+// user may connect to the socket file of a path. Close removes the file.
 //
-// Errors: the system's (EADDRINUSE: the name is taken).
+// Errors: the system's (EADDRINUSE: the name is in use).
 func Listen(name string) (*Listener, error) {
 	l, err := listen(name)
 	if err != nil {
@@ -36,8 +36,8 @@ func listen(name string) (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The mode of the descriptor becomes, less the umask, that of the file that
-	// bind makes: there is no moment at which others could connect.
+	// bind gives the file the mode of the descriptor, less the umask. So there is no
+	// moment at which other users could connect.
 	if err := unix.Fchmod(h.num(), 0o600); err != nil {
 		return nil, errors.Join(err, h.close())
 	}
@@ -54,8 +54,8 @@ func listen(name string) (*Listener, error) {
 	return l, nil
 }
 
-// newSocket refuses the empty name and "@", for which the kernel would choose
-// one.
+// newSocket returns a socket to bind or connect to name. It rejects the empty name and
+// "@", for which the kernel would choose a name.
 func newSocket(name string) (*handle, error) {
 	if name == "" || name == "@" {
 		return nil, ucs.ErrInvalid
@@ -67,8 +67,8 @@ func newSocket(name string) (*handle, error) {
 	return newHandle(fd), nil
 }
 
-// Accept takes the next connection; ErrWouldBlock when there is none. Whether
-// the peer may connect is the caller's to decide, from Conn.Peer.
+// Accept accepts the next connection; ErrWouldBlock if there is none. The caller checks
+// by Conn.Peer whether the peer may connect.
 func (l *Listener) Accept() (*Conn, error) {
 	lfd, err := l.fd.open("accept")
 	if err != nil {
@@ -89,11 +89,11 @@ func (l *Listener) Accept() (*Conn, error) {
 	}
 }
 
-// FD is the descriptor to watch for EventIn; -1 after Close.
+// FD returns the descriptor to watch for EventIn; -1 after Close.
 func (l *Listener) FD() int { return l.fd.num() }
 
-// Close stops listening, refuses the connections not yet accepted and removes
-// the socket's file. Idempotent.
+// Close stops listening, refuses connections that are not accepted yet, and removes the
+// socket file. Idempotent.
 func (l *Listener) Close() error {
 	var err error
 	if l.path != "" {
@@ -103,18 +103,18 @@ func (l *Listener) Close() error {
 	return errors.Join(err, l.fd.close())
 }
 
-// Leave is Close, but the socket's file stays: who dials it is refused. It gives the
-// file's name, which is the caller's to remove; "" where there is none.
+// Leave is Close without the removal of the socket file: later dials are refused. It
+// returns the file's path, which the caller must remove; "" if there is none.
 func (l *Listener) Leave() (path string, err error) {
 	path, l.path = l.path, ""
 	return path, l.Close()
 }
 
-// Dial connects to a Listener of that name. It never waits: a local connection
-// is made at once, before the peer accepts it.
+// Dial connects to the Listener with this name. It never blocks: a local connection is
+// established before the peer accepts it.
 //
-// Errors: ErrWouldBlock when the peer's backlog is full, dial again later; else
-// the system's (ECONNREFUSED, ENOENT: nobody listens; EACCES: not this user).
+// Errors: ErrWouldBlock if the peer's backlog is full, dial again later; else the
+// system's (ECONNREFUSED, ENOENT: no listener; EACCES: another user's).
 func Dial(name string) (*Conn, error) {
 	c, err := dial(name)
 	if err == unix.EAGAIN {
@@ -133,7 +133,7 @@ func dial(name string) (*Conn, error) {
 	}
 	err = retry(func() error { return unix.Connect(h.num(), &unix.SockaddrUnix{Name: name}) })
 	if err != nil {
-		_ = h.close() // the reason is in err; a fresh socket closes without one
+		_ = h.close() // err is the cause; a new socket closes without an error
 		return nil, err
 	}
 	return &Conn{fd: h}, nil

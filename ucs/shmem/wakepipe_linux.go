@@ -9,31 +9,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// WakePipe is a pipe that wakes its owner: peers that got Share write a byte to it.
+// WakePipe is a pipe that wakes its owner. Peers that received Share write a byte to it.
 //
-// O_NONBLOCK belongs to the open file description, which a process and everybody to whom
-// it passed the descriptor have in common: each of them can clear it, and the next write
-// to a full pipe or read of an empty one blocks the others. So every side opens the pipe
-// anew through /proc/self/fd, and reads and writes by a description of its own. (An
-// eventfd cannot be opened anew.)
+// O_NONBLOCK belongs to the open file description, which all processes with a passed
+// descriptor share. Each of them can clear it; then a write to a full pipe or a read of an
+// empty one would block the others. So each side opens the pipe again through
+// /proc/self/fd, and reads and writes on a description of its own. (An eventfd cannot be
+// opened again.)
 //
 // Concurrency: Signal and Drain from any goroutine; neither blocks.
 type WakePipe struct {
 	r      *handle
 	w      *WakeWriter
-	shared *handle // for peers; never read or written here
+	shared *handle // passed to peers; this process never reads or writes it
 }
 
 // WakeWriter is the writing side of a WakePipe.
 //
 // Concurrency: Signal from any goroutine; it does not block.
 type WakeWriter struct {
-	w *handle // nil: the owner is gone
+	w *handle // nil: the owner has closed its end
 }
 
-// NewWakePipe makes an empty pipe.
+// NewWakePipe returns an empty pipe.
 //
-// Errors: ucs.ErrUnsupported where /proc is not mounted; else the system's.
+// Errors: ucs.ErrUnsupported if /proc is not mounted; else the system's.
 func NewWakePipe() (*WakePipe, error) {
 	var fds [2]int
 	if err := unix.Pipe2(fds[:], unix.O_NONBLOCK|unix.O_CLOEXEC); err != nil {
@@ -48,14 +48,14 @@ func NewWakePipe() (*WakePipe, error) {
 	return p, nil
 }
 
-// OpenWakeWriter takes the descriptor that a peer passed. Anything that is not a pipe is
-// refused: a write to it could block.
+// OpenWakeWriter opens the pipe behind the descriptor that a peer passed. It returns an
+// error if fd is not a pipe: a write to it could block.
 //
-// Ownership: fd is closed on success; on error it stays the caller's.
+// Ownership: it closes fd on success. On error fd stays with the caller.
 func OpenWakeWriter(fd int) (*WakeWriter, error) {
 	w, err := openWriter(fd)
 	switch {
-	case err == unix.ENXIO: // nobody reads it any more
+	case err == unix.ENXIO: // the pipe has no reader
 		CloseFDs(fd)
 		return &WakeWriter{}, nil
 	case err != nil:
@@ -65,15 +65,15 @@ func OpenWakeWriter(fd int) (*WakeWriter, error) {
 	return &WakeWriter{w: newHandle(w)}, nil
 }
 
-// openWriter opens the pipe of descriptor fd anew.
+// openWriter opens the pipe of descriptor fd again, for writing.
 func openWriter(fd int) (int, error) {
 	name := fmt.Sprintf("/proc/self/fd/%d", fd)
-	kind, err := os.Readlink(name) // asks no file system, as fstat would
+	kind, err := os.Readlink(name) // unlike fstat it involves no file system
 	switch {
 	case err != nil && fd >= 0 && errors.Is(err, os.ErrNotExist):
-		return -1, unsupported("open a pipe anew", err)
+		return -1, unsupported("reopen a pipe", err)
 	case err != nil:
-		return -1, fmt.Errorf("open a pipe anew: %w", err)
+		return -1, fmt.Errorf("reopen a pipe: %w", err)
 	case !strings.HasPrefix(kind, "pipe:["):
 		return -1, fmt.Errorf("open %s as a pipe: %w", kind, unix.ENOTTY)
 	}
@@ -86,13 +86,13 @@ func openWriter(fd int) (int, error) {
 		return -1, err
 	}
 	if err != nil {
-		return -1, fmt.Errorf("open %s anew: %w", kind, err)
+		return -1, fmt.Errorf("reopen %s: %w", kind, err)
 	}
 	return w, nil
 }
 
-// Signal makes the pipe readable; readable already is no error, nor is a reader that is
-// gone. Cost: one system call, without the Go scheduler.
+// Signal makes the pipe readable. It is no error if the pipe is readable already or has no
+// reader. Cost: one system call, without the Go scheduler.
 func (w *WakeWriter) Signal() error {
 	if w.w == nil {
 		return nil
@@ -103,7 +103,7 @@ func (w *WakeWriter) Signal() error {
 	}
 	for {
 		switch errno := rawWriteByte(fd); errno {
-		case 0, unix.EAGAIN, unix.EPIPE: // EAGAIN: full, and so readable
+		case 0, unix.EAGAIN, unix.EPIPE: // EAGAIN: full, so readable
 			return nil
 		case unix.EINTR:
 		default:
@@ -120,11 +120,11 @@ func (w *WakeWriter) Close() error {
 	return w.w.close()
 }
 
-// Signal makes the pipe readable, as a peer does.
+// Signal makes the pipe readable from the owner's side.
 func (p *WakePipe) Signal() error { return p.w.Signal() }
 
-// drainReads bounds the reads of a Drain, for a peer that writes without end: as many as
-// a full pipe of 64 KB takes.
+// drainReads is the maximum number of reads in a Drain: as many as a full pipe of 64 KB
+// needs. It bounds Drain while a peer writes continuously.
 const drainReads = 128
 
 // Drain empties the pipe and reports whether it was readable.
@@ -143,11 +143,11 @@ func (p *WakePipe) Drain() (was bool) {
 	return was
 }
 
-// FD is the descriptor to wait on; -1 after Close.
+// FD returns the descriptor to wait on; -1 after Close.
 func (p *WakePipe) FD() int { return p.r.num() }
 
-// Share is the descriptor to pass to peers, which open it by OpenWakeWriter; -1 after
-// Close.
+// Share returns the descriptor to pass to peers, which open it with OpenWakeWriter; -1
+// after Close.
 func (p *WakePipe) Share() int { return p.shared.num() }
 
 // Close closes the pipe. Idempotent.

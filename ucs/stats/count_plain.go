@@ -2,7 +2,7 @@
 
 package stats
 
-// count adds to a word of which this goroutine is the only writer. An aligned
-// 64-bit store is whole on these processors, so a reader's atomic load sees an
-// old value or a new one, nothing between.
+// count adds n to *w, of which this goroutine is the only writer. These processors store an
+// aligned 64-bit word in one access. So a reader's atomic load returns the old or the new
+// value.
 func count(w *uint64, n uint64) { *w += n }

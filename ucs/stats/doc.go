@@ -1,8 +1,7 @@
-// Package stats counts what happens, for whoever has to find out why something
-// is slow or lost.
+// Package stats provides event counters for diagnosis.
 //
-// An owner (a worker, an interface, an endpoint) enumerates its counters in a
-// Set and counts with plain increments; any other goroutine may read a snapshot
-// meanwhile. A Group collects the sets of one worker under prefixes, as text or
+// A component (a worker, an interface, an endpoint) enumerates its counters in a Set and
+// increments them with plain additions. Any other goroutine may read a snapshot at any
+// time. A Group collects the sets of a worker under prefixes, and prints them as text or
 // JSON.
 package stats

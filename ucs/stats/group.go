@@ -11,10 +11,10 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// Group is the sets of one worker, each under a prefix of its own; what it
-// shows keeps the order in which they came.
+// Group holds the sets of a worker, each under its own prefix. Output is in the order in
+// which the sets were added.
 //
-// Concurrency: all methods from any goroutine.
+// Concurrency: all methods may be called from any goroutine.
 type Group struct {
 	mu   sync.Mutex // guards sets
 	sets []member
@@ -25,9 +25,9 @@ type member struct {
 	set    *Set
 }
 
-// Add puts a set under prefix ("shm", "ep.3").
+// Add adds a set under a prefix, such as "shm" or "ep.3".
 //
-// Errors: ucs.ErrInvalid for an empty prefix or one that is in use.
+// Errors: ucs.ErrInvalid if the prefix is empty or in use.
 func (g *Group) Add(prefix string, s *Set) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -38,7 +38,7 @@ func (g *Group) Add(prefix string, s *Set) error {
 	return nil
 }
 
-// Remove takes the set under prefix away; one that is not there is no error.
+// Remove removes the set under a prefix, if there is one.
 func (g *Group) Remove(prefix string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -51,14 +51,14 @@ func (g *Group) index(prefix string) int {
 	return slices.IndexFunc(g.sets, func(m member) bool { return m.prefix == prefix })
 }
 
-// members is a copy, so that slow writers do not hold the lock.
+// members returns a copy of the list, so that slow writers do not hold the lock.
 func (g *Group) members() []member {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.Clone(g.sets)
 }
 
-// Snapshot reads all counters, named "prefix.name".
+// Snapshot reads all counters. Their names are "prefix.name".
 func (g *Group) Snapshot() []Counter {
 	var cs []Counter
 	for _, m := range g.members() {
@@ -67,7 +67,7 @@ func (g *Group) Snapshot() []Counter {
 	return cs
 }
 
-// WriteText writes a line per counter: its name, blanks, its value.
+// WriteText writes a line per counter: its name, blanks and its value.
 func (g *Group) WriteText(w io.Writer) error {
 	cs := g.Snapshot()
 	width := 0
@@ -82,7 +82,7 @@ func (g *Group) WriteText(w io.Writer) error {
 	return err
 }
 
-// MarshalJSON gives an object of objects: {"prefix": {"name": value}}.
+// MarshalJSON returns a nested object: {"prefix": {"name": value}}.
 func (g *Group) MarshalJSON() ([]byte, error) {
 	all := map[string]map[string]uint64{}
 	for _, m := range g.members() {

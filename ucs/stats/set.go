@@ -6,24 +6,23 @@ import (
 	"sync/atomic"
 )
 
-// Counter is one counter as it was read.
+// Counter is the name and value of a counter at the time of a snapshot.
 type Counter struct {
 	Name  string
 	Value uint64
 }
 
-// Set is the counters of one owner, by the index of their names.
+// Set holds the counters of one component, indexed like their names.
 //
-// Concurrency: Inc and Add by one goroutine at a time; Value and Snapshot by
-// any, at any time.
+// Concurrency: Inc and Add may be called by one goroutine at a time. Value and Snapshot may
+// be called by any goroutine at any time.
 type Set struct {
 	names  []string
 	values []uint64
 }
 
-// NewSet makes a set of counters at zero. names are those of an enumerated
-// type, in its order; an empty or repeated one is a mistake of the program and
-// panics.
+// NewSet creates a set of counters with value 0. names are those of an enumeration, in its
+// order. An empty or duplicate name is a programming error and panics.
 func NewSet(names []string) *Set {
 	for i, n := range names {
 		if n == "" || slices.Contains(names[:i], n) {
@@ -33,21 +32,21 @@ func NewSet(names []string) *Set {
 	return &Set{names: slices.Clone(names), values: make([]uint64, len(names))}
 }
 
-// Inc counts one.
+// Inc increments counter i.
 //
 // hot: BenchmarkInc
 func (s *Set) Inc(i int) { count(&s.values[i], 1) }
 
-// Add counts n at once.
+// Add adds n to counter i.
 //
 // hot: BenchmarkInc
 func (s *Set) Add(i int, n uint64) { count(&s.values[i], n) }
 
-// Value reads one counter.
+// Value returns the value of counter i.
 func (s *Set) Value(i int) uint64 { return atomic.LoadUint64(&s.values[i]) }
 
-// Snapshot reads all counters, in the order of their names. Each value is
-// right; they need not be of the same moment.
+// Snapshot returns all counters, in the order of their names. Each value is exact, but the
+// values may be of slightly different times.
 func (s *Set) Snapshot() []Counter { return s.appendTo(nil, "") }
 
 func (s *Set) appendTo(cs []Counter, prefix string) []Counter {

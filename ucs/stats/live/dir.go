@@ -14,29 +14,31 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// Destinations of the setting that says where to offer.
+// Values of the setting that selects where to serve pages.
 const (
-	// Off offers nothing.
+	// Off disables the service.
 	Off = ""
-	// Unix offers in DefaultDir.
+	// Unix selects DefaultDir.
 	Unix = "unix"
-	// UnixPrefix stands before a directory.
+	// UnixPrefix is the prefix of a value that names a directory.
 	UnixPrefix = Unix + ":"
 )
 
-// suffix ends the names of sockets; a name begins with the pid.
+// suffix is the suffix of socket names, which begin with the process ID.
 const suffix = ".ucx"
 
-// DefaultDir is the directory of this user's programs on this machine. Its parent is open
-// to everybody, so its name may be taken: see place.
+// DefaultDir returns the directory for the programs of this user on this machine. Anyone can
+// create entries in its parent, so another user may have taken the name; see place.
 func DefaultDir() string {
 	return filepath.Join(os.TempDir(), "goucx-"+strconv.Itoa(os.Geteuid()))
 }
 
-// place makes or finds the directory that serves as dir. If the default directory is not
-// private to this user, place returns the reason and another directory. That one has a
-// random name, so nobody can create it first; readers find it by its owner. No check can
-// be outrun: the parent is sticky, so only its owner can replace a directory.
+// place creates or finds the directory to use for dir. If the default directory is not
+// private to this user, place returns another directory and the reason.
+//
+// That directory has a random name, so no other user can create it first. Readers find it
+// by its owner. The checks are not subject to a race: the parent is sticky, so only the
+// owner of a directory can replace it.
 func place(dir string) (at string, instead, err error) {
 	if dir != DefaultDir() {
 		return dir, nil, ensureDir(dir)
@@ -54,7 +56,7 @@ func place(dir string) (at string, instead, err error) {
 	return at, instead, err
 }
 
-// places lists the directories that place may have returned for dir.
+// places returns the directories that place may have returned for dir.
 func places(dir string) []string {
 	if dir != DefaultDir() {
 		return []string{dir}
@@ -66,14 +68,14 @@ func places(dir string) []string {
 	return dirs
 }
 
-// fallbacks lists the directories of this user that place made instead of the default one.
+// fallbacks returns this user's directories that place created instead of DefaultDir.
 func fallbacks() []string {
-	dirs, _ := filepath.Glob(DefaultDir() + "-*") // the pattern is right
+	dirs, _ := filepath.Glob(DefaultDir() + "-*") // the pattern is valid
 	return slices.DeleteFunc(dirs, func(dir string) bool { return private(dir) != nil })
 }
 
-// private returns an error unless dir is a directory that only this user may enter. It
-// does not follow a link, which another user may have planted.
+// private returns an error unless dir is a directory that only this user may enter. It does
+// not follow a symbolic link, which another user may have created.
 func private(dir string) error {
 	i, err := os.Lstat(dir)
 	if err != nil {
@@ -91,8 +93,8 @@ func private(dir string) error {
 	return nil
 }
 
-// ensureDir makes dir, which the user named, with mode 0700. It accepts an existing one
-// whose entries other users cannot replace.
+// ensureDir creates dir, which the user has configured, with mode 0700. It accepts an
+// existing directory if other users cannot replace its entries.
 func ensureDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -110,7 +112,7 @@ func ensureDir(dir string) error {
 	return nil
 }
 
-// owner is the user that a file belongs to; -1: not known.
+// owner returns the user ID of a file's owner, or -1 if it is not known.
 func owner(i os.FileInfo) int {
 	if st, ok := i.Sys().(*syscall.Stat_t); ok {
 		return int(st.Uid)
@@ -118,7 +120,7 @@ func owner(i os.FileInfo) int {
 	return -1
 }
 
-// Dir gives the directory of a destination, "" for Off.
+// Dir returns the directory that a value of the setting selects, or "" for Off.
 func Dir(destination string) string {
 	switch dir, found := strings.CutPrefix(destination, UnixPrefix); {
 	case found:
@@ -130,7 +132,7 @@ func Dir(destination string) string {
 	}
 }
 
-// CheckDestination finds what Dir would not understand.
+// CheckDestination returns an error for a value that Dir does not support.
 func CheckDestination(s string) error {
 	if s == Off || s == Unix || len(s) > len(UnixPrefix) && strings.HasPrefix(s, UnixPrefix) {
 		return nil
@@ -138,7 +140,7 @@ func CheckDestination(s string) error {
 	return fmt.Errorf("not empty, %s or %sDIRECTORY", Unix, UnixPrefix)
 }
 
-// pidOf reads the pid from a socket's name; 0: it is no socket of ours.
+// pidOf returns the process ID in a socket's name, or 0 if it is not a name of this package.
 func pidOf(name string) int {
 	base, ok := strings.CutSuffix(filepath.Base(name), suffix)
 	if !ok {

@@ -1,12 +1,11 @@
-// Package live shows a running program to others of the same user: its workers,
-// their endpoints, pending requests and counters, as a page of JSON that each
-// context of the program offers through a Unix socket.
+// Package live shows the state of a running program to other programs of the same user.
+// Each context serves a page of JSON through a Unix socket. The page describes its workers
+// with their endpoints, pending requests and counters.
 //
-// A program offers with [Offer], which serves the page from a goroutine of its
-// own: it answers while the program's other goroutines compute, sleep or hang.
-// [List] finds the programs of a directory, [Read] fetches a page. A socket
-// disappears with its offer; one whose program crashed is removed by the next
-// List or Offer.
+// [Offer] serves a page from its own goroutine, so it replies while the program's other
+// goroutines compute, sleep or hang. [List] finds the programs in a directory, [Read]
+// fetches a page. Closing the Offering removes its socket. The next List or Offer removes
+// the socket of a program that has crashed.
 //
-// ucp fills pages and ucx_info prints them. Start reading at page.go.
+// ucp fills the pages and ucx_info prints them. Start reading at page.go.
 package live

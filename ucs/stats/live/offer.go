@@ -15,33 +15,36 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// maxPath is the longest path of a Unix socket in bytes.
+// maxPath is the longest path of a Unix socket, in bytes.
 const maxPath = 107
 
-// readerLimit bounds how long a reader may take.
+// readerLimit bounds the time that a reader may take.
 const readerLimit = 2 * time.Second
 
-// Offering is a page on offer.
+// Offering is a page being served.
 //
-// Concurrency: Close from any goroutine.
+// Concurrency: Close may be called from any goroutine.
 type Offering struct {
 	path string
-	// instead is why it is not in the directory that was wanted; nil: it is.
+	// instead is the reason why path is not in the requested directory; nil: it is there.
 	instead error
 	listen  *net.UnixListener
 	page    func() *Page
-	one     sync.Mutex // one page is made at a time
+	one     sync.Mutex // serializes calls of page
 	done    sync.WaitGroup
 }
 
-// Offer serves page, which a goroutine calls for each reader, one at a time,
-// through a new socket in dir, which is made where it is not there. Only this
-// user may read.
+// Offer serves the result of page through a new socket in dir. It creates dir if it does not
+// exist. It calls page once for each reader, one at a time, in its own goroutines. Only
+// processes of this user can read.
 //
-// Errors: ucs.ErrUnsupported where the system cannot tell who asks; the
-// system's; ucs.ErrInvalid for a directory that belongs to another user, or that others
-// may write to (instead of DefaultDir, another directory is used, which List finds);
-// ucs.ErrTooLong for one whose name leaves no room.
+// If DefaultDir is not private to this user, Offer uses another directory that List finds.
+//
+// Errors:
+//   - ucs.ErrUnsupported if the system does not report the user of a connecting process
+//   - ucs.ErrInvalid if dir belongs to another user or is writable by others
+//   - ucs.ErrTooLong if the path of the socket would be too long
+//   - otherwise the system's errors
 func Offer(dir string, page func() *Page) (*Offering, error) {
 	o := &Offering{page: page}
 	if err := o.open(dir); err != nil {
@@ -62,10 +65,11 @@ func (o *Offering) open(dir string) error {
 	o.instead = instead
 	sweep(dir)
 	name := fmt.Sprintf("%d-%s%s", os.Getpid(), randomName(), suffix)
-	// Under a hidden name until it listens: what is visible and refuses is stale.
+	// The name is hidden until the socket listens. So a visible socket that refuses a
+	// connection is stale.
 	hidden := filepath.Join(dir, "."+name)
 	if len(hidden) > maxPath {
-		return fmt.Errorf("the socket's path would have %d bytes, at most %d are possible: %w", len(hidden), maxPath, ucs.ErrTooLong)
+		return fmt.Errorf("socket path has %d bytes, at most %d are possible: %w", len(hidden), maxPath, ucs.ErrTooLong)
 	}
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: hidden, Net: "unix"})
 	if err != nil {
@@ -89,27 +93,27 @@ func randomName() string {
 	return hex.EncodeToString(b[:])
 }
 
-// expire lets reads and writes on c fail as timed out after d, until stopped.
+// expire makes reads and writes on c time out after d, unless stop is called before.
 func expire(c net.Conn, d time.Duration) (stop func()) {
 	t := time.AfterFunc(d, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
 	return func() { t.Stop() }
 }
 
-// Path is that of the socket.
+// Path returns the path of the socket.
 func (o *Offering) Path() string { return o.path }
 
-// Instead is why the socket is not in the directory that was wanted, which was
-// DefaultDir; nil: it is there.
+// Instead returns the reason why the socket is not in the requested directory, which was
+// DefaultDir. It returns nil if the socket is there.
 func (o *Offering) Instead() error { return o.instead }
 
-// serve answers readers until Close.
+// serve accepts readers until Close.
 func (o *Offering) serve() {
 	for {
 		c, err := o.listen.AcceptUnix()
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // no descriptors left, for example: a pause, or it would spin
+		if err != nil { // such as no free descriptors: pause instead of spinning
 			time.Sleep(100 * time.Millisecond)
 			continue
 		}
@@ -133,10 +137,10 @@ func (o *Offering) answer(c *net.UnixConn) {
 	if err != nil {
 		return
 	}
-	_, _ = c.Write(b) // an error: the reader gave up
+	_, _ = c.Write(b) // an error means that the reader has disconnected
 }
 
-// Close takes the page back. Idempotent.
+// Close stops serving the page and removes the socket. It is idempotent.
 func (o *Offering) Close() error {
 	err := o.listen.Close()
 	if errors.Is(err, net.ErrClosed) {

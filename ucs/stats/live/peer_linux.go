@@ -6,11 +6,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// knowsPeers: the system tells who is at the other end of a socket.
+// knowsPeers reports that the system identifies the process at the other end of a socket.
 const knowsPeers = true
 
-// peerUID is the user of the process at the other end, when it connected or
-// began to listen.
+// peerUID returns the user of the process at the other end, at the time when that process
+// connected or began to listen.
 func peerUID(c *net.UnixConn) (uid int, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {

@@ -17,28 +17,28 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// question is what a reader sends; who only looks whether anybody listens sends
+// question is the byte that a reader sends. A client that only checks for a listener sends
 // nothing.
 const question = '?'
 
-// maxPage bounds a page in bytes.
+// maxPage bounds the size of a page, in bytes.
 const maxPage = 64 << 20
 
-// Found is a context that offers a page.
+// Found is a context that serves a page.
 type Found struct {
-	// PID is that of the program, as it sees itself.
+	// PID is the program's process ID in its own namespace.
 	PID int
-	// Path is that of the socket.
+	// Path is the path of the socket.
 	Path string
 }
 
-// At is what offers at a path that somebody names; whether it does, Read finds
-// out.
+// At returns the context at a path that the user has named. Read finds out whether there is
+// one.
 func At(path string) Found { return Found{pidOf(path), path} }
 
-// List finds what is on offer in dir, by pid, and removes what crashed programs
-// left there. A directory that does not exist holds nothing. For DefaultDir, List also
-// reads the directories that Offer used instead of it.
+// List returns the contexts that serve a page in dir, by process ID. It removes the sockets
+// of crashed programs. A missing directory is empty. For DefaultDir, List also reads the
+// directories that Offer has used instead.
 func List(dir string) ([]Found, error) {
 	var found []Found
 	for _, dir := range places(dir) {
@@ -60,8 +60,8 @@ func List(dir string) ([]Found, error) {
 	return found, nil
 }
 
-// sweep removes the sockets in dir at which nobody listens any more. What
-// cannot be removed is another user's, and stays.
+// sweep removes the sockets in dir without a listener. It skips those of other users, which
+// it cannot remove.
 func sweep(dir string) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -86,20 +86,21 @@ func sweep(dir string) {
 	}
 }
 
-// beginning is the longest that an offer stays hidden, generously.
+// beginning is longer than a socket stays hidden.
 const beginning = time.Minute
 
-// abandoned reports whether the file is older than any offer that begins.
+// abandoned reports whether the file is older than any socket that is still hidden.
 func abandoned(e fs.DirEntry) bool {
 	i, err := e.Info()
 	return err == nil && time.Since(i.ModTime()) > beginning
 }
 
-// Read fetches the page at a socket, within limit.
+// Read fetches the page at a socket. It waits at most limit.
 //
-// Errors: ucs.ErrTimeout where the program does not answer, since it is stopped
-// or its processors are all taken; ucs.ErrInvalid for a page that is none, is of
-// another version, or comes from another user.
+// Errors:
+//   - ucs.ErrTimeout if the program is stopped or all processors are busy
+//   - ucs.ErrInvalid if the page is malformed or of another version, or another user serves it
+//   - otherwise the system's errors
 func Read(path string, limit time.Duration) (*Page, error) {
 	b, err := fetch(path, limit)
 	if err != nil {
@@ -147,7 +148,7 @@ func fetch(path string, limit time.Duration) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case len(b) == 0:
-		return nil, fmt.Errorf("it says nothing: %w", ucs.ErrInvalid)
+		return nil, fmt.Errorf("empty reply: %w", ucs.ErrInvalid)
 	}
 	return b, nil
 }
