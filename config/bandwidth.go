@@ -10,12 +10,12 @@ import (
 // Rate is a bandwidth in bytes per second.
 type Rate float64
 
-// Unbounded is the rate without a limit, written "inf".
+// Unbounded is the unlimited rate, written "inf".
 var Unbounded = Rate(math.Inf(1))
 
-// Bandwidth takes bytes or bits per second from minimum to maximum: a number,
-// k, m, g or t (powers of 1024), B for bytes or b for bits, and s, ps or /s,
-// as in 2200MBs, 12.5GBps, 100Gb/s; "inf" where maximum is [Unbounded].
+// Bandwidth parses bytes or bits per second from minimum to maximum: a number; k, m, g or t
+// (powers of 1024); B for bytes or b for bits; and s, ps or /s. Examples: 2200MBs, 12.5GBps,
+// 100Gb/s. It accepts "inf" if maximum is [Unbounded].
 //
 // Source: ucs_config_sscanf_bw of UCX.
 func Bandwidth(minimum, maximum Rate) Parser[Rate] {
@@ -48,7 +48,7 @@ func parseRate(text string) (Rate, error) {
 	return Rate(f), err
 }
 
-// rateUnit gives the bytes per second of "GBps", "Mbs", "B/s".
+// rateUnit returns the bytes per second of "GBps", "Mbs", "B/s".
 func rateUnit(s string) (float64, bool) {
 	unit := 1.0
 	if s != "" && binaryPrefix(s[0]) != 0 {
@@ -67,8 +67,8 @@ func rateUnit(s string) (float64, bool) {
 	return 0, false
 }
 
-// String is an exact spelling: "2200MBs", "inf". Units are powers of two, so
-// dividing by one loses nothing.
+// String returns an exact spelling: "2200MBs", "inf". Units are powers of two, so dividing by one
+// is exact.
 func (r Rate) String() string {
 	if math.IsInf(float64(r), 1) {
 		return wordInf

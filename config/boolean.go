@@ -2,21 +2,21 @@ package config
 
 import "strings"
 
-// Ternary is the value of a switch that may also be left to trial.
+// Ternary is the value of a switch with a third state: use the feature if possible.
 type Ternary uint8
 
 const (
 	No  Ternary = iota // not used
-	Yes                // wanted: its absence is an error
-	Try                // used where possible
+	Yes                // required: its absence is an error
+	Try                // used if possible
 )
 
-// Bool takes y, yes, on, 1, true and n, no, off, 0, false, in any case.
+// Bool parses y, yes, on, 1, true and n, no, off, 0, false, in any case.
 func Bool() Parser[bool] {
 	return Parser[bool]{Parse: parseBool, Format: formatBool, Allowed: "y or n"}
 }
 
-// BoolOr takes what [Bool] takes, and word ("try", "auto"), which gives [Try].
+// BoolOr parses what [Bool] parses, and word ("try", "auto"), which means [Try].
 func BoolOr(word string) Parser[Ternary] {
 	return Parser[Ternary]{
 		Parse: func(text string) (Ternary, error) {

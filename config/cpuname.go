@@ -8,8 +8,7 @@ import (
 
 const unknownCPU = "unknown"
 
-// identifyCPU gives UCX's names of vendor and model for the text of
-// /proc/cpuinfo.
+// identifyCPU returns UCX's names of vendor and model for the text of /proc/cpuinfo.
 func identifyCPU(cpuinfo string) (vendor, model string) {
 	f := cpuFields(cpuinfo)
 	switch {
@@ -25,7 +24,7 @@ func identifyCPU(cpuinfo string) (vendor, model string) {
 	return unknownCPU, unknownCPU
 }
 
-// cpuFields are the fields of the first CPU.
+// cpuFields returns the fields of the first CPU.
 func cpuFields(cpuinfo string) map[string]string {
 	fields := map[string]string{}
 	for line := range strings.Lines(cpuinfo) {
@@ -37,7 +36,7 @@ func cpuFields(cpuinfo string) map[string]string {
 	return fields
 }
 
-// x86Models: UCX's table of families and models.
+// x86Models is UCX's table of families and models.
 var x86Models = []struct {
 	vendor string
 	family int
@@ -89,7 +88,7 @@ func identifyX86(f map[string]string) (vendor, model string) {
 	return vendor, unknownCPU
 }
 
-// identifyARM tells Fujitsu's and NVIDIA's CPUs from the rest, as UCX does.
+// identifyARM distinguishes Fujitsu's and NVIDIA's CPUs from others, as UCX does.
 func identifyARM(f map[string]string) (vendor, model string) {
 	switch {
 	case f["CPU implementer"] == "0x46":

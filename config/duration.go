@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// Forever is the duration without a limit, written "inf".
+// Forever is the unlimited duration, written "inf".
 const Forever time.Duration = math.MaxInt64
 
-// durationUnits are UCX's, the longest first.
+// durationUnits lists UCX's units, the longest first.
 var durationUnits = [...]struct {
 	name string
 	unit time.Duration
@@ -23,9 +23,8 @@ var durationUnits = [...]struct {
 	{"ns", time.Nanosecond},
 }
 
-// Duration takes a time from minimum to maximum in ns, us, ms, s or m; a bare
-// number is seconds; "inf" where maximum is [Forever]. Fractions are rounded
-// to a nanosecond.
+// Duration parses a time from minimum to maximum in ns, us, ms, s or m. A number without a unit is
+// in seconds. It accepts "inf" if maximum is [Forever]. Fractions are rounded to a nanosecond.
 //
 // Source: ucs_config_sscanf_time_units of UCX.
 func Duration(minimum, maximum time.Duration) Parser[time.Duration] {
@@ -63,7 +62,7 @@ func parseDuration(text string) (time.Duration, error) {
 	return 0, errSyntax
 }
 
-// formatDuration is the exact spelling in the longest unit that divides d.
+// formatDuration returns the exact spelling in the longest unit that divides d.
 func formatDuration(d time.Duration) string {
 	if d == Forever {
 		return wordInf
@@ -76,5 +75,5 @@ func formatDuration(d time.Duration) string {
 			return strconv.FormatInt(int64(d/u.unit), 10) + u.name
 		}
 	}
-	return "" // not reached: every duration divides by a nanosecond
+	return "" // unreachable: every duration is a multiple of a nanosecond
 }

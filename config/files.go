@@ -10,15 +10,14 @@ import (
 	"syscall"
 )
 
-// confName is UCX's file; goucx's own come after it, so that they win within
-// a directory.
+// confName is UCX's configuration file. goucx's own files are read after it, so that they take
+// precedence within a directory.
 const confName = "ucx.conf"
 
 var ownNames = [...]string{"goucx.yaml", "goucx.yml", "goucx.toml", "goucx.json"}
 
-// readDir takes the configuration files of one directory. What is not there is
-// no fault; what may not be read is a warning; what cannot be understood is an
-// error.
+// readDir reads the configuration files of one directory. A missing file is ignored, an unreadable
+// file is a warning, and a malformed file is an error.
 func (s *sources) readDir(dir string, host func() Host) {
 	if _, err := os.Stat(dir + "/."); errors.Is(err, fs.ErrPermission) {
 		s.warn("%s is not searched for configuration files: %v", dir, err)
@@ -45,8 +44,7 @@ func (s *sources) readDir(dir string, host func() Host) {
 	}
 }
 
-// maxFile bounds what is read as configuration, in bytes; a larger file is not
-// one.
+// maxFile is the maximum size of a configuration file in bytes.
 const maxFile = 1 << 20
 
 func (s *sources) readFile(path string) ([]byte, bool) {
@@ -74,7 +72,7 @@ func (s *sources) readFile(path string) ([]byte, bool) {
 	return text, true
 }
 
-// extension is "yaml", "toml" or "json".
+// extension returns "yaml", "toml" or "json".
 func extension(path string) string {
 	return strings.TrimPrefix(filepath.Ext(path), ".")
 }

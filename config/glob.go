@@ -5,12 +5,11 @@ import (
 	"strings"
 )
 
-// glob reports whether pattern matches all of s: * any run, ? one byte, [abc]
-// [a-z] [!a-z] one byte of a class, [8-12] a decimal number of that range when
-// a bound has several digits. An unclosed [ is an ordinary byte.
+// glob reports whether pattern matches all of s. * matches any run of bytes, ? one byte, [abc],
+// [a-z] and [!a-z] one byte of a class. [8-12] matches a decimal number of that range if a bound
+// has several digits. An unclosed [ is an ordinary byte.
 //
-// It keeps one place to return to, the last *, so its cost is bounded by
-// len(pattern) x len(s).
+// It backtracks only to the last *, so its cost is bounded by len(pattern) x len(s).
 func glob(pattern, s string) bool {
 	p, i := 0, 0
 	star, mark := -1, 0
@@ -36,8 +35,7 @@ func glob(pattern, s string) bool {
 	}
 }
 
-// globOne matches the one element at pattern[p:] at s[i:] and gives the places
-// behind both.
+// globOne matches the element at pattern[p:] at s[i:] and returns the offsets behind both.
 func globOne(pattern string, p int, s string, i int) (int, int, bool) {
 	if pattern[p] == '[' {
 		if n := strings.IndexByte(pattern[p+1:], ']'); n > 0 {
@@ -51,8 +49,8 @@ func globOne(pattern string, p int, s string, i int) (int, int, bool) {
 	return p + 1, i + 1, true
 }
 
-// globClass matches the inside of a bracket at the start of s and gives the
-// number of bytes it took.
+// globClass matches the content of a bracket at the start of s and returns the number of matched
+// bytes.
 func globClass(class, s string) (int, bool) {
 	if lo, hi, ok := numberRange(class); ok {
 		n := digits(s)
@@ -76,7 +74,7 @@ func globClass(class, s string) (int, bool) {
 	return 1, not
 }
 
-// numberRange recognises "0-12": two numbers, not both of one digit.
+// numberRange parses "0-12": two numbers, of which at least one has several digits.
 func numberRange(class string) (lo, hi uint64, ok bool) {
 	a, b, found := strings.Cut(class, "-")
 	if !found || len(a)+len(b) < 3 || digits(a) != len(a) || digits(b) != len(b) {

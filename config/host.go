@@ -6,12 +6,11 @@ import (
 	"sync"
 )
 
-// Host is the machine as the filtered sections of ucx.conf see it, in UCX's
-// own names.
+// Host describes the machine for the filtered sections of ucx.conf, with UCX's names.
 type Host struct {
 	CPUVendor string            // "Intel", "AMD", "Generic ARM", "Fujitsu ARM", ..., "unknown"
 	CPUModel  string            // "Skylake", "Milan", "Grace", ..., "unknown"
-	DMI       map[string]string // by file of /sys/class/dmi/id: "product_name"
+	DMI       map[string]string // by file name in /sys/class/dmi/id: "product_name"
 }
 
 const (
@@ -20,12 +19,12 @@ const (
 	filterDMI    = "DMI "
 )
 
-// isFilter tells a filter key from a setting.
+// isFilter reports whether key is a filter and not a setting.
 func isFilter(key string) bool {
 	return strings.EqualFold(key, filterVendor) || strings.EqualFold(key, filterModel) || dmiField(key) != ""
 }
 
-// dmiField is the sysfs file behind "DMI product name", else "".
+// dmiField returns the sysfs file of a key such as "DMI product name", else "".
 func dmiField(key string) string {
 	if len(key) <= len(filterDMI) || !strings.EqualFold(key[:len(filterDMI)], filterDMI) {
 		return ""
@@ -33,8 +32,8 @@ func dmiField(key string) string {
 	return strings.ReplaceAll(strings.ToLower(clean(key[len(filterDMI):])), " ", "_")
 }
 
-// applies reports whether every filter of the section, wherever it stands in
-// it, matches the host. Patterns are globs without regard to case.
+// applies reports whether every filter of the section, at any position in it, matches the host.
+// Patterns are globs; case is ignored.
 func (sec confSection) applies(host func() Host) bool {
 	for _, l := range sec.lines {
 		if isFilter(l.key) && !glob(strings.ToLower(l.value), strings.ToLower(host().field(l.key))) {
@@ -57,13 +56,13 @@ func (h Host) field(key string) string {
 	return unknownCPU
 }
 
-// LocalHost is this machine, for those who write such sections. The maps of all
-// answers are one: it is only read.
+// LocalHost returns the description of this machine. All results share one map, which must not be
+// modified.
 func LocalHost() Host { return localHost() }
 
-// localHost reads this machine once, when first asked.
+// localHost reads the description once, at its first call.
 var localHost = sync.OnceValue(func() Host {
-	text, _ := os.ReadFile("/proc/cpuinfo") // unreadable or absent: unknown
+	text, _ := os.ReadFile("/proc/cpuinfo") // if unreadable or absent: unknown
 	h := Host{DMI: readDMI("/sys/class/dmi/id")}
 	h.CPUVendor, h.CPUModel = identifyCPU(string(text))
 	return h
@@ -73,7 +72,7 @@ func readDMI(dir string) map[string]string {
 	dmi := map[string]string{}
 	files, _ := os.ReadDir(dir)
 	for _, f := range files {
-		// Serial numbers and the like are for root only and skipped.
+		// Serial numbers and the like are readable for root only and skipped.
 		if text, err := os.ReadFile(dir + "/" + f.Name()); err == nil {
 			dmi[f.Name()] = clean(string(text))
 		}

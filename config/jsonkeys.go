@@ -6,13 +6,12 @@ import (
 	"fmt"
 )
 
-// checkJSONKeys refuses an object with a key twice, as YAML and TOML do by
-// themselves: of the two, encoding/json would keep the last. What is no JSON is
-// left to whoever decodes it.
+// checkJSONKeys returns an error for an object with a duplicate key, as the YAML and TOML decoders
+// do; encoding/json would use the last one. Malformed JSON is left to the decoder.
 func checkJSONKeys(text []byte) error {
 	type object struct {
 		keys  map[string]bool // nil: an array
-		isKey bool            // the next token is one
+		isKey bool            // the next token is a key
 	}
 	var open []object
 	for d := json.NewDecoder(bytes.NewReader(text)); ; {
@@ -38,7 +37,7 @@ func checkJSONKeys(text []byte) error {
 		case json.Delim('}'), json.Delim(']'):
 			open = open[:len(open)-1]
 		}
-		if n := len(open); n > 0 { // a value has ended
+		if n := len(open); n > 0 { // a value is complete
 			open[n-1].isKey = open[n-1].keys != nil
 		}
 	}

@@ -9,16 +9,16 @@ import (
 
 const wordAll = "all"
 
-// List is an allow list or, negated, a deny list of names with globs. The zero
-// List matches nothing. Lists never change; copies share their items.
+// List is an allow list or, if negated, a deny list of names with globs. The zero List matches
+// nothing. Lists are immutable; copies share their items.
 type List struct {
 	items   []string
 	negated bool
 }
 
-// ListOf takes a comma list of names of the kind that what tells ("transports",
-// "devices"): globs of *, ? and [...], where [0-12] means the numbers from 0 to
-// 12; "all"; a leading ^ negates the whole list.
+// ListOf parses a comma-separated list of names; what describes the names ("transports",
+// "devices"). Names are globs of *, ? and [...], where [0-12] means the numbers from 0 to 12.
+// "all" matches everything. A leading ^ negates the whole list.
 //
 // Source: UCX's allow lists.
 func ListOf(what string) Parser[List] {
@@ -46,7 +46,7 @@ func parseList(text string) (List, error) {
 	}
 	l.negated = negated
 	if slices.Contains(l.items, wordAll) && (negated || len(l.items) > 1) {
-		return List{}, errors.New("all stands alone")
+		return List{}, errors.New("all must be the only item")
 	}
 	if negated && len(l.items) == 0 {
 		return List{}, errors.New("^ without a name")
@@ -54,7 +54,7 @@ func parseList(text string) (List, error) {
 	return l, nil
 }
 
-// Match reports whether the list lets name through.
+// Match reports whether the list permits name.
 func (l List) Match(name string) bool {
 	if l.All() {
 		return true
@@ -65,13 +65,13 @@ func (l List) Match(name string) bool {
 // All reports whether the list is the word all.
 func (l List) All() bool { return !l.negated && len(l.items) == 1 && l.items[0] == wordAll }
 
-// Negated reports whether the list tells what is refused.
+// Negated reports whether the list is a deny list.
 func (l List) Negated() bool { return l.negated }
 
-// Items is a copy of the names and globs, without the ^.
+// Items returns a copy of the names and globs, without the ^.
 func (l List) Items() []string { return slices.Clone(l.items) }
 
-// Unmatched gives the items that match none of names, for "no such transport".
+// Unmatched returns the items that match none of names, for "no such transport".
 func (l List) Unmatched(names []string) []string {
 	if l.All() {
 		return nil
@@ -85,7 +85,7 @@ func (l List) Unmatched(names []string) []string {
 	return none
 }
 
-// String is the canonical spelling.
+// String returns the canonical spelling.
 func (l List) String() string {
 	s := strings.Join(l.items, ",")
 	if l.negated {

@@ -9,40 +9,38 @@ import (
 	"strings"
 )
 
-// Options tells Load where to look. The zero value reads the process's
-// environment and the files on its search path.
+// Options holds the sources for Load. The zero value selects the process's environment and the
+// files on its search path.
 type Options struct {
-	// Env holds NAME=value as os.Environ gives them; nil: os.Environ().
-	// HOME and UCX_CONFIG_DIR for the search path are taken from it too.
+	// Env is a list of NAME=value in the form of os.Environ; nil: os.Environ(). HOME and
+	// UCX_CONFIG_DIR for the search path are taken from it too.
 	Env []string
-	// Dirs are the directories searched for configuration files, later ones
-	// winning; nil: SearchPath. An empty slice reads no file.
+	// Dirs are the directories that are searched for configuration files; later ones take
+	// precedence. nil: SearchPath. An empty slice: no files.
 	Dirs []string
-	// Flags are a command's settings by name, in any case and with - for _:
-	// {"tls": "shm"} has the origin "--tls".
+	// Flags are a command's settings by name, in any case and with - for _: {"tls": "shm"} has the
+	// origin "--tls".
 	Flags map[string]string
-	// Strict refuses unknown names, as the setting STRICT does.
+	// Strict makes unknown names an error, as the setting STRICT does.
 	Strict bool
-	// Host is what the filtered sections of ucx.conf are matched against; nil:
-	// this machine, looked at when a section first asks.
+	// Host is matched against the filtered sections of ucx.conf; nil: this machine, read when the
+	// first such section is found.
 	Host *Host
 }
 
-// Warning is something in the sources that the user should know of, though
-// the settings stand. The caller logs it.
+// Warning is a problem in the sources that does not invalidate the settings. The caller logs it.
 type Warning struct {
 	Text string
-	Info bool // worth a line at info level, not a warning
+	Info bool // log at info level, not as a warning
 }
 
-// String is the text.
+// String returns the text.
 func (w Warning) String() string { return w.Text }
 
-// Load merges the sources over the tables, and over this package's own rows.
+// Load merges the sources over the tables and this package's own rows.
 //
-// Errors: all faults of all sources, joined, and a nil Set; each bad value is
-// named with its setting, origin and what is allowed. The warnings are valid
-// in either case.
+// Errors: all errors of all sources, joined, and a nil Set. The error of a value names its
+// setting, its origin and the allowed values. The warnings are valid in either case.
 func Load(o Options, tables ...Table) (*Set, []Warning, error) {
 	s, err := newSet(append([]Table{ownTable()}, tables...))
 	if err != nil {
@@ -66,7 +64,7 @@ func Load(o Options, tables ...Table) (*Set, []Warning, error) {
 	return s, src.warnings, nil
 }
 
-// sources collects what files, environment and flags say, weakest first.
+// sources holds the entries of files, environment and flags, the lowest precedence first.
 type sources struct {
 	entries  []entry
 	warnings []Warning
@@ -101,8 +99,7 @@ func gather(o Options) sources {
 	return src
 }
 
-// readEnv takes the UCX_ variables; of a name given twice the last counts, as
-// for os/exec.
+// readEnv reads the UCX_ variables. Of duplicate names the last one counts, as in os/exec.
 func (s *sources) readEnv(env []string) {
 	byName := map[string]string{}
 	for _, kv := range env {
@@ -117,8 +114,7 @@ func (s *sources) readEnv(env []string) {
 	}
 }
 
-// flagEntries checks flags against the rows: a flag that names no setting is
-// always an error.
+// flagEntries checks flags against the rows. A flag that names no setting is always an error.
 func (s *Set) flagEntries(flags map[string]string) ([]entry, error) {
 	var out []entry
 	var errs []error
@@ -136,8 +132,7 @@ func (s *Set) flagEntries(flags map[string]string) ([]entry, error) {
 	return out, errors.Join(errs...)
 }
 
-// canonical spells a name from a flag or a YAML, TOML or JSON key as tables
-// do.
+// canonical returns the table's spelling of a name from a flag or a YAML, TOML or JSON key.
 func canonical(name string) string {
 	name = strings.ToUpper(strings.TrimLeft(strings.TrimSpace(name), "-"))
 	return strings.TrimPrefix(strings.NewReplacer("-", "_", ".", "_").Replace(name), Prefix)

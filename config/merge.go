@@ -6,8 +6,8 @@ import (
 	"maps"
 )
 
-// newSet lays the tables out. A row may stand in several tables (once is
-// enough); two rows of one name are a programmer's error.
+// newSet collects the rows of the tables. One row may be in several tables. Two rows with the same
+// name are a programming error.
 func newSet(tables []Table) (*Set, error) {
 	s := &Set{entries: map[string]entry{}, values: map[string]value{}}
 	seen := map[string]Setting{}
@@ -28,10 +28,10 @@ func newSet(tables []Table) (*Set, error) {
 	return s, errors.Join(errs...)
 }
 
-// resolve gives each row its value from the entries. A row's own name goes
-// before a wider one, whatever their sources: that is UCX's rule, and lets a
-// file tune one transport under a general variable. Only the winner is parsed,
-// so that a bad value in a file can be overridden from the environment.
+// resolve sets the value of each row from the entries. A row's own name takes precedence over a
+// wider name, whatever their sources. That is UCX's rule; it lets a file tune one transport below
+// a general variable. Only the winning entry is parsed, so that the environment can override a bad
+// value in a file.
 func (s *Set) resolve() error {
 	var errs []error
 	for _, r := range s.rows {
@@ -46,8 +46,8 @@ func (s *Set) resolve() error {
 	return errors.Join(errs...)
 }
 
-// entryFor is the entry that r takes its value from, and the wider name it
-// stands under, or "".
+// entryFor returns the entry from which r takes its value, and the wider name of that entry, or
+// "".
 func (s *Set) entryFor(r Setting) (e entry, via string) {
 	if e, ok := s.entries[r.Name()]; ok {
 		return e, ""
@@ -73,12 +73,12 @@ func badValue(r Setting, e entry, via string, err error) error {
 	return fmt.Errorf("%s: bad value %q from %s: %w; allowed: %s", name, text, e.origin, err, r.Allowed())
 }
 
-// With is a copy of s with the flags laid over it, named as in Options.Flags.
-// s stays as it is. An unknown name or a bad value is an error.
+// With returns a copy of s in which flags, named as in Options.Flags, override values. It does not
+// modify s. An unknown name or a bad value is an error.
 func (s *Set) With(flags map[string]string) (*Set, error) { return s.WithFrom("", flags) }
 
-// WithFrom is With for values that one flag of the command stands for: where
-// ("-D shm") is told as their origin; "": each is a flag of its own name.
+// WithFrom is With for values that one command-line flag implies. where ("-D shm") is reported as
+// their origin; "": each value is a flag of its own name.
 func (s *Set) WithFrom(where string, flags map[string]string) (*Set, error) {
 	if s == nil {
 		s, _ = newSet([]Table{ownTable()})

@@ -7,8 +7,8 @@ import (
 	"unicode"
 )
 
-// configDirName is the one variable of the search path itself; it is no
-// setting, since it is needed before any file is read.
+// configDirName is the variable of the search path. It is not a setting, because it is needed
+// before any file is read.
 const configDirName = "CONFIG_DIR"
 
 // known reports whether a row reads the name, directly or as a wider name.
@@ -18,8 +18,8 @@ func (s *Set) known(name string) bool {
 	})
 }
 
-// checkNames reports the entries that no row reads: misspelled ones each with
-// the nearest name, those of UCX that goucx does not use all in one line.
+// checkNames reports the entries that no row reads. Each misspelled name is reported with the
+// nearest valid name. UCX's names that goucx does not use are reported in one line.
 func (s *Set) checkNames(src *sources, strict bool) {
 	strict = strict || StrictMode.Get(s)
 	var unused []string
@@ -51,8 +51,8 @@ func (s *Set) unknown(e entry) error {
 	return fmt.Errorf("unknown setting %s (%s)%s", shown(name), e.origin, s.suggest(e.name))
 }
 
-// shown is a name from a file as a message may hold it: garbage is quoted and
-// cut.
+// shown returns a name from a file in a form suited to a message: quoted if necessary, and
+// truncated.
 func shown(name string) string {
 	const longest = 100
 	if len(name) > longest {
@@ -64,14 +64,13 @@ func shown(name string) string {
 	return name
 }
 
-// startsWithPrefix tells a name whose prefix is not in capitals, and is thus
-// none.
+// startsWithPrefix reports whether a name starts with the prefix in any case. A prefix that is not
+// in capitals is invalid.
 func startsWithPrefix(name string) bool {
 	return len(name) >= len(Prefix) && strings.EqualFold(name[:len(Prefix)], Prefix)
 }
 
-// suggest is "; did you mean UCX_X?" for the nearest name, or "" where none is
-// near.
+// suggest returns "; did you mean UCX_X?" with the nearest name, or "" if none is near.
 func (s *Set) suggest(name string) string {
 	upper := strings.TrimPrefix(strings.ToUpper(name), Prefix)
 	best, bestDist := "", 1+max(1, min(3, len(upper)/3))
@@ -96,9 +95,9 @@ func (s *Set) suggest(name string) string {
 	return fmt.Sprintf("; did you mean %s%s?", Prefix, best)
 }
 
-// distance is the number of insertions, deletions, replacements and swaps of
-// neighbours between a and b (optimal string alignment), or limit where their
-// lengths alone make it at least that.
+// distance returns the number of insertions, deletions, replacements and swaps of adjacent bytes
+// between a and b (optimal string alignment). It returns limit if the lengths alone differ by that
+// much.
 func distance(a, b string, limit int) int {
 	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
 		return limit

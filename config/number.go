@@ -13,12 +13,11 @@ var (
 	errUnderflow = errors.New("too small")
 )
 
-// quantity is a number and what follows it: "1.5" and "GB".
+// quantity is a number and its unit: "1.5" and "GB".
 type quantity struct{ number, unit string }
 
-// splitQuantity parts digits, one optional decimal point and an optional
-// exponent from the unit behind them. Signs are refused: no quantity of ours
-// is negative.
+// splitQuantity splits digits, an optional decimal point and an optional exponent from the unit
+// that follows. Signs are an error: no setting has negative quantities.
 func splitQuantity(text string) (quantity, error) {
 	s := clean(text)
 	n := digits(s)
@@ -42,7 +41,7 @@ func digits(s string) int {
 	return n
 }
 
-// exponent is the length of a leading e12, e-6 or E+3 in s, else 0.
+// exponent returns the length of a leading e12, e-6 or E+3 in s, else 0.
 func exponent(s string) int {
 	if s == "" || s[0] != 'e' && s[0] != 'E' {
 		return 0
@@ -57,8 +56,8 @@ func exponent(s string) int {
 	return 0
 }
 
-// scale gives number x unit as a whole number. Whole numbers stay exact up to
-// limit (at least 2^53); fractions are rounded to the nearest whole number, but not down to 0.
+// scale returns number x unit as a whole number. Whole numbers are exact up to limit (at least
+// 2^53). Fractions are rounded to the nearest whole number, but not down to 0.
 func (q quantity) scale(unit, limit uint64) (uint64, error) {
 	if !strings.ContainsAny(q.number, ".eE") {
 		n, err := strconv.ParseUint(q.number, 10, 64)
@@ -72,8 +71,8 @@ func (q quantity) scale(unit, limit uint64) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	// Above 2^53, which is below every limit, a float64 no longer tells
-	// neighbours apart, and near 2^64 the conversion itself is undefined.
+	// Above 2^53, which is below every limit, float64 cannot represent every integer. Near 2^64
+	// the conversion itself is undefined.
 	n := math.Round(f)
 	switch {
 	case n > 1<<53:
@@ -92,7 +91,7 @@ func (q quantity) float(unit float64) (float64, error) {
 	return f * unit, nil
 }
 
-// binaryPrefix is the factor of k, m, g or t in either case, 0 for others.
+// binaryPrefix returns the factor of k, m, g or t in either case, or 0.
 func binaryPrefix(c byte) uint64 {
 	switch c | 0x20 {
 	case 'k':

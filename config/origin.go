@@ -1,6 +1,6 @@
 package config
 
-// OriginKind is the kind of source that a value came from, the weakest first.
+// OriginKind is the kind of a value's source, the lowest precedence first.
 type OriginKind uint8
 
 const (
@@ -10,15 +10,15 @@ const (
 	Flag                      // a flag of the command, or Set.With
 )
 
-// Origin is where a value came from.
+// Origin is the source of a value.
 type Origin struct {
 	Kind OriginKind
-	// Where is "" for Default, else the exact place: "/etc/ucx/ucx.conf:12",
+	// Where is "" for Default, else the exact location: "/etc/ucx/ucx.conf:12",
 	// "/x/goucx.yaml:shm.ring_cells", "UCX_TLS", "--tls".
 	Where string
 }
 
-// String is the place, or "default".
+// String returns the location, or "default".
 func (o Origin) String() string {
 	switch o.Kind {
 	case Default:

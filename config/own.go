@@ -1,6 +1,6 @@
 package config
 
-// The rows of this package; every Set holds them.
+// The rows of this package; every Set contains them.
 var (
 	StrictMode = New("STRICT", "n", Bool(), "",
 		"Refuse settings of unknown name instead of warning about them.")

@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// Parser turns a setting's text into a value and back. Parse ignores spaces
-// around the text; Parse(Format(v)) gives v for every v that Parse can give.
+// Parser converts a setting's text to a value and back. Parse ignores spaces around the text.
+// Parse(Format(v)) returns v for every v that Parse can return.
 type Parser[T any] struct {
 	Parse   func(text string) (T, error)
 	Format  func(v T) string
 	Allowed string // completes "allowed: ..."
 }
 
-// errSyntax is the answer to text that is no value of the kind at all; the
-// caller adds what is allowed.
+// errSyntax is the error for text that is not a value of the kind; the caller adds the allowed
+// values.
 var errSyntax = errors.New("not understood")
 
 const (
@@ -30,7 +30,7 @@ func clean(text string) string { return strings.TrimSpace(text) }
 
 func isWord(text, word string) bool { return strings.EqualFold(clean(text), word) }
 
-// String takes any text of one line.
+// String parses any text of one line.
 func String() Parser[string] {
 	return Parser[string]{
 		Parse: func(text string) (string, error) {
@@ -47,8 +47,8 @@ func String() Parser[string] {
 	}
 }
 
-// Int takes a decimal or 0x-prefixed number from minimum to maximum. Where
-// maximum is math.MaxInt, "inf" stands for it.
+// Int parses a decimal or 0x-prefixed number from minimum to maximum. If maximum is math.MaxInt,
+// "inf" denotes it.
 func Int(minimum, maximum int) Parser[int] {
 	allowed := fmt.Sprintf("a number from %s to %s", formatInt(minimum), formatInt(maximum))
 	return Parser[int]{
@@ -89,7 +89,7 @@ func formatInt(v int) string {
 	return strconv.Itoa(v)
 }
 
-// Enum takes one of names, in any case, and gives it as spelled here.
+// Enum parses one of names, in any case, and returns it as spelled in names.
 func Enum(names ...string) Parser[string] {
 	return Parser[string]{
 		Parse: func(text string) (string, error) {
@@ -105,13 +105,13 @@ func Enum(names ...string) Parser[string] {
 	}
 }
 
-// Optional is a value or the word auto, for which the program decides.
+// Optional is a value or the word auto, for which the program chooses.
 type Optional[T any] struct {
-	Value T // the zero value where Auto is set
+	Value T // the zero value if Auto is set
 	Auto  bool
 }
 
-// Or is the value, or v where it is auto.
+// Or returns the value, or v if it is auto.
 func (o Optional[T]) Or(v T) T {
 	if o.Auto {
 		return v
@@ -119,7 +119,7 @@ func (o Optional[T]) Or(v T) T {
 	return o.Value
 }
 
-// OrAuto takes what p takes, and "auto".
+// OrAuto parses what p parses, and "auto".
 func OrAuto[T any](p Parser[T]) Parser[Optional[T]] {
 	return Parser[Optional[T]]{
 		Parse: func(text string) (Optional[T], error) {
@@ -142,7 +142,7 @@ func OrAuto[T any](p Parser[T]) Parser[Optional[T]] {
 	}
 }
 
-// between answers nil for minimum <= v <= maximum.
+// between returns nil if minimum <= v <= maximum.
 func between[T int | Bytes | Rate | time.Duration](v, minimum, maximum T, format func(T) string) error {
 	if v < minimum || v > maximum {
 		return fmt.Errorf("out of range %s to %s", format(minimum), format(maximum))

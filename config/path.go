@@ -10,13 +10,13 @@ import (
 // InstallDir is the system-wide directory of configuration files.
 const InstallDir = "/etc/ucx"
 
-// SearchPath lists the directories that configuration files are looked for
-// in, the weakest first: InstallDir, ../etc/ucx beside the executable's
-// directory, $HOME, $UCX_CONFIG_DIR and the current directory. A directory met
-// twice keeps its stronger place. env is as in Options.Env.
+// SearchPath returns the directories that are searched for configuration files, the lowest
+// precedence first: InstallDir, ../etc/ucx beside the executable's directory, $HOME,
+// $UCX_CONFIG_DIR and the current directory. A duplicate directory keeps its highest precedence.
+// env is as in Options.Env.
 //
-// Source: ucs_config_parse_config_files of UCX, where the library's directory
-// takes the place of the executable's.
+// Source: ucs_config_parse_config_files of UCX, which uses the library's directory instead of the
+// executable's.
 func SearchPath(env []string) []string {
 	dirs := []string{InstallDir}
 	if exe, err := os.Executable(); err == nil {
@@ -50,7 +50,7 @@ func lastOnly(dirs []string) []string {
 	return out
 }
 
-// lookup finds a variable in a list of NAME=value; the last one counts.
+// lookup returns the value of a variable in a list of NAME=value; the last one counts.
 func lookup(env []string, name string) (string, bool) {
 	for _, kv := range slices.Backward(env) {
 		if v, ok := strings.CutPrefix(kv, name+"="); ok {
@@ -60,8 +60,8 @@ func lookup(env []string, name string) (string, bool) {
 	return "", false
 }
 
-// checkConfigDir warns of a UCX_CONFIG_DIR that is no directory: the files
-// that the user believes in are not read.
+// checkConfigDir warns if UCX_CONFIG_DIR is not a directory: the files that the user expects are
+// not read.
 func (s *sources) checkConfigDir(env []string) {
 	dir, ok := lookup(env, Prefix+configDirName)
 	if !ok || dir == "" {

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// RangeSet is a set of whole numbers kept as ranges. It never changes.
+// RangeSet is a set of whole numbers stored as ranges. It is immutable.
 type RangeSet struct{ spans []span }
 
-type span struct{ lo, hi int } // both inclusive; sorted, apart by more than one
+type span struct{ lo, hi int } // both inclusive; sorted, with gaps between them
 
-// Ranges takes numbers and ranges such as "0-3,8", each from minimum (at least
-// 0) to maximum. The empty text is the empty set.
+// Ranges parses numbers and ranges such as "0-3,8", each from minimum (at least 0) to maximum. The
+// empty text is the empty set.
 func Ranges(minimum, maximum int) Parser[RangeSet] {
 	return Parser[RangeSet]{
 		Parse: func(text string) (RangeSet, error) {
@@ -54,17 +54,17 @@ func parseSpan(item string) (span, error) {
 		return span{}, fmt.Errorf("%s %w", item, errOverflow)
 	}
 	if lo > hi {
-		return span{}, fmt.Errorf("%s runs backwards", item)
+		return span{}, fmt.Errorf("%s: the first number is larger than the last", item)
 	}
 	return span{lo, hi}, nil
 }
 
-// normalize sorts and joins touching spans, so that equal sets are equal.
+// normalize sorts spans and merges adjacent ones, so that equal sets have equal spans.
 func normalize(spans []span) []span {
 	slices.SortFunc(spans, func(a, b span) int { return a.lo - b.lo })
 	var out []span
 	for _, s := range spans {
-		// s.lo-1 rather than hi+1: lo is at least 0, hi may be the largest int.
+		// s.lo-1 instead of hi+1: lo is at least 0, hi may be the largest int.
 		if n := len(out); n > 0 && s.lo-1 <= out[n-1].hi {
 			out[n-1].hi = max(out[n-1].hi, s.hi)
 			continue
@@ -79,11 +79,11 @@ func (r RangeSet) Contains(v int) bool {
 	return slices.ContainsFunc(r.spans, func(s span) bool { return s.lo <= v && v <= s.hi })
 }
 
-// Empty reports whether the set holds nothing.
+// Empty reports whether the set is empty.
 func (r RangeSet) Empty() bool { return len(r.spans) == 0 }
 
-// All yields the numbers in rising order. A set may span the whole int range:
-// stop early where that is no use.
+// All yields the numbers in ascending order. A set may span the whole int range; the caller stops
+// early if it does not need all.
 func (r RangeSet) All() iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for _, s := range r.spans {
@@ -99,7 +99,7 @@ func (r RangeSet) All() iter.Seq[int] {
 	}
 }
 
-// String is the canonical spelling: "0-3,8".
+// String returns the canonical spelling: "0-3,8".
 func (r RangeSet) String() string {
 	items := make([]string, len(r.spans))
 	for i, s := range r.spans {

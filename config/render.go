@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// WriteConf writes s as ucx.conf text, which [Load] reads back to the same
-// values (but for a text with a space before a semicolon, a comment there): one UCX_NAME=value a line, or with full each under a comment of its
-// help, what is allowed, default and origin.
+// WriteConf writes s as ucx.conf text, one UCX_NAME=value per line. With full, each line follows a
+// comment with its help, allowed values, default and origin. [Load] reads the same values back,
+// except for a text with a space before a semicolon, which begins a comment.
 func (s *Set) WriteConf(w io.Writer, full bool) error {
 	b := bufio.NewWriter(w)
 	section := ""
@@ -43,8 +43,8 @@ func writeComment(b *bufio.Writer, v Value) {
 	fmt.Fprintln(b, "#")
 }
 
-// Markdown writes a reference of all rows: a heading and a table per section,
-// this package's own first.
+// Markdown writes a reference of all rows: a heading and a table per section, this package's own
+// first.
 func Markdown(w io.Writer, tables ...Table) error {
 	s, err := newSet(append([]Table{ownTable()}, tables...))
 	if err != nil {
@@ -70,7 +70,7 @@ func Markdown(w io.Writer, tables ...Table) error {
 	return b.Flush()
 }
 
-// withUnit adds the unit where the default ends in a digit, so is bare.
+// withUnit appends the unit if the default ends in a digit.
 func withUnit(def, unit string) string {
 	if unit == "" || def == "" || def[len(def)-1] < '0' || def[len(def)-1] > '9' {
 		return def
@@ -93,7 +93,7 @@ func code(text string) string {
 	return "`" + cell(text) + "`"
 }
 
-// cell makes text fit one cell of a Markdown table.
+// cell converts text for one cell of a Markdown table.
 func cell(text string) string {
 	return strings.Join(strings.Fields(strings.ReplaceAll(text, "|", `\|`)), " ")
 }

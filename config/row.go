@@ -6,33 +6,31 @@ import (
 	"strings"
 )
 
-// Prefix stands before every setting's name in the environment and in
-// ucx.conf.
+// Prefix precedes every setting's name in the environment and in ucx.conf.
 const Prefix = "UCX_"
 
-// Setting is one row as tables, ucx_info -c and the documents see it. Only
-// [Row] implements it.
+// Setting is one row, independent of its value type, for tables, ucx_info -c and the documents.
+// Only [Row] implements it.
 type Setting interface {
 	Name() string        // in capitals, without UCX_
-	Default() string     // as the table spells it
-	Unit() string        // of a bare number: "bytes", "s", ...; "" where none applies
-	Help() string        // one sentence or more, for people
-	Allowed() string     // what a value may look like
-	Fallbacks() []string // wider names whose value holds where this name has none, nearest first
+	Default() string     // in the table's spelling
+	Unit() string        // unit of a number without unit: "bytes", "s", ...; "" if none applies
+	Help() string        // one or more sentences
+	Allowed() string     // description of the allowed values
+	Fallbacks() []string // wider names whose value applies if this name has none, nearest first
 
 	parse(text string) (any, error)
 	format(v any) string
 }
 
-// Table is what a package contributes: the rows of one section, in the order
-// in which they are shown.
+// Table is the contribution of a package: the rows of one section, in display order.
 type Table struct {
 	Section  string // a heading: "shm", "tag matching"
 	Settings []Setting
 }
 
-// Row is a setting whose values have type T. Rows are made once, as
-// package-level variables, and are never changed afterwards.
+// Row is a setting whose values have type T. Rows are created once, as package-level variables,
+// and are immutable.
 type Row[T any] struct {
 	name, def, unit, help string
 	parser                Parser[T]
@@ -40,9 +38,8 @@ type Row[T any] struct {
 	wider                 []string
 }
 
-// New makes a row. The name is given without UCX_, in capitals; def is parsed
-// by p, and New panics where it does not parse, or the name is malformed:
-// both are a programmer's errors that the first run shows.
+// New creates a row. The name is in capitals, without UCX_; p parses def. New panics if def does
+// not parse or the name is malformed, which are programming errors that the first run detects.
 func New[T any](name, def string, p Parser[T], unit, help string) *Row[T] {
 	if !validName(name) {
 		panic(fmt.Sprintf("config: setting name %q: want capitals, digits and _, without %s", name, Prefix))
@@ -54,11 +51,10 @@ func New[T any](name, def string, p Parser[T], unit, help string) *Row[T] {
 	return &Row[T]{name: name, def: def, unit: unit, help: help, parser: p, value: v}
 }
 
-// Inherit names wider settings, the nearest first, and returns r: where r's
-// own name has no value in any source, the first of these that has one gives
-// it. RC_VERBS_TX_QUEUE_LEN may inherit RC_TX_QUEUE_LEN and IB_TX_QUEUE_LEN,
-// as UCX's nested tables do. The names need not be rows. Call it where the row
-// is declared, never later.
+// Inherit names wider settings, the nearest first, and returns r. If no source has a value for r's
+// own name, r takes the value of the first of these that has one. RC_VERBS_TX_QUEUE_LEN may
+// inherit RC_TX_QUEUE_LEN and IB_TX_QUEUE_LEN, as UCX's nested tables do. The names need not be
+// rows. Inherit must be called only where the row is declared.
 func (r *Row[T]) Inherit(names ...string) *Row[T] {
 	for _, n := range names {
 		if !validName(n) || n == r.name {
@@ -69,8 +65,8 @@ func (r *Row[T]) Inherit(names ...string) *Row[T] {
 	return r
 }
 
-// Get is the row's value in s: the default where s is nil or was loaded
-// without the row's table. A map look-up: for the control path only.
+// Get returns the row's value in s. It returns the default if s is nil or was loaded without the
+// row's table. It looks the name up in a map, so it is for the control path only.
 func (r *Row[T]) Get(s *Set) T {
 	if s == nil {
 		return r.value
@@ -81,23 +77,22 @@ func (r *Row[T]) Get(s *Set) T {
 	return r.value
 }
 
-// Name is the setting's name in capitals, without UCX_.
+// Name returns the setting's name in capitals, without UCX_.
 func (r *Row[T]) Name() string { return r.name }
 
-// Default is the default as the table spells it.
+// Default returns the default in the table's spelling.
 func (r *Row[T]) Default() string { return r.def }
 
-// Unit is the unit of a bare number, "" where none applies.
+// Unit returns the unit of a number without unit, "" if none applies.
 func (r *Row[T]) Unit() string { return r.unit }
 
-// Help explains the setting.
+// Help returns the description of the setting.
 func (r *Row[T]) Help() string { return r.help }
 
-// Allowed says what a value may look like.
+// Allowed returns the description of the allowed values.
 func (r *Row[T]) Allowed() string { return r.parser.Allowed }
 
-// Fallbacks lists the wider names that Inherit gave, the nearest first. The
-// slice is a copy.
+// Fallbacks returns a copy of the wider names passed to Inherit, the nearest first.
 func (r *Row[T]) Fallbacks() []string { return slices.Clone(r.wider) }
 
 func (r *Row[T]) parse(text string) (any, error) { return r.parser.Parse(text) }
@@ -110,8 +105,8 @@ func (r *Row[T]) format(v any) string {
 	return r.parser.Format(t)
 }
 
-// validName accepts capitals, digits and single inner underscores' runs, with
-// a capital first and without the UCX_ prefix.
+// validName reports whether n consists of capitals, digits and inner underscores, begins with a
+// capital, and lacks the UCX_ prefix.
 func validName(n string) bool {
 	if n == "" || n[0] < 'A' || n[0] > 'Z' || strings.HasPrefix(n, Prefix) {
 		return false

@@ -4,12 +4,12 @@ import (
 	"iter"
 )
 
-// Set is the outcome of Load: every row's value with its origin. It never
-// changes; any goroutine may read it.
+// Set is the result of Load: every row's value with its origin. It is immutable; any goroutine may
+// read it.
 type Set struct {
 	rows    []tableRow
-	entries map[string]entry // what the sources say, by name, the winner only
-	values  map[string]value // what the rows make of it
+	entries map[string]entry // the winning entry of each name
+	values  map[string]value // the parsed values of the rows
 }
 
 type tableRow struct {
@@ -17,7 +17,7 @@ type tableRow struct {
 	Setting
 }
 
-// entry is one name and its text, as a source gave them.
+// entry is a name and its text from one source.
 type entry struct {
 	name   string // in capitals, without UCX_
 	text   string
@@ -27,10 +27,10 @@ type entry struct {
 type value struct {
 	parsed any
 	origin Origin
-	via    string // the wider name that the value was inherited from, or ""
+	via    string // the wider name from which the value was inherited, or ""
 }
 
-// Value is one row with its current value, for people and tools to read.
+// Value is one row with its current value, for display.
 type Value struct {
 	Section, Name string
 	Text          string // the value, in canonical spelling
@@ -40,11 +40,11 @@ type Value struct {
 	Allowed       string
 	Fallbacks     []string
 	Origin        Origin
-	InheritedFrom string // the wider name that gave the value, or ""
+	InheritedFrom string // the wider name from which the value comes, or ""
 }
 
-// Origin tells where the named setting's value came from; the zero Origin is
-// the default and the answer for a name that no table holds.
+// Origin returns the source of the named setting's value. The zero Origin means the default, or a
+// name that is in no table.
 func (s *Set) Origin(name string) Origin {
 	if s == nil {
 		return Origin{}

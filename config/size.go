@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// Bytes is a size.
+// Bytes is a size in bytes.
 type Bytes uint64
 
-// Inf is the size without a limit, written "inf".
+// Inf is the unlimited size, written "inf".
 const Inf Bytes = math.MaxUint64
 
-// Size takes bytes from minimum to maximum, with a suffix k, m, g or t (powers
-// of 1024), each with or without b, in any case; "inf" where maximum is [Inf].
+// Size parses bytes from minimum to maximum. A suffix k, m, g or t (powers of 1024), with or
+// without b, is allowed in any case. It accepts "inf" if maximum is [Inf].
 //
-// Source: ucs_str_to_memunits of UCX; fractions ("1.5g") are ours.
+// Source: ucs_str_to_memunits of UCX. Fractions ("1.5g") are an addition of goucx.
 func Size(minimum, maximum Bytes) Parser[Bytes] {
 	return Parser[Bytes]{
 		Parse: func(text string) (Bytes, error) {
@@ -51,7 +51,7 @@ func parseSize(text string) (Bytes, error) {
 	return Bytes(v), err
 }
 
-// String is the shortest exact spelling: "8k", "1000", "inf".
+// String returns the shortest exact spelling: "8k", "1000", "inf".
 func (s Bytes) String() string {
 	if s == Inf {
 		return wordInf

@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/viper"
 )
 
-// readTree reads a YAML, TOML or JSON file with a viper instance of its own.
-// Nested sections join by _, lists become comma lists. Two keys of one meaning
-// are an error, since the order of a file's keys is lost.
+// readTree reads a YAML, TOML or JSON file with a separate viper instance. It joins nested
+// sections by _ and converts lists to comma-separated lists. Two keys with the same meaning are an
+// error, because the order of a file's keys is lost.
 func readTree(path string, text []byte) ([]entry, error) {
 	v := viper.NewWithOptions(viper.WithDecoderRegistry(checkedDecoders{viper.NewCodecRegistry()}))
 	v.SetConfigType(extension(path))
@@ -46,7 +46,7 @@ func readTree(path string, text []byte) ([]entry, error) {
 	return out, errors.Join(errs...)
 }
 
-// scalarText spells a decoded value as a person would have in ucx.conf.
+// scalarText returns the spelling of a decoded value in ucx.conf.
 func scalarText(v any, listAllowed bool) (string, error) {
 	switch v := v.(type) {
 	case nil:
@@ -79,8 +79,7 @@ func listText(items []any) (string, error) {
 	return strings.Join(texts, ","), nil
 }
 
-// floatText refuses whole numbers that a float64 may have changed: JSON has no
-// other numbers.
+// floatText refuses whole numbers that float64 may have changed: JSON has no other number type.
 func floatText(f float64) (string, error) {
 	if math.IsInf(f, 1) {
 		return wordInf, nil
@@ -91,9 +90,8 @@ func floatText(f float64) (string, error) {
 	return strconv.FormatFloat(f, 'f', -1, 64), nil
 }
 
-// checkedDecoders are viper's decoders, with a look at each tree before viper
-// folds the case of its keys and joins them: of two keys that come out as one it
-// would keep either.
+// checkedDecoders wraps viper's decoders. It checks each tree before viper folds the case of its
+// keys and joins them. Of two keys that become equal, viper would keep an arbitrary one.
 type checkedDecoders struct{ inner viper.DecoderRegistry }
 
 func (c checkedDecoders) Decoder(format string) (viper.Decoder, error) {
@@ -110,12 +108,12 @@ func (d checkedDecoder) Decode(text []byte, tree map[string]any) error {
 	return checkKeys(tree, "", 1, map[string]string{})
 }
 
-// deepest is how many sections may stand within each other; no name has as many
-// parts, and viper takes the cube of them.
+// deepest is the maximum nesting depth of sections. No name has as many parts, and viper's cost
+// grows with its cube.
 const deepest = 16
 
-// checkKeys refuses keys that viper cannot tell apart, within one section or
-// with points in them. seen holds the path of each folded one.
+// checkKeys returns an error for keys that viper cannot distinguish, within one section or with
+// points in them. seen holds the path of each folded key.
 func checkKeys(tree map[string]any, above string, depth int, seen map[string]string) error {
 	if depth > deepest {
 		return fmt.Errorf("more than %d sections within each other", deepest)

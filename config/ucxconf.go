@@ -12,19 +12,18 @@ type confLine struct {
 	line       int // from 1
 }
 
-// confSection is a [section] of ucx.conf; the part before the first heading is
-// a section without a name.
+// confSection is a [section] of ucx.conf. The part before the first heading is a section without a
+// name.
 type confSection struct {
 	name  string
 	line  int
 	lines []confLine
 }
 
-// parseConf reads UCX's format: key=value or key:value, [section], comments
-// from # or ; at the beginning of a line and from ; after a space. Indentation
-// means nothing. A name that `ucx_info -cfa` marks as deprecated has no value and
-// is passed over. Malformed lines are reported by number, all at once, and the rest
-// still stands.
+// parseConf parses UCX's format: key=value or key:value, [section], and comments from # or ; at
+// the beginning of a line and from ; after a space. Indentation is ignored. A name that `ucx_info
+// -cfa` marks as deprecated has no value and is skipped. It returns the numbers of all malformed
+// lines; the other lines are valid.
 //
 // Source: ini.c of UCX (inih with its defaults).
 func parseConf(text []byte) (sections []confSection, bad []int) {
@@ -41,7 +40,7 @@ func parseConf(text []byte) (sections []confSection, bad []int) {
 			if !ok {
 				bad = append(bad, n)
 			}
-			// Also after a broken heading: its lines must not join the section above.
+			// Also after a malformed heading: its lines must not join the section above.
 			sections = append(sections, confSection{name: clean(name), line: n})
 		default:
 			key, value, ok := cutKey(line)
@@ -56,7 +55,7 @@ func parseConf(text []byte) (sections []confSection, bad []int) {
 	return sections, bad
 }
 
-// isDeprecated recognises "UCX_SELF_MAX_SHORT (deprecated)".
+// isDeprecated matches "UCX_SELF_MAX_SHORT (deprecated)".
 func isDeprecated(line string) bool {
 	name, ok := strings.CutSuffix(line, " (deprecated)")
 	name, prefixed := strings.CutPrefix(name, Prefix)
@@ -78,7 +77,7 @@ func cutKey(line string) (key, value string, ok bool) {
 	return key, clean(value), true
 }
 
-// readConf adds what ucx.conf says for this host.
+// readConf adds the entries of ucx.conf that apply to this host.
 func (s *sources) readConf(path string, text []byte, host func() Host) {
 	sections, bad := parseConf(text)
 	for _, n := range bad {
@@ -91,8 +90,8 @@ func (s *sources) readConf(path string, text []byte, host func() Host) {
 	}
 }
 
-// addSection adds a section's settings. A name twice in one section is likely
-// a slip, so it is worth a warning; across sections it is how they are used.
+// addSection adds a section's settings. A duplicate name within a section is probably a mistake
+// and gives a warning. Across sections it is the intended use.
 func (s *sources) addSection(path string, sec confSection) {
 	first := map[string]int{}
 	for _, l := range sec.lines {

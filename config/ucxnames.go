@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-// ucxFamilies are well-known variables of UCX, so that a UCX user's
-// environment and files are not taken for misspellings: each of names stands
-// behind each of prefixes. Names that goucx has rows for may be among them.
+// ucxFamilies lists well-known variables of UCX, so that those in a UCX user's environment and
+// files are not reported as misspelled. Each of names is combined with each of prefixes. Names for
+// which goucx has rows may be among them.
 //
 // Source: `ucx_info -c -a` of UCX 1.13 and the settings of later releases.
 var ucxFamilies = []struct{ prefixes, names string }{
@@ -70,11 +70,11 @@ var ucxFamilies = []struct{ prefixes, names string }{
 		MALLOC_RELOC MMAP_HOOK_MODE MODULE_UNLOAD_PREVENT_MODE CUDA_RELOC`},
 }
 
-// ucxOpenFamilies belong to accelerators, of which goucx has none: every name
+// ucxOpenFamilies lists prefixes of accelerator settings, which goucx does not have: every name
 // with such a prefix is UCX's.
 var ucxOpenFamilies = []string{"CUDA_", "GDR_COPY_", "ROCM_", "ZE_", "GGA_", "EFA_"}
 
-// ucxNames lists the well-known names, sorted.
+// ucxNames returns the well-known names, sorted.
 var ucxNames = sync.OnceValue(func() []string {
 	var names []string
 	for _, f := range ucxFamilies {

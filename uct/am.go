@@ -1,79 +1,72 @@
 package uct
 
-// AMID selects what an active message means to the layer above: 0 to
-// NumAMIDs-1, so that a transport may pack it into five bits.
+// AMID selects the handler of an active message in the layer above: 0 to NumAMIDs-1, so that a
+// transport may encode it in five bits.
 type AMID uint8
 
-// NumAMIDs is the number of active-message ids.
+// NumAMIDs is the number of active-message IDs.
 const NumAMIDs = 32
 
-// MaxBatch is the most descriptors handed to one HandleAM call.
+// MaxBatch is the maximum number of descriptors in one HandleAM call.
 const MaxBatch = 64
 
-// DescFlags tell what may be done with a received message's memory.
+// DescFlags holds the properties of a received message's memory.
 type DescFlags uint8
 
-// DescCanKeep: the memory may outlive HandleAM until it is given back with
-// Iface.Release. Without it the receiver must copy (a ring cell).
+// DescCanKeep: the receiver may retain the memory after HandleAM until it calls Iface.Release.
+// Without it the receiver must copy the payload (a ring cell).
 const DescCanKeep DescFlags = 1 << 0
 
-// Desc describes one received active message. It holds no pointer, so a batch
-// of them costs no write barrier; the payload is mem[Off:Off+Len] of the memory
-// handed over with the batch, valid until HandleAM returns or, where kept,
-// until Release(Handle).
+// Desc describes one received active message. It holds no pointer, so a batch of them costs no
+// write barrier. The payload is mem[Off:Off+Len] of the memory passed with the batch. It is valid
+// until HandleAM returns or, if retained, until Release(Handle).
 type Desc struct {
 	Off, Len uint32
-	// Header is the sender's 8-byte header; it travels beside the descriptor,
-	// not with the payload.
+	// Header is the sender's 8-byte header. It is passed in the descriptor, not in the payload.
 	Header uint64
-	// Handle names the memory in Iface.Release; meaningful with DescCanKeep.
+	// Handle identifies the memory in Iface.Release. It is valid with DescCanKeep.
 	Handle uint64
-	// Source numbers the connection that the message came by, within its iface;
-	// never 0 on an ordered transport. A number is used again only after the
-	// Failure or the end of its connection was reported.
+	// Source numbers the connection that delivered the message, within its iface. It is never 0 on
+	// an ordered transport. A number is reused only after the Failure or the end of its connection
+	// was reported.
 	Source uint32
 	ID     AMID
 	Flags  DescFlags
 }
 
-// Failure reports the end of a connection: the peer died, hung up, or broke
-// the protocol.
+// Failure reports the end of a connection: the peer died, disconnected, or violated the protocol.
 type Failure struct {
-	// Endpoint is the failed endpoint, nil where the connection was accepted
-	// and never used for sending, and where the peer closed its side in order
-	// while this one may still send.
+	// Endpoint is the failed endpoint. It is nil if the connection was accepted and never used for
+	// sending. It is also nil if the peer closed its side in order while this side may still send.
 	Endpoint Endpoint
-	// Source is the Desc.Source of the connection's messages; 0 where it has
-	// received none, or their end was reported before.
+	// Source is the Desc.Source of the connection's messages. It is 0 if the connection has
+	// received none, or if their end was reported before.
 	Source uint32
-	// Err is the reason; it wraps one of the sentinels of package ucs. nil: the
-	// peer closed in order.
+	// Err is the reason; it wraps one of the sentinels of package ucs. nil: the peer closed in
+	// order.
 	Err error
-	// Unused: no operation posted on Endpoint has been carried out, and no message of
-	// the connection came. Where Err is another than ucs.ErrPeerFailed, the connection
-	// could not be made, for want of room here or there, and what waits on Endpoint may
-	// go by another one; until this report Endpoint has answered ucs.NoResource.
+	// Unused: no operation posted on Endpoint was executed, and no message of the connection
+	// arrived. If Err is not ucs.ErrPeerFailed, either side lacked the resources to establish the
+	// connection, and the operations waiting on Endpoint may use another one. Until this report
+	// Endpoint has returned ucs.NoResource.
 	Unused bool
 }
 
-// Handler receives an iface's callbacks, all from within Progress.
+// Handler receives an iface's callbacks. Progress makes all of them.
 type Handler interface {
-	// HandleEvents reports ended operations. es is the iface's own and valid
-	// during the call.
+	// HandleEvents reports completed operations. The iface owns es, which is valid during the
+	// call.
 	HandleEvents(es []Event)
-	// HandleAM delivers a batch of at most MaxBatch messages in the order of
-	// arrival per source. The result has bit i set where ds[i] is kept; only
-	// those with DescCanKeep may be.
+	// HandleAM delivers a batch of at most MaxBatch messages in the order of arrival per source.
+	// The result has bit i set if the handler retains ds[i], which requires DescCanKeep.
 	HandleAM(mem []byte, ds []Desc) (kept uint64)
-	// HandlePending offers the tokens that wait on one endpoint, oldest first,
-	// when resources came back. It retries their operations and returns how many
-	// of the first it consumed; the rest keep their place. It may be called with
-	// fewer than all.
+	// HandlePending passes the pending tokens of one endpoint, oldest first, when send resources
+	// are available again. It retries their operations and returns how many tokens from the front
+	// it consumed; the others keep their place. ts may hold fewer than all pending tokens.
 	HandlePending(ts []Token) int
-	// HandleFailure reports a failed connection, once. The endpoint's accepted
-	// operations have ended before it with HandleEvents, and each event with PeerFailed
-	// is followed by it, unless the endpoint is closed first; its pending tokens are
-	// still there for PendingPurge. The endpoint answers PeerFailed from now on
-	// and must still be closed.
+	// HandleFailure reports a failed connection, once. The endpoint's accepted operations have
+	// completed before it with HandleEvents. It follows each event with PeerFailed, unless the
+	// endpoint is closed first. The endpoint's pending tokens remain for PendingPurge. The
+	// endpoint returns PeerFailed from now on, and the caller must still close it.
 	HandleFailure(f Failure)
 }

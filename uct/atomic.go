@@ -9,7 +9,7 @@ import (
 // AtomicOp is a remote atomic operation.
 type AtomicOp uint8
 
-// The operations, as in UCX and, for Add and CompareSwap, InfiniBand.
+// The operations have UCX's semantics; Add and CompareSwap also InfiniBand's.
 const (
 	AtomicAdd AtomicOp = iota
 	AtomicAnd
@@ -22,7 +22,7 @@ const (
 
 var atomicNames = [NumAtomicOps]string{"add", "and", "or", "xor", "swap", "cswap"}
 
-// String gives UCX's short name of the operation.
+// String returns UCX's short name of the operation.
 func (op AtomicOp) String() string {
 	if op < NumAtomicOps {
 		return atomicNames[op]
@@ -30,8 +30,8 @@ func (op AtomicOp) String() string {
 	return "atomic?"
 }
 
-// Fetch64 carries op out on the word at p by the CPU and gives what it was; cmp is
-// used by AtomicCompareSwap alone. InvalidParam: there is no such operation.
+// Fetch64 executes op on the word at p with the CPU and returns the previous value. Only
+// AtomicCompareSwap uses cmp. It returns InvalidParam for an undefined operation.
 func (op AtomicOp) Fetch64(p *uint64, v, cmp uint64) (uint64, Status) {
 	switch op {
 	case AtomicAdd:
@@ -40,7 +40,7 @@ func (op AtomicOp) Fetch64(p *uint64, v, cmp uint64) (uint64, Status) {
 		return atomic.AndUint64(p, v), ucs.OK
 	case AtomicOr:
 		return atomic.OrUint64(p, v), ucs.OK
-	case AtomicXor: // sync/atomic has none
+	case AtomicXor: // sync/atomic has no Xor
 		for {
 			if old := atomic.LoadUint64(p); atomic.CompareAndSwapUint64(p, old, old^v) {
 				return old, ucs.OK
@@ -50,7 +50,8 @@ func (op AtomicOp) Fetch64(p *uint64, v, cmp uint64) (uint64, Status) {
 		return atomic.SwapUint64(p, v), ucs.OK
 	case AtomicCompareSwap:
 		for !atomic.CompareAndSwapUint64(p, cmp, v) {
-			// Another word than cmp is the answer; cmp means that it changed between.
+			// Return a value other than cmp. If the load returns cmp, the word has changed in
+			// between: retry.
 			if old := atomic.LoadUint64(p); old != cmp {
 				return old, ucs.OK
 			}
@@ -60,7 +61,7 @@ func (op AtomicOp) Fetch64(p *uint64, v, cmp uint64) (uint64, Status) {
 	return 0, ucs.InvalidParam
 }
 
-// Fetch32 is Fetch64 of 32 bits.
+// Fetch32 is Fetch64 for 32 bits.
 func (op AtomicOp) Fetch32(p *uint32, v, cmp uint32) (uint32, Status) {
 	switch op {
 	case AtomicAdd:
@@ -88,13 +89,13 @@ func (op AtomicOp) Fetch32(p *uint32, v, cmp uint32) (uint32, Status) {
 	return 0, ucs.InvalidParam
 }
 
-// AtomicSet is a set of atomic operations, bit 1<<op each.
+// AtomicSet is a set of atomic operations: bit 1<<op for each.
 type AtomicSet uint8
 
-// AllAtomics holds every operation.
+// AllAtomics contains every operation.
 const AllAtomics AtomicSet = 1<<NumAtomicOps - 1
 
-// PostAtomics holds the operations that make sense without a result.
+// PostAtomics contains the operations that are useful without a result.
 const PostAtomics = AllAtomics &^ (1<<AtomicSwap | 1<<AtomicCompareSwap)
 
 // Has reports whether op is in the set.

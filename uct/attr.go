@@ -5,7 +5,7 @@ import "time"
 // Ops is a set of operations and features of an iface.
 type Ops uint32
 
-// The operations, one bit each. Atomics have sets of their own in IfaceAttr.
+// The operations, one bit each. Atomics have separate sets in IfaceAttr.
 const (
 	OpAMShort Ops = 1 << iota
 	OpAMBcopy
@@ -32,50 +32,50 @@ const (
 	OpsGet = OpGetShort | OpGetBcopy | OpGetZcopy
 )
 
-// Has reports whether all of want are in the set.
+// Has reports whether the set contains all of want.
 func (o Ops) Has(want Ops) bool { return o&want == want }
 
-// Limit bounds one kind of operation, in bytes; 0 where unsupported. An
-// unlimited form says math.MaxInt.
+// Limit holds the limits of one kind of operation in bytes, 0 if unsupported. math.MaxInt means no
+// limit.
 type Limit struct {
-	// Short and Bcopy are the longest message of each form.
+	// Short and Bcopy are the maximum message lengths of each form.
 	Short, Bcopy int
-	// MinZcopy and MaxZcopy bound the sum of the pieces, MaxVec their number.
+	// MinZcopy and MaxZcopy bound the total length of the pieces, MaxVec their number.
 	MinZcopy, MaxZcopy, MaxVec int
-	// MaxHead is the longest head of AMZcopy; 0 for put and get.
+	// MaxHead is the maximum header length of AMZcopy; 0 for put and get.
 	MaxHead int
 }
 
-// ConnectKind says how endpoints of an iface are made.
+// ConnectKind is how endpoints of an iface are connected.
 type ConnectKind uint8
 
 // Connect kinds.
 const (
-	// ConnectToIface: an endpoint needs the peer iface's address only.
+	// ConnectToIface: an endpoint needs only the address of the peer's iface.
 	ConnectToIface ConnectKind = iota
-	// ConnectToEndpoint: both sides make an endpoint and exchange their
-	// endpoint addresses (a queue pair).
+	// ConnectToEndpoint: both sides create an endpoint and exchange the endpoint addresses (a
+	// queue pair).
 	ConnectToEndpoint
 )
 
-// EventKind is a set of events that wake a sleeper.
+// EventKind is a set of events that wake a waiting worker.
 type EventKind uint8
 
 // Events.
 const (
-	// EventRecv: an active message arrived, or a connection.
+	// EventRecv: an active message or a connection arrived.
 	EventRecv EventKind = 1 << iota
-	// EventSend: an operation ended or send resources came back.
+	// EventSend: an operation completed, or send resources are available again.
 	EventSend
 )
 
-// Estimate holds the figures from which the layer above chooses lanes:
-// time(n bytes) = LatencyNS + LatencyPerEpNS·endpoints + OverheadNS + n/bandwidth.
+// Estimate holds the performance estimates for lane selection: time(n bytes) = LatencyNS +
+// LatencyPerEpNS·endpoints + OverheadNS + n/bandwidth.
 //
 // Source: the linear model of UCX's uct_iface_attr.
 type Estimate struct {
-	// Dedicated and Shared are bandwidths in bytes per second: of each endpoint,
-	// and divided among the processes of the host.
+	// Dedicated and Shared are bandwidths in bytes per second: for each endpoint, and divided
+	// among the processes of the host.
 	Dedicated, Shared float64
 	LatencyNS         float64
 	LatencyPerEpNS    float64
@@ -83,44 +83,42 @@ type Estimate struct {
 	OverheadNS float64
 }
 
-// IfaceAttr tells what an iface can do. Tests and lane choice look at it, never
-// at a transport's name.
+// IfaceAttr describes the capabilities of an iface. Tests and lane selection use it, never the
+// transport's name.
 type IfaceAttr struct {
 	Ops          Ops
 	AM, Put, Get Limit
-	// Atomics without and with a fetched result, by width.
+	// Post and Fetch are the atomics without and with a fetched result, by width.
 	Post32, Post64, Fetch32, Fetch64 AtomicSet
-	// DeviceAtomics: atomics are coherent among themselves only, not with the
-	// CPU's.
+	// DeviceAtomics: atomics are coherent only with each other, not with those of the CPU.
 	DeviceAtomics bool
 	Connect       ConnectKind
 	Events        EventKind
 	// AckMeansPlaced: an acknowledged write is visible to the remote CPU.
 	AckMeansPlaced bool
-	// PeerFailure: the death of a peer is reported by HandleFailure, at once or
-	// FailureWithin that time.
+	// PeerFailure: HandleFailure reports the death of a peer, at once or FailureWithin that time.
 	PeerFailure   bool
 	FailureWithin time.Duration
-	// AccessFails: an access that the peer refuses, since the region was revoked or
-	// closed meanwhile, ends with RemoteAccess and fails its endpoint. What was
-	// posted without a token is told by the Failure alone.
+	// AccessFails: an access that the peer refuses, because the region was revoked or closed
+	// meanwhile, completes with RemoteAccess and fails its endpoint. For operations posted without
+	// a token only the Failure reports it.
 	AccessFails bool
 	Est         Estimate
 }
 
-// DomainAttr tells what a memory domain can do.
+// DomainAttr describes the capabilities of a memory domain.
 type DomainAttr struct {
-	// Register: memory of the program can be registered.
+	// Register: the domain can register the program's memory.
 	Register bool
-	// NeedMem: the pieces of a zcopy must carry their registration (Vec.Mem).
+	// NeedMem: the pieces of a zcopy must contain their registration (Vec.Mem).
 	NeedMem bool
-	// Allocate: the domain allocates memory of its own.
+	// Allocate: the domain can allocate memory.
 	Allocate bool
 	// MaxRegister and MaxAllocate bound the size in bytes.
 	MaxRegister, MaxAllocate int
-	// KeyLen is the longest packed key in bytes.
+	// KeyLen is the maximum length of a packed key in bytes.
 	KeyLen int
-	// KeysUnasked: UnpackKey does not ask the owner whether the region still stands;
-	// the first access tells.
+	// KeysUnasked: UnpackKey does not check with the owner that the region still exists; the first
+	// access does.
 	KeysUnasked bool
 }

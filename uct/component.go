@@ -8,8 +8,8 @@ import (
 	"github.com/goucx/goucx/config"
 )
 
-// TransportID names a transport in a worker address. The numbers are part of
-// the wire format and never reused; unknown ones are skipped.
+// TransportID identifies a transport in a worker address. The numbers are part of the wire format
+// and never reused. Parsers skip unknown ones.
 type TransportID uint16
 
 // Transports of goucx.
@@ -32,7 +32,7 @@ const (
 
 var deviceKinds = [...]string{"self", "shm", "net"}
 
-// String gives the kind as UCX's variables spell it.
+// String returns the kind as UCX's variables spell it.
 func (k DeviceKind) String() string {
 	if int(k) < len(deviceKinds) {
 		return deviceKinds[k]
@@ -40,10 +40,10 @@ func (k DeviceKind) String() string {
 	return fmt.Sprintf("device kind %d", uint8(k))
 }
 
-// Refusal says why a transport is not used.
+// Refusal is the reason why a transport is not used.
 type Refusal struct{ Transport, Device, Reason string }
 
-// String gives "transport/device: reason".
+// String returns "transport/device: reason".
 func (r Refusal) String() string {
 	switch {
 	case r.Device == "":
@@ -55,33 +55,33 @@ func (r Refusal) String() string {
 	}
 }
 
-// DomainInfo names a memory domain that a component can open.
+// DomainInfo identifies a memory domain that a component can open.
 type DomainInfo struct {
 	Component string
-	// Name of the domain, unique within its component.
+	// Name is unique within the component.
 	Name string
 }
 
-// DomainConfig is what a domain is opened with. The zero value works.
+// DomainConfig holds the parameters of OpenDomain. The zero value is valid.
 type DomainConfig struct {
 	// Settings; nil: defaults.
 	Settings *config.Set
-	// Log for the control path; nil: silent.
+	// Log is for the control path; nil: no log.
 	Log *zap.Logger
 }
 
 // Component is one transport provider.
 type Component interface {
-	// Name is the provider's name as UCX_TLS knows it.
+	// Name returns the provider's name in UCX_TLS.
 	Name() string
-	// Aliases are further names that select it (UCX's "sm", "posix", ...).
+	// Aliases returns further names that select it (UCX's "sm", "posix", ...).
 	Aliases() []string
-	// Settings are the component's tables. One that several components share, each
-	// of them gives.
+	// Settings returns the component's tables. A table that several components share is returned
+	// by each of them.
 	Settings() []config.Table
-	// Domains lists what can be opened here and, with its reason, what cannot.
+	// Domains returns the domains that this host can open and, with the reason, those that it
+	// cannot.
 	Domains(s *config.Set) ([]DomainInfo, []Refusal)
-	// OpenDomain opens one of them. The caller closes it after its ifaces and
-	// memory.
+	// OpenDomain opens one of them. The caller closes the domain after its ifaces and memory.
 	OpenDomain(d DomainInfo, c DomainConfig) (Domain, error)
 }

@@ -1,28 +1,27 @@
 package uct
 
-// Connector is implemented by ifaces whose Attr.Connect is ConnectToEndpoint:
-// each side makes an endpoint, both exchange its address by another way, and
-// each connects its own. NewEndpoint of such an iface answers ErrUnsupported.
+// Connector is implemented by ifaces whose Attr.Connect is ConnectToEndpoint. Each side creates an
+// endpoint. Both exchange the endpoint addresses out of band, and each connects its own endpoint.
+// NewEndpoint of such an iface returns ErrUnsupported.
 type Connector interface {
-	// NewUnconnected makes an endpoint for thread index t. Until Connect its
-	// operations answer NoResource and its pending queue waits.
+	// NewUnconnected creates an endpoint for thread index t. Until Connect its operations return
+	// NoResource and its pending queue waits.
 	NewUnconnected(t int) (EndpointToConnect, error)
 }
 
-// Handshaker is an Endpoint that sends nothing before its peer has answered.
+// Handshaker is an Endpoint that sends no data before its peer has replied.
 type Handshaker interface {
-	// Connecting reports whether the peer has not answered yet: nothing that was posted
-	// has left. Where it is known that the peer will not answer, the endpoint can be
-	// given up at once.
+	// Connecting reports whether the peer's reply is outstanding: no posted operation has been
+	// sent. When the peer is known not to reply, the caller can close the endpoint at once.
 	Connecting() bool
 }
 
-// EndpointToConnect is an endpoint of a Connector.
+// EndpointToConnect is an endpoint created by a Connector.
 type EndpointToConnect interface {
 	Endpoint
-	// Address appends the endpoint's own address, at most 255 bytes.
+	// Address appends the endpoint's address, at most 255 bytes.
 	Address(b []byte) []byte
-	// Connect ties it to the peer's endpoint with address ep on the iface at a.
-	// Messages of the peer may arrive from then on.
+	// Connect connects the endpoint to the peer's endpoint with address ep on the iface at a. From
+	// then on, messages of the peer may arrive.
 	Connect(a Address, ep []byte) error
 }

@@ -1,33 +1,32 @@
-// Package uct is the transport API: one thin, capability-driven face that
-// every transport shows to the layer above.
+// Package uct is the transport API: the interfaces that each transport implements and the layer
+// above uses, as UCX's UCT.
 //
 //	Component → Domain → Iface → Endpoint
 //
-// A Component (self, shm, rc, ud) finds the devices it can use and opens a
-// Domain on one: the scope of registered memory. An Iface is one communication
-// interface of a worker on that domain; an Endpoint is a one-directional send
-// handle to one remote Iface.
+// A Component (self, shm, rc, ud) finds the devices that it can use and opens a Domain on one of
+// them. A Domain is the scope of registered memory. An Iface is a communication interface of a
+// worker on that domain. An Endpoint is a one-directional send handle to one remote Iface.
 //
 // # The call contract
 //
-// Every data-path call answers at once with a Status and never blocks:
+// Every data-path call returns a Status at once and never blocks:
 //
-//   - OK: done; the buffer is the caller's again.
-//   - InProgress: accepted; an Event with the caller's Token comes, once. The
-//     buffer stays in use until then.
-//   - NoResource: nothing happened. PendingAdd says when to try again.
-//   - anything else: refused, nothing happened.
+//   - OK: done; the caller owns the buffer again.
+//   - InProgress: accepted. One Event with the caller's Token follows. The buffer stays in use
+//     until then.
+//   - NoResource: nothing happened. The caller queues a retry with PendingAdd.
+//   - Any other Status: refused; nothing happened.
 //
-// A transport never queues a send silently and never calls back outside
-// Progress. A send that answered OK reaches the peer without another call. The
-// whole contract is held by package uct/ucttest, which runs on every transport.
+// A transport never queues a send without returning InProgress, and never calls back outside
+// Progress. A send that returned OK reaches the peer without another call. Package uct/ucttest
+// tests the whole contract on every transport.
 //
 // # Callbacks and reentrancy
 //
-// All callbacks come from Iface.Progress, on the goroutine that called it.
-// They may post operations and close endpoints; they must not call Progress.
-// One goroutine at a time uses an Iface and its Endpoints; with LockShared the
-// transport guards what it shares with other Ifaces of the same resources.
+// Iface.Progress makes all callbacks, on the calling goroutine. A callback may post operations and
+// close endpoints; it must not call Progress. An Iface and its Endpoints are used by one goroutine
+// at a time. With LockShared the transport locks what the Iface shares with other Ifaces of the
+// same resources.
 //
 // Start reading at Iface and Endpoint.
 package uct

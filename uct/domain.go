@@ -1,81 +1,79 @@
 package uct
 
-// RKey is an unpacked remote key: a number that only the domain that unpacked
-// it can read. Never an interface, so that the data path passes it in a
-// register.
+// RKey is an unpacked remote key: a number that only the domain that unpacked it can interpret. It
+// is not an interface, so that the data path passes it in a register.
 type RKey uint64
 
-// MemFlags say what registered memory is for.
+// MemFlags is the permitted use of registered memory.
 type MemFlags uint32
 
 // Memory flags.
 const (
-	// MemRemotePut, MemRemoteGet, MemRemoteAtomic let peers use the region so.
+	// MemRemotePut, MemRemoteGet and MemRemoteAtomic permit these accesses by peers.
 	MemRemotePut MemFlags = 1 << iota
 	MemRemoteGet
 	MemRemoteAtomic
-	// MemNoPin leaves the memory unpinned until first use where the domain can.
+	// MemNoPin leaves the memory unpinned until its first use where the domain supports that.
 	MemNoPin
-	// MemHuge asks for huge pages; a hint.
+	// MemHuge requests huge pages; it is a hint.
 	MemHuge
 )
 
-// MemRemote lets peers do everything.
+// MemRemote permits all remote accesses.
 const MemRemote = MemRemotePut | MemRemoteGet | MemRemoteAtomic
 
 // Mem is a registered region.
 type Mem interface {
-	// Bytes is the region, until Close.
+	// Bytes returns the region. It is valid until Close.
 	Bytes() []byte
-	// AppendKey appends the packed key that a peer's domain unpacks.
+	// AppendKey appends the packed key, which a peer passes to Domain.UnpackKey.
 	AppendKey(b []byte) []byte
-	// Revoke withdraws the region from peers: accesses that start later fail
-	// there. Idempotent.
+	// Revoke revokes the remote access to the region: accesses that start later fail at the peer.
+	// It is idempotent.
 	Revoke() Status
-	// Close revokes the region, waits, bounded, for accesses that are on their
-	// way, and gives the memory back. Idempotent.
+	// Close revokes the region, waits for accesses in flight with a time limit, and releases the
+	// memory. It is idempotent.
 	Close() error
 }
 
-// Reregisterer is a Mem that can be registered anew after Close.
+// Reregisterer is a Mem that can be registered again after Close.
 type Reregisterer interface {
 	Mem
-	// Reregister does what Domain.Register does, with a region that is closed and
-	// that nobody but the caller holds, and allocates nothing. An error leaves it
-	// closed. ErrBusy: it is open.
+	// Reregister does what Domain.Register does, for a closed region that only the caller
+	// references. It allocates nothing. On error the region stays closed. ErrBusy: it is open.
 	Reregister(buf []byte, f MemFlags) error
 }
 
-// KeyAttr tells what an unpacked key allows through its domain.
+// KeyAttr describes the accesses that an unpacked key permits through its domain.
 type KeyAttr struct {
-	// Ops of put and get that reach this region.
+	// Ops are the forms of put and get that reach this region.
 	Ops Ops
-	// Atomics of 32 and 64 bits that reach this region.
+	// Atomic32 and Atomic64 are the atomics that reach this region.
 	Atomic32, Atomic64 AtomicSet
-	// Bytes is the region itself where it is mapped here (load and store), else
-	// nil. Valid until ReleaseKey.
+	// Bytes is the region itself if it is mapped locally (load and store), else nil. It is valid
+	// until ReleaseKey.
 	Bytes []byte
 }
 
-// Domain is the scope in which memory is registered and keys are valid. Its
-// methods are safe from any goroutine; none is on the data path.
+// Domain is the scope in which memory is registered and keys are valid. Its methods may be called
+// from any goroutine; none is on the data path.
 type Domain interface {
 	Attr() *DomainAttr
-	// Ifaces lists the interfaces that can be opened and what is refused.
+	// Ifaces returns the interfaces that can be opened, and the refused ones.
 	Ifaces() ([]IfaceInfo, []Refusal)
 	OpenIface(i IfaceInfo, c IfaceConfig) (Iface, error)
-	// Register makes buf, memory of the program, reachable for peers. The
-	// domain holds and pins it until Close. buf must not be empty.
+	// Register makes buf, memory of the program, accessible to peers. The domain references and
+	// pins it until Close. buf must not be empty.
 	Register(buf []byte, f MemFlags) (Mem, error)
-	// Allocate maps n > 0 bytes of zeroed memory that peers reach best.
+	// Allocate maps n > 0 bytes of zeroed memory that is best suited to remote access.
 	Allocate(n int, f MemFlags) (Mem, error)
-	// UnpackKey resolves a packed key, once; a damaged, foreign or revoked one
-	// is an error. May contact the owner, bounded in time.
+	// UnpackKey resolves a packed key. A damaged, foreign or revoked key is an error. It may
+	// contact the owner, with a time limit.
 	UnpackKey(key []byte) (RKey, error)
-	// KeyAttr tells what a key allows. The key must not have been released.
+	// KeyAttr returns the accesses that a key permits. The key must not have been released.
 	KeyAttr(k RKey) KeyAttr
-	// ReleaseKey ends the key's use; no operation may be in flight with it.
+	// ReleaseKey releases the key. No operation that uses it may be in flight.
 	ReleaseKey(k RKey)
-	// Close refuses with an error while ifaces or regions are open.
+	// Close returns an error while ifaces or regions are open.
 	Close() error
 }

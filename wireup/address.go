@@ -8,11 +8,11 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// MaxAddress is the longest worker address in bytes.
+// MaxAddress is the maximum length of a worker address in bytes.
 const MaxAddress = 2048
 
-// The fixed part of an address, and of each entry. docs/wire/address.md shows
-// the whole.
+// Offsets and lengths of the fixed part of an address and of each entry. docs/wire/address.md
+// shows the whole format.
 const (
 	addressMagic   = "GXWA"
 	addressVersion = 2
@@ -29,49 +29,47 @@ const (
 
 	entryHeadLen = 5           // transport, device, length
 	entryMinLen  = attrLen + 1 // attributes, length of the device part
-	maxPart      = 255         // bytes of one part of a uct.Address
+	maxPart      = 255         // maximum length in bytes of either part of a uct.Address
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// View is what a worker address says: who the worker is and by which ifaces it
-// can be reached.
+// View is a decoded worker address: the identity of the worker and the ifaces that reach it.
 type View struct {
-	// Host is equal for workers that may share memory, Process for workers of
-	// one process; Worker is unique.
+	// Host is equal for workers that may share memory. Process is equal for the workers of one
+	// process. Worker is unique.
 	Host, Process, Worker uct.UUID
-	// Context numbers the worker's context within its process; packed keys name it.
+	// Context numbers the worker's context within its process. Packed keys contain it.
 	Context uint32
 	Entries []Entry
 }
 
-// ContextID names a context among those of all processes.
+// ContextID identifies a context among those of all processes.
 type ContextID struct {
 	Process uct.UUID
 	Context uint32
 }
 
-// String names the context in errors and displays.
+// String returns the form used in errors and displays.
 func (c ContextID) String() string {
 	return fmt.Sprintf("context %d of process %x", c.Context, c.Process[:4])
 }
 
-// Owner is the context of the worker.
+// Owner returns the ID of the worker's context.
 func (v View) Owner() ContextID { return ContextID{v.Process, v.Context} }
 
 // Entry is one iface of a worker.
 type Entry struct {
 	Transport uct.TransportID
-	// Device numbers the memory domain within the worker's context, and with it
-	// the device; packed keys name it. Entries with the same number
-	// share it.
+	// Device numbers the memory domain within the worker's context, and thereby the device. Packed
+	// keys contain it. Entries with the same number share the domain.
 	Device uint8
 	Attr   Attr
 	Addr   uct.Address
 }
 
-// Append appends the encoded address to b. It fails, leaving b as it was, where
-// a part is longer than 255 bytes or the whole longer than [MaxAddress].
+// Append appends the encoded address to b. It returns b unchanged and an error when an address
+// part is longer than 255 bytes or the address is longer than [MaxAddress].
 func (v View) Append(b []byte) ([]byte, error) {
 	start := len(b)
 	b = append(b, addressMagic...)

@@ -6,24 +6,24 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// Features are properties of an iface that its peers have to know.
+// Features is a set of iface properties that peers need to know.
 type Features uint8
 
 // Features in an address.
 const (
-	// DeviceAtomics: atomics on its memory are carried out by the device.
+	// DeviceAtomics: the device executes atomics on the iface's memory.
 	DeviceAtomics Features = 1 << iota
-	// PeerFailure: it notices when a peer dies.
+	// PeerFailure: the iface detects the death of a peer.
 	PeerFailure
-	// ConnectsEndpoints: connections need an exchange of endpoint addresses.
+	// ConnectsEndpoints: connecting requires an exchange of endpoint addresses.
 	ConnectsEndpoints
 )
 
-// Attr is the part of an iface's attributes that travels in an address.
+// Attr is the part of an iface's attributes that an address contains.
 type Attr struct {
-	// Latency and Overhead in nanoseconds.
+	// Latency and Overhead are in nanoseconds.
 	Latency, Overhead Quantity
-	// Bandwidth, dedicated plus shared, in 10^6 bytes per second.
+	// Bandwidth is dedicated plus shared, in 10^6 bytes per second.
 	Bandwidth Quantity
 	Features  Features
 	Ops       uct.Ops
@@ -31,7 +31,7 @@ type Attr struct {
 
 const attrLen = 8
 
-// AttrOf quantises a.
+// AttrOf returns the quantized attributes of a.
 func AttrOf(a *uct.IfaceAttr) Attr {
 	q := Attr{
 		Latency:   Quantize(a.Est.LatencyNS, nanosecond),
@@ -56,7 +56,7 @@ func (a Attr) append(b []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, uint32(a.Ops))
 }
 
-// parseAttr reads an Attr; b holds at least attrLen bytes.
+// parseAttr decodes an Attr; b holds at least attrLen bytes.
 func parseAttr(b []byte) Attr {
 	return Attr{
 		Latency:   Quantity(b[0]),

@@ -6,27 +6,27 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// LocalIface is one of a worker's own ifaces.
+// LocalIface is an iface of the local worker.
 type LocalIface struct {
 	Info uct.IfaceInfo
 	Attr *uct.IfaceAttr
-	// Domain numbers the memory domain that it belongs to among all of the
-	// context, whatever their transports: packed keys name domains so.
+	// Domain numbers the iface's memory domain among all domains of the context, across
+	// transports. Packed keys contain it.
 	Domain int
-	// Iface answers whether an address is reachable; [uct.Iface] fits.
+	// Iface reports which addresses are reachable; [uct.Iface] implements it.
 	Iface Reacher
 }
 
-// Reacher is the part of [uct.Iface] that addresses and lane choice ask.
+// Reacher is the part of [uct.Iface] that address encoding and lane selection use.
 type Reacher interface {
 	DeviceAddress(b []byte) []byte
 	Address(b []byte) []byte
 	Reachable(a uct.Address) (bool, string)
 }
 
-// Build gives the address of the worker that id names, with one entry for each
-// of its ifaces in their order; id.Entries is ignored. What finds no room any more
-// is left out and refused: peers do not reach it.
+// Build returns the address of the worker that id describes, with one entry for each of its
+// ifaces, in their order. It ignores id.Entries. An iface whose entry does not fit is omitted and
+// listed in refused; peers cannot reach it.
 func Build(id View, ifaces []LocalIface) (addr []byte, refused []uct.Refusal, err error) {
 	id.Entries = make([]Entry, 0, len(ifaces))
 	room := MaxAddress - headerLen - crcLen

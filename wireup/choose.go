@@ -10,18 +10,17 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// Candidate is a pair of a local iface and a remote entry that reach each other
-// and can serve a purpose.
+// Candidate is a local iface and a remote entry that reach each other and can serve a purpose.
 type Candidate struct {
-	Local  int     // index into the local ifaces
-	Remote int     // index into the remote's entries
+	Local  int     // index of the local iface
+	Remote int     // index of the remote entry
 	Score  float64 // higher is better
 }
 
-// Plan holds the candidates for each wanted purpose, best first.
+// Plan holds the candidates for each requested purpose, best first.
 type Plan [NumPurposes][]Candidate
 
-// Best is the best candidate for p.
+// Best returns the best candidate for p.
 func (pl *Plan) Best(p Purpose) (Candidate, bool) {
 	if len(pl[p]) == 0 {
 		return Candidate{}, false
@@ -29,12 +28,12 @@ func (pl *Plan) Best(p Purpose) (Candidate, bool) {
 	return pl[p][0], true
 }
 
-// Choose ranks the ways from the local ifaces to remote for each of wants. What
-// is not used has its reason among the refusals, in the order of local.
+// Choose ranks the pairs of a local iface and an entry of remote for each purpose in wants. It
+// returns the reason for each unused iface, in the order of local.
 //
-// It is a function of its arguments alone, provided that Reachable is. Equal
-// scores rank by transport id, then by domain numbers, then by addresses, so that
-// both sides choose the same pair.
+// Choose depends on its arguments alone, provided that Reachable does. Equal scores are ranked by
+// transport ID, then by domain numbers, then by addresses, so that both sides choose the same
+// pair.
 func Choose(local []LocalIface, remote View, wants ...Purpose) (Plan, []uct.Refusal) {
 	var c choice
 	c.remote = remote.Entries
@@ -58,8 +57,8 @@ type choice struct {
 	refused []uct.Refusal
 }
 
-// iface adds local iface i's candidates. Entries that it does not reach are told
-// only where it reaches none: a device is not refused for the peer's others.
+// iface adds the candidates of local iface i. Reasons of unreachable entries are reported only
+// when no entry is reachable: other devices of the peer do not disqualify the iface.
 func (c *choice) iface(i int, l LocalIface, wants []Purpose) {
 	var why []string
 	reached := false
@@ -85,8 +84,7 @@ func (c *choice) iface(i int, l LocalIface, wants []Purpose) {
 	}
 }
 
-// pair adds the candidate of a pair that reach each other for those purposes
-// that it can serve.
+// pair adds local iface l and remote entry r as a candidate for each purpose that they can serve.
 func (c *choice) pair(i int, l LocalIface, r int, wants []Purpose) {
 	own, remote := AttrOf(l.Attr), c.remote[r].Attr
 	if (own.Features^remote.Features)&ConnectsEndpoints != 0 {
@@ -102,7 +100,7 @@ func (c *choice) pair(i int, l LocalIface, r int, wants []Purpose) {
 	}
 }
 
-// refuse gives a reason, once.
+// refuse records a reason, once.
 func (c *choice) refuse(i uct.IfaceInfo, format string, args ...any) {
 	r := uct.Refusal{Transport: i.Transport, Device: i.Device, Reason: fmt.Sprintf(format, args...)}
 	if !slices.Contains(c.refused, r) {
@@ -110,8 +108,8 @@ func (c *choice) refuse(i uct.IfaceInfo, format string, args ...any) {
 	}
 }
 
-// compare orders candidates best first, by what both sides know alike: those that
-// number their domains alike agree by the sum of the numbers, others by addresses.
+// compare orders candidates best first. It uses only what both sides know, so that they agree:
+// domain numbers by their sum where both sides number domains alike, else the addresses.
 func (c *choice) compare(local []LocalIface, a, b Candidate) int {
 	da, db := local[a.Local].Domain, local[b.Local].Domain
 	ra, rb := int(c.remote[a.Remote].Device), int(c.remote[b.Remote].Device)
@@ -126,7 +124,7 @@ func (c *choice) compare(local []LocalIface, a, b Candidate) int {
 	return cmp.Or(bytes.Compare(c.ends(local, a), c.ends(local, b)), cmp.Compare(da, db))
 }
 
-// ends names the two ifaces of a candidate, the lower address first.
+// ends returns the addresses of the candidate's two ifaces, the lower one first.
 func (c *choice) ends(local []LocalIface, x Candidate) []byte {
 	f := local[x.Local].Iface
 	there := c.remote[x.Remote].Addr

@@ -2,7 +2,7 @@ package wireup
 
 import "github.com/goucx/goucx/config"
 
-// Settings that filter transports and devices, named as in UCX.
+// Settings that filter transports and devices, with UCX's names.
 var (
 	rowTLS = config.New("TLS", "all", config.ListOf("transports"), "",
 		"Transports to use, by name or alias. A name followed by :aux allows the transport for connecting only.")
@@ -14,7 +14,7 @@ var (
 		"Devices for a worker's communication with itself.")
 )
 
-// Settings are the rows of this package.
+// Settings returns the settings of this package.
 func Settings() config.Table {
 	return config.Table{Section: "transport selection", Settings: []config.Setting{
 		rowTLS, rowNetDevices, rowShmDevices, rowSelfDevices,

@@ -6,19 +6,19 @@ import (
 	"hash/crc32"
 )
 
-// A cut says what of an iface part follows from the rest of the address: the
-// worker's UUID, the last half of that of its process, and a CRC-32C at the end.
-// Transports that put these there leave less to be stored of each peer.
+// A cut describes the fields of an iface address part that can be derived from the rest of the
+// worker address: the worker's UUID, the last half of the process's UUID, and a CRC-32C at the
+// end. The Table omits these fields from a peer's record.
 type cut struct {
-	workerAt  int  // where the worker's UUID stands, -1: nowhere
-	processAt int  // where behind it the end of the process's does, -1: nowhere
+	workerAt  int  // offset of the worker's UUID, -1: not present
+	processAt int  // offset of the end of the process's UUID, behind the worker's; -1: not present
 	sum       bool // the last four bytes are the checksum of the others
 }
 
-// halfLen is how much of the process's UUID is looked for.
+// halfLen is the length of the part of the process's UUID that is searched for.
 const halfLen = uuidLen / 2
 
-// cutOf finds what may be left out of an iface part of a checked address.
+// cutOf finds the derivable fields in an iface part of a checked address.
 func cutOf(iface, addr []byte) (c cut) {
 	if end := len(iface) - crcLen; end >= 0 && crc32.Checksum(iface[:end], castagnoli) == binary.LittleEndian.Uint32(iface[end:]) {
 		c.sum = true
@@ -34,7 +34,7 @@ func cutOf(iface, addr []byte) (c cut) {
 	return c
 }
 
-// cutLen is the length of a packed cut.
+// cutLen is the length of an encoded cut.
 const cutLen = 5
 
 func (c cut) append(b []byte) []byte {
@@ -51,7 +51,7 @@ func parseCut(b string) cut {
 	return cut{at(0), at(2), b[4] == 1}
 }
 
-// len is how many bytes are left out.
+// len returns the number of omitted bytes.
 func (c cut) len() (n int) {
 	if c.workerAt >= 0 {
 		n += uuidLen
@@ -65,7 +65,7 @@ func (c cut) len() (n int) {
 	return n
 }
 
-// take writes what is left of an iface part, and gives its length.
+// take writes an iface part without its derivable fields to to, and returns the written length.
 func (c cut) take(to, iface []byte) (n int) {
 	if c.sum {
 		iface = iface[:len(iface)-crcLen]
@@ -82,7 +82,7 @@ func (c cut) take(to, iface []byte) (n int) {
 	return n + copy(to[n:], iface[from:])
 }
 
-// join is the reverse of take, in an address of v's worker and process.
+// join reverses take for an address of v's worker and process.
 func (c cut) join(stored []byte, v *View) []byte {
 	iface := make([]byte, 0, len(stored)+c.len())
 	if c.workerAt >= 0 {

@@ -6,34 +6,33 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// A shape is the part of an address that the workers of a host share: the host,
-// the number of the context, and each entry without its iface part, of which it
-// keeps only how to cut it. The workers' records then hold bytes that differ, and
-// nothing else.
+// A shape is the part of an address that the workers of one host have in common: the host UUID,
+// the context number, and each entry without its iface part. Of the iface part it holds only the
+// cut. The record of a worker then holds only the bytes that differ between workers.
 type shape struct {
-	key     string // by which it is found, and all that it says
-	perPeer int    // bytes of each record
+	key     string // the encoded shape, and the key by which it is found
+	perPeer int    // length of each record in bytes
 	refs    int
 }
 
-// shapeEntry is an entry as a key has it.
+// shapeEntry is an entry decoded from a key.
 type shapeEntry struct {
 	head  string // without the iface part
-	iface int    // bytes of that
+	iface int    // length of the iface part
 	cut   cut
 }
 
-// nextShapeEntry takes the first entry from those of a key.
+// nextShapeEntry decodes the first entry of a key and returns the remaining entries.
 func nextShapeEntry(key string) (e shapeEntry, rest string) {
 	head := entryHeadLen + entryMinLen + int(key[entryHeadLen+attrLen])
 	n := int(key[3]) | int(key[4])<<8
 	return shapeEntry{key[:head], n + entryHeadLen - head, parseCut(key[head:])}, key[head+cutLen:]
 }
 
-// stored is the number of bytes of the iface part that the record holds.
+// stored returns the length of the iface part in a record.
 func (e shapeEntry) stored() int { return e.iface - e.cut.len() }
 
-// entry is what the workers have in common.
+// entry returns the fields that the workers have in common.
 func (e shapeEntry) entry() Entry {
 	b := []byte(e.head)
 	return Entry{
@@ -42,13 +41,13 @@ func (e shapeEntry) entry() Entry {
 	}
 }
 
-// A record begins with the worker's UUID and that of its process, of kin without
-// its end.
+// A record begins with the worker's UUID, followed by the process's UUID. When kin is set, the two
+// UUIDs end alike and the record omits the common end.
 const (
 	uuidLen = len(uct.UUID{})
-	ownLen  = 4 // bytes in which kin differ
+	ownLen  = 4 // number of leading bytes in which such UUIDs differ
 
-	kinAt = uuidLen + headerLen - offContext // in a shape's key, behind host and context
+	kinAt = uuidLen + headerLen - offContext // offset in a shape's key, behind host and context
 )
 
 func recordHead(kin bool) int {
@@ -58,12 +57,13 @@ func recordHead(kin bool) int {
 	return 2 * uuidLen
 }
 
-// isKin reports whether the two UUIDs of an address end alike, as ucp makes them.
+// isKin reports whether the worker's and the process's UUID end alike. Package ucp creates such
+// UUIDs.
 func isKin(addr []byte) bool {
 	return string(addr[offProcess+ownLen:offWorker]) == string(addr[offWorker+ownLen:offContext])
 }
 
-// appendShapeKey appends what tells the shape of a checked address from others.
+// appendShapeKey appends the shape's key of a checked address.
 func appendShapeKey(b, addr []byte) []byte {
 	b = append(b, addr[offHost:offProcess]...)
 	b = append(b, addr[offContext:headerLen]...)
@@ -75,14 +75,14 @@ func appendShapeKey(b, addr []byte) []byte {
 	for rest := body(addr); len(rest) > 0; {
 		n, _ := entryLen(rest)
 		iface := entryHeadLen + entryMinLen + int(rest[entryHeadLen+attrLen])
-		b = append(b, rest[:iface]...) // holds the lengths, hence that of the iface part
+		b = append(b, rest[:iface]...) // contains the lengths, also that of the iface part
 		b = cutOf(rest[iface:n], addr).append(b)
 		rest = rest[n:]
 	}
 	return b
 }
 
-// newShape decodes a key made by appendShapeKey.
+// newShape decodes a key encoded by appendShapeKey.
 func newShape(key string) *shape {
 	s := &shape{key: key}
 	s.perPeer = recordHead(s.kin())
@@ -94,22 +94,22 @@ func newShape(key string) *shape {
 	return s
 }
 
-// host is the host UUID.
+// host returns the host UUID.
 func (s *shape) host() (u uct.UUID) {
 	copy(u[:], s.key)
 	return u
 }
 
-// context is the number of the context within its process.
+// context returns the number of the context within its process.
 func (s *shape) context() uint32 { return binary.LittleEndian.Uint32([]byte(s.key[uuidLen:kinAt])) }
 
-// kin: the worker's UUID ends as that of its process.
+// kin reports whether the worker's UUID and the process's UUID end alike.
 func (s *shape) kin() bool { return s.key[kinAt] == 1 }
 
-// entries are those of the key.
+// entries returns the encoded entries of the key.
 func (s *shape) entries() string { return s.key[kinAt+1:] }
 
-// pack writes what the record of a checked address of this shape holds.
+// pack writes the record of a checked address of this shape.
 func (s *shape) pack(record, addr []byte) {
 	copy(record, addr[offWorker:offContext])
 	n := recordHead(s.kin())
@@ -124,7 +124,7 @@ func (s *shape) pack(record, addr []byte) {
 	}
 }
 
-// view is the reverse of pack. The result owns its bytes.
+// view reverses pack. The result owns its bytes.
 func (s *shape) view(record []byte) View {
 	v := View{Host: s.host(), Context: s.context(), Entries: []Entry{}}
 	n := recordHead(s.kin())

@@ -6,10 +6,10 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// An index finds peers by worker UUID: open addressing with linear probing over
-// four bytes a place, kept at most three quarters full. The UUIDs themselves
-// lie in the peers' records; a tag byte beside each place spares nearly all
-// comparisons with another peer's.
+// An index finds peers by worker UUID. It is a hash table with open addressing and linear probing.
+// Each slot takes four bytes, and at most three quarters of the slots are used. The UUIDs
+// themselves are in the peers' records. A tag byte for each slot avoids nearly all comparisons
+// with another peer's UUID.
 type index struct {
 	ids  []PeerID // 0: empty
 	tags []uint8
@@ -19,7 +19,7 @@ type index struct {
 
 const indexMin = 16
 
-// uuidOf reads the worker UUID of a peer in the index.
+// uuidOf returns the worker UUID of a peer in the index.
 type uuidOf func(PeerID) uct.UUID
 
 func (x *index) hash(u uct.UUID) uint64 {
@@ -30,8 +30,8 @@ func (x *index) hash(u uct.UUID) uint64 {
 	return maphash.Bytes(x.seed, u[:])
 }
 
-// find gives u's place and peer; the peer is 0 where u is not in the index, and
-// place then is where insert puts it.
+// find returns the slot and the peer of u. When u is not in the index, the peer is 0 and place is
+// the slot for insert.
 func (x *index) find(h uint64, u uct.UUID, of uuidOf) (place int, p PeerID) {
 	mask := len(x.ids) - 1
 	tag := uint8(h >> 56)
@@ -43,7 +43,7 @@ func (x *index) find(h uint64, u uct.UUID, of uuidOf) (place int, p PeerID) {
 	}
 }
 
-// insert puts p at the place that find gave for its hash.
+// insert puts p into the slot that find returned for its hash.
 func (x *index) insert(place int, h uint64, p PeerID, of uuidOf) {
 	x.ids[place], x.tags[place] = p, uint8(h>>56)
 	x.n++
@@ -73,8 +73,7 @@ func (x *index) empty(h uint64) int {
 	return i
 }
 
-// remove empties a place, then moves back the peers behind it that probing
-// would no longer find.
+// remove empties a slot. It then moves back the peers behind it that probing would no longer find.
 func (x *index) remove(place int, of uuidOf) {
 	mask := len(x.ids) - 1
 	x.n--

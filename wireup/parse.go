@@ -9,15 +9,13 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// ErrAddress is what every error of a malformed worker address wraps.
+// ErrAddress is wrapped by every error of a malformed worker address.
 var ErrAddress = errors.New("bad worker address")
 
-// Parse checks a worker address whole and decodes it. The result's address
-// parts point into b. Transports that this program does not know are entries
-// like any other; no local iface will match them.
+// Parse validates and decodes a worker address. The address parts of the result point into b.
+// Entries of unknown transports are decoded like any other; no local iface matches them.
 //
-// Errors wrap [ErrAddress] and say what is wrong; nothing in b can make it
-// panic.
+// Errors wrap [ErrAddress] and contain the reason. Parse does not panic on any input.
 func Parse(b []byte) (View, error) {
 	n, err := check(b)
 	if err != nil {
@@ -36,11 +34,10 @@ func Parse(b []byte) (View, error) {
 	return v, nil
 }
 
-// body is the part of a checked address that holds the entries.
+// body returns the entries of a checked address.
 func body(b []byte) []byte { return b[headerLen : len(b)-crcLen] }
 
-// check says whether b is a well-formed address and counts its entries. It
-// allocates nothing where it is.
+// check validates the address b and counts its entries. It allocates only on error.
 func check(b []byte) (entries int, err error) {
 	if err := checkHeader(b); err != nil {
 		return 0, err
@@ -73,13 +70,12 @@ func checkHeader(b []byte) error {
 		return badAddress("%d bytes, at most %d", len(b), MaxAddress)
 	}
 	if n := int(binary.LittleEndian.Uint16(b[offLength:])); n != len(b) {
-		return badAddress("says %d bytes, has %d: truncated or joined", n, len(b))
+		return badAddress("length field %d, but %d bytes: truncated or joined", n, len(b))
 	}
 	return nil
 }
 
-// entryLen gives the length of the entry that b, which is not empty, starts
-// with.
+// entryLen returns the length of the first entry of b, which must not be empty.
 func entryLen(b []byte) (int, error) {
 	if len(b) < entryHeadLen {
 		return 0, badAddress("%d bytes left for an entry of at least %d", len(b), entryHeadLen+entryMinLen)
@@ -99,7 +95,7 @@ func entryLen(b []byte) (int, error) {
 	return entryHeadLen + n, nil
 }
 
-// nextEntry decodes the first entry of a checked body and gives what follows.
+// nextEntry decodes the first entry of a checked body and returns the remaining bytes.
 func nextEntry(b []byte) (Entry, []byte) {
 	end := entryHeadLen + int(binary.LittleEndian.Uint16(b[3:]))
 	at := entryHeadLen + entryMinLen

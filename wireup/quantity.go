@@ -2,13 +2,13 @@ package wireup
 
 import "math"
 
-// Quantity is a non-negative number in one byte: five bits of exponent e and
-// three of mantissa m, meaning m/8 where e is 0, else (1+m/8)·2^(e-1). It is
-// exact for eighths up to 2 and off by at most a sixteenth from there to 2·10^9.
+// Quantity is a non-negative number encoded in one byte: five bits of exponent e and three of
+// mantissa m. Its value is m/8 if e is 0, else (1+m/8)·2^(e-1). It is exact for multiples of 1/8
+// up to 2. From there to 2·10^9 its error is at most 1/16.
 //
-// Both sides of a pair compute with quantities, their own included, so that
-// they come to the same choice; conversion uses exact arithmetic alone, so that
-// every machine gets the same byte.
+// Both sides of a pair compute with quantized values, also for their own ifaces, so that they
+// choose alike. The conversion uses exact arithmetic only, so that every machine computes the same
+// byte.
 type Quantity uint8
 
 // Units of the quantities in [Attr].
@@ -19,8 +19,8 @@ const (
 
 const maxQuantity Quantity = math.MaxUint8
 
-// Quantize gives the quantity nearest to x/unit; too large ones, and NaN, give
-// the largest, negative ones 0.
+// Quantize returns the quantity nearest to x/unit. Values beyond the range and NaN return the
+// largest quantity, negative values return 0.
 func Quantize(x, unit float64) Quantity {
 	x /= unit
 	if math.IsNaN(x) || x >= maxQuantity.Float(1) {
@@ -34,7 +34,7 @@ func Quantize(x, unit float64) Quantity {
 	return Quantity(exp<<3 + m - 8)
 }
 
-// Float gives the value in unit.
+// Float returns the value in unit.
 func (q Quantity) Float(unit float64) float64 {
 	e, m := int(q>>3), float64(q&7)
 	if e == 0 {

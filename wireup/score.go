@@ -4,12 +4,12 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// Purpose is what a lane is used for.
+// Purpose is the use of a lane.
 type Purpose uint8
 
 // Purposes.
 const (
-	// ForAM: messages.
+	// ForAM: active messages.
 	ForAM Purpose = iota
 	// ForRMA: put and get.
 	ForRMA
@@ -18,16 +18,16 @@ const (
 	NumPurposes
 )
 
-// criterion is what a purpose asks of an iface and how it ranks those that can.
+// criterion holds what a purpose requires of an iface and how it ranks candidates.
 type criterion struct {
 	name  string
-	lacks func(local *uct.IfaceAttr, remote Attr) string // "" where nothing
+	lacks func(local *uct.IfaceAttr, remote Attr) string // the missing capability, or ""
 	score func(local, remote Attr) float64               // higher is better
 }
 
 const (
-	minBcopy = 64   // an active message holds at least the layer's headers
-	rmaBytes = 4096 // the transfer by which put and get are ranked
+	minBcopy = 64   // an active message holds at least UCP's headers
+	rmaBytes = 4096 // transfer size in bytes for ranking put and get
 )
 
 var criteria = [NumPurposes]criterion{
@@ -36,7 +36,7 @@ var criteria = [NumPurposes]criterion{
 	ForAMO: {"atomics", lacksAMO, scoreLatency},
 }
 
-// String names the purpose.
+// String returns the name of the purpose.
 func (p Purpose) String() string {
 	if p < NumPurposes {
 		return criteria[p].name
@@ -68,23 +68,22 @@ func lacksAMO(local *uct.IfaceAttr, _ Attr) string {
 	return ""
 }
 
-// scoreLatency ranks by the time of a small message. Latency is the mean of
-// both sides', and sums of quantities in nanoseconds are exact, so both sides
-// come to the same number.
+// scoreLatency ranks by the time of a small message. The latency is the mean of both sides'
+// values. Sums of quantities in nanoseconds are exact, so both sides compute the same number.
 //
-// Source: UCX's wireup scores 1e-3/seconds, here and below.
+// Source: UCX's wireup scores with 1e-3/seconds, here and below.
 func scoreLatency(local, remote Attr) float64 {
 	return 1e6 / (latencyNS(local, remote) + remote.Overhead.Float(nanosecond))
 }
 
-// scoreRMA ranks by the time of a one-sided transfer of rmaBytes; the peer's
-// CPU has no part in it.
+// scoreRMA ranks by the time of a one-sided transfer of rmaBytes. It includes no CPU time of the
+// peer.
 func scoreRMA(local, remote Attr) float64 {
 	bw := min(local.Bandwidth, remote.Bandwidth).Float(megabyte)
 	return 1e6 / (latencyNS(local, remote) + 1e9*rmaBytes/bw)
 }
 
-// latencyNS is the latency plus the sender's overhead.
+// latencyNS returns the latency plus the sender's overhead.
 func latencyNS(local, remote Attr) float64 {
 	latency := (local.Latency.Float(nanosecond) + remote.Latency.Float(nanosecond)) / 2
 	return latency + local.Overhead.Float(nanosecond)

@@ -10,31 +10,31 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// Use says what a transport may be used for.
+// Use is the permitted use of a transport.
 type Use uint8
 
 // Uses.
 const (
-	// UseNone: not at all.
+	// UseNone: not used.
 	UseNone Use = iota
-	// UseConnect: to connect other transports, never for data.
+	// UseConnect: only for connecting other transports, not for data.
 	UseConnect
 	// UseAll: for everything.
 	UseAll
 )
 
-// auxSuffix makes a name in UCX_TLS mean UseConnect.
+// auxSuffix after a name in UCX_TLS permits UseConnect.
 const auxSuffix = ":aux"
 
-// Selection is what the settings TLS, NET_DEVICES, SHM_DEVICES and SELF_DEVICES
-// allow. It never changes.
+// Selection holds the values of the settings TLS, NET_DEVICES, SHM_DEVICES and SELF_DEVICES. It is
+// immutable.
 type Selection struct {
-	names   map[string][]string // transport: its name and aliases
+	names   map[string][]string // transport name: the name and its aliases
 	tls     config.List
 	devices [len(deviceRows)]config.List // by uct.DeviceKind
-	missing []string                     // what UCX_TLS names of UCX's transports that goucx does not have
+	missing []string                     // transports of UCX in UCX_TLS that goucx does not have
 
-	// The settings with their origins, for people.
+	// The settings with their origins, for error texts.
 	tlsTold     string
 	devicesTold [len(deviceRows)]string
 }
@@ -45,9 +45,9 @@ var deviceRows = [...]*config.Row[config.List]{
 	uct.DeviceNet:  rowNetDevices,
 }
 
-// Select reads the settings in s; nil: defaults. Errors, which list the
-// transports that there are, answer a name in UCX_TLS that is no transport, alias
-// or transport of UCX's, and a UCX_TLS that leaves no transport for data.
+// Select reads the settings in s; nil: defaults. It returns an error for a name in UCX_TLS that is
+// no transport, alias or transport of UCX. A UCX_TLS that leaves no transport for data is an error
+// too. The error lists the available transports.
 func Select(s *config.Set, components []uct.Component) (*Selection, error) {
 	sel := &Selection{names: make(map[string][]string), tls: rowTLS.Get(s), tlsTold: told(s, rowTLS)}
 	for kind, row := range deviceRows {
@@ -72,7 +72,7 @@ func Select(s *config.Set, components []uct.Component) (*Selection, error) {
 	return sel, nil
 }
 
-// told gives a setting with its value and where that came from.
+// told returns the text of a setting with its value and origin.
 func told(s *config.Set, row *config.Row[config.List]) string {
 	return fmt.Sprintf("%s%s=%v (%v)", config.Prefix, row.Name(), row.Get(s), s.Origin(row.Name()))
 }
@@ -83,8 +83,7 @@ func (sel *Selection) data(c uct.Component) bool {
 	return u == UseAll
 }
 
-// Missing lists the transports of UCX that UCX_TLS asks for and goucx does not
-// have.
+// Missing returns the transports of UCX that UCX_TLS names and goucx does not have.
 func (sel *Selection) Missing() []uct.Refusal {
 	if sel.tls.Negated() {
 		return nil
@@ -96,7 +95,7 @@ func (sel *Selection) Missing() []uct.Refusal {
 	return out
 }
 
-// known lists the transports with their aliases: ", shm (sm, mm), self".
+// known returns a list of the transports with their aliases: ", shm (sm, mm), self".
 func known(components []uct.Component) string {
 	var b strings.Builder
 	for _, c := range components {
@@ -116,9 +115,8 @@ func quoted(names []string) []string {
 	return q
 }
 
-// Transport says what the transport of this name may be used for, and why not
-// for everything. A name that Select was not given is refused by any list but
-// all.
+// Transport returns the permitted use of the named transport, and the reason if it is restricted.
+// A name that was not passed to Select is permitted only by the list "all".
 func (sel *Selection) Transport(name string) (u Use, reason string) {
 	names := sel.names[name]
 	if names == nil {
@@ -136,13 +134,12 @@ func (sel *Selection) Transport(name string) (u Use, reason string) {
 	}
 }
 
-// lists reports whether the list names n, negated or not. Allowing what a
-// deny list would deny for one of several aliases would be wrong, hence no
-// Match.
+// lists reports whether the list contains n, negated or not. It does not use Match alone: a deny
+// list that contains one of several aliases must not permit the others.
 func (sel *Selection) lists(n string) bool { return sel.tls.Match(n) != sel.tls.Negated() }
 
-// Iface says what an iface may be used for by its transport and its device, and
-// why not for everything.
+// Iface returns the permitted use of an iface by its transport and its device, and the reason if
+// it is restricted.
 func (sel *Selection) Iface(i uct.IfaceInfo) (u Use, reason string) {
 	u, reason = sel.Transport(i.Transport)
 	if u == UseNone || int(i.Kind) >= len(sel.devices) {
@@ -154,9 +151,8 @@ func (sel *Selection) Iface(i uct.IfaceInfo) (u Use, reason string) {
 	return u, reason
 }
 
-// Absent lists the devices that the settings allow by name and that none of the
-// ifaces has, all those of the host. Of a kind of which there is none nothing is
-// said.
+// Absent returns the devices that the settings allow by name and that none of the host's ifaces
+// has. It returns nothing for a kind of which the host has no device.
 func (sel *Selection) Absent(ifaces []uct.IfaceInfo) (out []uct.Refusal) {
 	for kind, l := range sel.devices {
 		var names []string
@@ -178,8 +174,8 @@ func (sel *Selection) Absent(ifaces []uct.IfaceInfo) (out []uct.Refusal) {
 	return out
 }
 
-// matches reports whether the list lets the device of i through. A device is named
-// with its port or, for all its ports, without: lo:1, lo.
+// matches reports whether list l permits the device of i. A list names a device with its port, or
+// without to permit all its ports: lo:1, lo.
 func matches(l config.List, i uct.IfaceInfo) bool {
 	if l.All() {
 		return true

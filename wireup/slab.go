@@ -2,15 +2,15 @@ package wireup
 
 import "encoding/binary"
 
-// A slab keeps byte records in large chunks without pointers, so that millions
-// of them cost the collector nothing and have no header. A record is named by
-// its place in units of eight bytes and never moves; its owner knows its
-// length. Freed places are reused for records of the same rounded length.
+// A slab stores byte records in large chunks without pointers. Millions of records cost the
+// garbage collector nothing and have no header. A record is identified by its offset in units of
+// eight bytes and never moves. Its owner stores the length. A freed offset is reused for records
+// of the same rounded length.
 type slab struct {
 	chunks [][]byte
-	used   int // bytes of the last chunk
-	// free[n] is the first free place of n units, 0: none. The place's first
-	// four bytes name the next.
+	used   int // used bytes of the last chunk
+	// free[n] is the first free offset of n units, 0: none. The first four bytes there hold the
+	// next one.
 	free [maxUnits + 1]uint32
 }
 
@@ -21,8 +21,8 @@ const (
 	maxUnits   = MaxAddress / unit
 )
 
-// alloc gives a place for n bytes, 0 < n <= MaxAddress, whose content is
-// undefined. Place 0 is never given.
+// alloc returns the offset of n bytes with undefined content, 0 < n <= MaxAddress. It never
+// returns 0.
 func (s *slab) alloc(n int) uint32 {
 	units := (n + unit - 1) / unit
 	if p := s.free[units]; p != 0 {
@@ -41,13 +41,13 @@ func (s *slab) alloc(n int) uint32 {
 	return p
 }
 
-// at is the memory of the n bytes at p.
+// at returns the n bytes at p.
 func (s *slab) at(p uint32, n int) []byte {
 	off := int(p%chunkUnits) * unit
 	return s.chunks[p/chunkUnits][off : off+n : off+n]
 }
 
-// release gives back the n bytes at p.
+// release frees the n bytes at p.
 func (s *slab) release(p uint32, n int) {
 	units := (n + unit - 1) / unit
 	binary.LittleEndian.PutUint32(s.at(p, unit), s.free[units])

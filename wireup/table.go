@@ -7,28 +7,27 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// PeerID names a peer in its [Table]; 0 is no peer. The number of a peer that
-// was released is used again.
+// PeerID numbers a peer in its [Table]; 0 is no peer. The number of a released peer is reused.
 type PeerID uint32
 
-// Table stores the addresses of peers. Each peer takes a record without
-// pointers, about 55 bytes with shm; what the workers of a host have in common
-// is stored once for them all. The zero Table is empty and ready.
+// Table stores the addresses of peers. The record of a peer contains no pointers and takes about
+// 55 bytes with shm. The part that the workers of a host have in common is stored once. The zero
+// Table is empty and ready to use.
 //
-// One goroutine at a time uses a Table.
+// A Table is used by one goroutine at a time.
 type Table struct {
 	slab    slab
 	index   index
 	slots   [][]slot // by PeerID, in blocks that never move
-	n       uint32   // slots ever used, the unused slot 0 included
-	free    PeerID   // first free slot; its place names the next
+	n       uint32   // number of slots ever used, including the unused slot 0
+	free    PeerID   // first free slot; its place field holds the next
 	shapes  []*shape // by number; nil: free
 	numbers map[string]uint32
 	reuse   []uint32 // free shape numbers
 	scratch []byte
 }
 
-// slot is what the Table itself knows of a peer.
+// slot is the state of a peer outside its record.
 type slot struct {
 	place uint32 // of the record in the slab
 	shape uint32
@@ -37,11 +36,11 @@ type slot struct {
 
 const slotBlock = 2048
 
-// Add stores the peer that addr describes, or counts one more reference to it
-// where its worker is known already. It copies what it keeps of addr.
+// Add stores the peer that addr describes, or adds a reference if the worker is already in the
+// table. It does not retain addr.
 //
-// A malformed address answers an error that wraps [ErrAddress]; so does another
-// address for a known worker, because workers do not change theirs.
+// It returns an error that wraps [ErrAddress] for a malformed address. The same holds for a second
+// address of a known worker, because workers do not change theirs.
 func (t *Table) Add(addr []byte) (PeerID, error) {
 	if _, err := check(addr); err != nil {
 		return 0, err
@@ -64,8 +63,8 @@ func (t *Table) Add(addr []byte) (PeerID, error) {
 	return p, nil
 }
 
-// again counts a reference to a known peer after a look at its new address,
-// whose shape key is in t.scratch.
+// again adds a reference to a known peer. It compares the new address, whose shape key is in
+// t.scratch, with the stored one.
 func (t *Table) again(p PeerID, addr []byte) error {
 	s := t.at(p)
 	sh := t.shapes[s.shape]
@@ -77,13 +76,13 @@ func (t *Table) again(p PeerID, addr []byte) error {
 		same = bytes.Equal(t.scratch[start:], t.slab.at(s.place, sh.perPeer))
 	}
 	if !same {
-		return fmt.Errorf("%w: worker %x is known by another address", ErrAddress, t.UUID(p))
+		return fmt.Errorf("%w: worker %x has another address in the table", ErrAddress, t.UUID(p))
 	}
 	s.refs++
 	return nil
 }
 
-// Release gives back one reference to p; after the last one p is forgotten.
+// Release drops one reference to p. The last one removes p from the table.
 func (t *Table) Release(p PeerID) {
 	s := t.at(p)
 	if s.refs--; s.refs > 0 {
@@ -97,35 +96,35 @@ func (t *Table) Release(p PeerID) {
 	s.place, t.free = uint32(t.free), p
 }
 
-// Retain is Add of an address that is in the table as p.
+// Retain adds a reference to p, as Add of its address does.
 func (t *Table) Retain(p PeerID) { t.at(p).refs++ }
 
-// View gives the address of p, decoded. It allocates and copies.
+// View returns the decoded address of p. It allocates and copies.
 func (t *Table) View(p PeerID) View {
 	s := t.at(p)
 	sh := t.shapes[s.shape]
 	return sh.view(t.slab.at(s.place, sh.perPeer))
 }
 
-// UUID is the worker UUID of p.
+// UUID returns the worker UUID of p.
 func (t *Table) UUID(p PeerID) (u uct.UUID) {
 	copy(u[:], t.slab.at(t.at(p).place, len(u)))
 	return u
 }
 
-// Find gives the peer with this worker UUID.
+// Find returns the peer with this worker UUID.
 func (t *Table) Find(worker uct.UUID) (PeerID, bool) {
 	_, p := t.index.find(t.index.hash(worker), worker, t.UUID)
 	return p, p != 0
 }
 
-// Len is the number of peers.
+// Len returns the number of peers.
 func (t *Table) Len() int { return t.index.n }
 
-// at is the slot of p, which must be in the table.
+// at returns the slot of p, which must be in the table.
 func (t *Table) at(p PeerID) *slot { return &t.slots[p/slotBlock][p%slotBlock] }
 
-// slot takes a free slot.
+// slot allocates a slot.
 func (t *Table) slot() PeerID {
 	if p := t.free; p != 0 {
 		t.free = PeerID(t.at(p).place)
@@ -142,8 +141,7 @@ func (t *Table) slot() PeerID {
 	return p
 }
 
-// shape gives the number of the shape whose key is in t.scratch, and counts a
-// reference to it.
+// shape returns the number of the shape whose key is in t.scratch, and adds a reference to it.
 func (t *Table) shape() uint32 {
 	n, ok := t.numbers[string(t.scratch)]
 	if !ok {

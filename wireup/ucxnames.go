@@ -7,8 +7,8 @@ import (
 	"github.com/goucx/goucx/config"
 )
 
-// ucxTransports are UCX's transports and aliases, those that goucx has
-// excepted: a UCX user's UCX_TLS names them without being wrong.
+// ucxTransports lists UCX's transports and aliases that goucx does not have. They are valid in
+// UCX_TLS.
 //
 // Source: UCX's aliases in ucp_context.c, and `ucx_info -d`.
 var ucxTransports = []string{
@@ -17,12 +17,11 @@ var ucxTransports = []string{
 	"sysv", "cma", "knem", "xpmem", "cuda", "rocm", "ze", "gdr_copy", "gaudi",
 }
 
-// ucxFamilies begin the names of transports that one library of a vendor's
-// brings to UCX.
+// ucxFamilies lists name prefixes of UCX transports that belong to one vendor's library.
 var ucxFamilies = []string{"cuda", "rocm", "ze_", "gaudi_"}
 
-// unknown gives those of items, which none of our transports match, that match
-// none of UCX's either.
+// unknown returns those items, already unmatched by goucx's transports, that match no transport of
+// UCX either.
 func unknown(l config.List, items []string) []string {
 	names := slices.Clone(ucxTransports)
 	for _, n := range ucxTransports {

@@ -11,8 +11,8 @@ var activeCases = []testCase{
 	{"peers", activePeers},
 }
 
-// activeCount: Activate and Deactivate move the count by one each; an endpoint
-// alone does not.
+// activeCount: Activate and Deactivate change the count by one each; an endpoint alone does not
+// change it.
 func activeCount(e *env) {
 	a, b := e.pair()
 	require.Zero(e, a.iface.ActiveEndpoints())
@@ -31,7 +31,7 @@ func activeCount(e *env) {
 	require.Zero(e, a.iface.ActiveEndpoints())
 }
 
-// activePeers: a connection that a peer made counts until the peer ends it.
+// activePeers: a connection that a peer initiated counts until the peer closes it.
 func activePeers(e *env) {
 	a, b := e.two()
 	e.needs(a, uct.OpAMShort, "AM short")

@@ -16,8 +16,8 @@ var addressCases = []testCase{
 	{"attributes", addressAttributes},
 }
 
-// addressForm: appended, at most 255 bytes each, always the same; different for
-// different ifaces, but the device part is the device's.
+// addressForm: both parts are appended, have at most 255 bytes and never change. They differ
+// between ifaces, but the device part is the same for one device.
 func addressForm(e *env) {
 	a := e.node()
 	b := e.nodeOn(a.dom)
@@ -35,8 +35,8 @@ func addressForm(e *env) {
 	require.NotEqual(e, a.address(), b.address(), "two ifaces, one address")
 }
 
-// addressDamaged cuts, extends and flips: unreachable, an error or a failure of
-// the endpoint; nothing ever arrives, nothing breaks.
+// addressDamaged truncates, extends and flips bits: the address is unreachable, or NewEndpoint
+// returns an error, or the endpoint fails. No message arrives, and nothing breaks.
 func addressDamaged(e *env) {
 	a, b := e.pair()
 	a.doomed = true
@@ -61,7 +61,7 @@ func addressDamaged(e *env) {
 	require.Empty(e, a.inbox)
 }
 
-// eachDamage runs f on damaged forms of an address.
+// eachDamage calls f with damaged forms of an address.
 func (e *env) eachDamage(good uct.Address, f func(uct.Address)) {
 	f(uct.Address{})
 	random := rand.New(rand.NewPCG(3, 4))
@@ -93,7 +93,7 @@ func (e *env) eachDamage(good uct.Address, f func(uct.Address)) {
 	}
 }
 
-// addressThreadIndex: only indexes below IfaceConfig.Threads are taken.
+// addressThreadIndex: only indexes below IfaceConfig.Threads are accepted.
 func addressThreadIndex(e *env) {
 	a, b := e.pair()
 	for _, t := range []int{-1, 1, 1 << 30} {
@@ -102,7 +102,7 @@ func addressThreadIndex(e *env) {
 	}
 }
 
-// addressAttributes: what Attr says is consistent.
+// addressAttributes: the attributes are consistent with each other.
 func addressAttributes(e *env) {
 	n := e.node()
 	attr := n.attr

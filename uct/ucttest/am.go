@@ -26,8 +26,8 @@ var amCases = []testCase{
 	{"keep", amKeep},
 }
 
-// sizesUpTo gives the lengths from low to high at which copies change their
-// ways, and both ends.
+// sizesUpTo returns the lengths from low to high at which copy routines change their method, and
+// both limits.
 func sizesUpTo(low, high int) (sizes []int) {
 	for _, n := range []int{
 		0, 1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 31, 32, 33, 39, 40, 41, 47, 48, 49, 56, 63, 64, 65, 127, 128,
@@ -42,7 +42,7 @@ func sizesUpTo(low, high int) (sizes []int) {
 	return append(slices.Compact(sizes), high)
 }
 
-// amSizes sends every length of one form and compares all that arrives.
+// amSizes sends every length of one form and compares what arrives.
 func amSizes(e *env, f *form) {
 	a, b := e.pair()
 	e.needs(a, f.op, "AM "+f.name)
@@ -71,7 +71,7 @@ func amSizes(e *env, f *form) {
 	assert.Empty(e, b.inbox, "a message came twice")
 }
 
-// amIDs uses each id.
+// amIDs uses each ID.
 func amIDs(e *env) {
 	a, b := e.pair()
 	e.needs(a, uct.OpAMShort, "AM short")
@@ -90,8 +90,8 @@ func amIDs(e *env) {
 	}
 }
 
-// amSource: the number is constant per endpoint, and differs for endpoints of
-// different ifaces.
+// amSource: the number is constant per endpoint, and differs between endpoints of different
+// ifaces.
 func amSource(e *env) {
 	a, b := e.pair()
 	e.needs(a, uct.OpAMShort, "AM short")
@@ -118,7 +118,7 @@ func amSource(e *env) {
 	}
 }
 
-// amBcopyFewer commits less than was reserved.
+// amBcopyFewer commits fewer bytes than it reserved.
 func amBcopyFewer(e *env) {
 	a, b := e.pair()
 	e.needs(a, uct.OpAMBcopy, "AM bcopy")
@@ -144,7 +144,7 @@ func amBcopyFewer(e *env) {
 	}
 }
 
-// amBcopyAbort gives reservations back, many more than there can be messages.
+// amBcopyAbort aborts reservations, many more than the transport can have messages.
 func amBcopyAbort(e *env) {
 	a, b := e.pair()
 	e.needs(a, uct.OpAMBcopy|uct.OpAMShort, "AM bcopy and short")
@@ -183,7 +183,7 @@ func amBcopyOther(e *env) {
 	require.True(e, holds(last.data, 2))
 }
 
-// amZcopyPieces sends heads and pieces of many shapes.
+// amZcopyPieces sends many combinations of header and pieces.
 func amZcopyPieces(e *env) {
 	a, b := e.pair()
 	e.needs(a, uct.OpAMZcopy, "AM zcopy")
@@ -203,7 +203,7 @@ func amZcopyPieces(e *env) {
 				v := a.pieces(t, p, vecs)
 				return a.sent(t, l.AMZcopy(9, 11, h, v, t), v)
 			})
-			clobber(h) // copied before the return
+			clobber(h) // copied before the call returned
 			require.Equal(e, ok, l.end(t, st))
 			e.until("a message", func() bool { return len(b.inbox) > 0 }, a, b)
 			require.Equal(e, whole, b.inbox[0].data, "head of %d, %d pieces", head, vecs)
@@ -212,7 +212,7 @@ func amZcopyPieces(e *env) {
 	}
 }
 
-// amBufferReuse overwrites buffers as soon as they are the caller's again.
+// amBufferReuse overwrites buffers as soon as the caller owns them again.
 func amBufferReuse(e *env) {
 	a, b := e.pair()
 	l := e.connect(a, b)
@@ -228,7 +228,7 @@ func amBufferReuse(e *env) {
 				clobber(p)
 			}
 			e.until("a message", func() bool { return len(b.inbox) > 0 }, a, b)
-			require.True(e, holds(b.inbox[0].data, uint64(i)), "%s keeps a buffer that it gave back", f.name)
+			require.True(e, holds(b.inbox[0].data, uint64(i)), "%s uses a buffer that it returned to the caller", f.name)
 			b.inbox = nil
 		}
 	}

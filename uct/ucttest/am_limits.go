@@ -10,7 +10,7 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// amTooLong goes one beyond each limit: nothing may arrive.
+// amTooLong exceeds each limit by one; nothing may arrive.
 func amTooLong(e *env) {
 	a, b := e.pair()
 	l, lim := e.connect(a, b), a.attr.AM
@@ -37,7 +37,7 @@ func amTooLong(e *env) {
 	require.Empty(e, b.inbox, "a refused message arrived")
 }
 
-// amUnsupported: what Attr does not show answers Unsupported.
+// amUnsupported: operations that Attr does not list return Unsupported.
 func amUnsupported(e *env) {
 	a, b := e.pair()
 	if a.attr.Ops.Has(uct.OpsAM) {
@@ -52,8 +52,7 @@ func amUnsupported(e *env) {
 	}
 }
 
-// amKeep holds messages beyond HandleAM while others arrive, and gives them
-// back.
+// amKeep retains messages beyond HandleAM while others arrive, then releases them.
 func amKeep(e *env) {
 	a, b := e.pair()
 	e.needs(a, uct.OpAMShort, "AM short")
@@ -79,7 +78,7 @@ func amKeep(e *env) {
 			continue
 		}
 		for k := range data {
-			require.True(e, holds(data[k], i+1-uint64(len(data))+uint64(k)), "kept memory changed")
+			require.True(e, holds(data[k], i+1-uint64(len(data))+uint64(k)), "retained memory changed")
 		}
 		b.iface.Release(handles)
 		data, handles = nil, nil

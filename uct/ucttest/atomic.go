@@ -24,7 +24,7 @@ var atomicCases = []testCase{
 	{"concurrent-swaps", atomicSwaps},
 }
 
-// oracle is what op leaves of a word.
+// oracle returns the value of a word after op.
 func oracle(op uct.AtomicOp, old, v, cmp uint64) uint64 {
 	switch op {
 	case uct.AtomicAdd:
@@ -45,7 +45,7 @@ func oracle(op uct.AtomicOp, old, v, cmp uint64) uint64 {
 	return old
 }
 
-// set gives the operations of a width that iface and key allow.
+// set returns the operations of a width that iface and key allow.
 func (r *region) set(width int, fetch bool) uct.AtomicSet {
 	a := r.user.attr
 	if width == 4 && fetch {
@@ -60,7 +60,7 @@ func (r *region) set(width int, fetch bool) uct.AtomicSet {
 	return a.Post64 & r.attr.Atomic64
 }
 
-// atomic runs one operation to its end.
+// atomic runs one operation to completion.
 func (l *link) atomic(r *region, op uct.AtomicOp, width int, fetch bool, v, cmp, off uint64) (uint64, uct.Status) {
 	l.env.Helper()
 	t := r.user.token()
@@ -87,7 +87,7 @@ func (l *link) atomic(r *region, op uct.AtomicOp, width int, fetch bool, v, cmp,
 	return old, ev.Status
 }
 
-// needsAtomics ends the case where an iface has no atomics of the kind.
+// needsAtomics ends the case if an iface has no atomics of the kind.
 func (e *env) needsAtomics(set uct.AtomicSet) {
 	e.Helper()
 	if set == 0 {
@@ -95,8 +95,8 @@ func (e *env) needsAtomics(set uct.AtomicSet) {
 	}
 }
 
-// atomicOracle compares random operations with the oracle; the neighbours of
-// the word stay.
+// atomicOracle compares random operations with the oracle; the words beside the target must not
+// change.
 func atomicOracle(e *env, width int, fetch bool) {
 	random := rand.New(rand.NewPCG(uint64(width), 1))
 	e.eachRegion(uct.OpAtomics, "atomics", 4096, func(l *link, r *region) {
@@ -150,7 +150,7 @@ func setWord(b []byte, width int, v uint64) {
 	le.PutUint64(b, v)
 }
 
-// atomicUnaligned: InvalidParam, and the word stays.
+// atomicUnaligned: returns InvalidParam, and the word does not change.
 func atomicUnaligned(e *env) {
 	e.eachRegion(uct.OpAtomics, "atomics", 256, func(l *link, r *region) {
 		for _, width := range []int{4, 8} {
@@ -188,8 +188,8 @@ func atomicUnlisted(e *env) {
 	})
 }
 
-// contend lets several ifaces work on one word at once, a goroutine each. work
-// must not use require.
+// contend runs work on several ifaces at once, one goroutine each, all on the same word. work must
+// not use require.
 func contend(e *env, need uct.AtomicOp, work func(i int, l *link, r *region) error) *region {
 	e.Helper()
 	const workers = 3
@@ -220,7 +220,7 @@ func contend(e *env, need uct.AtomicOp, work func(i int, l *link, r *region) err
 		wg.Wait()
 		close(done)
 	}()
-	for { // the owner's help is not needed, but without it some answer late
+	for { // the operations complete without the owner's progress, but some would complete late
 		select {
 		case <-done:
 			return mem
@@ -232,8 +232,8 @@ func contend(e *env, need uct.AtomicOp, work func(i int, l *link, r *region) err
 	}
 }
 
-// contended is the number of operations a worker does: fewer where each takes
-// a network's round trip.
+// contended returns the number of operations for a worker. It is smaller where each takes a
+// network round trip.
 func (n *node) contended() int {
 	if n.attr.Est.LatencyNS > 1000 {
 		return n.env.messages() / 200
@@ -241,7 +241,7 @@ func (n *node) contended() int {
 	return n.env.messages() / 20
 }
 
-// blocking runs one fetching operation to its end on a worker's goroutine.
+// blocking runs one fetching operation to completion on a worker's goroutine.
 func (l *link) blocking(r *region, op uct.AtomicOp, v, cmp, off uint64) (old uint64, err error) {
 	t := r.user.token()
 	var st uct.Status
@@ -262,7 +262,7 @@ func (l *link) blocking(r *region, op uct.AtomicOp, v, cmp, off uint64) (old uin
 	return old, st.Err()
 }
 
-// atomicAdds: no add is lost, and each fetched value is seen once.
+// atomicAdds: no add is lost, and each value is fetched once.
 func atomicAdds(e *env) {
 	n := e.node().contended()
 	seen := make([][]uint64, 3)
@@ -288,7 +288,7 @@ func atomicAdds(e *env) {
 	}
 }
 
-// atomicSwaps: increments by compare-and-swap, none lost.
+// atomicSwaps: increments by compare-and-swap; none is lost.
 func atomicSwaps(e *env) {
 	n := e.node().contended()
 	r := contend(e, uct.AtomicCompareSwap, func(_ int, l *link, r *region) error {

@@ -12,19 +12,19 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// Descriptors that the second process gets.
+// Descriptors that the second process inherits.
 const (
 	commandFD = 3
 	answerFD  = 4
 )
 
-// serve is the second process: it opens an iface and carries out commands until
-// the first process closes the pipe.
+// serve is the main loop of the second process. It opens an iface and executes commands until the
+// first process closes the pipe.
 func serve(t *testing.T, f Factory) {
 	in, out := os.NewFile(commandFD, "commands"), os.NewFile(answerFD, "answers")
 	e := &env{TB: t, factory: f}
 	c := &child{node: e.node(), out: json.NewEncoder(out)}
-	c.node.doomed = true // the first process may go first
+	c.node.doomed = true // the first process may exit first
 	c.node.onMessage = c.receive
 	c.node.onPending = func(ts []uct.Token) int { return len(ts) }
 	idle := 0
@@ -46,7 +46,7 @@ func serve(t *testing.T, f Factory) {
 	}
 }
 
-// work progresses the iface and whatever is to be sent.
+// work progresses the iface and sends pending messages.
 func (c *child) work() int {
 	n := 0
 	if !c.node.closed {
@@ -73,7 +73,7 @@ func (c *child) work() int {
 	return n
 }
 
-// receive checks what the first process sends, or gives it back.
+// receive checks a message of the first process, or echoes it.
 func (c *child) receive(m message) {
 	if c.echo {
 		m.data = slices.Clone(m.data)
@@ -85,8 +85,8 @@ func (c *child) receive(m message) {
 
 func (c *child) reply(n note) { require.NoError(c.node.env, c.out.Encode(n)) }
 
-// carryOut does one command and answers it; "send" is answered when done, "exit"
-// never.
+// carryOut executes one command and replies to it. The reply to "send" follows when the messages
+// are sent; "exit" has no reply.
 func (c *child) carryOut(n *note) {
 	e, answer := c.node.env, note{Op: n.Op}
 	switch n.Op {
@@ -111,7 +111,7 @@ func (c *child) carryOut(n *note) {
 		c.mem = r
 		answer.Key, answer.Base = r.AppendKey(nil), addressOf(r.Bytes())
 	case "bytes":
-		for range yieldPasses { // to the race detector a flush of the other process says nothing
+		for range yieldPasses { // the race detector does not see that a flush of the other process orders these accesses
 			progress(c.node)
 		}
 		answer.Data = c.mem.Bytes()
@@ -136,7 +136,7 @@ func (c *child) fault() string {
 	return ""
 }
 
-// add does n.N fetching adds on the first process's word.
+// add executes n.N fetching adds on the first process's word.
 func (c *child) add(n *note) string {
 	r := &region{user: c.node, base: n.Base, key: c.node.env.unpack(c.node, n.Key)}
 	for range n.N {

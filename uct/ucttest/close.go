@@ -18,7 +18,7 @@ var closeCases = []testCase{
 	{"iface", closeIface},
 }
 
-// closeEndpoint: twice, and every operation after it answers Closed.
+// closeEndpoint: Close is idempotent, and every operation after it returns Closed.
 func closeEndpoint(e *env) {
 	a, b := e.pair()
 	l := e.connect(a, b)
@@ -40,7 +40,7 @@ func closeEndpoint(e *env) {
 	e.settle(a, b)
 }
 
-// closeDelivers: what was accepted before Close arrives.
+// closeDelivers: messages accepted before Close arrive.
 func closeDelivers(e *env) {
 	a, b := e.pair()
 	e.needs(a, uct.OpAMShort, "AM short")
@@ -57,15 +57,15 @@ func closeDelivers(e *env) {
 		}
 		require.NotZero(e, s.number)
 		if a.flying() > 0 {
-			l.flush() // else closing cancels
+			l.flush() // otherwise closing cancels
 		}
 		l.Close()
 		e.until("messages sent before Close", func() bool { return got.next == s.number }, a, b)
 	}
 }
 
-// closeInFlight: tokens in flight end, each once, with Canceled where their
-// operation had not ended.
+// closeInFlight: tokens in flight complete once each, with Canceled if their operation had not
+// completed.
 func closeInFlight(e *env) {
 	a, b := e.pair()
 	l := e.connect(a, b).up()
@@ -89,9 +89,8 @@ func closeInFlight(e *env) {
 	e.settle(a, b)
 }
 
-// closeInFlightLast: an iface counts a connection as active until the tokens in flight
-// have ended, also where the peer has ended its side before. Nobody progresses an
-// iface that is not active.
+// closeInFlightLast: an iface counts a connection as active until its tokens in flight have
+// completed, even if the peer has closed its side before. An inactive iface gets no progress.
 func closeInFlightLast(e *env) {
 	a, b := e.two()
 	e.needsFailure(a)
@@ -117,8 +116,8 @@ func closeInFlightLast(e *env) {
 	}
 }
 
-// closeReported: the receiver hears of a peer that ended in order, once, after
-// its last message.
+// closeReported: the receiver gets a report of a peer that closed in order, once, after its last
+// message.
 func closeReported(e *env) {
 	a, b := e.two()
 	e.needsFailure(b)
@@ -137,7 +136,7 @@ func closeReported(e *env) {
 	require.Empty(e, a.failures, "nothing came to the side that ended")
 }
 
-// closeReopen: endpoints come and go; each new one works.
+// closeReopen: endpoints are created and closed in turn; each new one works.
 func closeReopen(e *env) {
 	a, b := e.pair()
 	e.needs(a, uct.OpAMShort, "AM short")
@@ -156,7 +155,7 @@ func closeReopen(e *env) {
 	}
 }
 
-// closeIface: twice, with endpoints open and messages under way.
+// closeIface: Close is idempotent, also with endpoints open and messages in flight.
 func closeIface(e *env) {
 	a, b := e.pair()
 	e.needs(a, uct.OpAMShort, "AM short")

@@ -12,38 +12,36 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// patience bounds every wait of the suite in which nothing comes. What is waited for
-// comes within milliseconds; the rest is for loaded machines. Only tests of the suite
-// change it.
+// patience bounds every wait of the suite during which nothing arrives. What a case waits for
+// takes milliseconds; the rest allows for loaded machines. Only tests of the suite change it.
 var patience = 60 * time.Second
 
-// enough is how many times patience a wait takes in which something comes.
+// enough times patience bounds a wait during which something arrives.
 const enough = 5
 
-// settlePasses is how many idle passes are enough for anything that is still to
-// come in one process to come.
+// settlePasses is the number of idle passes after which nothing more arrives within one process.
 const settlePasses = 5000
 
-// yieldPasses is after how many idle passes the processor is offered to others.
-// On a busy machine each offer may cost several time slices, and some things,
-// like the end of a peer, are seen after thousands of passes only.
+// yieldPasses is the number of idle passes before the processor is yielded. On a busy machine each
+// yield may cost several time slices. Some events, like a peer's end, are detected only after
+// thousands of passes.
 const yieldPasses = 256
 
-// env is the world of one case.
+// env is the environment of one case.
 type env struct {
 	testing.TB
 	factory Factory
-	reason  string // why the case was not applicable
+	reason  string // why the case does not apply
 }
 
-// notApplicable ends the case; the reason is data of the transport's.
+// notApplicable ends the case; reason describes the transport.
 func (e *env) notApplicable(reason string) {
 	e.Helper()
 	e.reason = reason
 	e.Skip("not applicable: " + reason)
 }
 
-// needs ends the case where the iface does not carry one of ops.
+// needs ends the case if the iface lacks one of ops.
 func (e *env) needs(n *node, ops uct.Ops, what string) {
 	e.Helper()
 	if !n.attr.Ops.Has(ops) {
@@ -51,7 +49,7 @@ func (e *env) needs(n *node, ops uct.Ops, what string) {
 	}
 }
 
-// needsPrompt ends the case where what was sent may come late.
+// needsPrompt ends the case if messages may arrive late.
 func (e *env) needsPrompt() {
 	e.Helper()
 	if e.factory.Late {
@@ -88,7 +86,7 @@ func (e *env) find(d uct.Domain) *uct.IfaceInfo {
 
 func (e *env) info(d uct.Domain) uct.IfaceInfo { return *e.find(d) }
 
-// node opens an iface on a domain of its own.
+// node opens an iface on a new domain.
 func (e *env) node() *node {
 	e.Helper()
 	return e.nodeOn(e.domain())
@@ -115,8 +113,8 @@ func (e *env) nodeOn(d uct.Domain) *node {
 	return n
 }
 
-// pair gives two ifaces of which each reaches the other: the same one twice
-// where an iface reaches only itself.
+// pair returns two ifaces that reach each other, or the same iface twice if an iface reaches only
+// itself.
 func (e *env) pair() (a, b *node) {
 	e.Helper()
 	a = e.node()
@@ -129,7 +127,7 @@ func (e *env) pair() (a, b *node) {
 	return a, a
 }
 
-// two is pair for cases that need different ifaces.
+// two is pair for cases that need two different ifaces.
 func (e *env) two() (a, b *node) {
 	e.Helper()
 	if a, b = e.pair(); a == b {
@@ -138,8 +136,8 @@ func (e *env) two() (a, b *node) {
 	return a, b
 }
 
-// initiators gives n endpoints of n ifaces that reach memory of owner's domain:
-// towards owner, or, where ifaces reach only themselves, on owner's domain.
+// initiators returns n endpoints of n ifaces that reach memory of owner's domain: each towards
+// owner, or, if ifaces reach only themselves, on owner's domain.
 func (e *env) initiators(owner *node, n int) []*link {
 	e.Helper()
 	links := make([]*link, n)
@@ -163,7 +161,7 @@ func (e *env) until(what string, cond func() bool, nodes ...*node) {
 	}
 }
 
-// settle lets arrive what is still on its way.
+// settle progresses nodes until everything in flight has arrived.
 func (e *env) settle(nodes ...*node) {
 	for i := range settlePasses {
 		progress(nodes...)
@@ -173,7 +171,7 @@ func (e *env) settle(nodes ...*node) {
 	}
 }
 
-// drive progresses nodes until cond holds; false: it does not.
+// drive progresses nodes until cond holds. It returns false if cond does not hold in time.
 func drive(cond func() bool, nodes ...*node) bool {
 	begun := ucs.Now()
 	heard, come := begun, false

@@ -32,21 +32,20 @@ func (n *node) readable(wait time.Duration) bool {
 	}
 }
 
-// arm progresses until Arm takes.
+// arm progresses until Arm succeeds.
 func (n *node) arm(k uct.EventKind, others ...*node) {
 	n.env.Helper()
 	n.env.until("Arm to take", func() bool {
 		st := n.iface.Arm(k)
 		if st != ok && st != ucs.Busy && st != ucs.InProgress {
-			n.env.Fatalf("Arm answered %v", st)
+			n.env.Fatalf("Arm returned %v", st)
 		}
 		return st == ok
 	}, append(others, n)...)
 }
 
-// armQuiet progresses until Arm takes and the descriptor is quiet. What came just
-// before, or is sent again because the machine is slow, may make it readable for
-// once.
+// armQuiet progresses until Arm succeeds and the descriptor is quiet. A message that arrived just
+// before, or is retransmitted because the machine is slow, may make the descriptor readable once.
 func (n *node) armQuiet(k uct.EventKind, others ...*node) {
 	n.env.Helper()
 	n.env.until("an armed descriptor to be quiet", func() bool {
@@ -62,7 +61,7 @@ func (e *env) needsEvents(n *node, k uct.EventKind) {
 	}
 }
 
-// eventDescriptor is there exactly where events are.
+// eventDescriptor: an iface has a descriptor if and only if it supports events.
 func eventDescriptor(e *env) {
 	n := e.node()
 	if n.attr.Events == 0 {
@@ -74,7 +73,7 @@ func eventDescriptor(e *env) {
 	require.Equal(e, n.iface.EventFD(), n.iface.EventFD())
 }
 
-// eventIdle: nothing comes, so an armed descriptor stays quiet.
+// eventIdle: without traffic an armed descriptor stays quiet.
 func eventIdle(e *env) {
 	e.needsPrompt()
 	a, b := e.pair()
@@ -87,7 +86,7 @@ func eventIdle(e *env) {
 	b.armQuiet(uct.EventRecv, a)
 }
 
-// eventBusy: Arm refuses while a message waits, or the descriptor tells of it.
+// eventBusy: while a message waits, Arm returns Busy or the descriptor becomes readable.
 func eventBusy(e *env) {
 	e.needsPrompt()
 	a, b := e.pair()
@@ -96,7 +95,7 @@ func eventBusy(e *env) {
 	l := e.connect(a, b)
 	l.firstMessage()
 	require.Equal(e, ok, l.AMUint64(1, 1, 1))
-	if st := b.iface.Arm(uct.EventRecv); st != ucs.Busy { // a device's own goroutine may be taking it in just now
+	if st := b.iface.Arm(uct.EventRecv); st != ucs.Busy { // a device's goroutine may be receiving it just now
 		require.Equal(e, ok, st)
 		require.True(e, b.readable(10*time.Second), "a message waits")
 	}
@@ -104,7 +103,7 @@ func eventBusy(e *env) {
 	b.arm(uct.EventRecv, a)
 }
 
-// firstMessage brings the connection up and settles it.
+// firstMessage establishes the connection and settles it.
 func (l *link) firstMessage() {
 	l.env.Helper()
 	require.Equal(l.env, ok, l.post(func() uct.Status { return l.AMUint64(0, 0, 0) }))
@@ -113,8 +112,8 @@ func (l *link) firstMessage() {
 	l.env.settle(l.from, l.to)
 }
 
-// eventMessage: a message makes an armed descriptor readable, again and again,
-// and no longer when it has been dealt with.
+// eventMessage: a message makes an armed descriptor readable, repeatedly, and the descriptor is
+// quiet again once the message is handled.
 func eventMessage(e *env) {
 	e.needsPrompt()
 	a, b := e.pair()
@@ -129,7 +128,7 @@ func eventMessage(e *env) {
 		}
 		for range 20 {
 			st := noResource
-			for st == noResource { // the connection may sleep
+			for st == noResource { // the connection may be suspended
 				l.up()
 				b.armQuiet(uct.EventRecv, a)
 				st = f.send(l, 1, 1, p)
@@ -143,8 +142,7 @@ func eventMessage(e *env) {
 	e.settle(a, b)
 }
 
-// eventFirstContact: the first message of a new peer wakes an iface that nobody
-// polls.
+// eventFirstContact: the first message of a new peer wakes an iface that is not polled.
 func eventFirstContact(e *env) {
 	a, b := e.pair()
 	e.needsEvents(b, uct.EventRecv)
@@ -153,14 +151,14 @@ func eventFirstContact(e *env) {
 	l := e.connect(a, b)
 	st := l.AMUint64(1, 1, 1)
 	require.True(e, b.readable(patience), "first contact does not wake")
-	if st == noResource { // the connection wants the peer's answer
+	if st == noResource { // the connection waits for the peer's reply
 		st = l.post(func() uct.Status { return l.AMUint64(1, 1, 1) })
 	}
 	require.Equal(e, ok, st)
 	e.until("the message", func() bool { return len(b.inbox) == 1 }, a, b)
 }
 
-// eventResources: send resources that come back wake the sender.
+// eventResources: send resources that become available wake the sender.
 func eventResources(e *env) {
 	e.needsPrompt()
 	a, b := e.two()
@@ -168,7 +166,7 @@ func eventResources(e *env) {
 	e.needs(a, uct.OpAMShort|uct.OpPending, "AM short with pending")
 	f := e.fillLink(e.connect(a, b))
 	a.onPending = f.offer(1)
-	for range 50 { // they may come back without the receiver, and before Arm: then it says so
+	for range 50 { // they may become available without the receiver, and before Arm, which then returns Busy
 		f.add(1)
 		if a.iface.Arm(uct.EventSend) == ok {
 			e.until("all messages", func() bool { return f.got.next == f.sent }, b)

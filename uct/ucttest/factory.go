@@ -10,37 +10,36 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// Factory says what is tested. Everything else the suite learns from the
-// capabilities of what it opens and from which addresses are reachable.
+// Factory describes the transport under test. The suite derives the rest from the capabilities of
+// what it opens and from which addresses are reachable.
 type Factory struct {
 	// Component is the provider; required.
 	Component uct.Component
-	// Device names the device of the iface under test; "": the first iface of
-	// the first domain that has one.
+	// Device is the device of the iface under test; "": the first iface of the first domain that
+	// has one.
 	Device string
-	// Column of matrix.txt; "": that of the transport's name.
+	// Column of matrix.txt; "": the transport's name.
 	Column string
 	// Settings for domains and ifaces; nil: defaults.
 	Settings *config.Set
-	// Messages is the length of the long cases, in messages; 0: a million. That it is
-	// always with GOUCX_TEST_LONG=1. With testing.Short, and under the race detector,
-	// it is a twentieth.
+	// Messages is the number of messages of the long cases; 0: a million. With GOUCX_TEST_LONG=1
+	// it is always a million. With testing.Short and under the race detector it is a twentieth.
 	Messages int
-	// Late: what is sent may come late or twice (a link with faults). Cases that want
-	// it there at once, or nothing after it, do not apply.
+	// Late: messages may arrive late or twice (a link with faults). Cases that need prompt
+	// arrival, or silence after it, do not apply.
 	Late bool
-	// Themes are those to run; nil, and always with GOUCX_TEST_LONG=1: all.
+	// Themes to run; nil, and always with GOUCX_TEST_LONG=1: all.
 	Themes []string
 }
 
-// testCase is one property of the contract.
+// testCase tests one property of the contract.
 type testCase struct {
 	name string
 	run  func(*env)
 }
 
-// themes are the cases in the order in which they run. Together with the
-// theme's name they are the rows of matrix.txt.
+// themes lists the cases in the order in which they run. Theme and case name are the rows of
+// matrix.txt.
 var themes = []struct {
 	name  string
 	cases []testCase
@@ -66,13 +65,12 @@ var themes = []struct {
 	{"process", processCases},
 }
 
-// Run holds a transport to the contract of package uct: every case as a subtest
-// theme/case. The outcomes must be those of the transport's column in
-// matrix.txt.
+// Run tests a transport against the contract of package uct, with every case as a subtest
+// theme/case. The outcomes must equal those in the transport's column of matrix.txt.
 //
-// Cases with a second process start the test binary again with this test alone,
-// so Run must be called at the top of a Test function, always with the same
-// factory. testing.Short shortens the long ones.
+// Cases with a second process run the test binary again with only this test. So Run must be called
+// at the top of a Test function, always with the same factory. testing.Short shortens the long
+// cases.
 func Run(t *testing.T, f Factory) {
 	if isChild() {
 		serve(t, f)
@@ -89,7 +87,7 @@ func Run(t *testing.T, f Factory) {
 				t.Run(c.name, func(t *testing.T) {
 					e := &env{TB: t, factory: f}
 					defer func() {
-						if runtime.GOOS == "linux" { // of which the table is
+						if runtime.GOOS == "linux" { // the table is for Linux
 							m.Compare(t, transport, th.name+"/"+c.name, e.reason)
 						}
 					}()
@@ -100,10 +98,10 @@ func Run(t *testing.T, f Factory) {
 	}
 }
 
-// long: everything is to be tested, however long that takes.
+// long reports whether everything is to be tested, however long it takes.
 func long() bool { return os.Getenv("GOUCX_TEST_LONG") != "" }
 
-// probe gives the column of the transport under test.
+// probe returns the column of the transport under test.
 func (f Factory) probe(t testing.TB) string {
 	if f.Column != "" {
 		return f.Column

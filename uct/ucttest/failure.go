@@ -21,7 +21,7 @@ var failureCases = []testCase{
 	{"disconnect", failureDisconnect},
 }
 
-// needsFailure ends the case where a peer's death is not reported.
+// needsFailure ends the case if a peer's death is not reported.
 func (e *env) needsFailure(n *node) {
 	e.Helper()
 	if !n.attr.PeerFailure {
@@ -29,7 +29,7 @@ func (e *env) needsFailure(n *node) {
 	}
 }
 
-// doom connects two ifaces and closes the second.
+// doom connects two ifaces; the case closes the second.
 func (e *env) doom() (l *link, r *region) {
 	e.Helper()
 	a, b := e.two()
@@ -41,7 +41,7 @@ func (e *env) doom() (l *link, r *region) {
 	return l, r
 }
 
-// failed waits for the report about l.
+// failed waits for the failure report about l.
 func (l *link) failed() uct.Failure {
 	l.env.Helper()
 	l.env.until("HandleFailure", func() bool { return len(l.from.failuresOf(l.Endpoint)) > 0 }, l.from)
@@ -61,8 +61,8 @@ func (l *link) dead(r *region) {
 	}
 }
 
-// failureClosedIface: the peer closes in order: one report without a reason,
-// then every operation answers PeerFailed.
+// failureClosedIface: the peer closes in order. One report without a reason follows, then every
+// operation returns PeerFailed.
 func failureClosedIface(e *env) {
 	l, r := e.doom()
 	require.NoError(e, l.to.close())
@@ -78,7 +78,7 @@ func failureClosedIface(e *env) {
 	require.Len(e, l.from.failuresOf(l.Endpoint), 1, "reported after Close")
 }
 
-// failureDeadAddress: nobody is there (any more).
+// failureDeadAddress: the address of an iface that is closed.
 func failureDeadAddress(e *env) {
 	a, b := e.two()
 	e.needsFailure(a)
@@ -101,13 +101,13 @@ func failureDeadAddress(e *env) {
 	l.dead(nil)
 }
 
-// isSentinel tells whether err wraps an error of package ucs.
+// isSentinel reports whether err wraps an error of package ucs.
 func isSentinel(err error) bool {
 	sentinels := []error{ucs.ErrPeerFailed, ucs.ErrUnreachable, ucs.ErrTimeout, ucs.ErrClosed, ucs.ErrNoMemory, ucs.ErrRemoteAccess}
 	return slices.ContainsFunc(sentinels, func(s error) bool { return errors.Is(err, s) })
 }
 
-// failurePending: tokens stay for PendingPurge and are no longer offered.
+// failurePending: tokens remain for PendingPurge and are not passed to HandlePending.
 func failurePending(e *env) {
 	a, b := e.two()
 	e.needsFailure(a)
@@ -132,7 +132,7 @@ func failurePending(e *env) {
 	f.dead(nil)
 }
 
-// failureReservation: on a failed endpoint Commit and Abort do nothing.
+// failureReservation: on a failed endpoint CommitAM and Abort do nothing.
 func failureReservation(e *env) {
 	l, _ := e.doom()
 	e.needs(l.from, uct.OpAMBcopy, "AM bcopy")
@@ -140,14 +140,14 @@ func failureReservation(e *env) {
 	require.Equal(e, ok, st)
 	require.NoError(e, l.to.close())
 	l.failed()
-	clobber(b) // still memory of the transport's
+	clobber(b) // the transport's memory is still valid
 	l.CommitAM(64)
 	l.Abort()
 	l.dead(nil)
 	e.settle(l.from)
 }
 
-// failureIsolated: other peers of the iface go on, before and after.
+// failureIsolated: other peers of the iface keep working, before and after.
 func failureIsolated(e *env) {
 	l, r := e.doom()
 	a, c := l.from, e.node()
@@ -187,10 +187,9 @@ func failureIsolated(e *env) {
 	}
 }
 
-// failureOneSide: a peer that ends its side while this one's endpoint is open is
-// told of once, by the source of its messages and after the last of them. The
-// endpoint stays, and is used on; where the peer comes back, its next end is told
-// as the first.
+// failureOneSide: a peer closes its side while the local endpoint is open. This is reported once,
+// by the source of its messages and after the last of them. The endpoint stays usable. If the peer
+// connects again, its next close is reported like the first.
 func failureOneSide(e *env) {
 	a, b := e.two()
 	e.needsFailure(a)
@@ -203,7 +202,7 @@ func failureOneSide(e *env) {
 		for i := range uint64(10) {
 			require.Equal(e, ok, theirs.post(func() uct.Status { return theirs.AMUint64(1, i, i) }))
 		}
-		a.onFailure = func(uct.Failure) { require.Len(e, a.inbox, 10, "told before the last message") }
+		a.onFailure = func(uct.Failure) { require.Len(e, a.inbox, 10, "reported before the last message") }
 		theirs.Close()
 		e.until("the end of the peer's side", func() bool { return len(a.failures) > 0 }, a, b)
 		exchange(ours, nil)
@@ -222,8 +221,8 @@ func failureOneSide(e *env) {
 	require.Empty(e, a.failures)
 }
 
-// failureDisconnect: the receiver ends a connection, from a callback: it fails at both
-// ends, once. Others go on, and the peer may connect anew.
+// failureDisconnect: the receiver ends a connection from a callback. Both ends fail, once. Others
+// keep working, and the peer may connect again.
 func failureDisconnect(e *env) {
 	a, b := e.two()
 	e.needsFailure(a)
@@ -254,8 +253,7 @@ func failureDisconnect(e *env) {
 	require.Len(e, b.failures, 1)
 }
 
-// exchange sends a message each way, where there is a link, and gives the one
-// that came back.
+// exchange sends a message each way if there is a link, and returns the one that came back.
 func exchange(to, from *link) (got message) {
 	e, a, b := to.env, to.from, to.to
 	e.Helper()

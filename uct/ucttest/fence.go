@@ -8,23 +8,23 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// fenceRounds makes each connection carry more operations than the longest queue of
-// a transport has slots.
+// fenceRounds makes each connection carry more operations than the longest queue of a transport
+// has slots.
 const fenceRounds = 1200
 
-// reading is a get, or a fetching atomic, on its way.
+// reading is a get or a fetching atomic in flight.
 type reading struct {
 	token uct.Token
 	st    uct.Status
 	buf   []byte // nil: the value counts
-	value uint64 // where st is ok
+	value uint64 // valid if st is ok
 	round uint64
 }
 
-// flushFenceAfterGet: a get before a fence does not see what is put after it. In
-// round n the region is read, then a fence is made, then pattern n is put, so a read
-// returns pattern n-1 or, as nothing orders a put before a get, pattern n-2. Further
-// puts beside it have each slot of a queue carry all kinds of operations.
+// flushFenceAfterGet: a get before a fence does not see a put after the fence. Round n reads the
+// region, fences, and puts pattern n. So a read returns pattern n-1 or, as nothing orders a put
+// before a get, pattern n-2. Further puts beside it make each slot of a queue carry all kinds of
+// operations.
 func flushFenceAfterGet(e *env) {
 	a, b := e.pair()
 	e.needs(a, uct.OpFence, "fence")
@@ -50,7 +50,7 @@ func flushFenceAfterGet(e *env) {
 	}
 }
 
-// fenceRounds does the rounds with one form of each; get nil: a fetching atomic.
+// fenceRounds runs n rounds with one form of put and get; get nil: a fetching atomic.
 func (l *link) fenceRounds(r *region, n int, put, get *rmaForm) {
 	e, a := l.env, l.from
 	e.Helper()
@@ -104,7 +104,7 @@ func (l *link) fenceRounds(r *region, n int, put, get *rmaForm) {
 	require.True(e, holds(r.bytes[:n], fenceRounds), "%s: the last put is the last", put.name)
 }
 
-// putAt posts a put, whose end nobody waits for.
+// putAt posts a put without waiting for its completion.
 func (l *link) putAt(f *rmaForm, p []byte, addr uint64, k uct.RKey) {
 	l.env.Helper()
 	t := l.from.token()

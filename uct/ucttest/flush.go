@@ -23,7 +23,7 @@ var flushCases = []testCase{
 	{"check", flushCheck},
 }
 
-// work posts one of each operation, as often as resources allow.
+// work posts each operation repeatedly while resources allow.
 func (l *link) work(r *region, rounds int) {
 	for range rounds {
 		for _, op := range l.operations(r) {
@@ -34,7 +34,7 @@ func (l *link) work(r *region, rounds int) {
 	}
 }
 
-// flushEndpoint: what was posted before has ended when the flush ends.
+// flushEndpoint: operations posted before the flush have completed when it completes.
 func flushEndpoint(e *env, k uct.FlushKind, need uct.Ops) {
 	a, b := e.pair()
 	e.needs(a, need, "this flush")
@@ -71,7 +71,7 @@ func flushIface(e *env) {
 	e.settle(a, b)
 }
 
-// flushSeveral: each of many flushes ends, once.
+// flushSeveral: each of many flushes completes once.
 func flushSeveral(e *env) {
 	a, b := e.pair()
 	e.needs(a, uct.OpFlushLocal, "flush")
@@ -92,8 +92,8 @@ func flushSeveral(e *env) {
 	e.settle(a, b)
 }
 
-// flushCancel gives the endpoint up: what is in flight ends, later operations
-// are refused, the iface goes on.
+// flushCancel cancels the endpoint: operations in flight complete, later operations are refused,
+// and the iface keeps working.
 func flushCancel(e *env) {
 	a, b := e.pair()
 	e.needs(a, uct.OpFlushCancel|uct.OpAMShort, "this flush with AM short")
@@ -120,8 +120,7 @@ func flushCancel(e *env) {
 	e.settle(a, b)
 }
 
-// flushNoToken: token 0 wants no event, and none comes (node complains of
-// those it does not know).
+// flushNoToken: token 0 requests no event, and none arrives (node reports unknown tokens).
 func flushNoToken(e *env) {
 	a, b := e.pair()
 	e.needs(a, uct.OpFlushLocal, "flush")
@@ -150,8 +149,8 @@ func flushNoToken(e *env) {
 	e.settle(a, b)
 }
 
-// flushPending: pending tokens are not covered by a flush; it may be refused
-// with NoResource, but must not wait for them.
+// flushPending: a flush does not cover pending tokens. It may return NoResource, but must not wait
+// for them.
 func flushPending(e *env) {
 	f := e.fillUp()
 	e.needs(f.from, uct.OpFlushLocal, "flush")
@@ -169,8 +168,7 @@ func flushPending(e *env) {
 	f.drain()
 }
 
-// flushFenceOrder: a reader that sees the flag sees what was put before the
-// fence.
+// flushFenceOrder: a reader that sees the flag sees the data that was put before the fence.
 func flushFenceOrder(e *env) {
 	b := e.node()
 	e.needs(b, uct.OpFence|uct.OpPutShort|uct.OpGetShort, "fence with put and get short")
@@ -212,11 +210,11 @@ func flushFenceOrder(e *env) {
 func (e *env) check(st uct.Status) {
 	e.Helper()
 	if st != ok {
-		e.Errorf("answered %v", st)
+		e.Errorf("returned %v", st)
 	}
 }
 
-// value reads a word where the transport answers at once; else NoResource.
+// value reads a word if the transport returns it at once; else it returns NoResource.
 func (l *link) value(addr uint64, k uct.RKey) (uint64, uct.Status) {
 	t := l.from.token()
 	v, st := l.GetUint64(addr, k, t)
@@ -230,7 +228,7 @@ func (l *link) value(addr uint64, k uct.RKey) (uint64, uct.Status) {
 	return f.event.Value, f.event.Status
 }
 
-// flushCheck: a live peer passes.
+// flushCheck: Check of a live peer succeeds.
 func flushCheck(e *env) {
 	a, b := e.pair()
 	e.needs(a, uct.OpCheck, "check")

@@ -8,9 +8,8 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// Gates holds every data-path operation and the progress that belongs to it to
-// zero allocations. Call it from a test named TestGate...; it skips itself
-// where the race detector allocates.
+// Gates requires that every data-path operation and its progress make zero allocations. Call it
+// from a test named TestGate.... It skips under the race detector, which allocates.
 func Gates(t *testing.T, f Factory) {
 	if raceEnabled {
 		t.Skip("allocations are not the product's under the race detector")
@@ -32,7 +31,7 @@ func Gates(t *testing.T, f Factory) {
 	}
 }
 
-// gate has all that its operations need, made before.
+// gate holds what its operations need, allocated beforehand.
 type gate struct {
 	*link
 	region *region
@@ -42,8 +41,8 @@ type gate struct {
 	st     uct.Status
 }
 
-// gateOperation is one call with its arguments made; plain functions, because
-// a closure would be an allocation of the test's.
+// gateOperation is one call with its arguments prepared. It is a plain function, because a closure
+// would allocate within the test.
 type gateOperation struct {
 	name string
 	need uct.Ops
@@ -99,7 +98,7 @@ func (g *gate) operations() []gateOperation {
 
 func second[T any](_ T, st uct.Status) uct.Status { return st }
 
-// hold runs op until it is warm and then counts.
+// hold warms op up and then counts its allocations.
 func (g *gate) hold(op gateOperation) {
 	bad := ok
 	once := func() {

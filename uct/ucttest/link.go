@@ -7,7 +7,7 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// Statuses under shorter names.
+// Short names of statuses.
 const (
 	ok         = ucs.OK
 	inProgress = ucs.InProgress
@@ -19,10 +19,10 @@ type link struct {
 	uct.Endpoint
 	env      *env
 	from, to *node
-	addr     uct.Address // of to, where it was dialled
+	addr     uct.Address // the address of to that was dialed
 }
 
-// connect makes an endpoint, closed at the end of the case.
+// connect creates an endpoint, which is closed at the end of the case.
 func (e *env) connect(from, to *node) *link {
 	e.Helper()
 	return e.dial(from, to, to.address())
@@ -38,7 +38,7 @@ func (e *env) dial(from, to *node, a uct.Address) *link {
 	return &link{Endpoint: ep, env: e, from: from, to: to, addr: a}
 }
 
-// up has the connection made, where the transport makes it at first use.
+// up establishes the connection if the transport does so at first use.
 func (l *link) up() *link {
 	l.env.Helper()
 	if l.from.attr.Ops.Has(uct.OpCheck) {
@@ -49,7 +49,7 @@ func (l *link) up() *link {
 	return l
 }
 
-// post repeats op while there is no resource for it, and gives its answer.
+// post retries op while it returns noResource, and returns its status.
 func (l *link) post(op func() uct.Status) (st uct.Status) {
 	l.env.Helper()
 	l.env.until("resources to come back", func() bool {
@@ -59,15 +59,13 @@ func (l *link) post(op func() uct.Status) (st uct.Status) {
 	return st
 }
 
-// end waits for the event of an operation that answered st, and gives how it
-// ended.
+// end waits for the completion of an operation that returned st, and returns its final status.
 func (l *link) end(t uct.Token, st uct.Status) uct.Status {
 	l.env.Helper()
 	return l.endValue(t, st).Status
 }
 
-// endValue is end with what was fetched; the value counts where st is
-// InProgress.
+// endValue is end with the fetched value, which is valid if st is InProgress.
 func (l *link) endValue(t uct.Token, st uct.Status) uct.Event {
 	l.env.Helper()
 	if st != inProgress {
@@ -84,7 +82,7 @@ func (l *link) endValue(t uct.Token, st uct.Status) uct.Event {
 type form struct {
 	name string
 	op   uct.Ops
-	// limit is the range of lengths.
+	// limit returns the range of lengths.
 	limit func(*uct.IfaceAttr) (minimum, maximum int)
 	send  func(l *link, id uct.AMID, header uint64, p []byte) uct.Status
 }
@@ -96,7 +94,7 @@ var amForms = []form{
 	{"zcopy", uct.OpAMZcopy, func(a *uct.IfaceAttr) (int, int) { return a.AM.MinZcopy, a.AM.MaxZcopy }, sendZcopy},
 }
 
-// forms gives the carried ones.
+// forms returns the supported forms.
 func (n *node) forms() (fs []form) {
 	for _, f := range amForms {
 		if n.attr.Ops.Has(f.op) {
@@ -106,7 +104,7 @@ func (n *node) forms() (fs []form) {
 	return fs
 }
 
-// fits tells whether a message of n bytes may take form f.
+// fits reports whether form f can carry a message of n bytes.
 func (f *form) fits(a *uct.IfaceAttr, n int) bool {
 	low, high := f.limit(a)
 	return low <= n && n <= high
@@ -126,20 +124,20 @@ func sendBcopy(l *link, id uct.AMID, header uint64, p []byte) uct.Status {
 		return st
 	}
 	if len(b) != len(p) {
-		l.env.Errorf("ReserveAM of %d bytes gave %d", len(p), len(b))
+		l.env.Errorf("ReserveAM of %d bytes returned %d", len(p), len(b))
 	}
 	l.CommitAM(copy(b, p))
 	return ok
 }
 
-// sendZcopy sends p, kept until the event, in pieces and without head.
+// sendZcopy sends p, unchanged until the event, in pieces and without a header.
 func sendZcopy(l *link, id uct.AMID, header uint64, p []byte) uct.Status {
 	t := l.from.token()
 	v := l.from.pieces(t, p, min(l.from.attr.AM.MaxVec, 3))
 	return l.from.sent(t, l.AMZcopy(id, header, nil, v, t), p, v)
 }
 
-// pieces cuts p into n pieces of about one length.
+// pieces splits p into n pieces of about the same length.
 func pieces(p []byte, n int) []uct.Vec {
 	v := make([]uct.Vec, n)
 	for i := range v {

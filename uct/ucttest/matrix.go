@@ -9,7 +9,7 @@ import (
 	"github.com/goucx/goucx/internal/suitetest"
 )
 
-// matrixText is what each transport passes.
+// matrixText lists the cases that each transport passes.
 //
 //go:embed matrix.txt
 var matrixText string

@@ -17,7 +17,8 @@ var memCases = []testCase{
 	{"domain-close", memDomainClose},
 }
 
-// memAllocate: zeroed, of the asked length, writable, closed twice.
+// memAllocate: the memory is zeroed, has the requested length and is writable; Close is
+// idempotent.
 func memAllocate(e *env) {
 	n := e.node()
 	if !n.dom.Attr().Allocate {
@@ -67,7 +68,7 @@ func memBadArguments(e *env) {
 	}
 }
 
-// memDomainClose: a domain stays while ifaces or regions are open.
+// memDomainClose: a domain cannot be closed while ifaces or regions are open.
 func memDomainClose(e *env) {
 	n := e.node()
 	m := e.memory(n, e.kinds(n)[0], 64, uct.MemRemote)
@@ -107,7 +108,7 @@ func keyLength(e *env) {
 	}
 }
 
-// keyDamaged cuts, extends and flips: each an error, never a panic or an access.
+// keyDamaged truncates, extends and flips bits: each is an error, never a panic or an access.
 func keyDamaged(e *env) {
 	e.eachKey(func(_, user *node, packed []byte) {
 		refuse := func(b []byte, how string, at int) {
@@ -135,7 +136,7 @@ func keyDamaged(e *env) {
 	})
 }
 
-// keyTwice unpacks a key several times: each use stands alone.
+// keyTwice unpacks a key several times; the results are independent.
 func keyTwice(e *env) {
 	if e.node().attr.Ops&(uct.OpsPut|uct.OpsGet) == 0 {
 		e.notApplicable("carries neither put nor get")
@@ -149,8 +150,8 @@ func keyTwice(e *env) {
 	})
 }
 
-// keyReleased: a key may outlive its owner's region; releasing it is harmless,
-// and many leave nothing behind.
+// keyReleased: a key may outlive its owner's region. Releasing it is harmless, and many keys leak
+// nothing.
 func keyReleased(e *env) {
 	a, b := e.pair()
 	for _, k := range e.kinds(b) {

@@ -9,8 +9,7 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// Cases about connections that a transport makes, replaces and gives up beneath
-// its endpoints.
+// Cases about connections that a transport establishes, migrates and suspends below its endpoints.
 var moveCases = []testCase{
 	{"both-connect", moveBothConnect},
 	{"all-connect", moveAllConnect},
@@ -19,8 +18,8 @@ var moveCases = []testCase{
 	{"awaited", moveAwaited},
 }
 
-// inbound checks what one node receives: from each sender, which is the message's
-// id, all in order and from one source, which is no other sender's.
+// inbound checks the messages that one node receives. The message ID numbers the sender. The
+// messages of a sender arrive in order and from one source, which no other sender uses.
 type inbound struct {
 	n      *node
 	got    []sequence
@@ -43,7 +42,7 @@ func (in *inbound) take(m message) {
 	in.got[m.id].take(in.n, m)
 }
 
-// whole reports whether every sender but except has been heard up to total.
+// whole reports whether all messages up to total arrived from every sender but except.
 func (in *inbound) whole(total uint64, except int) bool {
 	for i := range in.got {
 		if i != except && in.got[i].next < total {
@@ -53,7 +52,7 @@ func (in *inbound) whole(total uint64, except int) bool {
 	return true
 }
 
-// mesh is nodes of which each sends to each other one.
+// mesh is a set of nodes, each of which sends to each other.
 type mesh struct {
 	e     *env
 	nodes []*node
@@ -61,8 +60,8 @@ type mesh struct {
 	ss    [][]*sender // by sender and receiver
 }
 
-// newMesh opens all endpoints before anything is progressed, so that all connect
-// at once from both sides, and has the first messages sent.
+// newMesh opens all endpoints before any progress, so that all sides connect at once, and posts
+// the first messages.
 func newMesh(e *env, n int) *mesh {
 	a, b := e.two()
 	e.needs(a, uct.OpAMShort, "AM short")
@@ -82,7 +81,7 @@ func newMesh(e *env, n int) *mesh {
 	return m
 }
 
-// run sends until each has sent total messages to each, and all have come.
+// run sends until each node has sent total messages to each other, and all have arrived.
 func (m *mesh) run(total uint64) {
 	m.e.Helper()
 	m.e.until("all messages of the mesh", func() bool {
@@ -108,8 +107,8 @@ func (m *mesh) run(total uint64) {
 	}, m.nodes...)
 }
 
-// moveBothConnect: two ifaces that open endpoints to each other at once, many
-// times over, with progress at different moments.
+// moveBothConnect: two ifaces open endpoints to each other at once, many times, with progress at
+// different moments.
 func moveBothConnect(e *env) {
 	for round := range 20 {
 		m := newMesh(e, 2)
@@ -123,15 +122,15 @@ func moveBothConnect(e *env) {
 	}
 }
 
-// moveAllConnect: the same of several.
+// moveAllConnect: the same with several ifaces.
 func moveAllConnect(e *env) {
 	m := newMesh(e, 6)
 	m.run(500)
 	e.settle(m.nodes...)
 }
 
-// moveSourceStays: a source is one for the life of its connection, whatever the
-// transport does under load.
+// moveSourceStays: a source is constant for the lifetime of its connection, whatever the transport
+// does under load.
 func moveSourceStays(e *env) {
 	m := newMesh(e, 2)
 	for _, s := range []*sender{m.ss[0][1], m.ss[1][0]} {
@@ -141,8 +140,8 @@ func moveSourceStays(e *env) {
 	e.settle(m.nodes...)
 }
 
-// moveAfterIdle: endpoints that were not used for a while serve as before, from
-// either side, and nobody is told of a failure.
+// moveAfterIdle: endpoints that were unused for a while work as before, in either direction,
+// without a failure.
 func moveAfterIdle(e *env) {
 	m := newMesh(e, 4)
 	for round := range uint64(3) {
@@ -155,9 +154,9 @@ func moveAfterIdle(e *env) {
 	}
 }
 
-// moveAwaited: a connection for which an answer is awaited is not put to sleep from
-// this side, be it named by its endpoint or by the source of what came. One whose end
-// alone is waited for sleeps like others, and serves again.
+// moveAwaited: a connection on which a reply is awaited is not suspended from this side. It may be
+// identified by its endpoint or by its source. A connection whose end alone is awaited is
+// suspended like others, and works again.
 func moveAwaited(e *env) {
 	a, b := e.pair()
 	e.needs(a, uct.OpAMShort, "AM short")
@@ -179,7 +178,7 @@ func moveAwaited(e *env) {
 		e.until("the connection to be idle", func() bool { return len(f.Idle(ucs.Now(), nil)) == 1 }, a, b)
 		by.r.waits = uct.WaitsForAnswer
 		n.awaits = &by.r
-		require.Empty(e, f.Idle(ucs.Now(), nil), "an answer is awaited")
+		require.Empty(e, f.Idle(ucs.Now(), nil), "a reply is awaited")
 		require.Zero(e, f.Sleep(ucs.Now(), ucs.Now(), 1))
 		by.r.waits = uct.WaitsForEnd
 		e.until("the connection to sleep", func() bool {

@@ -15,15 +15,15 @@ type message struct {
 	data   []byte // valid during onMessage; a copy in node.inbox
 }
 
-// flight is an operation that answered InProgress.
+// flight is an operation that returned InProgress.
 type flight struct {
 	held  any // keeps the operation's buffers reachable
 	event uct.Event
 	ended bool
 }
 
-// node is an iface under test and the handler of its callbacks, which checks
-// what holds for every one of them.
+// node is an iface under test and the handler of its callbacks. It checks the rules that hold for
+// all callbacks.
 //
 // Concurrency: one goroutine at a time.
 type node struct {
@@ -35,36 +35,36 @@ type node struct {
 
 	complaints int
 
-	inside    bool // Progress runs
+	inside    bool // Progress is running
 	counted   int  // messages and events of this Progress
-	offered   bool // operations that waited had their turn in it
+	offered   bool // HandlePending was called in this Progress
 	quiet     bool // received messages are only counted
-	forgetful bool // so are events
+	forgetful bool // events are only counted
 	received  int
 	inbox     []message
 	flights   map[uct.Token]*flight
 	failures  []uct.Failure
 	tokens    uct.Token
-	pinned    map[uct.Token][]uct.Mem // what pieces registered
+	pinned    map[uct.Token][]uct.Mem // registrations made by pieces
 	doomed    bool                    // endpoints are expected to fail
 	closed    bool
 
-	onMessage func(message) // nil: into inbox
+	onMessage func(message) // nil: append to inbox
 	onPending func([]uct.Token) int
 	onFailure func(uct.Failure)
-	kept      int // messages
+	kept      int // number of retained messages
 	keep      func(mem []byte, ds []uct.Desc) uint64
-	awaits    *waitReport // nil: nothing is waited for
+	awaits    *waitReport // nil: waits for nothing
 }
 
-// waitReport is what a node says that it waits for.
+// waitReport is what a node reports from ReportWaits.
 type waitReport struct {
 	ep     uct.Endpoint
 	source uint32
 	waits  uct.Waits
 }
 
-// ReportWaits: see uct.WaitReporter.
+// ReportWaits implements uct.WaitReporter.
 func (n *node) ReportWaits(least uct.Waits, report func(uct.Endpoint, uint32, uct.Waits)) {
 	if r := n.awaits; r != nil && r.waits >= least {
 		report(r.ep, r.source, r.waits)
@@ -78,12 +78,12 @@ func (n *node) progress(budget int) int {
 	got := n.iface.Progress(budget)
 	n.inside = false
 	if got < n.counted || got > n.counted && !n.offered {
-		n.complain("Progress(%d) answered %d after %d messages, events and failures", budget, got, n.counted)
+		n.complain("Progress(%d) returned %d after %d messages, events and failures", budget, got, n.counted)
 	}
 	return got
 }
 
-// HandleAM: see uct.Handler.
+// HandleAM implements uct.Handler.
 func (n *node) HandleAM(mem []byte, ds []uct.Desc) uint64 {
 	n.check("HandleAM")
 	n.counted += len(ds)
@@ -119,7 +119,7 @@ func (n *node) deliver(m message) {
 	n.inbox = append(n.inbox, m)
 }
 
-// HandleEvents: see uct.Handler.
+// HandleEvents implements uct.Handler.
 func (n *node) HandleEvents(es []uct.Event) {
 	n.check("HandleEvents")
 	n.counted += len(es)
@@ -137,7 +137,7 @@ func (n *node) HandleEvents(es []uct.Event) {
 	}
 }
 
-// HandlePending: see uct.Handler.
+// HandlePending implements uct.Handler.
 func (n *node) HandlePending(ts []uct.Token) int {
 	n.check("HandlePending")
 	n.offered = true
@@ -148,7 +148,7 @@ func (n *node) HandlePending(ts []uct.Token) int {
 	return n.onPending(ts)
 }
 
-// HandleFailure: see uct.Handler.
+// HandleFailure implements uct.Handler.
 func (n *node) HandleFailure(f uct.Failure) {
 	n.check("HandleFailure")
 	n.counted++
@@ -158,21 +158,21 @@ func (n *node) HandleFailure(f uct.Failure) {
 	}
 }
 
-// complain fails the case; the first complaints of a node tell enough.
+// complain fails the case; it prints the first few complaints of a node.
 func (n *node) complain(format string, args ...any) {
 	if n.complaints++; n.complaints <= 5 {
 		n.env.Errorf(format, args...)
 	}
 }
 
-// check holds every callback to come from within Progress.
+// check verifies that Progress made the callback.
 func (n *node) check(callback string) {
 	if !n.inside {
 		n.complain("%s outside of Progress", callback)
 	}
 }
 
-// sent notes the answer of an operation with token t; held are its buffers.
+// sent records the status of an operation with token t; held are its buffers.
 func (n *node) sent(t uct.Token, st uct.Status, held ...any) uct.Status {
 	if st == inProgress {
 		n.flights[t] = &flight{held: held}
@@ -182,8 +182,8 @@ func (n *node) sent(t uct.Token, st uct.Status, held ...any) uct.Status {
 	return st
 }
 
-// pieces cuts p into k pieces of about one length for operation t, registered
-// until its end where the domain wants that.
+// pieces splits p into k pieces of about the same length for operation t. If the domain requires
+// registration, it registers them until the operation completes.
 func (n *node) pieces(t uct.Token, p []byte, k int) []uct.Vec {
 	v := pieces(p, k)
 	if n.dom.Attr().NeedMem && len(p) > 0 {
@@ -203,7 +203,7 @@ func (n *node) pieces(t uct.Token, p []byte, k int) []uct.Vec {
 	return v
 }
 
-// unpin gives back what pieces registered for an operation that has ended.
+// unpin closes the registrations that pieces made for a completed operation.
 func (n *node) unpin(t uct.Token) {
 	if len(n.pinned) == 0 {
 		return
@@ -216,7 +216,7 @@ func (n *node) unpin(t uct.Token) {
 	delete(n.pinned, t)
 }
 
-// flying counts the operations whose event has not come.
+// flying counts the operations whose event has not arrived.
 func (n *node) flying() (count int) {
 	for _, f := range n.flights {
 		if !f.ended {
@@ -226,12 +226,12 @@ func (n *node) flying() (count int) {
 	return count
 }
 
-// address gives the iface's address.
+// address returns the iface's address.
 func (n *node) address() uct.Address {
 	return uct.Address{Device: n.iface.DeviceAddress(nil), Iface: n.iface.Address(nil)}
 }
 
-// failuresOf gives the reports about an endpoint.
+// failuresOf returns the failure reports about an endpoint.
 func (n *node) failuresOf(ep uct.Endpoint) (fs []uct.Failure) {
 	for _, f := range n.failures {
 		if f.Endpoint == ep {
@@ -241,7 +241,7 @@ func (n *node) failuresOf(ep uct.Endpoint) (fs []uct.Failure) {
 	return fs
 }
 
-// token gives a number that was not used before.
+// token returns an unused token.
 func (n *node) token() uct.Token {
 	n.tokens++
 	return n.tokens

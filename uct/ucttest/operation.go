@@ -2,15 +2,15 @@ package ucttest
 
 import "github.com/goucx/goucx/uct"
 
-// operation is any one call of the data path on a link.
+// operation is one call of the data path on a link.
 type operation struct {
 	name string
 	need uct.Ops
 	run  func() uct.Status
 }
 
-// operations gives every data-path call, with harmless arguments: messages of
-// id 2, and one-sided ones on r where it is not nil.
+// operations returns every data-path call, with harmless arguments: messages with ID 2, and
+// one-sided operations on r if it is not nil.
 func (l *link) operations(r *region) []operation {
 	p, a := make([]byte, 64), l.from
 	noted := func(op func(t uct.Token) uct.Status) func() uct.Status {
@@ -56,7 +56,7 @@ func (l *link) operations(r *region) []operation {
 		})},
 	}...)
 	if a.attr.Ops.Has(uct.OpAtomics) && !a.attr.Post32.Has(uct.AtomicAdd) {
-		return ops // atomic/unlisted asks for those of 32 bits
+		return ops // atomic/unlisted covers those of 32 bits
 	}
 	return append(ops, []operation{
 		{"Atomic32", uct.OpAtomics, func() uct.Status { return l.Atomic32(uct.AtomicAdd, 0, at, k) }},

@@ -17,7 +17,7 @@ var orderCases = []testCase{
 	{"two-endpoints", orderTwoEndpoints},
 }
 
-// messages is the length of the long cases.
+// messages returns the number of messages of the long cases.
 func (e *env) messages() int {
 	n := 1_000_000
 	if e.factory.Messages > 0 && !long() {
@@ -29,8 +29,8 @@ func (e *env) messages() int {
 	return n
 }
 
-// sender sends numbered messages of random forms and lengths: header = number,
-// payload = the pattern of the number.
+// sender sends numbered messages of random forms and lengths. The header is the number, the
+// payload the pattern of the number.
 type sender struct {
 	l      *link
 	random *rand.Rand
@@ -47,7 +47,7 @@ func newSender(l *link, seed uint64) *sender {
 	return s
 }
 
-// choose picks the next message: mostly small ones.
+// choose selects the next message; most are small.
 func (s *sender) choose() {
 	forms := s.l.from.forms()
 	s.form = &forms[s.random.IntN(len(forms))]
@@ -60,7 +60,7 @@ func (s *sender) choose() {
 	s.size = min(s.size, max(high, low))
 }
 
-// send tries to send the next message and answers as the transport does.
+// send tries to send the next message and returns the transport's status.
 func (s *sender) send(id uct.AMID) uct.Status {
 	p := s.buf[:s.size]
 	if s.form.op == uct.OpAMZcopy {
@@ -81,7 +81,7 @@ func (s *sender) send(id uct.AMID) uct.Status {
 // sequence checks numbered messages.
 type sequence struct{ next uint64 }
 
-// check answers what is wrong with m, or "".
+// check returns what is wrong with m, or "".
 func (q *sequence) check(m message) string {
 	switch {
 	case m.header != q.next:
@@ -93,7 +93,7 @@ func (q *sequence) check(m message) string {
 	return ""
 }
 
-// take checks m as the next of its sequence.
+// take checks m as the next message of its sequence.
 func (q *sequence) take(n *node, m message) {
 	if fault := q.check(m); fault != "" {
 		n.complain("wrong %s: message %d with %d bytes after %d of source %d", fault, m.header, len(m.data), q.next, m.source)
@@ -119,7 +119,7 @@ func orderMixed(e *env) {
 	e.settle(a, b)
 }
 
-// orderTwoGoroutines lets sender and receiver run at once.
+// orderTwoGoroutines runs sender and receiver concurrently.
 func orderTwoGoroutines(e *env) {
 	a, b := e.two()
 	e.needs(a, uct.OpAMShort, "AM short")
@@ -133,7 +133,7 @@ func orderTwoGoroutines(e *env) {
 		}
 	})
 	for was := s.number; !drive(func() bool { return s.sendRun(total) || e.Failed() }, a); was = s.number {
-		if s.number == was { // nothing comes to a sender
+		if s.number == was { // a sender receives nothing
 			e.Errorf("%d of %d messages sent", s.number, total)
 			break
 		}
@@ -141,7 +141,7 @@ func orderTwoGoroutines(e *env) {
 	wg.Wait()
 }
 
-// sendRun sends until total is reached or resources end; true when done.
+// sendRun sends until total is reached or resources are exhausted; it returns true when done.
 func (s *sender) sendRun(total uint64) bool {
 	for s.number < total {
 		switch st := s.send(1); st {
@@ -156,7 +156,7 @@ func (s *sender) sendRun(total uint64) bool {
 	return true
 }
 
-// orderManyToOne lets several ifaces send to one.
+// orderManyToOne sends from several ifaces to one.
 func orderManyToOne(e *env) {
 	const senders = 4
 	a, b := e.two()
@@ -184,7 +184,7 @@ func orderManyToOne(e *env) {
 	e.takeTurns(ss, got, nodes)
 }
 
-// orderTwoEndpoints: each endpoint of one iface keeps its own order.
+// orderTwoEndpoints: each endpoint of one iface keeps its order.
 func orderTwoEndpoints(e *env) {
 	a, b := e.pair()
 	e.needs(a, uct.OpAMShort, "AM short")
@@ -193,7 +193,7 @@ func orderTwoEndpoints(e *env) {
 	e.takeTurns([]*sender{newSender(e.connect(a, b), 1), newSender(e.connect(a, b), 2)}, got, []*node{a, b})
 }
 
-// takeTurns lets senders send at random; sender i uses id i.
+// takeTurns lets senders send in random order; sender i uses ID i.
 func (e *env) takeTurns(ss []*sender, got []sequence, nodes []*node) {
 	e.Helper()
 	random := rand.New(rand.NewPCG(1, 1))

@@ -4,10 +4,10 @@ import "encoding/binary"
 
 var le = binary.LittleEndian
 
-// poison is what a buffer is overwritten with once it is the caller's again.
+// poison overwrites a buffer once the caller owns it again.
 const poison = 0xdb
 
-// stream gives words that depend on a seed.
+// stream generates words that depend on a seed.
 type stream uint64
 
 func newStream(seed uint64) stream { return stream(seed*0x9e3779b97f4a7c15 | 1) }
@@ -21,8 +21,8 @@ func (s *stream) next() uint64 {
 	return uint64(x * 0x2545f4914f6cdd1d)
 }
 
-// fill writes the bytes of a seed, a word at a time: much of the suite's time
-// under the race detector goes here.
+// fill writes the pattern of a seed, a word at a time. Under the race detector much of the suite's
+// time is spent here.
 func fill(p []byte, seed uint64) {
 	s := newStream(seed)
 	for ; len(p) >= 8; p = p[8:] {
@@ -33,14 +33,14 @@ func fill(p []byte, seed uint64) {
 	copy(p, last[:])
 }
 
-// pattern gives n bytes of fill.
+// pattern returns n bytes of fill.
 func pattern(n int, seed uint64) []byte {
 	p := make([]byte, n)
 	fill(p, seed)
 	return p
 }
 
-// holds tells whether p is what fill wrote.
+// holds reports whether p is what fill wrote.
 func holds(p []byte, seed uint64) bool {
 	s := newStream(seed)
 	for ; len(p) >= 8; p = p[8:] {

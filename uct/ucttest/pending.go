@@ -26,18 +26,18 @@ var pendingCases = []testCase{
 	{"unattended", pendingUnattended},
 }
 
-// mostFill bounds the messages that a transport takes without progress.
+// mostFill bounds the messages that a transport accepts without progress.
 const mostFill = 1 << 20
 
-// filled is an endpoint that ran out of resources, with what waits behind it.
+// filled is an endpoint without send resources, and its pending tokens.
 type filled struct {
 	*link
 	sent  uint64      // messages accepted, numbered by their header
-	queue []uct.Token // tokens waiting
+	queue []uct.Token // pending tokens
 	got   sequence
 }
 
-// fillUp sends without progress until there is no resource.
+// fillUp sends without progress until the endpoint returns NoResource.
 func (e *env) fillUp() *filled {
 	e.Helper()
 	a, b := e.pair()
@@ -65,8 +65,8 @@ func (f *filled) send() uct.Status {
 	return st
 }
 
-// add puts n tokens in the queue. The first may be refused where a device of its own
-// has made room meanwhile: what is sent fills that.
+// add queues n tokens. The transport may refuse the first if its device has released resources
+// meanwhile: add then sends until they are used up.
 func (f *filled) add(n int) {
 	f.env.Helper()
 	for range n {
@@ -81,7 +81,7 @@ func (f *filled) add(n int) {
 	}
 }
 
-// offer is a HandlePending that sends one message a token, at most most.
+// offer returns a HandlePending that sends one message for each token, at most most.
 func (f *filled) offer(most int) func([]uct.Token) int {
 	return func(ts []uct.Token) int {
 		if len(ts) > len(f.queue) || !slices.Equal(ts, f.queue[:len(ts)]) {
@@ -97,7 +97,7 @@ func (f *filled) offer(most int) func([]uct.Token) int {
 	}
 }
 
-// drain progresses until nothing waits and all has arrived.
+// drain progresses until nothing is pending and all messages have arrived.
 func (f *filled) drain() {
 	f.env.Helper()
 	f.env.until("the queue to empty", func() bool {
@@ -105,8 +105,8 @@ func (f *filled) drain() {
 	}, f.from, f.to)
 }
 
-// pendingFirst: an operation waits on an endpoint that no other operation has used. Its
-// first attempt found the async goroutine at work, so the endpoint has done nothing yet.
+// pendingFirst: an operation is pending on an endpoint that no other operation has used. Its first
+// attempt found the async goroutine at work, so the endpoint has done nothing yet.
 func pendingFirst(e *env) {
 	a, b := e.pair()
 	e.needs(a, uct.OpAMShort|uct.OpPending, "AM short with pending")
@@ -143,7 +143,7 @@ func pendingFirst(e *env) {
 	e.until("the first message", func() bool { return came == 1 }, a, b)
 }
 
-// pendingOrder: tokens are offered oldest first, behind what was sent before.
+// pendingOrder: tokens are passed oldest first, behind what was sent before.
 func pendingOrder(e *env) {
 	f := e.fillUp()
 	f.add(100)
@@ -153,7 +153,7 @@ func pendingOrder(e *env) {
 	f.drain()
 }
 
-// pendingRefuses: while tokens wait, each operation answers NoResource.
+// pendingRefuses: while tokens are pending, each operation returns NoResource.
 func pendingRefuses(e *env) {
 	f := e.fillUp()
 	f.add(1)
@@ -185,8 +185,8 @@ func pendingRefuses(e *env) {
 	e.settle(f.from, f.to)
 }
 
-// pendingBusy: with room, PendingAdd asks to retry instead. While a connection moves
-// there is none.
+// pendingBusy: if resources are available, PendingAdd returns Busy. While a connection migrates
+// there are none.
 func pendingBusy(e *env) {
 	e.needsPrompt()
 	f := e.fillUp()
@@ -200,7 +200,7 @@ func pendingBusy(e *env) {
 	f.drain()
 }
 
-// pendingPartial: what a handler does not consume keeps its place.
+// pendingPartial: tokens that a handler does not consume keep their place.
 func pendingPartial(e *env) {
 	f := e.fillUp()
 	f.add(10)
@@ -233,12 +233,12 @@ func pendingPurge(e *env) {
 	f.drain()
 }
 
-// pendingSendInPurge: for what PendingPurge hands over nothing waits any more, and
-// what waits anew meanwhile is purged, too.
+// pendingSendInPurge: an operation posted from PendingPurge is not held up by the purged tokens.
+// Tokens that are queued meanwhile are purged too.
 func pendingSendInPurge(e *env) {
 	f := e.fillUp()
 	f.add(3)
-	if f.from != f.to { // there may be room, which nobody has offered
+	if f.from != f.to { // there may be resources that no HandlePending has reported
 		e.until("all messages", func() bool { return f.got.next == f.sent }, f.to)
 	}
 	n := 0
@@ -253,7 +253,7 @@ func pendingSendInPurge(e *env) {
 	f.drain()
 }
 
-// pendingPurgeInHandler: HandlePending gives up and closes the endpoint.
+// pendingPurgeInHandler: HandlePending purges and closes the endpoint.
 func pendingPurgeInHandler(e *env) {
 	f := e.fillUp()
 	f.add(3)
@@ -270,7 +270,7 @@ func pendingPurgeInHandler(e *env) {
 	require.Empty(e, f.queue)
 }
 
-// pendingStream sends through the queue alone: a message a token.
+// pendingStream sends through the queue alone, one message for each token.
 func pendingStream(e *env) {
 	f := e.fillUp()
 	total := f.sent + uint64(e.messages()/20)
@@ -294,8 +294,8 @@ func pendingStream(e *env) {
 	}, f.from, f.to)
 }
 
-// pendingTwo: a full endpoint with waiting tokens does not stop another one of
-// the same iface for good, and each is offered its own tokens.
+// pendingTwo: a full endpoint with pending tokens does not block another one of the same iface
+// forever, and each gets its own tokens.
 func pendingTwo(e *env) {
 	a, b := e.pair()
 	e.needs(a, uct.OpAMShort|uct.OpPending, "AM short with pending")
@@ -317,15 +317,15 @@ func pendingTwo(e *env) {
 	e.until("messages of the other endpoint", func() bool { return got == 100 }, a, b)
 }
 
-// Turns of ResumePending: how long each starts operations, and the delay between two, in
-// which the transport's goroutine receives acknowledgements.
+// Parameters of the ResumePending test: how long a call starts operations, and the delay between
+// two calls, in which the transport's goroutine receives acknowledgments.
 const (
 	resumeTurn  = 25 * time.Microsecond
 	resumeDelay = 2 * time.Millisecond
 )
 
-// pendingUnattended: without Progress, ResumePending passes the operations that wait to
-// the handler in order, ends soon after its time, and receives no message.
+// pendingUnattended: without Progress, ResumePending passes the pending operations to the handler
+// in order, ends soon after its deadline, and receives no message.
 func pendingUnattended(e *env) {
 	f := e.fillUp()
 	iface, is := f.from.iface.(uct.Unattended)

@@ -20,7 +20,7 @@ const roleVariable = "GOUCX_UCTTEST_CHILD"
 
 func isChild() bool { return os.Getenv(roleVariable) != "" }
 
-// note is what the two processes tell each other: a command, or its answer.
+// note is a message between the two processes: a command or its reply.
 type note struct {
 	Op            string
 	Device, Iface []byte
@@ -34,18 +34,18 @@ type note struct {
 
 func (n *note) address() uct.Address { return uct.Address{Device: n.Device, Iface: n.Iface} }
 
-// process is a second process with an iface of its own, which serves commands.
+// process is a second process with its own iface, which executes commands.
 type process struct {
 	env    *env
 	cmd    *exec.Cmd
 	to     *os.File
-	notes  chan note // answers; closed when the process is gone
+	notes  chan note // replies; closed when the process has exited
 	exited chan struct{}
 	addr   uct.Address
-	output bytes.Buffer // what it wrote, valid after exited
+	output bytes.Buffer // its output, valid after exited
 }
 
-// spawn starts the test binary again; it ends with the case.
+// spawn runs the test binary again, until the end of the case.
 func (e *env) spawn() *process {
 	e.Helper()
 	top, _, _ := strings.Cut(e.Name(), "/")
@@ -67,7 +67,7 @@ func (e *env) spawn() *process {
 	return p
 }
 
-// read passes answers on until the process is gone.
+// read forwards replies until the process has exited.
 func (p *process) read(from *os.File) {
 	defer close(p.exited)
 	for d := json.NewDecoder(from); ; {
@@ -79,14 +79,14 @@ func (p *process) read(from *os.File) {
 	}
 	close(p.notes)
 	_ = from.Close()
-	_ = p.cmd.Wait() // its fate shows in what it said
+	_ = p.cmd.Wait() // its output shows why it exited
 }
 
-// end lets the process finish, or kills it.
+// end lets the process exit, or kills it.
 func (p *process) end() {
-	_ = p.to.Close() // the end of its commands
+	_ = p.to.Close() // ends its command loop
 	go func() {
-		for range p.notes { // answers that nobody took
+		for range p.notes { // unread replies
 		}
 	}()
 	select {
@@ -101,35 +101,35 @@ func (p *process) end() {
 	}
 }
 
-// kill ends the process at once, as a crash would.
+// kill ends the process at once, like a crash.
 func (p *process) kill() {
 	p.env.Helper()
 	require.NoError(p.env, p.cmd.Process.Kill())
 	<-p.exited
 }
 
-// tell sends a command without waiting for its answer.
+// tell sends a command without waiting for the reply.
 func (p *process) tell(n note) {
 	p.env.Helper()
 	require.NoError(p.env, json.NewEncoder(p.to).Encode(n), "%s", n.Op)
 }
 
-// ask sends a command and progresses nodes until its answer.
+// ask sends a command and progresses nodes until the reply arrives.
 func (p *process) ask(n note, nodes ...*node) note {
 	p.env.Helper()
 	p.tell(n)
 	return p.answer(n.Op, nodes...)
 }
 
-// answer progresses nodes until the answer to op.
+// answer progresses nodes until the reply to op arrives.
 func (p *process) answer(op string, nodes ...*node) (got note) {
 	p.env.Helper()
 	come := false
-	p.env.until("the second process's answer to "+op, func() bool {
+	p.env.until("the second process's reply to "+op, func() bool {
 		select {
 		case got, come = <-p.notes:
 			if !come {
-				p.env.Fatalf("second process is gone at %s", op)
+				p.env.Fatalf("second process has exited at %s", op)
 			}
 		default:
 		}
@@ -140,7 +140,7 @@ func (p *process) answer(op string, nodes ...*node) (got note) {
 	return got
 }
 
-// pairWith gives an iface that reaches p's, both ways; else the case ends.
+// pairWith returns an iface that reaches p's iface, both ways; else it ends the case.
 func (e *env) pairWith(p *process) (*node, *link) {
 	e.Helper()
 	a := e.node()
@@ -153,21 +153,21 @@ func (e *env) pairWith(p *process) (*node, *link) {
 	return a, l
 }
 
-// child is the second process.
+// child is the state of the second process.
 type child struct {
 	node    *node
 	link    *link
 	send    *sender
-	sending uint64 // up to this number
+	sending uint64 // the number of the last message to send
 	got     sequence
 	echo    bool
 	behind  []message // not yet echoed
 	mem     uct.Mem
 	out     *json.Encoder
-	waiting bool // "send" is to be answered when it is done
+	waiting bool // the reply to "send" is outstanding
 }
 
-// commands reads notes in the background: the main goroutine progresses.
+// commands reads notes on a goroutine; the main goroutine progresses.
 func commands(r io.Reader) <-chan note {
 	ch := make(chan note)
 	go func() {

@@ -22,7 +22,7 @@ var processCases = []testCase{
 	{"stopped", processStopped},
 }
 
-// processEcho sends one message after the other there and back.
+// processEcho sends one message after the other, which the second process echoes.
 func processEcho(e *env) {
 	p := e.spawn()
 	a, l := e.pairWith(p)
@@ -65,7 +65,7 @@ func processStreams(e *env) {
 	}, a)
 }
 
-// remote makes memory of the second process reachable.
+// remote makes memory of the second process accessible.
 func (e *env) remote(p *process, a *node, k kind, n int) *region {
 	e.Helper()
 	got := p.ask(note{Op: "region", Kind: k, N: uint64(n)}, a)
@@ -136,7 +136,7 @@ func processAtomics(e *env) {
 	require.Equal(e, 2*n, le.Uint64(mem.bytes))
 }
 
-// processWake sleeps on the event descriptor until the other process sends.
+// processWake blocks on the event descriptor until the other process sends.
 func processWake(e *env) {
 	p := e.spawn()
 	a, _ := e.pairWith(p)
@@ -178,12 +178,10 @@ func (l *link) alive(p *process) {
 	}, l.from)
 }
 
-// lateness is how much later than promised something may be noticed on a loaded
-// machine.
+// lateness is the tolerance for timeouts on a loaded machine.
 const lateness = 10 * time.Second
 
-// processKilled: a crash is reported in time, once, with its reason;
-// other peers go on.
+// processKilled: a crash is reported in time, once, with its reason; other peers keep working.
 func processKilled(e *env) {
 	p := e.spawn()
 	a, l := e.pairWith(p)
@@ -208,8 +206,7 @@ func processKilled(e *env) {
 	to.alive(other)
 }
 
-// processStopped: a peer that no longer runs fills its own queue and stalls
-// nobody else.
+// processStopped: a stopped peer fills its own queue and stalls no other peer.
 func processStopped(e *env) {
 	p := e.spawn()
 	a, l := e.pairWith(p)
@@ -225,7 +222,7 @@ func processStopped(e *env) {
 	e.until("the queue towards a stopped process to fill", func() bool { return !s.sendRun(1 << 30) }, a)
 	soon := patience
 	if w := a.attr.FailureWithin; w > 0 {
-		soon = min(soon, w/4) // it is not to count as dead
+		soon = min(soon, w/4) // too short for the peer to count as dead
 	}
 	end := ucs.Now().Add(soon)
 	for n := 0; n < 100 && ucs.Now().Before(end); n++ {

@@ -14,7 +14,7 @@ var progressCases = []testCase{
 	{"without-sender", progressWithoutSender},
 }
 
-// progressBudget: one call does about budget, at most a batch more.
+// progressBudget: one call processes about budget messages, at most a batch more.
 func progressBudget(e *env) {
 	a, b := e.pair()
 	e.needs(a, uct.OpAMShort, "AM short")
@@ -39,7 +39,7 @@ func progressBudget(e *env) {
 	}
 }
 
-// progressIdle: nothing to do answers 0, with and without endpoints.
+// progressIdle: Progress returns 0 if there is nothing to do, with and without endpoints.
 func progressIdle(e *env) {
 	a, b := e.pair()
 	require.Zero(e, progress(a, b))
@@ -77,8 +77,7 @@ func progressOne(e *env) {
 	e.settle(a, b)
 }
 
-// progressWithoutSender: what was accepted arrives without another call on the
-// sender's side.
+// progressWithoutSender: an accepted message arrives without another call on the sender's side.
 func progressWithoutSender(e *env) {
 	a, b := e.pair()
 	e.needs(a, uct.OpAMShort, "AM short")

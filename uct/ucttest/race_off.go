@@ -2,5 +2,5 @@
 
 package ucttest
 
-// raceEnabled: the race detector runs.
+// raceEnabled reports whether the race detector is on.
 const raceEnabled = false

@@ -2,5 +2,5 @@
 
 package ucttest
 
-// raceEnabled: the race detector runs; it is slow, and allocates.
+// raceEnabled reports whether the race detector is on, which is slow and allocates.
 const raceEnabled = true

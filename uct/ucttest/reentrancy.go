@@ -15,8 +15,8 @@ var reentrancyCases = []testCase{
 	{"close-in-failure", reentrancyCloseInFailure},
 }
 
-// reentrancySend answers every message from within the handler, through the
-// pending queue where there is no resource.
+// reentrancySend replies to every message from within the handler, through the pending queue if
+// there is no resource.
 func reentrancySend(e *env) {
 	a, b := e.pair()
 	e.needs(a, uct.OpAMShort|uct.OpPending, "AM short with pending")
@@ -35,7 +35,7 @@ func reentrancySend(e *env) {
 	}
 	b.onPending = offer
 	b.onMessage = func(m message) {
-		if m.id == 2 { // an iface that reaches only itself
+		if m.id == 2 { // only if an iface reaches itself
 			answered = e.answer(m, answered)
 			return
 		}
@@ -45,7 +45,7 @@ func reentrancySend(e *env) {
 		asked++
 		if len(waiting) > 0 || answer(m) == noResource {
 			if waiting = append(waiting, m); len(waiting) == 1 && back.PendingAdd(b.token()) != ok {
-				// Busy: resources came back at once.
+				// Busy: resources are available already.
 				if answer(m) != ok {
 					e.Errorf("PendingAdd is Busy, but the send has no resource")
 				}
@@ -58,7 +58,7 @@ func reentrancySend(e *env) {
 	}
 	total := uint64(e.messages() / 10)
 	sent := uint64(0)
-	e.until("all answers", func() bool {
+	e.until("all replies", func() bool {
 		for sent < total && sent < answered+512 && l.AMUint64(1, sent, 0) == ok {
 			sent++
 		}
@@ -66,16 +66,16 @@ func reentrancySend(e *env) {
 	}, a, b)
 }
 
-// answer checks an answer and gives the number of the next.
+// answer checks a reply and returns the number of the next.
 func (e *env) answer(m message, next uint64) uint64 {
 	if m.header != next || le.Uint64(m.data) != next+1 {
-		e.Errorf("answer %d with %x after %d", m.header, m.data, next)
+		e.Errorf("reply %d with %x after %d", m.header, m.data, next)
 	}
 	return next + 1
 }
 
-// reentrancyBatchMemory sends from within the handler until nothing fits: the
-// message in hand must not be overwritten.
+// reentrancyBatchMemory sends from within the handler until resources are exhausted. This must not
+// overwrite the message being handled.
 func reentrancyBatchMemory(e *env) {
 	a, b := e.pair()
 	e.needs(a, uct.OpAMShort, "AM short")
@@ -104,11 +104,11 @@ func reentrancyBatchMemory(e *env) {
 	e.settle(a, b)
 }
 
-// quietUnless only counts what n receives, unless it is the same node as b.
+// quietUnless makes n only count received messages, unless it is the same node as b.
 func (n *node) quietUnless(b *node) { n.quiet = n != b }
 
-// reentrancyClose closes endpoints from within HandleAM, in the middle of a
-// batch; what was sent before still arrives.
+// reentrancyClose closes endpoints from within HandleAM, in the middle of a batch; messages sent
+// before still arrive.
 func reentrancyClose(e *env) {
 	a, b := e.pair()
 	e.needs(a, uct.OpAMShort, "AM short")
@@ -134,7 +134,7 @@ func reentrancyClose(e *env) {
 		p := pattern(8, sent)
 		st := l.post(func() uct.Status { return l.AMShort(1, sent, p) })
 		if st == ucs.Closed && a == b && sent > 3 {
-			break // a short queue: the handler ran already
+			break // a short queue: the handler has run already
 		}
 		require.Equal(e, ok, st)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// kind is a way to get memory that peers reach.
+// kind is a way to create memory that peers can access.
 type kind string
 
 const (
@@ -21,14 +21,14 @@ const (
 type region struct {
 	owner, user *node
 	mem         uct.Mem
-	bytes       []byte // the owner's view
+	bytes       []byte // as the owner maps it
 	base        uint64 // the owner's address of bytes[0]
 	packed      []byte
 	key         uct.RKey
 	attr        uct.KeyAttr
 }
 
-// kinds gives the ways that the domain knows; none ends the case.
+// kinds returns the kinds that the domain supports; it ends the case if there is none.
 func (e *env) kinds(n *node) (ks []kind) {
 	e.Helper()
 	if n.dom.Attr().Allocate {
@@ -43,7 +43,7 @@ func (e *env) kinds(n *node) (ks []kind) {
 	return ks
 }
 
-// memory makes a region of n bytes that is closed at the end of the case.
+// memory creates a region of n bytes that is closed at the end of the case.
 func (e *env) memory(owner *node, k kind, n int, f uct.MemFlags) uct.Mem {
 	e.Helper()
 	var mem uct.Mem
@@ -59,7 +59,7 @@ func (e *env) memory(owner *node, k kind, n int, f uct.MemFlags) uct.Mem {
 	return mem
 }
 
-// region makes memory of owner that user may reach as f says.
+// region creates memory of owner that user may access as f says.
 func (e *env) region(owner, user *node, k kind, n int, f uct.MemFlags) *region {
 	e.Helper()
 	r := &region{owner: owner, user: user, mem: e.memory(owner, k, n, f)}
@@ -80,7 +80,7 @@ func (e *env) unpack(user *node, packed []byte) uct.RKey {
 	return key
 }
 
-// anyRegion is a page of any kind, or nil where there is no memory for peers.
+// anyRegion returns a page of any kind, or nil if the domain has no remotely accessible memory.
 func (e *env) anyRegion(owner, user *node) *region {
 	e.Helper()
 	if a := owner.dom.Attr(); !a.Allocate && !a.Register {
@@ -100,7 +100,7 @@ func (l *link) flush() {
 	require.Equal(l.env, ok, l.end(t, st), "flush")
 }
 
-// rmaForm is one way to put or to get.
+// rmaForm is one form of put or get.
 type rmaForm struct {
 	name  string
 	op    uct.Ops
@@ -113,7 +113,7 @@ func (f *rmaForm) fits(a *uct.IfaceAttr, n int) bool {
 	return low <= n && n <= high
 }
 
-// transfer runs one operation to its end and gives how it ended.
+// transfer runs one operation to completion and returns its final status.
 func (f *rmaForm) transfer(l *link, p []byte, addr uint64, k uct.RKey) uct.Status {
 	l.env.Helper()
 	t := l.from.token()
@@ -183,7 +183,7 @@ var getForms = []rmaForm{
 	},
 }
 
-// usable gives those of fs that the iface carries and the key allows.
+// usable returns those of fs that the iface supports and the key allows.
 func (r *region) usable(fs []rmaForm) (use []rmaForm) {
 	for _, f := range fs {
 		if r.user.attr.Ops.Has(f.op) && r.attr.Ops.Has(f.op) {
@@ -193,11 +193,11 @@ func (r *region) usable(fs []rmaForm) (use []rmaForm) {
 	return use
 }
 
-// picture is a copy of a region's memory, changed beside it.
+// picture is a copy of a region's memory that holds the expected content.
 type picture []byte
 
 func (r *region) picture() picture { return slices.Clone(r.bytes) }
 
-// addressOf is the address of b's first byte, in memory that is pinned or not
-// of the Go heap.
+// addressOf returns the address of b's first byte. The memory must be pinned or outside the Go
+// heap.
 func addressOf(b []byte) uint64 { return uint64(reflect.ValueOf(b).Pointer()) }

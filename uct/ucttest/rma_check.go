@@ -23,10 +23,10 @@ var rmaCases = []testCase{
 	{"unsupported", rmaUnsupported},
 }
 
-// refusals are what an access that is not allowed may be answered with.
+// refusals are the statuses that a forbidden access may return.
 var refusals = []uct.Status{ucs.InvalidParam, ucs.RemoteAccess}
 
-// outside are accesses of a region of size bytes that begin or end outside.
+// outside returns accesses of a region of size bytes that begin or end outside.
 func outside(base uint64, size int) (spans [][2]uint64) {
 	s := uint64(size)
 	return [][2]uint64{
@@ -48,7 +48,7 @@ func outside(base uint64, size int) (spans [][2]uint64) {
 	}
 }
 
-// rmaRange goes outside the region with every form: refused, and no byte of
+// rmaRange accesses memory outside the region with every form: each is refused, and no byte of
 // either side changes.
 func rmaRange(e *env) {
 	const size = 4096
@@ -83,8 +83,8 @@ func (l *link) refuses(r *region, addr uint64, n int) {
 	}
 }
 
-// denials are the usual answers to what a peer does not allow, and that of one whose
-// refusal was lost.
+// denials returns the statuses that a denied access may return: the usual ones, and that of a lost
+// refusal.
 func (e *env) denials(usual ...uct.Status) []uct.Status {
 	if e.factory.Late {
 		usual = append(slices.Clone(usual), ucs.PeerFailed)
@@ -92,8 +92,8 @@ func (e *env) denials(usual ...uct.Status) []uct.Status {
 	return usual
 }
 
-// denied wants err to be a peer's refusal; where that may be lost, he answers no
-// more.
+// denied requires that err is a refusal by the peer. Where the refusal may be lost, the peer may
+// count as failed instead.
 func (e *env) denied(err error, msg ...any) {
 	e.Helper()
 	if !e.factory.Late || !errors.Is(err, ucs.ErrPeerFailed) {
@@ -101,8 +101,8 @@ func (e *env) denied(err error, msg ...any) {
 	}
 }
 
-// barred tries every form on a region that was taken back. Where that fails the
-// endpoint, each on one of its own.
+// barred tries every form on a revoked or closed region. If that fails the endpoint, each uses a
+// new one.
 func (l *link) barred(r *region, addr uint64, n int) {
 	e, a := l.env, l.from
 	e.Helper()
@@ -134,8 +134,8 @@ func (l *link) barred(r *region, addr uint64, n int) {
 	}
 }
 
-// gone holds the key of a region that was taken back to be refused, where the owner
-// is asked.
+// gone requires that the key of a revoked or closed region is refused, if unpacking asks the
+// owner.
 func (r *region) gone() {
 	e := r.user.env
 	e.Helper()
@@ -149,12 +149,12 @@ func (r *region) gone() {
 // scalar is one operation on a word.
 type scalar struct {
 	name  string
-	need  uct.Ops // of the key
+	need  uct.Ops // required rights of the key
 	token uct.Token
 	run   func() uct.Status
 }
 
-// scalars gives the word operations that key and iface allow, at addr.
+// scalars returns the word operations that key and iface allow, at addr.
 func (l *link) scalars(r *region, addr uint64) (ops []scalar) {
 	a := r.user
 	add := func(name string, need uct.Ops, run func(t uct.Token) uct.Status) {
@@ -168,7 +168,7 @@ func (l *link) scalars(r *region, addr uint64) (ops []scalar) {
 		_, st := l.GetUint64(addr, r.key, t)
 		return st
 	})
-	if addr%8 != 0 { // atomics would be refused for that
+	if addr%8 != 0 { // unaligned atomics would be refused for that reason
 		return ops
 	}
 	add("Atomic64", uct.OpAtomics, func(uct.Token) uct.Status { return l.Atomic64(uct.AtomicAdd, 1, addr, r.key) })
@@ -187,7 +187,7 @@ func (l *link) scalars(r *region, addr uint64) (ops []scalar) {
 	return ops
 }
 
-// rmaFlags gives each right alone: KeyAttr shows it, the others are refused.
+// rmaFlags grants each right alone: KeyAttr shows it, and the others are refused.
 func rmaFlags(e *env) {
 	a, b := e.pair()
 	if a.attr.Ops&(uct.OpsPut|uct.OpsGet) == 0 {
@@ -211,8 +211,8 @@ func rmaFlags(e *env) {
 	}
 }
 
-// rmaRevoked withdraws a region: accesses that begin later are refused, keys
-// unpacked later too.
+// rmaRevoked revokes a region: accesses that begin later are refused, and so are keys unpacked
+// later.
 func rmaRevoked(e *env) {
 	e.eachRegion(uct.OpsPut|uct.OpsGet, "put or get", 4096, func(l *link, r *region) {
 		require.Equal(e, ok, r.mem.Revoke())
@@ -225,8 +225,7 @@ func rmaRevoked(e *env) {
 	})
 }
 
-// rmaClosed: the key of a closed region reaches nothing, even where another
-// region takes its place.
+// rmaClosed: the key of a closed region permits no access, even if another region takes its place.
 func rmaClosed(e *env) {
 	e.eachRegion(uct.OpsPut|uct.OpsGet, "put or get", 4096, func(l *link, r *region) {
 		require.NoError(e, r.mem.Close())
@@ -272,7 +271,7 @@ func rmaSameDomain(e *env) {
 	}
 }
 
-// rmaMappedBytes: what KeyAttr hands out is the region.
+// rmaMappedBytes: KeyAttr.Bytes is the region.
 func rmaMappedBytes(e *env) {
 	a, b := e.pair()
 	seen := false
@@ -293,7 +292,7 @@ func rmaMappedBytes(e *env) {
 	}
 }
 
-// rmaTooLong goes one beyond each limit.
+// rmaTooLong exceeds each limit by one.
 func rmaTooLong(e *env) {
 	tried := false
 	e.eachRegion(uct.OpsPut|uct.OpsGet, "put or get", 4096, func(l *link, r *region) {
@@ -309,7 +308,7 @@ func rmaTooLong(e *env) {
 	}
 }
 
-// rmaUnsupported: what Attr does not show answers Unsupported.
+// rmaUnsupported: operations that Attr does not list return Unsupported.
 func rmaUnsupported(e *env) {
 	a, b := e.pair()
 	const all = uct.OpsPut | uct.OpsGet | uct.OpAtomics

@@ -21,7 +21,7 @@ var getCases = []testCase{
 	{"zero-length", getZero},
 }
 
-// alignments of remote and local addresses that small copies are tried at.
+// alignments of remote and local addresses for small copies.
 var alignments = []int{0, 1, 2, 3, 4, 5, 7, 8}
 
 // eachRegion runs f on a region of n bytes of each kind, filled with a pattern.
@@ -40,8 +40,7 @@ func (e *env) eachRegion(ops uct.Ops, what string, n int, f func(l *link, r *reg
 	}
 }
 
-// putSizes writes every small length at every alignment; nothing beside it may
-// change.
+// putSizes writes every small length at every alignment; no other byte may change.
 func putSizes(e *env) {
 	e.eachRegion(uct.OpsPut, "put", 16<<10, func(l *link, r *region) {
 		want, seed := r.picture(), uint64(2)
@@ -121,7 +120,7 @@ func getUint64(e *env) {
 	})
 }
 
-// large are lengths around the steps of big copies.
+// large lists lengths around the chunk sizes of large copies.
 var large = []int{64 << 10, 512<<10 - 1, 512 << 10, 512<<10 + 1, 1 << 20, 1<<20 + 3, 3<<20 + 5}
 
 func putLarge(e *env) {
@@ -157,7 +156,7 @@ func getLarge(e *env) {
 	})
 }
 
-// putZero and getZero: nothing at any place of the region, its end included.
+// putZero and getZero transfer zero bytes at any offset of the region, including its end.
 func putZero(e *env) {
 	e.eachRegion(uct.OpsPut, "put", 64, func(l *link, r *region) { zeroLength(l, r, putForms) })
 }
@@ -182,7 +181,7 @@ func zeroLength(l *link, r *region, forms []rmaForm) {
 	require.Equal(l.env, []byte(want), r.bytes)
 }
 
-// putBufferReuse overwrites a buffer as soon as it is the caller's again.
+// putBufferReuse overwrites a buffer as soon as the caller owns it again.
 func putBufferReuse(e *env) {
 	e.eachRegion(uct.OpsPut, "put", 4096, func(l *link, r *region) {
 		for _, f := range r.usable(putForms) {
@@ -194,7 +193,7 @@ func putBufferReuse(e *env) {
 				require.Equal(e, ok, f.transfer(l, p, r.base, r.key))
 				clobber(p)
 				l.flush()
-				require.True(e, holds(r.bytes[:len(p)], i), "%s keeps a buffer that it gave back", f.name)
+				require.True(e, holds(r.bytes[:len(p)], i), "%s uses a buffer that it returned to the caller", f.name)
 			}
 		}
 	})

@@ -1,40 +1,42 @@
-// Package machine decides how two workers share one connection: who made it,
-// which of its pairs each side sends on and reads, and when it ends. It is
-// pure: events and time go in, actions come out; no clock, no input or output,
-// no goroutine. Transports drive it; the simulation in its tests drives
-// thousands of them over a network that delays, loses and repeats.
+// Package machine is the state machine of one connection between two workers. It decides which
+// side initiates the connection, which pair each side sends on and reads, and when the connection
+// closes. The package is pure: Step takes an event and the time, and returns actions. It has no
+// clock, no I/O and no goroutines. The transports execute the actions. The simulations in the
+// tests run thousands of machines over a network that delays, loses and duplicates messages.
 //
-// A pair is a path in both directions that keeps order: two rings in shared
-// memory, which one side makes and hands over; or, with Config.TwoStep, two queue
-// pairs, of which each side makes its own (halves.go). A connection begins with one and may move to others:
-// to a greater one, to none while it sleeps, to the other side's where both
-// connected at once. Each direction moves by itself: the sender puts a marker
-// into the old pair, "what follows is in pair n", and goes on in pair n; the
-// reader goes there when it has read the marker. So order is exact, nothing is
-// left behind, and no message waits for an agreement. A side retires a pair
-// when neither its sending nor its reading is in it any more.
+// A pair is an ordered path in both directions. In shared memory it is two rings, which one side
+// creates and passes to the other. With Config.TwoStep it is two queue pairs, one created by each
+// side; halves.go describes that handshake. A connection starts on one pair and may migrate: to a
+// larger pair, to no pair while it is suspended, or to the peer's pair when both sides connected
+// at once.
 //
-//	A                         B
-//	hello, pair 1 ----------> reads and sends in pair 1
-//	reads pair 1  <---------- accept
-//	offer, pair 2 ----------> takes it: marker in pair 1, sends in pair 2
-//	marker in 1, sends in 2 <- take          (reads 2 after the marker in 1)
-//	nap ---------------------> marker in 2, sends nowhere
-//	marker in 2, sends nowhere <- asleep     (pair 2 is retired by both)
-//	offer, pair 3 ----------> ...            (whoever wants to send first)
+// Invariant: each direction keeps its order across a migration, and no message is left in the old
+// pair. The sender writes a switch-over marker into the old pair ("what follows is in pair n") and
+// continues in pair n. The receiver switches to pair n when it has read the marker. So neither
+// direction waits for the other, and no message waits for an agreement. A side retires a pair when
+// it neither sends on it nor reads it.
 //
-// Where both said hello at once, the initiation of the worker with the smaller
-// UUID stands: the other answers it with an accept that names its own, puts the
-// marker there and moves; the first reads the other's pair up to that marker and
-// its own pair after that.
+//	A                             B
+//	OPEN, pair 1 -------------->  reads and sends in pair 1
+//	reads pair 1  <-------------  ACCEPT
+//	MIGRATE, pair 2 ----------->  marker in pair 1, sends in pair 2
+//	marker in 1, sends in 2 <---  MIGRATE_ACK    (reads 2 after the marker in 1)
+//	SUSPEND ------------------->  marker in 2, sends nowhere
+//	marker in 2, sends nowhere <- SUSPEND_ACK    (both retire pair 2)
+//	MIGRATE, pair 3 ----------->  ...            (from the side that has data first)
 //
-// With TwoStep nothing is sent in a pair before the other half is ready, so a
-// connection that gives way is simply dropped, and who takes an offer moves when the
-// other side has.
+// When both sides send OPEN at once, the initiation of the worker with the smaller UUID wins. The
+// losing side replies with an ACCEPT that names its own pair, writes a marker into that pair and
+// switches to the winner's. The winner reads the loser's pair up to the marker and its own pair
+// after it.
 //
-// The connection messages may be lost, repeated and reordered where Config has a
-// time-out; markers travel in the pairs, which keep order. Stray answers what comes
-// for a connection that is not there.
+// With TwoStep neither side sends on a pair before both queue pairs are connected. So the losing
+// initiation is dropped without a marker, and the target of a MIGRATE switches after its
+// initiator.
+//
+// With Config.Timeout set, connection messages may be lost, duplicated and reordered, and the
+// machine retransmits them. Markers travel in the pairs, which keep order. Stray returns the reply
+// to a message for an unknown connection.
 //
 // Start reading at Machine.Step.
 package machine

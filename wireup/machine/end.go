@@ -1,7 +1,15 @@
 package machine
 
-// close ends this side's sending. An offer without an answer comes first, so
-// that the peer knows where the end is; so does the readiness of a pair.
+// Close: each direction is closed separately. A side writes the end marker into its send pair and
+// sends CLOSE, which names that pair. The connection is closed when both sides have sent CLOSE and
+// the reader has found the peer's end marker. A suspended peer writes none. With Config.Timeout,
+// CLOSE_ACK must have arrived too.
+//
+// Invariant: a side switches to no pair after its CLOSE. So CLOSE waits while a MIGRATE has no
+// reply or a pending send pair is not ready.
+
+// close closes the send direction. CLOSE waits for the reply to a MIGRATE, so that the peer knows
+// which pair holds the end marker. It also waits until a pending send pair is ready.
 func (s *step) close() {
 	if s.SaidBye() || s.state == Idle {
 		return
@@ -13,13 +21,14 @@ func (s *step) close() {
 	}
 }
 
-// endIfClosing says the bye that waited for an answer.
+// endIfClosing sends the CLOSE that waited for a reply.
 func (s *step) endIfClosing() {
 	if s.closing && !s.saidBye && s.offer == None && s.next == None {
 		s.sayBye()
 	}
 }
 
+// sayBye writes the end marker and sends CLOSE.
 func (s *step) sayBye() {
 	s.saidBye = true
 	s.lastOut = s.out
@@ -29,7 +38,7 @@ func (s *step) sayBye() {
 	s.send(Bye, s.lastOut)
 }
 
-// bye is the peer's word that it sends no more.
+// bye handles CLOSE.
 func (s *step) bye(msg Msg) {
 	if s.conf.Timeout != 0 {
 		s.send(ByeAck, None)
@@ -41,11 +50,11 @@ func (s *step) bye(msg Msg) {
 	s.nap = None
 }
 
-// gone is the peer's word that it does not have the connection any more.
+// gone handles RESET.
 func (s *step) gone() {
 	switch {
 	case s.saidBye && s.heardBye:
-		s.acked = true // it has ended, and so heard this side's end
+		s.acked = true // the peer has closed the connection, so it received the local CLOSE
 	case s.next != None && s.answer.Kind == Accept:
 		s.fail(Stale)
 	default:
@@ -53,9 +62,9 @@ func (s *step) gone() {
 	}
 }
 
-// Stray answers a message to the worker that names a connection which it does not
-// have, and reports whether there is an answer: one that has ended, or one of a
-// worker that was there before. A hello that nobody else takes begins one.
+// Stray returns the reply to a message for a connection that the worker does not have, and whether
+// there is a reply. Such a connection has ended, or belonged to an earlier worker. A hello (OPEN)
+// for no known connection begins a new one instead.
 func Stray(worker [16]byte, msg Msg) (Msg, bool) {
 	switch {
 	case msg.To == 0, msg.Kind == Hello, msg.Kind == Refuse, msg.Kind == ByeAck, msg.Kind == Gone:

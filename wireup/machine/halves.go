@@ -1,38 +1,44 @@
 package machine
 
-// With TwoStep a pair has two halves. Its maker's goes with the hello or offer; the
-// other side makes its own ready to receive and to send, and answers with that;
-// then the maker's is ready too, and it may send. The other side may send once it
-// hears that: Ready, or whatever arrives in the pair. It retransmits a Take until
-// then. An Accept it sends acceptTries times, and once more for each further hello:
-// anyone can send a hello in the name of another, which would be flooded. So the maker
-// retransmits Ready until the other side has answered it with Ready.
+// With TwoStep a pair is two queue pairs, and opening or migrating is a three-way handshake. OPEN
+// and MIGRATE carry the initiator's QP endpoint info. The target connects its own queue pair and
+// replies with that one's info. The initiator then connects its queue pair and may send. The
+// target may send once it knows that: it receives READY, or any message in the pair.
 //
-//	A                           B
-//	hello, half of 1 ---------> half of 1, ready; reads 1
-//	joins and reads 1, <------- accept, half of 1
+// Retransmission: the target retransmits MIGRATE_ACK until then. It sends ACCEPT acceptTries
+// times, and once more for each further OPEN: anyone can forge the sender of an OPEN, and the
+// forged sender would be flooded. So the initiator retransmits READY until the target has replied
+// with READY.
+//
+//	A                                   B
+//	OPEN, QP info of pair 1 --------->  connects its QP; reads 1
+//	connects its QP, reads 1,  <------  ACCEPT, QP info of pair 1
 //	sends in 1
-//	ready --------------------> sends in 1
-//	          <---------------- ready
+//	READY --------------------------->  sends in 1
+//	                           <------  READY
 //
-// So nothing has been sent in a pair that gives way where both say hello, and it
-// goes at once: no yield, no marker.
+// Invariant: no side sends on a pair before both of its queue pairs are connected. So when two
+// OPENs cross, nothing was sent on the losing pair. It is dropped at once, without OPEN_CROSSED
+// and without a marker.
 //
-// What the transport does:
+// The transport does the following:
 //
-//   - A message goes to the connection that To names, else Stray answers it. A hello
-//     goes to the one whose Remote it comes From; else to one of State Opening with
-//     that worker, if neither hello says that it crosses with none (Met); else it
-//     may go to an Idle one, unless it says so; else it begins one. It names the worker that it is for, and others drop it.
-//   - The sender's half of Pair goes with each message whose Half is true.
-//   - What arrives in a pair before Read names it is kept: the marker that leads there
-//     may come later.
-//   - A pair in error cannot deliver its marker, and what it had delivered is not
-//     known: that is Lost, also while a retired one has requests without an ack.
-//   - After Fail with Stale, what waits goes by another connection.
+//   - It passes a message to the connection that To names, or else sends the reply of Stray.
+//     An OPEN goes to the connection whose Remote it comes From. Otherwise it goes to one of
+//     State Opening with that worker, unless one of the two OPENs says that it crosses with
+//     none (Met). Otherwise it may go to an Idle one, unless it says so. Otherwise it begins a
+//     new connection. An OPEN names the worker that it is for; other workers drop it.
+//   - It sends the local QP endpoint info of Pair with each message whose Half returns true.
+//   - It retains what arrives in a pair before the action Read names the pair: the marker that
+//     leads there may arrive later.
+//   - It reports a pair in error as the event Lost, also while a retired pair has
+//     unacknowledged requests. Such a pair cannot deliver its marker, and it is unknown what
+//     it delivered.
+//   - After Fail with Stale, it moves the pending operations to another connection.
 
-// Wants reports, with TwoStep, whether the machine takes the pair that a hello or an
-// offer brings. Only then this side's half is made, before Hear (else Unable).
+// Wants reports, with TwoStep, whether the machine accepts the pair of a received OPEN or MIGRATE.
+// If so, the transport creates the local queue pair before the event Hear. If that fails, the
+// event is Unable.
 func (m *Machine) Wants(msg Msg) bool {
 	msg = msg.flip()
 	if !m.ours(msg) || !msg.Pair.theirs() || m.theirs != None && msg.Pair <= m.theirs {
@@ -47,25 +53,25 @@ func (m *Machine) Wants(msg Msg) bool {
 	return msg.Kind == Offer && !m.passOver(msg) && m.calm()
 }
 
-// Awaits is the pair that this side sends in as soon as the peer is ready there;
-// None: nothing is to be waited for.
+// Awaits returns the pair that the local side sends on once the peer is ready there. None: no
+// switch is pending.
 func (m *Machine) Awaits() PairID { return m.next }
 
-// Met reports whether the peer has the connection under both names. A hello of a
-// worker that has another connection with that peer and has not Met there must say
-// so, and crosses with none.
+// Met reports whether the peer knows both IDs of the connection. While a worker has a connection
+// to the peer that is not Met, the OPEN of a further one must say so. Such an OPEN crosses with
+// none.
 func (m *Machine) Met() bool { return m.state == Open && m.next == None }
 
-// helloHalf is the peer's initiation.
+// helloHalf handles OPEN with TwoStep.
 func (s *step) helloHalf(msg Msg) {
 	switch {
 	case s.state == Open:
 		if s.HalfOpen() && s.next == msg.Pair {
-			s.again() // the accept may have been lost
+			s.again() // the ACCEPT may have been lost
 		}
 		return
 	case s.state == Opening && s.smaller(msg.Worker, msg.From):
-		return // it will answer this side's
+		return // the peer will reply to the local OPEN
 	}
 	s.remote, s.peer = msg.From, msg.Worker
 	s.theirs, s.newest, s.offer, s.state = msg.Pair, msg.Pair, None, Open
@@ -74,7 +80,7 @@ func (s *step) helloHalf(msg Msg) {
 	s.enter(msg.Pair)
 }
 
-// acceptHalf answers this side's hello.
+// acceptHalf handles ACCEPT with TwoStep.
 func (s *step) acceptHalf(msg Msg) {
 	s.remote, s.peer = msg.From, msg.Worker
 	s.state, s.offer = Open, None
@@ -84,8 +90,7 @@ func (s *step) acceptHalf(msg Msg) {
 	s.endIfClosing()
 }
 
-// enter moves sending to a pair of the peer's: at once, or when both halves of it
-// are ready.
+// enter switches sending to a remote pair: at once, or with TwoStep when the peer is ready there.
 func (s *step) enter(p PairID) {
 	if s.conf.TwoStep && !s.saidBye {
 		s.next = p
@@ -94,7 +99,7 @@ func (s *step) enter(p PairID) {
 	s.write(p)
 }
 
-// confirm notes that the peer is ready in p.
+// confirm records that the peer is ready in p.
 func (s *step) confirm(p PairID) {
 	if p == None || s.next != p {
 		return
@@ -104,11 +109,10 @@ func (s *step) confirm(p PairID) {
 	s.endIfClosing()
 }
 
-// acceptTries is how often an accept is sent for one hello.
+// acceptTries is how often ACCEPT is sent for one OPEN.
 const acceptTries = 3
 
-// readied is the peer's news that both halves of p know each other. Its maker says so
-// first.
+// readied handles READY. For a local pair it is the acknowledgment of the local READY.
 func (s *step) readied(p PairID) {
 	if p.Mine() {
 		if p == s.joined {
@@ -122,7 +126,7 @@ func (s *step) readied(p PairID) {
 	}
 }
 
-// join takes the other half of a pair of this side's making.
+// join connects a local pair with the received QP endpoint info.
 func (s *step) join(p PairID) {
 	if !s.conf.TwoStep {
 		return
@@ -132,7 +136,7 @@ func (s *step) join(p PairID) {
 	s.send(Ready, p)
 }
 
-// readyAgain answers a peer that has not heard that the pair is ready.
+// readyAgain retransmits READY to a peer that has not received it.
 func (s *step) readyAgain(p PairID) {
 	if p != None && p == s.joined {
 		s.send(Ready, p)

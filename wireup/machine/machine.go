@@ -8,43 +8,43 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// Config is what a machine is made with.
+// Config holds the parameters of New.
 type Config struct {
-	// Worker is this side's UUID: the smaller one's initiation stands.
+	// Worker is the local UUID. In a crossing the initiation of the smaller UUID wins.
 	Worker [16]byte
-	// Conn names this side's connection; random, never 0.
+	// Conn is the local connection ID. It is random and never 0.
 	Conn uint64
-	// Timeout is after how long a message without an answer is sent again.
-	// 0: messages are neither lost nor repeated, and come in order.
+	// Timeout is the retransmission interval of messages without a reply. 0: messages are neither
+	// lost nor duplicated, and arrive in order.
 	Timeout time.Duration
-	// Limit is how long it is sent, at least minTries times more, before the peer
-	// counts as lost; 0: 10 times Timeout.
+	// Limit is how long a message is retransmitted before the peer counts as lost. It is
+	// retransmitted at least minTries times. 0: 10 times Timeout.
 	Limit time.Duration
-	// TwoStep: a pair has a half on each side (a queue pair), and nothing can be sent
-	// in it before both know the other's; see halves.go. Both sides have the same.
+	// TwoStep: a pair has a queue pair on each side, and neither side sends on it before both know
+	// the peer's QP endpoint info; see halves.go. Both sides set the same value.
 	TwoStep bool
 }
 
-// State is how far a connection is.
+// State is the state of a connection.
 type State uint8
 
 // States of a connection.
 const (
-	// Idle: nobody has said anything.
+	// Idle: no message was sent or received.
 	Idle State = iota
-	// Opening: this side said hello and has no accept.
+	// Opening: OPEN was sent and ACCEPT is outstanding.
 	Opening
-	// Open: both may send.
+	// Open: both sides may send.
 	Open
-	// Done: both sides have ended, all is read.
+	// Done: both sides have closed, and all data has been read.
 	Done
-	// Failed: it ended otherwise.
+	// Failed: the connection ended in any other way.
 	Failed
 )
 
 var stateNames = [...]string{"idle", "opening", "open", "done", "failed"}
 
-// String gives the state in lower case.
+// String returns the state in lower case.
 func (s State) String() string {
 	if int(s) < len(stateNames) {
 		return stateNames[s]
@@ -52,92 +52,91 @@ func (s State) String() string {
 	return "state?"
 }
 
-// EventKind is what happened.
+// EventKind is the kind of an Event.
 type EventKind uint8
 
 // Events.
 const (
-	// Connect: this side wants to send and there is no connection.
+	// Connect: the local side has data and there is no connection.
 	Connect EventKind = iota + 1
-	// Hear: Msg came. The pairs that it brings are attached; with TwoStep, where
-	// Wants says so, by this side's half, which is ready to receive and to send.
+	// Hear: Msg was received. The pairs that it carries are attached. With TwoStep, where Wants
+	// returns true, the local queue pair exists and is ready to receive and to send.
 	Hear
-	// Unable: Msg came, and the pairs that it brings cannot be attached.
+	// Unable: Msg was received, and the pairs that it carries cannot be attached.
 	Unable
-	// Grow: this side wants another pair in place of the present one.
+	// Grow: the local side requests a migration to another pair.
 	Grow
-	// Wake: this side wants to send and is asleep.
+	// Wake: the local side has data and is suspended.
 	Wake
-	// Sleep: this side proposes to sleep.
+	// Sleep: the local side proposes to suspend the connection.
 	Sleep
-	// Marker: the reader found a marker in the pair that it reads; Pair is what it
-	// names, from the peer's side.
+	// Marker: the receiver read a marker in the pair that it reads. Pair is the pair in the
+	// marker, as the peer names it.
 	Marker
-	// Close: this side sends no more.
+	// Close: the local side sends no more.
 	Close
-	// Lost: the peer is gone.
+	// Lost: the peer has failed.
 	Lost
-	// Tick: time passed; see Deadline.
+	// Tick: the time of Deadline has come.
 	Tick
-	// Arrived, of use with TwoStep: a message came in Pair, named from this side,
-	// whether it is read or not. Only needed for a pair that Awaits names.
+	// Arrived, for TwoStep: a message arrived in Pair, as named locally, read or not. It is only
+	// needed for the pair that Awaits returns.
 	Arrived
 )
 
-// Event goes into Step.
+// Event is the input of Step.
 type Event struct {
 	Kind EventKind
 	Msg  Msg
 	Pair PairID
-	// Busy with Hear: this side does not want to sleep now.
+	// Busy, with Hear: the local side refuses to suspend now.
 	Busy bool
 }
 
-// ActionKind is what to do.
+// ActionKind is the kind of an Action.
 type ActionKind uint8
 
 // Actions.
 const (
-	// Make: make Pair, of this side's own; with TwoStep this side's half of it.
+	// Make: create Pair, of local numbering. With TwoStep: create the local queue pair of it.
 	Make ActionKind = iota + 1
 	// Send: send Msg.
 	Send
-	// Write: put a marker that names Pair into the pair that is sent in, if any,
-	// and send in Pair from now on; None and End: nowhere. The marker names it from
-	// this side.
+	// Write: write a marker that names Pair into the current send pair, if there is one, and send
+	// on Pair from now on. None and End: send nowhere. The marker holds the local name.
 	Write
-	// Read: read Pair from now on; None: nothing.
+	// Read: read Pair from now on. None: read nothing.
 	Read
-	// Retire: neither side of this end is in Pair any more; give it back. With
-	// TwoStep its name is free at once, but what is acknowledged is kept for as long
-	// as either side may repeat its last words there; so are the pairs of Ended.
+	// Retire: the local side neither sends on Pair nor reads it; release it. With TwoStep its name
+	// is free at once. The queue pair is retained to acknowledge packets for as long as either
+	// side may retransmit its last ones. The same holds for the pairs of Ended.
 	Retire
-	// Ended: both directions are over; give the connection back with all its pairs.
+	// Ended: both directions are closed; release the connection with all its pairs.
 	Ended
-	// Fail: the connection is over, for Reason; give it back as well.
+	// Fail: the connection has failed for Reason; release it with all its pairs.
 	Fail
-	// Join, with TwoStep: the other half of Pair came with the message heard: make
-	// this side's ready to receive and to send. Where that cannot be done: Lost.
+	// Join, with TwoStep: the received message carries the QP endpoint info of Pair. Connect the
+	// local queue pair: make it ready to receive and to send. On failure the event Lost follows.
 	Join
 )
 
-// Reason says why a connection failed.
+// Reason is why a connection failed.
 type Reason uint8
 
 // Reasons.
 const (
-	// PeerLost: it is gone, or answers no more.
+	// PeerLost: the peer is gone or does not reply.
 	PeerLost Reason = iota + 1
-	// Refused: it does not take the connection.
+	// Refused: the peer rejected the connection.
 	Refused
-	// Broken: what it said fits nowhere.
+	// Broken: the peer violated the protocol.
 	Broken
-	// Stale, with TwoStep: what it opened is over for it, and nothing was sent or
-	// read. Whatever waits here may connect anew.
+	// Stale, with TwoStep: the peer no longer has the connection that its OPEN began, and no data
+	// was sent or read. Local operations may use a new connection.
 	Stale
 )
 
-// Action comes out of Step.
+// Action is an output of Step.
 type Action struct {
 	Kind   ActionKind
 	Msg    Msg
@@ -145,32 +144,32 @@ type Action struct {
 	Reason Reason
 }
 
-// Machine is one side's view of a connection. One goroutine at a time uses it.
-// It holds no pointers.
+// Machine is the local state of one connection. It is used by one goroutine at a time. It holds no
+// pointers.
 type Machine struct {
 	conf   Config
 	peer   [16]byte
 	remote uint64
 	state  State
 
-	out, in PairID    // where this side sends and reads
-	newest  PairID    // the last one agreed on
-	seen    [2]PairID // the last one read of the peer's making, and of this side's
-	resume  PairID    // where reading goes on after a marker to None
-	offer   PairID    // own offer or initiation without an answer
-	made    uint32    // pairs that this side made
-	theirs  PairID    // the last one that the peer brought, and
-	answer  Msg       // the answer, to be repeated
-	nap     PairID    // asked to be left, no answer yet
-	asked   PairID    // asked to be left last
-	slept   PairID    // left last
-	next    PairID    // where this side sends when the peer's half is known to be ready
-	joined  PairID    // the last one of this side's making whose other half came
-	known   PairID    // the last of those of which the peer has said so, too
+	out, in PairID    // the pairs that the local side sends on and reads
+	newest  PairID    // the last pair that both sides agreed on
+	seen    [2]PairID // the newest remote pair ([0]) and local pair ([1]) that was read
+	resume  PairID    // the pair to read after a marker to None
+	offer   PairID    // the local OPEN or MIGRATE without a reply
+	made    uint32    // number of local pairs
+	theirs  PairID    // the last pair that the peer proposed
+	answer  Msg       // the reply to it, for retransmission
+	nap     PairID    // the pair of the SUSPEND without a reply
+	asked   PairID    // the pair of the last SUSPEND that was sent
+	slept   PairID    // the last pair that this side suspended
+	next    PairID    // the send pair once the peer's queue pair is ready
+	joined  PairID    // the last local pair whose remote QP info was received
+	known   PairID    // the last of those for which READY was acknowledged
 
-	closing  bool // Close waits for an answer to the offer
+	closing  bool // the event Close waits for a reply
 	saidBye  bool
-	lastOut  PairID // where the end marker is
+	lastOut  PairID // the pair that holds the end marker
 	acked    bool
 	heardBye bool
 	lastIn   PairID
@@ -181,7 +180,7 @@ type Machine struct {
 	tries    int
 }
 
-// New makes a machine in state Idle.
+// New returns a machine in state Idle.
 func New(c Config) Machine {
 	if c.Limit == 0 {
 		c.Limit = 10 * c.Timeout
@@ -189,65 +188,64 @@ func New(c Config) Machine {
 	return Machine{conf: c}
 }
 
-// State tells how far the connection is.
+// State returns the state of the connection.
 func (m *Machine) State() State { return m.state }
 
-// Out is the pair that this side sends in; None: it sleeps, or has ended.
+// Out returns the pair that the local side sends on. None: it is suspended or has closed.
 func (m *Machine) Out() PairID { return m.out }
 
-// In is the pair that this side reads.
+// In returns the pair that the local side reads.
 func (m *Machine) In() PairID { return m.in }
 
-// Settled reports whether this side sends and reads in one pair and nothing is
-// under way.
+// Settled reports whether the local side sends on and reads the same pair, and no migration,
+// suspension or close is in progress.
 func (m *Machine) Settled() bool {
 	return m.state == Open && m.in == m.out && m.in == m.newest && m.offer == None && m.nap == None && !m.ending()
 }
 
-// MayGrow reports whether the event Grow would be followed now.
+// MayGrow reports whether Step would act on the event Grow now.
 func (m *Machine) MayGrow() bool { return m.out != None && m.out == m.newest && m.free() }
 
-// free reports whether this side may offer a pair.
+// free reports whether the local side may send a MIGRATE.
 func (m *Machine) free() bool {
 	return m.state == Open && m.offer == None && m.nap == None && m.next == None && !m.SaidBye() && m.calm()
 }
 
-// Holds reports whether this end uses the pair or will. One that a message
-// brought and that is not held after Step is given back at once.
+// Holds reports whether the local side uses pair p or will use it. The caller releases a pair that
+// a message carried when Holds returns false after Step.
 func (m *Machine) Holds(p PairID) bool {
 	held := m.held()
 	return p != None && slices.Contains(held[:], p)
 }
 
-// Offering reports whether an offer of this side has no answer yet.
+// Offering reports whether a local MIGRATE has no reply yet.
 func (m *Machine) Offering() bool { return m.state == Open && m.offer != None }
 
-// SaidBye reports whether this side has ended, HeardBye whether the peer has.
+// SaidBye reports whether the local side has closed its sending direction, or will after a reply.
 func (m *Machine) SaidBye() bool { return m.saidBye || m.closing }
 
-// HeardBye reports whether the peer sends no more.
+// HeardBye reports whether the peer has sent CLOSE.
 func (m *Machine) HeardBye() bool { return m.heardBye }
 
-// PeerEnded reports whether the peer sends no more and all that it sent is read.
+// PeerEnded reports whether the peer has sent CLOSE and all its data has been read.
 func (m *Machine) PeerEnded() bool { return m.heardBye && m.inEnded }
 
-// Remote is the peer's name of the connection; 0: not known yet.
+// Remote returns the peer's connection ID. 0: it is not known yet.
 func (m *Machine) Remote() uint64 { return m.remote }
 
-// HalfOpen reports, with TwoStep, whether this side has accepted the connection and
-// nothing shows that the peer receives: its hello may name an address that is not its own.
+// HalfOpen reports, with TwoStep, whether the local side has accepted the connection and the peer
+// is not yet known to receive. Until then the address in its OPEN may be forged.
 func (m *Machine) HalfOpen() bool {
 	return m.state == Open && m.next != None && m.answer.Kind == Accept
 }
 
-// Deadline is when a Tick is due; 0: never.
+// Deadline returns when the event Tick is due. 0: never.
 func (m *Machine) Deadline() ucs.Time { return m.deadline }
 
 func (m *Machine) ending() bool { return m.SaidBye() || m.heardBye }
 
-// Step takes an event at a time and appends what is to be done to acts, in
-// order. Events that do not fit are passed over, or end the connection where
-// they show that the peer is broken.
+// Step processes one event and appends the resulting actions to acts, in order. Events that do not
+// match the state are ignored, or fail the connection where they prove a protocol violation.
 func (m *Machine) Step(now ucs.Time, ev Event, acts []Action) []Action {
 	if m.state == Failed || m.state == Done {
 		return m.late(ev, acts)
@@ -285,7 +283,8 @@ func (m *Machine) Step(now ucs.Time, ev Event, acts []Action) []Action {
 	return s.acts
 }
 
-// late answers those who have not heard that the connection is over.
+// late handles events after the connection has ended: it repeats the replies that the peer may
+// have missed.
 func (m *Machine) late(ev Event, acts []Action) []Action {
 	switch {
 	case m.state == Failed || ev.Kind != Hear || ev.Msg.From != m.remote:
@@ -298,17 +297,17 @@ func (m *Machine) late(ev Event, acts []Action) []Action {
 	return acts
 }
 
-// calm reports whether the reader has come to the last pair agreed on.
+// calm reports whether the reader has reached the last pair agreed on.
 func (m *Machine) calm() bool { return m.resume == None && (m.in == m.newest || m.in == None) }
 
-// Conn is this side's name of the connection.
+// Conn returns the local connection ID.
 func (m *Machine) Conn() uint64 { return m.conf.Conn }
 
-// Stands reports whether this side's initiation stands where it crosses with one
-// of that worker's, by its name of the connection.
+// Stands reports whether the local initiation wins against one of the given worker and connection
+// ID.
 func (m *Machine) Stands(worker [16]byte, conn uint64) bool { return m.smaller(worker, conn) }
 
-// smaller reports whether this side's initiation stands against the peer's.
+// smaller reports whether the local initiation wins against the peer's.
 func (m *Machine) smaller(worker [16]byte, conn uint64) bool {
 	if c := bytes.Compare(m.conf.Worker[:], worker[:]); c != 0 {
 		return c < 0

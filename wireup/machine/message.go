@@ -1,89 +1,90 @@
 package machine
 
-// Kind is what a connection message says.
+// Kind is the kind of a connection message.
 type Kind uint8
 
 // Connection messages.
 const (
-	// Hello: I made Pair and send in it from now on.
+	// Hello (OPEN): the sender created Pair and sends on it from now on.
 	Hello Kind = iota + 1
-	// Accept: I read Pair and send in it. Old, where set, is the sender's own
-	// initiation, which it has left for Pair by a marker: it comes with what
-	// belongs to it, as in a hello.
+	// Accept (ACCEPT): the sender reads Pair and sends on it. Old, where set, is the sender's own
+	// initiation, which it has left for Pair with a marker. Old is passed along as in an OPEN.
 	Accept
-	// Yield: I read Pair, but my own initiation stands; move there when it comes.
+	// Yield (OPEN_CROSSED): the sender reads Pair, but its own initiation wins. The receiver
+	// switches to the sender's pair when that OPEN arrives.
 	Yield
-	// Refuse: I do not take the connection.
+	// Refuse (REJECT): the sender does not accept the connection.
 	Refuse
-	// Offer: I made Pair; will you use it with me? Resume: I am asleep. Old is the
-	// receiver's last pair that the sender has answered.
+	// Offer (MIGRATE): the sender created Pair and proposes to move to it. Resume: the sender is
+	// suspended. Old is the last pair proposed by the receiver that the sender has replied to.
 	Offer
-	// Take: I read Pair, and send in it unless Closing. Resume: I was asleep. Old,
-	// where set, is an offer of the sender's own, withdrawn for this one.
+	// Take (MIGRATE_ACK): the sender reads Pair, and sends on it unless Closing. Resume: the
+	// sender was suspended. Old, where set, is a MIGRATE of the sender that it withdraws.
 	Take
-	// Decline: not Pair, not now. Old as in Take.
+	// Decline (MIGRATE_NAK): the sender does not use Pair. Old as in Take.
 	Decline
-	// Nap: shall both leave Pair and sleep?
+	// Nap (SUSPEND): the sender proposes that both sides leave Pair and suspend.
 	Nap
-	// Asleep: I have left Pair.
+	// Asleep (SUSPEND_ACK): the sender has left Pair.
 	Asleep
-	// Stay: I do not leave Pair now.
+	// Stay (SUSPEND_NAK): the sender does not leave Pair now.
 	Stay
-	// Bye: I send no more. Pair is where the end marker is; None: I was asleep.
+	// Bye (CLOSE): the sender sends no more. Pair holds the end marker. None: the sender was
+	// suspended.
 	Bye
-	// ByeAck: I heard that. Only where messages may be lost.
+	// ByeAck (CLOSE_ACK) acknowledges CLOSE. It is only sent where messages may be lost.
 	ByeAck
-	// Ready, with TwoStep: both halves of Pair know each other; send in it. None: have
-	// you this connection still? Who has says nothing.
+	// Ready (READY), with TwoStep: both queue pairs of Pair are connected, and the receiver may
+	// send. With Pair None it is a probe: a receiver that does not have the connection replies
+	// with RESET, one that has it does not reply.
 	Ready
-	// Gone: I do not have this connection, or not any more.
+	// Gone (RESET): the sender does not have this connection, or has it no more.
 	Gone
 )
 
 var kindNames = [...]string{
-	"none", "hello", "accept", "yield", "refuse", "offer", "take", "decline", "nap", "asleep", "stay", "bye", "byeAck",
-	"ready", "gone",
+	"NONE", "OPEN", "ACCEPT", "OPEN_CROSSED", "REJECT", "MIGRATE", "MIGRATE_ACK", "MIGRATE_NAK",
+	"SUSPEND", "SUSPEND_ACK", "SUSPEND_NAK", "CLOSE", "CLOSE_ACK", "READY", "RESET",
 }
 
-// String gives the kind in lower case.
+// String returns the name of the message.
 func (k Kind) String() string {
 	if int(k) < len(kindNames) {
 		return kindNames[k]
 	}
-	return "kind?"
+	return "UNKNOWN"
 }
 
-// Introduces reports whether a message of this kind brings pairs with it, which
-// its receiver attaches before the machine hears of it (else Unable). With TwoStep
-// Machine.Wants says it.
+// Introduces reports whether the message carries pairs. The receiver attaches them before the
+// event Hear; when it cannot, the event is Unable. With TwoStep, Machine.Wants decides instead.
 func (m Msg) Introduces() bool {
 	return m.Kind == Hello || m.Kind == Offer || m.Kind == Accept && m.Old != None
 }
 
-// Half reports, with TwoStep, whether the sender's half of Pair goes with a
-// message of this kind, however often it is sent.
+// Half reports, with TwoStep, whether the message carries the sender's QP endpoint info of Pair.
+// Each retransmission carries it too.
 func (m Msg) Half() bool {
 	return m.Kind == Hello || m.Kind == Accept || m.Kind == Offer || m.Kind == Take
 }
 
-// Msg is a connection message. Pairs are named from the side of whoever holds
-// it: the machine translates what it hears.
+// Msg is a connection message. Its pairs are named from the side that holds the message: the
+// machine translates received ones.
 type Msg struct {
 	Kind Kind
 	// Worker is the sender's UUID.
 	Worker [16]byte
-	// From and To name the sender's and the receiver's connection; To is 0 where
-	// the sender does not know it yet.
+	// From and To are the sender's and the receiver's connection IDs. To is 0 while the sender
+	// does not know it.
 	From, To uint64
 	Pair     PairID
 	Old      PairID
-	// Resume: the sender's direction was asleep and goes on in Pair.
+	// Resume: the sender's direction was suspended and continues in Pair.
 	Resume bool
-	// Closing: the sender will not send in Pair.
+	// Closing: the sender will not send on Pair.
 	Closing bool
 }
 
-// flip translates the pairs of a message between the two sides.
+// flip translates the pairs of a message from one side's names to the other's.
 func (m Msg) flip() Msg {
 	m.Pair, m.Old = m.Pair.Flip(), m.Old.Flip()
 	return m

@@ -1,18 +1,31 @@
 package machine
 
-// propose offers the peer another pair.
+// Migration: the initiator creates a pair and sends MIGRATE. The target replies MIGRATE_ACK and
+// switches its send direction, with TwoStep once the initiator is ready. The initiator switches
+// its send direction when MIGRATE_ACK arrives.
+//
+// Invariant: a receiver switches at the marker, so each direction keeps its order. A suspended
+// sender has no pair for a marker, so it sets Resume in its message. The receiver then reads the
+// new pair at once. If it has yet to read the marker to None, it reads the new pair after that.
+//
+// Crossed MIGRATEs: the winner ignores the loser's. The loser accepts the winner's and withdraws
+// its own with Old. A side whose reader has not reached the last agreed pair replies MIGRATE_NAK;
+// at most one migration is in progress.
+
+// propose sends MIGRATE for a new local pair.
 func (s *step) propose() {
 	s.offer = s.make()
 	s.sendOffer()
 }
 
+// sendOffer sends, or retransmits, MIGRATE for the proposed pair.
 func (s *step) sendOffer() {
 	msg := s.message(Offer, s.offer)
 	msg.Old, msg.Resume = s.theirs, s.out == None
 	s.do(Action{Kind: Send, Msg: msg})
 }
 
-// offered is the peer's offer of a pair.
+// offered handles MIGRATE.
 func (s *step) offered(msg Msg) {
 	if !msg.Pair.theirs() {
 		s.fail(Broken)
@@ -38,8 +51,8 @@ func (s *step) offered(msg Msg) {
 	s.endIfClosing()
 }
 
-// fresh reports whether an offer is one to be answered. Who makes another is ready
-// in the one before.
+// fresh reports whether a MIGRATE needs a reply now. A peer that proposes another pair is ready in
+// the one before, so fresh confirms that one.
 func (s *step) fresh(msg Msg) bool {
 	if s.repeat(msg) || s.passOver(msg) {
 		return false
@@ -48,14 +61,14 @@ func (s *step) fresh(msg Msg) bool {
 	return true
 }
 
-// passOver reports whether an offer gets no answer now, since one of this side's
-// is under way: the peer has answered that already, or will take it instead.
+// passOver reports whether a MIGRATE gets no reply because it crosses a local one that the peer
+// has replied to already, or that wins.
 func (m *Machine) passOver(msg Msg) bool {
 	return m.offer != None && (msg.Old == m.offer || m.smaller(m.peer, m.remote))
 }
 
-// decline does not use the pair offered, and withdraws an offer of this side's
-// that the peer may have passed over for its own.
+// decline sends MIGRATE_NAK for p. It also withdraws the local MIGRATE, which the peer may have
+// ignored in favor of its own.
 func (s *step) decline(p PairID) {
 	s.theirs, s.nap = p, None
 	a := s.message(Decline, p)
@@ -64,7 +77,7 @@ func (s *step) decline(p PairID) {
 	s.endIfClosing()
 }
 
-// goOn reads p where the peer, who was asleep, sends again.
+// goOn resumes reading in p, where a suspended peer sends again.
 func (s *step) goOn(p PairID) {
 	if s.in == None {
 		s.read(p)
@@ -73,7 +86,7 @@ func (s *step) goOn(p PairID) {
 	s.resume = p
 }
 
-// takenUp is the peer's answer that it uses the pair offered.
+// takenUp handles MIGRATE_ACK.
 func (s *step) takenUp(msg Msg) {
 	s.withdrawn(msg.Old)
 	if s.offer != msg.Pair || msg.Pair == None {
@@ -82,7 +95,7 @@ func (s *step) takenUp(msg Msg) {
 	}
 	resumes := msg.Resume && !msg.Closing
 	if resumes && !s.newer(msg.Pair) {
-		s.fail(Broken) // a marker led there, and who is asleep writes none
+		s.fail(Broken) // a marker led to this pair already, and a suspended peer writes none
 		return
 	}
 	s.offer, s.newest = None, msg.Pair
@@ -94,7 +107,7 @@ func (s *step) takenUp(msg Msg) {
 	s.endIfClosing()
 }
 
-// declined is the peer's answer that it does not use the pair offered.
+// declined handles MIGRATE_NAK.
 func (s *step) declined(msg Msg) {
 	s.withdrawn(msg.Old)
 	if s.offer == msg.Pair && s.state == Open {
@@ -103,7 +116,7 @@ func (s *step) declined(msg Msg) {
 	}
 }
 
-// withdrawn notes that an offer of the peer's, which may yet come, is void.
+// withdrawn records that the peer's MIGRATE for p is void. It may still arrive.
 func (s *step) withdrawn(p PairID) {
 	if p != None && !p.Mine() && p > s.theirs {
 		s.theirs, s.answer = p, Msg{}

@@ -1,6 +1,13 @@
 package machine
 
-// connect begins the connection from this side.
+// Crossed OPENs, without TwoStep: both sides have sent OPEN and may have sent data on their own
+// pairs. The winner replies OPEN_CROSSED and reads the loser's pair. The loser replies ACCEPT with
+// Old set to its own pair, writes a marker into that pair and switches to the winner's pair.
+//
+// Invariant: the winner reads the loser's pair up to the marker before it reads its own pair. So
+// the loser's data keeps its order, whichever of the messages arrives first.
+
+// connect initiates the connection.
 func (s *step) connect() {
 	if s.state != Idle {
 		return
@@ -14,7 +21,7 @@ func (s *step) connect() {
 	s.send(Hello, s.offer)
 }
 
-// make has a pair made.
+// make requests the next local pair.
 func (s *step) make() PairID {
 	s.made++
 	p := number(s.made)
@@ -22,13 +29,13 @@ func (s *step) make() PairID {
 	return p
 }
 
-// hear takes a message of the peer.
+// hear processes a message of the peer.
 func (s *step) hear(ev Event) {
 	msg := ev.Msg.flip()
 	if !s.ours(msg) {
 		return
 	}
-	if msg.To != 0 { // it has received this side's name
+	if msg.To != 0 { // the peer knows the local connection ID
 		s.tries = 0
 	}
 	switch msg.Kind {
@@ -67,8 +74,8 @@ func (s *step) hear(ev Event) {
 	}
 }
 
-// ours passes over messages of another connection: late ones of one that is
-// over, and those that overtook the first.
+// ours reports whether the message belongs to this connection. It is false for late messages of an
+// earlier connection and for those that overtook the first one.
 func (m *Machine) ours(msg Msg) bool {
 	if msg.To != 0 && msg.To != m.conf.Conn {
 		return false
@@ -83,8 +90,8 @@ func (m *Machine) ours(msg Msg) bool {
 	return m.state == Open && msg.From == m.remote || msg.Kind == Bye && m.state == Opening && msg.From == m.remote
 }
 
-// repeat says again what was answered to the peer's last pair, and reports
-// whether the message is one that was answered before.
+// repeat reports whether the message proposes a pair that was replied to before. For the last such
+// pair it retransmits the reply.
 func (s *step) repeat(msg Msg) bool {
 	if s.theirs == None || msg.Pair > s.theirs {
 		return false
@@ -95,8 +102,8 @@ func (s *step) repeat(msg Msg) bool {
 	return true
 }
 
-// again repeats the answer to the peer's last pair. The half that belongs to it is
-// wanted no more where it has been left.
+// again retransmits the reply to the peer's last proposal. It does not if that reply carries the
+// QP endpoint info of a pair that is no longer in use.
 func (s *step) again() {
 	a := s.answer
 	if a.Kind == 0 || s.conf.TwoStep && a.Half() && !s.Holds(a.Pair) {
@@ -106,12 +113,13 @@ func (s *step) again() {
 	s.do(Action{Kind: Send, Msg: a})
 }
 
+// reply sends a reply and stores it for retransmission.
 func (s *step) reply(a Msg) {
 	s.answer = a
 	s.do(Action{Kind: Send, Msg: a})
 }
 
-// hello is the peer's initiation.
+// hello handles OPEN.
 func (s *step) hello(msg Msg) {
 	if !msg.Pair.theirs() {
 		s.fail(Broken)
@@ -144,7 +152,7 @@ func (s *step) hello(msg Msg) {
 	}
 }
 
-// giveWay leaves this side's initiation for the peer's.
+// giveWay drops the local initiation in favor of the peer's pair p.
 func (s *step) giveWay(p PairID) {
 	a := s.message(Accept, p)
 	a.Old = s.offer
@@ -153,11 +161,11 @@ func (s *step) giveWay(p PairID) {
 	s.write(p)
 	s.read(p)
 	if s.saidBye {
-		s.send(Bye, s.lastOut) // the peer may not look any more where it was said
+		s.send(Bye, s.lastOut) // the peer may not read the pair any more that the first CLOSE named
 	}
 }
 
-// accept answers this side's hello.
+// accept handles ACCEPT.
 func (s *step) accept(msg Msg) {
 	if s.state != Opening {
 		s.readyAgain(msg.Pair)
@@ -187,20 +195,20 @@ func (s *step) accept(msg Msg) {
 	s.state, s.offer, s.newest = Open, None, p
 }
 
-// yield is the word of a peer that reads this side's hello and stands by its own.
+// yield handles OPEN_CROSSED: the peer reads the pair of the local OPEN, and its own OPEN wins.
 func (s *step) yield(msg Msg) {
 	if s.conf.TwoStep {
-		s.fail(Broken) // nothing was sent in a pair that gives way
+		s.fail(Broken) // nothing is sent on the pair of a losing OPEN
 		return
 	}
 	s.remote = msg.From
 }
 
-// newer reports whether p was made after every pair of its maker that was read: a
-// reader never comes back to one, whatever a marker says.
+// newer reports whether p was created after every pair of its creator that has been read. A reader
+// never returns to an older pair, whatever a marker names.
 func (m *Machine) newer(p PairID) bool { return p != None && p > m.seen[p&1] }
 
-// unable answers pairs that cannot be attached.
+// unable handles a message whose pairs cannot be attached.
 func (s *step) unable(msg Msg) {
 	switch msg.Kind {
 	case Hello:
@@ -220,7 +228,7 @@ func (s *step) unable(msg Msg) {
 	}
 }
 
-// marker is the reader's news that the peer goes on in p, as this side names it.
+// marker handles a marker: the peer continues in p, as named locally.
 func (s *step) marker(p PairID) {
 	switch {
 	case p == End:

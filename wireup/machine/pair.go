@@ -2,21 +2,21 @@ package machine
 
 import "fmt"
 
-// PairID names a pair of a connection, as seen from one side: bit 0 says that
-// this side made it, the rest counts the pairs of the side that made it.
+// PairID names a pair of a connection, as seen from one side. Bit 0 is set for a local pair, one
+// that this side created. The other bits number the pairs of the creating side.
 type PairID uint32
 
 const (
-	// None is no pair: a side that is in it sends or reads nothing for now.
+	// None is no pair: the direction sends or reads nothing for now.
 	None PairID = 0
-	// End in a marker: nothing follows any more.
+	// End, in a marker, ends the direction: nothing follows.
 	End PairID = 1<<32 - 1
 )
 
-// theirs reports whether the pair is one that the other side made.
+// theirs reports whether the peer created the pair.
 func (p PairID) theirs() bool { return p != None && p != End && !p.Mine() }
 
-// Flip gives the same pair as the other side names it.
+// Flip returns the name that the other side uses for the same pair.
 func (p PairID) Flip() PairID {
 	if p == None || p == End {
 		return p
@@ -24,10 +24,10 @@ func (p PairID) Flip() PairID {
 	return p ^ 1
 }
 
-// Mine reports whether this side made the pair.
+// Mine reports whether this side created the pair.
 func (p PairID) Mine() bool { return p != End && p&1 != 0 }
 
-// String gives "mine 1", "theirs 2", "none" or "end".
+// String returns "local 1", "remote 2", "none" or "end".
 func (p PairID) String() string {
 	switch {
 	case p == None:
@@ -35,10 +35,10 @@ func (p PairID) String() string {
 	case p == End:
 		return "end"
 	case p.Mine():
-		return fmt.Sprintf("mine %d", p>>1)
+		return fmt.Sprintf("local %d", p>>1)
 	}
-	return fmt.Sprintf("theirs %d", p>>1)
+	return fmt.Sprintf("remote %d", p>>1)
 }
 
-// number is the pair that this side makes as its nth.
+// number returns the name of the nth local pair.
 func number(n uint32) PairID { return PairID(n<<1 | 1) }

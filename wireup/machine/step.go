@@ -7,19 +7,18 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// step is one Step under way: the machine, what it was in before, and what is to
-// be done.
+// step is the context of one call of Step: the machine, the actions, and the pairs in use before.
 type step struct {
 	*Machine
 	acts []Action
-	was  [6]PairID // what it held before
+	was  [6]PairID // in use before the event
 }
 
 func (s *step) do(a Action) { s.acts = append(s.acts, a) }
 
 func (s *step) send(k Kind, p PairID) { s.do(Action{Kind: Send, Msg: s.message(k, p)}) }
 
-// write moves this side's sending.
+// write switches the send direction to pair p.
 func (s *step) write(p PairID) {
 	if s.saidBye && p != End {
 		return
@@ -31,7 +30,7 @@ func (s *step) write(p PairID) {
 	}
 }
 
-// read moves this side's reading.
+// read switches the receive direction to pair p.
 func (s *step) read(p PairID) {
 	s.in = p
 	if s.resume == p {
@@ -41,6 +40,8 @@ func (s *step) read(p PairID) {
 	s.do(Action{Kind: Read, Pair: p})
 }
 
+// fail fails the connection. With TwoStep it sends RESET to the peer, unless the connection was
+// rejected or the peer's OPEN may be forged.
 func (s *step) fail(r Reason) {
 	if s.state == Failed {
 		return
@@ -48,13 +49,13 @@ func (s *step) fail(r Reason) {
 	stranger := s.HalfOpen()
 	s.state = Failed
 	if s.conf.TwoStep && s.remote != 0 && r != Refused && !stranger {
-		s.send(Gone, None) // no socket closes, so that the peer would see it
+		s.send(Gone, None) // there is no socket whose closing would notify the peer
 	}
 	s.do(Action{Kind: Fail, Reason: r})
 }
 
-// finish retires what was left, ends the connection when it is over, and sets
-// the timer.
+// finish retires the pairs that are no longer in use, closes the connection when it is over, and
+// sets the timer.
 func (s *step) finish(now ucs.Time) {
 	m := s.Machine
 	if m.heardBye && m.lastIn == None && m.in == None && m.resume == None {
@@ -74,8 +75,8 @@ func (s *step) finish(now ucs.Time) {
 	s.timer(now)
 }
 
-// held lists the pairs that this end uses or will use. One agreed on is still to
-// be read as long as anything is.
+// held returns the pairs that this side uses or will use. The agreed pair counts for as long as
+// anything is read.
 func (m *Machine) held() [6]PairID {
 	ps := [...]PairID{m.in, m.out, m.offer, m.resume, m.newest, m.next}
 	if m.in == None {
@@ -84,11 +85,13 @@ func (m *Machine) held() [6]PairID {
 	return ps
 }
 
-// waiting reports whether something of this side wants an answer.
+// waiting reports whether a local message is waiting for its reply.
 func (m *Machine) waiting() bool {
 	return m.state == Opening || m.offer != None || m.nap != None || m.next != None || m.saidBye && !m.acked || m.known != m.joined
 }
 
+// timer sets the deadline of the next retransmission. It clears the deadline when no local message
+// is waiting for a reply.
 func (s *step) timer(now ucs.Time) {
 	m := s.Machine
 	switch {
@@ -105,15 +108,16 @@ func (s *step) timer(now ucs.Time) {
 }
 
 const (
-	// minTries is how often a message is retransmitted at least before its peer counts
-	// as lost. It matters where ticks come so late that few are within Limit.
+	// minTries is the least number of retransmissions before the peer counts as lost. It matters
+	// where ticks come so late that few fall within Limit.
 	minTries = 3
-	// stopped is by how much a tick is late when the process was stopped. The peer was
-	// not silent meanwhile, so this time does not count. A busy machine delays less.
+	// stopped is the delay of a tick from which on the local process is taken to have been
+	// stopped. The peer was not silent during that time, so it does not count. A busy machine
+	// delays ticks less.
 	stopped = time.Second
 )
 
-// tick retransmits what has no answer.
+// tick retransmits the messages that have no reply, or fails the connection after Limit.
 func (s *step) tick(now ucs.Time) {
 	m := s.Machine
 	if m.deadline == 0 || now < m.deadline {
@@ -123,12 +127,12 @@ func (s *step) tick(now ucs.Time) {
 		m.since = m.since.Add(late)
 	}
 	if m.tries++; m.tries > minTries && now.Sub(m.since) >= m.conf.Limit {
-		m.known = m.joined // Ready may go unanswered: what is sent in the pair says the same
+		m.known = m.joined // READY may stay without a reply: data in the pair confirms it as well
 		if !m.waiting() {
 			return
 		}
 		if m.saidBye && m.heardBye && m.state == Open && m.offer == None {
-			m.acked = true // it has heard this side's end, since it has ended, and is gone
+			m.acked = true // the peer has closed and is gone, so it received the local CLOSE
 			return
 		}
 		s.fail(PeerLost)
