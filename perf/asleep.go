@@ -5,15 +5,15 @@ import "errors"
 // errHolds ends a Run whose condition holds.
 var errHolds = errors.New("the condition holds")
 
-// until is the context of a Worker.Run that ends when cond holds: unlike
-// Worker.WaitUntil, whose condition may depend on memory that a peer writes, Run
-// sleeps until something comes. It asks its context in every 64th pass.
+// until is the context of a Worker.Run that ends when cond holds. Run blocks until an event
+// arrives. (Worker.WaitUntil does not: its condition may depend on memory that a peer writes.) Run
+// polls its context in every 64th pass.
 type until struct {
 	*link
 	cond func() bool
 }
 
-// Err is errHolds where the condition holds, else the link's.
+// Err returns errHolds if the condition holds, else the link's error.
 func (u *until) Err() error {
 	if u.cond() {
 		return errHolds
@@ -21,11 +21,11 @@ func (u *until) Err() error {
 	return u.link.Err()
 }
 
-// awaitUntil progresses until u's condition holds, and sleeps where the test sleeps.
-// The condition depends on what progress does.
+// awaitUntil progresses until u's condition holds, and blocks if the test uses blocking waits. The
+// condition must depend on what Progress does.
 func (s *ucpSide) awaitUntil(u *until) error {
 	if s.p.Sleep {
-		for range 64 { // as many passes that Run would not look after
+		for range 64 { // as many passes as Run makes before it polls its context
 			if u.cond() {
 				return nil
 			}

@@ -14,14 +14,14 @@ type couple struct {
 	shared *coupled
 }
 
-// coupled is what the two have in common.
+// coupled is the state that the two sides share.
 type coupled struct {
-	failed chan struct{} // closed when one of them has failed
+	failed chan struct{} // closed when either side has failed
 	once   sync.Once
 }
 
-// together runs f for both sides, each on a goroutine of its own, until both have
-// returned. When one fails the other one is told, as errOtherThread.
+// together runs f for both sides, each on its own goroutine, until both have returned. When one
+// fails, the other receives errOtherThread.
 func together(f func(g Group) error) error {
 	s := &coupled{failed: make(chan struct{})}
 	there, back := make(chan []byte, 1), make(chan []byte, 1)
@@ -39,15 +39,15 @@ func together(f func(g Group) error) error {
 	return first(errs[:])
 }
 
-// Index is 0 for the side that measures.
+// Index returns 0 for the measuring side.
 func (c *couple) Index() int { return c.index }
 
-// Size is 2.
+// Size returns 2.
 func (c *couple) Size() int { return 2 }
 
 // Exchange swaps a blob with the other side.
 func (c *couple) Exchange(own []byte) ([]byte, error) {
-	c.out <- own // there is room: each side takes one before its next
+	c.out <- own // never blocks: each side receives one before it sends its next
 	select {
 	case theirs := <-c.in:
 		return theirs, nil
@@ -56,7 +56,7 @@ func (c *couple) Exchange(own []byte) ([]byte, error) {
 	}
 }
 
-// Barrier returns when both have entered it.
+// Barrier returns when both sides have entered it.
 func (c *couple) Barrier(progress func()) error {
 	if progress == nil {
 		_, err := c.Exchange(nil)
@@ -78,7 +78,7 @@ func (c *couple) Barrier(progress func()) error {
 	}
 }
 
-// Err looks whether the other side has failed.
+// Err reports whether the other side has failed.
 func (c *couple) Err() error {
 	select {
 	case <-c.shared.failed:

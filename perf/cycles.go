@@ -2,8 +2,8 @@ package perf
 
 import "github.com/goucx/goucx/ucs/cpu"
 
-// cycles reads the counter that stamps are taken from.
+// cycles reads the counter from which stamps are taken.
 func cycles() uint64 { return cpu.Cycles() }
 
-// cycleNanos is the length of a cycle in nanoseconds.
+// cycleNanos returns the length of a cycle in nanoseconds.
 func cycleNanos() float64 { return 1e9 / cpu.CyclesPerSecond() }

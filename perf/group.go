@@ -6,32 +6,31 @@ import (
 	"time"
 )
 
-// Group is the processes of a benchmark, as package rte makes it: two that are
-// connected, or one that measures itself.
+// Group is the set of processes of a benchmark, as package rte creates it: two connected
+// processes, or one that measures itself.
 type Group interface {
-	// Index is 0 for the side that measures.
+	// Index returns 0 for the measuring side.
 	Index() int
-	// Size is 1 or 2.
+	// Size returns 1 or 2.
 	Size() int
-	// Exchange swaps a blob with the other side; alone it gives own back.
+	// Exchange swaps a blob with the other side. A single process receives own.
 	Exchange(own []byte) ([]byte, error)
-	// Barrier returns when all have entered it, and calls progress meanwhile;
-	// with nil it sleeps.
+	// Barrier returns when all sides have entered it. It calls progress meanwhile; with nil it
+	// blocks.
 	Barrier(progress func()) error
-	// Err looks, without waiting, whether the other side has failed.
+	// Err reports, without blocking, whether the other side has failed.
 	Err() error
 }
 
-// linkPeriod is the number of times that a link is asked before it looks.
+// linkPeriod is the number of calls of Err for each check of the other side.
 const linkPeriod = 256
 
-// link is the context of the waits of a kernel: it ends when the other side has
-// failed or gone, or by fail, with which an endpoint ends it that has failed. It
-// looks at the other side itself when it is asked, so that no goroutine beside the
-// measured one exists. Whoever waits asks every 64th pass, so a failure is seen
-// within a millisecond. One goroutine uses it.
+// link is the context of a kernel's waits. It ends when the other side has failed or exited, or
+// when an endpoint that failed calls fail. Err itself checks the other side, so that no goroutine
+// exists beside the measured one. A wait calls Err in every 64th pass, so a failure is detected
+// within a millisecond. A link is used by one goroutine.
 //
-// A watched link never looks there: a watcher ends it by fail.
+// A watched link does not check; a watcher ends it by calling fail.
 type link struct {
 	g       Group
 	asked   uint
@@ -39,24 +38,24 @@ type link struct {
 	err     error
 	done    chan struct{}
 
-	mu    sync.Mutex // guards the rest
-	found error      // why done is closed
+	mu    sync.Mutex // guards the following fields
+	found error      // the reason why done is closed
 	after map[*func()]struct{}
 }
 
 func newLink(g Group) *link { return &link{g: g, done: make(chan struct{})} }
 
-// Deadline says that there is none.
+// Deadline implements context.Context; there is no deadline.
 func (l *link) Deadline() (time.Time, bool) { return time.Time{}, false }
 
-// Done is closed once a failure is found; nobody looks while nobody asks, unless
-// the link is watched.
+// Done returns a channel that is closed when a failure is found. Unless the link is watched, only
+// Err finds failures.
 func (l *link) Done() <-chan struct{} { return l.done }
 
-// Value holds nothing.
+// Value implements context.Context; there are no values.
 func (l *link) Value(any) any { return nil }
 
-// Err looks for a failure at every linkPeriod-th call.
+// Err checks for a failure at every linkPeriod-th call.
 func (l *link) Err() error {
 	l.asked++
 	if l.asked%linkPeriod != 0 && !l.watched || l.err != nil {
@@ -80,7 +79,7 @@ func (l *link) look() error {
 	return l.err
 }
 
-// fail ends the link, once. Any goroutine may call it.
+// fail ends the link, once. It may be called from any goroutine.
 func (l *link) fail(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -95,8 +94,7 @@ func (l *link) fail(err error) {
 	l.after = nil
 }
 
-// AfterFunc is what package context looks for, so that a sleeper's wake-up costs
-// no goroutine.
+// AfterFunc is called by package context, so that waking a blocked wait needs no goroutine.
 func (l *link) AfterFunc(f func()) (stop func() bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,14 +9,13 @@ import (
 	"github.com/goucx/goucx/ucp"
 )
 
-// Counted is an operation whose instructions an instruction counter counts: the
-// real path of a user's call, between two workers of one process over the
-// transports that the settings allow, or between two devices of verbs.
+// Counted is an operation whose instructions are counted. It executes the real path of a user's
+// call. The call is between two workers of one process, over the transports that the settings
+// allow, or between two verbs devices.
 type Counted struct {
 	// Name of the row, such as "tag 8 B pair".
 	Name string
-	// Symbol of the function whose execution is counted. It does nothing but
-	// call the operation in a loop.
+	// Symbol is the function whose execution is counted. It only calls the operation in a loop.
 	Symbol string
 
 	// open sets up what run works on.
@@ -25,8 +24,8 @@ type Counted struct {
 
 const symbolPrefix = "github.com/goucx/goucx/perf."
 
-// CountedOps lists what is counted. The counter is to be switched on at Symbol;
-// a loop costs its two or three instructions an operation on top.
+// CountedOps returns the counted operations. The counter is to be enabled at Symbol; the loop adds
+// two or three instructions per operation.
 func CountedOps() []Counted {
 	row := func(name, f string, run func(s *instrSide, n int) error) Counted {
 		return Counted{name, symbolPrefix + f, overUCP(ucp.ThreadSingle, run)}
@@ -48,18 +47,17 @@ func CountedOps() []Counted {
 	}
 }
 
-// CountedWarm is how often RunCounted carries an operation out, also under
-// Symbol, before its own count: connections are up then, rings warm and slabs
-// grown.
+// CountedWarm is how many operations RunCounted executes before the counted ones, also under
+// Symbol. After them connections are established, rings are warm and slabs have grown.
 const CountedWarm = 64 * CountedCall
 
-// CountedCall is how many operations one call of the counted function carries
-// out. Calls are short, and the scheduler has its turn between them: in the midst
-// of one it would move the goroutine to another stack, where callgrind loses it.
+// CountedCall is the number of operations in one call of the counted function. Calls are short, so
+// that the scheduler runs between them. If it ran during a call, it would move the goroutine to
+// another stack, where callgrind loses it.
 const CountedCall = 128
 
-// RunCounted sets both sides up in this process and carries operation c out
-// CountedWarm times and then n times, a multiple of CountedCall.
+// RunCounted sets up both sides in this process. It executes operation c CountedWarm times and
+// then n times; n is a multiple of CountedCall.
 func RunCounted(cfg Config, c Counted, n int) error {
 	run, closeAll, err := c.open(cfg)
 	if err != nil {
@@ -86,7 +84,7 @@ func overUCP(mode ucp.ThreadMode, run func(s *instrSide, n int) error) func(Conf
 	}
 }
 
-// instrSide is what the operations work on: a sends, b receives.
+// instrSide holds the objects of the operations: a sends, b receives.
 type instrSide struct {
 	ctx     *ucp.Context
 	a, b    *ucp.Worker
@@ -94,7 +92,7 @@ type instrSide struct {
 	key     *ucp.RemoteKey
 	word    ucp.Atomic[uint64]
 	in, out []byte
-	got     int // active messages that were handled
+	got     int // number of handled active messages
 }
 
 func openInstr(cfg Config, mode ucp.ThreadMode) (*instrSide, error) {
@@ -140,9 +138,8 @@ func (s *instrSide) connect(mode ucp.ThreadMode) (err error) {
 	return err
 }
 
-// unrolled is how many calls of a short operation stand in its loop, so that the
-// six instructions of the loop are not taken for the operation's. Counts are
-// multiples of it.
+// unrolled is the number of calls of a short operation in its loop body. It keeps the six
+// instructions of the loop from counting as the operation's. Counts are multiples of it.
 const unrolled = 8
 
 //go:noinline
@@ -230,7 +227,7 @@ func countTag(b *ucp.Worker, e ucp.Endpoint, out, in []byte, n int) error {
 	return nil
 }
 
-// countedAM is the active message that is counted.
+// countedAM is the ID of the counted active message.
 const countedAM ucp.AMID = 1
 
 //go:noinline

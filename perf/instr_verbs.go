@@ -2,7 +2,7 @@ package perf
 
 import "github.com/goucx/goucx/perf/rte"
 
-// openCountedSend sets two devices of verbs up.
+// openCountedSend sets up two verbs devices.
 func openCountedSend(cfg Config) (run func(n int) error, closeAll func() error, err error) {
 	p := Defaults()
 	p.Test = "verbs_send_lat"
@@ -18,7 +18,7 @@ func openCountedSend(cfg Config) (run func(n int) error, closeAll func() error, 
 	return func(n int) error { return countSend(k.a, k.b, n) }, k.close, nil
 }
 
-// countSend sends every other message back.
+// countSend sends messages from a and b in turn.
 //
 //go:noinline
 func countSend(a, b *verbsSend, n int) error {

@@ -5,15 +5,14 @@ import (
 	"sync/atomic"
 )
 
-// lastByte is the last byte of a message in memory that the other side writes.
-// It is read as part of its word: one loop for messages of any length.
+// lastByte is the last byte of a message in memory that the other side writes. It is read as part
+// of its word, so that one loop serves messages of any length.
 type lastByte struct {
 	word  *atomic.Uint64
 	shift uint
 }
 
-// newLastByte looks at byte size-1 of b, which starts at a word and has a whole
-// number of them.
+// newLastByte returns byte size-1 of b. b begins at a word boundary and consists of whole words.
 func newLastByte(b []byte, size int64) lastByte {
 	i := int(size - 1)
 	shift := uint(i&7) * 8
@@ -26,8 +25,8 @@ func newLastByte(b []byte, size int64) lastByte {
 // is reports whether the byte is v.
 func (l lastByte) is(v byte) bool { return byte(l.word.Load()>>l.shift) == v }
 
-// nativeBig: words of this machine begin with their high byte.
+// nativeBig reports whether this machine is big-endian.
 var nativeBig = binary.NativeEndian.Uint16([]byte{1, 0}) != 1
 
-// padded is size rounded up to whole words, at least one.
+// padded returns size rounded up to whole words, at least one.
 func padded(size int64) int { return int(max(size+7, 8)) &^ 7 }

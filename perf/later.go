@@ -2,7 +2,7 @@ package perf
 
 import "errors"
 
-// ErrLater: UCX's tool has it, goucx not yet. It wraps errors.ErrUnsupported.
+// ErrLater: UCX's tool supports it, goucx does not yet. It wraps errors.ErrUnsupported.
 var ErrLater error = notYet{}
 
 type notYet struct{}

@@ -1,15 +1,15 @@
 package perf
 
-// burster is a stream whose messages are sent in bursts, so that the clock is
-// read between them. The loops inside burst and each are the measured ones.
+// burster is a stream that sends its messages in bursts, so that the clock is read between them.
+// The loops in burst and each are the measured ones.
 type burster interface {
 	// burst sends n messages.
 	burst(n int) error
-	// each sends n messages and stamps every one.
+	// each sends n messages and stamps each of them.
 	each(n int, st *stamps) error
 }
 
-// stream sends n messages, stamped every streamStride-th or each.
+// stream sends n messages; it stamps each one or every streamStride-th one.
 func stream(b burster, n int64, st *stamps, l *link) error {
 	for n > 0 {
 		c := int(min(n, streamStride))
@@ -34,7 +34,7 @@ func stream(b burster, n int64, st *stamps, l *link) error {
 	return nil
 }
 
-// eachOf stamps every message of a burster that has no loop of its own for it.
+// eachOf stamps every message of a burster without a loop for that.
 func eachOf(b interface{ burst(n int) error }, n int, st *stamps) error {
 	for range n {
 		if err := b.burst(1); err != nil {
@@ -45,15 +45,15 @@ func eachOf(b interface{ burst(n int) error }, n int, st *stamps) error {
 	return nil
 }
 
-// fill writes the pattern of message i, which check knows again.
+// fill writes the pattern of message i, which check verifies.
 func fill(b []byte, i int64) {
 	for j := range b {
 		b[j] = byte(i) + byte(j)
 	}
 }
 
-// check gives the first byte of b that is not the pattern of message i, -1
-// where there is none.
+// check returns the offset of the first byte of b that differs from the pattern of message i, or
+// -1.
 func check(b []byte, i int64) int {
 	for j, v := range b {
 		if v != byte(i)+byte(j) {

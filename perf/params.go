@@ -9,11 +9,11 @@ import (
 	"github.com/goucx/goucx/verbs"
 )
 
-// Layout is the form in which the sending side hands over its data.
+// Layout is the form in which the sending side passes its data.
 type Layout string
 
-// Layouts of UCT tests; UCP tests choose on their own. A test of verbs sends
-// short messages inline in the work request, unless it is Zcopy.
+// Layouts of UCT tests; UCP tests choose their own. A verbs test sends short messages inline in
+// the work request, unless the layout is Zcopy.
 const (
 	Short Layout = "short"
 	Bcopy Layout = "bcopy"
@@ -22,83 +22,79 @@ const (
 
 // Limits of the parameters.
 const (
-	// MaxSize bounds one message in bytes.
+	// MaxSize is the maximum size of a message in bytes.
 	MaxSize = 4 << 30
-	// MaxWindow bounds the operations under way at once.
+	// MaxWindow is the maximum number of outstanding operations.
 	MaxWindow = 1 << 16
-	// MaxThreads bounds the threads of a test.
+	// MaxThreads is the maximum number of threads of a test.
 	MaxThreads = 256
 	// endless stands for -n 0: a run that ends when it is interrupted.
 	endless = 1 << 62
 )
 
-// Params is what both sides of a run must agree on. It travels from the client
-// to the server as JSON; the names are part of the protocol.
+// Params are the parameters on which both sides of a run must agree. The client sends them to the
+// server as JSON; the names are part of the protocol.
 type Params struct {
 	Test string `json:"test"`
 	// Sizes of the pieces of one message in bytes.
 	Sizes []int64 `json:"sizes"`
-	// Stride is the distance of the pieces in the buffer; 0: next to each other.
+	// Stride is the distance between the pieces in the buffer; 0: contiguous.
 	Stride int64 `json:"stride,omitempty"`
-	// Iterations to measure; 0: without end.
+	// Iterations to measure; 0: unlimited.
 	Iterations int64 `json:"iterations"`
-	// Warmup iterations; no more than a tenth of Iterations are done.
+	// Warmup iterations; at most a tenth of Iterations are executed.
 	Warmup int64 `json:"warmup"`
-	// Window is the most operations under way at once; 0: the test's own.
+	// Window is the maximum number of outstanding operations; 0: the test's default.
 	Window int `json:"window,omitempty"`
 
-	// Transport and Device of UCT tests by name; "": the only one there is. Tests
-	// of verbs have a Device; "": the one that the connection to the other side
-	// goes over, and within one process the first.
+	// Transport and Device select the interface of UCT tests by name; "": the only one. Verbs
+	// tests use Device; "": the device that carries the connection to the other side, and within
+	// one process the first.
 	Transport string `json:"transport,omitempty"`
 	Device    string `json:"device,omitempty"`
-	// PostList is the number of work requests that streams of verbs tests post at
-	// once; 0 is 1.
+	// PostList is the number of work requests that streams of verbs tests post at once; 0 means 1.
 	PostList int    `json:"post_list,omitempty"`
 	Layout   Layout `json:"layout,omitempty"`
-	// AMWindow is the number of active messages that am_bw sends ahead of what
-	// the receiver has confirmed.
+	// AMWindow is the number of active messages that am_bw sends ahead of the receiver's
+	// acknowledgments.
 	AMWindow int `json:"am_window,omitempty"`
-	// AMHeader is the length of an active message's header in bytes: a part of the
-	// message's size in UCT tests, beside it in UCP tests. Negative: the test's
-	// own, which is 8 and 0.
+	// AMHeader is the length of an active message's header in bytes. It is part of the message's
+	// size in UCT tests, and additional in UCP tests. Negative: the test's default, which is 8 and
+	// 0.
 	AMHeader int64 `json:"am_header"`
 
 	// Threads is the thread mode of UCP tests: single, serialized or multi.
 	Threads string `json:"threads,omitempty"`
-	// ThreadCount is the number of threads of UCP tests, each with a worker and an
-	// endpoint of its own; 0 is 1. A test of verbs within one process may have two:
-	// its two sides.
+	// ThreadCount is the number of threads of UCP tests, each with its own worker and endpoint; 0
+	// means 1. A verbs test within one process may have two: its two sides.
 	ThreadCount int `json:"thread_count,omitempty"`
-	// Sleep lets UCP tests sleep while they wait, after the spinning that
-	// UCX_SPIN_TIME asks for; else they poll.
+	// Sleep makes waits of UCP tests block after spinning for UCX_SPIN_TIME; else they poll.
 	Sleep bool `json:"sleep,omitempty"`
-	// Unexpected has receives of tag tests posted after their message was seen by
-	// a probe.
+	// Unexpected makes tag tests post a receive only after a probe has found its message.
 	Unexpected bool `json:"unexpected,omitempty"`
 	// AMCopy copies the data of active messages in their handler.
 	AMCopy bool `json:"am_copy,omitempty"`
-	// Wildcard receives with a mask that takes any tag.
+	// Wildcard receives with a mask that matches any tag.
 	Wildcard bool `json:"wildcard,omitempty"`
 	// Registered uses registered memory on the sending side of UCP tests.
 	Registered bool `json:"registered,omitempty"`
-	// ErrorHandling is accepted for UCX's sake: endpoints always have it.
+	// ErrorHandling is accepted for compatibility with UCX: endpoints always have it.
 	ErrorHandling bool `json:"error_handling,omitempty"`
-	// Wakeup is accepted for UCX's sake: workers can always be woken.
+	// Wakeup is accepted for compatibility with UCX: workers always support it.
 	Wakeup bool `json:"wakeup,omitempty"`
 	// Validate checks the bytes of each message of a ping-pong.
 	Validate bool `json:"validate,omitempty"`
-	// Unprogressed leaves the passive side of one-sided tests asleep.
+	// Unprogressed makes the passive side of one-sided tests block without progress.
 	Unprogressed bool `json:"unprogressed,omitempty"`
 	// NoPin registers memory without pinning it.
 	NoPin bool `json:"no_pin,omitempty"`
 	// StampEach reads the clock at every message of a stream.
 	StampEach bool `json:"stamp_each,omitempty"`
-	// Rank is the percentile that is reported, 0 to 100.
+	// Rank is the reported percentile, 0 to 100.
 	Rank float64 `json:"rank"`
 }
 
-// Defaults gives UCX's.
+// Defaults returns UCX's defaults.
 func Defaults() Params {
 	return Params{
 		Sizes: []int64{8}, Iterations: 1_000_000, Warmup: 10_000,
@@ -106,7 +102,7 @@ func Defaults() Params {
 	}
 }
 
-// Size is the length of a message in bytes.
+// Size returns the length of a message in bytes.
 func (p *Params) Size() int64 {
 	var n int64
 	for _, s := range p.Sizes {
@@ -115,8 +111,8 @@ func (p *Params) Size() int64 {
 	return n
 }
 
-// Check finds everything that no transport could carry out, joined. An unknown
-// test, or one that is not carried yet, is reported alone.
+// Check returns all errors in the parameters that do not depend on a transport, joined. An unknown
+// or unsupported test is reported alone.
 func (p *Params) Check() error {
 	t, err := Lookup(p.Test)
 	if err != nil {
@@ -146,7 +142,7 @@ func (p *Params) checkCounts() error {
 	return errors.Join(errs...)
 }
 
-// maxPieces bounds the scatter-gather entries of a message.
+// maxPieces is the maximum number of scatter-gather entries of a message.
 const maxPieces = 1024
 
 func (p *Params) checkSizes(t Test) error {
@@ -245,10 +241,10 @@ func (p *Params) checkVerbs(t Test) (errs []error) {
 	return errs
 }
 
-// maxPostList bounds the work requests of one post.
+// maxPostList is the maximum number of work requests of one post.
 const maxPostList = 1024
 
-// postList is the number of work requests of one post.
+// postList returns the number of work requests of one post.
 func (p *Params) postList() int {
 	if p.PostList == 0 {
 		return 1
@@ -256,7 +252,7 @@ func (p *Params) postList() int {
 	return p.PostList
 }
 
-// iterations is the number to do, with the endless one spelled out.
+// iterations returns the number of iterations, with endless for an unlimited run.
 func (p *Params) iterations() int64 {
 	if p.Iterations == 0 {
 		return endless
@@ -264,10 +260,10 @@ func (p *Params) iterations() int64 {
 	return p.Iterations
 }
 
-// threads is the number of threads.
+// threads returns the number of threads.
 func (p *Params) threads() int { return max(p.ThreadCount, 1) }
 
-// amHeader is the length of an active message's header in bytes.
+// amHeader returns the length of an active message's header in bytes.
 func (p *Params) amHeader(t Test) int64 {
 	switch {
 	case p.AMHeader >= 0:
@@ -279,15 +275,15 @@ func (p *Params) amHeader(t Test) int64 {
 	}
 }
 
-// warmup is the number of unmeasured iterations: UCX does no more than a tenth
-// of the measured ones.
+// warmup returns the number of unmeasured iterations. As in UCX it is at most a tenth of the
+// measured ones.
 func (p *Params) warmup() int64 {
 	n := p.iterations()
 	return min(p.Warmup, n/10+min(n%10, 1))
 }
 
-// carriedOut returns the parameters that a run of test t has: defaults are spelled
-// out, the warm-up is what is done, and what the test does not use is left out.
+// carriedOut returns the effective parameters of a run of test t: with defaults replaced, with the
+// actual warm-up, and without what the test does not use.
 func (p *Params) carriedOut(t Test) Params {
 	q := *p
 	q.Warmup, q.Window, q.ThreadCount = p.warmup(), p.window(t), p.threads()

@@ -4,19 +4,18 @@ import (
 	"time"
 )
 
-// Report is one row: what was measured since the last row (Moment) and since
-// the start (Total).
+// Report is one row: the figures since the last row (Moment) and since the start (Total).
 type Report struct {
 	// Final marks the last row of a run.
 	Final bool
-	// Thread that the row is of; the last row of several threads is of all.
+	// Thread is the row's thread; the last row of several threads covers all.
 	Thread int
-	// Sum marks the last row of several threads: the rates are sums, the latency is
-	// the mean of theirs, and there are no Percentile and no figures of a Moment.
+	// Sum marks the last row of several threads. Its rates are sums, its latency is the mean of
+	// the threads' latencies. It has no Percentile and no Moment figures.
 	Sum        bool
 	Iterations int64
-	// Percentile, LatencyMoment and LatencyTotal are in nanoseconds; for a
-	// ping-pong half of a round trip.
+	// Percentile, LatencyMoment and LatencyTotal are in nanoseconds; for a ping-pong they are half
+	// of a round trip.
 	Percentile                    float64
 	LatencyMoment, LatencyTotal   float64
 	BytesMoment, BytesTotal       float64 // bytes per second
@@ -24,42 +23,42 @@ type Report struct {
 	Elapsed                       time.Duration
 }
 
-// Quantiles are of all stamps of a run, in nanoseconds, from an HDR histogram.
+// Quantiles are quantiles of all stamps of a run, in nanoseconds, from an HDR histogram.
 type Quantiles struct {
 	P50, P99, P999, Max float64
-	// Samples is the number of stamps; each stands for StampEvery messages.
+	// Samples is the number of stamps; each represents StampEvery messages.
 	Samples int64
 }
 
-// Result is the outcome of a run on the side that measured it.
+// Result is the outcome of a run on the measuring side.
 type Result struct {
-	// Params of the run as it was carried out: no warm-up that was not done, no
-	// option that the test does not use.
+	// Params are the effective parameters of the run: with the actual warm-up, and without options
+	// that the test does not use.
 	Params Params
 	Test   Test
 	// Last is the final row.
 	Last Report
 	Quantiles
-	// StampEvery is the number of messages from stamp to stamp.
+	// StampEvery is the number of messages per stamp.
 	StampEvery int
-	// Window that was used.
+	// Window is the window that was used.
 	Window int
 }
 
-// moment is a point in a run from which rates are counted.
+// moment is a point in a run from which rates are computed.
 type moment struct {
 	at         time.Duration // since the start
 	iterations int64
 }
 
-// row does the arithmetic of a row.
+// row computes a row.
 //
-// Source: ucx_perf_calc_result of UCX 1.13's libperf.c, with its factor of 2
-// for ping-pongs in every column.
+// Source: ucx_perf_calc_result of UCX 1.13's libperf.c, with its factor of 2 for ping-pongs in
+// every column.
 func row(last, now moment, bytesEach int64, factor float64) Report {
 	r := Report{Iterations: now.iterations, Elapsed: now.at}
 	n, d := float64(now.iterations-last.iterations), (now.at - last.at).Seconds()
-	if n > 0 { // a run may end right after a row: no messages have no latency
+	if n > 0 { // a run may end right after a row; without messages there is no latency
 		r.LatencyMoment = d / n / factor * 1e9
 	}
 	r.MessagesMoment = n / d * factor

@@ -11,50 +11,48 @@ import (
 	"github.com/goucx/goucx/verbs"
 )
 
-// Config is what the program that runs benchmarks hands in.
+// Config holds what the calling program provides.
 type Config struct {
 	// Providers are the transports; required.
 	Providers []uct.Component
-	// Verbs opens the devices of verbs tests; nil: there are none.
+	// Verbs opens the devices of verbs tests; nil: none.
 	Verbs verbs.Provider
-	// Settings; nil: defaults, configuration files and UCX_* environment, read
-	// by ucp where a test needs it.
+	// Settings; nil: defaults, configuration files and the UCX_* environment, which ucp reads if a
+	// test needs them.
 	Settings *config.Set
-	// Log for the control path; nil: silent.
+	// Log is for the control path; nil: no log.
 	Log *zap.Logger
-	// Interval from row to row; 0: a second, as UCX's tool.
+	// Interval between rows; 0: a second, as in UCX's tool.
 	Interval time.Duration
-	// CPUs are the processors that this process is bound to: the two threads of a
-	// test of verbs have one each. nil: wherever the system puts them.
+	// CPUs are the processors to which this process is bound; each of the two threads of a verbs
+	// test gets one. nil: no binding.
 	CPUs []int
-	// Rows gets each row of the side that measures, the last one too; nil: none.
-	// It runs on the measuring goroutine.
+	// Rows receives each row of the measuring side, including the last; nil: none. It is called on
+	// the measuring goroutine.
 	Rows func(Report)
 }
 
 // kernel is a test that is set up.
 type kernel interface {
-	// active does n messages of the side that measures. Each loop takes its own
-	// stamps.
+	// active sends n messages on the measuring side. Each loop takes its own stamps.
 	active(n int64, st *stamps) error
-	// passive does the other side's part of n messages; nothing where there is
-	// none.
+	// passive executes the other side's part of n messages, if there is one.
 	passive(n int64) error
-	// progress drives the communication a little.
+	// progress makes a little communication progress.
 	progress()
-	// close gives everything back.
+	// close releases all resources.
 	close() error
 }
 
-// sender is a kernel whose messages may be under way when its loops have ended.
+// sender is a kernel whose messages may be in flight when its loops have ended.
 type sender interface {
-	// flush waits until the other side has them.
+	// flush waits until the other side has received them.
 	flush() error
-	// abandon gives them up: close need not wait for the other side.
+	// abandon cancels them, so that close need not wait for the other side.
 	abandon()
 }
 
-// settle waits for the messages of k that are under way.
+// settle waits for the messages of k in flight.
 func settle(k kernel) error {
 	if s, ok := k.(sender); ok {
 		return s.flush()
@@ -62,9 +60,9 @@ func settle(k kernel) error {
 	return nil
 }
 
-// Run carries one test out. Both sides call it with the same p; the side with
-// index 0 measures and gets a Result, the other one nil. An error on one side is
-// told to the other by whoever owns g.
+// Run executes one test. Both sides call it with the same p. It returns a Result on the side with
+// index 0, which measures, and nil on the other. The owner of g reports a local error to the other
+// side.
 func Run(c Config, g Group, p Params) (*Result, error) {
 	if err := p.Check(); err != nil {
 		return nil, err
@@ -83,7 +81,7 @@ func Run(c Config, g Group, p Params) (*Result, error) {
 	}
 }
 
-// runOne carries one side of a test out, or all of it within one process.
+// runOne executes one side of a test, or both within one process.
 func runOne(c *Config, g Group, p *Params, t Test) (*Result, error) {
 	m, err := assemble(c, g, p, t)
 	if err != nil {
@@ -102,7 +100,7 @@ func runOne(c *Config, g Group, p *Params, t Test) (*Result, error) {
 	return r, nil
 }
 
-// open makes the kernel of a test with one thread.
+// open creates the kernel of a test with one thread.
 func open(c *Config, l *link, p *Params, t Test) (kernel, error) {
 	switch t.API {
 	case UCT:
@@ -114,7 +112,7 @@ func open(c *Config, l *link, p *Params, t Test) (kernel, error) {
 	}
 }
 
-// run warms up, measures, and waits for the other side to be through.
+// run warms up, measures, and waits for the other side to finish.
 func (m *team) run() (*Result, error) {
 	g, p := m.g, m.p
 	after := m.progress
@@ -141,7 +139,7 @@ func (m *team) run() (*Result, error) {
 	return m.result(), nil
 }
 
-// phase does one thread's part of this side's part of n messages.
+// phase executes one thread's part of this side's part of n messages.
 func phase(k kernel, g Group, n int64, measure bool, st *stamps) error {
 	if n == 0 { // no warm-up: a ping-pong must not begin
 		return nil

@@ -7,31 +7,30 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// ringLen is the number of stamps that a percentile is taken of: UCX's.
+// ringLen is the number of stamps in a percentile, as in UCX.
 const ringLen = 2048
 
-// streamStride is the number of messages from stamp to stamp in a stream.
+// streamStride is the number of messages per stamp in a stream.
 const streamStride = 64
 
-// stamps is the clock of a run: a ring of the last stamps, a histogram of all
-// of them, and the comparison that says when a row is due. The measuring
-// goroutine owns it.
+// stamps is the clock of a run: a ring of the last stamps, a histogram of all stamps, and the time
+// when the next row is due. It is owned by the measuring goroutine.
 type stamps struct {
-	ring [ringLen]uint64 // cycles from stamp to stamp
-	n    uint64          // stamps taken
-	prev uint64          // the last one
+	ring [ringLen]uint64 // cycles between stamps
+	n    uint64          // number of stamps
+	prev uint64          // the last stamp
 	mark uint64          // when the last row was printed
-	due  uint64          // cycles from row to row
+	due  uint64          // cycles between rows
 	hist buckets
 
-	every    int64 // messages a stamp
+	every    int64 // messages per stamp
 	thread   int
 	lean     bool  // hist is filled from the ring at each row
-	bytes    int64 // a message
+	bytes    int64 // bytes per message
 	factor   float64
 	rank     float64
 	interval time.Duration
-	scale    float64 // nanoseconds a cycle
+	scale    float64 // nanoseconds per cycle
 	start    ucs.Time
 	last     moment
 	final    Report
@@ -54,7 +53,7 @@ func newStamps(c *Config, p *Params, t Test) *stamps {
 	return st
 }
 
-// begin starts the clock; without measure no row ever falls due.
+// begin starts the clock; without measure no row becomes due.
 func (s *stamps) begin(measure bool) {
 	s.due = ^uint64(0)
 	if measure {
@@ -67,10 +66,10 @@ func (s *stamps) begin(measure bool) {
 	s.mark = s.prev
 }
 
-// newScratch gives the clock of a side that measures nothing.
+// newScratch returns the clock of a side that measures nothing.
 func newScratch() *stamps { return &stamps{due: ^uint64(0), every: 1} }
 
-// restamp lets the next stamp count from now.
+// restamp makes the next stamp count from now.
 func (s *stamps) restamp() { s.prev = cycles() }
 
 // tick takes a stamp.
@@ -87,8 +86,8 @@ func (s *stamps) tick() {
 	}
 }
 
-// tickEach is tick without the histogram: it stands in the loops that stamp
-// every message of a stream, where each instruction counts.
+// tickEach is tick without the histogram. It is used in the loops that stamp every message of a
+// stream, where each instruction counts.
 // hot: BenchmarkTickEach
 func (s *stamps) tickEach() {
 	t := cycles()
@@ -100,7 +99,7 @@ func (s *stamps) tickEach() {
 	}
 }
 
-// report hands a row to the sink.
+// report passes a row to the sink.
 //
 //go:noinline
 func (s *stamps) report() {
@@ -109,11 +108,11 @@ func (s *stamps) report() {
 	s.mark = cycles()
 }
 
-// end stops the clock after n messages and makes the last row.
+// end stops the clock after n messages and computes the last row.
 func (s *stamps) end(n int64) {
 	now := moment{ucs.Now().Sub(s.start), n}
 	if now.at <= s.last.at {
-		now.at = s.last.at + 1 // the clock did not move: a nanosecond, so that rates stay numbers
+		now.at = s.last.at + 1 // the clock did not advance: add a nanosecond, so that rates are finite
 	}
 	s.emit(now, true)
 }
@@ -136,10 +135,10 @@ func (s *stamps) emit(now moment, final bool) {
 	}
 }
 
-// recent gives the stamps of the ring.
+// recent returns the stamps in the ring.
 func (s *stamps) recent() []uint64 { return s.ring[:min(s.n, ringLen)] }
 
-// percentile picks from the ring the value below which rank percent lie.
+// percentile returns the value in the ring below which rank percent of the stamps lie.
 func (s *stamps) percentile() uint64 {
 	ds := slices.Clone(s.recent())
 	if len(ds) == 0 {
@@ -150,7 +149,7 @@ func (s *stamps) percentile() uint64 {
 	return ds[min(i, len(ds)-1)]
 }
 
-// quantiles are of all stamps.
+// quantiles returns the quantiles of all stamps.
 func (s *stamps) quantiles() Quantiles {
 	return s.hist.quantiles(s.scale / s.factor / float64(s.every))
 }

@@ -6,8 +6,7 @@ import (
 	"sync"
 )
 
-// team is one side of a run: a kernel with its clock and its link, or one of
-// each per thread.
+// team is one side of a run: a kernel, a clock and a link for each thread.
 type team struct {
 	g       Group
 	p       *Params
@@ -18,8 +17,8 @@ type team struct {
 	sink    func(Report)
 }
 
-// assemble sets up the kernels of this side. Both sides set up their threads in
-// the same order, so each meets its like.
+// assemble sets up the kernels of this side. Both sides set up their threads in the same order, so
+// that corresponding threads connect.
 func assemble(c *Config, g Group, p *Params, t Test) (*team, error) {
 	m := &team{g: g, p: p, test: t, sink: c.Rows}
 	if p.threads() == 1 {
@@ -51,8 +50,8 @@ func (m *team) add(k kernel, st *stamps, l *link) {
 	m.kernels, m.clocks, m.links = append(m.kernels, k), append(m.clocks, st), append(m.links, l)
 }
 
-// rows takes the rows of all threads, one at a time, and keeps the last ones
-// back: they are told as one.
+// rows returns a sink for the rows of all threads, one at a time. It withholds the threads' last
+// rows, which are reported as one.
 func (m *team) rows() func(Report) {
 	if m.sink == nil {
 		return nil
@@ -67,7 +66,7 @@ func (m *team) rows() func(Report) {
 	}
 }
 
-// phase does this side's part of n messages, with each thread.
+// phase executes this side's part of n messages, on each thread.
 func (m *team) phase(n int64, measure bool) error {
 	stop := m.watch()
 	defer stop()
@@ -88,7 +87,7 @@ func (m *team) phase(n int64, measure bool) error {
 	return first(errs)
 }
 
-// first gives the first error; the others are its consequences.
+// first returns the first error that is not a consequence of another thread's.
 func first(errs []error) error {
 	for _, err := range errs {
 		if err != nil && !errors.Is(err, errOtherThread) {
@@ -98,9 +97,9 @@ func first(errs []error) error {
 	return errors.Join(errs...)
 }
 
-// spread gives each thread a processor of the runtime's own, however few the
-// machine gives this process: threads that poll share those by the system's
-// time slices, as UCX's do, and not by the runtime's.
+// spread gives each thread its own P of the Go runtime, however few processors the process has.
+// Polling threads then share processors by the system's time slices, as UCX's do, and not by the
+// runtime's scheduling.
 func spread(threads int) (back func()) {
 	had := runtime.GOMAXPROCS(0)
 	if had >= threads {
@@ -110,14 +109,14 @@ func spread(threads int) (back func()) {
 	return func() { runtime.GOMAXPROCS(had) }
 }
 
-// progress drives all kernels a little; no thread runs meanwhile.
+// progress makes progress on all kernels; no thread may be running.
 func (m *team) progress() {
 	for _, k := range m.kernels {
 		k.progress()
 	}
 }
 
-// abandon gives up what is under way.
+// abandon cancels the messages in flight.
 func (m *team) abandon() {
 	for _, k := range m.kernels {
 		if s, ok := k.(sender); ok {
@@ -126,10 +125,10 @@ func (m *team) abandon() {
 	}
 }
 
-// close gives everything back.
+// close releases all resources.
 func (m *team) close() error { return m.kernels[0].close() }
 
-// result is that of the measuring side.
+// result returns the result of the measuring side.
 func (m *team) result() *Result {
 	first := m.clocks[0]
 	params := m.p.carriedOut(m.test)
@@ -152,7 +151,7 @@ func (m *team) result() *Result {
 	return r
 }
 
-// sum makes one row of the last ones of several threads.
+// sum combines the last rows of several threads into one.
 //
 // Source: aggregate_thread_results of UCX 1.13's libperf_thread.c.
 func sum(clocks []*stamps) Report {

@@ -9,7 +9,7 @@ import (
 // API is the layer that a test measures.
 type API uint8
 
-// The layers, titled as UCX's tool titles them.
+// The layers, with UCX's titles.
 const (
 	UCT API = iota
 	UCP
@@ -17,20 +17,20 @@ const (
 	Verbs
 )
 
-// String gives the short name.
+// String returns the short name.
 func (a API) String() string { return [...]string{"UCT", "UCP", "verbs"}[a] }
 
-// Title is what stands behind "API:": UCX's words, and our own for verbs.
+// Title returns the text after "API:": UCX's text, or goucx's own for verbs.
 func (a API) Title() string { return [...]string{"transport layer", "protocol layer", "verbs"}[a] }
 
-// Pattern is how the two sides of a test act.
+// Pattern is the communication pattern of a test.
 type Pattern uint8
 
 // Patterns.
 const (
-	// PingPong: one message at a time, there and back; both sides act.
+	// PingPong: one message at a time, back and forth; both sides send.
 	PingPong Pattern = iota
-	// RoundTrip: one side acts and each operation brings something back.
+	// RoundTrip: one side initiates, and each operation returns a result.
 	RoundTrip
 	// Stream: one side sends as fast as its window allows.
 	Stream
@@ -55,7 +55,7 @@ const (
 	OpDatagram
 )
 
-// Atomic reports whether the operation works on a word of 4 or 8 bytes.
+// Atomic reports whether the operation acts on a word of 4 or 8 bytes.
 func (o Op) Atomic() bool { return o >= OpAdd && o <= OpCompareSwap }
 
 // OneSided reports whether the operation acts on the other side's memory.
@@ -63,16 +63,16 @@ func (o Op) OneSided() bool { return o >= OpPut && o <= OpCompareSwap }
 
 // Test is a row of the table of tests.
 type Test struct {
-	// Name and Desc are UCX's, but those of Verbs: our own.
+	// Name and Desc are UCX's, except for Verbs tests, which UCX does not have.
 	Name, Desc string
 	API        API
 	Op         Op
 	Pattern    Pattern
-	// Unit titles the time columns: "latency" or "overhead".
+	// Unit is the title of the time columns: "latency" or "overhead".
 	Unit string
-	// Window is the default for the most operations under way at once.
+	// Window is the default for the maximum number of outstanding operations.
 	Window int
-	// Later marks a test that UCX has and goucx does not carry yet.
+	// Later marks a test that UCX has and goucx does not support yet.
 	Later bool
 }
 
@@ -82,10 +82,10 @@ const (
 	overhead = "overhead"
 )
 
-// later spells out the last column.
+// later is the value of Test.Later in the table.
 const later = true
 
-// tests in UCX's order, and then those that are ours alone.
+// tests in UCX's order, then those that only goucx has.
 //
 // Source: tests[] of UCX 1.13's src/tools/perf/perftest.c.
 var tests = []Test{
@@ -127,11 +127,10 @@ var tests = []Test{
 	{"verbs_ud_send_bw", "datagram bandwidth / message rate", Verbs, OpDatagram, Stream, overhead, 32, false},
 }
 
-// Tests lists the tests, those of UCX's tool in its order and then our own. The
-// slice is a copy.
+// Tests returns a copy of the table: UCX's tests in its order, then those that only goucx has.
 func Tests() []Test { return slices.Clone(tests) }
 
-// Lookup finds a test by name; the error for an unknown one lists the known.
+// Lookup returns the test with the given name. The error for an unknown name lists the known ones.
 func Lookup(name string) (Test, error) {
 	known := make([]string, 0, len(tests))
 	for _, t := range tests {

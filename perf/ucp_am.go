@@ -6,26 +6,26 @@ import (
 	"github.com/goucx/goucx/ucp"
 )
 
-// amMeasured is the id of the messages that are measured.
+// amMeasured is the ID of the measured messages.
 const amMeasured ucp.AMID = 1
 
-// ucpAM is ucp_am_lat and ucp_am_bw. Its handler counts what has come; data that
-// comes by rendezvous is fetched first.
+// ucpAM is ucp_am_lat and ucp_am_bw. Its handler counts received messages. It first fetches data
+// that is sent by rendezvous.
 type ucpAM struct {
 	*ucpSide
-	echo    func(n int64, st *stamps) error // n times: await one, send one
+	echo    func(n int64, st *stamps) error // n times: receive one, send one
 	header  []byte
 	in      []byte
 	opts    ucp.Opts
 	scratch *stamps
-	there   *until // the awaited messages have come
+	there   *until // until the awaited messages have arrived
 	fetched ucp.NotifyFunc
 
-	got     int64 // messages that have come
+	got     int64 // received messages
 	want    int64 // messages awaited so far
 	filled  int64 // messages sent with their pattern
 	checked int64 // messages validated
-	bad     error // what was wrong with one
+	bad     error // the first validation error
 }
 
 func newUCPAM(s *ucpSide) (kernel, error) {
@@ -48,7 +48,7 @@ func newUCPAM(s *ucpSide) (kernel, error) {
 	return k, k.w.HandleAM(amMeasured, k.handle)
 }
 
-// handle takes a message in.
+// handle processes a received message.
 func (k *ucpAM) handle(m *ucp.AM) {
 	if m.Rendezvous {
 		k.fetch(m)
@@ -63,14 +63,14 @@ func (k *ucpAM) handle(m *ucp.AM) {
 	k.got++
 }
 
-// fetch asks for the data of a rendezvous.
+// fetch fetches the data of a rendezvous message.
 func (k *ucpAM) fetch(m *ucp.AM) {
 	if k.p.Validate {
 		k.checkHeader(m.Header)
 	}
 	r := m.Keep().RecvInto(k.in)
 	if !r.Notify(k.fetched, 0) {
-		_, err := r.Wait(k.link) // ended already: waits for nothing
+		_, err := r.Wait(k.link) // already complete: does not wait
 		k.fetchEnds(ucp.Completion{Err: err})
 	}
 }
@@ -218,8 +218,7 @@ func (k *ucpAM) burst(n int) error {
 	return nil
 }
 
-// burstSlow is burst with registered memory, or of one that receives what it
-// sends itself.
+// burstSlow is burst with registered memory, or in a single process that receives what it sends.
 //
 //go:noinline
 func (k *ucpAM) burstSlow(n int) error {

@@ -10,7 +10,7 @@ type ucpAtomic[T uint32 | uint64] struct {
 	loop    func(n int) error
 	stamped func(n int, st *stamps) error
 	word    ucp.Atomic[T]
-	fetches []ucp.Fetch[T] // under way, with a window above 1
+	fetches []ucp.Fetch[T] // outstanding, with a window above 1
 	next    int
 	full    bool
 }
@@ -67,7 +67,7 @@ func (k *ucpAtomic[T]) each(n int, st *stamps) error {
 	return eachOf(k, n, st)
 }
 
-// pending gives the fetches whose result is not read.
+// pending returns the fetches whose result has not been read.
 func (k *ucpAtomic[T]) pending() []ucp.Fetch[T] {
 	if k.full {
 		return k.fetches
@@ -75,7 +75,7 @@ func (k *ucpAtomic[T]) pending() []ucp.Fetch[T] {
 	return k.fetches[:k.next]
 }
 
-// place gives the place of the next fetch, where none is unread.
+// place returns the slot for the next fetch, after its previous result has been read.
 func (k *ucpAtomic[T]) place() (*ucp.Fetch[T], error) {
 	f := &k.fetches[k.next]
 	var err error

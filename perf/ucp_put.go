@@ -6,8 +6,8 @@ import (
 	"github.com/goucx/goucx/ucp"
 )
 
-// ucpPut is ucp_put_lat and ucp_put_bw. Like uctPut it sees a message in its
-// last byte, and the receiver of a stream never looks.
+// ucpPut is ucp_put_lat and ucp_put_bw. Like uctPut it detects a message by its last byte, and the
+// receiver of a stream does not poll.
 type ucpPut struct {
 	*ucpSide
 	echo    func(n int64, st *stamps) error // n times: await one, put one
@@ -15,9 +15,9 @@ type ucpPut struct {
 	opts    ucp.Opts
 	last    lastByte
 	scratch *stamps
-	there   func() bool // the awaited message has come
+	there   func() bool // reports whether the awaited message has arrived
 	seq     byte        // number of the last message awaited
-	lead    byte        // how far the number of the next put is ahead of that
+	lead    byte        // difference between the number of the next put and seq
 }
 
 func newUCPPut(s *ucpSide) kernel {
@@ -79,7 +79,7 @@ func (k *ucpPut) put() error {
 // await waits for the next message.
 func (k *ucpPut) await() error {
 	k.seq++
-	if k.p.Sleep { // memory wakes nobody: naps
+	if k.p.Sleep { // a memory write wakes no waiter, so it sleeps for short intervals
 		return k.w.WaitUntil(k.link, k.there)
 	}
 	for !k.last.is(k.seq) {
@@ -90,7 +90,7 @@ func (k *ucpPut) await() error {
 	return nil
 }
 
-// echoAsleep is echoPlain of a side that naps while it waits.
+// echoAsleep is echoPlain for a side that sleeps while it waits.
 //
 //go:noinline
 func (k *ucpPut) echoAsleep(n int64, st *stamps) error {
@@ -203,8 +203,7 @@ func (k *ucpPut) burstWith(n int) error {
 	return nil
 }
 
-// eachPlain has the stamp written out: a call of tickEach costs as much again
-// as the put.
+// eachPlain has the stamp inlined by hand: a call of tickEach costs as much as the put.
 //
 // hot: BenchmarkRun/ucp_put_bw_each
 //

@@ -9,8 +9,8 @@ import (
 	"github.com/goucx/goucx/ucs/cpu"
 )
 
-// ucpSide is one side of a UCP test: a worker, an endpoint to the other side,
-// and where the test needs it memory that the other side reaches.
+// ucpSide is one side of a UCP test: a worker, an endpoint to the other side and, if the test
+// needs it, memory that the other side accesses.
 type ucpSide struct {
 	link *link
 	p    *Params
@@ -24,18 +24,18 @@ type ucpSide struct {
 	key *ucp.RemoteKey
 	buf []byte // the message
 
-	window []ucp.Request // under way
+	window []ucp.Request // outstanding requests
 	oldest int
 	spins  uint
 }
 
-// ucpHello is what each side tells the other before endpoints are made.
+// ucpHello is exchanged by the sides before they create endpoints.
 type ucpHello struct {
 	Address []byte `json:"address"`
 	Key     []byte `json:"key,omitempty"`
 }
 
-// openUCP opens a context with one worker and sets the test up over it.
+// openUCP opens a context with one worker and sets up the test on it.
 func openUCP(c *Config, l *link, p *Params, t Test) (kernel, error) {
 	x, err := openContext(c, t)
 	if err != nil {
@@ -48,7 +48,7 @@ func openUCP(c *Config, l *link, p *Params, t Test) (kernel, error) {
 	return k, nil
 }
 
-// spin is how long waits poll: without end, or as the setting says.
+// spin returns how long waits poll: without limit, or as the setting says.
 func (s *ucpSide) spin() time.Duration {
 	if s.p.Sleep {
 		return 0
@@ -56,8 +56,8 @@ func (s *ucpSide) spin() time.Duration {
 	return -1
 }
 
-// closeTimeout is how long close waits for what reads or writes this side's memory.
-// Only a run that has failed leaves any: it may be of a side that is gone.
+// closeTimeout bounds how long close waits for operations on this side's memory. Only a failed run
+// leaves any, possibly of a side that has exited.
 const closeTimeout = time.Second
 
 // openContext opens a context for the test.
@@ -65,7 +65,7 @@ func openContext(c *Config, t Test) (*ucp.Context, error) {
 	return ucp.Open(ucp.Config{Providers: c.Providers, Features: features(t), Settings: c.Settings, Log: c.Log, CloseTimeout: closeTimeout})
 }
 
-// newUCPSide sets the test up with a worker of x, which it closes with itself.
+// newUCPSide sets up the test with a new worker of x. close closes the worker.
 func newUCPSide(x *ucp.Context, l *link, p *Params, t Test) (kernel, error) {
 	s := &ucpSide{link: l, p: p, test: t, ctx: x, window: make([]ucp.Request, p.window(t))}
 	var err error
@@ -101,7 +101,7 @@ func (s *ucpSide) kernel() (kernel, error) {
 	return nil, fmt.Errorf("test %s: %w", s.test.Name, ErrLater)
 }
 
-// features are those that the test uses.
+// features returns the features that the test uses.
 func features(t Test) ucp.Feature {
 	switch {
 	case t.Op.Atomic():
@@ -124,7 +124,7 @@ func (s *ucpSide) mode() ucp.ThreadMode {
 	}
 }
 
-// allocate makes the message and the memory that the other side reaches.
+// allocate allocates the message and the memory that the other side accesses.
 func (s *ucpSide) allocate() error {
 	n := padded(s.p.Size())
 	mc := ucp.MemConfig{NoPin: s.p.NoPin}
@@ -145,7 +145,7 @@ func (s *ucpSide) allocate() error {
 	return nil
 }
 
-// connect swaps addresses and keys and makes the endpoint.
+// connect exchanges addresses and keys and creates the endpoint.
 func (s *ucpSide) connect(l *link) error {
 	own := ucpHello{Address: s.w.Address()}
 	if s.mem != nil {
@@ -169,11 +169,11 @@ func (s *ucpSide) connect(l *link) error {
 
 func (s *ucpSide) progress() { s.w.Progress() }
 
-// yieldSpins is after how many idle passes, some 100 us of them, a loop offers
-// the processor to others: on a busy machine its peer may be waiting for it.
+// yieldSpins is the number of idle passes, about 100 us, before a loop yields the processor. On a
+// busy machine the peer may be waiting for it.
 const yieldSpins = 1 << 14
 
-// idle is a pass of a loop that waits for memory; an error ends the waiting.
+// idle is one pass of a loop that waits for memory; an error ends the wait.
 func (s *ucpSide) idle() error {
 	s.w.Progress()
 	if s.spins++; s.spins%64 == 0 {
@@ -190,8 +190,7 @@ func (s *ucpSide) idleSlow() error {
 	return s.link.Err()
 }
 
-// later takes a request that has not ended well at once into the window, and
-// waits for the oldest there.
+// later puts a request that has not completed into the window, and waits for the oldest one there.
 //
 //go:noinline
 func (s *ucpSide) later(r ucp.Request) error {
@@ -219,7 +218,7 @@ func (s *ucpSide) drain() error {
 	return nil
 }
 
-// flush waits until what was posted has taken effect on the other side.
+// flush waits until the posted operations have taken effect on the other side.
 func (s *ucpSide) flush() error {
 	if err := s.drain(); err != nil {
 		return err
@@ -229,6 +228,5 @@ func (s *ucpSide) flush() error {
 
 func (s *ucpSide) abandon() { s.ep.Abort(nil) }
 
-// close gives everything back; the context closes what belongs to it, also that
-// of other threads.
+// close releases all resources. The context also closes the workers of other threads.
 func (s *ucpSide) close() error { return s.ctx.Close() }

@@ -6,7 +6,7 @@ import (
 	"github.com/goucx/goucx/ucp"
 )
 
-// The tag of all messages, and the mask that takes it alone.
+// The tag of all messages, and the mask that matches only it.
 const (
 	tagData  ucp.Tag = 0xa
 	tagExact         = ^ucp.Tag(0)
@@ -15,7 +15,7 @@ const (
 // ucpTag is tag_lat, tag_bw, tag_sync_lat and tag_sync_bw.
 type ucpTag struct {
 	*ucpSide
-	echo    func(n int64, st *stamps) error // n times: await one, send one
+	echo    func(n int64, st *stamps) error // n times: receive one, send one
 	loop    func(n int) error
 	in      []byte
 	mask    ucp.Tag
@@ -23,7 +23,7 @@ type ucpTag struct {
 	scratch *stamps
 	posted  []ucp.RecvRequest
 	sent    ucp.Request // the last send of a ping-pong
-	probed  *until      // a message is there, with Params.Unexpected
+	probed  *until      // until a message has arrived, with Params.Unexpected
 	filled  int64       // messages sent with their pattern
 	checked int64       // messages validated
 }
@@ -94,10 +94,10 @@ func (k *ucpTag) passive(n int64) error {
 	}
 }
 
-// send sends one message of a ping-pong outside of the measured loops. Like those
-// it does not wait for the end of the send: a sync send, and one by rendezvous,
-// ends after the receiver has posted a receive, and in loopback the receiver is
-// this thread. The next send waits for it, since it uses the same buffer.
+// send sends one message of a ping-pong outside of the measured loops. Like those it does not wait
+// for the send to complete. A sync send, and a rendezvous send, completes only after the receiver
+// has posted a receive, and in loopback the receiver is this thread. The next send waits for the
+// completion, because it uses the same buffer.
 func (k *ucpTag) send() error {
 	if err := k.sent.Wait(k.link); err != nil {
 		return err
@@ -128,8 +128,8 @@ func (k *ucpTag) receive() error {
 	return nil
 }
 
-// receiveAll is the other side of a stream: a window of receives is always
-// posted, until n have come.
+// receiveAll is the receiving side of a stream: it keeps a window of receives posted until n
+// messages have arrived.
 //
 //go:noinline
 func (k *ucpTag) receiveAll(n int64) error {
@@ -198,8 +198,8 @@ func (k *ucpTag) echoWith(n int64, st *stamps) error {
 	return nil
 }
 
-// echoCareful checks each message's bytes, or posts the receive when it is there,
-// as the parameters say.
+// echoCareful validates each message, or posts the receive after its message has arrived, as the
+// parameters say.
 //
 //go:noinline
 func (k *ucpTag) echoCareful(n int64, st *stamps) error {
@@ -258,7 +258,7 @@ func (k *ucpTag) burstAlone(n int) error {
 	return nil
 }
 
-// post begins a send of the test's kind.
+// post starts a send of the test's kind.
 func (k *ucpTag) post() ucp.Request {
 	if k.test.Op == OpTagSync {
 		return k.ep.TagSendSync(k.buf, tagData)

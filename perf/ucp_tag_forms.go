@@ -2,11 +2,10 @@ package perf
 
 import "github.com/goucx/goucx/ucp"
 
-// The loops of tag tests that are not those of a plain send and a receive posted
-// before.
+// The loops of tag tests other than a plain send with a preposted receive.
 
-// echoSync waits for the end of a send before the next: it comes with the other
-// side's receive, which is posted before the other side answers.
+// echoSync waits for each send to complete before the next one. It completes with the other side's
+// receive, which is posted before the other side replies.
 //
 // hot: BenchmarkRun/tag_sync_lat
 //
@@ -41,8 +40,8 @@ func (k *ucpTag) burstSync(n int) error {
 	return nil
 }
 
-// receiveUnexpected is the other side of a stream that posts each receive when
-// its message is there.
+// receiveUnexpected is the receiving side of a stream that posts each receive after its message
+// has arrived.
 //
 //go:noinline
 func (k *ucpTag) receiveUnexpected(n int64) error {

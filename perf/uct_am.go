@@ -7,7 +7,7 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// Active message ids: data, and the receiver's count of what it got.
+// Active message IDs: data, and the receiver's count of received messages.
 const (
 	amData uct.AMID = 1
 	amAck  uct.AMID = 2
@@ -20,19 +20,18 @@ type uctAM struct {
 	data    []byte // payload of short and bcopy
 	head    []byte
 	vecs    []uct.Vec
-	scratch *stamps // of the side that measures nothing
+	scratch *stamps // for the side that measures nothing
 	sent    int64
 	window  int64
-	limit   int   // zero-copy sends under way
+	limit   int   // maximum number of outstanding zero-copy sends
 	filled  int64 // messages sent with their pattern
 	checked int64 // messages validated
 }
 
-// form is what differs between the layouts: a message sent once, and the loops
-// over it.
+// form holds what differs between the layouts: sending one message, and the loops.
 type form struct {
 	post  func() uct.Status
-	echo  func(n int64, st *stamps) error // n times: await one, send one
+	echo  func(n int64, st *stamps) error // n times: receive one, send one
 	burst func(n int) error
 }
 
@@ -52,7 +51,7 @@ func newUCTAM(s *uctSide) uctKernel {
 	return k
 }
 
-// prepare cuts the message into what each form sends.
+// prepare splits the message into what each form sends.
 func (k *uctAM) prepare() {
 	n, h := k.p.Size(), k.p.amHeader(k.test)
 	switch k.p.Layout {
@@ -133,7 +132,7 @@ func (k *uctAM) await() error {
 	return nil
 }
 
-// acknowledge tells the sender of a stream what has come, each half a window.
+// acknowledge sends the number of received messages to the sender of a stream, every half window.
 func (k *uctAM) acknowledge() error {
 	if k.got-k.acks < (k.window+1)/2 {
 		return nil
@@ -150,7 +149,7 @@ func (k *uctAM) acknowledge() error {
 	}
 }
 
-// room waits until the window has place for another message.
+// room waits until the window has room for another message.
 //
 //go:noinline
 func (k *uctAM) room() error {
@@ -266,7 +265,7 @@ func (k *uctAM) echoZcopy(n int64, st *stamps) error {
 	return nil
 }
 
-// echoChecked is any form with each message's bytes checked by HandleAM.
+// echoChecked is any form with validation of each message by HandleAM.
 //
 //go:noinline
 func (k *uctAM) echoChecked(n int64, st *stamps) error {
@@ -363,7 +362,7 @@ func (k *uctAM) burstZcopy(n int) error {
 	return nil
 }
 
-// HandleAM counts messages and, where asked to, checks their bytes.
+// HandleAM counts messages and validates them if requested.
 func (k *uctAM) HandleAM(mem []byte, ds []uct.Desc) uint64 {
 	if !k.p.Validate {
 		return k.uctSide.HandleAM(mem, ds)

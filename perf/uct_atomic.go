@@ -14,7 +14,7 @@ type uctAtomic struct {
 	echo    func(n int64, st *stamps) error
 	post    func() uct.Status
 	op      uct.AtomicOp
-	word    *atomic.Uint64 // our memory, which the other side counts up
+	word    *atomic.Uint64 // local memory, which the other side increments
 	half    *atomic.Uint32
 	scratch *stamps
 	seen    uint64 // messages awaited
@@ -66,7 +66,7 @@ func (k *uctAtomic) active(n int64, st *stamps) error {
 	return nil
 }
 
-// arrived reports whether the other side has counted up to what is due.
+// arrived reports whether the other side has incremented the word to the awaited value.
 func (k *uctAtomic) arrived() bool {
 	if k.p.Size() == 4 {
 		return k.half.Load() == uint32(k.seen)

@@ -9,9 +9,8 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// findIface opens the domain of the one interface that has the names given; an
-// empty name takes any, as long as there is one only; that of a device may leave
-// its port out.
+// findIface opens the domain of the one interface with the given names. An empty name matches any,
+// if there is only one. A device name may omit the port.
 func findIface(c *Config, transport, device string) (uct.Domain, uct.IfaceInfo, error) {
 	var f finder
 	for _, p := range c.Providers {
@@ -35,14 +34,14 @@ type foundIface struct {
 }
 
 type finder struct {
-	named   int // providers of that name
+	named   int // number of providers with that name
 	found   []foundIface
 	refused []string
 	errs    []error
 }
 
-// search adds the matching interfaces of one provider, each with its domain
-// opened; others are closed again.
+// search adds the matching interfaces of one provider, each with an open domain. It closes the
+// other domains.
 func (f *finder) search(c *Config, p uct.Component, device string) {
 	infos, refused := p.Domains(c.Settings)
 	f.refuse(refused)
@@ -75,7 +74,7 @@ func (f *finder) refuse(rs []uct.Refusal) {
 	}
 }
 
-// explain says why there is not exactly one.
+// explain returns the reason why there is not exactly one match.
 func (f *finder) explain(c *Config, transport, device string) error {
 	switch {
 	case f.named == 0:

@@ -8,7 +8,7 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// fits checks the parameters against what the interface can do.
+// fits checks the parameters against the interface's capabilities.
 func (s *uctSide) fits() error {
 	a := s.attr
 	switch s.test.Op {
@@ -25,8 +25,8 @@ func (s *uctSide) fits() error {
 	return nil
 }
 
-// fitsForm checks one message of n bytes and a head; short is the operation's
-// first form, bcopy and zcopy follow it.
+// fitsForm checks a message of n bytes and its header. short is the operation's first form; bcopy
+// and zcopy follow it.
 func (s *uctSide) fitsForm(short uct.Ops, l uct.Limit, n, head int64) error {
 	op, most := short, l.Short
 	switch s.p.Layout {
@@ -56,8 +56,7 @@ func (s *uctSide) fitsForm(short uct.Ops, l uct.Limit, n, head int64) error {
 	return nil
 }
 
-// others says with which data layouts an operation is supported, short being its
-// first form.
+// others returns the data layouts that support an operation; short is its first form.
 func (s *uctSide) others(short uct.Ops) string {
 	var has []string
 	for i, l := range []Layout{Short, Bcopy, Zcopy} {
@@ -86,7 +85,7 @@ func (s *uctSide) fitsAtomic() error {
 	return nil
 }
 
-// uct gives the operation as UCT calls it.
+// uct returns UCT's operation.
 func (o Op) uct() uct.AtomicOp {
 	switch o {
 	case OpSwap:
@@ -98,8 +97,8 @@ func (o Op) uct() uct.AtomicOp {
 	}
 }
 
-// pieces gives the message in out as the pieces that the parameters ask for,
-// without its first skip bytes.
+// pieces returns the message in out, without its first skip bytes, as the pieces that the
+// parameters specify.
 func (s *uctSide) pieces(skip int64) []uct.Vec {
 	var vs []uct.Vec
 	var off int64

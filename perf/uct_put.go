@@ -7,10 +7,9 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// uctPut is put_lat and put_bw. A ping-pong is seen in the last byte of the
-// message, where each side writes the number of its message. The receiver of a
-// stream never looks at the memory: polling the line that is written would slow
-// the writer to the pace of the line.
+// uctPut is put_lat and put_bw. In a ping-pong each side writes its message number into the last
+// byte, by which the other side detects the message. The receiver of a stream does not poll:
+// polling the cache line that is written would slow the writer down.
 type uctPut struct {
 	*uctSide
 	form    form
@@ -19,8 +18,8 @@ type uctPut struct {
 	last    lastByte
 	scratch *stamps
 	seq     byte  // number of the last message awaited or sent
-	limit   int   // puts under way
-	end     int64 // where the message's last byte lies in buf
+	limit   int   // maximum number of outstanding puts
+	end     int64 // offset of the message's last byte in buf
 }
 
 func newUCTPut(s *uctSide) uctKernel {
@@ -77,8 +76,8 @@ func (k *uctPut) passive(n int64) error {
 	return k.form.echo(n, k.scratch)
 }
 
-// reply is the number of the message that answers number seq: the side that
-// began is one ahead.
+// reply returns the number of the message that replies to number seq: the initiating side is one
+// ahead.
 func (k *uctPut) reply() byte {
 	if k.ahead() {
 		return k.seq + 1
@@ -216,8 +215,8 @@ func (k *uctPut) echoZcopy(n int64, st *stamps) error {
 	return nil
 }
 
-// echoChecked is any form with each message's bytes checked. The last byte may
-// be seen before the others, so they get a little time.
+// echoChecked is any form with validation of each message. The last byte may become visible before
+// the others, so it waits for them for a short time.
 //
 //go:noinline
 func (k *uctPut) echoChecked(n int64, st *stamps) error {
@@ -238,7 +237,7 @@ func (k *uctPut) echoChecked(n int64, st *stamps) error {
 	return nil
 }
 
-// awaitPattern waits, bounded, until in holds message seq.
+// awaitPattern waits, with a limit, until in holds message seq.
 func awaitPattern(in []byte, seq byte, idle func() error) error {
 	body := in[:len(in)-1] // the last byte is the number itself
 	for range 1 << 20 {

@@ -11,8 +11,8 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// uctSide is one side of a UCT test: an iface of its own, an endpoint to the
-// other side, memory that the other side reaches, and what has come back.
+// uctSide is one side of a UCT test: an iface, an endpoint to the other side, memory that the
+// other side accesses, and the counts of completions and messages.
 type uctSide struct {
 	link  *link
 	alone bool
@@ -26,14 +26,14 @@ type uctSide struct {
 	ep     uct.Endpoint
 	mem    uct.Mem // written and read by the other side
 	out    uct.Mem // the message to send
-	buf    []byte  // out's bytes, or heap memory
+	buf    []byte  // the bytes of out, or heap memory
 	key    uct.RKey
 	keyed  bool
-	addr   uint64 // of the other side's memory
+	addr   uint64 // address of the other side's memory
 
-	got      int64 // active messages of data received
-	acked    int64 // of ours, as the other side last said
-	acks     int64 // how many of got we have acknowledged
+	got      int64 // received active messages with data
+	acked    int64 // sent messages that the other side has acknowledged
+	acks     int64 // received messages that this side has acknowledged
 	inFlight int
 	failed   error
 	spins    uint
@@ -42,7 +42,7 @@ type uctSide struct {
 // progressBudget bounds one Progress call.
 const progressBudget = 64
 
-// uctHello is what each side tells the other before endpoints are made.
+// uctHello is exchanged by the sides before they create endpoints.
 type uctHello struct {
 	Name   string `json:"name"`
 	Device []byte `json:"device"`
@@ -51,13 +51,13 @@ type uctHello struct {
 	Base   uint64 `json:"base,omitempty"`
 }
 
-// uctKernel is the loops of a UCT test, which receive the iface's callbacks.
+// uctKernel is the loops of a UCT test and the handler of the iface's callbacks.
 type uctKernel interface {
 	kernel
 	uct.Handler
 }
 
-// openUCT opens the transport and sets the test up over it.
+// openUCT opens the transport and sets up the test on it.
 func openUCT(c *Config, l *link, p *Params, t Test) (kernel, error) {
 	s := &uctSide{link: l, alone: l.g.Size() == 1, p: p, test: t}
 	k, err := s.build(c, l.g)
@@ -87,7 +87,7 @@ func (s *uctSide) build(c *Config, g Group) (kernel, error) {
 	return k, nil
 }
 
-// kernel makes the loops of the test; they are used once the side is set up.
+// kernel creates the loops of the test. The side must be set up before they run.
 func (s *uctSide) kernel() (uctKernel, error) {
 	switch s.test.Op {
 	case OpAM:
@@ -121,7 +121,7 @@ func (s *uctSide) open(c *Config, h uct.Handler) error {
 	return nil
 }
 
-// allocate makes the memory that the other side reaches, and the message.
+// allocate allocates the memory that the other side accesses, and the message.
 func (s *uctSide) allocate() error {
 	n := s.span()
 	s.buf = make([]byte, padded(n))
@@ -146,7 +146,7 @@ func (s *uctSide) allocate() error {
 	return nil
 }
 
-// span is the length of the buffer that the pieces of a message lie in.
+// span returns the length of the buffer that holds the pieces of a message.
 func (s *uctSide) span() int64 {
 	if s.p.Stride > 0 {
 		return s.p.Stride * int64(len(s.p.Sizes))
@@ -154,7 +154,7 @@ func (s *uctSide) span() int64 {
 	return s.p.Size()
 }
 
-// connect swaps addresses and makes the endpoint.
+// connect exchanges addresses and creates the endpoint.
 func (s *uctSide) connect(g Group) error {
 	own := uctHello{Name: s.name, Device: s.iface.DeviceAddress(nil), Iface: s.iface.Address(nil)}
 	if s.mem != nil {
@@ -203,7 +203,7 @@ func swap[T any](g Group, v T) (T, error) {
 
 func (s *uctSide) progress() { s.iface.Progress(progressBudget) }
 
-// idle is a pass of a loop that waits; an error ends the waiting.
+// idle is one pass of a waiting loop; an error ends the wait.
 func (s *uctSide) idle() error {
 	if s.iface.Progress(progressBudget) != 0 {
 		if s.failed != nil {
@@ -228,7 +228,7 @@ func (s *uctSide) idleSlow() error {
 	return s.link.Err()
 }
 
-// lost is why the run failed, and the other side's end where that is known by now.
+// lost returns the reason why the run failed, and the other side's failure if it is known by now.
 func (s *uctSide) lost() error {
 	if gone := s.link.look(); gone != nil && !errors.Is(gone, errOtherThread) {
 		return fmt.Errorf("%w; %w", s.failed, gone)
@@ -236,22 +236,22 @@ func (s *uctSide) lost() error {
 	return s.failed
 }
 
-// again follows an answer that is neither OK nor InProgress: nil says that the
-// operation may be tried again.
+// again handles a status that is neither OK nor InProgress. It returns nil if the operation may be
+// retried.
 //
 //go:noinline
 func (s *uctSide) again(st uct.Status) error {
 	if st == ucs.NoResource {
 		return s.idle()
 	}
-	s.progress() // which says why
+	s.progress() // reports the reason
 	if s.failed == nil {
 		s.failed = fmt.Errorf("over %s: %w", s.name, st.Err())
 	}
 	return s.lost()
 }
 
-// drain waits until no more than limit operations are under way.
+// drain waits until at most limit operations are outstanding.
 func (s *uctSide) drain(limit int) error {
 	for s.inFlight > limit {
 		if err := s.idle(); err != nil {
@@ -261,7 +261,7 @@ func (s *uctSide) drain(limit int) error {
 	return nil
 }
 
-// flush waits until what was posted has taken effect on the other side.
+// flush waits until the posted operations have taken effect on the other side.
 func (s *uctSide) flush() error {
 	if err := s.drain(0); err != nil {
 		return err
@@ -306,7 +306,7 @@ func (s *uctSide) close() error {
 	return errors.Join(errs...)
 }
 
-// HandleEvents counts ended operations.
+// HandleEvents counts completed operations.
 func (s *uctSide) HandleEvents(es []uct.Event) {
 	s.inFlight -= len(es)
 	for i := range es {
@@ -316,7 +316,7 @@ func (s *uctSide) HandleEvents(es []uct.Event) {
 	}
 }
 
-// HandleAM counts messages; acknowledgements carry a count themselves.
+// HandleAM counts messages; acknowledgments contain a count themselves.
 func (s *uctSide) HandleAM(_ []byte, ds []uct.Desc) uint64 {
 	for i := range ds {
 		if ds[i].ID == amData {
@@ -328,10 +328,10 @@ func (s *uctSide) HandleAM(_ []byte, ds []uct.Desc) uint64 {
 	return 0
 }
 
-// HandlePending is never called: loops try again on their own.
+// HandlePending is never called: the loops retry.
 func (s *uctSide) HandlePending(ts []uct.Token) int { return len(ts) }
 
-// HandleFailure ends the run. It knows more than the operations that failed.
+// HandleFailure ends the run. Its error has more detail than that of the failed operations.
 func (s *uctSide) HandleFailure(f uct.Failure) {
 	if f.Err != nil && (s.failed == nil || errors.Is(s.failed, ucs.ErrPeerFailed)) {
 		s.failed = fmt.Errorf("over %s: %w", s.name, f.Err)

@@ -2,17 +2,17 @@ package perf
 
 import "errors"
 
-// verbsBoth is a ping-pong of which one goroutine drives both sides, each with a
-// device of its own: what a message costs both of them.
+// verbsBoth is a ping-pong in which one goroutine drives both sides, each with its own device. It
+// measures the CPU cost of a message on both sides.
 type verbsBoth[E verbsHopper[E]] struct {
 	a, b E // a begins
 }
 
-// verbsHopper is a side that knows the other one.
+// verbsHopper is a side that has access to the other one.
 type verbsHopper[E any] interface {
 	verbsEnd
-	// hop sends a message and waits until it has come to o. The time of a long
-	// message is also the sender's, so it is driven while it is waited for.
+	// hop sends a message and waits until it has arrived at o. Sending a long message also takes
+	// the sender's progress, so hop drives both sides.
 	hop(o E, lead int) error
 	prepare(lead int)
 	verify() error

@@ -2,20 +2,20 @@ package perf
 
 import "go.uber.org/zap"
 
-// verbsDatagram is the tests of datagrams, which may get lost. Each carries its
-// number as immediate data, and the other side answers with numbers: with each
-// one in a ping-pong, in a stream with how far it has come. Who measures sends
-// its last one again when nothing has come for a while; who answers does so when
-// it sees a number again. A stream's lost datagrams are counted and logged.
+// verbsDatagram is the tests of datagrams, which may be lost. Each datagram carries its number as
+// immediate data. In a ping-pong the other side replies with a number to each datagram, in a
+// stream with the highest number received, now and then. The measuring side retransmits its last
+// datagram after a time-out. The replying side retransmits when it receives a number again. Lost
+// datagrams of a stream are counted and logged.
 type verbsDatagram struct {
 	*verbsSide
 	scratch *stamps
-	sent    uint32 // number of the last one sent
-	seen    uint32 // highest number that came
-	end     uint32 // the passive side's last one of the phase
-	quarter int32  // of the window: a stream's answers
+	sent    uint32 // number of the last datagram sent
+	seen    uint32 // highest number received
+	end     uint32 // the passive side's last number of the phase
+	quarter int32  // of the window: the interval of a stream's replies
 	answers bool
-	again   bool // the last one is to be sent again
+	again   bool // the last datagram is to be retransmitted
 	lost    int64
 }
 
@@ -23,7 +23,7 @@ func newVerbsDatagram(s *verbsSide) kernel {
 	k := &verbsDatagram{verbsSide: s, scratch: newScratch(), quarter: int32(max(1, s.limit/4)), answers: s.link.g.Index() != 0}
 	s.arrived = k.arrive
 	s.stalled = func() { k.again = k.again || !k.answers }
-	if k.answers && s.test.Pattern == Stream { // its answers are numbers alone
+	if k.answers && s.test.Pattern == Stream { // its replies are numbers alone
 		s.list[0].Flags, s.list[0].InlineLen, s.list[0].NumSG = 0, 0, 0
 	}
 	return k
@@ -41,7 +41,7 @@ func (k *verbsDatagram) arrive(imm uint32) {
 	}
 }
 
-// step is idle, and sends again what is to be sent again.
+// step is idle, and retransmits if necessary.
 func (k *verbsDatagram) step() error {
 	if err := k.idle(); err != nil {
 		return err
@@ -70,7 +70,7 @@ func (k *verbsDatagram) one(n uint32) error {
 	return k.post(1, false)
 }
 
-// await waits until datagram number n has come, or a later one.
+// await waits until datagram number n or a later one has arrived.
 func (k *verbsDatagram) await(n uint32) error {
 	for int32(k.seen-n) < 0 {
 		if err := k.step(); err != nil {
@@ -98,7 +98,7 @@ func (k *verbsDatagram) passive(n int64) error {
 	return k.echo(n, k.scratch, k.sent)
 }
 
-// echo sends n datagrams and waits for as many. Who answers waits first.
+// echo sends n datagrams and waits for as many. The replying side waits first.
 //
 //go:noinline
 func (k *verbsDatagram) echo(n int64, st *stamps, seq uint32) error {
@@ -127,7 +127,7 @@ func (k *verbsDatagram) echo(n int64, st *stamps, seq uint32) error {
 	return nil
 }
 
-// verify checks the datagram that came last, and writes number seq, which is to
+// verify validates the last datagram received, and writes the pattern of number seq, the next to
 // be sent.
 func (k *verbsDatagram) verify(seq uint32) error {
 	if k.seen != 0 {
@@ -139,7 +139,7 @@ func (k *verbsDatagram) verify(seq uint32) error {
 	return nil
 }
 
-// count takes a stream, and says now and then how far it has come.
+// count receives a stream, and sends acknowledgments at intervals.
 //
 //go:noinline
 func (k *verbsDatagram) count() error {

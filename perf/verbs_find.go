@@ -9,12 +9,12 @@ import (
 	"github.com/goucx/goucx/verbs"
 )
 
-// localAddr is a group that knows the own address of its connection.
+// localAddr is a group that knows the local address of its connection.
 type localAddr interface{ LocalAddr() netip.Addr }
 
-// findDevice opens the device of that name. Where none is named, it is the one
-// whose address the group's connection has, so that both sides reach each other;
-// without a connection it is the first, which is the quickest.
+// findDevice opens the named device. Without a name it opens the one with the address of the
+// group's connection, so that both sides reach each other. Without a connection it opens the
+// first, which is the fastest.
 func findDevice(c *Config, name string, g Group) (verbs.Context, error) {
 	if c.Verbs == nil {
 		return nil, fmt.Errorf("there is no provider of verbs: %w", ucs.ErrUnsupported)

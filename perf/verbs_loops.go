@@ -2,8 +2,8 @@ package perf
 
 import "github.com/goucx/goucx/verbs"
 
-// fillLists fills the work requests of both kinds; the loops change only what
-// differs from message to message.
+// fillLists fills the work requests of both kinds. The loops change only what differs between
+// messages.
 func (s *verbsSide) fillLists() {
 	w := verbs.SendWR{Op: verbsOps[s.test.Op], Remote: s.peer.Addr, RKey: s.peer.RKey, Swap: 1, QPN: s.peer.QPN, QKey: s.peer.QKey}
 	if s.ah != nil {
@@ -35,7 +35,7 @@ func (s *verbsSide) fillLists() {
 	}
 }
 
-// layout is how the data of the message is handed over.
+// layout returns how the data of the message is passed.
 func (s *verbsSide) layout() Layout {
 	if s.inline {
 		return Short
@@ -60,11 +60,11 @@ func (s *verbsSide) pieces(w *verbs.SendWR) {
 	w.NumSG = uint8(len(s.p.Sizes))
 }
 
-// verbsStream is one way of any operation: lists of work requests as the window
+// verbsStream is a one-way stream of any operation: it posts lists of work requests as the window
 // allows.
 type verbsStream struct {
 	*verbsSide
-	due int64 // messages of all phases so far
+	due int64 // number of messages of all phases so far
 }
 
 func (k *verbsStream) active(n int64, st *stamps) error {
@@ -74,13 +74,13 @@ func (k *verbsStream) active(n int64, st *stamps) error {
 	return k.drain()
 }
 
-// passive counts messages; of operations on memory it knows nothing.
+// passive counts messages; it does not see operations on memory.
 func (k *verbsStream) passive(n int64) error {
 	if k.test.Op != OpSend {
 		return nil
 	}
-	// The other side may begin while this one is still in the barrier, and there
-	// takes in what comes: so the messages of all phases are counted.
+	// The other side may begin while this one is still in the barrier, which already receives its
+	// messages. So the messages of all phases are counted.
 	for k.due += n; k.got < k.due; {
 		if err := k.idle(); err != nil {
 			return err

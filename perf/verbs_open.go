@@ -9,7 +9,7 @@ import (
 	"github.com/goucx/goucx/verbs"
 )
 
-// verbsHello is what each side tells the other before queue pairs are connected.
+// verbsHello is exchanged by the sides before they connect queue pairs.
 type verbsHello struct {
 	GID  verbs.GID `json:"gid"`
 	LID  uint16    `json:"lid"`
@@ -23,24 +23,22 @@ type verbsHello struct {
 	Features uint32 `json:"features,omitempty"`
 }
 
-// Attributes of the queue pairs. A time-out is half a second, so that a machine
-// whose processors are all busy is not taken for a dead peer; a receiver that has
-// no receive is waited for.
+// Attributes of the queue pairs. A time-out is half a second, so that a peer on a busy machine
+// does not count as dead. A receiver without a posted receive is waited for.
 const (
 	verbsPort    = 1
 	verbsTimeout = 17
 	verbsRetry   = 7
 	verbsAtomics = 16
-	// pingPongStride: a ping-pong looks at few completions.
+	// pingPongStride: a ping-pong requests few completions.
 	pingPongStride = 32
 	remoteAccess   = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic
-	// grhArea stands before the data of a datagram.
+	// grhArea precedes the data of a datagram.
 	grhArea = 40
 )
 
-// openVerbs opens the device and sets the test up over it. Within one process the
-// sides of a ping-pong have a device each; all else goes from a queue pair to
-// itself.
+// openVerbs opens the device and sets up the test on it. Within one process each side of a
+// ping-pong has a device; all other tests use a queue pair that is connected to itself.
 func openVerbs(c *Config, l *link, p *Params, t Test) (kernel, error) {
 	if l.g.Size() == 1 && t.Pattern == PingPong && t.Op != OpDatagram {
 		a, b, err := openSides(c, l, p, t)
@@ -60,7 +58,7 @@ func newVerbsSide(c *Config, l *link, p *Params, t Test) *verbsSide {
 	return &verbsSide{link: l, p: p, test: t, log: c.Log}
 }
 
-// build opens the device, makes the objects and connects the queue pair.
+// build opens the device, creates the objects and connects the queue pair.
 func (s *verbsSide) build(c *Config) (err error) {
 	if s.ctx, err = findDevice(c, s.p.Device, s.link.g); err != nil {
 		return err
@@ -97,7 +95,7 @@ func (s *verbsSide) kernel() kernel {
 	}
 }
 
-// fits finds what the device does not carry.
+// fits returns an error for parameters that the device does not support.
 func (s *verbsSide) fits(port *verbs.PortAttr) error {
 	most := int64(port.MaxMessage)
 	if s.test.Op == OpDatagram {
@@ -112,7 +110,7 @@ func (s *verbsSide) fits(port *verbs.PortAttr) error {
 	return nil
 }
 
-// recvLists is how many lists of receives are posted at first.
+// recvLists is how many lists of receives are posted initially.
 const recvLists = 4
 
 func (s *verbsSide) sendDepth() int {
@@ -120,10 +118,10 @@ func (s *verbsSide) sendDepth() int {
 }
 func (s *verbsSide) recvDepth() int { return recvLists * s.recvList() }
 
-// recvList is how many receives are posted at once: the window has half of all.
+// recvList returns the number of receives that are posted at once: half of the window.
 func (s *verbsSide) recvList() int { return max((s.p.window(s.test)+1)/2, 8) }
 
-// allocate makes the objects and the memory.
+// allocate creates the objects and the memory.
 func (s *verbsSide) allocate() (err error) {
 	typ, room := verbs.RC, s.p.Size()
 	if s.test.Op == OpDatagram {
@@ -153,10 +151,10 @@ func (s *verbsSide) allocate() (err error) {
 	return err
 }
 
-// maxInline is the longest message that stands in a work request.
+// maxInline returns the maximum length of a message in a work request.
 func (s *verbsSide) maxInline() int { return min(verbs.InlineLen, s.ctx.Attr().MaxInline) }
 
-// span is the length of the buffer that the pieces of a message lie in.
+// span returns the length of the buffer that holds the pieces of a message.
 func (s *verbsSide) span() int64 {
 	if s.p.Stride > 0 {
 		return s.p.Stride * int64(len(s.p.Sizes))
@@ -164,7 +162,7 @@ func (s *verbsSide) span() int64 {
 	return s.p.Size()
 }
 
-// connect swaps addresses and brings the queue pair to its working state.
+// connect exchanges addresses and brings the queue pair to its working state.
 func (s *verbsSide) connect(port *verbs.PortAttr) error {
 	gid, err := s.ctx.GID(verbsPort, 0)
 	if err != nil {
@@ -190,7 +188,7 @@ func (s *verbsSide) connect(port *verbs.PortAttr) error {
 	return modifyAll(s.qp, rcSteps(&own, &s.peer, av))
 }
 
-// step is a transition of a queue pair.
+// step is a state transition of a queue pair.
 type step struct {
 	attr verbs.QPAttr
 	mask verbs.AttrMask

@@ -9,13 +9,12 @@ type verbsPingPong struct {
 	scratch *stamps
 }
 
-// verbsEnd is what one side of a ping-pong does. Messages are numbered; lead is
-// how far the number of the next message to send is ahead of the last one that
-// came: 1 on the side that began.
+// verbsEnd is one side of a ping-pong. Messages are numbered. lead is the difference between the
+// number of the next message to send and that of the last one received: 1 on the side that began.
 type verbsEnd interface {
-	// echo n times waits for a message and sends one.
+	// echo waits for a message and sends one, n times.
 	echo(n int64, st *stamps, lead int) error
-	// await waits for the next message, and checks it where that is asked for.
+	// await waits for the next message, and validates it if requested.
 	await() error
 	// send sends a message outside of the measured loop.
 	send(lead int) error
@@ -64,7 +63,7 @@ func (k *verbsPingPong) loop(n int64, st *stamps, lead int) error {
 	return nil
 }
 
-// verbsSend is a side of the ping-pong of messages.
+// verbsSend is one side of the ping-pong with send operations.
 type verbsSend struct {
 	*verbsSide
 	seq int64 // number of the last message awaited
@@ -117,8 +116,8 @@ func (k *verbsSend) echo(n int64, st *stamps, _ int) error {
 	return nil
 }
 
-// verbsWrite is a side of the ping-pong of RDMA writes: it sees a message in the
-// last byte, where the other one writes the message's number.
+// verbsWrite is one side of the ping-pong with RDMA writes. It detects a message by its last byte,
+// which holds the message's number.
 type verbsWrite struct {
 	*verbsSide
 	last lastByte
@@ -151,7 +150,7 @@ func (k *verbsWrite) await() error {
 	return k.verify()
 }
 
-// verify waits for the whole message: its last byte may come before others.
+// verify waits for the whole message: its last byte may arrive before others.
 func (k *verbsWrite) verify() error {
 	if !k.p.Validate {
 		return nil

@@ -11,9 +11,9 @@ import (
 	"github.com/goucx/goucx/verbs"
 )
 
-// verbsSide is one side of a verbs test: a queue pair to the other side, or to
-// itself within one process, one completion queue, memory that the other side
-// reaches, and a list of work requests that is filled once.
+// verbsSide is one side of a verbs test: a queue pair to the other side, or to itself within one
+// process; one completion queue; memory that the other side accesses; and a list of work requests
+// that is filled once.
 type verbsSide struct {
 	link *link
 	p    *Params
@@ -22,7 +22,7 @@ type verbsSide struct {
 
 	name string // the device, for errors
 	ctx  verbs.Context
-	td   verbs.TD // one goroutine uses the side: nothing of it needs a lock
+	td   verbs.TD // one goroutine uses the side, so it needs no locks
 	base verbs.PD
 	pd   verbs.PD // base under td
 	cq   verbs.CQ
@@ -33,33 +33,33 @@ type verbsSide struct {
 	peer verbsHello
 
 	list   []verbs.SendWR
-	inline bool // the message stands in the work request
+	inline bool // the message is in the work request
 	recvs  []verbs.RecvWR
 	wcs    [64]verbs.WC
 
-	limit    int64 // work requests that have not ended
-	stride   int64 // from one that asks for its completion to the next
+	limit    int64 // maximum number of outstanding work requests
+	stride   int64 // number of work requests per requested completion
 	posted   int64
-	signaled int64 // the last one that asked
-	done     int64 // the last one that ended
+	signaled int64 // the last one with a requested completion
+	done     int64 // the last one that completed
 
-	got  int64 // messages received
-	owed int   // receives used and not posted again
-	// arrived gets the immediate data of a datagram; nil: messages are counted.
-	// Neither may post: the completions that come with it are being looked at.
+	got  int64 // received messages
+	owed int   // consumed receives that have not been posted again
+	// arrived receives the immediate data of a datagram; nil: messages are counted. Neither may
+	// post, because the batch of completions is still being processed.
 	arrived func(imm uint32)
-	// stalled is called when nothing has come for a while; nil: nobody.
+	// stalled is called when nothing has arrived for some time; may be nil.
 	stalled func()
 
 	spins  uint
-	quiet  ucs.Time // since when nothing has come
+	quiet  ucs.Time // when something arrived last
 	failed error
 }
 
-// progress drives the device; what goes wrong in it, the next wait tells.
+// progress drives the device; the next wait reports its errors.
 func (s *verbsSide) progress() { _ = s.idle() }
 
-// idle is a pass of a loop that waits; an error ends the waiting.
+// idle is one pass of a waiting loop; an error ends the wait.
 func (s *verbsSide) idle() error {
 	if n := s.cq.Poll(s.wcs[:]); n != 0 {
 		return s.complete(n)
@@ -70,7 +70,7 @@ func (s *verbsSide) idle() error {
 	return nil
 }
 
-// stallTime is how long a test of datagrams waits before it takes one as lost.
+// stallTime is how long a datagram test waits before it counts one as lost.
 const stallTime = ucs.Time(50e6)
 
 //go:noinline
@@ -93,7 +93,7 @@ func (s *verbsSide) idleSlow() error {
 	return s.link.Err()
 }
 
-// complete takes the first n completions; n below 0 says that the queue overran.
+// complete processes the first n completions; a negative n means that the queue overran.
 func (s *verbsSide) complete(n int) error {
 	if n < 0 {
 		s.failed = fmt.Errorf("%s: the completion queue overran", s.name)
@@ -125,7 +125,7 @@ func (s *verbsSide) received(w *verbs.WC) {
 	}
 }
 
-// fail keeps the first reason: the completions behind it are flushed.
+// fail stores the first error: the completions behind it are flushed.
 //
 //go:noinline
 func (s *verbsSide) fail(w *verbs.WC) {
@@ -141,8 +141,8 @@ func (s *verbsSide) replenish() {
 	}
 }
 
-// post posts the first n work requests of the list once there is room, the last
-// one to be completed if all of a burst are posted by it.
+// post posts the first n work requests of the list once there is room. last requests the
+// completion of the last one; it is set for the end of a burst.
 func (s *verbsSide) post(n int, last bool) error {
 	for s.posted+int64(n)-s.done > s.limit {
 		if err := s.idle(); err != nil {
@@ -161,11 +161,11 @@ func (s *verbsSide) post(n int, last bool) error {
 	if took < n {
 		err = s.postRest(s.list[took:n], st)
 	}
-	w.Flags &^= verbs.SendSignaled // in a longer list it does not stand last
+	w.Flags &^= verbs.SendSignaled // in a longer list it is not the last one
 	return err
 }
 
-// postRest goes on after a post that was not taken whole.
+// postRest posts the rest after a post that was accepted only in part.
 //
 //go:noinline
 func (s *verbsSide) postRest(wrs []verbs.SendWR, st ucs.Status) error {
@@ -184,7 +184,7 @@ func (s *verbsSide) postRest(wrs []verbs.SendWR, st ucs.Status) error {
 	}
 }
 
-// drain waits until all that was posted has ended. The last of it asked for its
+// drain waits until all posted work requests have completed. The last one has requested its
 // completion.
 func (s *verbsSide) drain() error {
 	for s.done < s.posted {
@@ -195,7 +195,7 @@ func (s *verbsSide) drain() error {
 	return nil
 }
 
-// message is the memory of the message to send: in the work request, or out's.
+// message returns the memory of the message to send: in the work request, or out's.
 func (s *verbsSide) message() []byte {
 	n := s.p.Size()
 	if s.inline {
@@ -204,7 +204,7 @@ func (s *verbsSide) message() []byte {
 	return s.out.Bytes()[:n]
 }
 
-// checkMessage looks whether message seq, at the start of in, is as it was sent.
+// checkMessage validates message seq at the start of in.
 func (s *verbsSide) checkMessage(in []byte, seq int64) error {
 	if at := check(in[:s.p.Size()], seq); at >= 0 {
 		return fmt.Errorf("over %s: message %d is wrong at byte %d: %#x", s.name, seq, at, in[at])

@@ -7,8 +7,8 @@ import (
 	"github.com/goucx/goucx/ucs/cpu"
 )
 
-// runSides carries a test of verbs out whose two threads are its two sides, each
-// with a device of its own, in this process.
+// runSides executes a verbs test whose two threads are its two sides in this process, each with
+// its own device.
 func runSides(c *Config, p *Params, t Test) (*Result, error) {
 	defer spread(p.threads())()
 	var result *Result
@@ -31,8 +31,8 @@ func runSides(c *Config, p *Params, t Test) (*Result, error) {
 	return result, nil
 }
 
-// pinSide gives a side a processor of its own where there are enough. Its thread
-// ends with its goroutine.
+// pinSide binds a side to its own processor if there are enough. Its thread ends with its
+// goroutine.
 func pinSide(cpus []int, index int) error {
 	if len(cpus) < 2 {
 		return nil
@@ -44,7 +44,7 @@ func pinSide(cpus []int, index int) error {
 	return nil
 }
 
-// openSides sets both sides up, for one goroutine to drive.
+// openSides sets up both sides for one goroutine to drive.
 func openSides(c *Config, l *link, p *Params, t Test) (a, b *verbsSide, err error) {
 	var sides [2]*verbsSide
 	err = together(func(g Group) error {
@@ -55,7 +55,7 @@ func openSides(c *Config, l *link, p *Params, t Test) (a, b *verbsSide, err erro
 	for _, s := range sides {
 		s.link = l
 		if err != nil {
-			_ = s.close() // the first reason is told
+			_ = s.close() // the first error is reported
 		}
 	}
 	return sides[0], sides[1], err

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// errOtherThread ends the threads whose fellow failed.
+// errOtherThread ends the threads when another one has failed.
 var errOtherThread = errors.New("another thread failed")
 
-// watchPeriod is how often a watcher looks at the other side.
+// watchPeriod is how often a watcher checks the other side.
 const watchPeriod = 50 * time.Millisecond
 
-// watch has a goroutine look for the other side's failure while kernels cannot
-// do it themselves: they sleep, or there are several and the group is for one.
-// Until stop nobody else may use the group.
+// watch starts a goroutine that checks for the other side's failure while kernels cannot: they
+// block, or there are several and the group supports only one goroutine. Until stop returns, no
+// other goroutine may use the group.
 func (m *team) watch() (stop func()) {
 	if len(m.links) == 1 && !m.p.Sleep {
 		return func() {}
@@ -44,7 +44,7 @@ func (m *team) watch() (stop func()) {
 	}
 }
 
-// fail ends the waiting of all threads, since one of them failed.
+// fail ends the waits of all threads, because one of them failed.
 func (m *team) fail(error) { m.failAll(errOtherThread) }
 
 func (m *team) failAll(err error) {

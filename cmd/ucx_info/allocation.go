@@ -9,10 +9,10 @@ import (
 	"github.com/goucx/goucx/ucp"
 )
 
-// sizeParser takes -m's argument as settings take sizes: "4k".
+// sizeParser parses -m's argument like a setting's size: "4k".
 var sizeParser = config.Size(1, endless)
 
-// allocation prints -m: where memory of this size comes from, and who reaches it.
+// allocation prints -m: which domain allocates memory of this size, and which transports reach it.
 func (t *tool) allocation() (err error) {
 	n, err := sizeParser.Parse(t.memory)
 	if err != nil {

@@ -11,8 +11,7 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// capabilities are an iface's attributes as JSON gives them. Sizes in bytes, 0
-// where unsupported.
+// capabilities is the JSON form of an iface's attributes. Sizes are in bytes, 0 if unsupported.
 type capabilities struct {
 	Dedicated      float64             `json:"dedicated_bandwidth_bytes_per_second"`
 	Shared         float64             `json:"shared_bandwidth_bytes_per_second"`
@@ -29,7 +28,7 @@ type capabilities struct {
 	ErrorHandling  []string            `json:"error_handling"`
 }
 
-// limit bounds one form of an operation.
+// limit holds the limits of one form of an operation.
 type limit struct {
 	Min    bound `json:"min"`
 	Max    bound `json:"max"`
@@ -37,12 +36,12 @@ type limit struct {
 	Head   bound `json:"max_head,omitempty"`
 }
 
-// bound is a size or a number that JSON gives as null where there is no limit.
+// bound is a size or a number; JSON represents "no limit" as null.
 type bound int
 
 var _ json.Marshaler = bound(0)
 
-// MarshalJSON: see json.Marshaler.
+// MarshalJSON implements json.Marshaler.
 func (b bound) MarshalJSON() ([]byte, error) {
 	if b >= endless {
 		return []byte("null"), nil
@@ -50,7 +49,7 @@ func (b bound) MarshalJSON() ([]byte, error) {
 	return strconv.AppendInt(nil, int64(b), 10), nil
 }
 
-// forms are the operations with limits, in UCX's order.
+// forms lists the operations with limits, in UCX's order.
 var forms = []struct {
 	name string
 	op   uct.Ops
@@ -102,7 +101,7 @@ func capabilitiesOf(a *uct.IfaceAttr) capabilities {
 	return c
 }
 
-// bit names one bit of a set.
+// bit is one bit of a set and its name.
 type bit[T any] struct {
 	bit  T
 	name string
@@ -128,8 +127,8 @@ type atomicRow struct {
 	widths []string
 }
 
-// atomicRows lists the atomics that an iface has, those with a result by UCX's
-// names with an f.
+// atomicRows lists the atomics that an iface supports. Those with a result have UCX's names with
+// an f.
 func atomicRows(a *uct.IfaceAttr) []atomicRow {
 	var rows []atomicRow
 	add := func(prefix string, op uct.AtomicOp, has32, has64 uct.AtomicSet) {
@@ -157,7 +156,7 @@ func atomicRows(a *uct.IfaceAttr) []atomicRow {
 	return rows
 }
 
-// endless is beyond all sizes that a machine can hold: UCX's "unlimited".
+// endless is larger than every size a machine can hold: UCX's "unlimited".
 const endless = math.MaxInt / 4
 
 func (l limit) String() string {
@@ -181,7 +180,7 @@ func (l limit) String() string {
 	return s
 }
 
-// sizeText writes a size as UCX does, "8K".
+// sizeText returns a size in UCX's form, "8K".
 func sizeText(n int) string {
 	if n >= endless {
 		return "unlimited"

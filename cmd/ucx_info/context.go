@@ -13,11 +13,11 @@ import (
 	"github.com/goucx/goucx/wireup"
 )
 
-// features are the letters of -u. Active messages take what tags take.
+// features maps the letters of -u. Active messages need what tags need.
 var features = map[rune]ucp.Feature{'a': ucp.FeatureAtomics, 'r': ucp.FeatureRMA, 't': ucp.FeatureTag, 'm': ucp.FeatureTag}
 
-// parseFeatures reads -u; no feature means all. UCX's modifiers w and e change
-// nothing: workers can always be slept on, endpoints always have error handling.
+// parseFeatures parses -u; no feature means all. UCX's modifiers w and e have no effect: workers
+// always support wake-up, and endpoints always have error handling.
 func parseFeatures(letters string) (ucp.Feature, error) {
 	var set ucp.Feature
 	for _, c := range letters {
@@ -108,7 +108,7 @@ func (t *tool) worker() (err error) {
 	if err != nil {
 		return err
 	}
-	host, _ := os.Hostname() // shown only; empty where unknown
+	host, _ := os.Hostname() // for display only; empty if unknown
 	t.line("")
 	t.line("UCP worker '%s:%d'", host, os.Getpid())
 	t.line("")
@@ -122,7 +122,7 @@ func (t *tool) worker() (err error) {
 	return nil
 }
 
-// cost is what a piece of work took.
+// cost is a snapshot of time, heap and descriptors before an operation.
 type cost struct {
 	at   ucs.Time
 	heap int
@@ -133,7 +133,7 @@ func startCost() cost {
 	return cost{heap: heapBytes(), fds: openFDs(), at: ucs.Now()}
 }
 
-// cost prints UCX's two lines.
+// cost prints UCX's two lines about the resources used since before.
 func (t *tool) cost(before cost) {
 	took := ucs.Now().Sub(before.at)
 	t.line("memory: %.2fMB, file descriptors: %d", float64(heapBytes()-before.heap)/(1<<20), openFDs()-before.fds)
@@ -141,7 +141,7 @@ func (t *tool) cost(before cost) {
 	t.line("")
 }
 
-// heapBytes is what is in use, after a collection.
+// heapBytes returns the heap bytes in use after a garbage collection.
 func heapBytes() int {
 	runtime.GC()
 	var m runtime.MemStats
@@ -149,7 +149,7 @@ func heapBytes() int {
 	return int(m.HeapAlloc)
 }
 
-// openFDs counts descriptors, 0 where the system does not list them.
+// openFDs returns the number of open descriptors, 0 if the system does not list them.
 func openFDs() int {
 	dir, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -158,7 +158,7 @@ func openFDs() int {
 	return len(dir)
 }
 
-// transportNames are those of the ifaces that a worker opens, by number.
+// transportNames returns the names of the transports that a worker opens, by ID.
 func (t *tool) transportNames() (map[uct.TransportID]string, error) {
 	set, err := t.contextSettings()
 	if err != nil {

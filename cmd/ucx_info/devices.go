@@ -10,15 +10,15 @@ import (
 	"github.com/goucx/goucx/verbs/soft"
 )
 
-// Columns in which the names of fields end, as in UCX's output.
+// Columns at which field names end, as in UCX's output.
 const (
 	columnDomain     = 14
 	columnIface      = 15
 	columnCapability = 21
 )
 
-// devices prints -d: everything that is there, whether UCX_TLS allows it or not;
-// below the transports the devices of the software RNIC.
+// devices prints -d: every device, whether UCX_TLS permits it or not. The devices of the software
+// RNIC follow the transports.
 func (t *tool) devices() error {
 	set, err := t.settings()
 	if err != nil {
@@ -61,7 +61,7 @@ func (t *tool) uctDevices(set *config.Set) error {
 	return nil
 }
 
-// filter keeps what a name or an alias of a transport names.
+// filter returns the components with the given transport name or alias.
 func filter(views []componentView, name string) ([]componentView, error) {
 	var known []string
 	for _, v := range views {
@@ -106,7 +106,7 @@ func (t *tool) iface(i ifaceView) {
 	t.line("")
 }
 
-// capabilityFields are names and texts in UCX's order.
+// capabilityFields returns names and texts in UCX's order.
 func (i ifaceView) capabilityFields() [][2]string {
 	a, c := &i.Attr, i.Capabilities
 	fields := [][2]string{

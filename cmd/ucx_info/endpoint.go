@@ -8,8 +8,7 @@ import (
 	"github.com/goucx/goucx/ucp"
 )
 
-// endpoint prints -e: the lanes that are chosen, then what a real endpoint over
-// them says.
+// endpoint prints -e: the selected lanes, then the properties of a real endpoint over them.
 func (t *tool) endpoint() error {
 	set, err := t.contextSettings()
 	if err != nil {
@@ -40,10 +39,10 @@ func (t *tool) endpoint() error {
 	return err
 }
 
-// columnUCP is where names of fields of UCP objects end.
+// columnUCP is the column at which field names of UCP objects end.
 const columnUCP = 18
 
-// connect makes the endpoint and prints what it chose and its thresholds.
+// connect creates the endpoint and prints its lanes and thresholds.
 func (t *tool) connect() (err error) {
 	c, err := t.openContext()
 	if err != nil {
@@ -79,7 +78,7 @@ func (t *tool) connect() (err error) {
 	return nil
 }
 
-// thresholds are UCX's way to write them.
+// thresholds formats protocol thresholds as UCX does.
 func thresholds(short, whole int) string {
 	var b strings.Builder
 	b.WriteString("0..<egr/short>..")

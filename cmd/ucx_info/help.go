@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// helpColumn is where the text of the help begins.
+// helpColumn is the column at which the help text begins.
 const helpColumn = 18
 
 // usage prints the table of options.

@@ -13,19 +13,18 @@ import (
 	"github.com/goucx/goucx/wireup"
 )
 
-// purposes are what lanes are chosen for, by UCX's short names.
+// purposes are UCX's short names of lane purposes.
 var purposes = [wireup.NumPurposes]string{wireup.ForAM: "am", wireup.ForRMA: "rma", wireup.ForAMO: "amo"}
 
-// lanes is a choice of lanes towards a peer, with the reasons.
+// lanes is a lane selection towards a peer, with the reasons.
 type lanes struct {
-	peer    string // for people
+	peer    string // for display
 	local   *stage
 	plan    wireup.Plan
-	refused []uct.Refusal // by this side, then the peer, then the choice
+	refused []uct.Refusal // by the local side, then by the peer, then by the selection
 }
 
-// chooseLanes chooses towards the peer that -P or --address names. The caller
-// closes local.
+// chooseLanes selects lanes towards the peer of -P or --address. The caller closes local.
 func (t *tool) chooseLanes(set *config.Set) (*lanes, error) {
 	local, err := openStage(t.providers, set)
 	if err != nil {
@@ -42,9 +41,9 @@ func (t *tool) chooseLanes(set *config.Set) (*lanes, error) {
 	return l, nil
 }
 
-// wants are the purposes of the features of -u.
+// wants returns the lane purposes for the features of -u.
 func (t *tool) wants() []wireup.Purpose {
-	f, _ := parseFeatures(t.features) // checked with the options
+	f, _ := parseFeatures(t.features) // validated with the options
 	var wants []wireup.Purpose
 	for p, of := range [wireup.NumPurposes]ucp.Feature{
 		wireup.ForAM: ucp.FeatureTag, wireup.ForRMA: ucp.FeatureRMA, wireup.ForAMO: ucp.FeatureAtomics,
@@ -56,7 +55,7 @@ func (t *tool) wants() []wireup.Purpose {
 	return wants
 }
 
-// peer gives the address of the other side and names it in l.
+// peer returns the address of the other side and sets its name in l.
 func (t *tool) peer(l *lanes, set *config.Set) (wireup.View, error) {
 	switch {
 	case t.address != "":
@@ -88,8 +87,8 @@ func (t *tool) peer(l *lanes, set *config.Set) (wireup.View, error) {
 	}
 }
 
-// readAddress reads a worker address from a file, and hardly more than one can
-// have: whoever parses it refuses the rest.
+// readAddress reads a worker address from a file. It reads little more than the maximum length;
+// the parser rejects a longer address.
 func readAddress(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -102,13 +101,13 @@ func readAddress(name string) ([]byte, error) {
 	return b, nil
 }
 
-// lane is one way to the peer with what it is used for.
+// lane is one connection to the peer and its uses.
 type lane struct {
 	local, remote int
 	uses          []string
 }
 
-// chosen gives the lanes in use: each purpose's best candidate, once.
+// chosen returns the lanes in use: each purpose's best candidate, once.
 func (l *lanes) chosen() []lane {
 	var out []lane
 	for p := range wireup.NumPurposes {
@@ -130,7 +129,7 @@ func (l *lanes) chosen() []lane {
 	return out
 }
 
-// outranked are the candidates that could serve but score below the best.
+// outranked returns the candidates that could serve but score below the best.
 func (l *lanes) outranked() []refusal {
 	var out []refusal
 	for p := range wireup.NumPurposes {
@@ -146,7 +145,7 @@ func (l *lanes) outranked() []refusal {
 	return out
 }
 
-// name is transport/device of a local iface.
+// name returns transport/device of a local iface.
 func (l *lanes) name(local int) string {
 	i := l.local.ifaces[local].Info
 	return i.Transport + "/" + i.Device

@@ -15,25 +15,25 @@ import (
 	"github.com/goucx/goucx/ucs/stats/live"
 )
 
-// Words that --live takes beside a pid and a path.
+// Words that --live accepts besides a PID and a path.
 const (
-	liveList = "list" // also where it has no argument
+	liveList = "list" // also used without an argument
 	liveAll  = "all"
 )
 
-// liveLimit is how long a program may take to answer.
+// liveLimit is the time limit for a program's reply.
 const liveLimit = 3 * time.Second
 
-// liveProgram is a context that offers its page.
+// liveProgram is a context that publishes its page.
 type liveProgram struct {
 	PID  int    `json:"pid"`
 	Path string `json:"path"`
-	// Error is why there is no page.
+	// Error is the reason why there is no page.
 	Error string     `json:"error,omitempty"`
 	Page  *live.Page `json:"page,omitempty"`
 }
 
-// liveView prints --live: a line for each program, or all about those asked for.
+// liveView prints --live: one line for each program, or everything about the requested ones.
 func (t *tool) liveView() error {
 	found, err := t.liveFind()
 	if err != nil {
@@ -46,12 +46,12 @@ func (t *tool) liveView() error {
 	}
 	t.liveText(programs)
 	if t.live == liveList {
-		return nil // a program that says nothing is part of the list
+		return nil // a program that does not reply is part of the list
 	}
 	return errors.Join(errs...)
 }
 
-// readAll asks all at once: one that is stopped takes its time.
+// readAll queries all programs concurrently: a stopped one delays its reply.
 func readAll(found []live.Found) ([]liveProgram, []error) {
 	programs := make([]liveProgram, len(found))
 	errs := make([]error, len(found))
@@ -70,7 +70,7 @@ func readAll(found []live.Found) ([]liveProgram, []error) {
 	return programs, errs
 }
 
-// liveFind gives what the argument names.
+// liveFind returns the programs that the argument names.
 func (t *tool) liveFind() ([]live.Found, error) {
 	set, err := t.settings()
 	if err != nil {
@@ -101,7 +101,7 @@ func (t *tool) liveFind() ([]live.Found, error) {
 	return found, nil
 }
 
-// explain adds what the system says about a program that does not answer.
+// explain adds to err what the system reports about a program that does not reply.
 func explain(pid int, err error) error {
 	if pid == 0 || !errors.Is(err, ucs.ErrTimeout) {
 		return err

@@ -9,7 +9,7 @@ import (
 	"github.com/goucx/goucx/ucs/stats/live"
 )
 
-// liveText prints programs for people.
+// liveText prints programs as text.
 func (t *tool) liveText(programs []liveProgram) {
 	if len(programs) == 0 {
 		t.line("No running program shows itself; start one with UCX_STATS_DEST=unix")
@@ -27,7 +27,7 @@ func (t *tool) liveText(programs []liveProgram) {
 	}
 }
 
-// plain replaces what a terminal would take for a command.
+// plain replaces characters that a terminal would interpret.
 func plain(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -39,7 +39,7 @@ func plain(s string) string {
 
 func commandText(p *live.Page) string { return plain(strings.Join(p.Command, " ")) }
 
-// overview is a program in a few words.
+// overview returns a one-line summary of a program.
 func overview(p *live.Page) string {
 	pending, oldest, failed := 0, 0.0, 0
 	var hung []string
@@ -91,15 +91,15 @@ func (t *tool) liveWorker(w *live.Worker) {
 	for _, r := range s.Requests {
 		t.line("            %s", requestsText(r))
 	}
-	t.line("        results that nobody has read: %d", s.Unread)
-	t.line("        unexpected messages: %d, %d of %d bytes; memory lent: %d bytes", s.Unexpected, s.UnexpectedBytes, s.UnexpectedBudget, s.LentBytes)
+	t.line("        unread results: %d", s.Unread)
+	t.line("        unexpected messages: %d, %d of %d bytes; allocated buffers: %d bytes", s.Unexpected, s.UnexpectedBytes, s.UnexpectedBudget, s.LentBytes)
 	t.line("        counters")
 	for _, name := range counterNames(w.Counters) {
 		t.line("            %s: %d", plain(name), w.Counters[name])
 	}
 }
 
-// situation says what the worker does, as far as it can be seen.
+// situation describes what the worker is doing, as far as the page shows it.
 func situation(w *live.Worker) string {
 	switch {
 	case !w.Fresh && w.Armed:
@@ -156,7 +156,7 @@ func requestsText(r live.Requests) string {
 	return text
 }
 
-// counterNames are those that counted something, in order.
+// counterNames returns the names of the nonzero counters, in order.
 func counterNames(cs map[string]uint64) (names []string) {
 	for n, v := range cs {
 		if v != 0 {

@@ -10,14 +10,14 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// usageError is a command line that cannot be carried out.
+// usageError is an invalid command line.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// options is the command line, parsed.
+// options is the parsed command line.
 type options struct {
 	help, full, commentOut, all, json  bool
 	transport, filter, features, types string
@@ -26,14 +26,14 @@ type options struct {
 	asked                              []option // sections to show, in table order
 }
 
-// option is a row of the table of options, from which flags and help are made.
+// option is a row of the option table, from which flags and help are generated.
 type option struct {
 	letter, name string
-	arg          string // what the argument is called; "": a switch
-	without      string // not "": the argument may be left out and is this then
-	value        any    // *bool or *string; nil with show: the option alone is the value
+	arg          string // name of the argument; "": a switch
+	without      string // if not "": the argument is optional, and this is its default
+	value        any    // *bool or *string; nil with show: the option has no value
 	show         func(*tool) error
-	json         string // the key of what show prints, where --json can print it
+	json         string // key of the output of show, if --json can print it
 	help         string // lines
 }
 
@@ -43,8 +43,8 @@ type group struct {
 	rows  []option
 }
 
-// table lists every option. A row with neither value nor show is one of UCX's
-// that goucx does not have yet.
+// table lists every option. A row with neither value nor show is an option of UCX that goucx does
+// not support yet.
 func table(o *options) []group {
 	return []group{
 		{"At least one of the following options has to be set:", []option{
@@ -81,7 +81,7 @@ func table(o *options) []group {
 				"  'net'  : network devices only\n  'self' : self transport only"},
 			{letter: "P", name: "placement", arg: "type", value: &o.placement, help: "Set the peer whose endpoint is shown by -e and --why:\n" +
 				"  'self'  : same worker (default)\n  'intra' : another worker of this host\n" +
-				"  'inter' : a worker of another host: give --address instead"},
+				"  'inter' : a worker of another host: use --address instead"},
 			{name: "address", arg: "file", value: &o.address, help: "The peer is the worker whose address is in the file"},
 			{name: "json", value: &o.json, help: "Print -v, -d, -c, --why and --live as one JSON object"},
 			{letter: "h", name: "help", value: &o.help, help: "Show this help message"},
@@ -98,7 +98,7 @@ func table(o *options) []group {
 	}
 }
 
-// flag is the name that pflag knows the option by.
+// flag returns the option's name for pflag.
 func (r option) flag() string {
 	if r.name == "" {
 		return "unsupported-" + r.letter
@@ -108,7 +108,7 @@ func (r option) flag() string {
 
 func (r option) supported() bool { return r.value != nil || r.show != nil }
 
-// parse reads the command line.
+// parse parses the command line.
 func parse(args []string) (*options, error) {
 	o := &options{}
 	groups := table(o)
@@ -161,7 +161,7 @@ func flagSet(groups []group) *pflag.FlagSet {
 	return set
 }
 
-// check finds what the options say against each other.
+// check returns an error if options conflict.
 func (o *options) check() error {
 	switch {
 	case o.help:

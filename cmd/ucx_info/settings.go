@@ -6,7 +6,7 @@ import (
 	"github.com/goucx/goucx/config"
 )
 
-// settingView is a setting as JSON gives it.
+// settingView is the JSON form of a setting.
 type settingView struct {
 	Section  string   `json:"section"`
 	Name     string   `json:"name"`
@@ -20,7 +20,7 @@ type settingView struct {
 	Help     string   `json:"help"`
 }
 
-// config prints -c as text that is itself a ucx.conf.
+// config prints -c as text in the format of ucx.conf.
 func (t *tool) config() error {
 	set, err := t.settings()
 	if err != nil {
@@ -49,8 +49,7 @@ func (t *tool) config() error {
 	return nil
 }
 
-// setting prints one row. Where its value came from stands above it, unless it
-// is the default.
+// setting prints one row. The origin of its value precedes it, unless it is the default.
 func (t *tool) setting(v config.Value) {
 	if t.full {
 		t.out.WriteString("\n")
@@ -81,7 +80,7 @@ func (t *tool) setting(v config.Value) {
 	t.out.WriteString(mark + config.Prefix + v.Name + "=" + v.Text + "\n")
 }
 
-// originText is where a value comes from, "" for the default.
+// originText returns the origin of a value, "" for the default.
 func originText(v config.Value) string {
 	if v.Origin.Kind == config.Default {
 		return ""

@@ -9,14 +9,14 @@ import (
 	"github.com/goucx/goucx/wireup"
 )
 
-// stage holds the domains and ifaces that a worker would open under given
-// settings, so that lane choice can be shown with its reasons.
+// stage holds the domains and ifaces that a worker would open under given settings, so that lane
+// selection can be shown with its reasons.
 type stage struct {
 	worker    uct.UUID
 	selection *wireup.Selection
 	set       *config.Set
 	domains   []openDomain
-	infos     []uct.IfaceInfo // of all that there are
+	infos     []uct.IfaceInfo // all ifaces of the domains
 	ifaces    []wireup.LocalIface
 	refused   []uct.Refusal
 	closers   []func() error // in the order of opening
@@ -28,8 +28,8 @@ type openDomain struct {
 	name      string
 }
 
-// openStage opens what the settings allow; what they or the system refuse has
-// its reason. The caller closes the stage.
+// openStage opens what the settings allow and records the reason for everything refused. The
+// caller closes the stage.
 func openStage(providers []uct.Component, set *config.Set) (*stage, error) {
 	sel, err := wireup.Select(set, providers)
 	if err != nil {
@@ -85,8 +85,7 @@ func (s *stage) refuse(transport, device, reason string) {
 	s.refused = append(s.refused, uct.Refusal{Transport: transport, Device: device, Reason: reason})
 }
 
-// refusedBeyond is what this stage, as the peer of the other, refuses and the
-// other does not.
+// refusedBeyond returns what this stage, as the peer of other, refuses and other does not.
 func (s *stage) refusedBeyond(other *stage) []uct.Refusal {
 	var out []uct.Refusal
 	for _, r := range s.refused {
@@ -98,7 +97,7 @@ func (s *stage) refusedBeyond(other *stage) []uct.Refusal {
 	return out
 }
 
-// address is the stage's worker address, decoded.
+// address returns the stage's worker address, decoded.
 func (s *stage) address() (wireup.View, error) {
 	b, refused, err := wireup.Build(wireup.View{Worker: s.worker}, s.ifaces)
 	if err != nil {
@@ -108,7 +107,7 @@ func (s *stage) address() (wireup.View, error) {
 	return wireup.Parse(b)
 }
 
-// close gives everything back, the last opened first.
+// close closes everything in reverse order of opening.
 func (s *stage) close() error {
 	var errs []error
 	for i := len(s.closers) - 1; i >= 0; i-- {

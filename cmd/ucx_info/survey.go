@@ -9,7 +9,7 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// componentView is what one provider offers on this machine.
+// componentView describes what one provider offers on this machine.
 type componentView struct {
 	Name    string       `json:"name"`
 	Aliases []string     `json:"aliases"`
@@ -20,7 +20,7 @@ type componentView struct {
 type domainView struct {
 	Name       string         `json:"name"`
 	Attr       uct.DomainAttr `json:"-"`
-	Register   bound          `json:"max_register"` // 0: not at all
+	Register   bound          `json:"max_register"` // 0: not supported
 	Allocate   bound          `json:"max_allocate"`
 	KeyLen     int            `json:"remote_key_bytes"`
 	Interfaces []ifaceView    `json:"interfaces"`
@@ -37,7 +37,7 @@ type ifaceView struct {
 	Capabilities  capabilities  `json:"capabilities"`
 }
 
-// refusal is an uct.Refusal with the names that JSON gives its fields.
+// refusal is a uct.Refusal with JSON field names.
 type refusal struct {
 	Transport string `json:"transport"`
 	Device    string `json:"device,omitempty"`
@@ -54,8 +54,8 @@ func refusals(rs []uct.Refusal) []refusal {
 	return out
 }
 
-// survey opens all that the providers offer, whatever UCX_TLS allows, looks at
-// it and closes it again.
+// survey opens everything that the providers offer, whatever UCX_TLS permits, reads the attributes
+// and closes it again.
 func survey(providers []uct.Component, set *config.Set) ([]componentView, error) {
 	views := make([]componentView, 0, len(providers))
 	var errs []error
@@ -67,8 +67,8 @@ func survey(providers []uct.Component, set *config.Set) ([]componentView, error)
 	return views, errors.Join(errs...)
 }
 
-// lookComponent answers an error where something does not close; what does not
-// open is among the refused.
+// lookComponent describes one component. It returns an error if closing fails. What does not open
+// is listed as refused.
 func lookComponent(p uct.Component, set *config.Set) (componentView, error) {
 	infos, refused := p.Domains(set)
 	v := componentView{Name: p.Name(), Aliases: append([]string{}, p.Aliases()...), Domains: []domainView{}, Refused: refusals(refused)}
@@ -119,7 +119,7 @@ func lookIface(f uct.Iface, i uct.IfaceInfo) ifaceView {
 	}
 }
 
-// kindTitles are UCX's words.
+// kindTitles are UCX's terms.
 var kindTitles = map[uct.DeviceKind]string{
 	uct.DeviceSelf: "loopback", uct.DeviceShm: "intra-node", uct.DeviceNet: "network",
 }
@@ -129,7 +129,7 @@ func newUUID() (u uct.UUID) {
 	return u
 }
 
-// deaf is the handler of an iface that nobody talks to.
+// deaf is the handler of an iface without peers.
 type deaf struct{}
 
 func (deaf) HandleEvents([]uct.Event)             {}

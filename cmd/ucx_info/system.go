@@ -28,8 +28,8 @@ func (t *tool) system() error {
 	return nil
 }
 
-// filters prints what the sections of ucx.conf are matched against, under the
-// names that stand there.
+// filters prints the values that the sections of ucx.conf are matched against, with the names used
+// there.
 func (t *tool) filters(h config.Host) {
 	t.line("CPU vendor: %s", h.CPUVendor)
 	t.line("CPU model: %s", h.CPUModel)
@@ -38,7 +38,7 @@ func (t *tool) filters(h config.Host) {
 	}
 }
 
-// scheduler says how late the async goroutine may be, which Go decides.
+// scheduler prints the maximum delay of the async goroutine, which depends on the Go scheduler.
 func (t *tool) scheduler() {
 	n := runtime.GOMAXPROCS(0)
 	bound := "1 ms"
@@ -48,14 +48,14 @@ func (t *tool) scheduler() {
 	t.line("GOMAXPROCS: %d; timers and events of a program that does not poll come within %s", n, bound)
 }
 
-// identity is what two processes must share to use the same memory.
+// identity prints what two processes must have in common to share memory.
 func (t *tool) identity() {
 	id := platform.Probe().Identity
 	t.line("Host: %s, boot %s, uid %d", id.Hostname, id.BootID, id.UID)
 	t.line("Namespaces: pid %d, net %d", id.PIDNamespace, id.NetNamespace)
 }
 
-// topology prints the processors, or why they are not known.
+// topology prints the processors, or why they are unknown.
 func (t *tool) topology() {
 	t.line("Topology")
 	t.line("")

@@ -18,7 +18,7 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// run carries out a command line: data goes to stdout, warnings to stderr.
+// run executes a command line: data goes to stdout, warnings to stderr.
 func run(args []string, stdout, stderr io.Writer) error {
 	o, err := parse(args)
 	if err != nil {
@@ -39,9 +39,9 @@ type tool struct {
 	providers []uct.Component
 	out       bytes.Buffer
 	stderr    io.Writer
-	document  map[string]any // what --json prints
-	set       *config.Set    // nil before settings
-	log       *zap.Logger    // as the settings want it
+	document  map[string]any // the output of --json
+	set       *config.Set    // nil until settings is called
+	log       *zap.Logger    // configured by the settings
 	closeLog  func() error
 }
 
@@ -52,7 +52,7 @@ func newTool(o *options, providers []uct.Component, stderr io.Writer) *tool {
 	}
 }
 
-// show fills out with all that is asked for, up to the first error.
+// show writes the requested sections to out, up to the first error.
 func (t *tool) show() error {
 	for _, r := range t.asked {
 		if err := r.show(t); err != nil {
@@ -72,7 +72,7 @@ func (t *tool) encode() error {
 	return e.Encode(t.document)
 }
 
-// settings loads them once.
+// settings loads the settings once.
 func (t *tool) settings() (*config.Set, error) {
 	if t.set != nil {
 		return t.set, nil
@@ -96,8 +96,7 @@ func (t *tool) settings() (*config.Set, error) {
 	return set, nil
 }
 
-// warn tells the warnings whose level is enabled: to a log, or plainly on stderr
-// where that is nil.
+// warn writes the warnings whose level is enabled: to a log, or to stderr if the log is nil.
 func (t *tool) warn(warnings []config.Warning, enabled zapcore.LevelEnabler, to *zap.Logger) {
 	for _, w := range warnings {
 		level, name := zapcore.WarnLevel, "warning"
@@ -114,7 +113,7 @@ func (t *tool) warn(warnings []config.Warning, enabled zapcore.LevelEnabler, to 
 	}
 }
 
-// contextSettings are the settings under the device types of -D.
+// contextSettings returns the settings, restricted to the device types of -D.
 func (t *tool) contextSettings() (*config.Set, error) {
 	set, err := t.settings()
 	if err != nil || t.types == "" || t.types == "all" {
@@ -129,13 +128,12 @@ func (t *tool) contextSettings() (*config.Set, error) {
 	return set.WithFrom("-D "+t.types, none)
 }
 
-// line writes a line behind the mark of a comment, so that the whole output of
-// the tool is one.
+// line writes a line as a comment, so that the whole output of the tool is valid as ucx.conf.
 func (t *tool) line(format string, args ...any) {
 	t.out.WriteString(strings.TrimRight("# "+fmt.Sprintf(format, args...), " ") + "\n")
 }
 
-// field writes "# name: text", the name ending in the given column.
+// field writes "# name: text", with the name ending at the given column.
 func (t *tool) field(column int, name, format string, args ...any) {
 	t.line("%*s: %s", column-1, name, fmt.Sprintf(format, args...))
 }

@@ -12,24 +12,23 @@ import (
 	"github.com/goucx/goucx/verbs/soft"
 )
 
-// verbsView is a device of a verbs provider.
+// verbsView describes a device of a verbs provider.
 type verbsView struct {
 	Provider string           `json:"provider"`
 	Device   string           `json:"device"`
 	Link     string           `json:"link"`
 	Net      string           `json:"interface,omitempty"`
 	Address  string           `json:"address"`
-	Port     int              `json:"udp_port,omitempty"` // 0: a random one for each time it is opened
+	Port     int              `json:"udp_port,omitempty"` // 0: a random port each time the device is opened
 	State    string           `json:"state"`
 	MTU      int              `json:"mtu_bytes"`
 	LongMTU  int              `json:"long_mtu_bytes,omitempty"`
 	Atomic   string           `json:"atomic"`
 	Limits   map[string]int64 `json:"limits"`
-	Refused  string           `json:"refused,omitempty"` // it does not open: why
+	Refused  string           `json:"refused,omitempty"` // why it does not open
 }
 
-// verbsLimits are the limits in the order in which they are shown; bytes says
-// that they are such.
+// verbsLimits lists the limits in display order; bytes is set for sizes.
 var verbsLimits = []struct {
 	name  string
 	bytes bool
@@ -50,9 +49,8 @@ var verbsLimits = []struct {
 	{"address handles", false, func(a *verbs.DeviceAttr) int64 { return int64(a.MaxAH) }},
 }
 
-// surveySoft opens each device and looks at it. The addresses that other hosts
-// see are those of the interfaces; on the in-process link each opening has an
-// address of its own.
+// surveySoft opens each device and reads its attributes. The addresses that other hosts see are
+// those of the interfaces. On the in-process link each opened device has a new address.
 func surveySoft(c soft.Config) ([]verbsView, error) {
 	p := soft.New(c)
 	infos, err := p.Devices()
@@ -96,12 +94,12 @@ func (v *verbsView) look(d verbs.Context, port uint16) error {
 	return nil
 }
 
-// limitKey is what JSON calls a limit.
+// limitKey returns the JSON key of a limit.
 func limitKey(name string) string { return strings.ReplaceAll(name, " ", "_") }
 
 var atomicDomains = map[verbs.AtomicCap]string{verbs.AtomicNone: "none", verbs.AtomicHCA: "device", verbs.AtomicGlobal: "cpu"}
 
-// softDevices prints the devices of the software RNIC below those of UCT.
+// softDevices prints the devices of the software RNIC after those of UCT.
 func (t *tool) softDevices(set *config.Set) error {
 	views, err := surveySoft(transports.SoftConfig(set, nil))
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"runtime/debug"
 )
 
-// versionView is what the binary knows of its making.
+// versionView is the build information of the binary.
 type versionView struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision"`
@@ -55,7 +55,7 @@ func (t *tool) version() error {
 	return nil
 }
 
-// build prints -b: what the Go tool records.
+// build prints -b: the build settings that the Go tool records.
 func (t *tool) build() error {
 	info := buildInfo()
 	for _, s := range info.Settings {

@@ -8,13 +8,13 @@ import (
 	"github.com/goucx/goucx/ucs/platform"
 )
 
-// why prints --why: what is refused, by whom, and what that leaves.
+// why prints --why: what is refused, why, and what remains.
 func (t *tool) why() (err error) {
 	set, err := t.contextSettings()
 	if err != nil {
 		return err
 	}
-	forbidden := featureViews(limited()) // before anything is open: descriptors may be few
+	forbidden := featureViews(limited()) // before any device is open: descriptors may be scarce
 	l, err := t.chooseLanes(set)
 	if err != nil {
 		return err
@@ -59,12 +59,12 @@ func (t *tool) reasons(rs []refusal) {
 	}
 }
 
-// limited lists the services that the system refuses, or gives only in part.
+// limited lists the system services that are refused, or only partly available.
 func limited() []platform.Feature {
 	return slices.DeleteFunc(platform.Probe().Features, func(f platform.Feature) bool { return f.Available && f.Reason == "" })
 }
 
-// featureView is a platform.Feature with the names that JSON gives its fields.
+// featureView is a platform.Feature with JSON field names.
 type featureView struct {
 	Name      string `json:"name"`
 	Available bool   `json:"available"`

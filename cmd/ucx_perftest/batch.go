@@ -16,7 +16,7 @@ type batchLine struct {
 	args []string
 }
 
-// readBatch reads a batch file as UCX's tool has them, with quotes besides.
+// readBatch reads a batch file in the format of UCX's tool, extended by quotes.
 func readBatch(file string) ([]batchLine, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -43,8 +43,8 @@ func readBatch(file string) ([]batchLine, error) {
 	return lines, nil
 }
 
-// splitWords splits at blanks; ' and " keep what is between them together, #
-// before a word begins a comment.
+// splitWords splits at blanks. Text between ' or " stays together. A # at the beginning of a word
+// begins a comment.
 func splitWords(s string) ([]string, error) {
 	var words []string
 	var word strings.Builder

@@ -8,7 +8,7 @@ import (
 	"github.com/goucx/goucx/perf"
 )
 
-// writeUsage prints -h from the tables that run: options, and tests in UCX's
+// writeUsage prints -h from the same tables that the program uses: options, and tests in UCX's
 // order.
 func writeUsage(w io.Writer, _ *options) error {
 	b := bufio.NewWriter(w)
@@ -51,7 +51,7 @@ func (g *group) carried() []option {
 	return rows
 }
 
-// helpColumn is where UCX's tool begins its explanations.
+// helpColumn is the column at which UCX's tool begins its explanations.
 const helpColumn = 20
 
 func writeOption(b *bufio.Writer, r option) {

@@ -14,8 +14,8 @@ import (
 	"github.com/goucx/goucx/perf/rte"
 )
 
-// options is what a command line says. Params travels to the other side; all
-// else holds for this process.
+// options is a parsed command line. Params is sent to the other side; all other fields apply to
+// this process.
 type options struct {
 	perf.Params
 	host      string
@@ -29,25 +29,25 @@ type options struct {
 	style     report.Style
 	quiet     bool
 	help      bool
-	given     []string // letters, or long names, of the test's options that were set
-	onlyTests bool     // a line of a batch file: the test's options alone
+	given     []string // letters or long names of the test options that were set
+	onlyTests bool     // a line of a batch file: test options only
 }
 
 func newOptions() *options {
 	return &options{Params: perf.Defaults(), port: rte.DefaultPort, wait: 5 * time.Second}
 }
 
-// option is a row of the table of options: what is parsed and what -h prints.
+// option is a row of the option table, for parsing and for -h.
 type option struct {
 	letter, long string
-	arg          string // "<size>", "" for a switch
+	arg          string // "<size>"; "" for a switch
 	help         []string
-	// test: the option describes the test, so it may stand in a batch file and
-	// must not differ between the sides.
+	// test: the option describes the test. It may stand in a batch file and must be equal on both
+	// sides.
 	test bool
-	// later: UCX has it, goucx not yet.
+	// later: UCX supports it, goucx does not yet.
 	later bool
-	// also: an API beside those of the group whose tests use the option.
+	// also: an API outside the group's whose tests use the option.
 	also  []perf.API
 	value func(o *options) pflag.Value
 }
@@ -56,11 +56,11 @@ type option struct {
 type group struct {
 	title string
 	rows  []option
-	// apis: the tests that use the options; nil: all.
+	// apis are the APIs whose tests use the options; nil: all.
 	apis []perf.API
 }
 
-// name is how messages call the option.
+// name returns the option's name in messages.
 func (r *option) name() string {
 	if r.letter != "" {
 		return "-" + r.letter
@@ -68,7 +68,7 @@ func (r *option) name() string {
 	return "--" + r.long
 }
 
-// flags makes the parser of o from the table.
+// flags returns a parser for o from the table.
 func (o *options) flags() *pflag.FlagSet {
 	fs := pflag.NewFlagSet("ucx_perftest", pflag.ContinueOnError)
 	fs.SetOutput(io.Discard)
@@ -95,7 +95,7 @@ func (r *option) parser(o *options) pflag.Value {
 	return r.value(o)
 }
 
-// parse reads a command line, or the options of a line of a batch file.
+// parse parses a command line, or the options of a line of a batch file.
 func (o *options) parse(args []string) error {
 	fs := o.flags()
 	if err := fs.Parse(args); err != nil {
@@ -112,7 +112,7 @@ func (o *options) parse(args []string) error {
 	return o.positional(fs.Args())
 }
 
-// positional takes the server's host name.
+// positional parses the server's host name.
 func (o *options) positional(args []string) error {
 	switch {
 	case len(args) == 0:
@@ -128,8 +128,8 @@ func (o *options) positional(args []string) error {
 	return nil
 }
 
-// checkForm refuses forms of output of which one would be dropped. UCX's -v and -N
-// go together there, and so here.
+// checkForm returns an error for output forms that exclude each other. -v and -N may be combined,
+// as in UCX.
 func (o *options) checkForm() error {
 	s := &o.style
 	for _, pair := range []struct {
@@ -147,8 +147,8 @@ func (o *options) checkForm() error {
 	return nil
 }
 
-// ignored lists the options that were given and that test t does not use, in UCX's
-// words. One that was given its default changes nothing and is left out.
+// ignored lists the given options that test t does not use, in UCX's terms. An option that was
+// given its default is omitted.
 func (o *options) ignored(t perf.Test) []string {
 	defaults := newOptions()
 	var list []string
@@ -179,8 +179,8 @@ func (o *options) ignored(t perf.Test) []string {
 	return list
 }
 
-// differences lists the options that were given in o and say something else in
-// p: what one side insists on and the other does not do.
+// differences lists the options that were given in o and have another value in p: one side
+// requires them and the other does not use them.
 func (o *options) differences(p perf.Params) []string {
 	other := newOptions()
 	other.Params = p

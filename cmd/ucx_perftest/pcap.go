@@ -12,20 +12,20 @@ import (
 	"github.com/goucx/goucx/verbs/wire"
 )
 
-// pcap writes the packets of this process's devices into a file.
+// pcap writes the packets of this process's devices to a file.
 type pcap struct {
 	path  string
 	file  *os.File
 	buf   *bufio.Writer
 	out   *wire.Capture
-	alone bool // all that is received was sent here too
+	alone bool // every received packet was also sent here
 
 	mu     sync.Mutex // guards failed
-	failed error      // the first one
+	failed error      // the first error
 }
 
-// newPcap makes the file and has the devices of c give it their packets. Only
-// UDP devices have packets that a file can hold, so the others are left out.
+// newPcap creates the file and registers it with the devices of c. Only UDP devices have packets
+// that a file can hold, so it excludes the others.
 func newPcap(path string, alone bool, c *soft.Config) (*pcap, error) {
 	if c.Link == soft.LinkInproc {
 		return nil, usagef("--pcap: devices on the in-process link, which UCX_SOFT_LINK asks for, send no packets that a file can hold")
@@ -42,7 +42,7 @@ func newPcap(path string, alone bool, c *soft.Config) (*pcap, error) {
 	return p, nil
 }
 
-// packet writes one packet; what fails is told at the end.
+// packet writes one packet. Errors are reported by close.
 func (p *pcap) packet(sent bool, h *wire.Network, b []byte) {
 	if p.alone && !sent {
 		return
@@ -56,7 +56,7 @@ func (p *pcap) packet(sent bool, h *wire.Network, b []byte) {
 	}
 }
 
-// close completes the file; no device is open any more.
+// close completes the file. No device may be open.
 func (p *pcap) close() error {
 	err := errors.Join(p.failed, p.buf.Flush(), p.file.Close())
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/goucx/goucx/perf"
 )
 
-// step is one run of a plan: its names in the batch files and what it runs.
+// step is one run of a plan: its names in the batch files and its options.
 type step struct {
 	names   []string
 	where   string // for errors: "batch file f line 3", or ""
@@ -17,15 +17,15 @@ type step struct {
 	skip    error // not nil: the test is not supported yet
 }
 
-// plan is what a command line asks for.
+// plan is the list of runs of a command line.
 type plan struct {
 	steps   []step
-	columns []string // the batch files' names; empty without
+	columns []string // the batch files' names; empty without batch files
 }
 
-// newPlan expands the batch files, all lines of one with all of the next, and
-// checks every run before the first one starts. A server without test gets an
-// empty plan: its client will say.
+// newPlan expands the batch files, each line of one combined with each line of the next. It checks
+// every run before the first one starts. A server without a test gets an empty plan: the client
+// chooses.
 func newPlan(o *options) (*plan, error) {
 	p := &plan{}
 	server := o.host == "" && !o.loopback
@@ -67,7 +67,7 @@ func (p *plan) expand(o *options) error {
 	return nil
 }
 
-// with adds the options of a line to those of s.
+// with returns s with the options of a line added.
 func (s step) with(l batchLine) (step, error) {
 	o := *s.options
 	o.given = append([]string(nil), o.given...)
@@ -81,8 +81,8 @@ func (s step) with(l batchLine) (step, error) {
 	return step{names: names, where: where, options: &o}, nil
 }
 
-// check finds every run that cannot be. In a batch, a test that UCX has and
-// goucx not yet is left out instead, so that the others run.
+// check returns an error for every invalid run. In a batch, a test that only UCX supports is
+// skipped, so that the others run.
 func (p *plan) check() error {
 	var errs []error
 	for i := range p.steps {
@@ -108,13 +108,13 @@ func (p *plan) check() error {
 	return nil
 }
 
-// ignored lists the options that were given and change nothing, each once.
+// ignored lists the given options that have no effect, each once.
 func (p *plan) ignored() []string {
 	var list []string
 	for _, s := range p.runs() {
 		t, err := perf.Lookup(s.options.Test)
 		if err != nil {
-			continue // check has found it
+			continue // check has reported it
 		}
 		for _, text := range s.options.ignored(t) {
 			if !slices.Contains(list, text) {
@@ -125,7 +125,7 @@ func (p *plan) ignored() []string {
 	return list
 }
 
-// runs are the steps that are carried out.
+// runs returns the steps that are not skipped.
 func (p *plan) runs() []step {
 	var rs []step
 	for _, s := range p.steps {
@@ -136,7 +136,7 @@ func (p *plan) runs() []step {
 	return rs
 }
 
-// skipped says what was left out; nil where nothing was.
+// skipped returns an error that lists the skipped steps, or nil.
 func (p *plan) skipped() error {
 	var errs []error
 	for _, s := range p.steps {

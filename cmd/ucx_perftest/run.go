@@ -14,14 +14,14 @@ import (
 	"github.com/goucx/goucx/verbs/soft"
 )
 
-// usageError is a command line that makes no sense; the exit code is 2.
+// usageError is an invalid command line; the exit code is 2.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// exitCode is 2 for a wrong command line, 1 for a run that failed.
+// exitCode returns 2 for an invalid command line, 1 for a failed run.
 func exitCode(err error) int {
 	if _, ok := errors.AsType[usageError](err); ok {
 		return 2
@@ -81,14 +81,14 @@ func run(args []string, stdout, stderr io.Writer) (err error) {
 	}
 }
 
-// pin binds this process to the processors, as -c asks.
+// pin binds this process to the processors of -c.
 func pin(cpus []int) error {
 	if len(cpus) == 0 {
 		return nil
 	}
-	// All threads, not only the measuring one: the runtime's others would disturb
-	// the peer on its processor. A goroutine locked to its thread would be put to
-	// sleep and woken at each of the runtime's preemptions.
+	// Bind all threads, not only the measuring one: the runtime's other threads would disturb the
+	// peer on its processor. A goroutine locked to its thread would be descheduled and woken at
+	// each preemption by the runtime.
 	runtime.GOMAXPROCS(len(cpus))
 	if err := cpu.SetProcessAffinity(cpus); err != nil {
 		return fmt.Errorf("-c %s: %w", cpu.FormatList(cpus), err)
@@ -105,7 +105,7 @@ func pin(cpus []int) error {
 	return nil
 }
 
-// version is that of the module, for the other side to see.
+// version returns the module's version, which is shown to the other side.
 func version() string {
 	if b, ok := debug.ReadBuildInfo(); ok && b.Main.Version != "" {
 		return b.Main.Version

@@ -10,8 +10,7 @@ import (
 	"github.com/goucx/goucx/perf/rte"
 )
 
-// server waits for one client, does what it asks for, and ends, as UCX's tool
-// does.
+// server accepts one client, executes its runs, and exits, as UCX's tool does.
 func (s *session) server() error {
 	say := s.stdout
 	if s.style.JSON {
@@ -37,7 +36,7 @@ func (s *session) server() error {
 	return nil
 }
 
-// serve takes the client's runs until it ends the session.
+// serve executes the client's runs until the client ends the session.
 func (s *session) serve(conn *rte.Conn, say io.Writer) error {
 	var o opening
 	if err := conn.Receive(kindSession, &o); err != nil {
@@ -75,8 +74,8 @@ func (s *session) serve(conn *rte.Conn, say io.Writer) error {
 	}
 }
 
-// stepAt is run i where this side has the batch files too; else it has only the
-// options of the command line.
+// stepAt returns run i if this side has the batch files too; else a step with the options of the
+// command line.
 func (s *session) stepAt(i int) step {
 	if rs := s.plan.runs(); len(s.plan.columns) > 0 && i < len(rs) {
 		return rs[i]
@@ -84,7 +83,7 @@ func (s *session) stepAt(i int) step {
 	return step{options: s.options}
 }
 
-// mismatch names both sides.
+// mismatch returns an error that names both sides.
 func (s *session) mismatch(conn *rte.Conn, what string) error {
 	return fmt.Errorf("the sides disagree: %s (here is the server, %s; there the client, %s)", what, s.rte().Own, conn.Peer())
 }

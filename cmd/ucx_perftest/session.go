@@ -16,7 +16,7 @@ import (
 	"github.com/goucx/goucx/perf/rte"
 )
 
-// session is one life of the command: one connection, one or several runs.
+// session is one execution of the command: one connection, one or more runs.
 type session struct {
 	*options
 	plan           *plan
@@ -39,7 +39,7 @@ type opening struct {
 	Runs    int         `json:"runs"`
 }
 
-// opening gives this side's.
+// opening returns the local opening.
 func (s *session) opening() opening {
 	return opening{Params: s.Params, Columns: s.plan.columns, Runs: len(s.plan.runs())}
 }
@@ -52,7 +52,7 @@ func (s *session) rte() rte.Config {
 	return rte.Config{Port: s.port, IPv6: s.ipv6, Timeout: s.wait, Own: rte.Hello{Version: version(), Host: host, PID: os.Getpid()}}
 }
 
-// header is what stands above this session's results.
+// header returns the header above this session's results.
 func header(o opening, box, results bool) report.Header {
 	h := report.Header{Params: o.Params, Box: box, Results: results, Columns: o.Columns}
 	if t, err := perf.Lookup(o.Params.Test); err == nil {
@@ -61,8 +61,8 @@ func header(o opening, box, results bool) report.Header {
 	return h
 }
 
-// form is how this side's results are printed, with a progress line where
-// somebody looks at a terminal.
+// form returns the output form of this side's results. It includes a progress line if stdout is a
+// terminal.
 func (s *session) form() report.Form {
 	f := report.New(s.stdout, s.style)
 	file, ok := s.stdout.(*os.File)
@@ -72,7 +72,7 @@ func (s *session) form() report.Form {
 	return f
 }
 
-// notes says on stderr what the figures of streams are.
+// notes prints on stderr what the figures of stream tests mean.
 func (s *session) notes() {
 	if s.quiet || s.style.JSON {
 		return
@@ -102,7 +102,7 @@ func (s *session) loopback() error {
 	return s.finish(f, &runs)
 }
 
-// measure does one run on the measuring side.
+// measure executes one run on the measuring side.
 func (s *session) measure(f report.Form, g perf.Group, r step) error {
 	f.Begin(r.names, &r.options.Params)
 	c := s.config
@@ -114,7 +114,7 @@ func (s *session) measure(f report.Form, g perf.Group, r step) error {
 	return err
 }
 
-// wrap names the run in a batch.
+// wrap adds the run's name in a batch to err.
 func (r step) wrap(err error) error {
 	if err == nil || len(r.names) == 0 {
 		return err
@@ -122,7 +122,7 @@ func (r step) wrap(err error) error {
 	return fmt.Errorf("%s: %w", strings.Join(r.names, "/"), err)
 }
 
-// finish ends the measuring side: runs that failed or were left out make it fail.
+// finish ends the measuring side. It returns an error if runs failed or were skipped.
 func (s *session) finish(f report.Form, runs *tally) error {
 	if err := f.Err(); err != nil {
 		return fmt.Errorf("print results: %w", err)
@@ -168,8 +168,8 @@ func (s *session) client() error {
 	return s.finish(f, &runs)
 }
 
-// endRun ends a run on both sides, so that the next one can begin. After a failure
-// of the last one this side waits for nothing.
+// endRun ends a run on both sides, so that the next one can begin. After a failed last run it does
+// not wait.
 func endRun(conn *rte.Conn, err error, last bool) (failure, broken error) {
 	if err != nil && last {
 		return giveUp(conn, err), err
@@ -177,7 +177,7 @@ func endRun(conn *rte.Conn, err error, last bool) (failure, broken error) {
 	return conn.EndRun(err)
 }
 
-// giveUp tells the other side why, unless it said so first.
+// giveUp reports err to the other side, unless err came from there.
 func giveUp(conn *rte.Conn, err error) error {
 	if _, told := errors.AsType[*rte.RemoteError](err); !told {
 		conn.Fail(err)

@@ -13,8 +13,8 @@ import (
 	"github.com/goucx/goucx/ucs/log"
 )
 
-// settings reads configuration files and the UCX_* environment, and gives the
-// log that they ask for.
+// settings reads configuration files and the UCX_* environment. It returns the settings and the
+// log that they configure.
 func settings(stderr io.Writer) (*config.Set, *zap.Logger, func() error, error) {
 	set, warnings, err := config.Load(config.Options{}, ucp.Tables(transports.All())...)
 	if err != nil {
@@ -34,8 +34,7 @@ func settings(stderr io.Writer) (*config.Set, *zap.Logger, func() error, error) 
 	return set, logger, closeLog, nil
 }
 
-// warn tells the warnings whose level is enabled: to a log, or plainly on stderr
-// where that is nil.
+// warn writes the warnings whose level is enabled: to a log, or to stderr if the log is nil.
 func warn(stderr io.Writer, warnings []config.Warning, enabled zapcore.LevelEnabler, to *zap.Logger) {
 	for _, w := range warnings {
 		level, name := zapcore.WarnLevel, "warning"

@@ -6,8 +6,7 @@ import (
 	"github.com/goucx/goucx/perf"
 )
 
-// groups is the table of options: UCX's letters with UCX's words, and the long
-// names that goucx adds.
+// groups is the option table: UCX's letters and texts, and the long names that goucx adds.
 var groups = []group{
 	{"Common options", []option{
 		{

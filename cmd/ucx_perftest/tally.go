@@ -6,15 +6,15 @@ import (
 	"io"
 )
 
-// tally counts the runs of a session. A run of a batch that fails is reported at
-// once, and the next one follows; a single run is the result of the command.
+// tally counts the runs of a session. A failed run of a batch is reported at once, and the next
+// one follows. The error of a single run is the result of the command.
 type tally struct {
 	runs, begun, failed int
-	only                error // of a session with one run
+	only                error // the result of a session with one run
 	to                  io.Writer
 }
 
-// end takes the outcome of a run.
+// end records the outcome of a run.
 func (t *tally) end(err error) {
 	t.begun++
 	switch {
@@ -28,7 +28,7 @@ func (t *tally) end(err error) {
 	t.failed++
 }
 
-// err is the result of the runs: nil where all ended well.
+// err returns the result of the runs: nil if all succeeded.
 func (t *tally) err() error {
 	var left error
 	if n := t.runs - t.begun; n > 0 {

@@ -12,12 +12,12 @@ import (
 	"github.com/goucx/goucx/ucs/cpu"
 )
 
-// The values of options. String gives each in the spelling that is compared
-// between the sides and shown where they differ.
+// The values of options. String returns the spelling that is compared between the sides and shown
+// if they differ.
 
 var errLater = perf.ErrLater
 
-// numberError keeps strconv's reason and leaves out its function names.
+// numberError returns strconv's reason without its function names.
 func numberError(err error) error {
 	if n, ok := errors.AsType[*strconv.NumError](err); ok {
 		return n.Err
@@ -25,15 +25,15 @@ func numberError(err error) error {
 	return err
 }
 
-// laterValue is an option that UCX has and goucx not yet.
+// laterValue is an option that UCX supports and goucx does not yet.
 type laterValue struct{}
 
 func (laterValue) String() string   { return "" }
 func (laterValue) Set(string) error { return errLater }
 func (laterValue) Type() string     { return "" }
 
-// onlyValue is an option of which one value is carried; others, separated by
-// blanks, are known and come later. pair allows "a,b".
+// onlyValue is an option with one supported value. Others, separated by blanks, are known and not
+// supported yet. pair allows "a,b".
 type onlyValue struct {
 	only, others string
 	pair         bool
@@ -77,7 +77,7 @@ func (v stringValue) String() string     { return strconv.Quote(*v.p) }
 func (v stringValue) Type() string       { return "" }
 func (v stringValue) Set(s string) error { *v.p = s; return nil }
 
-// testValue is a test of the table.
+// testValue is the name of a test in the table.
 type testValue struct{ p *string }
 
 func (v testValue) String() string { return *v.p }
@@ -89,8 +89,8 @@ func (v testValue) Set(s string) error {
 	return err
 }
 
-// headerValue is the length of an active message's header; below 0 it is the
-// test's own, which no command line says.
+// headerValue is the length of an active message's header. A negative value is the test's default,
+// which the command line cannot specify.
 type headerValue struct{ p *int64 }
 
 func (v headerValue) String() string { return strconv.FormatInt(*v.p, 10) }
@@ -103,7 +103,7 @@ func (v headerValue) Set(s string) (err error) {
 	return numberError(err)
 }
 
-// waitModeValue says whether waits sleep.
+// waitModeValue selects whether waits block.
 type waitModeValue struct{ p *bool }
 
 func (v waitModeValue) Type() string { return "" }
@@ -139,7 +139,7 @@ func (v choiceValue) Set(s string) error {
 	return nil
 }
 
-// layoutValue takes UCX's names for both APIs; contig means nothing special.
+// layoutValue parses UCX's names for both APIs; contig is the default.
 type layoutValue struct{ p *perf.Layout }
 
 func (v layoutValue) String() string { return string(*v.p) }
@@ -159,7 +159,7 @@ func (v layoutValue) Set(s string) error {
 	}
 }
 
-// int64Value and intValue leave ranges to perf, which knows them.
+// int64Value and intValue leave range checks to perf.
 type int64Value struct{ p *int64 }
 
 func (v int64Value) String() string { return strconv.FormatInt(*v.p, 10) }
@@ -180,7 +180,7 @@ func (v intValue) Set(s string) (err error) {
 	return numberError(err)
 }
 
-// threadsValue refuses 0, which perf takes as not said.
+// threadsValue rejects 0, which perf treats as unset.
 type threadsValue struct{ p *int }
 
 func (v threadsValue) String() string { return strconv.Itoa(*v.p) }
@@ -257,7 +257,7 @@ func (v sizesValue) String() string {
 	return strings.Join(words, ",")
 }
 
-// maxPieces bounds a list before it is made; perf has its own limit below.
+// maxPieces bounds a list before it is created; perf has its own limit.
 const maxPieces = 4096
 
 func (v sizesValue) Set(s string) error {

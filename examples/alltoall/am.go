@@ -8,26 +8,25 @@ import (
 	"github.com/goucx/goucx/ucp"
 )
 
-// amBlock is the handler's number; the header of its messages is the sender's
-// rank, 4 bytes.
+// amBlock is the ID of the handler. The header of its messages is the sender's rank, 4 bytes.
 const amBlock ucp.AMID = 1
 
-// inbox is the state that the handler and byAM share. Both run on the one
-// goroutine that drives the worker: the handler within its waits.
+// inbox is the state that the handler and byAM share. Both run on the goroutine that drives the
+// worker: the handler runs within its waits.
 type inbox struct {
 	in      [][]byte // by sender
 	arrived int
-	fetches []ucp.RecvRequest // long blocks on their way into in
+	fetches []ucp.RecvRequest // long blocks being fetched into in
 	err     error
 }
 
-// byAM has a handler put each block where it belongs.
+// byAM sends the blocks as active messages; a handler stores each received block.
 func byAM(ctx context.Context, p *process) error {
 	box, out := &inbox{in: p.blocks()}, p.blocks()
 	if err := p.w.HandleAM(amBlock, box.take); err != nil {
 		return err
 	}
-	// An active message finds its handler at once, so all must have set theirs.
+	// An active message needs its handler at once, so all processes must have registered theirs.
 	if err := p.barrier(ctx, 1); err != nil {
 		return err
 	}
@@ -35,7 +34,7 @@ func byAM(ctx context.Context, p *process) error {
 	sends := make([]ucp.Request, p.Size)
 	for turn := range p.turns {
 		for i := range sends {
-			to := (p.Rank + i) % p.Size // each begins with another one
+			to := (p.Rank + i) % p.Size // each process begins with another peer
 			fill(out[to], p.Rank, to, turn)
 			sends[to] = p.peers[to].AMSend(amBlock, header, out[to])
 		}
@@ -47,17 +46,17 @@ func byAM(ctx context.Context, p *process) error {
 				return err
 			}
 		}
-		if err := ucp.WaitAll(ctx, sends...); err != nil { // out is ours again
+		if err := ucp.WaitAll(ctx, sends...); err != nil { // out may be reused
 			return err
 		}
-		if err := p.barrier(ctx, turn+2); err != nil { // all have looked: the next turn may overwrite
+		if err := p.barrier(ctx, turn+2); err != nil { // all have checked: the next turn may overwrite
 			return err
 		}
 	}
 	return nil
 }
 
-// take is the handler. m and its slices end with it.
+// take is the handler. m and its slices are valid until it returns.
 func (b *inbox) take(m *ucp.AM) {
 	from := len(b.in)
 	if len(m.Header) == 4 {
@@ -66,7 +65,7 @@ func (b *inbox) take(m *ucp.AM) {
 	switch {
 	case from >= len(b.in) || m.Len != len(b.in[from]):
 		b.err = fmt.Errorf("a message of %d bytes with header %x", m.Len, m.Header)
-	case m.Rendezvous: // long data waits at the sender until it is fetched
+	case m.Rendezvous: // long data remains at the sender until it is fetched
 		b.fetches = append(b.fetches, m.Keep().RecvInto(b.in[from]))
 	default:
 		copy(b.in[from], m.Data)
@@ -74,7 +73,7 @@ func (b *inbox) take(m *ucp.AM) {
 	b.arrived++
 }
 
-// await waits for everybody's block.
+// await waits for the blocks of all processes.
 func (b *inbox) await(ctx context.Context, p *process) error {
 	err := p.waitUntil(ctx, func() bool { return b.arrived >= p.Size || b.err != nil })
 	if err != nil {

@@ -1,6 +1,5 @@
-// Command alltoall has each of some processes send a block of its own to each
-// other one, all at once, and checks every byte. It does so by tagged messages,
-// by active messages or by put.
+// Command alltoall sends a block from each of some processes to each other one, all at once, and
+// checks every byte. It uses tagged messages, active messages or put.
 //
 //	dir=$(mktemp -d)
 //	for rank in 0 1 2 3; do JOB_RANK=$rank JOB_SIZE=4 JOB_DIR=$dir go run ./examples/alltoall --by am & done; wait
@@ -22,12 +21,12 @@ import (
 	"github.com/goucx/goucx/ucp"
 )
 
-// process is one of them.
+// process is the state of one process.
 type process struct {
 	*bootstrap.Job
 	x     *ucp.Context
 	w     *ucp.Worker
-	peers []ucp.Endpoint // by rank; the own one is a way to itself
+	peers []ucp.Endpoint // by rank; the own rank's endpoint is a loopback
 	block int            // bytes
 	turns int
 	lost  error // why a peer cannot be reached any more
@@ -87,13 +86,13 @@ func run(ctx context.Context, by string, block, turns int) (err error) {
 	return nil
 }
 
-// connect makes the endpoints. They cost next to nothing until they are used.
+// connect creates the endpoints. An endpoint costs next to nothing until it is used.
 func (p *process) connect(ctx context.Context) error {
 	addresses, err := p.Allgather(ctx, p.w.Address())
 	if err != nil {
 		return err
 	}
-	// The callback runs in progress, which is to say while this goroutine waits.
+	// Progress calls the callback, which means while this goroutine waits.
 	c := ucp.EndpointConfig{OnFailure: func(_ ucp.Endpoint, err error) { p.lost = err }}
 	for rank, a := range addresses {
 		if p.peers[rank], err = p.w.NewEndpoint(a, c); err != nil {
@@ -103,25 +102,25 @@ func (p *process) connect(ctx context.Context) error {
 	return nil
 }
 
-// waitUntil drives the worker until cond holds, or until a peer is lost: what cond
-// looks at would then never change. It is for what no request tells.
+// waitUntil drives the worker until cond holds or a peer is lost. After the loss of a peer, cond
+// might never hold. It serves conditions that no request covers.
 func (p *process) waitUntil(ctx context.Context, cond func() bool) error {
 	err := p.w.WaitUntil(ctx, func() bool { return p.lost != nil || cond() })
 	return errors.Join(err, p.lost)
 }
 
-// tagBarrier is in the tags of the barrier's messages alone.
+// tagBarrier is set only in the tags of the barrier's messages.
 const tagBarrier = ucp.Tag(1) << 63
 
-// barrier ends when all have come to it, in log2(size) steps: at each, a process
-// tells one that is twice as far away as the last. Nobody leaves the job without
-// one: a process that is gone fails the endpoints to it.
+// barrier returns when all processes have entered it. It takes log2(size) steps: in each, a
+// process sends to one that is twice as far away as in the last step. No process leaves the job
+// without a barrier: when a process exits, the endpoints to it fail.
 func (p *process) barrier(ctx context.Context, number int) error {
 	for far := 1; far < p.Size; far *= 2 {
 		to, from := (p.Rank+far)%p.Size, (p.Rank-far+p.Size)%p.Size
 		tag := tagBarrier | ucp.Tag(number)<<32 | ucp.Tag(far)
 		recv := p.w.TagRecv(make([]byte, 8), tag, ^ucp.Tag(0)).Tie(p.peers[from])
-		p.peers[to].TagSendUint64(0, tag) // dropped: the Flush of Close tells
+		p.peers[to].TagSendUint64(0, tag) // dropped: the Flush of Close reports a failure
 		if _, err := recv.Wait(ctx); err != nil {
 			return err
 		}
@@ -129,14 +128,14 @@ func (p *process) barrier(ctx context.Context, number int) error {
 	return nil
 }
 
-// fill writes what one rank has for another in a turn.
+// fill writes the block from one rank to another in a turn.
 func fill(b []byte, from, to, turn int) {
 	for i := range b {
 		b[i] = value(i, from, to, turn)
 	}
 }
 
-// check compares a block with what that rank filled in for this one.
+// check compares a block with what rank from filled in for this process.
 func (p *process) check(b []byte, from, turn int) error {
 	for i, v := range b {
 		if want := value(i, from, p.Rank, turn); v != want {
@@ -148,7 +147,7 @@ func (p *process) check(b []byte, from, turn int) error {
 
 func value(i, from, to, turn int) byte { return byte(i + i>>8 + 31*from + 57*to + 91*turn + 1) }
 
-// blocks makes one for each process.
+// blocks allocates a block for each process.
 func (p *process) blocks() [][]byte {
 	bs := make([][]byte, p.Size)
 	for rank := range bs {

@@ -6,10 +6,10 @@ import (
 	"github.com/goucx/goucx/ucp"
 )
 
-// byPut writes each block where it belongs in the memory of its receiver, and
-// adds one to a counter there:
+// byPut writes each block to its offset in the receiver's memory and increments a counter there.
+// The memory:
 //
-//	0 blocks that arrived u64 | 8 a block of each rank
+//	0 number of blocks that arrived u64 | 8 a block of each rank
 func byPut(ctx context.Context, p *process) error {
 	const arrived, blocks = 0, 8
 	mem, err := p.x.Allocate(blocks+p.Size*p.block, ucp.MemConfig{})
@@ -24,7 +24,7 @@ func byPut(ctx context.Context, p *process) error {
 	out := p.blocks()
 	for turn := range p.turns {
 		for i := range keys {
-			to := (p.Rank + i) % p.Size // each begins with another one
+			to := (p.Rank + i) % p.Size // each process begins with another peer
 			fill(out[to], p.Rank, to, turn)
 			keys[to].Put(out[to], uint64(at(p.Rank)))
 			p.peers[to].Fence() // the block before its count
@@ -39,17 +39,18 @@ func byPut(ctx context.Context, p *process) error {
 				return err
 			}
 		}
-		if err := p.w.Flush().Wait(ctx); err != nil { // out is ours again; a failed put shows here
+		if err := p.w.Flush().Wait(ctx); err != nil { // out may be reused; a failed put is reported here
 			return err
 		}
-		if err := p.barrier(ctx, turn+1); err != nil { // all have looked: the next turn may overwrite
+		if err := p.barrier(ctx, turn+1); err != nil { // all have checked: the next turn may overwrite
 			return err
 		}
 	}
 	return nil
 }
 
-// unpack exchanges keys and resolves everybody's memory, and the counter in it.
+// unpack exchanges keys, unpacks the keys of all processes' memory, and returns the counters in
+// it.
 func (p *process) unpack(ctx context.Context, mine ucp.Key, counter uint64) ([]*ucp.RemoteKey, []ucp.Atomic[uint64], error) {
 	packed, err := p.Allgather(ctx, mine)
 	if err != nil {

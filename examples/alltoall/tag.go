@@ -7,8 +7,7 @@ import (
 	"github.com/goucx/goucx/ucp"
 )
 
-// byTag posts all receives, then all sends, then waits for them. A tag tells
-// sender and turn.
+// byTag posts all receives, then all sends, then waits for them. A tag contains sender and turn.
 func byTag(ctx context.Context, p *process) error {
 	in, out := p.blocks(), p.blocks()
 	recvs, sends := make([]ucp.RecvRequest, p.Size), make([]ucp.Request, p.Size)
@@ -18,7 +17,7 @@ func byTag(ctx context.Context, p *process) error {
 			recvs[from] = p.w.TagRecv(in[from], tag(from), ^ucp.Tag(0)).Tie(p.peers[from])
 		}
 		for i := range sends {
-			to := (p.Rank + i) % p.Size // each begins with another one
+			to := (p.Rank + i) % p.Size // each process begins with another peer
 			fill(out[to], p.Rank, to, turn)
 			sends[to] = p.peers[to].TagSend(out[to], tag(p.Rank))
 		}
@@ -31,7 +30,7 @@ func byTag(ctx context.Context, p *process) error {
 				return fmt.Errorf("%d bytes from rank %d: %w", m.Len, from, err)
 			}
 		}
-		if err := ucp.WaitAll(ctx, sends...); err != nil { // out is ours again
+		if err := ucp.WaitAll(ctx, sends...); err != nil { // out may be reused
 			return err
 		}
 	}

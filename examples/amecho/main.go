@@ -1,6 +1,6 @@
-// Command amecho has a server that echoes active messages to whoever sends them,
-// each on a goroutine of its own, and a client that sends it some and checks what
-// comes back. The server leaves its address in a file and stops on Ctrl-C.
+// Command amecho runs a server that echoes active messages to their senders, each on its own
+// goroutine. Its client sends some messages and checks the replies. The server writes its address
+// to a file and stops on Ctrl-C.
 //
 //	go run ./examples/amecho --file /tmp/address &
 //	go run ./examples/amecho --file /tmp/address --client
@@ -26,7 +26,7 @@ import (
 	"github.com/goucx/goucx/ucp"
 )
 
-// Handlers of the server and of the client.
+// Handler IDs of the server and of the client.
 const (
 	amRequest ucp.AMID = iota
 	amReply
@@ -46,14 +46,14 @@ func main() {
 
 func run(ctx context.Context, file string, client bool, messages int) (err error) {
 	if file == "" {
-		return errors.New("say --file")
+		return errors.New("need --file")
 	}
 	x, err := goucx.Open(ucp.Config{})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, x.Close()) }() // flushes, bounded in time
-	w, err := x.NewWorker(ucp.WorkerConfig{})            // of any goroutine
+	defer func() { err = errors.Join(err, x.Close()) }() // flushes, with a time limit
+	w, err := x.NewWorker(ucp.WorkerConfig{})            // may be used by any goroutine
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func run(ctx context.Context, file string, client bool, messages int) (err error
 func serve(ctx context.Context, w *ucp.Worker, file string) error {
 	var busy sync.WaitGroup
 	err := w.HandleAM(amRequest, func(m *ucp.AM) {
-		from, k := m.From, m.Keep() // m ends with this call, k does not
+		from, k := m.From, m.Keep() // m is valid until this call returns, k until Release
 		busy.Go(func() {
 			if err := echo(ctx, from, k); err != nil {
 				log.Print(err)
@@ -81,36 +81,35 @@ func serve(ctx context.Context, w *ucp.Worker, file string) error {
 		return err
 	}
 	defer os.Remove(file) //nolint:errcheck // nobody needs it any more
-	err = w.Run(ctx)      // drives the worker for all, sleeps when nothing is to do
+	err = w.Run(ctx)      // drives the worker for all goroutines, blocks when there is nothing to do
 	busy.Wait()
 	if ctx.Err() != nil {
-		return nil // told to stop
+		return nil // stopped by the user
 	}
 	return err
 }
 
-// echo sends the message back to where it came from.
+// echo sends the message back to its sender.
 func echo(ctx context.Context, from ucp.Endpoint, k ucp.Kept) error {
 	data := k.Bytes()
 	header := bytes.Clone(k.Header())
-	if data == nil && k.Len() > 0 { // a long one waits at its sender until it is fetched
+	if data == nil && k.Len() > 0 { // a long message remains at its sender until it is fetched
 		data = make([]byte, k.Len())
 		if _, err := k.RecvInto(data).Finish(ctx); err != nil {
 			return err
 		}
 	} else {
-		defer k.Release() // sound: Finish returns only when its memory is out of use
+		defer k.Release() // safe: Finish returns only when its memory is no longer in use
 	}
 	return from.AMSend(amReply, header, data).Finish(ctx)
 }
 
-// client is what its handler, which runs where the worker is driven, and ask
-// share.
+// client is the state that ask and its handler share. The handler runs where the worker is driven.
 type client struct {
-	back chan error // one for each reply
+	back chan error // one value for each reply
 }
 
-// ask sends messages of many lengths and waits for each to come back.
+// ask sends messages of many lengths and waits for each reply.
 func ask(ctx context.Context, w *ucp.Worker, file string, messages int) error {
 	server, err := readAddress(ctx, file)
 	if err != nil {
@@ -128,7 +127,7 @@ func ask(ctx context.Context, w *ucp.Worker, file string, messages int) error {
 	began := time.Now()
 	for n := range messages {
 		header := binary.LittleEndian.AppendUint32(nil, uint32(n))
-		sent := e.AMSendWith(amRequest, header, payload(n), ucp.Opts{Flags: ucp.WantReply}) // the server learns who we are
+		sent := e.AMSendWith(amRequest, header, payload(n), ucp.Opts{Flags: ucp.WantReply}) // the server receives this client's address
 		if err := sent.Wait(ctx); err != nil {
 			return err
 		}
@@ -158,7 +157,7 @@ func (c *client) take(m *ucp.AM) {
 		got := make([]byte, m.Len)
 		fetch := m.Keep().RecvInto(got)
 		check := func(err error) { c.back <- errors.Join(err, compare(got, want)) }
-		if !fetch.Notify(func(d ucp.Completion) { check(d.Err) }, 0) { // it is there already
+		if !fetch.Notify(func(d ucp.Completion) { check(d.Err) }, 0) { // complete already
 			check(fetch.Err())
 			fetch.Drop()
 		}
@@ -174,7 +173,7 @@ func compare(got, want []byte) error {
 	return nil
 }
 
-// payload is what message n carries: nothing, some, and now and then very much.
+// payload returns the data of message n: nothing, some, and now and then very much.
 func payload(n int) []byte {
 	size := n * 37 % 5000
 	if n%100 == 99 {
@@ -187,7 +186,7 @@ func payload(n int) []byte {
 	return b
 }
 
-// writeAddress has the file appear whole.
+// writeAddress creates the file atomically.
 func writeAddress(file string, a ucp.Address) error {
 	draft := fmt.Sprintf("%s.%d", file, os.Getpid())
 	if err := os.WriteFile(draft, a, 0o600); err != nil {

@@ -1,12 +1,12 @@
-// Package bootstrap lets the processes of a job find each other: each gives some
-// bytes, its worker's address or the key of its memory, and gets everybody's. It
-// knows nothing of goucx, which takes plain bytes from anywhere; replace it by
-// what your launcher has (PMI, MPI, etcd), or copy it.
+// Package bootstrap exchanges start-up information between the processes of a job: each process
+// passes some bytes, its worker's address or the key of its memory, and receives those of all
+// processes. It does not depend on goucx, which accepts plain bytes from any source. Replace it by
+// your launcher's mechanism (PMI, MPI, etcd), or copy it.
 //
-// The environment says who a process is and where it meets the others:
+// The environment identifies the process and the place of the exchange:
 //
-//	JOB_RANK, JOB_SIZE  its number, from 0, and how many there are
-//	JOB_DIR             an empty directory that all see, or
+//	JOB_RANK, JOB_SIZE  its number, from 0, and the number of processes
+//	JOB_DIR             an empty directory that all processes can access, or
 //	JOB_ADDR            host:port, where the process of rank 0 listens
 package bootstrap
 
@@ -18,26 +18,25 @@ import (
 	"strconv"
 )
 
-// maxGiven bounds what one process gives, in bytes: more is a mistake, or not one
-// of us.
+// maxGiven is the maximum number of bytes from one process. More is a mistake, or comes from a
+// process outside the job.
 const maxGiven = 1 << 20
 
-// Job is one process of a job. It belongs to one goroutine.
+// Job is one process of a job. It is used by one goroutine.
 type Job struct {
-	// Rank is the number of this process, from 0, and Size how many there are.
+	// Rank is the number of this process, from 0; Size is the number of processes.
 	Rank, Size int
 
 	meet exchanger
 }
 
-// exchanger is a place where processes meet.
+// exchanger exchanges bytes between processes.
 type exchanger interface {
 	allgather(ctx context.Context, mine []byte) ([][]byte, error)
 	close() error
 }
 
-// Join reads the environment and goes to the place where the processes meet. ctx
-// bounds the wait for rank 0 to be there.
+// Join reads the environment and joins the exchange. ctx bounds the wait for rank 0.
 func Join(ctx context.Context) (*Job, error) {
 	rank, err := number("JOB_RANK")
 	if err != nil {
@@ -57,7 +56,7 @@ func Join(ctx context.Context) (*Job, error) {
 	case addr != "":
 		j.meet, err = meetTCP(ctx, addr, rank, size)
 	default:
-		err = errors.New("neither JOB_DIR nor JOB_ADDR says where to meet the others")
+		err = errors.New("neither JOB_DIR nor JOB_ADDR is set")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("join as rank %d of %d: %w", rank, size, err)
@@ -65,11 +64,11 @@ func Join(ctx context.Context) (*Job, error) {
 	return j, nil
 }
 
-// Allgather gives mine to everybody and gets what everybody gave, by rank. All
-// call it, equally often.
+// Allgather sends mine to all processes and returns what all processes sent, by rank. All
+// processes must call it equally often.
 //
-// It only waits: no worker of this process makes progress meanwhile. So what
-// another process waits for before its own Allgather must be done already.
+// It makes no progress on any worker of this process. So everything that another process needs
+// before its own Allgather must be complete already.
 func (j *Job) Allgather(ctx context.Context, mine []byte) ([][]byte, error) {
 	if len(mine) > maxGiven {
 		return nil, fmt.Errorf("allgather: %d bytes are more than %d", len(mine), maxGiven)
@@ -81,7 +80,7 @@ func (j *Job) Allgather(ctx context.Context, mine []byte) ([][]byte, error) {
 	return all, nil
 }
 
-// Close leaves. The others' Allgather fails where it has not ended.
+// Close leaves the exchange. Incomplete Allgather calls of other processes fail.
 func (j *Job) Close() error { return j.meet.close() }
 
 func number(name string) (int, error) {

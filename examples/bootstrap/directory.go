@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// directory meets in files "round-rank". A file appears whole: it is written
-// under another name and linked.
+// directory exchanges bytes in files "round-rank". A file appears atomically: it is written under
+// another name and linked.
 type directory struct {
 	path       string
 	rank, size int
@@ -34,15 +34,15 @@ func (d *directory) allgather(ctx context.Context, mine []byte) ([][]byte, error
 		}
 	}
 	if d.round > 0 {
-		// Whoever is in this round has read all of the last one.
+		// A process that is in this round has read all files of the last one.
 		_ = os.Remove(d.file(d.round-1, d.rank))
 	}
 	d.round++
 	return all, nil
 }
 
-// write fails where the file is there: a second process of this rank, or what an
-// earlier job left.
+// write fails if the file exists: it belongs to a second process of this rank, or to an earlier
+// job.
 func (d *directory) write(b []byte) error {
 	name := d.file(d.round, d.rank)
 	draft := fmt.Sprintf("%s.%d", name, os.Getpid())
@@ -52,8 +52,8 @@ func (d *directory) write(b []byte) error {
 	return errors.Join(os.Link(draft, name), os.Remove(draft))
 }
 
-// await reads a file as soon as it is there. Network file systems tell nobody, so
-// it asks now and then.
+// await reads a file as soon as it exists. Network file systems send no notifications, so it
+// polls.
 func await(ctx context.Context, name string) ([]byte, error) {
 	again := time.NewTicker(2 * time.Millisecond)
 	defer again.Stop()
@@ -64,12 +64,12 @@ func await(ctx context.Context, name string) ([]byte, error) {
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("nobody wrote %s: %w", name, context.Cause(ctx))
+			return nil, fmt.Errorf("no process wrote %s: %w", name, context.Cause(ctx))
 		case <-again.C:
 		}
 	}
 }
 
-// close leaves the last round's file: somebody may not have read it. Who made the
-// directory removes it.
+// close keeps the last round's file, because other processes may not have read it. The creator of
+// the directory removes it.
 func (d *directory) close() error { return nil }

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// The process of rank 0 has a connection to each other one, these have one to it.
-// A message is its length, 4 bytes little-endian, and its bytes. The first one on
-// a connection is the rank, 4 bytes.
+// The process of rank 0 has a connection to each other one; each other process has one to it. A
+// message is its length, 4 bytes little-endian, and its bytes. The first message on a connection
+// is the rank, 4 bytes.
 type (
 	root struct {
 		conns []*conn // by rank; that of rank 0 is nil
@@ -42,7 +42,7 @@ func meetTCP(ctx context.Context, addr string, rank, size int) (exchanger, error
 	}
 }
 
-// gatherTCP listens until everybody is there.
+// gatherTCP listens until all processes have connected.
 func gatherTCP(ctx context.Context, addr string, size int) (*root, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	if err != nil {
@@ -65,8 +65,7 @@ func gatherTCP(ctx context.Context, addr string, size int) (*root, error) {
 	return r, nil
 }
 
-// admit takes a connection in if it tells a rank that is awaited, and soon:
-// anybody may connect.
+// admit accepts a connection if it sends an awaited rank in time. Any process may connect.
 func (r *root) admit(ctx context.Context, c *conn) bool {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -125,7 +124,7 @@ func (l *leaf) allgather(ctx context.Context, mine []byte) ([][]byte, error) {
 
 func (l *leaf) close() error { return l.conn.Close() }
 
-// conn carries messages; the end of a context ends what it does.
+// conn sends and receives messages. The end of a context aborts its operations.
 type conn struct {
 	net.Conn
 	in *bufio.Reader

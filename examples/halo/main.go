@@ -1,7 +1,6 @@
-// Command halo solves a heat equation on a ring: each process holds some rows of a
-// grid, and before each step writes its outer rows into its neighbours' memory.
-// The neighbours do nothing for it. At the end every value is checked against the
-// same computation by one process.
+// Command halo solves a heat equation on a ring. Each process holds some rows of a grid. Before
+// each step it writes its outer rows into its neighbors' memory; the neighbors take no action. At
+// the end every value is checked against the same computation by one process.
 //
 //	dir=$(mktemp -d)
 //	for rank in 0 1 2; do JOB_RANK=$rank JOB_SIZE=3 JOB_DIR=$dir go run ./examples/halo & done; wait

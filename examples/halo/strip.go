@@ -11,7 +11,7 @@ import (
 	"github.com/goucx/goucx/ucp"
 )
 
-// The memory that neighbours write to:
+// The memory that neighbors write to:
 //
 //	0 rows that came from the lower side u64 | 8 from the upper one u64 | 64 four rows: [parity of the step][side]
 const (
@@ -26,7 +26,7 @@ const (
 	upper
 )
 
-// strip is the part of the grid that one process holds.
+// strip is the part of the grid of one process.
 type strip struct {
 	*bootstrap.Job
 	w    *ucp.Worker
@@ -34,11 +34,11 @@ type strip struct {
 	grid []float64 // rows × columns
 	next []float64
 	rows int
-	out  [2][]byte // the outer rows as they travel, by side
+	out  [2][]byte // the outer rows, encoded, by side
 	peer [2]ucp.Endpoint
-	key  [2]*ucp.RemoteKey     // of the neighbours' memory
-	came [2]ucp.Atomic[uint64] // the counter there that is ours
-	lost error                 // why a neighbour cannot be reached any more
+	key  [2]*ucp.RemoteKey     // of the neighbors' memory
+	came [2]ucp.Atomic[uint64] // the counter there of this process's rows
+	lost error                 // why a neighbor cannot be reached any more
 }
 
 func newStrip(ctx context.Context, job *bootstrap.Job, x *ucp.Context, w *ucp.Worker, rows int) (*strip, error) {
@@ -60,7 +60,7 @@ func newStrip(ctx context.Context, job *bootstrap.Job, x *ucp.Context, w *ucp.Wo
 	if err != nil {
 		return nil, err
 	}
-	// The callback runs in progress, which is to say while this goroutine waits.
+	// Progress calls the callback, which means while this goroutine waits.
 	c := ucp.EndpointConfig{OnFailure: func(_ ucp.Endpoint, err error) { s.lost = err }}
 	for side, rank := range [2]int{(job.Rank + job.Size - 1) % job.Size, (job.Rank + 1) % job.Size} {
 		if s.peer[side], err = w.NewEndpoint(addresses[rank], c); err != nil {
@@ -69,7 +69,7 @@ func newStrip(ctx context.Context, job *bootstrap.Job, x *ucp.Context, w *ucp.Wo
 		if s.key[side], err = s.peer[side].UnpackKey(keys[rank]); err != nil {
 			return nil, err
 		}
-		// This process is its lower neighbour's upper side.
+		// This process is its lower neighbor's upper side.
 		if s.came[side], err = ucp.AtomicAt[uint64](s.key[side], uint64(8*(1-side))); err != nil {
 			return nil, err
 		}
@@ -77,12 +77,11 @@ func newStrip(ctx context.Context, job *bootstrap.Job, x *ucp.Context, w *ucp.Wo
 	return s, nil
 }
 
-// row is where a neighbour's row of a side lies: a neighbour is at most one step
-// ahead, so two sets suffice.
+// row returns the offset of a neighbor's row. A neighbor is at most one step ahead, so two sets
+// suffice.
 func row(step, side int) int { return head + (2*(step&1)+side)*rowLen }
 
-// exchange writes the outer rows into the neighbours' memory and waits for
-// theirs.
+// exchange writes the outer rows into the neighbors' memory and waits for the neighbors' rows.
 func (s *strip) exchange(ctx context.Context, step int) error {
 	encode(s.out[lower], s.grid[:columns])
 	encode(s.out[upper], s.grid[(s.rows-1)*columns:])
@@ -91,7 +90,7 @@ func (s *strip) exchange(ctx context.Context, step int) error {
 		s.peer[side].Fence() // the row before its count
 		s.came[side].Add(1)
 	}
-	if err := s.w.Flush().Wait(ctx); err != nil { // out is ours again; a dead neighbour shows here
+	if err := s.w.Flush().Wait(ctx); err != nil { // out may be reused; a dead neighbor is reported here
 		return err
 	}
 	err := s.w.WaitUntil(ctx, func() bool {
@@ -109,8 +108,8 @@ func (s *strip) relax(step int) {
 	s.grid, s.next = s.next, s.grid
 }
 
-// relax computes next from grid between two rows: a value becomes the mean of
-// itself and its four neighbours; columns meet around the back.
+// relax computes next from grid between two rows: a value becomes the mean of itself and its four
+// neighbors; columns wrap around.
 func relax(next, grid, below, above []float64) {
 	for i := range grid {
 		r, c := i/columns, i%columns
@@ -126,7 +125,7 @@ func relax(next, grid, below, above []float64) {
 	}
 }
 
-// check computes everything alone and compares its own part, bit by bit.
+// check computes the whole grid and compares its own part, bit by bit.
 func (s *strip) check(steps int) error {
 	grid, next := make([]float64, s.Size*s.rows*columns), make([]float64, s.Size*s.rows*columns)
 	for i := range grid {
@@ -144,17 +143,16 @@ func (s *strip) check(steps int) error {
 	return nil
 }
 
-// start is the value at a place of the whole grid before the first step.
+// start returns the value at index i of the whole grid before the first step.
 func start(i int) float64 { return float64((i*7919)%1009) / 1009 }
 
-// leave waits until all are through: a process that is gone fails the endpoints
-// to it. A token goes around twice, first to see that all have come, then to say
-// so.
+// leave waits until all processes have finished: when a process exits, the endpoints to it fail. A
+// token goes around twice: the first lap shows that all have finished, the second announces it.
 func (s *strip) leave(ctx context.Context) error {
 	for lap := range ucp.Tag(2) {
 		token := s.w.TagRecv(make([]byte, 8), lap, ^ucp.Tag(0)).Tie(s.peer[lower])
 		if s.Rank == 0 {
-			s.peer[upper].TagSendUint64(0, lap) // dropped: the token says whether it came
+			s.peer[upper].TagSendUint64(0, lap) // dropped: the returning token shows whether it arrived
 		}
 		if _, err := token.Wait(ctx); err != nil {
 			return err

@@ -1,6 +1,5 @@
-// Command pingpong measures the time of an 8-byte message between two processes.
-// Without argument it is the server, which leaves its address in a file; with the
-// file's name it is the client.
+// Command pingpong measures the time of an 8-byte message between two processes. Without the flag
+// --client it is the server, which writes its address to a file; with it, it is the client.
 //
 //	go run ./examples/pingpong --file /tmp/address &
 //	go run ./examples/pingpong --file /tmp/address --client
@@ -44,7 +43,7 @@ func main() {
 
 func run(ctx context.Context, file string, client bool, rounds uint64) (err error) {
 	if file == "" || rounds == 0 {
-		return errors.New("say --file and at least one round")
+		return errors.New("need --file and at least one round")
 	}
 	x, err := goucx.Open(ucp.Config{Features: ucp.FeatureTag})
 	if err != nil {
@@ -77,7 +76,7 @@ func ping(ctx context.Context, w *ucp.Worker, file string, rounds uint64) error 
 	buf, began := make([]byte, 8), time.Now()
 	for n := range rounds {
 		recv := w.TagRecv(buf, tagPong, anyBit).Tie(e)
-		e.TagSendUint64(n, tagPing) // dropped, which is legal: a failure shows in the receive
+		e.TagSendUint64(n, tagPing) // dropped, which is permitted: the receive reports a failure
 		if _, err := recv.Wait(ctx); err != nil {
 			return err
 		}
@@ -111,10 +110,10 @@ func pong(ctx context.Context, w *ucp.Worker, file string, rounds uint64) error 
 		}
 		e.TagSendUint64(binary.LittleEndian.Uint64(buf), tagPong)
 	}
-	return e.Close() // after what was sent
+	return e.Close() // after the messages that were sent
 }
 
-// writeAddress has the file appear whole.
+// writeAddress creates the file atomically.
 func writeAddress(file string, a ucp.Address) error {
 	draft := fmt.Sprintf("%s.%d", file, os.Getpid())
 	if err := os.WriteFile(draft, a, 0o600); err != nil {

@@ -9,25 +9,24 @@ import (
 	"github.com/goucx/goucx/ucp"
 )
 
-// amBlock is the handler's number; the header of its messages is the lap and the
-// step, 4 bytes each.
+// amBlock is the ID of the handler. The header of its messages is the lap and the step, 4 bytes
+// each.
 const amBlock ucp.AMID = 1
 
-// passing is the state that the handler and byAM share. Both run on the one
-// goroutine that drives the worker: the handler within its waits.
+// passing is the state that the handler and byAM share. Both run on the goroutine that drives the
+// worker: the handler runs within its waits.
 type passing struct {
 	*ring
-	in      []byte            // takes the next block, or has it
-	lap     int               // that this process is in
-	step    int               // of the block awaited
-	arrived bool              // it is in in
-	fetch   []ucp.RecvRequest // a long block on its way into in
+	in      []byte            // buffer for the next block
+	lap     int               // the current lap of this process
+	step    int               // of the awaited block
+	arrived bool              // the awaited block is in in
+	fetch   []ucp.RecvRequest // a long block being fetched into in
 	err     error
 }
 
-// byAM has a handler put the block where it belongs. A block is sent on only when
-// the receiver has asked for it by sending its credit: an active message finds
-// its handler at once, no matter whether that is ready.
+// byAM sends the blocks as active messages. A block is sent only after the receiver has sent a
+// credit: the handler runs at once, whether the receiver has a free buffer or not.
 func byAM(ctx context.Context, r *ring) error {
 	const amCredit = amBlock + 1
 	p := &passing{ring: r, in: make([]byte, r.block)}
@@ -57,7 +56,7 @@ func byAM(ctx context.Context, r *ring) error {
 			if err := check(p.in, r.source(step), lap); err != nil {
 				return err
 			}
-			if err := send.Wait(ctx); err != nil { // held is ours again
+			if err := send.Wait(ctx); err != nil { // held may be reused
 				return err
 			}
 			held, p.in = p.in, held
@@ -66,7 +65,7 @@ func byAM(ctx context.Context, r *ring) error {
 	return nil
 }
 
-// take is the handler. m and its slices end with it.
+// take is the handler. m and its slices are valid until it returns.
 func (p *passing) take(m *ucp.AM) {
 	if len(m.Header) != 8 || m.Len != p.block {
 		p.err = fmt.Errorf("a message with a header of %d bytes and %d bytes of data", len(m.Header), m.Len)
@@ -76,7 +75,7 @@ func (p *passing) take(m *ucp.AM) {
 	switch {
 	case int(lap) != p.lap || int(step) != p.step || p.arrived:
 		p.err = fmt.Errorf("lap %d, step %d where lap %d, step %d was due", lap, step, p.lap, p.step)
-	case m.Rendezvous: // long data waits at the sender until it is fetched
+	case m.Rendezvous: // long data remains at the sender until it is fetched
 		p.fetch = append(p.fetch, m.Keep().RecvInto(p.in))
 	default:
 		copy(p.in, m.Data)
@@ -84,7 +83,7 @@ func (p *passing) take(m *ucp.AM) {
 	}
 }
 
-// await waits for the block, and for its data.
+// await waits for the block and its data.
 func (p *passing) await(ctx context.Context) error {
 	err := p.waitUntil(ctx, func() bool { return p.arrived || len(p.fetch) > 0 || p.err != nil })
 	if err != nil || p.err != nil {

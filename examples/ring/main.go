@@ -1,6 +1,6 @@
-// Command ring passes blocks of memory around a ring of processes until each has
-// every block, and checks every byte: an allgather as MPI does it for long
-// messages. It does so by tagged messages, by active messages or by put.
+// Command ring passes blocks of memory around a ring of processes until each has every block, and
+// checks every byte. This is the MPI allgather algorithm for long messages. It uses tagged
+// messages, active messages or put.
 //
 //	dir=$(mktemp -d)
 //	for rank in 0 1 2 3; do JOB_RANK=$rank JOB_SIZE=4 JOB_DIR=$dir go run ./examples/ring --by put & done; wait
@@ -22,7 +22,7 @@ import (
 	"github.com/goucx/goucx/ucp"
 )
 
-// ring is one process of it.
+// ring is the state of one process.
 type ring struct {
 	*bootstrap.Job
 	x           *ucp.Context
@@ -30,7 +30,7 @@ type ring struct {
 	left, right ucp.Endpoint // to rank - 1 and rank + 1
 	block       int          // bytes
 	laps        int
-	lost        error // why a neighbour cannot be reached any more
+	lost        error // why a neighbor cannot be reached any more
 }
 
 var forms = map[string]func(context.Context, *ring) error{
@@ -87,13 +87,13 @@ func run(ctx context.Context, by string, block, laps int) (err error) {
 	return nil
 }
 
-// connect makes the endpoints. They cost next to nothing until they are used.
+// connect creates the endpoints. An endpoint costs next to nothing until it is used.
 func (r *ring) connect(ctx context.Context) error {
 	addresses, err := r.Allgather(ctx, r.w.Address())
 	if err != nil {
 		return err
 	}
-	// The callback runs in progress, which is to say while this goroutine waits.
+	// Progress calls the callback, which means while this goroutine waits.
 	c := ucp.EndpointConfig{OnFailure: func(_ ucp.Endpoint, err error) { r.lost = err }}
 	if r.left, err = r.w.NewEndpoint(addresses[r.source(1)], c); err != nil {
 		return err
@@ -102,22 +102,22 @@ func (r *ring) connect(ctx context.Context) error {
 	return err
 }
 
-// waitUntil drives the worker until cond holds, or until a peer is lost: what cond
-// looks at would then never change. It is for what no request tells.
+// waitUntil drives the worker until cond holds or a peer is lost. After the loss of a peer, cond
+// might never hold. It serves conditions that no request covers.
 func (r *ring) waitUntil(ctx context.Context, cond func() bool) error {
 	err := r.w.WaitUntil(ctx, func() bool { return r.lost != nil || cond() })
 	return errors.Join(err, r.lost)
 }
 
-// barrier ends when all have come to it: a token goes around twice, first to see
-// that everybody is there, then to say so. Nobody leaves while another may still
-// need it: a process that is gone fails the endpoints to it.
+// barrier returns when all processes have entered it. A token goes around twice: the first lap
+// shows that all are there, the second announces it. No process leaves while another may still
+// need it: when a process exits, the endpoints to it fail.
 func (r *ring) barrier(ctx context.Context) error {
 	const tag = ^ucp.Tag(0)
 	for range 2 {
 		recv := r.w.TagRecv(make([]byte, 8), tag, tag).Tie(r.left)
 		if r.Rank == 0 {
-			r.right.TagSendUint64(0, tag) // dropped: the token says whether it came
+			r.right.TagSendUint64(0, tag) // dropped: the returning token shows whether it arrived
 		}
 		if _, err := recv.Wait(ctx); err != nil {
 			return err
@@ -129,8 +129,8 @@ func (r *ring) barrier(ctx context.Context) error {
 	return nil
 }
 
-// source is the rank whose block arrives, or is there at the beginning, at a
-// step: at step 0 the own one, at step 1 that of the left neighbour, and so on.
+// source returns the rank of the block that a process receives at a step: at step 0 its own, at
+// step 1 that of the left neighbor, and so on.
 func (r *ring) source(step int) int { return (r.Rank - step + r.Size) % r.Size }
 
 // fill writes the block of a rank in a lap.

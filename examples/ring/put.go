@@ -6,10 +6,10 @@ import (
 	"github.com/goucx/goucx/ucp"
 )
 
-// byPut writes each block into the memory of the right neighbour, which does
-// nothing for it but look at a counter:
+// byPut writes each block into the memory of the right neighbor, which only polls a counter. The
+// memory:
 //
-//	0 blocks that arrived u64 | 8 laps that the right neighbour has checked u64 | 16 a block for each step
+//	0 number of blocks that arrived u64 | 8 laps that the right neighbor has checked u64 | 16 a block for each step
 func byPut(ctx context.Context, r *ring) error {
 	const arrived, checked, blocks = 0, 8, 16
 	mem, err := r.x.Allocate(blocks+r.Size*r.block, ucp.MemConfig{})
@@ -32,7 +32,7 @@ func byPut(ctx context.Context, r *ring) error {
 	bytes := mem.Bytes()
 	count := uint64(0)
 	for lap := range r.laps {
-		// Our right may still read the blocks of the last lap.
+		// The right neighbor may still read the blocks of the last lap.
 		if err := r.waitUntil(ctx, func() bool { return mem.Load64(checked) >= uint64(lap) }); err != nil {
 			return err
 		}
@@ -49,7 +49,7 @@ func byPut(ctx context.Context, r *ring) error {
 				return err
 			}
 		}
-		if err := r.right.Flush().Wait(ctx); err != nil { // also tells of a failed put
+		if err := r.right.Flush().Wait(ctx); err != nil { // also reports a failed put
 			return err
 		}
 		leftKey.PutUint64(uint64(lap+1), checked)

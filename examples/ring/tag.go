@@ -7,18 +7,18 @@ import (
 	"github.com/goucx/goucx/ucp"
 )
 
-// byTag receives the next block while it sends the last one on. The tag tells the
-// step, so a block that comes early waits for its receive.
+// byTag receives the next block while it sends the last one. The tag contains the step, so a block
+// that arrives early waits for its receive.
 func byTag(ctx context.Context, r *ring) error {
 	held, next := make([]byte, r.block), make([]byte, r.block)
 	for lap := range r.laps {
 		fill(held, r.Rank, lap)
 		for step := 1; step < r.Size; step++ {
 			tag := ucp.Tag(lap*r.Size + step)
-			// Tied, so that the wait ends where the left neighbour does.
+			// Tied, so that the wait ends if the left neighbor fails.
 			recv := r.w.TagRecv(next, tag, ^ucp.Tag(0)).Tie(r.left)
 			send := r.right.TagSend(held, tag)
-			m, err := recv.Wait(ctx) // drives the worker, the send as well
+			m, err := recv.Wait(ctx) // drives the worker, and thereby the send
 			if err != nil {
 				return err
 			}
@@ -28,7 +28,7 @@ func byTag(ctx context.Context, r *ring) error {
 			if err := check(next, r.source(step), lap); err != nil {
 				return err
 			}
-			if err := send.Wait(ctx); err != nil { // held is ours again
+			if err := send.Wait(ctx); err != nil { // held may be reused
 				return err
 			}
 			held, next = next, held

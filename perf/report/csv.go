@@ -7,16 +7,15 @@ import (
 	"github.com/goucx/goucx/perf"
 )
 
-// csvForm prints as UCX 1.13's tool does with -v. Intermediate rows begin with
-// "[thread 0]" there, and so here; the last row of several threads has no
-// percentile and no averages since the last row.
+// csvForm prints like UCX 1.13's tool with -v. As there, intermediate rows begin with "[thread
+// 0]". The last row of several threads has no percentile and no averages since the last row.
 type csvForm struct {
 	output
 	style Style
 	names []string
 }
 
-// Header prints the names of the columns, those of the batch files first.
+// Header prints the column names, those of the batch files first.
 func (c *csvForm) Header(h Header) {
 	var b strings.Builder
 	b.WriteString(box(h))
@@ -31,7 +30,7 @@ func (c *csvForm) Header(h Header) {
 	}
 }
 
-// Begin keeps the names for the rows.
+// Begin stores the names for the rows.
 func (c *csvForm) Begin(names []string, _ *perf.Params) { c.names = names }
 
 // Row prints a row.
@@ -46,7 +45,7 @@ func (c *csvForm) Row(r perf.Report) {
 	if !r.Final {
 		b.WriteString(threadLabel(r))
 	}
-	if r.Sum { // the columns that UCX's tool leaves out too
+	if r.Sum { // UCX's tool omits these columns too
 		fmt.Fprintf(&b, "%d,%.3f,%.2f,%.0f\n", r.Iterations, micro(r.LatencyTotal), mebi(r.BytesTotal), r.MessagesTotal)
 		c.write(b.String())
 		return
@@ -57,5 +56,5 @@ func (c *csvForm) Row(r perf.Report) {
 	c.write(b.String())
 }
 
-// End prints nothing: the columns are UCX's.
+// End prints nothing, as UCX's tool does.
 func (c *csvForm) End(*perf.Result) {}

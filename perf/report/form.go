@@ -6,47 +6,46 @@ import (
 	"github.com/goucx/goucx/perf"
 )
 
-// Style says how to print. The zero value is UCX's table with a row a second.
+// Style selects the output format. The zero value is UCX's table with one row per second.
 type Style struct {
-	// CSV prints comma-separated values, JSON one object a line; JSON wins.
+	// CSV prints comma-separated values, JSON one object per line; JSON takes precedence.
 	CSV, JSON bool
-	// FinalOnly leaves out all rows but the last.
+	// FinalOnly omits all rows but the last.
 	FinalOnly bool
 	// Numeric separates thousands.
 	Numeric bool
-	// Percentiles adds a line with p50, p99, p99.9 and the maximum to each table
-	// result.
+	// Percentiles adds a line with p50, p99, p99.9 and the maximum to each result of the table
+	// format.
 	Percentiles bool
 }
 
-// Header is what stands above the rows of a session.
+// Header describes a session for the lines above its rows.
 type Header struct {
-	// Test is nil where a batch file says later what to run.
+	// Test is nil if a batch file selects the tests.
 	Test   *perf.Test
 	Params perf.Params
-	// Box prints what is run: the server's part, as in UCX's tool.
+	// Box prints the description of the run: the server's part, as in UCX's tool.
 	Box bool
-	// Results prints the heads of the columns: the client's part.
+	// Results prints the column headings: the client's part.
 	Results bool
 	// Columns are the batch files' names.
 	Columns []string
 }
 
-// Form prints one session: a header, then for each run Begin, rows, End. It
-// writes to a buffer of its own and hands each call's text over in one write.
-// The first error of the writer is kept in Err, later output is dropped.
+// Form prints one session: a header, then for each run Begin, rows, End. It buffers the text of
+// each call and writes it in one Write call. After the first error of the writer, which Err
+// returns, it drops all output.
 type Form interface {
 	Header(h Header)
-	// Begin opens a run of parameters p, named by its lines of the batch files;
-	// no names without.
+	// Begin begins a run with parameters p. names are its lines of the batch files, if any.
 	Begin(names []string, p *perf.Params)
 	Row(r perf.Report)
-	// End prints what only the whole result tells; the last row came by Row.
+	// End prints what depends on the whole result; Row has printed the last row.
 	End(r *perf.Result)
 	Err() error
 }
 
-// New gives the form of a style that prints to w.
+// New returns the form of a style that prints to w.
 func New(w io.Writer, s Style) Form {
 	o := output{w: w}
 	switch {
@@ -59,13 +58,13 @@ func New(w io.Writer, s Style) Form {
 	}
 }
 
-// output writes whole texts and keeps the first error.
+// output writes whole texts and stores the first error.
 type output struct {
 	w   io.Writer
 	err error
 }
 
-// Err is the first error of the writer.
+// Err returns the first error of the writer.
 func (o *output) Err() error { return o.err }
 
 func (o *output) write(text string) {

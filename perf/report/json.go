@@ -6,8 +6,8 @@ import (
 	"github.com/goucx/goucx/perf"
 )
 
-// jsonForm prints one object a line for each run; without FinalOnly one for
-// each second too. The keys are stable; docs/perftest.md lists them.
+// jsonForm prints one JSON object per line for each run; without FinalOnly also one per second.
+// The keys are stable; docs/perftest.md lists them.
 type jsonForm struct {
 	output
 	style Style
@@ -50,13 +50,13 @@ type jsonDetails struct {
 	Params      perf.Params        `json:"params"`
 }
 
-// Header prints nothing: objects carry their keys.
+// Header prints nothing: objects contain their keys.
 func (j *jsonForm) Header(Header) {}
 
-// Begin keeps what the objects of the run begin with.
+// Begin stores the first fields of the run's objects.
 func (j *jsonForm) Begin(names []string, p *perf.Params) { j.names, j.run = names, p }
 
-// Row prints an intermediate row; the last one waits for the whole result.
+// Row prints an intermediate row; the last one is printed by End.
 func (j *jsonForm) Row(r perf.Report) {
 	j.last = r
 	if !r.Final && !j.style.FinalOnly {

@@ -8,23 +8,23 @@ import (
 	"github.com/goucx/goucx/perf"
 )
 
-// progress shows a line that moves on a terminal, beside a form. It is redrawn
-// with each row, once a second, and never while messages are counted otherwise.
+// progress adds a progress bar on a terminal to a form. It redraws the bar with each row, once a
+// second, and never while messages are being counted.
 type progress struct {
 	Form
 	w   io.Writer
 	bar *progressbar.ProgressBar
 }
 
-// WithProgress adds to a form a progress line on w, which must be a terminal.
+// WithProgress returns a form with a progress bar on w, which must be a terminal.
 func WithProgress(f Form, w io.Writer) Form { return &progress{Form: f, w: w} }
 
-// Begin starts a new line for the run.
+// Begin starts a new progress bar for the run.
 func (p *progress) Begin(names []string, params *perf.Params) {
 	p.Form.Begin(names, params)
 	total := params.Iterations
 	if total == 0 {
-		total = -1 // without end: a spinner
+		total = -1 // unlimited: a spinner
 	}
 	p.bar = progressbar.NewOptions64(total,
 		progressbar.OptionSetWriter(p.w),
@@ -35,7 +35,7 @@ func (p *progress) Begin(names []string, params *perf.Params) {
 		progressbar.OptionSetRenderBlankState(false))
 }
 
-// Row clears the line, prints the row, and draws the line anew.
+// Row clears the bar, prints the row, and draws the bar again.
 func (p *progress) Row(r perf.Report) {
 	if p.bar != nil {
 		_ = p.bar.Clear()

@@ -7,7 +7,7 @@ import (
 	"github.com/goucx/goucx/perf"
 )
 
-// table prints as UCX 1.13's tool does without -v.
+// table prints like UCX 1.13's tool without -v.
 type table struct {
 	output
 	style Style
@@ -22,7 +22,7 @@ const (
 	under = "+--------------+--------------+----------+---------+---------+----------+----------+-----------+-----------+\n"
 )
 
-// Header prints the box and the heads of the columns.
+// Header prints the box and the column headings.
 func (t *table) Header(h Header) {
 	t.batch = len(h.Columns) > 0
 	text := box(h)
@@ -35,7 +35,7 @@ func (t *table) Header(h Header) {
 	t.write(text)
 }
 
-// box says what is run.
+// box returns the description of the run.
 func box(h Header) string {
 	if !h.Box || h.Test == nil {
 		return ""
@@ -75,7 +75,7 @@ func heads(h Header, s Style) string {
 		under
 }
 
-// Begin prints the names of a batch run over a line of the frame.
+// Begin prints the names of a batch run above a line of the frame.
 func (t *table) Begin(names []string, _ *perf.Params) {
 	t.names = names
 	if !t.batch || t.style.FinalOnly {
@@ -109,10 +109,10 @@ func (t *table) Row(r perf.Report) {
 		t.integer(r.MessagesMoment), t.integer(r.MessagesTotal)))
 }
 
-// threadLabel begins a row that is not the last.
+// threadLabel returns the beginning of a row that is not the last.
 func threadLabel(r perf.Report) string { return fmt.Sprintf("[thread %d]", r.Thread) }
 
-// End prints the percentiles where they are asked for.
+// End prints the percentiles if they are requested.
 func (t *table) End(r *perf.Result) {
 	if !t.style.Percentiles {
 		return
@@ -133,7 +133,7 @@ func (t *table) integer(v float64) string {
 	return s
 }
 
-// thousands puts a comma before each group of three digits.
+// thousands inserts a comma before each group of three digits.
 func thousands(s string) string {
 	sign := ""
 	if rest, ok := strings.CutPrefix(s, "-"); ok {

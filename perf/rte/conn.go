@@ -16,19 +16,18 @@ import (
 // ErrPeerGone: the other side closed the control connection or died.
 var ErrPeerGone = errors.New("the other side is gone")
 
-// RemoteError is a failure that the other side reported before it gave up.
+// RemoteError is a failure that the other side reported.
 type RemoteError struct {
 	Peer Hello
 	Text string
 }
 
-// Error names the other side and gives its words.
+// Error returns the text of the failure with the name of the other side.
 func (e *RemoteError) Error() string {
 	return fmt.Sprintf("the other side, %s, reports: %s", e.Peer, e.Text)
 }
 
-// Conn is the control connection of one process to the other. One goroutine
-// uses it.
+// Conn is the control connection to the other process. It is used by one goroutine.
 type Conn struct {
 	c    *net.TCPConn
 	raw  syscall.RawConn
@@ -36,14 +35,14 @@ type Conn struct {
 	peer Hello
 	// settle bounds EndRun after a failure.
 	settle time.Duration
-	// server: the accepted side, index 1.
+	// server is set on the accepting side, index 1.
 	server bool
-	in     []byte // received, not yet parsed
+	in     []byte // received, not parsed yet
 	buf    [4096]byte
-	seq    uint32 // of the last barrier
-	failed error  // what broke the connection; sticky
+	seq    uint32 // number of the last barrier
+	failed error  // the first error of the connection; sticky
 
-	tryRead func(fd uintptr) bool // made once: a closure per poll would allocate
+	tryRead func(fd uintptr) bool // created once: a closure per poll would allocate
 	n       int
 	readErr error
 }
@@ -61,10 +60,10 @@ func newConn(c *net.TCPConn, config Config, server bool) (*Conn, error) {
 	return cn, nil
 }
 
-// Peer names the other side.
+// Peer returns the identity of the other side.
 func (c *Conn) Peer() Hello { return c.peer }
 
-// LocalAddr is this side's address of the connection.
+// LocalAddr returns the local address of the connection.
 func (c *Conn) LocalAddr() netip.Addr {
 	a, ok := netip.AddrFromSlice(c.c.LocalAddr().(*net.TCPAddr).IP)
 	if !ok {
@@ -73,7 +72,7 @@ func (c *Conn) LocalAddr() netip.Addr {
 	return a.Unmap()
 }
 
-// Index is 0 for the client and 1 for the server.
+// Index returns 0 for the client and 1 for the server.
 func (c *Conn) Index() int {
 	if c.server {
 		return 1
@@ -81,15 +80,15 @@ func (c *Conn) Index() int {
 	return 0
 }
 
-// Size is 2.
+// Size returns 2.
 func (c *Conn) Size() int { return 2 }
 
 // linger bounds how long Close waits for the other side to read what was sent.
 const linger = 200 * time.Millisecond
 
-// Close ends the connection. What was sent, a reason to fail for example, still
-// arrives: closing with bytes unread would reset the connection and drop it, so
-// these are drained first, bounded.
+// Close ends the connection. Sent data, for example the reason of a failure, still arrives.
+// Closing a connection with unread bytes would reset it and drop that data. So Close first drains
+// the bytes, with a time limit.
 func (c *Conn) Close() error {
 	_ = c.c.CloseWrite()
 	defer expire(c.c, linger)()
@@ -97,10 +96,10 @@ func (c *Conn) Close() error {
 	return c.c.Close()
 }
 
-// Remote is the other side's network address.
+// Remote returns the other side's network address.
 func (c *Conn) Remote() net.Addr { return c.c.RemoteAddr() }
 
-// Send sends a record of a kind of the caller's, with body as its JSON.
+// Send sends a record of the caller's kind, with body encoded as JSON.
 func (c *Conn) Send(kind string, body any) error {
 	js, err := json.Marshal(body)
 	if err != nil {
@@ -120,8 +119,8 @@ func (c *Conn) send(r record) error {
 	return nil
 }
 
-// writeFailed prefers the reason that the other side left behind before it
-// hung up to the broken pipe that it became here.
+// writeFailed returns the reason that the other side sent before it closed the connection. If
+// there is none, it returns the local write error.
 func (c *Conn) writeFailed(kind string, err error) error {
 	for {
 		r, rerr := c.next(false)
@@ -134,15 +133,15 @@ func (c *Conn) writeFailed(kind string, err error) error {
 	}
 }
 
-// Receive waits for a record of the kind and decodes its body into v. Any
-// other kind is an error; the failure of the other side is a *RemoteError.
+// Receive waits for a record of the kind and decodes its body into v. Any other kind is an error.
+// A failure of the other side is a *RemoteError.
 func (c *Conn) Receive(kind string, v any) error {
 	_, err := c.ReceiveAny(map[string]any{kind: v})
 	return err
 }
 
-// ReceiveAny is Receive for several kinds, each with its own destination; it
-// gives the kind that came.
+// ReceiveAny is Receive for several kinds, each with its own destination. It returns the received
+// kind.
 func (c *Conn) ReceiveAny(into map[string]any) (string, error) {
 	r, err := c.next(true)
 	if err != nil {
@@ -161,20 +160,19 @@ func (c *Conn) ReceiveAny(into map[string]any) (string, error) {
 	return r.Type, nil
 }
 
-// Fail tells the other side why this one gives up; best effort.
+// Fail reports the local failure to the other side; best effort.
 func (c *Conn) Fail(cause error) {
 	defer expire(c.c, time.Second)()
 	_ = c.Send(typeError, cause.Error())
 }
 
-// EndRun ends a run on both sides. It sends runErr, the error with which the run
-// ended on this side, unless that is the other side's own, and waits until the
-// other side has ended the run too. What the run left on the connection is
-// dropped, so that the next run can begin, also after a failure.
+// EndRun ends a run on both sides. It sends runErr, the local error of the run, unless that came
+// from the other side. It then waits until the other side has ended the run too. It drops what the
+// run left on the connection, so that the next run can begin, also after a failure.
 //
-// failure is runErr or, where that is nil, the error of the other side. With
-// broken not nil the connection has failed and carries no other run. After a
-// failure the other side has Config.Settle to end the run: it may be stopped.
+// failure is runErr or, if that is nil, the error of the other side. If broken is not nil, the
+// connection has failed and cannot be used for another run. After a failure the wait is limited to
+// Config.Settle, because the other side may be stopped.
 func (c *Conn) EndRun(runErr error) (failure, broken error) {
 	failure = runErr
 	if runErr != nil {
@@ -205,15 +203,14 @@ func (c *Conn) EndRun(runErr error) (failure, broken error) {
 			if failure == nil {
 				failure = c.remoteError(r)
 			}
-		case typeAddress, typeBarrier: // of a run that this side has given up
+		case typeAddress, typeBarrier: // left from a run that this side has aborted
 		default:
 			return failure, fmt.Errorf("%s sent %q where the end of a run was due: %w", c.peer, r.Type, errRecord)
 		}
 	}
 }
 
-// Exchange swaps one blob, here the packed addresses and keys, with the other
-// side.
+// Exchange swaps one blob, such as the packed addresses and keys, with the other side.
 func (c *Conn) Exchange(own []byte) ([]byte, error) {
 	if err := c.Send(typeAddress, own); err != nil {
 		return nil, err
@@ -223,12 +220,12 @@ func (c *Conn) Exchange(own []byte) ([]byte, error) {
 	return peer, err
 }
 
-// lookEvery is how many times a barrier calls progress between looks at the
-// connection: each is a system call beside what is measured.
+// lookEvery is how many times a barrier calls progress between checks of the connection. Each
+// check is a system call that disturbs the measurement.
 const lookEvery = 16
 
-// Barrier returns when both sides have entered it. Meanwhile it calls progress
-// over and over, or sleeps where progress is nil.
+// Barrier returns when both sides have entered it. Meanwhile it calls progress repeatedly, or
+// blocks if progress is nil.
 func (c *Conn) Barrier(progress func()) error {
 	c.seq++
 	if err := c.send(record{Type: typeBarrier, Seq: c.seq}); err != nil {
@@ -253,8 +250,8 @@ func (c *Conn) Barrier(progress func()) error {
 	return nil
 }
 
-// Err looks, without waiting, whether the other side is still there: nil, a
-// *RemoteError or ErrPeerGone. One system call.
+// Err reports, without blocking, whether the other side is alive: nil, a *RemoteError or
+// ErrPeerGone. It makes one system call.
 func (c *Conn) Err() error {
 	if c.failed == nil {
 		c.fill(false)
@@ -266,8 +263,8 @@ func (c *Conn) Err() error {
 	return c.failed
 }
 
-// next returns the next record; without wait a zero one where none has come. The
-// failure of the other side stays until EndRun.
+// next returns the next record. Without wait it returns a zero record if none has arrived. The
+// failure of the other side remains until EndRun.
 func (c *Conn) next(wait bool) (record, error) {
 	r, n, err := c.peek(wait)
 	if err != nil {
@@ -280,8 +277,8 @@ func (c *Conn) next(wait bool) (record, error) {
 	return r, nil
 }
 
-// peek returns the next record and its length in the buffer; without wait a zero
-// one where none has come.
+// peek returns the next record and its length in the buffer. Without wait it returns a zero record
+// if none has arrived.
 func (c *Conn) peek(wait bool) (record, int, error) {
 	for {
 		r, n, err := parseRecord(c.in)
@@ -310,8 +307,8 @@ func (c *Conn) remoteError(r record) error {
 	return &RemoteError{Peer: c.peer, Text: text}
 }
 
-// fill reads what there is into in and says whether it read something; what
-// ends the connection is kept in failed.
+// fill reads available bytes into in and reports whether it read any. It stores a connection error
+// in failed.
 func (c *Conn) fill(wait bool) bool {
 	var n int
 	var err error

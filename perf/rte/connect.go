@@ -11,35 +11,33 @@ import (
 	"time"
 )
 
-// DefaultPort is UCX's.
+// DefaultPort is UCX's default port.
 const DefaultPort = 13337
 
-// greetTimeout bounds the exchange of greetings once the connection stands.
+// greetTimeout bounds the exchange of greetings after the connection is established.
 const greetTimeout = 5 * time.Second
 
-// settleTimeout is for a side that has to notice the failure and to close its
-// transports.
+// settleTimeout allows the other side to detect the failure and to close its transports.
 const settleTimeout = 10 * time.Second
 
-// retryEvery is how often a client asks again for a server that is not there.
+// retryEvery is the interval at which a client retries to connect to an absent server.
 const retryEvery = 50 * time.Millisecond
 
-// Config says where the sides meet. The zero value is UCX's port on any
-// address.
+// Config holds the parameters of the connection. The zero value uses UCX's port on any address.
 type Config struct {
 	// Port to listen on or to connect to; 0: DefaultPort.
 	Port int
-	// IPv6 keeps to IPv6.
+	// IPv6 restricts the connection to IPv6.
 	IPv6 bool
-	// Timeout bounds how long Dial waits for the server to come; 0: 5 s. The
-	// server waits for its client without bound.
+	// Timeout bounds how long Dial waits for the server to start; 0: 5 s. The server waits for its
+	// client without limit.
 	Timeout time.Duration
-	// Own names this side to the other.
+	// Own identifies this side to the other.
 	Own Hello
 	// Greet bounds the exchange of greetings; 0: 5 s.
 	Greet time.Duration
-	// Settle bounds the wait for the other side to end a run that has failed on
-	// this side; 0: 10 s.
+	// Settle bounds the wait for the other side to end a run that has failed on this side; 0: 10
+	// s.
 	Settle time.Duration
 }
 
@@ -80,31 +78,30 @@ func listen(c Config, addr *net.TCPAddr) (*Listener, error) {
 	return &Listener{l: l, c: c}, nil
 }
 
-// Addr is where the listener can be reached.
+// Addr returns the listener's address.
 func (l *Listener) Addr() net.Addr { return l.l.Addr() }
 
-// Close gives the port back.
+// Close closes the port.
 func (l *Listener) Close() error { return l.l.Close() }
 
-// maxGreetings bounds the connections that are greeted at once. Further ones wait
-// in the backlog of the port, for one time-out of a greeting at most.
+// maxGreetings bounds the connections that exchange greetings at once. Others wait in the backlog
+// of the port, at most for one greeting time-out.
 const maxGreetings = 16
 
-// Accept waits for a client and greets it: both sides learn who the other is. Then
-// it closes the port, so that a second client is refused and not left waiting.
+// Accept waits for a client and exchanges greetings with it, so that both sides know each other.
+// Then it closes the port, so that a second client is refused and does not wait.
 //
-// A connection that says nothing, hangs up, or speaks another protocol is closed
-// and reported to stranger, and Accept waits on. Connections are greeted side by
-// side, so a silent one does not hold the client up. UCX's own tool, and another
-// version of this one, end Accept with an error: the client has come, and cannot
-// be served.
+// A connection that stays silent, closes, or uses another protocol is closed and reported to
+// stranger, and Accept continues to wait. Greetings are exchanged concurrently, so that a silent
+// connection does not delay the client. UCX's own tool, and another version of this one, end
+// Accept with an error: the client has connected and cannot be served.
 func (l *Listener) Accept(stranger func(error)) (*Conn, error) {
 	type greeted struct {
 		c   *Conn
 		err error
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel() // closes the connections that are still being greeted
+	defer cancel() // closes the connections whose greeting is incomplete
 	defer func() { _ = l.l.Close() }()
 	results, slots := make(chan greeted), make(chan struct{}, maxGreetings)
 	tell := func(g greeted) bool {
@@ -155,8 +152,8 @@ func (l *Listener) Accept(stranger func(error)) (*Conn, error) {
 	}
 }
 
-// Dial connects to the server on host, asking again until it is there or the
-// time-out has passed, and greets it.
+// Dial connects to the server on host and exchanges greetings with it. It retries until the server
+// accepts or the time-out has passed.
 func Dial(ctx context.Context, host string, c Config) (*Conn, error) {
 	where := net.JoinHostPort(host, c.port())
 	t, err := connect(ctx, where, c)
@@ -203,8 +200,8 @@ func connect(ctx context.Context, where string, c Config) (*net.TCPConn, error) 
 	}
 }
 
-// greet sends this side's greeting and checks the other's. Both sides speak at
-// once, so neither waits for a party that will never speak first.
+// greet sends the local greeting and checks the remote one. Both sides send at once, so neither
+// waits for a party that does not send first.
 func (c *Conn) greet(limit time.Duration) error {
 	if limit == 0 {
 		limit = greetTimeout
@@ -237,8 +234,8 @@ func (c *Conn) greet(limit time.Duration) error {
 	return nil
 }
 
-// silent explains a side that takes the connection and says nothing. UCX's
-// server does so: it waits for a parameter block longer than our greeting.
+// silent returns the error for a side that accepts the connection and sends nothing. UCX's server
+// does so: it waits for a parameter block that is longer than the greeting.
 func (c *Conn) silent(limit time.Duration) error {
 	if !c.server && len(c.in) == 0 {
 		return fmt.Errorf("took the connection and said nothing for %v, as UCX's server does: %w", limit, ErrUCX)
@@ -246,8 +243,8 @@ func (c *Conn) silent(limit time.Duration) error {
 	return fmt.Errorf("said nothing for %v: %w", limit, ErrForeign)
 }
 
-// readGreeting checks the magic before it waits for the version: a foreign
-// side may send no more than eight bytes.
+// readGreeting checks the magic before it waits for the version: another program may send no more
+// than eight bytes.
 func (c *Conn) readGreeting() error {
 	var b [greetingBytes]byte
 	for _, part := range []struct {
@@ -267,14 +264,14 @@ func (c *Conn) readGreeting() error {
 	return nil
 }
 
-// expire lets reads and writes on c fail as timed out after d, until stopped.
+// expire makes reads and writes on c time out after d, until stop is called.
 func expire(c net.Conn, d time.Duration) (stop func()) {
 	t := time.AfterFunc(d, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
 	return func() { t.Stop() }
 }
 
-// rootCause cuts the addresses that package net puts before each error; the
-// caller names the one that matters.
+// rootCause removes the addresses that package net adds to each error; the caller adds the
+// relevant one.
 func rootCause(err error) error {
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		err = op.Err

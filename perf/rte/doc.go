@@ -1,12 +1,10 @@
-// Package rte is the run-time environment of a benchmark: the control
-// connection between the two processes that carry one out. It exchanges
-// parameters and addresses, holds barriers, and tells each side when the other
-// has failed or gone. The measured messages never pass here.
+// Package rte is the run-time environment of a benchmark: the control connection between its two
+// processes. It exchanges parameters and addresses, implements barriers, and reports to each side
+// when the other has failed or exited. It never carries the measured messages.
 //
-// The protocol is goucx's own and stands in docs/perftest.md: eight bytes of
-// magic and a version from each side at once, then records of a length and a
-// JSON object. What is not this protocol is refused and, where it is UCX's own
-// tool, named.
+// The protocol is goucx's own; docs/perftest.md describes it. Each side sends eight bytes of magic
+// and a version at once. Records of a length and a JSON object follow. Another protocol is
+// refused; UCX's own tool is recognized and named in the error.
 //
 // Start reading at Conn.
 package rte

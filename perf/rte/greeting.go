@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// Version is the version of the protocol; both sides must speak the same.
+// Version is the version of the protocol; both sides must use the same.
 const Version = 3
 
 const (
@@ -18,21 +18,21 @@ const (
 var (
 	// ErrUCX: the other side is UCX's own ucx_perftest.
 	ErrUCX = errors.New("it is UCX's own ucx_perftest, which speaks another protocol: run the same tool on both sides")
-	// ErrForeign: the other side is no benchmark at all.
-	ErrForeign = errors.New("it does not speak goucx's benchmark protocol")
-	// ErrVersion: the other side speaks another version of the protocol.
+	// ErrForeign: the other side is not a benchmark.
+	ErrForeign = errors.New("it does not use goucx's benchmark protocol")
+	// ErrVersion: the other side uses another version of the protocol.
 	ErrVersion = errors.New("protocol version mismatch")
 )
 
-// Hello names one side to the other.
+// Hello identifies one side to the other.
 type Hello struct {
-	// Version of the program, for people.
+	// Version of the program, for display.
 	Version string `json:"version"`
 	Host    string `json:"host"`
 	PID     int    `json:"pid"`
 }
 
-// String gives "goucx 1.2 (pid 7 on node3)".
+// String returns "goucx 1.2 (pid 7 on node3)".
 func (h Hello) String() string {
 	return fmt.Sprintf("goucx %s (pid %d on %s)", h.Version, h.PID, h.Host)
 }
@@ -41,7 +41,7 @@ func appendGreeting(b []byte) []byte {
 	return binary.LittleEndian.AppendUint32(append(b, magic...), Version)
 }
 
-// checkMagic looks at the first bytes that the other side sent.
+// checkMagic checks the first bytes that the other side sent.
 func checkMagic(b []byte) error {
 	switch {
 	case string(b[:len(magic)]) == magic:
@@ -59,11 +59,11 @@ func checkVersion(b []byte) error {
 	return nil
 }
 
-// looksLikeUCX recognises the first eight bytes of UCX's client, which begins
-// with its parameter block as it lies in memory: the API (UCT 0, UCP 1, its
-// daemon 2, undefined 3) and the command (some ten), as 32-bit words.
+// looksLikeUCX recognizes the first eight bytes of UCX's client. The client begins with its
+// parameter block as it is in memory: the API (UCT 0, UCP 1, its daemon 2, undefined 3) and the
+// command (about ten), as 32-bit words.
 //
-// Source: ucx_perf_params_t of UCX 1.13, seen on the wire.
+// Source: ucx_perf_params_t of UCX 1.13, observed on the wire.
 func looksLikeUCX(b []byte) bool {
 	const apis, commands = 4, 32
 	return binary.LittleEndian.Uint32(b) < apis && binary.LittleEndian.Uint32(b[4:]) < commands

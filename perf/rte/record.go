@@ -7,14 +7,14 @@ import (
 	"fmt"
 )
 
-// MaxRecord bounds the JSON of one record in bytes; a longer one is refused
-// before any memory is set aside for it.
+// MaxRecord is the maximum length of a record's JSON in bytes. A longer record is refused before
+// memory is allocated for it.
 const MaxRecord = 1 << 20
 
-// lenBytes is the size of the length before each record, little-endian.
+// lenBytes is the size of the little-endian length before each record.
 const lenBytes = 4
 
-// Record types that this package sends itself.
+// Record types that this package sends.
 const (
 	typeHello   = "hello"
 	typeBarrier = "barrier"
@@ -23,8 +23,7 @@ const (
 	typeDone    = "done"
 )
 
-// record is one message: its kind, a running number for those kinds that are
-// counted, and what else the kind carries.
+// record is one message: its type, a sequence number for the types that have one, and the body.
 type record struct {
 	Type string          `json:"type"`
 	Seq  uint32          `json:"seq,omitempty"`
@@ -46,8 +45,8 @@ func appendRecord(b []byte, r record) ([]byte, error) {
 	return append(b, js...), nil
 }
 
-// parseRecord reads the first record of b and the bytes it takes; 0 bytes and
-// no error ask for more. Any input is safe.
+// parseRecord parses the first record of b and returns its length; 0 and no error: b is
+// incomplete. Any input is safe.
 func parseRecord(b []byte) (record, int, error) {
 	if len(b) < lenBytes {
 		return record{}, 0, nil
