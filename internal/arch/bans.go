@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// Ban restricts one import to the places where it has a reason to stand.
+// Ban restricts an import to the packages and files that need it.
 type Ban struct {
 	Import string
-	// Except reports whether the file may have it nevertheless: pkg is the
-	// package's path below the module's root, file the base name.
+	// Except reports whether a file may have the import: pkg is the package's path below the
+	// module's root, file the base name.
 	Except func(pkg, file string) bool
 	Reason string
 }
 
-// Bans is the table of restricted imports, in product and test files alike.
+// Bans is the table of restricted imports, for product and test files.
 var Bans = []Ban{
 	{"unsafe", unsafeFile, "unsafe stands only in files named *_unsafe*.go, which hold no policy"},
 	{"C", inPackage("verbs/ibv"), "cgo stands only in verbs/ibv, so that CGO_ENABLED=0 builds all the rest"},
@@ -32,7 +32,7 @@ func inPackage(p string) func(pkg, file string) bool {
 
 func unsafeFile(_, file string) bool { return strings.Contains(file, "_unsafe") }
 
-// forTests takes test files and the packages that exist for tests.
+// forTests matches test files and the packages that exist for tests.
 func forTests(pkg, file string) bool {
 	if strings.HasSuffix(file, "_test.go") || strings.HasSuffix(path.Base(pkg), "test") {
 		return true

@@ -1,7 +1,7 @@
 package arch
 
-// Check holds the packages of a module to every rule and gives the faults in
-// the order of the packages.
+// Check checks the packages of a module against every rule and returns the faults in the order of
+// the packages.
 func Check(module string, pkgs []*Package) []Fault {
 	var faults []Fault
 	for _, p := range pkgs {

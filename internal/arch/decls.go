@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// checkInit forbids init functions in product files: nothing registers itself,
-// lists are explicit.
+// checkInit forbids init functions in product files: nothing registers itself, and lists are
+// explicit.
 func checkInit(f File) []Fault {
 	if f.IsTest() {
 		return nil
@@ -21,8 +21,8 @@ func checkInit(f File) []Fault {
 	return nil
 }
 
-// checkDocs wants a doc comment on every exported name of a product file, and
-// on every field of an exported Config struct.
+// checkDocs requires a doc comment on every exported name of a product file, and on every field of
+// an exported Config struct.
 func checkDocs(f File) []Fault {
 	if f.IsTest() || strings.HasPrefix(f.Base(), "zz_") {
 		return nil
@@ -59,7 +59,7 @@ func checkSpec(d *ast.GenDecl, spec ast.Spec, missing func(what, name string)) {
 			checkFields(s.Name.Name, st, missing)
 		}
 	case *ast.ValueSpec:
-		// One comment may speak for a group of constants or variables.
+		// One comment may document a group of constants or variables.
 		if d.Doc != nil || s.Doc != nil || s.Comment != nil {
 			return
 		}
@@ -84,8 +84,8 @@ func checkFields(typ string, st *ast.StructType, missing func(what, name string)
 	}
 }
 
-// exportedFunc reports whether a function, or a method of an exported type,
-// can be named from outside.
+// exportedFunc reports whether a function, or a method of an exported type, is visible outside the
+// package.
 func exportedFunc(d *ast.FuncDecl) (string, bool) {
 	if !d.Name.IsExported() {
 		return "", false

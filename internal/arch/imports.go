@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// checkImports holds one package's imports to the tables.
+// checkImports checks a package's imports against the tables.
 func checkImports(p *Package, module string, table []Layer) []Fault {
 	layer, ok := layerOf(table, p.Path)
 	if !ok {
@@ -22,7 +22,7 @@ func checkImports(p *Package, module string, table []Layer) []Fault {
 	return faults
 }
 
-// checkEdge gives the reason why the file must not have this import, or "".
+// checkEdge returns the reason why the file must not have this import, or "".
 func checkEdge(layer Layer, pkg string, f File, imp Import, module string) string {
 	for _, b := range Bans {
 		if under(b.Import, imp.Path) && !b.Except(pkg, f.Base()) {
@@ -42,14 +42,14 @@ func checkEdge(layer Layer, pkg string, f File, imp Import, module string) strin
 	}
 }
 
-// checkOwn judges an import of this module's own package at path rel.
+// checkOwn checks an import of this module's package at path rel.
 func checkOwn(layer Layer, pkg string, f File, imp Import, rel string) string {
 	switch {
 	case imp.Blank && !f.IsTest():
 		return fmt.Sprintf("imports %s for its side effects: nothing registers itself", rel)
 	case matches("cmd/...", rel) && !matches("cmd/...", pkg):
 		return fmt.Sprintf("imports %s: nothing imports a command", rel)
-	case f.IsTest(): // a test may look at every layer
+	case f.IsTest(): // a test may import every layer
 		return ""
 	case matches("test/...", rel) && !matches("test/...", pkg):
 		return fmt.Sprintf("imports %s: nothing stands on the whole-program tests", rel)
@@ -60,7 +60,7 @@ func checkOwn(layer Layer, pkg string, f File, imp Import, rel string) string {
 	}
 }
 
-// below gives a package's path below the module's root, "." for the root.
+// below returns a package's path below the module's root, "." for the root.
 func below(module, importPath string) (string, bool) {
 	if importPath == module {
 		return ".", true
@@ -69,9 +69,8 @@ func below(module, importPath string) (string, bool) {
 	return rel, ok
 }
 
-// under reports whether an import path is the given one or lies below it.
-// A restricted package of the standard library does not restrict what is
-// below it: math/rand is not math/rand/v2.
+// under reports whether an import path equals root or is below it. A restricted package of the
+// standard library does not restrict the packages below it: math/rand is not math/rand/v2.
 func under(root, importPath string) bool {
 	if !strings.Contains(firstElement(root), ".") {
 		return importPath == root

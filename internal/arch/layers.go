@@ -2,23 +2,22 @@ package arch
 
 import "strings"
 
-// Layer is one row of the import table: what the packages that match Path may
-// import, and why no more.
+// Layer is one row of the import table: what the packages that match Path may import, and the
+// reason.
 //
-// A pattern is a path below the module's root ("." is the root itself); a
-// trailing "/..." also takes everything below it. Of the rows that match a
-// package the first one counts. The standard library is always allowed, apart
-// from what Bans restricts.
+// A pattern is a path below the module's root ("." is the root itself). A trailing "/..." also
+// matches everything below it. The first row that matches a package applies. The standard library
+// is always allowed, except for what Bans restricts.
 type Layer struct {
 	Path string
 	// May lists patterns of this module's packages.
 	May []string
-	// External lists module paths of dependencies, with everything below them.
+	// External lists module paths of dependencies; packages below them are included.
 	External []string
 	Reason   string
 }
 
-// Dependencies by module path, so that the table reads as a table.
+// Module paths of dependencies, with short names for the table.
 const (
 	xsys        = "golang.org/x/sys"
 	xterm       = "golang.org/x/term"
@@ -30,7 +29,7 @@ const (
 	progressbar = "github.com/schollz/progressbar/v3"
 )
 
-// Layers is the import table, from the floor to the roof.
+// Layers is the import table, from the lowest layer to the highest.
 var Layers = []Layer{
 	{
 		"ucs", nil,
@@ -139,7 +138,7 @@ var Layers = []Layer{
 		"transports",
 		[]string{"transports/...", "verbs", "verbs/soft/...", "verbs/ibv/...", "uct/...", "ucs/...", "config/..."},
 		[]string{zap},
-		"All is the one list of providers; it knows them and nobody above",
+		"All is the one list of providers; it imports them and no higher layer",
 	},
 
 	{
@@ -223,7 +222,7 @@ var Layers = []Layer{
 	},
 }
 
-// layerOf finds the row of a package, by its path below the module's root.
+// layerOf returns the row of a package, by its path below the module's root.
 func layerOf(table []Layer, pkg string) (Layer, bool) {
 	for _, l := range table {
 		if matches(l.Path, pkg) {
@@ -233,7 +232,7 @@ func layerOf(table []Layer, pkg string) (Layer, bool) {
 	return Layer{}, false
 }
 
-// matches reports whether a package path falls under a pattern of the table.
+// matches reports whether a package path matches a pattern of the table.
 func matches(pattern, pkg string) bool {
 	if pattern == "..." {
 		return true

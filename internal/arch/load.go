@@ -16,14 +16,14 @@ import (
 	"strings"
 )
 
-// Fault is one breach of a rule: where, and which reason it goes against.
+// Fault is one violation of a rule: its location and the rule's reason.
 type Fault struct{ Where, Why string }
 
-// String gives "where: why", one line.
+// String returns "where: why", one line.
 func (f Fault) String() string { return f.Where + ": " + f.Why }
 
-// Package is a directory of Go files with everything the rules look at. All
-// files are parsed, whatever their build constraints say.
+// Package is a directory of Go files with everything that the rules check. All files are parsed,
+// whatever their build constraints.
 type Package struct {
 	Path  string // below the module's root, "." for the root
 	Name  string
@@ -46,14 +46,14 @@ type Import struct {
 	Blank bool // import _ "path"
 }
 
-// Base gives the file's name without its directory.
+// Base returns the file's name without its directory.
 func (f File) Base() string { return filepath.Base(f.Name) }
 
-// IsTest reports whether the file is part of tests only.
+// IsTest reports whether the file is a test file.
 func (f File) IsTest() bool { return strings.HasSuffix(f.Name, "_test.go") }
 
-// Load lists the module's packages with the go command, run in dir, and parses
-// their files. It gives the module's path with them.
+// Load lists the module's packages with the go command, run in dir, and parses their files. It
+// also returns the module's path.
 func Load(dir string) (module string, pkgs []*Package, err error) {
 	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Dir,Module", "./...")
 	cmd.Dir = dir
@@ -83,7 +83,7 @@ func Load(dir string) (module string, pkgs []*Package, err error) {
 	}
 }
 
-// parseDir reads the files of one directory, not of those below it.
+// parseDir parses the files of one directory, without subdirectories.
 func parseDir(dir, rel string) (*Package, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

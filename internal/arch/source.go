@@ -8,21 +8,20 @@ import (
 	"strings"
 )
 
-// Lengths of a product file in lines: the first is reported, the second fails.
+// Limits for a product file in lines: above the first it is reported, above the second it fails.
 const (
 	longFile    = 400
 	tooLongFile = 500
 )
 
-// vagueNames say nothing of what a package holds.
+// vagueNames do not describe the content of a package.
 var vagueNames = []string{"util", "utils", "common", "helper", "helpers", "types"}
 
-// assemblyHome is the one package with assembly: the cycle counter and the
-// pause instruction, each with a Go twin.
+// assemblyHome is the only package with assembly: the cycle counter and the pause instruction,
+// each with a Go implementation beside it.
 const assemblyHome = "ucs/cpu"
 
-// checkPackage holds one package to the rules on names, documents, assembly
-// and registration.
+// checkPackage checks a package against the rules on names, documents, assembly and registration.
 func checkPackage(p *Package) []Fault {
 	var faults []Fault
 	for _, name := range []string{path.Base(p.Path), p.Name} {
@@ -32,7 +31,7 @@ func checkPackage(p *Package) []Fault {
 		}
 	}
 	if !hasPackageComment(p) {
-		faults = append(faults, Fault{p.Path, "no package comment: say in doc.go what it is, who uses it, what holds"})
+		faults = append(faults, Fault{p.Path, "no package comment: describe in doc.go what it is, which packages use it, and its invariants"})
 	}
 	faults = append(faults, checkAssembly(p)...)
 	for _, f := range p.Files {
@@ -53,10 +52,10 @@ func hasPackageComment(p *Package) bool {
 			return true
 		}
 	}
-	return tests // a directory of tests alone needs none
+	return tests // a directory with only tests needs none
 }
 
-// archSuffix cuts what makes cycles_amd64.s and cycles_arm64.s one family.
+// archSuffix is the part in which cycles_amd64.s and cycles_arm64.s differ.
 var archSuffix = regexp.MustCompile(`(_[a-z0-9]+)?\.[sS]$`)
 
 func checkAssembly(p *Package) []Fault {
@@ -80,7 +79,7 @@ func checkLength(f File) []Fault {
 	return []Fault{{f.Name, fmt.Sprintf("%d lines; above %d a file holds two things: split it", f.Lines, tooLongFile)}}
 }
 
-// LongFiles names the product files on their way to being too long.
+// LongFiles returns the product files that are close to the limit.
 func LongFiles(pkgs []*Package) []Fault {
 	var long []Fault
 	for _, p := range pkgs {

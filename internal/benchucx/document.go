@@ -15,16 +15,15 @@ import (
 	"unicode/utf8"
 )
 
-// machine is what the figures depend on.
+// machine describes the conditions of the measurement.
 type machine struct {
 	date  string // YYYY-MM-DD
 	host  string
-	lines string // for people
+	lines string // for display
 	load  float64
 }
 
-// describe asks scripts/machine and UCX; the working directory is the module's
-// root.
+// describe queries scripts/machine and UCX; the working directory is the module's root.
 func describe(ctx context.Context, p plan) (machine, error) {
 	out, err := exec.CommandContext(ctx, "scripts/machine").Output()
 	if err != nil {
@@ -37,7 +36,7 @@ func describe(ctx context.Context, p plan) (machine, error) {
 		}
 	}
 	if m.date == "" {
-		return m, errors.New("scripts/machine tells no date")
+		return m, errors.New("scripts/machine prints no date")
 	}
 	if m.host, err = os.Hostname(); err != nil {
 		return m, err
@@ -59,22 +58,22 @@ func describe(ctx context.Context, p plan) (machine, error) {
 	return m, nil
 }
 
-// document is the outcome with all that is needed to read it.
+// document is the result with all information needed to read it.
 type document struct {
 	machine machine
 	plan    plan
 	results []*result
 }
 
-// markdown is the document for people.
+// markdown returns the document as text.
 func (d document) markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# goucx against UCX, %s, %s\n\n```\n%s```\n\n", d.machine.date, d.machine.host, d.machine.lines)
 	fmt.Fprintf(&b, "`%s`\n\n", strings.TrimSpace("make bench-ucx (scripts/bench-ucx "+strings.Join(d.plan.args, " "))+")")
-	fmt.Fprintf(&b, "Where nothing else is said, two processes on cores %d (client) and %d (server). Medians of %d pairs of runs of %v, one of each tool in turn; "+
+	fmt.Fprintf(&b, "Unless noted otherwise, two processes on cores %d (client) and %d (server). Medians of %d pairs of runs of %v, one of each tool in turn; "+
 		"the ratio is the median of the pairs' ratios, with its %s. "+
 		"A must holds if the ratio meets it and the worse end of the interval is within %.0f %% of it. "+
-		"UCX's tool reads the clock for each message; ours does so with `%s`.\n\n",
+		"UCX's tool reads the clock for each message; that of goucx does so with `%s`.\n\n",
 		d.plan.client, d.plan.server, d.plan.pairs, d.plan.length, d.intervalName(), slack*100, stampEach)
 	lines := [][]string{
 		{"test", "size", "goucx", "UCX", "", "ratio", "interval", "must", "aim", ""},
@@ -88,7 +87,7 @@ func (d document) markdown() string {
 	return b.String()
 }
 
-// intervalName says what the interval covers at this number of pairs.
+// intervalName describes the interval at this number of pairs.
 func (d document) intervalName() string {
 	c := medianInterval(make([]float64, d.plan.pairs)).covers
 	if c < coverage {
@@ -97,11 +96,10 @@ func (d document) intervalName() string {
 	return fmt.Sprintf("95 %% interval (order statistics, covers %.1f %%)", c*100)
 }
 
-// columns of the table.
+// columns is the number of columns of the table.
 const columns = 10
 
-// writeTable writes lines of cells with their columns aligned, for those who
-// read it in a terminal.
+// writeTable writes lines of cells with aligned columns, for reading in a terminal.
 func writeTable(b *strings.Builder, lines [][]string) {
 	var width [columns]int
 	for _, l := range lines {
@@ -117,7 +115,7 @@ func writeTable(b *strings.Builder, lines [][]string) {
 	}
 }
 
-// cells are the row's line in the table.
+// cells returns the row's line in the table.
 func (r *result) cells() []string {
 	name := r.row.name()
 	if more := strings.TrimSpace(r.row.both + " " + r.variant.name()); more != "" {
@@ -134,7 +132,7 @@ func (r *result) cells() []string {
 	}
 }
 
-// state says whether the row's targets are met.
+// state reports whether the row's targets are met.
 func (r *result) state(mid float64, i interval) string {
 	switch {
 	case r.err != nil:
@@ -153,7 +151,7 @@ func (r *result) state(mid float64, i interval) string {
 // bulk is the size from which a rate is shown in bytes.
 const bulk = 4 << 10
 
-// unit is that of the figures shown.
+// unit returns the unit of the figures.
 func (r *result) unit() string {
 	switch {
 	case r.row.metric == latency:
@@ -186,7 +184,7 @@ func (r *result) bound(x float64) string {
 	}
 }
 
-// commands shows the command lines behind the rows.
+// commands lists the command lines of the rows.
 func (d document) commands() string {
 	var b strings.Builder
 	b.WriteString("Commands, with a free PORT, and N iterations to fill the time:\n\n```\n")
@@ -209,7 +207,7 @@ func (d document) commands() string {
 	return b.String()
 }
 
-// lines are the command lines of one run.
+// lines returns the command lines of one run.
 func (d document) lines(t tool) string {
 	const test = " -f -v -t TEST -s SIZE -n N\n"
 	command := strings.Join(append(slices.Clone(t.env), t.binary), " ")
@@ -219,7 +217,7 @@ func (d document) lines(t tool) string {
 	return fmt.Sprintf("%[1]s -c %[2]d -p PORT\n%[1]s -c %[3]d -p PORT %[4]s%[5]s", command, d.plan.server, d.plan.client, host, test)
 }
 
-// csv holds every pair.
+// csv returns every pair.
 func (d document) csv() []byte {
 	var b bytes.Buffer
 	b.WriteString("test,against,size,option,pair,unit,goucx,ucx,ratio\n")
@@ -232,8 +230,8 @@ func (d document) csv() []byte {
 	return b.Bytes()
 }
 
-// store writes DATE-HOST-ucx.md and .csv, numbered where the name is taken:
-// figures that were stored are never overwritten.
+// store writes DATE-HOST-ucx.md and .csv, with a number if the name exists: stored figures are
+// never overwritten.
 func (d document) store(log io.Writer) error {
 	if err := os.MkdirAll(d.plan.dir, 0o755); err != nil {
 		return err

@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// figures are what one run measured.
+// figures are the results of one run.
 type figures struct {
-	rate float64 // messages a second, over the whole run
+	rate float64 // messages per second, over the whole run
 }
 
-// of is the figure of a metric. A latency is computed, because the tools print it
-// in whole nanoseconds: of a ping-pong, half of a round trip, it is what a message
-// takes, and the rate is of both directions.
+// of returns the figure of a metric. A latency is computed from the rate, because the tools print
+// it in whole nanoseconds. For a ping-pong, half of a round trip is the time of one message, and
+// the rate counts both directions.
 func (f figures) of(m metric) float64 {
 	if m == latency {
 		return 1e6 / f.rate
@@ -24,12 +24,12 @@ func (f figures) of(m metric) float64 {
 	return f.rate
 }
 
-// columnRate of the tools' CSV.
+// columnRate is the name of the rate's column in the tools' CSV.
 const columnRate = "overall_mr"
 
 var errOutput = errors.New("unexpected output")
 
-// parseFigures reads the last row of what a tool prints with -v.
+// parseFigures parses the last row of a tool's output with -v.
 func parseFigures(out string) (figures, error) {
 	_, table, found := strings.Cut("\n"+out, "\niterations,")
 	if !found {
@@ -42,7 +42,7 @@ func parseFigures(out string) (figures, error) {
 	}
 	var f figures
 	if i := slices.Index(rows[0], columnRate); i >= 0 {
-		f.rate, _ = strconv.ParseFloat(rows[len(rows)-1][i], 64) // 0 where it is none
+		f.rate, _ = strconv.ParseFloat(rows[len(rows)-1][i], 64) // 0 if malformed
 	}
 	if f.rate <= 0 {
 		return f, fmt.Errorf("%w: %q", errOutput, lastLines(out))

@@ -23,19 +23,18 @@ func main() {
 	}
 }
 
-// plan is the command line.
+// plan is the parsed command line.
 type plan struct {
 	pairs          int
 	filter         *regexp.Regexp
 	length         time.Duration // of each run
 	server, client int           // cores
-	dir            string        // where the results are stored; "": nowhere
+	dir            string        // directory of the results; "": not stored
 	ours, ucx      string        // binaries
 	args           []string      // as given
 }
 
-// busy is a load, on two cores that the tools will want for themselves, that
-// spoils figures.
+// busy is a load average above which the figures are unreliable: the tools need two cores.
 const busy = 0.5
 
 const (
@@ -79,7 +78,7 @@ func parse(args []string, stderr io.Writer) (plan, error) {
 	return p, nil
 }
 
-// quick sets what the command line does not.
+// quick sets the short defaults for options that the command line does not set.
 func (p *plan) quick(f *flag.FlagSet) {
 	given := map[string]bool{}
 	f.Visit(func(g *flag.Flag) { given[g.Name] = true })
@@ -94,8 +93,8 @@ func (p *plan) quick(f *flag.FlagSet) {
 	}
 }
 
-// run measures, prints the table to stdout and stores it. The error tells what
-// could not be measured and which musts do not hold.
+// run measures, prints the table to stdout and stores it. The error lists what could not be
+// measured and which musts do not hold.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	p, err := parse(args, stderr)
 	if err != nil {
@@ -126,7 +125,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return errors.Join(ctx.Err(), verdict(results))
 }
 
-// choose gives the rows whose title the filter matches.
+// choose returns the rows whose title matches the filter.
 func (p plan) choose(rows []row) []row {
 	var out []row
 	for _, r := range rows {

@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// metric is the figure of a run that is compared.
+// metric is the compared figure of a run.
 type metric uint8
 
 const (
-	latency metric = iota // us, less is better
-	rate                  // messages a second, more is better
+	latency metric = iota // us, lower is better
+	rate                  // messages per second, higher is better
 )
 
 // row is one test of both tools.
@@ -21,22 +21,22 @@ type row struct {
 	size      int
 	metric    metric
 	over      medium
-	form      form     // of our tool's run
-	ucxForm   form     // of UCX's
+	form      form     // form of goucx's run
+	ucxForm   form     // form of UCX's run
 	both      string   // options of both tools, a part of the title
 	ours, ucx []string // options of one tool alone
 	variants  []variant
 }
 
-// medium is what the messages go through.
+// medium is the path of the messages.
 type medium uint8
 
 const (
 	sharedMemory medium = iota
-	loopback            // UDP in our case, TCP in UCX's, through the interface lo
-	program             // our in-process link, UCX's shared memory
-	loopbackRC          // as loopback, by our transport rc
-	loopbackUD          // by ud
+	loopback            // goucx over UDP, UCX over TCP, through the interface lo
+	program             // goucx over the in-process link, UCX over shared memory
+	loopbackRC          // as loopback, with goucx's transport rc
+	loopbackUD          // with ud
 	numMediums
 )
 
@@ -49,36 +49,35 @@ var environments = [numMediums]struct{ goucx, ucx []string }{
 	loopbackUD:   {[]string{"UCX_TLS=ud", "UCX_NET_DEVICES=lo"}, []string{"UCX_TLS=tcp", "UCX_NET_DEVICES=lo"}},
 }
 
-// form is the processes and threads of a run.
+// form is the number of processes and threads of a run.
 type form uint8
 
 const (
-	twoProcesses form = iota // each on its core
-	oneThread                // one process that talks to itself
-	twoThreads               // one process, each on its core
+	twoProcesses form = iota // each on its own core
+	oneThread                // one process that sends to itself
+	twoThreads               // one process, each thread on its own core
 )
 
-// formNames are what a row is called by that has another form than two processes.
+// formNames are the names of forms in the title of a row; two processes have none.
 var formNames = [...]string{twoProcesses: "", oneThread: "one thread", twoThreads: "two threads"}
 
-// variant is a way to run our tool, compared with UCX's one run of the round.
+// variant is a way to run goucx's tool. All variants of a round are compared with one run of UCX.
 type variant struct {
 	option    string  // "": none
-	env       string  // a setting of ours, "": none
-	must, aim float64 // of the ratio ours/UCX; 0: printed only
+	env       string  // a setting of goucx, "": none
+	must, aim float64 // of the ratio ours/UCX; 0: only printed
 }
 
-// name is what the table adds to the row's.
+// name returns what the variant adds to the row's name.
 func (v variant) name() string { return strings.TrimSpace(v.option + " " + v.env) }
 
-// stampEach has our stream tests read the clock for each message, as UCX's
-// always do.
+// stampEach makes goucx's stream tests read the clock for each message, as UCX's do.
 const stampEach = "--stamp-each"
 
-// allRows is what is measured, with its targets.
+// allRows lists all measurements with their targets.
 var allRows = slices.Concat(hostRows, netRows)
 
-// hostRows are those within a host, and the software RNIC's.
+// hostRows are the rows within a host, including those of the software RNIC.
 var hostRows = []row{
 	{test: "tag_lat", size: 8, metric: latency, variants: []variant{{must: 0.65, aim: 0.52}}},
 	{
@@ -120,7 +119,7 @@ var hostRows = []row{
 	}},
 }
 
-// netRows are the transports over verbs against UCX's over TCP, through lo.
+// netRows compare the transports over verbs with UCX over TCP, through lo.
 var netRows = []row{
 	uctRow("am_lat", 8, latency, loopbackRC, "", variant{must: 0.85, aim: 0.7}),
 	uctRow("am_bw", 8, rate, loopbackRC, "", variant{must: 6, aim: 15}),
@@ -136,8 +135,8 @@ var netRows = []row{
 	{test: "tag_lat", size: 8, metric: latency, over: loopbackUD, variants: []variant{{must: 0.9, aim: 0.7}}},
 }
 
-// uctRow is a test of UCT over rc or ud. layout is ours of a put, which UCX's TCP
-// has as zcopy alone; "": messages, short on both sides.
+// uctRow returns a test of UCT over rc or ud. layout is goucx's layout of a put, which UCX's TCP
+// supports as zcopy only; "": active messages, short on both sides.
 func uctRow(test string, size int, m metric, over medium, layout string, v variant) row {
 	ours, theirs := "short", "short"
 	if layout != "" {
@@ -150,7 +149,7 @@ func uctRow(test string, size int, m metric, over medium, layout string, v varia
 	}
 }
 
-// transports are those of ours that a row's name tells.
+// transports are the goucx transports that a row's name contains.
 var transports = [numMediums]string{loopbackRC: "rc", loopbackUD: "ud"}
 
 var (
@@ -158,12 +157,12 @@ var (
 	printed  = []variant{{}}
 )
 
-// name is what the table calls the row, beside its size.
+// name returns the row's name in the table, without its size.
 func (r row) name() string { return r.words() }
 
 func (r row) title() string { return r.words(fmt.Sprint(r.size), r.both) }
 
-// words is the row's name with more behind that of the test.
+// words returns the row's name, with more after the test's name.
 func (r row) words(more ...string) string {
 	words := append(append([]string{r.test}, more...), formNames[r.form])
 	if t := transports[r.over]; t != "" && len(r.ours) > 0 {
@@ -180,8 +179,8 @@ func (r row) words(more ...string) string {
 // pingPong reports whether an iteration is two messages.
 func (r row) pingPong() bool { return r.metric == latency }
 
-// ucxFigure is the figure of UCX's run. A process of UCX's that talks to itself
-// sends one message an iteration and reports half of it.
+// ucxFigure returns the figure of UCX's run. A UCX process that sends to itself sends one message
+// per iteration and reports half of its time.
 func (r row) ucxFigure(f figures) float64 {
 	if r.ucxForm == oneThread && r.pingPong() {
 		return 2 * f.of(r.metric)
@@ -189,12 +188,12 @@ func (r row) ucxFigure(f figures) float64 {
 	return f.of(r.metric)
 }
 
-// oursArgs are the options of our client for n iterations.
+// oursArgs returns the options of goucx's client for n iterations.
 func (r row) oursArgs(v variant, n int) []string {
 	return append(r.args(r.test, n, r.ours), strings.Fields(v.option)...)
 }
 
-// ucxArgs are those of UCX's.
+// ucxArgs returns the options of UCX's client.
 func (r row) ucxArgs(n int) []string {
 	test := r.against
 	if test == "" {
@@ -203,7 +202,7 @@ func (r row) ucxArgs(n int) []string {
 	return r.args(test, n, r.ucx)
 }
 
-// args are the options of a client, without those of its place.
+// args returns the options of a client, without those of its core and port.
 func (r row) args(test string, n int, own []string) []string {
 	args := []string{"-t", test, "-s", fmt.Sprint(r.size), "-n", fmt.Sprint(n)}
 	return append(append(args, strings.Fields(r.both)...), own...)

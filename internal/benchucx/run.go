@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// tool is one of the two that are compared, as a row runs it.
+// tool is one of the two compared programs, as a row runs it.
 type tool struct {
 	name, binary string
 	env          []string // settings
 	form         form
 }
 
-// goucx is our tool under a row's variant.
+// goucx returns goucx's tool under a row's variant.
 func (p plan) goucx(r row, v variant) tool {
 	env := environments[r.over].goucx
 	if v.env != "" {
@@ -29,25 +29,25 @@ func (p plan) goucx(r row, v variant) tool {
 	return tool{name: "goucx", binary: p.ours, env: env, form: r.form}
 }
 
-// cucx is UCX's under a row.
+// cucx returns UCX's tool under a row.
 func (p plan) cucx(r row) tool {
 	return tool{name: "UCX", binary: p.ucx, env: environments[r.over].ucx, form: r.ucxForm}
 }
 
-// environment is ours without settings of either tool, and with the tool's.
+// environment returns this process's environment without UCX_ variables, plus the tool's settings.
 func (t tool) environment() []string {
 	env := slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "UCX_") })
 	return append(env, t.env...)
 }
 
 const (
-	startLimit = 10 * time.Second // of a server, until it listens
-	endLimit   = 5 * time.Second  // of a server, after its client
+	startLimit = 10 * time.Second // for a server, until it listens
+	endLimit   = 5 * time.Second  // for a server, after its client
 	pollEvery  = 5 * time.Millisecond
-	runLimit   = 30 * time.Second // of a client, beyond the time it is to measure
+	runLimit   = 30 * time.Second // for a client, beyond the planned time of its measurement
 )
 
-// measure runs t with the options of a client, and gives what it measured.
+// measure runs t with the options of a client and returns the result.
 func (p plan) measure(ctx context.Context, t tool, args []string) (figures, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.length+runLimit)
 	defer cancel()
@@ -61,7 +61,7 @@ func (p plan) measure(ctx context.Context, t tool, args []string) (figures, erro
 	return parseFigures(out)
 }
 
-// measureTwo runs a server too.
+// measureTwo also runs a server.
 func (p plan) measureTwo(ctx context.Context, t tool, args []string) (figures, error) {
 	port, err := freePort()
 	if err != nil {
@@ -74,7 +74,7 @@ func (p plan) measureTwo(ctx context.Context, t tool, args []string) (figures, e
 	out, err := t.client(ctx, slices.Concat(meeting(p.client, port), []string{host}, args))
 	if err != nil {
 		s.kill()
-		return figures{}, fmt.Errorf("%w; the server said: %s", err, s.said())
+		return figures{}, fmt.Errorf("%w; the output of the server: %s", err, s.said())
 	}
 	if err := s.end(); err != nil {
 		return figures{}, err
@@ -82,7 +82,7 @@ func (p plan) measureTwo(ctx context.Context, t tool, args []string) (figures, e
 	return parseFigures(out)
 }
 
-// client runs the side that measures to its end and gives its output.
+// client runs the measuring side to its end and returns its output.
 func (t tool) client(ctx context.Context, args []string) (string, error) {
 	cmd := exec.CommandContext(ctx, t.binary, append([]string{"-f", "-v"}, args...)...)
 	cmd.Env = t.environment()
@@ -97,16 +97,15 @@ func (t tool) client(ctx context.Context, args []string) (string, error) {
 	return out.String(), nil
 }
 
-// host is where a client finds its server.
+// host is the server's host name.
 const host = "localhost"
 
-// meeting are the options that say where one of two processes runs and meets the
-// other.
+// meeting returns the options for core and port of one of two processes.
 func meeting(core, port int) []string {
 	return []string{"-c", fmt.Sprint(core), "-p", fmt.Sprint(port)}
 }
 
-// place are the options that say where a process without another runs.
+// place returns the options for the cores of a single process.
 func (p plan) place(f form) []string {
 	if f == oneThread {
 		return []string{"-c", fmt.Sprint(p.client), "-l"}
@@ -114,11 +113,11 @@ func (p plan) place(f form) []string {
 	return []string{"-c", fmt.Sprintf("%d,%d", p.client, p.server), "-l", "-T", "2"}
 }
 
-// server is a running one.
+// server is a running server process.
 type server struct {
 	cmd  *exec.Cmd
 	out  *bytes.Buffer
-	done chan struct{} // closed after its end, then err is set
+	done chan struct{} // closed after its exit; err is set then
 	err  error
 }
 
@@ -154,7 +153,7 @@ func (t tool) serve(ctx context.Context, core, port int) (*server, error) {
 	}
 }
 
-// end waits until the server, whose client is gone, ends too.
+// end waits for the server to exit after its client has exited.
 func (s *server) end() error {
 	select {
 	case <-s.done:
@@ -168,13 +167,13 @@ func (s *server) end() error {
 	return nil
 }
 
-// kill ends this one process and waits for it.
+// kill kills this process and waits for it.
 func (s *server) kill() {
-	_ = s.cmd.Process.Kill() // gone already: fine
+	_ = s.cmd.Process.Kill() // it may have exited already
 	<-s.done
 }
 
-// said is the end of the server's output; valid after its end.
+// said returns the end of the server's output; it is valid after the server's exit.
 func (s *server) said() string {
 	select {
 	case <-s.done:
@@ -189,7 +188,7 @@ func lastLines(text string) string {
 	return strings.Join(lines[max(0, len(lines)-5):], " | ")
 }
 
-// freePort gives a port that nobody has at this moment.
+// freePort returns a port that is currently unused.
 func freePort() (int, error) {
 	l, err := net.Listen("tcp", ":0")
 	if err != nil {
@@ -199,8 +198,8 @@ func freePort() (int, error) {
 	return port, l.Close()
 }
 
-// listening reports whether a socket listens on the port. It reads the kernel's
-// tables, since a connection would be taken for the client.
+// listening reports whether a socket listens on the port. It reads the kernel's tables, because
+// the server would take a connection for its client.
 func listening(port int) (bool, error) {
 	for _, name := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
 		text, err := os.ReadFile(name)
@@ -215,7 +214,7 @@ func listening(port int) (bool, error) {
 	return false, nil
 }
 
-// listens looks for a socket in state LISTEN in the text of a kernel table.
+// listens reports whether the text of a kernel table has a socket in state LISTEN on the port.
 func listens(table string, port int) bool {
 	const localAddress, state, stateListen = 1, 3, "0A"
 	suffix := fmt.Sprintf(":%04X", port)

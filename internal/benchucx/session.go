@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// session carries out a plan.
+// session executes a plan.
 type session struct {
 	plan    plan
 	log     io.Writer
@@ -21,10 +21,10 @@ type result struct {
 	variant variant
 	ours    []float64
 	ucx     []float64 // of the same round
-	err     error     // why there are no more pairs
+	err     error     // the reason why there are no more pairs
 }
 
-// ratios are those of the pairs.
+// ratios returns the ratios of the pairs.
 func (r *result) ratios() []float64 {
 	out := make([]float64, len(r.ours))
 	for i := range out {
@@ -33,17 +33,17 @@ func (r *result) ratios() []float64 {
 	return out
 }
 
-// work is a row under way.
+// work is the state of a row during the session.
 type work struct {
 	row
 	results []*result // by variant
-	counts  []int     // iterations of ours by variant
+	counts  []int     // iterations of goucx by variant
 	count   int       // iterations of UCX
 	err     error
 }
 
-// all measures every row: first how many iterations fill a run, then round by
-// round, so that a disturbance of some seconds touches few pairs of each row.
+// all measures every row. It first determines the iterations that fill a run. It then measures
+// round by round, so that a disturbance of some seconds affects few pairs of each row.
 func (s *session) all(ctx context.Context, rows []row) []*result {
 	works := make([]*work, len(rows))
 	var results []*result
@@ -71,7 +71,7 @@ func newWork(r row) *work {
 	return w
 }
 
-// try gives a row up at its first error; the others go on.
+// try drops a row at its first error; the other rows continue.
 func (s *session) try(w *work, err error) {
 	if err == nil {
 		return
@@ -83,8 +83,8 @@ func (s *session) try(w *work, err error) {
 	fmt.Fprintf(s.log, "%s: %v\n", w.title(), err)
 }
 
-// calibration is the number of iterations that tells how many fill a run: few
-// of large messages.
+// calibration returns the number of iterations of the calibration run; it is small for large
+// messages.
 func (r row) calibration() int { return max(200, 20000/(1+r.size/1024)) }
 
 const maxIterations = 1 << 30
@@ -102,8 +102,8 @@ func (s *session) calibrate(ctx context.Context, w *work) error {
 	return nil
 }
 
-// count measures how many iterations take the time of a run, with more of them
-// until they take a good part of it: a short run is a slow one.
+// count returns the number of iterations that fill the time of a run. It repeats with more
+// iterations until a run takes a good part of that time, because short runs are slow.
 func (s *session) count(ctx context.Context, t tool, r row, args func(n int) []string) (int, error) {
 	const enough = 10
 	n := r.calibration()
@@ -124,7 +124,7 @@ func (s *session) count(ctx context.Context, t tool, r row, args func(n int) []s
 	}
 }
 
-// round runs each variant of ours, then UCX.
+// round runs each variant of goucx, then UCX.
 func (s *session) round(ctx context.Context, w *work) error {
 	ours := make([]float64, len(w.variants))
 	for i, v := range w.variants {
@@ -144,7 +144,7 @@ func (s *session) round(ctx context.Context, w *work) error {
 	return nil
 }
 
-// twice tries a run again that failed: a port may have been taken meanwhile.
+// twice retries a failed run once: another process may have taken the port.
 func (s *session) twice(ctx context.Context, t tool, args []string) (figures, error) {
 	f, first := s.measure(ctx, t, args)
 	if first == nil || ctx.Err() != nil {
@@ -158,7 +158,8 @@ func (s *session) twice(ctx context.Context, t tool, args []string) (figures, er
 	return f, nil
 }
 
-// verdict is the error of a table: what was not measured, what does not hold.
+// verdict returns an error that lists the rows that were not measured and the musts that do not
+// hold.
 func verdict(results []*result) error {
 	var errs []error
 	for _, r := range results {

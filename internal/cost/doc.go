@@ -1,6 +1,5 @@
-// Package cost measures what goucx takes while nothing happens: bytes of an
-// endpoint that is not used and of a connected peer, time of an idle progress.
-// Beside it stands that no operation allocates.
-// It holds tests only: its gates log the figures that scripts/cost and make
-// bench show.
+// Package cost measures the idle costs of goucx: the memory of an unused endpoint and of a
+// connected peer, and the time of an idle progress call. It also checks that no operation
+// allocates. It contains tests only. Their gates log the figures that scripts/cost and make bench
+// show.
 package cost

@@ -6,21 +6,21 @@ import (
 	"os"
 )
 
-// Environment of a process that is built with the tag.
+// Environment variables of a process that is built with the tag.
 const (
-	// PlanEnv is "point:n:action", see the package.
+	// PlanEnv is "point:n:action"; see the package comment.
 	PlanEnv = "GOUCX_FAULT"
-	// HitsEnv names the file that the hits are written to.
+	// HitsEnv names the file for the hit counts.
 	HitsEnv = "GOUCX_FAULT_HITS"
 )
 
 const hitBytes = 8
 
-// Hits is how often each point was reached.
+// Hits is the number of hits of each point.
 type Hits [NumPoints]uint64
 
-// ReadHits reads the file that a process wrote its hits to. Points that were
-// never reached may be missing at its end.
+// ReadHits reads the file of a process's hits. Points at the end of the list that were never
+// reached may be missing in the file.
 func ReadHits(name string) (h Hits, err error) {
 	b, err := os.ReadFile(name)
 	if err != nil {

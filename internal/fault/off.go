@@ -2,7 +2,7 @@
 
 package fault
 
-// Enabled tells whether points act: this build has none.
+// Enabled reports whether points act: in this build they do not.
 const Enabled = false
 
 // At marks a point. It does nothing in this build.

@@ -13,15 +13,15 @@ import (
 	"syscall"
 )
 
-// Enabled tells whether points act: this build's do.
+// Enabled reports whether points act: in this build they do.
 const Enabled = true
 
-// plan is what the environment wants of this process.
+// plan is the action that the environment requests.
 type plan struct {
 	point  Point
-	nth    uint64 // 0: nothing happens
+	nth    uint64 // 0: no action
 	signal syscall.Signal
-	hits   *os.File // nil: they are not written
+	hits   *os.File // nil: not written
 }
 
 var (
@@ -29,8 +29,8 @@ var (
 	counts  [NumPoints]atomic.Uint64
 )
 
-// At marks a point: it counts the hit and does what the environment wants there.
-// From any goroutine.
+// At marks a point. It counts the hit and executes the requested action. It may be called from any
+// goroutine.
 //
 //go:noinline
 func At(p Point) {
@@ -44,14 +44,15 @@ func At(p Point) {
 		}
 	}
 	if n == pl.nth && p == pl.point {
-		// To this thread: it goes no step further, whichever thread the others run on.
+		// Signal this thread, so that it executes no further step while other threads may still
+		// run.
 		if err := syscall.Tgkill(syscall.Getpid(), syscall.Gettid(), pl.signal); err != nil {
 			refuse(err)
 		}
 	}
 }
 
-// refuse ends the process: a test that asks for what is not there must not pass.
+// refuse exits the process: a test with an invalid request must not pass.
 func refuse(err error) {
 	fmt.Fprintln(os.Stderr, "fault:", err)
 	os.Exit(2)

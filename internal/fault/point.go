@@ -2,27 +2,26 @@ package fault
 
 import "fmt"
 
-// Point is a step at which a process may die or be stopped.
+// Point is a step at which a process may be killed or stopped.
 type Point uint8
 
-// The points, in the order of a connection's life. What the other side sees at
-// each is what makes them differ.
+// The points, in the order of a connection's life. They differ in what the other side observes.
 const (
-	Connect       Point = iota // the connect message is made, not yet sent
+	Connect       Point = iota // the connect message is created, not yet sent
 	Accept                     // a connection is mapped, its acceptance not yet sent
-	Reserve                    // room for a message is taken, nothing is written
-	HalfCopied                 // its payload is partly in place
+	Reserve                    // room for a message is reserved, nothing is written
+	HalfCopied                 // its payload is partly copied
 	BeforePublish              // it is complete and not yet visible
-	AfterPublish               // it is visible; no hint and no wake-up given
-	RTS                        // a rendezvous request is about to be sent
-	RTR                        // a receiver is about to ask for the data
+	AfterPublish               // it is visible; no doorbell and no wake-up sent
+	RTS                        // an RTS is about to be sent
+	RTR                        // an RTR is about to be sent
 	Data                       // a piece of the data is about to be sent
-	LastData                   // its last piece is about to be sent
-	Grow                       // a larger ring is made, the other side not yet told
+	LastData                   // the last piece is about to be sent
+	Grow                       // a larger ring is created, the other side not yet notified
 	Unmap                      // an idle connection is about to be unmapped
-	Armed                      // the armed word is set, the rings not looked at again
+	Armed                      // the armed word is set, the rings not yet checked again
 	Closing                    // a connection is about to be closed in order
-	NumPoints                  // how many there are
+	NumPoints                  // number of points
 )
 
 var names = [NumPoints]string{
@@ -30,7 +29,7 @@ var names = [NumPoints]string{
 	"rts", "rtr", "data", "last data", "grow", "unmap", "armed", "closing",
 }
 
-// String is the point's name, as GOUCX_FAULT has it.
+// String returns the point's name, as used in GOUCX_FAULT.
 func (p Point) String() string {
 	if p < NumPoints {
 		return names[p]
@@ -38,7 +37,7 @@ func (p Point) String() string {
 	return fmt.Sprintf("point %d", uint8(p))
 }
 
-// Parse gives the point of a name.
+// Parse returns the point with the given name.
 func Parse(name string) (Point, error) {
 	for p, n := range names {
 		if n == name {

@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// allowance is one line of the allow-list: the tests that may skip, as a
-// regular expression for all of "package/Test/sub" (after "race:" or "arm64:" in
-// such a run), and why they may.
+// allowance is one line of the allow-list: which tests may skip, and the reason. tests is a
+// regular expression for all of "package/Test/sub", with the prefix "race:" or "arm64:" in such a
+// run.
 type allowance struct {
 	tests  *regexp.Regexp
 	reason string
 }
 
-// parseAllowed reads lines of "regexp reason..."; # begins a comment line.
+// parseAllowed parses lines of "regexp reason..."; # begins a comment line.
 func parseAllowed(text string) ([]allowance, error) {
 	var list []allowance
 	for i, line := range strings.Split(text, "\n") {
@@ -35,7 +35,7 @@ func parseAllowed(text string) ([]allowance, error) {
 	return list, nil
 }
 
-// allows gives the reason why the test may skip, or "".
+// allows returns the reason why the test may skip, or "".
 func allows(list []allowance, test string) string {
 	for _, a := range list {
 		if a.tests.MatchString(test) {

@@ -1,8 +1,6 @@
-// Command gotest runs `go test -json` and prints what a log needs: the go
-// command's own summary line per package, the output of what failed, and each
-// skipped test with its reason. A skip that the allow-list does not name fails
-// the run, so that a test cannot quietly stop testing.
+// Command gotest runs `go test -json` and prints a short log: the go command's summary line for
+// each package, the output of failed tests, and each skipped test with its reason. A skip that is
+// not in the allow-list fails the run, so that no test is disabled unnoticed.
 //
-// scripts/gotest starts it: `scripts/gotest -race ./...`. Start reading at run
-// in main.go.
+// scripts/gotest starts it: `scripts/gotest -race ./...`. Start reading at run in main.go.
 package main

@@ -21,8 +21,8 @@ func main() {
 	}
 }
 
-// setting names a run that is not the plain one; skips are allowed for each
-// setting apart.
+// setting returns the name of a special run, "" for a plain one. Skips are allowed for each
+// setting separately.
 func setting(args []string, goarch string) string {
 	switch {
 	case slices.Contains(args, "-race"):
@@ -34,7 +34,7 @@ func setting(args []string, goarch string) string {
 	}
 }
 
-// run expects the module's root as the working directory; args go to go test.
+// run requires the module's root as the working directory; it passes args to go test.
 func run(args []string, stdout, stderr io.Writer) error {
 	text, err := os.ReadFile(filepath.FromSlash(allowFile))
 	if err != nil {

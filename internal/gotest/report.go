@@ -16,15 +16,15 @@ type event struct {
 	Action, Package, Test, Output, ImportPath string
 }
 
-// key names a test within a run; test "" is its package.
+// key identifies a test within a run; test "" is its package.
 type key struct{ pkg, test string }
 
-// report turns events into a log. Output is kept until the test ends and
-// printed only if it fails; that of a package is printed at once.
+// report converts events to a log. It keeps the output of a test until the test ends and prints it
+// only on failure. It prints the output of a package at once.
 type report struct {
 	w       io.Writer
 	module  string
-	setting string // put before the names of skipped tests
+	setting string // prefix for the names of skipped tests
 	allowed []allowance
 
 	output map[key][]string
@@ -52,7 +52,7 @@ func (r *report) read(in io.Reader) error {
 	}
 }
 
-// line takes one line of output; what is not JSON is printed as it is.
+// line processes one line of output; it prints a line that is not JSON unchanged.
 func (r *report) line(line []byte) {
 	var e event
 	if err := json.Unmarshal(line, &e); err != nil || e.Action == "" {
@@ -83,8 +83,8 @@ func (r *report) line(line []byte) {
 	}
 }
 
-// fail prints what a test wrote, and for a package what its unfinished tests
-// wrote: after a panic or a time-out they never end.
+// fail prints the output of a failed test. For a package it prints the output of its unfinished
+// tests, which never end after a panic or a time-out.
 func (r *report) fail(k key) {
 	var ended []key
 	for other := range r.output {
@@ -110,10 +110,10 @@ func (r *report) skip(k key) {
 	fmt.Fprintf(r.w, "skip\t%s: %s [%s]\n", name, why, permitted)
 }
 
-// location is what the testing package puts before a logged line.
+// location matches the prefix that the testing package adds to a logged line.
 var location = regexp.MustCompile(`^\s+\S+\.go:\d+: `)
 
-// skipReason finds the text that the test gave to Skip: its last logged line.
+// skipReason returns the text that the test passed to Skip: its last logged line.
 func skipReason(output []string) string {
 	why := "no reason given"
 	for _, line := range output {
@@ -124,7 +124,7 @@ func skipReason(output []string) string {
 	return why
 }
 
-// finish sums up the skips and fails if one of them is not allowed.
+// finish prints the number of skips and returns an error if one of them is not allowed.
 func (r *report) finish() error {
 	if r.skips > 0 {
 		fmt.Fprintf(r.w, "%d skipped, %d of them not allowed\n", r.skips, len(r.denied))

@@ -15,26 +15,26 @@ import (
 	"github.com/goucx/goucx/perf"
 )
 
-// Iterations of the two runs whose difference counts.
+// Iterations of the two runs whose difference is evaluated.
 const (
 	few  = 80 * perf.CountedCall
 	many = 240 * perf.CountedCall
-	// crooked is how far the first run may be from what the difference says of
-	// it, as a part: a count that does not grow with the iterations counts
-	// something else than the operation.
+	// crooked is the maximum relative deviation of the first run from the value that the
+	// difference predicts. A count that does not grow with the iterations includes something other
+	// than the operation.
 	crooked = 0.05
-	// tries is how often operations are counted at the most.
+	// tries is the maximum number of runs for one count.
 	tries = 16
 )
 
-// count is the outcome of a row.
+// count is the result of a row.
 type count struct {
 	row row
-	per float64 // instructions an operation
+	per float64 // instructions per operation
 	err error
 }
 
-// measureAll counts the rows that are chosen; each count that failed says why.
+// measureAll counts the chosen rows. The error joins the errors of failed counts.
 func measureAll(ctx context.Context, chosen *regexp.Regexp) ([]count, error) {
 	var counts []count
 	var errs []error
@@ -76,9 +76,9 @@ func measure(ctx context.Context, r row) (float64, error) {
 // errMissed is the error of a run that counted more than the operation.
 var errMissed = errors.New("callgrind missed the end of the counted function")
 
-// least counts n operations as often as r says and gives the smallest total: what
-// the runtime does meanwhile is only added. Runs that counted more than that are left
-// out; on a busy machine they are many.
+// least counts n operations as often as r specifies and returns the smallest total: the runtime's
+// own work can only add to it. Runs that counted more than the operation are skipped; on a busy
+// machine they are frequent.
 func least(ctx context.Context, r row, symbol string, n int) (float64, error) {
 	lowest, good, err := math.Inf(1), 0, error(nil)
 	for range tries {
@@ -99,8 +99,8 @@ func least(ctx context.Context, r row, symbol string, n int) (float64, error) {
 	return lowest, nil
 }
 
-// callgrind runs this program's child under callgrind, which counts inside of
-// symbol alone, and gives the instructions of n operations.
+// callgrind runs this program's child under callgrind, which counts only inside of symbol. It
+// returns the instructions of n operations.
 func callgrind(ctx context.Context, r row, symbol string, n int) (float64, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -114,7 +114,7 @@ func callgrind(ctx context.Context, r row, symbol string, n int) (float64, error
 	out := filepath.Join(dir, "out")
 	cmd := exec.CommandContext(ctx, "valgrind", "--tool=callgrind", "--callgrind-out-file="+out,
 		"--toggle-collect="+symbol, self, "-child", r.op, "-n", strconv.Itoa(n))
-	// One thread runs the counted code: no preemption by signal, no collection.
+	// One thread runs the counted code: no preemption by signals, no garbage collection.
 	cmd.Env = append(os.Environ(), "GODEBUG=asyncpreemptoff=1", "GOGC=off", "GOMAXPROCS=1")
 	cmd.Env = append(cmd.Env, r.env...)
 	if text, err := cmd.CombinedOutput(); err != nil {
@@ -123,9 +123,9 @@ func callgrind(ctx context.Context, r row, symbol string, n int) (float64, error
 	return total(out, symbol)
 }
 
-// total gives the instructions that a file of callgrind holds. Callgrind may miss
-// the end of a counted function whose goroutine was taken off its thread within, and
-// count what comes after, too: the next call then looks as if it called itself.
+// total returns the instruction count in a file of callgrind. Callgrind may miss the end of a
+// counted function whose goroutine was descheduled within it, and count what follows, too. The
+// next call then looks like a recursive call.
 func total(file, symbol string) (float64, error) {
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -143,9 +143,8 @@ func total(file, symbol string) (float64, error) {
 	return strconv.ParseFloat(strings.TrimSpace(digits), 64)
 }
 
-// slope is the count an operation, from those of few and of many operations,
-// the same warming before each. It refuses counts that do not grow with the
-// operations.
+// slope returns the count per operation from those of few and of many operations, with the same
+// warm-up before each. It returns an error if the counts do not grow with the operations.
 func slope(a, b float64) (float64, error) {
 	per := (b - a) / (many - few)
 	if a <= 0 || per < 1 || math.Abs(a-(perf.CountedWarm+few)*per) > crooked*a {

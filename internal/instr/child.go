@@ -9,15 +9,15 @@ import (
 	"github.com/goucx/goucx/verbs/soft"
 )
 
-// carryOut is the child's part: n operations, and those that warm, by name.
+// carryOut is the child process: it executes the warm-up and n operations of the named row.
 func carryOut(name string, n int) error {
 	for _, c := range perf.CountedOps() {
 		if c.Name == name {
-			// A switch of threads in the midst of it would confuse callgrind.
+			// A switch of threads during the count would confuse callgrind.
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
-			// Nobody but who polls drives the devices: the other goroutine, which takes
-			// over when nobody does, would be counted too, since time runs slowly here.
+			// Only polling drives the devices. Otherwise the engine's goroutine, which takes over
+			// when nothing polls, would be counted too, because callgrind slows the program down.
 			devices := soft.New(soft.Config{Link: soft.LinkInproc, Engine: soft.EngineInline})
 			return perf.RunCounted(perf.Config{Providers: transports.All(), Verbs: devices}, c, n)
 		}

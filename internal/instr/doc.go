@@ -1,8 +1,7 @@
-// Command instr counts the instructions of single operations with valgrind's
-// callgrind, beside the counts of UCX, and prints them as a table.
+// Command instr counts the instructions of single operations with valgrind's callgrind and prints
+// them as a table beside UCX's counts.
 //
-// It starts itself under callgrind, twice for each row of rows.go; that child
-// carries the operation out a number of times (perf.RunCounted), and the
-// difference of two numbers is what the operation costs. scripts/instructions starts
-// it. Start reading at main.go.
+// It runs itself under callgrind, twice for each row of rows.go, with different numbers of
+// operations (perf.RunCounted). The difference of the two counts gives the cost of an operation.
+// scripts/instructions starts it. Start reading at main.go.
 package main

@@ -16,8 +16,8 @@ const introduction = `# Instructions per operation
 
 `
 
-// document is the table with what is needed to read it. The working directory
-// is the module's root.
+// document returns the table with all information needed to read it. The working directory is the
+// module's root.
 func document(ctx context.Context, counts []count) (string, error) {
 	machine, err := exec.CommandContext(ctx, "scripts/machine").Output()
 	if err != nil {
@@ -59,7 +59,7 @@ func bound(v float64) string {
 	return fmt.Sprintf("≤ %.0f", v)
 }
 
-// state says which targets the count meets.
+// state reports which targets the count meets.
 func (c count) state() string {
 	switch {
 	case c.err != nil || c.row.must == 0:
@@ -73,7 +73,7 @@ func (c count) state() string {
 	}
 }
 
-// verdict is an error where a must does not hold.
+// verdict returns an error if a must does not hold.
 func verdict(counts []count) error {
 	var errs []error
 	for _, c := range counts {
@@ -84,8 +84,7 @@ func verdict(counts []count) error {
 	return errors.Join(errs...)
 }
 
-// writeTable writes lines of cells with their columns aligned, for those who
-// read it in a terminal.
+// writeTable writes lines of cells with aligned columns, for reading in a terminal.
 func writeTable(b *strings.Builder, lines [][]string) {
 	width := make([]int, len(lines[0]))
 	for _, l := range lines {

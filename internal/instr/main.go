@@ -22,8 +22,8 @@ func main() {
 	}
 }
 
-// run measures, prints the table to stdout and stores it. The error tells what
-// could not be counted and which musts do not hold.
+// run measures, prints the table to stdout and stores it. The error lists what could not be
+// counted and which musts do not hold.
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	f := flag.NewFlagSet("instructions", flag.ContinueOnError)
 	filter := f.String("t", "", "count only rows that match this `regexp`")

@@ -3,10 +3,10 @@ package main
 // row is a line of the table: an operation under some settings.
 type row struct {
 	op    string // name in perf.CountedOps
-	title string // what the line says; "": op
+	title string // title of the line; "": op
 	env   []string
-	ucx13 string // what UCX 1.13 takes, "" where nobody counted
-	ucx   string // and its master of August 2026
+	ucx13 string // count of UCX 1.13, "" if not measured
+	ucx   string // count of its master of August 2026
 	must  float64
 	aim   float64 // 0: none
 }
@@ -18,7 +18,7 @@ func (r row) name() string {
 	return r.op
 }
 
-// counts is how often the row is counted: more where a must depends on it.
+// counts returns how often the row is counted: more often if it has a must.
 func (r row) counts() int {
 	if r.must > 0 {
 		return 5
@@ -26,8 +26,8 @@ func (r row) counts() int {
 	return 1
 }
 
-// rows is the table. UCX's figures: one process, two workers over posix shared
-// memory, counted in the same way.
+// rows is the table. UCX's figures: one process, two workers over posix shared memory, counted in
+// the same way.
 var rows = []row{
 	{op: "put 8 B", ucx13: "108", ucx: "103", must: 60},
 	{op: "put 8 B + flush", ucx13: "334"},
@@ -49,11 +49,12 @@ var rows = []row{
 	{op: "tag 8 B pair", title: "tag 8 B pair, idle interfaces too", env: everyIface},
 }
 
-// tagPair is what the software RNIC's send is measured against too: UCX's message
-// within one process.
+// tagPair is UCX's message within one process, with which the software RNIC's send is also
+// compared.
 const tagPair = "692"
 
-// What goucx does once or not at all, done at each operation for comparison.
+// Settings that make goucx repeat at each operation what it otherwise does once or not at all, for
+// comparison.
 var (
 	lateKeys   = []string{"UCX_RKEY_PRERESOLVE=n"}
 	everyIface = []string{"UCX_IDLE_SKIP=n"}

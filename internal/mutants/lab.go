@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// outcome is what became of a mutant.
+// outcome is the result of a mutant.
 type outcome string
 
 const (
@@ -21,8 +21,8 @@ const (
 	unjudged outcome = "NOT JUDGED"
 )
 
-// A test of a broken tree counts as hung after patience times what it takes
-// without the mutant, building included, and not before atLeast.
+// A test of a broken tree counts as hung after patience times its duration without the mutant,
+// including the build, and not before atLeast.
 const (
 	soundLimit = 4 * time.Minute
 	patience   = 4
@@ -32,16 +32,16 @@ const (
 // lab is a copy of the tree in which the code is broken.
 type lab struct {
 	dir   string
-	sound map[string]trial // of a test without any mutant
+	sound map[string]trial // results of tests without any mutant
 }
 
-// trial is how a test went in the sound tree.
+// trial is the result of a test in the unmodified tree.
 type trial struct {
 	err  error
 	took time.Duration
 }
 
-// newLab copies the tree as it stands, without what git keeps and what was built.
+// newLab copies the tree without git's files and build results.
 func newLab(ctx context.Context) (*lab, error) {
 	dir, err := os.MkdirTemp("", "mutants")
 	if err != nil {
@@ -85,7 +85,7 @@ func (l *lab) try(ctx context.Context, m mutant) (outcome, error) {
 	return judge(out, err), errors.Join(complaint(judge(out, err), out), os.WriteFile(file, sound, 0o600))
 }
 
-// withoutMutant runs the test in the sound tree, once however many mutants it kills.
+// withoutMutant runs the test in the unmodified tree, once for all mutants that it kills.
 func (l *lab) withoutMutant(ctx context.Context, m mutant) trial {
 	t, known := l.sound[m.where()]
 	if !known {
@@ -109,7 +109,7 @@ func (l *lab) test(ctx context.Context, m mutant, limit time.Duration) (string, 
 	return string(out), err
 }
 
-// judge reads what go test said of a broken tree.
+// judge evaluates the output of go test on a broken tree.
 func judge(out string, err error) outcome {
 	switch {
 	case err == nil:
@@ -134,5 +134,5 @@ func complaint(o outcome, out string) error {
 	}
 }
 
-// tail is the end of what a command said.
+// tail returns the end of a command's output.
 func tail(out string) string { return out[max(0, len(out)-1000):] }

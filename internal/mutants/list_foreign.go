@@ -1,7 +1,7 @@
 package main
 
-// foreign are mutants of what the software RNIC keeps towards other implementations, and
-// of what reports a refused access.
+// foreign are mutants of the software RNIC's interoperability with other implementations, and of
+// the reports of refused accesses.
 var foreign = []mutant{
 	{
 		name: "a refused access is reported by its NAK alone",

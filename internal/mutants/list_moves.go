@@ -1,6 +1,6 @@
 package main
 
-// moves are mutants of the connection machine, where a pair has two halves.
+// moves are mutants of the connection state machine with Config.TwoStep.
 var moves = []mutant{
 	{
 		name: "the accepting side sends before the other is ready",
@@ -23,7 +23,7 @@ var moves = []mutant{
 	{
 		name: "a crossing hello of a connection that is over binds this one to it",
 		file: "wireup/machine/halves.go",
-		old:  "		return // it will answer this side's", new: "		s.remote = msg.From\n		return",
+		old:  "		return // the peer will reply to the local OPEN", new: "		s.remote = msg.From\n		return",
 		pkg: "./wireup/machine", test: "^TestCrossingIsNotBound$", quick: true,
 	},
 	{

@@ -1,6 +1,6 @@
 package main
 
-// order are mutants of what keeps operations in the order of docs/ordering.md.
+// order are mutants of the code that keeps operations in the order of docs/ordering.md.
 var order = []mutant{
 	{
 		name: "the announcement of a tag message passes a halted lane",

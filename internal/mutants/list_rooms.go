@@ -1,7 +1,6 @@
 package main
 
-// rooms are mutants of rendezvous, the budget for what nobody waits for, active
-// messages, and waiting.
+// rooms are mutants of rendezvous, the budget for unexpected data, active messages, and waiting.
 var rooms = []mutant{
 	{
 		name: "a rendezvous ends with its first piece",

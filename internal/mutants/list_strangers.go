@@ -1,6 +1,6 @@
 package main
 
-// strangers are mutants of what keeps hostile processes and datagrams out.
+// strangers are mutants of the checks against hostile processes and datagrams.
 var strangers = []mutant{
 	{
 		name: "a connection message longer than any ends the queue pair",

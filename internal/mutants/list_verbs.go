@@ -42,7 +42,7 @@ var device = []mutant{
 	{
 		name: "what follows a message without a receive is answered",
 		file: "verbs/soft/responder.go",
-		old:  "		r.gap = gapRNR // what comes behind is dropped\n", new: "",
+		old:  "		r.gap = gapRNR // later requests are dropped: the requester retransmits them\n", new: "",
 		pkg: "./verbs/soft", test: "^TestScript$", quick: true,
 	},
 	{
@@ -240,7 +240,7 @@ var device = []mutant{
 	{
 		name: "a probe does not repeat the NAK of a gap",
 		file: "verbs/soft/responder.go",
-		old:  "			q.tellGap() // a probe: the NAK may be lost\n", new: "			_ = 0\n",
+		old:  "			q.tellGap() // probably a probe: the NAK may be lost\n", new: "			_ = 0\n",
 		pkg: "./verbs/soft", test: "^TestGapNakLost$", quick: true,
 	},
 	{
@@ -252,7 +252,7 @@ var device = []mutant{
 	{
 		name: "a NAK that comes twice costs two retransmissions",
 		file: "verbs/soft/reorder.go",
-		old:  "		return // the NAK came twice\n", new: "		f.n = 1\n",
+		old:  "		return // a duplicate of the NAK\n", new: "		f.n = 1\n",
 		pkg: "./verbs/soft", test: "^TestGapNakTwice$", quick: true,
 	},
 	{

@@ -24,8 +24,8 @@ func main() {
 	}
 }
 
-// run breaks and tests, a line of the table for each mutant as it is done. The
-// working directory is the module's root; it is only read.
+// run tests the mutants and prints a line of the table after each. The working directory is the
+// module's root, which is only read.
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	f := flag.NewFlagSet("mutants", flag.ContinueOnError)
 	quick := f.Bool("quick", false, "only those whose tests take a moment")
@@ -63,8 +63,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	return errors.Join(errs...)
 }
 
-// choose gives the mutants whose names contain one of words, or all where there
-// are none.
+// choose returns the mutants whose names contain one of words, or all if there are no words.
 func choose(ms []mutant, quick bool, words []string) []mutant {
 	return slices.DeleteFunc(ms, func(m mutant) bool {
 		named := len(words) == 0 || slices.ContainsFunc(words, func(w string) bool { return strings.Contains(m.name, w) })

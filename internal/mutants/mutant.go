@@ -9,24 +9,24 @@ import (
 
 // mutant is one way to break the code.
 type mutant struct {
-	name string // what it breaks, in words
+	name string // what it breaks
 	file string // from the module's root
-	old  string // what stands there, whole and as often as times says
+	old  string // the text to replace; it occurs as often as times says
 	new  string
-	// times is how often old stands in the file, and is replaced; 0: once.
+	// times is how often old occurs in the file and is replaced; 0: once.
 	times int
-	pkg   string // whose test kills it, as go test takes it
+	pkg   string // package of the test that kills it, as an argument of go test
 	test  string // the pattern of -run
 	quick bool   // its test takes a second or two
-	// tries is how often the test runs until it fails, where two threads have to
-	// meet at the wrong moment; 0: once.
+	// tries is how often the test runs until it fails, if it depends on the timing of two threads;
+	// 0: once.
 	tries int
 }
 
-// where names the test for people.
+// where returns the name of the test for display.
 func (m mutant) where() string { return strings.TrimPrefix(m.pkg, "./") + " " + m.test }
 
-// apply gives the broken text.
+// apply returns the modified text.
 func (m mutant) apply(text string) (string, error) {
 	want := max(m.times, 1)
 	if n := strings.Count(text, m.old); n != want {
@@ -35,7 +35,7 @@ func (m mutant) apply(text string) (string, error) {
 	return strings.ReplaceAll(text, m.old, m.new), nil
 }
 
-// applyAll sees whether each mutant can be applied, before any is tried.
+// applyAll checks that each mutant can be applied, before any is tested.
 func applyAll(ms []mutant, read func(file string) ([]byte, error)) error {
 	var errs []error
 	for _, m := range ms {
@@ -50,7 +50,7 @@ func applyAll(ms []mutant, read func(file string) ([]byte, error)) error {
 	return errors.Join(errs...)
 }
 
-// all is the list of mutants.
+// all returns the list of mutants.
 func all() []mutant {
 	return slices.Concat(below, shm, matching, memory, rooms, moves, device, queues, strangers, order, foreign)
 }

@@ -7,15 +7,14 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// cut is a partition: nothing passes between the sides while it lasts.
+// cut is a partition: while it lasts, all datagrams between the sides are lost.
 type cut struct {
 	a, b        []netip.AddrPort
 	from, until ucs.Time
 }
 
-// Partition cuts all links between the nodes a and the nodes b, in both
-// directions, from one time until another. What is sent or would arrive in that
-// time is lost.
+// Partition cuts all links between the nodes a and the nodes b, in both directions, from one time
+// until another. Datagrams that are sent or would arrive in that time are lost.
 func (n *Net) Partition(a, b []netip.AddrPort, from, until ucs.Time) {
 	n.cuts = append(n.cuts, cut{slices.Clone(a), slices.Clone(b), from, until})
 }

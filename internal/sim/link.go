@@ -10,57 +10,57 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// Link is how datagrams get from one node to another. The zero Link is perfect
-// and takes no time. Chances are between 0 and 1, drawn for each datagram.
+// Link describes a link from one node to another. The zero Link is perfect and takes no time.
+// Probabilities are between 0 and 1, drawn for each datagram.
 type Link struct {
-	// Latency is what every datagram takes, beside its time on the wire.
+	// Latency of every datagram, in addition to its transmission time.
 	Latency time.Duration
-	// Bandwidth in bytes per second; 0: without limit.
+	// Bandwidth in bytes per second; 0: unlimited.
 	Bandwidth float64
 	// Overhead is added to each datagram's length on the wire, in bytes.
 	Overhead int
-	// Queue is how many bytes wait for the wire at most; what comes then is lost.
-	// 0: without limit.
+	// Queue is the maximum number of bytes that wait for transmission; further datagrams are lost.
+	// 0: unlimited.
 	Queue int
-	// MTU is the longest datagram in bytes, longer ones are lost; 0: without limit.
+	// MTU is the maximum length of a datagram in bytes; longer ones are lost. 0: unlimited.
 	MTU int
 
-	// Loss is the chance of being lost, Duplicate that of arriving twice.
+	// Loss is the probability of loss, Duplicate that of duplication.
 	Loss, Duplicate float64
-	// Reorder is the chance of taking up to Jitter longer, which lets later ones
-	// overtake. The others keep their order.
+	// Reorder is the probability of a delay of up to Jitter, which lets later datagrams overtake.
+	// The others keep their order.
 	Reorder float64
-	// Jitter is the longest such delay.
+	// Jitter is the maximum of that delay.
 	Jitter time.Duration
-	// Corrupt is the chance that one to three bits flip.
+	// Corrupt is the probability that one to three bits flip.
 	Corrupt float64
-	// Stall is the chance that the link stands still for up to StallFor from this
-	// datagram on; then everything comes at once, in order.
+	// Stall is the probability that the link stalls for up to StallFor from this datagram on.
+	// After that everything arrives at once, in order.
 	Stall float64
-	// StallFor is the longest such time.
+	// StallFor is the maximum duration of a stall.
 	StallFor time.Duration
 }
 
-// link is a direction's state. It draws from a source of its own, and the same
-// number of times for each datagram: what happens to the n-th datagram of a link
-// depends on the seed alone, not on other links or on the other faults.
+// link is the state of one direction. It has its own random source and draws the same number of
+// values for each datagram. So the fate of the n-th datagram of a link depends on the seed alone,
+// not on other links or on other faults.
 type link struct {
 	Link
 	pair
-	own     bool // made by SetLink
+	own     bool // set by SetLink
 	rng     *rand.Rand
-	idle    ucs.Time // when the wire has sent all that waits
-	stalled ucs.Time // before this, nothing arrives
+	idle    ucs.Time // when the wire has transmitted everything queued
+	stalled ucs.Time // nothing arrives before this time
 }
 
-// draws are the chances of one datagram.
+// draws holds the random values for one datagram.
 type draws struct {
 	lost, twice, late, corrupt, stall float64
 	delay, delay2, stallFor           float64
 	bits                              uint64
 }
 
-// SetDefault gives all directions that have no link of their own this one.
+// SetDefault sets the link of all directions without a link set by SetLink.
 func (n *Net) SetDefault(l Link) {
 	n.base = l
 	for _, s := range n.links {
@@ -70,8 +70,8 @@ func (n *Net) SetDefault(l Link) {
 	}
 }
 
-// SetLink makes the link from one node to another; the way back is another one.
-// What is on its way keeps its time of arrival.
+// SetLink sets the link from one node to another; the reverse direction is separate. Datagrams in
+// flight keep their time of arrival.
 func (n *Net) SetLink(from, to netip.AddrPort, l Link) {
 	s := n.link(pair{from, to})
 	s.Link, s.own = l, true
@@ -86,7 +86,7 @@ func (n *Net) link(p pair) *link {
 	return s
 }
 
-// hash tells the sources of directions apart; it is never 0, which is the Net's.
+// hash distinguishes the random sources of directions. It is never 0, which is the Net's.
 func (p pair) hash() uint64 {
 	h := fnv.New64a()
 	for _, a := range [2]netip.AddrPort{p.from, p.to} {
@@ -137,8 +137,8 @@ func (l *link) draw() draws {
 	return draws{f(), f(), f(), f(), f(), f(), f(), f(), l.rng.Uint64()}
 }
 
-// transmit puts size bytes on the wire and tells when the last of them is there,
-// or that the queue has no room.
+// transmit puts size bytes on the wire. It returns when the last of them is transmitted, or false
+// if the queue is full.
 func (l *link) transmit(now ucs.Time, size int) (ucs.Time, bool) {
 	if l.Bandwidth <= 0 {
 		return now, true
@@ -151,7 +151,7 @@ func (l *link) transmit(now ucs.Time, size int) (ucs.Time, bool) {
 	return l.idle, true
 }
 
-// arrival is when what was sent gets there.
+// arrival returns the time of arrival of a transmitted datagram.
 func (l *link) arrival(sent ucs.Time, d *draws) ucs.Time {
 	when := sent.Add(l.Latency)
 	if d.stall < l.Stall {
@@ -164,11 +164,10 @@ func (l *link) arrival(sent ucs.Time, d *draws) ucs.Time {
 	return when
 }
 
-// scale is a part of a duration.
+// scale returns a fraction of a duration.
 func scale(d time.Duration, part float64) time.Duration { return time.Duration(part * float64(d)) }
 
-// flip flips one to three different bits, chosen by r: fewer than what a checksum
-// of 32 bits may let pass.
+// flip flips one to three different bits, chosen by r. A 32-bit checksum detects that many.
 func flip(b []byte, r uint64) {
 	bits := uint64(8 * len(b))
 	first, step := r>>2%bits, 1+r>>32%(bits/3)

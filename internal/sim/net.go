@@ -8,20 +8,18 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// Start is the time at which every network begins: not zero, so that a zero Time
-// lies in the past.
+// Start is the initial time of every network. It is not zero, so that a zero Time is in the past.
 const Start = ucs.Time(time.Second)
 
-// Receiver gets a datagram when it arrives. The bytes are the network's again
-// when it returns.
+// Receiver is called when a datagram arrives. The network reuses b after it returns.
 type Receiver = func(from netip.AddrPort, b []byte, now ucs.Time)
 
-// Net is a simulated network. One goroutine at a time uses it.
+// Net is a simulated network. It is used by one goroutine at a time.
 type Net struct {
 	now    ucs.Time
-	seq    uint64 // orders events of the same time
+	seq    uint64 // orders events at the same time
 	events queue
-	free   [][]byte // buffers of datagrams that have arrived
+	free   [][]byte // buffers of delivered datagrams
 
 	seed  uint64
 	rng   *rand.Rand
@@ -37,8 +35,8 @@ type Net struct {
 // pair is a direction between two nodes.
 type pair struct{ from, to netip.AddrPort }
 
-// New makes an empty network whose chances come from seed. Its links are
-// perfect and take no time until SetDefault or SetLink say otherwise.
+// New returns an empty network whose random choices come from seed. Its links are perfect and take
+// no time until SetDefault or SetLink is called.
 func New(seed uint64) *Net {
 	return &Net{
 		now:   Start,
@@ -49,39 +47,39 @@ func New(seed uint64) *Net {
 	}
 }
 
-// Now is the virtual time.
+// Now returns the virtual time.
 func (n *Net) Now() ucs.Time { return n.now }
 
-// Rand is a source of chances for the program of a test. The links draw from
-// sources of their own, so that it does not change what they do.
+// Rand returns a random source for the test's program. The links have their own sources, so its
+// use does not affect them.
 func (n *Net) Rand() *rand.Rand { return n.rng }
 
-// Attach gives what arrives at an address to r, in place of an earlier receiver.
+// Attach sets the receiver of an address; it replaces an earlier one.
 func (n *Net) Attach(at netip.AddrPort, r Receiver) { n.nodes[at] = r }
 
-// Detach takes the node away. What is on its way to it will be lost.
+// Detach removes the node. Datagrams in flight to it are lost.
 func (n *Net) Detach(at netip.AddrPort) { delete(n.nodes, at) }
 
-// Send sends a copy of b. Whether and when it arrives is the link's affair.
+// Send sends a copy of b. The link determines whether and when it arrives.
 func (n *Net) Send(from, to netip.AddrPort, b []byte) {
 	n.counts.Sent++
 	n.link(pair{from, to}).send(n, b)
 }
 
-// Timer is something that will be done at a time.
+// Timer is a scheduled function call.
 type Timer struct{ fn func(now ucs.Time) }
 
-// Stop withdraws the timer; after it has run, that does nothing.
+// Stop cancels the timer; after it has run, Stop does nothing.
 func (t *Timer) Stop() { t.fn = nil }
 
-// At has fn called at a time, or at once in the next Step where it has passed.
+// At calls fn at a time, or in the next Step if the time has passed.
 func (n *Net) At(when ucs.Time, fn func(now ucs.Time)) *Timer {
 	t := &Timer{fn}
 	n.schedule(event{when: when, timer: t})
 	return t
 }
 
-// Next is the time of the next event, and whether there is one.
+// Next returns the time of the next event, and whether there is one.
 func (n *Net) Next() (ucs.Time, bool) {
 	if len(n.events) == 0 {
 		return 0, false
@@ -89,8 +87,8 @@ func (n *Net) Next() (ucs.Time, bool) {
 	return max(n.events[0].when, n.now), true
 }
 
-// Step carries out the next event and moves the time to it: one arrival or one
-// timer. It reports false where there was none.
+// Step executes the next event, one arrival or one timer, and advances the time to it. It returns
+// false if there is none.
 func (n *Net) Step() bool {
 	if len(n.events) == 0 {
 		return false
@@ -109,8 +107,7 @@ func (n *Net) Step() bool {
 	return true
 }
 
-// RunUntil carries out everything up to the time t, which it then is, and gives
-// the number of steps.
+// RunUntil executes all events up to time t, sets the time to t, and returns the number of steps.
 func (n *Net) RunUntil(t ucs.Time) int {
 	steps := 0
 	for len(n.events) > 0 && !t.Before(n.events[0].when) {
@@ -121,8 +118,7 @@ func (n *Net) RunUntil(t ucs.Time) int {
 	return steps
 }
 
-// Run steps until nothing is left to do. It reports false where limit steps did
-// not suffice.
+// Run steps until there are no events. It returns false if limit steps were not enough.
 func (n *Net) Run(limit int) bool {
 	for range limit {
 		if !n.Step() {
@@ -132,7 +128,7 @@ func (n *Net) Run(limit int) bool {
 	return len(n.events) == 0
 }
 
-// arrive hands a datagram to its node.
+// arrive passes a datagram to its node.
 func (n *Net) arrive(e *event) {
 	r := n.nodes[e.to]
 	switch {
@@ -158,7 +154,7 @@ func (n *Net) schedule(e event) {
 	n.events.push(e)
 }
 
-// copyOf copies b into a buffer that a datagram left behind.
+// copyOf copies b into the buffer of a delivered datagram.
 func (n *Net) copyOf(b []byte) []byte {
 	var buf []byte
 	if last := len(n.free) - 1; last >= 0 {

@@ -2,7 +2,7 @@ package sim
 
 import "github.com/goucx/goucx/ucs"
 
-// event is an arrival, or a timer.
+// event is an arrival or a timer.
 type event struct {
 	when  ucs.Time
 	seq   uint64
@@ -15,8 +15,8 @@ func (e *event) before(o *event) bool {
 	return e.when < o.when || e.when == o.when && e.seq < o.seq
 }
 
-// queue is a binary heap of events, the next one first. (container/heap would
-// allocate for each.)
+// queue is a binary heap of events, the next one first. (container/heap would allocate for each
+// event.)
 type queue []event
 
 func (q *queue) push(e event) {

@@ -8,26 +8,26 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// Fate is what became of a datagram.
+// Fate is what happened to a datagram.
 type Fate uint8
 
 // Fates.
 const (
 	Sent      Fate = iota
-	Delivered      // handed to its node
-	Lost           // by the link's chance
-	Corrupted      // on its way with bits flipped
-	Cut            // in a partition
+	Delivered      // passed to its node
+	Lost           // by the link's loss probability
+	Corrupted      // arrived with flipped bits
+	Cut            // lost in a partition
 	TooLong        // longer than the link's MTU
-	QueueFull      // no room before the wire
-	NoNode         // nobody at the address
-	note           // a line of the program
+	QueueFull      // the link's queue was full
+	NoNode         // no node at the address
+	note           // a line of the test's program
 	numFates
 )
 
 var fateNames = [numFates]string{"sent", "delivered", "lost", "corrupted", "cut", "too long", "queue full", "no node", "note"}
 
-// String names the fate.
+// String returns the name of the fate.
 func (f Fate) String() string {
 	if f < numFates {
 		return fateNames[f]
@@ -35,15 +35,15 @@ func (f Fate) String() string {
 	return "fate?"
 }
 
-// Counts are the datagrams of a network so far.
+// Counts counts the datagrams of a network so far.
 type Counts struct {
 	Sent, Delivered                       int
 	Lost, Cut, TooLong, QueueFull, NoNode int
-	// Delayed took longer than the link's latency: reordered, or stalled.
+	// Delayed datagrams took longer than the link's latency: reordered, or stalled.
 	Duplicated, Corrupted, Delayed int
 }
 
-// Counts tells what happened so far.
+// Counts returns the counts so far.
 func (n *Net) Counts() Counts { return n.counts }
 
 func (c *Counts) count(why Fate) {
@@ -58,11 +58,11 @@ func (c *Counts) count(why Fate) {
 		c.QueueFull++
 	case NoNode:
 		c.NoNode++
-	default: // no loss
+	default: // not lost
 	}
 }
 
-// prefixLen is how much of a datagram the trace keeps.
+// prefixLen is the number of bytes of a datagram that the trace stores.
 const prefixLen = 48
 
 // trace is a ring of the last records.
@@ -81,13 +81,13 @@ type record struct {
 	note   string
 }
 
-// KeepTrace has the network remember its last events for Trace. describe says
-// what a datagram is, from its first 48 bytes; nil: they are printed in hex.
+// KeepTrace makes the network record its last events for Trace. describe formats a datagram from
+// its first 48 bytes; nil: they are printed in hex.
 func (n *Net) KeepTrace(events int, describe func(b []byte) string) {
 	n.trace = trace{ring: make([]record, events), describe: describe}
 }
 
-// Note puts a line of the program into the trace.
+// Note adds a line of the test's program to the trace.
 func (n *Net) Note(format string, args ...any) {
 	if r := n.trace.slot(); r != nil {
 		*r = record{when: n.now, fate: note, note: fmt.Sprintf(format, args...)}
@@ -110,8 +110,8 @@ func (t *trace) add(now ucs.Time, f Fate, p pair, b []byte) {
 	}
 }
 
-// Trace gives the last events, one a line, oldest first: the time since Start,
-// what happened, from where to where, the length and what it was.
+// Trace returns the last events, one per line, oldest first: the time since Start, the fate, both
+// addresses, the length and the description.
 func (n *Net) Trace() string {
 	t := &n.trace
 	var out strings.Builder

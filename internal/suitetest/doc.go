@@ -1,4 +1,4 @@
-// Package suitetest is what conformance suites share: the checked-in matrix of
-// which implementation passes which case, a testing.TB that notes failures instead
-// of failing, for cases that are meant to fail, and a network of a test's own.
+// Package suitetest contains what conformance suites share: the checked-in matrix of which
+// implementation passes which case; a testing.TB that records failures instead of failing, for
+// cases that are expected to fail; and network namespaces for tests.
 package suitetest

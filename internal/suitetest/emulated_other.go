@@ -4,5 +4,5 @@ package suitetest
 
 import "testing"
 
-// SkipEmulated skips nothing: the emulators it knows run Linux programs.
+// SkipEmulated skips nothing: the known emulators run Linux programs.
 func SkipEmulated(testing.TB) {}

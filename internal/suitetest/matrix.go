@@ -7,12 +7,12 @@ import (
 	"testing"
 )
 
-// Matrix is a checked-in table of what each implementation passes.
+// Matrix is a checked-in table of the cases that each implementation passes.
 //
 //	case         udp    inproc   a head line, the implementations' columns
-//	data/send    pass   pass     a row a case
+//	data/send    pass   pass     a row per case
 //	srq/resize   N1     N1       not applicable, with a reason
-//	srq/limit    pass   !early   fails, which is known, with a reason
+//	srq/limit    pass   !early   a known failure, with a reason
 //	N1: queues do not grow       the reasons
 //	!early: it comes too soon
 type Matrix struct {
@@ -23,7 +23,7 @@ type Matrix struct {
 
 const passed = "pass"
 
-// ParseMatrix reads a table, which has a row for each of cases and no other.
+// ParseMatrix parses a table. It must have one row for each of cases and no other.
 func ParseMatrix(text string, cases []string) (*Matrix, error) {
 	m := &Matrix{rows: make(map[string][]string), reasons: make(map[string]string)}
 	for i, line := range strings.Split(text, "\n") {
@@ -83,8 +83,8 @@ func (m *Matrix) validate(cases []string) error {
 	return nil
 }
 
-// Compare fails t where the outcome of a case is not the listed one. reason is
-// why it was not applicable, or "".
+// Compare fails t if the outcome of a case differs from the table. reason is why the case was not
+// applicable, or "".
 func (m *Matrix) Compare(t testing.TB, column, name, reason string) {
 	if t.Failed() {
 		return
@@ -96,13 +96,13 @@ func (m *Matrix) Compare(t testing.TB, column, name, reason string) {
 	}
 	switch cell := m.rows[name][i]; {
 	case cell == passed && reason != "":
-		t.Errorf("matrix.txt says that %s passes %s, but it was not applicable: %s", column, name, reason)
+		t.Errorf("matrix.txt lists that %s passes %s, but it was not applicable: %s", column, name, reason)
 	case cell != passed && reason == "":
-		t.Errorf("matrix.txt says that %s is not applicable to %s (%s), but it passed", name, column, m.reasons[cell])
+		t.Errorf("matrix.txt lists that %s is not applicable to %s (%s), but it passed", name, column, m.reasons[cell])
 	}
 }
 
-// Known tells why a case fails, where that is listed; "": it is not.
+// Known returns the reason of a known failure, or "".
 func (m *Matrix) Known(column, name string) string {
 	i := slices.Index(m.columns, column)
 	if i < 0 || m.rows[name][i][0] != '!' {

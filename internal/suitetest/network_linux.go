@@ -10,12 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ownNetworkEnv is set in a process that runs one test in a network of its own.
+// ownNetworkEnv is set in a process that runs one test in its own network namespace.
 const ownNetworkEnv = "GOUCX_TEST_OWN_NETWORK"
 
-// InOwnNetwork runs the test again in a process that is root of a network
-// namespace of its own, and is true there. With that process everything that it
-// started goes. It skips the test where the system does not permit that.
+// InOwnNetwork runs the test again in a process that is root of its own network namespace, and
+// returns true there. When that process exits, all processes that it started are killed. It skips
+// the test if the system does not permit namespaces.
 func InOwnNetwork(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(ownNetworkEnv) != "" {

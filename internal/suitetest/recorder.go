@@ -9,11 +9,11 @@ import (
 	"testing"
 )
 
-// Recorder is a testing.TB that notes instead of failing, for cases that are
-// meant to fail.
+// Recorder is a testing.TB that records failures instead of failing, for cases that are expected
+// to fail.
 type Recorder struct {
 	testing.TB
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the following fields
 	failed   bool
 	log      []string
 	cleanups []func()
@@ -26,7 +26,7 @@ func (r *Recorder) note(failed bool, text string) {
 	r.log = append(r.log, text)
 }
 
-// Failed reports whether anything failed.
+// Failed reports whether a failure was recorded.
 func (r *Recorder) Failed() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -36,31 +36,31 @@ func (r *Recorder) Failed() bool {
 // Helper does nothing.
 func (r *Recorder) Helper() {}
 
-// Fail notes a failure.
+// Fail records a failure.
 func (r *Recorder) Fail() { r.note(true, "") }
 
-// FailNow notes a failure and ends the goroutine.
+// FailNow records a failure and ends the goroutine.
 func (r *Recorder) FailNow() { r.note(true, ""); runtime.Goexit() }
 
-// Errorf notes a failure.
+// Errorf records a failure.
 func (r *Recorder) Errorf(f string, a ...any) { r.note(true, fmt.Sprintf(f, a...)) }
 
-// Fatalf notes a failure and ends the goroutine.
+// Fatalf records a failure and ends the goroutine.
 func (r *Recorder) Fatalf(f string, a ...any) { r.note(true, fmt.Sprintf(f, a...)); runtime.Goexit() }
 
-// Logf notes a line.
+// Logf records a line.
 func (r *Recorder) Logf(f string, a ...any) { r.note(false, fmt.Sprintf(f, a...)) }
 
-// Skip notes the reason and ends the goroutine.
+// Skip records the reason and ends the goroutine.
 func (r *Recorder) Skip(a ...any) { r.note(false, fmt.Sprint(a...)); runtime.Goexit() }
 
-// Cleanup has End call f.
+// Cleanup registers f for End.
 func (r *Recorder) Cleanup(f func()) { r.cleanups = append(r.cleanups, f) }
 
-// Text is what was noted.
+// Text returns the recorded text.
 func (r *Recorder) Text() string { return strings.Join(r.log, "\n") }
 
-// Alone ends with f, also where f ends its goroutine or panics.
+// Alone returns when f has ended, also if f ends its goroutine or panics.
 func (r *Recorder) Alone(f func()) {
 	done := make(chan struct{})
 	go func() {
@@ -75,7 +75,7 @@ func (r *Recorder) Alone(f func()) {
 	<-done
 }
 
-// End runs what Cleanup was given, last first.
+// End calls the functions passed to Cleanup, last first.
 func (r *Recorder) End() {
 	for _, undo := range slices.Backward(r.cleanups) {
 		r.Alone(undo)
