@@ -1,6 +1,6 @@
 # One line per target; what takes longer to say stands in scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help build demo quick check test test-long ci bench bench-ucx instructions mutants cover fmt generate
+.PHONY: help build demo quick check test test-long ci bench bench-ucx instructions mutants shape cover fmt generate
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-12s %s\n", $$1, $$2}' Makefile
@@ -35,8 +35,11 @@ bench-ucx: ## side by side with UCX's ucx_perftest; tables in docs/perf/
 instructions: ## instructions per operation by callgrind; table in docs/perf/instructions.md
 	@scripts/instructions
 
-mutants: ## break the code in one place at a time; a named test must notice each (10 min)
+mutants: ## break the code in one place at a time; a named test must notice each (3 min)
 	@scripts/mutants
+
+shape: ## measures of form: lines, functions, sizes of types and files, retired words
+	@go run -buildvcs=false ./internal/shape
 
 cover: ## statement coverage of the unit tests
 	@scripts/cover

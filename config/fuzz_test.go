@@ -50,16 +50,8 @@ func FuzzDuration(f *testing.F) {
 	fuzzParser(f, OrAuto(Duration(0, Forever)), "1s", "2.5us", "5m", "inf", "auto", "1.65e-6", "9223372036854775806ns")
 }
 
-func FuzzBandwidth(f *testing.F) {
-	fuzzParser(f, OrAuto(Bandwidth(0, Unbounded)), "2200MBs", "100Gb/s", "0.1Bs", "1e-320Tbps", "inf", "auto")
-}
-
 func FuzzList(f *testing.F) {
 	fuzzParser(f, ListOf("names"), "all", "^a,b*", "mlx5_[0-12]:1", "", "\xff,a", "a,\u00a0,b", "^\u2003x")
-}
-
-func FuzzRanges(f *testing.F) {
-	fuzzParser(f, Ranges(0, math.MaxInt), "0-3,8", "9223372036854775807", "0-9223372036854775807,5", "")
 }
 
 // FuzzGlob compares with path.Match where both know the pattern's meaning.

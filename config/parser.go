@@ -143,7 +143,7 @@ func OrAuto[T any](p Parser[T]) Parser[Optional[T]] {
 }
 
 // between returns nil if minimum <= v <= maximum.
-func between[T int | Bytes | Rate | time.Duration](v, minimum, maximum T, format func(T) string) error {
+func between[T int | Bytes | time.Duration](v, minimum, maximum T, format func(T) string) error {
 	if v < minimum || v > maximum {
 		return fmt.Errorf("out of range %s to %s", format(minimum), format(maximum))
 	}

@@ -142,22 +142,6 @@ func TestDuration(t *testing.T) {
 	}, "999ns", "1001ms", "inf")
 }
 
-func TestBandwidth(t *testing.T) {
-	const m = 1 << 20
-	checkParser(t, Bandwidth(0, Unbounded), []good[Rate]{
-		{"2200MBs", 2200 * m, "2200MBs"},
-		{"12179.00MBps", 12179 * m, "12179MBs"},
-		{"12GBps", 12 << 30, "12GBs"},
-		{"1024MB/s", 1 << 30, "1GBs"},
-		{"8kbs", 1024, "1KBs"},
-		{"100Gb/s", 100 << 27, "12800MBs"},
-		{"0.5Bs", 0.5, "0.5Bs"},
-		{"3TBs", 3 << 40, "3TBs"},
-		{"0Bs", 0, "0Bs"},
-		{"inf", Unbounded, "inf"},
-	}, "", "12", "12MB", "12M", "12Mps", "MBs", "-1MBs", "auto", "1e999MBs", "12 MBsx")
-}
-
 func TestOrAuto(t *testing.T) {
 	p := OrAuto(Size(0, Inf))
 	checkParser(t, p, []good[Optional[Bytes]]{
@@ -171,32 +155,3 @@ func TestOrAuto(t *testing.T) {
 	assert.Equal(t, Bytes(3), Optional[Bytes]{Value: 3}.Or(7))
 }
 
-func TestRanges(t *testing.T) {
-	set := func(spans ...span) RangeSet { return RangeSet{spans} }
-	checkParser(t, Ranges(0, 1023), []good[RangeSet]{
-		{"", set(), ""},
-		{"0-3,8", set(span{0, 3}, span{8, 8}), "0-3,8"},
-		{" 8 , 0 - 3 ", set(span{0, 3}, span{8, 8}), "0-3,8"},
-		{"4,0-3,5-5,2", set(span{0, 5}), "0-5"},
-		{"1023", set(span{1023, 1023}), "1023"},
-	}, "-", "1-", "-1", "3-1", "1024", "0-1024", "a", "1-2-3", "99999999999999999999", "1.5")
-}
-
-func TestRangeSet(t *testing.T) {
-	r, err := Ranges(0, math.MaxInt).Parse("1-3,7,9223372036854775807")
-	require.NoError(t, err)
-	var all []int
-	for v := range r.All() {
-		all = append(all, v)
-	}
-	assert.Equal(t, []int{1, 2, 3, 7, math.MaxInt}, all)
-	for v := range r.All() {
-		assert.Equal(t, 1, v)
-		break
-	}
-	assert.True(t, r.Contains(2))
-	assert.True(t, r.Contains(math.MaxInt))
-	assert.False(t, r.Contains(4))
-	assert.False(t, r.Empty())
-	assert.True(t, RangeSet{}.Empty())
-}

@@ -36,11 +36,7 @@ silent() {
 quiet() { grep -v 'no test files\|no tests to run' || true; }
 
 tool() { go tool -modfile=tools/go.mod "$@"; }
-
-# go_files lists the Go files of this module, testdata left out.
-go_files() {
-	find . \( -name .git -o -name testdata -o -name bin -o -path ./bench -o -path ./tools \) -prune -o -name '*.go' -print
-}
+golangci() { go tool -modfile=tools/golangci/go.mod golangci-lint "$@"; }
 
 # product_packages lists all packages but the whole-program tests.
 product_packages() { go list ./... | grep -v "^$(go list -m)/test\(/\|\$\)"; }

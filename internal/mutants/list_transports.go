@@ -1,0 +1,101 @@
+package main
+
+// transportsList holds the mutants of ucs, wireup and the transports.
+var transportsList = []mutant{
+	{
+		name: "accept a segment that is not sealed",
+		file: "ucs/shmem/segment_linux.go",
+		old:  "if got&seals != seals {", new: "if false {",
+		pkg: "./ucs/shmem", test: "^TestMapChecksBeforeTouching$", quick: true,
+	},
+	{
+		name: "the async goroutine enters without its barrier",
+		file: "ucs/async/section.go",
+		old:  "err = shmem.PrivateBarrier()", new: "_ = shmem.PrivateBarrier", tries: 8,
+		pkg: "./ucs/async", test: "^TestExclusionHard$",
+	},
+	{
+		name: "skip the CRC of an address",
+		file: "wireup/parse.go",
+		old:  "if got := crc32.Checksum(b[:len(b)-crcLen], castagnoli); got != sum {", new: "if got := crc32.Checksum(b[:len(b)-crcLen], castagnoli); got != sum && false {",
+		pkg: "./wireup", test: "^TestParseEveryBitFlip$", quick: true,
+	},
+	{
+		name: "the worse lane is chosen",
+		file: "wireup/choose.go",
+		old:  "cmp.Compare(b.Score, a.Score)", new: "cmp.Compare(a.Score, b.Score)",
+		pkg: "./wireup", test: "^TestChoose$", quick: true,
+	},
+	{
+		name: "the accepting side sends before the other is ready",
+		file: "wireup/machine/halves.go",
+		old:  "s.conf.TwoStep && !s.saidBye", new: "false",
+		pkg: "./wireup/machine", test: "^TestQueuesCarryEverything$", quick: true,
+	},
+	{
+		name: "a crossing hello of a connection that is over binds this one to it",
+		file: "wireup/machine/halves.go",
+		old:  "		return // it will answer this side's", new: "		s.remote = msg.From\n		return",
+		pkg: "./wireup/machine", test: "^TestCrossingIsNotBound$", quick: true,
+	},
+	{
+		name: "rc: a pair is read before the one that was left for it",
+		file: "transports/rc/recv.go",
+		old:  "	p.plain = p.reads && len(p.early)", new: "	p.plain = len(p.early)",
+		pkg: "./transports/rc", test: "^TestNextPairWaitsForTheOld$", quick: true,
+	},
+	{
+		name: "rc: after a move a message overtakes those that wait",
+		file: "transports/rc/ep.go",
+		old:  "e.ready() && e.pend.Len() == 0 {", new: "e.ready() {",
+		pkg: "./transports/rc", test: "^TestConformanceOfRestlessConnections$/^pending$",
+	},
+	{
+		name: "rc: nobody posts receives while the receiver computes",
+		file: "transports/internal/nic/reserve.go",
+		old:  "		n = r.limit", new: "		n = 0",
+		pkg: "./transports/rc", test: "^TestReceiverComputes$",
+	},
+	{
+		name: "ud: a packet that came before is delivered again",
+		file: "transports/ud/arq/receiver.go",
+		old:  "	case d < 0:\n		r.twice++\n		return Duplicate\n", new: "	case d < 0:\n		return Deliver\n",
+		pkg: "./transports/ud/arq", test: "^TestHalfLost$", quick: true,
+	},
+	{
+		name: "ud: the receiver's window is not heeded",
+		file: "transports/ud/arq/ack.go",
+		old:  "	edge := ack + Seq(window)\n", new: "	edge := ack + MaxWindow\n",
+		pkg: "./transports/ud/arq", test: "^TestWindowClosed$", quick: true,
+	},
+	{
+		name: "the sleeper puts no barrier before its last look",
+		file: "transports/shm/arm.go",
+		old:  "if !f.noBarrier && globalBarrier() != nil || f.anything() {", new: "if f.anything() {", tries: 5,
+		pkg: "./transports/shm", test: "^TestWakeUpsBetweenProcesses$/^barrier$",
+	},
+	{
+		name: "cells are not given back",
+		file: "transports/shm/progress.go",
+		old:  "	if rx.Release() {", new: "	if false {",
+		pkg: "./transports/shm", test: "^TestManyMessagesInOrder$",
+	},
+	{
+		name: "a new connection is read before what a closed one holds",
+		file: "transports/shm/order.go",
+		old:  "n += f.drainAll(f.peers[e.peer][i])", new: "_ = f.peers[e.peer][i]",
+		pkg: "./transports/shm", test: "^TestClosedConnectionIsReadFirst$", quick: true,
+	},
+	{
+		name: "a message overtakes those that wait",
+		file: "transports/shm/pending.go",
+		old:  "		e.block(ucs.NoResource)\n		e.wait()", new: "		e.wait()",
+		pkg: "./transports/shm", test: "^TestConformance$/^pending$",
+	},
+	{
+		name: "silent connections to shm keep others out",
+		file: "transports/shm/accept.go",
+		old:  "			f.dropOldestEmbryo()\n		}\n		sock, err", new: "			return\n		}\n		sock, err",
+		pkg: "./transports/shm", test: "^TestSilentConnections$", quick: true,
+	},
+}

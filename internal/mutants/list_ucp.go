@@ -1,0 +1,120 @@
+package main
+
+// ucpList holds the mutants of ucp: matching, memory, order, flow control.
+var ucpList = []mutant{
+	{
+		name: "an older wildcard loses to an exact receive",
+		file: "ucp/tagmatch/posted.go",
+		old:  "		if e.seq > limit {", new: "		if limit != ^uint64(0) {",
+		pkg: "./ucp/tagmatch", test: "^TestPostedOrder$|^TestAgainstNaive$", quick: true,
+	},
+	{
+		name: "the mask of a receive does not count for what has come",
+		file: "ucp/tagmatch/arrived.go",
+		old:  "if (a.x.nodes[i].tag^tag)&mask == 0 {", new: "if a.x.nodes[i].tag == tag {",
+		pkg: "./ucp/tagmatch", test: "^TestArrivedOrder$|^TestAgainstNaive$", quick: true,
+	},
+	{
+		name: "a released slot keeps its generation",
+		file: "ucp/slot.go",
+		old:  "	s.gen = nextGen(s.gen)\n", new: "",
+		pkg: "./ucp", test: "^TestEndedRequestNeverReachesItsHeir$", quick: true,
+	},
+	{
+		name: "a closed endpoint's handle reaches its heir",
+		file: "ucp/endpoint.go",
+		old:  "|| w.eps[k].gen != uint32(e.id>>32) ||", new: "||",
+		pkg: "./ucp/ucptest", test: "^TestUCP$/^shm$/^two_goroutines$/a_closed_handle_never_reaches_its_heir",
+	},
+	{
+		name: "a fragment is added twice",
+		file: "ucp/assembly.go",
+		old:  "	s.got += uint64(len(data))\n", new: "	s.got += 2 * uint64(len(data))\n",
+		pkg: "./ucp/ucptest", test: "^TestUCP$/^shm$/^one_goroutine$/^(4|25)_",
+	},
+	{
+		name: "a flush does not cover what waits",
+		file: "ucp/flush.go",
+		old:  "	case l.queued > 0 && !w.resuming:", new: "	case false:",
+		pkg: "./ucp/ucptest", test: "^TestUCP$/^shm$/^one_goroutine$/^5[37]_",
+	},
+	{
+		name: "skip the CRC of a key",
+		file: "ucp/key.go",
+		old:  "; got != sum {", new: "; got != sum && false {",
+		pkg: "./ucp", test: "^TestKeyEveryBitFlip$", quick: true,
+	},
+	{
+		name: "skip the bounds of a put",
+		file: "ucp/transfer.go",
+		old:  "case st == ucs.OK && (off > k.size || n > k.size-off):", new: "case false:",
+		pkg: "./ucp", test: "^TestBoundsAreCheckedHere$", quick: true,
+	},
+	{
+		name: "a put does not look whether the region was revoked",
+		file: "transports/internal/mapped/rma.go",
+		old:  "addr-rec.base >= rec.put8 || rec.slot.gen.Load() != rec.gen {", new: "addr-rec.base >= rec.put8 {", times: 2,
+		pkg: "./transports/internal/mapped", test: "^TestRevoked$", quick: true,
+	},
+	{
+		name: "close does not wait for accesses under way",
+		file: "transports/internal/mapped/region.go",
+		old:  "inUse = r.slot.drain(r.owner.drain)", new: "inUse = 0",
+		pkg: "./transports/internal/mapped", test: "^TestCloseWaits$", quick: true,
+	},
+	{
+		name: "a fetched add is a load and a store",
+		file: "uct/atomic.go",
+		old:  "		return atomic.AddUint32(p, v) - v, ucs.OK",
+		new:  "		old := atomic.LoadUint32(p)\n		for range 100 {\n			atomic.LoadUint32(p)\n		}\n		atomic.StoreUint32(p, old+v)\n		return old, ucs.OK",
+		pkg:  "./transports/internal/mapped", test: "^TestConcurrentAtomics$", tries: 5,
+	},
+	{
+		name: "the announcement of a tag message passes a halted lane",
+		file: "ucp/rndv_send.go",
+		old:  "l.ep.ReserveAM(amRTS,", new: "l.transport().ReserveAM(amRTS,",
+		pkg: "./ucp/ucptest", test: "^TestUCP$/^rc$/^one_goroutine$/^121_order_with_small",
+	},
+	{
+		name: "a fence does not wait for a read",
+		file: "transports/rc/queue.go",
+		old:  "return k >= slotRead", new: "return k > slotGet", tries: 3,
+		pkg: "./ucp/ucptest", test: "^TestUCP$/^rc-inproc$/^two_goroutines$/^121_",
+	},
+	{
+		name: "a lane that waits for a credit is not resumed",
+		file: "ucp/sends.go",
+		old:  "		l.starved = false\n		w.swLift(lane)", new: "		l.starved = false",
+		pkg: "./ucp", test: "^TestOutstandingIsBounded$", quick: true,
+	},
+	{
+		name: "anybody may name anybody's request",
+		file: "ucp/named.go",
+		old:  "k.op.sends() && w.t.lanes[k.lane].peer == s.peer {", new: "k.op.sends() {",
+		pkg: "./ucp", test: "^TestForeignIDs$", quick: true,
+	},
+	{
+		name: "a spent budget is not restored",
+		file: "ucp/budget.go",
+		old:  "	if b.spent && b.held <= b.limit/2 {", new: "	if b.spent && b.held == ^uint64(0) {",
+		pkg: "./ucp/ucptest", test: "^TestUCP$/^shm$/^one_goroutine$/budget",
+	},
+	{
+		name: "a waiter that is done keeps the right to progress",
+		file: "ucp/baton.go",
+		old:  "	w.delist(x)\n	x.fate = fateBaton\n	b.push(x)\n", new: "	w.delist(x)\n	x.fate = fateBaton\n",
+		pkg: "./ucp", test: "^TestManyGoroutines$",
+	},
+	{
+		name: "ucp: an answer is lost with the connection that is over",
+		file: "ucp/reply.go",
+		old:  "	if !w.control(lane, m) {", new: "	if !w.control(lane, m) && false {",
+		pkg: "./ucp", test: "^TestAnswerByAnotherConnection$", quick: true,
+	},
+	{
+		name: "ucp: what waits on a lane that is replaced stays behind",
+		file: "ucp/replace.go",
+		old:  "h.Endpoint, h.waiting, h.older, h.open = ep, waiting, 0, false", new: "h.Endpoint, h.waiting, h.older, h.open = ep, waiting[:0], 0, false",
+		pkg: "./ucp", test: "^TestReplaced$", quick: true,
+	},
+}

@@ -1,0 +1,268 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"go/ast"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// measure is one row of the table.
+type measure struct {
+	name  string
+	count func(t *tree) (value string, list []string)
+}
+
+var measures = []measure{
+	{"lines of code outside tests", codeLines},
+	{"functions per 1,000 lines of code in ucp", perThousand("ucp/")},
+	{"functions per 1,000 lines of code in transports", perThousand("transports/")},
+	{"functions per 1,000 lines of code in verbs/soft", perThousand("verbs/soft/")},
+	{"unexported functions of at most 6 lines called once", calledOnce},
+	{"methods of ucp.Worker, promoted ones and functions that take it", ofWorker},
+	{"files of the largest folder", largestFolder},
+	{"lines of the longest file", longestFile},
+	{"structs of more than 3 booleans", booleans},
+	{"functions of more than 5 parameters", parameters},
+	{"retired words", retiredWords},
+	{"share of comment in the ten hardest files", hardestFiles},
+}
+
+// hardest are the files that need the most explanation.
+var hardest = []string{
+	"transports/rc/move.go", "transports/rc/section.go", "transports/shm/order.go", "transports/ud/ack.go", "ucp/flush.go",
+	"ucp/lane.go", "ucp/replace.go", "ucs/ring/producer.go", "verbs/soft/requester.go", "verbs/soft/responder.go",
+}
+
+func codeLines(t *tree) (string, []string) {
+	n, dirs := 0, map[string]int{}
+	for _, f := range t.files {
+		n += f.code
+		dirs[f.dir] += f.code
+	}
+	return fmt.Sprint(n), sorted(dirs, 0)
+}
+
+// perThousand does not count methods that an interface demands.
+func perThousand(dir string) func(t *tree) (string, []string) {
+	return func(t *tree) (string, []string) {
+		code, funcs := 0, 0
+		for _, f := range t.files {
+			if f.library && strings.HasPrefix(f.dir+"/", dir) {
+				code += f.code
+			}
+		}
+		for _, f := range t.functions(dir) {
+			if f.Recv == nil || !t.demands[f.Name.Name] {
+				funcs++
+			}
+		}
+		return fmt.Sprintf("%.1f", 1000*float64(funcs)/float64(max(1, code))), nil
+	}
+}
+
+func calledOnce(t *tree) (string, []string) {
+	uses := map[string]int{} // of a name in a folder
+	for _, f := range t.files {
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			if id, ok := n.(*ast.Ident); ok {
+				uses[f.dir+" "+id.Name]++
+			}
+			return true
+		})
+	}
+	var list []string
+	for _, f := range t.functions("") {
+		name := f.Name.Name
+		if !ast.IsExported(name) && name != "init" && name != "main" && f.lines <= 6 && uses[f.in.dir+" "+name] == 2 && !f.keptApart() {
+			list = append(list, f.in.path+" "+name)
+		}
+	}
+	return fmt.Sprint(len(list)), list
+}
+
+func ofWorker(t *tree) (string, []string) {
+	embedded := map[string]bool{"Worker": true}
+	for _, f := range t.files {
+		if f.dir != "ucp" {
+			continue
+		}
+		structs(f, func(name string, s *ast.StructType) {
+			for _, fl := range s.Fields.List {
+				if name == "Worker" && len(fl.Names) == 0 {
+					embedded[typeName(fl.Type)] = true
+				}
+			}
+		})
+	}
+	var list []string
+	for _, f := range t.functions("ucp/") {
+		takes := f.Recv == nil && slices.ContainsFunc(f.Type.Params.List, func(p *ast.Field) bool { return typeName(p.Type) == "Worker" })
+		if f.in.dir == "ucp" && embedded[f.receiver()] || takes {
+			list = append(list, f.in.path+" "+f.Name.Name)
+		}
+	}
+	return fmt.Sprint(len(list)), list
+}
+
+func largestFolder(t *tree) (string, []string) {
+	n := map[string]int{}
+	for _, f := range t.files {
+		if f.library {
+			n[f.dir]++
+		}
+	}
+	list := sorted(n, 40)
+	return first(sorted(n, 0)), list
+}
+
+func longestFile(t *tree) (string, []string) {
+	n := map[string]int{}
+	for _, f := range t.files {
+		n[f.path] = f.lines
+	}
+	return first(sorted(n, 0)), sorted(n, 400)
+}
+
+// booleans counts atomic ones and those of nested structs too. What a program sets or
+// reads, and packets, are left out: capabilities and configuration are lists.
+func booleans(t *tree) (string, []string) {
+	n := map[string]int{}
+	for _, f := range t.files {
+		if !f.library {
+			continue
+		}
+		structs(f, func(name string, s *ast.StructType) {
+			if !regexp.MustCompile(`(Attr|Config|Caps|packet|Packet)$`).MatchString(name) {
+				n[f.dir+"."+name] += countBooleans(s)
+			}
+		})
+	}
+	list := sorted(n, 4)
+	return fmt.Sprint(len(list)), list
+}
+
+func countBooleans(e ast.Expr) (n int) {
+	switch e := e.(type) {
+	case *ast.Ident:
+		if e.Name == "bool" {
+			return 1
+		}
+	case *ast.SelectorExpr:
+		if e.Sel.Name == "Bool" {
+			return 1
+		}
+	case *ast.ArrayType:
+		return countBooleans(e.Elt)
+	case *ast.StructType:
+		for _, f := range e.Fields.List {
+			n += countBooleans(f.Type) * max(1, len(f.Names))
+		}
+	}
+	return n
+}
+
+func parameters(t *tree) (string, []string) {
+	var list []string
+	for _, f := range t.functions("") {
+		n := 0
+		for _, p := range f.Type.Params.List {
+			n += max(1, len(p.Names))
+		}
+		if n > 5 && (f.Recv == nil || !t.demands[f.Name.Name]) {
+			list = append(list, fmt.Sprintf("%s %s: %d", f.in.path, f.Name.Name, n))
+		}
+	}
+	return fmt.Sprint(len(list)), list
+}
+
+// retiredWords counts the lines of the library that hold a word of
+// internal/arch/retired.txt.
+func retiredWords(t *tree) (string, []string) {
+	type row struct {
+		scope string
+		word  *regexp.Regexp
+	}
+	var rows []row
+	file, err := os.Open(filepath.Join(t.root, "internal/arch/retired.txt"))
+	if err != nil {
+		return "no list", nil
+	}
+	defer file.Close()
+	for s := bufio.NewScanner(file); s.Scan(); {
+		if f := strings.Split(s.Text(), "\t"); len(f) == 3 {
+			rows = append(rows, row{f[0], regexp.MustCompile(f[1])})
+		}
+	}
+	var list []string
+	for _, f := range t.files {
+		src, err := os.ReadFile(filepath.Join(t.root, f.path))
+		if err != nil {
+			continue
+		}
+		for i, line := range strings.Split(string(src), "\n") {
+			for _, r := range rows {
+				if strings.HasPrefix(f.dir+"/", r.scope) && r.word.MatchString(line) {
+					list = append(list, fmt.Sprintf("%s:%d: %s", f.path, i+1, r.word))
+				}
+			}
+		}
+	}
+	return fmt.Sprint(len(list)), list
+}
+
+func hardestFiles(t *tree) (string, []string) {
+	all, comments := 0, 0
+	var list []string
+	for _, f := range t.files {
+		if slices.Contains(hardest, f.path) {
+			all += f.code + f.comments
+			comments += f.comments
+			list = append(list, fmt.Sprintf("%s %d %%", f.path, 100*f.comments/(f.code+f.comments)))
+		}
+	}
+	return fmt.Sprintf("%d %% of %d files", 100*comments/max(1, all), len(list)), list
+}
+
+// structs calls do for each struct type that the file declares.
+func structs(f *file, do func(name string, s *ast.StructType)) {
+	ast.Inspect(f.ast, func(n ast.Node) bool {
+		if t, ok := n.(*ast.TypeSpec); ok {
+			if s, ok := t.Type.(*ast.StructType); ok {
+				do(t.Name.Name, s)
+			}
+		}
+		return true
+	})
+}
+
+// sorted lists what is counted at least least times, most first.
+func sorted(counts map[string]int, least int) (list []string) {
+	names := make([]string, 0, len(counts))
+	for name, n := range counts {
+		if n >= least {
+			names = append(names, name)
+		}
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		if d := counts[b] - counts[a]; d != 0 {
+			return d
+		}
+		return strings.Compare(a, b)
+	})
+	for _, name := range names {
+		list = append(list, fmt.Sprintf("%d %s", counts[name], name))
+	}
+	return list
+}
+
+func first(list []string) string {
+	if len(list) == 0 {
+		return "none"
+	}
+	return list[0]
+}
