@@ -35,7 +35,7 @@ var transportsList = []mutant{
 	{
 		name: "a crossing hello of a connection that is over binds this one to it",
 		file: "wireup/machine/halves.go",
-		old:  "		return // it will answer this side's", new: "		s.remote = msg.From\n		return",
+		old:  "		return // the peer will reply to the local OPEN", new: "		s.remote = msg.From\n		return",
 		pkg: "./wireup/machine", test: "^TestCrossingIsNotBound$", quick: true,
 	},
 	{
