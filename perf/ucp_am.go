@@ -68,7 +68,7 @@ func (k *ucpAM) fetch(m *ucp.AM) {
 	if k.p.Validate {
 		k.checkHeader(m.Header)
 	}
-	r := m.Keep().RecvInto(k.in)
+	r := m.Retain().RecvInto(k.in)
 	if !r.Notify(k.fetched, 0) {
 		_, err := r.Wait(k.link) // already complete: does not wait
 		k.fetchEnds(ucp.Completion{Err: err})

@@ -46,8 +46,8 @@ func (s *uctSide) fitsForm(short uct.Ops, l uct.Limit, n, head int64) error {
 			s.p.Size(), int64(most)+s.p.Size()-n, s.name, s.p.Layout, ucs.ErrTooLong)
 	case s.p.Layout != Zcopy:
 		return nil
-	case head > int64(l.MaxHead):
-		return fmt.Errorf("active message header size (%d) is larger than max supported (%d) by %s: %w", head, l.MaxHead, s.name, ucs.ErrTooLong)
+	case head > int64(l.MaxHeader):
+		return fmt.Errorf("active message header size (%d) is larger than max supported (%d) by %s: %w", head, l.MaxHeader, s.name, ucs.ErrTooLong)
 	case n < int64(l.MinZcopy):
 		return fmt.Errorf("message size (%d) is smaller than min supported (%d) by %s: %w", n, l.MinZcopy, s.name, ucs.ErrInvalid)
 	case len(s.p.Sizes) > l.MaxVec:

@@ -190,10 +190,10 @@ func (a *afterlife) cancelledReceive() {
 
 func (a *afterlife) taken() {
 	t := a.t
-	take := func(tag ucp.Tag) ucp.Taken {
+	take := func(tag ucp.Tag) ucp.MatchedMessage {
 		require.NoError(t, a.e.TagSendUint64(uint64(tag), tag).Wait(a.ctx))
 		a.arrive(tag)
-		k, ok := a.other.w.TagTake(tag, allBits)
+		k, ok := a.other.w.TagMprobe(tag, allBits)
 		require.True(t, ok)
 		return k
 	}
@@ -214,12 +214,12 @@ func (a *afterlife) taken() {
 
 func (a *afterlife) kept() {
 	t := a.t
-	var last ucp.Kept
-	require.NoError(t, a.other.w.HandleAM(1, func(m *ucp.AM) { last = m.Keep() }))
-	keep := func(s string) ucp.Kept {
-		last = ucp.Kept{}
+	var last ucp.RetainedAM
+	require.NoError(t, a.other.w.HandleAM(1, func(m *ucp.AM) { last = m.Retain() }))
+	keep := func(s string) ucp.RetainedAM {
+		last = ucp.RetainedAM{}
 		require.NoError(t, a.e.AMSend(1, []byte("head"), []byte(s)).Wait(a.ctx))
-		until(t, func() bool { return last != ucp.Kept{} }, func() int { return a.w.Progress() + a.other.w.Progress() })
+		until(t, func() bool { return last != ucp.RetainedAM{} }, func() int { return a.w.Progress() + a.other.w.Progress() })
 		return last
 	}
 	old := keep("first")

@@ -84,8 +84,8 @@ func (v *side) sendAM() error {
 
 // receiveAM fetches what sendAM sends.
 func (v *side) receiveAM() error {
-	var offers []ucp.Kept
-	check(v.w.HandleAM(amStream, func(m *ucp.AM) { offers = append(offers, m.Keep()) }))
+	var offers []ucp.RetainedAM
+	check(v.w.HandleAM(amStream, func(m *ucp.AM) { offers = append(offers, m.Retain()) }))
 	v.post()
 	buf := make([]byte, big)
 	for k := uint64(0); ; k++ {

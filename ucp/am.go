@@ -24,7 +24,7 @@ type AMHandler func(m *AM)
 
 // AM is an active message as its handler receives it. The worker owns the AM and its
 // slices. They are valid until the handler returns and are then reused. A handler that
-// needs the message longer calls Keep. Builds with the race detector poison the AM
+// needs the message longer calls Retain. Builds with the race detector poison the AM
 // after the handler.
 type AM struct {
 	// ID is the id that the sender specified.
@@ -39,8 +39,8 @@ type AM struct {
 	// it.
 	From Endpoint
 	// Rendezvous reports that the data is still at the sender. The handler keeps
-	// the message; then Kept.RecvInto fetches the data, or Kept.Refuse rejects it.
-	// Without Keep the data is discarded and the sender's request completes without
+	// the message; then RetainedAM.RecvInto fetches the data, or RetainedAM.Refuse rejects it.
+	// Without Retain the data is discarded and the sender's request completes without
 	// an error. The sender selects rendezvous by length and flags.
 	Rendezvous bool
 	// Len is the length of the data in bytes.
@@ -48,7 +48,7 @@ type AM struct {
 
 	w     *Worker
 	place amPlace
-	kept  *kept // set by Keep
+	kept  *kept // set by Retain
 }
 
 // HandleAM installs h as the handler of id and replaces the previous handler. A nil h

@@ -15,11 +15,11 @@ type amPlace struct {
 	chunk  chunk   // for placePool
 }
 
-// placeKind selects what Keep has to do.
+// placeKind selects what Retain has to do.
 type placeKind uint8
 
 const (
-	placeCell   placeKind = iota // transport memory, valid during the callback only: Keep copies
+	placeCell   placeKind = iota // transport memory, valid during the callback only: Retain copies
 	placeLent                    // transport memory that may be retained (uct.DescCanKeep)
 	placePool                    // pool memory
 	placeSender                  // the data is at the sender, the header in transport memory
@@ -79,7 +79,7 @@ func (p *port) handleUser(s *source, d *uct.Desc, data []byte) bool {
 //go:noinline
 func (p *port) userSlow(d *uct.Desc, data []byte) bool {
 	if n := wordHeader(d.Header); d.Header>>32 == 0 && d.Flags == 0 && n <= min(len(data), MaxAMHeader) {
-		p.w.dispatch(nil, d.Header, data, amPlace{}) // Keep copies
+		p.w.dispatch(nil, d.Header, data, amPlace{}) // Retain copies
 		return false
 	}
 	return p.userRare(p.source(d.Source), d, data)
@@ -106,7 +106,7 @@ func (p *port) checkWord(s *source, word uint64, n int) bool {
 }
 
 // dispatch runs the handler of a message whose header and data are complete in b. It
-// reports whether the handler called Keep.
+// reports whether the handler called Retain.
 func (w *Worker) dispatch(s *source, word uint64, b []byte, place amPlace) bool {
 	h := w.am.handler(word)
 	if h == nil {
@@ -125,7 +125,7 @@ func (w *Worker) dispatch(s *source, word uint64, b []byte, place amPlace) bool 
 }
 
 // reset restores the state of m that the fast path expects. It reports whether the
-// handler called Keep.
+// handler called Retain.
 func (m *AM) reset() bool {
 	kept := m.kept != nil
 	m.Header, m.From, m.Rendezvous = nil, m.w.nobody(), false

@@ -44,11 +44,11 @@ func TestGateAMAllocations(t *testing.T) {
 		tr := tc.tr
 		a, b, ep := newPair(t, tr, tc.mode)
 		got, keep := 0, false
-		var kept ucp.Kept
+		var kept ucp.RetainedAM
 		require.NoError(t, b.HandleAM(300, func(m *ucp.AM) {
 			got++
 			if keep {
-				kept = m.Keep()
+				kept = m.Retain()
 			}
 		}))
 		for _, size := range []int{0, 8, 1024, 20_000} {
@@ -65,7 +65,7 @@ func TestGateAMAllocations(t *testing.T) {
 						}
 						require.NoError(t, r.Wait(ctx))
 						kept.Release()
-						kept = ucp.Kept{}
+						kept = ucp.RetainedAM{}
 					}
 					for range 20 {
 						f()
@@ -81,8 +81,8 @@ func TestAMFirst(t *testing.T) {
 	for _, tr := range []string{"self", "shm"} {
 		t.Run(tr, func(t *testing.T) {
 			_, b, ep := newPair(t, tr, ucp.ThreadSingle)
-			var kept []ucp.Kept
-			require.NoError(t, b.HandleAM(7, func(m *ucp.AM) { kept = append(kept, m.Keep()) }))
+			var kept []ucp.RetainedAM
+			require.NoError(t, b.HandleAM(7, func(m *ucp.AM) { kept = append(kept, m.Retain()) }))
 			require.NoError(t, ep.AMSend(7, []byte("head"), []byte("data")).Wait(t.Context()))
 			for len(kept) == 0 {
 				b.Progress()

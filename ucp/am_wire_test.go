@@ -128,12 +128,12 @@ func TestAMLent(t *testing.T) {
 	p := newPort(t)
 	l := &lender{Iface: p.iface}
 	p.iface = l
-	var kept []Kept
+	var kept []RetainedAM
 	require.NoError(t, p.w.HandleAM(1, func(m *AM) {
-		require.True(t, m.CanKeep())
+		require.True(t, m.CanRetain())
 		if m.Header[0] == 'k' {
-			kept = append(kept, m.Keep())
-			require.Equal(t, kept[len(kept)-1], m.Keep(), "a second time")
+			kept = append(kept, m.Retain())
+			require.Equal(t, kept[len(kept)-1], m.Retain(), "a second time")
 		}
 	}))
 	mem := []byte("k-oneno-twok-three")
@@ -171,7 +171,7 @@ func TestAMKeepLate(t *testing.T) {
 	var m *AM
 	require.NoError(t, p.w.HandleAM(0, func(x *AM) { m = x }))
 	deliver(p, packet{amUser, 1, 0, []byte("data")})
-	assert.Zero(t, m.Keep())
+	assert.Zero(t, m.Retain())
 	if poisonAM {
 		assert.Equal(t, -1, m.Len, "who retains the message is to notice")
 		assert.Equal(t, poisonBytes[:], m.Data)
@@ -189,11 +189,11 @@ func FuzzAM(f *testing.F) {
 		p := newPort(t)
 		w := p.w
 		r := rand.New(rand.NewPCG(2, uint64(len(in))))
-		var kept []Kept
+		var kept []RetainedAM
 		for id := range AMID(3) {
 			require.NoError(t, w.HandleAM(id, func(m *AM) {
 				if r.IntN(2) == 0 {
-					kept = append(kept, m.Keep())
+					kept = append(kept, m.Retain())
 				}
 			}))
 		}

@@ -17,7 +17,7 @@ func zcopyOf(l uct.Limit) zcopy {
 	if l.MinZcopy == 0 || l.MaxVec == 0 {
 		return zcopy{}
 	}
-	return zcopy{l.MinZcopy, l.MaxZcopy, l.MaxHead}
+	return zcopy{l.MinZcopy, l.MaxZcopy, l.MaxHeader}
 }
 
 // takes reports whether a message of these lengths is sent without a copy.

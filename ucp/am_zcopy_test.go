@@ -36,7 +36,7 @@ func TestAMZcopy(t *testing.T) {
 	z := &zcopier{recorder: rec, answer: ucs.InProgress}
 	l := &w.t.lanes[w.eps[1].lane]
 	l.ep, l.whole, l.short, l.bcopy = z, 64, 64, 1000
-	l.zcopy = zcopyOf(uct.Limit{MinZcopy: 100, MaxZcopy: 2000, MaxVec: 1, MaxHead: 8})
+	l.zcopy = zcopyOf(uct.Limit{MinZcopy: 100, MaxZcopy: 2000, MaxVec: 1, MaxHeader: 8})
 	data := make([]byte, 3000)
 	for i := range data {
 		data[i] = byte(i)

@@ -46,14 +46,14 @@ func ExampleEndpoint_AMSend() {
 }
 
 // A message ends with its handler, unless it is kept.
-func ExampleAM_Keep() {
+func ExampleAM_Retain() {
 	c, err := goucx.Open(ucp.Config{})
 	check(err)
 	defer c.Close()
 	_, bob, ep := pairOf(c)
 
-	work := make(chan ucp.Kept, 8)
-	check(bob.HandleAM(1, func(m *ucp.AM) { work <- m.Keep() }))
+	work := make(chan ucp.RetainedAM, 8)
+	check(bob.HandleAM(1, func(m *ucp.AM) { work <- m.Retain() }))
 	ep.AMSend(1, []byte("job 7"), []byte("data of the job"))
 
 	k := <-work // on any goroutine, as long as it likes
@@ -63,16 +63,16 @@ func ExampleAM_Keep() {
 }
 
 // Long data stays with its sender until the receiver has a place for it.
-func ExampleKept_RecvInto() {
+func ExampleRetainedAM_RecvInto() {
 	c, err := goucx.Open(ucp.Config{})
 	check(err)
 	defer c.Close()
 	_, bob, ep := pairOf(c)
 
-	offers := make(chan ucp.Kept, 8)
+	offers := make(chan ucp.RetainedAM, 8)
 	check(bob.HandleAM(1, func(m *ucp.AM) {
 		if m.Rendezvous { // else the data is in m.Data
-			offers <- m.Keep()
+			offers <- m.Retain()
 		}
 	}))
 	ctx := context.Background()

@@ -10,16 +10,16 @@ import (
 
 // Bob does not know how long Alice's message is: he takes it, makes room, and
 // receives. Only then Alice's synchronous send ends.
-func ExampleWorker_TagTake() {
+func ExampleWorker_TagMprobe() {
 	c, err := goucx.Open(ucp.Config{})
 	check(err)
 	defer c.Close()
 	_, bob, ep := pairOf(c)
 
 	sent := ep.TagSendSync([]byte("as long as it is"), 0x1_0007)
-	var msg ucp.Taken
+	var msg ucp.MatchedMessage
 	check(bob.WaitUntil(context.Background(), func() (ok bool) {
-		msg, ok = bob.TagTake(0x7, 0xffff) // whatever the upper bits say
+		msg, ok = bob.TagMprobe(0x7, 0xffff) // whatever the upper bits say
 		return ok
 	}))
 	fmt.Printf("tag %#x, %d bytes, sent: %v\n", uint64(msg.Tag), msg.Len, sent.Done())

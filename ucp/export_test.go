@@ -11,7 +11,7 @@ func (w *Worker) LiveConnections() (n int) {
 	w.t.lock()
 	defer w.t.unlock()
 	for _, f := range w.lulls.ifaces {
-		n += f.Live()
+		n += f.Active()
 	}
 	return n
 }

@@ -40,7 +40,7 @@ func (w *Worker) connectionFailed(p *port, f uct.Failure) {
 	case reason == nil:
 		reason = errHungUp
 	case errors.Is(reason, ErrRemoteAccess): // the peer refused an access and is alive
-	case f.Unused && !errors.Is(reason, ErrPeerFailed): // the peer was not reached
+	case f.NeverConnected && !errors.Is(reason, ErrPeerFailed): // the peer was not reached
 		reason = fmt.Errorf("%w: %w", ErrUnreachable, reason)
 	case !errors.Is(reason, ErrPeerFailed):
 		reason = fmt.Errorf("%w: %w", ErrPeerFailed, reason)

@@ -6,19 +6,19 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// Kept is an active message that outlives its handler, its endpoint and the connection
+// RetainedAM is an active message that outlives its handler, its endpoint and the connection
 // to its sender. The program must release it: by Release, or for a rendezvous by
-// RecvInto or Refuse. A copy of a Kept refers to the same message.
+// RecvInto or Refuse. A copy of a RetainedAM refers to the same message.
 //
 // Any goroutine may call Header, Bytes and Release in every thread mode. The other
 // methods have the concurrency of the Worker.
-type Kept struct {
+type RetainedAM struct {
 	r   *kept
 	gen uint64
 }
 
-// kept is the record behind a Kept. Records are reused and never freed, so access
-// through a Kept that was released is safe.
+// kept is the record behind a RetainedAM. Records are reused and never freed, so access
+// through a RetainedAM that was released is safe.
 type kept struct {
 	gen  atomic.Uint64 // incremented when the message is released
 	next *kept         // in the free list or in mail
@@ -51,16 +51,16 @@ type keeper struct {
 	pressed atomic.Bool          // senders are under flow control until memory is released
 }
 
-// CanKeep reports whether Keep retains the message without a copy.
-func (m *AM) CanKeep() bool { return m.place.kind != placeCell }
+// CanRetain reports whether Retain retains the message without a copy.
+func (m *AM) CanRetain() bool { return m.place.kind != placeCell }
 
-// Keep retains the message after its handler. It never fails: if CanKeep is false, it
+// Retain retains the message after its handler. It never fails: if CanRetain is false, it
 // copies. Retained messages count against UnexpectedBudget until they are released.
-// Only the handler may call Keep. A second call returns the same Kept.
-func (m *AM) Keep() Kept {
+// Only the handler may call Retain. A second call returns the same RetainedAM.
+func (m *AM) Retain() RetainedAM {
 	w := m.w
 	if !w.am.inside {
-		return Kept{}
+		return RetainedAM{}
 	}
 	if w.am.multi {
 		w.t.lock()
@@ -76,7 +76,7 @@ func (m *AM) Keep() Kept {
 		}
 		m.kept = r
 	}
-	return Kept{r, r.gen.Load()}
+	return RetainedAM{r, r.gen.Load()}
 }
 
 // fillKept sets the bytes of r. It copies them if they are valid during the handler
@@ -102,7 +102,7 @@ func (w *Worker) fillKept(r *kept, header, data []byte) {
 }
 
 // rec returns the record, nil if k was released.
-func (k Kept) rec() *kept {
+func (k RetainedAM) rec() *kept {
 	if k.r == nil || k.r.gen.Load() != k.gen {
 		return nil
 	}
@@ -110,7 +110,7 @@ func (k Kept) rec() *kept {
 }
 
 // Header returns the message's header; nil after the release.
-func (k Kept) Header() []byte {
+func (k RetainedAM) Header() []byte {
 	if r := k.rec(); r != nil {
 		return r.header
 	}
@@ -118,7 +118,7 @@ func (k Kept) Header() []byte {
 }
 
 // Bytes returns the message's data; nil for a rendezvous and after the release.
-func (k Kept) Bytes() []byte {
+func (k RetainedAM) Bytes() []byte {
 	if r := k.rec(); r != nil {
 		return r.data
 	}
@@ -127,7 +127,7 @@ func (k Kept) Bytes() []byte {
 
 // Len returns the length of the message's data in bytes, also of a rendezvous; 0 after
 // the release.
-func (k Kept) Len() int {
+func (k RetainedAM) Len() int {
 	if r := k.rec(); r != nil {
 		return r.n
 	}
@@ -137,7 +137,7 @@ func (k Kept) Len() int {
 // Release releases the message. The library owns its header and data from then on. The
 // data of a rendezvous is discarded, and the sender's request completes without an
 // error. A repeated release has no effect but is counted.
-func (k Kept) Release() {
+func (k RetainedAM) Release() {
 	r := k.r
 	if r == nil {
 		return

@@ -8,7 +8,7 @@ import "github.com/goucx/goucx/ucs"
 // ErrPeerFailed; if it has canceled the message, with ErrCanceled. If the message was
 // retained with its data, RecvInto copies it. If it was released before, the request
 // returns ErrStale.
-func (k Kept) RecvInto(p []byte) RecvRequest {
+func (k RetainedAM) RecvInto(p []byte) RecvRequest {
 	r := k.r
 	if r == nil {
 		return RecvRequest{}
@@ -47,7 +47,7 @@ func (k Kept) RecvInto(p []byte) RecvRequest {
 // Refuse rejects a rendezvous and releases the message. The sender's request completes
 // with ErrRejected, whose text has the first 200 bytes of reason. Any other message is
 // only released.
-func (k Kept) Refuse(reason error) {
+func (k RetainedAM) Refuse(reason error) {
 	r := k.r
 	if r == nil {
 		return
@@ -71,7 +71,7 @@ func (k Kept) Refuse(reason error) {
 
 // claim releases the message and reports whether this call did so. The caller then
 // frees the record.
-func (k Kept) claim() bool {
+func (k RetainedAM) claim() bool {
 	if k.r.gen.CompareAndSwap(k.gen, k.gen+1) {
 		return true
 	}

@@ -14,7 +14,7 @@ import (
 // least recently used first. The transport resumes a suspended connection on use.
 type lulls struct {
 	most   int // bound on active connections; math.MaxInt: no bound, look does nothing
-	ifaces []uct.Idler
+	ifaces []uct.ConnectionCache
 	due    ucs.Time
 	since  []ucs.Time
 }
@@ -25,7 +25,7 @@ const lullEvery = 10 * time.Millisecond
 func (w *Worker) initLulls() {
 	w.lulls.most = rowMaxLive.Get(w.ctx.settings)
 	for _, p := range w.ports {
-		if f, ok := p.iface.(uct.Idler); ok {
+		if f, ok := p.iface.(uct.ConnectionCache); ok {
 			w.lulls.ifaces = append(w.lulls.ifaces, f)
 		}
 	}
@@ -40,7 +40,7 @@ func (l *lulls) look(now ucs.Time) {
 	l.due = now.Add(lullEvery)
 	since := l.since[:0]
 	for _, f := range l.ifaces {
-		since = f.Idle(now, since)
+		since = f.Candidates(now, since)
 	}
 	l.since = since
 	excess := l.excess()
@@ -50,7 +50,7 @@ func (l *lulls) look(now ucs.Time) {
 	slices.Sort(since)
 	t := since[min(excess, len(since))-1]
 	for _, f := range l.ifaces {
-		excess -= f.Sleep(now, t, excess)
+		excess -= f.Evict(now, t, excess)
 	}
 }
 
@@ -58,7 +58,7 @@ func (l *lulls) look(now ucs.Time) {
 func (l *lulls) excess() int {
 	n := -l.most
 	for _, f := range l.ifaces {
-		n += f.Live()
+		n += f.Active()
 	}
 	return n
 }

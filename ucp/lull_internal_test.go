@@ -16,11 +16,11 @@ type idlers struct {
 	busy  int
 }
 
-func (f *idlers) Live() int { return len(f.since) + f.busy }
+func (f *idlers) Active() int { return len(f.since) + f.busy }
 
-func (f *idlers) Idle(_ ucs.Time, since []ucs.Time) []ucs.Time { return append(since, f.since...) }
+func (f *idlers) Candidates(_ ucs.Time, since []ucs.Time) []ucs.Time { return append(since, f.since...) }
 
-func (f *idlers) Sleep(_, t ucs.Time, most int) (n int) {
+func (f *idlers) Evict(_, t ucs.Time, most int) (n int) {
 	for n < most && len(f.since) > 0 && !t.Before(f.since[0]) {
 		f.since = f.since[1:]
 		n++
@@ -32,7 +32,7 @@ func (f *idlers) Sleep(_, t ucs.Time, most int) (n int) {
 // and none that is in use.
 func TestLullsTakeTheOldest(t *testing.T) {
 	a, b := &idlers{since: []ucs.Time{10, 30, 50}}, &idlers{since: []ucs.Time{20, 40, 40, 40}, busy: 2}
-	l := lulls{most: 9, ifaces: []uct.Idler{a, b}}
+	l := lulls{most: 9, ifaces: []uct.ConnectionCache{a, b}}
 	now := ucs.Time(100)
 	look := func(most int) {
 		l.most, now = most, now.Add(lullEvery)
@@ -50,7 +50,7 @@ func TestLullsTakeTheOldest(t *testing.T) {
 	look(1)
 	assert.Empty(t, a.since)
 	assert.Empty(t, b.since)
-	assert.Equal(t, 2, b.Live(), "they are in use")
+	assert.Equal(t, 2, b.Active(), "they are in use")
 	b.since, l.most = []ucs.Time{100}, 2
 	l.look(now)
 	assert.Len(t, b.since, 1, "not looked at so soon")

@@ -19,7 +19,7 @@ type port struct {
 	state   portState
 	sources map[uint32]*source
 	last    *source            // the rx connection looked up last
-	spares  []uct.Reregisterer // closed regions that can be registered again
+	spares  []uct.Reusable // closed regions that can be registered again
 	rest    time.Duration      // delay until the next turn of resumeUnattended
 	inTurn  bool               // a turn of resumeUnattended is running
 	careful int                // reasons to check each message's rx connection: each failed one, and an exceeded budget

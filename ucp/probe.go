@@ -18,34 +18,34 @@ func (w *Worker) messageOf(id uint32) Message {
 	return Message{Tag(w.arrived.Tag(id)), int(w.un[id].n)}
 }
 
-// Taken is a message that was removed from matching: only its Recv can receive it. A
+// MatchedMessage is a message that was removed from matching: only its Recv can receive it. A
 // message that will not be received must be dropped. The methods have the
 // concurrency of the Worker.
-type Taken struct {
+type MatchedMessage struct {
 	w  *Worker
 	id uint64
 	Message
 }
 
-// TagTake removes from matching the message that TagProbe would return. The message may
+// TagMprobe removes from matching the message that TagProbe would return. The message may
 // still be arriving, or only its RTS may have arrived.
-func (w *Worker) TagTake(tag, mask Tag) (Taken, bool) {
+func (w *Worker) TagMprobe(tag, mask Tag) (MatchedMessage, bool) {
 	w.t.lock()
 	defer w.t.unlock()
 	id := w.arrived.Match(uint64(tag), uint64(mask))
 	if id == 0 {
-		return Taken{}, false
+		return MatchedMessage{}, false
 	}
 	i := w.slab.take(opTaken)
 	s := &w.slab.slots[i]
 	s.arg, s.flags = uint64(id), flagKept
 	w.un[id].taken = i
-	return Taken{w, w.slab.id(i), w.messageOf(id)}, true
+	return MatchedMessage{w, w.slab.id(i), w.messageOf(id)}, true
 }
 
 // Recv receives the message into p, as TagRecv does. A second Recv, and one after Drop,
 // returns a request that fails with ErrStale.
-func (t Taken) Recv(p []byte) RecvRequest {
+func (t MatchedMessage) Recv(p []byte) RecvRequest {
 	if t.w == nil {
 		return RecvRequest{}
 	}
@@ -71,7 +71,7 @@ func (t Taken) Recv(p []byte) RecvRequest {
 
 // Drop discards the message. If its sender waits for a reply, the sender's request fails
 // with ErrRejected. Drop is idempotent.
-func (t Taken) Drop() {
+func (t MatchedMessage) Drop() {
 	if t.w == nil {
 		return
 	}
@@ -82,8 +82,8 @@ func (t Taken) Drop() {
 	}
 }
 
-// untake returns the id, in Worker.un, of the message of the Taken with this id, and
-// consumes the Taken. It returns 0 if the Taken was consumed before.
+// untake returns the id, in Worker.un, of the message of the MatchedMessage with this id, and
+// consumes the MatchedMessage. It returns 0 if the MatchedMessage was consumed before.
 func (w *Worker) untake(id uint64) uint32 {
 	i := w.slab.find(id)
 	if i == 0 || w.slab.slots[i].op != opTaken {

@@ -17,7 +17,7 @@ import (
 // Invariants: the lane keeps its index, so endpoints, keys, slots and rx connections still
 // refer to it. Operations posted in the meantime keep their order: they move to a stalled
 // endpoint in front of the new connection and resume behind the worker's address. No
-// operation is carried out twice: uct.Failure.Unused guarantees that nothing was sent on
+// operation is carried out twice: uct.Failure.NeverConnected guarantees that nothing was sent on
 // the old connection.
 //
 // A lane does not fail over while a peer's memory is read on it, or its own memory is
@@ -48,7 +48,7 @@ func (w *Worker) ways(peer wireup.PeerID, view wireup.View, wants ...wireup.Purp
 // transport. If so, it has moved the lane.
 func (w *Worker) replaces(i uint32, f uct.Failure) bool {
 	l := &w.t.lanes[i]
-	if !f.Unused || f.Err == nil || errors.Is(f.Err, ErrPeerFailed) || l.status != ucs.OK || l.reads+l.lent > 0 || l.refs+l.replies == 0 {
+	if !f.NeverConnected || f.Err == nil || errors.Is(f.Err, ErrPeerFailed) || l.status != ucs.OK || l.reads+l.lent > 0 || l.refs+l.replies == 0 {
 		return false
 	}
 	keys, ok := w.keysOf(i)

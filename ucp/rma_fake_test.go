@@ -114,7 +114,7 @@ func (i *fakeIface) Attr() *uct.IfaceAttr {
 	return &uct.IfaceAttr{
 		Ops: i.f.ops | uct.OpsAM | uct.OpPending | uct.OpFlushLocal | uct.OpFlushRemote | uct.OpFence,
 		AM:  uct.Limit{Short: 64, Bcopy: 4096}, Put: i.f.put, Get: i.f.get,
-		Est: uct.Estimate{Dedicated: 1e9, LatencyNS: 1},
+		Estimate: uct.Estimate{Dedicated: 1e9, LatencyNS: 1},
 	}
 }
 

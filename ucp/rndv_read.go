@@ -68,7 +68,7 @@ func (p *port) retire(m uct.Mem) {
 	if m.Close() != nil {
 		return // an access could not be stopped; the memory stays pinned, and there is no caller to return the error to
 	}
-	if r, ok := m.(uct.Reregisterer); ok && len(p.spares) < maxSpares {
+	if r, ok := m.(uct.Reusable); ok && len(p.spares) < maxSpares {
 		p.spares = append(p.spares, r)
 	}
 }

@@ -141,10 +141,10 @@ func TestMessagesThatAreNotRead(t *testing.T) {
 func TestFetchedMessagesAreRead(t *testing.T) {
 	_, a, b, ab := readers(t)
 	data := noise(200_000)
-	var kept ucp.Kept
-	require.NoError(t, b.HandleAM(3, func(m *ucp.AM) { kept = m.Keep() }))
+	var kept ucp.RetainedAM
+	require.NoError(t, b.HandleAM(3, func(m *ucp.AM) { kept = m.Retain() }))
 	s := ab.AMSendWith(3, nil, data, ucp.Opts{Flags: ucp.ForceRendezvous})
-	both(t, a, b, func() bool { return kept != ucp.Kept{} })
+	both(t, a, b, func() bool { return kept != ucp.RetainedAM{} })
 	got := make([]byte, len(data))
 	r := kept.RecvInto(got)
 	both(t, a, b, func() bool { return r.Done() && s.Done() })

@@ -234,7 +234,7 @@ func TestLateMessages(t *testing.T) {
 func TestRendezvousLosesItsConnection(t *testing.T) {
 	h := newHandshake(t)
 	w := h.p.w
-	k, ok := w.TagTake(6, ^Tag(0))
+	k, ok := w.TagMprobe(6, ^Tag(0))
 	require.True(t, ok)
 	deliver(h.p, packet{amRTS, mine, 6, words("", h.kept+1, 100)})
 	require.Equal(t, 1, w.arrived.Len())

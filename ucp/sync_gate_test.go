@@ -62,7 +62,7 @@ func TestGateAnsweredAllocations(t *testing.T) {
 			"probe and take": func() {
 				ep.TagSendUint64(1, 2)
 				drive(func() bool { _, ok := b.TagProbe(2, exact); return ok })
-				k, _ := b.TagTake(2, exact)
+				k, _ := b.TagMprobe(2, exact)
 				_, err := k.Recv(in).Wait(ctx)
 				require.NoError(t, err)
 			},

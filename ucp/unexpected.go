@@ -8,7 +8,7 @@ type unexpected struct {
 	n     uint64 // length of the message
 	id    uint64 // the sender's id if the sender waits for a reply; with unLost the status
 	from  uint32 // index of the rx connection if a reply is due or data is still to come
-	taken uint32 // slot of the Taken that has it; 0: it can be matched by tag
+	taken uint32 // slot of the MatchedMessage that has it; 0: it can be matched by tag
 	kind  unKind
 }
 

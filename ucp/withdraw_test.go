@@ -75,7 +75,7 @@ func TestPeerWithdraws(t *testing.T) {
 	h := newHandshake(t)
 	h.pending.room = 100
 	w := h.p.w
-	k, ok := w.TagTake(6, ^Tag(0))
+	k, ok := w.TagMprobe(6, ^Tag(0))
 	require.True(t, ok)
 	deliver(h.p, packet{amRTS, mine, 7, words("", 2<<32|1, 10)})
 	deliver(h.p,

@@ -66,10 +66,10 @@ func TestZeroValues(t *testing.T) {
 		require.NoError(t, ucp.Request{}.Wait(ctx))
 		_, err := ucp.RecvRequest{}.Wait(ctx)
 		require.ErrorIs(t, err, ucp.ErrStale)
-		_, err = ucp.Taken{}.Recv(buf).Wait(ctx)
+		_, err = ucp.MatchedMessage{}.Recv(buf).Wait(ctx)
 		require.ErrorIs(t, err, ucp.ErrStale)
-		ucp.Taken{}.Drop()
-		var k ucp.Kept
+		ucp.MatchedMessage{}.Drop()
+		var k ucp.RetainedAM
 		assert.Nil(t, k.Header())
 		assert.Nil(t, k.Bytes())
 		_, err = k.RecvInto(buf).Wait(ctx)

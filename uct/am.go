@@ -45,11 +45,11 @@ type Failure struct {
 	// Err is the reason; it wraps one of the sentinels of package ucs. nil: the peer closed in
 	// order.
 	Err error
-	// Unused: no operation posted on Endpoint was executed, and no message of the connection
+	// NeverConnected: no operation posted on Endpoint was executed, and no message of the connection
 	// arrived. If Err is not ucs.ErrPeerFailed, either side lacked the resources to establish the
 	// connection, and the operations waiting on Endpoint may use another one. Until this report
 	// Endpoint has returned ucs.NoResource.
-	Unused bool
+	NeverConnected bool
 }
 
 // Handler receives an iface's callbacks. Progress makes all of them.

@@ -42,8 +42,8 @@ type Limit struct {
 	Short, Bcopy int
 	// MinZcopy and MaxZcopy bound the total length of the pieces, MaxVec their number.
 	MinZcopy, MaxZcopy, MaxVec int
-	// MaxHead is the maximum header length of AMZcopy; 0 for put and get.
-	MaxHead int
+	// MaxHeader is the maximum header length of AMZcopy; 0 for put and get.
+	MaxHeader int
 }
 
 // ConnectKind is how endpoints of an iface are connected.
@@ -99,11 +99,11 @@ type IfaceAttr struct {
 	// PeerFailure: HandleFailure reports the death of a peer, at once or FailureWithin that time.
 	PeerFailure   bool
 	FailureWithin time.Duration
-	// AccessFails: an access that the peer refuses, because the region was revoked or closed
+	// AccessErrorFatal: an access that the peer refuses, because the region was revoked or closed
 	// meanwhile, completes with RemoteAccess and fails its endpoint. For operations posted without
 	// a token only the Failure reports it.
-	AccessFails bool
-	Est         Estimate
+	AccessErrorFatal bool
+	Estimate         Estimate
 }
 
 // DomainAttr describes the capabilities of a memory domain.
@@ -118,7 +118,7 @@ type DomainAttr struct {
 	MaxRegister, MaxAllocate int
 	// KeyLen is the maximum length of a packed key in bytes.
 	KeyLen int
-	// KeysUnasked: UnpackKey does not check with the owner that the region still exists; the first
+	// LazyKeyCheck: UnpackKey does not check with the owner that the region still exists; the first
 	// access does.
-	KeysUnasked bool
+	LazyKeyCheck bool
 }

@@ -36,8 +36,8 @@ type Mem interface {
 	Close() error
 }
 
-// Reregisterer is a Mem that can be registered again after Close.
-type Reregisterer interface {
+// Reusable is a Mem that can be registered again after Close.
+type Reusable interface {
 	Mem
 	// Reregister does what Domain.Register does, for a closed region that only the caller
 	// references. It allocates nothing. On error the region stays closed. ErrBusy: it is open.

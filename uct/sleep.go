@@ -2,21 +2,21 @@ package uct
 
 import "github.com/goucx/goucx/ucs"
 
-// Idler is an Iface that can suspend connections: a suspended connection releases its resources,
+// ConnectionCache is an Iface that can suspend connections: a suspended connection releases its resources,
 // rings or a queue pair, until its next use. The user of the Iface bounds with it the number of
 // active connections over all ifaces. Its methods are called like those of Iface, outside of
 // callbacks.
-type Idler interface {
-	// Live returns the number of connections that hold resources.
-	Live() int
-	// Idle appends to since one time for each connection that could be suspended: when it was
+type ConnectionCache interface {
+	// Active returns the number of connections that hold resources.
+	Active() int
+	// Candidates appends to since one time for each connection that could be suspended: when it was
 	// first seen idle. The calls of Idle do that check. A connection on which the user waits for a
 	// reply is not idle.
-	Idle(now ucs.Time, since []ucs.Time) []ucs.Time
-	// Sleep proposes suspension to the peers of at most most connections that Idle returns and
+	Candidates(now ucs.Time, since []ucs.Time) []ucs.Time
+	// Evict proposes suspension to the peers of at most most connections that Candidates returns and
 	// that are idle since t or longer. It returns their number. A peer that is about to send
 	// declines.
-	Sleep(now, t ucs.Time, most int) int
+	Evict(now, t ucs.Time, most int) int
 }
 
 // Waits is what the user of a connection waits for.
@@ -34,7 +34,7 @@ const (
 	WaitsForAnswer
 )
 
-// WaitReporter is a Handler that knows on which connections its user waits. An Idler calls it from
+// WaitReporter is a Handler that knows on which connections its user waits. A ConnectionCache calls it from
 // Progress, Idle and Sleep.
 type WaitReporter interface {
 	// ReportWaits calls report for each connection on which the user waits for at least least. A

@@ -10,8 +10,8 @@ import (
 // Optional interfaces: an object supports a capability if it satisfies the interface.
 // The function next to each interface calls it, or returns ucs.ErrUnsupported.
 
-// Reregisterer is an MR whose access, range or domain can be changed.
-type Reregisterer interface {
+// Reusable is an MR whose access, range or domain can be changed.
+type Reusable interface {
 	// Reregister changes the registration to pd, buf and c. The key that peers have may
 	// become invalid. A closed MR is open again afterwards, which avoids allocating
 	// another; no other goroutine may use it then.
@@ -20,7 +20,7 @@ type Reregisterer interface {
 
 // Reregister changes the registration of m.
 func Reregister(m MR, pd PD, buf []byte, c MRConfig) error {
-	if r, ok := m.(Reregisterer); ok {
+	if r, ok := m.(Reusable); ok {
 		return r.Reregister(pd, buf, c)
 	}
 	return unsupported("reregister memory")

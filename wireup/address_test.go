@@ -24,13 +24,13 @@ var golden = View{
 	Entries: []Entry{
 		{
 			Transport: uct.TransportSelf,
-			Attr:      AttrOf(&uct.IfaceAttr{Ops: uct.OpsAM | uct.OpPending, Est: uct.Estimate{Dedicated: 19360e6, OverheadNS: 10}}),
+			Attr:      AttrOf(&uct.IfaceAttr{Ops: uct.OpsAM | uct.OpPending, Estimate: uct.Estimate{Dedicated: 19360e6, OverheadNS: 10}}),
 			Addr:      uct.Address{Device: []byte{}, Iface: []byte{0xc0, 1}},
 		},
 		{
 			Transport: uct.TransportShm,
 			Device:    1,
-			Attr:      AttrOf(&uct.IfaceAttr{Ops: uct.OpsAM | uct.OpsPut | uct.OpsGet, PeerFailure: true, Est: uct.Estimate{Dedicated: 15360e6, LatencyNS: 80, OverheadNS: 10}}),
+			Attr:      AttrOf(&uct.IfaceAttr{Ops: uct.OpsAM | uct.OpsPut | uct.OpsGet, PeerFailure: true, Estimate: uct.Estimate{Dedicated: 15360e6, LatencyNS: 80, OverheadNS: 10}}),
 			Addr:      uct.Address{Device: []byte("host"), Iface: []byte("name")},
 		},
 	},

@@ -34,9 +34,9 @@ const attrLen = 8
 // AttrOf returns the quantized attributes of a.
 func AttrOf(a *uct.IfaceAttr) Attr {
 	q := Attr{
-		Latency:   Quantize(a.Est.LatencyNS, nanosecond),
-		Overhead:  Quantize(a.Est.OverheadNS, nanosecond),
-		Bandwidth: Quantize(a.Est.Dedicated+a.Est.Shared, megabyte),
+		Latency:   Quantize(a.Estimate.LatencyNS, nanosecond),
+		Overhead:  Quantize(a.Estimate.OverheadNS, nanosecond),
+		Bandwidth: Quantize(a.Estimate.Dedicated+a.Estimate.Shared, megabyte),
 		Ops:       a.Ops,
 	}
 	if a.DeviceAtomics {

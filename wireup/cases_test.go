@@ -15,15 +15,15 @@ import (
 var (
 	rcNetAttr = uct.IfaceAttr{
 		Ops: selfAttr.Ops, AM: uct.Limit{Bcopy: 8176}, PeerFailure: true,
-		Est: uct.Estimate{Dedicated: 4 << 30, LatencyNS: 2200, OverheadNS: 60},
+		Estimate: uct.Estimate{Dedicated: 4 << 30, LatencyNS: 2200, OverheadNS: 60},
 	}
 	rcProcessAttr = uct.IfaceAttr{
 		Ops: selfAttr.Ops, AM: uct.Limit{Bcopy: 8176}, PeerFailure: true,
-		Est: uct.Estimate{Dedicated: 8 << 30, LatencyNS: 200, OverheadNS: 60},
+		Estimate: uct.Estimate{Dedicated: 8 << 30, LatencyNS: 200, OverheadNS: 60},
 	}
 	udNetAttr = uct.IfaceAttr{
 		Ops: uct.OpsAM | uct.OpPending, AM: uct.Limit{Bcopy: 4072}, PeerFailure: true,
-		Est: uct.Estimate{Dedicated: 1500 << 20, LatencyNS: 2500, OverheadNS: 120},
+		Estimate: uct.Estimate{Dedicated: 1500 << 20, LatencyNS: 2500, OverheadNS: 120},
 	}
 )
 

@@ -16,19 +16,19 @@ import (
 var (
 	selfAttr = uct.IfaceAttr{
 		Ops: uct.OpsAM | uct.OpsPut | uct.OpsGet | uct.OpAtomics | uct.OpPending, AM: uct.Limit{Bcopy: 8192},
-		Est: uct.Estimate{Dedicated: 19360e6, OverheadNS: 10},
+		Estimate: uct.Estimate{Dedicated: 19360e6, OverheadNS: 10},
 	}
 	shmAttr = uct.IfaceAttr{
 		Ops: selfAttr.Ops, AM: uct.Limit{Bcopy: 3500}, PeerFailure: true,
-		Est: uct.Estimate{Dedicated: 15360e6, LatencyNS: 80, OverheadNS: 10},
+		Estimate: uct.Estimate{Dedicated: 15360e6, LatencyNS: 80, OverheadNS: 10},
 	}
 	rcAttr = uct.IfaceAttr{
 		Ops: selfAttr.Ops, AM: uct.Limit{Bcopy: 8192}, Connect: uct.ConnectToEndpoint, PeerFailure: true,
-		Est: uct.Estimate{Shared: 12000e6, LatencyNS: 600, LatencyPerEpNS: 1, OverheadNS: 75},
+		Estimate: uct.Estimate{Shared: 12000e6, LatencyNS: 600, LatencyPerEpNS: 1, OverheadNS: 75},
 	}
 	udAttr = uct.IfaceAttr{
 		Ops: uct.OpsAM | uct.OpPending, AM: uct.Limit{Bcopy: 4096},
-		Est: uct.Estimate{Shared: 12000e6, LatencyNS: 630, OverheadNS: 105},
+		Estimate: uct.Estimate{Shared: 12000e6, LatencyNS: 630, OverheadNS: 105},
 	}
 )
 
@@ -222,7 +222,7 @@ func TestChoose(t *testing.T) {
 // though each sees only the other's quantised figures.
 func TestChooseIsSymmetric(t *testing.T) {
 	slow := rcAttr
-	slow.Est.LatencyNS, slow.Est.OverheadNS = 777.7, 83.3
+	slow.Estimate.LatencyNS, slow.Estimate.OverheadNS = 777.7, 83.3
 	a := []LocalIface{localNet("rc", uct.TransportRC, "nic0", &slow), localNet("rc", uct.TransportRC, "nic1", &rcAttr), localNet("ud", uct.TransportUD, "nic0", &udAttr)}
 	b := []LocalIface{localNet("ud", uct.TransportUD, "nic5", &udAttr), localNet("rc", uct.TransportRC, "nic6", &rcAttr), localNet("rc", uct.TransportRC, "nic7", &slow)}
 	there, _ := Choose(numbered(a), viewOf(t, b...), ForAM, ForAMO)

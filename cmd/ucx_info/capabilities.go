@@ -67,13 +67,13 @@ var forms = []struct {
 }
 
 func zcopy(l uct.Limit) limit {
-	return limit{Min: bound(l.MinZcopy), Max: bound(l.MaxZcopy), MaxVec: bound(l.MaxVec), Head: bound(l.MaxHead)}
+	return limit{Min: bound(l.MinZcopy), Max: bound(l.MaxZcopy), MaxVec: bound(l.MaxVec), Head: bound(l.MaxHeader)}
 }
 
 func capabilitiesOf(a *uct.IfaceAttr) capabilities {
 	c := capabilities{
-		Dedicated: a.Est.Dedicated, Shared: a.Est.Shared,
-		LatencyNS: a.Est.LatencyNS, LatencyPerEpNS: a.Est.LatencyPerEpNS, OverheadNS: a.Est.OverheadNS,
+		Dedicated: a.Estimate.Dedicated, Shared: a.Estimate.Shared,
+		LatencyNS: a.Estimate.LatencyNS, LatencyPerEpNS: a.Estimate.LatencyPerEpNS, OverheadNS: a.Estimate.OverheadNS,
 		Limits: map[string]limit{}, Atomics: map[string][]string{},
 		AtomicDomain: "cpu", Connection: "to iface", Fence: a.Ops.Has(uct.OpFence),
 		Flush: named(a.Ops, flushes), WakeUp: named(a.Events, events), ErrorHandling: []string{},

@@ -122,7 +122,7 @@ func (i ifaceView) capabilityFields() [][2]string {
 			add(f.name, "%s", l)
 		}
 	}
-	if head := a.AM.MaxHead; head > 0 {
+	if head := a.AM.MaxHeader; head > 0 {
 		add("am header", "<= %s", sizeText(head))
 	}
 	if rows := atomicRows(a); len(rows) > 0 {

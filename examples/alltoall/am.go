@@ -66,7 +66,7 @@ func (b *inbox) take(m *ucp.AM) {
 	case from >= len(b.in) || m.Len != len(b.in[from]):
 		b.err = fmt.Errorf("a message of %d bytes with header %x", m.Len, m.Header)
 	case m.Rendezvous: // long data remains at the sender until it is fetched
-		b.fetches = append(b.fetches, m.Keep().RecvInto(b.in[from]))
+		b.fetches = append(b.fetches, m.Retain().RecvInto(b.in[from]))
 	default:
 		copy(b.in[from], m.Data)
 	}

@@ -67,7 +67,7 @@ func run(ctx context.Context, file string, client bool, messages int) (err error
 func serve(ctx context.Context, w *ucp.Worker, file string) error {
 	var busy sync.WaitGroup
 	err := w.HandleAM(amRequest, func(m *ucp.AM) {
-		from, k := m.From, m.Keep() // m is valid until this call returns, k until Release
+		from, k := m.From, m.Retain() // m is valid until this call returns, k until Release
 		busy.Go(func() {
 			if err := echo(ctx, from, k); err != nil {
 				log.Print(err)
@@ -90,7 +90,7 @@ func serve(ctx context.Context, w *ucp.Worker, file string) error {
 }
 
 // echo sends the message back to its sender.
-func echo(ctx context.Context, from ucp.Endpoint, k ucp.Kept) error {
+func echo(ctx context.Context, from ucp.Endpoint, k ucp.RetainedAM) error {
 	data := k.Bytes()
 	header := bytes.Clone(k.Header())
 	if data == nil && k.Len() > 0 { // a long message remains at its sender until it is fetched
@@ -155,7 +155,7 @@ func (c *client) take(m *ucp.AM) {
 	want := payload(int(binary.LittleEndian.Uint32(m.Header)))
 	if m.Rendezvous {
 		got := make([]byte, m.Len)
-		fetch := m.Keep().RecvInto(got)
+		fetch := m.Retain().RecvInto(got)
 		check := func(err error) { c.back <- errors.Join(err, compare(got, want)) }
 		if !fetch.Notify(func(d ucp.Completion) { check(d.Err) }, 0) { // complete already
 			check(fetch.Err())

@@ -76,7 +76,7 @@ func (p *passing) take(m *ucp.AM) {
 	case int(lap) != p.lap || int(step) != p.step || p.arrived:
 		p.err = fmt.Errorf("lap %d, step %d where lap %d, step %d was due", lap, step, p.lap, p.step)
 	case m.Rendezvous: // long data remains at the sender until it is fetched
-		p.fetch = append(p.fetch, m.Keep().RecvInto(p.in))
+		p.fetch = append(p.fetch, m.Retain().RecvInto(p.in))
 	default:
 		copy(p.in, m.Data)
 		p.arrived = true

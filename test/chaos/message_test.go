@@ -18,7 +18,7 @@ import (
 const (
 	classAny    = iota // by receives of any sender
 	classTied          // by receives of one sender, tied to its endpoint
-	classTaken         // by TagProbe and TagTake
+	classTaken         // by TagProbe and TagMprobe
 	classCancel        // by receives that are cancelled at times, as the sends are
 )
 

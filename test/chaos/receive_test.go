@@ -32,7 +32,7 @@ type event struct {
 	n    uint32 // of the message, or of the endpoint
 	err  error
 	from ucp.Endpoint
-	kept ucp.Kept
+	kept ucp.RetainedAM
 	key  uint64
 }
 
@@ -91,7 +91,7 @@ func (m *member) handleAM(a *ucp.AM) {
 		m.push(event{kind: eventAsked, id: id, n: n, from: a.From})
 	}
 	if a.Rendezvous || key%8 == 0 {
-		m.push(event{kind: eventKept, id: id, n: n, kept: a.Keep(), key: key})
+		m.push(event{kind: eventKept, id: id, n: n, kept: a.Retain(), key: key})
 	}
 }
 
@@ -280,9 +280,9 @@ func (m *member) receive() bool {
 func (m *member) takeOut(class int, id uint32, mask ucp.Tag) {
 	tag := tagOf(class, id, 0)
 	if probed, ok := m.w.TagProbe(tag, mask); ok {
-		t, ok := m.w.TagTake(tag, mask)
+		t, ok := m.w.TagMprobe(tag, mask)
 		if !ok || t.Message != probed {
-			m.anomaly("TagTake returns %v, %t after TagProbe returned %v", t.Message, ok, probed)
+			m.anomaly("TagMprobe returns %v, %t after TagProbe returned %v", t.Message, ok, probed)
 		}
 		from, key := m.inOrder(class, t.Message)
 		m.taken = append(m.taken, taken{t, from, key})
@@ -321,7 +321,7 @@ func (m *member) takeOut(class int, id uint32, mask ucp.Tag) {
 
 // taken is a message out of matching.
 type taken struct {
-	ucp.Taken
+	ucp.MatchedMessage
 	from uint32
 	key  uint64
 }

@@ -8,7 +8,7 @@
 //
 // Zero-copy operations need registered memory (DomainAttr.NeedMem). No get completes before the
 // call returns. An access that the peer's device rejects ends the connection
-// (IfaceAttr.AccessFails).
+// (IfaceAttr.AccessErrorFatal).
 //
 // docs/rc.md shows the objects and the path of a message. Start reading at iface.go and
 // queue.go.

@@ -168,11 +168,11 @@ func (f *iface) attrOf() uct.IfaceAttr {
 	a := uct.IfaceAttr{
 		Ops: uct.OpsAM | uct.OpsPut | uct.OpGetBcopy | uct.OpGetZcopy | uct.OpFlushLocal | uct.OpFlushRemote |
 			uct.OpFlushCancel | uct.OpFence | uct.OpPending | uct.OpCheck,
-		AM:      uct.Limit{Short: maxShort, Bcopy: whole, MaxZcopy: whole - maxHead, MaxVec: maxAMVec, MaxHead: maxHead},
+		AM:      uct.Limit{Short: maxShort, Bcopy: whole, MaxZcopy: whole - maxHead, MaxVec: maxAMVec, MaxHeader: maxHead},
 		Put:     uct.Limit{Short: verbs.InlineLen, Bcopy: f.seg, MaxZcopy: most, MaxVec: verbs.MaxSGE},
 		Get:     uct.Limit{Bcopy: f.seg, MaxZcopy: most, MaxVec: verbs.MaxSGE},
 		Connect: uct.ConnectToIface, Events: uct.EventRecv | uct.EventSend,
-		AckMeansPlaced: dev.AckMeansPlaced, PeerFailure: true, FailureWithin: f.failureWithin(), AccessFails: true,
+		AckMeansPlaced: dev.AckMeansPlaced, PeerFailure: true, FailureWithin: f.failureWithin(), AccessErrorFatal: true,
 	}
 	if dev.Atomic != verbs.AtomicNone {
 		a.Ops |= uct.OpAtomics
@@ -180,13 +180,13 @@ func (f *iface) attrOf() uct.IfaceAttr {
 	}
 	// Measured on a 2-vCPU Xeon VM: one-way latency and bandwidth of the UDP link on loopback,
 	// and of the in-process link.
-	a.Est = uct.Estimate{Dedicated: 4 << 30, LatencyNS: 2200, OverheadNS: 60}
+	a.Estimate = uct.Estimate{Dedicated: 4 << 30, LatencyNS: 2200, OverheadNS: 60}
 	switch {
 	case f.d.Context().Info().Provider != "soft":
 		// Source: estimates of UCX 1.13 for a 100 Gb/s adapter.
-		a.Est = uct.Estimate{Shared: 12000e6, LatencyNS: 600, LatencyPerEpNS: 1, OverheadNS: 75}
+		a.Estimate = uct.Estimate{Shared: 12000e6, LatencyNS: 600, LatencyPerEpNS: 1, OverheadNS: 75}
 	case f.place.Fabric == nic.FabricProcess:
-		a.Est = uct.Estimate{Dedicated: 8 << 30, LatencyNS: 200, OverheadNS: 60}
+		a.Estimate = uct.Estimate{Dedicated: 8 << 30, LatencyNS: 200, OverheadNS: 60}
 	}
 	return a
 }

@@ -58,8 +58,8 @@ func (e *ep) Nap() {
 	e.step(machine.Event{Kind: machine.Sleep})
 }
 
-// Live implements uct.Idler.
-func (f *iface) Live() int {
+// Active implements uct.ConnectionCache.
+func (f *iface) Active() int {
 	f.enterWait()
 	defer f.leave()
 	return f.live()
@@ -68,15 +68,15 @@ func (f *iface) Live() int {
 // live returns the number of connections whose QP is in use by both sides.
 func (f *iface) live() int { return f.pairs - len(f.dying) - f.halfOpen.Len() }
 
-// Idle implements uct.Idler.
-func (f *iface) Idle(now ucs.Time, since []ucs.Time) []ucs.Time {
+// Candidates implements uct.ConnectionCache.
+func (f *iface) Candidates(now ucs.Time, since []ucs.Time) []ucs.Time {
 	f.enterWait()
 	defer f.leave()
 	return f.idle(now).Since(since)
 }
 
-// Sleep implements uct.Idler.
-func (f *iface) Sleep(now, t ucs.Time, most int) int {
+// Evict implements uct.ConnectionCache.
+func (f *iface) Evict(now, t ucs.Time, most int) int {
 	f.enterWait()
 	defer f.leave()
 	return f.idle(now).Sleep(now, t, most)

@@ -92,7 +92,7 @@ func TestConnectsFromBothSidesWhileOneComputes(t *testing.T) {
 					time.Minute, time.Millisecond)
 				require.Equal(t, ucs.OK, back.AMUint64(1, 1, 1))
 				until(t, func() bool { return len(a.got) == 1 }, a)
-				require.Equal(t, []int{1, 1}, []int{a.Live(), b.Live()}, "one connection")
+				require.Equal(t, []int{1, 1}, []int{a.Active(), b.Active()}, "one connection")
 				to.Close()
 				back.Close()
 			})

@@ -168,7 +168,7 @@ func (f *iface) report(e *ep) {
 	if e.dead != nil && !errors.Is(e.dead, errOrderly) {
 		fail.Err = e.dead
 	}
-	fail.Unused = e.opened && e.unused()
+	fail.NeverConnected = e.opened && e.unused()
 	f.told++
 	f.handler.HandleFailure(fail)
 	if e.status == ucs.OK && e.dead != nil {

@@ -66,13 +66,13 @@ func attr(s sizes, events bool) uct.IfaceAttr {
 	a := uct.IfaceAttr{
 		Ops: uct.OpsAM | uct.OpsPut | uct.OpsGet | uct.OpAtomics | uct.OpFlushLocal |
 			uct.OpFlushRemote | uct.OpFlushCancel | uct.OpFence | uct.OpPending | uct.OpCheck,
-		AM:  uct.Limit{Short: s.seg, Bcopy: s.seg, MaxZcopy: s.seg, MaxVec: maxVec, MaxHead: maxHead},
+		AM:  uct.Limit{Short: s.seg, Bcopy: s.seg, MaxZcopy: s.seg, MaxVec: maxVec, MaxHeader: maxHead},
 		Put: direct, Get: direct,
 		Post32: uct.PostAtomics, Post64: uct.PostAtomics,
 		Fetch32: uct.AllAtomics, Fetch64: uct.AllAtomics,
 		Connect:        uct.ConnectToIface,
 		AckMeansPlaced: true,
-		Est:            uct.Estimate{Dedicated: 19360 << 20, OverheadNS: 10},
+		Estimate:            uct.Estimate{Dedicated: 19360 << 20, OverheadNS: 10},
 	}
 	if events {
 		a.Events = uct.EventRecv | uct.EventSend

@@ -147,14 +147,14 @@ func attrOf(l ring.Layout) uct.IfaceAttr {
 	return uct.IfaceAttr{
 		Ops: uct.OpsAM | uct.OpsPut | uct.OpsGet | uct.OpAtomics | uct.OpFlushLocal | uct.OpFlushRemote |
 			uct.OpFlushCancel | uct.OpFence | uct.OpPending | uct.OpCheck,
-		AM:     uct.Limit{Short: n, Bcopy: n, MaxZcopy: n, MaxVec: maxVec, MaxHead: maxHead},
+		AM:     uct.Limit{Short: n, Bcopy: n, MaxZcopy: n, MaxVec: maxVec, MaxHeader: maxHead},
 		Put:    whole,
 		Get:    whole,
 		Post32: uct.PostAtomics, Post64: uct.PostAtomics, Fetch32: uct.AllAtomics, Fetch64: uct.AllAtomics,
 		Connect: uct.ConnectToIface, Events: uct.EventRecv | uct.EventSend,
 		AckMeansPlaced: true, PeerFailure: true,
 		// UCX's estimates for its mm transports.
-		Est: uct.Estimate{Dedicated: 15360 << 20, LatencyNS: 80, OverheadNS: 10},
+		Estimate: uct.Estimate{Dedicated: 15360 << 20, LatencyNS: 80, OverheadNS: 10},
 	}
 }
 

@@ -57,11 +57,11 @@ func (e *ep) Nap() {
 	e.step(machine.Event{Kind: machine.Sleep})
 }
 
-// Live: see uct.Idler.
-func (f *iface) Live() int { return f.mapped }
+// Active: see uct.ConnectionCache.
+func (f *iface) Active() int { return f.mapped }
 
-// Idle: see uct.Idler.
-func (f *iface) Idle(now ucs.Time, since []ucs.Time) []ucs.Time { return f.idle(now).Since(since) }
+// Candidates: see uct.ConnectionCache.
+func (f *iface) Candidates(now ucs.Time, since []ucs.Time) []ucs.Time { return f.idle(now).Since(since) }
 
-// Sleep: see uct.Idler.
-func (f *iface) Sleep(now, t ucs.Time, most int) int { return f.idle(now).Sleep(now, t, most) }
+// Sleep: see uct.ConnectionCache.
+func (f *iface) Evict(now, t ucs.Time, most int) int { return f.idle(now).Sleep(now, t, most) }

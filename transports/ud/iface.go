@@ -144,7 +144,7 @@ func (f *iface) open(port uint8, c uct.IfaceConfig) (err error) {
 	f.attr = attrOf(packet - arq.HeadLen)
 	if f.d.Context().Info().Provider != "soft" {
 		// Source: UCX 1.13's of an adapter of 100 Gb/s.
-		f.attr.Est = uct.Estimate{Shared: 12000e6, LatencyNS: 630, OverheadNS: 105}
+		f.attr.Estimate = uct.Estimate{Shared: 12000e6, LatencyNS: 630, OverheadNS: 105}
 	}
 	f.attr.FailureWithin = f.conf.Silence + 2*f.conf.KeepAlive
 	if f.thread, err = f.d.NewThread(); err != nil {
@@ -209,11 +209,11 @@ func (f *iface) receive(n int) {
 func attrOf(n int) uct.IfaceAttr {
 	return uct.IfaceAttr{
 		Ops: uct.OpsAM | uct.OpFlushLocal | uct.OpFlushRemote | uct.OpFlushCancel | uct.OpFence | uct.OpPending | uct.OpCheck,
-		AM:  uct.Limit{Short: n, Bcopy: n, MaxZcopy: n - maxHead, MaxVec: maxVec, MaxHead: maxHead},
+		AM:  uct.Limit{Short: n, Bcopy: n, MaxZcopy: n - maxHead, MaxVec: maxVec, MaxHeader: maxHead},
 		// The peer's messages are processed by Progress.
 		Connect: uct.ConnectToIface, Events: uct.EventRecv | uct.EventSend, PeerFailure: true,
 		// These are estimates, not measured on a quiet machine.
-		Est: uct.Estimate{Dedicated: 1500 << 20, LatencyNS: 2500, OverheadNS: 120},
+		Estimate: uct.Estimate{Dedicated: 1500 << 20, LatencyNS: 2500, OverheadNS: 120},
 	}
 }
 

@@ -32,7 +32,7 @@ type amGot struct {
 	from   ucp.Endpoint
 	rndv   bool
 	n      int
-	kept   ucp.Kept
+	kept   ucp.RetainedAM
 }
 
 // amInbox collects what arrives.
@@ -47,7 +47,7 @@ func (b *amInbox) handle(t *testing.T, w *ucp.Worker, id ucp.AMID, keep bool) {
 	require.NoError(t, w.HandleAM(id, func(m *ucp.AM) {
 		g := amGot{id: m.ID, header: string(m.Header), data: string(m.Data), from: m.From, rndv: m.Rendezvous, n: m.Len}
 		if keep {
-			g.kept = m.Keep()
+			g.kept = m.Retain()
 		}
 		b.mu.Lock()
 		b.got = append(b.got, g)
@@ -210,8 +210,8 @@ func amReleaseTwice(t *testing.T, p *Pair) {
 	}
 	done.Wait()
 	p.Until(func() bool { return counter(p.B, "ucp.released_twice") == n })
-	ucp.Kept{}.Release() // nothing
-	assert.Nil(t, ucp.Kept{}.Bytes())
+	ucp.RetainedAM{}.Release() // nothing
+	assert.Nil(t, ucp.RetainedAM{}.Bytes())
 }
 
 func amFragments(t *testing.T, p *Pair) {

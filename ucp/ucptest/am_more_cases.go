@@ -65,7 +65,7 @@ func amManyGoroutines(t *testing.T, p *Pair) {
 	var busy sync.WaitGroup
 	var handled atomic.Int32 // tells the race detector too that busy is complete
 	require.NoError(t, p.B.HandleAM(1, func(m *ucp.AM) {
-		from, k := m.From, m.Keep()
+		from, k := m.From, m.Retain()
 		busy.Go(func() {
 			defer k.Release()
 			assert.NoError(t, from.AMSend(2, k.Header(), k.Bytes()).Wait(p.deadline))

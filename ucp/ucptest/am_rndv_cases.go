@@ -134,7 +134,7 @@ func amRefuse(t *testing.T, p *Pair) {
 	box.next(p).kept.Refuse(errors.New("too late"))
 	require.NoError(t, p.Wait(r), "its data was taken")
 	// Refused in the handler.
-	require.NoError(t, p.B.HandleAM(2, func(m *ucp.AM) { m.Keep().Refuse(errors.New("not today")) }))
+	require.NoError(t, p.B.HandleAM(2, func(m *ucp.AM) { m.Retain().Refuse(errors.New("not today")) }))
 	require.ErrorContains(t, p.Wait(p.AB.AMSendWith(2, nil, nil, rndv)), "not today")
 }
 

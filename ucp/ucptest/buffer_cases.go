@@ -343,7 +343,7 @@ var doneEndings = []ending{
 		rs := []ucp.Request{p.AB.TagSend(b.make(3000), b.tag), p.AB.TagSend(b.make(300_000), b.tag)}
 		for range rs {
 			p.probe(b.tag, exact)
-			k, ok := p.B.TagTake(b.tag, exact)
+			k, ok := p.B.TagMprobe(b.tag, exact)
 			require.True(p.T, ok)
 			p.ended(k.Recv(b.make(k.Len)).Request)
 		}

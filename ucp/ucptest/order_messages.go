@@ -313,7 +313,7 @@ type amSent struct {
 type amSeen struct {
 	number uint64
 	bad    string
-	kept   ucp.Kept
+	kept   ucp.RetainedAM
 	keeps  bool
 	words  [2][]uint64 // looked at one after the other
 }
@@ -359,7 +359,7 @@ func (o *order) handle() {
 			g.bad = "a message without its number"
 		}
 		if m.Rendezvous && g.number%4 != 0 {
-			g.kept, g.keeps = m.Keep(), true
+			g.kept, g.keeps = m.Retain(), true
 		}
 		if !m.Rendezvous {
 			want := make([]byte, len(data))

@@ -68,7 +68,7 @@ func cancelMatched(t *testing.T, p *Pair) {
 func dropAll(p *Pair, tag ucp.Tag) {
 	p.next(p.AB, p.B) // behind it, so that it has arrived
 	for {
-		k, ok := p.B.TagTake(tag, exact)
+		k, ok := p.B.TagMprobe(tag, exact)
 		if !ok {
 			return
 		}
@@ -114,7 +114,7 @@ func cancelAnnounced(t *testing.T, p *Pair) {
 		// A taken one ends with its sender too.
 		r = p.AB.TagSendWith(pattern(n, 1), 1, rndv)
 		p.probe(1, exact)
-		k, ok := p.B.TagTake(1, exact)
+		k, ok := p.B.TagMprobe(1, exact)
 		require.True(t, ok)
 		r.Cancel()
 		p.next(p.AB, p.B) // behind it
@@ -250,8 +250,8 @@ func cancelStopped(t *testing.T, p *Pair) {
 	}
 	_, ok := stopped.TagProbe(1, exact)
 	for ok {
-		var k ucp.Taken
-		k, ok = stopped.TagTake(1, exact)
+		var k ucp.MatchedMessage
+		k, ok = stopped.TagMprobe(1, exact)
 		if ok && k.Len > 3000 {
 			_, err := k.Recv(nil).Wait(p.deadline)
 			if !p.Factory.Takes || !errors.Is(err, ucp.ErrTruncated) { // else it came whole

@@ -150,7 +150,7 @@ func (n *naive) probe() {
 func (n *naive) take() {
 	n.barrier()
 	tag, mask := n.pattern()
-	k, ok := n.p.B.TagTake(tag, mask)
+	k, ok := n.p.B.TagMprobe(tag, mask)
 	s := n.pop(n.oldest(tag, mask))
 	require.Equal(n.t, s != nil, ok, "seed %d", n.seed)
 	if !ok {

@@ -28,7 +28,7 @@ func (p *Pair) probe(tag, mask ucp.Tag) (m ucp.Message) {
 func probeTake(t *testing.T, p *Pair) {
 	_, ok := p.B.TagProbe(0, 0)
 	require.False(t, ok)
-	_, ok = p.B.TagTake(0, 0)
+	_, ok = p.B.TagMprobe(0, 0)
 	require.False(t, ok)
 	p.AB.TagSend([]byte("hello"), 0x35)
 	want := ucp.Message{Tag: 0x35, Len: 5}
@@ -36,7 +36,7 @@ func probeTake(t *testing.T, p *Pair) {
 	require.Equal(t, want, p.probe(0x35, exact), "it is still there")
 	_, ok = p.B.TagProbe(0x36, exact)
 	require.False(t, ok)
-	k, ok := p.B.TagTake(0x30, 0xf0)
+	k, ok := p.B.TagMprobe(0x30, 0xf0)
 	require.True(t, ok)
 	require.Equal(t, want, k.Message)
 	_, ok = p.B.TagProbe(0, 0)
@@ -57,7 +57,7 @@ func probeFragments(t *testing.T, p *Pair) {
 	for _, room := range []int{n, 1000, 0} {
 		rs := p.AB.TagSendWith(data, 1, ucp.Opts{Flags: ucp.ForceEager})
 		require.Equal(t, ucp.Message{Tag: 1, Len: n}, p.probe(1, exact))
-		k, ok := p.B.TagTake(1, exact)
+		k, ok := p.B.TagMprobe(1, exact)
 		require.True(t, ok)
 		buf := make([]byte, room)
 		m, err := p.Recv(k.Recv(buf))
@@ -72,7 +72,7 @@ func probeFragments(t *testing.T, p *Pair) {
 	}
 	rs := p.AB.TagSendWith(data, 1, ucp.Opts{Flags: ucp.ForceEager})
 	p.probe(1, exact)
-	k, _ := p.B.TagTake(1, exact)
+	k, _ := p.B.TagMprobe(1, exact)
 	k.Drop()
 	require.NoError(t, p.Wait(rs), "it was sent along, whether anybody wants it or not")
 	p.AB.TagSend([]byte("next"), 1)
@@ -88,7 +88,7 @@ func probeAnnounced(t *testing.T, p *Pair) {
 			data, buf := pattern(n, 1), make([]byte, n)
 			rs := send(data)
 			require.Equal(t, ucp.Message{Tag: 1, Len: n}, p.probe(1, exact))
-			k, ok := p.B.TagTake(1, exact)
+			k, ok := p.B.TagMprobe(1, exact)
 			require.True(t, ok)
 			p.Settle()
 			require.False(t, rs.Done(), "taken is not received")
@@ -98,7 +98,7 @@ func probeAnnounced(t *testing.T, p *Pair) {
 
 			rs = send(data)
 			p.probe(1, exact)
-			k, _ = p.B.TagTake(1, exact)
+			k, _ = p.B.TagMprobe(1, exact)
 			k.Drop()
 			require.ErrorIs(t, p.Wait(rs), ucp.ErrRejected)
 		}
@@ -107,13 +107,13 @@ func probeAnnounced(t *testing.T, p *Pair) {
 
 func takenReverse(t *testing.T, p *Pair) {
 	for _, flags := range []ucp.Flags{0, ucp.ForceRendezvous} {
-		var ks []ucp.Taken
+		var ks []ucp.MatchedMessage
 		for i := range 8 {
 			p.AB.TagSendWith([]byte{byte(i), 1, 2}, 5, ucp.Opts{Flags: flags})
 		}
 		for range 8 {
 			p.probe(5, exact)
-			k, ok := p.B.TagTake(5, exact)
+			k, ok := p.B.TagMprobe(5, exact)
 			require.True(t, ok)
 			ks = append(ks, k)
 		}
@@ -126,10 +126,10 @@ func takenReverse(t *testing.T, p *Pair) {
 }
 
 func takenOnce(t *testing.T, p *Pair) {
-	take := func() ucp.Taken {
+	take := func() ucp.MatchedMessage {
 		p.AB.TagSend([]byte("x"), 5)
 		p.probe(5, exact)
-		k, ok := p.B.TagTake(5, exact)
+		k, ok := p.B.TagMprobe(5, exact)
 		require.True(t, ok)
 		return k
 	}
@@ -149,7 +149,7 @@ func takenOnce(t *testing.T, p *Pair) {
 	k.Drop()
 	_, err = k.Recv(buf).Wait(p.deadline)
 	require.ErrorIs(t, err, ucp.ErrStale)
-	ucp.Taken{}.Drop()
-	_, err = ucp.Taken{}.Recv(buf).Wait(p.deadline)
+	ucp.MatchedMessage{}.Drop()
+	_, err = ucp.MatchedMessage{}.Recv(buf).Wait(p.deadline)
 	require.ErrorIs(t, err, ucp.ErrStale)
 }

@@ -128,7 +128,7 @@ func addressAttributes(e *env) {
 		require.Equal(e, attr.Ops.Has(c.op), c.limit > 0, "operation %#x with limit %d", c.op, c.limit)
 	}
 	require.Equal(e, attr.Events != 0, n.iface.EventFD() >= 0)
-	require.GreaterOrEqual(e, attr.Est.LatencyNS, 0.0)
-	require.Positive(e, attr.Est.OverheadNS)
-	require.Positive(e, attr.Est.Dedicated+attr.Est.Shared)
+	require.GreaterOrEqual(e, attr.Estimate.LatencyNS, 0.0)
+	require.Positive(e, attr.Estimate.OverheadNS)
+	require.Positive(e, attr.Estimate.Dedicated+attr.Estimate.Shared)
 }

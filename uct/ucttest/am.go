@@ -188,7 +188,7 @@ func amZcopyPieces(e *env) {
 	a, b := e.pair()
 	e.needs(a, uct.OpAMZcopy, "AM zcopy")
 	l, lim := e.connect(a, b), a.attr.AM
-	for i, head := range sizesUpTo(0, lim.MaxHead) {
+	for i, head := range sizesUpTo(0, lim.MaxHeader) {
 		for vecs := 0; vecs <= lim.MaxVec; vecs++ {
 			n := max(vecs*(i%7), lim.MinZcopy)
 			if vecs == 0 && lim.MinZcopy > 0 || n > lim.MaxZcopy {

@@ -29,7 +29,7 @@ func amTooLong(e *env) {
 		assert.Equal(e, ucs.TooLong, l.AMZcopy(1, 1, nil, a.pieces(t, long, 1), t))
 		assert.Equal(e, ucs.TooLong, l.AMZcopy(1, 1, nil, a.pieces(t, long, lim.MaxVec), t), "sum of the pieces")
 		either := []uct.Status{ucs.TooLong, ucs.InvalidParam}
-		assert.Contains(e, either, l.AMZcopy(1, 1, make([]byte, lim.MaxHead+1), a.pieces(t, long[:lim.MinZcopy], 1), t), "head")
+		assert.Contains(e, either, l.AMZcopy(1, 1, make([]byte, lim.MaxHeader+1), a.pieces(t, long[:lim.MinZcopy], 1), t), "head")
 		assert.Contains(e, either, l.AMZcopy(1, 1, nil, make([]uct.Vec, lim.MaxVec+1), t), "pieces")
 		a.unpin(t)
 	}

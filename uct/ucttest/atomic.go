@@ -235,7 +235,7 @@ func contend(e *env, need uct.AtomicOp, work func(i int, l *link, r *region) err
 // contended returns the number of operations for a worker. It is smaller where each takes a
 // network round trip.
 func (n *node) contended() int {
-	if n.attr.Est.LatencyNS > 1000 {
+	if n.attr.Estimate.LatencyNS > 1000 {
 		return n.env.messages() / 200
 	}
 	return n.env.messages() / 20

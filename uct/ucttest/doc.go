@@ -43,8 +43,8 @@
 //   - A transport may establish a connection at first use. Until the peer has replied,
 //     operations return NoResource. Where a case fills a connection or needs the first
 //     operation to succeed, it establishes the connection with Endpoint.Check.
-//   - With IfaceAttr.AccessFails an access to a revoked or closed region fails its endpoint
-//     with ucs.ErrRemoteAccess. With DomainAttr.KeysUnasked its key can still be unpacked.
+//   - With IfaceAttr.AccessErrorFatal an access to a revoked or closed region fails its endpoint
+//     with ucs.ErrRemoteAccess. With DomainAttr.LazyKeyCheck its key can still be unpacked.
 //   - Close of a domain is idempotent, as that of everything else.
 //
 // Package uct does not define, and the suite does not test: message IDs of NumAMIDs and above, a

@@ -61,7 +61,7 @@ func (g *gate) operations() []gateOperation {
 			}
 			return st
 		}},
-		{"AMZcopy", uct.OpAMZcopy, func(g *gate) uct.Status { return g.AMZcopy(1, 2, g.p[:min(8, g.from.attr.AM.MaxHead)], g.v, 1) }},
+		{"AMZcopy", uct.OpAMZcopy, func(g *gate) uct.Status { return g.AMZcopy(1, 2, g.p[:min(8, g.from.attr.AM.MaxHeader)], g.v, 1) }},
 		{"Flush", uct.OpFlushLocal, func(g *gate) uct.Status { return g.Flush(uct.FlushLocal, 1) }},
 		{"Flush remote", uct.OpFlushRemote, func(g *gate) uct.Status { return g.Flush(uct.FlushRemote, 1) }},
 		{"Iface.Flush", uct.OpFlushLocal, func(g *gate) uct.Status { return g.from.iface.Flush(1) }},

@@ -160,7 +160,7 @@ func moveAfterIdle(e *env) {
 func moveAwaited(e *env) {
 	a, b := e.pair()
 	e.needs(a, uct.OpAMShort, "AM short")
-	if _, can := a.iface.(uct.Idler); !can {
+	if _, can := a.iface.(uct.ConnectionCache); !can {
 		e.notApplicable("connections do not sleep")
 	}
 	l := e.connect(a, b)
@@ -168,22 +168,22 @@ func moveAwaited(e *env) {
 		n *node
 		r waitReport
 	}{{a, waitReport{ep: l.Endpoint}}, {b, waitReport{}}} {
-		n, f := by.n, by.n.iface.(uct.Idler)
+		n, f := by.n, by.n.iface.(uct.ConnectionCache)
 		l.post(func() uct.Status { return l.AMUint64(1, 1, 1) })
 		e.until("the message", func() bool { return len(b.inbox) > 0 }, a, b)
 		if n == b {
 			by.r.source = b.inbox[0].source
 		}
 		b.inbox = nil
-		e.until("the connection to be idle", func() bool { return len(f.Idle(ucs.Now(), nil)) == 1 }, a, b)
+		e.until("the connection to be idle", func() bool { return len(f.Candidates(ucs.Now(), nil)) == 1 }, a, b)
 		by.r.waits = uct.WaitsForAnswer
 		n.awaits = &by.r
-		require.Empty(e, f.Idle(ucs.Now(), nil), "a reply is awaited")
-		require.Zero(e, f.Sleep(ucs.Now(), ucs.Now(), 1))
+		require.Empty(e, f.Candidates(ucs.Now(), nil), "a reply is awaited")
+		require.Zero(e, f.Evict(ucs.Now(), ucs.Now(), 1))
 		by.r.waits = uct.WaitsForEnd
 		e.until("the connection to sleep", func() bool {
-			f.Sleep(ucs.Now(), ucs.Now(), 1)
-			return a.iface.(uct.Idler).Live()+b.iface.(uct.Idler).Live() == 0
+			f.Evict(ucs.Now(), ucs.Now(), 1)
+			return a.iface.(uct.ConnectionCache).Active()+b.iface.(uct.ConnectionCache).Active() == 0
 		}, a, b)
 		n.awaits = nil
 	}

@@ -106,7 +106,7 @@ func (e *env) denied(err error, msg ...any) {
 func (l *link) barred(r *region, addr uint64, n int) {
 	e, a := l.env, l.from
 	e.Helper()
-	if !a.attr.AccessFails {
+	if !a.attr.AccessErrorFatal {
 		l.refuses(r, addr, n)
 		return
 	}
@@ -141,7 +141,7 @@ func (r *region) gone() {
 	e.Helper()
 	k, err := r.user.dom.UnpackKey(r.packed)
 	if err == nil {
-		require.True(e, r.user.dom.Attr().KeysUnasked, "the key of a region that was taken back was unpacked")
+		require.True(e, r.user.dom.Attr().LazyKeyCheck, "the key of a region that was taken back was unpacked")
 		r.user.dom.ReleaseKey(k)
 	}
 }

@@ -1,5 +1,5 @@
 // Package lull suspends idle connections, least recently used first. It is the common part of
-// uct.Idler in transports/shm and transports/rc.
+// uct.ConnectionCache in transports/shm and transports/rc.
 //
 // The transport decides which connections can be suspended, and suspends them.
 package lull

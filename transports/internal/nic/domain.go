@@ -21,7 +21,7 @@ type Domain struct {
 	log      *zap.Logger
 	dev      *device
 	ctx      verbs.Context
-	rester   verbs.Rester // nil: the device needs no notice
+	rester   verbs.IdleNotifier // nil: the device needs no notice
 	pd       verbs.PD
 	attr     uct.DomainAttr
 	keys     keyTable
@@ -45,9 +45,9 @@ func openDomain(c *Component, name string, conf uct.DomainConfig) (*Domain, erro
 	d := &Domain{t: &c.t, settings: conf.Settings, log: conf.Log, dev: dev, ctx: ctx, pd: pd}
 	most := int(min(ctx.Attr().MaxMRSize, math.MaxInt-pageSlack))
 	d.attr = uct.DomainAttr{
-		Register: true, NeedMem: true, Allocate: true, MaxRegister: most, MaxAllocate: most, KeyLen: packedLen, KeysUnasked: true,
+		Register: true, NeedMem: true, Allocate: true, MaxRegister: most, MaxAllocate: most, KeyLen: packedLen, LazyKeyCheck: true,
 	}
-	d.rester, _ = ctx.(verbs.Rester)
+	d.rester, _ = ctx.(verbs.IdleNotifier)
 	if d.log == nil {
 		d.log = zap.NewNop()
 	}

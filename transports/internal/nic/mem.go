@@ -64,7 +64,7 @@ func (d *Domain) register(buf []byte, f uct.MemFlags) (*Mem, error) {
 	return m, nil
 }
 
-// Reregister implements uct.Reregisterer.
+// Reregister implements uct.Reusable.
 func (m *Mem) Reregister(buf []byte, f uct.MemFlags) error {
 	if len(buf) == 0 {
 		return fmt.Errorf("register memory of no bytes: %w", ucs.ErrInvalid)
@@ -116,7 +116,7 @@ func (m *Mem) registerLocked(f uct.MemFlags) (err error) {
 // reused if the device supports that.
 func (m *Mem) again(r *verbs.MR, a verbs.Access) error {
 	c := verbs.MRConfig{Access: a}
-	if old, ok := (*r).(verbs.Reregisterer); ok {
+	if old, ok := (*r).(verbs.Reusable); ok {
 		return old.Reregister(m.d.pd, m.bytes, c)
 	}
 	made, err := m.d.pd.Register(m.bytes, c)

@@ -88,7 +88,7 @@ func TestReregister(t *testing.T) {
 	d := domain(t)
 	m, err := d.Allocate(64, uct.MemRemotePut)
 	require.NoError(t, err)
-	again := m.(uct.Reregisterer)
+	again := m.(uct.Reusable)
 	buf := make([]byte, 100)
 	require.ErrorIs(t, again.Reregister(buf, 0), ucs.ErrBusy, "it is open")
 	require.NoError(t, m.Close())
