@@ -48,12 +48,12 @@ func (s *Set) unknown(e entry) error {
 	if startsWithPrefix(e.name) { // as the user wrote it: ucx_tls is not UCX_ucx_tls
 		name = e.name
 	}
-	return fmt.Errorf("unknown setting %s (%s)%s", shown(name), e.origin, s.suggest(e.name))
+	return fmt.Errorf("unknown setting %s (%s)%s", printable(name), e.origin, s.suggest(e.name))
 }
 
-// shown returns a name from a file in a form suited to a message: quoted if necessary, and
+// printable returns a name from a file in a form suited to a message: quoted if necessary, and
 // truncated.
-func shown(name string) string {
+func printable(name string) string {
 	const longest = 100
 	if len(name) > longest {
 		return fmt.Sprintf("%q...", name[:longest])

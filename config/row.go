@@ -35,7 +35,7 @@ type Row[T any] struct {
 	name, def, unit, help string
 	parser                Parser[T]
 	value                 T // the parsed default
-	wider                 []string
+	fallbacks                 []string
 }
 
 // New creates a row. The name is in capitals, without UCX_; p parses def. New panics if def does
@@ -61,7 +61,7 @@ func (r *Row[T]) Inherit(names ...string) *Row[T] {
 			panic(fmt.Sprintf("config: setting %s inherits from malformed name %q", r.name, n))
 		}
 	}
-	r.wider = append(r.wider, names...)
+	r.fallbacks = append(r.fallbacks, names...)
 	return r
 }
 
@@ -93,7 +93,7 @@ func (r *Row[T]) Help() string { return r.help }
 func (r *Row[T]) Allowed() string { return r.parser.Allowed }
 
 // Fallbacks returns a copy of the wider names passed to Inherit, the nearest first.
-func (r *Row[T]) Fallbacks() []string { return slices.Clone(r.wider) }
+func (r *Row[T]) Fallbacks() []string { return slices.Clone(r.fallbacks) }
 
 func (r *Row[T]) parse(text string) (any, error) { return r.parser.Parse(text) }
 

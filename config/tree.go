@@ -30,7 +30,7 @@ func readTree(path string, text []byte) ([]entry, error) {
 	var out []entry
 	var errs []error
 	for _, key := range slices.Sorted(slices.Values(v.AllKeys())) {
-		place := path + ":" + shown(key)
+		place := path + ":" + printable(key)
 		text, err := scalarText(v.Get(key), true)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", place, err))
@@ -108,19 +108,19 @@ func (d checkedDecoder) Decode(text []byte, tree map[string]any) error {
 	return checkKeys(tree, "", 1, map[string]string{})
 }
 
-// deepest is the maximum nesting depth of sections. No name has as many parts, and viper's cost
+// maxDepth is the maximum nesting depth of sections. No name has as many parts, and viper's cost
 // grows with its cube.
-const deepest = 16
+const maxDepth = 16
 
 // checkKeys returns an error for keys that viper cannot distinguish, within one section or with
 // points in them. seen holds the path of each folded key.
-func checkKeys(tree map[string]any, above string, depth int, seen map[string]string) error {
-	if depth > deepest {
-		return fmt.Errorf("more than %d sections within each other", deepest)
+func checkKeys(tree map[string]any, parent string, depth int, seen map[string]string) error {
+	if depth > maxDepth {
+		return fmt.Errorf("more than %d sections within each other", maxDepth)
 	}
 	var errs []error
 	for _, k := range slices.Sorted(maps.Keys(tree)) {
-		path := above + k
+		path := parent + k
 		folded := strings.ToLower(path)
 		other, taken := seen[folded]
 		seen[folded] = path

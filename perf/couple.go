@@ -6,26 +6,26 @@ import (
 	"github.com/goucx/goucx/ucs/cpu"
 )
 
-// couple is the group of two sides in one process.
-type couple struct {
+// localGroup is the group of two sides in one process.
+type localGroup struct {
 	index  int
 	in     <-chan []byte // from the other side
 	out    chan<- []byte
-	shared *coupled
+	shared *localShared
 }
 
-// coupled is the state that the two sides share.
-type coupled struct {
+// localShared is the state that the two sides share.
+type localShared struct {
 	failed chan struct{} // closed when either side has failed
 	once   sync.Once
 }
 
-// together runs f for both sides, each on its own goroutine, until both have returned. When one
+// runBoth runs f for both sides, each on its own goroutine, until both have returned. When one
 // fails, the other receives errOtherThread.
-func together(f func(g Group) error) error {
-	s := &coupled{failed: make(chan struct{})}
-	there, back := make(chan []byte, 1), make(chan []byte, 1)
-	sides := [2]*couple{{0, back, there, s}, {1, there, back, s}}
+func runBoth(f func(g Group) error) error {
+	s := &localShared{failed: make(chan struct{})}
+	toSecond, toFirst := make(chan []byte, 1), make(chan []byte, 1)
+	sides := [2]*localGroup{{0, toFirst, toSecond, s}, {1, toSecond, toFirst, s}}
 	var errs [2]error
 	var all sync.WaitGroup
 	for i, g := range sides {
@@ -40,24 +40,24 @@ func together(f func(g Group) error) error {
 }
 
 // Index returns 0 for the measuring side.
-func (c *couple) Index() int { return c.index }
+func (c *localGroup) Index() int { return c.index }
 
 // Size returns 2.
-func (c *couple) Size() int { return 2 }
+func (c *localGroup) Size() int { return 2 }
 
 // Exchange swaps a blob with the other side.
-func (c *couple) Exchange(own []byte) ([]byte, error) {
+func (c *localGroup) Exchange(own []byte) ([]byte, error) {
 	c.out <- own // never blocks: each side receives one before it sends its next
 	select {
-	case theirs := <-c.in:
-		return theirs, nil
+	case other := <-c.in:
+		return other, nil
 	case <-c.shared.failed:
 		return nil, errOtherThread
 	}
 }
 
 // Barrier returns when both sides have entered it.
-func (c *couple) Barrier(progress func()) error {
+func (c *localGroup) Barrier(progress func()) error {
 	if progress == nil {
 		_, err := c.Exchange(nil)
 		return err
@@ -79,7 +79,7 @@ func (c *couple) Barrier(progress func()) error {
 }
 
 // Err reports whether the other side has failed.
-func (c *couple) Err() error {
+func (c *localGroup) Err() error {
 	select {
 	case <-c.shared.failed:
 		return errOtherThread

@@ -33,7 +33,7 @@ const linkPeriod = 256
 // A watched link does not check; a watcher ends it by calling fail.
 type link struct {
 	g       Group
-	asked   uint
+	calls   uint
 	watched bool
 	err     error
 	done    chan struct{}
@@ -57,15 +57,15 @@ func (l *link) Value(any) any { return nil }
 
 // Err checks for a failure at every linkPeriod-th call.
 func (l *link) Err() error {
-	l.asked++
-	if l.asked%linkPeriod != 0 && !l.watched || l.err != nil {
+	l.calls++
+	if l.calls%linkPeriod != 0 && !l.watched || l.err != nil {
 		return l.err
 	}
-	return l.look()
+	return l.check()
 }
 
 //go:noinline
-func (l *link) look() error {
+func (l *link) check() error {
 	if !l.watched && l.err == nil {
 		if err := l.g.Err(); err != nil {
 			l.fail(err)
@@ -109,9 +109,9 @@ func (l *link) AfterFunc(f func()) (stop func() bool) {
 	return func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		_, there := l.after[&f]
+		_, registered := l.after[&f]
 		delete(l.after, &f)
-		return there
+		return registered
 	}
 }
 

@@ -2,8 +2,8 @@ package perf
 
 import "errors"
 
-// ErrLater: UCX's tool supports it, goucx does not yet. It wraps errors.ErrUnsupported.
-var ErrLater error = notYet{}
+// ErrNotSupportedYet: UCX's tool supports it, goucx does not yet. It wraps errors.ErrUnsupported.
+var ErrNotSupportedYet error = notYet{}
 
 type notYet struct{}
 

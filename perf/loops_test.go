@@ -223,7 +223,7 @@ func TestRunRefuses(t *testing.T) {
 	p := Defaults()
 	p.Test = "stream_lat"
 	_, err := Run(Config{Providers: transports.All()}, rte.Loop{}, p)
-	require.ErrorIs(t, err, ErrLater)
+	require.ErrorIs(t, err, ErrNotSupportedYet)
 	p.Test, p.Transport, p.Sizes = "am_lat", "shm", []int64{1 << 30}
 	_, err = Run(Config{Providers: transports.All()}, rte.Loop{}, p)
 	require.ErrorContains(t, err, "set up am_lat: message size (1073741824) is larger than max supported")

@@ -28,8 +28,8 @@ const (
 	MaxWindow = 1 << 16
 	// MaxThreads is the maximum number of threads of a test.
 	MaxThreads = 256
-	// endless stands for -n 0: a run that ends when it is interrupted.
-	endless = 1 << 62
+	// unlimited stands for -n 0: a run that ends when it is interrupted.
+	unlimited = 1 << 62
 )
 
 // Params are the parameters on which both sides of a run must agree. The client sends them to the
@@ -119,7 +119,7 @@ func (p *Params) Check() error {
 		return err
 	}
 	if t.Later {
-		return fmt.Errorf("test %s: %w", t.Name, ErrLater)
+		return fmt.Errorf("test %s: %w", t.Name, ErrNotSupportedYet)
 	}
 	return errors.Join(p.checkCounts(), p.checkSizes(t), p.checkForm(t))
 }
@@ -182,7 +182,7 @@ func (p *Params) checkForm(t Test) error {
 		errs = p.checkVerbs(t)
 	case UCP:
 		if len(p.Sizes) > 1 || p.Stride > 0 {
-			errs = append(errs, fmt.Errorf("%s: messages of several pieces: %w", t.Name, ErrLater))
+			errs = append(errs, fmt.Errorf("%s: messages of several pieces: %w", t.Name, ErrNotSupportedYet))
 		}
 	}
 	if t.API != Verbs && p.PostList != 0 {
@@ -255,7 +255,7 @@ func (p *Params) postList() int {
 // iterations returns the number of iterations, with endless for an unlimited run.
 func (p *Params) iterations() int64 {
 	if p.Iterations == 0 {
-		return endless
+		return unlimited
 	}
 	return p.Iterations
 }
@@ -282,9 +282,9 @@ func (p *Params) warmup() int64 {
 	return min(p.Warmup, n/10+min(n%10, 1))
 }
 
-// carriedOut returns the effective parameters of a run of test t: with defaults replaced, with the
+// effective returns the effective parameters of a run of test t: with defaults replaced, with the
 // actual warm-up, and without what the test does not use.
-func (p *Params) carriedOut(t Test) Params {
+func (p *Params) effective(t Test) Params {
 	q := *p
 	q.Warmup, q.Window, q.ThreadCount = p.warmup(), p.window(t), p.threads()
 	q.AMHeader = 0

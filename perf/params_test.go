@@ -126,7 +126,7 @@ func TestCounts(t *testing.T) {
 		{1001, 10_000, 1001, 101},
 		{1, 10_000, 1, 1},
 		{10, 0, 10, 0},
-		{0, 10_000, endless, 10_000},
+		{0, 10_000, unlimited, 10_000},
 	} {
 		p := Params{Iterations: tc.n, Warmup: tc.w}
 		assert.Equal(t, tc.iterations, p.iterations(), "%+v", tc)

@@ -170,7 +170,7 @@ func TestLink(t *testing.T) {
 	}
 	require.EqualError(t, l.Err(), "gone")
 	<-l.Done()
-	_ = l.look()
+	_ = l.check()
 	assert.Equal(t, 11, g.looks, "asked no more once it failed")
 	_, bounded := l.Deadline()
 	assert.False(t, bounded)

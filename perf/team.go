@@ -101,12 +101,12 @@ func first(errs []error) error {
 // Polling threads then share processors by the system's time slices, as UCX's do, and not by the
 // runtime's scheduling.
 func spread(threads int) (back func()) {
-	had := runtime.GOMAXPROCS(0)
-	if had >= threads {
+	old := runtime.GOMAXPROCS(0)
+	if old >= threads {
 		return func() {}
 	}
 	runtime.GOMAXPROCS(threads)
-	return func() { runtime.GOMAXPROCS(had) }
+	return func() { runtime.GOMAXPROCS(old) }
 }
 
 // progress makes progress on all kernels; no thread may be running.
@@ -131,7 +131,7 @@ func (m *team) close() error { return m.kernels[0].close() }
 // result returns the result of the measuring side.
 func (m *team) result() *Result {
 	first := m.clocks[0]
-	params := m.p.carriedOut(m.test)
+	params := m.p.effective(m.test)
 	if k, ok := m.kernels[0].(interface{ layout() Layout }); ok {
 		params.Layout = k.layout()
 	}

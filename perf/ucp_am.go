@@ -18,7 +18,7 @@ type ucpAM struct {
 	in      []byte
 	opts    ucp.Opts
 	scratch *stamps
-	there   *until // until the awaited messages have arrived
+	arrivedUntil   *runUntil // until the awaited messages have arrived
 	fetched ucp.NotifyFunc
 
 	got     int64 // received messages
@@ -33,7 +33,7 @@ func newUCPAM(s *ucpSide) (kernel, error) {
 		ucpSide: s, header: make([]byte, s.p.amHeader(s.test)), scratch: newScratch(),
 		in: make([]byte, padded(s.p.Size()))[:s.p.Size()],
 	}
-	k.there = &until{s.link, func() bool { return k.got >= k.want || k.bad != nil }}
+	k.arrivedUntil = &runUntil{s.link, func() bool { return k.got >= k.want || k.bad != nil }}
 	k.fetched = k.fetchEnds
 	k.echo = k.echoPlain
 	switch {
@@ -143,7 +143,7 @@ func (k *ucpAM) send() error {
 // await waits for n more messages.
 func (k *ucpAM) await(n int64) error {
 	k.want += n
-	if err := k.awaitUntil(k.there); err != nil {
+	if err := k.awaitUntil(k.arrivedUntil); err != nil {
 		return err
 	}
 	return k.bad
@@ -210,7 +210,7 @@ func (k *ucpAM) burst(n int) error {
 	ep, header, out := k.ep, k.header, k.buf
 	for range n {
 		if r := ep.AMSend(amMeasured, header, out); r != (ucp.Request{}) {
-			if err := k.later(r); err != nil {
+			if err := k.enqueue(r); err != nil {
 				return err
 			}
 		}
@@ -225,7 +225,7 @@ func (k *ucpAM) burstSlow(n int) error {
 	alone := k.link.g.Size() == 1
 	for range n {
 		if r := k.ep.AMSendWith(amMeasured, k.header, k.buf, k.opts); r != (ucp.Request{}) {
-			if err := k.later(r); err != nil {
+			if err := k.enqueue(r); err != nil {
 				return err
 			}
 		}

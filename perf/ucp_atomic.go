@@ -75,8 +75,8 @@ func (k *ucpAtomic[T]) pending() []ucp.Fetch[T] {
 	return k.fetches[:k.next]
 }
 
-// place returns the slot for the next fetch, after its previous result has been read.
-func (k *ucpAtomic[T]) place() (*ucp.Fetch[T], error) {
+// nextFetch returns the slot for the next fetch, after its previous result has been read.
+func (k *ucpAtomic[T]) nextFetch() (*ucp.Fetch[T], error) {
 	f := &k.fetches[k.next]
 	var err error
 	if k.full {
@@ -93,7 +93,7 @@ func (k *ucpAtomic[T]) burstAdd(n int) error {
 	word := k.word
 	for range n {
 		if r := word.Add(1); r != (ucp.Request{}) {
-			if err := k.later(r); err != nil {
+			if err := k.enqueue(r); err != nil {
 				return err
 			}
 		}
@@ -105,7 +105,7 @@ func (k *ucpAtomic[T]) burstAdd(n int) error {
 func (k *ucpAtomic[T]) burstFetchAdd(n int) error {
 	word := k.word
 	for range n {
-		f, err := k.place()
+		f, err := k.nextFetch()
 		if err != nil {
 			return err
 		}
@@ -118,7 +118,7 @@ func (k *ucpAtomic[T]) burstFetchAdd(n int) error {
 func (k *ucpAtomic[T]) burstSwap(n int) error {
 	word := k.word
 	for range n {
-		f, err := k.place()
+		f, err := k.nextFetch()
 		if err != nil {
 			return err
 		}
@@ -131,7 +131,7 @@ func (k *ucpAtomic[T]) burstSwap(n int) error {
 func (k *ucpAtomic[T]) burstCompareSwap(n int) error {
 	word := k.word
 	for range n {
-		f, err := k.place()
+		f, err := k.nextFetch()
 		if err != nil {
 			return err
 		}

@@ -43,7 +43,7 @@ func (k *ucpGet) burstPlain(n int) error {
 	key, p := k.key, k.buf
 	for range n {
 		if r := key.Get(p, 0); r != (ucp.Request{}) {
-			if err := k.later(r); err != nil {
+			if err := k.enqueue(r); err != nil {
 				return err
 			}
 		}
@@ -56,7 +56,7 @@ func (k *ucpGet) burstWith(n int) error {
 	key, p, o := k.key, k.buf, k.opts
 	for range n {
 		if r := key.GetWith(p, 0, o); r != (ucp.Request{}) {
-			if err := k.later(r); err != nil {
+			if err := k.enqueue(r); err != nil {
 				return err
 			}
 		}
@@ -71,7 +71,7 @@ func (k *ucpGet) eachPlain(n int, st *stamps) error {
 	key, p, i, prev := k.key, k.buf, st.n, st.prev
 	for range n {
 		if r := key.Get(p, 0); r != (ucp.Request{}) {
-			if err := k.later(r); err != nil {
+			if err := k.enqueue(r); err != nil {
 				return err
 			}
 		}

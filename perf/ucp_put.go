@@ -15,7 +15,7 @@ type ucpPut struct {
 	opts    ucp.Opts
 	last    lastByte
 	scratch *stamps
-	there   func() bool // reports whether the awaited message has arrived
+	arrived   func() bool // reports whether the awaited message has arrived
 	seq     byte        // number of the last message awaited
 	lead    byte        // difference between the number of the next put and seq
 }
@@ -30,7 +30,7 @@ func newUCPPut(s *ucpSide) kernel {
 		k.opts = ucp.Opts{Mem: s.out}
 		k.echo, k.loop = k.echoWith, k.burstWith
 	}
-	k.there = func() bool { return k.last.is(k.seq) }
+	k.arrived = func() bool { return k.last.is(k.seq) }
 	if s.p.Sleep {
 		k.echo = k.echoAsleep
 	}
@@ -80,7 +80,7 @@ func (k *ucpPut) put() error {
 func (k *ucpPut) await() error {
 	k.seq++
 	if k.p.Sleep { // a memory write wakes no waiter, so it sleeps for short intervals
-		return k.w.WaitUntil(k.link, k.there)
+		return k.w.WaitUntil(k.link, k.arrived)
 	}
 	for !k.last.is(k.seq) {
 		if err := k.idle(); err != nil {
@@ -182,7 +182,7 @@ func (k *ucpPut) burstPlain(n int) error {
 	key, p := k.key, k.buf
 	for range n {
 		if r := key.Put(p, 0); r != (ucp.Request{}) {
-			if err := k.later(r); err != nil {
+			if err := k.enqueue(r); err != nil {
 				return err
 			}
 		}
@@ -195,7 +195,7 @@ func (k *ucpPut) burstWith(n int) error {
 	key, p, o := k.key, k.buf, k.opts
 	for range n {
 		if r := key.PutWith(p, 0, o); r != (ucp.Request{}) {
-			if err := k.later(r); err != nil {
+			if err := k.enqueue(r); err != nil {
 				return err
 			}
 		}
@@ -212,7 +212,7 @@ func (k *ucpPut) eachPlain(n int, st *stamps) error {
 	key, p, i, prev := k.key, k.buf, st.n, st.prev
 	for range n {
 		if r := key.Put(p, 0); r != (ucp.Request{}) {
-			if err := k.later(r); err != nil {
+			if err := k.enqueue(r); err != nil {
 				return err
 			}
 		}

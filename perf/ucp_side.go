@@ -98,7 +98,7 @@ func (s *ucpSide) kernel() (kernel, error) {
 		return newUCPAM(s)
 	case OpStream, OpSend, OpDatagram:
 	}
-	return nil, fmt.Errorf("test %s: %w", s.test.Name, ErrLater)
+	return nil, fmt.Errorf("test %s: %w", s.test.Name, ErrNotSupportedYet)
 }
 
 // features returns the features that the test uses.
@@ -190,10 +190,10 @@ func (s *ucpSide) idleSlow() error {
 	return s.link.Err()
 }
 
-// later puts a request that has not completed into the window, and waits for the oldest one there.
+// enqueue puts a request that has not completed into the window, and waits for the oldest one there.
 //
 //go:noinline
-func (s *ucpSide) later(r ucp.Request) error {
+func (s *ucpSide) enqueue(r ucp.Request) error {
 	old := s.window[s.oldest]
 	s.window[s.oldest] = r
 	if s.oldest++; s.oldest == len(s.window) {

@@ -23,7 +23,7 @@ type ucpTag struct {
 	scratch *stamps
 	posted  []ucp.RecvRequest
 	sent    ucp.Request // the last send of a ping-pong
-	probed  *until      // until a message has arrived, with Params.Unexpected
+	probed  *runUntil      // until a message has arrived, with Params.Unexpected
 	filled  int64       // messages sent with their pattern
 	checked int64       // messages validated
 }
@@ -45,13 +45,13 @@ func newUCPTag(s *ucpSide) kernel {
 		k.echo, k.loop = k.echoSync, k.burstSync
 	}
 	if s.p.Unexpected {
-		k.probed = &until{s.link, func() bool {
+		k.probed = &runUntil{s.link, func() bool {
 			_, there := k.w.TagProbe(tagData, k.mask)
 			return there
 		}}
 	}
 	if s.p.Validate || s.p.Unexpected {
-		k.echo = k.echoCareful
+		k.echo = k.echoChecked
 	}
 	if s.link.g.Size() == 1 {
 		k.loop = k.burstAlone
@@ -198,11 +198,11 @@ func (k *ucpTag) echoWith(n int64, st *stamps) error {
 	return nil
 }
 
-// echoCareful validates each message, or posts the receive after its message has arrived, as the
+// echoChecked validates each message, or posts the receive after its message has arrived, as the
 // parameters say.
 //
 //go:noinline
-func (k *ucpTag) echoCareful(n int64, st *stamps) error {
+func (k *ucpTag) echoChecked(n int64, st *stamps) error {
 	for range n {
 		if err := k.receive(); err != nil {
 			return err
@@ -222,7 +222,7 @@ func (k *ucpTag) burstPlain(n int) error {
 	ep, out := k.ep, k.buf
 	for range n {
 		if r := ep.TagSend(out, tagData); r != (ucp.Request{}) {
-			if err := k.later(r); err != nil {
+			if err := k.enqueue(r); err != nil {
 				return err
 			}
 		}
@@ -241,7 +241,7 @@ func (k *ucpTag) burstAlone(n int) error {
 			posted = w.TagRecv(in, tagData, mask)
 		}
 		if r := k.post(); r != (ucp.Request{}) {
-			if err := k.later(r); err != nil {
+			if err := k.enqueue(r); err != nil {
 				return err
 			}
 		}
@@ -271,7 +271,7 @@ func (k *ucpTag) burstWith(n int) error {
 	ep, out, o := k.ep, k.buf, k.opts
 	for range n {
 		if r := ep.TagSendWith(out, tagData, o); r != (ucp.Request{}) {
-			if err := k.later(r); err != nil {
+			if err := k.enqueue(r); err != nil {
 				return err
 			}
 		}

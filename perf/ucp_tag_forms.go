@@ -32,7 +32,7 @@ func (k *ucpTag) burstSync(n int) error {
 	ep, out := k.ep, k.buf
 	for range n {
 		if r := ep.TagSendSync(out, tagData); r != (ucp.Request{}) {
-			if err := k.later(r); err != nil {
+			if err := k.enqueue(r); err != nil {
 				return err
 			}
 		}

@@ -72,7 +72,7 @@ func (k *uctAM) active(n int64, st *stamps) error {
 		}
 		return k.flush()
 	}
-	if err := k.first(); err != nil {
+	if err := k.sendFirst(); err != nil {
 		return err
 	}
 	st.restamp()
@@ -100,8 +100,8 @@ func (k *uctAM) passive(n int64) error {
 	return nil
 }
 
-// first sends the message that starts a ping-pong.
-func (k *uctAM) first() error {
+// sendFirst sends the message that starts a ping-pong.
+func (k *uctAM) sendFirst() error {
 	if k.p.Validate {
 		fill(k.message(), k.filled)
 		k.filled++
@@ -114,7 +114,7 @@ func (k *uctAM) first() error {
 			k.inFlight++
 			return nil
 		default:
-			if err := k.again(st); err != nil {
+			if err := k.retry(st); err != nil {
 				return err
 			}
 		}
@@ -143,7 +143,7 @@ func (k *uctAM) acknowledge() error {
 			k.acks = k.got
 			return nil
 		}
-		if err := k.again(st); err != nil {
+		if err := k.retry(st); err != nil {
 			return err
 		}
 	}
@@ -202,7 +202,7 @@ func (k *uctAM) echoShort(n int64, st *stamps) error {
 			if s == ucs.OK {
 				break
 			}
-			if err := k.again(s); err != nil {
+			if err := k.retry(s); err != nil {
 				return err
 			}
 		}
@@ -228,7 +228,7 @@ func (k *uctAM) echoBcopy(n int64, st *stamps) error {
 				ep.CommitAM(len(p))
 				break
 			}
-			if err := k.again(s); err != nil {
+			if err := k.retry(s); err != nil {
 				return err
 			}
 		}
@@ -256,7 +256,7 @@ func (k *uctAM) echoZcopy(n int64, st *stamps) error {
 				k.inFlight++
 				break
 			}
-			if err := k.again(s); err != nil {
+			if err := k.retry(s); err != nil {
 				return err
 			}
 		}
@@ -276,7 +276,7 @@ func (k *uctAM) echoChecked(n int64, st *stamps) error {
 		if err := k.drain(0); err != nil {
 			return err
 		}
-		if err := k.first(); err != nil {
+		if err := k.sendFirst(); err != nil {
 			return err
 		}
 		st.tick()
@@ -298,7 +298,7 @@ func (k *uctAM) burstShort(n int) error {
 			if s == ucs.OK {
 				break
 			}
-			if err := k.again(s); err != nil {
+			if err := k.retry(s); err != nil {
 				return err
 			}
 		}
@@ -323,7 +323,7 @@ func (k *uctAM) burstBcopy(n int) error {
 				ep.CommitAM(len(p))
 				break
 			}
-			if err := k.again(s); err != nil {
+			if err := k.retry(s); err != nil {
 				return err
 			}
 		}
@@ -353,7 +353,7 @@ func (k *uctAM) burstZcopy(n int) error {
 				}
 				break
 			}
-			if err := k.again(s); err != nil {
+			if err := k.retry(s); err != nil {
 				return err
 			}
 		}

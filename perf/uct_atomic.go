@@ -48,7 +48,7 @@ func (k *uctAtomic) active(n int64, st *stamps) error {
 		return k.flush()
 	}
 	for s := k.post(); s != ucs.OK; s = k.post() {
-		if err := k.again(s); err != nil {
+		if err := k.retry(s); err != nil {
 			return err
 		}
 	}
@@ -103,7 +103,7 @@ func (k *uctAtomic) echo64(n int64, st *stamps) error {
 			if s == ucs.OK {
 				break
 			}
-			if err := k.again(s); err != nil {
+			if err := k.retry(s); err != nil {
 				return err
 			}
 		}
@@ -127,7 +127,7 @@ func (k *uctAtomic) echo32(n int64, st *stamps) error {
 			if s == ucs.OK {
 				break
 			}
-			if err := k.again(s); err != nil {
+			if err := k.retry(s); err != nil {
 				return err
 			}
 		}
@@ -145,7 +145,7 @@ func (k *uctAtomic) burstAdd64(n int) error {
 			if s == ucs.OK {
 				break
 			}
-			if err := k.again(s); err != nil {
+			if err := k.retry(s); err != nil {
 				return err
 			}
 		}
@@ -162,7 +162,7 @@ func (k *uctAtomic) burstAdd32(n int) error {
 			if s == ucs.OK {
 				break
 			}
-			if err := k.again(s); err != nil {
+			if err := k.retry(s); err != nil {
 				return err
 			}
 		}
@@ -186,7 +186,7 @@ func (k *uctAtomic) burstFetch64(n int) error {
 				}
 				break
 			}
-			if err := k.again(s); err != nil {
+			if err := k.retry(s); err != nil {
 				return err
 			}
 		}
@@ -210,7 +210,7 @@ func (k *uctAtomic) burstFetch32(n int) error {
 				}
 				break
 			}
-			if err := k.again(s); err != nil {
+			if err := k.retry(s); err != nil {
 				return err
 			}
 		}

@@ -48,7 +48,7 @@ func (k *uctGet) burstShort(n int) error {
 			if s == ucs.OK {
 				break
 			}
-			if err := k.again(s); err != nil {
+			if err := k.retry(s); err != nil {
 				return err
 			}
 		}
@@ -72,7 +72,7 @@ func (k *uctGet) burstBcopy(n int) error {
 				}
 				break
 			}
-			if err := k.again(s); err != nil {
+			if err := k.retry(s); err != nil {
 				return err
 			}
 		}
@@ -96,7 +96,7 @@ func (k *uctGet) burstZcopy(n int) error {
 				}
 				break
 			}
-			if err := k.again(s); err != nil {
+			if err := k.retry(s); err != nil {
 				return err
 			}
 		}

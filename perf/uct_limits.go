@@ -40,7 +40,7 @@ func (s *uctSide) fitsForm(short uct.Ops, l uct.Limit, n, head int64) error {
 	}
 	switch {
 	case !s.attr.Ops.Has(op):
-		return fmt.Errorf("%s does not support %s with data layout %s%s: %w", s.name, s.test.Name, s.p.Layout, s.others(short), ucs.ErrUnsupported)
+		return fmt.Errorf("%s does not support %s with data layout %s%s: %w", s.name, s.test.Name, s.p.Layout, s.supportedLayouts(short), ucs.ErrUnsupported)
 	case n > int64(most):
 		return fmt.Errorf("message size (%d) is larger than max supported (%d) by %s with data layout %s: %w",
 			s.p.Size(), int64(most)+s.p.Size()-n, s.name, s.p.Layout, ucs.ErrTooLong)
@@ -56,8 +56,8 @@ func (s *uctSide) fitsForm(short uct.Ops, l uct.Limit, n, head int64) error {
 	return nil
 }
 
-// others returns the data layouts that support an operation; short is its first form.
-func (s *uctSide) others(short uct.Ops) string {
+// supportedLayouts returns the data layouts that support an operation; short is its first form.
+func (s *uctSide) supportedLayouts(short uct.Ops) string {
 	var has []string
 	for i, l := range []Layout{Short, Bcopy, Zcopy} {
 		if s.attr.Ops.Has(short << i) {

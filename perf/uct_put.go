@@ -56,7 +56,7 @@ func (k *uctPut) active(n int64, st *stamps) error {
 		}
 		return k.flush()
 	}
-	if err := k.first(k.seq + 1); err != nil {
+	if err := k.sendFirst(k.seq + 1); err != nil {
 		return err
 	}
 	st.restamp()
@@ -88,8 +88,8 @@ func (k *uctPut) reply() byte {
 // ahead reports whether this side began the ping-pong.
 func (k *uctPut) ahead() bool { return k.link.g.Index() == 0 }
 
-// first sends message seq outside of the measured loops.
-func (k *uctPut) first(seq byte) error {
+// sendFirst sends message seq outside of the measured loops.
+func (k *uctPut) sendFirst(seq byte) error {
 	if err := k.drain(0); err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (k *uctPut) first(seq byte) error {
 			k.inFlight++
 			return nil
 		default:
-			if err := k.again(st); err != nil {
+			if err := k.retry(st); err != nil {
 				return err
 			}
 		}
@@ -146,7 +146,7 @@ func (k *uctPut) echoShort(n int64, st *stamps) error {
 			if s == ucs.OK {
 				break
 			}
-			if err := k.again(s); err != nil {
+			if err := k.retry(s); err != nil {
 				return err
 			}
 		}
@@ -176,7 +176,7 @@ func (k *uctPut) echoBcopy(n int64, st *stamps) error {
 				k.inFlight++
 				break
 			}
-			if err := k.again(s); err != nil {
+			if err := k.retry(s); err != nil {
 				return err
 			}
 		}
@@ -206,7 +206,7 @@ func (k *uctPut) echoZcopy(n int64, st *stamps) error {
 				k.inFlight++
 				break
 			}
-			if err := k.again(s); err != nil {
+			if err := k.retry(s); err != nil {
 				return err
 			}
 		}
@@ -229,7 +229,7 @@ func (k *uctPut) echoChecked(n int64, st *stamps) error {
 		if err := awaitPattern(in, k.seq, k.idle); err != nil {
 			return fmt.Errorf("over %s: %w", k.name, err)
 		}
-		if err := k.first(k.seq + lead); err != nil {
+		if err := k.sendFirst(k.seq + lead); err != nil {
 			return err
 		}
 		st.tick()
@@ -261,7 +261,7 @@ func (k *uctPut) burstShort(n int) error {
 			if s == ucs.OK {
 				break
 			}
-			if err := k.again(s); err != nil {
+			if err := k.retry(s); err != nil {
 				return err
 			}
 		}
@@ -285,7 +285,7 @@ func (k *uctPut) burstBcopy(n int) error {
 				}
 				break
 			}
-			if err := k.again(s); err != nil {
+			if err := k.retry(s); err != nil {
 				return err
 			}
 		}
@@ -309,7 +309,7 @@ func (k *uctPut) burstZcopy(n int) error {
 				}
 				break
 			}
-			if err := k.again(s); err != nil {
+			if err := k.retry(s); err != nil {
 				return err
 			}
 		}

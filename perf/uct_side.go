@@ -100,7 +100,7 @@ func (s *uctSide) kernel() (uctKernel, error) {
 		return newUCTAtomic(s), nil
 	case OpTag, OpTagSync, OpStream, OpSend, OpDatagram:
 	}
-	return nil, fmt.Errorf("test %s: %w", s.test.Name, ErrLater)
+	return nil, fmt.Errorf("test %s: %w", s.test.Name, ErrNotSupportedYet)
 }
 
 // open opens the one iface that the parameters name.
@@ -207,7 +207,7 @@ func (s *uctSide) progress() { s.iface.Progress(progressBudget) }
 func (s *uctSide) idle() error {
 	if s.iface.Progress(progressBudget) != 0 {
 		if s.failed != nil {
-			return s.lost()
+			return s.failure()
 		}
 		return nil
 	}
@@ -223,15 +223,15 @@ func (s *uctSide) idleSlow() error {
 		cpu.Yield()
 	}
 	if s.failed != nil {
-		return s.lost()
+		return s.failure()
 	}
 	return s.link.Err()
 }
 
-// lost returns the reason why the run failed, and the other side's failure if it is known by now.
-func (s *uctSide) lost() error {
-	if gone := s.link.look(); gone != nil && !errors.Is(gone, errOtherThread) {
-		return fmt.Errorf("%w; %w", s.failed, gone)
+// failure returns the reason why the run failed, and the other side's failure if it is known by now.
+func (s *uctSide) failure() error {
+	if peerErr := s.link.check(); peerErr != nil && !errors.Is(peerErr, errOtherThread) {
+		return fmt.Errorf("%w; %w", s.failed, peerErr)
 	}
 	return s.failed
 }
@@ -240,7 +240,7 @@ func (s *uctSide) lost() error {
 // retried.
 //
 //go:noinline
-func (s *uctSide) again(st uct.Status) error {
+func (s *uctSide) retry(st uct.Status) error {
 	if st == ucs.NoResource {
 		return s.idle()
 	}
@@ -248,7 +248,7 @@ func (s *uctSide) again(st uct.Status) error {
 	if s.failed == nil {
 		s.failed = fmt.Errorf("over %s: %w", s.name, st.Err())
 	}
-	return s.lost()
+	return s.failure()
 }
 
 // drain waits until at most limit operations are outstanding.
@@ -274,7 +274,7 @@ func (s *uctSide) flush() error {
 			s.inFlight++
 			return s.drain(0)
 		default:
-			if err := s.again(st); err != nil {
+			if err := s.retry(st); err != nil {
 				return err
 			}
 		}

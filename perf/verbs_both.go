@@ -4,12 +4,12 @@ import "errors"
 
 // verbsBoth is a ping-pong in which one goroutine drives both sides, each with its own device. It
 // measures the CPU cost of a message on both sides.
-type verbsBoth[E verbsHopper[E]] struct {
+type verbsBoth[E verbsPeer[E]] struct {
 	a, b E // a begins
 }
 
-// verbsHopper is a side that has access to the other one.
-type verbsHopper[E any] interface {
+// verbsPeer is a side that has access to the other one.
+type verbsPeer[E any] interface {
 	verbsEnd
 	// hop sends a message and waits until it has arrived at o. Sending a long message also takes
 	// the sender's progress, so hop drives both sides.

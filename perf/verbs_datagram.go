@@ -14,16 +14,16 @@ type verbsDatagram struct {
 	seen    uint32 // highest number received
 	end     uint32 // the passive side's last number of the phase
 	quarter int32  // of the window: the interval of a stream's replies
-	answers bool
-	again   bool // the last datagram is to be retransmitted
+	replies bool
+	resend   bool // the last datagram is to be retransmitted
 	lost    int64
 }
 
 func newVerbsDatagram(s *verbsSide) kernel {
-	k := &verbsDatagram{verbsSide: s, scratch: newScratch(), quarter: int32(max(1, s.limit/4)), answers: s.link.g.Index() != 0}
+	k := &verbsDatagram{verbsSide: s, scratch: newScratch(), quarter: int32(max(1, s.limit/4)), replies: s.link.g.Index() != 0}
 	s.arrived = k.arrive
-	s.stalled = func() { k.again = k.again || !k.answers }
-	if k.answers && s.test.Pattern == Stream { // its replies are numbers alone
+	s.stalled = func() { k.resend = k.resend || !k.replies }
+	if k.replies && s.test.Pattern == Stream { // its replies are numbers alone
 		s.list[0].Flags, s.list[0].InlineLen, s.list[0].NumSG = 0, 0, 0
 	}
 	return k
@@ -33,11 +33,11 @@ func (k *verbsDatagram) arrive(imm uint32) {
 	switch d := int32(imm - k.seen); {
 	case d > 0:
 		k.seen = imm
-		if k.answers {
+		if k.replies {
 			k.lost += int64(d - 1)
 		}
 	default:
-		k.again = k.answers
+		k.resend = k.replies
 	}
 }
 
@@ -46,15 +46,15 @@ func (k *verbsDatagram) step() error {
 	if err := k.idle(); err != nil {
 		return err
 	}
-	if k.again {
-		return k.repeat()
+	if k.resend {
+		return k.retransmit()
 	}
 	return nil
 }
 
 //go:noinline
-func (k *verbsDatagram) repeat() error {
-	k.again = false
+func (k *verbsDatagram) retransmit() error {
+	k.resend = false
 	if k.sent == 0 {
 		return nil
 	}
@@ -104,7 +104,7 @@ func (k *verbsDatagram) passive(n int64) error {
 func (k *verbsDatagram) echo(n int64, st *stamps, seq uint32) error {
 	for range n {
 		seq++
-		if k.answers {
+		if k.replies {
 			if err := k.await(seq); err != nil {
 				return err
 			}
@@ -117,7 +117,7 @@ func (k *verbsDatagram) echo(n int64, st *stamps, seq uint32) error {
 		if err := k.one(seq); err != nil {
 			return err
 		}
-		if !k.answers {
+		if !k.replies {
 			if err := k.await(seq); err != nil {
 				return err
 			}

@@ -44,7 +44,7 @@ type verbsSide struct {
 	done     int64 // the last one that completed
 
 	got  int64 // received messages
-	owed int   // consumed receives that have not been posted again
+	recvsToPost int   // consumed receives that have not been posted again
 	// arrived receives the immediate data of a datagram; nil: messages are counted. Neither may
 	// post, because the batch of completions is still being processed.
 	arrived func(imm uint32)
@@ -52,7 +52,7 @@ type verbsSide struct {
 	stalled func()
 
 	spins  uint
-	quiet  ucs.Time // when something arrived last
+	lastArrival  ucs.Time // when something arrived last
 	failed error
 }
 
@@ -83,10 +83,10 @@ func (s *verbsSide) idleSlow() error {
 	}
 	if s.stalled != nil {
 		switch now := ucs.Now(); {
-		case s.quiet == 0:
-			s.quiet = now
-		case now-s.quiet > stallTime:
-			s.quiet = now
+		case s.lastArrival == 0:
+			s.lastArrival = now
+		case now-s.lastArrival > stallTime:
+			s.lastArrival = now
 			s.stalled()
 		}
 	}
@@ -98,7 +98,7 @@ func (s *verbsSide) complete(n int) error {
 	if n < 0 {
 		s.failed = fmt.Errorf("%s: the completion queue overran", s.name)
 	}
-	s.quiet = 0
+	s.lastArrival = 0
 	for i := range max(n, 0) {
 		switch w := &s.wcs[i]; {
 		case w.Status != verbs.WCSuccess:
@@ -109,15 +109,15 @@ func (s *verbsSide) complete(n int) error {
 			s.received(w)
 		}
 	}
-	if s.owed >= len(s.recvs) {
-		s.owed -= len(s.recvs)
+	if s.recvsToPost >= len(s.recvs) {
+		s.recvsToPost -= len(s.recvs)
 		s.replenish()
 	}
 	return s.failed
 }
 
 func (s *verbsSide) received(w *verbs.WC) {
-	s.owed++
+	s.recvsToPost++
 	if s.arrived == nil {
 		s.got++
 	} else {

@@ -68,7 +68,7 @@ func TestVerbsThreads(t *testing.T) {
 			require.Len(t, rows, 1)
 			assert.Equal(t, rows[0], r.Last)
 			assert.Equal(t, int64(300), r.Last.Iterations)
-			want := p.carriedOut(row)
+			want := p.effective(row)
 			want.Layout = r.Params.Layout
 			assert.Equal(t, want, r.Params)
 			assert.Contains(t, []Layout{Short, Zcopy}, r.Params.Layout)
@@ -97,7 +97,7 @@ func TestVerbsSideFails(t *testing.T) {
 func TestVerbsThreadsNeedOneProcess(t *testing.T) {
 	p := Defaults()
 	p.Test, p.ThreadCount = "verbs_send_lat", 2
-	_, err := Run(Config{Verbs: inproc(2)}, &couple{}, p)
+	_, err := Run(Config{Verbs: inproc(2)}, &localGroup{}, p)
 	require.ErrorContains(t, err, "they are in one process")
 	p.ThreadCount = 3
 	require.ErrorContains(t, p.Check(), "one for each side")
@@ -127,7 +127,7 @@ func TestGateSidesAllocateNothing(t *testing.T) {
 func TestTogether(t *testing.T) {
 	var mu sync.Mutex
 	var got []string
-	require.NoError(t, together(func(g Group) error {
+	require.NoError(t, runBoth(func(g Group) error {
 		theirs, err := g.Exchange([]byte{'a' + byte(g.Index())})
 		for _, progress := range []func(){nil, func() {}} {
 			for range 100 {
@@ -158,7 +158,7 @@ func TestTogetherFails(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			assert.Equal(t, wrong, together(func(g Group) error {
+			assert.Equal(t, wrong, runBoth(func(g Group) error {
 				if g.Index() == 0 {
 					return wrong
 				}

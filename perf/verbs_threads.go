@@ -14,7 +14,7 @@ func runSides(c *Config, p *Params, t Test) (*Result, error) {
 	var result *Result
 	side := *p
 	side.ThreadCount = 1
-	err := together(func(g Group) error {
+	err := runBoth(func(g Group) error {
 		if err := pinSide(c.CPUs, g.Index()); err != nil {
 			return err
 		}
@@ -47,7 +47,7 @@ func pinSide(cpus []int, index int) error {
 // openSides sets up both sides for one goroutine to drive.
 func openSides(c *Config, l *link, p *Params, t Test) (a, b *verbsSide, err error) {
 	var sides [2]*verbsSide
-	err = together(func(g Group) error {
+	err = runBoth(func(g Group) error {
 		s := newVerbsSide(c, newLink(g), p, t)
 		sides[g.Index()] = s
 		return s.build(c)

@@ -32,7 +32,7 @@ func TestAMFrom(t *testing.T) {
 	r := es[0].AMSendWith(9, nil, nil, Opts{Flags: ForceRendezvous})
 	lane := w.eps[uint32(es[0].id)].lane
 	require.NotZero(t, lane)
-	p.HandleFailure(uct.Failure{Endpoint: w.t.lanes[lane].ep, Source: 1, Err: ErrPeerFailed})
+	p.HandleFailure(uct.Failure{Endpoint: w.t.lanes[lane].ep, RxConn: 1, Err: ErrPeerFailed})
 	require.ErrorIs(t, r.Err(), ErrPeerFailed)
 	require.Error(t, es[0].AMSend(9, nil, nil).Err())
 	assert.Empty(t, w.am.froms)

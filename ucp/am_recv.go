@@ -20,7 +20,7 @@ type placeKind uint8
 
 const (
 	placeCell   placeKind = iota // transport memory, valid during the callback only: Retain copies
-	placeLent                    // transport memory that may be retained (uct.DescCanKeep)
+	placeLent                    // transport memory that may be retained (uct.DescCanRetain)
 	placePool                    // pool memory
 	placeSender                  // the data is at the sender, the header in transport memory
 )
@@ -82,7 +82,7 @@ func (p *port) userSlow(d *uct.Desc, data []byte) bool {
 		p.w.dispatch(nil, d.Header, data, amPlace{}) // Retain copies
 		return false
 	}
-	return p.userRare(p.source(d.Source), d, data)
+	return p.userRare(p.source(d.RxConn), d, data)
 }
 
 // userRare receives a whole message that requests a reply, is in memory that may be
@@ -93,7 +93,7 @@ func (p *port) userRare(s *source, d *uct.Desc, data []byte) bool {
 		return false
 	}
 	place := amPlace{}
-	if d.Flags&uct.DescCanKeep != 0 {
+	if d.Flags&uct.DescCanRetain != 0 {
 		place = amPlace{kind: placeLent, port: p, id: d.Handle}
 	}
 	return p.w.dispatch(s, d.Header, data, place) && place.kind == placeLent

@@ -83,7 +83,7 @@ func TestAMStops(t *testing.T) {
 	deliver(p, packet{amUserFirst, 1, 0, first(1<<40, "a")})
 	assert.Positive(t, p.w.pool.lent)
 	assert.LessOrEqual(t, p.w.pool.lent, growLimit, "a length on its own takes little")
-	p.HandleFailure(uct.Failure{Source: 1})
+	p.HandleFailure(uct.Failure{RxConn: 1})
 	assert.Zero(t, p.w.pool.lent)
 	deliver(p, packet{amUserFirst, 2, 0, first(9, "a")}, packet{amNext, 2, 1, nil})
 	assert.Zero(t, p.w.pool.lent, "given up")
@@ -138,9 +138,9 @@ func TestAMLent(t *testing.T) {
 	}))
 	mem := []byte("k-oneno-twok-three")
 	ds := []uct.Desc{
-		{Off: 0, Len: 5, Header: 1 | 1<<16, Handle: 11, Source: 1, ID: amUser, Flags: uct.DescCanKeep},
-		{Off: 5, Len: 6, Header: 1 | 1<<16, Handle: 12, Source: 1, ID: amUser, Flags: uct.DescCanKeep},
-		{Off: 11, Len: 7, Header: 1 | 1<<16, Handle: 13, Source: 1, ID: amUser, Flags: uct.DescCanKeep},
+		{Off: 0, Len: 5, Header: 1 | 1<<16, Handle: 11, RxConn: 1, ID: amUser, Flags: uct.DescCanRetain},
+		{Off: 5, Len: 6, Header: 1 | 1<<16, Handle: 12, RxConn: 1, ID: amUser, Flags: uct.DescCanRetain},
+		{Off: 11, Len: 7, Header: 1 | 1<<16, Handle: 13, RxConn: 1, ID: amUser, Flags: uct.DescCanRetain},
 	}
 	for _, bad := range []bool{false, true} {
 		kept, l.released = nil, nil
@@ -222,7 +222,7 @@ func FuzzAM(f *testing.F) {
 			in = in[6+n:]
 		}
 		for s := range uint32(4) {
-			p.HandleFailure(uct.Failure{Source: s})
+			p.HandleFailure(uct.Failure{RxConn: s})
 		}
 		for _, x := range kept {
 			x.Release()

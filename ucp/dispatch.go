@@ -12,7 +12,7 @@ import (
 //
 //go:noinline
 func (p *port) handleOther(d *uct.Desc, data []byte) bool {
-	s := p.source(d.Source)
+	s := p.source(d.RxConn)
 	if s.bad {
 		p.w.count.Inc(cntBad)
 		return false

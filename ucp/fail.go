@@ -45,8 +45,8 @@ func (w *Worker) connectionFailed(p *port, f uct.Failure) {
 	case !errors.Is(reason, ErrPeerFailed):
 		reason = fmt.Errorf("%w: %w", ErrPeerFailed, reason)
 	}
-	if f.Source != 0 {
-		p.sourceEnded(f.Source, reason)
+	if f.RxConn != 0 {
+		p.sourceEnded(f.RxConn, reason)
 	}
 	if f.Endpoint == nil {
 		return

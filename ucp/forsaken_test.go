@@ -34,7 +34,7 @@ func TestAnswersAfterAnOutage(t *testing.T) {
 		{
 			"rc", func(ps func(*config.Set, *zap.Logger) []verbs.Provider) uct.Component { return rc.Component(ps) },
 			[]string{"UCX_RC_TIMEOUT=5ms", "UCX_RC_RETRY_COUNT=3", "UCX_RC_KEEPALIVE_INTERVAL=2s"},
-			func(b []byte) bool { return machine.Kind(b[1]) == machine.Gone },
+			func(b []byte) bool { return machine.MsgKind(b[1]) == machine.MsgReset },
 		},
 		{
 			"ud", func(ps func(*config.Set, *zap.Logger) []verbs.Provider) uct.Component { return ud.Component(ps) },

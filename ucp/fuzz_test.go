@@ -60,7 +60,7 @@ func FuzzPackets(f *testing.F) {
 			in = in[3+n:]
 		}
 		for s := range uint32(5) {
-			p.HandleFailure(uct.Failure{Source: s})
+			p.HandleFailure(uct.Failure{RxConn: s})
 		}
 		e.Abort(nil)
 		for w.arrived.Len() > 0 {

@@ -22,7 +22,7 @@ type packet struct {
 
 func deliver(p *port, ps ...packet) {
 	for _, k := range ps {
-		p.HandleAM(k.data, []uct.Desc{{Len: uint32(len(k.data)), Header: k.hdr, Source: k.src, ID: k.id}})
+		p.HandleAM(k.data, []uct.Desc{{Len: uint32(len(k.data)), Header: k.hdr, RxConn: k.src, ID: k.id}})
 	}
 }
 
@@ -93,7 +93,7 @@ func TestGarbage(t *testing.T) {
 				assert.Equal(t, uint64(2), w.count.Value(cntBad))
 
 				// A new connection under the same number starts anew.
-				p.HandleFailure(uct.Failure{Source: 5})
+				p.HandleFailure(uct.Failure{RxConn: 5})
 				deliver(p, packet{amEager, 5, 1, []byte("new")})
 				m, err = w.TagRecv(buf, 0, 0).Wait(ctx)
 				require.NoError(t, err)
@@ -110,7 +110,7 @@ func TestHugeAnnouncement(t *testing.T) {
 	assert.LessOrEqual(t, p.w.pool.lent, growLimit)
 	r := p.w.TagRecv(make([]byte, 4), 7, ^Tag(0))
 	assert.Zero(t, p.w.pool.lent)
-	p.HandleFailure(uct.Failure{Source: 1})
+	p.HandleFailure(uct.Failure{RxConn: 1})
 	m, err := r.Wait(context.Background())
 	require.ErrorIs(t, err, ErrPeerFailed)
 	var op *OpError
@@ -125,8 +125,8 @@ func TestSourceEndsByHalf(t *testing.T) {
 	deliver(p,
 		packet{amFirst, 1, 1, first(20, "abc")}, packet{amFirst, 2, 2, first(20, "xyz")},
 		packet{amFirst, 3, 3, first(4, "good")[:11]}, packet{amNext, 3, 1, []byte("d")})
-	p.HandleFailure(uct.Failure{Source: 1, Err: ErrPeerFailed})
-	p.HandleFailure(uct.Failure{Source: 2})
+	p.HandleFailure(uct.Failure{RxConn: 1, Err: ErrPeerFailed})
+	p.HandleFailure(uct.Failure{RxConn: 2})
 	_, err := r.Wait(context.Background())
 	require.ErrorIs(t, err, ErrPeerFailed)
 	require.Equal(t, 1, p.w.arrived.Len())

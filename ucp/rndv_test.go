@@ -82,7 +82,7 @@ func TestWirePeer(t *testing.T) {
 	deliver(p, packet{amPeer, mine, 0, a})
 	assert.False(t, p.source(mine).bad, "the same again")
 	assert.Equal(t, 1, p.w.peers.Len())
-	p.HandleFailure(uct.Failure{Source: mine})
+	p.HandleFailure(uct.Failure{RxConn: mine})
 	assert.Zero(t, p.w.peers.Len())
 }
 
@@ -241,7 +241,7 @@ func TestRendezvousLosesItsConnection(t *testing.T) {
 	w.TagRecv(make([]byte, 9), 99, ^Tag(0)).Drop()
 	reason := ErrPeerFailed
 	lane := w.eps[1].lane
-	h.p.HandleFailure(uct.Failure{Endpoint: w.t.lanes[lane].ep, Source: mine, Err: reason})
+	h.p.HandleFailure(uct.Failure{Endpoint: w.t.lanes[lane].ep, RxConn: mine, Err: reason})
 	for _, q := range []Request{h.match, h.rts, h.data} {
 		require.True(t, q.Done())
 		require.ErrorIs(t, q.Err(), ErrPeerFailed)

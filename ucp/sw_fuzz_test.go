@@ -245,7 +245,7 @@ func FuzzSoftware(f *testing.F) {
 		assert.True(t, o.untouched())
 		w.Progress()
 		for s := range uint32(3) {
-			o.p.HandleFailure(uct.Failure{Source: s})
+			o.p.HandleFailure(uct.Failure{RxConn: s})
 		}
 		w.failLane(1, errGarbage) // who does not answer
 		require.NoError(t, w.Close())

@@ -9,9 +9,9 @@ import (
 )
 
 // waitsOf is what w reports of its connections: the most of each.
-func waitsOf(w *Worker, least uct.Waits) (endpoints, sources uct.Waits) {
+func waitsOf(w *Worker, least uct.WaitKind) (endpoints, sources uct.WaitKind) {
 	for _, p := range w.ports {
-		p.ReportWaits(least, func(ep uct.Endpoint, source uint32, waits uct.Waits) {
+		p.ReportWaits(least, func(ep uct.Endpoint, source uint32, waits uct.WaitKind) {
 			if ep != nil {
 				endpoints = max(endpoints, waits)
 			} else {
@@ -25,11 +25,11 @@ func waitsOf(w *Worker, least uct.Waits) (endpoints, sources uct.Waits) {
 // A worker reports for which connections it owes or awaits an answer, and for the end
 // of which it waits, as long as it does and no longer.
 func TestReportWaits(t *testing.T) {
-	const not, end, answer = uct.WaitsNot, uct.WaitsForEnd, uct.WaitsForAnswer
+	const not, end, answer = uct.WaitNone, uct.WaitForClose, uct.WaitForReply
 	for _, transport := range []string{"rc", "ud"} { // put, get and atomics by the device, and by messages
 		p := newSWPair(t, transport, 64)
 		require.NoError(t, p.e.TagSend(nil, 1).Wait(p.ctx))
-		want := func(w *Worker, least, endpoints, sources uct.Waits) {
+		want := func(w *Worker, least, endpoints, sources uct.WaitKind) {
 			t.Helper()
 			e, s := waitsOf(w, least)
 			require.Equal(t, endpoints, e, "%s: of endpoints", transport)

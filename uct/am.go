@@ -13,9 +13,9 @@ const MaxBatch = 64
 // DescFlags holds the properties of a received message's memory.
 type DescFlags uint8
 
-// DescCanKeep: the receiver may retain the memory after HandleAM until it calls Iface.Release.
+// DescCanRetain: the receiver may retain the memory after HandleAM until it calls Iface.Release.
 // Without it the receiver must copy the payload (a ring cell).
-const DescCanKeep DescFlags = 1 << 0
+const DescCanRetain DescFlags = 1 << 0
 
 // Desc describes one received active message. It holds no pointer, so a batch of them costs no
 // write barrier. The payload is mem[Off:Off+Len] of the memory passed with the batch. It is valid
@@ -24,12 +24,12 @@ type Desc struct {
 	Off, Len uint32
 	// Header is the sender's 8-byte header. It is passed in the descriptor, not in the payload.
 	Header uint64
-	// Handle identifies the memory in Iface.Release. It is valid with DescCanKeep.
+	// Handle identifies the memory in Iface.Release. It is valid with DescCanRetain.
 	Handle uint64
-	// Source numbers the connection that delivered the message, within its iface. It is never 0 on
+	// RxConn numbers the connection that delivered the message, within its iface. It is never 0 on
 	// an ordered transport. A number is reused only after the Failure or the end of its connection
 	// was reported.
-	Source uint32
+	RxConn uint32
 	ID     AMID
 	Flags  DescFlags
 }
@@ -39,9 +39,9 @@ type Failure struct {
 	// Endpoint is the failed endpoint. It is nil if the connection was accepted and never used for
 	// sending. It is also nil if the peer closed its side in order while this side may still send.
 	Endpoint Endpoint
-	// Source is the Desc.Source of the connection's messages. It is 0 if the connection has
+	// RxConn is the Desc.RxConn of the connection's messages. It is 0 if the connection has
 	// received none, or if their end was reported before.
-	Source uint32
+	RxConn uint32
 	// Err is the reason; it wraps one of the sentinels of package ucs. nil: the peer closed in
 	// order.
 	Err error
@@ -58,7 +58,7 @@ type Handler interface {
 	// call.
 	HandleEvents(es []Event)
 	// HandleAM delivers a batch of at most MaxBatch messages in the order of arrival per source.
-	// The result has bit i set if the handler retains ds[i], which requires DescCanKeep.
+	// The result has bit i set if the handler retains ds[i], which requires DescCanRetain.
 	HandleAM(mem []byte, ds []Desc) (kept uint64)
 	// HandlePending passes the pending tokens of one endpoint, oldest first, when send resources
 	// are available again. It retries their operations and returns how many tokens from the front

@@ -111,7 +111,7 @@ type Iface interface {
 	// Release releases retained memory by Desc.Handle.
 	Release(handles []uint64)
 
-	// Disconnect ends the connection with that Desc.Source, as if it had failed locally:
+	// Disconnect ends the connection with that Desc.RxConn, as if it had failed locally:
 	// HandleFailure follows, and the sender's side fails too, as soon as it detects that. Without
 	// such a connection, and without Attr.PeerFailure, it does nothing. It may be called from
 	// callbacks.

@@ -19,26 +19,26 @@ type ConnectionCache interface {
 	Evict(now, t ucs.Time, most int) int
 }
 
-// Waits is what the user of a connection waits for.
-type Waits uint8
+// WaitKind is what the user of a connection waits for.
+type WaitKind uint8
 
 // Values of Waits; each includes those before it.
 const (
-	// WaitsNot: nothing.
-	WaitsNot Waits = iota
-	// WaitsForEnd: something that the peer need never send, and that ends with the connection. A
+	// WaitNone: nothing.
+	WaitNone WaitKind = iota
+	// WaitForClose: something that the peer need never send, and that ends with the connection. A
 	// suspended connection is then probed as often as an active one.
-	WaitsForEnd
-	// WaitsForAnswer: a reply of the peer, or the local side has to send one. The connection is
+	WaitForClose
+	// WaitForReply: a reply of the peer, or the local side has to send one. The connection is
 	// not suspended from this side.
-	WaitsForAnswer
+	WaitForReply
 )
 
 // WaitReporter is a Handler that knows on which connections its user waits. A ConnectionCache calls it from
 // Progress, Idle and Sleep.
 type WaitReporter interface {
 	// ReportWaits calls report for each connection on which the user waits for at least least. A
-	// connection is identified by its endpoint or by its Desc.Source; the other is nil or 0. It
+	// connection is identified by its endpoint or by its Desc.RxConn; the other is nil or 0. It
 	// may be reported more than once.
-	ReportWaits(least Waits, report func(ep Endpoint, source uint32, w Waits))
+	ReportWaits(least WaitKind, report func(ep Endpoint, source uint32, w WaitKind))
 }

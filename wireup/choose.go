@@ -38,7 +38,7 @@ func Choose(local []LocalIface, remote View, wants ...Purpose) (Plan, []uct.Refu
 	var c choice
 	c.remote = remote.Entries
 	for i, l := range local {
-		c.iface(i, l, wants)
+		c.addIface(i, l, wants)
 	}
 	for i, e := range remote.Entries {
 		if !slices.ContainsFunc(local, func(l LocalIface) bool { return l.Info.ID == e.Transport }) {
@@ -57,9 +57,9 @@ type choice struct {
 	refused []uct.Refusal
 }
 
-// iface adds the candidates of local iface i. Reasons of unreachable entries are reported only
+// addIface adds the candidates of local iface i. Reasons of unreachable entries are reported only
 // when no entry is reachable: other devices of the peer do not disqualify the iface.
-func (c *choice) iface(i int, l LocalIface, wants []Purpose) {
+func (c *choice) addIface(i int, l LocalIface, wants []Purpose) {
 	var why []string
 	reached := false
 	for r, e := range c.remote {
@@ -70,7 +70,7 @@ func (c *choice) iface(i int, l LocalIface, wants []Purpose) {
 		switch {
 		case ok:
 			reached = true
-			c.pair(i, l, r, wants)
+			c.addCandidates(i, l, r, wants)
 		case !slices.Contains(why, reason):
 			why = append(why, reason)
 		}
@@ -84,8 +84,8 @@ func (c *choice) iface(i int, l LocalIface, wants []Purpose) {
 	}
 }
 
-// pair adds local iface l and remote entry r as a candidate for each purpose that they can serve.
-func (c *choice) pair(i int, l LocalIface, r int, wants []Purpose) {
+// addCandidates adds local iface l and remote entry r as a candidate for each purpose that they can serve.
+func (c *choice) addCandidates(i int, l LocalIface, r int, wants []Purpose) {
 	own, remote := AttrOf(l.Attr), c.remote[r].Attr
 	if (own.Features^remote.Features)&ConnectsEndpoints != 0 {
 		c.refuse(l.Info, "the two sides connect in different ways")
@@ -121,14 +121,14 @@ func (c *choice) compare(local []LocalIface, a, b Candidate) int {
 	if order != 0 {
 		return order
 	}
-	return cmp.Or(bytes.Compare(c.ends(local, a), c.ends(local, b)), cmp.Compare(da, db))
+	return cmp.Or(bytes.Compare(c.addresses(local, a), c.addresses(local, b)), cmp.Compare(da, db))
 }
 
-// ends returns the addresses of the candidate's two ifaces, the lower one first.
-func (c *choice) ends(local []LocalIface, x Candidate) []byte {
+// addresses returns the addresses of the candidate's two ifaces, the lower one first.
+func (c *choice) addresses(local []LocalIface, x Candidate) []byte {
 	f := local[x.Local].Iface
-	there := c.remote[x.Remote].Addr
-	own, peer := f.Address(f.DeviceAddress(nil)), slices.Concat(there.Device, there.Iface)
+	remoteAddr := c.remote[x.Remote].Addr
+	own, peer := f.Address(f.DeviceAddress(nil)), slices.Concat(remoteAddr.Device, remoteAddr.Iface)
 	if bytes.Compare(own, peer) > 0 {
 		own, peer = peer, own
 	}

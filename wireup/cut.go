@@ -9,7 +9,7 @@ import (
 // A cut describes the fields of an iface address part that can be derived from the rest of the
 // worker address: the worker's UUID, the last half of the process's UUID, and a CRC-32C at the
 // end. The Table omits these fields from a peer's record.
-type cut struct {
+type elision struct {
 	workerAt  int  // offset of the worker's UUID, -1: not present
 	processAt int  // offset of the end of the process's UUID, behind the worker's; -1: not present
 	sum       bool // the last four bytes are the checksum of the others
@@ -18,8 +18,8 @@ type cut struct {
 // halfLen is the length of the part of the process's UUID that is searched for.
 const halfLen = uuidLen / 2
 
-// cutOf finds the derivable fields in an iface part of a checked address.
-func cutOf(iface, addr []byte) (c cut) {
+// findElision finds the derivable fields in an iface part of a checked address.
+func findElision(iface, addr []byte) (c elision) {
 	if end := len(iface) - crcLen; end >= 0 && crc32.Checksum(iface[:end], castagnoli) == binary.LittleEndian.Uint32(iface[end:]) {
 		c.sum = true
 		iface = iface[:end]
@@ -34,10 +34,10 @@ func cutOf(iface, addr []byte) (c cut) {
 	return c
 }
 
-// cutLen is the length of an encoded cut.
-const cutLen = 5
+// elisionLen is the length of an encoded cut.
+const elisionLen = 5
 
-func (c cut) append(b []byte) []byte {
+func (c elision) append(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint16(b, uint16(c.workerAt))
 	b = binary.LittleEndian.AppendUint16(b, uint16(c.processAt))
 	if c.sum {
@@ -46,13 +46,13 @@ func (c cut) append(b []byte) []byte {
 	return append(b, 0)
 }
 
-func parseCut(b string) cut {
+func parseElision(b string) elision {
 	at := func(i int) int { return int(int16(uint16(b[i]) | uint16(b[i+1])<<8)) }
-	return cut{at(0), at(2), b[4] == 1}
+	return elision{at(0), at(2), b[4] == 1}
 }
 
 // len returns the number of omitted bytes.
-func (c cut) len() (n int) {
+func (c elision) len() (n int) {
 	if c.workerAt >= 0 {
 		n += uuidLen
 	}
@@ -65,8 +65,8 @@ func (c cut) len() (n int) {
 	return n
 }
 
-// take writes an iface part without its derivable fields to to, and returns the written length.
-func (c cut) take(to, iface []byte) (n int) {
+// elide writes an iface part without its derivable fields to to, and returns the written length.
+func (c elision) elide(to, iface []byte) (n int) {
 	if c.sum {
 		iface = iface[:len(iface)-crcLen]
 	}
@@ -82,8 +82,8 @@ func (c cut) take(to, iface []byte) (n int) {
 	return n + copy(to[n:], iface[from:])
 }
 
-// join reverses take for an address of v's worker and process.
-func (c cut) join(stored []byte, v *View) []byte {
+// restore reverses take for an address of v's worker and process.
+func (c elision) restore(stored []byte, v *View) []byte {
 	iface := make([]byte, 0, len(stored)+c.len())
 	if c.workerAt >= 0 {
 		iface = append(append(iface, stored[:c.workerAt]...), v.Worker[:]...)

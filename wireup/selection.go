@@ -35,8 +35,8 @@ type Selection struct {
 	missing []string                     // transports of UCX in UCX_TLS that goucx does not have
 
 	// The settings with their origins, for error texts.
-	tlsTold     string
-	devicesTold [len(deviceRows)]string
+	tlsText     string
+	devicesText [len(deviceRows)]string
 }
 
 var deviceRows = [...]*config.Row[config.List]{
@@ -49,9 +49,9 @@ var deviceRows = [...]*config.Row[config.List]{
 // no transport, alias or transport of UCX. A UCX_TLS that leaves no transport for data is an error
 // too. The error lists the available transports.
 func Select(s *config.Set, components []uct.Component) (*Selection, error) {
-	sel := &Selection{names: make(map[string][]string), tls: rowTLS.Get(s), tlsTold: told(s, rowTLS)}
+	sel := &Selection{names: make(map[string][]string), tls: rowTLS.Get(s), tlsText: settingText(s, rowTLS)}
 	for kind, row := range deviceRows {
-		sel.devices[kind], sel.devicesTold[kind] = row.Get(s), told(s, row)
+		sel.devices[kind], sel.devicesText[kind] = row.Get(s), settingText(s, row)
 	}
 	var all []string
 	for _, c := range components {
@@ -64,21 +64,21 @@ func Select(s *config.Set, components []uct.Component) (*Selection, error) {
 	sel.missing = sel.tls.Unmatched(all)
 	if bad := unknown(sel.tls, sel.missing); len(bad) > 0 {
 		return nil, fmt.Errorf("setting %s: no transport %s; known are all%s",
-			sel.tlsTold, strings.Join(quoted(bad), ", "), known(components))
+			sel.tlsText, strings.Join(quoted(bad), ", "), known(components))
 	}
-	if len(components) > 0 && !slices.ContainsFunc(components, sel.data) {
-		return nil, fmt.Errorf("setting %s leaves no transport; known are all%s: %w", sel.tlsTold, known(components), ucs.ErrUnsupported)
+	if len(components) > 0 && !slices.ContainsFunc(components, sel.carriesData) {
+		return nil, fmt.Errorf("setting %s leaves no transport; known are all%s: %w", sel.tlsText, known(components), ucs.ErrUnsupported)
 	}
 	return sel, nil
 }
 
-// told returns the text of a setting with its value and origin.
-func told(s *config.Set, row *config.Row[config.List]) string {
+// settingText returns the text of a setting with its value and origin.
+func settingText(s *config.Set, row *config.Row[config.List]) string {
 	return fmt.Sprintf("%s%s=%v (%v)", config.Prefix, row.Name(), row.Get(s), s.Origin(row.Name()))
 }
 
-// data reports whether the transport of c may carry data.
-func (sel *Selection) data(c uct.Component) bool {
+// carriesData reports whether the transport of c may carry data.
+func (sel *Selection) carriesData(c uct.Component) bool {
 	u, _ := sel.Transport(c.Name())
 	return u == UseAll
 }
@@ -90,7 +90,7 @@ func (sel *Selection) Missing() []uct.Refusal {
 	}
 	var out []uct.Refusal
 	for _, n := range sel.missing {
-		out = append(out, uct.Refusal{Transport: n, Reason: "a transport of UCX that goucx does not have, asked for by " + sel.tlsTold})
+		out = append(out, uct.Refusal{Transport: n, Reason: "a transport of UCX that goucx does not have, asked for by " + sel.tlsText})
 	}
 	return out
 }
@@ -126,11 +126,11 @@ func (sel *Selection) Transport(name string) (u Use, reason string) {
 	aux := slices.ContainsFunc(names, func(n string) bool { return sel.lists(n + auxSuffix) })
 	switch {
 	case sel.tls.Negated() && listed, !sel.tls.Negated() && !listed && !aux:
-		return UseNone, "not allowed by " + sel.tlsTold
+		return UseNone, "not allowed by " + sel.tlsText
 	case sel.tls.Negated() || listed:
 		return UseAll, ""
 	default:
-		return UseConnect, "allowed only for connecting by " + sel.tlsTold
+		return UseConnect, "allowed only for connecting by " + sel.tlsText
 	}
 }
 
@@ -146,7 +146,7 @@ func (sel *Selection) Iface(i uct.IfaceInfo) (u Use, reason string) {
 		return u, reason
 	}
 	if !matches(sel.devices[i.Kind], i) {
-		return UseNone, "device not allowed by " + sel.devicesTold[i.Kind]
+		return UseNone, "device not allowed by " + sel.devicesText[i.Kind]
 	}
 	return u, reason
 }
@@ -168,7 +168,7 @@ func (sel *Selection) Absent(ifaces []uct.IfaceInfo) (out []uct.Refusal) {
 		slices.Sort(names)
 		names = slices.Compact(names)
 		for _, n := range l.Unmatched(append(names, "none")) {
-			out = append(out, uct.Refusal{Device: n, Reason: fmt.Sprintf("no such device, asked for by %s; there are %s", sel.devicesTold[kind], strings.Join(names, ", "))})
+			out = append(out, uct.Refusal{Device: n, Reason: fmt.Sprintf("no such device, asked for by %s; there are %s", sel.devicesText[kind], strings.Join(names, ", "))})
 		}
 	}
 	return out

@@ -21,16 +21,16 @@ type Table struct {
 	slots   [][]slot // by PeerID, in blocks that never move
 	n       uint32   // number of slots ever used, including the unused slot 0
 	free    PeerID   // first free slot; its place field holds the next
-	shapes  []*shape // by number; nil: free
+	templates  []*hostTemplate // by number; nil: free
 	numbers map[string]uint32
-	reuse   []uint32 // free shape numbers
+	freeTemplates   []uint32 // free shape numbers
 	scratch []byte
 }
 
 // slot is the state of a peer outside its record.
 type slot struct {
 	place uint32 // of the record in the slab
-	shape uint32
+	template uint32
 	refs  uint32 // 0: free
 }
 
@@ -47,33 +47,33 @@ func (t *Table) Add(addr []byte) (PeerID, error) {
 	}
 	var worker uct.UUID
 	copy(worker[:], addr[offWorker:])
-	t.scratch = appendShapeKey(t.scratch[:0], addr)
+	t.scratch = appendTemplateKey(t.scratch[:0], addr)
 	h := t.index.hash(worker)
 	place, p := t.index.find(h, worker, t.UUID)
 	if p != 0 {
-		return p, t.again(p, addr)
+		return p, t.addRef(p, addr)
 	}
-	number := t.shape()
-	sh := t.shapes[number]
-	s := slot{place: t.slab.alloc(sh.perPeer), shape: number, refs: 1}
-	sh.pack(t.slab.at(s.place, sh.perPeer), addr)
+	number := t.addTemplateRef()
+	tmpl := t.templates[number]
+	s := slot{place: t.slab.alloc(tmpl.perPeer), template: number, refs: 1}
+	tmpl.pack(t.slab.at(s.place, tmpl.perPeer), addr)
 	p = t.slot()
 	*t.at(p) = s
 	t.index.insert(place, h, p, t.UUID)
 	return p, nil
 }
 
-// again adds a reference to a known peer. It compares the new address, whose shape key is in
+// addRef adds a reference to a known peer. It compares the new address, whose shape key is in
 // t.scratch, with the stored one.
-func (t *Table) again(p PeerID, addr []byte) error {
+func (t *Table) addRef(p PeerID, addr []byte) error {
 	s := t.at(p)
-	sh := t.shapes[s.shape]
-	same := sh.key == string(t.scratch)
+	tmpl := t.templates[s.template]
+	same := tmpl.key == string(t.scratch)
 	if same {
 		start := len(t.scratch)
-		t.scratch = append(t.scratch, make([]byte, sh.perPeer)...)
-		sh.pack(t.scratch[start:], addr)
-		same = bytes.Equal(t.scratch[start:], t.slab.at(s.place, sh.perPeer))
+		t.scratch = append(t.scratch, make([]byte, tmpl.perPeer)...)
+		tmpl.pack(t.scratch[start:], addr)
+		same = bytes.Equal(t.scratch[start:], t.slab.at(s.place, tmpl.perPeer))
 	}
 	if !same {
 		return fmt.Errorf("%w: worker %x has another address in the table", ErrAddress, t.UUID(p))
@@ -91,8 +91,8 @@ func (t *Table) Release(p PeerID) {
 	u := t.UUID(p)
 	place, _ := t.index.find(t.index.hash(u), u, t.UUID)
 	t.index.remove(place, t.UUID)
-	t.slab.release(s.place, t.shapes[s.shape].perPeer)
-	t.releaseShape(s.shape)
+	t.slab.release(s.place, t.templates[s.template].perPeer)
+	t.releaseTemplate(s.template)
 	s.place, t.free = uint32(t.free), p
 }
 
@@ -102,8 +102,8 @@ func (t *Table) Retain(p PeerID) { t.at(p).refs++ }
 // View returns the decoded address of p. It allocates and copies.
 func (t *Table) View(p PeerID) View {
 	s := t.at(p)
-	sh := t.shapes[s.shape]
-	return sh.view(t.slab.at(s.place, sh.perPeer))
+	tmpl := t.templates[s.template]
+	return tmpl.view(t.slab.at(s.place, tmpl.perPeer))
 }
 
 // UUID returns the worker UUID of p.
@@ -142,36 +142,36 @@ func (t *Table) slot() PeerID {
 }
 
 // shape returns the number of the shape whose key is in t.scratch, and adds a reference to it.
-func (t *Table) shape() uint32 {
+func (t *Table) addTemplateRef() uint32 {
 	n, ok := t.numbers[string(t.scratch)]
 	if !ok {
-		n = t.addShape()
+		n = t.addTemplate()
 	}
-	t.shapes[n].refs++
+	t.templates[n].refs++
 	return n
 }
 
-func (t *Table) addShape() uint32 {
-	s := newShape(string(t.scratch))
+func (t *Table) addTemplate() uint32 {
+	s := newTemplate(string(t.scratch))
 	if t.numbers == nil {
 		t.numbers = make(map[string]uint32)
 	}
-	n := uint32(len(t.shapes))
-	if k := len(t.reuse); k > 0 {
-		n, t.reuse = t.reuse[k-1], t.reuse[:k-1]
-		t.shapes[n] = s
+	n := uint32(len(t.templates))
+	if k := len(t.freeTemplates); k > 0 {
+		n, t.freeTemplates = t.freeTemplates[k-1], t.freeTemplates[:k-1]
+		t.templates[n] = s
 	} else {
-		t.shapes = append(t.shapes, s)
+		t.templates = append(t.templates, s)
 	}
 	t.numbers[s.key] = n
 	return n
 }
 
-func (t *Table) releaseShape(n uint32) {
-	s := t.shapes[n]
+func (t *Table) releaseTemplate(n uint32) {
+	s := t.templates[n]
 	if s.refs--; s.refs == 0 {
 		delete(t.numbers, s.key)
-		t.shapes[n] = nil
-		t.reuse = append(t.reuse, n)
+		t.templates[n] = nil
+		t.freeTemplates = append(t.freeTemplates, n)
 	}
 }

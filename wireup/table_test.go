@@ -117,7 +117,7 @@ func TestTableAgainstMap(t *testing.T) {
 		}
 	}
 	assert.LessOrEqual(t, table.n, uint32(hosts*procs+1), "slots are reused")
-	assert.LessOrEqual(t, len(table.shapes), hosts, "shapes are reused")
+	assert.LessOrEqual(t, len(table.templates), hosts, "shapes are reused")
 	assert.Len(t, table.slab.chunks, 1, "records are reused")
 }
 
@@ -129,7 +129,7 @@ func TestTableForgetsHosts(t *testing.T) {
 		table.Release(p)
 	}
 	assert.Empty(t, table.numbers)
-	assert.Len(t, table.shapes, 1)
+	assert.Len(t, table.templates, 1)
 }
 
 // A worker's UUID that stands in an iface part more than once, or at its end,
@@ -210,7 +210,7 @@ func TestTableLeavesOut(t *testing.T) {
 			p, err := table.Add(encode(t, w))
 			require.NoError(t, err)
 			assert.Equal(t, w, table.View(p))
-			assert.Equal(t, tc.head+tc.stored, table.shapes[table.at(p).shape].perPeer)
+			assert.Equal(t, tc.head+tc.stored, table.templates[table.at(p).template].perPeer)
 			q, err := table.Add(encode(t, w))
 			require.NoError(t, err)
 			assert.Equal(t, p, q)

@@ -27,9 +27,9 @@ func unknown(l config.List, items []string) []string {
 	for _, n := range ucxTransports {
 		names = append(names, n+auxSuffix)
 	}
-	strange := l.Unmatched(names)
+	unmatched := l.Unmatched(names)
 	return slices.DeleteFunc(slices.Clone(items), func(item string) bool {
 		family := func(p string) bool { return strings.HasPrefix(item, p) }
-		return !slices.Contains(strange, item) || slices.ContainsFunc(ucxFamilies, family)
+		return !slices.Contains(unmatched, item) || slices.ContainsFunc(ucxFamilies, family)
 	})
 }

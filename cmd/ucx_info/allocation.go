@@ -10,7 +10,7 @@ import (
 )
 
 // sizeParser parses -m's argument like a setting's size: "4k".
-var sizeParser = config.Size(1, endless)
+var sizeParser = config.Size(1, unlimited)
 
 // allocation prints -m: which domain allocates memory of this size, and which transports reach it.
 func (t *tool) allocation() (err error) {

@@ -43,7 +43,7 @@ var _ json.Marshaler = bound(0)
 
 // MarshalJSON implements json.Marshaler.
 func (b bound) MarshalJSON() ([]byte, error) {
-	if b >= endless {
+	if b >= unlimited {
 		return []byte("null"), nil
 	}
 	return strconv.AppendInt(nil, int64(b), 10), nil
@@ -156,23 +156,23 @@ func atomicRows(a *uct.IfaceAttr) []atomicRow {
 	return rows
 }
 
-// endless is larger than every size a machine can hold: UCX's "unlimited".
-const endless = math.MaxInt / 4
+// unlimited is larger than every size a machine can hold: UCX's "unlimited".
+const unlimited = math.MaxInt / 4
 
 func (l limit) String() string {
 	var s string
 	switch {
-	case l.Min <= 0 && l.Max >= endless:
+	case l.Min <= 0 && l.Max >= unlimited:
 		s = "unlimited"
 	case l.Min <= 0:
 		s = "<= " + sizeText(int(l.Max))
-	case l.Max >= endless:
+	case l.Max >= unlimited:
 		s = ">= " + sizeText(int(l.Min))
 	default:
 		s = sizeText(int(l.Min)) + ".." + sizeText(int(l.Max))
 	}
 	switch {
-	case l.MaxVec >= endless:
+	case l.MaxVec >= unlimited:
 		s += ", any number of iov"
 	case l.MaxVec > 0:
 		s += fmt.Sprintf(", up to %d iov", l.MaxVec)
@@ -182,7 +182,7 @@ func (l limit) String() string {
 
 // sizeText returns a size in UCX's form, "8K".
 func sizeText(n int) string {
-	if n >= endless {
+	if n >= unlimited {
 		return "unlimited"
 	}
 	return strings.ToUpper(config.Bytes(n).String())

@@ -149,12 +149,12 @@ func TestWhatThePeerRefusesHasItsReason(t *testing.T) {
 
 func TestLimitText(t *testing.T) {
 	for want, l := range map[string]limit{
-		"unlimited":                    {Max: endless},
+		"unlimited":                    {Max: unlimited},
 		"<= 8K":                        {Max: 8 << 10},
 		"<= 100":                       {Max: 100},
-		">= 64":                        {Min: 64, Max: endless + 1},
+		">= 64":                        {Min: 64, Max: unlimited + 1},
 		"64..1M, up to 4 iov":          {Min: 64, Max: 1 << 20, MaxVec: 4},
-		"unlimited, any number of iov": {Max: endless, MaxVec: endless},
+		"unlimited, any number of iov": {Max: unlimited, MaxVec: unlimited},
 	} {
 		assert.Equal(t, want, l.String())
 	}

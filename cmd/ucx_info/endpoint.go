@@ -82,7 +82,7 @@ func (t *tool) connect() (err error) {
 func thresholds(short, whole int) string {
 	var b strings.Builder
 	b.WriteString("0..<egr/short>..")
-	if short < endless {
+	if short < unlimited {
 		if whole > short {
 			fmt.Fprintf(&b, "%d..<egr/bcopy>..", short)
 		}

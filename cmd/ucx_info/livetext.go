@@ -18,7 +18,7 @@ func (t *tool) liveText(programs []liveProgram) {
 	for _, p := range programs {
 		switch {
 		case p.Page == nil:
-			t.line("%d: %s", p.PID, plain(p.Error))
+			t.line("%d: %s", p.PID, sanitize(p.Error))
 		case t.live == liveList:
 			t.line("%d: %s: %s", p.Page.PID, commandText(p.Page), overview(p.Page))
 		default:
@@ -27,8 +27,8 @@ func (t *tool) liveText(programs []liveProgram) {
 	}
 }
 
-// plain replaces characters that a terminal would interpret.
-func plain(s string) string {
+// sanitize replaces characters that a terminal would interpret.
+func sanitize(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
 			return r
@@ -37,7 +37,7 @@ func plain(s string) string {
 	}, s)
 }
 
-func commandText(p *live.Page) string { return plain(strings.Join(p.Command, " ")) }
+func commandText(p *live.Page) string { return sanitize(strings.Join(p.Command, " ")) }
 
 // overview returns a one-line summary of a program.
 func overview(p *live.Page) string {
@@ -50,7 +50,7 @@ func overview(p *live.Page) string {
 		}
 		failed += w.Summary.Failed
 		if !w.Fresh {
-			hung = append(hung, fmt.Sprintf("worker %s is not progressed", plain(w.Name)))
+			hung = append(hung, fmt.Sprintf("worker %s is not progressed", sanitize(w.Name)))
 		}
 	}
 	text := fmt.Sprintf("workers: %d, requests pending: %d", len(p.Workers), pending)
@@ -69,9 +69,9 @@ func (t *tool) livePage(p *live.Page) {
 	t.line("")
 	t.line("Program %d: %s", p.PID, commandText(p))
 	t.line("    on %s, %s, GOMAXPROCS %d, %d goroutines, context open for %s",
-		plain(p.Host), plain(p.GoVersion), p.MaxProcs, p.Goroutines, seconds(p.OpenSeconds))
+		sanitize(p.Host), sanitize(p.GoVersion), p.MaxProcs, p.Goroutines, seconds(p.OpenSeconds))
 	for _, s := range p.Settings {
-		t.line("    %s=%s (%s)", plain(s.Name), plain(s.Value), plain(s.Origin))
+		t.line("    %s=%s (%s)", sanitize(s.Name), sanitize(s.Value), sanitize(s.Origin))
 	}
 	for _, w := range p.Workers {
 		t.liveWorker(&w)
@@ -82,7 +82,7 @@ func (t *tool) livePage(p *live.Page) {
 func (t *tool) liveWorker(w *live.Worker) {
 	s := &w.Summary
 	t.line("")
-	t.line("    Worker %s, %s: %s", plain(w.Name), plain(w.Mode), situation(w))
+	t.line("    Worker %s, %s: %s", sanitize(w.Name), sanitize(w.Mode), workerState(w))
 	t.line("        endpoints: %d, %d connected, %d failed", s.Endpoints, s.Connected, s.Failed)
 	for _, e := range s.Peers {
 		t.line("            %s", endpointText(e))
@@ -95,12 +95,12 @@ func (t *tool) liveWorker(w *live.Worker) {
 	t.line("        unexpected messages: %d, %d of %d bytes; allocated buffers: %d bytes", s.Unexpected, s.UnexpectedBytes, s.UnexpectedBudget, s.LentBytes)
 	t.line("        counters")
 	for _, name := range counterNames(w.Counters) {
-		t.line("            %s: %d", plain(name), w.Counters[name])
+		t.line("            %s: %d", sanitize(name), w.Counters[name])
 	}
 }
 
-// situation describes what the worker is doing, as far as the page shows it.
-func situation(w *live.Worker) string {
+// workerState describes what the worker is doing, as far as the page shows it.
+func workerState(w *live.Worker) string {
 	switch {
 	case !w.Fresh && w.Armed:
 		return fmt.Sprintf("waits for the program to progress it; its state %s ago", seconds(w.AgeSeconds))
@@ -115,12 +115,12 @@ func situation(w *live.Worker) string {
 
 func endpointText(e live.Endpoint) string {
 	var text strings.Builder
-	text.WriteString("worker " + plain(e.Peer) + ": " + plain(e.State))
+	text.WriteString("worker " + sanitize(e.Peer) + ": " + sanitize(e.State))
 	if e.Error != "" {
-		text.WriteString(": " + plain(e.Error))
+		text.WriteString(": " + sanitize(e.Error))
 	}
 	for _, l := range e.Lanes {
-		text.WriteString(", " + plain(l.Name))
+		text.WriteString(", " + sanitize(l.Name))
 		if l.Waiting > 0 {
 			text.WriteString(fmt.Sprintf(" where %d wait for room", l.Waiting))
 		}
@@ -128,7 +128,7 @@ func endpointText(e live.Endpoint) string {
 			text.WriteString(" (throttled)")
 		}
 		if l.Error != "" && l.Error != e.Error {
-			text.WriteString(": " + plain(l.Error))
+			text.WriteString(": " + sanitize(l.Error))
 		}
 	}
 	return text.String()
@@ -142,16 +142,16 @@ func pendingCount(s *live.Summary) (n int) {
 }
 
 func requestsText(r live.Requests) string {
-	text := fmt.Sprintf("%d x %s, %s", r.Count, plain(r.Op), plain(r.State))
+	text := fmt.Sprintf("%d x %s, %s", r.Count, sanitize(r.Op), sanitize(r.State))
 	if r.Peer != "" {
-		text += ", worker " + plain(r.Peer)
+		text += ", worker " + sanitize(r.Peer)
 	}
 	if r.Lane != "" {
-		text += ", " + plain(r.Lane)
+		text += ", " + sanitize(r.Lane)
 	}
 	text += fmt.Sprintf(", %d bytes, the oldest for %s", r.Bytes, seconds(r.OldestSeconds))
 	if r.Tag != "" {
-		text += " with tag " + plain(r.Tag)
+		text += " with tag " + sanitize(r.Tag)
 	}
 	return text
 }

@@ -23,14 +23,14 @@ type options struct {
 	transport, filter, features, types string
 	placement, address, memory         string
 	live                               string
-	asked                              []option // sections to show, in table order
+	sections                              []option // sections to show, in table order
 }
 
 // option is a row of the option table, from which flags and help are generated.
 type option struct {
 	letter, name string
 	arg          string // name of the argument; "": a switch
-	without      string // if not "": the argument is optional, and this is its default
+	noArg      string // if not "": the argument is optional, and this is its default
 	value        any    // *bool or *string; nil with show: the option has no value
 	show         func(*tool) error
 	json         string // key of the output of show, if --json can print it
@@ -55,7 +55,7 @@ func table(o *options) []group {
 			{letter: "c", name: "config", show: (*tool).config, json: "settings", help: "Show configuration, with the origin of what is not default"},
 			{name: "why", show: (*tool).why, json: "refused", help: "Show each refused transport and device with its reason"},
 			{
-				name: "live", arg: "pid|path|all", value: &o.live, without: liveList, show: (*tool).liveView, json: "live",
+				name: "live", arg: "pid|path|all", value: &o.live, noArg: liveList, show: (*tool).liveView, json: "live",
 				help: "List running programs that show themselves (UCX_STATS_DEST=unix);\nwith an argument: endpoints, pending requests and counters of one, or of all",
 			},
 		}},
@@ -130,7 +130,7 @@ func parse(args []string) (*options, error) {
 			case !r.supported():
 				return nil, usagef("-%s: not supported yet: %w", r.letter, ucs.ErrUnsupported)
 			case r.show != nil:
-				o.asked = append(o.asked, r)
+				o.sections = append(o.sections, r)
 			}
 		}
 	}
@@ -146,7 +146,7 @@ func flagSet(groups []group) *pflag.FlagSet {
 			switch v := r.value.(type) {
 			case *string:
 				set.StringVarP(v, r.flag(), r.letter, "", "")
-				set.Lookup(r.flag()).NoOptDefVal = r.without
+				set.Lookup(r.flag()).NoOptDefVal = r.noArg
 			case *bool:
 				set.BoolVarP(v, r.flag(), r.letter, false, "")
 			default:
@@ -166,11 +166,11 @@ func (o *options) check() error {
 	switch {
 	case o.help:
 		return nil
-	case len(o.asked) == 0:
+	case len(o.sections) == 0:
 		return usagef("nothing to show; -h lists the options")
-	case o.transport != "" && !o.asks("devices"):
+	case o.transport != "" && !o.requested("devices"):
 		return usagef("-t filters the output of -d, which is not given")
-	case o.filter != "" && !o.asks("config"):
+	case o.filter != "" && !o.requested("config"):
 		return usagef("-F filters the output of -c, which is not given")
 	case o.address != "" && o.placement != "":
 		return usagef("-P and --address both name the peer")
@@ -185,7 +185,7 @@ func (o *options) check() error {
 		return err
 	}
 	if o.json {
-		for _, r := range o.asked {
+		for _, r := range o.sections {
 			if r.json == "" {
 				return usagef("--json prints -v, -d, -c, --why and --live only, not --%s", r.name)
 			}
@@ -194,8 +194,8 @@ func (o *options) check() error {
 	return nil
 }
 
-func (o *options) asks(name string) bool {
-	return slices.ContainsFunc(o.asked, func(r option) bool { return r.name == name })
+func (o *options) requested(name string) bool {
+	return slices.ContainsFunc(o.sections, func(r option) bool { return r.name == name })
 }
 
 func oneOf(s string, of ...string) bool { return slices.Contains(of, s) }

@@ -71,7 +71,7 @@ func (s *stage) openIfaces(d uct.Domain, number int) {
 			s.refuse(i.Transport, i.Device, reason)
 			continue
 		}
-		f, err := d.OpenIface(i, uct.IfaceConfig{Handler: deaf{}, Worker: s.worker, Settings: s.set})
+		f, err := d.OpenIface(i, uct.IfaceConfig{Handler: nullHandler{}, Worker: s.worker, Settings: s.set})
 		if err != nil {
 			s.refuse(i.Transport, i.Device, err.Error())
 			continue

@@ -60,16 +60,16 @@ func survey(providers []uct.Component, set *config.Set) ([]componentView, error)
 	views := make([]componentView, 0, len(providers))
 	var errs []error
 	for _, p := range providers {
-		v, err := lookComponent(p, set)
+		v, err := describeComponent(p, set)
 		views = append(views, v)
 		errs = append(errs, err)
 	}
 	return views, errors.Join(errs...)
 }
 
-// lookComponent describes one component. It returns an error if closing fails. What does not open
+// describeComponent describes one component. It returns an error if closing fails. What does not open
 // is listed as refused.
-func lookComponent(p uct.Component, set *config.Set) (componentView, error) {
+func describeComponent(p uct.Component, set *config.Set) (componentView, error) {
 	infos, refused := p.Domains(set)
 	v := componentView{Name: p.Name(), Aliases: append([]string{}, p.Aliases()...), Domains: []domainView{}, Refused: refusals(refused)}
 	var errs []error
@@ -79,12 +79,12 @@ func lookComponent(p uct.Component, set *config.Set) (componentView, error) {
 			v.Refused = append(v.Refused, refusal{p.Name(), i.Name, err.Error()})
 			continue
 		}
-		errs = append(errs, v.lookDomain(d, i, set), d.Close())
+		errs = append(errs, v.describeDomain(d, i, set), d.Close())
 	}
 	return v, errors.Join(errs...)
 }
 
-func (v *componentView) lookDomain(d uct.Domain, i uct.DomainInfo, set *config.Set) error {
+func (v *componentView) describeDomain(d uct.Domain, i uct.DomainInfo, set *config.Set) error {
 	infos, refused := d.Ifaces()
 	v.Refused = append(v.Refused, refusals(refused)...)
 	view := domainView{Name: i.Name, Attr: *d.Attr(), KeyLen: d.Attr().KeyLen, Interfaces: []ifaceView{}}
@@ -96,12 +96,12 @@ func (v *componentView) lookDomain(d uct.Domain, i uct.DomainInfo, set *config.S
 	}
 	var errs []error
 	for _, i := range infos {
-		f, err := d.OpenIface(i, uct.IfaceConfig{Handler: deaf{}, Worker: newUUID(), Settings: set})
+		f, err := d.OpenIface(i, uct.IfaceConfig{Handler: nullHandler{}, Worker: newUUID(), Settings: set})
 		if err != nil {
 			v.Refused = append(v.Refused, refusal{i.Transport, i.Device, err.Error()})
 			continue
 		}
-		view.Interfaces = append(view.Interfaces, lookIface(f, i))
+		view.Interfaces = append(view.Interfaces, describeIface(f, i))
 		if err := f.Close(); err != nil {
 			errs = append(errs, fmt.Errorf("close %s/%s: %w", i.Transport, i.Device, err))
 		}
@@ -110,7 +110,7 @@ func (v *componentView) lookDomain(d uct.Domain, i uct.DomainInfo, set *config.S
 	return errors.Join(errs...)
 }
 
-func lookIface(f uct.Iface, i uct.IfaceInfo) ifaceView {
+func describeIface(f uct.Iface, i uct.IfaceInfo) ifaceView {
 	a := *f.Attr()
 	return ifaceView{
 		Info: i, Attr: a, Transport: i.Transport, Device: i.Device, Kind: kindTitles[i.Kind],
@@ -129,10 +129,10 @@ func newUUID() (u uct.UUID) {
 	return u
 }
 
-// deaf is the handler of an iface without peers.
-type deaf struct{}
+// nullHandler is the handler of an iface without peers.
+type nullHandler struct{}
 
-func (deaf) HandleEvents([]uct.Event)             {}
-func (deaf) HandleAM([]byte, []uct.Desc) uint64   { return 0 }
-func (deaf) HandlePending(tokens []uct.Token) int { return len(tokens) }
-func (deaf) HandleFailure(uct.Failure)            {}
+func (nullHandler) HandleEvents([]uct.Event)             {}
+func (nullHandler) HandleAM([]byte, []uct.Desc) uint64   { return 0 }
+func (nullHandler) HandlePending(tokens []uct.Token) int { return len(tokens) }
+func (nullHandler) HandleFailure(uct.Failure)            {}

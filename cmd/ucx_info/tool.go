@@ -54,7 +54,7 @@ func newTool(o *options, providers []uct.Component, stderr io.Writer) *tool {
 
 // show writes the requested sections to out, up to the first error.
 func (t *tool) show() error {
-	for _, r := range t.asked {
+	for _, r := range t.sections {
 		if err := r.show(t); err != nil {
 			return err
 		}

@@ -170,7 +170,7 @@ func TestEndpointThatCannotConnect(t *testing.T) {
 }
 
 func TestThresholds(t *testing.T) {
-	assert.Equal(t, "0..<egr/short>..(inf)", thresholds(endless, endless))
+	assert.Equal(t, "0..<egr/short>..(inf)", thresholds(unlimited, unlimited))
 	assert.Equal(t, "0..<egr/short>..64..<egr/bcopy>..8192..<egr/multi>..(inf)", thresholds(64, 8192))
 }
 

@@ -67,13 +67,13 @@ func surveySoft(c soft.Config) ([]verbsView, error) {
 			views = append(views, v)
 			continue
 		}
-		errs = append(errs, v.look(d, c.Port), d.Close())
+		errs = append(errs, v.describe(d, c.Port), d.Close())
 		views = append(views, v)
 	}
 	return views, errors.Join(errs...)
 }
 
-func (v *verbsView) look(d verbs.Context, port uint16) error {
+func (v *verbsView) describe(d verbs.Context, port uint16) error {
 	a, err := d.Port(1)
 	if err != nil {
 		return err

@@ -14,7 +14,7 @@ func (t *tool) why() (err error) {
 	if err != nil {
 		return err
 	}
-	forbidden := featureViews(limited()) // before any device is open: descriptors may be scarce
+	forbidden := featureViews(restricted()) // before any device is open: descriptors may be scarce
 	l, err := t.chooseLanes(set)
 	if err != nil {
 		return err
@@ -59,8 +59,8 @@ func (t *tool) reasons(rs []refusal) {
 	}
 }
 
-// limited lists the system services that are refused, or only partly available.
-func limited() []platform.Feature {
+// restricted lists the system services that are refused, or only partly available.
+func restricted() []platform.Feature {
 	return slices.DeleteFunc(platform.Probe().Features, func(f platform.Feature) bool { return f.Available && f.Reason == "" })
 }
 

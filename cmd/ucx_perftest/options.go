@@ -191,8 +191,8 @@ func (o *options) differences(p perf.Params) []string {
 			if !r.test || r.later || !contains(o.given, r.long) {
 				continue
 			}
-			if own, theirs := r.value(o).String(), r.value(other).String(); own != theirs {
-				diffs = append(diffs, fmt.Sprintf("%s is %s here and %s there", r.name(), own, theirs))
+			if own, peerValue := r.value(o).String(), r.value(other).String(); own != peerValue {
+				diffs = append(diffs, fmt.Sprintf("%s is %s here and %s there", r.name(), own, peerValue))
 			}
 		}
 	}

@@ -18,7 +18,7 @@ type pcap struct {
 	file  *os.File
 	buf   *bufio.Writer
 	out   *wire.Capture
-	alone bool // every received packet was also sent here
+	loopback bool // every received packet was also sent here
 
 	mu     sync.Mutex // guards failed
 	failed error      // the first error
@@ -34,7 +34,7 @@ func newPcap(path string, alone bool, c *soft.Config) (*pcap, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--pcap: %w", err)
 	}
-	p := &pcap{path: path, file: f, buf: bufio.NewWriterSize(f, 1<<20), alone: alone}
+	p := &pcap{path: path, file: f, buf: bufio.NewWriterSize(f, 1<<20), loopback: alone}
 	if p.out, err = wire.NewCapture(p.buf); err != nil {
 		return nil, errors.Join(fmt.Errorf("--pcap %s: %w", path, err), f.Close())
 	}
@@ -44,7 +44,7 @@ func newPcap(path string, alone bool, c *soft.Config) (*pcap, error) {
 
 // packet writes one packet. Errors are reported by close.
 func (p *pcap) packet(sent bool, h *wire.Network, b []byte) {
-	if p.alone && !sent {
+	if p.loopback && !sent {
 		return
 	}
 	if err := p.out.Packet(time.Now().UnixNano(), h, b); err != nil {

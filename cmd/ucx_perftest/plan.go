@@ -96,7 +96,7 @@ func (p *plan) check() error {
 		case err == nil:
 		case s.where == "":
 			errs = append(errs, err)
-		case errors.Is(err, perf.ErrLater):
+		case errors.Is(err, perf.ErrNotSupportedYet):
 			s.skip = fmt.Errorf("%s: %w", s.where, err)
 		default:
 			errs = append(errs, fmt.Errorf("%s: %w", s.where, err))

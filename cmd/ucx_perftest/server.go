@@ -31,7 +31,7 @@ func (s *session) server() error {
 	fmt.Fprintf(say, "Accepted connection from %s\n", conn.Remote())
 	defer func() { _ = conn.Close() }()
 	if err := s.serve(conn, say); err != nil {
-		return giveUp(conn, err)
+		return sendFailure(conn, err)
 	}
 	return nil
 }
@@ -67,7 +67,7 @@ func (s *session) serve(conn *rte.Conn, say io.Writer) error {
 		}
 		_, err = perf.Run(s.config, conn, p)
 		err, broken := endRun(conn, err, i == o.Runs-1)
-		runs.end(s.stepAt(i).wrap(cmp.Or(err, broken)))
+		runs.end(s.stepAt(i).wrapError(cmp.Or(err, broken)))
 		if broken != nil {
 			return runs.err()
 		}

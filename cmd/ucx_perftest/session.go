@@ -49,7 +49,7 @@ func (s *session) rte() rte.Config {
 	if err != nil {
 		host = "unknown host"
 	}
-	return rte.Config{Port: s.port, IPv6: s.ipv6, Timeout: s.wait, Own: rte.Hello{Version: version(), Host: host, PID: os.Getpid()}}
+	return rte.Config{Port: s.port, IPv6: s.ipv6, Timeout: s.wait, Own: rte.Identity{Version: version(), Host: host, PID: os.Getpid()}}
 }
 
 // header returns the header above this session's results.
@@ -97,7 +97,7 @@ func (s *session) loopback() error {
 		if f.Err() != nil {
 			break
 		}
-		runs.end(r.wrap(s.measure(f, rte.Loop{}, r)))
+		runs.end(r.wrapError(s.measure(f, rte.Loop{}, r)))
 	}
 	return s.finish(f, &runs)
 }
@@ -114,8 +114,8 @@ func (s *session) measure(f report.Form, g perf.Group, r step) error {
 	return err
 }
 
-// wrap adds the run's name in a batch to err.
-func (r step) wrap(err error) error {
+// wrapError adds the run's name in a batch to err.
+func (r step) wrapError(err error) error {
 	if err == nil || len(r.names) == 0 {
 		return err
 	}
@@ -151,10 +151,10 @@ func (s *session) client() error {
 			err = conn.Receive(kindReady, nil)
 		}
 		if err != nil {
-			return giveUp(conn, r.wrap(err))
+			return sendFailure(conn, r.wrapError(err))
 		}
 		err, broken := endRun(conn, s.measure(f, conn, r), i == len(steps)-1)
-		runs.end(r.wrap(cmp.Or(err, broken)))
+		runs.end(r.wrapError(cmp.Or(err, broken)))
 		if broken != nil {
 			return s.finish(f, &runs)
 		}
@@ -172,14 +172,14 @@ func (s *session) client() error {
 // not wait.
 func endRun(conn *rte.Conn, err error, last bool) (failure, broken error) {
 	if err != nil && last {
-		return giveUp(conn, err), err
+		return sendFailure(conn, err), err
 	}
 	return conn.EndRun(err)
 }
 
-// giveUp reports err to the other side, unless err came from there.
-func giveUp(conn *rte.Conn, err error) error {
-	if _, told := errors.AsType[*rte.RemoteError](err); !told {
+// sendFailure reports err to the other side, unless err came from there.
+func sendFailure(conn *rte.Conn, err error) error {
+	if _, fromPeer := errors.AsType[*rte.RemoteError](err); !fromPeer {
 		conn.Fail(err)
 	}
 	return err

@@ -9,14 +9,14 @@ import (
 // tally counts the runs of a session. A failed run of a batch is reported at once, and the next
 // one follows. The error of a single run is the result of the command.
 type tally struct {
-	runs, begun, failed int
+	runs, started, failed int
 	only                error // the result of a session with one run
 	to                  io.Writer
 }
 
 // end records the outcome of a run.
 func (t *tally) end(err error) {
-	t.begun++
+	t.started++
 	switch {
 	case err == nil:
 		return
@@ -31,7 +31,7 @@ func (t *tally) end(err error) {
 // err returns the result of the runs: nil if all succeeded.
 func (t *tally) err() error {
 	var left error
-	if n := t.runs - t.begun; n > 0 {
+	if n := t.runs - t.started; n > 0 {
 		left = fmt.Errorf("%d of %d runs were not begun", n, t.runs)
 	}
 	switch {

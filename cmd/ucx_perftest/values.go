@@ -15,7 +15,7 @@ import (
 // The values of options. String returns the spelling that is compared between the sides and shown
 // if they differ.
 
-var errLater = perf.ErrLater
+var errLater = perf.ErrNotSupportedYet
 
 // numberError returns strconv's reason without its function names.
 func numberError(err error) error {
@@ -35,7 +35,7 @@ func (laterValue) Type() string     { return "" }
 // onlyValue is an option with one supported value. Others, separated by blanks, are known and not
 // supported yet. pair allows "a,b".
 type onlyValue struct {
-	only, others string
+	only, unsupported string
 	pair         bool
 }
 
@@ -50,10 +50,10 @@ func (v onlyValue) Set(s string) error {
 	for _, p := range parts {
 		switch {
 		case p == v.only:
-		case contains(strings.Fields(v.others), p) || v.others == "":
+		case contains(strings.Fields(v.unsupported), p) || v.unsupported == "":
 			return fmt.Errorf("%w; supported is %s", errLater, v.only)
 		default:
-			return fmt.Errorf("known are %s %s", v.only, v.others)
+			return fmt.Errorf("known are %s %s", v.only, v.unsupported)
 		}
 	}
 	return nil

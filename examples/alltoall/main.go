@@ -29,7 +29,7 @@ type process struct {
 	peers []ucp.Endpoint // by rank; the own rank's endpoint is a loopback
 	block int            // bytes
 	turns int
-	lost  error // why a peer cannot be reached any more
+	peerErr  error // why a peer cannot be reached any more
 }
 
 var forms = map[string]func(context.Context, *process) error{
@@ -93,7 +93,7 @@ func (p *process) connect(ctx context.Context) error {
 		return err
 	}
 	// Progress calls the callback, which means while this goroutine waits.
-	c := ucp.EndpointConfig{OnFailure: func(_ ucp.Endpoint, err error) { p.lost = err }}
+	c := ucp.EndpointConfig{OnFailure: func(_ ucp.Endpoint, err error) { p.peerErr = err }}
 	for rank, a := range addresses {
 		if p.peers[rank], err = p.w.NewEndpoint(a, c); err != nil {
 			return err
@@ -105,8 +105,8 @@ func (p *process) connect(ctx context.Context) error {
 // waitUntil drives the worker until cond holds or a peer is lost. After the loss of a peer, cond
 // might never hold. It serves conditions that no request covers.
 func (p *process) waitUntil(ctx context.Context, cond func() bool) error {
-	err := p.w.WaitUntil(ctx, func() bool { return p.lost != nil || cond() })
-	return errors.Join(err, p.lost)
+	err := p.w.WaitUntil(ctx, func() bool { return p.peerErr != nil || cond() })
+	return errors.Join(err, p.peerErr)
 }
 
 // tagBarrier is set only in the tags of the barrier's messages.

@@ -58,7 +58,7 @@ func run(ctx context.Context, file string, client bool, messages int) (err error
 		return err
 	}
 	if client {
-		return ask(ctx, w, file, messages)
+		return sendAndCheck(ctx, w, file, messages)
 	}
 	return serve(ctx, w, file)
 }
@@ -109,8 +109,8 @@ type client struct {
 	back chan error // one value for each reply
 }
 
-// ask sends messages of many lengths and waits for each reply.
-func ask(ctx context.Context, w *ucp.Worker, file string, messages int) error {
+// sendAndCheck sends messages of many lengths and waits for each reply.
+func sendAndCheck(ctx context.Context, w *ucp.Worker, file string, messages int) error {
 	server, err := readAddress(ctx, file)
 	if err != nil {
 		return err

@@ -18,16 +18,16 @@ import (
 	"strconv"
 )
 
-// maxGiven is the maximum number of bytes from one process. More is a mistake, or comes from a
+// maxContribution is the maximum number of bytes from one process. More is a mistake, or comes from a
 // process outside the job.
-const maxGiven = 1 << 20
+const maxContribution = 1 << 20
 
 // Job is one process of a job. It is used by one goroutine.
 type Job struct {
 	// Rank is the number of this process, from 0; Size is the number of processes.
 	Rank, Size int
 
-	meet exchanger
+	exchange exchanger
 }
 
 // exchanger exchanges bytes between processes.
@@ -52,9 +52,9 @@ func Join(ctx context.Context) (*Job, error) {
 	j := &Job{Rank: rank, Size: size}
 	switch dir, addr := os.Getenv("JOB_DIR"), os.Getenv("JOB_ADDR"); {
 	case dir != "":
-		j.meet = &directory{path: dir, rank: rank, size: size}
+		j.exchange = &directory{path: dir, rank: rank, size: size}
 	case addr != "":
-		j.meet, err = meetTCP(ctx, addr, rank, size)
+		j.exchange, err = meetTCP(ctx, addr, rank, size)
 	default:
 		err = errors.New("neither JOB_DIR nor JOB_ADDR is set")
 	}
@@ -70,10 +70,10 @@ func Join(ctx context.Context) (*Job, error) {
 // It makes no progress on any worker of this process. So everything that another process needs
 // before its own Allgather must be complete already.
 func (j *Job) Allgather(ctx context.Context, mine []byte) ([][]byte, error) {
-	if len(mine) > maxGiven {
-		return nil, fmt.Errorf("allgather: %d bytes are more than %d", len(mine), maxGiven)
+	if len(mine) > maxContribution {
+		return nil, fmt.Errorf("allgather: %d bytes are more than %d", len(mine), maxContribution)
 	}
-	all, err := j.meet.allgather(ctx, mine)
+	all, err := j.exchange.allgather(ctx, mine)
 	if err != nil {
 		return nil, fmt.Errorf("allgather as rank %d of %d: %w", j.Rank, j.Size, err)
 	}
@@ -81,7 +81,7 @@ func (j *Job) Allgather(ctx context.Context, mine []byte) ([][]byte, error) {
 }
 
 // Close leaves the exchange. Incomplete Allgather calls of other processes fail.
-func (j *Job) Close() error { return j.meet.close() }
+func (j *Job) Close() error { return j.exchange.close() }
 
 func number(name string) (int, error) {
 	n, err := strconv.Atoi(os.Getenv(name))

@@ -97,7 +97,7 @@ func TestJoin(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, 1, j.Rank)
 			require.Equal(t, 2, j.Size)
-			_, err = j.Allgather(bounded(t), make([]byte, maxGiven+1))
+			_, err = j.Allgather(bounded(t), make([]byte, maxContribution+1))
 			require.Error(t, err)
 			require.NoError(t, j.Close())
 		})

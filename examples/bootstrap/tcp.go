@@ -159,7 +159,7 @@ func (c *conn) receive(ctx context.Context) (message []byte, err error) {
 			return err
 		}
 		n := binary.LittleEndian.Uint32(head[:])
-		if n > maxGiven {
+		if n > maxContribution {
 			return fmt.Errorf("a message of %d bytes", n)
 		}
 		message = make([]byte, n)

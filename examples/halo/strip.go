@@ -37,8 +37,8 @@ type strip struct {
 	out  [2][]byte // the outer rows, encoded, by side
 	peer [2]ucp.Endpoint
 	key  [2]*ucp.RemoteKey     // of the neighbors' memory
-	came [2]ucp.Atomic[uint64] // the counter there of this process's rows
-	lost error                 // why a neighbor cannot be reached any more
+	counter [2]ucp.Atomic[uint64] // the counter there of this process's rows
+	neighborErr error                 // why a neighbor cannot be reached any more
 }
 
 func newStrip(ctx context.Context, job *bootstrap.Job, x *ucp.Context, w *ucp.Worker, rows int) (*strip, error) {
@@ -61,7 +61,7 @@ func newStrip(ctx context.Context, job *bootstrap.Job, x *ucp.Context, w *ucp.Wo
 		return nil, err
 	}
 	// Progress calls the callback, which means while this goroutine waits.
-	c := ucp.EndpointConfig{OnFailure: func(_ ucp.Endpoint, err error) { s.lost = err }}
+	c := ucp.EndpointConfig{OnFailure: func(_ ucp.Endpoint, err error) { s.neighborErr = err }}
 	for side, rank := range [2]int{(job.Rank + job.Size - 1) % job.Size, (job.Rank + 1) % job.Size} {
 		if s.peer[side], err = w.NewEndpoint(addresses[rank], c); err != nil {
 			return nil, err
@@ -70,7 +70,7 @@ func newStrip(ctx context.Context, job *bootstrap.Job, x *ucp.Context, w *ucp.Wo
 			return nil, err
 		}
 		// This process is its lower neighbor's upper side.
-		if s.came[side], err = ucp.AtomicAt[uint64](s.key[side], uint64(8*(1-side))); err != nil {
+		if s.counter[side], err = ucp.AtomicAt[uint64](s.key[side], uint64(8*(1-side))); err != nil {
 			return nil, err
 		}
 	}
@@ -88,15 +88,15 @@ func (s *strip) exchange(ctx context.Context, step int) error {
 	for side := range s.peer {
 		s.key[side].Put(s.out[side], uint64(row(step, 1-side)))
 		s.peer[side].Fence() // the row before its count
-		s.came[side].Add(1)
+		s.counter[side].Add(1)
 	}
 	if err := s.w.Flush().Wait(ctx); err != nil { // out may be reused; a dead neighbor is reported here
 		return err
 	}
 	err := s.w.WaitUntil(ctx, func() bool {
-		return s.lost != nil || min(s.mem.Load64(8*lower), s.mem.Load64(8*upper)) > uint64(step)
+		return s.neighborErr != nil || min(s.mem.Load64(8*lower), s.mem.Load64(8*upper)) > uint64(step)
 	})
-	return errors.Join(err, s.lost)
+	return errors.Join(err, s.neighborErr)
 }
 
 // relax computes the next step.

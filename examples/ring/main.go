@@ -30,7 +30,7 @@ type ring struct {
 	left, right ucp.Endpoint // to rank - 1 and rank + 1
 	block       int          // bytes
 	laps        int
-	lost        error // why a neighbor cannot be reached any more
+	peerErr        error // why a neighbor cannot be reached any more
 }
 
 var forms = map[string]func(context.Context, *ring) error{
@@ -94,7 +94,7 @@ func (r *ring) connect(ctx context.Context) error {
 		return err
 	}
 	// Progress calls the callback, which means while this goroutine waits.
-	c := ucp.EndpointConfig{OnFailure: func(_ ucp.Endpoint, err error) { r.lost = err }}
+	c := ucp.EndpointConfig{OnFailure: func(_ ucp.Endpoint, err error) { r.peerErr = err }}
 	if r.left, err = r.w.NewEndpoint(addresses[r.source(1)], c); err != nil {
 		return err
 	}
@@ -105,8 +105,8 @@ func (r *ring) connect(ctx context.Context) error {
 // waitUntil drives the worker until cond holds or a peer is lost. After the loss of a peer, cond
 // might never hold. It serves conditions that no request covers.
 func (r *ring) waitUntil(ctx context.Context, cond func() bool) error {
-	err := r.w.WaitUntil(ctx, func() bool { return r.lost != nil || cond() })
-	return errors.Join(err, r.lost)
+	err := r.w.WaitUntil(ctx, func() bool { return r.peerErr != nil || cond() })
+	return errors.Join(err, r.peerErr)
 }
 
 // barrier returns when all processes have entered it. A token goes around twice: the first lap

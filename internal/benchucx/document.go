@@ -212,7 +212,7 @@ func (d document) lines(t tool) string {
 	const test = " -f -v -t TEST -s SIZE -n N\n"
 	command := strings.Join(append(slices.Clone(t.env), t.binary), " ")
 	if t.form != twoProcesses {
-		return command + " " + strings.Join(d.plan.place(t.form), " ") + test
+		return command + " " + strings.Join(d.plan.placeArgs(t.form), " ") + test
 	}
 	return fmt.Sprintf("%[1]s -c %[2]d -p PORT\n%[1]s -c %[3]d -p PORT %[4]s%[5]s", command, d.plan.server, d.plan.client, host, test)
 }

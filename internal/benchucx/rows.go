@@ -138,14 +138,14 @@ var netRows = []row{
 // uctRow returns a test of UCT over rc or ud. layout is goucx's layout of a put, which UCX's TCP
 // supports as zcopy only; "": active messages, short on both sides.
 func uctRow(test string, size int, m metric, over medium, layout string, v variant) row {
-	ours, theirs := "short", "short"
+	goucxLayout, ucxLayout := "short", "short"
 	if layout != "" {
-		ours, theirs = layout, "zcopy"
+		goucxLayout, ucxLayout = layout, "zcopy"
 	}
 	return row{
 		test: test, size: size, metric: m, over: over, variants: []variant{v},
-		ours: []string{"-x", transports[over], "-d", "lo", "-D", ours},
-		ucx:  []string{"-x", "tcp", "-d", "lo", "-D", theirs},
+		ours: []string{"-x", transports[over], "-d", "lo", "-D", goucxLayout},
+		ucx:  []string{"-x", "tcp", "-d", "lo", "-D", ucxLayout},
 	}
 }
 

@@ -54,7 +54,7 @@ func (p plan) measure(ctx context.Context, t tool, args []string) (figures, erro
 	if t.form == twoProcesses {
 		return p.measureTwo(ctx, t, args)
 	}
-	out, err := t.client(ctx, append(p.place(t.form), args...))
+	out, err := t.client(ctx, append(p.placeArgs(t.form), args...))
 	if err != nil {
 		return figures{}, err
 	}
@@ -71,10 +71,10 @@ func (p plan) measureTwo(ctx context.Context, t tool, args []string) (figures, e
 	if err != nil {
 		return figures{}, err
 	}
-	out, err := t.client(ctx, slices.Concat(meeting(p.client, port), []string{host}, args))
+	out, err := t.client(ctx, slices.Concat(corePortArgs(p.client, port), []string{host}, args))
 	if err != nil {
 		s.kill()
-		return figures{}, fmt.Errorf("%w; the output of the server: %s", err, s.said())
+		return figures{}, fmt.Errorf("%w; the output of the server: %s", err, s.output())
 	}
 	if err := s.end(); err != nil {
 		return figures{}, err
@@ -100,13 +100,13 @@ func (t tool) client(ctx context.Context, args []string) (string, error) {
 // host is the server's host name.
 const host = "localhost"
 
-// meeting returns the options for core and port of one of two processes.
-func meeting(core, port int) []string {
+// corePortArgs returns the options for core and port of one of two processes.
+func corePortArgs(core, port int) []string {
 	return []string{"-c", fmt.Sprint(core), "-p", fmt.Sprint(port)}
 }
 
-// place returns the options for the cores of a single process.
-func (p plan) place(f form) []string {
+// placeArgs returns the options for the cores of a single process.
+func (p plan) placeArgs(f form) []string {
 	if f == oneThread {
 		return []string{"-c", fmt.Sprint(p.client), "-l"}
 	}
@@ -123,7 +123,7 @@ type server struct {
 
 // serve starts a server and returns when it listens.
 func (t tool) serve(ctx context.Context, core, port int) (*server, error) {
-	s := &server{cmd: exec.CommandContext(ctx, t.binary, meeting(core, port)...), out: new(bytes.Buffer), done: make(chan struct{})}
+	s := &server{cmd: exec.CommandContext(ctx, t.binary, corePortArgs(core, port)...), out: new(bytes.Buffer), done: make(chan struct{})}
 	s.cmd.Env, s.cmd.Stdout, s.cmd.Stderr = t.environment(), s.out, s.out
 	if err := s.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start server: %w", err)
@@ -144,10 +144,10 @@ func (t tool) serve(ctx context.Context, core, port int) (*server, error) {
 		}
 		select {
 		case <-s.done:
-			return nil, fmt.Errorf("%s: ended before its client came: %w: %s", strings.Join(s.cmd.Args, " "), errors.Join(s.err, ctx.Err()), s.said())
+			return nil, fmt.Errorf("%s: ended before its client came: %w: %s", strings.Join(s.cmd.Args, " "), errors.Join(s.err, ctx.Err()), s.output())
 		case <-limit:
 			s.kill()
-			return nil, fmt.Errorf("%s: does not listen after %v: %s", strings.Join(s.cmd.Args, " "), startLimit, s.said())
+			return nil, fmt.Errorf("%s: does not listen after %v: %s", strings.Join(s.cmd.Args, " "), startLimit, s.output())
 		case <-time.After(pollEvery):
 		}
 	}
@@ -162,7 +162,7 @@ func (s *server) end() error {
 		return fmt.Errorf("%s: still there %v after its client", strings.Join(s.cmd.Args, " "), endLimit)
 	}
 	if s.err != nil {
-		return fmt.Errorf("%s: %w: %s", strings.Join(s.cmd.Args, " "), s.err, s.said())
+		return fmt.Errorf("%s: %w: %s", strings.Join(s.cmd.Args, " "), s.err, s.output())
 	}
 	return nil
 }
@@ -173,8 +173,8 @@ func (s *server) kill() {
 	<-s.done
 }
 
-// said returns the end of the server's output; it is valid after the server's exit.
-func (s *server) said() string {
+// output returns the end of the server's output; it is valid after the server's exit.
+func (s *server) output() string {
 	select {
 	case <-s.done:
 		return lastLines(s.out.String())

@@ -128,13 +128,13 @@ func (s *session) count(ctx context.Context, t tool, r row, args func(n int) []s
 func (s *session) round(ctx context.Context, w *work) error {
 	ours := make([]float64, len(w.variants))
 	for i, v := range w.variants {
-		f, err := s.twice(ctx, s.plan.goucx(w.row, v), w.oursArgs(v, w.counts[i]))
+		f, err := s.measureRetry(ctx, s.plan.goucx(w.row, v), w.oursArgs(v, w.counts[i]))
 		if err != nil {
 			return err
 		}
 		ours[i] = f.of(w.metric)
 	}
-	f, err := s.twice(ctx, s.plan.cucx(w.row), w.ucxArgs(w.count))
+	f, err := s.measureRetry(ctx, s.plan.cucx(w.row), w.ucxArgs(w.count))
 	if err != nil {
 		return err
 	}
@@ -144,8 +144,8 @@ func (s *session) round(ctx context.Context, w *work) error {
 	return nil
 }
 
-// twice retries a failed run once: another process may have taken the port.
-func (s *session) twice(ctx context.Context, t tool, args []string) (figures, error) {
+// measureRetry retries a failed run once: another process may have taken the port.
+func (s *session) measureRetry(ctx context.Context, t tool, args []string) (figures, error) {
 	f, first := s.measure(ctx, t, args)
 	if first == nil || ctx.Err() != nil {
 		return f, first

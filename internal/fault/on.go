@@ -40,20 +40,20 @@ func At(p Point) {
 		var b [hitBytes]byte
 		binary.LittleEndian.PutUint64(b[:], n)
 		if _, err := pl.hits.WriteAt(b[:], int64(p)*hitBytes); err != nil {
-			refuse(err)
+			exitInvalid(err)
 		}
 	}
 	if n == pl.nth && p == pl.point {
 		// Signal this thread, so that it executes no further step while other threads may still
 		// run.
 		if err := syscall.Tgkill(syscall.Getpid(), syscall.Gettid(), pl.signal); err != nil {
-			refuse(err)
+			exitInvalid(err)
 		}
 	}
 }
 
-// refuse exits the process: a test with an invalid request must not pass.
-func refuse(err error) {
+// exitInvalid exits the process: a test with an invalid request must not pass.
+func exitInvalid(err error) {
 	fmt.Fprintln(os.Stderr, "fault:", err)
 	os.Exit(2)
 }
@@ -62,12 +62,12 @@ func load() (pl plan) {
 	var err error
 	if name := os.Getenv(HitsEnv); name != "" {
 		if pl.hits, err = os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
-			refuse(err)
+			exitInvalid(err)
 		}
 	}
 	if s := os.Getenv(PlanEnv); s != "" {
 		if pl.point, pl.nth, pl.signal, err = parsePlan(s); err != nil {
-			refuse(err)
+			exitInvalid(err)
 		}
 	}
 	return pl

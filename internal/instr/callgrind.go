@@ -19,10 +19,10 @@ import (
 const (
 	few  = 80 * perf.CountedCall
 	many = 240 * perf.CountedCall
-	// crooked is the maximum relative deviation of the first run from the value that the
+	// maxDeviation is the maximum relative deviation of the first run from the value that the
 	// difference predicts. A count that does not grow with the iterations includes something other
 	// than the operation.
-	crooked = 0.05
+	maxDeviation = 0.05
 	// tries is the maximum number of runs for one count.
 	tries = 16
 )
@@ -147,7 +147,7 @@ func total(file, symbol string) (float64, error) {
 // warm-up before each. It returns an error if the counts do not grow with the operations.
 func slope(a, b float64) (float64, error) {
 	per := (b - a) / (many - few)
-	if a <= 0 || per < 1 || math.Abs(a-(perf.CountedWarm+few)*per) > crooked*a {
+	if a <= 0 || per < 1 || math.Abs(a-(perf.CountedWarm+few)*per) > maxDeviation*a {
 		return 0, fmt.Errorf("%.0f instructions for %d operations and %.0f for %d: not of the operation", a, few, b, many)
 	}
 	return per, nil

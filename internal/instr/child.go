@@ -9,8 +9,8 @@ import (
 	"github.com/goucx/goucx/verbs/soft"
 )
 
-// carryOut is the child process: it executes the warm-up and n operations of the named row.
-func carryOut(name string, n int) error {
+// runChild is the child process: it executes the warm-up and n operations of the named row.
+func runChild(name string, n int) error {
 	for _, c := range perf.CountedOps() {
 		if c.Name == name {
 			// A switch of threads during the count would confuse callgrind.

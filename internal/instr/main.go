@@ -34,7 +34,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		return err
 	}
 	if *child != "" {
-		return carryOut(*child, *n)
+		return runChild(*child, *n)
 	}
 	chosen, err := regexp.Compile(*filter)
 	if err != nil {

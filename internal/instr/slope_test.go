@@ -69,7 +69,7 @@ func TestRows(t *testing.T) {
 // Each operation runs, in the counts that it is asked for.
 func TestCarryOut(t *testing.T) {
 	for _, c := range perf.CountedOps() {
-		require.NoError(t, carryOut(c.Name, few), c.Name)
+		require.NoError(t, runChild(c.Name, few), c.Name)
 	}
-	assert.Error(t, carryOut("nothing", few))
+	assert.Error(t, runChild("nothing", few))
 }

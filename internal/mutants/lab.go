@@ -18,7 +18,7 @@ const (
 	killed   outcome = "failed as it should"
 	hung     outcome = "hung, so failed"
 	survived outcome = "SURVIVED"
-	unjudged outcome = "NOT JUDGED"
+	invalid outcome = "NOT JUDGED"
 )
 
 // A test of a broken tree counts as hung after patience times its duration without the mutant,
@@ -32,7 +32,7 @@ const (
 // lab is a copy of the tree in which the code is broken.
 type lab struct {
 	dir   string
-	sound map[string]trial // results of tests without any mutant
+	unbroken map[string]trial // results of tests without any mutant
 }
 
 // trial is the result of a test in the unmodified tree.
@@ -47,7 +47,7 @@ func newLab(ctx context.Context) (*lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &lab{dir: dir, sound: make(map[string]trial)}
+	l := &lab{dir: dir, unbroken: make(map[string]trial)}
 	copying := exec.CommandContext(ctx, "sh", "-c", `tar --exclude=./.git --exclude=./bin -cf - . | tar -xf - -C "$1"`, "sh", dir)
 	if out, err := copying.CombinedOutput(); err != nil {
 		l.close()
@@ -62,19 +62,19 @@ func (l *lab) close() { _ = os.RemoveAll(l.dir) }
 func (l *lab) try(ctx context.Context, m mutant) (outcome, error) {
 	without := l.withoutMutant(ctx, m)
 	if without.err != nil {
-		return unjudged, fmt.Errorf("the test fails without it: %w", without.err)
+		return invalid, fmt.Errorf("the test fails without it: %w", without.err)
 	}
 	file := filepath.Join(l.dir, m.file)
 	sound, err := os.ReadFile(file)
 	if err != nil {
-		return unjudged, err
+		return invalid, err
 	}
 	broken, err := m.apply(string(sound))
 	if err != nil {
-		return unjudged, err
+		return invalid, err
 	}
 	if err := os.WriteFile(file, []byte(broken), 0o600); err != nil {
-		return unjudged, err
+		return invalid, err
 	}
 	var out string
 	for range max(m.tries, 1) {
@@ -82,12 +82,12 @@ func (l *lab) try(ctx context.Context, m mutant) (outcome, error) {
 			break
 		}
 	}
-	return judge(out, err), errors.Join(complaint(judge(out, err), out), os.WriteFile(file, sound, 0o600))
+	return classify(out, err), errors.Join(complaint(classify(out, err), out), os.WriteFile(file, sound, 0o600))
 }
 
 // withoutMutant runs the test in the unmodified tree, once for all mutants that it kills.
 func (l *lab) withoutMutant(ctx context.Context, m mutant) trial {
-	t, known := l.sound[m.where()]
+	t, known := l.unbroken[m.where()]
 	if !known {
 		began := time.Now()
 		out, err := l.test(ctx, m, soundLimit)
@@ -97,7 +97,7 @@ func (l *lab) withoutMutant(ctx context.Context, m mutant) trial {
 		} else if strings.Contains(out, "no tests to run") {
 			t.err = errors.New("there is no such test")
 		}
-		l.sound[m.where()] = t
+		l.unbroken[m.where()] = t
 	}
 	return t
 }
@@ -109,15 +109,15 @@ func (l *lab) test(ctx context.Context, m mutant, limit time.Duration) (string, 
 	return string(out), err
 }
 
-// judge evaluates the output of go test on a broken tree.
-func judge(out string, err error) outcome {
+// classify evaluates the output of go test on a broken tree.
+func classify(out string, err error) outcome {
 	switch {
 	case err == nil:
 		return survived
 	case strings.Contains(out, "panic: test timed out"):
 		return hung
 	case strings.Contains(out, "[build failed]"), strings.Contains(out, "[setup failed]"), !strings.Contains(out, "FAIL"):
-		return unjudged
+		return invalid
 	default:
 		return killed
 	}
@@ -127,7 +127,7 @@ func complaint(o outcome, out string) error {
 	switch o {
 	case survived:
 		return errors.New("it survived its test")
-	case unjudged:
+	case invalid:
 		return fmt.Errorf("it does not compile: %s", tail(out))
 	default:
 		return nil

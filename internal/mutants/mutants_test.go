@@ -56,10 +56,10 @@ func TestJudge(t *testing.T) {
 		{"passed", "ok", nil, survived},
 		{"failed", "--- FAIL: TestX\nFAIL", failed, killed},
 		{"hung", "panic: test timed out after 1m30s\nFAIL", failed, hung},
-		{"does not compile", "FAIL x [build failed]\nFAIL", failed, unjudged},
-		{"no tool", "", failed, unjudged},
+		{"does not compile", "FAIL x [build failed]\nFAIL", failed, invalid},
+		{"no tool", "", failed, invalid},
 	} {
-		t.Run(c.name, func(t *testing.T) { assert.Equal(t, c.want, judge(c.out, c.err)) })
+		t.Run(c.name, func(t *testing.T) { assert.Equal(t, c.want, classify(c.out, c.err)) })
 	}
 }
 

@@ -47,14 +47,14 @@ type Link struct {
 type link struct {
 	Link
 	pair
-	own     bool // set by SetLink
+	explicit     bool // set by SetLink
 	rng     *rand.Rand
 	idle    ucs.Time // when the wire has transmitted everything queued
 	stalled ucs.Time // nothing arrives before this time
 }
 
-// draws holds the random values for one datagram.
-type draws struct {
+// randomValues holds the random values for one datagram.
+type randomValues struct {
 	lost, twice, late, corrupt, stall float64
 	delay, delay2, stallFor           float64
 	bits                              uint64
@@ -64,7 +64,7 @@ type draws struct {
 func (n *Net) SetDefault(l Link) {
 	n.base = l
 	for _, s := range n.links {
-		if !s.own {
+		if !s.explicit {
 			s.Link = l
 		}
 	}
@@ -74,7 +74,7 @@ func (n *Net) SetDefault(l Link) {
 // flight keep their time of arrival.
 func (n *Net) SetLink(from, to netip.AddrPort, l Link) {
 	s := n.link(pair{from, to})
-	s.Link, s.own = l, true
+	s.Link, s.explicit = l, true
 }
 
 func (n *Net) link(p pair) *link {
@@ -100,8 +100,8 @@ func (l *link) send(n *Net, b []byte) {
 	d := l.draw()
 	n.trace.add(n.now, Sent, l.pair, b)
 	switch {
-	case n.isCut(l.pair):
-		n.lose(Cut, l.pair, b)
+	case n.isPartitioned(l.pair):
+		n.lose(Partitioned, l.pair, b)
 		return
 	case l.MTU > 0 && len(b) > l.MTU:
 		n.lose(TooLong, l.pair, b)
@@ -132,9 +132,9 @@ func (l *link) send(n *Net, b []byte) {
 	}
 }
 
-func (l *link) draw() draws {
+func (l *link) draw() randomValues {
 	f := l.rng.Float64
-	return draws{f(), f(), f(), f(), f(), f(), f(), f(), l.rng.Uint64()}
+	return randomValues{f(), f(), f(), f(), f(), f(), f(), f(), l.rng.Uint64()}
 }
 
 // transmit puts size bytes on the wire. It returns when the last of them is transmitted, or false
@@ -152,7 +152,7 @@ func (l *link) transmit(now ucs.Time, size int) (ucs.Time, bool) {
 }
 
 // arrival returns the time of arrival of a transmitted datagram.
-func (l *link) arrival(sent ucs.Time, d *draws) ucs.Time {
+func (l *link) arrival(sent ucs.Time, d *randomValues) ucs.Time {
 	when := sent.Add(l.Latency)
 	if d.stall < l.Stall {
 		l.stalled = max(l.stalled, when.Add(scale(l.StallFor, d.stallFor)))

@@ -56,7 +56,7 @@ func TestDeterministic(t *testing.T) {
 		assert.NotZero(t, c, name)
 	}
 	// Not one datagram is unaccounted for.
-	gone := counts.Lost + counts.QueueFull + counts.Cut + counts.TooLong + counts.NoNode
+	gone := counts.Lost + counts.QueueFull + counts.Partitioned + counts.TooLong + counts.NoNode
 	assert.Equal(t, counts.Sent+counts.Duplicated, counts.Delivered+gone)
 }
 

@@ -26,7 +26,7 @@ type Net struct {
 	nodes map[netip.AddrPort]Receiver
 	base  Link
 	links map[pair]*link
-	cuts  []cut
+	partitions  []partition
 
 	counts Counts
 	trace  trace
@@ -132,8 +132,8 @@ func (n *Net) Run(limit int) bool {
 func (n *Net) arrive(e *event) {
 	r := n.nodes[e.to]
 	switch {
-	case n.isCut(e.pair):
-		n.lose(Cut, e.pair, e.b)
+	case n.isPartitioned(e.pair):
+		n.lose(Partitioned, e.pair, e.b)
 	case r == nil:
 		n.lose(NoNode, e.pair, e.b)
 	default:

@@ -154,7 +154,7 @@ func TestPartition(t *testing.T) {
 	// Sent at 40 to 49, they would arrive while it lasts.
 	want := append(upTo(40), upTo(200)[100:]...)
 	assert.Equal(t, want, numbers(*toB))
-	assert.Equal(t, 60, n.Counts().Cut)
+	assert.Equal(t, 60, n.Counts().Partitioned)
 }
 
 func TestTrace(t *testing.T) {

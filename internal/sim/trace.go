@@ -17,7 +17,7 @@ const (
 	Delivered      // passed to its node
 	Lost           // by the link's loss probability
 	Corrupted      // arrived with flipped bits
-	Cut            // lost in a partition
+	Partitioned            // lost in a partition
 	TooLong        // longer than the link's MTU
 	QueueFull      // the link's queue was full
 	NoNode         // no node at the address
@@ -38,7 +38,7 @@ func (f Fate) String() string {
 // Counts counts the datagrams of a network so far.
 type Counts struct {
 	Sent, Delivered                       int
-	Lost, Cut, TooLong, QueueFull, NoNode int
+	Lost, Partitioned, TooLong, QueueFull, NoNode int
 	// Delayed datagrams took longer than the link's latency: reordered, or stalled.
 	Duplicated, Corrupted, Delayed int
 }
@@ -50,8 +50,8 @@ func (c *Counts) count(why Fate) {
 	switch why {
 	case Lost:
 		c.Lost++
-	case Cut:
-		c.Cut++
+	case Partitioned:
+		c.Partitioned++
 	case TooLong:
 		c.TooLong++
 	case QueueFull:

@@ -18,7 +18,7 @@ var ErrPeerGone = errors.New("the other side is gone")
 
 // RemoteError is a failure that the other side reported.
 type RemoteError struct {
-	Peer Hello
+	Peer Identity
 	Text string
 }
 
@@ -31,8 +31,8 @@ func (e *RemoteError) Error() string {
 type Conn struct {
 	c    *net.TCPConn
 	raw  syscall.RawConn
-	own  Hello
-	peer Hello
+	own  Identity
+	peer Identity
 	// settle bounds EndRun after a failure.
 	settle time.Duration
 	// server is set on the accepting side, index 1.
@@ -61,7 +61,7 @@ func newConn(c *net.TCPConn, config Config, server bool) (*Conn, error) {
 }
 
 // Peer returns the identity of the other side.
-func (c *Conn) Peer() Hello { return c.peer }
+func (c *Conn) Peer() Identity { return c.peer }
 
 // LocalAddr returns the local address of the connection.
 func (c *Conn) LocalAddr() netip.Addr {
@@ -114,14 +114,14 @@ func (c *Conn) send(r record) error {
 		return err
 	}
 	if _, err := c.c.Write(b); err != nil {
-		return c.writeFailed(r.Type, err)
+		return c.writeError(r.Type, err)
 	}
 	return nil
 }
 
-// writeFailed returns the reason that the other side sent before it closed the connection. If
+// writeError returns the reason that the other side sent before it closed the connection. If
 // there is none, it returns the local write error.
-func (c *Conn) writeFailed(kind string, err error) error {
+func (c *Conn) writeError(kind string, err error) error {
 	for {
 		r, rerr := c.next(false)
 		if remote := (*RemoteError)(nil); errors.As(rerr, &remote) {
@@ -220,9 +220,9 @@ func (c *Conn) Exchange(own []byte) ([]byte, error) {
 	return peer, err
 }
 
-// lookEvery is how many times a barrier calls progress between checks of the connection. Each
+// checkEvery is how many times a barrier calls progress between checks of the connection. Each
 // check is a system call that disturbs the measurement.
-const lookEvery = 16
+const checkEvery = 16
 
 // Barrier returns when both sides have entered it. Meanwhile it calls progress repeatedly, or
 // blocks if progress is nil.
@@ -237,7 +237,7 @@ func (c *Conn) Barrier(progress func()) error {
 		if spins&63 == 0 {
 			runtime.Gosched()
 		}
-		if spins%lookEvery == 0 {
+		if spins%checkEvery == 0 {
 			r, err = c.next(false)
 		}
 	}

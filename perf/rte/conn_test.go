@@ -28,14 +28,14 @@ func listenHere(t *testing.T, c Config) (*Listener, int) {
 // pair makes two connections that have greeted each other.
 func pair(t *testing.T) (client, server *Conn) {
 	t.Helper()
-	l, port := listenHere(t, Config{Own: Hello{Version: "2", Host: "h", PID: 20}})
+	l, port := listenHere(t, Config{Own: Identity{Version: "2", Host: "h", PID: 20}})
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		var err error
 		server, err = l.Accept(noStranger(t))
 		assert.NoError(t, err)
 	})
-	client, err := Dial(t.Context(), "127.0.0.1", Config{Port: port, Own: Hello{Version: "1", Host: "g", PID: 10}})
+	client, err := Dial(t.Context(), "127.0.0.1", Config{Port: port, Own: Identity{Version: "1", Host: "g", PID: 10}})
 	wg.Wait()
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close(); _ = server.Close() })

@@ -33,7 +33,7 @@ type Config struct {
 	// client without limit.
 	Timeout time.Duration
 	// Own identifies this side to the other.
-	Own Hello
+	Own Identity
 	// Greet bounds the exchange of greetings; 0: 5 s.
 	Greet time.Duration
 	// Settle bounds the wait for the other side to end a run that has failed on this side; 0: 10
@@ -95,7 +95,7 @@ const maxGreetings = 16
 // stranger, and Accept continues to wait. Greetings are exchanged concurrently, so that a silent
 // connection does not delay the client. UCX's own tool, and another version of this one, end
 // Accept with an error: the client has connected and cannot be served.
-func (l *Listener) Accept(stranger func(error)) (*Conn, error) {
+func (l *Listener) Accept(onRefused func(error)) (*Conn, error) {
 	type greeted struct {
 		c   *Conn
 		err error
@@ -147,7 +147,7 @@ func (l *Listener) Accept(stranger func(error)) (*Conn, error) {
 		case g.c == nil, errors.Is(g.err, ErrUCX), errors.Is(g.err, ErrVersion):
 			return nil, g.err
 		default:
-			stranger(g.err)
+			onRefused(g.err)
 		}
 	}
 }
@@ -221,22 +221,22 @@ func (c *Conn) greet(limit time.Duration) error {
 	}
 	if err := c.readGreeting(); err != nil {
 		if isTimeout(err) {
-			return c.silent(limit)
+			return c.silenceError(limit)
 		}
 		return err
 	}
 	if err := c.Receive(typeHello, &c.peer); err != nil {
 		if isTimeout(err) {
-			return c.silent(limit)
+			return c.silenceError(limit)
 		}
 		return err
 	}
 	return nil
 }
 
-// silent returns the error for a side that accepts the connection and sends nothing. UCX's server
+// silenceError returns the error for a side that accepts the connection and sends nothing. UCX's server
 // does so: it waits for a parameter block that is longer than the greeting.
-func (c *Conn) silent(limit time.Duration) error {
+func (c *Conn) silenceError(limit time.Duration) error {
 	if !c.server && len(c.in) == 0 {
 		return fmt.Errorf("took the connection and said nothing for %v, as UCX's server does: %w", limit, ErrUCX)
 	}

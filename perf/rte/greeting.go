@@ -24,8 +24,8 @@ var (
 	ErrVersion = errors.New("protocol version mismatch")
 )
 
-// Hello identifies one side to the other.
-type Hello struct {
+// Identity identifies one side to the other.
+type Identity struct {
 	// Version of the program, for display.
 	Version string `json:"version"`
 	Host    string `json:"host"`
@@ -33,7 +33,7 @@ type Hello struct {
 }
 
 // String returns "goucx 1.2 (pid 7 on node3)".
-func (h Hello) String() string {
+func (h Identity) String() string {
 	return fmt.Sprintf("goucx %s (pid %d on %s)", h.Version, h.PID, h.Host)
 }
 

@@ -47,7 +47,7 @@ func TestHearsAfterProgress(t *testing.T) {
 // goroutine hears what connects after it nevertheless.
 func TestHearsAfterMost(t *testing.T) {
 	a, b, first := enteredAtRest(t)
-	a.inside(func() { a.send(&note{msg: machine.Msg{Kind: machine.Stay, From: 1, To: 1}}, &b.self, first.(*ep).ah) })
+	a.inside(func() { a.send(&note{msg: machine.Msg{Kind: machine.MsgSuspendNak, From: 1, To: 1}}, &b.self, first.(*ep).ah) })
 	until(t, func() bool { n, _ := b.ud.hear(1); return n == 1 }, a)
 	b.leave()
 	second, err := a.NewEndpoint(b.address(), 0)

@@ -24,10 +24,10 @@ func proposesSleep(t *testing.T) (a, b *end, to *ep) {
 	until(t, func() bool { return to.AMUint64(1, 0, 0) == ucs.OK }, a, b)
 	flushed(t, a, to)
 	until(t, func() bool {
-		return a.sees(to.m.Settled) && b.sees(func() bool { return b.eps[0].m.Settled() && !b.eps[0].busy() })
+		return a.sees(to.m.Quiescent) && b.sees(func() bool { return b.eps[0].m.Quiescent() && !b.eps[0].busy() })
 	}, a, b)
 	b.enterWait()
-	a.inside(func() { to.step(machine.Event{Kind: machine.Sleep}) })
+	a.inside(func() { to.step(machine.Event{Kind: machine.EventSuspend}) })
 	return a, b, to
 }
 
@@ -148,7 +148,7 @@ func TestBrokenAsleep(t *testing.T) {
 	a.inside(func() {
 		a.busy++
 		b.leave()
-		until(t, func() bool { a.receive(1); return to.m.In() == machine.None }, b)
+		until(t, func() bool { a.receive(1); return to.m.RxPair() == machine.None }, b)
 		require.Equal(t, ucs.InProgress, to.GetBcopy(make([]byte, 8), addr, key, 1))
 		until(t, func() bool { a.ud.hear(udRecvs); return len(a.dying) == 1 }, b)
 		a.flushList()

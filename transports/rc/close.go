@@ -79,7 +79,7 @@ func (f *iface) hangUp() {
 	end, echoEnd := begun.Add(lastWait), begun.Add(echoWait)
 	var closes []closeMsg
 	if ah, err := f.pd.CreateAH(f.self.port.AH(f.port)); err == nil {
-		f.send(&note{msg: machine.Msg{Kind: machine.Gone, Worker: f.worker, From: echoConn, To: echoConn}, hangUp: true}, &f.self, ah)
+		f.send(&note{msg: machine.Msg{Kind: machine.MsgReset, Worker: f.worker, From: echoConn, To: echoConn}, hangUp: true}, &f.self, ah)
 		_ = ah.Close() // the posted datagram is still sent
 	} else {
 		echoEnd = 0
@@ -94,12 +94,12 @@ func (f *iface) hangUp() {
 		switch {
 		case e.dead != nil:
 			if !e.reported && !errors.Is(e.dead, errOrderly) {
-				e.step(machine.Event{Kind: machine.Lost}) // notify the peer, as tearDown would
+				e.step(machine.Event{Kind: machine.EventPeerLost}) // notify the peer, as tearDown would
 			}
 		case e.out != nil:
 			e.out.control(idHangUp, 0)
 			closes = append(closes, closeMsg{e: e, at: end.Add(-closeTries * closeEvery)})
-		case e.m.State() == machine.Open: // suspended, or the peer has not confirmed its QP yet
+		case e.m.State() == machine.StateOpen: // suspended, or the peer has not confirmed its QP yet
 			closes = append(closes, closeMsg{e: e, at: begun})
 		}
 		e.gate()
@@ -134,7 +134,7 @@ func (f *iface) sendCloses(cs []closeMsg, now ucs.Time) []closeMsg {
 			if f.ud.full() {
 				break
 			}
-			msg := machine.Msg{Kind: machine.Gone, Worker: f.worker, From: c.e.m.Conn(), To: c.e.m.Remote()}
+			msg := machine.Msg{Kind: machine.MsgReset, Worker: f.worker, From: c.e.m.Conn(), To: c.e.m.Remote()}
 			f.send(&note{msg: msg, hangUp: true}, &c.e.peer, c.e.ah)
 			c.at, c.tries = now.Add(closeEvery), c.tries+1
 		}
@@ -174,9 +174,9 @@ func (f *iface) heedNotes() (echo bool) {
 			switch {
 			case n.from == f.self && n.msg.From == echoConn:
 				echo = true
-			case n.msg.Kind == machine.Hello && n.msg.To == 0:
-				f.sendTo(&note{msg: machine.Msg{Kind: machine.Gone, Worker: f.worker, From: n.msg.From, To: n.msg.From}, hangUp: true}, &n.from)
-			case n.hangUp || n.msg.Kind == machine.Gone:
+			case n.msg.Kind == machine.MsgOpen && n.msg.To == 0:
+				f.sendTo(&note{msg: machine.Msg{Kind: machine.MsgReset, Worker: f.worker, From: n.msg.From, To: n.msg.From}, hangUp: true}, &n.from)
+			case n.hangUp || n.msg.Kind == machine.MsgReset:
 				if e != nil && e.peer.iface.name == n.from.iface.name && e.m.Remote() == n.msg.From && e.dead == nil {
 					e.dead = errOrderly
 				}

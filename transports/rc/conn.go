@@ -45,7 +45,7 @@ func (e *ep) name() {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails
 	e.m = machine.New(machine.Config{
-		Worker: f.worker, Conn: binary.LittleEndian.Uint64(b[:]) | 1, TwoStep: true, Timeout: f.retryEvery, Limit: f.connectFor,
+		Worker: f.worker, Conn: binary.LittleEndian.Uint64(b[:]) | 1, ThreeWay: true, Timeout: f.retryEvery, Limit: f.connectFor,
 	})
 	f.conns[e.m.Conn()] = e
 }
@@ -72,7 +72,7 @@ func (f *iface) forget(e *ep) {
 
 // takeable reports whether NewEndpoint may use the connection, which the peer has opened.
 func (e *ep) takeable() bool {
-	return !e.opened && !e.initiated && e.dead == nil && !e.m.SaidBye() && !e.m.HeardBye() && e.m.State() == machine.Open &&
+	return !e.opened && !e.initiated && e.dead == nil && !e.m.Closing() && !e.m.PeerClosed() && e.m.State() == machine.StateOpen &&
 		int(e.peer.iface.seg) >= e.f.seg
 }
 
@@ -82,10 +82,10 @@ func (e *ep) want() {
 		return
 	}
 	switch {
-	case e.m.State() == machine.Idle:
+	case e.m.State() == machine.StateIdle:
 		e.connect()
-	case e.m.State() == machine.Open && e.m.Out() == machine.None && e.m.Awaits() == machine.None:
-		e.step(machine.Event{Kind: machine.Wake})
+	case e.m.State() == machine.StateOpen && e.m.TxPair() == machine.None && e.m.TxPending() == machine.None:
+		e.step(machine.Event{Kind: machine.EventResume})
 	}
 }
 
@@ -97,12 +97,12 @@ func (e *ep) connect() {
 	name := e.peer.iface.name
 	e.separate = name == f.self.iface.name
 	for _, o := range f.byPeer[name] {
-		if o != e && o.m.State() != machine.Idle && !o.m.Met() {
+		if o != e && o.m.State() != machine.StateIdle && !o.m.Confirmed() {
 			e.separate = true
 		}
 	}
 	f.stats.Inc(statConnected)
-	e.step(machine.Event{Kind: machine.Connect})
+	e.step(machine.Event{Kind: machine.EventConnect})
 }
 
 // step passes an event to the state machine and executes the actions that it returns.
@@ -122,14 +122,14 @@ func (e *ep) step(ev machine.Event) {
 	if e.halfOpen && !e.m.HalfOpen() {
 		e.confirmed()
 	}
-	if e.m.PeerEnded() {
+	if e.m.PeerDrained() {
 		f.settleLater(e)
 	}
 }
 
 func (e *ep) do(a machine.Action) {
 	switch a.Kind {
-	case machine.Make:
+	case machine.ActionCreate:
 		p, err := e.f.makePair(e)
 		if err == nil {
 			p.id = a.Pair
@@ -139,23 +139,23 @@ func (e *ep) do(a machine.Action) {
 		if err != nil {
 			e.f.failLater(e, err)
 		}
-	case machine.Join:
+	case machine.ActionConnect:
 		if p := e.pair(a.Pair); p != nil {
 			if err := p.join(e.heard, &e.peer.port); err != nil {
 				e.f.failLater(e, fmt.Errorf("%w: connect queue pair: %w", ucs.ErrPeerFailed, err))
 			}
 		}
-	case machine.Send:
+	case machine.ActionSend:
 		e.say(a.Msg)
-	case machine.Read:
+	case machine.ActionSwitchRx:
 		e.readIn(a.Pair)
-	case machine.Write:
+	case machine.ActionSwitchTx:
 		e.sendIn(a.Pair)
-	case machine.Retire:
+	case machine.ActionRetire:
 		e.retire(a.Pair)
-	case machine.Ended:
+	case machine.ActionClose:
 		e.f.settleLater(e)
-	case machine.Fail:
+	case machine.ActionFail:
 		e.failed(a.Reason)
 	}
 }
@@ -163,13 +163,13 @@ func (e *ep) do(a machine.Action) {
 // failed ends or restarts the connection for the reason that the machine reports.
 func (e *ep) failed(r machine.Reason) {
 	switch r {
-	case machine.Stale:
+	case machine.ReasonStale:
 		e.stale()
-	case machine.Refused:
+	case machine.ReasonRejected:
 		e.f.failLater(e, fmt.Errorf("%w: it refused the connection", ucs.ErrUnreachable))
-	case machine.PeerLost:
+	case machine.ReasonPeerLost:
 		e.f.failLater(e, failErr("it does not answer, or has lost the connection"))
-	case machine.Broken:
+	case machine.ReasonProtocolError:
 		e.f.failLater(e, failErr("its connection messages violate the protocol"))
 	}
 }
@@ -197,10 +197,10 @@ func (e *ep) stale() {
 // say sends a message of the state machine as a datagram.
 func (e *ep) say(m machine.Msg) {
 	n := note{
-		msg: m, separate: e.separate && m.Kind == machine.Hello,
-		refused: m.Kind == machine.Gone && errors.Is(e.dead, errRefused),
+		msg: m, separate: e.separate && m.Kind == machine.MsgOpen,
+		refused: m.Kind == machine.MsgReset && errors.Is(e.dead, errRefused),
 	}
-	if m.Half() {
+	if m.CarriesQPInfo() {
 		p := e.pair(m.Pair)
 		if p == nil {
 			return

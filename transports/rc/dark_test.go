@@ -267,7 +267,7 @@ func (n *night) failed(all [2]*stream) {
 		require.Len(n, e.failures, 1)
 		f := e.failures[0]
 		require.Equal(n, all[i].ep, f.Endpoint)
-		require.NotZero(n, f.Source, "and who sent by it")
+		require.NotZero(n, f.RxConn, "and who sent by it")
 		require.ErrorIs(n, f.Err, ucs.ErrPeerFailed)
 		if strings.Contains(f.Err.Error(), verbs.WCRetryExcErr.String()) {
 			told++

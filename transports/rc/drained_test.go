@@ -61,7 +61,7 @@ func newLeaves(t *testing.T, env ...string) *leaves {
 	l.send(1)
 	l.until(func() bool { return len(l.ends[1].got) == 1 })
 	l.from = l.ends[1].eps[0]
-	l.until(func() bool { return l.ends[0].sees(l.to.m.Settled) && l.ends[1].sees(l.from.m.Settled) })
+	l.until(func() bool { return l.ends[0].sees(l.to.m.Quiescent) && l.ends[1].sees(l.from.m.Quiescent) })
 	return l
 }
 
@@ -91,7 +91,7 @@ func (l *leaves) halves() (a, b verbs.QPN) {
 // leave has both ends leave the pair, as far as a can do it.
 func (l *leaves) leave() {
 	l.Helper()
-	l.ends[0].inside(func() { l.to.step(machine.Event{Kind: machine.Sleep}) })
+	l.ends[0].inside(func() { l.to.step(machine.Event{Kind: machine.EventSuspend}) })
 	l.until(func() bool { return l.ends[0].sees(func() bool { return l.to.out == nil && len(l.to.pairs) == 0 }) })
 }
 
@@ -177,7 +177,7 @@ func TestLeftPairsGo(t *testing.T) {
 	for n := range uint64(5) {
 		l.send(n + 2)
 		l.arrived()
-		l.until(func() bool { return l.ends[0].sees(l.to.m.Settled) && l.ends[1].sees(l.from.m.Settled) })
+		l.until(func() bool { return l.ends[0].sees(l.to.m.Quiescent) && l.ends[1].sees(l.from.m.Quiescent) })
 		began := ucs.Now()
 		l.leave()
 		l.buried()
@@ -222,7 +222,7 @@ func TestDrainedOfNoSense(t *testing.T) {
 	l := newLeaves(t)
 	a, b := l.ends[0], l.ends[1]
 	good := note{
-		msg:     machine.Msg{Worker: a.worker, From: l.to.m.Conn(), To: l.from.m.Conn(), Pair: l.to.m.Out()},
+		msg:     machine.Msg{Worker: a.worker, From: l.to.m.Conn(), To: l.from.m.Conn(), Pair: l.to.m.TxPair()},
 		drained: true, asks: true, from: a.self,
 	}
 	for _, c := range []struct {
@@ -235,7 +235,7 @@ func TestDrainedOfNoSense(t *testing.T) {
 		{"of no pair", func(n *note) { n.msg.Pair, n.asks = machine.End, false }, 0},
 		{"of a connection that there is not", func(n *note) { n.msg.To++ }, 0},
 		{"of somebody else's", func(n *note) { n.from = peerAt(&nic.Address{Worker: [16]byte{9}}) }, 0},
-		{"and a hello", func(n *note) { n.msg.Kind, n.msg.To, n.msg.From = machine.Hello, 0, 1 }, 0},
+		{"and a hello", func(n *note) { n.msg.Kind, n.msg.To, n.msg.From = machine.MsgOpen, 0, 1 }, 0},
 	} {
 		n := good
 		c.made(&n)

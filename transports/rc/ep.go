@@ -203,11 +203,11 @@ func (e *ep) Close() {
 	if e.status == ucs.OK {
 		e.shut(ucs.Closed)
 	}
-	if e.dead == nil && e.m.State() != machine.Idle && !e.m.PeerEnded() || e.f.isUnderWay(e) {
+	if e.dead == nil && e.m.State() != machine.StateIdle && !e.m.PeerDrained() || e.f.isUnderWay(e) {
 		e.f.count(e) // Progress must run: for messages and the CLOSE of the peer, and for events of operations in flight
 	}
 	if e.dead == nil {
-		e.step(machine.Event{Kind: machine.Close})
+		e.step(machine.Event{Kind: machine.EventClose})
 	}
 	e.f.settleLater(e)
 }
@@ -223,7 +223,7 @@ func (e *ep) done() bool {
 	if e.opened {
 		return false
 	}
-	return e.dead != nil || e.m.State() == machine.Done || e.m.State() == machine.Idle
+	return e.dead != nil || e.m.State() == machine.StateClosed || e.m.State() == machine.StateIdle
 }
 
 // release frees all resources of the connection. Operations in flight complete with st.

@@ -26,11 +26,11 @@ func TestHangUpAsleep(t *testing.T) {
 		until(t, func() bool { return len(b.got) == i+1 }, a, b)
 		until(t, func() bool {
 			a.inside(func() {
-				if to.settleQueue(); to.m.Settled() {
-					to.step(machine.Event{Kind: machine.Sleep})
+				if to.settleQueue(); to.m.Quiescent() {
+					to.step(machine.Event{Kind: machine.EventSuspend})
 				}
 			})
-			return a.sees(func() bool { return to.out == nil && to.m.In() == machine.None })
+			return a.sees(func() bool { return to.out == nil && to.m.RxPair() == machine.None })
 		}, a, b)
 	}
 	require.NoError(t, a.Close())
@@ -93,11 +93,11 @@ func TestHangUpAsleepLost(t *testing.T) {
 		e := r.to.(*ep)
 		until(t, func() bool {
 			r.a.inside(func() {
-				if e.settleQueue(); e.m.Settled() {
-					e.step(machine.Event{Kind: machine.Sleep})
+				if e.settleQueue(); e.m.Quiescent() {
+					e.step(machine.Event{Kind: machine.EventSuspend})
 				}
 			})
-			return r.a.sees(func() bool { return e.out == nil && e.m.In() == machine.None })
+			return r.a.sees(func() bool { return e.out == nil && e.m.RxPair() == machine.None })
 		}, r.a, r.b)
 		bQPN := r.b.ud.qpn
 		var sent atomic.Int32

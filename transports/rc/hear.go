@@ -64,7 +64,7 @@ func (f *iface) hear(n *note) {
 	if e != nil && e.peer != n.from { // another peer uses this identifier
 		return
 	}
-	if m.Kind == machine.Gone && !n.refused {
+	if m.Kind == machine.MsgReset && !n.refused {
 		f.acknowledgedRefusal(n)
 	}
 	if n.drained {
@@ -73,7 +73,7 @@ func (f *iface) hear(n *note) {
 		}
 		return
 	}
-	if e == nil && m.To == 0 && m.Kind == machine.Hello {
+	if e == nil && m.To == 0 && m.Kind == machine.MsgOpen {
 		e = f.greeted(n)
 	}
 	if e == nil || e.dead != nil {
@@ -89,10 +89,10 @@ func (f *iface) hear(n *note) {
 // peer has not acknowledged a RESET with flag refused, all other replies on that connection
 // carry the flag, too.
 func (f *iface) stray(n *note) {
-	a, ok := machine.Stray(f.worker, n.msg)
+	a, ok := machine.ResetFor(f.worker, n.msg)
 	refused := ok && f.refusals.has(&a, &n.from)
 	if n.refused || n.hangUp && n.msg.To != 0 {
-		a, ok, refused = machine.Msg{Kind: machine.Gone, Worker: f.worker, From: n.msg.To, To: n.msg.From}, true, false
+		a, ok, refused = machine.Msg{Kind: machine.MsgReset, Worker: f.worker, From: n.msg.To, To: n.msg.From}, true, false
 	}
 	if ok {
 		f.sendTo(&note{msg: a, refused: refused}, &n.from)
@@ -106,7 +106,7 @@ func (f *iface) greeted(n *note) *ep {
 		return nil
 	}
 	if e := f.meets(n); e != nil {
-		if e.m.State() == machine.Opening {
+		if e.m.State() == machine.StateOpening {
 			f.stats.Inc(statCrossed)
 		} else {
 			f.stats.Inc(statAccepted)
@@ -159,8 +159,8 @@ func (e *ep) confirmed() {
 func (f *iface) doubt(e *ep) {
 	es := f.byPeer[e.peer.iface.name]
 	for _, o := range es[:min(len(es), doubts)] {
-		if o != e && o.dead == nil && o.m.Met() {
-			o.say(machine.Msg{Kind: machine.Ready, Worker: f.worker, From: o.m.Conn(), To: o.m.Remote()})
+		if o != e && o.dead == nil && o.m.Confirmed() {
+			o.say(machine.Msg{Kind: machine.MsgReady, Worker: f.worker, From: o.m.Conn(), To: o.m.Remote()})
 		}
 	}
 }
@@ -174,9 +174,9 @@ func (f *iface) meets(n *note) (unused *ep) {
 	for _, e := range f.byPeer[n.from.iface.name] {
 		switch {
 		case e.dead != nil || e.peer != n.from: // the interface name in the OPEN may be forged
-		case e.m.State() == machine.Opening && !e.separate:
+		case e.m.State() == machine.StateOpening && !e.separate:
 			return e
-		case e.m.State() == machine.Idle && e.opened && unused == nil:
+		case e.m.State() == machine.StateIdle && e.opened && unused == nil:
 			unused = e
 		}
 	}
@@ -215,13 +215,13 @@ func (e *ep) listen(n *note) {
 		e.f.stray(n)
 		return
 	}
-	ev := machine.Event{Kind: machine.Hear, Msg: n.msg, Busy: e.busy()}
+	ev := machine.Event{Kind: machine.EventReceive, Msg: n.msg, Busy: e.busy()}
 	e.heard = n.half
-	if n.msg.Kind == machine.Nap {
+	if n.msg.Kind == machine.MsgSuspend {
 		e.settleQueue() // so that the connection can be suspended next time
 	}
 	var brought *pair
-	if e.m.Wants(n.msg) {
+	if e.m.AcceptsPair(n.msg) {
 		p, err := e.f.makePair(e)
 		if err == nil {
 			p.id = n.msg.Pair.Flip()
@@ -235,11 +235,11 @@ func (e *ep) listen(n *note) {
 		if err != nil {
 			e.f.stats.Inc(statRefused)
 			e.f.d.Log().Sugar().Warnf("cannot connect to a queue pair of a peer: %v", err)
-			ev.Kind = machine.Unable
+			ev.Kind = machine.EventAttachFailed
 		}
 	}
 	e.step(ev)
-	if brought != nil && !e.m.Holds(brought.id) {
+	if brought != nil && !e.m.Uses(brought.id) {
 		e.retire(brought.id)
 	}
 }

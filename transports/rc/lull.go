@@ -19,13 +19,13 @@ func (f *iface) lull(now ucs.Time) {
 
 // idle returns the connections that can be suspended.
 func (f *iface) idle(now ucs.Time) (idle lull.List) {
-	f.learnWaits(uct.WaitsForAnswer)
+	f.learnWaits(uct.WaitForReply)
 	for _, e := range f.eps {
 		if e == nil || e.dead != nil || e.out == nil {
 			continue
 		}
 		e.settleQueue()
-		if e.Idle(now, uint64(e.out.tail+e.got)) && e.m.Settled() && !e.busy() {
+		if e.Idle(now, uint64(e.out.tail+e.got)) && e.m.Quiescent() && !e.busy() {
 			idle = append(idle, e)
 		}
 	}
@@ -34,10 +34,10 @@ func (f *iface) idle(now ucs.Time) (idle lull.List) {
 
 // learnWaits updates Awaited of all connections: whether the layer above waits for at least
 // least on them.
-func (f *iface) learnWaits(least uct.Waits) {
+func (f *iface) learnWaits(least uct.WaitKind) {
 	for _, e := range f.eps {
 		if e != nil {
-			e.Awaited = uct.WaitsNot
+			e.Awaited = uct.WaitNone
 		}
 	}
 	lull.Learn(f.handler, least, func(u uct.Endpoint, source uint32) *lull.Activity {
@@ -55,7 +55,7 @@ func (f *iface) learnWaits(least uct.Waits) {
 // Nap implements lull.Conn.
 func (e *ep) Nap() {
 	e.f.stats.Inc(statNaps)
-	e.step(machine.Event{Kind: machine.Sleep})
+	e.step(machine.Event{Kind: machine.EventSuspend})
 }
 
 // Active implements uct.ConnectionCache.

@@ -94,7 +94,7 @@ func (e *ep) control(p *pair, id, hdr uint64) {
 	switch {
 	case e.dead != nil:
 	case id == idMarker && hdr>>32 == 0:
-		e.step(machine.Event{Kind: machine.Marker, Pair: machine.PairID(hdr)})
+		e.step(machine.Event{Kind: machine.EventMarker, Pair: machine.PairID(hdr)})
 	case id == idHangUp:
 		e.f.failLater(e, errOrderly)
 	default:

@@ -38,11 +38,11 @@ func TestNextPairWaitsForTheOld(t *testing.T) {
 	}
 	until(t, func() bool { return send(1) && len(b.got) == 1 }, a, b)
 	from := b.eps[0]
-	settled := func() bool { return to.m.Settled() }
-	until(t, func() bool { return a.sees(settled) && b.sees(func() bool { return from.m.Settled() }) }, a, b)
+	settled := func() bool { return to.m.Quiescent() }
+	until(t, func() bool { return a.sees(settled) && b.sees(func() bool { return from.m.Quiescent() }) }, a, b)
 	b.inside(func() { lost.Store(uint32(from.pairs[0].mine.qpn)) })
 	until(t, func() bool { return send(5) }, a)
-	a.inside(func() { to.step(machine.Event{Kind: machine.Sleep}) })
+	a.inside(func() { to.step(machine.Event{Kind: machine.EventSuspend}) })
 	until(t, func() bool { return a.sees(func() bool { return to.out == nil }) }, a, b)
 	until(t, func() bool {
 		a.inside(func() { to.left = nil; to.gate() }) // as a peer that does not wait for it

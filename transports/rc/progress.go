@@ -130,7 +130,7 @@ func (f *iface) describe(d *uct.Desc, p *pair, wc *verbs.WC) bool {
 	e := p.e
 	e.got++
 	d.Off, d.Len, d.Header, d.Handle = uint32(at+headLen), wc.Len-headLen, hdr, uint64(buf)
-	d.Source, d.ID, d.Flags = e.source, uct.AMID(id), 0
+	d.RxConn, d.ID, d.Flags = e.source, uct.AMID(id), 0
 	return true
 }
 
@@ -140,7 +140,7 @@ func (f *iface) deliver(n int) {
 	ds := f.ds[:n]
 	may := min(n, f.keepMost-f.kept)
 	for i := range ds[:may] {
-		ds[i].Flags = uct.DescCanKeep
+		ds[i].Flags = uct.DescCanRetain
 	}
 	kept := f.handler.HandleAM(f.rx.Mem(), ds) & (1<<may - 1)
 	for i := range ds {

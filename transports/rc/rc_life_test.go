@@ -92,7 +92,7 @@ func TestGarbage(t *testing.T) {
 	good := someNote()
 	good.from = a.self
 	for i := range 3 * udRecvs {
-		good.msg.Kind, good.msg.To = machine.Kind(i%40), uint64(i) // of connections that there are not
+		good.msg.Kind, good.msg.To = machine.MsgKind(i%40), uint64(i) // of connections that there are not
 		a.inside(func() {
 			a.send(&good, &to, ah)
 			slot := a.ud.next % udSends
@@ -147,7 +147,7 @@ func TestCloseDelivers(t *testing.T) {
 	require.NoError(t, a.Close())
 	until(t, func() bool { return len(b.failures) == 1 }, b)
 	require.Len(t, b.got, int(n))
-	require.Equal(t, uct.Failure{Source: b.got[0].Source}, b.failures[0])
+	require.Equal(t, uct.Failure{RxConn: b.got[0].RxConn}, b.failures[0])
 }
 
 // TestSleepersHearOfTheEnd: an interface that closes tells the peers of connections
@@ -167,7 +167,7 @@ func TestSleepersHearOfTheEnd(t *testing.T) {
 	require.NoError(t, a.Close())
 	until(t, func() bool { return len(b.failures)+len(other.failures) == 2 }, b, other)
 	for _, e := range []*end{b, other} {
-		require.Equal(t, []uct.Failure{{Source: e.got[0].Source}}, e.failures)
+		require.Equal(t, []uct.Failure{{RxConn: e.got[0].RxConn}}, e.failures)
 	}
 }
 
@@ -198,7 +198,7 @@ func TestEventsTellOfDeath(t *testing.T) {
 	died := ucs.Now()
 	a.inside(func() { require.NoError(t, e.out.qp.Close()) }) // no farewell
 	until(t, func() bool { return len(b.failures) == 1 }, b)
-	require.Equal(t, b.got[0].Source, b.failures[0].Source)
+	require.Equal(t, b.got[0].RxConn, b.failures[0].RxConn)
 	require.ErrorIs(t, b.failures[0].Err, ucs.ErrPeerFailed)
 	require.Less(t, ucs.Now().Sub(died), b.attr.FailureWithin+30*time.Second)
 	a.inside(func() { a.failLater(e, errCanceled) })

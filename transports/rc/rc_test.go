@@ -136,13 +136,13 @@ func TestUnusedEndpoint(t *testing.T) {
 	require.Equal(t, []int{1, 1}, []int{a.Active(), b.Active()}, "one connection")
 	to.Close()
 	until(t, func() bool { return len(b.failures) == 1 }, a, b)
-	require.Equal(t, []uct.Failure{{Source: b.got[0].Source}}, b.failures)
+	require.Equal(t, []uct.Failure{{RxConn: b.got[0].RxConn}}, b.failures)
 	for i := range back {
 		until(t, func() bool { return back[i].AMUint64(1, 2, 3) == ucs.OK }, a, b)
 		until(t, func() bool { return len(a.got) == 2+i }, a, b)
 		require.Equal(t, []int{1 + i, 1 + i}, []int{a.Active(), b.Active()})
 	}
-	require.NotEqual(t, a.got[1].Source, a.got[2].Source)
+	require.NotEqual(t, a.got[1].RxConn, a.got[2].RxConn)
 	back[0].Close()
 	back[1].Close()
 	until(t, func() bool { return a.alone() && b.alone() }, a, b)
@@ -170,5 +170,5 @@ func TestFirstMessage(t *testing.T) {
 	to.Close()
 	back.Close()
 	until(t, func() bool { return a.alone() && b.alone() }, a, b)
-	require.Equal(t, []uct.Failure{{Source: b.got[0].Source}}, b.failures)
+	require.Equal(t, []uct.Failure{{RxConn: b.got[0].RxConn}}, b.failures)
 }

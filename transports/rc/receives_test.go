@@ -135,7 +135,7 @@ func (k *keeper) HandleAM(_ []byte, ds []uct.Desc) (kept uint64) {
 			k.wrong++
 		}
 		k.next++
-		if ds[i].Flags&uct.DescCanKeep == 0 {
+		if ds[i].Flags&uct.DescCanRetain == 0 {
 			k.refused++
 			continue
 		}

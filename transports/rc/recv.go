@@ -21,8 +21,8 @@ func (f *iface) odd(p *pair, wc *verbs.WC) {
 	default:
 		p.early = append(p.early, *wc)
 		f.lateOf(p)
-		if p.e.m.Awaits() == p.id {
-			p.e.step(machine.Event{Kind: machine.Arrived, Pair: p.id})
+		if p.e.m.TxPending() == p.id {
+			p.e.step(machine.Event{Kind: machine.EventDataReceived, Pair: p.id})
 		}
 	}
 }
@@ -63,7 +63,7 @@ func (f *iface) deliverLate() (n int) {
 
 // settle updates pair.plain.
 func (p *pair) settle() {
-	p.plain = p.reads && len(p.early) == 0 && p.e.m.Awaits() != p.id && p.retired == 0
+	p.plain = p.reads && len(p.early) == 0 && p.e.m.TxPending() != p.id && p.retired == 0
 }
 
 // stashAll drains the receive completion queue into iface.stash.

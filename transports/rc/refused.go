@@ -85,7 +85,7 @@ func (f *iface) refuse(e *ep) {
 		f.wake.Raise()
 	}
 	if e.m.Remote() != 0 {
-		msg := machine.Msg{Kind: machine.Gone, Worker: f.worker, From: e.m.Conn(), To: e.m.Remote()}
+		msg := machine.Msg{Kind: machine.MsgReset, Worker: f.worker, From: e.m.Conn(), To: e.m.Remote()}
 		f.refusals.all = append(f.refusals.all, refusal{msg: msg, to: e.peer, until: ucs.Now().Add(f.connectFor)})
 	}
 	f.sendRefusals(ucs.Now())

@@ -103,13 +103,13 @@ func (f *iface) settleOne(e *ep) (n int) {
 	if e.dead != nil && !e.reported {
 		n = f.tearDown(e)
 	}
-	if e.dead == nil && e.m.PeerEnded() {
+	if e.dead == nil && e.m.PeerDrained() {
 		f.uncount(e)
 		if !e.parted {
 			f.part(e)
 		}
-		if !e.opened && !e.m.SaidBye() {
-			e.step(machine.Event{Kind: machine.Close})
+		if !e.opened && !e.m.Closing() {
+			e.step(machine.Event{Kind: machine.EventClose})
 		}
 	}
 	if e.done() {
@@ -127,7 +127,7 @@ func (f *iface) tearDown(e *ep) (n int) {
 	}
 	n = f.drainStash() + f.deliverLate()
 	if !errors.Is(e.dead, errOrderly) {
-		e.step(machine.Event{Kind: machine.Lost}) // notifies the peer
+		e.step(machine.Event{Kind: machine.EventPeerLost}) // notifies the peer
 	}
 	e.closePairs(statusOf(e.dead))
 	f.closeLeft(e, statusOf(e.dead))
@@ -157,7 +157,7 @@ func (f *iface) report(e *ep) {
 	f.uncount(e)
 	var fail uct.Failure
 	if !e.parted && e.got > 0 {
-		fail.Source = e.source
+		fail.RxConn = e.source
 	}
 	if e.opened {
 		fail.Endpoint = e
@@ -181,7 +181,7 @@ func (f *iface) part(e *ep) {
 	e.parted = true
 	if e.got > 0 {
 		f.told++
-		f.handler.HandleFailure(uct.Failure{Source: e.source})
+		f.handler.HandleFailure(uct.Failure{RxConn: e.source})
 	}
 }
 
@@ -265,7 +265,7 @@ func (f *iface) tick(now ucs.Time) (stepped bool) {
 			continue
 		}
 		if e.m.Deadline() <= now {
-			e.step(machine.Event{Kind: machine.Tick})
+			e.step(machine.Event{Kind: machine.EventTick})
 			stepped = true
 		}
 		e.time()
@@ -290,7 +290,7 @@ func (e *ep) time() {
 // interval: a dead peer does not acknowledge them. It resumes suspended connections on which
 // the layer above waits; their peers must reply to that.
 func (f *iface) askLives(now ucs.Time) {
-	f.learnWaits(uct.WaitsForEnd)
+	f.learnWaits(uct.WaitForClose)
 	for _, e := range f.eps {
 		if e == nil || e.dead != nil {
 			continue
@@ -299,7 +299,7 @@ func (f *iface) askLives(now ucs.Time) {
 			if e.lastUsed == 0 {
 				e.lastUsed = now
 			}
-			if e.Awaited != uct.WaitsNot && now.Sub(e.lastUsed) >= f.keepalive {
+			if e.Awaited != uct.WaitNone && now.Sub(e.lastUsed) >= f.keepalive {
 				e.lastUsed = now
 				e.want()
 			}

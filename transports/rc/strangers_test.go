@@ -40,7 +40,7 @@ func (s *stranger) hello(from peer, conn uint64) {
 	for u.full() { // what comes meanwhile is lost
 		u.cq.Poll(u.wcs[:])
 	}
-	s.as(from, &note{msg: machine.Msg{Kind: machine.Hello, Worker: from.iface.worker, From: conn, Pair: 3}, half: half{qpn: 77, psn: 1}})
+	s.as(from, &note{msg: machine.Msg{Kind: machine.MsgOpen, Worker: from.iface.worker, From: conn, Pair: 3}, half: half{qpn: 77, psn: 1}})
 }
 
 func (s *stranger) as(from peer, n *note) {
@@ -105,7 +105,7 @@ func TestHelloInTheNameOfAnother(t *testing.T) {
 				until(t, func() bool { return b.stats.Value(statGarbage) != garbage || b.stats.Value(statNotes) >= was+8 }, b)
 				require.Equal(t, was, b.stats.Value(statNotes), "sent to whom asked nothing")
 				require.True(t, b.alone())
-				for _, k := range []machine.Kind{machine.Offer, machine.Bye, machine.Ready} { // of no connection
+				for _, k := range []machine.MsgKind{machine.MsgMigrate, machine.MsgClose, machine.MsgReady} { // of no connection
 					garbage = b.stats.Value(statGarbage)
 					s.as(from, &note{msg: machine.Msg{Kind: k, Worker: from.iface.worker, From: 5, To: 7}})
 					until(t, func() bool { return b.stats.Value(statGarbage) != garbage || b.stats.Value(statNotes) != was }, b)
@@ -155,7 +155,7 @@ func TestNameOfAnotherPeer(t *testing.T) {
 	a.inside(func() {
 		s.hello(peerAt(&forged), 5)
 		until(t, func() bool { return b.stats.Value(statAccepted) == 1 }, b)
-		b.inside(func() { require.Equal(t, machine.Idle, to.(*ep).m.State()) })
+		b.inside(func() { require.Equal(t, machine.StateIdle, to.(*ep).m.State()) })
 	})
 	until(t, func() bool { return to.AMUint64(1, 2, 3) == ucs.OK }, b, honest)
 	until(t, func() bool { return len(honest.got) == 1 }, b, honest)

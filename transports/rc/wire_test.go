@@ -18,7 +18,7 @@ import (
 func someNote() note {
 	return note{
 		msg: machine.Msg{
-			Kind: machine.Offer, Worker: [16]byte{1, 2, 3}, From: 0x1112131415161718, To: 0x2122232425262728,
+			Kind: machine.MsgMigrate, Worker: [16]byte{1, 2, 3}, From: 0x1112131415161718, To: 0x2122232425262728,
 			Pair: 3, Old: 5, Resume: true,
 		},
 		half: half{0x303132, 0x404142},
@@ -59,7 +59,7 @@ func TestNote(t *testing.T) {
 	require.Equal(t, n, got)
 	n = note{msg: n.msg, refused: true, half: n.half, from: n.from}
 	require.Error(t, got.parse(n.append(nil)), "a refused access in another kind than gone")
-	n.msg.Kind = machine.Gone
+	n.msg.Kind = machine.MsgReset
 	require.NoError(t, got.parse(n.append(nil)))
 	require.Equal(t, n, got)
 	n.msg.From = 0

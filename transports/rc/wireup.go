@@ -103,7 +103,7 @@ func (n *note) parse(b []byte) error {
 	}
 	*n = note{
 		msg: machine.Msg{
-			Kind: machine.Kind(b[noteOffKind]), Worker: [16]byte(b[noteOffWorker:noteOffFrom]),
+			Kind: machine.MsgKind(b[noteOffKind]), Worker: [16]byte(b[noteOffWorker:noteOffFrom]),
 			From: le.Uint64(b[noteOffFrom:]), To: le.Uint64(b[noteOffTo:]),
 			Pair: machine.PairID(le.Uint32(b[noteOffPair:])), Old: machine.PairID(le.Uint32(b[noteOffOld:])),
 			Resume: b[noteOffFlags]&noteResume != 0, Closing: b[noteOffFlags]&noteClosing != 0,
@@ -113,7 +113,7 @@ func (n *note) parse(b []byte) error {
 		refused: b[noteOffFlags]&noteRefused != 0,
 		half:    half{verbs.QPN(le.Uint32(b[noteOffQPN:])), verbs.PSN(le.Uint32(b[noteOffPSN:]))},
 	}
-	if n.refused && (n.msg.Kind != machine.Gone || n.msg.To == 0) {
+	if n.refused && (n.msg.Kind != machine.MsgReset || n.msg.To == 0) {
 		return fmt.Errorf("connection message of kind %v for a refused access: %w", n.msg.Kind, ucs.ErrInvalid)
 	}
 	if n.msg.From == 0 || n.half.qpn > verbs.MulticastQPN || n.half.psn >= 1<<24 {

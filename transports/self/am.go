@@ -39,7 +39,7 @@ func (q *queue) claim(n int) bool { return q.n < q.max && n <= q.end-q.at }
 func (q *queue) push(id uct.AMID, hdr uint64, source uint32, n int) {
 	d := q.slot()
 	d.Off, d.Len = uint32(q.at), uint32(n)
-	d.Header, d.Source, d.ID = hdr, source, id
+	d.Header, d.RxConn, d.ID = hdr, source, id
 	q.n++
 	q.at += align(n)
 }

@@ -77,7 +77,7 @@ func (i *iface) reap(budget int) (n int) {
 			i.next--
 		}
 		if e.q.ds != nil {
-			i.handler.HandleFailure(uct.Failure{Source: e.source})
+			i.handler.HandleFailure(uct.Failure{RxConn: e.source})
 			n++
 		}
 	}

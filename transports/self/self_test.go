@@ -111,7 +111,7 @@ func TestEndOfConnectionIsReported(t *testing.T) {
 	s.message = func(uct.Desc) { require.Empty(t, s.failures) }
 	require.Equal(t, 2, i.Progress(1), "the message and the failure")
 	require.Zero(t, i.Progress(1))
-	require.Equal(t, []uct.Failure{{Source: s.last.Source}}, s.failures)
+	require.Equal(t, []uct.Failure{{RxConn: s.last.RxConn}}, s.failures)
 	require.Empty(t, i.(*iface).eps)
 }
 

@@ -153,7 +153,7 @@ func (f *iface) adopt(id uint32, m embryo, b []byte, fds []int) error {
 	if err == nil && (h.kind != kindHello || len(fds) != 3) {
 		err = fmt.Errorf("message of kind %d with %d descriptors is not an OPEN: %w", h.kind, len(fds), ucs.ErrInvalid)
 	}
-	if err == nil && (!h.pair.Mine() || h.conn == 0) {
+	if err == nil && (!h.pair.IsLocal() || h.conn == 0) {
 		err = fmt.Errorf("OPEN with ring pair %d of connection %d: %w", h.pair, h.conn, ucs.ErrInvalid)
 	}
 	if err == nil {
@@ -165,7 +165,7 @@ func (f *iface) adopt(id uint32, m embryo, b []byte, fds []int) error {
 	}
 	f.welcomeOlder(id, m.pid)
 	for _, o := range f.peers[h.name] {
-		if o.m.State() == machine.Opening {
+		if o.m.State() == machine.StateOpening {
 			o.read() // the peer may have sent ACCEPT on it before this OPEN
 		}
 	}
@@ -201,7 +201,7 @@ func (f *iface) adopt(id uint32, m embryo, b []byte, fds []int) error {
 	}
 	f.count(e)
 	f.stats.Inc(statAccepted)
-	e.step(machine.Event{Kind: machine.Hear, Msg: h.msg()})
+	e.step(machine.Event{Kind: machine.EventReceive, Msg: h.msg()})
 	return nil
 }
 
@@ -225,7 +225,7 @@ func (f *iface) crossing(h *hello) *ep {
 		return nil
 	}
 	mine, theirs := e.maxBulk, h.layout().MaxBulk()
-	if e.m.Stands(h.worker, h.conn) {
+	if e.m.WinsCrossing(h.worker, h.conn) {
 		mine, theirs = theirs, mine
 	}
 	if theirs < mine {
@@ -252,9 +252,9 @@ func (f *iface) cross(e *ep, sock *shmem.Conn, h hello, p *pair, fds []int) erro
 	e.hold(p)
 	f.count(e)
 	f.stats.Inc(statCrossed)
-	if e.m.Stands(h.worker, h.conn) {
+	if e.m.WinsCrossing(h.worker, h.conn) {
 		e.side = sock
-		e.step(machine.Event{Kind: machine.Hear, Msg: h.msg()})
+		e.step(machine.Event{Kind: machine.EventReceive, Msg: h.msg()})
 		return nil
 	}
 	delete(f.openings, e.peer)
@@ -264,7 +264,7 @@ func (f *iface) cross(e *ep, sock *shmem.Conn, h hello, p *pair, fds []int) erro
 	if old != nil {
 		_ = f.epoll.Del(old.FD())
 	}
-	e.step(machine.Event{Kind: machine.Hear, Msg: h.msg()})
+	e.step(machine.Event{Kind: machine.EventReceive, Msg: h.msg()})
 	if old != nil {
 		if err := old.Close(); err != nil {
 			f.d.logf("close a socket", err)

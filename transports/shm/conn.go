@@ -18,7 +18,7 @@ import (
 
 // takeable reports whether an endpoint may use this connection of the peer.
 func (e *ep) takeable() bool {
-	return !e.initiated && !e.separate && !e.opened && !e.m.SaidBye() && !e.heardBye && !e.hungUp && e.dead == nil
+	return !e.initiated && !e.separate && !e.opened && !e.m.Closing() && !e.heardBye && !e.hungUp && e.dead == nil
 }
 
 // connect makes a connection to peer, which has device address there. The caller may
@@ -49,7 +49,7 @@ func (f *iface) connect(peer ifaceName, there []byte) (*ep, error) {
 			break
 		}
 	}
-	e.step(machine.Event{Kind: machine.Connect})
+	e.step(machine.Event{Kind: machine.EventConnect})
 	if err := e.firstDial(); errors.Is(err, shmem.ErrWouldBlock) {
 		f.undialed = append(f.undialed, e)
 		f.look()
@@ -127,8 +127,8 @@ func (e *ep) dial() error {
 		return errors.Join(fmt.Errorf("send OPEN: %w", err), sock.Close())
 	}
 	e.sock = sock
-	if e.m.SaidBye() { // closed before OPEN was sent
-		e.post(machine.Msg{Kind: machine.Bye, Pair: p.id, Worker: f.worker, From: e.m.Conn()})
+	if e.m.Closing() { // closed before OPEN was sent
+		e.post(machine.Msg{Kind: machine.MsgClose, Pair: p.id, Worker: f.worker, From: e.m.Conn()})
 	}
 	return e.watch()
 }

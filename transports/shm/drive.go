@@ -32,35 +32,35 @@ func (e *ep) step(ev machine.Event) {
 // (order.go).
 func (e *ep) do(a machine.Action) {
 	switch a.Kind {
-	case machine.Make:
+	case machine.ActionCreate:
 		e.spare.id = a.Pair
 		e.hold(e.spare)
 		e.spare = nil
-	case machine.Send:
+	case machine.ActionSend:
 		e.post(a.Msg)
-	case machine.Read:
+	case machine.ActionSwitchRx:
 		if e.reads == machine.None && !e.received() {
 			e.startLater()
 			return
 		}
 		e.readIn(a.Pair)
-	case machine.Write, machine.Retire:
+	case machine.ActionSwitchTx, machine.ActionRetire:
 		if e.resLen >= 0 || len(e.later) > 0 {
 			e.f.defers(e, a) // a reservation is open in the ring
 			return
 		}
 		e.move(a)
-	case machine.Ended:
+	case machine.ActionClose:
 		e.f.settleLater(e)
-	case machine.Fail:
+	case machine.ActionFail:
 		e.f.failLater(e, errBroken)
-	case machine.Join: // only with machine.Config.TwoStep
+	case machine.ActionConnect: // only with machine.Config.ThreeWay
 	}
 }
 
 // move executes an action that changes or unmaps the ring pair of tx.
 func (e *ep) move(a machine.Action) {
-	if a.Kind == machine.Write {
+	if a.Kind == machine.ActionSwitchTx {
 		e.sendIn(a.Pair)
 		return
 	}
@@ -106,17 +106,17 @@ func (e *ep) catchUp() {
 // post sends message m of the machine. OPEN is not sent here but by dial.
 func (e *ep) post(m machine.Msg) {
 	sock := e.sock
-	if m.Kind == machine.Yield {
+	if m.Kind == machine.MsgOpenCrossed {
 		sock = e.side
 	}
-	if m.Kind == machine.Hello || sock == nil || e.hungUp {
+	if m.Kind == machine.MsgOpen || sock == nil || e.hungUp {
 		return
 	}
 	h := e.f.hello(kindOf(m.Kind), e.slot)
 	h.carry(m)
 	var fds []int
 	switch m.Kind {
-	case machine.Accept, machine.Yield:
+	case machine.MsgAccept, machine.MsgOpenCrossed:
 		fds = append(fds, e.f.pageOf(e.slot).seg.FD(), e.f.event.Share())
 		if old := e.pair(m.Old); old != nil {
 			h.shape(old.layout)
@@ -125,19 +125,19 @@ func (e *ep) post(m machine.Msg) {
 		if fault.Enabled {
 			fault.At(fault.Accept)
 		}
-	case machine.Offer:
+	case machine.MsgMigrate:
 		p := e.pair(m.Pair)
 		h.shape(p.layout)
 		fds = append(fds, p.seg.FD())
 		if fault.Enabled {
 			fault.At(fault.Grow)
 		}
-	case machine.Take:
+	case machine.MsgMigrateAck:
 		e.f.stats.Inc(statMoved)
 	default:
 	}
 	err := sock.Send(h.append(nil), fds...)
-	if m.Kind == machine.Offer && err == nil {
+	if m.Kind == machine.MsgMigrate && err == nil {
 		err = e.pair(m.Pair).seg.CloseFD()
 	}
 	e.posted(m, err)
@@ -147,12 +147,12 @@ func (e *ep) post(m machine.Msg) {
 // messages before, so the connection is settled later.
 func (e *ep) posted(m machine.Msg, err error) {
 	switch {
-	case err == nil, m.Kind == machine.Bye && errors.Is(err, shmem.ErrWouldBlock):
-	case m.Kind == machine.Yield: // the peer's connect lost the crossing: it has closed that socket
+	case err == nil, m.Kind == machine.MsgClose && errors.Is(err, shmem.ErrWouldBlock):
+	case m.Kind == machine.MsgOpenCrossed: // the peer's connect lost the crossing: it has closed that socket
 	case errors.Is(err, unix.EPIPE), errors.Is(err, unix.ECONNRESET):
 		e.broken = true
 		e.f.settleLater(e)
-	case m.Kind == machine.Offer: // too many descriptors in flight: as after MIGRATE_NAK
+	case m.Kind == machine.MsgMigrate: // too many descriptors in flight: as after MIGRATE_NAK
 		e.refused = m.Pair
 		e.f.settleLater(e)
 	default:
@@ -168,7 +168,7 @@ func (e *ep) posted(m machine.Msg, err error) {
 // Ownership: listen owns fds.
 func (e *ep) listen(h hello, fds []int) error {
 	m := h.msg()
-	ev := machine.Event{Kind: machine.Hear, Msg: m, Busy: e.busy()}
+	ev := machine.Event{Kind: machine.EventReceive, Msg: m, Busy: e.busy()}
 	var brought *pair
 	want := h.descriptors()
 	if len(fds) != want {
@@ -176,7 +176,7 @@ func (e *ep) listen(h hello, fds []int) error {
 		return fmt.Errorf("message of kind %d with %d descriptors does not fit here: %w", h.kind, len(fds), ucs.ErrInvalid)
 	}
 	switch m.Kind {
-	case machine.Accept, machine.Yield:
+	case machine.MsgAccept, machine.MsgOpenCrossed:
 		if err := e.meet(h, fds[0], fds[1]); err != nil {
 			shmem.CloseFDs(fds[2:]...)
 			return err
@@ -184,7 +184,7 @@ func (e *ep) listen(h hello, fds []int) error {
 		if err := e.accepted(h, fds[2:]); err != nil {
 			return err
 		}
-	case machine.Offer:
+	case machine.MsgMigrate:
 		p, err := mapPair(m.Pair.Flip(), fds[0], h.layout())
 		if err == nil && (p.layout.MaxBulk() < e.maxBulk || e.pair(p.id) != nil) {
 			err = errors.Join(ucs.ErrInvalid, p.seg.Close())
@@ -192,7 +192,7 @@ func (e *ep) listen(h hello, fds []int) error {
 		}
 		if err != nil {
 			shmem.CloseFDs(fds...)
-			ev.Kind = machine.Unable
+			ev.Kind = machine.EventAttachFailed
 			break
 		}
 		e.hold(p)
@@ -200,10 +200,10 @@ func (e *ep) listen(h hello, fds []int) error {
 	default:
 	}
 	e.step(ev)
-	if m.Kind == machine.Decline {
+	if m.Kind == machine.MsgMigrateNak {
 		e.declined()
 	}
-	if brought != nil && !e.m.Holds(brought.id) {
+	if brought != nil && !e.m.Uses(brought.id) {
 		e.drop(brought.id)
 	}
 	return nil
@@ -216,7 +216,7 @@ func (e *ep) accepted(h hello, fds []int) error {
 		return nil
 	}
 	f := e.f
-	if e.m.State() != machine.Opening {
+	if e.m.State() != machine.StateOpening {
 		shmem.CloseFDs(fds...)
 		return fmt.Errorf("second ACCEPT: %w", ucs.ErrInvalid)
 	}

@@ -51,7 +51,7 @@ func TestSenderIsGoneBeforeTheAccept(t *testing.T) {
 			until(t, func() bool { return len(rb.failures) > 0 }, b)
 			require.Equal(t, 2, rb.n)
 			require.Equal(t, "last words", string(rb.last))
-			require.Equal(t, []uct.Failure{{Source: 1}}, rb.failures)
+			require.Equal(t, []uct.Failure{{RxConn: 1}}, rb.failures)
 			require.Zero(t, b.live())
 		})
 	}
@@ -142,7 +142,7 @@ func TestByeIsNoOrderlyEndOfTheWorker(t *testing.T) {
 			c.ba.Close()
 			until(t, func() bool { return len(c.ra.failures) == 1 }, c.a)
 			require.Nil(t, c.ra.failures[0].Endpoint)
-			require.NotZero(t, c.ra.failures[0].Source)
+			require.NotZero(t, c.ra.failures[0].RxConn)
 			require.NoError(t, c.ra.failures[0].Err)
 			end.how(t, c)
 			until(t, func() bool { return len(c.ra.failures) == 2 }, c.a)
@@ -234,7 +234,7 @@ func TestFullBacklog(t *testing.T) {
 			until(t, func() bool { return len(a.undialed) == 0 }, a)
 			e.Close()
 			until(t, func() bool { return a.live() == 0 && b.live() == 0 }, a, b)
-			require.Equal(t, []uct.Failure{{Source: 1}}, rb.failures)
+			require.Equal(t, []uct.Failure{{RxConn: 1}}, rb.failures)
 		})
 	}
 }
@@ -295,7 +295,7 @@ func TestDeathIsSeenWithoutAPidfd(t *testing.T) {
 			case "armed":
 				arm(t, f)
 			case "idle":
-				e.step(machine.Event{Kind: machine.Sleep}) // it never progresses, so it never agrees
+				e.step(machine.Event{Kind: machine.EventSuspend}) // it never progresses, so it never agrees
 			}
 			p.kill()
 			if how == "armed" {

@@ -255,7 +255,7 @@ func (e *ep) bye(k kind) {
 		fault.At(fault.Closing)
 	}
 	e.greet()
-	e.step(machine.Event{Kind: machine.Close})
+	e.step(machine.Event{Kind: machine.EventClose})
 	if k == kindByeAll && e.sock != nil && !e.hungUp {
 		_ = e.sock.Send(e.f.hello(k, e.slot).append(nil)) // the peer may be gone
 	}
@@ -266,7 +266,7 @@ func (e *ep) done() bool {
 	if e.opened {
 		return false
 	}
-	return e.dead != nil || e.over || e.m.State() == machine.Done
+	return e.dead != nil || e.over || e.m.State() == machine.StateClosed
 }
 
 // disconnect closes the sockets and stops watching the peer's process. It removes the

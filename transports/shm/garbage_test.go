@@ -27,7 +27,7 @@ func (p *picky) HandleAM(mem []byte, ds []uct.Desc) uint64 {
 	}
 	for i := range ds {
 		d := &ds[i]
-		if uint64(d.Off)+uint64(d.Len) > uint64(len(mem)) || d.ID >= uct.NumAMIDs || d.Source == 0 {
+		if uint64(d.Off)+uint64(d.Len) > uint64(len(mem)) || d.ID >= uct.NumAMIDs || d.RxConn == 0 {
 			p.t.Errorf("%+v in %d bytes", *d, len(mem))
 			continue
 		}
@@ -98,7 +98,7 @@ func vandalise(t *testing.T, rnd *rand.Rand, beside bool) {
 	good := connectTest(t, c, b)
 	want := uint64(0)
 	rb.onAM = func(d uct.Desc, _ []byte) {
-		if d.Header>>32 == 77 && d.ID == 9 && d.Source == 1 {
+		if d.Header>>32 == 77 && d.ID == 9 && d.RxConn == 1 {
 			require.Equal(t, want, d.Header&0xffffffff)
 			want++
 		}

@@ -34,7 +34,7 @@ func (e *ep) noRoom(n int) uct.Status {
 // want makes service check whether the connection needs another ring pair.
 func (e *ep) want() {
 	f := e.f
-	if !e.wants && e.m.State() == machine.Open {
+	if !e.wants && e.m.State() == machine.StateOpen {
 		e.wants = true
 		f.wanting = append(f.wanting, e)
 		f.look()
@@ -47,7 +47,7 @@ func (e *ep) pause(d time.Duration) { e.paused = ucs.Now().Add(d) }
 // declined handles MIGRATE_NAK. It retries later if operations are pending.
 func (e *ep) declined() {
 	e.pause(declinePause)
-	if e.m.Out() == machine.None && e.pend.Len() > 0 {
+	if e.m.TxPair() == machine.None && e.pend.Len() > 0 {
 		e.want()
 	}
 }
@@ -73,14 +73,14 @@ func (f *iface) serveWants(now ucs.Time) {
 // serveWant resumes or grows e. It returns false if service must check e again.
 func (f *iface) serveWant(e *ep, now ucs.Time) bool {
 	switch {
-	case e.m.Out() == machine.None && e.m.State() == machine.Open:
-		if e.m.Offering() {
+	case e.m.TxPair() == machine.None && e.m.State() == machine.StateOpen:
+		if e.m.Migrating() {
 			return true // the socket reports the peer's response
 		}
 		if now >= e.paused {
-			e.propose(machine.Wake, f.layout)
+			e.propose(machine.EventResume, f.layout)
 		}
-		return e.m.Offering()
+		return e.m.Migrating()
 	case e.full < growAfter:
 		return true
 	case now.Sub(e.fullAt) > growWithin: // too few in this time: restart the count
@@ -88,8 +88,8 @@ func (f *iface) serveWant(e *ep, now ucs.Time) bool {
 		return true
 	}
 	e.full, e.fullAt = 0, now
-	if l, ok := e.larger(); ok && now >= e.paused && e.m.MayGrow() {
-		e.propose(machine.Grow, l)
+	if l, ok := e.larger(); ok && now >= e.paused && e.m.CanMigrate() {
+		e.propose(machine.EventMigrate, l)
 	}
 	return true
 }
@@ -97,7 +97,7 @@ func (f *iface) serveWant(e *ep, now ucs.Time) bool {
 // larger returns the geometry to which the connection grows next: twice the size. ok is
 // false if the ring has its maximum size.
 func (e *ep) larger() (ring.Layout, bool) {
-	p := e.pair(e.m.Out())
+	p := e.pair(e.m.TxPair())
 	if p == nil {
 		return ring.Layout{}, false
 	}

@@ -95,7 +95,7 @@ func (e *ep) hearWithout(b []byte) error {
 	if h.kind != kindOffer {
 		return fmt.Errorf("descriptors of a message of kind %d: %w", h.kind, shmem.ErrDescriptors)
 	}
-	e.step(machine.Event{Kind: machine.Unable, Msg: h.msg()})
+	e.step(machine.Event{Kind: machine.EventAttachFailed, Msg: h.msg()})
 	return nil
 }
 
@@ -103,7 +103,7 @@ func (e *ep) hearWithout(b []byte) error {
 // peer initiated the connection and no endpoint is open on it.
 func (e *ep) heardFarewell() {
 	if !e.initiated && !e.opened {
-		e.step(machine.Event{Kind: machine.Close})
+		e.step(machine.Event{Kind: machine.EventClose})
 	}
 	e.f.settleLater(e)
 }

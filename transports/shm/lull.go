@@ -24,7 +24,7 @@ func (f *iface) idle(now ucs.Time) (idle lull.List) {
 		if e == nil || e.dead != nil || e.hungUp {
 			continue
 		}
-		if e.Idle(now, e.tx.Head()+e.rx.Taken()) && e.m.Settled() && !e.busy() {
+		if e.Idle(now, e.tx.Head()+e.rx.Taken()) && e.m.Quiescent() && !e.busy() {
 			idle = append(idle, e)
 		}
 	}
@@ -36,10 +36,10 @@ func (f *iface) idle(now ucs.Time) (idle lull.List) {
 func (f *iface) learnWaits() {
 	for _, e := range f.slots {
 		if e != nil {
-			e.Awaited = uct.WaitsNot
+			e.Awaited = uct.WaitNone
 		}
 	}
-	lull.Learn(f.handler, uct.WaitsForAnswer, func(u uct.Endpoint, source uint32) *lull.Activity {
+	lull.Learn(f.handler, uct.WaitForReply, func(u uct.Endpoint, source uint32) *lull.Activity {
 		e, _ := u.(*ep)
 		if i := int(source) - 1; e == nil && i >= 0 && i < len(f.slots) {
 			e = f.slots[i]
@@ -54,7 +54,7 @@ func (f *iface) learnWaits() {
 // Nap: see lull.Conn.
 func (e *ep) Nap() {
 	e.f.stats.Inc(statNaps)
-	e.step(machine.Event{Kind: machine.Sleep})
+	e.step(machine.Event{Kind: machine.EventSuspend})
 }
 
 // Active: see uct.ConnectionCache.

@@ -61,7 +61,7 @@ func (c *cage) HandleEvents([]uct.Event) {}
 func (c *cage) HandleAM(mem []byte, ds []uct.Desc) uint64 {
 	for i := range ds {
 		d := &ds[i]
-		delete(c.ended, d.Source) // the number of a new connection
+		delete(c.ended, d.RxConn) // the number of a new connection
 		s := c.z.streams[d.Header>>32]
 		data := mem[d.Off:][:d.Len]
 		if s.to != c || d.Header&0xffffffff != s.got || len(data) != length(s, s.got) || bytes.Count(data, []byte{byte(s.got)}) != len(data) {
@@ -90,7 +90,7 @@ func (c *cage) HandlePending(ts []uct.Token) int {
 }
 
 func (c *cage) HandleFailure(f uct.Failure) {
-	if f.Source == 0 { // the end of what the peer sends was reported before
+	if f.RxConn == 0 { // the end of what the peer sends was reported before
 		require.NotNil(c.z.t, f.Endpoint)
 	}
 	if f.Endpoint != nil {

@@ -39,9 +39,9 @@ func (s *flow) send(n int) {
 func (s *flow) receive(d uct.Desc, _ []byte) {
 	require.Equal(s.t, s.got, d.Header)
 	if s.got > 0 {
-		require.Equal(s.t, s.source, d.Source, "the source stays")
+		require.Equal(s.t, s.source, d.RxConn, "the source stays")
 	}
-	s.got, s.source = s.got+1, d.Source
+	s.got, s.source = s.got+1, d.RxConn
 }
 
 // duplex is two ifaces with an endpoint to each other, both opened at once.
@@ -80,7 +80,7 @@ func TestBothConnectAtOnce(t *testing.T) {
 				d.b.Progress(64)
 			}
 		}
-		settled := func() bool { return d.ab.e.m.Settled() && d.ba.e.m.Settled() && d.quiet() }
+		settled := func() bool { return d.ab.e.m.Quiescent() && d.ba.e.m.Quiescent() && d.quiet() }
 		until(t, settled, d.a, d.b)
 		for _, f := range []*iface{d.a, d.b} {
 			require.Equal(t, 1, f.live(), "seed %d", seed)
@@ -93,8 +93,8 @@ func TestBothConnectAtOnce(t *testing.T) {
 		require.Nil(t, d.ab.e.side)
 		require.Nil(t, d.ba.e.side)
 		if d.ab.e.pairs[0].id>>1 == 1 { // it has not grown since
-			first := d.ab.e.m.Stands([16]byte{1}, d.ba.e.m.Conn())
-			require.Equal(t, first, d.ab.e.pairs[0].id.Mine(), "the smaller one's initiation stands")
+			first := d.ab.e.m.WinsCrossing([16]byte{1}, d.ba.e.m.Conn())
+			require.Equal(t, first, d.ab.e.pairs[0].id.IsLocal(), "the smaller one's initiation stands")
 		}
 		d.ab.e.Close()
 		d.ba.e.Close()
@@ -144,7 +144,7 @@ func TestOneMoreConnectionStaysByItself(t *testing.T) {
 		heard := map[uint32][]uint64{}
 		var ra, rb recorder
 		a, b := openTest(t, &ra), openTest(t, &rb)
-		rb.onAM = func(d uct.Desc, _ []byte) { heard[d.Source] = append(heard[d.Source], d.Header) }
+		rb.onAM = func(d uct.Desc, _ []byte) { heard[d.RxConn] = append(heard[d.RxConn], d.Header) }
 		es := []*ep{connectTest(t, a, b), connectTest(t, b, a), connectTest(t, a, b), connectTest(t, b, a), connectTest(t, a, b)}
 		for i := range uint64(20) {
 			for j, e := range es {
@@ -175,12 +175,12 @@ func TestRingsGrow(t *testing.T) {
 			grown := func() bool {
 				d.ab.send(1000)
 				d.ba.send(10)
-				p := d.ab.e.pair(d.ab.e.m.Out())
+				p := d.ab.e.pair(d.ab.e.m.TxPair())
 				return d.ab.next > 300_000 || p != nil && p.layout.Size() == c.want && c.want > 10<<10 && d.ab.next > 1000
 			}
 			until(t, grown, d.a, d.b)
 			until(t, d.quiet, d.a, d.b)
-			p := d.ab.e.pair(d.ab.e.m.Out())
+			p := d.ab.e.pair(d.ab.e.m.TxPair())
 			require.Equal(t, c.want, p.layout.Size())
 			require.GreaterOrEqual(t, p.layout.MaxBulk(), limit, "the longest message still fits")
 			require.Equal(t, ucs.OK, d.ba.e.AMShort(1, d.ba.next, make([]byte, limit)))
@@ -194,12 +194,12 @@ func TestRingsGrow(t *testing.T) {
 func TestReservationOutlivesAMove(t *testing.T) {
 	d := newDuplex(t)
 	d.ab.send(1)
-	until(t, func() bool { return d.ab.e.m.Settled() && d.ba.e.m.Settled() && d.quiet() }, d.a, d.b)
+	until(t, func() bool { return d.ab.e.m.Quiescent() && d.ba.e.m.Quiescent() && d.quiet() }, d.a, d.b)
 	b, s := d.ab.e.ReserveAM(1, d.ab.next, 2000)
 	require.Equal(t, ucs.OK, s)
 	out := d.ab.e.sends
-	d.ba.e.propose(machine.Grow, d.b.layout)
-	until(t, func() bool { return d.ab.e.m.Out() != out }, d.a, d.b)
+	d.ba.e.propose(machine.EventMigrate, d.b.layout)
+	until(t, func() bool { return d.ab.e.m.TxPair() != out }, d.a, d.b)
 	require.Equal(t, out, d.ab.e.sends)
 	for range 10 {
 		d.a.Progress(64)
@@ -209,7 +209,7 @@ func TestReservationOutlivesAMove(t *testing.T) {
 	d.ab.e.CommitAM(2000)
 	d.ab.next++
 	d.ab.send(10)
-	until(t, func() bool { return d.quiet() && d.ab.e.m.Settled() && d.ba.e.m.Settled() }, d.a, d.b)
+	until(t, func() bool { return d.quiet() && d.ab.e.m.Quiescent() && d.ba.e.m.Quiescent() }, d.a, d.b)
 	require.NotEqual(t, out, d.ab.e.sends)
 	require.Len(t, d.ab.e.pairs, 1)
 }
@@ -221,7 +221,7 @@ func TestWaitingOutlivesAMove(t *testing.T) {
 	d := newDuplex(t)
 	d.a.handler = &ra
 	d.ab.send(1)
-	until(t, func() bool { return d.ab.e.m.Settled() && d.ba.e.m.Settled() && d.quiet() }, d.a, d.b)
+	until(t, func() bool { return d.ab.e.m.Quiescent() && d.ba.e.m.Quiescent() && d.quiet() }, d.a, d.b)
 	for d.ab.e.AMUint64(1, d.ab.next, 0) == ucs.OK {
 		d.ab.next++
 	}
@@ -233,10 +233,10 @@ func TestWaitingOutlivesAMove(t *testing.T) {
 		d.ab.next++
 		return len(ts)
 	}
-	full := d.ab.e.m.Out()
-	d.ba.e.propose(machine.Grow, d.b.layout)
+	full := d.ab.e.m.TxPair()
+	d.ba.e.propose(machine.EventMigrate, d.b.layout)
 	d.ab.e.read() // as in the middle of Progress
-	require.NotEqual(t, full, d.ab.e.m.Out())
+	require.NotEqual(t, full, d.ab.e.m.TxPair())
 	require.Equal(t, ucs.NoResource, d.ab.e.AMUint64(1, d.ab.next+1, 0), "it would overtake")
 	until(t, func() bool { return d.ab.e.pend.Len() == 0 && d.quiet() }, d.a, d.b)
 	d.ab.e.Close()
@@ -245,8 +245,8 @@ func TestWaitingOutlivesAMove(t *testing.T) {
 
 // nap has d's connection put to sleep by a.
 func (d *duplex) nap(t *testing.T) {
-	until(t, func() bool { return d.ab.e.m.Settled() && d.ba.e.m.Settled() && d.quiet() }, d.a, d.b)
-	d.ab.e.step(machine.Event{Kind: machine.Sleep})
+	until(t, func() bool { return d.ab.e.m.Quiescent() && d.ba.e.m.Quiescent() && d.quiet() }, d.a, d.b)
+	d.ab.e.step(machine.Event{Kind: machine.EventSuspend})
 	until(t, func() bool { return len(d.ab.e.pairs)+len(d.ba.e.pairs) == 0 }, d.a, d.b)
 }
 
@@ -345,7 +345,7 @@ func TestSleeperWaitsForAWakingPeer(t *testing.T) {
 		return map[bool]int{true: len(ts)}[sent]
 	}
 	arm(t, d.a)
-	require.True(t, d.ab.e.m.Offering())
+	require.True(t, d.ab.e.m.Migrating())
 	require.False(t, readable(t, d.a, 0))
 	until(t, func() bool { return len(d.ba.e.pairs) > 0 }, d.b)
 	require.True(t, readable(t, d.a, patience), "the answer wakes it")

@@ -63,7 +63,7 @@ func (f *iface) startReads() (n int) {
 				n += f.drainAll(f.peers[e.peer][i])
 			}
 		}
-		e.readIn(e.m.In())
+		e.readIn(e.m.RxPair())
 		last = e
 	}
 	return n

@@ -125,7 +125,7 @@ func TestConnectionOfThePeerIsClosed(t *testing.T) {
 	second := connectTest(t, a, b)
 	require.True(t, second.initiated)
 	rb.send(t, second, 30)
-	require.Equal(t, machine.Opening, theirs.m.State())
+	require.Equal(t, machine.StateOpening, theirs.m.State())
 	b.accept() // before it looks at the socket of its own connection
 	rb.receive(t, b)
 }
@@ -138,7 +138,7 @@ func TestAcceptComesWithTheEnd(t *testing.T) {
 	until(t, func() bool { return a.live() == 1 }, a)
 	rb.send(t, connectTest(t, a, b), 5)
 	require.NoError(t, a.Close())
-	theirs.posted(machine.Msg{Kind: machine.Bye}, unix.EPIPE)
+	theirs.posted(machine.Msg{Kind: machine.MsgClose}, unix.EPIPE)
 	b.settle()
 	require.Len(t, rb.got, 5)
 	require.Len(t, rb.failures, 1)
@@ -209,7 +209,7 @@ func TestNewConnectionDoesNotWait(t *testing.T) {
 		"nothing":    func(*iface, *ep) {},
 		"hangs up":   func(_ *iface, old *ep) { old.hungUp = true; _ = old.disconnect() },
 		"lies":       func(_ *iface, old *ep) { old.tx.Mark(12345) },
-		"sleeps":     func(_ *iface, old *ep) { old.step(machine.Event{Kind: machine.Sleep}) },
+		"sleeps":     func(_ *iface, old *ep) { old.step(machine.Event{Kind: machine.EventSuspend}) },
 		"closes all": func(a *iface, old *ep) { old.Close(); old.bye(kindByeAll) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -273,7 +273,7 @@ func TestConnectionThatCouldCross(t *testing.T) {
 		rb.send(t, first, 20)
 		first.Close()
 		beside.read()
-		require.Equal(t, machine.Open, beside.m.State())
+		require.Equal(t, machine.StateOpen, beside.m.State())
 		theirs := connectTest(t, b, a)
 		require.True(t, theirs.initiated)
 		second := connectTest(t, a, b)

@@ -70,7 +70,7 @@ func mapPair(id machine.PairID, fd int, l ring.Layout) (*pair, error) {
 // rings returns the ring to send in and the ring to receive from.
 func (p *pair) rings() (out, in []byte) {
 	n, m := ringStride(p.layout), p.seg.Bytes()
-	if p.id.Mine() {
+	if p.id.IsLocal() {
 		return m[:n], m[n:]
 	}
 	return m[n:], m[:n]
@@ -242,8 +242,8 @@ func (f *iface) follow(e *ep, first uint64) {
 		return
 	}
 	if e.dead == nil {
-		e.step(machine.Event{Kind: machine.Marker, Pair: machine.PairID(next)})
-		if e.m.PeerEnded() {
+		e.step(machine.Event{Kind: machine.EventMarker, Pair: machine.PairID(next)})
+		if e.m.PeerDrained() {
 			f.settleLater(e)
 		}
 	}

@@ -21,7 +21,7 @@ func TestPeerSendsNoMore(t *testing.T) {
 	c.ab.Close()
 	until(t, func() bool { return len(c.rb.failures) > 0 }, c.a, c.b)
 	require.Equal(t, n+5, c.rb.n, "told before the last message")
-	require.Equal(t, []uct.Failure{{Source: 1}}, c.rb.failures)
+	require.Equal(t, []uct.Failure{{RxConn: 1}}, c.rb.failures)
 	require.Equal(t, ucs.OK, c.ba.AMShort(1, 0, []byte("still")))
 	until(t, func() bool { return string(c.ra.last) == "still" }, c.a, c.b)
 	require.Equal(t, 1, c.a.live())
@@ -40,7 +40,7 @@ func TestPeerSendsNoMoreAndDies(t *testing.T) {
 	c.ab.sock = nil
 	until(t, func() bool { return len(c.rb.failures) > 1 }, c.b)
 	require.Equal(t, uct.Endpoint(c.ba), c.rb.failures[1].Endpoint)
-	require.Zero(t, c.rb.failures[1].Source, "reported before")
+	require.Zero(t, c.rb.failures[1].RxConn, "reported before")
 	require.ErrorIs(t, c.rb.failures[1].Err, ucs.ErrPeerFailed)
 	require.Equal(t, ucs.PeerFailed, c.ba.AMShort(1, 0, nil))
 	c.ba.Close()

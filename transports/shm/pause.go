@@ -53,7 +53,7 @@ func (f *iface) dialLast() {
 
 // sent reports whether the connection, whose OPEN is not sent yet, holds messages or a
 // CLOSE.
-func (e *ep) sent() bool { return e.m.SaidBye() || e.tx.Head() > 1 }
+func (e *ep) sent() bool { return e.m.Closing() || e.tx.Head() > 1 }
 
 // unsaid returns the number of connections with messages whose OPEN is not sent yet.
 func (f *iface) unsaid() (n int) {

@@ -48,18 +48,18 @@ func TestNoDescriptorsDoNotKeepASleeperAwake(t *testing.T) {
 func TestGrowthWithoutDescriptors(t *testing.T) {
 	d := newDuplex(t)
 	d.ab.send(1)
-	until(t, func() bool { return d.ab.e.m.Settled() && d.ba.e.m.Settled() && d.quiet() }, d.a, d.b)
-	out := d.ab.e.m.Out()
-	d.ab.e.propose(machine.Grow, d.a.layout)
-	require.True(t, d.ab.e.m.Offering())
+	until(t, func() bool { return d.ab.e.m.Quiescent() && d.ba.e.m.Quiescent() && d.quiet() }, d.a, d.b)
+	out := d.ab.e.m.TxPair()
+	d.ab.e.propose(machine.EventMigrate, d.a.layout)
+	require.True(t, d.ab.e.m.Migrating())
 	withoutFDs(t, func() {
-		for d.ab.e.m.Offering() {
+		for d.ab.e.m.Migrating() {
 			d.ab.send(1)
 			d.a.Progress(64)
 			d.b.Progress(64)
 		}
 	})
-	require.Equal(t, out, d.ab.e.m.Out(), "it stays where it was")
+	require.Equal(t, out, d.ab.e.m.TxPair(), "it stays where it was")
 	d.ab.send(10)
 	until(t, d.quiet, d.a, d.b)
 }

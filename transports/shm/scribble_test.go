@@ -97,13 +97,13 @@ func (s *scribble) act() {
 func (s *scribble) move(e *ep) {
 	switch {
 	case e.status != ucs.OK || e.dead != nil:
-	case e.m.Out() == machine.None && e.m.State() == machine.Open && !e.m.Offering():
-		e.propose(machine.Wake, e.f.layout)
-	case e.m.Settled() && s.rnd.IntN(2) == 0:
-		e.step(machine.Event{Kind: machine.Sleep})
-	case e.m.MayGrow():
+	case e.m.TxPair() == machine.None && e.m.State() == machine.StateOpen && !e.m.Migrating():
+		e.propose(machine.EventResume, e.f.layout)
+	case e.m.Quiescent() && s.rnd.IntN(2) == 0:
+		e.step(machine.Event{Kind: machine.EventSuspend})
+	case e.m.CanMigrate():
 		if l, ok := e.larger(); ok {
-			e.propose(machine.Grow, l)
+			e.propose(machine.EventMigrate, l)
 		}
 	}
 }
@@ -122,7 +122,7 @@ func TestAnyPairMayChange(t *testing.T) {
 		s := &scribble{t: t, rnd: rand.New(rand.NewPCG(seed, 8)), a: a, b: b, buf: make([]byte, a.attr.AM.Short)}
 		s.ab = connectTest(t, a, b)
 		require.Equal(t, ucs.OK, s.ab.AMShort(1, 0, nil))
-		until(t, func() bool { return s.ab.m.State() == machine.Open }, a, b)
+		until(t, func() bool { return s.ab.m.State() == machine.StateOpen }, a, b)
 		s.ba = connectTest(t, b, a)
 		for range 20 + s.rnd.IntN(200) {
 			s.act()

@@ -138,7 +138,7 @@ func (f *iface) settleOne(e *ep) int {
 	if e.refused != machine.None {
 		p := e.refused.Flip()
 		e.refused = machine.None
-		e.step(machine.Event{Kind: machine.Hear, Msg: machine.Msg{Kind: machine.Decline, From: e.m.Remote(), Pair: p}})
+		e.step(machine.Event{Kind: machine.EventReceive, Msg: machine.Msg{Kind: machine.MsgMigrateNak, From: e.m.Remote(), Pair: p}})
 		e.declined()
 	}
 	if e.broken && !e.hungUp {
@@ -152,7 +152,7 @@ func (f *iface) settleOne(e *ep) int {
 	if e.dead != nil && !e.reported {
 		n += f.report(e)
 	}
-	if e.opened && e.dead == nil && !e.parted && e.m.PeerEnded() {
+	if e.opened && e.dead == nil && !e.parted && e.m.PeerDrained() {
 		n += f.part(e)
 	}
 	if !e.done() {
@@ -168,10 +168,10 @@ func (f *iface) settleOne(e *ep) int {
 func (f *iface) end(e *ep) {
 	switch {
 	case e.dead != nil: // its last messages were garbage
-	case e.m.State() == machine.Done:
+	case e.m.State() == machine.StateClosed:
 	case e.heardAll:
 		f.failLater(e, errOrderly)
-	case e.opened || !e.heardBye && !e.m.SaidBye():
+	case e.opened || !e.heardBye && !e.m.Closing():
 		f.failLater(e, errHungUp)
 	default: // one direction was closed and the other never used
 		e.over = true
@@ -199,7 +199,7 @@ func (f *iface) report(e *ep) int {
 	}
 	var fail uct.Failure
 	if !e.parted && e.received() {
-		fail.Source = e.source
+		fail.RxConn = e.source
 	}
 	if e.opened {
 		fail.Endpoint = e
@@ -221,7 +221,7 @@ func (f *iface) part(e *ep) int {
 	if !e.received() {
 		return 0 // UCP does not know this source
 	}
-	f.handler.HandleFailure(uct.Failure{Source: e.source})
+	f.handler.HandleFailure(uct.Failure{RxConn: e.source})
 	return 1
 }
 

@@ -86,7 +86,7 @@ func TestColdConnectionIsHeardBesideBusyHotOnes(t *testing.T) {
 	}
 	heard := false
 	c.r.onAM = func(d uct.Desc, _ []byte) {
-		if e := by[d.Source]; e != nil {
+		if e := by[d.RxConn]; e != nil {
 			require.Equal(t, ucs.OK, e.AMShort(1, 0, nil))
 		} else {
 			heard = true
@@ -107,7 +107,7 @@ func TestColdConnectionIsHeardBesideABusyColdOne(t *testing.T) {
 	from := c.end(busy).source
 	heard := false
 	c.r.onAM = func(d uct.Desc, _ []byte) {
-		if d.Source == from {
+		if d.RxConn == from {
 			require.Equal(t, ucs.OK, busy.AMShort(1, 0, nil))
 		} else {
 			heard = true
@@ -249,7 +249,7 @@ func TestNoHintIsLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := newCrowd(t, senders)
 			acked := make([]atomic.Uint64, len(c.to.slots)+1)
-			c.r.onAM = func(d uct.Desc, _ []byte) { acked[d.Source].Add(1) }
+			c.r.onAM = func(d uct.Desc, _ []byte) { acked[d.RxConn].Add(1) }
 			var left atomic.Int64
 			left.Store(senders)
 			for i, e := range c.es {

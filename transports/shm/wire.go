@@ -54,14 +54,14 @@ const (
 )
 
 // kinds maps kinds to the machine's. SHUTDOWN and REJECT have no machine message.
-var kinds = [numKinds]machine.Kind{
-	kindHello: machine.Hello, kindAccept: machine.Accept, kindBye: machine.Bye, kindYield: machine.Yield,
-	kindOffer: machine.Offer, kindTake: machine.Take, kindDecline: machine.Decline,
-	kindNap: machine.Nap, kindAsleep: machine.Asleep, kindStay: machine.Stay,
+var kinds = [numKinds]machine.MsgKind{
+	kindHello: machine.MsgOpen, kindAccept: machine.MsgAccept, kindBye: machine.MsgClose, kindYield: machine.MsgOpenCrossed,
+	kindOffer: machine.MsgMigrate, kindTake: machine.MsgMigrateAck, kindDecline: machine.MsgMigrateNak,
+	kindNap: machine.MsgSuspend, kindAsleep: machine.MsgSuspendAck, kindStay: machine.MsgSuspendNak,
 }
 
 // kindOf returns the kind that carries machine message k.
-func kindOf(k machine.Kind) kind {
+func kindOf(k machine.MsgKind) kind {
 	for i, m := range kinds {
 		if m == k {
 			return kind(i)

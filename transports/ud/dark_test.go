@@ -123,7 +123,7 @@ func TestPartition(t *testing.T) {
 			until(t, func() bool { return len(n.a.fails) > 0 && len(n.b.fails) > 0 }, n.a, n.b)
 			for i, o := range []*node{n.a, n.b} {
 				require.ErrorIs(t, o.fails[0].Err, ucs.ErrPeerFailed)
-				require.Equal(t, uct.Failure{Endpoint: all[i].e, Source: o.source, Err: o.fails[0].Err}, o.fails[0])
+				require.Equal(t, uct.Failure{Endpoint: all[i].e, RxConn: o.source, Err: o.fails[0].Err}, o.fails[0])
 				require.Equal(t, ucs.PeerFailed, all[i].e.AMUint64(1, 1, 1))
 				all[i].e.Close()
 				o.fails = nil

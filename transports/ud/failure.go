@@ -41,7 +41,7 @@ func (f *iface) queueEnd(r *arq.Receiver, why uint64, e *endpoint) {
 		}
 		f.partners[uint32(r.Own)] = e
 	}
-	f.queue = append(f.queue, uct.Desc{Source: uint32(r.Own), Header: why, Flags: markEnd})
+	f.queue = append(f.queue, uct.Desc{RxConn: uint32(r.Own), Header: why, Flags: markEnd})
 	f.more = true
 }
 
@@ -62,9 +62,9 @@ var endErrs = [...]error{
 func (f *iface) flowEnded(d *uct.Desc) (n int) {
 	n = f.tell() + 1
 	f.came.Add(-1)
-	fail := uct.Failure{Source: d.Source, Err: endErrs[d.Header]}
-	if e := f.partners[d.Source]; e != nil {
-		delete(f.partners, d.Source)
+	fail := uct.Failure{RxConn: d.RxConn, Err: endErrs[d.Header]}
+	if e := f.partners[d.RxConn]; e != nil {
+		delete(f.partners, d.RxConn)
 		if e.status == ucs.PeerFailed { // else it was closed since
 			fail.Endpoint = e
 		}

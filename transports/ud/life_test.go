@@ -105,7 +105,7 @@ func TestSilentPeer(t *testing.T) {
 	require.Equal(t, []uct.Event{{Token: 9, Status: ucs.PeerFailed}}, a.events)
 	require.Len(t, a.fails, 1)
 	require.ErrorIs(t, a.fails[0].Err, ucs.ErrPeerFailed)
-	require.Equal(t, uct.Failure{Endpoint: p.to, Source: a.source, Err: a.fails[0].Err}, a.fails[0])
+	require.Equal(t, uct.Failure{Endpoint: p.to, RxConn: a.source, Err: a.fails[0].Err}, a.fails[0])
 	require.Equal(t, ucs.PeerFailed, p.to.AMUint64(1, 1, 1))
 	require.Equal(t, ucs.OK, other.AMUint64(1, 1, 1), "other peers go on")
 	until(t, func() bool { return len(c.got) == 2 }, a, c)
@@ -138,7 +138,7 @@ func TestPeerCloses(t *testing.T) {
 					continue // every goodbye was lost
 				}
 				require.Len(t, a.got, 11)
-				require.Equal(t, []uct.Failure{{Endpoint: p.to, Source: a.source}}, a.fails)
+				require.Equal(t, []uct.Failure{{Endpoint: p.to, RxConn: a.source}}, a.fails)
 				p.to.Close()
 			}
 		})
@@ -156,7 +156,7 @@ func TestPeerClosesTwo(t *testing.T) {
 	require.NoError(t, b.Close())
 	until(t, func() bool { return len(a.fails) == 2 }, a)
 	require.ElementsMatch(t, []uct.Endpoint{p.to, second}, []uct.Endpoint{a.fails[0].Endpoint, a.fails[1].Endpoint})
-	require.Equal(t, a.source, a.fails[0].Source+a.fails[1].Source)
+	require.Equal(t, a.source, a.fails[0].RxConn+a.fails[1].RxConn)
 	require.Zero(t, a.ActiveEndpoints())
 }
 
@@ -218,7 +218,7 @@ func kept(t *testing.T, budget, most int) {
 	var handles []uint64
 	b.kept = func(ds []uct.Desc) (kept uint64) {
 		for i := range ds {
-			if ds[i].Flags&uct.DescCanKeep != 0 {
+			if ds[i].Flags&uct.DescCanRetain != 0 {
 				kept |= 1 << i
 				handles = append(handles, ds[i].Handle)
 			}

@@ -56,7 +56,7 @@ func (f *iface) hand(budget int) (n int) {
 		k, may := 0, f.most-f.kept
 		for k < len(ds) && ds[k].Flags&markEnd == 0 {
 			if k < may {
-				ds[k].Flags = uct.DescCanKeep
+				ds[k].Flags = uct.DescCanRetain
 			}
 			k++
 		}
@@ -73,7 +73,7 @@ func (f *iface) hand(budget int) (n int) {
 			return n
 		}
 		for i := range ds {
-			if kept>>i&1 == 0 || ds[i].Flags&uct.DescCanKeep == 0 {
+			if kept>>i&1 == 0 || ds[i].Flags&uct.DescCanRetain == 0 {
 				f.free = append(f.free, uint32(ds[i].Handle))
 			}
 		}

@@ -111,7 +111,7 @@ func (f *iface) deliver(r *arq.Receiver, h *arq.Head, slot uint32, n int) {
 	}
 	f.queue = append(f.queue, uct.Desc{
 		Off: uint32(f.rx.Offset(slot) + grhLen + arq.HeadLen), Len: uint32(n - arq.HeadLen), Header: h.C,
-		Handle: uint64(slot), Source: uint32(r.Own), ID: uct.AMID(h.ID()),
+		Handle: uint64(slot), RxConn: uint32(r.Own), ID: uct.AMID(h.ID()),
 	})
 }
 

@@ -31,7 +31,7 @@ type node struct {
 func (n *node) HandleEvents(es []uct.Event) { n.events = append(n.events, es...) }
 func (n *node) HandleAM(_ []byte, ds []uct.Desc) uint64 {
 	for i := range ds {
-		n.source = ds[i].Source
+		n.source = ds[i].RxConn
 		if n.onAM != nil {
 			n.onAM(&ds[i])
 		} else {

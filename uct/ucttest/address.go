@@ -39,7 +39,7 @@ func addressForm(e *env) {
 // returns an error, or the endpoint fails. No message arrives, and nothing breaks.
 func addressDamaged(e *env) {
 	a, b := e.pair()
-	a.doomed = true
+	a.mayFail = true
 	good := b.address()
 	e.eachDamage(good, func(bad uct.Address) {
 		reachable, reason := a.iface.Reachable(bad)

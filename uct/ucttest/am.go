@@ -23,7 +23,7 @@ var amCases = []testCase{
 	{"buffer-reuse", amBufferReuse},
 	{"too-long", amTooLong},
 	{"unsupported", amUnsupported},
-	{"keep", amKeep},
+	{"keep", amRetain},
 }
 
 // sizesUpTo returns the lengths from low to high at which copy routines change their method, and
@@ -62,7 +62,7 @@ func amSizes(e *env, f *form) {
 		m := b.inbox[0]
 		require.EqualValues(e, 7, m.id)
 		require.Equal(e, ^seed, m.header)
-		require.NotZero(e, m.source, "Desc.Source")
+		require.NotZero(e, m.rxConn, "Desc.Source")
 		require.Len(e, m.data, n)
 		require.True(e, holds(m.data, seed), "%d bytes changed on their way", n)
 		b.inbox = nil
@@ -108,9 +108,9 @@ func amSource(e *env) {
 		e.until("three messages", func() bool { return len(b.inbox) == 3 }, n, b)
 		for _, m := range b.inbox {
 			require.EqualValues(e, i, m.header)
-			require.Equal(e, b.inbox[0].source, m.source, "one endpoint, two sources")
+			require.Equal(e, b.inbox[0].rxConn, m.rxConn, "one endpoint, two sources")
 		}
-		sources[b.inbox[0].source]++
+		sources[b.inbox[0].rxConn]++
 		b.inbox = nil
 	}
 	if a != b {

@@ -52,16 +52,16 @@ func amUnsupported(e *env) {
 	}
 }
 
-// amKeep retains messages beyond HandleAM while others arrive, then releases them.
-func amKeep(e *env) {
+// amRetain retains messages beyond HandleAM while others arrive, then releases them.
+func amRetain(e *env) {
 	a, b := e.pair()
 	e.needs(a, uct.OpAMShort, "AM short")
 	l := e.connect(a, b)
 	var data [][]byte
 	var handles []uint64
-	b.keep = func(mem []byte, ds []uct.Desc) (kept uint64) {
+	b.onRetain = func(mem []byte, ds []uct.Desc) (kept uint64) {
 		for i, d := range ds {
-			if d.Flags&uct.DescCanKeep != 0 {
+			if d.Flags&uct.DescCanRetain != 0 {
 				kept |= 1 << i
 				data = append(data, mem[d.Off:][:d.Len])
 				handles = append(handles, d.Handle)
@@ -83,7 +83,7 @@ func amKeep(e *env) {
 		b.iface.Release(handles)
 		data, handles = nil, nil
 	}
-	if b.kept == 0 {
+	if b.retained == 0 {
 		e.notApplicable("received messages cannot be kept")
 	}
 }

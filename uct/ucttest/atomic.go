@@ -109,7 +109,7 @@ func atomicOracle(e *env, width int, fetch bool) {
 			}
 			return random.Uint64()
 		}
-		want := r.picture()
+		want := r.snapshot()
 		for range 3000 {
 			op := uct.AtomicOp(random.IntN(int(uct.NumAtomicOps)))
 			if !set.Has(op) {
@@ -252,11 +252,11 @@ func (l *link) blocking(r *region, op uct.AtomicOp, v, cmp, off uint64) (old uin
 		return 0, ucs.ErrTimeout
 	}
 	if st == inProgress {
-		f := r.user.flights[t]
+		f := r.user.inFlightOps[t]
 		if !drive(func() bool { return f.ended }, r.user) {
 			return 0, ucs.ErrTimeout
 		}
-		delete(r.user.flights, t)
+		delete(r.user.inFlightOps, t)
 		old, st = f.event.Value, f.event.Status
 	}
 	return old, st.Err()

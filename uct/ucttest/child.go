@@ -15,16 +15,16 @@ import (
 // Descriptors that the second process inherits.
 const (
 	commandFD = 3
-	answerFD  = 4
+	replyFD  = 4
 )
 
 // serve is the main loop of the second process. It opens an iface and executes commands until the
 // first process closes the pipe.
 func serve(t *testing.T, f Factory) {
-	in, out := os.NewFile(commandFD, "commands"), os.NewFile(answerFD, "answers")
+	in, out := os.NewFile(commandFD, "commands"), os.NewFile(replyFD, "answers")
 	e := &env{TB: t, factory: f}
 	c := &child{node: e.node(), out: json.NewEncoder(out)}
-	c.node.doomed = true // the first process may exit first
+	c.node.mayFail = true // the first process may exit first
 	c.node.onMessage = c.receive
 	c.node.onPending = func(ts []uct.Token) int { return len(ts) }
 	idle := 0
@@ -34,7 +34,7 @@ func serve(t *testing.T, f Factory) {
 			if !more {
 				return
 			}
-			c.carryOut(&n)
+			c.execute(&n)
 		default:
 			if idle++; c.work() > 0 {
 				idle = 0
@@ -52,12 +52,12 @@ func (c *child) work() int {
 	if !c.node.closed {
 		n = progress(c.node)
 	}
-	for len(c.behind) > 0 {
-		m := c.behind[0]
+	for len(c.unsent) > 0 {
+		m := c.unsent[0]
 		if st := c.link.AMShort(m.id, m.header, m.data); st == noResource {
 			break
 		}
-		c.behind = c.behind[1:]
+		c.unsent = c.unsent[1:]
 		n++
 	}
 	for c.send != nil && c.send.number < c.sending {
@@ -66,9 +66,9 @@ func (c *child) work() int {
 		}
 		n++
 	}
-	if c.waiting && c.send.number == c.sending && c.node.flying() == 0 {
-		c.waiting = false
-		c.reply(note{Op: "send"})
+	if c.owesReply && c.send.number == c.sending && c.node.inFlight() == 0 {
+		c.owesReply = false
+		c.reply(controlMsg{Op: "send"})
 	}
 	return n
 }
@@ -77,22 +77,22 @@ func (c *child) work() int {
 func (c *child) receive(m message) {
 	if c.echo {
 		m.data = slices.Clone(m.data)
-		c.behind = append(c.behind, m)
+		c.unsent = append(c.unsent, m)
 		return
 	}
 	c.got.take(c.node, m)
 }
 
-func (c *child) reply(n note) { require.NoError(c.node.env, c.out.Encode(n)) }
+func (c *child) reply(n controlMsg) { require.NoError(c.node.env, c.out.Encode(n)) }
 
-// carryOut executes one command and replies to it. The reply to "send" follows when the messages
+// execute executes one command and replies to it. The reply to "send" follows when the messages
 // are sent; "exit" has no reply.
-func (c *child) carryOut(n *note) {
-	e, answer := c.node.env, note{Op: n.Op}
+func (c *child) execute(n *controlMsg) {
+	e, reply := c.node.env, controlMsg{Op: n.Op}
 	switch n.Op {
 	case "address":
 		a := c.node.address()
-		answer.Device, answer.Iface = a.Device, a.Iface
+		reply.Device, reply.Iface = a.Device, a.Iface
 	case "connect":
 		c.link = e.dial(c.node, c.node, n.address())
 	case "echo":
@@ -101,32 +101,32 @@ func (c *child) carryOut(n *note) {
 		if c.send == nil {
 			c.send = newSender(c.link, 9)
 		}
-		c.sending, c.waiting = n.N, true
+		c.sending, c.owesReply = n.N, true
 		return
 	case "received":
-		answer.N = c.got.next
+		reply.N = c.got.next
 	case "region":
 		r := e.memory(c.node, n.Kind, int(n.N), uct.MemRemote)
 		fill(r.Bytes(), 1)
 		c.mem = r
-		answer.Key, answer.Base = r.AppendKey(nil), addressOf(r.Bytes())
+		reply.Key, reply.Base = r.AppendKey(nil), addressOf(r.Bytes())
 	case "bytes":
 		for range yieldPasses { // the race detector does not see that a flush of the other process orders these accesses
 			progress(c.node)
 		}
-		answer.Data = c.mem.Bytes()
+		reply.Data = c.mem.Bytes()
 	case "revoke":
 		c.mem.Revoke()
 	case "add":
-		answer.Err = c.add(n)
+		reply.Err = c.add(n)
 	case "close":
 		c.link.Close()
 		require.NoError(e, c.node.close())
 	default:
-		answer.Err = "unknown command"
+		reply.Err = "unknown command"
 	}
-	answer.Err += c.fault()
-	c.reply(answer)
+	reply.Err += c.fault()
+	c.reply(reply)
 }
 
 func (c *child) fault() string {
@@ -137,7 +137,7 @@ func (c *child) fault() string {
 }
 
 // add executes n.N fetching adds on the first process's word.
-func (c *child) add(n *note) string {
+func (c *child) add(n *controlMsg) string {
 	r := &region{user: c.node, base: n.Base, key: c.node.env.unpack(c.node, n.Key)}
 	for range n.N {
 		if _, err := c.link.blocking(r, uct.AtomicAdd, 1, 0, 0); err != nil {

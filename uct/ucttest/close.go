@@ -56,7 +56,7 @@ func closeDelivers(e *env) {
 			}
 		}
 		require.NotZero(e, s.number)
-		if a.flying() > 0 {
+		if a.inFlight() > 0 {
 			l.flush() // otherwise closing cancels
 		}
 		l.Close()
@@ -78,12 +78,12 @@ func closeInFlight(e *env) {
 			}
 		}
 	}
-	if a.flying() == 0 {
+	if a.inFlight() == 0 {
 		e.notApplicable("no operation stays in flight")
 	}
 	l.Close()
-	e.until("the events of a closed endpoint", func() bool { return a.flying() == 0 }, a)
-	for t, f := range a.flights {
+	e.until("the events of a closed endpoint", func() bool { return a.inFlight() == 0 }, a)
+	for t, f := range a.inFlightOps {
 		require.Contains(e, []uct.Status{ok, ucs.Canceled}, f.event.Status, "token %d", t)
 	}
 	e.settle(a, b)
@@ -106,12 +106,12 @@ func closeInFlightLast(e *env) {
 				op.run()
 			}
 		}
-		if a.flying() == 0 {
+		if a.inFlight() == 0 {
 			e.notApplicable("no operation stays in flight")
 		}
 		ours.Close()
 		e.until("the iface to be idle", func() bool { return a.iface.ActiveEndpoints() == 0 }, a, b)
-		require.Zero(e, a.flying(), "round %d: tokens in flight of an iface that is not active", round)
+		require.Zero(e, a.inFlight(), "round %d: tokens in flight of an iface that is not active", round)
 		a.inbox, b.inbox, a.failures, b.failures = nil, nil, nil, nil
 	}
 }
@@ -132,7 +132,7 @@ func closeReported(e *env) {
 	require.Len(e, b.inbox, 10, "reported before the last message")
 	e.settle(a, b)
 	require.Len(e, b.failures, 1)
-	require.Equal(e, uct.Failure{Source: b.inbox[0].source}, b.failures[0])
+	require.Equal(e, uct.Failure{RxConn: b.inbox[0].rxConn}, b.failures[0])
 	require.Empty(e, a.failures, "nothing came to the side that ended")
 }
 
@@ -161,7 +161,7 @@ func closeIface(e *env) {
 	e.needs(a, uct.OpAMShort, "AM short")
 	l := e.connect(a, b)
 	r := e.anyRegion(b, a)
-	a.doomed, b.doomed = true, true
+	a.mayFail, b.mayFail = true, true
 	require.Equal(e, ok, l.post(func() uct.Status { return l.AMUint64(1, 1, 1) }))
 	require.NoError(e, a.close())
 	require.NoError(e, a.close(), "closed twice")

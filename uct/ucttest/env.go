@@ -95,7 +95,7 @@ func (e *env) node() *node {
 // nodeOn opens an iface on d.
 func (e *env) nodeOn(d uct.Domain) *node {
 	e.Helper()
-	n := &node{env: e, dom: d, flights: make(map[uct.Token]*flight)}
+	n := &node{env: e, dom: d, inFlightOps: make(map[uct.Token]*flight)}
 	_, _ = rand.Read(n.worker[:])
 	var err error
 	n.iface, err = d.OpenIface(e.info(d), uct.IfaceConfig{
@@ -103,7 +103,7 @@ func (e *env) nodeOn(d uct.Domain) *node {
 	})
 	require.NoError(e, err, "open iface")
 	e.Cleanup(func() {
-		n.tidy()
+		n.checkClean()
 		require.NoError(e, n.iface.Close(), "close iface")
 		for t := range n.pinned {
 			n.unpin(t)
@@ -174,11 +174,11 @@ func (e *env) settle(nodes ...*node) {
 // drive progresses nodes until cond holds. It returns false if cond does not hold in time.
 func drive(cond func() bool, nodes ...*node) bool {
 	begun := ucs.Now()
-	heard, come := begun, false
+	lastArrival, arrived := begun, false
 	idle := 0
 	for i := 1; !cond(); i++ {
 		if idle++; progress(nodes...) > 0 {
-			idle, come = 0, true
+			idle, arrived = 0, true
 		}
 		if idle == yieldPasses {
 			idle = 0
@@ -188,10 +188,10 @@ func drive(cond func() bool, nodes ...*node) bool {
 			continue
 		}
 		now := ucs.Now()
-		if come {
-			heard, come = now, false
+		if arrived {
+			lastArrival, arrived = now, false
 		}
-		if now.Sub(heard) > patience || now.Sub(begun) > enough*patience {
+		if now.Sub(lastArrival) > patience || now.Sub(begun) > enough*patience {
 			return cond()
 		}
 	}

@@ -29,15 +29,15 @@ func (e *env) needsFailure(n *node) {
 	}
 }
 
-// doom connects two ifaces; the case closes the second.
-func (e *env) doom() (l *link, r *region) {
+// connectToClose connects two ifaces; the case closes the second.
+func (e *env) connectToClose() (l *link, r *region) {
 	e.Helper()
 	a, b := e.two()
 	e.needsFailure(a)
 	e.needs(a, uct.OpAMShort, "AM short")
 	l, r = e.connect(a, b), e.anyRegion(b, a)
 	l.firstMessage()
-	a.doomed = true
+	a.mayFail = true
 	return l, r
 }
 
@@ -48,8 +48,8 @@ func (l *link) failed() uct.Failure {
 	return l.from.failuresOf(l.Endpoint)[0]
 }
 
-// dead checks that all operations on l are refused.
-func (l *link) dead(r *region) {
+// requireRefused checks that all operations on l are refused.
+func (l *link) requireRefused(r *region) {
 	l.env.Helper()
 	for _, op := range l.operations(r) {
 		if l.from.attr.Ops.Has(op.need) {
@@ -64,14 +64,14 @@ func (l *link) dead(r *region) {
 // failureClosedIface: the peer closes in order. One report without a reason follows, then every
 // operation returns PeerFailed.
 func failureClosedIface(e *env) {
-	l, r := e.doom()
+	l, r := e.connectToClose()
 	require.NoError(e, l.to.close())
 	f := l.failed()
 	assert.NoError(e, f.Err, "the peer closed in order")
-	l.dead(r)
+	l.requireRefused(r)
 	e.settle(l.from)
 	require.Len(e, l.from.failuresOf(l.Endpoint), 1, "reported more than once")
-	l.dead(r)
+	l.requireRefused(r)
 	l.Close()
 	l.Close()
 	e.settle(l.from)
@@ -82,13 +82,13 @@ func failureClosedIface(e *env) {
 func failureDeadAddress(e *env) {
 	a, b := e.two()
 	e.needsFailure(a)
-	gone := b.address()
+	closedAddr := b.address()
 	require.NoError(e, b.close())
-	a.doomed = true
-	if reachable, _ := a.iface.Reachable(gone); !reachable {
+	a.mayFail = true
+	if reachable, _ := a.iface.Reachable(closedAddr); !reachable {
 		return
 	}
-	ep, err := a.iface.NewEndpoint(gone, 0)
+	ep, err := a.iface.NewEndpoint(closedAddr, 0)
 	if err != nil {
 		assert.NotErrorIs(e, err, ucs.ErrInProgress)
 		return
@@ -98,7 +98,7 @@ func failureDeadAddress(e *env) {
 	ep.AMUint64(1, 1, 1)
 	f := l.failed()
 	assert.True(e, isSentinel(f.Err), "failure without a sentinel of package ucs: %v", f.Err)
-	l.dead(nil)
+	l.requireRefused(nil)
 }
 
 // isSentinel reports whether err wraps an error of package ucs.
@@ -114,7 +114,7 @@ func failurePending(e *env) {
 	e.needs(a, uct.OpAMShort|uct.OpPending, "AM short with pending")
 	f := e.fillLink(e.connect(a, b))
 	f.add(5)
-	a.doomed = true
+	a.mayFail = true
 	reported := false
 	a.onFailure = func(uct.Failure) { reported = true }
 	a.onPending = func([]uct.Token) int {
@@ -129,12 +129,12 @@ func failurePending(e *env) {
 	var got []uct.Token
 	f.PendingPurge(func(t uct.Token) { got = append(got, t) })
 	require.Equal(e, f.queue, got)
-	f.dead(nil)
+	f.requireRefused(nil)
 }
 
 // failureReservation: on a failed endpoint CommitAM and Abort do nothing.
 func failureReservation(e *env) {
-	l, _ := e.doom()
+	l, _ := e.connectToClose()
 	e.needs(l.from, uct.OpAMBcopy, "AM bcopy")
 	b, st := l.ReserveAM(1, 1, 64)
 	require.Equal(e, ok, st)
@@ -143,13 +143,13 @@ func failureReservation(e *env) {
 	clobber(b) // the transport's memory is still valid
 	l.CommitAM(64)
 	l.Abort()
-	l.dead(nil)
+	l.requireRefused(nil)
 	e.settle(l.from)
 }
 
 // failureIsolated: other peers of the iface keep working, before and after.
 func failureIsolated(e *env) {
-	l, r := e.doom()
+	l, r := e.connectToClose()
 	a, c := l.from, e.node()
 	to, from := e.connect(a, c), e.connect(c, a)
 	to.firstMessage()
@@ -179,7 +179,7 @@ func failureIsolated(e *env) {
 	run(2000)
 	l.failed()
 	run(3000)
-	l.dead(r)
+	l.requireRefused(r)
 	l.Close()
 	run(4000)
 	for _, f := range a.failures {
@@ -207,9 +207,9 @@ func failureOneSide(e *env) {
 		e.until("the end of the peer's side", func() bool { return len(a.failures) > 0 }, a, b)
 		exchange(ours, nil)
 		e.settle(a, b)
-		require.Equal(e, []uct.Failure{{Source: got.source}}, a.failures, "round %d", round)
+		require.Equal(e, []uct.Failure{{RxConn: got.rxConn}}, a.failures, "round %d", round)
 		for _, m := range a.inbox {
-			require.Equal(e, got.source, m.source)
+			require.Equal(e, got.rxConn, m.rxConn)
 		}
 		a.inbox, a.failures, a.onFailure = nil, nil, nil
 	}
@@ -230,23 +230,23 @@ func failureDisconnect(e *env) {
 	l, other := e.connect(a, b), e.connect(e.node(), b)
 	exchange(other, nil)
 	b.iface.Disconnect(1 << 20)
-	a.doomed = true
+	a.mayFail = true
 	var source uint32
 	b.onMessage = func(m message) {
-		source = m.source
+		source = m.rxConn
 		b.iface.Disconnect(source)
 	}
 	require.Equal(e, ok, l.post(func() uct.Status { return l.AMUint64(1, 2, 3) }))
 	e.until("the end, on both sides", func() bool { return len(a.failures) > 0 && len(b.failures) > 0 }, a, b)
 	b.onMessage = nil
 	b.iface.Disconnect(source)
-	l.dead(nil)
+	l.requireRefused(nil)
 	e.settle(a, b)
 	require.Len(e, a.failures, 1)
 	require.Same(e, l.Endpoint, a.failures[0].Endpoint)
 	require.ErrorIs(e, a.failures[0].Err, ucs.ErrPeerFailed)
 	require.Len(e, b.failures, 1)
-	require.Equal(e, source, b.failures[0].Source)
+	require.Equal(e, source, b.failures[0].RxConn)
 	require.ErrorIs(e, b.failures[0].Err, ucs.ErrPeerFailed)
 	exchange(other, nil)
 	exchange(e.connect(a, b), nil)

@@ -46,7 +46,7 @@ func flushEndpoint(e *env, k uct.FlushKind, need uct.Ops) {
 		t := a.token()
 		st := l.post(func() uct.Status { return a.sent(t, l.Flush(k, t)) })
 		require.Equal(e, ok, l.end(t, st))
-		require.Zero(e, a.flying(), "operations end after the flush behind them")
+		require.Zero(e, a.inFlight(), "operations end after the flush behind them")
 	}
 	e.settle(a, b)
 }
@@ -65,7 +65,7 @@ func flushIface(e *env) {
 		t := a.token()
 		st := links[0].post(func() uct.Status { return a.sent(t, a.iface.Flush(t)) })
 		require.Equal(e, ok, links[0].end(t, st))
-		require.Zero(e, a.flying(), "operations end after the flush behind them")
+		require.Zero(e, a.inFlight(), "operations end after the flush behind them")
 		require.Equal(e, ok, a.iface.Fence())
 	}
 	e.settle(a, b)
@@ -100,12 +100,12 @@ func flushCancel(e *env) {
 	l, other := e.connect(a, b), e.connect(a, b)
 	r := e.anyRegion(b, a)
 	b.quiet = true
-	a.doomed = true
+	a.mayFail = true
 	l.work(r, 10)
 	t := a.token()
 	st := a.sent(t, l.Flush(uct.FlushCancel, t))
 	require.Contains(e, []uct.Status{ok, ucs.Canceled}, l.end(t, st))
-	require.Zero(e, a.flying(), "operations in flight after a cancel")
+	require.Zero(e, a.inFlight(), "operations in flight after a cancel")
 	e.settle(a, b)
 	for _, op := range l.operations(r) {
 		if a.attr.Ops.Has(op.need) {
@@ -221,7 +221,7 @@ func (l *link) value(addr uint64, k uct.RKey) (uint64, uct.Status) {
 	if l.from.sent(t, st) != inProgress {
 		return v, st
 	}
-	f := l.from.flights[t]
+	f := l.from.inFlightOps[t]
 	if !drive(func() bool { return f.ended }, l.from) {
 		return 0, noResource
 	}

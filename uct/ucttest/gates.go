@@ -17,17 +17,17 @@ func Gates(t *testing.T, f Factory) {
 	e := &env{TB: t, factory: f}
 	a, b := e.pair()
 	l := e.connect(a, b)
-	b.quiet, a.forgetful, b.forgetful = true, true, true
+	b.quiet, a.countOnly, b.countOnly = true, true, true
 	r := e.anyRegion(b, a)
 	g := &gate{link: l, region: r, p: make([]byte, 64), tokens: make([]uct.Token, 1)}
 	g.v = a.pieces(0, make([]byte, max(64, a.attr.AM.MinZcopy)), 1)
 	for _, op := range g.operations() {
 		if a.attr.Ops.Has(op.need) {
-			g.hold(op)
+			g.checkAllocs(op)
 		}
 	}
 	if a.attr.Ops.Has(uct.OpAMShort | uct.OpPending) {
-		g.holdPending()
+		g.checkPendingAllocs()
 	}
 }
 
@@ -98,8 +98,8 @@ func (g *gate) operations() []gateOperation {
 
 func second[T any](_ T, st uct.Status) uct.Status { return st }
 
-// hold warms op up and then counts its allocations.
-func (g *gate) hold(op gateOperation) {
+// checkAllocs warms op up and then counts its allocations.
+func (g *gate) checkAllocs(op gateOperation) {
 	bad := ok
 	once := func() {
 		for g.st = op.run(g); g.st == noResource; g.st = op.run(g) {
@@ -117,8 +117,8 @@ func (g *gate) hold(op gateOperation) {
 	assert.Equal(g.env, ok, bad, op.name)
 }
 
-// holdPending fills the queue and empties it again through HandlePending.
-func (g *gate) holdPending() {
+// checkPendingAllocs fills the queue and empties it again through HandlePending.
+func (g *gate) checkPendingAllocs() {
 	g.from.onPending = func(ts []uct.Token) int {
 		if g.AMUint64(1, 2, 3) != ok {
 			return 0
@@ -127,7 +127,7 @@ func (g *gate) holdPending() {
 		return 1
 	}
 	once := func() {
-		for range mostFill {
+		for range maxFill {
 			if g.AMUint64(1, 2, 3) != ok {
 				break
 			}
@@ -136,7 +136,7 @@ func (g *gate) holdPending() {
 		if g.PendingAdd(1) != ok {
 			g.tokens = g.tokens[:0]
 		}
-		for i := 0; len(g.tokens) > 0 && i < mostFill; i++ {
+		for i := 0; len(g.tokens) > 0 && i < maxFill; i++ {
 			progress(g.from, g.to)
 		}
 		for progress(g.from, g.to) > 0 { // deliver the rest

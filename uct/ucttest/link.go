@@ -71,10 +71,10 @@ func (l *link) endValue(t uct.Token, st uct.Status) uct.Event {
 	if st != inProgress {
 		return uct.Event{Token: t, Status: st}
 	}
-	f := l.from.flights[t]
+	f := l.from.inFlightOps[t]
 	require.NotNil(l.env, f, "operation %d was not noted", t)
 	l.env.until("the event of an operation", func() bool { return f.ended }, l.from, l.to)
-	delete(l.from.flights, t)
+	delete(l.from.inFlightOps, t)
 	return f.event
 }
 

@@ -13,7 +13,7 @@ import (
 var moveCases = []testCase{
 	{"both-connect", moveBothConnect},
 	{"all-connect", moveAllConnect},
-	{"source-stays", moveSourceStays},
+	{"source-stays", moveConnConstant},
 	{"after-idle", moveAfterIdle},
 	{"awaited", moveAwaited},
 }
@@ -23,7 +23,7 @@ var moveCases = []testCase{
 type inbound struct {
 	n      *node
 	got    []sequence
-	source []uint32
+	rxConns []uint32
 }
 
 func newInbound(n *node, senders int) *inbound {
@@ -33,11 +33,11 @@ func newInbound(n *node, senders int) *inbound {
 }
 
 func (in *inbound) take(m message) {
-	if in.source[m.id] == 0 {
-		in.source[m.id] = m.source
+	if in.rxConns[m.id] == 0 {
+		in.rxConns[m.id] = m.rxConn
 	}
-	if in.source[m.id] != m.source {
-		in.n.complain("sender %d has sources %d and %d", m.id, in.source[m.id], m.source)
+	if in.rxConns[m.id] != m.rxConn {
+		in.n.complain("sender %d has sources %d and %d", m.id, in.rxConns[m.id], m.rxConn)
 	}
 	in.got[m.id].take(in.n, m)
 }
@@ -129,9 +129,9 @@ func moveAllConnect(e *env) {
 	e.settle(m.nodes...)
 }
 
-// moveSourceStays: a source is constant for the lifetime of its connection, whatever the transport
+// moveConnConstant: a source is constant for the lifetime of its connection, whatever the transport
 // does under load.
-func moveSourceStays(e *env) {
+func moveConnConstant(e *env) {
 	m := newMesh(e, 2)
 	for _, s := range []*sender{m.ss[0][1], m.ss[1][0]} {
 		s.max = 4096
@@ -172,20 +172,20 @@ func moveAwaited(e *env) {
 		l.post(func() uct.Status { return l.AMUint64(1, 1, 1) })
 		e.until("the message", func() bool { return len(b.inbox) > 0 }, a, b)
 		if n == b {
-			by.r.source = b.inbox[0].source
+			by.r.rxConn = b.inbox[0].rxConn
 		}
 		b.inbox = nil
 		e.until("the connection to be idle", func() bool { return len(f.Candidates(ucs.Now(), nil)) == 1 }, a, b)
-		by.r.waits = uct.WaitsForAnswer
-		n.awaits = &by.r
+		by.r.waits = uct.WaitForReply
+		n.waits = &by.r
 		require.Empty(e, f.Candidates(ucs.Now(), nil), "a reply is awaited")
 		require.Zero(e, f.Evict(ucs.Now(), ucs.Now(), 1))
-		by.r.waits = uct.WaitsForEnd
+		by.r.waits = uct.WaitForClose
 		e.until("the connection to sleep", func() bool {
 			f.Evict(ucs.Now(), ucs.Now(), 1)
 			return a.iface.(uct.ConnectionCache).Active()+b.iface.(uct.ConnectionCache).Active() == 0
 		}, a, b)
-		n.awaits = nil
+		n.waits = nil
 	}
 	l.post(func() uct.Status { return l.AMUint64(1, 1, 1) })
 	e.until("a message after the sleep", func() bool { return len(b.inbox) == 1 }, a, b)

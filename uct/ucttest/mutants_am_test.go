@@ -132,10 +132,10 @@ func (i greedy) Progress(int) int { return i.Iface.Progress(1 << 20) }
 var amMutants = []mutant{
 	{"header lost", "am/short", each(func(_ []byte, d *uct.Desc) { d.Header = 0 })},
 	{"id changed", "am/ids", each(func(_ []byte, d *uct.Desc) { d.ID &= 15 })},
-	{"source 0", "am/uint64", each(func(_ []byte, d *uct.Desc) { d.Source = 0 })},
+	{"source 0", "am/uint64", each(func(_ []byte, d *uct.Desc) { d.RxConn = 0 })},
 	{"source changes", "am/source", func() wraps {
 		n := uint32(0)
-		return each(func(_ []byte, d *uct.Desc) { n++; d.Source = n })
+		return each(func(_ []byte, d *uct.Desc) { n++; d.RxConn = n })
 	}()},
 	{"payload damaged", "am/bcopy", each(func(mem []byte, d *uct.Desc) {
 		if d.Len > 4096 {

@@ -38,7 +38,7 @@ var failureMutants = []mutant{
 		}
 	})},
 	{"end of a side without its source", "failure/one-side", telling(func(h uct.Handler, f uct.Failure) {
-		f.Source = 0
+		f.RxConn = 0
 		h.HandleFailure(f)
 	})},
 	{"endpoint ends with the peer's side", "failure/one-side", func() wraps {

@@ -11,7 +11,7 @@ import (
 type message struct {
 	id     uct.AMID
 	header uint64
-	source uint32
+	rxConn uint32
 	data   []byte // valid during onMessage; a copy in node.inbox
 }
 
@@ -39,35 +39,35 @@ type node struct {
 	counted   int  // messages and events of this Progress
 	offered   bool // HandlePending was called in this Progress
 	quiet     bool // received messages are only counted
-	forgetful bool // events are only counted
+	countOnly bool // events are only counted
 	received  int
 	inbox     []message
-	flights   map[uct.Token]*flight
+	inFlightOps   map[uct.Token]*flight
 	failures  []uct.Failure
 	tokens    uct.Token
 	pinned    map[uct.Token][]uct.Mem // registrations made by pieces
-	doomed    bool                    // endpoints are expected to fail
+	mayFail    bool                    // endpoints are expected to fail
 	closed    bool
 
 	onMessage func(message) // nil: append to inbox
 	onPending func([]uct.Token) int
 	onFailure func(uct.Failure)
-	kept      int // number of retained messages
-	keep      func(mem []byte, ds []uct.Desc) uint64
-	awaits    *waitReport // nil: waits for nothing
+	retained      int // number of retained messages
+	onRetain      func(mem []byte, ds []uct.Desc) uint64
+	waits    *waitReport // nil: waits for nothing
 }
 
 // waitReport is what a node reports from ReportWaits.
 type waitReport struct {
 	ep     uct.Endpoint
-	source uint32
-	waits  uct.Waits
+	rxConn uint32
+	waits  uct.WaitKind
 }
 
 // ReportWaits implements uct.WaitReporter.
-func (n *node) ReportWaits(least uct.Waits, report func(uct.Endpoint, uint32, uct.Waits)) {
-	if r := n.awaits; r != nil && r.waits >= least {
-		report(r.ep, r.source, r.waits)
+func (n *node) ReportWaits(least uct.WaitKind, report func(uct.Endpoint, uint32, uct.WaitKind)) {
+	if r := n.waits; r != nil && r.waits >= least {
+		report(r.ep, r.rxConn, r.waits)
 	}
 }
 
@@ -100,13 +100,13 @@ func (n *node) HandleAM(mem []byte, ds []uct.Desc) uint64 {
 			n.complain("descriptor %+v does not fit its %d bytes of memory", *d, len(mem))
 			return 0
 		}
-		n.deliver(message{d.ID, d.Header, d.Source, mem[d.Off:][:d.Len:d.Len]})
+		n.deliver(message{d.ID, d.Header, d.RxConn, mem[d.Off:][:d.Len:d.Len]})
 	}
-	if n.keep == nil {
+	if n.onRetain == nil {
 		return 0
 	}
-	kept := n.keep(mem, ds)
-	n.kept += bits.OnesCount64(kept)
+	kept := n.onRetain(mem, ds)
+	n.retained += bits.OnesCount64(kept)
 	return kept
 }
 
@@ -123,11 +123,11 @@ func (n *node) deliver(m message) {
 func (n *node) HandleEvents(es []uct.Event) {
 	n.check("HandleEvents")
 	n.counted += len(es)
-	if n.forgetful {
+	if n.countOnly {
 		return
 	}
 	for _, ev := range es {
-		f := n.flights[ev.Token]
+		f := n.inFlightOps[ev.Token]
 		if f == nil || f.ended {
 			n.complain("event %+v of no operation in flight, or its second one", ev)
 			continue
@@ -175,7 +175,7 @@ func (n *node) check(callback string) {
 // sent records the status of an operation with token t; held are its buffers.
 func (n *node) sent(t uct.Token, st uct.Status, held ...any) uct.Status {
 	if st == inProgress {
-		n.flights[t] = &flight{held: held}
+		n.inFlightOps[t] = &flight{held: held}
 	} else {
 		n.unpin(t)
 	}
@@ -216,9 +216,9 @@ func (n *node) unpin(t uct.Token) {
 	delete(n.pinned, t)
 }
 
-// flying counts the operations whose event has not arrived.
-func (n *node) flying() (count int) {
-	for _, f := range n.flights {
+// inFlight counts the operations whose event has not arrived.
+func (n *node) inFlight() (count int) {
+	for _, f := range n.inFlightOps {
 		if !f.ended {
 			count++
 		}
@@ -247,16 +247,16 @@ func (n *node) token() uct.Token {
 	return n.tokens
 }
 
-// tidy checks at the end of a case that nothing is left over.
-func (n *node) tidy() {
+// checkClean checks at the end of a case that nothing is left over.
+func (n *node) checkClean() {
 	if n.env.Failed() || n.closed {
 		return
 	}
-	if !drive(func() bool { return n.flying() == 0 }, n) {
-		n.env.Errorf("%d operations without their event", n.flying())
+	if !drive(func() bool { return n.inFlight() == 0 }, n) {
+		n.env.Errorf("%d operations without their event", n.inFlight())
 	}
 	for _, f := range n.failures {
-		if f.Endpoint != nil && !n.doomed {
+		if f.Endpoint != nil && !n.mayFail {
 			n.env.Errorf("an endpoint failed: %v", f.Err)
 		}
 	}

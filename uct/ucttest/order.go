@@ -96,7 +96,7 @@ func (q *sequence) check(m message) string {
 // take checks m as the next message of its sequence.
 func (q *sequence) take(n *node, m message) {
 	if fault := q.check(m); fault != "" {
-		n.complain("wrong %s: message %d with %d bytes after %d of source %d", fault, m.header, len(m.data), q.next, m.source)
+		n.complain("wrong %s: message %d with %d bytes after %d of source %d", fault, m.header, len(m.data), q.next, m.rxConn)
 		q.next = m.header + 1
 	}
 }
@@ -165,10 +165,10 @@ func orderManyToOne(e *env) {
 	source := make([]uint32, senders)
 	b.onMessage = func(m message) {
 		if source[m.id] == 0 {
-			source[m.id] = m.source
+			source[m.id] = m.rxConn
 		}
-		if source[m.id] != m.source {
-			e.Errorf("sender %d has sources %d and %d", m.id, source[m.id], m.source)
+		if source[m.id] != m.rxConn {
+			e.Errorf("sender %d has sources %d and %d", m.id, source[m.id], m.rxConn)
 		}
 		got[m.id].take(b, m)
 	}

@@ -26,8 +26,8 @@ var pendingCases = []testCase{
 	{"unattended", pendingUnattended},
 }
 
-// mostFill bounds the messages that a transport accepts without progress.
-const mostFill = 1 << 20
+// maxFill bounds the messages that a transport accepts without progress.
+const maxFill = 1 << 20
 
 // filled is an endpoint without send resources, and its pending tokens.
 type filled struct {
@@ -50,7 +50,7 @@ func (e *env) fillLink(l *link) *filled {
 	f := &filled{link: l.up()}
 	l.to.onMessage = func(m message) { f.got.take(l.to, m) }
 	st := ok
-	for st == ok && f.sent < mostFill {
+	for st == ok && f.sent < maxFill {
 		st = f.send()
 	}
 	require.Equal(e, noResource, st, "after %d messages without progress", f.sent)

@@ -20,8 +20,8 @@ const roleVariable = "GOUCX_UCTTEST_CHILD"
 
 func isChild() bool { return os.Getenv(roleVariable) != "" }
 
-// note is a message between the two processes: a command or its reply.
-type note struct {
+// controlMsg is a message between the two processes: a command or its reply.
+type controlMsg struct {
 	Op            string
 	Device, Iface []byte
 	Key           []byte
@@ -32,14 +32,14 @@ type note struct {
 	Err           string
 }
 
-func (n *note) address() uct.Address { return uct.Address{Device: n.Device, Iface: n.Iface} }
+func (n *controlMsg) address() uct.Address { return uct.Address{Device: n.Device, Iface: n.Iface} }
 
 // process is a second process with its own iface, which executes commands.
 type process struct {
 	env    *env
 	cmd    *exec.Cmd
 	to     *os.File
-	notes  chan note // replies; closed when the process has exited
+	replies  chan controlMsg // replies; closed when the process has exited
 	exited chan struct{}
 	addr   uct.Address
 	output bytes.Buffer // its output, valid after exited
@@ -56,13 +56,13 @@ func (e *env) spawn() *process {
 	from, toParent, err := os.Pipe()
 	require.NoError(e, err)
 	cmd.ExtraFiles = []*os.File{fromParent, toParent}
-	p := &process{env: e, cmd: cmd, to: to, notes: make(chan note, 1), exited: make(chan struct{})}
+	p := &process{env: e, cmd: cmd, to: to, replies: make(chan controlMsg, 1), exited: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = &p.output, &p.output
 	require.NoError(e, cmd.Start())
 	_, _ = fromParent.Close(), toParent.Close()
 	go p.read(from)
 	e.Cleanup(p.end)
-	a := p.ask(note{Op: "address"})
+	a := p.call(controlMsg{Op: "address"})
 	p.addr = a.address()
 	return p
 }
@@ -71,13 +71,13 @@ func (e *env) spawn() *process {
 func (p *process) read(from *os.File) {
 	defer close(p.exited)
 	for d := json.NewDecoder(from); ; {
-		var n note
+		var n controlMsg
 		if d.Decode(&n) != nil {
 			break
 		}
-		p.notes <- n
+		p.replies <- n
 	}
-	close(p.notes)
+	close(p.replies)
 	_ = from.Close()
 	_ = p.cmd.Wait() // its output shows why it exited
 }
@@ -86,7 +86,7 @@ func (p *process) read(from *os.File) {
 func (p *process) end() {
 	_ = p.to.Close() // ends its command loop
 	go func() {
-		for range p.notes { // unread replies
+		for range p.replies { // unread replies
 		}
 	}()
 	select {
@@ -108,26 +108,26 @@ func (p *process) kill() {
 	<-p.exited
 }
 
-// tell sends a command without waiting for the reply.
-func (p *process) tell(n note) {
+// send sends a command without waiting for the reply.
+func (p *process) send(n controlMsg) {
 	p.env.Helper()
 	require.NoError(p.env, json.NewEncoder(p.to).Encode(n), "%s", n.Op)
 }
 
-// ask sends a command and progresses nodes until the reply arrives.
-func (p *process) ask(n note, nodes ...*node) note {
+// call sends a command and progresses nodes until the reply arrives.
+func (p *process) call(n controlMsg, nodes ...*node) controlMsg {
 	p.env.Helper()
-	p.tell(n)
-	return p.answer(n.Op, nodes...)
+	p.send(n)
+	return p.awaitReply(n.Op, nodes...)
 }
 
 // answer progresses nodes until the reply to op arrives.
-func (p *process) answer(op string, nodes ...*node) (got note) {
+func (p *process) awaitReply(op string, nodes ...*node) (got controlMsg) {
 	p.env.Helper()
 	come := false
 	p.env.until("the second process's reply to "+op, func() bool {
 		select {
-		case got, come = <-p.notes:
+		case got, come = <-p.replies:
 			if !come {
 				p.env.Fatalf("second process has exited at %s", op)
 			}
@@ -148,7 +148,7 @@ func (e *env) pairWith(p *process) (*node, *link) {
 		e.notApplicable("another process is not reachable: " + reason)
 	}
 	own := a.address()
-	p.ask(note{Op: "connect", Device: own.Device, Iface: own.Iface}, a)
+	p.call(controlMsg{Op: "connect", Device: own.Device, Iface: own.Iface}, a)
 	l := e.dial(a, a, p.addr)
 	return a, l
 }
@@ -161,19 +161,19 @@ type child struct {
 	sending uint64 // the number of the last message to send
 	got     sequence
 	echo    bool
-	behind  []message // not yet echoed
+	unsent  []message // not yet echoed
 	mem     uct.Mem
 	out     *json.Encoder
-	waiting bool // the reply to "send" is outstanding
+	owesReply bool // the reply to "send" is outstanding
 }
 
 // commands reads notes on a goroutine; the main goroutine progresses.
-func commands(r io.Reader) <-chan note {
-	ch := make(chan note)
+func commands(r io.Reader) <-chan controlMsg {
+	ch := make(chan controlMsg)
 	go func() {
 		defer close(ch)
 		for d := json.NewDecoder(r); ; {
-			var n note
+			var n controlMsg
 			if d.Decode(&n) != nil {
 				return
 			}

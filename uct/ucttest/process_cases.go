@@ -27,7 +27,7 @@ func processEcho(e *env) {
 	p := e.spawn()
 	a, l := e.pairWith(p)
 	e.needs(a, uct.OpAMShort, "AM short")
-	p.ask(note{Op: "echo"}, a)
+	p.call(controlMsg{Op: "echo"}, a)
 	for _, f := range a.forms() {
 		_, high := f.limit(a.attr)
 		for i := range uint64(e.messages() / 100) {
@@ -56,19 +56,19 @@ func processStreams(e *env) {
 	total := uint64(e.messages() / 2)
 	var got sequence
 	a.onMessage = func(m message) { got.take(a, m) }
-	p.tell(note{Op: "send", N: total})
+	p.send(controlMsg{Op: "send", N: total})
 	s := newSender(l, 3)
 	e.until("both streams", func() bool { return s.sendRun(total) && got.next == total || e.Failed() }, a)
-	p.answer("send", a)
+	p.awaitReply("send", a)
 	e.until("the second process to have received all", func() bool {
-		return p.ask(note{Op: "received"}, a).N == total
+		return p.call(controlMsg{Op: "received"}, a).N == total
 	}, a)
 }
 
 // remote makes memory of the second process accessible.
 func (e *env) remote(p *process, a *node, k kind, n int) *region {
 	e.Helper()
-	got := p.ask(note{Op: "region", Kind: k, N: uint64(n)}, a)
+	got := p.call(controlMsg{Op: "region", Kind: k, N: uint64(n)}, a)
 	r := &region{user: a, base: got.Base, packed: got.Key, key: e.unpack(a, got.Key)}
 	r.attr = a.dom.KeyAttr(r.key)
 	return r
@@ -97,7 +97,7 @@ func processRMA(e *env) {
 			}
 		}
 		l.flush()
-		require.True(e, string(want) == string(p.ask(note{Op: "bytes"}, a).Data), "%s memory after puts", k)
+		require.True(e, string(want) == string(p.call(controlMsg{Op: "bytes"}, a).Data), "%s memory after puts", k)
 		for _, f := range r.usable(getForms) {
 			for _, n := range []int{1, 8, 1000, 50_000} {
 				data := make([]byte, n)
@@ -110,10 +110,10 @@ func processRMA(e *env) {
 		for _, span := range outside(r.base, size) {
 			l.refuses(r, span[0], int(span[1]))
 		}
-		p.ask(note{Op: "revoke"}, a)
-		l.barred(r, r.base, 8)
-		l.barred(r, r.base, 5000)
-		require.True(e, string(want) == string(p.ask(note{Op: "bytes"}, a).Data), "a refused access wrote")
+		p.call(controlMsg{Op: "revoke"}, a)
+		l.requireNoAccess(r, r.base, 8)
+		l.requireNoAccess(r, r.base, 5000)
+		require.True(e, string(want) == string(p.call(controlMsg{Op: "bytes"}, a).Data), "a refused access wrote")
 	}
 }
 
@@ -127,12 +127,12 @@ func processAtomics(e *env) {
 		e.notApplicable("no 64-bit add")
 	}
 	n := uint64(a.contended())
-	p.tell(note{Op: "add", Key: mem.packed, Base: mem.base, N: n})
+	p.send(controlMsg{Op: "add", Key: mem.packed, Base: mem.base, N: n})
 	for range n {
 		_, err := local.blocking(mem, uct.AtomicAdd, 1, 0, 0)
 		require.NoError(e, err)
 	}
-	p.answer("add", a)
+	p.awaitReply("add", a)
 	require.Equal(e, 2*n, le.Uint64(mem.bytes))
 }
 
@@ -145,10 +145,10 @@ func processWake(e *env) {
 	a.onMessage = func(m message) { got.take(a, m) }
 	for i := uint64(1); i <= 200; i++ {
 		a.arm(uct.EventRecv)
-		p.tell(note{Op: "send", N: i})
+		p.send(controlMsg{Op: "send", N: i})
 		require.True(e, a.readable(patience), "message %d does not wake", i)
 		e.until("the message", func() bool { return got.next == i }, a)
-		p.answer("send", a)
+		p.awaitReply("send", a)
 	}
 }
 
@@ -157,11 +157,11 @@ func processClosed(e *env) {
 	p := e.spawn()
 	a, l := e.pairWith(p)
 	e.needsFailure(a)
-	a.doomed = true
+	a.mayFail = true
 	l.alive(p)
-	p.ask(note{Op: "close"}, a)
+	p.call(controlMsg{Op: "close"}, a)
 	assert.NoError(e, l.failed().Err, "the peer closed in order")
-	l.dead(nil)
+	l.requireRefused(nil)
 	e.settle(a)
 	require.Len(e, a.failuresOf(l.Endpoint), 1)
 }
@@ -170,11 +170,11 @@ func processClosed(e *env) {
 func (l *link) alive(p *process) {
 	l.env.Helper()
 	s := newSender(l, 4)
-	s.number = p.ask(note{Op: "received"}, l.from).N
+	s.number = p.call(controlMsg{Op: "received"}, l.from).N
 	next := s.number + 1
 	l.post(func() uct.Status { return s.send(1) })
 	l.env.until("the second process to receive", func() bool {
-		return p.ask(note{Op: "received"}, l.from).N == next
+		return p.call(controlMsg{Op: "received"}, l.from).N == next
 	}, l.from)
 }
 
@@ -187,9 +187,9 @@ func processKilled(e *env) {
 	a, l := e.pairWith(p)
 	e.needsFailure(a)
 	other := e.spawn()
-	a.doomed = true
+	a.mayFail = true
 	own := a.address()
-	other.ask(note{Op: "connect", Device: own.Device, Iface: own.Iface}, a)
+	other.call(controlMsg{Op: "connect", Device: own.Device, Iface: own.Iface}, a)
 	to := e.dial(a, a, other.addr)
 	l.alive(p)
 	to.alive(other)
@@ -198,7 +198,7 @@ func processKilled(e *env) {
 	f := l.failed()
 	assert.Less(e, ucs.Now().Sub(died), lateness+a.attr.FailureWithin)
 	assert.ErrorIs(e, f.Err, ucs.ErrPeerFailed)
-	l.dead(nil)
+	l.requireRefused(nil)
 	to.alive(other)
 	e.settle(a)
 	require.Len(e, a.failuresOf(l.Endpoint), 1, "reported more than once")
@@ -212,7 +212,7 @@ func processStopped(e *env) {
 	a, l := e.pairWith(p)
 	other := e.spawn()
 	own := a.address()
-	other.ask(note{Op: "connect", Device: own.Device, Iface: own.Iface}, a)
+	other.call(controlMsg{Op: "connect", Device: own.Device, Iface: own.Iface}, a)
 	to := e.dial(a, a, other.addr)
 	l.alive(p)
 	require.NoError(e, p.cmd.Process.Signal(syscall.SIGSTOP))
@@ -230,5 +230,5 @@ func processStopped(e *env) {
 	}
 	require.NoError(e, p.cmd.Process.Signal(syscall.SIGCONT))
 	sent := s.number
-	e.until("messages to arrive after all", func() bool { return p.ask(note{Op: "received"}, a).N == sent }, a)
+	e.until("messages to arrive after all", func() bool { return p.call(controlMsg{Op: "received"}, a).N == sent }, a)
 }

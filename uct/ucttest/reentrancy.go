@@ -21,11 +21,11 @@ func reentrancySend(e *env) {
 	a, b := e.pair()
 	e.needs(a, uct.OpAMShort|uct.OpPending, "AM short with pending")
 	l, back := e.connect(a, b), e.connect(b, a)
-	var asked, answered uint64 // next numbers
+	var requested, replied uint64 // next numbers
 	var waiting []message      // behind one token
-	answer := func(m message) uct.Status { return back.AMUint64(2, m.header, m.header+1) }
+	reply := func(m message) uct.Status { return back.AMUint64(2, m.header, m.header+1) }
 	offer := func(ts []uct.Token) int {
-		for len(waiting) > 0 && answer(waiting[0]) == ok {
+		for len(waiting) > 0 && reply(waiting[0]) == ok {
 			waiting = waiting[1:]
 		}
 		if len(waiting) > 0 {
@@ -36,17 +36,17 @@ func reentrancySend(e *env) {
 	b.onPending = offer
 	b.onMessage = func(m message) {
 		if m.id == 2 { // only if an iface reaches itself
-			answered = e.answer(m, answered)
+			replied = e.checkReply(m, replied)
 			return
 		}
-		if m.header != asked {
-			e.Errorf("question %d after %d", m.header, asked)
+		if m.header != requested {
+			e.Errorf("question %d after %d", m.header, requested)
 		}
-		asked++
-		if len(waiting) > 0 || answer(m) == noResource {
+		requested++
+		if len(waiting) > 0 || reply(m) == noResource {
 			if waiting = append(waiting, m); len(waiting) == 1 && back.PendingAdd(b.token()) != ok {
 				// Busy: resources are available already.
-				if answer(m) != ok {
+				if reply(m) != ok {
 					e.Errorf("PendingAdd is Busy, but the send has no resource")
 				}
 				waiting = nil
@@ -54,20 +54,20 @@ func reentrancySend(e *env) {
 		}
 	}
 	if a != b {
-		a.onMessage = func(m message) { answered = e.answer(m, answered) }
+		a.onMessage = func(m message) { replied = e.checkReply(m, replied) }
 	}
 	total := uint64(e.messages() / 10)
 	sent := uint64(0)
 	e.until("all replies", func() bool {
-		for sent < total && sent < answered+512 && l.AMUint64(1, sent, 0) == ok {
+		for sent < total && sent < replied+512 && l.AMUint64(1, sent, 0) == ok {
 			sent++
 		}
-		return answered == total || e.Failed()
+		return replied == total || e.Failed()
 	}, a, b)
 }
 
-// answer checks a reply and returns the number of the next.
-func (e *env) answer(m message, next uint64) uint64 {
+// checkReply checks a reply and returns the number of the next.
+func (e *env) checkReply(m message, next uint64) uint64 {
 	if m.header != next || le.Uint64(m.data) != next+1 {
 		e.Errorf("reply %d with %x after %d", m.header, m.data, next)
 	}
@@ -147,7 +147,7 @@ func reentrancyCloseInFailure(e *env) {
 	a, b := e.two()
 	e.needsFailure(a)
 	l := e.connect(a, b)
-	a.doomed = true
+	a.mayFail = true
 	require.Equal(e, ok, l.post(func() uct.Status { return l.AMUint64(1, 0, 0) }))
 	e.until("a message", func() bool { return len(b.inbox) == 1 }, a, b)
 	a.onFailure = func(f uct.Failure) {

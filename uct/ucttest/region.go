@@ -193,10 +193,10 @@ func (r *region) usable(fs []rmaForm) (use []rmaForm) {
 	return use
 }
 
-// picture is a copy of a region's memory that holds the expected content.
-type picture []byte
+// snapshot is a copy of a region's memory that holds the expected content.
+type snapshot []byte
 
-func (r *region) picture() picture { return slices.Clone(r.bytes) }
+func (r *region) snapshot() snapshot { return slices.Clone(r.bytes) }
 
 // addressOf returns the address of b's first byte. The memory must be pinned or outside the Go
 // heap.

@@ -53,7 +53,7 @@ func outside(base uint64, size int) (spans [][2]uint64) {
 func rmaRange(e *env) {
 	const size = 4096
 	e.eachRegion(uct.OpsPut|uct.OpsGet, "put or get", size, func(l *link, r *region) {
-		want := r.picture()
+		want := r.snapshot()
 		for _, span := range outside(r.base, size) {
 			l.refuses(r, span[0], int(span[1]))
 		}
@@ -101,16 +101,16 @@ func (e *env) denied(err error, msg ...any) {
 	}
 }
 
-// barred tries every form on a revoked or closed region. If that fails the endpoint, each uses a
+// requireNoAccess tries every form on a revoked or closed region. If that fails the endpoint, each uses a
 // new one.
-func (l *link) barred(r *region, addr uint64, n int) {
+func (l *link) requireNoAccess(r *region, addr uint64, n int) {
 	e, a := l.env, l.from
 	e.Helper()
 	if !a.attr.AccessErrorFatal {
 		l.refuses(r, addr, n)
 		return
 	}
-	a.doomed = true
+	a.mayFail = true
 	for _, f := range append(r.usable(putForms), r.usable(getForms)...) {
 		if !f.fits(a.attr, n) {
 			continue
@@ -134,9 +134,9 @@ func (l *link) barred(r *region, addr uint64, n int) {
 	}
 }
 
-// gone requires that the key of a revoked or closed region is refused, if unpacking asks the
+// requireKeyRefused requires that the key of a revoked or closed region is refused, if unpacking asks the
 // owner.
-func (r *region) gone() {
+func (r *region) requireKeyRefused() {
 	e := r.user.env
 	e.Helper()
 	k, err := r.user.dom.UnpackKey(r.packed)
@@ -217,11 +217,11 @@ func rmaRevoked(e *env) {
 	e.eachRegion(uct.OpsPut|uct.OpsGet, "put or get", 4096, func(l *link, r *region) {
 		require.Equal(e, ok, r.mem.Revoke())
 		require.Equal(e, ok, r.mem.Revoke(), "revoked twice")
-		l.barred(r, r.base, 8)
-		l.barred(r, r.base, 1000)
+		l.requireNoAccess(r, r.base, 8)
+		l.requireNoAccess(r, r.base, 1000)
 		l.flush()
 		require.True(e, holds(r.bytes, 1), "an access after Revoke wrote")
-		r.gone()
+		r.requireKeyRefused()
 	})
 }
 
@@ -233,16 +233,16 @@ func rmaClosed(e *env) {
 		for range 8 {
 			heir := e.region(r.owner, r.user, e.kinds(r.owner)[0], 4096, uct.MemRemote)
 			fill(heir.bytes, 3)
-			l.barred(r, r.base, 8)
+			l.requireNoAccess(r, r.base, 8)
 			if heir.base-r.base < uint64(len(r.bytes)) {
-				l.barred(r, heir.base, 8)
+				l.requireNoAccess(r, heir.base, 8)
 			} else {
 				l.refuses(r, heir.base, 8)
 			}
 			l.flush()
 			require.True(e, holds(heir.bytes, 3), "the key of a closed region wrote")
 		}
-		r.gone()
+		r.requireKeyRefused()
 	})
 }
 

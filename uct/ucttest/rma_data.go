@@ -43,7 +43,7 @@ func (e *env) eachRegion(ops uct.Ops, what string, n int, f func(l *link, r *reg
 // putSizes writes every small length at every alignment; no other byte may change.
 func putSizes(e *env) {
 	e.eachRegion(uct.OpsPut, "put", 16<<10, func(l *link, r *region) {
-		want, seed := r.picture(), uint64(2)
+		want, seed := r.snapshot(), uint64(2)
 		for _, f := range r.usable(putForms) {
 			for _, n := range sizesUpTo(0, 8200) {
 				if !f.fits(r.user.attr, n) {
@@ -89,7 +89,7 @@ func getSizes(e *env) {
 // putUint64 writes words at every alignment.
 func putUint64(e *env) {
 	e.eachRegion(uct.OpPutShort, "put short", 256, func(l *link, r *region) {
-		want := r.picture()
+		want := r.snapshot()
 		for off := range 33 {
 			v := uint64(off+1) * 0x0123456789abcdef
 			require.Equal(e, ok, l.post(func() uct.Status { return l.PutUint64(v, r.base+uint64(off), r.key) }))
@@ -130,7 +130,7 @@ func putLarge(e *env) {
 				if !f.fits(r.user.attr, n) {
 					continue
 				}
-				want := r.picture()
+				want := r.snapshot()
 				p := pattern(n, uint64(i))
 				require.Equal(e, ok, f.transfer(l, p, r.base+uint64(i), r.key), "%s of %d", f.name, n)
 				l.flush()
@@ -166,7 +166,7 @@ func getZero(e *env) {
 }
 
 func zeroLength(l *link, r *region, forms []rmaForm) {
-	want := r.picture()
+	want := r.snapshot()
 	for _, f := range r.usable(forms) {
 		if !f.fits(r.user.attr, 0) {
 			continue

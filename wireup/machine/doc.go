@@ -5,7 +5,7 @@
 // tests run thousands of machines over a network that delays, loses and duplicates messages.
 //
 // A pair is an ordered path in both directions. In shared memory it is two rings, which one side
-// creates and passes to the other. With Config.TwoStep it is two queue pairs, one created by each
+// creates and passes to the other. With Config.ThreeWay it is two queue pairs, one created by each
 // side; halves.go describes that handshake. A connection starts on one pair and may migrate: to a
 // larger pair, to no pair while it is suspended, or to the peer's pair when both sides connected
 // at once.
@@ -30,7 +30,7 @@
 // switches to the winner's. The winner reads the loser's pair up to the marker and its own pair
 // after it.
 //
-// With TwoStep neither side sends on a pair before both queue pairs are connected. So the losing
+// With ThreeWay neither side sends on a pair before both queue pairs are connected. So the losing
 // initiation is dropped without a marker, and the target of a MIGRATE switches after its
 // initiator.
 //

@@ -11,64 +11,64 @@ package machine
 // close closes the send direction. CLOSE waits for the reply to a MIGRATE, so that the peer knows
 // which pair holds the end marker. It also waits until a pending send pair is ready.
 func (s *step) close() {
-	if s.SaidBye() || s.state == Idle {
+	if s.Closing() || s.state == StateIdle {
 		return
 	}
-	s.nap = None
+	s.suspending = None
 	s.closing = true
-	if s.state == Opening && !s.conf.TwoStep || s.offer == None && s.next == None {
-		s.sayBye()
+	if s.state == StateOpening && !s.conf.ThreeWay || s.proposed == None && s.txPending == None {
+		s.sendClose()
 	}
 }
 
-// endIfClosing sends the CLOSE that waited for a reply.
-func (s *step) endIfClosing() {
-	if s.closing && !s.saidBye && s.offer == None && s.next == None {
-		s.sayBye()
+// closeIfReady sends the CLOSE that waited for a reply.
+func (s *step) closeIfReady() {
+	if s.closing && !s.closeSent && s.proposed == None && s.txPending == None {
+		s.sendClose()
 	}
 }
 
-// sayBye writes the end marker and sends CLOSE.
-func (s *step) sayBye() {
-	s.saidBye = true
-	s.lastOut = s.out
-	if s.out != None {
-		s.write(End)
+// sendClose writes the end marker and sends CLOSE.
+func (s *step) sendClose() {
+	s.closeSent = true
+	s.lastTx = s.tx
+	if s.tx != None {
+		s.switchTx(End)
 	}
-	s.send(Bye, s.lastOut)
+	s.send(MsgClose, s.lastTx)
 }
 
-// bye handles CLOSE.
-func (s *step) bye(msg Msg) {
+// onClose handles CLOSE.
+func (s *step) onClose(msg Msg) {
 	if s.conf.Timeout != 0 {
-		s.send(ByeAck, None)
+		s.send(MsgCloseAck, None)
 	}
-	if s.heardBye {
+	if s.closeReceived {
 		return
 	}
-	s.heardBye, s.lastIn = true, msg.Pair
-	s.nap = None
+	s.closeReceived, s.lastRx = true, msg.Pair
+	s.suspending = None
 }
 
-// gone handles RESET.
-func (s *step) gone() {
+// onReset handles RESET.
+func (s *step) onReset() {
 	switch {
-	case s.saidBye && s.heardBye:
-		s.acked = true // the peer has closed the connection, so it received the local CLOSE
-	case s.next != None && s.answer.Kind == Accept:
-		s.fail(Stale)
+	case s.closeSent && s.closeReceived:
+		s.closeAcked = true // the peer has closed the connection, so it received the local CLOSE
+	case s.txPending != None && s.lastReply.Kind == MsgAccept:
+		s.fail(ReasonStale)
 	default:
-		s.fail(PeerLost)
+		s.fail(ReasonPeerLost)
 	}
 }
 
-// Stray returns the reply to a message for a connection that the worker does not have, and whether
+// ResetFor returns the reply to a message for a connection that the worker does not have, and whether
 // there is a reply. Such a connection has ended, or belonged to an earlier worker. A hello (OPEN)
 // for no known connection begins a new one instead.
-func Stray(worker [16]byte, msg Msg) (Msg, bool) {
+func ResetFor(worker [16]byte, msg Msg) (Msg, bool) {
 	switch {
-	case msg.To == 0, msg.Kind == Hello, msg.Kind == Refuse, msg.Kind == ByeAck, msg.Kind == Gone:
+	case msg.To == 0, msg.Kind == MsgOpen, msg.Kind == MsgReject, msg.Kind == MsgCloseAck, msg.Kind == MsgReset:
 		return Msg{}, false
 	}
-	return Msg{Kind: Gone, Worker: worker, From: msg.To, To: msg.From}, true
+	return Msg{Kind: MsgReset, Worker: worker, From: msg.To, To: msg.From}, true
 }

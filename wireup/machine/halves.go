@@ -1,6 +1,6 @@
 package machine
 
-// With TwoStep a pair is two queue pairs, and opening or migrating is a three-way handshake. OPEN
+// With ThreeWay a pair is two queue pairs, and opening or migrating is a three-way handshake. OPEN
 // and MIGRATE carry the initiator's QP endpoint info. The target connects its own queue pair and
 // replies with that one's info. The initiator then connects its queue pair and may send. The
 // target may send once it knows that: it receives READY, or any message in the pair.
@@ -36,109 +36,109 @@ package machine
 //     it delivered.
 //   - After Fail with Stale, it moves the pending operations to another connection.
 
-// Wants reports, with TwoStep, whether the machine accepts the pair of a received OPEN or MIGRATE.
+// AcceptsPair reports, with ThreeWay, whether the machine accepts the pair of a received OPEN or MIGRATE.
 // If so, the transport creates the local queue pair before the event Hear. If that fails, the
 // event is Unable.
-func (m *Machine) Wants(msg Msg) bool {
+func (m *Machine) AcceptsPair(msg Msg) bool {
 	msg = msg.flip()
-	if !m.ours(msg) || !msg.Pair.theirs() || m.theirs != None && msg.Pair <= m.theirs {
+	if !m.matches(msg) || !msg.Pair.isRemote() || m.lastRemote != None && msg.Pair <= m.lastRemote {
 		return false
 	}
 	switch {
-	case msg.Kind == Hello && m.state == Opening:
-		return !m.smaller(msg.Worker, msg.From)
-	case msg.Kind == Hello:
-		return m.state == Idle
+	case msg.Kind == MsgOpen && m.state == StateOpening:
+		return !m.wins(msg.Worker, msg.From)
+	case msg.Kind == MsgOpen:
+		return m.state == StateIdle
 	}
-	return msg.Kind == Offer && !m.passOver(msg) && m.calm()
+	return msg.Kind == MsgMigrate && !m.ignoresMigrate(msg) && m.rxQuiescent()
 }
 
-// Awaits returns the pair that the local side sends on once the peer is ready there. None: no
+// TxPending returns the pair that the local side sends on once the peer is ready there. None: no
 // switch is pending.
-func (m *Machine) Awaits() PairID { return m.next }
+func (m *Machine) TxPending() PairID { return m.txPending }
 
-// Met reports whether the peer knows both IDs of the connection. While a worker has a connection
+// Confirmed reports whether the peer knows both IDs of the connection. While a worker has a connection
 // to the peer that is not Met, the OPEN of a further one must say so. Such an OPEN crosses with
 // none.
-func (m *Machine) Met() bool { return m.state == Open && m.next == None }
+func (m *Machine) Confirmed() bool { return m.state == StateOpen && m.txPending == None }
 
-// helloHalf handles OPEN with TwoStep.
-func (s *step) helloHalf(msg Msg) {
+// onOpenThreeWay handles OPEN with ThreeWay.
+func (s *step) onOpenThreeWay(msg Msg) {
 	switch {
-	case s.state == Open:
-		if s.HalfOpen() && s.next == msg.Pair {
-			s.again() // the ACCEPT may have been lost
+	case s.state == StateOpen:
+		if s.HalfOpen() && s.txPending == msg.Pair {
+			s.resendReply() // the ACCEPT may have been lost
 		}
 		return
-	case s.state == Opening && s.smaller(msg.Worker, msg.From):
+	case s.state == StateOpening && s.wins(msg.Worker, msg.From):
 		return // the peer will reply to the local OPEN
 	}
 	s.remote, s.peer = msg.From, msg.Worker
-	s.theirs, s.newest, s.offer, s.state = msg.Pair, msg.Pair, None, Open
-	s.reply(s.message(Accept, msg.Pair))
-	s.read(msg.Pair)
-	s.enter(msg.Pair)
+	s.lastRemote, s.agreed, s.proposed, s.state = msg.Pair, msg.Pair, None, StateOpen
+	s.reply(s.newMsg(MsgAccept, msg.Pair))
+	s.switchRx(msg.Pair)
+	s.switchTxWhenReady(msg.Pair)
 }
 
-// acceptHalf handles ACCEPT with TwoStep.
-func (s *step) acceptHalf(msg Msg) {
+// onAcceptThreeWay handles ACCEPT with ThreeWay.
+func (s *step) onAcceptThreeWay(msg Msg) {
 	s.remote, s.peer = msg.From, msg.Worker
-	s.state, s.offer = Open, None
-	s.join(msg.Pair)
-	s.read(msg.Pair)
-	s.write(msg.Pair)
-	s.endIfClosing()
+	s.state, s.proposed = StateOpen, None
+	s.connectPair(msg.Pair)
+	s.switchRx(msg.Pair)
+	s.switchTx(msg.Pair)
+	s.closeIfReady()
 }
 
-// enter switches sending to a remote pair: at once, or with TwoStep when the peer is ready there.
-func (s *step) enter(p PairID) {
-	if s.conf.TwoStep && !s.saidBye {
-		s.next = p
+// switchTxWhenReady switches sending to a remote pair: at once, or with ThreeWay when the peer is ready there.
+func (s *step) switchTxWhenReady(p PairID) {
+	if s.conf.ThreeWay && !s.closeSent {
+		s.txPending = p
 		return
 	}
-	s.write(p)
+	s.switchTx(p)
 }
 
-// confirm records that the peer is ready in p.
-func (s *step) confirm(p PairID) {
-	if p == None || s.next != p {
+// onPeerReady records that the peer is ready in p.
+func (s *step) onPeerReady(p PairID) {
+	if p == None || s.txPending != p {
 		return
 	}
-	s.next = None
-	s.write(p)
-	s.endIfClosing()
+	s.txPending = None
+	s.switchTx(p)
+	s.closeIfReady()
 }
 
 // acceptTries is how often ACCEPT is sent for one OPEN.
 const acceptTries = 3
 
-// readied handles READY. For a local pair it is the acknowledgment of the local READY.
-func (s *step) readied(p PairID) {
-	if p.Mine() {
-		if p == s.joined {
-			s.known = p
+// onReady handles READY. For a local pair it is the acknowledgment of the local READY.
+func (s *step) onReady(p PairID) {
+	if p.IsLocal() {
+		if p == s.connected {
+			s.readyAcked = p
 		}
 		return
 	}
-	s.confirm(p)
-	if p != None && p == s.theirs {
-		s.send(Ready, p)
+	s.onPeerReady(p)
+	if p != None && p == s.lastRemote {
+		s.send(MsgReady, p)
 	}
 }
 
-// join connects a local pair with the received QP endpoint info.
-func (s *step) join(p PairID) {
-	if !s.conf.TwoStep {
+// connectPair connects a local pair with the received QP endpoint info.
+func (s *step) connectPair(p PairID) {
+	if !s.conf.ThreeWay {
 		return
 	}
-	s.joined = p
-	s.do(Action{Kind: Join, Pair: p})
-	s.send(Ready, p)
+	s.connected = p
+	s.emit(Action{Kind: ActionConnect, Pair: p})
+	s.send(MsgReady, p)
 }
 
-// readyAgain retransmits READY to a peer that has not received it.
-func (s *step) readyAgain(p PairID) {
-	if p != None && p == s.joined {
-		s.send(Ready, p)
+// resendReady retransmits READY to a peer that has not received it.
+func (s *step) resendReady(p PairID) {
+	if p != None && p == s.connected {
+		s.send(MsgReady, p)
 	}
 }

@@ -17,7 +17,7 @@ type hostile struct {
 	m       Machine
 	mapped  map[PairID]bool
 	was     map[PairID]bool // read before
-	whole   map[PairID]bool // with TwoStep: both halves are there
+	whole   map[PairID]bool // with ThreeWay: both halves are there
 	out, in PairID
 	over    bool
 }
@@ -26,21 +26,21 @@ type hostile struct {
 // a pair that is given back, nor moves it to one that never came.
 func (h *hostile) step(ev Event) {
 	brought := None
-	if h.m.conf.TwoStep && ev.Kind == Hear && h.m.Wants(ev.Msg) {
+	if h.m.conf.ThreeWay && ev.Kind == EventReceive && h.m.AcceptsPair(ev.Msg) {
 		brought = ev.Msg.Pair.Flip()
 		require.False(h.t, h.mapped[brought], "seed %d: wants %v again", h.seed, brought)
 		h.whole[brought] = true
 	}
-	if !h.m.conf.TwoStep && ev.Kind == Hear && ev.Msg.Introduces() {
+	if !h.m.conf.ThreeWay && ev.Kind == EventReceive && ev.Msg.CarriesPair() {
 		brought = ev.Msg.Pair.Flip()
-		if ev.Msg.Kind == Accept {
+		if ev.Msg.Kind == MsgAccept {
 			brought = ev.Msg.Old.Flip()
 		}
 		if h.mapped[brought] {
-			if ev.Msg.Kind != Offer {
+			if ev.Msg.Kind != MsgMigrate {
 				return // the transport refuses it
 			}
-			ev.Kind, brought = Unable, None
+			ev.Kind, brought = EventAttachFailed, None
 		}
 	}
 	if brought != None {
@@ -52,42 +52,42 @@ func (h *hostile) step(ev Event) {
 	if brought == None || h.over {
 		return
 	}
-	if h.m.Holds(brought) {
-		require.True(h.t, brought.theirs(), "seed %d: takes %v of the peer", h.seed, brought)
+	if h.m.Uses(brought) {
+		require.True(h.t, brought.isRemote(), "seed %d: takes %v of the peer", h.seed, brought)
 	} else {
-		h.do(Action{Kind: Retire, Pair: brought})
+		h.do(Action{Kind: ActionRetire, Pair: brought})
 	}
 }
 
 func (h *hostile) do(a Action) {
 	switch a.Kind {
-	case Make:
+	case ActionCreate:
 		require.False(h.t, h.mapped[a.Pair], "seed %d: makes %v twice", h.seed, a.Pair)
 		h.mapped[a.Pair] = true
-	case Write:
+	case ActionSwitchTx:
 		h.out = a.Pair
 		if a.Pair == End {
 			h.out = None
 		}
 		require.True(h.t, h.out == None || h.mapped[h.out], "seed %d: sends in %v", h.seed, h.out)
-		require.True(h.t, h.out == None || h.whole[h.out] || !h.m.conf.TwoStep, "seed %d: sends in half of %v", h.seed, h.out)
-	case Send:
-		if h.m.conf.TwoStep && a.Msg.Half() {
+		require.True(h.t, h.out == None || h.whole[h.out] || !h.m.conf.ThreeWay, "seed %d: sends in half of %v", h.seed, h.out)
+	case ActionSend:
+		if h.m.conf.ThreeWay && a.Msg.CarriesQPInfo() {
 			require.True(h.t, h.mapped[a.Msg.Pair], "seed %d: says %v of %v", h.seed, a.Msg.Kind, a.Msg.Pair)
 		}
-	case Join:
+	case ActionConnect:
 		require.True(h.t, h.mapped[a.Pair] && !h.whole[a.Pair], "seed %d: joins %v", h.seed, a.Pair)
 		h.whole[a.Pair] = true
-	case Read:
+	case ActionSwitchRx:
 		require.True(h.t, a.Pair == None || h.mapped[a.Pair], "seed %d: reads %v", h.seed, a.Pair)
 		require.False(h.t, h.was[a.Pair], "seed %d: reads %v again", h.seed, a.Pair)
 		h.in = a.Pair
 		h.was[a.Pair] = a.Pair != None
-	case Retire:
+	case ActionRetire:
 		require.NotEqual(h.t, h.in, a.Pair, "seed %d: retires what it reads", h.seed)
 		require.NotEqual(h.t, h.out, a.Pair, "seed %d: retires where it sends", h.seed)
 		delete(h.mapped, a.Pair)
-	case Ended, Fail:
+	case ActionClose, ActionFail:
 		h.over = true
 	default:
 	}
@@ -95,7 +95,7 @@ func (h *hostile) do(a Action) {
 
 // pairOf names a pair as the peer would, or as it should not.
 func (h *hostile) pairOf(rnd *rand.Rand) PairID {
-	known := [...]PairID{h.in, h.out, h.m.newest, h.m.offer, h.m.theirs, h.m.theirs + 2, h.m.asked, h.m.next}
+	known := [...]PairID{h.in, h.out, h.m.agreed, h.m.proposed, h.m.lastRemote, h.m.lastRemote + 2, h.m.suspendSent, h.m.txPending}
 	switch rnd.IntN(10) {
 	case 0:
 		return End
@@ -111,58 +111,58 @@ func (h *hostile) pairOf(rnd *rand.Rand) PairID {
 
 func (h *hostile) event(rnd *rand.Rand) Event {
 	switch k := EventKind(rnd.IntN(14)); k {
-	case Connect, Grow, Wake, Sleep:
+	case EventConnect, EventMigrate, EventResume, EventSuspend:
 		return Event{Kind: k}
-	case Close:
+	case EventClose:
 		if rnd.IntN(4) == 0 {
 			return Event{Kind: k}
 		}
-	case Marker:
+	case EventMarker:
 		if h.in != None {
 			return Event{Kind: k, Pair: h.pairOf(rnd)}
 		}
-	case Arrived:
-		return Event{Kind: k, Pair: h.m.Awaits()}
+	case EventDataReceived:
+		return Event{Kind: k, Pair: h.m.TxPending()}
 	default:
 	}
 	m := Msg{
-		Kind: Kind(1 + rnd.IntN(int(Gone))), Worker: [16]byte{byte(rnd.IntN(3))}, From: 7, To: h.m.Conn(),
+		Kind: MsgKind(1 + rnd.IntN(int(MsgReset))), Worker: [16]byte{byte(rnd.IntN(3))}, From: 7, To: h.m.Conn(),
 		Pair: h.pairOf(rnd), Resume: rnd.IntN(2) == 0, Closing: rnd.IntN(4) == 0,
 	}
-	if (m.Kind == Refuse || m.Kind == Gone) && rnd.IntN(20) != 0 {
-		m.Kind = Offer
+	if (m.Kind == MsgReject || m.Kind == MsgReset) && rnd.IntN(20) != 0 {
+		m.Kind = MsgMigrate
 	}
 	if rnd.IntN(2) == 0 {
 		m.Old = h.pairOf(rnd)
 	}
-	return Event{Kind: Hear, Msg: m, Busy: rnd.IntN(2) == 0}
+	return Event{Kind: EventReceive, Msg: m, Busy: rnd.IntN(2) == 0}
 }
 
 // TestNobodyResumesInAPairThatIsRead: a marker may lead into a pair before its offer is
 // answered, yet not one of a peer that was asleep: it would be read twice.
 func TestNobodyResumesInAPairThatIsRead(t *testing.T) {
-	theirs, offer := number(1), number(1).Flip() // as the peer names them
-	hear := func(k Kind, p PairID, resume bool) Event {
-		return Event{Kind: Hear, Msg: Msg{Kind: k, Worker: [16]byte{2}, From: 7, To: 5, Pair: p, Resume: resume}}
+	theirs, offer := localPair(1), localPair(1).Flip() // as the peer names them
+	hear := func(k MsgKind, p PairID, resume bool) Event {
+		return Event{Kind: EventReceive, Msg: Msg{Kind: k, Worker: [16]byte{2}, From: 7, To: 5, Pair: p, Resume: resume}}
 	}
 	for _, c := range []struct {
 		name string
 		then []Event
 		want State
 	}{
-		{"awake", []Event{hear(Take, offer, false)}, Open},
-		{"asleep", []Event{hear(Take, offer, true), {Kind: Marker}}, Failed},
-		{"asleep, at its end", []Event{{Kind: Marker, Pair: End}, hear(Take, offer, true)}, Failed},
+		{"awake", []Event{hear(MsgMigrateAck, offer, false)}, StateOpen},
+		{"asleep", []Event{hear(MsgMigrateAck, offer, true), {Kind: EventMarker}}, StateFailed},
+		{"asleep, at its end", []Event{{Kind: EventMarker, Pair: End}, hear(MsgMigrateAck, offer, true)}, StateFailed},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := &hostile{t: t, mapped: map[PairID]bool{}, was: map[PairID]bool{}}
 			h.m = New(Config{Worker: [16]byte{1}, Conn: 5})
 			for _, ev := range append([]Event{
-				hear(Hello, theirs, false), {Kind: Grow}, {Kind: Marker, Pair: offer},
+				hear(MsgOpen, theirs, false), {Kind: EventMigrate}, {Kind: EventMarker, Pair: offer},
 			}, c.then...) {
 				h.step(ev)
 			}
-			require.True(t, h.was[number(1)], "the marker leads into the offer")
+			require.True(t, h.was[localPair(1)], "the marker leads into the offer")
 			require.Equal(t, c.want, h.m.State())
 		})
 	}
@@ -175,13 +175,13 @@ func TestWhateverThePeerSays(t *testing.T) {
 	for seed := range uint64(20 * seeds()) {
 		rnd := rand.New(rand.NewPCG(seed, 12))
 		h := &hostile{t: t, seed: seed, mapped: map[PairID]bool{}, was: map[PairID]bool{}, whole: map[PairID]bool{}}
-		h.m = New(Config{Worker: [16]byte{1}, Conn: 5, TwoStep: seed&1 != 0})
+		h.m = New(Config{Worker: [16]byte{1}, Conn: 5, ThreeWay: seed&1 != 0})
 		for n := 0; n < 60 && !h.over; n++ {
 			h.step(h.event(rnd))
 			states[h.m.State()]++
 		}
 	}
-	for _, s := range []State{Opening, Open, Done, Failed} {
+	for _, s := range []State{StateOpening, StateOpen, StateClosed, StateFailed} {
 		require.Positive(t, states[s], "never %v", s)
 	}
 }

@@ -32,21 +32,21 @@ func (l *link) over() bool { return l.host.dead || l.failed != 0 || l.ended }
 func (l *link) hear(d datagram) {
 	f := l.host.f
 	l.half = d.half
-	ev := Event{Kind: Hear, Msg: d.msg, Busy: f.rnd.IntN(4) == 0 && !f.quiet}
+	ev := Event{Kind: EventReceive, Msg: d.msg, Busy: f.rnd.IntN(4) == 0 && !f.quiet}
 	var brought PairID
 	switch p := d.msg.Pair.Flip(); {
-	case !l.m.Wants(d.msg) && f.twoStep, !f.twoStep && (!d.msg.Introduces() || l.pairs[p] != nil || d.half == nil):
-	case d.msg.Kind == Offer && f.rnd.IntN(20) == 0:
-		ev.Kind = Unable
+	case !l.m.AcceptsPair(d.msg) && f.twoStep, !f.twoStep && (!d.msg.CarriesPair() || l.pairs[p] != nil || d.half == nil):
+	case d.msg.Kind == MsgMigrate && f.rnd.IntN(20) == 0:
+		ev.Kind = EventAttachFailed
 	default:
 		brought = p
 		l.hold(&qp{link: l, id: p, far: d.half})
 	}
 	l.step(ev)
 	if brought != None && !l.over() && f.twoStep {
-		require.True(f.t, l.m.Holds(brought), "what it wants it holds\n%s", f.tail())
+		require.True(f.t, l.m.Uses(brought), "what it wants it holds\n%s", f.tail())
 	}
-	if d.msg.Kind == Bye && !l.m.SaidBye() && f.rnd.IntN(2) == 0 {
+	if d.msg.Kind == MsgClose && !l.m.Closing() && f.rnd.IntN(2) == 0 {
 		l.end()
 	}
 }
@@ -67,8 +67,8 @@ func (l *link) step(ev Event) {
 	for _, a := range l.m.Step(l.host.f.now, ev, buf[:0]) {
 		l.do(a)
 	}
-	if !l.over() && (l.m.Out() != l.out || l.m.In() != l.in) {
-		l.host.f.fault(l, "is in %v and %v, and should be in %v and %v", l.out, l.in, l.m.Out(), l.m.In())
+	if !l.over() && (l.m.TxPair() != l.out || l.m.RxPair() != l.in) {
+		l.host.f.fault(l, "is in %v and %v, and should be in %v and %v", l.out, l.in, l.m.TxPair(), l.m.RxPair())
 	}
 	l.clock()
 }
@@ -82,7 +82,7 @@ func (l *link) clock() {
 	l.host.f.atTime(max(d, l.host.f.now), func() {
 		if l.ticking == d {
 			l.ticking = 0
-			l.step(Event{Kind: Tick})
+			l.step(Event{Kind: EventTick})
 		}
 	})
 }
@@ -91,17 +91,17 @@ func (l *link) do(a Action) {
 	f := l.host.f
 	f.note("%d/%x: act %d %v %v %v %v", l.host.me, l.m.Conn()&0xffff, a.Kind, a.Msg.Kind, a.Pair, a.Msg.Pair, a.Reason)
 	switch a.Kind {
-	case Make:
+	case ActionCreate:
 		l.hold(&qp{link: l, id: a.Pair})
-	case Send:
+	case ActionSend:
 		l.post(a.Msg)
-	case Join:
+	case ActionConnect:
 		if l.half == nil || l.half.far != l.pairs[a.Pair] {
 			f.fault(l, "joins %v with a half that is not of it", a.Pair)
 			return
 		}
 		l.pairs[a.Pair].far = l.half
-	case Write:
+	case ActionSwitchTx:
 		if l.out != None {
 			l.pairs[l.out].put(item{mark: a.Pair})
 		}
@@ -110,18 +110,18 @@ func (l *link) do(a Action) {
 			l.out = None
 		}
 		l.flush()
-	case Read:
+	case ActionSwitchRx:
 		l.in = a.Pair
 		f.after(0, l.pump)
-	case Retire:
+	case ActionRetire:
 		l.retire(l.pairs[a.Pair])
-	case Ended:
+	case ActionClose:
 		l.ended = true
 		for _, q := range l.pairs {
 			l.retire(q)
 		}
 		l.leave()
-	case Fail:
+	case ActionFail:
 		l.fail(a.Reason)
 	}
 }
@@ -151,7 +151,7 @@ func (l *link) fail(r Reason) {
 		q.end()
 	}
 	l.leave()
-	if r == Stale && l.wants > 0 { // nothing was sent: it goes by another
+	if r == ReasonStale && l.wants > 0 { // nothing was sent: it goes by another
 		l.host.f.stale++
 		o := l.host.use()
 		o.wants += l.wants
@@ -163,7 +163,7 @@ func (l *link) fail(r Reason) {
 // post sends a message of the machine's.
 func (l *link) post(m Msg) {
 	d := datagram{msg: m, to: l.peer, alone: l.alone}
-	if m.Half() {
+	if m.CarriesQPInfo() {
 		d.half = l.pairs[m.Pair]
 		if d.half == nil {
 			l.host.f.fault(l, "says %v with a half of %v, which it does not have", m.Kind, m.Pair)
@@ -193,14 +193,14 @@ func (l *link) pump() {
 			continue
 		}
 		in := l.in
-		l.step(Event{Kind: Marker, Pair: it.mark})
+		l.step(Event{Kind: EventMarker, Pair: it.mark})
 		require.True(f.t, l.over() || in != l.in, "a marker moves the reader\n%s", f.tail())
 	}
 }
 
 // flush sends what the program wants to send and may.
 func (l *link) flush() {
-	for l.wants > 0 && l.out != None && !l.m.SaidBye() && l.host.f.rnd.IntN(8) != 0 {
+	for l.wants > 0 && l.out != None && !l.m.Closing() && l.host.f.rnd.IntN(8) != 0 {
 		l.wants--
 		l.sent++
 		q := l.pairs[l.out]
@@ -215,7 +215,7 @@ func (l *link) flush() {
 // urge wakes where something is to be sent.
 func (l *link) urge() {
 	if l.wants > 0 && l.out == None {
-		l.step(Event{Kind: Wake})
+		l.step(Event{Kind: EventResume})
 	}
 	l.flush()
 }
@@ -223,12 +223,12 @@ func (l *link) urge() {
 // end has the program close the connection.
 func (l *link) end() {
 	l.wants = 0
-	if l.m.State() == Idle && !l.over() { // the peer has not heard of it
+	if l.m.State() == StateIdle && !l.over() { // the peer has not heard of it
 		l.ended = true
 		l.leave()
 		return
 	}
-	l.step(Event{Kind: Close})
+	l.step(Event{Kind: EventClose})
 }
 
 // program is what a host does at random.
@@ -252,9 +252,9 @@ func (h *host) program(steps int, closes bool) {
 	case n == 6 && closes && l != nil:
 		l.end()
 	case n < 9 && l != nil:
-		l.step(Event{Kind: Grow})
+		l.step(Event{Kind: EventMigrate})
 	case n < 13 && l != nil:
-		l.step(Event{Kind: Sleep})
+		l.step(Event{Kind: EventSuspend})
 	}
 	if l != nil {
 		l.urge()

@@ -67,8 +67,8 @@ func TestEverythingComesOnceAndInOrder(t *testing.T) {
 		for i, s := range w.sides {
 			require.Equal(t, w.sides[1-i].sent, s.got, "seed %d: side %d\n%s", seed, i, w.tail())
 			require.Zero(t, s.wants, "seed %d\n%s", seed, w.tail())
-			require.Equal(t, Open, s.m.State(), "seed %d\n%s", seed, w.tail())
-			require.False(t, s.m.waiting(), "seed %d\n%s", seed, w.tail())
+			require.Equal(t, StateOpen, s.m.State(), "seed %d\n%s", seed, w.tail())
+			require.False(t, s.m.awaitsReply(), "seed %d\n%s", seed, w.tail())
 		}
 		require.Equal(t, a.out, b.in.Flip(), "seed %d\n%s", seed, w.tail())
 		require.Equal(t, b.out, a.in.Flip(), "seed %d\n%s", seed, w.tail())
@@ -88,17 +88,17 @@ func TestTheSmallerInitiationStands(t *testing.T) {
 		}
 		w.run(10_000)
 		a, b := w.sides[0], w.sides[1]
-		if a.m.made+b.m.made == 2 {
+		if a.m.created+b.m.created == 2 {
 			crossed++
 			small := a
 			if b.m.conf.Worker[0] < a.m.conf.Worker[0] {
 				small = b
 			}
-			require.True(t, small.m.Out().Mine(), "seed %d\n%s", seed, w.tail())
+			require.True(t, small.m.TxPair().IsLocal(), "seed %d\n%s", seed, w.tail())
 			require.Equal(t, 1, a.retired, "seed %d\n%s", seed, w.tail())
 			require.Equal(t, 1, b.retired)
 		}
-		require.True(t, a.m.Settled() && b.m.Settled(), "seed %d\n%s", seed, w.tail())
+		require.True(t, a.m.Quiescent() && b.m.Quiescent(), "seed %d\n%s", seed, w.tail())
 		require.Equal(t, a.out, b.out.Flip())
 		require.Equal(t, 3, a.got)
 		require.Equal(t, 3, b.got)
@@ -112,19 +112,19 @@ func TestCloseAtEveryMoment(t *testing.T) {
 		w := simulate(t, seed, lossy, func(w *world) {
 			for _, s := range w.sides {
 				at := time.Duration(w.rnd.IntN(1500)) * time.Microsecond
-				w.after(at, func() { s.wants = 0; s.step(Event{Kind: Close}) })
+				w.after(at, func() { s.wants = 0; s.step(Event{Kind: EventClose}) })
 			}
 			w.after(time.Second, func() { // who was spoken to after that
 				for _, s := range w.sides {
 					s.wants = 0
-					s.step(Event{Kind: Close})
+					s.step(Event{Kind: EventClose})
 				}
 			})
 		})
 		for i, s := range w.sides {
 			peer := w.sides[1-i]
-			if s.m.State() == Idle {
-				require.Equal(t, Idle, peer.m.State())
+			if s.m.State() == StateIdle {
+				require.Equal(t, StateIdle, peer.m.State())
 				continue
 			}
 			require.Equal(t, peer.sent, s.got, "seed %d: side %d\n%s", seed, i, w.tail())
@@ -143,8 +143,8 @@ func TestDeathAtEveryMoment(t *testing.T) {
 			w.after(at+w.delay(), func() {
 				s := w.sides[1]
 				s.wants = 0
-				if s.m.State() != Idle {
-					s.step(Event{Kind: Lost})
+				if s.m.State() != StateIdle {
+					s.step(Event{Kind: EventPeerLost})
 					require.True(t, s.failed)
 				}
 				s.dead = true
@@ -175,21 +175,21 @@ func TestSilentPeerIsLost(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := New(Config{Conn: 1, Timeout: ms, Limit: 100 * ms})
-			m.Step(0, Event{Kind: Connect}, nil)
+			m.Step(0, Event{Kind: EventConnect}, nil)
 			hellos, now := 0, ucs.Time(0)
-			for ticks := 1; m.State() == Opening; ticks++ {
+			for ticks := 1; m.State() == StateOpening; ticks++ {
 				now = m.Deadline().Add(c.late)
 				if ticks == 50 {
 					now = now.Add(c.stop)
 				}
-				for _, a := range m.Step(now, Event{Kind: Tick}, nil) {
-					if a.Kind == Send {
+				for _, a := range m.Step(now, Event{Kind: EventTick}, nil) {
+					if a.Kind == ActionSend {
 						hellos++
 					}
 				}
 				require.Less(t, ticks, 1000)
 			}
-			require.Equal(t, Failed, m.State())
+			require.Equal(t, StateFailed, m.State())
 			require.Equal(t, c.hellos, hellos)
 			require.GreaterOrEqual(t, time.Duration(now), c.from)
 			require.LessOrEqual(t, time.Duration(now), c.to)

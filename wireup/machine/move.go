@@ -1,7 +1,7 @@
 package machine
 
 // Migration: the initiator creates a pair and sends MIGRATE. The target replies MIGRATE_ACK and
-// switches its send direction, with TwoStep once the initiator is ready. The initiator switches
+// switches its send direction, with ThreeWay once the initiator is ready. The initiator switches
 // its send direction when MIGRATE_ACK arrives.
 //
 // Invariant: a receiver switches at the marker, so each direction keeps its order. A suspended
@@ -12,113 +12,113 @@ package machine
 // its own with Old. A side whose reader has not reached the last agreed pair replies MIGRATE_NAK;
 // at most one migration is in progress.
 
-// propose sends MIGRATE for a new local pair.
-func (s *step) propose() {
-	s.offer = s.make()
-	s.sendOffer()
+// sendNewMigrate sends MIGRATE for a new local pair.
+func (s *step) sendNewMigrate() {
+	s.proposed = s.createPair()
+	s.sendMigrate()
 }
 
-// sendOffer sends, or retransmits, MIGRATE for the proposed pair.
-func (s *step) sendOffer() {
-	msg := s.message(Offer, s.offer)
-	msg.Old, msg.Resume = s.theirs, s.out == None
-	s.do(Action{Kind: Send, Msg: msg})
+// sendMigrate sends, or retransmits, MIGRATE for the proposed pair.
+func (s *step) sendMigrate() {
+	msg := s.newMsg(MsgMigrate, s.proposed)
+	msg.Old, msg.Resume = s.lastRemote, s.tx == None
+	s.emit(Action{Kind: ActionSend, Msg: msg})
 }
 
-// offered handles MIGRATE.
-func (s *step) offered(msg Msg) {
-	if !msg.Pair.theirs() {
-		s.fail(Broken)
+// onMigrate handles MIGRATE.
+func (s *step) onMigrate(msg Msg) {
+	if !msg.Pair.isRemote() {
+		s.fail(ReasonProtocolError)
 		return
 	}
-	if !s.fresh(msg) {
+	if !s.needsReply(msg) {
 		return
 	}
-	if !s.calm() {
-		s.decline(msg.Pair)
+	if !s.rxQuiescent() {
+		s.sendMigrateNak(msg.Pair)
 		return
 	}
-	take := s.message(Take, msg.Pair)
-	take.Old = s.offer
-	s.theirs, s.offer, s.nap = msg.Pair, None, None
-	s.newest = msg.Pair
-	take.Resume, take.Closing = s.out == None, s.saidBye
-	s.reply(take)
-	s.enter(msg.Pair)
+	ack := s.newMsg(MsgMigrateAck, msg.Pair)
+	ack.Old = s.proposed
+	s.lastRemote, s.proposed, s.suspending = msg.Pair, None, None
+	s.agreed = msg.Pair
+	ack.Resume, ack.Closing = s.tx == None, s.closeSent
+	s.reply(ack)
+	s.switchTxWhenReady(msg.Pair)
 	if msg.Resume {
-		s.goOn(msg.Pair)
+		s.resumeRx(msg.Pair)
 	}
-	s.endIfClosing()
+	s.closeIfReady()
 }
 
-// fresh reports whether a MIGRATE needs a reply now. A peer that proposes another pair is ready in
+// needsReply reports whether a MIGRATE needs a reply now. A peer that proposes another pair is ready in
 // the one before, so fresh confirms that one.
-func (s *step) fresh(msg Msg) bool {
-	if s.repeat(msg) || s.passOver(msg) {
+func (s *step) needsReply(msg Msg) bool {
+	if s.isDuplicate(msg) || s.ignoresMigrate(msg) {
 		return false
 	}
-	s.confirm(s.next)
+	s.onPeerReady(s.txPending)
 	return true
 }
 
-// passOver reports whether a MIGRATE gets no reply because it crosses a local one that the peer
+// ignoresMigrate reports whether a MIGRATE gets no reply because it crosses a local one that the peer
 // has replied to already, or that wins.
-func (m *Machine) passOver(msg Msg) bool {
-	return m.offer != None && (msg.Old == m.offer || m.smaller(m.peer, m.remote))
+func (m *Machine) ignoresMigrate(msg Msg) bool {
+	return m.proposed != None && (msg.Old == m.proposed || m.wins(m.peer, m.remote))
 }
 
-// decline sends MIGRATE_NAK for p. It also withdraws the local MIGRATE, which the peer may have
+// sendMigrateNak sends MIGRATE_NAK for p. It also withdraws the local MIGRATE, which the peer may have
 // ignored in favor of its own.
-func (s *step) decline(p PairID) {
-	s.theirs, s.nap = p, None
-	a := s.message(Decline, p)
-	a.Old, s.offer = s.offer, None
+func (s *step) sendMigrateNak(p PairID) {
+	s.lastRemote, s.suspending = p, None
+	a := s.newMsg(MsgMigrateNak, p)
+	a.Old, s.proposed = s.proposed, None
 	s.reply(a)
-	s.endIfClosing()
+	s.closeIfReady()
 }
 
-// goOn resumes reading in p, where a suspended peer sends again.
-func (s *step) goOn(p PairID) {
-	if s.in == None {
-		s.read(p)
+// resumeRx resumes reading in p, where a suspended peer sends again.
+func (s *step) resumeRx(p PairID) {
+	if s.rx == None {
+		s.switchRx(p)
 		return
 	}
-	s.resume = p
+	s.rxResume = p
 }
 
-// takenUp handles MIGRATE_ACK.
-func (s *step) takenUp(msg Msg) {
-	s.withdrawn(msg.Old)
-	if s.offer != msg.Pair || msg.Pair == None {
-		s.readyAgain(msg.Pair)
+// onMigrateAck handles MIGRATE_ACK.
+func (s *step) onMigrateAck(msg Msg) {
+	s.voidRemoteMigrate(msg.Old)
+	if s.proposed != msg.Pair || msg.Pair == None {
+		s.resendReady(msg.Pair)
 		return
 	}
 	resumes := msg.Resume && !msg.Closing
-	if resumes && !s.newer(msg.Pair) {
-		s.fail(Broken) // a marker led to this pair already, and a suspended peer writes none
+	if resumes && !s.isNewer(msg.Pair) {
+		s.fail(ReasonProtocolError) // a marker led to this pair already, and a suspended peer writes none
 		return
 	}
-	s.offer, s.newest = None, msg.Pair
-	s.join(msg.Pair)
-	s.write(msg.Pair)
+	s.proposed, s.agreed = None, msg.Pair
+	s.connectPair(msg.Pair)
+	s.switchTx(msg.Pair)
 	if resumes {
-		s.goOn(msg.Pair)
+		s.resumeRx(msg.Pair)
 	}
-	s.endIfClosing()
+	s.closeIfReady()
 }
 
-// declined handles MIGRATE_NAK.
-func (s *step) declined(msg Msg) {
-	s.withdrawn(msg.Old)
-	if s.offer == msg.Pair && s.state == Open {
-		s.offer = None
-		s.endIfClosing()
+// onMigrateNak handles MIGRATE_NAK.
+func (s *step) onMigrateNak(msg Msg) {
+	s.voidRemoteMigrate(msg.Old)
+	if s.proposed == msg.Pair && s.state == StateOpen {
+		s.proposed = None
+		s.closeIfReady()
 	}
 }
 
-// withdrawn records that the peer's MIGRATE for p is void. It may still arrive.
-func (s *step) withdrawn(p PairID) {
-	if p != None && !p.Mine() && p > s.theirs {
-		s.theirs, s.answer = p, Msg{}
+// voidRemoteMigrate records that the peer's MIGRATE for p is void. It may still arrive.
+func (s *step) voidRemoteMigrate(p PairID) {
+	if p != None && !p.IsLocal() && p > s.lastRemote {
+		s.lastRemote, s.lastReply = p, Msg{}
 	}
 }

@@ -1,6 +1,6 @@
 package machine
 
-// Crossed OPENs, without TwoStep: both sides have sent OPEN and may have sent data on their own
+// Crossed OPENs, without ThreeWay: both sides have sent OPEN and may have sent data on their own
 // pairs. The winner replies OPEN_CROSSED and reads the loser's pair. The loser replies ACCEPT with
 // Old set to its own pair, writes a marker into that pair and switches to the winner's pair.
 //
@@ -9,242 +9,242 @@ package machine
 
 // connect initiates the connection.
 func (s *step) connect() {
-	if s.state != Idle {
+	if s.state != StateIdle {
 		return
 	}
-	s.state = Opening
-	s.offer = s.make()
-	s.newest = s.offer
-	if !s.conf.TwoStep {
-		s.write(s.offer)
+	s.state = StateOpening
+	s.proposed = s.createPair()
+	s.agreed = s.proposed
+	if !s.conf.ThreeWay {
+		s.switchTx(s.proposed)
 	}
-	s.send(Hello, s.offer)
+	s.send(MsgOpen, s.proposed)
 }
 
-// make requests the next local pair.
-func (s *step) make() PairID {
-	s.made++
-	p := number(s.made)
-	s.do(Action{Kind: Make, Pair: p})
+// createPair requests the next local pair.
+func (s *step) createPair() PairID {
+	s.created++
+	p := localPair(s.created)
+	s.emit(Action{Kind: ActionCreate, Pair: p})
 	return p
 }
 
-// hear processes a message of the peer.
-func (s *step) hear(ev Event) {
+// receive processes a message of the peer.
+func (s *step) receive(ev Event) {
 	msg := ev.Msg.flip()
-	if !s.ours(msg) {
+	if !s.matches(msg) {
 		return
 	}
 	if msg.To != 0 { // the peer knows the local connection ID
 		s.tries = 0
 	}
 	switch msg.Kind {
-	case Hello:
-		s.hello(msg)
-	case Accept:
-		s.accept(msg)
-	case Yield:
-		s.yield(msg)
-	case Refuse:
-		s.fail(Refused)
-	case Offer:
-		s.offered(msg)
-	case Take:
-		s.takenUp(msg)
-	case Decline:
-		s.declined(msg)
-	case Nap:
-		s.peerNap(msg, ev.Busy)
-	case Asleep:
-		s.peerAsleep(msg)
-	case Stay:
-		if s.nap == msg.Pair {
-			s.nap = None
+	case MsgOpen:
+		s.onOpen(msg)
+	case MsgAccept:
+		s.onAccept(msg)
+	case MsgOpenCrossed:
+		s.onOpenCrossed(msg)
+	case MsgReject:
+		s.fail(ReasonRejected)
+	case MsgMigrate:
+		s.onMigrate(msg)
+	case MsgMigrateAck:
+		s.onMigrateAck(msg)
+	case MsgMigrateNak:
+		s.onMigrateNak(msg)
+	case MsgSuspend:
+		s.onSuspend(msg, ev.Busy)
+	case MsgSuspendAck:
+		s.onSuspendAck(msg)
+	case MsgSuspendNak:
+		if s.suspending == msg.Pair {
+			s.suspending = None
 		}
-	case Bye:
-		s.bye(msg)
-	case ByeAck:
-		s.acked = s.saidBye
-	case Ready:
-		s.readied(msg.Pair)
-	case Gone:
-		s.gone()
+	case MsgClose:
+		s.onClose(msg)
+	case MsgCloseAck:
+		s.closeAcked = s.closeSent
+	case MsgReady:
+		s.onReady(msg.Pair)
+	case MsgReset:
+		s.onReset()
 	default:
-		s.fail(Broken)
+		s.fail(ReasonProtocolError)
 	}
 }
 
-// ours reports whether the message belongs to this connection. It is false for late messages of an
+// matches reports whether the message belongs to this connection. It is false for late messages of an
 // earlier connection and for those that overtook the first one.
-func (m *Machine) ours(msg Msg) bool {
+func (m *Machine) matches(msg Msg) bool {
 	if msg.To != 0 && msg.To != m.conf.Conn {
 		return false
 	}
 	switch msg.Kind {
-	case Hello:
+	case MsgOpen:
 		return m.remote == 0 || msg.From == m.remote
-	case Accept, Yield, Refuse:
-		return (m.remote == 0 || msg.From == m.remote) && m.state != Idle
+	case MsgAccept, MsgOpenCrossed, MsgReject:
+		return (m.remote == 0 || msg.From == m.remote) && m.state != StateIdle
 	default:
 	}
-	return m.state == Open && msg.From == m.remote || msg.Kind == Bye && m.state == Opening && msg.From == m.remote
+	return m.state == StateOpen && msg.From == m.remote || msg.Kind == MsgClose && m.state == StateOpening && msg.From == m.remote
 }
 
-// repeat reports whether the message proposes a pair that was replied to before. For the last such
+// isDuplicate reports whether the message proposes a pair that was replied to before. For the last such
 // pair it retransmits the reply.
-func (s *step) repeat(msg Msg) bool {
-	if s.theirs == None || msg.Pair > s.theirs {
+func (s *step) isDuplicate(msg Msg) bool {
+	if s.lastRemote == None || msg.Pair > s.lastRemote {
 		return false
 	}
-	if msg.Pair == s.theirs {
-		s.again()
+	if msg.Pair == s.lastRemote {
+		s.resendReply()
 	}
 	return true
 }
 
-// again retransmits the reply to the peer's last proposal. It does not if that reply carries the
+// resendReply retransmits the reply to the peer's last proposal. It does not if that reply carries the
 // QP endpoint info of a pair that is no longer in use.
-func (s *step) again() {
-	a := s.answer
-	if a.Kind == 0 || s.conf.TwoStep && a.Half() && !s.Holds(a.Pair) {
+func (s *step) resendReply() {
+	a := s.lastReply
+	if a.Kind == 0 || s.conf.ThreeWay && a.CarriesQPInfo() && !s.Uses(a.Pair) {
 		return
 	}
 	a.To = s.remote
-	s.do(Action{Kind: Send, Msg: a})
+	s.emit(Action{Kind: ActionSend, Msg: a})
 }
 
 // reply sends a reply and stores it for retransmission.
 func (s *step) reply(a Msg) {
-	s.answer = a
-	s.do(Action{Kind: Send, Msg: a})
+	s.lastReply = a
+	s.emit(Action{Kind: ActionSend, Msg: a})
 }
 
-// hello handles OPEN.
-func (s *step) hello(msg Msg) {
-	if !msg.Pair.theirs() {
-		s.fail(Broken)
+// onOpen handles OPEN.
+func (s *step) onOpen(msg Msg) {
+	if !msg.Pair.isRemote() {
+		s.fail(ReasonProtocolError)
 		return
 	}
-	if s.conf.TwoStep {
-		s.helloHalf(msg)
+	if s.conf.ThreeWay {
+		s.onOpenThreeWay(msg)
 		return
 	}
 	s.remote, s.peer = msg.From, msg.Worker
-	if s.repeat(msg) {
+	if s.isDuplicate(msg) {
 		return
 	}
 	switch s.state {
-	case Idle:
-		s.theirs, s.newest, s.state = msg.Pair, msg.Pair, Open
-		s.reply(s.message(Accept, msg.Pair))
-		s.read(msg.Pair)
-		s.write(msg.Pair)
-	case Opening:
-		s.theirs = msg.Pair
-		if s.smaller(msg.Worker, msg.From) {
-			s.reply(s.message(Yield, msg.Pair))
-			s.read(msg.Pair)
+	case StateIdle:
+		s.lastRemote, s.agreed, s.state = msg.Pair, msg.Pair, StateOpen
+		s.reply(s.newMsg(MsgAccept, msg.Pair))
+		s.switchRx(msg.Pair)
+		s.switchTx(msg.Pair)
+	case StateOpening:
+		s.lastRemote = msg.Pair
+		if s.wins(msg.Worker, msg.From) {
+			s.reply(s.newMsg(MsgOpenCrossed, msg.Pair))
+			s.switchRx(msg.Pair)
 			return
 		}
-		s.giveWay(msg.Pair)
+		s.yieldCrossing(msg.Pair)
 	default:
-		s.fail(Broken)
+		s.fail(ReasonProtocolError)
 	}
 }
 
-// giveWay drops the local initiation in favor of the peer's pair p.
-func (s *step) giveWay(p PairID) {
-	a := s.message(Accept, p)
-	a.Old = s.offer
+// yieldCrossing drops the local initiation in favor of the peer's pair p.
+func (s *step) yieldCrossing(p PairID) {
+	a := s.newMsg(MsgAccept, p)
+	a.Old = s.proposed
 	s.reply(a)
-	s.offer, s.newest, s.state = None, p, Open
-	s.write(p)
-	s.read(p)
-	if s.saidBye {
-		s.send(Bye, s.lastOut) // the peer may not read the pair any more that the first CLOSE named
+	s.proposed, s.agreed, s.state = None, p, StateOpen
+	s.switchTx(p)
+	s.switchRx(p)
+	if s.closeSent {
+		s.send(MsgClose, s.lastTx) // the peer may not read the pair any more that the first CLOSE named
 	}
 }
 
-// accept handles ACCEPT.
-func (s *step) accept(msg Msg) {
-	if s.state != Opening {
-		s.readyAgain(msg.Pair)
+// onAccept handles ACCEPT.
+func (s *step) onAccept(msg Msg) {
+	if s.state != StateOpening {
+		s.resendReady(msg.Pair)
 		return
 	}
-	if msg.Pair != s.offer || msg.Old != None && !msg.Old.theirs() {
-		s.fail(Broken)
+	if msg.Pair != s.proposed || msg.Old != None && !msg.Old.isRemote() {
+		s.fail(ReasonProtocolError)
 		return
 	}
-	if s.conf.TwoStep {
-		s.acceptHalf(msg)
+	if s.conf.ThreeWay {
+		s.onAcceptThreeWay(msg)
 		return
 	}
 	p := msg.Pair
 	switch {
-	case s.theirs != None && msg.Old != s.theirs:
-		s.fail(Broken)
+	case s.lastRemote != None && msg.Old != s.lastRemote:
+		s.fail(ReasonProtocolError)
 		return
 	case msg.Old == None:
-		s.read(p)
-	case s.theirs == None:
-		s.theirs = msg.Old
-		s.answer = Msg{}
-		s.read(msg.Old)
+		s.switchRx(p)
+	case s.lastRemote == None:
+		s.lastRemote = msg.Old
+		s.lastReply = Msg{}
+		s.switchRx(msg.Old)
 	}
 	s.remote, s.peer = msg.From, msg.Worker
-	s.state, s.offer, s.newest = Open, None, p
+	s.state, s.proposed, s.agreed = StateOpen, None, p
 }
 
-// yield handles OPEN_CROSSED: the peer reads the pair of the local OPEN, and its own OPEN wins.
-func (s *step) yield(msg Msg) {
-	if s.conf.TwoStep {
-		s.fail(Broken) // nothing is sent on the pair of a losing OPEN
+// onOpenCrossed handles OPEN_CROSSED: the peer reads the pair of the local OPEN, and its own OPEN wins.
+func (s *step) onOpenCrossed(msg Msg) {
+	if s.conf.ThreeWay {
+		s.fail(ReasonProtocolError) // nothing is sent on the pair of a losing OPEN
 		return
 	}
 	s.remote = msg.From
 }
 
-// newer reports whether p was created after every pair of its creator that has been read. A reader
+// isNewer reports whether p was created after every pair of its creator that has been read. A reader
 // never returns to an older pair, whatever a marker names.
-func (m *Machine) newer(p PairID) bool { return p != None && p > m.seen[p&1] }
+func (m *Machine) isNewer(p PairID) bool { return p != None && p > m.newestRx[p&1] }
 
-// unable handles a message whose pairs cannot be attached.
-func (s *step) unable(msg Msg) {
+// attachFailed handles a message whose pairs cannot be attached.
+func (s *step) attachFailed(msg Msg) {
 	switch msg.Kind {
-	case Hello:
-		if s.state == Idle || s.conf.TwoStep && s.state == Opening {
+	case MsgOpen:
+		if s.state == StateIdle || s.conf.ThreeWay && s.state == StateOpening {
 			s.remote = msg.From
-			s.send(Refuse, msg.Pair)
-			s.fail(Refused)
+			s.send(MsgReject, msg.Pair)
+			s.fail(ReasonRejected)
 			return
 		}
-		s.fail(Broken)
-	case Offer:
-		if s.ours(msg) && s.fresh(msg) {
-			s.decline(msg.Pair)
+		s.fail(ReasonProtocolError)
+	case MsgMigrate:
+		if s.matches(msg) && s.needsReply(msg) {
+			s.sendMigrateNak(msg.Pair)
 		}
 	default:
-		s.fail(Broken)
+		s.fail(ReasonProtocolError)
 	}
 }
 
-// marker handles a marker: the peer continues in p, as named locally.
-func (s *step) marker(p PairID) {
+// onMarker handles a marker: the peer continues in p, as named locally.
+func (s *step) onMarker(p PairID) {
 	switch {
 	case p == End:
-		s.inEnded = true
-		s.read(None)
+		s.rxEnded = true
+		s.switchRx(None)
 	case p == None:
-		if !s.mayLeave() {
-			s.fail(Broken)
+		if !s.peerMaySuspend() {
+			s.fail(ReasonProtocolError)
 			return
 		}
-		next := s.resume
-		s.resume = None
-		s.read(next)
-	case s.newer(p) && (p == s.newest || p == s.out || p == s.offer && !s.conf.TwoStep):
-		s.read(p)
+		next := s.rxResume
+		s.rxResume = None
+		s.switchRx(next)
+	case s.isNewer(p) && (p == s.agreed || p == s.tx || p == s.proposed && !s.conf.ThreeWay):
+		s.switchRx(p)
 	default:
-		s.fail(Broken)
+		s.fail(ReasonProtocolError)
 	}
 }

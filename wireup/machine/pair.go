@@ -14,7 +14,7 @@ const (
 )
 
 // theirs reports whether the peer created the pair.
-func (p PairID) theirs() bool { return p != None && p != End && !p.Mine() }
+func (p PairID) isRemote() bool { return p != None && p != End && !p.IsLocal() }
 
 // Flip returns the name that the other side uses for the same pair.
 func (p PairID) Flip() PairID {
@@ -24,8 +24,8 @@ func (p PairID) Flip() PairID {
 	return p ^ 1
 }
 
-// Mine reports whether this side created the pair.
-func (p PairID) Mine() bool { return p != End && p&1 != 0 }
+// IsLocal reports whether this side created the pair.
+func (p PairID) IsLocal() bool { return p != End && p&1 != 0 }
 
 // String returns "local 1", "remote 2", "none" or "end".
 func (p PairID) String() string {
@@ -34,11 +34,11 @@ func (p PairID) String() string {
 		return "none"
 	case p == End:
 		return "end"
-	case p.Mine():
+	case p.IsLocal():
 		return fmt.Sprintf("local %d", p>>1)
 	}
 	return fmt.Sprintf("remote %d", p>>1)
 }
 
-// number returns the name of the nth local pair.
-func number(n uint32) PairID { return PairID(n<<1 | 1) }
+// localPair returns the name of the nth local pair.
+func localPair(n uint32) PairID { return PairID(n<<1 | 1) }

@@ -93,14 +93,14 @@ func (h *host) open() *link {
 // connect has an unused link say hello.
 func (h *host) connect(l *link) {
 	for _, o := range h.links {
-		l.alone = l.alone || o != l && o.peer == l.peer && o.m.State() != Idle && !o.m.Met()
+		l.alone = l.alone || o != l && o.peer == l.peer && o.m.State() != StateIdle && !o.m.Confirmed()
 	}
-	l.step(Event{Kind: Connect})
+	l.step(Event{Kind: EventConnect})
 }
 
 func (h *host) newLink(peer [16]byte) *link {
 	c := Config{
-		Worker: h.id, Conn: h.f.rnd.Uint64() | 1, TwoStep: h.f.twoStep,
+		Worker: h.id, Conn: h.f.rnd.Uint64() | 1, ThreeWay: h.f.twoStep,
 		Timeout: time.Millisecond, Limit: 40 * time.Millisecond,
 	}
 	l := &link{host: h, m: New(c), peer: peer, pairs: map[PairID]*qp{}}
@@ -112,8 +112,8 @@ func (h *host) newLink(peer [16]byte) *link {
 // use is the link that the program sends by: any that serves.
 func (h *host) use() *link {
 	for _, i := range h.f.rnd.Perm(len(h.links)) {
-		if l := h.links[i]; l.peer == h.peer && !l.m.SaidBye() {
-			if l.m.State() == Idle {
+		if l := h.links[i]; l.peer == h.peer && !l.m.Closing() {
+			if l.m.State() == StateIdle {
 				h.connect(l)
 			}
 			return l
@@ -130,12 +130,12 @@ func (h *host) takes(d datagram) *link {
 		}
 	}
 	for _, l := range h.links {
-		if l.peer == d.msg.Worker && l.m.State() == Opening && !l.alone && !d.alone {
+		if l.peer == d.msg.Worker && l.m.State() == StateOpening && !l.alone && !d.alone {
 			return l
 		}
 	}
 	for _, l := range h.links {
-		if l.peer == d.msg.Worker && l.m.State() == Idle && !d.alone {
+		if l.peer == d.msg.Worker && l.m.State() == StateIdle && !d.alone {
 			return l
 		}
 	}
@@ -144,12 +144,12 @@ func (h *host) takes(d datagram) *link {
 
 // hear is a datagram come.
 func (h *host) hear(d datagram) {
-	if h.dead || d.msg.Kind == Hello && d.to != h.id {
+	if h.dead || d.msg.Kind == MsgOpen && d.to != h.id {
 		return
 	}
 	h.f.note("%d/%x: hears %v of %x: %v", h.me, d.msg.To&0xffff, d.msg.Kind, d.msg.From&0xffff, d.msg.Pair.Flip())
 	var l *link
-	if d.msg.Kind == Hello {
+	if d.msg.Kind == MsgOpen {
 		l = h.takes(d)
 	}
 	for _, o := range h.links {
@@ -161,7 +161,7 @@ func (h *host) hear(d datagram) {
 		l.hear(d)
 		return
 	}
-	if a, ok := Stray(h.id, d.msg); ok {
+	if a, ok := ResetFor(h.id, d.msg); ok {
 		h.post(datagram{msg: a})
 	}
 }
@@ -212,7 +212,7 @@ func (q *qp) arrive(then func()) {
 	case q.ended:
 		f.fault(q.link, "%v is given back with requests that have no ack", q.id)
 	case q.far.gone():
-		f.after(lifetime, func() { q.link.step(Event{Kind: Lost}) })
+		f.after(lifetime, func() { q.link.step(Event{Kind: EventPeerLost}) })
 	case q.far.ended:
 		f.fault(q.far.link, "%v is given back, and the peer repeats", q.far.id)
 	default:
@@ -228,8 +228,8 @@ func (q *qp) take(it item) {
 		l.host.f.fault(l, "a message comes in %v after it was left", q.id)
 		return
 	}
-	if l.m.Awaits() == q.id && l.host.f.rnd.IntN(3) != 0 {
-		l.step(Event{Kind: Arrived, Pair: q.id})
+	if l.m.TxPending() == q.id && l.host.f.rnd.IntN(3) != 0 {
+		l.step(Event{Kind: EventDataReceived, Pair: q.id})
 	}
 	l.pump()
 }

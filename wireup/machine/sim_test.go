@@ -62,18 +62,18 @@ func newWorld(t testing.TB, seed uint64, lossy bool) *world {
 // key names a pair for both sides.
 func (s *side) key(p PairID) string {
 	who := s.me
-	if !p.Mine() {
+	if !p.IsLocal() {
 		who = 1 - who
 	}
 	return fmt.Sprintf("%d/%d", who, p>>1)
 }
 
 func (s *side) step(ev Event) {
-	if s.dead || (s.ended || s.failed) && ev.Kind != Hear {
+	if s.dead || (s.ended || s.failed) && ev.Kind != EventReceive {
 		return
 	}
-	if ev.Kind == Hear && ev.Msg.Introduces() && s.w.rnd.IntN(40) == 0 && ev.Msg.Kind == Offer {
-		ev.Kind = Unable
+	if ev.Kind == EventReceive && ev.Msg.CarriesPair() && s.w.rnd.IntN(40) == 0 && ev.Msg.Kind == MsgMigrate {
+		ev.Kind = EventAttachFailed
 	}
 	var buf [8]Action
 	acts := s.m.Step(s.w.now, ev, buf[:0])
@@ -81,7 +81,7 @@ func (s *side) step(ev Event) {
 		s.do(a)
 	}
 	if !s.failed && !s.ended && !s.dead {
-		require.Equal(s.w.t, [2]PairID{s.m.Out(), s.m.In()}, [2]PairID{s.out, s.in}, "%s", s.w.tail())
+		require.Equal(s.w.t, [2]PairID{s.m.TxPair(), s.m.RxPair()}, [2]PairID{s.out, s.in}, "%s", s.w.tail())
 	}
 	s.clock()
 }
@@ -95,7 +95,7 @@ func (s *side) clock() {
 	s.w.atTime(max(d, s.w.now), func() {
 		if s.ticking == d {
 			s.ticking = 0
-			s.step(Event{Kind: Tick})
+			s.step(Event{Kind: EventTick})
 		}
 	})
 }
@@ -104,12 +104,12 @@ func (s *side) do(a Action) {
 	w := s.w
 	w.note("%d: act %d %v %v %+v", s.me, a.Kind, a.Msg.Kind, a.Pair, a.Msg.Pair)
 	switch a.Kind {
-	case Make:
+	case ActionCreate:
 		require.Nil(w.t, w.pairs[s.key(a.Pair)])
 		w.pairs[s.key(a.Pair)] = new(path)
-	case Send:
+	case ActionSend:
 		s.post(a.Msg)
-	case Write:
+	case ActionSwitchTx:
 		if s.out != None {
 			s.put(s.out, item{mark: a.Pair})
 		}
@@ -118,16 +118,16 @@ func (s *side) do(a Action) {
 			s.out = None
 		}
 		s.flush()
-	case Read:
+	case ActionSwitchRx:
 		s.in = a.Pair
 		w.after(0, s.pump)
-	case Retire:
+	case ActionRetire:
 		require.NotEqual(w.t, s.in, a.Pair, "retires what it reads\n%s", w.tail())
 		require.NotEqual(w.t, s.out, a.Pair, "retires where it sends\n%s", w.tail())
 		s.retired++
-	case Ended:
+	case ActionClose:
 		s.ended = true
-	case Fail:
+	case ActionFail:
 		s.failed = true
 	default:
 		require.Fail(w.t, "what is that?", "%v", a.Kind)
@@ -139,11 +139,11 @@ func (s *side) do(a Action) {
 func (s *side) post(m Msg) {
 	w := s.w
 	if !w.lossy {
-		if m.Kind == Accept {
+		if m.Kind == MsgAccept {
 			s.socket = 1 - s.me // the one that the hello came by
 		}
 		by := s.socket
-		if m.Kind == Yield {
+		if m.Kind == MsgOpenCrossed {
 			by = 1 - s.me
 		}
 		socket := fmt.Sprint(s.me, by)
@@ -163,13 +163,13 @@ func (s *side) post(m Msg) {
 func (s *side) deliver(m Msg) {
 	to := s.w.sides[1-s.me]
 	s.w.note("%d: hears %v %v old %v", to.me, m.Kind, m.Pair.Flip(), m.Old.Flip())
-	if to.m.State() == Idle && m.Kind != Hello {
+	if to.m.State() == StateIdle && m.Kind != MsgOpen {
 		return
 	}
-	to.step(Event{Kind: Hear, Msg: m, Busy: s.w.rnd.IntN(4) == 0})
-	if m.Kind == Bye && !to.m.SaidBye() && s.w.rnd.IntN(2) == 0 {
+	to.step(Event{Kind: EventReceive, Msg: m, Busy: s.w.rnd.IntN(4) == 0})
+	if m.Kind == MsgClose && !to.m.Closing() && s.w.rnd.IntN(2) == 0 {
 		to.wants = 0
-		to.step(Event{Kind: Close})
+		to.step(Event{Kind: EventClose})
 	}
 }
 
@@ -203,14 +203,14 @@ func (s *side) pump() {
 			continue
 		}
 		in := s.in
-		s.step(Event{Kind: Marker, Pair: it.mark})
+		s.step(Event{Kind: EventMarker, Pair: it.mark})
 		require.NotEqual(s.w.t, in, s.in, "a marker moves the reader\n%s", s.w.tail())
 	}
 }
 
 // flush sends what the program wants to send and may.
 func (s *side) flush() {
-	for s.wants > 0 && s.out != None && !s.m.SaidBye() && s.w.rnd.IntN(8) != 0 {
+	for s.wants > 0 && s.out != None && !s.m.Closing() && s.w.rnd.IntN(8) != 0 {
 		s.wants--
 		s.sent++
 		s.put(s.out, item{data: s.sent})
@@ -225,13 +225,13 @@ func (s *side) program(steps int) {
 	}
 	switch w.rnd.IntN(8) {
 	case 0, 1, 2:
-		if !s.m.SaidBye() {
+		if !s.m.Closing() {
 			s.wants += w.rnd.IntN(5)
 		}
 	case 3:
-		s.step(Event{Kind: Grow})
+		s.step(Event{Kind: EventMigrate})
 	case 4, 5:
-		s.step(Event{Kind: Sleep})
+		s.step(Event{Kind: EventSuspend})
 	}
 	s.urge()
 	w.after(w.delay(), func() { s.program(steps - 1) })
@@ -241,17 +241,17 @@ func (s *side) program(steps int) {
 func (s *side) urge() {
 	switch {
 	case s.wants == 0:
-	case s.m.State() == Idle:
-		s.step(Event{Kind: Connect})
+	case s.m.State() == StateIdle:
+		s.step(Event{Kind: EventConnect})
 	case s.out == None:
-		s.step(Event{Kind: Wake})
+		s.step(Event{Kind: EventResume})
 	}
 	s.flush()
 }
 
 // settle lets a side send what is left.
 func (s *side) settle() {
-	if s.dead || s.failed || s.ended || s.wants == 0 || s.m.SaidBye() {
+	if s.dead || s.failed || s.ended || s.wants == 0 || s.m.Closing() {
 		return
 	}
 	s.urge()

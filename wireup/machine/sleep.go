@@ -9,56 +9,56 @@ package machine
 // both sides suspend. While a local MIGRATE is outstanding it takes precedence over the peer's
 // SUSPEND.
 
-// askNap proposes to suspend the connection.
-func (s *step) askNap() {
+// suspend proposes to suspend the connection.
+func (s *step) suspend() {
 	switch {
-	case s.Settled():
-		s.nap, s.asked = s.in, s.in
-		s.send(Nap, s.nap)
-	case s.halfAsleep():
-		s.leave(s.out)
+	case s.Quiescent():
+		s.suspending, s.suspendSent = s.rx, s.rx
+		s.send(MsgSuspend, s.suspending)
+	case s.halfSuspended():
+		s.suspendTx(s.tx)
 	}
 }
 
-// halfAsleep reports whether the peer has suspended its direction at the local request, and the
+// halfSuspended reports whether the peer has suspended its direction at the local request, and the
 // only reply that arrived is a late SUSPEND_NAK.
-func (m *Machine) halfAsleep() bool {
-	return m.out != None && m.in == None && m.asked == m.out && m.free() && !m.inEnded
+func (m *Machine) halfSuspended() bool {
+	return m.tx != None && m.rx == None && m.suspendSent == m.tx && m.canPropose() && !m.rxEnded
 }
 
-// peerNap handles SUSPEND. busy makes it reply SUSPEND_NAK.
-func (s *step) peerNap(msg Msg, busy bool) {
+// onSuspend handles SUSPEND. busy makes it reply SUSPEND_NAK.
+func (s *step) onSuspend(msg Msg, busy bool) {
 	p := msg.Pair
 	switch {
-	case s.offer != None: // the peer receives the local MIGRATE, which serves as the reply
-	case s.slept == p && s.out == None && p != None:
-		s.send(Asleep, p) // retransmission
-	case s.nap == p && p != None, s.Settled() && s.in == p && !busy:
-		s.leave(p)
-		s.send(Asleep, p)
+	case s.proposed != None: // the peer receives the local MIGRATE, which serves as the reply
+	case s.suspended == p && s.tx == None && p != None:
+		s.send(MsgSuspendAck, p) // retransmission
+	case s.suspending == p && p != None, s.Quiescent() && s.rx == p && !busy:
+		s.suspendTx(p)
+		s.send(MsgSuspendAck, p)
 	default:
-		s.send(Stay, p)
+		s.send(MsgSuspendNak, p)
 	}
 }
 
-// peerAsleep handles SUSPEND_ACK.
-func (s *step) peerAsleep(msg Msg) {
-	if s.out == msg.Pair && s.out != None && s.offer == None && s.next == None && !s.SaidBye() {
-		s.leave(msg.Pair)
+// onSuspendAck handles SUSPEND_ACK.
+func (s *step) onSuspendAck(msg Msg) {
+	if s.tx == msg.Pair && s.tx != None && s.proposed == None && s.txPending == None && !s.Closing() {
+		s.suspendTx(msg.Pair)
 	}
-	if s.nap == msg.Pair {
-		s.nap = None
+	if s.suspending == msg.Pair {
+		s.suspending = None
 	}
 }
 
-// leave suspends the send direction.
-func (s *step) leave(p PairID) {
-	s.nap, s.slept = None, p
-	s.write(None)
+// suspendTx suspends the send direction.
+func (s *step) suspendTx(p PairID) {
+	s.suspending, s.suspended = None, p
+	s.switchTx(None)
 }
 
-// mayLeave reports whether the peer may suspend the pair that is read now: the local side
+// peerMaySuspend reports whether the peer may suspend the pair that is read now: the local side
 // requested or acknowledged it, or the peer resumes in another pair.
-func (m *Machine) mayLeave() bool {
-	return m.in != None && (m.asked == m.in || m.slept == m.in || m.resume != None)
+func (m *Machine) peerMaySuspend() bool {
+	return m.rx != None && (m.suspendSent == m.rx || m.suspended == m.rx || m.rxResume != None)
 }

@@ -55,13 +55,13 @@ func (f *fabric) peerOf(l *link) *link {
 func (f *fabric) arrived(seed uint64) {
 	for _, l := range f.all {
 		if l.failed != 0 {
-			require.Contains(f.t, []Reason{Stale, PeerLost}, l.failed, "seed %d\n%s", seed, f.tail())
+			require.Contains(f.t, []Reason{ReasonStale, ReasonPeerLost}, l.failed, "seed %d\n%s", seed, f.tail())
 			require.Zero(f.t, l.sent+l.got+l.wants, "seed %d: %x failed\n%s", seed, l.m.Conn()&0xffff, f.tail())
 			continue
 		}
 		require.Zero(f.t, l.wants, "seed %d: %x\n%s", seed, l.m.Conn()&0xffff, f.tail())
 		peer := f.peerOf(l)
-		if l.m.State() == Idle {
+		if l.m.State() == StateIdle {
 			continue
 		}
 		require.NotNil(f.t, peer, "seed %d: %x %v\n%s", seed, l.m.Conn()&0xffff, l.m.State(), f.tail())
@@ -96,8 +96,8 @@ func TestQueuesCarryEverything(t *testing.T) {
 			}
 			there += len(l.pairs)
 			peer := f.peerOf(l)
-			require.Equal(t, Open, l.m.State(), "seed %d\n%s", seed, f.tail())
-			require.False(t, l.m.waiting(), "seed %d\n%s", seed, f.tail())
+			require.Equal(t, StateOpen, l.m.State(), "seed %d\n%s", seed, f.tail())
+			require.False(t, l.m.awaitsReply(), "seed %d\n%s", seed, f.tail())
 			require.Equal(t, l.out, peer.in.Flip(), "seed %d\n%s", seed, f.tail())
 			if l.out != None && peer.out != None {
 				require.Equal(t, l.out, peer.out.Flip(), "seed %d\n%s", seed, f.tail())
@@ -115,7 +115,7 @@ func (f *fabric) sleep() {
 	f.quiet = true
 	for n := range 40 {
 		for _, l := range f.all {
-			f.after(time.Duration(n)*10*time.Millisecond+f.delay(), func() { l.step(Event{Kind: Sleep}) })
+			f.after(time.Duration(n)*10*time.Millisecond+f.delay(), func() { l.step(Event{Kind: EventSuspend}) })
 		}
 	}
 	f.run(200_000)
@@ -187,8 +187,8 @@ func TestQueuesRestart(t *testing.T) {
 // probe sends something by each connection.
 func (f *fabric) probe() {
 	for _, l := range f.all {
-		if !l.over() && !l.m.SaidBye() {
-			if l.m.State() == Idle {
+		if !l.over() && !l.m.Closing() {
+			if l.m.State() == StateIdle {
 				l.host.connect(l)
 			}
 			l.wants++
@@ -214,7 +214,7 @@ func TestQueuesHaveFaults(t *testing.T) {
 				l := f.hosts[0].open()
 				l.wants++
 				l.flush()
-				f.after(5*time.Millisecond, func() { l.step(Event{Kind: Grow}) })
+				f.after(5*time.Millisecond, func() { l.step(Event{Kind: EventMigrate}) })
 				f.run(10_000)
 				if len(f.faults) > 0 {
 					require.Contains(t, f.faults[0], c.want)

@@ -32,7 +32,7 @@ type Conn interface {
 
 // Activity records when a connection was used last, as far as the calls of Idle show.
 type Activity struct {
-	Awaited uct.Waits // what the layer above waits for, by the last Learn
+	Awaited uct.WaitKind // what the layer above waits for, by the last Learn
 	moved   uint64    // count of messages sent and received
 	at      ucs.Time  // when that count was seen first; 0: never
 }
@@ -45,18 +45,18 @@ func (a *Activity) Idle(now ucs.Time, moved uint64) bool {
 	if moved != a.moved || a.at == 0 {
 		a.moved, a.at = moved, now
 	}
-	return now.Sub(a.at) >= idleAfter && a.Awaited < uct.WaitsForAnswer
+	return now.Sub(a.at) >= idleAfter && a.Awaited < uct.WaitForReply
 }
 
 // Learn asks h for the connections on which it waits for at least least, and sets Awaited
 // there. The caller has reset Awaited of all connections. of maps the arguments of
 // uct.WaitReporter to a connection, or returns nil.
-func Learn(h uct.Handler, least uct.Waits, of func(ep uct.Endpoint, source uint32) *Activity) {
+func Learn(h uct.Handler, least uct.WaitKind, of func(ep uct.Endpoint, source uint32) *Activity) {
 	r, ok := h.(uct.WaitReporter)
 	if !ok {
 		return
 	}
-	r.ReportWaits(least, func(ep uct.Endpoint, source uint32, w uct.Waits) {
+	r.ReportWaits(least, func(ep uct.Endpoint, source uint32, w uct.WaitKind) {
 		if a := of(ep, source); a != nil {
 			a.Awaited = max(a.Awaited, w)
 		}
