@@ -209,7 +209,7 @@ type Context interface {
 // IdleNotifier is a Context that makes progress in the program's polls, and in a goroutine of
 // its own some time after the last poll (soft).
 type IdleNotifier interface {
-	// Rest lets that goroutine start at once. The program calls it before it sleeps,
+	// NotifyIdle lets that goroutine start at once. The program calls it before it sleeps,
 	// after it has armed the queues that are to wake it. Any goroutine may call it.
-	Rest()
+	NotifyIdle()
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// claimable are the states that CurState may have.
-const claimable = 1<<StateRTR | 1<<StateRTS | 1<<StateSQD | 1<<StateSQE
+// validCurStates are the states that CurState may have.
+const validCurStates = 1<<StateRTR | 1<<StateRTS | 1<<StateSQD | 1<<StateSQE
 
 // CheckModify checks a Modify of a queue pair in state from against the transitions
 // table. It returns the new state, which is from if the mask lacks AttrState. It reads
@@ -35,8 +35,8 @@ func CheckModify(t QPType, from QPState, a *QPAttr, mask AttrMask) (to QPState, 
 	return to, nil
 }
 
-func checkTransition(table map[change]rule, from, to QPState, mask AttrMask) error {
-	r, ok := table[change{from, to}]
+func checkTransition(table map[transition]rule, from, to QPState, mask AttrMask) error {
+	r, ok := table[transition{from, to}]
 	switch {
 	case from >= numQPStates || mask&AttrState == 0:
 	case to == StateReset, to == StateErr && from != StateReset:
@@ -63,7 +63,7 @@ func checkValues(from QPState, a *QPAttr, mask AttrMask) error {
 		ok   bool
 		got  any
 	}{
-		{AttrCurState, a.CurState == from && claimable>>a.CurState&1 != 0, a.CurState},
+		{AttrCurState, a.CurState == from && validCurStates>>a.CurState&1 != 0, a.CurState},
 		{AttrPort, a.Port != 0, a.Port},
 		{AttrAV, a.AV.FlowLabel < 1<<20 && a.AV.DGID != GID{} && a.AV.Port != 0, a.AV},
 		{AttrPathMTU, a.PathMTU.Bytes() != 0, a.PathMTU},

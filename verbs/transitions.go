@@ -34,7 +34,7 @@ const (
 // optional ones.
 type rule struct{ required, optional AttrMask }
 
-type change struct{ from, to QPState }
+type transition struct{ from, to QPState }
 
 // transitions is the state machine of queue pairs; CheckModify applies it. From any
 // state Modify may go to Reset, and from any but Reset to Err, with AttrState alone.
@@ -42,7 +42,7 @@ type change struct{ from, to QPState }
 // alternate paths.
 //
 // Source: qp_state_table of the Linux kernel's core/verbs.c.
-var transitions = map[QPType]map[change]rule{
+var transitions = map[QPType]map[transition]rule{
 	RC: {
 		{StateReset, StateInit}: {required: AttrPKeyIndex | AttrPort | AttrAccessFlags},
 		{StateInit, StateInit}:  {optional: AttrPKeyIndex | AttrPort | AttrAccessFlags},

@@ -75,7 +75,7 @@ func (f *iface) Arm(k uct.EventKind) uct.Status {
 	if len(f.stash) > 0 || len(f.sendStash) > 0 {
 		return ucs.Busy
 	}
-	f.d.Rest()
+	f.d.NotifyIdle()
 	if len(f.timed) > 0 {
 		return ucs.InProgress
 	}

@@ -183,7 +183,7 @@ func (f *iface) Arm(uct.EventKind) uct.Status {
 		return ucs.Busy
 	}
 	f.asleep, f.more = true, true
-	f.d.Rest()
+	f.d.NotifyIdle()
 	return ucs.OK
 }
 

@@ -12,8 +12,8 @@ import (
 type ah struct {
 	attr verbs.AHAttr
 	pd   *pd // the domain whose protection applies
-	from *pd // the domain that it was created in
-	to   route
+	domain *pd // the domain that it was created in
+	route   route
 
 	id     verbs.AHID
 	closed bool // guarded by device.mu
@@ -88,7 +88,7 @@ func (p *pd) createAH(a *verbs.AHAttr) (*ah, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &ah{attr: *a, pd: p.prot, from: p, to: to}
+	h := &ah{attr: *a, pd: p.protection, domain: p, route: to}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := p.admit(kindAH, d.attr.MaxAH); err != nil {
@@ -107,8 +107,8 @@ func (p *pd) CreateAHFromWC(port uint8, wc *verbs.WC, grh []byte) (verbs.AH, err
 	return p.CreateAH(a)
 }
 
-// replyHops is the hop limit of address handles that CreateAHFromWC creates.
-const replyHops = 64
+// replyHopLimit is the hop limit of address handles that CreateAHFromWC creates.
+const replyHopLimit = 64
 
 // senderOf returns the sender's address. It reads a datagram's completion and the GRH
 // area before the payload.
@@ -127,7 +127,7 @@ func (d *device) senderOf(port uint8, wc *verbs.WC, grh []byte) (verbs.AHAttr, e
 	}
 	return verbs.AHAttr{
 		DGID: verbs.GIDOf(n.Src.Addr()), DLID: wc.SLID, Port: port,
-		HopLimit: replyHops, TrafficClass: n.TOS, FlowLabel: n.FlowLabel,
+		HopLimit: replyHopLimit, TrafficClass: n.TOS, FlowLabel: n.FlowLabel,
 	}, nil
 }
 
@@ -145,6 +145,6 @@ func (h *ah) Close() error {
 	}
 	h.closed = true
 	d.ahs.remove(h)
-	h.from.leave(kindAH)
+	h.domain.release(kindAH)
 	return nil
 }

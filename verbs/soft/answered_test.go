@@ -20,7 +20,7 @@ func TestAnswered(t *testing.T) {
 				from.send(verbs.SendWR{Op: verbs.OpSend, Flags: verbs.SendInline, InlineLen: 8})
 				s.until(to, 1)
 			}
-			for range 4 * ackAnswered {
+			for range 4 * ackPacketsImplied {
 				message(s.a, s.b)
 				message(s.b, s.a)
 			}

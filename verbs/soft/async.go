@@ -13,8 +13,8 @@ import (
 // eventQueue holds asynchronous events until TryAsync returns them. It counts returned
 // events that are not acknowledged yet.
 type eventQueue struct {
-	waiting atomic.Int32
-	bell    bell
+	pending atomic.Int32
+	notifier    notifier
 
 	mu      sync.Mutex         // guards the fields below and the bell
 	acked   sync.Cond          // signalled when an object has no unacknowledged event left; L is mu
@@ -24,9 +24,9 @@ type eventQueue struct {
 	closed  bool
 }
 
-// object returns the queue pair, completion queue or shared receive queue of an event.
+// eventObject returns the queue pair, completion queue or shared receive queue of an event.
 // It returns nil for events of a port or device, and for objects of another provider.
-func object(e *verbs.AsyncEvent) any {
+func eventObject(e *verbs.AsyncEvent) any {
 	if q, ok := e.QP.(*qp); ok {
 		return q
 	}
@@ -56,47 +56,47 @@ func (d *device) raise(e verbs.AsyncEvent) {
 		v.queue, v.first = v.queue[:n], 0
 	}
 	v.queue = append(v.queue, e)
-	v.waiting.Add(1)
-	if v.left() == 1 {
-		v.bell.ring()
+	v.pending.Add(1)
+	if v.count() == 1 {
+		v.notifier.signal()
 	}
 }
 
 // TryAsync returns the next event; false: there is none. It never blocks.
 func (d *device) TryAsync() (verbs.AsyncEvent, bool) {
 	v := &d.events
-	if v.waiting.Load() == 0 {
+	if v.pending.Load() == 0 {
 		return verbs.AsyncEvent{}, false
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.left() == 0 {
+	if v.count() == 0 {
 		return verbs.AsyncEvent{}, false
 	}
 	e := v.queue[v.first]
 	v.queue[v.first] = verbs.AsyncEvent{}
 	v.first++
-	if o := object(&e); o != nil {
+	if o := eventObject(&e); o != nil {
 		if v.unacked == nil {
 			v.unacked = make(map[any]int)
 		}
 		v.unacked[o]++
 	}
-	v.taken()
+	v.updatePending()
 	return e, true
 }
 
 // left returns the number of pending events.
-func (v *eventQueue) left() int { return len(v.queue) - v.first }
+func (v *eventQueue) count() int { return len(v.queue) - v.first }
 
 // taken updates the counter and the bell after events were removed.
-func (v *eventQueue) taken() {
-	n := v.left()
+func (v *eventQueue) updatePending() {
+	n := v.count()
 	if n == 0 {
 		v.queue, v.first = v.queue[:0], 0
 	}
-	v.waiting.Store(int32(n))
-	v.bell.more(n > 0)
+	v.pending.Store(int32(n))
+	v.notifier.update(n > 0)
 }
 
 // Async waits for an event.
@@ -105,7 +105,7 @@ func (d *device) Async(ctx context.Context) (verbs.AsyncEvent, error) {
 		if e, ok := d.TryAsync(); ok {
 			return e, nil
 		}
-		if err := d.events.bell.wait(ctx); err != nil {
+		if err := d.events.notifier.wait(ctx); err != nil {
 			return verbs.AsyncEvent{}, fmt.Errorf("wait for event of soft device %q: %w", d.info.Name, err)
 		}
 	}
@@ -117,13 +117,13 @@ func (d *device) AsyncFD() int {
 	v := &d.events
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.bell.descriptor(v.left() > 0)
+	return v.notifier.descriptor(v.count() > 0)
 }
 
 // Ack acknowledges an event. It ignores an event that TryAsync has not returned.
 func (d *device) Ack(e verbs.AsyncEvent) {
 	v := &d.events
-	o := object(&e)
+	o := eventObject(&e)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	n := v.unacked[o]
@@ -140,18 +140,18 @@ func (d *device) Ack(e verbs.AsyncEvent) {
 	}
 }
 
-// settle removes the pending events of an object that is being closed. It then waits
+// discardEvents removes the pending events of an object that is being closed. It then waits
 // until the events that TryAsync returned for it are acknowledged.
 //
 // The caller holds no lock, and raises no more events for the object.
-func (d *device) settle(o any) {
+func (d *device) discardEvents(o any) {
 	v := &d.events
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.left() > 0 {
-		rest := slices.DeleteFunc(v.queue[v.first:], func(e verbs.AsyncEvent) bool { return object(&e) == o })
+	if v.count() > 0 {
+		rest := slices.DeleteFunc(v.queue[v.first:], func(e verbs.AsyncEvent) bool { return eventObject(&e) == o })
 		v.queue = v.queue[:v.first+len(rest)]
-		v.taken()
+		v.updatePending()
 	}
 	v.acked.L = &v.mu
 	for v.unacked[o] > 0 {
@@ -164,5 +164,5 @@ func (v *eventQueue) close() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.closed = true
-	_ = v.bell.close()
+	_ = v.notifier.close()
 }

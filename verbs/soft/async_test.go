@@ -52,10 +52,10 @@ func TestCloseWaitsForAcks(t *testing.T) {
 	closed := make(chan error)
 	go func() { closed <- c.Close() }()
 	for { // it has dropped the third
-		if d.events.waiting.Load() == 1 {
+		if d.events.pending.Load() == 1 {
 			break
 		}
-		relax(1000)
+		spin(1000)
 	}
 	d.Ack(a)
 	select {
@@ -66,7 +66,7 @@ func TestCloseWaitsForAcks(t *testing.T) {
 	_, err = d.AllocTD(verbs.TDConfig{})
 	require.NoError(t, err, "a close that waits holds nobody up")
 	d.mu.Lock()
-	d.made[kindTD] = 0
+	d.openObjects[kindTD] = 0
 	d.mu.Unlock()
 	d.Ack(b)
 	require.NoError(t, <-closed)
@@ -91,7 +91,7 @@ func TestCloseQPWaitsForAck(t *testing.T) {
 	closed := make(chan error)
 	go func() { closed <- q.Close() }()
 	for d.qps.find(q.QPN()) != nil {
-		relax(1000)
+		spin(1000)
 	}
 	assert.Equal(t, verbs.StateReset, e.QP.Query().State)
 	require.ErrorIs(t, e.QP.Modify(&verbs.QPAttr{}, verbs.AttrState), ucs.ErrClosed)
@@ -144,7 +144,7 @@ func TestAsyncNeverEmpty(t *testing.T) {
 		}
 	}
 	assert.LessOrEqual(t, cap(d.events.queue), 16)
-	assert.Equal(t, 3, d.events.left())
+	assert.Equal(t, 3, d.events.count())
 }
 
 func TestAsyncRace(t *testing.T) {

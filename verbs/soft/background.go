@@ -10,9 +10,9 @@ import (
 	"github.com/goucx/goucx/ucs/shmem"
 )
 
-// period is the time without a poll after which the background goroutine runs the
+// pollPeriod is the time without a poll after which the background goroutine runs the
 // engine. Expired timers are served within two periods.
-const period = 500 * time.Microsecond
+const pollPeriod = 500 * time.Microsecond
 
 // background is the state of the goroutine that runs the engine while the program does
 // not.
@@ -28,62 +28,62 @@ const period = 500 * time.Microsecond
 // a barrier for all threads of the process (shmem.PrivateBarrier) between its store and
 // its loads.
 type background struct {
-	seen   uint32        // engine.passes at the last check
-	asleep atomic.Uint32 // 1: a producer of work must call wakeUp
-	rested atomic.Uint32 // engine.passes at the last call of Rest
-	wakes  chan struct{} // sent to by Rest, and by wakeUp where there is no bed
-	bed    *bed          // of UDP devices only
+	lastPasses   uint32        // engine.passes at the last check
+	sleeping atomic.Uint32 // 1: a producer of work must call wakeSlow
+	idlePasses atomic.Uint32 // engine.passes at the last call of Rest
+	wakeups  chan struct{} // sent to by Rest, and by wakeSlow where there is no bed
+	poller    *poller          // of UDP devices only
 	stop   atomic.Bool
-	ended  chan struct{}
+	done  chan struct{}
 }
 
 // startBackground starts the goroutine that the engine mode requires, if any.
 func (d *device) startBackground() error {
-	b := &d.back
-	if d.kind == overFabric && d.fab.mail == nil || d.conf.Engine == EngineInline {
+	b := &d.background
+	if d.kind == overFabric && d.fabric.polled == nil || d.conf.Engine == EngineInline {
 		return nil
 	}
-	b.wakes, b.ended = make(chan struct{}, 1), make(chan struct{})
+	b.wakeups, b.done = make(chan struct{}, 1), make(chan struct{})
 	if d.conf.Engine == EngineThread {
-		go d.thread()
+		go d.threadLoop()
 		return nil
 	}
 	if d.kind == overUDP {
 		var err error
-		if b.bed, err = d.udp.bed(); err != nil {
-			b.ended = nil
+		if b.poller, err = d.udp.newPoller(); err != nil {
+			b.done = nil
 			return err
 		}
 	}
-	go d.standIn()
+	go d.backgroundLoop()
 	return nil
 }
 
 // stopBackground stops the goroutine and waits for its end.
 func (d *device) stopBackground() error {
-	b := &d.back
-	if b.ended == nil {
+	b := &d.background
+	if b.done == nil {
 		return nil
 	}
 	b.stop.Store(true)
-	b.asleep.Store(1)
-	d.wakeUp()
-	<-b.ended
-	if b.bed != nil {
-		return b.bed.file.Close()
+	b.sleeping.Store(1)
+	d.wakeSlow()
+	<-b.done
+	if b.poller != nil {
+		return b.poller.file.Close()
 	}
 	return nil
 }
 
-// thread is the engine loop of EngineThread. It never sleeps.
-func (d *device) thread() {
+// threadLoop is the engine loop of EngineThread. It never sleeps.
+func (d *device) threadLoop() {
 	runtime.LockOSThread()
-	defer close(d.back.ended)
-	for k := uint32(0); !d.back.stop.Load(); k++ {
+	defer close(d.background.done)
+	for k := uint32(0); !d.background.stop.Load(); k++ {
 		if k%clockEvery == 0 {
 			d.tick(d.clock())
 		}
-		if d.pass() == 0 {
+		if d.progress() == 0 {
 			cpu.Pause()
 		}
 		if k%yieldEvery == 0 {
@@ -95,51 +95,51 @@ func (d *device) thread() {
 // yieldEvery is how many passes the thread makes between two calls of Gosched.
 const yieldEvery = 1024
 
-// standIn is the goroutine of EngineBackground.
-func (d *device) standIn() {
-	b := &d.back
-	defer close(b.ended)
-	nap := time.NewTimer(period)
-	defer nap.Stop()
+// backgroundLoop is the goroutine of EngineBackground.
+func (d *device) backgroundLoop() {
+	b := &d.background
+	defer close(b.done)
+	timer := time.NewTimer(pollPeriod)
+	defer timer.Stop()
 	for !b.stop.Load() {
 		d.serve()
 		for polls := true; polls && !b.stop.Load(); {
-			polls = d.polled(nap)
+			polls = d.waitWhilePolled(timer)
 		}
-		d.sleep(nap)
+		d.sleep(timer)
 	}
 }
 
 // polled reports whether the program has polled since the last check. If it has, polled
 // first waits for one period, or until Rest is called.
-func (d *device) polled(nap *time.Timer) bool {
-	b := &d.back
+func (d *device) waitWhilePolled(timer *time.Timer) bool {
+	b := &d.background
 	n := d.passes.Load()
-	if n == b.seen {
+	if n == b.lastPasses {
 		return false
 	}
-	b.seen = n
+	b.lastPasses = n
 	d.tick(d.clock()) // a program that polls seldom would let timers expire late
-	nap.Reset(period)
+	timer.Reset(pollPeriod)
 	select {
-	case <-nap.C:
+	case <-timer.C:
 		return true
-	case <-b.wakes:
-		b.seen = b.rested.Load()
-		return d.passes.Load() != b.seen
+	case <-b.wakeups:
+		b.lastPasses = b.idlePasses.Load()
+		return d.passes.Load() != b.lastPasses
 	}
 }
 
-// Rest reports that the caller stops polling. The background goroutine then takes over
+// NotifyIdle reports that the caller stops polling. The background goroutine then takes over
 // without waiting for a period, unless another worker polls the device.
-func (d *device) Rest() {
-	b := &d.back
-	if b.asleep.Load() != 0 {
+func (d *device) NotifyIdle() {
+	b := &d.background
+	if b.sleeping.Load() != 0 {
 		return
 	}
-	b.rested.Store(d.passes.Load())
+	b.idlePasses.Store(d.passes.Load())
 	select {
-	case b.wakes <- struct{}{}:
+	case b.wakeups <- struct{}{}:
 	default:
 	}
 }
@@ -149,112 +149,112 @@ func (d *device) Rest() {
 func (d *device) serve() {
 	got := 1
 	for k := 0; got > 0 && k < maxDrain; k++ {
-		got = d.pass()
+		got = d.progress()
 	}
 	d.tick(d.clock())
-	if d.dirtyN.Load() == 0 {
+	if d.numDirty.Load() == 0 {
 		return
 	}
-	for range dirtyTries {
+	for range dirtyRetries {
 		runtime.Gosched()
 		d.tick(d.clock())
-		if d.pass(); d.dirtyN.Load() == 0 {
+		if d.progress(); d.numDirty.Load() == 0 {
 			return
 		}
 	}
-	time.Sleep(period)
+	time.Sleep(pollPeriod)
 }
 
-// dirtyTries is how often serve retries queue pairs in engine.dirty before it sleeps.
-const dirtyTries = 64
+// dirtyRetries is how often serve retries queue pairs in engine.dirty before it sleeps.
+const dirtyRetries = 64
 
-// busy reports whether packets wait to be sent or received.
-func (d *device) busy() bool {
-	return d.dirtyN.Load() != 0 || d.kind == overInproc && d.in.ready() ||
-		d.kind == overFabric && d.fab.mail.waits(d.fab.self)
+// hasWork reports whether packets wait to be sent or received.
+func (d *device) hasWork() bool {
+	return d.numDirty.Load() != 0 || d.kind == overInproc && d.inbox.ready() ||
+		d.kind == overFabric && d.fabric.polled.hasPackets(d.fabric.self)
 }
 
 // sleep blocks until work arrives or the first timer expires. The doc comment of
 // background has the store order that it relies on.
-func (d *device) sleep(nap *time.Timer) {
-	b := &d.back
-	if d.busy() { // the goroutine that owns this work may need the processor
+func (d *device) sleep(timer *time.Timer) {
+	b := &d.background
+	if d.hasWork() { // the goroutine that owns this work may need the processor
 		runtime.Gosched()
 		return
 	}
-	until := d.firstTimer()
-	if b.bed != nil {
-		b.bed.alarm(d.fromNow(until))
-		if b.bed.enter() != nil { // the system has no memory for it: retry after a period
-			time.Sleep(period)
+	until := d.nextDeadline()
+	if b.poller != nil {
+		b.poller.setDeadline(d.sleepTime(until))
+		if b.poller.addSocket() != nil { // the system has no memory for it: retry after a period
+			time.Sleep(pollPeriod)
 			return
 		}
-		defer b.bed.leave()
+		defer b.poller.removeSocket()
 	}
-	b.asleep.Store(1)
-	defer b.asleep.Store(0)
+	b.sleeping.Store(1)
+	defer b.sleeping.Store(0)
 	switch {
 	case shmem.PrivateBarrier() != nil:
-		time.Sleep(period)
-	case d.busy(), b.stop.Load(), d.firstTimer() < until:
-	case b.bed != nil:
-		b.bed.lie()
+		time.Sleep(pollPeriod)
+	case d.hasWork(), b.stop.Load(), d.nextDeadline() < until:
+	case b.poller != nil:
+		b.poller.wait()
 	case until == never:
-		<-b.wakes
+		<-b.wakeups
 	default:
-		nap.Reset(d.fromNow(until))
+		timer.Reset(d.sleepTime(until))
 		select {
-		case <-nap.C:
-		case <-b.wakes:
+		case <-timer.C:
+		case <-b.wakeups:
 		}
 	}
 }
 
-// firstTimer returns the time of the first timer or delayed packet, or never.
-func (d *device) firstTimer() ucs.Time {
+// nextDeadline returns the time of the first timer or delayed packet, or never.
+func (d *device) nextDeadline() ucs.Time {
 	first := never
-	if d.timedN.Load() != 0 {
-		first = ucs.Time(d.nextDue.Load())
+	if d.numTimed.Load() != 0 {
+		first = ucs.Time(d.nextTimer.Load())
 	}
 	if d.kind == overFabric {
-		if t := d.fab.next(); t != 0 {
+		if t := d.fabric.nextDeadline(); t != 0 {
 			first = min(first, t)
 		}
 	}
 	return first
 }
 
-// fromNow returns the time from now until then, at least minNap. It returns -1 for
+// sleepTime returns the time from now until then, at least minSleep. It returns -1 for
 // never.
-func (d *device) fromNow(until ucs.Time) time.Duration {
+func (d *device) sleepTime(until ucs.Time) time.Duration {
 	if until == never {
 		return -1
 	}
-	return max(until.Sub(d.clock()), minNap)
+	return max(until.Sub(d.clock()), minSleep)
 }
 
-// minNap is the shortest sleep.
-const minNap = 10 * time.Microsecond
+// minSleep is the shortest sleep.
+const minSleep = 10 * time.Microsecond
 
 // wake wakes the background goroutine if it sleeps.
 func (d *device) wake() {
-	if d.back.asleep.Load() != 0 {
-		d.wakeUp()
+	if d.background.sleeping.Load() != 0 {
+		d.wakeSlow()
 	}
 }
 
 //go:noinline
-func (d *device) wakeUp() {
-	b := &d.back
-	if !b.asleep.CompareAndSwap(1, 0) {
+func (d *device) wakeSlow() {
+	b := &d.background
+	if !b.sleeping.CompareAndSwap(1, 0) {
 		return
 	}
-	if b.bed != nil {
-		_ = b.bed.file.SetReadDeadline(time.Unix(1, 0))
+	if b.poller != nil {
+		_ = b.poller.file.SetReadDeadline(time.Unix(1, 0))
 		return
 	}
 	select {
-	case b.wakes <- struct{}{}:
+	case b.wakeups <- struct{}{}:
 	default:
 	}
 }

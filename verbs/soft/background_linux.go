@@ -8,17 +8,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bed is the poller in which the background goroutine of a UDP device sleeps: an epoll
+// poller is the poller in which the background goroutine of a UDP device sleeps: an epoll
 // set that is registered with the runtime's poller. It contains the socket during the
 // sleep only. A socket that stays in a set makes each packet sent to it a tenth more
 // expensive.
-type bed struct {
+type poller struct {
 	file   *os.File // the epoll set
 	set    int      // its descriptor
 	socket int
 }
 
-func (u *udpPort) bed() (*bed, error) {
+func (u *udpPort) newPoller() (*poller, error) {
 	set, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("create epoll set: %w", err)
@@ -27,30 +27,30 @@ func (u *udpPort) bed() (*bed, error) {
 		_ = unix.Close(set)
 		return nil, fmt.Errorf("set epoll set non-blocking: %w", err)
 	}
-	return &bed{os.NewFile(uintptr(set), "soft device"), set, u.fd}, nil
+	return &poller{os.NewFile(uintptr(set), "soft device"), set, u.fd}, nil
 }
 
 // enter adds the socket to the set.
-func (b *bed) enter() error {
-	return unix.EpollCtl(b.set, unix.EPOLL_CTL_ADD, b.socket, &unix.EpollEvent{Events: unix.EPOLLIN})
+func (p *poller) addSocket() error {
+	return unix.EpollCtl(p.set, unix.EPOLL_CTL_ADD, p.socket, &unix.EpollEvent{Events: unix.EPOLLIN})
 }
 
 // leave removes it.
-func (b *bed) leave() { _ = unix.EpollCtl(b.set, unix.EPOLL_CTL_DEL, b.socket, nil) }
+func (p *poller) removeSocket() { _ = unix.EpollCtl(p.set, unix.EPOLL_CTL_DEL, p.socket, nil) }
 
-// alarm sets the time after which lie returns; negative: none. It replaces a deadline
-// that wakeUp set.
-func (b *bed) alarm(limit time.Duration) {
+// setDeadline sets the time after which lie returns; negative: none. It replaces a deadline
+// that wakeSlow set.
+func (p *poller) setDeadline(limit time.Duration) {
 	at := time.Time{}
 	if limit >= 0 {
 		at = time.Now().Add(limit) //nolint:forbidigo // the runtime's poller counts by it
 	}
-	_ = b.file.SetReadDeadline(at) // never fails: the descriptor is open and in the runtime's poller
+	_ = p.file.SetReadDeadline(at) // never fails: the descriptor is open and in the runtime's poller
 }
 
-// lie waits until the socket is readable, the deadline expires, or wakeUp is called.
-func (b *bed) lie() {
-	raw, err := b.file.SyscallConn()
+// wait waits until the socket is readable, the deadline expires, or wakeSlow is called.
+func (p *poller) wait() {
+	raw, err := p.file.SyscallConn()
 	if err != nil {
 		return
 	}

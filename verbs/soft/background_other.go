@@ -9,10 +9,10 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-type bed struct{ file *os.File }
+type poller struct{ file *os.File }
 
-func (u *udpPort) bed() (*bed, error) { return nil, ucs.ErrUnsupported }
-func (b *bed) enter() error           { return ucs.ErrUnsupported }
-func (b *bed) leave()                 {}
-func (b *bed) alarm(time.Duration)    {}
-func (b *bed) lie()                   {}
+func (u *udpPort) newPoller() (*poller, error) { return nil, ucs.ErrUnsupported }
+func (p *poller) addSocket() error           { return ucs.ErrUnsupported }
+func (p *poller) removeSocket()                 {}
+func (p *poller) setDeadline(time.Duration)    {}
+func (p *poller) wait()                   {}

@@ -19,7 +19,7 @@ func TestNobodyPolls(t *testing.T) {
 				d := b.c.(*device)
 				for round := range 5 {
 					if mode == EngineBackground {
-						require.Eventually(t, func() bool { return d.back.asleep.Load() != 0 }, 10*time.Second, time.Millisecond, "round %d", round)
+						require.Eventually(t, func() bool { return d.background.sleeping.Load() != 0 }, 10*time.Second, time.Millisecond, "round %d", round)
 					}
 					b.buf[0] = byte(round + 1)
 					a.send(verbs.SendWR{ID: 1, Op: verbs.OpRead, Flags: verbs.SendSignaled, NumSG: 1, SG: [verbs.MaxSGE]verbs.SGE{a.sge(0, len(a.buf))}, Remote: b.mr.Addr(), RKey: b.mr.RKey()})
@@ -39,7 +39,7 @@ func TestIdleDeviceSleeps(t *testing.T) {
 	require.Equal(t, verbs.WCSuccess, a.completion().Status)
 	for _, e := range []*end{a, b} {
 		d := e.c.(*device)
-		require.Eventually(t, func() bool { return d.back.asleep.Load() != 0 }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return d.background.sleeping.Load() != 0 }, 10*time.Second, time.Millisecond)
 	}
 	require.Equal(t, uint64(1), b.completion().ID)
 }
@@ -48,15 +48,15 @@ func TestIdleDeviceSleeps(t *testing.T) {
 func TestRestIsHeard(t *testing.T) {
 	d := openTest(t, Config{Engine: EngineInline}) // nobody stands in
 	c := testCQ(t, d, verbs.CQConfig{Depth: 1})
-	d.back.wakes = make(chan struct{}, 1)
+	d.background.wakeups = make(chan struct{}, 1)
 	nap := time.NewTimer(time.Hour)
 	defer nap.Stop()
 	var wc [1]verbs.WC
 	for range 100 { // on a busy machine the nap may be over before
 		c.Poll(wc[:])
-		d.Rest()
-		if !d.polled(nap) {
-			require.False(t, d.polled(nap), "nor again before it polls")
+		d.NotifyIdle()
+		if !d.waitWhilePolled(nap) {
+			require.False(t, d.waitWhilePolled(nap), "nor again before it polls")
 			return
 		}
 	}

@@ -6,30 +6,30 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// bell notifies waiters that a queue of events is not empty. A goroutine can wait on a
+// notifier notifies waiters that a queue of events is not empty. A goroutine can wait on a
 // channel, without a system call. An event loop can poll a file descriptor instead, which
 // the first call of descriptor creates.
 //
 // Concurrency: any number of goroutines call wait. All other methods need the lock of
 // the queue.
-type bell struct {
+type notifier struct {
 	wake chan struct{} // capacity 1
 	done chan struct{} // closed by close
-	flag flag          // readable while the queue is not empty
+	fd readyFD          // readable while the queue is not empty
 }
 
-func (b *bell) init() {
+func (b *notifier) init() {
 	b.wake = make(chan struct{}, 1)
 	b.done = make(chan struct{})
 }
 
-// ring reports that the queue is no longer empty.
-func (b *bell) ring() {
-	b.flag.raise()
-	b.nudge()
+// signal reports that the queue is no longer empty.
+func (b *notifier) signal() {
+	b.fd.set()
+	b.wakeOne()
 }
 
-func (b *bell) nudge() {
+func (b *notifier) wakeOne() {
 	select {
 	case b.wake <- struct{}{}:
 	default:
@@ -38,16 +38,16 @@ func (b *bell) nudge() {
 
 // more reports, after an event was removed, whether others are left. If so, it wakes
 // another waiter: the channel holds one signal only.
-func (b *bell) more(left bool) {
+func (b *notifier) update(left bool) {
 	if left {
-		b.nudge()
+		b.wakeOne()
 	} else {
-		b.flag.lower()
+		b.fd.clear()
 	}
 }
 
 // wait returns nil when an event may be pending.
-func (b *bell) wait(ctx context.Context) error {
+func (b *notifier) wait(ctx context.Context) error {
 	select {
 	case <-b.wake:
 		return nil
@@ -61,17 +61,17 @@ func (b *bell) wait(ctx context.Context) error {
 // descriptor returns the descriptor, which is readable while the queue is not empty.
 // left is whether it is not empty now. It returns -1 if the system provides none or the
 // bell is closed.
-func (b *bell) descriptor(left bool) int {
+func (b *notifier) descriptor(left bool) int {
 	select {
 	case <-b.done:
 		return -1
 	default:
 	}
-	return b.flag.open(left)
+	return b.fd.open(left)
 }
 
 // close makes all current and later calls of wait return ucs.ErrClosed.
-func (b *bell) close() error {
+func (b *notifier) close() error {
 	close(b.done)
-	return b.flag.close()
+	return b.fd.close()
 }

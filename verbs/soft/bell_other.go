@@ -8,15 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// flag is the descriptor of a bell: a pipe. The zero flag has none.
-type flag struct {
+// readyFD is the descriptor of a bell: a pipe. The zero flag has none.
+type readyFD struct {
 	made bool
 	fds  [2]int
 }
 
 // open returns the descriptor, and creates it on the first call. up is its first state.
 // It returns -1 if the system provides none.
-func (f *flag) open(up bool) int {
+func (f *readyFD) open(set bool) int {
 	if f.made {
 		return f.fds[0]
 	}
@@ -26,24 +26,24 @@ func (f *flag) open(up bool) int {
 	for _, fd := range f.fds {
 		unix.CloseOnExec(fd)
 		if unix.SetNonblock(fd, true) != nil {
-			_ = f.shut()
+			_ = f.closePipe()
 			return -1
 		}
 	}
 	f.made = true
-	if up {
-		f.raise()
+	if set {
+		f.set()
 	}
 	return f.fds[0]
 }
 
-func (f *flag) raise() {
+func (f *readyFD) set() {
 	if f.made {
 		_, _ = unix.Write(f.fds[1], []byte{1}) // a full pipe is readable already
 	}
 }
 
-func (f *flag) lower() {
+func (f *readyFD) clear() {
 	if !f.made {
 		return
 	}
@@ -55,12 +55,12 @@ func (f *flag) lower() {
 	}
 }
 
-func (f *flag) close() error {
+func (f *readyFD) close() error {
 	if !f.made {
 		return nil
 	}
 	f.made = false
-	return f.shut()
+	return f.closePipe()
 }
 
-func (f *flag) shut() error { return errors.Join(unix.Close(f.fds[0]), unix.Close(f.fds[1])) }
+func (f *readyFD) closePipe() error { return errors.Join(unix.Close(f.fds[0]), unix.Close(f.fds[1])) }

@@ -22,15 +22,15 @@ type cell struct {
 	op    wire.Opcode
 	flags uint8
 	nsg   uint8         // entries of sg in use; 0: the payload is in the cell
-	syn   wire.Syndrome // of a response; with cellTrain: how many further packets the cell stands for
-	n     uint16        // payload bytes; with cellTrain sg[0] has the length instead
+	syndrome   wire.Syndrome // of a response; with cellBatch: how many further packets the cell stands for
+	n     uint16        // payload bytes; with cellBatch sg[0] has the length instead
 	pkey  uint16
 	from  uint32 // index of the sending device
 	imm   uint32
 	msn   uint32 // with cellAck: the acknowledged PSN
 	small [smallLen]byte
 
-	addr, swapAdd, compare, old uint64
+	addr, swapAdd, compare, atomicOld uint64
 	rkey, dlen, qkey            uint32
 	src                         verbs.QPN
 
@@ -55,9 +55,9 @@ const (
 	cellSE = 1 << iota
 	cellAckReq
 	cellAck   // an acknowledgement precedes the packet
-	cellTrain // the cell stands for more than one packet
-	cellEnds  // the last of them ends the message
-	cellImm   // with immediate data
+	cellBatch // the cell stands for more than one packet
+	cellBatchEnds  // the last of them ends the message
+	cellBatchImm   // with immediate data
 	cellBody  // the payload is in body
 )
 
@@ -65,7 +65,7 @@ const (
 func (c *cell) fill(p *packet, from uint32) {
 	c.dest, c.psn, c.op, c.n, c.from, c.pkey = p.dest, p.psn, p.op, uint16(p.n), from, p.pkey
 	c.flags, c.nsg = 0, 0
-	if p.se {
+	if p.solicited {
 		c.flags = cellSE
 	}
 	if p.ackReq {
@@ -74,8 +74,8 @@ func (c *cell) fill(p *packet, from uint32) {
 	if p.op.Info().Headers != 0 {
 		c.fillHeaders(p)
 	}
-	if p.more > 0 {
-		c.train(p)
+	if p.batchMore > 0 {
+		c.setBatch(p)
 	}
 	switch {
 	case p.n == 0:
@@ -85,19 +85,19 @@ func (c *cell) fill(p *packet, from uint32) {
 		dma(c.long[:], p.sg[0])
 	default:
 		c.nsg = uint8(p.nsg)
-		copy(c.sg[:], p.ref[:p.nsg])
+		copy(c.sg[:], p.sge[:p.nsg])
 	}
 }
 
 func (c *cell) fillHeaders(p *packet) {
-	c.syn, c.msn, c.imm = p.syn, p.msn, p.imm
+	c.syndrome, c.msn, c.imm = p.syndrome, p.msn, p.imm
 	c.addr, c.rkey, c.dlen = p.addr, p.rkey, p.dlen
-	c.swapAdd, c.compare, c.old = p.swapAdd, p.compare, p.old
-	c.qkey, c.src = p.qkey, p.src
+	c.swapAdd, c.compare, c.atomicOld = p.swapAdd, p.compare, p.atomicOld
+	c.qkey, c.src = p.qkey, p.srcQP
 }
 
 // own replaces the scatter/gather list of a filled cell by a copy of the payload.
-func (c *cell) own(p *packet) {
+func (c *cell) copyPayload(p *packet) {
 	if c.nsg == 0 {
 		return
 	}
@@ -110,51 +110,51 @@ func (c *cell) own(p *packet) {
 }
 
 // drop returns body to its pool.
-func (c *cell) drop() {
+func (c *cell) freeBody() {
 	bodies.Put(c.body)
 	c.body = nil
 }
 
 // train writes the fields of a packet that stands for more than one.
-func (c *cell) train(p *packet) {
-	c.flags |= cellTrain
-	c.syn, c.imm = wire.Syndrome(p.more), p.imm
-	if p.ends {
-		c.flags |= cellEnds
+func (c *cell) setBatch(p *packet) {
+	c.flags |= cellBatch
+	c.syndrome, c.imm = wire.Syndrome(p.batchMore), p.imm
+	if p.batchEnds {
+		c.flags |= cellBatchEnds
 	}
-	if p.hasImm {
-		c.flags |= cellImm
+	if p.batchImm {
+		c.flags |= cellBatchImm
 	}
 }
 
-// ride adds an acknowledgement to the cell of a request. It uses msn, which requests do
+// piggyback adds an acknowledgement to the cell of a request. It uses msn, which requests do
 // not have.
-func (c *cell) ride(psn verbs.PSN) {
+func (c *cell) piggyback(psn verbs.PSN) {
 	c.flags |= cellAck
 	c.msn = uint32(psn)
 }
 
-// ridden makes the packet of the acknowledgement in the cell.
-func (c *cell) ridden(p *packet) {
+// piggybackedAck makes the packet of the acknowledgement in the cell.
+func (c *cell) piggybackedAck(p *packet) {
 	p.op, p.dest, p.psn, p.pkey = wire.Acknowledge, c.dest, verbs.PSN(c.msn), c.pkey
-	p.syn, p.se, p.ackReq, p.n, p.nsg = wire.AckNoCredits, false, false, 0, 0
+	p.syndrome, p.solicited, p.ackReq, p.n, p.nsg = wire.AckNoCredits, false, false, 0, 0
 }
 
 // read makes the packet in the cell. It returns false if the payload's memory is no
 // longer registered.
 func (c *cell) read(p *packet, s *Switch) bool {
 	p.op, p.dest, p.psn, p.pkey = c.op, c.dest, c.psn, c.pkey
-	p.se, p.ackReq, p.n = c.flags&cellSE != 0, c.flags&cellAckReq != 0, int(c.n)
+	p.solicited, p.ackReq, p.n = c.flags&cellSE != 0, c.flags&cellAckReq != 0, int(c.n)
 	if c.op.Info().Headers != 0 {
-		p.syn, p.msn, p.imm = c.syn, c.msn, c.imm
+		p.syndrome, p.msn, p.imm = c.syndrome, c.msn, c.imm
 		p.addr, p.rkey, p.dlen = c.addr, c.rkey, c.dlen
-		p.swapAdd, p.compare, p.old = c.swapAdd, c.compare, c.old
-		p.qkey, p.src = c.qkey, c.src
+		p.swapAdd, p.compare, p.atomicOld = c.swapAdd, c.compare, c.atomicOld
+		p.qkey, p.srcQP = c.qkey, c.src
 	}
-	p.nsg, p.more = 1, 0
-	if c.flags&cellTrain != 0 {
-		p.more, p.imm, p.n = int(c.syn), c.imm, int(c.sg[0].Len)
-		p.ends, p.hasImm = c.flags&cellEnds != 0, c.flags&cellImm != 0
+	p.nsg, p.batchMore = 1, 0
+	if c.flags&cellBatch != 0 {
+		p.batchMore, p.imm, p.n = int(c.syndrome), c.imm, int(c.sg[0].Len)
+		p.batchEnds, p.batchImm = c.flags&cellBatchEnds != 0, c.flags&cellBatchImm != 0
 	}
 	switch {
 	case c.nsg > 0:

@@ -14,11 +14,11 @@ import (
 // have events, so an event allocates nothing.
 type compChannel struct {
 	d    *device
-	bell bell
+	notifier notifier
 
 	mu          sync.Mutex // guards the list, the chanLink of each queue in it, and the bell
 	first, last *cq
-	waiting     atomic.Int32 // queues in the list
+	pending     atomic.Int32 // queues in the list
 
 	// Guarded by device.mu.
 	users  int
@@ -39,7 +39,7 @@ func (d *device) CreateCompChannel() (verbs.CompChannel, error) {
 		return nil, fmt.Errorf("create completion channel: %w", err)
 	}
 	ch := &compChannel{d: d}
-	ch.bell.init()
+	ch.notifier.init()
 	return ch, nil
 }
 
@@ -49,7 +49,7 @@ func (ch *compChannel) post(c *cq) {
 	c.event.events++
 	if c.event.events == 1 {
 		ch.append(c)
-		ch.bell.ring()
+		ch.notifier.signal()
 	}
 	ch.mu.Unlock()
 }
@@ -61,7 +61,7 @@ func (ch *compChannel) append(c *cq) {
 		ch.last.event.next = c
 	}
 	ch.last = c
-	ch.waiting.Add(1)
+	ch.pending.Add(1)
 }
 
 // pop removes the first queue from the list.
@@ -71,14 +71,14 @@ func (ch *compChannel) pop() *cq {
 	if ch.first == nil {
 		ch.last = nil
 	}
-	ch.waiting.Add(-1)
+	ch.pending.Add(-1)
 	return c
 }
 
 // TryEvent returns the cookie of the next event; false: there is none. Queues with
 // several events take turns.
 func (ch *compChannel) TryEvent() (uint64, bool) {
-	if ch.waiting.Load() == 0 {
+	if ch.pending.Load() == 0 {
 		return 0, false
 	}
 	ch.mu.Lock()
@@ -90,21 +90,21 @@ func (ch *compChannel) TryEvent() (uint64, bool) {
 	if c.event.events--; c.event.events > 0 {
 		ch.append(c)
 	}
-	ch.bell.more(ch.first != nil)
+	ch.notifier.update(ch.first != nil)
 	return c.cookie, true
 }
 
 // forget drops the events of a queue that is being closed.
-func (ch *compChannel) forget(c *cq) {
+func (ch *compChannel) remove(c *cq) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	c.event.events = 0
-	for range ch.waiting.Load() {
+	for range ch.pending.Load() {
 		if o := ch.pop(); o != c {
 			ch.append(o)
 		}
 	}
-	ch.bell.more(ch.first != nil)
+	ch.notifier.update(ch.first != nil)
 }
 
 // Event waits for an event.
@@ -113,7 +113,7 @@ func (ch *compChannel) Event(ctx context.Context) (uint64, error) {
 		if cookie, ok := ch.TryEvent(); ok {
 			return cookie, nil
 		}
-		if err := ch.bell.wait(ctx); err != nil {
+		if err := ch.notifier.wait(ctx); err != nil {
 			return 0, fmt.Errorf("wait for completion event: %w", err)
 		}
 	}
@@ -124,7 +124,7 @@ func (ch *compChannel) Event(ctx context.Context) (uint64, error) {
 func (ch *compChannel) FD() int {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
-	return ch.bell.descriptor(ch.first != nil)
+	return ch.notifier.descriptor(ch.first != nil)
 }
 
 // Close destroys the channel. Calls of Event that wait return ucs.ErrClosed.
@@ -139,8 +139,8 @@ func (ch *compChannel) Close() error {
 		return fmt.Errorf("close completion channel: %d completion queues use it: %w", ch.users, ucs.ErrBusy)
 	}
 	ch.closed = true
-	d.made[kindChannel]--
+	d.openObjects[kindChannel]--
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
-	return ch.bell.close()
+	return ch.notifier.close()
 }

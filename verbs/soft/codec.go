@@ -33,14 +33,14 @@ func putPad(n int, b []byte) int {
 func putHeaders(p *packet, b []byte) int {
 	_ = b[maxHeaders-1]
 	wire.BTH(b).Put(&wire.BTHFields{
-		Opcode: p.op, Solicited: p.se, AckReq: p.ackReq, Pad: uint8(wire.Pad(p.n)),
+		Opcode: p.op, Solicited: p.solicited, AckReq: p.ackReq, Pad: uint8(wire.Pad(p.n)),
 		PKey: p.pkey, Dest: p.dest, PSN: p.psn,
 	})
 	info := p.op.Info()
 	switch info.Headers {
 	case 0:
 	case wire.HasAETH:
-		wire.AETH(b[wire.BTHLen:]).Put(p.syn, p.msn)
+		wire.AETH(b[wire.BTHLen:]).Put(p.syndrome, p.msn)
 	case wire.HasRETH:
 		wire.RETH(b[wire.BTHLen:]).Put(p.addr, p.rkey, p.dlen)
 	default:
@@ -52,7 +52,7 @@ func putHeaders(p *packet, b []byte) int {
 // putMixed writes any set of headers, in the order of the bits of wire.Headers.
 func putMixed(p *packet, has wire.Headers, b []byte) {
 	if has&wire.HasDETH != 0 {
-		wire.DETH(b).Put(p.qkey, p.src)
+		wire.DETH(b).Put(p.qkey, p.srcQP)
 		b = b[wire.DETHLen:]
 	}
 	if has&wire.HasRETH != 0 {
@@ -64,11 +64,11 @@ func putMixed(p *packet, has wire.Headers, b []byte) {
 		b = b[wire.AtomicETHLen:]
 	}
 	if has&wire.HasAETH != 0 {
-		wire.AETH(b).Put(p.syn, p.msn)
+		wire.AETH(b).Put(p.syndrome, p.msn)
 		b = b[wire.AETHLen:]
 	}
 	if has&wire.HasAtomicAckETH != 0 {
-		wire.AtomicAckETH(b).Put(p.old)
+		wire.AtomicAckETH(b).Put(p.atomicOld)
 		b = b[wire.AtomicAckETHLen:]
 	}
 	if has&(wire.HasImm|wire.HasIETH) != 0 {
@@ -98,13 +98,13 @@ func decode(b []byte, p *packet) wire.Fault {
 	case rest > 0 && !info.Payload:
 		return wire.FaultPayload
 	}
-	p.op, p.se, p.ackReq = h.Opcode(), h.Solicited(), h.AckReq()
+	p.op, p.solicited, p.ackReq = h.Opcode(), h.Solicited(), h.AckReq()
 	p.pkey, p.dest, p.psn = h.PKey(), h.Dest(), h.PSN()
 	switch info.Headers {
 	case 0:
 	case wire.HasAETH:
 		a := wire.AETH(b[wire.BTHLen:])
-		p.syn, p.msn = a.Syndrome(), a.MSN()
+		p.syndrome, p.msn = a.Syndrome(), a.MSN()
 	case wire.HasRETH:
 		r := wire.RETH(b[wire.BTHLen:])
 		p.addr, p.rkey, p.dlen = r.Addr(), r.RKey(), r.Len()
@@ -120,7 +120,7 @@ func decode(b []byte, p *packet) wire.Fault {
 func decodeMixed(b []byte, has wire.Headers, p *packet) {
 	if has&wire.HasDETH != 0 {
 		d := wire.DETH(b)
-		p.qkey, p.src = d.QKey(), d.Src()
+		p.qkey, p.srcQP = d.QKey(), d.Src()
 		b = b[wire.DETHLen:]
 	}
 	if has&wire.HasRETH != 0 {
@@ -135,11 +135,11 @@ func decodeMixed(b []byte, has wire.Headers, p *packet) {
 	}
 	if has&wire.HasAETH != 0 {
 		a := wire.AETH(b)
-		p.syn, p.msn = a.Syndrome(), a.MSN()
+		p.syndrome, p.msn = a.Syndrome(), a.MSN()
 		b = b[wire.AETHLen:]
 	}
 	if has&wire.HasAtomicAckETH != 0 {
-		p.old = wire.AtomicAckETH(b).Old()
+		p.atomicOld = wire.AtomicAckETH(b).Old()
 		b = b[wire.AtomicAckETHLen:]
 	}
 	if has&(wire.HasImm|wire.HasIETH) != 0 {

@@ -26,12 +26,12 @@ func allOpcodes() (ops []wire.Opcode) {
 // its opcode carries.
 func randomPacket(r *rand.Rand, op wire.Opcode, n int) *packet {
 	p := &packet{
-		op: op, se: r.IntN(2) == 0, ackReq: r.IntN(2) == 0, pkey: uint16(r.Uint32()),
+		op: op, solicited: r.IntN(2) == 0, ackReq: r.IntN(2) == 0, pkey: uint16(r.Uint32()),
 		dest: verbs.QPN(r.Uint32() >> 8), psn: verbs.PSN(r.Uint32() >> 8), n: n,
 	}
 	has := op.Info().Headers
 	if has&wire.HasAETH != 0 {
-		p.syn, p.msn = wire.Syndrome(r.Uint32()), r.Uint32()>>8
+		p.syndrome, p.msn = wire.Syndrome(r.Uint32()), r.Uint32()>>8
 	}
 	if has&(wire.HasImm|wire.HasIETH) != 0 {
 		p.imm = r.Uint32()
@@ -46,10 +46,10 @@ func randomPacket(r *rand.Rand, op wire.Opcode, n int) *packet {
 		p.swapAdd, p.compare = r.Uint64(), r.Uint64()
 	}
 	if has&wire.HasAtomicAckETH != 0 {
-		p.old = r.Uint64()
+		p.atomicOld = r.Uint64()
 	}
 	if has&wire.HasDETH != 0 {
-		p.qkey, p.src = r.Uint32(), verbs.QPN(r.Uint32()>>8)
+		p.qkey, p.srcQP = r.Uint32(), verbs.QPN(r.Uint32()>>8)
 	}
 	data := make([]byte, n)
 	for i := range data {

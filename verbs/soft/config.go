@@ -138,7 +138,7 @@ var limits = []struct {
 	{"QPWR", func(l *Limits) *int { return &l.QPWR }, 1 << 15, 1 << 20},
 	{"SRQWR", func(l *Limits) *int { return &l.SRQWR }, 1 << 15, 1 << 20},
 	{"CQE", func(l *Limits) *int { return &l.CQE }, 1 << 22, 1 << 24},
-	{"RdAtomic", func(l *Limits) *int { return &l.RdAtomic }, maxDestRd, maxDestRd},
+	{"RdAtomic", func(l *Limits) *int { return &l.RdAtomic }, maxDestRdAtomic, maxDestRdAtomic},
 }
 
 // Validate returns an error that names all settings out of range.
@@ -176,9 +176,9 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// filled returns the config with its defaults. Link, MTU, Addr and Switch stay: the
+// withDefaults returns the config with its defaults. Link, MTU, Addr and Switch stay: the
 // device decides them.
-func (c Config) filled() Config {
+func (c Config) withDefaults() Config {
 	def := func(v *int, d int) {
 		if *v == 0 {
 			*v = d

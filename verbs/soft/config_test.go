@@ -45,7 +45,7 @@ func TestConfigRefuses(t *testing.T) {
 }
 
 func TestConfigDefaults(t *testing.T) {
-	c := Config{}.filled()
+	c := Config{}.withDefaults()
 	require.NoError(t, c.Validate())
 	assert.Equal(t, 1024, c.Depth)
 	assert.Equal(t, 64, c.MaxInline)
@@ -54,7 +54,7 @@ func TestConfigDefaults(t *testing.T) {
 		QPWR: 1 << 15, SRQWR: 1 << 15, CQE: 1 << 22, RdAtomic: 16,
 	}, c.Limits)
 	assert.NotNil(t, c.Log)
-	assert.Equal(t, 2048, Config{Depth: 1025}.filled().Depth)
+	assert.Equal(t, 2048, Config{Depth: 1025}.withDefaults().Depth)
 }
 
 func TestDevices(t *testing.T) {

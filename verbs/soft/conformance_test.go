@@ -67,11 +67,11 @@ func openInproc(t testing.TB, needs verbstest.Needs) *verbstest.Fabric {
 	sw := NewSwitch()
 	f := openReal(t, Config{Link: LinkInproc, Switch: sw}, needs)
 	f.Inject = func(to int, b []byte, m verbstest.Manner) {
-		from, dest := f.Devices[1-to].(*device).fab.self, f.Devices[to].(*device).fab.self
+		from, dest := f.Devices[1-to].(*device).fabric.self, f.Devices[to].(*device).fabric.self
 		if m == verbstest.Spoofed {
 			from = verbstest.Stranger
 		}
-		sw.mail.Send(from, dest, verbstest.Seal(from, dest, b, m))
+		sw.faultFabric.Send(from, dest, verbstest.Seal(from, dest, b, m))
 	}
 	return f
 }

@@ -18,12 +18,12 @@ type cq struct {
 	// single: at most one goroutine polls at a time. Pushes lock nevertheless. Any
 	// goroutine that runs the device may push, also one that polls another queue.
 	single bool
-	ignore bool // drop completions on overrun and stay usable
+	ignoreOverrun bool // drop completions on overrun and stay usable
 
 	// Guarded by device.mu.
 	users  int
 	closed bool
-	at     int      // index in device.cqs
+	index     int      // index in device.cqs
 	event  chanLink // guarded by ch.mu
 
 	_     ucs.Pad
@@ -31,12 +31,12 @@ type cq struct {
 	ring  atomic.Pointer[[]verbs.WC] // length a power of two; replaced under tail
 	depth uint64                     // guarded by tail
 	armed atomic.Uint32              // armedNot or the completions that raise an event; changed under tail
-	dead  atomic.Bool                // after an overrun or Close
-	tails uint64                     // locks of tail by push; changed under tail
+	unusable  atomic.Bool                // after an overrun or Close
+	tailLocks uint64                     // locks of tail by push; changed under tail
 
 	_     ucs.Pad
 	head  cursor
-	heads uint64 // locks of head by pop; changed under head
+	headLocks uint64 // locks of head by pop; changed under head
 }
 
 // Values of cq.armed.
@@ -54,21 +54,21 @@ func (d *device) CreateCQ(c verbs.CQConfig) (verbs.CQ, error) {
 		return nil, fmt.Errorf("create completion queue: Depth %d, want 1 to %d: %w", c.Depth, d.attr.MaxCQE, ucs.ErrInvalid)
 	}
 	q := &cq{
-		d: d, cookie: c.Cookie, ignore: c.IgnoreOverrun, depth: uint64(c.Depth), single: c.SingleThreaded,
+		d: d, cookie: c.Cookie, ignoreOverrun: c.IgnoreOverrun, depth: uint64(c.Depth), single: c.SingleThreaded,
 	}
-	if err := q.join(&c); err != nil {
+	if err := q.attach(&c); err != nil {
 		return nil, fmt.Errorf("create completion queue: %w", err)
 	}
 	return q, nil
 }
 
-// join attaches the queue to the channel and the domain that conf names.
-func (c *cq) join(conf *verbs.CQConfig) (err error) {
+// attach attaches the queue to the channel and the domain that conf names.
+func (c *cq) attach(conf *verbs.CQConfig) (err error) {
 	d := c.d
-	if c.ch, err = ownOrNone[*compChannel](d, "channel", conf.Channel); err != nil {
+	if c.ch, err = ownObjectOrNil[*compChannel](d, "channel", conf.Channel); err != nil {
 		return err
 	}
-	if c.pd, err = ownOrNone[*pd](d, "domain", conf.Domain); err != nil {
+	if c.pd, err = ownObjectOrNil[*pd](d, "domain", conf.Domain); err != nil {
 		return err
 	}
 	if c.pd != nil && c.pd.parent == nil {
@@ -95,15 +95,15 @@ func (c *cq) join(conf *verbs.CQConfig) (err error) {
 	return nil
 }
 
-func (c *cq) place() *int { return &c.at }
+func (c *cq) indexPtr() *int { return &c.index }
 
 // empty reports whether the ring is empty. The owner of a queue pair sees all
 // completions that were pushed for it.
 func (c *cq) empty() bool { return c.head.pos() == c.tail.pos() }
 
-// idle reports whether a completion may bypass the queue: it is empty, usable and not
+// canBypass reports whether a completion may bypass the queue: it is empty, usable and not
 // armed.
-func (c *cq) idle() bool { return c.armed.Load() == armedNot && c.empty() && !c.dead.Load() }
+func (c *cq) canBypass() bool { return c.armed.Load() == armedNot && c.empty() && !c.unusable.Load() }
 
 // push adds a completion. solicited: the peer requested an event. It returns false if
 // the queue is unusable.
@@ -113,26 +113,26 @@ func (c *cq) idle() bool { return c.armed.Load() == armedNot && c.empty() && !c.
 // hot: BenchmarkPushPoll.
 func (c *cq) push(w *verbs.WC, solicited bool) bool {
 	t := c.tail.lock()
-	if c.dead.Load() || t-c.head.pos() >= c.room() && !c.grow(t) {
+	if c.unusable.Load() || t-c.head.pos() >= c.capacity() && !c.grow(t) {
 		return c.overrun(t)
 	}
 	ring := *c.ring.Load()
 	ring[t&uint64(len(ring)-1)] = *w
-	fire := false
+	notify := false
 	if a := c.armed.Load(); a != armedNot && (a == armedAny || solicited || w.Status != verbs.WCSuccess) {
 		c.armed.Store(armedNot)
-		fire = true
+		notify = true
 	}
-	count(&c.tails, 1)
-	c.tail.end(t + 1)
-	if fire {
+	count(&c.tailLocks, 1)
+	c.tail.publish(t + 1)
+	if notify {
 		c.ch.post(c)
 	}
 	return true
 }
 
-// room returns how many completions fit in the ring.
-func (c *cq) room() uint64 {
+// capacity returns how many completions fit in the ring.
+func (c *cq) capacity() uint64 {
 	if p := c.ring.Load(); p != nil {
 		return min(uint64(len(*p)), c.depth)
 	}
@@ -168,12 +168,12 @@ func (c *cq) grow(t uint64) bool {
 // it becomes unusable, and the first overrun raises EventCQErr. overrun returns false
 // if the queue is unusable.
 func (c *cq) overrun(t uint64) bool {
-	tell := !c.ignore && !c.dead.Swap(true)
-	c.tail.end(t)
-	if tell {
+	raiseErr := !c.ignoreOverrun && !c.unusable.Swap(true)
+	c.tail.publish(t)
+	if raiseErr {
 		c.d.raise(verbs.AsyncEvent{Type: verbs.EventCQErr, CQ: c})
 	}
-	return !c.dead.Load()
+	return !c.unusable.Load()
 }
 
 // Poll returns completions in wcs. If the ring is empty, it runs the engine, which may
@@ -194,13 +194,13 @@ func (c *cq) Poll(wcs []verbs.WC) int {
 // pop copies completions from the ring to wcs. It returns their number, or -1 if the
 // queue is unusable.
 func (c *cq) pop(wcs []verbs.WC) int {
-	if c.dead.Load() {
+	if c.unusable.Load() {
 		return -1
 	}
 	if c.empty() {
 		return 0
 	}
-	h := c.head.begin(c.single)
+	h := c.head.acquire(c.single)
 	n := min(c.tail.pos()-h, uint64(len(wcs)))
 	if n > 0 { // another poller may have been faster
 		ring := *c.ring.Load()
@@ -209,16 +209,16 @@ func (c *cq) pop(wcs []verbs.WC) int {
 		}
 	}
 	if !c.single {
-		count(&c.heads, 1)
+		count(&c.headLocks, 1)
 	}
-	c.head.end(h + n)
+	c.head.publish(h + n)
 	return int(n)
 }
 
 // purge removes the completions of a destroyed queue pair.
 func (c *cq) purge(qpn verbs.QPN) {
 	t := c.tail.lock()
-	h := c.head.begin(c.single)
+	h := c.head.acquire(c.single)
 	to := h
 	if h != t {
 		ring := *c.ring.Load()
@@ -230,8 +230,8 @@ func (c *cq) purge(qpn verbs.QPN) {
 			}
 		}
 	}
-	c.head.end(h)
-	c.tail.end(to)
+	c.head.publish(h)
+	c.tail.publish(to)
 }
 
 // bytes returns the size of the ring in bytes.
@@ -242,8 +242,8 @@ func (c *cq) bytes() uint64 {
 	return 0
 }
 
-// locks returns how often push and pop locked the queue.
-func (c *cq) locks() uint64 { return atomic.LoadUint64(&c.tails) + atomic.LoadUint64(&c.heads) }
+// lockCount returns how often push and pop locked the queue.
+func (c *cq) lockCount() uint64 { return atomic.LoadUint64(&c.tailLocks) + atomic.LoadUint64(&c.headLocks) }
 
 // Arm requests one event. A request for any completion includes solicited ones.
 func (c *cq) Arm(solicitedOnly bool) ucs.Status {
@@ -258,8 +258,8 @@ func (c *cq) Arm(solicitedOnly bool) ucs.Status {
 	// push after it sees armed.
 	t := c.tail.lock()
 	c.armed.Store(max(c.armed.Load(), want))
-	c.tail.end(t)
-	if c.dead.Load() {
+	c.tail.publish(t)
+	if c.unusable.Load() {
 		return ucs.Closed
 	}
 	return ucs.OK
@@ -275,7 +275,7 @@ func (c *cq) Resize(depth int) error {
 	if uint64(depth) >= held {
 		c.depth = uint64(depth)
 	}
-	c.tail.end(t)
+	c.tail.publish(t)
 	if uint64(depth) < held {
 		return fmt.Errorf("resize completion queue to %d: it holds %d completions: %w", depth, held, ucs.ErrInvalid)
 	}
@@ -295,24 +295,24 @@ func (c *cq) Close() error {
 		return fmt.Errorf("close completion queue: %d ends of queue pairs use it: %w", c.users, ucs.ErrBusy)
 	}
 	c.closed = true
-	c.dead.Store(true)
+	c.unusable.Store(true)
 	d.mu.Unlock()
 
-	d.settle(c)
+	d.discardEvents(c)
 	if c.ch != nil {
-		c.ch.forget(c)
+		c.ch.remove(c)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if c.ch != nil {
 		c.ch.users--
 	}
-	d.gone.add(cntLocks, c.locks())
+	d.closedCounts.add(cntLocks, c.lockCount())
 	d.cqs.remove(c)
 	if c.pd != nil {
-		c.pd.leave(kindCQ)
+		c.pd.release(kindCQ)
 	} else {
-		d.made[kindCQ]--
+		d.openObjects[kindCQ]--
 	}
 	return nil
 }

@@ -233,7 +233,7 @@ func TestPushPollRace(t *testing.T) {
 						}
 						got.Add(int64(n))
 						if n == 0 {
-							relax(1000)
+							spin(1000)
 						}
 					}
 				})
@@ -288,7 +288,7 @@ func TestSingleThreadedBesideEngine(t *testing.T) {
 			next++
 		}
 	}
-	assert.Zero(t, c.heads)
+	assert.Zero(t, c.headLocks)
 }
 
 // TestQueueOfThreadDomain: so does who polls a queue that was made under a thread
@@ -309,7 +309,7 @@ func TestQueueOfThreadDomain(t *testing.T) {
 		c := testCQ(t, d, verbs.CQConfig{Depth: 10, Domain: par})
 		pushed(c, 1, 0, 3)
 		drained(t, c, 10)
-		assert.Equal(t, tc.locks, c.heads)
+		assert.Equal(t, tc.locks, c.headLocks)
 		refused(t, par.Close(), ucs.ErrBusy, "1 objects")
 	}
 	_, err = d.CreateCQ(verbs.CQConfig{Depth: 1, Domain: p})

@@ -18,7 +18,7 @@ const cursorLocked = 1
 func (c *cursor) pos() uint64 { return c.word.Load() >> 1 }
 
 // begin returns the number. Unless single is set, it locks the cursor.
-func (c *cursor) begin(single bool) uint64 {
+func (c *cursor) acquire(single bool) uint64 {
 	if single {
 		return c.pos()
 	}
@@ -38,10 +38,10 @@ func (c *cursor) lockSlow() uint64 {
 		if v&cursorLocked == 0 && c.word.CompareAndSwap(v, v|cursorLocked) {
 			return v >> 1
 		}
-		relax(k)
+		spin(k)
 	}
 }
 
-// end publishes the number and all stores before it, and unlocks. It pairs with the
+// publish publishes the number and all stores before it, and unlocks. It pairs with the
 // loads of pos, begin and lock.
-func (c *cursor) end(pos uint64) { storeRelease(&c.word, pos<<1) }
+func (c *cursor) publish(pos uint64) { storeRelease(&c.word, pos<<1) }

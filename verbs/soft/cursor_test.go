@@ -8,25 +8,25 @@ import (
 
 func TestCursor(t *testing.T) {
 	var c cursor
-	assert.Equal(t, uint64(0), c.begin(true))
+	assert.Equal(t, uint64(0), c.acquire(true))
 	assert.Zero(t, c.word.Load()&cursorLocked, "a single goroutine takes no lock")
-	c.end(5)
-	assert.Equal(t, uint64(5), c.begin(false))
+	c.publish(5)
+	assert.Equal(t, uint64(5), c.acquire(false))
 	assert.NotZero(t, c.word.Load()&cursorLocked)
 	assert.Equal(t, uint64(5), c.pos(), "readers see the number as it was")
 	got := make(chan uint64)
-	go func() { got <- c.begin(false) }()
+	go func() { got <- c.acquire(false) }()
 	for range 100 {
-		relax(1000)
+		spin(1000)
 	}
 	select {
 	case <-got:
 		t.Fatal("two hold the lock")
 	default:
 	}
-	c.end(6)
+	c.publish(6)
 	assert.Equal(t, uint64(6), <-got)
-	c.end(6)
+	c.publish(6)
 }
 
 // TestEndsLock: which ends of queues take their locks.
@@ -45,27 +45,27 @@ func TestEndsLock(t *testing.T) {
 			r := newRing(4, tc.single, tc.shared)
 			r.post(recvs(0, 2))
 			var w recvWQE
-			r.take(&w)
-			assert.Equal(t, tc.tails, r.tails)
-			assert.Equal(t, tc.heads, r.heads)
+			r.pop(&w)
+			assert.Equal(t, tc.tails, r.tailLocks)
+			assert.Equal(t, tc.heads, r.headLocks)
 		})
 	}
 	s := newRing(4, false, true)
 	s.post(recvs(0, 1))
-	h := s.head.begin(false)
+	h := s.head.acquire(false)
 	got := make(chan bool)
 	go func() {
 		var w recvWQE
-		got <- s.take(&w)
+		got <- s.pop(&w)
 	}()
 	for range 100 {
-		relax(1000)
+		spin(1000)
 	}
 	select {
 	case <-got:
 		t.Fatal("two take from a shared queue")
 	default:
 	}
-	s.head.end(h)
+	s.head.publish(h)
 	assert.True(t, <-got)
 }

@@ -15,38 +15,38 @@ const privilegedQKey = 1 << 31
 // completes once it is sent.
 func (q *qp) sendDatagrams() bool {
 	r := &q.req
-	trains := q.d.kind == overUDP && q.d.faulty == nil
+	batched := q.d.kind == overUDP && q.d.faulty == nil
 	var p packet
-	var t *train
+	var t *segmentBatch
 	bad := verbs.WCSuccess
-	for r.tx != q.sq.end() && q.stateNow() == verbs.StateRTS {
+	for r.tx != q.sq.end() && q.loadState() == verbs.StateRTS {
 		w := q.sq.at(r.tx)
 		if bad = q.makeDatagram(w, &p); bad != verbs.WCSuccess {
 			break
 		}
 		switch {
-		case !trains:
-			q.sendOne(&w.to.to, &p)
+		case !batched:
+			q.sendOne(&w.ah.route, &p)
 			r.tx++
-			q.endDatagrams()
+			q.completeDatagrams()
 			continue
-		case t != nil && t.to == &w.to.to.udp && t.add(&p):
+		case t != nil && t.peer == &w.ah.route.udp && t.add(&p):
 		default:
-			if !q.wentAll(t) {
+			if !q.sendBatch(t) {
 				return true
 			}
-			t = q.d.udp.train(&w.to.to.udp)
+			t = q.d.udp.beginBatch(&w.ah.route.udp)
 			t.add(&p)
 		}
 		r.tx++
 	}
-	if !q.wentAll(t) {
+	if !q.sendBatch(t) {
 		return true
 	}
 	if bad != verbs.WCSuccess {
 		q.failDatagram(bad)
 	}
-	q.rest()
+	q.checkDrained()
 	return false
 }
 
@@ -54,7 +54,7 @@ func (q *qp) sendDatagrams() bool {
 // cannot be sent.
 func (q *qp) makeDatagram(w *wqe, p *packet) verbs.WCStatus {
 	switch {
-	case w.to == nil || !samePD(w.to.pd, q.pd):
+	case w.ah == nil || !samePD(w.ah.pd, q.pd):
 		return verbs.WCLocQPOpErr
 	case int(w.n) > q.mtu:
 		return verbs.WCLocLenErr
@@ -65,17 +65,17 @@ func (q *qp) makeDatagram(w *wqe, p *packet) verbs.WCStatus {
 	if w.op == verbs.OpSendImm {
 		p.op = wire.UDSendOnlyImm
 	}
-	p.dest, p.psn, p.pkey, p.src, p.imm = verbs.QPN(w.a), w.psn, q.pkey, q.num, w.imm
-	p.se, p.ackReq = w.flags&verbs.SendSolicited != 0, false
-	if p.qkey = uint32(w.b); p.qkey&privilegedQKey != 0 {
+	p.dest, p.psn, p.pkey, p.srcQP, p.imm = verbs.QPN(w.swapOrQPN), w.psn, q.pkey, q.num, w.imm
+	p.solicited, p.ackReq = w.flags&verbs.SendSolicited != 0, false
+	if p.qkey = uint32(w.compareOrQKey); p.qkey&privilegedQKey != 0 {
 		p.qkey = q.qkey
 	}
 	return verbs.WCSuccess
 }
 
-// wentAll sends a batch of datagrams and completes them; nil: no batch. It returns
+// sendBatch sends a batch of datagrams and completes them; nil: no batch. It returns
 // false if the socket is full. Datagrams that the socket did not take stay queued.
-func (q *qp) wentAll(t *train) bool {
+func (q *qp) sendBatch(t *segmentBatch) bool {
 	if t == nil {
 		return true
 	}
@@ -85,17 +85,17 @@ func (q *qp) wentAll(t *train) bool {
 	case ucs.OK:
 	case ucs.NoResource:
 		q.req.tx = q.req.head + uint32(done)
-		q.endDatagrams()
+		q.completeDatagrams()
 		return false
 	default:
 		q.count(cntDroppedInbox, uint64(n))
 	}
-	q.endDatagrams()
+	q.completeDatagrams()
 	return true
 }
 
-// endDatagrams completes the datagrams before tx.
-func (q *qp) endDatagrams() {
+// completeDatagrams completes the datagrams before tx.
+func (q *qp) completeDatagrams() {
 	r := &q.req
 	for r.head != r.tx {
 		w := q.sq.at(r.head)
@@ -103,21 +103,21 @@ func (q *qp) endDatagrams() {
 		q.count(cntTxBytes, uint64(w.n))
 		r.psn = w.psn.Add(1)
 		r.una = r.psn
-		q.endSend(w, verbs.WCSuccess)
+		q.completeSend(w, verbs.WCSuccess)
 	}
 }
 
 // failDatagram completes the oldest datagram with status and moves the queue pair to
 // state SQE.
 func (q *qp) failDatagram(status verbs.WCStatus) {
-	q.endSend(q.sq.at(q.req.head), status)
+	q.completeSend(q.sq.at(q.req.head), status)
 	q.req.tx = q.req.head
 	q.state.Store(uint32(verbs.StateSQE))
 	q.flushSends()
 }
 
-// datagram handles a received datagram.
-func (q *qp) datagram(p *packet, info *wire.Info) {
+// receiveDatagram handles a received datagram.
+func (q *qp) receiveDatagram(p *packet, info *wire.Info) {
 	r := &q.rsp
 	if p.qkey != q.qkey {
 		q.count(cntDroppedQKey, 1)
@@ -127,13 +127,13 @@ func (q *qp) datagram(p *packet, info *wire.Info) {
 		q.count(cntDroppedLong, 1)
 		return
 	}
-	if !q.takeRecvWQE(&r.recv) {
+	if !q.popRecv(&r.recv) {
 		q.count(cntDroppedInbox, 1)
 		return
 	}
 	sg := r.recv.sg[:r.recv.nsg]
 	if sgLen(sg) < p.n+grhLen {
-		q.endRecv(verbs.WCLocLenErr)
+		q.completeRecv(verbs.WCLocLenErr)
 		q.enterErr()
 		return
 	}
@@ -143,18 +143,18 @@ func (q *qp) datagram(p *packet, info *wire.Info) {
 	g.sg[0] = area[:]
 	putGRH(area[:], p.sgid, q.d.gid, p.tos, p.ttl, info.PacketLen(p.n))
 	if !q.scatter(q.recvPD, sg, 0, &g, false) || !q.scatter(q.recvPD, sg, grhLen, p, true) {
-		q.endRecv(verbs.WCLocProtErr)
+		q.completeRecv(verbs.WCLocProtErr)
 		q.enterErr()
 		return
 	}
 	c := verbs.WC{
 		ID: r.recv.id, Op: verbs.WCRecv, Flags: verbs.WCGRH, Len: uint32(p.n + grhLen),
-		QPN: q.num, SrcQP: p.src, SLID: p.slid,
+		QPN: q.num, SrcQP: p.srcQP, SLID: p.slid,
 	}
 	if info.Headers&wire.HasImm != 0 {
 		c.Flags |= verbs.WCWithImm
 		c.Imm = p.imm
 	}
-	q.tell(q.recvCQ, &c, p.se)
+	q.postCQE(q.recvCQ, &c, p.solicited)
 	q.count(cntCQEs, 1)
 }

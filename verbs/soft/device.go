@@ -20,10 +20,10 @@ type device struct {
 	// mu guards the control path: creation, counts and close of objects.
 	mu     sync.Mutex
 	closed bool
-	made   [numKinds]int // open objects
-	cqs    bag[*cq]      // open completion queues
-	srqs   bag[*srq]
-	gone   counts // of closed objects
+	openObjects   [numKinds]int // open objects
+	cqs    objectSet[*cq]      // open completion queues
+	srqs   objectSet[*srq]
+	closedCounts   counts // of closed objects
 
 	mrs    mrTable
 	ahs    ahTable
@@ -54,8 +54,8 @@ const (
 	maxMessage = 1 << 30
 )
 
-func open(p *Provider, s *site) (*device, error) {
-	d := &device{info: s.info, conf: p.conf.filled()}
+func open(p *Provider, s *deviceSpec) (*device, error) {
+	d := &device{info: s.info, conf: p.conf.withDefaults()}
 	if d.conf.MTU == 0 {
 		d.conf.MTU = s.mtu
 	}
@@ -65,20 +65,20 @@ func open(p *Provider, s *site) (*device, error) {
 	d.conf.Link, d.conf.Addr, d.conf.Switch = s.info.Link, s.addr, p.sw
 	var r [16]byte
 	_, _ = rand.Read(r[:]) // never fails
-	d.address(s.addr, r)
+	d.setAddress(s.addr, r)
 	d.mrs.init()
 	d.ahs.init()
-	d.events.bell.init()
-	d.describe(binary.LittleEndian.Uint64(r[:]))
+	d.events.notifier.init()
+	d.setAttr(binary.LittleEndian.Uint64(r[:]))
 	if err := d.start(); err != nil {
 		return nil, err
 	}
 	return d, nil
 }
 
-// address sets the GID and LID from an address, or at random without one. openLink may
+// setAddress sets the GID and LID from an address, or at random without one. openLink may
 // replace them.
-func (d *device) address(a netip.Addr, r [16]byte) {
+func (d *device) setAddress(a netip.Addr, r [16]byte) {
 	if a.IsValid() {
 		d.gid, d.lid = verbs.GIDOf(a), d.conf.Port
 	} else {
@@ -94,8 +94,8 @@ func (d *device) address(a netip.Addr, r [16]byte) {
 // local addresses. 64 random bits follow.
 var randomPrefix = [8]byte{0xfd, 0, 'g', 'o', 'u', 'c', 'x', 0}
 
-// describe fills in the device attributes.
-func (d *device) describe(guid uint64) {
+// setAttr fills in the device attributes.
+func (d *device) setAttr(guid uint64) {
 	l := &d.conf.Limits
 	d.attr = verbs.DeviceAttr{
 		NodeGUID: guid, MaxMRSize: maxMRSize,
@@ -166,10 +166,10 @@ func (d *device) admit(k kind, most int) error {
 	if d.closed {
 		return ucs.ErrClosed
 	}
-	if most > 0 && d.made[k] >= most {
-		return fmt.Errorf("%d are open, which is the limit: %w", d.made[k], ucs.ErrNoResource)
+	if most > 0 && d.openObjects[k] >= most {
+		return fmt.Errorf("%d are open, which is the limit: %w", d.openObjects[k], ucs.ErrNoResource)
 	}
-	d.made[k]++
+	d.openObjects[k]++
 	return nil
 }
 
@@ -180,7 +180,7 @@ func (d *device) Close() error {
 		d.mu.Unlock()
 		return nil
 	}
-	for k, n := range d.made {
+	for k, n := range d.openObjects {
 		if n > 0 {
 			d.mu.Unlock()
 			return fmt.Errorf("close soft device %q: %d of its objects (%s) are open: %w", d.info.Name, n, kindNames[k], ucs.ErrBusy)
@@ -192,18 +192,18 @@ func (d *device) Close() error {
 	return d.stop()
 }
 
-// bag is an unordered set of objects, each of which stores its index.
-type bag[T interface{ place() *int }] struct{ all []T }
+// objectSet is an unordered set of objects, each of which stores its index.
+type objectSet[T interface{ indexPtr() *int }] struct{ all []T }
 
-func (b *bag[T]) add(v T) {
-	*v.place() = len(b.all)
+func (b *objectSet[T]) add(v T) {
+	*v.indexPtr() = len(b.all)
 	b.all = append(b.all, v)
 }
 
-func (b *bag[T]) remove(v T) {
+func (b *objectSet[T]) remove(v T) {
 	last := len(b.all) - 1
-	b.all[*v.place()] = b.all[last]
-	*b.all[last].place() = *v.place()
+	b.all[*v.indexPtr()] = b.all[last]
+	*b.all[last].indexPtr() = *v.place()
 	clear(b.all[last:])
 	b.all = b.all[:last]
 }

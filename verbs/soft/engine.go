@@ -22,9 +22,9 @@ type engine struct {
 	lid    uint16
 	index  uint32 // in the Switch
 	kind   linkKind
-	in     *inbox // of overInproc
+	inbox     *inbox // of overInproc
 	udp    *udpPort
-	fab    *fabricLink
+	fabric    *fabricLink
 	faulty *faultUDP // of overUDP with faults
 
 	_      ucs.Pad
@@ -35,27 +35,27 @@ type engine struct {
 	sinkTo []verbs.WC
 	sinkN  int
 	counts counts // under rx
-	come   packet // under rx: the received packet
+	rxPacket   packet // under rx: the received packet
 
-	drained atomic.Uint32 // 1: the last pass found the socket empty
+	socketEmpty atomic.Uint32 // 1: the last pass found the socket empty
 
-	lock   latch
+	lock   spinlock
 	dirty  []*qp // queue pairs that send in a later pass; under lock
-	spare  []*qp
-	dirtyN atomic.Int32
+	spareDirty  []*qp
+	numDirty atomic.Int32
 	timed  []*qp // queue pairs with a timer; under lock
 	// spareTimed is the memory of the previous such list, for reuse; under lock.
 	spareTimed []*qp
-	timedN     atomic.Int32
-	nextDue    atomic.Int64 // lower bound of the times in timed; ucs.Time
+	numTimed     atomic.Int32
+	nextTimer    atomic.Int64 // lower bound of the times in timed; ucs.Time
 
-	lookers lookers
-	back    background
+	memoryUsers memoryUsers
+	background    background
 }
 
 // start opens the link and starts the background goroutine.
 func (d *device) start() error {
-	d.nextDue.Store(int64(never))
+	d.nextTimer.Store(int64(never))
 	if err := d.openLink(); err != nil {
 		return err
 	}
@@ -82,24 +82,24 @@ const never = ucs.Time(1<<63 - 1)
 // continues.
 func (d *device) tick(now ucs.Time) {
 	d.now.Store(int64(now))
-	if d.timedN.Load() != 0 && now >= ucs.Time(d.nextDue.Load()) && !d.rx.taken() {
+	if d.numTimed.Load() != 0 && now >= ucs.Time(d.nextTimer.Load()) && !d.rx.held() {
 		d.runTimers(now)
 	}
 }
 
 // pass sends pending packets and handles received ones. It returns the number of
 // received packets.
-func (d *device) pass() int {
-	if d.dirtyN.Load() != 0 {
+func (d *device) progress() int {
+	if d.numDirty.Load() != 0 {
 		d.flushDirty()
 	}
-	if !d.arrived() || !d.rx.take() {
+	if !d.mayReceive() || !d.rx.tryAcquire() {
 		return 0
 	}
 	n := d.receive(ucs.Time(d.now.Load()))
-	d.come.letGo()
-	d.rx.giveAlone()
-	if n == 0 && d.dirtyN.Load() != 0 {
+	d.rxPacket.dropPayload()
+	d.rx.release()
+	if n == 0 && d.numDirty.Load() != 0 {
 		d.flushDirty() // sending may have been deferred until the socket is empty
 	}
 	return n
@@ -110,11 +110,11 @@ func (d *device) pass() int {
 func (d *device) progressInto(c *cq, wcs []verbs.WC) int {
 	n := d.passes.Load() + 1
 	storeRelease32(&d.passes, n)
-	if d.dirtyN.Load() != 0 {
+	if d.numDirty.Load() != 0 {
 		d.flushDirty()
 	}
-	got := 0
-	if d.arrived() && d.rx.take() {
+	numCQEs := 0
+	if d.mayReceive() && d.rx.tryAcquire() {
 		d.sinkCQ, d.sinkTo, d.sinkN = c, wcs, 0
 		now := ucs.Time(d.now.Load())
 		n := 0
@@ -123,22 +123,22 @@ func (d *device) progressInto(c *cq, wcs []verbs.WC) int {
 		} else {
 			n = d.receive(now)
 		}
-		d.come.letGo()
-		got = d.sinkN
+		d.rxPacket.dropPayload()
+		numCQEs = d.sinkN
 		d.sinkCQ, d.sinkTo = nil, nil
-		d.rx.giveAlone()
-		if n == 0 && d.dirtyN.Load() != 0 {
+		d.rx.release()
+		if n == 0 && d.numDirty.Load() != 0 {
 			d.flushDirty() // sending may have been deferred until the socket is empty
 		}
 	}
 	if n%clockEvery == 0 { // after receiving: what the timers wait for may have arrived
 		d.tick(d.clock())
 	}
-	return got
+	return numCQEs
 }
 
 // markDirty makes a later pass call q.run. The caller owns q. No work is lost: that run
-// becomes the owner after the caller, or sets ownNote, so that the caller looks for work
+// becomes the owner after the caller, or sets ownPending, so that the caller looks for work
 // before it leaves.
 func (d *device) markDirty(q *qp) {
 	if q.dirty.Load() || q.dirty.Swap(true) {
@@ -146,7 +146,7 @@ func (d *device) markDirty(q *qp) {
 	}
 	d.lock.lock()
 	d.dirty = append(d.dirty, q)
-	d.dirtyN.Store(int32(len(d.dirty)))
+	d.numDirty.Store(int32(len(d.dirty)))
 	d.lock.unlock()
 	d.wake()
 }
@@ -155,35 +155,35 @@ func (d *device) markDirty(q *qp) {
 func (d *device) flushDirty() {
 	d.lock.lock()
 	qs := d.dirty
-	d.dirty, d.spare = d.spare[:0], nil
-	d.dirtyN.Store(0)
+	d.dirty, d.spareDirty = d.spareDirty[:0], nil
+	d.numDirty.Store(0)
 	d.lock.unlock()
 	for i, q := range qs {
 		qs[i] = nil
 		q.dirty.Store(false)
-		q.run()
+		q.transmitOrNotify()
 	}
 	d.lock.lock()
-	d.spare = qs[:0]
+	d.spareDirty = qs[:0]
 	d.lock.unlock()
 }
 
 // due makes the engine check q's timers by time when. The caller owns q.
-func (d *device) due(q *qp, when ucs.Time) {
+func (d *device) setTimer(q *qp, when ucs.Time) {
 	if !q.isTimed {
 		q.isTimed = true
-		d.putTimed(q, when)
+		d.addTimed(q, when)
 		return
 	}
-	d.sooner(when)
+	d.lowerNextTimer(when)
 	d.wake()
 }
 
-// sooner lowers nextDue to when.
-func (d *device) sooner(when ucs.Time) {
+// lowerNextTimer lowers nextTimer to when.
+func (d *device) lowerNextTimer(when ucs.Time) {
 	for {
-		old := d.nextDue.Load()
-		if int64(when) >= old || d.nextDue.CompareAndSwap(old, int64(when)) {
+		old := d.nextTimer.Load()
+		if int64(when) >= old || d.nextTimer.CompareAndSwap(old, int64(when)) {
 			return
 		}
 	}
@@ -194,19 +194,19 @@ func (d *device) runTimers(now ucs.Time) {
 	d.lock.lock()
 	qs := d.timed
 	d.timed, d.spareTimed = d.spareTimed[:0], nil
-	d.timedN.Store(0)
-	d.nextDue.Store(int64(never))
+	d.numTimed.Store(0)
+	d.nextTimer.Store(int64(never))
 	d.lock.unlock()
 	for _, q := range qs {
-		if !q.take() { // its owner is active: check again later
-			d.putTimed(q, now)
+		if !q.tryAcquire() { // its owner is active: check again later
+			d.addTimed(q, now)
 			continue
 		}
 		q.isTimed = false
-		if next := q.expire(now); next != 0 {
-			d.due(q, next)
+		if next := q.expireTimers(now); next != 0 {
+			d.setTimer(q, next)
 		}
-		q.leave()
+		q.transmitAndRelease()
 	}
 	clear(qs) // keep no reference to a closed queue pair
 	d.lock.lock()
@@ -214,39 +214,39 @@ func (d *device) runTimers(now ucs.Time) {
 	d.lock.unlock()
 }
 
-// putTimed adds q to timed, to be checked by time when.
-func (d *device) putTimed(q *qp, when ucs.Time) {
+// addTimed adds q to timed, to be checked by time when.
+func (d *device) addTimed(q *qp, when ucs.Time) {
 	d.lock.lock()
 	d.timed = append(d.timed, q)
-	d.timedN.Store(int32(len(d.timed)))
+	d.numTimed.Store(int32(len(d.timed)))
 	d.lock.unlock()
-	d.sooner(when)
+	d.lowerNextTimer(when)
 	d.wake()
 }
 
-// forget removes a queue pair that is being closed from dirty and timed.
-func (d *device) forget(q *qp) {
+// removeQP removes a queue pair that is being closed from dirty and timed.
+func (d *device) removeQP(q *qp) {
 	d.lock.lock()
 	d.timed = slices.DeleteFunc(d.timed, func(x *qp) bool { return x == q })
 	d.dirty = slices.DeleteFunc(d.dirty, func(x *qp) bool { return x == q })
 	d.lock.unlock()
 }
 
-// tell posts a completion. It bypasses the queue and writes to sinkTo if the polling
+// postCQE posts a completion. It bypasses the queue and writes to sinkTo if the polling
 // goroutine owns q and nothing waits in c.
-func (q *qp) tell(c *cq, w *verbs.WC, solicited bool) {
-	if d := q.d; q.polled && d.sinkCQ == c && d.sinkN < len(d.sinkTo) && c.idle() {
+func (q *qp) postCQE(c *cq, w *verbs.WC, solicited bool) {
+	if d := q.d; q.rxOwned && d.sinkCQ == c && d.sinkN < len(d.sinkTo) && c.canBypass() {
 		d.sinkTo[d.sinkN] = *w
 		d.sinkN++
 		return
 	}
 	if !c.push(w, solicited) {
-		q.lost = true
+		q.cqUnusable = true
 	}
 }
 
-// arrive handles a packet received for q. The caller owns q.
-func (q *qp) arrive(p *packet, now ucs.Time) {
+// handlePacket handles a packet received for q. The caller owns q.
+func (q *qp) handlePacket(p *packet, now ucs.Time) {
 	q.count(cntRxPackets, 1)
 	q.count(cntRxBytes, uint64(p.n))
 	info := p.op.Info()
@@ -254,32 +254,32 @@ func (q *qp) arrive(p *packet, now ucs.Time) {
 		q.count(cntDroppedPKey, 1)
 		return
 	}
-	if s := q.stateNow(); s < verbs.StateRTR || s == verbs.StateErr {
+	if s := q.loadState(); s < verbs.StateRTR || s == verbs.StateErr {
 		q.count(cntDroppedQPN, 1)
 		return
 	}
 	switch info.Kind {
 	case wire.KindDatagram:
 		if q.typ == verbs.UD {
-			q.datagram(p, info)
+			q.receiveDatagram(p, info)
 			return
 		}
 	case wire.KindAck, wire.KindReadResponse:
 		if q.typ == verbs.RC {
-			if !q.answered(p) {
-				q.answerMissing(p, now)
-			} else if len(q.req.reorder.held) != 0 {
-				q.drainAnswers(now)
+			if !q.handleResponse(p) {
+				q.bufferResponse(p, now)
+			} else if len(q.req.reorder.packets) != 0 {
+				q.drainResponses(now)
 			}
 			return
 		}
 	case wire.KindSend, wire.KindWrite, wire.KindReadRequest, wire.KindAtomic:
 		if q.typ == verbs.RC {
-			q.requested(p, info, now)
-			if len(q.rsp.reorder.held) != 0 {
+			q.handleRequest(p, info, now)
+			if len(q.rsp.reorder.packets) != 0 {
 				q.drainRequests(p.ackReq, now)
 			}
-			if q.rsp.soon && q.rsp.long { // the ACK of a whole segment batch lets its sender continue
+			if q.rsp.ackNow && q.rsp.longAckReq { // the ACK of a whole segment batch lets its sender continue
 				q.transmit()
 			}
 			return
@@ -291,18 +291,18 @@ func (q *qp) arrive(p *packet, now ucs.Time) {
 
 // transmit sends pending packets of q as far as the link takes them. The caller owns q.
 func (q *qp) transmit() {
-	if q.lost {
-		q.endLost()
+	if q.cqUnusable {
+		q.failUnusableCQ()
 	}
-	s := q.stateNow()
+	s := q.loadState()
 	if s == verbs.StateErr || s == verbs.StateSQE {
-		q.flushIn(s)
+		q.flushInState(s)
 		return
 	}
 	if s < verbs.StateRTR {
 		return
 	}
-	q.looks()
+	q.markMemoryUser()
 	if q.typ == verbs.UD {
 		if q.sendDatagrams() {
 			q.d.markDirty(q)
@@ -310,40 +310,40 @@ func (q *qp) transmit() {
 		return
 	}
 	now := ucs.Time(q.d.now.Load())
-	more := q.d.kind == overUDP && q.waits(now) || q.send(now)
-	q.out.letGo()
+	more := q.d.kind == overUDP && q.delaySend(now) || q.send(now)
+	q.txPacket.dropPayload()
 	if more {
 		q.d.markDirty(q)
 	}
 	r := &q.rsp
-	if r.fatal && !r.due && r.asked == 0 {
+	if r.fatal && !r.ackPending && r.pendingResponses == 0 {
 		q.enterErr()
 		return
 	}
 	if (more || q.req.una != q.req.psn) && !q.isTimed {
-		q.d.due(q, now+firstLook)
+		q.d.setTimer(q, now+maxTimerDelay)
 	}
-	q.rest()
+	q.checkDrained()
 }
 
-// firstLook is the longest time until the retransmission timer of a sent packet starts.
-const firstLook = ucs.Time(100_000)
+// maxTimerDelay is the longest time until the retransmission timer of a sent packet starts.
+const maxTimerDelay = ucs.Time(100_000)
 
-// rest raises EventSQDrained once the send queue of a draining queue pair is drained.
-func (q *qp) rest() {
+// checkDrained raises EventSQDrained once the send queue of a draining queue pair is drained.
+func (q *qp) checkDrained() {
 	r := &q.req
-	if q.drain && q.stateNow() == verbs.StateSQD && r.una == r.psn && r.sent == 0 && (r.tx == q.sq.end() || !q.sq.at(r.tx).began) {
-		q.drain = false
+	if q.notifyDrained && q.loadState() == verbs.StateSQD && r.una == r.psn && r.sent == 0 && (r.tx == q.sq.end() || !q.sq.at(r.tx).started) {
+		q.notifyDrained = false
 		q.d.raise(verbs.AsyncEvent{Type: verbs.EventSQDrained, QP: q})
 	}
 }
 
-// flushIn completes queued work requests with WCFlushErr in error state s.
-func (q *qp) flushIn(s verbs.QPState) {
+// flushInState completes queued work requests with WCFlushErr in error state s.
+func (q *qp) flushInState(s verbs.QPState) {
 	q.flushSends()
 	if s == verbs.StateErr && q.srq == nil {
-		for q.rq.take(&q.rsp.recv) {
-			q.endRecv(verbs.WCFlushErr)
+		for q.rq.pop(&q.rsp.recv) {
+			q.completeRecv(verbs.WCFlushErr)
 		}
 	}
 }

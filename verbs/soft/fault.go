@@ -88,11 +88,11 @@ func (f *Faults) Validate() error {
 	return errors.Join(errs...)
 }
 
-// chances is a random number generator (splitmix64: G. Steele et al., "Fast splittable
+// splitMix64 is a random number generator (splitmix64: G. Steele et al., "Fast splittable
 // pseudorandom number generators", 2014).
-type chances uint64
+type splitMix64 uint64
 
-func (c *chances) next() uint64 {
+func (c *splitMix64) next() uint64 {
 	*c += 0x9e3779b97f4a7c15
 	z := uint64(*c)
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
@@ -101,9 +101,9 @@ func (c *chances) next() uint64 {
 }
 
 // float returns a number in [0, 1).
-func (c *chances) float() float64 { return float64(c.next()>>11) / (1 << 53) }
+func (c *splitMix64) float() float64 { return float64(c.next()>>11) / (1 << 53) }
 
-// upTo returns a duration in [0, d).
-func (c *chances) upTo(d time.Duration) time.Duration {
+// below returns a duration in [0, d).
+func (c *splitMix64) below(d time.Duration) time.Duration {
 	return time.Duration(c.float() * float64(d))
 }

@@ -55,7 +55,7 @@ type out struct {
 // drive puts count packets into a line, one a microsecond, and takes all that
 // comes out when it is due.
 func drive(f *Faults, salt uint64, count int, in bool) []out {
-	l := newFaultLine[int](f, in, salt)
+	l := newFaultInjector[int](f, in, salt)
 	var outs []out
 	var now ucs.Time
 	drain := func() {
@@ -65,7 +65,7 @@ func drive(f *Faults, salt uint64, count int, in bool) []out {
 				o.psn = wire.BTH(h.b).PSN()
 			}
 			outs = append(outs, o)
-			l.give(h)
+			l.recycle(h)
 		}
 	}
 	for i := range count {
@@ -205,7 +205,7 @@ func TestFaultLineReceived(t *testing.T) {
 // packet pass it by.
 func TestFaultLineSyndrome(t *testing.T) {
 	var got []wire.Syndrome
-	l := newFaultLine[int](&Faults{Hook: func(p *PacketInfo) Verdict {
+	l := newFaultInjector[int](&Faults{Hook: func(p *PacketInfo) Verdict {
 		got = append(got, p.Syndrome)
 		return Verdict{}
 	}}, false, 0)
@@ -222,7 +222,7 @@ func TestFaultLineSyndrome(t *testing.T) {
 }
 
 func TestFlipBits(t *testing.T) {
-	var rng chances
+	var rng splitMix64
 	for range 10_000 {
 		b := sendOnly(3, 9)
 		whole := slices.Clone(b)
@@ -239,14 +239,14 @@ func TestFlipBits(t *testing.T) {
 
 // TestFaultLineAllocs: a line reuses its memory.
 func TestFaultLineAllocs(t *testing.T) {
-	l := newFaultLine[int](&Faults{Duplicate: 1, Delay: time.Microsecond}, false, 0)
+	l := newFaultInjector[int](&Faults{Duplicate: 1, Delay: time.Microsecond}, false, 0)
 	b := sendOnly(0, 64)
 	var now ucs.Time
 	run := func() {
 		now += 500
 		l.put(0, b, now)
 		for h, ok := l.take(now); ok; h, ok = l.take(now) {
-			l.give(h)
+			l.recycle(h)
 		}
 	}
 	for range 1000 {

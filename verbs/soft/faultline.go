@@ -8,47 +8,47 @@ import (
 	"github.com/goucx/goucx/verbs/wire"
 )
 
-// faultLine injects faults into a stream of packets. It is a pure machine: packets go
+// faultInjector injects faults into a stream of packets. It is a pure machine: packets go
 // in with the time, and come out when they are due. dest of type D is the address that
-// a packet is sent to or was received from; faultLine only stores it.
+// a packet is sent to or was received from; faultInjector only stores it.
 //
 //	put ──▶ hook, chances ──▶ held, by time ──▶ take
 //
 // Concurrency: one goroutine at a time.
-type faultLine[D any] struct {
+type faultInjector[D any] struct {
 	conf *Faults
-	in   bool // the packets were received: only the hook applies
-	rng  chances
-	held []held[D] // in order of when
+	received   bool // the packets were received: only the hook applies
+	rng  splitMix64
+	delayed []delayedPacket[D] // in order of when
 	free [][]byte
 }
 
 // held is a packet that is delayed until its time.
-type held[D any] struct {
+type delayedPacket[D any] struct {
 	when ucs.Time
 	dest D
 	b    []byte
 }
 
-// newFaultLine creates a faultLine. salt gives devices with equal Faults different
+// newFaultInjector creates a faultInjector. salt gives devices with equal Faults different
 // random numbers.
-func newFaultLine[D any](f *Faults, in bool, salt uint64) *faultLine[D] {
-	l := &faultLine[D]{conf: f, in: in, rng: chances(f.Seed)}
-	l.rng = chances(l.rng.next() ^ salt)
+func newFaultInjector[D any](f *Faults, in bool, salt uint64) *faultInjector[D] {
+	l := &faultInjector[D]{conf: f, received: in, rng: splitMix64(f.Seed)}
+	l.rng = splitMix64(l.rng.next() ^ salt)
 	return l
 }
 
 // put copies a packet, from BTH to ICRC, and schedules what take returns for it:
 // nothing, the packet, or two copies.
-func (l *faultLine[D]) put(dest D, b []byte, now ucs.Time) {
-	v := l.judge(b)
+func (l *faultInjector[D]) put(dest D, b []byte, now ucs.Time) {
+	v := l.decide(b)
 	if v.Drop {
 		return
 	}
 	when := now.Add(v.Delay)
-	first := l.hold(held[D]{when, dest, b})
+	first := l.delay(delayedPacket[D]{when, dest, b})
 	if v.Duplicate {
-		l.hold(held[D]{when.Add(v.apart), dest, b})
+		l.delay(delayedPacket[D]{when.Add(v.gap), dest, b})
 	}
 	if v.Corrupt {
 		flipBits(first, v.bits)
@@ -56,60 +56,60 @@ func (l *faultLine[D]) put(dest D, b []byte, now ucs.Time) {
 }
 
 // take returns the next packet that is due. The caller owns its memory until give.
-func (l *faultLine[D]) take(now ucs.Time) (h held[D], ok bool) {
-	if len(l.held) == 0 || now.Before(l.held[0].when) {
+func (l *faultInjector[D]) take(now ucs.Time) (h delayedPacket[D], ok bool) {
+	if len(l.delayed) == 0 || now.Before(l.delayed[0].when) {
 		return h, false
 	}
-	h = l.held[0]
-	l.held = slices.Delete(l.held, 0, 1)
+	h = l.delayed[0]
+	l.delayed = slices.Delete(l.delayed, 0, 1)
 	return h, true
 }
 
 // give returns the memory of a packet to the free list.
-func (l *faultLine[D]) give(h held[D]) { l.free = append(l.free, h.b) }
+func (l *faultInjector[D]) recycle(h delayedPacket[D]) { l.free = append(l.free, h.b) }
 
 // next returns when the next packet is due; 0: there is none.
-func (l *faultLine[D]) next() ucs.Time {
-	if len(l.held) == 0 {
+func (l *faultInjector[D]) next() ucs.Time {
+	if len(l.delayed) == 0 {
 		return 0
 	}
-	return l.held[0].when
+	return l.delayed[0].when
 }
 
 // hold inserts a copy of a packet behind all that are due at the same time or before.
 // It returns the copy.
-func (l *faultLine[D]) hold(h held[D]) []byte {
+func (l *faultInjector[D]) delay(h delayedPacket[D]) []byte {
 	var buf []byte
 	if last := len(l.free) - 1; last >= 0 {
 		buf, l.free = l.free[last][:0], l.free[:last]
 	}
 	h.b = append(buf, h.b...)
-	at := len(l.held)
-	for at > 0 && h.when < l.held[at-1].when {
+	at := len(l.delayed)
+	for at > 0 && h.when < l.delayed[at-1].when {
 		at-- // nearly always the last place is right
 	}
-	l.held = slices.Insert(l.held, at, h)
+	l.delayed = slices.Insert(l.delayed, at, h)
 	return h.b
 }
 
-// judgement is a Verdict with the random parts added.
-type judgement struct {
+// decision is a Verdict with the random parts added.
+type decision struct {
 	Verdict
-	apart time.Duration // delay of the duplicate behind the first copy
+	gap time.Duration // delay of the duplicate behind the first copy
 	bits  uint64        // random bits that select the bits to flip
 }
 
-// judge calls the hook and draws random numbers. It draws equally many for each packet
+// decide calls the hook and draws random numbers. It draws equally many for each packet
 // sent, so that one fault does not change where the others occur.
-func (l *faultLine[D]) judge(b []byte) judgement {
+func (l *faultInjector[D]) decide(b []byte) decision {
 	c := l.conf
-	v := judgement{bits: l.rng.next()}
+	v := decision{bits: l.rng.next()}
 	if c.Hook != nil {
-		if info, ok := infoOf(b, l.in); ok {
+		if info, ok := newPacketInfo(b, l.received); ok {
 			v.Verdict = c.Hook(&info)
 		}
 	}
-	if l.in {
+	if l.received {
 		return v
 	}
 	jitter := c.Jitter
@@ -117,12 +117,12 @@ func (l *faultLine[D]) judge(b []byte) judgement {
 		jitter = defaultJitter
 	}
 	lost, twice, bad, late := l.rng.float(), l.rng.float(), l.rng.float(), l.rng.float()
-	apart, behind := l.rng.upTo(jitter), l.rng.upTo(jitter)
+	apart, behind := l.rng.below(jitter), l.rng.below(jitter)
 	v.Drop = v.Drop || lost < c.Loss
 	v.Corrupt = v.Corrupt || bad < c.Corrupt
 	v.Delay += c.Delay
 	if twice < c.Duplicate {
-		v.Duplicate, v.apart = true, apart
+		v.Duplicate, v.gap = true, apart
 	}
 	if late < c.Reorder {
 		v.Delay += behind
@@ -130,8 +130,8 @@ func (l *faultLine[D]) judge(b []byte) judgement {
 	return v
 }
 
-// infoOf describes a packet; false: b is not a valid packet.
-func infoOf(b []byte, in bool) (info PacketInfo, ok bool) {
+// newPacketInfo describes a packet; false: b is not a valid packet.
+func newPacketInfo(b []byte, in bool) (info PacketInfo, ok bool) {
 	p, fault := wire.Parse(b)
 	if fault != wire.FaultNone {
 		return info, false

@@ -14,41 +14,41 @@ type faultUDP struct {
 	port *udpPort
 
 	mu   sync.Mutex
-	line *faultLine[udpPeer]
+	injector *faultInjector[udpPeer]
 	buf  []byte
-	due  []held[udpPeer]
+	due  []delayedPacket[udpPeer]
 }
 
 func newFaultUDP(f *Faults, u *udpPort) *faultUDP {
-	return &faultUDP{port: u, line: newFaultLine[udpPeer](f, false, uint64(u.lid()))}
+	return &faultUDP{port: u, injector: newFaultInjector[udpPeer](f, false, uint64(u.lid()))}
 }
 
-// linePrefix is the pseudo header over which the ICRC of packets in the line is computed.
+// faultPrefix is the pseudo header over which the ICRC of packets in the line is computed.
 // With it release recognises packets with flipped bits. It sends those with an ICRC over
-// linePrefix again, which is wrong on the real path.
-var linePrefix = wire.NewPrefix(netip.AddrPortFrom(netip.IPv6Loopback(), 1), netip.AddrPortFrom(netip.IPv6Loopback(), 2))
+// faultPrefix again, which is wrong on the real path.
+var faultPrefix = wire.NewPrefix(netip.AddrPortFrom(netip.IPv6Loopback(), 1), netip.AddrPortFrom(netip.IPv6Loopback(), 2))
 
 // put adds a packet.
 func (f *faultUDP) put(to *udpPeer, p *packet, now ucs.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	b := packetRoom(&f.buf, p)
+	b := packetBuf(&f.buf, p)
 	b = b[:encode(p, b)+wire.ICRCLen]
-	linePrefix.Seal(b, 0)
-	f.line.put(*to, b, now)
+	faultPrefix.Seal(b, 0)
+	f.injector.put(*to, b, now)
 }
 
 // release sends the packets that are due.
 func (f *faultUDP) release(now ucs.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for h, ok := f.line.take(now); ok; h, ok = f.line.take(now) {
-		if _, intact := linePrefix.Check(h.b, 0); !intact {
-			h.dest.tx = linePrefix
+	for h, ok := f.injector.take(now); ok; h, ok = f.injector.take(now) {
+		if _, intact := faultPrefix.Check(h.b, 0); !intact {
+			h.dest.prefix = faultPrefix
 		}
 		f.due = append(f.due, h)
 	}
-	var t *train
+	var t *segmentBatch
 	var to *udpPeer // peer of t
 	for i := range f.due {
 		h := &f.due[i]
@@ -62,7 +62,7 @@ func (f *faultUDP) release(now ucs.Time) {
 		}
 		if t == nil {
 			to = &h.dest
-			t = f.port.train(to)
+			t = f.port.beginBatch(to)
 			t.add(&p)
 		}
 	}
@@ -70,7 +70,7 @@ func (f *faultUDP) release(now ucs.Time) {
 		t.send()
 	}
 	for i := range f.due {
-		f.line.give(f.due[i])
+		f.injector.recycle(f.due[i])
 	}
 	f.due = f.due[:0]
 }
@@ -79,8 +79,8 @@ func (f *faultUDP) release(now ucs.Time) {
 func (q *qp) sendFaulty(now ucs.Time) bool {
 	f := q.d.faulty
 	var p packet
-	for q.nextReply(&p) || q.nextRequest(&p) {
-		f.put(&q.to.udp, &p, now)
+	for q.nextResponseOrAck(&p) || q.nextRequest(&p) {
+		f.put(&q.route.udp, &p, now)
 	}
 	f.release(now)
 	return false

@@ -20,15 +20,15 @@ func TestFlippedBitsDoNotArrive(t *testing.T) {
 		f.put(&toB, randomPacket(r, wire.SendOnly, 64), 0)
 	}
 	f.put(&toB, randomPacket(r, wire.SendOnly, 8), 0)
-	f.line.held[1].b[0] = 0xff // an opcode that there is not
-	f.line.held[2].b[wire.BTHLen+5] ^= 1
+	f.injector.delayed[1].b[0] = 0xff // an opcode that there is not
+	f.injector.delayed[2].b[wire.BTHLen+5] ^= 1
 	f.release(0)
 	whole := 0
 	arrivals(t, b, func(d *datagram) bool {
-		require.True(t, toA.sent(d))
+		require.True(t, toA.matches(d))
 		for i := range d.packets() {
 			var p packet
-			if _, ok := d.open(i, &p, false); ok {
+			if _, ok := d.decode(i, &p, false); ok {
 				whole++
 				assert.Contains(t, []int{64, 8}, p.n)
 			}
@@ -38,7 +38,7 @@ func TestFlippedBitsDoNotArrive(t *testing.T) {
 	for range 100 {
 		for _, d := range b.recv() {
 			for i := range d.packets() {
-				_, ok := d.open(i, &packet{}, false)
+				_, ok := d.decode(i, &packet{}, false)
 				assert.False(t, ok, "a third packet is whole")
 			}
 		}

@@ -95,25 +95,25 @@ func TestBackToForeign(t *testing.T) {
 			x.post(1, wr) // makes the ring
 			x.completion(y)
 			q := x.qp.(*qp)
-			q.wait()
-			defer q.leave()
+			q.acquire()
+			defer q.transmitAndRelease()
 			x.post(3, wr)
-			q.looks()
+			q.markMemoryUser()
 			r := &q.rsp
-			r.due, r.soon, r.ack = true, true, r.psn.Add(-1)
-			start := q.here()
+			r.ackPending, r.ackNow, r.ack = true, true, r.psn.Add(-1)
+			start := q.saveSendState()
 			packets := func() []wire.Opcode {
 				ops := []wire.Opcode{}
-				for q.nextPacket(&q.out) {
-					ops = append(ops, q.out.op)
+				for q.nextPacket(&q.txPacket) {
+					ops = append(ops, q.txPacket.op)
 				}
 				return ops
 			}
 			for sent := range len(tc.want) + 1 {
 				require.Equal(t, tc.want, packets())
-				q.backTo(&start, sent)
+				q.restoreSendState(&start, sent)
 				require.Equal(t, tc.want[sent:], packets(), "%d were sent", sent)
-				q.backTo(&start, 0)
+				q.restoreSendState(&start, 0)
 			}
 		})
 	}

@@ -114,9 +114,9 @@ func TestForeignLastWord(t *testing.T) {
 			}
 			answers := len(w.peer.got)
 			q := w.side.qp.(*qp)
-			q.wait()
-			q.lastWord()
-			q.leave()
+			q.acquire()
+			q.sendFinalAck()
+			q.transmitAndRelease()
 			w.quiet()
 			if want < 0 {
 				require.Len(t, w.peer.got, answers)

@@ -93,7 +93,7 @@ func newForeignWorld(t *testing.T, seed uint64, mtu verbs.MTU, timeout uint8) *f
 	d := w.devs[0]
 	side := newSimSide(t, d, 1<<20)
 	f := &foreignPeer{
-		t: t, net: w.net, rng: rand.New(rand.NewPCG(seed, 1)), at: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, 99}), wire.Port), to: d.fab.self,
+		t: t, net: w.net, rng: rand.New(rand.NewPCG(seed, 1)), at: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, 99}), wire.Port), to: d.fabric.self,
 		dest: side.qp.QPN(), mtu: mtu.Bytes(), mem: make([]byte, 1<<20), expect: localPSN, una: foreignPSN, next: foreignPSN,
 		olds: make(map[verbs.PSN]uint64), requests: make(map[wire.Kind]int), timeout: timeoutOf(timeout),
 		lose: func(*packet) bool { return false },
@@ -198,7 +198,7 @@ func (f *foreignPeer) requested(p *packet, info *wire.Info) {
 	if behind > 0 {
 		if !f.nakked {
 			f.nakked = true
-			f.send(&packet{op: wire.Acknowledge, psn: f.expect, syn: wire.NakSequence, msn: f.msn})
+			f.send(&packet{op: wire.Acknowledge, psn: f.expect, syndrome: wire.NakSequence, msn: f.msn})
 		}
 		return
 	}
@@ -219,7 +219,7 @@ func (f *foreignPeer) requested(p *packet, info *wire.Info) {
 		}
 		old, ok := f.olds[p.psn]
 		require.True(f.t, ok, "a duplicate of an atomic that was never executed")
-		f.send(&packet{op: wire.AtomicAcknowledge, psn: p.psn, syn: wire.AckNoCredits, msn: f.msn, old: old})
+		f.send(&packet{op: wire.AtomicAcknowledge, psn: p.psn, syndrome: wire.AckNoCredits, msn: f.msn, atomicOld: old})
 	case wire.KindWrite:
 		if behind == 0 && info.Place == wire.PlaceOnly {
 			copy(f.mem[p.addr:], p.sg[0][:p.n])
@@ -227,7 +227,7 @@ func (f *foreignPeer) requested(p *packet, info *wire.Info) {
 		fallthrough
 	default:
 		if p.ackReq || behind < 0 {
-			f.send(&packet{op: wire.Acknowledge, psn: p.psn, syn: wire.AckNoCredits, msn: f.msn})
+			f.send(&packet{op: wire.Acknowledge, psn: p.psn, syndrome: wire.AckNoCredits, msn: f.msn})
 		}
 	}
 	if behind == 0 {
@@ -249,7 +249,7 @@ func (f *foreignPeer) answerRead(p *packet, npk int) {
 			op = wire.ReadResponseLast
 		}
 		data := f.mem[p.addr:][i*f.mtu : min(int(p.dlen), (i+1)*f.mtu)]
-		f.send(&packet{op: op, psn: p.psn.Add(i), syn: wire.AckNoCredits, msn: f.msn, n: len(data), nsg: 1, sg: [verbs.MaxSGE][]byte{data}})
+		f.send(&packet{op: op, psn: p.psn.Add(i), syndrome: wire.AckNoCredits, msn: f.msn, n: len(data), nsg: 1, sg: [verbs.MaxSGE][]byte{data}})
 	}
 }
 
@@ -298,12 +298,12 @@ func (f *foreignPeer) goBack(now ucs.Time) {
 // answered is the completer.
 func (f *foreignPeer) answered(p *packet, info *wire.Info) {
 	f.got = append(f.got, foreignGot{p.op, p.psn})
-	if p.op == wire.Acknowledge && p.syn == wire.NakSequence {
+	if p.op == wire.Acknowledge && p.syndrome == wire.NakSequence {
 		f.endBefore(p.psn)
 		f.goBack(f.net.Now())
 		return
 	}
-	require.True(f.t, p.op != wire.Acknowledge || p.syn.IsAck(), "NAK %#x", p.syn)
+	require.True(f.t, p.op != wire.Acknowledge || p.syndrome.IsAck(), "NAK %#x", p.syndrome)
 	if p.op == wire.Acknowledge {
 		for _, o := range f.ops {
 			if o.p.op != wire.WriteOnly && p.psn.Diff(o.p.psn) >= 0 && p.psn.Diff(o.p.psn) < o.npk {
@@ -327,7 +327,7 @@ func (f *foreignPeer) answered(p *packet, info *wire.Info) {
 		return
 	}
 	require.Equal(f.t, wire.FetchAdd, o.p.op)
-	o.value, o.valid = p.old, true
+	o.value, o.valid = p.atomicOld, true
 	f.end(p.psn)
 }
 

@@ -54,7 +54,7 @@ func TestFullInboxIsNoTimeout(t *testing.T) {
 	p := New(Config{Link: LinkInproc, Switch: sw, Engine: EngineInline})
 	a := newEnd(t, p, verbs.RC, 64)
 	a.connectAs(b, verbs.QPAttr{Timeout: 8, RetryCnt: 7})
-	in := b.c.(*device).in
+	in := b.c.(*device).inbox
 	fill := func() { // with packets of others, for nobody
 		for c, seq := in.claim(); c != nil; c, seq = in.claim() {
 			c.fill(&packet{dest: 1, pkey: defaultPKey}, 0)
@@ -68,10 +68,10 @@ func TestFullInboxIsNoTimeout(t *testing.T) {
 		for range 100 {
 			require.Zero(t, a.cq.Poll(wc[:]), "%v", wc[0].Status)
 		}
-		g := in.first.Load()
+		g := in.readRing.Load()
 		h := g.head.Load()
 		if g.at(h).seq.Load() != h+1 {
-			g, h = in.onward(g, h), 0
+			g, h = in.nextRing(g, h), 0
 		}
 		storeRelease32(&g.head, h+1)
 		fill()
@@ -86,7 +86,7 @@ func TestFullInboxWakes(t *testing.T) {
 	at := verbs.QPAttr{MaxDestRdAtomic: 1, MaxRdAtomic: 1, MinRNRTimer: 1, Timeout: 20, RetryCnt: 0}
 	a.connectAs(b, at)
 	b.connectAs(a, at)
-	asleep := func() bool { return b.c.(*device).back.asleep.Load() != 0 }
+	asleep := func() bool { return b.c.(*device).background.sleeping.Load() != 0 }
 	require.Eventually(t, asleep, 10*time.Second, time.Millisecond)
 	wrs := make([]verbs.SendWR, 4*minDepth)
 	for i := range wrs {

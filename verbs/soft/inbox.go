@@ -21,8 +21,8 @@ import (
 // leaves a closed ring when head equals its tail.
 type inbox struct {
 	max   uint32
-	first atomic.Pointer[inRing] // the ring that is read; changed under the receive token
-	last  atomic.Pointer[inRing] // the ring that is written
+	readRing atomic.Pointer[inRing] // the ring that is read; changed under the receive token
+	writeRing  atomic.Pointer[inRing] // the ring that is written
 }
 
 // inRing is one ring of an inbox. Reader and senders share only the cells. A sender
@@ -34,7 +34,7 @@ type inRing struct {
 
 	_    ucs.Pad
 	tail atomic.Uint64 // number of reserved cells, times two; plus ringClosed
-	seen atomic.Uint32 // head as a sender loaded it last
+	cachedHead atomic.Uint32 // head as a sender loaded it last
 
 	_    ucs.Pad
 	head atomic.Uint32 // number of cells read
@@ -52,8 +52,8 @@ func newInbox(depth int) *inbox {
 		b.max *= 2
 	}
 	g := newInRing(minInbox)
-	b.first.Store(g)
-	b.last.Store(g)
+	b.readRing.Store(g)
+	b.writeRing.Store(g)
 	return b
 }
 
@@ -61,30 +61,30 @@ func newInRing(n uint32) *inRing { return &inRing{cells: make([]cell, n)} }
 
 func (g *inRing) at(i uint32) *cell { return &g.cells[i&uint32(len(g.cells)-1)] }
 
-// onward returns the ring that follows g once all h reserved cells of g are read. It
+// nextRing returns the ring that follows g once all h reserved cells of g are read. It
 // returns nil if there is no following ring yet, or g has unread cells. The caller has
 // the receive token.
-func (b *inbox) onward(g *inRing, h uint32) *inRing {
+func (b *inbox) nextRing(g *inRing, h uint32) *inRing {
 	next := g.next.Load()
 	if next == nil || g.tail.Load() != uint64(h)<<1|ringClosed {
 		return nil
 	}
 	next.base = g.base + h
-	b.first.Store(next)
+	b.readRing.Store(next)
 	return next
 }
 
 // ready reports whether a packet may be available. Without the receive token the result
 // is only a hint.
 func (b *inbox) ready() bool {
-	g := b.first.Load()
+	g := b.readRing.Load()
 	h := g.head.Load()
 	return g.at(h).seq.Load() == h+1 || g.next.Load() != nil
 }
 
 // taken returns how many packets have been read.
-func (b *inbox) taken() uint32 {
-	g := b.first.Load()
+func (b *inbox) consumed() uint32 {
+	g := b.readRing.Load()
 	return g.base + g.head.Load()
 }
 
@@ -92,25 +92,25 @@ func (b *inbox) taken() uint32 {
 // the cell. It returns nil if the inbox is full.
 func (b *inbox) claim() (c *cell, seq uint32) {
 	for {
-		g := b.last.Load()
+		g := b.writeRing.Load()
 		t := g.tail.Load()
 		i := uint32(t >> 1)
 		if t&ringClosed != 0 {
-			b.last.CompareAndSwap(g, g.next.Load())
-		} else if i-g.seen.Load() < uint32(len(g.cells)) {
+			b.writeRing.CompareAndSwap(g, g.next.Load())
+		} else if i-g.cachedHead.Load() < uint32(len(g.cells)) {
 			if g.tail.CompareAndSwap(t, t+2) {
 				return g.at(i), i + 1
 			}
-		} else if !g.look(i) && !b.grow(g) {
+		} else if !g.refreshHead(i) && !b.grow(g) {
 			return nil, 0
 		}
 	}
 }
 
-// look reloads the reader's head. It returns false if the ring is full.
-func (g *inRing) look(i uint32) bool {
+// refreshHead reloads the reader's head. It returns false if the ring is full.
+func (g *inRing) refreshHead(i uint32) bool {
 	h := g.head.Load()
-	g.seen.Store(h)
+	g.cachedHead.Store(h)
 	return i-h < uint32(len(g.cells))
 }
 
@@ -129,8 +129,8 @@ func (b *inbox) grow(g *inRing) bool {
 
 // full reports whether the inbox has no free cell and the maximum length.
 func (b *inbox) full() bool {
-	g := b.last.Load()
+	g := b.writeRing.Load()
 	t := g.tail.Load()
 	i := uint32(t >> 1)
-	return t&ringClosed == 0 && i-g.seen.Load() >= b.max && !g.look(i)
+	return t&ringClosed == 0 && i-g.cachedHead.Load() >= b.max && !g.refreshHead(i)
 }

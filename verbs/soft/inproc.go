@@ -16,7 +16,7 @@ type Switch struct {
 	mu      sync.Mutex
 	byGID   map[verbs.GID]*device
 	devices atomic.Pointer[[]*device] // by device.index; nil for closed devices
-	mail    mail
+	faultFabric    polledFabric
 }
 
 // NewSwitch creates a Switch without devices.
@@ -76,23 +76,23 @@ func (s *Switch) device(i uint32) *device {
 // inbox is full and packets are left. A pending acknowledgement is piggybacked on a
 // request, if one is sent now.
 func (q *qp) sendInproc() bool {
-	n, more := q.fillPeer()
+	n, more := q.fillPeerInbox()
 	if n > 0 {
-		q.to.peer.wake()
+		q.route.peer.wake()
 	}
 	return more
 }
 
-// fillPeer is sendInproc without waking the peer. It returns the number of packets.
-func (q *qp) fillPeer() (n int, more bool) {
-	b := q.to.peer.in
-	p := &q.out
+// fillPeerInbox is sendInproc without waking the peer. It returns the number of packets.
+func (q *qp) fillPeerInbox() (n int, more bool) {
+	b := q.route.peer.inbox
+	p := &q.txPacket
 	for ; ; n++ {
 		if b.full() {
 			return n, true
 		}
-		ride := q.rsp.mayRide() && q.nextRequest(p)
-		if !ride && !q.nextReply(p) && !q.nextRequest(p) {
+		piggyback := q.rsp.canPiggyback() && q.nextRequest(p)
+		if !piggyback && !q.nextResponseOrAck(p) && !q.nextRequest(p) {
 			return n, false
 		}
 		c, seq := b.claim()
@@ -100,34 +100,34 @@ func (q *qp) fillPeer() (n int, more bool) {
 			q.count(cntDroppedInbox, 1)
 			return n, true
 		}
-		q.extend(p)
+		q.coalesce(p)
 		c.fill(p, q.d.index)
-		if ride {
-			c.ride(q.acknowledged())
+		if piggyback {
+			c.piggyback(q.takeAck())
 		}
 		storeRelease32(&c.seq, seq)
 	}
 }
 
-// waitsForRoom reports whether only the peer's full inbox keeps q from sending a
+// inboxFull reports whether only the peer's full inbox keeps q from sending a
 // packet. Such a packet counts as unacknowledged, so the retransmission timer runs. If
 // the peer does not consume its inbox before the timeout, the queue pair fails, however
 // many other senders fill it.
-func (q *qp) waitsForRoom() bool {
+func (q *qp) inboxFull() bool {
 	r := &q.req
-	if q.d.kind != overInproc || q.to.peer == nil || r.tx == q.sq.end() {
+	if q.d.kind != overInproc || q.route.peer == nil || r.tx == q.sq.end() {
 		return false
 	}
-	moving := q.stateNow() == verbs.StateRTS || r.sent > 0 || q.sq.at(r.tx).began
-	return moving && q.to.peer.in.full()
+	moving := q.loadState() == verbs.StateRTS || r.sent > 0 || q.sq.at(r.tx).started
+	return moving && q.route.peer.inbox.full()
 }
 
-// peerTakes reports whether the peer has consumed packets of its inbox since the last
+// peerConsumes reports whether the peer has consumed packets of its inbox since the last
 // call.
-func (q *qp) peerTakes() bool {
-	h := q.to.peer.in.taken()
-	moved := h != q.peerHead
-	q.peerHead = h
+func (q *qp) peerConsumes() bool {
+	h := q.route.peer.inbox.consumed()
+	moved := h != q.peerConsumed
+	q.peerConsumed = h
 	return moved
 }
 
@@ -136,13 +136,13 @@ func (q *qp) peerTakes() bool {
 // hot: BenchmarkPingPong.
 func (d *device) drain(now ucs.Time) int {
 	var q *qp
-	g := d.in.first.Load()
+	g := d.inbox.readRing.Load()
 	h := g.head.Load()
 	n := 0
 	for n < maxDrain {
 		c := g.at(h)
 		if c.seq.Load() != h+1 {
-			if g = d.in.onward(g, h); g == nil {
+			if g = d.inbox.nextRing(g, h); g == nil {
 				break
 			}
 			h = 0
@@ -150,66 +150,66 @@ func (d *device) drain(now ucs.Time) int {
 		}
 		if q == nil || q.num != c.dest {
 			if q != nil {
-				q.leave()
+				q.transmitAndRelease()
 			}
 			if q = d.qps.find(c.dest); q != nil {
-				if !q.take() {
+				if !q.tryAcquire() {
 					return n // its owner is active: retry in the next pass
 				}
-				q.polled = true
+				q.rxOwned = true
 			}
 		}
 		if q == nil {
 			d.counts.add(cntDroppedQPN, 1)
-		} else if q.peerIs(c.from) && !q.arriveShort(c, now) {
-			d.arriveCell(q, c, now)
+		} else if q.acceptsSource(c.from) && !q.handleFastCell(c, now) {
+			d.handleCell(q, c, now)
 		}
 		if c.flags&cellBody != 0 {
-			c.drop()
+			c.freeBody()
 		}
 		h++
 		n++
 		storeRelease32(&g.head, h)
 	}
 	if q != nil {
-		q.leave()
+		q.transmitAndRelease()
 	}
 	return n
 }
 
-// peerIs reports whether q accepts packets of that device. It counts a packet that q
+// acceptsSource reports whether q accepts packets of that device. It counts a packet that q
 // drops.
-func (q *qp) peerIs(from uint32) bool {
-	if q.typ == verbs.RC && (q.to.peer == nil || q.to.peer.index != from) {
+func (q *qp) acceptsSource(from uint32) bool {
+	if q.typ == verbs.RC && (q.route.peer == nil || q.route.peer.index != from) {
 		q.d.counts.add(cntDroppedSource, 1)
 		return false
 	}
 	return true
 }
 
-// arriveCell handles a cell for q. The caller owns q.
-func (d *device) arriveCell(q *qp, c *cell, now ucs.Time) {
-	p := &d.come
+// handleCell handles a cell for q. The caller owns q.
+func (d *device) handleCell(q *qp, c *cell, now ucs.Time) {
+	p := &d.rxPacket
 	if c.flags&cellAck != 0 {
-		c.ridden(p)
-		q.arrive(p, now)
+		c.piggybackedAck(p)
+		q.handlePacket(p, now)
 	}
 	if !c.read(p, d.conf.Switch) {
 		d.counts.add(cntDroppedShort, 1)
 		return
 	}
 	if q.typ == verbs.UD {
-		d.fromInproc(p, c.from)
+		d.setSender(p, c.from)
 	}
-	if p.more > 0 {
-		q.arriveTrain(p, now)
+	if p.batchMore > 0 {
+		q.handleBatch(p, now)
 		return
 	}
-	q.arrive(p, now)
+	q.handlePacket(p, now)
 }
 
-// fromInproc sets the source address of a datagram.
-func (d *device) fromInproc(p *packet, from uint32) {
+// setSender sets the source address of a datagram.
+func (d *device) setSender(p *packet, from uint32) {
 	p.sgid, p.slid = verbs.GID{}, 0
 	if o := d.conf.Switch.device(from); o != nil {
 		p.sgid, p.slid = o.gid, o.lid

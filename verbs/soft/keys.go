@@ -16,7 +16,7 @@ import (
 type keySpace struct {
 	mask     uint32 // constant after init
 	mu       sync.Mutex
-	step     uint8    // of versions
+	versionStep     uint8    // of versions
 	versions []uint8  // last version of each index
 	free     []uint32 // free indices
 }
@@ -25,7 +25,7 @@ type keySpace struct {
 func (s *keySpace) init() {
 	var r [5]byte
 	_, _ = rand.Read(r[:]) // never fails
-	s.mask, s.step = binary.LittleEndian.Uint32(r[:]), r[4]|1
+	s.mask, s.versionStep = binary.LittleEndian.Uint32(r[:]), r[4]|1
 }
 
 // minKeys is the initial number of indices.
@@ -45,7 +45,7 @@ func (s *keySpace) alloc() uint32 {
 	s.free[at] = s.free[len(s.free)-1]
 	s.free = s.free[:len(s.free)-1]
 	for {
-		s.versions[i] += s.step
+		s.versions[i] += s.versionStep
 		if k := (i<<8 | uint32(s.versions[i])) ^ s.mask; k != 0 {
 			return k
 		}

@@ -2,13 +2,13 @@ package soft
 
 import "sync/atomic"
 
-// latch is a spinlock, held for a few instructions and never during a system call.
-type latch struct{ word atomic.Uint32 }
+// spinlock is a spinlock, held for a few instructions and never during a system call.
+type spinlock struct{ word atomic.Uint32 }
 
-func (l *latch) lock() {
+func (l *spinlock) lock() {
 	for k := 0; !l.word.CompareAndSwap(0, 1); k++ {
-		relax(k)
+		spin(k)
 	}
 }
 
-func (l *latch) unlock() { storeRelease32(&l.word, 0) }
+func (l *spinlock) unlock() { storeRelease32(&l.word, 0) }

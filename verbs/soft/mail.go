@@ -9,121 +9,121 @@ import (
 
 // mail is the Fabric of a Switch's devices with faults. Each device has a mailbox, and
 // empties it when it polls.
-type mail struct {
+type polledFabric struct {
 	mu    sync.Mutex
-	boxes map[netip.AddrPort]*mailbox
+	queues map[netip.AddrPort]*packetQueue
 }
 
-// mailbox holds the packets for a device.
-type mailbox struct {
+// packetQueue holds the packets for a device.
+type packetQueue struct {
 	recv func(from netip.AddrPort, b []byte, now ucs.Time)
 	wake func() // called after a packet was added
 
 	mu      sync.Mutex // never held during recv
-	letters []letter
-	spare   []letter
+	packets []queuedPacket
+	spare   []queuedPacket
 	free    [][]byte
 }
 
-// letter is a packet in a mailbox.
-type letter struct {
+// queuedPacket is a packet in a mailbox.
+type queuedPacket struct {
 	from netip.AddrPort
 	b    []byte
 }
 
-// maxLetters is the capacity of a mailbox; further packets are lost.
-const maxLetters = 4096
+// maxQueuedPackets is the capacity of a mailbox; further packets are lost.
+const maxQueuedPackets = 4096
 
 // Attach creates a device's mailbox.
-func (m *mail) Attach(at netip.AddrPort, recv func(from netip.AddrPort, b []byte, now ucs.Time)) {
+func (m *polledFabric) Attach(at netip.AddrPort, recv func(from netip.AddrPort, b []byte, now ucs.Time)) {
 	m.attach(at, recv, func() {})
 }
 
-func (m *mail) attach(at netip.AddrPort, recv func(from netip.AddrPort, b []byte, now ucs.Time), wake func()) {
+func (m *polledFabric) attach(at netip.AddrPort, recv func(from netip.AddrPort, b []byte, now ucs.Time), wake func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.boxes == nil {
-		m.boxes = make(map[netip.AddrPort]*mailbox)
+	if m.queues == nil {
+		m.queues = make(map[netip.AddrPort]*packetQueue)
 	}
-	m.boxes[at] = &mailbox{recv: recv, wake: wake}
+	m.queues[at] = &packetQueue{recv: recv, wake: wake}
 }
 
 // Detach removes the mailbox.
-func (m *mail) Detach(at netip.AddrPort) {
+func (m *polledFabric) Detach(at netip.AddrPort) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.boxes, at)
+	delete(m.queues, at)
 }
 
 // Now returns the time.
-func (m *mail) Now() ucs.Time { return ucs.Now() }
+func (m *polledFabric) Now() ucs.Time { return ucs.Now() }
 
 // Send adds a copy of b to the receiver's mailbox. It drops b if the mailbox is full or
 // missing.
-func (m *mail) Send(from, to netip.AddrPort, b []byte) {
-	box := m.box(to)
-	if box == nil {
+func (m *polledFabric) Send(from, to netip.AddrPort, b []byte) {
+	q := m.queue(to)
+	if q == nil {
 		return
 	}
-	if box.put(from, b) {
-		box.wake()
+	if q.put(from, b) {
+		q.wake()
 	}
 }
 
 // put adds a copy of b. It returns false if the mailbox is full.
-func (box *mailbox) put(from netip.AddrPort, b []byte) bool {
-	box.mu.Lock()
-	defer box.mu.Unlock()
-	if len(box.letters) >= maxLetters {
+func (q *packetQueue) put(from netip.AddrPort, b []byte) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.packets) >= maxQueuedPackets {
 		return false
 	}
 	var buf []byte
-	if last := len(box.free) - 1; last >= 0 {
-		buf, box.free = box.free[last][:0], box.free[:last]
+	if last := len(q.free) - 1; last >= 0 {
+		buf, q.free = q.free[last][:0], q.free[:last]
 	}
-	box.letters = append(box.letters, letter{from, append(buf, b...)})
+	q.packets = append(q.packets, queuedPacket{from, append(buf, b...)})
 	return true
 }
 
 // waits reports whether packets wait for the device at an address.
-func (m *mail) waits(at netip.AddrPort) bool {
-	box := m.box(at)
-	if box == nil {
+func (m *polledFabric) hasPackets(at netip.AddrPort) bool {
+	q := m.queue(at)
+	if q == nil {
 		return false
 	}
-	box.mu.Lock()
-	defer box.mu.Unlock()
-	return len(box.letters) > 0
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.packets) > 0
 }
 
-func (m *mail) box(at netip.AddrPort) *mailbox {
+func (m *polledFabric) queue(at netip.AddrPort) *packetQueue {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.boxes[at]
+	return m.queues[at]
 }
 
 // poll calls recv for the packets in the mailbox of the device at an address, and
 // returns their number.
 //
 // Concurrency: one goroutine at a time for each address.
-func (m *mail) poll(at netip.AddrPort, now ucs.Time) int {
-	box := m.box(at)
-	if box == nil {
+func (m *polledFabric) poll(at netip.AddrPort, now ucs.Time) int {
+	q := m.queue(at)
+	if q == nil {
 		return 0
 	}
-	box.mu.Lock()
-	all := box.letters
-	box.letters, box.spare = box.spare[:0], nil
-	box.mu.Unlock()
+	q.mu.Lock()
+	all := q.packets
+	q.packets, q.spare = q.spare[:0], nil
+	q.mu.Unlock()
 	for i := range all {
-		box.recv(all[i].from, all[i].b, now)
+		q.recv(all[i].from, all[i].b, now)
 	}
-	box.mu.Lock()
-	defer box.mu.Unlock()
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	for i := range all {
-		box.free = append(box.free, all[i].b)
+		q.free = append(q.free, all[i].b)
 		all[i].b = nil
 	}
-	box.spare = all[:0]
+	q.spare = all[:0]
 	return len(all)
 }

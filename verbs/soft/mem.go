@@ -17,13 +17,13 @@ import (
 type mr struct {
 	d      *device
 	pd     *pd // the domain whose protection applies
-	from   *pd // the domain that it was created in
+	domain   *pd // the domain that it was created in
 	key    uint32
 	access verbs.Access
-	revoke bool        // work requests may invalidate the key
+	revocable bool        // work requests may invalidate the key
 	addr   uint64      // iova of the first byte
 	buf    []byte      // written only while no valid key refers to it, so a lookup sees a whole slice
-	dead   atomic.Bool // the key is invalid; changed under mrTable.mu
+	invalid   atomic.Bool // the key is invalid; changed under mrTable.mu
 	ctl    sync.Mutex  // serialises Reregister and Close: a second Close returns when the first has finished
 	closed bool        // guarded by ctl
 }
@@ -31,15 +31,15 @@ type mr struct {
 const (
 	knownAccess = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic | verbs.ZeroBased |
 		verbs.HugeTLB | verbs.RelaxedOrdering // the last two are hints and have no effect
-	laterAccess = verbs.BindMW | verbs.OnDemand | verbs.FlushGlobal | verbs.FlushPersistent
+	unsupportedAccess = verbs.BindMW | verbs.OnDemand | verbs.FlushGlobal | verbs.FlushPersistent
 )
 
 // checkAccess refuses access flags that contradict the specification, or that this
 // device does not support.
 func checkAccess(a verbs.Access) error {
 	switch {
-	case a&laterAccess != 0:
-		return fmt.Errorf("access %#x of a soft device: %w", uint32(a&laterAccess), ucs.ErrUnsupported)
+	case a&unsupportedAccess != 0:
+		return fmt.Errorf("access %#x of a soft device: %w", uint32(a&unsupportedAccess), ucs.ErrUnsupported)
 	case a&^knownAccess != 0:
 		return fmt.Errorf("access %#x is unknown: %w", uint32(a&^knownAccess), ucs.ErrInvalid)
 	case a&(verbs.RemoteWrite|verbs.RemoteAtomic) != 0 && a&verbs.LocalWrite == 0:
@@ -61,7 +61,7 @@ func (p *pd) Register(buf []byte, c verbs.MRConfig) (verbs.MR, error) {
 // argument leaves an open region as it is. If the domain is closed or the limit of
 // regions is reached, the region is closed.
 func (m *mr) Reregister(dom verbs.PD, buf []byte, c verbs.MRConfig) error {
-	p, err := own[*pd](m.d, "protection domain", dom)
+	p, err := ownObject[*pd](m.d, "protection domain", dom)
 	if err != nil {
 		return fmt.Errorf("register %d bytes: %w", len(buf), err)
 	}
@@ -78,7 +78,7 @@ func (m *mr) Reregister(dom verbs.PD, buf []byte, c verbs.MRConfig) error {
 	if err := p.admit(kindMR, d.attr.MaxMR); err != nil {
 		return fmt.Errorf("register %d bytes: %w", len(buf), err)
 	}
-	m.pd, m.from, m.access, m.revoke, m.addr, m.buf, m.closed = p.prot, p, c.Access, c.Revocable, addr, buf, false
+	m.pd, m.domain, m.access, m.revocable, m.addr, m.buf, m.closed = p.protection, p, c.Access, c.Revocable, addr, buf, false
 	d.mrs.add(m)
 	return nil
 }
@@ -135,7 +135,7 @@ func (m *mr) closeLocked() {
 	m.buf = nil
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	m.from.leave(kindMR)
+	m.domain.release(kindMR)
 }
 
 // at returns n bytes at addr. It returns nil if they are not all in the region, or if
@@ -143,7 +143,7 @@ func (m *mr) closeLocked() {
 //
 // hot: BenchmarkFindMR.
 func (m *mr) at(addr uint64, n int) []byte {
-	if m.dead.Load() {
+	if m.invalid.Load() {
 		return nil
 	}
 	off, size := addr-m.addr, uint64(len(m.buf))
@@ -174,7 +174,7 @@ func (t *mrTable) add(m *mr) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	m.key = t.alloc()
-	m.dead.Store(false)
+	m.invalid.Store(false)
 	t.set(t.index(m.key), m)
 }
 
@@ -182,7 +182,7 @@ func (t *mrTable) add(m *mr) {
 func (t *mrTable) remove(m *mr) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if m.dead.Swap(true) {
+	if m.invalid.Swap(true) {
 		return false
 	}
 	t.set(t.index(m.key), nil)
@@ -196,13 +196,13 @@ var empty [0]byte
 // local returns the memory of a scatter/gather entry. It returns false if key,
 // protection domain, access or range do not match. An entry without bytes needs no key.
 //
-// Concurrency: under the receive token, or after qp.looks.
+// Concurrency: under the receive token, or after qp.markMemoryUser.
 func (d *device) local(p *pd, s verbs.SGE, need verbs.Access) ([]byte, bool) {
 	if s.Len == 0 {
 		return empty[:], true
 	}
 	m := d.mrs.find(s.LKey)
-	if m == nil || m.pd != p.prot || m.access&need != need {
+	if m == nil || m.pd != p.protection || m.access&need != need {
 		return nil, false
 	}
 	b := m.at(s.Addr, int(s.Len))
@@ -220,5 +220,5 @@ func (d *device) remote(p *pd, key uint32, addr uint64, n int, need verbs.Access
 // region keeps its memory until Close.
 func (d *device) invalidate(p *pd, key uint32) bool {
 	m := d.mrs.find(key)
-	return m != nil && m.revoke && m.pd == p.prot && d.mrs.remove(m)
+	return m != nil && m.revocable && m.pd == p.protection && d.mrs.remove(m)
 }

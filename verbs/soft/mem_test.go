@@ -207,7 +207,7 @@ func TestInvalidate(t *testing.T) {
 	p, other := testPD(t, d), testPD(t, d)
 	m := testMR(t, p, 8, verbs.LocalWrite)
 	assert.False(t, d.invalidate(p, m.key), "one that stays")
-	m.revoke = true
+	m.revocable = true
 	assert.False(t, d.invalidate(other, m.key), "of another domain")
 	assert.False(t, d.invalidate(p, m.key+1))
 	require.True(t, d.invalidate(p, m.key))
@@ -238,7 +238,7 @@ func TestFindWhileRegistering(t *testing.T) {
 	for range 2 {
 		finders.Go(func() {
 			for !stop.Load() {
-				if !d.rx.take() { // who looks up memory is within the engine
+				if !d.rx.tryAcquire() { // who looks up memory is within the engine
 					runtime.Gosched()
 					continue
 				}
@@ -254,7 +254,7 @@ func TestFindWhileRegistering(t *testing.T) {
 				if d.mrs.find(steady.key) != steady {
 					t.Error("a steady region is lost")
 				}
-				d.rx.give()
+				d.rx.tryRelease()
 			}
 		})
 	}

@@ -105,12 +105,12 @@ func TestRecvRingModel(t *testing.T) {
 				wrs := recvs(next, rnd.IntN(9))
 				next += len(wrs)
 				n, st := r.post(wrs)
-				want := min(len(wrs), int(r.most)-len(queued))
+				want := min(len(wrs), int(r.maxLen)-len(queued))
 				require.Equal(t, want, n, "seed %d", seed)
 				require.Equal(t, want < len(wrs), st == ucs.NoResource, "seed %d", seed)
 				queued = append(queued, wrs[:n]...)
 			case 3, 4, 5, 6:
-				ok := r.take(&w)
+				ok := r.pop(&w)
 				require.Equal(t, len(queued) > 0, ok, "seed %d", seed)
 				if ok {
 					require.Equal(t, queued[0].ID, w.id, "seed %d", seed)
@@ -119,7 +119,7 @@ func TestRecvRingModel(t *testing.T) {
 				}
 			case 7:
 				if rnd.IntN(10) == 0 {
-					r.drop()
+					r.reset()
 					queued = nil
 				}
 				require.Equal(t, len(queued), r.len(), "seed %d", seed)

@@ -288,7 +288,7 @@ func (e *endpoint) received(wc *verbs.WC) {
 	}
 }
 
-// takeRecv finds the receive that completed: the next one posted, or any shared
+// consumeRecv finds the receive that completed: the next one posted, or any shared
 // one.
 func (e *endpoint) takeRecv(id uint64) *recvBuf {
 	if e.srq {

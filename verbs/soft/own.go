@@ -18,8 +18,8 @@ func (ch *compChannel) madeBy() *device { return ch.d }
 func (t *td) madeBy() *device           { return t.d }
 func (p *pd) madeBy() *device           { return p.d }
 
-// own converts v to an object of the device. name is its role in error texts.
-func own[T owned](d *device, name string, v any) (T, error) {
+// ownObject converts v to an object of the device. name is its role in error texts.
+func ownObject[T owned](d *device, name string, v any) (T, error) {
 	var none T
 	if v == nil {
 		return none, fmt.Errorf("no %s: %w", name, ucs.ErrInvalid)
@@ -34,11 +34,11 @@ func own[T owned](d *device, name string, v any) (T, error) {
 	return o, nil
 }
 
-// ownOrNone is own for an optional object: nil stays nil.
-func ownOrNone[T owned](d *device, name string, v any) (T, error) {
+// ownObjectOrNil is own for an optional object: nil stays nil.
+func ownObjectOrNil[T owned](d *device, name string, v any) (T, error) {
 	if v == nil {
 		var none T
 		return none, nil
 	}
-	return own[T](d, name, v)
+	return ownObject[T](d, name, v)
 }

@@ -10,10 +10,10 @@ import (
 // (engine.rx). Only the owner runs them. For a queue pair the word also contains the
 // posters' lock, so one compare-and-swap takes both when both are free.
 //
-// Invariant: work that is published before takeOrNote or posted is seen by the present
-// owner or by the next one. If the word is taken, both functions find ownNote set, or set
+// Invariant: work that is published before acquireOrNotify or posted is seen by the present
+// owner or by the next one. If the word is taken, both functions find ownPending set, or set
 // it with a compare-and-swap that fails when the owner leaves. give releases the word with
-// one atomic addition, which returns the flags of that moment. If ownNote is set, give
+// one atomic addition, which returns the flags of that moment. If ownPending is set, give
 // takes the word again, clears the flag and returns false: the caller must look for work
 // again. If another goroutine takes the word first, that one inherits the flag.
 //
@@ -23,122 +23,122 @@ type owner struct{ word atomic.Uint32 }
 
 // Bits of the word; the higher bits count releases.
 const (
-	ownTaken = 1 << iota
-	ownNote  // work was published while the word was taken
+	ownHeld = 1 << iota
+	ownPending  // work was published while the word was taken
 	ownPost  // the posters' lock
-	ownOnce  // one release
+	ownReleased  // one release
 )
 
-// taken reports whether there is an owner.
-func (o *owner) taken() bool { return o.word.Load()&ownTaken != 0 }
+// held reports whether there is an owner.
+func (o *owner) held() bool { return o.word.Load()&ownHeld != 0 }
 
 // take tries to become the owner. It never waits.
-func (o *owner) take() bool {
+func (o *owner) tryAcquire() bool {
 	v := o.word.Load()
-	return v&ownTaken == 0 && (o.word.CompareAndSwap(v, v|ownTaken) || o.takeSlow())
+	return v&ownHeld == 0 && (o.word.CompareAndSwap(v, v|ownHeld) || o.tryAcquireSlow())
 }
 
-// takeSlow retries after a failed compare-and-swap: only the posters' lock may have
+// tryAcquireSlow retries after a failed compare-and-swap: only the posters' lock may have
 // changed.
-func (o *owner) takeSlow() bool {
+func (o *owner) tryAcquireSlow() bool {
 	for {
 		v := o.word.Load()
-		if v&ownTaken != 0 {
+		if v&ownHeld != 0 {
 			return false
 		}
-		if o.word.CompareAndSwap(v, v|ownTaken) {
+		if o.word.CompareAndSwap(v, v|ownHeld) {
 			return true
 		}
 	}
 }
 
-// takeOrNote tries to become the owner. If it fails, the present owner looks for work
+// acquireOrNotify tries to become the owner. If it fails, the present owner looks for work
 // before it leaves.
-func (o *owner) takeOrNote() bool { return o.swapOrNote(0) }
+func (o *owner) acquireOrNotify() bool { return o.clearAndAcquire(0) }
 
-// swapOrNote is takeOrNote. In the same step it clears the bits off.
-func (o *owner) swapOrNote(off uint32) bool {
+// clearAndAcquire is acquireOrNotify. In the same step it clears the bits off.
+func (o *owner) clearAndAcquire(off uint32) bool {
 	for {
 		v := o.word.Load()
-		if v&ownTaken == 0 {
-			if o.word.CompareAndSwap(v, v&^off|ownTaken) {
+		if v&ownHeld == 0 {
+			if o.word.CompareAndSwap(v, v&^off|ownHeld) {
 				return true
 			}
-		} else if v&ownNote != 0 && v&off == 0 || o.word.CompareAndSwap(v, v&^off|ownNote) {
+		} else if v&ownPending != 0 && v&off == 0 || o.word.CompareAndSwap(v, v&^off|ownPending) {
 			return false
 		}
 	}
 }
 
-// give releases the ownership. If ownNote is set, it clears the flag and returns false:
+// tryRelease releases the ownership. If ownPending is set, it clears the flag and returns false:
 // the caller is still the owner, must look for work and call give again.
-func (o *owner) give() bool {
-	return o.word.Add(ownOnce-ownTaken)&ownNote == 0 || o.giveSlow()
+func (o *owner) tryRelease() bool {
+	return o.word.Add(ownReleased-ownHeld)&ownPending == 0 || o.releaseSlow()
 }
 
-// giveAll is give, and releases the posters' lock too.
-func (o *owner) giveAll() bool {
-	return o.word.Add(ownOnce-ownTaken-ownPost)&ownNote == 0 || o.giveSlow()
+// tryReleaseAll is give, and releases the posters' lock too.
+func (o *owner) tryReleaseAll() bool {
+	return o.word.Add(ownReleased-ownHeld-ownPost)&ownPending == 0 || o.releaseSlow()
 }
 
-// giveSlow handles a released word with ownNote set. If there is a next owner already,
+// releaseSlow handles a released word with ownPending set. If there is a next owner already,
 // that one serves the flag.
-func (o *owner) giveSlow() bool {
-	if !o.take() {
+func (o *owner) releaseSlow() bool {
+	if !o.tryAcquire() {
 		return true
 	}
-	o.word.And(^uint32(ownNote))
+	o.word.And(^uint32(ownPending))
 	return false
 }
 
-// giveAlone releases a word in which no goroutine sets flags.
-func (o *owner) giveAlone() { storeRelease32(&o.word, o.word.Load()&^ownTaken+ownOnce) }
+// release releases a word in which no goroutine sets flags.
+func (o *owner) release() { storeRelease32(&o.word, o.word.Load()&^ownHeld+ownReleased) }
 
-// enter takes the posters' lock, and the ownership if it is free.
-func (o *owner) enter() (owned bool) {
+// lockPosts takes the posters' lock, and the ownership if it is free.
+func (o *owner) lockPosts() (owned bool) {
 	v := o.word.Load()
-	if v&(ownTaken|ownPost) == 0 && o.word.CompareAndSwap(v, v|ownTaken|ownPost) {
+	if v&(ownHeld|ownPost) == 0 && o.word.CompareAndSwap(v, v|ownHeld|ownPost) {
 		return true
 	}
-	return o.enterSlow()
+	return o.lockPostsSlow()
 }
 
-func (o *owner) enterSlow() (owned bool) {
+func (o *owner) lockPostsSlow() (owned bool) {
 	for k := 0; ; k++ {
 		v := o.word.Load()
-		if v&ownPost == 0 && o.word.CompareAndSwap(v, v|ownTaken|ownPost) {
-			return v&ownTaken == 0
+		if v&ownPost == 0 && o.word.CompareAndSwap(v, v|ownHeld|ownPost) {
+			return v&ownHeld == 0
 		}
-		relax(k)
+		spin(k)
 	}
 }
 
-// posted releases the posters' lock and tries to become the owner. If it fails, the
+// unlockPostsAcquire releases the posters' lock and tries to become the owner. If it fails, the
 // present owner looks for posted work before it leaves.
-func (o *owner) posted() bool { return o.swapOrNote(ownPost) }
+func (o *owner) unlockPostsAcquire() bool { return o.clearAndAcquire(ownPost) }
 
-// unlock releases the posters' lock and leaves the ownership unchanged.
-func (o *owner) unlock() { o.word.And(^uint32(ownPost)) }
+// unlockPosts releases the posters' lock and leaves the ownership unchanged.
+func (o *owner) unlockPosts() { o.word.And(^uint32(ownPost)) }
 
-// wait spins until it has the ownership. The control path, growSends and fromFabric call
+// acquire spins until it has the ownership. The control path, growSends and handleFabricPacket call
 // it.
-func (o *owner) wait() {
-	for k := 0; !o.take(); k++ {
-		relax(k)
+func (o *owner) acquire() {
+	for k := 0; !o.tryAcquire(); k++ {
+		spin(k)
 	}
 }
 
 // left returns once the goroutine that is the owner now has released the ownership.
-func (o *owner) left() {
-	const rest = ^uint32(ownNote | ownPost)
+func (o *owner) awaitRelease() {
+	const rest = ^uint32(ownPending | ownPost)
 	v := o.word.Load()
-	for k := 0; v&ownTaken != 0 && o.word.Load()&rest == v&rest; k++ {
-		relax(k)
+	for k := 0; v&ownHeld != 0 && o.word.Load()&rest == v&rest; k++ {
+		spin(k)
 	}
 }
 
-// relax is called in the k-th round of a spin loop.
-func relax(k int) {
+// spin is called in the k-th round of a spin loop.
+func spin(k int) {
 	if k < 64 {
 		cpu.Pause()
 	} else {

@@ -11,13 +11,13 @@ import (
 // being cleared.
 type packet struct {
 	op     wire.Opcode
-	se     bool // solicited event
+	solicited     bool // solicited event
 	ackReq bool
 	pkey   uint16
 	dest   verbs.QPN
 	psn    verbs.PSN
 
-	syn     wire.Syndrome // AETH
+	syndrome     wire.Syndrome // AETH
 	msn     uint32
 	imm     uint32 // immediate data, or the key to invalidate
 	rkey    uint32 // RETH, AtomicETH
@@ -25,19 +25,19 @@ type packet struct {
 	addr    uint64
 	swapAdd uint64 // AtomicETH
 	compare uint64
-	old     uint64 // AtomicAckETH
+	atomicOld     uint64 // AtomicAckETH
 	qkey    uint32 // DETH
-	src     verbs.QPN
+	srcQP     verbs.QPN
 
 	inline bool                    // sg[0] points into the work request and must be copied
-	again  bool                    // a retransmission: the payload is copied, because the program may be changing it
-	ref    [verbs.MaxSGE]verbs.SGE // the payload's SGEs on this device; the in-process link sends them instead of bytes
+	retransmitted  bool                    // a retransmission: the payload is copied, because the program may be changing it
+	sge    [verbs.MaxSGE]verbs.SGE // the payload's SGEs on this device; the in-process link sends them instead of bytes
 
 	// On the in-process link a packet may also represent the next packets of the same
 	// WRITE (train.go). more is their number. ends is set if the last of them ends the
-	// message, hasImm if that one carries immediate data.
-	more         int
-	ends, hasImm bool
+	// message, batchImm if that one carries immediate data.
+	batchMore         int
+	batchEnds, batchImm bool
 
 	sgid verbs.GID // the sender's GID and port, if the link provides them
 	slid uint16
@@ -51,9 +51,9 @@ type packet struct {
 	sg  [verbs.MaxSGE][]byte
 }
 
-// letGo drops the references to the payload, which is the program's memory, after a
+// dropPayload drops the references to the payload, which is the program's memory, after a
 // pass has used the packet for the last time.
-func (p *packet) letGo() {
+func (p *packet) dropPayload() {
 	for i := range p.sg {
 		if p.sg[i] != nil {
 			p.sg[i] = nil

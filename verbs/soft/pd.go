@@ -10,9 +10,9 @@ import (
 // pd is a protection domain or a parent domain.
 type pd struct {
 	d *device
-	// prot identifies the protection: the domain itself, or for a parent domain the one
+	// protection identifies the protection: the domain itself, or for a parent domain the one
 	// that it was allocated in.
-	prot *pd
+	protection *pd
 	// parent is the domain that a parent domain was allocated in, td its thread domain.
 	// Both may be nil.
 	parent *pd
@@ -31,7 +31,7 @@ func (d *device) AllocPD() (verbs.PD, error) {
 		return nil, fmt.Errorf("allocate protection domain: %w", err)
 	}
 	p := &pd{d: d}
-	p.prot = p
+	p.protection = p
 	return p, nil
 }
 
@@ -39,7 +39,7 @@ func (d *device) AllocPD() (verbs.PD, error) {
 func (p *pd) single() bool { return p.td != nil }
 
 // samePD reports whether two domains have the same protection.
-func samePD(a, b *pd) bool { return a.prot == b.prot }
+func samePD(a, b *pd) bool { return a.protection == b.protection }
 
 // admit counts one more child. The caller holds d.mu.
 func (p *pd) admit(k kind, most int) error {
@@ -54,15 +54,15 @@ func (p *pd) admit(k kind, most int) error {
 }
 
 // leave counts one child less. The caller holds d.mu.
-func (p *pd) leave(k kind) {
-	p.d.made[k]--
+func (p *pd) release(k kind) {
+	p.d.openObjects[k]--
 	p.children--
 }
 
 // Parent allocates a parent domain. With a nil td its objects may be used by any
 // goroutine.
 func (p *pd) Parent(t verbs.TD) (verbs.PD, error) {
-	dom, err := ownOrNone[*td](p.d, "thread domain", t)
+	dom, err := ownObjectOrNil[*td](p.d, "thread domain", t)
 	if err != nil {
 		return nil, fmt.Errorf("allocate parent domain: %w", err)
 	}
@@ -78,7 +78,7 @@ func (p *pd) Parent(t verbs.TD) (verbs.PD, error) {
 	if dom != nil {
 		dom.parents++
 	}
-	return &pd{d: d, prot: p.prot, td: dom, parent: p}, nil
+	return &pd{d: d, protection: p.protection, td: dom, parent: p}, nil
 }
 
 // Close frees the domain.
@@ -97,9 +97,9 @@ func (p *pd) Close() error {
 		p.td.parents--
 	}
 	if p.parent != nil {
-		p.parent.leave(kindPD)
+		p.parent.release(kindPD)
 	} else {
-		d.made[kindPD]--
+		d.openObjects[kindPD]--
 	}
 	return nil
 }
@@ -115,11 +115,11 @@ func (p *pd) CreateQP(c verbs.QPConfig) (verbs.QP, error) {
 
 func (p *pd) createQP(c *verbs.QPConfig) (*qp, error) {
 	d := p.d
-	send, recv, shared, err := d.queuesOf(c)
+	send, recv, shared, err := d.checkQueues(c)
 	if err != nil {
 		return nil, err
 	}
-	if err := d.fillCaps(c); err != nil {
+	if err := d.grantCaps(c); err != nil {
 		return nil, err
 	}
 	d.mu.Lock()
@@ -132,7 +132,7 @@ func (p *pd) createQP(c *verbs.QPConfig) (*qp, error) {
 	}
 	q, err := d.newQP(p, c)
 	if err != nil {
-		p.leave(kindQP)
+		p.release(kindQP)
 		return nil, err
 	}
 	send.users++
@@ -143,17 +143,17 @@ func (p *pd) createQP(c *verbs.QPConfig) (*qp, error) {
 	return q, nil
 }
 
-// dropped releases a queue pair that no goroutine can reach any more. It returns after
+// releaseQP releases a queue pair that no goroutine can reach any more. It returns after
 // the queue pair's events have been acknowledged, and undoes the accounting of
 // createQP.
-func (d *device) dropped(q *qp) error {
-	d.settle(q)
+func (d *device) releaseQP(q *qp) error {
+	d.discardEvents(q)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.gone.addAll(&q.counts)
-	q.rq.addTo(&d.gone)
-	q.sq.counted.addTo(&d.gone)
-	q.pd.leave(kindQP)
+	d.closedCounts.addAll(&q.counts)
+	q.rq.addTo(&d.closedCounts)
+	q.sq.counts.addTo(&d.closedCounts)
+	q.pd.release(kindQP)
 	q.sendCQ.users--
 	q.recvCQ.users--
 	if q.srq != nil {
@@ -162,8 +162,8 @@ func (d *device) dropped(q *qp) error {
 	return nil
 }
 
-// queuesOf checks the type of a queue pair and returns the queues that it will use.
-func (d *device) queuesOf(c *verbs.QPConfig) (send, recv *cq, shared *srq, err error) {
+// checkQueues checks the type of a queue pair and returns the queues that it will use.
+func (d *device) checkQueues(c *verbs.QPConfig) (send, recv *cq, shared *srq, err error) {
 	switch c.Type {
 	case verbs.RC, verbs.UD:
 	case verbs.UC:
@@ -171,18 +171,18 @@ func (d *device) queuesOf(c *verbs.QPConfig) (send, recv *cq, shared *srq, err e
 	default:
 		return nil, nil, nil, fmt.Errorf("type %d: %w", c.Type, ucs.ErrInvalid)
 	}
-	if send, err = own[*cq](d, "send CQ", c.SendCQ); err != nil {
+	if send, err = ownObject[*cq](d, "send CQ", c.SendCQ); err != nil {
 		return nil, nil, nil, err
 	}
-	if recv, err = own[*cq](d, "receive CQ", c.RecvCQ); err != nil {
+	if recv, err = ownObject[*cq](d, "receive CQ", c.RecvCQ); err != nil {
 		return nil, nil, nil, err
 	}
-	shared, err = ownOrNone[*srq](d, "SRQ", c.SRQ)
+	shared, err = ownObjectOrNil[*srq](d, "SRQ", c.SRQ)
 	return send, recv, shared, err
 }
 
-// fillCaps checks the requested sizes and replaces them by the granted ones.
-func (d *device) fillCaps(c *verbs.QPConfig) error {
+// grantCaps checks the requested sizes and replaces them by the granted ones.
+func (d *device) grantCaps(c *verbs.QPConfig) error {
 	a := &c.Caps
 	if c.SRQ != nil {
 		a.MaxRecv, a.MaxRecvSGE = 0, 0 // as in libibverbs: the SRQ has its own sizes

@@ -37,30 +37,30 @@ func (q *qp) scatter(pd *pd, sg []verbs.SGE, off int, p *packet, last bool) bool
 		if !ok {
 			return false
 		}
-		q.place(to, p, from, int(s.Len), last && from+int(s.Len) == p.n)
+		q.placePayload(to, p, from, int(s.Len), last && from+int(s.Len) == p.n)
 		from += int(s.Len)
 	}
 	return true
 }
 
-// placeWhole is scatter for the usual message: one packet, one piece of payload, one
+// placeSingle is scatter for the usual message: one packet, one piece of payload, one
 // SGE. It returns false if p is another kind of message or the key is not valid.
-func (q *qp) placeWhole(p *packet, info *wire.Info) bool {
+func (q *qp) placeSingle(p *packet, info *wire.Info) bool {
 	r := &q.rsp.recv
 	if info.Place != wire.PlaceOnly || p.nsg != 1 || p.n == 0 || r.nsg != 1 {
 		return false
 	}
 	to, ok := q.d.local(q.recvPD, verbs.SGE{Addr: r.sg[0].Addr, Len: uint32(p.n), LKey: r.sg[0].LKey}, verbs.LocalWrite)
 	if ok {
-		placeLast(to, p.sg[0])
+		placeLastWord(to, p.sg[0])
 	}
 	return ok
 }
 
-// place copies n bytes of p's payload, starting at byte from, to to. If last is set,
+// placePayload copies n bytes of p's payload, starting at byte from, to to. If last is set,
 // the last aligned word of to is stored last, in one store-release. A program that
 // polls this word sees all bytes before it.
-func (q *qp) place(to []byte, p *packet, from, n int, last bool) {
+func (q *qp) placePayload(to []byte, p *packet, from, n int, last bool) {
 	for i := 0; n > 0; i++ {
 		b := p.sg[i]
 		if from >= len(b) {
@@ -72,7 +72,7 @@ func (q *qp) place(to []byte, p *packet, from, n int, last bool) {
 		b = b[:min(len(b), n)]
 		n -= len(b)
 		if last && n == 0 {
-			placeLast(to, b)
+			placeLastWord(to, b)
 		} else {
 			dma(to, b)
 		}
@@ -80,9 +80,9 @@ func (q *qp) place(to []byte, p *packet, from, n int, last bool) {
 	}
 }
 
-// placeLast copies b to to. It stores the last aligned word after all other bytes, in
+// placeLastWord copies b to to. It stores the last aligned word after all other bytes, in
 // one store-release.
-func placeLast(to, b []byte) {
+func placeLastWord(to, b []byte) {
 	const word = 8
 	n := len(b)
 	if n < word || (uintptr(unsafe.Pointer(unsafe.SliceData(to)))+uintptr(n))%word != 0 {
@@ -96,8 +96,8 @@ func placeLast(to, b []byte) {
 	storeRelease((*atomic.Uint64)(unsafe.Pointer(&to[n])), *(*uint64)(unsafe.Pointer(&w)))
 }
 
-// word returns b's first eight bytes as a word, or nil if b is shorter or not aligned.
-func word(b []byte) *uint64 {
+// alignedWord returns b's first eight bytes as a word, or nil if b is shorter or not aligned.
+func alignedWord(b []byte) *uint64 {
 	p := unsafe.Pointer(unsafe.SliceData(b))
 	if len(b) < 8 || uintptr(p)%8 != 0 {
 		return nil
@@ -108,7 +108,7 @@ func word(b []byte) *uint64 {
 // fetchAdd adds v to the word in b with an atomic instruction of the CPU. It returns
 // the previous value, and false if b is not an aligned word.
 func fetchAdd(b []byte, v uint64) (old uint64, ok bool) {
-	w := word(b)
+	w := alignedWord(b)
 	if w == nil {
 		return 0, false
 	}
@@ -119,7 +119,7 @@ func fetchAdd(b []byte, v uint64) (old uint64, ok bool) {
 // instruction of the CPU. It returns the previous value, and false if b is not an
 // aligned word.
 func compareSwap(b []byte, compare, swap uint64) (old uint64, ok bool) {
-	w := word(b)
+	w := alignedWord(b)
 	if w == nil {
 		return 0, false
 	}

@@ -55,20 +55,20 @@ func TestProbesKnowTheRoundTrip(t *testing.T) {
 
 // TestProbeWaits: longer each time, and never for less than the floor.
 func TestProbeWaits(t *testing.T) {
-	p := probe{on: true}
-	require.Equal(t, probeFloor, p.after(probeFloor))
-	p.start(7, 1000)
+	p := probe{enabled: true}
+	require.Equal(t, probeFloor, p.interval(probeFloor))
+	p.startRTT(7, 1000)
 	p.acked(6, 2000)
 	require.Zero(t, p.srtt, "another packet")
 	p.acked(7, 1000+ucs.Time(10*time.Millisecond))
-	require.Equal(t, ucs.Time(40*time.Millisecond), p.after(probeFloor), "twice the round trip and four deviations")
-	p.sent = 3
-	require.Equal(t, ucs.Time(320*time.Millisecond), p.after(probeFloor))
-	p.start(9, 1)
-	p.again()
+	require.Equal(t, ucs.Time(40*time.Millisecond), p.interval(probeFloor), "twice the round trip and four deviations")
+	p.count = 3
+	require.Equal(t, ucs.Time(320*time.Millisecond), p.interval(probeFloor))
+	p.startRTT(9, 1)
+	p.cancelRTT()
 	p.acked(9, ucs.Time(time.Second))
 	require.Equal(t, ucs.Time(10*time.Millisecond), p.srtt, "what was sent more than once says nothing of the round trip")
-	require.Zero(t, p.sent)
+	require.Zero(t, p.count)
 }
 
 // TestAloneAfterTimeout: what a peer that is slow has not acknowledged in time goes

@@ -22,7 +22,7 @@ type Provider struct {
 	sw   *Switch
 
 	mu    sync.Mutex
-	known []site // the last result of Devices
+	listed []deviceSpec // the last result of Devices
 }
 
 // New returns a provider. Errors in c are reported by Devices and Open.
@@ -38,7 +38,7 @@ func New(c Config) *Provider {
 func (p *Provider) Name() string { return ProviderName }
 
 // site describes a device that can be opened.
-type site struct {
+type deviceSpec struct {
 	info verbs.DeviceInfo
 	addr netip.Addr // of the UDP device
 	mtu  verbs.MTU  // the largest that the interface carries
@@ -49,13 +49,13 @@ type site struct {
 // a number is appended. There are no UDP devices if the system refuses one of the calls
 // that transfer packets. Devices may return both an error and devices.
 func (p *Provider) Devices() ([]verbs.DeviceInfo, error) {
-	sites, err := p.sites()
+	specs, err := p.listSpecs()
 	p.mu.Lock()
-	p.known = sites
+	p.listed = specs
 	p.mu.Unlock()
-	infos := make([]verbs.DeviceInfo, len(sites))
-	for i := range sites {
-		infos[i] = sites[i].info
+	infos := make([]verbs.DeviceInfo, len(specs))
+	for i := range specs {
+		infos[i] = specs[i].info
 	}
 	return infos, err
 }
@@ -63,7 +63,7 @@ func (p *Provider) Devices() ([]verbs.DeviceInfo, error) {
 // Open opens a device of the list. On the in-process link each call opens a new device
 // with its own address.
 func (p *Provider) Open(info verbs.DeviceInfo) (verbs.Context, error) {
-	s, err := p.site(info)
+	s, err := p.findSpec(info)
 	if err != nil {
 		return nil, fmt.Errorf("open soft device %q: %w", info.Name, err)
 	}
@@ -74,47 +74,47 @@ func (p *Provider) Open(info verbs.DeviceInfo) (verbs.Context, error) {
 	return d, nil
 }
 
-// site looks info up in the last list, or else in a new one.
-func (p *Provider) site(info verbs.DeviceInfo) (site, error) {
-	is := func(s site) bool { return s.info == info }
+// findSpec looks info up in the last list, or else in a new one.
+func (p *Provider) findSpec(info verbs.DeviceInfo) (deviceSpec, error) {
+	is := func(s deviceSpec) bool { return s.info == info }
 	p.mu.Lock()
-	known := p.known
+	listed := p.listed
 	p.mu.Unlock()
-	if i := slices.IndexFunc(known, is); i >= 0 {
-		return known[i], nil
+	if i := slices.IndexFunc(listed, is); i >= 0 {
+		return listed[i], nil
 	}
-	sites, err := p.sites()
-	if i := slices.IndexFunc(sites, is); i >= 0 {
-		return sites[i], nil
+	specs, err := p.listSpecs()
+	if i := slices.IndexFunc(specs, is); i >= 0 {
+		return specs[i], nil
 	}
 	if err == nil {
 		err = fmt.Errorf("not in the list: %w", ucs.ErrInvalid)
 	}
-	return site{}, err
+	return deviceSpec{}, err
 }
 
-func (p *Provider) sites() ([]site, error) {
+func (p *Provider) listSpecs() ([]deviceSpec, error) {
 	if err := p.conf.Validate(); err != nil {
 		return nil, err
 	}
-	var sites []site
+	var specs []deviceSpec
 	if p.conf.Fabric != nil {
 		info := verbs.DeviceInfo{Provider: ProviderName, Name: LinkFabric, Link: LinkFabric}
-		return []site{{info: info, addr: p.conf.Addr, mtu: verbs.MTU4096}}, nil
+		return []deviceSpec{{info: info, addr: p.conf.Addr, mtu: verbs.MTU4096}}, nil
 	}
 	if p.conf.Link != LinkUDP {
 		info := verbs.DeviceInfo{Provider: ProviderName, Name: LinkInproc, Link: LinkInproc}
-		sites = append(sites, site{info: info, mtu: verbs.MTU20480})
+		specs = append(specs, deviceSpec{info: info, mtu: verbs.MTU20480})
 	}
 	if p.conf.Link == LinkInproc || p.conf.Link == "" && runtime.GOOS != "linux" {
-		return sites, nil // the UDP link needs Linux
+		return specs, nil // the UDP link needs Linux
 	}
 	if err := tryUDP(); err != nil {
-		return sites, fmt.Errorf("no UDP devices: %w", err)
+		return specs, fmt.Errorf("no UDP devices: %w", err)
 	}
 	ifs, err := net.Interfaces()
 	if err != nil {
-		return sites, fmt.Errorf("list network interfaces: %w", err)
+		return specs, fmt.Errorf("list network interfaces: %w", err)
 	}
 	found := false
 	for i := range ifs {
@@ -123,23 +123,23 @@ func (p *Provider) sites() ([]site, error) {
 			continue // it was removed meanwhile, or is down
 		}
 		n := 0
-		for _, a := range usable(addrs) {
+		for _, a := range usableAddrs(addrs) {
 			n++
 			if p.conf.Addr.IsValid() && p.conf.Addr.Unmap() != a {
 				continue
 			}
 			found = true
-			sites = append(sites, udpSite(&ifs[i], a, n))
+			specs = append(specs, udpSpec(&ifs[i], a, n))
 		}
 	}
 	if p.conf.Addr.IsValid() && !found {
-		return sites, fmt.Errorf("soft device: no interface that is up has address %v: %w", p.conf.Addr, ucs.ErrInvalid)
+		return specs, fmt.Errorf("soft device: no interface that is up has address %v: %w", p.conf.Addr, ucs.ErrInvalid)
 	}
-	return sites, nil
+	return specs, nil
 }
 
-// usable returns the addresses that a GID can represent: it has no room for a zone.
-func usable(addrs []net.Addr) []netip.Addr {
+// usableAddrs returns the addresses that a GID can represent: it has no room for a zone.
+func usableAddrs(addrs []net.Addr) []netip.Addr {
 	var out []netip.Addr
 	for _, a := range addrs {
 		n, ok := a.(*net.IPNet)
@@ -158,8 +158,8 @@ func usable(addrs []net.Addr) []netip.Addr {
 // AtomicETH, ICRC.
 const mtuHeaders = 40 + 8 + 12 + 28 + 4
 
-// udpSite describes the device of an interface's n-th address.
-func udpSite(i *net.Interface, a netip.Addr, n int) site {
+// udpSpec describes the device of an interface's n-th address.
+func udpSpec(i *net.Interface, a netip.Addr, n int) deviceSpec {
 	name := i.Name
 	if n > 1 {
 		name = fmt.Sprintf("%s.%d", name, n)
@@ -169,5 +169,5 @@ func udpSite(i *net.Interface, a netip.Addr, n int) site {
 		mtu--
 	}
 	info := verbs.DeviceInfo{Provider: ProviderName, Name: name, Net: i.Name, Link: LinkUDP}
-	return site{info: info, addr: a, mtu: mtu}
+	return deviceSpec{info: info, addr: a, mtu: mtu}
 }

@@ -13,7 +13,7 @@ import (
 //
 // A goroutine becomes the owner of a queue pair through its owner word, and only the
 // owner runs its requester, responder and completer. Fields after owner belong to the
-// owner, except the atomics and what lateLock guards. Posters write the send queue's
+// owner, except the atomics and what deferredLock guards. Posters write the send queue's
 // tail under the posters' lock.
 type qp struct {
 	d      *device
@@ -28,7 +28,7 @@ type qp struct {
 	recvPD *pd // domain of the receive buffers: the SRQ's, or pd
 	caps   verbs.QPCaps
 
-	ctl  sync.Mutex   // serializes Modify and Close
+	controlMu  sync.Mutex   // serializes Modify and Close
 	attr verbs.QPAttr // guarded by ctl; adopt copies what the engine needs
 
 	state atomic.Uint32 // verbs.QPState; written by the owner
@@ -37,47 +37,47 @@ type qp struct {
 
 	_ ucs.Pad
 	owner
-	to     route
+	route     route
 	dest   verbs.QPN
 	mtu    int
 	pkey   uint16
 	qkey   uint32
 	access verbs.Access
-	short  int // longest message of the in-process fast path; -1: none
-	// inlined is the longest inline data that fillShort takes; -1: none.
-	inlined  int
-	shortUDP bool       // the QP has the UDP fast path
-	sealed   wire.Alike // ICRC caches of the UDP fast path: sent and received packets
-	came     wire.Alike
-	known    bool // a packet has been received: EventCommEst was raised
+	fastMax  int // longest message of the in-process fast path; -1: none
+	// fastInline is the longest inline data that fillFast takes; -1: none.
+	fastInline  int
+	fastUDP bool       // the QP has the UDP fast path
+	txICRC   wire.ICRCCache // ICRC caches of the UDP fast path: sent and received packets
+	rxICRC     wire.ICRCCache
+	established    bool // a packet has been received: EventCommEst was raised
 	closed   bool
-	looking  atomic.Bool // in engine.lookers
-	lookAt   int         // index there, guarded by its lock
-	polled   bool        // the holder of the receive token owns it: completions may go straight to the poller
-	lost     bool        // a completion queue is unusable: the QP must enter the error state
-	drain    bool        // SQD: raise EventSQDrained when the send queue is drained
+	memoryUser  atomic.Bool // in engine.memoryUsers
+	memoryUserIndex   int         // index there, guarded by its lock
+	rxOwned   bool        // the holder of the receive token owns it: completions may go straight to the poller
+	cqUnusable     bool        // a completion queue is unusable: the QP must enter the error state
+	notifyDrained    bool        // SQD: raise EventSQDrained when the send queue is drained
 	req      requester
 	rsp      responder
-	out      packet // scratch for sending
+	txPacket      packet // scratch for sending
 	counts   counts
 	isTimed  bool     // in engine.timed
-	pass     uint32   // engine.passes at the last post
-	heldAt   ucs.Time // since when posted packets wait to be batched; 0: none do
-	// peerHead is how many packets the in-process peer had taken from its inbox at the
-	// last call of peerTakes.
-	peerHead uint32
+	lastPasses     uint32   // engine.passes at the last post
+	delayedSince   ucs.Time // since when posted packets wait to be batched; 0: none do
+	// peerConsumed is how many packets the in-process peer had taken from its inbox at the
+	// last call of peerConsumes.
+	peerConsumed uint32
 
-	lateLock  latch
-	late      []late // packets received while another goroutine owned the QP
-	spareLate []late
-	lateN     atomic.Int32
+	deferredLock  spinlock
+	deferred      []deferredPacket // packets received while another goroutine owned the QP
+	spareDeferred []deferredPacket
+	numDeferred     atomic.Int32
 	dirty     atomic.Bool // in engine.dirty
 }
 
 // QPN returns the queue pair number.
 func (q *qp) QPN() verbs.QPN { return q.num }
 
-func (q *qp) stateNow() verbs.QPState { return verbs.QPState(q.state.Load()) }
+func (q *qp) loadState() verbs.QPState { return verbs.QPState(q.state.Load()) }
 
 // newQP creates a queue pair in state Reset. pd.createQP has checked the config.
 func (d *device) newQP(p *pd, c *verbs.QPConfig) (*qp, error) {
@@ -92,33 +92,33 @@ func (d *device) newQP(p *pd, c *verbs.QPConfig) (*qp, error) {
 	q.sq.init(c.Caps.MaxSend)
 	q.rq.init(c.Caps.MaxRecv, p.single())
 	q.sq.single = p.single()
-	q.rsp.ended = wire.PlaceOnly
+	q.rsp.lastPlace = wire.PlaceOnly
 	q.mtu = d.activeMTU().Bytes()
-	q.short, q.shortUDP = q.shortest(), q.goesShort()
-	if q.inlined = -1; q.typ == verbs.RC {
-		q.inlined = q.caps.MaxInline
+	q.fastMax, q.fastUDP = q.inprocFastMax(), q.hasUDPFastPath()
+	if q.fastInline = -1; q.typ == verbs.RC {
+		q.fastInline = q.caps.MaxInline
 	}
 	if q.typ == verbs.UD && d.kind == overUDP && !c.NoClass {
-		if err := d.udp.askClass(); err != nil {
+		if err := d.udp.enableClass(); err != nil {
 			return nil, err
 		}
 	}
 	if err := d.qps.add(q); err != nil {
 		return nil, err
 	}
-	d.lookers.reserve(d.qps.n)
+	d.memoryUsers.reserve(d.qps.n)
 	return q, nil
 }
 
 // PostRecv queues receives. In the error state the engine flushes them at once.
 func (q *qp) PostRecv(wrs []verbs.RecvWR) (int, ucs.Status) {
-	s := q.stateNow()
+	s := q.loadState()
 	if s == verbs.StateReset || q.srq != nil {
 		return 0, ucs.InvalidParam
 	}
 	n, st := q.rq.post(wrs)
 	if s == verbs.StateErr {
-		q.run()
+		q.transmitOrNotify()
 	}
 	return n, st
 }
@@ -127,18 +127,18 @@ func (q *qp) PostRecv(wrs []verbs.RecvWR) (int, ucs.Status) {
 //
 // hot: BenchmarkPingPong.
 func (q *qp) PostSend(wrs []verbs.SendWR) (int, ucs.Status) {
-	if q.stateNow() < verbs.StateRTS {
+	if q.loadState() < verbs.StateRTS {
 		return 0, ucs.InvalidParam
 	}
-	owned := q.enter() // also with a thread domain: the lock comes with the ownership for free
-	if owned && len(wrs) == 1 && q.sendShort(&wrs[0]) {
-		if !q.giveAll() {
-			q.leave()
+	owned := q.lockPosts() // also with a thread domain: the lock comes with the ownership for free
+	if owned && len(wrs) == 1 && q.sendFast(&wrs[0]) {
+		if !q.tryReleaseAll() {
+			q.transmitAndRelease()
 		}
 		return 1, ucs.OK
 	}
-	if owned && len(wrs) == 1 && q.postOne(&wrs[0]) {
-		q.leaveQuietly()
+	if owned && len(wrs) == 1 && q.postFast(&wrs[0]) {
+		q.releaseOrTransmit()
 		return 1, ucs.OK
 	}
 	return q.postSlow(wrs, owned)
@@ -150,69 +150,69 @@ func (q *qp) postSlow(wrs []verbs.SendWR, owned bool) (int, ucs.Status) {
 	n, st := q.post(wrs, owned)
 	switch {
 	case n == 0:
-		q.unlock()
+		q.unlockPosts()
 		if owned {
-			q.leaveQuietly()
+			q.releaseOrTransmit()
 		}
-	case owned && q.holdsBack():
-		if !q.giveAll() {
-			q.leave()
+	case owned && q.deferSend():
+		if !q.tryReleaseAll() {
+			q.transmitAndRelease()
 		}
 	case owned:
-		q.unlock() // other goroutines may post while this one sends
-		q.leave()
-	case !q.posted():
-	case q.holdsBack():
-		q.leaveQuietly()
+		q.unlockPosts() // other goroutines may post while this one sends
+		q.transmitAndRelease()
+	case !q.unlockPostsAcquire():
+	case q.deferSend():
+		q.releaseOrTransmit()
 	default:
-		q.leave()
+		q.transmitAndRelease()
 	}
 	return n, st
 }
 
-// postersLeft waits until the goroutine that is posting now has published its work
+// awaitPost waits until the goroutine that is posting now has published its work
 // requests or released the posters' lock.
-func (q *qp) postersLeft() {
+func (q *qp) awaitPost() {
 	t := q.sq.tail.pos()
 	for k := 0; q.word.Load()&ownPost != 0 && q.sq.tail.pos() == t; k++ {
-		relax(k)
+		spin(k)
 	}
 }
 
-// wants reports whether transmit may have something to do.
-func (q *qp) wants() bool {
+// hasWork reports whether transmit may have something to do.
+func (q *qp) hasWork() bool {
 	s := &q.rsp
-	return q.req.tx != q.sq.end() || s.soon || s.asked != 0 || s.fatal || q.lost || q.drain ||
-		q.stateNow() != verbs.StateRTS
+	return q.req.tx != q.sq.end() || s.ackNow || s.pendingResponses != 0 || s.fatal || q.cqUnusable || q.notifyDrained ||
+		q.loadState() != verbs.StateRTS
 }
 
-// leaveQuietly releases the ownership. It sends only if another goroutine has marked
+// releaseOrTransmit releases the ownership. It sends only if another goroutine has marked
 // pending work.
-func (q *qp) leaveQuietly() {
-	if !q.give() {
-		q.leave()
+func (q *qp) releaseOrTransmit() {
+	if !q.tryRelease() {
+		q.transmitAndRelease()
 	}
 }
 
 // run acquires the ownership and sends, or marks pending work for the current owner.
-func (q *qp) run() {
-	if q.takeOrNote() {
-		q.leave()
+func (q *qp) transmitOrNotify() {
+	if q.acquireOrNotify() {
+		q.transmitAndRelease()
 	}
 }
 
-// leave sends what is to be sent and releases the ownership. It repeats this while
+// transmitAndRelease sends what is to be sent and releases the ownership. It repeats this while
 // other goroutines mark pending work, so no posted work is left behind.
-func (q *qp) leave() {
+func (q *qp) transmitAndRelease() {
 	for {
-		if q.lateN.Load() != 0 {
-			q.takeLate()
+		if q.numDeferred.Load() != 0 {
+			q.handleDeferred()
 		}
-		if q.wants() {
+		if q.hasWork() {
 			q.transmit()
 		}
-		q.polled = false
-		if q.give() {
+		q.rxOwned = false
+		if q.tryRelease() {
 			return
 		}
 	}
@@ -221,7 +221,7 @@ func (q *qp) leave() {
 // enterErr moves the queue pair to the error state and flushes everything queued. With
 // an SRQ it raises EventQPLastWQEReached. The owner calls it.
 func (q *qp) enterErr() {
-	if s := q.stateNow(); s == verbs.StateErr || s == verbs.StateReset {
+	if s := q.loadState(); s == verbs.StateErr || s == verbs.StateReset {
 		return
 	}
 	q.state.Store(uint32(verbs.StateErr))
@@ -231,11 +231,11 @@ func (q *qp) enterErr() {
 	}
 }
 
-// endLost raises EventQPFatal and enters the error state, because a completion queue is
+// failUnusableCQ raises EventQPFatal and enters the error state, because a completion queue is
 // unusable.
-func (q *qp) endLost() {
-	q.lost = false
-	if s := q.stateNow(); s != verbs.StateErr && s != verbs.StateReset {
+func (q *qp) failUnusableCQ() {
+	q.cqUnusable = false
+	if s := q.loadState(); s != verbs.StateErr && s != verbs.StateReset {
 		q.d.raise(verbs.AsyncEvent{Type: verbs.EventQPFatal, QP: q})
 		q.enterErr()
 	}
@@ -244,17 +244,17 @@ func (q *qp) endLost() {
 // flush completes all queued work requests with WCFlushErr, in order.
 func (q *qp) flush() {
 	q.flushSends()
-	q.req.reorder.drop()
-	q.rsp.reorder.drop()
-	if q.rsp.held {
-		q.rsp.held = false
-		q.endRecv(verbs.WCFlushErr)
+	q.req.reorder.reset()
+	q.rsp.reorder.reset()
+	if q.rsp.hasRecv {
+		q.rsp.hasRecv = false
+		q.completeRecv(verbs.WCFlushErr)
 	}
 	if q.srq != nil {
 		return
 	}
-	for q.rq.take(&q.rsp.recv) {
-		q.endRecv(verbs.WCFlushErr)
+	for q.rq.pop(&q.rsp.recv) {
+		q.completeRecv(verbs.WCFlushErr)
 	}
 }
 

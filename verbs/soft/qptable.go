@@ -23,7 +23,7 @@ type qpTable struct {
 }
 
 // left is the tombstone of a removed queue pair.
-var left = &qp{num: ^verbs.QPN(0)}
+var tombstone = &qp{num: ^verbs.QPN(0)}
 
 const (
 	minQPSlots  = 8
@@ -69,7 +69,7 @@ func (t *qpTable) add(q *qp) error {
 			t.rebuild()
 			t.used++
 		}
-		enterQP(*t.slots.Load(), q)
+		insertQP(*t.slots.Load(), q)
 		return nil
 	}
 	return fmt.Errorf("no free number for a queue pair: %w", ucs.ErrNoResource)
@@ -81,7 +81,7 @@ func (t *qpTable) remove(q *qp) {
 	for i := range s {
 		j := (uint32(q.num) + uint32(i)) & uint32(len(s)-1)
 		if s[j].Load() == q {
-			s[j].Store(left)
+			s[j].Store(tombstone)
 			if t.n--; 16*t.n < len(s) && len(s) > minQPSlots {
 				t.rebuild()
 			}
@@ -100,13 +100,13 @@ func (t *qpTable) rebuild() {
 	s := make([]atomic.Pointer[qp], size)
 	t.used = 0
 	t.each(func(q *qp) {
-		enterQP(s, q)
+		insertQP(s, q)
 		t.used++
 	})
 	t.slots.Store(&s)
 }
 
-func enterQP(s []atomic.Pointer[qp], q *qp) {
+func insertQP(s []atomic.Pointer[qp], q *qp) {
 	mask := uint32(len(s) - 1)
 	i := uint32(q.num) & mask
 	for s[i].Load() != nil {
@@ -122,7 +122,7 @@ func (t *qpTable) each(f func(*qp)) {
 		return
 	}
 	for i := range *p {
-		if q := (*p)[i].Load(); q != nil && q != left {
+		if q := (*p)[i].Load(); q != nil && q != tombstone {
 			f(q)
 		}
 	}

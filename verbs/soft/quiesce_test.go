@@ -24,14 +24,14 @@ func TestCloseWaits(t *testing.T) {
 	require.NoError(t, err)
 	closeAtEnd(t, v)
 	q := v.(*qp)
-	token := func(o *owner) (take, give func()) { return func() { require.True(t, o.take()) }, func() { o.give() } }
+	token := func(o *owner) (take, give func()) { return func() { require.True(t, o.tryAcquire()) }, func() { o.tryRelease() } }
 	for _, tc := range []struct {
 		name       string
 		take, give func()
 	}{
-		{"owner", func() { q.wait(); q.looks() }, func() { q.give() }},
-		{"owner a second time", func() { q.wait(); q.looks() }, func() { q.give() }},
-		{"poster", func() { q.enter(); q.give(); q.looks() }, func() { q.unlock() }},
+		{"owner", func() { q.acquire(); q.markMemoryUser() }, func() { q.tryRelease() }},
+		{"owner a second time", func() { q.acquire(); q.markMemoryUser() }, func() { q.tryRelease() }},
+		{"poster", func() { q.lockPosts(); q.tryRelease(); q.markMemoryUser() }, func() { q.unlockPosts() }},
 		{name: "receive token"},
 		{name: "receive token of a peer"},
 	} {
@@ -51,7 +51,7 @@ func TestCloseWaits(t *testing.T) {
 				assert.NoError(t, m.Close())
 				closed.Store(true)
 			})
-			for !m.(*mr).dead.Load() {
+			for !m.(*mr).invalid.Load() {
 				runtime.Gosched()
 			}
 			for range 1000 {
@@ -62,9 +62,9 @@ func TestCloseWaits(t *testing.T) {
 			closer.Wait()
 		})
 	}
-	assert.Empty(t, d.lookers.list)
-	q.looks()
-	assert.Len(t, d.lookers.list, 1)
+	assert.Empty(t, d.memoryUsers.list)
+	q.markMemoryUser()
+	assert.Len(t, d.memoryUsers.list, 1)
 }
 
 // TestLookersForgetTheClosed: those that are closed are in the list no more, the
@@ -78,17 +78,17 @@ func TestLookersForgetTheClosed(t *testing.T) {
 		require.NoError(t, err)
 		closeAtEnd(t, v)
 		qs = append(qs, v.(*qp))
-		qs[len(qs)-1].looks()
-		qs[len(qs)-1].looks()
+		qs[len(qs)-1].markMemoryUser()
+		qs[len(qs)-1].markMemoryUser()
 	}
 	for _, i := range []int{5, 0, 2} {
 		require.NoError(t, qs[i].Close())
 	}
-	assert.ElementsMatch(t, []*qp{qs[1], qs[3], qs[4]}, d.lookers.list)
+	assert.ElementsMatch(t, []*qp{qs[1], qs[3], qs[4]}, d.memoryUsers.list)
 	d.quiesce()
-	assert.Empty(t, d.lookers.list)
-	qs[3].looks()
-	assert.Equal(t, []*qp{qs[3]}, d.lookers.list)
+	assert.Empty(t, d.memoryUsers.list)
+	qs[3].markMemoryUser()
+	assert.Equal(t, []*qp{qs[3]}, d.memoryUsers.list)
 }
 
 // BenchmarkCloseMR registers and closes a region, beside queue pairs that rest.

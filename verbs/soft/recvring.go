@@ -27,26 +27,26 @@ type recvRing struct {
 
 	tail cursor
 	ring atomic.Pointer[[]recvWQE] // length a power of two; replaced under tail
-	most uint64                    // under tail
+	maxLen uint64                    // under tail
 	head cursor
 
-	posts, tails uint64 // posts and locks, under tail
-	heads        uint64 // locks, under head
+	posts, tailLocks uint64 // posts and locks, under tail
+	headLocks        uint64 // locks, under head
 }
 
 const minRecvs = 4
 
 func (r *recvRing) init(most int, single bool) {
-	r.most, r.single = uint64(most), single
+	r.maxLen, r.single = uint64(most), single
 }
 
 // post queues wrs in order, as verbs.QP.PostRecv does.
 //
 // hot: BenchmarkRecvRing.
 func (r *recvRing) post(wrs []verbs.RecvWR) (int, ucs.Status) {
-	t := r.tail.begin(r.single)
+	t := r.tail.acquire(r.single)
 	n, st := 0, ucs.OK
-	ring, room := r.space()
+	ring, room := r.capacity()
 	for ; n < len(wrs); n++ {
 		w := &wrs[n]
 		if w.NumSG > verbs.MaxSGE {
@@ -58,7 +58,7 @@ func (r *recvRing) post(wrs []verbs.RecvWR) (int, ucs.Status) {
 				st = ucs.NoResource
 				break
 			}
-			ring, room = r.space()
+			ring, room = r.capacity()
 		}
 		e := &ring[t&uint64(len(ring)-1)]
 		e.id, e.nsg = w.ID, w.NumSG
@@ -70,25 +70,25 @@ func (r *recvRing) post(wrs []verbs.RecvWR) (int, ucs.Status) {
 	}
 	count(&r.posts, 1)
 	if !r.single {
-		count(&r.tails, 1)
+		count(&r.tailLocks, 1)
 	}
-	r.tail.end(t)
+	r.tail.publish(t)
 	return n, st
 }
 
-// space returns the ring and how many receives fit in it.
-func (r *recvRing) space() (ring []recvWQE, room uint64) {
+// capacity returns the ring and how many receives fit in it.
+func (r *recvRing) capacity() (ring []recvWQE, room uint64) {
 	if p := r.ring.Load(); p != nil {
 		ring = *p
 	}
-	return ring, min(uint64(len(ring)), r.most)
+	return ring, min(uint64(len(ring)), r.maxLen)
 }
 
 // grow doubles the ring. It returns false if the queue has its full size. The caller
 // holds the tail. Consumers may run concurrently.
 func (r *recvRing) grow(t uint64) bool {
 	h := r.head.pos()
-	if t-h >= r.most {
+	if t-h >= r.maxLen {
 		return false
 	}
 	var old []recvWQE
@@ -111,8 +111,8 @@ func (r *recvRing) grow(t uint64) bool {
 // Concurrency: the owner of the queue pair; any goroutine for a shared receive queue.
 //
 // hot: BenchmarkRecvRing.
-func (r *recvRing) take(w *recvWQE) bool {
-	h := r.head.begin(!r.shared)
+func (r *recvRing) pop(w *recvWQE) bool {
+	h := r.head.acquire(!r.shared)
 	ok := h != r.tail.pos()
 	if ok {
 		ring := *r.ring.Load()
@@ -122,9 +122,9 @@ func (r *recvRing) take(w *recvWQE) bool {
 		h++
 	}
 	if r.shared {
-		count(&r.heads, 1)
+		count(&r.headLocks, 1)
 	}
-	r.head.end(h)
+	r.head.publish(h)
 	return ok
 }
 
@@ -136,9 +136,9 @@ func (r *recvRing) take(w *recvWQE) bool {
 //
 // hot: BenchmarkPingPong.
 func (r *recvRing) peek() *recvWQE {
-	h := r.head.begin(!r.shared)
+	h := r.head.acquire(!r.shared)
 	if h == r.tail.pos() {
-		r.stay()
+		r.unpeek()
 		return nil
 	}
 	ring := *r.ring.Load()
@@ -148,24 +148,24 @@ func (r *recvRing) peek() *recvWQE {
 // skip removes the receive that peek returned.
 func (r *recvRing) skip() {
 	if r.shared {
-		count(&r.heads, 1)
+		count(&r.headLocks, 1)
 	}
-	r.head.end(r.head.pos() + 1)
+	r.head.publish(r.head.pos() + 1)
 }
 
-// stay keeps the receive that peek returned, and unlocks the head.
-func (r *recvRing) stay() {
+// unpeek keeps the receive that peek returned, and unlocks the head.
+func (r *recvRing) unpeek() {
 	if r.shared {
-		r.head.end(r.head.pos())
+		r.head.publish(r.head.pos())
 	}
 }
 
-// drop empties the queue without completions, for a reset.
+// reset empties the queue without completions, for a reset.
 //
 // Concurrency: as take.
-func (r *recvRing) drop() {
-	r.head.begin(!r.shared)
-	r.head.end(r.tail.pos())
+func (r *recvRing) reset() {
+	r.head.acquire(!r.shared)
+	r.head.publish(r.tail.pos())
 }
 
 // len returns how many receives are queued.
@@ -180,7 +180,7 @@ func (r *recvRing) addTo(c *counts) {
 	c.add(cntPosts, posts)
 	c.add(cntDoorbells, posts)
 	c.add(cntWQEs, r.tail.pos())
-	c.add(cntLocks, atomic.LoadUint64(&r.tails)+atomic.LoadUint64(&r.heads))
+	c.add(cntLocks, atomic.LoadUint64(&r.tailLocks)+atomic.LoadUint64(&r.headLocks))
 }
 
 // bytes returns the size of the ring in bytes.

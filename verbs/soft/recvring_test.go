@@ -39,7 +39,7 @@ func TestRecvRing(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			r := newRing(50, tc.single, tc.shared)
 			var w recvWQE
-			assert.False(t, r.take(&w))
+			assert.False(t, r.pop(&w))
 			assert.Nil(t, r.ring.Load(), "an idle queue costs no ring")
 			next := 0
 			for _, n := range []int{1, 4, 2, 9, 50, 3, 33} {
@@ -48,19 +48,19 @@ func TestRecvRing(t *testing.T) {
 				require.Equal(t, ucs.OK, st)
 				assert.Equal(t, n, r.len())
 				for i := range n {
-					require.True(t, r.take(&w))
+					require.True(t, r.pop(&w))
 					require.Equal(t, uint64(next+i), w.id)
 					require.Equal(t, verbs.SGE{Addr: 8, Len: 16, LKey: uint32(next + i)}, w.sg[0])
 				}
-				require.False(t, r.take(&w))
+				require.False(t, r.pop(&w))
 				next += n
 			}
 			k, st := r.post(recvs(0, 60))
 			assert.Equal(t, 50, k, "those before the bad one stay")
 			assert.Equal(t, ucs.NoResource, st)
-			r.drop()
+			r.reset()
 			assert.Zero(t, r.len())
-			assert.False(t, r.take(&w))
+			assert.False(t, r.pop(&w))
 		})
 	}
 }
@@ -91,7 +91,7 @@ func TestRecvPieces(t *testing.T) {
 		_, st := r.post([]verbs.RecvWR{wr})
 		require.Equal(t, ucs.OK, st)
 		var w recvWQE
-		require.True(t, r.take(&w))
+		require.True(t, r.pop(&w))
 		assert.Equal(t, uint8(n), w.nsg)
 		assert.Equal(t, wr.SG[:n], w.sg[:w.nsg])
 	}
@@ -132,8 +132,8 @@ func TestRecvRingRace(t *testing.T) {
 					var w recvWQE
 					last := make([]uint64, tc.posters)
 					for got.Load() < total {
-						if !r.take(&w) {
-							relax(1000)
+						if !r.pop(&w) {
+							spin(1000)
 							continue
 						}
 						got.Add(1)
@@ -162,10 +162,10 @@ func TestRecvRingAllocatesNothing(t *testing.T) {
 	for range 8 {
 		r.post(wrs)
 	}
-	r.drop()
+	r.reset()
 	gate(t, func() {
 		r.post(wrs)
-		for r.take(&w) {
+		for r.pop(&w) {
 		}
 	})
 }
@@ -182,7 +182,7 @@ func BenchmarkRecvRing(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				r.post(wrs)
-				r.take(&w)
+				r.pop(&w)
 			}
 		})
 	}

@@ -27,23 +27,23 @@ func TestRefusedSend(t *testing.T) {
 				who = s.b
 			}
 			q, port := who.qp.(*qp), who.device().udp
-			fd, name, full := port.fd, q.to.udp.nameLen, fullSocket(t)
+			fd, name, full := port.fd, q.route.udp.sockaddrLen, fullSocket(t)
 			if who == s.a {
-				port.fd, q.to.udp.nameLen = full, 0
+				port.fd, q.route.udp.sockaddrLen = full, 0
 			}
 			s.post(verbs.SendWR{Op: op, Flags: verbs.SendSignaled, Remote: s.b.mr.Addr(), RKey: s.b.mr.RKey()}, n)
 			if who == s.b {
-				q.wait() // the request waits
-				for end := time.Now().Add(time.Minute); q.lateN.Load() == 0; s.pass() {
+				q.acquire() // the request waits
+				for end := time.Now().Add(time.Minute); q.numDeferred.Load() == 0; s.pass() {
 					require.True(t, time.Now().Before(end))
 				}
-				port.fd, q.to.udp.nameLen = full, 0
-				q.leave()
+				port.fd, q.route.udp.sockaddrLen = full, 0
+				q.transmitAndRelease()
 			}
-			who.device().pass()
+			who.device().progress()
 			require.NotZero(t, port.counts[udpTxAgain].Load())
 			require.Zero(t, value(t, who.device(), "device.tx_packets"))
-			port.fd, q.to.udp.nameLen = fd, name
+			port.fd, q.route.udp.sockaddrLen = fd, name
 			s.until(s.a, 1)
 			if op == verbs.OpSend {
 				s.until(s.b, 1)
@@ -70,18 +70,18 @@ func TestDatagramTrain(t *testing.T) {
 		wrs[i].Inline[0] = byte(i)
 		b.recv(uint64(i), i*48, 48)
 	}
-	port, to := a.device().udp, &way.(*ah).to.udp
-	fd, name := port.fd, to.nameLen
-	port.fd, to.nameLen = fullSocket(t), 0
+	port, to := a.device().udp, &way.(*ah).route.udp
+	fd, name := port.fd, to.sockaddrLen
+	port.fd, to.sockaddrLen = fullSocket(t), 0
 	n, st := a.qp.PostSend(wrs)
 	require.Equal(t, len(wrs), n, "%v", st)
 	var wc [16]verbs.WC
 	require.Zero(t, a.cq.Poll(wc[:]), "none has gone")
-	port.fd, to.nameLen = fd, name
-	a.device().pass()
+	port.fd, to.sockaddrLen = fd, name
+	a.device().progress()
 	require.Equal(t, len(wrs), a.cq.Poll(wc[:]))
 	taken := 0
-	for end := time.Now().Add(time.Minute); taken == 0; taken = b.device().pass() {
+	for end := time.Now().Add(time.Minute); taken == 0; taken = b.device().progress() {
 		require.True(t, time.Now().Before(end))
 	}
 	require.Equal(t, len(wrs), taken, "by one call")

@@ -118,7 +118,7 @@ func TestAskedTwice(t *testing.T) {
 			add(id + 1) // the second half waits for answers to the first
 		}
 		da, db := a.device(), b.device()
-		for end := time.Now().Add(time.Minute); b.qp.(*qp).rsp.keptN < most+1; db.pass() {
+		for end := time.Now().Add(time.Minute); b.qp.(*qp).rsp.numSaved < most+1; db.progress() {
 			require.True(t, time.Now().Before(end))
 			da.tick(da.clock())
 			da.flushDirty() // but takes no answers

@@ -33,7 +33,7 @@ type gapState uint8
 const (
 	noGap   gapState = iota // no gap
 	gapOpen                 // later requests arrived; the NAK is delayed
-	gapTold                 // the NAK was sent, or is sent next
+	gapReported                 // the NAK was sent, or is sent next
 	gapRNR                  // an RNR NAK is due: the requester retransmits everything, so later requests are dropped
 )
 
@@ -45,23 +45,23 @@ const (
 )
 
 // reorderBuffer holds copies of packets that arrived before their predecessors, in PSN
-// order. An empty buffer holds no payload memory: it is returned to heldPool.
+// order. An empty buffer holds no payload memory: it is returned to bufferedPool.
 type reorderBuffer struct {
-	held  []*heldPacket
+	packets  []*bufferedPacket
 	bytes int // of payload
 }
 
-// heldPacket is a copy of a packet with its payload.
-type heldPacket struct {
+// bufferedPacket is a copy of a packet with its payload.
+type bufferedPacket struct {
 	packet
 	buf []byte
 }
 
-var heldPool = sync.Pool{New: func() any { return new(heldPacket) }}
+var bufferedPool = sync.Pool{New: func() any { return new(bufferedPacket) }}
 
-// hold copies p into the buffer; next is the missing PSN. It returns false if the
+// insert copies p into the buffer; next is the missing PSN. It returns false if the
 // buffer is full: it holds no more than a window of most packets of 4 KB.
-func (b *reorderBuffer) hold(p *packet, next verbs.PSN, most int) bool {
+func (b *reorderBuffer) insert(p *packet, next verbs.PSN, most int) bool {
 	at, found := b.find(p.psn)
 	if found {
 		return true
@@ -69,7 +69,7 @@ func (b *reorderBuffer) hold(p *packet, next verbs.PSN, most int) bool {
 	if p.psn.Diff(next) > shortPackets*most || b.bytes+p.n > longPacket*most {
 		return false
 	}
-	h := heldPool.Get().(*heldPacket)
+	h := bufferedPool.Get().(*bufferedPacket)
 	h.packet = *p
 	h.buf = slices.Grow(h.buf[:0], p.n)[:p.n]
 	n := 0
@@ -77,7 +77,7 @@ func (b *reorderBuffer) hold(p *packet, next verbs.PSN, most int) bool {
 		n += dma(h.buf[n:], piece)
 	}
 	h.sg, h.nsg = [verbs.MaxSGE][]byte{h.buf}, min(p.nsg, 1)
-	b.held = slices.Insert(b.held, at, h)
+	b.packets = slices.Insert(b.packets, at, h)
 	b.bytes += p.n
 	return true
 }
@@ -85,23 +85,23 @@ func (b *reorderBuffer) hold(p *packet, next verbs.PSN, most int) bool {
 // find returns the index of the first packet that is not before psn, and whether its
 // PSN is psn.
 func (b *reorderBuffer) find(psn verbs.PSN) (int, bool) {
-	return slices.BinarySearchFunc(b.held, psn, func(h *heldPacket, psn verbs.PSN) int { return h.psn.Diff(psn) })
+	return slices.BinarySearchFunc(b.packets, psn, func(h *bufferedPacket, psn verbs.PSN) int { return h.psn.Diff(psn) })
 }
 
-// take removes the first packet and returns it. The caller returns it to heldPool.
-func (b *reorderBuffer) take() *heldPacket {
-	h := b.held[0]
-	b.held = slices.Delete(b.held, 0, 1)
+// popFirst removes the first packet and returns it. The caller returns it to bufferedPool.
+func (b *reorderBuffer) popFirst() *bufferedPacket {
+	h := b.packets[0]
+	b.packets = slices.Delete(b.packets, 0, 1)
 	b.bytes -= h.n
 	return h
 }
 
-// drop empties the buffer.
-func (b *reorderBuffer) drop() {
-	for _, h := range b.held {
-		heldPool.Put(h)
+// reset empties the buffer.
+func (b *reorderBuffer) reset() {
+	for _, h := range b.packets {
+		bufferedPool.Put(h)
 	}
-	b.held, b.bytes = nil, 0
+	b.packets, b.bytes = nil, 0
 }
 
 // outOfOrder processes a request whose PSN is after the expected one.
@@ -110,14 +110,14 @@ func (q *qp) outOfOrder(p *packet, now ucs.Time) {
 	if r.gap == gapRNR {
 		return
 	}
-	held := q.req.probe.on && r.reorder.hold(p, r.psn, q.req.window.max)
-	if r.gap == gapTold {
+	held := q.req.probe.enabled && r.reorder.insert(p, r.psn, q.req.window.max)
+	if r.gap == gapReported {
 		return
 	}
-	r.passed++
+	r.laterArrivals++
 	switch {
-	case !held || r.passed >= gapPackets:
-		q.tellGap()
+	case !held || r.laterArrivals >= gapPackets:
+		q.reportGap()
 	case r.gap == noGap:
 		q.openGap(now)
 	}
@@ -126,44 +126,44 @@ func (q *qp) outOfOrder(p *packet, now ucs.Time) {
 // openGap delays the report of a missing request by gapWait.
 func (q *qp) openGap(now ucs.Time) {
 	r := &q.rsp
-	r.gap, r.gapEnds = gapOpen, now+gapWait
-	q.d.due(q, r.gapEnds)
+	r.gap, r.gapDeadline = gapOpen, now+gapWait
+	q.d.setTimer(q, r.gapDeadline)
 }
 
-// tellGap schedules a sequence NAK, which names the missing request.
-func (q *qp) tellGap() {
+// reportGap schedules a sequence NAK, which names the missing request.
+func (q *qp) reportGap() {
 	r := &q.rsp
-	r.gap, r.nak, r.due, r.soon = gapTold, wire.NakSequence, true, true
+	r.gap, r.nak, r.ackPending, r.ackNow = gapReported, wire.NakSequence, true, true
 }
 
 // gapFilled records that the expected request arrived.
 func (r *responder) gapFilled() {
-	if r.gap == gapTold && r.nak == wire.NakSequence {
+	if r.gap == gapReported && r.nak == wire.NakSequence {
 		r.nak = 0 // an ACK replaces it
 	}
-	r.gap, r.passed = noGap, 0
+	r.gap, r.laterArrivals = noGap, 0
 }
 
 // drainRequests executes the buffered requests that follow the one just executed, up to
 // the next gap. asked is set if that request had AckReq.
-func (q *qp) drainRequests(asked bool, now ucs.Time) {
+func (q *qp) drainRequests(ackReq bool, now ucs.Time) {
 	r := &q.rsp
-	for len(r.reorder.held) > 0 && !r.psn.Before(r.reorder.held[0].psn) {
-		h := r.reorder.take()
+	for len(r.reorder.packets) > 0 && !r.psn.Before(r.reorder.packets[0].psn) {
+		h := r.reorder.popFirst()
 		if h.psn == r.psn {
-			asked = asked || h.ackReq
-			q.requested(&h.packet, h.op.Info(), now)
+			ackReq = ackReq || h.ackReq
+			q.handleRequest(&h.packet, h.op.Info(), now)
 		}
-		heldPool.Put(h)
+		bufferedPool.Put(h)
 		if r.fatal || r.gap == gapRNR {
-			r.reorder.drop()
+			r.reorder.reset()
 			return
 		}
 	}
 	switch {
-	case len(r.reorder.held) == 0 || r.gap != noGap:
-	case asked:
-		q.tellGap()
+	case len(r.reorder.packets) == 0 || r.gap != noGap:
+	case ackReq:
+		q.reportGap()
 	default:
 		q.openGap(now)
 	}
@@ -175,7 +175,7 @@ func (q *qp) drainRequests(asked bool, now ucs.Time) {
 func (q *qp) fillGap(psn verbs.PSN) {
 	r := &q.req
 	f := &r.fill
-	q.lossSeen()
+	q.reduceWindow()
 	switch {
 	case f.n != 0 && psn == f.from:
 		return // a duplicate of the NAK
@@ -185,8 +185,8 @@ func (q *qp) fillGap(psn verbs.PSN) {
 		f.n = 1
 	}
 	f.from = psn
-	q.skip(r.top) // after a probe: the peer already holds what follows the gap
-	if !q.resend(psn, psn.Add(min(f.n, r.psn.Diff(psn))), false) {
+	q.skipTo(r.sndMax) // after a probe: the peer already holds what follows the gap
+	if !q.retransmit(psn, psn.Add(min(f.n, r.psn.Diff(psn))), false) {
 		q.goBack(psn)
 	}
 }
@@ -195,50 +195,50 @@ func (q *qp) fillGap(psn verbs.PSN) {
 type gapFill struct {
 	from  verbs.PSN
 	n     int       // packets; 0: no such retransmission
-	event verbs.PSN // losses before this PSN have already reduced the window
+	reducedAt verbs.PSN // losses before this PSN have already reduced the window
 }
 
-// lossSeen reduces the window, at most once for all losses of one window.
-func (q *qp) lossSeen() {
+// reduceWindow reduces the window, at most once for all losses of one window.
+func (q *qp) reduceWindow() {
 	r := &q.req
-	if d := r.fill.event.Diff(r.una); d <= 0 || d > r.top.Diff(r.una) {
-		r.window.lost()
-		r.fill.event = r.top
+	if d := r.fill.reducedAt.Diff(r.una); d <= 0 || d > r.sndMax.Diff(r.una) {
+		r.window.halve()
+		r.fill.reducedAt = r.sndMax
 	}
 }
 
-// resend retransmits the requests from psn up to before end, out of turn. It returns
+// retransmit retransmits the requests from psn up to before end, out of turn. It returns
 // false if one of them cannot be built. The send position is unchanged afterwards. With
 // answers set it sends only READs and atomics, and requests only the response packets
 // from psn to end. The peer has executed those requests.
-func (q *qp) resend(psn, end verbs.PSN, answers bool) bool {
-	r, p := &q.req, &q.out
-	tx, sent, next, rd := r.tx, r.sent, r.psn, r.rd
-	defer func() { r.tx, r.sent, r.psn, r.rd = tx, sent, next, rd }()
+func (q *qp) retransmit(psn, end verbs.PSN, responses bool) bool {
+	r, p := &q.req, &q.txPacket
+	tx, sent, next, rd := r.tx, r.sent, r.psn, r.rdAtomic
+	defer func() { r.tx, r.sent, r.psn, r.rdAtomic = tx, sent, next, rd }()
 	q.count(cntRetransmits, 1)
-	q.looks()
+	q.markMemoryUser()
 	r.tx = r.head
-	for w := q.sq.at(r.tx); psn.Diff(w.psn) >= int(w.npk); w = q.sq.at(r.tx) {
+	for w := q.sq.at(r.tx); psn.Diff(w.psn) >= int(w.numPSNs); w = q.sq.at(r.tx) {
 		r.tx++
 	}
 	r.psn, r.sent = psn, uint32(psn.Diff(q.sq.at(r.tx).psn))
 	for r.psn.Before(end) {
 		w := q.sq.at(r.tx)
-		if w.npk == 0 || answers && !w.reads() {
-			r.tx, r.sent, r.psn = r.tx+1, 0, w.psn.Add(int(w.npk))
+		if w.numPSNs == 0 || responses && !w.isReadOrAtomic() {
+			r.tx, r.sent, r.psn = r.tx+1, 0, w.psn.Add(int(w.numPSNs))
 			continue
 		}
-		if !q.request(w, p) {
+		if !q.buildRequest(w, p) {
 			return false
 		}
-		if answers && end.Before(r.psn) {
+		if responses && end.Before(r.psn) {
 			p.dlen, r.psn = uint32(end.Diff(p.psn)*q.mtu), end
 		}
-		p.more, p.ends, p.hasImm, p.again = 0, false, false, true
+		p.batchMore, p.batchEnds, p.batchImm, p.retransmitted = 0, false, false, true
 		p.ackReq = p.op == wire.ReadRequest || !r.psn.Before(end)
 		q.count(cntTxPackets, 1)
 		q.count(cntTxBytes, uint64(p.n))
-		q.sendOne(&q.to, p)
+		q.sendOne(&q.route, p)
 	}
 	return true
 }

@@ -63,7 +63,7 @@ func runGap(t *testing.T, features uint32, sent, came func(psn verbs.PSN, n int)
 	require.Equal(t, verbs.WCSuccess, wcs[0].Status)
 	require.Equal(t, from.buf, to.buf)
 	q := to.qp.(*qp)
-	require.Empty(t, q.rsp.reorder.held)
+	require.Empty(t, q.rsp.reorder.packets)
 	require.Zero(t, q.rsp.reorder.bytes)
 	require.Equal(t, noGap, q.rsp.gap)
 	return r

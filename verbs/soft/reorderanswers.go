@@ -13,48 +13,48 @@ import (
 // waits in the requester's reorder buffer. The buffer shows which responses are
 // missing: those between the last processed one and the buffered ones. Each gap is
 // requested once more, after three later arrivals or 20 µs, by a READ request for the
-// missing PSNs alone, out of turn. The responder sends only those packets (answerPart).
+// missing PSNs alone, out of turn. The responder sends only those packets (retransmitResponse).
 // The buffered responses are then processed in PSN order. The first probe requests the
 // missing responses once more. The next probe goes back to the oldest packet.
 //
 // With any other peer the requester goes back to the missing response (missing).
 
-// answerMissing buffers p, which arrived before a missing response.
-func (q *qp) answerMissing(p *packet, now ucs.Time) {
+// bufferResponse buffers p, which arrived before a missing response.
+func (q *qp) bufferResponse(p *packet, now ucs.Time) {
 	r := &q.req
-	if !r.probe.on || p.op == wire.Acknowledge && !p.syn.IsAck() {
+	if !r.probe.enabled || p.op == wire.Acknowledge && !p.syndrome.IsAck() {
 		return
 	}
-	if r.reorder.hold(p, r.una, r.window.max) {
+	if r.reorder.insert(p, r.una, r.window.max) {
 		q.findGaps(now)
 	}
 }
 
-// drainAnswers processes the buffered responses that follow the one just processed.
-func (q *qp) drainAnswers(now ucs.Time) {
+// drainResponses processes the buffered responses that follow the one just processed.
+func (q *qp) drainResponses(now ucs.Time) {
 	r := &q.req
-	for len(r.reorder.held) > 0 {
-		h := r.reorder.take()
-		if !h.psn.Before(r.una) && !q.answered(&h.packet) {
-			r.reorder.held = slices.Insert(r.reorder.held, 0, h)
+	for len(r.reorder.packets) > 0 {
+		h := r.reorder.popFirst()
+		if !h.psn.Before(r.una) && !q.handleResponse(&h.packet) {
+			r.reorder.packets = slices.Insert(r.reorder.packets, 0, h)
 			r.reorder.bytes += h.n
 			q.findGaps(now)
 			return
 		}
-		heldPool.Put(h)
+		bufferedPool.Put(h)
 	}
-	r.gapEnds = 0
+	r.gapDeadline = 0
 }
 
 // findGaps requests the missing responses again after which at least gapPackets others
 // have arrived. For the other gaps it starts the timer.
 func (q *qp) findGaps(now ucs.Time) {
 	r := &q.req
-	held := r.reorder.held
+	held := r.reorder.packets
 	q.requestMissing(len(held) - gapPackets + 1)
-	if last := held[len(held)-1].psn; r.gapEnds == 0 && r.late.Before(last) {
-		r.gapEnds = now + gapWait
-		q.d.due(q, r.gapEnds)
+	if last := held[len(held)-1].psn; r.gapDeadline == 0 && r.rerequested.Before(last) {
+		r.gapDeadline = now + gapWait
+		q.d.setTimer(q, r.gapDeadline)
 	}
 }
 
@@ -62,39 +62,39 @@ func (q *qp) findGaps(now ucs.Time) {
 // packet and have not been requested again so far.
 func (q *qp) requestMissing(k int) {
 	r := &q.req
-	for i, _ := r.reorder.find(r.late); i < k; i++ {
-		from, end := r.una, r.reorder.held[i].psn
+	for i, _ := r.reorder.find(r.rerequested); i < k; i++ {
+		from, end := r.una, r.reorder.packets[i].psn
 		if i > 0 {
-			from = r.reorder.held[i-1].psn.Add(1)
+			from = r.reorder.packets[i-1].psn.Add(1)
 		}
-		if from.Before(r.late) {
-			from = r.late
+		if from.Before(r.rerequested) {
+			from = r.rerequested
 		}
 		if r.psn.Before(end) {
 			end = r.psn // the rest has not been sent since goBack: it will be
 		}
 		if from.Before(end) {
-			q.lossSeen()
-			q.resend(from, end, true)
+			q.reduceWindow()
+			q.retransmit(from, end, true)
 		}
-		r.late = r.reorder.held[i].psn
+		r.rerequested = r.reorder.packets[i].psn
 	}
 }
 
-// answerPart retransmits k packets of the response kept[at], starting with packet n,
+// retransmitResponse retransmits k packets of the response kept[at], starting with packet n,
 // out of turn. Packets that were never sent follow in their turn.
-func (q *qp) answerPart(at, n, k int) {
-	a, p := &q.rsp.kept[at], &q.out
-	q.looks()
-	sent, again := a.sent, a.again
-	for a.again = true; k > 0 && n < int(sent); n, k = n+1, k-1 {
+func (q *qp) retransmitResponse(at, n, k int) {
+	a, p := &q.rsp.saved[at], &q.txPacket
+	q.markMemoryUser()
+	sent, again := a.sent, a.retransmitted
+	for a.retransmitted = true; k > 0 && n < int(sent); n, k = n+1, k-1 {
 		a.sent = uint32(n)
-		q.answer(at, p)
-		p.more, p.ends, p.hasImm = 0, false, false
-		q.sendOne(&q.to, p)
+		q.buildResponse(at, p)
+		p.batchMore, p.batchEnds, p.batchImm = 0, false, false
+		q.sendOne(&q.route, p)
 		if a.sent != uint32(n+1) {
 			break // the memory was deregistered: answer built a NAK
 		}
 	}
-	a.sent, a.again = sent, again
+	a.sent, a.retransmitted = sent, again
 }

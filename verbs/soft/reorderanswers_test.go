@@ -103,10 +103,10 @@ func runAnswers(t *testing.T, features uint32, fault answerFault, wrs ...verbs.S
 	require.Equal(t, added, binary.NativeEndian.Uint64(to.buf))
 	q := from.qp.(*qp)
 	r.part = q.req.window.part
-	require.Empty(t, q.req.reorder.held)
+	require.Empty(t, q.req.reorder.packets)
 	require.Zero(t, q.req.reorder.bytes)
-	require.Zero(t, q.req.gapEnds)
-	require.Zero(t, q.req.rd)
+	require.Zero(t, q.req.gapDeadline)
+	require.Zero(t, q.req.rdAtomic)
 	require.Zero(t, value(t, w.devs[0], "device.timeouts"))
 	return r
 }
@@ -266,24 +266,24 @@ func TestReorderBufferBounded(t *testing.T) {
 		fill := func() {
 			for i := 2 * shortPackets * most; i > 0; i-- {
 				p.psn = verbs.PSN(0xfffff0).Add(i)
-				b.hold(&p, 0xfffff0, most)
-				b.hold(&p, 0xfffff0, most) // once more
+				b.insert(&p, 0xfffff0, most)
+				b.insert(&p, 0xfffff0, most) // once more
 			}
 		}
 		fill()
 		require.LessOrEqual(t, b.bytes, longPacket*most, "packets of %d bytes", n)
-		require.Len(t, b.held, min(shortPackets*most, longPacket*most/max(n, 1)), "packets of %d bytes", n)
-		for i := 1; i < len(b.held); i++ {
-			require.Positive(t, b.held[i].psn.Diff(b.held[i-1].psn))
+		require.Len(t, b.packets, min(shortPackets*most, longPacket*most/max(n, 1)), "packets of %d bytes", n)
+		for i := 1; i < len(b.packets); i++ {
+			require.Positive(t, b.packets[i].psn.Diff(b.packets[i-1].psn))
 		}
-		for len(b.held) > 0 {
-			heldPool.Put(b.take())
+		for len(b.packets) > 0 {
+			bufferedPool.Put(b.popFirst())
 		}
 		require.Zero(t, b.bytes)
 		fill()
-		b.drop()
+		b.reset()
 		require.Zero(t, b.bytes)
-		require.Empty(t, b.held)
+		require.Empty(t, b.packets)
 	}
 }
 
@@ -295,9 +295,9 @@ func TestGateReorderBuffer(t *testing.T) {
 		t.Skip("under the race detector pools drop what they are given")
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
-	made, allocate := 0, heldPool.New
-	defer func() { heldPool.New = allocate }()
-	heldPool.New = func() any {
+	made, allocate := 0, bufferedPool.New
+	defer func() { bufferedPool.New = allocate }()
+	bufferedPool.New = func() any {
 		made++
 		return allocate()
 	}
@@ -310,6 +310,6 @@ func TestGateReorderBuffer(t *testing.T) {
 		require.Positive(t, made-before, "%v: nothing was held", op)
 		before = made
 		simPackets(t, link, op, verbs.MTU4096, 64<<10)
-		require.LessOrEqual(t, made-before, usualWindow, "%v of 4096 packets", op)
+		require.LessOrEqual(t, made-before, defaultWindow, "%v of 4096 packets", op)
 	}
 }

@@ -24,21 +24,21 @@ type requester struct {
 	sent uint32    // packets of tx that were sent
 	psn  verbs.PSN // of the next packet
 	una  verbs.PSN // the oldest PSN that is not acknowledged
-	top  verbs.PSN // one beyond the last PSN ever sent
-	late verbs.PSN // missing responses before it were requested again; una: none were
-	met  int       // messages received from the peer since una advanced: implied ACKs
-	rd   int       // outstanding READs and atomics
-	maxRd,
+	sndMax  verbs.PSN // one beyond the last PSN ever sent
+	rerequested verbs.PSN // missing responses before it were requested again; una: none were
+	impliedAcks  int       // messages received from the peer since una advanced: implied ACKs
+	rdAtomic   int       // outstanding READs and atomics
+	maxRdAtomic,
 	retryCnt, rnrRetry uint8
-	retries, rnrs uint8 // retries left
-	stuck         bool  // a work request failed locally: nothing after it is sent
+	retries, rnrRetries uint8 // retries left
+	failed         bool  // a work request failed locally: nothing after it is sent
 	window        window
 	fill          gapFill
 	reorder       reorderBuffer // responses that arrived before their predecessors
-	gapEnds       ucs.Time      // when missing responses are requested again; 0: no timer
+	gapDeadline       ucs.Time      // when missing responses are requested again; 0: no timer
 	probe         probe
-	since         ucs.Time
-	pause         ucs.Time      // no sending before this time, after an RNR NAK; negative: for so long from the next expire on
+	lastProgress         ucs.Time
+	rnrWait         ucs.Time      // no sending before this time, after an RNR NAK; negative: for so long from the next expire on
 	timeout       time.Duration // of a retransmission; 0: none
 }
 
@@ -48,93 +48,93 @@ func (q *qp) nextRequest(p *packet) bool {
 	r := &q.req
 	tail := q.sq.end()
 	for r.tx != tail {
-		if r.stuck || r.pause != 0 {
+		if r.failed || r.rnrWait != 0 {
 			return false
 		}
 		w := q.sq.at(r.tx)
 		if !q.mayStart(w) {
-			if w.reads() && r.maxRd == 0 { // it would never start
-				w.status, r.stuck = verbs.WCLocQPOpErr, true
-				q.endFailed()
+			if w.isReadOrAtomic() && r.maxRdAtomic == 0 { // it would never start
+				w.status, r.failed = verbs.WCLocQPOpErr, true
+				q.completeFailed()
 			}
 			return false
 		}
-		if q.stateNow() != verbs.StateRTS && (q.stateNow() != verbs.StateSQD || r.sent == 0 && !w.began) {
+		if q.loadState() != verbs.StateRTS && (q.loadState() != verbs.StateSQD || r.sent == 0 && !w.started) {
 			return false
 		}
 		if w.op == verbs.OpLocalInv {
 			if w.done {
 				r.tx++
 			} else {
-				q.invalidateHere(w)
+				q.invalidateLocal(w)
 			}
 			continue
 		}
-		if !q.mayFly(w) {
+		if !q.windowAllows(w) {
 			return false
 		}
-		if q.request(w, p) {
-			q.reached()
+		if q.buildRequest(w, p) {
+			q.updateSndMax()
 			q.count(cntTxPackets, 1)
 			q.count(cntTxBytes, uint64(p.n))
 			return true
 		}
 		if w.status != verbs.WCSuccess {
-			r.stuck = true
-			q.endFailed()
+			r.failed = true
+			q.completeFailed()
 			return false
 		}
 	}
 	return false
 }
 
-// ahead returns how many packets are outstanding, less the peer's messages received
+// outstanding returns how many packets are outstanding, less the peer's messages received
 // since the last ACK. In a request-response pattern messages imply ACKs, and real ACKs
 // are then rare.
-func (r *requester) ahead() int { return r.psn.Diff(r.una) - r.met }
+func (r *requester) outstanding() int { return r.psn.Diff(r.una) - r.impliedAcks }
 
-// reached records that the packets before psn have been sent.
-func (q *qp) reached() {
-	q.rsp.run = 0
+// updateSndMax records that the packets before psn have been sent.
+func (q *qp) updateSndMax() {
+	q.rsp.unackedRun = 0
 	r := &q.req
-	if r.top.Before(r.psn) {
-		r.top = r.psn
+	if r.sndMax.Before(r.psn) {
+		r.sndMax = r.psn
 	}
 }
 
 // mayStart reports whether the message, or the next part of a READ, may start: a fence
-// waits for outstanding READs and atomics, and these are limited by maxRd.
+// waits for outstanding READs and atomics, and these are limited by maxRdAtomic.
 func (q *qp) mayStart(w *wqe) bool {
 	r := &q.req
-	if r.sent == 0 && w.flags&verbs.SendFence != 0 && r.rd > 0 {
+	if r.sent == 0 && w.flags&verbs.SendFence != 0 && r.rdAtomic > 0 {
 		return false
 	}
-	return !w.reads() || r.rd < int(r.maxRd)
+	return !w.isReadOrAtomic() || r.rdAtomic < int(r.maxRdAtomic)
 }
 
-// reads reports whether w is a read or an atomic operation.
-func (w *wqe) reads() bool { return w.op == verbs.OpRead || atomicOps>>w.op&1 != 0 }
+// isReadOrAtomic reports whether w is a read or an atomic operation.
+func (w *wqe) isReadOrAtomic() bool { return w.op == verbs.OpRead || atomicOps>>w.op&1 != 0 }
 
-// request builds the next packet of w and advances the send position.
-func (q *qp) request(w *wqe, p *packet) bool {
+// buildRequest builds the next packet of w and advances the send position.
+func (q *qp) buildRequest(w *wqe, p *packet) bool {
 	r := &q.req
 	p.dest, p.psn, p.pkey = q.dest, r.psn, q.pkey
-	p.se, p.ackReq, p.n, p.nsg = false, false, 0, 0
+	p.solicited, p.ackReq, p.n, p.nsg = false, false, 0, 0
 	switch {
 	case w.op == verbs.OpRead:
-		q.requestRead(w, p)
+		q.buildReadRequest(w, p)
 		return true
 	case w.op == verbs.OpFetchAdd:
-		p.op, p.addr, p.rkey, p.swapAdd, p.compare = wire.FetchAdd, w.remote, w.rkey, w.a, 0
+		p.op, p.addr, p.rkey, p.swapAdd, p.compare = wire.FetchAdd, w.remote, w.rkey, w.swapOrQPN, 0
 		r.psn = r.psn.Add(1)
 	case w.op == verbs.OpCompareSwap:
-		p.op, p.addr, p.rkey, p.swapAdd, p.compare = wire.CompareSwap, w.remote, w.rkey, w.a, w.b
+		p.op, p.addr, p.rkey, p.swapAdd, p.compare = wire.CompareSwap, w.remote, w.rkey, w.swapOrQPN, w.compareOrQKey
 		r.psn = r.psn.Add(1)
 	default:
-		return q.requestData(w, p)
+		return q.buildDataPacket(w, p)
 	}
 	p.ackReq = true
-	r.rd++
+	r.rdAtomic++
 	r.tx, r.sent = r.tx+1, 0
 	return true
 }
@@ -148,9 +148,9 @@ var dataOps = [...][4]wire.Opcode{
 	verbs.OpSendInv:  {wire.SendFirst, wire.SendMiddle, wire.SendLastInv, wire.SendOnlyInv},
 }
 
-// requestData builds the next packet of a SEND or WRITE. It returns false with w.status
+// buildDataPacket builds the next packet of a SEND or WRITE. It returns false with w.status
 // set if the payload's memory is not valid.
-func (q *qp) requestData(w *wqe, p *packet) bool {
+func (q *qp) buildDataPacket(w *wqe, p *packet) bool {
 	r := &q.req
 	off := int(r.sent) * q.mtu
 	n := min(int(w.n)-off, q.mtu)
@@ -175,11 +175,11 @@ func (q *qp) requestData(w *wqe, p *packet) bool {
 	}
 	r.psn = r.psn.Add(1)
 	r.sent++
-	p.ackReq = q.asks(w, last)
+	p.ackReq = q.wantsAckReq(w, last)
 	if last {
 		r.tx, r.sent = r.tx+1, 0
 		p.imm = w.imm
-		p.se = w.flags&verbs.SendSolicited != 0 && w.op != verbs.OpWrite
+		p.solicited = w.flags&verbs.SendSolicited != 0 && w.op != verbs.OpWrite
 	}
 	return true
 }
@@ -187,7 +187,7 @@ func (q *qp) requestData(w *wqe, p *packet) bool {
 // gather makes n bytes of w's data, starting at off, the payload of p. It returns false
 // if a key is not valid.
 func (q *qp) gather(w *wqe, off, n int, p *packet) bool {
-	p.n, p.nsg, p.inline, p.again = n, 0, false, q.req.retries != q.req.retryCnt
+	p.n, p.nsg, p.inline, p.retransmitted = n, 0, false, q.req.retries != q.req.retryCnt
 	if n == 0 {
 		return true
 	}
@@ -208,7 +208,7 @@ func (q *qp) gather(w *wqe, off, n int, p *packet) bool {
 		if !ok {
 			return false
 		}
-		p.sg[p.nsg], p.ref[p.nsg] = b, s
+		p.sg[p.nsg], p.sge[p.nsg] = b, s
 		p.nsg++
 		if n -= int(s.Len); n == 0 {
 			return true
@@ -217,13 +217,13 @@ func (q *qp) gather(w *wqe, off, n int, p *packet) bool {
 	return false
 }
 
-// invalidateHere executes a local invalidate.
-func (q *qp) invalidateHere(w *wqe) {
+// invalidateLocal executes a local invalidate.
+func (q *qp) invalidateLocal(w *wqe) {
 	if q.d.invalidate(q.pd, w.imm) {
 		w.done = true
 	} else {
 		w.status = verbs.WCMWBindErr
-		q.req.stuck = true
+		q.req.failed = true
 	}
 	q.req.tx++
 	q.retire(q.req.una)
@@ -237,21 +237,21 @@ func (q *qp) goBack(psn verbs.PSN) {
 	if r.sent > 0 {
 		end++
 	}
-	r.rd, r.late, r.fill.n = 0, r.una, 0
-	r.probe.again()
+	r.rdAtomic, r.rerequested, r.fill.n = 0, r.una, 0
+	r.probe.cancelRTT()
 	for i := r.head; i != end; i++ {
 		w := q.sq.at(i)
-		if d := psn.Diff(w.psn); d < int(w.npk) {
+		if d := psn.Diff(w.psn); d < int(w.numPSNs) {
 			r.tx, r.psn, r.sent = i, psn, uint32(max(d, 0))
-			r.stuck = false // the failed work request is reached again, and fails again
+			r.failed = false // the failed work request is reached again, and fails again
 			q.count(cntRetransmits, 1)
 			for ; i != end; i++ {
-				q.sq.at(i).began = true
+				q.sq.at(i).started = true
 			}
 			return
 		}
-		if w.reads() && !w.done {
-			r.rd++
+		if w.isReadOrAtomic() && !w.done {
+			r.rdAtomic++
 		}
 	}
 }

@@ -71,7 +71,7 @@ func TestReregisterAllocates(t *testing.T) {
 	m := testMR(t, p, 8, 0)
 	buf := make([]byte, 8)
 	gate(t, func() {
-		v.(*qp).looks()
+		v.(*qp).markMemoryUser()
 		_ = m.Close()
 		_ = m.Reregister(p, buf, verbs.MRConfig{})
 	})

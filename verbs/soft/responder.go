@@ -12,61 +12,61 @@ import (
 type responder struct {
 	psn      verbs.PSN // the expected PSN
 	msn      uint32
-	ended    wire.Place // position of the last packet in its message: it decides what may follow
+	lastPlace    wire.Place // position of the last packet in its message: it decides what may follow
 	kind     wire.Kind  // of the message being received
-	held     bool       // recv is consumed and not completed
+	hasRecv     bool       // recv is consumed and not completed
 	recv     recvWQE
-	off      uint32 // bytes of recv that are filled, or bytes of the WRITE received
+	received      uint32 // bytes of recv that are filled, or bytes of the WRITE received
 	addr     uint64 // of the WRITE's next byte
 	key      uint32
-	left     uint32 // bytes of the WRITE not yet received
+	remaining     uint32 // bytes of the WRITE not yet received
 	minTimer uint8
 
 	// Recent READs and atomics, so that lost responses can be sent again.
-	kept  [maxDestRd]answer // by running number
-	max   uint32            // how many are kept; Modify may change it
-	keptN uint32            // running number of the next entry
-	asked uint16            // bit i: the response kept[i] is to be sent
+	saved  [maxDestRdAtomic]savedRequest // by running number
+	maxSaved   uint32            // how many are kept; Modify may change it
+	numSaved uint32            // running number of the next entry
+	pendingResponses uint16            // bit i: the response kept[i] is to be sent
 
 	// ACK state: the pending acknowledgement, which may be delayed.
 	ack   verbs.PSN     // PSN of the ACK: never that of a READ or atomic
-	due   bool          // an ACK or NAK is pending
-	soon  bool          // it is not delayed any more
-	long  bool          // the last packet belongs to a long message and had AckReq
+	ackPending   bool          // an ACK or NAK is pending
+	ackNow  bool          // it is not delayed any more
+	longAckReq  bool          // the last packet belongs to a long message and had AckReq
 	nak   wire.Syndrome // the pending NAK or RNR NAK; 0: an ACK
 	gap   gapState
-	stood uint32 // message ends and packets with AckReq since the last ACK
-	run   uint32 // the same since the last request or ACK was sent to the peer
-	dueAt ucs.Time
+	unacked uint32 // message ends and packets with AckReq since the last ACK
+	unackedRun   uint32 // the same since the last request or ACK was sent to the peer
+	ackDeadline ucs.Time
 	fatal bool // a request was refused: the QP enters the error state once the NAK is sent
 
 	// Requests whose predecessors are missing: reorder.go.
 	reorder reorderBuffer
-	passed  int      // requests received since the gap opened
-	gapEnds ucs.Time // when an open gap is reported
+	laterArrivals  int      // requests received since the gap opened
+	gapDeadline ucs.Time // when an open gap is reported
 }
 
-// maxDestRd is how many READs and atomics of the peer are kept at most.
-const maxDestRd = 16
+// maxDestRdAtomic is how many READs and atomics of the peer are kept at most.
+const maxDestRdAtomic = 16
 
 // Delayed ACKs. Without AckReq a responder acknowledges after ackPackets packets in a
 // row, or after ackDelay. If requests of its own are sent between them, these imply
-// ACKs for the peer's program. The limits are then ackAnswered packets and ackLate. A
+// ACKs for the peer's program. The limits are then ackPacketsImplied packets and ackDelayImplied. A
 // piggybacked ACK costs no packet: half as many suffice for it.
 const (
 	ackPackets  = 4
 	ackDelay    = ucs.Time(20_000)
-	ackAnswered = 16
-	ackLate     = 10 * ackDelay
+	ackPacketsImplied = 16
+	ackDelayImplied     = 10 * ackDelay
 )
 
-// requested processes a request of the peer: it executes the expected one, and passes
+// handleRequest processes a request of the peer: it executes the expected one, and passes
 // duplicates and requests out of order on.
-func (q *qp) requested(p *packet, info *wire.Info, now ucs.Time) {
+func (q *qp) handleRequest(p *packet, info *wire.Info, now ucs.Time) {
 	r := &q.rsp
-	if !q.known {
-		q.known = true
-		if q.stateNow() == verbs.StateRTR {
+	if !q.established {
+		q.established = true
+		if q.loadState() == verbs.StateRTR {
 			q.d.raise(verbs.AsyncEvent{Type: verbs.EventCommEst, QP: q})
 		}
 	}
@@ -80,80 +80,80 @@ func (q *qp) requested(p *packet, info *wire.Info, now ucs.Time) {
 		return
 	case d < 0:
 		q.count(cntDuplicates, 1)
-		q.again(p, info)
-		if len(r.reorder.held) != 0 {
-			q.tellGap() // probably a probe: the NAK may be lost
+		q.handleDuplicate(p, info)
+		if len(r.reorder.packets) != 0 {
+			q.reportGap() // probably a probe: the NAK may be lost
 		}
 		return
 	}
-	if !q.fits(info) {
-		q.refuse(wire.NakInvalid)
+	if !q.fitsMessage(info) {
+		q.rejectRequest(wire.NakInvalid)
 		return
 	}
 	ok := false
 	switch info.Kind {
 	case wire.KindSend:
-		ok = q.takeSend(p, info)
+		ok = q.executeSend(p, info)
 	case wire.KindWrite:
-		ok = q.takeWrite(p, info)
+		ok = q.executeWrite(p, info)
 	case wire.KindReadRequest:
-		ok = q.takeRead(p)
+		ok = q.executeRead(p)
 	default:
-		ok = q.takeAtomic(p)
+		ok = q.executeAtomic(p)
 	}
 	if !ok {
 		return
 	}
-	r.kind, r.ended = info.Kind, info.Place
+	r.kind, r.lastPlace = info.Kind, info.Place
 	if r.gap != noGap {
 		r.gapFilled()
 	}
 	if info.Kind == wire.KindReadRequest || info.Kind == wire.KindAtomic {
 		return // the response acknowledges
 	}
-	q.stands(p.ackReq, info.Place, now)
+	q.updateAckState(p.ackReq, info.Place, now)
 }
 
-// stands updates the ACK state after a SEND or WRITE packet was executed. asked is set
+// updateAckState updates the ACK state after a SEND or WRITE packet was executed. asked is set
 // if the packet had AckReq.
-func (q *qp) stands(asked bool, place wire.Place, now ucs.Time) {
+func (q *qp) updateAckState(ackReq bool, place wire.Place, now ucs.Time) {
 	r := &q.rsp
 	r.ack, r.psn = r.psn, r.psn.Add(1)
-	if !asked && !place.Ends() {
+	if !ackReq && !place.Ends() {
 		return // the last packet of its segment batch has AckReq
 	}
-	r.stood++
-	r.run++
-	q.req.met++
-	r.due, r.long = true, place != wire.PlaceOnly && asked
+	r.unacked++
+	r.unackedRun++
+	q.req.impliedAcks++
+	r.ackPending, r.longAckReq = true, place != wire.PlaceOnly && ackReq
 	switch {
-	case asked || r.run >= ackPackets || r.stood >= ackAnswered:
-		r.soon = true
-	case r.run > 2 || r.run == 1 && r.stood > 1: // the timer runs already
-	case r.run == 2:
-		r.dueAt = now + ackDelay
-		q.d.due(q, r.dueAt)
+	case ackReq || r.unackedRun >= ackPackets || r.unacked >= ackPacketsImplied:
+		r.ackNow = true
+	case r.unackedRun > 2 || r.unackedRun == 1 && r.unacked > 1: // the timer runs already
+	case r.unackedRun == 2:
+		r.ackDeadline = now + ackDelay
+		q.d.setTimer(q, r.ackDeadline)
 	default:
-		r.dueAt = now + ackLate
-		q.d.due(q, r.dueAt)
+		r.ackDeadline = now + ackDelayImplied
+		q.d.setTimer(q, r.ackDeadline)
 	}
 }
 
 // fits reports whether a packet may follow the last one in message order.
-func (q *qp) fits(info *wire.Info) bool {
+func (q *qp) fitsMessage(info *wire.Info) bool {
 	r := &q.rsp
-	open := !r.ended.Ends()
+	open := !r.lastPlace.Ends()
 	if info.Place.Begins() {
 		return !open
 	}
 	return open && r.kind == info.Kind
 }
 
-// refuse schedules a NAK and raises the event for it. The queue pair enters the error
+// rejectRequest schedules a NAK and raises the event for it. The queue pair enters the error
 // state once the NAK is sent.
-func (q *qp) refuse(s wire.Syndrome) {
+func (q *qp) rejectRequest(s wire.Syndrome) {
 	r := &q.rsp
-	r.nak, r.due, r.soon, r.fatal = s, true, true, true
+	r.nak, r.ackPending, r.ackNow, r.fatal = s, true, true, true
 	q.count(cntNaks, 1)
 	ev := verbs.EventQPReqErr
 	if s == wire.NakRemoteAccess {
@@ -162,53 +162,53 @@ func (q *qp) refuse(s wire.Syndrome) {
 	q.d.raise(verbs.AsyncEvent{Type: ev, QP: q})
 }
 
-// takeRecv consumes a receive for the current message. If there is none it schedules an
+// consumeRecv consumes a receive for the current message. If there is none it schedules an
 // RNR NAK and returns false.
-func (q *qp) takeRecv() bool {
+func (q *qp) consumeRecv() bool {
 	r := &q.rsp
-	if r.held {
+	if r.hasRecv {
 		return true
 	}
-	r.held = q.takeRecvWQE(&r.recv)
-	if !r.held {
-		r.nak, r.due, r.soon = wire.RNR(r.minTimer), true, true
+	r.hasRecv = q.popRecv(&r.recv)
+	if !r.hasRecv {
+		r.nak, r.ackPending, r.ackNow = wire.RNR(r.minTimer), true, true
 		r.gap = gapRNR // later requests are dropped: the requester retransmits them
 		q.count(cntRNRNaks, 1)
 	}
-	return r.held
+	return r.hasRecv
 }
 
-// takeRecvWQE consumes the next receive of the queue pair's own queue or of the SRQ.
-func (q *qp) takeRecvWQE(w *recvWQE) bool {
+// popRecv consumes the next receive of the queue pair's own queue or of the SRQ.
+func (q *qp) popRecv(w *recvWQE) bool {
 	if q.srq != nil {
-		return q.srq.take(w)
+		return q.srq.pop(w)
 	}
-	return q.rq.take(w)
+	return q.rq.pop(w)
 }
 
-// takeSend executes a SEND packet. It returns false if the packet was refused, or if no
+// executeSend executes a SEND packet. It returns false if the packet was refused, or if no
 // receive is posted.
-func (q *qp) takeSend(p *packet, info *wire.Info) bool {
+func (q *qp) executeSend(p *packet, info *wire.Info) bool {
 	r := &q.rsp
 	if info.Place.Begins() {
-		if !q.takeRecv() {
+		if !q.consumeRecv() {
 			return false
 		}
-		r.off = 0
+		r.received = 0
 	}
 	if !q.lengthFits(p, info.Place) {
-		q.refuse(wire.NakInvalid)
+		q.rejectRequest(wire.NakInvalid)
 		return false
 	}
-	if int(r.off)+p.n > min(sgLen(r.recv.sg[:r.recv.nsg]), int(q.d.attr.MaxMessage)) {
+	if int(r.received)+p.n > min(sgLen(r.recv.sg[:r.recv.nsg]), int(q.d.attr.MaxMessage)) {
 		q.failRecv(verbs.WCLocLenErr, wire.NakInvalid)
 		return false
 	}
-	if !q.placeWhole(p, info) && !q.scatter(q.recvPD, r.recv.sg[:r.recv.nsg], int(r.off), p, info.Place.Ends()) {
+	if !q.placeSingle(p, info) && !q.scatter(q.recvPD, r.recv.sg[:r.recv.nsg], int(r.received), p, info.Place.Ends()) {
 		q.failRecv(verbs.WCLocProtErr, wire.NakRemoteOp)
 		return false
 	}
-	r.off += uint32(p.n)
+	r.received += uint32(p.n)
 	if !info.Place.Ends() {
 		return true
 	}
@@ -217,18 +217,18 @@ func (q *qp) takeSend(p *packet, info *wire.Info) bool {
 		return false
 	}
 	r.msn++
-	r.held = false
+	r.hasRecv = false
 	flags := verbs.WCFlags(0)
 	if info.Headers&wire.HasImm != 0 {
 		flags = verbs.WCWithImm
 	} else if info.Headers&wire.HasIETH != 0 {
 		flags = verbs.WCWithInv
 	}
-	c := verbs.WC{ID: r.recv.id, Op: verbs.WCRecv, Flags: flags, Len: r.off, Imm: p.imm, QPN: q.num}
+	c := verbs.WC{ID: r.recv.id, Op: verbs.WCRecv, Flags: flags, Len: r.received, Imm: p.imm, QPN: q.num}
 	if flags == 0 {
 		c.Imm = 0
 	}
-	q.tell(q.recvCQ, &c, p.se)
+	q.postCQE(q.recvCQ, &c, p.solicited)
 	q.count(cntCQEs, 1)
 	return true
 }
@@ -245,149 +245,149 @@ func (q *qp) lengthFits(p *packet, place wire.Place) bool {
 	}
 }
 
-// takeWrite executes a WRITE packet. It returns false if the packet was refused, or if
+// executeWrite executes a WRITE packet. It returns false if the packet was refused, or if
 // it needs a receive and none is posted.
-func (q *qp) takeWrite(p *packet, info *wire.Info) bool {
+func (q *qp) executeWrite(p *packet, info *wire.Info) bool {
 	r := &q.rsp
 	if q.access&verbs.RemoteWrite == 0 {
-		q.refuse(wire.NakRemoteAccess)
+		q.rejectRequest(wire.NakRemoteAccess)
 		return false
 	}
-	if info.TakesRecv && !q.takeRecv() {
+	if info.TakesRecv && !q.consumeRecv() {
 		return false
 	}
 	if info.Place.Begins() {
-		r.addr, r.key, r.left, r.off = p.addr, p.rkey, p.dlen, 0
+		r.addr, r.key, r.remaining, r.received = p.addr, p.rkey, p.dlen, 0
 		if p.dlen > q.d.attr.MaxMessage {
-			q.refuse(wire.NakInvalid)
+			q.rejectRequest(wire.NakInvalid)
 			return false
 		}
 		if p.dlen > 0 {
 			if _, ok := q.d.remote(q.pd, p.rkey, p.addr, int(p.dlen), verbs.RemoteWrite); !ok {
-				q.refuse(wire.NakRemoteAccess)
+				q.rejectRequest(wire.NakRemoteAccess)
 				return false
 			}
 		}
 	}
-	if !q.lengthFits(p, info.Place) || uint32(p.n) > r.left || info.Place.Ends() != (uint32(p.n) == r.left) {
-		q.refuse(wire.NakInvalid)
+	if !q.lengthFits(p, info.Place) || uint32(p.n) > r.remaining || info.Place.Ends() != (uint32(p.n) == r.remaining) {
+		q.rejectRequest(wire.NakInvalid)
 		return false
 	}
 	if p.n > 0 {
 		b, ok := q.d.remote(q.pd, r.key, r.addr, p.n, verbs.RemoteWrite)
 		if !ok {
-			q.refuse(wire.NakRemoteAccess)
+			q.rejectRequest(wire.NakRemoteAccess)
 			return false
 		}
-		q.place(b, p, 0, p.n, info.Place.Ends())
+		q.placePayload(b, p, 0, p.n, info.Place.Ends())
 		r.addr += uint64(p.n)
-		r.left -= uint32(p.n)
-		r.off += uint32(p.n)
+		r.remaining -= uint32(p.n)
+		r.received += uint32(p.n)
 	}
 	if !info.Place.Ends() {
 		return true
 	}
 	r.msn++
 	if info.TakesRecv {
-		r.held = false
-		c := verbs.WC{ID: r.recv.id, Op: verbs.WCRecvImm, Flags: verbs.WCWithImm, Len: r.off, Imm: p.imm, QPN: q.num}
-		q.tell(q.recvCQ, &c, p.se)
+		r.hasRecv = false
+		c := verbs.WC{ID: r.recv.id, Op: verbs.WCRecvImm, Flags: verbs.WCWithImm, Len: r.received, Imm: p.imm, QPN: q.num}
+		q.postCQE(q.recvCQ, &c, p.solicited)
 		q.count(cntCQEs, 1)
 	}
 	return true
 }
 
-// keep stores a READ or atomic request, so that its response can be sent again. It
+// saveRequest stores a READ or atomic request, so that its response can be sent again. It
 // returns nil if the peer has too many outstanding; the request is refused then.
-func (q *qp) keep(p *packet, npk uint32) *answer {
+func (q *qp) saveRequest(p *packet, npk uint32) *savedRequest {
 	r := &q.rsp
-	for bits.OnesCount16(r.asked) >= int(max(r.max, 1)) && r.kept[r.oldest()].given {
-		r.asked &^= 1 << r.oldest() // the peer has that response: otherwise it would not send another request
+	for bits.OnesCount16(r.pendingResponses) >= int(max(r.maxSaved, 1)) && r.saved[r.oldestPending()].completed {
+		r.pendingResponses &^= 1 << r.oldestPending() // the peer has that response: otherwise it would not send another request
 	}
-	if bits.OnesCount16(r.asked) >= int(r.max) {
-		q.refuse(wire.NakInvalid)
+	if bits.OnesCount16(r.pendingResponses) >= int(r.maxSaved) {
+		q.rejectRequest(wire.NakInvalid)
 		return nil
 	}
 	r.msn++
-	a := &r.kept[r.keptN%maxDestRd]
-	*a = answer{psn: p.psn, npk: npk, key: p.rkey, addr: p.addr, n: p.dlen, msn: r.msn}
+	a := &r.saved[r.numSaved%maxDestRdAtomic]
+	*a = savedRequest{psn: p.psn, npk: npk, key: p.rkey, addr: p.addr, n: p.dlen, msn: r.msn}
 	return a
 }
 
-// takeRead checks a READ request and schedules its response.
-func (q *qp) takeRead(p *packet) bool {
+// executeRead checks a READ request and schedules its response.
+func (q *qp) executeRead(p *packet) bool {
 	r := &q.rsp
 	if q.access&verbs.RemoteRead == 0 {
-		q.refuse(wire.NakRemoteAccess)
+		q.rejectRequest(wire.NakRemoteAccess)
 		return false
 	}
 	if p.dlen > q.d.attr.MaxMessage {
-		q.refuse(wire.NakInvalid)
+		q.rejectRequest(wire.NakInvalid)
 		return false
 	}
 	if p.dlen > 0 {
 		if _, ok := q.d.remote(q.pd, p.rkey, p.addr, int(p.dlen), verbs.RemoteRead); !ok {
-			q.refuse(wire.NakRemoteAccess)
+			q.rejectRequest(wire.NakRemoteAccess)
 			return false
 		}
 	}
 	npk := max(1, (p.dlen+uint32(q.mtu)-1)/uint32(q.mtu))
-	a := q.keep(p, npk)
+	a := q.saveRequest(p, npk)
 	if a == nil {
 		return false
 	}
 	a.read = true
-	r.asked |= 1 << (r.keptN % maxDestRd)
-	r.keptN++
+	r.pendingResponses |= 1 << (r.numSaved % maxDestRdAtomic)
+	r.numSaved++
 	r.psn = r.psn.Add(int(npk))
 	return true
 }
 
-// takeAtomic executes an atomic request and schedules its response.
-func (q *qp) takeAtomic(p *packet) bool {
+// executeAtomic executes an atomic request and schedules its response.
+func (q *qp) executeAtomic(p *packet) bool {
 	r := &q.rsp
 	if q.access&verbs.RemoteAtomic == 0 {
-		q.refuse(wire.NakRemoteAccess)
+		q.rejectRequest(wire.NakRemoteAccess)
 		return false
 	}
 	if p.addr&7 != 0 {
-		q.refuse(wire.NakInvalid)
+		q.rejectRequest(wire.NakInvalid)
 		return false
 	}
 	b, ok := q.d.remote(q.pd, p.rkey, p.addr, 8, verbs.RemoteAtomic)
 	if !ok {
-		q.refuse(wire.NakRemoteAccess)
+		q.rejectRequest(wire.NakRemoteAccess)
 		return false
 	}
-	a := q.keep(p, 1)
+	a := q.saveRequest(p, 1)
 	if a == nil {
 		return false
 	}
 	if p.op == wire.FetchAdd {
-		a.old, ok = fetchAdd(b, p.swapAdd)
+		a.atomicOld, ok = fetchAdd(b, p.swapAdd)
 	} else {
-		a.old, ok = compareSwap(b, p.compare, p.swapAdd)
+		a.atomicOld, ok = compareSwap(b, p.compare, p.swapAdd)
 	}
 	if !ok {
-		q.refuse(wire.NakInvalid) // the memory behind the address is not aligned
+		q.rejectRequest(wire.NakInvalid) // the memory behind the address is not aligned
 		return false
 	}
-	r.asked |= 1 << (r.keptN % maxDestRd)
-	r.keptN++
+	r.pendingResponses |= 1 << (r.numSaved % maxDestRdAtomic)
+	r.numSaved++
 	r.psn = r.psn.Add(1)
 	return true
 }
 
-// endRecv completes the current receive with status s.
-func (q *qp) endRecv(s verbs.WCStatus) {
+// completeRecv completes the current receive with status s.
+func (q *qp) completeRecv(s verbs.WCStatus) {
 	c := verbs.WC{ID: q.rsp.recv.id, Status: s, Op: verbs.WCRecv, QPN: q.num}
-	q.tell(q.recvCQ, &c, false)
+	q.postCQE(q.recvCQ, &c, false)
 	q.count(cntCQEs, 1)
 }
 
 // failRecv completes the receive with a local error and refuses the request.
 func (q *qp) failRecv(s verbs.WCStatus, nak wire.Syndrome) {
-	q.rsp.held = false
-	q.endRecv(s)
-	q.refuse(nak)
+	q.rsp.hasRecv = false
+	q.completeRecv(s)
+	q.rejectRequest(nak)
 }

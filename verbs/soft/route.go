@@ -34,7 +34,7 @@ func (d *device) isForeign(features uint32) bool {
 
 // foreign reports whether packets for q may come from a foreign peer. A datagram may
 // come from any device.
-func (q *qp) foreign() bool { return q.typ == verbs.UD || q.to.foreign }
+func (q *qp) foreign() bool { return q.typ == verbs.UD || q.route.foreign }
 
 // openLink opens the device's link.
 func (d *device) openLink() (err error) {
@@ -51,14 +51,14 @@ func (d *device) openLink() (err error) {
 		}
 	case d.conf.Fabric != nil || d.conf.Faults != nil:
 		d.kind = overFabric
-		var f Fabric = &d.conf.Switch.mail
+		var f Fabric = &d.conf.Switch.faultFabric
 		if d.conf.Fabric != nil {
 			f = d.conf.Fabric
 		}
-		d.fab = newFabricLink(f, fabricAddr(d.gid, d.lid), d.conf.Faults)
-		d.fab.open(d.fromFabric, d.wake)
+		d.fabric = newFabricLink(f, fabricAddr(d.gid, d.lid), d.conf.Faults)
+		d.fabric.open(d.handleFabricPacket, d.wake)
 	default:
-		d.in = newInbox(d.conf.Depth)
+		d.inbox = newInbox(d.conf.Depth)
 		d.conf.Switch.attach(d)
 	}
 	return nil
@@ -70,7 +70,7 @@ func (d *device) closeLink() error {
 	case overUDP:
 		return d.udp.close()
 	case overFabric:
-		d.fab.close()
+		d.fabric.close()
 	default:
 		d.conf.Switch.detach(d)
 	}
@@ -87,7 +87,7 @@ func (d *device) resolve(a *verbs.AHAttr, features uint32) (r route, err error) 
 		r.udp.foreign = r.foreign
 		d.udp.setClass(&r.udp, a.TrafficClass, a.HopLimit)
 	case overFabric:
-		r.fabric = d.fab.route(a)
+		r.fabric = d.fabric.route(a)
 	default:
 		r.peer, err = d.conf.Switch.lookup(a.DGID)
 	}
@@ -97,7 +97,7 @@ func (d *device) resolve(a *verbs.AHAttr, features uint32) (r route, err error) 
 // clock returns the device's time.
 func (d *device) clock() ucs.Time {
 	if d.kind == overFabric {
-		return d.fab.fabric.Now()
+		return d.fabric.fabric.Now()
 	}
 	return ucs.Now()
 }
@@ -127,19 +127,19 @@ func (q *qp) sendOne(to *route, p *packet) {
 			d.faulty.put(&to.udp, p, ucs.Time(d.now.Load()))
 			return
 		}
-		t := d.udp.train(&to.udp)
+		t := d.udp.beginBatch(&to.udp)
 		t.add(p)
 		t.send()
 	case overFabric:
-		d.fab.send(&to.fabric, p, ucs.Time(d.now.Load()))
+		d.fabric.send(&to.fabric, p, ucs.Time(d.now.Load()))
 	default:
-		c, seq := to.peer.in.claim()
+		c, seq := to.peer.inbox.claim()
 		if c == nil {
 			q.count(cntDroppedInbox, 1)
 			return
 		}
 		c.fill(p, d.index)
-		c.own(p)
+		c.copyPayload(p)
 		storeRelease32(&c.seq, seq)
 		to.peer.wake()
 	}
@@ -153,32 +153,32 @@ func (d *device) receive(now ucs.Time) int {
 		if d.faulty != nil {
 			d.faulty.release(now)
 		}
-		return d.drainUDP(now)
+		return d.receiveUDP(now)
 	case overFabric:
-		return d.fab.poll(now)
+		return d.fabric.poll(now)
 	default:
 		return d.drain(now)
 	}
 }
 
 // arrived reports whether there may be something to receive.
-func (d *device) arrived() bool { return d.kind != overInproc || d.in.ready() }
+func (d *device) mayReceive() bool { return d.kind != overInproc || d.inbox.ready() }
 
 // sendFabric sends over a Fabric, packet by packet.
 func (q *qp) sendFabric(now ucs.Time) bool {
 	var p packet
-	for q.nextReply(&p) || q.nextRequest(&p) {
-		q.d.fab.send(&q.to.fabric, &p, now)
+	for q.nextResponseOrAck(&p) || q.nextRequest(&p) {
+		q.d.fabric.send(&q.route.fabric, &p, now)
 	}
 	return false
 }
 
-// fromFabric processes a packet from the Fabric, which calls it for one packet at a
+// handleFabricPacket processes a packet from the Fabric, which calls it for one packet at a
 // time.
-func (d *device) fromFabric(from netip.AddrPort, b []byte, now ucs.Time) {
+func (d *device) handleFabricPacket(from netip.AddrPort, b []byte, now ucs.Time) {
 	d.now.Store(int64(now))
 	var p packet
-	f, id, intact := d.fab.parse(from, b, &p)
+	f, id, intact := d.fabric.parse(from, b, &p)
 	switch {
 	case !intact:
 		d.counts.add(cntDroppedICRC, 1)
@@ -192,16 +192,16 @@ func (d *device) fromFabric(from netip.AddrPort, b []byte, now ucs.Time) {
 		d.counts.add(cntDroppedQPN, 1)
 		return
 	}
-	q.wait()
-	q.looks()
+	q.acquire()
+	q.markMemoryUser()
 	switch {
-	case q.typ == verbs.RC && q.to.fabric.to != from && !(q.to.foreign && q.to.fabric.to.Addr() == from.Addr()):
+	case q.typ == verbs.RC && q.route.fabric.addr != from && !(q.route.foreign && q.route.fabric.addr.Addr() == from.Addr()):
 		q.count(cntDroppedSource, 1)
 	case id != 0 && !q.foreign():
 		q.count(cntDroppedICRC, 1)
 	default:
 		p.sgid, p.slid = verbs.GIDOf(from.Addr()), from.Port()
-		q.arrive(&p, now)
+		q.handlePacket(&p, now)
 	}
-	q.leave()
+	q.transmitAndRelease()
 }

@@ -32,7 +32,7 @@ type account struct {
 // the script waits for that.
 func TestScript(t *testing.T) {
 	for _, mtu := range []verbs.MTU{verbs.MTU4096, verbs.MTU20480} {
-		for _, window := range []int{usualWindow, localWindow} { // what is asked for depends on it
+		for _, window := range []int{defaultWindow, maxDefaultWindow} { // what is asked for depends on it
 			t.Run(fmt.Sprintf("%v/%d", mtu, window), func(t *testing.T) { testScript(t, mtu, window) })
 		}
 	}
@@ -93,7 +93,7 @@ func (s *script) tick(d time.Duration) {
 // pass runs both engines, without any time passing.
 func (s *script) pass() (n int) {
 	for _, e := range []*end{s.a, s.b} {
-		n += e.device().pass()
+		n += e.device().progress()
 		var wc [4]verbs.WC
 		k := e.cq.(*cq).pop(wc[:])
 		require.GreaterOrEqual(s.t, k, 0)
@@ -115,7 +115,7 @@ func (s *script) until(e *end, n int) {
 }
 
 // owes reports whether an acknowledgement is to be sent.
-func (s *script) owes() bool { return s.a.qp.(*qp).rsp.soon || s.b.qp.(*qp).rsp.soon }
+func (s *script) owes() bool { return s.a.qp.(*qp).rsp.ackNow || s.b.qp.(*qp).rsp.ackNow }
 
 // post sends from a, and counts the packets that it takes.
 func (s *script) post(wr verbs.SendWR, n int) {
@@ -187,10 +187,10 @@ func (s *script) atomics() {
 	require.Equal(s.t, uint64(6), binary.NativeEndian.Uint64(s.b.buf))
 }
 
-// notReady has a message find no receive twice, and others behind it.
+// handleRNR has a message find no receive twice, and others behind it.
 func (s *script) notReady() {
 	told := func() uint64 { return value(s.t, s.b.device(), "device.rnr_naks") }
-	pause := func() ucs.Time { return s.a.qp.(*qp).req.pause }
+	pause := func() ucs.Time { return s.a.qp.(*qp).req.rnrWait }
 	const behind = 3
 	wrs := make([]verbs.SendWR, 1+behind)
 	for i := range wrs {
@@ -232,8 +232,8 @@ func (s *script) accounts() (all [2]account) {
 		}
 		delete(x.counters, "device.locks") // of queues: in how many batches the test polls
 		x.psn, x.una, x.expected, x.msn = q.req.psn, q.req.una, q.rsp.psn, q.rsp.msn
-		x.sends, x.reads = q.req.head, q.rsp.keptN
-		x.window, x.place = q.req.window.now, int(q.rsp.ended)
+		x.sends, x.reads = q.req.head, q.rsp.numSaved
+		x.window, x.place = q.req.window.cur, int(q.rsp.lastPlace)
 	}
 	return all
 }

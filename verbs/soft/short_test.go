@@ -38,8 +38,8 @@ func testShortWay(t *testing.T, c Config) {
 		require.Equal(t, long.accounts(), short.accounts(), "seed %d", seed)
 		for i := range short.ends {
 			require.Equal(t, long.ends[i].buf, short.ends[i].buf, "seed %d", seed)
-			require.Equal(t, long.ends[i].qp.(*qp).sq.counted, short.ends[i].qp.(*qp).sq.counted, "seed %d", seed)
-			if short.ends[i].qp.(*qp).stateNow() != verbs.StateRTS {
+			require.Equal(t, long.ends[i].qp.(*qp).sq.counts, short.ends[i].qp.(*qp).sq.counts, "seed %d", seed)
+			if short.ends[i].qp.(*qp).loadState() != verbs.StateRTS {
 				failed++
 			}
 		}
@@ -77,17 +77,17 @@ func newShortScript(t *testing.T, seed uint64, c Config, short bool) *shortScrip
 	for _, e := range s.ends {
 		q := e.qp.(*qp)
 		if c.Link == LinkUDP {
-			require.True(t, q.shortUDP)
-			require.Equal(t, 64, q.inlined)
+			require.True(t, q.fastUDP)
+			require.Equal(t, 64, q.fastInline)
 			s.writes = 2
 		} else {
-			require.Equal(t, smallLen, q.short)
+			require.Equal(t, smallLen, q.fastMax)
 		}
 		if shared {
 			q.srq = newSRQ(q, 256)
 		}
 		if !short {
-			q.short, q.shortUDP, q.inlined = -1, false, -1
+			q.fastMax, q.fastUDP, q.fastInline = -1, false, -1
 		}
 		for i := range e.buf {
 			e.buf[i] = byte(i * 7)
@@ -220,10 +220,10 @@ func (s *shortScript) vary(e *end, w *verbs.SendWR) {
 func TestInboxGrows(t *testing.T) {
 	b := newInbox(64)
 	take := func() (psn verbs.PSN, ok bool) {
-		g := b.first.Load()
+		g := b.readRing.Load()
 		h := g.head.Load()
 		if g.at(h).seq.Load() != h+1 {
-			if g = b.onward(g, h); g == nil {
+			if g = b.nextRing(g, h); g == nil {
 				return 0, false
 			}
 			h = 0
@@ -263,8 +263,8 @@ func TestInboxGrows(t *testing.T) {
 		}
 		_, ok := take()
 		require.False(t, ok)
-		require.Equal(t, uint32(came), b.taken())
-		require.Less(t, len(b.last.Load().cells), 2*max(most, minInbox))
+		require.Equal(t, uint32(came), b.consumed())
+		require.Less(t, len(b.writeRing.Load().cells), 2*max(most, minInbox))
 	}
 	for !b.full() {
 		c, seq := b.claim()
@@ -273,5 +273,5 @@ func TestInboxGrows(t *testing.T) {
 	}
 	c, _ := b.claim()
 	require.Nil(t, c)
-	require.Len(t, b.last.Load().cells, 64)
+	require.Len(t, b.writeRing.Load().cells, 64)
 }

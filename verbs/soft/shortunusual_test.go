@@ -42,14 +42,14 @@ func TestShortSendStandsBack(t *testing.T) {
 		{"too long for a cell", func(_ *qp, r *verbs.SendWR) { r.InlineLen = smallLen + 1 }},
 		{"something waits before it", func(q *qp, _ *verbs.SendWR) { q.req.tx-- }},
 		{"no room in the queue", func(q *qp, _ *verbs.SendWR) { q.req.head -= uint32(len(q.sq.ring)) }},
-		{"the window is full", func(q *qp, _ *verbs.SendWR) { q.req.una = q.req.psn.Add(-shortPackets * q.req.window.now) }},
-		{"a work request failed", func(q *qp, _ *verbs.SendWR) { q.req.stuck = true }},
-		{"the receiver was not ready", func(q *qp, _ *verbs.SendWR) { q.req.pause = 1 }},
-		{"a probe is under way", func(q *qp, _ *verbs.SendWR) { q.req.probe.alone = true }},
-		{"an answer is due", func(q *qp, _ *verbs.SendWR) { q.rsp.asked = 1 }},
+		{"the window is full", func(q *qp, _ *verbs.SendWR) { q.req.una = q.req.psn.Add(-shortPackets * q.req.window.cur) }},
+		{"a work request failed", func(q *qp, _ *verbs.SendWR) { q.req.failed = true }},
+		{"the receiver was not ready", func(q *qp, _ *verbs.SendWR) { q.req.rnrWait = 1 }},
+		{"a probe is under way", func(q *qp, _ *verbs.SendWR) { q.req.probe.pending = true }},
+		{"an answer is due", func(q *qp, _ *verbs.SendWR) { q.rsp.pendingResponses = 1 }},
 		{"a refusal is due", func(q *qp, _ *verbs.SendWR) { q.rsp.nak = wire.NakSequence }},
 		{"the queue pair ends", func(q *qp, _ *verbs.SendWR) { q.rsp.fatal = true }},
-		{"completions are lost", func(q *qp, _ *verbs.SendWR) { q.lost = true }},
+		{"completions are lost", func(q *qp, _ *verbs.SendWR) { q.cqUnusable = true }},
 		{"draining", func(q *qp, _ *verbs.SendWR) { q.state.Store(uint32(verbs.StateSQD)) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -59,15 +59,15 @@ func TestShortSendStandsBack(t *testing.T) {
 			require.Equal(t, verbs.WCSuccess, a.completion(b).Status)
 			q, r := a.qp.(*qp), shortSend(2)
 			if tc.to == nil {
-				require.True(t, q.sendShort(&r))
-				require.True(t, b.device().in.ready())
+				require.True(t, q.sendFast(&r))
+				require.True(t, b.device().inbox.ready())
 				return
 			}
 			tc.to(q, &r)
 			before := standingOf(q)
-			assert.False(t, q.sendShort(&r))
+			assert.False(t, q.sendFast(&r))
 			assert.Equal(t, before, standingOf(q))
-			assert.False(t, b.device().in.ready())
+			assert.False(t, b.device().inbox.ready())
 			q.state.Store(uint32(verbs.StateRTS))
 		})
 	}
@@ -90,13 +90,13 @@ func TestShortArrivalStandsBack(t *testing.T) {
 			q.srq = newSRQ(q, 4)
 			q.srq.PostRecv([]verbs.RecvWR{{NumSG: 2}})
 		}},
-		{"the first packet", func(_ *end, q *qp, _ *cell) { q.known = false }},
+		{"the first packet", func(_ *end, q *qp, _ *cell) { q.established = false }},
 		{"the queue pair ends", func(_ *end, q *qp, _ *cell) { q.rsp.fatal = true }},
 		{"a request is missing", func(_ *end, q *qp, _ *cell) { q.rsp.gap = gapOpen }},
-		{"a receive was begun", func(_ *end, q *qp, _ *cell) { q.rsp.held = true }},
-		{"in the midst of a message", func(_ *end, q *qp, _ *cell) { q.rsp.ended = wire.PlaceMiddle }},
+		{"a receive was begun", func(_ *end, q *qp, _ *cell) { q.rsp.hasRecv = true }},
+		{"in the midst of a message", func(_ *end, q *qp, _ *cell) { q.rsp.lastPlace = wire.PlaceMiddle }},
 		{"not ready to send", func(_ *end, q *qp, _ *cell) { q.state.Store(uint32(verbs.StateRTR)) }},
-		{"no receive", func(_ *end, q *qp, _ *cell) { q.rq.drop() }},
+		{"no receive", func(_ *end, q *qp, _ *cell) { q.rq.reset() }},
 		{"a receive of two pieces", func(_ *end, q *qp, _ *cell) { q.rq.peek().nsg = 2 }},
 		{"a receive that is too short", func(_ *end, q *qp, _ *cell) { q.rq.peek().sg[0].Len = 7 }},
 		{"a receive outside of the region", func(_ *end, q *qp, _ *cell) { q.rq.peek().sg[0].Addr += 1 << 20 }},
@@ -104,30 +104,30 @@ func TestShortArrivalStandsBack(t *testing.T) {
 			m := testMR(e.t, q.pd, 64, 0)
 			q.rq.peek().sg[0] = verbs.SGE{Addr: m.Addr(), Len: 64, LKey: m.LKey()}
 		}},
-		{"an old acknowledgement", func(_ *end, q *qp, c *cell) { c.ride(q.req.una.Add(-1)) }},
-		{"an acknowledgement of what was not sent", func(_ *end, q *qp, c *cell) { c.ride(q.req.psn) }},
-		{"an acknowledgement past a read", func(_ *end, q *qp, _ *cell) { q.req.rd = 1 }},
-		{"an acknowledgement before a failure", func(_ *end, q *qp, _ *cell) { q.req.stuck = true }},
+		{"an old acknowledgement", func(_ *end, q *qp, c *cell) { c.piggyback(q.req.una.Add(-1)) }},
+		{"an acknowledgement of what was not sent", func(_ *end, q *qp, c *cell) { c.piggyback(q.req.psn) }},
+		{"an acknowledgement past a read", func(_ *end, q *qp, _ *cell) { q.req.rdAtomic = 1 }},
+		{"an acknowledgement before a failure", func(_ *end, q *qp, _ *cell) { q.req.failed = true }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			a, b := pair(t, New(Config{Link: LinkInproc, Engine: EngineInline}), 64)
 			q := b.qp.(*qp)
-			q.known = true
+			q.established = true
 			b.recv(1, 0, 64)
 			b.send(shortSend(2))
 			a.recv(3, 0, 64)
 			a.send(shortSend(4))
-			g := b.device().in.first.Load()
+			g := b.device().inbox.readRing.Load()
 			c := g.at(g.head.Load())
-			c.ride(q.req.una)
+			c.piggyback(q.req.una)
 			if tc.to == nil {
-				require.True(t, q.arriveShort(c, 0))
+				require.True(t, q.handleFastCell(c, 0))
 				require.Zero(t, q.rq.len())
 				return
 			}
 			tc.to(b, q, c)
 			before := standingOf(q)
-			assert.False(t, q.arriveShort(c, 0))
+			assert.False(t, q.handleFastCell(c, 0))
 			assert.Equal(t, before, standingOf(q))
 			q.srq = nil
 			q.state.Store(uint32(verbs.StateRTS))
@@ -161,7 +161,7 @@ func TestShortWayWakes(t *testing.T) {
 	a.connectAs(b, verbs.QPAttr{}) // no time-out: a packet that goes again wakes, too
 	b.connectAs(a, verbs.QPAttr{})
 	for id := range uint64(5) {
-		require.Eventually(t, func() bool { return b.device().back.asleep.Load() != 0 }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return b.device().background.sleeping.Load() != 0 }, 10*time.Second, time.Millisecond)
 		b.recv(id, 0, 64)
 		a.send(shortSend(id))
 		require.Equal(t, verbs.WCSuccess, a.completion().Status)

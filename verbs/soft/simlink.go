@@ -28,7 +28,7 @@ type Fabric interface {
 
 // fabricRoute is the resolved address of a device on a Fabric.
 type fabricRoute struct {
-	to     netip.AddrPort
+	addr     netip.AddrPort
 	prefix wire.Prefix
 }
 
@@ -36,26 +36,26 @@ type fabricRoute struct {
 // the device's faults to sent and received packets.
 type fabricLink struct {
 	fabric Fabric
-	mail   *mail // the fabric, if it must be polled
+	polled   *polledFabric // the fabric, if it must be polled
 	self   netip.AddrPort
-	// act processes a received datagram.
-	act  func(from netip.AddrPort, b []byte, now ucs.Time)
+	// handle processes a received datagram.
+	handle  func(from netip.AddrPort, b []byte, now ucs.Time)
 	wake func()
 
 	mu      sync.Mutex // never held during act
 	buf     []byte     // scratch for encoding
-	out, in *faultLine[netip.AddrPort]
+	txFaults, rxFaults *faultInjector[netip.AddrPort]
 }
 
 // newFabricLink returns the link of the device with address self, not yet attached.
 // faults may be nil.
 func newFabricLink(f Fabric, self netip.AddrPort, faults *Faults) *fabricLink {
 	l := &fabricLink{fabric: f, self: self}
-	l.mail, _ = f.(*mail)
+	l.polled, _ = f.(*polledFabric)
 	if faults != nil {
-		l.out = newFaultLine[netip.AddrPort](faults, false, uint64(self.Port()))
+		l.txFaults = newFaultInjector[netip.AddrPort](faults, false, uint64(self.Port()))
 		if faults.Hook != nil {
-			l.in = newFaultLine[netip.AddrPort](faults, true, uint64(self.Port()))
+			l.rxFaults = newFaultInjector[netip.AddrPort](faults, true, uint64(self.Port()))
 		}
 	}
 	return l
@@ -63,12 +63,12 @@ func newFabricLink(f Fabric, self netip.AddrPort, faults *Faults) *fabricLink {
 
 // open attaches the link. wake is called when there is something to poll.
 func (l *fabricLink) open(act func(from netip.AddrPort, b []byte, now ucs.Time), wake func()) {
-	l.act, l.wake = act, wake
-	if l.mail != nil {
-		l.mail.attach(l.self, l.arrived, wake)
+	l.handle, l.wake = act, wake
+	if l.polled != nil {
+		l.polled.attach(l.self, l.receive, wake)
 		return
 	}
-	l.fabric.Attach(l.self, l.arrived)
+	l.fabric.Attach(l.self, l.receive)
 }
 
 // close detaches the link. Delayed packets are lost.
@@ -90,44 +90,44 @@ func fabricAddr(g verbs.GID, lid uint16) netip.AddrPort {
 
 // send encodes and sends p.
 func (l *fabricLink) send(to *fabricRoute, p *packet, now ucs.Time) {
-	if l.out != nil {
+	if l.txFaults != nil {
 		defer l.wake() // for delayed packets
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	b := packetRoom(&l.buf, p)
+	b := packetBuf(&l.buf, p)
 	b = b[:encode(p, b)+wire.ICRCLen]
 	to.prefix.Seal(b, 0)
-	if l.out == nil {
-		l.fabric.Send(l.self, to.to, b)
+	if l.txFaults == nil {
+		l.fabric.Send(l.self, to.addr, b)
 		return
 	}
-	l.out.put(to.to, b, now)
+	l.txFaults.put(to.addr, b, now)
 	l.release(now)
 }
 
-// packetRoom returns scratch memory for p from BTH to ICRC.
-func packetRoom(buf *[]byte, p *packet) []byte {
+// packetBuf returns scratch memory for p from BTH to ICRC.
+func packetBuf(buf *[]byte, p *packet) []byte {
 	*buf = slices.Grow((*buf)[:0], maxHeaders+p.n+wire.Pad(p.n)+wire.ICRCLen)
 	return (*buf)[:cap(*buf)]
 }
 
 // release sends the delayed packets that are due. The caller holds mu.
 func (l *fabricLink) release(now ucs.Time) {
-	for h, ok := l.out.take(now); ok; h, ok = l.out.take(now) {
+	for h, ok := l.txFaults.take(now); ok; h, ok = l.txFaults.take(now) {
 		l.fabric.Send(l.self, h.dest, h.b)
-		l.out.give(h)
+		l.txFaults.recycle(h)
 	}
 }
 
-// arrived processes a datagram that the fabric delivers.
-func (l *fabricLink) arrived(from netip.AddrPort, b []byte, now ucs.Time) {
-	if l.in == nil {
-		l.act(from, b, now)
+// receive processes a datagram that the fabric delivers.
+func (l *fabricLink) receive(from netip.AddrPort, b []byte, now ucs.Time) {
+	if l.rxFaults == nil {
+		l.handle(from, b, now)
 		return
 	}
 	l.mu.Lock()
-	l.in.put(from, b, now)
+	l.rxFaults.put(from, b, now)
 	l.mu.Unlock()
 	l.pollFaults(now)
 }
@@ -136,11 +136,11 @@ func (l *fabricLink) arrived(from netip.AddrPort, b []byte, now ucs.Time) {
 // that a polled fabric has queued. It returns the number of the latter. The engine's
 // pass calls it.
 func (l *fabricLink) poll(now ucs.Time) int {
-	if l.out != nil {
+	if l.txFaults != nil {
 		l.pollFaults(now)
 	}
-	if l.mail != nil {
-		return l.mail.poll(l.self, now)
+	if l.polled != nil {
+		return l.polled.poll(l.self, now)
 	}
 	return 0
 }
@@ -149,23 +149,23 @@ func (l *fabricLink) pollFaults(now ucs.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.release(now)
-	if l.in == nil {
+	if l.rxFaults == nil {
 		return
 	}
-	for h, ok := l.in.take(now); ok; h, ok = l.in.take(now) {
+	for h, ok := l.rxFaults.take(now); ok; h, ok = l.rxFaults.take(now) {
 		l.mu.Unlock()
-		l.act(h.dest, h.b, now)
+		l.handle(h.dest, h.b, now)
 		l.mu.Lock()
-		l.in.give(h)
+		l.rxFaults.recycle(h)
 	}
 }
 
 // next returns when poll has something to do; 0: never.
-func (l *fabricLink) next() ucs.Time {
+func (l *fabricLink) nextDeadline() ucs.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var next ucs.Time
-	for _, line := range [2]*faultLine[netip.AddrPort]{l.out, l.in} {
+	for _, line := range [2]*faultInjector[netip.AddrPort]{l.txFaults, l.rxFaults} {
 		if line == nil {
 			continue
 		}

@@ -64,7 +64,7 @@ func TestFabricLink(t *testing.T) {
 	for i, c := range *got {
 		assert.Equal(t, come{verbs.PSN(i), "soft"[:i%5] + "rnic"[:i%3], true}, c)
 	}
-	assert.Zero(t, from.next())
+	assert.Zero(t, from.nextDeadline())
 
 	to.close()
 	from.send(&r, &p, net.Now())
@@ -110,9 +110,9 @@ func TestFabricLinkFaults(t *testing.T) {
 		from.send(&r, &p, net.Now())
 	}
 	assert.Zero(t, net.Counts().Sent)
-	assert.Equal(t, net.Now().Add(f.Delay), from.next())
-	for from.next() != 0 {
-		net.RunUntil(from.next())
+	assert.Equal(t, net.Now().Add(f.Delay), from.nextDeadline())
+	for from.nextDeadline() != 0 {
+		net.RunUntil(from.nextDeadline())
 		from.poll(net.Now())
 	}
 	require.True(t, net.Run(10_000))
@@ -143,12 +143,12 @@ func TestFabricLinkHook(t *testing.T) {
 		from.send(&r, &p, net.Now())
 	}
 	require.True(t, net.Run(100))
-	net.RunUntil(to.next())
+	net.RunUntil(to.nextDeadline())
 	to.poll(net.Now())
 	var order []verbs.PSN
 	for _, c := range *got {
 		order = append(order, c.psn)
 	}
 	assert.Equal(t, []verbs.PSN{0, 3, 3, 4, 2}, order)
-	assert.Zero(t, to.next())
+	assert.Zero(t, to.nextDeadline())
 }

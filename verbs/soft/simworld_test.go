@@ -50,8 +50,8 @@ func (w *simWorld) advance() bool {
 		next = never
 	}
 	for _, d := range w.devs {
-		next = min(next, ucs.Time(d.nextDue.Load()))
-		if t := d.fab.next(); t != 0 {
+		next = min(next, ucs.Time(d.nextTimer.Load()))
+		if t := d.fabric.nextDeadline(); t != 0 {
 			next = min(next, t)
 		}
 	}
@@ -68,7 +68,7 @@ func (w *simWorld) settle() {
 	for _, d := range w.devs {
 		d.tick(w.net.Now())
 		for range 100 {
-			if d.pass() == 0 {
+			if d.progress() == 0 {
 				break
 			}
 		}

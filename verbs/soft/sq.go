@@ -15,18 +15,18 @@ type wqe struct {
 	flags  verbs.SendFlags
 	nsg    uint8
 	done   bool           // response received, or executed: READs, atomics and local operations
-	began  bool           // sent before, at least in part, and to be retransmitted
+	started  bool           // sent before, at least in part, and to be retransmitted
 	status verbs.WCStatus // of a local failure; reported when all before it have completed
 	n      uint32         // bytes
-	npk    uint32         // number of PSNs that it takes
+	numPSNs    uint32         // number of PSNs that it takes
 	psn    verbs.PSN
-	got    uint32 // bytes of a READ's response received
+	received    uint32 // bytes of a READ's response received
 	inline [verbs.InlineLen]byte
 	imm    uint32
 	rkey   uint32
 	remote uint64
-	a, b   uint64 // swap and compare value; of a datagram: destination QPN and Q_Key
-	to     *ah    // of a datagram: the address handle found when it was posted; nil: there was none
+	swapOrQPN, compareOrQKey   uint64 // swap and compare value; of a datagram: destination QPN and Q_Key
+	ah     *ah    // of a datagram: the address handle found when it was posted; nil: there was none
 	sg     [verbs.MaxSGE]verbs.SGE
 }
 
@@ -37,10 +37,10 @@ type sendQueue struct {
 	single  bool // with a thread domain: tail needs no lock
 	max     uint32
 	ring    []wqe
-	next    verbs.PSN // PSN of the next posted request
+	nextPSN    verbs.PSN // PSN of the next posted request
 	tail    cursor
 	head    atomic.Uint32 // copy of requester.head for the posters
-	counted sendCounts    // counters of the posters
+	counts sendCounts    // counters of the posters
 }
 
 // end returns the running number after the last posted work request.
@@ -70,13 +70,13 @@ func (q *qp) post(wrs []verbs.SendWR, owned bool) (int, ucs.Status) {
 			st = ucs.NoResource
 			break
 		}
-		if st = q.fill(s.at(uint32(t)), &wrs[n]); st != ucs.OK {
+		if st = q.fillWQE(s.at(uint32(t)), &wrs[n]); st != ucs.OK {
 			break
 		}
 		t++
 	}
-	s.counted.post(n, !s.single)
-	s.tail.end(t)
+	s.counts.post(n, !s.single)
+	s.tail.publish(t)
 	return n, st
 }
 
@@ -91,32 +91,32 @@ func (q *qp) growSends(tail uint32, owned bool) bool {
 	}
 	ring := make([]wqe, max(minSends, 2*len(s.ring)))
 	if !owned {
-		q.wait()
+		q.acquire()
 	}
 	for i := s.head.Load(); i != tail; i++ {
 		ring[i&uint32(len(ring)-1)] = *s.at(i)
 	}
 	s.ring = ring
-	count(&s.counted.ring, uint64(len(ring))-s.counted.ring)
+	count(&s.counts.ring, uint64(len(ring))-s.counts.ring)
 	if !owned {
-		q.leave()
+		q.transmitAndRelease()
 	}
 	return true
 }
 
 // fill stores r in w, or returns why it cannot be posted.
-func (q *qp) fill(w *wqe, r *verbs.SendWR) ucs.Status {
-	if q.fillsShort(r) {
-		q.fillShort(w, r)
+func (q *qp) fillWQE(w *wqe, r *verbs.SendWR) ucs.Status {
+	if q.fitsFast(r) {
+		q.fillFast(w, r)
 		return ucs.OK
 	}
-	if st := q.check(r); st != ucs.OK {
+	if st := q.checkWR(r); st != ucs.OK {
 		return st
 	}
 	w.id, w.op, w.flags, w.nsg = r.ID, r.Op, r.Flags, r.NumSG
-	w.done, w.began, w.status, w.got = false, false, verbs.WCSuccess, 0
+	w.done, w.started, w.status, w.received = false, false, verbs.WCSuccess, 0
 	w.imm, w.remote, w.rkey = r.Imm, r.Remote, r.RKey
-	w.a, w.b = r.Swap, r.Compare
+	w.swapOrQPN, w.compareOrQKey = r.Swap, r.Compare
 	n := uint64(0)
 	for i := range r.NumSG {
 		w.sg[i] = r.SG[i]
@@ -133,40 +133,40 @@ func (q *qp) fill(w *wqe, r *verbs.SendWR) ucs.Status {
 	}
 	w.n = uint32(n)
 	if q.typ == verbs.UD {
-		w.to, w.a, w.b = q.d.ahs.find(r.AH), uint64(r.QPN), uint64(r.QKey)
+		w.ah, w.swapOrQPN, w.compareOrQKey = q.d.ahs.find(r.AH), uint64(r.QPN), uint64(r.QKey)
 	}
 	if n > 0 && r.Flags&verbs.SendInline == 0 && fetchOps>>r.Op&1 != 0 {
-		count(&q.sq.counted.fetches, 1)
+		count(&q.sq.counts.fetches, 1)
 	}
-	w.npk = 1
+	w.numPSNs = 1
 	if n > uint64(q.mtu) && q.typ != verbs.UD {
-		w.npk = uint32((n + uint64(q.mtu) - 1) / uint64(q.mtu))
+		w.numPSNs = uint32((n + uint64(q.mtu) - 1) / uint64(q.mtu))
 	}
 	if r.Op == verbs.OpLocalInv {
-		w.npk = 0
+		w.numPSNs = 0
 	}
-	w.psn = q.sq.next
-	q.sq.next = w.psn.Add(int(w.npk))
+	w.psn = q.sq.nextPSN
+	q.sq.nextPSN = w.psn.Add(int(w.numPSNs))
 	return ucs.OK
 }
 
-// fillsShort reports whether fillShort can store r.
-func (q *qp) fillsShort(r *verbs.SendWR) bool {
-	return shortOps>>r.Op&1 != 0 && r.Flags&verbs.SendInline != 0 && r.NumSG == 0 && int(r.InlineLen) <= q.inlined
+// fitsFast reports whether fillFast can store r.
+func (q *qp) fitsFast(r *verbs.SendWR) bool {
+	return fastOps>>r.Op&1 != 0 && r.Flags&verbs.SendInline != 0 && r.NumSG == 0 && int(r.InlineLen) <= q.fastInline
 }
 
-// fillShort is fill for inline data on an RC queue pair, no longer than q.inlined.
-func (q *qp) fillShort(w *wqe, r *verbs.SendWR) {
+// fillFast is fill for inline data on an RC queue pair, no longer than q.inlined.
+func (q *qp) fillFast(w *wqe, r *verbs.SendWR) {
 	w.id, w.op, w.flags, w.nsg = r.ID, r.Op, r.Flags, 0
-	w.done, w.began, w.status, w.got = false, false, verbs.WCSuccess, 0
-	w.n, w.npk, w.psn = uint32(r.InlineLen), 1, q.sq.next
+	w.done, w.started, w.status, w.received = false, false, verbs.WCSuccess, 0
+	w.n, w.numPSNs, w.psn = uint32(r.InlineLen), 1, q.sq.nextPSN
 	w.imm, w.remote, w.rkey = r.Imm, r.Remote, r.RKey
 	if r.InlineLen <= smallLen {
 		*(*[smallLen]byte)(w.inline[:]) = *(*[smallLen]byte)(r.Inline[:])
 	} else {
 		w.inline = r.Inline
 	}
-	q.sq.next = w.psn.Add(1)
+	q.sq.nextPSN = w.psn.Add(1)
 }
 
 // fillInline copies r's data into w.
@@ -180,7 +180,7 @@ func (q *qp) fillInline(w *wqe, r *verbs.SendWR, n int) ucs.Status {
 		return ucs.InvalidParam
 	}
 	w.n = uint32(n)
-	q.looks()
+	q.markMemoryUser()
 	at := 0
 	for i := range r.NumSG {
 		b, ok := q.d.local(q.pd, r.SG[i], 0)
@@ -202,9 +202,9 @@ var sendOps = map[verbs.QPType]uint32{
 // inlineOps are the operations that may carry inline data.
 const inlineOps = 1<<verbs.OpWrite | 1<<verbs.OpWriteImm | 1<<verbs.OpSend | 1<<verbs.OpSendImm | 1<<verbs.OpSendInv
 
-// shortOps are the operations of the fast path: their messages have only data and, for
+// fastOps are the operations of the fast path: their messages have only data and, for
 // a WRITE, its address.
-const shortOps = 1<<verbs.OpWrite | 1<<verbs.OpSend
+const fastOps = 1<<verbs.OpWrite | 1<<verbs.OpSend
 
 // plainOps are the operations that take PSNs and complete when the last is
 // acknowledged.
@@ -212,8 +212,8 @@ const plainOps = inlineOps
 
 const atomicOps = 1<<verbs.OpCompareSwap | 1<<verbs.OpFetchAdd
 
-// check checks what can be checked when r is posted.
-func (q *qp) check(r *verbs.SendWR) ucs.Status {
+// checkWR checks what can be checked when r is posted.
+func (q *qp) checkWR(r *verbs.SendWR) ucs.Status {
 	if r.Op >= 32 || q.ops>>r.Op&1 == 0 {
 		return ucs.InvalidParam
 	}

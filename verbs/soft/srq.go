@@ -19,7 +19,7 @@ type srq struct {
 	// Guarded by d.mu.
 	users  int
 	closed bool
-	at     int // in device.srqs
+	index     int // in device.srqs
 }
 
 // CreateSRQ creates a shared receive queue.
@@ -45,15 +45,15 @@ func (p *pd) CreateSRQ(a verbs.SRQAttr) (verbs.SRQ, error) {
 	return s, nil
 }
 
-func (s *srq) place() *int { return &s.at }
+func (s *srq) indexPtr() *int { return &s.index }
 
 // PostRecv queues receives.
 func (s *srq) PostRecv(wrs []verbs.RecvWR) (int, ucs.Status) { return s.post(wrs) }
 
 // take consumes the next receive. It raises the limit event if fewer receives than the
 // limit are left.
-func (s *srq) take(w *recvWQE) bool {
-	ok := s.recvRing.take(w)
+func (s *srq) pop(w *recvWQE) bool {
+	ok := s.recvRing.pop(w)
 	if ok && s.limit.Load() != 0 {
 		s.checkLimit()
 	}
@@ -95,12 +95,12 @@ func (s *srq) Resize(n int) error {
 	if l := s.limit.Load(); n < int(l) {
 		return fmt.Errorf("resize shared receive queue to %d: its limit is %d: %w", n, l, ucs.ErrInvalid)
 	}
-	t := s.tail.begin(s.single)
+	t := s.tail.acquire(s.single)
 	held := t - s.head.pos()
 	if uint64(n) >= held {
-		s.most = uint64(n)
+		s.maxLen = uint64(n)
 	}
-	s.tail.end(t)
+	s.tail.publish(t)
 	if uint64(n) < held {
 		return fmt.Errorf("resize shared receive queue to %d: %d receives are queued: %w", n, held, ucs.ErrInvalid)
 	}
@@ -109,9 +109,9 @@ func (s *srq) Resize(n int) error {
 
 // Query returns the attributes. Limit is 0 after its event.
 func (s *srq) Query() verbs.SRQAttr {
-	t := s.tail.begin(s.single)
-	most := s.most
-	s.tail.end(t)
+	t := s.tail.acquire(s.single)
+	most := s.maxLen
+	s.tail.publish(t)
 	return verbs.SRQAttr{MaxWR: int(most), MaxSGE: verbs.MaxSGE, Limit: int(s.limit.Load())}
 }
 
@@ -130,11 +130,11 @@ func (s *srq) Close() error {
 	s.closed = true
 	d.mu.Unlock()
 
-	d.settle(s)
+	d.discardEvents(s)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	s.addTo(&d.gone)
+	s.addTo(&d.closedCounts)
 	d.srqs.remove(s)
-	s.pd.leave(kindSRQ)
+	s.pd.release(kindSRQ)
 	return nil
 }

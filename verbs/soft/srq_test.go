@@ -52,17 +52,17 @@ func TestSRQLimit(t *testing.T) {
 	assert.Equal(t, 7, s.Query().Limit)
 	var w recvWQE
 	for range 3 {
-		require.True(t, s.take(&w))
+		require.True(t, s.pop(&w))
 	}
 	_, ok := d.TryAsync()
 	assert.False(t, ok, "7 are left")
-	require.True(t, s.take(&w))
+	require.True(t, s.pop(&w))
 	e, ok := d.TryAsync()
 	require.True(t, ok)
 	assert.Equal(t, verbs.AsyncEvent{Type: verbs.EventSRQLimitReached, SRQ: s}, e)
 	d.Ack(e)
 	assert.Zero(t, s.Query().Limit)
-	s.take(&w)
+	s.pop(&w)
 	_, ok = d.TryAsync()
 	assert.False(t, ok, "once")
 
@@ -72,7 +72,7 @@ func TestSRQLimit(t *testing.T) {
 	d.Ack(e)
 	require.Equal(t, ucs.OK, s.SetLimit(5))
 	require.Equal(t, ucs.OK, s.SetLimit(0))
-	s.take(&w)
+	s.pop(&w)
 	_, ok = d.TryAsync()
 	assert.False(t, ok, "disarmed")
 	assert.Equal(t, ucs.InvalidParam, s.SetLimit(11))
@@ -92,7 +92,7 @@ func TestResizeSRQ(t *testing.T) {
 	assert.Equal(t, ucs.NoResource, st)
 	var w recvWQE
 	for i := range 20 {
-		require.True(t, s.take(&w))
+		require.True(t, s.pop(&w))
 		require.Equal(t, uint64(i), w.id)
 	}
 	s.PostRecv(recvs(0, 5))
@@ -117,7 +117,7 @@ func TestSRQLimitRace(t *testing.T) {
 		for range 3 {
 			all.Go(func() {
 				var w recvWQE
-				for s.take(&w) {
+				for s.pop(&w) {
 					taken.Add(1)
 				}
 			})

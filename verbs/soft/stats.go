@@ -99,18 +99,18 @@ func (c *sendCounts) bytes() uint64 { return atomic.LoadUint64(&c.ring) * sizeOf
 // "udp".
 func (d *device) Stats() *stats.Group {
 	d.mu.Lock()
-	sum := d.gone
+	sum := d.closedCounts
 	sum.addAll(&d.counts)
 	d.qps.each(func(q *qp) {
 		sum.addAll(&q.counts)
 		q.rq.addTo(&sum)
-		q.sq.counted.addTo(&sum)
+		q.sq.counts.addTo(&sum)
 	})
 	for _, s := range d.srqs.all {
 		s.addTo(&sum)
 	}
 	for _, c := range d.cqs.all {
-		sum.add(cntLocks, c.locks())
+		sum.add(cntLocks, c.lockCount())
 	}
 	made, bytes := d.account()
 	d.mu.Unlock()
@@ -136,7 +136,7 @@ func setOf(names []string, values []uint64) *stats.Set {
 // use, including what their rings have grown to. Registered memory is the program's and
 // not counted. The caller holds mu.
 func (d *device) account() (made, bytes [numKinds]uint64) {
-	for k, n := range d.made {
+	for k, n := range d.openObjects {
 		made[k] = uint64(n)
 		bytes[k] = uint64(n) * sizes[k]
 	}
@@ -146,7 +146,7 @@ func (d *device) account() (made, bytes [numKinds]uint64) {
 	for _, s := range d.srqs.all {
 		bytes[kindSRQ] += s.bytes()
 	}
-	d.qps.each(func(q *qp) { bytes[kindQP] += q.rq.bytes() + q.sq.counted.bytes() })
+	d.qps.each(func(q *qp) { bytes[kindQP] += q.rq.bytes() + q.sq.counts.bytes() })
 	return made, bytes
 }
 

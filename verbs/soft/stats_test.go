@@ -36,7 +36,7 @@ func TestStats(t *testing.T) {
 	assert.Equal(t, uint64(8), value(t, d, "device.wqes"))
 	assert.Equal(t, uint64(2), value(t, d, "device.locks"))
 	var w recvWQE
-	s.take(&w)
+	s.pop(&w)
 	pushed(c, 1, 0, 2)
 	drained(t, c, 10)
 	assert.Equal(t, uint64(2+1+2+1), value(t, d, "device.locks"))
@@ -49,8 +49,8 @@ func TestStats(t *testing.T) {
 	assert.Equal(t, sizes[kindSRQ]+8*sizeOf[recvWQE](), value(t, d, "bytes.srq"))
 
 	own := q.(*qp)
-	own.sq.counted.post(5, true)
-	own.sq.counted.post(2, false)
+	own.sq.counts.post(5, true)
+	own.sq.counts.post(2, false)
 	assert.Equal(t, uint64(2+2), value(t, d, "device.posts"))
 	assert.Equal(t, uint64(8+7), value(t, d, "device.wqes"))
 	assert.Equal(t, uint64(6+1), value(t, d, "device.locks"))
@@ -81,7 +81,7 @@ func TestNoLocksCounted(t *testing.T) {
 	var sum counts
 	r.addTo(&sum)
 	assert.Zero(t, sum[cntLocks])
-	assert.Zero(t, c.heads)
+	assert.Zero(t, c.headLocks)
 	assert.Equal(t, uint64(5), value(t, d, "device.locks"), "the pushes'")
 }
 

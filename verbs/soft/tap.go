@@ -4,20 +4,20 @@ import (
 	"github.com/goucx/goucx/verbs/wire"
 )
 
-// usualTTL is the system's default time to live.
-const usualTTL = 64
+// defaultTTL is the system's default time to live.
+const defaultTTL = 64
 
 // show passes the packets of a received datagram to Config.Tap.
 //
 //go:noinline
-func (d *device) show(g *datagram) {
+func (d *device) tapDatagram(g *datagram) {
 	h := wire.Network{Src: g.from.addrPort(), Dst: d.udp.local(), TOS: g.tos, TTL: g.ttl}
 	if h.TTL == 0 {
-		h.TTL = usualTTL
+		h.TTL = defaultTTL
 	}
 	for i := range g.packets() {
 		b := g.packet(i)
-		h.ID, _ = g.pre.Check(b, uint16(i))
+		h.ID, _ = g.prefix.Check(b, uint16(i))
 		d.conf.Tap(false, &h, b)
 	}
 }

@@ -12,23 +12,23 @@ import (
 // local returns the port's address.
 func (u *udpPort) local() netip.AddrPort { return u.addr }
 
-// show passes the packets of a segment batch to Config.Tap, assembled from their
+// tapPackets passes the packets of a segment batch to Config.Tap, assembled from their
 // pieces.
 //
 //go:noinline
-func (t *train) show() {
-	h := wire.Network{Src: t.u.addr, Dst: t.to.src.addrPort(), TOS: t.to.tclass, TTL: t.to.hops}
+func (t *segmentBatch) tapPackets() {
+	h := wire.Network{Src: t.u.addr, Dst: t.peer.src.addrPort(), TOS: t.peer.tclass, TTL: t.peer.ttl}
 	if h.TTL == 0 {
-		h.TTL = usualTTL
+		h.TTL = defaultTTL
 	}
 	all := make([]byte, 0, t.total)
 	from := 0
 	for i := range t.count {
-		end, n := t.niov, t.seg
-		if t.whole {
+		end, n := t.niov, t.segLen
+		if t.gso {
 			h.ID = uint16(i)
 		} else {
-			end, n = int(t.ends[i]), t.total
+			end, n = int(t.iovEnds[i]), t.total
 		}
 		for ; from < end; from++ {
 			v := &t.iov[from]

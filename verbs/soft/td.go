@@ -43,6 +43,6 @@ func (t *td) Close() error {
 		return fmt.Errorf("close thread domain: %d parent domains use it: %w", t.parents, ucs.ErrBusy)
 	}
 	t.closed = true
-	t.d.made[kindTD]--
+	t.d.openObjects[kindTD]--
 	return nil
 }

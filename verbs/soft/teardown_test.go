@@ -344,7 +344,7 @@ func newFlood(t *testing.T, a, b *end) *flood {
 	f.to, err = f.peer.peer(at.gid(), at.lid())
 	require.NoError(t, err)
 	f.spoiled = f.to
-	f.spoiled.tx = wire.NewPrefix(netip.AddrPortFrom(localhost, 1), netip.AddrPortFrom(localhost, 2))
+	f.spoiled.prefix = wire.NewPrefix(netip.AddrPortFrom(localhost, 1), netip.AddrPortFrom(localhost, 2))
 	return f
 }
 
@@ -370,11 +370,11 @@ func (f *flood) burst(n int) {
 		case 1:
 			to = &f.spoiled
 		case 2:
-			p.op, p.src, p.qkey = wire.UDSendOnly, 5, testQKey
+			p.op, p.srcQP, p.qkey = wire.UDSendOnly, 5, testQKey
 		case 3:
 			p.dest = f.qpn ^ 1
 		}
-		x := f.peer.train(to)
+		x := f.peer.beginBatch(to)
 		x.add(&p)
 		if i%8 == 1 { // a train whose last packet is cut off
 			p.n, p.nsg = 0, 0

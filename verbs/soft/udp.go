@@ -12,8 +12,8 @@ import (
 const (
 	// minPacket is the shortest packet: a BTH and an ICRC.
 	minPacket = wire.BTHLen + wire.ICRCLen
-	// maxTrain is the largest UDP payload over IPv4.
-	maxTrain = 1<<16 - 1 - wire.IPv4Len - wire.UDPLen
+	// maxUDPPayload is the largest UDP payload over IPv4.
+	maxUDPPayload = 1<<16 - 1 - wire.IPv4Len - wire.UDPLen
 	// maxSegments is the most packets of a segment batch: the limit of the first
 	// kernels with UDP segmentation.
 	maxSegments = 64
@@ -70,15 +70,15 @@ type udpPeer struct {
 	// accepts no segment batches.
 	foreign bool
 	tclass  uint8 // type of service of sent packets, if not 0
-	hops    uint8 // time to live of sent packets, if not 0
-	nameLen uint8
-	name    [28]byte // as struct sockaddr
-	tx      wire.Prefix
+	ttl    uint8 // time to live of sent packets, if not 0
+	sockaddrLen uint8
+	sockaddr    [28]byte // as struct sockaddr
+	prefix      wire.Prefix
 }
 
-// sent reports whether d is from this peer: from its address, and unless it is foreign,
+// matches reports whether d is from this peer: from its address, and unless it is foreign,
 // from its port.
 // hot: BenchmarkUDPPingPong
-func (p *udpPeer) sent(d *datagram) bool {
+func (p *udpPeer) matches(d *datagram) bool {
 	return d.from.lo == p.src.lo && d.from.hi == p.src.hi && (d.from.port == p.src.port || p.foreign)
 }

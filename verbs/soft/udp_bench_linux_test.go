@@ -13,11 +13,11 @@ import (
 func drain(b *testing.B, u *udpPort, from *udpPeer, n int, p *packet) (bytes int) {
 	for n > 0 {
 		for _, d := range u.recv() {
-			if !from.sent(d) {
+			if !from.matches(d) {
 				b.Fatal("source")
 			}
 			for i := range d.packets() {
-				if f, ok := d.open(i, p, false); f != wire.FaultNone || !ok {
+				if f, ok := d.decode(i, p, false); f != wire.FaultNone || !ok {
 					b.Fatal(f, ok)
 				}
 				bytes += p.n
@@ -35,7 +35,7 @@ func BenchmarkUDPPingPong(b *testing.B) {
 	out := &packet{op: wire.SendOnly, pkey: 0xffff, dest: 5, n: 8, nsg: 1, sg: [verbs.MaxSGE][]byte{make([]byte, 8)}}
 	in := new(packet)
 	hop := func(from, to *udpPort, p, back *udpPeer) {
-		t := from.train(p)
+		t := from.beginBatch(p)
 		if !t.add(out) || t.send() != ucs.OK {
 			b.Fatal("send")
 		}
@@ -74,7 +74,7 @@ func benchTrains(b *testing.B, size, packets int, gso bool) {
 	b.ReportAllocs()
 	for b.Loop() {
 		for left := packets; left > 0; {
-			t, n := u.train(&toV), 0
+			t, n := u.beginBatch(&toV), 0
 			for ; n < left && t.add(out); n++ {
 				out.psn = out.psn.Add(1)
 			}

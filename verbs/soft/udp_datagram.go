@@ -18,12 +18,12 @@ type datagram struct {
 	b    []byte // the payload
 	seg  int    // length of its packets, from minPacket to len(b)
 	from udpSource
-	pre  wire.Prefix // of packets from that sender
+	prefix  wire.Prefix // of packets from that sender
 	tos  uint8       // type of service and time to live, if the port receives them
 	ttl  uint8
 	u    *udpPort
 	refs atomic.Int32 // holds; releases pair with the load in free
-	rx   rxMemory
+	rx   rxBuffer
 }
 
 // packets returns the number of packets.
@@ -40,10 +40,10 @@ func (d *datagram) packet(i int) []byte {
 	return d.b[i*d.seg : min((i+1)*d.seg, len(d.b))]
 }
 
-// open decodes packet i and then checks its ICRC; ok is false if only the ICRC is
+// decode decodes packet i and then checks its ICRC; ok is false if only the ICRC is
 // wrong. foreign is set if the sender may be a foreign device.
 // hot: BenchmarkUDPPingPong
-func (d *datagram) open(i int, p *packet, foreign bool) (f wire.Fault, ok bool) {
+func (d *datagram) decode(i int, p *packet, foreign bool) (f wire.Fault, ok bool) {
 	b := d.packet(i)
 	if len(b) < minPacket {
 		return wire.FaultShort, true
@@ -61,7 +61,7 @@ func (d *datagram) open(i int, p *packet, foreign bool) (f wire.Fault, ok bool) 
 // of 65536 damaged packets would pass.
 // hot: BenchmarkUDPPingPong
 func (d *datagram) check(i int, foreign bool) bool {
-	id, ok := d.pre.Check(d.packet(i), uint16(i))
+	id, ok := d.prefix.Check(d.packet(i), uint16(i))
 	if ok && id != uint16(i) && id != 0 {
 		ok = id < maxSegments || foreign
 		d.u.counts[udpIDSearched].Add(1)
@@ -73,8 +73,8 @@ func (d *datagram) hold() { d.refs.Add(1) }
 
 func (d *datagram) release() { d.refs.Add(-1) }
 
-// free reports whether there is no hold.
-func (d *datagram) free() bool { return d.refs.Load() == 0 }
+// unheld reports whether there is no hold.
+func (d *datagram) unheld() bool { return d.refs.Load() == 0 }
 
 // grhLen is the length of the GRH area in front of a datagram's data.
 const grhLen = wire.GRHLen

@@ -27,10 +27,10 @@ func TestUDPIdentification(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			from := netip.AddrPortFrom(localhost, c.port)
-			d := &datagram{b: make([]byte, minPacket+8), from: sourceOf(from), pre: wire.NewPrefix(from, to.addr), u: to}
+			d := &datagram{b: make([]byte, minPacket+8), from: sourceOf(from), prefix: wire.NewPrefix(from, to.addr), u: to}
 			d.seg = len(d.b)
 			for id := range 1 << 16 {
-				d.pre.Seal(d.b, uint16(id))
+				d.prefix.Seal(d.b, uint16(id))
 				require.Equal(t, id < c.bound, d.check(0, c.foreign), "identification %d", id)
 			}
 		})

@@ -25,7 +25,7 @@ func TestUDPFlood(t *testing.T) {
 	require.NoError(t, err)
 	forged, err := da.udp.peer(db.gid, db.lid)
 	require.NoError(t, err)
-	forged.tx = wire.NewPrefix(netip.MustParseAddrPort("10.0.0.1:1"), netip.MustParseAddrPort("10.0.0.2:2"))
+	forged.prefix = wire.NewPrefix(netip.MustParseAddrPort("10.0.0.1:1"), netip.MustParseAddrPort("10.0.0.2:2"))
 	var target unix.SockaddrInet4
 	target.Port, target.Addr = int(db.lid), loopback.As4()
 
@@ -70,7 +70,7 @@ func TestUDPFlood(t *testing.T) {
 	}
 	runtime.ReadMemStats(&after)
 	require.Less(t, after.HeapAlloc, before.HeapAlloc+8<<20)
-	require.LessOrEqual(t, len(db.udp.rx.all), maxBuffers)
+	require.LessOrEqual(t, len(db.udp.rx.datagrams), maxBuffers)
 
 	counted := map[string]uint64{}
 	for _, c := range b.c.Stats().Snapshot() {
@@ -106,20 +106,20 @@ func TestUDPMarksWhatIsSentAgain(t *testing.T) {
 	})
 	require.Equal(t, verbs.WCSuccess, a.completion(b).Status)
 	q := b.qp.(*qp)
-	require.True(t, q.take())
-	kept := &q.rsp.kept[0]
-	require.False(t, kept.again)
-	q.again(&packet{op: wire.ReadRequest, psn: kept.psn, rkey: kept.key, addr: kept.addr, dlen: kept.n}, wire.ReadRequest.Info())
+	require.True(t, q.tryAcquire())
+	kept := &q.rsp.saved[0]
+	require.False(t, kept.retransmitted)
+	q.handleDuplicate(&packet{op: wire.ReadRequest, psn: kept.psn, rkey: kept.key, addr: kept.addr, dlen: kept.n}, wire.ReadRequest.Info())
 	var p packet
-	require.True(t, q.nextReply(&p))
+	require.True(t, q.nextResponseOrAck(&p))
 	require.Equal(t, wire.ReadResponseOnly, p.op)
-	require.True(t, p.again)
+	require.True(t, p.retransmitted)
 
 	w := &wqe{nsg: 1, n: 4096, sg: [verbs.MaxSGE]verbs.SGE{b.sge(0, 4096)}}
 	require.True(t, q.gather(w, 0, 4096, &p))
-	require.False(t, p.again)
+	require.False(t, p.retransmitted)
 	q.req.retries--
 	require.True(t, q.gather(w, 0, 4096, &p))
-	require.True(t, p.again)
-	q.leave()
+	require.True(t, p.retransmitted)
+	q.transmitAndRelease()
 }

@@ -21,7 +21,7 @@ import (
 const (
 	firstPort   = 0x8000
 	numPorts    = 0x4000
-	portsToDraw = 256
+	portTries = 256
 )
 
 // udpPort is a UDP socket bound to one address. It carries packets in the format of
@@ -36,11 +36,11 @@ type udpPort struct {
 	gso    atomic.Bool // the kernel segments batches (UDP_SEGMENT)
 	gro    bool        // the kernel delivers batches (UDP_GRO)
 	rcvbuf int         // size of the receive buffer in bytes, by the kernel's account
-	shared int         // the size that an unprivileged socket of this host gets for the same request
+	unprivRcvbuf int         // the size that an unprivileged socket of this host gets for the same request
 	sndbuf int
 	ttl    int // the system's default for sent packets
 	counts udpCounts
-	trains trainPool
+	batches batchPool
 	tap    func(sent bool, h *wire.Network, packet []byte) // Config.Tap
 	_      ucs.Pad                                         // senders read the fields above, each receive writes those below
 	rx     receiver
@@ -114,7 +114,7 @@ func (u *udpPort) setOptions(family, rcvbuf int) error {
 	u.gro = unix.SetsockoptInt(u.fd, unix.SOL_UDP, unix.UDP_GRO, 1) == nil
 	// The count of dropped datagrams is optional.
 	_ = unix.SetsockoptInt(u.fd, unix.SOL_SOCKET, unix.SO_RXQ_OVFL, 1)
-	if u.shared, err = u.setBuffer(unix.SO_RCVBUF, unix.SO_RCVBUF, rcvbuf); err != nil {
+	if u.unprivRcvbuf, err = u.setBuffer(unix.SO_RCVBUF, unix.SO_RCVBUF, rcvbuf); err != nil {
 		return err
 	}
 	if u.rcvbuf, err = u.setBuffer(unix.SO_RCVBUF, unix.SO_RCVBUFFORCE, rcvbuf); err != nil {
@@ -164,7 +164,7 @@ func (u *udpPort) bind(addr netip.Addr, port uint16) error {
 			u.addr = netip.AddrPortFrom(addr.WithZone(""), p)
 			return nil
 		}
-		if port != 0 || try == portsToDraw || !errors.Is(err, unix.EADDRINUSE) {
+		if port != 0 || try == portTries || !errors.Is(err, unix.EADDRINUSE) {
 			return fmt.Errorf("bind port %d: %w", p, err)
 		}
 	}
@@ -191,9 +191,9 @@ func (u *udpPort) lid() uint16 { return u.addr.Port() }
 // gid returns the address as a GID.
 func (u *udpPort) gid() verbs.GID { return verbs.GIDOf(u.addr.Addr()) }
 
-// askClass enables the type of service and time to live of received datagrams, which
+// enableClass enables the type of service and time to live of received datagrams, which
 // are 0 until then.
-func (u *udpPort) askClass() error {
+func (u *udpPort) enableClass() error {
 	level, opts := unix.IPPROTO_IP, [2]int{unix.IP_RECVTOS, unix.IP_RECVTTL}
 	if u.addr.Addr().Is6() {
 		level, opts = unix.IPPROTO_IPV6, [2]int{unix.IPV6_RECVTCLASS, unix.IPV6_RECVHOPLIMIT}
@@ -224,9 +224,9 @@ func (u *udpPort) peer(gid verbs.GID, lid uint16) (udpPeer, error) {
 	}
 	to := netip.AddrPortFrom(a, port)
 	p := udpPeer{
-		src: sourceOf(to), tx: wire.NewPrefix(u.addr, to),
+		src: sourceOf(to), prefix: wire.NewPrefix(u.addr, to),
 	}
-	p.nameLen = putName(&p.name, to, u.zone)
+	p.sockaddrLen = putSockaddr(&p.sockaddr, to, u.zone)
 	return p, nil
 }
 
@@ -237,12 +237,12 @@ func (u *udpPort) setClass(p *udpPeer, tclass, hops uint8) {
 	if int(hops) == u.ttl {
 		hops = 0
 	}
-	p.tclass, p.hops = tclass, hops
+	p.tclass, p.ttl = tclass, hops
 }
 
-// putName encodes an address as struct sockaddr_in or sockaddr_in6 and returns its
+// putSockaddr encodes an address as struct sockaddr_in or sockaddr_in6 and returns its
 // length.
-func putName(b *[unix.SizeofSockaddrInet6]byte, a netip.AddrPort, zone uint32) uint8 {
+func putSockaddr(b *[unix.SizeofSockaddrInet6]byte, a netip.AddrPort, zone uint32) uint8 {
 	binary.BigEndian.PutUint16(b[2:], a.Port())
 	if a.Addr().Is4() {
 		binary.NativeEndian.PutUint16(b[:], unix.AF_INET)
@@ -259,8 +259,8 @@ func putName(b *[unix.SizeofSockaddrInet6]byte, a netip.AddrPort, zone uint32) u
 	return unix.SizeofSockaddrInet6
 }
 
-// parseName decodes what putName encodes; ok is false for anything else.
-func parseName(b *[unix.SizeofSockaddrInet6]byte, n uint32) (s udpSource, ok bool) {
+// parseSockaddr decodes what putSockaddr encodes; ok is false for anything else.
+func parseSockaddr(b *[unix.SizeofSockaddrInet6]byte, n uint32) (s udpSource, ok bool) {
 	s.port = binary.BigEndian.Uint16(b[2:])
 	switch family := binary.NativeEndian.Uint16(b[:]); {
 	case family == unix.AF_INET && n >= unix.SizeofSockaddrInet4:

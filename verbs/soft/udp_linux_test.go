@@ -65,10 +65,10 @@ func arrivals(t testing.TB, u *udpPort, want func(d *datagram) bool) {
 func receive(t testing.TB, u *udpPort, from *udpPeer, n int) (got []packet) {
 	t.Helper()
 	arrivals(t, u, func(d *datagram) bool {
-		require.True(t, from.sent(d))
+		require.True(t, from.matches(d))
 		for i := range d.packets() {
 			var p packet
-			f, ok := d.open(i, &p, false)
+			f, ok := d.decode(i, &p, false)
 			require.Equal(t, wire.FaultNone, f)
 			require.True(t, ok, "ICRC of packet %d", i)
 			got = append(got, flat(&p))
@@ -121,11 +121,11 @@ func TestUDPTrain(t *testing.T) {
 			r := rand.New(rand.NewPCG(5, 6))
 			for _, n := range []int{0, 1, 8, 63, copyLimit, copyLimit + 1, 1023, 1024, 4095, 4096} {
 				var sent []packet
-				tr := a.train(&toB)
+				tr := a.beginBatch(&toB)
 				for p := randomPacket(r, wire.SendMiddle, n); tr.add(p); p = randomPacket(r, wire.SendMiddle, n) {
 					sent = append(sent, flat(p))
 				}
-				require.Equal(t, min(maxSegments, maxTrain/wire.SendMiddle.Info().PacketLen(n)), len(sent))
+				require.Equal(t, min(maxSegments, maxUDPPayload/wire.SendMiddle.Info().PacketLen(n)), len(sent))
 				require.Equal(t, ucs.OK, tr.send())
 				var got []packet
 				arrivals(t, b, func(d *datagram) bool {
@@ -139,10 +139,10 @@ func TestUDPTrain(t *testing.T) {
 						crc := plainICRC(raw, a.addr, b.addr, uint16(i))
 						require.Equal(t, crc, binary.LittleEndian.Uint32(raw[len(raw)-wire.ICRCLen:]))
 						var p packet
-						f, ok := d.open(i, &p, false)
+						f, ok := d.decode(i, &p, false)
 						require.Equal(t, wire.FaultNone, f)
 						require.True(t, ok)
-						require.True(t, toA.sent(d))
+						require.True(t, toA.matches(d))
 						got = append(got, flat(&p))
 					}
 					return len(got) < len(sent)
@@ -163,7 +163,7 @@ func TestUDPTrainRules(t *testing.T) {
 	middle := func(n int) *packet { return randomPacket(r, wire.WriteMiddle, n) }
 	size := wire.WriteMiddle.Info().PacketLen
 
-	tr := a.train(&toB)
+	tr := a.beginBatch(&toB)
 	require.Equal(t, maxSegments, tr.room(size(8)))
 	require.True(t, tr.add(middle(64)))
 	require.Equal(t, maxSegments-1, tr.room(size(64)))
@@ -180,7 +180,7 @@ func TestUDPTrainRules(t *testing.T) {
 	require.Equal(t, []int{64, 62, 0}, []int{got[0].n, got[1].n, got[2].n})
 	require.Equal(t, flat(ack), got[2])
 
-	tr = a.train(&toB)
+	tr = a.beginBatch(&toB)
 	n := 0
 	for k := tr.room(size(4096)); k > 0; k = tr.room(size(4096)) {
 		require.True(t, tr.add(middle(4096)))
@@ -192,13 +192,13 @@ func TestUDPTrainRules(t *testing.T) {
 	require.Equal(t, ucs.OK, tr.send())
 	receive(t, b, &toA, n)
 
-	require.Equal(t, ucs.OK, a.train(&toB).send(), "an empty train is no error")
+	require.Equal(t, ucs.OK, a.beginBatch(&toB).send(), "an empty train is no error")
 }
 
 // The payload is held until the send, and let go by it.
 func TestUDPTrainHoldsPayload(t *testing.T) {
 	a, b, toB, toA := udpPair(t, loopback)
-	tr := a.train(&toB)
+	tr := a.beginBatch(&toB)
 	released := make(chan struct{})
 	func() {
 		data := make([]byte, 4096)
@@ -230,7 +230,7 @@ func TestUDPTrainHoldsPayload(t *testing.T) {
 // More senders than the pool has scratch; each one's packets stay in order.
 func TestUDPManySenders(t *testing.T) {
 	a, b, toB, toA := udpPair(t, loopback)
-	const senders, trains, each = 2 * len(trainPool{}), 20, 4
+	const senders, trains, each = 2 * len(batchPool{}), 20, 4
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, 8) // so that the socket holds what is on its way
 	for s := range senders {
@@ -238,7 +238,7 @@ func TestUDPManySenders(t *testing.T) {
 			data := make([]byte, 600)
 			for k := range trains {
 				slots <- struct{}{}
-				tr := a.train(&toB)
+				tr := a.beginBatch(&toB)
 				for i := range each {
 					p := &packet{op: wire.SendOnly, dest: verbs.QPN(s), psn: verbs.PSN(k*each + i), n: 600, nsg: 1}
 					p.sg[0] = data
@@ -251,10 +251,10 @@ func TestUDPManySenders(t *testing.T) {
 	var next [senders]verbs.PSN
 	left := senders * trains * each
 	arrivals(t, b, func(d *datagram) bool {
-		require.True(t, toA.sent(d))
+		require.True(t, toA.matches(d))
 		for i := range d.packets() {
 			var p packet
-			f, ok := d.open(i, &p, false)
+			f, ok := d.decode(i, &p, false)
 			require.True(t, f == wire.FaultNone && ok)
 			require.Equal(t, next[p.dest], p.psn)
 			next[p.dest]++
@@ -302,26 +302,26 @@ func TestUDPPeer(t *testing.T) {
 	p, err := u.peer(u.gid(), 0x8123)
 	require.NoError(t, err)
 	from := func(a string) *datagram { return &datagram{from: sourceOf(netip.MustParseAddrPort(a))} }
-	require.True(t, p.sent(from("127.0.0.1:33059")))
-	require.True(t, p.sent(from("[::ffff:127.0.0.1]:33059")))
-	require.False(t, p.sent(from("127.0.0.1:33060")), "another port")
-	require.False(t, p.sent(from("127.0.0.2:33059")), "another address")
-	require.False(t, p.sent(from("[::127.0.0.1]:33059")), "another family")
+	require.True(t, p.matches(from("127.0.0.1:33059")))
+	require.True(t, p.matches(from("[::ffff:127.0.0.1]:33059")))
+	require.False(t, p.matches(from("127.0.0.1:33060")), "another port")
+	require.False(t, p.matches(from("127.0.0.2:33059")), "another address")
+	require.False(t, p.matches(from("[::127.0.0.1]:33059")), "another family")
 
 	p, err = u.peer(u.gid(), rocePort)
 	require.NoError(t, err)
-	require.False(t, p.sent(from("127.0.0.1:49999")), "another port")
+	require.False(t, p.matches(from("127.0.0.1:49999")), "another port")
 	batches := func() bool {
-		tr := u.train(&p)
+		tr := u.beginBatch(&p)
 		defer tr.send()
-		return tr.whole
+		return tr.gso
 	}
 	require.Equal(t, u.gso.Load(), batches())
 	p.foreign = true
 	require.False(t, batches(), "a foreign peer takes no segment batches")
-	require.True(t, p.sent(from("127.0.0.1:49999")), "from any port of a foreign peer")
-	require.True(t, p.sent(from("127.0.0.1:1025")))
-	require.False(t, p.sent(from("127.0.0.2:4791")))
+	require.True(t, p.matches(from("127.0.0.1:49999")), "from any port of a foreign peer")
+	require.True(t, p.matches(from("127.0.0.1:1025")))
+	require.False(t, p.matches(from("127.0.0.2:4791")))
 }
 
 func TestUDPSource(t *testing.T) {
@@ -340,13 +340,13 @@ func TestUDPSource(t *testing.T) {
 		assert.Equal(t, verbs.GIDOf(a.Addr()), s.gid())
 		assert.Equal(t, a, s.addrPort())
 		var name [28]byte
-		_, known := parseName(&name, 28)
+		_, known := parseSockaddr(&name, 28)
 		assert.False(t, known)
-		n := putName(&name, a, 0)
-		got, ok := parseName(&name, uint32(n))
+		n := putSockaddr(&name, a, 0)
+		got, ok := parseSockaddr(&name, uint32(n))
 		assert.True(t, ok)
 		assert.Equal(t, s, got)
-		_, known = parseName(&name, uint32(n)-1)
+		_, known = parseSockaddr(&name, uint32(n)-1)
 		assert.False(t, known)
 	}
 }
@@ -357,8 +357,8 @@ func TestUDPChangedPayload(t *testing.T) {
 	a, b, toB, _ := udpPair(t, loopback)
 	for _, again := range []bool{false, true} {
 		data := make([]byte, 4096)
-		tr := a.train(&toB)
-		require.True(t, tr.add(&packet{op: wire.SendOnly, again: again, n: len(data), nsg: 1, sg: [verbs.MaxSGE][]byte{data}}))
+		tr := a.beginBatch(&toB)
+		require.True(t, tr.add(&packet{op: wire.SendOnly, retransmitted: again, n: len(data), nsg: 1, sg: [verbs.MaxSGE][]byte{data}}))
 		data[1234]++
 		require.Equal(t, ucs.OK, tr.send())
 		arrivals(t, b, func(d *datagram) bool {

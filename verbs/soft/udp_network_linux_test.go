@@ -73,7 +73,7 @@ func TestUDPSegmentsOnTheWire(t *testing.T) {
 	require.True(t, a.gso.Load(), "Linux segments datagrams since 4.18")
 	p := &packet{op: wire.WriteMiddle, n: 4096, nsg: 1, sg: [verbs.MaxSGE][]byte{make([]byte, 4096)}}
 	const n = 10
-	tr := a.train(&toB)
+	tr := a.beginBatch(&toB)
 	for i := range n {
 		p.psn = verbs.PSN(i)
 		require.True(t, tr.add(p))
@@ -105,7 +105,7 @@ func TestUDPTooLong(t *testing.T) {
 	}
 	a, b, toB, toA := udpPair(t, loopback)
 	send := func(packets, n int) ucs.Status {
-		tr := a.train(&toB)
+		tr := a.beginBatch(&toB)
 		for range packets {
 			require.True(t, tr.add(&packet{op: wire.SendMiddle, n: n, nsg: 1, sg: [verbs.MaxSGE][]byte{make([]byte, n)}}))
 		}
@@ -130,7 +130,7 @@ func TestUDPUnreachable(t *testing.T) {
 	far, err := a.peer(verbs.GIDOf(netip.MustParseAddr("10.9.8.7")), 33000)
 	require.NoError(t, err)
 	for _, n := range []int{1, 3} {
-		tr := a.train(&far)
+		tr := a.beginBatch(&far)
 		for i := range n {
 			require.True(t, tr.add(numbered(i)))
 		}
@@ -177,9 +177,9 @@ func TestUDPSendErrors(t *testing.T) {
 		t.Run(c.errno.Error(), func(t *testing.T) {
 			u := new(udpPort)
 			u.gso.Store(true)
-			tr := u.newTrain()
+			tr := u.newBatch()
 			tr.count = 7
-			require.Equal(t, c.want, tr.failed(c.errno))
+			require.Equal(t, c.want, tr.sendStatus(c.errno))
 			require.Equal(t, uint64(1), u.counts[c.count].Load())
 			set := u.counts.set()
 			require.Equal(t, uint64(1), set.Value(int(c.count)))

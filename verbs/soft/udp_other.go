@@ -16,16 +16,16 @@ import (
 
 type udpPort struct {
 	counts                 udpCounts
-	rcvbuf, shared, sndbuf int
+	rcvbuf, unprivRcvbuf, sndbuf int
 	tap                    func(sent bool, h *wire.Network, packet []byte)
 }
 
-type train struct {
-	to    *udpPeer
+type segmentBatch struct {
+	peer    *udpPeer
 	count int
 }
 
-type rxMemory struct{}
+type rxBuffer struct{}
 
 func openUDP(addr netip.Addr, _ uint16, _ int) (*udpPort, error) {
 	return nil, fmt.Errorf("open udp port on %v: %w", addr, ucs.ErrUnsupported)
@@ -37,13 +37,13 @@ func (u *udpPort) close() error                            { return nil }
 func (u *udpPort) lid() uint16                             { return 0 }
 func (u *udpPort) local() netip.AddrPort                   { return netip.AddrPort{} }
 func (u *udpPort) gid() verbs.GID                          { return verbs.GID{} }
-func (u *udpPort) askClass() error                         { return ucs.ErrUnsupported }
+func (u *udpPort) enableClass() error                         { return ucs.ErrUnsupported }
 func (u *udpPort) setClass(*udpPeer, uint8, uint8)         {}
 func (u *udpPort) peer(verbs.GID, uint16) (udpPeer, error) { return udpPeer{}, ucs.ErrUnsupported }
-func (u *udpPort) train(*udpPeer) *train                   { return &train{} }
+func (u *udpPort) beginBatch(*udpPeer) *segmentBatch                   { return &segmentBatch{} }
 func (u *udpPort) recv() []*datagram                       { return nil }
-func (t *train) room(int) int                              { return 0 }
-func (t *train) add(*packet) bool                          { return false }
-func (t *train) send() ucs.Status                          { return ucs.Unsupported }
-func (t *train) sendMost() (int, ucs.Status)               { return 0, ucs.Unsupported }
-func (q *qp) addShorts(*train, int) bool                   { return false }
+func (t *segmentBatch) room(int) int                              { return 0 }
+func (t *segmentBatch) add(*packet) bool                          { return false }
+func (t *segmentBatch) send() ucs.Status                          { return ucs.Unsupported }
+func (t *segmentBatch) sendMost() (int, ucs.Status)               { return 0, ucs.Unsupported }
+func (q *qp) addFast(*segmentBatch, int) bool                   { return false }

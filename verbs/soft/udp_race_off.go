@@ -2,5 +2,5 @@
 
 package soft
 
-// crossed does nothing without the race detector.
-func crossed() {}
+// raceSync does nothing without the race detector.
+func raceSync() {}

@@ -4,8 +4,8 @@ package soft
 
 import "sync/atomic"
 
-// crossings shows the race detector an ordering that the kernel provides: what precedes
+// raceSyncs shows the race detector an ordering that the kernel provides: what precedes
 // the sending of a datagram happens before what follows its arrival.
-var crossings atomic.Uint64
+var raceSyncs atomic.Uint64
 
-func crossed() { crossings.Add(1) }
+func raceSync() { raceSyncs.Add(1) }

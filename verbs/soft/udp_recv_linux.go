@@ -15,17 +15,17 @@ const (
 	// maxBuffers is the most datagrams of a port, including those held for queue pairs.
 	// If all are held, it receives nothing until one is released.
 	maxBuffers = 64
-	// manyAfter receives in a row with a single packet each, recv tries one call for
+	// recvmmsgAfter receives in a row with a single packet each, recv tries one call for
 	// several datagrams: 64 packets of 8 bytes then cost a quarter less. Such a call
 	// costs more if it finds only one datagram. Then the next try waits twice as long,
-	// at most manyMax.
-	manyAfter = 8
-	manyMax   = 1024
+	// at most recvmmsgAfterMax.
+	recvmmsgAfter = 8
+	recvmmsgAfterMax   = 1024
 )
 
-// rxMemory is what a receive call fills.
-type rxMemory struct {
-	at   int // index of the message that receives into it, -1: none
+// rxBuffer is what a receive call fills.
+type rxBuffer struct {
+	slot   int // index of the message that receives into it, -1: none
 	iov  unix.Iovec
 	name [unix.SizeofSockaddrInet6]byte
 	ctl  [128]byte
@@ -36,10 +36,10 @@ type rxMemory struct {
 // token.
 type receiver struct {
 	msgs   [maxDatagrams]mmsghdr
-	ready  [maxDatagrams]*datagram // the datagram that each of msgs receives into
-	all    []*datagram             // all datagrams of the port
+	slots  [maxDatagrams]*datagram // the datagram that each of msgs receives into
+	datagrams    []*datagram             // all datagrams of the port
 	streak int                     // receives in a row with a single packet
-	many   int                     // recvMany is used from this streak on
+	recvmmsgAfter   int                     // recvmmsg is used from this streak on
 	batch  [maxDatagrams]*datagram
 	// sources caches the ICRC prefixes of recent senders, by a hash of the sender.
 	sources  [64]sourcePrefix
@@ -52,12 +52,12 @@ type sourcePrefix struct {
 }
 
 func (r *receiver) init(u *udpPort) {
-	r.all = make([]*datagram, 0, maxBuffers)
-	r.many = manyAfter
-	r.arm(u, 0)
+	r.datagrams = make([]*datagram, 0, maxBuffers)
+	r.recvmmsgAfter = recvmmsgAfter
+	r.prepare(u, 0)
 }
 
-// recv receives one datagram from the socket, or several if it holds many (recvMany).
+// recv receives one datagram from the socket, or several if it holds many (recvmmsg).
 // It returns none if the socket is empty or what it received is not valid. It never
 // blocks. The datagrams belong to the caller until the next recv.
 //
@@ -65,10 +65,10 @@ func (r *receiver) init(u *udpPort) {
 // hot: BenchmarkUDPPingPong
 func (u *udpPort) recv() []*datagram {
 	r := &u.rx
-	if r.streak >= r.many {
-		return u.recvMany()
+	if r.streak >= r.recvmmsgAfter {
+		return u.recvmmsg()
 	}
-	if !r.arm(u, 0) {
+	if !r.prepare(u, 0) {
 		u.counts[udpRxNoBuffer].Add(1)
 		return nil
 	}
@@ -78,8 +78,8 @@ func (u *udpPort) recv() []*datagram {
 		return u.recvFailed(errno)
 	}
 	m.n = uint32(n)
-	d := r.ready[0]
-	if !d.fill(m) {
+	d := r.slots[0]
+	if !d.parseHeader(m) {
 		return nil
 	}
 	r.streak++
@@ -90,11 +90,11 @@ func (u *udpPort) recv() []*datagram {
 	return r.batch[:1]
 }
 
-// recvMany is recv with one call for several datagrams.
-func (u *udpPort) recvMany() []*datagram {
+// recvmmsg is recv with one call for several datagrams.
+func (u *udpPort) recvmmsg() []*datagram {
 	r := &u.rx
 	k := 0
-	for k < maxDatagrams && r.arm(u, k) {
+	for k < maxDatagrams && r.prepare(u, k) {
 		k++
 	}
 	if k == 0 {
@@ -106,13 +106,13 @@ func (u *udpPort) recvMany() []*datagram {
 		return u.recvFailed(errno)
 	}
 	if got == 1 {
-		r.streak, r.many = 0, min(2*r.many, manyMax)
+		r.streak, r.recvmmsgAfter = 0, min(2*r.recvmmsgAfter, recvmmsgAfterMax)
 	} else {
-		r.many = manyAfter
+		r.recvmmsgAfter = recvmmsgAfter
 	}
 	n := 0
 	for i := range got {
-		if d := r.ready[i]; d.fill(&r.msgs[i]) {
+		if d := r.slots[i]; d.parseHeader(&r.msgs[i]) {
 			r.batch[n] = d
 			n++
 		}
@@ -129,11 +129,11 @@ func (u *udpPort) recvFailed(errno unix.Errno) []*datagram {
 	return nil
 }
 
-// arm prepares message i to receive into a datagram without holds. It returns false if
+// prepare prepares message i to receive into a datagram without holds. It returns false if
 // there is none.
-func (r *receiver) arm(u *udpPort, i int) bool {
-	d := r.ready[i]
-	if d == nil || !d.free() {
+func (r *receiver) prepare(u *udpPort, i int) bool {
+	d := r.slots[i]
+	if d == nil || !d.unheld() {
 		if d = r.replace(u, i); d == nil {
 			return false
 		}
@@ -151,26 +151,26 @@ func (r *receiver) arm(u *udpPort, i int) bool {
 //go:noinline
 func (r *receiver) replace(u *udpPort, i int) *datagram {
 	var d *datagram
-	for _, x := range r.all {
-		if x.free() && (x.rx.at < 0 || x.rx.at > i && len(r.all) == maxBuffers) {
+	for _, x := range r.datagrams {
+		if x.unheld() && (x.rx.slot < 0 || x.rx.slot > i && len(r.datagrams) == maxBuffers) {
 			d = x
 			break
 		}
 	}
 	if d == nil {
-		if len(r.all) == maxBuffers {
+		if len(r.datagrams) == maxBuffers {
 			return nil
 		}
 		d = newDatagram(u)
-		r.all = append(r.all, d)
+		r.datagrams = append(r.datagrams, d)
 	}
-	if at := d.rx.at; at >= 0 {
-		r.ready[at] = nil
+	if at := d.rx.slot; at >= 0 {
+		r.slots[at] = nil
 	}
-	if old := r.ready[i]; old != nil {
-		old.rx.at = -1
+	if old := r.slots[i]; old != nil {
+		old.rx.slot = -1
 	}
-	r.ready[i], d.rx.at = d, i
+	r.slots[i], d.rx.slot = d, i
 	h := &r.msgs[i].hdr
 	h.Name, h.Iov, h.Control = &d.rx.name[0], &d.rx.iov, &d.rx.ctl[0]
 	h.SetIovlen(1)
@@ -179,15 +179,15 @@ func (r *receiver) replace(u *udpPort, i int) *datagram {
 
 func newDatagram(u *udpPort) *datagram {
 	d := &datagram{u: u}
-	d.rx.at = -1
+	d.rx.slot = -1
 	d.rx.iov.Base = &d.rx.buf[0]
 	d.rx.iov.SetLen(len(d.rx.buf))
 	return d
 }
 
-// fill takes over what the kernel reports about a received message. It returns false
+// parseHeader takes over what the kernel reports about a received message. It returns false
 // and counts the reason if this is no packet.
-func (d *datagram) fill(m *mmsghdr) bool {
+func (d *datagram) parseHeader(m *mmsghdr) bool {
 	c := &d.u.counts
 	n := int(m.n)
 	switch {
@@ -198,25 +198,25 @@ func (d *datagram) fill(m *mmsghdr) bool {
 		c[udpRxShort].Add(1)
 		return false
 	}
-	from, ok := parseName(&d.rx.name, m.hdr.Namelen)
+	from, ok := parseSockaddr(&d.rx.name, m.hdr.Namelen)
 	if !ok {
 		c[udpRxFamily].Add(1)
 		return false
 	}
 	d.from, d.b, d.seg, d.tos, d.ttl = from, d.rx.buf[:n], n, 0, 0
 	if k := int(m.hdr.Controllen); k > 0 {
-		d.control(d.rx.ctl[:min(k, len(d.rx.ctl))])
+		d.parseControl(d.rx.ctl[:min(k, len(d.rx.ctl))])
 	}
 	if d.seg < minPacket {
 		c[udpRxShort].Add(1)
 		return false
 	}
-	d.pre = d.u.rx.prefix(d.u, &from)
+	d.prefix = d.u.rx.prefix(d.u, &from)
 	return true
 }
 
 // control reads the control data of a message. Unknown messages are skipped.
-func (d *datagram) control(b []byte) {
+func (d *datagram) parseControl(b []byte) {
 	for len(b) >= unix.SizeofCmsghdr {
 		level, name, data, rest := nextCmsg(b)
 		b = rest

@@ -18,7 +18,7 @@ import (
 // sendOne sends a packet in a train of its own.
 func sendOne(t testing.TB, u *udpPort, to *udpPeer, p *packet) {
 	t.Helper()
-	tr := u.train(to)
+	tr := u.beginBatch(to)
 	require.True(t, tr.add(p))
 	require.Equal(t, ucs.OK, tr.send())
 }
@@ -46,7 +46,7 @@ func TestUDPHold(t *testing.T) {
 	require.Equal(t, uint64(1), b.counts[udpRxNoBuffer].Load())
 	for i, d := range held {
 		var p packet
-		f, ok := d.open(0, &p, false)
+		f, ok := d.decode(0, &p, false)
 		require.True(t, f == wire.FaultNone && ok)
 		require.Equal(t, verbs.PSN(i), p.psn)
 	}
@@ -68,10 +68,10 @@ func TestUDPRecvMany(t *testing.T) {
 	for end := time.Now().Add(20 * time.Second); next < n; calls++ {
 		require.True(t, time.Now().Before(end))
 		for _, d := range b.recv() {
-			require.True(t, toA.sent(d))
+			require.True(t, toA.matches(d))
 			for i := range d.packets() {
 				var p packet
-				f, ok := d.open(i, &p, false)
+				f, ok := d.decode(i, &p, false)
 				require.True(t, f == wire.FaultNone && ok)
 				require.Equal(t, verbs.PSN(next), p.psn)
 				next++
@@ -135,12 +135,12 @@ func TestUDPGarbage(t *testing.T) {
 					came++
 					for k := range d.packets() {
 						var p packet
-						switch f, ok := d.open(k, &p, false); {
+						switch f, ok := d.decode(k, &p, false); {
 						case f != wire.FaultNone:
 							fault++
 						case !ok:
 							wrong++
-						case toA.sent(d):
+						case toA.matches(d):
 							require.Equal(t, verbs.PSN(i), p.psn)
 							right++
 						}
@@ -154,7 +154,7 @@ func TestUDPGarbage(t *testing.T) {
 			require.Positive(t, wrong)
 			require.Positive(t, b.counts[udpRxShort].Load())
 			require.Equal(t, uint64(2*rounds), came+b.counts[udpRxShort].Load())
-			require.LessOrEqual(t, len(b.rx.all), maxDatagrams)
+			require.LessOrEqual(t, len(b.rx.datagrams), maxDatagrams)
 			require.Less(t, after.HeapAlloc, before.HeapAlloc+4<<20)
 		})
 	}
@@ -167,7 +167,7 @@ func garble(r *rand.Rand, b []byte) []byte {
 	case 0:
 		n = r.IntN(minPacket)
 	case 1:
-		n = r.IntN(maxTrain)
+		n = r.IntN(maxUDPPayload)
 	case 2, 3, 4:
 		ops := allOpcodes()
 		op := ops[r.IntN(len(ops))]
@@ -201,14 +201,14 @@ func FuzzReceive(f *testing.F) {
 		copy(d.rx.buf[:], b)
 		copy(d.rx.name[:], name)
 		copy(d.rx.ctl[:], ctl)
-		if !d.fill(m) {
+		if !d.parseHeader(m) {
 			return
 		}
 		require.GreaterOrEqual(t, d.seg, minPacket)
 		total := 0
 		for i := range d.packets() {
 			var p packet
-			_, _ = d.open(i, &p, false)
+			_, _ = d.decode(i, &p, false)
 			require.LessOrEqual(t, len(d.packet(i)), d.seg)
 			total += len(d.packet(i))
 		}
@@ -224,7 +224,7 @@ func TestUDPClass(t *testing.T) {
 			a, b, toB, _ := udpPair(t, c.addr)
 			a.setClass(&toB, 0x68, 17)
 			look := func() (tos, ttl uint8, area []byte) {
-				tr := a.train(&toB)
+				tr := a.beginBatch(&toB)
 				require.True(t, tr.add(numbered(1)))
 				require.True(t, tr.add(numbered(2)))
 				require.Equal(t, ucs.OK, tr.send())
@@ -241,14 +241,14 @@ func TestUDPClass(t *testing.T) {
 			tos, ttl, _ := look()
 			require.Zero(t, tos)
 			require.Zero(t, ttl)
-			require.NoError(t, b.askClass())
+			require.NoError(t, b.enableClass())
 			tos, ttl, area := look()
 			require.Equal(t, uint8(0x68), tos)
 			require.Equal(t, uint8(17), ttl)
 			a.setClass(&toB, 0, 0)
 			_, system, _ := look()
 			a.setClass(&toB, 0, system)
-			require.Zero(t, toB.hops, "the system's own costs nothing")
+			require.Zero(t, toB.ttl, "the system's own costs nothing")
 			_, ttl, _ = look()
 			require.Equal(t, system, ttl)
 			if c.addr.Is4() {
@@ -304,7 +304,7 @@ func TestGateUDPAllocations(t *testing.T) {
 	small, in := numbered(1), new(packet)
 	round := func(p *packet) func() {
 		return func() {
-			tr := a.train(&toB)
+			tr := a.beginBatch(&toB)
 			tr.add(p)
 			tr.add(p)
 			tr.send()
@@ -312,16 +312,16 @@ func TestGateUDPAllocations(t *testing.T) {
 				for _, d := range b.recv() {
 					n += d.packets()
 					for i := range d.packets() {
-						d.open(i, in, false)
+						d.decode(i, in, false)
 					}
-					_ = toA.sent(d)
+					_ = toA.matches(d)
 				}
 			}
 		}
 	}
 	for _, gso := range []bool{true, false} {
 		a.gso.Store(gso && a.gso.Load())
-		for range 4 * manyMax { // until all buffers that it uses are made
+		for range 4 * recvmmsgAfterMax { // until all buffers that it uses are made
 			round(small)()
 		}
 		require.Zero(t, testing.AllocsPerRun(100, round(small)))

@@ -9,7 +9,7 @@ import (
 )
 
 // send is sendMost for a caller that does not retry packets.
-func (t *train) send() ucs.Status {
+func (t *segmentBatch) send() ucs.Status {
 	_, st := t.sendMost()
 	return st
 }
@@ -23,71 +23,71 @@ func (t *train) send() ucs.Status {
 //   - Unreachable: none was sent; there is no route to the peer.
 //
 // hot: BenchmarkUDPPingPong
-func (t *train) sendMost() (n int, st ucs.Status) {
-	crossed()
-	t.cut()
+func (t *segmentBatch) sendMost() (n int, st ucs.Status) {
+	raceSync()
+	t.flushBuf()
 	if t.u.tap != nil {
-		t.show()
+		t.tapPackets()
 	}
 	var errno unix.Errno
 	switch {
 	case t.count == 0:
-	case t.count == 1 || t.whole:
+	case t.count == 1 || t.gso:
 		if errno = t.sendOnce(); errno != 0 {
-			errno = t.sendAgain(errno)
+			errno = t.retrySend(errno)
 		}
 	default:
 		n, errno = t.sendSingles()
 	}
 	if errno != 0 {
-		st = t.failed(errno)
+		st = t.sendStatus(errno)
 	}
 	if t.niov > 1 {
 		clear(t.iov[:t.niov]) // drops the references to the payloads
 	}
-	t.to = nil
+	t.peer = nil
 	t.busy.Store(false)
 	return n, st
 }
 
 // sendOnce tries to send the batch as one message. For a single packet in one piece it
 // uses sendto, for which the kernel copies least.
-func (t *train) sendOnce() unix.Errno {
-	if t.count == 1 && t.niov == 1 && t.to.tclass|t.to.hops == 0 {
-		return rawSendto(t.u.fd, t.buf[:t.pos], &t.to.name, t.to.nameLen)
+func (t *segmentBatch) sendOnce() unix.Errno {
+	if t.count == 1 && t.niov == 1 && t.peer.tclass|t.peer.ttl == 0 {
+		return rawSendto(t.u.fd, t.buf[:t.pos], &t.peer.sockaddr, t.peer.sockaddrLen)
 	}
-	t.prepare(&t.msg, t.iov[:t.niov])
+	t.fillHeader(&t.msg, t.iov[:t.niov])
 	return rawSendmsg(t.u.fd, &t.msg)
 }
 
-// prepare fills a message header for the pieces iov.
-func (t *train) prepare(m *unix.Msghdr, iov []unix.Iovec) {
-	m.Name, m.Namelen = &t.to.name[0], uint32(t.to.nameLen)
+// fillHeader fills a message header for the pieces iov.
+func (t *segmentBatch) fillHeader(m *unix.Msghdr, iov []unix.Iovec) {
+	m.Name, m.Namelen = &t.peer.sockaddr[0], uint32(t.peer.sockaddrLen)
 	m.Iov = &iov[0]
 	m.SetIovlen(len(iov))
 	m.Control = nil
 	m.SetControllen(0)
-	if t.count > 1 && t.whole || t.to.tclass|t.to.hops != 0 {
+	if t.count > 1 && t.gso || t.peer.tclass|t.peer.ttl != 0 {
 		m.Control = &t.ctl[0]
-		m.SetControllen(t.control())
+		m.SetControllen(t.buildControl())
 	}
 }
 
-// control writes the control data of a message and returns its length.
-func (t *train) control() int {
+// buildControl writes the control data of a message and returns its length.
+func (t *segmentBatch) buildControl() int {
 	b := t.ctl[:0]
-	if t.count > 1 && t.whole {
+	if t.count > 1 && t.gso {
 		b = putCmsg(b, unix.SOL_UDP, unix.UDP_SEGMENT, 2)
-		binary.NativeEndian.PutUint16(b[unix.CmsgLen(0):], uint16(t.seg))
+		binary.NativeEndian.PutUint16(b[unix.CmsgLen(0):], uint16(t.segLen))
 	}
 	level, tos, ttl := unix.IPPROTO_IP, unix.IP_TOS, unix.IP_TTL
-	if t.to.nameLen != unix.SizeofSockaddrInet4 {
+	if t.peer.sockaddrLen != unix.SizeofSockaddrInet4 {
 		level, tos, ttl = unix.IPPROTO_IPV6, unix.IPV6_TCLASS, unix.IPV6_HOPLIMIT
 	}
 	for _, c := range [2]struct {
 		name  int
 		value uint8
-	}{{tos, t.to.tclass}, {ttl, t.to.hops}} {
+	}{{tos, t.peer.tclass}, {ttl, t.peer.ttl}} {
 		if c.value != 0 {
 			at := len(b)
 			b = putCmsg(b, level, c.name, 4)
@@ -97,11 +97,11 @@ func (t *train) control() int {
 	return len(b)
 }
 
-// sendAgain repeats the send while the error concerns something earlier: a signal, or
+// retrySend repeats the send while the error concerns something earlier: a signal, or
 // an ICMP error of an earlier packet. It tries at most twice.
 //
 //go:noinline
-func (t *train) sendAgain(errno unix.Errno) unix.Errno {
+func (t *segmentBatch) retrySend(errno unix.Errno) unix.Errno {
 	for range 2 {
 		switch errno {
 		case unix.EINTR:
@@ -119,11 +119,11 @@ func (t *train) sendAgain(errno unix.Errno) unix.Errno {
 
 // sendSingles sends each packet as a message of its own. It returns how many the socket
 // accepted; the error is why it did not accept the next one.
-func (t *train) sendSingles() (done int, errno unix.Errno) {
+func (t *segmentBatch) sendSingles() (done int, errno unix.Errno) {
 	from := 0
 	for i := range t.count {
-		end := int(t.ends[i])
-		t.prepare(&t.msgs[i].hdr, t.iov[from:end])
+		end := int(t.iovEnds[i])
+		t.fillHeader(&t.msgs[i].hdr, t.iov[from:end])
 		from = end
 	}
 	for tries := 0; done < t.count; {
@@ -148,10 +148,10 @@ func noRoom(errno unix.Errno) bool {
 	return errno == unix.EAGAIN || errno == unix.ENOBUFS || errno == unix.ENOMEM
 }
 
-// failed counts an error and returns the status for it.
+// sendStatus counts an error and returns the status for it.
 //
 //go:noinline
-func (t *train) failed(errno unix.Errno) ucs.Status {
+func (t *segmentBatch) sendStatus(errno unix.Errno) ucs.Status {
 	c := &t.u.counts
 	if noRoom(errno) {
 		c[udpTxAgain].Add(1)

@@ -8,61 +8,61 @@ import (
 
 // The UDP fast path: SENDs and WRITEs with inline data on a connected queue pair.
 //
-// One function (addShorts) moves consecutive ones from the send queue into a segment
-// batch. Another (arriveShorts) moves them from the batch into memory and completions.
+// One function (addFast) moves consecutive ones from the send queue into a segment
+// batch. Another (handleFastBatch) moves them from the batch into memory and completions.
 // Both have the effect of requester and responder and leave the same state. Each
 // message is checked first; if anything is unusual, nothing is changed and the general
 // path handles it. TestShortWayUDP runs one script over both paths.
 
-// maxShort is the length of the longest packet of the fast path.
-const maxShort = wire.BTHLen + wire.RETHLen + verbs.InlineLen + wire.ICRCLen
+// maxFastPacket is the length of the longest packet of the fast path.
+const maxFastPacket = wire.BTHLen + wire.RETHLen + verbs.InlineLen + wire.ICRCLen
 
-// goesShort reports whether a queue pair has the UDP fast path.
-func (q *qp) goesShort() bool { return q.d.kind == overUDP && q.typ == verbs.RC }
+// hasUDPFastPath reports whether a queue pair has the UDP fast path.
+func (q *qp) hasUDPFastPath() bool { return q.d.kind == overUDP && q.typ == verbs.RC }
 
-// postOne posts and sends r, an inline message with nothing to send before it. It
+// postFast posts and sends r, an inline message with nothing to send before it. It
 // returns false, without side effects, if r is another kind of request or must wait.
 // The caller owns the queue pair and holds the posters' lock; if the result is true,
-// postOne has released the lock.
+// postFast has released the lock.
 //
 // hot: BenchmarkPingPong.
-func (q *qp) postOne(r *verbs.SendWR) bool {
+func (q *qp) postFast(r *verbs.SendWR) bool {
 	passes := q.d.passes.Load()
-	if !q.shortUDP || q.pass == passes || !q.fillsShort(r) || r.Flags&verbs.SendFence != 0 || q.d.faulty != nil ||
-		q.req.ahead() > holdAbove || !q.atRest() {
+	if !q.fastUDP || q.lastPasses == passes || !q.fitsFast(r) || r.Flags&verbs.SendFence != 0 || q.d.faulty != nil ||
+		q.req.outstanding() > batchAbove || !q.canSendNow() {
 		return false
 	}
-	q.pass = passes
+	q.lastPasses = passes
 	s := &q.sq
 	t := s.tail.pos()
-	q.fillShort(s.at(uint32(t)), r)
-	s.counted.post(1, !s.single)
-	s.tail.end(t + 1)
-	q.unlock() // other goroutines may post while this one sends
-	q.looks()  // for their work requests, which sendUDP may send too
+	q.fillFast(s.at(uint32(t)), r)
+	s.counts.post(1, !s.single)
+	s.tail.publish(t + 1)
+	q.unlockPosts() // other goroutines may post while this one sends
+	q.markMemoryUser()  // for their work requests, which sendUDP may send too
 	if q.sendUDP() {
 		q.d.markDirty(q)
 	}
 	if !q.isTimed {
-		q.d.due(q, ucs.Time(q.d.now.Load())+firstLook)
+		q.d.setTimer(q, ucs.Time(q.d.now.Load())+maxTimerDelay)
 	}
 	return true
 }
 
 // short reports whether w is a message of the fast path.
-func (w *wqe) short() bool {
-	return shortOps>>w.op&1 != 0 && w.flags&(verbs.SendInline|verbs.SendFence) == verbs.SendInline
+func (w *wqe) isFast() bool {
+	return fastOps>>w.op&1 != 0 && w.flags&(verbs.SendInline|verbs.SendFence) == verbs.SendInline
 }
 
-// shortNext reports whether the next work request to be sent can take the fast path.
-func (q *qp) shortNext() bool {
+// nextIsFast reports whether the next work request to be sent can take the fast path.
+func (q *qp) nextIsFast() bool {
 	r, s := &q.req, &q.rsp
-	return q.shortUDP && r.tx != q.sq.end() && q.sq.at(r.tx).short() && r.sent == 0 && !r.stuck && r.pause == 0 &&
-		!r.probe.alone && r.psn.Diff(r.una) < shortPackets*r.window.now && s.asked == 0 && q.stateNow() == verbs.StateRTS
+	return q.fastUDP && r.tx != q.sq.end() && q.sq.at(r.tx).isFast() && r.sent == 0 && !r.failed && r.rnrWait == 0 &&
+		!r.probe.pending && r.psn.Diff(r.una) < shortPackets*r.window.cur && s.pendingResponses == 0 && q.loadState() == verbs.StateRTS
 }
 
-// shortLen returns the length of w's packet from the BTH to the ICRC.
-func (w *wqe) shortLen() int {
+// fastLen returns the length of w's packet from the BTH to the ICRC.
+func (w *wqe) fastLen() int {
 	n := wire.BTHLen + wire.ICRCLen + (int(w.n)+3)&^3
 	if w.op == verbs.OpWrite {
 		n += wire.RETHLen
@@ -70,10 +70,10 @@ func (w *wqe) shortLen() int {
 	return n
 }
 
-// putShort encodes w's packet without the ICRC. full is set if it fills the window; the
+// putFast encodes w's packet without the ICRC. full is set if it fills the window; the
 // packet has AckReq then.
-func (q *qp) putShort(w *wqe, b []byte, full bool) {
-	_ = b[maxShort-1]
+func (q *qp) putFast(w *wqe, b []byte, full bool) {
+	_ = b[maxFastPacket-1]
 	f := wire.BTHFields{
 		Opcode: wire.SendOnly, Solicited: w.flags&verbs.SendSolicited != 0, AckReq: full || q.sigAll || w.flags&verbs.SendSignaled != 0,
 		Pad: uint8(-w.n & 3), PKey: q.pkey, Dest: q.dest, PSN: w.psn,
@@ -95,20 +95,20 @@ func (q *qp) putShort(w *wqe, b []byte, full bool) {
 	}
 }
 
-// arriveShorts processes the fast-path messages among the packets i up to all of g, as
+// handleFastBatch processes the fast-path messages among the packets i up to all of g, as
 // long as they are the expected ones. It returns how many it processed. The caller owns
 // the queue pair and holds the receive token.
 //
 // hot: BenchmarkSmallStream.
-func (q *qp) arriveShorts(g *datagram, i, all int, now ucs.Time) (n int) {
+func (q *qp) handleFastBatch(g *datagram, i, all int, now ucs.Time) (n int) {
 	r := &q.rsp
-	if !q.shortUDP || !q.known || r.fatal || r.gap != noGap || r.held || !r.ended.Ends() ||
-		q.stateNow() != verbs.StateRTS || !q.to.udp.sent(g) {
+	if !q.fastUDP || !q.established || r.fatal || r.gap != noGap || r.hasRecv || !r.lastPlace.Ends() ||
+		q.loadState() != verbs.StateRTS || !q.route.udp.matches(g) {
 		return 0
 	}
 	for more := true; more && i < all; i++ {
 		b := g.packet(i)
-		if len(b) < minPacket || len(b) > maxShort {
+		if len(b) < minPacket || len(b) > maxFastPacket {
 			break
 		}
 		h := wire.BTH(b)
@@ -117,9 +117,9 @@ func (q *qp) arriveShorts(g *datagram, i, all int, now ucs.Time) (n int) {
 		}
 		switch h.Opcode() {
 		case wire.SendOnly:
-			more = q.arriveSend(g, b, i, now)
+			more = q.handleFastSend(g, b, i, now)
 		case wire.WriteOnly:
-			more = q.arriveWrite(g, b, i, now)
+			more = q.handleFastWrite(g, b, i, now)
 		default:
 			more = false
 		}
@@ -130,29 +130,29 @@ func (q *qp) arriveShorts(g *datagram, i, all int, now ucs.Time) (n int) {
 	return n
 }
 
-// arriveSend processes a SEND Only. It returns false, without side effects, if anything
+// handleFastSend processes a SEND Only. It returns false, without side effects, if anything
 // is unusual.
-func (q *qp) arriveSend(g *datagram, b []byte, i int, now ucs.Time) bool {
+func (q *qp) handleFastSend(g *datagram, b []byte, i int, now ucs.Time) bool {
 	h := wire.BTH(b)
 	n := len(b) - wire.BTHLen - wire.ICRCLen - h.Pad()
-	if n < 0 || !q.came.Right(g.pre, b, uint16(i)) {
+	if n < 0 || !q.rxICRC.Valid(g.prefix, b, uint16(i)) {
 		return false
 	}
-	id, to, ok := q.peekShort(uint32(n))
+	id, to, ok := q.peekFast(uint32(n))
 	if !ok {
 		return false
 	}
-	q.skipShort()
-	placeLast(to, b[wire.BTHLen:wire.BTHLen+n])
-	q.tookShort(h, wire.KindSend, n, now)
-	q.tell(q.recvCQ, &verbs.WC{ID: id, Op: verbs.WCRecv, Len: uint32(n), QPN: q.num}, h.Solicited())
+	q.skipFast()
+	placeLastWord(to, b[wire.BTHLen:wire.BTHLen+n])
+	q.fastExecuted(h, wire.KindSend, n, now)
+	q.postCQE(q.recvCQ, &verbs.WC{ID: id, Op: verbs.WCRecv, Len: uint32(n), QPN: q.num}, h.Solicited())
 	q.count(cntCQEs, 1)
 	return true
 }
 
-// arriveWrite processes a WRITE Only. It returns false, without side effects, if
+// handleFastWrite processes a WRITE Only. It returns false, without side effects, if
 // anything is unusual.
-func (q *qp) arriveWrite(g *datagram, b []byte, i int, now ucs.Time) bool {
+func (q *qp) handleFastWrite(g *datagram, b []byte, i int, now ucs.Time) bool {
 	h := wire.BTH(b)
 	n := len(b) - wire.BTHLen - wire.RETHLen - wire.ICRCLen - h.Pad()
 	if n <= 0 || q.access&verbs.RemoteWrite == 0 {
@@ -160,7 +160,7 @@ func (q *qp) arriveWrite(g *datagram, b []byte, i int, now ucs.Time) bool {
 	}
 	x := wire.RETH(b[wire.BTHLen:])
 	addr, key := x.Addr(), x.RKey()
-	if int(x.Len()) != n || !q.came.Right(g.pre, b, uint16(i)) {
+	if int(x.Len()) != n || !q.rxICRC.Valid(g.prefix, b, uint16(i)) {
 		return false
 	}
 	to, ok := q.d.remote(q.pd, key, addr, n, verbs.RemoteWrite)
@@ -168,18 +168,18 @@ func (q *qp) arriveWrite(g *datagram, b []byte, i int, now ucs.Time) bool {
 		return false
 	}
 	const at = wire.BTHLen + wire.RETHLen
-	placeLast(to, b[at:at+n])
-	q.tookShort(h, wire.KindWrite, n, now)
+	placeLastWord(to, b[at:at+n])
+	q.fastExecuted(h, wire.KindWrite, n, now)
 	return true
 }
 
-// tookShort updates the responder after a message of one packet with n bytes was
+// fastExecuted updates the responder after a message of one packet with n bytes was
 // executed.
-func (q *qp) tookShort(h wire.BTH, kind wire.Kind, n int, now ucs.Time) {
+func (q *qp) fastExecuted(h wire.BTH, kind wire.Kind, n int, now ucs.Time) {
 	r := &q.rsp
 	q.count(cntRxPackets, 1)
 	q.count(cntRxBytes, uint64(n))
-	r.kind, r.ended = kind, wire.PlaceOnly
+	r.kind, r.lastPlace = kind, wire.PlaceOnly
 	r.msn++
-	q.stands(h.AckReq(), wire.PlaceOnly, now)
+	q.updateAckState(h.AckReq(), wire.PlaceOnly, now)
 }

@@ -34,36 +34,36 @@ func TestShortPackets(t *testing.T) {
 			for j := range w.Inline {
 				w.Inline[j] = byte(r.Uint32())
 			}
-			require.Zero(t, q.fill(q.ringAt(uint32(i)), &w))
+			require.Zero(t, q.fillWQE(q.ringAt(uint32(i)), &w))
 		}
-		q.sq.tail.end(uint64(n))
-		t1, t2 := u.train(&q.to.udp), u.train(&q.to.udp)
+		q.sq.tail.publish(uint64(n))
+		t1, t2 := u.beginBatch(&q.route.udp), u.beginBatch(&q.route.udp)
 		for i := range t2.buf {
 			t1.buf[i], t2.buf[i] = 0xaa, 0x55
 		}
-		q.addShorts(t1, most)
+		q.addFast(t1, most)
 		packets, bytes, req := q.counts[cntTxPackets], q.counts[cntTxBytes], q.req
-		q.req.tx, q.req.psn, q.req.top = 0, q.req.una, q.req.una
+		q.req.tx, q.req.psn, q.req.sndMax = 0, q.req.una, q.req.una
 		q.counts = counts{}
 		for t2.count < most {
-			at := q.here()
-			if !q.nextRequest(&q.out) {
+			at := q.saveSendState()
+			if !q.nextRequest(&q.txPacket) {
 				break
 			}
-			if !t2.add(&q.out) {
-				q.backTo(&at, 0)
+			if !t2.add(&q.txPacket) {
+				q.restoreSendState(&at, 0)
 				break
 			}
 		}
 		require.Equal(t, t2.count, t1.count, round)
 		require.Equal(t, t2.total, t1.total, round)
-		require.Equal(t, t2.short, t1.short, round)
+		require.Equal(t, t2.closed, t1.closed, round)
 		require.Equal(t, t2.buf[:t2.pos], t1.buf[:t1.pos], round)
 		require.Equal(t, q.req, req, round)
 		require.Equal(t, []uint64{q.counts[cntTxPackets], q.counts[cntTxBytes]}, []uint64{packets, bytes}, round)
 		q.counts = counts{}
-		q.sq.tail.end(0)
-		q.req.tx, q.req.psn, q.req.top, q.sq.next = 0, q.req.una, q.req.una, q.req.una
+		q.sq.tail.publish(0)
+		q.req.tx, q.req.psn, q.req.sndMax, q.sq.nextPSN = 0, q.req.una, q.req.una, q.req.una
 		t1.busy.Store(false)
 		t2.busy.Store(false)
 	}
@@ -93,7 +93,7 @@ func TestShortFromStranger(t *testing.T) {
 	defer func() { require.NoError(t, u.close()) }()
 	to, err := u.peer(q.d.gid, q.d.lid)
 	require.NoError(t, err)
-	train := u.train(&to)
+	train := u.beginBatch(&to)
 	require.True(t, train.add(&packet{
 		op: wire.SendOnly, pkey: q.pkey, dest: q.num, psn: q.rsp.psn, n: 8, nsg: 1, sg: [verbs.MaxSGE][]byte{make([]byte, 8)},
 	}))

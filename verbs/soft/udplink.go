@@ -11,30 +11,30 @@ import (
 // When a post over UDP is sent at once, and when it is batched with later ones. One
 // system call for each short packet would limit the message rate.
 const (
-	holdAbove = 4                // outstanding packets above which the first post is delayed too
-	holdLimit = maxSegments      // unsent packets from which on nothing is delayed
-	holdTime  = ucs.Time(10_000) // longest delay of the first packet
+	batchAbove = 4                // outstanding packets above which the first post is delayed too
+	batchLimit = maxSegments      // unsent packets from which on nothing is delayed
+	batchDelay  = ucs.Time(10_000) // longest delay of the first packet
 )
 
-// holdsBack reports whether the posted packets are batched with later ones. If so it
+// deferSend reports whether the posted packets are batched with later ones. If so it
 // marks q, so that a later pass sends them. The caller owns q.
-func (q *qp) holdsBack() bool {
-	if q.d.kind != overUDP || q.typ != verbs.RC || !q.collects() {
+func (q *qp) deferSend() bool {
+	if q.d.kind != overUDP || q.typ != verbs.RC || !q.shouldBatch() {
 		return false
 	}
 	q.d.markDirty(q)
 	return true
 }
 
-// collects reports whether a post is to be batched with later ones. The first post of a
+// shouldBatch reports whether a post is to be batched with later ones. The first post of a
 // pass is not, unless many packets are outstanding. The caller owns q.
-func (q *qp) collects() bool {
+func (q *qp) shouldBatch() bool {
 	r := &q.req
 	passes := q.d.passes.Load()
-	first := q.pass != passes
-	q.pass = passes
-	open := r.ahead()
-	return q.unsent() < holdLimit && !(first && open <= holdAbove)
+	first := q.lastPasses != passes
+	q.lastPasses = passes
+	open := r.outstanding()
+	return q.unsent() < batchLimit && !(first && open <= batchAbove)
 }
 
 // unsent returns how many packets are queued and not sent.
@@ -44,46 +44,46 @@ func (q *qp) unsent() int {
 		return 0
 	}
 	w := q.sq.at(q.sq.end() - 1)
-	return w.psn.Add(int(w.npk)).Diff(r.psn)
+	return w.psn.Add(int(w.numPSNs)).Diff(r.psn)
 }
 
-// waits reports whether everything that could be sent is delayed to form a larger
+// delaySend reports whether everything that could be sent is delayed to form a larger
 // batch.
-func (q *qp) waits(now ucs.Time) bool {
+func (q *qp) delaySend(now ucs.Time) bool {
 	s := &q.rsp
-	if s.asked != 0 || s.nak != 0 || s.soon && q.to.foreign {
+	if s.pendingResponses != 0 || s.nak != 0 || s.ackNow && q.route.foreign {
 		return false
 	}
 	if n := q.unsent(); n > 0 {
-		return q.holds(n, now)
+		return q.delayBatch(n, now)
 	}
-	return s.soon && q.ackWaits()
+	return s.ackNow && q.delayAck()
 }
 
-// ackWaits reports whether an ACK is delayed, until the socket has been found empty. It
+// delayAck reports whether an ACK is delayed, until the socket has been found empty. It
 // may then cover more packets, or be sent in the batch of a request if the program
 // responds.
-func (q *qp) ackWaits() bool {
+func (q *qp) delayAck() bool {
 	s := &q.rsp
-	return !s.long && s.stood < ackAtLeast && q.d.drained.Load() == 0
+	return !s.longAckReq && s.unacked < maxUnackedShort && q.d.socketEmpty.Load() == 0
 }
 
-// ackAtLeast is the most short messages that one ACK covers, even if the socket has
+// maxUnackedShort is the most short messages that one ACK covers, even if the socket has
 // more.
-const ackAtLeast = 16
+const maxUnackedShort = 16
 
-// holds reports whether n unsent packets are delayed to form a larger batch.
-func (q *qp) holds(n int, now ucs.Time) bool {
-	open := q.req.ahead()
-	if open <= holdAbove || n >= holdLimit || 2*n >= open {
-		q.heldAt = 0
+// delayBatch reports whether n unsent packets are delayed to form a larger batch.
+func (q *qp) delayBatch(n int, now ucs.Time) bool {
+	open := q.req.outstanding()
+	if open <= batchAbove || n >= batchLimit || 2*n >= open {
+		q.delayedSince = 0
 		return false
 	}
-	if q.heldAt == 0 {
-		q.heldAt = now
+	if q.delayedSince == 0 {
+		q.delayedSince = now
 	}
-	if now-q.heldAt >= holdTime {
-		q.heldAt = 0
+	if now-q.delayedSince >= batchDelay {
+		q.delayedSince = 0
 		return false
 	}
 	return true
@@ -93,58 +93,58 @@ func (q *qp) holds(n int, now ucs.Time) bool {
 // so that it fits into the segment batch of a request. To a foreign peer it is first:
 // the program of that peer may wait for the ACK before it processes the request.
 func (q *qp) nextPacket(p *packet) bool {
-	if q.to.foreign {
-		return q.nextReply(p) || q.nextRequest(p)
+	if q.route.foreign {
+		return q.nextResponseOrAck(p) || q.nextRequest(p)
 	}
-	return q.nextAnswer(p) || q.nextRequest(p) || q.nextAck(p)
+	return q.nextResponse(p) || q.nextRequest(p) || q.nextAck(p)
 }
 
 // sendUDP sends in segment batches. If the socket accepts no more it rewinds the send
-// state to the first packet not accepted (backTo) and returns true.
+// state to the first packet not accepted (restoreSendState) and returns true.
 //
 // Two snapshots are kept for this. at is the state before the current batch, behind
 // that after the last packet added to it. A batch is sent when the next packet does not
 // fit.
 func (q *qp) sendUDP() bool {
 	u := q.d.udp
-	p := &q.out
-	var t *train
-	at, most := q.here(), q.half()
-	for behind := at; ; {
-		if q.shortNext() {
+	p := &q.txPacket
+	var t *segmentBatch
+	at, most := q.saveSendState(), q.batchTarget()
+	for afterLast := at; ; {
+		if q.nextIsFast() {
 			if t == nil {
-				t = u.train(&q.to.udp)
+				t = u.beginBatch(&q.route.udp)
 			}
-			if q.addShorts(t, most) {
+			if q.addFast(t, most) {
 				if !q.hasMore() {
 					break
 				}
-				behind = q.here()
+				afterLast = q.saveSendState()
 			}
 		}
 		if !q.nextPacket(p) {
 			break
 		}
 		if t == nil {
-			t = u.train(&q.to.udp)
+			t = u.beginBatch(&q.route.udp)
 		}
 		if t.count >= most && p.op != wire.Acknowledge || !t.add(p) {
 			if done, st := t.sendMost(); st == ucs.NoResource {
-				q.backTo(&at, done)
+				q.restoreSendState(&at, done)
 				return true
 			}
-			at, most = behind, q.half()
-			t = u.train(&q.to.udp)
+			at, most = afterLast, q.batchTarget()
+			t = u.beginBatch(&q.route.udp)
 			t.add(p)
 		}
 		if !q.hasMore() {
 			break // the usual end
 		}
-		behind = q.here()
+		afterLast = q.saveSendState()
 	}
 	if t != nil {
 		if done, st := t.sendMost(); st == ucs.NoResource {
-			q.backTo(&at, done)
+			q.restoreSendState(&at, done)
 			return true
 		}
 	}
@@ -154,42 +154,42 @@ func (q *qp) sendUDP() bool {
 // hasMore reports whether something may be left to send.
 func (q *qp) hasMore() bool {
 	s := &q.rsp
-	return q.req.tx != q.sq.end() || s.soon || s.asked != 0
+	return q.req.tx != q.sq.end() || s.ackNow || s.pendingResponses != 0
 }
 
-// half returns how many packets a batch may have: half of those outstanding and unsent.
+// batchTarget returns how many packets a batch may have: half of those outstanding and unsent.
 // So one batch is built while another is processed, and neither end waits for all. READ
 // responses may fill a batch: the requester already asks for parts of that size.
-func (q *qp) half() int {
-	if s := &q.rsp; s.asked != 0 {
+func (q *qp) batchTarget() int {
+	if s := &q.rsp; s.pendingResponses != 0 {
 		return maxSegments
 	}
-	return max(holdAbove, (q.unsent()+q.req.psn.Diff(q.req.una)+1)/2)
+	return max(batchAbove, (q.unsent()+q.req.psn.Diff(q.req.una)+1)/2)
 }
 
-// late is a packet that was received while another goroutine owned its queue pair.
-type late struct {
+// deferredPacket is a packet that was received while another goroutine owned its queue pair.
+type deferredPacket struct {
 	d *datagram
 	i int
 }
 
-// maxLate is the most packets that wait for a queue pair's owner.
-const maxLate = 64
+// maxDeferred is the most packets that wait for a queue pair's owner.
+const maxDeferred = 64
 
-// drainUDP receives datagrams from the socket and processes their packets. It returns
+// receiveUDP receives datagrams from the socket and processes their packets. It returns
 // the number of packets.
-func (d *device) drainUDP(now ucs.Time) int {
+func (d *device) receiveUDP(now ucs.Time) int {
 	n := 0
 	all := d.udp.recv()
-	crossed()
+	raceSync()
 	empty := uint32(0)
 	if len(all) == 0 {
 		empty = 1
 	}
-	storeRelease32(&d.drained, empty) // before the packets are acknowledged: ackWaits reads it
+	storeRelease32(&d.socketEmpty, empty) // before the packets are acknowledged: delayAck reads it
 	for _, g := range all {
 		if d.conf.Tap != nil {
-			d.show(g)
+			d.tapDatagram(g)
 		}
 		var q *qp
 		for i, all := 0, g.packets(); i < all; i++ {
@@ -202,84 +202,84 @@ func (d *device) drainUDP(now ucs.Time) int {
 			num := verbs.QPN(binary.BigEndian.Uint32(b[4:]) & 0xffffff)
 			if q == nil || q.num != num {
 				if q != nil {
-					q.leave()
+					q.transmitAndRelease()
 				}
-				q = d.claim(num, g, i)
+				q = d.acquireOrDefer(num, g, i)
 			}
 			if q == nil {
 				continue
 			}
-			if k := q.arriveShorts(g, i, all, now); k != 0 {
+			if k := q.handleFastBatch(g, i, all, now); k != 0 {
 				i, n = i+k-1, n+k-1
 				continue
 			}
-			q.fromUDP(&d.come, g, i, now)
+			q.handleUDPPacket(&d.rxPacket, g, i, now)
 		}
 		if q != nil {
-			q.leave()
+			q.transmitAndRelease()
 		}
 	}
 	return n
 }
 
-// claim takes the ownership of the queue pair that packet i of g is for. It returns nil
+// acquireOrDefer takes the ownership of the queue pair that packet i of g is for. It returns nil
 // if there is none, or if another goroutine owns it; the packet is queued for the owner
 // then. It is queued before pending work is marked. So either the owner finds it in
 // leave, or claim acquires the ownership and processes it.
-func (d *device) claim(num verbs.QPN, g *datagram, i int) *qp {
+func (d *device) acquireOrDefer(num verbs.QPN, g *datagram, i int) *qp {
 	q := d.qps.find(num)
 	if q == nil {
 		d.counts.add(cntDroppedQPN, 1)
 		return nil
 	}
-	if q.take() {
-		q.polled = true
-		q.takeLate()
+	if q.tryAcquire() {
+		q.rxOwned = true
+		q.handleDeferred()
 		return q
 	}
-	q.lateLock.lock()
-	if len(q.late) < maxLate {
+	q.deferredLock.lock()
+	if len(q.deferred) < maxDeferred {
 		g.hold()
-		q.late = append(q.late, late{g, i})
+		q.deferred = append(q.deferred, deferredPacket{g, i})
 	} else {
 		d.counts.add(cntDroppedInbox, 1)
 	}
-	q.lateN.Store(int32(len(q.late)))
-	q.lateLock.unlock()
-	if q.takeOrNote() { // the owner released it meanwhile
-		q.leave()
+	q.numDeferred.Store(int32(len(q.deferred)))
+	q.deferredLock.unlock()
+	if q.acquireOrNotify() { // the owner released it meanwhile
+		q.transmitAndRelease()
 	}
 	return nil
 }
 
-// takeLate processes the packets that were received while another goroutine owned the
+// handleDeferred processes the packets that were received while another goroutine owned the
 // queue pair.
-func (q *qp) takeLate() {
-	q.looks()
+func (q *qp) handleDeferred() {
+	q.markMemoryUser()
 	var p packet
-	for q.lateN.Load() != 0 {
-		q.lateLock.lock()
-		all := q.late
-		q.late, q.spareLate = q.spareLate[:0], nil
-		q.lateN.Store(0)
-		q.lateLock.unlock()
+	for q.numDeferred.Load() != 0 {
+		q.deferredLock.lock()
+		all := q.deferred
+		q.deferred, q.spareDeferred = q.spareDeferred[:0], nil
+		q.numDeferred.Store(0)
+		q.deferredLock.unlock()
 		now := ucs.Time(q.d.now.Load())
 		for i := range all {
-			q.fromUDP(&p, all[i].d, all[i].i, now)
+			q.handleUDPPacket(&p, all[i].d, all[i].i, now)
 			all[i].d.release()
 			all[i].d = nil
 		}
-		q.spareLate = all[:0]
+		q.spareDeferred = all[:0]
 	}
 }
 
-// fromUDP checks and processes packet i of g.
-func (q *qp) fromUDP(p *packet, g *datagram, i int, now ucs.Time) {
-	if q.typ == verbs.RC && !q.to.udp.sent(g) {
+// handleUDPPacket checks and processes packet i of g.
+func (q *qp) handleUDPPacket(p *packet, g *datagram, i int, now ucs.Time) {
+	if q.typ == verbs.RC && !q.route.udp.matches(g) {
 		q.count(cntDroppedSource, 1)
 		return
 	}
-	f, ok := g.open(i, p, q.foreign())
+	f, ok := g.decode(i, p, q.foreign())
 	switch {
 	case !ok:
 		q.count(cntDroppedICRC, 1)
@@ -291,6 +291,6 @@ func (q *qp) fromUDP(p *packet, g *datagram, i int, now ucs.Time) {
 		if q.typ == verbs.UD {
 			p.sgid, p.slid, p.tos, p.ttl = g.from.gid(), g.from.lid(), g.tos, g.ttl
 		}
-		q.arrive(p, now)
+		q.handlePacket(p, now)
 	}
 }

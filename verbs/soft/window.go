@@ -11,48 +11,48 @@ import "github.com/goucx/goucx/verbs"
 // one packet for each window that is acknowledged.
 type window struct {
 	max int // as configured
-	now int
+	cur int
 	mtu int // path MTU in bytes
 	// train is how many packets of a long message form a segment batch, at most a third
 	// of the window. So one batch can be on its way, one be processed, and one be
 	// acknowledged.
-	train int
+	batch int
 	// trains is how many batches share one ACK: half of the window, because an ACK
 	// costs system calls at both ends.
-	trains int
+	batchesPerAck int
 	part   int // packets of a READ in one request
-	seen   int // packets acknowledged since the window grew
+	ackedSinceGrowth   int // packets acknowledged since the window grew
 }
 
 const (
-	// usualWindow is what a socket buffer of usualBuffer bytes holds. localWindow is
+	// defaultWindow is what a socket buffer of defaultBuffer bytes holds. maxDefaultWindow is
 	// the largest default: a larger window was not faster.
-	usualWindow, localWindow = 90, 180
-	usualBuffer              = 2 * 208 << 10
-	// shortPacket is the longest message of which shortPackets count as one packet of 4
+	defaultWindow, maxDefaultWindow = 90, 180
+	defaultBuffer              = 2 * 208 << 10
+	// shortMessage is the longest message of which shortPackets count as one packet of 4
 	// KB.
-	shortPacket  = 512
+	shortMessage  = 512
 	shortPackets = 6
-	// leastWindow is what any number of losses leaves of a window.
-	leastWindow = 8
+	// minWindow is what any number of losses leaves of a window.
+	minWindow = 8
 	longPacket  = 4096
-	// lonePackets packets at the start of a long message are a batch of their own: the
+	// firstBatchPackets packets at the start of a long message are a batch of their own: the
 	// first packet of a WRITE is longer than the others.
-	lonePackets = 2
+	firstBatchPackets = 2
 )
 
 // newWindow returns a window of most packets of 4 KB, for packets of mtu bytes.
 func newWindow(most, mtu int) window {
-	v := window{max: most, now: most, mtu: mtu}
+	v := window{max: most, cur: most, mtu: mtu}
 	whole := v.packets()
-	v.fit()
-	v.trains = max(1, whole/2/v.train)
-	v.part = partLen(v.train, whole/2)
+	v.fitBatch()
+	v.batchesPerAck = max(1, whole/2/v.batch)
+	v.part = partPackets(v.batch, whole/2)
 	return v
 }
 
-// fit adapts the size of the segment batches to the window.
-func (v *window) fit() { v.train = trainLen(v.mtu, v.packets()/3) }
+// fitBatch adapts the size of the segment batches to the window.
+func (v *window) fitBatch() { v.batch = batchLen(v.mtu, v.packets()/3) }
 
 // window returns the default window, in packets of 4 KB, of a connection with packets
 // of mtu bytes. A UDP peer with long packets is on this host, so its socket buffer has
@@ -62,99 +62,99 @@ func (d *device) window(mtu int) int {
 	case d.conf.Window != 0:
 		return d.conf.Window
 	case d.kind == overUDP && mtu > longPacket:
-		return windowOf(d.udp.shared)
+		return windowOf(d.udp.unprivRcvbuf)
 	}
-	return usualWindow
+	return defaultWindow
 }
 
 // windowOf returns the default window for a socket buffer of that size. It is a quarter
-// of the buffer, since other devices send there too, but not less than usualWindow.
+// of the buffer, since other devices send there too, but not less than defaultWindow.
 func windowOf(buffer int) int {
-	return min(max(buffer/4/(usualBuffer/usualWindow), usualWindow), localWindow)
+	return min(max(buffer/4/(defaultBuffer/defaultWindow), defaultWindow), maxDefaultWindow)
 }
 
 // packets returns the window in packets of the path MTU.
-func (v *window) packets() int { return max(1, v.now*longPacket/v.mtu) }
+func (v *window) packets() int { return max(1, v.cur*longPacket/v.mtu) }
 
-// trainLen returns how many packets of mtu bytes form a segment batch, at most limit.
-func trainLen(mtu, limit int) int {
-	return max(1, min(limit, maxSegments, maxTrain/(mtu+minPacket)))
+// batchLen returns how many packets of mtu bytes form a segment batch, at most limit.
+func batchLen(mtu, limit int) int {
+	return max(1, min(limit, maxSegments, maxUDPPayload/(mtu+minPacket)))
 }
 
 // open returns how many packets may be outstanding if the next one belongs to w.
-func (v *window) open(w *wqe) int {
-	if w.n <= shortPacket {
-		return shortPackets * v.now
+func (v *window) limit(w *wqe) int {
+	if w.n <= shortMessage {
+		return shortPackets * v.cur
 	}
 	return v.packets()
 }
 
 // acked records that n packets were acknowledged, and may grow the window.
 func (v *window) acked(n int) {
-	if v.now == v.max {
+	if v.cur == v.max {
 		return
 	}
-	if v.seen += n; v.seen >= v.packets() {
-		v.now, v.seen = v.now+1, 0
-		v.fit()
+	if v.ackedSinceGrowth += n; v.ackedSinceGrowth >= v.packets() {
+		v.cur, v.ackedSinceGrowth = v.cur+1, 0
+		v.fitBatch()
 	}
 }
 
-// lost halves the window.
-func (v *window) lost() {
-	v.now, v.seen = max(v.now/2, min(leastWindow, v.max)), 0
-	v.fit()
+// halve halves the window.
+func (v *window) halve() {
+	v.cur, v.ackedSinceGrowth = max(v.cur/2, min(minWindow, v.max)), 0
+	v.fitBatch()
 }
 
-// begins reports whether a segment batch begins after n packets of a long message.
-func (v *window) begins(n uint32) bool {
-	return n == 0 || n > lonePackets && (n-lonePackets)%uint32(v.train) == 0
+// beginsBatch reports whether a segment batch begins after n packets of a long message.
+func (v *window) beginsBatch(n uint32) bool {
+	return n == 0 || n > firstBatchPackets && (n-firstBatchPackets)%uint32(v.batch) == 0
 }
 
-// groupEnds reports whether the packet after which n packets of a long message are sent
+// endsAckGroup reports whether the packet after which n packets of a long message are sent
 // ends a group of batches that share one ACK. Below the full window each batch is a
 // group, so that the window never closes without an AckReq outstanding.
-func (v *window) groupEnds(n uint32) bool {
-	return n > lonePackets && v.begins(n) && (v.now < v.max || int(n-lonePackets)/v.train%v.trains == 0)
+func (v *window) endsAckGroup(n uint32) bool {
+	return n > firstBatchPackets && v.beginsBatch(n) && (v.cur < v.max || int(n-firstBatchPackets)/v.batch%v.batchesPerAck == 0)
 }
 
-// mayFly reports whether the window allows the next packet of w. A long message is sent
+// windowAllows reports whether the window allows the next packet of w. A long message is sent
 // in whole batches. Otherwise a part of a batch would be acknowledged alone and allow
 // the next part, until every packet was sent alone.
-func (q *qp) mayFly(w *wqe) bool {
+func (q *qp) windowAllows(w *wqe) bool {
 	r := &q.req
-	flying := r.psn.Diff(r.una)
-	room := r.window.open(w) - flying
+	outstanding := r.psn.Diff(r.una)
+	room := r.window.limit(w) - outstanding
 	if room <= 0 {
 		return false
 	}
-	if r.probe.alone {
-		return flying == 0
+	if r.probe.pending {
+		return outstanding == 0
 	}
-	if flying == 0 || w.npk <= lonePackets || !w.reads() && !r.window.begins(r.sent) {
+	if outstanding == 0 || w.numPSNs <= firstBatchPackets || !w.isReadOrAtomic() && !r.window.beginsBatch(r.sent) {
 		return true
 	}
-	if w.reads() {
+	if w.isReadOrAtomic() {
 		return room >= q.nextPart(w)
 	}
-	whole := r.window.train
+	whole := r.window.batch
 	if r.sent == 0 {
-		whole += lonePackets
+		whole += firstBatchPackets
 	}
-	return room >= min(whole, int(w.npk-r.sent))
+	return room >= min(whole, int(w.numPSNs-r.sent))
 }
 
-// asks reports whether the packet of w built last has AckReq. The end of a message has
+// wantsAckReq reports whether the packet of w built last has AckReq. The end of a message has
 // it if the message is signaled or long. Before the end, the last packet of a group of
 // batches has it, and the packet that fills the window. A foreign peer acknowledges
 // nothing else, so every message to it has AckReq at its end.
-func (q *qp) asks(w *wqe, last bool) bool {
+func (q *qp) wantsAckReq(w *wqe, last bool) bool {
 	r := &q.req
-	if r.probe.alone {
+	if r.probe.pending {
 		return true
 	}
-	if last && (w.flags&verbs.SendSignaled != 0 || q.sigAll || w.npk > 1 || q.to.foreign) {
+	if last && (w.flags&verbs.SendSignaled != 0 || q.sigAll || w.numPSNs > 1 || q.route.foreign) {
 		return true
 	}
-	return !last && r.window.groupEnds(r.sent) || r.psn.Diff(r.una) >= r.window.open(w)
+	return !last && r.window.endsAckGroup(r.sent) || r.psn.Diff(r.una) >= r.window.limit(w)
 }

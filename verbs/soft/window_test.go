@@ -12,32 +12,32 @@ import (
 // is acknowledged lets it grow by one packet, to what it was.
 func TestWindowLoss(t *testing.T) {
 	v := newWindow(90, 4096)
-	for _, want := range []int{45, 22, 11, leastWindow, leastWindow} {
-		v.lost()
-		require.Equal(t, want, v.now)
+	for _, want := range []int{45, 22, 11, minWindow, minWindow} {
+		v.halve()
+		require.Equal(t, want, v.cur)
 	}
-	for want := leastWindow; want < 90; want++ {
-		require.Equal(t, want, v.now)
+	for want := minWindow; want < 90; want++ {
+		require.Equal(t, want, v.cur)
 		v.acked(want - 1)
-		require.Equal(t, want, v.now)
+		require.Equal(t, want, v.cur)
 		v.acked(1)
 	}
-	require.Equal(t, 90, v.now)
+	require.Equal(t, 90, v.cur)
 	v.acked(1000)
-	require.Equal(t, 90, v.now)
+	require.Equal(t, 90, v.cur)
 	small := newWindow(3, 4096)
-	small.lost()
-	require.Equal(t, 3, small.now, "the floor is not above what is set")
+	small.halve()
+	require.Equal(t, 3, small.cur, "the floor is not above what is set")
 }
 
 // TestWindowDefault: what is set holds; else connections with long packets over UDP
 // have what this host's sockets hold, and all others the usual window.
 func TestWindowDefault(t *testing.T) {
-	for _, c := range [][2]int{{0, 90}, {usualBuffer, 90}, {4 * usualBuffer, 90}, {6 * usualBuffer, 135}, {8 << 20, 180}, {64 << 20, 180}} {
+	for _, c := range [][2]int{{0, 90}, {defaultBuffer, 90}, {4 * defaultBuffer, 90}, {6 * defaultBuffer, 135}, {8 << 20, 180}, {64 << 20, 180}} {
 		require.Equal(t, c[1], windowOf(c[0]), "%d", c[0])
 	}
 	udp := &device{}
-	udp.kind, udp.udp = overUDP, &udpPort{shared: 8 << 20}
+	udp.kind, udp.udp = overUDP, &udpPort{unprivRcvbuf: 8 << 20}
 	require.Equal(t, []int{90, 180}, []int{udp.window(4096), udp.window(20480)})
 	udp.conf.Window = 100
 	require.Equal(t, []int{100, 100}, []int{udp.window(4096), udp.window(20480)})
@@ -49,10 +49,10 @@ func TestWindowUnits(t *testing.T) {
 	short, long := &wqe{n: 8}, &wqe{n: 1 << 20}
 	for _, c := range []struct{ mtu, long, train, part int }{{20480, 18, 3, 9}, {4096, 90, 15, 33}, {2048, 180, 31, 65}, {1024, 360, 62, 127}, {256, 1440, 64, 131}} {
 		v := newWindow(90, c.mtu)
-		require.Equal(t, []int{c.long, 540, c.train, c.part}, []int{v.open(long), v.open(short), v.train, v.part}, "%d", c.mtu)
+		require.Equal(t, []int{c.long, 540, c.train, c.part}, []int{v.limit(long), v.limit(short), v.batch, v.part}, "%d", c.mtu)
 	}
 	one := newWindow(1, 4096)
-	require.Equal(t, []int{1, 1}, []int{one.train, one.part})
+	require.Equal(t, []int{1, 1}, []int{one.batch, one.part})
 }
 
 // TestWholeTrains: with part of a long message under way, what the window has room
@@ -60,7 +60,7 @@ func TestWindowUnits(t *testing.T) {
 func TestWholeTrains(t *testing.T) {
 	q := &qp{}
 	q.req.window = newWindow(45, 4096)
-	w := &wqe{op: verbs.OpWrite, n: 1 << 20, npk: 256}
+	w := &wqe{op: verbs.OpWrite, n: 1 << 20, numPSNs: 256}
 	for _, c := range []struct {
 		flying int
 		sent   uint32
@@ -77,7 +77,7 @@ func TestWholeTrains(t *testing.T) {
 		{32, 242, false}, // but must fit, too
 	} {
 		q.req.psn, q.req.una, q.req.sent = verbs.PSN(c.flying), 0, c.sent
-		require.Equal(t, c.fly, q.mayFly(w), "%+v", c)
+		require.Equal(t, c.fly, q.windowAllows(w), "%+v", c)
 	}
 }
 
@@ -87,20 +87,20 @@ func TestGroups(t *testing.T) {
 	v := newWindow(90, 4096)
 	ends := func() (all []uint32) {
 		for n := range uint32(100) {
-			if v.groupEnds(n) {
+			if v.endsAckGroup(n) {
 				all = append(all, n)
 			}
 		}
 		return all
 	}
 	require.Equal(t, []uint32{47, 92}, ends())
-	v.lost()
+	v.halve()
 	require.Equal(t, []uint32{17, 32, 47, 62, 77, 92}, ends())
 	for most := 1; most < 300; most++ { // below 4 each train is a packet, and what fills the window asks
 		for _, mtu := range []int{256, 1024, 4096, 20480} {
 			v := newWindow(most, mtu)
-			if open := v.open(&wqe{n: 1 << 20}); open >= 4 {
-				require.LessOrEqual(t, lonePackets+v.trains*v.train, open, "%d of %d", most, mtu)
+			if open := v.limit(&wqe{n: 1 << 20}); open >= 4 {
+				require.LessOrEqual(t, firstBatchPackets+v.batchesPerAck*v.batch, open, "%d of %d", most, mtu)
 			}
 		}
 	}

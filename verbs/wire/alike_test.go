@@ -15,7 +15,7 @@ func TestAlike(t *testing.T) {
 		flow("[fd00::1]:40000", "[fd00::2]:4791", 0),
 	}
 	r := rand.New(rand.NewPCG(1, 2))
-	var a, c Alike
+	var a, c ICRCCache
 	b := make([]byte, 20)
 	for range 20_000 {
 		p := prefixOf(&h[r.IntN(len(h)*8)%len(h)])
@@ -24,10 +24,10 @@ func TestAlike(t *testing.T) {
 			b = make([]byte, BTHLen+ICRCLen+r.IntN(100))
 			fallthrough
 		case 1:
-			b[r.IntN(alikeLen)] = byte(r.Uint32())
+			b[r.IntN(cachedLen)] = byte(r.Uint32())
 		}
-		for i := range b[alikeLen:] {
-			b[alikeLen+i] = byte(r.Uint32())
+		for i := range b[cachedLen:] {
+			b[cachedLen+i] = byte(r.Uint32())
 		}
 		id := uint16(r.IntN(64))
 		if r.IntN(8) == 0 {
@@ -35,9 +35,9 @@ func TestAlike(t *testing.T) {
 		}
 		a.Seal(p, b, id)
 		require.Equal(t, p.ICRC(b[:len(b)-ICRCLen], id), Packet{b: b}.ICRC())
-		require.True(t, c.Right(p, b, id))
+		require.True(t, c.Valid(p, b, id))
 		b[r.IntN(len(b))] ^= 1 << r.IntN(8)
 		_, right := p.Check(b, id)
-		require.Equal(t, right && p.ICRC(b[:len(b)-ICRCLen], id) == Packet{b: b}.ICRC(), c.Right(p, b, id))
+		require.Equal(t, right && p.ICRC(b[:len(b)-ICRCLen], id) == Packet{b: b}.ICRC(), c.Valid(p, b, id))
 	}
 }

@@ -17,8 +17,8 @@ import (
 // ahead and behind hold x^(8·2^k) and its inverse, x^(-8·2^k): they move the register
 // forward and back by 2^k bytes.
 var (
-	ahead  = squares(1 << (31 - 8))
-	behind = squares(inverseOfX8())
+	forward  = squares(1 << (31 - 8))
+	backward = squares(inverseOfX8())
 )
 
 func squares(p uint32) (t [17]uint32) {
@@ -41,9 +41,9 @@ func inverseOfX8() uint32 {
 	return p
 }
 
-// move returns the register after n more zero bytes (by = ahead), or before n zero
+// shift returns the register after n more zero bytes (by = ahead), or before n zero
 // bytes (by = behind). 0 ≤ n < 2^17.
-func move(reg uint32, n int, by *[17]uint32) uint32 {
+func shift(reg uint32, n int, by *[17]uint32) uint32 {
 	for ; n != 0; n &= n - 1 {
 		reg = multModP(reg, by[bits.TrailingZeros32(uint32(n))])
 	}
@@ -61,11 +61,11 @@ func multModP(a, b uint32) uint32 {
 	return p
 }
 
-// effects returns, by value, the effect on the register of a byte that n bytes follow.
-func effects(n int) (t [256]uint32) {
+// byteEffects returns, by value, the effect on the register of a byte that n bytes follow.
+func byteEffects(n int) (t [256]uint32) {
 	for b := 1; b < len(t); b++ {
 		if b&(b-1) == 0 {
-			t[b] = move(uint32(b), n+1, &ahead) // the register takes a byte in its low bits
+			t[b] = shift(uint32(b), n+1, &forward) // the register takes a byte in its low bits
 		} else {
 			t[b] = t[b&(b-1)] ^ t[b&-b]
 		}
@@ -78,14 +78,14 @@ func effects(n int) (t [256]uint32) {
 type field [2][256]uint32
 
 // newField returns the field that n bytes follow.
-func newField(n int) *field { return &field{effects(n + 1), effects(n)} }
+func newField(n int) *field { return &field{byteEffects(n + 1), byteEffects(n)} }
 
 func (f *field) at(v uint16) uint32 { return f[0][v>>8] ^ f[1][v&0xff] }
 
-// nextEffects are the effects of twelve consecutive bytes, the last one first.
-var nextEffects = func() (t [12][256]uint32) {
+// sliceTables are the effects of twelve consecutive bytes, the last one first.
+var sliceTables = func() (t [12][256]uint32) {
 	for k := range t {
-		t[k] = effects(k)
+		t[k] = byteEffects(k)
 	}
 	return t
 }()
@@ -99,21 +99,21 @@ func Update(crc uint32, b []byte) uint32 {
 		return crc32.Update(crc, crc32.IEEETable, b)
 	}
 	if len(b) < crcBulk {
-		return updateShort(crc, b)
+		return updateSliced(crc, b)
 	}
 	n := len(b) & 15
-	return crc32.Update(updateShort(crc, b[:n]), crc32.IEEETable, b[n:])
+	return crc32.Update(updateSliced(crc, b[:n]), crc32.IEEETable, b[n:])
 }
 
 // crcBulk is the length from which crc32.Update uses carry-less multiplication.
 const crcBulk = 64
 
-// updateShort is Update for few bytes. The program may change them while the device
+// updateSliced is Update for few bytes. The program may change them while the device
 // reads them, so the function is hidden from the race detector.
 //
 //go:norace
-func updateShort(crc uint32, b []byte) uint32 {
-	le, t := binary.LittleEndian, &nextEffects
+func updateSliced(crc uint32, b []byte) uint32 {
+	le, t := binary.LittleEndian, &sliceTables
 	crc = ^crc
 	for ; len(b) >= 12; b = b[12:] { // a PSN and eight more bytes
 		v, w := le.Uint64(b)^uint64(crc), le.Uint32(b[8:])

@@ -14,7 +14,7 @@ const behindID = IPv4Len - 6 + UDPLen
 //
 // Cost: about 0.2 µs.
 func SolveID(zero, got uint32, n int) (id uint16, ok bool) {
-	reg := move(zero^got, behindID+2+n, &behind)
+	reg := shift(zero^got, behindID+2+n, &backward)
 	if reg > 0xffff {
 		return 0, false
 	}

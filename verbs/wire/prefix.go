@@ -33,7 +33,7 @@ var (
 // ICRC is computed as if the byte were 0xff.
 var bthMask = func() (t [256]uint32) {
 	for v := range t {
-		t[v] = move(uint32(v)^0xff, bthCongestion, &behind)
+		t[v] = shift(uint32(v)^0xff, bthCongestion, &backward)
 	}
 	return t
 }()

@@ -63,10 +63,10 @@ func (d *Domain) Attr() *uct.DomainAttr { return &d.attr }
 // Context returns the open device.
 func (d *Domain) Context() verbs.Context { return d.ctx }
 
-// Rest notifies the device that the program is about to sleep on armed queues.
-func (d *Domain) Rest() {
+// NotifyIdle notifies the device that the program is about to sleep on armed queues.
+func (d *Domain) NotifyIdle() {
 	if d.rester != nil {
-		d.rester.Rest()
+		d.rester.NotifyIdle()
 	}
 }
 
