@@ -203,7 +203,7 @@ func (b *objectSet[T]) add(v T) {
 func (b *objectSet[T]) remove(v T) {
 	last := len(b.all) - 1
 	b.all[*v.indexPtr()] = b.all[last]
-	*b.all[last].indexPtr() = *v.place()
+	*b.all[last].indexPtr() = *v.indexPtr()
 	clear(b.all[last:])
 	b.all = b.all[:last]
 }
