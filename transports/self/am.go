@@ -8,13 +8,13 @@ import (
 )
 
 const (
-	maxHead = 256 // maximum length of AMZcopy's head, bytes
+	maxHeader = 256 // maximum length of AMZcopy's head, bytes
 	maxVec  = 16  // maximum number of AMZcopy's vectors
-	// grain is the alignment of payloads, bytes.
-	grain = 8
+	// payloadAlign is the alignment of payloads, bytes.
+	payloadAlign = 8
 )
 
-func align(n int) int { return (n + grain - 1) &^ (grain - 1) }
+func align(n int) int { return (n + payloadAlign - 1) &^ (payloadAlign - 1) }
 
 // queue holds the messages of one endpoint between send and delivery.
 //
@@ -25,15 +25,15 @@ func align(n int) int { return (n + grain - 1) &^ (grain - 1) }
 // same cache lines.
 type queue struct {
 	at, end int // payload bytes [at, end) are free
-	n, max  int // messages held and their limit; max 0: every send calls refill
+	n, limit  int // messages held and their limit; max 0: every send calls refill
 	r, tail int
 	ds      []uct.Desc
 	mem     []byte
 }
 
-// claim reports whether a descriptor and n bytes of payload are free. It reserves nothing.
+// hasRoom reports whether a descriptor and n bytes of payload are free. It reserves nothing.
 // hot: BenchmarkAMShort
-func (q *queue) claim(n int) bool { return q.n < q.max && n <= q.end-q.at }
+func (q *queue) hasRoom(n int) bool { return q.n < q.limit && n <= q.end-q.at }
 
 // push appends a message of n bytes whose payload lies at q.at.
 func (q *queue) push(id uct.AMID, hdr uint64, source uint32, n int) {
@@ -53,8 +53,8 @@ func (q *queue) fits(n int) bool {
 	if q.n == len(q.ds) {
 		return false
 	}
-	if n > q.end-q.at && q.at >= q.tail && n <= q.tail-grain {
-		q.at, q.end = 0, q.tail-grain
+	if n > q.end-q.at && q.at >= q.tail && n <= q.tail-payloadAlign {
+		q.at, q.end = 0, q.tail-payloadAlign
 	}
 	return n <= q.end-q.at
 }
@@ -69,7 +69,7 @@ func (q *queue) pop(k, tail int, reserved bool) {
 	}
 	q.tail = tail
 	if q.at < tail {
-		q.end = tail - grain
+		q.end = tail - payloadAlign
 	} else {
 		q.end = len(q.mem)
 	}
@@ -80,8 +80,8 @@ func (e *endpoint) AMShort(id uct.AMID, hdr uint64, p []byte) uct.Status {
 	if len(p) > e.size.seg {
 		return ucs.TooLong
 	}
-	if !e.q.claim(len(p)) {
-		if st := e.refill(len(p)); st != ucs.OK {
+	if !e.q.hasRoom(len(p)) {
+		if st := e.makeRoom(len(p)); st != ucs.OK {
 			return st
 		}
 	}
@@ -92,8 +92,8 @@ func (e *endpoint) AMShort(id uct.AMID, hdr uint64, p []byte) uct.Status {
 
 // AMUint64: see uct.Endpoint.
 func (e *endpoint) AMUint64(id uct.AMID, hdr, v uint64) uct.Status {
-	if !e.q.claim(8) {
-		if st := e.refill(8); st != ucs.OK {
+	if !e.q.hasRoom(8) {
+		if st := e.makeRoom(8); st != ucs.OK {
 			return st
 		}
 	}
@@ -115,12 +115,12 @@ func (e *endpoint) AMZcopy(id uct.AMID, hdr uint64, head []byte, v []uct.Vec, _ 
 		}
 		n += len(v[i].Buf)
 	}
-	if len(head) > maxHead {
+	if len(head) > maxHeader {
 		return ucs.TooLong
 	}
 	n += len(head)
-	if !e.q.claim(n) {
-		if st := e.refill(n); st != ucs.OK {
+	if !e.q.hasRoom(n) {
+		if st := e.makeRoom(n); st != ucs.OK {
 			return st
 		}
 	}
@@ -140,8 +140,8 @@ func (e *endpoint) ReserveAM(id uct.AMID, hdr uint64, n int) ([]byte, uct.Status
 	if n > e.size.seg {
 		return nil, ucs.TooLong
 	}
-	if !e.q.claim(n) {
-		if st := e.refill(n); st != ucs.OK {
+	if !e.q.hasRoom(n) {
+		if st := e.makeRoom(n); st != ucs.OK {
 			return nil, st
 		}
 	}
@@ -165,15 +165,15 @@ func (e *endpoint) CommitAM(n int) {
 // Abort: see uct.Endpoint.
 func (e *endpoint) Abort() { e.reserved = none }
 
-// refill is the slow half of every send of n bytes. It returns why the send is not
+// makeRoom is the slow half of every send of n bytes. It returns why the send is not
 // possible, or makes room for it and returns OK.
 //
 //go:noinline
-func (e *endpoint) refill(n int) uct.Status {
+func (e *endpoint) makeRoom(n int) uct.Status {
 	if e.state != ucs.OK {
 		return e.state
 	}
-	if e.pend.Len() > 0 && !e.offering {
+	if e.pend.Len() > 0 && !e.dispatching {
 		return ucs.NoResource
 	}
 	if e.q.ds == nil {
@@ -181,24 +181,24 @@ func (e *endpoint) refill(n int) uct.Status {
 		e.q.end = len(e.q.mem)
 	}
 	if !e.q.fits(n) {
-		e.refused = n
+		e.refusedLen = n
 		return ucs.NoResource
 	}
-	e.iface.wake()
-	e.gate()
+	e.iface.signalEvent()
+	e.updateFastPath()
 	return ucs.OK
 }
 
-// gate updates the send state after a change of e.state, of the pending queue or of
+// updateFastPath updates the send state after a change of e.state, of the pending queue or of
 // iface.armed. With q.max 0 every active message calls refill.
-func (e *endpoint) gate() {
+func (e *endpoint) updateFastPath() {
 	st := e.state
-	if st == ucs.OK && e.pend.Len() > 0 && !e.offering {
+	if st == ucs.OK && e.pend.Len() > 0 && !e.dispatching {
 		st = ucs.NoResource
 	}
 	e.SetGate(st)
-	e.q.max = len(e.q.ds)
+	e.q.limit = len(e.q.ds)
 	if st != ucs.OK || e.iface.armed {
-		e.q.max = 0
+		e.q.limit = 0
 	}
 }

@@ -22,14 +22,14 @@ type sizes struct {
 	memory int // payload area, bytes
 }
 
-// segments is the number of messages of maximum length that a queue holds.
-const segments = 4
+// queueSegments is the number of messages of maximum length that a queue holds.
+const queueSegments = 4
 
 func sizesOf(s *config.Set) sizes {
 	seg := int(segSize.Get(s))
 	return sizes{
 		seg:    seg,
 		cells:  1 << bits.Len(uint(fifoSize.Get(s)-1)),
-		memory: segments * align(seg+maxHead),
+		memory: queueSegments * align(seg+maxHeader),
 	}
 }

@@ -23,8 +23,8 @@ type endpoint struct {
 	reservedHeader uint64
 	reservedID     uct.AMID
 
-	offering bool // HandlePending is running for this endpoint
-	refused  int  // bytes of the last message that found no room
+	dispatching bool // HandlePending is running for this endpoint
+	refusedLen  int  // bytes of the last message that found no room
 	pend     pending.Queue
 }
 
@@ -33,33 +33,33 @@ func (e *endpoint) PendingAdd(t uct.Token) uct.Status {
 	if e.state != ucs.OK {
 		return e.state
 	}
-	if e.pend.Len() == 0 && (e.q.ds == nil || e.q.fits(e.refused)) {
+	if e.pend.Len() == 0 && (e.q.ds == nil || e.q.fits(e.refusedLen)) {
 		return ucs.Busy
 	}
 	e.pend.Add(t)
-	e.gate()
+	e.updateFastPath()
 	return ucs.OK
 }
 
 // PendingPurge: see uct.Endpoint.
 func (e *endpoint) PendingPurge(f func(uct.Token)) {
-	e.pend.Purge(e.gate, f)
+	e.pend.Purge(e.updateFastPath, f)
 }
 
-// offer lets the handler retry the pending operations.
-func (e *endpoint) offer() {
-	e.offering = true
-	e.gate()
+// dispatchPending lets the handler retry the pending operations.
+func (e *endpoint) dispatchPending() {
+	e.dispatching = true
+	e.updateFastPath()
 	e.pend.Offer(e.iface.handler)
-	e.offering = false
-	e.gate()
+	e.dispatching = false
+	e.updateFastPath()
 }
 
 // Flush completes at once: buffers were copied, and sent messages lie in the receive
 // queue.
 func (e *endpoint) Flush(k uct.FlushKind, _ uct.Token) uct.Status {
 	if e.state == ucs.OK && k == uct.FlushCancel {
-		e.end(ucs.Canceled)
+		e.rejectOps(ucs.Canceled)
 		return ucs.OK
 	}
 	e.Barrier()
@@ -81,14 +81,14 @@ func (e *endpoint) Close() {
 	if e.state == ucs.Closed {
 		return
 	}
-	e.end(ucs.Closed)
+	e.rejectOps(ucs.Closed)
 	e.pend = pending.Queue{}
 	e.iface.closing = append(e.iface.closing, e)
 }
 
-// end makes all later operations return st.
-func (e *endpoint) end(st uct.Status) {
+// rejectOps makes all later operations return st.
+func (e *endpoint) rejectOps(st uct.Status) {
 	e.state = st
 	e.reserved = none
-	e.gate()
+	e.updateFastPath()
 }

@@ -31,7 +31,7 @@ type iface struct {
 	dom     *domain
 	size    sizes
 	threads int
-	sources uint32 // last value used for Desc.Source
+	lastSource uint32 // last value used for Desc.Source
 	active  int
 	address [addressLen]byte
 	event   *shmem.EventFD // nil if the system has no eventfd
@@ -66,7 +66,7 @@ func attr(s sizes, events bool) uct.IfaceAttr {
 	a := uct.IfaceAttr{
 		Ops: uct.OpsAM | uct.OpsPut | uct.OpsGet | uct.OpAtomics | uct.OpFlushLocal |
 			uct.OpFlushRemote | uct.OpFlushCancel | uct.OpFence | uct.OpPending | uct.OpCheck,
-		AM:  uct.Limit{Short: s.seg, Bcopy: s.seg, MaxZcopy: s.seg, MaxVec: maxVec, MaxHeader: maxHead},
+		AM:  uct.Limit{Short: s.seg, Bcopy: s.seg, MaxZcopy: s.seg, MaxVec: maxVec, MaxHeader: maxHeader},
 		Put: direct, Get: direct,
 		Post32: uct.PostAtomics, Post64: uct.PostAtomics,
 		Fetch32: uct.AllAtomics, Fetch64: uct.AllAtomics,
@@ -108,8 +108,8 @@ func (i *iface) NewEndpoint(a uct.Address, t int) (uct.Endpoint, error) {
 	if t < 0 || t >= i.threads {
 		return nil, fmt.Errorf("self endpoint for thread %d of %d: %w", t, i.threads, ucs.ErrInvalid)
 	}
-	i.sources = max(i.sources+1, 1)
-	e := &endpoint{iface: i, size: i.size, source: i.sources, reserved: none}
+	i.lastSource = max(i.lastSource+1, 1)
+	e := &endpoint{iface: i, size: i.size, source: i.lastSource, reserved: none}
 	e.Init(&i.dom.keys)
 	i.eps = append(i.eps, e)
 	return e, nil
@@ -148,7 +148,7 @@ func (i *iface) Close() error {
 	}
 	i.closed = true
 	for _, e := range i.eps {
-		e.end(ucs.Closed)
+		e.rejectOps(ucs.Closed)
 		e.pend = pending.Queue{}
 	}
 	i.eps, i.closing = nil, nil

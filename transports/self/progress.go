@@ -13,7 +13,7 @@ import (
 // hot: BenchmarkAMShort, BenchmarkIdle
 func (i *iface) Progress(budget int) int {
 	if i.signalled {
-		i.lower()
+		i.drainEvent()
 	}
 	// The handler may open and close endpoints. Closed ones stay in eps until reap. New
 	// ones wait for the next pass.
@@ -33,8 +33,8 @@ func (i *iface) Progress(budget int) int {
 		if e.q.n > 0 {
 			done += e.deliver(budget - done)
 		}
-		if e.pend.Len() > 0 && e.state == ucs.OK && e.q.fits(e.refused) {
-			e.offer()
+		if e.pend.Len() > 0 && e.state == ucs.OK && e.q.fits(e.refusedLen) {
+			e.dispatchPending()
 		}
 		if done >= budget {
 			break
@@ -113,17 +113,17 @@ func (i *iface) Arm(uct.EventKind) uct.Status {
 		}
 	}
 	if i.signalled {
-		i.lower()
+		i.drainEvent()
 	}
 	i.armed = true
 	for _, e := range i.eps {
-		e.gate()
+		e.updateFastPath()
 	}
 	return ucs.OK
 }
 
-// wake signals the event if the iface is armed.
-func (i *iface) wake() {
+// signalEvent signals the event if the iface is armed.
+func (i *iface) signalEvent() {
 	if !i.armed {
 		return
 	}
@@ -133,7 +133,7 @@ func (i *iface) wake() {
 	i.signalled = true
 }
 
-func (i *iface) lower() {
+func (i *iface) drainEvent() {
 	i.event.Drain()
 	i.signalled = false
 }

@@ -18,9 +18,9 @@ type interval struct{ from, to int }
 func TestQueueAgainstModel(t *testing.T) {
 	for seed := range uint64(50) {
 		random := rand.New(rand.NewPCG(seed, 1))
-		cells, bytes := 1<<(1+random.IntN(5)), grain*(4+random.IntN(60))
+		cells, bytes := 1<<(1+random.IntN(5)), payloadAlign*(4+random.IntN(60))
 		q := queue{ds: make([]uct.Desc, cells), mem: make([]byte, bytes), end: bytes}
-		q.max = cells
+		q.limit = cells
 		var held []interval
 		for step := range 5000 {
 			if random.IntN(2) == 0 {
@@ -33,12 +33,12 @@ func TestQueueAgainstModel(t *testing.T) {
 		for len(held) > 0 {
 			held = popModel(t, &q, held, len(held))
 		}
-		require.True(t, q.claim(bytes), "seed %d: an empty queue has all its memory", seed)
+		require.True(t, q.hasRoom(bytes), "seed %d: an empty queue has all its memory", seed)
 	}
 }
 
 func pushModel(t *testing.T, q *queue, held []interval, n, step int) []interval {
-	if !q.claim(n) && !q.fits(n) {
+	if !q.hasRoom(n) && !q.fits(n) {
 		require.NotEmpty(t, held, "an empty queue refuses %d bytes", n)
 		return held
 	}

@@ -90,7 +90,7 @@ func TestSettings(t *testing.T) {
 	}, settings)
 	require.NoError(t, err)
 	i, e, s := open(t, set)
-	require.Equal(t, uct.Limit{Short: 100, Bcopy: 100, MaxZcopy: 100, MaxVec: maxVec, MaxHeader: maxHead}, i.Attr().AM)
+	require.Equal(t, uct.Limit{Short: 100, Bcopy: 100, MaxZcopy: 100, MaxVec: maxVec, MaxHeader: maxHeader}, i.Attr().AM)
 	for range 4 {
 		require.Equal(t, ucs.OK, e.AMUint64(0, 0, 0))
 	}

@@ -15,17 +15,17 @@ import (
 	"github.com/goucx/goucx/wireup/machine"
 )
 
-// embryo is a half-open connection: its OPEN has not been received yet.
-type embryo struct {
+// halfOpenConn is a half-open connection: its OPEN has not been received yet.
+type halfOpenConn struct {
 	sock  *shmem.Conn
 	since ucs.Time
 	pid   int // process id of the peer
 }
 
 const (
-	// embryoLife is the time a half-open connection has for its OPEN.
-	embryoLife = 5 * time.Second
-	maxEmbryos = 1024
+	// openTimeout is the time a half-open connection has for its OPEN.
+	openTimeout = 5 * time.Second
+	maxHalfOpen = 1024
 )
 
 // accept accepts a bounded number of new connections. A correct peer sends OPEN at
@@ -33,13 +33,13 @@ const (
 // closes the oldest half-open connection.
 func (f *iface) accept() {
 	for range 16 {
-		if len(f.embryos) >= maxEmbryos {
-			f.dropOldestEmbryo()
+		if len(f.halfOpen) >= maxHalfOpen {
+			f.dropOldestHalfOpen()
 		}
 		sock, err := f.listener.Accept()
 		if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
-			if len(f.embryos) > 0 {
-				f.dropOldestEmbryo()
+			if len(f.halfOpen) > 0 {
+				f.dropOldestHalfOpen()
 				continue
 			}
 			f.pauseAccept()
@@ -55,90 +55,90 @@ func (f *iface) accept() {
 			_ = sock.Close()
 			continue
 		}
-		f.embryoID++
-		f.embryos[f.embryoID] = embryo{sock, ucs.Now(), cred.PID}
-		if err := f.epoll.Add(sock.FD(), evEmbryo|uint64(f.embryoID), shmem.EventIn); err != nil {
-			f.dropEmbryo(f.embryoID)
+		f.halfOpenID++
+		f.halfOpen[f.halfOpenID] = halfOpenConn{sock, ucs.Now(), cred.PID}
+		if err := f.epoll.Add(sock.FD(), evHalfOpen|uint64(f.halfOpenID), shmem.EventIn); err != nil {
+			f.dropHalfOpen(f.halfOpenID)
 			continue
 		}
-		f.welcome(f.embryoID)
+		f.receiveOpen(f.halfOpenID)
 	}
 }
 
-// welcome reads OPEN from half-open connection id, if it has arrived, and handles it.
-func (f *iface) welcome(id uint32) {
-	m, ok := f.embryos[id]
+// receiveOpen reads OPEN from half-open connection id, if it has arrived, and handles it.
+func (f *iface) receiveOpen(id uint32) {
+	c, ok := f.halfOpen[id]
 	if !ok {
 		return
 	}
-	var b [maxHello]byte
-	n, fds, err := m.sock.Recv(b[:])
+	var b [maxConnMsg]byte
+	n, fds, err := c.sock.Recv(b[:])
 	if errors.Is(err, shmem.ErrWouldBlock) {
 		return
 	}
 	if errors.Is(err, io.EOF) {
-		f.dropEmbryo(id)
+		f.dropHalfOpen(id)
 		return
 	}
-	delete(f.embryos, id)
-	_ = f.epoll.Del(m.sock.FD())
+	delete(f.halfOpen, id)
+	_ = f.epoll.Del(c.sock.FD())
 	if err == nil {
-		err = f.adopt(id, m, b[:n], fds)
+		err = f.acceptOpen(id, c, b[:n], fds)
 	}
 	if err != nil {
-		f.refuse(m.sock, err)
+		f.reject(c.sock, err)
 	}
 }
 
-// welcomeOlder reads OPEN from all half-open connections of process pid that are older
+// receiveOlderOpens reads OPEN from all half-open connections of process pid that are older
 // than id. The process sends OPEN on one connection before it connects the next, so
 // these messages have arrived.
-func (f *iface) welcomeOlder(id uint32, pid int) {
+func (f *iface) receiveOlderOpens(id uint32, pid int) {
 	var older []uint32
-	for o, m := range f.embryos {
-		if o < id && m.pid == pid {
+	for o, c := range f.halfOpen {
+		if o < id && c.pid == pid {
 			older = append(older, o)
 		}
 	}
 	slices.Sort(older)
 	for _, o := range older {
-		f.welcome(o)
+		f.receiveOpen(o)
 	}
 }
 
-// refuse sends REJECT with a reason and closes the socket.
-func (f *iface) refuse(sock *shmem.Conn, why error) {
+// reject sends REJECT with a reason and closes the socket.
+func (f *iface) reject(sock *shmem.Conn, reason error) {
 	f.stats.Inc(statRefused)
-	f.d.logf("refused a connection", why)
-	r := f.hello(kindRefuse, 0)
-	r.reason = why.Error()
+	f.d.logf("refused a connection", reason)
+	r := f.newConnMsg(kindReject, 0)
+	r.reason = reason.Error()
 	_ = sock.Send(r.append(nil)) // the peer may be gone
 	_ = sock.Close()
 }
 
-func (f *iface) dropEmbryo(id uint32) {
-	m := f.embryos[id]
-	delete(f.embryos, id)
-	_ = f.epoll.Del(m.sock.FD())
-	_ = m.sock.Close()
+func (f *iface) dropHalfOpen(id uint32) {
+	c := f.halfOpen[id]
+	delete(f.halfOpen, id)
+	_ = f.epoll.Del(c.sock.FD())
+	_ = c.sock.Close()
 }
 
-// dropOldestEmbryo closes the oldest half-open connection. There must be one.
-func (f *iface) dropOldestEmbryo() {
+// dropOldestHalfOpen closes the oldest half-open connection. There must be one.
+func (f *iface) dropOldestHalfOpen() {
 	for {
-		f.embryoOldest++
-		if _, ok := f.embryos[f.embryoOldest]; ok {
-			f.dropEmbryo(f.embryoOldest)
+		f.halfOpenOldest++
+		if _, ok := f.halfOpen[f.halfOpenOldest]; ok {
+			f.dropHalfOpen(f.halfOpenOldest)
 			return
 		}
 	}
 }
 
-// reapEmbryos closes half-open connections without OPEN after embryoLife.
-func (f *iface) reapEmbryos(now ucs.Time) {
-	for id, m := range f.embryos {
-		if now.Sub(m.since) > embryoLife {
-			f.dropEmbryo(id)
+// expireHalfOpen closes half-open connections without OPEN after openTimeout.
+func (f *iface) expireHalfOpen(now ucs.Time) {
+	for id, c := range f.halfOpen {
+		if now.Sub(c.since) > openTimeout {
+			f.dropHalfOpen(id)
 		}
 	}
 }
@@ -147,10 +147,10 @@ func (f *iface) reapEmbryos(now ucs.Time) {
 // connection and sends ACCEPT, or merges it with a crossed connect of this side.
 //
 // Ownership: adopt owns fds. On an error the caller closes the socket.
-func (f *iface) adopt(id uint32, m embryo, b []byte, fds []int) error {
-	sock := m.sock
-	h, err := parseHello(b)
-	if err == nil && (h.kind != kindHello || len(fds) != 3) {
+func (f *iface) acceptOpen(id uint32, c halfOpenConn, b []byte, fds []int) error {
+	sock := c.sock
+	h, err := parseConnMsg(b)
+	if err == nil && (h.kind != kindOpen || len(fds) != 3) {
 		err = fmt.Errorf("message of kind %d with %d descriptors is not an OPEN: %w", h.kind, len(fds), ucs.ErrInvalid)
 	}
 	if err == nil && (!h.pair.IsLocal() || h.conn == 0) {
@@ -163,13 +163,13 @@ func (f *iface) adopt(id uint32, m embryo, b []byte, fds []int) error {
 		shmem.CloseFDs(fds...)
 		return err
 	}
-	f.welcomeOlder(id, m.pid)
+	f.receiveOlderOpens(id, c.pid)
 	for _, o := range f.peers[h.name] {
 		if o.m.State() == machine.StateOpening {
-			o.read() // the peer may have sent ACCEPT on it before this OPEN
+			o.readSocket() // the peer may have sent ACCEPT on it before this OPEN
 		}
 	}
-	e := f.crossing(&h)
+	e := f.matchOpen(&h)
 	if _, ok := f.merged[h.conn]; ok { // its ring pair came with an ACCEPT
 		delete(f.merged, h.conn)
 		shmem.CloseFDs(fds...)
@@ -181,60 +181,60 @@ func (f *iface) adopt(id uint32, m embryo, b []byte, fds []int) error {
 		return err
 	}
 	if e != nil {
-		return f.cross(e, sock, h, p, fds)
+		return f.mergeCrossing(e, sock, h, p, fds)
 	}
 	if e, err = f.newEP(h.name, p.layout.MaxBulk()); err != nil {
 		shmem.CloseFDs(fds[1:]...)
 		return errors.Join(err, p.seg.Close())
 	}
-	e.separate = f.closing(h.name)
-	e.hold(p)
+	e.separate = f.hasClosing(h.name)
+	e.addPair(p)
 	e.sock = sock
-	if err = e.meet(h, fds[1], fds[2]); err == nil {
+	if err = e.attachPeer(h, fds[1], fds[2]); err == nil {
 		err = e.watch()
 	}
 	if err != nil {
 		_ = f.epoll.Del(sock.FD())
 		e.sock = nil
-		f.forget(e)
+		f.unregister(e)
 		return errors.Join(err, e.release())
 	}
-	f.count(e)
+	f.countAccepted(e)
 	f.stats.Inc(statAccepted)
-	e.step(machine.Event{Kind: machine.EventReceive, Msg: h.msg()})
+	e.step(machine.Event{Kind: machine.EventReceive, Msg: h.machineMsg()})
 	return nil
 }
 
-// count counts e among the connections that the peer may send on.
-func (f *iface) count(e *ep) {
+// countAccepted counts e among the connections that the peer may send on.
+func (f *iface) countAccepted(e *ep) {
 	if !e.counted {
 		e.counted = true
 		f.accepted++
 	}
 }
 
-// crossing returns this side's pending connect to the sender of OPEN message h, or nil.
+// matchOpen returns this side's pending connect to the sender of OPEN message h, or nil.
 // Both sides then connect at the same time. There is no crossing once this side has read
 // the peer's ACCEPT.
-func (f *iface) crossing(h *hello) *ep {
-	e := f.openings[h.name]
+func (f *iface) matchOpen(h *connMsg) *ep {
+	e := f.connecting[h.name]
 	if e == nil || h.flags&flagSeparate != 0 {
 		return nil
 	}
-	if e.dead != nil || e.hungUp || e.side != nil {
+	if e.failure != nil || e.peerGone || e.crossedSock != nil {
 		return nil
 	}
-	mine, theirs := e.maxBulk, h.layout().MaxBulk()
+	localMax, remoteMax := e.maxBulk, h.layout().MaxBulk()
 	if e.m.WinsCrossing(h.worker, h.conn) {
-		mine, theirs = theirs, mine
+		localMax, remoteMax = remoteMax, localMax
 	}
-	if theirs < mine {
+	if remoteMax < localMax {
 		return nil // the kept ring pair would be too small for the other side's longest message
 	}
 	return e
 }
 
-// cross merges the peer's connect, with ring pair p, into e, this side's connect. Both
+// mergeCrossing merges the peer's connect, with ring pair p, into e, this side's connect. Both
 // sides have sent OPEN with a ring pair of their own, and both may have sent messages in
 // it. One of the two connects is kept: that of the smaller worker UUID (Stands).
 //
@@ -245,26 +245,26 @@ func (f *iface) crossing(h *hello) *ep {
 // message is lost or reordered.
 //
 // Ownership: cross owns fds; fds[0] belongs to p already.
-func (f *iface) cross(e *ep, sock *shmem.Conn, h hello, p *pair, fds []int) error {
-	if err := e.meet(h, fds[1], fds[2]); err != nil {
+func (f *iface) mergeCrossing(e *ep, sock *shmem.Conn, h connMsg, p *pair, fds []int) error {
+	if err := e.attachPeer(h, fds[1], fds[2]); err != nil {
 		return errors.Join(err, p.seg.Close())
 	}
-	e.hold(p)
-	f.count(e)
+	e.addPair(p)
+	f.countAccepted(e)
 	f.stats.Inc(statCrossed)
 	if e.m.WinsCrossing(h.worker, h.conn) {
-		e.side = sock
-		e.step(machine.Event{Kind: machine.EventReceive, Msg: h.msg()})
+		e.crossedSock = sock
+		e.step(machine.Event{Kind: machine.EventReceive, Msg: h.machineMsg()})
 		return nil
 	}
-	delete(f.openings, e.peer)
+	delete(f.connecting, e.peer)
 	e.maxBulk = p.layout.MaxBulk()
 	old := e.sock
 	e.sock = sock
 	if old != nil {
 		_ = f.epoll.Del(old.FD())
 	}
-	e.step(machine.Event{Kind: machine.EventReceive, Msg: h.msg()})
+	e.step(machine.Event{Kind: machine.EventReceive, Msg: h.machineMsg()})
 	if old != nil {
 		if err := old.Close(); err != nil {
 			f.d.logf("close a socket", err)

@@ -53,7 +53,7 @@ func hexBytes(s string) (b []byte) {
 	return b
 }
 
-func appendDevice(b []byte, dir string) []byte {
+func appendDeviceAddress(b []byte, dir string) []byte {
 	path, kind := "/proc/self/ns/net", byte(0)
 	if dir != "" {
 		path, kind = dir, 1
@@ -71,11 +71,11 @@ func appendDevice(b []byte, dir string) []byte {
 		b = binary.LittleEndian.AppendUint64(b, uint64(st.Dev)) //nolint:unconvert // 32 bits on other systems
 		b = binary.LittleEndian.AppendUint64(b, st.Ino)
 	}
-	return sealDevice(binary.LittleEndian.AppendUint64(b, platform.NetAddresses()))
+	return appendCRC(binary.LittleEndian.AppendUint64(b, platform.NetAddresses()))
 }
 
-// sealDevice appends the CRC to b, which ends with the other bytes of a device address.
-func sealDevice(b []byte) []byte {
+// appendCRC appends the CRC to b, which ends with the other bytes of a device address.
+func appendCRC(b []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.ChecksumIEEE(b[len(b)-deviceLen+4:]))
 }
 
@@ -103,15 +103,15 @@ func compareDevice(a, b []byte) (bool, string) {
 	return true, ""
 }
 
-// certain reports whether device address a identifies its host and place. It does not
+// isUnique reports whether device address a identifies its host and place. It does not
 // if the system shows no boot id, or no namespace or directory.
-func certain(a []byte) bool {
+func isUnique(a []byte) bool {
 	return !bytes.Equal(a[6:22], make([]byte, 16)) && !bytes.Equal(a[22:38], make([]byte, 16))
 }
 
-// certainlyHere reports whether device addresses a and b are of the same network
+// sameNamespace reports whether device addresses a and b are of the same network
 // namespace. The caller has checked that Reachable accepts b. Clones of a running virtual
 // machine share boot id and namespace numbers, but their network addresses differ.
-func certainlyHere(a, b []byte) bool {
-	return certain(a) && bytes.Equal(a[38:46], b[38:46]) && !bytes.Equal(a[38:46], make([]byte, 8))
+func sameNamespace(a, b []byte) bool {
+	return isUnique(a) && bytes.Equal(a[38:46], b[38:46]) && !bytes.Equal(a[38:46], make([]byte, 8))
 }

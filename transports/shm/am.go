@@ -9,9 +9,9 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// ownMax is the maximum message size for which the next lines are prefetched for
+// prefetchMax is the maximum message size for which the next lines are prefetched for
 // write. A copy of this size takes about as long as the transfer of its lines.
-const ownMax = 2048
+const prefetchMax = 2048
 
 // AMShort sends an active message.
 //
@@ -39,7 +39,7 @@ func (e *ep) AMShort(id uct.AMID, hdr uint64, p []byte) uct.Status {
 	if fault.Enabled {
 		fault.At(fault.AfterPublish)
 	}
-	if atomic.LoadUint32(e.armed) != 0 || !e.tx.Watched() {
+	if atomic.LoadUint32(e.armed) != 0 || !e.tx.Polled() {
 		e.notify()
 	}
 	return ucs.OK
@@ -71,7 +71,7 @@ func (e *ep) AMUint64(id uct.AMID, hdr, v uint64) uct.Status {
 	if fault.Enabled {
 		fault.At(fault.AfterPublish)
 	}
-	if atomic.LoadUint32(e.armed) != 0 || !e.tx.Watched() {
+	if atomic.LoadUint32(e.armed) != 0 || !e.tx.Polled() {
 		e.notify()
 	}
 	return ucs.OK
@@ -79,7 +79,7 @@ func (e *ep) AMUint64(id uct.AMID, hdr, v uint64) uct.Status {
 
 //go:noinline
 func (e *ep) uint64Slow(id uct.AMID, hdr, v uint64) uct.Status {
-	if s := e.may(id); s != ucs.OK {
+	if s := e.maySend(id); s != ucs.OK {
 		return s
 	}
 	return e.AMUint64(id, hdr, v)
@@ -87,7 +87,7 @@ func (e *ep) uint64Slow(id uct.AMID, hdr, v uint64) uct.Status {
 
 //go:noinline
 func (e *ep) shortSlow(id uct.AMID, hdr uint64, p []byte) uct.Status {
-	if s := e.may(id); s != ucs.OK {
+	if s := e.maySend(id); s != ucs.OK {
 		return s
 	}
 	if len(p) <= ring.InlineMax {
@@ -107,8 +107,8 @@ func (e *ep) shortSlow(id uct.AMID, hdr uint64, p []byte) uct.Status {
 	return ucs.OK
 }
 
-// may returns OK if a message with this id may be sent now.
-func (e *ep) may(id uct.AMID) uct.Status {
+// maySend returns OK if a message with this id may be sent now.
+func (e *ep) maySend(id uct.AMID) uct.Status {
 	if id >= uct.NumAMIDs {
 		return ucs.InvalidParam
 	}
@@ -131,7 +131,7 @@ func (e *ep) reserve(n int) ([]byte, uct.Status) {
 	}
 	// A message of any length needs room in the bulk area here. With need at most
 	// InlineMax, PendingAdd would return Busy and the caller would retry forever.
-	return nil, e.noRoom(max(n, ring.InlineMax+1))
+	return nil, e.noResource(max(n, ring.InlineMax+1))
 }
 
 // commit publishes the first n bytes of the reservation, notifies the peer if need be, and
@@ -144,11 +144,11 @@ func (e *ep) commit(id uct.AMID, hdr uint64, n int) {
 	if fault.Enabled {
 		fault.At(fault.AfterPublish)
 	}
-	if atomic.LoadUint32(e.armed) != 0 || !e.tx.Watched() {
+	if atomic.LoadUint32(e.armed) != 0 || !e.tx.Polled() {
 		e.notify()
 	}
-	if n <= ownMax {
-		e.tx.OwnNext(n)
+	if n <= prefetchMax {
+		e.tx.PrefetchWrite(n)
 	}
 }
 
@@ -158,10 +158,10 @@ func (e *ep) AMZcopy(id uct.AMID, hdr uint64, head []byte, v []uct.Vec, _ uct.To
 	for i := range v {
 		n += len(v[i].Buf)
 	}
-	if len(head) > maxHead || len(v) > maxVec {
+	if len(head) > maxHeader || len(v) > maxVec {
 		return ucs.InvalidParam
 	}
-	if s := e.may(id); s != ucs.OK {
+	if s := e.maySend(id); s != ucs.OK {
 		return s
 	}
 	b, s := e.reserve(n)
@@ -187,7 +187,7 @@ func (e *ep) ReserveAM(id uct.AMID, hdr uint64, n int) ([]byte, uct.Status) {
 	if n < 0 {
 		return nil, ucs.InvalidParam
 	}
-	if s := e.may(id); s != ucs.OK {
+	if s := e.maySend(id); s != ucs.OK {
 		return nil, s
 	}
 	b, s := e.reserve(n)

@@ -20,7 +20,7 @@ var globalBarrier = shmem.GlobalBarrier
 // side too, at least one of them sees the other's store. Arm provides both barriers:
 // membarrier issues one on every core that runs a registered process. So sends need
 // none. If this process cannot use membarrier, or a peer is not registered for it, the
-// sender issues the barrier itself (flagFence, ep.fenced).
+// sender issues the barrier itself (flagFence, ep.needsBarrier).
 //
 // Arm returns InProgress if OPEN is not sent to some peer yet: no event reports room in
 // that peer's backlog.
@@ -30,21 +30,21 @@ func (f *iface) Arm(uct.EventKind) uct.Status {
 	if f.closed {
 		return ucs.Closed
 	}
-	if f.anything() {
+	if f.hasWork() {
 		f.passes |= servicePasses - 1 // the work may be where only service polls
 		return ucs.Busy
 	}
 	if f.armed {
 		f.disarm()
 	}
-	if f.raised {
-		f.raised = false
+	if f.eventSignalled {
+		f.eventSignalled = false
 		f.event.Drain()
 	}
 	f.armed = true
-	f.sleeps = max(f.sleeps+1, 1)
+	f.sleepID = max(f.sleepID+1, 1)
 	for _, p := range f.pages {
-		atomic.StoreUint32(p.armed, f.sleeps)
+		atomic.StoreUint32(p.armed, f.sleepID)
 	}
 	if fault.Enabled {
 		fault.At(fault.Armed)
@@ -52,13 +52,13 @@ func (f *iface) Arm(uct.EventKind) uct.Status {
 	// Peers normally report freed room in batches. That is enough for a worker that polls.
 	for _, e := range f.waiting {
 		if e.status == ucs.OK {
-			f.asleep = append(f.asleep, e)
-			e.tx.Wait(true)
+			f.wakeOnRoom = append(f.wakeOnRoom, e)
+			e.tx.SetWaiting(true)
 		}
 	}
 	// After the barrier, all stores that a sender made before its load of the armed
 	// word are visible to the polls below.
-	if !f.noBarrier && globalBarrier() != nil || f.anything() {
+	if !f.noBarrier && globalBarrier() != nil || f.hasWork() {
 		f.disarm()
 		return ucs.Busy
 	}
@@ -69,19 +69,19 @@ func (f *iface) Arm(uct.EventKind) uct.Status {
 	return ucs.OK
 }
 
-// anything reports whether there is work: in service, in a ring, or room for a pending
+// hasWork reports whether there is work: in service, in a ring, or room for a pending
 // operation.
-func (f *iface) anything() bool {
-	if f.attention {
+func (f *iface) hasWork() bool {
+	if f.serviceNeeded {
 		return true
 	}
 	for _, e := range f.slots {
-		if e != nil && e.dead == nil && e.rx.Ready() {
+		if e != nil && e.failure == nil && e.rx.Ready() {
 			return true
 		}
 	}
 	for _, e := range f.waiting {
-		if e.status == ucs.OK && e.tx.Peek(e.need) {
+		if e.status == ucs.OK && e.tx.WouldFit(e.neededRoom) {
 			return true
 		}
 	}
@@ -98,14 +98,14 @@ func (f *iface) disarm() {
 	f.passes++ // skips the service pass that Arm arranged: the wake-up was for a message
 	for _, p := range f.pages {
 		if atomic.SwapUint32(p.armed, 0) == 0 {
-			f.raised = true
+			f.eventSignalled = true
 		}
 	}
-	for i, e := range f.asleep {
+	for i, e := range f.wakeOnRoom {
 		if !e.released {
-			e.tx.Wait(false)
+			e.tx.SetWaiting(false)
 		}
-		f.asleep[i] = nil
+		f.wakeOnRoom[i] = nil
 	}
-	f.asleep = f.asleep[:0]
+	f.wakeOnRoom = f.wakeOnRoom[:0]
 }

@@ -42,7 +42,7 @@ func TestMessageWakesASleeper(t *testing.T) {
 	a, b := openTest(t, &ra), openTest(t, &rb)
 	e := connectTest(t, a, b)
 	e.AMShort(1, 0, nil)
-	until(t, func() bool { return rb.n == 1 && e.peerInbox != nil }, a, b)
+	until(t, func() bool { return rb.n == 1 && e.peerPage != nil }, a, b)
 	for i := range 50 {
 		arm(t, b)
 		require.False(t, readable(t, b, 0), "nothing came")
@@ -72,7 +72,7 @@ func TestRoomWakesASender(t *testing.T) {
 	a, b := openTest(t, &ra), openTest(t, &rb)
 	e := connectTest(t, a, b)
 	e.AMShort(1, 0, nil)
-	until(t, func() bool { return rb.n == 1 && e.peerInbox != nil }, a, b)
+	until(t, func() bool { return rb.n == 1 && e.peerPage != nil }, a, b)
 	for e.AMShort(1, 0, nil) == ucs.OK {
 	}
 	require.Equal(t, ucs.OK, e.PendingAdd(1))
@@ -145,7 +145,7 @@ func TestSenderThatCannotSignal(t *testing.T) {
 	other := openTest(t, new(recorder))
 	e := connectTest(t, other, c.b)
 	require.Equal(t, ucs.OK, e.AMShort(1, 0, nil))
-	until(t, func() bool { return c.rb.n == 2 && e.peerInbox != nil }, other, c.b)
+	until(t, func() bool { return c.rb.n == 2 && e.peerPage != nil }, other, c.b)
 	arm(t, c.b)
 	require.NoError(t, c.ab.peerEvent.Close())
 	require.Equal(t, ucs.OK, c.ab.AMShort(1, 0, nil))
@@ -167,7 +167,7 @@ func TestNumbersOfSleepsDiffer(t *testing.T) {
 		require.False(t, seen[n])
 		seen[n] = true
 	}
-	c.b.sleeps = 1<<32 - 1
+	c.b.sleepID = 1<<32 - 1
 	arm(t, c.b)
 	require.NotZero(t, *c.b.pages[0].armed)
 }
@@ -186,8 +186,8 @@ func TestNoWakeUpForRoomIsLost(t *testing.T) {
 			a.noBarrier, b.noBarrier = without[0], without[1]
 			e := connectTest(t, a, b)
 			require.Equal(t, ucs.OK, e.AMShort(1, 0, nil))
-			until(t, func() bool { return rb.n == 1 && e.peerInbox != nil }, a, b)
-			require.Equal(t, without[0] || without[1], e.fenced)
+			until(t, func() bool { return rb.n == 1 && e.peerPage != nil }, a, b)
+			require.Equal(t, without[0] || without[1], e.needsBarrier)
 			sleepers(t, a, b, e, &ra, &rb, rounds)
 		})
 	}
@@ -196,7 +196,7 @@ func TestNoWakeUpForRoomIsLost(t *testing.T) {
 // sleepers has a send as much as fits and sleep until there is room, and b take
 // it and sleep until there is more.
 func sleepers(t *testing.T, a, b *iface, e *ep, ra, rb *recorder, rounds int) {
-	a.scanEvery, b.scanEvery = config.Forever, config.Forever
+	a.scanInterval, b.scanInterval = config.Forever, config.Forever
 	first, sent := rb.n, 0
 	ra.pending = func(ts []uct.Token) int {
 		for ; sent < rounds; sent++ {

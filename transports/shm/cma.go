@@ -12,43 +12,43 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// farRegion is a region in another process's private memory. The kernel copies from and
+// cmaRegion is a region in another process's private memory. The kernel copies from and
 // to it (cross-memory attach). Each access is counted in the region's slot, so that the
 // owner's Close can wait for it.
-type farRegion struct {
+type cmaRegion struct {
 	pid  int
 	conn *shmem.Conn // the remote's conn; it hangs up when the owner exits or executes another program
 	slot *mapped.Slot
 	gen  uint64
 }
 
-var _ mapped.Far = (*farRegion)(nil)
+var _ mapped.Far = (*cmaRegion)(nil)
 
-// newFarLocked returns an accessor for region p, after a trial read.
-func (r *remote) newFarLocked(p *mapped.PackedKey, slot *mapped.Slot, grant *keyGrant) (*farRegion, error) {
+// newCMALocked returns an accessor for region p, after a trial read.
+func (r *remote) newCMALocked(p *mapped.PackedKey, slot *mapped.Slot, grant *keyGrant) (*cmaRegion, error) {
 	conn := r.conn
 	if conn == nil {
 		conn = grant.conn
 	}
-	f := &farRegion{pid: grant.pid, conn: conn, slot: slot, gen: p.Gen}
+	f := &cmaRegion{pid: grant.pid, conn: conn, slot: slot, gen: p.Gen}
 	if err := f.try(p.Base); err != nil {
 		return nil, err
 	}
 	if r.conn == nil {
 		r.conn, grant.conn = conn, nil
 	}
-	r.far++
+	r.cmaRegions++
 	return f, nil
 }
 
 // try reads one byte to find out whether the system permits the access.
-func (f *farRegion) try(addr uint64) error {
+func (f *cmaRegion) try(addr uint64) error {
 	const advice = "have the owner allocate the memory instead of registering its own"
 	if f.pid <= 0 {
 		return fmt.Errorf("process_vm_readv: the owner is in another pid namespace; %s: %w", advice, ucs.ErrUnsupported)
 	}
 	if !f.slot.Enter(f.gen) {
-		return answerErrs[answerGone]
+		return keyStatusErrs[keyRevoked]
 	}
 	defer f.slot.Leave()
 	var b [1]byte
@@ -60,23 +60,23 @@ func (f *farRegion) try(addr uint64) error {
 }
 
 // Read: see mapped.Far.
-func (f *farRegion) Read(p []byte, addr uint64) uct.Status {
+func (f *cmaRegion) Read(p []byte, addr uint64) uct.Status {
 	return f.copy(p, addr, shmem.ProcessRead)
 }
 
 // Write: see mapped.Far.
-func (f *farRegion) Write(p []byte, addr uint64) uct.Status {
+func (f *cmaRegion) Write(p []byte, addr uint64) uct.Status {
 	return f.copy(p, addr, shmem.ProcessWrite)
 }
 
-func (f *farRegion) copy(p []byte, addr uint64, do func(int, []byte, uintptr) (int, error)) uct.Status {
+func (f *cmaRegion) copy(p []byte, addr uint64, do func(int, []byte, uintptr) (int, error)) uct.Status {
 	if !f.slot.Enter(f.gen) {
 		return ucs.RemoteAccess
 	}
 	st := ucs.PeerFailed
 	if f.alive() {
 		_, err := do(f.pid, p, uintptr(addr))
-		st = farStatus(err)
+		st = cmaStatus(err)
 	}
 	f.slot.Leave()
 	return st
@@ -85,7 +85,7 @@ func (f *farRegion) copy(p []byte, addr uint64, do func(int, []byte, uintptr) (i
 // alive reports whether the owner still runs, so that its process id is not reused yet.
 // The owner may exit right after the check. Reuse of its id between the check and the
 // copy is considered impossible.
-func (f *farRegion) alive() bool {
+func (f *cmaRegion) alive() bool {
 	fds := [1]unix.PollFd{{Fd: int32(f.conn.FD()), Events: unix.POLLIN}}
 	for {
 		n, err := unix.Poll(fds[:], 0)
@@ -96,7 +96,7 @@ func (f *farRegion) alive() bool {
 	}
 }
 
-func farStatus(err error) uct.Status {
+func cmaStatus(err error) uct.Status {
 	switch {
 	case err == nil:
 		return ucs.OK

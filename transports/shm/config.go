@@ -62,13 +62,13 @@ func ringLayout(s *config.Set) (ring.Layout, error) {
 	cells, size := ringCells.Get(s), ringSize.Get(s)
 	if need := config.Bytes(ring.Layout{Cells: cells, Bulk: minBulk}.Size()); size < need {
 		return ring.Layout{}, fmt.Errorf("%s does not hold %s, which need at least %v: %w",
-			told(s, ringSize.Name(), size), told(s, ringCells.Name(), cells), (need+1023)&^1023, ucs.ErrInvalid)
+			settingText(s, ringSize.Name(), size), settingText(s, ringCells.Name(), cells), (need+1023)&^1023, ucs.ErrInvalid)
 	}
 	l := ring.Fit(int(size), cells)
 	return l, l.Check()
 }
 
-// told formats a setting with its value and the origin of the value.
-func told(s *config.Set, name string, v any) string {
+// settingText formats a setting with its value and the origin of the value.
+func settingText(s *config.Set, name string, v any) string {
 	return fmt.Sprintf("%s%s=%v (%v)", config.Prefix, name, v, s.Origin(name))
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/goucx/goucx/wireup/machine"
 )
 
-// takeable reports whether an endpoint may use this connection of the peer.
-func (e *ep) takeable() bool {
-	return !e.initiated && !e.separate && !e.opened && !e.m.Closing() && !e.heardBye && !e.hungUp && e.dead == nil
+// adoptable reports whether an endpoint may use this connection of the peer.
+func (e *ep) adoptable() bool {
+	return !e.initiated && !e.separate && !e.opened && !e.m.Closing() && !e.closeReceived && !e.peerGone && e.failure == nil
 }
 
 // connect makes a connection to peer, which has device address there. The caller may
@@ -29,41 +29,41 @@ func (e *ep) takeable() bool {
 // polls the ring after it has sent ACCEPT. Until the initiator has read ACCEPT, it does not
 // know the peer's doorbell page. Each of its sends then calls notify, which reads the
 // socket (alwaysArmed).
-func (f *iface) connect(peer ifaceName, there []byte) (*ep, error) {
+func (f *iface) connect(peer ifaceName, remoteAddr []byte) (*ep, error) {
 	e, err := f.newEP(peer, f.layout.MaxBulk())
 	if err != nil {
 		return nil, err
 	}
-	if e.spare, err = makePair(f.layout); err != nil {
-		f.forget(e)
+	if e.newPair, err = makePair(f.layout); err != nil {
+		f.unregister(e)
 		return nil, errors.Join(err, e.release())
 	}
 	e.initiated = true
-	e.separate = peer == f.name || f.openings[peer] != nil || f.closing(peer)
+	e.separate = peer == f.name || f.connecting[peer] != nil || f.hasClosing(peer)
 	if !e.separate {
-		f.openings[peer] = e
+		f.connecting[peer] = e
 	}
 	for _, o := range slices.Backward(f.undialed) {
 		if o.peer == peer {
-			e.behind = o
+			e.dialAfter = o
 			break
 		}
 	}
 	e.step(machine.Event{Kind: machine.EventConnect})
-	if err := e.firstDial(); errors.Is(err, shmem.ErrWouldBlock) {
+	if err := e.dialRetry(); errors.Is(err, shmem.ErrWouldBlock) {
 		f.undialed = append(f.undialed, e)
-		f.look()
+		f.requestService()
 	} else if err != nil {
-		f.forget(e)
-		return nil, errors.Join(fmt.Errorf("connect to worker %x: %w", peer, f.whyNot(there, err)), e.release())
+		f.unregister(e)
+		return nil, errors.Join(fmt.Errorf("connect to worker %x: %w", peer, f.connectError(remoteAddr, err)), e.release())
 	}
 	f.stats.Inc(statConnected)
 	return e, nil
 }
 
-// firstDial dials up to three times. A closing peer may drop a connection right after the
+// dialRetry dials up to three times. A closing peer may drop a connection right after the
 // dial. The next dial then returns the definite error.
-func (e *ep) firstDial() (err error) {
+func (e *ep) dialRetry() (err error) {
 	for range 3 {
 		if err = e.dial(); !errors.Is(err, unix.EPIPE) && !errors.Is(err, unix.ECONNRESET) {
 			break
@@ -72,12 +72,12 @@ func (e *ep) firstDial() (err error) {
 	return err
 }
 
-// whyNot returns the error of a first dial to a peer with device address there; err is
+// connectError returns the error of a first dial to a peer with device address there; err is
 // the system's error. A refused connect wraps ErrPeerFailed only if the peer provably
 // existed on this host: its socket file is there, or its address is of this network
 // namespace.
-func (f *iface) whyNot(there []byte, err error) error {
-	if errors.Is(err, unix.ECONNREFUSED) && (f.dir != "" && certain(f.device) || certainlyHere(f.device, there)) {
+func (f *iface) connectError(remoteAddr []byte, err error) error {
+	if errors.Is(err, unix.ECONNREFUSED) && (f.dir != "" && isUnique(f.deviceAddr) || sameNamespace(f.deviceAddr, remoteAddr)) {
 		return fmt.Errorf("%w: %w: no process has its socket, so its process is dead or its worker closed", ucs.ErrUnreachable, ucs.ErrPeerFailed)
 	}
 	return fmt.Errorf("%w: %w", ucs.ErrUnreachable, err)
@@ -86,11 +86,11 @@ func (f *iface) whyNot(there []byte, err error) error {
 // newEP makes a connection without a ring pair. Each ring pair that it gets must hold
 // messages of maxBulk bytes.
 func (f *iface) newEP(peer ifaceName, maxBulk int) (*ep, error) {
-	e := &ep{f: f, peer: peer, armed: &alwaysArmed, pidfd: -1, resLen: -1, maxBulk: maxBulk, tx: f.nowhere.tx, rx: f.nowhere.rx}
+	e := &ep{f: f, peer: peer, armed: &alwaysArmed, pidfd: -1, resLen: -1, maxBulk: maxBulk, tx: f.nullRings.tx, rx: f.nullRings.rx}
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails
 	e.m = machine.New(machine.Config{Worker: f.worker, Conn: binary.LittleEndian.Uint64(b[:]) | 1})
-	if err := f.takeSlot(e); err != nil {
+	if err := f.assignSlot(e); err != nil {
 		return nil, errors.Join(err, e.release())
 	}
 	e.RMA.Init(f.d.keys)
@@ -103,17 +103,17 @@ func (f *iface) newEP(peer ifaceName, maxBulk int) (*ep, error) {
 // connection to the peer is not sent yet, or too many descriptors are in flight.
 func (e *ep) dial() error {
 	f := e.f
-	if e.behind != nil && e.behind.undialed() {
+	if e.dialAfter != nil && e.dialAfter.undialed() {
 		return shmem.ErrWouldBlock
 	}
-	e.behind = nil
+	e.dialAfter = nil
 	sock, err := shmem.Dial(f.socketName(e.peer))
 	if err != nil {
 		return err
 	}
-	h, p := f.hello(kindHello, e.slot), e.pairs[0]
-	h.carry(machine.Msg{Pair: p.id, Worker: f.worker, From: e.m.Conn()})
-	h.shape(p.layout)
+	h, p := f.newConnMsg(kindOpen, e.slot), e.pairs[0]
+	h.setMachineMsg(machine.Msg{Pair: p.id, Worker: f.worker, From: e.m.Conn()})
+	h.setLayout(p.layout)
 	if e.separate {
 		h.flags |= flagSeparate
 	}
@@ -128,13 +128,13 @@ func (e *ep) dial() error {
 	}
 	e.sock = sock
 	if e.m.Closing() { // closed before OPEN was sent
-		e.post(machine.Msg{Kind: machine.MsgClose, Pair: p.id, Worker: f.worker, From: e.m.Conn()})
+		e.sendMsg(machine.Msg{Kind: machine.MsgClose, Pair: p.id, Worker: f.worker, From: e.m.Conn()})
 	}
 	return e.watch()
 }
 
 // undialed reports whether OPEN is still to be sent.
-func (e *ep) undialed() bool { return e.dead == nil && e.sock == nil && !e.released }
+func (e *ep) undialed() bool { return e.failure == nil && e.sock == nil && !e.released }
 
 // dialAll dials the connections whose OPEN is not sent yet.
 func (f *iface) dialAll() {
@@ -142,7 +142,7 @@ func (f *iface) dialAll() {
 	f.undialed = nil
 	for _, e := range es {
 		if e.undialed() {
-			e.greet()
+			e.continueHandshake()
 		}
 		if e.undialed() {
 			f.undialed = append(f.undialed, e)
@@ -150,9 +150,9 @@ func (f *iface) dialAll() {
 	}
 }
 
-// hello returns a message of kind k with the fields that all messages have in common.
-func (f *iface) hello(k kind, slot int) *hello {
-	h := &hello{kind: k, name: f.name, slot: uint16(slot % inboxSlots)}
+// connMsg returns a message of kind k with the fields that all messages have in common.
+func (f *iface) newConnMsg(k msgKind, slot int) *connMsg {
+	h := &connMsg{kind: k, name: f.name, slot: uint16(slot % slotsPerPage)}
 	if f.noBarrier {
 		h.flags = flagFence
 	}
@@ -184,7 +184,7 @@ func (e *ep) watch() error {
 		return nil // the socket reports the peer's end too
 	}
 	if errors.Is(err, unix.ESRCH) {
-		e.lost()
+		e.peerLost()
 		return nil
 	}
 	if err != nil {
@@ -194,30 +194,30 @@ func (e *ep) watch() error {
 	return f.epoll.Add(fd, evProcess|uint64(e.slot), shmem.EventIn)
 }
 
-// greet advances the connect handshake: it sends OPEN if that is pending, and reads
+// continueHandshake advances the connect handshake: it sends OPEN if that is pending, and reads
 // ACCEPT if it has arrived. Sends call it, so it invokes no callback.
-func (e *ep) greet() {
-	if e.dead != nil || e.hungUp || !e.initiated {
+func (e *ep) continueHandshake() {
+	if e.failure != nil || e.peerGone || !e.initiated {
 		return
 	}
 	if e.sock == nil {
 		if err := e.dial(); err != nil {
-			e.undialable(err)
+			e.dialFailed(err)
 			return
 		}
 	}
-	if e.peerInbox == nil {
-		e.read()
+	if e.peerPage == nil {
+		e.readSocket()
 	}
 }
 
-// undialable handles a failed dial. If the peer has connected itself, its messages
+// dialFailed handles a failed dial. If the peer has connected itself, its messages
 // and its CLOSE may still be unread, so the connection ends in the normal way.
-func (e *ep) undialable(err error) {
+func (e *ep) dialFailed(err error) {
 	switch {
 	case errors.Is(err, shmem.ErrWouldBlock):
-	case e.side != nil:
-		e.hangUp()
+	case e.crossedSock != nil:
+		e.markPeerGone()
 	default:
 		e.f.failLater(e, fmt.Errorf("%w: %w", ucs.ErrPeerFailed, err))
 	}

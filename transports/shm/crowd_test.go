@@ -43,8 +43,8 @@ func TestThousandsOfConnections(t *testing.T) {
 		}
 	}
 	until(t, func() bool { return rb.n == n }, a, b)
-	until(t, func() bool { return a.mapped <= 500 && b.mapped <= 500 }, a, b)
-	t.Logf("%d connections, %d with memory, %d descriptors of both sides", n, b.mapped, countFDs(t)-before)
+	until(t, func() bool { return a.mappedConns <= 500 && b.mappedConns <= 500 }, a, b)
+	t.Logf("%d connections, %d with memory, %d descriptors of both sides", n, b.mappedConns, countFDs(t)-before)
 	for i, e := range es {
 		until(t, func() bool { return e.AMUint64(1, uint64(i), 0) == ucs.OK }, a, b)
 	}

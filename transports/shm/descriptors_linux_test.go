@@ -37,12 +37,12 @@ func TestFewDescriptors(t *testing.T) {
 		ab, err := a.NewEndpoint(addressOf(b), 0)
 		if err == nil {
 			require.Equal(t, ucs.OK, ab.AMShort(1, 0, nil))
-			for i := 0; (rb.n == 0 || ab.(*ep).peerInbox == nil) && len(ra.failures) == 0 && i < 3*servicePasses; i++ {
+			for i := 0; (rb.n == 0 || ab.(*ep).peerPage == nil) && len(ra.failures) == 0 && i < 3*servicePasses; i++ {
 				a.Progress(64)
 				b.Progress(64)
 			}
 			back, err := b.NewEndpoint(addressOf(a), 0)
-			whole = rb.n == 1 && err == nil && !back.(*ep).initiated && ab.(*ep).peerInbox != nil
+			whole = rb.n == 1 && err == nil && !back.(*ep).initiated && ab.(*ep).peerPage != nil
 			if err == nil {
 				back.Close()
 			}
@@ -56,7 +56,7 @@ func TestFewDescriptors(t *testing.T) {
 			}
 			ab.Close()
 		}
-		until(t, func() bool { return a.live() == 0 && b.live() == 0 && len(b.embryos) == 0 }, a, b)
+		until(t, func() bool { return a.numConns() == 0 && b.numConns() == 0 && len(b.halfOpen) == 0 }, a, b)
 		require.Equal(t, idle+len(a.pages)+len(b.pages), countFDs(t), "descriptors, with %d more allowed", n)
 		require.NoError(t, a.Close())
 		require.NoError(t, b.Close())
@@ -83,15 +83,15 @@ func TestDescriptorsHeldElsewhere(t *testing.T) {
 	// A failure of its own ends it while the process lives on.
 	f.failLater(e, failErr("test"))
 	slot := e.slot
-	until(t, func() bool { return e.reported }, f)
+	until(t, func() bool { return e.failureReported }, f)
 	e.Close()
-	until(t, func() bool { return f.live() == 0 }, f)
+	until(t, func() bool { return f.numConns() == 0 }, f)
 	next := connectTest(t, f, peer)
 	require.Equal(t, slot, next.slot)
 	p.kill()
 	until(t, func() bool { next.AMUint64(1, 0, 1); return rb.n > 1000 }, f, peer)
 	for range 8 {
-		f.look()
+		f.requestService()
 		f.Progress(64)
 	}
 	require.Len(t, ra.failures, 1)
@@ -107,11 +107,11 @@ func TestKeyServerWithoutDescriptors(t *testing.T) {
 	p := memKey(t, m)
 	lift := limitFDs(t, 1)
 	c, err := shmem.Dial(p.Socket) // takes the one that is left
-	time.Sleep(5 * acceptNap)
+	time.Sleep(5 * acceptBackoff)
 	lift()
 	require.NoError(t, err)
-	require.Less(t, d.lender.server.refused.Load(), uint64(10), "it spins")
-	g, err := askOwner(&p, false, patience)
+	require.Less(t, d.exporter.server.refused.Load(), uint64(10), "it spins")
+	g, err := requestGrant(&p, false, patience)
 	require.NoError(t, err)
 	g.close()
 	require.NoError(t, c.Close())

@@ -13,113 +13,113 @@ import (
 	"github.com/goucx/goucx/wireup/machine"
 )
 
-var errBroken = fmt.Errorf("%w: its connection messages violate the protocol", ucs.ErrPeerFailed)
+var errProtocol = fmt.Errorf("%w: its connection messages violate the protocol", ucs.ErrPeerFailed)
 
 // step passes an event to the connection's machine and executes the resulting actions.
 func (e *ep) step(ev machine.Event) {
 	var buf [8]machine.Action
 	for _, a := range e.m.Step(0, ev, buf[:0]) {
-		e.do(a)
+		e.apply(a)
 	}
 }
 
-// do executes an action of the machine: it makes, sends, switches to or unmaps a ring pair.
+// apply executes an action of the machine: it makes, sends, switches to or unmaps a ring pair.
 //
 // Invariant: tx and rx always point into mapped memory, and a reservation stays valid until
 // it is committed. Write and Retire are therefore deferred while a reservation is open, and
 // so are all later ones, which keeps their order. CommitAM then publishes the message in the
 // old ring, before the switch-over marker. The first Read of a connection is delayed too
 // (order.go).
-func (e *ep) do(a machine.Action) {
+func (e *ep) apply(a machine.Action) {
 	switch a.Kind {
 	case machine.ActionCreate:
-		e.spare.id = a.Pair
-		e.hold(e.spare)
-		e.spare = nil
+		e.newPair.id = a.Pair
+		e.addPair(e.newPair)
+		e.newPair = nil
 	case machine.ActionSend:
-		e.post(a.Msg)
+		e.sendMsg(a.Msg)
 	case machine.ActionSwitchRx:
-		if e.reads == machine.None && !e.received() {
-			e.startLater()
+		if e.rxPair == machine.None && !e.received() {
+			e.scheduleRead()
 			return
 		}
-		e.readIn(a.Pair)
+		e.switchRx(a.Pair)
 	case machine.ActionSwitchTx, machine.ActionRetire:
-		if e.resLen >= 0 || len(e.later) > 0 {
-			e.f.defers(e, a) // a reservation is open in the ring
+		if e.resLen >= 0 || len(e.deferred) > 0 {
+			e.f.deferAction(e, a) // a reservation is open in the ring
 			return
 		}
-		e.move(a)
+		e.applyTx(a)
 	case machine.ActionClose:
-		e.f.settleLater(e)
+		e.f.scheduleService(e)
 	case machine.ActionFail:
-		e.f.failLater(e, errBroken)
+		e.f.failLater(e, errProtocol)
 	case machine.ActionConnect: // only with machine.Config.ThreeWay
 	}
 }
 
-// move executes an action that changes or unmaps the ring pair of tx.
-func (e *ep) move(a machine.Action) {
+// applyTx executes an action that changes or unmaps the ring pair of tx.
+func (e *ep) applyTx(a machine.Action) {
 	if a.Kind == machine.ActionSwitchTx {
-		e.sendIn(a.Pair)
+		e.switchTx(a.Pair)
 		return
 	}
-	e.drop(a.Pair)
+	e.dropPair(a.Pair)
 }
 
-// defers queues action a of e until e's reservation has ended.
-func (f *iface) defers(e *ep, a machine.Action) {
-	if len(e.later) == 0 {
+// deferAction queues action a of e until e's reservation has ended.
+func (f *iface) deferAction(e *ep, a machine.Action) {
+	if len(e.deferred) == 0 {
 		f.deferred = append(f.deferred, e)
 	}
-	e.later = append(e.later, a)
-	f.look()
+	e.deferred = append(e.deferred, a)
+	f.requestService()
 }
 
-// doDeferred executes the deferred actions of connections whose reservation has ended.
-func (f *iface) doDeferred() {
+// runDeferred executes the deferred actions of connections whose reservation has ended.
+func (f *iface) runDeferred() {
 	es := f.deferred
 	f.deferred = nil
 	for _, e := range es {
 		switch {
 		case e.released:
-		case e.resLen >= 0 && e.dead == nil:
+		case e.resLen >= 0 && e.failure == nil:
 			f.deferred = append(f.deferred, e)
-			f.attention = true
+			f.serviceNeeded = true
 		default:
-			e.catchUp()
+			e.runDeferred()
 		}
 	}
 }
 
-// catchUp executes the deferred actions of e.
-func (e *ep) catchUp() {
-	as := e.later
-	e.later = nil
+// runDeferred executes the deferred actions of e.
+func (e *ep) runDeferred() {
+	as := e.deferred
+	e.deferred = nil
 	for _, a := range as {
-		if e.dead == nil {
-			e.move(a)
+		if e.failure == nil {
+			e.applyTx(a)
 		}
 	}
 }
 
-// post sends message m of the machine. OPEN is not sent here but by dial.
-func (e *ep) post(m machine.Msg) {
+// sendMsg sends message m of the machine. OPEN is not sent here but by dial.
+func (e *ep) sendMsg(m machine.Msg) {
 	sock := e.sock
 	if m.Kind == machine.MsgOpenCrossed {
-		sock = e.side
+		sock = e.crossedSock
 	}
-	if m.Kind == machine.MsgOpen || sock == nil || e.hungUp {
+	if m.Kind == machine.MsgOpen || sock == nil || e.peerGone {
 		return
 	}
-	h := e.f.hello(kindOf(m.Kind), e.slot)
-	h.carry(m)
+	h := e.f.newConnMsg(kindOf(m.Kind), e.slot)
+	h.setMachineMsg(m)
 	var fds []int
 	switch m.Kind {
 	case machine.MsgAccept, machine.MsgOpenCrossed:
 		fds = append(fds, e.f.pageOf(e.slot).seg.FD(), e.f.event.Share())
 		if old := e.pair(m.Old); old != nil {
-			h.shape(old.layout)
+			h.setLayout(old.layout)
 			fds = append(fds, old.seg.FD())
 		}
 		if fault.Enabled {
@@ -127,61 +127,61 @@ func (e *ep) post(m machine.Msg) {
 		}
 	case machine.MsgMigrate:
 		p := e.pair(m.Pair)
-		h.shape(p.layout)
+		h.setLayout(p.layout)
 		fds = append(fds, p.seg.FD())
 		if fault.Enabled {
 			fault.At(fault.Grow)
 		}
 	case machine.MsgMigrateAck:
-		e.f.stats.Inc(statMoved)
+		e.f.stats.Inc(statMigrated)
 	default:
 	}
 	err := sock.Send(h.append(nil), fds...)
 	if m.Kind == machine.MsgMigrate && err == nil {
 		err = e.pair(m.Pair).seg.CloseFD()
 	}
-	e.posted(m, err)
+	e.handleSendError(m, err)
 }
 
-// posted handles err, the result of sending m. A peer that is gone may have sent
+// handleSendError handles err, the result of sending m. A peer that is gone may have sent
 // messages before, so the connection is settled later.
-func (e *ep) posted(m machine.Msg, err error) {
+func (e *ep) handleSendError(m machine.Msg, err error) {
 	switch {
 	case err == nil, m.Kind == machine.MsgClose && errors.Is(err, shmem.ErrWouldBlock):
 	case m.Kind == machine.MsgOpenCrossed: // the peer's connect lost the crossing: it has closed that socket
 	case errors.Is(err, unix.EPIPE), errors.Is(err, unix.ECONNRESET):
-		e.broken = true
-		e.f.settleLater(e)
+		e.sendFailed = true
+		e.f.scheduleService(e)
 	case m.Kind == machine.MsgMigrate: // too many descriptors in flight: as after MIGRATE_NAK
-		e.refused = m.Pair
-		e.f.settleLater(e)
+		e.unsentMigrate = m.Pair
+		e.f.scheduleService(e)
 	default:
 		e.f.failLater(e, fmt.Errorf("%w: send %v: %w", ucs.ErrPeerFailed, m.Kind, err))
 	}
 }
 
-// listen handles a message of the peer's machine: it maps the ring pair that the message
+// handleMsg handles a message of the peer's machine: it maps the ring pair that the message
 // brings, then passes the message to the machine. If the ring pair cannot be mapped, the
 // machine gets Unable and sends MIGRATE_NAK. A ring pair that the machine does not use
 // afterwards is unmapped.
 //
 // Ownership: listen owns fds.
-func (e *ep) listen(h hello, fds []int) error {
-	m := h.msg()
-	ev := machine.Event{Kind: machine.EventReceive, Msg: m, Busy: e.busy()}
-	var brought *pair
-	want := h.descriptors()
+func (e *ep) handleMsg(h connMsg, fds []int) error {
+	m := h.machineMsg()
+	ev := machine.Event{Kind: machine.EventReceive, Msg: m, Busy: e.hasPending()}
+	var attached *pair
+	want := h.numFDs()
 	if len(fds) != want {
 		shmem.CloseFDs(fds...)
 		return fmt.Errorf("message of kind %d with %d descriptors does not fit here: %w", h.kind, len(fds), ucs.ErrInvalid)
 	}
 	switch m.Kind {
 	case machine.MsgAccept, machine.MsgOpenCrossed:
-		if err := e.meet(h, fds[0], fds[1]); err != nil {
+		if err := e.attachPeer(h, fds[0], fds[1]); err != nil {
 			shmem.CloseFDs(fds[2:]...)
 			return err
 		}
-		if err := e.accepted(h, fds[2:]); err != nil {
+		if err := e.handleAccept(h, fds[2:]); err != nil {
 			return err
 		}
 	case machine.MsgMigrate:
@@ -195,23 +195,23 @@ func (e *ep) listen(h hello, fds []int) error {
 			ev.Kind = machine.EventAttachFailed
 			break
 		}
-		e.hold(p)
-		brought = p
+		e.addPair(p)
+		attached = p
 	default:
 	}
 	e.step(ev)
 	if m.Kind == machine.MsgMigrateNak {
-		e.declined()
+		e.handleMigrateNak()
 	}
-	if brought != nil && !e.m.Uses(brought.id) {
-		e.drop(brought.id)
+	if attached != nil && !e.m.Uses(attached.id) {
+		e.dropPair(attached.id)
 	}
 	return nil
 }
 
-// accepted handles the ring pair of the peer's own connect, which ACCEPT brings if the
+// handleAccept handles the ring pair of the peer's own connect, which ACCEPT brings if the
 // connects crossed. It closes fds if this side knows the ring pair already.
-func (e *ep) accepted(h hello, fds []int) error {
+func (e *ep) handleAccept(h connMsg, fds []int) error {
 	if h.kind != kindAccept {
 		return nil
 	}
@@ -220,8 +220,8 @@ func (e *ep) accepted(h hello, fds []int) error {
 		shmem.CloseFDs(fds...)
 		return fmt.Errorf("second ACCEPT: %w", ucs.ErrInvalid)
 	}
-	if f.openings[e.peer] == e {
-		delete(f.openings, e.peer)
+	if f.connecting[e.peer] == e {
+		delete(f.connecting, e.peer)
 	}
 	if p := e.pair(h.pair.Flip()); p != nil {
 		if err := p.seg.CloseFD(); err != nil {
@@ -231,11 +231,11 @@ func (e *ep) accepted(h hello, fds []int) error {
 	if len(fds) == 0 {
 		return nil
 	}
-	f.count(e)
-	if e.side != nil {
+	f.countAccepted(e)
+	if e.crossedSock != nil {
 		shmem.CloseFDs(fds...)
-		err := e.side.Close()
-		e.side = nil
+		err := e.crossedSock.Close()
+		e.crossedSock = nil
 		return err
 	}
 	p, err := mapPair(h.old.Flip(), fds[0], h.layout())
@@ -243,17 +243,17 @@ func (e *ep) accepted(h hello, fds []int) error {
 		shmem.CloseFDs(fds...)
 		return err
 	}
-	e.hold(p)
+	e.addPair(p)
 	e.merged = h.conn
 	f.merged[h.conn] = struct{}{} // the OPEN of that connect may still arrive
 	return nil
 }
 
-// busy reports whether the connection is in use or has unread messages.
-func (e *ep) busy() bool { return e.pend.Len() > 0 || e.resLen >= 0 || e.rx.Ready() }
+// hasPending reports whether the connection is in use or has unread messages.
+func (e *ep) hasPending() bool { return e.pend.Len() > 0 || e.resLen >= 0 || e.rx.Ready() }
 
 // layout returns the ring geometry in the message.
-func (h *hello) layout() ring.Layout { return ring.Layout{Cells: int(h.cells), Bulk: int(h.bulk)} }
+func (h *connMsg) layout() ring.Layout { return ring.Layout{Cells: int(h.cells), Bulk: int(h.bulk)} }
 
-// shape stores a ring geometry in the message.
-func (h *hello) shape(l ring.Layout) { h.cells, h.bulk = uint32(l.Cells), uint32(l.Bulk) }
+// setLayout stores a ring geometry in the message.
+func (h *connMsg) setLayout(l ring.Layout) { h.cells, h.bulk = uint32(l.Cells), uint32(l.Bulk) }

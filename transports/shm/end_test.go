@@ -28,7 +28,7 @@ func newCouple(t *testing.T) *couple {
 	c.a, c.b = openTest(t, &c.ra), openTest(t, &c.rb)
 	c.ab = connectTest(t, c.a, c.b)
 	require.Equal(t, ucs.OK, c.ab.AMShort(1, 0, nil))
-	until(t, func() bool { return c.rb.n == 1 && c.ab.peerInbox != nil }, c.a, c.b)
+	until(t, func() bool { return c.rb.n == 1 && c.ab.peerPage != nil }, c.a, c.b)
 	c.ba = connectTest(t, c.b, c.a)
 	require.False(t, c.ba.initiated)
 	return c
@@ -52,7 +52,7 @@ func TestSenderIsGoneBeforeTheAccept(t *testing.T) {
 			require.Equal(t, 2, rb.n)
 			require.Equal(t, "last words", string(rb.last))
 			require.Equal(t, []uct.Failure{{RxConn: 1}}, rb.failures)
-			require.Zero(t, b.live())
+			require.Zero(t, b.numConns())
 		})
 	}
 }
@@ -111,7 +111,7 @@ func TestCloseAfterThePeerEnded(t *testing.T) {
 	until(t, func() bool { return len(c.rb.failures) == 1 }, c.b)
 	require.NoError(t, c.rb.failures[0].Err)
 	require.Equal(t, "last words", string(c.rb.last))
-	require.Zero(t, c.b.live())
+	require.Zero(t, c.b.numConns())
 }
 
 // TestProcessEndIsSeenBeforeItsSocket: what it said is taken all the same.
@@ -156,7 +156,7 @@ func TestByeIsNoOrderlyEndOfTheWorker(t *testing.T) {
 func TestByeComesOnce(t *testing.T) {
 	c := newCouple(t)
 	for range 1000 {
-		if c.ab.sock.Send(c.a.hello(kindBye, 0).append(nil)) != nil {
+		if c.ab.sock.Send(c.a.newConnMsg(kindClose, 0).append(nil)) != nil {
 			break
 		}
 	}
@@ -191,7 +191,7 @@ func TestFailedConnectionLetsSleep(t *testing.T) {
 				c.ab.Close()
 			}
 			c.ba.Close()
-			until(t, func() bool { return c.b.live() == 0 }, c.b)
+			until(t, func() bool { return c.b.numConns() == 0 }, c.b)
 		})
 	}
 }
@@ -220,7 +220,7 @@ func TestFullBacklog(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var ra, rb recorder
 			a, b := openTest(t, &ra), openTest(t, &rb)
-			a.scanEvery = config.Forever
+			a.scanInterval = config.Forever
 			empty := fillBacklog(t, b)
 			e := connectTest(t, a, b)
 			require.Equal(t, ucs.OK, e.AMShort(1, 0, []byte("hello")))
@@ -233,7 +233,7 @@ func TestFullBacklog(t *testing.T) {
 			until(t, func() bool { return rb.n == 1 && len(rb.failures) == map[bool]int{true: 1}[closes] }, a, b)
 			until(t, func() bool { return len(a.undialed) == 0 }, a)
 			e.Close()
-			until(t, func() bool { return a.live() == 0 && b.live() == 0 }, a, b)
+			until(t, func() bool { return a.numConns() == 0 && b.numConns() == 0 }, a, b)
 			require.Equal(t, []uct.Failure{{RxConn: 1}}, rb.failures)
 		})
 	}
@@ -303,7 +303,7 @@ func TestDeathIsSeenWithoutAPidfd(t *testing.T) {
 			}
 			until(t, func() bool { return len(r.failures) == 1 }, f)
 			require.ErrorIs(t, r.failures[0].Err, ucs.ErrPeerFailed)
-			require.Zero(t, f.live())
+			require.Zero(t, f.numConns())
 		})
 	}
 }
@@ -313,7 +313,7 @@ func TestDeathIsSeenWithoutAPidfd(t *testing.T) {
 func TestSilentConnections(t *testing.T) {
 	var ra, rb recorder
 	a, b := openTest(t, &ra), openTest(t, &rb)
-	for range maxEmbryos + 100 {
+	for range maxHalfOpen + 100 {
 		c, err := shmem.Dial(b.socketName(b.name))
 		for ; errors.Is(err, shmem.ErrWouldBlock); c, err = shmem.Dial(b.socketName(b.name)) {
 			b.Progress(64)
@@ -321,10 +321,10 @@ func TestSilentConnections(t *testing.T) {
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, c.Close()) })
 	}
-	until(t, func() bool { return len(b.embryos) == maxEmbryos }, b)
+	until(t, func() bool { return len(b.halfOpen) == maxHalfOpen }, b)
 	before := ucs.Now()
 	e := connectTest(t, a, b)
 	require.Equal(t, ucs.OK, e.AMShort(1, 0, nil))
 	until(t, func() bool { return rb.n == 1 }, a, b)
-	require.Less(t, ucs.Now().Sub(before), embryoLife/2, "it need not wait until they are given up")
+	require.Less(t, ucs.Now().Sub(before), openTimeout/2, "it need not wait until they are given up")
 }

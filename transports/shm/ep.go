@@ -26,65 +26,65 @@ type ep struct {
 	tx     ring.Producer
 	armed  *uint32 // the peer's armed word; alwaysArmed while every send must call notify
 	status uct.Status
-	need   int // bytes that the last refused message needs
+	neededRoom   int // bytes that the last refused message needs
 	resID  uct.AMID
 	resHdr uint64
 	resLen int // bytes of the open reservation; -1: none
-	salt   uint64
-	sends  machine.PairID // ring pair of tx
+	doorbellTag   uint64
+	txPair  machine.PairID // ring pair of tx
 
 	// Receive state.
 	_   ucs.Pad
 	rx  ring.Consumer
 	f   *iface
-	hit uint32 // pass of the last received message
+	lastHit uint32 // pass of the last received message
 
 	slot    int
-	watched bool
+	hot bool
 	source  uint32
-	reads   machine.PairID // ring pair of rx
+	rxPair   machine.PairID // ring pair of rx
 
 	// Connection state.
 	m         machine.Machine
 	pairs     []*pair
-	spare     *pair            // ring pair for the machine's next Make
-	later     []machine.Action // actions that wait for the end of the reservation
-	refused   machine.PairID   // ring pair of a MIGRATE that could not be sent
+	newPair     *pair            // ring pair for the machine's next Make
+	deferred     []machine.Action // actions that wait for the end of the reservation
+	unsentMigrate   machine.PairID   // ring pair of a MIGRATE that could not be sent
 	merged    uint64           // key of this connection in iface.merged; 0: none
 	peer      ifaceName
 	initiated bool
 	separate  bool // never crosses with a connect of the peer; if the peer initiated it, no endpoint uses it
 	counted   bool // counted in iface.accepted
 	opened    bool // an endpoint is open on it
-	broken    bool // a send on the socket failed; received messages are still to be read
-	over      bool // the peer is gone and there is no failure to report
-	heard     bool // received a message in an earlier ring pair
-	heardBye  bool
-	heardAll  bool // received SHUTDOWN
-	hungUp    bool
-	fenced    bool // this side issues the barrier between its store and its load of the armed word
-	dead      error
-	reported  bool
-	parted    bool // reported to UCP that the peer sends no more
+	sendFailed    bool // a send on the socket failed; received messages are still to be read
+	finished      bool // the peer is gone and there is no failure to report
+	rxBefore     bool // received a message in an earlier ring pair
+	closeReceived  bool
+	shutdownReceived  bool // received SHUTDOWN
+	peerGone    bool
+	needsBarrier    bool // this side issues the barrier between its store and its load of the armed word
+	failure      error
+	failureReported  bool
+	rxEndReported    bool // reported to UCP that the peer sends no more
 	released  bool
-	waits     bool // in iface.waiting
-	rechecks  bool // in iface.recheck
-	chilled   uint32
+	inWaiting     bool // in iface.waiting
+	inRecheck  bool // in iface.recheck
+	demotedAt   uint32
 	maxBulk   int // maximum message length that every ring pair must hold
 
-	wants  bool     // in iface.wanting
-	full   uint32   // sends refused for lack of room since fullAt
-	fullAt ucs.Time // start of the count
-	paused ucs.Time // no MIGRATE before this time
+	inPairRequests  bool     // in iface.pairRequests
+	refusals   uint32   // sends refused for lack of room since refusalsSince
+	refusalsSince ucs.Time // start of the count
+	migrateAfter ucs.Time // no MIGRATE before this time
 	lull.Activity
 
-	behind *ep // connection to the same peer whose OPEN must be sent first
+	dialAfter *ep // connection to the same peer whose OPEN must be sent first
 	pend   pending.Queue
 
 	sock      *shmem.Conn
-	side      *shmem.Conn // socket of the peer's crossed connect, while this side's connect is kept
+	crossedSock      *shmem.Conn // socket of the peer's crossed connect, while this side's connect is kept
 	pidfd     int
-	peerInbox *inbox
+	peerPage *doorbellPage
 	peerSlot  int
 	peerEvent *shmem.WakeWriter
 }
@@ -94,10 +94,10 @@ type ep struct {
 var alwaysArmed uint32 = 1
 
 var (
-	errHungUp       = fmt.Errorf("%w: it hung up without closing (killed or crashed)", ucs.ErrPeerFailed)
+	errPeerCrashed       = fmt.Errorf("%w: it hung up without closing (killed or crashed)", ucs.ErrPeerFailed)
 	errDisconnected = failErr("this side ended the connection")
-	// errOrderly is reported to UCP without an error.
-	errOrderly = fmt.Errorf("%w: it closed its worker", ucs.ErrPeerFailed)
+	// errPeerClosed is reported to UCP without an error.
+	errPeerClosed = fmt.Errorf("%w: it closed its worker", ucs.ErrPeerFailed)
 )
 
 // failErr returns an error that wraps ErrPeerFailed.
@@ -108,40 +108,40 @@ func failErr(what string) error { return fmt.Errorf("%w: %s", ucs.ErrPeerFailed,
 //
 //go:noinline
 func (e *ep) notify() {
-	if e.peerInbox == nil {
-		e.greet()
-		if e.peerInbox == nil {
+	if e.peerPage == nil {
+		e.continueHandshake()
+		if e.peerPage == nil {
 			return // the peer polls the ring right after its ACCEPT
 		}
 	}
-	e.hint()
+	e.ringDoorbell()
 }
 
-// hint writes the doorbell word if the peer does not poll this ring, and wakes the
+// ringDoorbell writes the doorbell word if the peer does not poll this ring, and wakes the
 // peer if it is armed.
-func (e *ep) hint() {
-	if e.peerInbox == nil {
+func (e *ep) ringDoorbell() {
+	if e.peerPage == nil {
 		return
 	}
-	if e.fenced {
+	if e.needsBarrier {
 		e.Barrier()
 	}
-	if !e.tx.Watched() {
-		e.f.stats.Inc(statHinted)
-		atomic.StoreUint64(&e.peerInbox.heads[e.peerSlot], e.tx.Head()^e.salt)
+	if !e.tx.Polled() {
+		e.f.stats.Inc(statDoorbells)
+		atomic.StoreUint64(&e.peerPage.doorbells[e.peerSlot], e.tx.Head()^e.doorbellTag)
 	}
-	e.wake()
+	e.wakePeer()
 }
 
-// wake wakes the peer if it is armed. It signals the event before it clears the armed
+// wakePeer wakes the peer if it is armed. It signals the event before it clears the armed
 // word. A process that is stopped between the two steps then leaves a signalled event.
 // In the opposite order, the peer would sleep on with a clear word, and no other
 // sender would wake it.
-func (e *ep) wake() {
-	if e.peerInbox == nil {
+func (e *ep) wakePeer() {
+	if e.peerPage == nil {
 		return
 	}
-	n := atomic.LoadUint32(e.peerInbox.armed)
+	n := atomic.LoadUint32(e.peerPage.armed)
 	if n == 0 {
 		return
 	}
@@ -150,7 +150,7 @@ func (e *ep) wake() {
 		e.f.failLater(e, fmt.Errorf("wake peer: %w", err))
 		return
 	}
-	atomic.CompareAndSwapUint32(e.peerInbox.armed, n, 0) // fails if the peer has armed anew
+	atomic.CompareAndSwapUint32(e.peerPage.armed, n, 0) // fails if the peer has armed anew
 }
 
 // ready returns OK if a message may be sent now. It refreshes the ring if need be.
@@ -165,7 +165,7 @@ func (e *ep) ready() uct.Status {
 		return s
 	}
 	if !e.tx.Room() {
-		return e.noRoom(0)
+		return e.noResource(0)
 	}
 	return ucs.OK
 }
@@ -187,7 +187,7 @@ func (e *ep) Flush(k uct.FlushKind, _ uct.Token) uct.Status {
 		return e.status
 	}
 	if k == uct.FlushCancel {
-		e.shut(ucs.Canceled)
+		e.rejectOps(ucs.Canceled)
 		return ucs.OK
 	}
 	e.Barrier()
@@ -202,12 +202,12 @@ func (e *ep) Fence() uct.Status {
 
 // Check returns the known state and makes the next Progress poll the sockets.
 func (e *ep) Check(uct.Token) uct.Status {
-	e.f.look()
+	e.f.requestService()
 	return e.status
 }
 
-// shut makes all further operations return s.
-func (e *ep) shut(s uct.Status) {
+// rejectOps makes all further operations return s.
+func (e *ep) rejectOps(s uct.Status) {
 	e.status = s
 	e.block(s)
 }
@@ -236,37 +236,37 @@ func (e *ep) Close() {
 	}
 	e.PendingPurge(func(uct.Token) {})
 	e.resLen = -1
-	e.catchUp()
+	e.runDeferred()
 	if e.status == ucs.OK {
-		e.shut(ucs.Closed)
+		e.rejectOps(ucs.Closed)
 	}
-	e.bye(kindBye)
-	e.f.passedBy(e.peer)
-	e.f.settleLater(e)
+	e.sendClose(kindClose)
+	e.f.separateConns(e.peer)
+	e.f.scheduleService(e)
 }
 
-// bye closes the sending direction: it sends CLOSE. With kindByeAll it sends SHUTDOWN
+// sendClose closes the sending direction: it sends CLOSE. With kindShutdown it sends SHUTDOWN
 // too. If OPEN is not sent yet, dial sends CLOSE after it.
-func (e *ep) bye(k kind) {
-	if e.dead != nil {
+func (e *ep) sendClose(k msgKind) {
+	if e.failure != nil {
 		return
 	}
 	if fault.Enabled {
 		fault.At(fault.Closing)
 	}
-	e.greet()
+	e.continueHandshake()
 	e.step(machine.Event{Kind: machine.EventClose})
-	if k == kindByeAll && e.sock != nil && !e.hungUp {
-		_ = e.sock.Send(e.f.hello(k, e.slot).append(nil)) // the peer may be gone
+	if k == kindShutdown && e.sock != nil && !e.peerGone {
+		_ = e.sock.Send(e.f.newConnMsg(k, e.slot).append(nil)) // the peer may be gone
 	}
 }
 
-// done reports whether the connection can be released.
-func (e *ep) done() bool {
+// releasable reports whether the connection can be released.
+func (e *ep) releasable() bool {
 	if e.opened {
 		return false
 	}
-	return e.dead != nil || e.over || e.m.State() == machine.StateClosed
+	return e.failure != nil || e.finished || e.m.State() == machine.StateClosed
 }
 
 // disconnect closes the sockets and stops watching the peer's process. It removes the
@@ -279,9 +279,9 @@ func (e *ep) disconnect() (err error) {
 		err = e.sock.Close()
 		e.sock = nil
 	}
-	if e.side != nil {
-		err = errors.Join(err, e.side.Close())
-		e.side = nil
+	if e.crossedSock != nil {
+		err = errors.Join(err, e.crossedSock.Close())
+		e.crossedSock = nil
 	}
 	if e.pidfd >= 0 {
 		_ = e.f.epoll.Del(e.pidfd)
@@ -295,25 +295,25 @@ func (e *ep) disconnect() (err error) {
 func (e *ep) release() error {
 	e.released = true
 	err := e.disconnect()
-	e.sendNowhere()
-	e.readNowhere()
+	e.detachTx()
+	e.detachRx()
 	for _, p := range e.pairs {
 		err = errors.Join(err, p.seg.Close())
 	}
 	if len(e.pairs) > 0 {
-		e.f.mapped--
+		e.f.mappedConns--
 	}
-	e.pairs, e.later = nil, nil
-	if e.f.openings[e.peer] == e {
-		delete(e.f.openings, e.peer)
+	e.pairs, e.deferred = nil, nil
+	if e.f.connecting[e.peer] == e {
+		delete(e.f.connecting, e.peer)
 	}
 	if e.merged != 0 {
 		delete(e.f.merged, e.merged)
 	}
-	if e.peerInbox != nil {
+	if e.peerPage != nil {
 		e.armed = &alwaysArmed
-		err = errors.Join(err, e.peerInbox.close(), e.peerEvent.Close())
-		e.peerInbox, e.peerEvent = nil, nil
+		err = errors.Join(err, e.peerPage.close(), e.peerEvent.Close())
+		e.peerPage, e.peerEvent = nil, nil
 	}
 	return err
 }

@@ -112,7 +112,7 @@ func vandalise(t *testing.T, rnd *rand.Rand, beside bool) {
 		v.pages = append(v.pages, mappedAgain(t, s))
 	}
 	n := rb.n
-	until(t, func() bool { return rb.n > n && ab.peerInbox != nil }, a, b)
+	until(t, func() bool { return rb.n > n && ab.peerPage != nil }, a, b)
 	ba := connectTest(t, b, a)
 	stop, stopped := make(chan bool), make(chan bool)
 	if beside {
@@ -163,5 +163,5 @@ func vandalise(t *testing.T, rnd *rand.Rand, beside bool) {
 	// A last word that was struck cannot be told from one that is yet to come, so
 	// the connection may last for as long as both workers do.
 	require.NoError(t, a.Close())
-	until(t, func() bool { return b.live() == 1 }, b)
+	until(t, func() bool { return b.numConns() == 1 }, b)
 }

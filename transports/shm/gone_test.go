@@ -29,15 +29,15 @@ func TestGoneForCertain(t *testing.T) {
 		"network addresses": func(mine, there []byte) { clear(mine[38:46]); clear(there[38:46]) },
 		"a clone":           func(_, there []byte) { there[40]++ },
 	} {
-		f.device, a.Device = appendDevice(nil, f.dir), appendDevice(nil, f.dir)
-		lack(f.device, a.Device)
-		sealDevice(f.device[:46])
-		sealDevice(a.Device[:46])
+		f.deviceAddr, a.Device = appendDeviceAddress(nil, f.dir), appendDeviceAddress(nil, f.dir)
+		lack(f.deviceAddr, a.Device)
+		appendCRC(f.deviceAddr[:46])
+		appendCRC(a.Device[:46])
 		_, err = f.NewEndpoint(a, 0)
 		require.ErrorIs(t, err, ucs.ErrUnreachable, name)
 		assert.NotErrorIs(t, err, ucs.ErrPeerFailed, name)
 	}
-	assert.Zero(t, f.mapped)
+	assert.Zero(t, f.mappedConns)
 }
 
 // In a directory the file of a worker that closed says for a while that it was here,
@@ -54,12 +54,12 @@ func TestGoneFromADirectory(t *testing.T) {
 	stays, err := openIface(d.(*domain), uct.IfaceInfo{}, c)
 	require.NoError(t, err)
 	var gone []uct.Address
-	for range graveMost + 1 {
+	for range maxTombstones + 1 {
 		peer, err := openIface(d.(*domain), uct.IfaceInfo{}, c)
 		require.NoError(t, err)
 		a := addressOf(peer)
 		a.Device[40]++ // another network namespace
-		sealDevice(a.Device[:46])
+		appendCRC(a.Device[:46])
 		gone = append(gone, a)
 		require.NoError(t, peer.Close())
 	}
@@ -70,7 +70,7 @@ func TestGoneFromADirectory(t *testing.T) {
 	}
 	refused(gone[0], false) // too many came after it
 	refused(gone[1], true)
-	refused(gone[graveMost], true)
+	refused(gone[maxTombstones], true)
 	require.NoError(t, os.Remove(f.socketName(ifaceName(gone[2].Iface))))
 	refused(gone[2], false)
 	// Who starts here does not take it for a crashed worker's at once.

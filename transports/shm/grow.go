@@ -13,122 +13,122 @@ const (
 	// A ring grows after growAfter sends within growWithin were refused for lack of room.
 	growAfter  = 16
 	growWithin = 100 * time.Millisecond
-	// declinePause is the time without MIGRATE after a MIGRATE_NAK. The peer lacks
+	// migrateRetryDelay is the time without MIGRATE after a MIGRATE_NAK. The peer lacks
 	// memory or descriptors, or has not read all messages in its previous ring pair.
-	declinePause = 2 * time.Millisecond
+	migrateRetryDelay = 2 * time.Millisecond
 )
 
-// noRoom records a refused message of n bytes and returns NoResource. It requests a ring
+// noResource records a refused message of n bytes and returns NoResource. It requests a ring
 // pair if the connection is suspended or has refused sends often.
 //
 //go:noinline
-func (e *ep) noRoom(n int) uct.Status {
+func (e *ep) noResource(n int) uct.Status {
 	e.f.stats.Inc(statNoResource)
-	e.need = n
-	if e.full++; e.full >= growAfter || e.sends == machine.None {
-		e.want()
+	e.neededRoom = n
+	if e.refusals++; e.refusals >= growAfter || e.txPair == machine.None {
+		e.requestPair()
 	}
 	return ucs.NoResource
 }
 
-// want makes service check whether the connection needs another ring pair.
-func (e *ep) want() {
+// requestPair makes service check whether the connection needs another ring pair.
+func (e *ep) requestPair() {
 	f := e.f
-	if !e.wants && e.m.State() == machine.StateOpen {
-		e.wants = true
-		f.wanting = append(f.wanting, e)
-		f.look()
+	if !e.inPairRequests && e.m.State() == machine.StateOpen {
+		e.inPairRequests = true
+		f.pairRequests = append(f.pairRequests, e)
+		f.requestService()
 	}
 }
 
-// pause sends no MIGRATE for duration d.
-func (e *ep) pause(d time.Duration) { e.paused = ucs.Now().Add(d) }
+// delayMigrate sends no MIGRATE for duration d.
+func (e *ep) delayMigrate(d time.Duration) { e.migrateAfter = ucs.Now().Add(d) }
 
-// declined handles MIGRATE_NAK. It retries later if operations are pending.
-func (e *ep) declined() {
-	e.pause(declinePause)
+// handleMigrateNak handles MIGRATE_NAK. It retries later if operations are pending.
+func (e *ep) handleMigrateNak() {
+	e.delayMigrate(migrateRetryDelay)
 	if e.m.TxPair() == machine.None && e.pend.Len() > 0 {
-		e.want()
+		e.requestPair()
 	}
 }
 
-// serveWants resumes and grows connections that requested a ring pair.
-func (f *iface) serveWants(now ucs.Time) {
-	es := f.wanting
-	f.wanting, f.served = f.served[:0], es
+// servePairRequests resumes and grows connections that requested a ring pair.
+func (f *iface) servePairRequests(now ucs.Time) {
+	es := f.pairRequests
+	f.pairRequests, f.sparePairRequests = f.sparePairRequests[:0], es
 	for _, e := range es {
-		if e.dead != nil || e.released || e.status != ucs.OK {
-			e.wants = false
+		if e.failure != nil || e.released || e.status != ucs.OK {
+			e.inPairRequests = false
 			continue
 		}
-		if !f.serveWant(e, now) {
-			f.wanting = append(f.wanting, e)
+		if !f.servePairRequest(e, now) {
+			f.pairRequests = append(f.pairRequests, e)
 			continue
 		}
-		e.wants = false
+		e.inPairRequests = false
 	}
 	clear(es)
 }
 
-// serveWant resumes or grows e. It returns false if service must check e again.
-func (f *iface) serveWant(e *ep, now ucs.Time) bool {
+// servePairRequest resumes or grows e. It returns false if service must check e again.
+func (f *iface) servePairRequest(e *ep, now ucs.Time) bool {
 	switch {
 	case e.m.TxPair() == machine.None && e.m.State() == machine.StateOpen:
 		if e.m.Migrating() {
 			return true // the socket reports the peer's response
 		}
-		if now >= e.paused {
-			e.propose(machine.EventResume, f.layout)
+		if now >= e.migrateAfter {
+			e.proposePair(machine.EventResume, f.layout)
 		}
 		return e.m.Migrating()
-	case e.full < growAfter:
+	case e.refusals < growAfter:
 		return true
-	case now.Sub(e.fullAt) > growWithin: // too few in this time: restart the count
-		e.full, e.fullAt = 0, now
+	case now.Sub(e.refusalsSince) > growWithin: // too few in this time: restart the count
+		e.refusals, e.refusalsSince = 0, now
 		return true
 	}
-	e.full, e.fullAt = 0, now
-	if l, ok := e.larger(); ok && now >= e.paused && e.m.CanMigrate() {
-		e.propose(machine.EventMigrate, l)
+	e.refusals, e.refusalsSince = 0, now
+	if l, ok := e.nextLayout(); ok && now >= e.migrateAfter && e.m.CanMigrate() {
+		e.proposePair(machine.EventMigrate, l)
 	}
 	return true
 }
 
-// larger returns the geometry to which the connection grows next: twice the size. ok is
+// nextLayout returns the geometry to which the connection grows next: twice the size. ok is
 // false if the ring has its maximum size.
-func (e *ep) larger() (ring.Layout, bool) {
+func (e *ep) nextLayout() (ring.Layout, bool) {
 	p := e.pair(e.m.TxPair())
 	if p == nil {
 		return ring.Layout{}, false
 	}
-	size := min(2*p.layout.Size(), e.f.largest)
+	size := min(2*p.layout.Size(), e.f.maxRingSize)
 	l := ring.Fit(size, min(2*p.layout.Cells, maxCells))
 	return l, l.Cells > p.layout.Cells && l.MaxBulk() >= p.layout.MaxBulk() && l.Check() == nil
 }
 
-// propose makes a ring pair with geometry l and passes event k to the machine, which
+// proposePair makes a ring pair with geometry l and passes event k to the machine, which
 // sends MIGRATE.
-func (e *ep) propose(k machine.EventKind, l ring.Layout) {
+func (e *ep) proposePair(k machine.EventKind, l ring.Layout) {
 	if l.MaxBulk() < e.maxBulk {
-		l = ring.Layout{Cells: l.Cells, Bulk: e.bulkFor()}
+		l = ring.Layout{Cells: l.Cells, Bulk: e.minBulkSize()}
 	}
 	p, err := makePair(l)
 	if err != nil {
 		e.f.d.logf("make a pair", err)
-		e.pause(declinePause)
+		e.delayMigrate(migrateRetryDelay)
 		return
 	}
-	e.spare = p
+	e.newPair = p
 	e.step(machine.Event{Kind: k})
-	if e.spare != nil { // the machine does not migrate now
-		_ = e.spare.seg.Close()
-		e.spare = nil
+	if e.newPair != nil { // the machine does not migrate now
+		_ = e.newPair.seg.Close()
+		e.newPair = nil
 	}
 }
 
-// bulkFor returns the size of the smallest bulk area that holds the connection's longest
+// minBulkSize returns the size of the smallest bulk area that holds the connection's longest
 // message. It may exceed that of this iface's layout if the peer made the first ring pair.
-func (e *ep) bulkFor() int {
+func (e *ep) minBulkSize() int {
 	b := minBulk
 	for (ring.Layout{Bulk: b}).MaxBulk() < e.maxBulk {
 		b += ring.CellSize

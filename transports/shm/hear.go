@@ -16,31 +16,31 @@ import (
 // floods its socket thus does not delay others.
 const maxRead = 64
 
-// read handles the messages on the socket, at most maxRead. The socket stays readable
+// readSocket handles the messages on the socket, at most maxRead. The socket stays readable
 // if messages are left.
-func (e *ep) read() {
+func (e *ep) readSocket() {
 	for range maxRead {
-		if e.dead != nil || e.hungUp || e.sock == nil || !e.readOne(e.sock) {
+		if e.failure != nil || e.peerGone || e.sock == nil || !e.readMsg(e.sock) {
 			return
 		}
 	}
 }
 
-// readOne handles one message. It returns false if there is none or the connection is
+// readMsg handles one message. It returns false if there is none or the connection is
 // over.
-func (e *ep) readOne(sock *shmem.Conn) bool {
-	var b [maxHello]byte
+func (e *ep) readMsg(sock *shmem.Conn) bool {
+	var b [maxConnMsg]byte
 	n, fds, err := sock.Recv(b[:])
 	switch {
 	case errors.Is(err, shmem.ErrWouldBlock):
 		return false
 	case errors.Is(err, io.EOF), errors.Is(err, unix.ECONNRESET):
-		e.hangUp()
+		e.markPeerGone()
 		return false
-	case errors.Is(err, shmem.ErrDescriptors) && n == helloLen:
-		err = e.hearWithout(b[:n]) // this process is out of descriptors
+	case errors.Is(err, shmem.ErrDescriptors) && n == connMsgLen:
+		err = e.dispatchWithoutFDs(b[:n]) // this process is out of descriptors
 	case err == nil:
-		err = e.hear(b[:n], fds)
+		err = e.dispatchConnMsg(b[:n], fds)
 	}
 	if err != nil {
 		e.f.failLater(e, fmt.Errorf("%w: %w", ucs.ErrPeerFailed, err))
@@ -48,74 +48,74 @@ func (e *ep) readOne(sock *shmem.Conn) bool {
 	return err == nil
 }
 
-// hear handles one message. It owns fds.
-func (e *ep) hear(b []byte, fds []int) error {
-	h, err := parseHello(b)
+// dispatchConnMsg handles one message. It owns fds.
+func (e *ep) dispatchConnMsg(b []byte, fds []int) error {
+	h, err := parseConnMsg(b)
 	switch {
 	case err != nil:
-	case h.kind == kindHello, h.kind == kindByeAll && e.heardAll, h.kind == kindBye && e.heardBye:
+	case h.kind == kindOpen, h.kind == kindShutdown && e.shutdownReceived, h.kind == kindClose && e.closeReceived:
 		err = fmt.Errorf("message of kind %d with %d descriptors does not fit here: %w", h.kind, len(fds), ucs.ErrInvalid)
-	case h.kind == kindRefuse:
+	case h.kind == kindReject:
 		e.f.stats.Inc(statRefused)
 		err = fmt.Errorf("it rejected the connection: %s", h.reason)
-	case h.kind == kindByeAll && len(fds) == 0:
-		e.heardBye, e.heardAll = true, true
-	case h.kind == kindByeAll:
+	case h.kind == kindShutdown && len(fds) == 0:
+		e.closeReceived, e.shutdownReceived = true, true
+	case h.kind == kindShutdown:
 		err = fmt.Errorf("SHUTDOWN with %d descriptors: %w", len(fds), ucs.ErrInvalid)
 	default:
-		return e.hearMachine(h, fds)
+		return e.dispatchMachineMsg(h, fds)
 	}
 	if err != nil {
 		shmem.CloseFDs(fds...)
 		return err
 	}
-	e.heardFarewell()
+	e.handlePeerClose()
 	return nil
 }
 
-// hearMachine handles a message of the peer's machine. It owns fds.
-func (e *ep) hearMachine(h hello, fds []int) error {
-	if err := e.listen(h, fds); err != nil {
+// dispatchMachineMsg handles a message of the peer's machine. It owns fds.
+func (e *ep) dispatchMachineMsg(h connMsg, fds []int) error {
+	if err := e.handleMsg(h, fds); err != nil {
 		return err
 	}
-	if h.kind == kindBye {
-		e.heardBye = true
-		e.heardFarewell()
+	if h.kind == kindClose {
+		e.closeReceived = true
+		e.handlePeerClose()
 	}
 	return nil
 }
 
-// hearWithout handles a message whose descriptors the kernel dropped, as this process
+// dispatchWithoutFDs handles a message whose descriptors the kernel dropped, as this process
 // has no free ones. Only MIGRATE may fail so: the machine rejects it.
-func (e *ep) hearWithout(b []byte) error {
-	h, err := parseHello(b)
+func (e *ep) dispatchWithoutFDs(b []byte) error {
+	h, err := parseConnMsg(b)
 	if err != nil {
 		return err
 	}
-	if h.kind != kindOffer {
+	if h.kind != kindMigrate {
 		return fmt.Errorf("descriptors of a message of kind %d: %w", h.kind, shmem.ErrDescriptors)
 	}
-	e.step(machine.Event{Kind: machine.EventAttachFailed, Msg: h.msg()})
+	e.step(machine.Event{Kind: machine.EventAttachFailed, Msg: h.machineMsg()})
 	return nil
 }
 
-// heardFarewell handles the peer's CLOSE or SHUTDOWN. It closes this direction too if the
+// handlePeerClose handles the peer's CLOSE or SHUTDOWN. It closes this direction too if the
 // peer initiated the connection and no endpoint is open on it.
-func (e *ep) heardFarewell() {
+func (e *ep) handlePeerClose() {
 	if !e.initiated && !e.opened {
 		e.step(machine.Event{Kind: machine.EventClose})
 	}
-	e.f.settleLater(e)
+	e.f.scheduleService(e)
 }
 
-// meet maps the peer's doorbell page, opens its wake pipe, and writes the doorbell for
+// attachPeer maps the peer's doorbell page, opens its wake pipe, and writes the doorbell for
 // messages sent before. It owns both descriptors.
-func (e *ep) meet(h hello, pageFD, wakeFD int) error {
-	if e.peerInbox != nil {
+func (e *ep) attachPeer(h connMsg, pageFD, wakeFD int) error {
+	if e.peerPage != nil {
 		shmem.CloseFDs(pageFD, wakeFD)
 		return nil
 	}
-	in, err := mapInbox(pageFD)
+	in, err := mapDoorbellPage(pageFD)
 	if err != nil {
 		shmem.CloseFDs(wakeFD)
 		return err
@@ -125,36 +125,36 @@ func (e *ep) meet(h hello, pageFD, wakeFD int) error {
 		shmem.CloseFDs(wakeFD)
 		return errors.Join(err, in.close())
 	}
-	e.peerInbox, e.peerSlot, e.peerEvent = in, int(h.slot), ev
-	e.fenced = e.f.noBarrier || h.flags&flagFence != 0
-	e.rx.Fence(e.fenced)
-	if !e.fenced {
+	e.peerPage, e.peerSlot, e.peerEvent = in, int(h.slot), ev
+	e.needsBarrier = e.f.noBarrier || h.flags&flagFence != 0
+	e.rx.SetFence(e.needsBarrier)
+	if !e.needsBarrier {
 		e.armed = in.armed
 	}
-	e.hint()
+	e.ringDoorbell()
 	return nil
 }
 
-// lost handles the end of the peer, however it was detected. It first reads the
+// peerLost handles the end of the peer, however it was detected. It first reads the
 // messages left on the socket: the end may have been orderly.
-func (e *ep) lost() {
-	for e.sock != nil && e.dead == nil && !e.hungUp && e.readOne(e.sock) {
+func (e *ep) peerLost() {
+	for e.sock != nil && e.failure == nil && !e.peerGone && e.readMsg(e.sock) {
 	}
-	e.hangUp()
+	e.markPeerGone()
 }
 
-// hangUp marks the peer as gone; service drains the rings before it ends the
+// markPeerGone marks the peer as gone; service drains the rings before it ends the
 // connection. It reads the messages left on the socket of a crossed connect, too.
-func (e *ep) hangUp() {
-	if e.hungUp {
+func (e *ep) markPeerGone() {
+	if e.peerGone {
 		return
 	}
-	if side := e.side; side != nil {
-		e.side = nil
-		for e.dead == nil && !e.hungUp && e.readOne(side) {
+	if sock := e.crossedSock; sock != nil {
+		e.crossedSock = nil
+		for e.failure == nil && !e.peerGone && e.readMsg(sock) {
 		}
-		_ = side.Close() // the connection is over
+		_ = sock.Close() // the connection is over
 	}
-	e.hungUp = true
-	e.f.settleLater(e)
+	e.peerGone = true
+	e.f.scheduleService(e)
 }

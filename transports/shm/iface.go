@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	maxHead = 256
+	maxHeader = 256
 	maxVec  = 16
 	// maxHot is the maximum number of connections that each pass polls.
 	maxHot = 8
@@ -29,15 +29,15 @@ const (
 type iface struct {
 	// Fields that an idle pass reads.
 	hot       []*ep
-	words     []uint64 // doorbell words that passes poll: of page pageAt
-	seen      []uint64 // their last values
-	cold      int      // index of the next word to poll
+	doorbells     []uint64 // doorbell words that passes poll: of page currentPage
+	lastDoorbells      []uint64 // their last values
+	nextDoorbell      int      // index of the next word to poll
 	passes    uint32
-	turn      int  // index in hot at which the next drain begins
-	attention bool // service has work
-	extra     bool // a pass has work besides hot: words, waiting or attention
+	nextHot      int  // index in hot at which the next drain begins
+	serviceNeeded bool // service has work
+	extraWork     bool // a pass has work besides hot: words, waiting or attention
 	waiting   []*ep
-	asleep    []*ep // connections of waiting whose peers must wake this worker
+	wakeOnRoom    []*ep // connections of waiting whose peers must wake this worker
 
 	d       *domain
 	stats   *stats.Set
@@ -46,64 +46,64 @@ type iface struct {
 	attr    uct.IfaceAttr
 	name    ifaceName
 	dir     string
-	device  []byte // device address
+	deviceAddr  []byte // device address
 	worker  uct.UUID
 	layout  ring.Layout // of new connections
-	largest int         // maximum ring size in bytes
-	nowhere nowhere
+	maxRingSize int         // maximum ring size in bytes
+	nullRings nullRings
 
-	pages    []page
-	pageAt   int
+	pages    []ownPage
+	currentPage   int
 	slots    []*ep
 	freeSlot []int
 	peers    map[ifaceName][]*ep // connections with each peer, oldest first
-	starting []*ep               // read for the first time in the next service
+	firstReads []*ep               // read for the first time in the next service
 	undialed []*ep               // OPEN not sent yet, as the peer's backlog was full
-	openings map[ifaceName]*ep   // own connects that may cross with one of the peer
+	connecting map[ifaceName]*ep   // own connects that may cross with one of the peer
 	merged   map[uint64]struct{} // peer's connections whose ring pair came with ACCEPT; a later OPEN is ignored
 	deferred []*ep               // actions wait for the end of a reservation
-	wanting  []*ep               // need another ring pair
-	served   []*ep               // empty; swapped with wanting
+	pairRequests  []*ep               // need another ring pair
+	sparePairRequests   []*ep               // empty; swapped with wanting
 	recheck  []*ep               // no longer hot, or with messages left; service polls them
-	ending   []*ep               // settle checks these
+	serviceQueue   []*ep               // settle checks these
 
 	listener *shmem.Listener
 	epoll    *shmem.Epoll
 	event    *shmem.WakePipe
-	embryos  map[uint32]embryo
-	embryoID uint32
-	// embryoOldest: no entry has this id or a smaller one.
-	embryoOldest uint32
+	halfOpen  map[uint32]halfOpenConn
+	halfOpenID uint32
+	// halfOpenOldest: no entry has this id or a smaller one.
+	halfOpenOldest uint32
 
-	deafUntil ucs.Time // out of descriptors: the listener is not polled before; 0: it is polled
-	alarm     *time.Timer
-	mapped    int // connections that have a ring pair
-	maxMapped int
-	lulled    ucs.Time
+	acceptPausedUntil ucs.Time // out of descriptors: the listener is not polled before; 0: it is polled
+	acceptTimer     *time.Timer
+	mappedConns    int // connections that have a ring pair
+	maxMappedConns int
+	evictedAt    ucs.Time
 
 	active    int // endpoints that UCP uses
 	accepted  int // connections that peers initiated
 	threads   int
 	armed     bool
-	raised    bool   // event may be signalled
-	sleeps    uint32 // number of the last armed sleep, stored in the armed words
-	busy      int    // nesting depth of callbacks
+	eventSignalled    bool   // event may be signalled
+	sleepID    uint32 // number of the last armed sleep, stored in the armed words
+	progressDepth      int    // nesting depth of callbacks
 	closed    bool
 	noBarrier bool // membarrier is not available
-	scanEvery time.Duration
-	sweep     ucs.Time // start of the current scan of all connections
-	scanned   ucs.Time // time of its last slice
-	scanAt    int      // first slot of the next slice
-	tended    ucs.Time
+	scanInterval time.Duration
+	scanStart     ucs.Time // start of the current scan of all connections
+	sliceStart   ucs.Time // time of its last slice
+	nextScanSlot    int      // first slot of the next slice
+	servicedAt    ucs.Time
 
 	ds     [drainBatch]uct.Desc
 	events [64]shmem.Event
 }
 
-// page is a doorbell page of this iface, with the last values of its doorbell words.
-type page struct {
-	*inbox
-	seen []uint64
+// ownPage is a doorbell page of this iface, with the last values of its doorbell words.
+type ownPage struct {
+	*doorbellPage
+	lastSeen []uint64
 }
 
 // openIface opens a worker's interface on domain d.
@@ -121,16 +121,16 @@ func openIface(d *domain, _ uct.IfaceInfo, c uct.IfaceConfig) (uct.Iface, error)
 	}
 	f := &iface{
 		d: d, handler: c.Handler, layout: layout, dir: socketDir.Get(set),
-		threads: max(c.Threads, 1), embryos: map[uint32]embryo{}, scanEvery: rescan.Get(set), worker: c.Worker,
-		peers: map[ifaceName][]*ep{}, openings: map[ifaceName]*ep{}, merged: map[uint64]struct{}{},
-		largest: int(ringMaxSize.Get(set)), maxMapped: maxPairs.Get(set),
+		threads: max(c.Threads, 1), halfOpen: map[uint32]halfOpenConn{}, scanInterval: rescan.Get(set), worker: c.Worker,
+		peers: map[ifaceName][]*ep{}, connecting: map[ifaceName]*ep{}, merged: map[uint64]struct{}{},
+		maxRingSize: int(ringMaxSize.Get(set)), maxMappedConns: maxPairs.Get(set),
 		noBarrier: shmem.RegisterGlobal() != nil,
 	}
-	if f.nowhere, err = newNowhere(); err != nil {
+	if f.nullRings, err = newNullRings(); err != nil {
 		return nil, fmt.Errorf("open shm iface: %w", err)
 	}
 	f.attr = attrOf(layout)
-	f.device = appendDevice(nil, f.dir)
+	f.deviceAddr = appendDeviceAddress(nil, f.dir)
 	_, _ = rand.Read(f.name[:]) // never fails
 	f.stats, f.group = stats.NewSet(statNames[:]), c.Stats
 	if err = f.open(); err != nil {
@@ -147,7 +147,7 @@ func attrOf(l ring.Layout) uct.IfaceAttr {
 	return uct.IfaceAttr{
 		Ops: uct.OpsAM | uct.OpsPut | uct.OpsGet | uct.OpAtomics | uct.OpFlushLocal | uct.OpFlushRemote |
 			uct.OpFlushCancel | uct.OpFence | uct.OpPending | uct.OpCheck,
-		AM:     uct.Limit{Short: n, Bcopy: n, MaxZcopy: n, MaxVec: maxVec, MaxHeader: maxHead},
+		AM:     uct.Limit{Short: n, Bcopy: n, MaxZcopy: n, MaxVec: maxVec, MaxHeader: maxHeader},
 		Put:    whole,
 		Get:    whole,
 		Post32: uct.PostAtomics, Post64: uct.PostAtomics, Fetch32: uct.AllAtomics, Fetch64: uct.AllAtomics,
@@ -199,7 +199,7 @@ func (f *iface) socketName(n ifaceName) string {
 func (f *iface) Attr() *uct.IfaceAttr { return &f.attr }
 
 // DeviceAddress appends the host, namespace and user of this iface.
-func (f *iface) DeviceAddress(b []byte) []byte { return append(b, f.device...) }
+func (f *iface) DeviceAddress(b []byte) []byte { return append(b, f.deviceAddr...) }
 
 // Address appends the iface's name.
 func (f *iface) Address(b []byte) []byte { return append(b, f.name[:]...) }
@@ -209,7 +209,7 @@ func (f *iface) Reachable(a uct.Address) (bool, string) {
 	if len(a.Iface) != len(f.name) {
 		return false, fmt.Sprintf("damaged address: name of %d bytes, want %d", len(a.Iface), len(f.name))
 	}
-	return compareDevice(f.device, a.Device)
+	return compareDevice(f.deviceAddr, a.Device)
 }
 
 // NewEndpoint matches a connection that the peer initiated, or connects.
@@ -220,11 +220,11 @@ func (f *iface) NewEndpoint(a uct.Address, t int) (uct.Endpoint, error) {
 	if t < 0 || t >= f.threads {
 		return nil, fmt.Errorf("new shm endpoint: thread index %d of %d: %w", t, f.threads, ucs.ErrInvalid)
 	}
-	if ok, why := f.Reachable(a); !ok {
-		return nil, fmt.Errorf("new shm endpoint: %s: %w", why, ucs.ErrUnreachable)
+	if ok, reason := f.Reachable(a); !ok {
+		return nil, fmt.Errorf("new shm endpoint: %s: %w", reason, ucs.ErrUnreachable)
 	}
 	peer := ifaceName(a.Iface)
-	e := f.untaken(peer)
+	e := f.adoptableConn(peer)
 	if e == nil {
 		var err error
 		if e, err = f.connect(peer, a.Device); err != nil {
@@ -235,12 +235,12 @@ func (f *iface) NewEndpoint(a uct.Address, t int) (uct.Endpoint, error) {
 	return e, nil
 }
 
-// untaken returns a connection that the peer initiated and that has no endpoint, or
+// adoptableConn returns a connection that the peer initiated and that has no endpoint, or
 // nil. It passes over connections with a shorter maximum message than this iface's:
 // they only receive.
-func (f *iface) untaken(peer ifaceName) *ep {
+func (f *iface) adoptableConn(peer ifaceName) *ep {
 	for _, e := range f.peers[peer] {
-		if e.takeable() && e.maxBulk >= f.attr.AM.Bcopy {
+		if e.adoptable() && e.maxBulk >= f.attr.AM.Bcopy {
 			return e
 		}
 	}
@@ -281,13 +281,13 @@ func (f *iface) Fence() uct.Status {
 }
 
 // Close closes all connections and sends SHUTDOWN to their peers. It waits up to
-// lastDial for peers whose backlog is full. Messages to peers that stay unreachable
+// closeDialTimeout for peers whose backlog is full. Messages to peers that stay unreachable
 // are lost; Close logs their number of connections.
 func (f *iface) Close() error {
 	if f.closed {
 		return nil
 	}
-	if f.busy > 0 {
+	if f.progressDepth > 0 {
 		return fmt.Errorf("close shm iface from one of its callbacks: %w", ucs.ErrBusy)
 	}
 	f.closed = true
@@ -302,30 +302,30 @@ func (f *iface) Close() error {
 // releaseAll closes all connections and frees all resources, of an iface that is closed or
 // of one that failed to open.
 func (f *iface) releaseAll() (err error) {
-	f.dialLast()
-	if f.alarm != nil {
-		f.alarm.Stop()
+	f.dialBeforeClose()
+	if f.acceptTimer != nil {
+		f.acceptTimer.Stop()
 	}
 	for _, e := range f.slots {
 		if e == nil {
 			continue
 		}
 		if e.status == ucs.OK {
-			e.shut(ucs.Closed)
+			e.rejectOps(ucs.Closed)
 		}
-		e.bye(kindByeAll)
+		e.sendClose(kindShutdown)
 		err = errors.Join(err, e.release())
 	}
-	for _, m := range f.embryos {
-		err = errors.Join(err, m.sock.Close())
+	for _, c := range f.halfOpen {
+		err = errors.Join(err, c.sock.Close())
 	}
 	for _, p := range f.pages {
 		err = errors.Join(err, p.close())
 	}
 	if f.listener != nil {
-		path, lerr := f.listener.Leave()
+		path, lerr := f.listener.CloseKeepFile()
 		if err = errors.Join(err, lerr); path != "" {
-			err = errors.Join(err, f.d.leave(path))
+			err = errors.Join(err, f.d.keepTombstone(path))
 		}
 	}
 	if f.event != nil {
@@ -334,8 +334,8 @@ func (f *iface) releaseAll() (err error) {
 	if f.epoll != nil {
 		err = errors.Join(err, f.epoll.Close())
 	}
-	f.hot, f.words, f.seen, f.waiting, f.slots, f.embryos, f.pages = nil, nil, nil, nil, nil, nil, nil
-	f.undialed, f.recheck, f.ending, f.asleep, f.attention = nil, nil, nil, nil, false
-	f.deferred, f.wanting, f.starting, f.peers = nil, nil, nil, nil
+	f.hot, f.doorbells, f.lastDoorbells, f.waiting, f.slots, f.halfOpen, f.pages = nil, nil, nil, nil, nil, nil, nil
+	f.undialed, f.recheck, f.serviceQueue, f.wakeOnRoom, f.serviceNeeded = nil, nil, nil, nil, false
+	f.deferred, f.pairRequests, f.firstReads, f.peers = nil, nil, nil, nil
 	return err
 }

@@ -201,7 +201,7 @@ func TestPeerClosesItsWorker(t *testing.T) {
 	require.Equal(t, ucs.PeerFailed, e.AMShort(1, 0, nil))
 	require.Equal(t, ucs.PeerFailed, e.PutUint64(1, 0, 0))
 	e.Close()
-	until(t, func() bool { return a.live() == 0 }, a)
+	until(t, func() bool { return a.numConns() == 0 }, a)
 }
 
 func TestCloseOfBothEndsReleasesThePair(t *testing.T) {
@@ -212,7 +212,7 @@ func TestCloseOfBothEndsReleasesThePair(t *testing.T) {
 		n := rb.n
 		require.Equal(t, ucs.OK, e.AMShort(1, 0, nil))
 		e.Close()
-		until(t, func() bool { return rb.n == n+1 && a.live() == 0 && b.live() == 0 }, a, b)
+		until(t, func() bool { return rb.n == n+1 && a.numConns() == 0 && b.numConns() == 0 }, a, b)
 	}
 	require.Zero(t, a.ActiveEndpoints()+b.ActiveEndpoints())
 	for _, f := range append(ra.failures, rb.failures...) {

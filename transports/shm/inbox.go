@@ -16,32 +16,32 @@ import (
 //
 // A lost doorbell costs latency but never a message: scan polls all rings.
 const (
-	inboxSize   = 4096
-	inboxHeads  = 64
-	inboxSlots  = (inboxSize - inboxHeads) / 8
-	maxInboxes  = 128
-	maxConns    = maxInboxes * inboxSlots
-	inboxStride = 4 // words that a pass polls; divides inboxSlots
+	pageSize   = 4096
+	doorbellsOffset  = 64
+	slotsPerPage  = (pageSize - doorbellsOffset) / 8
+	maxPages  = 128
+	maxConns    = maxPages * slotsPerPage
+	doorbellStride = 4 // words that a pass polls; divides slotsPerPage
 )
 
-// inbox is a doorbell page of this iface or of a peer.
-type inbox struct {
+// doorbellPage is a doorbell page of this iface or of a peer.
+type doorbellPage struct {
 	seg   *shmem.Segment
 	armed *uint32
-	heads []uint64
+	doorbells []uint64
 }
 
-func newInbox() (*inbox, error) {
-	seg, err := shmem.Create("goucx-inbox", inboxSize)
+func newDoorbellPage() (*doorbellPage, error) {
+	seg, err := shmem.Create("goucx-inbox", pageSize)
 	if err != nil {
 		return nil, fmt.Errorf("doorbell page: %w", err)
 	}
-	return viewInbox(seg), nil
+	return viewDoorbellPage(seg), nil
 }
 
-// mapInbox maps a peer's doorbell page. It owns fd.
-func mapInbox(fd int) (*inbox, error) {
-	seg, err := shmem.Map(fd, inboxSize)
+// mapDoorbellPage maps a peer's doorbell page. It owns fd.
+func mapDoorbellPage(fd int) (*doorbellPage, error) {
+	seg, err := shmem.Map(fd, pageSize)
 	if err != nil {
 		shmem.CloseFDs(fd)
 		return nil, fmt.Errorf("peer's doorbell page: %w", err)
@@ -49,12 +49,12 @@ func mapInbox(fd int) (*inbox, error) {
 	if err := seg.CloseFD(); err != nil {
 		return nil, err
 	}
-	return viewInbox(seg), nil
+	return viewDoorbellPage(seg), nil
 }
 
-func viewInbox(seg *shmem.Segment) *inbox {
-	armed, heads := inboxWords(seg.Bytes())
-	return &inbox{seg: seg, armed: armed, heads: heads}
+func viewDoorbellPage(seg *shmem.Segment) *doorbellPage {
+	armed, heads := pageWords(seg.Bytes())
+	return &doorbellPage{seg: seg, armed: armed, doorbells: heads}
 }
 
-func (b *inbox) close() error { return b.seg.Close() }
+func (b *doorbellPage) close() error { return b.seg.Close() }

@@ -13,12 +13,12 @@ import (
 	"github.com/goucx/goucx/ucs/shmem"
 )
 
-// askTimeout is the maximum time for an owner's reply. It covers an owner that is stopped
+// requestTimeout is the maximum time for an owner's reply. It covers an owner that is stopped
 // for a moment or gets no processor.
-const askTimeout = 5 * time.Second
+const requestTimeout = 5 * time.Second
 
-// dialNap is the maximum interval between dials while the owner's backlog is full.
-const dialNap = time.Millisecond
+// maxDialBackoff is the maximum interval between dials while the owner's backlog is full.
+const maxDialBackoff = time.Millisecond
 
 // keyGrant is an owner's reply: the connection, and the descriptors that came with it.
 // The holder closes the descriptors; -1 means none.
@@ -41,19 +41,19 @@ func (g *keyGrant) close() {
 	*g = keyGrant{table: -1, region: -1}
 }
 
-// askOwner requests the descriptors of region p from its owner. It blocks for at most
+// requestGrant requests the descriptors of region p from its owner. It blocks for at most
 // limit.
-func askOwner(p *mapped.PackedKey, wantTable bool, limit time.Duration) (keyGrant, error) {
+func requestGrant(p *mapped.PackedKey, wantTable bool, limit time.Duration) (keyGrant, error) {
 	g := keyGrant{table: -1, region: -1}
-	if err := g.ask(p, wantTable, ucs.Now().Add(limit)); err != nil {
+	if err := g.request(p, wantTable, ucs.Now().Add(limit)); err != nil {
 		g.close()
 		return g, fmt.Errorf("request to its key server %q: %w", p.Socket, err)
 	}
 	return g, nil
 }
 
-// ask dials the owner, sends the request and waits for the reply.
-func (g *keyGrant) ask(p *mapped.PackedKey, wantTable bool, until ucs.Time) error {
+// request dials the owner, sends the request and waits for the reply.
+func (g *keyGrant) request(p *mapped.PackedKey, wantTable bool, until ucs.Time) error {
 	if p.Socket == "" {
 		return fmt.Errorf("the key is valid in its own domain only: %w", ucs.ErrUnreachable)
 	}
@@ -69,30 +69,30 @@ func (g *keyGrant) ask(p *mapped.PackedKey, wantTable bool, until ucs.Time) erro
 		return err
 	}
 	g.pid = peer.PID
-	a := keyAsk{wantTable: wantTable, domain: p.Domain, slot: p.Slot, gen: p.Gen}
+	a := keyRequest{wantTable: wantTable, domain: p.Domain, slot: p.Slot, gen: p.Gen}
 	if err := g.conn.Send(a.append(nil)); err != nil {
-		return hungUp(err)
+		return hangUpError(err)
 	}
-	var buf [replyMax + 1]byte
+	var buf [maxReply + 1]byte
 	n, fds, err := recvUntil(g.conn, buf[:], until)
 	if err != nil {
 		return err
 	}
-	if err := g.take(p, wantTable, buf[:n], fds); err != nil {
+	if err := g.parseReply(p, wantTable, buf[:n], fds); err != nil {
 		shmem.CloseFDs(fds...)
 		return err
 	}
 	return nil
 }
 
-// take checks the reply. On success the grant owns the descriptors.
-func (g *keyGrant) take(p *mapped.PackedKey, wantTable bool, b []byte, fds []int) error {
+// parseReply checks the reply. On success the grant owns the descriptors.
+func (g *keyGrant) parseReply(p *mapped.PackedKey, wantTable bool, b []byte, fds []int) error {
 	var r keyReply
 	if err := r.parse(b); err != nil {
 		return err
 	}
 	want := 0
-	if r.answer == answerOK {
+	if r.status == keyOK {
 		if wantTable {
 			want++
 		}
@@ -103,8 +103,8 @@ func (g *keyGrant) take(p *mapped.PackedKey, wantTable bool, b []byte, fds []int
 	switch {
 	case len(fds) != want:
 		return fmt.Errorf("%w: %d descriptors, want %d", errReply, len(fds), want)
-	case r.answer != answerOK:
-		return answerErrs[r.answer]
+	case r.status != keyOK:
+		return keyStatusErrs[r.status]
 	case r.region != *p:
 		return fmt.Errorf("the region is %v: %w", &r.region, ucs.ErrRemoteAccess)
 	}
@@ -119,7 +119,7 @@ func (g *keyGrant) take(p *mapped.PackedKey, wantTable bool, b []byte, fds []int
 
 // dialOwner dials until the owner's backlog has room, at most until the given time.
 func dialOwner(name string, until ucs.Time) (*shmem.Conn, error) {
-	for nap := 100 * time.Microsecond; ; nap = min(2*nap, dialNap) {
+	for backoff := 100 * time.Microsecond; ; backoff = min(2*backoff, maxDialBackoff) {
 		c, err := shmem.Dial(name)
 		switch {
 		case err == nil:
@@ -129,16 +129,16 @@ func dialOwner(name string, until ucs.Time) (*shmem.Conn, error) {
 		case !errors.Is(err, shmem.ErrWouldBlock):
 			return nil, err
 		case !ucs.Now().Before(until):
-			return nil, errSilent
+			return nil, errNoReply
 		}
-		time.Sleep(nap)
+		time.Sleep(backoff)
 	}
 }
 
-var errSilent = fmt.Errorf("no answer within %v: the owner is stopped, or its key server gets no processor: %w", askTimeout, ucs.ErrTimeout)
+var errNoReply = fmt.Errorf("no answer within %v: the owner is stopped, or its key server gets no processor: %w", requestTimeout, ucs.ErrTimeout)
 
-// hungUp returns the error of a connection that the owner closed.
-func hungUp(err error) error {
+// hangUpError returns the error of a connection that the owner closed.
+func hangUpError(err error) error {
 	return fmt.Errorf("the owner hung up (it ended, or refuses more connections): %w (%w)", ucs.ErrPeerFailed, err)
 }
 
@@ -158,13 +158,13 @@ func recvUntil(c *shmem.Conn, b []byte, until ucs.Time) (int, []int, error) {
 		case err == nil:
 			return n, fds, nil
 		case errors.Is(err, io.EOF):
-			return 0, nil, hungUp(err)
+			return 0, nil, hangUpError(err)
 		case !errors.Is(err, shmem.ErrWouldBlock):
-			return 0, nil, hungUp(err)
+			return 0, nil, hangUpError(err)
 		}
 		left := until.Sub(ucs.Now())
 		if left <= 0 {
-			return 0, nil, errSilent
+			return 0, nil, errNoReply
 		}
 		var events [1]shmem.Event
 		if _, err := ep.Wait(events[:], int(left/time.Millisecond)+1); err != nil {

@@ -38,9 +38,9 @@ func fakeOwner(t *testing.T, reply func(socket string) ([]byte, []int)) string {
 			runtime.Gosched()
 		}
 		defer c.Close() //nolint:errcheck // the test is over
-		var buf [askLen]byte
+		var buf [requestLen]byte
 		n, _, err := recvUntil(c, buf[:], ucs.Now().Add(patience))
-		var a keyAsk
+		var a keyRequest
 		if err == nil {
 			err = a.parse(buf[:n])
 		}
@@ -78,7 +78,7 @@ func TestBadGrants(t *testing.T) {
 	const size = 8192
 	table := func() int { return memfd(t, tableBytes, sealed) }
 	region := func() int { return memfd(t, size, sealed) }
-	ok := func(p mapped.PackedKey) []byte { r := keyReply{answer: answerOK, region: p}; return r.append(nil) }
+	ok := func(p mapped.PackedKey) []byte { r := keyReply{status: keyOK, region: p}; return r.append(nil) }
 	for _, c := range []struct {
 		name  string
 		reply func(p mapped.PackedKey) ([]byte, []int)
@@ -112,7 +112,7 @@ func TestBadGrants(t *testing.T) {
 			return ok(p), []int{table(), region(), region(), region(), region(), region(), region(), region()}
 		}, errReply},
 		{"refusal with descriptors", func(mapped.PackedKey) ([]byte, []int) {
-			r := keyReply{answer: answerGone}
+			r := keyReply{status: keyRevoked}
 			return r.append(nil), []int{table()}
 		}, errReply},
 		{"garbage", func(mapped.PackedKey) ([]byte, []int) { return []byte("garbage, and more of it"), nil }, errReply},

@@ -20,11 +20,11 @@ const (
 	// grant is never closed: its peer would conclude that this process has exited.
 	maxKeyConns = 1024
 	acceptTag   = 0 // the listener's data in the epoll set; connections have numbers from 1
-	// servePass is the maximum number of accepts or requests per event, so that a peer
+	// maxPerEvent is the maximum number of accepts or requests per event, so that a peer
 	// that floods the server does not delay others.
-	servePass = 16
-	// acceptNap is the delay after a failed accept.
-	acceptNap = 20 * time.Millisecond
+	maxPerEvent = 16
+	// acceptBackoff is the delay after a failed accept.
+	acceptBackoff = 20 * time.Millisecond
 )
 
 // keyServer replies to peers that unpack keys of a domain.
@@ -33,7 +33,7 @@ const (
 // there are no requests.
 type keyServer struct {
 	d      *domain
-	lender *lender
+	exporter *exporter
 
 	listener *shmem.Listener
 	epoll    *shmem.Epoll
@@ -56,8 +56,8 @@ type keyConn struct {
 	granted bool
 }
 
-func startKeyServer(name string, d *domain, l *lender) (*keyServer, error) {
-	s := &keyServer{d: d, lender: l, next: 1, oldest: 1, limit: maxKeyConns, conns: make(map[uint64]*keyConn), ended: make(chan struct{})}
+func startKeyServer(name string, d *domain, l *exporter) (*keyServer, error) {
+	s := &keyServer{d: d, exporter: l, next: 1, oldest: 1, limit: maxKeyConns, conns: make(map[uint64]*keyConn), ended: make(chan struct{})}
 	err := s.open(name)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("key server: %w", err), s.release())
@@ -111,7 +111,7 @@ func (s *keyServer) serve() error {
 		for _, e := range events[:n] {
 			if e.Data == acceptTag {
 				s.accept()
-			} else if c := s.conns[e.Data]; c != nil && !s.answer(c) {
+			} else if c := s.conns[e.Data]; c != nil && !s.serveConn(c) {
 				s.drop(e.Data)
 			}
 		}
@@ -122,7 +122,7 @@ func (s *keyServer) serve() error {
 // accept accepts waiting connections. It closes those of other users, and new ones if
 // there is no room.
 func (s *keyServer) accept() {
-	for range servePass {
+	for range maxPerEvent {
 		c, err := s.listener.Accept()
 		if errors.Is(err, shmem.ErrWouldBlock) {
 			return
@@ -132,7 +132,7 @@ func (s *keyServer) accept() {
 		}
 		if err != nil {
 			s.refuse("accept", err)
-			time.Sleep(acceptNap)
+			time.Sleep(acceptBackoff)
 			return // out of descriptors: the event stays ready and accept runs again
 		}
 		if err := s.admit(c); err != nil {
@@ -163,7 +163,7 @@ func (s *keyServer) admit(c *shmem.Conn) error {
 func (s *keyServer) makeRoom() bool {
 	for ; s.oldest < s.next; s.oldest++ {
 		c := s.conns[s.oldest]
-		if c == nil || c.granted || s.answer(c) && c.granted {
+		if c == nil || c.granted || s.serveConn(c) && c.granted {
 			continue
 		}
 		s.drop(s.oldest)
@@ -172,11 +172,11 @@ func (s *keyServer) makeRoom() bool {
 	return false
 }
 
-// answer serves up to servePass requests of a connection. It returns false if the
+// answer serves up to maxPerEvent requests of a connection. It returns false if the
 // connection must be closed.
-func (s *keyServer) answer(c *keyConn) bool {
-	var buf [askLen + 1]byte // one more byte, to detect a request that is too long
-	for range servePass {
+func (s *keyServer) serveConn(c *keyConn) bool {
+	var buf [requestLen + 1]byte // one more byte, to detect a request that is too long
+	for range maxPerEvent {
 		n, fds, err := c.Recv(buf[:])
 		if errors.Is(err, shmem.ErrWouldBlock) {
 			return true
@@ -196,37 +196,37 @@ func (s *keyServer) answer(c *keyConn) bool {
 // reply handles one request and sends the reply. An error means that the connection has
 // failed or that the request is invalid.
 func (s *keyServer) reply(c *keyConn, b []byte) error {
-	var a keyAsk
+	var a keyRequest
 	if err := a.parse(b); err != nil {
-		r := keyReply{answer: answerVersion}
+		r := keyReply{status: keyBadVersion}
 		return errors.Join(err, c.Send(r.append(nil)))
 	}
 	if a.domain != s.d.id {
-		r := keyReply{answer: answerDomain}
+		r := keyReply{status: keyWrongDomain}
 		return c.Send(r.append(nil))
 	}
-	region := s.lender.Find(a.slot, a.gen)
+	region := s.exporter.Find(a.slot, a.gen)
 	if region == nil {
-		r := keyReply{answer: answerGone}
+		r := keyReply{status: keyRevoked}
 		return c.Send(r.append(nil))
 	}
 	defer region.Release()
 	var fds []int
 	if a.wantTable {
-		fds = append(fds, s.lender.table.FD())
+		fds = append(fds, s.exporter.table.FD())
 	}
 	if fd := region.FD(); fd >= 0 {
 		fds = append(fds, fd)
 	}
 	c.granted = true
-	r := keyReply{answer: answerOK, region: region.Key()}
+	r := keyReply{status: keyOK, region: region.Key()}
 	return c.Send(r.append(nil), fds...)
 }
 
 // refuse counts and logs a refused request or connection.
-func (s *keyServer) refuse(what string, err error) {
+func (s *keyServer) refuse(op string, err error) {
 	s.refused.Add(1)
-	s.d.logf("key server refuses "+what, err)
+	s.d.logf("key server refuses "+op, err)
 }
 
 func (s *keyServer) drop(id uint64) {

@@ -21,24 +21,24 @@ import (
 )
 
 func TestKeyWireGolden(t *testing.T) {
-	a := keyAsk{wantTable: true, domain: uct.UUID{1, 15: 2}, slot: 0x01020304, gen: 0x1122334455667788}
+	a := keyRequest{wantTable: true, domain: uct.UUID{1, 15: 2}, slot: 0x01020304, gen: 0x1122334455667788}
 	assert.Equal(t, "47555851"+"01010000"+"01000000000000000000000000000002"+"04030201"+"00000000"+"8877665544332211",
 		hex.EncodeToString(a.append(nil)))
-	gone := keyReply{answer: answerGone}
+	gone := keyReply{status: keyRevoked}
 	assert.Equal(t, "47555852"+"01020000", hex.EncodeToString(gone.append(nil)))
 }
 
 func TestKeyWireDamage(t *testing.T) {
-	a := keyAsk{wantTable: true, domain: uct.UUID{1}, slot: 3, gen: 4}
+	a := keyRequest{wantTable: true, domain: uct.UUID{1}, slot: 3, gen: 4}
 	b := a.append(nil)
-	var q keyAsk
+	var q keyRequest
 	require.NoError(t, q.parse(b))
 	assert.Equal(t, a, q)
 	for i := range b {
-		assert.ErrorIs(t, q.parse(b[:i]), errAsk)
+		assert.ErrorIs(t, q.parse(b[:i]), errRequest)
 	}
-	assert.ErrorIs(t, q.parse(append(b[:len(b):len(b)], 0)), errAsk)
-	r := keyReply{answer: answerOK, region: mapped.PackedKey{Kind: mapped.Allocated, Gen: 1, Base: 4096, Len: 1, Socket: "@x"}}
+	assert.ErrorIs(t, q.parse(append(b[:len(b):len(b)], 0)), errRequest)
+	r := keyReply{status: keyOK, region: mapped.PackedKey{Kind: mapped.Allocated, Gen: 1, Base: 4096, Len: 1, Socket: "@x"}}
 	b = r.append(nil)
 	var s keyReply
 	require.NoError(t, s.parse(b))
@@ -49,18 +49,18 @@ func TestKeyWireDamage(t *testing.T) {
 	for i := range len(b) * 8 {
 		b[i/8] ^= 1 << (i % 8)
 		if err := s.parse(b); err == nil {
-			assert.NotEqual(t, answerOK, s.answer, "bit %d", i)
+			assert.NotEqual(t, keyOK, s.status, "bit %d", i)
 		}
 		b[i/8] ^= 1 << (i % 8)
 	}
 }
 
 func FuzzKeyAsk(f *testing.F) {
-	a := keyAsk{wantTable: true, slot: 1, gen: 2}
+	a := keyRequest{wantTable: true, slot: 1, gen: 2}
 	f.Add(a.append(nil))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		var q keyAsk
+		var q keyRequest
 		if q.parse(b) == nil {
 			assert.Equal(t, b, q.append(nil))
 		}
@@ -68,12 +68,12 @@ func FuzzKeyAsk(f *testing.F) {
 }
 
 func FuzzKeyReply(f *testing.F) {
-	r := keyReply{answer: answerOK, region: mapped.PackedKey{Kind: mapped.Registered, Gen: 1, Base: 4096, Len: 1}}
+	r := keyReply{status: keyOK, region: mapped.PackedKey{Kind: mapped.Registered, Gen: 1, Base: 4096, Len: 1}}
 	f.Add(r.append(nil))
 	f.Add([]byte("GUXR\x01\x02\x00\x00"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var q keyReply
-		if q.parse(b) == nil && q.answer == answerOK {
+		if q.parse(b) == nil && q.status == keyOK {
 			assert.Equal(t, b, q.append(nil))
 		}
 	})
@@ -87,18 +87,18 @@ func FuzzKeyServer(f *testing.F) {
 	require.NoError(f, err)
 	f.Cleanup(func() { require.NoError(f, m.Close()) })
 	p := memKey(f, m)
-	good := keyAsk{wantTable: true, domain: p.Domain, slot: p.Slot, gen: p.Gen}
+	good := keyRequest{wantTable: true, domain: p.Domain, slot: p.Slot, gen: p.Gen}
 	f.Add(good.append(nil))
 	f.Add(good.append(nil)[:39])
 	f.Add([]byte(strings.Repeat("x", 5000)))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		c, err := dialOwner(p.Socket, ucs.Now().Add(askTimeout))
+		c, err := dialOwner(p.Socket, ucs.Now().Add(requestTimeout))
 		require.NoError(t, err)
 		defer c.Close() //nolint:errcheck // the test is over
 		if len(b) > 0 && len(b) < 1<<16 {
 			_ = c.Send(b)
 		}
-		g, err := askOwner(&p, true, 2*askTimeout)
+		g, err := requestGrant(&p, true, 2*requestTimeout)
 		require.NoError(t, err)
 		g.close()
 	})
@@ -111,8 +111,8 @@ func TestKeyServerGarbage(t *testing.T) {
 	m, err := d.Allocate(4096, uct.MemRemote)
 	require.NoError(t, err)
 	p := memKey(t, m)
-	server := d.lender.server
-	good := keyAsk{wantTable: true, domain: p.Domain, slot: p.Slot, gen: p.Gen}
+	server := d.exporter.server
+	good := keyRequest{wantTable: true, domain: p.Domain, slot: p.Slot, gen: p.Gen}
 	other := good
 	other.domain[0]++
 	stale := good
@@ -148,7 +148,7 @@ func TestKeyServerGarbage(t *testing.T) {
 			continue
 		}
 		require.NoError(t, conn.Send(c.send, c.fds...))
-		var buf [replyMax]byte
+		var buf [maxReply]byte
 		n, got, err := recvUntil(conn, buf[:], ucs.Now().Add(patience))
 		shmem.CloseFDs(got...)
 		if c.answer == "" {
@@ -159,7 +159,7 @@ func TestKeyServerGarbage(t *testing.T) {
 		}
 		require.NoError(t, conn.Close())
 	}
-	g, err := askOwner(&p, false, 2*askTimeout)
+	g, err := requestGrant(&p, false, 2*requestTimeout)
 	require.NoError(t, err)
 	assert.Equal(t, -1, g.table)
 	g.close()
@@ -176,7 +176,7 @@ func TestKeyServerLimit(t *testing.T) {
 	m, err := d.Allocate(10, uct.MemRemote)
 	require.NoError(t, err)
 	p := memKey(t, m)
-	ask := keyAsk{domain: p.Domain, slot: p.Slot, gen: p.Gen}
+	ask := keyRequest{domain: p.Domain, slot: p.Slot, gen: p.Gen}
 	dial := func() *shmem.Conn {
 		c, err := dialOwner(p.Socket, ucs.Now().Add(patience))
 		if errors.Is(err, unix.EMFILE) {
@@ -187,7 +187,7 @@ func TestKeyServerLimit(t *testing.T) {
 		return c
 	}
 	granted := func(c *shmem.Conn) error {
-		var buf [replyMax]byte
+		var buf [maxReply]byte
 		err := c.Send(ask.append(nil))
 		if err == nil {
 			var fds []int
@@ -203,7 +203,7 @@ func TestKeyServerLimit(t *testing.T) {
 		silent = append(silent, dial())
 	}
 	for range 3 {
-		g, err := askOwner(&p, false, patience)
+		g, err := requestGrant(&p, false, patience)
 		require.NoError(t, err)
 		g.close()
 	}
@@ -213,7 +213,7 @@ func TestKeyServerLimit(t *testing.T) {
 		require.NoError(t, granted(c))
 		held = append(held, c)
 	}
-	_, err = askOwner(&p, false, patience)
+	_, err = requestGrant(&p, false, patience)
 	require.ErrorIs(t, err, ucs.ErrPeerFailed)
 	assert.ErrorContains(t, err, "refuses more connections")
 	for _, c := range held {
@@ -221,7 +221,7 @@ func TestKeyServerLimit(t *testing.T) {
 	}
 	require.NoError(t, held[0].Close())
 	require.Eventually(t, func() bool {
-		g, err := askOwner(&p, false, askTimeout)
+		g, err := requestGrant(&p, false, requestTimeout)
 		g.close()
 		return err == nil
 	}, patience, time.Millisecond)
@@ -236,7 +236,7 @@ func TestKeyServerStrangersWithoutEnd(t *testing.T) {
 	require.NoError(t, err)
 	p := memKey(t, m)
 	var held []*shmem.Conn
-	for range maxKeyConns - 4*servePass {
+	for range maxKeyConns - 4*maxPerEvent {
 		c, err := dialOwner(p.Socket, ucs.Now().Add(patience))
 		require.NoError(t, err)
 		held = append(held, c)
@@ -253,7 +253,7 @@ func TestKeyServerStrangersWithoutEnd(t *testing.T) {
 		})
 	}
 	for range 10 {
-		g, err := askOwner(&p, false, patience)
+		g, err := requestGrant(&p, false, patience)
 		g.close()
 		if !assert.NoError(t, err) {
 			break

@@ -18,33 +18,33 @@ import (
 // allocated at the first access.
 const tableBytes = mapped.SlotBytes << 16
 
-// lender is the owner's side of a domain: its regions, the key table with their
+// exporter is the owner's side of a domain: its regions, the key table with their
 // generations, and the key server.
-type lender struct {
+type exporter struct {
 	*mapped.Owner
 	table  *shmem.Segment
 	server *keyServer
 }
 
-// local maps the identities of this process's domains to their lenders. Regions of this
+// localExporters maps the identities of this process's domains to their lenders. Regions of this
 // process are mapped already. A request to the own key server would also wait for a
 // goroutine that may need this goroutine's processor.
-var local struct {
+var localExporters struct {
 	sync.Mutex
-	lenders map[uct.UUID]*lender
+	lenders map[uct.UUID]*exporter
 }
 
-func localLender(id uct.UUID) *lender {
-	local.Lock()
-	defer local.Unlock()
-	return local.lenders[id]
+func localExporter(id uct.UUID) *exporter {
+	localExporters.Lock()
+	defer localExporters.Unlock()
+	return localExporters.lenders[id]
 }
 
-// lend returns the domain's lender and creates it at the first call. The caller holds
-// lendMu.
-func (d *domain) lend() (*lender, error) {
+// openExporter returns the domain's lender and creates it at the first call. The caller holds
+// exporterMu.
+func (d *domain) openExporter() (*exporter, error) {
 	d.mu.Lock()
-	l, closed := d.lender, d.closed
+	l, closed := d.exporter, d.closed
 	d.mu.Unlock()
 	if closed {
 		return nil, ucs.ErrClosed
@@ -52,23 +52,23 @@ func (d *domain) lend() (*lender, error) {
 	if l != nil {
 		return l, nil
 	}
-	l, err := d.newLender()
+	l, err := d.newExporter()
 	if err != nil {
 		return nil, err
 	}
 	d.mu.Lock()
-	d.lender = l
+	d.exporter = l
 	d.mu.Unlock()
-	local.Lock()
-	if local.lenders == nil {
-		local.lenders = make(map[uct.UUID]*lender)
+	localExporters.Lock()
+	if localExporters.lenders == nil {
+		localExporters.lenders = make(map[uct.UUID]*exporter)
 	}
-	local.lenders[d.id] = l
-	local.Unlock()
+	localExporters.lenders[d.id] = l
+	localExporters.Unlock()
 	return l, nil
 }
 
-func (d *domain) newLender() (*lender, error) {
+func (d *domain) newExporter() (*exporter, error) {
 	name := keySocket(socketDir.Get(d.settings))
 	if len(name) > mapped.MaxSocket {
 		return nil, fmt.Errorf("key socket %q: name longer than %d bytes: %w", name, mapped.MaxSocket, ucs.ErrInvalid)
@@ -79,8 +79,8 @@ func (d *domain) newLender() (*lender, error) {
 	}
 	// The server's end closes the descriptor. The mapping is released when no key of
 	// this process uses it.
-	l := &lender{table: seg}
-	l.Owner = mapped.NewOwner(d.id, name, mapped.NewTable(seg.Bytes(), seg.Close), d.drain)
+	l := &exporter{table: seg}
+	l.Owner = mapped.NewOwner(d.id, name, mapped.NewTable(seg.Bytes(), seg.Close), d.closeWait)
 	l.server, err = startKeyServer(name, d, l)
 	if err != nil {
 		return nil, errors.Join(err, l.Owner.Close())
@@ -100,13 +100,13 @@ func keySocket(dir string) string {
 }
 
 // close ends the server and releases the key table. All regions must be closed.
-func (l *lender) close() error {
-	local.Lock()
-	for id, m := range local.lenders {
+func (l *exporter) close() error {
+	localExporters.Lock()
+	for id, m := range localExporters.lenders {
 		if m == l {
-			delete(local.lenders, id)
+			delete(localExporters.lenders, id)
 		}
 	}
-	local.Unlock()
+	localExporters.Unlock()
 	return errors.Join(l.server.close(), l.Owner.Close())
 }

@@ -7,33 +7,33 @@ import (
 	"github.com/goucx/goucx/wireup/machine"
 )
 
-// lull evicts idle connections if more than maxMapped have a ring pair. It sends SUSPEND
+// evictIdle evicts idle connections if more than maxMappedConns have a ring pair. It sends SUSPEND
 // to their peers, which may reply SUSPEND_NAK.
-func (f *iface) lull(now ucs.Time) {
-	if f.mapped <= f.maxMapped || now.Sub(f.lulled) < lull.Every {
+func (f *iface) evictIdle(now ucs.Time) {
+	if f.mappedConns <= f.maxMappedConns || now.Sub(f.evictedAt) < lull.Every {
 		return
 	}
-	f.lulled = now
-	f.idle(now).Sleep(now, now, f.mapped-f.maxMapped)
+	f.evictedAt = now
+	f.idleConns(now).Sleep(now, now, f.mappedConns-f.maxMappedConns)
 }
 
-// idle lists the connections that can be evicted.
-func (f *iface) idle(now ucs.Time) (idle lull.List) {
-	f.learnWaits()
+// idleConns lists the connections that can be evicted.
+func (f *iface) idleConns(now ucs.Time) (conns lull.List) {
+	f.queryWaits()
 	for _, e := range f.slots {
-		if e == nil || e.dead != nil || e.hungUp {
+		if e == nil || e.failure != nil || e.peerGone {
 			continue
 		}
-		if e.Idle(now, e.tx.Head()+e.rx.Taken()) && e.m.Quiescent() && !e.busy() {
-			idle = append(idle, e)
+		if e.Idle(now, e.tx.Head()+e.rx.Consumed()) && e.m.Quiescent() && !e.hasPending() {
+			conns = append(conns, e)
 		}
 	}
-	return idle
+	return conns
 }
 
-// learnWaits asks UCP for the connections on which it awaits a reply. Weaker reasons to
+// queryWaits asks UCP for the connections on which it awaits a reply. Weaker reasons to
 // wait do not count: the socket reports the peer's end also on a suspended connection.
-func (f *iface) learnWaits() {
+func (f *iface) queryWaits() {
 	for _, e := range f.slots {
 		if e != nil {
 			e.Awaited = uct.WaitNone
@@ -53,15 +53,15 @@ func (f *iface) learnWaits() {
 
 // Nap: see lull.Conn.
 func (e *ep) Nap() {
-	e.f.stats.Inc(statNaps)
+	e.f.stats.Inc(statSuspends)
 	e.step(machine.Event{Kind: machine.EventSuspend})
 }
 
 // Active: see uct.ConnectionCache.
-func (f *iface) Active() int { return f.mapped }
+func (f *iface) Active() int { return f.mappedConns }
 
 // Candidates: see uct.ConnectionCache.
-func (f *iface) Candidates(now ucs.Time, since []ucs.Time) []ucs.Time { return f.idle(now).Since(since) }
+func (f *iface) Candidates(now ucs.Time, since []ucs.Time) []ucs.Time { return f.idleConns(now).Since(since) }
 
 // Sleep: see uct.ConnectionCache.
-func (f *iface) Evict(now, t ucs.Time, most int) int { return f.idle(now).Sleep(now, t, most) }
+func (f *iface) Evict(now, t ucs.Time, most int) int { return f.idleConns(now).Sleep(now, t, most) }

@@ -16,7 +16,7 @@ import (
 // TestMoreConnectionsThanAnInboxPage: all are heard without scans, asleep and
 // awake, while others come and go.
 func TestMoreConnectionsThanAnInboxPage(t *testing.T) {
-	const n = inboxSlots + 100
+	const n = slotsPerPage + 100
 	before := countFDs(t)
 	rnd := rand.New(rand.NewPCG(1, 1))
 	var ra, rb recorder
@@ -44,7 +44,7 @@ func TestMoreConnectionsThanAnInboxPage(t *testing.T) {
 	}
 	until(t, all, a, b)
 	require.Len(t, b.pages, 2)
-	a.scanEvery, b.scanEvery = config.Forever, config.Forever
+	a.scanInterval, b.scanInterval = config.Forever, config.Forever
 	for range 200 {
 		switch i := rnd.IntN(n); rnd.IntN(4) {
 		case 0:
@@ -69,7 +69,7 @@ func TestMoreConnectionsThanAnInboxPage(t *testing.T) {
 			e.Close()
 		}
 	}
-	until(t, func() bool { return a.live() == 0 && b.live() == 0 }, a, b)
+	until(t, func() bool { return a.numConns() == 0 && b.numConns() == 0 }, a, b)
 	require.NoError(t, a.Close())
 	require.NoError(t, b.Close())
 	require.Equal(t, before, countFDs(t), "descriptors")

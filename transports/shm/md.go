@@ -24,15 +24,15 @@ type domain struct {
 	log      *zap.Logger
 	id       uct.UUID
 	keys     *mapped.Keys
-	drain    time.Duration // wait for accesses to a region that is being closed; 0: mapped.CloseWait
+	closeWait    time.Duration // wait for accesses to a region that is being closed; 0: mapped.CloseWait
 
-	lendMu sync.Mutex // serializes the creation of lender
+	exporterMu sync.Mutex // serializes the creation of lender
 	mu     sync.Mutex // guards the fields below
-	lender *lender    // nil before the first region
+	exporter *exporter    // nil before the first region
 	// remotes are the domains of other processes of which this domain holds a key.
 	remotes map[uct.UUID]*remote
 	ifaces  int
-	graves  []string // socket files of closed workers, oldest first
+	tombstones  []string // socket files of closed workers, oldest first
 	closed  bool
 }
 
@@ -84,10 +84,10 @@ func (d *domain) ifaceClosed() {
 
 // Close: see uct.Domain. It releases the keys that are still held. Idempotent.
 func (d *domain) Close() error {
-	d.lendMu.Lock() // waits until no region is being created
-	defer d.lendMu.Unlock()
+	d.exporterMu.Lock() // waits until no region is being created
+	defer d.exporterMu.Unlock()
 	d.mu.Lock()
-	l, regions := d.lender, 0
+	l, regions := d.exporter, 0
 	if l != nil {
 		regions = l.Len()
 	}
@@ -98,9 +98,9 @@ func (d *domain) Close() error {
 		}
 		return fmt.Errorf("close shm domain: %d ifaces and %d regions open: %w", d.ifaces, regions, ucs.ErrBusy)
 	}
-	d.closed, d.lender = true, nil
+	d.closed, d.exporter = true, nil
 	d.mu.Unlock()
-	err := errors.Join(d.keys.Close(), d.removeGraves())
+	err := errors.Join(d.keys.Close(), d.removeTombstones())
 	if l != nil {
 		err = errors.Join(err, l.close())
 	}
@@ -111,8 +111,8 @@ func (d *domain) Close() error {
 }
 
 // logf logs an error that has no caller to return to.
-func (d *domain) logf(what string, err error) {
+func (d *domain) logf(msg string, err error) {
 	if d.log != nil {
-		d.log.Warn(what, zap.Error(err))
+		d.log.Warn(msg, zap.Error(err))
 	}
 }

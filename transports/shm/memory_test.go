@@ -288,7 +288,7 @@ func TestOwnerStopped(t *testing.T) {
 	d.ReleaseKey(k)
 	err := <-errs
 	require.ErrorIs(t, err, ucs.ErrTimeout)
-	for _, word := range []string{fmt.Sprintf("process %d", other.cmd.Process.Pid), "no answer", askTimeout.String(), "stopped", "goucx-key-"} {
+	for _, word := range []string{fmt.Sprintf("process %d", other.cmd.Process.Pid), "no answer", requestTimeout.String(), "stopped", "goucx-key-"} {
 		assert.ErrorContains(t, err, word)
 	}
 	require.NoError(t, other.cmd.Process.Signal(syscall.SIGCONT))
@@ -306,7 +306,7 @@ func TestOwnerStopped(t *testing.T) {
 // and the error says so.
 func TestPeerDiesInside(t *testing.T) {
 	d, other := newTestDomain(t), startMemory(t)
-	d.drain = 20 * time.Millisecond
+	d.closeWait = 20 * time.Millisecond
 	m, err := d.Register(make([]byte, 64), uct.MemRemote)
 	require.NoError(t, err)
 	key := m.AppendKey(nil)
@@ -462,7 +462,7 @@ func TestNoLeaks(t *testing.T) {
 	}
 	once(true) // the runtime opens its poller at the first use
 	before, mapsBefore := open(t)
-	lenders := len(local.lenders)
+	lenders := len(localExporters.lenders)
 	goroutines := runtime.NumGoroutine()
 	for i := range 10 {
 		once(i%2 == 0)
@@ -471,7 +471,7 @@ func TestNoLeaks(t *testing.T) {
 	assert.Equal(t, before, after)
 	assert.Len(t, maps, len(mapsBefore))
 	until(t, func() bool { return runtime.NumGoroutine() <= goroutines }) // one that ends is counted for a moment
-	assert.Len(t, local.lenders, lenders)
+	assert.Len(t, localExporters.lenders, lenders)
 	// The borrower before us left nothing at the owner either.
 	assert.Equal(t, "<nil>", other.ask("close 0"))
 	assert.Equal(t, "<nil>", other.ask("close 1"))

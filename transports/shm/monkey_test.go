@@ -50,7 +50,7 @@ func (z *zoo) open() *cage {
 	require.NoError(z.t, err)
 	c.f = f.(*iface)
 	if z.rnd.IntN(2) == 0 {
-		c.f.scanEvery = config.Forever
+		c.f.scanInterval = config.Forever
 	}
 	c.f.noBarrier = z.rnd.IntN(4) == 0
 	return c
@@ -224,7 +224,7 @@ func (z *zoo) end() {
 	}
 	live := func() (n int) {
 		for _, f := range fs {
-			n += f.live()
+			n += f.numConns()
 		}
 		return n
 	}
@@ -236,7 +236,7 @@ func (z *zoo) end() {
 	}
 	for _, f := range fs {
 		require.Empty(z.t, f.hot)
-		require.Empty(z.t, f.ending)
+		require.Empty(z.t, f.serviceQueue)
 		require.NoError(z.t, f.Close())
 	}
 }

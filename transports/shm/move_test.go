@@ -83,22 +83,22 @@ func TestBothConnectAtOnce(t *testing.T) {
 		settled := func() bool { return d.ab.e.m.Quiescent() && d.ba.e.m.Quiescent() && d.quiet() }
 		until(t, settled, d.a, d.b)
 		for _, f := range []*iface{d.a, d.b} {
-			require.Equal(t, 1, f.live(), "seed %d", seed)
-			require.Equal(t, 1, f.mapped)
-			require.Empty(t, f.openings)
+			require.Equal(t, 1, f.numConns(), "seed %d", seed)
+			require.Equal(t, 1, f.mappedConns)
+			require.Empty(t, f.connecting)
 			require.Empty(t, f.merged)
 			require.EqualValues(t, 1, f.accepted)
 		}
 		require.Len(t, d.ab.e.pairs, 1)
-		require.Nil(t, d.ab.e.side)
-		require.Nil(t, d.ba.e.side)
+		require.Nil(t, d.ab.e.crossedSock)
+		require.Nil(t, d.ba.e.crossedSock)
 		if d.ab.e.pairs[0].id>>1 == 1 { // it has not grown since
 			first := d.ab.e.m.WinsCrossing([16]byte{1}, d.ba.e.m.Conn())
 			require.Equal(t, first, d.ab.e.pairs[0].id.IsLocal(), "the smaller one's initiation stands")
 		}
 		d.ab.e.Close()
 		d.ba.e.Close()
-		until(t, func() bool { return d.a.live()+d.b.live() == 0 }, d.a, d.b)
+		until(t, func() bool { return d.a.numConns()+d.b.numConns() == 0 }, d.a, d.b)
 		require.NoError(t, d.a.Close())
 		require.NoError(t, d.b.Close())
 		require.Equal(t, before, countFDs(t), "descriptors")
@@ -130,7 +130,7 @@ func TestBothConnectAndLeave(t *testing.T) {
 		}
 		until(t, func() bool { return d.ab.got == d.ab.next }, d.a, d.b)
 		d.ba.e.Close()
-		until(t, func() bool { return (d.a.closed || d.a.live() == 0) && d.b.live() == 0 }, d.a, d.b)
+		until(t, func() bool { return (d.a.closed || d.a.numConns() == 0) && d.b.numConns() == 0 }, d.a, d.b)
 		require.NoError(t, d.a.Close())
 		require.NoError(t, d.b.Close())
 		require.Equal(t, before, countFDs(t), "descriptors, seed %d", seed)
@@ -159,7 +159,7 @@ func TestOneMoreConnectionStaysByItself(t *testing.T) {
 				require.Equal(t, hs[0]>>32<<32|uint64(i), h)
 			}
 		}
-		require.LessOrEqual(t, a.live(), 4, "the first two are one")
+		require.LessOrEqual(t, a.numConns(), 4, "the first two are one")
 	}
 }
 
@@ -197,10 +197,10 @@ func TestReservationOutlivesAMove(t *testing.T) {
 	until(t, func() bool { return d.ab.e.m.Quiescent() && d.ba.e.m.Quiescent() && d.quiet() }, d.a, d.b)
 	b, s := d.ab.e.ReserveAM(1, d.ab.next, 2000)
 	require.Equal(t, ucs.OK, s)
-	out := d.ab.e.sends
-	d.ba.e.propose(machine.EventMigrate, d.b.layout)
+	out := d.ab.e.txPair
+	d.ba.e.proposePair(machine.EventMigrate, d.b.layout)
 	until(t, func() bool { return d.ab.e.m.TxPair() != out }, d.a, d.b)
-	require.Equal(t, out, d.ab.e.sends)
+	require.Equal(t, out, d.ab.e.txPair)
 	for range 10 {
 		d.a.Progress(64)
 		d.b.Progress(64)
@@ -210,7 +210,7 @@ func TestReservationOutlivesAMove(t *testing.T) {
 	d.ab.next++
 	d.ab.send(10)
 	until(t, func() bool { return d.quiet() && d.ab.e.m.Quiescent() && d.ba.e.m.Quiescent() }, d.a, d.b)
-	require.NotEqual(t, out, d.ab.e.sends)
+	require.NotEqual(t, out, d.ab.e.txPair)
 	require.Len(t, d.ab.e.pairs, 1)
 }
 
@@ -234,8 +234,8 @@ func TestWaitingOutlivesAMove(t *testing.T) {
 		return len(ts)
 	}
 	full := d.ab.e.m.TxPair()
-	d.ba.e.propose(machine.EventMigrate, d.b.layout)
-	d.ab.e.read() // as in the middle of Progress
+	d.ba.e.proposePair(machine.EventMigrate, d.b.layout)
+	d.ab.e.readSocket() // as in the middle of Progress
 	require.NotEqual(t, full, d.ab.e.m.TxPair())
 	require.Equal(t, ucs.NoResource, d.ab.e.AMUint64(1, d.ab.next+1, 0), "it would overtake")
 	until(t, func() bool { return d.ab.e.pend.Len() == 0 && d.quiet() }, d.a, d.b)
@@ -258,7 +258,7 @@ func TestSleepingConnectionWakes(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 6))
 	for round := range 200 {
 		d.nap(t)
-		require.Equal(t, 0, d.a.mapped+d.b.mapped)
+		require.Equal(t, 0, d.a.mappedConns+d.b.mappedConns)
 		want := [2]uint64{d.ab.next + uint64(rnd.IntN(3)), d.ba.next + uint64(rnd.IntN(3))}
 		until(t, func() bool {
 			d.ab.send(int(want[0] - d.ab.next))
@@ -269,7 +269,7 @@ func TestSleepingConnectionWakes(t *testing.T) {
 			until(t, func() bool { d.ab.send(1); return len(d.ab.e.pairs) > 0 }, d.a, d.b)
 		}
 		if len(d.ab.e.pairs) == 0 { // nobody had anything to say
-			until(t, func() bool { d.ba.send(1); return d.ba.e.sends != machine.None }, d.a, d.b)
+			until(t, func() bool { d.ba.send(1); return d.ba.e.txPair != machine.None }, d.a, d.b)
 		}
 	}
 }
@@ -280,7 +280,7 @@ func TestSleepingConnectionIsClosed(t *testing.T) {
 		"endpoint":     func(d *duplex) { d.ab.e.Close() },
 		"other":        func(d *duplex) { d.ba.e.Close() },
 		"worker":       func(d *duplex) { require.NoError(t, d.a.Close()) },
-		"crash":        func(d *duplex) { require.NoError(t, d.ab.e.sock.Close()); d.a.failLater(d.ab.e, errHungUp) },
+		"crash":        func(d *duplex) { require.NoError(t, d.ab.e.sock.Close()); d.a.failLater(d.ab.e, errPeerCrashed) },
 		"while waking": func(d *duplex) { d.ab.send(1); d.ab.e.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -294,7 +294,7 @@ func TestSleepingConnectionIsClosed(t *testing.T) {
 			}, d.a, d.b)
 			d.ab.e.Close()
 			d.ba.e.Close()
-			until(t, func() bool { return (d.a.closed || d.a.live() == 0) && d.b.live() == 0 }, d.a, d.b)
+			until(t, func() bool { return (d.a.closed || d.a.numConns() == 0) && d.b.numConns() == 0 }, d.a, d.b)
 		})
 	}
 }
@@ -316,7 +316,7 @@ func TestIdleConnectionsSleep(t *testing.T) {
 		require.Equal(t, ucs.OK, es[i].AMUint64(1, uint64(i), 0))
 	}
 	all = append(all, as...)
-	until(t, func() bool { es[0].AMUint64(1, 0, 0); return rb.n >= n && b.mapped <= most }, all...)
+	until(t, func() bool { es[0].AMUint64(1, 0, 0); return rb.n >= n && b.mappedConns <= most }, all...)
 	require.NotEmpty(t, es[0].pairs, "who is busy keeps its memory")
 	clear(got)
 	for i, e := range es[1:] {
@@ -326,7 +326,7 @@ func TestIdleConnectionsSleep(t *testing.T) {
 	for i := range uint64(n - 1) {
 		require.Equal(t, 1, got[i+1])
 	}
-	until(t, func() bool { return b.mapped <= most }, all...)
+	until(t, func() bool { return b.mappedConns <= most }, all...)
 }
 
 // TestSleeperWaitsForAWakingPeer without polling: the answer to an offer comes by

@@ -9,29 +9,29 @@ import (
 // the same peer that its sender closed before.
 //
 //   - The sender connects in order. It sends OPEN on one connection before it dials the
-//     next to the same peer (ep.behind).
+//     next to the same peer (ep.dialAfter).
 //   - The sender uses no connection that the peer initiated while the peer may not have
-//     accepted the closed connection (passedBy, closing).
-//   - The receiver handles OPEN messages in order (welcomeOlder).
+//     accepted the closed connection (separateConns, closing).
+//   - The receiver handles OPEN messages in order (receiveOlderOpens).
 //   - Before the receiver first reads a connection, it drains its other connections with
 //     that peer (startReads).
 //
 // The receiver never waits, so a peer that ends or stops blocks no other peer.
 
-// closing reports whether this side has closed a connection to the peer that the peer
+// hasClosing reports whether this side has closed a connection to the peer that the peer
 // may not have accepted yet.
-func (f *iface) closing(peer ifaceName) bool {
+func (f *iface) hasClosing(peer ifaceName) bool {
 	for _, e := range f.peers[peer] {
-		if e.status == ucs.Closed && !e.done() {
+		if e.status == ucs.Closed && !e.releasable() {
 			return true
 		}
 	}
 	return false
 }
 
-// passedBy excludes the peer's connections so far from use by endpoints. The peer may
+// separateConns excludes the peer's connections so far from use by endpoints. The peer may
 // read them already, so their messages could overtake those of a closed connection.
-func (f *iface) passedBy(peer ifaceName) {
+func (f *iface) separateConns(peer ifaceName) {
 	for _, e := range f.peers[peer] {
 		if !e.initiated {
 			e.separate = true
@@ -39,31 +39,31 @@ func (f *iface) passedBy(peer ifaceName) {
 	}
 }
 
-// startLater makes the next service read e for the first time.
-func (e *ep) startLater() {
-	e.f.starting = append(e.f.starting, e)
-	e.f.look()
+// scheduleRead makes the next service read e for the first time.
+func (e *ep) scheduleRead() {
+	e.f.firstReads = append(e.f.firstReads, e)
+	e.f.requestService()
 }
 
 // startReads starts to read the queued connections in the order of their OPEN messages.
 // Before each it drains the peer's other connections. Messages that the peer sent
 // earlier lie in their rings: at most one ring's capacity each.
 func (f *iface) startReads() (n int) {
-	es := f.starting
-	f.starting = nil
+	es := f.firstReads
+	f.firstReads = nil
 	var last *ep
 	for _, e := range es {
-		if e.released || e.dead != nil || e.reads != machine.None {
+		if e.released || e.failure != nil || e.rxPair != machine.None {
 			continue
 		}
 		if last != nil && last.peer == e.peer {
-			n += f.drainAll(last) // the others were drained before last
+			n += f.drainRings(last) // the others were drained before last
 		} else {
 			for i := 0; i < len(f.peers[e.peer]); i++ { // callbacks may change the slice
-				n += f.drainAll(f.peers[e.peer][i])
+				n += f.drainRings(f.peers[e.peer][i])
 			}
 		}
-		e.readIn(e.m.RxPair())
+		e.switchRx(e.m.RxPair())
 		last = e
 	}
 	return n

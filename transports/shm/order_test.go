@@ -59,7 +59,7 @@ func TestClosedConnectionIsReadFirst(t *testing.T) {
 			for range tc.others {
 				connectTest(t, busy, b)
 			}
-			until(t, func() bool { return b.live() == tc.others }, b, busy)
+			until(t, func() bool { return b.numConns() == tc.others }, b, busy)
 			for _, n := range []int{1, drainBatch, drainBatch + 1, 31, 3} {
 				e := connectTest(t, a, b)
 				rb.send(t, e, n)
@@ -69,7 +69,7 @@ func TestClosedConnectionIsReadFirst(t *testing.T) {
 				e.Close()
 			}
 			rb.receive(t, b)
-			until(t, func() bool { return a.live() == 0 }, a, b)
+			until(t, func() bool { return a.numConns() == 0 }, a, b)
 			require.Empty(t, b.peers[a.name])
 		})
 	}
@@ -84,21 +84,21 @@ func TestConnectionThatThePeerReadsIsNotTaken(t *testing.T) {
 			a, b := openTest(t, new(recorder)), openTest(t, rb)
 			first := connectTest(t, a, b)
 			rb.send(t, first, 1)
-			until(t, func() bool { return len(rb.got) == 1 && first.peerInbox != nil }, a, b)
+			until(t, func() bool { return len(rb.got) == 1 && first.peerPage != nil }, a, b)
 			answer := connectTest(t, b, a)
 			require.False(t, answer.initiated)
 			theirs := connectTest(t, b, a)
 			require.True(t, theirs.initiated)
 			if name == "accepted before the close" {
-				until(t, func() bool { return a.live() == 2 && theirs.reads != machine.None }, a, b)
+				until(t, func() bool { return a.numConns() == 2 && theirs.rxPair != machine.None }, a, b)
 			}
 			rb.send(t, first, 30)
 			first.Close()
-			until(t, func() bool { return a.live() == 2 }, a)
+			until(t, func() bool { return a.numConns() == 2 }, a)
 			second := connectTest(t, a, b)
 			require.True(t, second.initiated)
 			rb.send(t, second, 10)
-			theirs.greet() // the answer of a is there
+			theirs.continueHandshake() // the answer of a is there
 			rb.receive(t, b)
 			answer.Close()
 			until(t, func() bool { return first.released && answer.released }, a, b)
@@ -106,7 +106,7 @@ func TestConnectionThatThePeerReadsIsNotTaken(t *testing.T) {
 			until(t, func() bool { return second.released }, a, b)
 			third := connectTest(t, a, b)
 			require.True(t, third.initiated, "the peer has read its own all the time")
-			until(t, func() bool { return third.peerInbox != nil }, a, b)
+			until(t, func() bool { return third.peerPage != nil }, a, b)
 			require.False(t, connectTest(t, b, a).initiated, "of a closed one nothing is left to read")
 		})
 	}
@@ -117,7 +117,7 @@ func TestConnectionOfThePeerIsClosed(t *testing.T) {
 	rb := newSequence()
 	a, b := openTest(t, new(recorder)), openTest(t, rb)
 	theirs := connectTest(t, b, a)
-	until(t, func() bool { return a.live() == 1 }, a)
+	until(t, func() bool { return a.numConns() == 1 }, a)
 	first := connectTest(t, a, b)
 	require.False(t, first.initiated)
 	rb.send(t, first, 30)
@@ -135,11 +135,11 @@ func TestAcceptComesWithTheEnd(t *testing.T) {
 	rb := newSequence()
 	a, b := openTest(t, new(recorder)), openTest(t, rb)
 	theirs := connectTest(t, b, a)
-	until(t, func() bool { return a.live() == 1 }, a)
+	until(t, func() bool { return a.numConns() == 1 }, a)
 	rb.send(t, connectTest(t, a, b), 5)
 	require.NoError(t, a.Close())
-	theirs.posted(machine.Msg{Kind: machine.MsgClose}, unix.EPIPE)
-	b.settle()
+	theirs.handleSendError(machine.Msg{Kind: machine.MsgClose}, unix.EPIPE)
+	b.serviceQueued()
 	require.Len(t, rb.got, 5)
 	require.Len(t, rb.failures, 1)
 }
@@ -160,15 +160,15 @@ func TestHellosAreReadInOrder(t *testing.T) {
 		require.NoError(t, err)
 		cred, err := sock.Peer()
 		require.NoError(t, err)
-		b.embryoID++
-		b.embryos[b.embryoID] = embryo{sock, ucs.Now(), cred.PID}
-		require.NoError(t, b.epoll.Add(sock.FD(), evEmbryo|uint64(b.embryoID), shmem.EventIn))
+		b.halfOpenID++
+		b.halfOpen[b.halfOpenID] = halfOpenConn{sock, ucs.Now(), cred.PID}
+		require.NoError(t, b.epoll.Add(sock.FD(), evHalfOpen|uint64(b.halfOpenID), shmem.EventIn))
 	}
-	b.welcome(b.embryoID)
-	require.Len(t, b.embryos, 1, "that has said nothing, and holds up nobody")
+	b.receiveOpen(b.halfOpenID)
+	require.Len(t, b.halfOpen, 1, "that has said nothing, and holds up nobody")
 	rb.receive(t, b)
 	require.NoError(t, silent.Close())
-	until(t, func() bool { return len(b.embryos) == 0 }, b)
+	until(t, func() bool { return len(b.halfOpen) == 0 }, b)
 }
 
 // TestConnectionsAreDialledInOrder where the peer's backlog was full, until one of them
@@ -180,7 +180,7 @@ func TestConnectionsAreDialledInOrder(t *testing.T) {
 		empty := fillBacklog(t, b)
 		first := connectTest(t, a, b)
 		if dies {
-			a.failLater(first, errBroken)
+			a.failLater(first, errProtocol)
 		} else {
 			rb.send(t, first, 20)
 		}
@@ -189,17 +189,17 @@ func TestConnectionsAreDialledInOrder(t *testing.T) {
 		rb.send(t, second, 20)
 		require.Nil(t, first.sock)
 		require.Nil(t, second.sock)
-		for b.embryoID == 0 {
+		for b.halfOpenID == 0 {
 			b.Progress(64) // the backlog has room
 		}
-		second.greet()
+		second.continueHandshake()
 		require.Equal(t, dies, second.sock != nil, "the first comes first as long as it is to come")
 		third := connectTest(t, a, b)
 		rb.send(t, third, 1)
 		empty()
 		rb.receive(t, a, b)
 		until(t, func() bool { return len(a.undialed) == 0 }, a)
-		require.Nil(t, third.behind)
+		require.Nil(t, third.dialAfter)
 	}
 }
 
@@ -207,17 +207,17 @@ func TestConnectionsAreDialledInOrder(t *testing.T) {
 func TestNewConnectionDoesNotWait(t *testing.T) {
 	for name, how := range map[string]func(a *iface, old *ep){
 		"nothing":    func(*iface, *ep) {},
-		"hangs up":   func(_ *iface, old *ep) { old.hungUp = true; _ = old.disconnect() },
+		"hangs up":   func(_ *iface, old *ep) { old.peerGone = true; _ = old.disconnect() },
 		"lies":       func(_ *iface, old *ep) { old.tx.Mark(12345) },
 		"sleeps":     func(_ *iface, old *ep) { old.step(machine.Event{Kind: machine.EventSuspend}) },
-		"closes all": func(a *iface, old *ep) { old.Close(); old.bye(kindByeAll) },
+		"closes all": func(a *iface, old *ep) { old.Close(); old.sendClose(kindShutdown) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var rb recorder
 			a, b := openTest(t, new(recorder)), openTest(t, &rb)
 			old := connectTest(t, a, b)
 			require.Equal(t, ucs.OK, old.AMUint64(1, 1, 0))
-			until(t, func() bool { return rb.n == 1 && old.peerInbox != nil }, a, b)
+			until(t, func() bool { return rb.n == 1 && old.peerPage != nil }, a, b)
 			for range 30 {
 				require.Equal(t, ucs.OK, old.AMUint64(1, 1, 0))
 			}
@@ -253,8 +253,8 @@ func TestPeerThatSendsOnStallsNobody(t *testing.T) {
 		require.Equal(t, ucs.OK, e.AMUint64(1, 2, 0))
 	}
 	require.Equal(t, ucs.OK, connectTest(t, other, b).AMUint64(1, 3, 0))
-	b.look()
-	require.Less(t, b.slowPass(), 5*old.cells())
+	b.requestService()
+	require.Less(t, b.slowPass(), 5*old.ringCapacity())
 	require.Len(t, heard, 11)
 	require.Contains(t, heard, uint64(3))
 	rb.onAM = nil
@@ -267,19 +267,19 @@ func TestConnectionThatCouldCross(t *testing.T) {
 		rb := newSequence()
 		a, b := openTest(t, new(recorder)), openTest(t, rb)
 		beside := connectTest(t, a, b)
-		until(t, func() bool { return b.live() == 1 }, b)
+		until(t, func() bool { return b.numConns() == 1 }, b)
 		require.False(t, connectTest(t, b, a).initiated)
 		first := connectTest(t, a, b)
 		rb.send(t, first, 20)
 		first.Close()
-		beside.read()
+		beside.readSocket()
 		require.Equal(t, machine.StateOpen, beside.m.State())
 		theirs := connectTest(t, b, a)
 		require.True(t, theirs.initiated)
 		second := connectTest(t, a, b)
 		rb.send(t, second, 20)
-		until(t, func() bool { return len(a.peers[b.name]) == 4 || second.side != nil || second.peerInbox != nil }, a)
-		theirs.greet()
+		until(t, func() bool { return len(a.peers[b.name]) == 4 || second.crossedSock != nil || second.peerPage != nil }, a)
+		theirs.continueHandshake()
 		b.startReads()
 		rb.receive(t, b)
 	}

@@ -16,7 +16,7 @@ import (
 //
 // A connection moves from one ring pair to another per direction. The sender puts a
 // switch-over marker behind its last message in the old ring, and continues in the new
-// one (sendIn). The receiver switches when it reads the marker (follow, readIn). So the
+// one (switchTx). The receiver switches when it reads the marker (follow, switchRx). So the
 // order of messages is kept, and no message is lost or waits for an agreement. A side
 // unmaps a ring pair when neither of its directions uses it (drop). Package
 // wireup/machine decides when each step happens.
@@ -86,14 +86,14 @@ func (p *pair) consumer() (ring.Consumer, error) {
 	return ring.NewConsumer(in, p.layout)
 }
 
-// nowhere holds the placeholder rings of a connection without a ring pair. They belong
+// nullRings holds the placeholder rings of a connection without a ring pair. They belong
 // to this iface. tx is always full and rx always empty.
-type nowhere struct {
+type nullRings struct {
 	tx ring.Producer
 	rx ring.Consumer
 }
 
-func newNowhere() (w nowhere, err error) {
+func newNullRings() (w nullRings, err error) {
 	l := ring.Layout{Cells: minCells, Bulk: minBulk}
 	area := make([]byte, max(ringStride(l), 4096)) // an allocation of this size is aligned
 	if err = ring.Init(area, l); err != nil {
@@ -119,91 +119,91 @@ func (e *ep) pair(id machine.PairID) *pair {
 	return nil
 }
 
-// hold adds a ring pair to the connection.
-func (e *ep) hold(p *pair) {
+// addPair adds a ring pair to the connection.
+func (e *ep) addPair(p *pair) {
 	if len(e.pairs) == 0 {
-		e.f.mapped++
+		e.f.mappedConns++
 	}
 	e.pairs = append(e.pairs, p)
 }
 
-// drop unmaps a ring pair that this side no longer uses. If tx or rx still points into
+// dropPair unmaps a ring pair that this side no longer uses. If tx or rx still points into
 // it, drop detaches them first.
-func (e *ep) drop(id machine.PairID) {
+func (e *ep) dropPair(id machine.PairID) {
 	p := e.pair(id)
 	if p == nil {
 		return
 	}
-	if e.sends == id {
-		e.sendNowhere()
+	if e.txPair == id {
+		e.detachTx()
 	}
-	if e.reads == id {
-		e.readNowhere()
+	if e.rxPair == id {
+		e.detachRx()
 	}
 	if fault.Enabled {
 		fault.At(fault.Unmap)
 	}
 	e.pairs = slices.DeleteFunc(e.pairs, func(q *pair) bool { return q == p })
 	if len(e.pairs) == 0 {
-		e.f.mapped--
+		e.f.mappedConns--
 	}
 	if err := p.seg.Close(); err != nil {
 		e.f.d.logf("unmap a pair", err)
 	}
 }
 
-// sendIn switches the sending direction to ring pair id, or detaches it if there is
+// switchTx switches the sending direction to ring pair id, or detaches it if there is
 // none. It puts a switch-over marker into the old ring.
-func (e *ep) sendIn(id machine.PairID) {
-	if e.sends != machine.None {
+func (e *ep) switchTx(id machine.PairID) {
+	if e.txPair != machine.None {
 		e.tx.Mark(uint64(id))
-		e.hint()
+		e.ringDoorbell()
 	}
 	// Detach first: the old ring pair may be unmapped even if the new one is unusable.
-	e.sendNowhere()
+	e.detachTx()
 	if p := e.pair(id); p != nil {
 		tx, err := p.producer()
 		if err != nil {
 			e.f.failLater(e, failErr("it changed the head of a ring"))
 			return
 		}
-		e.tx, e.sends = tx, id
+		e.tx, e.txPair = tx, id
 	}
-	e.salt = uint64(id) << saltShift
+	e.doorbellTag = uint64(id) << doorbellTagShift
 	if e.status != ucs.OK || e.pend.Len() > 0 {
 		e.tx.Block()
 	}
 	if e.pend.Len() > 0 {
-		e.f.look()
-		if e.sends == machine.None {
-			e.want() // pending operations do not retry by themselves
+		e.f.requestService()
+		if e.txPair == machine.None {
+			e.requestPair() // pending operations do not retry by themselves
 		}
 	}
 }
 
-// sendNowhere and readNowhere detach tx and rx from their ring pair. They then use the
+// detachTx and detachRx detach tx and rx from their ring pair. They then use the
 // placeholder rings, which are always mapped.
-func (e *ep) sendNowhere() { e.tx, e.sends = e.f.nowhere.tx, machine.None }
+func (e *ep) detachTx() { e.tx, e.txPair = e.f.nullRings.tx, machine.None }
 
-func (e *ep) readNowhere() {
-	e.heard = e.received()
-	e.rx, e.reads = e.f.nowhere.rx, machine.None
+func (e *ep) detachRx() {
+	e.rxBefore = e.received()
+	e.rx, e.rxPair = e.f.nullRings.rx, machine.None
 }
 
 // received reports whether the peer has sent any message on the connection.
-func (e *ep) received() bool { return e.heard || e.rx.Taken() > 0 }
+func (e *ep) received() bool { return e.rxBefore || e.rx.Consumed() > 0 }
 
-// saltShift is the position of the ring pair's id in a doorbell word. It makes the
+// doorbellTagShift is the position of the ring pair's id in a doorbell word. It makes the
 // words of successive ring pairs differ: an unchanged word would not be noticed.
-const saltShift = 40
+const doorbellTagShift = 40
 
-// readIn switches the receiving direction to ring pair id, or detaches it if there is
+// switchRx switches the receiving direction to ring pair id, or detaches it if there is
 // none. Messages sent before need not have a doorbell, so e is queued for recheck.
-func (e *ep) readIn(id machine.PairID) {
-	e.readNowhere()
+func (e *ep) switchRx(id machine.PairID) {
+	e.detachRx()
 	p := e.pair(id)
 	if p == nil {
-		e.f.chill(e)
+		e.f.demote(e)
 		return
 	}
 	rx, err := p.consumer()
@@ -211,40 +211,40 @@ func (e *ep) readIn(id machine.PairID) {
 		e.f.failLater(e, failErr("it changed the head of a ring"))
 		return
 	}
-	e.rx, e.reads = rx, id
-	e.rx.Fence(e.fenced)
-	if e.watched {
-		e.rx.Watch(true)
+	e.rx, e.rxPair = rx, id
+	e.rx.SetFence(e.needsBarrier)
+	if e.hot {
+		e.rx.SetPolled(true)
 	}
-	e.f.heat(e)
-	e.f.recheckLater(e)
-	e.f.look()
+	e.f.promote(e)
+	e.f.scheduleRecheck(e)
+	e.f.requestService()
 }
 
-// cells returns the number of messages that all rings of the connection can hold.
-func (e *ep) cells() (n int) {
+// ringCapacity returns the number of messages that all rings of the connection can hold.
+func (e *ep) ringCapacity() (n int) {
 	for _, p := range e.pairs {
 		n += p.layout.Cells
 	}
 	return n
 }
 
-// follow handles the switch-over marker in the next cell, whose first word is first.
+// followMarker handles the switch-over marker in the next cell, whose first word is first.
 // Anything else in that cell is garbage and fails the peer.
-func (f *iface) follow(e *ep, first uint64) {
+func (f *iface) followMarker(e *ep, first uint64) {
 	next, ok := e.rx.Mark(first)
 	if ok && machine.PairID(next) != machine.End && e.sock != nil {
-		e.read() // the peer sent the message that agreed on it before
+		e.readSocket() // the peer sent the message that agreed on it before
 	}
 	if !ok || next>>32 != 0 {
 		f.stats.Inc(statGarbage)
 		f.failLater(e, failErr("it wrote garbage into its ring"))
 		return
 	}
-	if e.dead == nil {
+	if e.failure == nil {
 		e.step(machine.Event{Kind: machine.EventMarker, Pair: machine.PairID(next)})
 		if e.m.PeerDrained() {
-			f.settleLater(e)
+			f.scheduleService(e)
 		}
 	}
 }

@@ -33,7 +33,7 @@ func TestNoDescriptorsDoNotKeepASleeperAwake(t *testing.T) {
 	e := connectTest(t, a, b)
 	require.Equal(t, ucs.OK, e.AMShort(1, 0, nil))
 	withoutFDs(t, func() {
-		for b.deafUntil == 0 {
+		for b.acceptPausedUntil == 0 {
 			b.Progress(64)
 		}
 		require.False(t, readable(t, b, 0), "the listener is not looked at")
@@ -41,7 +41,7 @@ func TestNoDescriptorsDoNotKeepASleeperAwake(t *testing.T) {
 		require.True(t, readable(t, b, time.Minute), "a sleeper wakes to try again")
 	})
 	until(t, func() bool { return rb.n == 1 }, a, b)
-	require.Zero(t, b.deafUntil)
+	require.Zero(t, b.acceptPausedUntil)
 }
 
 // TestGrowthWithoutDescriptors: whoever has none declines, and all goes on.
@@ -50,7 +50,7 @@ func TestGrowthWithoutDescriptors(t *testing.T) {
 	d.ab.send(1)
 	until(t, func() bool { return d.ab.e.m.Quiescent() && d.ba.e.m.Quiescent() && d.quiet() }, d.a, d.b)
 	out := d.ab.e.m.TxPair()
-	d.ab.e.propose(machine.EventMigrate, d.a.layout)
+	d.ab.e.proposePair(machine.EventMigrate, d.a.layout)
 	require.True(t, d.ab.e.m.Migrating())
 	withoutFDs(t, func() {
 		for d.ab.e.m.Migrating() {
@@ -125,7 +125,7 @@ func TestCloseWaitsForWhoCouldNotBeDialled(t *testing.T) {
 			done = nil
 		default:
 		}
-		return done == nil && (rb.n == 1 || len(rb.failures) > 0 || b.live() == 0)
+		return done == nil && (rb.n == 1 || len(rb.failures) > 0 || b.numConns() == 0)
 	}, b)
 	if rb.n == 0 {
 		t.Log("the receiver got no processor within the bound: the message is lost, as documented")

@@ -14,27 +14,27 @@ func (e *ep) PendingAdd(t uct.Token) uct.Status {
 		if s := e.refresh(); s != ucs.OK {
 			return s
 		}
-		if e.tx.Fits(e.need) {
+		if e.tx.Fits(e.neededRoom) {
 			return ucs.Busy
 		}
 		e.block(ucs.NoResource)
-		e.wait()
+		e.waitForRoom()
 	}
 	e.f.stats.Inc(statPending)
 	e.pend.Add(t)
 	return ucs.OK
 }
 
-// wait makes Progress retry the pending operations of e. If the worker is armed, it
+// waitForRoom makes Progress retry the pending operations of e. If the worker is armed, it
 // requests a wake-up: this peer was not asked to wake the worker when it frees room.
-func (e *ep) wait() {
+func (e *ep) waitForRoom() {
 	f := e.f
-	if !e.waits {
-		e.waits = true
-		f.waiting, f.extra = append(f.waiting, e), true
+	if !e.inWaiting {
+		e.inWaiting = true
+		f.waiting, f.extraWork = append(f.waiting, e), true
 	}
 	if f.armed {
-		f.look()
+		f.requestService()
 	}
 }
 
@@ -47,20 +47,20 @@ func (e *ep) PendingPurge(f func(uct.Token)) {
 	}, f)
 }
 
-// offerAll retries pending operations of all connections whose rings have room again.
+// dispatchPending retries pending operations of all connections whose rings have room again.
 // It returns the number of operations that advanced, so that a worker that only sends
 // does not look idle.
 //
 //go:noinline
-func (f *iface) offerAll() (moved int) {
+func (f *iface) dispatchPending() (moved int) {
 	for i := 0; i < len(f.waiting); {
 		e := f.waiting[i]
-		moved += e.offer()
+		moved += e.dispatchPending()
 		if e.pend.Len() > 0 {
 			i++
 			continue
 		}
-		e.waits = false
+		e.inWaiting = false
 		last := len(f.waiting) - 1
 		f.waiting[i] = f.waiting[last]
 		f.waiting[last] = nil
@@ -69,9 +69,9 @@ func (f *iface) offerAll() (moved int) {
 	return moved
 }
 
-// offer unblocks the ring while the handler retries the pending operations. It returns
+// dispatchPending unblocks the ring while the handler retries the pending operations. It returns
 // the number of completed tokens, or 1 if the handler sent only a part of the first.
-func (e *ep) offer() int {
+func (e *ep) dispatchPending() int {
 	if e.status != ucs.OK || e.pend.Len() == 0 {
 		return 0
 	}
@@ -79,7 +79,7 @@ func (e *ep) offer() int {
 	if e.refresh() != ucs.OK {
 		return 0
 	}
-	if !e.tx.Fits(e.need) {
+	if !e.tx.Fits(e.neededRoom) {
 		e.block(ucs.NoResource)
 		return 0
 	}

@@ -142,7 +142,7 @@ func TestKilledPeer(t *testing.T) {
 	require.Equal(t, ucs.PeerFailed, e.AMUint64(1, 0, 1))
 	require.Equal(t, ucs.PeerFailed, e.PendingAdd(1))
 	e.Close()
-	until(t, func() bool { return f.live() == 0 }, f)
+	until(t, func() bool { return f.numConns() == 0 }, f)
 	require.NoError(t, f.Close())
 	require.Equal(t, before, countFDs(t), "descriptors")
 }
@@ -217,7 +217,7 @@ func TestDamagedHelloIsRefused(t *testing.T) {
 	ev, err := shmem.NewWakePipe()
 	require.NoError(t, err)
 	defer ev.Close()
-	good := hello{kind: kindHello, pair: 3, conn: 1, cells: uint32(f.layout.Cells), bulk: uint32(f.layout.Bulk)}
+	good := connMsg{kind: kindOpen, pair: 3, conn: 1, cells: uint32(f.layout.Cells), bulk: uint32(f.layout.Bulk)}
 	wild := good
 	wild.cells = 1 << 31
 	for name, tc := range map[string]struct {
@@ -237,17 +237,17 @@ func TestDamagedHelloIsRefused(t *testing.T) {
 			require.NoError(t, err)
 			defer c.Close()
 			require.NoError(t, c.Send(tc.b, tc.fds...))
-			var b [maxHello]byte
+			var b [maxConnMsg]byte
 			var n int
 			until(t, func() bool { n, _, err = c.Recv(b[:]); return err != shmem.ErrWouldBlock }, f)
 			require.NoError(t, err)
-			h, err := parseHello(b[:n])
+			h, err := parseConnMsg(b[:n])
 			require.NoError(t, err)
-			require.Equal(t, kindRefuse, h.kind)
+			require.Equal(t, kindReject, h.kind)
 			require.Contains(t, h.reason, tc.want)
 		})
 	}
-	require.Zero(t, f.live())
+	require.Zero(t, f.numConns())
 	require.Equal(t, before, countFDs(t)-6, "descriptors")
 }
 

@@ -35,7 +35,7 @@ func (f *iface) Progress(budget int) int {
 		}
 	}
 	f.passes++
-	if f.passes&(servicePasses-1) == 0 || f.extra {
+	if f.passes&(servicePasses-1) == 0 || f.extraWork {
 		return f.passMore(budget)
 	}
 	return 0
@@ -45,22 +45,22 @@ func (f *iface) Progress(budget int) int {
 //
 //go:noinline
 func (f *iface) passMore(budget int) int {
-	if c := f.cold; c+inboxStride <= len(f.words) && c+inboxStride <= len(f.seen) {
-		if differ((*[inboxStride]uint64)(f.words[c:]), (*[inboxStride]uint64)(f.seen[c:])) {
-			return f.coldHit(budget)
+	if c := f.nextDoorbell; c+doorbellStride <= len(f.doorbells) && c+doorbellStride <= len(f.lastDoorbells) {
+		if anyChanged((*[doorbellStride]uint64)(f.doorbells[c:]), (*[doorbellStride]uint64)(f.lastDoorbells[c:])) {
+			return f.doorbellHit(budget)
 		}
-		f.cold = c + inboxStride
+		f.nextDoorbell = c + doorbellStride
 	} else {
-		f.cold = 0
+		f.nextDoorbell = 0
 	}
-	if f.passes&(servicePasses-1) == 0 || f.attention || len(f.waiting) != 0 {
+	if f.passes&(servicePasses-1) == 0 || f.serviceNeeded || len(f.waiting) != 0 {
 		return f.slowPass()
 	}
 	return 0
 }
 
-// differ reports whether one of four doorbell words has changed. Peers write them.
-func differ(h, seen *[inboxStride]uint64) bool {
+// anyChanged reports whether one of four doorbell words has changed. Peers write them.
+func anyChanged(h, seen *[doorbellStride]uint64) bool {
 	return atomic.LoadUint64(&h[0])^seen[0]|atomic.LoadUint64(&h[1])^seen[1]|
 		atomic.LoadUint64(&h[2])^seen[2]|atomic.LoadUint64(&h[3])^seen[3] != 0
 }
@@ -84,11 +84,11 @@ func (f *iface) hotHit(budget int) int {
 // consume the whole budget.
 func (f *iface) drainHot(budget int) int {
 	n := 0
-	if f.turn++; f.turn >= len(f.hot) {
-		f.turn = 0
+	if f.nextHot++; f.nextHot >= len(f.hot) {
+		f.nextHot = 0
 	}
 	for i := range f.hot {
-		j := f.turn + i
+		j := f.nextHot + i
 		if j >= len(f.hot) {
 			j -= len(f.hot)
 		}
@@ -99,14 +99,14 @@ func (f *iface) drainHot(budget int) int {
 	return n
 }
 
-// coldHit drains the connections whose doorbell words have changed.
+// doorbellHit drains the connections whose doorbell words have changed.
 //
 //go:noinline
-func (f *iface) coldHit(budget int) int {
+func (f *iface) doorbellHit(budget int) int {
 	f.enter()
-	c := f.cold
-	f.cold = c + inboxStride // the next pass polls the next words, however busy these are
-	n := f.hints(c, inboxStride, budget)
+	c := f.nextDoorbell
+	f.nextDoorbell = c + doorbellStride // the next pass polls the next words, however busy these are
+	n := f.drainDoorbells(c, doorbellStride, budget)
 	return n + f.leave()
 }
 
@@ -115,15 +115,15 @@ func (f *iface) enter() {
 	if f.armed {
 		f.disarm()
 	}
-	f.busy++
+	f.progressDepth++
 }
 
 // leave counts the pass. A worker that always finds messages thus still services its
 // sockets.
 func (f *iface) leave() int {
-	f.busy--
+	f.progressDepth--
 	f.passes++
-	if f.passes&(servicePasses/4-1) == 0 || f.extra {
+	if f.passes&(servicePasses/4-1) == 0 || f.extraWork {
 		return f.slowPass() // does nothing if only doorbell words are left to poll
 	}
 	return 0
@@ -136,16 +136,16 @@ func (f *iface) slowPass() int {
 	if f.closed {
 		return 0
 	}
-	f.busy++
+	f.progressDepth++
 	n := 0
 	if len(f.waiting) != 0 {
-		n = f.offerAll()
+		n = f.dispatchPending()
 	}
-	if f.attention || f.passes&(servicePasses/4-1) == 0 {
+	if f.serviceNeeded || f.passes&(servicePasses/4-1) == 0 {
 		n += f.service()
 	}
-	f.extra = f.attention || len(f.waiting) != 0 || len(f.words) != 0
-	f.busy--
+	f.extraWork = f.serviceNeeded || len(f.waiting) != 0 || len(f.doorbells) != 0
+	f.progressDepth--
 	return n
 }
 
@@ -173,7 +173,7 @@ func (f *iface) drain(e *ep, budget int) int {
 			return 0
 		}
 	}
-	e.hit = f.passes
+	e.lastHit = f.passes
 	f.handler.HandleAM(rx.Data(), f.ds[:k])
 	if rx.Release() {
 		e.roomFreed()
@@ -199,7 +199,7 @@ func (f *iface) drainMore(e *ep, k, budget int) int {
 			rx.Seek(at)
 			if off, n, ok = rx.Bulk(first); !ok {
 				if k == 0 { // otherwise the messages before it are delivered first
-					f.follow(e, first)
+					f.followMarker(e, first)
 					return 0
 				}
 				break
@@ -221,8 +221,8 @@ func (f *iface) drainMore(e *ep, k, budget int) int {
 //
 //go:noinline
 func (e *ep) roomFreed() {
-	if e.fenced {
+	if e.needsBarrier {
 		e.Barrier()
 	}
-	e.wake()
+	e.wakePeer()
 }

@@ -14,9 +14,9 @@ import (
 // Register: see uct.Domain. Peers in this process access buf directly. Peers in other
 // processes use the kernel's copy between processes, without atomics.
 func (d *domain) Register(buf []byte, f uct.MemFlags) (uct.Mem, error) {
-	d.lendMu.Lock()
-	defer d.lendMu.Unlock()
-	l, err := d.lend()
+	d.exporterMu.Lock()
+	defer d.exporterMu.Unlock()
+	l, err := d.openExporter()
 	if err != nil {
 		return nil, fmt.Errorf("shm: register %d bytes: %w", len(buf), err)
 	}
@@ -35,9 +35,9 @@ func (d *domain) Allocate(n int, f uct.MemFlags) (uct.Mem, error) {
 	if err != nil {
 		return nil, fmt.Errorf("shm: allocate %d bytes: %w", n, err)
 	}
-	d.lendMu.Lock()
-	defer d.lendMu.Unlock()
-	l, err := d.lend()
+	d.exporterMu.Lock()
+	defer d.exporterMu.Unlock()
+	l, err := d.openExporter()
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("shm: allocate %d bytes: %w", n, err), seg.Close())
 	}
@@ -63,7 +63,7 @@ func newSegment(n int, f uct.MemFlags) (*shmem.Segment, error) {
 		}
 	}
 	if f&uct.MemHuge != 0 {
-		collapse(seg.Bytes())
+		collapseHuge(seg.Bytes())
 	}
 	return seg, nil
 }

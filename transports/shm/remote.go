@@ -20,13 +20,13 @@ type remote struct {
 	id   uct.UUID
 	refs int // keys held or being unpacked; guarded by d.mu
 
-	asking sync.Mutex
+	requestMu sync.Mutex
 
 	mu      sync.Mutex // guards the fields below
 	table   *shmem.Segment
 	regions map[remoteID]*remoteRegion
 	conn    *shmem.Conn // nil if far is 0; it hangs up when the owner exits
-	far     int         // regions accessed by cross-memory attach
+	cmaRegions     int         // regions accessed by cross-memory attach
 }
 
 // remoteID identifies a region in its domain.
@@ -39,7 +39,7 @@ type remoteID struct {
 type remoteRegion struct {
 	key  mapped.PackedKey
 	seg  *shmem.Segment // nil: accessed through far
-	far  *farRegion
+	cma  *cmaRegion
 	refs int
 }
 
@@ -59,8 +59,8 @@ func (d *domain) remote(p *mapped.PackedKey) (*remote, error) {
 	return r, nil
 }
 
-// dropRemote releases a reference. The last one unmaps the key table.
-func (d *domain) dropRemote(r *remote) {
+// releaseRemote releases a reference. The last one unmaps the key table.
+func (d *domain) releaseRemote(r *remote) {
 	d.mu.Lock()
 	r.refs--
 	last := r.refs == 0
@@ -86,12 +86,12 @@ func (r *remote) unpack(p *mapped.PackedKey) (uct.RKey, error) {
 	}
 	s := mapped.Spec{
 		Base: p.Base, Len: p.Len, Flags: p.Flags, Slot: slot, Gen: p.Gen,
-		Release: func() { r.release(g); r.d.dropRemote(r) },
+		Release: func() { r.release(g); r.d.releaseRemote(r) },
 	}
 	if g.seg != nil {
 		s.Bytes = g.seg.Bytes()
 	} else {
-		s.Far = g.far
+		s.Far = g.cma
 	}
 	k, err := r.d.keys.Add(s)
 	if err != nil {
@@ -102,25 +102,25 @@ func (r *remote) unpack(p *mapped.PackedKey) (uct.RKey, error) {
 
 // region returns region p if it is held already. Otherwise it requests it from the owner.
 func (r *remote) region(p *mapped.PackedKey) (*remoteRegion, *mapped.Slot, error) {
-	r.asking.Lock()
-	defer r.asking.Unlock()
-	if g, slot, err := r.known(p); g != nil || err != nil {
+	r.requestMu.Lock()
+	defer r.requestMu.Unlock()
+	if g, slot, err := r.lookup(p); g != nil || err != nil {
 		return g, slot, err
 	}
 	r.mu.Lock()
 	wantTable := r.table == nil
 	r.mu.Unlock()
-	grant, err := askOwner(p, wantTable, askTimeout)
+	grant, err := requestGrant(p, wantTable, requestTimeout)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer grant.close()
-	return r.adopt(p, &grant)
+	return r.addRegion(p, &grant)
 }
 
-// known returns region p if it is held already, and all nil if not. It returns an error
+// lookup returns region p if it is held already, and all nil if not. It returns an error
 // without a request if the key table shows that the region was revoked.
-func (r *remote) known(p *mapped.PackedKey) (*remoteRegion, *mapped.Slot, error) {
+func (r *remote) lookup(p *mapped.PackedKey) (*remoteRegion, *mapped.Slot, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.table == nil {
@@ -128,7 +128,7 @@ func (r *remote) known(p *mapped.PackedKey) (*remoteRegion, *mapped.Slot, error)
 	}
 	slot := mapped.SlotAt(r.table.Bytes(), p.Slot)
 	if slot == nil || !slot.Holds(p.Gen) {
-		return nil, nil, answerErrs[answerGone]
+		return nil, nil, keyStatusErrs[keyRevoked]
 	}
 	g := r.regions[remoteID{p.Slot, p.Gen}]
 	if g == nil {
@@ -141,8 +141,8 @@ func (r *remote) known(p *mapped.PackedKey) (*remoteRegion, *mapped.Slot, error)
 	return g, slot, nil
 }
 
-// adopt adds region p from the owner's grant. It maps the key table if need be.
-func (r *remote) adopt(p *mapped.PackedKey, grant *keyGrant) (*remoteRegion, *mapped.Slot, error) {
+// addRegion adds region p from the owner's grant. It maps the key table if need be.
+func (r *remote) addRegion(p *mapped.PackedKey, grant *keyGrant) (*remoteRegion, *mapped.Slot, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.table == nil {
@@ -161,7 +161,7 @@ func (r *remote) adopt(p *mapped.PackedKey, grant *keyGrant) (*remoteRegion, *ma
 	if p.Kind == mapped.Allocated {
 		g.seg, err = mapGranted(&grant.region, int(p.Len))
 	} else {
-		g.far, err = r.newFarLocked(p, slot, grant)
+		g.cma, err = r.newCMALocked(p, slot, grant)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -196,7 +196,7 @@ func (r *remote) release(g *remoteRegion) {
 		_ = g.seg.Close() // a valid unmap does not fail
 		return
 	}
-	if r.far--; r.far == 0 {
+	if r.cmaRegions--; r.cmaRegions == 0 {
 		_ = r.conn.Close() // cannot fail: no unsent data
 		r.conn = nil
 	}

@@ -12,7 +12,7 @@ import (
 // this process by lookup, of other processes by a request to the owner.
 
 // UnpackKey: see uct.Domain. It sends a request to the owner and blocks for at most
-// askTimeout, unless the region is of this process or was unpacked before.
+// requestTimeout, unless the region is of this process or was unpacked before.
 //
 // Errors: mapped.ErrKey if the bytes are damaged; ucs.ErrRemoteAccess if the region was
 // revoked or closed; ucs.ErrUnreachable, ErrTimeout, ErrPeerFailed if the owner is gone or
@@ -32,7 +32,7 @@ func (d *domain) UnpackKey(key []byte) (uct.RKey, error) {
 
 // unpack adds a key of region p: of this process, or of a remote domain.
 func (d *domain) unpack(p *mapped.PackedKey) (uct.RKey, error) {
-	if l := localLender(p.Domain); l != nil {
+	if l := localExporter(p.Domain); l != nil {
 		return l.Resolve(p, d.keys)
 	}
 	if p.Domain == d.id {
@@ -44,7 +44,7 @@ func (d *domain) unpack(p *mapped.PackedKey) (uct.RKey, error) {
 	}
 	k, err := r.unpack(p)
 	if err != nil {
-		d.dropRemote(r)
+		d.releaseRemote(r)
 	}
 	return k, err
 }

@@ -40,10 +40,10 @@ func (s *scribble) strike() {
 	case 1: // any connection's pair, the end, or none
 		_, in := p.rings()
 		next := []uint64{0, 1<<32 - 1, v.word()}[s.rnd.IntN(3)]
-		if e.reads == p.id && !e.rx.Ready() {
-			at := in[len(in)-len(e.rx.Data()):][e.rx.Taken()%uint64(p.layout.Cells)*64:]
+		if e.rxPair == p.id && !e.rx.Ready() {
+			at := in[len(in)-len(e.rx.Data()):][e.rx.Consumed()%uint64(p.layout.Cells)*64:]
 			binary.NativeEndian.PutUint64(at[8:], next)
-			binary.NativeEndian.PutUint64(at, e.rx.Taken()+1|1<<57)
+			binary.NativeEndian.PutUint64(at, e.rx.Consumed()+1|1<<57)
 		}
 	default:
 		v.strike()
@@ -58,12 +58,12 @@ func (s *scribble) offer() {
 	}
 	p, err := makePair(e.f.layout)
 	require.NoError(s.t, err)
-	h := e.f.hello(kindOffer, e.slot)
-	h.carry(machine.Msg{
+	h := e.f.newConnMsg(kindMigrate, e.slot)
+	h.setMachineMsg(machine.Msg{
 		Pair: machine.PairID(s.rnd.IntN(12)), Old: machine.PairID(s.rnd.IntN(8)), From: e.m.Conn(), To: e.m.Remote(),
 		Resume: s.rnd.IntN(2) == 0,
 	})
-	h.shape(p.layout)
+	h.setLayout(p.layout)
 	_ = e.sock.Send(h.append(nil), p.seg.FD()) // it may have been hung up on
 	require.NoError(s.t, p.seg.Close())
 }
@@ -88,7 +88,7 @@ func (s *scribble) act() {
 	case 5, 6:
 		s.move(e)
 	default:
-		e.f.look()
+		e.f.requestService()
 		e.f.Progress(64)
 	}
 }
@@ -96,14 +96,14 @@ func (s *scribble) act() {
 // move has the connection grow, sleep or wake, where its machine is for it.
 func (s *scribble) move(e *ep) {
 	switch {
-	case e.status != ucs.OK || e.dead != nil:
+	case e.status != ucs.OK || e.failure != nil:
 	case e.m.TxPair() == machine.None && e.m.State() == machine.StateOpen && !e.m.Migrating():
-		e.propose(machine.EventResume, e.f.layout)
+		e.proposePair(machine.EventResume, e.f.layout)
 	case e.m.Quiescent() && s.rnd.IntN(2) == 0:
 		e.step(machine.Event{Kind: machine.EventSuspend})
 	case e.m.CanMigrate():
-		if l, ok := e.larger(); ok {
-			e.propose(machine.EventMigrate, l)
+		if l, ok := e.nextLayout(); ok {
+			e.proposePair(machine.EventMigrate, l)
 		}
 	}
 }
@@ -133,7 +133,7 @@ func TestAnyPairMayChange(t *testing.T) {
 				s.offer()
 			}
 			for _, e := range []*ep{s.ab, s.ba} { // as anybody may at any time
-				e.tx.Wait(false)
+				e.tx.SetWaiting(false)
 				e.rx.Ready()
 			}
 		}
@@ -142,12 +142,12 @@ func TestAnyPairMayChange(t *testing.T) {
 			e.Close()
 			a.failLater(s.ab, fmt.Errorf("the end: %w", ucs.ErrPeerFailed))
 		}
-		until(t, func() bool { return a.live() == 0 && b.live() == 0 }, a, b)
-		require.Zero(t, a.mapped+b.mapped, "seed %d", seed)
-		require.Equal(t, a.nowhere.tx, s.ab.tx, "seed %d: sends where nothing is", seed)
-		require.Equal(t, b.nowhere.rx, s.ba.rx)
+		until(t, func() bool { return a.numConns() == 0 && b.numConns() == 0 }, a, b)
+		require.Zero(t, a.mappedConns+b.mappedConns, "seed %d", seed)
+		require.Equal(t, a.nullRings.tx, s.ab.tx, "seed %d: sends where nothing is", seed)
+		require.Equal(t, b.nullRings.rx, s.ba.rx)
 	}
-	moved := a.stats.Value(statMoved) + b.stats.Value(statMoved)
+	moved := a.stats.Value(statMigrated) + b.stats.Value(statMigrated)
 	require.Positive(t, moved)
 	t.Logf("%d moves", moved)
 }

@@ -15,59 +15,59 @@ import (
 const (
 	evWake uint64 = iota << 32
 	evAccept
-	evEmbryo
+	evHalfOpen
 	evSocket
 	evProcess
 
 	evMask = 0xffffffff << 32
 )
 
-// tendEvery is the interval of periodic work: dial retries, timeouts of half-open
+// serviceInterval is the interval of periodic work: dial retries, timeouts of half-open
 // connections, the end of acceptPause, and idle eviction.
-const tendEvery = 2 * time.Millisecond
+const serviceInterval = 2 * time.Millisecond
 
-// look makes the next Progress call service. If the worker is armed, it signals the
+// requestService makes the next Progress call service. If the worker is armed, it signals the
 // event: another goroutine of this process may be asleep on it.
-func (f *iface) look() {
-	f.attention, f.extra = true, true
+func (f *iface) requestService() {
+	f.serviceNeeded, f.extraWork = true, true
 	if f.armed {
-		f.raised = true
+		f.eventSignalled = true
 		_ = f.event.Signal() // fails only if the event is closed
 	}
 }
 
 // failLater fails the connection with err. The next Progress reports that to UCP.
 func (f *iface) failLater(e *ep, err error) {
-	if e.dead != nil {
+	if e.failure != nil {
 		return
 	}
-	e.dead = err
-	if !errors.Is(err, errOrderly) {
+	e.failure = err
+	if !errors.Is(err, errPeerClosed) {
 		f.stats.Inc(statFailed)
 	}
 	if e.status == ucs.OK {
-		e.shut(ucs.PeerFailed)
+		e.rejectOps(ucs.PeerFailed)
 	}
-	f.settleLater(e)
+	f.scheduleService(e)
 }
 
 // Disconnect: see uct.Iface.
 func (f *iface) Disconnect(source uint32) {
-	if i := int(source) - 1; i >= 0 && i < len(f.slots) && f.slots[i] != nil && !f.slots[i].parted {
+	if i := int(source) - 1; i >= 0 && i < len(f.slots) && f.slots[i] != nil && !f.slots[i].rxEndReported {
 		f.failLater(f.slots[i], errDisconnected)
 	}
 }
 
-// settleLater makes the next Progress check whether the connection is over.
-func (f *iface) settleLater(e *ep) {
-	f.ending = append(f.ending, e)
-	f.look()
+// scheduleService makes the next Progress check whether the connection is over.
+func (f *iface) scheduleService(e *ep) {
+	f.serviceQueue = append(f.serviceQueue, e)
+	f.requestService()
 }
 
 // service handles the events of sockets and processes, and work that earlier calls
 // queued. It invokes callbacks.
 func (f *iface) service() int {
-	f.attention = false
+	f.serviceNeeded = false
 	n, err := f.epoll.Wait(f.events[:], 0)
 	if err != nil {
 		f.d.logf("poll the sockets", err)
@@ -75,19 +75,19 @@ func (f *iface) service() int {
 	for _, ev := range f.events[:n] {
 		f.dispatch(ev)
 	}
-	f.doDeferred()
+	f.runDeferred()
 	done := f.startReads()
-	done += f.recheckAll() + f.hints(0, len(f.words), uct.MaxBatch)
+	done += f.recheckAll() + f.drainDoorbells(0, len(f.doorbells), uct.MaxBatch)
 	now := ucs.Now()
-	if now.Sub(f.tended) >= tendEvery {
-		f.tended = now
+	if now.Sub(f.servicedAt) >= serviceInterval {
+		f.servicedAt = now
 		f.dialAll()
-		f.reapEmbryos(now)
+		f.expireHalfOpen(now)
 		f.resumeAccept(now)
-		f.lull(now)
+		f.evictIdle(now)
 	}
-	f.serveWants(now)
-	done += f.scan(now) + f.settle()
+	f.servePairRequests(now)
+	done += f.scan(now) + f.serviceQueued()
 	f.nextPage()
 	return done
 }
@@ -97,92 +97,92 @@ func (f *iface) dispatch(ev shmem.Event) {
 	id := uint32(ev.Data)
 	switch ev.Data & evMask {
 	case evWake:
-		f.raised = false
+		f.eventSignalled = false
 		f.event.Drain()
 	case evAccept:
 		f.accept()
-	case evEmbryo:
-		f.welcome(id)
+	case evHalfOpen:
+		f.receiveOpen(id)
 	case evSocket:
 		if e := f.slots[id]; e != nil {
-			e.read()
+			e.readSocket()
 		}
 	case evProcess:
 		if e := f.slots[id]; e != nil {
-			e.lost()
+			e.peerLost()
 		}
 	}
 }
 
-// settle reports failed connections to UCP and releases connections that are done.
-func (f *iface) settle() int {
+// serviceQueued reports failed connections to UCP and releases connections that are done.
+func (f *iface) serviceQueued() int {
 	n := 0
-	for len(f.ending) > 0 {
-		es := f.ending
-		f.ending = nil
+	for len(f.serviceQueue) > 0 {
+		es := f.serviceQueue
+		f.serviceQueue = nil
 		for _, e := range es {
 			if !e.released {
-				n += f.settleOne(e)
+				n += f.serviceEP(e)
 			}
 		}
 	}
 	return n
 }
 
-// settleOne handles what has ended on e, in this order: a MIGRATE that could not be sent,
+// serviceEP handles what has ended on e, in this order: a MIGRATE that could not be sent,
 // which counts as rejected; the peer's hang-up, after its messages on the socket and in the
 // rings are delivered; a failure; the end of the peer's messages. It releases e if it is
 // done. It returns the number of messages and reports.
-func (f *iface) settleOne(e *ep) int {
+func (f *iface) serviceEP(e *ep) int {
 	n := 0
-	if e.refused != machine.None {
-		p := e.refused.Flip()
-		e.refused = machine.None
+	if e.unsentMigrate != machine.None {
+		p := e.unsentMigrate.Flip()
+		e.unsentMigrate = machine.None
 		e.step(machine.Event{Kind: machine.EventReceive, Msg: machine.Msg{Kind: machine.MsgMigrateNak, From: e.m.Remote(), Pair: p}})
-		e.declined()
+		e.handleMigrateNak()
 	}
-	if e.broken && !e.hungUp {
-		e.lost()
+	if e.sendFailed && !e.peerGone {
+		e.peerLost()
 	}
-	if e.hungUp && e.dead == nil && !e.over {
+	if e.peerGone && e.failure == nil && !e.finished {
 		n += f.startReads() // ACCEPT may have arrived together with the hang-up
-		n += f.drainAll(e)
-		f.end(e)
+		n += f.drainRings(e)
+		f.handleHangUp(e)
 	}
-	if e.dead != nil && !e.reported {
+	if e.failure != nil && !e.failureReported {
 		n += f.report(e)
 	}
-	if e.opened && e.dead == nil && !e.parted && e.m.PeerDrained() {
-		n += f.part(e)
+	if e.opened && e.failure == nil && !e.rxEndReported && e.m.PeerDrained() {
+		n += f.reportRxEnd(e)
 	}
-	if !e.done() {
+	if !e.releasable() {
 		return n
 	}
-	if e.dead == nil {
-		n += f.drainAll(e)
+	if e.failure == nil {
+		n += f.drainRings(e)
 	}
 	return n + f.drop(e)
 }
 
-// end determines why the peer hung up.
-func (f *iface) end(e *ep) {
+// handleHangUp determines why the peer hung up.
+func (f *iface) handleHangUp(e *ep) {
 	switch {
-	case e.dead != nil: // its last messages were garbage
+	case e.failure != nil: // its last messages were garbage
 	case e.m.State() == machine.StateClosed:
-	case e.heardAll:
-		f.failLater(e, errOrderly)
-	case e.opened || !e.heardBye && !e.m.Closing():
-		f.failLater(e, errHungUp)
+	case e.shutdownReceived:
+		f.failLater(e, errPeerClosed)
+	case e.opened || !e.closeReceived && !e.m.Closing():
+		f.failLater(e, errPeerCrashed)
 	default: // one direction was closed and the other never used
-		e.over = true
+		e.finished = true
 	}
 }
 
-// drainAll delivers the messages in e's ring, at most one ring's capacity per ring
+// drainRings delivers the messages in e's ring, at most one ring's capacity per ring
 // pair.
-func (f *iface) drainAll(e *ep) int {
+func (f *iface) drainRings(e *ep) int {
 	n := 0
-	for most := e.cells(); n <= most && e.rx.Ready() && e.dead == nil; {
+	for limit := e.ringCapacity(); n <= limit && e.rx.Ready() && e.failure == nil; {
 		n += f.drain(e, drainBatch)
 	}
 	return n
@@ -192,13 +192,13 @@ func (f *iface) drainAll(e *ep) int {
 // descriptors of an ended socket or process would stay readable. It returns the number
 // of reports.
 func (f *iface) report(e *ep) int {
-	e.reported = true
-	f.chill(e)
+	e.failureReported = true
+	f.demote(e)
 	if err := e.disconnect(); err != nil {
 		f.d.logf("disconnect", err)
 	}
 	var fail uct.Failure
-	if !e.parted && e.received() {
+	if !e.rxEndReported && e.received() {
 		fail.RxConn = e.source
 	}
 	if e.opened {
@@ -207,17 +207,17 @@ func (f *iface) report(e *ep) int {
 	if fail == (uct.Failure{}) {
 		return 0
 	}
-	if !errors.Is(e.dead, errOrderly) {
-		fail.Err = e.dead
+	if !errors.Is(e.failure, errPeerClosed) {
+		fail.Err = e.failure
 	}
 	f.handler.HandleFailure(fail)
 	return 1
 }
 
-// part reports to UCP that the peer sends no more but still receives. Otherwise an
+// reportRxEnd reports to UCP that the peer sends no more but still receives. Otherwise an
 // endpoint that replies on this connection would keep it open forever.
-func (f *iface) part(e *ep) int {
-	e.parted = true
+func (f *iface) reportRxEnd(e *ep) int {
+	e.rxEndReported = true
 	if !e.received() {
 		return 0 // UCP does not know this source
 	}
@@ -227,10 +227,10 @@ func (f *iface) part(e *ep) int {
 
 // drop reports and releases a connection that is over.
 func (f *iface) drop(e *ep) (n int) {
-	if !e.reported {
+	if !e.failureReported {
 		n = f.report(e)
 	}
-	f.forget(e)
+	f.unregister(e)
 	if e.counted {
 		f.accepted--
 	}

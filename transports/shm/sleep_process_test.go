@@ -42,7 +42,7 @@ func roleSleep(say func(string), hear func() string) {
 	}
 	var r recorder
 	f := openRole(&r)
-	f.scanEvery = config.Forever
+	f.scanInterval = config.Forever
 	f.noBarrier = how == "fenced"
 	say(encodeAddress(addressOf(f)))
 	back := must(f.NewEndpoint(decodeAddress(hear()), 0)).(*ep)
@@ -83,7 +83,7 @@ func (t *sleepTally) nap(f *iface, there func() bool) (slept bool) {
 		}
 		slept = true
 		for !wait(time.Second) {
-			if f.anything() && !wait(time.Second) {
+			if f.hasWork() && !wait(time.Second) {
 				t.lost++
 				break
 			}

@@ -8,8 +8,8 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// takeSlot assigns a slot to the connection: its doorbell word and its source number.
-func (f *iface) takeSlot(e *ep) error {
+// assignSlot assigns a slot to the connection: its doorbell word and its source number.
+func (f *iface) assignSlot(e *ep) error {
 	if n := len(f.freeSlot); n > 0 {
 		e.slot = f.freeSlot[n-1]
 		f.freeSlot = f.freeSlot[:n-1]
@@ -18,7 +18,7 @@ func (f *iface) takeSlot(e *ep) error {
 		if len(f.slots) >= maxConns {
 			return fmt.Errorf("%d connections of one worker: %w", len(f.slots), ucs.ErrNoResource)
 		}
-		if len(f.slots) == len(f.pages)*inboxSlots {
+		if len(f.slots) == len(f.pages)*slotsPerPage {
 			if err := f.addPage(); err != nil {
 				return err
 			}
@@ -30,29 +30,29 @@ func (f *iface) takeSlot(e *ep) error {
 	f.peers[e.peer] = append(f.peers[e.peer], e)
 	// A doorbell equal to the previous owner's last one would not be noticed.
 	p := f.pageOf(e.slot)
-	p.seen[e.slot%inboxSlots] = 0
-	atomic.StoreUint64(&p.heads[e.slot%inboxSlots], 0)
-	f.shape()
+	p.lastSeen[e.slot%slotsPerPage] = 0
+	atomic.StoreUint64(&p.doorbells[e.slot%slotsPerPage], 0)
+	f.selectDoorbells()
 	return nil
 }
 
 // addPage adds a doorbell page to the iface.
 func (f *iface) addPage() error {
-	in, err := newInbox()
+	in, err := newDoorbellPage()
 	if err != nil {
 		return err
 	}
-	f.pages = append(f.pages, page{in, make([]uint64, inboxSlots)})
-	f.look() // an armed worker has not armed this page
+	f.pages = append(f.pages, ownPage{in, make([]uint64, slotsPerPage)})
+	f.requestService() // an armed worker has not armed this page
 	return nil
 }
 
 // pageOf returns the doorbell page that holds slot.
-func (f *iface) pageOf(slot int) page { return f.pages[slot/inboxSlots] }
+func (f *iface) pageOf(slot int) ownPage { return f.pages[slot/slotsPerPage] }
 
-// forget removes the connection from all lists that passes poll, and frees its slot.
-func (f *iface) forget(e *ep) {
-	f.chill(e)
+// unregister removes the connection from all lists that passes poll, and frees its slot.
+func (f *iface) unregister(e *ep) {
+	f.demote(e)
 	f.slots[e.slot] = nil
 	es := f.peers[e.peer]
 	if i := slices.Index(es, e); len(es) > 1 {
@@ -61,5 +61,5 @@ func (f *iface) forget(e *ep) {
 		delete(f.peers, e.peer)
 	}
 	f.freeSlot = append(f.freeSlot, e.slot)
-	f.shape()
+	f.selectDoorbells()
 }

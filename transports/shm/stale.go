@@ -17,8 +17,8 @@ const (
 	// staleAge is the minimum age of a socket file that is probed. A younger socket may
 	// not listen yet.
 	staleAge = 10 * time.Second
-	// staleMost is the maximum number of files probed in one sweep.
-	staleMost = 64
+	// maxSweep is the maximum number of files probed in one sweep.
+	maxSweep = 64
 )
 
 // sweepSockets removes the socket files of this user's workers on which no process
@@ -37,7 +37,7 @@ func sweepSockets(dir string) {
 		if time.Since(i.ModTime()) < staleAge { //nolint:forbidigo // file times use the wall clock
 			continue
 		}
-		if tried++; tried > staleMost {
+		if tried++; tried > maxSweep {
 			return
 		}
 		path := filepath.Join(dir, n.Name())

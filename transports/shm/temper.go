@@ -7,68 +7,68 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// settlePasses is the number of passes in which a demoted connection is still polled. It
+// recheckPasses is the number of passes in which a demoted connection is still polled. It
 // takes longer than a store of the peer needs to become visible.
-const settlePasses = 256
+const recheckPasses = 256
 
 // A scan polls at most scanSlots connections at a time, and at most scanSlices times in
-// scanEvery.
+// scanInterval.
 const (
 	scanSlots  = 256
 	scanSlices = 8
 )
 
-// heat promotes e to the hot connections, which every pass polls. If there is no room,
+// promote promotes e to the hot connections, which every pass polls. If there is no room,
 // it demotes the one that is idle longest, provided that one is stale.
 //
 // A hot ring has its polled flag set, so its sender writes no doorbell. The other rings
 // are polled when their doorbell word changes (hints), for some passes after a demotion
 // (recheckAll), and by the periodic scan. So a doorbell that is lost in a transition delays a
 // message by at most one scan.
-func (f *iface) heat(e *ep) {
-	if e.watched || e.dead != nil {
+func (f *iface) promote(e *ep) {
+	if e.hot || e.failure != nil {
 		return
 	}
 	if len(f.hot) == maxHot {
 		stalest := f.hot[0]
 		for _, h := range f.hot[1:] {
-			if f.passes-h.hit > f.passes-stalest.hit {
+			if f.passes-h.lastHit > f.passes-stalest.lastHit {
 				stalest = h
 			}
 		}
-		if f.passes-stalest.hit < stalePasses {
+		if f.passes-stalest.lastHit < stalePasses {
 			return
 		}
-		f.chill(stalest)
-		f.recheckLater(stalest)
+		f.demote(stalest)
+		f.scheduleRecheck(stalest)
 	}
-	e.watched = true
-	e.hit = f.passes
+	e.hot = true
+	e.lastHit = f.passes
 	f.hot = append(f.hot, e)
-	e.rx.Watch(true)
-	f.shape()
+	e.rx.SetPolled(true)
+	f.selectDoorbells()
 }
 
-// chill demotes e: passes no longer poll its ring. The peer may not see that yet and
+// demote demotes e: passes no longer poll its ring. The peer may not see that yet and
 // may write no doorbell for a message in flight. If e is still read, the caller queues
-// it for recheck, which polls it for settlePasses.
-func (f *iface) chill(e *ep) {
-	if !e.watched {
+// it for recheck, which polls it for recheckPasses.
+func (f *iface) demote(e *ep) {
+	if !e.hot {
 		return
 	}
-	e.watched = false
-	e.chilled = f.passes
-	e.rx.Watch(false)
+	e.hot = false
+	e.demotedAt = f.passes
+	e.rx.SetPolled(false)
 	if i := slices.Index(f.hot, e); i >= 0 {
 		f.hot = append(f.hot[:i:i], f.hot[i+1:]...) // a new slice: a loop may iterate over the old one
 	}
-	f.shape()
+	f.selectDoorbells()
 }
 
-// recheckLater makes the next service poll e.
-func (f *iface) recheckLater(e *ep) {
-	if !e.rechecks {
-		e.rechecks = true
+// scheduleRecheck makes the next service poll e.
+func (f *iface) scheduleRecheck(e *ep) {
+	if !e.inRecheck {
+		e.inRecheck = true
 		f.recheck = append(f.recheck, e)
 	}
 }
@@ -80,98 +80,98 @@ func (f *iface) recheckAll() int {
 	es := f.recheck
 	f.recheck = nil
 	for _, e := range es {
-		e.rechecks = false
-		n += f.serve(e, drainBatch)
-		if e.rechecks {
-			f.attention = true
-		} else if !e.watched && !e.released && f.passes-e.chilled < settlePasses {
-			f.recheckLater(e)
+		e.inRecheck = false
+		n += f.drainCold(e, drainBatch)
+		if e.inRecheck {
+			f.serviceNeeded = true
+		} else if !e.hot && !e.released && f.passes-e.demotedAt < recheckPasses {
+			f.scheduleRecheck(e)
 		}
 	}
 	return n
 }
 
-// serve drains a connection that is not hot, if it has messages, and promotes it. It
+// drainCold drains a connection that is not hot, if it has messages, and promotes it. It
 // queues the connection for recheck if messages are left.
-func (f *iface) serve(e *ep, budget int) int {
-	if e.released || e.dead != nil || !e.rx.Ready() {
+func (f *iface) drainCold(e *ep, budget int) int {
+	if e.released || e.failure != nil || !e.rx.Ready() {
 		return 0
 	}
 	n := f.drain(e, budget)
-	f.heat(e)
-	if e.rx.Ready() && !e.watched {
-		f.recheckLater(e)
+	f.promote(e)
+	if e.rx.Ready() && !e.hot {
+		f.scheduleRecheck(e)
 	}
 	return n
 }
 
-// hints drains the connections whose doorbell words changed, of k words from index c.
-func (f *iface) hints(c, k, budget int) int {
+// drainDoorbells drains the connections whose doorbell words changed, of k words from index c.
+func (f *iface) drainDoorbells(c, k, budget int) int {
 	n := 0
-	for i := c; i < c+k && i < len(f.words); i++ {
-		v := atomic.LoadUint64(&f.words[i])
-		if v == f.seen[i] {
+	for i := c; i < c+k && i < len(f.doorbells); i++ {
+		v := atomic.LoadUint64(&f.doorbells[i])
+		if v == f.lastDoorbells[i] {
 			continue
 		}
-		f.seen[i] = v
+		f.lastDoorbells[i] = v
 		// Computed anew in each round: callbacks may have selected another page.
-		slot := f.pageAt*inboxSlots + i
+		slot := f.currentPage*slotsPerPage + i
 		if slot < len(f.slots) && f.slots[slot] != nil {
-			n += f.serve(f.slots[slot], max(budget-n, 1))
+			n += f.drainCold(f.slots[slot], max(budget-n, 1))
 		}
 	}
 	return n
 }
 
-// scan polls all connections once per scanEvery, independent of doorbells. Each poll
+// scan polls all connections once per scanInterval, independent of doorbells. Each poll
 // costs a few cache misses. So it takes a slice at a time, messages are drained between
-// slices, and a scan of thousands of connections may take longer than scanEvery.
+// slices, and a scan of thousands of connections may take longer than scanInterval.
 func (f *iface) scan(now ucs.Time) int {
-	if f.scanAt == 0 {
-		if now.Sub(f.sweep) < f.scanEvery {
+	if f.nextScanSlot == 0 {
+		if now.Sub(f.scanStart) < f.scanInterval {
 			return 0
 		}
-		f.sweep = now
-	} else if now.Sub(f.scanned) < f.scanEvery/scanSlices {
+		f.scanStart = now
+	} else if now.Sub(f.sliceStart) < f.scanInterval/scanSlices {
 		return 0
 	}
-	f.scanned = now
-	n, end := 0, f.scanAt+scanSlots
-	for ; f.scanAt < end && f.scanAt < len(f.slots); f.scanAt++ {
-		if e := f.slots[f.scanAt]; e != nil && !e.watched {
-			k := f.serve(e, drainBatch)
+	f.sliceStart = now
+	n, end := 0, f.nextScanSlot+scanSlots
+	for ; f.nextScanSlot < end && f.nextScanSlot < len(f.slots); f.nextScanSlot++ {
+		if e := f.slots[f.nextScanSlot]; e != nil && !e.hot {
+			k := f.drainCold(e, drainBatch)
 			f.stats.Add(statRescued, uint64(k))
 			n += k
 		}
 	}
-	if f.scanAt >= len(f.slots) {
-		f.scanAt = 0
+	if f.nextScanSlot >= len(f.slots) {
+		f.nextScanSlot = 0
 	}
 	return n
 }
 
 // shape selects the doorbell words that idle passes poll. It selects none while all
 // connections are hot.
-func (f *iface) shape() {
-	f.cold, f.extra = 0, true
-	if f.live() <= len(f.hot) {
-		f.words, f.seen, f.pageAt = nil, nil, 0
+func (f *iface) selectDoorbells() {
+	f.nextDoorbell, f.extraWork = 0, true
+	if f.numConns() <= len(f.hot) {
+		f.doorbells, f.lastDoorbells, f.currentPage = nil, nil, 0
 		return
 	}
-	f.pageAt %= len(f.pages)
-	used := min(len(f.slots)-f.pageAt*inboxSlots, inboxSlots)
-	used = (used + inboxStride - 1) / inboxStride * inboxStride
-	p := f.pages[f.pageAt]
-	f.words, f.seen = p.heads[:used], p.seen[:used]
+	f.currentPage %= len(f.pages)
+	used := min(len(f.slots)-f.currentPage*slotsPerPage, slotsPerPage)
+	used = (used + doorbellStride - 1) / doorbellStride * doorbellStride
+	p := f.pages[f.currentPage]
+	f.doorbells, f.lastDoorbells = p.doorbells[:used], p.lastSeen[:used]
 }
 
 // nextPage selects the next doorbell page.
 func (f *iface) nextPage() {
-	if len(f.pages) > 1 && len(f.words) > 0 {
-		f.pageAt++
-		f.shape()
+	if len(f.pages) > 1 && len(f.doorbells) > 0 {
+		f.currentPage++
+		f.selectDoorbells()
 	}
 }
 
-// live returns the number of connections.
-func (f *iface) live() int { return len(f.slots) - len(f.freeSlot) }
+// numConns returns the number of connections.
+func (f *iface) numConns() int { return len(f.slots) - len(f.freeSlot) }

@@ -31,7 +31,7 @@ func newCrowd(t *testing.T, n int) *crowd {
 	for range n {
 		c.join()
 	}
-	c.to.scanEvery = config.Forever
+	c.to.scanInterval = config.Forever
 	return c
 }
 
@@ -41,7 +41,7 @@ func (c *crowd) join() *ep {
 	e := connectTest(c.t, f, c.to)
 	require.Equal(c.t, ucs.OK, e.AMShort(0, 0, nil))
 	n := c.r.n
-	until(c.t, func() bool { return c.r.n > n && e.peerInbox != nil }, f, c.to)
+	until(c.t, func() bool { return c.r.n > n && e.peerPage != nil }, f, c.to)
 	c.es = append(c.es, e)
 	return e
 }
@@ -55,23 +55,23 @@ func (c *crowd) end(e *ep) *ep {
 
 // hot and cold give the senders' ends by whether the receiver polls them.
 func (c *crowd) hot() []*ep {
-	return slices.DeleteFunc(slices.Clone(c.es), func(e *ep) bool { return !c.end(e).watched })
+	return slices.DeleteFunc(slices.Clone(c.es), func(e *ep) bool { return !c.end(e).hot })
 }
 
 func (c *crowd) cold() []*ep {
-	return slices.DeleteFunc(slices.Clone(c.es), func(e *ep) bool { return c.end(e).watched })
+	return slices.DeleteFunc(slices.Clone(c.es), func(e *ep) bool { return c.end(e).hot })
 }
 
 // keepHot makes none of the hot connections stale.
 func (c *crowd) keepHot() {
 	for _, h := range c.to.hot {
-		h.hit = c.to.passes
+		h.lastHit = c.to.passes
 	}
 }
 
 // serve is one look at sockets.
 func (c *crowd) serve() {
-	c.to.look()
+	c.to.requestService()
 	c.to.slowPass()
 }
 
@@ -130,7 +130,7 @@ func TestConnectionThatEndsWhileItCools(t *testing.T) {
 	victim := c.to.hot[0]
 	c.to.passes += 2 * stalePasses
 	require.Equal(t, ucs.OK, cold.AMShort(1, 0, nil))
-	c.to.recheckLater(c.end(cold))
+	c.to.scheduleRecheck(c.end(cold))
 	for _, e := range c.es {
 		if c.end(e) == victim {
 			e.Close()
@@ -140,7 +140,7 @@ func TestConnectionThatEndsWhileItCools(t *testing.T) {
 		require.Less(t, i, 10)
 		c.serve()
 	}
-	require.False(t, victim.watched)
+	require.False(t, victim.hot)
 	c.serve() // would look at memory that is not there any more
 	require.NoError(t, c.r.failures[0].Err)
 }
@@ -157,15 +157,15 @@ func TestHintsOfASlotsNextOwner(t *testing.T) {
 		until(t, func() bool { return c.r.n > n }, c.to)
 	}
 	slot := end.slot
-	left := e.tx.Head() ^ e.salt
-	require.Equal(t, left, c.to.pages[0].heads[slot])
+	left := e.tx.Head() ^ e.doorbellTag
+	require.Equal(t, left, c.to.pages[0].doorbells[slot])
 	e.Close()
 	until(t, func() bool { return end.released }, c.to, e.f)
-	require.NoError(t, c.to.takeSlot(end)) // as the next connection does
+	require.NoError(t, c.to.assignSlot(end)) // as the next connection does
 	require.Equal(t, slot, end.slot)
-	require.NotEqual(t, left, c.to.pages[0].seen[slot])
-	require.Equal(t, c.to.pages[0].seen[slot], c.to.pages[0].heads[slot])
-	c.to.forget(end)
+	require.NotEqual(t, left, c.to.pages[0].lastSeen[slot])
+	require.Equal(t, c.to.pages[0].lastSeen[slot], c.to.pages[0].doorbells[slot])
+	c.to.unregister(end)
 }
 
 // TestCooledConnectionIsLookedAtForAWhile: its peer's store may become visible
@@ -174,8 +174,8 @@ func TestCooledConnectionIsLookedAtForAWhile(t *testing.T) {
 	c := newCrowd(t, maxHot+1)
 	e := c.hot()[0]
 	end := c.end(e)
-	c.to.chill(end)
-	c.to.recheckLater(end)
+	c.to.demote(end)
+	c.to.scheduleRecheck(end)
 	c.serve()
 	e.silently() // as one who still saw the ring watched
 	n := c.r.n
@@ -187,8 +187,8 @@ func TestCooledConnectionIsLookedAtForAWhile(t *testing.T) {
 func TestRecheckListHoldsEachOnce(t *testing.T) {
 	c := newCrowd(t, 2)
 	for range 100 {
-		c.to.recheckLater(c.to.slots[0])
-		c.to.recheckLater(c.to.slots[1])
+		c.to.scheduleRecheck(c.to.slots[0])
+		c.to.scheduleRecheck(c.to.slots[1])
 	}
 	require.Len(t, c.to.recheck, 2)
 }
@@ -213,14 +213,14 @@ func TestScanFindsWhatHintsLost(t *testing.T) {
 	}
 	until(t, func() bool { return rb.n == n }, a, b)
 	for _, h := range b.hot {
-		b.chill(h)
+		b.demote(h)
 	}
-	b.recheck, b.scanAt = nil, 0
-	start := b.sweep
+	b.recheck, b.nextScanSlot = nil, 0
+	start := b.scanStart
 	for range 3 {
-		start = start.Add(b.scanEvery)
+		start = start.Add(b.scanInterval)
 		for _, h := range b.hot {
-			b.chill(h)
+			b.demote(h)
 		}
 		for _, e := range es {
 			e.silently()
@@ -228,11 +228,11 @@ func TestScanFindsWhatHintsLost(t *testing.T) {
 		rb.n = 0
 		for i := range scanSlices {
 			k := rb.n
-			b.scan(start.Add(time.Duration(i) * b.scanEvery / scanSlices))
+			b.scan(start.Add(time.Duration(i) * b.scanInterval / scanSlices))
 			require.LessOrEqual(t, rb.n-k, scanSlots)
 		}
 		require.Equal(t, n, rb.n)
-		require.Zero(t, b.scan(start.Add(b.scanEvery-1)))
+		require.Zero(t, b.scan(start.Add(b.scanInterval-1)))
 	}
 }
 

@@ -23,48 +23,48 @@ import (
 // pipe. ACCEPT and OPEN_CROSSED carry the acceptor's doorbell page and wake pipe; ACCEPT
 // also carries ring pair old, if that is set. MIGRATE carries the ring pair.
 const (
-	helloMagic   = 0x78637567 // "gucx"
-	helloVersion = 3
-	helloLen     = 64
+	connMagic   = 0x78637567 // "gucx"
+	connVersion = 3
+	connMsgLen     = 64
 	maxReason    = 200
-	maxHello     = helloLen + maxReason
+	maxConnMsg     = connMsgLen + maxReason
 )
 
-// kind is the type of a message.
-type kind uint8
+// msgKind is the type of a message.
+type msgKind uint8
 
 const (
-	kindHello kind = iota + 1
+	kindOpen msgKind = iota + 1
 	kindAccept
-	// kindBye is CLOSE: the sender sends no more on this connection.
-	kindBye
-	// kindByeAll is SHUTDOWN: the sender closes its worker and disconnects.
-	kindByeAll
-	// kindRefuse is REJECT: the acceptor rejects the connection; a reason follows.
-	kindRefuse
+	// kindClose is CLOSE: the sender sends no more on this connection.
+	kindClose
+	// kindShutdown is SHUTDOWN: the sender closes its worker and disconnects.
+	kindShutdown
+	// kindReject is REJECT: the acceptor rejects the connection; a reason follows.
+	kindReject
 	// The other kinds are those of wireup/machine.
-	kindYield
-	kindOffer
-	kindTake
-	kindDecline
-	kindNap
-	kindAsleep
-	kindStay
+	kindOpenCrossed
+	kindMigrate
+	kindMigrateAck
+	kindMigrateNak
+	kindSuspend
+	kindSuspendAck
+	kindSuspendNak
 	numKinds
 )
 
-// kinds maps kinds to the machine's. SHUTDOWN and REJECT have no machine message.
-var kinds = [numKinds]machine.MsgKind{
-	kindHello: machine.MsgOpen, kindAccept: machine.MsgAccept, kindBye: machine.MsgClose, kindYield: machine.MsgOpenCrossed,
-	kindOffer: machine.MsgMigrate, kindTake: machine.MsgMigrateAck, kindDecline: machine.MsgMigrateNak,
-	kindNap: machine.MsgSuspend, kindAsleep: machine.MsgSuspendAck, kindStay: machine.MsgSuspendNak,
+// machineKinds maps kinds to the machine's. SHUTDOWN and REJECT have no machine message.
+var machineKinds = [numKinds]machine.MsgKind{
+	kindOpen: machine.MsgOpen, kindAccept: machine.MsgAccept, kindClose: machine.MsgClose, kindOpenCrossed: machine.MsgOpenCrossed,
+	kindMigrate: machine.MsgMigrate, kindMigrateAck: machine.MsgMigrateAck, kindMigrateNak: machine.MsgMigrateNak,
+	kindSuspend: machine.MsgSuspend, kindSuspendAck: machine.MsgSuspendAck, kindSuspendNak: machine.MsgSuspendNak,
 }
 
 // kindOf returns the kind that carries machine message k.
-func kindOf(k machine.MsgKind) kind {
-	for i, m := range kinds {
+func kindOf(k machine.MsgKind) msgKind {
+	for i, m := range machineKinds {
 		if m == k {
-			return kind(i)
+			return msgKind(i)
 		}
 	}
 	panic(fmt.Sprintf("shm: %v has no message", k))
@@ -85,10 +85,10 @@ const (
 // ifaceName identifies an iface on its host. It is random and part of its socket name.
 type ifaceName [8]byte
 
-// hello is a message on a connection's socket, of any kind. The fields are those above;
+// connMsg is a message on a connection's socket, of any kind. The fields are those above;
 // pair, old, worker and conn carry the machine's part.
-type hello struct {
-	kind        kind
+type connMsg struct {
+	kind        msgKind
 	flags       uint8
 	name        ifaceName
 	slot        uint16
@@ -99,8 +99,8 @@ type hello struct {
 	reason      string
 }
 
-// carry stores machine message m in h.
-func (h *hello) carry(m machine.Msg) {
+// setMachineMsg stores machine message m in h.
+func (h *connMsg) setMachineMsg(m machine.Msg) {
 	h.pair, h.old, h.worker, h.conn = m.Pair, m.Old, m.Worker, m.From
 	if m.Resume {
 		h.flags |= flagResume
@@ -110,30 +110,30 @@ func (h *hello) carry(m machine.Msg) {
 	}
 }
 
-// msg returns the machine message in h.
-func (h *hello) msg() machine.Msg {
+// machineMsg returns the machine message in h.
+func (h *connMsg) machineMsg() machine.Msg {
 	return machine.Msg{
-		Kind: kinds[h.kind], Worker: h.worker, From: h.conn, Pair: h.pair, Old: h.old,
+		Kind: machineKinds[h.kind], Worker: h.worker, From: h.conn, Pair: h.pair, Old: h.old,
 		Resume: h.flags&flagResume != 0, Closing: h.flags&flagClosing != 0,
 	}
 }
 
-// descriptors returns the number of descriptors that accompany the message.
-func (h *hello) descriptors() int {
+// numFDs returns the number of descriptors that accompany the message.
+func (h *connMsg) numFDs() int {
 	switch {
-	case h.kind == kindHello, h.kind == kindAccept && h.old != machine.None:
+	case h.kind == kindOpen, h.kind == kindAccept && h.old != machine.None:
 		return 3
-	case h.kind == kindAccept, h.kind == kindYield:
+	case h.kind == kindAccept, h.kind == kindOpenCrossed:
 		return 2
-	case h.kind == kindOffer:
+	case h.kind == kindMigrate:
 		return 1
 	}
 	return 0
 }
 
-func (h *hello) append(b []byte) []byte {
-	b = binary.LittleEndian.AppendUint32(b, helloMagic)
-	b = binary.LittleEndian.AppendUint16(b, helloVersion)
+func (h *connMsg) append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint32(b, connMagic)
+	b = binary.LittleEndian.AppendUint16(b, connVersion)
 	b = append(b, byte(h.kind), h.flags)
 	b = append(b, h.name[:]...)
 	b = binary.LittleEndian.AppendUint16(b, h.slot)
@@ -148,22 +148,22 @@ func (h *hello) append(b []byte) []byte {
 	return append(b, h.reason[:min(len(h.reason), maxReason)]...)
 }
 
-// parseHello decodes and validates a message, except for the geometry of its ring pair.
-func parseHello(b []byte) (h hello, err error) {
-	if len(b) < 8 || len(b) > maxHello {
+// parseConnMsg decodes and validates a message, except for the geometry of its ring pair.
+func parseConnMsg(b []byte) (h connMsg, err error) {
+	if len(b) < 8 || len(b) > maxConnMsg {
 		return h, fmt.Errorf("connection message of %d bytes: %w", len(b), ucs.ErrInvalid)
 	}
-	if m := binary.LittleEndian.Uint32(b); m != helloMagic {
+	if m := binary.LittleEndian.Uint32(b); m != connMagic {
 		return h, fmt.Errorf("connection message begins with %#x, not goucx's: %w", m, ucs.ErrInvalid)
 	}
-	if v := binary.LittleEndian.Uint16(b[4:]); v != helloVersion {
-		return h, fmt.Errorf("peer speaks version %d of the shm connection, this side version %d: use one version of goucx on a host: %w", v, helloVersion, ucs.ErrUnsupported)
+	if v := binary.LittleEndian.Uint16(b[4:]); v != connVersion {
+		return h, fmt.Errorf("peer speaks version %d of the shm connection, this side version %d: use one version of goucx on a host: %w", v, connVersion, ucs.ErrUnsupported)
 	}
-	if len(b) < helloLen {
+	if len(b) < connMsgLen {
 		return h, fmt.Errorf("connection message of %d bytes: %w", len(b), ucs.ErrInvalid)
 	}
-	h = hello{
-		kind:   kind(b[6]),
+	h = connMsg{
+		kind:   msgKind(b[6]),
 		flags:  b[7],
 		name:   ifaceName(b[8:16]),
 		slot:   binary.LittleEndian.Uint16(b[16:]),
@@ -174,16 +174,16 @@ func parseHello(b []byte) (h hello, err error) {
 		worker: [16]byte(b[40:56]),
 		conn:   binary.LittleEndian.Uint64(b[56:]),
 	}
-	if h.kind < kindHello || h.kind >= numKinds {
+	if h.kind < kindOpen || h.kind >= numKinds {
 		return h, fmt.Errorf("connection message of unknown kind %d: %w", h.kind, ucs.ErrInvalid)
 	}
-	if h.kind == kindRefuse {
-		h.reason = string(b[helloLen:])
-	} else if len(b) != helloLen {
-		return h, fmt.Errorf("connection message of %d bytes, want %d: %w", len(b), helloLen, ucs.ErrInvalid)
+	if h.kind == kindReject {
+		h.reason = string(b[connMsgLen:])
+	} else if len(b) != connMsgLen {
+		return h, fmt.Errorf("connection message of %d bytes, want %d: %w", len(b), connMsgLen, ucs.ErrInvalid)
 	}
-	if h.slot >= inboxSlots {
-		return h, fmt.Errorf("connection message names doorbell slot %d of %d: %w", h.slot, inboxSlots, ucs.ErrInvalid)
+	if h.slot >= slotsPerPage {
+		return h, fmt.Errorf("connection message names doorbell slot %d of %d: %w", h.slot, slotsPerPage, ucs.ErrInvalid)
 	}
 	return h, nil
 }

@@ -8,16 +8,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var goldenHello = hello{kind: kindHello, flags: flagFence, name: ifaceName{1, 2, 3, 4, 5, 6, 7, 8}, slot: 0x102, cells: 128, bulk: 7808, pair: 3, old: 2, worker: [16]byte{15: 9}, conn: 0x1122}
+var goldenHello = connMsg{kind: kindOpen, flags: flagFence, name: ifaceName{1, 2, 3, 4, 5, 6, 7, 8}, slot: 0x102, cells: 128, bulk: 7808, pair: 3, old: 2, worker: [16]byte{15: 9}, conn: 0x1122}
 
 func TestHelloGolden(t *testing.T) {
 	b := goldenHello.append(nil)
 	require.Equal(t, "67756378"+"0300"+"01"+"01"+"0102030405060708"+"0201"+"0000"+"80000000"+"801e0000"+"0300000002000000"+"00000000"+strings.Repeat("00", 15)+"09"+"2211000000000000", hex.EncodeToString(b))
-	h, err := parseHello(b)
+	h, err := parseConnMsg(b)
 	require.NoError(t, err)
 	require.Equal(t, goldenHello, h)
-	refuse := hello{kind: kindRefuse, reason: strings.Repeat("x", 500)}
-	h, err = parseHello(refuse.append(nil))
+	refuse := connMsg{kind: kindReject, reason: strings.Repeat("x", 500)}
+	h, err = parseConnMsg(refuse.append(nil))
 	require.NoError(t, err)
 	require.Len(t, h.reason, maxReason)
 }
@@ -25,7 +25,7 @@ func TestHelloGolden(t *testing.T) {
 func TestHelloRefusesDamage(t *testing.T) {
 	whole := goldenHello.append(nil)
 	for n := range whole {
-		_, err := parseHello(whole[:n])
+		_, err := parseConnMsg(whole[:n])
 		require.Error(t, err, "%d bytes", n)
 	}
 	spoil := func(at int, v byte) []byte {
@@ -43,29 +43,29 @@ func TestHelloRefusesDamage(t *testing.T) {
 		"slot":    {spoil(17, 0xff), "slot"},
 		"tail":    {append(whole, 1), "65 bytes"},
 	} {
-		_, err := parseHello(tc.b)
+		_, err := parseConnMsg(tc.b)
 		require.ErrorContains(t, err, tc.want, name)
 	}
 }
 
 func FuzzHello(f *testing.F) {
 	f.Add(goldenHello.append(nil))
-	f.Add((&hello{kind: kindRefuse, reason: "no"}).append(nil))
+	f.Add((&connMsg{kind: kindReject, reason: "no"}).append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		h, err := parseHello(b)
+		h, err := parseConnMsg(b)
 		if err != nil {
 			return
 		}
-		again, err := parseHello(h.append(nil))
+		again, err := parseConnMsg(h.append(nil))
 		require.NoError(t, err)
 		require.Equal(t, h, again)
 	})
 }
 
 func TestDeviceAddress(t *testing.T) {
-	mine := appendDevice(nil, "")
+	mine := appendDeviceAddress(nil, "")
 	require.Len(t, mine, deviceLen)
-	ok, _ := compareDevice(mine, appendDevice(nil, ""))
+	ok, _ := compareDevice(mine, appendDeviceAddress(nil, ""))
 	require.True(t, ok)
 	for name, tc := range map[string]struct {
 		at   int
@@ -82,10 +82,10 @@ func TestDeviceAddress(t *testing.T) {
 		require.False(t, ok)
 	}
 	dir := t.TempDir()
-	there := appendDevice(nil, dir)
-	ok, _ = compareDevice(there, appendDevice(nil, dir))
+	there := appendDeviceAddress(nil, dir)
+	ok, _ = compareDevice(there, appendDeviceAddress(nil, dir))
 	require.True(t, ok)
-	ok, why := compareDevice(there, appendDevice(nil, t.TempDir()))
+	ok, why := compareDevice(there, appendDeviceAddress(nil, t.TempDir()))
 	require.False(t, ok)
 	require.Contains(t, why, "another directory")
 }

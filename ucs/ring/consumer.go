@@ -14,26 +14,26 @@ type Consumer struct {
 	mask  uint64
 	want  uint64 // sequence number of the next message
 	at    uint64 // byte offset of its cell
-	wrap  uint64 // size of all cells in bytes, minus one: the mask of at
+	atMask  uint64 // size of all cells in bytes, minus one: the mask of at
 
 	cellTail *uint64
 	bulkTail *uint64
-	hot      *uint32
+	polled      *uint32
 	waiting  *uint32
 
 	data      []byte // cells, then bulk area
 	bulkBase  uint64 // offset of the bulk area in data
 	bulkSize  uint64
 	bulkDone  uint64 // bulk bytes consumed
-	bulkSaid  uint64 // bulk bytes published as consumed
-	due       uint64 // sequence number from which Release publishes
-	cellEvery uint64
+	bulkPublished  uint64 // bulk bytes published as consumed
+	publishAt       uint64 // sequence number from which Release publishes
+	publishEvery uint64
 	fence     bool
 }
 
 // NewConsumer attaches the receiving side to an area that Init has initialized.
 func NewConsumer(area []byte, l Layout) (Consumer, error) {
-	if err := l.attach(area); err != nil {
+	if err := l.checkInit(area); err != nil {
 		return Consumer{}, err
 	}
 	data := area[controlBytes:l.Size()]
@@ -42,16 +42,16 @@ func NewConsumer(area []byte, l Layout) (Consumer, error) {
 		mask:      uint64(l.Cells) - 1,
 		want:      1,
 		at:        CellSize & (uint64(l.Cells)*CellSize - 1),
-		wrap:      uint64(l.Cells)*CellSize - 1,
-		cellTail:  plain(area, offCellTail),
-		bulkTail:  plain(area, offBulkTail),
-		hot:       flag(area, offHot),
-		waiting:   flag(area, offWaiting),
+		atMask:      uint64(l.Cells)*CellSize - 1,
+		cellTail:  uint64At(area, offCellTail),
+		bulkTail:  uint64At(area, offBulkTail),
+		polled:       uint32At(area, offPolled),
+		waiting:   uint32At(area, offWaiting),
 		data:      data,
 		bulkBase:  uint64(l.Cells) * CellSize,
 		bulkSize:  uint64(l.Bulk),
-		due:       1 + uint64(l.Cells)/4,
-		cellEvery: uint64(l.Cells) / 4,
+		publishAt:       1 + uint64(l.Cells)/4,
+		publishEvery: uint64(l.Cells) / 4,
 	}, nil
 }
 
@@ -160,8 +160,8 @@ func (c *Consumer) Bulk(first uint64) (off, n uint32, ok bool) {
 	if at+size > c.bulkSize || advance > 2*c.bulkSize || advance < size {
 		return 0, 0, false
 	}
-	if c.bulkDone += advance; c.bulkDone-c.bulkSaid >= c.bulkSize/8 {
-		c.due = 0
+	if c.bulkDone += advance; c.bulkDone-c.bulkPublished >= c.bulkSize/8 {
+		c.publishAt = 0
 	}
 	return uint32(c.bulkBase + at), uint32(size), true
 }
@@ -169,7 +169,7 @@ func (c *Consumer) Bulk(first uint64) (off, n uint32, ok bool) {
 // Advance moves to the message after the one that Poll found.
 func (c *Consumer) Advance() {
 	c.want++
-	c.at = (c.at + CellSize) & c.wrap
+	c.at = (c.at + CellSize) & c.atMask
 }
 
 // cell returns the next cell. Advance and the layout check keep it in the area.
@@ -189,12 +189,12 @@ func (c *Consumer) Prefetch(n int) {
 //
 //gcassert:inline
 func (c *Consumer) Release() (woke bool) {
-	return (c.want >= c.due || atomic.LoadUint32(c.waiting) != 0) && c.releaseSlow()
+	return (c.want >= c.publishAt || atomic.LoadUint32(c.waiting) != 0) && c.releaseSlow()
 }
 
 //go:noinline
 func (c *Consumer) releaseSlow() bool {
-	if c.want >= c.due {
+	if c.want >= c.publishAt {
 		c.publish()
 	}
 	// This load follows the stores of publish. A producer sets waiting before its last
@@ -209,7 +209,7 @@ func (c *Consumer) releaseSlow() bool {
 }
 
 func (c *Consumer) publish() {
-	c.bulkSaid, c.due = c.bulkDone, c.want+c.cellEvery
+	c.bulkPublished, c.publishAt = c.bulkDone, c.want+c.publishEvery
 	storeRelease(c.bulkTail, c.bulkDone)
 	if c.fence {
 		atomic.StoreUint64(c.cellTail, c.want)
@@ -218,14 +218,14 @@ func (c *Consumer) publish() {
 	storeRelease(c.cellTail, c.want)
 }
 
-// Fence makes each publication end with a full barrier. It is for a producer that
+// SetFence makes each publication end with a full barrier. It is for a producer that
 // cannot issue one in this process by membarrier before it sleeps.
-func (c *Consumer) Fence(on bool) { c.fence = on }
+func (c *Consumer) SetFence(on bool) { c.fence = on }
 
-// Watch tells the producer whether this side polls the ring continuously.
-func (c *Consumer) Watch(on bool) { atomic.StoreUint32(c.hot, bit(on)) }
+// SetPolled tells the producer whether this side polls the ring continuously.
+func (c *Consumer) SetPolled(on bool) { atomic.StoreUint32(c.polled, boolToUint32(on)) }
 
-func bit(on bool) uint32 {
+func boolToUint32(on bool) uint32 {
 	if on {
 		return 1
 	}

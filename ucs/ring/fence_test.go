@@ -32,7 +32,7 @@ func TestFencedReleaseMissesNoWaiter(t *testing.T) {
 	}
 	l := Layout{Cells: 8, Bulk: 1024}
 	p, c, _ := newPair(t, l)
-	c.Fence(true)
+	c.SetFence(true)
 	var turn, over atomic.Uint64
 	var woke bool
 	go func() {
@@ -56,11 +56,11 @@ func TestFencedReleaseMissesNoWaiter(t *testing.T) {
 		}
 		spinUntil(&over, 2*r-1)
 		turn.Store(r)
-		p.Wait(true)
-		seen := p.Peek(0)
+		p.SetWaiting(true)
+		seen := p.WouldFit(0)
 		spinUntil(&over, 2*r)
 		require.True(t, seen || woke, "round %d: neither saw the other", r)
-		p.Wait(false)
+		p.SetWaiting(false)
 		require.True(t, p.Refresh())
 	}
 }

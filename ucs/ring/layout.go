@@ -18,7 +18,7 @@ const (
 	offWaiting   = 64
 	offCellTail  = 128
 	offBulkTail  = 136
-	offHot       = 256
+	offPolled       = 256
 	controlBytes = 384
 
 	magic = 0x676e72786375_0001 // "ucxrng", layout version 1
@@ -67,8 +67,8 @@ func Init(area []byte, l Layout) error {
 	if err := l.fits(area); err != nil {
 		return err
 	}
-	word(area, offInfo).Store(magic)
-	word(area, offInfo+8).Store(uint64(l.Cells)<<32 | uint64(l.Bulk))
+	atomicUint64At(area, offInfo).Store(magic)
+	atomicUint64At(area, offInfo+8).Store(uint64(l.Cells)<<32 | uint64(l.Bulk))
 	return nil
 }
 
@@ -86,15 +86,15 @@ func (l Layout) fits(area []byte) error {
 	return nil
 }
 
-// attach returns an error unless Init has initialized area with l.
-func (l Layout) attach(area []byte) error {
+// checkInit returns an error unless Init has initialized area with l.
+func (l Layout) checkInit(area []byte) error {
 	if err := l.fits(area); err != nil {
 		return err
 	}
-	if m := word(area, offInfo).Load(); m != magic {
+	if m := atomicUint64At(area, offInfo).Load(); m != magic {
 		return fmt.Errorf("ring area begins with %#x, not a ring of this version", m)
 	}
-	if g := word(area, offInfo+8).Load(); g != uint64(l.Cells)<<32|uint64(l.Bulk) {
+	if g := atomicUint64At(area, offInfo+8).Load(); g != uint64(l.Cells)<<32|uint64(l.Bulk) {
 		return fmt.Errorf("ring area is laid out for %d cells and %d bytes, not %d and %d", g>>32, uint32(g), l.Cells, l.Bulk)
 	}
 	return nil

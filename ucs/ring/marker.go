@@ -23,5 +23,5 @@ func (c *Consumer) Mark(first uint64) (next uint64, ok bool) {
 	return c.Header(), true
 }
 
-// Taken returns the number of messages consumed so far.
-func (c *Consumer) Taken() uint64 { return c.want - 1 }
+// Consumed returns the number of messages consumed so far.
+func (c *Consumer) Consumed() uint64 { return c.want - 1 }

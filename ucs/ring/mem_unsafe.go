@@ -5,16 +5,16 @@ import (
 	"unsafe"
 )
 
-// word returns the 8-byte word at off. The caller ensures alignment.
+// atomicUint64At returns the 8-byte word at off. The caller ensures alignment.
 //
 // Rule (1) of package unsafe: conversion of *T1 to *T2. The slice expression checks the
 // bounds.
-func word(b []byte, off int) *atomic.Uint64 {
+func atomicUint64At(b []byte, off int) *atomic.Uint64 {
 	return (*atomic.Uint64)(unsafe.Pointer(unsafe.SliceData(b[off : off+8])))
 }
 
-// flag returns the 4-byte word at off.
-func flag(b []byte, off int) *uint32 {
+// uint32At returns the 4-byte word at off.
+func uint32At(b []byte, off int) *uint32 {
 	return (*uint32)(unsafe.Pointer(unsafe.SliceData(b[off : off+4])))
 }
 
@@ -23,13 +23,13 @@ func aligned(b []byte) bool { return uintptr(unsafe.Pointer(unsafe.SliceData(b))
 // cellsOf returns the address of b's first cell. The area was checked to hold all cells.
 func cellsOf(b []byte) cells { return cells{unsafe.Pointer(unsafe.SliceData(b))} }
 
-// plain returns the 8-byte word at off, for functions of sync/atomic and storeRelease.
-func plain(b []byte, off int) *uint64 {
+// uint64At returns the 8-byte word at off, for functions of sync/atomic and storeRelease.
+func uint64At(b []byte, off int) *uint64 {
 	return (*uint64)(unsafe.Pointer(unsafe.SliceData(b[off : off+8])))
 }
 
-// touch stores a word into each cache line of b. The length is a multiple of CellSize.
-func touch(b []byte) {
+// storeLines stores a word into each cache line of b. The length is a multiple of CellSize.
+func storeLines(b []byte) {
 	p := unsafe.Pointer(unsafe.SliceData(b))
 	for i := 0; i+CellSize <= len(b); i += CellSize {
 		*(*uint64)(unsafe.Add(p, i)) = 0

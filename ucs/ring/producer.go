@@ -21,7 +21,7 @@ type Producer struct {
 	size     uint64
 	cellTail *uint64 // written by the consumer
 	bulkTail *uint64
-	hot      *uint32
+	polled      *uint32
 	waiting  *uint32
 
 	bulk     []byte
@@ -34,7 +34,7 @@ type Producer struct {
 
 // NewProducer attaches the sending side to an area that Init has initialized.
 func NewProducer(area []byte, l Layout) (Producer, error) {
-	if err := l.attach(area); err != nil {
+	if err := l.checkInit(area); err != nil {
 		return Producer{}, err
 	}
 	data := area[controlBytes:l.Size()]
@@ -43,10 +43,10 @@ func NewProducer(area []byte, l Layout) (Producer, error) {
 		mask:     uint64(l.Cells) - 1,
 		head:     1,                   // 0 would match an empty cell
 		size:     uint64(l.Cells) - 1, // one cell is reserved for the marker
-		cellTail: plain(area, offCellTail),
-		bulkTail: plain(area, offBulkTail),
-		hot:      flag(area, offHot),
-		waiting:  flag(area, offWaiting),
+		cellTail: uint64At(area, offCellTail),
+		bulkTail: uint64At(area, offBulkTail),
+		polled:      uint32At(area, offPolled),
+		waiting:  uint32At(area, offWaiting),
 		bulk:     data[l.Cells*CellSize:],
 	}
 	p.limit = p.head + p.size
@@ -65,9 +65,9 @@ func (p *Producer) Cell() Cell { return p.cells.at(p.head, p.mask) }
 // Advance moves to the next cell after a message was published at Cell.
 func (p *Producer) Advance() { p.head++ }
 
-// Watched reports whether the consumer polls this ring continuously. If so, messages
+// Polled reports whether the consumer polls this ring continuously. If so, messages
 // need no doorbell.
-func (p *Producer) Watched() bool { return atomic.LoadUint32(p.hot) != 0 }
+func (p *Producer) Polled() bool { return atomic.LoadUint32(p.polled) != 0 }
 
 // Block makes Room return false until Unblock.
 func (p *Producer) Block() { p.blocked, p.limit = true, 0 }
@@ -75,10 +75,10 @@ func (p *Producer) Block() { p.blocked, p.limit = true, 0 }
 // Unblock ends Block. Room returns true only after a Refresh that finds room.
 func (p *Producer) Unblock() { p.blocked = false }
 
-// Wait tells the consumer whether this side waits for room. While it waits, the consumer
+// SetWaiting tells the consumer whether this side waits for room. While it waits, the consumer
 // publishes what it consumed at once and wakes a sleeping producer. Wait is a full
 // barrier; it pairs with the load in Consumer.Release.
-func (p *Producer) Wait(on bool) { atomic.StoreUint32(p.waiting, bit(on)) }
+func (p *Producer) SetWaiting(on bool) { atomic.StoreUint32(p.waiting, boolToUint32(on)) }
 
 // Refresh reads the consumer's position. It returns false if the value is impossible.
 func (p *Producer) Refresh() bool {
@@ -97,9 +97,9 @@ func (p *Producer) Refresh() bool {
 	return true
 }
 
-// Peek reports whether a message of n bytes would find room at the consumer's current
+// WouldFit reports whether a message of n bytes would find room at the consumer's current
 // position, even if the ring is blocked. It changes nothing.
-func (p *Producer) Peek(n int) bool {
+func (p *Producer) WouldFit(n int) bool {
 	q := *p
 	q.blocked = false
 	return q.Refresh() && q.Fits(n)
@@ -109,7 +109,7 @@ func (p *Producer) Peek(n int) bool {
 // no room at the position of the last Refresh. The caller ensures Room. A second Reserve
 // replaces the first.
 func (p *Producer) Reserve(n int) (b []byte, ok bool) {
-	pos, gap, ok := p.place(lines(n))
+	pos, gap, ok := p.findBulk(lines(n))
 	if !ok {
 		return nil, false
 	}
@@ -117,8 +117,8 @@ func (p *Producer) Reserve(n int) (b []byte, ok bool) {
 	return p.bulk[pos : pos+uint64(n) : pos+uint64(n)], true
 }
 
-// place finds need contiguous bytes: at pos, after gap skipped bytes.
-func (p *Producer) place(need uint64) (pos, gap uint64, ok bool) {
+// findBulk finds need contiguous bytes: at pos, after gap skipped bytes.
+func (p *Producer) findBulk(need uint64) (pos, gap uint64, ok bool) {
 	size := uint64(len(p.bulk))
 	pos = p.bulkPos
 	if pos+need > size {
@@ -129,7 +129,7 @@ func (p *Producer) place(need uint64) (pos, gap uint64, ok bool) {
 
 // Fits reports whether a message of n bytes fits at the position of the last Refresh.
 func (p *Producer) Fits(n int) bool {
-	_, _, ok := p.place(lines(n))
+	_, _, ok := p.findBulk(lines(n))
 	return p.Room() && (n <= InlineMax || ok)
 }
 
@@ -149,9 +149,9 @@ func (p *Producer) Commit(id uint8, header uint64, n int) {
 // lines rounds n bytes up to whole cache lines.
 func lines(n int) uint64 { return (uint64(n) + CellSize - 1) &^ (CellSize - 1) }
 
-// OwnNext prefetches for write the lines of a next bulk message of n bytes, so that its
+// PrefetchWrite prefetches for write the lines of a next bulk message of n bytes, so that its
 // copy does not wait for the consumer's core. It pays up to about 2 KB.
-func (p *Producer) OwnNext(n int) {
+func (p *Producer) PrefetchWrite(n int) {
 	need, pos := lines(n), p.bulkPos
 	if pos+need > uint64(len(p.bulk)) {
 		return // it would begin at offset 0, which may hold an unread message
@@ -159,13 +159,13 @@ func (p *Producer) OwnNext(n int) {
 	if p.bulkHead+need-p.bulkSeen > uint64(len(p.bulk)) {
 		return
 	}
-	touch(p.bulk[pos : pos+need])
+	storeLines(p.bulk[pos : pos+need])
 }
 
 // OwnCell prefetches for write the cell after the next one. It leaves the next cell to
 // the consumer, which polls it.
 func (p *Producer) OwnCell() {
 	if p.head+1 < p.limit {
-		p.cells.at(p.head+1, p.mask).own()
+		p.cells.at(p.head+1, p.mask).prefetchWrite()
 	}
 }

@@ -77,8 +77,8 @@ func TestLayout(t *testing.T) {
 
 func TestFieldsOfTwoOwnersLieApart(t *testing.T) {
 	require.Zero(t, offCellTail%128)
-	require.Zero(t, offHot%128)
-	require.GreaterOrEqual(t, offHot-offCellTail, 128)
+	require.Zero(t, offPolled%128)
+	require.GreaterOrEqual(t, offPolled-offCellTail, 128)
 	require.Zero(t, controlBytes%CellSize)
 }
 
@@ -226,14 +226,14 @@ func TestWaitingProducerHearsOfEachMessage(t *testing.T) {
 	send(p, 0, 0, nil)
 	c.Next(&m)
 	require.False(t, c.Release(), "publishing each message costs the producer a miss each")
-	p.Wait(true)
+	p.SetWaiting(true)
 	send(p, 0, 0, make([]byte, 100))
 	c.Next(&m)
 	require.True(t, c.Release())
 	require.True(t, p.Refresh())
 	require.Equal(t, p.head+p.size, p.limit)
 	require.Equal(t, p.bulkHead, p.bulkSeen)
-	p.Wait(false)
+	p.SetWaiting(false)
 	send(p, 0, 0, nil)
 	c.Next(&m)
 	require.False(t, c.Release())

@@ -18,10 +18,10 @@ const maxCopy = 1 << 30
 func ProcessRead(pid int, dst []byte, remote uintptr) (int, error) {
 	done := 0
 	for done < len(dst) {
-		local, there := pieces(dst[done:], remote+uintptr(done))
-		n, err := unix.ProcessVMReadv(pid, local[:], there[:], 0)
+		local, remoteIov := iovecs(dst[done:], remote+uintptr(done))
+		n, err := unix.ProcessVMReadv(pid, local[:], remoteIov[:], 0)
 		if n <= 0 {
-			return done, copyError("process_vm_readv", pid, there[0].Base, err)
+			return done, copyError("process_vm_readv", pid, remoteIov[0].Base, err)
 		}
 		done += n
 	}
@@ -33,22 +33,22 @@ func ProcessRead(pid int, dst []byte, remote uintptr) (int, error) {
 func ProcessWrite(pid int, src []byte, remote uintptr) (int, error) {
 	done := 0
 	for done < len(src) {
-		local, there := pieces(src[done:], remote+uintptr(done))
-		n, err := unix.ProcessVMWritev(pid, local[:], there[:], 0)
+		local, remoteIov := iovecs(src[done:], remote+uintptr(done))
+		n, err := unix.ProcessVMWritev(pid, local[:], remoteIov[:], 0)
 		if n <= 0 {
-			return done, copyError("process_vm_writev", pid, there[0].Base, err)
+			return done, copyError("process_vm_writev", pid, remoteIov[0].Base, err)
 		}
 		done += n
 	}
 	return done, nil
 }
 
-func pieces(b []byte, remote uintptr) (local [1]unix.Iovec, there [1]unix.RemoteIovec) {
+func iovecs(b []byte, remote uintptr) (local [1]unix.Iovec, remoteIov [1]unix.RemoteIovec) {
 	n := min(len(b), maxCopy)
 	local[0].Base = &b[0]
 	local[0].SetLen(n)
-	there[0] = unix.RemoteIovec{Base: remote, Len: n}
-	return local, there
+	remoteIov[0] = unix.RemoteIovec{Base: remote, Len: n}
+	return local, remoteIov
 }
 
 func copyError(op string, pid int, at uintptr, err error) error {

@@ -90,7 +90,7 @@ func (e *Epoll) Wait(buf []Event, timeoutMS int) (int, error) {
 	room := raw[:min(len(buf), maxEvents)]
 	var n int
 	if timeoutMS == 0 {
-		n, err = rawEpollLook(ep, room)
+		n, err = rawEpollPoll(ep, room)
 	} else {
 		n, err = unix.EpollWait(ep, room, timeoutMS)
 	}

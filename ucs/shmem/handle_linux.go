@@ -14,13 +14,13 @@ import (
 // close, a runtime cleanup closes its descriptor.
 type handle struct {
 	fd  atomic.Int64 // -1: closed
-	net runtime.Cleanup
+	cleanup runtime.Cleanup
 }
 
 func newHandle(fd int) *handle {
 	h := new(handle)
 	h.fd.Store(int64(fd))
-	h.net = runtime.AddCleanup(h, func(fd int) { _ = unix.Close(fd) }, fd)
+	h.cleanup = runtime.AddCleanup(h, func(fd int) { _ = unix.Close(fd) }, fd)
 	return h
 }
 
@@ -42,7 +42,7 @@ func (h *handle) close() error {
 	if fd < 0 {
 		return nil
 	}
-	h.net.Stop()
+	h.cleanup.Stop()
 	runtime.KeepAlive(h) // otherwise the cleanup could run before Stop and close a reused descriptor number
 	return unix.Close(fd)
 }

@@ -39,11 +39,11 @@ func (p *PollSet) Wait(n int, d time.Duration) (int, error) {
 	}
 	ready, err := unix.Ppoll(p.fds[:n], limit, nil)
 	if err == unix.EINTR {
-		p.forget()
+		p.reset()
 		return 0, nil
 	}
 	if err != nil {
-		p.forget()
+		p.reset()
 		return 0, fmt.Errorf("poll %d descriptors: %w", n, err)
 	}
 	return ready, nil
@@ -52,7 +52,7 @@ func (p *PollSet) Wait(n int, d time.Duration) (int, error) {
 // Ready reports whether the last Wait found descriptor i readable.
 func (p *PollSet) Ready(i int) bool { return p.fds[i].Revents != 0 }
 
-func (p *PollSet) forget() {
+func (p *PollSet) reset() {
 	for i := range p.fds {
 		p.fds[i].Revents = 0
 	}

@@ -28,21 +28,21 @@ func rawWriteByte(fd int) unix.Errno {
 	return errno
 }
 
-// readSome is the maximum number of bytes that rawReadSome reads.
-const readSome = 512
+// rawReadLen is the maximum number of bytes that rawRead reads.
+const rawReadLen = 512
 
-// rawReadSome reads bytes and returns their number; 0 or less if there are none.
-func rawReadSome(fd int) int {
-	var b [readSome]byte
-	n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(&b)), readSome)
+// rawRead reads bytes and returns their number; 0 or less if there are none.
+func rawRead(fd int) int {
+	var b [rawReadLen]byte
+	n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(&b)), rawReadLen)
 	if errno != 0 {
 		return -1
 	}
 	return int(n)
 }
 
-// rawEpollLook is epoll_pwait with timeout 0. room is the buffer for the events.
-func rawEpollLook(ep int, room []unix.EpollEvent) (int, error) {
+// rawEpollPoll is epoll_pwait with timeout 0. room is the buffer for the events.
+func rawEpollPoll(ep int, room []unix.EpollEvent) (int, error) {
 	if len(room) == 0 {
 		return 0, unix.EINVAL
 	}

@@ -67,7 +67,7 @@ func sealAndMap(fd, size int) (*Segment, error) {
 //
 // Errors: ErrSize, ErrBacking, ErrUnsealed, each with the value found; else the system's.
 func Map(fd, size int) (*Segment, error) {
-	if err := check(fd, size); err != nil {
+	if err := checkSegment(fd, size); err != nil {
 		return nil, fmt.Errorf("map segment of %d bytes: %w", size, err)
 	}
 	s, err := mapFD(fd, size)
@@ -77,9 +77,9 @@ func Map(fd, size int) (*Segment, error) {
 	return s, nil
 }
 
-// check checks the seals first: only files in memory have them, and a call to another file
+// checkSegment checks the seals first: only files in memory have them, and a call to another file
 // system could block. It checks the size last: only the seals make it final.
-func check(fd, size int) error {
+func checkSegment(fd, size int) error {
 	if size <= 0 {
 		return ErrSize
 	}

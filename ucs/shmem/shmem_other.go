@@ -61,8 +61,8 @@ func Listen(string) (*Listener, error) { return nil, ucs.ErrUnsupported }
 // Accept returns ErrUnsupported.
 func (*Listener) Accept() (*Conn, error) { return nil, ucs.ErrUnsupported }
 
-// Leave does nothing.
-func (*Listener) Leave() (string, error) { return "", nil }
+// CloseKeepFile does nothing.
+func (*Listener) CloseKeepFile() (string, error) { return "", nil }
 
 // FD returns -1.
 func (*Listener) FD() int { return -1 }

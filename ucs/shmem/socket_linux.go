@@ -103,9 +103,9 @@ func (l *Listener) Close() error {
 	return errors.Join(err, l.fd.close())
 }
 
-// Leave is Close without the removal of the socket file: later dials are refused. It
+// CloseKeepFile is Close without the removal of the socket file: later dials are refused. It
 // returns the file's path, which the caller must remove; "" if there is none.
-func (l *Listener) Leave() (path string, err error) {
+func (l *Listener) CloseKeepFile() (path string, err error) {
 	path, l.path = l.path, ""
 	return path, l.Close()
 }

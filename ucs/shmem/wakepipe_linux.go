@@ -131,12 +131,12 @@ const drainReads = 128
 func (p *WakePipe) Drain() (was bool) {
 	fd := p.r.num()
 	for range drainReads {
-		n := rawReadSome(fd)
+		n := rawRead(fd)
 		if n <= 0 {
 			break
 		}
 		was = true
-		if n < readSome {
+		if n < rawReadLen {
 			break
 		}
 	}
