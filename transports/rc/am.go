@@ -10,9 +10,9 @@ import (
 
 const (
 	// maxShort is the longest payload that fits into a work request, after the header.
-	maxShort = verbs.InlineLen - headLen
-	// maxHead is the longest user header of AMZcopy.
-	maxHead = 128
+	maxShort = verbs.InlineLen - headerLen
+	// maxHeader is the longest user header of AMZcopy.
+	maxHeader = 128
 	// maxAMVec is the number of scatter/gather entries that remain beside the header's.
 	maxAMVec = verbs.MaxSGE - 1
 )
@@ -27,14 +27,14 @@ func (e *ep) AMShort(id uct.AMID, hdr uint64, p []byte) uct.Status {
 	}
 	q := e.q
 	if !q.room() || len(p) > maxShort || id >= uct.NumAMIDs {
-		return e.shortSlow(id, len(p))
+		return e.amShortSlow(id, len(p))
 	}
-	w := q.next()
+	w := q.nextWR()
 	binary.LittleEndian.PutUint64(w.Inline[:], hdr)
 	binary.LittleEndian.PutUint64(w.Inline[offID:], uint64(id))
-	copy(w.Inline[headLen:], p)
-	w.Op, w.NumSG, w.InlineLen = verbs.OpSend, 0, uint8(headLen+len(p))
-	q.plain()
+	copy(w.Inline[headerLen:], p)
+	w.Op, w.NumSG, w.InlineLen = verbs.OpSend, 0, uint8(headerLen+len(p))
+	q.takePlainSlot()
 	q.post(w, verbs.SendInline)
 	f.leave()
 	return ucs.OK
@@ -50,23 +50,23 @@ func (e *ep) AMUint64(id uct.AMID, hdr, v uint64) uct.Status {
 	}
 	q := e.q
 	if !q.room() || id >= uct.NumAMIDs {
-		return e.shortSlow(id, 8)
+		return e.amShortSlow(id, 8)
 	}
-	w := q.next()
+	w := q.nextWR()
 	binary.LittleEndian.PutUint64(w.Inline[:], hdr)
 	binary.LittleEndian.PutUint64(w.Inline[offID:], uint64(id))
-	binary.LittleEndian.PutUint64(w.Inline[headLen:], v)
-	w.Op, w.NumSG, w.InlineLen = verbs.OpSend, 0, headLen+8
-	q.plain()
+	binary.LittleEndian.PutUint64(w.Inline[headerLen:], v)
+	w.Op, w.NumSG, w.InlineLen = verbs.OpSend, 0, headerLen+8
+	q.takePlainSlot()
 	q.post(w, verbs.SendInline)
 	f.leave()
 	return ucs.OK
 }
 
-// shortSlow returns the status of a short message that cannot be sent, and calls leave.
+// amShortSlow returns the status of a short message that cannot be sent, and calls leave.
 //
 //go:noinline
-func (e *ep) shortSlow(id uct.AMID, n int) uct.Status {
+func (e *ep) amShortSlow(id uct.AMID, n int) uct.Status {
 	defer e.f.leave()
 	switch {
 	case e.status != ucs.OK:
@@ -76,7 +76,7 @@ func (e *ep) shortSlow(id uct.AMID, n int) uct.Status {
 	case n > maxShort:
 		return ucs.TooLong
 	}
-	return e.noRoom(false)
+	return e.noResource(false)
 }
 
 // ReserveAM takes a bounce buffer. The queue has room for the message; no other operation uses
@@ -95,20 +95,20 @@ func (e *ep) ReserveAM(id uct.AMID, hdr uint64, n int) ([]byte, uct.Status) {
 	case n > f.attr.AM.Bcopy:
 		return nil, ucs.TooLong
 	case !e.q.room():
-		return nil, e.noRoom(true)
+		return nil, e.noResource(true)
 	}
 	i, ok := f.tx.Take()
 	if !ok {
-		return nil, e.noRoom(true)
+		return nil, e.noResource(true)
 	}
 	b := f.tx.Bytes(i)
-	putHead(b, id, hdr)
+	putHeader(b, id, hdr)
 	e.reserved, e.hasReserved = i, true
 	f.reserved++
-	return b[headLen : headLen+n : headLen+n], ucs.OK
+	return b[headerLen : headerLen+n : headerLen+n], ucs.OK
 }
 
-func putHead(b []byte, id uct.AMID, hdr uint64) {
+func putHeader(b []byte, id uct.AMID, hdr uint64) {
 	binary.LittleEndian.PutUint64(b, hdr)
 	binary.LittleEndian.PutUint64(b[offID:], uint64(id))
 }
@@ -121,24 +121,24 @@ func (e *ep) CommitAM(n int) {
 	f.enterWait()
 	switch {
 	case !e.hasReserved:
-	case e.status != ucs.OK || e.out == nil:
+	case e.status != ucs.OK || e.txQueue == nil:
 		e.abort()
 	default:
 		e.hasReserved = false
 		f.reserved--
-		q := e.out
-		w := q.next()
+		q := e.txQueue
+		w := q.nextWR()
 		w.Op, w.NumSG = verbs.OpSend, 1
-		w.SG[0] = f.tx.Piece(e.reserved, headLen+n)
-		q.take(slotBuf, 0, e.reserved)
-		q.post(w, f.scarce())
+		w.SG[0] = f.tx.SGE(e.reserved, headerLen+n)
+		q.takeSlot(slotBuf, 0, e.reserved)
+		q.post(w, f.signalIfScarce())
 	}
 	f.leave()
 }
 
-// scarce requests a completion if more than half of the bounce buffers are in use. Unsignaled
+// signalIfScarce requests a completion if more than half of the bounce buffers are in use. Unsignaled
 // operations of idle connections so hold half of them at most.
-func (f *iface) scarce() verbs.SendFlags {
+func (f *iface) signalIfScarce() verbs.SendFlags {
 	if 2*f.tx.Free() < f.txTotal {
 		return verbs.SendSignaled
 	}
@@ -156,14 +156,14 @@ func (e *ep) abort() {
 	if e.hasReserved {
 		e.hasReserved = false
 		e.f.reserved--
-		e.f.tx.Give(e.reserved)
+		e.f.tx.Put(e.reserved)
 	}
 }
 
 // AMZcopy sends the header from a bounce buffer and the payload from the caller's memory.
 //
 // hot: BenchmarkAMZcopy.
-func (e *ep) AMZcopy(id uct.AMID, hdr uint64, head []byte, v []uct.Vec, t uct.Token) uct.Status {
+func (e *ep) AMZcopy(id uct.AMID, hdr uint64, header []byte, v []uct.Vec, t uct.Token) uct.Status {
 	f := e.f
 	if !f.enter() {
 		return ucs.NoResource
@@ -174,44 +174,44 @@ func (e *ep) AMZcopy(id uct.AMID, hdr uint64, head []byte, v []uct.Vec, t uct.To
 		return e.status
 	case id >= uct.NumAMIDs || len(v) > maxAMVec:
 		return ucs.InvalidParam
-	case len(head) > maxHead:
+	case len(header) > maxHeader:
 		return ucs.TooLong
 	}
 	q := e.q
-	w := q.next()
-	n, st := f.pieces(w.SG[1:], v, f.attr.AM.MaxZcopy)
+	w := q.nextWR()
+	n, st := f.fillSGEs(w.SG[1:], v, f.attr.AM.MaxZcopy)
 	if st != ucs.OK {
 		return st
 	}
 	if !q.room() {
-		return e.noRoom(true)
+		return e.noResource(true)
 	}
 	i, ok := f.tx.Take()
 	if !ok {
-		return e.noRoom(true)
+		return e.noResource(true)
 	}
 	b := f.tx.Bytes(i)
-	putHead(b, id, hdr)
-	w.SG[0] = f.tx.Piece(i, headLen+copy(b[headLen:], head))
+	putHeader(b, id, hdr)
+	w.SG[0] = f.tx.SGE(i, headerLen+copy(b[headerLen:], header))
 	w.Op, w.NumSG = verbs.OpSend, uint8(1+n)
-	q.take(slotBuf, t, i)
+	q.takeSlot(slotBuf, t, i)
 	q.post(w, verbs.SendSignaled)
 	return ucs.InProgress
 }
 
-// pieces fills the scatter/gather list of a work request with v, without empty pieces, and
+// fillSGEs fills the scatter/gather list of a work request with v, without empty pieces, and
 // returns its length. TooLong: v has more than most bytes.
-func (f *iface) pieces(sg []verbs.SGE, v []uct.Vec, most int) (int, uct.Status) {
+func (f *iface) fillSGEs(sg []verbs.SGE, v []uct.Vec, maxBytes int) (int, uct.Status) {
 	n, sum := 0, 0
 	for i := range v {
 		k := len(v[i].Buf)
 		if k == 0 {
 			continue
 		}
-		if sum += k; sum > most {
+		if sum += k; sum > maxBytes {
 			return 0, ucs.TooLong
 		}
-		if !f.d.Piece(&v[i], &sg[n]) {
+		if !f.d.FillSGE(&v[i], &sg[n]) {
 			return 0, ucs.InvalidParam
 		}
 		n++

@@ -20,7 +20,7 @@ func enteredAtRest(t *testing.T) (a, b *end, first uct.Endpoint) {
 	until(t, func() bool { return first.AMUint64(1, 0, 0) == ucs.OK }, a, b)
 	until(t, func() bool { return len(b.got) == 1 && b.sees(func() bool { return b.alarmAt == 0 }) }, a, b)
 	b.enterWait()
-	b.ud.hear(udRecvs)
+	b.ud.poll(udRecvs)
 	return a, b, first
 }
 
@@ -32,10 +32,10 @@ func TestHearsAfterProgress(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, ucs.NoResource, second.AMUint64(1, 0, 0))
 	until(t, func() bool { return readable(b.channel.FD()) }, a)
-	b.busy++ // as in Progress
-	b.nextTend = 0
-	b.tend()
-	b.busy--
+	b.progressDepth++ // as in Progress
+	b.nextService = 0
+	b.serviceTimers()
+	b.progressDepth--
 	b.leave()
 	third, err := a.NewEndpoint(b.address(), 0)
 	require.NoError(t, err)
@@ -47,8 +47,8 @@ func TestHearsAfterProgress(t *testing.T) {
 // goroutine hears what connects after it nevertheless.
 func TestHearsAfterMost(t *testing.T) {
 	a, b, first := enteredAtRest(t)
-	a.inside(func() { a.send(&note{msg: machine.Msg{Kind: machine.MsgSuspendNak, From: 1, To: 1}}, &b.self, first.(*ep).ah) })
-	until(t, func() bool { n, _ := b.ud.hear(1); return n == 1 }, a)
+	a.inside(func() { a.sendConnMsg(&connMsg{msg: machine.Msg{Kind: machine.MsgSuspendNak, From: 1, To: 1}}, &b.self, first.(*ep).ah) })
+	until(t, func() bool { n, _ := b.ud.poll(1); return n == 1 }, a)
 	b.leave()
 	second, err := a.NewEndpoint(b.address(), 0)
 	require.NoError(t, err)

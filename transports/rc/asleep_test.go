@@ -24,7 +24,7 @@ func proposesSleep(t *testing.T) (a, b *end, to *ep) {
 	until(t, func() bool { return to.AMUint64(1, 0, 0) == ucs.OK }, a, b)
 	flushed(t, a, to)
 	until(t, func() bool {
-		return a.sees(to.m.Quiescent) && b.sees(func() bool { return b.eps[0].m.Quiescent() && !b.eps[0].busy() })
+		return a.sees(to.m.Quiescent) && b.sees(func() bool { return b.eps[0].m.Quiescent() && !b.eps[0].hasPending() })
 	}, a, b)
 	b.enterWait()
 	a.inside(func() { to.step(machine.Event{Kind: machine.EventSuspend}) })
@@ -38,15 +38,15 @@ func TestReservedAsleep(t *testing.T) {
 	p, st := to.ReserveAM(2, 7, 5)
 	require.Equal(t, ucs.OK, st)
 	b.leave()
-	until(t, func() bool { return b.sees(func() bool { return b.eps[0].out == nil }) }, b)
-	for end := ucs.Now().Add(20 * time.Millisecond); ucs.Now() < end && !a.sees(func() bool { return to.out == nil }); {
+	until(t, func() bool { return b.sees(func() bool { return b.eps[0].txQueue == nil }) }, b)
+	for end := ucs.Now().Add(20 * time.Millisecond); ucs.Now() < end && !a.sees(func() bool { return to.txQueue == nil }); {
 		time.Sleep(time.Millisecond)
 	}
 	to.CommitAM(copy(p, "hello"))
 	until(t, func() bool { return len(b.got) == 2 }, a, b)
 	require.Equal(t, "hello", string(b.data[1]))
 	// Asleep after all, and nothing is kept.
-	until(t, func() bool { return a.sees(func() bool { return to.out == nil && a.tx.Free() == a.txTotal }) }, a, b)
+	until(t, func() bool { return a.sees(func() bool { return to.txQueue == nil && a.tx.Free() == a.txTotal }) }, a, b)
 }
 
 // readsAway leaves a with a get under way in a queue pair that is sent in no more, and
@@ -62,7 +62,7 @@ func readsAway(t *testing.T) (a, b *end, to *ep, addr uint64, key uct.RKey) {
 	a.events = nil
 	require.Equal(t, ucs.InProgress, to.GetBcopy(make([]byte, 8), addr, key, 1))
 	b.leave()
-	until(t, ucttest.Seldom(func() bool { return a.sees(func() bool { return to.out == nil }) }), b)
+	until(t, ucttest.Seldom(func() bool { return a.sees(func() bool { return to.txQueue == nil }) }), b)
 	return a, b, to, addr, key
 }
 
@@ -72,8 +72,8 @@ func TestOrderAwake(t *testing.T) {
 	for _, waits := range []bool{false, true} {
 		a, b, to, addr, key := readsAway(t)
 		require.Equal(t, ucs.OK, to.Fence())
-		a.inside(to.want)
-		until(t, ucttest.Seldom(func() bool { return a.sees(func() bool { return to.out != nil }) }), b)
+		a.inside(to.ensureConnected)
+		until(t, ucttest.Seldom(func() bool { return a.sees(func() bool { return to.txQueue != nil }) }), b)
 		require.Equal(t, ucs.NoResource, to.PutUint64(1, addr, key), "the get has not ended")
 		if waits {
 			require.Equal(t, ucs.OK, to.PendingAdd(5))
@@ -103,11 +103,11 @@ func TestFlushAsleep(t *testing.T) {
 // the endpoint up has.
 func TestCancelAsleep(t *testing.T) {
 	a, b, to, _, _ := readsAway(t)
-	retired := func() bool { return len(a.dying) == 1 }
+	retired := func() bool { return len(a.draining) == 1 }
 	a.inside(func() {
-		a.busy++
+		a.progressDepth++
 		until(t, func() bool { a.receive(1); return retired() })
-		a.busy--
+		a.progressDepth--
 	})
 	require.Equal(t, ucs.InProgress, to.Flush(uct.FlushCancel, 2))
 	until(t, func() bool { return len(a.failures) == 1 }, a, b)
@@ -122,14 +122,14 @@ func TestCancelAsleep(t *testing.T) {
 func TestSlowAsleep(t *testing.T) {
 	a, b, to, _, _ := readsAway(t)
 	a.inside(func() {
-		a.busy++
-		until(t, func() bool { a.receive(1); return len(a.dying) == 1 })
-		a.busy--
-		a.dying[0].retired -= ucs.Time(lingerMost)
-		a.bury(ucs.Now())
-		require.Len(t, a.dying, 1)
+		a.progressDepth++
+		until(t, func() bool { a.receive(1); return len(a.draining) == 1 })
+		a.progressDepth--
+		a.draining[0].retiredAt -= ucs.Time(drainTimeout)
+		a.reapDraining(ucs.Now())
+		require.Len(t, a.draining, 1)
 	})
-	until(t, func() bool { return len(a.events) == 1 && a.sees(func() bool { return len(a.dying) == 0 }) }, a, b)
+	until(t, func() bool { return len(a.events) == 1 && a.sees(func() bool { return len(a.draining) == 0 }) }, a, b)
 	require.Equal(t, []uct.Event{{Token: 1}}, a.events)
 	require.Equal(t, ucs.OK, to.Flush(uct.FlushRemote, 2))
 }
@@ -146,13 +146,13 @@ func TestBrokenAsleep(t *testing.T) {
 	require.NoError(t, mem.Close())
 	a.events = nil
 	a.inside(func() {
-		a.busy++
+		a.progressDepth++
 		b.leave()
 		until(t, func() bool { a.receive(1); return to.m.RxPair() == machine.None }, b)
 		require.Equal(t, ucs.InProgress, to.GetBcopy(make([]byte, 8), addr, key, 1))
-		until(t, func() bool { a.ud.hear(udRecvs); return len(a.dying) == 1 }, b)
-		a.flushList()
-		a.busy--
+		until(t, func() bool { a.ud.poll(udRecvs); return len(a.draining) == 1 }, b)
+		a.flushPostList()
+		a.progressDepth--
 	})
 	until(t, func() bool { return len(a.failures) == 1 }, a, b)
 	require.ErrorIs(t, a.failures[0].Err, ucs.ErrRemoteAccess)

@@ -34,7 +34,7 @@ func newBench(t testing.TB) *bench {
 	back, err := s.b.NewEndpoint(s.a.address(), 0)
 	require.NoError(t, err)
 	s.ep, s.back = to.(*ep), back.(*ep)
-	until(t, func() bool { return s.b.sees(func() bool { return s.back.out != nil }) }, s.a, s.b)
+	until(t, func() bool { return s.b.sees(func() bool { return s.back.txQueue != nil }) }, s.a, s.b)
 	s.mem, err = s.b.d.Allocate(1<<20, uct.MemRemote)
 	require.NoError(t, err)
 	s.own, err = s.a.d.Allocate(1<<20, 0)
@@ -130,11 +130,11 @@ func BenchmarkProgressIdle(b *testing.B) {
 func BenchmarkVerbsWrite(b *testing.B) {
 	s := newBench(b)
 	until(b, func() bool {
-		return s.a.sees(func() bool { return s.ep.out.head == s.ep.out.tail }) || s.ep.Flush(uct.FlushLocal, 0) == ucs.OK
+		return s.a.sees(func() bool { return s.ep.txQueue.head == s.ep.txQueue.tail }) || s.ep.Flush(uct.FlushLocal, 0) == ucs.OK
 	}, s.a, s.b)
-	qp, cq, key := s.ep.out.qp, s.a.sendCQ, s.a.d.Key(s.key)
+	qp, cq, key := s.ep.txQueue.qp, s.a.sendCQ, s.a.d.Key(s.key)
 	wrs := make([]verbs.SendWR, 1)
-	wcs := make([]verbs.WC, endBatch)
+	wcs := make([]verbs.WC, sendPollBatch)
 	w, free := &wrs[0], s.a.depth
 	*w = verbs.SendWR{Op: verbs.OpWrite, InlineLen: 8, Remote: s.addr, RKey: key.RKey}
 	p := make([]byte, 8)
@@ -156,6 +156,6 @@ func BenchmarkVerbsWrite(b *testing.B) {
 		}
 		free--
 	}
-	s.a.signaled, s.ep.out.signals = 0, 0
+	s.a.signaled, s.ep.txQueue.signaled = 0, 0
 	s.a.failLater(s.ep, errCanceled)
 }

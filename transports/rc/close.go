@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// lastWait bounds how long Close waits until operations are acknowledged.
-	lastWait = time.Second
-	// closeTries is how often Close sends SHUTDOWN by datagram, every closeEvery, until the
+	// closeTimeout bounds how long Close waits until operations are acknowledged.
+	closeTimeout = time.Second
+	// closeTries is how often Close sends SHUTDOWN by datagram, every closeInterval, until the
 	// peer acknowledges it. If SHUTDOWN was also sent on a QP, the datagrams are sent only in
-	// the last part of lastWait. The messages before it on the QP then arrive first.
+	// the last part of closeTimeout. The messages before it on the QP then arrive first.
 	closeTries = 12
-	closeEvery = 20 * time.Millisecond
+	closeInterval = 20 * time.Millisecond
 	// echoWait bounds how long Close waits for its own datagram, which may be lost.
 	echoWait = 5 * time.Millisecond
 	// echoConn is the connection identifier in that datagram. It is no connection's.
@@ -34,7 +34,7 @@ func (f *iface) Close() error {
 	if f.closed {
 		return nil
 	}
-	if f.busy > 0 {
+	if f.progressDepth > 0 {
 		return fmt.Errorf("close rc iface from one of its callbacks: %w", ucs.ErrBusy)
 	}
 	f.enterWait()
@@ -44,7 +44,7 @@ func (f *iface) Close() error {
 	if f.group != nil {
 		f.group.Remove(transportName + "." + f.d.DeviceName(f.port))
 	}
-	f.hangUp()
+	f.shutdownPeers()
 	err = errors.Join(err, f.releaseAll())
 	f.d.IfaceClosed()
 	return err
@@ -52,15 +52,15 @@ func (f *iface) Close() error {
 
 // closeOwner unregisters the interface from the async goroutine. Afterwards no section runs.
 func (f *iface) closeOwner() error {
-	if !f.owned {
+	if !f.ownerOpen {
 		return nil
 	}
-	f.owned = false
+	f.ownerOpen = false
 	return nic.CloseOwner(f.owner)
 }
 
-// closeMsg is a SHUTDOWN that the peer has acknowledged neither on the QP nor by datagram.
-type closeMsg struct {
+// unackedShutdown is a SHUTDOWN that the peer has acknowledged neither on the QP nor by datagram.
+type unackedShutdown struct {
 	e     *ep
 	at    ucs.Time // when the next datagram is sent, or the SHUTDOWN is abandoned
 	tries int
@@ -69,17 +69,17 @@ type closeMsg struct {
 // hangUp sends SHUTDOWN to all peers and waits until they have acknowledged it.
 //
 // SHUTDOWN is sent on the QP, after all other messages. The QP may retransmit it only after
-// lastWait, because its estimate of the round-trip time may be long. The peer would then notice
+// closeTimeout, because its estimate of the round-trip time may be long. The peer would then notice
 // the close by its own retries and report a failure. So SHUTDOWN is also sent by datagram.
 //
 // hangUp also sends a datagram to this interface. When that arrives, all connection messages
 // that arrived before it have been processed.
-func (f *iface) hangUp() {
-	begun := ucs.Now()
-	end, echoEnd := begun.Add(lastWait), begun.Add(echoWait)
-	var closes []closeMsg
+func (f *iface) shutdownPeers() {
+	start := ucs.Now()
+	end, echoEnd := start.Add(closeTimeout), start.Add(echoWait)
+	var closes []unackedShutdown
 	if ah, err := f.pd.CreateAH(f.self.port.AH(f.port)); err == nil {
-		f.send(&note{msg: machine.Msg{Kind: machine.MsgReset, Worker: f.worker, From: echoConn, To: echoConn}, hangUp: true}, &f.self, ah)
+		f.sendConnMsg(&connMsg{msg: machine.Msg{Kind: machine.MsgReset, Worker: f.worker, From: echoConn, To: echoConn}, shutdown: true}, &f.self, ah)
 		_ = ah.Close() // the posted datagram is still sent
 	} else {
 		echoEnd = 0
@@ -92,41 +92,41 @@ func (f *iface) hangUp() {
 			e.status = ucs.Closed
 		}
 		switch {
-		case e.dead != nil:
-			if !e.reported && !errors.Is(e.dead, errOrderly) {
+		case e.failure != nil:
+			if !e.failureReported && !errors.Is(e.failure, errPeerClosed) {
 				e.step(machine.Event{Kind: machine.EventPeerLost}) // notify the peer, as tearDown would
 			}
-		case e.out != nil:
-			e.out.control(idHangUp, 0)
-			closes = append(closes, closeMsg{e: e, at: end.Add(-closeTries * closeEvery)})
+		case e.txQueue != nil:
+			e.txQueue.postControl(idShutdown, 0)
+			closes = append(closes, unackedShutdown{e: e, at: end.Add(-closeTries * closeInterval)})
 		case e.m.State() == machine.StateOpen: // suspended, or the peer has not confirmed its QP yet
-			closes = append(closes, closeMsg{e: e, at: begun})
+			closes = append(closes, unackedShutdown{e: e, at: start})
 		}
-		e.gate()
+		e.updateFastPath()
 	}
-	heeded := f.stashAt
+	scanned := f.drainedAt
 	for {
-		if f.heedNotes() {
+		if f.pollClosing() {
 			echoEnd = 0
 		}
-		heeded = f.heedHangUps(heeded)
+		scanned = f.scanShutdowns(scanned)
 		now := ucs.Now()
-		closes = f.sendCloses(closes, now)
-		late := end.Before(now)
-		if len(closes) == 0 && (late || !f.sending() && echoEnd.Before(now)) || end.Add(lastWait).Before(now) {
+		closes = f.sendShutdowns(closes, now)
+		timedOut := end.Before(now)
+		if len(closes) == 0 && (timedOut || !f.hasUnackedDraining() && echoEnd.Before(now)) || end.Add(closeTimeout).Before(now) {
 			return
 		}
 		for range 100 {
-			f.completions(endBatch)
+			f.pollSendCQ(sendPollBatch)
 		}
 	}
 }
 
-// sendCloses sends the datagrams whose timer has expired, and returns the SHUTDOWNs without ACK.
+// sendShutdowns sends the datagrams whose timer has expired, and returns the SHUTDOWNs without ACK.
 // Those that were sent move to the end of the list, so that they do not delay the others.
-func (f *iface) sendCloses(cs []closeMsg, now ucs.Time) []closeMsg {
-	cs = slices.DeleteFunc(cs, func(c closeMsg) bool {
-		return c.e.dead != nil || c.tries == closeTries && c.at <= now || c.e.out != nil && c.e.out.head == c.e.out.tail
+func (f *iface) sendShutdowns(cs []unackedShutdown, now ucs.Time) []unackedShutdown {
+	cs = slices.DeleteFunc(cs, func(c unackedShutdown) bool {
+		return c.e.failure != nil || c.tries == closeTries && c.at <= now || c.e.txQueue != nil && c.e.txQueue.head == c.e.txQueue.tail
 	})
 	for range cs {
 		c := cs[0]
@@ -135,76 +135,76 @@ func (f *iface) sendCloses(cs []closeMsg, now ucs.Time) []closeMsg {
 				break
 			}
 			msg := machine.Msg{Kind: machine.MsgReset, Worker: f.worker, From: c.e.m.Conn(), To: c.e.m.Remote()}
-			f.send(&note{msg: msg, hangUp: true}, &c.e.peer, c.e.ah)
-			c.at, c.tries = now.Add(closeEvery), c.tries+1
+			f.sendConnMsg(&connMsg{msg: msg, shutdown: true}, &c.e.peer, c.e.ah)
+			c.at, c.tries = now.Add(closeInterval), c.tries+1
 		}
 		cs = append(cs[1:], c)
 	}
 	return cs
 }
 
-// heedHangUps searches iface.stash, from index from, for SHUTDOWN messages. It marks the
+// scanShutdowns searches iface.drained, from index from, for SHUTDOWN messages. It marks the
 // connections of those peers as dead: they acknowledge nothing any more. It returns the length
-// of iface.stash.
-func (f *iface) heedHangUps(from int) int {
-	f.stashAll()
-	for i := from; i < len(f.stash); i++ {
-		if e := f.hungUp(&f.stash[i]); e != nil && e.dead == nil {
-			e.dead = errOrderly
+// of iface.drained.
+func (f *iface) scanShutdowns(from int) int {
+	f.drainRecvCQ()
+	for i := from; i < len(f.drained); i++ {
+		if e := f.shutdownSender(&f.drained[i]); e != nil && e.failure == nil {
+			e.failure = errPeerClosed
 		}
 	}
-	return len(f.stash)
+	return len(f.drained)
 }
 
-// heedNotes does the same for connection messages. A peer that sends OPEN gets SHUTDOWN,
+// pollClosing does the same for connection messages. A peer that sends OPEN gets SHUTDOWN,
 // because no side will accept it. echo reports whether this interface's own datagram arrived.
-func (f *iface) heedNotes() (echo bool) {
+func (f *iface) pollClosing() (echo bool) {
 	u := &f.ud
 	for {
-		k := u.cq.Poll(u.wcs[:])
+		k := u.recvCQ.Poll(u.wcs[:])
 		if k <= 0 {
 			return echo
 		}
 		for i := range u.wcs[:k] {
-			var n note
-			if u.wcs[i].Status != verbs.WCSuccess || f.parseNote(&n, &u.wcs[i]) != nil {
+			var n connMsg
+			if u.wcs[i].Status != verbs.WCSuccess || f.parseConnMsg(&n, &u.wcs[i]) != nil {
 				continue
 			}
-			e := f.conns[n.msg.To]
+			e := f.byLocalID[n.msg.To]
 			switch {
 			case n.from == f.self && n.msg.From == echoConn:
 				echo = true
 			case n.msg.Kind == machine.MsgOpen && n.msg.To == 0:
-				f.sendTo(&note{msg: machine.Msg{Kind: machine.MsgReset, Worker: f.worker, From: n.msg.From, To: n.msg.From}, hangUp: true}, &n.from)
-			case n.hangUp || n.msg.Kind == machine.MsgReset:
-				if e != nil && e.peer.iface.name == n.from.iface.name && e.m.Remote() == n.msg.From && e.dead == nil {
-					e.dead = errOrderly
+				f.sendConnMsgTo(&connMsg{msg: machine.Msg{Kind: machine.MsgReset, Worker: f.worker, From: n.msg.From, To: n.msg.From}, shutdown: true}, &n.from)
+			case n.shutdown || n.msg.Kind == machine.MsgReset:
+				if e != nil && e.peer.iface.name == n.from.iface.name && e.m.Remote() == n.msg.From && e.failure == nil {
+					e.failure = errPeerClosed
 				}
-				if n.hangUp {
-					f.stray(&n)
+				if n.shutdown {
+					f.replyStray(&n)
 				}
 			}
 		}
 	}
 }
 
-// hungUp returns the connection of a SHUTDOWN message that was received on a QP; nil: it is
+// shutdownSender returns the connection of a SHUTDOWN message that was received on a QP; nil: it is
 // another message.
-func (f *iface) hungUp(wc *verbs.WC) *ep {
+func (f *iface) shutdownSender(wc *verbs.WC) *ep {
 	p := f.qpns.find(wc.QPN)
-	if p == nil || wc.Status != verbs.WCSuccess || wc.Len < headLen {
+	if p == nil || wc.Status != verbs.WCSuccess || wc.Len < headerLen {
 		return nil
 	}
-	if binary.LittleEndian.Uint64(f.rx.Bytes(uint32(wc.ID))[offID:]) != idHangUp {
+	if binary.LittleEndian.Uint64(f.rx.Bytes(uint32(wc.ID))[offID:]) != idShutdown {
 		return nil
 	}
 	return p.e
 }
 
-// sending reports whether a draining QP has operations without an ACK.
-func (f *iface) sending() bool {
-	for _, p := range f.dying {
-		if !p.doomed && p.e.dead == nil && p.q.head != p.q.tail {
+// hasUnackedDraining reports whether a draining QP has operations without an ACK.
+func (f *iface) hasUnackedDraining() bool {
+	for _, p := range f.draining {
+		if !p.inError && p.e.failure == nil && p.q.head != p.q.tail {
 			return true
 		}
 	}
@@ -219,11 +219,11 @@ func (f *iface) releaseAll() (err error) {
 			e.release(ucs.Canceled)
 		}
 	}
-	for _, p := range f.dying {
+	for _, p := range f.draining {
 		p.close(ucs.Canceled)
 	}
 	err = errors.Join(err, f.ud.close())
-	f.eps, f.dying, f.waiting, f.ending, f.timed, f.late = nil, nil, nil, nil, nil, nil
+	f.eps, f.draining, f.waiting, f.serviceQueue, f.timers, f.readable = nil, nil, nil, nil, nil, nil
 	if f.reserve != nil {
 		err = errors.Join(err, f.reserve.Close())
 	}
@@ -243,7 +243,7 @@ func (f *iface) releaseAll() (err error) {
 		err = errors.Join(err, f.channel.Close())
 	}
 	if f.rx != nil {
-		err = errors.Join(err, f.rx.CloseUnder(f.kept))
+		err = errors.Join(err, f.rx.CloseRetained(f.retained))
 	}
 	if f.tx != nil {
 		err = errors.Join(err, f.tx.Close())

@@ -15,7 +15,7 @@ var (
 		"Operations of an rc connection that are under way at once; rounded up to a power of two.")
 	txBufs = config.New("RC_TX_BUFS", "512", config.Int(16, 1<<14), "",
 		"Buffers of an rc interface for what is copied before it is sent, and for what is fetched.")
-	maxPairs = config.New("RC_MAX_PAIRS", "1024", config.Int(1, 1<<20), "connections",
+	maxQPs = config.New("RC_MAX_PAIRS", "1024", config.Int(1, 1<<20), "connections",
 		"How many rc connections of an interface have queue pairs; of more, idle ones are put to sleep, least recently used first, and get new ones on use.")
 	timeout = config.New("RC_TIMEOUT", "2s", config.Duration(100*time.Microsecond, time.Minute), "time",
 		"How long an rc connection waits for an answer before it tries again; rounded up to 4.096 us times a power of two.")
@@ -30,7 +30,7 @@ var (
 )
 
 var settings = config.Table{Section: "rc", Settings: []config.Setting{
-	segSize, rxQueueLen, txQueueLen, txBufs, maxPairs, timeout, retryCount, keepalive, connectTimeout, connectRetry,
+	segSize, rxQueueLen, txQueueLen, txBufs, maxQPs, timeout, retryCount, keepalive, connectTimeout, connectRetry,
 }}
 
 // timeoutCode returns the smallest code of a timeout of at least d.

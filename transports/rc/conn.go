@@ -12,12 +12,12 @@ import (
 )
 
 // The life of a connection: newEP adds it, without a QP. connect sends OPEN when an operation
-// needs it; for an OPEN of a peer, iface.greeted does the same (hear.go). The state machine
+// needs it; for an OPEN of a peer, iface.acceptOpen does the same (hear.go). The state machine
 // (wireup/machine) then decides about all steps; step executes them: it creates and connects
 // QPs, switches the directions, retires QPs (move.go) and reports the end (service.go).
 //
-// A connection has an identifier on each side. iface.conns finds it by the local one and
-// iface.remotes by the peer's. iface.byPeer lists all connections with an interface, oldest first.
+// A connection has an identifier on each side. iface.byLocalID finds it by the local one and
+// iface.byRemoteID by the peer's. iface.byPeer lists all connections with an interface, oldest first.
 
 // newEP adds a connection that has no QP yet.
 func (f *iface) newEP(p *peer) (*ep, error) {
@@ -25,7 +25,7 @@ func (f *iface) newEP(p *peer) (*ep, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ucs.ErrUnreachable, err)
 	}
-	e := &ep{f: f, peer: *p, ah: ah, q: &f.nowhere}
+	e := &ep{f: f, peer: *p, ah: ah, q: &f.nullQueue}
 	if n := len(f.freeSlot); n > 0 {
 		e.slot, f.freeSlot = f.freeSlot[n-1], f.freeSlot[:n-1]
 		f.eps[e.slot] = e
@@ -35,30 +35,30 @@ func (f *iface) newEP(p *peer) (*ep, error) {
 	}
 	e.source = uint32(e.slot + 1)
 	f.byPeer[p.iface.name] = append(f.byPeer[p.iface.name], e)
-	e.name()
+	e.newMachine()
 	return e, nil
 }
 
-// name sets a new state machine with a new random identifier.
-func (e *ep) name() {
+// newMachine sets a new state machine with a new random identifier.
+func (e *ep) newMachine() {
 	f := e.f
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails
 	e.m = machine.New(machine.Config{
-		Worker: f.worker, Conn: binary.LittleEndian.Uint64(b[:]) | 1, ThreeWay: true, Timeout: f.retryEvery, Limit: f.connectFor,
+		Worker: f.worker, Conn: binary.LittleEndian.Uint64(b[:]) | 1, ThreeWay: true, Timeout: f.retryInterval, Limit: f.connectLimit,
 	})
-	f.conns[e.m.Conn()] = e
+	f.byLocalID[e.m.Conn()] = e
 }
 
-// unname removes the identifiers of both sides from the tables.
-func (e *ep) unname() {
-	delete(e.f.conns, e.m.Conn())
-	delete(e.f.remotes, remote{e.peer.iface.name, e.m.Remote()})
+// dropID removes the identifiers of both sides from the tables.
+func (e *ep) dropID() {
+	delete(e.f.byLocalID, e.m.Conn())
+	delete(e.f.byRemoteID, remoteID{e.peer.iface.name, e.m.Remote()})
 }
 
-// forget removes the connection from all tables.
-func (f *iface) forget(e *ep) {
-	e.unname()
+// unregister removes the connection from all tables.
+func (f *iface) unregister(e *ep) {
+	e.dropID()
 	name := e.peer.iface.name
 	es := slices.DeleteFunc(f.byPeer[name], func(o *ep) bool { return o == e })
 	if len(es) == 0 {
@@ -70,15 +70,15 @@ func (f *iface) forget(e *ep) {
 	f.freeSlot = append(f.freeSlot, e.slot)
 }
 
-// takeable reports whether NewEndpoint may use the connection, which the peer has opened.
-func (e *ep) takeable() bool {
-	return !e.opened && !e.initiated && e.dead == nil && !e.m.Closing() && !e.m.PeerClosed() && e.m.State() == machine.StateOpen &&
+// adoptable reports whether NewEndpoint may use the connection, which the peer has opened.
+func (e *ep) adoptable() bool {
+	return !e.opened && !e.initiated && e.failure == nil && !e.m.Closing() && !e.m.PeerClosed() && e.m.State() == machine.StateOpen &&
 		int(e.peer.iface.seg) >= e.f.seg
 }
 
-// want opens the connection, or resumes it if it is suspended.
-func (e *ep) want() {
-	if e.dead != nil {
+// ensureConnected opens the connection, or resumes it if it is suspended.
+func (e *ep) ensureConnected() {
+	if e.failure != nil {
 		return
 	}
 	switch {
@@ -109,62 +109,62 @@ func (e *ep) connect() {
 func (e *ep) step(ev machine.Event) {
 	var buf [8]machine.Action
 	for _, a := range e.m.Step(ucs.Now(), ev, buf[:0]) {
-		e.do(a)
+		e.apply(a)
 	}
 	f := e.f
-	e.time()
+	e.setTimer()
 	if r := e.m.Remote(); r != 0 && !e.released {
-		f.remotes[remote{e.peer.iface.name, r}] = e
+		f.byRemoteID[remoteID{e.peer.iface.name, r}] = e
 	}
-	for _, p := range e.pairs {
-		p.settle()
+	for _, p := range e.qps {
+		p.updateFastRecv()
 	}
 	if e.halfOpen && !e.m.HalfOpen() {
-		e.confirmed()
+		e.confirm()
 	}
 	if e.m.PeerDrained() {
-		f.settleLater(e)
+		f.scheduleService(e)
 	}
 }
 
-func (e *ep) do(a machine.Action) {
+func (e *ep) apply(a machine.Action) {
 	switch a.Kind {
 	case machine.ActionCreate:
-		p, err := e.f.makePair(e)
+		p, err := e.f.newQP(e)
 		if err == nil {
 			p.id = a.Pair
-			e.pairs = append(e.pairs, p)
-			err = p.openQueue()
+			e.qps = append(e.qps, p)
+			err = p.allocQueue()
 		}
 		if err != nil {
 			e.f.failLater(e, err)
 		}
 	case machine.ActionConnect:
-		if p := e.pair(a.Pair); p != nil {
-			if err := p.join(e.heard, &e.peer.port); err != nil {
+		if p := e.qp(a.Pair); p != nil {
+			if err := p.connect(e.remoteQP, &e.peer.port); err != nil {
 				e.f.failLater(e, fmt.Errorf("%w: connect queue pair: %w", ucs.ErrPeerFailed, err))
 			}
 		}
 	case machine.ActionSend:
-		e.say(a.Msg)
+		e.sendMsg(a.Msg)
 	case machine.ActionSwitchRx:
-		e.readIn(a.Pair)
+		e.switchRx(a.Pair)
 	case machine.ActionSwitchTx:
-		e.sendIn(a.Pair)
+		e.switchTx(a.Pair)
 	case machine.ActionRetire:
 		e.retire(a.Pair)
 	case machine.ActionClose:
-		e.f.settleLater(e)
+		e.f.scheduleService(e)
 	case machine.ActionFail:
-		e.failed(a.Reason)
+		e.machineFailed(a.Reason)
 	}
 }
 
-// failed ends or restarts the connection for the reason that the machine reports.
-func (e *ep) failed(r machine.Reason) {
+// machineFailed ends or restarts the connection for the reason that the machine reports.
+func (e *ep) machineFailed(r machine.Reason) {
 	switch r {
 	case machine.ReasonStale:
-		e.stale()
+		e.reconnect()
 	case machine.ReasonRejected:
 		e.f.failLater(e, fmt.Errorf("%w: it refused the connection", ucs.ErrUnreachable))
 	case machine.ReasonPeerLost:
@@ -174,50 +174,50 @@ func (e *ep) failed(r machine.Reason) {
 	}
 }
 
-// stale restarts the connection under a new identifier. Nothing is lost: no message was sent or
+// reconnect restarts the connection under a new identifier. Nothing is lost: no message was sent or
 // received on a QP that the peer has discarded.
-func (e *ep) stale() {
+func (e *ep) reconnect() {
 	if !e.opened {
-		e.f.failLater(e, errOrderly)
+		e.f.failLater(e, errPeerClosed)
 		return
 	}
-	for _, p := range e.pairs {
-		e.f.linger(p)
+	for _, p := range e.qps {
+		e.f.startDraining(p)
 	}
-	e.pairs, e.out = nil, nil
-	e.unname()
-	e.name()
-	e.gate()
+	e.qps, e.txQueue = nil, nil
+	e.dropID()
+	e.newMachine()
+	e.updateFastPath()
 	e.initiated = true
 	if e.pend.Len() > 0 {
-		e.want()
+		e.ensureConnected()
 	}
 }
 
-// say sends a message of the state machine as a datagram.
-func (e *ep) say(m machine.Msg) {
-	n := note{
+// sendMsg sends a message of the state machine as a datagram.
+func (e *ep) sendMsg(m machine.Msg) {
+	n := connMsg{
 		msg: m, separate: e.separate && m.Kind == machine.MsgOpen,
-		refused: m.Kind == machine.MsgReset && errors.Is(e.dead, errRefused),
+		accessError: m.Kind == machine.MsgReset && errors.Is(e.failure, errAccessAtResponder),
 	}
 	if m.CarriesQPInfo() {
-		p := e.pair(m.Pair)
+		p := e.qp(m.Pair)
 		if p == nil {
 			return
 		}
-		n.half = p.mine
+		n.qpInfo = p.local
 	}
-	e.f.send(&n, &e.peer, e.ah)
+	e.f.sendConnMsg(&n, &e.peer, e.ah)
 }
 
 // Connecting implements uct.Handshaker.
 func (e *ep) Connecting() bool {
 	e.f.enterWait()
 	defer e.f.leave()
-	return e.dead == nil && e.out == nil && !e.sent
+	return e.failure == nil && e.txQueue == nil && !e.everConnected
 }
 
 // busy reports whether operations wait for the connection, or are in flight on it.
-func (e *ep) busy() bool {
-	return e.pend.Len() > 0 || e.hasReserved || e.out != nil && e.out.head != e.out.tail
+func (e *ep) hasPending() bool {
+	return e.pend.Len() > 0 || e.hasReserved || e.txQueue != nil && e.txQueue.head != e.txQueue.tail
 }

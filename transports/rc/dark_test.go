@@ -150,8 +150,8 @@ func (n *night) drop(all [2]*stream) {
 	for _, s := range all {
 		s.ep.Close()
 	}
-	n.until(func() bool { return len(n.a.conns)+len(n.b.conns) == 0 })
-	require.Zero(n, n.a.kept+n.b.kept)
+	n.until(func() bool { return len(n.a.byLocalID)+len(n.b.byLocalID) == 0 })
+	require.Zero(n, n.a.retained+n.b.retained)
 }
 
 // darkness is who does not hear whom.
@@ -246,7 +246,7 @@ func TestPartitionWhileConnecting(t *testing.T) {
 			ep, err := n.a.NewEndpoint(n.b.address(), 0)
 			require.NoError(t, err)
 			require.Equal(t, ucs.NoResource, ep.AMUint64(1, 1, 1))
-			n.until(func() bool { return len(n.a.failures) > 0 && len(n.b.conns) == 0 })
+			n.until(func() bool { return len(n.a.failures) > 0 && len(n.b.byLocalID) == 0 })
 			require.Equal(t, ep, n.a.failures[0].Endpoint)
 			require.ErrorIs(t, n.a.failures[0].Err, ucs.ErrPeerFailed)
 			require.Empty(t, n.b.failures, "nothing came of it")

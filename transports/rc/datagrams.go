@@ -16,17 +16,17 @@ const (
 	grhLen           = 40 // area for the GRH before each received datagram
 )
 
-// datagrams is the UD QP for connection messages. Its receives have their own completion queue,
+// udQP is the UD QP for connection messages. Its receives have their own completion queue,
 // which is always armed, so that the async goroutine processes messages while the program
 // computes. It is armed for unsolicited completions, too: these wake the async goroutine when
 // other senders fill the receives.
-type datagrams struct {
+type udQP struct {
 	f     *iface
 	qp    verbs.QP
 	qpn   verbs.QPN
-	cq    verbs.CQ  // of receives
-	sent  verbs.CQ  // of sends; never armed
-	armed bool      // datagrams.cq is armed, as far as is known
+	recvCQ    verbs.CQ  // of receives
+	sendCQ  verbs.CQ  // of sends; never armed
+	armed bool      // udQP.recvCQ is armed, as far as is known
 	tx    *nic.Slab // buffers are used in turn
 	rx    *nic.Slab
 	// spill is the second scatter entry of every receive, for the rest of a datagram that is
@@ -34,36 +34,36 @@ type datagrams struct {
 	// error state.
 	spill verbs.SGE
 	next  uint32 // number of sends so far, without the lost ones
-	busy  [udSends]bool
+	inFlight  [udSends]bool
 	wr    [1]verbs.SendWR
 	wcs   [16]verbs.WC // receive completions
-	ends  [16]verbs.WC // send completions
+	sendWCs  [16]verbs.WC // send completions
 }
 
 // open creates the QP and posts its first receives.
-func (u *datagrams) open(f *iface) (err error) {
+func (u *udQP) open(f *iface) (err error) {
 	u.f = f
 	packet := f.self.port.MTU.Bytes()
-	spills := uint32(packet/noteLen + 1)
-	if u.rx, err = nic.NewSlab(f.pd, udSends+int(spills)+udRecvs, grhLen+noteLen); err != nil {
+	spills := uint32(packet/connMsgMaxLen + 1)
+	if u.rx, err = nic.NewSlab(f.pd, udSends+int(spills)+udRecvs, grhLen+connMsgMaxLen); err != nil {
 		return err
 	}
 	for range udSends + spills { // the buffers of tx and spill
 		u.rx.Take()
 	}
-	u.tx, u.spill = u.rx, u.rx.Piece(udSends, packet)
-	c := verbs.CQConfig{Depth: udRecvs, Channel: f.channel, Cookie: cookieNotes}
+	u.tx, u.spill = u.rx, u.rx.SGE(udSends, packet)
+	c := verbs.CQConfig{Depth: udRecvs, Channel: f.channel, Cookie: cookieConnMsgs}
 	if f.thread != nil {
 		c.Domain = f.pd
 	}
-	if u.cq, err = f.d.Context().CreateCQ(c); err != nil {
+	if u.recvCQ, err = f.d.Context().CreateCQ(c); err != nil {
 		return err
 	}
-	if u.sent, err = f.d.Context().CreateCQ(verbs.CQConfig{Depth: udSends, Domain: c.Domain}); err != nil {
+	if u.sendCQ, err = f.d.Context().CreateCQ(verbs.CQConfig{Depth: udSends, Domain: c.Domain}); err != nil {
 		return err
 	}
 	u.qp, err = f.pd.CreateQP(verbs.QPConfig{
-		Type: verbs.UD, SendCQ: u.sent, RecvCQ: u.cq, NoClass: true,
+		Type: verbs.UD, SendCQ: u.sendCQ, RecvCQ: u.recvCQ, NoClass: true,
 		Caps: verbs.QPCaps{MaxSend: udSends, MaxRecv: udRecvs, MaxSendSGE: 1, MaxRecvSGE: 2},
 	})
 	if err != nil {
@@ -84,12 +84,12 @@ func (u *datagrams) open(f *iface) (err error) {
 			return err
 		}
 	}
-	u.stock(udFirst)
+	u.prefill(udFirst)
 	return nil
 }
 
-// stock posts up to n more receives.
-func (u *datagrams) stock(n int) {
+// prefill posts up to n more receives.
+func (u *udQP) prefill(n int) {
 	var wrs [udFirst]verbs.RecvWR
 	for n > 0 {
 		k := 0
@@ -100,32 +100,32 @@ func (u *datagrams) stock(n int) {
 				break
 			}
 			w := &wrs[k]
-			u.receiveInto(w, i)
+			u.fillRecv(w, i)
 		}
 		u.qp.PostRecv(wrs[:k])
 		n -= k
 	}
 }
 
-// receive posts buffer i as a receive.
-func (u *datagrams) receive(i uint32) {
+// repost posts buffer i as a receive.
+func (u *udQP) repost(i uint32) {
 	var wr [1]verbs.RecvWR
-	u.receiveInto(&wr[0], i)
+	u.fillRecv(&wr[0], i)
 	u.qp.PostRecv(wr[:])
 }
 
-func (u *datagrams) receiveInto(w *verbs.RecvWR, i uint32) {
-	w.ID, w.NumSG, w.SG[0], w.SG[1] = uint64(i), 2, u.rx.Piece(i, grhLen+noteLen), u.spill
+func (u *udQP) fillRecv(w *verbs.RecvWR, i uint32) {
+	w.ID, w.NumSG, w.SG[0], w.SG[1] = uint64(i), 2, u.rx.SGE(i, grhLen+connMsgMaxLen), u.spill
 }
 
 // hear processes about most connection messages and returns their number. others reports
 // whether it consumed an event of another completion queue. Once its own
 // queue is empty, it arms it. If messages remain, it sets the alarm for a section.
-func (u *datagrams) hear(most int) (n int, others bool) {
-	for n < most {
-		k := u.cq.Poll(u.wcs[:])
+func (u *udQP) poll(maxMsgs int) (n int, workerEvent bool) {
+	for n < maxMsgs {
+		k := u.recvCQ.Poll(u.wcs[:])
 		if k <= 0 {
-			if u.armed || u.cq.Arm(false) != ucs.OK {
+			if u.armed || u.recvCQ.Arm(false) != ucs.OK {
 				break
 			}
 			u.armed = true
@@ -133,27 +133,27 @@ func (u *datagrams) hear(most int) (n int, others bool) {
 		}
 		for i := range u.wcs[:k] {
 			if n++; u.armed {
-				others = u.f.drain() || others // consumes the event of this completion
+				workerEvent = u.f.drainEvents() || workerEvent // consumes the event of this completion
 			}
-			u.f.heardNote(&u.wcs[i])
+			u.f.recvConnMsg(&u.wcs[i])
 		}
 	}
-	if n >= most {
-		u.f.wakeAt(ucs.Now().Add(sectionAgain))
+	if n >= maxMsgs {
+		u.f.setAlarm(ucs.Now().Add(sectionRetry))
 	}
-	return n, others
+	return n, workerEvent
 }
 
 // full reports whether the next message would be lost for want of a send slot.
-func (u *datagrams) full() bool {
-	for _, wc := range u.ends[:max(0, u.sent.Poll(u.ends[:]))] {
-		u.busy[wc.ID] = false
+func (u *udQP) full() bool {
+	for _, wc := range u.sendWCs[:max(0, u.sendCQ.Poll(u.sendWCs[:]))] {
+		u.inFlight[wc.ID] = false
 	}
-	return u.busy[u.next%udSends]
+	return u.inFlight[u.next%udSends]
 }
 
-// send sends a connection message; it is lost if there is no room.
-func (f *iface) send(n *note, to *peer, ah verbs.AH) {
+// sendConnMsg sends a connection message; it is lost if there is no room.
+func (f *iface) sendConnMsg(n *connMsg, to *peer, ah verbs.AH) {
 	u := &f.ud
 	if u.full() {
 		return
@@ -165,21 +165,21 @@ func (f *iface) send(n *note, to *peer, ah verbs.AH) {
 		ID: uint64(i), Op: verbs.OpSend, Flags: verbs.SendSignaled | verbs.SendSolicited, NumSG: 1,
 		QPN: to.iface.qpn, QKey: to.iface.qkey, AH: ah.ID(),
 	}
-	w.SG[0] = u.tx.Piece(i, len(n.append(u.tx.Bytes(i)[:0])))
+	w.SG[0] = u.tx.SGE(i, len(n.append(u.tx.Bytes(i)[:0])))
 	if k, _ := u.qp.PostSend(u.wr[:]); k != 1 {
 		return
 	}
-	u.busy[i] = true
+	u.inFlight[i] = true
 	u.next++
-	f.stats.Inc(statNotes)
+	f.stats.Inc(statConnMsgs)
 }
 
 // close frees what open created.
-func (u *datagrams) close() (err error) {
+func (u *udQP) close() (err error) {
 	if u.qp != nil {
 		err = u.qp.Close()
 	}
-	for _, cq := range []verbs.CQ{u.cq, u.sent} {
+	for _, cq := range []verbs.CQ{u.recvCQ, u.sendCQ} {
 		if cq != nil {
 			err = errors.Join(err, cq.Close())
 		}

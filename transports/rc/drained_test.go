@@ -33,7 +33,7 @@ func (l *loses) hook(p *soft.PacketInfo) soft.Verdict {
 // drainedWord tells the word that a pair is drained from other packets.
 func drainedWord(p *soft.PacketInfo) bool {
 	b := p.Packet.Payload()
-	return p.Op == wire.UDSendOnly && len(b) >= noteMin && b[0] == noteVersion && b[noteOffFlags]&noteDrained != 0
+	return p.Op == wire.UDSendOnly && len(b) >= connMsgMinLen && b[0] == connMsgVersion && b[connMsgOffFlags]&flagDrained != 0
 }
 
 // leaves is two ends and a connection, by which a has sent a message to b, and which it
@@ -83,8 +83,8 @@ func (l *leaves) send(total uint64) {
 
 // halves gives the numbers of the queue pairs that the ends use.
 func (l *leaves) halves() (a, b verbs.QPN) {
-	l.ends[0].inside(func() { a = l.to.pairs[0].mine.qpn })
-	l.ends[1].inside(func() { b = l.from.pairs[0].mine.qpn })
+	l.ends[0].inside(func() { a = l.to.qps[0].local.qpn })
+	l.ends[1].inside(func() { b = l.from.qps[0].local.qpn })
 	return a, b
 }
 
@@ -92,7 +92,7 @@ func (l *leaves) halves() (a, b verbs.QPN) {
 func (l *leaves) leave() {
 	l.Helper()
 	l.ends[0].inside(func() { l.to.step(machine.Event{Kind: machine.EventSuspend}) })
-	l.until(func() bool { return l.ends[0].sees(func() bool { return l.to.out == nil && len(l.to.pairs) == 0 }) })
+	l.until(func() bool { return l.ends[0].sees(func() bool { return l.to.txQueue == nil && len(l.to.qps) == 0 }) })
 }
 
 // buried waits until nothing lingers.
@@ -100,7 +100,7 @@ func (l *leaves) buried() {
 	l.Helper()
 	l.until(func() bool {
 		for _, e := range l.ends {
-			if e.sees(func() bool { return len(e.dying)+e.pairs > 0 }) {
+			if e.sees(func() bool { return len(e.draining)+e.numQPs > 0 }) {
 				return false
 			}
 		}
@@ -149,16 +149,16 @@ func TestLeftPairUnheard(t *testing.T) {
 	half, _ := l.halves()
 	l.send(5)
 	var marker verbs.PSN // each message before it is a packet
-	l.ends[0].inside(func() { marker = (l.to.pairs[0].mine.psn + verbs.PSN(l.to.out.tail)) & (1<<24 - 1) })
+	l.ends[0].inside(func() { marker = (l.to.qps[0].local.psn + verbs.PSN(l.to.txQueue.tail)) & (1<<24 - 1) })
 	l.loses[1].packets(func(p *soft.PacketInfo) bool {
 		return p.Dest == half && p.Op == wire.Acknowledge && p.PSN == marker
 	})
 	l.leave()
-	l.until(func() bool { return l.ends[1].sees(func() bool { return len(l.ends[1].dying) == 1 }) })
-	later := ucs.Now().Add(lingerFor + 200*time.Millisecond)
+	l.until(func() bool { return l.ends[1].sees(func() bool { return len(l.ends[1].draining) == 1 }) })
+	later := ucs.Now().Add(drainInterval + 200*time.Millisecond)
 	l.until(func() bool { return later.Before(ucs.Now()) })
 	for _, e := range l.ends {
-		require.True(t, e.sees(func() bool { return len(e.dying) == 1 }))
+		require.True(t, e.sees(func() bool { return len(e.draining) == 1 }))
 	}
 	l.loses[1].Store(nil)
 	l.send(10)
@@ -183,7 +183,7 @@ func TestLeftPairsGo(t *testing.T) {
 		l.buried()
 		took = min(took, ucs.Now().Sub(began))
 	}
-	require.Less(t, took, lingerFor)
+	require.Less(t, took, drainInterval)
 	l.arrived()
 	l.to.Close()
 }
@@ -207,7 +207,7 @@ func TestDrainedLost(t *testing.T) {
 			l.send(5)
 			l.leave()
 			l.buried()
-			require.Greater(t, ucs.Now().Sub(began), lingerFor)
+			require.Greater(t, ucs.Now().Sub(began), drainInterval)
 			require.Positive(t, lost.Load())
 			l.send(10)
 			l.arrived()
@@ -221,35 +221,35 @@ func TestDrainedLost(t *testing.T) {
 func TestDrainedOfNoSense(t *testing.T) {
 	l := newLeaves(t)
 	a, b := l.ends[0], l.ends[1]
-	good := note{
+	good := connMsg{
 		msg:     machine.Msg{Worker: a.worker, From: l.to.m.Conn(), To: l.from.m.Conn(), Pair: l.to.m.TxPair()},
-		drained: true, asks: true, from: a.self,
+		drained: true, wantReply: true, from: a.self,
 	}
 	for _, c := range []struct {
 		name string
-		made func(n *note)
+		made func(n *connMsg)
 		said uint64
 	}{
-		{"of a pair that there is not", func(n *note) { n.msg.Pair = 77 }, 1},
-		{"and unasked", func(n *note) { n.msg.Pair, n.asks = 77, false }, 0},
-		{"of no pair", func(n *note) { n.msg.Pair, n.asks = machine.End, false }, 0},
-		{"of a connection that there is not", func(n *note) { n.msg.To++ }, 0},
-		{"of somebody else's", func(n *note) { n.from = peerAt(&nic.Address{Worker: [16]byte{9}}) }, 0},
-		{"and a hello", func(n *note) { n.msg.Kind, n.msg.To, n.msg.From = machine.MsgOpen, 0, 1 }, 0},
+		{"of a pair that there is not", func(n *connMsg) { n.msg.Pair = 77 }, 1},
+		{"and unasked", func(n *connMsg) { n.msg.Pair, n.wantReply = 77, false }, 0},
+		{"of no pair", func(n *connMsg) { n.msg.Pair, n.wantReply = machine.End, false }, 0},
+		{"of a connection that there is not", func(n *connMsg) { n.msg.To++ }, 0},
+		{"of somebody else's", func(n *connMsg) { n.from = peerAt(&nic.Address{Worker: [16]byte{9}}) }, 0},
+		{"and a hello", func(n *connMsg) { n.msg.Kind, n.msg.To, n.msg.From = machine.MsgOpen, 0, 1 }, 0},
 	} {
 		n := good
 		c.made(&n)
 		b.inside(func() {
-			said := b.stats.Value(statNotes)
-			b.hear(&n)
-			require.Equal(t, c.said, b.stats.Value(statNotes)-said, c.name)
-			require.False(t, l.from.pairs[0].drained, c.name)
-			require.Len(t, b.conns, 1, c.name)
+			said := b.stats.Value(statConnMsgs)
+			b.dispatchConnMsg(&n)
+			require.Equal(t, c.said, b.stats.Value(statConnMsgs)-said, c.name)
+			require.False(t, l.from.qps[0].peerDrained, c.name)
+			require.Len(t, b.byLocalID, 1, c.name)
 		})
 	}
 	b.inside(func() {
-		b.hear(&good)
-		require.True(t, l.from.pairs[0].drained, "it may come before this end has left the pair")
+		b.dispatchConnMsg(&good)
+		require.True(t, l.from.qps[0].peerDrained, "it may come before this end has left the pair")
 	})
 	l.leave()
 	l.buried()

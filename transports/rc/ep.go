@@ -17,42 +17,42 @@ import (
 // its first use, nor while it is suspended.
 type ep struct {
 	// Sending.
-	q           *queue // where operations are posted: ep.out, or iface.nowhere, which has no room
+	q           *sendQueue // where operations are posted: ep.txQueue, or iface.nullQueue, which has no room
 	f           *iface
-	out         *queue // of the QP that this side sends in; nil: none
-	left        *queue // of the QP that this side sent in before
+	txQueue         *sendQueue // of the QP that this side sends in; nil: none
+	oldTxQueue        *sendQueue // of the QP that this side sent in before
 	status      uct.Status
 	needsBuf    bool // the last operation that got NoResource needed a bounce buffer
 	hasReserved bool
 	reserved    uint32 // buffer of the open reservation
 	pend        pending.Queue
-	waits       bool // in iface.waiting
+	inWaiting       bool // in iface.waiting
 
 	// Receiving.
 	source  uint32
-	got     uint32 // messages received, modulo 2^32
+	received     uint32 // messages received, modulo 2^32
 	counted bool   // included in iface.accepted
 
 	// Connection.
 	m         machine.Machine
 	slot      int // index in iface.eps
 	peer      peer
-	pairs     []*pair
+	qps     []*connQP
 	ah        verbs.AH
-	heard     half // QP of the peer, from the message being processed
+	remoteQP     qpInfo // QP of the peer, from the message being processed
 	initiated bool
 	separate  bool
 	opened    bool // an endpoint is open on it
 	halfOpen  bool // in iface.halfOpen
-	sent      bool // the connection has had a QP to send in
-	timed     bool // in iface.timed
-	settles   bool // in iface.ending
-	dead      error
-	reported  bool
-	parted    bool // the end of the peer's messages was reported
+	everConnected      bool // the connection has had a QP to send in
+	inTimers     bool // in iface.timers
+	inServiceQueue   bool // in iface.serviceQueue
+	failure      error
+	failureReported  bool
+	rxEndReported    bool // the end of the peer's messages was reported
 	released  bool
-	cancels   uct.Token // token of FlushCancel
-	lastUsed  ucs.Time  // when askLives saw progress last
+	cancelToken   uct.Token // token of FlushCancel
+	lastProgress  ucs.Time  // when sendKeepalives saw progress last
 	lastHead  uint32
 	lull.Activity
 }
@@ -63,9 +63,9 @@ type peer struct {
 	port  nic.PortAddress
 }
 
-// errOrderly ends a connection whose peer closed its interface. It is reported without an
+// errPeerClosed ends a connection whose peer closed its interface. It is reported without an
 // error.
-var errOrderly = fmt.Errorf("%w: it closed its interface", ucs.ErrPeerFailed)
+var errPeerClosed = fmt.Errorf("%w: it closed its interface", ucs.ErrPeerFailed)
 
 // errDisconnected ends a connection on which Disconnect was called.
 var errDisconnected = failErr("this side ended the connection")
@@ -75,36 +75,36 @@ var errCanceled = fmt.Errorf("endpoint canceled by a flush: %w", ucs.ErrCanceled
 // failErr returns an ErrPeerFailed with the cause.
 func failErr(what string) error { return fmt.Errorf("%w: %s", ucs.ErrPeerFailed, what) }
 
-// gate sets q: to the send queue if operations may be posted, else to one without room.
-func (e *ep) gate() {
-	if e.status == ucs.OK && e.ready() && e.pend.Len() == 0 {
-		e.q = e.out
+// updateFastPath sets q: to the send queue if operations may be posted, else to one without room.
+func (e *ep) updateFastPath() {
+	if e.status == ucs.OK && e.txReady() && e.pend.Len() == 0 {
+		e.q = e.txQueue
 		return
 	}
-	e.q = &e.f.nowhere
+	e.q = &e.f.nullQueue
 }
 
-// ready reports whether operations may be posted to ep.out.
+// txReady reports whether operations may be posted to ep.txQueue.
 //
 // While the peer has not acknowledged all packets of the previous QP, it may not have received
 // the switch-over marker. Its receives would then fill with messages that it cannot deliver
 // yet. Also, a fence in the new QP would not order operations of the previous one. So nothing is
 // posted until the previous QP has no operation in flight.
-func (e *ep) ready() bool {
-	return e.out != nil && (e.left == nil || e.left.head == e.left.tail)
+func (e *ep) txReady() bool {
+	return e.txQueue != nil && (e.oldTxQueue == nil || e.oldTxQueue.head == e.oldTxQueue.tail)
 }
 
-// noRoom returns the status of an operation that cannot be posted now. It opens or resumes a
+// noResource returns the status of an operation that cannot be posted now. It opens or resumes a
 // connection that has no QP.
 //
 //go:noinline
-func (e *ep) noRoom(buf bool) uct.Status {
+func (e *ep) noResource(buf bool) uct.Status {
 	e.needsBuf = buf
-	if e.out == nil {
-		e.want()
+	if e.txQueue == nil {
+		e.ensureConnected()
 	}
 	if e.pend.Len() == 0 {
-		e.gate() // operations may be possible since the last call
+		e.updateFastPath() // operations may be possible since the last call
 	}
 	if e.status != ucs.OK {
 		return e.status
@@ -124,32 +124,32 @@ func (e *ep) Flush(k uct.FlushKind, t uct.Token) uct.Status {
 		return e.status
 	case k == uct.FlushCancel:
 		return e.cancel(t)
-	case e.out == nil || len(e.pairs) > 1 || len(e.f.dying) > 0: // another QP may have operations in flight
+	case e.txQueue == nil || len(e.qps) > 1 || len(e.f.draining) > 0: // another QP may have operations in flight
 		return e.f.flush(e, t)
-	case e.out.head == e.out.tail:
+	case e.txQueue.head == e.txQueue.tail:
 		return ucs.OK
-	case !e.out.room():
+	case !e.txQueue.room():
 		return ucs.NoResource
 	}
-	e.out.nothing(t)
+	e.txQueue.postZeroWrite(t)
 	return ucs.InProgress
 }
 
-// nothing posts a write of zero bytes. It completes after all operations before it.
-func (q *queue) nothing(t uct.Token) {
-	w := q.next()
+// postZeroWrite posts a write of zero bytes. It completes after all operations before it.
+func (q *sendQueue) postZeroWrite(t uct.Token) {
+	w := q.nextWR()
 	w.Op, w.NumSG, w.InlineLen, w.Remote, w.RKey = verbs.OpWrite, 0, 0, 0, 0
-	q.take(slotToken, t, 0)
+	q.takeSlot(slotToken, t, 0)
 	q.post(w, verbs.SendSignaled)
 }
 
 // cancel fails the endpoint with errCanceled. t completes when no operation is in flight.
 func (e *ep) cancel(t uct.Token) uct.Status {
 	e.f.failLater(e, errCanceled)
-	for range e.f.underWay(e) {
-		e.cancels = t
+	for range e.f.inFlight(e) {
+		e.cancelToken = t
 	}
-	if e.cancels == 0 {
+	if e.cancelToken == 0 {
 		return ucs.OK
 	}
 	return ucs.InProgress
@@ -164,8 +164,8 @@ func (e *ep) Fence() uct.Status {
 }
 
 func (e *ep) fence() uct.Status {
-	if e.status == ucs.OK && e.out != nil {
-		e.out.fence = e.out.reads > 0
+	if e.status == ucs.OK && e.txQueue != nil {
+		e.txQueue.fence = e.txQueue.reads > 0
 	}
 	return e.status
 }
@@ -179,10 +179,10 @@ func (e *ep) Check(t uct.Token) uct.Status {
 	switch {
 	case e.status != ucs.OK:
 		return e.status
-	case e.out == nil || !e.out.room():
-		return e.noRoom(false)
+	case e.txQueue == nil || !e.txQueue.room():
+		return e.noResource(false)
 	}
-	e.out.nothing(t)
+	e.txQueue.postZeroWrite(t)
 	return ucs.InProgress
 }
 
@@ -201,29 +201,29 @@ func (e *ep) Close() {
 	e.pend = pending.Queue{}
 	e.abort()
 	if e.status == ucs.OK {
-		e.shut(ucs.Closed)
+		e.rejectOps(ucs.Closed)
 	}
-	if e.dead == nil && e.m.State() != machine.StateIdle && !e.m.PeerDrained() || e.f.isUnderWay(e) {
-		e.f.count(e) // Progress must run: for messages and the CLOSE of the peer, and for events of operations in flight
+	if e.failure == nil && e.m.State() != machine.StateIdle && !e.m.PeerDrained() || e.f.hasInFlight(e) {
+		e.f.countAccepted(e) // Progress must run: for messages and the CLOSE of the peer, and for events of operations in flight
 	}
-	if e.dead == nil {
+	if e.failure == nil {
 		e.step(machine.Event{Kind: machine.EventClose})
 	}
-	e.f.settleLater(e)
+	e.f.scheduleService(e)
 }
 
-// shut makes all further operations return s.
-func (e *ep) shut(s uct.Status) {
+// rejectOps makes all further operations return s.
+func (e *ep) rejectOps(s uct.Status) {
 	e.status = s
-	e.gate()
+	e.updateFastPath()
 }
 
-// done reports whether both sides have finished with the connection.
-func (e *ep) done() bool {
+// releasable reports whether both sides have finished with the connection.
+func (e *ep) releasable() bool {
 	if e.opened {
 		return false
 	}
-	return e.dead != nil || e.m.State() == machine.StateClosed || e.m.State() == machine.StateIdle
+	return e.failure != nil || e.m.State() == machine.StateClosed || e.m.State() == machine.StateIdle
 }
 
 // release frees all resources of the connection. Operations in flight complete with st.
@@ -232,29 +232,29 @@ func (e *ep) release(st uct.Status) {
 		return
 	}
 	e.released = true
-	e.confirmed()
-	e.closePairs(st)
+	e.confirm()
+	e.closeQPs(st)
 	if e.ah != nil {
 		_ = e.ah.Close() // closing an address handle cannot fail here
 	}
 	if e.hasReserved { // the message is discarded
 		e.abort()
 	}
-	e.f.forget(e)
+	e.f.unregister(e)
 }
 
-func (e *ep) closePairs(st uct.Status) {
-	e.out = nil
-	e.gate()
-	for _, p := range e.pairs {
+func (e *ep) closeQPs(st uct.Status) {
+	e.txQueue = nil
+	e.updateFastPath()
+	for _, p := range e.qps {
 		p.close(st)
 	}
-	e.pairs = nil
+	e.qps = nil
 }
 
-// statusOf returns the status that operations in flight complete with when err ends their
+// flightStatus returns the status that operations in flight complete with when err ends their
 // connection.
-func statusOf(err error) uct.Status {
+func flightStatus(err error) uct.Status {
 	switch {
 	case errors.Is(err, ucs.ErrCanceled):
 		return ucs.Canceled

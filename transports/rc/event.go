@@ -10,7 +10,7 @@ import (
 const (
 	cookieRecv = iota
 	cookieSend
-	cookieNotes
+	cookieConnMsgs
 )
 
 // EventFD returns a descriptor that is readable when an armed completion queue has an event.
@@ -20,19 +20,19 @@ func (f *iface) EventFD() int { return f.wake.FD() }
 func (f *iface) disarm() {
 	f.armed = false
 	f.wake.Lower()
-	f.drain()
+	f.drainEvents()
 }
 
-// drain consumes all events of the completion channel. others reports whether one of them is
+// drainEvents consumes all events of the completion channel. others reports whether one of them is
 // for the worker: it is not from the queue of connection messages.
-func (f *iface) drain() (others bool) {
+func (f *iface) drainEvents() (workerEvent bool) {
 	f.ud.armed = false
 	for {
 		c, ok := f.channel.TryEvent()
 		if !ok {
-			return others
+			return workerEvent
 		}
-		others = others || c != cookieNotes
+		workerEvent = workerEvent || c != cookieConnMsgs
 	}
 }
 
@@ -46,7 +46,7 @@ func (f *iface) Arm(k uct.EventKind) uct.Status {
 		return ucs.Busy
 	}
 	defer f.leave()
-	if f.attention || f.stashAt < len(f.stash) || len(f.sendStash) > 0 {
+	if f.serviceNeeded || f.drainedAt < len(f.drained) || len(f.drainedSends) > 0 {
 		return ucs.Busy
 	}
 	for _, e := range f.waiting {
@@ -55,7 +55,7 @@ func (f *iface) Arm(k uct.EventKind) uct.Status {
 		}
 	}
 	f.disarm()
-	if n, _ := f.ud.hear(udRecvs); n > 0 {
+	if n, _ := f.ud.poll(udRecvs); n > 0 {
 		return ucs.Busy
 	}
 	if st := f.recvCQ.Arm(false); st != ucs.OK {
@@ -66,17 +66,17 @@ func (f *iface) Arm(k uct.EventKind) uct.Status {
 		if st := f.sendCQ.Arm(false); st != ucs.OK {
 			return st
 		}
-		if f.sendStash == nil {
-			f.sendStash = make([]verbs.WC, 0, endBatch)
+		if f.drainedSends == nil {
+			f.drainedSends = make([]verbs.WC, 0, sendPollBatch)
 		}
-		f.sendStash = f.sendStash[:max(0, f.sendCQ.Poll(f.sendStash[:endBatch]))]
+		f.drainedSends = f.drainedSends[:max(0, f.sendCQ.Poll(f.drainedSends[:sendPollBatch]))]
 	}
-	f.stashAll()
-	if len(f.stash) > 0 || len(f.sendStash) > 0 {
+	f.drainRecvCQ()
+	if len(f.drained) > 0 || len(f.drainedSends) > 0 {
 		return ucs.Busy
 	}
 	f.d.NotifyIdle()
-	if len(f.timed) > 0 {
+	if len(f.timers) > 0 {
 		return ucs.InProgress
 	}
 	return ucs.OK

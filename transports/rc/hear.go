@@ -9,33 +9,33 @@ import (
 )
 
 // Anyone can send a datagram to the QP for connection messages. So a message is accepted only
-// from the QP and port that it names (parseNote), and a reply goes to them alone. An OPEN may
+// from the QP and port that it names (parseConnMsg), and a reply goes to them alone. An OPEN may
 // still come from a sender that does not receive. The connection is therefore half-open until a
 // message shows that the peer receives: it holds a QP but no send queue, its number is bounded,
 // and a newer one may evict it (nic.HalfOpen).
 
-// doubts is the maximum number of liveness probes that an OPEN of a peer causes.
-const doubts = 16
+// maxProbes is the maximum number of liveness probes that an OPEN of a peer causes.
+const maxProbes = 16
 
-// heardNote processes a received connection message and reposts its receive.
-func (f *iface) heardNote(wc *verbs.WC) {
+// recvConnMsg processes a received connection message and reposts its receive.
+func (f *iface) recvConnMsg(wc *verbs.WC) {
 	buf := uint32(wc.ID)
-	var n note
+	var n connMsg
 	if wc.Status == verbs.WCSuccess {
-		if err := f.parseNote(&n, wc); err != nil {
+		if err := f.parseConnMsg(&n, wc); err != nil {
 			f.stats.Inc(statGarbage)
 			f.d.Log().Sugar().Debugf("dropped a connection message: %v", err)
 		} else {
-			f.hear(&n)
+			f.dispatchConnMsg(&n)
 		}
 	}
-	f.ud.receive(buf)
+	f.ud.repost(buf)
 }
 
-// parseNote decodes a connection message. It rejects a message whose sender is not the
+// parseConnMsg decodes a connection message. It rejects a message whose sender is not the
 // interface that the message names: the reply would go to a third party.
-func (f *iface) parseNote(n *note, wc *verbs.WC) error {
-	if err := n.parse(f.noteBytes(wc)); err != nil {
+func (f *iface) parseConnMsg(n *connMsg, wc *verbs.WC) error {
+	if err := n.parse(f.connMsgBytes(wc)); err != nil {
 		return err
 	}
 	if a := n.from.address(); !f.d.SentFrom(&a, wc, f.ud.rx.Bytes(uint32(wc.ID))) {
@@ -45,78 +45,78 @@ func (f *iface) parseNote(n *note, wc *verbs.WC) error {
 	return nil
 }
 
-// noteBytes returns the datagram after the GRH. It returns nil for a failed completion, and for
+// connMsgBytes returns the datagram after the GRH. It returns nil for a failed completion, and for
 // a datagram longer than a connection message.
-func (f *iface) noteBytes(wc *verbs.WC) []byte {
-	if wc.Status != verbs.WCSuccess || wc.Len < grhLen || wc.Len > grhLen+noteLen {
+func (f *iface) connMsgBytes(wc *verbs.WC) []byte {
+	if wc.Status != verbs.WCSuccess || wc.Len < grhLen || wc.Len > grhLen+connMsgMaxLen {
 		return nil
 	}
 	return f.ud.rx.Bytes(uint32(wc.ID))[grhLen:wc.Len]
 }
 
-// hear passes a message to its connection. An OPEN may add a connection.
-func (f *iface) hear(n *note) {
+// dispatchConnMsg passes a message to its connection. An OPEN may add a connection.
+func (f *iface) dispatchConnMsg(n *connMsg) {
 	name, m := n.from.iface.name, n.msg
-	e := f.conns[m.To]
+	e := f.byLocalID[m.To]
 	if m.To == 0 {
-		e = f.remotes[remote{name, m.From}]
+		e = f.byRemoteID[remoteID{name, m.From}]
 	}
 	if e != nil && e.peer != n.from { // another peer uses this identifier
 		return
 	}
-	if m.Kind == machine.MsgReset && !n.refused {
-		f.acknowledgedRefusal(n)
+	if m.Kind == machine.MsgReset && !n.accessError {
+		f.ackReset(n)
 	}
 	if n.drained {
 		if e != nil {
-			e.heardDrained(n)
+			e.handleDrained(n)
 		}
 		return
 	}
 	if e == nil && m.To == 0 && m.Kind == machine.MsgOpen {
-		e = f.greeted(n)
+		e = f.acceptOpen(n)
 	}
-	if e == nil || e.dead != nil {
-		f.stray(n)
+	if e == nil || e.failure != nil {
+		f.replyStray(n)
 		return
 	}
-	e.listen(n)
+	e.handleMsg(n)
 }
 
-// stray replies to a message for a connection that does not exist, or has ended.
+// replyStray replies to a message for a connection that does not exist, or has ended.
 //
 // The ACK of a SHUTDOWN, and of a RESET with flag refused, is a RESET without flags. While the
 // peer has not acknowledged a RESET with flag refused, all other replies on that connection
 // carry the flag, too.
-func (f *iface) stray(n *note) {
+func (f *iface) replyStray(n *connMsg) {
 	a, ok := machine.ResetFor(f.worker, n.msg)
-	refused := ok && f.refusals.has(&a, &n.from)
-	if n.refused || n.hangUp && n.msg.To != 0 {
-		a, ok, refused = machine.Msg{Kind: machine.MsgReset, Worker: f.worker, From: n.msg.To, To: n.msg.From}, true, false
+	accessError := ok && f.accessErrors.isUnacked(&a, &n.from)
+	if n.accessError || n.shutdown && n.msg.To != 0 {
+		a, ok, accessError = machine.Msg{Kind: machine.MsgReset, Worker: f.worker, From: n.msg.To, To: n.msg.From}, true, false
 	}
 	if ok {
-		f.sendTo(&note{msg: a, refused: refused}, &n.from)
+		f.sendConnMsgTo(&connMsg{msg: a, accessError: accessError}, &n.from)
 	}
 }
 
-// greeted returns the connection for an OPEN of a peer: one of this side's, or a new half-open
+// acceptOpen returns the connection for an OPEN of a peer: one of this side's, or a new half-open
 // one. nil: the OPEN is dropped.
-func (f *iface) greeted(n *note) *ep {
-	if ok, _ := f.place.Reaches(&n.from.port); !ok {
+func (f *iface) acceptOpen(n *connMsg) *ep {
+	if ok, _ := f.portAddr.Reaches(&n.from.port); !ok {
 		return nil
 	}
-	if e := f.meets(n); e != nil {
+	if e := f.matchOpen(n); e != nil {
 		if e.m.State() == machine.StateOpening {
 			f.stats.Inc(statCrossed)
 		} else {
 			f.stats.Inc(statAccepted)
 		}
-		f.count(e)
+		f.countAccepted(e)
 		return e
 	}
 	from, now := n.from.port.Source(), ucs.Now()
-	if !f.halfOpen.Admit(from, now, f.giveUp) {
-		f.stats.Inc(statPassedOver) // the peer retransmits its OPEN
+	if !f.halfOpen.Admit(from, now, f.evictHalfOpen) {
+		f.stats.Inc(statOpensDropped) // the peer retransmits its OPEN
 		return nil
 	}
 	e, err := f.newEP(&n.from)
@@ -128,52 +128,52 @@ func (f *iface) greeted(n *note) *ep {
 	f.stats.Inc(statAccepted)
 	f.halfOpen.Add(e, from, now)
 	e.halfOpen = true
-	f.count(e)
-	f.doubt(e)
+	f.countAccepted(e)
+	f.probeOthers(e)
 	return e
 }
 
-// giveUp releases a half-open connection. It was never used, and the layer above does not know
+// evictHalfOpen releases a half-open connection. It was never used, and the layer above does not know
 // it.
-func (f *iface) giveUp(e *ep) {
-	f.stats.Inc(statGivenUp)
-	f.uncount(e)
+func (f *iface) evictHalfOpen(e *ep) {
+	f.stats.Inc(statHalfOpenEvicted)
+	f.uncountAccepted(e)
 	e.release(ucs.Canceled)
 }
 
-// confirmed removes e from the half-open connections.
-func (e *ep) confirmed() {
+// confirm removes e from the half-open connections.
+func (e *ep) confirm() {
 	if e.halfOpen {
 		e.halfOpen = false
 		e.f.halfOpen.Remove(e)
 	}
 }
 
-// doubt probes the other connections with the peer of e, which has sent a new OPEN: it may have
+// probeOthers probes the other connections with the peer of e, which has sent a new OPEN: it may have
 // lost them. It sends READY on each, and the peer replies with RESET if it does not know the
 // connection.
 //
 // A lost connection so fails before this side sends a reply on it to a message that arrived on
 // e. Only the doubts oldest connections are probed. Connections that are not confirmed are not:
 // their OPENs may be forged, and the probe would go to a third party.
-func (f *iface) doubt(e *ep) {
+func (f *iface) probeOthers(e *ep) {
 	es := f.byPeer[e.peer.iface.name]
-	for _, o := range es[:min(len(es), doubts)] {
-		if o != e && o.dead == nil && o.m.Confirmed() {
-			o.say(machine.Msg{Kind: machine.MsgReady, Worker: f.worker, From: o.m.Conn(), To: o.m.Remote()})
+	for _, o := range es[:min(len(es), maxProbes)] {
+		if o != e && o.failure == nil && o.m.Confirmed() {
+			o.sendMsg(machine.Msg{Kind: machine.MsgReady, Worker: f.worker, From: o.m.Conn(), To: o.m.Remote()})
 		}
 	}
 }
 
-// meets returns the connection of this side that an OPEN of the peer belongs to: one whose OPEN
+// matchOpen returns the connection of this side that an OPEN of the peer belongs to: one whose OPEN
 // crosses it, else an unused one with an endpoint. nil: none.
-func (f *iface) meets(n *note) (unused *ep) {
+func (f *iface) matchOpen(n *connMsg) (unused *ep) {
 	if n.separate {
 		return nil
 	}
 	for _, e := range f.byPeer[n.from.iface.name] {
 		switch {
-		case e.dead != nil || e.peer != n.from: // the interface name in the OPEN may be forged
+		case e.failure != nil || e.peer != n.from: // the interface name in the OPEN may be forged
 		case e.m.State() == machine.StateOpening && !e.separate:
 			return e
 		case e.m.State() == machine.StateIdle && e.opened && unused == nil:
@@ -183,54 +183,54 @@ func (f *iface) meets(n *note) (unused *ep) {
 	return unused
 }
 
-// count includes the connection in ActiveEndpoints: the peer may send on it.
-func (f *iface) count(e *ep) {
+// countAccepted includes the connection in ActiveEndpoints: the peer may send on it.
+func (f *iface) countAccepted(e *ep) {
 	if !e.counted {
 		e.counted = true
 		f.accepted.Add(1)
 	}
 }
 
-// uncount undoes count. A closed endpoint with operations in flight stays counted: Progress is
+// uncountAccepted undoes count. A closed endpoint with operations in flight stays counted: Progress is
 // called for active ifaces only, and reports their events.
-func (f *iface) uncount(e *ep) {
-	if e.counted && (e.opened || !f.isUnderWay(e)) {
+func (f *iface) uncountAccepted(e *ep) {
+	if e.counted && (e.opened || !f.hasInFlight(e)) {
 		e.counted = false
 		f.accepted.Add(-1)
 	}
 }
 
-// listen processes a message of the peer's state machine.
-func (e *ep) listen(n *note) {
-	if n.hangUp {
-		e.f.failLater(e, errOrderly)
-		e.f.stray(n)
+// handleMsg processes a message of the peer's state machine.
+func (e *ep) handleMsg(n *connMsg) {
+	if n.shutdown {
+		e.f.failLater(e, errPeerClosed)
+		e.f.replyStray(n)
 		return
 	}
-	if n.refused {
+	if n.accessError {
 		if n.msg.From != e.m.Remote() { // for an earlier connection
 			return
 		}
-		e.f.failLater(e, errDenied)
-		e.f.stray(n)
+		e.f.failLater(e, errAccessAtRequester)
+		e.f.replyStray(n)
 		return
 	}
-	ev := machine.Event{Kind: machine.EventReceive, Msg: n.msg, Busy: e.busy()}
-	e.heard = n.half
+	ev := machine.Event{Kind: machine.EventReceive, Msg: n.msg, Busy: e.hasPending()}
+	e.remoteQP = n.qpInfo
 	if n.msg.Kind == machine.MsgSuspend {
-		e.settleQueue() // so that the connection can be suspended next time
+		e.requestCompletion() // so that the connection can be suspended next time
 	}
-	var brought *pair
+	var attached *connQP
 	if e.m.AcceptsPair(n.msg) {
-		p, err := e.f.makePair(e)
+		p, err := e.f.newQP(e)
 		if err == nil {
 			p.id = n.msg.Pair.Flip()
-			e.pairs = append(e.pairs, p)
-			brought = p
-			err = p.join(n.half, &e.peer.port)
+			e.qps = append(e.qps, p)
+			attached = p
+			err = p.connect(n.qpInfo, &e.peer.port)
 		}
 		if err == nil && !e.halfOpen {
-			err = p.openQueue()
+			err = p.allocQueue()
 		}
 		if err != nil {
 			e.f.stats.Inc(statRefused)
@@ -239,7 +239,7 @@ func (e *ep) listen(n *note) {
 		}
 	}
 	e.step(ev)
-	if brought != nil && !e.m.Uses(brought.id) {
-		e.retire(brought.id)
+	if attached != nil && !e.m.Uses(attached.id) {
+		e.retire(attached.id)
 	}
 }

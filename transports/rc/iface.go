@@ -26,37 +26,37 @@ type iface struct {
 	srq      verbs.SRQ
 	rx       *nic.Slab
 	reserve  *nic.Reserve
-	batch    int   // receives posted at a time
-	last     *pair // QP of the latest message
+	refillSize    int   // receives posted at a time
+	lastRecvQP     *connQP // QP of the latest message
 	qpns     qpnTable
-	posted   int // receives in the SRQ
-	target   int // receives to keep posted
-	kept     int // buffers that the layer above retains
-	keepMost int
-	stash    []verbs.WC // drained from recvCQ and not processed
-	stashAt  int
-	late     []*pair // QPs that are read now, with messages in pair.early
+	postedRecvs   int // receives in the SRQ
+	recvTarget   int // receives to keep posted
+	retained     int // buffers that the layer above retains
+	maxRetained int
+	drained    []verbs.WC // drained from recvCQ and not processed
+	drainedAt  int
+	readable     []*connQP // QPs that are read now, with messages in connQP.outOfOrder
 
 	// Sending.
 	sendCQ    verbs.CQ
 	tx        *nic.Slab
 	txTotal   int
-	listOf    *queue
-	listed    int // entries used in list
+	postListQueue    *sendQueue
+	postListLen    int // entries used in list
 	signaled  int // signaled operations without a completion yet
-	told      int // events and failures reported in this pass
-	events    int // events in evs that are not delivered
-	nowhere   queue
+	reports      int // events and failures reported in this pass
+	queuedEvents    int // events in evs that are not delivered
+	nullQueue   sendQueue
 	reserved  int // open reservations
-	sendStash []verbs.WC
+	drainedSends []verbs.WC
 	flushes   flushes
 
-	busy      int // nesting depth of Progress and callbacks; 0: outside
+	progressDepth      int // nesting depth of Progress and callbacks; 0: outside
 	passes    uint32
-	attention bool // service has work
+	serviceNeeded bool // service has work
 	waiting   []*ep
-	offerAt   int
-	ending    []*ep
+	dispatchAt   int
+	serviceQueue    []*ep
 
 	handler uct.Handler
 	d       *nic.Domain
@@ -64,9 +64,9 @@ type iface struct {
 	thread  *nic.Thread
 	pd      verbs.PD
 	channel verbs.CompChannel
-	ud      datagrams
+	ud      udQP
 	self    peer
-	place   *nic.PortAddress // port of self
+	portAddr   *nic.PortAddress // port of self
 	port    uint8
 	worker  uct.UUID
 	attr    uct.IfaceAttr
@@ -76,50 +76,50 @@ type iface struct {
 
 	depth       int // send slots of a connection
 	sendDepth   int // capacity of sendCQ
-	pairs       int // QPs
-	queues      int // QPs that have a send queue
+	numQPs       int // QPs
+	numSendQueues      int // QPs that have a send queue
 	timeoutCode uint8
 	retryCount  uint8
-	maxPairs    int
+	maxQPs    int
 	keepalive   time.Duration
-	retryEvery  time.Duration
-	connectFor  time.Duration
+	retryInterval  time.Duration
+	connectLimit  time.Duration
 
 	eps      []*ep // by slot
 	freeSlot []int
-	conns    map[uint64]*ep // by the local identifier
-	remotes  map[remote]*ep // by the remote identifier
+	byLocalID    map[uint64]*ep // by the local identifier
+	byRemoteID  map[remoteID]*ep // by the remote identifier
 	byPeer   map[ifaceName][]*ep
 	halfOpen nic.HalfOpen[*ep] // accepted, not confirmed, and without a local endpoint
-	timed    []*ep             // connections whose machine has a deadline
-	dying    []*pair
-	refusals refusals
-	nextTend ucs.Time
-	looked   ucs.Time // last search for connections to probe
-	lulled   ucs.Time // last search for idle connections
+	timers    []*ep             // connections whose machine has a deadline
+	draining    []*connQP
+	accessErrors accessErrors
+	nextService ucs.Time
+	keepaliveAt   ucs.Time // last search for connections to probe
+	evictedAt   ucs.Time // last search for idle connections
 
 	active   int          // endpoints that the layer above uses
 	accepted atomic.Int32 // connections that peers opened
 	threads  int
 	armed    bool // Arm was called: a section that did work wakes the worker
 	closed   bool
-	owned    bool // owner is open
-	watched  bool // uct.IfaceConfig.Unattended is set
+	ownerOpen    bool // owner is open
+	hasUnattended  bool // uct.IfaceConfig.Unattended is set
 	wake     *nic.Wake
-	onAlarm  func(ucs.Time)
+	alarmFunc  func(ucs.Time)
 	alarm    async.Timer
 	alarmAt  ucs.Time // 0: no alarm
 
-	recvs  [uct.MaxBatch]verbs.WC
-	ends   [endBatch]verbs.WC
-	ds     [uct.MaxBatch]uct.Desc
-	list   [listMax]verbs.SendWR
-	refill [refillBatch]verbs.RecvWR
-	evs    [uct.MaxBatch]uct.Event
+	recvWCs  [uct.MaxBatch]verbs.WC
+	sendWCs   [sendPollBatch]verbs.WC
+	descs     [uct.MaxBatch]uct.Desc
+	postList   [postListMax]verbs.SendWR
+	refillWRs [refillBatch]verbs.RecvWR
+	eventBuf    [uct.MaxBatch]uct.Event
 }
 
-// remote identifies a connection by its remote interface and remote identifier.
-type remote struct {
+// remoteID identifies a connection by its remote interface and remote identifier.
+type remoteID struct {
 	iface ifaceName
 	conn  uint64
 }
@@ -136,23 +136,23 @@ func openIface(d *nic.Domain, port uint8, c uct.IfaceConfig) (uct.Iface, error) 
 	}
 	f := &iface{
 		d: d, port: port, handler: c.Handler, worker: c.Worker, threads: max(c.Threads, 1),
-		seg: int(segSize.Get(s)), target: rxQueueLen.Get(s), txTotal: txBufs.Get(s),
+		seg: int(segSize.Get(s)), recvTarget: rxQueueLen.Get(s), txTotal: txBufs.Get(s),
 		depth:       1 << bits.Len(uint(txQueueLen.Get(s)-1)),
 		timeoutCode: timeoutCode(timeout.Get(s)), retryCount: uint8(retryCount.Get(s)),
-		maxPairs: maxPairs.Get(s), keepalive: keepalive.Get(s),
-		connectFor: connectTimeout.Get(s), retryEvery: min(connectRetry.Get(s), connectTimeout.Get(s)/4),
-		conns: map[uint64]*ep{}, remotes: map[remote]*ep{}, byPeer: map[ifaceName][]*ep{},
+		maxQPs: maxQPs.Get(s), keepalive: keepalive.Get(s),
+		connectLimit: connectTimeout.Get(s), retryInterval: min(connectRetry.Get(s), connectTimeout.Get(s)/4),
+		byLocalID: map[uint64]*ep{}, byRemoteID: map[remoteID]*ep{}, byPeer: map[ifaceName][]*ep{},
 		stats: stats.NewSet(statNames[:]), group: c.Stats,
 		halfOpen: nic.NewHalfOpen[*ep](d.Context().Attr().MaxQP),
 	}
 	f.self.port = place
-	f.place = &f.self.port
+	f.portAddr = &f.self.port
 	f.depth = min(f.depth, 1<<(bits.Len(uint(d.Context().Attr().MaxQPWR))-1))
-	f.target = min(f.target, d.Context().Attr().MaxSRQWR)
-	f.batch = min(refillBatch, f.target/4)
-	f.keepMost = f.target
+	f.recvTarget = min(f.recvTarget, d.Context().Attr().MaxSRQWR)
+	f.refillSize = min(refillBatch, f.recvTarget/4)
+	f.maxRetained = f.recvTarget
 	if m := c.Resources.MaxUnexpected; m > 0 {
-		f.keepMost = max(min(m/f.seg, f.target), 1)
+		f.maxRetained = max(min(m/f.seg, f.recvTarget), 1)
 	}
 	f.attr = f.attrOf()
 	if err := f.open(c.Lock, c.Unattended); err != nil {
@@ -162,15 +162,15 @@ func openIface(d *nic.Domain, port uint8, c uct.IfaceConfig) (uct.Iface, error) 
 }
 
 func (f *iface) attrOf() uct.IfaceAttr {
-	most := int(f.d.Context().Attr().MaxMessage)
-	whole := f.seg - headLen
+	maxMessage := int(f.d.Context().Attr().MaxMessage)
+	maxPayload := f.seg - headerLen
 	dev := f.d.Context().Attr()
 	a := uct.IfaceAttr{
 		Ops: uct.OpsAM | uct.OpsPut | uct.OpGetBcopy | uct.OpGetZcopy | uct.OpFlushLocal | uct.OpFlushRemote |
 			uct.OpFlushCancel | uct.OpFence | uct.OpPending | uct.OpCheck,
-		AM:      uct.Limit{Short: maxShort, Bcopy: whole, MaxZcopy: whole - maxHead, MaxVec: maxAMVec, MaxHeader: maxHead},
-		Put:     uct.Limit{Short: verbs.InlineLen, Bcopy: f.seg, MaxZcopy: most, MaxVec: verbs.MaxSGE},
-		Get:     uct.Limit{Bcopy: f.seg, MaxZcopy: most, MaxVec: verbs.MaxSGE},
+		AM:      uct.Limit{Short: maxShort, Bcopy: maxPayload, MaxZcopy: maxPayload - maxHeader, MaxVec: maxAMVec, MaxHeader: maxHeader},
+		Put:     uct.Limit{Short: verbs.InlineLen, Bcopy: f.seg, MaxZcopy: maxMessage, MaxVec: verbs.MaxSGE},
+		Get:     uct.Limit{Bcopy: f.seg, MaxZcopy: maxMessage, MaxVec: verbs.MaxSGE},
 		Connect: uct.ConnectToIface, Events: uct.EventRecv | uct.EventSend,
 		AckMeansPlaced: dev.AckMeansPlaced, PeerFailure: true, FailureWithin: f.failureWithin(), AccessErrorFatal: true,
 	}
@@ -185,7 +185,7 @@ func (f *iface) attrOf() uct.IfaceAttr {
 	case f.d.Context().Info().Provider != "soft":
 		// Source: estimates of UCX 1.13 for a 100 Gb/s adapter.
 		a.Estimate = uct.Estimate{Shared: 12000e6, LatencyNS: 600, LatencyPerEpNS: 1, OverheadNS: 75}
-	case f.place.Fabric == nic.FabricProcess:
+	case f.portAddr.Fabric == nic.FabricProcess:
 		a.Estimate = uct.Estimate{Dedicated: 8 << 30, LatencyNS: 200, OverheadNS: 60}
 	}
 	return a
@@ -198,11 +198,11 @@ func (f *iface) failureWithin() time.Duration {
 	if f.keepalive == config.Forever {
 		return config.Forever // a dead peer is detected only by a send
 	}
-	return f.keepalive*5/4 + max(f.retriesFor(), f.connectFor)
+	return f.keepalive*5/4 + max(f.retryTime(), f.connectLimit)
 }
 
-// retriesFor returns how long a QP retransmits a packet that gets no ACK.
-func (f *iface) retriesFor() time.Duration {
+// retryTime returns how long a QP retransmits a packet that gets no ACK.
+func (f *iface) retryTime() time.Duration {
 	return timeoutOf(f.timeoutCode) * time.Duration(f.retryCount+1)
 }
 
@@ -223,7 +223,7 @@ func (f *iface) open(lock uct.LockMode, unattended func() time.Duration) (err er
 	if f.wake, err = nic.NewWake(f.channel.FD()); err != nil {
 		return err
 	}
-	c := verbs.CQConfig{Depth: f.target + f.keepMost, Channel: f.channel, Cookie: cookieRecv}
+	c := verbs.CQConfig{Depth: f.recvTarget + f.maxRetained, Channel: f.channel, Cookie: cookieRecv}
 	if f.thread != nil {
 		c.Domain = f.pd
 	}
@@ -235,14 +235,14 @@ func (f *iface) open(lock uct.LockMode, unattended func() time.Duration) (err er
 		return err
 	}
 	// The SRQ takes locks, even with LockNone: the async goroutine posts to it, too.
-	if f.srq, err = f.d.PD().CreateSRQ(verbs.SRQAttr{MaxWR: f.target, MaxSGE: 1}); err != nil {
+	if f.srq, err = f.d.PD().CreateSRQ(verbs.SRQAttr{MaxWR: f.recvTarget, MaxSGE: 1}); err != nil {
 		return err
 	}
 	f.rx, f.tx = new(nic.Slab), new(nic.Slab)
 	if err = f.ud.open(f); err != nil {
 		return err
 	}
-	f.nowhere.f = f
+	f.nullQueue.f = f
 	f.armed = f.recvCQ.Arm(false) == ucs.OK
 	if err = f.openAsync(unattended); err != nil {
 		return err
@@ -270,16 +270,16 @@ func (f *iface) Address(b []byte) []byte {
 
 // Reachable reports whether the peer's port can be reached from this one, and why not.
 func (f *iface) Reachable(a uct.Address) (bool, string) {
-	_, why := f.peerOf(a)
+	_, why := f.parsePeer(a)
 	return why == "", why
 }
 
-// peerOf decodes an address. A non-empty why is the reason why the peer cannot be used.
-func (f *iface) peerOf(a uct.Address) (p peer, why string) {
+// parsePeer decodes an address. A non-empty why is the reason why the peer cannot be used.
+func (f *iface) parsePeer(a uct.Address) (p peer, why string) {
 	if err := p.parse(a); err != nil {
 		return p, err.Error()
 	}
-	if ok, why := f.place.Reaches(&p.port); !ok {
+	if ok, why := f.portAddr.Reaches(&p.port); !ok {
 		return p, why
 	}
 	if int(p.iface.seg) < f.seg {
@@ -299,13 +299,13 @@ func (f *iface) NewEndpoint(a uct.Address, t int) (uct.Endpoint, error) {
 	if t < 0 || t >= f.threads {
 		return nil, fmt.Errorf("new rc endpoint: thread index %d of %d: %w", t, f.threads, ucs.ErrInvalid)
 	}
-	p, why := f.peerOf(a)
+	p, why := f.parsePeer(a)
 	if why != "" {
 		return nil, fmt.Errorf("new rc endpoint: %s: %w", why, ucs.ErrUnreachable)
 	}
 	for _, e := range f.byPeer[p.iface.name] {
-		if e.takeable() {
-			e.confirmed() // a local endpoint ends the half-open state
+		if e.adoptable() {
+			e.confirm() // a local endpoint ends the half-open state
 			e.opened = true
 			return e, nil
 		}

@@ -7,40 +7,40 @@ import (
 	"github.com/goucx/goucx/wireup/machine"
 )
 
-// lull suspends idle connections while more than maxPairs have QPs. Their peers may decline.
-func (f *iface) lull(now ucs.Time) {
-	most := f.live() - f.maxPairs
-	if most <= 0 || now.Sub(f.lulled) < lull.Every {
+// evictIdle suspends idle connections while more than maxQPs have QPs. Their peers may decline.
+func (f *iface) evictIdle(now ucs.Time) {
+	excess := f.activeConns() - f.maxQPs
+	if excess <= 0 || now.Sub(f.evictedAt) < lull.Interval {
 		return
 	}
-	f.lulled = now
-	f.idle(now).Sleep(now, now, most)
+	f.evictedAt = now
+	f.idleConns(now).Evict(now, now, excess)
 }
 
 // idle returns the connections that can be suspended.
-func (f *iface) idle(now ucs.Time) (idle lull.List) {
-	f.learnWaits(uct.WaitForReply)
+func (f *iface) idleConns(now ucs.Time) (idle lull.List) {
+	f.queryWaits(uct.WaitForReply)
 	for _, e := range f.eps {
-		if e == nil || e.dead != nil || e.out == nil {
+		if e == nil || e.failure != nil || e.txQueue == nil {
 			continue
 		}
-		e.settleQueue()
-		if e.Idle(now, uint64(e.out.tail+e.got)) && e.m.Quiescent() && !e.busy() {
+		e.requestCompletion()
+		if e.Idle(now, uint64(e.txQueue.tail+e.received)) && e.m.Quiescent() && !e.hasPending() {
 			idle = append(idle, e)
 		}
 	}
 	return idle
 }
 
-// learnWaits updates Awaited of all connections: whether the layer above waits for at least
+// queryWaits updates Awaited of all connections: whether the layer above waits for at least
 // least on them.
-func (f *iface) learnWaits(least uct.WaitKind) {
+func (f *iface) queryWaits(least uct.WaitKind) {
 	for _, e := range f.eps {
 		if e != nil {
 			e.Awaited = uct.WaitNone
 		}
 	}
-	lull.Learn(f.handler, least, func(u uct.Endpoint, source uint32) *lull.Activity {
+	lull.QueryWaits(f.handler, least, func(u uct.Endpoint, source uint32) *lull.Activity {
 		e, _ := u.(*ep)
 		if i := int(source) - 1; e == nil && i >= 0 && i < len(f.eps) {
 			e = f.eps[i]
@@ -52,9 +52,9 @@ func (f *iface) learnWaits(least uct.WaitKind) {
 	})
 }
 
-// Nap implements lull.Conn.
-func (e *ep) Nap() {
-	e.f.stats.Inc(statNaps)
+// Suspend implements lull.Conn.
+func (e *ep) Suspend() {
+	e.f.stats.Inc(statSuspends)
 	e.step(machine.Event{Kind: machine.EventSuspend})
 }
 
@@ -62,29 +62,29 @@ func (e *ep) Nap() {
 func (f *iface) Active() int {
 	f.enterWait()
 	defer f.leave()
-	return f.live()
+	return f.activeConns()
 }
 
-// live returns the number of connections whose QP is in use by both sides.
-func (f *iface) live() int { return f.pairs - len(f.dying) - f.halfOpen.Len() }
+// activeConns returns the number of connections whose QP is in use by both sides.
+func (f *iface) activeConns() int { return f.numQPs - len(f.draining) - f.halfOpen.Len() }
 
 // Candidates implements uct.ConnectionCache.
 func (f *iface) Candidates(now ucs.Time, since []ucs.Time) []ucs.Time {
 	f.enterWait()
 	defer f.leave()
-	return f.idle(now).Since(since)
+	return f.idleConns(now).IdleSince(since)
 }
 
 // Evict implements uct.ConnectionCache.
 func (f *iface) Evict(now, t ucs.Time, most int) int {
 	f.enterWait()
 	defer f.leave()
-	return f.idle(now).Sleep(now, t, most)
+	return f.idleConns(now).Evict(now, t, most)
 }
 
-// settleQueue requests a completion for unsignaled operations in flight.
-func (e *ep) settleQueue() {
-	if q := e.out; q != nil && q.head != q.tail && q.signals == 0 && q.room() {
-		q.nothing(0)
+// requestCompletion requests a completion for unsignaled operations in flight.
+func (e *ep) requestCompletion() {
+	if q := e.txQueue; q != nil && q.head != q.tail && q.signaled == 0 && q.room() {
+		q.postZeroWrite(0)
 	}
 }

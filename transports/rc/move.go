@@ -14,30 +14,30 @@ import (
 // direction moves by itself. The sender posts a switch-over marker as its last message on the
 // old QP, and its next messages on the new one. The receiver delivers the messages of the new
 // QP only after it has read the marker. Messages that arrive there earlier are kept in
-// pair.early. So the order of messages is kept.
+// connQP.outOfOrder. So the order of messages is kept.
 //
 // A QP that neither direction uses is retired, but not destroyed at once: it is draining. If
 // this side destroyed it while the peer still retransmits, the peer would get no ACK and report
 // this side as failed. So a side sends DRAINED, by datagram, when none of its operations is in
 // flight on the QP. It destroys the QP when it has both sent and received DRAINED. DRAINED may
-// be lost: it is retransmitted every lingerFor. A peer that does not send it is waited for as
+// be lost: it is retransmitted every drainInterval. A peer that does not send it is waited for as
 // long as its retries can last.
 //
 // A QP on which this side sent nothing, or whose connection was released, needs no DRAINED. It
-// is destroyed after lingerFor, or at the latest after lingerMost.
+// is destroyed after drainInterval, or at the latest after drainTimeout.
 
 const (
-	// lingerFor is the retention time of a retired QP that needs no DRAINED message, and the
-	// retransmission interval of DRAINED. lingerMost bounds how long a QP of a released
+	// drainInterval is the retention time of a retired QP that needs no DRAINED message, and the
+	// retransmission interval of DRAINED. drainTimeout bounds how long a QP of a released
 	// connection waits for ACKs.
-	lingerFor, lingerMost = 500 * time.Millisecond, 20 * time.Second
-	// slowTimer is the factor by which a device may exceed its ACK timeout, as IBTA vol. 1 allows.
-	slowTimer = 4
+	drainInterval, drainTimeout = 500 * time.Millisecond, 20 * time.Second
+	// ackTimerFactor is the factor by which a device may exceed its ACK timeout, as IBTA vol. 1 allows.
+	ackTimerFactor = 4
 )
 
-// pair returns the QP with that id, or nil.
-func (e *ep) pair(id machine.PairID) *pair {
-	for _, p := range e.pairs {
+// qp returns the QP with that id, or nil.
+func (e *ep) qp(id machine.PairID) *connQP {
+	for _, p := range e.qps {
 		if p.id == id {
 			return p
 		}
@@ -45,144 +45,144 @@ func (e *ep) pair(id machine.PairID) *pair {
 	return nil
 }
 
-// sendIn moves the sending direction to another QP, or to none. The marker is the last message
+// switchTx moves the sending direction to another QP, or to none. The marker is the last message
 // on the old QP.
-func (e *ep) sendIn(id machine.PairID) {
-	if e.out != nil {
-		e.out.control(idMarker, uint64(id))
-		e.left = e.out
+func (e *ep) switchTx(id machine.PairID) {
+	if e.txQueue != nil {
+		e.txQueue.postControl(idMarker, uint64(id))
+		e.oldTxQueue = e.txQueue
 	}
-	e.out = nil
-	if p := e.pair(id); p != nil {
-		if err := p.openQueue(); err != nil { // the connection was half-open
+	e.txQueue = nil
+	if p := e.qp(id); p != nil {
+		if err := p.allocQueue(); err != nil { // the connection was half-open
 			e.f.failLater(e, err)
 			return
 		}
-		e.out, e.sent = &p.q, true
+		e.txQueue, e.everConnected = &p.q, true
 	}
-	e.gate()
-	if e.pend.Len() > 0 && e.out == nil {
-		e.want()
+	e.updateFastPath()
+	if e.pend.Len() > 0 && e.txQueue == nil {
+		e.ensureConnected()
 	}
 }
 
-// control posts a control message. spareSlots of the queue are reserved for those.
-func (q *queue) control(id, hdr uint64) {
-	w := q.next()
+// control posts a control message. reservedSlots of the queue are reserved for those.
+func (q *sendQueue) postControl(id, hdr uint64) {
+	w := q.nextWR()
 	binary.LittleEndian.PutUint64(w.Inline[:], hdr)
 	binary.LittleEndian.PutUint64(w.Inline[offID:], id)
-	w.Op, w.NumSG, w.InlineLen = verbs.OpSend, 0, headLen
-	q.plain()
+	w.Op, w.NumSG, w.InlineLen = verbs.OpSend, 0, headerLen
+	q.takePlainSlot()
 	q.post(w, verbs.SendInline|verbs.SendSignaled)
 }
 
-// readIn moves the receiving direction to another QP, or to none. Messages that arrived early
+// switchRx moves the receiving direction to another QP, or to none. Messages that arrived early
 // are delivered first.
-func (e *ep) readIn(id machine.PairID) {
-	p := e.pair(id)
+func (e *ep) switchRx(id machine.PairID) {
+	p := e.qp(id)
 	if p == nil {
 		return
 	}
-	p.reads = true
-	if len(p.early) > 0 {
-		e.f.lateOf(p)
+	p.reading = true
+	if len(p.outOfOrder) > 0 {
+		e.f.markReadable(p)
 	}
 }
 
-// control processes a control message of the peer.
-func (e *ep) control(p *pair, id, hdr uint64) {
+// handleControl processes a control message of the peer.
+func (e *ep) handleControl(p *connQP, id, hdr uint64) {
 	switch {
-	case e.dead != nil:
+	case e.failure != nil:
 	case id == idMarker && hdr>>32 == 0:
 		e.step(machine.Event{Kind: machine.EventMarker, Pair: machine.PairID(hdr)})
-	case id == idHangUp:
-		e.f.failLater(e, errOrderly)
+	case id == idShutdown:
+		e.f.failLater(e, errPeerClosed)
 	default:
 		e.f.stats.Inc(statGarbage)
 		e.f.failLater(e, failErr("it sent an unknown control message"))
 	}
-	p.settle()
+	p.updateFastRecv()
 }
 
 // retire retires a QP. It drains until both sides' operations on it are acknowledged.
 func (e *ep) retire(id machine.PairID) {
-	p := e.pair(id)
+	p := e.qp(id)
 	if p == nil {
 		return
 	}
-	e.pairs = slices.DeleteFunc(e.pairs, func(q *pair) bool { return q == p })
-	if e.out == &p.q {
-		e.out = nil
-		e.gate()
+	e.qps = slices.DeleteFunc(e.qps, func(q *connQP) bool { return q == p })
+	if e.txQueue == &p.q {
+		e.txQueue = nil
+		e.updateFastPath()
 	}
-	e.f.linger(p)
+	e.f.startDraining(p)
 }
 
-func (f *iface) linger(p *pair) {
-	p.retired = max(ucs.Now(), 1)
-	p.said = p.retired.Add(-lingerFor)
-	p.settle()
-	f.dying = append(f.dying, p)
+func (f *iface) startDraining(p *connQP) {
+	p.retiredAt = max(ucs.Now(), 1)
+	p.drainedSentAt = p.retiredAt.Add(-drainInterval)
+	p.updateFastRecv()
+	f.draining = append(f.draining, p)
 }
 
-// bury sends DRAINED for draining QPs that have no operation in flight, and destroys those that
+// reapDraining sends DRAINED for draining QPs that have no operation in flight, and destroys those that
 // have drained.
-func (f *iface) bury(now ucs.Time) {
-	for _, p := range f.dying {
-		if p.q.head == p.q.tail && p.owed() && now.Sub(p.said) >= lingerFor && !f.ud.full() {
-			p.said = now
-			p.e.sayDrained(p.id, !p.drained)
+func (f *iface) reapDraining(now ucs.Time) {
+	for _, p := range f.draining {
+		if p.q.head == p.q.tail && p.needsDrained() && now.Sub(p.drainedSentAt) >= drainInterval && !f.ud.full() {
+			p.drainedSentAt = now
+			p.e.sendDrained(p.id, !p.peerDrained)
 		}
-		if p.over(now.Sub(p.retired)) {
+		if p.drainDone(now.Sub(p.retiredAt)) {
 			p.close(ucs.Canceled)
 		}
 	}
-	f.forgetClosed()
+	f.removeClosed()
 }
 
-// forgetClosed removes closed QPs from the draining ones.
-func (f *iface) forgetClosed() {
-	f.dying = slices.DeleteFunc(f.dying, func(p *pair) bool { return p.closed })
+// removeClosed removes closed QPs from the draining ones.
+func (f *iface) removeClosed() {
+	f.draining = slices.DeleteFunc(f.draining, func(p *connQP) bool { return p.closed })
 }
 
-// owed reports whether both sides wait for DRAINED. They do not if this side posted nothing on
+// needsDrained reports whether both sides wait for DRAINED. They do not if this side posted nothing on
 // the QP: a QP that was in use is left with a marker. Nor do they after the connection was
 // released.
-func (p *pair) owed() bool { return p.q.tail != 0 && !p.e.released }
+func (p *connQP) needsDrained() bool { return p.q.tail != 0 && !p.e.released }
 
-// over reports whether a QP that was retired that long ago can be destroyed. Until then it
+// drainDone reports whether a QP that was retired that long ago can be destroyed. Until then it
 // acknowledges what the peer retransmits.
-func (p *pair) over(ago time.Duration) bool {
+func (p *connQP) drainDone(age time.Duration) bool {
 	switch {
-	case p.doomed, p.e.released && ago >= lingerMost:
+	case p.inError, p.e.released && age >= drainTimeout:
 		return true
 	case p.q.head != p.q.tail:
 		return false
-	case !p.owed():
-		return ago >= lingerFor
+	case !p.needsDrained():
+		return age >= drainInterval
 	}
-	return p.drained || ago >= lingerFor+slowTimer*p.q.f.retriesFor()
+	return p.peerDrained || age >= drainInterval+ackTimerFactor*p.q.f.retryTime()
 }
 
-// sayDrained sends DRAINED: none of this side's operations is in flight on the QP, nor will be.
+// sendDrained sends DRAINED: none of this side's operations is in flight on the QP, nor will be.
 // asks: this side waits for the DRAINED of the peer.
-func (e *ep) sayDrained(id machine.PairID, asks bool) {
+func (e *ep) sendDrained(id machine.PairID, wantReply bool) {
 	m := machine.Msg{Worker: e.f.worker, From: e.m.Conn(), To: e.m.Remote(), Pair: id}
-	e.f.send(&note{msg: m, drained: true, asks: asks}, &e.peer, e.ah)
+	e.f.sendConnMsg(&connMsg{msg: m, drained: true, wantReply: wantReply}, &e.peer, e.ah)
 }
 
-// heardDrained processes a DRAINED of the peer. If this side has destroyed the QP already and
+// handleDrained processes a DRAINED of the peer. If this side has destroyed the QP already and
 // the peer asks, it replies with DRAINED.
-func (e *ep) heardDrained(n *note) {
-	id, there := n.msg.Pair.Flip(), false
-	for _, ps := range [...][]*pair{e.pairs, e.f.dying} {
+func (e *ep) handleDrained(n *connMsg) {
+	id, found := n.msg.Pair.Flip(), false
+	for _, ps := range [...][]*connQP{e.qps, e.f.draining} {
 		for _, p := range ps {
 			if p.e == e && p.id == id {
-				p.drained, there = true, true
+				p.peerDrained, found = true, true
 			}
 		}
 	}
-	if n.asks && !there {
-		e.sayDrained(id, false)
+	if n.wantReply && !found {
+		e.sendDrained(id, false)
 	}
 }

@@ -40,16 +40,16 @@ func TestNextPairWaitsForTheOld(t *testing.T) {
 	from := b.eps[0]
 	settled := func() bool { return to.m.Quiescent() }
 	until(t, func() bool { return a.sees(settled) && b.sees(func() bool { return from.m.Quiescent() }) }, a, b)
-	b.inside(func() { lost.Store(uint32(from.pairs[0].mine.qpn)) })
+	b.inside(func() { lost.Store(uint32(from.qps[0].local.qpn)) })
 	until(t, func() bool { return send(5) }, a)
 	a.inside(func() { to.step(machine.Event{Kind: machine.EventSuspend}) })
-	until(t, func() bool { return a.sees(func() bool { return to.out == nil }) }, a, b)
+	until(t, func() bool { return a.sees(func() bool { return to.txQueue == nil }) }, a, b)
 	until(t, func() bool {
-		a.inside(func() { to.left = nil; to.gate() }) // as a peer that does not wait for it
+		a.inside(func() { to.oldTxQueue = nil; to.updateFastPath() }) // as a peer that does not wait for it
 		return send(10)
 	}, a, b)
 	until(t, func() bool {
-		return len(b.got) > 1 || b.sees(func() bool { return len(from.pairs) == 2 && len(from.pairs[1].early) == 5 })
+		return len(b.got) > 1 || b.sees(func() bool { return len(from.qps) == 2 && len(from.qps[1].outOfOrder) == 5 })
 	}, a, b)
 	lost.Store(0)
 	until(t, func() bool { return len(b.got) == 10 }, a, b)

@@ -13,8 +13,8 @@ import (
 	"github.com/goucx/goucx/wireup/machine"
 )
 
-// half is the endpoint information of a QP that connection messages carry.
-type half struct {
+// qpInfo is the endpoint information of a QP that connection messages carry.
+type qpInfo struct {
 	qpn verbs.QPN
 	psn verbs.PSN // first PSN that the QP sends
 }
@@ -24,29 +24,29 @@ type half struct {
 // A connection uses one QP at a time in each direction, and moves to another one when it
 // resumes after a suspension. Each side retires a QP when neither its sending nor its receiving
 // uses it any more; move.go describes the rest of its life.
-type pair struct {
+type connQP struct {
 	id   machine.PairID
 	e    *ep
-	q    queue
-	mine half
-	// reads is set while this side delivers the QP's messages. plain is set while they need
-	// nothing but delivery. Otherwise they are kept in pair.early.
-	reads, plain bool
-	early        []verbs.WC
-	retired      ucs.Time // when the QP was retired; 0: in use
-	said         ucs.Time // when the last DRAINED was sent
-	drained      bool     // the peer has sent DRAINED
+	q    sendQueue
+	local qpInfo
+	// reading is set while this side delivers the QP's messages. plain is set while they need
+	// nothing but delivery. Otherwise they are kept in connQP.outOfOrder.
+	reading, fastRecv bool
+	outOfOrder        []verbs.WC
+	retiredAt      ucs.Time // when the QP was retired; 0: in use
+	drainedSentAt         ucs.Time // when the last DRAINED was sent
+	peerDrained      bool     // the peer has sent DRAINED
 	closed       bool
-	doomed       bool // the QP is in the error state
+	inError       bool // the QP is in the error state
 }
 
-// makePair creates a QP in state Init. openQueue must follow before the QP can send.
-func (f *iface) makePair(e *ep) (*pair, error) {
+// newQP creates a QP in state Init. allocQueue must follow before the QP can send.
+func (f *iface) newQP(e *ep) (*connQP, error) {
 	c := verbs.QPConfig{
 		Type: verbs.RC, SendCQ: f.sendCQ, RecvCQ: f.recvCQ, SRQ: f.srq,
 		Caps: verbs.QPCaps{MaxSend: f.depth, MaxSendSGE: verbs.MaxSGE, MaxInline: verbs.InlineLen},
 	}
-	if err := f.stock(); err != nil {
+	if err := f.prefill(); err != nil {
 		return nil, err
 	}
 	qp, err := f.pd.CreateQP(c)
@@ -55,9 +55,9 @@ func (f *iface) makePair(e *ep) (*pair, error) {
 	}
 	var b [4]byte
 	_, _ = rand.Read(b[:]) // never fails
-	p := &pair{e: e, mine: half{qp.QPN(), verbs.PSN(binary.LittleEndian.Uint32(b[:]) & (1<<24 - 1))}}
+	p := &connQP{e: e, local: qpInfo{qp.QPN(), verbs.PSN(binary.LittleEndian.Uint32(b[:]) & (1<<24 - 1))}}
 	n := f.depth
-	p.q = queue{f: f, p: p, qp: qp, most: uint32(n - spareSlots), mask: uint32(n - 1)}
+	p.q = sendQueue{f: f, p: p, qp: qp, maxInFlight: uint32(n - reservedSlots), mask: uint32(n - 1)}
 	a := verbs.QPAttr{
 		State: verbs.StateInit, Port: f.port,
 		Access: verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic,
@@ -65,37 +65,37 @@ func (f *iface) makePair(e *ep) (*pair, error) {
 	if err := qp.Modify(&a, verbs.AttrState|verbs.AttrPKeyIndex|verbs.AttrPort|verbs.AttrAccessFlags); err != nil {
 		return nil, errors.Join(err, qp.Close())
 	}
-	f.qpns.add(p.mine.qpn, p)
-	f.pairs++
+	f.qpns.add(p.local.qpn, p)
+	f.numQPs++
 	return p, nil
 }
 
-// openQueue allocates the send queue of p, if it has none. A half-open connection has no send
+// allocQueue allocates the send queue of p, if it has none. A half-open connection has no send
 // queue.
-func (p *pair) openQueue() error {
+func (p *connQP) allocQueue() error {
 	f := p.q.f
 	if p.q.slots != nil {
 		return nil
 	}
-	if err := f.roomForQP(); err != nil {
+	if err := f.growSendCQ(); err != nil {
 		return err
 	}
 	p.q.slots = make([]slot, f.depth)
-	f.queues++
+	f.numSendQueues++
 	return nil
 }
 
-// join connects p with the peer's QP at a port, and takes it to state RTS.
-func (p *pair) join(peer half, at *nic.PortAddress) error {
+// connect connects p with the peer's QP at a port, and takes it to state RTS.
+func (p *connQP) connect(peer qpInfo, port *nic.PortAddress) error {
 	f := p.q.f
 	rd := f.d.Context().Attr()
 	a := verbs.QPAttr{
-		State: verbs.StateRTR, AV: at.AH(f.port), PathMTU: f.place.PathMTU(at), DestQPN: peer.qpn, RQPSN: peer.psn,
+		State: verbs.StateRTR, AV: port.AH(f.port), PathMTU: f.portAddr.PathMTU(port), DestQPN: peer.qpn, RQPSN: peer.psn,
 		MaxDestRdAtomic: uint8(min(rd.MaxQPRdAtomic, 16)), MinRNRTimer: minRNRTimer,
 	}
 	mask := verbs.AttrState | verbs.AttrAV | verbs.AttrPathMTU | verbs.AttrDestQPN | verbs.AttrRQPSN |
 		verbs.AttrMaxDestRdAtomic | verbs.AttrMinRNRTimer
-	if f.d.Context().Info().Provider == "soft" && at.Goucx { // QPs of other vendors get no extension of the specification
+	if f.d.Context().Info().Provider == "soft" && port.Goucx { // QPs of other vendors get no extension of the specification
 		a.PeerFeatures = verbs.PeerProbe | verbs.PeerGoucx
 		mask |= verbs.AttrPeerFeatures
 	}
@@ -103,7 +103,7 @@ func (p *pair) join(peer half, at *nic.PortAddress) error {
 		return err
 	}
 	a = verbs.QPAttr{
-		State: verbs.StateRTS, SQPSN: p.mine.psn, Timeout: f.timeoutCode, RetryCnt: f.retryCount, RNRRetry: rnrForEver,
+		State: verbs.StateRTS, SQPSN: p.local.psn, Timeout: f.timeoutCode, RetryCnt: f.retryCount, RNRRetry: rnrRetryUnlimited,
 		MaxRdAtomic: uint8(min(rd.MaxQPInitRdAtomic, 16)),
 	}
 	return p.q.qp.Modify(&a, verbs.AttrState|verbs.AttrSQPSN|verbs.AttrTimeout|verbs.AttrRetryCnt|verbs.AttrRNRRetry|verbs.AttrMaxRdAtomic)
@@ -114,66 +114,66 @@ const (
 	//
 	// Source: IBTA vol. 1, table 46.
 	minRNRTimer = 6
-	// rnrForEver: a peer without receives is slow, not dead, so RNR retries are unlimited.
-	rnrForEver = 7
+	// rnrRetryUnlimited: a peer without receives is slow, not dead, so RNR retries are unlimited.
+	rnrRetryUnlimited = 7
 )
 
 // close destroys the QP. Operations in flight complete with st. Received messages that were not
 // delivered before are discarded; their buffers return to the free list.
-func (p *pair) close(st uct.Status) {
+func (p *connQP) close(st uct.Status) {
 	if p.closed {
 		return
 	}
 	p.closed = true
 	f := p.q.f
-	f.flushList()
-	f.salvage(p)
+	f.flushPostList()
+	f.drainCompletions(p)
 	if err := p.q.qp.Close(); err != nil {
 		f.d.Log().Sugar().Warnf("close queue pair: %v", err)
 	}
-	f.qpns.remove(p.mine.qpn)
-	f.last = nil
-	f.pairs--
+	f.qpns.remove(p.local.qpn)
+	f.lastRecvQP = nil
+	f.numQPs--
 	if p.q.slots != nil {
-		f.queues--
+		f.numSendQueues--
 	}
-	f.signaled -= p.q.signals
-	p.q.signals = 0
-	p.q.abandon(st)
+	f.signaled -= p.q.signaled
+	p.q.signaled = 0
+	p.q.purge(st)
 	if p.e.released {
-		f.uncount(p.e)
+		f.uncountAccepted(p.e)
 	}
-	if p.e.left == &p.q {
-		p.e.left = nil
+	if p.e.oldTxQueue == &p.q {
+		p.e.oldTxQueue = nil
 	}
-	for i := range p.early {
-		f.rx.Give(uint32(p.early[i].ID))
+	for i := range p.outOfOrder {
+		f.rx.Put(uint32(p.outOfOrder[i].ID))
 	}
-	p.early = nil
+	p.outOfOrder = nil
 }
 
-// salvage moves the QP to the error state and drains the receive completion queue into
-// iface.stash. Destroying the QP would discard its completions, and with them their buffers.
-func (f *iface) salvage(p *pair) {
+// drainCompletions moves the QP to the error state and drains the receive completion queue into
+// iface.drained. Destroying the QP would discard its completions, and with them their buffers.
+func (f *iface) drainCompletions(p *connQP) {
 	a := verbs.QPAttr{State: verbs.StateErr}
 	_ = p.q.qp.Modify(&a, verbs.AttrState) // fails only if the QP is in error already
-	f.stashAll()
+	f.drainRecvCQ()
 }
 
-// roomForQP resizes the send completion queue so that it holds the completions of one more send
+// growSendCQ resizes the send completion queue so that it holds the completions of one more send
 // queue.
-func (f *iface) roomForQP() error {
-	need := (f.queues + 1) * f.depth
+func (f *iface) growSendCQ() error {
+	need := (f.numSendQueues + 1) * f.depth
 	if need <= f.sendDepth {
 		return nil
 	}
-	most := f.d.Context().Attr().MaxCQE
-	if need > most {
-		return fmt.Errorf("%d queue pairs: completions of the device: %w", f.queues+1, ucs.ErrNoResource)
+	maxCQE := f.d.Context().Attr().MaxCQE
+	if need > maxCQE {
+		return fmt.Errorf("%d queue pairs: completions of the device: %w", f.numSendQueues+1, ucs.ErrNoResource)
 	}
-	n := min(most, 2*need)
+	n := min(maxCQE, 2*need)
 	if err := f.sendCQ.Resize(n); err != nil {
-		return fmt.Errorf("%d queue pairs: %w", f.queues+1, err)
+		return fmt.Errorf("%d queue pairs: %w", f.numSendQueues+1, err)
 	}
 	f.sendDepth = n
 	return nil
@@ -182,20 +182,20 @@ func (f *iface) roomForQP() error {
 // qpnTable maps QP numbers to QPs: open addressing, at most half full.
 type qpnTable struct {
 	keys []verbs.QPN // 0: empty
-	vals []*pair
+	vals []*connQP
 	n    int
 }
 
-func (t *qpnTable) home(k verbs.QPN) int { return int(uint32(k)*0x9e3779b1>>8) & (len(t.keys) - 1) }
+func (t *qpnTable) hash(k verbs.QPN) int { return int(uint32(k)*0x9e3779b1>>8) & (len(t.keys) - 1) }
 
 // find returns the QP with number k, or nil.
 //
 // hot: BenchmarkProgressAM.
-func (t *qpnTable) find(k verbs.QPN) *pair {
+func (t *qpnTable) find(k verbs.QPN) *connQP {
 	if len(t.keys) == 0 {
 		return nil
 	}
-	for i := t.home(k); t.keys[i] != 0; i = (i + 1) & (len(t.keys) - 1) {
+	for i := t.hash(k); t.keys[i] != 0; i = (i + 1) & (len(t.keys) - 1) {
 		if t.keys[i] == k {
 			return t.vals[i]
 		}
@@ -203,18 +203,18 @@ func (t *qpnTable) find(k verbs.QPN) *pair {
 	return nil
 }
 
-func (t *qpnTable) add(k verbs.QPN, p *pair) {
+func (t *qpnTable) add(k verbs.QPN, p *connQP) {
 	if 2*(t.n+1) > len(t.keys) {
 		old := *t
 		size := max(16, 2*len(old.keys))
-		*t = qpnTable{keys: make([]verbs.QPN, size), vals: make([]*pair, size)}
+		*t = qpnTable{keys: make([]verbs.QPN, size), vals: make([]*connQP, size)}
 		for i, key := range old.keys {
 			if key != 0 {
 				t.add(key, old.vals[i])
 			}
 		}
 	}
-	i := t.home(k)
+	i := t.hash(k)
 	for t.keys[i] != 0 {
 		i = (i + 1) & (len(t.keys) - 1)
 	}
@@ -225,7 +225,7 @@ func (t *qpnTable) add(k verbs.QPN, p *pair) {
 // remove deletes k and moves later entries of its probe sequence up.
 func (t *qpnTable) remove(k verbs.QPN) {
 	mask := len(t.keys) - 1
-	i := t.home(k)
+	i := t.hash(k)
 	for t.keys[i] != k {
 		if t.keys[i] == 0 {
 			return
@@ -240,7 +240,7 @@ func (t *qpnTable) remove(k verbs.QPN) {
 			if t.keys[j] == 0 {
 				return
 			}
-			if h := t.home(t.keys[j]); (j-h)&mask >= (j-i)&mask {
+			if h := t.hash(t.keys[j]); (j-h)&mask >= (j-i)&mask {
 				break
 			}
 		}

@@ -10,7 +10,7 @@ import (
 
 // hasRoom reports whether the operation that got NoResource last can be posted now.
 func (e *ep) hasRoom() bool {
-	return e.ready() && e.out.room() && (!e.needsBuf || e.f.tx.Free() > 0)
+	return e.txReady() && e.txQueue.room() && (!e.needsBuf || e.f.tx.Free() > 0)
 }
 
 // PendingAdd queues t until the operation that got NoResource last can be posted.
@@ -22,20 +22,20 @@ func (e *ep) PendingAdd(t uct.Token) uct.Status {
 	}
 	if e.pend.Len() == 0 {
 		if e.hasRoom() {
-			e.gate()
+			e.updateFastPath()
 			return ucs.Busy
 		}
-		if e.out == nil {
-			e.want()
+		if e.txQueue == nil {
+			e.ensureConnected()
 		}
 		if e.status != ucs.OK {
 			return e.status
 		}
 	}
 	e.pend.Add(t)
-	e.gate()
-	if !e.waits {
-		e.waits = true
+	e.updateFastPath()
+	if !e.inWaiting {
+		e.inWaiting = true
 		e.f.waiting = append(e.f.waiting, e)
 	}
 	e.f.stats.Inc(statPending)
@@ -45,7 +45,7 @@ func (e *ep) PendingAdd(t uct.Token) uct.Status {
 // PendingPurge removes all tokens from the pending queue and passes them to f.
 func (e *ep) PendingPurge(f func(uct.Token)) {
 	e.f.enterWait()
-	e.pend.Purge(e.gate, func(t uct.Token) {
+	e.pend.Purge(e.updateFastPath, func(t uct.Token) {
 		e.f.leave()
 		f(t)
 		e.f.enterWait()
@@ -53,25 +53,25 @@ func (e *ep) PendingPurge(f func(uct.Token)) {
 	e.f.leave()
 }
 
-// offerAll lets the handler retry pending operations where there is room, and returns how many
+// dispatchPending lets the handler retry pending operations where there is room, and returns how many
 // it took. Each call begins with the next endpoint.
 //
 //go:noinline
-func (f *iface) offerAll() (moved int) {
+func (f *iface) dispatchPending() (moved int) {
 	n := len(f.waiting)
-	f.offerAt++
+	f.dispatchAt++
 	for i := range n {
-		moved += f.waiting[(f.offerAt+i)%n].offer(math.MaxInt)
+		moved += f.waiting[(f.dispatchAt+i)%n].dispatchPending(math.MaxInt)
 	}
-	f.keepWaiting()
+	f.trimWaiting()
 	return moved
 }
 
-// keepWaiting removes endpoints without pending operations from waiting.
-func (f *iface) keepWaiting() {
+// trimWaiting removes endpoints without pending operations from waiting.
+func (f *iface) trimWaiting() {
 	kept := f.waiting[:0]
 	for _, e := range f.waiting {
-		if e.waits = e.pend.Len() > 0; e.waits {
+		if e.inWaiting = e.pend.Len() > 0; e.inWaiting {
 			kept = append(kept, e)
 		}
 	}
@@ -79,13 +79,13 @@ func (f *iface) keepWaiting() {
 	f.waiting = kept
 }
 
-// unattended reports whether a connected endpoint has pending operations. The caller is inside.
-func (f *iface) unattended() bool {
-	return slices.ContainsFunc(f.waiting, func(e *ep) bool { return e.out != nil && e.status == ucs.OK })
+// hasResumable reports whether a connected endpoint has pending operations. The caller is inside.
+func (f *iface) hasResumable() bool {
+	return slices.ContainsFunc(f.waiting, func(e *ep) bool { return e.txQueue != nil && e.status == ucs.OK })
 }
 
-// resumeSome is the number of operations resumed between two readings of the clock.
-const resumeSome = 4
+// resumeBatch is the number of operations resumed between two readings of the clock.
+const resumeBatch = 4
 
 // PendingLeft implements uct.Unattended.
 func (f *iface) PendingLeft() bool {
@@ -93,7 +93,7 @@ func (f *iface) PendingLeft() bool {
 		return !f.closed
 	}
 	defer f.leave()
-	return f.unattended()
+	return f.hasResumable()
 }
 
 // ResumePending implements uct.Unattended. It polls the send completion queue, which frees send
@@ -102,37 +102,37 @@ func (f *iface) ResumePending(until ucs.Time) (moved int, left bool) {
 	if f.closed || !f.enter() {
 		return 0, !f.closed
 	}
-	f.busy++
-	f.completions(uct.MaxBatch)
+	f.progressDepth++
+	f.pollSendCQ(uct.MaxBatch)
 	for n := 1; n > 0 && ucs.Now() < until; moved += n {
 		n = 0
-		f.offerAt++ // so that a pass that ends early does not always favor the same endpoint
+		f.dispatchAt++ // so that a pass that ends early does not always favor the same endpoint
 		for i, k := 0, len(f.waiting); i < k && ucs.Now() < until; i++ {
-			n += f.waiting[(f.offerAt+i)%k].offer(resumeSome)
+			n += f.waiting[(f.dispatchAt+i)%k].dispatchPending(resumeBatch)
 		}
 	}
-	f.keepWaiting()
-	left = f.unattended()
-	if f.events != 0 {
-		moved += f.events
-		f.handEvents()
+	f.trimWaiting()
+	left = f.hasResumable()
+	if f.queuedEvents != 0 {
+		moved += f.queuedEvents
+		f.deliverEvents()
 	}
-	f.flushList()
+	f.flushPostList()
 	if f.armed && moved > 0 { // the program may sleep until an operation completes
 		f.wake.Raise()
 	}
-	f.busy--
+	f.progressDepth--
 	f.leave()
 	return moved, left
 }
 
-// offer lets the handler retry at most most pending operations of e.
-func (e *ep) offer(most int) int {
+// dispatchPending lets the handler retry at most most pending operations of e.
+func (e *ep) dispatchPending(maxOps int) int {
 	if e.status != ucs.OK || e.pend.Len() == 0 || !e.hasRoom() {
 		return 0
 	}
-	e.q = e.out
-	k := e.pend.OfferSome(e.f.handler, most)
-	e.gate()
+	e.q = e.txQueue
+	k := e.pend.DispatchSome(e.f.handler, maxOps)
+	e.updateFastPath()
 	return k
 }

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// endBatch is the maximum number of send completions polled at a time.
-	endBatch = 32
+	// sendPollBatch is the maximum number of send completions polled at a time.
+	sendPollBatch = 32
 	// refillBatch is the maximum number of receives posted at a time.
 	refillBatch = 32
 	// servicePasses is the number of passes between two checks for what causes no completion on
@@ -29,27 +29,27 @@ func (f *iface) Progress(budget int) int {
 		f.disarm()
 		f.passes |= servicePasses - 1
 	}
-	f.busy++
-	f.told = 0
+	f.progressDepth++
+	f.reports = 0
 	n := f.receive(budget)
-	if f.listed != 0 { // post the replies at once
-		f.flushList()
+	if f.postListLen != 0 { // post the replies at once
+		f.flushPostList()
 	}
 	if f.signaled != 0 {
-		f.completions(budget)
+		f.pollSendCQ(budget)
 	}
 	f.passes++
-	if f.attention || len(f.waiting) != 0 || f.passes&(servicePasses-1) == 0 {
+	if f.serviceNeeded || len(f.waiting) != 0 || f.passes&(servicePasses-1) == 0 {
 		n += f.slowPass()
 	}
-	if f.events != 0 {
-		f.handEvents()
+	if f.queuedEvents != 0 {
+		f.deliverEvents()
 	}
-	if f.listed != 0 {
-		f.flushList()
+	if f.postListLen != 0 {
+		f.flushPostList()
 	}
-	n += f.told
-	f.busy--
+	n += f.reports
+	f.progressDepth--
 	f.leave()
 	return n
 }
@@ -58,17 +58,17 @@ func (f *iface) Progress(budget int) int {
 //
 //go:noinline
 func (f *iface) slowPass() (n int) {
-	if f.passes&(servicePasses-1) == 0 || len(f.timed) != 0 {
-		f.ud.hear(udRecvs) // the worker's queues are not armed: they have no event
+	if f.passes&(servicePasses-1) == 0 || len(f.timers) != 0 {
+		f.ud.poll(udRecvs) // the worker's queues are not armed: they have no event
 	}
 	if len(f.waiting) != 0 {
-		n = f.offerAll()
+		n = f.dispatchPending()
 	}
 	if f.passes&(servicePasses-1) == 0 {
-		f.completions(uct.MaxBatch) // operations that fail complete with an error even if unsignaled
-		f.tend()
+		f.pollSendCQ(uct.MaxBatch) // operations that fail complete with an error even if unsignaled
+		f.serviceTimers()
 	}
-	if f.attention {
+	if f.serviceNeeded {
 		n += f.service()
 	}
 	return n
@@ -76,34 +76,34 @@ func (f *iface) slowPass() (n int) {
 
 // receive delivers up to budget messages as one batch.
 func (f *iface) receive(budget int) int {
-	wcs := f.recvs[:min(budget, len(f.recvs))]
+	wcs := f.recvWCs[:min(budget, len(f.recvWCs))]
 	var k int
-	if f.stashAt < len(f.stash) {
-		k = f.unstash(wcs)
+	if f.drainedAt < len(f.drained) {
+		k = f.takeDrained(wcs)
 	} else if k = f.recvCQ.Poll(wcs); k <= 0 {
 		return 0
 	}
-	return f.arrived(wcs[:k])
+	return f.processRecvs(wcs[:k])
 }
 
-// arrived delivers the messages among the receive completions wcs.
+// processRecvs delivers the messages among the receive completions wcs.
 //
 // hot: BenchmarkProgressAM.
-func (f *iface) arrived(wcs []verbs.WC) int {
+func (f *iface) processRecvs(wcs []verbs.WC) int {
 	n := 0
 	for i := range wcs {
 		wc := &wcs[i]
-		p := f.last
-		if p == nil || p.mine.qpn != wc.QPN {
+		p := f.lastRecvQP
+		if p == nil || p.local.qpn != wc.QPN {
 			p = f.qpns.find(wc.QPN)
-			f.last = p
+			f.lastRecvQP = p
 		}
-		if p == nil || !p.plain || wc.Status != verbs.WCSuccess || wc.Len < headLen {
-			f.odd(p, wc)
+		if p == nil || !p.fastRecv || wc.Status != verbs.WCSuccess || wc.Len < headerLen {
+			f.recvSlow(p, wc)
 			continue
 		}
-		f.posted--
-		if f.describe(&f.ds[n], p, wc) {
+		f.postedRecvs--
+		if f.fillDesc(&f.descs[n], p, wc) {
 			n++
 		}
 	}
@@ -114,22 +114,22 @@ func (f *iface) arrived(wcs []verbs.WC) int {
 	return n
 }
 
-// describe fills the descriptor d from a received message. It returns false for a control
+// fillDesc fills the descriptor d from a received message. It returns false for a control
 // message, which it processes itself.
-func (f *iface) describe(d *uct.Desc, p *pair, wc *verbs.WC) bool {
+func (f *iface) fillDesc(d *uct.Desc, p *connQP, wc *verbs.WC) bool {
 	buf := uint32(wc.ID)
 	at := f.rx.Offset(buf)
-	b := f.rx.Mem()[at:][:headLen]
+	b := f.rx.Mem()[at:][:headerLen]
 	id := binary.LittleEndian.Uint64(b[offID:])
 	hdr := binary.LittleEndian.Uint64(b)
 	if id >= uct.NumAMIDs {
-		f.rx.Give(buf)
-		p.e.control(p, id, hdr)
+		f.rx.Put(buf)
+		p.e.handleControl(p, id, hdr)
 		return false
 	}
 	e := p.e
-	e.got++
-	d.Off, d.Len, d.Header, d.Handle = uint32(at+headLen), wc.Len-headLen, hdr, uint64(buf)
+	e.received++
+	d.Off, d.Len, d.Header, d.Handle = uint32(at+headerLen), wc.Len-headerLen, hdr, uint64(buf)
 	d.RxConn, d.ID, d.Flags = e.source, uct.AMID(id), 0
 	return true
 }
@@ -137,18 +137,18 @@ func (f *iface) describe(d *uct.Desc, p *pair, wc *verbs.WC) bool {
 // deliver passes the first n descriptors to the handler, and frees the buffers that it does not
 // retain.
 func (f *iface) deliver(n int) {
-	ds := f.ds[:n]
-	may := min(n, f.keepMost-f.kept)
-	for i := range ds[:may] {
+	ds := f.descs[:n]
+	canRetain := min(n, f.maxRetained-f.retained)
+	for i := range ds[:canRetain] {
 		ds[i].Flags = uct.DescCanRetain
 	}
-	kept := f.handler.HandleAM(f.rx.Mem(), ds) & (1<<may - 1)
+	kept := f.handler.HandleAM(f.rx.Mem(), ds) & (1<<canRetain - 1)
 	for i := range ds {
 		if kept>>i&1 != 0 {
-			f.kept++
+			f.retained++
 			continue
 		}
-		f.rx.Give(uint32(ds[i].Handle))
+		f.rx.Put(uint32(ds[i].Handle))
 	}
 }
 
@@ -160,8 +160,8 @@ func (f *iface) Release(handles []uint64) {
 		return
 	}
 	for _, h := range handles {
-		f.kept--
-		f.rx.Give(uint32(h))
+		f.retained--
+		f.rx.Put(uint32(h))
 	}
 	f.replenish()
 }
@@ -172,77 +172,77 @@ func (f *iface) replenish() {
 	if f.reserve == nil {
 		return
 	}
-	if n := f.rx.Free(); f.reserve.Touched() || n > 4*f.batch || n < f.batch && f.posted <= f.target-f.batch {
-		f.posted += f.reserve.Balance(2 * f.batch)
+	if n := f.rx.Free(); f.reserve.Touched() || n > 4*f.refillSize || n < f.refillSize && f.postedRecvs <= f.recvTarget-f.refillSize {
+		f.postedRecvs += f.reserve.Balance(2 * f.refillSize)
 	}
-	for f.posted <= f.target-f.batch && f.post() {
+	for f.postedRecvs <= f.recvTarget-f.refillSize && f.postRecvs() {
 	}
 }
 
-// post posts a batch of receives. It returns false if there is no buffer, or no room.
-func (f *iface) post() bool {
+// postRecvs posts a batch of receives. It returns false if there is no buffer, or no room.
+func (f *iface) postRecvs() bool {
 	n := 0
-	for n < min(f.batch, f.target-f.posted) {
+	for n < min(f.refillSize, f.recvTarget-f.postedRecvs) {
 		i, ok := f.rx.Take()
 		if !ok {
 			break
 		}
-		w := &f.refill[n]
-		w.ID, w.NumSG, w.SG[0] = uint64(i), 1, f.rx.Piece(i, f.seg)
+		w := &f.refillWRs[n]
+		w.ID, w.NumSG, w.SG[0] = uint64(i), 1, f.rx.SGE(i, f.seg)
 		n++
 	}
-	k, _ := f.srq.PostRecv(f.refill[:n])
-	f.posted += k
+	k, _ := f.srq.PostRecv(f.refillWRs[:n])
+	f.postedRecvs += k
 	for i := k; i < n; i++ {
-		f.rx.Give(uint32(f.refill[i].ID))
+		f.rx.Put(uint32(f.refillWRs[i].ID))
 	}
 	return k > 0
 }
 
-// completions processes up to budget send completions.
-func (f *iface) completions(budget int) {
-	wcs := f.ends[:min(budget, len(f.ends))]
-	k := copy(wcs, f.sendStash)
+// pollSendCQ processes up to budget send completions.
+func (f *iface) pollSendCQ(budget int) {
+	wcs := f.sendWCs[:min(budget, len(f.sendWCs))]
+	k := copy(wcs, f.drainedSends)
 	if k > 0 {
-		f.sendStash = f.sendStash[:copy(f.sendStash, f.sendStash[k:])]
+		f.drainedSends = f.drainedSends[:copy(f.drainedSends, f.drainedSends[k:])]
 	} else {
 		k = f.sendCQ.Poll(wcs)
 	}
 	for i := range max(k, 0) {
-		f.completed(&wcs[i])
+		f.handleSendWC(&wcs[i])
 	}
 }
 
-// completed processes a send completion.
-func (f *iface) completed(wc *verbs.WC) {
+// handleSendWC processes a send completion.
+func (f *iface) handleSendWC(wc *verbs.WC) {
 	p := f.qpns.find(wc.QPN)
 	switch {
 	case p == nil: // the QP was destroyed in the meantime
 	case wc.Status != verbs.WCSuccess:
-		p.broken(wc)
+		p.sendFailed(wc)
 	default:
-		p.q.signals--
+		p.q.signaled--
 		f.signaled--
-		p.q.ended(uint32(wc.ID), ucs.OK)
+		p.q.completeTo(uint32(wc.ID), ucs.OK)
 	}
 }
 
-// tell queues an event for the handler.
-func (f *iface) tell(ev uct.Event) {
+// queueEvent queues an event for the handler.
+func (f *iface) queueEvent(ev uct.Event) {
 	if f.closed {
 		return
 	}
-	if f.events == len(f.evs) {
-		f.handEvents()
+	if f.queuedEvents == len(f.eventBuf) {
+		f.deliverEvents()
 	}
-	f.evs[f.events] = ev
-	f.events++
-	f.told++
+	f.eventBuf[f.queuedEvents] = ev
+	f.queuedEvents++
+	f.reports++
 }
 
-// handEvents passes the queued events to the handler.
-func (f *iface) handEvents() {
-	n := f.events
-	f.events = 0
-	f.handler.HandleEvents(f.evs[:n])
+// deliverEvents passes the queued events to the handler.
+func (f *iface) deliverEvents() {
+	n := f.queuedEvents
+	f.queuedEvents = 0
+	f.handler.HandleEvents(f.eventBuf[:n])
 }

@@ -34,48 +34,48 @@ type slot struct {
 }
 
 const (
-	// listMax is the maximum number of work requests that Progress posts together.
-	listMax = 32
-	// spareSlots is the number of slots of a queue that are reserved for control messages and
+	// postListMax is the maximum number of work requests that Progress posts together.
+	postListMax = 32
+	// reservedSlots is the number of slots of a queue that are reserved for control messages and
 	// zero-byte writes: the switch-over marker, SHUTDOWN, keepalive.
-	spareSlots = 4
+	reservedSlots = 4
 	// signalEvery bounds the number of operations that one completion covers.
 	signalEvery = 32
 )
 
-// queue is the send queue of a QP. Operations complete in order: a completion covers all
+// sendQueue is the send queue of a QP. Operations complete in order: a completion covers all
 // operations before it.
-type queue struct {
+type sendQueue struct {
 	f          *iface
 	qp         verbs.QP
 	head, tail uint32 // operations completed and posted, modulo 2^32
-	most       uint32 // maximum number in flight; 0: the queue accepts no operation
+	maxInFlight       uint32 // maximum number in flight; 0: the queue accepts no operation
 	mask       uint32
-	signals    int    // signaled operations without a completion yet
+	signaled    int    // signaled operations without a completion yet
 	unsignaled uint32 // operations since the last signaled one
 	reads      uint32 // reads and atomics in flight
 	fence      bool   // the next operation waits for the reads
 	slots      []slot
 	dest       [][]byte // destinations of slotGet; allocated for the first one
-	p          *pair
+	p          *connQP
 }
 
 // room reports whether one more operation can be posted.
-func (q *queue) room() bool { return q.tail-q.head < q.most }
+func (q *sendQueue) room() bool { return q.tail-q.head < q.maxInFlight }
 
-// next returns the work request of the next operation. The caller sets the fields that post
+// nextWR returns the work request of the next operation. The caller sets the fields that post
 // does not set.
-func (q *queue) next() *verbs.SendWR {
+func (q *sendQueue) nextWR() *verbs.SendWR {
 	f := q.f
-	if f.listed != 0 && (f.listOf != q || f.listed == listMax) {
-		f.flushList()
+	if f.postListLen != 0 && (f.postListQueue != q || f.postListLen == postListMax) {
+		f.flushPostList()
 	}
-	return &f.list[f.listed]
+	return &f.postList[f.postListLen]
 }
 
 // post posts the work request that next returned. Within Progress it collects work requests for
-// flushList.
-func (q *queue) post(w *verbs.SendWR, flags verbs.SendFlags) {
+// flushPostList.
+func (q *sendQueue) post(w *verbs.SendWR, flags verbs.SendFlags) {
 	f := q.f
 	w.ID = uint64(q.tail)
 	q.tail++
@@ -85,7 +85,7 @@ func (q *queue) post(w *verbs.SendWR, flags verbs.SendFlags) {
 	}
 	if flags&verbs.SendSignaled != 0 {
 		q.unsignaled = 0
-		q.signals++
+		q.signaled++
 		f.signaled++
 	}
 	if q.fence {
@@ -93,40 +93,40 @@ func (q *queue) post(w *verbs.SendWR, flags verbs.SendFlags) {
 		q.fence = false
 	}
 	w.Flags = flags
-	if f.busy != 0 {
-		f.listOf = q
-		f.listed++
+	if f.progressDepth != 0 {
+		f.postListQueue = q
+		f.postListLen++
 		return
 	}
-	if n, st := q.qp.PostSend(f.list[:1]); n != 1 {
-		q.refused(st)
+	if n, st := q.qp.PostSend(f.postList[:1]); n != 1 {
+		q.postFailed(st)
 	}
 }
 
-// flushList posts the work requests that Progress has collected.
-func (f *iface) flushList() {
-	n := f.listed
+// flushPostList posts the work requests that Progress has collected.
+func (f *iface) flushPostList() {
+	n := f.postListLen
 	if n == 0 {
 		return
 	}
-	f.listed = 0
-	if k, st := f.listOf.qp.PostSend(f.list[:n]); k != n {
-		f.listOf.refused(st)
+	f.postListLen = 0
+	if k, st := f.postListQueue.qp.PostSend(f.postList[:n]); k != n {
+		f.postListQueue.postFailed(st)
 	}
 }
 
-// refused ends the connection: the device rejected a work request, although there was room.
+// postFailed ends the connection: the device rejected a work request, although there was room.
 //
 //go:noinline
-func (q *queue) refused(st uct.Status) {
+func (q *sendQueue) postFailed(st uct.Status) {
 	q.f.failLater(q.p.e, failErr("the device refused a work request: "+st.String()))
 }
 
-// plain takes the slot of an operation that needs no action when it completes.
-func (q *queue) plain() { q.slots[q.tail&q.mask].kind = slotPlain }
+// takePlainSlot takes the slot of an operation that needs no action when it completes.
+func (q *sendQueue) takePlainSlot() { q.slots[q.tail&q.mask].kind = slotPlain }
 
 // take takes the slot of an operation.
-func (q *queue) take(k slotKind, t uct.Token, buf uint32) *slot {
+func (q *sendQueue) takeSlot(k slotKind, t uct.Token, buf uint32) *slot {
 	s := &q.slots[q.tail&q.mask]
 	*s = slot{token: t, buf: buf, kind: k}
 	if k.reads() {
@@ -139,22 +139,22 @@ func (q *queue) take(k slotKind, t uct.Token, buf uint32) *slot {
 // others with OK.
 //
 // hot: BenchmarkPutShort.
-func (q *queue) ended(id uint32, st uct.Status) {
+func (q *sendQueue) completeTo(id uint32, st uct.Status) {
 	for q.head != id+1 {
 		s := &q.slots[q.head&q.mask]
 		q.head++
 		if s.kind != slotPlain {
-			with := ucs.OK
+			opStatus := ucs.OK
 			if q.head == id+1 {
-				with = st
+				opStatus = st
 			}
-			q.end(s, with)
+			q.complete(s, opStatus)
 		}
 	}
 }
 
-// end completes an operation according to its slot.
-func (q *queue) end(s *slot, st uct.Status) {
+// complete completes an operation according to its slot.
+func (q *sendQueue) complete(s *slot, st uct.Status) {
 	f := q.f
 	if s.kind.reads() {
 		q.reads--
@@ -170,29 +170,29 @@ func (q *queue) end(s *slot, st uct.Status) {
 			copy(q.dest[at], f.tx.Bytes(s.buf)[:s.n])
 		}
 		q.dest[at] = nil
-		f.tx.Give(s.buf)
+		f.tx.Put(s.buf)
 	case slotFetch:
 		if st == ucs.OK {
 			ev.Value = binary.LittleEndian.Uint64(f.tx.Bytes(s.buf))
 		}
-		f.tx.Give(s.buf)
+		f.tx.Put(s.buf)
 	case slotFlush:
-		ev = f.flushes.ended(s.buf, st)
+		ev = f.flushes.countDown(s.buf, st)
 	case slotBuf:
-		f.tx.Give(s.buf)
+		f.tx.Put(s.buf)
 	}
 	if ev.Token != 0 {
-		f.tell(ev)
+		f.queueEvent(ev)
 	}
 }
 
-// abandon completes all operations in flight with st. The device no longer accesses their
+// purge completes all operations in flight with st. The device no longer accesses their
 // memory.
-func (q *queue) abandon(st uct.Status) {
+func (q *sendQueue) purge(st uct.Status) {
 	for q.head != q.tail {
 		s := &q.slots[q.head&q.mask]
 		q.head++
-		q.end(s, st)
+		q.complete(s, st)
 	}
 	q.unsignaled = 0
 }

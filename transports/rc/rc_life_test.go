@@ -70,7 +70,7 @@ func TestRunsOutOfReceives(t *testing.T) {
 		}
 		require.Equal(t, ucs.NoResource, st)
 		a.Progress(64)
-		if sent > b.target { // only now does the receiver look
+		if sent > b.recvTarget { // only now does the receiver look
 			b.Progress(64)
 		}
 	}
@@ -94,16 +94,16 @@ func TestGarbage(t *testing.T) {
 	for i := range 3 * udRecvs {
 		good.msg.Kind, good.msg.To = machine.MsgKind(i%40), uint64(i) // of connections that there are not
 		a.inside(func() {
-			a.send(&good, &to, ah)
+			a.sendConnMsg(&good, &to, ah)
 			slot := a.ud.next % udSends
-			if a.ud.busy[slot] {
+			if a.ud.inFlight[slot] {
 				return
 			}
 			w := verbs.SendWR{ID: uint64(slot), Op: verbs.OpSend, Flags: verbs.SendSignaled, NumSG: 1, QPN: to.iface.qpn, QKey: to.iface.qkey, AH: ah.ID()}
 			clear(a.ud.tx.Bytes(slot))
-			w.SG[0] = a.ud.tx.Piece(slot, i%noteLen)
+			w.SG[0] = a.ud.tx.SGE(slot, i%connMsgMaxLen)
 			if k, _ := a.ud.qp.PostSend([]verbs.SendWR{w}); k == 1 {
-				a.ud.busy[slot] = true
+				a.ud.inFlight[slot] = true
 				a.ud.next++
 			}
 		})
@@ -124,7 +124,7 @@ func TestGarbage(t *testing.T) {
 // connection, on both sides.
 func TestMessageOfNoSense(t *testing.T) {
 	s := newBench(t)
-	s.a.inside(func() { s.ep.out.control(99, 0) })
+	s.a.inside(func() { s.ep.txQueue.postControl(99, 0) })
 	until(t, func() bool { return len(s.a.failures) == 1 && len(s.b.failures) == 1 }, s.a, s.b)
 	require.ErrorIs(t, s.b.failures[0].Err, ucs.ErrPeerFailed)
 	require.ErrorIs(t, s.a.failures[0].Err, ucs.ErrPeerFailed)
@@ -162,7 +162,7 @@ func TestSleepersHearOfTheEnd(t *testing.T) {
 		until(t, func() bool { return ep.AMUint64(1, 1, 1) == ucs.OK }, a, b, other)
 	}
 	until(t, func() bool {
-		return a.sees(func() bool { return a.eps[0].out == nil || a.eps[1].out == nil })
+		return a.sees(func() bool { return a.eps[0].txQueue == nil || a.eps[1].txQueue == nil })
 	}, a, b, other)
 	require.NoError(t, a.Close())
 	until(t, func() bool { return len(b.failures)+len(other.failures) == 2 }, b, other)
@@ -196,7 +196,7 @@ func TestEventsTellOfDeath(t *testing.T) {
 	until(t, func() bool { return len(b.got) == 1 }, a, b)
 	e := to.(*ep)
 	died := ucs.Now()
-	a.inside(func() { require.NoError(t, e.out.qp.Close()) }) // no farewell
+	a.inside(func() { require.NoError(t, e.txQueue.qp.Close()) }) // no farewell
 	until(t, func() bool { return len(b.failures) == 1 }, b)
 	require.Equal(t, b.got[0].RxConn, b.failures[0].RxConn)
 	require.ErrorIs(t, b.failures[0].Err, ucs.ErrPeerFailed)
@@ -240,11 +240,11 @@ func TestPeerFeatures(t *testing.T) {
 			}
 			e, err := a.newEP(&to)
 			require.NoError(t, err)
-			p, err := a.makePair(e)
+			p, err := a.newQP(e)
 			require.NoError(t, err)
-			require.NoError(t, p.join(half{qpn: 77, psn: 1}, &e.peer.port))
+			require.NoError(t, p.connect(qpInfo{qpn: 77, psn: 1}, &e.peer.port))
 			require.Equal(t, want, p.q.qp.Query().PeerFeatures)
-			e.pairs = append(e.pairs, p)
+			e.qps = append(e.qps, p)
 		})
 	}
 }

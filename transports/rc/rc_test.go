@@ -83,7 +83,7 @@ func (e *end) sees(what func() bool) (is bool) {
 }
 
 // alone reports whether the interface has no connections.
-func (e *end) alone() bool { return e.sees(func() bool { return len(e.conns) == 0 }) }
+func (e *end) alone() bool { return e.sees(func() bool { return len(e.byLocalID) == 0 }) }
 
 func newEnd(t testing.TB, c uct.Component, worker byte) *end { return newEndWith(t, c, worker, nil) }
 
@@ -155,7 +155,7 @@ func TestFirstMessage(t *testing.T) {
 	a, b := newEnd(t, c, 1), newEnd(t, c, 2)
 	to, err := a.NewEndpoint(b.address(), 0)
 	require.NoError(t, err)
-	require.Zero(t, a.pairs, "nothing before the first use")
+	require.Zero(t, a.numQPs, "nothing before the first use")
 	until(t, func() bool { return to.AMShort(5, 0xbeef, []byte("hello")) == ucs.OK }, a, b)
 	until(t, func() bool { return len(b.got) == 1 }, a, b)
 	require.Equal(t, "hello", string(b.data[0]))

@@ -54,14 +54,14 @@ func receiverComputes(t *testing.T, c uct.Component) {
 	compute(t)
 	next := 1
 	for round := range 2 {
-		most := b.target + b.keepMost - 5*b.batch // some buffers are free, or not posted yet
-		require.Greater(t, most, 3*b.target/2)
+		most := b.recvTarget + b.maxRetained - 5*b.refillSize // some buffers are free, or not posted yet
+		require.Greater(t, most, 3*b.recvTarget/2)
 		for n := 0; n < most; {
 			until(t, func() bool { return to.AMUint64(1, uint64(next), 0) == ucs.OK }, a)
 			n, next = n+1, next+1
 		}
 		require.NotEqual(t, ucs.NoResource, to.Flush(uct.FlushRemote, uct.Token(round+1)))
-		until(t, func() bool { return a.sees(func() bool { return a.eps[0].out.head == a.eps[0].out.tail }) }, a)
+		until(t, func() bool { return a.sees(func() bool { return a.eps[0].txQueue.head == a.eps[0].txQueue.tail }) }, a)
 		require.Less(t, len(b.got), next, "nobody has looked")
 		until(t, func() bool { return len(b.got) == next }, a, b)
 	}
@@ -78,10 +78,10 @@ func TestReceivesArePostedAgain(t *testing.T) {
 	a, b := newEnd(t, c, 1), newEnd(t, c, 2)
 	to, err := a.NewEndpoint(b.address(), 0)
 	require.NoError(t, err)
-	for n := range 3 * b.target {
+	for n := range 3 * b.recvTarget {
 		until(t, func() bool { return to.AMUint64(1, uint64(n), 0) == ucs.OK }, a, b)
 		until(t, func() bool { return len(b.got) == n+1 }, a, b)
-		b.inside(func() { require.Greater(t, b.posted, b.target-b.batch) })
+		b.inside(func() { require.Greater(t, b.postedRecvs, b.recvTarget-b.refillSize) })
 	}
 	to.Close()
 }
@@ -117,7 +117,7 @@ func TestBudget(t *testing.T) {
 	require.NotZero(t, k.refused)
 	require.Zero(t, k.wrong)
 	f.Release(k.kept)
-	require.True(t, b.sees(func() bool { return b.kept == 0 }))
+	require.True(t, b.sees(func() bool { return b.retained == 0 }))
 	to.Close()
 }
 

@@ -5,93 +5,93 @@ import (
 	"github.com/goucx/goucx/wireup/machine"
 )
 
-// odd processes a receive completion that is not a valid message on a QP with pair.plain set.
+// recvSlow processes a receive completion that is not a valid message on a QP with connQP.fastRecv set.
 //
 //go:noinline
-func (f *iface) odd(p *pair, wc *verbs.WC) {
+func (f *iface) recvSlow(p *connQP, wc *verbs.WC) {
 	buf := uint32(wc.ID)
-	f.posted--
+	f.postedRecvs--
 	switch {
-	case p == nil || wc.Status != verbs.WCSuccess || p.retired != 0:
-		f.rx.Give(buf) // flushed, or for a retired QP
-	case wc.Len < headLen:
-		f.rx.Give(buf)
+	case p == nil || wc.Status != verbs.WCSuccess || p.retiredAt != 0:
+		f.rx.Put(buf) // flushed, or for a retired QP
+	case wc.Len < headerLen:
+		f.rx.Put(buf)
 		f.stats.Inc(statGarbage)
 		f.failLater(p.e, failErr("it sent a message shorter than the header"))
 	default:
-		p.early = append(p.early, *wc)
-		f.lateOf(p)
+		p.outOfOrder = append(p.outOfOrder, *wc)
+		f.markReadable(p)
 		if p.e.m.TxPending() == p.id {
 			p.e.step(machine.Event{Kind: machine.EventDataReceived, Pair: p.id})
 		}
 	}
 }
 
-// lateOf schedules the delivery of the messages in pair.early, if p is read.
-func (f *iface) lateOf(p *pair) {
-	if p.reads {
-		f.late = append(f.late, p)
-		f.attention = true
+// markReadable schedules the delivery of the messages in connQP.outOfOrder, if p is read.
+func (f *iface) markReadable(p *connQP) {
+	if p.reading {
+		f.readable = append(f.readable, p)
+		f.serviceNeeded = true
 	}
 }
 
-// deliverLate delivers the messages that arrived on QPs before these were read.
-func (f *iface) deliverLate() (n int) {
-	for len(f.late) > 0 {
-		p := f.late[0]
-		f.late = f.late[1:]
-		if p.closed || len(p.early) == 0 {
+// deliverOutOfOrder delivers the messages that arrived on QPs before these were read.
+func (f *iface) deliverOutOfOrder() (n int) {
+	for len(f.readable) > 0 {
+		p := f.readable[0]
+		f.readable = f.readable[1:]
+		if p.closed || len(p.outOfOrder) == 0 {
 			continue
 		}
-		es := p.early
-		p.early = nil
-		p.settle()
-		f.posted += len(es) // iface.arrived subtracts them once more
+		es := p.outOfOrder
+		p.outOfOrder = nil
+		p.updateFastRecv()
+		f.postedRecvs += len(es) // iface.processRecvs subtracts them once more
 		for len(es) > 0 && !p.closed {
-			k := min(len(es), len(f.recvs))
-			if !p.plain { // one of the messages was a marker
-				p.early = append(p.early, es...)
-				f.posted -= len(es)
+			k := min(len(es), len(f.recvWCs))
+			if !p.fastRecv { // one of the messages was a marker
+				p.outOfOrder = append(p.outOfOrder, es...)
+				f.postedRecvs -= len(es)
 				break
 			}
-			n += f.arrived(es[:k])
+			n += f.processRecvs(es[:k])
 			es = es[k:]
 		}
 	}
 	return n
 }
 
-// settle updates pair.plain.
-func (p *pair) settle() {
-	p.plain = p.reads && len(p.early) == 0 && p.e.m.TxPending() != p.id && p.retired == 0
+// updateFastRecv updates connQP.fastRecv.
+func (p *connQP) updateFastRecv() {
+	p.fastRecv = p.reading && len(p.outOfOrder) == 0 && p.e.m.TxPending() != p.id && p.retiredAt == 0
 }
 
-// stashAll drains the receive completion queue into iface.stash.
-func (f *iface) stashAll() {
+// drainRecvCQ drains the receive completion queue into iface.drained.
+func (f *iface) drainRecvCQ() {
 	var wcs [16]verbs.WC
 	for {
 		k := f.recvCQ.Poll(wcs[:])
 		if k <= 0 {
 			return
 		}
-		f.stash = append(f.stash, wcs[:k]...)
+		f.drained = append(f.drained, wcs[:k]...)
 	}
 }
 
-// unstash removes completions from iface.stash.
-func (f *iface) unstash(wcs []verbs.WC) int {
-	k := copy(wcs, f.stash[f.stashAt:])
-	f.stashAt += k
-	if f.stashAt == len(f.stash) {
-		f.stash, f.stashAt = f.stash[:0], 0
+// takeDrained removes completions from iface.drained.
+func (f *iface) takeDrained(wcs []verbs.WC) int {
+	k := copy(wcs, f.drained[f.drainedAt:])
+	f.drainedAt += k
+	if f.drainedAt == len(f.drained) {
+		f.drained, f.drainedAt = f.drained[:0], 0
 	}
 	return k
 }
 
-// drainStash processes all completions in iface.stash.
-func (f *iface) drainStash() (n int) {
-	for f.stashAt < len(f.stash) {
-		n += f.arrived(f.recvs[:f.unstash(f.recvs[:])])
+// processDrained processes all completions in iface.drained.
+func (f *iface) processDrained() (n int) {
+	for f.drainedAt < len(f.drained) {
+		n += f.processRecvs(f.recvWCs[:f.takeDrained(f.recvWCs[:])])
 	}
 	return n
 }

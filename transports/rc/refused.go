@@ -16,116 +16,116 @@ import (
 // use up its retries and report a peer that does not respond. So the responder's interface sends
 // a RESET with flag refused by datagram, and retransmits it until the requester acknowledges
 // it. The connection fails on both sides: at the requester with ucs.ErrRemoteAccess, at the
-// responder with errRefused.
+// responder with errAccessAtResponder.
 //
 // The responder's interface detects the error in one of two ways: by an asynchronous event of
 // the device, which the async goroutine processes, or by a flushed work request of its own.
 
-// errRefused is the error at the responder.
-var errRefused = failErr("it accessed memory without permission")
+// errAccessAtResponder is the error at the responder.
+var errAccessAtResponder = failErr("it accessed memory without permission")
 
-// errDenied is the error at the requester.
-var errDenied = fmt.Errorf("%w: the peer rejected an access", ucs.ErrRemoteAccess)
+// errAccessAtRequester is the error at the requester.
+var errAccessAtRequester = fmt.Errorf("%w: the peer rejected an access", ucs.ErrRemoteAccess)
 
-// refusals are the QPs that have rejected a request, and the RESETs that the peers have not
+// accessErrors are the QPs that have rejected a request, and the RESETs that the peers have not
 // acknowledged.
-type refusals struct {
+type accessErrors struct {
 	mu   sync.Mutex
 	qpns []verbs.QPN // of any interface of the device; guarded by mu
-	some atomic.Bool // qpns is not empty
-	all  []refusal
+	pending atomic.Bool // qpns is not empty
+	unacked  []unackedReset
 }
 
-// refusal is a RESET with flag refused that has no ACK.
-type refusal struct {
+// unackedReset is a RESET with flag refused that has no ACK.
+type unackedReset struct {
 	msg   machine.Msg
 	to    peer
 	at    ucs.Time // next transmission
 	until ucs.Time // time of the last one
 }
 
-// queuePairRefused records that a QP of the device has rejected a request. The async goroutine
+// onQPError records that a QP of the device has rejected a request. The async goroutine
 // calls it, outside of owner.
-func (f *iface) queuePairRefused(n verbs.QPN) {
-	r := &f.refusals
+func (f *iface) onQPError(n verbs.QPN) {
+	r := &f.accessErrors
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.some.Load() {
-		r.some.Store(true)
-		f.owner.Soon(&r.some, func() { f.section(ucs.Now(), false) })
+	if !r.pending.Load() {
+		r.pending.Store(true)
+		f.owner.Soon(&r.pending, func() { f.asyncSection(ucs.Now(), false) })
 	}
 	r.qpns = append(r.qpns, n)
 }
 
-// takeRefused fails the connections whose QPs have rejected a request.
-func (f *iface) takeRefused() {
-	r := &f.refusals
-	if !r.some.Load() {
+// handleQPErrors fails the connections whose QPs have rejected a request.
+func (f *iface) handleQPErrors() {
+	r := &f.accessErrors
+	if !r.pending.Load() {
 		return
 	}
 	r.mu.Lock()
 	qpns := r.qpns
 	r.qpns = nil
-	r.some.Store(false)
+	r.pending.Store(false)
 	r.mu.Unlock()
 	for _, n := range qpns {
 		if p := f.qpns.find(n); p != nil && !p.e.released {
-			f.refuse(p.e)
+			f.failAccess(p.e)
 		}
 	}
 }
 
-// refuse fails e, whose QP has rejected a request, and notifies the peer.
-func (f *iface) refuse(e *ep) {
-	if e.dead != nil {
+// failAccess fails e, whose QP has rejected a request, and notifies the peer.
+func (f *iface) failAccess(e *ep) {
+	if e.failure != nil {
 		return
 	}
-	f.failLater(e, errRefused)
+	f.failLater(e, errAccessAtResponder)
 	if f.armed {
 		f.wake.Raise()
 	}
 	if e.m.Remote() != 0 {
 		msg := machine.Msg{Kind: machine.MsgReset, Worker: f.worker, From: e.m.Conn(), To: e.m.Remote()}
-		f.refusals.all = append(f.refusals.all, refusal{msg: msg, to: e.peer, until: ucs.Now().Add(f.connectFor)})
+		f.accessErrors.unacked = append(f.accessErrors.unacked, unackedReset{msg: msg, to: e.peer, until: ucs.Now().Add(f.connectLimit)})
 	}
-	f.sendRefusals(ucs.Now())
+	f.retransmitResets(ucs.Now())
 }
 
-// sendRefusals sends the RESETs whose timer has expired. It abandons each after the time limit for
+// retransmitResets sends the RESETs whose timer has expired. It abandons each after the time limit for
 // connecting.
-func (f *iface) sendRefusals(now ucs.Time) {
-	r := &f.refusals
-	if len(r.all) == 0 {
+func (f *iface) retransmitResets(now ucs.Time) {
+	r := &f.accessErrors
+	if len(r.unacked) == 0 {
 		return
 	}
-	r.all = slices.DeleteFunc(r.all, func(x refusal) bool { return x.until < now })
-	for i := range r.all {
-		x := &r.all[i]
+	r.unacked = slices.DeleteFunc(r.unacked, func(x unackedReset) bool { return x.until < now })
+	for i := range r.unacked {
+		x := &r.unacked[i]
 		if x.at <= now && !f.ud.full() {
-			x.at = now.Add(f.retryEvery)
-			f.sendTo(&note{msg: x.msg, refused: true}, &x.to)
+			x.at = now.Add(f.retryInterval)
+			f.sendConnMsgTo(&connMsg{msg: x.msg, accessError: true}, &x.to)
 		}
-		f.wakeAt(max(x.at, now.Add(sectionAgain)))
+		f.setAlarm(max(x.at, now.Add(sectionRetry)))
 	}
 }
 
-// acknowledgedRefusal ends the retransmission of the RESET that n acknowledges.
-func (f *iface) acknowledgedRefusal(n *note) {
-	r := &f.refusals
-	r.all = slices.DeleteFunc(r.all, func(x refusal) bool {
+// ackReset ends the retransmission of the RESET that n acknowledges.
+func (f *iface) ackReset(n *connMsg) {
+	r := &f.accessErrors
+	r.unacked = slices.DeleteFunc(r.unacked, func(x unackedReset) bool {
 		return x.msg.From == n.msg.To && x.msg.To == n.msg.From && x.to == n.from
 	})
 }
 
-// has reports whether msg is a RESET to that interface without an ACK.
-func (r *refusals) has(msg *machine.Msg, to *peer) bool {
-	return slices.ContainsFunc(r.all, func(x refusal) bool { return x.msg == *msg && x.to == *to })
+// isUnacked reports whether msg is a RESET to that interface without an ACK.
+func (r *accessErrors) isUnacked(msg *machine.Msg, to *peer) bool {
+	return slices.ContainsFunc(r.unacked, func(x unackedReset) bool { return x.msg == *msg && x.to == *to })
 }
 
-// sendTo sends a message to an interface with which there may be no connection.
-func (f *iface) sendTo(n *note, to *peer) {
+// sendConnMsgTo sends a message to an interface with which there may be no connection.
+func (f *iface) sendConnMsgTo(n *connMsg, to *peer) {
 	if ah, err := f.pd.CreateAH(to.port.AH(f.port)); err == nil {
-		f.send(n, to, ah)
+		f.sendConnMsg(n, to, ah)
 		_ = ah.Close() // the posted datagram is still sent
 	}
 }

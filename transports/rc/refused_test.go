@@ -80,7 +80,7 @@ func (r *refuser) lose(which func(p *soft.PacketInfo) bool) {
 }
 
 func isRefusal(p *soft.PacketInfo) bool {
-	return p.Op == wire.UDSendOnly && p.Packet.Payload()[noteOffFlags]&noteRefused != 0
+	return p.Op == wire.UDSendOnly && p.Packet.Payload()[connMsgOffFlags]&flagAccessError != 0
 }
 
 // denied requires that a's connection fails with the refusal, far sooner than by the
@@ -92,7 +92,7 @@ func (r *refuser) denied(t *testing.T, start ucs.Time) {
 	took := ucs.Now().Sub(start)
 	require.Less(t, took, 8*time.Second, "the retries of the queue pair were used up")
 	t.Logf("failed after %v", took)
-	acknowledged := func() bool { return len(r.b.refusals.all) == 0 }
+	acknowledged := func() bool { return len(r.b.accessErrors.unacked) == 0 }
 	until(t, func() bool { return len(r.b.failures) == 1 && r.b.sees(acknowledged) }, r.a, r.b)
 	require.Less(t, ucs.Now().Sub(start), 12*time.Second, "the CLOSE was given up: it had no acknowledgement")
 	require.ErrorIs(t, r.b.failures[0].Err, ucs.ErrPeerFailed)
@@ -151,7 +151,7 @@ func TestRefusedAskedAfter(t *testing.T) {
 		until(t, func() bool { return r.closes.Load() == 1 })
 		e := r.to.(*ep)
 		r.a.enterWait()
-		e.say(machine.Msg{Kind: machine.MsgReady, Worker: r.a.worker, From: e.m.Conn(), To: e.m.Remote()})
+		e.sendMsg(machine.Msg{Kind: machine.MsgReady, Worker: r.a.worker, From: e.m.Conn(), To: e.m.Remote()})
 		r.a.leave()
 		r.denied(t, start)
 	}, "UCX_RC_CONNECT_RETRY=1m")

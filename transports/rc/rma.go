@@ -25,10 +25,10 @@ func (e *ep) PutShort(p []byte, addr uint64, k uct.RKey) uct.Status {
 		f.leave()
 		return st
 	}
-	w := q.next()
+	w := q.nextWR()
 	copy(w.Inline[:], p)
 	w.Op, w.NumSG, w.InlineLen, w.Remote, w.RKey = verbs.OpWrite, 0, uint8(len(p)), addr, key.RKey
-	q.plain()
+	q.takePlainSlot()
 	q.post(w, verbs.SendInline)
 	f.leave()
 	return ucs.OK
@@ -51,10 +51,10 @@ func (e *ep) PutUint64(v, addr uint64, k uct.RKey) uct.Status {
 		f.leave()
 		return st
 	}
-	w := q.next()
+	w := q.nextWR()
 	binary.LittleEndian.PutUint64(w.Inline[:], v)
 	w.Op, w.NumSG, w.InlineLen, w.Remote, w.RKey = verbs.OpWrite, 0, 8, addr, key.RKey
-	q.plain()
+	q.takePlainSlot()
 	q.post(w, verbs.SendInline)
 	f.leave()
 	return ucs.OK
@@ -71,12 +71,12 @@ func (e *ep) putSlow(n int) uct.Status {
 	case n > verbs.InlineLen:
 		return ucs.TooLong
 	}
-	return e.noRoom(false)
+	return e.noResource(false)
 }
 
-// buffered checks the arguments of a put, get or atomic of n bytes, and takes a bounce buffer
+// takeBuf checks the arguments of a put, get or atomic of n bytes, and takes a bounce buffer
 // for it.
-func (e *ep) buffered(n int, addr uint64, k uct.RKey, need uct.MemFlags) (buf, rkey uint32, st uct.Status) {
+func (e *ep) takeBuf(n int, addr uint64, k uct.RKey, need uct.MemFlags) (buf, rkey uint32, st uct.Status) {
 	f := e.f
 	if e.status != ucs.OK {
 		return 0, 0, e.status
@@ -89,11 +89,11 @@ func (e *ep) buffered(n int, addr uint64, k uct.RKey, need uct.MemFlags) (buf, r
 		return 0, 0, st
 	}
 	if !e.q.room() {
-		return 0, 0, e.noRoom(true)
+		return 0, 0, e.noResource(true)
 	}
 	buf, ok := f.tx.Take()
 	if !ok {
-		return 0, 0, e.noRoom(true)
+		return 0, 0, e.noResource(true)
 	}
 	return buf, key.RKey, ucs.OK
 }
@@ -104,17 +104,17 @@ func (e *ep) PutBcopy(p []byte, addr uint64, k uct.RKey, _ uct.Token) uct.Status
 		return ucs.NoResource
 	}
 	defer e.f.leave()
-	i, rkey, st := e.buffered(len(p), addr, k, uct.MemRemotePut)
+	i, rkey, st := e.takeBuf(len(p), addr, k, uct.MemRemotePut)
 	if st != ucs.OK {
 		return st
 	}
 	copy(e.f.tx.Bytes(i), p)
 	q := e.q
-	w := q.next()
+	w := q.nextWR()
 	w.Op, w.NumSG, w.Remote, w.RKey = verbs.OpWrite, 1, addr, rkey
-	w.SG[0] = e.f.tx.Piece(i, len(p))
-	q.take(slotBuf, 0, i)
-	q.post(w, e.f.scarce())
+	w.SG[0] = e.f.tx.SGE(i, len(p))
+	q.takeSlot(slotBuf, 0, i)
+	q.post(w, e.f.signalIfScarce())
 	return ucs.OK
 }
 
@@ -124,15 +124,15 @@ func (e *ep) GetBcopy(p []byte, addr uint64, k uct.RKey, t uct.Token) uct.Status
 		return ucs.NoResource
 	}
 	defer e.f.leave()
-	i, rkey, st := e.buffered(len(p), addr, k, uct.MemRemoteGet)
+	i, rkey, st := e.takeBuf(len(p), addr, k, uct.MemRemoteGet)
 	if st != ucs.OK {
 		return st
 	}
 	q := e.q
-	w := q.next()
+	w := q.nextWR()
 	w.Op, w.NumSG, w.Remote, w.RKey = verbs.OpRead, 1, addr, rkey
-	w.SG[0] = e.f.tx.Piece(i, len(p))
-	q.take(slotGet, t, i).n = uint32(len(p))
+	w.SG[0] = e.f.tx.SGE(i, len(p))
+	q.takeSlot(slotGet, t, i).n = uint32(len(p))
 	if q.dest == nil {
 		q.dest = make([][]byte, len(q.slots))
 	}
@@ -166,8 +166,8 @@ func (e *ep) zcopy(op verbs.Opcode, need uct.MemFlags, v []uct.Vec, addr uint64,
 		return ucs.InvalidParam
 	}
 	q := e.q
-	w := q.next()
-	n, st := f.pieces(w.SG[:], v, f.attr.Put.MaxZcopy)
+	w := q.nextWR()
+	n, st := f.fillSGEs(w.SG[:], v, f.attr.Put.MaxZcopy)
 	if st != ucs.OK {
 		return st
 	}
@@ -180,14 +180,14 @@ func (e *ep) zcopy(op verbs.Opcode, need uct.MemFlags, v []uct.Vec, addr uint64,
 		return st
 	}
 	if !q.room() {
-		return e.noRoom(false)
+		return e.noResource(false)
 	}
 	w.Op, w.NumSG, w.InlineLen, w.Remote, w.RKey = op, uint8(n), 0, addr, key.RKey
 	kind := slotToken
 	if op == verbs.OpRead {
 		kind = slotRead
 	}
-	q.take(kind, t, 0)
+	q.takeSlot(kind, t, 0)
 	q.post(w, verbs.SendSignaled)
 	return ucs.InProgress
 }
@@ -243,23 +243,23 @@ func (e *ep) atomic(op uct.AtomicOp, v, cmp, addr uint64, k uct.RKey, t uct.Toke
 	if addr%8 != 0 && e.status == ucs.OK {
 		return ucs.InvalidParam
 	}
-	i, rkey, st := e.buffered(8, addr, k, uct.MemRemoteAtomic)
+	i, rkey, st := e.takeBuf(8, addr, k, uct.MemRemoteAtomic)
 	if st != ucs.OK {
 		return st
 	}
 	q := e.q
-	w := q.next()
+	w := q.nextWR()
 	w.Op, w.NumSG, w.InlineLen, w.Remote, w.RKey = verbs.OpFetchAdd, 1, 0, addr, rkey
 	w.Swap = v
 	if op == uct.AtomicCompareSwap {
 		w.Op, w.Compare = verbs.OpCompareSwap, cmp
 	}
-	w.SG[0] = e.f.tx.Piece(i, 8)
-	flags := e.f.scarce()
+	w.SG[0] = e.f.tx.SGE(i, 8)
+	flags := e.f.signalIfScarce()
 	if t != 0 {
 		flags = verbs.SendSignaled
 	}
-	q.take(slotFetch, t, i)
+	q.takeSlot(slotFetch, t, i)
 	q.post(w, flags)
 	return ucs.InProgress
 }

@@ -88,7 +88,7 @@ func TestConnectsFromBothSidesWhileOneComputes(t *testing.T) {
 				require.NoError(t, err)
 				reachMemory(t, a, b, to)
 				// The connection is ready on the side that has not looked, too.
-				require.Eventually(t, func() bool { return b.sees(func() bool { return back.(*ep).out != nil }) },
+				require.Eventually(t, func() bool { return b.sees(func() bool { return back.(*ep).txQueue != nil }) },
 					time.Minute, time.Millisecond)
 				require.Equal(t, ucs.OK, back.AMUint64(1, 1, 1))
 				until(t, func() bool { return len(a.got) == 1 }, a)
@@ -110,8 +110,8 @@ func TestSectionRepeats(t *testing.T) {
 	require.NoError(t, err)
 	b.inside(func() { require.NoError(t, b.ud.qp.Close()) }) // a peer that hears nothing
 	require.Equal(t, ucs.NoResource, to.AMUint64(1, 1, 1))
-	require.Eventually(t, func() bool { return a.sees(func() bool { return to.(*ep).dead != nil }) }, time.Minute, time.Millisecond)
-	require.GreaterOrEqual(t, a.stats.Value(statNotes), uint64(4))
+	require.Eventually(t, func() bool { return a.sees(func() bool { return to.(*ep).failure != nil }) }, time.Minute, time.Millisecond)
+	require.GreaterOrEqual(t, a.stats.Value(statConnMsgs), uint64(4))
 	require.Empty(t, a.failures, "it is told in Progress")
 	until(t, func() bool { return len(a.failures) == 1 }, a)
 	require.ErrorIs(t, a.failures[0].Err, ucs.ErrPeerFailed)
@@ -163,7 +163,7 @@ func TestSleeperIsWoken(t *testing.T) {
 					runtime.Gosched()
 				}
 			}()
-			require.Eventually(t, func() bool { return b.sees(func() bool { return back.(*ep).out != nil }) },
+			require.Eventually(t, func() bool { return b.sees(func() bool { return back.(*ep).txQueue != nil }) },
 				time.Minute, time.Millisecond)
 			stop.Store(true)
 			<-done

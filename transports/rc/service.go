@@ -13,8 +13,8 @@ import (
 )
 
 // A connection ends in one of three ways: it fails (failLater), its peer sends no more
-// (Machine.PeerEnded), or both sides have closed it (ep.done). Each call that notices this only
-// records it: settleLater puts the connection into iface.ending. service, in the next
+// (Machine.PeerEnded), or both sides have closed it (ep.releasable). Each call that notices this only
+// records it: scheduleService puts the connection into iface.serviceQueue. service, in the next
 // Progress, does the rest.
 //
 // Invariant: callbacks are made only from Progress, and in this order. First all received
@@ -22,23 +22,23 @@ import (
 // the peer's messages is reported, once. After a failure the layer above gets nothing more for
 // the connection.
 
-// tendEvery is the interval at which Progress services timers, draining QPs and idle connections.
-const tendEvery = 500 * time.Microsecond
+// serviceInterval is the interval at which Progress services timers, draining QPs and idle connections.
+const serviceInterval = 500 * time.Microsecond
 
 // failLater ends the connection with err. The next Progress completes its operations and
 // reports the failure.
 func (f *iface) failLater(e *ep, err error) {
-	if e.dead != nil {
+	if e.failure != nil {
 		return
 	}
-	e.dead = err
-	if !errors.Is(err, errOrderly) {
+	e.failure = err
+	if !errors.Is(err, errPeerClosed) {
 		f.stats.Inc(statFailed)
 	}
-	if e.status == ucs.OK && !e.unmade() {
-		e.shut(statusAfter(err))
+	if e.status == ucs.OK && !e.openFailed() {
+		e.rejectOps(laterStatus(err))
 	}
-	f.settleLater(e)
+	f.scheduleService(e)
 }
 
 // Disconnect implements uct.Iface.
@@ -46,7 +46,7 @@ func (f *iface) Disconnect(source uint32) {
 	f.enterWait()
 	defer f.leave()
 	i := int(source) - 1
-	if f.closed || i < 0 || i >= len(f.eps) || f.eps[i] == nil || f.eps[i].parted {
+	if f.closed || i < 0 || i >= len(f.eps) || f.eps[i] == nil || f.eps[i].rxEndReported {
 		return
 	}
 	f.failLater(f.eps[i], errDisconnected)
@@ -55,64 +55,64 @@ func (f *iface) Disconnect(source uint32) {
 	}
 }
 
-// unmade reports whether the connection ended because this side could not open it. Operations
+// openFailed reports whether the connection ended because this side could not open it. Operations
 // get NoResource until that is reported to the layer above.
-func (e *ep) unmade() bool {
-	return e.unused() && !errors.Is(e.dead, ucs.ErrPeerFailed) && !errors.Is(e.dead, ucs.ErrCanceled)
+func (e *ep) openFailed() bool {
+	return e.unused() && !errors.Is(e.failure, ucs.ErrPeerFailed) && !errors.Is(e.failure, ucs.ErrCanceled)
 }
 
 // unused reports whether no operation or message has used the connection.
-func (e *ep) unused() bool { return !e.sent && e.got == 0 }
+func (e *ep) unused() bool { return !e.everConnected && e.received == 0 }
 
-// statusAfter returns the status of later operations on a connection that err ended.
-func statusAfter(err error) uct.Status {
+// laterStatus returns the status of later operations on a connection that err ended.
+func laterStatus(err error) uct.Status {
 	if errors.Is(err, ucs.ErrCanceled) {
 		return ucs.Canceled
 	}
 	return ucs.PeerFailed
 }
 
-// settleLater lets the next Progress check whether the connection has ended.
-func (f *iface) settleLater(e *ep) {
-	if !e.settles {
-		e.settles = true
-		f.ending = append(f.ending, e)
+// scheduleService lets the next Progress check whether the connection has ended.
+func (f *iface) scheduleService(e *ep) {
+	if !e.inServiceQueue {
+		e.inServiceQueue = true
+		f.serviceQueue = append(f.serviceQueue, e)
 	}
-	f.attention = true
+	f.serviceNeeded = true
 }
 
 // service processes failures, ends of connections and out-of-order messages that earlier calls have
 // recorded. It makes callbacks.
 func (f *iface) service() (n int) {
-	f.attention = false
-	n = f.deliverLate()
-	for len(f.ending) > 0 {
-		es := f.ending
-		f.ending = nil
+	f.serviceNeeded = false
+	n = f.deliverOutOfOrder()
+	for len(f.serviceQueue) > 0 {
+		es := f.serviceQueue
+		f.serviceQueue = nil
 		for _, e := range es {
-			e.settles = false
+			e.inServiceQueue = false
 			if !e.released {
-				n += f.settleOne(e)
+				n += f.serviceEP(e)
 			}
 		}
 	}
 	return n
 }
 
-func (f *iface) settleOne(e *ep) (n int) {
-	if e.dead != nil && !e.reported {
+func (f *iface) serviceEP(e *ep) (n int) {
+	if e.failure != nil && !e.failureReported {
 		n = f.tearDown(e)
 	}
-	if e.dead == nil && e.m.PeerDrained() {
-		f.uncount(e)
-		if !e.parted {
-			f.part(e)
+	if e.failure == nil && e.m.PeerDrained() {
+		f.uncountAccepted(e)
+		if !e.rxEndReported {
+			f.reportRxEnd(e)
 		}
 		if !e.opened && !e.m.Closing() {
 			e.step(machine.Event{Kind: machine.EventClose})
 		}
 	}
-	if e.done() {
+	if e.releasable() {
 		f.drop(e)
 	}
 	return n
@@ -121,42 +121,42 @@ func (f *iface) settleOne(e *ep) (n int) {
 // tearDown delivers the received messages of a failed connection, completes its operations and
 // reports the failure.
 func (f *iface) tearDown(e *ep) (n int) {
-	f.flushList()
-	for _, p := range e.pairs {
-		f.salvage(p)
+	f.flushPostList()
+	for _, p := range e.qps {
+		f.drainCompletions(p)
 	}
-	n = f.drainStash() + f.deliverLate()
-	if !errors.Is(e.dead, errOrderly) {
+	n = f.processDrained() + f.deliverOutOfOrder()
+	if !errors.Is(e.failure, errPeerClosed) {
 		e.step(machine.Event{Kind: machine.EventPeerLost}) // notifies the peer
 	}
-	e.closePairs(statusOf(e.dead))
-	f.closeLeft(e, statusOf(e.dead))
-	if e.cancels != 0 {
-		f.tell(uct.Event{Token: e.cancels})
+	e.closeQPs(flightStatus(e.failure))
+	f.closeDraining(e, flightStatus(e.failure))
+	if e.cancelToken != 0 {
+		f.queueEvent(uct.Event{Token: e.cancelToken})
 	}
-	if f.events != 0 {
-		f.handEvents()
+	if f.queuedEvents != 0 {
+		f.deliverEvents()
 	}
 	f.report(e)
 	return n
 }
 
-// closeLeft closes the draining QPs of a failed connection.
-func (f *iface) closeLeft(e *ep, st uct.Status) {
-	for _, p := range f.dying {
+// closeDraining closes the draining QPs of a failed connection.
+func (f *iface) closeDraining(e *ep, st uct.Status) {
+	for _, p := range f.draining {
 		if p.e == e {
 			p.close(st)
 		}
 	}
-	f.forgetClosed()
+	f.removeClosed()
 }
 
 // report reports the end of a connection to the layer above.
 func (f *iface) report(e *ep) {
-	e.reported = true
-	f.uncount(e)
+	e.failureReported = true
+	f.uncountAccepted(e)
 	var fail uct.Failure
-	if !e.parted && e.got > 0 {
+	if !e.rxEndReported && e.received > 0 {
 		fail.RxConn = e.source
 	}
 	if e.opened {
@@ -165,44 +165,44 @@ func (f *iface) report(e *ep) {
 	if fail == (uct.Failure{}) {
 		return
 	}
-	if e.dead != nil && !errors.Is(e.dead, errOrderly) {
-		fail.Err = e.dead
+	if e.failure != nil && !errors.Is(e.failure, errPeerClosed) {
+		fail.Err = e.failure
 	}
 	fail.NeverConnected = e.opened && e.unused()
-	f.told++
+	f.reports++
 	f.handler.HandleFailure(fail)
-	if e.status == ucs.OK && e.dead != nil {
-		e.shut(statusAfter(e.dead))
+	if e.status == ucs.OK && e.failure != nil {
+		e.rejectOps(laterStatus(e.failure))
 	}
 }
 
-// part reports to the layer above that the peer sends no more.
-func (f *iface) part(e *ep) {
-	e.parted = true
-	if e.got > 0 {
-		f.told++
+// reportRxEnd reports to the layer above that the peer sends no more.
+func (f *iface) reportRxEnd(e *ep) {
+	e.rxEndReported = true
+	if e.received > 0 {
+		f.reports++
 		f.handler.HandleFailure(uct.Failure{RxConn: e.source})
 	}
 }
 
 // drop releases a connection that has ended. Its QPs drain.
 func (f *iface) drop(e *ep) {
-	if !e.reported {
+	if !e.failureReported {
 		f.report(e)
 	}
-	for _, p := range e.pairs {
-		f.linger(p)
+	for _, p := range e.qps {
+		f.startDraining(p)
 	}
-	e.pairs = nil
+	e.qps = nil
 	e.release(ucs.Canceled)
-	f.uncount(e)
+	f.uncountAccepted(e)
 }
 
-// broken processes the completion of a failed send: the QP is in the error state. The
+// sendFailed processes the completion of a failed send: the QP is in the error state. The
 // connection fails, even if it has moved to another QP: without the switch-over marker the peer
 // delivers no message of the new one.
-func (p *pair) broken(wc *verbs.WC) {
-	p.q.signals-- // the operation may have been unsignaled; close corrects the count
+func (p *connQP) sendFailed(wc *verbs.WC) {
+	p.q.signaled-- // the operation may have been unsignaled; close corrects the count
 	p.q.f.signaled--
 	var err error
 	switch wc.Status {
@@ -211,107 +211,107 @@ func (p *pair) broken(wc *verbs.WC) {
 	case verbs.WCRetryExcErr, verbs.WCRNRRetryExcErr:
 		err = failErr("it does not answer: " + wc.Status.String())
 	case verbs.WCFlushErr: // the device moved the QP to the error state, because it rejected a request of the peer
-		err = errRefused
+		err = errAccessAtResponder
 	default:
 		err = failErr(wc.Status.String())
 	}
-	known := p.doomed || p.e.released
-	p.doomed = true
-	if known {
+	reported := p.inError || p.e.released
+	p.inError = true
+	if reported {
 		return
 	}
-	if p.e.dead == nil {
-		p.q.ended(uint32(wc.ID), statusOf(err))
+	if p.e.failure == nil {
+		p.q.completeTo(uint32(wc.ID), flightStatus(err))
 	}
-	if errors.Is(err, errRefused) {
-		p.q.f.refuse(p.e)
+	if errors.Is(err, errAccessAtResponder) {
+		p.q.f.failAccess(p.e)
 		return
 	}
 	p.q.f.failLater(p.e, err)
 }
 
-// tend services what causes no completion: timers, draining QPs, idle connections, keepalive.
-func (f *iface) tend() {
-	if f.alarmAt == 0 && len(f.dying) == 0 && len(f.conns) == 0 && len(f.refusals.all) == 0 {
+// serviceTimers services what causes no completion: timers, draining QPs, idle connections, keepalive.
+func (f *iface) serviceTimers() {
+	if f.alarmAt == 0 && len(f.draining) == 0 && len(f.byLocalID) == 0 && len(f.accessErrors.unacked) == 0 {
 		return
 	}
 	now := ucs.Now()
-	if now < f.nextTend {
+	if now < f.nextService {
 		return
 	}
-	f.nextTend = now.Add(tendEvery)
-	f.drain() // consume events of an earlier Arm: the program does not sleep now
+	f.nextService = now.Add(serviceInterval)
+	f.drainEvents() // consume events of an earlier Arm: the program does not sleep now
 	f.owner.Poll(now)
-	f.takeRefused()
-	f.ud.hear(udRecvs) // one of them may have been of the connection messages' queue, which is then not armed
-	f.tick(now)
-	f.bury(now)
-	f.lull(now)
-	if now.Sub(f.looked) >= f.keepalive/4 {
-		f.looked = now
-		f.askLives(now)
+	f.handleQPErrors()
+	f.ud.poll(udRecvs) // one of them may have been of the connection messages' queue, which is then not armed
+	f.expireTimers(now)
+	f.reapDraining(now)
+	f.evictIdle(now)
+	if now.Sub(f.keepaliveAt) >= f.keepalive/4 {
+		f.keepaliveAt = now
+		f.sendKeepalives(now)
 	}
 }
 
-// tick runs the state machines whose deadlines have expired, and reports whether there were
+// expireTimers runs the state machines whose deadlines have expired, and reports whether there were
 // any.
-func (f *iface) tick(now ucs.Time) (stepped bool) {
-	es := f.timed
-	f.timed = nil
-	f.sendRefusals(now)
+func (f *iface) expireTimers(now ucs.Time) (stepped bool) {
+	es := f.timers
+	f.timers = nil
+	f.retransmitResets(now)
 	for _, e := range es {
-		e.timed = false
-		if e.released || e.dead != nil || e.m.Deadline() == 0 {
+		e.inTimers = false
+		if e.released || e.failure != nil || e.m.Deadline() == 0 {
 			continue
 		}
 		if e.m.Deadline() <= now {
 			e.step(machine.Event{Kind: machine.EventTick})
 			stepped = true
 		}
-		e.time()
+		e.setTimer()
 	}
 	return stepped
 }
 
-// time puts e into iface.timed if its machine has a deadline, and sets the alarm.
-func (e *ep) time() {
+// setTimer puts e into iface.timers if its machine has a deadline, and sets the alarm.
+func (e *ep) setTimer() {
 	f, at := e.f, e.m.Deadline()
 	if at == 0 {
 		return
 	}
-	f.wakeAt(at)
-	if !e.timed {
-		e.timed = true
-		f.timed = append(f.timed, e)
+	f.setAlarm(at)
+	if !e.inTimers {
+		e.inTimers = true
+		f.timers = append(f.timers, e)
 	}
 }
 
-// askLives writes zero bytes to each peer that has acknowledged nothing for the keepalive
+// sendKeepalives writes zero bytes to each peer that has acknowledged nothing for the keepalive
 // interval: a dead peer does not acknowledge them. It resumes suspended connections on which
 // the layer above waits; their peers must reply to that.
-func (f *iface) askLives(now ucs.Time) {
-	f.learnWaits(uct.WaitForClose)
+func (f *iface) sendKeepalives(now ucs.Time) {
+	f.queryWaits(uct.WaitForClose)
 	for _, e := range f.eps {
-		if e == nil || e.dead != nil {
+		if e == nil || e.failure != nil {
 			continue
 		}
-		if e.out == nil {
-			if e.lastUsed == 0 {
-				e.lastUsed = now
+		if e.txQueue == nil {
+			if e.lastProgress == 0 {
+				e.lastProgress = now
 			}
-			if e.Awaited != uct.WaitNone && now.Sub(e.lastUsed) >= f.keepalive {
-				e.lastUsed = now
-				e.want()
+			if e.Awaited != uct.WaitNone && now.Sub(e.lastProgress) >= f.keepalive {
+				e.lastProgress = now
+				e.ensureConnected()
 			}
 			continue
 		}
-		q := e.out
-		if q.head != e.lastHead || e.lastUsed == 0 {
-			e.lastHead, e.lastUsed = q.head, now
+		q := e.txQueue
+		if q.head != e.lastHead || e.lastProgress == 0 {
+			e.lastHead, e.lastProgress = q.head, now
 		}
-		if now.Sub(e.lastUsed) >= f.keepalive && q.signals == 0 {
-			e.lastUsed = now
-			q.nothing(0)
+		if now.Sub(e.lastProgress) >= f.keepalive && q.signaled == 0 {
+			e.lastProgress = now
+			q.postZeroWrite(0)
 		}
 	}
 }
@@ -333,8 +333,8 @@ func (f *iface) Flush(t uct.Token) uct.Status {
 // with OK.
 func (f *iface) flush(e *ep, t uct.Token) uct.Status {
 	n := 0
-	for q := range f.underWay(e) {
-		if q.p.doomed || q == q.p.e.out && !q.room() || q.tail-q.head > q.mask {
+	for q := range f.inFlight(e) {
+		if q.p.inError || q == q.p.e.txQueue && !q.room() || q.tail-q.head > q.mask {
 			return ucs.NoResource
 		}
 		n++
@@ -342,18 +342,18 @@ func (f *iface) flush(e *ep, t uct.Token) uct.Status {
 	if n == 0 {
 		return ucs.OK
 	}
-	i := f.flushes.take(flush{token: t, left: n, one: e != nil})
-	for q := range f.underWay(e) {
-		q.nothing(0)
+	i := f.flushes.add(flush{token: t, remaining: n, perEndpoint: e != nil})
+	for q := range f.inFlight(e) {
+		q.postZeroWrite(0)
 		q.slots[(q.tail-1)&q.mask] = slot{kind: slotFlush, buf: i}
 	}
 	return ucs.InProgress
 }
 
-// underWay iterates over the queues with operations in flight, of e or of all connections. It
+// inFlight iterates over the queues with operations in flight, of e or of all connections. It
 // includes draining QPs.
-func (f *iface) underWay(e *ep) iter.Seq[*queue] {
-	return func(yield func(*queue) bool) {
+func (f *iface) inFlight(e *ep) iter.Seq[*sendQueue] {
+	return func(yield func(*sendQueue) bool) {
 		es := f.eps
 		if e != nil {
 			es = []*ep{e}
@@ -362,13 +362,13 @@ func (f *iface) underWay(e *ep) iter.Seq[*queue] {
 			if o == nil {
 				continue
 			}
-			for _, p := range o.pairs {
+			for _, p := range o.qps {
 				if p.q.head != p.q.tail && !yield(&p.q) {
 					return
 				}
 			}
 		}
-		for _, p := range f.dying {
+		for _, p := range f.draining {
 			if (e == nil || p.e == e) && p.q.head != p.q.tail && !yield(&p.q) {
 				return
 			}
@@ -376,8 +376,8 @@ func (f *iface) underWay(e *ep) iter.Seq[*queue] {
 	}
 }
 
-func (f *iface) isUnderWay(e *ep) bool {
-	for range f.underWay(e) {
+func (f *iface) hasInFlight(e *ep) bool {
+	for range f.inFlight(e) {
 		return true
 	}
 	return false
@@ -386,8 +386,8 @@ func (f *iface) isUnderWay(e *ep) bool {
 // flush is a flush of several queues in flight.
 type flush struct {
 	token uct.Token
-	left  int  // queues still to complete
-	one   bool // of one endpoint: reports its failure
+	remaining  int  // queues still to complete
+	perEndpoint   bool // of one endpoint: reports its failure
 	st    uct.Status
 }
 
@@ -396,7 +396,7 @@ type flushes struct {
 	free []uint32
 }
 
-func (fs *flushes) take(fl flush) uint32 {
+func (fs *flushes) add(fl flush) uint32 {
 	if k := len(fs.free); k > 0 {
 		i := fs.free[k-1]
 		fs.free = fs.free[:k-1]
@@ -407,13 +407,13 @@ func (fs *flushes) take(fl flush) uint32 {
 	return uint32(len(fs.all) - 1)
 }
 
-// ended counts down the queues of flush i. It returns the event after the last one.
-func (fs *flushes) ended(i uint32, st uct.Status) uct.Event {
+// countDown counts down the queues of flush i. It returns the event after the last one.
+func (fs *flushes) countDown(i uint32, st uct.Status) uct.Event {
 	fl := &fs.all[i]
-	if fl.one && st != ucs.OK {
+	if fl.perEndpoint && st != ucs.OK {
 		fl.st = st
 	}
-	if fl.left--; fl.left > 0 {
+	if fl.remaining--; fl.remaining > 0 {
 		return uct.Event{}
 	}
 	fs.free = append(fs.free, i)

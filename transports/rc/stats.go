@@ -8,12 +8,12 @@ const (
 	statFailed
 	statGarbage
 	statPending
-	statNotes
+	statConnMsgs
 	statCrossed
-	statNaps
+	statSuspends
 	statSections
-	statPassedOver
-	statGivenUp
+	statOpensDropped
+	statHalfOpenEvicted
 	numStats
 )
 
@@ -24,10 +24,10 @@ var statNames = [numStats]string{
 	statFailed:     "failed",             // connections that ended with an error
 	statGarbage:    "garbage",            // malformed messages
 	statPending:    "pending",            // tokens added to pending queues
-	statNotes:      "notes",              // connection messages sent
+	statConnMsgs:      "notes",              // connection messages sent
 	statCrossed:    "crossed",            // connections that both sides opened at once
-	statNaps:       "naps",               // suspensions proposed
+	statSuspends:       "naps",               // suspensions proposed
 	statSections:   "sections",           // sections of the async goroutine
-	statPassedOver: "hellos_passed_over", // OPENs dropped, since too many connections are half-open
-	statGivenUp:    "half_open_given_up", // half-open connections evicted for others
+	statOpensDropped: "hellos_passed_over", // OPENs dropped, since too many connections are half-open
+	statHalfOpenEvicted:    "half_open_given_up", // half-open connections evicted for others
 }

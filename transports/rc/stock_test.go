@@ -17,7 +17,7 @@ func TestListening(t *testing.T) {
 	require.NoError(t, err)
 	for _, e := range []*end{a, b} {
 		e.inside(func() {
-			require.Zero(t, e.posted)
+			require.Zero(t, e.postedRecvs)
 			require.Empty(t, e.rx.Mem())
 			require.Empty(t, e.tx.Mem())
 		})
@@ -26,8 +26,8 @@ func TestListening(t *testing.T) {
 	until(t, func() bool { return len(b.got) == 1 }, a, b)
 	for _, e := range []*end{a, b} {
 		e.inside(func() {
-			require.Positive(t, e.posted)
-			require.Len(t, e.rx.Mem(), (e.target+e.keepMost)*e.seg)
+			require.Positive(t, e.postedRecvs)
+			require.Len(t, e.rx.Mem(), (e.recvTarget+e.maxRetained)*e.seg)
 			require.NotEmpty(t, e.tx.Mem())
 			require.Zero(t, e.ud.rx.Free(), "all receives of connection messages are posted")
 		})

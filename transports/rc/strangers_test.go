@@ -38,15 +38,15 @@ func newStranger(t *testing.T, e, to *end) *stranger {
 func (s *stranger) hello(from peer, conn uint64) {
 	u := &s.ud
 	for u.full() { // what comes meanwhile is lost
-		u.cq.Poll(u.wcs[:])
+		u.recvCQ.Poll(u.wcs[:])
 	}
-	s.as(from, &note{msg: machine.Msg{Kind: machine.MsgOpen, Worker: from.iface.worker, From: conn, Pair: 3}, half: half{qpn: 77, psn: 1}})
+	s.as(from, &connMsg{msg: machine.Msg{Kind: machine.MsgOpen, Worker: from.iface.worker, From: conn, Pair: 3}, qpInfo: qpInfo{qpn: 77, psn: 1}})
 }
 
-func (s *stranger) as(from peer, n *note) {
+func (s *stranger) as(from peer, n *connMsg) {
 	self := s.self
 	s.self = from
-	s.send(n, &s.to, s.ah)
+	s.sendConnMsg(n, &s.to, s.ah)
 	s.self = self
 }
 
@@ -100,17 +100,17 @@ func TestHelloInTheNameOfAnother(t *testing.T) {
 				from := a.self
 				forge(&from)
 				from = peerAt(&nic.Address{Port: from.port, Seg: from.iface.seg, Worker: from.iface.worker, QPN: from.iface.qpn})
-				was, garbage := b.stats.Value(statNotes), b.stats.Value(statGarbage)
+				was, garbage := b.stats.Value(statConnMsgs), b.stats.Value(statGarbage)
 				s.hello(from, rand.Uint64()|1)
-				until(t, func() bool { return b.stats.Value(statGarbage) != garbage || b.stats.Value(statNotes) >= was+8 }, b)
-				require.Equal(t, was, b.stats.Value(statNotes), "sent to whom asked nothing")
+				until(t, func() bool { return b.stats.Value(statGarbage) != garbage || b.stats.Value(statConnMsgs) >= was+8 }, b)
+				require.Equal(t, was, b.stats.Value(statConnMsgs), "sent to whom asked nothing")
 				require.True(t, b.alone())
 				for _, k := range []machine.MsgKind{machine.MsgMigrate, machine.MsgClose, machine.MsgReady} { // of no connection
 					garbage = b.stats.Value(statGarbage)
-					s.as(from, &note{msg: machine.Msg{Kind: k, Worker: from.iface.worker, From: 5, To: 7}})
-					until(t, func() bool { return b.stats.Value(statGarbage) != garbage || b.stats.Value(statNotes) != was }, b)
+					s.as(from, &connMsg{msg: machine.Msg{Kind: k, Worker: from.iface.worker, From: 5, To: 7}})
+					until(t, func() bool { return b.stats.Value(statGarbage) != garbage || b.stats.Value(statConnMsgs) != was }, b)
 				}
-				require.Equal(t, was, b.stats.Value(statNotes), "sent to whom asked nothing")
+				require.Equal(t, was, b.stats.Value(statConnMsgs), "sent to whom asked nothing")
 			})
 		})
 	}
@@ -127,14 +127,14 @@ func TestSilentHello(t *testing.T) {
 		s.hello(a.self, 5)
 		until(t, func() bool { return b.stats.Value(statAccepted) == 1 }, b)
 		until(t, b.alone, b)
-		require.EqualValues(t, 3, b.stats.Value(statNotes))
+		require.EqualValues(t, 3, b.stats.Value(statConnMsgs))
 		// Others that name the same interface do not have it asked for the first.
 		for i := range uint64(40) {
 			s.hello(a.self, 7+2*i)
 		}
 		until(t, func() bool { return b.stats.Value(statAccepted) == 41 }, b)
 		until(t, b.alone, b)
-		require.EqualValues(t, 3*41, b.stats.Value(statNotes))
+		require.EqualValues(t, 3*41, b.stats.Value(statConnMsgs))
 	})
 }
 
@@ -181,12 +181,12 @@ func TestHelloFlood(t *testing.T) {
 			}
 			next = max(next, now) // a process that did not run sends fewer
 		}
-		until(t, func() bool { flood(); return b.stats.Value(statPassedOver) > 100 }, b)
+		until(t, func() bool { flood(); return b.stats.Value(statOpensDropped) > 100 }, b)
 		spans := 1 + int(ucs.Now().Sub(began)/time.Second) // in each as many as are half-open
 		require.LessOrEqual(t, int(b.stats.Value(statAccepted)), 256*spans)
 		b.inside(func() {
 			require.LessOrEqual(t, b.halfOpen.Len(), 256)
-			require.Equal(t, b.halfOpen.Len(), b.pairs)
+			require.Equal(t, b.halfOpen.Len(), b.numQPs)
 			require.Equal(t, 4*b.depth, b.sendDepth, "no room for completions of what cannot send")
 		})
 		require.Zero(t, b.Active(), "none of them counts as live")
@@ -214,13 +214,13 @@ func TestHalfOpenGiveUp(t *testing.T) {
 			until(t, func() bool { return b.stats.Value(statAccepted) == i+1 }, b)
 		}
 		b.inside(func() {
-			e := b.remotes[remote{a.self.iface.name, 5}]
+			e := b.byRemoteID[remoteID{a.self.iface.name, 5}]
 			require.True(t, e.m.HalfOpen())
-			b.giveUp(e)
+			b.evictHalfOpen(e)
 			require.True(t, e.released)
-			require.Len(t, b.conns, 1)
-			require.Len(t, b.remotes, 1)
-			require.Equal(t, 1, b.pairs)
+			require.Len(t, b.byLocalID, 1)
+			require.Len(t, b.byRemoteID, 1)
+			require.Equal(t, 1, b.numQPs)
 			require.EqualValues(t, 1, b.accepted.Load())
 		})
 		s.hello(a.self, 5) // and may come again
@@ -248,14 +248,14 @@ func TestEndpointOnHalfOpen(t *testing.T) {
 func (s *stranger) noise(t *testing.T, n int) {
 	u := &s.ud
 	for u.full() {
-		u.cq.Poll(u.wcs[:])
+		u.recvCQ.Poll(u.wcs[:])
 	}
 	i := u.next % udSends
 	w := verbs.SendWR{ID: uint64(i), Op: verbs.OpSend, Flags: verbs.SendSignaled, NumSG: 1, QPN: s.to.iface.qpn, QKey: s.to.iface.qkey, AH: s.ah.ID()}
-	w.SG[0] = u.tx.Piece(i, n)
+	w.SG[0] = u.tx.SGE(i, n)
 	k, _ := u.qp.PostSend([]verbs.SendWR{w})
 	require.Equal(t, 1, k)
-	u.busy[i] = true
+	u.inFlight[i] = true
 	u.next++
 }
 
@@ -266,7 +266,7 @@ func TestLongDatagram(t *testing.T) {
 	a, b := newEnd(t, c, 1), newEnd(t, c, 2)
 	s := newStranger(t, a, b)
 	a.inside(func() {
-		for _, n := range []int{noteLen + 1, 1024, b.self.port.MTU.Bytes()} {
+		for _, n := range []int{connMsgMaxLen + 1, 1024, b.self.port.MTU.Bytes()} {
 			garbage := b.stats.Value(statGarbage)
 			s.noise(t, n)
 			until(t, func() bool { return b.stats.Value(statGarbage) == garbage+1 }, b)

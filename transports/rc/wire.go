@@ -10,7 +10,7 @@ import (
 //
 //	0 header u64 | 8 id u8 | 9 0 [7]
 const (
-	headLen = 16
+	headerLen = 16
 	offID   = 8
 )
 
@@ -19,8 +19,8 @@ const (
 	// idMarker is the switch-over marker: the sender's next message is in the QP that the
 	// header names.
 	idMarker = uct.NumAMIDs + iota
-	// idHangUp is the SHUTDOWN message: the sender closed its interface.
-	idHangUp
+	// idShutdown is the SHUTDOWN message: the sender closed its interface.
+	idShutdown
 )
 
 // ifaceName is the globally unique name of an interface.

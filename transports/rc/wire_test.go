@@ -15,15 +15,15 @@ import (
 )
 
 // someNote has something in each field.
-func someNote() note {
-	return note{
+func someNote() connMsg {
+	return connMsg{
 		msg: machine.Msg{
 			Kind: machine.MsgMigrate, Worker: [16]byte{1, 2, 3}, From: 0x1112131415161718, To: 0x2122232425262728,
 			Pair: 3, Old: 5, Resume: true,
 		},
-		half: half{0x303132, 0x404142},
+		qpInfo: qpInfo{0x303132, 0x404142},
 		from: peerAt(&nic.Address{
-			Port: nic.PortAddress{MTU: verbs.MTU4096, GID: verbs.GIDOf(local), LID: 0x8181, Place: 0x9192939495969798},
+			Port: nic.PortAddress{MTU: verbs.MTU4096, GID: verbs.GIDOf(local), LID: 0x8181, ScopeID: 0x9192939495969798},
 			Seg:  8192, Worker: [16]byte{9, 8, 7}, QPN: 0x515253,
 		}),
 	}
@@ -33,12 +33,12 @@ func someNote() note {
 func TestNote(t *testing.T) {
 	n := someNote()
 	b := n.append(nil)
-	require.Len(t, b, noteMin)
+	require.Len(t, b, connMsgMinLen)
 	require.Equal(t, "02"+"05"+"01"+"00"+"01020300000000000000000000000000"+"1817161514131211"+"2827262524232221"+
 		"03000000"+"05000000"+"32313000"+"42414000"+
 		"03000500"+"00200000"+"00000000000000000000ffff7f000001"+"9897969594939291"+"94b2a8b1"+
-		"09080700000000000000000000000000"+"535251"+"8181"+"a187fbb2", hex.EncodeToString(b[:len(b)-noteSum]))
-	var got note
+		"09080700000000000000000000000000"+"535251"+"8181"+"a187fbb2", hex.EncodeToString(b[:len(b)-connMsgSumLen]))
+	var got connMsg
 	require.NoError(t, got.parse(b))
 	require.Equal(t, n, got)
 	for k := range b {
@@ -51,13 +51,13 @@ func TestNote(t *testing.T) {
 	}
 	within := n
 	within.from.port.Fabric = nic.FabricProcess
-	require.Len(t, within.append(nil), noteLen)
+	require.Len(t, within.append(nil), connMsgMaxLen)
 	require.NoError(t, got.parse(within.append(nil)))
 	require.Equal(t, within, got)
-	n = note{msg: n.msg, hangUp: true, separate: true, drained: true, asks: true, half: n.half, from: n.from}
+	n = connMsg{msg: n.msg, shutdown: true, separate: true, drained: true, wantReply: true, qpInfo: n.qpInfo, from: n.from}
 	require.NoError(t, got.parse(n.append(nil)))
 	require.Equal(t, n, got)
-	n = note{msg: n.msg, refused: true, half: n.half, from: n.from}
+	n = connMsg{msg: n.msg, accessError: true, qpInfo: n.qpInfo, from: n.from}
 	require.Error(t, got.parse(n.append(nil)), "a refused access in another kind than gone")
 	n.msg.Kind = machine.MsgReset
 	require.NoError(t, got.parse(n.append(nil)))
@@ -65,7 +65,7 @@ func TestNote(t *testing.T) {
 	n.msg.From = 0
 	require.Error(t, got.parse(n.append(nil)), "a connection without a name")
 	n = someNote()
-	n.half.psn = 1 << 24
+	n.qpInfo.psn = 1 << 24
 	require.Error(t, got.parse(n.append(nil)), "a packet number of 25 bits")
 }
 
@@ -73,9 +73,9 @@ func FuzzNote(f *testing.F) {
 	n := someNote()
 	f.Add(n.append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		var n note
+		var n connMsg
 		if n.parse(b) == nil {
-			var again note
+			var again connMsg
 			assert.NoError(t, again.parse(n.append(nil)))
 			assert.Equal(t, n, again)
 		}
@@ -95,12 +95,12 @@ func TestTimeoutCode(t *testing.T) {
 func TestQPNTable(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var table qpnTable
-	want := map[verbs.QPN]*pair{}
+	want := map[verbs.QPN]*connQP{}
 	for range 20_000 {
 		k := verbs.QPN(1 + random.IntN(300))
 		switch p := want[k]; {
 		case p == nil:
-			want[k] = &pair{}
+			want[k] = &connQP{}
 			table.add(k, want[k])
 		default:
 			table.remove(k)

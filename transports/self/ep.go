@@ -50,7 +50,7 @@ func (e *endpoint) PendingPurge(f func(uct.Token)) {
 func (e *endpoint) dispatchPending() {
 	e.dispatching = true
 	e.updateFastPath()
-	e.pend.Offer(e.iface.handler)
+	e.pend.Dispatch(e.iface.handler)
 	e.dispatching = false
 	e.updateFastPath()
 }

@@ -22,7 +22,7 @@ type cmaRegion struct {
 	gen  uint64
 }
 
-var _ mapped.Far = (*cmaRegion)(nil)
+var _ mapped.Copier = (*cmaRegion)(nil)
 
 // newCMALocked returns an accessor for region p, after a trial read.
 func (r *remote) newCMALocked(p *mapped.PackedKey, slot *mapped.Slot, grant *keyGrant) (*cmaRegion, error) {
@@ -59,12 +59,12 @@ func (f *cmaRegion) try(addr uint64) error {
 	return err
 }
 
-// Read: see mapped.Far.
+// Read: see mapped.Copier.
 func (f *cmaRegion) Read(p []byte, addr uint64) uct.Status {
 	return f.copy(p, addr, shmem.ProcessRead)
 }
 
-// Write: see mapped.Far.
+// Write: see mapped.Copier.
 func (f *cmaRegion) Write(p []byte, addr uint64) uct.Status {
 	return f.copy(p, addr, shmem.ProcessWrite)
 }

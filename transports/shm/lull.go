@@ -10,11 +10,11 @@ import (
 // evictIdle evicts idle connections if more than maxMappedConns have a ring pair. It sends SUSPEND
 // to their peers, which may reply SUSPEND_NAK.
 func (f *iface) evictIdle(now ucs.Time) {
-	if f.mappedConns <= f.maxMappedConns || now.Sub(f.evictedAt) < lull.Every {
+	if f.mappedConns <= f.maxMappedConns || now.Sub(f.evictedAt) < lull.Interval {
 		return
 	}
 	f.evictedAt = now
-	f.idleConns(now).Sleep(now, now, f.mappedConns-f.maxMappedConns)
+	f.idleConns(now).Evict(now, now, f.mappedConns-f.maxMappedConns)
 }
 
 // idleConns lists the connections that can be evicted.
@@ -39,7 +39,7 @@ func (f *iface) queryWaits() {
 			e.Awaited = uct.WaitNone
 		}
 	}
-	lull.Learn(f.handler, uct.WaitForReply, func(u uct.Endpoint, source uint32) *lull.Activity {
+	lull.QueryWaits(f.handler, uct.WaitForReply, func(u uct.Endpoint, source uint32) *lull.Activity {
 		e, _ := u.(*ep)
 		if i := int(source) - 1; e == nil && i >= 0 && i < len(f.slots) {
 			e = f.slots[i]
@@ -51,8 +51,8 @@ func (f *iface) queryWaits() {
 	})
 }
 
-// Nap: see lull.Conn.
-func (e *ep) Nap() {
+// Suspend: see lull.Conn.
+func (e *ep) Suspend() {
 	e.f.stats.Inc(statSuspends)
 	e.step(machine.Event{Kind: machine.EventSuspend})
 }
@@ -61,7 +61,7 @@ func (e *ep) Nap() {
 func (f *iface) Active() int { return f.mappedConns }
 
 // Candidates: see uct.ConnectionCache.
-func (f *iface) Candidates(now ucs.Time, since []ucs.Time) []ucs.Time { return f.idleConns(now).Since(since) }
+func (f *iface) Candidates(now ucs.Time, since []ucs.Time) []ucs.Time { return f.idleConns(now).IdleSince(since) }
 
 // Sleep: see uct.ConnectionCache.
-func (f *iface) Evict(now, t ucs.Time, most int) int { return f.idleConns(now).Sleep(now, t, most) }
+func (f *iface) Evict(now, t ucs.Time, most int) int { return f.idleConns(now).Evict(now, t, most) }

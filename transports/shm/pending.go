@@ -84,7 +84,7 @@ func (e *ep) dispatchPending() int {
 		return 0
 	}
 	head := e.tx.Head()
-	k := e.pend.Offer(e.f.handler)
+	k := e.pend.Dispatch(e.f.handler)
 	if e.pend.Len() > 0 && e.status == ucs.OK {
 		e.block(ucs.NoResource)
 	}

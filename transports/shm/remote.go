@@ -91,7 +91,7 @@ func (r *remote) unpack(p *mapped.PackedKey) (uct.RKey, error) {
 	if g.seg != nil {
 		s.Bytes = g.seg.Bytes()
 	} else {
-		s.Far = g.cma
+		s.Copier = g.cma
 	}
 	k, err := r.d.keys.Add(s)
 	if err != nil {

@@ -141,7 +141,7 @@ func (f *iface) release() (err error) {
 	}
 	err = errors.Join(err, f.tx.close())
 	if f.rx != nil {
-		err = errors.Join(err, f.rx.CloseUnder(f.kept))
+		err = errors.Join(err, f.rx.CloseRetained(f.kept))
 	}
 	if f.thread != nil {
 		err = errors.Join(err, f.thread.Close())

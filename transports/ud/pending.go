@@ -129,7 +129,7 @@ func (e *endpoint) offer(most int) int {
 		return 0
 	}
 	e.gate = ucs.OK
-	k := e.pend.OfferSome(e.f.handler, most)
+	k := e.pend.DispatchSome(e.f.handler, most)
 	if e.pend.Len() > 0 && e.status == ucs.OK {
 		e.gate = ucs.NoResource
 	}

@@ -190,7 +190,7 @@ func (f *iface) repost() {
 		left := len(f.free) - n
 		for i, slot := range f.free[left:] {
 			w := &f.rwrs[i]
-			w.ID, w.NumSG, w.SG[0] = uint64(slot), 1, f.rx.Piece(slot, grhLen+f.self.port.MTU.Bytes())
+			w.ID, w.NumSG, w.SG[0] = uint64(slot), 1, f.rx.SGE(slot, grhLen+f.self.port.MTU.Bytes())
 		}
 		took, st := f.qp.PostRecv(f.rwrs[:n])
 		if st != ucs.OK {

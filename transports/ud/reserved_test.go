@@ -19,7 +19,7 @@ func (n *node) hasFree(slot uint32) bool {
 			found = found || i == slot
 		}
 		for _, i := range all {
-			n.tx.small.Give(i)
+			n.tx.small.Put(i)
 		}
 		return found
 	})

@@ -98,9 +98,9 @@ func (s *slots) free(n int) bool {
 
 func (s *slots) give(i uint32) {
 	if i&longBit == 0 {
-		s.small.Give(i)
+		s.small.Put(i)
 	} else {
-		s.long.Give(i &^ longBit)
+		s.long.Put(i &^ longBit)
 	}
 }
 
@@ -114,9 +114,9 @@ func (s *slots) bytes(i uint32) []byte {
 
 func (s *slots) piece(i uint32, n int) verbs.SGE {
 	if i&longBit == 0 {
-		return s.small.Piece(i, n)
+		return s.small.SGE(i, n)
 	}
-	return s.long.Piece(i&^longBit, n)
+	return s.long.SGE(i&^longBit, n)
 }
 
 // kind returns the index of a slot's tables in posted and lens, and its index there.

@@ -11,7 +11,7 @@ import (
 //
 // hot: BenchmarkAtomic64Add.
 func (r *RMA) Atomic64(op uct.AtomicOp, v, addr uint64, k uct.RKey) uct.Status {
-	rec := at(k)
+	rec := recordAt(k)
 	if addr&7 != 0 || r.gate != ucs.OK || rec.perm&fastAtomic == 0 || addr-rec.base > rec.last8 || rec.slot.gen.Load() != rec.gen {
 		return r.atomic64Slow(op, v, addr, k)
 	}
@@ -22,7 +22,7 @@ func (r *RMA) Atomic64(op uct.AtomicOp, v, addr uint64, k uct.RKey) uct.Status {
 //
 // hot: BenchmarkFetch64Add.
 func (r *RMA) Fetch64(op uct.AtomicOp, v, cmp, addr uint64, k uct.RKey, _ uct.Token) (uint64, uct.Status) {
-	rec := at(k)
+	rec := recordAt(k)
 	if addr&7 != 0 || r.gate != ucs.OK || rec.perm&fastAtomic == 0 || addr-rec.base > rec.last8 || rec.slot.gen.Load() != rec.gen {
 		return r.fetch64Slow(op, v, cmp, addr, k)
 	}
@@ -76,7 +76,7 @@ func (r *RMA) fetch64Slow(op uct.AtomicOp, v, cmp, addr uint64, k uct.RKey) (uin
 // enterAtomic checks an atomic access to a word of n bytes, and counts it if the memory is
 // counted. If it returns OK, the caller must call leaveAtomic.
 func (r *RMA) enterAtomic(addr, n uint64, k uct.RKey) (*record, uct.Status) {
-	rec := at(k)
+	rec := recordAt(k)
 	if r.gate != ucs.OK {
 		return rec, r.gate
 	}
@@ -86,7 +86,7 @@ func (r *RMA) enterAtomic(addr, n uint64, k uct.RKey) (*record, uct.Status) {
 	if st := rec.check(addr, n, permAtomic); st != ucs.OK {
 		return rec, st
 	}
-	if rec.perm&isFar != 0 {
+	if rec.perm&isCopied != 0 {
 		return rec, ucs.Unsupported
 	}
 	if rec.perm&isCounted != 0 && !rec.slot.enter(rec.gen) {
@@ -101,8 +101,8 @@ func (rec *record) leaveAtomic() {
 	}
 }
 
-// refuse returns the status of an atomic that cannot be posted without a result.
-func refuse(op uct.AtomicOp) uct.Status {
+// rejectAtomic returns the status of an atomic that cannot be posted without a result.
+func rejectAtomic(op uct.AtomicOp) uct.Status {
 	if op < uct.NumAtomicOps {
 		return ucs.Unsupported
 	}
@@ -122,7 +122,7 @@ func post64(p *uint64, op uct.AtomicOp, v uint64) uct.Status {
 			old = atomic.LoadUint64(p)
 		}
 	default: // swap and compare-and-swap need a result
-		return refuse(op)
+		return rejectAtomic(op)
 	}
 	return ucs.OK
 }
@@ -140,7 +140,7 @@ func post32(p *uint32, op uct.AtomicOp, v uint32) uct.Status {
 			old = atomic.LoadUint32(p)
 		}
 	default:
-		return refuse(op)
+		return rejectAtomic(op)
 	}
 	return ucs.OK
 }

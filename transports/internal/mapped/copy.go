@@ -7,11 +7,11 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// Far copies from and to memory of another process that is not mapped here.
+// Copier copies from and to memory of another process that is not mapped here.
 //
 // Concurrency: any goroutine. Far does not retain the buffers. addr lies within the region. Far
 // must detect that the region is gone.
-type Far interface {
+type Copier interface {
 	// Read fills p from the owner's address addr.
 	Read(p []byte, addr uint64) uct.Status
 	// Write copies p to the owner's address addr.
@@ -47,13 +47,13 @@ func (r *RMA) put(p []byte, addr uint64, k uct.RKey) uct.Status {
 	if r.gate != ucs.OK {
 		return r.gate
 	}
-	rec := at(k)
+	rec := recordAt(k)
 	if st := rec.check(addr, uint64(len(p)), permPut); st != ucs.OK {
 		return st
 	}
 	for len(p) > 0 {
-		n := min(len(p), pieceBytes)
-		if st := r.putPiece(rec, p[:n], addr); st != ucs.OK {
+		n := min(len(p), maxCopyBytes)
+		if st := r.putChunk(rec, p[:n], addr); st != ucs.OK {
 			return st
 		}
 		p, addr = p[n:], addr+uint64(n)
@@ -61,10 +61,10 @@ func (r *RMA) put(p []byte, addr uint64, k uct.RKey) uct.Status {
 	return ucs.OK
 }
 
-func (r *RMA) putPiece(rec *record, p []byte, addr uint64) uct.Status {
+func (r *RMA) putChunk(rec *record, p []byte, addr uint64) uct.Status {
 	switch {
-	case rec.perm&isFar != 0:
-		return r.keys.farOf(rec).Write(p, addr)
+	case rec.perm&isCopied != 0:
+		return r.keys.copierOf(rec).Write(p, addr)
 	case rec.perm&isCounted == 0:
 		copy(rec.bytes(addr, uint64(len(p))), p)
 		return ucs.OK
@@ -85,13 +85,13 @@ func (r *RMA) get(p []byte, addr uint64, k uct.RKey) uct.Status {
 	if r.gate != ucs.OK {
 		return r.gate
 	}
-	rec := at(k)
+	rec := recordAt(k)
 	if st := rec.check(addr, uint64(len(p)), permGet); st != ucs.OK {
 		return st
 	}
 	for len(p) > 0 {
-		n := min(len(p), pieceBytes)
-		if st := r.getPiece(rec, p[:n], addr); st != ucs.OK {
+		n := min(len(p), maxCopyBytes)
+		if st := r.getChunk(rec, p[:n], addr); st != ucs.OK {
 			return st
 		}
 		p, addr = p[n:], addr+uint64(n)
@@ -99,10 +99,10 @@ func (r *RMA) get(p []byte, addr uint64, k uct.RKey) uct.Status {
 	return ucs.OK
 }
 
-func (r *RMA) getPiece(rec *record, p []byte, addr uint64) uct.Status {
+func (r *RMA) getChunk(rec *record, p []byte, addr uint64) uct.Status {
 	switch {
-	case rec.perm&isFar != 0:
-		return r.keys.farOf(rec).Read(p, addr)
+	case rec.perm&isCopied != 0:
+		return r.keys.copierOf(rec).Read(p, addr)
 	case rec.perm&isCounted == 0:
 		copy(p, rec.bytes(addr, uint64(len(p))))
 		return ucs.OK
@@ -122,12 +122,12 @@ func (r *RMA) getPiece(rec *record, p []byte, addr uint64) uct.Status {
 func (r *RMA) putUint64Slow(v, addr uint64, k uct.RKey) uct.Status {
 	var b [8]byte
 	binary.LittleEndian.PutUint64(b[:], v)
-	return r.put(hide(b[:]), addr, k)
+	return r.put(noescape(b[:]), addr, k)
 }
 
 //go:noinline
 func (r *RMA) getUint64Slow(addr uint64, k uct.RKey) (uint64, uct.Status) {
 	var b [8]byte
-	st := r.get(hide(b[:]), addr, k)
+	st := r.get(noescape(b[:]), addr, k)
 	return binary.LittleEndian.Uint64(b[:]), st
 }

@@ -52,7 +52,7 @@ func (f *fixture) region(t testing.TB, kind string, n int, fl uct.MemFlags) (*Re
 	require.True(t, r.Hold())
 	s := r.Spec()
 	if kind == "far" {
-		s.Far, s.Bytes, s.Counted = fakeFar{s}, nil, false
+		s.Copier, s.Bytes, s.Counted = fakeFar{s}, nil, false
 	}
 	k, err := f.keys.Add(s)
 	require.NoError(t, err)

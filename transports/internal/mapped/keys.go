@@ -18,12 +18,12 @@ const chunkBytes = 64 << 10
 // Concurrency: any goroutine. Data paths read records without a lock. A record does not change
 // while its key is in use.
 type Keys struct {
-	far atomic.Pointer[[]Far] // copied on write, indexed by record.far
+	copiers atomic.Pointer[[]Copier] // copied on write, indexed by record.copier
 
 	mu      sync.Mutex
 	chunks  [][]byte
 	free    []*record
-	freeFar []uint32
+	freeCopiers []uint32
 	held    map[uct.RKey]Spec
 	closed  bool
 }
@@ -41,8 +41,8 @@ type Spec struct {
 	Gen  uint64
 	// Counted: the owner waits for accesses in flight before it takes Bytes back.
 	Counted bool
-	// Far, if not nil, copies instead of loads and stores on Bytes.
-	Far Far
+	// Copier, if not nil, copies instead of loads and stores on Bytes.
+	Copier Copier
 	// Release is called once, when the key is released or the domain closes.
 	Release func()
 }
@@ -51,25 +51,25 @@ type Spec struct {
 //
 // Errors: ucs.ErrInvalid, ucs.ErrNoMemory, ucs.ErrClosed.
 func (k *Keys) Add(s Spec) (uct.RKey, error) {
-	if s.Far == nil && uint64(len(s.Bytes)) != s.Len || s.Len == 0 || s.Base > math.MaxUint64-s.Len || s.Slot == nil || s.Gen == 0 {
+	if s.Copier == nil && uint64(len(s.Bytes)) != s.Len || s.Len == 0 || s.Base > math.MaxUint64-s.Len || s.Slot == nil || s.Gen == 0 {
 		return 0, fmt.Errorf("key for %d bytes at %#x: %w", s.Len, s.Base, ucs.ErrInvalid)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	rec, err := k.takeLocked()
+	rec, err := k.allocLocked()
 	if err != nil {
 		return 0, fmt.Errorf("key for %d bytes at %#x: %w", s.Len, s.Base, err)
 	}
 	*rec = record{base: s.Base, size: s.Len, slot: s.Slot, gen: s.Gen, perm: perms(s)}
-	if s.Far != nil {
-		rec.far = k.addFarLocked(s.Far)
+	if s.Copier != nil {
+		rec.copier = k.addCopierLocked(s.Copier)
 	} else {
 		rec.delta = address(s.Bytes) - s.Base
 	}
 	if s.Len >= 8 {
 		rec.last8 = s.Len - 8
 	}
-	if rec.perm&permPut != 0 && rec.perm&(isFar|isCounted) == 0 && s.Len >= 8 {
+	if rec.perm&permPut != 0 && rec.perm&(isCopied|isCounted) == 0 && s.Len >= 8 {
 		rec.put8 = s.Len - 7
 	}
 	k.held[rec.key()] = s
@@ -79,8 +79,8 @@ func (k *Keys) Add(s Spec) (uct.RKey, error) {
 func perms(s Spec) uint32 {
 	p := uint32(s.Flags) & permFlags
 	switch {
-	case s.Far != nil:
-		return p&^permAtomic | isFar
+	case s.Copier != nil:
+		return p&^permAtomic | isCopied
 	case s.Counted:
 		return p | isCounted
 	case s.Len >= 8:
@@ -89,8 +89,8 @@ func perms(s Spec) uint32 {
 	return p
 }
 
-// takeLocked returns a zeroed record.
-func (k *Keys) takeLocked() (*record, error) {
+// allocLocked returns a zeroed record.
+func (k *Keys) allocLocked() (*record, error) {
 	if k.closed {
 		return nil, ucs.ErrClosed
 	}
@@ -112,24 +112,24 @@ func (k *Keys) takeLocked() (*record, error) {
 	return rec, nil
 }
 
-// addFarLocked copies the list, so that data paths can read it without a lock.
-func (k *Keys) addFarLocked(f Far) uint32 {
-	var list []Far
-	if old := k.far.Load(); old != nil {
+// addCopierLocked copies the list, so that data paths can read it without a lock.
+func (k *Keys) addCopierLocked(f Copier) uint32 {
+	var list []Copier
+	if old := k.copiers.Load(); old != nil {
 		list = append(list, *old...)
 	}
 	i := uint32(len(list))
-	if n := len(k.freeFar); n > 0 {
-		i, k.freeFar = k.freeFar[n-1], k.freeFar[:n-1]
+	if n := len(k.freeCopiers); n > 0 {
+		i, k.freeCopiers = k.freeCopiers[n-1], k.freeCopiers[:n-1]
 		list[i] = f
 	} else {
 		list = append(list, f)
 	}
-	k.far.Store(&list)
+	k.copiers.Store(&list)
 	return i
 }
 
-func (k *Keys) farOf(rec *record) Far { return (*k.far.Load())[rec.far] }
+func (k *Keys) copierOf(rec *record) Copier { return (*k.copiers.Load())[rec.copier] }
 
 // Attr returns the operations that a key allows; none if the key is not held.
 func (k *Keys) Attr(key uct.RKey) uct.KeyAttr {
@@ -146,7 +146,7 @@ func (k *Keys) Attr(key uct.RKey) uct.KeyAttr {
 	if s.Flags&uct.MemRemoteGet != 0 {
 		a.Ops |= uct.OpsGet
 	}
-	if s.Far != nil {
+	if s.Copier != nil {
 		return a
 	}
 	if s.Flags&uct.MemRemoteAtomic != 0 {
@@ -165,7 +165,7 @@ func (k *Keys) Release(key uct.RKey) {
 	k.mu.Lock()
 	s, ok := k.held[key]
 	if ok {
-		k.dropLocked(key, s)
+		k.removeLocked(key, s)
 	}
 	k.mu.Unlock()
 	if ok && s.Release != nil {
@@ -173,14 +173,14 @@ func (k *Keys) Release(key uct.RKey) {
 	}
 }
 
-func (k *Keys) dropLocked(key uct.RKey, s Spec) {
+func (k *Keys) removeLocked(key uct.RKey, s Spec) {
 	delete(k.held, key)
-	rec := at(key)
-	if s.Far != nil {
-		list := append([]Far(nil), *k.far.Load()...)
-		list[rec.far] = nil
-		k.far.Store(&list)
-		k.freeFar = append(k.freeFar, rec.far)
+	rec := recordAt(key)
+	if s.Copier != nil {
+		list := append([]Copier(nil), *k.copiers.Load()...)
+		list[rec.copier] = nil
+		k.copiers.Store(&list)
+		k.freeCopiers = append(k.freeCopiers, rec.copier)
 	}
 	*rec = record{} // allows nothing until its next use
 	k.free = append(k.free, rec)
@@ -199,7 +199,7 @@ func (k *Keys) Close() error {
 	k.mu.Lock()
 	held, chunks := k.held, k.chunks
 	k.held, k.chunks, k.free, k.closed = nil, nil, nil, true
-	k.far.Store(nil)
+	k.copiers.Store(nil)
 	k.mu.Unlock()
 	for _, s := range held {
 		if s.Release != nil {

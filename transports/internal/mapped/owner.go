@@ -73,7 +73,7 @@ func (o *Owner) Adopt(mem []byte, fd int, f uct.MemFlags, free func() error) (*R
 }
 
 func (o *Owner) add(r *Region) error {
-	slot, s, gen, err := o.table.take()
+	slot, s, gen, err := o.table.alloc()
 	if err != nil {
 		return err
 	}
@@ -122,11 +122,11 @@ func (o *Owner) Resolve(p *PackedKey, keys *Keys) (uct.RKey, error) {
 	return k, err
 }
 
-func (o *Owner) forget(slot uint32, inUse bool) {
+func (o *Owner) remove(slot uint32, inUse bool) {
 	o.mu.Lock()
 	delete(o.regions, slot)
 	o.mu.Unlock()
-	o.table.giveBack(slot, inUse)
+	o.table.put(slot, inUse)
 }
 
 // Len returns the number of open regions.

@@ -62,17 +62,17 @@ const (
 	keyOffGen     = 32
 	keyOffBase    = 40
 	keyOffLen     = 48
-	keyHead       = 56
-	keySum        = 4
+	keyFixedLen       = 56
+	keySumLen        = 4
 
 	// MaxSocket is the maximum length of a Unix socket's name in the kernel.
 	MaxSocket = 107
 	// MaxKey is the maximum length of a packed key.
-	MaxKey = keyHead + MaxSocket + keySum
+	MaxKey = keyFixedLen + MaxSocket + keySumLen
 )
 
 // KeyLen returns the length of a packed key with a socket name of n bytes.
-func KeyLen(n int) int { return keyHead + n + keySum }
+func KeyLen(n int) int { return keyFixedLen + n + keySumLen }
 
 // ErrKey: the bytes are not a key of this format, or are corrupted.
 var ErrKey = errors.New("bad memory key")
@@ -105,8 +105,8 @@ func (p *PackedKey) Append(b []byte) []byte {
 // Errors: ErrKey, with the invalid field.
 func (p *PackedKey) Parse(b []byte) error {
 	le := binary.LittleEndian
-	if len(b) < keyHead+keySum {
-		return fmt.Errorf("%w: %d bytes, want at least %d", ErrKey, len(b), keyHead+keySum)
+	if len(b) < keyFixedLen+keySumLen {
+		return fmt.Errorf("%w: %d bytes, want at least %d", ErrKey, len(b), keyFixedLen+keySumLen)
 	}
 	if m := le.Uint32(b); m != keyMagic {
 		return fmt.Errorf("%w: magic %#x", ErrKey, m)
@@ -117,14 +117,14 @@ func (p *PackedKey) Parse(b []byte) error {
 	if n := KeyLen(int(b[keyOffSocket])); b[keyOffSocket] > MaxSocket || len(b) != n {
 		return fmt.Errorf("%w: %d bytes, its fields need %d", ErrKey, len(b), n)
 	}
-	body := b[:len(b)-keySum]
+	body := b[:len(b)-keySumLen]
 	if got, want := crc32.Checksum(body, castagnoli), le.Uint32(b[len(body):]); got != want {
 		return fmt.Errorf("%w: checksum %#x, want %#x", ErrKey, got, want)
 	}
 	*p = PackedKey{
 		Kind: Kind(b[keyOffKind]), Flags: uct.MemFlags(b[keyOffFlags]), Domain: uct.UUID(b[keyOffDomain:keyOffSlot]),
 		Slot: le.Uint32(b[keyOffSlot:]), PID: le.Uint32(b[keyOffPID:]), Gen: le.Uint64(b[keyOffGen:]),
-		Base: le.Uint64(b[keyOffBase:]), Len: le.Uint64(b[keyOffLen:]), Socket: string(body[keyHead:]),
+		Base: le.Uint64(b[keyOffBase:]), Len: le.Uint64(b[keyOffLen:]), Socket: string(body[keyFixedLen:]),
 	}
 	return p.validate()
 }

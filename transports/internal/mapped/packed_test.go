@@ -87,8 +87,8 @@ func FuzzPackedKey(f *testing.F) {
 	f.Add(p.Append(nil)[:60], true)
 	f.Add([]byte{}, false)
 	f.Fuzz(func(t *testing.T, b []byte, fix bool) {
-		if fix && len(b) >= keyHead+keySum { // past the checksum, at the fields
-			body := b[: len(b)-keySum : len(b)-keySum]
+		if fix && len(b) >= keyFixedLen+keySumLen { // past the checksum, at the fields
+			body := b[: len(b)-keySumLen : len(b)-keySumLen]
 			sum := crc32.Checksum(body, castagnoli)
 			b = append(body, byte(sum), byte(sum>>8), byte(sum>>16), byte(sum>>24))
 		}

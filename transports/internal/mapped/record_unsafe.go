@@ -21,7 +21,7 @@ const (
 	fastAtomic = permAtomic << 3
 
 	isCounted = 1 << 6
-	isFar     = 1 << 7
+	isCopied     = 1 << 7
 )
 
 // record is an unpacked key: one cache line outside the Go heap. It is written before its RKey
@@ -36,16 +36,16 @@ type record struct {
 	delta uint64 // added to an owner's address, yields an address of this process
 	size  uint64
 	perm  uint32
-	far   uint32 // index into Keys.far
+	copier   uint32 // index into Keys.copiers
 	put8  uint64 // number of offsets at which an eight-byte put is direct; 0: none
 }
 
 const recordBytes = 64
 
-// at returns the record of a key. The memory behind an RKey is outside the Go heap and mapped
+// recordAt returns the record of a key. The memory behind an RKey is outside the Go heap and mapped
 // while its domain is open. The collector ignores such pointers, so no rule of package unsafe
 // is violated.
-func at(k uct.RKey) *record { return (*record)(pointer(uint64(k))) }
+func recordAt(k uct.RKey) *record { return (*record)(pointer(uint64(k))) }
 
 // pointer converts an address to a pointer. The memory must be outside the Go heap, or pinned.
 func pointer(addr uint64) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&addr)) }
@@ -91,9 +91,9 @@ func SlotAt(table []byte, i uint32) *Slot {
 	return (*Slot)(unsafe.Pointer(&table[uint64(i)*SlotBytes]))
 }
 
-// hide hides b from escape analysis. This is sound if the callee keeps no reference to b after
+// noescape hides b from escape analysis. This is sound if the callee keeps no reference to b after
 // it returns, as Far guarantees. b's stack cannot move between the two conversions, because
 // there is no call between them.
-func hide(b []byte) []byte {
+func noescape(b []byte) []byte {
 	return unsafe.Slice((*byte)(pointer(uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))))), len(b))
 }

@@ -80,12 +80,12 @@ func (r *Region) close() error {
 	if r.kind == Registered {
 		inUse = r.slot.drain(r.owner.drain)
 	}
-	r.owner.forget(r.key.Slot, inUse != 0)
+	r.owner.remove(r.key.Slot, inUse != 0)
 	if inUse != 0 {
 		return fmt.Errorf("close region of %d bytes at %#x: %d accesses of peers still under way after %v: %w",
 			r.key.Len, r.key.Base, inUse, r.owner.drain, ErrExposed)
 	}
-	return r.letGo()
+	return r.unref()
 }
 
 // Hold adds a reference to the memory, which Release removes. It returns false if the region is
@@ -103,11 +103,11 @@ func (r *Region) Hold() bool {
 // Release removes the reference of a Hold.
 func (r *Region) Release() {
 	// There is no caller for the error: Close has returned. Unmapping a mapping does not fail.
-	_ = r.letGo()
+	_ = r.unref()
 }
 
-// letGo removes a reference, and releases the memory with the last one.
-func (r *Region) letGo() error {
+// unref removes a reference, and releases the memory with the last one.
+func (r *Region) unref() error {
 	r.mu.Lock()
 	r.holders--
 	last := r.holders == 0

@@ -301,7 +301,7 @@ func TestFarTable(t *testing.T) {
 	require.Equal(t, ucs.OK, f.rma.PutUint64(7, r2.Key().Base, k2))
 	assert.Equal(t, byte(7), r2.Bytes()[0])
 	assert.Zero(t, r1.Bytes()[0])
-	assert.Len(t, *f.keys.far.Load(), 2)
+	assert.Len(t, *f.keys.copiers.Load(), 2)
 	f.keys.Release(k2)
 	f.keys.Release(k3)
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// pieceBytes bounds one copy. Above 1 MB Go's copy uses non-temporal stores, which evict data
+// maxCopyBytes bounds one copy. Above 1 MB Go's copy uses non-temporal stores, which evict data
 // from the cache that the peer will read.
-const pieceBytes = 512 << 10
+const maxCopyBytes = 512 << 10
 
 // RMA implements the put, get and atomic methods of uct.Endpoint with the keys of one domain.
 // Embed it and call Init. No operation returns InProgress or uses its token.
@@ -58,7 +58,7 @@ func (rec *record) check(addr, n uint64, perm uint32) uct.Status {
 //
 //go:nosplit
 func (r *RMA) PutUint64(v, addr uint64, k uct.RKey) uct.Status {
-	rec := at(k)
+	rec := recordAt(k)
 	if r.gate != ucs.OK || addr-rec.base >= rec.put8 || rec.slot.gen.Load() != rec.gen {
 		return r.putUint64Slow(v, addr, k)
 	}
@@ -70,7 +70,7 @@ func (r *RMA) PutUint64(v, addr uint64, k uct.RKey) uct.Status {
 //
 // hot: BenchmarkPutShort.
 func (r *RMA) PutShort(p []byte, addr uint64, k uct.RKey) uct.Status {
-	rec := at(k)
+	rec := recordAt(k)
 	if len(p) != 8 || r.gate != ucs.OK || addr-rec.base >= rec.put8 || rec.slot.gen.Load() != rec.gen {
 		return r.put(p, addr, k)
 	}
@@ -101,7 +101,7 @@ func (r *RMA) PutZcopy(v []uct.Vec, addr uint64, k uct.RKey, _ uct.Token) uct.St
 //
 // hot: BenchmarkGetUint64.
 func (r *RMA) GetUint64(addr uint64, k uct.RKey, _ uct.Token) (uint64, uct.Status) {
-	rec := at(k)
+	rec := recordAt(k)
 	if r.gate != ucs.OK || rec.perm&fastGet == 0 || addr-rec.base > rec.last8 || rec.slot.gen.Load() != rec.gen {
 		return r.getUint64Slow(addr, k)
 	}
@@ -112,7 +112,7 @@ func (r *RMA) GetUint64(addr uint64, k uct.RKey, _ uct.Token) (uint64, uct.Statu
 //
 // hot: BenchmarkGetShort.
 func (r *RMA) GetShort(p []byte, addr uint64, k uct.RKey) uct.Status {
-	rec := at(k)
+	rec := recordAt(k)
 	if len(p) != 8 || r.gate != ucs.OK || rec.perm&fastGet == 0 || addr-rec.base > rec.last8 || rec.slot.gen.Load() != rec.gen {
 		return r.get(p, addr, k)
 	}
@@ -144,7 +144,7 @@ func (r *RMA) checkVec(v []uct.Vec, addr uint64, k uct.RKey, perm uint32) uct.St
 	if r.gate != ucs.OK {
 		return r.gate
 	}
-	rec, n := at(k), uint64(0)
+	rec, n := recordAt(k), uint64(0)
 	for i := range v {
 		if n += uint64(len(v[i].Buf)); n > rec.size {
 			return ucs.InvalidParam

@@ -50,10 +50,10 @@ func fill(b []byte, seed uint64) {
 // TestCopy moves every size at every alignment and looks at what lies around,
 // and in the end at the whole region.
 func TestCopy(t *testing.T) {
-	sizes := []int{0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 63, 64, 65, 255, 256, 257, 4096, pieceBytes - 1, pieceBytes, 2*pieceBytes + 3}
+	sizes := []int{0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 63, 64, 65, 255, 256, 257, 4096, maxCopyBytes - 1, maxCopyBytes, 2*maxCopyBytes + 3}
 	for _, kind := range kinds {
 		f := newFixture(t)
-		r, k := f.region(t, kind, 3*pieceBytes, uct.MemRemote)
+		r, k := f.region(t, kind, 3*maxCopyBytes, uct.MemRemote)
 		base := r.Key().Base
 		for name := range putForms {
 			t.Run(kind+"/"+name, func(t *testing.T) {

@@ -35,9 +35,9 @@ func NewTable(mem []byte, release func() error) *Table {
 // Bytes returns the table's memory.
 func (t *Table) Bytes() []byte { return t.mem }
 
-// take allocates a slot and stores a new generation in it. The generation is random, so that a
+// alloc allocates a slot and stores a new generation in it. The generation is random, so that a
 // key of an earlier region in the slot does not match.
-func (t *Table) take() (i uint32, s *Slot, gen uint64, err error) {
+func (t *Table) alloc() (i uint32, s *Slot, gen uint64, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if n := len(t.reuse); n > 0 {
@@ -68,8 +68,8 @@ func newGeneration() uint64 {
 	}
 }
 
-// giveBack frees a slot. A slot that is still in use is never used again.
-func (t *Table) giveBack(i uint32, inUse bool) {
+// put frees a slot. A slot that is still in use is never used again.
+func (t *Table) put(i uint32, inUse bool) {
 	if inUse {
 		return
 	}

@@ -26,15 +26,15 @@ const (
 	addrGoucx    = 0x80 // flag in the byte of the fabric
 	addrOffSeg   = 4
 	addrOffGID   = 8
-	addrOffPlace = 24
-	deviceLen    = 32 + sumLen
+	addrOffScope = 24
+	deviceLen    = 32 + checksumLen
 
 	addrOffQPN     = 16
 	addrOffLID     = 19
-	addrOffWithin  = 21
+	addrOffProcess  = 21
 	addrOffID      = 29
-	ifaceLen       = addrOffWithin + sumLen
-	ifaceLenWithin = addrOffID + gidPrefix + sumLen
+	ifaceLen       = addrOffProcess + checksumLen
+	ifaceLenProcess = addrOffID + gidPrefix + checksumLen
 
 	gidPrefix = 8 // bytes of a GID that hold the subnet prefix; the others are the interface id
 
@@ -42,7 +42,7 @@ const (
 	// length of an iface part.
 	AddressLen  = deviceLen
 	IfaceLenMin = ifaceLen
-	IfaceLenMax = ifaceLenWithin
+	IfaceLenMax = ifaceLenProcess
 )
 
 // AppendDevice appends the device part.
@@ -50,7 +50,7 @@ func (a *Address) AppendDevice(b []byte) []byte {
 	start, le, p := len(b), binary.LittleEndian, a.Port
 	if p.Fabric == FabricProcess { // differ between processes: part of the iface part
 		clear(p.GID[gidPrefix:])
-		p.Place = 0
+		p.ScopeID = 0
 	}
 	kind := byte(p.Fabric)
 	if p.Goucx {
@@ -59,8 +59,8 @@ func (a *Address) AppendDevice(b []byte) []byte {
 	b = append(b, addrVersion, kind, byte(p.MTU), byte(p.LongMTU))
 	b = le.AppendUint32(b, a.Seg)
 	b = append(b, p.GID[:]...)
-	b = le.AppendUint64(b, p.Place)
-	return AppendSum(b, start)
+	b = le.AppendUint64(b, p.ScopeID)
+	return AppendChecksum(b, start)
 }
 
 // AppendIface appends the iface part.
@@ -70,10 +70,10 @@ func (a *Address) AppendIface(b []byte) []byte {
 	b = append(b, byte(a.QPN), byte(a.QPN>>8), byte(a.QPN>>16))
 	b = le.AppendUint16(b, a.Port.LID)
 	if a.Port.Fabric == FabricProcess {
-		b = le.AppendUint64(b, a.Port.Place)
+		b = le.AppendUint64(b, a.Port.ScopeID)
 		b = append(b, a.Port.GID[gidPrefix:]...)
 	}
-	return AppendSum(b, start)
+	return AppendChecksum(b, start)
 }
 
 // Parse decodes both parts, which must have exactly the right length. The error names the
@@ -83,31 +83,31 @@ func (a *Address) Parse(u uct.Address) error {
 	if len(d) != deviceLen {
 		return fmt.Errorf("damaged address: device part of %d bytes, want %d", len(d), deviceLen)
 	}
-	if err := CheckSum(d); err != nil {
+	if err := VerifyChecksum(d); err != nil {
 		return fmt.Errorf("damaged address: device part: %w", err)
 	}
 	if d[0] != addrVersion {
 		return fmt.Errorf("peer's device address has version %d, want %d", d[0], addrVersion)
 	}
 	p := PortAddress{
-		Fabric: Fabric(d[1] &^ addrGoucx), Goucx: d[1]&addrGoucx != 0, MTU: verbs.MTU(d[2]), LongMTU: verbs.MTU(d[3]), GID: verbs.GID(d[addrOffGID:addrOffPlace]), Place: le.Uint64(d[addrOffPlace:]),
+		Fabric: Fabric(d[1] &^ addrGoucx), Goucx: d[1]&addrGoucx != 0, MTU: verbs.MTU(d[2]), LongMTU: verbs.MTU(d[3]), GID: verbs.GID(d[addrOffGID:addrOffScope]), ScopeID: le.Uint64(d[addrOffScope:]),
 	}
 	want := ifaceLen
 	if p.Fabric == FabricProcess {
-		want = ifaceLenWithin
+		want = ifaceLenProcess
 	}
 	if len(i) != want {
 		return fmt.Errorf("damaged address: %d bytes, want %d", len(i), want)
 	}
-	if err := CheckSum(i); err != nil {
+	if err := VerifyChecksum(i); err != nil {
 		return fmt.Errorf("damaged address: %w", err)
 	}
 	within := verbs.GID{}
 	if p.Fabric == FabricProcess {
-		if p.Place != 0 || [gidPrefix]byte(p.GID[gidPrefix:]) != [gidPrefix]byte{} {
-			return fmt.Errorf("peer's device address: place %#x, GID %v", p.Place, p.GID.Addr())
+		if p.ScopeID != 0 || [gidPrefix]byte(p.GID[gidPrefix:]) != [gidPrefix]byte{} {
+			return fmt.Errorf("peer's device address: place %#x, GID %v", p.ScopeID, p.GID.Addr())
 		}
-		p.Place = le.Uint64(i[addrOffWithin:])
+		p.ScopeID = le.Uint64(i[addrOffProcess:])
 		within = p.GID
 		copy(p.GID[gidPrefix:], i[addrOffID:])
 	}

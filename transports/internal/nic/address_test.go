@@ -15,8 +15,8 @@ import (
 // addresses is one of each length.
 func addresses() map[string]Address {
 	worker := uct.UUID{0xc0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
-	net := PortAddress{MTU: verbs.MTU1024, GID: verbs.GIDOf(netip.MustParseAddr("192.0.2.1")), LID: 0x8182, Place: 0x9192939495969798}
-	within := PortAddress{Fabric: FabricProcess, MTU: verbs.MTU4096, LongMTU: verbs.MTU20480, GID: verbs.GID{0: 0xfd, 2: 'g', 8: 0x71, 15: 0x78}, LID: 7, Place: 0xa1a2a3a4a5a6a7a8, Goucx: true}
+	net := PortAddress{MTU: verbs.MTU1024, GID: verbs.GIDOf(netip.MustParseAddr("192.0.2.1")), LID: 0x8182, ScopeID: 0x9192939495969798}
+	within := PortAddress{Fabric: FabricProcess, MTU: verbs.MTU4096, LongMTU: verbs.MTU20480, GID: verbs.GID{0: 0xfd, 2: 'g', 8: 0x71, 15: 0x78}, LID: 7, ScopeID: 0xa1a2a3a4a5a6a7a8, Goucx: true}
 	return map[string]Address{
 		"network": {Port: net, Seg: 8192, Worker: worker, QPN: 0x515253},
 		"program": {Port: within, Worker: worker, QPN: 1},
@@ -42,8 +42,8 @@ func TestAddress(t *testing.T) {
 	for name, a := range addresses() {
 		t.Run(name, func(t *testing.T) {
 			u := a.both()
-			assert.Equal(t, want[name][0], hex.EncodeToString(u.Device[:len(u.Device)-sumLen]))
-			assert.Equal(t, want[name][1], hex.EncodeToString(u.Iface[:len(u.Iface)-sumLen]))
+			assert.Equal(t, want[name][0], hex.EncodeToString(u.Device[:len(u.Device)-checksumLen]))
+			assert.Equal(t, want[name][1], hex.EncodeToString(u.Iface[:len(u.Iface)-checksumLen]))
 			var got Address
 			require.NoError(t, got.Parse(u))
 			require.Equal(t, a, got)

@@ -17,8 +17,8 @@ var shared struct {
 	a     *async.Async
 }
 
-// UseAsync returns the process's async goroutine. Each call must be followed by DropAsync.
-func UseAsync() (*async.Async, error) {
+// AcquireAsync returns the process's async goroutine. Each call must be followed by ReleaseAsync.
+func AcquireAsync() (*async.Async, error) {
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.a == nil {
@@ -32,9 +32,9 @@ func UseAsync() (*async.Async, error) {
 	return shared.a, nil
 }
 
-// DropAsync undoes a UseAsync. The last one ends the goroutine. It must not be called from a
+// ReleaseAsync undoes a AcquireAsync. The last one ends the goroutine. It must not be called from a
 // function that the goroutine runs.
-func DropAsync() error {
+func ReleaseAsync() error {
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.users--; shared.users > 0 {
@@ -47,96 +47,96 @@ func DropAsync() error {
 
 // NewOwner registers an interface with the process's async goroutine, until CloseOwner.
 func NewOwner() (*async.Owner, error) {
-	a, err := UseAsync()
+	a, err := AcquireAsync()
 	if err != nil {
 		return nil, err
 	}
 	o, err := a.NewOwner()
 	if err != nil {
-		return nil, errors.Join(err, DropAsync())
+		return nil, errors.Join(err, ReleaseAsync())
 	}
 	return o, nil
 }
 
 // CloseOwner removes the registration.
-func CloseOwner(o *async.Owner) error { return errors.Join(o.Close(), DropAsync()) }
+func CloseOwner(o *async.Owner) error { return errors.Join(o.Close(), ReleaseAsync()) }
 
-// lowQueues holds the callbacks for asynchronous events of a device: SRQ limit and QP errors.
-type lowQueues struct {
+// asyncEvents holds the callbacks for asynchronous events of a device: SRQ limit and QP errors.
+type asyncEvents struct {
 	mu    sync.Mutex // guards the rest; held while one of fns runs
-	fns   map[verbs.SRQ]func()
-	fails map[verbs.SRQ]func(verbs.QPN) // see OnRefused
-	watch *async.Async                  // nil: no callbacks
+	onLimit   map[verbs.SRQ]func()
+	onQPError map[verbs.SRQ]func(verbs.QPN) // see OnQPError
+	async *async.Async                  // nil: no callbacks
 }
 
-// OnLow registers fn for the limit event of q, until OffLow. The async goroutine calls fn, one
+// OnSRQLimit registers fn for the limit event of q, until OffSRQLimit. The async goroutine calls fn, one
 // call at a time. On systems without event descriptors fn is never called.
-func (d *Domain) OnLow(q verbs.SRQ, fn func()) error {
-	l := &d.dev.low
+func (d *Domain) OnSRQLimit(q verbs.SRQ, fn func()) error {
+	l := &d.dev.events
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.watch == nil {
-		a, err := UseAsync()
+	if l.async == nil {
+		a, err := AcquireAsync()
 		if err != nil {
 			return err
 		}
 		if fd := d.ctx.AsyncFD(); fd >= 0 {
-			err = a.Watch(fd, d.dev.takeEvents)
+			err = a.Watch(fd, d.dev.handleEvents)
 		}
 		if err != nil && !errors.Is(err, ucs.ErrUnsupported) {
-			return errors.Join(err, DropAsync())
+			return errors.Join(err, ReleaseAsync())
 		}
-		l.watch, l.fns, l.fails = a, map[verbs.SRQ]func(){}, map[verbs.SRQ]func(verbs.QPN){}
+		l.async, l.onLimit, l.onQPError = a, map[verbs.SRQ]func(){}, map[verbs.SRQ]func(verbs.QPN){}
 	}
-	l.fns[q] = fn
+	l.onLimit[q] = fn
 	return nil
 }
 
-// OnRefused registers fn for access errors and invalid requests at a responder QP of the
+// OnQPError registers fn for access errors and invalid requests at a responder QP of the
 // device, including QPs of other interfaces. The QP enters the error state. The async goroutine
-// calls fn with its number. OnLow must have been called for q; OffLow ends both. fn must not
+// calls fn with its number. OnSRQLimit must have been called for q; OffSRQLimit ends both. fn must not
 // wait for the interface.
-func (d *Domain) OnRefused(q verbs.SRQ, fn func(verbs.QPN)) {
-	l := &d.dev.low
+func (d *Domain) OnQPError(q verbs.SRQ, fn func(verbs.QPN)) {
+	l := &d.dev.events
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.fails[q] = fn
+	l.onQPError[q] = fn
 }
 
-// OffLow removes the callbacks for q. They do not run after it returns.
-func (d *Domain) OffLow(q verbs.SRQ) error {
-	l := &d.dev.low
+// OffSRQLimit removes the callbacks for q. They do not run after it returns.
+func (d *Domain) OffSRQLimit(q verbs.SRQ) error {
+	l := &d.dev.events
 	l.mu.Lock()
-	delete(l.fns, q)
-	delete(l.fails, q)
-	if l.watch == nil || len(l.fns) > 0 {
+	delete(l.onLimit, q)
+	delete(l.onQPError, q)
+	if l.async == nil || len(l.onLimit) > 0 {
 		l.mu.Unlock()
 		return nil
 	}
-	_ = l.watch.Unwatch(d.ctx.AsyncFD()) // an error means that it was not watched
-	l.watch = nil
+	_ = l.async.Unwatch(d.ctx.AsyncFD()) // an error means that it was not watched
+	l.async = nil
 	l.mu.Unlock() // the async goroutine may wait for the mutex
-	return DropAsync()
+	return ReleaseAsync()
 }
 
-// takeEvents processes the device's asynchronous events in the async goroutine. Of the QP
+// handleEvents processes the device's asynchronous events in the async goroutine. Of the QP
 // events it handles rejected requests only: these have no completion at the responder.
-func (d *device) takeEvents() {
-	l := &d.low
+func (d *device) handleEvents() {
+	l := &d.events
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for len(l.fns) > 0 { // without callbacks the device may be closed
+	for len(l.onLimit) > 0 { // without callbacks the device may be closed
 		e, ok := d.ctx.TryAsync()
 		if !ok {
 			return
 		}
 		switch e.Type {
 		case verbs.EventSRQLimitReached:
-			if fn := l.fns[e.SRQ]; fn != nil {
+			if fn := l.onLimit[e.SRQ]; fn != nil {
 				fn()
 			}
 		case verbs.EventQPAccessErr, verbs.EventQPReqErr:
-			for _, fn := range l.fails {
+			for _, fn := range l.onQPError {
 				fn(e.QP.QPN())
 			}
 		default: // transports handle no other event

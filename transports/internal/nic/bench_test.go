@@ -18,7 +18,7 @@ func BenchmarkPiece(b *testing.B) {
 	var s verbs.SGE
 	b.ReportAllocs()
 	for b.Loop() {
-		if !d.Piece(&v, &s) {
+		if !d.FillSGE(&v, &s) {
 			b.Fatal("no piece")
 		}
 	}
@@ -48,7 +48,7 @@ func BenchmarkSlab(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		i, _ := s.Take()
-		s.Give(i)
+		s.Put(i)
 	}
 	require.NoError(b, s.Close())
 }

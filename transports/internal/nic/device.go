@@ -22,18 +22,18 @@ type Devices struct {
 
 	mu   sync.Mutex // guards the rest, and users of the devices
 	open []*device
-	list listing
+	list deviceList
 }
 
-// listing is the last result of look, with its arguments.
-type listing struct {
+// deviceList is the last result of look, with its arguments.
+type deviceList struct {
 	settings *config.Set
 	log      *zap.Logger
-	devices  []listed
+	devices  []providerDevice
 }
 
-// listed is a device and its provider.
-type listed struct {
+// providerDevice is a device and its provider.
+type providerDevice struct {
 	verbs.Provider
 	info verbs.DeviceInfo
 }
@@ -47,13 +47,13 @@ type device struct {
 	name     string
 	settings *config.Set // settings that it was opened with
 	ctx      verbs.Context
-	low      lowQueues
+	events      asyncEvents
 	users    []string // names of transports
 }
 
-// take returns an open device with that name that the transport does not use yet. If there is
+// acquire returns an open device with that name that the transport does not use yet. If there is
 // none it opens the device.
-func (ds *Devices) take(transport, name string, c uct.DomainConfig) (*device, error) {
+func (ds *Devices) acquire(transport, name string, c uct.DomainConfig) (*device, error) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
 	for _, d := range ds.open {
@@ -73,11 +73,11 @@ func (ds *Devices) take(transport, name string, c uct.DomainConfig) (*device, er
 
 func (ds *Devices) openNew(name string, c uct.DomainConfig) (verbs.Context, error) {
 	l := &ds.list
-	is := func(d listed) bool { return d.info.Name == name }
+	is := func(d providerDevice) bool { return d.info.Name == name }
 	var err error
 	if l.settings != c.Settings || l.log != c.Log || !slices.ContainsFunc(l.devices, is) {
-		*l = listing{settings: c.Settings, log: c.Log}
-		l.devices, err = ds.look(c)
+		*l = deviceList{settings: c.Settings, log: c.Log}
+		l.devices, err = ds.enumerate(c)
 	}
 	if i := slices.IndexFunc(l.devices, is); i >= 0 {
 		return l.devices[i].Open(l.devices[i].info)
@@ -88,22 +88,22 @@ func (ds *Devices) openNew(name string, c uct.DomainConfig) (verbs.Context, erro
 	return nil, fmt.Errorf("no such device: %w", err)
 }
 
-// look lists the devices of all providers. It may return devices along with an error.
-func (ds *Devices) look(c uct.DomainConfig) (all []listed, err error) {
+// enumerate lists the devices of all providers. It may return devices along with an error.
+func (ds *Devices) enumerate(c uct.DomainConfig) (all []providerDevice, err error) {
 	for _, p := range ds.providers(c.Settings, c.Log) {
 		infos, why := p.Devices()
 		if why != nil {
 			err = why
 		}
 		for _, i := range infos {
-			all = append(all, listed{p, i})
+			all = append(all, providerDevice{p, i})
 		}
 	}
 	return all, err
 }
 
-// drop removes a transport from the users, and closes the device after the last one.
-func (d *device) drop(transport string) error {
+// release removes a transport from the users, and closes the device after the last one.
+func (d *device) release(transport string) error {
 	ds := d.all
 	ds.mu.Lock()
 	defer ds.mu.Unlock()

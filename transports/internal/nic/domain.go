@@ -21,7 +21,7 @@ type Domain struct {
 	log      *zap.Logger
 	dev      *device
 	ctx      verbs.Context
-	rester   verbs.IdleNotifier // nil: the device needs no notice
+	idleNotifier   verbs.IdleNotifier // nil: the device needs no notice
 	pd       verbs.PD
 	attr     uct.DomainAttr
 	keys     keyTable
@@ -33,21 +33,21 @@ type Domain struct {
 }
 
 func openDomain(c *Component, name string, conf uct.DomainConfig) (*Domain, error) {
-	dev, err := c.devices.take(c.t.Name, name, conf)
+	dev, err := c.devices.acquire(c.t.Name, name, conf)
 	if err != nil {
 		return nil, fmt.Errorf("open %s domain %s: %w", c.t.Name, name, err)
 	}
 	ctx := dev.ctx
 	pd, err := ctx.AllocPD()
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open %s domain %s: %w", c.t.Name, name, err), dev.drop(c.t.Name))
+		return nil, errors.Join(fmt.Errorf("open %s domain %s: %w", c.t.Name, name, err), dev.release(c.t.Name))
 	}
 	d := &Domain{t: &c.t, settings: conf.Settings, log: conf.Log, dev: dev, ctx: ctx, pd: pd}
 	most := int(min(ctx.Attr().MaxMRSize, math.MaxInt-pageSlack))
 	d.attr = uct.DomainAttr{
-		Register: true, NeedMem: true, Allocate: true, MaxRegister: most, MaxAllocate: most, KeyLen: packedLen, LazyKeyCheck: true,
+		Register: true, NeedMem: true, Allocate: true, MaxRegister: most, MaxAllocate: most, KeyLen: packedKeyLen, LazyKeyCheck: true,
 	}
-	d.rester, _ = ctx.(verbs.IdleNotifier)
+	d.idleNotifier, _ = ctx.(verbs.IdleNotifier)
 	if d.log == nil {
 		d.log = zap.NewNop()
 	}
@@ -65,8 +65,8 @@ func (d *Domain) Context() verbs.Context { return d.ctx }
 
 // NotifyIdle notifies the device that the program is about to sleep on armed queues.
 func (d *Domain) NotifyIdle() {
-	if d.rester != nil {
-		d.rester.NotifyIdle()
+	if d.idleNotifier != nil {
+		d.idleNotifier.NotifyIdle()
 	}
 }
 
@@ -158,7 +158,7 @@ func (d *Domain) Close() error {
 		return fmt.Errorf("close %s domain: %d ifaces and %d regions open: %w", d.t.Name, d.ifaces, d.regions, ucs.ErrBusy)
 	}
 	d.closed = true
-	if err := errors.Join(d.pd.Close(), d.dev.drop(d.t.Name)); err != nil {
+	if err := errors.Join(d.pd.Close(), d.dev.release(d.t.Name)); err != nil {
 		return fmt.Errorf("close %s domain: %w", d.t.Name, err)
 	}
 	return nil

@@ -8,14 +8,14 @@ import (
 )
 
 const (
-	// HalfOpenMost is the maximum number of half-open connections of an interface.
-	// halfOpenPerSource is the maximum number that one device has requested.
-	HalfOpenMost      = 4096
-	halfOpenPerSource = 256
-	// halfOpenFor is how long a half-open connection is kept at least. A live peer confirms it
+	// MaxHalfOpen is the maximum number of half-open connections of an interface.
+	// maxHalfOpenPerSource is the maximum number that one device has requested.
+	MaxHalfOpen      = 4096
+	maxHalfOpenPerSource = 256
+	// halfOpenMinAge is how long a half-open connection is kept at least. A live peer confirms it
 	// within that time. While all are younger, new requests are dropped, and their peers
 	// retransmit them.
-	halfOpenFor = time.Second
+	halfOpenMinAge = time.Second
 )
 
 // HalfOpen lists the half-open connections of an interface: accepted, but without a message
@@ -28,7 +28,7 @@ const (
 //
 // Concurrency: one goroutine at a time.
 type HalfOpen[T comparable] struct {
-	most      int
+	limit      int
 	list      []halfOpen[T] // oldest first
 	perSource map[Source]int
 }
@@ -42,7 +42,7 @@ type halfOpen[T comparable] struct {
 // NewHalfOpen returns an empty list. devMost is the maximum number of connections of the
 // device: a quarter of them may be half-open.
 func NewHalfOpen[T comparable](devMost int) HalfOpen[T] {
-	return HalfOpen[T]{most: max(1, min(HalfOpenMost, devMost/4)), perSource: map[Source]int{}}
+	return HalfOpen[T]{limit: max(1, min(MaxHalfOpen, devMost/4)), perSource: map[Source]int{}}
 }
 
 // Len returns the number of half-open connections.
@@ -50,21 +50,21 @@ func (h *HalfOpen[T]) Len() int { return len(h.list) }
 
 // Admit reports whether one more connection may be accepted from a source. At a limit it evicts
 // the oldest of that source, or the oldest of all, with giveUp. If that is younger than
-// halfOpenFor, Admit returns false.
-func (h *HalfOpen[T]) Admit(from Source, now ucs.Time, giveUp func(T)) bool {
+// halfOpenMinAge, Admit returns false.
+func (h *HalfOpen[T]) Admit(from Source, now ucs.Time, evict func(T)) bool {
 	i := 0
 	switch {
-	case h.perSource[from] >= halfOpenPerSource:
+	case h.perSource[from] >= maxHalfOpenPerSource:
 		i = slices.IndexFunc(h.list, func(o halfOpen[T]) bool { return o.from == from })
-	case len(h.list) < h.most:
+	case len(h.list) < h.limit:
 		return true
 	}
 	o := h.list[i]
-	if now.Sub(o.since) < halfOpenFor {
+	if now.Sub(o.since) < halfOpenMinAge {
 		return false
 	}
 	h.remove(i)
-	giveUp(o.conn)
+	evict(o.conn)
 	return true
 }
 

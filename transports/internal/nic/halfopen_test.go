@@ -27,8 +27,8 @@ func (f *flood) ask(from Source) bool {
 		return false
 	}
 	f.h.Add(f.next, from, f.now)
-	require.LessOrEqual(f.t, f.h.Len(), f.h.most)
-	require.LessOrEqual(f.t, f.h.perSource[from], halfOpenPerSource)
+	require.LessOrEqual(f.t, f.h.Len(), f.h.limit)
+	require.LessOrEqual(f.t, f.h.perSource[from], maxHalfOpenPerSource)
 	return true
 }
 
@@ -48,18 +48,18 @@ func TestHalfOpenOfOneSource(t *testing.T) {
 	for range 30_000 { // 10,000 a second
 		f.now = f.now.Add(100 * time.Microsecond)
 		f.ask(hostile)
-		require.LessOrEqual(t, f.h.Len(), halfOpenPerSource)
+		require.LessOrEqual(t, f.h.Len(), maxHalfOpenPerSource)
 	}
 	f.check()
 	require.Positive(t, f.refused)
-	require.GreaterOrEqual(t, len(f.gone), 2*halfOpenPerSource)
+	require.GreaterOrEqual(t, len(f.gone), 2*maxHalfOpenPerSource)
 	require.IsIncreasing(t, f.gone, "the oldest goes first")
 	before := len(f.gone)
 	require.True(t, f.ask(honest), "another device is not kept out")
 	require.Len(t, f.gone, before)
 	f.h.Remove(f.next)
 	f.h.Remove(f.next)
-	require.Equal(t, halfOpenPerSource, f.h.Len())
+	require.Equal(t, maxHalfOpenPerSource, f.h.Len())
 }
 
 // TestHalfOpenOfManySources: at 10,000 a second from as many devices, one that asks
@@ -85,7 +85,7 @@ func TestHalfOpenOfManySources(t *testing.T) {
 				require.Less(t, f.now.Sub(asks), time.Second)
 				mine, taken = f.next, f.now
 			}
-		case f.now.Sub(taken) < halfOpenFor/2:
+		case f.now.Sub(taken) < halfOpenMinAge/2:
 			require.NotContains(t, f.gone, mine)
 		default: // it confirms
 			require.NotContains(t, f.gone, mine)
@@ -94,7 +94,7 @@ func TestHalfOpenOfManySources(t *testing.T) {
 		}
 	}
 	f.check()
-	require.Equal(t, HalfOpenMost, f.h.Len())
+	require.Equal(t, MaxHalfOpen, f.h.Len())
 	require.Positive(t, len(f.gone))
 }
 

@@ -59,7 +59,7 @@ func (d *Domain) Key(k uct.RKey) *Key {
 // UnpackKey implements uct.Domain. It does not check that the region still exists; the first
 // access does.
 func (d *Domain) UnpackKey(key []byte) (uct.RKey, error) {
-	var p packed
+	var p packedKey
 	if err := p.parse(key); err != nil {
 		return 0, fmt.Errorf("unpack %s key: %w", d.t.Name, err)
 	}

@@ -21,8 +21,8 @@ type Mem struct {
 	addr  uint64 // address of the first byte
 	lkey  uint32
 	local verbs.MR
-	own   bool // mapped by Allocate
-	key   packed
+	allocated   bool // mapped by Allocate
+	key   packedKey
 
 	mu     sync.Mutex // guards the rest
 	remote verbs.MR   // nil: peers have no access, or it was revoked
@@ -52,7 +52,7 @@ func (d *Domain) Allocate(n int, f uct.MemFlags) (uct.Mem, error) {
 	if err != nil {
 		return nil, errors.Join(err, mapped.Unmap(buf))
 	}
-	m.own = true
+	m.allocated = true
 	return m, nil
 }
 
@@ -96,15 +96,15 @@ func (m *Mem) openLocked(buf []byte, f uct.MemFlags) error {
 }
 
 func (m *Mem) registerLocked(f uct.MemFlags) (err error) {
-	if err = m.again(&m.local, verbs.LocalWrite); err != nil {
+	if err = m.registerAs(&m.local, verbs.LocalWrite); err != nil {
 		return err
 	}
 	m.lkey = m.local.LKey()
-	m.key = packed{flags: f, base: m.addr, size: uint64(len(m.bytes))}
+	m.key = packedKey{flags: f, base: m.addr, size: uint64(len(m.bytes))}
 	if f == 0 {
 		return nil
 	}
-	if err = m.again(&m.spare, accessOf(f)); err != nil {
+	if err = m.registerAs(&m.spare, accessOf(f)); err != nil {
 		return errors.Join(err, m.local.Close())
 	}
 	m.remote, m.spare = m.spare, nil
@@ -112,9 +112,9 @@ func (m *Mem) registerLocked(f uct.MemFlags) (err error) {
 	return nil
 }
 
-// again registers the region in *r, which is nil or a closed registration. A closed one is
+// registerAs registers the region in *r, which is nil or a closed registration. A closed one is
 // reused if the device supports that.
-func (m *Mem) again(r *verbs.MR, a verbs.Access) error {
+func (m *Mem) registerAs(r *verbs.MR, a verbs.Access) error {
 	c := verbs.MRConfig{Access: a}
 	if old, ok := (*r).(verbs.Reusable); ok {
 		return old.Reregister(m.d.pd, m.bytes, c)
@@ -173,10 +173,10 @@ func (m *Mem) Close() error {
 	}
 	m.closed = true
 	err := errors.Join(m.revokeLocked(), m.local.Close())
-	if m.own {
+	if m.allocated {
 		err = errors.Join(err, mapped.Unmap(m.bytes))
 	}
-	m.bytes, m.own = nil, false
+	m.bytes, m.allocated = nil, false
 	m.d.leave(&m.d.regions)
 	if err != nil {
 		return fmt.Errorf("close region: %w", err)
@@ -184,11 +184,11 @@ func (m *Mem) Close() error {
 	return nil
 }
 
-// Piece fills a scatter/gather entry with v.Buf, which lies in the registered region v.Mem. It
+// SGE fills a scatter/gather entry with v.Buf, which lies in the registered region v.Mem. It
 // returns false if it does not, or if v.Mem is not a region of this domain.
 //
 // hot: BenchmarkPiece.
-func (d *Domain) Piece(v *uct.Vec, s *verbs.SGE) bool {
+func (d *Domain) FillSGE(v *uct.Vec, s *verbs.SGE) bool {
 	m, ok := v.Mem.(*Mem)
 	if !ok || m.d != d {
 		return false

@@ -78,7 +78,7 @@ func TestRevoke(t *testing.T) {
 	require.Nil(t, mem.remote)
 	require.Equal(t, ucs.OK, m.Revoke())
 	var s verbs.SGE
-	require.True(t, d.Piece(&uct.Vec{Buf: m.Bytes()[8:], Mem: m}, &s), "its owner uses it still")
+	require.True(t, d.FillSGE(&uct.Vec{Buf: m.Bytes()[8:], Mem: m}, &s), "its owner uses it still")
 	require.NoError(t, m.Close())
 }
 
@@ -103,12 +103,12 @@ func TestReregister(t *testing.T) {
 		require.NotEqual(t, before, mem.lkey)
 		require.Equal(t, f, mem.key.flags)
 		require.Equal(t, f != 0, mem.remote != nil)
-		require.True(t, d.Piece(&uct.Vec{Buf: buf, Mem: m}, &s))
+		require.True(t, d.FillSGE(&uct.Vec{Buf: buf, Mem: m}, &s))
 		require.Equal(t, mem.lkey, s.LKey)
 		require.ErrorIs(t, d.Close(), ucs.ErrBusy)
 		require.NoError(t, m.Close())
 		require.NoError(t, m.Close())
-		require.False(t, d.Piece(&uct.Vec{Buf: buf, Mem: m}, &s), "it is closed")
+		require.False(t, d.FillSGE(&uct.Vec{Buf: buf, Mem: m}, &s), "it is closed")
 	}
 	require.NoError(t, d.Close())
 	require.ErrorIs(t, again.Reregister(buf, 0), ucs.ErrClosed)
@@ -121,13 +121,13 @@ func TestPiece(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, m.Close()) }()
 	var s verbs.SGE
-	require.True(t, d.Piece(&uct.Vec{Buf: buf[10:90], Mem: m}, &s))
+	require.True(t, d.FillSGE(&uct.Vec{Buf: buf[10:90], Mem: m}, &s))
 	require.Equal(t, verbs.SGE{Addr: AddressOf(buf) + 10, Len: 80, LKey: m.(*Mem).lkey}, s)
-	require.True(t, d.Piece(&uct.Vec{Buf: buf[90:90], Mem: m}, &s), "nothing, at the end")
+	require.True(t, d.FillSGE(&uct.Vec{Buf: buf[90:90], Mem: m}, &s), "nothing, at the end")
 	for _, v := range []uct.Vec{{Buf: buf[9:20], Mem: m}, {Buf: buf[80:91], Mem: m}, {Buf: buf[10:11]}} {
-		require.False(t, d.Piece(&v, &s))
+		require.False(t, d.FillSGE(&v, &s))
 	}
-	require.False(t, other.Piece(&uct.Vec{Buf: buf[10:90], Mem: m}, &s), "another domain")
+	require.False(t, other.FillSGE(&uct.Vec{Buf: buf[10:90], Mem: m}, &s), "another domain")
 }
 
 func TestKeys(t *testing.T) {
@@ -166,10 +166,10 @@ func TestKeys(t *testing.T) {
 }
 
 func TestPackedKey(t *testing.T) {
-	p := packed{flags: uct.MemRemote, rkey: 0x01020304, base: 0x1000, size: 77}
+	p := packedKey{flags: uct.MemRemote, rkey: 0x01020304, base: 0x1000, size: 77}
 	b := p.append(nil)
 	require.Equal(t, "475558520107000004030201"+"0010000000000000"+"4d00000000000000"+"082c3a81", hex.EncodeToString(b), "docs/wire/rc.md")
-	var q packed
+	var q packedKey
 	require.NoError(t, q.parse(b))
 	require.Equal(t, p, q)
 	for n := range b {
@@ -180,16 +180,16 @@ func TestPackedKey(t *testing.T) {
 		c[bit/8] ^= 1 << (bit % 8)
 		require.ErrorIs(t, q.parse(c), ErrKey, "bit %d", bit)
 	}
-	for _, bad := range []packed{{size: 0}, {base: ^uint64(0), size: 2}, {flags: 8, size: 1}} {
+	for _, bad := range []packedKey{{size: 0}, {base: ^uint64(0), size: 2}, {flags: 8, size: 1}} {
 		require.ErrorIs(t, q.parse(bad.append(nil)), ErrKey)
 	}
 }
 
 func FuzzPackedKey(f *testing.F) {
-	p := packed{flags: uct.MemRemotePut, rkey: 1, base: 4096, size: 1}
+	p := packedKey{flags: uct.MemRemotePut, rkey: 1, base: 4096, size: 1}
 	f.Add(p.append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		var p packed
+		var p packedKey
 		if p.parse(b) == nil {
 			assert.Equal(t, b, p.append(nil))
 		}
@@ -212,7 +212,7 @@ func TestPortAddress(t *testing.T) {
 
 func TestReaches(t *testing.T) {
 	v4, v6 := verbs.GID{10: 0xff, 11: 0xff, 12: 10, 15: 1}, verbs.GID{0: 0xfd, 15: 1}
-	loop := PortAddress{Fabric: FabricHost, GID: verbs.GID{10: 0xff, 11: 0xff, 12: 127, 15: 1}, Place: 1}
+	loop := PortAddress{Fabric: FabricHost, GID: verbs.GID{10: 0xff, 11: 0xff, 12: 127, 15: 1}, ScopeID: 1}
 	net4, net6 := PortAddress{GID: v4}, PortAddress{GID: v6}
 	for _, c := range []struct {
 		a, b PortAddress
@@ -223,10 +223,10 @@ func TestReaches(t *testing.T) {
 		{net4, net6, "IPv4"},
 		{net4, loop, "kind of network"},
 		{loop, loop, ""},
-		{loop, PortAddress{Fabric: FabricHost, GID: loop.GID, Place: 2}, "host"},
-		{PortAddress{GID: v4, Place: 1}, PortAddress{GID: v4, Place: 2}, "same address"},
-		{PortAddress{GID: v4, Place: 1}, PortAddress{GID: verbs.GID{10: 0xff, 11: 0xff, 12: 10, 15: 2}, Place: 2}, ""},
-		{PortAddress{Fabric: FabricProcess, Place: 1}, PortAddress{Fabric: FabricProcess, Place: 2}, "process"},
+		{loop, PortAddress{Fabric: FabricHost, GID: loop.GID, ScopeID: 2}, "host"},
+		{PortAddress{GID: v4, ScopeID: 1}, PortAddress{GID: v4, ScopeID: 2}, "same address"},
+		{PortAddress{GID: v4, ScopeID: 1}, PortAddress{GID: verbs.GID{10: 0xff, 11: 0xff, 12: 10, 15: 2}, ScopeID: 2}, ""},
+		{PortAddress{Fabric: FabricProcess, ScopeID: 1}, PortAddress{Fabric: FabricProcess, ScopeID: 2}, "process"},
 	} {
 		ok, why := c.a.Reaches(&c.b)
 		require.Equal(t, c.why == "", ok)
@@ -245,12 +245,12 @@ func TestSlab(t *testing.T) {
 		require.True(t, ok)
 		require.Equal(t, want, i)
 		require.Len(t, s.Bytes(i), 100)
-		require.Equal(t, verbs.SGE{Addr: AddressOf(s.Bytes(i)), Len: 50, LKey: s.lkey}, s.Piece(i, 50))
+		require.Equal(t, verbs.SGE{Addr: AddressOf(s.Bytes(i)), Len: 50, LKey: s.lkey}, s.SGE(i, 50))
 		require.Equal(t, AddressOf(s.Mem())+uint64(s.Offset(i)), AddressOf(s.Bytes(i)))
 	}
 	_, ok := s.Take()
 	require.False(t, ok)
-	s.Give(1)
+	s.Put(1)
 	require.Equal(t, 1, s.Free())
 	i, _ := s.Take()
 	require.Equal(t, uint32(1), i)

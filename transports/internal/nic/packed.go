@@ -12,8 +12,8 @@ import (
 // ErrKey: the bytes are not a key of this format, or are corrupted.
 var ErrKey = errors.New("bad memory key")
 
-// packed is the decoded form of a packed key: it describes a region to peers.
-type packed struct {
+// packedKey is the decoded form of a packed key: it describes a region to peers.
+type packedKey struct {
 	flags      uct.MemFlags // those for peers
 	rkey       uint32
 	base, size uint64
@@ -30,26 +30,26 @@ const (
 	keyOffBase    = 12
 	keyOffSize    = 20
 	keyOffSum     = 28
-	packedLen     = keyOffSum + sumLen
+	packedKeyLen     = keyOffSum + checksumLen
 )
 
-func (p *packed) append(b []byte) []byte {
+func (p *packedKey) append(b []byte) []byte {
 	start, le := len(b), binary.LittleEndian
 	b = le.AppendUint32(b, keyMagic)
 	b = append(b, keyVersion, byte(p.flags), 0, 0)
 	b = le.AppendUint32(b, p.rkey)
 	b = le.AppendUint64(b, p.base)
 	b = le.AppendUint64(b, p.size)
-	return AppendSum(b, start)
+	return AppendChecksum(b, start)
 }
 
 // parse decodes a packed key. b must be exactly the key.
 //
 // Errors: ErrKey, with the invalid field.
-func (p *packed) parse(b []byte) error {
+func (p *packedKey) parse(b []byte) error {
 	le := binary.LittleEndian
-	if len(b) != packedLen {
-		return fmt.Errorf("%w: %d bytes, want %d", ErrKey, len(b), packedLen)
+	if len(b) != packedKeyLen {
+		return fmt.Errorf("%w: %d bytes, want %d", ErrKey, len(b), packedKeyLen)
 	}
 	if m := le.Uint32(b); m != keyMagic {
 		return fmt.Errorf("%w: magic %#x", ErrKey, m)
@@ -57,10 +57,10 @@ func (p *packed) parse(b []byte) error {
 	if v := b[keyOffVersion]; v != keyVersion {
 		return fmt.Errorf("%w: version %d, this program knows %d", ErrKey, v, keyVersion)
 	}
-	if err := CheckSum(b); err != nil {
+	if err := VerifyChecksum(b); err != nil {
 		return fmt.Errorf("%w: %w", ErrKey, err)
 	}
-	*p = packed{
+	*p = packedKey{
 		flags: uct.MemFlags(b[keyOffFlags]), rkey: le.Uint32(b[keyOffRKey:]),
 		base: le.Uint64(b[keyOffBase:]), size: le.Uint64(b[keyOffSize:]),
 	}

@@ -35,11 +35,11 @@ type PortAddress struct {
 	// GID and LID address the port.
 	GID verbs.GID
 	LID uint16
-	// Place identifies the program for FabricProcess, else the host and network namespace.
+	// ScopeID identifies the program for FabricProcess, else the host and network namespace.
 	// Ports of FabricProcess and FabricHost reach only ports of the same place. Ports of
 	// different places with the same GID do not reach each other. On loopback the network
 	// addresses are part of it: clones of a virtual machine differ in nothing else.
-	Place uint64
+	ScopeID uint64
 }
 
 // PortAddress returns the address of a port of the device.
@@ -55,13 +55,13 @@ func (d *Domain) PortAddress(port uint8) (a PortAddress, err error) {
 	switch info := d.ctx.Info(); {
 	case info.Link == "inproc" || info.Link == "fabric":
 		id := platform.ProcessID()
-		a.Fabric, a.Place = FabricProcess, binary.LittleEndian.Uint64(id[8:])
+		a.Fabric, a.ScopeID = FabricProcess, binary.LittleEndian.Uint64(id[8:])
 	default:
 		id := platform.HostID()
-		a.Place = binary.LittleEndian.Uint64(id[:]) ^ platform.NetNamespace()
+		a.ScopeID = binary.LittleEndian.Uint64(id[:]) ^ platform.NetNamespace()
 		if a.GID.Addr().IsLoopback() {
 			a.Fabric = FabricHost
-			a.Place ^= platform.NetAddresses()
+			a.ScopeID ^= platform.NetAddresses()
 		}
 	}
 	return a, nil
@@ -77,11 +77,11 @@ func (a *PortAddress) Reaches(b *PortAddress) (bool, string) {
 	switch {
 	case a.Fabric != b.Fabric:
 		return false, "peer's device is on another kind of network"
-	case a.Place != b.Place && a.Fabric == FabricProcess:
+	case a.ScopeID != b.ScopeID && a.Fabric == FabricProcess:
 		return false, "peer's device is in another process"
-	case a.Place != b.Place && a.Fabric == FabricHost:
+	case a.ScopeID != b.ScopeID && a.Fabric == FabricHost:
 		return false, "peer's loopback device is on another host or in another network namespace, or network addresses have changed since"
-	case a.Place != b.Place && a.GID == b.GID:
+	case a.ScopeID != b.ScopeID && a.GID == b.GID:
 		return false, "peer's device has the same address, on another host or in another network namespace"
 	case a.Fabric != FabricProcess && a.GID.Addr().Is4() != b.GID.Addr().Is4():
 		return false, "one side has an IPv4 address, the other an IPv6 one"

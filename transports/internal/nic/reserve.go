@@ -33,11 +33,11 @@ const reserveBatch = 16
 // event occurs when fewer than limit receives are left. Receives have n bytes.
 func (d *Domain) NewReserve(q verbs.SRQ, s *Slab, n, limit int) (*Reserve, error) {
 	r := &Reserve{d: d, srq: q, slab: s, len: n, limit: limit}
-	return r, d.OnLow(q, r.refill)
+	return r, d.OnSRQLimit(q, r.refill)
 }
 
 // Close closes the reserve. It must precede closing the queue and the slab.
-func (r *Reserve) Close() error { return r.d.OffLow(r.srq) }
+func (r *Reserve) Close() error { return r.d.OffSRQLimit(r.srq) }
 
 // Touched reports whether the async goroutine has posted receives since the last Balance.
 func (r *Reserve) Touched() bool { return r.touched.Load() }
@@ -52,7 +52,7 @@ func (r *Reserve) Balance(keep int) (posted int) {
 		r.bufs = append(r.bufs, i)
 	}
 	for r.slab.Free() < keep && len(r.bufs) > 0 {
-		r.slab.Give(r.bufs[len(r.bufs)-1])
+		r.slab.Put(r.bufs[len(r.bufs)-1])
 		r.bufs = r.bufs[:len(r.bufs)-1]
 	}
 	posted, r.posted = r.posted, 0
@@ -69,7 +69,7 @@ func (r *Reserve) refill() {
 		last := r.bufs[left-min(left, len(r.wrs)):]
 		for i, buf := range last {
 			w := &r.wrs[i]
-			w.ID, w.NumSG, w.SG[0] = uint64(buf), 1, r.slab.Piece(buf, r.len)
+			w.ID, w.NumSG, w.SG[0] = uint64(buf), 1, r.slab.SGE(buf, r.len)
 		}
 		k, _ := r.srq.PostRecv(r.wrs[:len(last)])
 		// The queue accepts the first ones of last.

@@ -46,10 +46,10 @@ func (s *Slab) Close() error {
 	return errors.Join(s.mr.Close(), mapped.Unmap(s.mem))
 }
 
-// CloseUnder is Close, except that the memory stays mapped for good if kept is not 0: the layer
+// CloseRetained is Close, except that the memory stays mapped for good if kept is not 0: the layer
 // above retains that many messages and can still read them.
-func (s *Slab) CloseUnder(kept int) error {
-	if kept > 0 {
+func (s *Slab) CloseRetained(retained int) error {
+	if retained > 0 {
 		return s.mr.Close()
 	}
 	return s.Close()
@@ -71,8 +71,8 @@ func (s *Slab) Take() (uint32, bool) {
 	return i, true
 }
 
-// Give returns a buffer to the free list.
-func (s *Slab) Give(i uint32) { s.free = append(s.free, i) }
+// Put returns a buffer to the free list.
+func (s *Slab) Put(i uint32) { s.free = append(s.free, i) }
 
 // Mem returns the memory of all buffers.
 func (s *Slab) Mem() []byte { return s.mem }
@@ -86,7 +86,7 @@ func (s *Slab) Bytes(i uint32) []byte {
 	return s.mem[at : at+s.size : at+s.size]
 }
 
-// Piece returns the scatter/gather entry for the first n bytes of buffer i.
-func (s *Slab) Piece(i uint32, n int) verbs.SGE {
+// SGE returns the scatter/gather entry for the first n bytes of buffer i.
+func (s *Slab) SGE(i uint32, n int) verbs.SGE {
 	return verbs.SGE{Addr: s.addr + uint64(int(i)*s.size), Len: uint32(n), LKey: s.lkey}
 }

@@ -12,8 +12,8 @@ const (
 	grhSrc6 = 8
 )
 
-// hiddenPort is the first UDP source port that a soft device reports as LID 0.
-const hiddenPort = 0xc000
+// lid0MinPort is the first UDP source port that a soft device reports as LID 0.
+const lid0MinPort = 0xc000
 
 // SentFrom reports whether the QP and port in a sent the datagram of wc. Only then does a reply
 // to a go to the sender. area is the area before the payload. A device that reports no GRH
@@ -27,7 +27,7 @@ func (d *Domain) SentFrom(a *Address, wc *verbs.WC, area []byte) bool {
 	}
 	switch {
 	case d.ctx.Info().Provider == "soft":
-		return wc.SLID == a.Port.LID && wc.SLID != 0 || wc.SLID == 0 && a.Port.LID >= hiddenPort
+		return wc.SLID == a.Port.LID && wc.SLID != 0 || wc.SLID == 0 && a.Port.LID >= lid0MinPort
 	case wc.Flags&verbs.WCGRH == 0:
 		return wc.SLID == a.Port.LID
 	}

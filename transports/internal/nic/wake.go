@@ -8,18 +8,18 @@ import (
 	"github.com/goucx/goucx/ucs/shmem"
 )
 
-// raised is a descriptor that is always readable. All Wakes of the process share it; it exists
+// alwaysReady is a descriptor that is always readable. All Wakes of the process share it; it exists
 // while there are any.
-var raised struct {
+var alwaysReady struct {
 	sync.Mutex
 	users int
 	event *shmem.EventFD
 }
 
-func useRaised() (*shmem.EventFD, error) {
-	raised.Lock()
-	defer raised.Unlock()
-	if raised.event == nil {
+func acquireAlwaysReady() (*shmem.EventFD, error) {
+	alwaysReady.Lock()
+	defer alwaysReady.Unlock()
+	if alwaysReady.event == nil {
 		e, err := shmem.NewEventFD()
 		if err != nil {
 			return nil, err
@@ -27,20 +27,20 @@ func useRaised() (*shmem.EventFD, error) {
 		if err := e.Signal(); err != nil {
 			return nil, errors.Join(err, e.Close())
 		}
-		raised.event = e
+		alwaysReady.event = e
 	}
-	raised.users++
-	return raised.event, nil
+	alwaysReady.users++
+	return alwaysReady.event, nil
 }
 
-func dropRaised() error {
-	raised.Lock()
-	defer raised.Unlock()
-	if raised.users--; raised.users > 0 {
+func releaseAlwaysReady() error {
+	alwaysReady.Lock()
+	defer alwaysReady.Unlock()
+	if alwaysReady.users--; alwaysReady.users > 0 {
 		return nil
 	}
-	e := raised.event
-	raised.event = nil
+	e := alwaysReady.event
+	alwaysReady.event = nil
 	return e.Close()
 }
 
@@ -65,7 +65,7 @@ func NewWake(fd int) (*Wake, error) {
 		}
 		return nil, err
 	}
-	if w.event, err = useRaised(); err == nil {
+	if w.event, err = acquireAlwaysReady(); err == nil {
 		err = errors.Join(w.epoll.Add(w.event.FD(), 0, 0), w.epoll.Add(fd, 0, shmem.EventIn))
 	}
 	if err != nil {
@@ -107,7 +107,7 @@ func (w *Wake) Close() (err error) {
 		err = w.epoll.Close()
 	}
 	if w.event != nil {
-		err = errors.Join(err, dropRaised())
+		err = errors.Join(err, releaseAlwaysReady())
 		w.event = nil
 	}
 	return err

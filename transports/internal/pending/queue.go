@@ -40,11 +40,11 @@ func (q *Queue) Purge(open func(), f func(uct.Token)) {
 	}
 }
 
-// Offer lets h retry all pending operations and returns how many it consumed.
-func (q *Queue) Offer(h uct.Handler) int { return q.OfferSome(h, len(q.tokens)) }
+// Dispatch lets h retry all pending operations and returns how many it consumed.
+func (q *Queue) Dispatch(h uct.Handler) int { return q.DispatchSome(h, len(q.tokens)) }
 
-// OfferSome is Offer for the first n tokens.
-func (q *Queue) OfferSome(h uct.Handler, n int) int {
+// DispatchSome is Offer for the first n tokens.
+func (q *Queue) DispatchSome(h uct.Handler, n int) int {
 	q.purged = false
 	k := h.HandlePending(q.tokens[:min(n, len(q.tokens))])
 	if !q.purged {

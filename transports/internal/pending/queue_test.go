@@ -23,7 +23,7 @@ func TestQueue(t *testing.T) {
 	}
 	offer := func(consume int, want ...uct.Token) {
 		t.Helper()
-		require.Equal(t, consume, q.Offer(handler{offered: func(ts []uct.Token) int {
+		require.Equal(t, consume, q.Dispatch(handler{offered: func(ts []uct.Token) int {
 			require.Equal(t, want, ts)
 			return consume
 		}}))
@@ -42,7 +42,7 @@ func TestAddWhileOffered(t *testing.T) {
 	var q Queue
 	q.Add(1)
 	q.Add(2)
-	q.Offer(handler{offered: func([]uct.Token) int {
+	q.Dispatch(handler{offered: func([]uct.Token) int {
 		q.Add(3)
 		return 1
 	}})
@@ -54,7 +54,7 @@ func TestAddWhileOffered(t *testing.T) {
 func TestPurgeWhileOffered(t *testing.T) {
 	var q Queue
 	q.Add(1)
-	q.Offer(handler{offered: func(ts []uct.Token) int {
+	q.Dispatch(handler{offered: func(ts []uct.Token) int {
 		q.Purge(func() {}, func(uct.Token) {})
 		q.Add(2)
 		return len(ts)
