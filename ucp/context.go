@@ -56,7 +56,7 @@ type Context struct {
 	selection    *wireup.Selection
 	absent       sync.Once // the warning about absent devices
 	refused      []uct.Refusal
-	offering     *live.Offering // nil: the program publishes no live statistics
+	offering     *live.Server // nil: the program publishes no live statistics
 	opened       ucs.Time       // with offering
 	sw           swTable
 

@@ -96,7 +96,7 @@ func (d *display) ask(w *Worker) {
 
 // answer waits for the owner until limit expires, and returns the last summary.
 func (d *display) answer(w *Worker, limit *time.Timer) live.Worker {
-	a := live.Worker{Name: shortID(w.id), Mode: d.mode.String(), Fresh: d.wait(limit), Armed: d.asleep.Load(), Counters: map[string]uint64{}}
+	a := live.Worker{Name: shortID(w.id), Mode: d.mode.String(), Responsive: d.wait(limit), Armed: d.asleep.Load(), Counters: map[string]uint64{}}
 	if d.mode == ThreadMulti && w.mu.TryLock() {
 		d.publish(w, ucs.Now())
 		w.mu.Unlock()

@@ -41,7 +41,7 @@ func TestAnswersAfterAnOutage(t *testing.T) {
 			[]string{"UCX_UD_TIMEOUT=300ms", "UCX_UD_KEEPALIVE_INTERVAL=2s"},
 			func(b []byte) bool {
 				h, ok := arq.Parse(b)
-				return ok && h.Kind() == arq.Control && h.ID() == arq.Unknown
+				return ok && h.Kind() == arq.Control && h.ID() == arq.Reset
 			},
 		},
 	} {

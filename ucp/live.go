@@ -47,11 +47,11 @@ func (x *Context) offer() error {
 		return nil
 	}
 	x.opened = ucs.Now()
-	o, err := live.Offer(dir, x.page)
+	o, err := live.Serve(dir, x.page)
 	if err != nil {
 		return err
 	}
-	if why := o.Instead(); why != nil {
+	if why := o.FallbackReason(); why != nil {
 		x.log.Sugar().Warnf("live statistics are published in %s: %v", filepath.Dir(o.Path()), why)
 	}
 	x.offering = o
@@ -67,7 +67,7 @@ func (x *Context) withdraw() error {
 }
 
 // page returns the page that the context publishes. It runs on the goroutine of the
-// live.Offer. It waits for no lock that a worker's owner holds for long.
+// live.Serve. It waits for no lock that a worker's owner holds for long.
 func (x *Context) page() *live.Page {
 	host, err := os.Hostname()
 	if err != nil {

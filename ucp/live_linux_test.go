@@ -99,7 +99,7 @@ func TestLivePage(t *testing.T) {
 	}
 	a.TagRecv(make([]byte, 8), 0x10, 0xff).Tie(gone)
 	first := called(t, read(t, path, a, b, lost), a)
-	assert.True(t, first.Fresh)
+	assert.True(t, first.Responsive)
 	assert.False(t, first.Armed)
 	assert.Equal(t, "single", first.Mode)
 	assert.Equal(t, 3, first.Summary.Endpoints)
@@ -127,14 +127,14 @@ func TestLivePage(t *testing.T) {
 	assert.Equal(t, live.Requests{Op: "tag receive", State: "posted", Count: 3, Bytes: 300, Tag: "0xbee"}, r)
 	lb := called(t, p, b)
 	assert.Equal(t, 1, lb.Summary.Unexpected)
-	assert.Positive(t, lb.Summary.LentBytes)
+	assert.Positive(t, lb.Summary.AllocatedBytes)
 	assert.Equal(t, "serialized", lb.Mode)
 
 	a.TagRecv(nil, 1, 0) // after the summary, and nobody progresses from now on
 	p, err = live.Read(path, answerTime)
 	require.NoError(t, err)
 	hung := called(t, p, a)
-	assert.False(t, hung.Fresh)
+	assert.False(t, hung.Responsive)
 	assert.Positive(t, hung.AgeSeconds)
 	require.Len(t, hung.Summary.Requests, 1)
 	oldest := &hung.Summary.Requests[0].OldestSeconds
@@ -193,10 +193,10 @@ func TestLiveMulti(t *testing.T) {
 	p, err := live.Read(path, answerTime)
 	require.NoError(t, err)
 	l := called(t, p, w)
-	assert.False(t, l.Fresh, "nobody progresses it")
+	assert.False(t, l.Responsive, "nobody progresses it")
 	require.Len(t, l.Summary.Requests, 1)
 	assert.Equal(t, "0x3", l.Summary.Requests[0].Tag)
-	runs(t, path, w, func(l live.Worker) bool { return l.Fresh && l.Armed })
+	runs(t, path, w, func(l live.Worker) bool { return l.Responsive && l.Armed })
 }
 
 // A sleeper of mode single answers: it is woken for it.
@@ -204,7 +204,7 @@ func TestLiveAsleep(t *testing.T) {
 	c, path := shown(t)
 	w := worker(t, c, ucp.ThreadSingle)
 	w.TagRecv(make([]byte, 5), 3, ^ucp.Tag(0))
-	runs(t, path, w, func(l live.Worker) bool { return l.Fresh && l.Armed })
+	runs(t, path, w, func(l live.Worker) bool { return l.Responsive && l.Armed })
 }
 
 // runs has a goroutine run w until a page shows it so.

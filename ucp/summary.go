@@ -16,7 +16,7 @@ const maxTold = 4096
 // or holds its lock.
 func (w *Worker) summary(d *display, now ucs.Time) live.Summary {
 	s := live.Summary{
-		Unexpected: w.arrived.Len(), UnexpectedBytes: w.budget.held, UnexpectedBudget: w.budget.limit, LentBytes: w.pool.lent,
+		Unexpected: w.arrived.Len(), UnexpectedBytes: w.budget.held, UnexpectedBudget: w.budget.limit, AllocatedBytes: w.pool.lent,
 		Peers: []live.Endpoint{}, Requests: []live.Requests{},
 	}
 	w.tellEndpoints(&s)
@@ -63,7 +63,7 @@ func (w *Worker) tellEndpoint(k uint32) live.Endpoint {
 	}
 	for n := w.laneOf[w.eps[k].peer]; n != 0; n = w.t.lanes[n].next {
 		l := &w.t.lanes[n]
-		row := live.Lane{Name: w.laneName(n), Waiting: l.queued, Throttled: l.throttled}
+		row := live.Lane{Name: w.laneName(n), Pending: l.queued, RndvOnly: l.throttled}
 		if l.err != nil {
 			row.Error = l.err.Error()
 		}

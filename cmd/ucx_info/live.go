@@ -52,7 +52,7 @@ func (t *tool) liveView() error {
 }
 
 // readAll queries all programs concurrently: a stopped one delays its reply.
-func readAll(found []live.Found) ([]liveProgram, []error) {
+func readAll(found []live.Program) ([]liveProgram, []error) {
 	programs := make([]liveProgram, len(found))
 	errs := make([]error, len(found))
 	var all sync.WaitGroup
@@ -71,7 +71,7 @@ func readAll(found []live.Found) ([]liveProgram, []error) {
 }
 
 // liveFind returns the programs that the argument names.
-func (t *tool) liveFind() ([]live.Found, error) {
+func (t *tool) liveFind() ([]live.Program, error) {
 	set, err := t.settings()
 	if err != nil {
 		return nil, err
@@ -88,13 +88,13 @@ func (t *tool) liveFind() ([]live.Found, error) {
 	case i.IsDir():
 		dir = t.live
 	default:
-		return []live.Found{live.At(t.live)}, nil
+		return []live.Program{live.At(t.live)}, nil
 	}
 	found, err := live.List(dir)
 	if err != nil || notPID != nil {
 		return found, err
 	}
-	found = slices.DeleteFunc(found, func(f live.Found) bool { return f.PID != pid })
+	found = slices.DeleteFunc(found, func(f live.Program) bool { return f.PID != pid })
 	if len(found) == 0 {
 		return nil, fmt.Errorf("--live %d: that program shows nothing in %s; start it with UCX_STATS_DEST=unix: %w", pid, dir, ucs.ErrInvalid)
 	}

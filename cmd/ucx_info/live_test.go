@@ -111,7 +111,7 @@ func TestLiveHung(t *testing.T) {
 			assert.Equal(t, cmd.Process.Pid, p.PID)
 			require.Len(t, p.Workers, 1)
 			w := p.Workers[0]
-			assert.Equal(t, progressed, w.Fresh)
+			assert.Equal(t, progressed, w.Responsive)
 			receives := 2
 			if progressed {
 				receives = 3

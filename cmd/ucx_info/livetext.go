@@ -49,7 +49,7 @@ func overview(p *live.Page) string {
 			oldest = max(oldest, r.OldestSeconds+w.AgeSeconds)
 		}
 		failed += w.Summary.Failed
-		if !w.Fresh {
+		if !w.Responsive {
 			hung = append(hung, fmt.Sprintf("worker %s is not progressed", sanitize(w.Name)))
 		}
 	}
@@ -92,7 +92,7 @@ func (t *tool) liveWorker(w *live.Worker) {
 		t.line("            %s", requestsText(r))
 	}
 	t.line("        unread results: %d", s.Unread)
-	t.line("        unexpected messages: %d, %d of %d bytes; allocated buffers: %d bytes", s.Unexpected, s.UnexpectedBytes, s.UnexpectedBudget, s.LentBytes)
+	t.line("        unexpected messages: %d, %d of %d bytes; allocated buffers: %d bytes", s.Unexpected, s.UnexpectedBytes, s.UnexpectedBudget, s.AllocatedBytes)
 	t.line("        counters")
 	for _, name := range counterNames(w.Counters) {
 		t.line("            %s: %d", sanitize(name), w.Counters[name])
@@ -102,9 +102,9 @@ func (t *tool) liveWorker(w *live.Worker) {
 // workerState describes what the worker is doing, as far as the page shows it.
 func workerState(w *live.Worker) string {
 	switch {
-	case !w.Fresh && w.Armed:
+	case !w.Responsive && w.Armed:
 		return fmt.Sprintf("waits for the program to progress it; its state %s ago", seconds(w.AgeSeconds))
-	case !w.Fresh:
+	case !w.Responsive:
 		return fmt.Sprintf("is not progressed, the program does something else or hangs; its state %s ago", seconds(w.AgeSeconds))
 	case w.Armed:
 		return "sleeps until something comes"
@@ -121,10 +121,10 @@ func endpointText(e live.Endpoint) string {
 	}
 	for _, l := range e.Lanes {
 		text.WriteString(", " + sanitize(l.Name))
-		if l.Waiting > 0 {
-			text.WriteString(fmt.Sprintf(" where %d wait for room", l.Waiting))
+		if l.Pending > 0 {
+			text.WriteString(fmt.Sprintf(" where %d wait for room", l.Pending))
 		}
-		if l.Throttled {
+		if l.RndvOnly {
 			text.WriteString(" (throttled)")
 		}
 		if l.Error != "" && l.Error != e.Error {

@@ -52,7 +52,7 @@ func (f *iface) onQPError(n verbs.QPN) {
 	defer r.mu.Unlock()
 	if !r.pending.Load() {
 		r.pending.Store(true)
-		f.owner.Soon(&r.pending, func() { f.asyncSection(ucs.Now(), false) })
+		f.owner.CallInside(&r.pending, func() { f.asyncSection(ucs.Now(), false) })
 	}
 	r.qpns = append(r.qpns, n)
 }

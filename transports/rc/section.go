@@ -101,7 +101,7 @@ func (f *iface) asyncSection(now ucs.Time, workerEvent bool) {
 
 // enter enters the critical section of the worker. It returns false if the async goroutine is
 // inside, for longer than its sections take. Calls from callbacks are inside already.
-func (f *iface) enter() bool { return f.progressDepth != 0 || f.owner.Enter() || f.owner.EnterSoon() }
+func (f *iface) enter() bool { return f.progressDepth != 0 || f.owner.Enter() || f.owner.EnterYield() }
 
 // enterWait is enter for calls that cannot return NoResource: it waits.
 func (f *iface) enterWait() {

@@ -19,9 +19,9 @@ func (e *endpoint) AMShort(id uct.AMID, hdr uint64, p []byte) uct.Status {
 	if !f.enter() {
 		return ucs.NoResource
 	}
-	slot, b, st := e.room(id, arq.HeadLen+len(p))
+	slot, b, st := e.allocPacket(id, arq.HeaderLen+len(p))
 	if st == ucs.OK {
-		copy(b[arq.HeadLen:], p)
+		copy(b[arq.HeaderLen:], p)
 		e.send(slot, b, id, hdr)
 	}
 	f.leave()
@@ -36,9 +36,9 @@ func (e *endpoint) AMUint64(id uct.AMID, hdr, v uint64) uct.Status {
 	if !f.enter() {
 		return ucs.NoResource
 	}
-	slot, b, st := e.room(id, arq.HeadLen+8)
+	slot, b, st := e.allocPacket(id, arq.HeaderLen+8)
 	if st == ucs.OK {
-		binary.LittleEndian.PutUint64(b[arq.HeadLen:], v)
+		binary.LittleEndian.PutUint64(b[arq.HeaderLen:], v)
 		e.send(slot, b, id, hdr)
 	}
 	f.leave()
@@ -47,7 +47,7 @@ func (e *endpoint) AMUint64(id uct.AMID, hdr, v uint64) uct.Status {
 
 // AMZcopy copies the vectors into one packet. A retransmission needs the data unchanged
 // until it is acknowledged, and copying a packet costs less than that wait.
-func (e *endpoint) AMZcopy(id uct.AMID, hdr uint64, head []byte, v []uct.Vec, _ uct.Token) uct.Status {
+func (e *endpoint) AMZcopy(id uct.AMID, hdr uint64, header []byte, v []uct.Vec, _ uct.Token) uct.Status {
 	f := e.f
 	n := 0
 	for i := range v {
@@ -55,17 +55,17 @@ func (e *endpoint) AMZcopy(id uct.AMID, hdr uint64, head []byte, v []uct.Vec, _ 
 			return ucs.TooLong
 		}
 	}
-	if len(head) > maxHead || len(v) > maxVec {
+	if len(header) > maxHeader || len(v) > maxVec {
 		return ucs.InvalidParam
 	}
-	n += len(head)
+	n += len(header)
 	if !f.enter() {
 		return ucs.NoResource
 	}
-	slot, b, st := e.room(id, arq.HeadLen+n)
+	slot, b, st := e.allocPacket(id, arq.HeaderLen+n)
 	if st == ucs.OK {
-		at := b[arq.HeadLen:]
-		at = at[copy(at, head):]
+		at := b[arq.HeaderLen:]
+		at = at[copy(at, header):]
 		for i := range v {
 			at = at[copy(at, v[i].Buf):]
 		}
@@ -86,10 +86,10 @@ func (e *endpoint) ReserveAM(id uct.AMID, hdr uint64, n int) ([]byte, uct.Status
 	case !f.enter():
 		return nil, ucs.NoResource
 	}
-	slot, b, st := e.room(id, arq.HeadLen+n)
+	slot, b, st := e.allocPacket(id, arq.HeaderLen+n)
 	if st == ucs.OK {
-		e.resID, e.resHdr, e.resLen, e.slot = id, hdr, n, slot
-		b = b[arq.HeadLen:]
+		e.resID, e.resHdr, e.resLen, e.resSlot = id, hdr, n, slot
+		b = b[arq.HeaderLen:]
 	}
 	f.leave()
 	return b, st
@@ -104,74 +104,74 @@ func (e *endpoint) CommitAM(n int) {
 		return
 	}
 	if e.status != ucs.OK { // failed since ReserveAM
-		e.drop()
+		e.dropReservation()
 		return
 	}
 	e.resLen = -1
-	e.send(e.slot, f.tx.bytes(e.slot)[:arq.HeadLen+n], e.resID, e.resHdr)
+	e.send(e.resSlot, f.tx.bytes(e.resSlot)[:arq.HeaderLen+n], e.resID, e.resHdr)
 }
 
 // Abort: see uct.Endpoint.
 func (e *endpoint) Abort() {
 	e.f.enterWait()
 	defer e.f.leave()
-	e.drop()
+	e.dropReservation()
 }
 
 // drop frees the slot of the open reservation, if there is one. Only calls of the user do
 // that, since the user writes into the slot until CommitAM or Abort.
-func (e *endpoint) drop() {
+func (e *endpoint) dropReservation() {
 	if e.resLen >= 0 {
 		e.resLen = -1
-		e.f.tx.give(e.slot)
+		e.f.tx.put(e.resSlot)
 	}
 }
 
-// room allocates a slot for a packet of n bytes that can be sent now.
+// allocPacket allocates a slot for a packet of n bytes that can be sent now.
 //
 // hot: BenchmarkAM.
-func (e *endpoint) room(id uct.AMID, n int) (uint32, []byte, uct.Status) {
+func (e *endpoint) allocPacket(id uct.AMID, n int) (uint32, []byte, uct.Status) {
 	f := e.f
-	if e.gate != ucs.OK || id >= uct.NumAMIDs || !e.s.Room() || !f.credit() {
-		if st := e.noRoom(id, n); st != ucs.OK {
+	if e.opStatus != ucs.OK || id >= uct.NumAMIDs || !e.s.CanPush() || !f.canPost() {
+		if st := e.allocPacketSlow(id, n); st != ucs.OK {
 			return 0, nil, st
 		}
 	}
 	slot := f.tx.take(n)
 	if slot == arq.NoSlot {
-		if f.reap(); !f.tx.free(n) {
-			return 0, nil, e.refuse(n)
+		if f.pollSendCQ(); !f.tx.hasFree(n) {
+			return 0, nil, e.noResource(n)
 		}
 		slot = f.tx.take(n)
 	}
 	return slot, f.tx.bytes(slot)[:n], ucs.OK
 }
 
-// noRoom is the slow path of room. It starts the flow and reaps send completions. It
+// allocPacketSlow is the slow path of room. It starts the flow and reaps send completions. It
 // returns OK if a packet can be sent afterwards.
 //
 //go:noinline
-func (e *endpoint) noRoom(id uct.AMID, n int) uct.Status {
+func (e *endpoint) allocPacketSlow(id uct.AMID, n int) uct.Status {
 	f := e.f
 	switch {
-	case e.gate != ucs.OK:
-		return e.gate
+	case e.opStatus != ucs.OK:
+		return e.opStatus
 	case id >= uct.NumAMIDs:
 		return ucs.InvalidParam
 	case !e.s.Started():
 		e.start()
 	}
-	if !f.credit() {
-		f.reap()
+	if !f.canPost() {
+		f.pollSendCQ()
 	}
-	if !e.s.Room() || !f.credit() {
-		return e.refuse(n)
+	if !e.s.CanPush() || !f.canPost() {
+		return e.noResource(n)
 	}
 	return ucs.OK
 }
 
-func (e *endpoint) refuse(n int) uct.Status {
-	e.shortAt, e.want = e.f.passes+1, n
+func (e *endpoint) noResource(n int) uct.Status {
+	e.refusedPass, e.refusedLen = e.f.passes+1, n
 	e.f.stats.Inc(statNoResource)
 	return ucs.NoResource
 }
@@ -186,36 +186,36 @@ func (e *endpoint) send(slot uint32, b []byte, id uct.AMID, hdr uint64) {
 	b[0] = byte(id) // the AM ID, until transmit writes the header word
 	f.tx.setLen(slot, len(b))
 	f.tx.setReadBy(slot, 0)
-	if !e.busy {
-		e.resume()
+	if !e.inUnacked {
+		e.startUnacked()
 	}
 	e.s.Push(slot)
 	if e.s.Sendable() {
-		e.pump()
+		e.transmitReady()
 	}
-	if f.depth == 0 && !f.collecting {
+	if f.progressDepth == 0 && !f.batching {
 		f.flushPosts()
 	}
 }
 
-// resume adds e to iface.busy and sets its timer. send calls it for the first message
+// startUnacked adds e to iface.unacked and sets its timer. send calls it for the first message
 // after everything was acknowledged.
 //
 //go:noinline
-func (e *endpoint) resume() {
+func (e *endpoint) startUnacked() {
 	e.f.now = ucs.Now()
-	e.busy = true
-	e.f.busy = append(e.f.busy, e)
-	e.f.due = min(e.f.due, e.f.now.Add(e.f.conf.MinRTO))
-	e.f.wakeAt(e.f.due)
+	e.inUnacked = true
+	e.f.unacked = append(e.f.unacked, e)
+	e.f.nextDeadline = min(e.f.nextDeadline, e.f.now.Add(e.f.conf.MinRTO))
+	e.f.setAlarm(e.f.nextDeadline)
 }
 
-// pump transmits packets while the window and the send queue have room.
+// transmitReady transmits packets while the window and the send queue have room.
 //
 // hot: BenchmarkAM.
-func (e *endpoint) pump() {
+func (e *endpoint) transmitReady() {
 	f := e.f
-	for e.s.Sendable() && f.credit() {
+	for e.s.Sendable() && f.canPost() {
 		slot, a := e.s.Transmit(f.now)
 		e.transmit(slot, a)
 	}
@@ -228,17 +228,17 @@ func (e *endpoint) pump() {
 func (e *endpoint) transmit(slot uint32, a uint64) {
 	f, p := e.f, e.p
 	var ack uint64
-	if p.owed != nil {
-		ack = f.ride(p)
+	if p.pendingACK != nil {
+		ack = f.piggybackACK(p)
 	}
 	if id, end := arq.EndID(slot); end {
-		h := arq.Head{A: a | uint64(id), B: ack}
-		f.control(p, &h, nil)
+		h := arq.Header{A: a | uint64(id), B: ack}
+		f.sendControl(p, &h, nil)
 		return
 	}
 	b := f.tx.bytes(slot)[:f.tx.len(slot)]
-	if f.tx.readBy(slot) > f.completed {
-		if f.reap(); f.tx.readBy(slot) > f.completed {
+	if f.tx.readBy(slot) > f.completedID {
+		if f.pollSendCQ(); f.tx.readBy(slot) > f.completedID {
 			return // The device has not sent the previous copy yet. For the flow this one counts as lost.
 		}
 	}

@@ -15,7 +15,7 @@ import (
 // Close notifies all peers. It waits a bounded time until they have acknowledged
 // everything that was accepted.
 func (f *iface) Close() error {
-	if f.depth > 0 {
+	if f.progressDepth > 0 {
 		return fmt.Errorf("close ud iface from one of its callbacks: %w", ucs.ErrBusy)
 	}
 	f.owner.EnterWait()
@@ -25,90 +25,90 @@ func (f *iface) Close() error {
 	}
 	for _, e := range f.eps {
 		if e != nil {
-			e.finish(arq.EndAll)
-			e.status, e.gate = ucs.Closed, ucs.Closed
+			e.sendEnd(arq.EndAll)
+			e.status, e.opStatus = ucs.Closed, ucs.Closed
 		}
 	}
 	f.closed, f.mux.Closed = true, true
-	f.depth++ // no callback runs from here on
-	f.lingerOn()
-	f.depth--
+	f.progressDepth++ // no callback runs from here on
+	f.shutdownPeers()
+	f.progressDepth--
 	f.owner.Leave()
 	if f.group != nil {
-		f.group.Remove(f.counters)
+		f.group.Remove(f.statsName)
 	}
 	err := f.release()
 	f.d.IfaceClosed()
 	return err
 }
 
-// goodbyeTime is how long Close waits for a peer that sends nothing, if only Bye or End is
+// silentPeerTimeout is how long Close waits for a peer that sends nothing, if only Bye or End is
 // unacknowledged.
-const goodbyeTime = 100 * time.Millisecond
+const silentPeerTimeout = 100 * time.Millisecond
 
 // echoWait bounds how long Close waits for its own datagram, which a lossy link may drop.
 const echoWait = 5 * time.Millisecond
 
-// lingerOn sends Bye to the senders of all received flows, and repeats it. It returns when
+// shutdownPeers sends Bye to the senders of all received flows, and repeats it. It returns when
 // every responsive peer has answered and everything sent is acknowledged, or after the
 // time-out.
 //
 // It also sends a datagram to its own queue pair. Every Connect that arrived earlier has
 // been answered by the time that datagram is received.
-func (f *iface) lingerOn() {
+func (f *iface) shutdownPeers() {
 	now := ucs.Now()
 	echoEnd := now.Add(echoWait)
 	if ah, err := f.d.PD().CreateAH(f.self.port.AH(1)); err == nil {
-		echo := arq.ByeAnswer(&arq.Head{}) // To is no flow
-		f.control(&peer{addr: f.self, ah: ah.ID()}, &echo, nil)
+		echo := arq.CloseReply(&arq.Header{}) // To is no flow
+		f.sendControl(&peer{addr: f.self, ah: ah.ID()}, &echo, nil)
 		f.flushPosts()
 		_ = ah.Close() // what was posted is still sent
 	} else {
 		echoEnd = 0
 	}
-	began, end, bye := now, now.Add(f.linger), now
-	alive := map[verbs.QPN]ucs.Time{} // time of the last packet from each queue pair
+	began, end, nextClose := now, now.Add(f.linger), now
+	lastRecv := map[verbs.QPN]ucs.Time{} // time of the last packet from each queue pair
 	silent := map[*endpoint]bool{}    // several probes were unanswered before
 	for _, e := range f.eps {
-		if e != nil && e.s.Silent() {
+		if e != nil && e.s.Unresponsive() {
 			silent[e] = true
 		}
 	}
 	for {
-		if now >= bye {
-			bye = now.Add(max(f.conf.MinRTO, f.linger/50))
+		if now >= nextClose {
+			nextClose = now.Add(max(f.conf.MinRTO, f.linger/50))
 			f.mux.EachReceiver(func(r *arq.Receiver) {
-				h := arq.ByeHead(r)
-				f.control(f.peers[r.Peer], &h, nil)
+				h := arq.CloseHeader(r)
+				f.sendControl(f.peers[r.Peer], &h, nil)
 			})
 		}
-		if n := f.recvCQ.Poll(f.wcs[:]); n > 0 {
-			for i := range f.wcs[:n] {
-				alive[f.wcs[i].SrcQP] = now
-				if f.wcs[i].SrcQP == f.self.qpn {
+		if n := f.recvCQ.Poll(f.recvWCs[:]); n > 0 {
+			for i := range f.recvWCs[:n] {
+				lastRecv[f.recvWCs[i].SrcQP] = now
+				if f.recvWCs[i].SrcQP == f.self.qpn {
 					echoEnd = 0
 				}
 			}
-			f.arrived(f.wcs[:n])
-			for _, d := range f.queue[f.handed:] { // no handler is called any more
-				if d.Flags&markEnd == 0 {
-					f.free = append(f.free, uint32(d.Handle))
+			f.processRecvs(f.recvWCs[:n])
+			for _, d := range f.descs[f.delivered:] { // no handler is called any more
+				if d.Flags&descRxEnd == 0 {
+					f.freeRecvs = append(f.freeRecvs, uint32(d.Handle))
 				}
 			}
-			f.queue, f.handed = f.queue[:0], 0
+			f.descs, f.delivered = f.descs[:0], 0
 			f.repost()
 		} else {
 			cpu.Yield()
 		}
-		f.now, f.searches = now, 0
-		f.payAll()
-		f.reap()
-		if now >= f.due {
-			f.timers()
+		f.now, f.peerSearches = now, 0
+		f.flushACKs()
+		f.pollSendCQ()
+		if now >= f.nextDeadline {
+			f.expireTimers()
 		}
 		f.flushPosts()
-		if now >= end || now >= echoEnd && !f.awaits(silent, func(p *peer) bool {
-			return now.Sub(max(began, alive[p.addr.qpn])) < goodbyeTime
+		if now >= end || now >= echoEnd && !f.hasUnanswered(silent, func(p *peer) bool {
+			return now.Sub(max(began, lastRecv[p.addr.qpn])) < silentPeerTimeout
 		}) {
 			return
 		}
@@ -116,16 +116,16 @@ func (f *iface) lingerOn() {
 	}
 }
 
-// awaits reports whether Close must wait longer. It waits for endpoints with
+// hasUnanswered reports whether Close must wait longer. It waits for endpoints with
 // unacknowledged messages, unless they were silent before, and for responsive peers.
-func (f *iface) awaits(silent map[*endpoint]bool, lives func(*peer) bool) (yes bool) {
+func (f *iface) hasUnanswered(silent map[*endpoint]bool, responsive func(*peer) bool) (yes bool) {
 	for _, e := range f.eps {
-		if e != nil && !e.gone && (!silent[e] && e.s.Unread() || lives(e.p)) {
+		if e != nil && !e.removed && (!silent[e] && e.s.HasUnacked() || responsive(e.p)) {
 			return true
 		}
 	}
 	f.mux.EachReceiver(func(r *arq.Receiver) {
-		yes = yes || !r.Ended() && lives(f.peers[r.Peer])
+		yes = yes || !r.Ended() && responsive(f.peers[r.Peer])
 	})
 	return yes
 }
@@ -141,7 +141,7 @@ func (f *iface) release() (err error) {
 	}
 	err = errors.Join(err, f.tx.close())
 	if f.rx != nil {
-		err = errors.Join(err, f.rx.CloseRetained(f.kept))
+		err = errors.Join(err, f.rx.CloseRetained(f.retained))
 	}
 	if f.thread != nil {
 		err = errors.Join(err, f.thread.Close())

@@ -33,9 +33,9 @@ func flowConfig(s *config.Set) arq.Config {
 	c := arq.Default
 	c.Window = uint32(maxWindow.Get(s))
 	c.Initial = min(c.Initial, c.Window)
-	c.Silence, c.KeepAlive = timeout.Get(s), keepalive.Get(s)
+	c.PeerTimeout, c.KeepAlive = timeout.Get(s), keepalive.Get(s)
 	c.MinRTO = timerTick.Get(s)
 	c.FirstRTO, c.MaxRTO = max(c.FirstRTO, c.MinRTO), max(c.MaxRTO, c.MinRTO)
-	c.MaxRTO = max(min(c.MaxRTO, c.Silence/8), c.MinRTO)
+	c.MaxRTO = max(min(c.MaxRTO, c.PeerTimeout/8), c.MinRTO)
 	return c
 }

@@ -144,7 +144,7 @@ func TestPartitionWhileConnecting(t *testing.T) {
 			n.cut(d)
 			e := connect(t, n.a, n.b)
 			require.Equal(t, ucs.OK, e.AMUint64(1, 1, 1), "it waits")
-			until(t, func() bool { return len(n.a.fails) > 0 && n.b.sees(func() bool { return !n.b.mux.Receiving() }) }, n.a, n.b)
+			until(t, func() bool { return len(n.a.fails) > 0 && n.b.sees(func() bool { return !n.b.mux.HasReceivers() }) }, n.a, n.b)
 			require.Equal(t, uct.Endpoint(e), n.a.fails[0].Endpoint)
 			require.ErrorIs(t, n.a.fails[0].Err, ucs.ErrPeerFailed)
 			require.Empty(t, n.b.fails, "nothing came of it")

@@ -18,23 +18,23 @@ type endpoint struct {
 	f *iface
 	s *arq.Sender
 	p *peer
-	// gate is the status that operations return: OK, NoResource while the pending queue is
+	// opStatus is the status that operations return: OK, NoResource while the pending queue is
 	// not empty, or status.
-	gate   uct.Status
+	opStatus   uct.Status
 	status uct.Status
 	resID  uct.AMID // of the open reservation
-	want   int      // length of the last packet that got NoResource
-	// shortAt is iface.passes+1 at that time.
-	shortAt uint32
-	busy    bool // in iface.busy
-	waits   bool // in iface.waiting
-	gone    bool // the flow has ended and was removed from the Mux
+	refusedLen   int      // length of the last packet that got NoResource
+	// refusedPass is iface.passes+1 at that time.
+	refusedPass uint32
+	inUnacked    bool // in iface.unacked
+	inWaiting   bool // in iface.waiting
+	removed    bool // the flow has ended and was removed from the Mux
 
 	resHdr uint64
 	resLen int // of the open reservation; -1: none
-	slot   uint32
+	resSlot   uint32
 
-	num     arq.Flow
+	flow     arq.Flow
 	pend    pending.Queue
 	flushes []flush
 	err     error // the failure to be reported
@@ -47,16 +47,16 @@ type flush struct {
 }
 
 func (f *iface) newEndpoint(to *address) (*endpoint, error) {
-	p, err := f.meet(to)
+	p, err := f.getPeer(to)
 	if err != nil {
 		return nil, err
 	}
 	var first [4]byte
 	_, _ = rand.Read(first[:]) // never fails
 	e := &endpoint{f: f, p: p, resLen: -1}
-	e.num, e.s = f.mux.Open(arq.Seq(binary.LittleEndian.Uint32(first[:])))
-	if e.num == 0 {
-		f.part(p)
+	e.flow, e.s = f.mux.Open(arq.Seq(binary.LittleEndian.Uint32(first[:])))
+	if e.flow == 0 {
+		f.removeUnusedPeer(p)
 		return nil, fmt.Errorf("too many endpoints: %w", ucs.ErrNoResource)
 	}
 	if n := len(f.freeEps) - 1; n >= 0 {
@@ -76,54 +76,54 @@ func (e *endpoint) start() {
 	f.now = ucs.Now()
 	e.s.Start(f.now)
 	f.stats.Inc(statConnected)
-	e.work()
-	f.tick(e)
+	e.setTimer()
+	f.expireTimer(e)
 }
 
-// work adds e to iface.busy and has its timer set.
-func (e *endpoint) work() {
+// setTimer adds e to iface.unacked and has its timer set.
+func (e *endpoint) setTimer() {
 	f := e.f
-	if !e.busy {
-		e.busy = true
-		f.busy = append(f.busy, e)
+	if !e.inUnacked {
+		e.inUnacked = true
+		f.unacked = append(f.unacked, e)
 	}
-	f.due = min(f.due, e.s.Deadline())
-	f.wakeAt(f.due)
+	f.nextDeadline = min(f.nextDeadline, e.s.Deadline())
+	f.setAlarm(f.nextDeadline)
 }
 
-// forget frees the slots and the number of a flow that is Done or Failed.
-func (e *endpoint) forget() {
+// unregister frees the slots and the number of a flow that is Done or Failed.
+func (e *endpoint) unregister() {
 	f := e.f
-	if e.gone {
+	if e.removed {
 		return
 	}
-	e.gone = true
+	e.removed = true
 	for _, slot := range e.s.Reclaim(nil) {
-		f.done(slot)
+		f.freeSlot(slot)
 	}
-	f.mux.Forget(e.num)
+	f.mux.RemoveSender(e.flow)
 	f.eps[e.s.Tag] = nil
 	f.freeEps = append(f.freeEps, e.s.Tag)
-	e.p.drop(e)
-	f.part(e.p)
+	e.p.removeEP(e)
+	f.removeUnusedPeer(e.p)
 }
 
 // settle completes the flushes that are acknowledged, and ends a flow that is Done or
 // Failed. It is called after each change of the flow's state.
-func (e *endpoint) settle() {
+func (e *endpoint) handleState() {
 	n := 0
 	for n < len(e.flushes) && e.s.Acknowledged(e.flushes[n].seq) {
-		e.f.end(e.flushes[n].t, ucs.OK)
+		e.f.queueEvent(e.flushes[n].t, ucs.OK)
 		n++
 	}
 	if n > 0 {
 		e.flushes = append(e.flushes[:0], e.flushes[n:]...)
 	}
 	switch {
-	case e.s.State() == arq.Done && !e.gone:
-		e.f.control(e.p, &arq.Head{A: e.s.Farewell()}, nil)
-		e.forget()
-	case e.s.State() == arq.Failed && !e.gone:
+	case e.s.State() == arq.Done && !e.removed:
+		e.f.sendControl(e.p, &arq.Header{A: e.s.CloseCompleteWord()}, nil)
+		e.unregister()
+	case e.s.State() == arq.Failed && !e.removed:
 		e.fail()
 	}
 }
@@ -136,36 +136,36 @@ func (e *endpoint) fail() {
 		f.stats.Inc(statFailed)
 		e.err = fmt.Errorf("%w: %v", ucs.ErrPeerFailed, r)
 	}
-	e.forget()
+	e.unregister()
 	if e.status != ucs.OK {
 		return
 	}
-	e.shut(ucs.PeerFailed)
-	if !f.failTogether(e) {
-		f.failing = append(f.failing, e)
-		f.more = true
+	e.rejectOps(ucs.PeerFailed)
+	if !f.pairFailure(e) {
+		f.failures = append(f.failures, e)
+		f.restNeeded = true
 	}
 }
 
-// shut makes all further operations return st and completes the waiting flushes. An open
+// rejectOps makes all further operations return st and completes the waiting flushes. An open
 // reservation keeps its slot.
-func (e *endpoint) shut(st uct.Status) {
+func (e *endpoint) rejectOps(st uct.Status) {
 	end := st
 	if st == ucs.Closed {
 		end = ucs.Canceled
 	}
 	for _, w := range e.flushes {
-		e.f.end(w.t, end)
+		e.f.queueEvent(w.t, end)
 	}
 	e.flushes = nil
-	e.status, e.gate = st, st
+	e.status, e.opStatus = st, st
 }
 
-// end queues the completion of an operation.
-func (f *iface) end(t uct.Token, st uct.Status) {
+// queueEvent queues the completion of an operation.
+func (f *iface) queueEvent(t uct.Token, st uct.Status) {
 	if t != 0 {
 		f.events = append(f.events, uct.Event{Token: t, Status: st})
-		f.more = true
+		f.restNeeded = true
 	}
 }
 
@@ -180,9 +180,9 @@ func (e *endpoint) Flush(k uct.FlushKind, t uct.Token) uct.Status {
 	case e.status != ucs.OK:
 		return e.status
 	case k == uct.FlushCancel:
-		e.drop()
-		e.shut(ucs.Canceled)
-		e.finish(arq.EndFlow)
+		e.dropReservation()
+		e.rejectOps(ucs.Canceled)
+		e.sendEnd(arq.EndFlow)
 		return ucs.OK
 	case k == uct.FlushLocal || e.s.Idle():
 		return ucs.OK
@@ -191,7 +191,7 @@ func (e *endpoint) Flush(k uct.FlushKind, t uct.Token) uct.Status {
 		e.flushes = append(e.flushes, flush{e.s.Next(), t})
 	}
 	if e.s.State() == arq.Open {
-		f.control(e.p, &arq.Head{A: e.s.Poke()}, nil)
+		f.sendControl(e.p, &arq.Header{A: e.s.ProbeWord()}, nil)
 	}
 	return ucs.InProgress
 }
@@ -207,7 +207,7 @@ func (e *endpoint) Fence() uct.Status {
 func (e *endpoint) Connecting() bool {
 	e.f.enterWait()
 	defer e.f.leave()
-	return !e.gone && e.s.State() == arq.Opening
+	return !e.removed && e.s.State() == arq.Opening
 }
 
 // Check sends the peer a liveness probe and returns the current status. If the peer does
@@ -220,27 +220,27 @@ func (e *endpoint) Check(uct.Token) uct.Status {
 	defer f.leave()
 	if e.status == ucs.OK && e.s.Started() && e.s.Idle() {
 		f.now = ucs.Now()
-		e.s.Ask(f.now)
-		e.work()
-		f.tick(e)
+		e.s.RequestProbe(f.now)
+		e.setTimer()
+		f.expireTimer(e)
 	}
 	return e.status
 }
 
-// finish sends an End after all accepted packets. It removes a flow that never started.
-func (e *endpoint) finish(reason uint8) {
-	if e.gone || e.s.Ended() {
+// sendEnd sends an End after all accepted packets. It removes a flow that never started.
+func (e *endpoint) sendEnd(reason uint8) {
+	if e.removed || e.s.Ended() {
 		return
 	}
 	if !e.s.Started() {
-		e.forget()
+		e.unregister()
 		return
 	}
 	e.f.now = ucs.Now()
 	e.s.PushEnd(reason)
-	e.pump()
+	e.transmitReady()
 	e.f.flushPosts()
-	e.work()
+	e.setTimer()
 }
 
 // Close closes the endpoint. Accepted messages are still delivered.
@@ -253,10 +253,10 @@ func (e *endpoint) Close() {
 	}
 	was := e.status
 	e.pend = pending.Queue{}
-	e.drop()
-	e.shut(ucs.Closed)
+	e.dropReservation()
+	e.rejectOps(ucs.Closed)
 	if was == ucs.OK && !f.closed {
-		e.finish(arq.EndFlow)
+		e.sendEnd(arq.EndFlow)
 	}
 }
 

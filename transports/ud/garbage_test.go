@@ -24,15 +24,15 @@ func (n *node) inject(b []byte, src verbs.QPN) {
 	buf := n.rx.Bytes(slot)[grhLen:]
 	b = b[:min(len(b), len(buf))]
 	copy(buf, b)
-	n.arrived([]verbs.WC{{ID: uint64(slot), Len: uint32(grhLen + len(b)), SrcQP: src}})
+	n.processRecvs([]verbs.WC{{ID: uint64(slot), Len: uint32(grhLen + len(b)), SrcQP: src}})
 }
 
 // spareBuffers takes a few receive buffers of n's out of use, for inject.
 func (n *node) spareBuffers() {
 	n.owner.EnterWait()
-	for len(n.spareSlots) < 16 && len(n.free) > 0 {
-		last := len(n.free) - 1
-		n.spareSlots, n.free = append(n.spareSlots, n.free[last]), n.free[:last]
+	for len(n.spareSlots) < 16 && len(n.freeRecvs) > 0 {
+		last := len(n.freeRecvs) - 1
+		n.spareSlots, n.freeRecvs = append(n.spareSlots, n.freeRecvs[last]), n.freeRecvs[:last]
 	}
 	n.owner.Leave()
 }
@@ -59,10 +59,10 @@ func TestGarbage(t *testing.T) {
 			for i := range body {
 				body[i] = byte(rnd.Uint32())
 			}
-			if len(body) > arq.HeadLen && rnd.IntN(2) == 0 { // of a flow that is there
+			if len(body) > arq.HeaderLen && rnd.IntN(2) == 0 { // of a flow that is there
 				r := receivers(b)
 				if len(r) > 0 {
-					f := uint32(r[0].Own)
+					f := uint32(r[0].Local)
 					body[1], body[2], body[3] = byte(f), byte(f>>8), byte(f>>16)
 				}
 			}

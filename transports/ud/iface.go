@@ -18,16 +18,16 @@ import (
 const (
 	// grhLen is the length in bytes of the GRH area in front of each received datagram.
 	grhLen = 40
-	// maxHead and maxVec are AMZcopy's limits: bytes of header and number of vectors.
-	maxHead = 256
+	// maxHeader and maxVec are AMZcopy's limits: bytes of header and number of vectors.
+	maxHeader = 256
 	maxVec  = 16
 	// pollBatch is the largest number of completions per poll, refill the largest number of
 	// receives per post.
 	pollBatch = 64
-	refill    = 16
-	// firstReceives is the number of receives posted before there is a peer. The first
+	refillBatch    = 16
+	// initialReceives is the number of receives posted before there is a peer. The first
 	// peer causes the others to be posted.
-	firstReceives = 32
+	initialReceives = 32
 )
 
 // iface is a worker's interface on a port: one queue pair, and the flows over it.
@@ -42,50 +42,50 @@ type iface struct {
 	// Fields that every pass reads.
 	recvCQ verbs.CQ
 	owner  *async.Owner
-	depth  int // nested calls inside owner: Progress, ResumePending, Close; 0: the worker is outside
+	progressDepth  int // nested calls inside owner: Progress, ResumePending, Close; 0: the worker is outside
 	passes uint32
-	more   bool // the next pass calls rest
+	restNeeded   bool // the next pass calls rest
 	armed  bool // an event of recvCQ was requested, and may have been generated
 	now    ucs.Time
 	mux    *arq.Mux
 	rx     *nic.Slab
 	peers  []*peer
-	queue  []uct.Desc // received, in order of delivery
-	handed int        // number of entries at the front of queue that were delivered
-	free   []uint32   // receive buffers that are not posted
-	kept   int        // receive buffers that the layer above retains
-	most   int        // limit of kept
-	wcs    [pollBatch]verbs.WC
+	descs  []uct.Desc // received, in order of delivery
+	delivered int        // number of entries at the front of queue that were delivered
+	freeRecvs   []uint32   // receive buffers that are not posted
+	retained   int        // receive buffers that the layer above retains
+	maxRetained   int        // limit of kept
+	recvWCs    [pollBatch]verbs.WC
 
 	queuePair
 	tx    slots
-	sends int      // slots of each size in tx
-	limbo []limbo  // acknowledged slots that the device may still read
-	freed []uint32 // reused buffer for the result of arq.Sender.Acked
+	sendSlots int      // slots of each size in tx
+	deferredSlots []deferredSlot  // acknowledged slots that the device may still read
+	ackedSlots []uint32 // reused buffer for the result of arq.Sender.HandleAck
 
 	eps        []*endpoint // indexed by arq.Sender.Tag
 	freeEps    []uint32
-	busy       []*endpoint     // endpoints with unacknowledged packets, or opening
-	due        ucs.Time        // earliest deadline of the endpoints in busy
-	owing      []*arq.Receiver // flows with a pending ACK, since the last flush
-	older      []*arq.Receiver // flows with a pending ACK, since the flush before that
-	urgent     []*arq.Receiver // flows whose pending ACK must not wait
-	share      int             // window that ACKs advertise to each sender
-	flowing    int             // flows by which a packet was received since the last sweep
-	lens       []uint16        // lengths of out-of-order packets, indexed by receive buffer
-	holding    int             // receive buffers that hold out-of-order packets
-	silent     []*arq.Receiver
+	unacked       []*endpoint     // endpoints with unacknowledged packets, or opening
+	nextDeadline        ucs.Time        // earliest deadline of the endpoints in busy
+	pendingACKs      []*arq.Receiver // flows with a pending ACK, since the last flush
+	agedACKs      []*arq.Receiver // flows with a pending ACK, since the flush before that
+	urgentACKs     []*arq.Receiver // flows whose pending ACK must not wait
+	recvWindow      int             // window that ACKs advertise to each sender
+	activeRx    int             // flows by which a packet was received since the last sweep
+	heldLens       []uint16        // lengths of out-of-order packets, indexed by receive buffer
+	heldBufs    int             // receive buffers that hold out-of-order packets
+	timedOutRx     []*arq.Receiver
 	halfOpen   nic.HalfOpen[*arq.Receiver]
-	scratch    []byte
-	searches   int
-	onAlarm    func(ucs.Time)
+	bodyBuf    []byte
+	peerSearches   int
+	alarmFunc    func(ucs.Time)
 	sweepEvery time.Duration
 	waiting    []*endpoint // endpoints with pending operations
-	offerAt    uint        // index in waiting at which ResumePending starts
+	dispatchAt    uint        // index in waiting at which ResumePending starts
 	events     []uct.Event
-	failing    []*endpoint          // endpoints whose failure is to be reported
-	partners   map[uint32]*endpoint // endpoints reported together with the end of a flow, by the flow's Desc.Source
-	swept      ucs.Time
+	failures    []*endpoint          // endpoints whose failure is to be reported
+	pairedEPs   map[uint32]*endpoint // endpoints reported together with the end of a flow, by the flow's Desc.Source
+	sweptAt      ucs.Time
 
 	d        *nic.Domain
 	handler  uct.Handler
@@ -95,28 +95,28 @@ type iface struct {
 	conf     arq.Config
 	stats    *stats.Set
 	group    *stats.Group
-	counters string // name of stats in group
-	names    map[uint64]*peer
-	ahs      map[verbs.AHAttr]*handle
-	freeIdx  []uint32
+	statsName string // name of stats in group
+	peersByName    map[uint64]*peer
+	ahs      map[verbs.AHAttr]*addrHandle
+	freePeers  []uint32
 	thread   *nic.Thread
 	channel  verbs.CompChannel
 	wake     *nic.Wake
 	alarm    async.Timer
 	alarmAt  ucs.Time // 0: the alarm is not set
-	asleep   bool     // Arm succeeded: a section that receives something signals wake
+	sleeping   bool     // Arm succeeded: a section that receives something signals wake
 	active   int
-	came     atomic.Int32 // connections from peers; atomic, since ActiveEndpoints reads it outside owner
+	rxConns     atomic.Int32 // connections from peers; atomic, since ActiveEndpoints reads it outside owner
 	threads  int
 	linger   time.Duration
 	closed   bool
-	watched  bool // uct.IfaceConfig.Unattended is set
+	hasUnattended  bool // uct.IfaceConfig.Unattended is set
 }
 
 // limbo is an acknowledged slot. It becomes free once work request by has completed.
-type limbo struct {
+type deferredSlot struct {
 	slot uint32
-	by   uint64
+	readBy   uint64
 }
 
 // openIface opens a worker's interface on a port of d.
@@ -126,9 +126,9 @@ func openIface(d *nic.Domain, port uint8, c uct.IfaceConfig) (uct.Iface, error) 
 	}
 	f := &iface{
 		d: d, handler: c.Handler, threads: max(c.Threads, 1), now: ucs.Now(), conf: flowConfig(c.Settings),
-		names: map[uint64]*peer{}, ahs: map[verbs.AHAttr]*handle{}, linger: linger.Get(c.Settings), group: c.Stats,
+		peersByName: map[uint64]*peer{}, ahs: map[verbs.AHAttr]*addrHandle{}, linger: linger.Get(c.Settings), group: c.Stats,
 	}
-	f.stats, f.due = stats.NewSet(statNames[:]), never
+	f.stats, f.nextDeadline = stats.NewSet(statNames[:]), never
 	f.halfOpen = nic.NewHalfOpen[*arq.Receiver](d.Context().Attr().MaxAH)
 	if err := f.open(port, c); err != nil {
 		return nil, errors.Join(err, f.release())
@@ -141,17 +141,17 @@ func (f *iface) open(port uint8, c uct.IfaceConfig) (err error) {
 		return err
 	}
 	packet := f.self.port.MTU.Bytes()
-	f.attr = attrOf(packet - arq.HeadLen)
+	f.attr = attrOf(packet - arq.HeaderLen)
 	if f.d.Context().Info().Provider != "soft" {
 		// Source: UCX 1.13's of an adapter of 100 Gb/s.
 		f.attr.Estimate = uct.Estimate{Shared: 12000e6, LatencyNS: 630, OverheadNS: 105}
 	}
-	f.attr.FailureWithin = f.conf.Silence + 2*f.conf.KeepAlive
+	f.attr.FailureWithin = f.conf.PeerTimeout + 2*f.conf.KeepAlive
 	if f.thread, err = f.d.NewThread(); err != nil {
 		return err
 	}
 	receives := rxQueueLen.Get(c.Settings)
-	f.sends = txQueueLen.Get(c.Settings)
+	f.sendSlots = txQueueLen.Get(c.Settings)
 	if f.rx, err = nic.NewSlab(f.thread.PD, receives, stride(grhLen+packet)); err != nil {
 		return err
 	}
@@ -166,15 +166,15 @@ func (f *iface) open(port uint8, c uct.IfaceConfig) (err error) {
 	}
 	f.device = f.self.appendDevice(nil)
 	f.mux = arq.NewMux(&f.conf, f.self.name)
-	f.share, f.lens, f.onAlarm = int(f.conf.Window), make([]uint16, receives), f.alarmed
-	f.most = receives / 2
+	f.recvWindow, f.heldLens, f.alarmFunc = int(f.conf.Window), make([]uint16, receives), f.handleAlarm
+	f.maxRetained = receives / 2
 	if m := c.Resources.MaxUnexpected; m > 0 {
-		f.most = max(min(m/packet, f.most), 1)
+		f.maxRetained = max(min(m/packet, f.maxRetained), 1)
 	}
-	f.receive(firstReceives)
+	f.postReceives(initialReceives)
 	if f.group != nil {
-		f.counters = transportName + "." + f.d.DeviceName(port)
-		if err = f.group.Add(f.counters, f.stats); err != nil {
+		f.statsName = transportName + "." + f.d.DeviceName(port)
+		if err = f.group.Add(f.statsName, f.stats); err != nil {
 			return err
 		}
 	}
@@ -183,24 +183,24 @@ func (f *iface) open(port uint8, c uct.IfaceConfig) (err error) {
 
 // stock allocates the send slots and posts all receives. It is called for each new peer
 // and does nothing after the first.
-func (f *iface) stock() error {
-	if err := f.tx.stock(f.thread.PD, f.sends, f.self.port.MTU.Bytes()); err != nil {
+func (f *iface) prefill() error {
+	if err := f.tx.alloc(f.thread.PD, f.sendSlots, f.self.port.MTU.Bytes()); err != nil {
 		return err
 	}
 	if f.rx.Free() > 0 {
-		f.receive(f.rx.Free())
+		f.postReceives(f.rx.Free())
 	}
 	return nil
 }
 
-// receive posts up to n more receives.
-func (f *iface) receive(n int) {
+// postReceives posts up to n more receives.
+func (f *iface) postReceives(n int) {
 	for range n {
 		i, ok := f.rx.Take()
 		if !ok {
 			break
 		}
-		f.free = append(f.free, i)
+		f.freeRecvs = append(f.freeRecvs, i)
 	}
 	f.repost()
 }
@@ -209,7 +209,7 @@ func (f *iface) receive(n int) {
 func attrOf(n int) uct.IfaceAttr {
 	return uct.IfaceAttr{
 		Ops: uct.OpsAM | uct.OpFlushLocal | uct.OpFlushRemote | uct.OpFlushCancel | uct.OpFence | uct.OpPending | uct.OpCheck,
-		AM:  uct.Limit{Short: n, Bcopy: n, MaxZcopy: n - maxHead, MaxVec: maxVec, MaxHeader: maxHead},
+		AM:  uct.Limit{Short: n, Bcopy: n, MaxZcopy: n - maxHeader, MaxVec: maxVec, MaxHeader: maxHeader},
 		// The peer's messages are processed by Progress.
 		Connect: uct.ConnectToIface, Events: uct.EventRecv | uct.EventSend, PeerFailure: true,
 		// These are estimates, not measured on a quiet machine.
@@ -232,10 +232,10 @@ func (f *iface) Reachable(a uct.Address) (bool, string) {
 	if err := to.parse(a); err != nil {
 		return false, err.Error()
 	}
-	return f.reaches(&to)
+	return f.canReach(&to)
 }
 
-func (f *iface) reaches(to *address) (bool, string) {
+func (f *iface) canReach(to *address) (bool, string) {
 	if to.port.MTU < f.self.port.MTU {
 		return false, fmt.Sprintf("peer's MTU is %d bytes, local MTU is %d", to.port.MTU.Bytes(), f.self.port.MTU.Bytes())
 	}
@@ -251,7 +251,7 @@ func (f *iface) NewEndpoint(a uct.Address, t int) (uct.Endpoint, error) {
 	if err := to.parse(a); err != nil {
 		return nil, fmt.Errorf("new ud endpoint: %w: %w", err, ucs.ErrUnreachable)
 	}
-	if ok, why := f.reaches(&to); !ok {
+	if ok, why := f.canReach(&to); !ok {
 		return nil, fmt.Errorf("new ud endpoint: %s: %w", why, ucs.ErrUnreachable)
 	}
 	f.enterWait()
@@ -273,7 +273,7 @@ func (f *iface) Activate() { f.active++ }
 func (f *iface) Deactivate() { f.active-- }
 
 // ActiveEndpoints returns the number of active endpoints and of connections from peers.
-func (f *iface) ActiveEndpoints() int { return f.active + int(f.came.Load()) }
+func (f *iface) ActiveEndpoints() int { return f.active + int(f.rxConns.Load()) }
 
 // Flush completes at once, since every accepted message was copied.
 func (f *iface) Flush(uct.Token) uct.Status { return f.Fence() }
@@ -294,25 +294,25 @@ func (f *iface) Release(handles []uint64) {
 		return
 	}
 	for _, h := range handles {
-		f.free = append(f.free, uint32(h))
+		f.freeRecvs = append(f.freeRecvs, uint32(h))
 	}
-	f.kept -= len(handles)
-	f.more = true
+	f.retained -= len(handles)
+	f.restNeeded = true
 }
 
 // enter enters owner. It returns false if a section of the async goroutine takes longer
 // than expected. Calls from callbacks are inside already.
-func (f *iface) enter() bool { return f.depth != 0 || f.owner.Enter() || f.owner.EnterSoon() }
+func (f *iface) enter() bool { return f.progressDepth != 0 || f.owner.Enter() || f.owner.EnterYield() }
 
 // enterWait is like enter, but waits for the section. It is for cold paths.
 func (f *iface) enterWait() {
-	if f.depth == 0 {
+	if f.progressDepth == 0 {
 		f.owner.EnterWait()
 	}
 }
 
 func (f *iface) leave() {
-	if f.depth == 0 {
+	if f.progressDepth == 0 {
 		f.owner.Leave()
 	}
 }

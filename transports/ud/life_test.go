@@ -40,7 +40,7 @@ func (n *node) counter(name string) uint64 {
 func (n *node) posts() uint64 {
 	n.owner.EnterWait()
 	defer n.owner.Leave()
-	return n.posted
+	return n.postedID
 }
 
 // TestComputingReceiver: while the program computes, what arrives is acknowledged
@@ -184,13 +184,13 @@ func TestUnknownFlow(t *testing.T) {
 	p := newPair(t, ns)
 	for _, r := range receivers(b) {
 		b.owner.EnterWait()
-		b.forgetReceiver(r)
+		b.removeReceiver(r)
 		b.owner.Leave()
 	}
 	require.Equal(t, ucs.OK, p.to.AMUint64(1, 1, 1))
 	until(t, func() bool { return len(a.fails) > 0 }, a, b)
 	require.Equal(t, uct.Endpoint(p.to), a.fails[0].Endpoint)
-	require.ErrorContains(t, a.fails[0].Err, arq.Forgotten.String())
+	require.ErrorContains(t, a.fails[0].Err, arq.ResetByPeer.String())
 }
 
 func receivers(n *node) (rs []*arq.Receiver) {
@@ -235,7 +235,7 @@ func kept(t *testing.T, budget, most int) {
 	require.Len(t, handles, most)
 	b.kept = nil
 	b.Release(handles)
-	until(t, func() bool { return b.sees(func() bool { return b.iface.kept == 0 && len(b.free) < refill }) }, b)
+	until(t, func() bool { return b.sees(func() bool { return b.iface.retained == 0 && len(b.freeRecvs) < refillBatch }) }, b)
 }
 
 // TestFlushBeforeBye: what a peer took before it closed counts as arrived, though no
@@ -251,8 +251,8 @@ func TestFlushBeforeBye(t *testing.T) {
 		until(t, func() bool { return len(b.got) == 1 }, b)
 		b.sees(func() bool { // as Close does
 			b.mux.EachReceiver(func(r *arq.Receiver) {
-				bye := arq.ByeHead(r)
-				b.control(b.peers[r.Peer], &bye, nil)
+				bye := arq.CloseHeader(r)
+				b.sendControl(b.peers[r.Peer], &bye, nil)
 			})
 			return true
 		})

@@ -135,7 +135,7 @@ func lossy(t *testing.T, ps nic.Providers, total uint64) {
 	idle := func(n *node) bool { return n.sees(func() bool { return len(n.freeEps) == 1 }) }
 	until(t, func() bool { return idle(a) && idle(b) }, a, b)
 	for _, n := range ns {
-		require.True(t, n.sees(func() bool { return n.tx.small.Free()+n.tx.long.Free()+len(n.limbo) == 1024+ownSlots }), "slots leak")
-		require.True(t, n.sees(func() bool { return n.holding == 0 && n.iface.kept == 0 }))
+		require.True(t, n.sees(func() bool { return n.tx.small.Free()+n.tx.long.Free()+len(n.deferredSlots) == 1024+controlSlots }), "slots leak")
+		require.True(t, n.sees(func() bool { return n.heldBufs == 0 && n.iface.retained == 0 }))
 	}
 }

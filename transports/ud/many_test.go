@@ -50,7 +50,7 @@ func TestManyToOne(t *testing.T) {
 	}
 	until(t, func() bool { return len(to.fails) == senders }, ns...)
 	require.Zero(t, to.ActiveEndpoints())
-	until(t, func() bool { return to.sees(func() bool { return len(to.names) == 0 }) }, ns...)
+	until(t, func() bool { return to.sees(func() bool { return len(to.peersByName) == 0 }) }, ns...)
 }
 
 // heap is how many bytes are in use.
@@ -78,7 +78,7 @@ func TestManyPeers(t *testing.T) {
 	per := float64(heap()-before) / float64(peers)
 	t.Logf("%.0f bytes a peer, both ends and directions", per)
 	assert.Less(t, per, 8000.0)
-	require.True(t, ns[0].sees(func() bool { return int(ns[0].came.Load()) == peers }))
+	require.True(t, ns[0].sees(func() bool { return int(ns[0].rxConns.Load()) == peers }))
 	require.Empty(t, ns[0].fails)
 	runtime.KeepAlive(out)
 	runtime.KeepAlive(in)
@@ -97,7 +97,7 @@ func meetAll(t *testing.T, a *node, ns []*node) (out, in []*endpoint) {
 		for i, n := range ns {
 			sentOut[i] = sentOut[i] || out[i].AMUint64(1, 0, 0) == ucs.OK
 			sentIn[i] = sentIn[i] || in[i].AMUint64(1, 0, 0) == ucs.OK
-			done = done && len(n.got) == had+1 && a.sees(out[i].s.Resting) && n.sees(in[i].s.Resting)
+			done = done && len(n.got) == had+1 && a.sees(out[i].s.Quiescent) && n.sees(in[i].s.Quiescent)
 		}
 		return done
 	}, all...)
@@ -126,7 +126,7 @@ func TestUnusedEndpoints(t *testing.T) {
 		e.Close()
 	}
 	require.Equal(t, posted, a.posts())
-	require.True(t, a.sees(func() bool { return len(a.names) == 0 }))
+	require.True(t, a.sees(func() bool { return len(a.peersByName) == 0 }))
 }
 
 func TestSizes(t *testing.T) {

@@ -14,30 +14,30 @@ type peer struct {
 	ah    verbs.AHID
 	addr  address
 	index uint32 // in iface.peers; arq's name of the peer
-	// owed is a flow from the peer with a pending ACK that can be piggybacked; nil: none.
-	owed *arq.Receiver
+	// pendingACK is a flow from the peer with a pending ACK that can be piggybacked; nil: none.
+	pendingACK *arq.Receiver
 	eps  []*endpoint
-	ins  int // flows from the peer
-	// parting are endpoints that the peer has closed. Each is reported together with the
+	numRx  int // flows from the peer
+	// closedEPs are endpoints that the peer has closed. Each is reported together with the
 	// end of a flow from the peer.
-	parting []*endpoint
+	closedEPs []*endpoint
 }
 
-// handle is an address handle, shared by all peers with the same port address.
-type handle struct {
+// addrHandle is an address handle, shared by all peers with the same port address.
+type addrHandle struct {
 	verbs.AH
 	peers int
 }
 
-// meet returns the peer with address a and creates it if necessary.
-func (f *iface) meet(a *address) (*peer, error) {
-	if p := f.names[a.name]; p != nil {
+// getPeer returns the peer with address a and creates it if necessary.
+func (f *iface) getPeer(a *address) (*peer, error) {
+	if p := f.peersByName[a.name]; p != nil {
 		if p.addr != *a { // Anyone can send a Connect with a forged name. Packets must not be redirected for it.
 			return nil, fmt.Errorf("queue pair %#x has the same name as peer %#x: %w", uint32(a.qpn), uint32(p.addr.qpn), ucs.ErrInvalid)
 		}
 		return p, nil
 	}
-	if err := f.stock(); err != nil {
+	if err := f.prefill(); err != nil {
 		return nil, err
 	}
 	k := a.port.AH(1)
@@ -47,30 +47,30 @@ func (f *iface) meet(a *address) (*peer, error) {
 		if err != nil {
 			return nil, err
 		}
-		ah = &handle{AH: made}
+		ah = &addrHandle{AH: made}
 		f.ahs[k] = ah
 	}
 	ah.peers++
 	p := &peer{addr: *a, ah: ah.ID()}
-	if n := len(f.freeIdx) - 1; n >= 0 {
-		p.index, f.freeIdx = f.freeIdx[n], f.freeIdx[:n]
+	if n := len(f.freePeers) - 1; n >= 0 {
+		p.index, f.freePeers = f.freePeers[n], f.freePeers[:n]
 		f.peers[p.index] = p
 	} else {
 		p.index = uint32(len(f.peers))
 		f.peers = append(f.peers, p)
 	}
-	f.names[a.name] = p
+	f.peersByName[a.name] = p
 	return p, nil
 }
 
-// part removes a peer that has no flows left.
-func (f *iface) part(p *peer) {
-	if len(p.eps) > 0 || p.ins > 0 || f.peers[p.index] != p {
+// removeUnusedPeer removes a peer that has no flows left.
+func (f *iface) removeUnusedPeer(p *peer) {
+	if len(p.eps) > 0 || p.numRx > 0 || f.peers[p.index] != p {
 		return
 	}
-	delete(f.names, p.addr.name)
+	delete(f.peersByName, p.addr.name)
 	f.peers[p.index] = nil
-	f.freeIdx = append(f.freeIdx, p.index)
+	f.freePeers = append(f.freePeers, p.index)
 	k := p.addr.port.AH(1)
 	ah := f.ahs[k]
 	if ah.peers--; ah.peers == 0 {
@@ -80,7 +80,7 @@ func (f *iface) part(p *peer) {
 	}
 }
 
-func (p *peer) drop(e *endpoint) {
+func (p *peer) removeEP(e *endpoint) {
 	if i := slices.Index(p.eps, e); i >= 0 {
 		p.eps = slices.Delete(p.eps, i, i+1)
 	}

@@ -24,16 +24,16 @@ func (e *endpoint) PendingAdd(t uct.Token) uct.Status {
 		if !e.s.Started() {
 			e.start()
 		}
-		if e.shortAt != f.passes+1 && e.fits() {
+		if e.refusedPass != f.passes+1 && e.hasResources() {
 			return ucs.Busy
 		}
-		e.gate = ucs.NoResource
-		if !e.waits {
-			e.waits = true
+		e.opStatus = ucs.NoResource
+		if !e.inWaiting {
+			e.inWaiting = true
 			f.waiting = append(f.waiting, e)
 		}
 	}
-	f.more = true
+	f.restNeeded = true
 	f.stats.Inc(statPending)
 	e.pend.Add(t)
 	return ucs.OK
@@ -42,7 +42,7 @@ func (e *endpoint) PendingAdd(t uct.Token) uct.Status {
 // PendingPurge empties the queue.
 func (e *endpoint) PendingPurge(fn func(uct.Token)) {
 	e.f.enterWait()
-	e.pend.Purge(func() { e.gate = e.status }, func(t uct.Token) {
+	e.pend.Purge(func() { e.opStatus = e.status }, func(t uct.Token) {
 		e.f.leave()
 		fn(t)
 		e.f.enterWait()
@@ -50,28 +50,28 @@ func (e *endpoint) PendingPurge(fn func(uct.Token)) {
 	e.f.leave()
 }
 
-// fits reports whether a packet as long as the last refused one can be sent now.
-func (e *endpoint) fits() bool {
-	return e.s.Room() && e.f.credit() && e.f.tx.free(max(e.want, arq.HeadLen))
+// hasResources reports whether a packet as long as the last refused one can be sent now.
+func (e *endpoint) hasResources() bool {
+	return e.s.CanPush() && e.f.canPost() && e.f.tx.hasFree(max(e.refusedLen, arq.HeaderLen))
 }
 
-// offerAll passes pending tokens to the handler of endpoints whose resources suffice now.
+// dispatchPending passes pending tokens to the handler of endpoints whose resources suffice now.
 // It returns the number of operations that the handler retried.
 //
 //go:noinline
-func (f *iface) offerAll() (moved int) {
+func (f *iface) dispatchPending() (moved int) {
 	for _, e := range f.waiting {
-		moved += e.offer(math.MaxInt)
+		moved += e.dispatchPending(math.MaxInt)
 	}
-	f.keepWaiting()
+	f.trimWaiting()
 	return moved
 }
 
-// keepWaiting removes the endpoints without pending operations from waiting.
-func (f *iface) keepWaiting() {
+// trimWaiting removes the endpoints without pending operations from waiting.
+func (f *iface) trimWaiting() {
 	kept := f.waiting[:0]
 	for _, e := range f.waiting {
-		if e.waits = e.pend.Len() > 0 && e.status == ucs.OK; e.waits {
+		if e.inWaiting = e.pend.Len() > 0 && e.status == ucs.OK; e.inWaiting {
 			kept = append(kept, e)
 		}
 	}
@@ -79,14 +79,14 @@ func (f *iface) keepWaiting() {
 	f.waiting = kept
 }
 
-// unattended reports whether a pending operation can be retried now. The caller is inside
+// hasResumable reports whether a pending operation can be retried now. The caller is inside
 // owner.
-func (f *iface) unattended() bool {
-	return slices.ContainsFunc(f.waiting, func(e *endpoint) bool { return e.status == ucs.OK && e.fits() })
+func (f *iface) hasResumable() bool {
+	return slices.ContainsFunc(f.waiting, func(e *endpoint) bool { return e.status == ucs.OK && e.hasResources() })
 }
 
-// resumeSome is the number of operations retried between two readings of the clock.
-const resumeSome = 4
+// resumeBatch is the number of operations retried between two readings of the clock.
+const resumeBatch = 4
 
 // PendingLeft: see uct.Unattended.
 func (f *iface) PendingLeft() bool {
@@ -94,7 +94,7 @@ func (f *iface) PendingLeft() bool {
 		return !f.closed
 	}
 	defer f.leave()
-	return f.unattended()
+	return f.hasResumable()
 }
 
 // ResumePending: see uct.Unattended. Sections receive the ACKs that free resources.
@@ -102,36 +102,36 @@ func (f *iface) ResumePending(until ucs.Time) (moved int, left bool) {
 	if f.closed || !f.enter() {
 		return 0, !f.closed
 	}
-	f.depth++
-	f.reap()
+	f.progressDepth++
+	f.pollSendCQ()
 	for n := 1; n > 0 && ucs.Now() < until; moved += n {
 		n = 0
-		f.offerAt++ // rotated, so that a call that reaches until does not always favor the same endpoint
+		f.dispatchAt++ // rotated, so that a call that reaches until does not always favor the same endpoint
 		for i, k := uint(0), uint(len(f.waiting)); i < k && ucs.Now() < until; i++ {
-			n += f.waiting[(f.offerAt+i)%k].offer(resumeSome)
+			n += f.waiting[(f.dispatchAt+i)%k].dispatchPending(resumeBatch)
 		}
 	}
-	f.keepWaiting()
-	left = f.unattended()
+	f.trimWaiting()
+	left = f.hasResumable()
 	f.flushPosts()
-	f.collecting = false
-	if f.asleep && moved > 0 { // the program may sleep until an operation has completed
+	f.batching = false
+	if f.sleeping && moved > 0 { // the program may sleep until an operation has completed
 		f.wake.Raise()
 	}
-	f.depth--
+	f.progressDepth--
 	f.leave()
 	return moved, left
 }
 
-// offer passes at most the given number of pending operations to the handler.
-func (e *endpoint) offer(most int) int {
-	if e.status != ucs.OK || e.pend.Len() == 0 || !e.fits() {
+// dispatchPending passes at most the given number of pending operations to the handler.
+func (e *endpoint) dispatchPending(maxOps int) int {
+	if e.status != ucs.OK || e.pend.Len() == 0 || !e.hasResources() {
 		return 0
 	}
-	e.gate = ucs.OK
-	k := e.pend.DispatchSome(e.f.handler, most)
+	e.opStatus = ucs.OK
+	k := e.pend.DispatchSome(e.f.handler, maxOps)
 	if e.pend.Len() > 0 && e.status == ucs.OK {
-		e.gate = ucs.NoResource
+		e.opStatus = ucs.NoResource
 	}
 	return k
 }

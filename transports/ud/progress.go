@@ -10,8 +10,8 @@ import (
 
 const (
 	never = ucs.Time(math.MaxInt64)
-	// restPasses is the number of passes between two readings of the clock, a power of two.
-	restPasses = 16
+	// clockPasses is the number of passes between two readings of the clock, a power of two.
+	clockPasses = 16
 )
 
 // Progress receives packets, passes messages to the handler, and runs expired timers.
@@ -21,73 +21,73 @@ func (f *iface) Progress(budget int) int {
 	if f.closed || !f.enter() {
 		return 0
 	}
-	f.depth++
+	f.progressDepth++
 	n := 0
-	if f.handed < len(f.queue) {
-		n = f.hand(budget)
+	if f.delivered < len(f.descs) {
+		n = f.deliverDescs(budget)
 	}
 	if n < budget {
-		if k := f.recvCQ.Poll(f.wcs[:min(budget-n, pollBatch)]); k > 0 {
-			f.arrived(f.wcs[:k])
-			n += f.hand(budget - n)
-			f.settle()
+		if k := f.recvCQ.Poll(f.recvWCs[:min(budget-n, pollBatch)]); k > 0 {
+			f.processRecvs(f.recvWCs[:k])
+			n += f.deliverDescs(budget - n)
+			f.finishRecv()
 		}
 	}
 	f.passes++
-	if f.passes&(restPasses-1) == 0 || f.more {
-		n += f.rest()
+	if f.passes&(clockPasses-1) == 0 || f.restNeeded {
+		n += f.progressSlow()
 	}
-	f.collecting = false
-	if f.nwr > 0 {
+	f.batching = false
+	if f.numWRs > 0 {
 		f.flushPosts()
-		f.collecting = false
+		f.batching = false
 	}
-	f.depth--
+	f.progressDepth--
 	f.leave()
 	return n
 }
 
-// hand passes about budget messages of the queue to the handler. It returns the number of
+// deliverDescs passes about budget messages of the queue to the handler. It returns the number of
 // messages and events. The end of a flow is reported in its place in the queue.
-func (f *iface) hand(budget int) (n int) {
-	for f.handed < len(f.queue) && n < budget {
-		ds := f.queue[f.handed:]
+func (f *iface) deliverDescs(budget int) (n int) {
+	for f.delivered < len(f.descs) && n < budget {
+		ds := f.descs[f.delivered:]
 		ds = ds[:min(len(ds), budget-n, uct.MaxBatch)]
-		k, may := 0, f.most-f.kept
-		for k < len(ds) && ds[k].Flags&markEnd == 0 {
-			if k < may {
+		k, canRetain := 0, f.maxRetained-f.retained
+		for k < len(ds) && ds[k].Flags&descRxEnd == 0 {
+			if k < canRetain {
 				ds[k].Flags = uct.DescCanRetain
 			}
 			k++
 		}
 		if k == 0 {
-			f.handed++
-			n += f.flowEnded(&ds[0])
+			f.delivered++
+			n += f.reportRxEnd(&ds[0])
 			continue
 		}
 		ds = ds[:k]
 		n += k
-		f.handed += k
+		f.delivered += k
 		kept := f.handler.HandleAM(f.rx.Mem(), ds)
 		if f.closed {
 			return n
 		}
 		for i := range ds {
 			if kept>>i&1 == 0 || ds[i].Flags&uct.DescCanRetain == 0 {
-				f.free = append(f.free, uint32(ds[i].Handle))
+				f.freeRecvs = append(f.freeRecvs, uint32(ds[i].Handle))
 			}
 		}
-		f.kept += bits.OnesCount64(kept)
+		f.retained += bits.OnesCount64(kept)
 	}
-	if f.handed == len(f.queue) {
-		f.queue, f.handed = f.queue[:0], 0
+	if f.delivered == len(f.descs) {
+		f.descs, f.delivered = f.descs[:0], 0
 	}
-	f.more = f.more || f.handed < len(f.queue)
+	f.restNeeded = f.restNeeded || f.delivered < len(f.descs)
 	return n
 }
 
-// tell passes the queued events to the handler and returns their number.
-func (f *iface) tell() (n int) {
+// deliverEvents passes the queued events to the handler and returns their number.
+func (f *iface) deliverEvents() (n int) {
 	for len(f.events) > 0 {
 		es := f.events[:min(len(f.events), pollBatch)]
 		n += len(es)
@@ -97,46 +97,46 @@ func (f *iface) tell() (n int) {
 	return n
 }
 
-// settle ends a pass that received packets: it sends urgent ACKs and posts receives.
-func (f *iface) settle() {
-	if len(f.urgent) > 0 {
-		f.payUrgent()
+// finishRecv ends a pass that received packets: it sends urgent ACKs and posts receives.
+func (f *iface) finishRecv() {
+	if len(f.urgentACKs) > 0 {
+		f.flushUrgentACKs()
 	}
-	if len(f.free) >= refill {
+	if len(f.freeRecvs) >= refillBatch {
 		f.repost()
 	}
 	if f.armed { // Without an event, only the alarm starts a section.
 		f.disarm()
-		f.wakeAt(ucs.Now().Add(watchdog))
+		f.setAlarm(ucs.Now().Add(pollTimeout))
 	}
 }
 
-// rest does the work that not every pass needs. It returns the number of events, failures
+// progressSlow does the work that not every pass needs. It returns the number of events, failures
 // and retried pending operations.
 //
 //go:noinline
-func (f *iface) rest() (n int) {
-	f.more = f.handed < len(f.queue)
-	if f.asleep {
-		f.awake()
+func (f *iface) progressSlow() (n int) {
+	f.restNeeded = f.delivered < len(f.descs)
+	if f.sleeping {
+		f.endSleep()
 	}
-	if len(f.free) >= refill { // the handler released retained buffers
+	if len(f.freeRecvs) >= refillBatch { // the handler released retained buffers
 		f.repost()
 	}
-	if f.passes&(restPasses-1) == 0 {
-		f.clock(ucs.Now())
+	if f.passes&(clockPasses-1) == 0 {
+		f.serviceTimers(ucs.Now())
 	}
-	n += f.tell()
-	for len(f.failing) > 0 {
-		e := f.failing[0]
-		f.failing = append(f.failing[:0], f.failing[1:]...)
+	n += f.deliverEvents()
+	for len(f.failures) > 0 {
+		e := f.failures[0]
+		f.failures = append(f.failures[:0], f.failures[1:]...)
 		f.handler.HandleFailure(uct.Failure{Endpoint: e, Err: e.err})
 		n++
 	}
 	if len(f.waiting) > 0 {
-		f.reap()
-		n += f.offerAll()
-		f.more = f.more || len(f.waiting) > 0
+		f.pollSendCQ()
+		n += f.dispatchPending()
+		f.restNeeded = f.restNeeded || len(f.waiting) > 0
 	}
 	return n
 }

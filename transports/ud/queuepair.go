@@ -22,22 +22,22 @@ const (
 //
 // Invariant: a slot is not reused while a work request that reads it has not completed.
 // Inline work requests read no slot, since the packet is copied into them. The others are
-// signaled, and slots.posted is the last that reads a slot. An acknowledged slot with a later
-// one than completed waits in iface.limbo.
+// signaled, and slots.lastWR is the last that reads a slot. An acknowledged slot with a later
+// one than completed waits in iface.deferredSlots.
 type queuePair struct {
 	qp     verbs.QP
 	sendCQ verbs.CQ
 	// posted is the number of work requests, which is the ID of the last. completed is the
 	// last one that is known to have completed. asked were signaled, and ended of those have
 	// a completion.
-	posted, completed uint64
-	asked, ended      uint64
-	inline            int  // longest packet that is sent inline
-	collecting        bool // something was posted since the last pass: further work requests are batched
-	nwr               int
+	postedID, completedID uint64
+	signaled, signaledDone      uint64
+	maxInline            int  // longest packet that is sent inline
+	batching        bool // something was posted since the last pass: further work requests are batched
+	numWRs               int
 	wrs               [postBatch]verbs.SendWR
-	rwrs              [refill]verbs.RecvWR
-	swcs              [signalEvery]verbs.WC
+	refillWRs              [refillBatch]verbs.RecvWR
+	sendWCs              [signalEvery]verbs.WC
 }
 
 func (f *iface) openQP(port uint8, receives int, worker uct.UUID) (err error) {
@@ -56,7 +56,7 @@ func (f *iface) openQP(port uint8, receives int, worker uct.UUID) (err error) {
 	for i := range f.wrs {
 		f.wrs[i].Op = verbs.OpSend
 	}
-	f.inline = min(f.qp.Query().Caps.MaxInline, verbs.InlineLen)
+	f.maxInline = min(f.qp.Query().Caps.MaxInline, verbs.InlineLen)
 	f.self = addressOf(&nic.Address{Port: f.self.port, Worker: worker, QPN: f.qp.QPN()})
 	err = f.qp.Modify(&verbs.QPAttr{State: verbs.StateInit, Port: port, QKey: f.self.qkey},
 		verbs.AttrState|verbs.AttrPKeyIndex|verbs.AttrPort|verbs.AttrQKey)
@@ -81,33 +81,33 @@ func (f *iface) closeQP() (err error) {
 	return err
 }
 
-// credit reports whether a work request may be posted.
-func (q *queuePair) credit() bool { return q.posted-q.completed < sendDepth-postBatch-signalEvery }
+// canPost reports whether a work request may be posted.
+func (q *queuePair) canPost() bool { return q.postedID-q.completedID < sendDepth-postBatch-signalEvery }
 
 // post appends the packet b in slot to the list of work requests, with peer p as its
 // destination. It posts the list if it is full or if nothing was posted since the last pass.
 //
 // hot: BenchmarkAM.
 func (f *iface) post(p *peer, slot uint32, b []byte) {
-	w := &f.wrs[f.nwr]
-	f.nwr++
-	f.posted++
-	w.ID, w.QPN, w.QKey, w.AH = f.posted, p.addr.qpn, p.addr.qkey, p.ah
+	w := &f.wrs[f.numWRs]
+	f.numWRs++
+	f.postedID++
+	w.ID, w.QPN, w.QKey, w.AH = f.postedID, p.addr.qpn, p.addr.qkey, p.ah
 	switch {
-	case len(b) <= f.inline:
+	case len(b) <= f.maxInline:
 		w.Flags, w.NumSG, w.InlineLen = verbs.SendInline, 0, uint8(len(b))
 		copy(w.Inline[:], b)
-		if f.posted%signalEvery == 0 {
+		if f.postedID%signalEvery == 0 {
 			w.Flags |= verbs.SendSignaled
-			f.asked++
+			f.signaled++
 		}
 	default:
 		w.Flags, w.NumSG, w.InlineLen = verbs.SendSignaled, 1, 0
-		w.SG[0] = f.tx.piece(slot, len(b))
-		f.tx.setReadBy(slot, f.posted)
-		f.asked++
+		w.SG[0] = f.tx.sge(slot, len(b))
+		f.tx.setReadBy(slot, f.postedID)
+		f.signaled++
 	}
-	if f.nwr == postBatch || !f.collecting {
+	if f.numWRs == postBatch || !f.batching {
 		f.flushPosts()
 	}
 }
@@ -115,120 +115,120 @@ func (f *iface) post(p *peer, slot uint32, b []byte) {
 // flushPosts posts the collected work requests. Packets that the queue pair does not
 // accept count as lost.
 func (f *iface) flushPosts() {
-	f.collecting = true
-	if f.nwr == 0 {
+	f.batching = true
+	if f.numWRs == 0 {
 		return
 	}
-	n, _ := f.qp.PostSend(f.wrs[:f.nwr])
-	if n < f.nwr {
-		f.unposted(n)
+	n, _ := f.qp.PostSend(f.wrs[:f.numWRs])
+	if n < f.numWRs {
+		f.postFailed(n)
 	}
-	f.nwr = 0
+	f.numWRs = 0
 }
 
-// unposted counts the work requests from n on, which were not posted.
+// postFailed counts the work requests from n on, which were not posted.
 //
 //go:noinline
-func (f *iface) unposted(n int) {
-	f.stats.Add(statDropped, uint64(f.nwr-n))
-	for i := n; i < f.nwr; i++ {
+func (f *iface) postFailed(n int) {
+	f.stats.Add(statUnposted, uint64(f.numWRs-n))
+	for i := n; i < f.numWRs; i++ {
 		if w := &f.wrs[i]; w.Flags&verbs.SendSignaled != 0 {
-			f.asked--
+			f.signaled--
 		}
 	}
 }
 
-// reap polls the send CQ, and frees acknowledged slots that the device has read.
-func (f *iface) reap() {
-	for f.asked != f.ended {
-		n := f.sendCQ.Poll(f.swcs[:])
+// pollSendCQ polls the send CQ, and frees acknowledged slots that the device has read.
+func (f *iface) pollSendCQ() {
+	for f.signaled != f.signaledDone {
+		n := f.sendCQ.Poll(f.sendWCs[:])
 		if n <= 0 {
 			break
 		}
-		f.ended += uint64(n)
-		f.completed = f.swcs[n-1].ID
-		for i := range f.swcs[:n] {
-			if f.swcs[i].Status != verbs.WCSuccess {
-				f.revive()
+		f.signaledDone += uint64(n)
+		f.completedID = f.sendWCs[n-1].ID
+		for i := range f.sendWCs[:n] {
+			if f.sendWCs[i].Status != verbs.WCSuccess {
+				f.recoverSQE()
 			}
 		}
 	}
-	if f.asked == f.ended {
-		f.completed = f.posted // all signaled ones have completed; inline ones after them do not use a slot
+	if f.signaled == f.signaledDone {
+		f.completedID = f.postedID // all signaled ones have completed; inline ones after them do not use a slot
 	}
 	i := 0
-	for i < len(f.limbo) && f.limbo[i].by <= f.completed {
-		f.tx.give(f.limbo[i].slot)
+	for i < len(f.deferredSlots) && f.deferredSlots[i].readBy <= f.completedID {
+		f.tx.put(f.deferredSlots[i].slot)
 		i++
 	}
 	if i > 0 {
-		f.limbo = append(f.limbo[:0], f.limbo[i:]...)
+		f.deferredSlots = append(f.deferredSlots[:0], f.deferredSlots[i:]...)
 	}
 }
 
-// revive moves the queue pair from SQE to RTS after a work request failed. The packet of
+// recoverSQE moves the queue pair from SQE to RTS after a work request failed. The packet of
 // that work request counts as lost.
-func (f *iface) revive() {
+func (f *iface) recoverSQE() {
 	if f.qp.Query().State == verbs.StateSQE {
 		_ = f.qp.Modify(&verbs.QPAttr{State: verbs.StateRTS}, verbs.AttrState) // on an error the flows time out
 	}
 }
 
-// done frees an acknowledged slot, or puts it into limbo while the device may read it.
-func (f *iface) done(slot uint32) {
-	if by := f.tx.readBy(slot); by > f.completed {
-		f.limbo = append(f.limbo, limbo{slot, by})
+// freeSlot frees an acknowledged slot, or puts it into limbo while the device may read it.
+func (f *iface) freeSlot(slot uint32) {
+	if by := f.tx.readBy(slot); by > f.completedID {
+		f.deferredSlots = append(f.deferredSlots, deferredSlot{slot, by})
 		return
 	}
-	f.tx.give(slot)
+	f.tx.put(slot)
 }
 
 // repost posts the free receive buffers.
 func (f *iface) repost() {
-	for len(f.free) > 0 {
-		n := min(len(f.free), refill)
-		left := len(f.free) - n
-		for i, slot := range f.free[left:] {
-			w := &f.rwrs[i]
+	for len(f.freeRecvs) > 0 {
+		n := min(len(f.freeRecvs), refillBatch)
+		left := len(f.freeRecvs) - n
+		for i, slot := range f.freeRecvs[left:] {
+			w := &f.refillWRs[i]
 			w.ID, w.NumSG, w.SG[0] = uint64(slot), 1, f.rx.SGE(slot, grhLen+f.self.port.MTU.Bytes())
 		}
-		took, st := f.qp.PostRecv(f.rwrs[:n])
+		took, st := f.qp.PostRecv(f.refillWRs[:n])
 		if st != ucs.OK {
-			f.free = append(f.free[:left], f.free[left+took:]...)
+			f.freeRecvs = append(f.freeRecvs[:left], f.freeRecvs[left+took:]...)
 			return
 		}
-		f.free = f.free[:left]
+		f.freeRecvs = f.freeRecvs[:left]
 	}
 }
 
-// control sends a control packet to p. body follows the header. If there are no resources,
+// sendControl sends a control packet to p. body follows the header. If there are no resources,
 // the packet counts as lost.
-func (f *iface) control(p *peer, h *arq.Head, body []byte) {
-	n := arq.HeadLen + len(body)
-	if !f.credit() {
-		if f.reap(); !f.credit() {
+func (f *iface) sendControl(p *peer, h *arq.Header, body []byte) {
+	n := arq.HeaderLen + len(body)
+	if !f.canPost() {
+		if f.pollSendCQ(); !f.canPost() {
 			return // counts as lost
 		}
 	}
-	if n <= f.inline {
+	if n <= f.maxInline {
 		var b [verbs.InlineLen]byte
-		h.Put(b[:arq.HeadLen])
-		copy(b[arq.HeadLen:], body)
+		h.Put(b[:arq.HeaderLen])
+		copy(b[arq.HeaderLen:], body)
 		f.post(p, arq.NoSlot, b[:n])
 		return
 	}
-	slot := f.tx.takeOwn() // a control packet is never longer
+	slot := f.tx.takeControl() // a control packet is never longer
 	if slot == arq.NoSlot {
 		f.flushPosts()
-		f.reap()
-		if slot = f.tx.takeOwn(); slot == arq.NoSlot {
+		f.pollSendCQ()
+		if slot = f.tx.takeControl(); slot == arq.NoSlot {
 			return
 		}
 	}
 	b := f.tx.bytes(slot)[:n]
-	h.Put(b[:arq.HeadLen])
-	copy(b[arq.HeadLen:], body)
+	h.Put(b[:arq.HeaderLen])
+	copy(b[arq.HeaderLen:], body)
 	f.tx.setReadBy(slot, 0)
 	f.post(p, slot, b)
-	f.done(slot)
+	f.freeSlot(slot)
 }

@@ -6,154 +6,154 @@ import (
 	"github.com/goucx/goucx/verbs"
 )
 
-// markEnd marks the end of flow Source in a queued Desc. Header is the reason.
-const markEnd uct.DescFlags = 1 << 7
+// descRxEnd marks the end of flow Source in a queued Desc. Header is the reason.
+const descRxEnd uct.DescFlags = 1 << 7
 
 // Bits of arq.Receiver.Tag.
 const (
-	listed   uint32 = 1 << iota // in iface.owing or iface.older
-	hurried                     // in iface.urgent
-	counted                     // counted in iface.came
-	lively                      // a packet was received since the last sweep
+	ackListed   uint32 = 1 << iota // in iface.pendingACKs or iface.agedACKs
+	ackUrgent                     // in iface.urgentACKs
+	reported                     // counted in iface.rxConns
+	recvActive                      // a packet was received since the last sweep
 	halfOpen                    // in iface.halfOpen: no packet confirms that the sender has received Accept
 )
 
-// arrived processes received packets.
+// processRecvs processes received packets.
 //
 // hot: BenchmarkAM.
-func (f *iface) arrived(wcs []verbs.WC) {
+func (f *iface) processRecvs(wcs []verbs.WC) {
 	for i := range wcs {
 		w := &wcs[i]
 		slot := uint32(w.ID)
 		b := f.rx.Bytes(slot)
 		if w.Status != verbs.WCSuccess || w.Len < grhLen || int(w.Len) > len(b) {
-			f.garbage(slot)
+			f.dropInvalid(slot)
 			continue
 		}
 		b = b[grhLen:w.Len]
 		h, ok := arq.Parse(b)
 		if !ok {
-			f.garbage(slot)
+			f.dropInvalid(slot)
 			continue
 		}
 		if h.Kind() == arq.Control {
-			f.heard(&h, b[arq.HeadLen:], w)
-			f.free = append(f.free, slot)
+			f.handleControl(&h, b[arq.HeaderLen:], w)
+			f.freeRecvs = append(f.freeRecvs, slot)
 			continue
 		}
 		if h.AckOf() != 0 {
-			f.acked(&h, nil, w.SrcQP)
+			f.handleACK(&h, nil, w.SrcQP)
 		}
 		r := f.mux.Receiver(h.To())
 		if r == nil || f.peers[r.Peer].addr.qpn != w.SrcQP {
-			f.unknown(&h, w.SrcQP)
-			f.free = append(f.free, slot)
+			f.replyReset(&h, w.SrcQP)
+			f.freeRecvs = append(f.freeRecvs, slot)
 			continue
 		}
-		f.numbered(r, &h, slot, len(b))
+		f.handleNumbered(r, &h, slot, len(b))
 	}
 }
 
-// garbage counts an invalid packet and frees its receive buffer.
+// dropInvalid counts an invalid packet and frees its receive buffer.
 //
 //go:noinline
-func (f *iface) garbage(slot uint32) {
-	f.stats.Inc(statGarbage)
-	f.free = append(f.free, slot)
+func (f *iface) dropInvalid(slot uint32) {
+	f.stats.Inc(statInvalid)
+	f.freeRecvs = append(f.freeRecvs, slot)
 }
 
-// numbered processes a Data or End packet of n bytes.
+// handleNumbered processes a Data or End packet of n bytes.
 //
 // hot: BenchmarkAM.
-func (f *iface) numbered(r *arq.Receiver, h *arq.Head, slot uint32, n int) {
-	switch r.Arrive(h.Seq(), slot, h.Asks(), f.spare() > 0, f.now) {
+func (f *iface) handleNumbered(r *arq.Receiver, h *arq.Header, slot uint32, n int) {
+	switch r.Arrive(h.Seq(), slot, h.AckReq(), f.spareRecvs() > 0, f.now) {
 	case arq.Deliver:
 		f.deliver(r, h, slot, n)
 		if r.Held() != 0 {
-			f.follow(r)
+			f.deliverHeld(r)
 		}
 	case arq.Hold:
-		f.stats.Inc(statEarly)
-		f.holding++
-		f.lens[slot] = uint16(n)
+		f.stats.Inc(statOutOfOrder)
+		f.heldBufs++
+		f.heldLens[slot] = uint16(n)
 	case arq.Duplicate:
 		f.stats.Inc(statDuplicates)
-		f.free = append(f.free, slot)
-	case arq.Beyond:
-		f.stats.Inc(statBeyond)
-		f.free = append(f.free, slot)
+		f.freeRecvs = append(f.freeRecvs, slot)
+	case arq.OutOfWindow:
+		f.stats.Inc(statOutOfWindow)
+		f.freeRecvs = append(f.freeRecvs, slot)
 	}
-	f.owe(r)
+	f.scheduleACK(r)
 }
 
-// spare returns how many more receive buffers may be held. A quarter of all is kept for
+// spareRecvs returns how many more receive buffers may be held. A quarter of all is kept for
 // the device.
-func (f *iface) spare() int {
-	return len(f.lens)*3/4 - f.kept - f.holding - (len(f.queue) - f.handed)
+func (f *iface) spareRecvs() int {
+	return len(f.heldLens)*3/4 - f.retained - f.heldBufs - (len(f.descs) - f.delivered)
 }
 
 // deliver appends the next packet of a flow to the queue.
 //
 // hot: BenchmarkAM.
-func (f *iface) deliver(r *arq.Receiver, h *arq.Head, slot uint32, n int) {
-	if r.Tag&(counted|lively) != counted|lively {
-		f.begin(r, h)
+func (f *iface) deliver(r *arq.Receiver, h *arq.Header, slot uint32, n int) {
+	if r.Tag&(reported|recvActive) != reported|recvActive {
+		f.noteRecv(r, h)
 	}
 	if h.Kind() == arq.End {
-		f.free = append(f.free, slot)
+		f.freeRecvs = append(f.freeRecvs, slot)
 		var e *endpoint
 		if h.ID() == arq.EndAll {
-			e = f.closedBy(f.peers[r.Peer])
+			e = f.failClosedByPeer(f.peers[r.Peer])
 		}
-		f.queueEnd(r, endInOrder, e)
+		f.queueRxEnd(r, endInOrder, e)
 		r.End()
 		return
 	}
-	f.queue = append(f.queue, uct.Desc{
-		Off: uint32(f.rx.Offset(slot) + grhLen + arq.HeadLen), Len: uint32(n - arq.HeadLen), Header: h.C,
-		Handle: uint64(slot), RxConn: uint32(r.Own), ID: uct.AMID(h.ID()),
+	f.descs = append(f.descs, uct.Desc{
+		Off: uint32(f.rx.Offset(slot) + grhLen + arq.HeaderLen), Len: uint32(n - arq.HeaderLen), Header: h.C,
+		Handle: uint64(slot), RxConn: uint32(r.Local), ID: uct.AMID(h.ID()),
 	})
 }
 
-// begin updates the counters and the half-open state of a flow that delivers a packet.
+// noteRecv updates the counters and the half-open state of a flow that delivers a packet.
 //
 //go:noinline
-func (f *iface) begin(r *arq.Receiver, h *arq.Head) {
-	f.confirmed(r)
-	if r.Tag&lively == 0 {
-		r.Tag |= lively
-		f.flowing++
-		f.shareOut()
+func (f *iface) noteRecv(r *arq.Receiver, h *arq.Header) {
+	f.confirm(r)
+	if r.Tag&recvActive == 0 {
+		r.Tag |= recvActive
+		f.activeRx++
+		f.updateRecvWindow()
 	}
-	if r.Tag&counted == 0 && h.Kind() == arq.Data {
-		r.Tag |= counted
-		f.came.Add(1)
+	if r.Tag&reported == 0 && h.Kind() == arq.Data {
+		r.Tag |= reported
+		f.rxConns.Add(1)
 	}
 }
 
-// follow delivers the out-of-order packets that follow a delivered one.
+// deliverHeld delivers the out-of-order packets that follow a delivered one.
 //
 //go:noinline
-func (f *iface) follow(r *arq.Receiver) {
+func (f *iface) deliverHeld(r *arq.Receiver) {
 	for slot, ok := r.Pop(); ok; slot, ok = r.Pop() {
-		f.holding--
-		n := int(f.lens[slot])
+		f.heldBufs--
+		n := int(f.heldLens[slot])
 		h, _ := arq.Parse(f.rx.Bytes(slot)[grhLen:][:n]) // Parse succeeded when it arrived
 		f.deliver(r, &h, slot, n)
 	}
 }
 
-// forgetReceiver removes a received flow and frees its out-of-order packets.
-func (f *iface) forgetReceiver(r *arq.Receiver) {
-	f.confirmed(r)
+// removeReceiver removes a received flow and frees its out-of-order packets.
+func (f *iface) removeReceiver(r *arq.Receiver) {
+	f.confirm(r)
 	held := r.Held()
-	f.free = r.Drop(f.free)
-	f.holding -= held
-	f.mux.ForgetReceiver(r.Own)
+	f.freeRecvs = r.Drop(f.freeRecvs)
+	f.heldBufs -= held
+	f.mux.RemoveReceiver(r.Local)
 	p := f.peers[r.Peer]
-	if p.owed == r {
-		p.owed = nil
+	if p.pendingACK == r {
+		p.pendingACK = nil
 	}
-	p.ins--
-	f.part(p)
+	p.numRx--
+	f.removeUnusedPeer(p)
 }

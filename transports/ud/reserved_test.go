@@ -39,7 +39,7 @@ func TestReservedFails(t *testing.T) {
 			p := newPair(t, ns)
 			m, st := p.to.ReserveAM(1, 7, 5)
 			require.Equal(t, ucs.OK, st)
-			slot := p.to.slot
+			slot := p.to.resSlot
 			require.NoError(t, b.Close())
 			for end := ucs.Now().Add(3 * time.Minute); p.to.Fence() == ucs.OK; { // a does not progress
 				require.Less(t, ucs.Now(), end)
@@ -76,7 +76,7 @@ func TestReservedEnds(t *testing.T) {
 		e := open()
 		_, st := e.ReserveAM(1, 7, 5)
 		require.Equal(t, ucs.OK, st)
-		slot := e.slot
+		slot := e.resSlot
 		require.False(t, a.hasFree(slot))
 		end(e)
 		require.True(t, a.hasFree(slot))

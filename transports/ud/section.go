@@ -17,9 +17,9 @@ import (
 // is queued, the section signals iface.wake. If uct.IfaceConfig.Unattended is set, pending
 // operations are resumed after the section, outside owner.
 
-// watchdog is the time after a reading of the clock in Progress at which the alarm runs.
+// pollTimeout is the time after a reading of the clock in Progress at which the alarm runs.
 // The async goroutine takes over then if the worker has stopped polling.
-const watchdog = time.Millisecond
+const pollTimeout = time.Millisecond
 
 // sectionPackets bounds the packets that one section receives.
 const sectionPackets = 128
@@ -31,99 +31,99 @@ func (f *iface) openAsync(unattended func() time.Duration) (err error) {
 	}
 	f.owner.EnterWait()
 	defer f.owner.Leave()
-	if f.watched = unattended != nil; f.watched {
+	if f.hasUnattended = unattended != nil; f.hasUnattended {
 		f.owner.SetOutside(unattended)
 	}
 	f.arm()
-	return f.owner.Watch(f.channel.FD(), f.signalled)
+	return f.owner.Watch(f.channel.FD(), f.handleEvent)
 }
 
-// signalled handles an event of the receive CQ. It runs in the async goroutine, inside
+// handleEvent handles an event of the receive CQ. It runs in the async goroutine, inside
 // owner, while the worker does not poll.
-func (f *iface) signalled() {
+func (f *iface) handleEvent() {
 	f.disarm()
-	f.section(ucs.Now())
+	f.asyncSection(ucs.Now())
 }
 
-// alarmed handles the alarm, inside owner. In the worker's Progress it only clears
+// handleAlarm handles the alarm, inside owner. In the worker's Progress it only clears
 // alarmAt, since Progress does all work. In the async goroutine it runs a section.
-func (f *iface) alarmed(now ucs.Time) {
+func (f *iface) handleAlarm(now ucs.Time) {
 	f.alarmAt = 0
-	if f.depth == 0 {
-		f.section(now)
+	if f.progressDepth == 0 {
+		f.asyncSection(now)
 	}
 }
 
-// wakeAt has alarmed run at a time or earlier.
-func (f *iface) wakeAt(when ucs.Time) {
-	if when == never || f.alarmAt != 0 && f.alarmAt <= when.Add(watchdog/2) {
+// setAlarm has alarmed run at a time or earlier.
+func (f *iface) setAlarm(when ucs.Time) {
+	if when == never || f.alarmAt != 0 && f.alarmAt <= when.Add(pollTimeout/2) {
 		return
 	}
 	if f.alarmAt != 0 {
 		f.owner.Cancel(f.alarm)
 	}
 	f.alarmAt = when
-	f.alarm = f.owner.At(when, f.onAlarm)
+	f.alarm = f.owner.At(when, f.alarmFunc)
 }
 
-// section does what the peers wait for in place of the worker, without calling a handler.
+// asyncSection does what the peers wait for in place of the worker, without calling a handler.
 // The async goroutine calls it inside owner.
-func (f *iface) section(now ucs.Time) {
+func (f *iface) asyncSection(now ucs.Time) {
 	if f.closed {
 		return
 	}
 	f.stats.Inc(statSections)
-	f.now, f.searches = now, 0
+	f.now, f.peerSearches = now, 0
 	f.arm()
 	more := true
-	for took := 0; more && took < sectionPackets && f.takes(); {
-		n := f.recvCQ.Poll(f.wcs[:pollBatch/2])
+	for received := 0; more && received < sectionPackets && f.canReceive(); {
+		n := f.recvCQ.Poll(f.recvWCs[:pollBatch/2])
 		if more = n > 0; more {
-			f.arrived(f.wcs[:n])
-			took += n
+			f.processRecvs(f.recvWCs[:n])
+			received += n
 		}
 	}
-	f.shareOut()
-	f.payAll()
-	f.reap()
-	if now >= f.due {
-		f.timers()
+	f.updateRecvWindow()
+	f.flushACKs()
+	f.pollSendCQ()
+	if now >= f.nextDeadline {
+		f.expireTimers()
 	}
-	if now.Sub(f.swept) > f.sweepEvery {
+	if now.Sub(f.sweptAt) > f.sweepEvery {
 		f.sweep(now)
 	}
 	f.repost()
 	f.flushPosts()
-	f.collecting = false
-	if f.asleep && f.news() {
+	f.batching = false
+	if f.sleeping && f.hasReports() {
 		f.wake.Raise()
 	}
-	if f.watched && f.unattended() {
+	if f.hasUnattended && f.hasResumable() {
 		f.owner.CallOutside()
 	}
 	switch {
-	case more && f.takes():
-		f.wakeAt(now.Add(watchdog / 10))
+	case more && f.canReceive():
+		f.setAlarm(now.Add(pollTimeout / 10))
 	default:
-		f.wakeAt(f.due)
-		if f.mux.Receiving() || len(f.eps) > len(f.freeEps) {
-			f.wakeAt(now.Add(f.sweepEvery))
+		f.setAlarm(f.nextDeadline)
+		if f.mux.HasReceivers() || len(f.eps) > len(f.freeEps) {
+			f.setAlarm(now.Add(f.sweepEvery))
 		}
 	}
 }
 
-// takes reports whether a section may receive more. Received messages occupy receive
+// canReceive reports whether a section may receive more. Received messages occupy receive
 // buffers until the next Progress. With an empty queue it may always receive, since the
 // worker may sleep until that message arrives.
-func (f *iface) takes() bool { return f.handed == len(f.queue) || f.spare() > pollBatch/2 }
+func (f *iface) canReceive() bool { return f.delivered == len(f.descs) || f.spareRecvs() > pollBatch/2 }
 
-// news reports whether the next Progress would call the handler.
-func (f *iface) news() bool {
-	if f.handed < len(f.queue) || len(f.events) > 0 || len(f.failing) > 0 {
+// hasReports reports whether the next Progress would call the handler.
+func (f *iface) hasReports() bool {
+	if f.delivered < len(f.descs) || len(f.events) > 0 || len(f.failures) > 0 {
 		return true
 	}
 	for _, e := range f.waiting {
-		if e.fits() {
+		if e.hasResources() {
 			return true
 		}
 	}
@@ -163,32 +163,32 @@ func (f *iface) Arm(uct.EventKind) uct.Status {
 		return ucs.Busy
 	}
 	defer f.leave()
-	f.awake()
-	for !f.news() {
+	f.endSleep()
+	for !f.hasReports() {
 		f.disarm()
 		f.arm()
-		n := f.recvCQ.Poll(f.wcs[:])
+		n := f.recvCQ.Poll(f.recvWCs[:])
 		if n <= 0 {
 			break
 		}
-		f.arrived(f.wcs[:n]) // the requested event was generated too, and would cause a spurious wake-up
+		f.processRecvs(f.recvWCs[:n]) // the requested event was generated too, and would cause a spurious wake-up
 		f.repost()
 	}
-	f.payAll()
-	f.reap()
+	f.flushACKs()
+	f.pollSendCQ()
 	f.flushPosts()
-	f.collecting = false
-	if f.news() {
-		f.more = true
+	f.batching = false
+	if f.hasReports() {
+		f.restNeeded = true
 		return ucs.Busy
 	}
-	f.asleep, f.more = true, true
+	f.sleeping, f.restNeeded = true, true
 	f.d.NotifyIdle()
 	return ucs.OK
 }
 
-// awake ends the armed state and clears the wake-up.
-func (f *iface) awake() {
-	f.asleep = false
+// endSleep ends the armed state and clears the wake-up.
+func (f *iface) endSleep() {
+	f.sleeping = false
 	f.wake.Lower()
 }

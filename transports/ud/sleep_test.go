@@ -37,7 +37,7 @@ func TestArmTakesIn(t *testing.T) {
 	quiet := 0
 	for range 100 {
 		a.Progress(64)
-		until(t, func() bool { return a.sees(p.to.s.Resting) }, a, b)
+		until(t, func() bool { return a.sees(p.to.s.Quiescent) }, a, b)
 		require.Equal(t, ucs.OK, p.to.Check(0)) // asks b
 		if b.Arm(uct.EventRecv) == ucs.OK && !b.readable(0) {
 			quiet++
@@ -54,7 +54,7 @@ func TestWokenWithoutMemory(t *testing.T) {
 	p := newPair(t, ns)
 	b.got = nil
 	full := func(n int) func() bool {
-		return func() bool { b.holding += n; return true }
+		return func() bool { b.heldBufs += n; return true }
 	}
 	b.arm(t, a)
 	b.sees(full(1000))

@@ -12,9 +12,9 @@ const (
 	// smallLen is the size of a slot for short messages, header included. Long slots are
 	// about an MTU apart, and a window of them does not fit into the first-level cache.
 	smallLen = 128
-	// ownSlots is the number of short slots that only control packets use. Messages may
+	// controlSlots is the number of short slots that only control packets use. Messages may
 	// occupy all others until a flow opens, and a flow opens only with a Connect.
-	ownSlots = 8
+	controlSlots = 8
 	// longBit distinguishes slots for long messages.
 	longBit = 1 << 30
 )
@@ -23,19 +23,19 @@ const (
 // number. Before stock there is no memory, and only stock and close may be called.
 type slots struct {
 	small, long *nic.Slab
-	// posted is the last work request that reads a slot, lens the length of its packet.
+	// lastWR is the last work request that reads a slot, lens the length of its packet.
 	// Both are indexed by kind and slot.
-	posted [2][]uint64
+	lastWR [2][]uint64
 	lens   [2][]uint16
 }
 
-// stock allocates n short slots, n long slots and the reserved ones, unless it did so
+// alloc allocates n short slots, n long slots and the reserved ones, unless it did so
 // before.
-func (s *slots) stock(pd verbs.PD, n, packet int) error {
-	if len(s.posted[0]) > 0 {
+func (s *slots) alloc(pd verbs.PD, n, packet int) error {
+	if len(s.lastWR[0]) > 0 {
 		return nil
 	}
-	small, err := nic.NewSlab(pd, n+ownSlots, smallLen)
+	small, err := nic.NewSlab(pd, n+controlSlots, smallLen)
 	if err != nil {
 		return err
 	}
@@ -44,8 +44,8 @@ func (s *slots) stock(pd verbs.PD, n, packet int) error {
 		return errors.Join(err, small.Close())
 	}
 	s.small, s.long = small, long
-	for i := range s.posted {
-		s.posted[i], s.lens[i] = make([]uint64, n+ownSlots), make([]uint16, n+ownSlots)
+	for i := range s.lastWR {
+		s.lastWR[i], s.lens[i] = make([]uint64, n+controlSlots), make([]uint16, n+controlSlots)
 	}
 	return nil
 }
@@ -69,10 +69,10 @@ func (s *slots) close() (err error) {
 // hot: BenchmarkAM.
 func (s *slots) take(n int) uint32 {
 	if n <= smallLen {
-		if s.small.Free() <= ownSlots {
+		if s.small.Free() <= controlSlots {
 			return arq.NoSlot
 		}
-		return s.takeOwn()
+		return s.takeControl()
 	}
 	if i, ok := s.long.Take(); ok {
 		return i | longBit
@@ -80,23 +80,23 @@ func (s *slots) take(n int) uint32 {
 	return arq.NoSlot
 }
 
-// takeOwn allocates a short slot for a control packet; the reserved ones are included.
-func (s *slots) takeOwn() uint32 {
+// takeControl allocates a short slot for a control packet; the reserved ones are included.
+func (s *slots) takeControl() uint32 {
 	if i, ok := s.small.Take(); ok {
 		return i
 	}
 	return arq.NoSlot
 }
 
-// free reports whether take would find a slot for a packet of n bytes.
-func (s *slots) free(n int) bool {
+// hasFree reports whether take would find a slot for a packet of n bytes.
+func (s *slots) hasFree(n int) bool {
 	if n <= smallLen {
-		return s.small.Free() > ownSlots
+		return s.small.Free() > controlSlots
 	}
 	return s.long.Free() > 0
 }
 
-func (s *slots) give(i uint32) {
+func (s *slots) put(i uint32) {
 	if i&longBit == 0 {
 		s.small.Put(i)
 	} else {
@@ -112,7 +112,7 @@ func (s *slots) bytes(i uint32) []byte {
 	return s.long.Bytes(i &^ longBit)
 }
 
-func (s *slots) piece(i uint32, n int) verbs.SGE {
+func (s *slots) sge(i uint32, n int) verbs.SGE {
 	if i&longBit == 0 {
 		return s.small.SGE(i, n)
 	}
@@ -135,10 +135,10 @@ func (s *slots) setLen(i uint32, n int) {
 // readBy returns the last work request that reads the slot.
 func (s *slots) readBy(i uint32) uint64 {
 	k, i := s.kind(i)
-	return s.posted[k][i]
+	return s.lastWR[k][i]
 }
 
 func (s *slots) setReadBy(i uint32, id uint64) {
 	k, i := s.kind(i)
-	s.posted[k][i] = id
+	s.lastWR[k][i] = id
 }

@@ -14,7 +14,7 @@ func TestListening(t *testing.T) {
 	ns := nodes(t, inproc(), 2)
 	a, b := ns[0], ns[1]
 	for _, n := range ns {
-		require.True(t, n.sees(func() bool { return n.tx.small == nil && n.rx.Free() == len(n.lens)-firstReceives }))
+		require.True(t, n.sees(func() bool { return n.tx.small == nil && n.rx.Free() == len(n.heldLens)-initialReceives }))
 	}
 	e := connect(t, a, b)
 	until(t, func() bool { return e.AMUint64(1, 1, 1) == ucs.OK }, a, b)

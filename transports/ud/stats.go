@@ -6,20 +6,20 @@ const (
 	statAccepted
 	statRefused
 	statFailed
-	statAgain
+	statRetransmits
 	statTimeouts
 	statAcks
 	statDuplicates
-	statEarly
-	statBeyond
+	statOutOfOrder
+	statOutOfWindow
 	statUnknown
-	statGarbage
+	statInvalid
 	statNoResource
 	statPending
-	statDropped
+	statUnposted
 	statSections
-	statPassedOver
-	statGivenUp
+	statConnectsDropped
+	statHalfOpenEvicted
 	numStats
 )
 
@@ -28,18 +28,18 @@ var statNames = [numStats]string{
 	statAccepted:   "accepted",             // flows that peers opened
 	statRefused:    "refused",              // Connects that were refused
 	statFailed:     "failed",               // flows that failed, except because the peer closed
-	statAgain:      "resent",               // ACKs that caused lost packets to be retransmitted
+	statRetransmits:      "resent",               // ACKs that caused lost packets to be retransmitted
 	statTimeouts:   "timeouts",             // retransmissions by time-out
 	statAcks:       "acks",                 // ACKs in a packet of their own
 	statDuplicates: "duplicates",           // packets received more than once
-	statEarly:      "early",                // packets received out of order
-	statBeyond:     "beyond",               // packets beyond the window, or out of order without memory to hold them
+	statOutOfOrder:      "early",                // packets received out of order
+	statOutOfWindow:     "beyond",               // packets beyond the window, or out of order without memory to hold them
 	statUnknown:    "unknown",              // packets of flows that do not exist here
-	statGarbage:    "garbage",              // invalid packets
+	statInvalid:    "garbage",              // invalid packets
 	statNoResource: "no_room",              // sends that got NoResource
 	statPending:    "pending",              // operations added to the pending queue
-	statDropped:    "unposted",             // packets that the queue pair did not accept
+	statUnposted:    "unposted",             // packets that the queue pair did not accept
 	statSections:   "sections",             // sections that the async goroutine ran
-	statPassedOver: "connects_passed_over", // Connects ignored because too many flows are half-open
-	statGivenUp:    "half_open_given_up",   // half-open flows removed to make room for others
+	statConnectsDropped: "connects_passed_over", // Connects ignored because too many flows are half-open
+	statHalfOpenEvicted:    "half_open_given_up",   // half-open flows removed to make room for others
 }

@@ -16,12 +16,12 @@ import (
 // ask has s, whose side answers nothing meanwhile, ask b for a flow in the name of an
 // interface.
 func (n *node) ask(t *testing.T, b *node, from address, flow uint32) {
-	p, err := n.meet(&b.self)
+	p, err := n.getPeer(&b.self)
 	require.NoError(t, err)
-	h := arq.Head{A: uint64(arq.Control)<<6 | uint64(arq.Connect) | uint64(flow)<<8, C: b.self.name}
-	was := n.posted
-	for ; n.posted == was; n.reap() {
-		n.control(p, &h, from.appendBoth(nil))
+	h := arq.Header{A: uint64(arq.Control)<<6 | uint64(arq.Connect) | uint64(flow)<<8, C: b.self.name}
+	was := n.postedID
+	for ; n.postedID == was; n.pollSendCQ() {
+		n.sendControl(p, &h, from.appendBoth(nil))
 		n.flushPosts()
 	}
 }
@@ -51,7 +51,7 @@ func TestConnectInTheNameOfAnother(t *testing.T) {
 			until(t, func() bool { return b.counter("garbage") > garbage || b.counter("accepted") > 0 }, b)
 			require.Zero(t, b.counter("accepted"), name)
 		}
-		b.inside(func() { require.Zero(t, b.posted) })
+		b.inside(func() { require.Zero(t, b.postedID) })
 		a.ask(t, b, a.self, 5)
 		until(t, func() bool { return b.counter("accepted") == 1 }, b)
 	})
@@ -98,7 +98,7 @@ func TestConnectFlood(t *testing.T) {
 		b.inside(func() {
 			require.LessOrEqual(t, b.halfOpen.Len(), 256)
 			require.Equal(t, b.halfOpen.Len(), len(receivers(b)))
-			require.Len(t, b.names, 1)
+			require.Len(t, b.peersByName, 1)
 			require.Len(t, b.ahs, 1)
 		})
 		before := ucs.Now()
@@ -111,7 +111,7 @@ func TestConnectFlood(t *testing.T) {
 			require.Equal(t, b.halfOpen.Len()+1, len(receivers(b)))
 			for _, r := range receivers(b) {
 				if r.Tag&halfOpen != 0 {
-					b.giveUp(r)
+					b.evictHalfOpen(r)
 				}
 			}
 			require.Zero(t, b.halfOpen.Len())

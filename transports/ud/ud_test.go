@@ -119,7 +119,7 @@ func TestCloseWithoutPeer(t *testing.T) {
 			require.True(t, b.sees(func() bool { return b.qp.Close() == nil })) // as a crash does
 			if busy {
 				require.Equal(t, ucs.OK, p.to.AMUint64(1, 1, 1))
-				until(t, func() bool { return a.sees(p.to.s.Silent) }, a)
+				until(t, func() bool { return a.sees(p.to.s.Unresponsive) }, a)
 			}
 			began := ucs.Now()
 			require.NoError(t, a.Close())

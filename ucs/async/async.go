@@ -27,11 +27,11 @@ type Config struct {
 type Stats struct {
 	Wakeups  uint64 // times that it woke up
 	Sections uint64 // sections that it ran
-	Refused  uint64 // sections that it skipped, since the worker entered
+	Skipped  uint64 // sections that it skipped, since the worker entered
 	Overruns uint64 // sections longer than 50 us
 }
 
-type stats struct{ wakeups, sections, refused, overruns atomic.Uint64 }
+type stats struct{ wakeups, sections, skipped, overruns atomic.Uint64 }
 
 // Async is the async goroutine of a context.
 //
@@ -41,15 +41,15 @@ type stats struct{ wakeups, sections, refused, overruns atomic.Uint64 }
 // worker.
 type Async struct {
 	period   time.Duration
-	openGate uint32 // value of Owner.gate while the async goroutine is outside
+	openGateWord uint32 // value of Owner.gate while the async goroutine is outside
 	sleep    *sleeper
 	stats    stats
 	done     chan struct{}
 	wakeAt   atomic.Int64 // planned time of the next wake-up; 0 while the goroutine is awake
-	next     atomic.Int64 // earliest deadline of timers
-	joined   atomic.Bool  // owners were added that the goroutine has not seen
+	nextTimer     atomic.Int64 // earliest deadline of timers
+	ownersAdded   atomic.Bool  // owners were added that the goroutine has not seen
 
-	one sync.Mutex // held while a function that belongs to no worker runs; locked before mu
+	callMu sync.Mutex // held while a function that belongs to no worker runs; locked before mu
 
 	mu     sync.Mutex // guards the fields below; not held while functions run
 	owners []*Owner
@@ -69,9 +69,9 @@ func New(c Config) (*Async, error) {
 		a.period = DefaultPeriod
 	}
 	if plainInside && shmem.RegisterPrivate() != nil {
-		a.openGate = gateFence
+		a.openGateWord = gateFence
 	}
-	a.next.Store(int64(never))
+	a.nextTimer.Store(int64(never))
 	go a.run()
 	return a, nil
 }
@@ -90,7 +90,7 @@ func (a *Async) Bound() time.Duration {
 func (a *Async) Stats() Stats {
 	return Stats{
 		Wakeups: a.stats.wakeups.Load(), Sections: a.stats.sections.Load(),
-		Refused: a.stats.refused.Load(), Overruns: a.stats.overruns.Load(),
+		Skipped: a.stats.skipped.Load(), Overruns: a.stats.overruns.Load(),
 	}
 }
 
@@ -106,7 +106,7 @@ func (a *Async) Close() error {
 		<-a.done
 		return nil
 	}
-	a.sleep.kick()
+	a.sleep.wakeUp()
 	<-a.done
 	return a.sleep.close()
 }
@@ -118,15 +118,15 @@ func (a *Async) run() {
 	for a.snapshot(&owners) {
 		a.wakeAt.Store(0)
 		now := ucs.Now()
-		a.one.Lock()
+		a.callMu.Lock()
 		a.sleep.run()
 		a.runTimers(now)
-		a.one.Unlock()
+		a.callMu.Unlock()
 		wake := never
 		for _, o := range owners {
-			wake = min(wake, o.serve(now))
+			wake = min(wake, o.service(now))
 		}
-		a.sleep.until(a.plan(wake, owners))
+		a.sleep.sleep(a.planSleep(wake, owners))
 		a.stats.wakeups.Add(1)
 	}
 }
@@ -135,26 +135,26 @@ func (a *Async) run() {
 func (a *Async) snapshot(owners *[]*Owner) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.joined.Store(false)
+	a.ownersAdded.Store(false)
 	clear(*owners)
 	*owners = append((*owners)[:0], a.owners...)
 	return !a.closed
 }
 
-// plan publishes the time of the next wake-up in wakeAt and returns it.
+// planSleep publishes the time of the next wake-up in wakeAt and returns it.
 //
 // Invariant: no deadline and no new owner is missed. The setter stores next or joined, then
 // loads wakeAt. plan stores wakeAt, then loads next and joined. All accesses are
 // sequentially consistent, so the setter wakes the goroutine, or plan sees the change and
 // returns 0.
-func (a *Async) plan(wake ucs.Time, owners []*Owner) ucs.Time {
-	wake = min(wake, ucs.Time(a.next.Load()))
+func (a *Async) planSleep(wake ucs.Time, owners []*Owner) ucs.Time {
+	wake = min(wake, ucs.Time(a.nextTimer.Load()))
 	a.wakeAt.Store(int64(wake))
-	if ucs.Time(a.next.Load()) < wake || a.joined.Load() {
+	if ucs.Time(a.nextTimer.Load()) < wake || a.ownersAdded.Load() {
 		return 0
 	}
 	for _, o := range owners {
-		if ucs.Time(o.next.Load()) < o.seenDue {
+		if ucs.Time(o.nextTimer.Load()) < o.lastNext {
 			return 0
 		}
 	}
@@ -164,7 +164,7 @@ func (a *Async) plan(wake ucs.Time, owners []*Owner) ucs.Time {
 // wakeBefore wakes the goroutine if its planned wake-up is later than due.
 func (a *Async) wakeBefore(due ucs.Time) {
 	if int64(due) < a.wakeAt.Load() {
-		a.sleep.kick()
+		a.sleep.wakeUp()
 	}
 }
 
@@ -173,7 +173,7 @@ func (a *Async) At(when ucs.Time, fn func(now ucs.Time)) Timer {
 	a.mu.Lock()
 	t := a.timers.set(when, fn)
 	next := a.timers.next()
-	a.next.Store(int64(next))
+	a.nextTimer.Store(int64(next))
 	a.mu.Unlock()
 	a.wakeBefore(next)
 	return t
@@ -190,7 +190,7 @@ func (a *Async) Cancel(t Timer) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	ok := a.timers.cancel(t)
-	a.next.Store(int64(a.timers.next()))
+	a.nextTimer.Store(int64(a.timers.next()))
 	return ok
 }
 
@@ -200,7 +200,7 @@ func (a *Async) Cancel(t Timer) bool {
 //
 // hot: BenchmarkEnterLeave
 func (a *Async) Poll(now ucs.Time) int {
-	if int64(now) < a.next.Load() {
+	if int64(now) < a.nextTimer.Load() {
 		return 0
 	}
 	return a.pollSlow(now)
@@ -208,10 +208,10 @@ func (a *Async) Poll(now ucs.Time) int {
 
 //go:noinline
 func (a *Async) pollSlow(now ucs.Time) int {
-	if !a.one.TryLock() {
+	if !a.callMu.TryLock() {
 		return 0
 	}
-	defer a.one.Unlock()
+	defer a.callMu.Unlock()
 	return a.runTimers(now)
 }
 
@@ -220,7 +220,7 @@ func (a *Async) runTimers(now ucs.Time) int {
 	for n := 0; ; n++ {
 		a.mu.Lock()
 		fn := a.timers.pop(now)
-		a.next.Store(int64(a.timers.next()))
+		a.nextTimer.Store(int64(a.timers.next()))
 		a.mu.Unlock()
 		if fn == nil {
 			return n
@@ -252,7 +252,7 @@ func (a *Async) watch(fd int, events uint32, fn func()) error {
 	return a.sleep.set.add(fd, events, fn)
 }
 
-func (a *Async) forget(o *Owner) {
+func (a *Async) removeOwner(o *Owner) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if i := slices.Index(a.owners, o); i >= 0 {

@@ -74,12 +74,12 @@ func TestTimerOfNobodyRunsInTheGoroutine(t *testing.T) {
 
 func TestTimerOfNobodyRunsInPoll(t *testing.T) {
 	a := start(t, Config{})
-	a.one.Lock() // keep the goroutine from it
+	a.callMu.Lock() // keep the goroutine from it
 	fn, c := signal()
 	a.After(0, fn)
 	far := ucs.Now().Add(time.Second)
 	assert.Zero(t, a.Poll(far), "somebody is at it")
-	a.one.Unlock()
+	a.callMu.Unlock()
 	for len(c) == 0 {
 		a.Poll(far)
 	}

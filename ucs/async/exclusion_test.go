@@ -84,7 +84,7 @@ func TestExclusionHard(t *testing.T) {
 			if plainInside && gate == 0 && shmem.RegisterPrivate() != nil {
 				t.Skip(shmem.RegisterPrivate())
 			}
-			a := &Async{openGate: gate} // no goroutine: this test is it
+			a := &Async{openGateWord: gate} // no goroutine: this test is it
 			o, err := a.NewOwner()
 			require.NoError(t, err)
 			var c critical
@@ -93,11 +93,11 @@ func TestExclusionHard(t *testing.T) {
 			go func() {
 				defer close(done)
 				for i := 0; !stop.Load(); i++ {
-					word, err := o.raise()
+					word, err := o.closeGate()
 					if err == nil && word&1 == 0 {
 						c.visit(asyncSide, 100)
 					}
-					o.lower()
+					o.openGate()
 					dawdle(i * 13 % 512)
 				}
 			}()
@@ -125,7 +125,7 @@ func TestExclusion(t *testing.T) {
 	for name, gate := range gates {
 		t.Run(name, func(t *testing.T) {
 			a := start(t, Config{Period: maxSection})
-			a.openGate |= gate // before the first owner exists
+			a.openGateWord |= gate // before the first owner exists
 			o := newOwner(t, a)
 			var c critical
 			everyTick(o, &c, 500)
@@ -145,7 +145,7 @@ func TestExclusion(t *testing.T) {
 			}
 			o.EnterWait()
 			defer o.Leave()
-			t.Logf("worker %d, async %d, refused %d", c.runs[workerSide], c.runs[asyncSide], a.Stats().Refused)
+			t.Logf("worker %d, async %d, refused %d", c.runs[workerSide], c.runs[asyncSide], a.Stats().Skipped)
 			assert.NotZero(t, c.runs[workerSide])
 			assert.NotZero(t, c.runs[asyncSide])
 			assert.Zero(t, c.met)
@@ -189,7 +189,7 @@ func TestEnterTwicePanicsWhenNoticed(t *testing.T) {
 	require.True(t, o.Enter())
 	o.gate.Store(gateFence)
 	assert.Panics(t, func() { o.Enter() })
-	o.gate.Store(a.openGate)
+	o.gate.Store(a.openGateWord)
 }
 
 func BenchmarkEnterLeave(b *testing.B) {

@@ -8,8 +8,8 @@ import (
 	"github.com/goucx/goucx/ucs/shmem"
 )
 
-// batch is the largest number of ready descriptors that one call of look returns.
-const batch = 16
+// eventBatch is the largest number of ready descriptors that one call of look returns.
+const eventBatch = 16
 
 // watch is a descriptor of a set.
 type watch struct {
@@ -27,7 +27,7 @@ type fdset struct {
 	mu   sync.Mutex // guards the fields below
 	byFD map[int]watch
 	byID map[uint64]func()
-	last uint64
+	lastID uint64
 }
 
 func newFDSet() (*fdset, error) {
@@ -41,12 +41,12 @@ func newFDSet() (*fdset, error) {
 func (s *fdset) add(fd int, events uint32, fn func()) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.last++
-	if err := s.ep.Add(fd, s.last, events); err != nil {
+	s.lastID++
+	if err := s.ep.Add(fd, s.lastID, events); err != nil {
 		return fmt.Errorf("watch: %w", err)
 	}
-	s.byFD[fd] = watch{s.last, events}
-	s.byID[s.last] = fn
+	s.byFD[fd] = watch{s.lastID, events}
+	s.byID[s.lastID] = fn
 	return nil
 }
 
@@ -73,12 +73,12 @@ func (s *fdset) del(fd int) error {
 
 // events is the result of look.
 type events struct {
-	list [batch]shmem.Event
+	list [eventBatch]shmem.Event
 	n    int
 }
 
-// look polls for ready descriptors without waiting.
-func (s *fdset) look(e *events) {
+// poll polls for ready descriptors without waiting.
+func (s *fdset) poll(e *events) {
 	n, err := s.ep.Wait(e.list[:], 0)
 	if err != nil { // closed: nothing is watched
 		n = 0

@@ -32,31 +32,31 @@ const sectionTimers = 64
 type Owner struct {
 	inside atomic.Uint64 // written by the worker: odd while it is inside, changed by every pass
 	gate   atomic.Uint32 // written by the async goroutine
-	next   atomic.Int64  // earliest deadline of timers, or never; written inside
+	nextTimer   atomic.Int64  // earliest deadline of timers, or never; written inside
 
 	a      *Async
 	timers *wheel     // accessed inside
-	events []*watched // accessed inside
-	dead   bool       // Close was called; accessed inside
+	watches []*ownerWatch // accessed inside
+	closed   bool       // Close was called; accessed inside
 
-	outside func() time.Duration // see SetOutside; accessed inside
+	outsideFunc func() time.Duration // see SetOutside; accessed inside
 
-	view // accessed by the async goroutine only
+	ownerState // accessed by the async goroutine only
 }
 
 // NewOwner creates the Owner of a worker. Close it before the worker.
 func (a *Async) NewOwner() (*Owner, error) {
 	now := ucs.Now()
-	o := &Owner{a: a, timers: newWheel(now), view: view{outsideAt: never}}
-	o.next.Store(int64(never))
-	o.gate.Store(a.openGate)
+	o := &Owner{a: a, timers: newWheel(now), ownerState: ownerState{outsideAt: never}}
+	o.nextTimer.Store(int64(never))
+	o.gate.Store(a.openGateWord)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.closed {
 		return nil, fmt.Errorf("new owner: %w", ucs.ErrClosed)
 	}
 	a.owners = append(a.owners, o)
-	a.joined.Store(true)
+	a.ownersAdded.Store(true)
 	return o, nil
 }
 
@@ -93,16 +93,16 @@ func (o *Owner) enterSlow() bool {
 // hot: BenchmarkEnterLeave
 func (o *Owner) Leave() { stepOut(&o.inside) }
 
-// enterTries bounds the wait of EnterSoon. A section lasts at most 50 us if its goroutine is
+// enterYields bounds the wait of EnterYield. A section lasts at most 50 us if its goroutine is
 // not preempted and does not allocate. Each try yields.
-const enterTries = 1000
+const enterYields = 1000
 
-// EnterSoon is like Enter, but yields until the section has ended. It returns false if that
+// EnterYield is like Enter, but yields until the section has ended. It returns false if that
 // takes longer than a section should. Call it after Enter has returned false.
 //
 //go:noinline
-func (o *Owner) EnterSoon() bool {
-	for range enterTries {
+func (o *Owner) EnterYield() bool {
+	for range enterYields {
 		if o.Enter() {
 			return true
 		}
@@ -143,10 +143,10 @@ func (o *Owner) Cancel(t Timer) bool {
 // wake too late.
 func (o *Owner) publish() {
 	next := int64(o.timers.next())
-	if next == o.next.Load() {
+	if next == o.nextTimer.Load() {
 		return
 	}
-	o.next.Store(next) // pairs with the second load in Async.plan
+	o.nextTimer.Store(next) // pairs with the second load in Async.planSleep
 	if ucs.Time(next) != never {
 		o.a.wakeBefore(ucs.Time(next).Add(o.a.period))
 	}
@@ -154,14 +154,14 @@ func (o *Owner) publish() {
 
 // Next returns the time before which Poll has nothing to do; the largest Time if no timer is
 // set. It may be called from any goroutine.
-func (o *Owner) Next() ucs.Time { return ucs.Time(o.next.Load()) }
+func (o *Owner) Next() ucs.Time { return ucs.Time(o.nextTimer.Load()) }
 
 // Poll runs the expired timers and returns their number. It must be called inside, by the
 // worker's Progress. If no timer has expired, it costs one load and one comparison.
 //
 // hot: BenchmarkEnterLeave
 func (o *Owner) Poll(now ucs.Time) int {
-	if int64(now) < o.next.Load() {
+	if int64(now) < o.nextTimer.Load() {
 		return 0
 	}
 	return o.pollSlow(now)
@@ -181,16 +181,16 @@ func (o *Owner) pollSlow(now ucs.Time) int {
 	return n
 }
 
-// watched is a descriptor of an owner. It reports readiness once, then again after rearm.
-type watched struct {
+// ownerWatch is a descriptor of an owner. It reports readiness once, then again after rearm.
+type ownerWatch struct {
 	fd     int // -1: a function of Soon
 	fn     func()
-	gone   bool         // Unwatch was called; accessed inside
+	removed   bool         // Unwatch was called; accessed inside
 	wanted *atomic.Bool // the condition of Soon; nil: a descriptor of Watch
 }
 
-// due reports whether the function still has to run. It must be called inside.
-func (w *watched) due() bool { return !w.gone && (w.wanted == nil || w.wanted.Load()) }
+// runnable reports whether the function still has to run. It must be called inside.
+func (w *ownerWatch) runnable() bool { return !w.removed && (w.wanted == nil || w.wanted.Load()) }
 
 // Watch calls fn inside, when fd is readable or hung up and the worker has been outside for
 // a period since. fn must consume the event unless the worker has done so, or call
@@ -199,31 +199,31 @@ func (w *watched) due() bool { return !w.gone && (w.wanted == nil || w.wanted.Lo
 //
 // Errors: ucs.ErrUnsupported on systems without epoll; otherwise the system's errors.
 func (o *Owner) Watch(fd int, fn func()) error {
-	w := &watched{fd: fd, fn: fn}
+	w := &ownerWatch{fd: fd, fn: fn}
 	err := o.a.watch(fd, shmem.EventIn|shmem.EventRDHup|shmem.EventOneShot, func() { o.noteReady(w) })
 	if err == nil {
-		o.events = append(o.events, w)
+		o.watches = append(o.watches, w)
 	}
 	return err
 }
 
-// Soon runs fn inside once the worker has been outside for a period. It runs fn again after
+// CallInside runs fn inside once the worker has been outside for a period. It runs fn again after
 // each period while wanted is true. fn or the worker clears wanted. Soon may only be called
 // by functions that Async.Watch runs. Those are outside the Owner and must not wait to
 // enter it.
-func (o *Owner) Soon(wanted *atomic.Bool, fn func()) {
-	o.noteReady(&watched{fd: -1, fn: fn, wanted: wanted})
+func (o *Owner) CallInside(wanted *atomic.Bool, fn func()) {
+	o.noteReady(&ownerWatch{fd: -1, fn: fn, wanted: wanted})
 }
 
 // Unwatch stops watching fd, whose function does not run afterwards. It must be called
 // inside.
 func (o *Owner) Unwatch(fd int) error {
-	i := slices.IndexFunc(o.events, func(w *watched) bool { return w.fd == fd })
+	i := slices.IndexFunc(o.watches, func(w *ownerWatch) bool { return w.fd == fd })
 	if i < 0 {
 		return fmt.Errorf("unwatch descriptor %d: %w", fd, ucs.ErrInvalid)
 	}
-	o.events[i].gone = true
-	o.events = slices.Delete(o.events, i, i+1)
+	o.watches[i].removed = true
+	o.watches = slices.Delete(o.watches, i, i+1)
 	err := o.a.Unwatch(fd)
 	if errors.Is(err, ucs.ErrClosed) { // the Async was closed before
 		return nil
@@ -238,7 +238,7 @@ func (o *Owner) Unwatch(fd int) error {
 //
 // A call may be in progress when Close returns, so fn must check by itself whether
 // its worker is closed.
-func (o *Owner) SetOutside(fn func() time.Duration) { o.outside = fn }
+func (o *Owner) SetOutside(fn func() time.Duration) { o.outsideFunc = fn }
 
 // CallOutside requests a call of the function of SetOutside after the current section. Only
 // functions that a section runs may call it.
@@ -249,15 +249,15 @@ func (o *Owner) CallOutside() { o.outsideAt = 0 }
 func (o *Owner) Close() error {
 	o.EnterWait()
 	defer o.Leave()
-	if o.dead {
+	if o.closed {
 		return nil
 	}
-	o.dead = true
-	o.next.Store(int64(never))
-	o.a.forget(o)
+	o.closed = true
+	o.nextTimer.Store(int64(never))
+	o.a.removeOwner(o)
 	var errs []error
-	for len(o.events) > 0 {
-		errs = append(errs, o.Unwatch(o.events[0].fd))
+	for len(o.watches) > 0 {
+		errs = append(errs, o.Unwatch(o.watches[0].fd))
 	}
 	return errors.Join(errs...)
 }

@@ -19,7 +19,7 @@ func TestOwnerSoon(t *testing.T) {
 	runs, done := 0, make(chan struct{})
 	a.After(0, func(ucs.Time) {
 		wanted.Store(true)
-		o.Soon(&wanted, func() {
+		o.CallInside(&wanted, func() {
 			if runs++; runs == 3 {
 				wanted.Store(false)
 				close(done)
@@ -31,7 +31,7 @@ func TestOwnerSoon(t *testing.T) {
 	asked, c := signal()
 	a.After(0, func(now ucs.Time) {
 		wanted.Store(true)
-		o.Soon(&wanted, func() { runs++ })
+		o.CallInside(&wanted, func() { runs++ })
 		wanted.Store(false) // the worker did it
 		asked(now)
 	})

@@ -21,7 +21,7 @@ type sleeper struct {
 	conn   syscall.RawConn
 	kicked atomic.Bool
 	found  events
-	over   func(uintptr) bool // reports whether the sleep has ended
+	ended   func(uintptr) bool // reports whether the sleep has ended
 }
 
 func newSleeper() (*sleeper, error) {
@@ -30,18 +30,18 @@ func newSleeper() (*sleeper, error) {
 		return nil, err
 	}
 	s := &sleeper{set: set}
-	s.over = func(uintptr) bool {
-		s.set.look(&s.found)
+	s.ended = func(uintptr) bool {
+		s.set.poll(&s.found)
 		return s.found.n > 0 || s.kicked.Load()
 	}
-	if err := s.intoPoller(); err != nil {
+	if err := s.registerPoller(); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
 	return s, nil
 }
 
-// intoPoller registers the epoll descriptor with Go's netpoller.
-func (s *sleeper) intoPoller() error {
+// registerPoller registers the epoll descriptor with Go's netpoller.
+func (s *sleeper) registerPoller() error {
 	fd, err := unix.FcntlInt(uintptr(s.set.ep.FD()), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("duplicate epoll descriptor: %w", err)
@@ -57,28 +57,28 @@ func (s *sleeper) intoPoller() error {
 	return err
 }
 
-// until sleeps until wake, a kick, or an event of a watched descriptor, and stores the
+// sleep sleeps until wake, a kick, or an event of a watched descriptor, and stores the
 // events in s.found. Only the async goroutine calls it.
-func (s *sleeper) until(wake ucs.Time) {
+func (s *sleeper) sleep(wake ucs.Time) {
 	s.found.n = 0
 	d := wake.Sub(ucs.Now())
 	switch {
 	case wake == never:
 		_ = s.file.SetReadDeadline(time.Time{}) // cannot fail: the file is in the netpoller
 	case d <= 0:
-		s.set.look(&s.found)
+		s.set.poll(&s.found)
 		return
 	default:
 		_ = s.file.SetReadDeadline(time.Now().Add(d))
 	}
 	// until sets the deadline, then reads kicked. kick stores kicked, then sets the
 	// deadline. So until sees kicked, or kick's deadline ends the sleep.
-	_ = s.conn.Read(s.over) // the only error is the deadline
+	_ = s.conn.Read(s.ended) // the only error is the deadline
 	s.kicked.Store(false)
 }
 
-// kick ends the current sleep, or the next one if there is none. Any goroutine may call it.
-func (s *sleeper) kick() {
+// wakeUp ends the current sleep, or the next one if there is none. Any goroutine may call it.
+func (s *sleeper) wakeUp() {
 	s.kicked.Store(true)
 	_ = s.file.SetReadDeadline(time.Unix(1, 0)) // fails only after Close
 }

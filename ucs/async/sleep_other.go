@@ -16,7 +16,7 @@ type sleeper struct {
 
 func newSleeper() (*sleeper, error) { return &sleeper{wake: make(chan struct{}, 1)}, nil }
 
-func (s *sleeper) until(wake ucs.Time) {
+func (s *sleeper) sleep(wake ucs.Time) {
 	if wake == never {
 		<-s.wake
 		return
@@ -29,7 +29,7 @@ func (s *sleeper) until(wake ucs.Time) {
 	}
 }
 
-func (s *sleeper) kick() {
+func (s *sleeper) wakeUp() {
 	select {
 	case s.wake <- struct{}{}:
 	default:

@@ -11,8 +11,8 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// setSize is the number of processors in an affinity mask of x/sys.
-const setSize = 8 * 128
+// cpuSetSize is the number of processors in an affinity mask of x/sys.
+const cpuSetSize = 8 * 128
 
 // Affinity returns the processors that the calling thread of the operating system may run
 // on, in ascending order.
@@ -22,7 +22,7 @@ func Affinity() ([]int, error) {
 		return nil, fmt.Errorf("affinity: %w", err)
 	}
 	list := make([]int, 0, set.Count())
-	for c := range setSize {
+	for c := range cpuSetSize {
 		if set.IsSet(c) {
 			list = append(list, c)
 		}
@@ -42,12 +42,12 @@ func SetProcessAffinity(cpus []int) error {
 		if err != nil {
 			return fmt.Errorf("set affinity of the process: %w", err)
 		}
-		fresh := false
+		found := false
 		for _, t := range tasks {
 			if done[t.Name()] {
 				continue
 			}
-			done[t.Name()], fresh = true, true
+			done[t.Name()], found = true, true
 			id, err := strconv.Atoi(t.Name())
 			if err != nil {
 				return fmt.Errorf("set affinity of the process: %w", err)
@@ -56,7 +56,7 @@ func SetProcessAffinity(cpus []int) error {
 				return err
 			}
 		}
-		if !fresh {
+		if !found {
 			return nil
 		}
 	}
@@ -73,7 +73,7 @@ func SetAffinity(cpus []int) error { return setAffinity(0, cpus) }
 func setAffinity(thread int, cpus []int) error {
 	var set unix.CPUSet
 	for _, c := range cpus {
-		if c < 0 || c >= setSize {
+		if c < 0 || c >= cpuSetSize {
 			return fmt.Errorf("set affinity: processor %d: %w", c, ucs.ErrInvalid)
 		}
 		set.Set(c)

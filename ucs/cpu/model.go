@@ -45,15 +45,15 @@ func ReadModel(root fs.FS) (Model, error) {
 		key, value, _ := strings.Cut(line, ":")
 		switch value = strings.TrimSpace(value); strings.TrimSpace(key) {
 		case "vendor_id", "CPU implementer":
-			keepFirst(&m.Vendor, value)
+			setIfEmpty(&m.Vendor, value)
 		case "model name", "CPU part":
-			keepFirst(&m.Name, value)
+			setIfEmpty(&m.Name, value)
 		}
 	}
 	return m, nil
 }
 
-func keepFirst(field *string, value string) {
+func setIfEmpty(field *string, value string) {
 	if *field == "" {
 		*field = value
 	}

@@ -17,17 +17,17 @@ const calibration = 5 * time.Millisecond
 func CyclesPerSecond() float64 { return rate() }
 
 var rate = sync.OnceValue(func() float64 {
-	c0, t0 := bothClocks()
+	c0, t0 := readClocks()
 	c1, t1 := c0, t0
 	for t1.Sub(t0) < calibration {
-		c1, t1 = bothClocks()
+		c1, t1 = readClocks()
 	}
 	return float64(c1-c0) / t1.Sub(t0).Seconds()
 })
 
-// bothClocks reads both clocks at nearly the same time. It returns the best of ten tries, so
+// readClocks reads both clocks at nearly the same time. It returns the best of ten tries, so
 // a try that was interrupted is discarded.
-func bothClocks() (cycles uint64, now ucs.Time) {
+func readClocks() (cycles uint64, now ucs.Time) {
 	best := uint64(math.MaxUint64)
 	for range 10 {
 		before := Cycles()

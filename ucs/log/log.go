@@ -32,12 +32,12 @@ func New(level, file string) (*zap.Logger, func() error, error) {
 }
 
 func open(file string) (*os.File, func() error, error) {
-	keep := func() error { return nil } // stdout and stderr are not closed
+	noClose := func() error { return nil } // stdout and stderr are not closed
 	switch file {
 	case "", "stderr":
-		return os.Stderr, keep, nil
+		return os.Stderr, noClose, nil
 	case "stdout":
-		return os.Stdout, keep, nil
+		return os.Stdout, noClose, nil
 	}
 	name := Expand(file)
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)

@@ -15,17 +15,17 @@ import (
 const probeSize = 4096
 
 func probe() []Feature {
-	pair, err := connect()
+	pair, err := connectSelf()
 	defer pair.close()
 	return []Feature{
-		tried(Memfd, tryMemfd()),
-		tried(AbstractSockets, err),
-		tried(FDPassing, TryFDPassing()),
-		tried(EventFD, tryEventFD()),
-		tried(GlobalBarrier, shmem.GlobalBarrier()),
-		tried(PrivateBarrier, shmem.PrivateBarrier()),
-		tried(PidfdOpen, tryPidfd()),
-		tried(PeerPidfd, pair.tryPeerPidfd(err)),
+		featureOf(Memfd, tryMemfd()),
+		featureOf(AbstractSockets, err),
+		featureOf(FDPassing, TryFDPassing()),
+		featureOf(EventFD, tryEventFD()),
+		featureOf(GlobalBarrier, shmem.GlobalBarrier()),
+		featureOf(PrivateBarrier, shmem.PrivateBarrier()),
+		featureOf(PidfdOpen, tryPidfd()),
+		featureOf(PeerPidfd, pair.tryPeerPidfd(err)),
 		tryCopy(),
 	}
 }
@@ -52,7 +52,7 @@ func tryMemfd() error {
 // pair is a connection of this process to itself.
 type pair struct{ a, b *shmem.Conn }
 
-func connect() (p pair, err error) {
+func connectSelf() (p pair, err error) {
 	name := "@goucx-probe-" + rand.Text()
 	l, err := shmem.Listen(name)
 	if err != nil {
@@ -140,7 +140,7 @@ func (p pair) tryPeerPidfd(connected error) error {
 // tryCopy reads this process's own memory, which is always permitted if the system call is.
 // Whether Yama forbids access to other processes is only visible in its setting.
 func tryCopy() Feature {
-	f := tried(CrossProcessCopy, copySelf())
+	f := featureOf(CrossProcessCopy, copySelf())
 	if scope := readLine("/proc/sys/kernel/yama/ptrace_scope"); f.Available && scope != "" && scope != "0" {
 		f.Reason = "between unrelated processes only with CAP_SYS_PTRACE: kernel.yama.ptrace_scope is " + scope
 	}

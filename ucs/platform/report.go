@@ -75,8 +75,8 @@ func (r Report) String() string {
 	return b.String()
 }
 
-// tried returns the Feature for the result of a try.
-func tried(name string, err error) Feature {
+// featureOf returns the Feature for the result of a try.
+func featureOf(name string, err error) Feature {
 	if err != nil {
 		return Feature{Name: name, Reason: err.Error()}
 	}

@@ -37,7 +37,7 @@ type Activity struct {
 	since      ucs.Time  // when that count was seen first; 0: never
 }
 
-func (a *Activity) last() *Activity { return a }
+func (a *Activity) activity() *Activity { return a }
 
 // Idle takes the count of messages sent and received so far. It reports whether the count has
 // not changed for minIdle, and the layer above waits for no reply.

@@ -24,8 +24,8 @@ type Config struct {
 	MinRTO, FirstRTO, MaxRTO time.Duration
 	// KeepAlive is the interval of liveness probes of an idle flow.
 	KeepAlive time.Duration
-	// Silence is the time without any reply from the peer after which a flow fails.
-	Silence time.Duration
+	// PeerTimeout is the time without any reply from the peer after which a flow fails.
+	PeerTimeout time.Duration
 }
 
 // Default suits programs that compute for milliseconds without progress, and networks
@@ -34,7 +34,7 @@ var Default = Config{
 	Window: MaxWindow, Initial: 32,
 	AckEvery: 16, AckDelay: 50 * time.Microsecond,
 	MinRTO: 4 * time.Millisecond, FirstRTO: 20 * time.Millisecond, MaxRTO: time.Second,
-	KeepAlive: 10 * time.Second, Silence: 30 * time.Second,
+	KeepAlive: 10 * time.Second, PeerTimeout: 30 * time.Second,
 }
 
 const (
@@ -45,9 +45,9 @@ const (
 	// maxReordering when packets were only reordered.
 	minReordering, maxReordering = 3, 48
 	// minProbes is the number of unanswered probes without which a flow does not fail,
-	// however short Config.Silence is.
+	// however short Config.PeerTimeout is.
 	minProbes = 4
-	// stopped is the delay of a tick from which on this process counts as stopped. The time
+	// pauseThreshold is the delay of a tick from which on this process counts as stopped. The time
 	// of the delay is not counted against the peer. A busy machine delays less.
-	stopped = time.Second
+	pauseThreshold = time.Second
 )

@@ -44,7 +44,7 @@
 // is retransmitted, with a request for an ACK. The ACK reports all missing packets. The
 // time-out doubles up to Config.MaxRTO. The second time-out in a row reduces the window to
 // eight packets. So a peer that does not respond costs one packet per time-out, regardless
-// of the number of unacknowledged packets. After Config.Silence the flow fails.
+// of the number of unacknowledged packets. After Config.PeerTimeout the flow fails.
 //
 // Start reading at sender.go and receiver.go.
 package arq

@@ -25,30 +25,30 @@ func newLoop() *loop {
 	l.s.Start(l.now)
 	l.s.Tick(l.now)
 	l.r = NewReceiver(&l.conf, ^Seq(0)-100, l.now)
-	l.s.Accepted(1, MaxWindow, l.now)
+	l.s.HandleAccept(1, MaxWindow, l.now)
 	return l
 }
 
 // message goes there, and its acknowledgement back where one is due.
 func (l *loop) message() {
 	l.now++
-	if !l.s.Room() {
+	if !l.s.CanPush() {
 		panic("no room")
 	}
 	l.s.Push(7)
 	for l.s.Sendable() {
 		_, a := l.s.Transmit(l.now)
-		h := Head{A: a}
-		l.r.Arrive(h.Seq(), 7, h.Asks(), true, l.now)
+		h := Header{A: a}
+		l.r.Arrive(h.Seq(), 7, h.AckReq(), true, l.now)
 	}
-	if l.r.Urgent() {
+	if l.r.AckUrgent() {
 		l.ack()
 	}
 }
 
 func (l *loop) ack() {
-	h := Head{B: l.r.Acknowledge(MaxWindow)}
-	l.free = l.s.Acked(h.Ack(), h.Window(), nil, l.now, l.free[:0])
+	h := Header{B: l.r.AckWord(MaxWindow)}
+	l.free = l.s.HandleAck(h.Ack(), h.Window(), nil, l.now, l.free[:0])
 }
 
 // BenchmarkFlow is what a message costs at both ends.
@@ -84,7 +84,7 @@ func TestFewAcks(t *testing.T) {
 	acks := 0
 	for range 10_000 {
 		l.message()
-		if l.r.owed == 0 {
+		if l.r.unacked == 0 {
 			acks++
 		}
 	}
@@ -108,27 +108,27 @@ func TestSingleHole(t *testing.T) {
 		l.s.Push(uint32(i))
 		for l.s.Sendable() {
 			_, a := l.s.Transmit(l.now)
-			h := Head{A: a}
+			h := Header{A: a}
 			if h.Seq().Diff(first+Seq(i)) < 0 {
 				again = append(again, h.Seq())
 			}
 			if h.Seq() == first+3 && len(again) == 0 {
 				continue // lost
 			}
-			if l.r.Arrive(h.Seq(), 7, h.Asks(), true, l.now) == Deliver {
+			if l.r.Arrive(h.Seq(), 7, h.AckReq(), true, l.now) == Deliver {
 				for _, ok := l.r.Pop(); ok; _, ok = l.r.Pop() {
 				}
 			}
 			sel, _ := l.r.Selective()
-			ack := AckHead(l.r, MaxWindow, &sel)
-			l.s.Acked(ack.Ack(), ack.Window(), &sel, l.now, nil)
+			ack := AckHeader(l.r, MaxWindow, &sel)
+			l.s.HandleAck(ack.Ack(), ack.Window(), &sel, l.now, nil)
 		}
 	}
 	require.Equal(t, []Seq{first + 3}, again)
-	require.Equal(t, was-was/2, l.s.slow)
+	require.Equal(t, was-was/2, l.s.ssthresh)
 	require.True(t, l.s.Idle())
-	require.Zero(t, l.s.flying)
-	require.Zero(t, l.s.missing)
+	require.Zero(t, l.s.inFlight)
+	require.Zero(t, l.s.numLost)
 }
 
 // TestTimeouts follows RFC 6298: from round trips of those sent once, doubled with
@@ -139,7 +139,7 @@ func TestTimeouts(t *testing.T) {
 	for range 200 {
 		l.s.Push(1)
 		_, a := l.s.Transmit(l.now)
-		h := Head{A: a}
+		h := Header{A: a}
 		l.r.Arrive(h.Seq(), 1, false, true, l.now)
 		l.now = l.now.Add(rtt)
 		l.ack()
@@ -153,8 +153,8 @@ func TestTimeouts(t *testing.T) {
 		was := l.now
 		l.now = l.s.Deadline()
 		gaps = append(gaps, l.now.Sub(was))
-		require.Equal(t, SendOldest, l.s.Tick(l.now))
-		l.s.Oldest(l.now)
+		require.Equal(t, ResendOldest, l.s.Tick(l.now))
+		l.s.RetransmitOldest(l.now)
 	}
 	assert.GreaterOrEqual(t, gaps[0], l.conf.MinRTO)
 	for i := 2; i < 8; i++ {
@@ -177,13 +177,13 @@ func TestBogusAcks(t *testing.T) {
 	}
 	was := *l.s
 	all := Selective{^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0)}
-	for _, ack := range []Seq{l.s.una - 1, l.s.sent + 1, l.s.una + 1<<31, l.s.una - 1<<30} {
-		assert.Empty(t, l.s.Acked(ack, 255, &all, l.now, nil))
+	for _, ack := range []Seq{l.s.una - 1, l.s.nextTx + 1, l.s.una + 1<<31, l.s.una - 1<<30} {
+		assert.Empty(t, l.s.HandleAck(ack, 255, &all, l.now, nil))
 		assert.Equal(t, was, *l.s)
 	}
-	free := l.s.Acked(l.s.una, 255, &all, l.now, nil)
+	free := l.s.HandleAck(l.s.una, 255, &all, l.now, nil)
 	assert.Len(t, free, 9, "of what was sent")
-	l.s.Unknown(l.s.una - 1)
-	l.s.Unknown(l.s.next + 1)
+	l.s.HandleReset(l.s.una - 1)
+	l.s.HandleReset(l.s.next + 1)
 	assert.Equal(t, Open, l.s.State())
 }

@@ -2,8 +2,8 @@ package arq
 
 import "encoding/binary"
 
-// HeadLen is the length in bytes of the header in front of each message.
-const HeadLen = 24
+// HeaderLen is the length in bytes of the header in front of each message.
+const HeaderLen = 24
 
 // Flow is the number of a flow, chosen by the side that uses it: an index and the
 // generation of that index. It has 24 bits; 0 means no flow.
@@ -29,7 +29,7 @@ const (
 	// number of duplicate packets that the receiver has received.
 	Ack uint8 = iota
 	// Poke is a liveness probe and requests an Ack. Seq is the flow's next number.
-	Poke
+	Probe
 	// Connect requests a flow. To is the initiator's number of the flow, Seq the first
 	// sequence number, C the name of the target interface. The initiator's address follows
 	// the header.
@@ -37,18 +37,18 @@ const (
 	// Accept replies to Connect. AckOf is the initiator's number of the flow, Ack its first
 	// sequence number, Seq the acceptor's number of the flow.
 	Accept
-	// Refuse replies to Connect if the interface has another name. AckOf and Ack are as in
+	// Reject replies to Connect if the interface has another name. AckOf and Ack are as in
 	// Accept.
-	Refuse
+	Reject
 	// Unknown replies to a numbered packet or Poke of a flow that does not exist. To and Seq
 	// are those of that packet.
-	Unknown
+	Reset
 	// Farewell informs the receiver To that the sender has received the ACK of the End. The
 	// receiver can be removed. Seq is the number after the End.
-	Farewell
-	// Bye informs the sender AckOf that the acceptor closes. To is the receiver. The sender
+	CloseComplete
+	// Close informs the sender AckOf that the acceptor closes. To is the receiver. The sender
 	// replies with Farewell.
-	Bye
+	Close
 	numControl
 )
 
@@ -60,15 +60,15 @@ const (
 	EndAll
 )
 
-// Head is the header of every packet. It has three words, in little-endian byte order:
+// Header is the header of every packet. It has three words, in little-endian byte order:
 //
 //	A: kind 2 bits, asks 1, ID 5 | to 24 | seq 32
 //	B: window 8 | ack of 24      | ack 32
 //	C: the user's
-type Head struct{ A, B, C uint64 }
+type Header struct{ A, B, C uint64 }
 
 const (
-	askBit   = 1 << 5
+	ackReqBit   = 1 << 5
 	flowMask = 1<<24 - 1
 	idMask   = 1<<5 - 1
 )
@@ -78,32 +78,32 @@ func wordA(k Kind, id uint8, to Flow, seq Seq) uint64 {
 }
 
 // Kind returns the kind of the packet.
-func (h *Head) Kind() Kind { return Kind(h.A >> 6 & 3) }
+func (h *Header) Kind() Kind { return Kind(h.A >> 6 & 3) }
 
 // ID returns the user's ID of Data, the reason of End, or the type of a control packet.
-func (h *Head) ID() uint8 { return uint8(h.A & idMask) }
+func (h *Header) ID() uint8 { return uint8(h.A & idMask) }
 
-// Asks reports whether the sender requests an ACK at once.
-func (h *Head) Asks() bool { return h.A&askBit != 0 }
+// AckReq reports whether the sender requests an ACK at once.
+func (h *Header) AckReq() bool { return h.A&ackReqBit != 0 }
 
 // To returns the flow of the packet, by its receiver's number.
-func (h *Head) To() Flow { return Flow(h.A >> 8 & flowMask) }
+func (h *Header) To() Flow { return Flow(h.A >> 8 & flowMask) }
 
 // Seq returns the sequence number of the packet.
-func (h *Head) Seq() Seq { return Seq(h.A >> 32) }
+func (h *Header) Seq() Seq { return Seq(h.A >> 32) }
 
 // AckOf returns the flow that Ack acknowledges, by its sender's number; 0: none.
-func (h *Head) AckOf() Flow { return Flow(h.B >> 8 & flowMask) }
+func (h *Header) AckOf() Flow { return Flow(h.B >> 8 & flowMask) }
 
 // Window returns the number of packets from Ack on that the receiver accepts.
-func (h *Head) Window() uint8 { return uint8(h.B) }
+func (h *Header) Window() uint8 { return uint8(h.B) }
 
 // Ack returns the number before which all packets have arrived.
-func (h *Head) Ack() Seq { return Seq(h.B >> 32) }
+func (h *Header) Ack() Seq { return Seq(h.B >> 32) }
 
-// Put writes the header to b, which must have at least HeadLen bytes.
-func (h *Head) Put(b []byte) {
-	_ = b[HeadLen-1]
+// Put writes the header to b, which must have at least HeaderLen bytes.
+func (h *Header) Put(b []byte) {
+	_ = b[HeaderLen-1]
 	binary.LittleEndian.PutUint64(b, h.A)
 	binary.LittleEndian.PutUint64(b[8:], h.B)
 	binary.LittleEndian.PutUint64(b[16:], h.C)
@@ -111,8 +111,8 @@ func (h *Head) Put(b []byte) {
 
 // Parse reads the header of a packet. It returns false if there is no valid one. It does
 // not validate flow and sequence numbers.
-func Parse(b []byte) (h Head, ok bool) {
-	if len(b) < HeadLen {
+func Parse(b []byte) (h Header, ok bool) {
+	if len(b) < HeaderLen {
 		return h, false
 	}
 	h.A, h.B, h.C = binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint64(b[16:])
@@ -137,7 +137,7 @@ func (s *Selective) Append(b []byte) []byte {
 }
 
 // ParseSelective reads the format of Append from b, which follows the header h.
-func ParseSelective(h *Head, b []byte) (s Selective) {
+func ParseSelective(h *Header, b []byte) (s Selective) {
 	s[0] = h.C
 	for i := 1; i < len(s) && len(b) >= 8; i++ {
 		s[i], b = binary.LittleEndian.Uint64(b), b[8:]

@@ -11,18 +11,18 @@ import (
 func TestHead(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		h    Head
+		h    Header
 		hex  string
 	}{
 		{
 			"message with an acknowledgement",
-			Head{A: wordA(Data, 9, 0x123456, 0xCAFEBABE) | askBit, B: 0xFF | 0x654321<<8 | 0x01020304<<32, C: 0x1122334455667788},
+			Header{A: wordA(Data, 9, 0x123456, 0xCAFEBABE) | ackReqBit, B: 0xFF | 0x654321<<8 | 0x01020304<<32, C: 0x1122334455667788},
 			"69563412bebafeca" + "ff21436504030201" + "8877665544332211",
 		},
-		{"end", Head{A: wordA(End, EndAll, 5, 1)}, "8105000001000000" + "00000000000000000000000000000000"},
-		{"bye", Head{A: wordA(Control, Bye, 0, 0), B: 7 << 8}, "c7000000000000000007000000000000" + "0000000000000000"},
+		{"end", Header{A: wordA(End, EndAll, 5, 1)}, "8105000001000000" + "00000000000000000000000000000000"},
+		{"bye", Header{A: wordA(Control, Close, 0, 0), B: 7 << 8}, "c7000000000000000007000000000000" + "0000000000000000"},
 	} {
-		b := make([]byte, HeadLen)
+		b := make([]byte, HeaderLen)
 		c.h.Put(b)
 		require.Equal(t, c.hex, hex.EncodeToString(b), c.name)
 		got, ok := Parse(b)
@@ -33,10 +33,10 @@ func TestHead(t *testing.T) {
 			require.False(t, ok, "cut to %d", n)
 		}
 	}
-	h := Head{A: wordA(Data, 9, 0x123456, 0xCAFEBABE) | askBit, B: 0xFF | 0x654321<<8 | 0x01020304<<32}
+	h := Header{A: wordA(Data, 9, 0x123456, 0xCAFEBABE) | ackReqBit, B: 0xFF | 0x654321<<8 | 0x01020304<<32}
 	assert.Equal(t, Data, h.Kind())
 	assert.EqualValues(t, 9, h.ID())
-	assert.True(t, h.Asks())
+	assert.True(t, h.AckReq())
 	assert.Equal(t, Flow(0x123456), h.To())
 	assert.Equal(t, Seq(0xCAFEBABE), h.Seq())
 	assert.Equal(t, Flow(0x654321), h.AckOf())
@@ -46,7 +46,7 @@ func TestHead(t *testing.T) {
 
 func TestSelective(t *testing.T) {
 	for _, s := range []Selective{{1}, {0, 1}, {5, 0, 1 << 63}, {1, 2, 3, 4}} {
-		h := Head{C: s[0]}
+		h := Header{C: s[0]}
 		b := s.Append(nil)
 		require.Equal(t, s, ParseSelective(&h, b))
 		for n := range b {
@@ -93,7 +93,7 @@ func FuzzTake(f *testing.F) {
 		now := w.net.Now()
 		for len(p) > 0 {
 			n := min(len(p), 1+int(p[0])%64)
-			b := make([]byte, max(n, HeadLen)+8)
+			b := make([]byte, max(n, HeaderLen)+8)
 			copy(b, p[:n])
 			head, ok := Parse(b)
 			p = p[n:]

@@ -13,9 +13,9 @@ const (
 	Hold
 	// Duplicate: the packet has been received before.
 	Duplicate
-	// Beyond: the packet is outside the window, there is no memory to hold it, or the flow
+	// OutOfWindow: the packet is outside the window, there is no memory to hold it, or the flow
 	// has ended.
-	Beyond
+	OutOfWindow
 )
 
 // Receiver is the receiving side of a flow. Slots are as in Sender.
@@ -23,28 +23,28 @@ const (
 // Concurrency: one goroutine at a time.
 type Receiver struct {
 	next   Seq    // first missing packet
-	owed   uint32 // packets received in order since the last ACK
+	unacked   uint32 // packets received in order since the last ACK
 	held   uint32 // packets held out of order
-	twice  uint32 // duplicates received
-	window uint8  // window last advertised
-	urgent bool   // an ACK must be sent at once
+	duplicates  uint32 // duplicates received
+	advertised uint8  // window last advertised
+	ackNow bool   // an ACK must be sent at once
 	ended  bool
 
 	ring  []uint32 // slots of held packets by sequence number; the length is a power of two
 	conf  *Config
-	heard ucs.Time
-	sure  bool // the time-out has expired once; the sender has one keepalive interval left
+	lastRecv ucs.Time
+	suspected  bool // the time-out has expired once; the sender has one keepalive interval left
 	first Seq
 
-	// To is the flow's number at its sender, Own its local number, Peer the user's number
+	// Remote is the flow's number at its sender, Own its local number, Peer the user's number
 	// of the peer. Tag is free for the user.
-	To, Own   Flow
+	Remote, Local   Flow
 	Peer, Tag uint32
 }
 
 // NewReceiver creates the receiving side of a flow whose first packet has number first.
 func NewReceiver(c *Config, first Seq, now ucs.Time) *Receiver {
-	return &Receiver{conf: c, next: first, first: first, heard: now, window: uint8(c.Window)}
+	return &Receiver{conf: c, next: first, first: first, lastRecv: now, advertised: uint8(c.Window)}
 }
 
 // Next returns the number of the first missing packet.
@@ -57,34 +57,34 @@ func (r *Receiver) Held() int { return int(r.held) }
 // out-of-order packet. Without memory, such a packet is Beyond.
 //
 // hot: BenchmarkFlow.
-func (r *Receiver) Arrive(q Seq, slot uint32, asks, canHold bool, now ucs.Time) Verdict {
-	r.heard, r.sure = now, false
+func (r *Receiver) Arrive(q Seq, slot uint32, ackReq, canHold bool, now ucs.Time) Verdict {
+	r.lastRecv, r.suspected = now, false
 	if q == r.next && !r.ended {
 		r.next++
-		r.owed++
-		r.urgent = r.urgent || asks
+		r.unacked++
+		r.ackNow = r.ackNow || ackReq
 		return Deliver
 	}
-	return r.early(q, slot, canHold)
+	return r.arriveOutOfOrder(q, slot, canHold)
 }
 
 //go:noinline
-func (r *Receiver) early(q Seq, slot uint32, canHold bool) Verdict {
-	r.urgent = true
+func (r *Receiver) arriveOutOfOrder(q Seq, slot uint32, canHold bool) Verdict {
+	r.ackNow = true
 	d := q.Diff(r.next)
 	switch {
 	case d < 0:
-		r.twice++
+		r.duplicates++
 		return Duplicate
 	case d >= MaxWindow || !canHold || r.ended:
-		return Beyond
+		return OutOfWindow
 	}
 	for int(d) >= len(r.ring) {
 		r.grow()
 	}
 	s := &r.ring[int(q)&(len(r.ring)-1)]
 	if *s != NoSlot {
-		r.twice++
+		r.duplicates++
 		return Duplicate
 	}
 	*s = slot
@@ -116,8 +116,8 @@ func (r *Receiver) Pop() (slot uint32, ok bool) {
 	*s = NoSlot
 	r.held--
 	r.next++
-	r.owed++
-	r.urgent = true // the sender waits for this ACK
+	r.unacked++
+	r.ackNow = true // the sender waits for this ACK
 	return slot, true
 }
 
@@ -134,38 +134,38 @@ func (r *Receiver) Drop(free []uint32) []uint32 {
 
 // End records that the End was delivered. The flow is kept, since its sender may not have
 // received the ACK and may retransmit the End.
-func (r *Receiver) End() { r.ended, r.urgent = true, true }
+func (r *Receiver) End() { r.ended, r.ackNow = true, true }
 
 // Ended reports whether End was called.
 func (r *Receiver) Ended() bool { return r.ended }
 
-// Poked processes a Poke.
-func (r *Receiver) Poked(now ucs.Time) { r.heard, r.sure, r.urgent = now, false, true }
+// HandleProbe processes a Poke.
+func (r *Receiver) HandleProbe(now ucs.Time) { r.lastRecv, r.suspected, r.ackNow = now, false, true }
 
-// Owes reports whether an ACK is pending, Urgent whether it must be sent at once.
+// AckPending reports whether an ACK is pending, Urgent whether it must be sent at once.
 //
 // hot: BenchmarkFlow.
-func (r *Receiver) Owes() bool { return r.owed != 0 || r.urgent }
+func (r *Receiver) AckPending() bool { return r.unacked != 0 || r.ackNow }
 
-// Urgent: see Owes.
+// AckUrgent: see Owes.
 //
 // hot: BenchmarkFlow.
-func (r *Receiver) Urgent() bool { return r.urgent || r.owed >= r.conf.AckEvery }
+func (r *Receiver) AckUrgent() bool { return r.ackNow || r.unacked >= r.conf.AckEvery }
 
-// Acknowledge returns the second word of a header: an ACK of what has arrived, and the
+// AckWord returns the second word of a header: an ACK of what has arrived, and the
 // window. It clears the pending ACK.
 //
 // hot: BenchmarkFlow.
-func (r *Receiver) Acknowledge(window uint8) uint64 {
-	r.owed, r.urgent, r.window = 0, false, window
-	return uint64(window) | uint64(r.To)<<8 | uint64(r.next)<<32
+func (r *Receiver) AckWord(window uint8) uint64 {
+	r.unacked, r.ackNow, r.advertised = 0, false, window
+	return uint64(window) | uint64(r.Remote)<<8 | uint64(r.next)<<32
 }
 
-// Reopen makes an ACK urgent if the window grows and the window last advertised was nearly
+// WindowGrew makes an ACK urgent if the window grows and the window last advertised was nearly
 // closed.
-func (r *Receiver) Reopen(window uint8) {
-	if r.window < minWindow && window > r.window {
-		r.urgent = true
+func (r *Receiver) WindowGrew(window uint8) {
+	if r.advertised < minWindow && window > r.advertised {
+		r.ackNow = true
 	}
 }
 
@@ -183,24 +183,24 @@ func (r *Receiver) Selective() (s Selective, ok bool) {
 	return s, true
 }
 
-// patience returns the time without packets after which Tick suspects the sender.
-func (r *Receiver) patience() ucs.Time { return ucs.Time(r.conf.Silence + r.conf.KeepAlive) }
+// timeout returns the time without packets after which Tick suspects the sender.
+func (r *Receiver) timeout() ucs.Time { return ucs.Time(r.conf.PeerTimeout + r.conf.KeepAlive) }
 
 // Deadline returns the time before which Tick has nothing to do.
-func (r *Receiver) Deadline() ucs.Time { return r.heard + r.patience() }
+func (r *Receiver) Deadline() ucs.Time { return r.lastRecv + r.timeout() }
 
 // Tick reports whether the flow can be removed: the sender has been silent too long, or has
 // ended the flow long ago. The first time that the deadline passes, Tick only extends it by
 // the keepalive interval. So a process that was stopped, and finds its clock far ahead,
 // has time to receive the sender's next probe.
-func (r *Receiver) Tick(now ucs.Time) (gone bool) {
+func (r *Receiver) Tick(now ucs.Time) (timedOut bool) {
 	if now < r.Deadline() {
 		return false
 	}
-	if r.sure {
+	if r.suspected {
 		return true
 	}
-	r.sure = true
-	r.heard = now - r.patience() + ucs.Time(r.conf.KeepAlive)
+	r.suspected = true
+	r.lastRecv = now - r.timeout() + ucs.Time(r.conf.KeepAlive)
 	return false
 }

@@ -37,12 +37,12 @@ type Reason uint8
 
 // Reasons.
 const (
-	// Silent: the peer did not reply for Config.Silence.
-	Silent Reason = iota + 1
-	// Refused: the interface at the target's address has another name.
-	Refused
-	// Forgotten: the peer does not know the flow any more; messages may be lost.
-	Forgotten
+	// Silent: the peer did not reply for Config.PeerTimeout.
+	TimedOut Reason = iota + 1
+	// Rejected: the interface at the target's address has another name.
+	Rejected
+	// ResetByPeer: the peer does not know the flow any more; messages may be lost.
+	ResetByPeer
 	// Closed: the peer closed its interface.
 	Closed
 )
@@ -65,8 +65,8 @@ const (
 func EndID(slot uint32) (id uint8, ok bool) { return uint8(endSlot - slot), slot-endAllSlot <= 1 }
 
 // sent is an unacknowledged packet.
-type sent struct {
-	at   ucs.Time // time of the last transmission
+type txPacket struct {
+	sentAt   ucs.Time // time of the last transmission
 	slot uint32
 	tx   uint32 // number of the last transmission
 	mark marks
@@ -76,7 +76,7 @@ type marks uint8
 
 const (
 	arrived marks = 1 << iota // reported by a selective acknowledgement
-	again                     // transmitted more than once
+	retransmitted                     // transmitted more than once
 	lost                      // to be retransmitted
 )
 
@@ -94,38 +94,38 @@ const (
 type Sender struct {
 	// Fields that a message uses in the usual case.
 	next  Seq // number of the next message
-	limit Seq // messages before it may be accepted
-	sent  Seq // packets before it have been transmitted
+	pushLimit Seq // messages before it may be accepted
+	nextTx  Seq // packets before it have been transmitted
 	una   Seq // packets before it are acknowledged
 	to    Flow
 	state State
-	ring  []sent // packets by sequence number; the length is a power of two
+	ring  []txPacket // packets by sequence number; the length is a power of two
 	tx    uint32 // number of transmissions
-	askAt Seq    // a packet from this number on requests an ACK
+	ackReqAt Seq    // a packet from this number on requests an ACK
 	due   ucs.Time
 
 	conf    *Config
 	cwnd    uint32 // congestion window, in packets
-	slow    uint32 // slow-start threshold, in packets
-	credit  uint32 // packets acknowledged towards the next growth of cwnd
-	edge    Seq    // the receiver accepts packets before it
-	recover Seq    // losses before it belong to one loss event
-	flying  uint32 // packets in flight: transmitted, neither arrived nor lost
-	missing uint32 // packets that are lost and not yet retransmitted
-	resend  Seq    // no lost packet is before it
+	ssthresh    uint32 // slow-start threshold, in packets
+	ackCount  uint32 // packets acknowledged towards the next growth of cwnd
+	windowEnd    Seq    // the receiver accepts packets before it
+	recovery Seq    // losses before it belong to one loss event
+	inFlight  uint32 // packets in flight: transmitted, neither arrived nor lost
+	numLost uint32 // packets that are lost and not yet retransmitted
+	firstLost  Seq    // no lost packet is before it
 	// reordering is the distance in transmissions at which a packet counts as lost.
 	// repeated counts retransmissions of lost packets since the last loss event. prior is
 	// cwnd before that event. twice is the number of duplicates that the receiver reported.
-	reordering, repeated, prior, twice uint32
+	reordering, numResent, priorCwnd, duplicates uint32
 	// newest is the newest transmission that is known to have arrived. An ACK that reports
 	// only older ones is no round-trip sample, since they may have waited at the receiver.
 	newest  uint32
-	newOnce bool // its packet was transmitted once
-	newAt   ucs.Time
+	newestOnce bool // its packet was transmitted once
+	newestAt   ucs.Time
 
 	srtt, rttvar time.Duration
-	least        time.Duration // shortest round trip
-	heard        ucs.Time      // time of the last reply; at first, the time of Start
+	minRTT        time.Duration // shortest round trip
+	lastReply        ucs.Time      // time of the last reply; at first, the time of Start
 	backoff      uint8
 	probes       uint8 // unanswered ones in a row
 	reason       Reason
@@ -139,8 +139,8 @@ type Sender struct {
 // Start it accepts no message and its timer is not set.
 func NewSender(c *Config, first Seq) *Sender {
 	s := &Sender{conf: c, due: never}
-	s.next, s.limit, s.sent, s.una, s.edge, s.recover, s.resend, s.askAt = first, first, first, first, first, first, first, first
-	s.cwnd, s.slow, s.reordering = c.Initial, c.Window, minReordering
+	s.next, s.pushLimit, s.nextTx, s.una, s.windowEnd, s.recovery, s.firstLost, s.ackReqAt = first, first, first, first, first, first, first, first
+	s.cwnd, s.ssthresh, s.reordering = c.Initial, c.Window, minReordering
 	return s
 }
 
@@ -149,8 +149,8 @@ func (s *Sender) Start(now ucs.Time) {
 	if s.Started() || s.state != Opening {
 		return
 	}
-	s.limit = s.next + Seq(s.conf.Initial)
-	s.heard, s.due = now, now
+	s.pushLimit = s.next + Seq(s.conf.Initial)
+	s.lastReply, s.due = now, now
 }
 
 // Started reports whether Start was called.
@@ -162,10 +162,10 @@ func (s *Sender) State() State { return s.state }
 // Reason returns the reason of the failure.
 func (s *Sender) Reason() Reason { return s.reason }
 
-// Room reports whether a message may be pushed.
+// CanPush reports whether a message may be pushed.
 //
 // hot: BenchmarkFlow.
-func (s *Sender) Room() bool { return s.limit.Diff(s.next) > 0 }
+func (s *Sender) CanPush() bool { return s.pushLimit.Diff(s.next) > 0 }
 
 // To returns the flow's number at its receiver, 0 until the flow is open.
 func (s *Sender) To() Flow { return s.to }
@@ -180,8 +180,8 @@ func (s *Sender) Acknowledged(q Seq) bool { return s.una.Diff(q) >= 0 }
 // Idle reports whether everything that was pushed is acknowledged.
 func (s *Sender) Idle() bool { return s.una == s.next }
 
-// Unread reports whether packets other than the End are unacknowledged.
-func (s *Sender) Unread() bool {
+// HasUnacked reports whether packets other than the End are unacknowledged.
+func (s *Sender) HasUnacked() bool {
 	n := uint32(s.next - s.una)
 	return n > 1 || n == 1 && !s.ended
 }
@@ -197,7 +197,7 @@ func (s *Sender) Push(slot uint32) {
 	if int(s.next-s.una) >= len(s.ring) {
 		s.grow()
 	}
-	s.ring[int(s.next)&(len(s.ring)-1)] = sent{slot: slot}
+	s.ring[int(s.next)&(len(s.ring)-1)] = txPacket{slot: slot}
 	s.next++
 }
 
@@ -208,7 +208,7 @@ func (s *Sender) PushEnd(reason uint8) {
 	}
 	s.ended = true
 	s.Push(endSlot - uint32(reason))
-	s.limit = s.next
+	s.pushLimit = s.next
 }
 
 // Ended reports whether PushEnd was called.
@@ -217,7 +217,7 @@ func (s *Sender) Ended() bool { return s.ended }
 //go:noinline
 func (s *Sender) grow() {
 	old := s.ring
-	s.ring = make([]sent, max(16, 2*len(old)))
+	s.ring = make([]txPacket, max(16, 2*len(old)))
 	for q := s.una; q != s.next; q++ {
 		s.ring[int(q)&(len(s.ring)-1)] = old[int(q)&(len(old)-1)]
 	}
@@ -228,92 +228,92 @@ func (s *Sender) grow() {
 //
 // hot: BenchmarkFlow.
 func (s *Sender) Sendable() bool {
-	return s.flying < s.cwnd && s.state == Open && (s.missing != 0 || s.sent != s.next && s.edge.Diff(s.sent) > 0)
+	return s.inFlight < s.cwnd && s.state == Open && (s.numLost != 0 || s.nextTx != s.next && s.windowEnd.Diff(s.nextTx) > 0)
 }
 
-// Missing reports whether Transmit would return a lost packet.
-func (s *Sender) Missing() bool { return s.missing != 0 }
+// HasLost reports whether Transmit would return a lost packet.
+func (s *Sender) HasLost() bool { return s.numLost != 0 }
 
 // Transmit returns the next packet to transmit: its slot and the first header word. The
 // caller adds the ID of Data to that word. The caller has checked Sendable.
 //
 // hot: BenchmarkFlow.
 func (s *Sender) Transmit(now ucs.Time) (slot uint32, a uint64) {
-	if s.missing != 0 {
-		return s.again(now)
+	if s.numLost != 0 {
+		return s.retransmitLost(now)
 	}
-	q := s.sent
+	q := s.nextTx
 	e := &s.ring[int(q)&(len(s.ring)-1)]
-	s.sent++
-	s.flying++
+	s.nextTx++
+	s.inFlight++
 	s.tx++
-	e.at, e.tx = now, s.tx
+	e.sentAt, e.tx = now, s.tx
 	if q == s.una {
-		s.wait(now)
+		s.resetTimer(now)
 	}
 	a = s.word(q, e.slot)
 	// The last packet in the window requests an ACK. So does the middle one, so that the
 	// window advances before it is used up.
-	if q.Diff(s.askAt) >= 0 || s.flying >= s.cwnd || s.edge.Diff(s.sent) <= 0 {
-		s.askAt = q + Seq(s.cwnd+1)/2
-		a |= askBit
+	if q.Diff(s.ackReqAt) >= 0 || s.inFlight >= s.cwnd || s.windowEnd.Diff(s.nextTx) <= 0 {
+		s.ackReqAt = q + Seq(s.cwnd+1)/2
+		a |= ackReqBit
 	}
 	return e.slot, a
 }
 
 func (s *Sender) word(q Seq, slot uint32) uint64 {
 	if id, end := EndID(slot); end {
-		return wordA(End, id, s.to, q) | askBit
+		return wordA(End, id, s.to, q) | ackReqBit
 	}
 	return wordA(Data, 0, s.to, q)
 }
 
-// again retransmits the first lost packet.
+// retransmitLost retransmits the first lost packet.
 //
 //go:noinline
-func (s *Sender) again(now ucs.Time) (slot uint32, a uint64) {
-	q := s.resend
+func (s *Sender) retransmitLost(now ucs.Time) (slot uint32, a uint64) {
+	q := s.firstLost
 	if q.Diff(s.una) < 0 {
 		q = s.una
 	}
 	for s.at(q).mark&lost == 0 {
 		q++
 	}
-	s.missing--
-	s.flying++
-	s.repeated++
-	s.resend = q + 1
-	return s.repeat(q, now)
+	s.numLost--
+	s.inFlight++
+	s.numResent++
+	s.firstLost = q + 1
+	return s.retransmit(q, now)
 }
 
-func (s *Sender) at(q Seq) *sent { return &s.ring[int(q)&(len(s.ring)-1)] }
+func (s *Sender) at(q Seq) *txPacket { return &s.ring[int(q)&(len(s.ring)-1)] }
 
-// repeat retransmits packet q.
-func (s *Sender) repeat(q Seq, now ucs.Time) (slot uint32, a uint64) {
+// retransmit retransmits packet q.
+func (s *Sender) retransmit(q Seq, now ucs.Time) (slot uint32, a uint64) {
 	e := s.at(q)
 	s.tx++
-	e.at, e.tx = now, s.tx
-	e.mark = e.mark&^lost | again
+	e.sentAt, e.tx = now, s.tx
+	e.mark = e.mark&^lost | retransmitted
 	a = s.word(q, e.slot)
-	if s.missing == 0 || s.flying >= s.cwnd {
-		a |= askBit
+	if s.numLost == 0 || s.inFlight >= s.cwnd {
+		a |= ackReqBit
 	}
 	return e.slot, a
 }
 
-// Accepted opens the flow. to is its number at the receiver.
-func (s *Sender) Accepted(to Flow, window uint8, now ucs.Time) {
+// HandleAccept opens the flow. to is its number at the receiver.
+func (s *Sender) HandleAccept(to Flow, window uint8, now ucs.Time) {
 	if s.state != Opening {
 		return
 	}
-	s.state, s.to, s.edge = Open, to, s.una+Seq(window)
+	s.state, s.to, s.windowEnd = Open, to, s.una+Seq(window)
 	if s.backoff <= 1 { // else the Accept may reply to any of several Connects
-		s.measure(now.Sub(s.heard))
+		s.updateRTT(now.Sub(s.lastReply))
 	}
 	s.backoff = 0
-	s.alive(now)
-	s.admit()
-	s.wait(now)
+	s.noteReply(now)
+	s.updatePushLimit()
+	s.resetTimer(now)
 }
 
 // Fail ends the flow. Reclaim returns its slots.
@@ -322,7 +322,7 @@ func (s *Sender) Fail(r Reason) {
 		return
 	}
 	s.state, s.reason = Failed, r
-	s.limit, s.due = s.next, never
+	s.pushLimit, s.due = s.next, never
 }
 
 // Reclaim appends the slots of all unacknowledged packets to free, and drops the packets.
@@ -332,25 +332,25 @@ func (s *Sender) Reclaim(free []uint32) []uint32 {
 			free = append(free, e.slot)
 		}
 	}
-	s.sent, s.missing, s.flying, s.ring = s.next, 0, 0, nil
+	s.nextTx, s.numLost, s.inFlight, s.ring = s.next, 0, 0, nil
 	return free
 }
 
-// Unknown processes the receiver's Unknown, which replies to packet q. A receiver is removed
+// HandleReset processes the receiver's Unknown, which replies to packet q. A receiver is removed
 // some time after its End; so if only the End is unacknowledged, the flow is Done.
 // Otherwise it fails.
-func (s *Sender) Unknown(q Seq) {
+func (s *Sender) HandleReset(q Seq) {
 	switch {
 	case s.state != Open || q.Diff(s.una) < 0 || q.Diff(s.next) > 0:
 	case s.ended && s.next-s.una == 1:
-		s.una, s.sent, s.flying, s.missing = s.next, s.next, 0, 0
-		s.finish()
+		s.una, s.nextTx, s.inFlight, s.numLost = s.next, s.next, 0, 0
+		s.done()
 	default:
-		s.Fail(Forgotten)
+		s.Fail(ResetByPeer)
 	}
 }
 
-// Farewell returns the first header word of the Farewell to send when the flow is Done.
-func (s *Sender) Farewell() uint64 { return wordA(Control, Farewell, s.to, s.next) }
+// CloseCompleteWord returns the first header word of the Farewell to send when the flow is Done.
+func (s *Sender) CloseCompleteWord() uint64 { return wordA(Control, CloseComplete, s.to, s.next) }
 
-func (s *Sender) finish() { s.state, s.due, s.limit = Done, never, s.next }
+func (s *Sender) done() { s.state, s.due, s.pushLimit = Done, never, s.next }

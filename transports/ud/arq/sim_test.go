@@ -67,7 +67,7 @@ func TestHalfLost(t *testing.T) {
 					require.Equal(t, f.n, d.next, "seed %d", seed)
 				} else {
 					failed++
-					require.Contains(t, []Reason{Silent, Forgotten}, f.Reason(), "seed %d", seed)
+					require.Contains(t, []Reason{TimedOut, ResetByPeer}, f.Reason(), "seed %d", seed)
 				}
 			}
 		}
@@ -115,8 +115,8 @@ func TestOneWay(t *testing.T) {
 		w.net.SetLink(a.at, b.at, sim.Link{Loss: 1})
 		was, cut := a.sent+b.sent, w.net.Now()
 		w.until(2 * time.Minute)
-		require.Equal(t, []Reason{Silent, Silent}, []Reason{f.Reason(), g.Reason()}, "seed %d", seed)
-		require.Less(t, w.net.Now().Sub(cut), w.conf.Silence+3*time.Second, "seed %d", seed)
+		require.Equal(t, []Reason{TimedOut, TimedOut}, []Reason{f.Reason(), g.Reason()}, "seed %d", seed)
+		require.Less(t, w.net.Now().Sub(cut), w.conf.PeerTimeout+3*time.Second, "seed %d", seed)
 		require.Less(t, a.sent+b.sent-was, 2*(2*MaxWindow+80), "seed %d", seed)
 		w.silent()
 	}
@@ -144,7 +144,7 @@ func TestOneWayForAWhile(t *testing.T) {
 
 // silent waits until receivers have noticed that nobody sends.
 func (w *world) silent() {
-	w.net.RunUntil(w.net.Now().Add(2 * (w.conf.Silence + w.conf.KeepAlive)))
+	w.net.RunUntil(w.net.Now().Add(2 * (w.conf.PeerTimeout + w.conf.KeepAlive)))
 	for _, h := range w.hosts {
 		require.Empty(w.t, h.ins, "seed %d: half-open flows", w.seed)
 		require.Empty(w.t, h.slots, "seed %d: slots", w.seed)
@@ -176,8 +176,8 @@ func TestRestart(t *testing.T) {
 		require.Equal(t, delivered{next: 100, end: true}, w.arrived(a, again))
 		w.silent()
 	}
-	require.Positive(t, reasons[Forgotten])
-	require.Positive(t, reasons[Refused])
+	require.Positive(t, reasons[ResetByPeer])
+	require.Positive(t, reasons[Rejected])
 }
 
 // TestDeadPeer: a peer that is gone is noticed, also by who only waits or only
@@ -191,7 +191,7 @@ func TestDeadPeer(t *testing.T) {
 		w.net.RunUntil(w.net.Now().Add(time.Duration(seed) * time.Millisecond))
 		b.dead, b.slots, b.ins = true, nil, nil
 		w.until(3 * time.Minute)
-		require.Equal(t, Silent, f.Reason(), "seed %d", seed)
+		require.Equal(t, TimedOut, f.Reason(), "seed %d", seed)
 		w.silent()
 	}
 }
@@ -267,10 +267,10 @@ func TestSilenceIsTime(t *testing.T) {
 				}
 				s.Tick(now)
 			}
-			require.Equal(t, Silent, s.Reason())
+			require.Equal(t, TimedOut, s.Reason())
 			took := time.Duration(now) - stop
-			require.Greater(t, took, c.Silence-late, "%v late, stopped %v", late, stop)
-			require.Less(t, took, c.Silence+c.MaxRTO*5/4+2*late, "%v late, stopped %v", late, stop)
+			require.Greater(t, took, c.PeerTimeout-late, "%v late, stopped %v", late, stop)
+			require.Less(t, took, c.PeerTimeout+c.MaxRTO*5/4+2*late, "%v late, stopped %v", late, stop)
 		}
 	}
 }
@@ -292,7 +292,7 @@ func TestWindowClosed(t *testing.T) {
 	require.Less(t, a.sent-was, 1000)
 	b.window = MaxWindow
 	for _, r := range b.ins {
-		r.Reopen(b.window)
+		r.WindowGrew(b.window)
 	}
 	b.run()
 	w.until(12 * time.Minute)

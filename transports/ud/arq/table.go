@@ -12,7 +12,7 @@ const (
 type table[T any] struct {
 	items []item[T]
 	free  []uint32
-	first int // start of the queue in free
+	freeHead int // start of the queue in free
 }
 
 type item[T any] struct {
@@ -34,12 +34,12 @@ func (t *table[T]) add(v *T) Flow {
 		t.items = make([]item[T], 1, 8) // index 0 is reserved
 	}
 	var i uint32
-	switch waiting := len(t.free) - t.first; {
+	switch waiting := len(t.free) - t.freeHead; {
 	case waiting > 64 || waiting > 0 && len(t.items) > maxFlows:
-		i = t.free[t.first]
-		if t.first++; t.first*2 > len(t.free) {
-			t.free = append(t.free[:0], t.free[t.first:]...)
-			t.first = 0
+		i = t.free[t.freeHead]
+		if t.freeHead++; t.freeHead*2 > len(t.free) {
+			t.free = append(t.free[:0], t.free[t.freeHead:]...)
+			t.freeHead = 0
 		}
 	case len(t.items) > maxFlows:
 		return 0

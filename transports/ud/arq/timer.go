@@ -10,13 +10,13 @@ import (
 // never is the deadline of a timer that is not set.
 const never = ucs.Time(math.MaxInt64)
 
-// measure updates the smoothed round-trip time with the round trip r.
+// updateRTT updates the smoothed round-trip time with the round trip r.
 //
 // Source: RFC 6298, 2.
-func (s *Sender) measure(r time.Duration) {
+func (s *Sender) updateRTT(r time.Duration) {
 	r = max(r, 0)
-	if s.srtt == 0 || r < s.least {
-		s.least = r
+	if s.srtt == 0 || r < s.minRTT {
+		s.minRTT = r
 	}
 	if s.srtt == 0 {
 		s.srtt, s.rttvar = max(r, 1), r/2
@@ -34,15 +34,15 @@ func (s *Sender) rto() time.Duration {
 		d = max(s.srtt+4*s.rttvar, s.conf.MinRTO)
 	}
 	d = min(d<<min(s.backoff, 16), s.conf.MaxRTO)
-	chance := (uint32(s.una) + s.tx*0x9E3779B1) * 0x85EBCA6B >> 24
-	return d + d*time.Duration(chance)/1024
+	jitter := (uint32(s.una) + s.tx*0x9E3779B1) * 0x85EBCA6B >> 24
+	return d + d*time.Duration(jitter)/1024
 }
 
-// wait restarts the timer. It expires after the retransmission time-out while the flow
+// resetTimer restarts the timer. It expires after the retransmission time-out while the flow
 // opens, has unacknowledged packets, or has no window; else when a keepalive is due.
-func (s *Sender) wait(now ucs.Time) {
+func (s *Sender) resetTimer(now ucs.Time) {
 	switch {
-	case s.una != s.next, s.state == Opening, !s.ended && s.edge.Diff(s.next) <= 0:
+	case s.una != s.next, s.state == Opening, !s.ended && s.windowEnd.Diff(s.next) <= 0:
 		s.due = now.Add(s.rto())
 	default:
 		s.backoff = 0
@@ -50,85 +50,85 @@ func (s *Sender) wait(now ucs.Time) {
 	}
 }
 
-// Act is the action that Tick requests.
-type Act uint8
+// Action is the action that Tick requests.
+type Action uint8
 
 // Actions of Tick.
 const (
 	// Nothing: no action.
-	Nothing Act = iota
+	Nothing Action = iota
 	// SendConnect: send the Connect of the flow.
 	SendConnect
-	// SendPoke: send the result of Poke.
-	SendPoke
-	// SendOldest: send the result of Oldest.
-	SendOldest
-	// Over: the flow has failed.
-	Over
+	// SendProbe: send the result of Poke.
+	SendProbe
+	// ResendOldest: send the result of Oldest.
+	ResendOldest
+	// FlowFailed: the flow has failed.
+	FlowFailed
 )
 
 // Tick runs the expired timer and returns the action to take.
-func (s *Sender) Tick(now ucs.Time) Act {
+func (s *Sender) Tick(now ucs.Time) Action {
 	if now < s.due || s.state > Open {
 		return Nothing
 	}
-	if late := now.Sub(s.due); late > stopped {
-		s.heard = s.heard.Add(late)
+	if late := now.Sub(s.due); late > pauseThreshold {
+		s.lastReply = s.lastReply.Add(late)
 	}
-	if s.probes >= minProbes && now.Sub(s.heard) > s.conf.Silence {
-		s.Fail(Silent)
-		return Over
+	if s.probes >= minProbes && now.Sub(s.lastReply) > s.conf.PeerTimeout {
+		s.Fail(TimedOut)
+		return FlowFailed
 	}
-	if s.probes != 0 || s.sent == s.una { // the first probe may find the peer computing
+	if s.probes != 0 || s.nextTx == s.una { // the first probe may find the peer computing
 		s.backoff = min(s.backoff+1, 16)
 	}
 	s.probes = min(s.probes+1, 200)
-	act := SendPoke
+	act := SendProbe
 	switch {
 	case s.state == Opening:
 		act = SendConnect
-	case s.sent != s.una:
-		act = SendOldest
+	case s.nextTx != s.una:
+		act = ResendOldest
 		// The first time-out may be due to a lost ACK, or to a peer that computes.
 		if s.probes > 1 {
 			s.cwnd = min(minWindow, s.conf.Window)
-			s.slow = max(s.slow/2, s.cwnd)
-			s.recover = s.sent
-			s.admit()
+			s.ssthresh = max(s.ssthresh/2, s.cwnd)
+			s.recovery = s.nextTx
+			s.updatePushLimit()
 		}
 	}
 	s.due = now.Add(s.rto())
 	return act
 }
 
-// Oldest retransmits the oldest packet that has not arrived, with a request for an ACK.
-func (s *Sender) Oldest(now ucs.Time) (slot uint32, a uint64) {
+// RetransmitOldest retransmits the oldest packet that has not arrived, with a request for an ACK.
+func (s *Sender) RetransmitOldest(now ucs.Time) (slot uint32, a uint64) {
 	q := s.una // not arrived, or una would be beyond it
 	if s.at(q).mark&lost != 0 {
-		s.missing--
-		s.flying++
+		s.numLost--
+		s.inFlight++
 	}
-	slot, a = s.repeat(q, now)
-	return slot, a | askBit
+	slot, a = s.retransmit(q, now)
+	return slot, a | ackReqBit
 }
 
-// Poke returns the first header word of a Poke.
-func (s *Sender) Poke() uint64 { return wordA(Control, Poke, s.to, s.next) | askBit }
+// ProbeWord returns the first header word of a Poke.
+func (s *Sender) ProbeWord() uint64 { return wordA(Control, Probe, s.to, s.next) | ackReqBit }
 
-// Asked reports whether a probe or retransmission is unanswered.
-func (s *Sender) Asked() bool { return s.state <= Open && s.probes != 0 }
+// ProbePending reports whether a probe or retransmission is unanswered.
+func (s *Sender) ProbePending() bool { return s.state <= Open && s.probes != 0 }
 
-// Silent reports whether several probes in a row are unanswered.
-func (s *Sender) Silent() bool { return s.probes >= minProbes }
+// Unresponsive reports whether several probes in a row are unanswered.
+func (s *Sender) Unresponsive() bool { return s.probes >= minProbes }
 
-// Ask makes the next Tick return SendPoke if the flow is open and idle.
-func (s *Sender) Ask(now ucs.Time) {
+// RequestProbe makes the next Tick return SendProbe if the flow is open and idle.
+func (s *Sender) RequestProbe(now ucs.Time) {
 	if s.state == Open && s.una == s.next {
 		s.due = now
 	}
 }
 
-// Resting reports whether the flow only waits for its next message.
-func (s *Sender) Resting() bool {
-	return s.state == Open && s.una == s.next && s.probes == 0 && !s.ended && s.edge.Diff(s.next) > 0
+// Quiescent reports whether the flow only waits for its next message.
+func (s *Sender) Quiescent() bool {
+	return s.state == Open && s.una == s.next && s.probes == 0 && !s.ended && s.windowEnd.Diff(s.next) > 0
 }

@@ -152,8 +152,8 @@ func (h *host) peer(a netip.AddrPort) uint32 {
 	return uint32(len(h.peers) - 1)
 }
 
-func (h *host) send(to netip.AddrPort, head Head, body []byte) {
-	b := make([]byte, HeadLen, HeadLen+len(body))
+func (h *host) send(to netip.AddrPort, head Header, body []byte) {
+	b := make([]byte, HeaderLen, HeaderLen+len(body))
 	head.Put(b)
 	h.sent++
 	h.w.net.Send(h.at, to, append(b, body...))
@@ -197,50 +197,50 @@ func (h *host) take(from netip.AddrPort, b []byte, now ucs.Time) {
 	if s := h.mux.Sender(head.AckOf()); s != nil && (head.Kind() != Control || head.ID() == Ack) {
 		var sel *Selective
 		if head.Kind() == Control {
-			v := ParseSelective(&head, b[HeadLen:])
+			v := ParseSelective(&head, b[HeaderLen:])
 			sel = &v
-			s.Repeated(uint32(head.Seq()))
+			s.HandleDuplicates(uint32(head.Seq()))
 		}
-		free = s.Acked(head.Ack(), head.Window(), sel, now, free)
+		free = s.HandleAck(head.Ack(), head.Window(), sel, now, free)
 	}
 	switch {
 	case head.Kind() == Control && head.ID() == Connect:
-		answer, made := h.mux.Connect(h.peer(from), &head, h.window, now)
+		answer, made := h.mux.HandleConnect(h.peer(from), &head, h.window, now)
 		if made != nil {
 			h.ins = append(h.ins, made)
 		}
 		h.send(from, answer, nil)
-	case head.Kind() == Control && head.ID() == Farewell:
-		if r := h.mux.Farewell(&head, false); r != nil {
+	case head.Kind() == Control && head.ID() == CloseComplete:
+		if r := h.mux.HandleCloseComplete(&head, false); r != nil {
 			h.forget(r)
 		}
-	case head.Kind() == Control && head.ID() == Unknown:
+	case head.Kind() == Control && head.ID() == Reset:
 		for _, f := range h.flows {
 			if f.To() == head.To() && f.to.at == from {
-				f.Unknown(head.Seq())
+				f.HandleReset(head.Seq())
 			}
 		}
-	case head.Kind() == Control && head.ID() != Ack && head.ID() != Poke:
-		h.mux.Answered(&head, now)
-	case head.Kind() != Control || head.ID() == Poke:
+	case head.Kind() == Control && head.ID() != Ack && head.ID() != Probe:
+		h.mux.HandleReply(&head, now)
+	case head.Kind() != Control || head.ID() == Probe:
 		h.numbered(from, &head, b, now)
 	}
 	h.give(free)
 }
 
-func (h *host) numbered(from netip.AddrPort, head *Head, b []byte, now ucs.Time) {
+func (h *host) numbered(from netip.AddrPort, head *Header, b []byte, now ucs.Time) {
 	r := h.mux.Receiver(head.To())
 	if r == nil || h.peers[r.Peer] != from {
-		h.send(from, UnknownHead(head), nil)
+		h.send(from, ResetHeader(head), nil)
 		return
 	}
 	if head.Kind() == Control {
-		r.Poked(now)
+		r.HandleProbe(now)
 		return
 	}
 	h.slot++
 	h.slots[h.slot] = append([]byte(nil), b...)
-	switch r.Arrive(head.Seq(), h.slot, head.Asks(), len(h.slots) < 3*queueLen, now) {
+	switch r.Arrive(head.Seq(), h.slot, head.AckReq(), len(h.slots) < 3*queueLen, now) {
 	case Hold:
 	case Deliver:
 		h.deliver(r, h.slot)
@@ -258,7 +258,7 @@ func (h *host) deliver(r *Receiver, slot uint32) {
 	b := h.slots[slot]
 	delete(h.slots, slot)
 	head, _ := Parse(b)
-	k := stream{binary.LittleEndian.Uint64(b[HeadLen:]), r.To, r.first}
+	k := stream{binary.LittleEndian.Uint64(b[HeaderLen:]), r.Remote, r.first}
 	d := w.got[k]
 	if d == nil {
 		d = new(delivered)
@@ -280,7 +280,7 @@ func (h *host) deliver(r *Receiver, slot uint32) {
 
 func (h *host) forget(r *Receiver) {
 	h.give(r.Drop(nil))
-	h.mux.ForgetReceiver(r.Own)
+	h.mux.RemoveReceiver(r.Local)
 	for i := range h.ins {
 		if h.ins[i] == r {
 			h.ins = append(h.ins[:i:i], h.ins[i+1:]...)
@@ -300,7 +300,7 @@ func (h *host) give(slots []uint32) {
 
 func (h *host) acknowledge(r *Receiver) {
 	sel, _ := r.Selective()
-	head := AckHead(r, h.window, &sel)
+	head := AckHeader(r, h.window, &sel)
 	h.send(h.peers[r.Peer], head, sel.Append(nil))
 }
 
@@ -329,16 +329,16 @@ func (h *host) run() {
 				continue
 			}
 			for k, d := range h.w.got {
-				if k.flow == r.To && k.first == r.first {
+				if k.flow == r.Remote && k.first == r.first {
 					d.gone = true
 				}
 			}
 			h.forget(r)
 			continue
-		case r.Urgent() || r.Owes() && h.ackAt != 0 && now >= h.ackAt:
+		case r.AckUrgent() || r.AckPending() && h.ackAt != 0 && now >= h.ackAt:
 			h.acknowledge(r)
 		}
-		owes = owes || r.Owes()
+		owes = owes || r.AckPending()
 		due = min(due, r.Deadline())
 	}
 	switch {
@@ -357,7 +357,7 @@ func (h *host) run() {
 }
 
 func (h *host) push(f *flow) {
-	for f.pushed < f.n && f.Room() {
+	for f.pushed < f.n && f.CanPush() {
 		h.slot++
 		b := binary.LittleEndian.AppendUint64(nil, f.pushed)
 		h.slots[h.slot] = b
@@ -372,32 +372,32 @@ func (h *host) push(f *flow) {
 func (h *host) tick(f *flow, now ucs.Time) {
 	switch f.Tick(now) {
 	case SendConnect:
-		h.send(f.to.at, h.mux.ConnectHead(f.num, f.name), nil)
-	case SendPoke:
-		h.send(f.to.at, Head{A: f.Poke()}, nil)
-	case SendOldest:
-		slot, a := f.Oldest(now)
+		h.send(f.to.at, h.mux.ConnectHeader(f.num, f.name), nil)
+	case SendProbe:
+		h.send(f.to.at, Header{A: f.ProbeWord()}, nil)
+	case ResendOldest:
+		slot, a := f.RetransmitOldest(now)
 		h.transmit(f, slot, a)
-	case Nothing, Over:
+	case Nothing, FlowFailed:
 	}
 	if f.State() >= Done && h.mux.Sender(f.num) == f.Sender {
 		if f.State() == Done {
-			h.send(f.to.at, Head{A: f.Farewell()}, nil)
+			h.send(f.to.at, Header{A: f.CloseCompleteWord()}, nil)
 		}
 		h.give(f.Reclaim(nil))
-		h.mux.Forget(f.num)
+		h.mux.RemoveSender(f.num)
 	}
 }
 
 func (h *host) transmit(f *flow, slot uint32, a uint64) {
-	head := Head{A: a}
+	head := Header{A: a}
 	if _, end := EndID(slot); !end {
 		head.C = binary.LittleEndian.Uint64(h.slots[slot])
 		head.A |= head.C % 32
 	}
 	for _, r := range h.ins { // acknowledgements ride
-		if h.peers[r.Peer] == f.to.at && r.Owes() && r.Held() == 0 {
-			head.B = r.Acknowledge(h.window)
+		if h.peers[r.Peer] == f.to.at && r.AckPending() && r.Held() == 0 {
+			head.B = r.AckWord(h.window)
 			break
 		}
 	}

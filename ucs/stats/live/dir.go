@@ -33,20 +33,20 @@ func DefaultDir() string {
 	return filepath.Join(os.TempDir(), "goucx-"+strconv.Itoa(os.Geteuid()))
 }
 
-// place creates or finds the directory to use for dir. If the default directory is not
+// chooseDir creates or finds the directory to use for dir. If the default directory is not
 // private to this user, place returns another directory and the reason.
 //
 // That directory has a random name, so no other user can create it first. Readers find it
 // by its owner. The checks are not subject to a race: the parent is sticky, so only the
 // owner of a directory can replace it.
-func place(dir string) (at string, instead, err error) {
+func chooseDir(dir string) (at string, instead, err error) {
 	if dir != DefaultDir() {
 		return dir, nil, ensureDir(dir)
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return "", nil, err
 	}
-	if instead = private(dir); instead == nil {
+	if instead = checkPrivate(dir); instead == nil {
 		return dir, nil, nil
 	}
 	if others := fallbacks(); len(others) > 0 {
@@ -56,13 +56,13 @@ func place(dir string) (at string, instead, err error) {
 	return at, instead, err
 }
 
-// places returns the directories that place may have returned for dir.
-func places(dir string) []string {
+// candidateDirs returns the directories that place may have returned for dir.
+func candidateDirs(dir string) []string {
 	if dir != DefaultDir() {
 		return []string{dir}
 	}
 	dirs := fallbacks()
-	if private(dir) == nil {
+	if checkPrivate(dir) == nil {
 		dirs = append(dirs, dir)
 	}
 	return dirs
@@ -71,12 +71,12 @@ func places(dir string) []string {
 // fallbacks returns this user's directories that place created instead of DefaultDir.
 func fallbacks() []string {
 	dirs, _ := filepath.Glob(DefaultDir() + "-*") // the pattern is valid
-	return slices.DeleteFunc(dirs, func(dir string) bool { return private(dir) != nil })
+	return slices.DeleteFunc(dirs, func(dir string) bool { return checkPrivate(dir) != nil })
 }
 
-// private returns an error unless dir is a directory that only this user may enter. It does
+// checkPrivate returns an error unless dir is a directory that only this user may enter. It does
 // not follow a symbolic link, which another user may have created.
-func private(dir string) error {
+func checkPrivate(dir string) error {
 	i, err := os.Lstat(dir)
 	if err != nil {
 		return err

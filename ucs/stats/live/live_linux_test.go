@@ -23,10 +23,10 @@ func page() *Page {
 		Version: Version, PID: os.Getpid(), Command: []string{"program", "-x"}, Host: "here", OpenSeconds: 1.5,
 		GoVersion: "go", MaxProcs: 2, Goroutines: 3, Settings: []Setting{{"UCX_TLS", "shm", "environment UCX_TLS"}},
 		Workers: []Worker{{
-			Name: "0a", Mode: "single", Fresh: true, AgeSeconds: 0.25, Counters: map[string]uint64{"ucp.received": 1 << 63},
+			Name: "0a", Mode: "single", Responsive: true, AgeSeconds: 0.25, Counters: map[string]uint64{"ucp.received": 1 << 63},
 			Summary: Summary{
-				Endpoints: 1, Connected: 1, Unread: 2, Unexpected: 3, UnexpectedBytes: 4, UnexpectedBudget: 5, LentBytes: 6,
-				Peers:    []Endpoint{{Peer: "0b", State: "connected", Lanes: []Lane{{Name: "shm/memory", Waiting: 4}}}},
+				Endpoints: 1, Connected: 1, Unread: 2, Unexpected: 3, UnexpectedBytes: 4, UnexpectedBudget: 5, AllocatedBytes: 6,
+				Peers:    []Endpoint{{Peer: "0b", State: "connected", Lanes: []Lane{{Name: "shm/memory", Pending: 4}}}},
 				Requests: []Requests{{Op: "tag receive", State: "posted", Count: 3, Bytes: 24, OldestSeconds: 9, Tag: "0xa"}},
 			},
 		}},
@@ -35,34 +35,34 @@ func page() *Page {
 
 func TestOffer(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "made", "here")
-	o, err := Offer(dir, page)
+	s, err := Serve(dir, page)
 	require.NoError(t, err)
-	other, err := Offer(dir, page)
+	other, err := Serve(dir, page)
 	require.NoError(t, err)
 
 	i, err := os.Stat(dir)
 	require.NoError(t, err)
 	assert.Equal(t, os.FileMode(0o700), i.Mode().Perm())
-	i, err = os.Stat(o.Path())
+	i, err = os.Stat(s.Path())
 	require.NoError(t, err)
 	assert.Equal(t, os.FileMode(0o600), i.Mode().Perm())
 
 	found, err := List(dir)
 	require.NoError(t, err)
-	assert.ElementsMatch(t, []Found{{os.Getpid(), o.Path()}, {os.Getpid(), other.Path()}}, found)
+	assert.ElementsMatch(t, []Program{{os.Getpid(), s.Path()}, {os.Getpid(), other.Path()}}, found)
 	for range 3 {
-		p, err := Read(o.Path(), patience)
+		p, err := Read(s.Path(), patience)
 		require.NoError(t, err)
 		assert.Equal(t, page(), p)
 	}
 
-	require.NoError(t, o.Close())
-	require.NoError(t, o.Close())
-	_, err = Read(o.Path(), patience)
+	require.NoError(t, s.Close())
+	require.NoError(t, s.Close())
+	_, err = Read(s.Path(), patience)
 	require.ErrorIs(t, err, os.ErrNotExist)
 	found, err = List(dir)
 	require.NoError(t, err)
-	assert.Equal(t, []Found{{os.Getpid(), other.Path()}}, found)
+	assert.Equal(t, []Program{{os.Getpid(), other.Path()}}, found)
 	require.NoError(t, other.Close())
 	left, err := os.ReadDir(dir)
 	require.NoError(t, err)
@@ -72,26 +72,26 @@ func TestOffer(t *testing.T) {
 func TestOfferRefuses(t *testing.T) {
 	open := t.TempDir()
 	require.NoError(t, os.Chmod(open, 0o777))
-	_, err := Offer(open, page)
+	_, err := Serve(open, page)
 	require.ErrorIs(t, err, ucs.ErrInvalid)
 	require.NoError(t, os.Chmod(open, 0o777|os.ModeSticky))
-	o, err := Offer(open, page)
+	s, err := Serve(open, page)
 	require.NoError(t, err)
-	require.NoError(t, o.Close())
+	require.NoError(t, s.Close())
 
 	if os.Geteuid() == 0 {
 		require.NoError(t, os.Chown(open, 4711, 4711))
-		_, err = Offer(open, page)
+		_, err = Serve(open, page)
 		require.ErrorIs(t, err, ucs.ErrInvalid)
 		require.ErrorContains(t, err, "user 4711")
 	}
 
-	_, err = Offer(filepath.Join(t.TempDir(), strings.Repeat("x", 90)), page)
+	_, err = Serve(filepath.Join(t.TempDir(), strings.Repeat("x", 90)), page)
 	require.ErrorIs(t, err, ucs.ErrTooLong)
 
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	_, err = Offer(file, page)
+	_, err = Serve(file, page)
 	require.ErrorContains(t, err, "offer counters in "+file)
 }
 
@@ -119,20 +119,20 @@ func TestPlantedDefaultDir(t *testing.T) {
 			require.NoError(t, os.Chmod(elsewhere, 0o700)) // nothing but the link is wrong
 			t.Setenv("TMPDIR", t.TempDir())
 			plant(t, DefaultDir(), elsewhere)
-			o, err := Offer(DefaultDir(), page)
+			s, err := Serve(DefaultDir(), page)
 			require.NoError(t, err)
-			require.ErrorContains(t, o.Instead(), DefaultDir())
-			second, err := Offer(DefaultDir(), page)
+			require.ErrorContains(t, s.FallbackReason(), DefaultDir())
+			second, err := Serve(DefaultDir(), page)
 			require.NoError(t, err)
-			assert.Equal(t, filepath.Dir(o.Path()), filepath.Dir(second.Path()), "one directory for all")
-			require.NoError(t, private(filepath.Dir(o.Path())))
+			assert.Equal(t, filepath.Dir(s.Path()), filepath.Dir(second.Path()), "one directory for all")
+			require.NoError(t, checkPrivate(filepath.Dir(s.Path())))
 			found, err := List(DefaultDir())
 			require.NoError(t, err)
-			assert.ElementsMatch(t, []Found{{os.Getpid(), o.Path()}, {os.Getpid(), second.Path()}}, found)
+			assert.ElementsMatch(t, []Program{{os.Getpid(), s.Path()}, {os.Getpid(), second.Path()}}, found)
 			left, err := os.ReadDir(elsewhere)
 			require.NoError(t, err)
 			assert.Empty(t, left)
-			require.NoError(t, o.Close())
+			require.NoError(t, s.Close())
 			require.NoError(t, second.Close())
 		})
 	}
@@ -147,23 +147,23 @@ func TestPlantedFallback(t *testing.T) {
 	require.NoError(t, os.Symlink(elsewhere, DefaultDir()))
 	require.NoError(t, os.Symlink(elsewhere, DefaultDir()+"-0"))
 	stale(t, filepath.Join(elsewhere, "12-crashed.ucx"))
-	o, err := Offer(DefaultDir(), page)
+	s, err := Serve(DefaultDir(), page)
 	require.NoError(t, err)
 	found, err := List(DefaultDir())
 	require.NoError(t, err)
-	assert.Equal(t, []Found{{os.Getpid(), o.Path()}}, found)
+	assert.Equal(t, []Program{{os.Getpid(), s.Path()}}, found)
 	_, err = os.Lstat(filepath.Join(elsewhere, "12-crashed.ucx"))
 	require.NoError(t, err, "nothing is removed elsewhere")
-	require.NoError(t, o.Close())
+	require.NoError(t, s.Close())
 }
 
 func TestDefaultDir(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	o, err := Offer(DefaultDir(), page)
+	s, err := Serve(DefaultDir(), page)
 	require.NoError(t, err)
-	require.NoError(t, o.Instead())
-	assert.Equal(t, DefaultDir(), filepath.Dir(o.Path()))
-	require.NoError(t, o.Close())
+	require.NoError(t, s.FallbackReason())
+	assert.Equal(t, DefaultDir(), filepath.Dir(s.Path()))
+	require.NoError(t, s.Close())
 }
 
 // stale leaves a socket behind as a crash does.
@@ -257,14 +257,14 @@ func TestReadRefuses(t *testing.T) {
 // page is made for it.
 func TestSilentReader(t *testing.T) {
 	asked := make(chan struct{}, 10)
-	o, err := Offer(t.TempDir(), func() *Page { asked <- struct{}{}; return page() })
+	s, err := Serve(t.TempDir(), func() *Page { asked <- struct{}{}; return page() })
 	require.NoError(t, err)
-	c, err := net.Dial("unix", o.Path())
+	c, err := net.Dial("unix", s.Path())
 	require.NoError(t, err)
-	_, err = Read(o.Path(), patience)
+	_, err = Read(s.Path(), patience)
 	require.NoError(t, err)
 	require.NoError(t, c.Close())
-	require.NoError(t, o.Close())
+	require.NoError(t, s.Close())
 	assert.Len(t, asked, 1)
 }
 

@@ -18,23 +18,23 @@ import (
 // maxPath is the longest path of a Unix socket, in bytes.
 const maxPath = 107
 
-// readerLimit bounds the time that a reader may take.
-const readerLimit = 2 * time.Second
+// readerTimeout bounds the time that a reader may take.
+const readerTimeout = 2 * time.Second
 
-// Offering is a page being served.
+// Server is a page being served.
 //
 // Concurrency: Close may be called from any goroutine.
-type Offering struct {
+type Server struct {
 	path string
-	// instead is the reason why path is not in the requested directory; nil: it is there.
-	instead error
+	// fallbackReason is the reason why path is not in the requested directory; nil: it is there.
+	fallbackReason error
 	listen  *net.UnixListener
 	page    func() *Page
-	one     sync.Mutex // serializes calls of page
-	done    sync.WaitGroup
+	pageMu     sync.Mutex // serializes calls of page
+	handlers    sync.WaitGroup
 }
 
-// Offer serves the result of page through a new socket in dir. It creates dir if it does not
+// Serve serves the result of page through a new socket in dir. It creates dir if it does not
 // exist. It calls page once for each reader, one at a time, in its own goroutines. Only
 // processes of this user can read.
 //
@@ -45,24 +45,24 @@ type Offering struct {
 //   - ucs.ErrInvalid if dir belongs to another user or is writable by others
 //   - ucs.ErrTooLong if the path of the socket would be too long
 //   - otherwise the system's errors
-func Offer(dir string, page func() *Page) (*Offering, error) {
-	o := &Offering{page: page}
-	if err := o.open(dir); err != nil {
+func Serve(dir string, page func() *Page) (*Server, error) {
+	s := &Server{page: page}
+	if err := s.open(dir); err != nil {
 		return nil, fmt.Errorf("offer counters in %s: %w", dir, err)
 	}
-	o.done.Go(o.serve)
-	return o, nil
+	s.handlers.Go(s.serve)
+	return s, nil
 }
 
-func (o *Offering) open(dir string) error {
-	if !knowsPeers {
+func (s *Server) open(dir string) error {
+	if !hasPeerCred {
 		return ucs.ErrUnsupported
 	}
-	dir, instead, err := place(dir)
+	dir, instead, err := chooseDir(dir)
 	if err != nil {
 		return err
 	}
-	o.instead = instead
+	s.fallbackReason = instead
 	sweep(dir)
 	name := fmt.Sprintf("%d-%s%s", os.Getpid(), randomName(), suffix)
 	// The name is hidden until the socket listens. So a visible socket that refuses a
@@ -76,10 +76,10 @@ func (o *Offering) open(dir string) error {
 		return err
 	}
 	l.SetUnlinkOnClose(false)
-	o.listen, o.path = l, filepath.Join(dir, name)
+	s.listen, s.path = l, filepath.Join(dir, name)
 	err = os.Chmod(hidden, 0o600)
 	if err == nil {
-		err = os.Rename(hidden, o.path)
+		err = os.Rename(hidden, s.path)
 	}
 	if err != nil {
 		return errors.Join(err, l.Close(), os.Remove(hidden))
@@ -100,16 +100,16 @@ func expire(c net.Conn, d time.Duration) (stop func()) {
 }
 
 // Path returns the path of the socket.
-func (o *Offering) Path() string { return o.path }
+func (s *Server) Path() string { return s.path }
 
-// Instead returns the reason why the socket is not in the requested directory, which was
+// FallbackReason returns the reason why the socket is not in the requested directory, which was
 // DefaultDir. It returns nil if the socket is there.
-func (o *Offering) Instead() error { return o.instead }
+func (s *Server) FallbackReason() error { return s.fallbackReason }
 
 // serve accepts readers until Close.
-func (o *Offering) serve() {
+func (s *Server) serve() {
 	for {
-		c, err := o.listen.AcceptUnix()
+		c, err := s.listen.AcceptUnix()
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
@@ -117,23 +117,23 @@ func (o *Offering) serve() {
 			time.Sleep(100 * time.Millisecond)
 			continue
 		}
-		o.done.Go(func() { o.answer(c) })
+		s.handlers.Go(func() { s.serveReader(c) })
 	}
 }
 
-func (o *Offering) answer(c *net.UnixConn) {
+func (s *Server) serveReader(c *net.UnixConn) {
 	defer func() { _ = c.Close() }()
 	if uid, err := peerUID(c); err != nil || uid != os.Geteuid() {
 		return
 	}
-	defer expire(c, readerLimit)()
+	defer expire(c, readerTimeout)()
 	var q [1]byte
-	if n, err := c.Read(q[:]); n != 1 || err != nil || q[0] != question {
+	if n, err := c.Read(q[:]); n != 1 || err != nil || q[0] != requestByte {
 		return
 	}
-	o.one.Lock()
-	b, err := json.Marshal(o.page())
-	o.one.Unlock()
+	s.pageMu.Lock()
+	b, err := json.Marshal(s.page())
+	s.pageMu.Unlock()
 	if err != nil {
 		return
 	}
@@ -141,11 +141,11 @@ func (o *Offering) answer(c *net.UnixConn) {
 }
 
 // Close stops serving the page and removes the socket. It is idempotent.
-func (o *Offering) Close() error {
-	err := o.listen.Close()
+func (s *Server) Close() error {
+	err := s.listen.Close()
 	if errors.Is(err, net.ErrClosed) {
 		return nil
 	}
-	o.done.Wait()
-	return errors.Join(err, os.Remove(o.path))
+	s.handlers.Wait()
+	return errors.Join(err, os.Remove(s.path))
 }

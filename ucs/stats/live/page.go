@@ -36,9 +36,9 @@ type Worker struct {
 	Name string `json:"name"`
 	// Mode is the thread mode: multi, serialized or single.
 	Mode string `json:"mode"`
-	// Fresh means that the worker responded to this request, so it progresses or sleeps.
+	// Responsive means that the worker responded to this request, so it progresses or sleeps.
 	// Otherwise it is busy or hangs.
-	Fresh bool `json:"fresh"`
+	Responsive bool `json:"fresh"`
 	// Armed means that the worker last requested a wake-up through its event descriptor. It
 	// sleeps, or the program waits for the descriptor.
 	Armed bool `json:"armed"`
@@ -69,8 +69,8 @@ type Summary struct {
 	Unexpected       int    `json:"unexpected"`
 	UnexpectedBytes  uint64 `json:"unexpected_bytes"`
 	UnexpectedBudget uint64 `json:"unexpected_budget"`
-	// LentBytes is the size of the memory allocated for those and for copies of sends.
-	LentBytes int `json:"lent_bytes"`
+	// AllocatedBytes is the size of the memory allocated for those and for copies of sends.
+	AllocatedBytes int `json:"lent_bytes"`
 }
 
 // MaxRows bounds each list of a Summary.
@@ -91,11 +91,11 @@ type Endpoint struct {
 type Lane struct {
 	// Name is transport/device.
 	Name string `json:"name"`
-	// Waiting is the number of operations that wait for resources.
-	Waiting int `json:"waiting"`
-	// Throttled means that the peer's budget for unexpected messages is used up. All messages
+	// Pending is the number of operations that wait for resources.
+	Pending int `json:"waiting"`
+	// RndvOnly means that the peer's budget for unexpected messages is used up. All messages
 	// to it use rendezvous.
-	Throttled bool `json:"throttled,omitempty"`
+	RndvOnly bool `json:"throttled,omitempty"`
 	// Error is the reason of the failure.
 	Error string `json:"error,omitempty"`
 }

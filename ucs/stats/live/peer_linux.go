@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// knowsPeers reports that the system identifies the process at the other end of a socket.
-const knowsPeers = true
+// hasPeerCred reports that the system identifies the process at the other end of a socket.
+const hasPeerCred = true
 
 // peerUID returns the user of the process at the other end, at the time when that process
 // connected or began to listen.

@@ -8,7 +8,7 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// knowsPeers is false: the system does not identify the other end of a socket.
-const knowsPeers = false
+// hasPeerCred is false: the system does not identify the other end of a socket.
+const hasPeerCred = false
 
 func peerUID(*net.UnixConn) (int, error) { return 0, ucs.ErrUnsupported }

@@ -17,15 +17,15 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// question is the byte that a reader sends. A client that only checks for a listener sends
+// requestByte is the byte that a reader sends. A client that only checks for a listener sends
 // nothing.
-const question = '?'
+const requestByte = '?'
 
 // maxPage bounds the size of a page, in bytes.
 const maxPage = 64 << 20
 
-// Found is a context that serves a page.
-type Found struct {
+// Program is a context that serves a page.
+type Program struct {
 	// PID is the program's process ID in its own namespace.
 	PID int
 	// Path is the path of the socket.
@@ -34,14 +34,14 @@ type Found struct {
 
 // At returns the context at a path that the user has named. Read finds out whether there is
 // one.
-func At(path string) Found { return Found{pidOf(path), path} }
+func At(path string) Program { return Program{pidOf(path), path} }
 
 // List returns the contexts that serve a page in dir, by process ID. It removes the sockets
 // of crashed programs. A missing directory is empty. For DefaultDir, List also reads the
 // directories that Offer has used instead.
-func List(dir string) ([]Found, error) {
-	var found []Found
-	for _, dir := range places(dir) {
+func List(dir string) ([]Program, error) {
+	var found []Program
+	for _, dir := range candidateDirs(dir) {
 		sweep(dir)
 		entries, err := os.ReadDir(dir)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -52,11 +52,11 @@ func List(dir string) ([]Found, error) {
 		}
 		for _, e := range entries {
 			if pid := pidOf(e.Name()); pid != 0 && e.Type()&fs.ModeSocket != 0 {
-				found = append(found, Found{pid, filepath.Join(dir, e.Name())})
+				found = append(found, Program{pid, filepath.Join(dir, e.Name())})
 			}
 		}
 	}
-	slices.SortStableFunc(found, func(a, b Found) int { return a.PID - b.PID })
+	slices.SortStableFunc(found, func(a, b Program) int { return a.PID - b.PID })
 	return found, nil
 }
 
@@ -86,13 +86,13 @@ func sweep(dir string) {
 	}
 }
 
-// beginning is longer than a socket stays hidden.
-const beginning = time.Minute
+// maxHidden is longer than a socket stays hidden.
+const maxHidden = time.Minute
 
 // abandoned reports whether the file is older than any socket that is still hidden.
 func abandoned(e fs.DirEntry) bool {
 	i, err := e.Info()
-	return err == nil && time.Since(i.ModTime()) > beginning
+	return err == nil && time.Since(i.ModTime()) > maxHidden
 }
 
 // Read fetches the page at a socket. It waits at most limit.
@@ -116,14 +116,14 @@ func Read(path string, limit time.Duration) (*Page, error) {
 	return p, nil
 }
 
-func noAnswer(limit time.Duration) error {
+func timeoutError(limit time.Duration) error {
 	return fmt.Errorf("no answer within %v: %w", limit, ucs.ErrTimeout)
 }
 
 func fetch(path string, limit time.Duration) ([]byte, error) {
 	conn, err := net.DialTimeout("unix", path, limit)
 	if e, ok := errors.AsType[net.Error](err); ok && e.Timeout() {
-		return nil, noAnswer(limit)
+		return nil, timeoutError(limit)
 	}
 	if err != nil {
 		return nil, err
@@ -138,13 +138,13 @@ func fetch(path string, limit time.Duration) ([]byte, error) {
 		return nil, err
 	}
 	defer expire(c, limit)()
-	if _, err := c.Write([]byte{question}); err != nil {
+	if _, err := c.Write([]byte{requestByte}); err != nil {
 		return nil, err
 	}
 	b, err := io.ReadAll(io.LimitReader(c, maxPage))
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, noAnswer(limit)
+		return nil, timeoutError(limit)
 	case err != nil:
 		return nil, err
 	case len(b) == 0:
