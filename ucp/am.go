@@ -47,8 +47,8 @@ type AM struct {
 	Len int
 
 	w     *Worker
-	place amPlace
-	kept  *kept // set by Retain
+	storage amStorage
+	retained  *retainedMsg // set by Retain
 }
 
 // HandleAM installs h as the handler of id and replaces the previous handler. A nil h

@@ -16,13 +16,13 @@ var errInHandler = fmt.Errorf("%w: a handler must not wait for its own worker", 
 // thread mode where only one goroutine uses the worker.
 var errPanicked = fmt.Errorf("%w: a handler of the worker panicked or ended its goroutine", ErrInvalid)
 
-// errStuck is the result of a close while a callback runs on another goroutine.
-var errStuck = fmt.Errorf("%w: a callback of the worker still runs, panicked or ended its goroutine", ErrTimeout)
+// errCallbackRuns is the result of a close while a callback runs on another goroutine.
+var errCallbackRuns = fmt.Errorf("%w: a callback of the worker still runs, panicked or ended its goroutine", ErrTimeout)
 
 // mayWait returns an error inside a handler, with ThreadMulti inside any callback. The
 // caller holds the lock.
 func (w *Worker) mayWait() error {
-	if !w.am.inside && !w.am.multi {
+	if !w.am.inHandler && !w.am.multi {
 		return nil
 	}
 	return w.outsideCallbacks()
@@ -33,9 +33,9 @@ func (w *Worker) mayWait() error {
 // distinguishes the two. The caller holds the lock.
 func (w *Worker) outsideCallbacks() error {
 	switch {
-	case !w.am.inside && !w.calling:
+	case !w.am.inHandler && !w.calling:
 		return nil
-	case inHandler():
+	case inCallback():
 		return errInHandler
 	case w.am.multi:
 		return nil
@@ -51,22 +51,22 @@ func (w *Worker) mayClose() error {
 	if err := w.outsideCallbacks(); err != nil {
 		return err
 	}
-	if !w.am.multi || !w.baton.held || !w.am.inside && !w.calling {
+	if !w.am.multi || !w.owner.held || !w.am.inHandler && !w.calling {
 		return nil
 	}
-	if !w.seize() {
-		return errStuck
+	if !w.acquireProgress() {
+		return errCallbackRuns
 	}
-	w.handOn()
+	w.transferProgress()
 	return nil
 }
 
-// inHandler reports whether a callback of the worker is on the caller's stack.
-func inHandler() bool {
+// inCallback reports whether a callback of the worker is on the caller's stack.
+func inCallback() bool {
 	var pcs [64]uintptr
 	for skip := 2; ; skip += len(pcs) {
 		n := runtime.Callers(skip, pcs[:])
-		if runsCallback(pcs[:n]) {
+		if hasCallbackFrame(pcs[:n]) {
 			return true
 		}
 		if n < len(pcs) {
@@ -75,7 +75,7 @@ func inHandler() bool {
 	}
 }
 
-func runsCallback(pcs []uintptr) bool {
+func hasCallbackFrame(pcs []uintptr) bool {
 	frames := runtime.CallersFrames(pcs)
 	for {
 		f, more := frames.Next()
@@ -97,17 +97,17 @@ func runsCallback(pcs []uintptr) bool {
 // hot: BenchmarkAMPair
 func (w *Worker) callAM(h AMHandler) {
 	m := &w.am.m
-	w.am.inside = true
+	w.am.inHandler = true
 	if !w.am.multi { // otherwise other goroutines read it
 		w.t.locked = true
 	}
 	w.leaveLock()
 	h(m)
 	w.enterLock()
-	if len(w.am.failed) > 0 {
-		w.runFailed()
+	if len(w.am.failureCalls) > 0 {
+		w.runFailureCalls()
 	}
-	w.am.inside = false
+	w.am.inHandler = false
 	if !w.am.multi {
 		w.t.locked = false
 	}
@@ -116,19 +116,19 @@ func (w *Worker) callAM(h AMHandler) {
 	}
 }
 
-// closesLater is for an Endpoint.Close called in a handler, which cannot wait for flush
+// closeAfterFlush is for an Endpoint.Close called in a handler, which cannot wait for flush
 // r. It arranges that endpoint e is closed when r completes, and reports whether it did
 // so.
-func (w *Worker) closesLater(r Request, e Endpoint) bool {
+func (w *Worker) closeAfterFlush(r Request, e Endpoint) bool {
 	w.t.lock()
 	handling := w.mayWait() != nil
 	w.t.unlock()
-	return handling && r.Notify(w.am.shut, e.id)
+	return handling && r.Notify(w.am.closeEndpoint, e.id)
 }
 
-// stuck returns the workers of x that must stay open, each with the reason. Inside a
+// stuckWorkers returns the workers of x that must stay open, each with the reason. Inside a
 // callback of any of them it returns errInHandler instead.
-func (x *Context) stuck() (map[*Worker]error, error) {
+func (x *Context) stuckWorkers() (map[*Worker]error, error) {
 	x.mu.Lock()
 	var workers []*Worker
 	for c := range x.owned {

@@ -27,7 +27,7 @@ func TestInHandler(t *testing.T) {
 			got = append(got, deep(n))
 		}
 		done := make(chan bool)
-		go func() { done <- inHandler() }()
+		go func() { done <- inCallback() }()
 		other = <-done
 	}))
 	e.AMSend(1, nil, nil)
@@ -38,13 +38,13 @@ func TestInHandler(t *testing.T) {
 		assert.True(t, got[i], "depth %d", n)
 	}
 	assert.False(t, other)
-	assert.False(t, inHandler())
+	assert.False(t, inCallback())
 }
 
 //go:noinline
 func deep(n int) bool {
 	if n == 0 {
-		return inHandler()
+		return inCallback()
 	}
 	return deep(n-1) && n > 0
 }

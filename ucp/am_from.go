@@ -5,28 +5,28 @@ import (
 	"github.com/goucx/goucx/wireup"
 )
 
-// fromOf returns the endpoint by which handlers reply to the sender of s. There is one
-// per peer. If it has failed or was closed, fromOf creates a new one.
-func (w *Worker) fromOf(s *source) Endpoint {
+// fromEndpoint returns the endpoint by which handlers reply to the sender of s. There is one
+// per peer. If it has failed or was closed, fromEndpoint creates a new one.
+func (w *Worker) fromEndpoint(s *source) Endpoint {
 	e := Endpoint{&w.t, s.from}
 	if w.usable(e) {
 		return e
 	}
-	if e.id = w.am.froms[s.peer]; !w.usable(e) {
+	if e.id = w.am.fromEps[s.peer]; !w.usable(e) {
 		w.peers.Retain(s.peer)
 		e = w.handle(w.newEpSlot(s.peer))
-		if w.am.froms == nil {
-			w.am.froms = make(map[wireup.PeerID]uint64)
+		if w.am.fromEps == nil {
+			w.am.fromEps = make(map[wireup.PeerID]uint64)
 		}
-		w.am.froms[s.peer] = e.id
+		w.am.fromEps[s.peer] = e.id
 	}
 	s.from = e.id
 	return e
 }
 
-// nobody returns the From of a message whose sender did not set WantReply. It is a
+// closedEndpoint returns the From of a message whose sender did not set WantReply. It is a
 // closed endpoint, so a handler that replies to it gets ErrClosed and does not crash.
-func (w *Worker) nobody() Endpoint { return Endpoint{&w.t, 0} }
+func (w *Worker) closedEndpoint() Endpoint { return Endpoint{&w.t, 0} }
 
 // usable reports whether e is open and has not failed.
 func (w *Worker) usable(e Endpoint) bool {
@@ -34,10 +34,10 @@ func (w *Worker) usable(e Endpoint) bool {
 	return k != 0 && w.eps[k].status == ucs.OK
 }
 
-// forgetFrom removes the reply endpoint to peer if it has failed. It frees the endpoint
+// dropFromEndpoint removes the reply endpoint to peer if it has failed. It frees the endpoint
 // unless the program has bound a resource to it.
-func (w *Worker) forgetFrom(peer wireup.PeerID) {
-	id, ok := w.am.froms[peer]
+func (w *Worker) dropFromEndpoint(peer wireup.PeerID) {
+	id, ok := w.am.fromEps[peer]
 	if !ok {
 		return
 	}
@@ -50,5 +50,5 @@ func (w *Worker) forgetFrom(peer wireup.PeerID) {
 		w.detach(k)
 		w.freeEndpoint(k)
 	}
-	delete(w.am.froms, peer)
+	delete(w.am.fromEps, peer)
 }

@@ -35,7 +35,7 @@ func TestAMFrom(t *testing.T) {
 	p.HandleFailure(uct.Failure{Endpoint: w.t.lanes[lane].ep, RxConn: 1, Err: ErrPeerFailed})
 	require.ErrorIs(t, r.Err(), ErrPeerFailed)
 	require.Error(t, es[0].AMSend(9, nil, nil).Err())
-	assert.Empty(t, w.am.froms)
+	assert.Empty(t, w.am.fromEps)
 
 	// It is back: there is a new endpoint, in the place of the old.
 	again := ask(3)

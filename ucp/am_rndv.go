@@ -7,23 +7,23 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// goesAlong reports whether the handler of the active message in s gets the data with
+// wantsEager reports whether the handler of the active message in s gets the data with
 // the message. If flow control forces a rendezvous, the receiver fetches the data
 // first.
-func (w *Worker) goesAlong(s *slot) bool {
+func (w *Worker) wantsEager(s *slot) bool {
 	return s.parent&wishRndv == 0 && (s.n <= w.rndvThresh || s.parent&wishEager != 0)
 }
 
-// announcesUser reports whether the active message in s is sent by rendezvous.
-func (w *Worker) announcesUser(s *slot, l *lane) bool {
-	if s.n > maxWhole && w.goesAlong(s) {
+// usesUserRndv reports whether the active message in s is sent by rendezvous.
+func (w *Worker) usesUserRndv(s *slot, l *lane) bool {
+	if s.n > maxPrefetch && w.wantsEager(s) {
 		return false
 	}
 	return w.announces(s, l)
 }
 
-// announceUser sends the RTS of the active message in slot i.
-func (w *Worker) announceUser(i uint32, l *lane) ucs.Status {
+// sendUserRTS sends the RTS of the active message in slot i.
+func (w *Worker) sendUserRTS(i uint32, l *lane) ucs.Status {
 	if !w.mayAnnounce(w.slab.slots[i].lane) {
 		return ucs.NoResource
 	}
@@ -32,32 +32,32 @@ func (w *Worker) announceUser(i uint32, l *lane) ucs.Status {
 	}
 	s := &w.slab.slots[i]
 	head := s.tag
-	if w.goesAlong(s) {
-		head |= wordWhole
+	if w.wantsEager(s) {
+		head |= wordPrefetch
 	}
-	n := rtsLen + wordHeader(head)
+	n := rtsLen + wordHeaderLen(head)
 	b, st := l.ep.ReserveAM(amUserRTS, head, n)
 	if st != ucs.OK {
 		return st
 	}
 	binary.LittleEndian.PutUint64(b, w.slab.id(i))
 	binary.LittleEndian.PutUint64(b[8:], s.n)
-	copy(b[rtsLen:], w.headerOf(i))
+	copy(b[rtsLen:], w.savedHeader(i))
 	l.ep.CommitAM(n)
 	w.announced(i)
 	return ucs.InProgress
 }
 
-// userRTS receives the RTS of an active message.
-func (p *port) userRTS(s *source, head uint64, data []byte) {
+// handleUserRTS receives the RTS of an active message.
+func (p *port) handleUserRTS(s *source, head uint64, data []byte) {
 	w := p.w
-	if len(data) != rtsLen+wordHeader(head) || !p.checkWord(s, head, len(data)) || s.peer == 0 {
+	if len(data) != rtsLen+wordHeaderLen(head) || !p.validWord(s, head, len(data)) || s.peer == 0 {
 		p.garbage(s)
 		return
 	}
-	id, n := word(data, 0), word(data, 1)
+	id, n := payloadUint64(data, 0), payloadUint64(data, 1)
 	header := data[rtsLen:]
-	if n > maxMessage || head&wordWhole != 0 && n > maxWhole {
+	if n > maxMessage || head&wordPrefetch != 0 && n > maxPrefetch {
 		p.garbage(s)
 		return
 	}
@@ -68,31 +68,31 @@ func (p *port) userRTS(s *source, head uint64, data []byte) {
 	case h == nil:
 		w.unknownAM(AMID(head))
 		w.refuse(s, id, ucs.Rejected, "no handler for this id")
-	case head&wordWhole != 0:
-		w.fetchWhole(s, head, id, n, header)
+	case head&wordPrefetch != 0:
+		w.queuePrefetch(s, head, id, n, header)
 	default:
-		w.offer(s, h, head, id, n, header)
+		w.dispatchRndv(s, h, head, id, n, header)
 	}
 }
 
-// offer runs handler h of a rendezvous message. If the handler does not keep the
+// dispatchRndv runs handler h of a rendezvous message. If the handler does not keep the
 // message, the data is discarded.
-func (w *Worker) offer(s *source, h AMHandler, head, id, n uint64, header []byte) {
+func (w *Worker) dispatchRndv(s *source, h AMHandler, head, id, n uint64, header []byte) {
 	m := &w.am.m
 	m.ID, m.Len, m.Rendezvous = AMID(head), int(n), true
 	m.Header, m.Data = header, nil
-	m.place = amPlace{kind: placeSender, source: s, id: id}
+	m.storage = amStorage{kind: storageSender, rx: s, id: id}
 	if head&wordReply != 0 {
-		m.From = w.fromOf(s)
+		m.From = w.fromEndpoint(s)
 	}
 	w.callAM(h)
 	if !m.reset() {
-		w.unwanted(s, id)
+		w.discardRndv(s, id)
 	}
 }
 
-// unwanted completes an announced message at its sender without transferring the data
+// discardRndv completes an announced message at its sender without transferring the data
 // and without an error. It sends an RTR for 0 bytes.
-func (w *Worker) unwanted(s *source, id uint64) {
+func (w *Worker) discardRndv(s *source, id uint64) {
 	w.reply(s, control{id: amRTR, hdr: id, n: rtrLen})
 }

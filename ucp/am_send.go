@@ -6,9 +6,9 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// amScratch is the maximum length of header and data that are joined in a buffer for
+// maxJoined is the maximum length of header and data that are joined in a buffer for
 // one short operation. Above it, writing into a reservation is cheaper.
-const amScratch = 48
+const maxJoined = 48
 
 // amMessage is an active message to be sent.
 type amMessage struct {
@@ -23,7 +23,7 @@ type amMessage struct {
 //
 //go:noinline
 func (e Endpoint) amSendSlow(id AMID, header, data []byte, o Flags) Request {
-	if l := e.lane(); len(header)+len(data) <= min(l.short, amScratch) && o&^WantReply == 0 {
+	if l := e.lane(); len(header)+len(data) <= min(l.short, maxJoined) && o&^WantReply == 0 {
 		if e.t.w.sendWhole(l, amWord(id, len(header), o), header, data) == ucs.OK {
 			return Request{}
 		}
@@ -56,7 +56,7 @@ func (w *Worker) amSend(e Endpoint, m amMessage) Request {
 		return w.t.refuse(opAMSend, e, ucs.TooLong)
 	}
 	word := amWord(m.id, len(m.header), m.flags)
-	if l.sendsWhole(m) && w.wholeAtOnce(m) {
+	if l.fitsBcopy(m) && w.msgWantsEager(m) {
 		if w.sendWhole(l, word, m.header, m.data) == ucs.OK {
 			return Request{}
 		}
@@ -72,23 +72,23 @@ func (w *Worker) amSend(e Endpoint, m amMessage) Request {
 		s.parent = wishEager
 	}
 	w.slab.bufs[i] = m.data
-	w.keepHeader(i, m.header)
+	w.saveHeader(i, m.header)
 	return w.start(i)
 }
 
-// sendsWhole reports whether the lane sends m as one bcopy message now.
-func (l *lane) sendsWhole(m amMessage) bool {
-	return l.short >= 0 && len(m.header)+len(m.data) <= l.bcopy && !l.zcopy.takes(len(m.header), len(m.data))
+// fitsBcopy reports whether the lane sends m as one bcopy message now.
+func (l *lane) fitsBcopy(m amMessage) bool {
+	return l.short >= 0 && len(m.header)+len(m.data) <= l.bcopy && !l.zcopy.fits(len(m.header), len(m.data))
 }
 
-// wholeAtOnce reports whether m is sent eagerly, by its length and flags.
-func (w *Worker) wholeAtOnce(m amMessage) bool {
+// msgWantsEager reports whether m is sent eagerly, by its length and flags.
+func (w *Worker) msgWantsEager(m amMessage) bool {
 	return m.flags&ForceRendezvous == 0 && (uint64(len(m.data)) <= w.rndvThresh || m.flags&ForceEager != 0)
 }
 
-// keepHeader copies the header beside slot i, because the caller may reuse it after the
+// saveHeader copies the header beside slot i, because the caller may reuse it after the
 // call.
-func (w *Worker) keepHeader(i uint32, header []byte) {
+func (w *Worker) saveHeader(i uint32, header []byte) {
 	if len(header) == 0 {
 		return
 	}
@@ -98,9 +98,9 @@ func (w *Worker) keepHeader(i uint32, header []byte) {
 	w.slab.slots[i].flags |= flagAside
 }
 
-// headerOf returns the header of the active message in slot i.
-func (w *Worker) headerOf(i uint32) []byte {
-	n := wordHeader(w.slab.slots[i].tag)
+// savedHeader returns the header of the active message in slot i.
+func (w *Worker) savedHeader(i uint32) []byte {
+	n := wordHeaderLen(w.slab.slots[i].tag)
 	if n == 0 {
 		return nil
 	}
@@ -110,7 +110,7 @@ func (w *Worker) headerOf(i uint32) []byte {
 // sendWhole sends an active message in one piece.
 func (w *Worker) sendWhole(l *lane, word uint64, header, data []byte) ucs.Status {
 	n := len(header) + len(data)
-	if n <= min(amScratch, l.short) {
+	if n <= min(maxJoined, l.short) {
 		b := w.scratch[:n]
 		copy(b[copy(b, header):], data)
 		return l.ep.AMShort(amUser, word, b)
@@ -134,12 +134,12 @@ func (w *Worker) resumeAMSend(i uint32) ucs.Status {
 	case s.phase() == phaseData:
 		return w.sendData(i, l)
 	case s.off > 0: // the first fragment was sent
-	case w.announcesUser(s, l):
-		return w.announceUser(i, l)
-	case l.zcopy.takes(wordHeader(s.tag), int(s.n)):
+	case w.usesUserRndv(s, l):
+		return w.sendUserRTS(i, l)
+	case l.zcopy.fits(wordHeaderLen(s.tag), int(s.n)):
 		return w.sendZcopy(i, l)
-	case wordHeader(s.tag)+int(s.n) <= l.bcopy:
-		return w.sendWhole(l, s.tag, w.headerOf(i), w.slab.bufs[i])
+	case wordHeaderLen(s.tag)+int(s.n) <= l.bcopy:
+		return w.sendWhole(l, s.tag, w.savedHeader(i), w.slab.bufs[i])
 	default:
 		if st := w.sendUserFirst(i, l); st != ucs.OK {
 			return st
@@ -156,7 +156,7 @@ func (w *Worker) sendUserFirst(i uint32, l *lane) ucs.Status {
 		return st
 	}
 	binary.LittleEndian.PutUint64(b, s.n)
-	h := firstHead + copy(b[firstHead:], w.headerOf(i))
+	h := firstHead + copy(b[firstHead:], w.savedHeader(i))
 	k := w.fill(b[h:], i)
 	l.ep.CommitAM(h + k)
 	w.begun(s, l, k)

@@ -9,49 +9,49 @@ import (
 
 // amState is the active-message state of a worker.
 type amState struct {
-	// pages holds the handlers, indexed by the upper and then the lower byte of the
+	// handlers holds the handlers, indexed by the upper and then the lower byte of the
 	// id.
-	pages  [256]*amPage
+	handlers  [256]*handlerPage
 	m      AM         // passed to the handler
-	inside bool       // a handler runs
+	inHandler bool       // a handler runs
 	multi  bool       // the worker's mode is ThreadMulti
-	shut   NotifyFunc // closes the endpoint in the cookie
+	closeEndpoint   NotifyFunc // closes the endpoint in the cookie
 
-	// failed holds the pending calls of OnFailure. They run after each callback, so
+	// failureCalls holds the pending calls of OnFailure. They run after each callback, so
 	// it is in the state that handlers check.
-	failed []failedCall
+	failureCalls []failureCall
 
 	vec   [1]uct.Vec // of the message being sent by AMZcopy
-	keep  keeper
-	fetch fetchQueue
+	retainer  retainer
+	prefetch prefetchQueue
 
-	froms   map[wireup.PeerID]uint64 // AM.From by peer
+	fromEps   map[wireup.PeerID]uint64 // AM.From by peer
 	unknown map[AMID]struct{}        // ids without a handler that were logged
 }
 
-type amPage [256]AMHandler
+type handlerPage [256]AMHandler
 
 // noHandlers is the shared empty page. It is never written.
-var noHandlers amPage
+var noHandlers handlerPage
 
 func (a *amState) init(w *Worker, multi bool) {
-	for i := range a.pages {
-		a.pages[i] = &noHandlers
+	for i := range a.handlers {
+		a.handlers[i] = &noHandlers
 	}
 	a.m.w = w
-	a.m.From = w.nobody()
+	a.m.From = w.closedEndpoint()
 	a.multi = multi
-	a.shut = func(c Completion) { _ = Endpoint{&w.t, c.Cookie}.shut(ErrClosed) }
-	a.keep.w = w
+	a.closeEndpoint = func(c Completion) { _ = Endpoint{&w.t, c.Cookie}.closeNow(ErrClosed) }
+	a.retainer.w = w
 }
 
 func (a *amState) set(id AMID, h AMHandler) {
-	p := &a.pages[id>>8]
+	p := &a.handlers[id>>8]
 	if *p == &noHandlers {
 		if h == nil {
 			return
 		}
-		*p = new(amPage)
+		*p = new(handlerPage)
 	}
 	(*p)[uint8(id)] = h
 	if h != nil {
@@ -62,7 +62,7 @@ func (a *amState) set(id AMID, h AMHandler) {
 // handler returns the handler of the message with this header word, nil if there is
 // none.
 func (a *amState) handler(word uint64) AMHandler {
-	return a.pages[uint8(word>>8)][uint8(word)]
+	return a.handlers[uint8(word>>8)][uint8(word)]
 }
 
 // unknownAM counts a message without a handler. It logs the first one of each id.
@@ -70,7 +70,7 @@ func (a *amState) handler(word uint64) AMHandler {
 //go:noinline
 func (w *Worker) unknownAM(id AMID) {
 	w.count.Inc(cntUnhandled)
-	if _, told := w.am.unknown[id]; told {
+	if _, logged := w.am.unknown[id]; logged {
 		return
 	}
 	if w.am.unknown == nil {

@@ -34,7 +34,7 @@ func TestAMGarbage(t *testing.T) {
 		{"header longer than allowed", false, []packet{{id: amUser, hdr: (MaxAMHeader + 1) << 16, data: make([]byte, 1000)}}},
 		{"unknown flag", false, []packet{{id: amUser, hdr: 1 << 34}}},
 		{"upper bits", false, []packet{{id: amUser, hdr: 1 << 40}}},
-		{"fetched first, and yet whole", true, []packet{{id: amUser, hdr: wordWhole}}},
+		{"fetched first, and yet whole", true, []packet{{id: amUser, hdr: wordPrefetch}}},
 		{"nobody to answer", false, []packet{{id: amUser, hdr: wordReply}}},
 		{"first fragment without length", false, []packet{{id: amUserFirst, data: []byte("short")}}},
 		{"first fragment without data", false, []packet{{id: amUserFirst, hdr: h4, data: first(9, "head")}}},
@@ -50,7 +50,7 @@ func TestAMGarbage(t *testing.T) {
 		{"announcement without its header", true, []packet{{id: amUserRTS, hdr: h4, data: announce(1<<32|1, 9, "hea")}}},
 		{"announcement with data", true, []packet{{id: amUserRTS, data: announce(1<<32|1, 9, "x")}}},
 		{"announcement beyond the address space", true, []packet{{id: amUserRTS, data: announce(1<<32|1, 1<<63, "")}}},
-		{"fetched first, and too long for that", true, []packet{{id: amUserRTS, hdr: wordWhole, data: announce(1<<32|1, maxWhole+1, "")}}},
+		{"fetched first, and too long for that", true, []packet{{id: amUserRTS, hdr: wordPrefetch, data: announce(1<<32|1, maxPrefetch+1, "")}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := newPort(t)
@@ -64,13 +64,13 @@ func TestAMGarbage(t *testing.T) {
 				tc.ps[i].src = 5
 			}
 			deliver(p, tc.ps...)
-			assert.Equal(t, uint64(1), w.count.Value(cntBad))
+			assert.Equal(t, uint64(1), w.count.Value(cntProtocolError))
 			assert.Empty(t, got)
 			assert.Zero(t, w.pool.lent)
 
 			deliver(p, packet{amUser, 5, 0, []byte("bad")}, packet{amUser, 6, 0, []byte("good")})
 			assert.Equal(t, []string{"good"}, got)
-			assert.Equal(t, uint64(2), w.count.Value(cntBad))
+			assert.Equal(t, uint64(2), w.count.Value(cntProtocolError))
 		})
 	}
 }
@@ -82,7 +82,7 @@ func TestAMStops(t *testing.T) {
 	require.NoError(t, p.w.HandleAM(0, func(*AM) { t.Error("handled") }))
 	deliver(p, packet{amUserFirst, 1, 0, first(1<<40, "a")})
 	assert.Positive(t, p.w.pool.lent)
-	assert.LessOrEqual(t, p.w.pool.lent, growLimit, "a length on its own takes little")
+	assert.LessOrEqual(t, p.w.pool.lent, maxPrealloc, "a length on its own takes little")
 	p.HandleFailure(uct.Failure{RxConn: 1})
 	assert.Zero(t, p.w.pool.lent)
 	deliver(p, packet{amUserFirst, 2, 0, first(9, "a")}, packet{amNext, 2, 1, nil})
@@ -91,7 +91,7 @@ func TestAMStops(t *testing.T) {
 	assert.Zero(t, p.w.pool.lent)
 	deliver(p, packet{amNext, 2, 2, make([]byte, 8)})
 	assert.Equal(t, uint64(1), p.w.count.Value(cntUnhandled))
-	assert.Zero(t, p.w.count.Value(cntBad))
+	assert.Zero(t, p.w.count.Value(cntProtocolError))
 }
 
 // Each id without a handler is logged once, until it had one again.
@@ -155,7 +155,7 @@ func TestAMLent(t *testing.T) {
 		require.Equal(t, "k", string(kept[1].Header()))
 		kept[1].Release()
 		kept[0].Release()
-		p.w.am.keep.tend()
+		p.w.am.retainer.service()
 		require.ElementsMatch(t, []uint64{11, 13}, l.released)
 	}
 	// Alone in its batch.
@@ -227,12 +227,12 @@ func FuzzAM(f *testing.F) {
 		for _, x := range kept {
 			x.Release()
 		}
-		w.am.keep.tend()
+		w.am.retainer.service()
 		assert.Zero(t, w.pool.lent)
-		assert.Zero(t, w.am.keep.live)
-		assert.Nil(t, w.am.keep.offers)
-		assert.Empty(t, w.am.fetch.waiting)
-		assert.Empty(t, w.am.fetch.running)
+		assert.Zero(t, w.am.retainer.live)
+		assert.Nil(t, w.am.retainer.rndvs)
+		assert.Empty(t, w.am.prefetch.queued)
+		assert.Empty(t, w.am.prefetch.active)
 	})
 }
 

@@ -14,8 +14,8 @@ const (
 //	63..40 0 | 39..32 flags | 31..16 length of the header | 15..0 id
 const (
 	wordReply uint64 = 1 << 32 // the sender requests a reply
-	wordWhole uint64 = 1 << 33 // sent by rendezvous because of flow control only: the receiver fetches the data before it runs the handler
-	wordFlags        = wordReply | wordWhole
+	wordPrefetch uint64 = 1 << 33 // sent by rendezvous because of flow control only: the receiver fetches the data before it runs the handler
+	wordFlags        = wordReply | wordPrefetch
 	wordMask         = wordFlags | (1<<32 - 1)
 )
 
@@ -27,5 +27,5 @@ func amWord(id AMID, headerLen int, o Flags) uint64 {
 	return w
 }
 
-// wordHeader returns the length of the user header in bytes.
-func wordHeader(w uint64) int { return int(uint16(w >> 16)) }
+// wordHeaderLen returns the length of the user header in bytes.
+func wordHeaderLen(w uint64) int { return int(uint16(w >> 16)) }

@@ -10,7 +10,7 @@ import (
 // transport that always gathers into its own memory reports none, and max is 0.
 type zcopy struct {
 	min, max int // data, bytes
-	header   int // bytes
+	maxHeader   int // bytes
 }
 
 func zcopyOf(l uct.Limit) zcopy {
@@ -20,15 +20,15 @@ func zcopyOf(l uct.Limit) zcopy {
 	return zcopy{l.MinZcopy, l.MaxZcopy, l.MaxHeader}
 }
 
-// takes reports whether a message of these lengths is sent without a copy.
-func (z *zcopy) takes(header, n int) bool {
-	return n <= z.max && n >= z.min && n > 0 && header <= z.header
+// fits reports whether a message of these lengths is sent without a copy.
+func (z *zcopy) fits(header, n int) bool {
+	return n <= z.max && n >= z.min && n > 0 && header <= z.maxHeader
 }
 
 // sendZcopy sends the active message in slot i from the program's memory.
 func (w *Worker) sendZcopy(i uint32, l *lane) ucs.Status {
 	w.am.vec[0].Buf = w.slab.bufs[i]
-	st := l.ep.AMZcopy(amUser, w.slab.slots[i].tag, w.headerOf(i), w.am.vec[:], w.slab.token(i))
+	st := l.ep.AMZcopy(amUser, w.slab.slots[i].tag, w.savedHeader(i), w.am.vec[:], w.slab.token(i))
 	w.am.vec[0].Buf = nil
 	if st == ucs.InProgress {
 		w.slab.slots[i].left = 1 // the transport reads the buffer until its completion event

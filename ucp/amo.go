@@ -28,7 +28,7 @@ type Atomic[T Word] struct {
 // Errors: ErrInvalid, ErrRemoteAccess, ErrUnsupported with the reasons, or the
 // endpoint's own error.
 func AtomicAt[T Word](k *RemoteKey, off uint64) (Atomic[T], error) {
-	if err := k.checkWord(off, widthOf[T]()); err != nil {
+	if err := k.checkAtomic(off, widthOf[T]()); err != nil {
 		return Atomic[T]{}, fmt.Errorf("atomic at offset %d: %w", off, err)
 	}
 	return Atomic[T]{k, off}, nil
@@ -42,7 +42,7 @@ func widthOf[T Word]() uint64 {
 	return 8
 }
 
-func (k *RemoteKey) checkWord(off, width uint64) error {
+func (k *RemoteKey) checkAtomic(off, width uint64) error {
 	if k == nil {
 		return ErrClosed
 	}
@@ -118,7 +118,7 @@ func (a Atomic[T]) post(op uct.AtomicOp, v T) Request {
 			return Request{}
 		}
 	}
-	return k.postSlow(wordOp{op, uint8(widthOf[T]()), a.off, uint64(v), 0})
+	return k.postSlow(atomicOp{op, uint8(widthOf[T]()), a.off, uint64(v), 0})
 }
 
 // fetch posts an atomic with a result.
@@ -140,45 +140,45 @@ func (a Atomic[T]) fetch(op uct.AtomicOp, v, cmp T) Fetch[T] {
 			return Fetch[T]{v: T(old)}
 		}
 		if st == ucs.InProgress {
-			return Fetch[T]{r: k.fetching(opFetch, k.atomic)}
+			return Fetch[T]{r: k.newFetchSlot(opFetch, k.atomic)}
 		}
 	}
-	old, r := k.fetchSlow(wordOp{op, uint8(widthOf[T]()), a.off, uint64(v), uint64(cmp)})
+	old, r := k.fetchSlow(atomicOp{op, uint8(widthOf[T]()), a.off, uint64(v), uint64(cmp)})
 	return Fetch[T]{T(old), r}
 }
 
-// noAtomics is the uct.Endpoint of a key whose atomics must take the slow path. With it
+// slowAtomics is the uct.Endpoint of a key whose atomics must take the slow path. With it
 // the fast paths do not have to check whether they may run.
-type noAtomics struct{ uct.Endpoint }
+type slowAtomics struct{ uct.Endpoint }
 
-func (noAtomics) Atomic32(uct.AtomicOp, uint32, uint64, uct.RKey) uct.Status { return ucs.NoResource }
+func (slowAtomics) Atomic32(uct.AtomicOp, uint32, uint64, uct.RKey) uct.Status { return ucs.NoResource }
 
-func (noAtomics) Atomic64(uct.AtomicOp, uint64, uint64, uct.RKey) uct.Status { return ucs.NoResource }
+func (slowAtomics) Atomic64(uct.AtomicOp, uint64, uint64, uct.RKey) uct.Status { return ucs.NoResource }
 
-func (noAtomics) Fetch32(uct.AtomicOp, uint32, uint32, uint64, uct.RKey, uct.Token) (uint32, uct.Status) {
+func (slowAtomics) Fetch32(uct.AtomicOp, uint32, uint32, uint64, uct.RKey, uct.Token) (uint32, uct.Status) {
 	return 0, ucs.NoResource
 }
 
-func (noAtomics) Fetch64(uct.AtomicOp, uint64, uint64, uint64, uct.RKey, uct.Token) (uint64, uct.Status) {
+func (slowAtomics) Fetch64(uct.AtomicOp, uint64, uint64, uint64, uct.RKey, uct.Token) (uint64, uct.Status) {
 	return 0, ucs.NoResource
 }
 
-// wordOp is an atomic operation.
-type wordOp struct {
+// atomicOp is an atomic operation.
+type atomicOp struct {
 	op     uct.AtomicOp
 	width  uint8 // bytes
 	off    uint64
 	v, cmp uint64
 }
 
-func (o wordOp) post(ep uct.Endpoint, addr uint64, k uct.RKey) ucs.Status {
+func (o atomicOp) post(ep uct.Endpoint, addr uint64, k uct.RKey) ucs.Status {
 	if o.width == 4 {
 		return ep.Atomic32(o.op, uint32(o.v), addr, k)
 	}
 	return ep.Atomic64(o.op, o.v, addr, k)
 }
 
-func (o wordOp) fetch(ep uct.Endpoint, addr uint64, k uct.RKey, t uct.Token) (uint64, ucs.Status) {
+func (o atomicOp) fetch(ep uct.Endpoint, addr uint64, k uct.RKey, t uct.Token) (uint64, ucs.Status) {
 	if o.width == 4 {
 		v, st := ep.Fetch32(o.op, uint32(o.v), uint32(o.cmp), addr, k, t)
 		return uint64(v), st
@@ -187,25 +187,25 @@ func (o wordOp) fetch(ep uct.Endpoint, addr uint64, k uct.RKey, t uct.Token) (ui
 }
 
 //go:noinline
-func (k *RemoteKey) postSlow(o wordOp) Request {
+func (k *RemoteKey) postSlow(o atomicOp) Request {
 	if k == nil {
-		return nowhere.t.refuse(opAtomic, Endpoint{}, ucs.Closed)
+		return closedWorker.t.refuse(opAtomic, Endpoint{}, ucs.Closed)
 	}
 	k.t.lock()
 	defer k.t.unlock()
 	if st := k.usable(uct.MemRemoteAtomic); st != ucs.OK {
 		return k.t.refuse(opAtomic, k.e, st)
 	}
-	if ep, key := k.wordWay(o); o.post(ep, k.base+o.off, key) == ucs.OK {
+	if ep, key := k.atomicRoute(o); o.post(ep, k.base+o.off, key) == ucs.OK {
 		return Request{}
 	}
-	return k.t.w.start(k.takeWord(opAtomic, o))
+	return k.t.w.start(k.newAtomicSlot(opAtomic, o))
 }
 
 //go:noinline
-func (k *RemoteKey) fetchSlow(o wordOp) (uint64, Request) {
+func (k *RemoteKey) fetchSlow(o atomicOp) (uint64, Request) {
 	if k == nil {
-		return 0, nowhere.t.refuse(opFetch, Endpoint{}, ucs.Closed)
+		return 0, closedWorker.t.refuse(opFetch, Endpoint{}, ucs.Closed)
 	}
 	k.t.lock()
 	defer k.t.unlock()
@@ -213,19 +213,19 @@ func (k *RemoteKey) fetchSlow(o wordOp) (uint64, Request) {
 		return 0, k.t.refuse(opFetch, k.e, st)
 	}
 	w := k.t.w
-	ep, key := k.wordWay(o)
+	ep, key := k.atomicRoute(o)
 	old, st := o.fetch(ep, k.base+o.off, key, w.slab.peek())
 	if st == ucs.OK {
 		return old, Request{}
 	}
 	if st == ucs.InProgress {
-		return 0, k.fetching(opFetch, k.atomic)
+		return 0, k.newFetchSlot(opFetch, k.atomic)
 	}
-	return w.startFetch(k.takeWord(opFetch, o))
+	return w.startFetch(k.newAtomicSlot(opFetch, o))
 }
 
-// wordWay returns the endpoint that carries out o, and the key for it.
-func (k *RemoteKey) wordWay(o wordOp) (uct.Endpoint, uct.RKey) {
+// atomicRoute returns the endpoint that carries out o, and the key for it.
+func (k *RemoteKey) atomicRoute(o atomicOp) (uct.Endpoint, uct.RKey) {
 	l := k.atomic
 	if k.emulates(o) {
 		return k.t.lanes[l.lane].sw, l.sw
@@ -237,7 +237,7 @@ func (k *RemoteKey) wordWay(o wordOp) (uct.Endpoint, uct.RKey) {
 // does not support o. It is also so while o would overtake an emulated atomic that the
 // owner has not carried out. So the atomics of an endpoint take effect in the order of
 // posting, with or without a fence.
-func (k *RemoteKey) emulates(o wordOp) bool {
+func (k *RemoteKey) emulates(o atomicOp) bool {
 	l := k.atomic
 	set := l.attr.Atomic64
 	if o.width == 4 {
@@ -250,9 +250,9 @@ func (k *RemoteKey) emulates(o wordOp) bool {
 	return on.queued > 0 || on.sw.handled < on.sw.atomics
 }
 
-// takeWord returns a slot for o. In the slot, off is the operand and n the compare
+// newAtomicSlot returns a slot for o. In the slot, off is the operand and n the compare
 // value.
-func (k *RemoteKey) takeWord(kind opKind, o wordOp) uint32 {
+func (k *RemoteKey) newAtomicSlot(kind opKind, o atomicOp) uint32 {
 	i := k.take(kind, k.atomic, o.off)
 	s := &k.t.w.slab.slots[i]
 	s.off, s.n, s.aux = o.v, o.cmp, uint32(o.op)|uint32(o.width)<<8
@@ -263,8 +263,8 @@ func (k *RemoteKey) takeWord(kind opKind, o wordOp) uint32 {
 	return i
 }
 
-func (s *slot) wordOp() wordOp {
-	return wordOp{op: uct.AtomicOp(s.aux), width: uint8(s.aux >> 8), v: s.off, cmp: s.n}
+func (s *slot) atomicOp() atomicOp {
+	return atomicOp{op: uct.AtomicOp(s.aux), width: uint8(s.aux >> 8), v: s.off, cmp: s.n}
 }
 
 func (w *Worker) resumeAtomic(i uint32) ucs.Status {
@@ -273,7 +273,7 @@ func (w *Worker) resumeAtomic(i uint32) ucs.Status {
 	if st := s.resumable(l); st != ucs.OK {
 		return st
 	}
-	return s.wordOp().post(l.oneSided(s), s.arg, uct.RKey(s.tag))
+	return s.atomicOp().post(l.oneSided(s), s.arg, uct.RKey(s.tag))
 }
 
 func (w *Worker) resumeFetch(i uint32) ucs.Status {
@@ -282,5 +282,5 @@ func (w *Worker) resumeFetch(i uint32) ucs.Status {
 	if st := s.resumable(l); st != ucs.OK {
 		return st
 	}
-	return s.fetched(s.wordOp().fetch(l.oneSided(s), s.arg, uct.RKey(s.tag), w.slab.token(i)))
+	return s.fetched(s.atomicOp().fetch(l.oneSided(s), s.arg, uct.RKey(s.tag), w.slab.token(i)))
 }

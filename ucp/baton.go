@@ -26,18 +26,18 @@ import (
 //     decided. Its result is written before waiter.state, so it needs no mu to read it.
 
 // baton is the progress ownership of a worker with ThreadMulti.
-type baton struct {
+type progressOwner struct {
 	held   bool // a goroutine owns the progress
-	inPoll bool // the owner sleeps in poll
-	away   bool // the owner has released mu to let woken goroutines run
-	evict  bool // the owner must transfer the ownership to the first in the queue
-	rouse  bool // a sleeping owner must wake up: its operation completed, or a transport has a timer now
+	sleeping bool // the owner sleeps in poll
+	yielding   bool // the owner has released mu to let woken goroutines run
+	mustTransfer  bool // the owner must transfer the ownership to the first in the queue
+	mustWake  bool // a sleeping owner must wake up: its operation completed, or a transport has a timer now
 
 	first, last *waiter  // queue for the ownership
-	wakes       *waiter  // to be woken when mu is released, in this order
-	lastWake    **waiter // end of wakes
+	toWake       *waiter  // to be woken when mu is released, in this order
+	toWakeTail    **waiter // end of wakes
 
-	running atomic.Int32 // woken goroutines that do not run yet
+	waking atomic.Int32 // woken goroutines that do not run yet
 }
 
 // waitShared waits for operation id in any thread mode. With id 0 it waits until ctx
@@ -60,11 +60,11 @@ func (w *Worker) waitLocked(ctx context.Context, id uint64, take bool) (m Messag
 		w.unlockShared()
 		return m, ended, err
 	}
-	if w.baton.held {
+	if w.owner.held {
 		return w.park(ctx, id, take)
 	}
-	w.baton.held = true
-	return w.drive(ctx, id, take)
+	w.owner.held = true
+	return w.progressUntil(ctx, id, take)
 }
 
 // outcome returns the state of operation id. With take it consumes the result.
@@ -82,100 +82,100 @@ func (w *Worker) outcome(id uint64, take bool) (m Message, ended bool, err error
 	return m, ended, err
 }
 
-// drive progresses the worker until operation id has completed. The caller holds the
+// progressUntil progresses the worker until operation id has completed. The caller holds the
 // lock and the progress ownership. drive releases both.
-func (w *Worker) drive(ctx context.Context, id uint64, take bool) (Message, bool, error) {
-	b := &w.baton
+func (w *Worker) progressUntil(ctx context.Context, id uint64, take bool) (Message, bool, error) {
+	b := &w.owner
 	var p pause
 	for {
 		n := w.pass()
 		if take {
 			if m, ok := w.takeDone(id); ok {
-				w.passOn()
+				w.releaseProgress()
 				return m, true, nil
 			}
 		}
 		m, ended, err := w.outcome(id, take)
 		if ended {
-			w.passOn()
+			w.releaseProgress()
 			return m, true, err
 		}
 		p.n++
 		p.did += uint32(n)
 		sleepy := false
 		switch {
-		case len(w.calls)+len(w.am.failed) > 0:
+		case len(w.calls)+len(w.am.failureCalls) > 0:
 			w.runCalls()
 		case p.n >= w.looks:
 			w.unlockShared()
 			sleepy, err = p.look(ctx, w)
 			w.lockPass()
-		case b.wakes == nil && w.want.Load() == 0 && b.running.Load() == 0:
+		case b.toWake == nil && w.want.Load() == 0 && b.waking.Load() == 0:
 			continue
 		default:
-			b.away = b.wakes != nil || b.running.Load() != 0
+			b.yielding = b.toWake != nil || b.waking.Load() != 0
 			w.unlockShared()
-			if b.running.Load() != 0 {
+			if b.waking.Load() != 0 {
 				runtime.Gosched() // woken goroutines can post their next operations
 			}
 			w.lockPass()
-			b.away = false
+			b.yielding = false
 		}
-		if m, ended, over := w.outcome(id, take); ended || err != nil {
-			w.passOn()
+		if m, ended, opErr := w.outcome(id, take); ended || err != nil {
+			w.releaseProgress()
 			if ended {
-				return m, true, over
+				return m, true, opErr
 			}
 			return m, false, err
 		}
-		if b.evict {
-			w.handOn()
+		if b.mustTransfer {
+			w.transferProgress()
 			return w.park(ctx, id, take)
 		}
 		if sleepy && w.sleepShared(ctx, &p, id, take, &m, &err) {
-			w.passOn()
+			w.releaseProgress()
 			return m, true, err
 		}
 	}
 }
 
-// passOn runs the pending callbacks, transfers the progress ownership and releases the
+// releaseProgress runs the pending callbacks, transfers the progress ownership and releases the
 // lock.
-func (w *Worker) passOn() {
-	if len(w.calls)+len(w.am.failed) > 0 {
+func (w *Worker) releaseProgress() {
+	if len(w.calls)+len(w.am.failureCalls) > 0 {
 		w.runCalls()
 	}
-	w.handOn()
+	w.transferProgress()
 	w.unlockShared()
 }
 
-// handOn transfers the progress ownership to the first in the queue. It frees the
+// transferProgress transfers the progress ownership to the first in the queue. It frees the
 // ownership if the queue is empty.
-func (w *Worker) handOn() {
-	b := &w.baton
+func (w *Worker) transferProgress() {
+	b := &w.owner
 	x := b.first
 	if x == nil {
 		b.held = false
 		return
 	}
-	w.delist(x)
-	x.fate = fateBaton
-	b.push(x)
+	w.removeWaiter(x)
+	x.cause = causeOwner
+	b.addToWake(x)
 }
 
 // park waits for operation id while another goroutine owns the progress. The caller
 // holds the lock; park releases it.
 func (w *Worker) park(ctx context.Context, id uint64, take bool) (Message, bool, error) {
-	b := &w.baton
-	x := waiters.Get().(*waiter)
-	x.id, x.take = id, take
-	w.enlist(x, false)
+	b := &w.owner
+	x := waiterPool.Get().(*waiter)
+	x.id, x.consume = id, take
+	w.enqueueWaiter(x, false)
 	// Spinning helps only while the owner runs in parallel.
-	spin := w.cores > 1 && !b.inPoll && !b.away && b.running.Load() == 0
+	spin := w.cores > 1 && !b.sleeping && !b.yielding && b.waking.Load() == 0
 	w.unlockShared()
 	ctxEnded := x.await(ctx, spin)
-	if !ctxEnded && x.fate == fateEnded {
-		b.running.Add(-1)
+	if !ctxEnded && x.cause == causeDone {
+		b.waking.Add(-1)
 		return x.end()
 	}
 	var cause error
@@ -184,28 +184,28 @@ func (w *Worker) park(ctx context.Context, id uint64, take bool) (Message, bool,
 	}
 	w.lockPass()
 	if ctxEnded {
-		if x.fate == fateNone {
-			w.delist(x)
+		if x.cause == causeNone {
+			w.removeWaiter(x)
 			w.unlockShared()
 			x.free()
 			return Message{}, false, cause
 		}
 		w.unlockShared()
-		x.settle() // its wake-up was already decided
+		x.awaitWake() // its wake-up was already decided
 		w.lockPass()
 	}
-	b.running.Add(-1)
-	switch x.fate {
-	case fateEnded:
+	b.waking.Add(-1)
+	switch x.cause {
+	case causeDone:
 		w.unlockShared()
 		return x.end()
 	default:
 		x.free()
 		if m, ended, err := w.outcome(id, take); ended {
-			w.passOn()
+			w.releaseProgress()
 			return m, true, err
 		}
-		return w.drive(ctx, id, take)
+		return w.progressUntil(ctx, id, take)
 	}
 }
 
@@ -213,68 +213,68 @@ func (w *Worker) park(ctx context.Context, id uint64, take bool) (Message, bool,
 // true if the operation completed other than by progress. m and err are then its
 // outcome.
 func (w *Worker) sleepShared(ctx context.Context, p *pause, id uint64, take bool, m *Message, err *error) bool {
-	x := waiters.Get().(*waiter)
-	x.id, x.take = id, take
-	w.enlist(x, true)
+	x := waiterPool.Get().(*waiter)
+	x.id, x.consume = id, take
+	w.enqueueWaiter(x, true)
 	w.sleep(ctx, p)
-	ended := x.fate == fateEnded
+	ended := x.cause == causeDone
 	if ended {
 		*m, *err = x.m, x.err
 	} else {
-		w.delist(x)
+		w.removeWaiter(x)
 	}
 	x.free()
 	return ended
 }
 
-// seize acquires the progress ownership, because the worker closes. It returns false if
+// acquireProgress acquires the progress ownership, because the worker closes. It returns false if
 // the present owner does not return from a callback within CloseTimeout. The caller
 // holds the lock.
-func (w *Worker) seize() bool {
-	b := &w.baton
+func (w *Worker) acquireProgress() bool {
+	b := &w.owner
 	if !b.held {
 		b.held = true
 		return true
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), w.ctx.closeTimeout)
 	defer cancel()
-	x := waiters.Get().(*waiter)
-	x.id, x.take = 0, false
-	w.enlist(x, false)
-	b.evict = true
-	if b.inPoll {
+	x := waiterPool.Get().(*waiter)
+	x.id, x.consume = 0, false
+	w.enqueueWaiter(x, false)
+	b.mustTransfer = true
+	if b.sleeping {
 		w.Signal()
 	}
 	w.unlockShared()
 	ended := x.await(ctx, false)
 	w.lockPass()
-	b.evict = false
-	if ended && x.fate == fateNone {
-		w.delist(x)
+	b.mustTransfer = false
+	if ended && x.cause == causeNone {
+		w.removeWaiter(x)
 		x.free()
 		return false
 	}
 	if ended { // its wake-up was already decided
 		w.unlockShared()
-		x.settle()
+		x.awaitWake()
 		w.lockPass()
 	}
-	b.running.Add(-1)
+	b.waking.Add(-1)
 	x.free()
 	return true
 }
 
-// dismiss ends the waits without an operation with ErrClosed, after the worker has
+// endIdleWaits ends the waits without an operation with ErrClosed, after the worker has
 // closed. Then it transfers or frees the progress ownership.
-func (w *Worker) dismiss() {
-	b := &w.baton
+func (w *Worker) endIdleWaits() {
+	b := &w.owner
 	for x := b.first; x != nil; {
 		next := x.next
 		if x.id == 0 {
 			x.err = ErrClosed
-			w.decide(x, fateEnded)
+			w.resolveWaiter(x, causeDone)
 		}
 		x = next
 	}
-	w.handOn()
+	w.transferProgress()
 }

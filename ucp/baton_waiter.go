@@ -12,14 +12,14 @@ import (
 // alone.
 type waiter struct {
 	id   uint64 // of the operation; 0: none
-	take bool   // consume the result
+	consume bool   // consume the result
 
 	// Guarded by Worker.mu.
 	m        Message
 	err      error
-	fate     fate
-	poller   bool // it is the owner and sleeps in poll
-	chain    *waiter
+	cause     wakeCause
+	sleeps   bool // it is the owner and sleeps in poll
+	nextOfOp    *waiter
 	next     *waiter
 	prev     *waiter
 	wakeNext *waiter
@@ -29,22 +29,22 @@ type waiter struct {
 }
 
 // fate is the reason why a waiter is woken.
-type fate uint8
+type wakeCause uint8
 
 const (
-	fateNone  fate = iota
-	fateEnded      // its operation completed: m, err
-	fateBaton      // it owns the progress
+	causeNone  wakeCause = iota
+	causeDone      // its operation completed: m, err
+	causeOwner      // it owns the progress
 )
 
 // Values of waiter.state.
 const (
-	waitSpins uint32 = iota
-	waitParked
-	waitOver
+	waiterSpinning uint32 = iota
+	waiterParked
+	waiterWoken
 )
 
-var waiters = sync.Pool{New: func() any { return &waiter{sema: make(chan struct{}, 1)} }}
+var waiterPool = sync.Pool{New: func() any { return &waiter{sema: make(chan struct{}, 1)} }}
 
 // end returns the result of the completed operation and frees x.
 func (x *waiter) end() (m Message, ended bool, err error) {
@@ -54,27 +54,27 @@ func (x *waiter) end() (m Message, ended bool, err error) {
 }
 
 func (x *waiter) free() {
-	x.m, x.err, x.fate, x.poller = Message{}, nil, fateNone, false
-	x.state.Store(waitSpins)
-	waiters.Put(x)
+	x.m, x.err, x.cause, x.sleeps = Message{}, nil, causeNone, false
+	x.state.Store(waiterSpinning)
+	waiterPool.Put(x)
 }
 
-// spinParks is the number of polls before a goroutine parks, about 1 us. An operation
+// maxParkSpins is the number of polls before a goroutine parks, about 1 us. An operation
 // that is about to complete may do so within that time.
-const spinParks = 60
+const maxParkSpins = 60
 
 // await waits until x's fate is decided. It returns true if ctx ended first.
 //
 // Its CompareAndSwap pairs with the Swap in wake. If await is first, wake sends to
 // sema. If wake is first, await does not park. So no wake-up is lost.
 func (x *waiter) await(ctx context.Context, spin bool) bool {
-	for k := 0; spin && k < spinParks; k++ {
-		if x.state.Load() == waitOver {
+	for k := 0; spin && k < maxParkSpins; k++ {
+		if x.state.Load() == waiterWoken {
 			return false
 		}
 		cpu.Pause()
 	}
-	if !x.state.CompareAndSwap(waitSpins, waitParked) {
+	if !x.state.CompareAndSwap(waiterSpinning, waiterParked) {
 		return false
 	}
 	ends := ctx.Done()
@@ -90,41 +90,41 @@ func (x *waiter) await(ctx context.Context, spin bool) bool {
 	}
 }
 
-// settle waits for the wake-up of a parked x, whose fate is decided.
-func (x *waiter) settle() { <-x.sema }
+// awaitWake waits for the wake-up of a parked x, whose fate is decided.
+func (x *waiter) awaitWake() { <-x.sema }
 
 // wake wakes x, whose fate is decided. The caller does not hold the lock.
 func (x *waiter) wake(w *Worker) {
-	w.baton.running.Add(1)
-	if x.state.Swap(waitOver) == waitParked {
+	w.owner.waking.Add(1)
+	if x.state.Swap(waiterWoken) == waiterParked {
 		x.sema <- struct{}{}
 	}
 }
 
-// push adds x to the goroutines to be woken when the lock is released.
-func (b *baton) push(x *waiter) {
-	if b.wakes == nil {
-		b.lastWake = &b.wakes
+// addToWake adds x to the goroutines to be woken when the lock is released.
+func (b *progressOwner) addToWake(x *waiter) {
+	if b.toWake == nil {
+		b.toWakeTail = &b.toWake
 	}
-	*b.lastWake = x
-	b.lastWake = &x.wakeNext
+	*b.toWakeTail = x
+	b.toWakeTail = &x.wakeNext
 }
 
-// enlist adds x to the queue for the progress ownership and to the waiters of its
+// enqueueWaiter adds x to the queue for the progress ownership and to the waiters of its
 // operation. A sleeping owner is added to the latter only. A waiter without an
 // operation goes to the front of the queue, since it does not leave with the next
 // completion.
-func (w *Worker) enlist(x *waiter, poller bool) {
-	b := &w.baton
-	x.poller = poller
+func (w *Worker) enqueueWaiter(x *waiter, sleeps bool) {
+	b := &w.owner
+	x.sleeps = sleeps
 	if x.id != 0 {
 		i := uint32(x.id)
 		w.slab.slots[i].flags |= flagNotify | flagAside
 		n := w.slab.note(i)
-		x.chain, n.wait = n.wait, x
+		x.nextOfOp, n.wait = n.wait, x
 	}
 	switch {
-	case poller:
+	case sleeps:
 	case b.first == nil:
 		b.first, b.last = x, x
 	case x.id == 0:
@@ -134,24 +134,24 @@ func (w *Worker) enlist(x *waiter, poller bool) {
 	}
 }
 
-// delist removes x, whose fate is not decided, from both.
-func (w *Worker) delist(x *waiter) {
+// removeWaiter removes x, whose fate is not decided, from both.
+func (w *Worker) removeWaiter(x *waiter) {
 	if x.id != 0 {
 		p := &w.slab.note(uint32(x.id)).wait
 		for *p != x {
-			p = &(*p).chain
+			p = &(*p).nextOfOp
 		}
-		*p, x.chain = x.chain, nil
+		*p, x.nextOfOp = x.nextOfOp, nil
 	}
-	w.unline(x)
+	w.dequeueWaiter(x)
 }
 
-// unline removes x from the queue for the progress ownership.
-func (w *Worker) unline(x *waiter) {
-	if x.poller {
+// dequeueWaiter removes x from the queue for the progress ownership.
+func (w *Worker) dequeueWaiter(x *waiter) {
+	if x.sleeps {
 		return
 	}
-	b := &w.baton
+	b := &w.owner
 	if x.prev != nil {
 		x.prev.next = x.next
 	} else {
@@ -165,14 +165,14 @@ func (w *Worker) unline(x *waiter) {
 	x.next, x.prev = nil, nil
 }
 
-// decide ends the wait of x with f. x is no longer in the list of its operation.
-func (w *Worker) decide(x *waiter, f fate) {
-	x.chain = nil
-	x.fate = f
-	if x.poller {
-		w.baton.rouse = true // unlockSlow signals the sleeping owner
+// resolveWaiter ends the wait of x with f. x is no longer in the list of its operation.
+func (w *Worker) resolveWaiter(x *waiter, f wakeCause) {
+	x.nextOfOp = nil
+	x.cause = f
+	if x.sleeps {
+		w.owner.mustWake = true // unlockSlow signals the sleeping owner
 		return
 	}
-	w.unline(x)
-	w.baton.push(x)
+	w.dequeueWaiter(x)
+	w.owner.addToWake(x)
 }

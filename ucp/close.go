@@ -31,21 +31,21 @@ func (e Endpoint) Close() error {
 	var err error
 	if alive {
 		r := e.Flush()
-		if w.closesLater(r, e) {
+		if w.closeAfterFlush(r, e) {
 			return nil
 		}
 		_, err = w.waitBounded(r)
-		if errors.Is(err, ErrPeerFailed) && errors.Is(w.failureOf(e), errHungUp) {
+		if errors.Is(err, ErrPeerFailed) && errors.Is(w.awaitFailure(e), errDisconnected) {
 			err = nil
 		}
 	}
-	return errors.Join(err, e.shut(ErrClosed))
+	return errors.Join(err, e.closeNow(ErrClosed))
 }
 
-// failureOf returns why e failed, after one of its operations has failed. It waits for
+// awaitFailure returns why e failed, after one of its operations has failed. It waits for
 // the transport's report, since a transport may refuse operations before it reports the
 // failure.
-func (w *Worker) failureOf(e Endpoint) error {
+func (w *Worker) awaitFailure(e Endpoint) error {
 	ctx, cancel := context.WithTimeout(context.Background(), w.ctx.closeTimeout)
 	defer cancel()
 	_ = w.WaitUntil(ctx, func() bool { return e.Info().Err != nil }) // on a timeout there is no reason
@@ -66,11 +66,11 @@ func (e Endpoint) Abort(cause error) {
 		err = fmt.Errorf("%w: %w", ErrCanceled, cause)
 	}
 	// Keys that cannot be closed now are closed with their domain.
-	_ = e.shut(err)
+	_ = e.closeNow(err)
 }
 
-// shut completes the requests of e with reason and frees it.
-func (e Endpoint) shut(reason error) error {
+// closeNow completes the requests of e with reason and frees it.
+func (e Endpoint) closeNow(reason error) error {
 	w := e.t.w
 	var errs []error
 	for _, c := range w.ownedBy(e) {
@@ -85,7 +85,7 @@ func (e Endpoint) shut(reason error) error {
 		w.freeEndpoint(k)
 	}
 	e.t.unlock()
-	return errors.Join(append(errs, e.awaitFailed())...)
+	return errors.Join(append(errs, e.awaitFailureCall())...)
 }
 
 // ownedBy returns the resources that are closed with e.
@@ -124,7 +124,7 @@ func (w *Worker) detach(k uint32) {
 			continue
 		}
 		if s.state != slotLive && s.status != ucs.OK {
-			w.keepErr(i, w.slotErr(i))
+			w.saveErr(i, w.slotErr(i))
 			if s.flags&flagKept == 0 {
 				w.slab.orphan(i)
 			}
@@ -193,7 +193,7 @@ func (w *Worker) closeEndpoints() error {
 		_, err = w.waitBounded(w.flushAlive())
 	}
 	w.t.lock()
-	if !errors.Is(err, ErrPeerFailed) || !w.leftInOrder() {
+	if !errors.Is(err, ErrPeerFailed) || !w.closedInOrder() {
 		errs = append(errs, err)
 	}
 	var owned []io.Closer
@@ -221,13 +221,13 @@ func (w *Worker) closeEndpoints() error {
 	return errors.Join(errs...)
 }
 
-// leftInOrder reports whether all peers that failed since closeEndpoints have closed
+// closedInOrder reports whether all peers that failed since closeEndpoints have closed
 // the connection in order. Operations that such a peer did not accept are not an error
 // of this side. Lanes used for replies only, which just the flush references, do not
 // count: a peer that failed needs no replies.
-func (w *Worker) leftInOrder() bool {
+func (w *Worker) closedInOrder() bool {
 	return !slices.ContainsFunc(w.t.lanes, func(l lane) bool {
-		return l.closes && l.refs > 1 && l.status != ucs.OK && !errors.Is(l.err, errHungUp)
+		return l.closes && l.refs > 1 && l.status != ucs.OK && !errors.Is(l.err, errDisconnected)
 	})
 }
 
@@ -238,7 +238,7 @@ func (w *Worker) endAll(st ucs.Status) {
 	}
 	for _, p := range w.ports {
 		for _, s := range p.sources {
-			w.drop(s, st)
+			w.dropPartial(s, st)
 		}
 	}
 	for i := uint32(1); int(i) < len(w.slab.slots); i++ {

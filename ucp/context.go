@@ -56,9 +56,9 @@ type Context struct {
 	selection    *wireup.Selection
 	absent       sync.Once // the warning about absent devices
 	refused      []uct.Refusal
-	offering     *live.Server // nil: the program publishes no live statistics
+	liveStats     *live.Server // nil: the program publishes no live statistics
 	opened       ucs.Time       // with offering
-	sw           swTable
+	emul           swTable
 
 	mu      sync.Mutex             // guards the fields below
 	domains []openDomain           // nil after Close
@@ -196,7 +196,7 @@ func (x *Context) disown(c io.Closer) {
 // return stays open, and so do memory and domains; the error reports it. Close is
 // idempotent.
 func (x *Context) Close() error {
-	stuck, err := x.stuck()
+	stuck, err := x.stuckWorkers()
 	if err != nil {
 		return fmt.Errorf("close context: %w", err)
 	}

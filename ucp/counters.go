@@ -8,20 +8,20 @@ const (
 	cntUnexpected
 	cntFragmented
 	cntPending
-	cntBad
+	cntProtocolError
 	cntFailures
-	cntAnnounced
-	cntFetched
-	cntRefused
-	cntLate
-	cntThrottled
+	cntRndvSent
+	cntRndvRequested
+	cntRejected
+	cntStale
+	cntRndvOnly
 	cntUnexpectedPeak
 	cntUnhandled
-	cntReleasedTwice
+	cntDoubleRelease
 	cntSlept
-	cntRead
+	cntRndvRead
 	cntZcopy
-	cntReplaced
+	cntFailover
 	numCounters
 )
 
@@ -30,21 +30,21 @@ var counterNames = [numCounters]string{
 	cntUnexpected: "unexpected", // messages that arrived before their receive was posted
 	cntFragmented: "fragmented", // messages sent in fragments
 	cntPending:    "pending",    // operations that waited for transport resources
-	cntBad:        "bad",        // messages that violated the protocol, and later ones of the same connection
+	cntProtocolError:        "bad",        // messages that violated the protocol, and later ones of the same connection
 	cntFailures:   "failures",   // connections that ended
 
-	cntAnnounced:      "announced",       // messages sent by rendezvous
-	cntFetched:        "fetched",         // messages of other workers requested
-	cntRefused:        "refused",         // messages of other workers rejected
-	cntLate:           "late",            // messages for an operation that had completed before
-	cntThrottled:      "throttled",       // senders put under flow control
+	cntRndvSent:      "announced",       // messages sent by rendezvous
+	cntRndvRequested:        "fetched",         // messages of other workers requested
+	cntRejected:        "refused",         // messages of other workers rejected
+	cntStale:           "late",            // messages for an operation that had completed before
+	cntRndvOnly:      "throttled",       // senders put under flow control
 	cntUnexpectedPeak: "unexpected_peak", // maximum bytes of unexpected messages held
 
 	cntUnhandled:     "unhandled",      // active messages without a handler
-	cntReleasedTwice: "released_twice", // repeated releases of a retained message
-	cntRead:          "read",           // messages read from the sender's memory
+	cntDoubleRelease: "released_twice", // repeated releases of a retained message
+	cntRndvRead:          "read",           // messages read from the sender's memory
 	cntZcopy:         "zcopy",          // puts and gets without a copy
-	cntReplaced:      "replaced",       // lane failovers
+	cntFailover:      "replaced",       // lane failovers
 	cntSlept:         "slept",          // sleeps of a wait
 }
 

@@ -14,13 +14,13 @@ import (
 func (p *port) handleOther(d *uct.Desc, data []byte) bool {
 	s := p.source(d.RxConn)
 	if s.bad {
-		p.w.count.Inc(cntBad)
+		p.w.count.Inc(cntProtocolError)
 		return false
 	}
 	switch d.ID {
 	case amEager:
-		if p.w.budget.spent {
-			p.w.slowDown(s)
+		if p.w.budget.exhausted {
+			p.w.requestRndvOnly(s)
 		}
 		p.w.arrive(d.Header, data)
 	case amSync:
@@ -46,9 +46,9 @@ func (p *port) handleOther(d *uct.Desc, data []byte) bool {
 	case amThrottle:
 		p.throttle(s, d.Header, data)
 	case amFirst:
-		p.first(s, d.Header, data)
+		p.handleFirst(s, d.Header, data)
 	case amNext:
-		p.next(s, d.Header, data)
+		p.handleNext(s, d.Header, data)
 	case amPeer:
 		p.peerSays(s, d.Header, data)
 	case amPut:
@@ -71,5 +71,5 @@ func (p *port) handleOther(d *uct.Desc, data []byte) bool {
 	return false
 }
 
-// word returns the k-th 8 bytes of a payload, which is long enough.
-func word(data []byte, k int) uint64 { return binary.LittleEndian.Uint64(data[8*k:]) }
+// payloadUint64 returns the k-th 8 bytes of a payload, which is long enough.
+func payloadUint64(data []byte, k int) uint64 { return binary.LittleEndian.Uint64(data[8*k:]) }

@@ -10,9 +10,9 @@ import (
 
 // When a worker publishes a summary that no reader requested.
 const (
-	displayEvery = ucs.Time(100 * time.Millisecond)
-	// displayShare limits the time spent on summaries to 1/displayShare.
-	displayShare = 50
+	summaryInterval = ucs.Time(100 * time.Millisecond)
+	// summaryShare limits the time spent on summaries to 1/displayShare.
+	summaryShare = 50
 )
 
 // display is a worker's part of the live statistics that the program publishes. The
@@ -21,13 +21,13 @@ const (
 // worker.
 type display struct {
 	mode   ThreadMode
-	wanted atomic.Bool   // a reader waits; pairs with look and arming
-	asleep atomic.Bool   // the worker has not looked around since it last armed
-	fresh  chan struct{} // the owner has seen wanted
+	requested atomic.Bool   // a reader waits; pairs with look and arming
+	armed atomic.Bool   // the worker has not looked around since it last armed
+	replied  chan struct{} // the owner has seen wanted
 	last   atomic.Pointer[summary]
 
-	due  ucs.Time            // time of the next summary
-	seen map[uint64]ucs.Time // requests of the last one, with the time since when they are live
+	next  ucs.Time            // time of the next summary
+	liveSince map[uint64]ucs.Time // requests of the last one, with the time since when they are live
 }
 
 // summary is a published summary. It is immutable.
@@ -38,65 +38,65 @@ type summary struct {
 
 // newDisplay returns the display of a new worker, nil if the program publishes nothing.
 func (x *Context) newDisplay(m ThreadMode) *display {
-	if x.offering == nil {
+	if x.liveStats == nil {
 		return nil
 	}
-	d := &display{mode: m, fresh: make(chan struct{}, 1)}
+	d := &display{mode: m, replied: make(chan struct{}, 1)}
 	d.last.Store(&summary{at: ucs.Now()})
 	return d
 }
 
-// look publishes a summary if one is requested or the interval has expired. A worker
+// publishIfDue publishes a summary if one is requested or the interval has expired. A worker
 // calls it regularly in progress.
-func (d *display) look(w *Worker, now ucs.Time) {
-	d.asleep.Store(false)
-	if d.wanted.Load() || !now.Before(d.due) {
+func (d *display) publishIfDue(w *Worker, now ucs.Time) {
+	d.armed.Store(false)
+	if d.requested.Load() || !now.Before(d.next) {
 		d.publish(w, now)
-		d.answered()
+		d.notifyReader()
 	}
 }
 
-// arming is look before the owner sleeps or the program waits on EventFD, since the
+// publishBeforeSleep is look before the owner sleeps or the program waits on EventFD, since the
 // next call of look may be late. With ThreadMulti the reader can take the lock and make
 // the summary itself.
 //
 //go:noinline
-func (d *display) arming(w *Worker) {
-	d.asleep.Store(true)
-	if now := ucs.Now(); d.mode != ThreadMulti && (d.wanted.Load() || !now.Before(d.due)) {
+func (d *display) publishBeforeSleep(w *Worker) {
+	d.armed.Store(true)
+	if now := ucs.Now(); d.mode != ThreadMulti && (d.requested.Load() || !now.Before(d.next)) {
 		d.publish(w, now)
 	}
-	d.answered()
+	d.notifyReader()
 }
 
 func (d *display) publish(w *Worker, now ucs.Time) {
 	d.last.Store(&summary{now, w.summary(d, now)})
-	d.due = now + max(displayEvery, displayShare*(ucs.Now()-now))
+	d.next = now + max(summaryInterval, summaryShare*(ucs.Now()-now))
 }
 
-// answered notifies the reader that the owner has handled its request.
-func (d *display) answered() {
-	if d.wanted.Swap(false) {
+// notifyReader notifies the reader that the owner has handled its request.
+func (d *display) notifyReader() {
+	if d.requested.Swap(false) {
 		select {
-		case d.fresh <- struct{}{}:
+		case d.replied <- struct{}{}:
 		default:
 		}
 	}
 }
 
-// ask requests a new summary, and wakes a sleeping owner.
-func (d *display) ask(w *Worker) {
+// request requests a new summary, and wakes a sleeping owner.
+func (d *display) request(w *Worker) {
 	select {
-	case <-d.fresh: // a notification of an earlier request that timed out
+	case <-d.replied: // a notification of an earlier request that timed out
 	default:
 	}
-	d.wanted.Store(true)
+	d.requested.Store(true)
 	w.Signal()
 }
 
-// answer waits for the owner until limit expires, and returns the last summary.
-func (d *display) answer(w *Worker, limit *time.Timer) live.Worker {
-	a := live.Worker{Name: shortID(w.id), Mode: d.mode.String(), Responsive: d.wait(limit), Armed: d.asleep.Load(), Counters: map[string]uint64{}}
+// snapshot waits for the owner until limit expires, and returns the last summary.
+func (d *display) snapshot(w *Worker, limit *time.Timer) live.Worker {
+	a := live.Worker{Name: shortID(w.id), Mode: d.mode.String(), Responsive: d.wait(limit), Armed: d.armed.Load(), Counters: map[string]uint64{}}
 	if d.mode == ThreadMulti && w.mu.TryLock() {
 		d.publish(w, ucs.Now())
 		w.mu.Unlock()
@@ -112,13 +112,13 @@ func (d *display) answer(w *Worker, limit *time.Timer) live.Worker {
 // wait reports whether the owner responded before limit expired.
 func (d *display) wait(limit *time.Timer) bool {
 	select {
-	case <-d.fresh:
+	case <-d.replied:
 		return true
 	case <-limit.C:
 		limit.Reset(0) // for the remaining workers
 	}
 	select {
-	case <-d.fresh:
+	case <-d.replied:
 		return true
 	default:
 		return false

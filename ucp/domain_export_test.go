@@ -12,7 +12,7 @@ func KeyDomains(k Key) (map[uint8]uct.TransportID, error) {
 	v, err := parseKey(k)
 	ds := make(map[uint8]uct.TransportID)
 	for _, e := range v.entries {
-		if e.transport != keySoftware {
+		if e.transport != keyEmulated {
 			ds[e.domain] = e.transport
 		}
 	}
@@ -26,7 +26,7 @@ func WithoutDomains(k Key) Key {
 
 // WithoutSoftware is the key of an owner that does nothing by messages.
 func WithoutSoftware(k Key) Key {
-	return without(k, func(e keyEntry) bool { return e.transport == keySoftware })
+	return without(k, func(e keyEntry) bool { return e.transport == keyEmulated })
 }
 
 func without(k Key, entry func(keyEntry) bool) Key {

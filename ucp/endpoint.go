@@ -28,9 +28,9 @@ type Endpoint struct {
 	id uint64 // generation and index in Worker.eps
 }
 
-// nowhere is the worker of the zero Endpoint. It is closed from the start and never
+// closedWorker is the worker of the zero Endpoint. It is closed from the start and never
 // written.
-var nowhere = func() *Worker {
+var closedWorker = func() *Worker {
 	w := &Worker{closing: true}
 	w.t.w = w
 	return w
@@ -43,7 +43,7 @@ var noLane = lane{short: -1}
 // thread returns the thread of e, for the slow paths.
 func (e Endpoint) thread() *Thread {
 	if e.t == nil {
-		return &nowhere.t
+		return &closedWorker.t
 	}
 	return e.t
 }
@@ -161,7 +161,7 @@ func (w *Worker) connect(k uint32) ucs.Status {
 		return ucs.OK
 	}
 	w.failEndpoint(k, ucs.Unreachable, &UnreachableError{shortID(w.peers.UUID(s.peer)), refused})
-	w.endTied()
+	w.failTiedRecvs()
 	return ucs.Unreachable
 }
 

@@ -22,23 +22,23 @@ import (
 //     have no effect.
 //   - An endpoint whose lane failed refuses every operation from then on, also those that
 //     its transports would still accept. So it closes the fast paths of its keys.
-//   - A superseded lane (leftLane) fails alone. Endpoints of the peer that use the lane
+//   - A superseded lane (superseded) fails alone. Endpoints of the peer that use the lane
 //     after it do not fail.
 //   - A peer that waits for a reply sent on the failed lane must not hang. So this side
 //     disconnects the connection on which the peer's request arrived.
 
-// errGarbage is the reason of a failure if the peer violated the protocol.
-var errGarbage = fmt.Errorf("%w: it broke the protocol", ErrPeerFailed)
+// errProtocol is the reason of a failure if the peer violated the protocol.
+var errProtocol = fmt.Errorf("%w: it broke the protocol", ErrPeerFailed)
 
-// errHungUp is the reason of a failure if the peer closed the connection in order.
-var errHungUp = fmt.Errorf("%w: it closed the connection", ErrPeerFailed)
+// errDisconnected is the reason of a failure if the peer closed the connection in order.
+var errDisconnected = fmt.Errorf("%w: it closed the connection", ErrPeerFailed)
 
 // connectionFailed handles the failure of a connection, in both directions.
 func (w *Worker) connectionFailed(p *port, f uct.Failure) {
 	reason := f.Err
 	switch {
 	case reason == nil:
-		reason = errHungUp
+		reason = errDisconnected
 	case errors.Is(reason, ErrRemoteAccess): // the peer refused an access and is alive
 	case f.NeverConnected && !errors.Is(reason, ErrPeerFailed): // the peer was not reached
 		reason = fmt.Errorf("%w: %w", ErrUnreachable, reason)
@@ -59,7 +59,7 @@ func (w *Worker) connectionFailed(p *port, f uct.Failure) {
 			}
 			peer := l.peer
 			w.failPeer(uint32(i), reason)
-			w.forgetFrom(peer)
+			w.dropFromEndpoint(peer)
 			return
 		}
 	}
@@ -75,14 +75,14 @@ func (w *Worker) failPeer(i uint32, reason error) {
 	if w.t.lanes[i].status != ucs.OK {
 		return // the other lanes may belong to a later connection
 	}
-	left := w.leftLane(i)
+	superseded := w.superseded(i)
 	w.failLane(i, reason)
-	if left { // the endpoints use the other lanes
+	if superseded { // the endpoints use the other lanes
 		return
 	}
 	for k := range w.t.lanes {
 		l := &w.t.lanes[k]
-		if l.ep == nil || l.peer != peer || l.status != ucs.OK || errors.Is(reason, errHungUp) && !l.connecting() {
+		if l.ep == nil || l.peer != peer || l.status != ucs.OK || errors.Is(reason, errDisconnected) && !l.connecting() {
 			continue
 		}
 		for n := range w.slab.slots {
@@ -92,7 +92,7 @@ func (w *Worker) failPeer(i uint32, reason error) {
 		}
 		w.failLane(uint32(k), reason)
 		if l = &w.t.lanes[k]; l.ep != nil {
-			l.cancel()
+			l.flushCancel()
 		}
 	}
 }
@@ -111,18 +111,18 @@ func (w *Worker) failLane(i uint32, reason error) {
 		return
 	}
 	l.status, l.err, l.short = ucs.PeerFailed, reason, -1
-	left := w.leftLane(i)
+	superseded := w.superseded(i)
 	w.forgetLane(i)
 	for k := range w.eps {
-		if s := &w.eps[k]; s.inUse && s.lane != 0 && s.peer == l.peer && s.status == ucs.OK && (!left || s.lane == i) {
+		if s := &w.eps[k]; s.inUse && s.lane != 0 && s.peer == l.peer && s.status == ucs.OK && (!superseded || s.lane == i) {
 			w.failEndpoint(uint32(k), ucs.PeerFailed, reason)
 		}
 	}
-	w.endTied()
+	w.failTiedRecvs()
 	w.endSends(i, ucs.PeerFailed)
 	w.purgeLane(i, ucs.PeerFailed)
 	for _, s := range w.sources { // the next reply opens another lane
-		if s != nil && s.unreplied(i) && !errors.Is(reason, errHungUp) {
+		if s != nil && s.unreplied(i) && !errors.Is(reason, errDisconnected) {
 			s.port.iface.Disconnect(s.id) // its sender does not know of the loss and would wait forever
 		}
 	}
@@ -133,16 +133,16 @@ func (w *Worker) failLane(i uint32, reason error) {
 	w.endReported(i)
 }
 
-// leftLane reports whether another lane has taken the place of lane i: see
+// superseded reports whether another lane has taken the place of lane i: see
 // anotherReply.
-func (w *Worker) leftLane(i uint32) bool {
+func (w *Worker) superseded(i uint32) bool {
 	l := &w.t.lanes[i]
 	return w.laneTo(l.peer, l.port) != i
 }
 
-// cancel makes the transport drop the operations of a failed lane. It retries while the
+// flushCancel makes the transport drop the operations of a failed lane. It retries while the
 // transport's async goroutine is active.
-func (l *lane) cancel() {
+func (l *lane) flushCancel() {
 	for range 1000 {
 		if l.transport().Flush(uct.FlushCancel, 0) != ucs.NoResource {
 			return
@@ -153,7 +153,7 @@ func (l *lane) cancel() {
 
 // failEndpoint makes endpoint k refuse all operations with st, because of err. Its
 // transport may still be operational, so the fast paths would not detect it. The caller
-// calls endTied afterwards.
+// calls failTiedRecvs afterwards.
 func (w *Worker) failEndpoint(k uint32, st ucs.Status, err error) {
 	s := &w.eps[k]
 	c := w.coldOf(k)
@@ -165,13 +165,13 @@ func (w *Worker) failEndpoint(k uint32, st ucs.Status, err error) {
 		}
 	}
 	if c.onFailure != nil {
-		w.am.failed = append(w.am.failed, failedCall{w.handle(k), c.onFailure, err})
+		w.am.failureCalls = append(w.am.failureCalls, failureCall{w.handle(k), c.onFailure, err})
 		w.odd = true
 	}
 }
 
-// endTied completes the unmatched receives that are tied to failed endpoints.
-func (w *Worker) endTied() {
+// failTiedRecvs completes the unmatched receives that are tied to failed endpoints.
+func (w *Worker) failTiedRecvs() {
 	for i := range w.slab.slots {
 		s := &w.slab.slots[i]
 		if s.state != slotLive || s.flags&flagTied == 0 {
@@ -207,9 +207,9 @@ func (w *Worker) slotErr(i uint32) error {
 	return e
 }
 
-// keepErr stores the error of slot i. It is called before the state is released from
+// saveErr stores the error of slot i. It is called before the state is released from
 // which slotErr would make it.
-func (w *Worker) keepErr(i uint32, err error) {
+func (w *Worker) saveErr(i uint32, err error) {
 	w.slab.errs[i] = err
 	w.slab.slots[i].flags |= flagAside
 }

@@ -7,27 +7,27 @@ import (
 )
 
 // OnFailure is called once for each endpoint that failed, also if the endpoint is
-// closed before the call. failEndpoint appends the call to amState.failed; making it
+// closed before the call. failEndpoint appends the call to amState.failureCalls; making it
 // does not need the endpoint any more. These make the calls:
 //
 //   - progress, before the callbacks of requests (runCalls);
 //   - the end of each callback (callAM, user, runCalls), for endpoints that it closed;
 //   - Close and Abort outside of callbacks, and Close of the worker.
 
-// failedCall is a pending call of OnFailure.
-type failedCall struct {
+// failureCall is a pending call of OnFailure.
+type failureCall struct {
 	e   Endpoint
 	f   func(Endpoint, error)
 	err error
 }
 
-// runFailed makes the pending calls of OnFailure outside of the lock, which the caller
+// runFailureCalls makes the pending calls of OnFailure outside of the lock, which the caller
 // holds. It may be called again by progress inside such a callback.
-func (w *Worker) runFailed() {
-	for len(w.am.failed) > 0 {
-		c := w.am.failed[0]
-		w.am.failed[0] = failedCall{}
-		w.am.failed = w.am.failed[1:]
+func (w *Worker) runFailureCalls() {
+	for len(w.am.failureCalls) > 0 {
+		c := w.am.failureCalls[0]
+		w.am.failureCalls[0] = failureCall{}
+		w.am.failureCalls = w.am.failureCalls[1:]
 		w.telling = c.e
 		w.leaveLock()
 		c.f(c.e, c.err)
@@ -36,19 +36,19 @@ func (w *Worker) runFailed() {
 	}
 }
 
-// failedDue reports whether OnFailure of e is pending or running. The caller holds the
+// failureCallDue reports whether OnFailure of e is pending or running. The caller holds the
 // lock.
-func (w *Worker) failedDue(e Endpoint) bool {
-	return w.telling == e || slices.ContainsFunc(w.am.failed, func(c failedCall) bool { return c.e == e })
+func (w *Worker) failureCallDue(e Endpoint) bool {
+	return w.telling == e || slices.ContainsFunc(w.am.failureCalls, func(c failureCall) bool { return c.e == e })
 }
 
-// awaitFailed returns after OnFailure of e, which is closed, has been called if it was
+// awaitFailureCall returns after OnFailure of e, which is closed, has been called if it was
 // pending. Inside a callback it returns immediately: the call follows that callback.
 // With ThreadMulti the goroutine that progresses makes the call.
-func (e Endpoint) awaitFailed() error {
+func (e Endpoint) awaitFailureCall() error {
 	w := e.t.w
 	e.t.lock()
-	due := w.failedDue(e) && w.outsideCallbacks() == nil
+	due := w.failureCallDue(e) && w.outsideCallbacks() == nil
 	if due && !w.am.multi {
 		w.runCalls()
 		due = false
@@ -62,10 +62,10 @@ func (e Endpoint) awaitFailed() error {
 	err := w.WaitUntil(ctx, func() bool {
 		e.t.lock()
 		defer e.t.unlock()
-		return !w.failedDue(e)
+		return !w.failureCallDue(e)
 	})
 	if ctx.Err() != nil && err != nil {
-		return fmt.Errorf("close: %w", errStuck)
+		return fmt.Errorf("close: %w", errCallbackRuns)
 	}
 	return nil // or the worker is closed; its Close makes the call
 }

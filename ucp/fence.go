@@ -17,10 +17,10 @@ import (
 //     transport. The owner's worker carries out the former in its progress, so the latter
 //     could overtake them. The lane is stalled until the owner has acknowledged them.
 //   - The peer has several lanes, which have no order among each other. All of them are
-//     stalled until every lane has flushed what was posted before (fenceAcross).
+//     stalled until every lane has flushed what was posted before (fenceMulti).
 //
 // A fence behind pending operations waits in the pending queue itself. A lane that is
-// opened after a fence obeys it too: fenceLate fences it together with the older lanes.
+// opened after a fence obeys it too: fenceNewLane fences it together with the older lanes.
 
 // Fence orders the endpoint's operations before it against those after it. It never
 // blocks.
@@ -53,19 +53,19 @@ func (w *Worker) Fence() {
 func (w *Worker) fencePeer(ep, i uint32) {
 	l := &w.t.lanes[i]
 	if l.next != 0 {
-		w.fenceAcross(l.peer)
+		w.fenceMulti(l.peer)
 		return
 	}
 	l.fenced = true
 	w.fence(ep, i)
 }
 
-// fenceLate applies the earlier fences of the other lanes to peer to a lane that was
+// fenceNewLane applies the earlier fences of the other lanes to peer to a lane that was
 // just opened.
-func (w *Worker) fenceLate(peer wireup.PeerID) {
+func (w *Worker) fenceNewLane(peer wireup.PeerID) {
 	for i := w.laneOf[peer]; i != 0; i = w.t.lanes[i].next {
 		if w.t.lanes[i].fenced {
-			w.fenceAcross(peer)
+			w.fenceMulti(peer)
 			return
 		}
 	}
@@ -85,13 +85,13 @@ func (w *Worker) fence(ep, lane uint32) {
 
 func (w *Worker) resumeFence(i uint32) ucs.Status {
 	l := &w.t.lanes[w.slab.slots[i].lane]
-	if st := w.mayOrder(l); st != ucs.OK {
+	if st := w.checkOrder(l); st != ucs.OK {
 		return st
 	}
 	if w.slab.slots[i].flags&flagChild != 0 {
 		return w.resumeFencePart(i)
 	}
-	if st := l.ep.Fence(); st != ucs.OK || !l.sw.overtaken() {
+	if st := l.ep.Fence(); st != ucs.OK || !l.sw.canOvertake() {
 		return st
 	}
 	// The device of the peer must not overtake emulated operations, which the
@@ -100,21 +100,21 @@ func (w *Worker) resumeFence(i uint32) ucs.Status {
 		return st
 	}
 	l.sw.until = l.sw.sent
-	w.haltLane(w.slab.slots[i].lane)
+	w.stallLane(w.slab.slots[i].lane)
 	return ucs.OK
 }
 
-// overtaken reports whether operations of the transport could overtake outstanding
+// canOvertake reports whether operations of the transport could overtake outstanding
 // emulated operations.
-func (e *swEndpoint) overtaken() bool { return e != nil && e.mixed && e.handled < e.sent }
+func (e *swEndpoint) canOvertake() bool { return e != nil && e.mixed && e.handled < e.sent }
 
-// fenceAcross fences several lanes to a peer, which have no order among each other.
+// fenceMulti fences several lanes to a peer, which have no order among each other.
 // Operations posted after it wait, on every lane, until those posted before it have
 // taken effect.
 //
 // Its slot counts the parts that have not completed. A part is the flush of a lane,
 // posted at the place of the fence among the lane's operations.
-func (w *Worker) fenceAcross(peer wireup.PeerID) {
+func (w *Worker) fenceMulti(peer wireup.PeerID) {
 	f := w.slab.take(opFenceAcross)
 	s := &w.slab.slots[f]
 	s.flags, s.arg, s.left = flagReported, uint64(peer), 1
@@ -136,10 +136,10 @@ func (w *Worker) fenceAcross(peer wireup.PeerID) {
 	}
 	if w.slab.slots[f].left > 1 {
 		for _, i := range w.fenced {
-			w.holdLane(f, i)
+			w.stallForFence(f, i)
 		}
 	}
-	w.fencePartEnded(f)
+	w.fencePartDone(f)
 }
 
 // fencePart returns the slot of a new part of f on the lane.
@@ -164,9 +164,9 @@ func (w *Worker) resumeFencePart(i uint32) ucs.Status {
 		return st
 	}
 	if l.sw != nil && l.sw.handled < l.sw.sent && w.slab.slots[i].off != flushSynced {
-		heard := w.fencePart(f, lane) // it completes with the acknowledgment
-		if st := l.sw.sync(w.slab.token(heard)); st != ucs.InProgress {
-			w.slab.release(heard)
+		ack := w.fencePart(f, lane) // it completes with the acknowledgment
+		if st := l.sw.sync(w.slab.token(ack)); st != ucs.InProgress {
+			w.slab.release(ack)
 			w.slab.slots[f].left--
 			return st
 		}
@@ -176,24 +176,24 @@ func (w *Worker) resumeFencePart(i uint32) ucs.Status {
 	if st != ucs.OK && st != ucs.InProgress {
 		return st
 	}
-	if l.sw.overtaken() {
+	if l.sw.canOvertake() {
 		l.sw.until = l.sw.sent
-		w.haltLane(lane)
+		w.stallLane(lane)
 	}
 	if w.slab.slots[i].flags&flagWaiting != 0 && w.slab.slots[f].left > 1 {
-		w.holdLane(f, lane) // fenceAcross has returned already and stalled the other lanes
+		w.stallForFence(f, lane) // fenceMulti has returned already and stalled the other lanes
 	}
 	return st
 }
 
-// holdLane stalls the lane until fence f completes.
-func (w *Worker) holdLane(f, lane uint32) {
+// stallForFence stalls the lane until fence f completes.
+func (w *Worker) stallForFence(f, lane uint32) {
 	w.swLane(lane).fence = f
-	w.haltLane(lane)
+	w.stallLane(lane)
 }
 
-// fencePartEnded counts a completed part of f. The last one resumes all lanes.
-func (w *Worker) fencePartEnded(f uint32) {
+// fencePartDone counts a completed part of f. The last one resumes all lanes.
+func (w *Worker) fencePartDone(f uint32) {
 	s := &w.slab.slots[f]
 	if s.left--; s.left > 0 {
 		return
@@ -202,15 +202,15 @@ func (w *Worker) fencePartEnded(f uint32) {
 	w.slab.release(f)
 	w.fences--
 	var some [16]uint32
-	held := some[:0]
+	stalled := some[:0]
 	for i := w.laneOf[peer]; i != 0; i = w.t.lanes[i].next {
 		if e := w.t.lanes[i].sw; e != nil && e.fence == f {
 			e.fence = 0
-			held = append(held, i)
+			stalled = append(stalled, i)
 		}
 	}
-	for _, i := range held {
-		w.swLift(i)
+	for _, i := range stalled {
+		w.tryResumeLane(i)
 	}
 }
 

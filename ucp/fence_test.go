@@ -97,7 +97,7 @@ func TestFenceAcrossLanes(t *testing.T) {
 				r := p.b.TagRecv(buf, 7, ^Tag(0))
 				p.until(r.Done)
 				require.NoError(t, r.Err())
-				require.Equal(t, i, word(buf, 0))
+				require.Equal(t, i, payloadUint64(buf, 0))
 				require.Greater(t, p.m.Load64(0), i, "the atomic before the message is there")
 				require.GreaterOrEqual(t, p.m.Load64(8), i, "the put before the message is there")
 			}
@@ -156,6 +156,6 @@ func (p *swPair) rested() {
 	p.t.Helper()
 	require.Zero(p.t, p.a.fences)
 	for i := range p.a.t.lanes {
-		require.Nil(p.t, p.a.t.lanes[i].halted())
+		require.Nil(p.t, p.a.t.lanes[i].stalledEp())
 	}
 }

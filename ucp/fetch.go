@@ -61,11 +61,11 @@ func (w *Worker) startFetch(i uint32) (uint64, Request) {
 	return v, Request{}
 }
 
-// fetching takes the slot of an operation that returned InProgress. The transport got
+// newFetchSlot takes the slot of an operation that returned InProgress. The transport got
 // the token of the next free slot, which is this one.
 //
 //go:noinline
-func (k *RemoteKey) fetching(op opKind, l *keyLane) Request {
+func (k *RemoteKey) newFetchSlot(op opKind, l *keyLane) Request {
 	i := k.take(op, l, 0)
 	s := &k.t.w.slab.slots[i]
 	s.flags |= flagKept

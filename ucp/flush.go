@@ -16,7 +16,7 @@ import (
 //
 // Invariant: a part never overtakes an operation posted before it, and operations
 // posted after it never delay it. A transport's flush does not cover pending queues, so
-// a part does not start while operations are pending (mayOrder) or the lane is stalled;
+// a part does not start while operations are pending (checkOrder) or the lane is stalled;
 // it becomes pending behind them. Lane failover moves pending operations and flushes in
 // their order (moveLane), so the invariant survives it. slot.arg has the state of a
 // part: flushNew, flushOpen, flushReady, flushPassed (sends.go).
@@ -42,7 +42,7 @@ func (e Endpoint) Flush() Request {
 	}
 	f := flush{w: w, ep: k}
 	for i := w.laneOf[w.eps[k].peer]; i != 0; i = w.t.lanes[i].next {
-		f.lane(i)
+		f.addLane(i)
 	}
 	f.refused(e.id)
 	return f.request()
@@ -60,7 +60,7 @@ func (w *Worker) Flush() Request {
 	f := flush{w: w}
 	for i := 1; i < len(w.t.lanes); i++ {
 		if l := &w.t.lanes[i]; l.ep != nil && !l.lingers { // a draining lane belongs to no endpoint
-			f.lane(uint32(i))
+			f.addLane(uint32(i))
 		}
 	}
 	f.refused(0)
@@ -76,7 +76,7 @@ func (w *Worker) flushAlive() Request {
 		if l := &w.t.lanes[i]; l.ep != nil && l.status == ucs.OK && !l.lingers {
 			l.closes, l.parted = true, false
 			l.refs++ // otherwise a lane for replies only closes when its peer does, and cancels the flush
-			f.lane(uint32(i))
+			f.addLane(uint32(i))
 		}
 	}
 	return f.request()
@@ -90,7 +90,7 @@ type flush struct {
 	parent uint32
 }
 
-func (f *flush) lane(i uint32) {
+func (f *flush) addLane(i uint32) {
 	w := f.w
 	c := w.slab.take(opFlush)
 	s := &w.slab.slots[c]
@@ -136,10 +136,10 @@ func (w *Worker) resumeFlush(i uint32) ucs.Status {
 	s := &w.slab.slots[i]
 	l := &w.t.lanes[s.lane]
 	if s.arg == flushNew {
-		if st := w.mayOrder(l); st != ucs.OK {
+		if st := w.checkOrder(l); st != ucs.OK {
 			return st
 		}
-		if h := l.halted(); h != nil && !h.open {
+		if h := l.stalledEp(); h != nil && !h.resuming {
 			return ucs.NoResource
 		}
 		s.left = 1
@@ -197,10 +197,10 @@ func (w *Worker) endFlushes(lane uint32) {
 	}
 }
 
-// mayOrder returns OK if a flush or fence of the lane would cover all operations before
-// it. It would not cover pending ones: then mayOrder returns NoResource, so that the
+// checkOrder returns OK if a flush or fence of the lane would cover all operations before
+// it. It would not cover pending ones: then checkOrder returns NoResource, so that the
 // flush becomes pending behind them.
-func (w *Worker) mayOrder(l *lane) ucs.Status {
+func (w *Worker) checkOrder(l *lane) ucs.Status {
 	switch {
 	case l.status != ucs.OK:
 		return l.status

@@ -41,8 +41,8 @@ func FuzzPackets(f *testing.F) {
 		for len(in) >= 3 {
 			n := min(int(in[2]), len(in)-3)
 			data := append([]byte(nil), in[3:3+n]...)
-			if n >= 8 && word(data, 0) < 64 {
-				binary.LittleEndian.PutUint64(data, ids[word(data, 0)%uint64(len(ids))])
+			if n >= 8 && payloadUint64(data, 0) < 64 {
+				binary.LittleEndian.PutUint64(data, ids[payloadUint64(data, 0)%uint64(len(ids))])
 			}
 			hdr := uint64(in[1] / 64)
 			if id := uct.AMID(in[0] % 16); id == amRTR || id == amSyncAck || id == amData || id == amRefuse || id == amGiveUp {
@@ -66,7 +66,7 @@ func FuzzPackets(f *testing.F) {
 		for w.arrived.Len() > 0 {
 			w.TagRecv(nil, 0, 0).Drop()
 		}
-		assert.Zero(t, w.budget.held)
+		assert.Zero(t, w.budget.used)
 		for _, u := range w.un {
 			assert.Zero(t, u)
 		}

@@ -72,7 +72,7 @@ func TestGarbage(t *testing.T) {
 					tc.ps[i].src = 5
 				}
 				deliver(p, tc.ps...)
-				assert.Equal(t, uint64(1), w.count.Value(cntBad))
+				assert.Equal(t, uint64(1), w.count.Value(cntProtocolError))
 				opened := tc.ps[0].id == amFirst && len(tc.ps) > 1
 				if expected && opened {
 					_, err := r.Wait(ctx)
@@ -90,7 +90,7 @@ func TestGarbage(t *testing.T) {
 				m, err := w.TagRecv(buf, 0, 0).Wait(ctx)
 				require.NoError(t, err)
 				assert.Equal(t, "good", string(buf[:m.Len]))
-				assert.Equal(t, uint64(2), w.count.Value(cntBad))
+				assert.Equal(t, uint64(2), w.count.Value(cntProtocolError))
 
 				// A new connection under the same number starts anew.
 				p.HandleFailure(uct.Failure{RxConn: 5})
@@ -107,7 +107,7 @@ func TestGarbage(t *testing.T) {
 func TestHugeAnnouncement(t *testing.T) {
 	p := newPort(t)
 	deliver(p, packet{amFirst, 1, 7, first(1<<40, "little")})
-	assert.LessOrEqual(t, p.w.pool.lent, growLimit)
+	assert.LessOrEqual(t, p.w.pool.lent, maxPrealloc)
 	r := p.w.TagRecv(make([]byte, 4), 7, ^Tag(0))
 	assert.Zero(t, p.w.pool.lent)
 	p.HandleFailure(uct.Failure{RxConn: 1})

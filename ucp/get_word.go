@@ -6,8 +6,8 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// getBounced gets a word through a bounce buffer, for a transport without GetUint64.
-func (k *RemoteKey) getBounced(off uint64) Fetch[uint64] {
+// getUint64Bounce gets a word through a bounce buffer, for a transport without GetUint64.
+func (k *RemoteKey) getUint64Bounce(off uint64) Fetch[uint64] {
 	w := k.t.w
 	i := k.take(opGetUint64, k.rma, off)
 	c := w.pool.get(8)
@@ -20,7 +20,7 @@ func (k *RemoteKey) getBounced(off uint64) Fetch[uint64] {
 	return Fetch[uint64]{v, r}
 }
 
-// bounced stores the word of a get that returned st.
-func (s *slot) bounced(st ucs.Status, p []byte) ucs.Status {
+// bounceDone stores the word of a get that returned st.
+func (s *slot) bounceDone(st ucs.Status, p []byte) ucs.Status {
 	return s.fetched(binary.LittleEndian.Uint64(p), st)
 }

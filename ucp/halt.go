@@ -12,7 +12,7 @@ import (
 // A lane is stalled while it must not send. Reasons are: too many emulated operations
 // without a reply (swMaxWaits); a fence between emulated operations and operations of
 // the transport; a fence over several lanes; a send without a credit (sends.go). A
-// haltedEndpoint then takes the place of the lane's endpoint. It returns NoResource, so
+// stalledEndpoint then takes the place of the lane's endpoint. It returns NoResource, so
 // posted operations become pending, and it is their pending queue. Lane failover
 // (replace.go) uses it too, to keep the pending operations until they move to the new
 // transport.
@@ -21,8 +21,8 @@ import (
 // flushes cover what was posted before them. This needs care in two places:
 //
 //   - When a lane is stalled, older operations may be in the transport's pending queue.
-//     holdBack inserts them before everything posted since (older counts them).
-//   - When a lane is resumed, goOn retries the operations in order. When one gets
+//     requeueStalled inserts them before everything posted since (older counts them).
+//   - When a lane is resumed, resumeStalled retries the operations in order. When one gets
 //     NoResource, it and all after it move to the transport's pending queue, so that no
 //     flush overtakes them.
 //
@@ -30,99 +30,99 @@ import (
 // which the peer needs to complete its own operations, and flushes that have had their
 // place already (passes). They have no order with the others.
 
-// haltedEndpoint takes the place of the endpoint of a stalled lane. Operations posted
+// stalledEndpoint takes the place of the endpoint of a stalled lane. Operations posted
 // on it become pending, except for those that pass.
-type haltedEndpoint struct {
+type stalledEndpoint struct {
 	uct.Endpoint // the transport's
-	waiting      []uct.Token
-	older        int  // number of the first tokens of waiting that came from the transport's pending queue
-	open         bool // the lane is being resumed: operations go to the transport
-	one          [1]uct.Token
+	pending      []uct.Token
+	numOlder        int  // number of the first tokens of waiting that came from the transport's pending queue
+	resuming         bool // the lane is being resumed: operations go to the transport
+	single          [1]uct.Token
 }
 
 // transport returns the lane's endpoint of its transport, stalled or not.
 func (l *lane) transport() uct.Endpoint {
-	if h, ok := l.ep.(*haltedEndpoint); ok {
+	if h, ok := l.ep.(*stalledEndpoint); ok {
 		return h.Endpoint
 	}
 	return l.ep
 }
 
-// halted returns the lane's haltedEndpoint, nil if the lane is not stalled.
-func (l *lane) halted() *haltedEndpoint {
-	h, _ := l.ep.(*haltedEndpoint)
+// stalledEp returns the lane's stalledEndpoint, nil if the lane is not stalled.
+func (l *lane) stalledEp() *stalledEndpoint {
+	h, _ := l.ep.(*stalledEndpoint)
 	return h
 }
 
-// haltLane stalls lane i. The pending queue of its transport is empty, or the transport
+// stallLane stalls lane i. The pending queue of its transport is empty, or the transport
 // is offering it to HandlePending.
-func (w *Worker) haltLane(i uint32) {
+func (w *Worker) stallLane(i uint32) {
 	l := &w.t.lanes[i]
-	if h := l.halted(); h != nil {
-		if h.open {
-			h.open, h.older = false, 0
+	if h := l.stalledEp(); h != nil {
+		if h.resuming {
+			h.resuming, h.numOlder = false, 0
 		}
 		return
 	}
 	sw := w.swLane(i)
 	h := sw.halt
 	if h == nil {
-		h = &haltedEndpoint{Endpoint: l.ep}
+		h = &stalledEndpoint{Endpoint: l.ep}
 		sw.halt = h
 	}
-	h.open, h.older = false, 0
+	h.resuming, h.numOlder = false, 0
 	l.ep = h
-	w.gateKeys(i)
+	w.updateKeyFastPaths(i)
 }
 
-// swLift resumes lane i if no reason to stall it is left.
-func (w *Worker) swLift(i uint32) {
+// tryResumeLane resumes lane i if no reason to stall it is left.
+func (w *Worker) tryResumeLane(i uint32) {
 	l := &w.t.lanes[i]
-	h := l.halted()
-	if h == nil || h.open || l.starved || l.sw.halts() || l.status != ucs.OK {
+	h := l.stalledEp()
+	if h == nil || h.resuming || l.starved || l.sw.mustStall() || l.status != ucs.OK {
 		return
 	}
-	h.open = true
+	h.resuming = true
 	nested := w.resuming
 	w.resuming = true
-	k := w.goOn(i, h)
+	k := w.resumeStalled(i, h)
 	w.resuming = nested
-	h.waiting = append(h.waiting[:0], h.waiting[k:]...)
-	if h.open && w.t.lanes[i].halted() == h {
+	h.pending = append(h.pending[:0], h.pending[k:]...)
+	if h.resuming && w.t.lanes[i].stalledEp() == h {
 		w.t.lanes[i].ep = h.Endpoint
-		w.gateKeys(i)
+		w.updateKeyFastPaths(i)
 	}
 }
 
-// halts reports whether emulated operations or a fence require that the lane is
+// mustStall reports whether emulated operations or a fence require that the lane is
 // stalled.
-func (e *swEndpoint) halts() bool {
+func (e *swEndpoint) mustStall() bool {
 	return e != nil && (e.waits >= swMaxWaits || e.handled < e.until || e.fence != 0)
 }
 
-// goOn retries the pending operations of h in order. When one gets NoResource, it and
+// resumeStalled retries the pending operations of h in order. When one gets NoResource, it and
 // all after it move to the transport's pending queue, so that no flush overtakes them.
-// goOn stops if lane i is stalled again or has ended. It returns the number of
+// resumeStalled stops if lane i is stalled again or has ended. It returns the number of
 // operations that it removed from h.waiting.
-func (w *Worker) goOn(i uint32, h *haltedEndpoint) (k int) {
+func (w *Worker) resumeStalled(i uint32, h *stalledEndpoint) (k int) {
 	p, behind := w.ports[w.t.lanes[i].port], false
-	for k < len(h.waiting) && h.open && w.t.lanes[i].halted() == h {
-		h.one[0] = h.waiting[k]
-		if !behind && p.resume(h.one[:]) == 1 {
+	for k < len(h.pending) && h.resuming && w.t.lanes[i].stalledEp() == h {
+		h.single[0] = h.pending[k]
+		if !behind && p.resume(h.single[:]) == 1 {
 			k++
 			continue
 		}
-		if !h.open {
+		if !h.resuming {
 			break
 		}
-		switch st := h.Endpoint.PendingAdd(h.waiting[k]); st {
+		switch st := h.Endpoint.PendingAdd(h.pending[k]); st {
 		case ucs.Busy:
 			behind = false
 		case ucs.OK:
 			behind = true
 			k++
 		default:
-			t := h.waiting[k]
+			t := h.pending[k]
 			k++
 			if n := w.slab.find(uint64(t)); n != 0 && w.slab.slots[n].state == slotLive {
 				w.end(n, st)
@@ -132,31 +132,31 @@ func (w *Worker) goOn(i uint32, h *haltedEndpoint) (k int) {
 	return k
 }
 
-// holdBack moves t, which the transport of a stalled lane offers, to the
-// haltedEndpoint, before operations posted since. An operation that passes goes to the
+// requeueStalled moves t, which the transport of a stalled lane offers, to the
+// stalledEndpoint, before operations posted since. An operation that passes goes to the
 // end of the transport's queue: by then that queue has nothing else that could overtake
-// operations in the haltedEndpoint. holdBack returns false if the transport keeps t.
-func (w *Worker) holdBack(t uct.Token) bool {
+// operations in the stalledEndpoint. requeueStalled returns false if the transport keeps t.
+func (w *Worker) requeueStalled(t uct.Token) bool {
 	i := w.slab.find(uint64(t))
 	if i == 0 {
 		return false
 	}
-	h := w.t.lanes[w.slab.slots[i].lane].halted()
+	h := w.t.lanes[w.slab.slots[i].lane].stalledEp()
 	switch {
-	case h == nil || h.open:
+	case h == nil || h.resuming:
 		return false
-	case w.slab.slots[i].passes():
+	case w.slab.slots[i].bypassesStall():
 		return h.Endpoint.PendingAdd(t) == ucs.OK
 	}
-	h.waiting = slices.Insert(h.waiting, h.older, t)
-	h.older++
+	h.pending = slices.Insert(h.pending, h.numOlder, t)
+	h.numOlder++
 	return true
 }
 
-// passes reports whether the operation in s passes a stalled lane. Such an operation is
+// bypassesStall reports whether the operation in s passes a stalled lane. Such an operation is
 // one that the peer needs or has requested, or a flush that has had its place among the
 // lane's operations.
-func (s *slot) passes() bool {
+func (s *slot) bypassesStall() bool {
 	switch s.op {
 	case opControl, opRead, opHold:
 		return true
@@ -167,8 +167,8 @@ func (s *slot) passes() bool {
 	}
 }
 
-// gateKeys recomputes the fast paths of the keys that use lane i.
-func (w *Worker) gateKeys(i uint32) {
+// updateKeyFastPaths recomputes the fast paths of the keys that use lane i.
+func (w *Worker) updateKeyFastPaths(i uint32) {
 	if w.t.locked {
 		return // the fast paths are closed
 	}

@@ -35,7 +35,7 @@ func recordKnown(t *testing.T) (*port, *recorder, Endpoint) {
 	w, err := c.NewWorker(WorkerConfig{Mode: ThreadSingle})
 	require.NoError(t, err)
 	deliver(p, packet{amPeer, mine, 0, p.w.Address()}, packet{amPeer, another, 0, w.Address()})
-	require.Zero(t, p.w.count.Value(cntBad))
+	require.Zero(t, p.w.count.Value(cntProtocolError))
 	return p, r, e
 }
 
@@ -94,8 +94,8 @@ func newHandshake(t *testing.T) *handshake {
 	h.pending = &full{r, 2}
 	w.t.lanes[w.eps[1].lane].ep = h.pending
 	deliver(p, packet{amRTR, mine, h.data.id, words("", h.dataID, 100)})
-	require.Zero(t, w.count.Value(cntBad))
-	require.Zero(t, w.count.Value(cntLate))
+	require.Zero(t, w.count.Value(cntProtocolError))
+	require.Zero(t, w.count.Value(cntStale))
 	for _, q := range []Request{h.match, h.rts, h.data, h.fetch.Request} {
 		require.False(t, q.Done())
 	}

@@ -7,11 +7,11 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// holdForAnswers keeps unreferenced lane i open until the replies sent on it are
+// drainReplies keeps unreferenced lane i open until the replies sent on it are
 // acknowledged, and reports whether that is needed. Closing it earlier would hide a
 // lost reply, and the requester would hang. It posts a flush, which counts as a read of
 // the lane (lane.reads) and so delays the close.
-func (w *Worker) holdForAnswers(i uint32) bool {
+func (w *Worker) drainReplies(i uint32) bool {
 	if w.closing || w.t.lanes[i].status != ucs.OK || !slices.ContainsFunc(w.sources, func(s *source) bool { return s.repliedBy(i) }) {
 		return false
 	}
@@ -36,7 +36,7 @@ func (w *Worker) holdForAnswers(i uint32) bool {
 	return false
 }
 
-func (w *Worker) resumeHold(i uint32) ucs.Status {
+func (w *Worker) resumeDrain(i uint32) ucs.Status {
 	l := &w.t.lanes[w.slab.slots[i].lane]
 	if l.status != ucs.OK {
 		return l.status
@@ -44,9 +44,9 @@ func (w *Worker) resumeHold(i uint32) ucs.Status {
 	return l.transport().Flush(uct.FlushRemote, w.slab.token(i))
 }
 
-// holdEnded closes the lane that the operation in slot i kept open, if nothing else
+// drainDone closes the lane that the operation in slot i kept open, if nothing else
 // does.
-func (w *Worker) holdEnded(i uint32) {
+func (w *Worker) drainDone(i uint32) {
 	lane := w.slab.slots[i].lane
 	w.slab.release(i)
 	w.t.lanes[lane].reads--

@@ -11,23 +11,23 @@ import (
 	"github.com/goucx/goucx/wireup"
 )
 
-// workersMade counts the workers of the process.
-var workersMade atomic.Uint32
+// workerSeq counts the workers of the process.
+var workerSeq atomic.Uint32
 
-// newID returns the id of a new worker. It equals the process's UUID but for the first
+// newWorkerID returns the id of a new worker. It equals the process's UUID but for the first
 // four bytes. So package wireup stores the rest once for all workers of a process.
-func newID() uct.UUID {
+func newWorkerID() uct.UUID {
 	u := uct.UUID(platform.ProcessID())
-	own := binary.LittleEndian.Uint32(u[:]) + workersMade.Add(1)
+	own := binary.LittleEndian.Uint32(u[:]) + workerSeq.Add(1)
 	binary.LittleEndian.PutUint32(u[:], own)
 	return u
 }
 
-// contextsMade counts the contexts of the process.
-var contextsMade atomic.Uint32
+// contextSeq counts the contexts of the process.
+var contextSeq atomic.Uint32
 
 func newContextID() wireup.ContextID {
-	return wireup.ContextID{Process: platform.ProcessID(), Context: contextsMade.Add(1)}
+	return wireup.ContextID{Process: platform.ProcessID(), Context: contextSeq.Add(1)}
 }
 
 func randomWord() uint64 {

@@ -13,83 +13,83 @@ import (
 // Any goroutine may call Header, Bytes and Release in every thread mode. The other
 // methods have the concurrency of the Worker.
 type RetainedAM struct {
-	r   *kept
+	r   *retainedMsg
 	gen uint64
 }
 
-// kept is the record behind a RetainedAM. Records are reused and never freed, so access
+// retainedMsg is the record behind a RetainedAM. Records are reused and never freed, so access
 // through a RetainedAM that was released is safe.
-type kept struct {
+type retainedMsg struct {
 	gen  atomic.Uint64 // incremented when the message is released
-	next *kept         // in the free list or in mail
+	next *retainedMsg         // in the free list or in mail
 	w    *Worker
 
 	header, data []byte
 	n            int // length of the data in bytes
-	place        amPlace
+	storage        amStorage
 
-	// For placeSender. place.source is nil if the data cannot arrive any more; lost
+	// For storageSender. place.source is nil if the data cannot arrive any more; lost
 	// is then the reason.
-	before, after *kept // in keeper.offers
-	lost          error
+	prevRndv, nextRndv *retainedMsg // in retainer.rndvs
+	err          error
 	status        ucs.Status
 }
 
-// keptBlock is the number of records that are allocated at a time.
-const keptBlock = 32
+// retainedBlock is the number of records that are allocated at a time.
+const retainedBlock = 32
 
-// keeper holds the records of a worker.
-type keeper struct {
+// retainer holds the records of a worker.
+type retainer struct {
 	w      *Worker
-	free   *kept
+	free   *retainedMsg
 	live   int   // number of retained messages
-	offers *kept // list of those whose data is at the sender
+	rndvs *retainedMsg // list of those whose data is at the sender
 
 	handles [1]uint64            // argument of Iface.Release
-	mail    atomic.Pointer[kept] // released records for the owner to reclaim
-	twice   atomic.Uint64        // releases of messages that were released before
-	pressed atomic.Bool          // senders are under flow control until memory is released
+	released    atomic.Pointer[retainedMsg] // released records for the owner to reclaim
+	doubleReleases   atomic.Uint64        // releases of messages that were released before
+	rndvOnly atomic.Bool          // senders are under flow control until memory is released
 }
 
 // CanRetain reports whether Retain retains the message without a copy.
-func (m *AM) CanRetain() bool { return m.place.kind != placeCell }
+func (m *AM) CanRetain() bool { return m.storage.kind != storageTransient }
 
 // Retain retains the message after its handler. It never fails: if CanRetain is false, it
 // copies. Retained messages count against UnexpectedBudget until they are released.
 // Only the handler may call Retain. A second call returns the same RetainedAM.
 func (m *AM) Retain() RetainedAM {
 	w := m.w
-	if !w.am.inside {
+	if !w.am.inHandler {
 		return RetainedAM{}
 	}
 	if w.am.multi {
 		w.t.lock()
 		defer w.t.unlock()
 	}
-	r := m.kept
+	r := m.retained
 	if r == nil {
-		r = w.am.keep.take()
-		r.n, r.place = m.Len, m.place
-		w.fillKept(r, m.Header, m.Data)
-		if r.place.kind == placeSender {
-			w.am.keep.link(r)
+		r = w.am.retainer.alloc()
+		r.n, r.storage = m.Len, m.storage
+		w.fillRetained(r, m.Header, m.Data)
+		if r.storage.kind == storageSender {
+			w.am.retainer.addRndv(r)
 		}
-		m.kept = r
+		m.retained = r
 	}
 	return RetainedAM{r, r.gen.Load()}
 }
 
-// fillKept sets the bytes of r. It copies them if they are valid during the handler
+// fillRetained sets the bytes of r. It copies them if they are valid during the handler
 // only.
-func (w *Worker) fillKept(r *kept, header, data []byte) {
+func (w *Worker) fillRetained(r *retainedMsg, header, data []byte) {
 	h, n := len(header), len(header)+len(data)
-	switch r.place.kind {
-	case placeCell, placeSender:
-		if r.place.kind == placeCell {
-			r.place.kind = placePool
+	switch r.storage.kind {
+	case storageTransient, storageSender:
+		if r.storage.kind == storageTransient {
+			r.storage.kind = storagePool
 		}
-		r.place.chunk = w.hold(n)
-		b := w.pool.bytes(r.place.chunk)[:n:n]
+		r.storage.chunk = w.allocBudgeted(n)
+		b := w.pool.bytes(r.storage.chunk)[:n:n]
 		copy(b, header)
 		copy(b[h:], data)
 		header = b[:h:h]
@@ -102,7 +102,7 @@ func (w *Worker) fillKept(r *kept, header, data []byte) {
 }
 
 // rec returns the record, nil if k was released.
-func (k RetainedAM) rec() *kept {
+func (k RetainedAM) rec() *retainedMsg {
 	if k.r == nil || k.r.gen.Load() != k.gen {
 		return nil
 	}
@@ -143,6 +143,6 @@ func (k RetainedAM) Release() {
 		return
 	}
 	if k.claim() {
-		r.w.am.keep.post(r)
+		r.w.am.retainer.queueReleased(r)
 	}
 }

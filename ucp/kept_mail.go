@@ -1,17 +1,17 @@
 package ucp
 
-// post passes r, which was released, to the owner. It wakes a sleeping owner only if
+// queueReleased passes r, which was released, to the owner. It wakes a sleeping owner only if
 // the transport or a sender waits for the release.
 //
 // mail is a stack of released records. Any goroutine pushes by CompareAndSwap, which
 // pairs with the Swap in collect. The owner takes all records at once; no single record
 // is popped, so the reuse of records (ABA) does no harm.
-func (a *keeper) post(r *kept) {
-	wake := r.place.kind != placePool || a.pressed.Load()
+func (a *retainer) queueReleased(r *retainedMsg) {
+	wake := r.storage.kind != storagePool || a.rndvOnly.Load()
 	for {
-		first := a.mail.Load()
+		first := a.released.Load()
 		r.next = first
-		if a.mail.CompareAndSwap(first, r) {
+		if a.released.CompareAndSwap(first, r) {
 			break
 		}
 	}
@@ -21,9 +21,9 @@ func (a *keeper) post(r *kept) {
 }
 
 // take returns a record for a message. Only the owner may call it.
-func (a *keeper) take() *kept {
-	if a.mail.Load() != nil {
-		a.collect()
+func (a *retainer) alloc() *retainedMsg {
+	if a.released.Load() != nil {
+		a.reclaim()
 	}
 	if a.free == nil {
 		a.grow()
@@ -36,8 +36,8 @@ func (a *keeper) take() *kept {
 }
 
 //go:noinline
-func (a *keeper) grow() {
-	block := make([]kept, keptBlock)
+func (a *retainer) grow() {
+	block := make([]retainedMsg, retainedBlock)
 	for i := range block {
 		r := &block[i]
 		r.w, r.next = a.w, a.free
@@ -45,42 +45,42 @@ func (a *keeper) grow() {
 	}
 }
 
-// tend reclaims released records, if there are any.
-func (a *keeper) tend() {
-	if a.mail.Load() != nil || a.twice.Load() != 0 {
-		a.collect()
+// service reclaims released records, if there are any.
+func (a *retainer) service() {
+	if a.released.Load() != nil || a.doubleReleases.Load() != 0 {
+		a.reclaim()
 	}
 }
 
-// collect reclaims released records. Only the owner may call it.
-func (a *keeper) collect() {
-	if n := a.twice.Swap(0); n != 0 {
-		a.w.count.Add(cntReleasedTwice, n)
+// reclaim reclaims released records. Only the owner may call it.
+func (a *retainer) reclaim() {
+	if n := a.doubleReleases.Swap(0); n != 0 {
+		a.w.count.Add(cntDoubleRelease, n)
 	}
-	for r := a.mail.Swap(nil); r != nil; {
+	for r := a.released.Swap(nil); r != nil; {
 		next := r.next
-		a.giveBack(r)
+		a.recycle(r)
 		r = next
 	}
 }
 
-// giveBack frees the memory of r and r itself.
-func (a *keeper) giveBack(r *kept) {
-	switch r.place.kind {
-	case placeLent:
-		a.handles[0] = r.place.id
-		r.place.port.iface.Release(a.handles[:])
-	case placeSender:
-		if s := r.place.source; s != nil {
-			id := r.place.id
-			a.unlink(r)
-			a.w.unwanted(s, id)
+// recycle frees the memory of r and r itself.
+func (a *retainer) recycle(r *retainedMsg) {
+	switch r.storage.kind {
+	case storageRetainable:
+		a.handles[0] = r.storage.id
+		r.storage.iface.iface.Release(a.handles[:])
+	case storageSender:
+		if s := r.storage.rx; s != nil {
+			id := r.storage.id
+			a.removeRndv(r)
+			a.w.discardRndv(s, id)
 		}
 	default:
 	}
-	chunk := r.place.chunk
-	r.header, r.data, r.place, r.n, r.lost = nil, nil, amPlace{}, 0, nil
-	a.w.unhold(chunk)
+	chunk := r.storage.chunk
+	r.header, r.data, r.storage, r.n, r.err = nil, nil, amStorage{}, 0, nil
+	a.w.freeBudgeted(chunk)
 	r.next = a.free
 	a.free = r
 	a.live--

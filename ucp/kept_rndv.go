@@ -20,7 +20,7 @@ func (k RetainedAM) RecvInto(p []byte) RecvRequest {
 		return RecvRequest{}
 	}
 	if w.closing {
-		w.am.keep.giveBack(r)
+		w.am.retainer.recycle(r)
 		return RecvRequest{w.t.refuse(opAMRecv, Endpoint{}, ucs.Closed)}
 	}
 	i := w.slab.take(opAMRecv)
@@ -28,19 +28,19 @@ func (k RetainedAM) RecvInto(p []byte) RecvRequest {
 	s.flags, s.tag, s.n = flagKept, 0, uint64(r.n)
 	w.slab.bufs[i] = p
 	req := RecvRequest{Request{&w.t, w.slab.id(i)}}
-	source, id := r.place.source, r.place.id
+	source, id := r.storage.rx, r.storage.id
 	switch {
-	case r.place.kind != placeSender:
+	case r.storage.kind != storageSender:
 		w.deliver(i, 0, r.data)
 		w.slab.bufs[i] = nil
 	case source == nil:
-		w.keepErr(i, &OpError{Op: opAMRecv.info().name, Err: r.lost})
+		w.saveErr(i, &OpError{Op: opAMRecv.info().name, Err: r.err})
 		w.end(i, r.status)
 	default:
-		w.am.keep.unlink(r)
+		w.am.retainer.removeRndv(r)
 		w.askFor(source, i, id, uint64(r.n))
 	}
-	w.am.keep.giveBack(r)
+	w.am.retainer.recycle(r)
 	return req
 }
 
@@ -58,15 +58,15 @@ func (k RetainedAM) Refuse(reason error) {
 	if !k.claim() {
 		return
 	}
-	if s := r.place.source; s != nil && !w.closing {
+	if s := r.storage.rx; s != nil && !w.closing {
 		text := "no reason given"
 		if reason != nil {
 			text = reason.Error()
 		}
-		w.am.keep.unlink(r)
-		w.refuse(s, r.place.id, ucs.Rejected, text)
+		w.am.retainer.removeRndv(r)
+		w.refuse(s, r.storage.id, ucs.Rejected, text)
 	}
-	w.am.keep.giveBack(r)
+	w.am.retainer.recycle(r)
 }
 
 // claim releases the message and reports whether this call did so. The caller then
@@ -75,74 +75,74 @@ func (k RetainedAM) claim() bool {
 	if k.r.gen.CompareAndSwap(k.gen, k.gen+1) {
 		return true
 	}
-	k.r.w.am.keep.twice.Add(1)
+	k.r.w.am.retainer.doubleReleases.Add(1)
 	k.r.w.Signal() // the owner adds it to the counter
 	return false
 }
 
-// link adds r to offers. Its sender waits for a reply.
-func (a *keeper) link(r *kept) {
-	r.place.source.waiting++
-	r.before, r.after = nil, a.offers
-	if a.offers != nil {
-		a.offers.before = r
+// addRndv adds r to offers. Its sender waits for a reply.
+func (a *retainer) addRndv(r *retainedMsg) {
+	r.storage.rx.waiting++
+	r.prevRndv, r.nextRndv = nil, a.rndvs
+	if a.rndvs != nil {
+		a.rndvs.prevRndv = r
 	}
-	a.offers = r
+	a.rndvs = r
 }
 
-// unlink removes r from offers. Its sender needs no reply any more.
-func (a *keeper) unlink(r *kept) {
-	r.place.source.waiting--
-	r.place.source = nil
-	if r.before != nil {
-		r.before.after = r.after
+// removeRndv removes r from offers. Its sender needs no reply any more.
+func (a *retainer) removeRndv(r *retainedMsg) {
+	r.storage.rx.waiting--
+	r.storage.rx = nil
+	if r.prevRndv != nil {
+		r.prevRndv.nextRndv = r.nextRndv
 	} else {
-		a.offers = r.after
+		a.rndvs = r.nextRndv
 	}
-	if r.after != nil {
-		r.after.before = r.before
+	if r.nextRndv != nil {
+		r.nextRndv.prevRndv = r.prevRndv
 	}
-	r.before, r.after = nil, nil
+	r.prevRndv, r.nextRndv = nil, nil
 }
 
-// dropOffer marks the message that s announced as id and canceled. It returns false if
+// cancelRndv marks the message that s announced as id and canceled. It returns false if
 // no such message is retained.
-func (a *keeper) dropOffer(s *source, id uint64) bool {
-	for r := a.offers; r != nil; r = r.after {
-		if r.place.source == s && r.place.id == id {
-			a.unlink(r)
-			r.lost, r.status = ErrCanceled, ucs.Canceled
+func (a *retainer) cancelRndv(s *source, id uint64) bool {
+	for r := a.rndvs; r != nil; r = r.nextRndv {
+		if r.storage.rx == s && r.storage.id == id {
+			a.removeRndv(r)
+			r.err, r.status = ErrCanceled, ucs.Canceled
 			return true
 		}
 	}
 	return false
 }
 
-// loseOffers marks the messages of s as failed, because its connection has ended.
-func (a *keeper) loseOffers(s *source, reason error) {
-	for r := a.offers; r != nil; {
-		next := r.after
-		if r.place.source == s {
-			a.unlink(r)
-			r.lost, r.status = reason, ucs.PeerFailed
+// failRndvs marks the messages of s as failed, because its connection has ended.
+func (a *retainer) failRndvs(s *source, reason error) {
+	for r := a.rndvs; r != nil; {
+		next := r.nextRndv
+		if r.storage.rx == s {
+			a.removeRndv(r)
+			r.err, r.status = reason, ucs.PeerFailed
 		}
 		r = next
 	}
 }
 
-// refuseOffers rejects the retained messages and those to be fetched, because the
+// rejectRndvs rejects the retained messages and those to be fetched, because the
 // worker closes.
-func (w *Worker) refuseOffers() {
-	for w.am.keep.offers != nil {
-		r := w.am.keep.offers
-		s, id := r.place.source, r.place.id
-		w.am.keep.unlink(r)
-		r.lost, r.status = ErrClosed, ucs.Closed
+func (w *Worker) rejectRndvs() {
+	for w.am.retainer.rndvs != nil {
+		r := w.am.retainer.rndvs
+		s, id := r.storage.rx, r.storage.id
+		w.am.retainer.removeRndv(r)
+		r.err, r.status = ErrClosed, ucs.Closed
 		w.refuse(s, id, ucs.Rejected, "its worker closes")
 	}
-	for len(w.am.fetch.waiting) > 0 {
-		a := w.am.fetch.waiting[0]
-		w.dropFetches(a.source, a.id, false)
-		w.refuse(a.source, a.id, ucs.Rejected, "its worker closes")
+	for len(w.am.prefetch.queued) > 0 {
+		a := w.am.prefetch.queued[0]
+		w.dropPrefetches(a.rx, a.id, false)
+		w.refuse(a.rx, a.id, ucs.Rejected, "its worker closes")
 	}
 }

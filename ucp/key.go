@@ -40,7 +40,7 @@ const (
 	keyOffProcess = 28
 	keyOffContext = 44
 	keyHeaderLen  = 48
-	keyEntryHead  = 5 // transport, domain, length
+	keyEntryHeaderLen  = 5 // transport, domain, length
 	keyCRCLen     = 4
 
 	// maxKeyLen is the maximum length of a packed key in bytes.
@@ -74,18 +74,18 @@ type keyEntry struct {
 	key       []byte
 }
 
-// keySoftware is the transport id of the entry for emulated operations, which the
+// keyEmulated is the transport id of the entry for emulated operations, which the
 // owner's workers carry out. The key of this entry is an swKey.
-const keySoftware uct.TransportID = 0
+const keyEmulated uct.TransportID = 0
 
 func (k swKey) entry() keyEntry {
-	return keyEntry{keySoftware, 0, binary.LittleEndian.AppendUint64(nil, uint64(k))}
+	return keyEntry{keyEmulated, 0, binary.LittleEndian.AppendUint64(nil, uint64(k))}
 }
 
-// software returns the swKey of v, 0 if v has none.
-func (v keyView) software() swKey {
+// emulKey returns the swKey of v, 0 if v has none.
+func (v keyView) emulKey() swKey {
 	for _, e := range v.entries {
-		if e.transport == keySoftware && len(e.key) == 8 {
+		if e.transport == keyEmulated && len(e.key) == 8 {
 			return swKey(binary.LittleEndian.Uint64(e.key))
 		}
 	}
@@ -169,17 +169,17 @@ func checkKey(b []byte) error {
 
 // parseKeyEntry decodes the first entry of b and returns its length.
 func parseKeyEntry(b []byte) (keyEntry, int, error) {
-	if len(b) < keyEntryHead {
-		return keyEntry{}, 0, badKey("%d bytes left for an entry of at least %d", len(b), keyEntryHead)
+	if len(b) < keyEntryHeaderLen {
+		return keyEntry{}, 0, badKey("%d bytes left for an entry of at least %d", len(b), keyEntryHeaderLen)
 	}
-	end := keyEntryHead + int(binary.LittleEndian.Uint16(b[3:]))
+	end := keyEntryHeaderLen + int(binary.LittleEndian.Uint16(b[3:]))
 	if end > len(b) {
 		return keyEntry{}, 0, badKey("an entry of %d bytes, %d left", end, len(b))
 	}
 	return keyEntry{
 		transport: uct.TransportID(binary.LittleEndian.Uint16(b)),
 		domain:    b[2],
-		key:       b[keyEntryHead:end:end],
+		key:       b[keyEntryHeaderLen:end:end],
 	}, end, nil
 }
 

@@ -60,7 +60,7 @@ func TestKeyGolden(t *testing.T) {
 
 func TestKeyTruncatedAtEveryByte(t *testing.T) {
 	b := packKey(t, goldenKey)
-	first := keyHeaderLen + keyEntryHead + len("self key") + keyCRCLen
+	first := keyHeaderLen + keyEntryHeaderLen + len("self key") + keyCRCLen
 	for n := range b {
 		_, err := parseKey(b[:n])
 		require.ErrorIs(t, err, ErrInvalid, "cut at %d", n)

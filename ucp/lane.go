@@ -95,7 +95,7 @@ func (w *Worker) openLane(peer wireup.PeerID, view *wireup.View, c wireup.Candid
 	w.t.lanes[i] = l
 	w.rememberLane(i)
 	w.refreshActive()
-	w.fenceLate(peer)
+	w.fenceNewLane(peer)
 	return i, nil
 }
 
@@ -196,7 +196,7 @@ func (w *Worker) partLane(i uint32) {
 	case l.queued > 0 && l.status == ucs.OK:
 		l.lingers = true // these operations belong to no endpoint, but the peer has to receive them
 		w.lingering++
-	case w.holdForAnswers(i):
+	case w.drainReplies(i):
 		l.parted = true
 	default:
 		w.closeLane(i)
@@ -241,7 +241,7 @@ func (w *Worker) closeLane(i uint32) {
 			continue
 		}
 		l := &w.t.lanes[i]
-		over := slices.Contains(s.left, i) || l.status != ucs.OK && !errors.Is(l.err, errHungUp)
+		over := slices.Contains(s.left, i) || l.status != ucs.OK && !errors.Is(l.err, errDisconnected)
 		if s.unreplied(i) && over { // no failure of this lane will be reported any more
 			s.port.iface.Disconnect(s.id)
 		}

@@ -54,16 +54,16 @@ func (x *Context) offer() error {
 	if why := o.FallbackReason(); why != nil {
 		x.log.Sugar().Warnf("live statistics are published in %s: %v", filepath.Dir(o.Path()), why)
 	}
-	x.offering = o
+	x.liveStats = o
 	return nil
 }
 
 // withdraw ends the publication that offer started.
 func (x *Context) withdraw() error {
-	if x.offering == nil {
+	if x.liveStats == nil {
 		return nil
 	}
-	return x.offering.Close()
+	return x.liveStats.Close()
 }
 
 // page returns the page that the context publishes. It runs on the goroutine of the
@@ -88,10 +88,10 @@ func (x *Context) page() *live.Page {
 	defer limit.Stop()
 	workers := x.shown()
 	for _, w := range workers {
-		w.show.ask(w)
+		w.show.request(w)
 	}
 	for _, w := range workers {
-		p.Workers = append(p.Workers, w.show.answer(w, limit))
+		p.Workers = append(p.Workers, w.show.snapshot(w, limit))
 	}
 	return p
 }

@@ -144,7 +144,7 @@ func (m *MemHandle) pack() error {
 		v.entries = append(v.entries, keyEntry{r.transport, uint8(r.domain), r.AppendKey(nil)}) // an address holds as many domains, so the index fits
 	}
 	if len(m.buf) > 0 && m.access != 0 {
-		if m.sw = m.ctx.sw.add(m.buf, m.access); m.sw != nil {
+		if m.sw = m.ctx.emul.add(m.buf, m.access); m.sw != nil {
 			v.entries = append(v.entries, m.sw.key.entry())
 		}
 	}
@@ -226,7 +226,7 @@ func (m *MemHandle) Close() error {
 // closeRegions revokes all regions first, then closes them in reverse order, so that of the
 // domain that allocated the memory last.
 func (m *MemHandle) closeRegions() error {
-	m.ctx.sw.remove(m.sw)
+	m.ctx.emul.remove(m.sw)
 	for _, r := range m.regions {
 		r.Revoke()
 	}

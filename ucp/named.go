@@ -37,7 +37,7 @@ func (p *port) sendNamed(s *source, id uint64) uint32 {
 	w := p.w
 	i, what := w.slab.lookUpID(id)
 	if what == namesEnded && s.peer != 0 {
-		w.count.Inc(cntLate)
+		w.count.Inc(cntStale)
 		return 0
 	}
 	if what == namesLive && s.peer != 0 {
@@ -55,7 +55,7 @@ func (p *port) fetchNamed(s *source, id uint64) uint32 {
 	w := p.w
 	i, what := w.slab.lookUpID(id)
 	if what == namesEnded && s.peer != 0 {
-		w.count.Inc(cntLate)
+		w.count.Inc(cntStale)
 		return 0
 	}
 	if what == namesLive {

@@ -20,7 +20,7 @@ type NotifyFunc func(c Completion)
 type note struct {
 	f      NotifyFunc
 	cookie uint64
-	wait   *waiter // goroutines that wait, linked by waiter.chain
+	wait   *waiter // goroutines that wait, linked by waiter.nextOfOp
 }
 
 // note returns the note of slot i.
@@ -71,9 +71,9 @@ func (w *Worker) notify(i uint32) {
 	n.f, n.wait = nil, nil
 	consumed, told := f != nil, false
 	for x != nil {
-		next := x.chain
+		next := x.nextOfOp
 		switch {
-		case !x.take:
+		case !x.consume:
 			told = true
 			x.err = c.Err
 		case consumed || s.flags&flagKept == 0:
@@ -82,7 +82,7 @@ func (w *Worker) notify(i uint32) {
 			consumed = true
 			x.m, x.err = c.Message, c.Err
 		}
-		w.decide(x, fateEnded)
+		w.resolveWaiter(x, causeDone)
 		x = next
 	}
 	if f != nil {
@@ -124,15 +124,15 @@ func (w *Worker) runCalls() {
 		return
 	}
 	w.calling = true
-	w.runFailed()
+	w.runFailureCalls()
 	for k := 0; k < len(w.calls); k++ {
 		c := w.calls[k]
 		w.calls[k] = call{}
 		w.leaveLock()
 		c.f(c.c)
 		w.enterLock()
-		if len(w.am.failed) > 0 {
-			w.runFailed()
+		if len(w.am.failureCalls) > 0 {
+			w.runFailureCalls()
 		}
 	}
 	w.calls = w.calls[:0]

@@ -49,7 +49,7 @@ func (k opKind) info() opInfo {
 	case opRead:
 		return opInfo{"rendezvous read", (*Worker).resumeRead}
 	case opHold:
-		return opInfo{"lane drain", (*Worker).resumeHold}
+		return opInfo{"lane drain", (*Worker).resumeDrain}
 	case opAMSend:
 		return opInfo{"active message", (*Worker).resumeAMSend}
 	default:

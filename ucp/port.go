@@ -57,7 +57,7 @@ func (p *port) HandleAM(mem []byte, ds []uct.Desc) uint64 {
 		}
 		if d.ID == amUser {
 			w.count.Inc(cntReceived)
-			return keptBit(p.user(d, data))
+			return keptBit(p.handleUserFast(d, data))
 		}
 	}
 	return p.handleBatch(mem, ds)
@@ -88,7 +88,7 @@ func (p *port) handleBatch(mem []byte, ds []uct.Desc) uint64 {
 			continue
 		}
 		if d.ID == amUser && p.careful == 0 {
-			if p.user(d, data) {
+			if p.handleUserFast(d, data) {
 				kept |= 1 << i
 			}
 			continue
@@ -139,7 +139,7 @@ func (p *port) HandleEvents(es []uct.Event) {
 func (p *port) HandlePending(ts []uct.Token) int {
 	p.w.resuming = true
 	n := p.resume(ts)
-	for !p.inTurn && n < len(ts) && p.w.holdBack(ts[n]) {
+	for !p.inTurn && n < len(ts) && p.w.requeueStalled(ts[n]) {
 		n++
 		n += p.resume(ts[n:])
 	}

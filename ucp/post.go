@@ -49,14 +49,14 @@ func (w *Worker) try(i uint32) ucs.Status {
 		s := &w.slab.slots[i]
 		l := &w.t.lanes[s.lane]
 		ep := l.ep
-		if s.passes() {
+		if s.bypassesStall() {
 			ep = l.transport()
 		}
 		st = ep.PendingAdd(w.slab.token(i))
 		if st == ucs.OK {
 			s.flags |= flagWaiting
 			l.queued++
-			w.baton.rouse = true // a transport that connects has timers now
+			w.owner.mustWake = true // a transport that connects has timers now
 			return ucs.InProgress
 		}
 		if st != ucs.Busy {
@@ -104,7 +104,7 @@ func (w *Worker) discard(i uint32) {
 func (w *Worker) endSlow(i uint32, st ucs.Status) {
 	w.unwait(i)
 	if s := &w.slab.slots[i]; s.op == opAMFetch {
-		w.fetchEnded(i, st)
+		w.prefetchDone(i, st)
 		return
 	} else if s.op.sends() {
 		w.leave(i) // may move the slots
@@ -112,12 +112,12 @@ func (w *Worker) endSlow(i uint32, st ucs.Status) {
 		w.readEnded(i, st)
 		return
 	} else if s.op == opHold {
-		w.holdEnded(i)
+		w.drainDone(i)
 		return
 	} else if s.op == opFence && s.flags&flagChild != 0 {
 		f := s.parent
 		w.slab.release(i)
-		w.fencePartEnded(f)
+		w.fencePartDone(f)
 		return
 	} else if s.op == opControl {
 		w.slab.unlink(&w.t.lanes[s.lane].urgent, i)
@@ -159,7 +159,7 @@ func (w *Worker) childEnded(i uint32) {
 	s := &w.slab.slots[parent]
 	if c.status != ucs.OK && s.status == ucs.OK {
 		s.status = c.status
-		w.keepErr(parent, w.slotErr(i))
+		w.saveErr(parent, w.slotErr(i))
 	}
 	w.slab.release(i)
 	s.left--

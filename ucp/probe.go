@@ -101,15 +101,15 @@ func (w *Worker) forgetTaken(id uint32) {
 	switch u.kind {
 	case unOpen:
 		s := w.sources[u.from]
-		w.unhold(s.chunk)
-		s.into = intoVoid
+		w.freeBudgeted(s.chunk)
+		s.into = reasmDiscard
 	case unSync, unRTS:
 		s := w.sources[u.from]
 		s.waiting--
-		w.unhold(u.chunk)
+		w.freeBudgeted(u.chunk)
 		w.refuse(s, u.id, ucs.Rejected, "it was taken and dropped")
 	default:
-		w.unhold(u.chunk)
+		w.freeBudgeted(u.chunk)
 	}
 	w.freeArrived(id)
 }

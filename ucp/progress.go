@@ -50,7 +50,7 @@ func (w *Worker) Progress() int {
 //
 //go:noinline
 func (w *Worker) progressLocked() int {
-	if !w.am.multi && w.am.inside {
+	if !w.am.multi && w.am.inHandler {
 		return 0 // a handler called it
 	}
 	if w.want.Load() > 0 {
@@ -63,13 +63,13 @@ func (w *Worker) progressLocked() int {
 		}
 		cpu.Pause()
 	}
-	if w.baton.held {
+	if w.owner.held {
 		w.unlockShared()
 		return 0
 	}
-	w.baton.held = true
+	w.owner.held = true
 	n := w.pass()
-	w.passOn()
+	w.releaseProgress()
 	return n
 }
 
@@ -102,7 +102,7 @@ func (w *Worker) progressOdd() int {
 	for _, f := range w.active[min(1, len(w.active)):] {
 		n += f.Progress(batch)
 	}
-	if len(w.calls)+len(w.am.failed) > 0 {
+	if len(w.calls)+len(w.am.failureCalls) > 0 {
 		w.runCalls()
 	}
 	return n
@@ -110,7 +110,7 @@ func (w *Worker) progressOdd() int {
 
 // settle updates odd: it reports whether a pass has more to do than to progress one.
 func (w *Worker) settle() {
-	w.odd = len(w.active) > 1 || len(w.calls)+len(w.am.failed) > 0
+	w.odd = len(w.active) > 1 || len(w.calls)+len(w.am.failureCalls) > 0
 }
 
 // slowEvents is the state of the slow looks, in which a spinning worker serves its
@@ -140,10 +140,10 @@ func (w *Worker) lookUp() int {
 	w.passes = 0
 	now := ucs.Now()
 	w.slab.tidy(now)
-	w.am.keep.tend()
+	w.am.retainer.service()
 	w.lulls.look(now)
 	if w.show != nil {
-		w.show.look(w, now)
+		w.show.publishIfDue(w, now)
 	}
 	if s.passes < s.everyPasses && now.Before(s.due) {
 		return 0

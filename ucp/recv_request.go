@@ -200,8 +200,8 @@ func (r RecvRequest) detach() {
 	}
 	for _, p := range w.ports {
 		for _, s := range p.sources {
-			if s.into == intoReceive && s.recv == i {
-				s.into = intoVoid
+			if s.into == reasmRecv && s.recv == i {
+				s.into = reasmDiscard
 				w.end(i, ucs.Canceled)
 				return
 			}

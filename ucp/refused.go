@@ -52,6 +52,6 @@ func (f *flush) refused(id uint64) {
 	}
 	if s := &w.slab.slots[f.parent]; s.status == ucs.OK {
 		s.status = ucs.InvalidParam
-		w.keepErr(f.parent, err)
+		w.saveErr(f.parent, err)
 	}
 }

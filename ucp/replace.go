@@ -69,7 +69,7 @@ func (w *Worker) replaces(i uint32, f uct.Failure) bool {
 		}
 		w.ctx.log.Warn("a connection cannot be established; the lane fails over to another transport",
 			zap.String("peer", shortID(view.Worker)), zap.String("from", w.laneName(i)), zap.String("to", p.name()), zap.Error(f.Err))
-		w.count.Inc(cntReplaced)
+		w.count.Inc(cntFailover)
 		w.moveLane(i, ep, p, view.Entries[c.Remote].Device)
 		for _, k := range keys {
 			w.bySoftware(k, c)
@@ -96,14 +96,14 @@ func (w *Worker) moveLane(i uint32, ep uct.Endpoint, to *port, domain uint8) {
 	a := to.iface.Attr()
 	l.port, l.domain, l.whole, l.bcopy, l.zcopy = uint32(to.index), domain, a.AM.Short, a.AM.Bcopy, zcopyOf(a.AM)
 	w.rememberLane(i)
-	h := l.halted()
+	h := l.stalledEp()
 	if h == nil && l.sw != nil {
 		h = l.sw.halt
 	}
 	if h == nil {
-		h = new(haltedEndpoint)
+		h = new(stalledEndpoint)
 	}
-	h.Endpoint, h.waiting, h.older, h.open = ep, waiting, 0, false
+	h.Endpoint, h.pending, h.numOlder, h.resuming = ep, waiting, 0, false
 	l.ep = h
 	if l.sw != nil {
 		l.sw.halt = h
@@ -139,7 +139,7 @@ func (w *Worker) goOnBy(i uint32) {
 	for _, k := range others {
 		w.slab.push(&w.t.lanes[i].urgent, k)
 	}
-	w.swLift(i)
+	w.tryResumeLane(i)
 }
 
 // keysOf returns the keys that reach the peer's memory by lane i. ok is false if an

@@ -78,7 +78,7 @@ func (r *keyResolver) first(p wireup.Purpose, lacks func(*keyLane) string) *keyL
 // there is one, else the best. It returns nil if the key has no entry for emulation, or
 // the owner is on this host.
 func (r *keyResolver) software(beside *keyLane) *keyLane {
-	key := r.key.software()
+	key := r.key.emulKey()
 	if key == 0 {
 		return nil
 	}
@@ -119,7 +119,7 @@ func (r *keyResolver) completed(l, rma *keyLane) *keyLane {
 	case l == nil:
 		return r.software(rma)
 	case l.messages() && !l.allAtomics():
-		l.sw = uct.RKey(r.key.software())
+		l.sw = uct.RKey(r.key.emulKey())
 	}
 	return l
 }
@@ -143,7 +143,7 @@ func (r *keyResolver) unpack(c wireup.Candidate) *keyLane {
 	p := r.w.ports[c.Local]
 	r.lanes[pair] = nil
 	domain := r.view.Entries[c.Remote].Device
-	n := slices.IndexFunc(r.key.entries, func(e keyEntry) bool { return e.domain == domain && e.transport != keySoftware })
+	n := slices.IndexFunc(r.key.entries, func(e keyEntry) bool { return e.domain == domain && e.transport != keyEmulated })
 	if n < 0 {
 		r.refuse(c.Local, "the owner did not register the memory with it")
 		return nil
@@ -159,7 +159,7 @@ func (r *keyResolver) unpack(c wireup.Candidate) *keyLane {
 		attr: p.domain.KeyAttr(k), iface: p.iface.Attr(),
 	}
 	if r.key.flags&keyDeviceAtomics == 0 && l.attr.Bytes == nil {
-		l.instead = uct.RKey(r.key.software())
+		l.instead = uct.RKey(r.key.emulKey())
 	}
 	ops := l.attr.Ops & l.iface.Ops
 	l.put = formsOf(ops, uct.OpPutShort, uct.OpPutBcopy, l.iface.Put)

@@ -25,7 +25,7 @@ type RemoteKey struct {
 	rkey       uct.RKey
 	put64      uint64       // number of offsets at which PutUint64 is in bounds
 	get, get64 uint64       // same as put and put64, for gets
-	amo        uct.Endpoint // noAtomics: use the slow path
+	amo        uct.Endpoint // slowAtomics: use the slow path
 	amoKey     uct.RKey
 
 	t      *Thread
@@ -87,7 +87,7 @@ func (e Endpoint) UnpackKey(key Key) (*RemoteKey, error) {
 	if err := r.plan(e); err != nil {
 		return nil, fmt.Errorf("unpack key: %w", err)
 	}
-	k := &RemoteKey{t: e.t, e: e, size: v.len, base: v.base, access: v.access, amo: noAtomics{}}
+	k := &RemoteKey{t: e.t, e: e, size: v.len, base: v.base, access: v.access, amo: slowAtomics{}}
 	if v.len > 0 {
 		r.resolve(k) // not under the worker's lock: it may wait for the owner
 	}
@@ -156,7 +156,7 @@ func (k *RemoteKey) openFast() {
 		return
 	}
 	for _, l := range [...]*keyLane{k.rma, k.atomic} {
-		if l != nil && !l.swOnly && k.t.lanes[l.lane].halted() != nil {
+		if l != nil && !l.swOnly && k.t.lanes[l.lane].stalledEp() != nil {
 			return // until the lane is resumed
 		}
 	}
@@ -202,7 +202,7 @@ func (k *RemoteKey) closeFast() {
 		return
 	}
 	k.put, k.put64, k.get, k.get64 = 0, 0, 0, 0
-	k.amo = noAtomics{}
+	k.amo = slowAtomics{}
 }
 
 // Len returns the size of the memory in bytes.
@@ -263,7 +263,7 @@ func (k *RemoteKey) Close() error {
 	f := flush{w: w}
 	for _, l := range k.lanes() {
 		if w.keyInUse(l) {
-			f.lane(l.lane)
+			f.addLane(l.lane)
 		}
 	}
 	if f.parent == 0 {

@@ -78,7 +78,7 @@ func (k *RemoteKey) GetUint64(off uint64) Fetch[uint64] {
 			return Fetch[uint64]{v: v}
 		}
 		if st == ucs.InProgress {
-			return Fetch[uint64]{r: k.fetching(opGetUint64, k.rma)}
+			return Fetch[uint64]{r: k.newFetchSlot(opGetUint64, k.rma)}
 		}
 	}
 	return k.getUint64Slow(off)

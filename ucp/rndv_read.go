@@ -124,7 +124,7 @@ func (b *slab) lent(i uint32) uct.Mem {
 	return b.loans[i].Mem
 }
 
-// giveBack detaches the registered memory of slot i, if any. It closes the memory if it was
+// recycle detaches the registered memory of slot i, if any. It closes the memory if it was
 // registered for this operation.
 func (b *slab) giveBack(i uint32) {
 	if int(i) >= len(b.loans) {
@@ -262,11 +262,11 @@ func (w *Worker) read(i uint32, s *source, data []byte) bool {
 	r.left = reading
 	s.fetches--
 	x.lane, x.flags = lane, flagReported
-	x.tag, x.arg, x.off, x.n = uint64(k), word(data, 0), w.slab.id(i), uint64(len(buf))
+	x.tag, x.arg, x.off, x.n = uint64(k), payloadUint64(data, 0), w.slab.id(i), uint64(len(buf))
 	w.slab.bufs[c] = buf
 	w.slab.lend(c, m)
 	l.reads++ // keeps the lane open
-	w.count.Inc(cntRead)
+	w.count.Inc(cntRndvRead)
 	if st := w.try(c); st != ucs.InProgress {
 		w.end(c, st)
 	}
@@ -298,7 +298,7 @@ func (w *Worker) readEnded(c uint32, st ucs.Status) {
 		r.left = 0
 		switch {
 		case st != ucs.OK:
-			w.keepErr(i, &OpError{Op: r.op.info().name, Peer: shortID(w.peers.UUID(l.peer)), Err: fmt.Errorf("read the sender's memory: %w", st.Err())})
+			w.saveErr(i, &OpError{Op: r.op.info().name, Peer: shortID(w.peers.UUID(l.peer)), Err: fmt.Errorf("read the sender's memory: %w", st.Err())})
 		case r.n > uint64(len(w.slab.bufs[i])):
 			w.control(lane, control{id: amTaken, hdr: r.arg})
 			st = ucs.Truncated

@@ -12,7 +12,7 @@ func (p *port) arriveRTS(s *source, tag uint64, data []byte) {
 		p.garbage(s)
 		return
 	}
-	id, n := word(data, 0), word(data, 1)
+	id, n := payloadUint64(data, 0), payloadUint64(data, 1)
 	if n > maxMessage {
 		p.garbage(s)
 		return
@@ -42,7 +42,7 @@ func (w *Worker) askFor(s *source, i uint32, id, n uint64) {
 	r.left, r.aux = fetching, s.index
 	r.ep, r.flags = 0, r.flags&^flagTied // from now on the receive depends on the message's sender
 	s.fetches++
-	w.count.Inc(cntFetched)
+	w.count.Inc(cntRndvRequested)
 	wanted := min(n, uint64(len(w.slab.bufs[i])))
 	ask := control{id: amRTR, hdr: id, n: rtrLen, a: w.slab.id(i), b: wanted}
 	if w.readsFrom(s, wanted) {
@@ -99,7 +99,7 @@ func (p *port) data(s *source, id uint64, data []byte) {
 // refuse notifies the sender of s that its message with this id will not be
 // received, and why.
 func (w *Worker) refuse(s *source, id uint64, st ucs.Status, reason string) {
-	w.count.Inc(cntRefused)
+	w.count.Inc(cntRejected)
 	reason = reason[:min(len(reason), maxReason)]
 	w.reply(s, control{id: amRefuse, hdr: id, text: append([]byte{byte(st)}, reason...)})
 }
@@ -140,15 +140,15 @@ func (w *Worker) dropAnnounced(s *source, id uint64) bool {
 			return true
 		}
 	}
-	return w.dropFetches(s, id, false) || w.am.keep.dropOffer(s, id)
+	return w.dropPrefetches(s, id, false) || w.am.retainer.cancelRndv(s, id)
 }
 
 // loseRendezvous fails the messages that s announced and the receives that
 // requested data from it.
 func (w *Worker) loseRendezvous(s *source, reason error) {
 	if s.waiting > 0 {
-		w.dropFetches(s, 0, true)
-		w.am.keep.loseOffers(s, reason)
+		w.dropPrefetches(s, 0, true)
+		w.am.retainer.failRndvs(s, reason)
 		for k := range w.un {
 			u := &w.un[k]
 			if u.from != s.index {
@@ -166,7 +166,7 @@ func (w *Worker) loseRendezvous(s *source, reason error) {
 	}
 	for i := 0; s.fetches > 0 && i < len(w.slab.slots); i++ {
 		if r := &w.slab.slots[i]; r.fetchesFrom(s) {
-			w.keepErr(uint32(i), &OpError{Op: r.op.info().name, Peer: w.sourceName(s), Err: reason})
+			w.saveErr(uint32(i), &OpError{Op: r.op.info().name, Peer: w.sourceName(s), Err: reason})
 			w.endFetch(uint32(i), ucs.PeerFailed)
 		}
 	}

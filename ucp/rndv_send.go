@@ -43,7 +43,7 @@ func (w *Worker) announce(i uint32, l *lane) ucs.Status {
 
 // announced notes that the send in slot i waits for the receiver's request.
 func (w *Worker) announced(i uint32) {
-	w.count.Inc(cntAnnounced)
+	w.count.Inc(cntRndvSent)
 	w.await(i, phaseRTS)
 }
 
@@ -105,7 +105,7 @@ func (p *port) wanted(s *source, id uint64, data []byte) (i uint32, theirs, n ui
 		return 0, 0, 0
 	}
 	m := &p.w.slab.slots[i]
-	theirs, n = word(data, 0), word(data, 1)
+	theirs, n = payloadUint64(data, 0), payloadUint64(data, 1)
 	if m.phase() != phaseRTS && m.phase() != phaseLent || n > m.n {
 		p.garbage(s)
 		return 0, 0, 0
@@ -185,7 +185,7 @@ func (p *port) refused(s *source, id uint64, data []byte) {
 		st, sentinel = ucs.Canceled, ErrCanceled
 	}
 	err, lane := fmt.Errorf("%w: %s", sentinel, strings.ToValidUTF8(string(data[1:]), "?")), m.lane
-	w.keepErr(i, &OpError{Op: m.op.info().name, Peer: w.peerName(m.ep), Lane: w.laneName(lane), Err: err})
+	w.saveErr(i, &OpError{Op: m.op.info().name, Peer: w.peerName(m.ep), Lane: w.laneName(lane), Err: err})
 	w.end(i, st)
 	w.readOver(lane)
 }

@@ -153,7 +153,7 @@ func TestForeignIDs(t *testing.T) {
 			k := tc.makes(h)
 			k.src = tc.src
 			deliver(h.p, k)
-			assert.Equal(t, uint64(1), w.count.Value(cntBad))
+			assert.Equal(t, uint64(1), w.count.Value(cntProtocolError))
 			assert.True(t, h.p.source(tc.src).bad)
 			if tc.src == another {
 				for _, q := range []Request{h.match, h.rts, h.data, h.fetch.Request} {
@@ -200,7 +200,7 @@ func TestBadAnnouncements(t *testing.T) {
 			p, _, _ := recordKnown(t)
 			r := p.w.TagRecv(make([]byte, 8), 1, ^Tag(0))
 			deliver(p, tc.k)
-			assert.Equal(t, uint64(1), p.w.count.Value(cntBad))
+			assert.Equal(t, uint64(1), p.w.count.Value(cntProtocolError))
 			assert.True(t, p.source(tc.k.src).bad)
 			if r.Done() {
 				_, err := r.Wait(context.Background())
@@ -223,8 +223,8 @@ func TestLateMessages(t *testing.T) {
 		packet{amRTL, mine, h.ended, words("", 1<<32|1, 1)}, packet{amKey, mine, h.ended, make([]byte, 30)},
 		packet{amTaken, mine, h.ended, nil},
 		packet{amGiveUp, mine, h.ended, []byte{giveUpData}}, packet{amGiveUp, mine, h.ended, []byte{giveUpAnnounced}})
-	assert.Zero(t, w.count.Value(cntBad))
-	assert.Equal(t, uint64(8), w.count.Value(cntLate))
+	assert.Zero(t, w.count.Value(cntProtocolError))
+	assert.Equal(t, uint64(8), w.count.Value(cntStale))
 	for _, q := range []Request{h.match, h.rts, h.data, h.fetch.Request} {
 		assert.False(t, q.Done(), "%v", q)
 	}

@@ -26,7 +26,7 @@ func (w *Worker) mayAnnounce(lane uint32) bool {
 	}
 	if l.queued == 0 || w.resuming {
 		l.starved = true
-		w.haltLane(lane)
+		w.stallLane(lane)
 	}
 	return false
 }
@@ -51,7 +51,7 @@ func (w *Worker) giveCredit(lane uint32) {
 func (w *Worker) feed(lane uint32) {
 	if l := &w.t.lanes[lane]; l.starved {
 		l.starved = false
-		w.swLift(lane)
+		w.tryResumeLane(lane)
 	}
 }
 

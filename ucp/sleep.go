@@ -83,8 +83,8 @@ func (w *Worker) initSleep(spin time.Duration) {
 func (w *Worker) sleep(ctx context.Context, p *pause) {
 	s := &w.sleeper
 	s.watch(ctx, w)
-	w.am.keep.tend()
-	if ctx.Err() != nil || w.lowerSignal() || w.calling || len(w.calls)+len(w.am.failed) > 0 {
+	w.am.retainer.service()
+	if ctx.Err() != nil || w.lowerSignal() || w.calling || len(w.calls)+len(w.am.failureCalls) > 0 {
 		return
 	}
 	if p.since++; p.since > spunOut+maxFruitless {
@@ -108,7 +108,7 @@ func (w *Worker) sleep(ctx context.Context, p *pause) {
 		d = w.tendEvery
 	}
 	if w.show != nil {
-		w.show.arming(w)
+		w.show.publishBeforeSleep(w)
 	}
 	w.count.Inc(cntSlept)
 	lain := ucs.Now()
@@ -126,15 +126,15 @@ func (w *Worker) sleep(ctx context.Context, p *pause) {
 // poll sleeps. With ThreadMulti it releases the lock in the meantime, so that other
 // goroutines can post.
 func (w *Worker) poll(fds int, d time.Duration) int {
-	b := &w.baton
+	b := &w.owner
 	if w.am.multi {
-		b.inPoll = true
+		b.sleeping = true
 		w.mu.Unlock()
 	}
 	n, _ := w.sleeper.set.Wait(fds, d) // an error is an early return
 	if w.am.multi {
 		w.lockPass()
-		b.inPoll, b.rouse = false, false
+		b.sleeping, b.mustWake = false, false
 	}
 	return n
 }

@@ -16,7 +16,7 @@ type source struct {
 	port  *port
 	count uint32 // fragmented messages begun
 	bad   bool   // the peer violated the protocol: all messages from it are dropped
-	into  intoKind
+	into  reasmTarget
 
 	// The sending worker, if it sent its address. A peer may only name ids that it was
 	// sent: see named.go.
@@ -32,11 +32,11 @@ type source struct {
 
 	from uint64 // the endpoint of AM.From; 0: none yet
 
-	recv       uint32 // slot of the receive, with intoReceive
-	arrived    uint32 // id in Worker.arrived, with intoPool
+	recv       uint32 // slot of the receive, with reasmRecv
+	arrived    uint32 // id in Worker.arrived, with reasmPool
 	tag        uint64
 	total, got uint64
-	chunk      chunk // memory of the message, with intoPool or intoHandler
+	chunk      chunk // memory of the message, with reasmPool or reasmHandler
 }
 
 // source returns the rx connection with this id of the transport, and creates it if needed.
@@ -208,8 +208,8 @@ func (p *port) sourceEnded(id uint32, reason error) {
 
 // loseSource fails the messages and the data that were expected from s.
 func (w *Worker) loseSource(s *source, reason error) {
-	w.explain(s, reason)
-	w.drop(s, ucs.PeerFailed)
+	w.setRecvErr(s, reason)
+	w.dropPartial(s, ucs.PeerFailed)
 	w.loseRendezvous(s, reason)
 }
 
@@ -217,16 +217,16 @@ func (w *Worker) loseSource(s *source, reason error) {
 // peer. Connections to other peers are not affected.
 func (p *port) garbage(s *source) {
 	w := p.w
-	w.count.Inc(cntBad)
+	w.count.Inc(cntProtocolError)
 	s.bad = true
 	p.careful++
-	w.loseSource(s, errGarbage)
+	w.loseSource(s, errProtocol)
 	if s.peer == 0 {
 		return
 	}
 	for i := range w.t.lanes {
 		if l := &w.t.lanes[i]; i != 0 && l.ep != nil && l.peer == s.peer {
-			w.failLane(uint32(i), errGarbage)
+			w.failLane(uint32(i), errProtocol)
 		}
 	}
 }

@@ -16,7 +16,7 @@ const maxTold = 4096
 // or holds its lock.
 func (w *Worker) summary(d *display, now ucs.Time) live.Summary {
 	s := live.Summary{
-		Unexpected: w.arrived.Len(), UnexpectedBytes: w.budget.held, UnexpectedBudget: w.budget.limit, AllocatedBytes: w.pool.lent,
+		Unexpected: w.arrived.Len(), UnexpectedBytes: w.budget.used, UnexpectedBudget: w.budget.limit, AllocatedBytes: w.pool.lent,
 		Peers: []live.Endpoint{}, Requests: []live.Requests{},
 	}
 	w.tellEndpoints(&s)
@@ -92,7 +92,7 @@ func (w *Worker) tellRequests(s *live.Summary, d *display, now ucs.Time) {
 		case r.state == slotLive && w.tells(i):
 			since := now
 			if id := w.slab.id(i); len(seen) < maxTold {
-				if t, ok := d.seen[id]; ok {
+				if t, ok := d.liveSince[id]; ok {
 					since = t
 				}
 				seen[id] = since
@@ -100,7 +100,7 @@ func (w *Worker) tellRequests(s *live.Summary, d *display, now ucs.Time) {
 			w.tellRequest(rows, i, now.Sub(since).Seconds())
 		}
 	}
-	d.seen = seen
+	d.liveSince = seen
 	for _, r := range rows {
 		s.Requests = append(s.Requests, *r)
 	}

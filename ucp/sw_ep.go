@@ -32,7 +32,7 @@ type swEndpoint struct {
 	waits   int    // replies that are outstanding, without those to flushes
 	fence   uint32 // the lane is stalled until this fence over several lanes completes; 0: none
 	err     ucs.Status
-	halt    *haltedEndpoint // allocated when first needed
+	halt    *stalledEndpoint // allocated when first needed
 }
 
 const (
@@ -140,7 +140,7 @@ func (e *swEndpoint) ask(id uct.AMID, addr uint64, n int, k uct.RKey) (uct.Endpo
 	ep, b, st := e.request(id, addr, n, k)
 	if st == ucs.OK && e.waits >= swMaxWaits {
 		ep.Abort()
-		e.w.haltLane(e.lane)
+		e.w.stallLane(e.lane)
 		return nil, nil, ucs.NoResource
 	}
 	return ep, b, st

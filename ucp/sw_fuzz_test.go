@@ -86,7 +86,7 @@ func TestSoftwareGarbage(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			o := newSWOwner(t)
 			deliver(o.p, c.p(o))
-			assert.Equal(t, uint64(1), o.p.w.count.Value(cntBad))
+			assert.Equal(t, uint64(1), o.p.w.count.Value(cntProtocolError))
 			assert.True(t, o.untouched())
 			assert.Equal(t, make([]byte, 32), o.m.Bytes())
 		})
@@ -123,15 +123,15 @@ func TestSoftwareWrongAnswers(t *testing.T) {
 			w := o.p.w
 			id := w.swLane(1).awaits(swOp{kind: c.kind, left: 8})
 			deliver(o.p, packet{c.id, 1, id, c.data})
-			assert.Equal(t, c.wrong, w.count.Value(cntBad) == 1)
+			assert.Equal(t, c.wrong, w.count.Value(cntProtocolError) == 1)
 			if len(c.data) == 1 && !c.wrong {
 				deliver(o.p, packet{c.id, 1, id, []byte("2345678")}) // the rest
-				assert.Zero(t, w.count.Value(cntBad))
+				assert.Zero(t, w.count.Value(cntProtocolError))
 			}
 			if !c.wrong && len(c.data) >= 8 {
 				deliver(o.p, packet{c.id, 1, id, c.data}) // once more: it has crossed the end
-				assert.Zero(t, w.count.Value(cntBad))
-				assert.Equal(t, uint64(1), w.count.Value(cntLate))
+				assert.Zero(t, w.count.Value(cntProtocolError))
+				assert.Equal(t, uint64(1), w.count.Value(cntStale))
 			}
 		})
 	}
@@ -208,7 +208,7 @@ func TestSoftwareAnswers(t *testing.T) {
 		deliver(o.p, c.p)
 		assert.Equal(t, c.want, o.r.sent)
 	}
-	assert.Zero(t, o.p.w.count.Value(cntBad))
+	assert.Zero(t, o.p.w.count.Value(cntProtocolError))
 	assert.True(t, o.untouched())
 }
 
@@ -247,7 +247,7 @@ func FuzzSoftware(f *testing.F) {
 		for s := range uint32(3) {
 			o.p.HandleFailure(uct.Failure{RxConn: s})
 		}
-		w.failLane(1, errGarbage) // who does not answer
+		w.failLane(1, errProtocol) // who does not answer
 		require.NoError(t, w.Close())
 		for i := range w.sw.ops {
 			assert.False(t, w.sw.ops[i].live)

@@ -80,7 +80,7 @@ func (p *port) swNamed(s *source, id uint64) uint32 {
 	o := &w.sw.ops[i]
 	switch {
 	case o.gen != gen && (o.gen-gen)&genMask <= genMask/2:
-		w.count.Inc(cntLate)
+		w.count.Inc(cntStale)
 		return 0
 	case o.gen != gen || !o.live || w.t.lanes[o.lane].peer != s.peer:
 		p.garbage(s)
@@ -129,14 +129,14 @@ func (p *port) swDone(s *source, id uint64, data []byte) {
 	st := ucs.RemoteAccess
 	switch {
 	case len(data) != swDoneLen,
-		word(data, 1) != uint64(ucs.OK) && word(data, 1) != uint64(ucs.RemoteAccess),
-		word(data, 1) == uint64(ucs.OK) && o.kind < swFetch:
+		payloadUint64(data, 1) != uint64(ucs.OK) && payloadUint64(data, 1) != uint64(ucs.RemoteAccess),
+		payloadUint64(data, 1) == uint64(ucs.OK) && o.kind < swFetch:
 		p.garbage(s)
 		return
-	case word(data, 1) == uint64(ucs.OK):
+	case payloadUint64(data, 1) == uint64(ucs.OK):
 		st = ucs.OK
 	}
-	o.value = word(data, 0)
+	o.value = payloadUint64(data, 0)
 	w.swEnd(i, st)
 }
 
@@ -156,7 +156,7 @@ func (w *Worker) swEnd(i uint32, st ucs.Status) {
 		}
 	}
 	w.swFinish(i, st)
-	w.swLift(o.lane)
+	w.tryResumeLane(o.lane)
 }
 
 // swFinish releases operation i and completes the request that it belongs to.

@@ -19,8 +19,8 @@ func (p *port) swPut(s *source, addr uint64, data []byte) {
 		p.garbage(s)
 		return
 	}
-	key, data := swKey(word(data, 0)), data[swKeyLen:]
-	m, to, st := p.w.ctx.sw.enter(key, addr, uint64(len(data)), uct.MemRemotePut)
+	key, data := swKey(payloadUint64(data, 0)), data[swKeyLen:]
+	m, to, st := p.w.ctx.emul.enter(key, addr, uint64(len(data)), uct.MemRemotePut)
 	if st != ucs.OK {
 		s.swFailed(st)
 		return
@@ -39,12 +39,12 @@ func (s *source) swFailed(st ucs.Status) {
 // swGet replies with the requested bytes as they are now. Requests that the peer sends
 // later must not change them.
 func (p *port) swGet(s *source, addr uint64, data []byte) {
-	if s.peer == 0 || len(data) != swGetLen || word(data, 2) == 0 || word(data, 2) > swMaxPiece {
+	if s.peer == 0 || len(data) != swGetLen || payloadUint64(data, 2) == 0 || payloadUint64(data, 2) > swMaxPiece {
 		p.garbage(s)
 		return
 	}
-	w, id := p.w, word(data, 1)
-	m, from, st := w.ctx.sw.enter(swKey(word(data, 0)), addr, word(data, 2), uct.MemRemoteGet)
+	w, id := p.w, payloadUint64(data, 1)
+	m, from, st := w.ctx.emul.enter(swKey(payloadUint64(data, 0)), addr, payloadUint64(data, 2), uct.MemRemoteGet)
 	if st != ucs.OK {
 		w.swAnswer(s, id, 0, st)
 		return
@@ -103,8 +103,8 @@ func (p *port) swAtomic(s *source, addr uint64, data []byte) {
 		p.garbage(s)
 		return
 	}
-	w, id, v, cmp := p.w, word(data, 1), word(data, 2), word(data, 3)
-	m, b, st := w.ctx.sw.enter(swKey(word(data, 0)), addr, width, uct.MemRemoteAtomic)
+	w, id, v, cmp := p.w, payloadUint64(data, 1), payloadUint64(data, 2), payloadUint64(data, 3)
+	m, b, st := w.ctx.emul.enter(swKey(payloadUint64(data, 0)), addr, width, uct.MemRemoteAtomic)
 	old := uint64(0)
 	if st == ucs.OK {
 		if width == 4 {
@@ -133,7 +133,7 @@ func (p *port) swFlush(s *source, data []byte) {
 	}
 	st := s.swErr
 	s.swErr = ucs.OK
-	p.w.swAnswer(s, word(data, 0), 0, st)
+	p.w.swAnswer(s, payloadUint64(data, 0), 0, st)
 }
 
 func (w *Worker) swAnswer(s *source, id, v uint64, st ucs.Status) {

@@ -133,7 +133,7 @@ func TestSoftwareFenceBeforeTheDevice(t *testing.T) {
 	for round := range uint64(20) {
 		require.Zero(t, w.Or(0xff<<(round%8)))
 		p.e.Fence()
-		require.NotNil(t, l.halted())
+		require.NotNil(t, l.stalledEp())
 		put := p.k.PutUint64(round, 0)
 		get := p.k.GetUint64(0)
 		p.e.Fence()
@@ -152,7 +152,7 @@ func TestSoftwareFenceBeforeTheDevice(t *testing.T) {
 		require.NoError(t, err)
 		require.Contains(t, []uint64{round, round | 0xff<<(round%8)}, v, "no fence stands between put and get")
 		require.Equal(t, round+1, p.m.Load64(0))
-		require.Nil(t, l.halted())
+		require.Nil(t, l.stalledEp())
 		require.NotZero(t, p.k.put, "the fast paths are open again")
 	}
 }
@@ -175,7 +175,7 @@ func TestSoftwareHaltedLaneKeepsOrder(t *testing.T) {
 		p.until(r.Done)
 		_, err := r.Wait(p.ctx)
 		require.NoError(t, err)
-		require.Equal(t, i, word(buf, 0))
+		require.Equal(t, i, payloadUint64(buf, 0))
 		require.GreaterOrEqual(t, p.m.Load64(0), i, "the put before the message is there")
 	}
 	p.must(flush)
@@ -187,10 +187,10 @@ func TestHaltedLanePutsTheOlderFirst(t *testing.T) {
 	p := newSWPair(t, "rc", 64)
 	require.Zero(t, p.word(0).Or(1))
 	p.e.Fence()
-	h := p.lane().halted()
+	h := p.lane().stalledEp()
 	require.NotNil(t, h)
 	put := p.k.PutUint64(1, 0)
-	since := slices.Clone(h.waiting)
+	since := slices.Clone(h.pending)
 	require.Len(t, since, 1)
 	var older []uct.Token
 	for range 5 {
@@ -199,9 +199,9 @@ func TestHaltedLanePutsTheOlderFirst(t *testing.T) {
 		older = append(older, p.a.slab.token(i))
 	}
 	for _, o := range older {
-		require.True(t, p.a.holdBack(o))
+		require.True(t, p.a.requeueStalled(o))
 	}
-	require.Equal(t, slices.Concat(older, since), h.waiting)
+	require.Equal(t, slices.Concat(older, since), h.pending)
 	p.must(put)
 }
 
@@ -216,7 +216,7 @@ func TestSoftwareGetsAreBounded(t *testing.T) {
 	for range 3 * swMaxWaits {
 		fs = append(fs, p.k.GetUint64(8))
 	}
-	for p.lane().halted() == nil {
+	for p.lane().stalledEp() == nil {
 		require.NoError(t, p.ctx.Err(), "waited too long")
 		p.a.Progress() // the owner does nothing
 	}
@@ -235,7 +235,7 @@ func TestSoftwareGetsAreBounded(t *testing.T) {
 		require.Equal(t, p.m.Load64(8), v)
 	}
 	p.must(p.e.Flush())
-	require.Nil(t, p.lane().halted())
+	require.Nil(t, p.lane().stalledEp())
 	require.Zero(t, p.lane().sw.waits)
 }
 

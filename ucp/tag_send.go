@@ -40,7 +40,7 @@ func (e Endpoint) tagSendUint64Slow(v uint64, tag Tag) Request {
 //go:noinline
 func (e Endpoint) tagSendInlineSlow(p []byte, tag Tag) Request {
 	if e.t == nil {
-		return nowhere.t.refuse(opTagSend, e, ucs.Closed)
+		return closedWorker.t.refuse(opTagSend, e, ucs.Closed)
 	}
 	e.t.lock()
 	defer e.t.unlock()

@@ -95,8 +95,8 @@ func (w *Worker) giveWay() {
 
 // unlockShared releases the lock and wakes the goroutines whose operations completed.
 func (w *Worker) unlockShared() {
-	b := &w.baton
-	if b.wakes == nil && !b.inPoll {
+	b := &w.owner
+	if b.toWake == nil && !b.sleeping {
 		w.mu.Unlock()
 		return
 	}
@@ -105,11 +105,11 @@ func (w *Worker) unlockShared() {
 
 //go:noinline
 func (w *Worker) unlockSlow() {
-	b := &w.baton
+	b := &w.owner
 	// The goroutine in poll runs the callbacks that became due without progress.
-	signal := b.inPoll && (b.rouse || len(w.calls)+len(w.am.failed) > 0)
-	x := b.wakes
-	b.wakes, b.lastWake = nil, &b.wakes
+	signal := b.sleeping && (b.mustWake || len(w.calls)+len(w.am.failureCalls) > 0)
+	x := b.toWake
+	b.toWake, b.toWakeTail = nil, &b.toWake
 	w.mu.Unlock()
 	if signal {
 		w.Signal()

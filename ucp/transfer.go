@@ -71,14 +71,14 @@ func (k *RemoteKey) getUint64Slow(off uint64) Fetch[uint64] {
 		return Fetch[uint64]{r: r}
 	}
 	if !k.rma.swOnly && k.rma.get.short == 0 {
-		return k.getBounced(off)
+		return k.getUint64Bounce(off)
 	}
 	v, st := k.endpoint(k.rma).GetUint64(k.base+off, k.rma.rkey, k.t.w.slab.peek())
 	if st == ucs.OK {
 		return Fetch[uint64]{v: v}
 	}
 	if st == ucs.InProgress {
-		return Fetch[uint64]{r: k.fetching(opGetUint64, k.rma)}
+		return Fetch[uint64]{r: k.newFetchSlot(opGetUint64, k.rma)}
 	}
 	v, r := k.t.w.startFetch(k.take(opGetUint64, k.rma, off))
 	return Fetch[uint64]{v, r}
@@ -186,7 +186,7 @@ func (k *RemoteKey) refuseLocked(op opKind, err error) Request {
 	s.ep, s.lane, s.left, s.off = 0, 0, 0, 0
 	s.arg, s.aux = k.e.id, auxRefused
 	w.unread++
-	w.keepErr(i, &OpError{Op: op.info().name, Peer: peer, Err: err})
+	w.saveErr(i, &OpError{Op: op.info().name, Peer: peer, Err: err})
 	r := Request{k.t, w.slab.id(i)}
 	w.end(i, ucs.InvalidParam)
 	return r
@@ -323,7 +323,7 @@ func (w *Worker) resumeGetUint64(i uint32) ucs.Status {
 		return st
 	}
 	if s.aux&auxBounced != 0 {
-		return s.bounced(l.ep.GetBcopy(w.slab.bufs[i], s.arg, uct.RKey(s.tag), w.slab.token(i)), w.slab.bufs[i])
+		return s.bounceDone(l.ep.GetBcopy(w.slab.bufs[i], s.arg, uct.RKey(s.tag), w.slab.token(i)), w.slab.bufs[i])
 	}
 	v, st := l.oneSided(s).GetUint64(s.arg, uct.RKey(s.tag), w.slab.token(i))
 	return s.fetched(v, st)

@@ -44,21 +44,21 @@ func (p *port) resumeUnattended() time.Duration {
 		w.unlockShared()
 		return -1
 	}
-	if w.baton.held {
+	if w.owner.held {
 		// An owner that polls resumes them. One that sleeps was woken by the transport.
 		again := resumeAgain
-		if w.baton.inPoll || !f.PendingLeft() {
+		if w.owner.sleeping || !f.PendingLeft() {
 			again = -1
 		}
 		w.unlockShared()
 		return again
 	}
-	w.baton.held = true
+	w.owner.held = true
 	p.inTurn = true
 	moved, left := f.ResumePending(ucs.Now().Add(resumeTurn))
 	p.inTurn = false
-	due := len(w.calls)+len(w.am.failed) > 0
-	w.handOn()
+	due := len(w.calls)+len(w.am.failureCalls) > 0
+	w.transferProgress()
 	w.unlockShared()
 	if due {
 		w.Signal() // a program that sleeps on EventFD runs them

@@ -57,13 +57,13 @@ func TestUnattendedTries(t *testing.T) {
 	w.mu.Lock()
 	soon(p.resumeUnattended(), "while another goroutine has the lock")
 	w.mu.Unlock()
-	w.baton.held = true
+	w.owner.held = true
 	soon(p.resumeUnattended(), "while another goroutine progresses")
-	w.baton.inPoll = true
+	w.owner.sleeping = true
 	assert.Negative(t, p.resumeUnattended(), "the transport has woken the sleeper")
-	w.baton.inPoll, f.left = false, false
+	w.owner.sleeping, f.left = false, false
 	assert.Negative(t, p.resumeUnattended(), "the other goroutine has resumed them")
-	w.baton.held, f.left = false, true
+	w.owner.held, f.left = false, true
 	assert.Zero(t, f.turns, "without lock and ownership")
 
 	f.moves = 3
@@ -82,7 +82,7 @@ func TestUnattendedTries(t *testing.T) {
 	soon(p.resumeUnattended(), "when there is room again")
 	f.left = false
 	assert.Negative(t, p.resumeUnattended(), "when nothing waits")
-	assert.False(t, w.baton.held)
+	assert.False(t, w.owner.held)
 	require.True(t, w.mu.TryLock(), "the lock is free")
 	w.mu.Unlock()
 }

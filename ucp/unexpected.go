@@ -33,7 +33,7 @@ func (w *Worker) keep(tag uint64, data []byte) {
 
 func (w *Worker) keepAs(tag uint64, data []byte, u unexpected) {
 	u.n = uint64(len(data))
-	u.chunk = w.hold(len(data)) // also for an empty message: it occupies as much memory
+	u.chunk = w.allocBudgeted(len(data)) // also for an empty message: it occupies as much memory
 	copy(w.pool.bytes(u.chunk), data)
 	w.addArrived(tag, u)
 }
@@ -56,7 +56,7 @@ func (p *port) arriveSync(s *source, tag uint64, data []byte) {
 		p.garbage(s)
 		return
 	}
-	id := word(data, 0)
+	id := payloadUint64(data, 0)
 	data = data[syncHead:]
 	if i := w.posted.Match(tag); i != 0 {
 		w.deliver(i, tag, data)
@@ -75,8 +75,8 @@ func (w *Worker) keepSync(s *source, tag, id uint64, data []byte) {
 		w.refuse(s, id, ucs.Rejected, "its worker closes")
 		return
 	}
-	if w.budget.spent {
-		w.slowDown(s)
+	if w.budget.exhausted {
+		w.requestRndvOnly(s)
 	}
 	s.waiting++
 	w.keepAs(tag, data, unexpected{kind: unSync, id: id, from: s.index})
@@ -102,7 +102,7 @@ func (w *Worker) give(i, id uint32) {
 	w.freeArrived(id)
 	switch u.kind {
 	case unOpen:
-		w.takeOver(i, w.sources[u.from])
+		w.matchPartial(i, w.sources[u.from])
 	case unRTS:
 		s := w.sources[u.from]
 		s.waiting--
@@ -115,7 +115,7 @@ func (w *Worker) give(i, id uint32) {
 	default:
 		w.deliver(i, tag, w.pool.bytes(u.chunk)[:u.n])
 		w.slab.bufs[i] = nil // the worker may sleep, so no sweep would clear it
-		w.unhold(u.chunk)
+		w.freeBudgeted(u.chunk)
 		if u.kind == unSync {
 			w.sources[u.from].waiting--
 			w.reply(w.sources[u.from], control{id: amSyncAck, hdr: u.id})
@@ -132,7 +132,7 @@ func (w *Worker) freeArrived(id uint32) {
 // was taken stays as unLost with st.
 func (w *Worker) dropArrived(id uint32, st ucs.Status) {
 	u := &w.un[id]
-	w.unhold(u.chunk)
+	w.freeBudgeted(u.chunk)
 	if u.kind == unRTS || u.kind == unSync {
 		w.sources[u.from].waiting--
 	}
@@ -150,7 +150,7 @@ func (w *Worker) refuseUnmatched() {
 	w.t.lock()
 	defer w.t.unlock()
 	w.refusing = true
-	w.refuseOffers()
+	w.rejectRndvs()
 	for id := range w.un {
 		if u := w.un[id]; u.kind == unRTS || u.kind == unSync {
 			w.dropArrived(uint32(id), ucs.Closed)

@@ -29,7 +29,7 @@ func (p *port) ReportWaits(least uct.WaitKind, report func(uct.Endpoint, uint32,
 		}
 	}
 	for id, s := range p.sources {
-		if s.waiting > 0 || s.fetches > 0 || s.into != intoNothing {
+		if s.waiting > 0 || s.fetches > 0 || s.into != reasmNone {
 			report(nil, id, uct.WaitForReply)
 		}
 	}

@@ -76,10 +76,10 @@ func (w *Worker) Arm() error {
 	if w.slow.set == nil {
 		return fmt.Errorf("arm: %w", w.wake.problem)
 	}
-	if w.baton.held && !w.baton.inPoll || w.lowerSignal() || len(w.calls)+len(w.am.failed) > 0 {
+	if w.owner.held && !w.owner.sleeping || w.lowerSignal() || len(w.calls)+len(w.am.failureCalls) > 0 {
 		return ErrBusy
 	}
-	w.am.keep.tend()
+	w.am.retainer.service()
 	for _, p := range w.ports {
 		switch st := p.arm(uct.EventRecv | uct.EventSend); st {
 		case ucs.OK, ucs.Unsupported:
@@ -91,7 +91,7 @@ func (w *Worker) Arm() error {
 		}
 	}
 	if w.show != nil {
-		w.show.arming(w)
+		w.show.publishBeforeSleep(w)
 	}
 	within := w.tendEvery
 	if sweep := w.slab.sweepAll(ucs.Now()); sweep > 0 && (within == 0 || sweep < within) {

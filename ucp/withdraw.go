@@ -42,8 +42,8 @@ func (w *Worker) cancelRecv(i uint32) {
 		return
 	}
 	for _, src := range w.sources {
-		if src != nil && src.into == intoReceive && src.recv == i {
-			src.into = intoVoid
+		if src != nil && src.into == reasmRecv && src.recv == i {
+			src.into = reasmDiscard
 			w.end(i, ucs.Canceled)
 			return
 		}
@@ -139,7 +139,7 @@ func (w *Worker) abortAll(k uint32, reason error) {
 		if s.op.sends() {
 			w.withdraw(i)
 		}
-		w.keepErr(i, &OpError{Op: w.slab.slots[i].op.info().name, Peer: w.peerName(k), Lane: w.laneName(w.slab.slots[i].lane), Err: reason})
+		w.saveErr(i, &OpError{Op: w.slab.slots[i].op.info().name, Peer: w.peerName(k), Lane: w.laneName(w.slab.slots[i].lane), Err: reason})
 		w.end(i, ucs.Canceled)
 	}
 }

@@ -64,8 +64,8 @@ func TestCancelWithdraws(t *testing.T) {
 	deliver(h.p,
 		packet{amRTR, mine, h.rts.id, words("", 1<<32|1, 1)}, packet{amSyncAck, mine, h.match.id, nil},
 		packet{amRefuse, mine, h.data.id, refusal}, packet{amData, mine, h.fetch.id, []byte("late")})
-	assert.Zero(t, w.count.Value(cntBad))
-	assert.Equal(t, uint64(4), w.count.Value(cntLate))
+	assert.Zero(t, w.count.Value(cntProtocolError))
+	assert.Equal(t, uint64(4), w.count.Value(cntStale))
 	_, err := h.fetch.Wait(context.Background())
 	require.ErrorIs(t, err, ErrCanceled)
 }
@@ -96,7 +96,7 @@ func TestPeerWithdraws(t *testing.T) {
 	for _, u := range w.un {
 		assert.Zero(t, u)
 	}
-	assert.Zero(t, w.count.Value(cntBad))
+	assert.Zero(t, w.count.Value(cntProtocolError))
 }
 
 // A refusal ends the sender's request with the reason, in each state.

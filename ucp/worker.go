@@ -56,7 +56,7 @@ type Worker struct {
 
 	slab        slab
 	posted      tagmatch.Posted
-	arrived     tagmatch.Arrived
+	arrived     tagmatch.Unexpected
 	un          []unexpected // unexpected messages, by their id in arrived
 	sources     []*source    // by source.index; 0 is none
 	freeSources []uint32
@@ -78,7 +78,7 @@ type Worker struct {
 
 	mu       spinLock // with ThreadMulti, guards all fields above and below
 	mode     ThreadMode
-	baton    baton
+	owner    progressOwner
 	cores    int
 	want     atomic.Int32  // goroutines that wait for mu to post; passes let them go first
 	granted  atomic.Uint32 // number of times that such a goroutine got mu
@@ -100,7 +100,7 @@ type Worker struct {
 	telling Endpoint // endpoint whose OnFailure is running
 	calling bool
 
-	resuming bool // HandlePending or swLift is running
+	resuming bool // HandlePending or tryResumeLane is running
 	unread   int  // upper bound of the refused transfers that no flush has reported
 
 	unreported []uint64 // operations that complete when a failure is reported; see reason.go
@@ -131,7 +131,7 @@ func (x *Context) NewWorker(c WorkerConfig) (*Worker, error) {
 		return nil, fmt.Errorf("new worker: %w", err)
 	}
 	w := &Worker{
-		ctx: x, id: newID(), one: idle{},
+		ctx: x, id: newWorkerID(), one: idle{},
 		laneOf:  make(map[wireup.PeerID]uint32),
 		cold:    make(map[uint32]*epCold),
 		sources: make([]*source, 1),
@@ -262,14 +262,14 @@ func (w *Worker) Close() error {
 	w.t.unlock()
 	err := w.closeEndpoints()
 	w.t.lock()
-	if !w.seize() {
+	if !w.acquireProgress() {
 		w.t.unlock()
-		return fmt.Errorf("close worker: %w", errors.Join(err, errStuck))
+		return fmt.Errorf("close worker: %w", errors.Join(err, errCallbackRuns))
 	}
 	w.endAll(ucs.Closed)
 	w.closed.Store(true)
 	err = errors.Join(err, w.closeIfaces())
-	w.dismiss()
+	w.endIdleWaits()
 	if !w.t.locked {
 		// From now on every call takes the slow path, which checks closing.
 		w.t.eps, w.t.locked = nil, true

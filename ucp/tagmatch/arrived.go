@@ -1,12 +1,12 @@
 package tagmatch
 
-// Arrived holds the unexpected messages in the order of arrival. The zero Arrived is
+// Unexpected holds the unexpected messages in the order of arrival. The zero Arrived is
 // empty and ready to use. It numbers its entries from 1 and reuses freed numbers. So an
 // array of the caller indexed by number is no longer than the maximum number of
 // messages ever held.
-type Arrived struct {
-	x     index
-	order []neighbours // links of the list of all entries, by arrival
+type Unexpected struct {
+	idx     index
+	order []links // links of the list of all entries, by arrival
 	list  struct{ head, tail uint32 }
 	free  uint32 // first free number; the list continues in node.next
 	top   uint32 // numbers 1..top were used
@@ -14,28 +14,28 @@ type Arrived struct {
 	seq   uint64
 }
 
-type neighbours struct{ next, prev uint32 }
+type links struct{ next, prev uint32 }
 
 // Len returns the number of messages.
-func (a *Arrived) Len() int { return a.n }
+func (a *Unexpected) Len() int { return a.n }
 
 // Add adds a message and returns its number.
-func (a *Arrived) Add(tag uint64) uint32 {
+func (a *Unexpected) Add(tag uint64) uint32 {
 	id := a.free
 	if id != 0 {
-		a.free = a.x.nodes[id].next
+		a.free = a.idx.nodes[id].next
 	} else {
 		a.top++
 		id = a.top
-		if int(id) >= len(a.x.nodes) {
-			a.x.grow(id)
+		if int(id) >= len(a.idx.nodes) {
+			a.idx.grow(id)
 		}
-		a.order = append(a.order, make([]neighbours, len(a.x.nodes)-len(a.order))...)
+		a.order = append(a.order, make([]links, len(a.idx.nodes)-len(a.order))...)
 	}
 	a.seq++
-	a.x.nodes[id].tag, a.x.nodes[id].seq = tag, a.seq
-	a.x.push(id, tag)
-	a.order[id] = neighbours{prev: a.list.tail}
+	a.idx.nodes[id].tag, a.idx.nodes[id].seq = tag, a.seq
+	a.idx.push(id, tag)
+	a.order[id] = links{prev: a.list.tail}
 	if a.list.tail == 0 {
 		a.list.head = id
 	} else {
@@ -48,7 +48,7 @@ func (a *Arrived) Add(tag uint64) uint32 {
 
 // Match removes the oldest message whose tag equals tag in the bits of mask. It returns
 // the message's number, 0 if there is none. The number stays in use until Free.
-func (a *Arrived) Match(tag, mask uint64) uint32 {
+func (a *Unexpected) Match(tag, mask uint64) uint32 {
 	if a.n == 0 {
 		return 0
 	}
@@ -61,12 +61,12 @@ func (a *Arrived) Match(tag, mask uint64) uint32 {
 
 // Find returns the number of the oldest message whose tag equals tag in the bits of
 // mask, 0 if there is none. It does not remove the message.
-func (a *Arrived) Find(tag, mask uint64) uint32 {
+func (a *Unexpected) Find(tag, mask uint64) uint32 {
 	if mask == ^uint64(0) {
-		return a.x.head(tag)
+		return a.idx.head(tag)
 	}
 	for i := a.list.head; i != 0; i = a.order[i].next {
-		if (a.x.nodes[i].tag^tag)&mask == 0 {
+		if (a.idx.nodes[i].tag^tag)&mask == 0 {
 			return i
 		}
 	}
@@ -74,11 +74,11 @@ func (a *Arrived) Find(tag, mask uint64) uint32 {
 }
 
 // Tag returns the tag of message id. It is valid until Free.
-func (a *Arrived) Tag(id uint32) uint64 { return a.x.nodes[id].tag }
+func (a *Unexpected) Tag(id uint32) uint64 { return a.idx.nodes[id].tag }
 
 // Remove removes message id, which is in a, from matching.
-func (a *Arrived) Remove(id uint32) {
-	a.x.remove(id)
+func (a *Unexpected) Remove(id uint32) {
+	a.idx.remove(id)
 	o := a.order[id]
 	if o.prev == 0 {
 		a.list.head = o.next
@@ -94,7 +94,7 @@ func (a *Arrived) Remove(id uint32) {
 }
 
 // Free frees the number of a removed message.
-func (a *Arrived) Free(id uint32) {
-	a.x.nodes[id].next = a.free
+func (a *Unexpected) Free(id uint32) {
+	a.idx.nodes[id].next = a.free
 	a.free = id
 }

@@ -39,9 +39,9 @@ func (x *index) grow(id uint32) {
 	x.nodes = append(x.nodes, make([]node, n-len(x.nodes))...)
 }
 
-// place returns where the search for tag starts. It takes the upper bits of the
+// bucket returns where the search for tag starts. It takes the upper bits of the
 // product, which depend on all bits of the tag.
-func (x *index) place(tag uint64) int {
+func (x *index) bucket(tag uint64) int {
 	return int((tag * 0x9E3779B97F4A7C15) >> (x.shift & 63))
 }
 
@@ -50,7 +50,7 @@ func (x *index) find(tag uint64) *queue {
 	if len(x.table) == 0 {
 		return nil
 	}
-	for k := x.place(tag); ; k++ {
+	for k := x.bucket(tag); ; k++ {
 		q := &x.table[k&(len(x.table)-1)]
 		if q.tail == 0 {
 			return nil
@@ -72,9 +72,9 @@ func (x *index) head(tag uint64) uint32 {
 // push adds entry id as the latest of its tag.
 // hot: BenchmarkExpected
 func (x *index) push(id uint32, tag uint64) {
-	q := &x.table[x.place(tag)]
+	q := &x.table[x.bucket(tag)]
 	if q.tail == 0 || q.tag != tag {
-		q = x.claim(tag)
+		q = x.queueOf(tag)
 	}
 	n := &x.nodes[id]
 	n.next = 0
@@ -87,10 +87,10 @@ func (x *index) push(id uint32, tag uint64) {
 	q.tail = id
 }
 
-// claim returns the queue of tag. It creates the queue if there is none.
+// queueOf returns the queue of tag. It creates the queue if there is none.
 //
 //go:noinline
-func (x *index) claim(tag uint64) *queue {
+func (x *index) queueOf(tag uint64) *queue {
 	if q := x.find(tag); q != nil {
 		return q
 	}
@@ -98,7 +98,7 @@ func (x *index) claim(tag uint64) *queue {
 		x.rebuild()
 	}
 	x.used++
-	k := x.place(tag)
+	k := x.bucket(tag)
 	for x.table[k].tail != 0 {
 		k = (k + 1) & (len(x.table) - 1)
 	}
@@ -126,7 +126,7 @@ func (x *index) rebuild() {
 		if old[i].head == 0 {
 			continue
 		}
-		k := x.place(old[i].tag)
+		k := x.bucket(old[i].tag)
 		for x.table[k].tail != 0 {
 			k = (k + 1) & (size - 1)
 		}

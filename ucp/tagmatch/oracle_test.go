@@ -45,7 +45,7 @@ type pair struct {
 	t    testing.TB
 	n    naive
 	p    Posted
-	a    Arrived
+	a    Unexpected
 	free []uint32 // receive numbers not in use
 	top  uint32
 }
@@ -168,7 +168,7 @@ func TestManyTags(t *testing.T) {
 			x.remove(r.IntN(1000))
 		}
 	}
-	require.Greater(t, len(x.p.x.table), 1<<startBits)
+	require.Greater(t, len(x.p.idx.table), 1<<startBits)
 }
 
 func FuzzAgainstNaive(f *testing.F) {

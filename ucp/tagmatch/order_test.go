@@ -38,7 +38,7 @@ func TestPostedOrder(t *testing.T) {
 }
 
 func TestArrivedOrder(t *testing.T) {
-	var a Arrived
+	var a Unexpected
 	ids := []uint32{a.Add(1), a.Add(2), a.Add(1), a.Add(3)}
 	assert.Equal(t, ids[0], a.Match(0, 0), "wildcard: the oldest of all")
 	assert.Equal(t, ids[2], a.Match(1, exact), "exact: the oldest of its tag")
@@ -52,7 +52,7 @@ func TestArrivedOrder(t *testing.T) {
 // Emptiness costs nothing and answers nothing.
 func TestZero(t *testing.T) {
 	var p Posted
-	var a Arrived
+	var a Unexpected
 	assert.Zero(t, p.Match(1))
 	assert.False(t, p.Remove(1))
 	assert.False(t, p.Has(1))
@@ -71,7 +71,7 @@ func TestExactCostIndependent(t *testing.T) {
 	}
 	probes := 0
 	for tag := uint64(1); tag <= 10_000; tag++ {
-		for k := p.x.place(tag); p.x.table[k&(len(p.x.table)-1)].tag != tag; k++ {
+		for k := p.idx.bucket(tag); p.idx.table[k&(len(p.idx.table)-1)].tag != tag; k++ {
 			probes++
 		}
 	}
@@ -105,5 +105,5 @@ func TestTagsThatNeverComeAgain(t *testing.T) {
 		p.Add(1, i, exact)
 		require.Equal(t, uint32(1), p.Match(i))
 	}
-	assert.Len(t, p.x.table, 1<<startBits)
+	assert.Len(t, p.idx.table, 1<<startBits)
 }

@@ -8,11 +8,11 @@ type Posted struct {
 	only      uint32 // 0: all receives are in the index
 	tag, mask uint64 // of only
 
-	x    index
+	idx    index
 	n    int  // in the index
 	wild list // receives with a wildcard mask
 	seq  uint64
-	nw   int // in wild
+	numWild   int // in wild
 }
 
 // Len returns the number of receives.
@@ -28,7 +28,7 @@ func (p *Posted) Pattern(id uint32) (tag, mask uint64) {
 	if id == p.only {
 		return p.tag, p.mask
 	}
-	e := &p.x.nodes[id]
+	e := &p.idx.nodes[id]
 	return e.tag, e.mask
 }
 
@@ -51,18 +51,18 @@ func (p *Posted) Add(id uint32, tag, mask uint64) {
 //go:noinline
 func (p *Posted) addMore(id uint32, tag, mask uint64) {
 	if p.only != 0 {
-		p.enter(p.only, p.tag, p.mask)
+		p.insert(p.only, p.tag, p.mask)
 		p.only = 0
 	}
-	p.enter(id, tag, mask)
+	p.insert(id, tag, mask)
 }
 
-// enter adds a receive to the index.
-func (p *Posted) enter(id uint32, tag, mask uint64) {
-	if int(id) >= len(p.x.nodes) {
-		p.x.grow(id)
+// insert adds a receive to the index.
+func (p *Posted) insert(id uint32, tag, mask uint64) {
+	if int(id) >= len(p.idx.nodes) {
+		p.idx.grow(id)
 	}
-	x := &p.x
+	x := &p.idx
 	e := &x.nodes[id]
 	p.seq++
 	p.n++
@@ -72,9 +72,9 @@ func (p *Posted) enter(id uint32, tag, mask uint64) {
 		return
 	}
 	// As index.push, with one call less.
-	q := &x.table[x.place(tag)]
+	q := &x.table[x.bucket(tag)]
 	if q.tail == 0 || q.tag != tag {
-		q = x.claim(tag)
+		q = x.queueOf(tag)
 	}
 	e.next = 0
 	if q.head == 0 {
@@ -88,8 +88,8 @@ func (p *Posted) enter(id uint32, tag, mask uint64) {
 
 //go:noinline
 func (p *Posted) addWild(id uint32) {
-	p.wild.push(p.x.nodes, id)
-	p.nw++
+	p.wild.push(p.idx.nodes, id)
+	p.numWild++
 }
 
 // Match removes and returns the oldest receive that accepts a message with this tag, 0
@@ -113,10 +113,10 @@ func (p *Posted) matchMore(tag uint64) uint32 {
 	if p.only != 0 || p.n == 0 {
 		return 0
 	}
-	x := &p.x
-	q := &x.table[x.place(tag)]
+	x := &p.idx
+	q := &x.table[x.bucket(tag)]
 	i := q.head
-	if i == 0 || q.tag != tag || p.nw != 0 {
+	if i == 0 || q.tag != tag || p.numWild != 0 {
 		return p.matchSlow(tag)
 	}
 	n := &x.nodes[i]
@@ -128,8 +128,8 @@ func (p *Posted) matchMore(tag uint64) uint32 {
 
 //go:noinline
 func (p *Posted) matchSlow(tag uint64) uint32 {
-	i := p.x.head(tag)
-	if p.nw != 0 {
+	i := p.idx.head(tag)
+	if p.numWild != 0 {
 		return p.matchWild(i, tag)
 	}
 	if i != 0 {
@@ -143,10 +143,10 @@ func (p *Posted) matchSlow(tag uint64) uint32 {
 func (p *Posted) matchWild(exact uint32, tag uint64) uint32 {
 	limit := ^uint64(0)
 	if exact != 0 {
-		limit = p.x.nodes[exact].seq
+		limit = p.idx.nodes[exact].seq
 	}
 	for i := p.wild.head; i != 0; {
-		e := &p.x.nodes[i]
+		e := &p.idx.nodes[i]
 		if e.seq > limit {
 			break
 		}
@@ -164,7 +164,7 @@ func (p *Posted) matchWild(exact uint32, tag uint64) uint32 {
 
 // Has reports whether receive id is in p.
 func (p *Posted) Has(id uint32) bool {
-	return id != 0 && id == p.only || int(id) < len(p.x.nodes) && p.x.nodes[id].seq != 0
+	return id != 0 && id == p.only || int(id) < len(p.idx.nodes) && p.idx.nodes[id].seq != 0
 }
 
 // Remove removes receive id. It returns false if id is not in p.
@@ -176,11 +176,11 @@ func (p *Posted) Remove(id uint32) bool {
 		p.only = 0
 		return true
 	}
-	if p.x.nodes[id].mask == ^uint64(0) {
-		p.x.remove(id)
+	if p.idx.nodes[id].mask == ^uint64(0) {
+		p.idx.remove(id)
 	} else {
-		p.wild.remove(p.x.nodes, id)
-		p.nw--
+		p.wild.remove(p.idx.nodes, id)
+		p.numWild--
 	}
 	p.n--
 	return true
