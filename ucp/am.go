@@ -71,7 +71,7 @@ func (w *Worker) HandleAM(id AMID, h AMHandler) error {
 //
 //go:nosplit
 func (e Endpoint) AMSend(id AMID, header, data []byte) Request {
-	if l := e.lane(); len(data) <= l.short && len(header) == 0 {
+	if l := e.lane(); len(data) <= l.maxShort && len(header) == 0 {
 		if len(data) == 8 { // as in TagSend
 			if l.ep.AMUint64(amUser, uint64(id), binary.LittleEndian.Uint64(data)) == ucs.OK {
 				return Request{}

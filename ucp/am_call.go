@@ -33,7 +33,7 @@ func (w *Worker) mayWait() error {
 // distinguishes the two. The caller holds the lock.
 func (w *Worker) outsideCallbacks() error {
 	switch {
-	case !w.am.inHandler && !w.calling:
+	case !w.am.inHandler && !w.inCallbacks:
 		return nil
 	case inCallback():
 		return errInHandler
@@ -51,7 +51,7 @@ func (w *Worker) mayClose() error {
 	if err := w.outsideCallbacks(); err != nil {
 		return err
 	}
-	if !w.am.multi || !w.owner.held || !w.am.inHandler && !w.calling {
+	if !w.am.multi || !w.owner.held || !w.am.inHandler && !w.inCallbacks {
 		return nil
 	}
 	if !w.acquireProgress() {
@@ -101,9 +101,9 @@ func (w *Worker) callAM(h AMHandler) {
 	if !w.am.multi { // otherwise other goroutines read it
 		w.t.locked = true
 	}
-	w.leaveLock()
+	w.unlockForCallback()
 	h(m)
-	w.enterLock()
+	w.relockAfterCallback()
 	if len(w.am.failureCalls) > 0 {
 		w.runFailureCalls()
 	}

@@ -31,7 +31,7 @@ type prefetchQueue struct {
 
 // queuedPrefetch is a message whose data has not been requested.
 type queuedPrefetch struct {
-	rx *source
+	rx *rxConn
 	word   uint64
 	id, n  uint64
 	header chunk
@@ -41,20 +41,20 @@ type queuedPrefetch struct {
 // user request.
 type activePrefetch struct {
 	slot   uint32
-	rx *source
+	rx *rxConn
 	word   uint64
 	chunk  chunk // header and data
 	n      uint64
 }
 
 // queuePrefetch queues a message of s to be fetched and then handled.
-func (w *Worker) queuePrefetch(s *source, head, id, n uint64, header []byte) {
-	a := queuedPrefetch{rx: s, word: head, id: id, n: n}
+func (w *Worker) queuePrefetch(rx *rxConn, head, id, n uint64, header []byte) {
+	a := queuedPrefetch{rx: rx, word: head, id: id, n: n}
 	if len(header) > 0 {
 		a.header = w.allocBudgeted(len(header))
 		copy(w.pool.bytes(a.header), header)
 	}
-	s.waiting++
+	rx.pendingReplies++
 	w.am.prefetch.queued = append(w.am.prefetch.queued, a)
 	w.prefetchNext()
 }
@@ -69,7 +69,7 @@ func (w *Worker) prefetchNext() {
 	for len(q.queued) > 0 && (len(q.active) == 0 || q.activeBytes+q.queued[0].n <= prefetchWindow) {
 		a := q.queued[0]
 		q.queued = slices.Delete(q.queued, 0, 1)
-		a.rx.waiting--
+		a.rx.pendingReplies--
 		h := uint64(wordHeaderLen(a.word))
 		f := activePrefetch{rx: a.rx, word: a.word, n: a.n, chunk: w.allocBudgeted(int(a.n + h))}
 		b := w.pool.bytes(f.chunk)[: h+a.n : h+a.n]
@@ -77,13 +77,13 @@ func (w *Worker) prefetchNext() {
 			copy(b, w.pool.bytes(a.header)[:h])
 			w.freeBudgeted(a.header)
 		}
-		f.slot = w.slab.take(opAMFetch)
+		f.slot = w.slab.alloc(opAMFetch)
 		r := &w.slab.slots[f.slot]
 		r.tag, r.flags = 0, flagReported
 		w.slab.bufs[f.slot] = b[h:]
 		q.active = append(q.active, f)
 		q.activeBytes += a.n
-		w.askFor(a.rx, f.slot, a.id, a.n)
+		w.requestData(a.rx, f.slot, a.id, a.n)
 	}
 	q.busy = false
 }
@@ -114,14 +114,14 @@ func (w *Worker) prefetchDone(i uint32, st ucs.Status) {
 // dropPrefetches removes the message that s announced as id, if its data has not been
 // requested. With every it removes all such messages of s. It reports whether it
 // removed any.
-func (w *Worker) dropPrefetches(s *source, id uint64, all bool) bool {
+func (w *Worker) dropPrefetches(rx *rxConn, id uint64, all bool) bool {
 	q := &w.am.prefetch
 	n := len(q.queued)
 	q.queued = slices.DeleteFunc(q.queued, func(a queuedPrefetch) bool {
-		if a.rx != s || !all && a.id != id {
+		if a.rx != rx || !all && a.id != id {
 			return false
 		}
-		s.waiting--
+		rx.pendingReplies--
 		w.freeBudgeted(a.header)
 		return true
 	})

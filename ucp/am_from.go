@@ -7,20 +7,20 @@ import (
 
 // fromEndpoint returns the endpoint by which handlers reply to the sender of s. There is one
 // per peer. If it has failed or was closed, fromEndpoint creates a new one.
-func (w *Worker) fromEndpoint(s *source) Endpoint {
-	e := Endpoint{&w.t, s.from}
+func (w *Worker) fromEndpoint(rx *rxConn) Endpoint {
+	e := Endpoint{&w.t, rx.fromEp}
 	if w.usable(e) {
 		return e
 	}
-	if e.id = w.am.fromEps[s.peer]; !w.usable(e) {
-		w.peers.Retain(s.peer)
-		e = w.handle(w.newEpSlot(s.peer))
+	if e.id = w.am.fromEps[rx.peer]; !w.usable(e) {
+		w.peers.Retain(rx.peer)
+		e = w.handle(w.newEpSlot(rx.peer))
 		if w.am.fromEps == nil {
 			w.am.fromEps = make(map[wireup.PeerID]uint64)
 		}
-		w.am.fromEps[s.peer] = e.id
+		w.am.fromEps[rx.peer] = e.id
 	}
-	s.from = e.id
+	rx.fromEp = e.id
 	return e
 }
 

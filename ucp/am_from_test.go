@@ -11,14 +11,14 @@ import (
 
 // The endpoint to answer by is one per peer and ends with it.
 func TestAMFrom(t *testing.T) {
-	p := newPort(t)
-	w := p.w
+	wi := newPort(t)
+	w := wi.w
 	var from []Endpoint
 	require.NoError(t, w.HandleAM(0, func(m *AM) { from = append(from, m.From) }))
 	ask := func(sources ...uint32) []Endpoint {
 		from = nil
 		for _, s := range sources {
-			deliver(p, packet{amPeer, s, 0, w.address}, packet{amUser, s, wordReply, nil})
+			deliver(wi, packet{amPeer, s, 0, w.address}, packet{amUser, s, wordReply, nil})
 		}
 		return from
 	}
@@ -32,7 +32,7 @@ func TestAMFrom(t *testing.T) {
 	r := es[0].AMSendWith(9, nil, nil, Opts{Flags: ForceRendezvous})
 	lane := w.eps[uint32(es[0].id)].lane
 	require.NotZero(t, lane)
-	p.HandleFailure(uct.Failure{Endpoint: w.t.lanes[lane].ep, RxConn: 1, Err: ErrPeerFailed})
+	wi.HandleFailure(uct.Failure{Endpoint: w.t.lanes[lane].ep, RxConn: 1, Err: ErrPeerFailed})
 	require.ErrorIs(t, r.Err(), ErrPeerFailed)
 	require.Error(t, es[0].AMSend(9, nil, nil).Err())
 	assert.Empty(t, w.am.fromEps)

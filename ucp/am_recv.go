@@ -9,8 +9,8 @@ import (
 // amStorage describes where the bytes of an active message are stored.
 type amStorage struct {
 	kind   storageKind
-	iface   *port   // for storageRetainable
-	rx *source // for storageSender
+	iface   *workerIface   // for storageRetainable
+	rx *rxConn // for storageSender
 	id     uint64  // for storageRetainable Desc.Handle, for storageSender the sender's id of the message
 	chunk  chunk   // for storagePool
 }
@@ -30,11 +30,11 @@ const (
 // hot: BenchmarkAMPair
 //
 //go:nosplit
-func (p *port) handleUserFast(d *uct.Desc, data []byte) bool {
-	w := p.w
+func (wi *workerIface) handleUserFast(d *uct.Desc, data []byte) bool {
+	w := wi.w
 	h := w.am.handler(d.Header)
 	if d.Header>>16|uint64(d.Flags) != 0 || h == nil || w.am.multi {
-		return p.handleUserSlow(d, data)
+		return wi.handleUserSlow(d, data)
 	}
 	m := &w.am.m
 	if poisonAM {
@@ -58,17 +58,17 @@ func (p *port) handleUserFast(d *uct.Desc, data []byte) bool {
 
 // handleUser receives a whole active message, a first fragment or an RTS that the fast
 // path does not handle. It reports whether the message's memory is retained.
-func (p *port) handleUser(s *source, d *uct.Desc, data []byte) bool {
-	if p.w.budget.exhausted && d.ID != amUserRTS {
-		p.w.requestRndvOnly(s)
+func (wi *workerIface) handleUser(rx *rxConn, d *uct.Desc, data []byte) bool {
+	if wi.w.budget.exhausted && d.ID != amUserRTS {
+		wi.w.requestRndvOnly(rx)
 	}
 	switch d.ID {
 	case amUser:
-		return p.handleUserSlow(d, data)
+		return wi.handleUserSlow(d, data)
 	case amUserFirst:
-		p.handleUserFirst(s, d.Header, data)
+		wi.handleUserFirst(rx, d.Header, data)
 	default:
-		p.handleUserRTS(s, d.Header, data)
+		wi.handleUserRTS(rx, d.Header, data)
 	}
 	return false
 }
@@ -77,37 +77,37 @@ func (p *port) handleUser(s *source, d *uct.Desc, data []byte) bool {
 // hot: BenchmarkAMPair
 //
 //go:noinline
-func (p *port) handleUserSlow(d *uct.Desc, data []byte) bool {
+func (wi *workerIface) handleUserSlow(d *uct.Desc, data []byte) bool {
 	if n := wordHeaderLen(d.Header); d.Header>>32 == 0 && d.Flags == 0 && n <= min(len(data), MaxAMHeader) {
-		p.w.dispatch(nil, d.Header, data, amStorage{}) // Retain copies
+		wi.w.dispatch(nil, d.Header, data, amStorage{}) // Retain copies
 		return false
 	}
-	return p.handleUserChecked(p.source(d.RxConn), d, data)
+	return wi.handleUserChecked(wi.rxConn(d.RxConn), d, data)
 }
 
 // handleUserChecked receives a whole message that requests a reply, is in memory that may be
 // retained, or is malformed.
-func (p *port) handleUserChecked(s *source, d *uct.Desc, data []byte) bool {
-	if !p.validWord(s, d.Header, len(data)) || d.Header&wordPrefetch != 0 {
-		p.garbage(s)
+func (wi *workerIface) handleUserChecked(rx *rxConn, d *uct.Desc, data []byte) bool {
+	if !wi.validWord(rx, d.Header, len(data)) || d.Header&wordPrefetch != 0 {
+		wi.protocolError(rx)
 		return false
 	}
 	place := amStorage{}
 	if d.Flags&uct.DescCanRetain != 0 {
-		place = amStorage{kind: storageRetainable, iface: p, id: d.Handle}
+		place = amStorage{kind: storageRetainable, iface: wi, id: d.Handle}
 	}
-	return p.w.dispatch(s, d.Header, data, place) && place.kind == storageRetainable
+	return wi.w.dispatch(rx, d.Header, data, place) && place.kind == storageRetainable
 }
 
 // checkWord reports whether header word is valid for a message of n bytes from s.
-func (p *port) validWord(s *source, word uint64, n int) bool {
+func (wi *workerIface) validWord(rx *rxConn, word uint64, n int) bool {
 	h := wordHeaderLen(word)
-	return h <= n && h <= MaxAMHeader && word&^wordMask == 0 && (word&wordReply == 0 || s.peer != 0)
+	return h <= n && h <= MaxAMHeader && word&^wordMask == 0 && (word&wordReply == 0 || rx.peer != 0)
 }
 
 // dispatch runs the handler of a message whose header and data are complete in b. It
 // reports whether the handler called Retain.
-func (w *Worker) dispatch(s *source, word uint64, b []byte, place amStorage) bool {
+func (w *Worker) dispatch(rx *rxConn, word uint64, b []byte, place amStorage) bool {
 	h := w.am.handler(word)
 	if h == nil {
 		w.unknownAM(AMID(word))
@@ -118,7 +118,7 @@ func (w *Worker) dispatch(s *source, word uint64, b []byte, place amStorage) boo
 	m.ID, m.Len = AMID(word), len(b)-n
 	m.Header, m.Data, m.storage = b[:n:n], b[n:], place
 	if word&wordReply != 0 {
-		m.From = w.fromEndpoint(s)
+		m.From = w.fromEndpoint(rx)
 	}
 	w.callAM(h)
 	return m.reset()
@@ -143,36 +143,36 @@ func (m *AM) poison() {
 var poisonBytes = [8]byte{0xde, 0xad, 0xde, 0xad, 0xde, 0xad, 0xde, 0xad}
 
 // handleUserFirst receives the first fragment of an active message.
-func (p *port) handleUserFirst(s *source, head uint64, data []byte) {
-	w := p.w
+func (wi *workerIface) handleUserFirst(rx *rxConn, head uint64, data []byte) {
+	w := wi.w
 	h := wordHeaderLen(head)
-	if s.into != reasmNone || len(data) <= firstHead+h || !p.validWord(s, head, len(data)) || head&wordPrefetch != 0 {
-		p.garbage(s)
+	if rx.into != reasmNone || len(data) <= firstHeaderLen+h || !wi.validWord(rx, head, len(data)) || head&wordPrefetch != 0 {
+		wi.protocolError(rx)
 		return
 	}
 	n := payloadUint64(data, 0)
-	data = data[firstHead:]
+	data = data[firstHeaderLen:]
 	if n > math.MaxInt-MaxAMHeader || uint64(len(data)-h) >= n {
-		p.garbage(s)
+		wi.protocolError(rx)
 		return
 	}
-	s.total, s.got, s.tag = n+uint64(h), 0, head
-	s.count++
+	rx.total, rx.got, rx.tag = n+uint64(h), 0, head
+	rx.fragSeq++
 	if w.am.handler(head) == nil {
 		w.unknownAM(AMID(head))
-		s.into = reasmDiscard
+		rx.into = reasmDiscard
 	} else {
-		s.into = reasmHandler
-		s.chunk = w.allocBudgeted(int(min(s.total, maxPrealloc)))
+		rx.into = reasmHandler
+		rx.chunk = w.allocBudgeted(int(min(rx.total, maxPrealloc)))
 	}
-	w.addFragment(s, data)
+	w.addFragment(rx, data)
 }
 
 // userReassembled runs the handler of the message that s has reassembled.
-func (w *Worker) userReassembled(s *source) {
-	c := s.chunk
-	b := w.pool.bytes(c)[:s.total:s.total]
-	if !w.dispatch(s, s.tag, b, amStorage{kind: storagePool, chunk: c}) {
+func (w *Worker) userReassembled(rx *rxConn) {
+	c := rx.chunk
+	b := w.pool.bytes(c)[:rx.total:rx.total]
+	if !w.dispatch(rx, rx.tag, b, amStorage{kind: storagePool, chunk: c}) {
 		w.freeBudgeted(c)
 	}
 }

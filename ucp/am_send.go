@@ -23,7 +23,7 @@ type amMessage struct {
 //
 //go:noinline
 func (e Endpoint) amSendSlow(id AMID, header, data []byte, o Flags) Request {
-	if l := e.lane(); len(header)+len(data) <= min(l.short, maxJoined) && o&^WantReply == 0 {
+	if l := e.lane(); len(header)+len(data) <= min(l.maxShort, maxJoined) && o&^WantReply == 0 {
 		if e.t.w.sendWhole(l, amWord(id, len(header), o), header, data) == ucs.OK {
 			return Request{}
 		}
@@ -52,7 +52,7 @@ func (w *Worker) amSend(e Endpoint, m amMessage) Request {
 		return w.t.refuse(opAMSend, e, st)
 	}
 	l := &w.t.lanes[w.eps[k].lane]
-	if len(m.header) > MaxAMHeader || rtsLen+len(m.header) > l.bcopy {
+	if len(m.header) > MaxAMHeader || rtsLen+len(m.header) > l.maxBcopy {
 		return w.t.refuse(opAMSend, e, ucs.TooLong)
 	}
 	word := amWord(m.id, len(m.header), m.flags)
@@ -61,15 +61,15 @@ func (w *Worker) amSend(e Endpoint, m amMessage) Request {
 			return Request{}
 		}
 	}
-	i := w.slab.take(opAMSend)
+	i := w.slab.alloc(opAMSend)
 	s := &w.slab.slots[i]
 	s.ep, s.lane = k, w.eps[k].lane
-	s.tag, s.off, s.n = word, 0, uint64(len(m.data))
+	s.tag, s.off, s.length = word, 0, uint64(len(m.data))
 	switch {
 	case m.flags&ForceRendezvous != 0:
-		s.parent = wishRndv
+		s.parent = sendFlagRndv
 	case m.flags&ForceEager != 0:
-		s.parent = wishEager
+		s.parent = sendFlagEager
 	}
 	w.slab.bufs[i] = m.data
 	w.saveHeader(i, m.header)
@@ -78,7 +78,7 @@ func (w *Worker) amSend(e Endpoint, m amMessage) Request {
 
 // fitsBcopy reports whether the lane sends m as one bcopy message now.
 func (l *lane) fitsBcopy(m amMessage) bool {
-	return l.short >= 0 && len(m.header)+len(m.data) <= l.bcopy && !l.zcopy.fits(len(m.header), len(m.data))
+	return l.maxShort >= 0 && len(m.header)+len(m.data) <= l.maxBcopy && !l.zcopy.fits(len(m.header), len(m.data))
 }
 
 // msgWantsEager reports whether m is sent eagerly, by its length and flags.
@@ -95,7 +95,7 @@ func (w *Worker) saveHeader(i uint32, header []byte) {
 	c := w.pool.get(len(header))
 	copy(w.pool.bytes(c), header)
 	w.slab.copies[i] = c
-	w.slab.slots[i].flags |= flagAside
+	w.slab.slots[i].flags |= flagExtra
 }
 
 // savedHeader returns the header of the active message in slot i.
@@ -110,7 +110,7 @@ func (w *Worker) savedHeader(i uint32) []byte {
 // sendWhole sends an active message in one piece.
 func (w *Worker) sendWhole(l *lane, word uint64, header, data []byte) ucs.Status {
 	n := len(header) + len(data)
-	if n <= min(maxJoined, l.short) {
+	if n <= min(maxJoined, l.maxShort) {
 		b := w.scratch[:n]
 		copy(b[copy(b, header):], data)
 		return l.ep.AMShort(amUser, word, b)
@@ -136,9 +136,9 @@ func (w *Worker) resumeAMSend(i uint32) ucs.Status {
 	case s.off > 0: // the first fragment was sent
 	case w.usesUserRndv(s, l):
 		return w.sendUserRTS(i, l)
-	case l.zcopy.fits(wordHeaderLen(s.tag), int(s.n)):
+	case l.zcopy.fits(wordHeaderLen(s.tag), int(s.length)):
 		return w.sendZcopy(i, l)
-	case wordHeaderLen(s.tag)+int(s.n) <= l.bcopy:
+	case wordHeaderLen(s.tag)+int(s.length) <= l.maxBcopy:
 		return w.sendWhole(l, s.tag, w.savedHeader(i), w.slab.bufs[i])
 	default:
 		if st := w.sendUserFirst(i, l); st != ucs.OK {
@@ -151,12 +151,12 @@ func (w *Worker) resumeAMSend(i uint32) ucs.Status {
 // sendUserFirst sends the first fragment of an active message.
 func (w *Worker) sendUserFirst(i uint32, l *lane) ucs.Status {
 	s := &w.slab.slots[i]
-	b, st := l.ep.ReserveAM(amUserFirst, s.tag, l.bcopy)
+	b, st := l.ep.ReserveAM(amUserFirst, s.tag, l.maxBcopy)
 	if st != ucs.OK {
 		return st
 	}
-	binary.LittleEndian.PutUint64(b, s.n)
-	h := firstHead + copy(b[firstHead:], w.savedHeader(i))
+	binary.LittleEndian.PutUint64(b, s.length)
+	h := firstHeaderLen + copy(b[firstHeaderLen:], w.savedHeader(i))
 	k := w.fill(b[h:], i)
 	l.ep.CommitAM(h + k)
 	w.begun(s, l, k)

@@ -53,22 +53,22 @@ func TestAMGarbage(t *testing.T) {
 		{"fetched first, and too long for that", true, []packet{{id: amUserRTS, hdr: wordPrefetch, data: announce(1<<32|1, maxPrefetch+1, "")}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			p := newPort(t)
-			w := p.w
+			wi := newPort(t)
+			w := wi.w
 			var got []string
 			require.NoError(t, w.HandleAM(0, func(m *AM) { got = append(got, string(m.Data)) }))
 			if tc.named {
-				deliver(p, packet{amPeer, 5, 0, w.address})
+				deliver(wi, packet{amPeer, 5, 0, w.address})
 			}
 			for i := range tc.ps {
 				tc.ps[i].src = 5
 			}
-			deliver(p, tc.ps...)
+			deliver(wi, tc.ps...)
 			assert.Equal(t, uint64(1), w.count.Value(cntProtocolError))
 			assert.Empty(t, got)
-			assert.Zero(t, w.pool.lent)
+			assert.Zero(t, w.pool.allocated)
 
-			deliver(p, packet{amUser, 5, 0, []byte("bad")}, packet{amUser, 6, 0, []byte("good")})
+			deliver(wi, packet{amUser, 5, 0, []byte("bad")}, packet{amUser, 6, 0, []byte("good")})
 			assert.Equal(t, []string{"good"}, got)
 			assert.Equal(t, uint64(2), w.count.Value(cntProtocolError))
 		})
@@ -78,20 +78,20 @@ func TestAMGarbage(t *testing.T) {
 // A message in fragments that stops gives its memory back; one that nobody
 // handles takes none.
 func TestAMStops(t *testing.T) {
-	p := newPort(t)
-	require.NoError(t, p.w.HandleAM(0, func(*AM) { t.Error("handled") }))
-	deliver(p, packet{amUserFirst, 1, 0, first(1<<40, "a")})
-	assert.Positive(t, p.w.pool.lent)
-	assert.LessOrEqual(t, p.w.pool.lent, maxPrealloc, "a length on its own takes little")
-	p.HandleFailure(uct.Failure{RxConn: 1})
-	assert.Zero(t, p.w.pool.lent)
-	deliver(p, packet{amUserFirst, 2, 0, first(9, "a")}, packet{amNext, 2, 1, nil})
-	assert.Zero(t, p.w.pool.lent, "given up")
-	deliver(p, packet{amUserFirst, 2, 77, first(9, "a")})
-	assert.Zero(t, p.w.pool.lent)
-	deliver(p, packet{amNext, 2, 2, make([]byte, 8)})
-	assert.Equal(t, uint64(1), p.w.count.Value(cntUnhandled))
-	assert.Zero(t, p.w.count.Value(cntProtocolError))
+	wi := newPort(t)
+	require.NoError(t, wi.w.HandleAM(0, func(*AM) { t.Error("handled") }))
+	deliver(wi, packet{amUserFirst, 1, 0, first(1<<40, "a")})
+	assert.Positive(t, wi.w.pool.allocated)
+	assert.LessOrEqual(t, wi.w.pool.allocated, maxPrealloc, "a length on its own takes little")
+	wi.HandleFailure(uct.Failure{RxConn: 1})
+	assert.Zero(t, wi.w.pool.allocated)
+	deliver(wi, packet{amUserFirst, 2, 0, first(9, "a")}, packet{amNext, 2, 1, nil})
+	assert.Zero(t, wi.w.pool.allocated, "given up")
+	deliver(wi, packet{amUserFirst, 2, 77, first(9, "a")})
+	assert.Zero(t, wi.w.pool.allocated)
+	deliver(wi, packet{amNext, 2, 2, make([]byte, 8)})
+	assert.Equal(t, uint64(1), wi.w.count.Value(cntUnhandled))
+	assert.Zero(t, wi.w.count.Value(cntProtocolError))
 }
 
 // Each id without a handler is logged once, until it had one again.
@@ -102,16 +102,16 @@ func TestAMUnknownIsLogged(t *testing.T) {
 	defer func() { require.NoError(t, c.Close()) }()
 	w, err := c.NewWorker(WorkerConfig{Mode: ThreadSingle})
 	require.NoError(t, err)
-	p := w.ports[0]
+	wi := w.ifaces[0]
 	before := logs.Len()
 	for range 3 {
-		deliver(p, packet{amUser, 1, 7, nil}, packet{amUser, 1, 65535, []byte("x")})
+		deliver(wi, packet{amUser, 1, 7, nil}, packet{amUser, 1, 65535, []byte("x")})
 	}
 	assert.Equal(t, before+2, logs.Len())
 	assert.Equal(t, uint64(6), w.count.Value(cntUnhandled))
 	require.NoError(t, w.HandleAM(7, func(*AM) {}))
 	require.NoError(t, w.HandleAM(7, nil))
-	deliver(p, packet{amUser, 1, 7, nil})
+	deliver(wi, packet{amUser, 1, 7, nil})
 	assert.Equal(t, before+3, logs.Len())
 }
 
@@ -125,11 +125,11 @@ func (l *lender) Release(hs []uint64) { l.released = append(l.released, hs...) }
 
 // Memory that the transport lends is kept without a copy and given back once.
 func TestAMLent(t *testing.T) {
-	p := newPort(t)
-	l := &lender{Iface: p.iface}
-	p.iface = l
+	wi := newPort(t)
+	l := &lender{Iface: wi.iface}
+	wi.iface = l
 	var kept []RetainedAM
-	require.NoError(t, p.w.HandleAM(1, func(m *AM) {
+	require.NoError(t, wi.w.HandleAM(1, func(m *AM) {
 		require.True(t, m.CanRetain())
 		if m.Header[0] == 'k' {
 			kept = append(kept, m.Retain())
@@ -145,9 +145,9 @@ func TestAMLent(t *testing.T) {
 	for _, bad := range []bool{false, true} {
 		kept, l.released = nil, nil
 		if bad { // every message is looked at more closely
-			deliver(p, packet{9, 2, 0, nil})
+			deliver(wi, packet{9, 2, 0, nil})
 		}
-		require.Equal(t, uint64(0b101), p.HandleAM(mem, ds))
+		require.Equal(t, uint64(0b101), wi.HandleAM(mem, ds))
 		require.Equal(t, "-one", string(kept[0].Bytes()))
 		mem[2] = 'X'
 		require.Equal(t, "-Xne", string(kept[0].Bytes()), "no copy")
@@ -155,22 +155,22 @@ func TestAMLent(t *testing.T) {
 		require.Equal(t, "k", string(kept[1].Header()))
 		kept[1].Release()
 		kept[0].Release()
-		p.w.am.retainer.service()
+		wi.w.am.retainer.service()
 		require.ElementsMatch(t, []uint64{11, 13}, l.released)
 	}
 	// Alone in its batch.
 	kept = nil
-	require.Equal(t, uint64(1), p.HandleAM(mem, ds[:1]))
+	require.Equal(t, uint64(1), wi.HandleAM(mem, ds[:1]))
 	kept[0].Release()
-	p.iface = l.Iface
+	wi.iface = l.Iface
 }
 
 // A kept message may only be kept by its handler.
 func TestAMKeepLate(t *testing.T) {
-	p := newPort(t)
+	wi := newPort(t)
 	var m *AM
-	require.NoError(t, p.w.HandleAM(0, func(x *AM) { m = x }))
-	deliver(p, packet{amUser, 1, 0, []byte("data")})
+	require.NoError(t, wi.w.HandleAM(0, func(x *AM) { m = x }))
+	deliver(wi, packet{amUser, 1, 0, []byte("data")})
 	assert.Zero(t, m.Retain())
 	if poisonAM {
 		assert.Equal(t, -1, m.Len, "who retains the message is to notice")
@@ -186,8 +186,8 @@ func FuzzAM(f *testing.F) {
 	f.Add([]byte{0, 1, 0, 0, 0, 3, 1, 0, 0, 16, 1, 0, 0, 0, 1, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 5, 1, 1, 0, 0, 4, 1, 2, 3, 4})
 	f.Add([]byte{0, 1, 0, 0, 0, 3, 1, 0, 0x20, 16, 1, 0, 0, 0, 1, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 6, 1, 1, 0, 0, 1, 0})
 	f.Fuzz(func(t *testing.T, in []byte) {
-		p := newPort(t)
-		w := p.w
+		wi := newPort(t)
+		w := wi.w
 		r := rand.New(rand.NewPCG(2, uint64(len(in))))
 		var kept []RetainedAM
 		for id := range AMID(3) {
@@ -197,7 +197,7 @@ func FuzzAM(f *testing.F) {
 				}
 			}))
 		}
-		ids := [...]uct.AMID{amPeer, amUser, amUserFirst, amUserRTS, amNext, amData, amGiveUp, amRTR, amRefuse}
+		ids := [...]uct.AMID{amPeer, amUser, amUserFirst, amUserRTS, amNext, amData, amCancel, amRTR, amReject}
 		for len(in) >= 6 {
 			n := min(int(in[5]), len(in)-6)
 			// id, length of the header, flags
@@ -206,7 +206,7 @@ func FuzzAM(f *testing.F) {
 			if k.id == amPeer {
 				k.hdr, k.data = 0, w.address
 			}
-			deliver(p, k)
+			deliver(wi, k)
 			if len(kept) > 0 {
 				x := kept[0]
 				kept = kept[1:]
@@ -222,13 +222,13 @@ func FuzzAM(f *testing.F) {
 			in = in[6+n:]
 		}
 		for s := range uint32(4) {
-			p.HandleFailure(uct.Failure{RxConn: s})
+			wi.HandleFailure(uct.Failure{RxConn: s})
 		}
 		for _, x := range kept {
 			x.Release()
 		}
 		w.am.retainer.service()
-		assert.Zero(t, w.pool.lent)
+		assert.Zero(t, w.pool.allocated)
 		assert.Zero(t, w.am.retainer.live)
 		assert.Nil(t, w.am.retainer.rndvs)
 		assert.Empty(t, w.am.prefetch.queued)
@@ -238,8 +238,8 @@ func FuzzAM(f *testing.F) {
 
 // The bytes of each form, as docs/wire/ucp.md has them.
 func TestAMWireGolden(t *testing.T) {
-	p, rec, e := record(t)
-	p.w.t.lanes[p.w.eps[1].lane].bcopy = 32
+	wi, rec, e := record(t)
+	wi.w.t.lanes[wi.w.eps[1].lane].maxBcopy = 32
 	hello := []byte("hello, world, here is an active message")
 	require.Zero(t, e.AMSend(0x0102, nil, []byte("data")))
 	require.Zero(t, e.AMSend(0x0102, []byte("hd"), []byte("data")))

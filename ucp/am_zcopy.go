@@ -31,7 +31,7 @@ func (w *Worker) sendZcopy(i uint32, l *lane) ucs.Status {
 	st := l.ep.AMZcopy(amUser, w.slab.slots[i].tag, w.savedHeader(i), w.am.vec[:], w.slab.token(i))
 	w.am.vec[0].Buf = nil
 	if st == ucs.InProgress {
-		w.slab.slots[i].left = 1 // the transport reads the buffer until its completion event
+		w.slab.slots[i].partsLeft = 1 // the transport reads the buffer until its completion event
 	}
 	return st
 }

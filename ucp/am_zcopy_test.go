@@ -31,11 +31,11 @@ func (z *zcopier) PendingAdd(uct.Token) uct.Status { return ucs.OK }
 // A transport that says from where on zero-copy pays gets such messages in that
 // form; the buffer is the caller's again only after its event.
 func TestAMZcopy(t *testing.T) {
-	p, rec, e := record(t)
-	w := p.w
+	wi, rec, e := record(t)
+	w := wi.w
 	z := &zcopier{recorder: rec, answer: ucs.InProgress}
 	l := &w.t.lanes[w.eps[1].lane]
-	l.ep, l.whole, l.short, l.bcopy = z, 64, 64, 1000
+	l.ep, l.ifaceMaxShort, l.maxShort, l.maxBcopy = z, 64, 64, 1000
 	l.zcopy = zcopyOf(uct.Limit{MinZcopy: 100, MaxZcopy: 2000, MaxVec: 1, MaxHeader: 8})
 	data := make([]byte, 3000)
 	for i := range data {
@@ -64,10 +64,10 @@ func TestAMZcopy(t *testing.T) {
 		assert.Same(t, &data[0], &z.busy[0], "no copy")
 		r.Cancel()
 		require.False(t, r.Done(), "the transport has the buffer")
-		p.HandleEvents([]uct.Event{{Token: z.token}})
+		wi.HandleEvents([]uct.Event{{Token: z.token}})
 		require.True(t, r.Done())
 		require.NoError(t, r.Err())
-		p.HandleEvents([]uct.Event{{Token: z.token}}) // late: harmless
+		wi.HandleEvents([]uct.Event{{Token: z.token}}) // late: harmless
 	}
 
 	z.sent = nil
@@ -77,7 +77,7 @@ func TestAMZcopy(t *testing.T) {
 
 	// It fails, at once and later.
 	r := e.AMSend(5, nil, data[:100])
-	p.HandleEvents([]uct.Event{{Token: z.token, Status: ucs.RemoteAccess}})
+	wi.HandleEvents([]uct.Event{{Token: z.token, Status: ucs.RemoteAccess}})
 	require.ErrorIs(t, r.Err(), ErrRemoteAccess)
 	z.answer = ucs.InvalidParam
 	require.ErrorIs(t, e.AMSend(5, nil, data[:100]).Err(), ErrInvalid)
@@ -88,7 +88,7 @@ func TestAMZcopy(t *testing.T) {
 	require.False(t, r.Done())
 	i := w.slab.find(r.id)
 	z.answer = ucs.OK
-	require.Equal(t, 1, p.HandlePending([]uct.Token{w.slab.token(i)}))
+	require.Equal(t, 1, wi.HandlePending([]uct.Token{w.slab.token(i)}))
 	require.True(t, r.Done())
 	require.NoError(t, r.Err())
 	require.Equal(t, "head", string(z.sent[0].data[:4]))

@@ -59,7 +59,7 @@ func (k *RemoteKey) checkAtomic(off, width uint64) error {
 		return fmt.Errorf("address %#x is not a multiple of %d: %w", k.base+off, width, ErrInvalid)
 	case k.atomic == nil:
 		return fmt.Errorf("%w: %s", ErrUnsupported, k.noAMO)
-	case k.atomic.sw != 0:
+	case k.atomic.emulKey != 0:
 	case width == 4 && k.atomic.attr.Atomic32 == 0, width == 8 && k.atomic.attr.Atomic64 == 0:
 		return fmt.Errorf("%d bits: %w", 8*width, ErrUnsupported)
 	}
@@ -129,7 +129,7 @@ func (a Atomic[T]) fetch(op uct.AtomicOp, v, cmp T) Fetch[T] {
 	if k != nil && !k.t.locked {
 		var old uint64
 		var st ucs.Status
-		if t := k.t.w.slab.peek(); widthOf[T]() == 4 {
+		if t := k.t.w.slab.nextToken(); widthOf[T]() == 4 {
 			var w uint32
 			w, st = k.amo.Fetch32(op, uint32(v), uint32(cmp), k.base+a.off, k.amoKey, t)
 			old = uint64(w)
@@ -214,7 +214,7 @@ func (k *RemoteKey) fetchSlow(o atomicOp) (uint64, Request) {
 	}
 	w := k.t.w
 	ep, key := k.atomicRoute(o)
-	old, st := o.fetch(ep, k.base+o.off, key, w.slab.peek())
+	old, st := o.fetch(ep, k.base+o.off, key, w.slab.nextToken())
 	if st == ucs.OK {
 		return old, Request{}
 	}
@@ -228,7 +228,7 @@ func (k *RemoteKey) fetchSlow(o atomicOp) (uint64, Request) {
 func (k *RemoteKey) atomicRoute(o atomicOp) (uct.Endpoint, uct.RKey) {
 	l := k.atomic
 	if k.emulates(o) {
-		return k.t.lanes[l.lane].sw, l.sw
+		return k.t.lanes[l.lane].emul, l.emulKey
 	}
 	return k.t.lanes[l.lane].ep, l.rkey
 }
@@ -243,28 +243,28 @@ func (k *RemoteKey) emulates(o atomicOp) bool {
 	if o.width == 4 {
 		set = l.attr.Atomic32
 	}
-	if l.sw == 0 || l.swOnly || !set.Has(o.op) {
-		return l.sw != 0
+	if l.emulKey == 0 || l.emulOnly || !set.Has(o.op) {
+		return l.emulKey != 0
 	}
 	on := &k.t.lanes[l.lane]
-	return on.queued > 0 || on.sw.handled < on.sw.atomics
+	return on.pending > 0 || on.emul.handled < on.emul.atomics
 }
 
 // newAtomicSlot returns a slot for o. In the slot, off is the operand and n the compare
 // value.
 func (k *RemoteKey) newAtomicSlot(kind opKind, o atomicOp) uint32 {
-	i := k.take(kind, k.atomic, o.off)
+	i := k.newSlot(kind, k.atomic, o.off)
 	s := &k.t.w.slab.slots[i]
-	s.off, s.n, s.aux = o.v, o.cmp, uint32(o.op)|uint32(o.width)<<8
+	s.off, s.length, s.aux = o.v, o.cmp, uint32(o.op)|uint32(o.width)<<8
 	if k.emulates(o) {
-		s.tag = uint64(k.atomic.sw)
-		s.aux |= auxSoftware
+		s.tag = uint64(k.atomic.emulKey)
+		s.aux |= auxEmulated
 	}
 	return i
 }
 
 func (s *slot) atomicOp() atomicOp {
-	return atomicOp{op: uct.AtomicOp(s.aux), width: uint8(s.aux >> 8), v: s.off, cmp: s.n}
+	return atomicOp{op: uct.AtomicOp(s.aux), width: uint8(s.aux >> 8), v: s.off, cmp: s.length}
 }
 
 func (w *Worker) resumeAtomic(i uint32) ucs.Status {

@@ -23,132 +23,132 @@ const (
 const maxPrealloc = 1 << 20
 
 // handleFirst receives the first fragment of a tag message.
-func (p *port) handleFirst(s *source, tag uint64, data []byte) {
-	w := p.w
-	if s.into != reasmNone || len(data) <= firstHead {
-		p.garbage(s)
+func (wi *workerIface) handleFirst(rx *rxConn, tag uint64, data []byte) {
+	w := wi.w
+	if rx.into != reasmNone || len(data) <= firstHeaderLen {
+		wi.protocolError(rx)
 		return
 	}
-	s.total, s.got, s.tag = binary.LittleEndian.Uint64(data), 0, tag
-	data = data[firstHead:]
-	if s.total > math.MaxInt || uint64(len(data)) >= s.total {
-		p.garbage(s)
+	rx.total, rx.got, rx.tag = binary.LittleEndian.Uint64(data), 0, tag
+	data = data[firstHeaderLen:]
+	if rx.total > math.MaxInt || uint64(len(data)) >= rx.total {
+		wi.protocolError(rx)
 		return
 	}
-	s.count++
+	rx.fragSeq++
 	if i := w.posted.Match(tag); i != 0 {
-		w.reassembleInto(s, i)
+		w.reassembleInto(rx, i)
 	} else {
-		s.into = reasmPool
-		s.chunk = w.allocBudgeted(int(min(s.total, maxPrealloc)))
-		s.arrived = w.addArrived(tag, unexpected{kind: unOpen, n: s.total, from: s.index})
+		rx.into = reasmPool
+		rx.chunk = w.allocBudgeted(int(min(rx.total, maxPrealloc)))
+		rx.unexpID = w.addUnexpected(tag, unexpected{kind: unexpPartial, n: rx.total, rx: rx.index})
 		if w.budget.exhausted {
-			w.requestRndvOnly(s)
+			w.requestRndvOnly(rx)
 		}
 	}
-	w.addFragment(s, data)
+	w.addFragment(rx, data)
 }
 
 // reassembleInto directs the remaining fragments of s's message to the receive in slot i.
-func (w *Worker) reassembleInto(s *source, i uint32) {
-	s.into, s.recv = reasmRecv, i
+func (w *Worker) reassembleInto(rx *rxConn, i uint32) {
+	rx.into, rx.recvSlot = reasmRecv, i
 	r := &w.slab.slots[i]
-	r.tag, r.n = s.tag, s.total
+	r.tag, r.length = rx.tag, rx.total
 }
 
 // handleNext receives a following fragment. An empty one means that the sender canceled the
 // message.
-func (p *port) handleNext(s *source, number uint64, data []byte) {
+func (wi *workerIface) handleNext(rx *rxConn, number uint64, data []byte) {
 	switch {
-	case s.into == reasmNone || number != uint64(s.count) || uint64(len(data)) > s.total-s.got:
-		p.garbage(s)
+	case rx.into == reasmNone || number != uint64(rx.fragSeq) || uint64(len(data)) > rx.total-rx.got:
+		wi.protocolError(rx)
 	case len(data) == 0:
-		p.w.dropPartial(s, ucs.Canceled) // the sender canceled it
+		wi.w.dropPartial(rx, ucs.Canceled) // the sender canceled it
 	default:
-		p.w.addFragment(s, data)
+		wi.w.addFragment(rx, data)
 	}
 }
 
 // addFragment copies data to the destination of the message, and completes the message with its
 // last byte.
-func (w *Worker) addFragment(s *source, data []byte) {
-	switch s.into {
+func (w *Worker) addFragment(rx *rxConn, data []byte) {
+	switch rx.into {
 	case reasmRecv:
-		if b := w.slab.bufs[s.recv]; s.got < uint64(len(b)) {
-			copy(b[s.got:], data)
+		if b := w.slab.bufs[rx.recvSlot]; rx.got < uint64(len(b)) {
+			copy(b[rx.got:], data)
 		}
 	case reasmPool, reasmHandler:
-		w.growChunk(s, s.got+uint64(len(data)))
-		copy(w.pool.bytes(s.chunk)[s.got:], data)
+		w.growChunk(rx, rx.got+uint64(len(data)))
+		copy(w.pool.bytes(rx.chunk)[rx.got:], data)
 	default:
 	}
-	s.got += uint64(len(data))
-	if s.got == s.total {
-		w.messageComplete(s)
+	rx.got += uint64(len(data))
+	if rx.got == rx.total {
+		w.messageComplete(rx)
 	}
 }
 
 // growChunk makes room for n bytes. The memory doubles up to the length of the
 // message.
-func (w *Worker) growChunk(s *source, n uint64) {
-	old := w.pool.bytes(s.chunk)
+func (w *Worker) growChunk(rx *rxConn, n uint64) {
+	old := w.pool.bytes(rx.chunk)
 	if n <= uint64(len(old)) {
 		return
 	}
-	c := w.allocBudgeted(int(min(s.total, max(n, 2*uint64(len(old))))))
-	copy(w.pool.bytes(c), old[:s.got])
-	w.freeBudgeted(s.chunk)
-	s.chunk = c
+	c := w.allocBudgeted(int(min(rx.total, max(n, 2*uint64(len(old))))))
+	copy(w.pool.bytes(c), old[:rx.got])
+	w.freeBudgeted(rx.chunk)
+	rx.chunk = c
 }
 
 // messageComplete completes the message of s.
-func (w *Worker) messageComplete(s *source) {
-	into := s.into
-	s.into = reasmNone
+func (w *Worker) messageComplete(rx *rxConn) {
+	into := rx.into
+	rx.into = reasmNone
 	switch into {
 	case reasmRecv:
 		st := ucs.OK
-		if s.total > uint64(len(w.slab.bufs[s.recv])) {
+		if rx.total > uint64(len(w.slab.bufs[rx.recvSlot])) {
 			st = ucs.Truncated
 		}
-		w.end(s.recv, st)
+		w.end(rx.recvSlot, st)
 	case reasmPool:
-		u := &w.un[s.arrived]
-		u.kind, u.from, u.chunk = unWhole, 0, s.chunk
+		u := &w.unexpected[rx.unexpID]
+		u.kind, u.rx, u.chunk = unexpWhole, 0, rx.chunk
 	case reasmHandler:
-		w.userReassembled(s)
+		w.userReassembled(rx)
 	default:
 	}
 }
 
 // matchPartial matches the message that is being reassembled from s with the receive in
 // slot i.
-func (w *Worker) matchPartial(i uint32, s *source) {
-	copy(w.slab.bufs[i], w.pool.bytes(s.chunk)[:s.got])
-	w.freeBudgeted(s.chunk)
-	w.reassembleInto(s, i)
+func (w *Worker) matchPartial(i uint32, rx *rxConn) {
+	copy(w.slab.bufs[i], w.pool.bytes(rx.chunk)[:rx.got])
+	w.freeBudgeted(rx.chunk)
+	w.reassembleInto(rx, i)
 }
 
 // dropPartial ends the message that is being reassembled from s, if any. Its receive completes
 // with st.
-func (w *Worker) dropPartial(s *source, st ucs.Status) {
-	into := s.into
-	s.into = reasmNone
+func (w *Worker) dropPartial(rx *rxConn, st ucs.Status) {
+	into := rx.into
+	rx.into = reasmNone
 	switch into {
 	case reasmRecv:
-		w.end(s.recv, st)
+		w.end(rx.recvSlot, st)
 	case reasmPool:
-		w.un[s.arrived].chunk = s.chunk
-		w.dropArrived(s.arrived, st)
+		w.unexpected[rx.unexpID].chunk = rx.chunk
+		w.dropUnexpected(rx.unexpID, st)
 	case reasmHandler:
-		w.freeBudgeted(s.chunk)
+		w.freeBudgeted(rx.chunk)
 	default:
 	}
 }
 
 // setRecvErr records reason as the error of the receive that s's message goes to.
-func (w *Worker) setRecvErr(s *source, reason error) {
-	if s.into == reasmRecv {
-		w.saveErr(s.recv, &OpError{Op: opTagRecv.info().name, Err: reason})
+func (w *Worker) setRecvErr(rx *rxConn, reason error) {
+	if rx.into == reasmRecv {
+		w.saveErr(rx.recvSlot, &OpError{Op: opTagRecv.info().name, Err: reason})
 	}
 }

@@ -86,11 +86,11 @@ func (w *Worker) outcome(id uint64, take bool) (m Message, ended bool, err error
 // lock and the progress ownership. drive releases both.
 func (w *Worker) progressUntil(ctx context.Context, id uint64, take bool) (Message, bool, error) {
 	b := &w.owner
-	var p pause
+	var p waitLoop
 	for {
 		n := w.pass()
 		if take {
-			if m, ok := w.takeDone(id); ok {
+			if m, ok := w.consumeDone(id); ok {
 				w.releaseProgress()
 				return m, true, nil
 			}
@@ -104,13 +104,13 @@ func (w *Worker) progressUntil(ctx context.Context, id uint64, take bool) (Messa
 		p.did += uint32(n)
 		sleepy := false
 		switch {
-		case len(w.calls)+len(w.am.failureCalls) > 0:
-			w.runCalls()
-		case p.n >= w.looks:
+		case len(w.dueCallbacks)+len(w.am.failureCalls) > 0:
+			w.runCallbacks()
+		case p.n >= w.ctxCheckPasses:
 			w.unlockShared()
 			sleepy, err = p.look(ctx, w)
 			w.lockPass()
-		case b.toWake == nil && w.want.Load() == 0 && b.waking.Load() == 0:
+		case b.toWake == nil && w.lockWaiters.Load() == 0 && b.waking.Load() == 0:
 			continue
 		default:
 			b.yielding = b.toWake != nil || b.waking.Load() != 0
@@ -142,8 +142,8 @@ func (w *Worker) progressUntil(ctx context.Context, id uint64, take bool) (Messa
 // releaseProgress runs the pending callbacks, transfers the progress ownership and releases the
 // lock.
 func (w *Worker) releaseProgress() {
-	if len(w.calls)+len(w.am.failureCalls) > 0 {
-		w.runCalls()
+	if len(w.dueCallbacks)+len(w.am.failureCalls) > 0 {
+		w.runCallbacks()
 	}
 	w.transferProgress()
 	w.unlockShared()
@@ -212,7 +212,7 @@ func (w *Worker) park(ctx context.Context, id uint64, take bool) (Message, bool,
 // sleepShared makes the owner sleep in poll; the lock is free meanwhile. It returns
 // true if the operation completed other than by progress. m and err are then its
 // outcome.
-func (w *Worker) sleepShared(ctx context.Context, p *pause, id uint64, take bool, m *Message, err *error) bool {
+func (w *Worker) sleepShared(ctx context.Context, p *waitLoop, id uint64, take bool, m *Message, err *error) bool {
 	x := waiterPool.Get().(*waiter)
 	x.id, x.consume = id, take
 	w.enqueueWaiter(x, true)

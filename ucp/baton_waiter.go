@@ -119,9 +119,9 @@ func (w *Worker) enqueueWaiter(x *waiter, sleeps bool) {
 	x.sleeps = sleeps
 	if x.id != 0 {
 		i := uint32(x.id)
-		w.slab.slots[i].flags |= flagNotify | flagAside
-		n := w.slab.note(i)
-		x.nextOfOp, n.wait = n.wait, x
+		w.slab.slots[i].flags |= flagNotify | flagExtra
+		n := w.slab.listener(i)
+		x.nextOfOp, n.waiters = n.waiters, x
 	}
 	switch {
 	case sleeps:
@@ -137,7 +137,7 @@ func (w *Worker) enqueueWaiter(x *waiter, sleeps bool) {
 // removeWaiter removes x, whose fate is not decided, from both.
 func (w *Worker) removeWaiter(x *waiter) {
 	if x.id != 0 {
-		p := &w.slab.note(uint32(x.id)).wait
+		p := &w.slab.listener(uint32(x.id)).waiters
 		for *p != x {
 			p = &(*p).nextOfOp
 		}

@@ -47,8 +47,8 @@ func (w *Worker) freeBudgeted(c chunk) {
 // addRxChecks adds by to every port's number of reasons to check the rx connection of
 // each message.
 func (w *Worker) addRxChecks(by int) {
-	for _, p := range w.ports {
-		p.careful += by
+	for _, wi := range w.ifaces {
+		wi.rxChecks += by
 	}
 }
 
@@ -56,19 +56,19 @@ func (w *Worker) addRxChecks(by int) {
 // its worker address cannot be notified. The request is repeated after 32 further eager
 // messages, after 64, and so on. If the first one was lost, the arrival of a repeated
 // one makes the transport detect the loss long before its time-out.
-func (w *Worker) requestRndvOnly(s *source) {
-	if s.peer == 0 {
+func (w *Worker) requestRndvOnly(rx *rxConn) {
+	if rx.peer == 0 {
 		return
 	}
-	if s.told == 0 || s.told >= rndvOnlyResend && s.told&(s.told-1) == 0 {
-		if !w.reply(s, control{id: amThrottle, hdr: 1}) {
+	if rx.rndvOnlyAge == 0 || rx.rndvOnlyAge >= rndvOnlyResend && rx.rndvOnlyAge&(rx.rndvOnlyAge-1) == 0 {
+		if !w.reply(rx, control{id: amFlowControl, hdr: 1}) {
 			return
 		}
-		if s.told == 0 {
+		if rx.rndvOnlyAge == 0 {
 			w.count.Inc(cntRndvOnly)
 		}
 	}
-	s.told++
+	rx.rndvOnlyAge++
 }
 
 // rndvOnlyResend is the number of eager messages after which the request is first repeated.
@@ -81,10 +81,10 @@ func (w *Worker) endRndvOnly() {
 	w.budget.exhausted = false
 	w.am.retainer.rndvOnly.Store(false)
 	w.addRxChecks(-1)
-	for _, s := range w.sources {
-		if s != nil && s.told != 0 {
-			s.told = 0
-			w.reply(s, control{id: amThrottle})
+	for _, rx := range w.rxConns {
+		if rx != nil && rx.rndvOnlyAge != 0 {
+			rx.rndvOnlyAge = 0
+			w.reply(rx, control{id: amFlowControl})
 		}
 	}
 }

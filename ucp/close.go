@@ -125,13 +125,13 @@ func (w *Worker) detach(k uint32) {
 		}
 		if s.state != slotLive && s.status != ucs.OK {
 			w.saveErr(i, w.slotErr(i))
-			if s.flags&flagKept == 0 {
-				w.slab.orphan(i)
+			if s.flags&flagHasResult == 0 {
+				w.slab.addUnclaimed(i)
 			}
 		}
-		w.unwait(i)
+		w.clearPending(i)
 		s = &w.slab.slots[i]
-		if s.ep = 0; !s.lends() {
+		if s.ep = 0; !s.exposes() {
 			s.lane = 0 // otherwise the lane stays open until the peer has read
 		}
 	}
@@ -159,10 +159,10 @@ func (w *Worker) freeEndpoint(k uint32) {
 func flushBeforeClose(ws []*Worker, timeout time.Duration) {
 	rs := make([]Request, len(ws))
 	for i, w := range ws {
-		w.refuseUnmatched()
+		w.rejectUnmatched()
 		rs[i] = w.flushAlive()
 	}
-	var p pause
+	var p waitLoop
 	limit := ucs.Now().Add(timeout)
 	for slices.ContainsFunc(rs, func(r Request) bool { return !r.Done() }) && ucs.Now().Before(limit) {
 		n := 0
@@ -184,7 +184,7 @@ func flushBeforeClose(ws []*Worker, timeout time.Duration) {
 
 // closeEndpoints flushes all endpoints within CloseTimeout and ends them.
 func (w *Worker) closeEndpoints() error {
-	w.refuseUnmatched()
+	w.rejectUnmatched()
 	var errs []error
 	w.t.lock()
 	flushed, err := w.flushed, w.flushErr
@@ -227,18 +227,18 @@ func (w *Worker) closeEndpoints() error {
 // count: a peer that failed needs no replies.
 func (w *Worker) closedInOrder() bool {
 	return !slices.ContainsFunc(w.t.lanes, func(l lane) bool {
-		return l.closes && l.refs > 1 && l.status != ucs.OK && !errors.Is(l.err, errDisconnected)
+		return l.closeFlushed && l.refs > 1 && l.status != ucs.OK && !errors.Is(l.err, errDisconnected)
 	})
 }
 
 // endAll completes every live operation of the worker with st.
 func (w *Worker) endAll(st ucs.Status) {
 	for i := range w.t.lanes {
-		w.t.lanes[i].starved = false // no lane is resumed
+		w.t.lanes[i].noCredit = false // no lane is resumed
 	}
-	for _, p := range w.ports {
-		for _, s := range p.sources {
-			w.dropPartial(s, st)
+	for _, wi := range w.ifaces {
+		for _, rx := range wi.rxConns {
+			w.dropPartial(rx, st)
 		}
 	}
 	for i := uint32(1); int(i) < len(w.slab.slots); i++ {
@@ -249,9 +249,9 @@ func (w *Worker) endAll(st ucs.Status) {
 		if s.flags&flagChild != 0 {
 			// The parent completes in this loop as well, and must not
 			// complete again with its child.
-			w.unwait(i)
+			w.clearPending(i)
 			if s.op == opFlush {
-				w.leaveFlush(i)
+				w.unlinkFlush(i)
 			}
 			w.slab.release(i)
 			continue

@@ -49,7 +49,7 @@ func (w *Worker) initTags(c WorkerConfig) {
 		n := uint64(z.Or(0))
 		w.zcopyFrom = zcopyFrom{n, n}
 	}
-	w.outstanding = uint32(rowRndvOutstanding.Get(s))
+	w.maxCredits = uint32(rowRndvOutstanding.Get(s))
 	w.budget.limit = uint64(rowUnexpectedBudget.Get(s))
 	if c.UnexpectedBudget > 0 {
 		w.budget.limit = uint64(c.UnexpectedBudget)

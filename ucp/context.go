@@ -58,7 +58,7 @@ type Context struct {
 	refused      []uct.Refusal
 	liveStats     *live.Server // nil: the program publishes no live statistics
 	opened       ucs.Time       // with offering
-	emul           swTable
+	emul           emulTable
 
 	mu      sync.Mutex             // guards the fields below
 	domains []openDomain           // nil after Close
@@ -105,7 +105,7 @@ func Open(c Config) (*Context, error) {
 	if len(x.domains) == 0 {
 		return nil, fmt.Errorf("open context: no transport works here%s: %w", reasons(x.refused), ErrUnsupported)
 	}
-	if err := x.offer(); err != nil {
+	if err := x.publishStats(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open context: %w", err), x.Close())
 	}
 	return x, nil
@@ -220,7 +220,7 @@ func (x *Context) Close() error {
 	}
 	x.mu.Unlock()
 	flushBeforeClose(workers, x.closeTimeout)
-	errs = append(errs, x.withdraw())
+	errs = append(errs, x.unpublishStats())
 	for _, w := range workers {
 		errs = append(errs, w.Close())
 	}

@@ -11,62 +11,62 @@ import (
 // message's memory is retained.
 //
 //go:noinline
-func (p *port) handleOther(d *uct.Desc, data []byte) bool {
-	s := p.source(d.RxConn)
-	if s.bad {
-		p.w.count.Inc(cntProtocolError)
+func (wi *workerIface) handleOther(d *uct.Desc, data []byte) bool {
+	rx := wi.rxConn(d.RxConn)
+	if rx.failed {
+		wi.w.count.Inc(cntProtocolError)
 		return false
 	}
 	switch d.ID {
 	case amEager:
-		if p.w.budget.exhausted {
-			p.w.requestRndvOnly(s)
+		if wi.w.budget.exhausted {
+			wi.w.requestRndvOnly(rx)
 		}
-		p.w.arrive(d.Header, data)
+		wi.w.handleEager(d.Header, data)
 	case amSync:
-		p.arriveSync(s, d.Header, data)
+		wi.handleSync(rx, d.Header, data)
 	case amSyncAck:
-		p.acked(s, d.Header, data)
+		wi.handleSyncAck(rx, d.Header, data)
 	case amRTS:
-		p.arriveRTS(s, d.Header, data)
+		wi.handleRTS(rx, d.Header, data)
 	case amRTR:
-		p.asked(s, d.Header, data)
+		wi.handleRTR(rx, d.Header, data)
 	case amRTL:
-		p.askedToLend(s, d.Header, data)
+		wi.handleRTL(rx, d.Header, data)
 	case amKey:
-		p.lent(s, d.Header, data)
-	case amTaken:
-		p.taken(s, d.Header, data)
+		wi.handleKey(rx, d.Header, data)
+	case amReadDone:
+		wi.handleReadDone(rx, d.Header, data)
 	case amData:
-		p.data(s, d.Header, data)
-	case amRefuse:
-		p.refused(s, d.Header, data)
-	case amGiveUp:
-		p.gaveUp(s, d.Header, data)
-	case amThrottle:
-		p.throttle(s, d.Header, data)
+		wi.handleData(rx, d.Header, data)
+	case amReject:
+		wi.handleReject(rx, d.Header, data)
+	case amCancel:
+		wi.handleCancel(rx, d.Header, data)
+	case amFlowControl:
+		wi.handleFlowControl(rx, d.Header, data)
 	case amFirst:
-		p.handleFirst(s, d.Header, data)
+		wi.handleFirst(rx, d.Header, data)
 	case amNext:
-		p.handleNext(s, d.Header, data)
+		wi.handleNext(rx, d.Header, data)
 	case amPeer:
-		p.peerSays(s, d.Header, data)
+		wi.handlePeerAddress(rx, d.Header, data)
 	case amPut:
-		p.swPut(s, d.Header, data)
+		wi.handlePut(rx, d.Header, data)
 	case amGet:
-		p.swGet(s, d.Header, data)
+		wi.handleGet(rx, d.Header, data)
 	case amAtomic:
-		p.swAtomic(s, d.Header, data)
+		wi.handleAtomic(rx, d.Header, data)
 	case amFlush:
-		p.swFlush(s, data)
-	case amGot:
-		p.swGot(s, d.Header, data)
-	case amDone:
-		p.swDone(s, d.Header, data)
+		wi.handleFlush(rx, data)
+	case amGetReply:
+		wi.handleGetReply(rx, d.Header, data)
+	case amReply:
+		wi.handleReply(rx, d.Header, data)
 	case amUser, amUserFirst, amUserRTS:
-		return p.handleUser(s, d, data)
+		return wi.handleUser(rx, d, data)
 	default:
-		p.garbage(s)
+		wi.protocolError(rx)
 	}
 	return false
 }

@@ -38,7 +38,7 @@ var closedWorker = func() *Worker {
 
 // noLane is the lane that the fast paths see where only the slow path knows the real
 // one. Its short is -1, so no message fits and the fast paths need no further check.
-var noLane = lane{short: -1}
+var noLane = lane{maxShort: -1}
 
 // thread returns the thread of e, for the slow paths.
 func (e Endpoint) thread() *Thread {
@@ -207,8 +207,8 @@ func (e Endpoint) Info() EndpointInfo {
 	}
 	for n := w.laneOf[w.eps[k].peer]; n != 0; n = w.t.lanes[n].next {
 		l := &w.t.lanes[n]
-		info := w.ports[l.port].info
-		i.Lanes = append(i.Lanes, LaneInfo{info.Transport, info.Device, l.whole, max(l.whole, l.bcopy)})
+		info := w.ifaces[l.iface].info
+		i.Lanes = append(i.Lanes, LaneInfo{info.Transport, info.Device, l.ifaceMaxShort, max(l.ifaceMaxShort, l.maxBcopy)})
 	}
 	return i
 }

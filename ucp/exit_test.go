@@ -41,17 +41,17 @@ func TestExitBesideConnecting(t *testing.T) {
 	w.t.lock()
 	id := w.eps[w.endpoint(e)].peer
 	view := w.peers.View(id)
-	plan, _ := w.ways(id, view, wireup.ForAM)
+	plan, _ := w.rankLanes(id, view, wireup.ForAM)
 	var lane uint32
 	for _, c := range plan[wireup.ForAM] {
-		if w.ports[c.Local].info.Transport == "rc" {
+		if w.ifaces[c.Local].info.Transport == "rc" {
 			lane, err = w.openLane(id, &view, c)
 		}
 	}
 	require.NoError(t, err)
 	require.NotZero(t, lane)
-	w.introduce(lane) // waits for the connection
-	require.NotZero(t, w.t.lanes[lane].queued)
+	w.sendAddress(lane) // waits for the connection
+	require.NotZero(t, w.t.lanes[lane].pending)
 	w.t.unlock()
 
 	require.NoError(t, peer.Close())

@@ -10,7 +10,7 @@ func (w *Worker) Hold() (release func()) {
 func (w *Worker) LiveConnections() (n int) {
 	w.t.lock()
 	defer w.t.unlock()
-	for _, f := range w.lulls.ifaces {
+	for _, f := range w.eviction.caches {
 		n += f.Active()
 	}
 	return n

@@ -12,7 +12,7 @@ import (
 // Failure of a connection.
 //
 // The transport reports it once, by HandleFailure. connectionFailed ends the receive
-// side (sourceEnded). For the send side it moves the lane to another transport, if that
+// side (rxConnClosed). For the send side it moves the lane to another transport, if that
 // is possible (lane failover, replace.go). Otherwise it fails the lane, the other lanes
 // to the same peer, and the endpoints that use them.
 //
@@ -34,7 +34,7 @@ var errProtocol = fmt.Errorf("%w: it broke the protocol", ErrPeerFailed)
 var errDisconnected = fmt.Errorf("%w: it closed the connection", ErrPeerFailed)
 
 // connectionFailed handles the failure of a connection, in both directions.
-func (w *Worker) connectionFailed(p *port, f uct.Failure) {
+func (w *Worker) connectionFailed(wi *workerIface, f uct.Failure) {
 	reason := f.Err
 	switch {
 	case reason == nil:
@@ -46,14 +46,14 @@ func (w *Worker) connectionFailed(p *port, f uct.Failure) {
 		reason = fmt.Errorf("%w: %w", ErrPeerFailed, reason)
 	}
 	if f.RxConn != 0 {
-		p.sourceEnded(f.RxConn, reason)
+		wi.rxConnClosed(f.RxConn, reason)
 	}
 	if f.Endpoint == nil {
 		return
 	}
 	for i := range w.t.lanes {
 		if l := &w.t.lanes[i]; l.transport() == f.Endpoint {
-			if w.replaces(uint32(i), f) {
+			if w.failOver(uint32(i), f) {
 				w.endReported(uint32(i))
 				return
 			}
@@ -110,34 +110,34 @@ func (w *Worker) failLane(i uint32, reason error) {
 	if l.status != ucs.OK {
 		return
 	}
-	l.status, l.err, l.short = ucs.PeerFailed, reason, -1
+	l.status, l.err, l.maxShort = ucs.PeerFailed, reason, -1
 	superseded := w.superseded(i)
-	w.forgetLane(i)
+	w.removeLane(i)
 	for k := range w.eps {
 		if s := &w.eps[k]; s.inUse && s.lane != 0 && s.peer == l.peer && s.status == ucs.OK && (!superseded || s.lane == i) {
 			w.failEndpoint(uint32(k), ucs.PeerFailed, reason)
 		}
 	}
 	w.failTiedRecvs()
-	w.endSends(i, ucs.PeerFailed)
+	w.completeUnacked(i, ucs.PeerFailed)
 	w.purgeLane(i, ucs.PeerFailed)
-	for _, s := range w.sources { // the next reply opens another lane
-		if s != nil && s.unreplied(i) && !errors.Is(reason, errDisconnected) {
-			s.port.iface.Disconnect(s.id) // its sender does not know of the loss and would wait forever
+	for _, rx := range w.rxConns { // the next reply opens another lane
+		if rx != nil && rx.detachLane(i) && !errors.Is(reason, errDisconnected) {
+			rx.iface.iface.Disconnect(rx.id) // its sender does not know of the loss and would wait forever
 		}
 	}
 	l = &w.t.lanes[i]
-	if l.replies = 0; l.refs == 0 && l.ep != nil {
-		w.partLane(i)
+	if l.replyRefs = 0; l.refs == 0 && l.ep != nil {
+		w.drainLane(i)
 	}
 	w.endReported(i)
 }
 
 // superseded reports whether another lane has taken the place of lane i: see
-// anotherReply.
+// reconnectReplyLane.
 func (w *Worker) superseded(i uint32) bool {
 	l := &w.t.lanes[i]
-	return w.laneTo(l.peer, l.port) != i
+	return w.laneTo(l.peer, l.iface) != i
 }
 
 // flushCancel makes the transport drop the operations of a failed lane. It retries while the
@@ -166,7 +166,7 @@ func (w *Worker) failEndpoint(k uint32, st ucs.Status, err error) {
 	}
 	if c.onFailure != nil {
 		w.am.failureCalls = append(w.am.failureCalls, failureCall{w.handle(k), c.onFailure, err})
-		w.odd = true
+		w.moreWork = true
 	}
 }
 
@@ -211,7 +211,7 @@ func (w *Worker) slotErr(i uint32) error {
 // which slotErr would make it.
 func (w *Worker) saveErr(i uint32, err error) {
 	w.slab.errs[i] = err
-	w.slab.slots[i].flags |= flagAside
+	w.slab.slots[i].flags |= flagExtra
 }
 
 // refusal returns the error of a request that was refused at the call.

@@ -10,8 +10,8 @@ import (
 // closed before the call. failEndpoint appends the call to amState.failureCalls; making it
 // does not need the endpoint any more. These make the calls:
 //
-//   - progress, before the callbacks of requests (runCalls);
-//   - the end of each callback (callAM, user, runCalls), for endpoints that it closed;
+//   - progress, before the callbacks of requests (runCallbacks);
+//   - the end of each callback (callAM, user, runCallbacks), for endpoints that it closed;
 //   - Close and Abort outside of callbacks, and Close of the worker.
 
 // failureCall is a pending call of OnFailure.
@@ -28,18 +28,18 @@ func (w *Worker) runFailureCalls() {
 		c := w.am.failureCalls[0]
 		w.am.failureCalls[0] = failureCall{}
 		w.am.failureCalls = w.am.failureCalls[1:]
-		w.telling = c.e
-		w.leaveLock()
+		w.inOnFailure = c.e
+		w.unlockForCallback()
 		c.f(c.e, c.err)
-		w.enterLock()
-		w.telling = Endpoint{}
+		w.relockAfterCallback()
+		w.inOnFailure = Endpoint{}
 	}
 }
 
 // failureCallDue reports whether OnFailure of e is pending or running. The caller holds the
 // lock.
 func (w *Worker) failureCallDue(e Endpoint) bool {
-	return w.telling == e || slices.ContainsFunc(w.am.failureCalls, func(c failureCall) bool { return c.e == e })
+	return w.inOnFailure == e || slices.ContainsFunc(w.am.failureCalls, func(c failureCall) bool { return c.e == e })
 }
 
 // awaitFailureCall returns after OnFailure of e, which is closed, has been called if it was
@@ -50,7 +50,7 @@ func (e Endpoint) awaitFailureCall() error {
 	e.t.lock()
 	due := w.failureCallDue(e) && w.outsideCallbacks() == nil
 	if due && !w.am.multi {
-		w.runCalls()
+		w.runCallbacks()
 		due = false
 	}
 	e.t.unlock()

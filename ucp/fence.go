@@ -74,7 +74,7 @@ func (w *Worker) fenceNewLane(peer wireup.PeerID) {
 // fence posts a fence on the lane. Behind pending operations it becomes pending as
 // well.
 func (w *Worker) fence(ep, lane uint32) {
-	i := w.slab.take(opFence)
+	i := w.slab.alloc(opFence)
 	s := &w.slab.slots[i]
 	s.ep, s.lane, s.off = ep, lane, 0
 	s.flags = flagReported // the operations after it report the failure
@@ -91,22 +91,22 @@ func (w *Worker) resumeFence(i uint32) ucs.Status {
 	if w.slab.slots[i].flags&flagChild != 0 {
 		return w.resumeFencePart(i)
 	}
-	if st := l.ep.Fence(); st != ucs.OK || !l.sw.canOvertake() {
+	if st := l.ep.Fence(); st != ucs.OK || !l.emul.canOvertake() {
 		return st
 	}
 	// The device of the peer must not overtake emulated operations, which the
 	// peer's worker carries out.
-	if st := l.sw.sync(0); st != ucs.InProgress {
+	if st := l.emul.sync(0); st != ucs.InProgress {
 		return st
 	}
-	l.sw.until = l.sw.sent
+	l.emul.stallUntil = l.emul.sent
 	w.stallLane(w.slab.slots[i].lane)
 	return ucs.OK
 }
 
 // canOvertake reports whether operations of the transport could overtake outstanding
 // emulated operations.
-func (e *swEndpoint) canOvertake() bool { return e != nil && e.mixed && e.handled < e.sent }
+func (e *emulEndpoint) canOvertake() bool { return e != nil && e.hasRMA && e.handled < e.sent }
 
 // fenceMulti fences several lanes to a peer, which have no order among each other.
 // Operations posted after it wait, on every lane, until those posted before it have
@@ -115,9 +115,9 @@ func (e *swEndpoint) canOvertake() bool { return e != nil && e.mixed && e.handle
 // Its slot counts the parts that have not completed. A part is the flush of a lane,
 // posted at the place of the fence among the lane's operations.
 func (w *Worker) fenceMulti(peer wireup.PeerID) {
-	f := w.slab.take(opFenceAcross)
+	f := w.slab.alloc(opFenceMulti)
 	s := &w.slab.slots[f]
-	s.flags, s.arg, s.left = flagReported, uint64(peer), 1
+	s.flags, s.arg, s.partsLeft = flagReported, uint64(peer), 1
 	w.fences++
 	w.fenced = w.fenced[:0]
 	for i := w.laneOf[peer]; i != 0; i = w.t.lanes[i].next {
@@ -130,11 +130,11 @@ func (w *Worker) fenceMulti(peer wireup.PeerID) {
 		case st != ucs.InProgress:
 			w.end(part, st)
 			w.fenced = append(w.fenced, i)
-		case w.slab.slots[part].flags&flagWaiting == 0:
+		case w.slab.slots[part].flags&flagPending == 0:
 			w.fenced = append(w.fenced, i)
 		}
 	}
-	if w.slab.slots[f].left > 1 {
+	if w.slab.slots[f].partsLeft > 1 {
 		for _, i := range w.fenced {
 			w.stallForFence(f, i)
 		}
@@ -144,11 +144,11 @@ func (w *Worker) fenceMulti(peer wireup.PeerID) {
 
 // fencePart returns the slot of a new part of f on the lane.
 func (w *Worker) fencePart(f, lane uint32) uint32 {
-	i := w.slab.take(opFence)
+	i := w.slab.alloc(opFence)
 	s := &w.slab.slots[i]
 	s.lane, s.parent, s.off = lane, f, 0
 	s.flags = flagChild | flagReported
-	w.slab.slots[f].left++
+	w.slab.slots[f].partsLeft++
 	return i
 }
 
@@ -163,11 +163,11 @@ func (w *Worker) resumeFencePart(i uint32) ucs.Status {
 	if st := l.ep.Fence(); st != ucs.OK {
 		return st
 	}
-	if l.sw != nil && l.sw.handled < l.sw.sent && w.slab.slots[i].off != flushSynced {
+	if l.emul != nil && l.emul.handled < l.emul.sent && w.slab.slots[i].off != flushSynced {
 		ack := w.fencePart(f, lane) // it completes with the acknowledgment
-		if st := l.sw.sync(w.slab.token(ack)); st != ucs.InProgress {
+		if st := l.emul.sync(w.slab.token(ack)); st != ucs.InProgress {
 			w.slab.release(ack)
-			w.slab.slots[f].left--
+			w.slab.slots[f].partsLeft--
 			return st
 		}
 		w.slab.slots[i].off = flushSynced
@@ -176,11 +176,11 @@ func (w *Worker) resumeFencePart(i uint32) ucs.Status {
 	if st != ucs.OK && st != ucs.InProgress {
 		return st
 	}
-	if l.sw.canOvertake() {
-		l.sw.until = l.sw.sent
+	if l.emul.canOvertake() {
+		l.emul.stallUntil = l.emul.sent
 		w.stallLane(lane)
 	}
-	if w.slab.slots[i].flags&flagWaiting != 0 && w.slab.slots[f].left > 1 {
+	if w.slab.slots[i].flags&flagPending != 0 && w.slab.slots[f].partsLeft > 1 {
 		w.stallForFence(f, lane) // fenceMulti has returned already and stalled the other lanes
 	}
 	return st
@@ -188,14 +188,14 @@ func (w *Worker) resumeFencePart(i uint32) ucs.Status {
 
 // stallForFence stalls the lane until fence f completes.
 func (w *Worker) stallForFence(f, lane uint32) {
-	w.swLane(lane).fence = f
+	w.emulLane(lane).fence = f
 	w.stallLane(lane)
 }
 
 // fencePartDone counts a completed part of f. The last one resumes all lanes.
 func (w *Worker) fencePartDone(f uint32) {
 	s := &w.slab.slots[f]
-	if s.left--; s.left > 0 {
+	if s.partsLeft--; s.partsLeft > 0 {
 		return
 	}
 	peer := wireup.PeerID(s.arg)
@@ -204,7 +204,7 @@ func (w *Worker) fencePartDone(f uint32) {
 	var some [16]uint32
 	stalled := some[:0]
 	for i := w.laneOf[peer]; i != 0; i = w.t.lanes[i].next {
-		if e := w.t.lanes[i].sw; e != nil && e.fence == f {
+		if e := w.t.lanes[i].emul; e != nil && e.fence == f {
 			e.fence = 0
 			stalled = append(stalled, i)
 		}

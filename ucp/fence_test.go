@@ -114,7 +114,7 @@ func TestFenceAcrossLanesWithSoftware(t *testing.T) {
 	require.NoError(t, err)
 	k, err := p.e.UnpackKey(m.Key())
 	require.NoError(t, err)
-	require.True(t, k.rma.swOnly)
+	require.True(t, k.rma.emulOnly)
 	p.must(p.k.PutUint64(0, 0)) // connects
 	p.must(p.e.Flush())
 	for i := uint64(1); i <= 50; i++ {

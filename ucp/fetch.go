@@ -46,7 +46,7 @@ func (f Fetch[T]) Drop() { RecvRequest{f.r}.Drop() }
 // consumed as the result of a receive.
 func (w *Worker) startFetch(i uint32) (uint64, Request) {
 	s := &w.slab.slots[i]
-	s.flags |= flagKept
+	s.flags |= flagHasResult
 	id, op, ep := w.slab.id(i), s.op, s.ep
 	st := w.try(i)
 	if st == ucs.InProgress {
@@ -66,9 +66,9 @@ func (w *Worker) startFetch(i uint32) (uint64, Request) {
 //
 //go:noinline
 func (k *RemoteKey) newFetchSlot(op opKind, l *keyLane) Request {
-	i := k.take(op, l, 0)
+	i := k.newSlot(op, l, 0)
 	s := &k.t.w.slab.slots[i]
-	s.flags |= flagKept
-	s.left = 1
+	s.flags |= flagHasResult
+	s.partsLeft = 1
 	return Request{k.t, k.t.w.slab.id(i)}
 }

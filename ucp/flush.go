@@ -11,7 +11,7 @@ import (
 // completes when all three hold:
 //
 //   - the owner has acknowledged the emulated operations posted before it;
-//   - the sends before it in lane.open have been matched or transferred;
+//   - the sends before it in lane.unacked have been matched or transferred;
 //   - the transport's flush has completed.
 //
 // Invariant: a part never overtakes an operation posted before it, and operations
@@ -19,7 +19,7 @@ import (
 // a part does not start while operations are pending (checkOrder) or the lane is stalled;
 // it becomes pending behind them. Lane failover moves pending operations and flushes in
 // their order (moveLane), so the invariant survives it. slot.arg has the state of a
-// part: flushNew, flushOpen, flushReady, flushPassed (sends.go).
+// part: flushNew, flushBehindSends, flushReady, flushInTransport (sends.go).
 
 // Flush completes when all operations posted before on this endpoint have completed and
 // have taken effect in the peer's memory. An eager message counts when the peer has
@@ -44,7 +44,7 @@ func (e Endpoint) Flush() Request {
 	for i := w.laneOf[w.eps[k].peer]; i != 0; i = w.t.lanes[i].next {
 		f.addLane(i)
 	}
-	f.refused(e.id)
+	f.addRefusals(e.id)
 	return f.request()
 }
 
@@ -59,11 +59,11 @@ func (w *Worker) Flush() Request {
 	}
 	f := flush{w: w}
 	for i := 1; i < len(w.t.lanes); i++ {
-		if l := &w.t.lanes[i]; l.ep != nil && !l.lingers { // a draining lane belongs to no endpoint
+		if l := &w.t.lanes[i]; l.ep != nil && !l.drainingPending { // a draining lane belongs to no endpoint
 			f.addLane(uint32(i))
 		}
 	}
-	f.refused(0)
+	f.addRefusals(0)
 	return f.request()
 }
 
@@ -73,8 +73,8 @@ func (w *Worker) flushAlive() Request {
 	defer w.t.unlock()
 	f := flush{w: w}
 	for i := 1; i < len(w.t.lanes); i++ {
-		if l := &w.t.lanes[i]; l.ep != nil && l.status == ucs.OK && !l.lingers {
-			l.closes, l.parted = true, false
+		if l := &w.t.lanes[i]; l.ep != nil && l.status == ucs.OK && !l.drainingPending {
+			l.closeFlushed, l.draining = true, false
 			l.refs++ // otherwise a lane for replies only closes when its peer does, and cancels the flush
 			f.addLane(uint32(i))
 		}
@@ -92,7 +92,7 @@ type flush struct {
 
 func (f *flush) addLane(i uint32) {
 	w := f.w
-	c := w.slab.take(opFlush)
+	c := w.slab.alloc(opFlush)
 	s := &w.slab.slots[c]
 	s.ep, s.lane, s.arg = f.ep, i, flushNew
 	st := w.try(c)
@@ -101,18 +101,18 @@ func (f *flush) addLane(i uint32) {
 		return
 	}
 	if f.parent == 0 {
-		f.parent = w.slab.take(opFlush)
+		f.parent = w.slab.alloc(opFlush)
 		w.slab.slots[f.parent].ep = f.ep
 	}
-	w.slab.slots[f.parent].left++
+	w.slab.slots[f.parent].partsLeft++
 	s = &w.slab.slots[c]
 	s.parent = f.parent
 	s.flags |= flagChild
 	if st != ucs.InProgress {
 		s.status = st
-		w.slab.slots[f.parent].left++ // so that request completes it, not childEnded: its id is not known before
+		w.slab.slots[f.parent].partsLeft++ // so that request completes it, not childEnded: its id is not known before
 		w.childEnded(c)
-		w.slab.slots[f.parent].left--
+		w.slab.slots[f.parent].partsLeft--
 	}
 }
 
@@ -122,7 +122,7 @@ func (f *flush) request() Request {
 	}
 	w := f.w
 	r := Request{&w.t, w.slab.id(f.parent)}
-	if s := &w.slab.slots[f.parent]; s.left == 0 {
+	if s := &w.slab.slots[f.parent]; s.partsLeft == 0 {
 		w.end(f.parent, s.status)
 	}
 	return r
@@ -130,7 +130,7 @@ func (f *flush) request() Request {
 
 // resumeFlush starts the flush of a lane at its place among the lane's operations. It
 // requests the acknowledgment of earlier emulated operations, and flushes the transport
-// once all earlier sends have been matched. slot.left counts the two. Operations posted
+// once all earlier sends have been matched. slot.partsLeft counts the two. Operations posted
 // later do not delay it.
 func (w *Worker) resumeFlush(i uint32) ucs.Status {
 	s := &w.slab.slots[i]
@@ -142,22 +142,22 @@ func (w *Worker) resumeFlush(i uint32) ucs.Status {
 		if h := l.stalledEp(); h != nil && !h.resuming {
 			return ucs.NoResource
 		}
-		s.left = 1
+		s.partsLeft = 1
 		switch {
-		case l.sw == nil:
-		case l.sw.unheard():
-			if st := l.sw.sync(w.slab.token(i)); st != ucs.InProgress {
+		case l.emul == nil:
+		case l.emul.unflushed():
+			if st := l.emul.sync(w.slab.token(i)); st != ucs.InProgress {
 				return st
 			}
-			s.left = 2
+			s.partsLeft = 2
 		default:
-			if st := l.sw.takeErr(); st != ucs.OK {
+			if st := l.emul.takeErr(); st != ucs.OK {
 				return st
 			}
 		}
-		if s.arg = flushPassed; w.precedes(s.lane, i) {
-			s.arg = flushOpen
-			w.slab.push(&l.open, i)
+		if s.arg = flushInTransport; w.precedes(s.lane, i) {
+			s.arg = flushBehindSends
+			w.slab.push(&l.unacked, i)
 			l.flushes++
 			return ucs.InProgress
 		}
@@ -170,16 +170,16 @@ func (w *Worker) resumeFlush(i uint32) ucs.Status {
 	case st == ucs.NoResource:
 		return st
 	case s.arg == flushReady:
-		w.leaveFlush(i)
-		if s.flags&flagWaiting != 0 {
-			w.letFlushesGo(s.lane) // they wait for this one
+		w.unlinkFlush(i)
+		if s.flags&flagPending != 0 {
+			w.resumeFlushes(s.lane) // they wait for this one
 			s = &w.slab.slots[i]
 		}
 	}
 	if st != ucs.OK {
 		return st
 	}
-	if s.left--; s.left > 0 {
+	if s.partsLeft--; s.partsLeft > 0 {
 		return ucs.InProgress
 	}
 	return s.status
@@ -191,7 +191,7 @@ func (w *Worker) resumeFlush(i uint32) ucs.Status {
 func (w *Worker) endFlushes(lane uint32) {
 	for i := uint32(1); int(i) < len(w.slab.slots); i++ {
 		if s := &w.slab.slots[i]; s.op == opFlush && s.state == slotLive && s.lane == lane && s.flags&flagChild != 0 {
-			w.leaveFlush(i)
+			w.unlinkFlush(i)
 			w.end(i, w.t.lanes[lane].status)
 		}
 	}
@@ -204,7 +204,7 @@ func (w *Worker) checkOrder(l *lane) ucs.Status {
 	switch {
 	case l.status != ucs.OK:
 		return l.status
-	case l.queued > 0 && !w.resuming:
+	case l.pending > 0 && !w.resuming:
 		return ucs.NoResource
 	default:
 		return ucs.OK

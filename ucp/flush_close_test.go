@@ -17,7 +17,7 @@ func TestCloseFlushesReplyLanes(t *testing.T) {
 			p.until(func() bool { return got.Done() })
 			reply := 0
 			for i := range p.b.t.lanes {
-				if l := &p.b.t.lanes[i]; l.ep != nil && l.refs == 0 && l.replies > 0 {
+				if l := &p.b.t.lanes[i]; l.ep != nil && l.refs == 0 && l.replyRefs > 0 {
 					reply = i
 				}
 			}

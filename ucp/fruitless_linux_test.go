@@ -31,7 +31,7 @@ func TestFruitlessWakeUps(t *testing.T) {
 
 	begin, before := ucs.Now(), w.count.Value(cntSlept)
 	n := uint64(0)
-	for n <= maxFruitless { // where others want the processor it may not run for long
+	for n <= maxSpurious { // where others want the processor it may not run for long
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		_, err = w.TagRecv(nil, 1, 1).Wait(ctx)
 		cancel()
@@ -39,7 +39,7 @@ func TestFruitlessWakeUps(t *testing.T) {
 		n = w.count.Value(cntSlept) - before
 		require.Less(t, ucs.Now().Sub(begin), time.Minute, "it sleeps through what wakes it")
 	}
-	rounds := uint64(ucs.Now().Sub(begin)/soon) + 2
-	winks := uint64(soon / aWink) // where it is kept from its processor in each of them
-	assert.LessOrEqual(t, n, (maxFruitless+1+winks)*rounds, "so many times a millisecond")
+	rounds := uint64(ucs.Now().Sub(begin)/shortSleep) + 2
+	winks := uint64(shortSleep / spuriousTime) // where it is kept from its processor in each of them
+	assert.LessOrEqual(t, n, (maxSpurious+1+winks)*rounds, "so many times a millisecond")
 }

@@ -24,12 +24,12 @@ func FuzzPackets(f *testing.F) {
 	f.Add([]byte{8, 1, 16, 2, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 6, 1, 0, 11, 1, 1, 1})
 	f.Add([]byte{5, 1, 9, 1, 0, 0, 0, 0, 0, 0, 0, 'x', 10, 65, 2, 9, 'n', 11, 1, 1, 0, 12, 65, 0, 12, 1, 0})
 	f.Fuzz(func(t *testing.T, in []byte) {
-		p := newPort(t)
-		w := p.w
+		wi := newPort(t)
+		w := wi.w
 		e, err := w.NewEndpoint(w.Address(), EndpointConfig{Eager: true})
 		require.NoError(t, err)
 		for src := range uint32(3) {
-			deliver(p, packet{amPeer, src + 1, 0, w.Address()})
+			deliver(wi, packet{amPeer, src + 1, 0, w.Address()})
 		}
 		// Requests that wait for an answer of the peer, who is us.
 		ids := []uint64{
@@ -45,10 +45,10 @@ func FuzzPackets(f *testing.F) {
 				binary.LittleEndian.PutUint64(data, ids[payloadUint64(data, 0)%uint64(len(ids))])
 			}
 			hdr := uint64(in[1] / 64)
-			if id := uct.AMID(in[0] % 16); id == amRTR || id == amSyncAck || id == amData || id == amRefuse || id == amGiveUp {
+			if id := uct.AMID(in[0] % 16); id == amRTR || id == amSyncAck || id == amData || id == amReject || id == amCancel {
 				hdr = ids[int(in[1]/8)%len(ids)]
 			}
-			deliver(p, packet{uct.AMID(in[0] % 16), uint32(in[1]%3) + 1, hdr, data})
+			deliver(wi, packet{uct.AMID(in[0] % 16), uint32(in[1]%3) + 1, hdr, data})
 			if r.IntN(4) == 0 {
 				q := w.TagRecv(make([]byte, r.IntN(20)), Tag(r.IntN(4)), ^Tag(r.IntN(2)))
 				ids = append(ids, q.id)
@@ -60,14 +60,14 @@ func FuzzPackets(f *testing.F) {
 			in = in[3+n:]
 		}
 		for s := range uint32(5) {
-			p.HandleFailure(uct.Failure{RxConn: s})
+			wi.HandleFailure(uct.Failure{RxConn: s})
 		}
 		e.Abort(nil)
-		for w.arrived.Len() > 0 {
+		for w.unexpQueue.Len() > 0 {
 			w.TagRecv(nil, 0, 0).Drop()
 		}
 		assert.Zero(t, w.budget.used)
-		for _, u := range w.un {
+		for _, u := range w.unexpected {
 			assert.Zero(t, u)
 		}
 		start := ucs.Now()

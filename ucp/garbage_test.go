@@ -20,20 +20,20 @@ type packet struct {
 	data []byte
 }
 
-func deliver(p *port, ps ...packet) {
+func deliver(wi *workerIface, ps ...packet) {
 	for _, k := range ps {
-		p.HandleAM(k.data, []uct.Desc{{Len: uint32(len(k.data)), Header: k.hdr, RxConn: k.src, ID: k.id}})
+		wi.HandleAM(k.data, []uct.Desc{{Len: uint32(len(k.data)), Header: k.hdr, RxConn: k.src, ID: k.id}})
 	}
 }
 
-func newPort(t testing.TB) *port {
+func newPort(t testing.TB) *workerIface {
 	t.Helper()
 	c, err := Open(Config{Providers: []uct.Component{self.Component()}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	w, err := c.NewWorker(WorkerConfig{Mode: ThreadSingle})
 	require.NoError(t, err)
-	return w.ports[0]
+	return w.ifaces[0]
 }
 
 // first makes the payload of a first fragment.
@@ -60,8 +60,8 @@ func TestGarbage(t *testing.T) {
 	} {
 		for _, expected := range []bool{true, false} {
 			t.Run(tc.name, func(t *testing.T) {
-				p := newPort(t)
-				w := p.w
+				wi := newPort(t)
+				w := wi.w
 				ctx := context.Background()
 				buf := make([]byte, 16)
 				var r RecvRequest
@@ -71,7 +71,7 @@ func TestGarbage(t *testing.T) {
 				for i := range tc.ps {
 					tc.ps[i].src = 5
 				}
-				deliver(p, tc.ps...)
+				deliver(wi, tc.ps...)
 				assert.Equal(t, uint64(1), w.count.Value(cntProtocolError))
 				opened := tc.ps[0].id == amFirst && len(tc.ps) > 1
 				if expected && opened {
@@ -82,19 +82,19 @@ func TestGarbage(t *testing.T) {
 					r.Cancel()
 					r.Drop()
 				}
-				assert.Zero(t, w.arrived.Len())
-				assert.Zero(t, w.pool.lent)
+				assert.Zero(t, w.unexpQueue.Len())
+				assert.Zero(t, w.pool.allocated)
 
 				// The source stays failed, others deliver.
-				deliver(p, packet{amEager, 5, 1, []byte("bad")}, packet{amEager, 6, 1, []byte("good")})
+				deliver(wi, packet{amEager, 5, 1, []byte("bad")}, packet{amEager, 6, 1, []byte("good")})
 				m, err := w.TagRecv(buf, 0, 0).Wait(ctx)
 				require.NoError(t, err)
 				assert.Equal(t, "good", string(buf[:m.Len]))
 				assert.Equal(t, uint64(2), w.count.Value(cntProtocolError))
 
 				// A new connection under the same number starts anew.
-				p.HandleFailure(uct.Failure{RxConn: 5})
-				deliver(p, packet{amEager, 5, 1, []byte("new")})
+				wi.HandleFailure(uct.Failure{RxConn: 5})
+				deliver(wi, packet{amEager, 5, 1, []byte("new")})
 				m, err = w.TagRecv(buf, 0, 0).Wait(ctx)
 				require.NoError(t, err)
 				assert.Equal(t, "new", string(buf[:m.Len]))
@@ -105,12 +105,12 @@ func TestGarbage(t *testing.T) {
 
 // A length on its own takes little memory.
 func TestHugeAnnouncement(t *testing.T) {
-	p := newPort(t)
-	deliver(p, packet{amFirst, 1, 7, first(1<<40, "little")})
-	assert.LessOrEqual(t, p.w.pool.lent, maxPrealloc)
-	r := p.w.TagRecv(make([]byte, 4), 7, ^Tag(0))
-	assert.Zero(t, p.w.pool.lent)
-	p.HandleFailure(uct.Failure{RxConn: 1})
+	wi := newPort(t)
+	deliver(wi, packet{amFirst, 1, 7, first(1<<40, "little")})
+	assert.LessOrEqual(t, wi.w.pool.allocated, maxPrealloc)
+	r := wi.w.TagRecv(make([]byte, 4), 7, ^Tag(0))
+	assert.Zero(t, wi.w.pool.allocated)
+	wi.HandleFailure(uct.Failure{RxConn: 1})
 	m, err := r.Wait(context.Background())
 	require.ErrorIs(t, err, ErrPeerFailed)
 	var op *OpError
@@ -120,19 +120,19 @@ func TestHugeAnnouncement(t *testing.T) {
 
 // A connection that ends by half ends its receive, and what waits unexpected.
 func TestSourceEndsByHalf(t *testing.T) {
-	p := newPort(t)
-	r := p.w.TagRecv(make([]byte, 64), 1, ^Tag(0))
-	deliver(p,
+	wi := newPort(t)
+	r := wi.w.TagRecv(make([]byte, 64), 1, ^Tag(0))
+	deliver(wi,
 		packet{amFirst, 1, 1, first(20, "abc")}, packet{amFirst, 2, 2, first(20, "xyz")},
 		packet{amFirst, 3, 3, first(4, "good")[:11]}, packet{amNext, 3, 1, []byte("d")})
-	p.HandleFailure(uct.Failure{RxConn: 1, Err: ErrPeerFailed})
-	p.HandleFailure(uct.Failure{RxConn: 2})
+	wi.HandleFailure(uct.Failure{RxConn: 1, Err: ErrPeerFailed})
+	wi.HandleFailure(uct.Failure{RxConn: 2})
 	_, err := r.Wait(context.Background())
 	require.ErrorIs(t, err, ErrPeerFailed)
-	require.Equal(t, 1, p.w.arrived.Len())
+	require.Equal(t, 1, wi.w.unexpQueue.Len())
 	buf := make([]byte, 8)
-	_, err = p.w.TagRecv(buf, 0, 0).Wait(context.Background())
+	_, err = wi.w.TagRecv(buf, 0, 0).Wait(context.Background())
 	require.NoError(t, err)
 	assert.Equal(t, "good", string(buf[:4]))
-	assert.Zero(t, p.w.pool.lent)
+	assert.Zero(t, wi.w.pool.allocated)
 }

@@ -9,12 +9,12 @@ import (
 // getUint64Bounce gets a word through a bounce buffer, for a transport without GetUint64.
 func (k *RemoteKey) getUint64Bounce(off uint64) Fetch[uint64] {
 	w := k.t.w
-	i := k.take(opGetUint64, k.rma, off)
+	i := k.newSlot(opGetUint64, k.rma, off)
 	c := w.pool.get(8)
 	w.slab.copies[i] = c
 	w.slab.bufs[i] = w.pool.bytes(c)[:8:8]
 	s := &w.slab.slots[i]
-	s.flags |= flagAside
+	s.flags |= flagExtra
 	s.aux = auxBounced
 	v, r := w.startFetch(i)
 	return Fetch[uint64]{v, r}

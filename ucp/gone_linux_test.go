@@ -39,19 +39,19 @@ func TestDeathEndsAllLanes(t *testing.T) {
 	p := newSWPair(t, "shm,rc", 64)
 	messages := p.a.eps[p.a.endpoint(p.e)].lane
 	l := &p.a.t.lanes[messages]
-	peer, shm := l.peer, p.a.ports[l.port]
+	peer, shm := l.peer, p.a.ifaces[l.iface]
 	require.Equal(t, "shm", shm.info.Transport)
 	view := p.a.peers.View(peer)
 	plan, _ := wireup.Choose(p.a.locals, view, wireup.ForAM)
-	n := slices.IndexFunc(plan[wireup.ForAM], func(c wireup.Candidate) bool { return p.a.ports[c.Local].info.Transport == "rc" })
+	n := slices.IndexFunc(plan[wireup.ForAM], func(c wireup.Candidate) bool { return p.a.ifaces[c.Local].info.Transport == "rc" })
 	other, err := p.a.openLane(peer, &view, plan[wireup.ForAM][n])
 	require.NoError(t, err)
-	p.a.introduce(other) // it waits: the peer does nothing
-	require.Equal(t, 1, p.a.t.lanes[other].queued)
+	p.a.sendAddress(other) // it waits: the peer does nothing
+	require.Equal(t, 1, p.a.t.lanes[other].pending)
 
 	shm.HandleFailure(uct.Failure{Endpoint: l.transport(), Err: ErrPeerFailed})
 	require.Equal(t, ucs.PeerFailed, p.a.t.lanes[other].status)
-	require.Zero(t, p.a.t.lanes[other].queued)
+	require.Zero(t, p.a.t.lanes[other].pending)
 	for p.a.t.lanes[other].ep.AMShort(amEager, 0, nil) == ucs.NoResource {
 		require.NoError(t, p.ctx.Err())
 		p.a.Progress()

@@ -10,7 +10,7 @@ import (
 // Stalled lanes.
 //
 // A lane is stalled while it must not send. Reasons are: too many emulated operations
-// without a reply (swMaxWaits); a fence between emulated operations and operations of
+// without a reply (emulMaxReplies); a fence between emulated operations and operations of
 // the transport; a fence over several lanes; a send without a credit (sends.go). A
 // stalledEndpoint then takes the place of the lane's endpoint. It returns NoResource, so
 // posted operations become pending, and it is their pending queue. Lane failover
@@ -64,11 +64,11 @@ func (w *Worker) stallLane(i uint32) {
 		}
 		return
 	}
-	sw := w.swLane(i)
-	h := sw.halt
+	sw := w.emulLane(i)
+	h := sw.stalled
 	if h == nil {
 		h = &stalledEndpoint{Endpoint: l.ep}
-		sw.halt = h
+		sw.stalled = h
 	}
 	h.resuming, h.numOlder = false, 0
 	l.ep = h
@@ -79,7 +79,7 @@ func (w *Worker) stallLane(i uint32) {
 func (w *Worker) tryResumeLane(i uint32) {
 	l := &w.t.lanes[i]
 	h := l.stalledEp()
-	if h == nil || h.resuming || l.starved || l.sw.mustStall() || l.status != ucs.OK {
+	if h == nil || h.resuming || l.noCredit || l.emul.mustStall() || l.status != ucs.OK {
 		return
 	}
 	h.resuming = true
@@ -96,8 +96,8 @@ func (w *Worker) tryResumeLane(i uint32) {
 
 // mustStall reports whether emulated operations or a fence require that the lane is
 // stalled.
-func (e *swEndpoint) mustStall() bool {
-	return e != nil && (e.waits >= swMaxWaits || e.handled < e.until || e.fence != 0)
+func (e *emulEndpoint) mustStall() bool {
+	return e != nil && (e.outstanding >= emulMaxReplies || e.handled < e.stallUntil || e.fence != 0)
 }
 
 // resumeStalled retries the pending operations of h in order. When one gets NoResource, it and
@@ -105,10 +105,10 @@ func (e *swEndpoint) mustStall() bool {
 // resumeStalled stops if lane i is stalled again or has ended. It returns the number of
 // operations that it removed from h.waiting.
 func (w *Worker) resumeStalled(i uint32, h *stalledEndpoint) (k int) {
-	p, behind := w.ports[w.t.lanes[i].port], false
+	wi, behind := w.ifaces[w.t.lanes[i].iface], false
 	for k < len(h.pending) && h.resuming && w.t.lanes[i].stalledEp() == h {
 		h.single[0] = h.pending[k]
-		if !behind && p.resume(h.single[:]) == 1 {
+		if !behind && wi.resume(h.single[:]) == 1 {
 			k++
 			continue
 		}
@@ -158,7 +158,7 @@ func (w *Worker) requeueStalled(t uct.Token) bool {
 // lane's operations.
 func (s *slot) bypassesStall() bool {
 	switch s.op {
-	case opControl, opRead, opHold:
+	case opControl, opRndvRead, opDrainLane:
 		return true
 	case opFlush:
 		return s.arg != flushNew

@@ -26,22 +26,22 @@ func words(text string, v ...uint64) []byte {
 }
 
 // recordKnown is record with both sources known.
-func recordKnown(t *testing.T) (*port, *recorder, Endpoint) {
+func recordKnown(t *testing.T) (*workerIface, *recorder, Endpoint) {
 	t.Helper()
-	p, r, e := record(t)
+	wi, r, e := record(t)
 	c, err := Open(Config{Providers: []uct.Component{self.Component()}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	w, err := c.NewWorker(WorkerConfig{Mode: ThreadSingle})
 	require.NoError(t, err)
-	deliver(p, packet{amPeer, mine, 0, p.w.Address()}, packet{amPeer, another, 0, w.Address()})
-	require.Zero(t, p.w.count.Value(cntProtocolError))
-	return p, r, e
+	deliver(wi, packet{amPeer, mine, 0, wi.w.Address()}, packet{amPeer, another, 0, w.Address()})
+	require.Zero(t, wi.w.count.Value(cntProtocolError))
+	return wi, r, e
 }
 
 // handshake is a request in each state that a peer may name, by itself.
 type handshake struct {
-	p       *port
+	p       *workerIface
 	match   Request // a sync send
 	rts     Request // announced
 	data    Request // asked for, and by half on its way
@@ -78,28 +78,28 @@ func (f *full) PendingAdd(uct.Token) uct.Status { return ucs.OK }
 
 func newHandshake(t *testing.T) *handshake {
 	t.Helper()
-	p, r, e := recordKnown(t)
-	w := p.w
-	h := &handshake{p: p, kept: 3<<32 | 9, dataID: 1<<32 | 77}
+	wi, r, e := recordKnown(t)
+	w := wi.w
+	h := &handshake{p: wi, kept: 3<<32 | 9, dataID: 1<<32 | 77}
 	h.match = e.TagSendSync([]byte("match"), 1)
 	h.rts = e.TagSendWith(make([]byte, 100), 2, Opts{Flags: ForceRendezvous})
 	h.data = e.TagSendWith(make([]byte, 100), 3, Opts{Flags: ForceRendezvous})
 	past := e.TagSendSync(nil, 4)
-	deliver(p, packet{amSyncAck, mine, past.id, nil})
+	deliver(wi, packet{amSyncAck, mine, past.id, nil})
 	require.True(t, past.Done())
 	h.ended = past.id
 	h.fetch = w.TagRecv(make([]byte, 100), 5, ^Tag(0))
-	deliver(p, packet{amRTS, mine, 5, words("", 2<<32|8, 100)}, packet{amRTS, mine, 6, words("", h.kept, 100)})
-	deliver(p, packet{amData, mine, h.fetch.id, make([]byte, 10)})
+	deliver(wi, packet{amRTS, mine, 5, words("", 2<<32|8, 100)}, packet{amRTS, mine, 6, words("", h.kept, 100)})
+	deliver(wi, packet{amData, mine, h.fetch.id, make([]byte, 10)})
 	h.pending = &full{r, 2}
 	w.t.lanes[w.eps[1].lane].ep = h.pending
-	deliver(p, packet{amRTR, mine, h.data.id, words("", h.dataID, 100)})
+	deliver(wi, packet{amRTR, mine, h.data.id, words("", h.dataID, 100)})
 	require.Zero(t, w.count.Value(cntProtocolError))
 	require.Zero(t, w.count.Value(cntStale))
 	for _, q := range []Request{h.match, h.rts, h.data, h.fetch.Request} {
 		require.False(t, q.Done())
 	}
-	require.Equal(t, 1, w.arrived.Len())
+	require.Equal(t, 1, w.unexpQueue.Len())
 	t.Cleanup(func() { // else the close waits for them
 		h.pending.room = 100
 		for _, q := range []Request{h.match, h.rts, h.data} {

@@ -12,10 +12,10 @@ import (
 // lost reply, and the requester would hang. It posts a flush, which counts as a read of
 // the lane (lane.reads) and so delays the close.
 func (w *Worker) drainReplies(i uint32) bool {
-	if w.closing || w.t.lanes[i].status != ucs.OK || !slices.ContainsFunc(w.sources, func(s *source) bool { return s.repliedBy(i) }) {
+	if w.closing || w.t.lanes[i].status != ucs.OK || !slices.ContainsFunc(w.rxConns, func(rx *rxConn) bool { return rx.hasReplyOn(i) }) {
 		return false
 	}
-	c := w.slab.take(opHold)
+	c := w.slab.alloc(opDrainLane)
 	s := &w.slab.slots[c]
 	s.lane, s.flags = i, flagReported
 	w.t.lanes[i].reads++
@@ -28,9 +28,9 @@ func (w *Worker) drainReplies(i uint32) bool {
 	if st == ucs.OK {
 		return false
 	}
-	for _, s := range w.sources {
-		if s.repliedBy(i) { // the connection has failed, which is not reported yet
-			s.leave()
+	for _, rx := range w.rxConns {
+		if rx.hasReplyOn(i) { // the connection has failed, which is not reported yet
+			rx.leaveReplyLane()
 		}
 	}
 	return false
@@ -50,5 +50,5 @@ func (w *Worker) drainDone(i uint32) {
 	lane := w.slab.slots[i].lane
 	w.slab.release(i)
 	w.t.lanes[lane].reads--
-	w.readOver(lane)
+	w.closeIfDrained(lane)
 }

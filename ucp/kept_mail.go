@@ -20,7 +20,7 @@ func (a *retainer) queueReleased(r *retainedMsg) {
 	}
 }
 
-// take returns a record for a message. Only the owner may call it.
+// alloc returns a record for a message. Only the owner may call it.
 func (a *retainer) alloc() *retainedMsg {
 	if a.released.Load() != nil {
 		a.reclaim()
@@ -71,10 +71,10 @@ func (a *retainer) recycle(r *retainedMsg) {
 		a.handles[0] = r.storage.id
 		r.storage.iface.iface.Release(a.handles[:])
 	case storageSender:
-		if s := r.storage.rx; s != nil {
+		if rx := r.storage.rx; rx != nil {
 			id := r.storage.id
 			a.removeRndv(r)
-			a.w.discardRndv(s, id)
+			a.w.discardRndv(rx, id)
 		}
 	default:
 	}

@@ -23,9 +23,9 @@ func (k RetainedAM) RecvInto(p []byte) RecvRequest {
 		w.am.retainer.recycle(r)
 		return RecvRequest{w.t.refuse(opAMRecv, Endpoint{}, ucs.Closed)}
 	}
-	i := w.slab.take(opAMRecv)
+	i := w.slab.alloc(opAMRecv)
 	s := &w.slab.slots[i]
-	s.flags, s.tag, s.n = flagKept, 0, uint64(r.n)
+	s.flags, s.tag, s.length = flagHasResult, 0, uint64(r.n)
 	w.slab.bufs[i] = p
 	req := RecvRequest{Request{&w.t, w.slab.id(i)}}
 	source, id := r.storage.rx, r.storage.id
@@ -38,7 +38,7 @@ func (k RetainedAM) RecvInto(p []byte) RecvRequest {
 		w.end(i, r.status)
 	default:
 		w.am.retainer.removeRndv(r)
-		w.askFor(source, i, id, uint64(r.n))
+		w.requestData(source, i, id, uint64(r.n))
 	}
 	w.am.retainer.recycle(r)
 	return req
@@ -58,13 +58,13 @@ func (k RetainedAM) Refuse(reason error) {
 	if !k.claim() {
 		return
 	}
-	if s := r.storage.rx; s != nil && !w.closing {
+	if rx := r.storage.rx; rx != nil && !w.closing {
 		text := "no reason given"
 		if reason != nil {
 			text = reason.Error()
 		}
 		w.am.retainer.removeRndv(r)
-		w.refuse(s, r.storage.id, ucs.Rejected, text)
+		w.reject(rx, r.storage.id, ucs.Rejected, text)
 	}
 	w.am.retainer.recycle(r)
 }
@@ -82,7 +82,7 @@ func (k RetainedAM) claim() bool {
 
 // addRndv adds r to offers. Its sender waits for a reply.
 func (a *retainer) addRndv(r *retainedMsg) {
-	r.storage.rx.waiting++
+	r.storage.rx.pendingReplies++
 	r.prevRndv, r.nextRndv = nil, a.rndvs
 	if a.rndvs != nil {
 		a.rndvs.prevRndv = r
@@ -92,7 +92,7 @@ func (a *retainer) addRndv(r *retainedMsg) {
 
 // removeRndv removes r from offers. Its sender needs no reply any more.
 func (a *retainer) removeRndv(r *retainedMsg) {
-	r.storage.rx.waiting--
+	r.storage.rx.pendingReplies--
 	r.storage.rx = nil
 	if r.prevRndv != nil {
 		r.prevRndv.nextRndv = r.nextRndv
@@ -107,9 +107,9 @@ func (a *retainer) removeRndv(r *retainedMsg) {
 
 // cancelRndv marks the message that s announced as id and canceled. It returns false if
 // no such message is retained.
-func (a *retainer) cancelRndv(s *source, id uint64) bool {
+func (a *retainer) cancelRndv(rx *rxConn, id uint64) bool {
 	for r := a.rndvs; r != nil; r = r.nextRndv {
-		if r.storage.rx == s && r.storage.id == id {
+		if r.storage.rx == rx && r.storage.id == id {
 			a.removeRndv(r)
 			r.err, r.status = ErrCanceled, ucs.Canceled
 			return true
@@ -119,10 +119,10 @@ func (a *retainer) cancelRndv(s *source, id uint64) bool {
 }
 
 // failRndvs marks the messages of s as failed, because its connection has ended.
-func (a *retainer) failRndvs(s *source, reason error) {
+func (a *retainer) failRndvs(rx *rxConn, reason error) {
 	for r := a.rndvs; r != nil; {
 		next := r.nextRndv
-		if r.storage.rx == s {
+		if r.storage.rx == rx {
 			a.removeRndv(r)
 			r.err, r.status = reason, ucs.PeerFailed
 		}
@@ -135,14 +135,14 @@ func (a *retainer) failRndvs(s *source, reason error) {
 func (w *Worker) rejectRndvs() {
 	for w.am.retainer.rndvs != nil {
 		r := w.am.retainer.rndvs
-		s, id := r.storage.rx, r.storage.id
+		rx, id := r.storage.rx, r.storage.id
 		w.am.retainer.removeRndv(r)
 		r.err, r.status = ErrClosed, ucs.Closed
-		w.refuse(s, id, ucs.Rejected, "its worker closes")
+		w.reject(rx, id, ucs.Rejected, "its worker closes")
 	}
 	for len(w.am.prefetch.queued) > 0 {
 		a := w.am.prefetch.queued[0]
 		w.dropPrefetches(a.rx, a.id, false)
-		w.refuse(a.rx, a.id, ucs.Rejected, "its worker closes")
+		w.reject(a.rx, a.id, ucs.Rejected, "its worker closes")
 	}
 }

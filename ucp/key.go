@@ -75,18 +75,18 @@ type keyEntry struct {
 }
 
 // keyEmulated is the transport id of the entry for emulated operations, which the
-// owner's workers carry out. The key of this entry is an swKey.
+// owner's workers carry out. The key of this entry is an emulKey.
 const keyEmulated uct.TransportID = 0
 
-func (k swKey) entry() keyEntry {
+func (k emulKey) entry() keyEntry {
 	return keyEntry{keyEmulated, 0, binary.LittleEndian.AppendUint64(nil, uint64(k))}
 }
 
-// emulKey returns the swKey of v, 0 if v has none.
-func (v keyView) emulKey() swKey {
+// emulKey returns the emulKey of v, 0 if v has none.
+func (v keyView) emulKey() emulKey {
 	for _, e := range v.entries {
 		if e.transport == keyEmulated && len(e.key) == 8 {
-			return swKey(binary.LittleEndian.Uint64(e.key))
+			return emulKey(binary.LittleEndian.Uint64(e.key))
 		}
 	}
 	return 0

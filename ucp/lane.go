@@ -24,46 +24,46 @@ import (
 // eager messages (throttled). Only gate opens it.
 type lane struct {
 	ep    uct.Endpoint
-	short int // longest AMShort message of the fast path; -1: use the slow path
-	bcopy int // longest message of one ReserveAM
+	maxShort int // longest AMShort message of the fast path; -1: use the slow path
+	maxBcopy int // longest message of one ReserveAM
 
-	whole   int    // longest AMShort message of the iface; short is at most this while the fast path is open
+	ifaceMaxShort   int    // longest AMShort message of the iface; short is at most this while the fast path is open
 	zcopy   zcopy  // limits of active messages without a copy
-	port    uint32 // index in Worker.ports
+	iface    uint32 // index in Worker.ifaces
 	next    uint32 // next lane of the same peer, by port, or of the free list; 0: the last
 	peer    wireup.PeerID
 	domain  uint8  // of the peer's iface; the peer numbers its domains
 	refs    int    // references of endpoints and remote keys
-	replies int    // references of rx connections that reply on it
-	reads   int    // operations that keep it open: reads of the peer's memory, drains (opHold)
-	lent    int    // sends whose memory is exposed to the peer
-	queued  int    // operations on its pending queue
-	sent    uint64 // fragmented messages begun
+	replyRefs int    // references of rx connections that reply on it
+	reads   int    // operations that keep it open: reads of the peer's memory, drains (opDrainLane)
+	exposed    int    // sends whose memory is exposed to the peer
+	pending  int    // operations on its pending queue
+	fragSeq    uint64 // fragmented messages begun
 	status  ucs.Status
 	err     error // why it failed
 
-	named     bool  // this worker's address was sent to the peer
-	lingers   bool  // unreferenced, draining: pending operations have to be sent
-	parted    bool  // unreferenced, draining: reads, exposed regions or replies are in progress
-	closes    bool  // the worker is closing and has posted the lane's flush
+	addrSent     bool  // this worker's address was sent to the peer
+	drainingPending   bool  // unreferenced, draining: pending operations have to be sent
+	draining    bool  // unreferenced, draining: reads, exposed regions or replies are in progress
+	closeFlushed    bool  // the worker is closing and has posted the lane's flush
 	fenced    bool  // a fence was posted; it also orders operations on lanes opened later
-	throttled bool  // the peer's receive credit is exhausted: it accepts rendezvous only
-	starved   bool  // stalled until a send gets a credit; see sends.go
-	urgent    chain // control messages that got NoResource
+	rndvOnly bool  // the peer's receive credit is exhausted: it accepts rendezvous only
+	noCredit   bool  // stalled until a send gets a credit; see sends.go
+	pendingControl    chain // control messages that got NoResource
 
-	sw *swEndpoint // emulated RMA and AMO; nil: not needed yet
+	emul *emulEndpoint // emulated RMA and AMO; nil: not needed yet
 
-	used    uint32 // credits in use; see sends.go
+	creditsUsed    uint32 // credits in use; see sends.go
 	flushes uint32 // number of flushes in open
-	open    chain  // sends that the peer has to acknowledge, and flushes behind them
+	unacked    chain  // sends that the peer has to acknowledge, and flushes behind them
 
-	passed []passed // routes that failed before this one; see replace.go
+	failedRoutes []failedRoute // routes that failed before this one; see replace.go
 }
 
 // laneTo returns the lane to peer over a port, 0 if there is none. There is at most one.
 func (w *Worker) laneTo(peer wireup.PeerID, port uint32) uint32 {
 	i := w.laneOf[peer]
-	for i != 0 && w.t.lanes[i].port != port {
+	for i != 0 && w.t.lanes[i].iface != port {
 		i = w.t.lanes[i].next
 	}
 	return i
@@ -74,36 +74,36 @@ func (w *Worker) laneTo(peer wireup.PeerID, port uint32) uint32 {
 func (w *Worker) openLane(peer wireup.PeerID, view *wireup.View, c wireup.Candidate) (uint32, error) {
 	if i := w.laneTo(peer, uint32(c.Local)); i != 0 {
 		l := &w.t.lanes[i]
-		if l.lingers {
-			l.lingers = false
-			w.lingering--
+		if l.drainingPending {
+			l.drainingPending = false
+			w.numDrainingPending--
 		}
-		l.parted = false
+		l.draining = false
 		l.refs++
 		return i, nil
 	}
-	p := w.ports[c.Local]
-	ep, err := p.iface.NewEndpoint(view.Entries[c.Remote].Addr, 0)
+	wi := w.ifaces[c.Local]
+	ep, err := wi.iface.NewEndpoint(view.Entries[c.Remote].Addr, 0)
 	if err != nil {
-		return 0, fmt.Errorf("connect worker %s over %s: %w", shortID(view.Worker), p.name(), err)
+		return 0, fmt.Errorf("connect worker %s over %s: %w", shortID(view.Worker), wi.name(), err)
 	}
-	p.iface.Activate()
+	wi.iface.Activate()
 	w.peers.Retain(peer)
-	a := p.iface.Attr()
-	l := lane{ep: ep, port: uint32(c.Local), peer: peer, domain: view.Entries[c.Remote].Device, refs: 1, short: -1, whole: a.AM.Short, bcopy: a.AM.Bcopy, zcopy: zcopyOf(a.AM)}
-	i := w.freeLane()
+	a := wi.iface.Attr()
+	l := lane{ep: ep, iface: uint32(c.Local), peer: peer, domain: view.Entries[c.Remote].Device, refs: 1, maxShort: -1, ifaceMaxShort: a.AM.Short, maxBcopy: a.AM.Bcopy, zcopy: zcopyOf(a.AM)}
+	i := w.allocLane()
 	w.t.lanes[i] = l
-	w.rememberLane(i)
+	w.insertLane(i)
 	w.refreshActive()
 	w.fenceNewLane(peer)
 	return i, nil
 }
 
-// rememberLane inserts a lane into the list of its peer's lanes, sorted by port.
-func (w *Worker) rememberLane(i uint32) {
+// insertLane inserts a lane into the list of its peer's lanes, sorted by port.
+func (w *Worker) insertLane(i uint32) {
 	l := &w.t.lanes[i]
 	before, after := uint32(0), w.laneOf[l.peer]
-	for after != 0 && w.t.lanes[after].port < l.port {
+	for after != 0 && w.t.lanes[after].iface < l.iface {
 		before, after = after, w.t.lanes[after].next
 	}
 	l.next = after
@@ -123,12 +123,12 @@ func (w *Worker) linkLane(peer wireup.PeerID, before, i uint32) {
 	}
 }
 
-func (w *Worker) freeLane() uint32 {
+func (w *Worker) allocLane() uint32 {
 	if i := w.laneFree; i != 0 {
 		w.laneFree = w.t.lanes[i].next
 		return i
 	}
-	w.t.lanes = append(w.t.lanes, lane{short: -1})
+	w.t.lanes = append(w.t.lanes, lane{maxShort: -1})
 	return uint32(len(w.t.lanes) - 1)
 }
 
@@ -137,11 +137,11 @@ func (w *Worker) freeLane() uint32 {
 // is dead it tries no other: those would wait for a reply until their time-out.
 func (w *Worker) openBest(peer wireup.PeerID) (uint32, []uct.Refusal) {
 	view := w.peers.View(peer)
-	plan, refused := w.ways(peer, view, wireup.ForAM)
+	plan, refused := w.rankLanes(peer, view, wireup.ForAM)
 	for _, c := range plan[wireup.ForAM] {
 		lane, err := w.openLane(peer, &view, c)
 		if err == nil {
-			w.introduce(lane)
+			w.sendAddress(lane)
 			return lane, nil
 		}
 		i := w.locals[c.Local].Info
@@ -153,28 +153,28 @@ func (w *Worker) openBest(peer wireup.PeerID) (uint32, []uct.Refusal) {
 	return 0, append(w.Refused(), refused...)
 }
 
-// introduce sends this worker's address on lane i, so that the peer can reply, and
+// sendAddress sends this worker's address on lane i, so that the peer can reply, and
 // opens the fast path.
-func (w *Worker) introduce(i uint32) {
+func (w *Worker) sendAddress(i uint32) {
 	l := &w.t.lanes[i]
-	if l.named || l.status != ucs.OK {
+	if l.addrSent || l.status != ucs.OK {
 		return
 	}
-	l.named = true
+	l.addrSent = true
 	a := w.address
-	for n := min(len(a), l.bcopy); n > 0; n = min(len(a), l.bcopy) {
+	for n := min(len(a), l.maxBcopy); n > 0; n = min(len(a), l.maxBcopy) {
 		w.control(i, control{id: amPeer, hdr: uint64(len(a) - n), text: a[:n]})
 		a = a[n:]
 	}
-	w.gate(i)
+	w.updateFastPath(i)
 }
 
-// gate updates the fast path of lane i: it sets short from the lane's state.
-func (w *Worker) gate(i uint32) {
+// updateFastPath updates the fast path of lane i: it sets short from the lane's state.
+func (w *Worker) updateFastPath(i uint32) {
 	l := &w.t.lanes[i]
-	l.short = -1
-	if l.named && l.status == ucs.OK && !l.throttled {
-		l.short = int(min(uint64(l.whole), w.rndvThresh))
+	l.maxShort = -1
+	if l.addrSent && l.status == ucs.OK && !l.rndvOnly {
+		l.maxShort = int(min(uint64(l.ifaceMaxShort), w.rndvThresh))
 	}
 }
 
@@ -184,42 +184,42 @@ func (w *Worker) releaseLane(i uint32) {
 		l.refs--
 	} else {
 		l.refs = 0
-		w.partLane(i)
+		w.drainLane(i)
 	}
 }
 
-// partLane closes a lane without references, or lets it drain first.
-func (w *Worker) partLane(i uint32) {
+// drainLane closes a lane without references, or lets it drain first.
+func (w *Worker) drainLane(i uint32) {
 	switch l := &w.t.lanes[i]; {
-	case l.reads+l.lent > 0:
-		l.parted = true
-	case l.queued > 0 && l.status == ucs.OK:
-		l.lingers = true // these operations belong to no endpoint, but the peer has to receive them
-		w.lingering++
+	case l.reads+l.exposed > 0:
+		l.draining = true
+	case l.pending > 0 && l.status == ucs.OK:
+		l.drainingPending = true // these operations belong to no endpoint, but the peer has to receive them
+		w.numDrainingPending++
 	case w.drainReplies(i):
-		l.parted = true
+		l.draining = true
 	default:
 		w.closeLane(i)
 	}
 }
 
-// readOver closes a draining lane when its last read or exposed region has ended.
-func (w *Worker) readOver(i uint32) {
-	if l := &w.t.lanes[i]; l.parted && l.reads+l.lent == 0 {
-		l.parted = false
-		w.partLane(i)
+// closeIfDrained closes a draining lane when its last read or exposed region has ended.
+func (w *Worker) closeIfDrained(i uint32) {
+	if l := &w.t.lanes[i]; l.draining && l.reads+l.exposed == 0 {
+		l.draining = false
+		w.drainLane(i)
 	}
 }
 
-// endLingering closes the lanes without references whose pending queue has drained.
+// closeDrained closes the lanes without references whose pending queue has drained.
 //
 //go:noinline
-func (w *Worker) endLingering() {
+func (w *Worker) closeDrained() {
 	for i := range w.t.lanes {
-		if l := &w.t.lanes[i]; l.lingers && l.queued == 0 && l.reads+l.lent == 0 {
-			l.lingers = false
-			w.lingering--
-			w.partLane(uint32(i))
+		if l := &w.t.lanes[i]; l.drainingPending && l.pending == 0 && l.reads+l.exposed == 0 {
+			l.drainingPending = false
+			w.numDrainingPending--
+			w.drainLane(uint32(i))
 		}
 	}
 }
@@ -231,40 +231,40 @@ func (w *Worker) endLingering() {
 // move the lanes and slots.
 func (w *Worker) closeLane(i uint32) {
 	l := &w.t.lanes[i]
-	l.parted = false // the end of a read below must not close the lane a second time
-	if l.lingers {
-		l.lingers = false
-		w.lingering--
+	l.draining = false // the end of a read below must not close the lane a second time
+	if l.drainingPending {
+		l.drainingPending = false
+		w.numDrainingPending--
 	}
-	for _, s := range w.sources {
-		if s == nil {
+	for _, rx := range w.rxConns {
+		if rx == nil {
 			continue
 		}
 		l := &w.t.lanes[i]
-		over := slices.Contains(s.left, i) || l.status != ucs.OK && !errors.Is(l.err, errDisconnected)
-		if s.unreplied(i) && over { // no failure of this lane will be reported any more
-			s.port.iface.Disconnect(s.id)
+		over := slices.Contains(rx.oldReplyLanes, i) || l.status != ucs.OK && !errors.Is(l.err, errDisconnected)
+		if rx.detachLane(i) && over { // no failure of this lane will be reported any more
+			rx.iface.iface.Disconnect(rx.id)
 		}
 	}
 	w.endFlushes(i)
-	w.endSends(i, ucs.Canceled)
+	w.completeUnacked(i, ucs.Canceled)
 	w.purgeLane(i, ucs.Canceled)
 	w.endReported(i)
 	w.endFences(i)
 	l = &w.t.lanes[i]
-	ep, port := l.ep, w.ports[l.port]
-	w.forgetLane(i)
+	ep, port := l.ep, w.ifaces[l.iface]
+	w.removeLane(i)
 	w.peers.Release(l.peer)
-	w.t.lanes[i] = lane{short: -1, next: w.laneFree}
+	w.t.lanes[i] = lane{maxShort: -1, next: w.laneFree}
 	w.laneFree = i
 	ep.Close()
 	port.iface.Deactivate()
 	w.refreshActive()
 }
 
-// forgetLane removes lane i from its peer's lanes. The next operation to the peer
+// removeLane removes lane i from its peer's lanes. The next operation to the peer
 // opens a new lane.
-func (w *Worker) forgetLane(i uint32) {
+func (w *Worker) removeLane(i uint32) {
 	l := &w.t.lanes[i]
 	before, at := uint32(0), w.laneOf[l.peer]
 	for at != 0 && at != i {
@@ -278,7 +278,7 @@ func (w *Worker) forgetLane(i uint32) {
 
 // purgeLane completes the operations on the lane's pending queue with st.
 func (w *Worker) purgeLane(i uint32, st ucs.Status) {
-	w.swLost(i, st)
+	w.failEmulOps(i, st)
 	w.t.lanes[i].ep.PendingPurge(func(t uct.Token) {
 		if k := w.slab.find(uint64(t)); k != 0 && w.slab.slots[k].state == slotLive {
 			w.end(k, st)
@@ -290,5 +290,5 @@ func (w *Worker) laneName(i uint32) string {
 	if i == 0 || int(i) >= len(w.t.lanes) || w.t.lanes[i].ep == nil {
 		return ""
 	}
-	return w.ports[w.t.lanes[i].port].name()
+	return w.ifaces[w.t.lanes[i].iface].name()
 }

@@ -16,35 +16,35 @@ var (
 		"Progress passes leave out interfaces without active endpoints; n: they call all, for comparison.")
 )
 
-// lateEndpoint is the operations table of a key with per-operation rkey resolution. It is
+// perOpEndpoint is the operations table of a key with per-operation rkey resolution. It is
 // chosen when the key is unpacked. Each operation searches the endpoint's lanes, in the
 // order of preference, and the unpacked transport keys. If it finds none it returns
 // NoResource, and the slow path finds the reason.
 //
 // Source: RKEY_RESOLVE_RMA of "UCX over InfiniBand", which the paper removes from an
 // operation's path.
-type lateEndpoint struct {
+type perOpEndpoint struct {
 	uct.Endpoint // of the lane found when the key was unpacked; for operations without a fast path
 	k            *RemoteKey
-	choices      []*keyLane
+	candidates      []*keyLane
 }
 
-// late returns the operations table of l, which is one of k's lanes.
-func (k *RemoteKey) late(l *keyLane) uct.Endpoint {
-	return &lateEndpoint{Endpoint: k.t.lanes[l.lane].ep, k: k, choices: k.lanes()}
+// perOp returns the operations table of l, which is one of k's lanes.
+func (k *RemoteKey) perOp(l *keyLane) uct.Endpoint {
+	return &perOpEndpoint{Endpoint: k.t.lanes[l.lane].ep, k: k, candidates: k.lanes()}
 }
 
 // resolve returns the endpoint and the transport key of the best lane for an operation. The
 // operation needs the access right need and one of ops. If ops is 0 it is a 64-bit atomic.
-func (e *lateEndpoint) resolve(need uct.MemFlags, ops uct.Ops) (uct.Endpoint, uct.RKey, bool) {
+func (e *perOpEndpoint) resolve(need uct.MemFlags, ops uct.Ops) (uct.Endpoint, uct.RKey, bool) {
 	w := e.k.t.w
 	slot := w.endpoint(e.k.e)
 	if slot == 0 || e.k.access&need == 0 {
 		return nil, 0, false
 	}
 	peer := w.eps[slot].peer
-	for _, c := range e.choices {
-		if c.swOnly || ops != 0 && c.attr.Ops&c.iface.Ops&ops == 0 || ops == 0 && c.attr.Atomic64 == 0 {
+	for _, c := range e.candidates {
+		if c.emulOnly || ops != 0 && c.attr.Ops&c.iface.Ops&ops == 0 || ops == 0 && c.attr.Atomic64 == 0 {
 			continue
 		}
 		lane := w.laneTo(peer, uint32(c.local))
@@ -56,7 +56,7 @@ func (e *lateEndpoint) resolve(need uct.MemFlags, ops uct.Ops) (uct.Endpoint, uc
 	return nil, 0, false
 }
 
-func (e *lateEndpoint) PutShort(p []byte, addr uint64, _ uct.RKey) uct.Status {
+func (e *perOpEndpoint) PutShort(p []byte, addr uint64, _ uct.RKey) uct.Status {
 	ep, k, ok := e.resolve(uct.MemRemotePut, uct.OpPutShort)
 	if !ok {
 		return ucs.NoResource
@@ -64,7 +64,7 @@ func (e *lateEndpoint) PutShort(p []byte, addr uint64, _ uct.RKey) uct.Status {
 	return ep.PutShort(p, addr, k)
 }
 
-func (e *lateEndpoint) PutUint64(v, addr uint64, _ uct.RKey) uct.Status {
+func (e *perOpEndpoint) PutUint64(v, addr uint64, _ uct.RKey) uct.Status {
 	ep, k, ok := e.resolve(uct.MemRemotePut, uct.OpPutShort)
 	if !ok {
 		return ucs.NoResource
@@ -72,7 +72,7 @@ func (e *lateEndpoint) PutUint64(v, addr uint64, _ uct.RKey) uct.Status {
 	return ep.PutUint64(v, addr, k)
 }
 
-func (e *lateEndpoint) GetShort(p []byte, addr uint64, _ uct.RKey) uct.Status {
+func (e *perOpEndpoint) GetShort(p []byte, addr uint64, _ uct.RKey) uct.Status {
 	ep, k, ok := e.resolve(uct.MemRemoteGet, uct.OpGetShort)
 	if !ok {
 		return ucs.NoResource
@@ -80,7 +80,7 @@ func (e *lateEndpoint) GetShort(p []byte, addr uint64, _ uct.RKey) uct.Status {
 	return ep.GetShort(p, addr, k)
 }
 
-func (e *lateEndpoint) GetUint64(addr uint64, _ uct.RKey, t uct.Token) (uint64, uct.Status) {
+func (e *perOpEndpoint) GetUint64(addr uint64, _ uct.RKey, t uct.Token) (uint64, uct.Status) {
 	ep, k, ok := e.resolve(uct.MemRemoteGet, uct.OpGetShort)
 	if !ok {
 		return 0, ucs.NoResource
@@ -88,7 +88,7 @@ func (e *lateEndpoint) GetUint64(addr uint64, _ uct.RKey, t uct.Token) (uint64, 
 	return ep.GetUint64(addr, k, t)
 }
 
-func (e *lateEndpoint) Atomic64(op uct.AtomicOp, v, addr uint64, _ uct.RKey) uct.Status {
+func (e *perOpEndpoint) Atomic64(op uct.AtomicOp, v, addr uint64, _ uct.RKey) uct.Status {
 	ep, k, ok := e.resolve(uct.MemRemoteAtomic, 0)
 	if !ok {
 		return ucs.NoResource
@@ -96,7 +96,7 @@ func (e *lateEndpoint) Atomic64(op uct.AtomicOp, v, addr uint64, _ uct.RKey) uct
 	return ep.Atomic64(op, v, addr, k)
 }
 
-func (e *lateEndpoint) Fetch64(op uct.AtomicOp, v, cmp, addr uint64, _ uct.RKey, t uct.Token) (uint64, uct.Status) {
+func (e *perOpEndpoint) Fetch64(op uct.AtomicOp, v, cmp, addr uint64, _ uct.RKey, t uct.Token) (uint64, uct.Status) {
 	ep, k, ok := e.resolve(uct.MemRemoteAtomic, 0)
 	if !ok {
 		return 0, ucs.NoResource

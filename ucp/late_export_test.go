@@ -2,7 +2,7 @@ package ucp
 
 // ResolvesLate tells which operations table k has.
 func ResolvesLate(k *RemoteKey) bool {
-	_, late := k.ep.(*lateEndpoint)
+	_, late := k.ep.(*perOpEndpoint)
 	return late
 }
 

@@ -40,14 +40,14 @@ func LiveDir(set *config.Set) string { return live.Dir(rowStatsDest.Get(set)) }
 // late is shown with its last summary.
 const freshLimit = 100 * time.Millisecond
 
-// offer publishes the context's live statistics if the settings ask for it.
-func (x *Context) offer() error {
+// publishStats publishes the context's live statistics if the settings ask for it.
+func (x *Context) publishStats() error {
 	dir := LiveDir(x.settings)
 	if dir == "" {
 		return nil
 	}
 	x.opened = ucs.Now()
-	o, err := live.Serve(dir, x.page)
+	o, err := live.Serve(dir, x.statsPage)
 	if err != nil {
 		return err
 	}
@@ -59,16 +59,16 @@ func (x *Context) offer() error {
 }
 
 // withdraw ends the publication that offer started.
-func (x *Context) withdraw() error {
+func (x *Context) unpublishStats() error {
 	if x.liveStats == nil {
 		return nil
 	}
 	return x.liveStats.Close()
 }
 
-// page returns the page that the context publishes. It runs on the goroutine of the
+// statsPage returns the page that the context publishes. It runs on the goroutine of the
 // live.Serve. It waits for no lock that a worker's owner holds for long.
-func (x *Context) page() *live.Page {
+func (x *Context) statsPage() *live.Page {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
@@ -86,7 +86,7 @@ func (x *Context) page() *live.Page {
 	}
 	limit := time.NewTimer(freshLimit)
 	defer limit.Stop()
-	workers := x.shown()
+	workers := x.displayedWorkers()
 	for _, w := range workers {
 		w.show.request(w)
 	}
@@ -96,8 +96,8 @@ func (x *Context) page() *live.Page {
 	return p
 }
 
-// shown returns the workers that have a display, sorted by name.
-func (x *Context) shown() (ws []*Worker) {
+// displayedWorkers returns the workers that have a display, sorted by name.
+func (x *Context) displayedWorkers() (ws []*Worker) {
 	x.mu.Lock()
 	for c := range x.owned {
 		if w, ok := c.(*Worker); ok && w.show != nil {

@@ -16,7 +16,7 @@ import (
 // time of a short message.
 //
 // The lock has no queue and is not fair. Passes of progress run in a loop, so they let the
-// goroutines counted in Worker.want go first.
+// goroutines counted in Worker.lockWaiters go first.
 //
 // The scheduler may preempt a goroutine that holds the lock. The waiting goroutines then
 // yield their processors so that it runs again.
@@ -39,7 +39,7 @@ func (l *spinLock) Lock() {
 }
 
 // lockSlow looks at a taken lock lockTries times with pauses, then lockYields times with a
-// yield of the processor after each look. Then it sleeps lockNap between looks: the holder
+// yield of the processor after each look. Then it sleeps lockSleep between looks: the holder
 // does something slow, such as mapping memory, or has no processor.
 //
 // Each of the first lockTries looks comes after twice as many pauses as the one before, up
@@ -49,7 +49,7 @@ const (
 	lockTries  = 16
 	lockPauses = 128
 	lockYields = 1024
-	lockNap    = 100 * time.Microsecond
+	lockSleep    = 100 * time.Microsecond
 )
 
 //go:noinline
@@ -65,7 +65,7 @@ func (l *spinLock) lockSlow() {
 		case k < lockTries+lockYields:
 			cpu.Yield()
 		default:
-			time.Sleep(lockNap)
+			time.Sleep(lockSleep)
 		}
 	}
 }

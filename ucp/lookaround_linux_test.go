@@ -34,9 +34,9 @@ func TestLookAroundBeforeSleep(t *testing.T) {
 		w, err := c.NewWorker(WorkerConfig{Mode: ThreadSingle, Spin: 1})
 		require.NoError(t, err)
 		require.NotNil(t, w.sleeper.set, "Linux has event descriptors")
-		p := w.ports[0]
-		p.iface = lookedAt{p.iface, p, counts}
-		for range lookEvery - armPasses {
+		wi := w.ifaces[0]
+		wi.iface = lookedAt{wi.iface, wi, counts}
+		for range periodicPasses - armPasses {
 			require.Zero(t, w.Progress())
 		}
 		buf := make([]byte, 1)

@@ -12,34 +12,34 @@ import (
 // lulls evicts idle connections. It keeps the number of active connections of a worker,
 // over all its ifaces, at or below a bound. Above the bound it suspends idle connections,
 // least recently used first. The transport resumes a suspended connection on use.
-type lulls struct {
-	most   int // bound on active connections; math.MaxInt: no bound, look does nothing
-	ifaces []uct.ConnectionCache
+type idleEviction struct {
+	maxActive   int // bound on active connections; math.MaxInt: no bound, look does nothing
+	caches []uct.ConnectionCache
 	due    ucs.Time
 	since  []ucs.Time
 }
 
-// lullEvery is the interval between two searches for idle connections.
-const lullEvery = 10 * time.Millisecond
+// evictInterval is the interval between two searches for idle connections.
+const evictInterval = 10 * time.Millisecond
 
-func (w *Worker) initLulls() {
-	w.lulls.most = rowMaxLive.Get(w.ctx.settings)
-	for _, p := range w.ports {
-		if f, ok := p.iface.(uct.ConnectionCache); ok {
-			w.lulls.ifaces = append(w.lulls.ifaces, f)
+func (w *Worker) initEviction() {
+	w.eviction.maxActive = rowMaxLive.Get(w.ctx.settings)
+	for _, wi := range w.ifaces {
+		if f, ok := wi.iface.(uct.ConnectionCache); ok {
+			w.eviction.caches = append(w.eviction.caches, f)
 		}
 	}
 }
 
-// look suspends idle connections if there are more active ones than the bound. Below the
+// evictIdle suspends idle connections if there are more active ones than the bound. Below the
 // bound it looks at the connections too, so that the ifaces know which were used last.
-func (l *lulls) look(now ucs.Time) {
-	if l.most == math.MaxInt || now.Before(l.due) {
+func (l *idleEviction) evictIdle(now ucs.Time) {
+	if l.maxActive == math.MaxInt || now.Before(l.due) {
 		return
 	}
-	l.due = now.Add(lullEvery)
+	l.due = now.Add(evictInterval)
 	since := l.since[:0]
-	for _, f := range l.ifaces {
+	for _, f := range l.caches {
 		since = f.Candidates(now, since)
 	}
 	l.since = since
@@ -49,15 +49,15 @@ func (l *lulls) look(now ucs.Time) {
 	}
 	slices.Sort(since)
 	t := since[min(excess, len(since))-1]
-	for _, f := range l.ifaces {
+	for _, f := range l.caches {
 		excess -= f.Evict(now, t, excess)
 	}
 }
 
 // excess returns the number of active connections above the bound. It is negative below it.
-func (l *lulls) excess() int {
-	n := -l.most
-	for _, f := range l.ifaces {
+func (l *idleEviction) excess() int {
+	n := -l.maxActive
+	for _, f := range l.caches {
 		n += f.Active()
 	}
 	return n

@@ -32,11 +32,11 @@ func (f *idlers) Evict(_, t ucs.Time, most int) (n int) {
 // and none that is in use.
 func TestLullsTakeTheOldest(t *testing.T) {
 	a, b := &idlers{since: []ucs.Time{10, 30, 50}}, &idlers{since: []ucs.Time{20, 40, 40, 40}, busy: 2}
-	l := lulls{most: 9, ifaces: []uct.ConnectionCache{a, b}}
+	l := idleEviction{maxActive: 9, caches: []uct.ConnectionCache{a, b}}
 	now := ucs.Time(100)
 	look := func(most int) {
-		l.most, now = most, now.Add(lullEvery)
-		l.look(now)
+		l.maxActive, now = most, now.Add(evictInterval)
+		l.evictIdle(now)
 	}
 	look(9)
 	assert.Len(t, a.since, 3)
@@ -51,7 +51,7 @@ func TestLullsTakeTheOldest(t *testing.T) {
 	assert.Empty(t, a.since)
 	assert.Empty(t, b.since)
 	assert.Equal(t, 2, b.Active(), "they are in use")
-	b.since, l.most = []ucs.Time{100}, 2
-	l.look(now)
+	b.since, l.maxActive = []ucs.Time{100}, 2
+	l.evictIdle(now)
 	assert.Len(t, b.since, 1, "not looked at so soon")
 }

@@ -1,9 +1,9 @@
 package ucp
 
-// holds reports whether an operation of one of the context's ThreadMulti workers
+// memInUse reports whether an operation of one of the context's ThreadMulti workers
 // uses memory of buf. It does not look at other workers: only their own goroutine
 // may read their state.
-func (x *Context) holds(buf []byte) bool {
+func (x *Context) memInUse(buf []byte) bool {
 	x.mu.Lock()
 	var ws []*Worker
 	for c := range x.owned {
@@ -13,14 +13,14 @@ func (x *Context) holds(buf []byte) bool {
 	}
 	x.mu.Unlock()
 	for _, w := range ws {
-		if w.holds(buf) {
+		if w.memInUse(buf) {
 			return true
 		}
 	}
 	return false
 }
 
-func (w *Worker) holds(buf []byte) bool {
+func (w *Worker) memInUse(buf []byte) bool {
 	w.t.lock()
 	defer w.t.unlock()
 	for i := range w.slab.slots {

@@ -22,13 +22,13 @@ type MemHandle struct {
 	allocated bool
 	regions   []memRegion
 	refused   []uct.Refusal
-	sw        *swMem // nil: no peer may reach the memory by emulation
+	emul        *emulMem // nil: no peer may reach the memory by emulation
 
-	// leaving forbids new operations to use the memory. Close stores it before it looks
+	// closePending forbids new operations to use the memory. Close stores it before it looks
 	// for operations in flight, each under the lock of its worker. An operation begins
 	// under the same lock.
-	leaving atomic.Bool
-	closing sync.Mutex // guards err, and lets Close run once
+	closePending atomic.Bool
+	closeMu sync.Mutex // guards err, and lets Close run once
 	closed  atomic.Bool
 	err     error // returned by Close
 }
@@ -144,8 +144,8 @@ func (m *MemHandle) pack() error {
 		v.entries = append(v.entries, keyEntry{r.transport, uint8(r.domain), r.AppendKey(nil)}) // an address holds as many domains, so the index fits
 	}
 	if len(m.buf) > 0 && m.access != 0 {
-		if m.sw = m.ctx.emul.add(m.buf, m.access); m.sw != nil {
-			v.entries = append(v.entries, m.sw.key.entry())
+		if m.emul = m.ctx.emul.add(m.buf, m.access); m.emul != nil {
+			v.entries = append(v.entries, m.emul.key.entry())
 		}
 	}
 	key, err := v.append(nil)
@@ -205,14 +205,14 @@ func (m *MemHandle) Load64(off int) uint64 { return load64(m.Bytes()[off : off+8
 // stopped in time, memory of the program stays exposed to it. The error reports that, and
 // the memory stays pinned for good.
 func (m *MemHandle) Close() error {
-	m.closing.Lock()
-	defer m.closing.Unlock()
+	m.closeMu.Lock()
+	defer m.closeMu.Unlock()
 	if m.closed.Load() {
 		return m.err
 	}
-	m.leaving.Store(true)
-	if m.ctx.holds(m.buf) {
-		m.leaving.Store(false)
+	m.closePending.Store(true)
+	if m.ctx.memInUse(m.buf) {
+		m.closePending.Store(false)
 		return fmt.Errorf("close memory of %d bytes at %#x: an operation uses it: %w", len(m.buf), m.base, ErrBusy)
 	}
 	m.closed.Store(true)
@@ -226,7 +226,7 @@ func (m *MemHandle) Close() error {
 // closeRegions revokes all regions first, then closes them in reverse order, so that of the
 // domain that allocated the memory last.
 func (m *MemHandle) closeRegions() error {
-	m.ctx.emul.remove(m.sw)
+	m.ctx.emul.remove(m.emul)
 	for _, r := range m.regions {
 		r.Revoke()
 	}

@@ -32,11 +32,11 @@ func load64(p []byte) uint64 {
 
 var littleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
 
-// hide returns p without the compiler's escape analysis noticing, so that p may be on a
+// noescape returns p without the compiler's escape analysis noticing, so that p may be on a
 // stack. It is sound if the callee reads p before it returns and keeps no reference to it.
 // Every short operation of uct does so. Rule (3) of package unsafe: the address is one of
 // p's own memory.
-func hide(p []byte) []byte {
+func noescape(p []byte) []byte {
 	a := uintptr(unsafe.Pointer(unsafe.SliceData(p)))
 	return unsafe.Slice(*(**byte)(unsafe.Pointer(&a)), len(p))
 }

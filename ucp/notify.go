@@ -16,23 +16,23 @@ type Completion struct {
 // than the operation.
 type NotifyFunc func(c Completion)
 
-// note holds the callback and the waiters of an operation.
-type note struct {
+// listener holds the callback and the waiters of an operation.
+type listener struct {
 	f      NotifyFunc
 	cookie uint64
-	wait   *waiter // goroutines that wait, linked by waiter.nextOfOp
+	waiters   *waiter // goroutines that wait, linked by waiter.nextOfOp
 }
 
-// note returns the note of slot i.
-func (b *slab) note(i uint32) *note {
-	if int(i) >= len(b.notes) {
-		b.notes = append(b.notes, make([]note, len(b.slots)-len(b.notes))...)
+// listener returns the note of slot i.
+func (b *slab) listener(i uint32) *listener {
+	if int(i) >= len(b.listeners) {
+		b.listeners = append(b.listeners, make([]listener, len(b.slots)-len(b.listeners))...)
 	}
-	return &b.notes[i]
+	return &b.listeners[i]
 }
 
-// call is a callback that is due.
-type call struct {
+// dueCallback is a callback that is due.
+type dueCallback struct {
 	f NotifyFunc
 	c Completion
 }
@@ -52,8 +52,8 @@ func (r Request) Notify(f NotifyFunc, cookie uint64) bool {
 	if i == 0 || w.slab.slots[i].state != slotLive {
 		return false
 	}
-	w.slab.slots[i].flags |= flagNotify | flagAside
-	n := w.slab.note(i)
+	w.slab.slots[i].flags |= flagNotify | flagExtra
+	n := w.slab.listener(i)
 	n.f, n.cookie = f, cookie
 	return true
 }
@@ -62,21 +62,21 @@ func (r Request) Notify(f NotifyFunc, cookie uint64) bool {
 // The callback, or else the first waiter that consumes results, receives the result.
 // Further ones receive ErrStale.
 func (w *Worker) notify(i uint32) {
-	s, n := &w.slab.slots[i], w.slab.note(i)
-	c := Completion{Cookie: n.cookie, Message: Message{Tag(s.tag), int(s.n)}}
+	s, n := &w.slab.slots[i], w.slab.listener(i)
+	c := Completion{Cookie: n.cookie, Message: Message{Tag(s.tag), int(s.length)}}
 	if s.status != ucs.OK {
 		c.Err = w.slotErr(i)
 	}
-	f, x := n.f, n.wait
-	n.f, n.wait = nil, nil
-	consumed, told := f != nil, false
+	f, x := n.f, n.waiters
+	n.f, n.waiters = nil, nil
+	consumed, errorRead := f != nil, false
 	for x != nil {
 		next := x.nextOfOp
 		switch {
 		case !x.consume:
-			told = true
+			errorRead = true
 			x.err = c.Err
-		case consumed || s.flags&flagKept == 0:
+		case consumed || s.flags&flagHasResult == 0:
 			x.err = ErrStale
 		default:
 			consumed = true
@@ -89,53 +89,53 @@ func (w *Worker) notify(i uint32) {
 		if s.op != opTagRecv {
 			c.Message = Message{}
 		}
-		w.calls = append(w.calls, call{f, c})
-		w.odd = true
+		w.dueCallbacks = append(w.dueCallbacks, dueCallback{f, c})
+		w.moreWork = true
 	}
-	w.settleSlot(i, consumed, told)
+	w.settleSlot(i, consumed, errorRead)
 }
 
 // settleSlot releases slot i, whose operation has completed, or keeps it if its result may
 // still be read. told reports that a waiter has received the error.
-func (w *Worker) settleSlot(i uint32, consumed, told bool) {
+func (w *Worker) settleSlot(i uint32, consumed, errorRead bool) {
 	s := &w.slab.slots[i]
 	s.flags &^= flagNotify
 	switch {
-	case !consumed && s.flags&flagKept != 0:
+	case !consumed && s.flags&flagHasResult != 0:
 		s.state = slotDone
 	case consumed || s.status == ucs.OK || s.flags&flagReported != 0:
 		w.slab.release(i)
-	case told:
+	case errorRead:
 		s.state = slotRead
-		w.slab.orphan(i)
+		w.slab.addUnclaimed(i)
 	default:
 		s.state = slotDone
 		if s.ep == 0 {
-			w.slab.orphan(i)
+			w.slab.addUnclaimed(i)
 		}
 	}
 }
 
-// runCalls runs the callbacks that are due, with the lock released during each. The caller
+// runCallbacks runs the callbacks that are due, with the lock released during each. The caller
 // holds the lock. Callbacks that become due in the meantime run too. A nested Progress
 // leaves them to the outer one.
-func (w *Worker) runCalls() {
-	if w.calling {
+func (w *Worker) runCallbacks() {
+	if w.inCallbacks {
 		return
 	}
-	w.calling = true
+	w.inCallbacks = true
 	w.runFailureCalls()
-	for k := 0; k < len(w.calls); k++ {
-		c := w.calls[k]
-		w.calls[k] = call{}
-		w.leaveLock()
+	for k := 0; k < len(w.dueCallbacks); k++ {
+		c := w.dueCallbacks[k]
+		w.dueCallbacks[k] = dueCallback{}
+		w.unlockForCallback()
 		c.f(c.c)
-		w.enterLock()
+		w.relockAfterCallback()
 		if len(w.am.failureCalls) > 0 {
 			w.runFailureCalls()
 		}
 	}
-	w.calls = w.calls[:0]
-	w.calling = false
-	w.settle()
+	w.dueCallbacks = w.dueCallbacks[:0]
+	w.inCallbacks = false
+	w.updateMoreWork()
 }

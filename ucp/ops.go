@@ -28,10 +28,10 @@ func (k opKind) info() opInfo {
 		return opInfo{"flush", (*Worker).resumeFlush}
 	case opFence:
 		return opInfo{"fence", (*Worker).resumeFence}
-	case opFenceAcross:
+	case opFenceMulti:
 		return opInfo{name: "fence"} // only its parts are retried
-	case opGiveUp:
-		return opInfo{"cancel notice", (*Worker).resumeGiveUp}
+	case opCancelFrag:
+		return opInfo{"cancel notice", (*Worker).resumeCancelFrag}
 	case opControl:
 		return opInfo{"control message", (*Worker).resumeControl}
 	case opPut:
@@ -46,9 +46,9 @@ func (k opKind) info() opInfo {
 		return opInfo{"atomic", (*Worker).resumeAtomic}
 	case opFetch:
 		return opInfo{"fetch", (*Worker).resumeFetch}
-	case opRead:
+	case opRndvRead:
 		return opInfo{"rendezvous read", (*Worker).resumeRead}
-	case opHold:
+	case opDrainLane:
 		return opInfo{"lane drain", (*Worker).resumeDrain}
 	case opAMSend:
 		return opInfo{"active message", (*Worker).resumeAMSend}

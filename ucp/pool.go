@@ -11,15 +11,15 @@ const (
 	maxClass  = 20 // 1 MB; longer pieces are allocated one by one
 	bigClass  = maxClass + 1
 	slabBytes = 64 << 10
-	// keepBare is the number of free pieces kept of each class whose slab holds one piece.
-	keepBare = 8
+	// maxFreePieces is the number of free pieces kept of each class whose slab holds one piece.
+	maxFreePieces = 8
 )
 
 // pool allocates memory by size class, so that a steady flow of messages allocates nothing
 // from the Go heap. The zero pool is ready for use.
 type pool struct {
 	classes [bigClass + 1]poolClass
-	lent    int // bytes allocated from the pool
+	allocated    int // bytes allocated from the pool
 }
 
 // poolClass is the memory of one size class, in slabs of pieces of equal size.
@@ -55,7 +55,7 @@ func (p *pool) get(n int) chunk {
 	last := len(k.free) - 1
 	i := k.free[last]
 	k.free = k.free[:last]
-	p.lent += size
+	p.allocated += size
 	return chunk(c)<<32 | chunk(i)
 }
 
@@ -96,8 +96,8 @@ func (p *pool) put(h chunk) {
 	}
 	c, i := uint(h>>32), uint32(h)
 	k := &p.classes[c]
-	p.lent -= len(p.bytes(h))
-	if c == bigClass || perSlab(c) == 0 && len(k.free) >= keepBare {
+	p.allocated -= len(p.bytes(h))
+	if c == bigClass || perSlab(c) == 0 && len(k.free) >= maxFreePieces {
 		k.slabs[i] = nil
 		k.bare = append(k.bare, i)
 		return

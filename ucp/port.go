@@ -9,62 +9,62 @@ import (
 )
 
 // port is a worker's context of one iface, and the uct.Handler of the iface's callbacks.
-// The fields rest and inTurn belong to resumeUnattended; the worker's lock guards them.
-type port struct {
+// The fields rest and inAsyncTurn belong to resumeUnattended; the worker's lock guards them.
+type workerIface struct {
 	w       *Worker
 	iface   uct.Iface
 	info    uct.IfaceInfo
 	domain  openDomain
 	index   int
-	state   portState
-	sources map[uint32]*source
-	last    *source            // the rx connection looked up last
-	spares  []uct.Reusable // closed regions that can be registered again
-	rest    time.Duration      // delay until the next turn of resumeUnattended
-	inTurn  bool               // a turn of resumeUnattended is running
-	careful int                // reasons to check each message's rx connection: each failed one, and an exceeded budget
+	state   ifaceState
+	rxConns map[uint32]*rxConn
+	lastRx    *rxConn            // the rx connection looked up last
+	reusable  []uct.Reusable // closed regions that can be registered again
+	resumeDelay    time.Duration      // delay until the next turn of resumeUnattended
+	inAsyncTurn  bool               // a turn of resumeUnattended is running
+	rxChecks int                // reasons to check each message's rx connection: each failed one, and an exceeded budget
 }
 
-// portState says which goroutine polls a port, and when.
-type portState uint8
+// ifaceState says which goroutine polls a port, and when.
+type ifaceState uint8
 
 const (
-	// portIdle: inactive. Each slow look (lookAround) progresses it.
-	portIdle portState = iota
-	// portArmed: inactive, armed, and not progressed since. Its EventFD becomes readable
+	// ifaceInactive: inactive. Each slow look (serveInactive) progresses it.
+	ifaceInactive ifaceState = iota
+	// ifaceArmed: inactive, armed, and not progressed since. Its EventFD becomes readable
 	// when there is something to progress.
-	portArmed
-	// portPolled: in Worker.active. Each pass progresses the iface, which disarms it. So a
+	ifaceArmed
+	// ifaceActive: in Worker.active. Each pass progresses the iface, which disarms it. So a
 	// sleeper arms it again before each sleep, also after its last endpoint was closed.
-	portPolled
+	ifaceActive
 )
 
-func (p *port) name() string { return p.info.Transport + "/" + p.info.Device }
+func (wi *workerIface) name() string { return wi.info.Transport + "/" + wi.info.Device }
 
 // HandleAM receives messages. It is the fast path of receiving: a batch of one
 // message needs no loop.
 // hot: BenchmarkTagPair
 //
 //go:nosplit
-func (p *port) HandleAM(mem []byte, ds []uct.Desc) uint64 {
-	if len(ds) == 1 && p.careful == 0 {
-		d, w := &ds[0], p.w
+func (wi *workerIface) HandleAM(mem []byte, ds []uct.Desc) uint64 {
+	if len(ds) == 1 && wi.rxChecks == 0 {
+		d, w := &ds[0], wi.w
 		data := mem[d.Off:][:d.Len]
 		if d.ID == amEager {
 			w.count.Inc(cntReceived)
-			w.arrive(d.Header, data)
+			w.handleEager(d.Header, data)
 			return 0
 		}
 		if d.ID == amUser {
 			w.count.Inc(cntReceived)
-			return keptBit(p.handleUserFast(d, data))
+			return retainedBit(wi.handleUserFast(d, data))
 		}
 	}
-	return p.handleBatch(mem, ds)
+	return wi.handleBatch(mem, ds)
 }
 
-// keptBit returns the result of HandleAM for a batch of one message.
-func keptBit(kept bool) uint64 {
+// retainedBit returns the result of HandleAM for a batch of one message.
+func retainedBit(kept bool) uint64 {
 	if kept {
 		return 1
 	}
@@ -76,24 +76,24 @@ func keptBit(kept bool) uint64 {
 // memory is kept.
 //
 //go:noinline
-func (p *port) handleBatch(mem []byte, ds []uct.Desc) uint64 {
-	w := p.w
+func (wi *workerIface) handleBatch(mem []byte, ds []uct.Desc) uint64 {
+	w := wi.w
 	w.count.Add(cntReceived, uint64(len(ds)))
 	kept := uint64(0)
 	for i := range ds {
 		d := &ds[i]
 		data := mem[d.Off:][:d.Len]
-		if d.ID == amEager && p.careful == 0 {
-			w.arrive(d.Header, data)
+		if d.ID == amEager && wi.rxChecks == 0 {
+			w.handleEager(d.Header, data)
 			continue
 		}
-		if d.ID == amUser && p.careful == 0 {
-			if p.handleUserFast(d, data) {
+		if d.ID == amUser && wi.rxChecks == 0 {
+			if wi.handleUserFast(d, data) {
 				kept |= 1 << i
 			}
 			continue
 		}
-		if p.handleOther(d, data) {
+		if wi.handleOther(d, data) {
 			kept |= 1 << i
 		}
 	}
@@ -101,8 +101,8 @@ func (p *port) handleBatch(mem []byte, ds []uct.Desc) uint64 {
 }
 
 // HandleEvents completes operations that were InProgress.
-func (p *port) HandleEvents(es []uct.Event) {
-	w := p.w
+func (wi *workerIface) HandleEvents(es []uct.Event) {
+	w := wi.w
 	for i := range es {
 		e := &es[i]
 		k := w.slab.find(uint64(e.Token))
@@ -110,11 +110,11 @@ func (p *port) HandleEvents(es []uct.Event) {
 			continue
 		}
 		s := &w.slab.slots[k]
-		if s.left > 1 || s.posting() {
+		if s.partsLeft > 1 || s.posting() {
 			w.partEnded(k, e.Status)
 			continue
 		}
-		s.left = 0
+		s.partsLeft = 0
 		if s.op == opFetch || s.op == opGetUint64 {
 			s.tag = e.Value
 			if s.op == opGetUint64 && s.aux&auxBounced != 0 {
@@ -125,7 +125,7 @@ func (p *port) HandleEvents(es []uct.Event) {
 		if s.status != ucs.OK {
 			st = s.status
 		}
-		if st == ucs.PeerFailed && w.awaitsReport(k, p) {
+		if st == ucs.PeerFailed && w.awaitsReport(k, wi) {
 			continue
 		}
 		w.end(k, st)
@@ -136,16 +136,16 @@ func (p *port) HandleEvents(es []uct.Event) {
 // stalled it moves the rest of ts to the stalled endpoint. A turn of the async goroutine is
 // offered only the first of the waiting operations. It moves none, since it would move them
 // behind those that were posted later.
-func (p *port) HandlePending(ts []uct.Token) int {
-	p.w.resuming = true
-	n := p.resume(ts)
-	for !p.inTurn && n < len(ts) && p.w.requeueStalled(ts[n]) {
+func (wi *workerIface) HandlePending(ts []uct.Token) int {
+	wi.w.resuming = true
+	n := wi.resume(ts)
+	for !wi.inAsyncTurn && n < len(ts) && wi.w.requeueStalled(ts[n]) {
 		n++
-		n += p.resume(ts[n:])
+		n += wi.resume(ts[n:])
 	}
-	p.w.resuming = false
-	if p.w.lingering > 0 {
-		p.w.endLingering()
+	wi.w.resuming = false
+	if wi.w.numDrainingPending > 0 {
+		wi.w.closeDrained()
 	}
 	return n
 }
@@ -153,15 +153,15 @@ func (p *port) HandlePending(ts []uct.Token) int {
 // resume retries the operations ts, in order, until one gets NoResource, and returns how
 // many it retried. Control messages on an operation's lane are sent before it. A token
 // whose operation has completed is skipped.
-func (p *port) resume(ts []uct.Token) int {
-	w := p.w
+func (wi *workerIface) resume(ts []uct.Token) int {
+	w := wi.w
 	for n, t := range ts {
 		i := w.slab.find(uint64(t))
 		if i == 0 || w.slab.slots[i].state != slotLive {
 			continue // canceled in the meantime
 		}
-		if lane := w.slab.slots[i].lane; w.t.lanes[lane].urgent.head != 0 {
-			if !w.sendUrgent(lane) {
+		if lane := w.slab.slots[i].lane; w.t.lanes[lane].pendingControl.head != 0 {
+			if !w.sendPendingControl(lane) {
 				return n
 			}
 			if w.slab.find(uint64(t)) == 0 {
@@ -172,7 +172,7 @@ func (p *port) resume(ts []uct.Token) int {
 		case ucs.NoResource:
 			return n
 		case ucs.InProgress:
-			w.unwait(i)
+			w.clearPending(i)
 		case ucs.Busy: // it moved to the end of the queue
 		default:
 			w.end(i, st)
@@ -182,7 +182,7 @@ func (p *port) resume(ts []uct.Token) int {
 }
 
 // HandleFailure fails the operations and messages of a failed connection.
-func (p *port) HandleFailure(f uct.Failure) {
-	p.w.count.Inc(cntFailures)
-	p.w.connectionFailed(p, f)
+func (wi *workerIface) HandleFailure(f uct.Failure) {
+	wi.w.count.Inc(cntFailures)
+	wi.w.connectionFailed(wi, f)
 }

@@ -54,8 +54,8 @@ func (w *Worker) try(i uint32) ucs.Status {
 		}
 		st = ep.PendingAdd(w.slab.token(i))
 		if st == ucs.OK {
-			s.flags |= flagWaiting
-			l.queued++
+			s.flags |= flagPending
+			l.pending++
 			w.owner.mustWake = true // a transport that connects has timers now
 			return ucs.InProgress
 		}
@@ -65,22 +65,22 @@ func (w *Worker) try(i uint32) ucs.Status {
 	}
 }
 
-// unwait notes that the operation in slot i has left its lane's pending queue.
-func (w *Worker) unwait(i uint32) {
-	if s := &w.slab.slots[i]; s.flags&flagWaiting != 0 {
-		s.flags &^= flagWaiting
-		w.t.lanes[s.lane].queued--
+// clearPending notes that the operation in slot i has left its lane's pending queue.
+func (w *Worker) clearPending(i uint32) {
+	if s := &w.slab.slots[i]; s.flags&flagPending != 0 {
+		s.flags &^= flagPending
+		w.t.lanes[s.lane].pending--
 	}
 }
 
 // end completes the operation in slot i with st.
 func (w *Worker) end(i uint32, st ucs.Status) {
 	s := &w.slab.slots[i]
-	if st != ucs.OK || s.flags&^flagKept != 0 {
+	if st != ucs.OK || s.flags&^flagHasResult != 0 {
 		w.endSlow(i, st)
 		return
 	}
-	if s.flags&flagKept == 0 {
+	if s.flags&flagHasResult == 0 {
 		w.discard(i)
 		return
 	}
@@ -90,7 +90,7 @@ func (w *Worker) end(i uint32, st ucs.Status) {
 // discard releases slot i and what a send in it holds.
 func (w *Worker) discard(i uint32) {
 	if s := &w.slab.slots[i]; s.parent != 0 && s.op.sends() {
-		w.leave(i)
+		w.releaseSend(i)
 	}
 	w.slab.release(i)
 }
@@ -102,16 +102,16 @@ func (w *Worker) discard(i uint32) {
 //
 //go:noinline
 func (w *Worker) endSlow(i uint32, st ucs.Status) {
-	w.unwait(i)
+	w.clearPending(i)
 	if s := &w.slab.slots[i]; s.op == opAMFetch {
 		w.prefetchDone(i, st)
 		return
 	} else if s.op.sends() {
-		w.leave(i) // may move the slots
-	} else if s.op == opRead {
-		w.readEnded(i, st)
+		w.releaseSend(i) // may move the slots
+	} else if s.op == opRndvRead {
+		w.readCompleted(i, st)
 		return
-	} else if s.op == opHold {
+	} else if s.op == opDrainLane {
 		w.drainDone(i)
 		return
 	} else if s.op == opFence && s.flags&flagChild != 0 {
@@ -120,9 +120,9 @@ func (w *Worker) endSlow(i uint32, st ucs.Status) {
 		w.fencePartDone(f)
 		return
 	} else if s.op == opControl {
-		w.slab.unlink(&w.t.lanes[s.lane].urgent, i)
+		w.slab.unlink(&w.t.lanes[s.lane].pendingControl, i)
 	}
-	w.slab.letGo(i)
+	w.slab.dropBuffers(i)
 	s := &w.slab.slots[i]
 	s.status = st
 	switch {
@@ -130,14 +130,14 @@ func (w *Worker) endSlow(i uint32, st ucs.Status) {
 		w.childEnded(i)
 	case s.flags&flagNotify != 0:
 		w.notify(i)
-	case s.flags&flagKept != 0:
+	case s.flags&flagHasResult != 0:
 		s.state = slotDone
 	case st == ucs.OK || s.flags&flagReported != 0:
 		w.slab.release(i)
 	default:
 		s.state = slotDone
 		if s.ep == 0 {
-			w.slab.orphan(i)
+			w.slab.addUnclaimed(i)
 		}
 	}
 }
@@ -145,7 +145,7 @@ func (w *Worker) endSlow(i uint32, st ucs.Status) {
 // partEnded counts the completion of one of several parts of the operation in slot i.
 func (w *Worker) partEnded(i uint32, st ucs.Status) {
 	s := &w.slab.slots[i]
-	s.left--
+	s.partsLeft--
 	if s.status == ucs.OK {
 		s.status = st
 	}
@@ -162,8 +162,8 @@ func (w *Worker) childEnded(i uint32) {
 		w.saveErr(parent, w.slotErr(i))
 	}
 	w.slab.release(i)
-	s.left--
-	if s.left == 0 {
+	s.partsLeft--
+	if s.partsLeft == 0 {
 		w.end(parent, s.status)
 	}
 }

@@ -7,7 +7,7 @@ import "github.com/goucx/goucx/ucs"
 func (w *Worker) TagProbe(tag, mask Tag) (Message, bool) {
 	w.t.lock()
 	defer w.t.unlock()
-	id := w.arrived.Find(uint64(tag), uint64(mask))
+	id := w.unexpQueue.Find(uint64(tag), uint64(mask))
 	if id == 0 {
 		return Message{}, false
 	}
@@ -15,7 +15,7 @@ func (w *Worker) TagProbe(tag, mask Tag) (Message, bool) {
 }
 
 func (w *Worker) messageOf(id uint32) Message {
-	return Message{Tag(w.arrived.Tag(id)), int(w.un[id].n)}
+	return Message{Tag(w.unexpQueue.Tag(id)), int(w.unexpected[id].n)}
 }
 
 // MatchedMessage is a message that was removed from matching: only its Recv can receive it. A
@@ -32,14 +32,14 @@ type MatchedMessage struct {
 func (w *Worker) TagMprobe(tag, mask Tag) (MatchedMessage, bool) {
 	w.t.lock()
 	defer w.t.unlock()
-	id := w.arrived.Match(uint64(tag), uint64(mask))
+	id := w.unexpQueue.Match(uint64(tag), uint64(mask))
 	if id == 0 {
 		return MatchedMessage{}, false
 	}
-	i := w.slab.take(opTaken)
+	i := w.slab.alloc(opMatched)
 	s := &w.slab.slots[i]
-	s.arg, s.flags = uint64(id), flagKept
-	w.un[id].taken = i
+	s.arg, s.flags = uint64(id), flagHasResult
+	w.unexpected[id].matchedSlot = i
 	return MatchedMessage{w, w.slab.id(i), w.messageOf(id)}, true
 }
 
@@ -52,20 +52,20 @@ func (t MatchedMessage) Recv(p []byte) RecvRequest {
 	w := t.w
 	w.t.lock()
 	defer w.t.unlock()
-	id := w.untake(t.id)
+	id := w.consumeMatched(t.id)
 	if id == 0 {
 		return RecvRequest{}
 	}
 	if w.closing {
-		w.un[id].taken = 0
-		w.forgetTaken(id)
+		w.unexpected[id].matchedSlot = 0
+		w.dropMatched(id)
 		return RecvRequest{w.t.refuse(opTagRecv, Endpoint{}, ucs.Closed)}
 	}
-	i := w.slab.take(opTagRecv)
-	w.slab.slots[i].flags = flagKept
+	i := w.slab.alloc(opTagRecv)
+	w.slab.slots[i].flags = flagHasResult
 	w.slab.bufs[i] = p
 	r := RecvRequest{Request{&w.t, w.slab.id(i)}}
-	w.give(i, id)
+	w.deliverUnexpected(i, id)
 	return r
 }
 
@@ -77,39 +77,39 @@ func (t MatchedMessage) Drop() {
 	}
 	t.w.t.lock()
 	defer t.w.t.unlock()
-	if id := t.w.untake(t.id); id != 0 {
-		t.w.forgetTaken(id)
+	if id := t.w.consumeMatched(t.id); id != 0 {
+		t.w.dropMatched(id)
 	}
 }
 
-// untake returns the id, in Worker.un, of the message of the MatchedMessage with this id, and
+// consumeMatched returns the id, in Worker.unexpected, of the message of the MatchedMessage with this id, and
 // consumes the MatchedMessage. It returns 0 if the MatchedMessage was consumed before.
-func (w *Worker) untake(id uint64) uint32 {
+func (w *Worker) consumeMatched(id uint64) uint32 {
 	i := w.slab.find(id)
-	if i == 0 || w.slab.slots[i].op != opTaken {
+	if i == 0 || w.slab.slots[i].op != opMatched {
 		return 0
 	}
 	n := uint32(w.slab.slots[i].arg)
 	w.slab.release(i)
-	w.un[n].taken = 0
+	w.unexpected[n].matchedSlot = 0
 	return n
 }
 
-// forgetTaken drops message id, which was removed from matching.
-func (w *Worker) forgetTaken(id uint32) {
-	u := w.un[id]
+// dropMatched drops message id, which was removed from matching.
+func (w *Worker) dropMatched(id uint32) {
+	u := w.unexpected[id]
 	switch u.kind {
-	case unOpen:
-		s := w.sources[u.from]
-		w.freeBudgeted(s.chunk)
-		s.into = reasmDiscard
-	case unSync, unRTS:
-		s := w.sources[u.from]
-		s.waiting--
+	case unexpPartial:
+		rx := w.rxConns[u.rx]
+		w.freeBudgeted(rx.chunk)
+		rx.into = reasmDiscard
+	case unexpSync, unexpRTS:
+		rx := w.rxConns[u.rx]
+		rx.pendingReplies--
 		w.freeBudgeted(u.chunk)
-		w.refuse(s, u.id, ucs.Rejected, "it was taken and dropped")
+		w.reject(rx, u.id, ucs.Rejected, "it was taken and dropped")
 	default:
 		w.freeBudgeted(u.chunk)
 	}
-	w.freeArrived(id)
+	w.freeUnexpected(id)
 }

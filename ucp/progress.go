@@ -10,7 +10,7 @@ import (
 
 const (
 	batch     = 64  // messages and events per pass and iface
-	lookEvery = 512 // passes between two reads of the clock, of about 40 ns each
+	periodicPasses = 512 // passes between two reads of the clock, of about 40 ns each
 	busyItems = 4   // completed items that count as one pass
 	// passes over an inactive iface with a readable EventFD, at most
 	servePasses = 1100
@@ -19,10 +19,10 @@ const (
 // progresser is the part of an iface that each pass uses.
 type progresser interface{ Progress(budget int) int }
 
-// idle takes the place of the first iface if none is active.
-type idle struct{}
+// noIface takes the place of the first iface if none is active.
+type noIface struct{}
 
-func (idle) Progress(int) int { return 0 }
+func (noIface) Progress(int) int { return 0 }
 
 // Progress does bounded work: it receives messages, handles events, resumes pending
 // operations and runs callbacks. It returns the number of items handled. It never sleeps.
@@ -33,13 +33,13 @@ func (w *Worker) Progress() int {
 	if w.t.locked {
 		return w.progressLocked()
 	}
-	n := w.one.Progress(batch)
-	if w.odd {
-		n += w.progressOdd()
+	n := w.firstActive.Progress(batch)
+	if w.moreWork {
+		n += w.progressMore()
 	}
 	w.passes += uint32(n+busyItems) / busyItems
-	if w.passes >= lookEvery {
-		n += w.lookUp()
+	if w.passes >= periodicPasses {
+		n += w.doPeriodic()
 	}
 	return n
 }
@@ -53,7 +53,7 @@ func (w *Worker) progressLocked() int {
 	if !w.am.multi && w.am.inHandler {
 		return 0 // a handler called it
 	}
-	if w.want.Load() > 0 {
+	if w.lockWaiters.Load() > 0 {
 		w.giveWay()
 	}
 	// The lock's owner is progressing, or releases the lock before the next call.
@@ -80,42 +80,42 @@ const progressTries = 16
 // pass is one pass of Progress. The caller holds the lock and the progress ownership. It
 // runs no callbacks.
 func (w *Worker) pass() int {
-	n := w.one.Progress(batch)
+	n := w.firstActive.Progress(batch)
 	if len(w.active) > 1 {
 		for _, f := range w.active[1:] {
 			n += f.Progress(batch)
 		}
 	}
 	w.passes += 1 + uint32(n)/busyItems
-	if w.passes >= lookEvery {
-		n += w.lookUp()
+	if w.passes >= periodicPasses {
+		n += w.doPeriodic()
 	}
 	return n
 }
 
-// progressOdd progresses all active ifaces but the first, and runs the
+// progressMore progresses all active ifaces but the first, and runs the
 // callbacks that are due.
 //
 //go:noinline
-func (w *Worker) progressOdd() int {
+func (w *Worker) progressMore() int {
 	n := 0
 	for _, f := range w.active[min(1, len(w.active)):] {
 		n += f.Progress(batch)
 	}
-	if len(w.calls)+len(w.am.failureCalls) > 0 {
-		w.runCalls()
+	if len(w.dueCallbacks)+len(w.am.failureCalls) > 0 {
+		w.runCallbacks()
 	}
 	return n
 }
 
-// settle updates odd: it reports whether a pass has more to do than to progress one.
-func (w *Worker) settle() {
-	w.odd = len(w.active) > 1 || len(w.calls)+len(w.am.failureCalls) > 0
+// updateMoreWork updates odd: it reports whether a pass has more to do than to progress one.
+func (w *Worker) updateMoreWork() {
+	w.moreWork = len(w.active) > 1 || len(w.dueCallbacks)+len(w.am.failureCalls) > 0
 }
 
-// slowEvents is the state of the slow looks, in which a spinning worker serves its
+// slowPoll is the state of the slow looks, in which a spinning worker serves its
 // inactive ifaces.
-type slowEvents struct {
+type slowPoll struct {
 	passes      uint32 // since the last slow look
 	everyPasses uint32
 	every       ucs.Time
@@ -124,24 +124,24 @@ type slowEvents struct {
 	all         bool         // every iface counts as active: UCX_IDLE_SKIP=n
 }
 
-func (s *slowEvents) init(c *config.Set) {
+func (s *slowPoll) init(c *config.Set) {
 	s.everyPasses = uint32(rowSlowPasses.Get(c))
 	s.every = ucs.Time(rowSlowInterval.Get(c))
 	s.all = !rowIdleSkip.Get(c)
 }
 
-// lookUp does periodic work after every lookEvery passes. It returns the number
+// doPeriodic does periodic work after every periodicPasses passes. It returns the number
 // of items handled.
 //
 //go:noinline
-func (w *Worker) lookUp() int {
+func (w *Worker) doPeriodic() int {
 	s := &w.slow
 	s.passes += w.passes
 	w.passes = 0
 	now := ucs.Now()
 	w.slab.tidy(now)
 	w.am.retainer.service()
-	w.lulls.look(now)
+	w.eviction.evictIdle(now)
 	if w.show != nil {
 		w.show.publishIfDue(w, now)
 	}
@@ -149,35 +149,35 @@ func (w *Worker) lookUp() int {
 		return 0
 	}
 	s.passes, s.due = 0, now+s.every
-	return w.lookAround()
+	return w.serveInactive()
 }
 
-// lookAround serves the ifaces without active endpoints: those whose EventFD is readable
+// serveInactive serves the ifaces without active endpoints: those whose EventFD is readable
 // and those that are not armed.
-func (w *Worker) lookAround() (done int) {
-	if len(w.active) < len(w.ports) {
-		done = w.lookAtIdle()
+func (w *Worker) serveInactive() (done int) {
+	if len(w.active) < len(w.ifaces) {
+		done = w.pollInactive()
 	}
 	w.refreshActive()
 	return done
 }
 
-func (w *Worker) lookAtIdle() (done int) {
+func (w *Worker) pollInactive() (done int) {
 	var ready [16]shmem.Event
 	n := 0
 	if w.slow.set != nil {
 		n, _ = w.slow.set.Wait(ready[:], 0) // if it fails, no iface is known to be ready
 	}
 	for _, e := range ready[:n] {
-		if e.Data < uint64(len(w.ports)) {
-			done += w.ports[e.Data].serve()
+		if e.Data < uint64(len(w.ifaces)) {
+			done += w.ifaces[e.Data].serve()
 		}
 	}
-	for _, p := range w.ports {
-		if p.state != portArmed && p.iface.ActiveEndpoints() == 0 {
-			done += p.iface.Progress(batch)
+	for _, wi := range w.ifaces {
+		if wi.state != ifaceArmed && wi.iface.ActiveEndpoints() == 0 {
+			done += wi.iface.Progress(batch)
 			if w.slow.set != nil {
-				p.arm(uct.EventRecv)
+				wi.arm(uct.EventRecv)
 			}
 		}
 	}
@@ -186,47 +186,47 @@ func (w *Worker) lookAtIdle() (done int) {
 
 // serve progresses an inactive port whose EventFD is readable. Some transports look at
 // their sockets only in every thousandth pass, so serve makes up to servePasses passes.
-func (p *port) serve() (done int) {
-	if p.iface.ActiveEndpoints() > 0 {
+func (wi *workerIface) serve() (done int) {
+	if wi.iface.ActiveEndpoints() > 0 {
 		return 0
 	}
-	p.state = portIdle
-	for k := 0; k < servePasses && done == 0 && p.iface.ActiveEndpoints() == 0; k++ {
-		done = p.iface.Progress(batch)
+	wi.state = ifaceInactive
+	for k := 0; k < servePasses && done == 0 && wi.iface.ActiveEndpoints() == 0; k++ {
+		done = wi.iface.Progress(batch)
 	}
 	return done
 }
 
 // arm arms the EventFD of the iface. If an inactive port cannot be armed, because it has no
-// descriptor for example, it becomes portIdle and each slow look progresses it.
-func (p *port) arm(k uct.EventKind) ucs.Status {
-	st := p.iface.Arm(k)
-	if p.state != portPolled {
-		p.state = portIdle
-		if st == ucs.OK && p.iface.ActiveEndpoints() == 0 {
-			p.state = portArmed
+// descriptor for example, it becomes ifaceInactive and each slow look progresses it.
+func (wi *workerIface) arm(k uct.EventKind) ucs.Status {
+	st := wi.iface.Arm(k)
+	if wi.state != ifaceActive {
+		wi.state = ifaceInactive
+		if st == ucs.OK && wi.iface.ActiveEndpoints() == 0 {
+			wi.state = ifaceArmed
 		}
 	}
 	return st
 }
 
-// refreshActive updates the list of ifaces that each pass progresses, and tendEvery.
+// refreshActive updates the list of ifaces that each pass progresses, and serviceInterval.
 func (w *Worker) refreshActive() {
-	w.active, w.tendEvery = w.active[:0], 0
-	for _, p := range w.ports {
-		if p.iface.ActiveEndpoints() > 0 || w.slow.all {
-			p.state = portPolled
-			w.active = append(w.active, p.iface)
-			if d := p.iface.Attr().FailureWithin; d > 0 && d < config.Forever && (w.tendEvery == 0 || d/tendShare < w.tendEvery) {
-				w.tendEvery = max(d/tendShare, soon)
+	w.active, w.serviceInterval = w.active[:0], 0
+	for _, wi := range w.ifaces {
+		if wi.iface.ActiveEndpoints() > 0 || w.slow.all {
+			wi.state = ifaceActive
+			w.active = append(w.active, wi.iface)
+			if d := wi.iface.Attr().FailureWithin; d > 0 && d < config.Forever && (w.serviceInterval == 0 || d/serviceShare < w.serviceInterval) {
+				w.serviceInterval = max(d/serviceShare, shortSleep)
 			}
-		} else if p.state == portPolled {
-			p.state = portIdle
+		} else if wi.state == ifaceActive {
+			wi.state = ifaceInactive
 		}
 	}
-	w.one = idle{}
+	w.firstActive = noIface{}
 	if len(w.active) > 0 {
-		w.one = w.active[0]
+		w.firstActive = w.active[0]
 	}
-	w.settle()
+	w.updateMoreWork()
 }

@@ -15,10 +15,10 @@ import "github.com/goucx/goucx/ucs"
 // comes for an operation without a lane, or whose lane uses another connection by now.
 //
 //go:noinline
-func (w *Worker) awaitsReport(i uint32, p *port) bool {
+func (w *Worker) awaitsReport(i uint32, wi *workerIface) bool {
 	s := &w.slab.slots[i]
 	l := &w.t.lanes[s.lane]
-	if l.ep == nil || l.status != ucs.OK || l.port != uint32(p.index) {
+	if l.ep == nil || l.status != ucs.OK || l.iface != uint32(wi.index) {
 		return false
 	}
 	s.status = ucs.PeerFailed

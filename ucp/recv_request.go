@@ -34,7 +34,7 @@ func (r RecvRequest) Wait(ctx context.Context) (Message, error) {
 	}
 	w := r.t.w
 	i, g := uint32(r.id), uint32(r.id>>32)
-	var p pause
+	var p waitLoop
 	for {
 		b := &w.slab
 		s := &b.slots[i]
@@ -42,13 +42,13 @@ func (r RecvRequest) Wait(ctx context.Context) (Message, error) {
 			return Message{}, ErrStale
 		}
 		if s.state == slotDone {
-			if s.status != ucs.OK || s.flags&flagAside != 0 {
+			if s.status != ucs.OK || s.flags&flagExtra != 0 {
 				return w.consume(i)
 			}
 			// Same as consume, but without the call.
 			s.gen, s.state, s.next = nextGen(g), slotFree, b.free
 			b.free = i
-			return Message{Tag(s.tag), int(s.n)}, nil
+			return Message{Tag(s.tag), int(s.length)}, nil
 		}
 		if err := p.after(ctx, w, w.Progress(), r.id); err != nil {
 			return w.consumeEnded(r.id, err)
@@ -76,7 +76,7 @@ func (r RecvRequest) waitRecvSlow(ctx context.Context) (Message, error) {
 	}
 	w := r.t.w
 	w.lockShared()
-	if m, ok := w.takeDone(r.id); ok {
+	if m, ok := w.consumeDone(r.id); ok {
 		w.unlockShared()
 		return m, nil
 	}
@@ -103,7 +103,7 @@ func (w *Worker) tryConsume(id uint64) (m Message, ended bool, err error) {
 // consume returns the result of the receive in slot i and releases the slot.
 func (w *Worker) consume(i uint32) (m Message, err error) {
 	s := &w.slab.slots[i]
-	m = Message{Tag(s.tag), int(s.n)}
+	m = Message{Tag(s.tag), int(s.length)}
 	if s.status != ucs.OK {
 		err = w.slotErr(i)
 	}
@@ -125,7 +125,7 @@ func (r RecvRequest) Drop() {
 		return
 	}
 	if s := &w.slab.slots[i]; s.state == slotLive {
-		s.flags &^= flagKept
+		s.flags &^= flagHasResult
 		s.flags |= flagReported
 		return
 	}
@@ -198,10 +198,10 @@ func (r RecvRequest) detach() {
 	if i == 0 || w.slab.slots[i].state != slotLive {
 		return
 	}
-	for _, p := range w.ports {
-		for _, s := range p.sources {
-			if s.into == reasmRecv && s.recv == i {
-				s.into = reasmDiscard
+	for _, wi := range w.ifaces {
+		for _, rx := range wi.rxConns {
+			if rx.into == reasmRecv && rx.recvSlot == i {
+				rx.into = reasmDiscard
 				w.end(i, ucs.Canceled)
 				return
 			}

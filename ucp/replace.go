@@ -23,128 +23,128 @@ import (
 // A lane does not fail over while a peer's memory is read on it, or its own memory is
 // exposed. Nor does it if a remote key on it has no emulation on the other transport.
 
-// passed is a route that a lane failed over from.
-type passed struct {
-	port uint32
+// failedRoute is a route that a lane failed over from.
+type failedRoute struct {
+	iface uint32
 	why  error
 }
 
-// ways ranks the candidate lanes to peer, without those that a lane failed over from.
-func (w *Worker) ways(peer wireup.PeerID, view wireup.View, wants ...wireup.Purpose) (wireup.Plan, []uct.Refusal) {
+// rankLanes ranks the candidate lanes to peer, without those that a lane failed over from.
+func (w *Worker) rankLanes(peer wireup.PeerID, view wireup.View, wants ...wireup.Purpose) (wireup.Plan, []uct.Refusal) {
 	plan, refused := wireup.Choose(w.locals, view, wants...)
 	for i := w.laneOf[peer]; i != 0; i = w.t.lanes[i].next {
-		for _, o := range w.t.lanes[i].passed {
-			info := w.ports[o.port].info
+		for _, o := range w.t.lanes[i].failedRoutes {
+			info := w.ifaces[o.iface].info
 			refused = append(refused, uct.Refusal{Transport: info.Transport, Device: info.Device, Reason: o.why.Error()})
 			for p := range plan {
-				plan[p] = slices.DeleteFunc(plan[p], func(c wireup.Candidate) bool { return c.Local == int(o.port) })
+				plan[p] = slices.DeleteFunc(plan[p], func(c wireup.Candidate) bool { return c.Local == int(o.iface) })
 			}
 		}
 	}
 	return plan, refused
 }
 
-// replaces reports whether lane i, whose connection failed with f, fails over to another
+// failOver reports whether lane i, whose connection failed with f, fails over to another
 // transport. If so, it has moved the lane.
-func (w *Worker) replaces(i uint32, f uct.Failure) bool {
+func (w *Worker) failOver(i uint32, f uct.Failure) bool {
 	l := &w.t.lanes[i]
-	if !f.NeverConnected || f.Err == nil || errors.Is(f.Err, ErrPeerFailed) || l.status != ucs.OK || l.reads+l.lent > 0 || l.refs+l.replies == 0 {
+	if !f.NeverConnected || f.Err == nil || errors.Is(f.Err, ErrPeerFailed) || l.status != ucs.OK || l.reads+l.exposed > 0 || l.refs+l.replyRefs == 0 {
 		return false
 	}
-	keys, ok := w.keysOf(i)
+	keys, ok := w.laneKeys(i)
 	if !ok {
 		return false
 	}
-	l.passed = append(l.passed, passed{l.port, f.Err})
+	l.failedRoutes = append(l.failedRoutes, failedRoute{l.iface, f.Err})
 	view := w.peers.View(l.peer)
-	plan, _ := w.ways(l.peer, view, wireup.ForAM)
+	plan, _ := w.rankLanes(l.peer, view, wireup.ForAM)
 	for _, c := range plan[wireup.ForAM] {
-		p := w.ports[c.Local]
-		if w.laneTo(l.peer, uint32(c.Local)) != 0 || len(keys) > 0 && !carriesSoftware(p) {
+		wi := w.ifaces[c.Local]
+		if w.laneTo(l.peer, uint32(c.Local)) != 0 || len(keys) > 0 && !carriesEmulation(wi) {
 			continue
 		}
-		ep, err := p.iface.NewEndpoint(view.Entries[c.Remote].Addr, 0)
+		ep, err := wi.iface.NewEndpoint(view.Entries[c.Remote].Addr, 0)
 		if err != nil {
 			continue
 		}
 		w.ctx.log.Warn("a connection cannot be established; the lane fails over to another transport",
-			zap.String("peer", shortID(view.Worker)), zap.String("from", w.laneName(i)), zap.String("to", p.name()), zap.Error(f.Err))
+			zap.String("peer", shortID(view.Worker)), zap.String("from", w.laneName(i)), zap.String("to", wi.name()), zap.Error(f.Err))
 		w.count.Inc(cntFailover)
-		w.moveLane(i, ep, p, view.Entries[c.Remote].Device)
+		w.moveLane(i, ep, wi, view.Entries[c.Remote].Device)
 		for _, k := range keys {
-			w.bySoftware(k, c)
+			w.emulateKey(k, c)
 		}
-		w.goOnBy(i)
+		w.resumeMoved(i)
 		return true
 	}
 	return false
 }
 
-// carriesSoftware reports whether active messages of p can carry emulated operations.
-func carriesSoftware(p *port) bool {
-	return p.info.Kind == uct.DeviceNet && (&keyLane{iface: p.iface.Attr()}).messages()
+// carriesEmulation reports whether active messages of p can carry emulated operations.
+func carriesEmulation(wi *workerIface) bool {
+	return wi.info.Kind == uct.DeviceNet && (&keyLane{iface: wi.iface.Attr()}).carriesEmulation()
 }
 
 // moveLane replaces the endpoint of lane i by ep, of port to. The operations that wait on
 // the old endpoint move to a stalled endpoint in front of ep.
-func (w *Worker) moveLane(i uint32, ep uct.Endpoint, to *port, domain uint8) {
+func (w *Worker) moveLane(i uint32, ep uct.Endpoint, wi *workerIface, domain uint8) {
 	l := &w.t.lanes[i]
-	old, from := l.transport(), w.ports[l.port]
+	old, from := l.transport(), w.ifaces[l.iface]
 	var waiting []uct.Token
 	l.ep.PendingPurge(func(t uct.Token) { waiting = append(waiting, t) })
-	w.forgetLane(i)
-	a := to.iface.Attr()
-	l.port, l.domain, l.whole, l.bcopy, l.zcopy = uint32(to.index), domain, a.AM.Short, a.AM.Bcopy, zcopyOf(a.AM)
-	w.rememberLane(i)
+	w.removeLane(i)
+	a := wi.iface.Attr()
+	l.iface, l.domain, l.ifaceMaxShort, l.maxBcopy, l.zcopy = uint32(wi.index), domain, a.AM.Short, a.AM.Bcopy, zcopyOf(a.AM)
+	w.insertLane(i)
 	h := l.stalledEp()
-	if h == nil && l.sw != nil {
-		h = l.sw.halt
+	if h == nil && l.emul != nil {
+		h = l.emul.stalled
 	}
 	if h == nil {
 		h = new(stalledEndpoint)
 	}
 	h.Endpoint, h.pending, h.numOlder, h.resuming = ep, waiting, 0, false
 	l.ep = h
-	if l.sw != nil {
-		l.sw.halt = h
-		l.sw.suit(to, l)
+	if l.emul != nil {
+		l.emul.stalled = h
+		l.emul.setTransport(wi, l)
 	}
-	to.iface.Activate()
+	wi.iface.Activate()
 	old.Close()
 	from.iface.Deactivate()
 	w.refreshActive()
 }
 
-// goOnBy resumes the operations on lane i, which was moved. The peer receives this worker's
+// resumeMoved resumes the operations on lane i, which was moved. The peer receives this worker's
 // address before them. Pending messages with parts of the address are dropped, because
 // their size fits the old transport.
-func (w *Worker) goOnBy(i uint32) {
+func (w *Worker) resumeMoved(i uint32) {
 	l := &w.t.lanes[i]
 	var others []uint32
-	for k := l.urgent.head; k != 0; {
+	for k := l.pendingControl.head; k != 0; {
 		s := &w.slab.slots[k]
 		next := s.next
 		if uct.AMID(s.parent) == amPeer { // its size fits the old transport
 			w.end(k, ucs.Canceled)
 		} else {
-			w.slab.unlink(&l.urgent, k)
+			w.slab.unlink(&l.pendingControl, k)
 			others = append(others, k)
 		}
 		k = next
 	}
-	if l.named || l.sw != nil {
-		l.named = false
-		w.introduce(i)
+	if l.addrSent || l.emul != nil {
+		l.addrSent = false
+		w.sendAddress(i)
 	}
 	for _, k := range others {
-		w.slab.push(&w.t.lanes[i].urgent, k)
+		w.slab.push(&w.t.lanes[i].pendingControl, k)
 	}
 	w.tryResumeLane(i)
 }
 
-// keysOf returns the keys that reach the peer's memory by lane i. ok is false if an
+// laneKeys returns the keys that reach the peer's memory by lane i. ok is false if an
 // operation on the lane cannot be emulated.
-func (w *Worker) keysOf(i uint32) (ks []*keyLane, ok bool) {
+func (w *Worker) laneKeys(i uint32) (ks []*keyLane, ok bool) {
 	for n, c := range w.cold {
 		if s := &w.eps[n]; !s.inUse || s.peer != w.t.lanes[i].peer {
 			continue
@@ -160,7 +160,7 @@ func (w *Worker) keysOf(i uint32) (ks []*keyLane, ok bool) {
 		}
 	}
 	for _, k := range ks {
-		if !k.swOnly && k.instead == 0 {
+		if !k.emulOnly && k.failoverKey == 0 {
 			return nil, false
 		}
 	}
@@ -181,41 +181,41 @@ func (s *slot) transfersBy(i uint32) bool {
 }
 
 // has reports whether the operation in s uses k.
-func (k *keyLane) has(s *slot) bool { return s.tag == uint64(k.rkey) || s.tag == uint64(k.sw) }
+func (k *keyLane) has(s *slot) bool { return s.tag == uint64(k.rkey) || s.tag == uint64(k.emulKey) }
 
-// bySoftware converts k, and the operations posted with it, to emulation on the messages of
+// emulateKey converts k, and the operations posted with it, to emulation on the messages of
 // its lane, which was moved to c.
-func (w *Worker) bySoftware(k *keyLane, c wireup.Candidate) {
+func (w *Worker) emulateKey(k *keyLane, c wireup.Candidate) {
 	old := *k
-	k.local, k.remote, k.iface = c.Local, c.Remote, w.ports[c.Local].iface.Attr()
-	if !k.swOnly {
-		k.domain, k.attr, k.rkey, k.sw, k.swOnly = nil, uct.KeyAttr{}, k.instead, k.instead, true
-		w.swLane(k.lane)
+	k.local, k.remote, k.iface = c.Local, c.Remote, w.ifaces[c.Local].iface.Attr()
+	if !k.emulOnly {
+		k.domain, k.attr, k.rkey, k.emulKey, k.emulOnly = nil, uct.KeyAttr{}, k.failoverKey, k.failoverKey, true
+		w.emulLane(k.lane)
 	}
-	k.limitSoftware()
+	k.setEmulationLimits()
 	for n := range w.slab.slots {
 		if s := &w.slab.slots[n]; s.transfersBy(k.lane) && old.has(s) {
-			w.resort(uint32(n), k)
+			w.emulateOp(uint32(n), k)
 		}
 	}
-	if !old.swOnly {
+	if !old.emulOnly {
 		old.domain.ReleaseKey(old.rkey)
 	}
 }
 
-// resort converts the operation in slot i, of which nothing was posted, to an emulated
+// emulateOp converts the operation in slot i, of which nothing was posted, to an emulated
 // operation of k.
-func (w *Worker) resort(i uint32, k *keyLane) {
+func (w *Worker) emulateOp(i uint32, k *keyLane) {
 	s := &w.slab.slots[i]
 	s.tag = uint64(k.rkey)
 	switch s.op {
 	case opPut:
-		s.aux = auxSoftware | k.put.pack()
+		s.aux = auxEmulated | k.put.pack()
 	case opGet:
-		s.aux = auxSoftware | k.get.pack()
+		s.aux = auxEmulated | k.get.pack()
 	default:
-		s.aux = s.aux&^auxBounced | auxSoftware
+		s.aux = s.aux&^auxBounced | auxEmulated
 		return
 	}
-	w.slab.giveBack(i)
+	w.slab.detachMem(i)
 }

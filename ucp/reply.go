@@ -15,41 +15,41 @@ type control struct {
 	n    int
 	a, b uint64
 	text []byte
-	mem  chunk // pool memory that holds text; only with controlLater
+	mem  chunk // pool memory that holds text; only with queueControl
 }
 
 // reply sends m to the worker that sends on s. It may be called from anywhere, also from
 // callbacks of the transport. It returns false if the sender of s is unknown or not
 // reachable. The sender's connection then fails, so that it does not wait for the reply.
 // hot: BenchmarkTagSync
-func (w *Worker) reply(s *source, m control) bool {
-	lane := s.reply
+func (w *Worker) reply(rx *rxConn, m control) bool {
+	lane := rx.replyLane
 	if lane == 0 {
-		if lane = w.replyLane(s); lane == 0 {
-			return w.unanswered(s, m.id)
+		if lane = w.replyLane(rx); lane == 0 {
+			return w.disconnectUnreplied(rx, m.id)
 		}
 	}
 	if !w.control(lane, m) {
-		if lane = w.anotherReply(s); lane == 0 {
-			return w.unanswered(s, m.id)
+		if lane = w.reconnectReplyLane(rx); lane == 0 {
+			return w.disconnectUnreplied(rx, m.id)
 		}
 		w.control(lane, m)
 	}
-	s.replied = s.replied || m.id != amThrottle // the peer does not wait for amThrottle
+	rx.replySent = rx.replySent || m.id != amFlowControl // the peer does not wait for amFlowControl
 	return true
 }
 
-// unanswered closes the connection of a sender that waits for a reply which cannot be sent.
+// disconnectUnreplied closes the connection of a sender that waits for a reply which cannot be sent.
 //
 //go:noinline
-func (w *Worker) unanswered(s *source, id uct.AMID) bool {
-	if id != amThrottle {
-		s.port.iface.Disconnect(s.id)
+func (w *Worker) disconnectUnreplied(rx *rxConn, id uct.AMID) bool {
+	if id != amFlowControl {
+		rx.iface.iface.Disconnect(rx.id)
 	}
 	return false
 }
 
-// control sends m on a lane. If it gets NoResource it waits in lane.urgent, which is
+// control sends m on a lane. If it gets NoResource it waits in lane.pendingControl, which is
 // sent before everything else that waits on the lane. This is safe, because the peer
 // needs control messages to make progress, and they have no order with other messages.
 // control returns false if the lane's connection has failed, whether the transport has
@@ -59,7 +59,7 @@ func (w *Worker) control(lane uint32, m control) bool {
 	if l.status != ucs.OK {
 		return false
 	}
-	if l.urgent.head == 0 {
+	if l.pendingControl.head == 0 {
 		if st := l.sendControl(m); st != ucs.NoResource {
 			return st == ucs.OK
 		}
@@ -68,23 +68,23 @@ func (w *Worker) control(lane uint32, m control) bool {
 		m.mem = w.pool.get(len(m.text))
 		m.text = append(w.pool.bytes(m.mem)[:0], m.text...)
 	}
-	w.controlLater(lane, m)
+	w.queueControl(lane, m)
 	return true
 }
 
-// controlLater queues m until the transport has resources.
-func (w *Worker) controlLater(lane uint32, m control) {
+// queueControl queues m until the transport has resources.
+func (w *Worker) queueControl(lane uint32, m control) {
 	l := &w.t.lanes[lane]
-	i := w.slab.take(opControl)
+	i := w.slab.alloc(opControl)
 	s := &w.slab.slots[i]
 	s.lane, s.parent, s.flags = lane, uint32(m.id), flagReported
-	s.tag, s.arg, s.off, s.n = m.hdr, m.a, m.b, uint64(m.n)
+	s.tag, s.arg, s.off, s.length = m.hdr, m.a, m.b, uint64(m.n)
 	w.slab.bufs[i] = m.text
 	if m.mem != 0 {
-		s.flags |= flagAside
+		s.flags |= flagExtra
 		w.slab.copies[i] = m.mem
 	}
-	w.slab.push(&l.urgent, i)
+	w.slab.push(&l.pendingControl, i)
 	if st := w.try(i); st != ucs.InProgress {
 		w.end(i, st)
 	}
@@ -92,7 +92,7 @@ func (w *Worker) controlLater(lane uint32, m control) {
 
 // sendControl sends m, or returns NoResource.
 func (l *lane) sendControl(m control) ucs.Status {
-	n := max(m.n, min(len(m.text), l.bcopy)) // a reason may be truncated
+	n := max(m.n, min(len(m.text), l.maxBcopy)) // a reason may be truncated
 	ep := l.transport()
 	if n == 0 {
 		return ep.AMShort(m.id, m.hdr, nil)
@@ -120,18 +120,18 @@ func (w *Worker) resumeControl(i uint32) ucs.Status {
 		return l.status
 	}
 	return l.sendControl(control{
-		id: uct.AMID(s.parent), hdr: s.tag, n: int(s.n), a: s.arg, b: s.off, text: w.slab.bufs[i],
+		id: uct.AMID(s.parent), hdr: s.tag, n: int(s.length), a: s.arg, b: s.off, text: w.slab.bufs[i],
 	})
 }
 
-// sendUrgent sends the control messages that wait on a lane. It returns false if one
+// sendPendingControl sends the control messages that wait on a lane. It returns false if one
 // of them gets NoResource again. Their tokens stay in the transport's pending queue,
 // which skips them.
 //
 //go:noinline
-func (w *Worker) sendUrgent(lane uint32) bool {
+func (w *Worker) sendPendingControl(lane uint32) bool {
 	for {
-		i := w.t.lanes[lane].urgent.head
+		i := w.t.lanes[lane].pendingControl.head
 		if i == 0 {
 			return true
 		}

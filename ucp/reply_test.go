@@ -20,10 +20,10 @@ func TestAnswerByAnotherConnection(t *testing.T) {
 		require.Zero(t, p.word(0).Or(1))
 		f := p.word(0).FetchXor(2)
 		p.until(f.Done)
-		old := p.b.sources[slices.IndexFunc(p.b.sources, func(s *source) bool { return s != nil })].reply
+		old := p.b.rxConns[slices.IndexFunc(p.b.rxConns, func(rx *rxConn) bool { return rx != nil })].replyLane
 		require.NotZero(t, old)
 		first := p.k.atomic.lane
-		p.a.forgetLane(first) // as if it had failed here
+		p.a.removeLane(first) // as if it had failed here
 		e, err := p.a.NewEndpoint(p.b.Address(), EndpointConfig{})
 		require.NoError(t, err)
 		k, err := e.UnpackKey(p.m.Key())
@@ -37,8 +37,8 @@ func TestAnswerByAnotherConnection(t *testing.T) {
 			p.until(f.Done)
 		}
 		if get {
-			k.rma.swOnly, k.rma.rkey = true, k.atomic.sw
-			k.rma.limitSoftware()
+			k.rma.emulOnly, k.rma.rkey = true, k.atomic.emulKey
+			k.rma.setEmulationLimits()
 			k.closeFast()
 			f = k.GetUint64(0)
 		} else {

@@ -89,7 +89,7 @@ func (r Request) waitSlow(ctx context.Context) (ended bool, err error) {
 		return ended, err
 	}
 	i, g := uint32(r.id), uint32(r.id>>32)
-	var p pause
+	var p waitLoop
 	for {
 		s := &w.slab.slots[i]
 		if s.gen != g {
@@ -124,9 +124,9 @@ func (w *Worker) look(id uint64) (ended bool, err error) {
 		return true, nil
 	}
 	err = w.slotErr(i)
-	if s.flags&flagKept == 0 {
+	if s.flags&flagHasResult == 0 {
 		s.state = slotRead
-		w.slab.orphan(i)
+		w.slab.addUnclaimed(i)
 	}
 	return true, err
 }

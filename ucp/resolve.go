@@ -38,7 +38,7 @@ func (r *keyResolver) plan(e Endpoint) error {
 	if st := w.connect(slot); st != ucs.OK {
 		return w.reason(slot, st)
 	}
-	r.ranked, r.refused = w.ways(w.eps[slot].peer, r.view, wireup.ForRMA, wireup.ForAMO, wireup.ForAM)
+	r.ranked, r.refused = w.rankLanes(w.eps[slot].peer, r.view, wireup.ForRMA, wireup.ForAMO, wireup.ForAM)
 	return nil
 }
 
@@ -46,11 +46,11 @@ func (r *keyResolver) plan(e Endpoint) error {
 func (r *keyResolver) resolve(k *RemoteKey) {
 	if k.access&(uct.MemRemotePut|uct.MemRemoteGet) != 0 {
 		if k.rma = r.first(wireup.ForRMA, r.lacksRMA); k.rma == nil {
-			k.rma = r.software(nil)
+			k.rma = r.emulation(nil)
 		}
 	}
 	if k.access&uct.MemRemoteAtomic != 0 {
-		k.atomic = r.completed(r.first(wireup.ForAMO, r.lacksAMO), k.rma)
+		k.atomic = r.withEmulation(r.first(wireup.ForAMO, r.lacksAMO), k.rma)
 	}
 	if k.atomic == nil {
 		k.noAMO = fmt.Sprint(r.refused)
@@ -73,60 +73,60 @@ func (r *keyResolver) first(p wireup.Purpose, lacks func(*keyLane) string) *keyL
 	return nil
 }
 
-// software returns the lane for emulation: the owner's worker carries out the
+// emulation returns the lane for emulation: the owner's worker carries out the
 // operations, which are sent as active messages. It uses the transport of beside if
 // there is one, else the best. It returns nil if the key has no entry for emulation, or
 // the owner is on this host.
-func (r *keyResolver) software(beside *keyLane) *keyLane {
+func (r *keyResolver) emulation(beside *keyLane) *keyLane {
 	key := r.key.emulKey()
 	if key == 0 {
 		return nil
 	}
 	var c wireup.Candidate
 	switch ranked := r.ranked[wireup.ForAM]; {
-	case beside != nil && beside.messages():
+	case beside != nil && beside.carriesEmulation():
 		c.Local, c.Remote = beside.local, beside.remote
 	case len(ranked) > 0:
 		c = ranked[0]
 	default:
 		return nil
 	}
-	if r.w.ports[c.Local].info.Kind != uct.DeviceNet {
+	if r.w.ifaces[c.Local].info.Kind != uct.DeviceNet {
 		return nil // within a host, report why no transport reaches the memory
 	}
 	l := &keyLane{
-		local: c.Local, remote: c.Remote, iface: r.w.ports[c.Local].iface.Attr(),
-		rkey: uct.RKey(key), sw: uct.RKey(key), swOnly: true,
+		local: c.Local, remote: c.Remote, iface: r.w.ifaces[c.Local].iface.Attr(),
+		rkey: uct.RKey(key), emulKey: uct.RKey(key), emulOnly: true,
 	}
-	l.limitSoftware()
+	l.setEmulationLimits()
 	return l
 }
 
-// limitSoftware sets the limits of a lane whose operations are all emulated.
-func (l *keyLane) limitSoftware() {
-	n := uint64(swLimit(l.iface.AM.Bcopy))
+// setEmulationLimits sets the limits of a lane whose operations are all emulated.
+func (l *keyLane) setEmulationLimits() {
+	n := uint64(emulLimit(l.iface.AM.Bcopy))
 	l.put, l.get = forms{short: n, bcopy: n}, forms{bcopy: n}
 }
 
-// completed returns a lane for all atomics. It is l, which may be nil, with emulation for
+// withEmulation returns a lane for all atomics. It is l, which may be nil, with emulation for
 // the atomics that its transport lacks. If atomics on the memory are performed by its
 // device, the owner's CPU must not perform any: they would not be atomic with the device's.
-func (r *keyResolver) completed(l, rma *keyLane) *keyLane {
+func (r *keyResolver) withEmulation(l, rma *keyLane) *keyLane {
 	switch {
 	case r.key.flags&keyDeviceAtomics != 0:
-	case l == nil && rma != nil && rma.swOnly:
+	case l == nil && rma != nil && rma.emulOnly:
 		return rma
 	case l == nil:
-		return r.software(rma)
-	case l.messages() && !l.allAtomics():
-		l.sw = uct.RKey(r.key.emulKey())
+		return r.emulation(rma)
+	case l.carriesEmulation() && !l.allAtomics():
+		l.emulKey = uct.RKey(r.key.emulKey())
 	}
 	return l
 }
 
-// messages reports whether the lane's active messages can carry emulated operations.
-func (l *keyLane) messages() bool {
-	return l.iface.Ops.Has(uct.OpAMBcopy|uct.OpPending) && swLimit(l.iface.AM.Bcopy) >= swAtomicLen
+// carriesEmulation reports whether the lane's active messages can carry emulated operations.
+func (l *keyLane) carriesEmulation() bool {
+	return l.iface.Ops.Has(uct.OpAMBcopy|uct.OpPending) && emulLimit(l.iface.AM.Bcopy) >= emulAtomicLen
 }
 
 func (l *keyLane) allAtomics() bool {
@@ -140,7 +140,7 @@ func (r *keyResolver) unpack(c wireup.Candidate) *keyLane {
 	if l, ok := r.lanes[pair]; ok {
 		return l
 	}
-	p := r.w.ports[c.Local]
+	wi := r.w.ifaces[c.Local]
 	r.lanes[pair] = nil
 	domain := r.view.Entries[c.Remote].Device
 	n := slices.IndexFunc(r.key.entries, func(e keyEntry) bool { return e.domain == domain && e.transport != keyEmulated })
@@ -148,24 +148,24 @@ func (r *keyResolver) unpack(c wireup.Candidate) *keyLane {
 		r.refuse(c.Local, "the owner did not register the memory with it")
 		return nil
 	}
-	k, err := p.domain.UnpackKey(r.key.entries[n].key)
+	k, err := wi.domain.UnpackKey(r.key.entries[n].key)
 	if err != nil {
 		r.errs = append(r.errs, err)
 		r.refuse(c.Local, err.Error())
 		return nil
 	}
 	l := &keyLane{
-		local: c.Local, remote: c.Remote, domain: p.domain, rkey: k,
-		attr: p.domain.KeyAttr(k), iface: p.iface.Attr(),
+		local: c.Local, remote: c.Remote, domain: wi.domain, rkey: k,
+		attr: wi.domain.KeyAttr(k), iface: wi.iface.Attr(),
 	}
 	if r.key.flags&keyDeviceAtomics == 0 && l.attr.Bytes == nil {
-		l.instead = uct.RKey(r.key.emulKey())
+		l.failoverKey = uct.RKey(r.key.emulKey())
 	}
 	ops := l.attr.Ops & l.iface.Ops
 	l.put = formsOf(ops, uct.OpPutShort, uct.OpPutBcopy, l.iface.Put)
 	l.get = formsOf(ops, uct.OpGetShort, uct.OpGetBcopy, l.iface.Get)
-	l.put.zcopy = ops.Has(uct.OpPutZcopy) && p.sparesCopies(l.iface.Put)
-	l.get.zcopy = ops.Has(uct.OpGetZcopy) && p.sparesCopies(l.iface.Get)
+	l.put.zcopy = ops.Has(uct.OpPutZcopy) && wi.zcopySavesCopy(l.iface.Put)
+	l.get.zcopy = ops.Has(uct.OpGetZcopy) && wi.zcopySavesCopy(l.iface.Get)
 	r.lanes[pair] = l
 	return l
 }
@@ -204,7 +204,7 @@ func (r *keyResolver) lacksAMO(l *keyLane) string {
 }
 
 func (r *keyResolver) refuse(port int, reason string) {
-	i := r.w.ports[port].info
+	i := r.w.ifaces[port].info
 	r.refused = append(r.refused, uct.Refusal{Transport: i.Transport, Device: i.Device, Reason: reason})
 }
 

@@ -39,20 +39,20 @@ type RemoteKey struct {
 
 // keyLane is a lane with the key by which its transport reaches the memory.
 type keyLane struct {
-	local  int // index in Worker.ports
+	local  int // index in Worker.ifaces
 	remote int // index of the entry in the peer's address
 	domain uct.Domain
 	rkey   uct.RKey
 	attr   uct.KeyAttr
 	iface  *uct.IfaceAttr
 
-	// Emulation uses the key sw, for the atomics that attr lacks, or with swOnly for all
-	// operations. With swOnly, rkey equals sw and domain is nil.
-	sw     uct.RKey // 0: no operation is emulated
-	swOnly bool
-	// instead is the key for emulation if the lane fails over; 0: emulation
+	// Emulation uses the key sw, for the atomics that attr lacks, or with emulOnly for all
+	// operations. With emulOnly, rkey equals sw and domain is nil.
+	emulKey     uct.RKey // 0: no operation is emulated
+	emulOnly bool
+	// failoverKey is the key for emulation if the lane fails over; 0: emulation
 	// is not possible.
-	instead uct.RKey
+	failoverKey uct.RKey
 
 	lane uint32 // index in Thread.lanes
 	put  forms
@@ -105,8 +105,8 @@ func (r *keyResolver) attach(k *RemoteKey) error {
 	// reply, the memory is closed or the owner is dead. A transport that does not ask would
 	// only hide that.
 	why := r.reason()
-	told := errors.Is(why, ErrRemoteAccess) || errors.Is(why, ErrTimeout)
-	if k.size > 0 && k.access&uct.MemRemote != 0 && (unreached || told) {
+	ownerFailed := errors.Is(why, ErrRemoteAccess) || errors.Is(why, ErrTimeout)
+	if k.size > 0 && k.access&uct.MemRemote != 0 && (unreached || ownerFailed) {
 		return fmt.Errorf("%w: %v", r.reason(), r.refused)
 	}
 	k.t.lock()
@@ -127,9 +127,9 @@ func (r *keyResolver) attach(k *RemoteKey) error {
 		}
 		l.lane = lane
 		opened = append(opened, lane)
-		if l.sw != 0 {
-			w.introduce(lane)
-			w.swLane(lane)
+		if l.emulKey != 0 {
+			w.sendAddress(lane)
+			w.emulLane(lane)
 		}
 	}
 	w.own(slot, k)
@@ -156,7 +156,7 @@ func (k *RemoteKey) openFast() {
 		return
 	}
 	for _, l := range [...]*keyLane{k.rma, k.atomic} {
-		if l != nil && !l.swOnly && k.t.lanes[l.lane].stalledEp() != nil {
+		if l != nil && !l.emulOnly && k.t.lanes[l.lane].stalledEp() != nil {
 			return // until the lane is resumed
 		}
 	}
@@ -170,29 +170,29 @@ func (k *RemoteKey) openFast() {
 			k.get, k.get64 = min(l.get.short, k.size), words
 		}
 	}
-	if l := k.atomic; l != nil && (l.sw == 0 || l.swOnly) { // otherwise each atomic has to choose between transport and emulation
+	if l := k.atomic; l != nil && (l.emulKey == 0 || l.emulOnly) { // otherwise each atomic has to choose between transport and emulation
 		k.amo, k.amoKey = k.endpoint(l), l.rkey
 	}
 	if !rowKeyResolve.Get(k.t.w.ctx.settings) {
-		k.openLate()
+		k.openPerOp()
 	}
 }
 
 // endpoint returns the uct.Endpoint that carries out the operations of l.
 func (k *RemoteKey) endpoint(l *keyLane) uct.Endpoint {
-	if l.swOnly {
-		return k.t.lanes[l.lane].sw
+	if l.emulOnly {
+		return k.t.lanes[l.lane].emul
 	}
 	return k.t.lanes[l.lane].ep
 }
 
-// openLate makes the fast paths resolve the key at each operation.
-func (k *RemoteKey) openLate() {
-	if k.rma != nil && !k.rma.swOnly {
-		k.ep = k.late(k.rma)
+// openPerOp makes the fast paths resolve the key at each operation.
+func (k *RemoteKey) openPerOp() {
+	if k.rma != nil && !k.rma.emulOnly {
+		k.ep = k.perOp(k.rma)
 	}
-	if k.atomic != nil && k.atomic.sw == 0 {
-		k.amo = k.late(k.atomic)
+	if k.atomic != nil && k.atomic.emulKey == 0 {
+		k.amo = k.perOp(k.atomic)
 	}
 }
 
@@ -288,7 +288,7 @@ func (k *RemoteKey) Close() error {
 // release releases what k holds. No operation uses k any more.
 func (k *RemoteKey) release() {
 	for _, l := range k.lanes() {
-		if !l.swOnly {
+		if !l.emulOnly {
 			l.domain.ReleaseKey(l.rkey)
 		}
 		if !k.t.w.closing { // otherwise the worker closes its lanes
@@ -302,7 +302,7 @@ func (w *Worker) keyInUse(l *keyLane) bool {
 	for i := range w.slab.slots {
 		s := &w.slab.slots[i]
 		if s.state == slotLive && s.op >= opPut && s.op <= opFetch && s.lane == l.lane &&
-			(s.tag == uint64(l.rkey) || s.tag == uint64(l.sw)) {
+			(s.tag == uint64(l.rkey) || s.tag == uint64(l.emulKey)) {
 			return true
 		}
 	}

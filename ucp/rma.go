@@ -38,10 +38,10 @@ func (k *RemoteKey) Put(p []byte, off uint64) Request {
 // hot: BenchmarkPutInline.
 func (k *RemoteKey) PutInline(p []byte, off uint64) Request {
 	n := uint64(len(p))
-	if n-1 < k.put && off <= k.size-n && k.ep.PutShort(hide(p), k.base+off, k.rkey) == ucs.OK {
+	if n-1 < k.put && off <= k.size-n && k.ep.PutShort(noescape(p), k.base+off, k.rkey) == ucs.OK {
 		return Request{}
 	}
-	return k.putInlineSlow(hide(p), off)
+	return k.putInlineSlow(noescape(p), off)
 }
 
 // PutUint64 writes v as eight little-endian bytes. If their address in the peer's memory is
@@ -73,7 +73,7 @@ func (k *RemoteKey) Get(p []byte, off uint64) Request {
 // hot: BenchmarkGetUint64.
 func (k *RemoteKey) GetUint64(off uint64) Fetch[uint64] {
 	if off < k.get64 {
-		v, st := k.ep.GetUint64(k.base+off, k.rkey, k.t.w.slab.peek())
+		v, st := k.ep.GetUint64(k.base+off, k.rkey, k.t.w.slab.nextToken())
 		if st == ucs.OK {
 			return Fetch[uint64]{v: v}
 		}

@@ -12,10 +12,10 @@ type zcopyFrom struct{ any, registered uint64 }
 
 func (f forms) none() bool { return f.short == 0 && f.bcopy == 0 }
 
-// sparesCopies reports whether zcopy saves a copy: the port's device moves the bytes, and
+// zcopySavesCopy reports whether zcopy saves a copy: the port's device moves the bytes, and
 // not the CPU in any case.
-func (p *port) sparesCopies(l uct.Limit) bool {
-	a := p.domain.Attr()
+func (wi *workerIface) zcopySavesCopy(l uct.Limit) bool {
+	a := wi.domain.Attr()
 	return a.NeedMem && a.Register && l.MaxZcopy > 0 && l.MaxVec > 0
 }
 
@@ -33,17 +33,17 @@ func (k *RemoteKey) transferIn(op opKind, p []byte, off uint64, m *MemHandle) Re
 func (w *Worker) planZcopy(i uint32, m *MemHandle) {
 	s := &w.slab.slots[i]
 	buf := w.slab.bufs[i]
-	p := w.ports[w.t.lanes[s.lane].port]
+	wi := w.ifaces[w.t.lanes[s.lane].iface]
 	var mem uct.Mem
-	if domain := w.locals[p.index].Domain; m != nil && m.ctx == w.ctx {
-		mem = m.of(domain)
+	if domain := w.locals[wi.index].Domain; m != nil && m.ctx == w.ctx {
+		mem = m.regionIn(domain)
 	} else {
-		mem = w.ctx.regionOf(buf, domain, 0)
+		mem = w.ctx.findRegion(buf, domain, 0)
 	}
 	switch {
 	case mem != nil:
-		w.slab.lend(i, loan{Mem: mem})
-	case s.n < w.zcopyFrom.any:
+		w.slab.attachMem(i, opMem{Mem: mem})
+	case s.length < w.zcopyFrom.any:
 		return
 	}
 	s.aux |= auxZcopy
@@ -58,17 +58,17 @@ func (w *Worker) postZcopy(i uint32, p []byte, lim uct.Limit) (int, ucs.Status) 
 	if len(p) < lim.MinZcopy {
 		return 0, ucs.Unsupported
 	}
-	m := w.slab.lent(i)
+	m := w.slab.mem(i)
 	if m == nil {
-		if l.queued > 0 && !w.resuming {
+		if l.pending > 0 && !w.resuming {
 			return 0, ucs.NoResource
 		}
-		own, err := w.ports[l.port].register(w.slab.bufs[i], 0)
+		own, err := w.ifaces[l.iface].register(w.slab.bufs[i], 0)
 		if err != nil {
 			s.aux &^= auxZcopy
 			return 0, ucs.Unsupported
 		}
-		w.slab.lend(i, own)
+		w.slab.attachMem(i, own)
 		m = own.Mem
 	}
 	p = p[:min(len(p), lim.MaxZcopy)]

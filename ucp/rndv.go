@@ -8,7 +8,7 @@ package ucp
 //	  data, data, data, its id      ──▶      straight into the buffer
 //
 // Both ids are ids of slots. Each side cancels by one more message: the receiver sends
-// amRefuse, the sender amGiveUp. A cancel may cross the messages that it cancels. So a
+// amReject, the sender amCancel. A cancel may cross the messages that it cancels. So a
 // message with the id of a completed operation is dropped. An id that the peer was never
 // sent is a protocol violation (named.go).
 
@@ -17,25 +17,25 @@ type phase uint8
 
 const (
 	phaseNew   phase = iota // nothing was sent; or a fragmented message was sent in part
-	phaseMatch              // sent completely, not yet matched; in lane.open
-	phaseRTS                // RTS sent, not yet requested; in lane.open
-	phaseData               // requested; in lane.open
-	phaseLent               // its memory is exposed to the receiver; in lane.open
+	phaseMatch              // sent completely, not yet matched; in lane.unacked
+	phaseRTS                // RTS sent, not yet requested; in lane.unacked
+	phaseData               // requested; in lane.unacked
+	phaseExposed               // its memory is exposed to the receiver; in lane.unacked
 )
 
 // Flags of a send, beside its phase in slot.parent.
 const (
-	wishSync  uint32 = 1 << (8 + iota) // completes when it is matched
-	wishEager                          // force eager
-	wishRndv                           // force rendezvous
+	sendFlagSync  uint32 = 1 << (8 + iota) // completes when it is matched
+	sendFlagEager                          // force eager
+	sendFlagRndv                           // force rendezvous
 )
 
 func (s *slot) phase() phase { return phase(s.parent) }
 
 func (s *slot) setPhase(p phase) { s.parent = s.parent&^0xff | uint32(p) }
 
-// lends reports whether the peer may read the memory of the message.
-func (s *slot) lends() bool { return s.op.sends() && s.phase() == phaseLent }
+// exposes reports whether the peer may read the memory of the message.
+func (s *slot) exposes() bool { return s.op.sends() && s.phase() == phaseExposed }
 
 // sends reports whether k sends a message.
 func (k opKind) sends() bool { return k >= opTagSend && k <= opAMSend }
@@ -43,13 +43,13 @@ func (k opKind) sends() bool { return k >= opTagSend && k <= opAMSend }
 // receives reports whether k receives a message into a buffer.
 func (k opKind) receives() bool { return k >= opTagRecv && k <= opAMFetch }
 
-// fetching, in slot.left, marks a receive that has requested its data. Then arg is the
+// recvRequested, in slot.partsLeft, marks a receive that has requested its data. Then arg is the
 // sender's id, aux the index of the rx connection and off the number of bytes received.
-const fetching = 1
+const recvRequested = 1
 
-// awaitsKey, in slot.parent, marks a receive that has requested the key of its data.
-const awaitsKey = 1
+// recvAwaitsKey, in slot.parent, marks a receive that has requested the key of its data.
+const recvAwaitsKey = 1
 
-// reading, in slot.left, marks a receive whose data is being read from the sender's memory.
+// recvReading, in slot.partsLeft, marks a receive whose data is being read from the sender's memory.
 // Only the end of the read completes it.
-const reading = 2
+const recvReading = 2

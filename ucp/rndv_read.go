@@ -25,57 +25,57 @@ import (
 // readMin is the shortest message that is read; a shorter one arrives sooner by messages.
 const readMin = 16 << 10
 
-// keyHead is the length of what precedes the transport's key in an amKey: address, domain.
-const keyHead = 9
+// rndvKeyHeaderLen is the length of what precedes the transport's key in an amKey: address, domain.
+const rndvKeyHeaderLen = 9
 
-// loan is registered memory of an operation in progress: an exposed region, or the
+// opMem is registered memory of an operation in progress: an exposed region, or the
 // buffer of a read or of a zcopy transfer.
-type loan struct {
+type opMem struct {
 	uct.Mem
-	port *port // registered it for this operation; nil: the memory was registered before
+	registrar *workerIface // registered it for this operation; nil: the memory was registered before
 }
 
-// maxSpares is the number of closed regions that are kept of each port.
-const maxSpares = 1024
+// maxReusable is the number of closed regions that are kept of each port.
+const maxReusable = 1024
 
 // canRead reports whether the port's device can read a peer's memory into local memory.
-func (p *port) canRead() bool {
-	a := p.iface.Attr()
-	return p.info.Kind == uct.DeviceNet && a.Ops.Has(uct.OpGetZcopy) && a.Get.MaxZcopy > 0 && a.Get.MaxVec > 0 &&
-		p.domain.Attr().Register && keyHead+p.domain.Attr().KeyLen <= a.AM.Bcopy
+func (wi *workerIface) canRead() bool {
+	a := wi.iface.Attr()
+	return wi.info.Kind == uct.DeviceNet && a.Ops.Has(uct.OpGetZcopy) && a.Get.MaxZcopy > 0 && a.Get.MaxVec > 0 &&
+		wi.domain.Attr().Register && rndvKeyHeaderLen+wi.domain.Attr().KeyLen <= a.AM.Bcopy
 }
 
 // register returns buf as memory of the port's domain. If buf lies in a region that the
 // program registered, it uses that one. Otherwise it registers buf.
-func (p *port) register(buf []byte, need uct.MemFlags) (loan, error) {
-	if m := p.w.ctx.regionOf(buf, p.w.locals[p.index].Domain, need); m != nil {
-		return loan{Mem: m}, nil
+func (wi *workerIface) register(buf []byte, need uct.MemFlags) (opMem, error) {
+	if m := wi.w.ctx.findRegion(buf, wi.w.locals[wi.index].Domain, need); m != nil {
+		return opMem{Mem: m}, nil
 	}
-	if last := len(p.spares) - 1; last >= 0 {
-		m := p.spares[last]
+	if last := len(wi.reusable) - 1; last >= 0 {
+		m := wi.reusable[last]
 		if err := m.Reregister(buf, need); err != nil {
-			return loan{}, err
+			return opMem{}, err
 		}
-		p.spares = p.spares[:last]
-		return loan{m, p}, nil
+		wi.reusable = wi.reusable[:last]
+		return opMem{m, wi}, nil
 	}
-	m, err := p.domain.Register(buf, need)
-	return loan{m, p}, err
+	m, err := wi.domain.Register(buf, need)
+	return opMem{m, wi}, err
 }
 
-// retire closes memory that register registered, after the operation has completed.
-func (p *port) retire(m uct.Mem) {
+// deregister closes memory that register registered, after the operation has completed.
+func (wi *workerIface) deregister(m uct.Mem) {
 	if m.Close() != nil {
 		return // an access could not be stopped; the memory stays pinned, and there is no caller to return the error to
 	}
-	if r, ok := m.(uct.Reusable); ok && len(p.spares) < maxSpares {
-		p.spares = append(p.spares, r)
+	if r, ok := m.(uct.Reusable); ok && len(wi.reusable) < maxReusable {
+		wi.reusable = append(wi.reusable, r)
 	}
 }
 
-// regionOf returns the region of a domain that covers buf and grants need, nil
+// findRegion returns the region of a domain that covers buf and grants need, nil
 // if there is none.
-func (x *Context) regionOf(buf []byte, domain int, need uct.MemFlags) uct.Mem {
+func (x *Context) findRegion(buf []byte, domain int, need uct.MemFlags) uct.Mem {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for c := range x.owned {
@@ -86,17 +86,17 @@ func (x *Context) regionOf(buf []byte, domain int, need uct.MemFlags) uct.Mem {
 		if off := addressOf(buf) - m.base; off > uint64(len(m.buf)) || uint64(len(buf)) > uint64(len(m.buf))-off {
 			continue
 		}
-		if r := m.of(domain); r != nil {
+		if r := m.regionIn(domain); r != nil {
 			return r
 		}
 	}
 	return nil
 }
 
-// of returns the memory as registered with a domain. It returns nil if the domain did not
+// regionIn returns the memory as registered with a domain. It returns nil if the domain did not
 // register it, or the memory is being closed.
-func (m *MemHandle) of(domain int) uct.Mem {
-	if m.leaving.Load() {
+func (m *MemHandle) regionIn(domain int) uct.Mem {
+	if m.closePending.Load() {
 		return nil
 	}
 	for i := range m.regions {
@@ -107,164 +107,164 @@ func (m *MemHandle) of(domain int) uct.Mem {
 	return nil
 }
 
-// lend attaches m to slot i until the slot is released.
-func (b *slab) lend(i uint32, m loan) {
-	if int(i) >= len(b.loans) {
-		b.loans = append(b.loans, make([]loan, len(b.slots)-len(b.loans))...)
+// attachMem attaches m to slot i until the slot is released.
+func (b *slab) attachMem(i uint32, m opMem) {
+	if int(i) >= len(b.opMems) {
+		b.opMems = append(b.opMems, make([]opMem, len(b.slots)-len(b.opMems))...)
 	}
-	b.loans[i] = m
-	b.slots[i].flags |= flagAside
+	b.opMems[i] = m
+	b.slots[i].flags |= flagExtra
 }
 
 // lent returns the registered memory of slot i, nil if there is none.
-func (b *slab) lent(i uint32) uct.Mem {
-	if int(i) >= len(b.loans) {
+func (b *slab) mem(i uint32) uct.Mem {
+	if int(i) >= len(b.opMems) {
 		return nil
 	}
-	return b.loans[i].Mem
+	return b.opMems[i].Mem
 }
 
 // recycle detaches the registered memory of slot i, if any. It closes the memory if it was
 // registered for this operation.
-func (b *slab) giveBack(i uint32) {
-	if int(i) >= len(b.loans) {
+func (b *slab) detachMem(i uint32) {
+	if int(i) >= len(b.opMems) {
 		return
 	}
-	m := b.loans[i]
-	b.loans[i] = loan{}
-	if m.port != nil {
-		m.port.retire(m.Mem)
+	m := b.opMems[i]
+	b.opMems[i] = opMem{}
+	if m.registrar != nil {
+		m.registrar.deregister(m.Mem)
 	}
 }
 
-// unlend ends the exposure of the memory of the send in slot i.
-func (w *Worker) unlend(i uint32) {
-	w.slab.giveBack(i)
-	w.t.lanes[w.slab.slots[i].lane].lent--
+// unexpose ends the exposure of the memory of the send in slot i.
+func (w *Worker) unexpose(i uint32) {
+	w.slab.detachMem(i)
+	w.t.lanes[w.slab.slots[i].lane].exposed--
 }
 
-// askedToLend receives an RTL. It exposes the memory of the message, or sends its data.
-func (p *port) askedToLend(s *source, id uint64, data []byte) {
-	i, theirs, wanted := p.wanted(s, id, data)
+// handleRTL receives an RTL. It exposes the memory of the message, or sends its data.
+func (wi *workerIface) handleRTL(rx *rxConn, id uint64, data []byte) {
+	i, recvID, wanted := wi.requestedSend(rx, id, data)
 	if i == 0 {
 		return
 	}
-	w := p.w
-	if w.slab.slots[i].phase() == phaseLent {
-		p.garbage(s)
+	w := wi.w
+	if w.slab.slots[i].phase() == phaseExposed {
+		wi.protocolError(rx)
 		return
 	}
-	if wanted == 0 || !w.lendTo(i, theirs, wanted) {
-		w.sendWanted(i, theirs, wanted)
+	if wanted == 0 || !w.expose(i, recvID, wanted) {
+		w.sendRequested(i, recvID, wanted)
 		return
 	}
-	w.giveCredit(w.slab.slots[i].lane)
+	w.returnCredit(w.slab.slots[i].lane)
 }
 
-// lendTo exposes the first wanted bytes of the message in slot i and sends their key.
+// expose exposes the first wanted bytes of the message in slot i and sends their key.
 // theirs is the receiver's id. It returns false if that is not possible.
-func (w *Worker) lendTo(i uint32, theirs, wanted uint64) bool {
+func (w *Worker) expose(i uint32, recvID, wanted uint64) bool {
 	s := &w.slab.slots[i]
 	l := &w.t.lanes[s.lane]
-	p, buf := w.ports[l.port], w.slab.bufs[i]
-	if !p.canRead() || uint64(len(buf)) < wanted || s.op == opTagSendV || s.op == opTagSendUint64 {
+	wi, buf := w.ifaces[l.iface], w.slab.bufs[i]
+	if !wi.canRead() || uint64(len(buf)) < wanted || s.op == opTagSendV || s.op == opTagSendUint64 {
 		return false
 	}
-	m, err := p.register(buf[:wanted], uct.MemRemoteGet)
+	m, err := wi.register(buf[:wanted], uct.MemRemoteGet)
 	if err != nil {
 		return false
 	}
-	w.slab.lend(i, m)
-	s.setPhase(phaseLent)
-	l.lent++
+	w.slab.attachMem(i, m)
+	s.setPhase(phaseExposed)
+	l.exposed++
 	text := binary.LittleEndian.AppendUint64(w.scratch[:0], addressOf(buf))
-	text = append(text, byte(w.locals[p.index].Domain))
-	w.control(s.lane, control{id: amKey, hdr: theirs, text: m.AppendKey(text)})
+	text = append(text, byte(w.locals[wi.index].Domain))
+	w.control(s.lane, control{id: amKey, hdr: recvID, text: m.AppendKey(text)})
 	return true
 }
 
 // taken receives the message that the data of a send was read, and completes the send.
-func (p *port) taken(s *source, id uint64, data []byte) {
-	i := p.sendNamed(s, id)
+func (wi *workerIface) handleReadDone(rx *rxConn, id uint64, data []byte) {
+	i := wi.sendByID(rx, id)
 	if i == 0 {
 		return
 	}
-	if p.w.slab.slots[i].phase() != phaseLent || len(data) != 0 {
-		p.garbage(s)
+	if wi.w.slab.slots[i].phase() != phaseExposed || len(data) != 0 {
+		wi.protocolError(rx)
 		return
 	}
-	lane := p.w.slab.slots[i].lane
-	p.w.end(i, ucs.OK)
-	p.w.readOver(lane)
+	lane := wi.w.slab.slots[i].lane
+	wi.w.end(i, ucs.OK)
+	wi.w.closeIfDrained(lane)
 }
 
-// readsFrom reports whether n bytes of the sender of s should be read from its memory.
-func (w *Worker) readsFrom(s *source, n uint64) bool {
+// shouldRead reports whether n bytes of the sender of s should be read from its memory.
+func (w *Worker) shouldRead(rx *rxConn, n uint64) bool {
 	if n < readMin {
 		return false
 	}
-	lane := w.replyLane(s)
+	lane := w.replyLane(rx)
 	if lane == 0 {
 		return false
 	}
-	p := w.ports[w.t.lanes[lane].port]
-	return p.canRead() && n <= uint64(p.iface.Attr().Get.MaxZcopy)
+	wi := w.ifaces[w.t.lanes[lane].iface]
+	return wi.canRead() && n <= uint64(wi.iface.Attr().Get.MaxZcopy)
 }
 
-// lent receives the key of exposed memory. It reads the data, or requests it by messages.
-func (p *port) lent(s *source, id uint64, data []byte) {
-	w := p.w
-	if len(data) <= keyHead {
-		p.garbage(s)
+// handleKey receives the key of exposed memory. It reads the data, or requests it by messages.
+func (wi *workerIface) handleKey(rx *rxConn, id uint64, data []byte) {
+	w := wi.w
+	if len(data) <= rndvKeyHeaderLen {
+		wi.protocolError(rx)
 		return
 	}
-	i := p.fetchNamed(s, id)
+	i := wi.fetchByID(rx, id)
 	if i == 0 {
 		return
 	}
 	r := &w.slab.slots[i]
-	if r.parent != awaitsKey {
-		p.garbage(s)
+	if r.parent != recvAwaitsKey {
+		wi.protocolError(rx)
 		return
 	}
 	r.parent = 0
-	theirs, wanted := r.arg, min(r.n, uint64(len(w.slab.bufs[i])))
-	if !w.read(i, s, data) {
-		w.reply(s, control{id: amRTR, hdr: theirs, n: rtrLen, a: id, b: wanted})
+	sendID, wanted := r.arg, min(r.length, uint64(len(w.slab.bufs[i])))
+	if !w.startRead(i, rx, data) {
+		w.reply(rx, control{id: amRTR, hdr: sendID, n: rtrLen, a: id, b: wanted})
 	}
 }
 
-// read starts to read the data of the receive in slot i from the exposed memory that data
+// startRead starts to read the data of the receive in slot i from the exposed memory that data
 // describes. It returns false if that is not possible.
-func (w *Worker) read(i uint32, s *source, data []byte) bool {
-	lane := s.reply
+func (w *Worker) startRead(i uint32, rx *rxConn, data []byte) bool {
+	lane := rx.replyLane
 	if lane == 0 || w.t.lanes[lane].status != ucs.OK {
 		return false
 	}
 	l := &w.t.lanes[lane]
-	p := w.ports[l.port]
-	if !p.canRead() || l.domain != data[keyHead-1] {
+	wi := w.ifaces[l.iface]
+	if !wi.canRead() || l.domain != data[rndvKeyHeaderLen-1] {
 		return false // the reply lane leads to another device
 	}
-	k, err := p.domain.UnpackKey(data[keyHead:])
+	k, err := wi.domain.UnpackKey(data[rndvKeyHeaderLen:])
 	if err != nil {
 		return false
 	}
 	buf := w.slab.bufs[i]
-	buf = buf[:min(w.slab.slots[i].n, uint64(len(buf)))]
-	m, err := p.register(buf, 0)
+	buf = buf[:min(w.slab.slots[i].length, uint64(len(buf)))]
+	m, err := wi.register(buf, 0)
 	if err != nil {
-		p.domain.ReleaseKey(k)
+		wi.domain.ReleaseKey(k)
 		return false
 	}
-	c := w.slab.take(opRead)
+	c := w.slab.alloc(opRndvRead)
 	r, x := &w.slab.slots[i], &w.slab.slots[c]
-	r.left = reading
-	s.fetches--
+	r.partsLeft = recvReading
+	rx.pendingFetches--
 	x.lane, x.flags = lane, flagReported
-	x.tag, x.arg, x.off, x.n = uint64(k), payloadUint64(data, 0), w.slab.id(i), uint64(len(buf))
+	x.tag, x.arg, x.off, x.length = uint64(k), payloadUint64(data, 0), w.slab.id(i), uint64(len(buf))
 	w.slab.bufs[c] = buf
-	w.slab.lend(c, m)
+	w.slab.attachMem(c, m)
 	l.reads++ // keeps the lane open
 	w.count.Inc(cntRndvRead)
 	if st := w.try(c); st != ucs.InProgress {
@@ -280,33 +280,33 @@ func (w *Worker) resumeRead(i uint32) ucs.Status {
 	if l.status != ucs.OK {
 		return l.status
 	}
-	w.am.vec[0] = uct.Vec{Buf: w.slab.bufs[i], Mem: w.slab.loans[i].Mem}
+	w.am.vec[0] = uct.Vec{Buf: w.slab.bufs[i], Mem: w.slab.opMems[i].Mem}
 	st := l.transport().GetZcopy(w.am.vec[:], s.arg, uct.RKey(s.tag), w.slab.token(i))
 	w.am.vec[0] = uct.Vec{}
 	return st
 }
 
-// readEnded completes the receive of the read in slot c, and notifies the sender.
-func (w *Worker) readEnded(c uint32, st ucs.Status) {
+// readCompleted completes the receive of the read in slot c, and notifies the sender.
+func (w *Worker) readCompleted(c uint32, st ucs.Status) {
 	s := &w.slab.slots[c]
 	lane, receive := s.lane, s.off
 	l := &w.t.lanes[lane]
-	w.ports[l.port].domain.ReleaseKey(uct.RKey(s.tag))
+	w.ifaces[l.iface].domain.ReleaseKey(uct.RKey(s.tag))
 	w.slab.release(c)
 	if i := w.slab.find(receive); i != 0 && w.slab.slots[i].state == slotLive {
 		r := &w.slab.slots[i]
-		r.left = 0
+		r.partsLeft = 0
 		switch {
 		case st != ucs.OK:
 			w.saveErr(i, &OpError{Op: r.op.info().name, Peer: shortID(w.peers.UUID(l.peer)), Err: fmt.Errorf("read the sender's memory: %w", st.Err())})
-		case r.n > uint64(len(w.slab.bufs[i])):
-			w.control(lane, control{id: amTaken, hdr: r.arg})
+		case r.length > uint64(len(w.slab.bufs[i])):
+			w.control(lane, control{id: amReadDone, hdr: r.arg})
 			st = ucs.Truncated
 		default:
-			w.control(lane, control{id: amTaken, hdr: r.arg})
+			w.control(lane, control{id: amReadDone, hdr: r.arg})
 		}
 		w.end(i, st)
 	}
 	w.t.lanes[lane].reads--
-	w.readOver(lane)
+	w.closeIfDrained(lane)
 }

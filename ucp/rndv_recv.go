@@ -5,120 +5,120 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// arriveRTS receives an RTS.
-func (p *port) arriveRTS(s *source, tag uint64, data []byte) {
-	w := p.w
-	if len(data) != rtsLen || s.peer == 0 {
-		p.garbage(s)
+// handleRTS receives an RTS.
+func (wi *workerIface) handleRTS(rx *rxConn, tag uint64, data []byte) {
+	w := wi.w
+	if len(data) != rtsLen || rx.peer == 0 {
+		wi.protocolError(rx)
 		return
 	}
 	id, n := payloadUint64(data, 0), payloadUint64(data, 1)
 	if n > maxMessage {
-		p.garbage(s)
+		wi.protocolError(rx)
 		return
 	}
 	if i := w.posted.Match(tag); i != 0 {
 		w.slab.slots[i].tag = tag
-		w.askFor(s, i, id, n)
+		w.requestData(rx, i, id, n)
 		return
 	}
-	if w.refusing {
-		w.refuse(s, id, ucs.Rejected, "its worker closes")
+	if w.rejecting {
+		w.reject(rx, id, ucs.Rejected, "its worker closes")
 		return
 	}
-	s.waiting++
-	w.addArrived(tag, unexpected{kind: unRTS, n: n, id: id, from: s.index})
+	rx.pendingReplies++
+	w.addUnexpected(tag, unexpected{kind: unexpRTS, n: n, id: id, rx: rx.index})
 }
 
-// askFor requests n bytes from the sender of s, which sent an RTS with this id. They go
+// requestData requests n bytes from the sender of s, which sent an RTS with this id. They go
 // into the buffer of slot i, as far as it is long enough. The receive in slot i completes
 // when they have arrived. It is truncated if n is larger than the buffer.
-func (w *Worker) askFor(s *source, i uint32, id, n uint64) {
+func (w *Worker) requestData(rx *rxConn, i uint32, id, n uint64) {
 	if fault.Enabled {
 		fault.At(fault.RTR)
 	}
 	r := &w.slab.slots[i]
-	r.n, r.arg, r.off = n, id, 0
-	r.left, r.aux = fetching, s.index
+	r.length, r.arg, r.off = n, id, 0
+	r.partsLeft, r.aux = recvRequested, rx.index
 	r.ep, r.flags = 0, r.flags&^flagTied // from now on the receive depends on the message's sender
-	s.fetches++
+	rx.pendingFetches++
 	w.count.Inc(cntRndvRequested)
 	wanted := min(n, uint64(len(w.slab.bufs[i])))
 	ask := control{id: amRTR, hdr: id, n: rtrLen, a: w.slab.id(i), b: wanted}
-	if w.readsFrom(s, wanted) {
+	if w.shouldRead(rx, wanted) {
 		ask.id = amRTL
-		w.slab.slots[i].parent = awaitsKey
+		w.slab.slots[i].parent = recvAwaitsKey
 	}
-	if !w.reply(s, ask) {
-		w.endFetch(i, ucs.Unreachable)
+	if !w.reply(rx, ask) {
+		w.completeFetch(i, ucs.Unreachable)
 		return
 	}
 	if wanted == 0 {
-		w.fetched(i)
+		w.dataReceived(i)
 	}
 }
 
-// fetched completes a receive whose data has arrived.
-func (w *Worker) fetched(i uint32) {
+// dataReceived completes a receive whose data has arrived.
+func (w *Worker) dataReceived(i uint32) {
 	st := ucs.OK
-	if w.slab.slots[i].n > uint64(len(w.slab.bufs[i])) {
+	if w.slab.slots[i].length > uint64(len(w.slab.bufs[i])) {
 		st = ucs.Truncated
 	}
-	w.endFetch(i, st)
+	w.completeFetch(i, st)
 }
 
-// endFetch completes a receive that has requested its data.
-func (w *Worker) endFetch(i uint32, st ucs.Status) {
+// completeFetch completes a receive that has requested its data.
+func (w *Worker) completeFetch(i uint32, st ucs.Status) {
 	r := &w.slab.slots[i]
-	w.sources[r.aux].fetches--
-	r.left = 0
+	w.rxConns[r.aux].pendingFetches--
+	r.partsLeft = 0
 	w.end(i, st)
 }
 
 // data receives the next bytes of a requested message.
-func (p *port) data(s *source, id uint64, data []byte) {
-	w := p.w
-	i := p.fetchNamed(s, id)
+func (wi *workerIface) handleData(rx *rxConn, id uint64, data []byte) {
+	w := wi.w
+	i := wi.fetchByID(rx, id)
 	if i == 0 {
 		return
 	}
 	r := &w.slab.slots[i]
 	b := w.slab.bufs[i]
-	wanted := min(r.n, uint64(len(b)))
+	wanted := min(r.length, uint64(len(b)))
 	if len(data) == 0 || uint64(len(data)) > wanted-r.off {
-		p.garbage(s)
+		wi.protocolError(rx)
 		return
 	}
 	copy(b[r.off:], data)
 	r.off += uint64(len(data))
 	if r.off == wanted {
-		w.fetched(i)
+		w.dataReceived(i)
 	}
 }
 
-// refuse notifies the sender of s that its message with this id will not be
+// reject notifies the sender of s that its message with this id will not be
 // received, and why.
-func (w *Worker) refuse(s *source, id uint64, st ucs.Status, reason string) {
+func (w *Worker) reject(rx *rxConn, id uint64, st ucs.Status, reason string) {
 	w.count.Inc(cntRejected)
 	reason = reason[:min(len(reason), maxReason)]
-	w.reply(s, control{id: amRefuse, hdr: id, text: append([]byte{byte(st)}, reason...)})
+	w.reply(rx, control{id: amReject, hdr: id, text: append([]byte{byte(st)}, reason...)})
 }
 
-// gaveUp receives a cancel of the sender. data is giveUpAnnounced or giveUpData.
-func (p *port) gaveUp(s *source, id uint64, data []byte) {
-	w := p.w
+// handleCancel receives a cancel of the sender. data is cancelRTS or cancelData.
+func (wi *workerIface) handleCancel(rx *rxConn, id uint64, data []byte) {
+	w := wi.w
 	switch {
-	case len(data) != 1 || data[0] > giveUpData || s.peer == 0:
-		p.garbage(s)
-	case data[0] == giveUpData:
-		if i := p.fetchNamed(s, id); i != 0 {
-			w.endFetch(i, ucs.Canceled)
+	case len(data) != 1 || data[0] > cancelData || rx.peer == 0:
+		wi.protocolError(rx)
+	case data[0] == cancelData:
+		if i := wi.fetchByID(rx, id); i != 0 {
+			w.completeFetch(i, ucs.Canceled)
 		}
-	case s.waiting > 0 && w.dropAnnounced(s, id):
-	case s.fetches > 0:
+	case rx.pendingReplies > 0 && w.dropRTS(rx, id):
+	case rx.pendingFetches > 0:
 		for i := range w.slab.slots {
-			if r := &w.slab.slots[i]; r.fetchesFrom(s) && r.arg == id {
-				w.endFetch(uint32(i), ucs.Canceled)
+			if r := &w.slab.slots[i]; r.fetchesFrom(rx) && r.arg == id {
+				w.completeFetch(uint32(i), ucs.Canceled)
 				return
 			}
 		}
@@ -127,54 +127,54 @@ func (p *port) gaveUp(s *source, id uint64, data []byte) {
 }
 
 // fetchesFrom reports whether the slot is a receive that has requested data from src.
-func (s *slot) fetchesFrom(src *source) bool {
-	return s.op.receives() && s.state == slotLive && s.left == fetching && s.aux == src.index
+func (s *slot) fetchesFrom(src *rxConn) bool {
+	return s.op.receives() && s.state == slotLive && s.partsLeft == recvRequested && s.aux == src.index
 }
 
-// dropAnnounced drops the message of s whose RTS has this id, unless a receive has
+// dropRTS drops the message of s whose RTS has this id, unless a receive has
 // requested it. It returns false if there is none.
-func (w *Worker) dropAnnounced(s *source, id uint64) bool {
-	for k := range w.un {
-		if u := &w.un[k]; u.kind == unRTS && u.from == s.index && u.id == id {
-			w.dropArrived(uint32(k), ucs.Canceled)
+func (w *Worker) dropRTS(rx *rxConn, id uint64) bool {
+	for k := range w.unexpected {
+		if u := &w.unexpected[k]; u.kind == unexpRTS && u.rx == rx.index && u.id == id {
+			w.dropUnexpected(uint32(k), ucs.Canceled)
 			return true
 		}
 	}
-	return w.dropPrefetches(s, id, false) || w.am.retainer.cancelRndv(s, id)
+	return w.dropPrefetches(rx, id, false) || w.am.retainer.cancelRndv(rx, id)
 }
 
-// loseRendezvous fails the messages that s announced and the receives that
+// failRendezvous fails the messages that s announced and the receives that
 // requested data from it.
-func (w *Worker) loseRendezvous(s *source, reason error) {
-	if s.waiting > 0 {
-		w.dropPrefetches(s, 0, true)
-		w.am.retainer.failRndvs(s, reason)
-		for k := range w.un {
-			u := &w.un[k]
-			if u.from != s.index {
+func (w *Worker) failRendezvous(rx *rxConn, reason error) {
+	if rx.pendingReplies > 0 {
+		w.dropPrefetches(rx, 0, true)
+		w.am.retainer.failRndvs(rx, reason)
+		for k := range w.unexpected {
+			u := &w.unexpected[k]
+			if u.rx != rx.index {
 				continue
 			}
 			switch u.kind {
-			case unRTS:
-				w.dropArrived(uint32(k), ucs.PeerFailed)
-			case unSync:
-				u.kind, u.from = unWhole, 0 // the message has arrived, and its sender is dead
-				s.waiting--
+			case unexpRTS:
+				w.dropUnexpected(uint32(k), ucs.PeerFailed)
+			case unexpSync:
+				u.kind, u.rx = unexpWhole, 0 // the message has arrived, and its sender is dead
+				rx.pendingReplies--
 			default:
 			}
 		}
 	}
-	for i := 0; s.fetches > 0 && i < len(w.slab.slots); i++ {
-		if r := &w.slab.slots[i]; r.fetchesFrom(s) {
-			w.saveErr(uint32(i), &OpError{Op: r.op.info().name, Peer: w.sourceName(s), Err: reason})
-			w.endFetch(uint32(i), ucs.PeerFailed)
+	for i := 0; rx.pendingFetches > 0 && i < len(w.slab.slots); i++ {
+		if r := &w.slab.slots[i]; r.fetchesFrom(rx) {
+			w.saveErr(uint32(i), &OpError{Op: r.op.info().name, Peer: w.rxConnName(rx), Err: reason})
+			w.completeFetch(uint32(i), ucs.PeerFailed)
 		}
 	}
 }
 
-func (w *Worker) sourceName(s *source) string {
-	if s.peer == 0 {
+func (w *Worker) rxConnName(rx *rxConn) string {
+	if rx.peer == 0 {
 		return ""
 	}
-	return shortID(w.peers.UUID(s.peer))
+	return shortID(w.peers.UUID(rx.peer))
 }

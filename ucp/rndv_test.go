@@ -14,7 +14,7 @@ import (
 
 // The example of docs/wire/ucp.md: 19 bytes by rendezvous.
 func TestWireRendezvous(t *testing.T) {
-	p, r, e := recordKnown(t)
+	wi, r, e := recordKnown(t)
 	s := e.TagSendWith([]byte("hello, world, again"), 0x1234, Opts{Flags: ForceRendezvous})
 	require.False(t, s.Done())
 	require.Len(t, r.sent, 1)
@@ -25,9 +25,9 @@ func TestWireRendezvous(t *testing.T) {
 
 	r.sent = nil
 	got := make([]byte, 32)
-	q := p.w.TagRecv(got, 0x1234, ^Tag(0))
+	q := wi.w.TagRecv(got, 0x1234, ^Tag(0))
 	rts.src = mine
-	deliver(p, rts)
+	deliver(wi, rts)
 	require.Len(t, r.sent, 1)
 	rtr := r.sent[0]
 	assert.Equal(t, amRTR, rtr.id)
@@ -36,7 +36,7 @@ func TestWireRendezvous(t *testing.T) {
 
 	r.sent = nil
 	rtr.src = mine
-	deliver(p, rtr)
+	deliver(wi, rtr)
 	require.True(t, s.Done())
 	require.Len(t, r.sent, 2)
 	for i, text := range []string{"68656c6c6f2c20776f726c642c206167", "61696e"} {
@@ -45,7 +45,7 @@ func TestWireRendezvous(t *testing.T) {
 		assert.Equal(t, text, hex.EncodeToString(r.sent[i].data))
 		require.False(t, q.Done())
 		r.sent[i].src = mine
-		deliver(p, r.sent[i])
+		deliver(wi, r.sent[i])
 	}
 	m, err := q.Wait(context.Background())
 	require.NoError(t, err)
@@ -54,36 +54,36 @@ func TestWireRendezvous(t *testing.T) {
 }
 
 func TestWireSync(t *testing.T) {
-	p, r, e := recordKnown(t)
+	wi, r, e := recordKnown(t)
 	s := e.TagSendSync([]byte("sync"), 7)
 	require.Len(t, r.sent, 1)
 	assert.Equal(t, packet{id: amSync, hdr: 7, data: words("sync", s.id)}, r.sent[0])
 	msg := r.sent[0]
 	msg.src, r.sent = mine, nil
-	deliver(p, msg)
+	deliver(wi, msg)
 	require.Empty(t, r.sent, "nobody has matched it")
-	p.w.TagRecv(make([]byte, 4), 7, ^Tag(0)).Drop()
+	wi.w.TagRecv(make([]byte, 4), 7, ^Tag(0)).Drop()
 	require.Len(t, r.sent, 1)
 	assert.Equal(t, amSyncAck, r.sent[0].id)
 	assert.Equal(t, s.id, r.sent[0].hdr)
 	require.False(t, s.Done())
-	deliver(p, packet{id: amSyncAck, src: mine, hdr: s.id})
+	deliver(wi, packet{id: amSyncAck, src: mine, hdr: s.id})
 	require.True(t, s.Done())
 }
 
 // An address comes in as many pieces as it needs.
 func TestWirePeer(t *testing.T) {
-	p := newPort(t)
-	a := p.w.Address()
+	wi := newPort(t)
+	a := wi.w.Address()
 	for i := range a {
-		deliver(p, packet{amPeer, mine, uint64(len(a) - i - 1), a[i : i+1]})
-		assert.Equal(t, i+1 == len(a), p.source(mine).peer != 0)
+		deliver(wi, packet{amPeer, mine, uint64(len(a) - i - 1), a[i : i+1]})
+		assert.Equal(t, i+1 == len(a), wi.rxConn(mine).peer != 0)
 	}
-	deliver(p, packet{amPeer, mine, 0, a})
-	assert.False(t, p.source(mine).bad, "the same again")
-	assert.Equal(t, 1, p.w.peers.Len())
-	p.HandleFailure(uct.Failure{RxConn: mine})
-	assert.Zero(t, p.w.peers.Len())
+	deliver(wi, packet{amPeer, mine, 0, a})
+	assert.False(t, wi.rxConn(mine).failed, "the same again")
+	assert.Equal(t, 1, wi.w.peers.Len())
+	wi.HandleFailure(uct.Failure{RxConn: mine})
+	assert.Zero(t, wi.w.peers.Len())
 }
 
 // What a peer names must be what it was given, and in the right state; else that
@@ -96,8 +96,8 @@ func TestForeignIDs(t *testing.T) {
 		}
 	}
 	ack, rtr := named(amSyncAck, nil), named(amRTR, words("", 1<<32|1, 1))
-	data, refuse := named(amData, []byte("x")), named(amRefuse, []byte{11, 'n', 'o'})
-	stop := named(amGiveUp, []byte{giveUpData})
+	data, refuse := named(amData, []byte("x")), named(amReject, []byte{11, 'n', 'o'})
+	stop := named(amCancel, []byte{cancelData})
 	match := func(h *handshake) uint64 { return h.match.id }
 	rts := func(h *handshake) uint64 { return h.rts.id }
 	sent := func(h *handshake) uint64 { return h.data.id }
@@ -133,19 +133,19 @@ func TestForeignIDs(t *testing.T) {
 		{"data without data", mine, named(amData, nil)(fetch)},
 		{"acknowledge with payload", mine, named(amSyncAck, []byte{1})(match)},
 		{"ask without length", mine, named(amRTR, words("", 1))(rts)},
-		{"refuse without status", mine, named(amRefuse, nil)(rts)},
-		{"refuse at length", mine, named(amRefuse, make([]byte, 2+maxReason))(rts)},
-		{"give up without saying what", mine, named(amGiveUp, nil)(rts)},
+		{"refuse without status", mine, named(amReject, nil)(rts)},
+		{"refuse at length", mine, named(amReject, make([]byte, 2+maxReason))(rts)},
+		{"give up without saying what", mine, named(amCancel, nil)(rts)},
 		{"a key that was not asked for", mine, named(amKey, make([]byte, 30))(fetch)},
 		{"a key that is none", mine, named(amKey, make([]byte, 9))(fetch)},
-		{"take what was not lent", mine, named(amTaken, nil)(rts)},
-		{"take with payload", mine, named(amTaken, []byte{1})(rts)},
+		{"take what was not lent", mine, named(amReadDone, nil)(rts)},
+		{"take with payload", mine, named(amReadDone, []byte{1})(rts)},
 		{"ask for the key of a receive", mine, named(amRTL, words("", 1<<32|1, 1))(fetch)},
 		{"ask for the key of more than there is", mine, named(amRTL, words("", 1<<32|1, 101))(rts)},
 		{"ask for the key of what is on its way", mine, named(amRTL, words("", 1<<32|1, 1))(sent)},
 		{"ask for the key for another", another, named(amRTL, words("", 1<<32|1, 1))(rts)},
-		{"take for another", another, named(amTaken, nil)(rts)},
-		{"give up something else", mine, named(amGiveUp, []byte{2})(rts)},
+		{"take for another", another, named(amReadDone, nil)(rts)},
+		{"give up something else", mine, named(amCancel, []byte{2})(rts)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			h := newHandshake(t)
@@ -154,12 +154,12 @@ func TestForeignIDs(t *testing.T) {
 			k.src = tc.src
 			deliver(h.p, k)
 			assert.Equal(t, uint64(1), w.count.Value(cntProtocolError))
-			assert.True(t, h.p.source(tc.src).bad)
+			assert.True(t, h.p.rxConn(tc.src).failed)
 			if tc.src == another {
 				for _, q := range []Request{h.match, h.rts, h.data, h.fetch.Request} {
 					assert.False(t, q.Done(), "%v", q)
 				}
-				assert.Equal(t, 1, w.arrived.Len())
+				assert.Equal(t, 1, w.unexpQueue.Len())
 				deliver(h.p, packet{amSyncAck, mine, h.match.id, nil}, packet{amData, mine, h.fetch.id, make([]byte, 90)})
 				assert.True(t, h.match.Done())
 				assert.True(t, h.fetch.Done())
@@ -173,7 +173,7 @@ func TestForeignIDs(t *testing.T) {
 			}
 			_, err := h.fetch.Wait(context.Background())
 			require.ErrorContains(t, err, "broke the protocol")
-			assert.Zero(t, w.arrived.Len())
+			assert.Zero(t, w.unexpQueue.Len())
 		})
 	}
 }
@@ -190,18 +190,18 @@ func TestBadAnnouncements(t *testing.T) {
 		{"of nobody", packet{amRTS, 9, 1, words("", 1, 1)}},
 		{"sync of nobody", packet{amSync, 9, 1, words("x", 1)}},
 		{"sync without id", packet{amSync, mine, 1, []byte("short")}},
-		{"throttle of nobody", packet{amThrottle, 9, 1, nil}},
-		{"throttle by half", packet{amThrottle, mine, 2, nil}},
+		{"throttle of nobody", packet{amFlowControl, 9, 1, nil}},
+		{"throttle by half", packet{amFlowControl, mine, 2, nil}},
 		{"acknowledgement of nobody", packet{amSyncAck, 9, 1<<32 | 1, nil}},
 		{"an address that is none", packet{amPeer, 9, 0, []byte("nowhere")}},
 		{"an address without end", packet{amPeer, 9, maxPeerAddress + 1, nil}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			p, _, _ := recordKnown(t)
-			r := p.w.TagRecv(make([]byte, 8), 1, ^Tag(0))
-			deliver(p, tc.k)
-			assert.Equal(t, uint64(1), p.w.count.Value(cntProtocolError))
-			assert.True(t, p.source(tc.k.src).bad)
+			wi, _, _ := recordKnown(t)
+			r := wi.w.TagRecv(make([]byte, 8), 1, ^Tag(0))
+			deliver(wi, tc.k)
+			assert.Equal(t, uint64(1), wi.w.count.Value(cntProtocolError))
+			assert.True(t, wi.rxConn(tc.k.src).failed)
 			if r.Done() {
 				_, err := r.Wait(context.Background())
 				require.ErrorIs(t, err, ErrPeerFailed)
@@ -219,10 +219,10 @@ func TestLateMessages(t *testing.T) {
 	w := h.p.w
 	deliver(h.p,
 		packet{amSyncAck, mine, h.ended, nil}, packet{amRTR, mine, h.ended, words("", 1<<32|1, 1)},
-		packet{amRefuse, mine, h.ended, []byte{11}}, packet{amData, mine, h.ended, []byte("x")},
+		packet{amReject, mine, h.ended, []byte{11}}, packet{amData, mine, h.ended, []byte("x")},
 		packet{amRTL, mine, h.ended, words("", 1<<32|1, 1)}, packet{amKey, mine, h.ended, make([]byte, 30)},
-		packet{amTaken, mine, h.ended, nil},
-		packet{amGiveUp, mine, h.ended, []byte{giveUpData}}, packet{amGiveUp, mine, h.ended, []byte{giveUpAnnounced}})
+		packet{amReadDone, mine, h.ended, nil},
+		packet{amCancel, mine, h.ended, []byte{cancelData}}, packet{amCancel, mine, h.ended, []byte{cancelRTS}})
 	assert.Zero(t, w.count.Value(cntProtocolError))
 	assert.Equal(t, uint64(8), w.count.Value(cntStale))
 	for _, q := range []Request{h.match, h.rts, h.data, h.fetch.Request} {
@@ -237,7 +237,7 @@ func TestRendezvousLosesItsConnection(t *testing.T) {
 	k, ok := w.TagMprobe(6, ^Tag(0))
 	require.True(t, ok)
 	deliver(h.p, packet{amRTS, mine, 6, words("", h.kept+1, 100)})
-	require.Equal(t, 1, w.arrived.Len())
+	require.Equal(t, 1, w.unexpQueue.Len())
 	w.TagRecv(make([]byte, 9), 99, ^Tag(0)).Drop()
 	reason := ErrPeerFailed
 	lane := w.eps[1].lane
@@ -249,12 +249,12 @@ func TestRendezvousLosesItsConnection(t *testing.T) {
 	m, err := h.fetch.Wait(context.Background())
 	require.ErrorIs(t, err, ErrPeerFailed)
 	assert.Equal(t, Message{5, 100}, m)
-	assert.Zero(t, w.arrived.Len())
+	assert.Zero(t, w.unexpQueue.Len())
 	_, err = k.Recv(make([]byte, 8)).Wait(context.Background())
 	require.ErrorIs(t, err, ErrPeerFailed)
-	assert.Zero(t, w.t.lanes[lane].open)
-	assert.Zero(t, w.t.lanes[lane].used)
-	for _, u := range w.un {
+	assert.Zero(t, w.t.lanes[lane].unacked)
+	assert.Zero(t, w.t.lanes[lane].creditsUsed)
+	for _, u := range w.unexpected {
 		assert.Zero(t, u)
 	}
 }
@@ -262,9 +262,9 @@ func TestRendezvousLosesItsConnection(t *testing.T) {
 // Above the number of messages that may wait to be asked for, sends wait here, in
 // their order, and what comes behind them waits too.
 func TestOutstandingIsBounded(t *testing.T) {
-	p, r, e := recordKnown(t)
-	w := p.w
-	w.outstanding = 3
+	wi, r, e := recordKnown(t)
+	w := wi.w
+	w.maxCredits = 3
 	var rs []Request
 	t.Cleanup(func() { // else the close waits for what nobody answers
 		for _, q := range rs {
@@ -286,30 +286,30 @@ func TestOutstandingIsBounded(t *testing.T) {
 	}
 	require.Equal(t, []uint64{0, 1, 2}, tags())
 	rs[4].Cancel()
-	deliver(p, packet{amRTR, mine, rs[1].id, words("", 1<<32|9, 50)})
+	deliver(wi, packet{amRTR, mine, rs[1].id, words("", 1<<32|9, 50)})
 	require.Equal(t, []uint64{0, 1, 2, 3}, tags())
 	rs[0].Cancel()
 	require.Equal(t, []uint64{0, 1, 2, 3, 5, 6, 7}, tags())
-	deliver(p, packet{amRefuse, mine, rs[5].id, []byte{byte(ucs.Rejected)}})
+	deliver(wi, packet{amReject, mine, rs[5].id, []byte{byte(ucs.Rejected)}})
 	require.ErrorIs(t, rs[5].Err(), ErrRejected)
 	require.Equal(t, []uint64{0, 1, 2, 3, 5, 6, 7}, tags())
 	require.True(t, rs[6].Done() && rs[7].Done())
 	require.False(t, flush.Done())
 	for _, i := range []int{2, 3} {
-		deliver(p, packet{amRTR, mine, rs[i].id, words("", 1<<32|9, 0)})
+		deliver(wi, packet{amRTR, mine, rs[i].id, words("", 1<<32|9, 0)})
 		require.True(t, rs[i].Done())
 	}
 	require.True(t, flush.Done())
-	require.Zero(t, w.t.lanes[w.eps[1].lane].used)
+	require.Zero(t, w.t.lanes[w.eps[1].lane].creditsUsed)
 	require.Zero(t, e.TagSendUint64(1, 8), "the fast path is open again")
 }
 
 // Sends that wait for room go in the order of posting, whether they need a credit or
 // not. One of them holds no credit before it is sent: the send before it needs it.
 func TestHeldSendsKeepTheirTurn(t *testing.T) {
-	p, r, e := recordKnown(t)
-	w := p.w
-	w.outstanding = 1
+	wi, r, e := recordKnown(t)
+	w := wi.w
+	w.maxCredits = 1
 	f := &full{recorder: r, room: 1}
 	lane := w.eps[1].lane
 	w.t.lanes[lane].ep = f
@@ -328,7 +328,7 @@ func TestHeldSendsKeepTheirTurn(t *testing.T) {
 		post(e.TagSend(make([]byte, 12), Tag(1+i)))
 	}
 	post(e.TagSendSync(make([]byte, 4), 3)) // no credit is left
-	deliver(p, packet{amSyncAck, mine, rs[0].id, nil})
+	deliver(wi, packet{amSyncAck, mine, rs[0].id, nil})
 	post(e.TagSendSync(make([]byte, 4), 4)) // one is left again, for the send before
 	post(e.TagSend(make([]byte, 12), 5))
 	tags := func() (ts []uint64) {
@@ -339,11 +339,11 @@ func TestHeldSendsKeepTheirTurn(t *testing.T) {
 	}
 	f.room = 100
 	for _, q := range rs[1:] { // the transport offers them one at a time
-		require.Equal(t, 1, p.HandlePending([]uct.Token{uct.Token(q.id)}))
+		require.Equal(t, 1, wi.HandlePending([]uct.Token{uct.Token(q.id)}))
 	}
 	require.Equal(t, []uint64{0, 1, 2, 3}, tags())
-	deliver(p, packet{amSyncAck, mine, rs[3].id, nil})
+	deliver(wi, packet{amSyncAck, mine, rs[3].id, nil})
 	require.Equal(t, []uint64{0, 1, 2, 3, 4, 5}, tags())
-	require.Zero(t, w.t.lanes[lane].queued)
-	require.Equal(t, uint32(1), w.t.lanes[lane].used)
+	require.Zero(t, w.t.lanes[lane].pending)
+	require.Equal(t, uint32(1), w.t.lanes[lane].creditsUsed)
 }

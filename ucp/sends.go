@@ -11,82 +11,82 @@ import "github.com/goucx/goucx/ucs"
 // cover the send. A send that waits for resources holds no credit. Otherwise a send before
 // it that needs one would stall the lane for ever.
 //
-// Invariants: lane.used is the number of sends in lane.open in the phases phaseMatch
-// and phaseRTS. lane.open has the sends in their order, each flush behind the sends
+// Invariants: lane.creditsUsed is the number of sends in lane.unacked in the phases phaseMatch
+// and phaseRTS. lane.unacked has the sends in their order, each flush behind the sends
 // that it covers. A flush calls the transport only when no send that it covers is
-// before it in lane.open.
+// before it in lane.unacked.
 
-// mayAnnounce reports whether the lane has a credit for the next send. Without one it
+// checkCredit reports whether the lane has a credit for the next send. Without one it
 // stalls the lane. If other operations wait for resources, the send waits behind them and
 // tries again later.
-func (w *Worker) mayAnnounce(lane uint32) bool {
+func (w *Worker) checkCredit(lane uint32) bool {
 	l := &w.t.lanes[lane]
-	if l.used < w.outstanding {
+	if l.creditsUsed < w.maxCredits {
 		return true
 	}
-	if l.queued == 0 || w.resuming {
-		l.starved = true
+	if l.pending == 0 || w.resuming {
+		l.noCredit = true
 		w.stallLane(lane)
 	}
 	return false
 }
 
-// await notes that the send in slot i was sent and that the peer has to acknowledge it. The
+// awaitAck notes that the send in slot i was sent and that the peer has to acknowledge it. The
 // send takes a credit, which it holds in the phases phaseMatch and phaseRTS.
-func (w *Worker) await(i uint32, p phase) {
+func (w *Worker) awaitAck(i uint32, p phase) {
 	s := &w.slab.slots[i]
 	l := &w.t.lanes[s.lane]
 	s.setPhase(p)
-	w.slab.push(&l.open, i)
-	l.used++
+	w.slab.push(&l.unacked, i)
+	l.creditsUsed++
 }
 
-// giveCredit returns a credit to the lane.
-func (w *Worker) giveCredit(lane uint32) {
-	w.t.lanes[lane].used--
-	w.feed(lane)
+// returnCredit returns a credit to the lane.
+func (w *Worker) returnCredit(lane uint32) {
+	w.t.lanes[lane].creditsUsed--
+	w.resumeOnCredit(lane)
 }
 
-// feed resumes a lane that is stalled because a send needs a credit.
-func (w *Worker) feed(lane uint32) {
-	if l := &w.t.lanes[lane]; l.starved {
-		l.starved = false
+// resumeOnCredit resumes a lane that is stalled because a send needs a credit.
+func (w *Worker) resumeOnCredit(lane uint32) {
+	if l := &w.t.lanes[lane]; l.noCredit {
+		l.noCredit = false
 		w.tryResumeLane(lane)
 	}
 }
 
-// leave removes the send in slot i, which is about to complete, from lane.open and releases
+// leave removes the send in slot i, which is about to complete, from lane.unacked and releases
 // its credit and its exposed memory.
-func (w *Worker) leave(i uint32) {
+func (w *Worker) releaseSend(i uint32) {
 	s := &w.slab.slots[i]
 	if s.parent == 0 {
 		return
 	}
 	lane, was := s.lane, s.phase()
 	s.parent = 0
-	if was == phaseLent {
-		w.unlend(i)
+	if was == phaseExposed {
+		w.unexpose(i)
 	}
 	if was != phaseNew {
-		w.slab.unlink(&w.t.lanes[lane].open, i)
+		w.slab.unlink(&w.t.lanes[lane].unacked, i)
 	}
 	if was == phaseMatch || was == phaseRTS {
-		w.giveCredit(lane)
+		w.returnCredit(lane)
 	}
 	if w.t.lanes[lane].flushes > 0 {
-		w.letFlushesGo(lane)
+		w.resumeFlushes(lane)
 	}
 }
 
-// letFlushesGo resumes the flushes in lane.open that have no operation
+// resumeFlushes resumes the flushes in lane.unacked that have no operation
 // before them any more.
 //
 //go:noinline
-func (w *Worker) letFlushesGo(lane uint32) {
-	for i := w.t.lanes[lane].open.head; i != 0; {
+func (w *Worker) resumeFlushes(lane uint32) {
+	for i := w.t.lanes[lane].unacked.head; i != 0; {
 		s := &w.slab.slots[i]
 		next := s.next
-		if s.op == opFlush && s.arg == flushOpen && !w.precedes(lane, i) {
+		if s.op == opFlush && s.arg == flushBehindSends && !w.precedes(lane, i) {
 			s.arg = flushReady
 			if st := w.try(i); st != ucs.InProgress {
 				w.end(i, st)
@@ -97,11 +97,11 @@ func (w *Worker) letFlushesGo(lane uint32) {
 }
 
 // precedes reports whether an operation that flush i has to wait for is before it in
-// lane.open. If the flush is not in the queue, it looks at the whole queue. It waits for
+// lane.unacked. If the flush is not in the queue, it looks at the whole queue. It waits for
 // sends, and for flushes posted earlier, which must not complete later.
 func (w *Worker) precedes(lane, i uint32) bool {
 	ep := w.slab.slots[i].ep
-	for k := w.t.lanes[lane].open.head; k != i && k != 0; k = w.slab.slots[k].next {
+	for k := w.t.lanes[lane].unacked.head; k != i && k != 0; k = w.slab.slots[k].next {
 		if ep == 0 || w.slab.slots[k].ep == ep {
 			return true
 		}
@@ -112,31 +112,31 @@ func (w *Worker) precedes(lane, i uint32) bool {
 // State of a flush, in slot.arg.
 const (
 	flushNew    = iota // operations posted before may wait for resources
-	flushOpen          // in lane.open, behind sends that the peer has not acknowledged
-	flushReady         // in lane.open until the transport accepts it
-	flushPassed        // waits only for the transport, and for the owner's worker if operations are emulated
+	flushBehindSends          // in lane.unacked, behind sends that the peer has not acknowledged
+	flushReady         // in lane.unacked until the transport accepts it
+	flushInTransport        // waits only for the transport, and for the owner's worker if operations are emulated
 )
 
-// leaveFlush removes the flush in slot i from lane.open if it is there.
-func (w *Worker) leaveFlush(i uint32) {
+// unlinkFlush removes the flush in slot i from lane.unacked if it is there.
+func (w *Worker) unlinkFlush(i uint32) {
 	s := &w.slab.slots[i]
 	l := &w.t.lanes[s.lane]
-	if s.arg == flushOpen || s.arg == flushReady {
-		w.slab.unlink(&l.open, i)
+	if s.arg == flushBehindSends || s.arg == flushReady {
+		w.slab.unlink(&l.unacked, i)
 		l.flushes--
-		s.arg = flushPassed
+		s.arg = flushInTransport
 	}
 }
 
-// endSends completes all operations in lane.open with st.
-func (w *Worker) endSends(lane uint32, st ucs.Status) {
+// completeUnacked completes all operations in lane.unacked with st.
+func (w *Worker) completeUnacked(lane uint32, st ucs.Status) {
 	for {
-		i := w.t.lanes[lane].open.head
+		i := w.t.lanes[lane].unacked.head
 		if i == 0 {
 			return
 		}
 		if w.slab.slots[i].op == opFlush {
-			w.leaveFlush(i)
+			w.unlinkFlush(i)
 		}
 		w.end(i, st)
 	}

@@ -12,24 +12,24 @@ import (
 )
 
 const (
-	// napTime is the sleep of a wait that polls memory. With the overhead of the system it
+	// memPollSleep is the sleep of a wait that polls memory. With the overhead of the system it
 	// is about 80 us.
-	napTime = 30 * time.Microsecond
+	memPollSleep = 30 * time.Microsecond
 	// minSpin is the shortest spin time that the clock can measure. With a shorter one,
 	// also 0, a wait makes armPasses passes. They take about as long as arming does. A
 	// message that arrives in that time costs neither side a system call.
 	minSpin   = time.Microsecond
 	armPasses = 256
-	// soon bounds a sleep that must end for something that causes no wake-up.
-	soon = time.Millisecond
-	// tendShare divides a transport's time-out for dead peers. The quotient bounds a sleep,
+	// shortSleep bounds a sleep that must end for something that causes no wake-up.
+	shortSleep = time.Millisecond
+	// serviceShare divides a transport's time-out for dead peers. The quotient bounds a sleep,
 	// because the transport sends its keepalives only when it progresses.
-	tendShare = 16
-	// maxFruitless is the number of consecutive spurious wake-ups, each after less
-	// than aWink, that a sleeper accepts. After them it sleeps once without the
+	serviceShare = 16
+	// maxSpurious is the number of consecutive spurious wake-ups, each after less
+	// than spuriousTime, that a sleeper accepts. After them it sleeps once without the
 	// ifaces, for at most soon.
-	maxFruitless = 7
-	aWink        = 20 * time.Microsecond
+	maxSpurious = 7
+	spuriousTime        = 20 * time.Microsecond
 )
 
 // sleeper is how the goroutine that progresses blocks. It spins first, then arms the ifaces
@@ -39,7 +39,7 @@ type sleeper struct {
 	after uint32         // idle passes before the spin time is checked
 	set   *shmem.PollSet // the worker's EventFD, then those of the ports
 	none  *shmem.PollSet // the empty set
-	deaf  bool           // a port has no EventFD, so it cannot wake the sleeper
+	unarmed  bool           // a port has no EventFD, so it cannot wake the sleeper
 
 	ends <-chan struct{} // Done channel of the context whose end calls Signal
 	stop func() bool     // stops that call
@@ -56,18 +56,18 @@ func (w *Worker) initSleep(spin time.Duration) {
 	if w.slow.set == nil {
 		spin = -1
 	}
-	s.spin, s.after, w.looks = ucs.Time(spin), clockPasses, ctxPasses
+	s.spin, s.after, w.ctxCheckPasses = ucs.Time(spin), clockPasses, ctxPasses
 	if spin >= 0 && spin < minSpin {
-		s.spin, s.after, w.looks = 0, 1, armPasses // not right after a pass with work: the wait may be over
+		s.spin, s.after, w.ctxCheckPasses = 0, 1, armPasses // not right after a pass with work: the wait may be over
 	}
 	if s.spin < 0 {
 		return
 	}
 	fds := []int{w.wake.signal.FD()}
-	for _, p := range w.ports {
-		fd := p.iface.EventFD()
+	for _, wi := range w.ifaces {
+		fd := wi.iface.EventFD()
 		fds = append(fds, fd)
-		s.deaf = s.deaf || fd < 0
+		s.unarmed = s.unarmed || fd < 0
 	}
 	s.set, s.none = shmem.NewPollSet(fds...), shmem.NewPollSet()
 }
@@ -80,46 +80,46 @@ func (w *Worker) initSleep(spin time.Duration) {
 // while poll blocks.
 //
 //go:noinline
-func (w *Worker) sleep(ctx context.Context, p *pause) {
+func (w *Worker) sleep(ctx context.Context, p *waitLoop) {
 	s := &w.sleeper
 	s.watch(ctx, w)
 	w.am.retainer.service()
-	if ctx.Err() != nil || w.lowerSignal() || w.calling || len(w.calls)+len(w.am.failureCalls) > 0 {
+	if ctx.Err() != nil || w.lowerSignal() || w.inCallbacks || len(w.dueCallbacks)+len(w.am.failureCalls) > 0 {
 		return
 	}
-	if p.since++; p.since > spunOut+maxFruitless {
-		p.since = spunOut
-		w.poll(1, soon) // only Signal ends it
+	if p.since++; p.since > spinOver+maxSpurious {
+		p.since = spinOver
+		w.poll(1, shortSleep) // only Signal ends it
 		return
 	}
 	d := time.Duration(-1)
-	if w.lulls.most != math.MaxInt {
-		w.lulls.look(ucs.Now())
-		if w.lulls.excess() > 0 {
-			d = lullEvery // connections may become idle
+	if w.eviction.maxActive != math.MaxInt {
+		w.eviction.evictIdle(ucs.Now())
+		if w.eviction.excess() > 0 {
+			d = evictInterval // connections may become idle
 		}
 	}
-	switch st := w.armPorts(); {
+	switch st := w.armIfaces(); {
 	case st == ucs.Busy:
 		return
-	case st != ucs.OK || s.deaf:
-		d = soon
-	case d < 0 && w.tendEvery > 0:
-		d = w.tendEvery
+	case st != ucs.OK || s.unarmed:
+		d = shortSleep
+	case d < 0 && w.serviceInterval > 0:
+		d = w.serviceInterval
 	}
 	if w.show != nil {
 		w.show.publishBeforeSleep(w)
 	}
 	w.count.Inc(cntSlept)
-	lain := ucs.Now()
-	if sweep := w.slab.sweepAll(lain); sweep > 0 && (d < 0 || sweep < d) {
+	start := ucs.Now()
+	if sweep := w.slab.sweepAll(start); sweep > 0 && (d < 0 || sweep < d) {
 		d = sweep
 	}
 	if w.poll(math.MaxInt, d) > 0 {
-		w.served()
+		w.serveWoken()
 	}
-	if ucs.Now().Sub(lain) >= aWink {
-		p.since = spunOut
+	if ucs.Now().Sub(start) >= spuriousTime {
+		p.since = spinOver
 	}
 }
 
@@ -139,30 +139,30 @@ func (w *Worker) poll(fds int, d time.Duration) int {
 	return n
 }
 
-// nap blocks for napTime, or until Signal is called.
+// sleepBriefly blocks for memPollSleep, or until Signal is called.
 //
 //go:noinline
-func (w *Worker) nap() {
+func (w *Worker) sleepBriefly() {
 	switch {
 	case w.am.multi: // Signal is for the goroutine that holds the progress ownership
-		_, _ = w.sleeper.none.Wait(0, napTime)
+		_, _ = w.sleeper.none.Wait(0, memPollSleep)
 	case !w.lowerSignal():
-		_, _ = w.sleeper.set.Wait(1, napTime)
+		_, _ = w.sleeper.set.Wait(1, memPollSleep)
 	}
 }
 
-// armPorts arms all ifaces. It returns Busy if there is something to progress already, and
+// armIfaces arms all ifaces. It returns Busy if there is something to progress already, and
 // InProgress if something will be due that causes no wake-up.
-func (w *Worker) armPorts() ucs.Status {
+func (w *Worker) armIfaces() ucs.Status {
 	all := ucs.OK
-	for _, p := range w.ports {
-		if p.state == portArmed && p.iface.ActiveEndpoints() == 0 {
+	for _, wi := range w.ifaces {
+		if wi.state == ifaceArmed && wi.iface.ActiveEndpoints() == 0 {
 			continue // armed, and not progressed since
 		}
-		switch p.arm(uct.EventRecv | uct.EventSend) {
+		switch wi.arm(uct.EventRecv | uct.EventSend) {
 		case ucs.OK, ucs.Unsupported:
 		case ucs.Busy:
-			w.lookSoon()
+			w.forceSlowPoll()
 			return ucs.Busy
 		default:
 			all = ucs.InProgress
@@ -171,17 +171,17 @@ func (w *Worker) armPorts() ucs.Status {
 	return all
 }
 
-// lookSoon makes the next pass look at all ifaces.
-func (w *Worker) lookSoon() {
-	w.passes, w.slow.passes = lookEvery, w.slow.everyPasses
+// forceSlowPoll makes the next pass look at all ifaces.
+func (w *Worker) forceSlowPoll() {
+	w.passes, w.slow.passes = periodicPasses, w.slow.everyPasses
 }
 
-// served progresses the inactive ifaces that woke the sleeper. Those that became active
+// serveWoken progresses the inactive ifaces that woke the sleeper. Those that became active
 // take part in the next pass.
-func (w *Worker) served() {
-	for k, p := range w.ports {
+func (w *Worker) serveWoken() {
+	for k, wi := range w.ifaces {
 		if w.sleeper.set.Ready(k + 1) {
-			p.serve()
+			wi.serve()
 			w.refreshActive()
 		}
 	}

@@ -19,11 +19,11 @@ const (
 	opTagRecv
 	opAMRecv
 	opAMFetch
-	opTaken
+	opMatched
 	opFlush
 	opFence
-	opFenceAcross // of several lanes; its parts are opFence
-	opGiveUp
+	opFenceMulti // of several lanes; its parts are opFence
+	opCancelFrag
 	opControl
 	opPut
 	opPutUint64
@@ -31,8 +31,8 @@ const (
 	opGetUint64
 	opAtomic
 	opFetch
-	opRead
-	opHold // keeps an unreferenced lane open until the replies sent on it are acknowledged
+	opRndvRead
+	opDrainLane // keeps an unreferenced lane open until the replies sent on it are acknowledged
 	numOps
 )
 
@@ -50,14 +50,14 @@ const (
 type slotFlags uint8
 
 const (
-	flagKept     slotFlags = 1 << iota // has a result, which is kept until a caller consumes it
+	flagHasResult     slotFlags = 1 << iota // has a result, which is kept until a caller consumes it
 	flagNotify                         // a callback or a goroutine waits for the completion
 	flagTied                           // a receive that fails with its endpoint
-	flagWaiting                        // on its lane's pending queue
-	flagAside                          // the slab holds more for this slot, outside of it
+	flagPending                        // on its lane's pending queue
+	flagExtra                          // the slab holds more for this slot, outside of it
 	flagChild                          // a part of the operation in parent
 	flagReported                       // its error was reported, or no caller is interested in it
-	flagOrphan                         // in the list of unclaimed completions
+	flagUnclaimed                         // in the list of unclaimed completions
 )
 
 // slot is an operation in flight, and then its result. It has 64 bytes and no pointer: the
@@ -79,8 +79,8 @@ type slot struct {
 	tag    uint64 // tag; tag received; value fetched
 	arg    uint64 // scalar to send; remote address; id of the peer's operation
 	off    uint64 // bytes done
-	n      uint64 // length of the message or transfer; bytes received
-	left   uint32 // parts that have not completed
+	length      uint64 // length of the message or transfer; bytes received
+	partsLeft   uint32 // parts that have not completed
 	aux    uint32 // depends on the operation
 }
 
@@ -94,22 +94,22 @@ type slab struct {
 	tidied   ucs.Time // time of the last call of tidy
 	sweptAll ucs.Time // when sweepAll swept last; 0: never
 
-	// State outside of the slots that have flagAside.
+	// State outside of the slots that have flagExtra.
 	vecs   map[uint32][][]byte // pieces of opTagSendV
-	notes  []note              // callbacks and waiters by slot; shorter than slots if none was needed
+	listeners  []listener              // callbacks and waiters by slot; shorter than slots if none was needed
 	errs   map[uint32]error    // errors that outlive what they are made from
 	copies map[uint32]chunk    // pool memory that holds the buffer
-	loans  []loan              // registered memory by slot; shorter than slots if none was needed
+	opMems  []opMem              // registered memory by slot; shorter than slots if none was needed
 	pool   *pool
 
-	orphans            int // slots in the list of unclaimed completions
-	orphHead, orphTail uint32
+	unclaimed            int // slots in the list of unclaimed completions
+	unclaimedHead, unclaimedTail uint32
 }
 
 const (
 	slabStart = 256
-	// maxOrphans is the number of unclaimed completions that are kept.
-	maxOrphans = 1024
+	// maxUnclaimed is the number of unclaimed completions that are kept.
+	maxUnclaimed = 1024
 	genMask    = 1<<31 - 1
 )
 
@@ -121,10 +121,10 @@ func (b *slab) init(p *pool) {
 	b.grow()
 }
 
-// take returns a live slot. It clears the fields that all operations read; the caller
+// alloc returns a live slot. It clears the fields that all operations read; the caller
 // sets the others.
 // hot: BenchmarkTagPair
-func (b *slab) take(op opKind) uint32 {
+func (b *slab) alloc(op opKind) uint32 {
 	i := b.free
 	if i == 0 {
 		i = b.grow()
@@ -132,14 +132,14 @@ func (b *slab) take(op opKind) uint32 {
 	s := &b.slots[i]
 	b.free = s.next
 	s.op, s.state, s.status, s.flags = op, slotLive, ucs.OK, 0
-	s.ep, s.lane, s.left, s.parent = 0, 0, 0, 0
+	s.ep, s.lane, s.partsLeft, s.parent = 0, 0, 0, 0
 	return i
 }
 
-// peek returns the token of the slot that the next take returns. So an operation takes a
+// nextToken returns the token of the slot that the next take returns. So an operation takes a
 // slot only if the transport returns InProgress. It is sound because a transport never
 // calls back outside its Progress.
-func (b *slab) peek() uct.Token {
+func (b *slab) nextToken() uct.Token {
 	if b.free == 0 {
 		b.grow()
 	}
@@ -170,8 +170,8 @@ func (b *slab) live(id uint64) bool {
 // release makes slot i free. Requests that refer to it report success from now on.
 func (b *slab) release(i uint32) {
 	s := &b.slots[i]
-	if s.flags&flagAside != 0 {
-		b.forget(i)
+	if s.flags&flagExtra != 0 {
+		b.dropExtra(i)
 	}
 	b.bufs[i] = nil
 	s.gen = nextGen(s.gen)
@@ -182,28 +182,28 @@ func (b *slab) release(i uint32) {
 
 func nextGen(g uint32) uint32 { return max((g+1)&genMask, 1) }
 
-// forget drops all state outside of slot i.
+// dropExtra drops all state outside of slot i.
 //
 //go:noinline
-func (b *slab) forget(i uint32) {
-	b.letGo(i)
-	if int(i) < len(b.notes) {
-		b.notes[i] = note{}
+func (b *slab) dropExtra(i uint32) {
+	b.dropBuffers(i)
+	if int(i) < len(b.listeners) {
+		b.listeners[i] = listener{}
 	}
 	delete(b.errs, i)
 }
 
-// letGo drops the memory of the completed operation in slot i. Its result stays.
-func (b *slab) letGo(i uint32) {
+// dropBuffers drops the memory of the completed operation in slot i. Its result stays.
+func (b *slab) dropBuffers(i uint32) {
 	b.bufs[i] = nil
-	if b.slots[i].flags&flagAside == 0 {
+	if b.slots[i].flags&flagExtra == 0 {
 		return
 	}
 	if c, ok := b.copies[i]; ok {
 		b.pool.put(c)
 		delete(b.copies, i)
 	}
-	b.giveBack(i)
+	b.detachMem(i)
 	delete(b.vecs, i)
 }
 
@@ -223,25 +223,25 @@ func (b *slab) grow() uint32 {
 	return b.free
 }
 
-// orphan keeps slot i, whose result may never be read, until maxOrphans others follow.
-func (b *slab) orphan(i uint32) {
+// addUnclaimed keeps slot i, whose result may never be read, until maxUnclaimed others follow.
+func (b *slab) addUnclaimed(i uint32) {
 	s := &b.slots[i]
-	if s.flags&flagOrphan != 0 {
+	if s.flags&flagUnclaimed != 0 {
 		return
 	}
-	s.flags |= flagOrphan
+	s.flags |= flagUnclaimed
 	s.next = 0
-	if b.orphTail == 0 {
-		b.orphHead = i
+	if b.unclaimedTail == 0 {
+		b.unclaimedHead = i
 	} else {
-		b.slots[b.orphTail].next = i
+		b.slots[b.unclaimedTail].next = i
 	}
-	b.orphTail = i
-	b.orphans++
-	if b.orphans > maxOrphans {
-		first := b.orphHead
-		b.orphHead = b.slots[first].next
-		b.orphans--
+	b.unclaimedTail = i
+	b.unclaimed++
+	if b.unclaimed > maxUnclaimed {
+		first := b.unclaimedHead
+		b.unclaimedHead = b.slots[first].next
+		b.unclaimed--
 		b.release(first)
 	}
 }

@@ -7,225 +7,225 @@ import (
 	"github.com/goucx/goucx/wireup"
 )
 
-// source is the receiving end of a connection (rx connection). A transport does not
+// rxConn is the receiving end of a connection (rx connection). A transport does not
 // interleave the fragments of two messages of one rx connection. So it assembles one
 // message at a time.
-type source struct {
+type rxConn struct {
 	id    uint32 // assigned by the transport
-	index uint32 // in Worker.sources
-	port  *port
-	count uint32 // fragmented messages begun
-	bad   bool   // the peer violated the protocol: all messages from it are dropped
+	index uint32 // in Worker.rxConns
+	iface  *workerIface
+	fragSeq uint32 // fragmented messages begun
+	failed   bool   // the peer violated the protocol: all messages from it are dropped
 	into  reasmTarget
 
 	// The sending worker, if it sent its address. A peer may only name ids that it was
 	// sent: see named.go.
 	peer    wireup.PeerID // 0: unknown
-	address []byte        // first part of the sender's address
-	reply   uint32        // lane to the sender; 0: none yet
-	replied bool          // a message that the sender waits for was sent on reply
-	left    []uint32      // failed lanes, not reported yet, on which such messages were sent
-	told    uint32        // 1 + messages since the sender was told to use rendezvous only; 0: it was not
-	swErr   ucs.Status    // first error of its emulated operations; its next flush returns it
-	waiting int           // messages whose sender waits for a reply: unexpected, kept, or to be fetched
-	fetches int           // receives that wait for the sender's data
+	partialAddr []byte        // first part of the sender's address
+	replyLane   uint32        // lane to the sender; 0: none yet
+	replySent bool          // a message that the sender waits for was sent on reply
+	oldReplyLanes    []uint32      // failed lanes, not reported yet, on which such messages were sent
+	rndvOnlyAge    uint32        // 1 + messages since the sender was told to use rendezvous only; 0: it was not
+	emulErr   ucs.Status    // first error of its emulated operations; its next flush returns it
+	pendingReplies int           // messages whose sender waits for a reply: unexpected, kept, or to be fetched
+	pendingFetches int           // receives that wait for the sender's data
 
-	from uint64 // the endpoint of AM.From; 0: none yet
+	fromEp uint64 // the endpoint of AM.From; 0: none yet
 
-	recv       uint32 // slot of the receive, with reasmRecv
-	arrived    uint32 // id in Worker.arrived, with reasmPool
+	recvSlot       uint32 // slot of the receive, with reasmRecv
+	unexpID    uint32 // id in Worker.unexpQueue, with reasmPool
 	tag        uint64
 	total, got uint64
 	chunk      chunk // memory of the message, with reasmPool or reasmHandler
 }
 
-// source returns the rx connection with this id of the transport, and creates it if needed.
-func (p *port) source(id uint32) *source {
-	if p.last != nil && p.last.id == id {
-		return p.last
+// rxConn returns the rx connection with this id of the transport, and creates it if needed.
+func (wi *workerIface) rxConn(id uint32) *rxConn {
+	if wi.lastRx != nil && wi.lastRx.id == id {
+		return wi.lastRx
 	}
-	s := p.sources[id]
-	if s == nil {
-		s = &source{id: id, port: p}
-		p.sources[id] = s
-		p.w.addSource(s)
+	rx := wi.rxConns[id]
+	if rx == nil {
+		rx = &rxConn{id: id, iface: wi}
+		wi.rxConns[id] = rx
+		wi.w.addRxConn(rx)
 	}
-	p.last = s
-	return s
+	wi.lastRx = rx
+	return rx
 }
 
-// addSource assigns an index to s, so that records without pointers can refer to it.
-func (w *Worker) addSource(s *source) {
-	if n := len(w.freeSources); n > 0 {
-		s.index = w.freeSources[n-1]
-		w.freeSources = w.freeSources[:n-1]
+// addRxConn assigns an index to s, so that records without pointers can refer to it.
+func (w *Worker) addRxConn(rx *rxConn) {
+	if n := len(w.freeRxConns); n > 0 {
+		rx.index = w.freeRxConns[n-1]
+		w.freeRxConns = w.freeRxConns[:n-1]
 	} else {
-		s.index = uint32(len(w.sources))
-		w.sources = append(w.sources, nil)
+		rx.index = uint32(len(w.rxConns))
+		w.rxConns = append(w.rxConns, nil)
 	}
-	w.sources[s.index] = s
+	w.rxConns[rx.index] = rx
 }
 
-// peerSays receives a part of the address of the worker that sends on s. follow is the
+// handlePeerAddress receives a part of the address of the worker that sends on s. follow is the
 // number of bytes still to come.
-func (p *port) peerSays(s *source, follow uint64, data []byte) {
-	w := p.w
-	if follow > maxPeerAddress || len(s.address)+len(data) > maxPeerAddress {
-		p.garbage(s)
+func (wi *workerIface) handlePeerAddress(rx *rxConn, follow uint64, data []byte) {
+	w := wi.w
+	if follow > maxPeerAddress || len(rx.partialAddr)+len(data) > maxPeerAddress {
+		wi.protocolError(rx)
 		return
 	}
-	s.address = append(s.address, data...)
+	rx.partialAddr = append(rx.partialAddr, data...)
 	if follow > 0 {
 		return
 	}
-	peer, err := w.peers.Add(s.address)
-	s.address = nil
-	if err != nil || s.peer != 0 && s.peer != peer {
+	peer, err := w.peers.Add(rx.partialAddr)
+	rx.partialAddr = nil
+	if err != nil || rx.peer != 0 && rx.peer != peer {
 		if err == nil {
 			w.peers.Release(peer)
 		}
-		p.garbage(s)
+		wi.protocolError(rx)
 		return
 	}
-	if s.peer != 0 { // it was received before
+	if rx.peer != 0 { // it was received before
 		w.peers.Release(peer)
 	}
-	s.peer = peer
+	rx.peer = peer
 }
 
 // replyLane returns the lane to the sender of s, and opens it if needed. It returns 0 if
 // the sender is unknown or not reachable.
-func (w *Worker) replyLane(s *source) uint32 {
-	if s.reply != 0 {
-		return s.reply
+func (w *Worker) replyLane(rx *rxConn) uint32 {
+	if rx.replyLane != 0 {
+		return rx.replyLane
 	}
-	if s.peer == 0 {
+	if rx.peer == 0 {
 		return 0
 	}
-	lane, _ := w.openBest(s.peer)
+	lane, _ := w.openBest(rx.peer)
 	if lane == 0 {
 		return 0
 	}
-	// The source's reference is counted in lane.replies, not in lane.refs. It does not keep
+	// The source's reference is counted in lane.replyRefs, not in lane.refs. It does not keep
 	// a lane open after the program closed all endpoints to the peer. Otherwise two workers
 	// that replied to each other would keep their connection for ever.
 	l := &w.t.lanes[lane]
 	l.refs--
-	l.replies++
-	s.reply = lane
+	l.replyRefs++
+	rx.replyLane = lane
 	return lane
 }
 
-// anotherReply replaces a reply lane whose connection has failed before the failure was
+// reconnectReplyLane replaces a reply lane whose connection has failed before the failure was
 // reported to UCP: the sender of s has made another connection. Operations that wait for
 // the report stay with the old lane.
 //
 //go:noinline
-func (w *Worker) anotherReply(s *source) uint32 {
-	old := s.reply
-	if s.replied {
-		s.leave()
+func (w *Worker) reconnectReplyLane(rx *rxConn) uint32 {
+	old := rx.replyLane
+	if rx.replySent {
+		rx.leaveReplyLane()
 	} else {
-		w.dropReply(s)
+		w.releaseReplyLane(rx)
 	}
 	if old != 0 {
-		w.forgetLane(old)
+		w.removeLane(old)
 	}
-	return w.replyLane(s)
+	return w.replyLane(rx)
 }
 
-// repliedBy reports whether a message that the sender of s waits for was sent on lane i.
-func (s *source) repliedBy(i uint32) bool { return s != nil && s.reply == i && s.replied }
+// hasReplyOn reports whether a message that the sender of s waits for was sent on lane i.
+func (rx *rxConn) hasReplyOn(i uint32) bool { return rx != nil && rx.replyLane == i && rx.replySent }
 
 // leave detaches s from its reply lane, whose connection has failed, and remembers the lane
 // in left. Later replies use another lane.
-func (s *source) leave() {
-	s.left = append(s.left, s.reply)
-	s.reply, s.replied = 0, false
+func (rx *rxConn) leaveReplyLane() {
+	rx.oldReplyLanes = append(rx.oldReplyLanes, rx.replyLane)
+	rx.replyLane, rx.replySent = 0, false
 }
 
-// unreplied removes lane i, which has failed, from s. It reports whether a message that the
+// detachLane removes lane i, which has failed, from s. It reports whether a message that the
 // sender of s waits for may be lost with it.
-func (s *source) unreplied(i uint32) (lost bool) {
-	if s.reply == i {
-		lost = s.replied
-		s.reply, s.replied = 0, false
+func (rx *rxConn) detachLane(i uint32) (lost bool) {
+	if rx.replyLane == i {
+		lost = rx.replySent
+		rx.replyLane, rx.replySent = 0, false
 	}
-	if k := slices.Index(s.left, i); k >= 0 {
-		s.left = slices.Delete(s.left, k, k+1)
+	if k := slices.Index(rx.oldReplyLanes, i); k >= 0 {
+		rx.oldReplyLanes = slices.Delete(rx.oldReplyLanes, k, k+1)
 		lost = true
 	}
 	return lost
 }
 
-// dropReply drops the reference of s to its reply lane.
-func (w *Worker) dropReply(s *source) {
-	lane := s.reply
-	if s.reply, s.replied = 0, false; lane != 0 {
-		w.dropReplyLane(lane)
+// releaseReplyLane drops the reference of s to its reply lane.
+func (w *Worker) releaseReplyLane(rx *rxConn) {
+	lane := rx.replyLane
+	if rx.replyLane, rx.replySent = 0, false; lane != 0 {
+		w.releaseReplyRef(lane)
 	}
 }
 
-// dropReplyLane drops an rx connection's reference to a lane. The last reference closes the
+// releaseReplyRef drops an rx connection's reference to a lane. The last reference closes the
 // lane, or leaves it draining while reads of memory are in progress.
-func (w *Worker) dropReplyLane(lane uint32) {
+func (w *Worker) releaseReplyRef(lane uint32) {
 	l := &w.t.lanes[lane]
-	l.replies--
+	l.replyRefs--
 	switch {
-	case l.refs > 0 || l.replies > 0:
-	case l.reads+l.lent > 0:
-		l.parted = true
+	case l.refs > 0 || l.replyRefs > 0:
+	case l.reads+l.exposed > 0:
+		l.draining = true
 	default:
 		w.closeLane(lane)
 	}
 }
 
-// sourceEnded removes an rx connection. Its incomplete messages fail with reason.
-func (p *port) sourceEnded(id uint32, reason error) {
-	s := p.sources[id]
-	if s == nil {
+// rxConnClosed removes an rx connection. Its incomplete messages fail with reason.
+func (wi *workerIface) rxConnClosed(id uint32, reason error) {
+	rx := wi.rxConns[id]
+	if rx == nil {
 		return
 	}
-	w := p.w
-	w.loseSource(s, reason)
-	if s.bad {
-		p.careful--
+	w := wi.w
+	w.failRxConn(rx, reason)
+	if rx.failed {
+		wi.rxChecks--
 	}
-	delete(p.sources, id)
-	p.last = nil
-	w.dropReply(s)
-	left := s.left
-	s.left = nil // closeLane looks at s.left
+	delete(wi.rxConns, id)
+	wi.lastRx = nil
+	w.releaseReplyLane(rx)
+	left := rx.oldReplyLanes
+	rx.oldReplyLanes = nil // closeLane looks at s.left
 	for _, i := range left {
-		w.dropReplyLane(i)
+		w.releaseReplyRef(i)
 	}
-	if s.peer != 0 {
-		w.peers.Release(s.peer)
+	if rx.peer != 0 {
+		w.peers.Release(rx.peer)
 	}
-	w.sources[s.index] = nil
-	w.freeSources = append(w.freeSources, s.index)
+	w.rxConns[rx.index] = nil
+	w.freeRxConns = append(w.freeRxConns, rx.index)
 }
 
-// loseSource fails the messages and the data that were expected from s.
-func (w *Worker) loseSource(s *source, reason error) {
-	w.setRecvErr(s, reason)
-	w.dropPartial(s, ucs.PeerFailed)
-	w.loseRendezvous(s, reason)
+// failRxConn fails the messages and the data that were expected from s.
+func (w *Worker) failRxConn(rx *rxConn, reason error) {
+	w.setRecvErr(rx, reason)
+	w.dropPartial(rx, ucs.PeerFailed)
+	w.failRendezvous(rx, reason)
 }
 
-// garbage fails an rx connection whose peer violated the protocol, and all lanes to that
+// protocolError fails an rx connection whose peer violated the protocol, and all lanes to that
 // peer. Connections to other peers are not affected.
-func (p *port) garbage(s *source) {
-	w := p.w
+func (wi *workerIface) protocolError(rx *rxConn) {
+	w := wi.w
 	w.count.Inc(cntProtocolError)
-	s.bad = true
-	p.careful++
-	w.loseSource(s, errProtocol)
-	if s.peer == 0 {
+	rx.failed = true
+	wi.rxChecks++
+	w.failRxConn(rx, errProtocol)
+	if rx.peer == 0 {
 		return
 	}
 	for i := range w.t.lanes {
-		if l := &w.t.lanes[i]; i != 0 && l.ep != nil && l.peer == s.peer {
+		if l := &w.t.lanes[i]; i != 0 && l.ep != nil && l.peer == rx.peer {
 			w.failLane(uint32(i), errProtocol)
 		}
 	}

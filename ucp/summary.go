@@ -16,17 +16,17 @@ const maxTold = 4096
 // or holds its lock.
 func (w *Worker) summary(d *display, now ucs.Time) live.Summary {
 	s := live.Summary{
-		Unexpected: w.arrived.Len(), UnexpectedBytes: w.budget.used, UnexpectedBudget: w.budget.limit, AllocatedBytes: w.pool.lent,
+		Unexpected: w.unexpQueue.Len(), UnexpectedBytes: w.budget.used, UnexpectedBudget: w.budget.limit, AllocatedBytes: w.pool.allocated,
 		Peers: []live.Endpoint{}, Requests: []live.Requests{},
 	}
-	w.tellEndpoints(&s)
-	w.tellRequests(&s, d, now)
+	w.describeEndpoints(&s)
+	w.describeRequests(&s, d, now)
 	return s
 }
 
-// tellEndpoints counts all endpoints and describes those that are connected or failed,
+// describeEndpoints counts all endpoints and describes those that are connected or failed,
 // failed ones first.
-func (w *Worker) tellEndpoints(s *live.Summary) {
+func (w *Worker) describeEndpoints(s *live.Summary) {
 	var failed, connected []uint32
 	for k := range w.eps {
 		e := &w.eps[k]
@@ -46,14 +46,14 @@ func (w *Worker) tellEndpoints(s *live.Summary) {
 		}
 	}
 	for _, k := range failed[:min(len(failed), live.MaxRows)] {
-		s.Peers = append(s.Peers, w.tellEndpoint(k))
+		s.Peers = append(s.Peers, w.describeEndpoint(k))
 	}
 	for _, k := range connected[:min(len(connected), live.MaxRows-len(s.Peers))] {
-		s.Peers = append(s.Peers, w.tellEndpoint(k))
+		s.Peers = append(s.Peers, w.describeEndpoint(k))
 	}
 }
 
-func (w *Worker) tellEndpoint(k uint32) live.Endpoint {
+func (w *Worker) describeEndpoint(k uint32) live.Endpoint {
 	e := live.Endpoint{Peer: w.peerName(k), State: "connected", Lanes: []live.Lane{}}
 	if w.eps[k].status != ucs.OK {
 		e.State = "failed"
@@ -63,7 +63,7 @@ func (w *Worker) tellEndpoint(k uint32) live.Endpoint {
 	}
 	for n := w.laneOf[w.eps[k].peer]; n != 0; n = w.t.lanes[n].next {
 		l := &w.t.lanes[n]
-		row := live.Lane{Name: w.laneName(n), Pending: l.queued, RndvOnly: l.throttled}
+		row := live.Lane{Name: w.laneName(n), Pending: l.pending, RndvOnly: l.rndvOnly}
 		if l.err != nil {
 			row.Error = l.err.Error()
 		}
@@ -72,24 +72,24 @@ func (w *Worker) tellEndpoint(k uint32) live.Endpoint {
 	return e
 }
 
-// sameRequests is what the requests of one row have in common.
-type sameRequests struct {
+// requestGroup is what the requests of one row have in common.
+type requestGroup struct {
 	op    opKind
 	ep    uint32
 	lane  uint32
 	state string
 }
 
-// tellRequests describes the requests that have not completed, in groups, the oldest first.
-func (w *Worker) tellRequests(s *live.Summary, d *display, now ucs.Time) {
-	rows := make(map[sameRequests]*live.Requests)
+// describeRequests describes the requests that have not completed, in groups, the oldest first.
+func (w *Worker) describeRequests(s *live.Summary, d *display, now ucs.Time) {
+	rows := make(map[requestGroup]*live.Requests)
 	seen := make(map[uint64]ucs.Time)
 	for i := uint32(1); int(i) < len(w.slab.slots); i++ {
 		r := &w.slab.slots[i]
 		switch {
-		case r.state == slotDone && r.flags&flagKept != 0:
+		case r.state == slotDone && r.flags&flagHasResult != 0:
 			s.Unread++
-		case r.state == slotLive && w.tells(i):
+		case r.state == slotLive && w.isListed(i):
 			since := now
 			if id := w.slab.id(i); len(seen) < maxTold {
 				if t, ok := d.liveSince[id]; ok {
@@ -97,7 +97,7 @@ func (w *Worker) tellRequests(s *live.Summary, d *display, now ucs.Time) {
 				}
 				seen[id] = since
 			}
-			w.tellRequest(rows, i, now.Sub(since).Seconds())
+			w.addRequest(rows, i, now.Sub(since).Seconds())
 		}
 	}
 	d.liveSince = seen
@@ -110,21 +110,21 @@ func (w *Worker) tellRequests(s *live.Summary, d *display, now ucs.Time) {
 	s.Requests = s.Requests[:min(len(s.Requests), live.MaxRows)]
 }
 
-// tells reports whether the request in slot i belongs to a row. Parts do not, except those
+// isListed reports whether the request in slot i belongs to a row. Parts do not, except those
 // of a flush, which wait for different things.
-func (w *Worker) tells(i uint32) bool {
+func (w *Worker) isListed(i uint32) bool {
 	r := &w.slab.slots[i]
 	if r.op == opFlush {
-		return r.flags&flagChild != 0 || r.left == 0
+		return r.flags&flagChild != 0 || r.partsLeft == 0
 	}
 	return r.flags&flagChild == 0
 }
 
-// tellRequest counts the request in slot i. age is in seconds.
-func (w *Worker) tellRequest(rows map[sameRequests]*live.Requests, i uint32, age float64) {
+// addRequest counts the request in slot i. age is in seconds.
+func (w *Worker) addRequest(rows map[requestGroup]*live.Requests, i uint32, age float64) {
 	r := &w.slab.slots[i]
-	k := sameRequests{r.op, r.ep, r.lane, w.stateText(i)}
-	bytes := r.n
+	k := requestGroup{r.op, r.ep, r.lane, w.stateText(i)}
+	bytes := r.length
 	if k.state == statePosted {
 		bytes = uint64(len(w.slab.bufs[i]))
 	}
@@ -144,7 +144,7 @@ func (w *Worker) tellRequest(rows map[sameRequests]*live.Requests, i uint32, age
 const (
 	statePosted   = "posted"
 	stateWaiting  = "waiting for room"
-	stateHeld     = "held back"
+	stateNoCredit     = "held back"
 	stateMatch    = "not matched"
 	stateRTS      = "announced"
 	stateData     = "sending"
@@ -157,17 +157,17 @@ const (
 func (w *Worker) stateText(i uint32) string {
 	r := &w.slab.slots[i]
 	switch {
-	case r.flags&flagWaiting != 0 && w.t.lanes[r.lane].starved && r.op.sends():
-		return stateHeld
-	case r.flags&flagWaiting != 0 && w.t.lanes[r.lane].starved && r.op == opFlush:
+	case r.flags&flagPending != 0 && w.t.lanes[r.lane].noCredit && r.op.sends():
+		return stateNoCredit
+	case r.flags&flagPending != 0 && w.t.lanes[r.lane].noCredit && r.op == opFlush:
 		return stateBehind
-	case r.flags&flagWaiting != 0:
+	case r.flags&flagPending != 0:
 		return stateWaiting
 	case r.op == opTagRecv && w.posted.Has(i):
 		return statePosted
-	case r.op.receives() && r.left == fetching:
+	case r.op.receives() && r.partsLeft == recvRequested:
 		return stateFetching
-	case r.op == opFlush && r.arg == flushOpen:
+	case r.op == opFlush && r.arg == flushBehindSends:
 		return stateBehind
 	case !r.op.sends():
 		return stateUnderWay

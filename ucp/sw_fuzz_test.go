@@ -25,7 +25,7 @@ func payload(tail string, ws ...uint64) []byte {
 
 // swOwner is a worker with memory between two guards, and what it answers.
 type swOwner struct {
-	p    *port
+	p    *workerIface
 	r    *recorder
 	all  []byte
 	m    *MemHandle
@@ -35,18 +35,18 @@ type swOwner struct {
 
 func newSWOwner(t testing.TB) *swOwner {
 	t.Helper()
-	p := newPort(t)
-	o := &swOwner{p: p, all: make([]byte, 96)}
+	wi := newPort(t)
+	o := &swOwner{p: wi, all: make([]byte, 96)}
 	var err error
-	o.m, err = p.w.ctx.Register(o.all[32:64:64], MemConfig{})
+	o.m, err = wi.w.ctx.Register(o.all[32:64:64], MemConfig{})
 	require.NoError(t, err)
-	o.key, o.base = uint64(o.m.sw.key), o.m.base
-	e, err := p.w.NewEndpoint(p.w.Address(), EndpointConfig{Eager: true})
+	o.key, o.base = uint64(o.m.emul.key), o.m.base
+	e, err := wi.w.NewEndpoint(wi.w.Address(), EndpointConfig{Eager: true})
 	require.NoError(t, err)
-	l := &p.w.t.lanes[p.w.eps[uint32(e.id)].lane]
+	l := &wi.w.t.lanes[wi.w.eps[uint32(e.id)].lane]
 	o.r = &recorder{Endpoint: l.ep}
 	l.ep = o.r
-	deliver(p, packet{amPeer, 1, 0, p.w.Address()})
+	deliver(wi, packet{amPeer, 1, 0, wi.w.Address()})
 	return o
 }
 
@@ -66,7 +66,7 @@ func TestSoftwareGarbage(t *testing.T) {
 		{"empty put", func(o *swOwner) packet { return packet{amPut, 1, o.base, nil} }},
 		{"put of a stranger", func(o *swOwner) packet { return packet{amPut, 2, o.base, payload("x", o.key)} }},
 		{"get of nothing", func(o *swOwner) packet { return packet{amGet, 1, o.base, payload("", o.key, 1, 0)} }},
-		{"get of too much", func(o *swOwner) packet { return packet{amGet, 1, o.base, payload("", o.key, 1, swMaxPiece+1)} }},
+		{"get of too much", func(o *swOwner) packet { return packet{amGet, 1, o.base, payload("", o.key, 1, emulMaxPiece+1)} }},
 		{"short get", func(o *swOwner) packet { return packet{amGet, 1, o.base, payload("1234567", o.key, 1)} }},
 		{"long get", func(o *swOwner) packet { return packet{amGet, 1, o.base, payload("x", o.key, 1, 8)} }},
 		{"get of a stranger", func(o *swOwner) packet { return packet{amGet, 2, o.base, payload("", o.key, 1, 8)} }},
@@ -79,9 +79,9 @@ func TestSoftwareGarbage(t *testing.T) {
 		{"unaligned atomic of 32 bits", func(o *swOwner) packet { return packet{amAtomic, 1, o.base + 2, payload("\x00\x04", o.key, 1, 1, 1)} }},
 		{"short flush", func(*swOwner) packet { return packet{amFlush, 1, 0, []byte("short")} }},
 		{"flush of a stranger", func(*swOwner) packet { return packet{amFlush, 2, 0, payload("", 1)} }},
-		{"data that nobody asked for", func(*swOwner) packet { return packet{amGot, 1, 1<<32 | 1, []byte("data")} }},
-		{"answer to nothing", func(*swOwner) packet { return packet{amDone, 1, 1<<32 | 1, payload("", 1, 0)} }},
-		{"answer without id", func(*swOwner) packet { return packet{amDone, 1, 0, payload("", 1, 0)} }},
+		{"data that nobody asked for", func(*swOwner) packet { return packet{amGetReply, 1, 1<<32 | 1, []byte("data")} }},
+		{"answer to nothing", func(*swOwner) packet { return packet{amReply, 1, 1<<32 | 1, payload("", 1, 0)} }},
+		{"answer without id", func(*swOwner) packet { return packet{amReply, 1, 0, payload("", 1, 0)} }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := newSWOwner(t)
@@ -97,31 +97,31 @@ func TestSoftwareGarbage(t *testing.T) {
 func TestSoftwareWrongAnswers(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		kind  swKind
+		kind  emulKind
 		id    uct.AMID
 		data  []byte
 		wrong bool
 	}{
-		{"all of the data", swGet, amGot, []byte("12345678"), false},
-		{"its beginning", swGet, amGot, []byte("1"), false},
-		{"too much data", swGet, amGot, []byte("123456789"), true},
-		{"no data", swGet, amGot, nil, true},
-		{"well without data", swGet, amDone, payload("", 0, 0), true},
-		{"refused", swGet, amDone, payload("", 0, uint64(ucs.RemoteAccess)), false},
-		{"refused for another reason", swGet, amDone, payload("", 0, uint64(ucs.PeerFailed)), true},
-		{"status beyond a byte", swFetch, amDone, payload("", 0, uint64(ucs.RemoteAccess)|1<<32), true},
-		{"word", swGetWord, amGot, []byte("12345678"), false},
-		{"too long a word", swGetWord, amGot, []byte("123456789"), true},
-		{"value", swFetch, amDone, payload("", 7, 0), false},
-		{"half a value", swFetch, amDone, payload("", 7), true},
-		{"data for a value", swFetch, amGot, []byte("12345678"), true},
-		{"flushed", swSync, amDone, payload("", 0, 0), false},
-		{"data for a flush", swSync, amGot, []byte("1"), true},
+		{"all of the data", emulGet, amGetReply, []byte("12345678"), false},
+		{"its beginning", emulGet, amGetReply, []byte("1"), false},
+		{"too much data", emulGet, amGetReply, []byte("123456789"), true},
+		{"no data", emulGet, amGetReply, nil, true},
+		{"well without data", emulGet, amReply, payload("", 0, 0), true},
+		{"refused", emulGet, amReply, payload("", 0, uint64(ucs.RemoteAccess)), false},
+		{"refused for another reason", emulGet, amReply, payload("", 0, uint64(ucs.PeerFailed)), true},
+		{"status beyond a byte", emulFetch, amReply, payload("", 0, uint64(ucs.RemoteAccess)|1<<32), true},
+		{"word", emulGetWord, amGetReply, []byte("12345678"), false},
+		{"too long a word", emulGetWord, amGetReply, []byte("123456789"), true},
+		{"value", emulFetch, amReply, payload("", 7, 0), false},
+		{"half a value", emulFetch, amReply, payload("", 7), true},
+		{"data for a value", emulFetch, amGetReply, []byte("12345678"), true},
+		{"flushed", emulSync, amReply, payload("", 0, 0), false},
+		{"data for a flush", emulSync, amGetReply, []byte("1"), true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := newSWOwner(t)
 			w := o.p.w
-			id := w.swLane(1).awaits(swOp{kind: c.kind, left: 8})
+			id := w.emulLane(1).addOp(emulOp{kind: c.kind, left: 8})
 			deliver(o.p, packet{c.id, 1, id, c.data})
 			assert.Equal(t, c.wrong, w.count.Value(cntProtocolError) == 1)
 			if len(c.data) == 1 && !c.wrong {
@@ -154,11 +154,11 @@ func TestSoftwareGetIsASnapshot(t *testing.T) {
 	stuck.stuck = false
 	require.Equal(t, len(stuck.waits), o.p.HandlePending(stuck.waits))
 	assert.Equal(t, []packet{
-		{id: amGot, hdr: 77, data: []byte("before")},
-		{id: amGot, hdr: 78, data: []byte("after!")},
-		{id: amDone, hdr: 79, data: payload("", 0, 0)},
+		{id: amGetReply, hdr: 77, data: []byte("before")},
+		{id: amGetReply, hdr: 78, data: []byte("after!")},
+		{id: amReply, hdr: 79, data: payload("", 0, 0)},
 	}, o.r.sent)
-	assert.Zero(t, o.p.w.pool.lent)
+	assert.Zero(t, o.p.w.pool.allocated)
 	stuck.waits = nil
 }
 
@@ -190,19 +190,19 @@ func TestSoftwareAnswers(t *testing.T) {
 		p    packet
 		want []packet
 	}{
-		{packet{amAtomic, 1, o.base, payload("\x00\x08", o.key, 9, 2, 0)}, []packet{{id: amDone, hdr: 9, data: payload("", 5, 0)}}},
+		{packet{amAtomic, 1, o.base, payload("\x00\x08", o.key, 9, 2, 0)}, []packet{{id: amReply, hdr: 9, data: payload("", 5, 0)}}},
 		{packet{amAtomic, 1, o.base, payload("\x00\x04", o.key, 0, 1, 0)}, nil},
-		{packet{amAtomic, 1, o.base, payload("\x05\x08", o.key, 9, 1, 8)}, []packet{{id: amDone, hdr: 9, data: payload("", 8, 0)}}},
-		{packet{amGet, 1, o.base, payload("", o.key, 9, 2)}, []packet{{id: amGot, hdr: 9, data: []byte("\x01\x00")}}},
-		{packet{amFlush, 1, 0, payload("", 9)}, []packet{{id: amDone, hdr: 9, data: payload("", 0, 0)}}},
+		{packet{amAtomic, 1, o.base, payload("\x05\x08", o.key, 9, 1, 8)}, []packet{{id: amReply, hdr: 9, data: payload("", 8, 0)}}},
+		{packet{amGet, 1, o.base, payload("", o.key, 9, 2)}, []packet{{id: amGetReply, hdr: 9, data: []byte("\x01\x00")}}},
+		{packet{amFlush, 1, 0, payload("", 9)}, []packet{{id: amReply, hdr: 9, data: payload("", 0, 0)}}},
 		// What the key does not allow.
-		{packet{amGet, 1, o.base + 31, payload("", o.key, 9, 2)}, []packet{{id: amDone, hdr: 9, data: payload("", 0, denied)}}},
-		{packet{amAtomic, 1, o.base + 32, payload("\x00\x08", o.key, 9, 2, 0)}, []packet{{id: amDone, hdr: 9, data: payload("", 0, denied)}}},
+		{packet{amGet, 1, o.base + 31, payload("", o.key, 9, 2)}, []packet{{id: amReply, hdr: 9, data: payload("", 0, denied)}}},
+		{packet{amAtomic, 1, o.base + 32, payload("\x00\x08", o.key, 9, 2, 0)}, []packet{{id: amReply, hdr: 9, data: payload("", 0, denied)}}},
 		{packet{amPut, 1, o.base + 30, payload("abc", o.key)}, nil},
-		{packet{amFlush, 1, 0, payload("", 9)}, []packet{{id: amDone, hdr: 9, data: payload("", 0, denied)}}},
-		{packet{amFlush, 1, 0, payload("", 9)}, []packet{{id: amDone, hdr: 9, data: payload("", 0, 0)}}},
+		{packet{amFlush, 1, 0, payload("", 9)}, []packet{{id: amReply, hdr: 9, data: payload("", 0, denied)}}},
+		{packet{amFlush, 1, 0, payload("", 9)}, []packet{{id: amReply, hdr: 9, data: payload("", 0, 0)}}},
 		{packet{amAtomic, 1, o.base, payload("\x00\x08", o.key^1<<30, 0, 1, 0)}, nil},
-		{packet{amFlush, 1, 0, payload("", 9)}, []packet{{id: amDone, hdr: 9, data: payload("", 0, denied)}}},
+		{packet{amFlush, 1, 0, payload("", 9)}, []packet{{id: amReply, hdr: 9, data: payload("", 0, denied)}}},
 	} {
 		o.r.sent = nil
 		deliver(o.p, c.p)
@@ -221,10 +221,10 @@ func FuzzSoftware(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in []byte, mode uint8) {
 		o := newSWOwner(t)
 		w := o.p.w
-		e := w.swLane(1)
+		e := w.emulLane(1)
 		ids := []uint64{0, 1<<32 | 1, math.MaxUint64}
-		for k := range swSync + 1 {
-			ids = append(ids, e.awaits(swOp{kind: k, left: 8}))
+		for k := range emulSync + 1 {
+			ids = append(ids, e.addOp(emulOp{kind: k, left: 8}))
 		}
 		key := o.key
 		if mode%3 == 1 {
@@ -249,8 +249,8 @@ func FuzzSoftware(f *testing.F) {
 		}
 		w.failLane(1, errProtocol) // who does not answer
 		require.NoError(t, w.Close())
-		for i := range w.sw.ops {
-			assert.False(t, w.sw.ops[i].live)
+		for i := range w.emul.ops {
+			assert.False(t, w.emul.ops[i].live)
 		}
 	})
 }

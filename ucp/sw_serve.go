@@ -13,98 +13,98 @@ import (
 // So a reply to amFlush covers all requests before it, and the first error is all that
 // has to be kept.
 
-// swPut carries out a put.
-func (p *port) swPut(s *source, addr uint64, data []byte) {
-	if s.peer == 0 || len(data) <= swKeyLen {
-		p.garbage(s)
+// handlePut carries out a put.
+func (wi *workerIface) handlePut(rx *rxConn, addr uint64, data []byte) {
+	if rx.peer == 0 || len(data) <= emulKeyLen {
+		wi.protocolError(rx)
 		return
 	}
-	key, data := swKey(payloadUint64(data, 0)), data[swKeyLen:]
-	m, to, st := p.w.ctx.emul.enter(key, addr, uint64(len(data)), uct.MemRemotePut)
+	key, data := emulKey(payloadUint64(data, 0)), data[emulKeyLen:]
+	m, to, st := wi.w.ctx.emul.acquire(key, addr, uint64(len(data)), uct.MemRemotePut)
 	if st != ucs.OK {
-		s.swFailed(st)
+		rx.setEmulErr(st)
 		return
 	}
 	copyWhole(to, data)
-	m.leave()
+	m.release()
 }
 
-// swFailed records the status for the reply to the next flush.
-func (s *source) swFailed(st ucs.Status) {
-	if s.swErr == ucs.OK {
-		s.swErr = st
+// setEmulErr records the status for the reply to the next flush.
+func (rx *rxConn) setEmulErr(st ucs.Status) {
+	if rx.emulErr == ucs.OK {
+		rx.emulErr = st
 	}
 }
 
-// swGet replies with the requested bytes as they are now. Requests that the peer sends
+// emulGet replies with the requested bytes as they are now. Requests that the peer sends
 // later must not change them.
-func (p *port) swGet(s *source, addr uint64, data []byte) {
-	if s.peer == 0 || len(data) != swGetLen || payloadUint64(data, 2) == 0 || payloadUint64(data, 2) > swMaxPiece {
-		p.garbage(s)
+func (wi *workerIface) handleGet(rx *rxConn, addr uint64, data []byte) {
+	if rx.peer == 0 || len(data) != emulGetLen || payloadUint64(data, 2) == 0 || payloadUint64(data, 2) > emulMaxPiece {
+		wi.protocolError(rx)
 		return
 	}
-	w, id := p.w, payloadUint64(data, 1)
-	m, from, st := w.ctx.emul.enter(swKey(payloadUint64(data, 0)), addr, payloadUint64(data, 2), uct.MemRemoteGet)
+	w, id := wi.w, payloadUint64(data, 1)
+	m, from, st := w.ctx.emul.acquire(emulKey(payloadUint64(data, 0)), addr, payloadUint64(data, 2), uct.MemRemoteGet)
 	if st != ucs.OK {
-		w.swAnswer(s, id, 0, st)
+		w.sendReply(rx, id, 0, st)
 		return
 	}
-	w.swGive(s, id, from)
-	m.leave()
+	w.sendGetReply(rx, id, from)
+	m.release()
 }
 
-// swGive sends b to the sender of s, in as many messages as needed. If it gets NoResource
+// sendGetReply sends b to the sender of s, in as many messages as needed. If it gets NoResource
 // it queues a copy.
-func (w *Worker) swGive(s *source, id uint64, b []byte) {
-	lane := w.replyLane(s)
+func (w *Worker) sendGetReply(rx *rxConn, id uint64, b []byte) {
+	lane := w.replyLane(rx)
 	if lane == 0 {
-		w.unanswered(s, amGot)
+		w.disconnectUnreplied(rx, amGetReply)
 		return
 	}
-	for another := false; len(b) > 0; {
+	for reconnected := false; len(b) > 0; {
 		l := &w.t.lanes[lane]
-		n := min(len(b), l.bcopy)
+		n := min(len(b), l.maxBcopy)
 		st := ucs.NoResource
-		if l.urgent.head == 0 && l.status == ucs.OK {
+		if l.pendingControl.head == 0 && l.status == ucs.OK {
 			var to []byte
 			ep := l.transport()
-			if to, st = ep.ReserveAM(amGot, id, n); st == ucs.OK {
+			if to, st = ep.ReserveAM(amGetReply, id, n); st == ucs.OK {
 				copyWhole(to, b[:n])
 				ep.CommitAM(n)
 			}
 		}
-		if st != ucs.OK && st != ucs.NoResource && !another {
-			if lane = w.anotherReply(s); lane == 0 {
-				w.unanswered(s, amGot)
+		if st != ucs.OK && st != ucs.NoResource && !reconnected {
+			if lane = w.reconnectReplyLane(rx); lane == 0 {
+				w.disconnectUnreplied(rx, amGetReply)
 				return
 			}
-			another = true
+			reconnected = true
 			continue
 		}
 		if st == ucs.NoResource && l.status == ucs.OK {
 			c := w.pool.get(n)
 			text := w.pool.bytes(c)[:n:n]
 			copyWhole(text, b[:n])
-			w.controlLater(lane, control{id: amGot, hdr: id, text: text, mem: c})
+			w.queueControl(lane, control{id: amGetReply, hdr: id, text: text, mem: c})
 		}
-		s.replied = true
+		rx.replySent = true
 		b = b[n:]
 	}
 }
 
-// swAtomic carries out an atomic with the CPU.
-func (p *port) swAtomic(s *source, addr uint64, data []byte) {
-	if s.peer == 0 || len(data) != swAtomicLen {
-		p.garbage(s)
+// handleAtomic carries out an atomic with the CPU.
+func (wi *workerIface) handleAtomic(rx *rxConn, addr uint64, data []byte) {
+	if rx.peer == 0 || len(data) != emulAtomicLen {
+		wi.protocolError(rx)
 		return
 	}
 	op, width := uct.AtomicOp(data[32]), uint64(data[33])
 	if op >= uct.NumAtomicOps || width != 4 && width != 8 || addr%width != 0 {
-		p.garbage(s)
+		wi.protocolError(rx)
 		return
 	}
-	w, id, v, cmp := p.w, payloadUint64(data, 1), payloadUint64(data, 2), payloadUint64(data, 3)
-	m, b, st := w.ctx.emul.enter(swKey(payloadUint64(data, 0)), addr, width, uct.MemRemoteAtomic)
+	w, id, v, cmp := wi.w, payloadUint64(data, 1), payloadUint64(data, 2), payloadUint64(data, 3)
+	m, b, st := w.ctx.emul.acquire(emulKey(payloadUint64(data, 0)), addr, width, uct.MemRemoteAtomic)
 	old := uint64(0)
 	if st == ucs.OK {
 		if width == 4 {
@@ -115,27 +115,27 @@ func (p *port) swAtomic(s *source, addr uint64, data []byte) {
 			at, _ := wordAt[uint64](b)
 			old, _ = op.Fetch64(at, v, cmp)
 		}
-		m.leave()
+		m.release()
 	}
 	switch {
 	case id != 0:
-		w.swAnswer(s, id, old, st)
+		w.sendReply(rx, id, old, st)
 	case st != ucs.OK:
-		s.swFailed(st)
+		rx.setEmulErr(st)
 	}
 }
 
-// swFlush replies with the status of all requests that s received before.
-func (p *port) swFlush(s *source, data []byte) {
-	if s.peer == 0 || len(data) != swKeyLen {
-		p.garbage(s)
+// handleFlush replies with the status of all requests that s received before.
+func (wi *workerIface) handleFlush(rx *rxConn, data []byte) {
+	if rx.peer == 0 || len(data) != emulKeyLen {
+		wi.protocolError(rx)
 		return
 	}
-	st := s.swErr
-	s.swErr = ucs.OK
-	p.w.swAnswer(s, payloadUint64(data, 0), 0, st)
+	st := rx.emulErr
+	rx.emulErr = ucs.OK
+	wi.w.sendReply(rx, payloadUint64(data, 0), 0, st)
 }
 
-func (w *Worker) swAnswer(s *source, id, v uint64, st ucs.Status) {
-	w.reply(s, control{id: amDone, hdr: id, n: swDoneLen, a: v, b: uint64(st)})
+func (w *Worker) sendReply(rx *rxConn, id, v uint64, st ucs.Status) {
+	w.reply(rx, control{id: amReply, hdr: id, n: emulReplyLen, a: v, b: uint64(st)})
 }

@@ -113,7 +113,7 @@ func TestSoftwareFlushTellsOnce(t *testing.T) {
 			require.Zero(t, w.Xor(4))
 			if fenced {
 				p.e.Fence()
-				p.until(func() bool { return p.lane().sw.handled == p.lane().sw.sent || tr == "ud" })
+				p.until(func() bool { return p.lane().emul.handled == p.lane().emul.sent || tr == "ud" })
 			}
 			require.ErrorIs(t, p.wait(p.e.Flush()), ErrRemoteAccess)
 			p.must(p.e.Flush())
@@ -194,7 +194,7 @@ func TestHaltedLanePutsTheOlderFirst(t *testing.T) {
 	require.Len(t, since, 1)
 	var older []uct.Token
 	for range 5 {
-		i := p.a.slab.take(opFence)
+		i := p.a.slab.alloc(opFence)
 		p.a.slab.slots[i].lane, p.a.slab.slots[i].flags = p.k.atomic.lane, flagReported
 		older = append(older, p.a.slab.token(i))
 	}
@@ -213,18 +213,18 @@ func TestSoftwareGetsAreBounded(t *testing.T) {
 		p.m.Bytes()[i] = byte(i>>8) ^ byte(i)
 	}
 	var fs []Fetch[uint64]
-	for range 3 * swMaxWaits {
+	for range 3 * emulMaxReplies {
 		fs = append(fs, p.k.GetUint64(8))
 	}
 	for p.lane().stalledEp() == nil {
 		require.NoError(t, p.ctx.Err(), "waited too long")
 		p.a.Progress() // the owner does nothing
 	}
-	require.Equal(t, swMaxWaits, p.lane().sw.waits)
+	require.Equal(t, emulMaxReplies, p.lane().emul.outstanding)
 	got := make([]byte, size)
 	r := p.k.Get(got, 0)
 	p.until(func() bool {
-		require.LessOrEqual(t, p.lane().sw.waits, swMaxWaits)
+		require.LessOrEqual(t, p.lane().emul.outstanding, emulMaxReplies)
 		return r.Done()
 	})
 	require.NoError(t, r.Err())
@@ -236,7 +236,7 @@ func TestSoftwareGetsAreBounded(t *testing.T) {
 	}
 	p.must(p.e.Flush())
 	require.Nil(t, p.lane().stalledEp())
-	require.Zero(t, p.lane().sw.waits)
+	require.Zero(t, p.lane().emul.outstanding)
 }
 
 // Operations that await answers end when the peer, the endpoint or the worker
@@ -274,7 +274,7 @@ func TestSoftwareEndsWithItsPeer(t *testing.T) {
 				}
 				require.Error(t, rs[2].Err(), "the flush knows")
 				p.until(func() bool {
-					return !slices.ContainsFunc(p.a.sw.ops, func(o swOp) bool { return o.live })
+					return !slices.ContainsFunc(p.a.emul.ops, func(o emulOp) bool { return o.live })
 				})
 			})
 		}
@@ -313,8 +313,8 @@ func TestKeyOfFailedEndpoint(t *testing.T) {
 
 // A number that is used again does not stand for what it stood for before.
 func TestSoftwareTable(t *testing.T) {
-	var x swTable
-	_, _, st := x.enter(1, 0, 1, 0)
+	var x emulTable
+	_, _, st := x.acquire(1, 0, 1, 0)
 	require.Equal(t, ucs.RemoteAccess, st)
 	buf := make([]byte, 16)
 	base := addressOf(buf)
@@ -325,7 +325,7 @@ func TestSoftwareTable(t *testing.T) {
 	require.Equal(t, old.key.number(), m.key.number())
 	for _, c := range []struct {
 		name    string
-		key     swKey
+		key     emulKey
 		addr, n uint64
 		need    uct.MemFlags
 		want    ucs.Status
@@ -335,7 +335,7 @@ func TestSoftwareTable(t *testing.T) {
 		{"stale", old.key, base, 1, uct.MemRemotePut, ucs.RemoteAccess},
 		{"tag", m.key ^ 1<<40, base, 1, uct.MemRemotePut, ucs.RemoteAccess},
 		{"number", m.key + 1, base, 1, uct.MemRemotePut, ucs.RemoteAccess},
-		{"number beyond the table", m.key | (swMaxMems - 1), base, 1, uct.MemRemotePut, ucs.RemoteAccess},
+		{"number beyond the table", m.key | (emulMaxMems - 1), base, 1, uct.MemRemotePut, ucs.RemoteAccess},
 		{"zero", 0, base, 1, uct.MemRemotePut, ucs.RemoteAccess},
 		{"right", m.key, base, 1, uct.MemRemoteGet, ucs.RemoteAccess},
 		{"before", m.key, base - 1, 1, uct.MemRemotePut, ucs.RemoteAccess},
@@ -343,26 +343,26 @@ func TestSoftwareTable(t *testing.T) {
 		{"length", m.key, base, 1 << 63, uct.MemRemotePut, ucs.RemoteAccess},
 		{"around", m.key, ^uint64(0), 2, uct.MemRemotePut, ucs.RemoteAccess},
 	} {
-		got, b, st := x.enter(c.key, c.addr, c.n, c.need)
+		got, b, st := x.acquire(c.key, c.addr, c.n, c.need)
 		require.Equal(t, c.want, st, c.name)
 		if st == ucs.OK {
 			require.Len(t, b, int(c.n), c.name)
-			got.leave()
+			got.release()
 		}
 	}
 	for range 100 {
 		x.add(buf, uct.MemRemotePut)
 	}
-	_, _, st = x.enter(m.key, base, 1, uct.MemRemotePut)
+	_, _, st = x.acquire(m.key, base, 1, uct.MemRemotePut)
 	require.Equal(t, ucs.OK, st, "the table has grown")
-	m.leave()
+	m.release()
 }
 
 // Close waits for an access that is under way, and none begins after.
 func TestSoftwareCloseWaits(t *testing.T) {
-	var x swTable
+	var x emulTable
 	m := x.add(make([]byte, 8), uct.MemRemotePut)
-	_, _, st := x.enter(m.key, m.base, 8, uct.MemRemotePut)
+	_, _, st := x.acquire(m.key, m.base, 8, uct.MemRemotePut)
 	require.Equal(t, ucs.OK, st)
 	done := make(chan struct{})
 	go func() {
@@ -372,13 +372,13 @@ func TestSoftwareCloseWaits(t *testing.T) {
 	for m.users.Load() > 0 {
 		time.Sleep(time.Microsecond)
 	}
-	_, _, st = x.enter(m.key, m.base, 8, uct.MemRemotePut)
+	_, _, st = x.acquire(m.key, m.base, 8, uct.MemRemotePut)
 	require.Equal(t, ucs.RemoteAccess, st)
 	select {
 	case <-done:
 		t.Fatal("it did not wait")
 	default:
 	}
-	m.leave()
+	m.release()
 	<-done
 }

@@ -9,7 +9,7 @@ import (
 // The fast paths of receives leave the buffer of a completed operation in slab.bufs:
 // clearing it would slow down each of them. The slot's next operation overwrites it, or
 // sweep clears it. sweep reaches every slot within sweepTime while the worker is
-// progressed. All other paths clear the buffer themselves, in letGo or release. So no
+// progressed. All other paths clear the buffer themselves, in dropBuffers or release. So no
 // buffer stays referenced while the worker sleeps.
 
 // sweepTime is the longest duration of a sweep over all slots.

@@ -27,7 +27,7 @@ const (
 //
 //go:nosplit
 func (e Endpoint) TagSend(p []byte, tag Tag) Request {
-	if l := e.lane(); len(p) <= l.short {
+	if l := e.lane(); len(p) <= l.maxShort {
 		if len(p) == 8 { // the most frequent length, in fewer instructions
 			if l.ep.AMUint64(amEager, uint64(tag), binary.LittleEndian.Uint64(p)) == ucs.OK {
 				return Request{}
@@ -57,8 +57,8 @@ func (e Endpoint) lane() *lane {
 // returns, and p may be on the stack.
 // hot: BenchmarkTagSendInline
 func (e Endpoint) TagSendInline(p []byte, tag Tag) Request {
-	if l := e.lane(); len(p) <= min(l.short, maxInline) {
-		if l.ep.AMShort(amEager, uint64(tag), hide(p)) == ucs.OK {
+	if l := e.lane(); len(p) <= min(l.maxShort, maxInline) {
+		if l.ep.AMShort(amEager, uint64(tag), noescape(p)) == ucs.OK {
 			return Request{}
 		}
 	}
@@ -68,7 +68,7 @@ func (e Endpoint) TagSendInline(p []byte, tag Tag) Request {
 // TagSendUint64 sends v as eight little-endian bytes.
 // hot: BenchmarkTagSendUint64
 func (e Endpoint) TagSendUint64(v uint64, tag Tag) Request {
-	if l := e.lane(); l.short >= 8 {
+	if l := e.lane(); l.maxShort >= 8 {
 		if l.ep.AMUint64(amEager, uint64(tag), v) == ucs.OK {
 			return Request{}
 		}
@@ -92,7 +92,7 @@ func (e Endpoint) TagSendV(ps [][]byte, tag Tag) Request {
 	if n < 0 {
 		return t.refuse(opTagSendV, e, ucs.TooLong)
 	}
-	return t.w.tagSend(e, sending{op: opTagSendV, vec: ps, tag: tag, n: n})
+	return t.w.tagSend(e, sendParams{op: opTagSendV, vec: ps, tag: tag, n: n})
 }
 
 // MaxInline returns the longest TagSendInline in bytes. It connects the endpoint. It
@@ -107,7 +107,7 @@ func (e Endpoint) MaxInline() int {
 		return 0
 	}
 	l := &w.t.lanes[w.eps[k].lane]
-	return min(max(l.short, l.bcopy), maxInline)
+	return min(max(l.maxShort, l.maxBcopy), maxInline)
 }
 
 // TagRecv receives into p the oldest message whose tag equals tag in the bits of mask. If
@@ -127,11 +127,11 @@ func (w *Worker) TagRecv(p []byte, tag, mask Tag) RecvRequest {
 	}
 	s := &b.slots[i]
 	b.free = s.next
-	s.op, s.state, s.status, s.flags = opTagRecv, slotLive, ucs.OK, flagKept
-	s.ep, s.lane, s.left = 0, 0, 0
+	s.op, s.state, s.status, s.flags = opTagRecv, slotLive, ucs.OK, flagHasResult
+	s.ep, s.lane, s.partsLeft = 0, 0, 0
 	b.bufs[i] = p
 	r := RecvRequest{Request{&w.t, uint64(s.gen)<<32 | uint64(i)}}
-	if w.arrived.Len() != 0 && w.takeArrived(i, uint64(tag), uint64(mask)) {
+	if w.unexpQueue.Len() != 0 && w.matchUnexpected(i, uint64(tag), uint64(mask)) {
 		return r
 	}
 	w.posted.Add(i, uint64(tag), uint64(mask))

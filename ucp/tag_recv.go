@@ -6,19 +6,19 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// arrive receives a whole message.
+// handleEager receives a whole message.
 // hot: BenchmarkTagPair
 //
 //go:nosplit
-func (w *Worker) arrive(tag uint64, data []byte) {
+func (w *Worker) handleEager(tag uint64, data []byte) {
 	i := w.posted.Match(tag)
 	if i == 0 {
-		w.keep(tag, data)
+		w.queueUnexpected(tag, data)
 		return
 	}
 	s := &w.slab.slots[i]
-	if p := w.slab.bufs[i]; len(data) == 8 && len(p) >= 8 && s.flags == flagKept {
-		s.tag, s.n = tag, 8
+	if p := w.slab.bufs[i]; len(data) == 8 && len(p) >= 8 && s.flags == flagHasResult {
+		s.tag, s.length = tag, 8
 		binary.LittleEndian.PutUint64(p, binary.LittleEndian.Uint64(data))
 		s.state = slotDone
 		return
@@ -31,12 +31,12 @@ func (w *Worker) arrive(tag uint64, data []byte) {
 func (w *Worker) deliver(i uint32, tag uint64, data []byte) {
 	s := &w.slab.slots[i]
 	p := w.slab.bufs[i]
-	s.tag, s.n = tag, uint64(len(data))
+	s.tag, s.length = tag, uint64(len(data))
 	if copy(p, data) < len(data) {
 		w.endSlow(i, ucs.Truncated)
 		return
 	}
-	if s.flags == flagKept {
+	if s.flags == flagHasResult {
 		s.state = slotDone
 		return
 	}

@@ -6,8 +6,8 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// sending has the parameters of a send's slow path.
-type sending struct {
+// sendParams has the parameters of a send's slow path.
+type sendParams struct {
 	op  opKind
 	buf []byte
 	vec [][]byte
@@ -15,7 +15,7 @@ type sending struct {
 	tag Tag
 	n   int
 
-	wishes uint32 // wishSync and the following flags
+	flags uint32 // sendFlagSync and the following flags
 }
 
 //go:noinline
@@ -24,7 +24,7 @@ func (e Endpoint) tagSendSlow(p []byte, tag Tag) Request {
 	if t.locked {
 		return e.tagSendShared(p, tag)
 	}
-	return t.w.tagSend(e, sending{op: opTagSend, buf: p, tag: tag, n: len(p)})
+	return t.w.tagSend(e, sendParams{op: opTagSend, buf: p, tag: tag, n: len(p)})
 }
 
 //go:noinline
@@ -32,7 +32,7 @@ func (e Endpoint) tagSendUint64Slow(v uint64, tag Tag) Request {
 	t := e.thread()
 	t.lock()
 	defer t.unlock()
-	return t.w.tagSend(e, sending{op: opTagSendUint64, arg: v, tag: tag, n: 8})
+	return t.w.tagSend(e, sendParams{op: opTagSendUint64, arg: v, tag: tag, n: 8})
 }
 
 // tagSendInlineSlow sends a copy of p.
@@ -50,10 +50,10 @@ func (e Endpoint) tagSendInlineSlow(p []byte, tag Tag) Request {
 	}
 	c := w.pool.get(len(p))
 	b := w.pool.bytes(c)[:copy(w.pool.bytes(c), p)]
-	r := w.tagSend(e, sending{op: opTagSend, buf: b, tag: tag, n: len(b)})
+	r := w.tagSend(e, sendParams{op: opTagSend, buf: b, tag: tag, n: len(b)})
 	if i := w.slab.find(r.id); i != 0 && r.id&refusedBit == 0 {
 		// In progress: the copy is freed with the slot.
-		w.slab.slots[i].flags |= flagAside
+		w.slab.slots[i].flags |= flagExtra
 		w.slab.copies[i] = c
 		return r
 	}
@@ -62,7 +62,7 @@ func (e Endpoint) tagSendInlineSlow(p []byte, tag Tag) Request {
 }
 
 // tagSend begins a send on endpoint e.
-func (w *Worker) tagSend(e Endpoint, m sending) Request {
+func (w *Worker) tagSend(e Endpoint, m sendParams) Request {
 	k := w.endpoint(e)
 	if k == 0 {
 		return w.t.refuse(m.op, e, ucs.Closed)
@@ -70,20 +70,20 @@ func (w *Worker) tagSend(e Endpoint, m sending) Request {
 	if st := w.connect(k); st != ucs.OK {
 		return w.t.refuse(m.op, e, st)
 	}
-	if l := &w.t.lanes[w.eps[k].lane]; m.op == opTagSend && m.wishes == 0 && m.n <= l.short {
+	if l := &w.t.lanes[w.eps[k].lane]; m.op == opTagSend && m.flags == 0 && m.n <= l.maxShort {
 		if l.ep.AMShort(amEager, uint64(m.tag), m.buf) == ucs.OK {
 			return Request{}
 		}
 	}
-	i := w.slab.take(m.op)
+	i := w.slab.alloc(m.op)
 	s := &w.slab.slots[i]
 	s.ep, s.lane = k, w.eps[k].lane
-	s.tag, s.arg, s.off, s.n = uint64(m.tag), m.arg, 0, uint64(m.n)
-	s.parent = m.wishes
+	s.tag, s.arg, s.off, s.length = uint64(m.tag), m.arg, 0, uint64(m.n)
+	s.parent = m.flags
 	w.slab.bufs[i] = m.buf
 	if m.op == opTagSendV {
 		w.slab.vecs[i] = m.vec
-		s.flags |= flagAside
+		s.flags |= flagExtra
 	}
 	return w.start(i)
 }
@@ -93,22 +93,22 @@ func (w *Worker) tagSend(e Endpoint, m sending) Request {
 func (w *Worker) resumeTagSend(i uint32) ucs.Status {
 	s := &w.slab.slots[i]
 	l := &w.t.lanes[s.lane]
-	n := int(s.n)
+	n := int(s.length)
 	switch {
 	case l.status != ucs.OK:
 		return l.status
 	case s.phase() == phaseData:
 		return w.sendData(i, l)
 	case s.off > 0:
-	case w.announces(s, l):
-		return w.announce(i, l)
-	case s.parent&wishSync != 0:
+	case w.usesRndv(s, l):
+		return w.sendRTS(i, l)
+	case s.parent&sendFlagSync != 0:
 		return w.sendSync(i, l)
-	case n <= l.whole && s.op == opTagSend:
+	case n <= l.ifaceMaxShort && s.op == opTagSend:
 		return l.ep.AMShort(amEager, s.tag, w.slab.bufs[i])
-	case l.whole >= 8 && s.op == opTagSendUint64:
+	case l.ifaceMaxShort >= 8 && s.op == opTagSendUint64:
 		return l.ep.AMUint64(amEager, s.tag, s.arg)
-	case n <= l.bcopy:
+	case n <= l.maxBcopy:
 		b, st := l.ep.ReserveAM(amEager, s.tag, n)
 		if st == ucs.OK {
 			l.ep.CommitAM(w.fill(b, i))
@@ -125,8 +125,8 @@ func (w *Worker) resumeTagSend(i uint32) ucs.Status {
 // sendNext sends the following fragments of the message in slot i.
 func (w *Worker) sendNext(i uint32, l *lane) ucs.Status {
 	s := &w.slab.slots[i]
-	for s.off < s.n {
-		b, st := l.ep.ReserveAM(amNext, s.aux64(), min(l.bcopy, int(s.n-s.off)))
+	for s.off < s.length {
+		b, st := l.ep.ReserveAM(amNext, s.fragSeq(), min(l.maxBcopy, int(s.length-s.off)))
 		if st != ucs.OK {
 			return st
 		}
@@ -141,21 +141,21 @@ func (w *Worker) sendNext(i uint32, l *lane) ucs.Status {
 // and numbers it.
 func (w *Worker) begun(s *slot, l *lane, k int) {
 	s.off = uint64(k)
-	l.sent++
-	s.aux = uint32(l.sent)
+	l.fragSeq++
+	s.aux = uint32(l.fragSeq)
 	w.count.Inc(cntFragmented)
 }
 
 // sendFirst sends the first fragment of a message.
 func (w *Worker) sendFirst(i uint32, l *lane) ucs.Status {
 	s := &w.slab.slots[i]
-	b, st := l.ep.ReserveAM(amFirst, s.tag, l.bcopy)
+	b, st := l.ep.ReserveAM(amFirst, s.tag, l.maxBcopy)
 	if st != ucs.OK {
 		return st
 	}
-	binary.LittleEndian.PutUint64(b, s.n)
-	k := w.fill(b[firstHead:], i)
-	l.ep.CommitAM(firstHead + k)
+	binary.LittleEndian.PutUint64(b, s.length)
+	k := w.fill(b[firstHeaderLen:], i)
+	l.ep.CommitAM(firstHeaderLen + k)
 	w.begun(s, l, k)
 	return ucs.OK
 }
@@ -184,14 +184,14 @@ func (w *Worker) fill(b []byte, i uint32) int {
 	return n
 }
 
-func (w *Worker) resumeGiveUp(i uint32) ucs.Status {
+func (w *Worker) resumeCancelFrag(i uint32) ucs.Status {
 	s := &w.slab.slots[i]
 	l := &w.t.lanes[s.lane]
 	if l.status != ucs.OK {
 		return l.status
 	}
-	return l.ep.AMShort(amNext, s.aux64(), nil)
+	return l.ep.AMShort(amNext, s.fragSeq(), nil)
 }
 
-// aux64 returns the number of a fragmented message.
-func (s *slot) aux64() uint64 { return uint64(s.aux) }
+// fragSeq returns the number of a fragmented message.
+func (s *slot) fragSeq() uint64 { return uint64(s.aux) }

@@ -8,7 +8,7 @@ import "github.com/goucx/goucx/ucs"
 func (e Endpoint) TagSendSync(p []byte, tag Tag) Request {
 	t := e.thread()
 	t.lock()
-	r := t.w.tagSend(e, sending{op: opTagSendSync, buf: p, tag: tag, n: len(p), wishes: wishSync})
+	r := t.w.tagSend(e, sendParams{op: opTagSendSync, buf: p, tag: tag, n: len(p), flags: sendFlagSync})
 	t.unlock()
 	return r
 }
@@ -20,17 +20,17 @@ func (e Endpoint) TagSendWith(p []byte, tag Tag, o Opts) Request {
 	if st := o.Flags.check(); st != ucs.OK {
 		return e.thread().refuse(opTagSend, e, st)
 	}
-	var wishes uint32
+	var flags uint32
 	switch {
 	case o.Flags&ForceRendezvous != 0:
-		wishes = wishRndv
+		flags = sendFlagRndv
 	case o.Flags&ForceEager != 0:
-		wishes = wishEager
+		flags = sendFlagEager
 	default:
 		return e.TagSend(p, tag)
 	}
 	t := e.thread()
 	t.lock()
 	defer t.unlock()
-	return t.w.tagSend(e, sending{op: opTagSend, buf: p, tag: tag, n: len(p), wishes: wishes})
+	return t.w.tagSend(e, sendParams{op: opTagSend, buf: p, tag: tag, n: len(p), flags: flags})
 }

@@ -26,17 +26,17 @@ func (t *Thread) unlock() {
 	}
 }
 
-// leaveLock and enterLock enclose a callback of the program. With ThreadMulti the callback
+// unlockForCallback and relockAfterCallback enclose a callback of the program. With ThreadMulti the callback
 // runs without the worker's lock, so that other goroutines may post. They cannot progress,
 // because the caller holds the progress ownership. Pointers into the slab, the lanes and
-// the rx connections are invalid after enterLock.
-func (w *Worker) leaveLock() {
+// the rx connections are invalid after relockAfterCallback.
+func (w *Worker) unlockForCallback() {
 	if w.am.multi || w.closed.Load() {
 		w.unlockShared()
 	}
 }
 
-func (w *Worker) enterLock() {
+func (w *Worker) relockAfterCallback() {
 	if w.am.multi || w.closed.Load() {
 		w.lockPass()
 	}
@@ -60,15 +60,15 @@ func (w *Worker) lockShared() {
 
 //go:noinline
 func (w *Worker) lockSlow() {
-	w.want.Add(1)
+	w.lockWaiters.Add(1)
 	w.mu.Lock()
 	w.granted.Add(1)
-	w.want.Add(-1)
+	w.lockWaiters.Add(-1)
 }
 
 // lockPass takes the worker's lock for a pass of progress.
 func (w *Worker) lockPass() {
-	if w.want.Load() > 0 {
+	if w.lockWaiters.Load() > 0 {
 		w.giveWay()
 	}
 	w.mu.Lock()
@@ -81,7 +81,7 @@ func (w *Worker) lockPass() {
 //go:noinline
 func (w *Worker) giveWay() {
 	granted := w.granted.Load()
-	for k := 0; w.want.Load() > 0; k++ {
+	for k := 0; w.lockWaiters.Load() > 0; k++ {
 		switch {
 		case k < giveWayLooks:
 			cpu.Pause()
@@ -107,7 +107,7 @@ func (w *Worker) unlockShared() {
 func (w *Worker) unlockSlow() {
 	b := &w.owner
 	// The goroutine in poll runs the callbacks that became due without progress.
-	signal := b.sleeping && (b.mustWake || len(w.calls)+len(w.am.failureCalls) > 0)
+	signal := b.sleeping && (b.mustWake || len(w.dueCallbacks)+len(w.am.failureCalls) > 0)
 	x := b.toWake
 	b.toWake, b.toWakeTail = nil, &b.toWake
 	w.mu.Unlock()

@@ -58,8 +58,8 @@ func (k *RemoteKey) putWord(v, off uint64) Request {
 	if k.endpoint(k.rma).PutUint64(v, k.base+off, k.rma.rkey) == ucs.OK {
 		return Request{}
 	}
-	i := k.take(opPutUint64, k.rma, off)
-	k.t.w.slab.slots[i].n = v
+	i := k.newSlot(opPutUint64, k.rma, off)
+	k.t.w.slab.slots[i].length = v
 	return k.t.w.start(i)
 }
 
@@ -70,17 +70,17 @@ func (k *RemoteKey) getUint64Slow(off uint64) Fetch[uint64] {
 	if r, bad := k.check(opGetUint64, off, 8); bad {
 		return Fetch[uint64]{r: r}
 	}
-	if !k.rma.swOnly && k.rma.get.short == 0 {
+	if !k.rma.emulOnly && k.rma.get.short == 0 {
 		return k.getUint64Bounce(off)
 	}
-	v, st := k.endpoint(k.rma).GetUint64(k.base+off, k.rma.rkey, k.t.w.slab.peek())
+	v, st := k.endpoint(k.rma).GetUint64(k.base+off, k.rma.rkey, k.t.w.slab.nextToken())
 	if st == ucs.OK {
 		return Fetch[uint64]{v: v}
 	}
 	if st == ucs.InProgress {
 		return Fetch[uint64]{r: k.newFetchSlot(opGetUint64, k.rma)}
 	}
-	v, r := k.t.w.startFetch(k.take(opGetUint64, k.rma, off))
+	v, r := k.t.w.startFetch(k.newSlot(opGetUint64, k.rma, off))
 	return Fetch[uint64]{v, r}
 }
 
@@ -104,7 +104,7 @@ func (k *RemoteKey) begin(op opKind, p []byte, off uint64) (r Request, done bool
 	st := ucs.NoResource
 	switch n := uint64(len(p)); {
 	case op == opPut && n <= l.put.short:
-		st = ep.PutShort(hide(p), k.base+off, l.rkey)
+		st = ep.PutShort(noescape(p), k.base+off, l.rkey)
 	case op == opGet && n <= l.get.short:
 		st = ep.GetShort(p, k.base+off, l.rkey)
 	}
@@ -118,12 +118,12 @@ func (k *RemoteKey) post(op opKind, p []byte, off uint64, m *MemHandle) Request 
 		f = k.rma.get
 	}
 	w := k.t.w
-	i := k.take(op, k.rma, off)
+	i := k.newSlot(op, k.rma, off)
 	s := &w.slab.slots[i]
-	s.n = uint64(len(p))
+	s.length = uint64(len(p))
 	s.aux |= f.pack()
 	w.slab.bufs[i] = p
-	if f.zcopy && s.n > f.short && s.n >= w.zcopyFrom.registered {
+	if f.zcopy && s.length > f.short && s.length >= w.zcopyFrom.registered {
 		w.planZcopy(i, m)
 	}
 	return w.start(i)
@@ -131,14 +131,14 @@ func (k *RemoteKey) post(op opKind, p []byte, off uint64, m *MemHandle) Request 
 
 // take returns a slot for an operation by l at offset off. tag holds the transport's key,
 // arg the address.
-func (k *RemoteKey) take(op opKind, l *keyLane, off uint64) uint32 {
+func (k *RemoteKey) newSlot(op opKind, l *keyLane, off uint64) uint32 {
 	w := k.t.w
-	i := w.slab.take(op)
+	i := w.slab.alloc(op)
 	s := &w.slab.slots[i]
 	s.ep, s.lane, s.parent = w.endpoint(k.e), l.lane, 0
-	s.tag, s.arg, s.off, s.n, s.left, s.aux = uint64(l.rkey), k.base+off, 0, 0, 0, 0
-	if l.swOnly {
-		s.aux = auxSoftware
+	s.tag, s.arg, s.off, s.length, s.partsLeft, s.aux = uint64(l.rkey), k.base+off, 0, 0, 0, 0
+	if l.emulOnly {
+		s.aux = auxEmulated
 	}
 	return i
 }
@@ -179,13 +179,13 @@ func (k *RemoteKey) refuse(op opKind, err error) Request {
 func (k *RemoteKey) refuseLocked(op opKind, err error) Request {
 	w := k.t.w
 	peer := w.peerName(w.endpoint(k.e))
-	i := w.slab.take(op)
+	i := w.slab.alloc(op)
 	s := &w.slab.slots[i]
 	// Without an endpoint. The request may never be looked at, so it joins the
 	// unclaimed completions.
-	s.ep, s.lane, s.left, s.off = 0, 0, 0, 0
+	s.ep, s.lane, s.partsLeft, s.off = 0, 0, 0, 0
 	s.arg, s.aux = k.e.id, auxRefused
-	w.unread++
+	w.unreportedRefusals++
 	w.saveErr(i, &OpError{Op: op.info().name, Peer: peer, Err: err})
 	r := Request{k.t, w.slab.id(i)}
 	w.end(i, ucs.InvalidParam)
@@ -201,8 +201,8 @@ const (
 )
 
 const (
-	// auxSoftware: emulated, by active messages.
-	auxSoftware = 1 << 30
+	// auxEmulated: emulated, by active messages.
+	auxEmulated = 1 << 30
 	// auxBounced: a word that arrives in a bounce buffer.
 	auxBounced = 1 << 29
 )
@@ -210,13 +210,13 @@ const (
 // emulated reports whether the operation in s is an emulated put, get or atomic. No device
 // uses its buffer.
 func (s *slot) emulated() bool {
-	return s.op >= opPut && s.op <= opFetch && s.aux&auxSoftware != 0
+	return s.op >= opPut && s.op <= opFetch && s.aux&auxEmulated != 0
 }
 
 // oneSided returns the endpoint that carries out the operation in s.
 func (l *lane) oneSided(s *slot) uct.Endpoint {
-	if s.aux&auxSoftware != 0 {
-		return l.sw
+	if s.aux&auxEmulated != 0 {
+		return l.emul
 	}
 	return l.ep
 }
@@ -232,7 +232,7 @@ func (f forms) pack() (a uint32) {
 }
 
 // posting reports whether parts of the operation are still to be posted.
-func (s *slot) posting() bool { return s.transfers() && s.off < s.n }
+func (s *slot) posting() bool { return s.transfers() && s.off < s.length }
 
 // transfers reports whether the operation is a put or get in parts.
 func (s *slot) transfers() bool { return s.op == opPut || s.op == opGet }
@@ -250,10 +250,10 @@ func (w *Worker) resumeTransfer(i uint32) ucs.Status {
 			s.status = l.status
 		}
 		if s.status != ucs.OK {
-			s.off = s.n // post no more
+			s.off = s.length // post no more
 		}
-		if s.off == s.n {
-			if s.left > 0 {
+		if s.off == s.length {
+			if s.partsLeft > 0 {
 				return ucs.InProgress
 			}
 			return s.status
@@ -264,7 +264,7 @@ func (w *Worker) resumeTransfer(i uint32) ucs.Status {
 			return st
 		case ucs.OK, ucs.InProgress:
 			s.off += uint64(n)
-			s.left += uint32(st) // OK is 0, InProgress 1
+			s.partsLeft += uint32(st) // OK is 0, InProgress 1
 		default:
 			s.status = st
 		}
@@ -274,13 +274,13 @@ func (w *Worker) resumeTransfer(i uint32) ucs.Status {
 // postPart posts the first part of p, the rest of the transfer in slot i.
 func (w *Worker) postPart(i uint32, l *lane, p []byte) (n int, st ucs.Status) {
 	s, t := &w.slab.slots[i], w.slab.token(i)
-	a := w.ports[l.port].iface.Attr()
+	a := w.ifaces[l.iface].iface.Attr()
 	lim, k, addr := a.Put, uct.RKey(s.tag), s.arg+s.off
 	if s.op == opGet {
 		lim = a.Get
 	}
-	if s.aux&auxSoftware != 0 {
-		lim = uct.Limit{Short: l.sw.limit, Bcopy: l.sw.limit}
+	if s.aux&auxEmulated != 0 {
+		lim = uct.Limit{Short: l.emul.limit, Bcopy: l.emul.limit}
 	}
 	if s.aux&auxZcopy != 0 {
 		if n, st = w.postZcopy(i, p, lim); st != ucs.Unsupported {
@@ -313,7 +313,7 @@ func (w *Worker) resumePutUint64(i uint32) ucs.Status {
 	if st := s.resumable(l); st != ucs.OK {
 		return st
 	}
-	return l.oneSided(s).PutUint64(s.n, s.arg, uct.RKey(s.tag))
+	return l.oneSided(s).PutUint64(s.length, s.arg, uct.RKey(s.tag))
 }
 
 func (w *Worker) resumeGetUint64(i uint32) ucs.Status {
@@ -343,7 +343,7 @@ func (s *slot) fetched(v uint64, st ucs.Status) ucs.Status {
 		s.tag = v
 	}
 	if st == ucs.InProgress {
-		s.left = 1 // the transport has it: only its event completes it
+		s.partsLeft = 1 // the transport has it: only its event completes it
 	}
 	return st
 }

@@ -25,21 +25,21 @@ const (
 )
 
 // unattended returns the port's uct.IfaceConfig.Unattended, nil if it has none.
-func (p *port) unattended(mode ThreadMode) func() time.Duration {
+func (wi *workerIface) unattended(mode ThreadMode) func() time.Duration {
 	if mode != ThreadMulti {
 		return nil // only the program's goroutine may use the worker
 	}
-	return p.resumeUnattended
+	return wi.resumeUnattended
 }
 
 // resumeUnattended resumes the operations that wait on the port's lanes, for one turn.
 // It returns the delay until the next turn; a negative delay means none.
-func (p *port) resumeUnattended() time.Duration {
-	w := p.w
+func (wi *workerIface) resumeUnattended() time.Duration {
+	w := wi.w
 	if !w.mu.TryLock() {
 		return resumeAgain
 	}
-	f, ok := p.iface.(uct.Unattended)
+	f, ok := wi.iface.(uct.Unattended)
 	if !ok || w.closed.Load() {
 		w.unlockShared()
 		return -1
@@ -54,10 +54,10 @@ func (p *port) resumeUnattended() time.Duration {
 		return again
 	}
 	w.owner.held = true
-	p.inTurn = true
+	wi.inAsyncTurn = true
 	moved, left := f.ResumePending(ucs.Now().Add(resumeTurn))
-	p.inTurn = false
-	due := len(w.calls)+len(w.am.failureCalls) > 0
+	wi.inAsyncTurn = false
+	due := len(w.dueCallbacks)+len(w.am.failureCalls) > 0
 	w.transferProgress()
 	w.unlockShared()
 	if due {
@@ -65,12 +65,12 @@ func (p *port) resumeUnattended() time.Duration {
 	}
 	switch {
 	case !left:
-		p.rest = 0
+		wi.resumeDelay = 0
 		return -1
 	case moved > 0:
-		p.rest = resumeAgain
+		wi.resumeDelay = resumeAgain
 	default:
-		p.rest = min(max(2*p.rest, resumeAgain), resumeRest)
+		wi.resumeDelay = min(max(2*wi.resumeDelay, resumeAgain), resumeRest)
 	}
-	return p.rest
+	return wi.resumeDelay
 }

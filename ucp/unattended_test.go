@@ -31,7 +31,7 @@ func (f *waiting) ResumePending(until ucs.Time) (moved int, left bool) {
 	return f.moves, f.left
 }
 
-func openWaiting(t *testing.T) (*Worker, *port, *waiting) {
+func openWaiting(t *testing.T) (*Worker, *workerIface, *waiting) {
 	t.Helper()
 	ps := []uct.Component{self.Component()}
 	set, _, err := config.Load(config.Options{Env: []string{}, Dirs: []string{}}, Tables(ps)...)
@@ -42,46 +42,46 @@ func openWaiting(t *testing.T) (*Worker, *port, *waiting) {
 	w, err := x.NewWorker(WorkerConfig{})
 	require.NoError(t, err)
 	f := &waiting{left: true}
-	return w, &port{w: w, iface: f}, f
+	return w, &workerIface{w: w, iface: f}, f
 }
 
 // The async goroutine waits neither for the lock nor for the progress ownership: it
 // tries again within 1 ms while operations wait, and a turn is at most 50 us.
 func TestUnattendedTries(t *testing.T) {
-	w, p, f := openWaiting(t)
+	w, wi, f := openWaiting(t)
 	soon := func(d time.Duration, when string) {
 		t.Helper()
 		assert.Positive(t, d, when)
 		assert.LessOrEqual(t, d, time.Millisecond, when)
 	}
 	w.mu.Lock()
-	soon(p.resumeUnattended(), "while another goroutine has the lock")
+	soon(wi.resumeUnattended(), "while another goroutine has the lock")
 	w.mu.Unlock()
 	w.owner.held = true
-	soon(p.resumeUnattended(), "while another goroutine progresses")
+	soon(wi.resumeUnattended(), "while another goroutine progresses")
 	w.owner.sleeping = true
-	assert.Negative(t, p.resumeUnattended(), "the transport has woken the sleeper")
+	assert.Negative(t, wi.resumeUnattended(), "the transport has woken the sleeper")
 	w.owner.sleeping, f.left = false, false
-	assert.Negative(t, p.resumeUnattended(), "the other goroutine has resumed them")
+	assert.Negative(t, wi.resumeUnattended(), "the other goroutine has resumed them")
 	w.owner.held, f.left = false, true
 	assert.Zero(t, f.turns, "without lock and ownership")
 
 	f.moves = 3
-	soon(p.resumeUnattended(), "when there is more")
+	soon(wi.resumeUnattended(), "when there is more")
 	assert.LessOrEqual(t, f.longest, 50*time.Microsecond)
 	f.moves = 0
-	first := p.resumeUnattended()
+	first := wi.resumeUnattended()
 	soon(first, "when there was no room")
 	for range 20 {
-		d := p.resumeUnattended()
+		d := wi.resumeUnattended()
 		assert.GreaterOrEqual(t, d, first)
 		first = d
 	}
 	assert.LessOrEqual(t, first, 20*time.Millisecond)
 	f.moves = 1
-	soon(p.resumeUnattended(), "when there is room again")
+	soon(wi.resumeUnattended(), "when there is room again")
 	f.left = false
-	assert.Negative(t, p.resumeUnattended(), "when nothing waits")
+	assert.Negative(t, wi.resumeUnattended(), "when nothing waits")
 	assert.False(t, w.owner.held)
 	require.True(t, w.mu.TryLock(), "the lock is free")
 	w.mu.Unlock()
@@ -90,7 +90,7 @@ func TestUnattendedTries(t *testing.T) {
 // A callback that became due in a turn runs in the program's next pass, and a
 // goroutine that waits for the progress ownership gets it.
 func TestUnattendedRunsNoCallback(t *testing.T) {
-	w, p, f := openWaiting(t)
+	w, wi, f := openWaiting(t)
 	e, err := w.NewEndpoint(w.Address(), EndpointConfig{})
 	require.NoError(t, err)
 	r := w.TagRecv(make([]byte, 8), 1, ^Tag(0))
@@ -98,7 +98,7 @@ func TestUnattendedRunsNoCallback(t *testing.T) {
 	require.True(t, r.Notify(func(Completion) { ran.Store(true) }, 0))
 	f.left = false
 	r.Cancel()
-	p.resumeUnattended()
+	wi.resumeUnattended()
 	require.Equal(t, 1, f.turns)
 	require.False(t, ran.Load(), "in the async goroutine")
 	w.Progress()
@@ -111,7 +111,7 @@ func TestUnattendedRunsNoCallback(t *testing.T) {
 		ended <- err
 	}()
 	for range 1000 {
-		p.resumeUnattended()
+		wi.resumeUnattended()
 	}
 	e.TagSendUint64(3, 2)
 	require.NoError(t, <-ended)

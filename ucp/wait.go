@@ -17,28 +17,28 @@ const (
 	yieldPasses = 1024 // then a yield after each so many passes
 )
 
-// pause is the state of a waiting loop: 16 bytes, cleared by one store.
-type pause struct {
+// waitLoop is the state of a waiting loop: 16 bytes, cleared by one store.
+type waitLoop struct {
 	n     uint32 // passes since the last slow look
 	idle  uint32 // passes since the last item was handled
 	did   uint32 // items handled since the last slow look
-	since uint32 // start of the idle time in units of about 1 us; 0: not read yet; small values: see spunOut
+	since uint32 // start of the idle time in units of about 1 us; 0: not read yet; small values: see spinOver
 }
 
-// spunOut marks, in pause.since, that the spin time is over and that other goroutines have
-// had their turn on the processor. spunOut+n, for n up to maxFruitless, is the same after n
+// spinOver marks, in waitLoop.since, that the spin time is over and that other goroutines have
+// had their turn on the processor. spinOver+n, for n up to maxSpurious, is the same after n
 // consecutive spurious wake-ups.
-const spunOut = 1
+const spinOver = 1
 
 // after follows each pass of a loop that waits for operation id. n is the number of items
 // handled. id is 0 if the loop waits for no operation. An error ends the loop.
 // hot: BenchmarkTagPair
 //
 //gcassert:inline
-func (p *pause) after(ctx context.Context, w *Worker, n int, id uint64) error {
+func (p *waitLoop) after(ctx context.Context, w *Worker, n int, id uint64) error {
 	p.n++
 	p.did += uint32(n)
-	if p.n < w.looks {
+	if p.n < w.ctxCheckPasses {
 		return nil
 	}
 	return p.slow(ctx, w, id)
@@ -49,7 +49,7 @@ func (p *pause) after(ctx context.Context, w *Worker, n int, id uint64) error {
 // does not sleep.
 //
 //go:noinline
-func (p *pause) slow(ctx context.Context, w *Worker, id uint64) error {
+func (p *waitLoop) slow(ctx context.Context, w *Worker, id uint64) error {
 	sleepy, err := p.look(ctx, w)
 	if sleepy && (id == 0 || w.slab.live(id)) {
 		w.sleep(ctx, p)
@@ -58,26 +58,26 @@ func (p *pause) slow(ctx context.Context, w *Worker, id uint64) error {
 }
 
 // look reports whether it is time to sleep, or returns the cause if ctx has ended.
-func (p *pause) look(ctx context.Context, w *Worker) (sleepy bool, err error) {
+func (p *waitLoop) look(ctx context.Context, w *Worker) (sleepy bool, err error) {
 	p.n = 0
 	if ctx.Err() != nil { // Cause takes a lock, so check Err first
 		return false, context.Cause(ctx)
 	}
-	return p.count() >= w.sleeper.after && p.spun(w), nil
+	return p.count() >= w.sleeper.after && p.spinExpired(w), nil
 }
 
 // count adds the passes since the last call, and returns the number of idle passes.
-func (p *pause) count() uint32 {
+func (p *waitLoop) count() uint32 {
 	p.idle += ctxPasses
 	if p.did != 0 {
-		*p = pause{}
+		*p = waitLoop{}
 	}
 	return p.idle
 }
 
-// spun reports whether it is time to sleep.
-func (p *pause) spun(w *Worker) bool {
-	if p.since-spunOut <= maxFruitless {
+// spinExpired reports whether it is time to sleep.
+func (p *waitLoop) spinExpired(w *Worker) bool {
+	if p.since-spinOver <= maxSpurious {
 		return true
 	}
 	if w.sleeper.spin < 0 {
@@ -87,7 +87,7 @@ func (p *pause) spun(w *Worker) bool {
 		return false
 	}
 	if w.sleeper.spin == 0 { // arming looks at the ifaces once more
-		p.since = spunOut
+		p.since = spinOver
 		runtime.Gosched()
 		return true
 	}
@@ -96,7 +96,7 @@ func (p *pause) spun(w *Worker) bool {
 	}
 	now := uint32(ucs.Now() >> 10)
 	if p.since == 0 {
-		p.since = max(now, spunOut+maxFruitless+1)
+		p.since = max(now, spinOver+maxSpurious+1)
 	}
 	if ucs.Time(int32(now-p.since))<<10 < w.sleeper.spin {
 		return false
@@ -104,7 +104,7 @@ func (p *pause) spun(w *Worker) bool {
 	// Goroutines that wait for this processor go first: a goroutine that sleeps in poll
 	// keeps the processor until the scheduler takes it away. One more round of passes looks
 	// at what they did.
-	p.since = spunOut
+	p.since = spinOver
 	runtime.Gosched()
 	return false
 }
@@ -116,7 +116,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		_, _, err := w.waitShared(ctx, 0, false)
 		return err
 	}
-	var p pause
+	var p waitLoop
 	for {
 		if w.closed.Load() {
 			return ErrClosed
@@ -135,14 +135,14 @@ func (w *Worker) WaitUntil(ctx context.Context, cond func() bool) error {
 	if err := w.mayLoop(); err != nil {
 		return err
 	}
-	var p pause
+	var p waitLoop
 	for !cond() {
 		if w.closed.Load() {
 			return ErrClosed
 		}
 		p.n++
 		p.did += uint32(w.Progress())
-		if p.n < w.looks {
+		if p.n < w.ctxCheckPasses {
 			continue
 		}
 		sleepy, err := p.look(ctx, w)
@@ -152,7 +152,7 @@ func (w *Worker) WaitUntil(ctx context.Context, cond func() bool) error {
 		case err != nil:
 			return err
 		case sleepy:
-			w.nap()
+			w.sleepBriefly()
 		}
 	}
 	return nil
@@ -182,7 +182,7 @@ func (w *Worker) waitBounded(r Request) (ended bool, err error) {
 }
 
 // among follows each pass over all of ws. n is the number of items handled.
-func (p *pause) among(ws []*Worker, n int) {
+func (p *waitLoop) among(ws []*Worker, n int) {
 	p.n++
 	p.did += uint32(n)
 	if p.n < ctxPasses {
@@ -192,7 +192,7 @@ func (p *pause) among(ws []*Worker, n int) {
 		return
 	}
 	if w := ws[0]; w.sleeper.set != nil {
-		w.nap()
+		w.sleepBriefly()
 	} else {
 		cpu.Yield()
 	}

@@ -11,25 +11,25 @@ import (
 //   - a lane with sends that the peer has not matched or requested, or with emulated operations without a reply;
 //   - an rx connection with messages whose sender waits for a reply, with requested data, or with an incomplete message;
 //   - the lane of an endpoint that a receive is tied to: it waits for the end of the connection.
-func (p *port) ReportWaits(least uct.WaitKind, report func(uct.Endpoint, uint32, uct.WaitKind)) {
-	w := p.w
+func (wi *workerIface) ReportWaits(least uct.WaitKind, report func(uct.Endpoint, uint32, uct.WaitKind)) {
+	w := wi.w
 	lane := func(i uint32, waits uct.WaitKind) {
-		if l := &w.t.lanes[i]; l.ep != nil && l.status == ucs.OK && l.port == uint32(p.index) {
+		if l := &w.t.lanes[i]; l.ep != nil && l.status == ucs.OK && l.iface == uint32(wi.index) {
 			report(l.transport(), 0, waits)
 		}
 	}
 	for i := range w.t.lanes {
-		if w.t.lanes[i].open.head != 0 {
+		if w.t.lanes[i].unacked.head != 0 {
 			lane(uint32(i), uct.WaitForReply)
 		}
 	}
-	for i := range w.sw.ops {
-		if o := &w.sw.ops[i]; o.live {
+	for i := range w.emul.ops {
+		if o := &w.emul.ops[i]; o.live {
 			lane(o.lane, uct.WaitForReply)
 		}
 	}
-	for id, s := range p.sources {
-		if s.waiting > 0 || s.fetches > 0 || s.into != reasmNone {
+	for id, rx := range wi.rxConns {
+		if rx.pendingReplies > 0 || rx.pendingFetches > 0 || rx.into != reasmNone {
 			report(nil, id, uct.WaitForReply)
 		}
 	}

@@ -10,8 +10,8 @@ import (
 
 // waitsOf is what w reports of its connections: the most of each.
 func waitsOf(w *Worker, least uct.WaitKind) (endpoints, sources uct.WaitKind) {
-	for _, p := range w.ports {
-		p.ReportWaits(least, func(ep uct.Endpoint, source uint32, waits uct.WaitKind) {
+	for _, wi := range w.ifaces {
+		wi.ReportWaits(least, func(ep uct.Endpoint, source uint32, waits uct.WaitKind) {
 			if ep != nil {
 				endpoints = max(endpoints, waits)
 			} else {

@@ -20,11 +20,11 @@ type wakeup struct {
 	signal  *shmem.EventFD
 	raised  atomic.Bool // signal is raised, or about to be; Signal sets it, lowerSignal clears it
 	problem error       // why there is no event descriptor
-	tend    *time.Timer // calls Signal when something is due that causes no wake-up
+	serviceTimer    *time.Timer // calls Signal when something is due that causes no wake-up
 }
 
 // signalData identifies the worker's own EventFD among those of the ifaces in
-// slowEvents.set.
+// slowPoll.set.
 const signalData = 1 << 32
 
 // openWakeup opens one descriptor that watches the EventFDs of all ifaces.
@@ -38,8 +38,8 @@ func (w *Worker) openWakeup() error {
 		return errors.Join(err, set.Close())
 	}
 	err = set.Add(flag.FD(), signalData, shmem.EventIn)
-	for k, p := range w.ports {
-		if fd := p.iface.EventFD(); fd >= 0 && err == nil {
+	for k, wi := range w.ifaces {
+		if fd := wi.iface.EventFD(); fd >= 0 && err == nil {
 			err = set.Add(fd, uint64(k), shmem.EventIn)
 		}
 	}
@@ -76,24 +76,24 @@ func (w *Worker) Arm() error {
 	if w.slow.set == nil {
 		return fmt.Errorf("arm: %w", w.wake.problem)
 	}
-	if w.owner.held && !w.owner.sleeping || w.lowerSignal() || len(w.calls)+len(w.am.failureCalls) > 0 {
+	if w.owner.held && !w.owner.sleeping || w.lowerSignal() || len(w.dueCallbacks)+len(w.am.failureCalls) > 0 {
 		return ErrBusy
 	}
 	w.am.retainer.service()
-	for _, p := range w.ports {
-		switch st := p.arm(uct.EventRecv | uct.EventSend); st {
+	for _, wi := range w.ifaces {
+		switch st := wi.arm(uct.EventRecv | uct.EventSend); st {
 		case ucs.OK, ucs.Unsupported:
 		case ucs.Busy, ucs.InProgress:
-			w.lookSoon()
+			w.forceSlowPoll()
 			return ErrBusy
 		default:
-			return fmt.Errorf("arm %s: %w", p.name(), statusErr(st))
+			return fmt.Errorf("arm %s: %w", wi.name(), statusErr(st))
 		}
 	}
 	if w.show != nil {
 		w.show.publishBeforeSleep(w)
 	}
-	within := w.tendEvery
+	within := w.serviceInterval
 	if sweep := w.slab.sweepAll(ucs.Now()); sweep > 0 && (within == 0 || sweep < within) {
 		within = sweep
 	}
@@ -107,16 +107,16 @@ func (k *wakeup) within(every time.Duration, signal func()) {
 	switch {
 	case every == 0:
 		k.stop()
-	case k.tend == nil:
-		k.tend = time.AfterFunc(every, signal)
+	case k.serviceTimer == nil:
+		k.serviceTimer = time.AfterFunc(every, signal)
 	default:
-		k.tend.Reset(every)
+		k.serviceTimer.Reset(every)
 	}
 }
 
 func (k *wakeup) stop() {
-	if k.tend != nil {
-		k.tend.Stop()
+	if k.serviceTimer != nil {
+		k.serviceTimer.Stop()
 	}
 }
 

@@ -35,15 +35,15 @@ func (r *recorder) CommitAM(n int) {
 }
 
 // record gives an endpoint whose messages hold 16 bytes and are recorded.
-func record(t *testing.T) (*port, *recorder, Endpoint) {
+func record(t *testing.T) (*workerIface, *recorder, Endpoint) {
 	t.Helper()
-	p := newPort(t)
-	e, err := p.w.NewEndpoint(p.w.Address(), EndpointConfig{Eager: true})
+	wi := newPort(t)
+	e, err := wi.w.NewEndpoint(wi.w.Address(), EndpointConfig{Eager: true})
 	require.NoError(t, err)
-	l := &p.w.t.lanes[p.w.eps[1].lane]
+	l := &wi.w.t.lanes[wi.w.eps[1].lane]
 	r := &recorder{Endpoint: l.ep}
-	l.ep, l.short, l.whole, l.bcopy = r, 16, 16, 16
-	return p, r, e
+	l.ep, l.maxShort, l.ifaceMaxShort, l.maxBcopy = r, 16, 16, 16
+	return wi, r, e
 }
 
 // The example of docs/wire/ucp.md.
@@ -73,7 +73,7 @@ func TestWireGolden(t *testing.T) {
 
 // What is sent in pieces of any size is received whole.
 func TestWireRoundTrip(t *testing.T) {
-	p, r, e := record(t)
+	wi, r, e := record(t)
 	for n := range 100 {
 		want := make([]byte, n)
 		for i := range want {
@@ -87,11 +87,11 @@ func TestWireRoundTrip(t *testing.T) {
 		}
 		got := make([]byte, n)
 		if n%2 == 0 {
-			deliver(p, r.sent...)
+			deliver(wi, r.sent...)
 		}
-		q := p.w.TagRecv(got, 9, ^Tag(0))
+		q := wi.w.TagRecv(got, 9, ^Tag(0))
 		if n%2 == 1 {
-			deliver(p, r.sent...)
+			deliver(wi, r.sent...)
 		}
 		m, err := q.Wait(context.Background())
 		require.NoError(t, err)

@@ -18,12 +18,12 @@ func (w *Worker) cancel(i uint32) {
 	switch {
 	case s.op.receives():
 		w.cancelRecv(i)
-	case s.op.sends() && (s.left > 0 || s.lends()): // its buffer is in use; it completes when that ends
+	case s.op.sends() && (s.partsLeft > 0 || s.exposes()): // its buffer is in use; it completes when that ends
 	case s.op.sends():
 		lane := s.lane
-		w.withdraw(i)
+		w.notifyCancel(i)
 		w.end(i, ucs.Canceled)
-		w.feed(lane) // operations that wait behind it may need no credit
+		w.resumeOnCredit(lane) // operations that wait behind it may need no credit
 	default:
 	}
 }
@@ -36,13 +36,13 @@ func (w *Worker) cancelRecv(i uint32) {
 		w.end(i, ucs.Canceled)
 		return
 	}
-	if s.left == fetching {
-		w.refuse(w.sources[s.aux], s.arg, ucs.Canceled, "its receive was canceled")
-		w.endFetch(i, ucs.Canceled)
+	if s.partsLeft == recvRequested {
+		w.reject(w.rxConns[s.aux], s.arg, ucs.Canceled, "its receive was canceled")
+		w.completeFetch(i, ucs.Canceled)
 		return
 	}
-	for _, src := range w.sources {
-		if src != nil && src.into == reasmRecv && src.recv == i {
+	for _, src := range w.rxConns {
+		if src != nil && src.into == reasmRecv && src.recvSlot == i {
 			src.into = reasmDiscard
 			w.end(i, ucs.Canceled)
 			return
@@ -50,29 +50,29 @@ func (w *Worker) cancelRecv(i uint32) {
 	}
 }
 
-// withdraw notifies the peer that no more of the send in slot i will be sent. The caller
+// notifyCancel notifies the peer that no more of the send in slot i will be sent. The caller
 // completes the send right after it.
-func (w *Worker) withdraw(i uint32) {
+func (w *Worker) notifyCancel(i uint32) {
 	s := &w.slab.slots[i]
 	switch s.phase() {
 	case phaseRTS:
-		w.control(s.lane, control{id: amGiveUp, hdr: w.slab.id(i), n: 1, a: giveUpAnnounced})
+		w.control(s.lane, control{id: amCancel, hdr: w.slab.id(i), n: 1, a: cancelRTS})
 	case phaseData:
-		if s.off < s.n {
-			w.control(s.lane, control{id: amGiveUp, hdr: s.tag, n: 1, a: giveUpData})
+		if s.off < s.length {
+			w.control(s.lane, control{id: amCancel, hdr: s.tag, n: 1, a: cancelData})
 		}
 	case phaseNew:
 		if s.off > 0 {
-			w.giveUpHalfSent(i)
+			w.cancelFragments(i)
 		}
 	default: // the peer has the whole message, or reads exposed memory
 	}
 }
 
-// giveUpHalfSent notifies the receiver that the fragmented message in slot i will not be
+// cancelFragments notifies the receiver that the fragmented message in slot i will not be
 // continued. The notification takes the place of the send's token in the lane's pending
 // queue: it must arrive before the next fragmented message.
-func (w *Worker) giveUpHalfSent(i uint32) {
+func (w *Worker) cancelFragments(i uint32) {
 	lane, number := w.slab.slots[i].lane, w.slab.slots[i].aux
 	var waiting []uint32
 	w.t.lanes[lane].ep.PendingPurge(func(t uct.Token) {
@@ -80,9 +80,9 @@ func (w *Worker) giveUpHalfSent(i uint32) {
 		if k == 0 || w.slab.slots[k].state != slotLive {
 			return
 		}
-		w.unwait(k)
+		w.clearPending(k)
 		if k == i {
-			k = w.slab.take(opGiveUp)
+			k = w.slab.alloc(opCancelFrag)
 			g := &w.slab.slots[k]
 			g.lane, g.aux, g.flags = lane, number, flagReported
 		}
@@ -98,14 +98,14 @@ func (w *Worker) giveUpHalfSent(i uint32) {
 // abort fails the operations of endpoint k that have not completed.
 func (w *Worker) abort(k uint32, reason error) {
 	lane := w.eps[k].lane
-	starved := w.t.lanes[lane].starved
-	w.t.lanes[lane].starved = false // what waits behind the endpoint's sends belongs to the endpoint too
+	noCredit := w.t.lanes[lane].noCredit
+	w.t.lanes[lane].noCredit = false // what waits behind the endpoint's sends belongs to the endpoint too
 	w.abortAll(k, reason)
-	w.t.lanes[lane].starved = starved
-	w.feed(lane)
+	w.t.lanes[lane].noCredit = noCredit
+	w.resumeOnCredit(lane)
 	for i := w.laneOf[w.eps[k].peer]; i != 0; i = w.t.lanes[i].next {
 		if w.t.lanes[i].flushes > 0 {
-			w.letFlushesGo(i) // a flush of the worker may have waited behind a send of the endpoint
+			w.resumeFlushes(i) // a flush of the worker may have waited behind a send of the endpoint
 		}
 	}
 }
@@ -122,9 +122,9 @@ func (w *Worker) abortAll(k uint32, reason error) {
 		if s.flags&flagChild != 0 {
 			// Its parent completes here too, so no completion is reported. Its token stays
 			// in the pending queue of a lane that others may use, and is skipped there.
-			w.unwait(i)
+			w.clearPending(i)
 			if s.op == opFlush {
-				w.leaveFlush(i)
+				w.unlinkFlush(i)
 			}
 			w.slab.release(i)
 			continue
@@ -133,11 +133,11 @@ func (w *Worker) abortAll(k uint32, reason error) {
 			continue // matched: its message will soon be complete
 		}
 		s.status = ucs.Canceled
-		if s.left > 0 && s.op != opFlush && !s.emulated() || s.lends() && w.t.lanes[s.lane].refs > 1 {
+		if s.partsLeft > 0 && s.op != opFlush && !s.emulated() || s.exposes() && w.t.lanes[s.lane].refs > 1 {
 			continue // a transport, or a peer on a connection with other users, uses the buffer; it completes when that ends
 		}
 		if s.op.sends() {
-			w.withdraw(i)
+			w.notifyCancel(i)
 		}
 		w.saveErr(i, &OpError{Op: w.slab.slots[i].op.info().name, Peer: w.peerName(k), Lane: w.laneName(w.slab.slots[i].lane), Err: reason})
 		w.end(i, ucs.Canceled)

@@ -16,7 +16,7 @@ import (
 func (h *handshake) withdrawn() map[uint64]packet {
 	m := make(map[uint64]packet)
 	for _, k := range h.pending.sent {
-		if k.id == amGiveUp || k.id == amRefuse {
+		if k.id == amCancel || k.id == amReject {
 			m[k.hdr] = k
 		}
 	}
@@ -35,8 +35,8 @@ func TestAbortWithdraws(t *testing.T) {
 		require.ErrorIs(t, q.Err(), cause)
 	}
 	assert.Equal(t, map[uint64]packet{
-		h.rts.id: {id: amGiveUp, hdr: h.rts.id, data: []byte{giveUpAnnounced}},
-		h.dataID: {id: amGiveUp, hdr: h.dataID, data: []byte{giveUpData}},
+		h.rts.id: {id: amCancel, hdr: h.rts.id, data: []byte{cancelRTS}},
+		h.dataID: {id: amCancel, hdr: h.dataID, data: []byte{cancelData}},
 	}, h.withdrawn())
 	require.False(t, h.fetch.Done(), "a receive is the worker's")
 }
@@ -54,16 +54,16 @@ func TestCancelWithdraws(t *testing.T) {
 	}
 	refusal := append([]byte{byte(ucs.Canceled)}, "its receive was canceled"...)
 	assert.Equal(t, map[uint64]packet{
-		h.rts.id:  {id: amGiveUp, hdr: h.rts.id, data: []byte{giveUpAnnounced}},
-		h.dataID:  {id: amGiveUp, hdr: h.dataID, data: []byte{giveUpData}},
-		2<<32 | 8: {id: amRefuse, hdr: 2<<32 | 8, data: refusal[:16]},
+		h.rts.id:  {id: amCancel, hdr: h.rts.id, data: []byte{cancelRTS}},
+		h.dataID:  {id: amCancel, hdr: h.dataID, data: []byte{cancelData}},
+		2<<32 | 8: {id: amReject, hdr: 2<<32 | 8, data: refusal[:16]},
 	}, h.withdrawn())
 	l := &w.t.lanes[w.eps[1].lane]
-	assert.Zero(t, l.open)
-	assert.Zero(t, l.used)
+	assert.Zero(t, l.unacked)
+	assert.Zero(t, l.creditsUsed)
 	deliver(h.p,
 		packet{amRTR, mine, h.rts.id, words("", 1<<32|1, 1)}, packet{amSyncAck, mine, h.match.id, nil},
-		packet{amRefuse, mine, h.data.id, refusal}, packet{amData, mine, h.fetch.id, []byte("late")})
+		packet{amReject, mine, h.data.id, refusal}, packet{amData, mine, h.fetch.id, []byte("late")})
 	assert.Zero(t, w.count.Value(cntProtocolError))
 	assert.Equal(t, uint64(4), w.count.Value(cntStale))
 	_, err := h.fetch.Wait(context.Background())
@@ -79,9 +79,9 @@ func TestPeerWithdraws(t *testing.T) {
 	require.True(t, ok)
 	deliver(h.p, packet{amRTS, mine, 7, words("", 2<<32|1, 10)})
 	deliver(h.p,
-		packet{amGiveUp, mine, h.kept, []byte{giveUpAnnounced}}, packet{amGiveUp, mine, 2<<32 | 1, []byte{giveUpAnnounced}},
-		packet{amGiveUp, mine, 2<<32 | 8, []byte{giveUpAnnounced}})
-	assert.Zero(t, w.arrived.Len())
+		packet{amCancel, mine, h.kept, []byte{cancelRTS}}, packet{amCancel, mine, 2<<32 | 1, []byte{cancelRTS}},
+		packet{amCancel, mine, 2<<32 | 8, []byte{cancelRTS}})
+	assert.Zero(t, w.unexpQueue.Len())
 	m, err := h.fetch.Wait(context.Background())
 	require.ErrorIs(t, err, ErrCanceled)
 	assert.Equal(t, Message{5, 100}, m)
@@ -90,10 +90,10 @@ func TestPeerWithdraws(t *testing.T) {
 
 	q := w.TagRecv(make([]byte, 10), 8, ^Tag(0))
 	deliver(h.p, packet{amRTS, mine, 8, words("", 2<<32|2, 10)}, packet{amData, mine, q.id, []byte("abc")},
-		packet{amGiveUp, mine, q.id, []byte{giveUpData}})
+		packet{amCancel, mine, q.id, []byte{cancelData}})
 	_, err = q.Wait(context.Background())
 	require.ErrorIs(t, err, ErrCanceled)
-	for _, u := range w.un {
+	for _, u := range w.unexpected {
 		assert.Zero(t, u)
 	}
 	assert.Zero(t, w.count.Value(cntProtocolError))
@@ -103,7 +103,7 @@ func TestPeerWithdraws(t *testing.T) {
 func TestRefused(t *testing.T) {
 	h := newHandshake(t)
 	for _, q := range []Request{h.match, h.rts, h.data} {
-		deliver(h.p, packet{amRefuse, mine, q.id, append([]byte{byte(ucs.Rejected)}, "no room \xff"...)})
+		deliver(h.p, packet{amReject, mine, q.id, append([]byte{byte(ucs.Rejected)}, "no room \xff"...)})
 		require.True(t, q.Done())
 		require.ErrorIs(t, q.Err(), ErrRejected)
 		require.ErrorContains(t, q.Err(), "no room ?")
@@ -124,7 +124,7 @@ func TestAnswersAreUrgent(t *testing.T) {
 		waiting = append(waiting, uct.Token(e.TagSendWith(make([]byte, 12), Tag(i), Opts{Flags: ForceEager}).id))
 	}
 	q := w.TagRecv(make([]byte, 10), 6, ^Tag(0)) // asks for what was kept
-	require.Equal(t, 5, w.t.lanes[lane].queued)
+	require.Equal(t, 5, w.t.lanes[lane].pending)
 	h.pending.sent = nil
 	h.pending.room = 1
 	require.Equal(t, 0, h.p.HandlePending(waiting), "there was room for the answer alone")
@@ -136,5 +136,5 @@ func TestAnswersAreUrgent(t *testing.T) {
 	q.Cancel()
 	q.Drop()
 	h.data.Cancel()
-	require.Zero(t, w.t.lanes[lane].queued)
+	require.Zero(t, w.t.lanes[lane].pending)
 }

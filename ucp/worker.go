@@ -49,42 +49,42 @@ type WorkerConfig struct {
 // Signal is always safe.
 type Worker struct {
 	t      Thread
-	one    progresser // the first active iface, or idle
-	odd    bool       // a pass has more to do than to progress one
-	passes uint32     // since the last call of lookUp
-	looks  uint32     // number of passes after which a wait looks at its context and the time
+	firstActive    progresser // the first active iface, or idle
+	moreWork    bool       // a pass has more to do than to progress one
+	passes uint32     // since the last call of doPeriodic
+	ctxCheckPasses  uint32     // number of passes after which a wait looks at its context and the time
 
 	slab        slab
 	posted      tagmatch.Posted
-	arrived     tagmatch.Unexpected
-	un          []unexpected // unexpected messages, by their id in arrived
-	sources     []*source    // by source.index; 0 is none
-	freeSources []uint32
-	lingering   int           // lanes that drain their pending queue (lane.lingers)
-	tendEvery   time.Duration // longest sleep while ifaces are active; 0: no limit
+	unexpQueue     tagmatch.Unexpected
+	unexpected          []unexpected // unexpected messages, by their id in arrived
+	rxConns     []*rxConn    // by rxConn.index; 0 is none
+	freeRxConns []uint32
+	numDrainingPending   int           // lanes that drain their pending queue (lane.drainingPending)
+	serviceInterval   time.Duration // longest sleep while ifaces are active; 0: no limit
 	fences      int           // fences over several lanes in progress
 	fenced      []uint32
 	flushed     bool   // its context, which is closing, has flushed it
 	flushErr    error  // result of that flush
-	refusing    bool   // unmatched messages are refused, because the worker is closing
+	rejecting    bool   // unmatched messages are refused, because the worker is closing
 	rndvThresh  uint64 // longest message that is sent eagerly
 	zcopyFrom   zcopyFrom
-	outstanding uint32 // send credits of each lane
+	maxCredits uint32 // send credits of each lane
 	budget      budget
 	scratch     [64]byte // a short message that is being sent
 	am          amState
-	sw          swOps
+	emul          emulOps
 	pool        pool // memory of unexpected messages and of inline copies
 
 	mu       spinLock // with ThreadMulti, guards all fields above and below
 	mode     ThreadMode
 	owner    progressOwner
 	cores    int
-	want     atomic.Int32  // goroutines that wait for mu to post; passes let them go first
+	lockWaiters     atomic.Int32  // goroutines that wait for mu to post; passes let them go first
 	granted  atomic.Uint32 // number of times that such a goroutine got mu
 	ctx      *Context
 	id       uct.UUID
-	ports    []*port
+	ifaces    []*workerIface
 	locals   []wireup.LocalIface // ports as lane selection sees them
 	refused  []uct.Refusal
 	active   []progresser
@@ -96,25 +96,25 @@ type Worker struct {
 	epFree   uint32
 	cold     map[uint32]*epCold
 
-	calls   []call   // callbacks that are due
-	telling Endpoint // endpoint whose OnFailure is running
-	calling bool
+	dueCallbacks   []dueCallback   // callbacks that are due
+	inOnFailure Endpoint // endpoint whose OnFailure is running
+	inCallbacks bool
 
 	resuming bool // HandlePending or tryResumeLane is running
-	unread   int  // upper bound of the refused transfers that no flush has reported
+	unreportedRefusals   int  // upper bound of the refused transfers that no flush has reported
 
 	unreported []uint64 // operations that complete when a failure is reported; see reason.go
 
 	show    *display // nil: the worker publishes no live statistics
-	slow    slowEvents
+	slow    slowPoll
 	wake    wakeup
 	sleeper sleeper
 	count   *stats.Set
 	stats   stats.Group
-	lulls   lulls
+	eviction   idleEviction
 	eager   bool // endpoints connect when they are created
 	closing bool
-	gone    chan struct{} // closed when Close returns, with ThreadMulti
+	closeDone    chan struct{} // closed when Close returns, with ThreadMulti
 	closed  atomic.Bool
 }
 
@@ -131,28 +131,28 @@ func (x *Context) NewWorker(c WorkerConfig) (*Worker, error) {
 		return nil, fmt.Errorf("new worker: %w", err)
 	}
 	w := &Worker{
-		ctx: x, id: newWorkerID(), one: idle{},
+		ctx: x, id: newWorkerID(), firstActive: noIface{},
 		laneOf:  make(map[wireup.PeerID]uint32),
 		cold:    make(map[uint32]*epCold),
-		sources: make([]*source, 1),
+		rxConns: make([]*rxConn, 1),
 		eps:     make([]epSlot, 1),
 		count:   stats.NewSet(counterNames[:]),
 		show:    x.newDisplay(c.Mode),
 		mode:    c.Mode,
 	}
 	_ = w.stats.Add("ucp", w.count) // the first, so its name is not taken
-	w.t = Thread{w: w, lanes: []lane{{short: -1}}, locked: c.Mode == ThreadMulti}
+	w.t = Thread{w: w, lanes: []lane{{maxShort: -1}}, locked: c.Mode == ThreadMulti}
 	w.slab.init(&w.pool)
 	w.am.init(w, c.Mode == ThreadMulti)
 	w.slow.init(x.settings)
 	w.initTags(c)
 	w.openIfaces(domains)
-	if len(w.ports) == 0 {
+	if len(w.ifaces) == 0 {
 		return nil, fmt.Errorf("new worker: no interface works%s: %w", reasons(w.refused), ErrUnsupported)
 	}
 	w.wake.problem = w.openWakeup()
 	w.initSleep(c.Spin)
-	w.initLulls()
+	w.initEviction()
 	w.eager = rowConnect.Get(x.settings) == "eager"
 	w.cores = runtime.GOMAXPROCS(0)
 	if err = w.buildAddress(); err == nil {
@@ -192,17 +192,17 @@ func (w *Worker) openIface(d openDomain, number int, info uct.IfaceInfo) error {
 	if use, reason := w.ctx.selection.Iface(info); use != wireup.UseAll {
 		return errors.New(reason)
 	}
-	p := &port{w: w, info: info, domain: d, index: len(w.ports), sources: make(map[uint32]*source)}
+	wi := &workerIface{w: w, info: info, domain: d, index: len(w.ifaces), rxConns: make(map[uint32]*rxConn)}
 	f, err := d.OpenIface(info, uct.IfaceConfig{
-		Handler: p, Worker: w.id, Settings: w.ctx.settings, Wants: w.ctx.features.wants(),
+		Handler: wi, Worker: w.id, Settings: w.ctx.settings, Wants: w.ctx.features.wants(),
 		Stats: &w.stats, Resources: uct.Resources{MaxUnexpected: int(min(max(w.budget.limit, 1), math.MaxInt))},
-		Unattended: p.unattended(w.mode),
+		Unattended: wi.unattended(w.mode),
 	})
 	if err != nil {
 		return err
 	}
-	p.iface = f
-	w.ports = append(w.ports, p)
+	wi.iface = f
+	w.ifaces = append(w.ifaces, wi)
 	w.locals = append(w.locals, wireup.LocalIface{Info: info, Attr: f.Attr(), Domain: number, Iface: f})
 	return nil
 }
@@ -250,14 +250,14 @@ func (w *Worker) Close() error {
 		return fmt.Errorf("close worker: %w", err)
 	}
 	if w.closing {
-		gone := w.gone
+		gone := w.closeDone
 		w.t.unlock()
-		return w.awaitGone(gone)
+		return w.awaitClose(gone)
 	}
 	w.closing = true
 	if w.am.multi { // with other modes no goroutine waits for it
-		w.gone = make(chan struct{})
-		defer close(w.gone)
+		w.closeDone = make(chan struct{})
+		defer close(w.closeDone)
 	}
 	w.t.unlock()
 	err := w.closeEndpoints()
@@ -275,7 +275,7 @@ func (w *Worker) Close() error {
 		w.t.eps, w.t.locked = nil, true
 		w.t.lock()
 	}
-	w.runCalls() // no goroutine progresses the worker any more
+	w.runCallbacks() // no goroutine progresses the worker any more
 	w.t.unlock()
 	w.ctx.disown(w)
 	return err
@@ -285,8 +285,8 @@ func (w *Worker) Close() error {
 // It closes interfaces and waits for no peer.
 const closeGrace = 10 * time.Second
 
-// awaitGone waits for the Close that another goroutine has called before.
-func (w *Worker) awaitGone(gone <-chan struct{}) error {
+// awaitClose waits for the Close that another goroutine has called before.
+func (w *Worker) awaitClose(gone <-chan struct{}) error {
 	if gone == nil {
 		return nil
 	}
@@ -302,12 +302,12 @@ func (w *Worker) awaitGone(gone <-chan struct{}) error {
 
 // closeIfaces closes the ifaces and the event descriptors. No iface is active from then on.
 func (w *Worker) closeIfaces() error {
-	w.active, w.one = nil, idle{}
-	w.settle()
+	w.active, w.firstActive = nil, noIface{}
+	w.updateMoreWork()
 	errs := []error{w.closeWakeup()}
-	for _, p := range w.ports {
-		if err := p.iface.Close(); err != nil {
-			errs = append(errs, fmt.Errorf("close %s: %w", p.name(), err))
+	for _, wi := range w.ifaces {
+		if err := wi.iface.Close(); err != nil {
+			errs = append(errs, fmt.Errorf("close %s: %w", wi.name(), err))
 		}
 	}
 	return errors.Join(errs...)
