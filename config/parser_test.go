@@ -154,4 +154,3 @@ func TestOrAuto(t *testing.T) {
 	assert.Equal(t, Bytes(7), Optional[Bytes]{Auto: true}.Or(7))
 	assert.Equal(t, Bytes(3), Optional[Bytes]{Value: 3}.Or(7))
 }
-

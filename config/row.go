@@ -35,7 +35,7 @@ type Row[T any] struct {
 	name, def, unit, help string
 	parser                Parser[T]
 	value                 T // the parsed default
-	fallbacks                 []string
+	fallbacks             []string
 }
 
 // New creates a row. The name is in capitals, without UCX_; p parses def. New panics if def does

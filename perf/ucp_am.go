@@ -13,13 +13,13 @@ const amMeasured ucp.AMID = 1
 // that is sent by rendezvous.
 type ucpAM struct {
 	*ucpSide
-	echo    func(n int64, st *stamps) error // n times: receive one, send one
-	header  []byte
-	in      []byte
-	opts    ucp.Opts
-	scratch *stamps
-	arrivedUntil   *runUntil // until the awaited messages have arrived
-	fetched ucp.NotifyFunc
+	echo         func(n int64, st *stamps) error // n times: receive one, send one
+	header       []byte
+	in           []byte
+	opts         ucp.Opts
+	scratch      *stamps
+	arrivedUntil *runUntil // until the awaited messages have arrived
+	fetched      ucp.NotifyFunc
 
 	got     int64 // received messages
 	want    int64 // messages awaited so far

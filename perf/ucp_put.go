@@ -15,7 +15,7 @@ type ucpPut struct {
 	opts    ucp.Opts
 	last    lastByte
 	scratch *stamps
-	arrived   func() bool // reports whether the awaited message has arrived
+	arrived func() bool // reports whether the awaited message has arrived
 	seq     byte        // number of the last message awaited
 	lead    byte        // difference between the number of the next put and seq
 }

@@ -23,7 +23,7 @@ type ucpTag struct {
 	scratch *stamps
 	posted  []ucp.RecvRequest
 	sent    ucp.Request // the last send of a ping-pong
-	probed  *runUntil      // until a message has arrived, with Params.Unexpected
+	probed  *runUntil   // until a message has arrived, with Params.Unexpected
 	filled  int64       // messages sent with their pattern
 	checked int64       // messages validated
 }

@@ -15,7 +15,7 @@ type verbsDatagram struct {
 	end     uint32 // the passive side's last number of the phase
 	quarter int32  // of the window: the interval of a stream's replies
 	replies bool
-	resend   bool // the last datagram is to be retransmitted
+	resend  bool // the last datagram is to be retransmitted
 	lost    int64
 }
 

@@ -43,7 +43,7 @@ type verbsSide struct {
 	signaled int64 // the last one with a requested completion
 	done     int64 // the last one that completed
 
-	got  int64 // received messages
+	got         int64 // received messages
 	recvsToPost int   // consumed receives that have not been posted again
 	// arrived receives the immediate data of a datagram; nil: messages are counted. Neither may
 	// post, because the batch of completions is still being processed.
@@ -51,9 +51,9 @@ type verbsSide struct {
 	// stalled is called when nothing has arrived for some time; may be nil.
 	stalled func()
 
-	spins  uint
-	lastArrival  ucs.Time // when something arrived last
-	failed error
+	spins       uint
+	lastArrival ucs.Time // when something arrived last
+	failed      error
 }
 
 // progress drives the device; the next wait reports its errors.

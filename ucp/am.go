@@ -46,9 +46,9 @@ type AM struct {
 	// Len is the length of the data in bytes.
 	Len int
 
-	w     *Worker
-	storage amStorage
-	retained  *retainedMsg // set by Retain
+	w        *Worker
+	storage  amStorage
+	retained *retainedMsg // set by Retain
 }
 
 // HandleAM installs h as the handler of id and replaces the previous handler. A nil h

@@ -23,15 +23,15 @@ const maxPrefetch = maxPrealloc
 
 // prefetchQueue holds the messages that are fetched for their handlers.
 type prefetchQueue struct {
-	queued []queuedPrefetch
-	active []activePrefetch
-	activeBytes   uint64 // of running
-	busy  bool   // prefetchNext runs
+	queued      []queuedPrefetch
+	active      []activePrefetch
+	activeBytes uint64 // of running
+	busy        bool   // prefetchNext runs
 }
 
 // queuedPrefetch is a message whose data has not been requested.
 type queuedPrefetch struct {
-	rx *rxConn
+	rx     *rxConn
 	word   uint64
 	id, n  uint64
 	header chunk
@@ -40,11 +40,11 @@ type queuedPrefetch struct {
 // activePrefetch is a message whose data has been requested. slot is a receive without a
 // user request.
 type activePrefetch struct {
-	slot   uint32
-	rx *rxConn
-	word   uint64
-	chunk  chunk // header and data
-	n      uint64
+	slot  uint32
+	rx    *rxConn
+	word  uint64
+	chunk chunk // header and data
+	n     uint64
 }
 
 // queuePrefetch queues a message of s to be fetched and then handled.

@@ -8,21 +8,21 @@ import (
 
 // amStorage describes where the bytes of an active message are stored.
 type amStorage struct {
-	kind   storageKind
-	iface   *workerIface   // for storageRetainable
-	rx *rxConn // for storageSender
-	id     uint64  // for storageRetainable Desc.Handle, for storageSender the sender's id of the message
-	chunk  chunk   // for storagePool
+	kind  storageKind
+	iface *workerIface // for storageRetainable
+	rx    *rxConn      // for storageSender
+	id    uint64       // for storageRetainable Desc.Handle, for storageSender the sender's id of the message
+	chunk chunk        // for storagePool
 }
 
 // storageKind selects what Retain has to do.
 type storageKind uint8
 
 const (
-	storageTransient   storageKind = iota // transport memory, valid during the callback only: Retain copies
+	storageTransient  storageKind = iota // transport memory, valid during the callback only: Retain copies
 	storageRetainable                    // transport memory that may be retained (uct.DescCanRetain)
-	storagePool                    // pool memory
-	storageSender                  // the data is at the sender, the header in transport memory
+	storagePool                          // pool memory
+	storageSender                        // the data is at the sender, the header in transport memory
 )
 
 // handleUserFast receives a whole active message and reports whether its memory is retained. It

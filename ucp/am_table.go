@@ -11,21 +11,21 @@ import (
 type amState struct {
 	// handlers holds the handlers, indexed by the upper and then the lower byte of the
 	// id.
-	handlers  [256]*handlerPage
-	m      AM         // passed to the handler
-	inHandler bool       // a handler runs
-	multi  bool       // the worker's mode is ThreadMulti
-	closeEndpoint   NotifyFunc // closes the endpoint in the cookie
+	handlers      [256]*handlerPage
+	m             AM         // passed to the handler
+	inHandler     bool       // a handler runs
+	multi         bool       // the worker's mode is ThreadMulti
+	closeEndpoint NotifyFunc // closes the endpoint in the cookie
 
 	// failureCalls holds the pending calls of OnFailure. They run after each callback, so
 	// it is in the state that handlers check.
 	failureCalls []failureCall
 
-	vec   [1]uct.Vec // of the message being sent by AMZcopy
-	retainer  retainer
+	vec      [1]uct.Vec // of the message being sent by AMZcopy
+	retainer retainer
 	prefetch prefetchQueue
 
-	fromEps   map[wireup.PeerID]uint64 // AM.From by peer
+	fromEps map[wireup.PeerID]uint64 // AM.From by peer
 	unknown map[AMID]struct{}        // ids without a handler that were logged
 }
 

@@ -13,10 +13,10 @@ const (
 //
 //	63..40 0 | 39..32 flags | 31..16 length of the header | 15..0 id
 const (
-	wordReply uint64 = 1 << 32 // the sender requests a reply
+	wordReply    uint64 = 1 << 32 // the sender requests a reply
 	wordPrefetch uint64 = 1 << 33 // sent by rendezvous because of flow control only: the receiver fetches the data before it runs the handler
-	wordFlags        = wordReply | wordPrefetch
-	wordMask         = wordFlags | (1<<32 - 1)
+	wordFlags           = wordReply | wordPrefetch
+	wordMask            = wordFlags | (1<<32 - 1)
 )
 
 func amWord(id AMID, headerLen int, o Flags) uint64 {

@@ -9,8 +9,8 @@ import (
 // without a copy. The transport reports the minimum length from which that is faster. A
 // transport that always gathers into its own memory reports none, and max is 0.
 type zcopy struct {
-	min, max int // data, bytes
-	maxHeader   int // bytes
+	min, max  int // data, bytes
+	maxHeader int // bytes
 }
 
 func zcopyOf(l uct.Limit) zcopy {

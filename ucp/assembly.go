@@ -15,7 +15,7 @@ const (
 	reasmRecv
 	reasmPool
 	reasmHandler // pool memory, then a handler
-	reasmDiscard    // none: the receive was canceled, or there is no handler
+	reasmDiscard // none: the receive was canceled, or there is no handler
 )
 
 // maxPrealloc is the maximum memory in bytes that is allocated on the length announced by

@@ -27,15 +27,15 @@ import (
 
 // baton is the progress ownership of a worker with ThreadMulti.
 type progressOwner struct {
-	held   bool // a goroutine owns the progress
-	sleeping bool // the owner sleeps in poll
-	yielding   bool // the owner has released mu to let woken goroutines run
-	mustTransfer  bool // the owner must transfer the ownership to the first in the queue
-	mustWake  bool // a sleeping owner must wake up: its operation completed, or a transport has a timer now
+	held         bool // a goroutine owns the progress
+	sleeping     bool // the owner sleeps in poll
+	yielding     bool // the owner has released mu to let woken goroutines run
+	mustTransfer bool // the owner must transfer the ownership to the first in the queue
+	mustWake     bool // a sleeping owner must wake up: its operation completed, or a transport has a timer now
 
 	first, last *waiter  // queue for the ownership
-	toWake       *waiter  // to be woken when mu is released, in this order
-	toWakeTail    **waiter // end of wakes
+	toWake      *waiter  // to be woken when mu is released, in this order
+	toWakeTail  **waiter // end of wakes
 
 	waking atomic.Int32 // woken goroutines that do not run yet
 }

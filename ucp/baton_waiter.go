@@ -11,15 +11,15 @@ import (
 // waiter is a goroutine that waits for an operation, or for the progress ownership
 // alone.
 type waiter struct {
-	id   uint64 // of the operation; 0: none
+	id      uint64 // of the operation; 0: none
 	consume bool   // consume the result
 
 	// Guarded by Worker.mu.
 	m        Message
 	err      error
-	cause     wakeCause
+	cause    wakeCause
 	sleeps   bool // it is the owner and sleeps in poll
-	nextOfOp    *waiter
+	nextOfOp *waiter
 	next     *waiter
 	prev     *waiter
 	wakeNext *waiter
@@ -33,8 +33,8 @@ type wakeCause uint8
 
 const (
 	causeNone  wakeCause = iota
-	causeDone      // its operation completed: m, err
-	causeOwner      // it owns the progress
+	causeDone            // its operation completed: m, err
+	causeOwner           // it owns the progress
 )
 
 // Values of waiter.state.

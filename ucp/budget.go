@@ -7,9 +7,9 @@ package ucp
 // data stays at the sender. Below half the limit it lifts that. Eager messages in
 // flight are still received, so the limit may be exceeded.
 type budget struct {
-	limit uint64 // bytes
-	used  uint64 // bytes, in pool units
-	peak  uint64
+	limit     uint64 // bytes
+	used      uint64 // bytes, in pool units
+	peak      uint64
 	exhausted bool // set when held exceeds limit, cleared when it is at most half of it
 }
 

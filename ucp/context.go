@@ -56,9 +56,9 @@ type Context struct {
 	selection    *wireup.Selection
 	absent       sync.Once // the warning about absent devices
 	refused      []uct.Refusal
-	liveStats     *live.Server // nil: the program publishes no live statistics
-	opened       ucs.Time       // with offering
-	emul           emulTable
+	liveStats    *live.Server // nil: the program publishes no live statistics
+	opened       ucs.Time     // with offering
+	emul         emulTable
 
 	mu      sync.Mutex             // guards the fields below
 	domains []openDomain           // nil after Close

@@ -26,23 +26,23 @@ const (
 )
 
 var counterNames = [numCounters]string{
-	cntReceived:   "received",   // active messages received, including fragments
-	cntUnexpected: "unexpected", // messages that arrived before their receive was posted
-	cntFragmented: "fragmented", // messages sent in fragments
-	cntPending:    "pending",    // operations that waited for transport resources
-	cntProtocolError:        "bad",        // messages that violated the protocol, and later ones of the same connection
-	cntFailures:   "failures",   // connections that ended
+	cntReceived:      "received",   // active messages received, including fragments
+	cntUnexpected:    "unexpected", // messages that arrived before their receive was posted
+	cntFragmented:    "fragmented", // messages sent in fragments
+	cntPending:       "pending",    // operations that waited for transport resources
+	cntProtocolError: "bad",        // messages that violated the protocol, and later ones of the same connection
+	cntFailures:      "failures",   // connections that ended
 
-	cntRndvSent:      "announced",       // messages sent by rendezvous
-	cntRndvRequested:        "fetched",         // messages of other workers requested
-	cntRejected:        "refused",         // messages of other workers rejected
-	cntStale:           "late",            // messages for an operation that had completed before
-	cntRndvOnly:      "throttled",       // senders put under flow control
+	cntRndvSent:       "announced",       // messages sent by rendezvous
+	cntRndvRequested:  "fetched",         // messages of other workers requested
+	cntRejected:       "refused",         // messages of other workers rejected
+	cntStale:          "late",            // messages for an operation that had completed before
+	cntRndvOnly:       "throttled",       // senders put under flow control
 	cntUnexpectedPeak: "unexpected_peak", // maximum bytes of unexpected messages held
 
 	cntUnhandled:     "unhandled",      // active messages without a handler
 	cntDoubleRelease: "released_twice", // repeated releases of a retained message
-	cntRndvRead:          "read",           // messages read from the sender's memory
+	cntRndvRead:      "read",           // messages read from the sender's memory
 	cntZcopy:         "zcopy",          // puts and gets without a copy
 	cntFailover:      "replaced",       // lane failovers
 	cntSlept:         "slept",          // sleeps of a wait

@@ -20,13 +20,13 @@ const (
 // holds its lock. The context's goroutine reads them and never waits for a lock of the
 // worker.
 type display struct {
-	mode   ThreadMode
+	mode      ThreadMode
 	requested atomic.Bool   // a reader waits; pairs with look and arming
-	armed atomic.Bool   // the worker has not looked around since it last armed
-	replied  chan struct{} // the owner has seen wanted
-	last   atomic.Pointer[summary]
+	armed     atomic.Bool   // the worker has not looked around since it last armed
+	replied   chan struct{} // the owner has seen wanted
+	last      atomic.Pointer[summary]
 
-	next  ucs.Time            // time of the next summary
+	next      ucs.Time            // time of the next summary
 	liveSince map[uint64]ucs.Time // requests of the last one, with the time since when they are live
 }
 

@@ -35,9 +35,9 @@ import (
 type stalledEndpoint struct {
 	uct.Endpoint // the transport's
 	pending      []uct.Token
-	numOlder        int  // number of the first tokens of waiting that came from the transport's pending queue
-	resuming         bool // the lane is being resumed: operations go to the transport
-	single          [1]uct.Token
+	numOlder     int  // number of the first tokens of waiting that came from the transport's pending queue
+	resuming     bool // the lane is being resumed: operations go to the transport
+	single       [1]uct.Token
 }
 
 // transport returns the lane's endpoint of its transport, stalled or not.

@@ -21,18 +21,18 @@ type RetainedAM struct {
 // through a RetainedAM that was released is safe.
 type retainedMsg struct {
 	gen  atomic.Uint64 // incremented when the message is released
-	next *retainedMsg         // in the free list or in mail
+	next *retainedMsg  // in the free list or in mail
 	w    *Worker
 
 	header, data []byte
 	n            int // length of the data in bytes
-	storage        amStorage
+	storage      amStorage
 
 	// For storageSender. place.source is nil if the data cannot arrive any more; lost
 	// is then the reason.
 	prevRndv, nextRndv *retainedMsg // in retainer.rndvs
-	err          error
-	status        ucs.Status
+	err                error
+	status             ucs.Status
 }
 
 // retainedBlock is the number of records that are allocated at a time.
@@ -40,15 +40,15 @@ const retainedBlock = 32
 
 // retainer holds the records of a worker.
 type retainer struct {
-	w      *Worker
-	free   *retainedMsg
-	live   int   // number of retained messages
+	w     *Worker
+	free  *retainedMsg
+	live  int          // number of retained messages
 	rndvs *retainedMsg // list of those whose data is at the sender
 
-	handles [1]uint64            // argument of Iface.Release
-	released    atomic.Pointer[retainedMsg] // released records for the owner to reclaim
-	doubleReleases   atomic.Uint64        // releases of messages that were released before
-	rndvOnly atomic.Bool          // senders are under flow control until memory is released
+	handles        [1]uint64                   // argument of Iface.Release
+	released       atomic.Pointer[retainedMsg] // released records for the owner to reclaim
+	doubleReleases atomic.Uint64               // releases of messages that were released before
+	rndvOnly       atomic.Bool                 // senders are under flow control until memory is released
 }
 
 // CanRetain reports whether Retain retains the message without a copy.

@@ -31,17 +31,17 @@ const (
 	keyMagic   = "GXRK"
 	keyVersion = 2
 
-	keyOffVersion = 4
-	keyOffFlags   = 5
-	keyOffLength  = 6
-	keyOffBase    = 8
-	keyOffLen     = 16
-	keyOffAccess  = 24
-	keyOffProcess = 28
-	keyOffContext = 44
-	keyHeaderLen  = 48
-	keyEntryHeaderLen  = 5 // transport, domain, length
-	keyCRCLen     = 4
+	keyOffVersion     = 4
+	keyOffFlags       = 5
+	keyOffLength      = 6
+	keyOffBase        = 8
+	keyOffLen         = 16
+	keyOffAccess      = 24
+	keyOffProcess     = 28
+	keyOffContext     = 44
+	keyHeaderLen      = 48
+	keyEntryHeaderLen = 5 // transport, domain, length
+	keyCRCLen         = 4
 
 	// maxKeyLen is the maximum length of a packed key in bytes.
 	maxKeyLen = 2048

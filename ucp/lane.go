@@ -23,39 +23,39 @@ import (
 // this worker's address (named), the lane has not failed (status), and the peer accepts
 // eager messages (throttled). Only gate opens it.
 type lane struct {
-	ep    uct.Endpoint
+	ep       uct.Endpoint
 	maxShort int // longest AMShort message of the fast path; -1: use the slow path
 	maxBcopy int // longest message of one ReserveAM
 
-	ifaceMaxShort   int    // longest AMShort message of the iface; short is at most this while the fast path is open
-	zcopy   zcopy  // limits of active messages without a copy
-	iface    uint32 // index in Worker.ifaces
-	next    uint32 // next lane of the same peer, by port, or of the free list; 0: the last
-	peer    wireup.PeerID
-	domain  uint8  // of the peer's iface; the peer numbers its domains
-	refs    int    // references of endpoints and remote keys
-	replyRefs int    // references of rx connections that reply on it
-	reads   int    // operations that keep it open: reads of the peer's memory, drains (opDrainLane)
-	exposed    int    // sends whose memory is exposed to the peer
-	pending  int    // operations on its pending queue
-	fragSeq    uint64 // fragmented messages begun
-	status  ucs.Status
-	err     error // why it failed
+	ifaceMaxShort int    // longest AMShort message of the iface; short is at most this while the fast path is open
+	zcopy         zcopy  // limits of active messages without a copy
+	iface         uint32 // index in Worker.ifaces
+	next          uint32 // next lane of the same peer, by port, or of the free list; 0: the last
+	peer          wireup.PeerID
+	domain        uint8  // of the peer's iface; the peer numbers its domains
+	refs          int    // references of endpoints and remote keys
+	replyRefs     int    // references of rx connections that reply on it
+	reads         int    // operations that keep it open: reads of the peer's memory, drains (opDrainLane)
+	exposed       int    // sends whose memory is exposed to the peer
+	pending       int    // operations on its pending queue
+	fragSeq       uint64 // fragmented messages begun
+	status        ucs.Status
+	err           error // why it failed
 
-	addrSent     bool  // this worker's address was sent to the peer
-	drainingPending   bool  // unreferenced, draining: pending operations have to be sent
-	draining    bool  // unreferenced, draining: reads, exposed regions or replies are in progress
+	addrSent        bool  // this worker's address was sent to the peer
+	drainingPending bool  // unreferenced, draining: pending operations have to be sent
+	draining        bool  // unreferenced, draining: reads, exposed regions or replies are in progress
 	closeFlushed    bool  // the worker is closing and has posted the lane's flush
-	fenced    bool  // a fence was posted; it also orders operations on lanes opened later
-	rndvOnly bool  // the peer's receive credit is exhausted: it accepts rendezvous only
-	noCredit   bool  // stalled until a send gets a credit; see sends.go
-	pendingControl    chain // control messages that got NoResource
+	fenced          bool  // a fence was posted; it also orders operations on lanes opened later
+	rndvOnly        bool  // the peer's receive credit is exhausted: it accepts rendezvous only
+	noCredit        bool  // stalled until a send gets a credit; see sends.go
+	pendingControl  chain // control messages that got NoResource
 
 	emul *emulEndpoint // emulated RMA and AMO; nil: not needed yet
 
-	creditsUsed    uint32 // credits in use; see sends.go
-	flushes uint32 // number of flushes in open
-	unacked    chain  // sends that the peer has to acknowledge, and flushes behind them
+	creditsUsed uint32 // credits in use; see sends.go
+	flushes     uint32 // number of flushes in open
+	unacked     chain  // sends that the peer has to acknowledge, and flushes behind them
 
 	failedRoutes []failedRoute // routes that failed before this one; see replace.go
 }

@@ -26,7 +26,7 @@ var (
 type perOpEndpoint struct {
 	uct.Endpoint // of the lane found when the key was unpacked; for operations without a fast path
 	k            *RemoteKey
-	candidates      []*keyLane
+	candidates   []*keyLane
 }
 
 // perOp returns the operations table of l, which is one of k's lanes.

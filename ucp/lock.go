@@ -49,7 +49,7 @@ const (
 	lockTries  = 16
 	lockPauses = 128
 	lockYields = 1024
-	lockSleep    = 100 * time.Microsecond
+	lockSleep  = 100 * time.Microsecond
 )
 
 //go:noinline

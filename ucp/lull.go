@@ -13,10 +13,10 @@ import (
 // over all its ifaces, at or below a bound. Above the bound it suspends idle connections,
 // least recently used first. The transport resumes a suspended connection on use.
 type idleEviction struct {
-	maxActive   int // bound on active connections; math.MaxInt: no bound, look does nothing
-	caches []uct.ConnectionCache
-	due    ucs.Time
-	since  []ucs.Time
+	maxActive int // bound on active connections; math.MaxInt: no bound, look does nothing
+	caches    []uct.ConnectionCache
+	due       ucs.Time
+	since     []ucs.Time
 }
 
 // evictInterval is the interval between two searches for idle connections.

@@ -18,7 +18,9 @@ type idlers struct {
 
 func (f *idlers) Active() int { return len(f.since) + f.busy }
 
-func (f *idlers) Candidates(_ ucs.Time, since []ucs.Time) []ucs.Time { return append(since, f.since...) }
+func (f *idlers) Candidates(_ ucs.Time, since []ucs.Time) []ucs.Time {
+	return append(since, f.since...)
+}
 
 func (f *idlers) Evict(_, t ucs.Time, most int) (n int) {
 	for n < most && len(f.since) > 0 && !t.Before(f.since[0]) {

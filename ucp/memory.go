@@ -22,15 +22,15 @@ type MemHandle struct {
 	allocated bool
 	regions   []memRegion
 	refused   []uct.Refusal
-	emul        *emulMem // nil: no peer may reach the memory by emulation
+	emul      *emulMem // nil: no peer may reach the memory by emulation
 
 	// closePending forbids new operations to use the memory. Close stores it before it looks
 	// for operations in flight, each under the lock of its worker. An operation begins
 	// under the same lock.
 	closePending atomic.Bool
-	closeMu sync.Mutex // guards err, and lets Close run once
-	closed  atomic.Bool
-	err     error // returned by Close
+	closeMu      sync.Mutex // guards err, and lets Close run once
+	closed       atomic.Bool
+	err          error // returned by Close
 }
 
 // memRegion is the memory as registered with one domain.

@@ -6,9 +6,9 @@ package ucp
 type idCheck uint8
 
 const (
-	idLive    idCheck = iota // an operation that has not completed
-	idCompleted                 // an operation that has completed: the message crossed its completion
-	idUnknown               // no operation whose id any peer was sent
+	idLive      idCheck = iota // an operation that has not completed
+	idCompleted                // an operation that has completed: the message crossed its completion
+	idUnknown                  // no operation whose id any peer was sent
 )
 
 // checkID classifies an id. It does not check which peer sent it.

@@ -18,9 +18,9 @@ type NotifyFunc func(c Completion)
 
 // listener holds the callback and the waiters of an operation.
 type listener struct {
-	f      NotifyFunc
-	cookie uint64
-	waiters   *waiter // goroutines that wait, linked by waiter.nextOfOp
+	f       NotifyFunc
+	cookie  uint64
+	waiters *waiter // goroutines that wait, linked by waiter.nextOfOp
 }
 
 // listener returns the note of slot i.

@@ -18,8 +18,8 @@ const (
 // pool allocates memory by size class, so that a steady flow of messages allocates nothing
 // from the Go heap. The zero pool is ready for use.
 type pool struct {
-	classes [bigClass + 1]poolClass
-	allocated    int // bytes allocated from the pool
+	classes   [bigClass + 1]poolClass
+	allocated int // bytes allocated from the pool
 }
 
 // poolClass is the memory of one size class, in slabs of pieces of equal size.

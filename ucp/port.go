@@ -11,18 +11,18 @@ import (
 // port is a worker's context of one iface, and the uct.Handler of the iface's callbacks.
 // The fields rest and inAsyncTurn belong to resumeUnattended; the worker's lock guards them.
 type workerIface struct {
-	w       *Worker
-	iface   uct.Iface
-	info    uct.IfaceInfo
-	domain  openDomain
-	index   int
-	state   ifaceState
-	rxConns map[uint32]*rxConn
-	lastRx    *rxConn            // the rx connection looked up last
-	reusable  []uct.Reusable // closed regions that can be registered again
-	resumeDelay    time.Duration      // delay until the next turn of resumeUnattended
-	inAsyncTurn  bool               // a turn of resumeUnattended is running
-	rxChecks int                // reasons to check each message's rx connection: each failed one, and an exceeded budget
+	w           *Worker
+	iface       uct.Iface
+	info        uct.IfaceInfo
+	domain      openDomain
+	index       int
+	state       ifaceState
+	rxConns     map[uint32]*rxConn
+	lastRx      *rxConn        // the rx connection looked up last
+	reusable    []uct.Reusable // closed regions that can be registered again
+	resumeDelay time.Duration  // delay until the next turn of resumeUnattended
+	inAsyncTurn bool           // a turn of resumeUnattended is running
+	rxChecks    int            // reasons to check each message's rx connection: each failed one, and an exceeded budget
 }
 
 // ifaceState says which goroutine polls a port, and when.

@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	batch     = 64  // messages and events per pass and iface
+	batch          = 64  // messages and events per pass and iface
 	periodicPasses = 512 // passes between two reads of the clock, of about 40 ns each
-	busyItems = 4   // completed items that count as one pass
+	busyItems      = 4   // completed items that count as one pass
 	// passes over an inactive iface with a readable EventFD, at most
 	servePasses = 1100
 )

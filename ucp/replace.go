@@ -26,7 +26,7 @@ import (
 // failedRoute is a route that a lane failed over from.
 type failedRoute struct {
 	iface uint32
-	why  error
+	why   error
 }
 
 // rankLanes ranks the candidate lanes to peer, without those that a lane failed over from.

@@ -48,7 +48,7 @@ type keyLane struct {
 
 	// Emulation uses the key sw, for the atomics that attr lacks, or with emulOnly for all
 	// operations. With emulOnly, rkey equals sw and domain is nil.
-	emulKey     uct.RKey // 0: no operation is emulated
+	emulKey  uct.RKey // 0: no operation is emulated
 	emulOnly bool
 	// failoverKey is the key for emulation if the lane fails over; 0: emulation
 	// is not possible.

@@ -16,11 +16,11 @@ package ucp
 type phase uint8
 
 const (
-	phaseNew   phase = iota // nothing was sent; or a fragmented message was sent in part
-	phaseMatch              // sent completely, not yet matched; in lane.unacked
-	phaseRTS                // RTS sent, not yet requested; in lane.unacked
-	phaseData               // requested; in lane.unacked
-	phaseExposed               // its memory is exposed to the receiver; in lane.unacked
+	phaseNew     phase = iota // nothing was sent; or a fragmented message was sent in part
+	phaseMatch                // sent completely, not yet matched; in lane.unacked
+	phaseRTS                  // RTS sent, not yet requested; in lane.unacked
+	phaseData                 // requested; in lane.unacked
+	phaseExposed              // its memory is exposed to the receiver; in lane.unacked
 )
 
 // Flags of a send, beside its phase in slot.parent.

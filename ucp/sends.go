@@ -111,9 +111,9 @@ func (w *Worker) precedes(lane, i uint32) bool {
 
 // State of a flush, in slot.arg.
 const (
-	flushNew    = iota // operations posted before may wait for resources
-	flushBehindSends          // in lane.unacked, behind sends that the peer has not acknowledged
-	flushReady         // in lane.unacked until the transport accepts it
+	flushNew         = iota // operations posted before may wait for resources
+	flushBehindSends        // in lane.unacked, behind sends that the peer has not acknowledged
+	flushReady              // in lane.unacked until the transport accepts it
 	flushInTransport        // waits only for the transport, and for the owner's worker if operations are emulated
 )
 

@@ -28,18 +28,18 @@ const (
 	// maxSpurious is the number of consecutive spurious wake-ups, each after less
 	// than spuriousTime, that a sleeper accepts. After them it sleeps once without the
 	// ifaces, for at most soon.
-	maxSpurious = 7
-	spuriousTime        = 20 * time.Microsecond
+	maxSpurious  = 7
+	spuriousTime = 20 * time.Microsecond
 )
 
 // sleeper is how the goroutine that progresses blocks. It spins first, then arms the ifaces
 // and sleeps in poll(2).
 type sleeper struct {
-	spin  ucs.Time       // spin time before a sleep; < 0: never sleep
-	after uint32         // idle passes before the spin time is checked
-	set   *shmem.PollSet // the worker's EventFD, then those of the ports
-	none  *shmem.PollSet // the empty set
-	unarmed  bool           // a port has no EventFD, so it cannot wake the sleeper
+	spin    ucs.Time       // spin time before a sleep; < 0: never sleep
+	after   uint32         // idle passes before the spin time is checked
+	set     *shmem.PollSet // the worker's EventFD, then those of the ports
+	none    *shmem.PollSet // the empty set
+	unarmed bool           // a port has no EventFD, so it cannot wake the sleeper
 
 	ends <-chan struct{} // Done channel of the context whose end calls Signal
 	stop func() bool     // stops that call

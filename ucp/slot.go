@@ -50,14 +50,14 @@ const (
 type slotFlags uint8
 
 const (
-	flagHasResult     slotFlags = 1 << iota // has a result, which is kept until a caller consumes it
-	flagNotify                         // a callback or a goroutine waits for the completion
-	flagTied                           // a receive that fails with its endpoint
-	flagPending                        // on its lane's pending queue
-	flagExtra                          // the slab holds more for this slot, outside of it
-	flagChild                          // a part of the operation in parent
-	flagReported                       // its error was reported, or no caller is interested in it
-	flagUnclaimed                         // in the list of unclaimed completions
+	flagHasResult slotFlags = 1 << iota // has a result, which is kept until a caller consumes it
+	flagNotify                          // a callback or a goroutine waits for the completion
+	flagTied                            // a receive that fails with its endpoint
+	flagPending                         // on its lane's pending queue
+	flagExtra                           // the slab holds more for this slot, outside of it
+	flagChild                           // a part of the operation in parent
+	flagReported                        // its error was reported, or no caller is interested in it
+	flagUnclaimed                       // in the list of unclaimed completions
 )
 
 // slot is an operation in flight, and then its result. It has 64 bytes and no pointer: the
@@ -67,21 +67,21 @@ const (
 // Slots move in memory when the slab grows, so a *slot is valid until the next take. The
 // meaning of tag, arg, off, n, left, parent and aux depends on the operation.
 type slot struct {
-	gen    uint32 // 31 bits, never 0; incremented when the slot is released
-	next   uint32 // in the free list, a chain, or the list of unclaimed completions
-	op     opKind
-	state  slotState
-	status ucs.Status
-	flags  slotFlags
-	ep     uint32 // index of the endpoint in Worker.eps; 0: none
-	lane   uint32 // index of the lane in Thread.lanes; 0: none
-	parent uint32 // slot of the whole operation, with flagChild
-	tag    uint64 // tag; tag received; value fetched
-	arg    uint64 // scalar to send; remote address; id of the peer's operation
-	off    uint64 // bytes done
-	length      uint64 // length of the message or transfer; bytes received
-	partsLeft   uint32 // parts that have not completed
-	aux    uint32 // depends on the operation
+	gen       uint32 // 31 bits, never 0; incremented when the slot is released
+	next      uint32 // in the free list, a chain, or the list of unclaimed completions
+	op        opKind
+	state     slotState
+	status    ucs.Status
+	flags     slotFlags
+	ep        uint32 // index of the endpoint in Worker.eps; 0: none
+	lane      uint32 // index of the lane in Thread.lanes; 0: none
+	parent    uint32 // slot of the whole operation, with flagChild
+	tag       uint64 // tag; tag received; value fetched
+	arg       uint64 // scalar to send; remote address; id of the peer's operation
+	off       uint64 // bytes done
+	length    uint64 // length of the message or transfer; bytes received
+	partsLeft uint32 // parts that have not completed
+	aux       uint32 // depends on the operation
 }
 
 // slab holds the slots of a worker.
@@ -95,14 +95,14 @@ type slab struct {
 	sweptAll ucs.Time // when sweepAll swept last; 0: never
 
 	// State outside of the slots that have flagExtra.
-	vecs   map[uint32][][]byte // pieces of opTagSendV
-	listeners  []listener              // callbacks and waiters by slot; shorter than slots if none was needed
-	errs   map[uint32]error    // errors that outlive what they are made from
-	copies map[uint32]chunk    // pool memory that holds the buffer
-	opMems  []opMem              // registered memory by slot; shorter than slots if none was needed
-	pool   *pool
+	vecs      map[uint32][][]byte // pieces of opTagSendV
+	listeners []listener          // callbacks and waiters by slot; shorter than slots if none was needed
+	errs      map[uint32]error    // errors that outlive what they are made from
+	copies    map[uint32]chunk    // pool memory that holds the buffer
+	opMems    []opMem             // registered memory by slot; shorter than slots if none was needed
+	pool      *pool
 
-	unclaimed            int // slots in the list of unclaimed completions
+	unclaimed                    int // slots in the list of unclaimed completions
 	unclaimedHead, unclaimedTail uint32
 }
 
@@ -110,7 +110,7 @@ const (
 	slabStart = 256
 	// maxUnclaimed is the number of unclaimed completions that are kept.
 	maxUnclaimed = 1024
-	genMask    = 1<<31 - 1
+	genMask      = 1<<31 - 1
 )
 
 func (b *slab) init(p *pool) {

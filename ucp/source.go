@@ -11,28 +11,28 @@ import (
 // interleave the fragments of two messages of one rx connection. So it assembles one
 // message at a time.
 type rxConn struct {
-	id    uint32 // assigned by the transport
-	index uint32 // in Worker.rxConns
-	iface  *workerIface
+	id      uint32 // assigned by the transport
+	index   uint32 // in Worker.rxConns
+	iface   *workerIface
 	fragSeq uint32 // fragmented messages begun
-	failed   bool   // the peer violated the protocol: all messages from it are dropped
-	into  reasmTarget
+	failed  bool   // the peer violated the protocol: all messages from it are dropped
+	into    reasmTarget
 
 	// The sending worker, if it sent its address. A peer may only name ids that it was
 	// sent: see named.go.
-	peer    wireup.PeerID // 0: unknown
-	partialAddr []byte        // first part of the sender's address
-	replyLane   uint32        // lane to the sender; 0: none yet
-	replySent bool          // a message that the sender waits for was sent on reply
-	oldReplyLanes    []uint32      // failed lanes, not reported yet, on which such messages were sent
+	peer           wireup.PeerID // 0: unknown
+	partialAddr    []byte        // first part of the sender's address
+	replyLane      uint32        // lane to the sender; 0: none yet
+	replySent      bool          // a message that the sender waits for was sent on reply
+	oldReplyLanes  []uint32      // failed lanes, not reported yet, on which such messages were sent
 	rndvOnlyAge    uint32        // 1 + messages since the sender was told to use rendezvous only; 0: it was not
-	emulErr   ucs.Status    // first error of its emulated operations; its next flush returns it
+	emulErr        ucs.Status    // first error of its emulated operations; its next flush returns it
 	pendingReplies int           // messages whose sender waits for a reply: unexpected, kept, or to be fetched
 	pendingFetches int           // receives that wait for the sender's data
 
 	fromEp uint64 // the endpoint of AM.From; 0: none yet
 
-	recvSlot       uint32 // slot of the receive, with reasmRecv
+	recvSlot   uint32 // slot of the receive, with reasmRecv
 	unexpID    uint32 // id in Worker.unexpQueue, with reasmPool
 	tag        uint64
 	total, got uint64

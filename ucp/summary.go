@@ -144,7 +144,7 @@ func (w *Worker) addRequest(rows map[requestGroup]*live.Requests, i uint32, age 
 const (
 	statePosted   = "posted"
 	stateWaiting  = "waiting for room"
-	stateNoCredit     = "held back"
+	stateNoCredit = "held back"
 	stateMatch    = "not matched"
 	stateRTS      = "announced"
 	stateData     = "sending"

@@ -20,26 +20,26 @@ type emulEndpoint struct {
 	w            *Worker
 	lane         uint32
 	limit        int  // longest put or get in one message
-	hasRMA        bool // the lane's transport has RMA or AMO operations too
+	hasRMA       bool // the lane's transport has RMA or AMO operations too
 
 	// Requests are numbered from 1 in the order in which they are sent.
-	sent    uint64
-	handled uint64 // the owner has carried out all requests up to this one
-	posted  uint64 // the last request without a reply
-	atomics uint64 // the last atomic
-	flushed  uint64 // the last request that a completed flush covers
-	stallUntil   uint64 // the lane is stalled until this request is carried out
-	outstanding   int    // replies that are outstanding, without those to flushes
-	fence   uint32 // the lane is stalled until this fence over several lanes completes; 0: none
-	err     ucs.Status
-	stalled    *stalledEndpoint // allocated when first needed
+	sent        uint64
+	handled     uint64 // the owner has carried out all requests up to this one
+	posted      uint64 // the last request without a reply
+	atomics     uint64 // the last atomic
+	flushed     uint64 // the last request that a completed flush covers
+	stallUntil  uint64 // the lane is stalled until this request is carried out
+	outstanding int    // replies that are outstanding, without those to flushes
+	fence       uint32 // the lane is stalled until this fence over several lanes completes; 0: none
+	err         ucs.Status
+	stalled     *stalledEndpoint // allocated when first needed
 }
 
 const (
 	emulKeyLen    = 8  // before the data of a put
 	emulGetLen    = 24 // key, id, bytes wanted
 	emulAtomicLen = 34 // key, id, operand, compare value, operation, width
-	emulReplyLen   = 16 // value, status
+	emulReplyLen  = 16 // value, status
 
 	// emulMaxPiece is the longest put or get of one message.
 	emulMaxPiece = 64 << 10

@@ -12,9 +12,9 @@ type emulKind uint8
 
 const (
 	emulGet     emulKind = iota // data
-	emulGetWord               // eight bytes of data, the operation's value
-	emulFetch                 // a value
-	emulSync                  // all requests before it were carried out
+	emulGetWord                 // eight bytes of data, the operation's value
+	emulFetch                   // a value
+	emulSync                    // all requests before it were carried out
 )
 
 // emulOp is an emulated operation that waits for the owner's reply.

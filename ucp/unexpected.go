@@ -4,24 +4,24 @@ import "github.com/goucx/goucx/ucs"
 
 // unexpected is a message that no receive has matched.
 type unexpected struct {
-	chunk chunk  // the payload
-	n     uint64 // length of the message
-	id    uint64 // the sender's id if the sender waits for a reply; with unexpLost the status
-	rx  uint32 // index of the rx connection if a reply is due or data is still to come
+	chunk       chunk  // the payload
+	n           uint64 // length of the message
+	id          uint64 // the sender's id if the sender waits for a reply; with unexpLost the status
+	rx          uint32 // index of the rx connection if a reply is due or data is still to come
 	matchedSlot uint32 // slot of the MatchedMessage that has it; 0: it can be matched by tag
-	kind  unexpKind
+	kind        unexpKind
 }
 
 // unexpKind says which part of an unexpected message has arrived.
 type unexpKind uint8
 
 const (
-	unexpFree  unexpKind = iota // no message
-	unexpWhole               // all of it
-	unexpSync                // all of it, and its sender waits for the match
-	unexpPartial                // a part of it; from assembles it
-	unexpRTS                 // only its RTS
-	unexpLost                // nothing, and nothing will arrive: id is the status
+	unexpFree    unexpKind = iota // no message
+	unexpWhole                    // all of it
+	unexpSync                     // all of it, and its sender waits for the match
+	unexpPartial                  // a part of it; from assembles it
+	unexpRTS                      // only its RTS
+	unexpLost                     // nothing, and nothing will arrive: id is the status
 )
 
 // queueUnexpected queues a message that no receive matches.

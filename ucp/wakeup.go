@@ -17,10 +17,10 @@ import (
 
 // wakeup is the state of wake-ups through the event descriptors.
 type wakeup struct {
-	signal  *shmem.EventFD
-	raised  atomic.Bool // signal is raised, or about to be; Signal sets it, lowerSignal clears it
-	problem error       // why there is no event descriptor
-	serviceTimer    *time.Timer // calls Signal when something is due that causes no wake-up
+	signal       *shmem.EventFD
+	raised       atomic.Bool // signal is raised, or about to be; Signal sets it, lowerSignal clears it
+	problem      error       // why there is no event descriptor
+	serviceTimer *time.Timer // calls Signal when something is due that causes no wake-up
 }
 
 // signalData identifies the worker's own EventFD among those of the ifaces in

@@ -48,74 +48,74 @@ type WorkerConfig struct {
 // from any goroutine. With other modes only one goroutine at a time may use them.
 // Signal is always safe.
 type Worker struct {
-	t      Thread
+	t              Thread
 	firstActive    progresser // the first active iface, or idle
-	moreWork    bool       // a pass has more to do than to progress one
-	passes uint32     // since the last call of doPeriodic
-	ctxCheckPasses  uint32     // number of passes after which a wait looks at its context and the time
+	moreWork       bool       // a pass has more to do than to progress one
+	passes         uint32     // since the last call of doPeriodic
+	ctxCheckPasses uint32     // number of passes after which a wait looks at its context and the time
 
-	slab        slab
-	posted      tagmatch.Posted
-	unexpQueue     tagmatch.Unexpected
-	unexpected          []unexpected // unexpected messages, by their id in arrived
-	rxConns     []*rxConn    // by rxConn.index; 0 is none
-	freeRxConns []uint32
-	numDrainingPending   int           // lanes that drain their pending queue (lane.drainingPending)
-	serviceInterval   time.Duration // longest sleep while ifaces are active; 0: no limit
-	fences      int           // fences over several lanes in progress
-	fenced      []uint32
-	flushed     bool   // its context, which is closing, has flushed it
-	flushErr    error  // result of that flush
-	rejecting    bool   // unmatched messages are refused, because the worker is closing
-	rndvThresh  uint64 // longest message that is sent eagerly
-	zcopyFrom   zcopyFrom
-	maxCredits uint32 // send credits of each lane
-	budget      budget
-	scratch     [64]byte // a short message that is being sent
-	am          amState
-	emul          emulOps
-	pool        pool // memory of unexpected messages and of inline copies
+	slab               slab
+	posted             tagmatch.Posted
+	unexpQueue         tagmatch.Unexpected
+	unexpected         []unexpected // unexpected messages, by their id in arrived
+	rxConns            []*rxConn    // by rxConn.index; 0 is none
+	freeRxConns        []uint32
+	numDrainingPending int           // lanes that drain their pending queue (lane.drainingPending)
+	serviceInterval    time.Duration // longest sleep while ifaces are active; 0: no limit
+	fences             int           // fences over several lanes in progress
+	fenced             []uint32
+	flushed            bool   // its context, which is closing, has flushed it
+	flushErr           error  // result of that flush
+	rejecting          bool   // unmatched messages are refused, because the worker is closing
+	rndvThresh         uint64 // longest message that is sent eagerly
+	zcopyFrom          zcopyFrom
+	maxCredits         uint32 // send credits of each lane
+	budget             budget
+	scratch            [64]byte // a short message that is being sent
+	am                 amState
+	emul               emulOps
+	pool               pool // memory of unexpected messages and of inline copies
 
-	mu       spinLock // with ThreadMulti, guards all fields above and below
-	mode     ThreadMode
-	owner    progressOwner
-	cores    int
-	lockWaiters     atomic.Int32  // goroutines that wait for mu to post; passes let them go first
-	granted  atomic.Uint32 // number of times that such a goroutine got mu
-	ctx      *Context
-	id       uct.UUID
-	ifaces    []*workerIface
-	locals   []wireup.LocalIface // ports as lane selection sees them
-	refused  []uct.Refusal
-	active   []progresser
-	address  Address
-	peers    wireup.Table
-	laneOf   map[wireup.PeerID]uint32 // first lane of each peer that has one
-	laneFree uint32
-	eps      []epSlot
-	epFree   uint32
-	cold     map[uint32]*epCold
+	mu          spinLock // with ThreadMulti, guards all fields above and below
+	mode        ThreadMode
+	owner       progressOwner
+	cores       int
+	lockWaiters atomic.Int32  // goroutines that wait for mu to post; passes let them go first
+	granted     atomic.Uint32 // number of times that such a goroutine got mu
+	ctx         *Context
+	id          uct.UUID
+	ifaces      []*workerIface
+	locals      []wireup.LocalIface // ports as lane selection sees them
+	refused     []uct.Refusal
+	active      []progresser
+	address     Address
+	peers       wireup.Table
+	laneOf      map[wireup.PeerID]uint32 // first lane of each peer that has one
+	laneFree    uint32
+	eps         []epSlot
+	epFree      uint32
+	cold        map[uint32]*epCold
 
-	dueCallbacks   []dueCallback   // callbacks that are due
-	inOnFailure Endpoint // endpoint whose OnFailure is running
-	inCallbacks bool
+	dueCallbacks []dueCallback // callbacks that are due
+	inOnFailure  Endpoint      // endpoint whose OnFailure is running
+	inCallbacks  bool
 
-	resuming bool // HandlePending or tryResumeLane is running
-	unreportedRefusals   int  // upper bound of the refused transfers that no flush has reported
+	resuming           bool // HandlePending or tryResumeLane is running
+	unreportedRefusals int  // upper bound of the refused transfers that no flush has reported
 
 	unreported []uint64 // operations that complete when a failure is reported; see reason.go
 
-	show    *display // nil: the worker publishes no live statistics
-	slow    slowPoll
-	wake    wakeup
-	sleeper sleeper
-	count   *stats.Set
-	stats   stats.Group
-	eviction   idleEviction
-	eager   bool // endpoints connect when they are created
-	closing bool
-	closeDone    chan struct{} // closed when Close returns, with ThreadMulti
-	closed  atomic.Bool
+	show      *display // nil: the worker publishes no live statistics
+	slow      slowPoll
+	wake      wakeup
+	sleeper   sleeper
+	count     *stats.Set
+	stats     stats.Group
+	eviction  idleEviction
+	eager     bool // endpoints connect when they are created
+	closing   bool
+	closeDone chan struct{} // closed when Close returns, with ThreadMulti
+	closed    atomic.Bool
 }
 
 // NewWorker creates a worker with an iface on every usable device.

@@ -17,9 +17,9 @@ type hostTemplate struct {
 
 // templateEntry is an entry decoded from a key.
 type templateEntry struct {
-	head  string // without the iface part
-	iface int    // length of the iface part
-	elision   elision
+	head    string // without the iface part
+	iface   int    // length of the iface part
+	elision elision
 }
 
 // nextTemplateEntry decodes the first entry of a key and returns the remaining entries.
@@ -44,8 +44,8 @@ func (e templateEntry) entry() Entry {
 // A record begins with the worker's UUID, followed by the process's UUID. When kin is set, the two
 // UUIDs end alike and the record omits the common end.
 const (
-	uuidLen = len(uct.UUID{})
-	uuidPrefixLen  = 4 // number of leading bytes in which such UUIDs differ
+	uuidLen       = len(uct.UUID{})
+	uuidPrefixLen = 4 // number of leading bytes in which such UUIDs differ
 
 	suffixFlagAt = uuidLen + headerLen - offContext // offset in a shape's key, behind host and context
 )
@@ -101,7 +101,9 @@ func (s *hostTemplate) host() (u uct.UUID) {
 }
 
 // context returns the number of the context within its process.
-func (s *hostTemplate) context() uint32 { return binary.LittleEndian.Uint32([]byte(s.key[uuidLen:suffixFlagAt])) }
+func (s *hostTemplate) context() uint32 {
+	return binary.LittleEndian.Uint32([]byte(s.key[uuidLen:suffixFlagAt]))
+}
 
 // sameSuffix reports whether the worker's UUID and the process's UUID end alike.
 func (s *hostTemplate) sameSuffix() bool { return s.key[suffixFlagAt] == 1 }

@@ -16,22 +16,22 @@ type PeerID uint32
 //
 // A Table is used by one goroutine at a time.
 type Table struct {
-	slab    slab
-	index   index
-	slots   [][]slot // by PeerID, in blocks that never move
-	n       uint32   // number of slots ever used, including the unused slot 0
-	free    PeerID   // first free slot; its place field holds the next
-	templates  []*hostTemplate // by number; nil: free
-	numbers map[string]uint32
-	freeTemplates   []uint32 // free shape numbers
-	scratch []byte
+	slab          slab
+	index         index
+	slots         [][]slot        // by PeerID, in blocks that never move
+	n             uint32          // number of slots ever used, including the unused slot 0
+	free          PeerID          // first free slot; its place field holds the next
+	templates     []*hostTemplate // by number; nil: free
+	numbers       map[string]uint32
+	freeTemplates []uint32 // free shape numbers
+	scratch       []byte
 }
 
 // slot is the state of a peer outside its record.
 type slot struct {
-	place uint32 // of the record in the slab
+	place    uint32 // of the record in the slab
 	template uint32
-	refs  uint32 // 0: free
+	refs     uint32 // 0: free
 }
 
 const slotBlock = 2048

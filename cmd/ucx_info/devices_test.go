@@ -164,8 +164,8 @@ func TestCapabilitiesOfADevice(t *testing.T) {
 	c := capabilitiesOf(&uct.IfaceAttr{
 		Ops: uct.OpAMBcopy | uct.OpAtomics, AM: uct.Limit{Bcopy: 1024},
 		Fetch64: 1<<uct.AtomicAdd | 1<<uct.AtomicCompareSwap, DeviceAtomics: true,
-		Connect: uct.ConnectToEndpoint,
-		Estimate:     uct.Estimate{LatencyNS: 600, LatencyPerEpNS: 1},
+		Connect:  uct.ConnectToEndpoint,
+		Estimate: uct.Estimate{LatencyNS: 600, LatencyPerEpNS: 1},
 	})
 	assert.Equal(t, map[string]limit{"am_bcopy": {Max: 1024}}, c.Limits)
 	assert.Equal(t, map[string][]string{"atomic_fadd": {"64"}, "atomic_cswap": {"64"}}, c.Atomics)

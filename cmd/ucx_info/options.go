@@ -23,14 +23,14 @@ type options struct {
 	transport, filter, features, types string
 	placement, address, memory         string
 	live                               string
-	sections                              []option // sections to show, in table order
+	sections                           []option // sections to show, in table order
 }
 
 // option is a row of the option table, from which flags and help are generated.
 type option struct {
 	letter, name string
 	arg          string // name of the argument; "": a switch
-	noArg      string // if not "": the argument is optional, and this is its default
+	noArg        string // if not "": the argument is optional, and this is its default
 	value        any    // *bool or *string; nil with show: the option has no value
 	show         func(*tool) error
 	json         string // key of the output of show, if --json can print it

@@ -14,10 +14,10 @@ import (
 
 // pcap writes the packets of this process's devices to a file.
 type pcap struct {
-	path  string
-	file  *os.File
-	buf   *bufio.Writer
-	out   *wire.Capture
+	path     string
+	file     *os.File
+	buf      *bufio.Writer
+	out      *wire.Capture
 	loopback bool // every received packet was also sent here
 
 	mu     sync.Mutex // guards failed

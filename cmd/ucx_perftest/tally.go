@@ -10,8 +10,8 @@ import (
 // one follows. The error of a single run is the result of the command.
 type tally struct {
 	runs, started, failed int
-	only                error // the result of a session with one run
-	to                  io.Writer
+	only                  error // the result of a session with one run
+	to                    io.Writer
 }
 
 // end records the outcome of a run.

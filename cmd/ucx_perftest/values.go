@@ -36,7 +36,7 @@ func (laterValue) Type() string     { return "" }
 // supported yet. pair allows "a,b".
 type onlyValue struct {
 	only, unsupported string
-	pair         bool
+	pair              bool
 }
 
 func (v onlyValue) String() string { return v.only }

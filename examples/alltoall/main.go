@@ -24,12 +24,12 @@ import (
 // process is the state of one process.
 type process struct {
 	*bootstrap.Job
-	x     *ucp.Context
-	w     *ucp.Worker
-	peers []ucp.Endpoint // by rank; the own rank's endpoint is a loopback
-	block int            // bytes
-	turns int
-	peerErr  error // why a peer cannot be reached any more
+	x       *ucp.Context
+	w       *ucp.Worker
+	peers   []ucp.Endpoint // by rank; the own rank's endpoint is a loopback
+	block   int            // bytes
+	turns   int
+	peerErr error // why a peer cannot be reached any more
 }
 
 var forms = map[string]func(context.Context, *process) error{

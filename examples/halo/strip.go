@@ -29,15 +29,15 @@ const (
 // strip is the part of the grid of one process.
 type strip struct {
 	*bootstrap.Job
-	w    *ucp.Worker
-	mem  *ucp.MemHandle
-	grid []float64 // rows × columns
-	next []float64
-	rows int
-	out  [2][]byte // the outer rows, encoded, by side
-	peer [2]ucp.Endpoint
-	key  [2]*ucp.RemoteKey     // of the neighbors' memory
-	counter [2]ucp.Atomic[uint64] // the counter there of this process's rows
+	w           *ucp.Worker
+	mem         *ucp.MemHandle
+	grid        []float64 // rows × columns
+	next        []float64
+	rows        int
+	out         [2][]byte // the outer rows, encoded, by side
+	peer        [2]ucp.Endpoint
+	key         [2]*ucp.RemoteKey     // of the neighbors' memory
+	counter     [2]ucp.Atomic[uint64] // the counter there of this process's rows
 	neighborErr error                 // why a neighbor cannot be reached any more
 }
 

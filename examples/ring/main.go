@@ -30,7 +30,7 @@ type ring struct {
 	left, right ucp.Endpoint // to rank - 1 and rank + 1
 	block       int          // bytes
 	laps        int
-	peerErr        error // why a neighbor cannot be reached any more
+	peerErr     error // why a neighbor cannot be reached any more
 }
 
 var forms = map[string]func(context.Context, *ring) error{

@@ -18,7 +18,7 @@ const (
 	killed   outcome = "failed as it should"
 	hung     outcome = "hung, so failed"
 	survived outcome = "SURVIVED"
-	invalid outcome = "NOT JUDGED"
+	invalid  outcome = "NOT JUDGED"
 )
 
 // A test of a broken tree counts as hung after patience times its duration without the mutant,
@@ -31,7 +31,7 @@ const (
 
 // lab is a copy of the tree in which the code is broken.
 type lab struct {
-	dir   string
+	dir      string
 	unbroken map[string]trial // results of tests without any mutant
 }
 

@@ -47,10 +47,10 @@ type Link struct {
 type link struct {
 	Link
 	pair
-	explicit     bool // set by SetLink
-	rng     *rand.Rand
-	idle    ucs.Time // when the wire has transmitted everything queued
-	stalled ucs.Time // nothing arrives before this time
+	explicit bool // set by SetLink
+	rng      *rand.Rand
+	idle     ucs.Time // when the wire has transmitted everything queued
+	stalled  ucs.Time // nothing arrives before this time
 }
 
 // randomValues holds the random values for one datagram.

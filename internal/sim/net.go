@@ -21,12 +21,12 @@ type Net struct {
 	events queue
 	free   [][]byte // buffers of delivered datagrams
 
-	seed  uint64
-	rng   *rand.Rand
-	nodes map[netip.AddrPort]Receiver
-	base  Link
-	links map[pair]*link
-	partitions  []partition
+	seed       uint64
+	rng        *rand.Rand
+	nodes      map[netip.AddrPort]Receiver
+	base       Link
+	links      map[pair]*link
+	partitions []partition
 
 	counts Counts
 	trace  trace

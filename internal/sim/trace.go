@@ -13,15 +13,15 @@ type Fate uint8
 
 // Fates.
 const (
-	Sent      Fate = iota
-	Delivered      // passed to its node
-	Lost           // by the link's loss probability
-	Corrupted      // arrived with flipped bits
-	Partitioned            // lost in a partition
-	TooLong        // longer than the link's MTU
-	QueueFull      // the link's queue was full
-	NoNode         // no node at the address
-	note           // a line of the test's program
+	Sent        Fate = iota
+	Delivered        // passed to its node
+	Lost             // by the link's loss probability
+	Corrupted        // arrived with flipped bits
+	Partitioned      // lost in a partition
+	TooLong          // longer than the link's MTU
+	QueueFull        // the link's queue was full
+	NoNode           // no node at the address
+	note             // a line of the test's program
 	numFates
 )
 
@@ -37,7 +37,7 @@ func (f Fate) String() string {
 
 // Counts counts the datagrams of a network so far.
 type Counts struct {
-	Sent, Delivered                       int
+	Sent, Delivered                               int
 	Lost, Partitioned, TooLong, QueueFull, NoNode int
 	// Delayed datagrams took longer than the link's latency: reordered, or stalled.
 	Duplicated, Corrupted, Delayed int

@@ -47,7 +47,9 @@ func TestHearsAfterProgress(t *testing.T) {
 // goroutine hears what connects after it nevertheless.
 func TestHearsAfterMost(t *testing.T) {
 	a, b, first := enteredAtRest(t)
-	a.inside(func() { a.sendConnMsg(&connMsg{msg: machine.Msg{Kind: machine.MsgSuspendNak, From: 1, To: 1}}, &b.self, first.(*ep).ah) })
+	a.inside(func() {
+		a.sendConnMsg(&connMsg{msg: machine.Msg{Kind: machine.MsgSuspendNak, From: 1, To: 1}}, &b.self, first.(*ep).ah)
+	})
 	until(t, func() bool { n, _ := b.ud.poll(1); return n == 1 }, a)
 	b.leave()
 	second, err := a.NewEndpoint(b.address(), 0)

@@ -19,7 +19,7 @@ const (
 	// closeTries is how often Close sends SHUTDOWN by datagram, every closeInterval, until the
 	// peer acknowledges it. If SHUTDOWN was also sent on a QP, the datagrams are sent only in
 	// the last part of closeTimeout. The messages before it on the QP then arrive first.
-	closeTries = 12
+	closeTries    = 12
 	closeInterval = 20 * time.Millisecond
 	// echoWait bounds how long Close waits for its own datagram, which may be lost.
 	echoWait = 5 * time.Millisecond

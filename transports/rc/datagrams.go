@@ -21,22 +21,22 @@ const (
 // computes. It is armed for unsolicited completions, too: these wake the async goroutine when
 // other senders fill the receives.
 type udQP struct {
-	f     *iface
-	qp    verbs.QP
-	qpn   verbs.QPN
-	recvCQ    verbs.CQ  // of receives
-	sendCQ  verbs.CQ  // of sends; never armed
-	armed bool      // udQP.recvCQ is armed, as far as is known
-	tx    *nic.Slab // buffers are used in turn
-	rx    *nic.Slab
+	f      *iface
+	qp     verbs.QP
+	qpn    verbs.QPN
+	recvCQ verbs.CQ  // of receives
+	sendCQ verbs.CQ  // of sends; never armed
+	armed  bool      // udQP.recvCQ is armed, as far as is known
+	tx     *nic.Slab // buffers are used in turn
+	rx     *nic.Slab
 	// spill is the second scatter entry of every receive, for the rest of a datagram that is
 	// longer than a connection message. Without it such a datagram would put the QP into the
 	// error state.
-	spill verbs.SGE
-	next  uint32 // number of sends so far, without the lost ones
-	inFlight  [udSends]bool
-	wr    [1]verbs.SendWR
-	wcs   [16]verbs.WC // receive completions
+	spill    verbs.SGE
+	next     uint32 // number of sends so far, without the lost ones
+	inFlight [udSends]bool
+	wr       [1]verbs.SendWR
+	wcs      [16]verbs.WC // receive completions
 	sendWCs  [16]verbs.WC // send completions
 }
 

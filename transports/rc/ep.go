@@ -19,41 +19,41 @@ type ep struct {
 	// Sending.
 	q           *sendQueue // where operations are posted: ep.txQueue, or iface.nullQueue, which has no room
 	f           *iface
-	txQueue         *sendQueue // of the QP that this side sends in; nil: none
-	oldTxQueue        *sendQueue // of the QP that this side sent in before
+	txQueue     *sendQueue // of the QP that this side sends in; nil: none
+	oldTxQueue  *sendQueue // of the QP that this side sent in before
 	status      uct.Status
 	needsBuf    bool // the last operation that got NoResource needed a bounce buffer
 	hasReserved bool
 	reserved    uint32 // buffer of the open reservation
 	pend        pending.Queue
-	inWaiting       bool // in iface.waiting
+	inWaiting   bool // in iface.waiting
 
 	// Receiving.
-	source  uint32
-	received     uint32 // messages received, modulo 2^32
-	counted bool   // included in iface.accepted
+	source   uint32
+	received uint32 // messages received, modulo 2^32
+	counted  bool   // included in iface.accepted
 
 	// Connection.
-	m         machine.Machine
-	slot      int // index in iface.eps
-	peer      peer
-	qps     []*connQP
-	ah        verbs.AH
-	remoteQP     qpInfo // QP of the peer, from the message being processed
-	initiated bool
-	separate  bool
-	opened    bool // an endpoint is open on it
-	halfOpen  bool // in iface.halfOpen
-	everConnected      bool // the connection has had a QP to send in
-	inTimers     bool // in iface.timers
-	inServiceQueue   bool // in iface.serviceQueue
-	failure      error
-	failureReported  bool
-	rxEndReported    bool // the end of the peer's messages was reported
-	released  bool
-	cancelToken   uct.Token // token of FlushCancel
-	lastProgress  ucs.Time  // when sendKeepalives saw progress last
-	lastHead  uint32
+	m               machine.Machine
+	slot            int // index in iface.eps
+	peer            peer
+	qps             []*connQP
+	ah              verbs.AH
+	remoteQP        qpInfo // QP of the peer, from the message being processed
+	initiated       bool
+	separate        bool
+	opened          bool // an endpoint is open on it
+	halfOpen        bool // in iface.halfOpen
+	everConnected   bool // the connection has had a QP to send in
+	inTimers        bool // in iface.timers
+	inServiceQueue  bool // in iface.serviceQueue
+	failure         error
+	failureReported bool
+	rxEndReported   bool // the end of the peer's messages was reported
+	released        bool
+	cancelToken     uct.Token // token of FlushCancel
+	lastProgress    ucs.Time  // when sendKeepalives saw progress last
+	lastHead        uint32
 	lull.Activity
 }
 

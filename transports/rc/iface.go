@@ -22,100 +22,100 @@ import (
 // exclude each other with owner. Every callback is made from Progress, never from a section.
 type iface struct {
 	// Receiving.
-	recvCQ   verbs.CQ
-	srq      verbs.SRQ
-	rx       *nic.Slab
-	reserve  *nic.Reserve
-	refillSize    int   // receives posted at a time
-	lastRecvQP     *connQP // QP of the latest message
-	qpns     qpnTable
-	postedRecvs   int // receives in the SRQ
-	recvTarget   int // receives to keep posted
-	retained     int // buffers that the layer above retains
+	recvCQ      verbs.CQ
+	srq         verbs.SRQ
+	rx          *nic.Slab
+	reserve     *nic.Reserve
+	refillSize  int     // receives posted at a time
+	lastRecvQP  *connQP // QP of the latest message
+	qpns        qpnTable
+	postedRecvs int // receives in the SRQ
+	recvTarget  int // receives to keep posted
+	retained    int // buffers that the layer above retains
 	maxRetained int
-	drained    []verbs.WC // drained from recvCQ and not processed
-	drainedAt  int
-	readable     []*connQP // QPs that are read now, with messages in connQP.outOfOrder
+	drained     []verbs.WC // drained from recvCQ and not processed
+	drainedAt   int
+	readable    []*connQP // QPs that are read now, with messages in connQP.outOfOrder
 
 	// Sending.
-	sendCQ    verbs.CQ
-	tx        *nic.Slab
-	txTotal   int
-	postListQueue    *sendQueue
-	postListLen    int // entries used in list
-	signaled  int // signaled operations without a completion yet
-	reports      int // events and failures reported in this pass
-	queuedEvents    int // events in evs that are not delivered
-	nullQueue   sendQueue
-	reserved  int // open reservations
-	drainedSends []verbs.WC
-	flushes   flushes
+	sendCQ        verbs.CQ
+	tx            *nic.Slab
+	txTotal       int
+	postListQueue *sendQueue
+	postListLen   int // entries used in list
+	signaled      int // signaled operations without a completion yet
+	reports       int // events and failures reported in this pass
+	queuedEvents  int // events in evs that are not delivered
+	nullQueue     sendQueue
+	reserved      int // open reservations
+	drainedSends  []verbs.WC
+	flushes       flushes
 
-	progressDepth      int // nesting depth of Progress and callbacks; 0: outside
-	passes    uint32
+	progressDepth int // nesting depth of Progress and callbacks; 0: outside
+	passes        uint32
 	serviceNeeded bool // service has work
-	waiting   []*ep
-	dispatchAt   int
-	serviceQueue    []*ep
+	waiting       []*ep
+	dispatchAt    int
+	serviceQueue  []*ep
 
-	handler uct.Handler
-	d       *nic.Domain
-	owner   *async.Owner
-	thread  *nic.Thread
-	pd      verbs.PD
-	channel verbs.CompChannel
-	ud      udQP
-	self    peer
-	portAddr   *nic.PortAddress // port of self
-	port    uint8
-	worker  uct.UUID
-	attr    uct.IfaceAttr
-	stats   *stats.Set
-	group   *stats.Group
-	seg     int // longest message, header included
+	handler  uct.Handler
+	d        *nic.Domain
+	owner    *async.Owner
+	thread   *nic.Thread
+	pd       verbs.PD
+	channel  verbs.CompChannel
+	ud       udQP
+	self     peer
+	portAddr *nic.PortAddress // port of self
+	port     uint8
+	worker   uct.UUID
+	attr     uct.IfaceAttr
+	stats    *stats.Set
+	group    *stats.Group
+	seg      int // longest message, header included
 
-	depth       int // send slots of a connection
-	sendDepth   int // capacity of sendCQ
-	numQPs       int // QPs
-	numSendQueues      int // QPs that have a send queue
-	timeoutCode uint8
-	retryCount  uint8
-	maxQPs    int
-	keepalive   time.Duration
-	retryInterval  time.Duration
+	depth         int // send slots of a connection
+	sendDepth     int // capacity of sendCQ
+	numQPs        int // QPs
+	numSendQueues int // QPs that have a send queue
+	timeoutCode   uint8
+	retryCount    uint8
+	maxQPs        int
+	keepalive     time.Duration
+	retryInterval time.Duration
 	connectLimit  time.Duration
 
-	eps      []*ep // by slot
-	freeSlot []int
-	byLocalID    map[uint64]*ep // by the local identifier
-	byRemoteID  map[remoteID]*ep // by the remote identifier
-	byPeer   map[ifaceName][]*ep
-	halfOpen nic.HalfOpen[*ep] // accepted, not confirmed, and without a local endpoint
-	timers    []*ep             // connections whose machine has a deadline
-	draining    []*connQP
+	eps          []*ep // by slot
+	freeSlot     []int
+	byLocalID    map[uint64]*ep   // by the local identifier
+	byRemoteID   map[remoteID]*ep // by the remote identifier
+	byPeer       map[ifaceName][]*ep
+	halfOpen     nic.HalfOpen[*ep] // accepted, not confirmed, and without a local endpoint
+	timers       []*ep             // connections whose machine has a deadline
+	draining     []*connQP
 	accessErrors accessErrors
-	nextService ucs.Time
-	keepaliveAt   ucs.Time // last search for connections to probe
-	evictedAt   ucs.Time // last search for idle connections
+	nextService  ucs.Time
+	keepaliveAt  ucs.Time // last search for connections to probe
+	evictedAt    ucs.Time // last search for idle connections
 
-	active   int          // endpoints that the layer above uses
-	accepted atomic.Int32 // connections that peers opened
-	threads  int
-	armed    bool // Arm was called: a section that did work wakes the worker
-	closed   bool
-	ownerOpen    bool // owner is open
-	hasUnattended  bool // uct.IfaceConfig.Unattended is set
-	wake     *nic.Wake
-	alarmFunc  func(ucs.Time)
-	alarm    async.Timer
-	alarmAt  ucs.Time // 0: no alarm
+	active        int          // endpoints that the layer above uses
+	accepted      atomic.Int32 // connections that peers opened
+	threads       int
+	armed         bool // Arm was called: a section that did work wakes the worker
+	closed        bool
+	ownerOpen     bool // owner is open
+	hasUnattended bool // uct.IfaceConfig.Unattended is set
+	wake          *nic.Wake
+	alarmFunc     func(ucs.Time)
+	alarm         async.Timer
+	alarmAt       ucs.Time // 0: no alarm
 
-	recvWCs  [uct.MaxBatch]verbs.WC
+	recvWCs   [uct.MaxBatch]verbs.WC
 	sendWCs   [sendPollBatch]verbs.WC
 	descs     [uct.MaxBatch]uct.Desc
-	postList   [postListMax]verbs.SendWR
+	postList  [postListMax]verbs.SendWR
 	refillWRs [refillBatch]verbs.RecvWR
-	eventBuf    [uct.MaxBatch]uct.Event
+	eventBuf  [uct.MaxBatch]uct.Event
 }
 
 // remoteID identifies a connection by its remote interface and remote identifier.

@@ -25,19 +25,19 @@ type qpInfo struct {
 // resumes after a suspension. Each side retires a QP when neither its sending nor its receiving
 // uses it any more; move.go describes the rest of its life.
 type connQP struct {
-	id   machine.PairID
-	e    *ep
-	q    sendQueue
+	id    machine.PairID
+	e     *ep
+	q     sendQueue
 	local qpInfo
 	// reading is set while this side delivers the QP's messages. plain is set while they need
 	// nothing but delivery. Otherwise they are kept in connQP.outOfOrder.
 	reading, fastRecv bool
 	outOfOrder        []verbs.WC
-	retiredAt      ucs.Time // when the QP was retired; 0: in use
-	drainedSentAt         ucs.Time // when the last DRAINED was sent
-	peerDrained      bool     // the peer has sent DRAINED
-	closed       bool
-	inError       bool // the QP is in the error state
+	retiredAt         ucs.Time // when the QP was retired; 0: in use
+	drainedSentAt     ucs.Time // when the last DRAINED was sent
+	peerDrained       bool     // the peer has sent DRAINED
+	closed            bool
+	inError           bool // the QP is in the error state
 }
 
 // newQP creates a QP in state Init. allocQueue must follow before the QP can send.

@@ -46,18 +46,18 @@ const (
 // sendQueue is the send queue of a QP. Operations complete in order: a completion covers all
 // operations before it.
 type sendQueue struct {
-	f          *iface
-	qp         verbs.QP
-	head, tail uint32 // operations completed and posted, modulo 2^32
-	maxInFlight       uint32 // maximum number in flight; 0: the queue accepts no operation
-	mask       uint32
+	f           *iface
+	qp          verbs.QP
+	head, tail  uint32 // operations completed and posted, modulo 2^32
+	maxInFlight uint32 // maximum number in flight; 0: the queue accepts no operation
+	mask        uint32
 	signaled    int    // signaled operations without a completion yet
-	unsignaled uint32 // operations since the last signaled one
-	reads      uint32 // reads and atomics in flight
-	fence      bool   // the next operation waits for the reads
-	slots      []slot
-	dest       [][]byte // destinations of slotGet; allocated for the first one
-	p          *connQP
+	unsignaled  uint32 // operations since the last signaled one
+	reads       uint32 // reads and atomics in flight
+	fence       bool   // the next operation waits for the reads
+	slots       []slot
+	dest        [][]byte // destinations of slotGet; allocated for the first one
+	p           *connQP
 }
 
 // room reports whether one more operation can be posted.

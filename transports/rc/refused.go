@@ -30,10 +30,10 @@ var errAccessAtRequester = fmt.Errorf("%w: the peer rejected an access", ucs.Err
 // accessErrors are the QPs that have rejected a request, and the RESETs that the peers have not
 // acknowledged.
 type accessErrors struct {
-	mu   sync.Mutex
-	qpns []verbs.QPN // of any interface of the device; guarded by mu
+	mu      sync.Mutex
+	qpns    []verbs.QPN // of any interface of the device; guarded by mu
 	pending atomic.Bool // qpns is not empty
-	unacked  []unackedReset
+	unacked []unackedReset
 }
 
 // unackedReset is a RESET with flag refused that has no ACK.

@@ -385,10 +385,10 @@ func (f *iface) hasInFlight(e *ep) bool {
 
 // flush is a flush of several queues in flight.
 type flush struct {
-	token uct.Token
-	remaining  int  // queues still to complete
-	perEndpoint   bool // of one endpoint: reports its failure
-	st    uct.Status
+	token       uct.Token
+	remaining   int  // queues still to complete
+	perEndpoint bool // of one endpoint: reports its failure
+	st          uct.Status
 }
 
 type flushes struct {

@@ -11,7 +11,7 @@ import (
 //	0 header u64 | 8 id u8 | 9 0 [7]
 const (
 	headerLen = 16
-	offID   = 8
+	offID     = 8
 )
 
 // Ids of the transport's own control messages. The header field carries their argument.

@@ -43,18 +43,18 @@ const (
 	connMsgOffPSN    = 48
 	connMsgOffPort   = 52
 	connMsgOffIface  = connMsgOffPort + nic.AddressLen
-	connMsgMinLen       = connMsgOffIface + nic.IfaceLenMin + connMsgSumLen
-	connMsgMaxLen       = connMsgOffIface + nic.IfaceLenMax + connMsgSumLen // longest message
-	connMsgSumLen       = 4
+	connMsgMinLen    = connMsgOffIface + nic.IfaceLenMin + connMsgSumLen
+	connMsgMaxLen    = connMsgOffIface + nic.IfaceLenMax + connMsgSumLen // longest message
+	connMsgSumLen    = 4
 
-	flagResume   = 1
-	flagClosing  = 2
-	flagSeparate = 4
-	flagShutdown   = 8
-	flagDrained  = 16
-	flagWantReply     = 32
-	flagAccessError  = 64
-	knownFlags    = flagResume | flagClosing | flagSeparate | flagShutdown | flagDrained | flagWantReply | flagAccessError
+	flagResume      = 1
+	flagClosing     = 2
+	flagSeparate    = 4
+	flagShutdown    = 8
+	flagDrained     = 16
+	flagWantReply   = 32
+	flagAccessError = 64
+	knownFlags      = flagResume | flagClosing | flagSeparate | flagShutdown | flagDrained | flagWantReply | flagAccessError
 )
 
 func (n *connMsg) append(b []byte) []byte {
@@ -111,7 +111,7 @@ func (n *connMsg) parse(b []byte) error {
 		separate: b[connMsgOffFlags]&flagSeparate != 0, shutdown: b[connMsgOffFlags]&flagShutdown != 0,
 		drained: b[connMsgOffFlags]&flagDrained != 0, wantReply: b[connMsgOffFlags]&flagWantReply != 0,
 		accessError: b[connMsgOffFlags]&flagAccessError != 0,
-		qpInfo:    qpInfo{verbs.QPN(le.Uint32(b[connMsgOffQPN:])), verbs.PSN(le.Uint32(b[connMsgOffPSN:]))},
+		qpInfo:      qpInfo{verbs.QPN(le.Uint32(b[connMsgOffQPN:])), verbs.PSN(le.Uint32(b[connMsgOffPSN:]))},
 	}
 	if n.accessError && (n.msg.Kind != machine.MsgReset || n.msg.To == 0) {
 		return fmt.Errorf("connection message of kind %v for a refused access: %w", n.msg.Kind, ucs.ErrInvalid)

@@ -9,7 +9,7 @@ import (
 
 const (
 	maxHeader = 256 // maximum length of AMZcopy's head, bytes
-	maxVec  = 16  // maximum number of AMZcopy's vectors
+	maxVec    = 16  // maximum number of AMZcopy's vectors
 	// payloadAlign is the alignment of payloads, bytes.
 	payloadAlign = 8
 )
@@ -24,11 +24,11 @@ func align(n int) int { return (n + payloadAlign - 1) &^ (payloadAlign - 1) }
 // Both restart at index 0 when the queue becomes empty. A ping-pong thus stays on the
 // same cache lines.
 type queue struct {
-	at, end int // payload bytes [at, end) are free
-	n, limit  int // messages held and their limit; max 0: every send calls refill
-	r, tail int
-	ds      []uct.Desc
-	mem     []byte
+	at, end  int // payload bytes [at, end) are free
+	n, limit int // messages held and their limit; max 0: every send calls refill
+	r, tail  int
+	ds       []uct.Desc
+	mem      []byte
 }
 
 // hasRoom reports whether a descriptor and n bytes of payload are free. It reserves nothing.

@@ -25,7 +25,7 @@ type endpoint struct {
 
 	dispatching bool // HandlePending is running for this endpoint
 	refusedLen  int  // bytes of the last message that found no room
-	pend     pending.Queue
+	pend        pending.Queue
 }
 
 // PendingAdd: see uct.Endpoint.

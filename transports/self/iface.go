@@ -28,14 +28,14 @@ type iface struct {
 	closed    bool
 	closing   []*endpoint // closed endpoints in the order of Close; still in eps
 
-	dom     *domain
-	size    sizes
-	threads int
+	dom        *domain
+	size       sizes
+	threads    int
 	lastSource uint32 // last value used for Desc.Source
-	active  int
-	address [addressLen]byte
-	event   *shmem.EventFD // nil if the system has no eventfd
-	attr    uct.IfaceAttr
+	active     int
+	address    [addressLen]byte
+	event      *shmem.EventFD // nil if the system has no eventfd
+	attr       uct.IfaceAttr
 }
 
 func openIface(d *domain, c uct.IfaceConfig) (*iface, error) {
@@ -72,7 +72,7 @@ func attr(s sizes, events bool) uct.IfaceAttr {
 		Fetch32: uct.AllAtomics, Fetch64: uct.AllAtomics,
 		Connect:        uct.ConnectToIface,
 		AckMeansPlaced: true,
-		Estimate:            uct.Estimate{Dedicated: 19360 << 20, OverheadNS: 10},
+		Estimate:       uct.Estimate{Dedicated: 19360 << 20, OverheadNS: 10},
 	}
 	if events {
 		a.Events = uct.EventRecv | uct.EventSend

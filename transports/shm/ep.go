@@ -23,70 +23,70 @@ type ep struct {
 	mapped.RMA
 
 	// Send state.
-	tx     ring.Producer
-	armed  *uint32 // the peer's armed word; alwaysArmed while every send must call notify
-	status uct.Status
-	neededRoom   int // bytes that the last refused message needs
-	resID  uct.AMID
-	resHdr uint64
-	resLen int // bytes of the open reservation; -1: none
-	doorbellTag   uint64
-	txPair  machine.PairID // ring pair of tx
+	tx          ring.Producer
+	armed       *uint32 // the peer's armed word; alwaysArmed while every send must call notify
+	status      uct.Status
+	neededRoom  int // bytes that the last refused message needs
+	resID       uct.AMID
+	resHdr      uint64
+	resLen      int // bytes of the open reservation; -1: none
+	doorbellTag uint64
+	txPair      machine.PairID // ring pair of tx
 
 	// Receive state.
-	_   ucs.Pad
-	rx  ring.Consumer
-	f   *iface
+	_       ucs.Pad
+	rx      ring.Consumer
+	f       *iface
 	lastHit uint32 // pass of the last received message
 
-	slot    int
-	hot bool
-	source  uint32
-	rxPair   machine.PairID // ring pair of rx
+	slot   int
+	hot    bool
+	source uint32
+	rxPair machine.PairID // ring pair of rx
 
 	// Connection state.
-	m         machine.Machine
-	pairs     []*pair
-	newPair     *pair            // ring pair for the machine's next Make
-	deferred     []machine.Action // actions that wait for the end of the reservation
-	unsentMigrate   machine.PairID   // ring pair of a MIGRATE that could not be sent
-	merged    uint64           // key of this connection in iface.merged; 0: none
-	peer      ifaceName
-	initiated bool
-	separate  bool // never crosses with a connect of the peer; if the peer initiated it, no endpoint uses it
-	counted   bool // counted in iface.accepted
-	opened    bool // an endpoint is open on it
-	sendFailed    bool // a send on the socket failed; received messages are still to be read
-	finished      bool // the peer is gone and there is no failure to report
-	rxBefore     bool // received a message in an earlier ring pair
-	closeReceived  bool
-	shutdownReceived  bool // received SHUTDOWN
-	peerGone    bool
-	needsBarrier    bool // this side issues the barrier between its store and its load of the armed word
-	failure      error
+	m                machine.Machine
+	pairs            []*pair
+	newPair          *pair            // ring pair for the machine's next Make
+	deferred         []machine.Action // actions that wait for the end of the reservation
+	unsentMigrate    machine.PairID   // ring pair of a MIGRATE that could not be sent
+	merged           uint64           // key of this connection in iface.merged; 0: none
+	peer             ifaceName
+	initiated        bool
+	separate         bool // never crosses with a connect of the peer; if the peer initiated it, no endpoint uses it
+	counted          bool // counted in iface.accepted
+	opened           bool // an endpoint is open on it
+	sendFailed       bool // a send on the socket failed; received messages are still to be read
+	finished         bool // the peer is gone and there is no failure to report
+	rxBefore         bool // received a message in an earlier ring pair
+	closeReceived    bool
+	shutdownReceived bool // received SHUTDOWN
+	peerGone         bool
+	needsBarrier     bool // this side issues the barrier between its store and its load of the armed word
+	failure          error
 	failureReported  bool
 	rxEndReported    bool // reported to UCP that the peer sends no more
-	released  bool
-	inWaiting     bool // in iface.waiting
-	inRecheck  bool // in iface.recheck
-	demotedAt   uint32
-	maxBulk   int // maximum message length that every ring pair must hold
+	released         bool
+	inWaiting        bool // in iface.waiting
+	inRecheck        bool // in iface.recheck
+	demotedAt        uint32
+	maxBulk          int // maximum message length that every ring pair must hold
 
-	inPairRequests  bool     // in iface.pairRequests
-	refusals   uint32   // sends refused for lack of room since refusalsSince
-	refusalsSince ucs.Time // start of the count
-	migrateAfter ucs.Time // no MIGRATE before this time
+	inPairRequests bool     // in iface.pairRequests
+	refusals       uint32   // sends refused for lack of room since refusalsSince
+	refusalsSince  ucs.Time // start of the count
+	migrateAfter   ucs.Time // no MIGRATE before this time
 	lull.Activity
 
 	dialAfter *ep // connection to the same peer whose OPEN must be sent first
-	pend   pending.Queue
+	pend      pending.Queue
 
-	sock      *shmem.Conn
-	crossedSock      *shmem.Conn // socket of the peer's crossed connect, while this side's connect is kept
-	pidfd     int
-	peerPage *doorbellPage
-	peerSlot  int
-	peerEvent *shmem.WakeWriter
+	sock        *shmem.Conn
+	crossedSock *shmem.Conn // socket of the peer's crossed connect, while this side's connect is kept
+	pidfd       int
+	peerPage    *doorbellPage
+	peerSlot    int
+	peerEvent   *shmem.WakeWriter
 }
 
 // alwaysArmed replaces the peer's armed word while every send must call notify: the
@@ -94,7 +94,7 @@ type ep struct {
 var alwaysArmed uint32 = 1
 
 var (
-	errPeerCrashed       = fmt.Errorf("%w: it hung up without closing (killed or crashed)", ucs.ErrPeerFailed)
+	errPeerCrashed  = fmt.Errorf("%w: it hung up without closing (killed or crashed)", ucs.ErrPeerFailed)
 	errDisconnected = failErr("this side ended the connection")
 	// errPeerClosed is reported to UCP without an error.
 	errPeerClosed = fmt.Errorf("%w: it closed its worker", ucs.ErrPeerFailed)

@@ -18,7 +18,7 @@ import (
 
 const (
 	maxHeader = 256
-	maxVec  = 16
+	maxVec    = 16
 	// maxHot is the maximum number of connections that each pass polls.
 	maxHot = 8
 )
@@ -28,73 +28,73 @@ const (
 // Concurrency: one goroutine at a time. All callbacks run inside Progress.
 type iface struct {
 	// Fields that an idle pass reads.
-	hot       []*ep
+	hot           []*ep
 	doorbells     []uint64 // doorbell words that passes poll: of page currentPage
-	lastDoorbells      []uint64 // their last values
-	nextDoorbell      int      // index of the next word to poll
-	passes    uint32
-	nextHot      int  // index in hot at which the next drain begins
+	lastDoorbells []uint64 // their last values
+	nextDoorbell  int      // index of the next word to poll
+	passes        uint32
+	nextHot       int  // index in hot at which the next drain begins
 	serviceNeeded bool // service has work
 	extraWork     bool // a pass has work besides hot: words, waiting or attention
-	waiting   []*ep
+	waiting       []*ep
 	wakeOnRoom    []*ep // connections of waiting whose peers must wake this worker
 
-	d       *domain
-	stats   *stats.Set
-	group   *stats.Group
-	handler uct.Handler
-	attr    uct.IfaceAttr
-	name    ifaceName
-	dir     string
+	d           *domain
+	stats       *stats.Set
+	group       *stats.Group
+	handler     uct.Handler
+	attr        uct.IfaceAttr
+	name        ifaceName
+	dir         string
 	deviceAddr  []byte // device address
-	worker  uct.UUID
-	layout  ring.Layout // of new connections
+	worker      uct.UUID
+	layout      ring.Layout // of new connections
 	maxRingSize int         // maximum ring size in bytes
-	nullRings nullRings
+	nullRings   nullRings
 
-	pages    []ownPage
-	currentPage   int
-	slots    []*ep
-	freeSlot []int
-	peers    map[ifaceName][]*ep // connections with each peer, oldest first
-	firstReads []*ep               // read for the first time in the next service
-	undialed []*ep               // OPEN not sent yet, as the peer's backlog was full
-	connecting map[ifaceName]*ep   // own connects that may cross with one of the peer
-	merged   map[uint64]struct{} // peer's connections whose ring pair came with ACCEPT; a later OPEN is ignored
-	deferred []*ep               // actions wait for the end of a reservation
-	pairRequests  []*ep               // need another ring pair
-	sparePairRequests   []*ep               // empty; swapped with wanting
-	recheck  []*ep               // no longer hot, or with messages left; service polls them
-	serviceQueue   []*ep               // settle checks these
+	pages             []ownPage
+	currentPage       int
+	slots             []*ep
+	freeSlot          []int
+	peers             map[ifaceName][]*ep // connections with each peer, oldest first
+	firstReads        []*ep               // read for the first time in the next service
+	undialed          []*ep               // OPEN not sent yet, as the peer's backlog was full
+	connecting        map[ifaceName]*ep   // own connects that may cross with one of the peer
+	merged            map[uint64]struct{} // peer's connections whose ring pair came with ACCEPT; a later OPEN is ignored
+	deferred          []*ep               // actions wait for the end of a reservation
+	pairRequests      []*ep               // need another ring pair
+	sparePairRequests []*ep               // empty; swapped with wanting
+	recheck           []*ep               // no longer hot, or with messages left; service polls them
+	serviceQueue      []*ep               // settle checks these
 
-	listener *shmem.Listener
-	epoll    *shmem.Epoll
-	event    *shmem.WakePipe
-	halfOpen  map[uint32]halfOpenConn
+	listener   *shmem.Listener
+	epoll      *shmem.Epoll
+	event      *shmem.WakePipe
+	halfOpen   map[uint32]halfOpenConn
 	halfOpenID uint32
 	// halfOpenOldest: no entry has this id or a smaller one.
 	halfOpenOldest uint32
 
 	acceptPausedUntil ucs.Time // out of descriptors: the listener is not polled before; 0: it is polled
-	acceptTimer     *time.Timer
-	mappedConns    int // connections that have a ring pair
-	maxMappedConns int
-	evictedAt    ucs.Time
+	acceptTimer       *time.Timer
+	mappedConns       int // connections that have a ring pair
+	maxMappedConns    int
+	evictedAt         ucs.Time
 
-	active    int // endpoints that UCP uses
-	accepted  int // connections that peers initiated
-	threads   int
-	armed     bool
-	eventSignalled    bool   // event may be signalled
-	sleepID    uint32 // number of the last armed sleep, stored in the armed words
-	progressDepth      int    // nesting depth of callbacks
-	closed    bool
-	noBarrier bool // membarrier is not available
-	scanInterval time.Duration
-	scanStart     ucs.Time // start of the current scan of all connections
-	sliceStart   ucs.Time // time of its last slice
-	nextScanSlot    int      // first slot of the next slice
-	servicedAt    ucs.Time
+	active         int // endpoints that UCP uses
+	accepted       int // connections that peers initiated
+	threads        int
+	armed          bool
+	eventSignalled bool   // event may be signalled
+	sleepID        uint32 // number of the last armed sleep, stored in the armed words
+	progressDepth  int    // nesting depth of callbacks
+	closed         bool
+	noBarrier      bool // membarrier is not available
+	scanInterval   time.Duration
+	scanStart      ucs.Time // start of the current scan of all connections
+	sliceStart     ucs.Time // time of its last slice
+	nextScanSlot   int      // first slot of the next slice
+	servicedAt     ucs.Time
 
 	ds     [drainBatch]uct.Desc
 	events [64]shmem.Event

@@ -16,18 +16,18 @@ import (
 //
 // A lost doorbell costs latency but never a message: scan polls all rings.
 const (
-	pageSize   = 4096
-	doorbellsOffset  = 64
-	slotsPerPage  = (pageSize - doorbellsOffset) / 8
-	maxPages  = 128
-	maxConns    = maxPages * slotsPerPage
-	doorbellStride = 4 // words that a pass polls; divides slotsPerPage
+	pageSize        = 4096
+	doorbellsOffset = 64
+	slotsPerPage    = (pageSize - doorbellsOffset) / 8
+	maxPages        = 128
+	maxConns        = maxPages * slotsPerPage
+	doorbellStride  = 4 // words that a pass polls; divides slotsPerPage
 )
 
 // doorbellPage is a doorbell page of this iface or of a peer.
 type doorbellPage struct {
-	seg   *shmem.Segment
-	armed *uint32
+	seg       *shmem.Segment
+	armed     *uint32
 	doorbells []uint64
 }
 

@@ -32,7 +32,7 @@ const (
 // Concurrency: its goroutine owns the connections. It sleeps in the Go netpoller while
 // there are no requests.
 type keyServer struct {
-	d      *domain
+	d        *domain
 	exporter *exporter
 
 	listener *shmem.Listener

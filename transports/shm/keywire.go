@@ -13,13 +13,13 @@ import (
 // The key protocol: one request and one reply, one message each, little-endian;
 // docs/wire/shm-key.md.
 const (
-	requestMagic   = 0x51585547 // "GUXQ"
-	replyMagic = 0x52585547 // "GUXR"
-	keyVersion = 1
+	requestMagic = 0x51585547 // "GUXQ"
+	replyMagic   = 0x52585547 // "GUXR"
+	keyVersion   = 1
 
-	requestLen    = 40
+	requestLen     = 40
 	replyHeaderLen = 8
-	maxReply  = replyHeaderLen + mapped.MaxKey
+	maxReply       = replyHeaderLen + mapped.MaxKey
 )
 
 // keyRequest is a request for a region.
@@ -68,17 +68,17 @@ func (a *keyRequest) parse(b []byte) error {
 type keyStatus uint8
 
 const (
-	keyOK      keyStatus = iota
-	keyWrongDomain            // the socket belongs to another domain
-	keyRevoked              // the region was revoked or closed
-	keyBadVersion           // unknown version or format of the request
+	keyOK          keyStatus = iota
+	keyWrongDomain           // the socket belongs to another domain
+	keyRevoked               // the region was revoked or closed
+	keyBadVersion            // unknown version or format of the request
 	numKeyStatuses
 )
 
 var keyStatusErrs = [numKeyStatuses]error{
-	keyWrongDomain:  fmt.Errorf("the key server belongs to another domain: %w", ucs.ErrRemoteAccess),
-	keyRevoked:    fmt.Errorf("the region was revoked or closed: %w", ucs.ErrRemoteAccess),
-	keyBadVersion: fmt.Errorf("the owner does not support this request: use one version of goucx on a host: %w", ucs.ErrUnsupported),
+	keyWrongDomain: fmt.Errorf("the key server belongs to another domain: %w", ucs.ErrRemoteAccess),
+	keyRevoked:     fmt.Errorf("the region was revoked or closed: %w", ucs.ErrRemoteAccess),
+	keyBadVersion:  fmt.Errorf("the owner does not support this request: use one version of goucx on a host: %w", ucs.ErrUnsupported),
 }
 
 // keyReply is the reply to a request. With keyOK the region's packed key follows, and

@@ -61,7 +61,9 @@ func (e *ep) Suspend() {
 func (f *iface) Active() int { return f.mappedConns }
 
 // Candidates: see uct.ConnectionCache.
-func (f *iface) Candidates(now ucs.Time, since []ucs.Time) []ucs.Time { return f.idleConns(now).IdleSince(since) }
+func (f *iface) Candidates(now ucs.Time, since []ucs.Time) []ucs.Time {
+	return f.idleConns(now).IdleSince(since)
+}
 
 // Sleep: see uct.ConnectionCache.
 func (f *iface) Evict(now, t ucs.Time, most int) int { return f.idleConns(now).Evict(now, t, most) }

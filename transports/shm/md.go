@@ -20,20 +20,20 @@ import (
 //
 // Lock order: mu is the innermost lock of this package. Code never blocks under it.
 type domain struct {
-	settings *config.Set
-	log      *zap.Logger
-	id       uct.UUID
-	keys     *mapped.Keys
-	closeWait    time.Duration // wait for accesses to a region that is being closed; 0: mapped.CloseWait
+	settings  *config.Set
+	log       *zap.Logger
+	id        uct.UUID
+	keys      *mapped.Keys
+	closeWait time.Duration // wait for accesses to a region that is being closed; 0: mapped.CloseWait
 
 	exporterMu sync.Mutex // serializes the creation of lender
-	mu     sync.Mutex // guards the fields below
-	exporter *exporter    // nil before the first region
+	mu         sync.Mutex // guards the fields below
+	exporter   *exporter  // nil before the first region
 	// remotes are the domains of other processes of which this domain holds a key.
-	remotes map[uct.UUID]*remote
-	ifaces  int
-	tombstones  []string // socket files of closed workers, oldest first
-	closed  bool
+	remotes    map[uct.UUID]*remote
+	ifaces     int
+	tombstones []string // socket files of closed workers, oldest first
+	closed     bool
 }
 
 // pageSlack keeps a size within an int after it is rounded up to any page size.

@@ -22,11 +22,11 @@ type remote struct {
 
 	requestMu sync.Mutex
 
-	mu      sync.Mutex // guards the fields below
-	table   *shmem.Segment
-	regions map[remoteID]*remoteRegion
-	conn    *shmem.Conn // nil if far is 0; it hangs up when the owner exits
-	cmaRegions     int         // regions accessed by cross-memory attach
+	mu         sync.Mutex // guards the fields below
+	table      *shmem.Segment
+	regions    map[remoteID]*remoteRegion
+	conn       *shmem.Conn // nil if far is 0; it hangs up when the owner exits
+	cmaRegions int         // regions accessed by cross-memory attach
 }
 
 // remoteID identifies a region in its domain.

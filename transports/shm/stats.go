@@ -26,10 +26,10 @@ var statNames = [numStats]string{
 	statGarbage:    "garbage",   // invalid data in shared memory
 	statNoResource: "no_room",   // sends refused for lack of room
 	statPending:    "pending",   // operations queued for room
-	statDoorbells:     "hints",     // doorbells written
+	statDoorbells:  "hints",     // doorbells written
 	statWoken:      "wakeups",   // armed peers woken
 	statCrossed:    "crossed",   // crossed connects
-	statMigrated:      "moved",     // migrations to a ring pair of the peer
-	statSuspends:       "naps",      // SUSPEND proposals for idle connections
+	statMigrated:   "moved",     // migrations to a ring pair of the peer
+	statSuspends:   "naps",      // SUSPEND proposals for idle connections
 	statRescued:    "rescued",   // messages that only the periodic scan found
 }

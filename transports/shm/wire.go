@@ -25,9 +25,9 @@ import (
 const (
 	connMagic   = 0x78637567 // "gucx"
 	connVersion = 3
-	connMsgLen     = 64
-	maxReason    = 200
-	maxConnMsg     = connMsgLen + maxReason
+	connMsgLen  = 64
+	maxReason   = 200
+	maxConnMsg  = connMsgLen + maxReason
 )
 
 // msgKind is the type of a message.

@@ -68,7 +68,7 @@ func (f *iface) shutdownPeers() {
 	}
 	began, end, nextClose := now, now.Add(f.linger), now
 	lastRecv := map[verbs.QPN]ucs.Time{} // time of the last packet from each queue pair
-	silent := map[*endpoint]bool{}    // several probes were unanswered before
+	silent := map[*endpoint]bool{}       // several probes were unanswered before
 	for _, e := range f.eps {
 		if e != nil && e.s.Unresponsive() {
 			silent[e] = true

@@ -21,20 +21,20 @@ type endpoint struct {
 	// opStatus is the status that operations return: OK, NoResource while the pending queue is
 	// not empty, or status.
 	opStatus   uct.Status
-	status uct.Status
-	resID  uct.AMID // of the open reservation
-	refusedLen   int      // length of the last packet that got NoResource
+	status     uct.Status
+	resID      uct.AMID // of the open reservation
+	refusedLen int      // length of the last packet that got NoResource
 	// refusedPass is iface.passes+1 at that time.
 	refusedPass uint32
-	inUnacked    bool // in iface.unacked
+	inUnacked   bool // in iface.unacked
 	inWaiting   bool // in iface.waiting
-	removed    bool // the flow has ended and was removed from the Mux
+	removed     bool // the flow has ended and was removed from the Mux
 
-	resHdr uint64
-	resLen int // of the open reservation; -1: none
-	resSlot   uint32
+	resHdr  uint64
+	resLen  int // of the open reservation; -1: none
+	resSlot uint32
 
-	flow     arq.Flow
+	flow    arq.Flow
 	pend    pending.Queue
 	flushes []flush
 	err     error // the failure to be reported

@@ -53,7 +53,7 @@ const (
 )
 
 var endErrs = [...]error{
-	endTimedOut:       fmt.Errorf("%w: %v", ucs.ErrPeerFailed, arq.TimedOut),
+	endTimedOut:     fmt.Errorf("%w: %v", ucs.ErrPeerFailed, arq.TimedOut),
 	endDisconnected: fmt.Errorf("%w: this side ended the connection", ucs.ErrPeerFailed),
 }
 

@@ -20,11 +20,11 @@ const (
 	grhLen = 40
 	// maxHeader and maxVec are AMZcopy's limits: bytes of header and number of vectors.
 	maxHeader = 256
-	maxVec  = 16
+	maxVec    = 16
 	// pollBatch is the largest number of completions per poll, refill the largest number of
 	// receives per post.
-	pollBatch = 64
-	refillBatch    = 16
+	pollBatch   = 64
+	refillBatch = 16
 	// initialReceives is the number of receives posted before there is a peer. The first
 	// peer causes the others to be posted.
 	initialReceives = 32
@@ -40,83 +40,83 @@ const (
 // order by a Receiver, or retained by the layer above.
 type iface struct {
 	// Fields that every pass reads.
-	recvCQ verbs.CQ
-	owner  *async.Owner
-	progressDepth  int // nested calls inside owner: Progress, ResumePending, Close; 0: the worker is outside
-	passes uint32
-	restNeeded   bool // the next pass calls rest
-	armed  bool // an event of recvCQ was requested, and may have been generated
-	now    ucs.Time
-	mux    *arq.Mux
-	rx     *nic.Slab
-	peers  []*peer
-	descs  []uct.Desc // received, in order of delivery
-	delivered int        // number of entries at the front of queue that were delivered
-	freeRecvs   []uint32   // receive buffers that are not posted
-	retained   int        // receive buffers that the layer above retains
+	recvCQ        verbs.CQ
+	owner         *async.Owner
+	progressDepth int // nested calls inside owner: Progress, ResumePending, Close; 0: the worker is outside
+	passes        uint32
+	restNeeded    bool // the next pass calls rest
+	armed         bool // an event of recvCQ was requested, and may have been generated
+	now           ucs.Time
+	mux           *arq.Mux
+	rx            *nic.Slab
+	peers         []*peer
+	descs         []uct.Desc // received, in order of delivery
+	delivered     int        // number of entries at the front of queue that were delivered
+	freeRecvs     []uint32   // receive buffers that are not posted
+	retained      int        // receive buffers that the layer above retains
 	maxRetained   int        // limit of kept
-	recvWCs    [pollBatch]verbs.WC
+	recvWCs       [pollBatch]verbs.WC
 
 	queuePair
-	tx    slots
-	sendSlots int      // slots of each size in tx
-	deferredSlots []deferredSlot  // acknowledged slots that the device may still read
-	ackedSlots []uint32 // reused buffer for the result of arq.Sender.HandleAck
+	tx            slots
+	sendSlots     int            // slots of each size in tx
+	deferredSlots []deferredSlot // acknowledged slots that the device may still read
+	ackedSlots    []uint32       // reused buffer for the result of arq.Sender.HandleAck
 
-	eps        []*endpoint // indexed by arq.Sender.Tag
-	freeEps    []uint32
-	unacked       []*endpoint     // endpoints with unacknowledged packets, or opening
-	nextDeadline        ucs.Time        // earliest deadline of the endpoints in busy
-	pendingACKs      []*arq.Receiver // flows with a pending ACK, since the last flush
-	agedACKs      []*arq.Receiver // flows with a pending ACK, since the flush before that
-	urgentACKs     []*arq.Receiver // flows whose pending ACK must not wait
-	recvWindow      int             // window that ACKs advertise to each sender
-	activeRx    int             // flows by which a packet was received since the last sweep
-	heldLens       []uint16        // lengths of out-of-order packets, indexed by receive buffer
-	heldBufs    int             // receive buffers that hold out-of-order packets
-	timedOutRx     []*arq.Receiver
-	halfOpen   nic.HalfOpen[*arq.Receiver]
-	bodyBuf    []byte
-	peerSearches   int
+	eps          []*endpoint // indexed by arq.Sender.Tag
+	freeEps      []uint32
+	unacked      []*endpoint     // endpoints with unacknowledged packets, or opening
+	nextDeadline ucs.Time        // earliest deadline of the endpoints in busy
+	pendingACKs  []*arq.Receiver // flows with a pending ACK, since the last flush
+	agedACKs     []*arq.Receiver // flows with a pending ACK, since the flush before that
+	urgentACKs   []*arq.Receiver // flows whose pending ACK must not wait
+	recvWindow   int             // window that ACKs advertise to each sender
+	activeRx     int             // flows by which a packet was received since the last sweep
+	heldLens     []uint16        // lengths of out-of-order packets, indexed by receive buffer
+	heldBufs     int             // receive buffers that hold out-of-order packets
+	timedOutRx   []*arq.Receiver
+	halfOpen     nic.HalfOpen[*arq.Receiver]
+	bodyBuf      []byte
+	peerSearches int
 	alarmFunc    func(ucs.Time)
-	sweepEvery time.Duration
-	waiting    []*endpoint // endpoints with pending operations
-	dispatchAt    uint        // index in waiting at which ResumePending starts
-	events     []uct.Event
-	failures    []*endpoint          // endpoints whose failure is to be reported
-	pairedEPs   map[uint32]*endpoint // endpoints reported together with the end of a flow, by the flow's Desc.Source
+	sweepEvery   time.Duration
+	waiting      []*endpoint // endpoints with pending operations
+	dispatchAt   uint        // index in waiting at which ResumePending starts
+	events       []uct.Event
+	failures     []*endpoint          // endpoints whose failure is to be reported
+	pairedEPs    map[uint32]*endpoint // endpoints reported together with the end of a flow, by the flow's Desc.Source
 	sweptAt      ucs.Time
 
-	d        *nic.Domain
-	handler  uct.Handler
-	attr     uct.IfaceAttr
-	self     address
-	device   []byte
-	conf     arq.Config
-	stats    *stats.Set
-	group    *stats.Group
-	statsName string // name of stats in group
-	peersByName    map[uint64]*peer
-	ahs      map[verbs.AHAttr]*addrHandle
-	freePeers  []uint32
-	thread   *nic.Thread
-	channel  verbs.CompChannel
-	wake     *nic.Wake
-	alarm    async.Timer
-	alarmAt  ucs.Time // 0: the alarm is not set
-	sleeping   bool     // Arm succeeded: a section that receives something signals wake
-	active   int
-	rxConns     atomic.Int32 // connections from peers; atomic, since ActiveEndpoints reads it outside owner
-	threads  int
-	linger   time.Duration
-	closed   bool
-	hasUnattended  bool // uct.IfaceConfig.Unattended is set
+	d             *nic.Domain
+	handler       uct.Handler
+	attr          uct.IfaceAttr
+	self          address
+	device        []byte
+	conf          arq.Config
+	stats         *stats.Set
+	group         *stats.Group
+	statsName     string // name of stats in group
+	peersByName   map[uint64]*peer
+	ahs           map[verbs.AHAttr]*addrHandle
+	freePeers     []uint32
+	thread        *nic.Thread
+	channel       verbs.CompChannel
+	wake          *nic.Wake
+	alarm         async.Timer
+	alarmAt       ucs.Time // 0: the alarm is not set
+	sleeping      bool     // Arm succeeded: a section that receives something signals wake
+	active        int
+	rxConns       atomic.Int32 // connections from peers; atomic, since ActiveEndpoints reads it outside owner
+	threads       int
+	linger        time.Duration
+	closed        bool
+	hasUnattended bool // uct.IfaceConfig.Unattended is set
 }
 
 // limbo is an acknowledged slot. It becomes free once work request by has completed.
 type deferredSlot struct {
-	slot uint32
-	readBy   uint64
+	slot   uint32
+	readBy uint64
 }
 
 // openIface opens a worker's interface on a port of d.

@@ -235,7 +235,9 @@ func kept(t *testing.T, budget, most int) {
 	require.Len(t, handles, most)
 	b.kept = nil
 	b.Release(handles)
-	until(t, func() bool { return b.sees(func() bool { return b.iface.retained == 0 && len(b.freeRecvs) < refillBatch }) }, b)
+	until(t, func() bool {
+		return b.sees(func() bool { return b.iface.retained == 0 && len(b.freeRecvs) < refillBatch })
+	}, b)
 }
 
 // TestFlushBeforeBye: what a peer took before it closed counts as arrived, though no

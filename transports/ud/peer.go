@@ -16,8 +16,8 @@ type peer struct {
 	index uint32 // in iface.peers; arq's name of the peer
 	// pendingACK is a flow from the peer with a pending ACK that can be piggybacked; nil: none.
 	pendingACK *arq.Receiver
-	eps  []*endpoint
-	numRx  int // flows from the peer
+	eps        []*endpoint
+	numRx      int // flows from the peer
 	// closedEPs are endpoints that the peer has closed. Each is reported together with the
 	// end of a flow from the peer.
 	closedEPs []*endpoint

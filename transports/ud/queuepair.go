@@ -30,14 +30,14 @@ type queuePair struct {
 	// posted is the number of work requests, which is the ID of the last. completed is the
 	// last one that is known to have completed. asked were signaled, and ended of those have
 	// a completion.
-	postedID, completedID uint64
-	signaled, signaledDone      uint64
-	maxInline            int  // longest packet that is sent inline
-	batching        bool // something was posted since the last pass: further work requests are batched
-	numWRs               int
-	wrs               [postBatch]verbs.SendWR
+	postedID, completedID  uint64
+	signaled, signaledDone uint64
+	maxInline              int  // longest packet that is sent inline
+	batching               bool // something was posted since the last pass: further work requests are batched
+	numWRs                 int
+	wrs                    [postBatch]verbs.SendWR
 	refillWRs              [refillBatch]verbs.RecvWR
-	sendWCs              [signalEvery]verbs.WC
+	sendWCs                [signalEvery]verbs.WC
 }
 
 func (f *iface) openQP(port uint8, receives int, worker uct.UUID) (err error) {

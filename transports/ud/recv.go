@@ -11,11 +11,11 @@ const descRxEnd uct.DescFlags = 1 << 7
 
 // Bits of arq.Receiver.Tag.
 const (
-	ackListed   uint32 = 1 << iota // in iface.pendingACKs or iface.agedACKs
+	ackListed  uint32 = 1 << iota // in iface.pendingACKs or iface.agedACKs
 	ackUrgent                     // in iface.urgentACKs
-	reported                     // counted in iface.rxConns
-	recvActive                      // a packet was received since the last sweep
-	halfOpen                    // in iface.halfOpen: no packet confirms that the sender has received Accept
+	reported                      // counted in iface.rxConns
+	recvActive                    // a packet was received since the last sweep
+	halfOpen                      // in iface.halfOpen: no packet confirms that the sender has received Accept
 )
 
 // processRecvs processes received packets.

@@ -5,7 +5,7 @@ package tagmatch
 // array of the caller indexed by number is no longer than the maximum number of
 // messages ever held.
 type Unexpected struct {
-	idx     index
+	idx   index
 	order []links // links of the list of all entries, by arrival
 	list  struct{ head, tail uint32 }
 	free  uint32 // first free number; the list continues in node.next

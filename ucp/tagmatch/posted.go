@@ -8,11 +8,11 @@ type Posted struct {
 	only      uint32 // 0: all receives are in the index
 	tag, mask uint64 // of only
 
-	idx    index
-	n    int  // in the index
-	wild list // receives with a wildcard mask
-	seq  uint64
-	numWild   int // in wild
+	idx     index
+	n       int  // in the index
+	wild    list // receives with a wildcard mask
+	seq     uint64
+	numWild int // in wild
 }
 
 // Len returns the number of receives.

@@ -40,14 +40,14 @@ type stats struct{ wakeups, sections, skipped, overruns atomic.Uint64 }
 // time, in the async goroutine or in Poll of any worker. They must not access state of a
 // worker.
 type Async struct {
-	period   time.Duration
+	period       time.Duration
 	openGateWord uint32 // value of Owner.gate while the async goroutine is outside
-	sleep    *sleeper
-	stats    stats
-	done     chan struct{}
-	wakeAt   atomic.Int64 // planned time of the next wake-up; 0 while the goroutine is awake
-	nextTimer     atomic.Int64 // earliest deadline of timers
-	ownersAdded   atomic.Bool  // owners were added that the goroutine has not seen
+	sleep        *sleeper
+	stats        stats
+	done         chan struct{}
+	wakeAt       atomic.Int64 // planned time of the next wake-up; 0 while the goroutine is awake
+	nextTimer    atomic.Int64 // earliest deadline of timers
+	ownersAdded  atomic.Bool  // owners were added that the goroutine has not seen
 
 	callMu sync.Mutex // held while a function that belongs to no worker runs; locked before mu
 

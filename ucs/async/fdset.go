@@ -24,9 +24,9 @@ type watch struct {
 type fdset struct {
 	ep *shmem.Epoll
 
-	mu   sync.Mutex // guards the fields below
-	byFD map[int]watch
-	byID map[uint64]func()
+	mu     sync.Mutex // guards the fields below
+	byFD   map[int]watch
+	byID   map[uint64]func()
 	lastID uint64
 }
 

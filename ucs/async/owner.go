@@ -30,14 +30,14 @@ const sectionTimers = 64
 // Concurrency: one goroutine at a time acts as the worker. A worker that several goroutines
 // share holds its lock around Enter and Leave. Enter is not reentrant.
 type Owner struct {
-	inside atomic.Uint64 // written by the worker: odd while it is inside, changed by every pass
-	gate   atomic.Uint32 // written by the async goroutine
-	nextTimer   atomic.Int64  // earliest deadline of timers, or never; written inside
+	inside    atomic.Uint64 // written by the worker: odd while it is inside, changed by every pass
+	gate      atomic.Uint32 // written by the async goroutine
+	nextTimer atomic.Int64  // earliest deadline of timers, or never; written inside
 
-	a      *Async
-	timers *wheel     // accessed inside
+	a       *Async
+	timers  *wheel        // accessed inside
 	watches []*ownerWatch // accessed inside
-	closed   bool       // Close was called; accessed inside
+	closed  bool          // Close was called; accessed inside
 
 	outsideFunc func() time.Duration // see SetOutside; accessed inside
 
@@ -183,10 +183,10 @@ func (o *Owner) pollSlow(now ucs.Time) int {
 
 // ownerWatch is a descriptor of an owner. It reports readiness once, then again after rearm.
 type ownerWatch struct {
-	fd     int // -1: a function of Soon
-	fn     func()
-	removed   bool         // Unwatch was called; accessed inside
-	wanted *atomic.Bool // the condition of Soon; nil: a descriptor of Watch
+	fd      int // -1: a function of Soon
+	fn      func()
+	removed bool         // Unwatch was called; accessed inside
+	wanted  *atomic.Bool // the condition of Soon; nil: a descriptor of Watch
 }
 
 // runnable reports whether the function still has to run. It must be called inside.

@@ -16,12 +16,12 @@ const maxRecheck = 16 * time.Millisecond
 
 // ownerState is the async goroutine's state of an owner. Only that goroutine accesses it.
 type ownerState struct {
-	lastInside   uint64   // Owner.inside at the last check
-	lastChange   ucs.Time // time since which Owner.inside has had that value
-	lastNext ucs.Time // Owner.nextTimer at the last check
+	lastInside uint64   // Owner.inside at the last check
+	lastChange ucs.Time // time since which Owner.inside has had that value
+	lastNext   ucs.Time // Owner.nextTimer at the last check
 
 	ready   []*ownerWatch // ready descriptors, which report nothing more before rearm
-	readyAt ucs.Time   // time at which the first of them became ready
+	readyAt ucs.Time      // time at which the first of them became ready
 
 	outsideAt ucs.Time // time of the next call of Owner.outsideFunc
 }

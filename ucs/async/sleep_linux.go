@@ -21,7 +21,7 @@ type sleeper struct {
 	conn   syscall.RawConn
 	kicked atomic.Bool
 	found  events
-	ended   func(uintptr) bool // reports whether the sleep has ended
+	ended  func(uintptr) bool // reports whether the sleep has ended
 }
 
 func newSleeper() (*sleeper, error) {

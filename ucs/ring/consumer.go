@@ -10,25 +10,25 @@ import (
 //
 // Concurrency: one goroutine.
 type Consumer struct {
-	cells cells
-	mask  uint64
-	want  uint64 // sequence number of the next message
-	at    uint64 // byte offset of its cell
-	atMask  uint64 // size of all cells in bytes, minus one: the mask of at
+	cells  cells
+	mask   uint64
+	want   uint64 // sequence number of the next message
+	at     uint64 // byte offset of its cell
+	atMask uint64 // size of all cells in bytes, minus one: the mask of at
 
 	cellTail *uint64
 	bulkTail *uint64
-	polled      *uint32
+	polled   *uint32
 	waiting  *uint32
 
-	data      []byte // cells, then bulk area
-	bulkBase  uint64 // offset of the bulk area in data
-	bulkSize  uint64
-	bulkDone  uint64 // bulk bytes consumed
-	bulkPublished  uint64 // bulk bytes published as consumed
-	publishAt       uint64 // sequence number from which Release publishes
-	publishEvery uint64
-	fence     bool
+	data          []byte // cells, then bulk area
+	bulkBase      uint64 // offset of the bulk area in data
+	bulkSize      uint64
+	bulkDone      uint64 // bulk bytes consumed
+	bulkPublished uint64 // bulk bytes published as consumed
+	publishAt     uint64 // sequence number from which Release publishes
+	publishEvery  uint64
+	fence         bool
 }
 
 // NewConsumer attaches the receiving side to an area that Init has initialized.
@@ -38,19 +38,19 @@ func NewConsumer(area []byte, l Layout) (Consumer, error) {
 	}
 	data := area[controlBytes:l.Size()]
 	return Consumer{
-		cells:     cellsOf(data),
-		mask:      uint64(l.Cells) - 1,
-		want:      1,
-		at:        CellSize & (uint64(l.Cells)*CellSize - 1),
-		atMask:      uint64(l.Cells)*CellSize - 1,
-		cellTail:  uint64At(area, offCellTail),
-		bulkTail:  uint64At(area, offBulkTail),
+		cells:        cellsOf(data),
+		mask:         uint64(l.Cells) - 1,
+		want:         1,
+		at:           CellSize & (uint64(l.Cells)*CellSize - 1),
+		atMask:       uint64(l.Cells)*CellSize - 1,
+		cellTail:     uint64At(area, offCellTail),
+		bulkTail:     uint64At(area, offBulkTail),
 		polled:       uint32At(area, offPolled),
-		waiting:   uint32At(area, offWaiting),
-		data:      data,
-		bulkBase:  uint64(l.Cells) * CellSize,
-		bulkSize:  uint64(l.Bulk),
-		publishAt:       1 + uint64(l.Cells)/4,
+		waiting:      uint32At(area, offWaiting),
+		data:         data,
+		bulkBase:     uint64(l.Cells) * CellSize,
+		bulkSize:     uint64(l.Bulk),
+		publishAt:    1 + uint64(l.Cells)/4,
 		publishEvery: uint64(l.Cells) / 4,
 	}, nil
 }

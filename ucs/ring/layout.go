@@ -18,7 +18,7 @@ const (
 	offWaiting   = 64
 	offCellTail  = 128
 	offBulkTail  = 136
-	offPolled       = 256
+	offPolled    = 256
 	controlBytes = 384
 
 	magic = 0x676e72786375_0001 // "ucxrng", layout version 1

@@ -21,7 +21,7 @@ type Producer struct {
 	size     uint64
 	cellTail *uint64 // written by the consumer
 	bulkTail *uint64
-	polled      *uint32
+	polled   *uint32
 	waiting  *uint32
 
 	bulk     []byte
@@ -45,7 +45,7 @@ func NewProducer(area []byte, l Layout) (Producer, error) {
 		size:     uint64(l.Cells) - 1, // one cell is reserved for the marker
 		cellTail: uint64At(area, offCellTail),
 		bulkTail: uint64At(area, offBulkTail),
-		polled:      uint32At(area, offPolled),
+		polled:   uint32At(area, offPolled),
 		waiting:  uint32At(area, offWaiting),
 		bulk:     data[l.Cells*CellSize:],
 	}

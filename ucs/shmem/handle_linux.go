@@ -13,7 +13,7 @@ import (
 // handle owns a descriptor. The owner must call close. If a handle is dropped without
 // close, a runtime cleanup closes its descriptor.
 type handle struct {
-	fd  atomic.Int64 // -1: closed
+	fd      atomic.Int64 // -1: closed
 	cleanup runtime.Cleanup
 }
 

@@ -15,7 +15,7 @@ import (
 // Descriptors that the second process inherits.
 const (
 	commandFD = 3
-	replyFD  = 4
+	replyFD   = 4
 )
 
 // serve is the main loop of the second process. It opens an iface and executes commands until the

@@ -21,8 +21,8 @@ var moveCases = []testCase{
 // inbound checks the messages that one node receives. The message ID numbers the sender. The
 // messages of a sender arrive in order and from one source, which no other sender uses.
 type inbound struct {
-	n      *node
-	got    []sequence
+	n       *node
+	got     []sequence
 	rxConns []uint32
 }
 

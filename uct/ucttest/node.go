@@ -35,26 +35,26 @@ type node struct {
 
 	complaints int
 
-	inside    bool // Progress is running
-	counted   int  // messages and events of this Progress
-	offered   bool // HandlePending was called in this Progress
-	quiet     bool // received messages are only counted
-	countOnly bool // events are only counted
-	received  int
-	inbox     []message
-	inFlightOps   map[uct.Token]*flight
-	failures  []uct.Failure
-	tokens    uct.Token
-	pinned    map[uct.Token][]uct.Mem // registrations made by pieces
-	mayFail    bool                    // endpoints are expected to fail
-	closed    bool
+	inside      bool // Progress is running
+	counted     int  // messages and events of this Progress
+	offered     bool // HandlePending was called in this Progress
+	quiet       bool // received messages are only counted
+	countOnly   bool // events are only counted
+	received    int
+	inbox       []message
+	inFlightOps map[uct.Token]*flight
+	failures    []uct.Failure
+	tokens      uct.Token
+	pinned      map[uct.Token][]uct.Mem // registrations made by pieces
+	mayFail     bool                    // endpoints are expected to fail
+	closed      bool
 
 	onMessage func(message) // nil: append to inbox
 	onPending func([]uct.Token) int
 	onFailure func(uct.Failure)
-	retained      int // number of retained messages
-	onRetain      func(mem []byte, ds []uct.Desc) uint64
-	waits    *waitReport // nil: waits for nothing
+	retained  int // number of retained messages
+	onRetain  func(mem []byte, ds []uct.Desc) uint64
+	waits     *waitReport // nil: waits for nothing
 }
 
 // waitReport is what a node reports from ReportWaits.

@@ -36,13 +36,13 @@ func (n *controlMsg) address() uct.Address { return uct.Address{Device: n.Device
 
 // process is a second process with its own iface, which executes commands.
 type process struct {
-	env    *env
-	cmd    *exec.Cmd
-	to     *os.File
-	replies  chan controlMsg // replies; closed when the process has exited
-	exited chan struct{}
-	addr   uct.Address
-	output bytes.Buffer // its output, valid after exited
+	env     *env
+	cmd     *exec.Cmd
+	to      *os.File
+	replies chan controlMsg // replies; closed when the process has exited
+	exited  chan struct{}
+	addr    uct.Address
+	output  bytes.Buffer // its output, valid after exited
 }
 
 // spawn runs the test binary again, until the end of the case.
@@ -155,15 +155,15 @@ func (e *env) pairWith(p *process) (*node, *link) {
 
 // child is the state of the second process.
 type child struct {
-	node    *node
-	link    *link
-	send    *sender
-	sending uint64 // the number of the last message to send
-	got     sequence
-	echo    bool
-	unsent  []message // not yet echoed
-	mem     uct.Mem
-	out     *json.Encoder
+	node      *node
+	link      *link
+	send      *sender
+	sending   uint64 // the number of the last message to send
+	got       sequence
+	echo      bool
+	unsent    []message // not yet echoed
+	mem       uct.Mem
+	out       *json.Encoder
 	owesReply bool // the reply to "send" is outstanding
 }
 

@@ -22,7 +22,7 @@ func reentrancySend(e *env) {
 	e.needs(a, uct.OpAMShort|uct.OpPending, "AM short with pending")
 	l, back := e.connect(a, b), e.connect(b, a)
 	var requested, replied uint64 // next numbers
-	var waiting []message      // behind one token
+	var waiting []message         // behind one token
 	reply := func(m message) uct.Status { return back.AMUint64(2, m.header, m.header+1) }
 	offer := func(ts []uct.Token) int {
 		for len(waiting) > 0 && reply(waiting[0]) == ok {

@@ -10,10 +10,10 @@ import (
 
 // ah is an address handle: an address and the resolved route to it.
 type ah struct {
-	attr verbs.AHAttr
-	pd   *pd // the domain whose protection applies
+	attr   verbs.AHAttr
+	pd     *pd // the domain whose protection applies
 	domain *pd // the domain that it was created in
-	route   route
+	route  route
 
 	id     verbs.AHID
 	closed bool // guarded by device.mu

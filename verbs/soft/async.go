@@ -13,8 +13,8 @@ import (
 // eventQueue holds asynchronous events until TryAsync returns them. It counts returned
 // events that are not acknowledged yet.
 type eventQueue struct {
-	pending atomic.Int32
-	notifier    notifier
+	pending  atomic.Int32
+	notifier notifier
 
 	mu      sync.Mutex         // guards the fields below and the bell
 	acked   sync.Cond          // signalled when an object has no unacknowledged event left; L is mu

@@ -28,13 +28,13 @@ const pollPeriod = 500 * time.Microsecond
 // a barrier for all threads of the process (shmem.PrivateBarrier) between its store and
 // its loads.
 type background struct {
-	lastPasses   uint32        // engine.passes at the last check
-	sleeping atomic.Uint32 // 1: a producer of work must call wakeSlow
+	lastPasses uint32        // engine.passes at the last check
+	sleeping   atomic.Uint32 // 1: a producer of work must call wakeSlow
 	idlePasses atomic.Uint32 // engine.passes at the last call of Rest
-	wakeups  chan struct{} // sent to by Rest, and by wakeSlow where there is no bed
-	poller    *poller          // of UDP devices only
-	stop   atomic.Bool
-	done  chan struct{}
+	wakeups    chan struct{} // sent to by Rest, and by wakeSlow where there is no bed
+	poller     *poller       // of UDP devices only
+	stop       atomic.Bool
+	done       chan struct{}
 }
 
 // startBackground starts the goroutine that the engine mode requires, if any.

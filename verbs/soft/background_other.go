@@ -12,7 +12,7 @@ import (
 type poller struct{ file *os.File }
 
 func (u *udpPort) newPoller() (*poller, error) { return nil, ucs.ErrUnsupported }
-func (p *poller) addSocket() error           { return ucs.ErrUnsupported }
-func (p *poller) removeSocket()                 {}
+func (p *poller) addSocket() error             { return ucs.ErrUnsupported }
+func (p *poller) removeSocket()                {}
 func (p *poller) setDeadline(time.Duration)    {}
-func (p *poller) wait()                   {}
+func (p *poller) wait()                        {}

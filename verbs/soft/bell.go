@@ -15,7 +15,7 @@ import (
 type notifier struct {
 	wake chan struct{} // capacity 1
 	done chan struct{} // closed by close
-	fd readyFD          // readable while the queue is not empty
+	fd   readyFD       // readable while the queue is not empty
 }
 
 func (b *notifier) init() {

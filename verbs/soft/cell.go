@@ -16,23 +16,23 @@ import (
 // A short send touches only the first 64 bytes. The size is a power of two, so that no
 // cell spans more cache lines than it needs.
 type cell struct {
-	seq   atomic.Uint32
-	dest  verbs.QPN
-	psn   verbs.PSN
-	op    wire.Opcode
-	flags uint8
-	nsg   uint8         // entries of sg in use; 0: the payload is in the cell
-	syndrome   wire.Syndrome // of a response; with cellBatch: how many further packets the cell stands for
-	n     uint16        // payload bytes; with cellBatch sg[0] has the length instead
-	pkey  uint16
-	from  uint32 // index of the sending device
-	imm   uint32
-	msn   uint32 // with cellAck: the acknowledged PSN
-	small [smallLen]byte
+	seq      atomic.Uint32
+	dest     verbs.QPN
+	psn      verbs.PSN
+	op       wire.Opcode
+	flags    uint8
+	nsg      uint8         // entries of sg in use; 0: the payload is in the cell
+	syndrome wire.Syndrome // of a response; with cellBatch: how many further packets the cell stands for
+	n        uint16        // payload bytes; with cellBatch sg[0] has the length instead
+	pkey     uint16
+	from     uint32 // index of the sending device
+	imm      uint32
+	msn      uint32 // with cellAck: the acknowledged PSN
+	small    [smallLen]byte
 
 	addr, swapAdd, compare, atomicOld uint64
-	rkey, dlen, qkey            uint32
-	src                         verbs.QPN
+	rkey, dlen, qkey                  uint32
+	src                               verbs.QPN
 
 	long [longLen]byte
 	sg   [verbs.MaxSGE]verbs.SGE
@@ -54,11 +54,11 @@ const (
 const (
 	cellSE = 1 << iota
 	cellAckReq
-	cellAck   // an acknowledgement precedes the packet
-	cellBatch // the cell stands for more than one packet
-	cellBatchEnds  // the last of them ends the message
-	cellBatchImm   // with immediate data
-	cellBody  // the payload is in body
+	cellAck       // an acknowledgement precedes the packet
+	cellBatch     // the cell stands for more than one packet
+	cellBatchEnds // the last of them ends the message
+	cellBatchImm  // with immediate data
+	cellBody      // the payload is in body
 )
 
 // fill writes p to the cell.

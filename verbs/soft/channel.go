@@ -13,7 +13,7 @@ import (
 // compChannel queues the events of completion queues. It is a list of the queues that
 // have events, so an event allocates nothing.
 type compChannel struct {
-	d    *device
+	d        *device
 	notifier notifier
 
 	mu          sync.Mutex // guards the list, the chanLink of each queue in it, and the bell

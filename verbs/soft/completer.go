@@ -294,7 +294,7 @@ func (q *qp) handleRNR(p *packet) bool {
 		r.rnrRetries--
 	}
 	q.goBack(p.psn)
-	r.retries = r.retryCnt                           // the peer responds, so only rnrRetry limits the wait
+	r.retries = r.retryCnt                                  // the peer responds, so only rnrRetry limits the wait
 	r.rnrWait = -ucs.Time(wire.RNRTimer(p.syndrome.Code())) // negative: expireRequester adds the present time
 	r.lastProgress = 0
 	q.d.setTimer(q, 0)

@@ -17,25 +17,25 @@ type cq struct {
 	cookie uint64
 	// single: at most one goroutine polls at a time. Pushes lock nevertheless. Any
 	// goroutine that runs the device may push, also one that polls another queue.
-	single bool
+	single        bool
 	ignoreOverrun bool // drop completions on overrun and stay usable
 
 	// Guarded by device.mu.
 	users  int
 	closed bool
-	index     int      // index in device.cqs
+	index  int      // index in device.cqs
 	event  chanLink // guarded by ch.mu
 
-	_     ucs.Pad
-	tail  cursor
-	ring  atomic.Pointer[[]verbs.WC] // length a power of two; replaced under tail
-	depth uint64                     // guarded by tail
-	armed atomic.Uint32              // armedNot or the completions that raise an event; changed under tail
+	_         ucs.Pad
+	tail      cursor
+	ring      atomic.Pointer[[]verbs.WC] // length a power of two; replaced under tail
+	depth     uint64                     // guarded by tail
+	armed     atomic.Uint32              // armedNot or the completions that raise an event; changed under tail
 	unusable  atomic.Bool                // after an overrun or Close
 	tailLocks uint64                     // locks of tail by push; changed under tail
 
-	_     ucs.Pad
-	head  cursor
+	_         ucs.Pad
+	head      cursor
 	headLocks uint64 // locks of head by pop; changed under head
 }
 
@@ -243,7 +243,9 @@ func (c *cq) bytes() uint64 {
 }
 
 // lockCount returns how often push and pop locked the queue.
-func (c *cq) lockCount() uint64 { return atomic.LoadUint64(&c.tailLocks) + atomic.LoadUint64(&c.headLocks) }
+func (c *cq) lockCount() uint64 {
+	return atomic.LoadUint64(&c.tailLocks) + atomic.LoadUint64(&c.headLocks)
+}
 
 // Arm requests one event. A request for any completion includes solicited ones.
 func (c *cq) Arm(solicitedOnly bool) ucs.Status {

@@ -18,12 +18,12 @@ type device struct {
 	conf Config // with defaults filled in
 
 	// mu guards the control path: creation, counts and close of objects.
-	mu     sync.Mutex
-	closed bool
-	openObjects   [numKinds]int // open objects
-	cqs    objectSet[*cq]      // open completion queues
-	srqs   objectSet[*srq]
-	closedCounts   counts // of closed objects
+	mu           sync.Mutex
+	closed       bool
+	openObjects  [numKinds]int  // open objects
+	cqs          objectSet[*cq] // open completion queues
+	srqs         objectSet[*srq]
+	closedCounts counts // of closed objects
 
 	mrs    mrTable
 	ahs    ahTable

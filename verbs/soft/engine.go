@@ -22,35 +22,35 @@ type engine struct {
 	lid    uint16
 	index  uint32 // in the Switch
 	kind   linkKind
-	inbox     *inbox // of overInproc
+	inbox  *inbox // of overInproc
 	udp    *udpPort
-	fabric    *fabricLink
+	fabric *fabricLink
 	faulty *faultUDP // of overUDP with faults
 
-	_      ucs.Pad
-	rx     owner         // the receive token
-	passes atomic.Uint32 // calls of Poll; approximate, because pollers count without a lock
-	now    atomic.Int64  // ucs.Time, some passes old
-	sinkCQ *cq           // under rx: the queue whose completions go to sinkTo
-	sinkTo []verbs.WC
-	sinkN  int
-	counts counts // under rx
-	rxPacket   packet // under rx: the received packet
+	_        ucs.Pad
+	rx       owner         // the receive token
+	passes   atomic.Uint32 // calls of Poll; approximate, because pollers count without a lock
+	now      atomic.Int64  // ucs.Time, some passes old
+	sinkCQ   *cq           // under rx: the queue whose completions go to sinkTo
+	sinkTo   []verbs.WC
+	sinkN    int
+	counts   counts // under rx
+	rxPacket packet // under rx: the received packet
 
 	socketEmpty atomic.Uint32 // 1: the last pass found the socket empty
 
-	lock   spinlock
-	dirty  []*qp // queue pairs that send in a later pass; under lock
-	spareDirty  []*qp
-	numDirty atomic.Int32
-	timed  []*qp // queue pairs with a timer; under lock
+	lock       spinlock
+	dirty      []*qp // queue pairs that send in a later pass; under lock
+	spareDirty []*qp
+	numDirty   atomic.Int32
+	timed      []*qp // queue pairs with a timer; under lock
 	// spareTimed is the memory of the previous such list, for reuse; under lock.
 	spareTimed []*qp
-	numTimed     atomic.Int32
-	nextTimer    atomic.Int64 // lower bound of the times in timed; ucs.Time
+	numTimed   atomic.Int32
+	nextTimer  atomic.Int64 // lower bound of the times in timed; ucs.Time
 
 	memoryUsers memoryUsers
-	background    background
+	background  background
 }
 
 // start opens the link and starts the background goroutine.

@@ -16,11 +16,11 @@ import (
 //
 // Concurrency: one goroutine at a time.
 type faultInjector[D any] struct {
-	conf *Faults
-	received   bool // the packets were received: only the hook applies
-	rng  splitMix64
-	delayed []delayedPacket[D] // in order of when
-	free [][]byte
+	conf     *Faults
+	received bool // the packets were received: only the hook applies
+	rng      splitMix64
+	delayed  []delayedPacket[D] // in order of when
+	free     [][]byte
 }
 
 // held is a packet that is delayed until its time.
@@ -95,8 +95,8 @@ func (l *faultInjector[D]) delay(h delayedPacket[D]) []byte {
 // decision is a Verdict with the random parts added.
 type decision struct {
 	Verdict
-	gap time.Duration // delay of the duplicate behind the first copy
-	bits  uint64        // random bits that select the bits to flip
+	gap  time.Duration // delay of the duplicate behind the first copy
+	bits uint64        // random bits that select the bits to flip
 }
 
 // decide calls the hook and draws random numbers. It draws equally many for each packet

@@ -13,10 +13,10 @@ import (
 type faultUDP struct {
 	port *udpPort
 
-	mu   sync.Mutex
+	mu       sync.Mutex
 	injector *faultInjector[udpPeer]
-	buf  []byte
-	due  []delayedPacket[udpPeer]
+	buf      []byte
+	due      []delayedPacket[udpPeer]
 }
 
 func newFaultUDP(f *Faults, u *udpPort) *faultUDP {

@@ -20,9 +20,9 @@ import (
 // Close: ringClosed is a bit of tail, so no cell is reserved after it. The reader
 // leaves a closed ring when head equals its tail.
 type inbox struct {
-	max   uint32
-	readRing atomic.Pointer[inRing] // the ring that is read; changed under the receive token
-	writeRing  atomic.Pointer[inRing] // the ring that is written
+	max       uint32
+	readRing  atomic.Pointer[inRing] // the ring that is read; changed under the receive token
+	writeRing atomic.Pointer[inRing] // the ring that is written
 }
 
 // inRing is one ring of an inbox. Reader and senders share only the cells. A sender
@@ -32,8 +32,8 @@ type inRing struct {
 	base  uint32 // packets read in earlier rings; set when the reader enters this ring
 	next  atomic.Pointer[inRing]
 
-	_    ucs.Pad
-	tail atomic.Uint64 // number of reserved cells, times two; plus ringClosed
+	_          ucs.Pad
+	tail       atomic.Uint64 // number of reserved cells, times two; plus ringClosed
 	cachedHead atomic.Uint32 // head as a sender loaded it last
 
 	_    ucs.Pad

@@ -13,10 +13,10 @@ import (
 //
 // Concurrency: any goroutine may call all methods.
 type Switch struct {
-	mu      sync.Mutex
-	byGID   map[verbs.GID]*device
-	devices atomic.Pointer[[]*device] // by device.index; nil for closed devices
-	faultFabric    polledFabric
+	mu          sync.Mutex
+	byGID       map[verbs.GID]*device
+	devices     atomic.Pointer[[]*device] // by device.index; nil for closed devices
+	faultFabric polledFabric
 }
 
 // NewSwitch creates a Switch without devices.

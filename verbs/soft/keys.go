@@ -14,11 +14,11 @@ import (
 // mu guards it and the slots that belong to it. It is the last lock in the lock order:
 // engines invalidate keys while they own a queue pair.
 type keySpace struct {
-	mask     uint32 // constant after init
-	mu       sync.Mutex
-	versionStep     uint8    // of versions
-	versions []uint8  // last version of each index
-	free     []uint32 // free indices
+	mask        uint32 // constant after init
+	mu          sync.Mutex
+	versionStep uint8    // of versions
+	versions    []uint8  // last version of each index
+	free        []uint32 // free indices
 }
 
 // init sets the random mask and step.

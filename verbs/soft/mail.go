@@ -10,7 +10,7 @@ import (
 // mail is the Fabric of a Switch's devices with faults. Each device has a mailbox, and
 // empties it when it polls.
 type polledFabric struct {
-	mu    sync.Mutex
+	mu     sync.Mutex
 	queues map[netip.AddrPort]*packetQueue
 }
 

@@ -15,17 +15,17 @@ import (
 // collector does not move heap objects. The device uses addresses only as offsets into
 // the slice, and no hardware accesses the memory. So nothing needs to be pinned.
 type mr struct {
-	d      *device
-	pd     *pd // the domain whose protection applies
-	domain   *pd // the domain that it was created in
-	key    uint32
-	access verbs.Access
+	d         *device
+	pd        *pd // the domain whose protection applies
+	domain    *pd // the domain that it was created in
+	key       uint32
+	access    verbs.Access
 	revocable bool        // work requests may invalidate the key
-	addr   uint64      // iova of the first byte
-	buf    []byte      // written only while no valid key refers to it, so a lookup sees a whole slice
+	addr      uint64      // iova of the first byte
+	buf       []byte      // written only while no valid key refers to it, so a lookup sees a whole slice
 	invalid   atomic.Bool // the key is invalid; changed under mrTable.mu
-	ctl    sync.Mutex  // serialises Reregister and Close: a second Close returns when the first has finished
-	closed bool        // guarded by ctl
+	ctl       sync.Mutex  // serialises Reregister and Close: a second Close returns when the first has finished
+	closed    bool        // guarded by ctl
 }
 
 const (

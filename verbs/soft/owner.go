@@ -23,10 +23,10 @@ type owner struct{ word atomic.Uint32 }
 
 // Bits of the word; the higher bits count releases.
 const (
-	ownHeld = 1 << iota
+	ownHeld     = 1 << iota
 	ownPending  // work was published while the word was taken
-	ownPost  // the posters' lock
-	ownReleased  // one release
+	ownPost     // the posters' lock
+	ownReleased // one release
 )
 
 // held reports whether there is an owner.

@@ -10,16 +10,16 @@ import (
 // place is a snapshot of a queue pair's send state. sendUDP restores it when the socket
 // accepts no more packets.
 type sendState struct {
-	state                   verbs.QPState
-	tx, sent                uint32
-	rdAtomic                      int
-	psn, sndMax                verbs.PSN
-	pendingResponses                   uint16
-	oldestSent, unacked          uint32
-	ack                     verbs.PSN
+	state                             verbs.QPState
+	tx, sent                          uint32
+	rdAtomic                          int
+	psn, sndMax                       verbs.PSN
+	pendingResponses                  uint16
+	oldestSent, unacked               uint32
+	ack                               verbs.PSN
 	failed, ackPending, ackNow, fatal bool
-	nak                     wire.Syndrome
-	packets, bytes, acks    uint64
+	nak                               wire.Syndrome
+	packets, bytes, acks              uint64
 }
 
 // saveSendState returns a snapshot of the send state.

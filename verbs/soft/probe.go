@@ -10,12 +10,12 @@ import (
 // nothing has been acknowledged for longer than a round trip, the oldest packet alone
 // is retransmitted. The peer's response shows which packets it has.
 type probe struct {
-	enabled        bool      // QPAttr.PeerFeatures has verbs.PeerProbe
+	enabled      bool      // QPAttr.PeerFeatures has verbs.PeerProbe
 	srtt, rttvar ucs.Time  // smoothed round-trip time and its deviation; 0: not measured yet
-	rttEnd      verbs.PSN // the round trip ends when all before this PSN is acknowledged
-	rttStart    ucs.Time  // when the measurement began; 0: none is running
-	count      uint8     // probes since the last acknowledgement
-	pending     bool      // the last probe has no response yet: nothing else is sent
+	rttEnd       verbs.PSN // the round trip ends when all before this PSN is acknowledged
+	rttStart     ucs.Time  // when the measurement began; 0: none is running
+	count        uint8     // probes since the last acknowledgement
+	pending      bool      // the last probe has no response yet: nothing else is sent
 }
 
 // The shortest time without an acknowledgement before a probe. A peer may not be

@@ -21,7 +21,7 @@ type Provider struct {
 	conf Config
 	sw   *Switch
 
-	mu    sync.Mutex
+	mu     sync.Mutex
 	listed []deviceSpec // the last result of Devices
 }
 

@@ -28,8 +28,8 @@ type qp struct {
 	recvPD *pd // domain of the receive buffers: the SRQ's, or pd
 	caps   verbs.QPCaps
 
-	controlMu  sync.Mutex   // serializes Modify and Close
-	attr verbs.QPAttr // guarded by ctl; adopt copies what the engine needs
+	controlMu sync.Mutex   // serializes Modify and Close
+	attr      verbs.QPAttr // guarded by ctl; adopt copies what the engine needs
 
 	state atomic.Uint32 // verbs.QPState; written by the owner
 	sq    sendQueue
@@ -37,32 +37,32 @@ type qp struct {
 
 	_ ucs.Pad
 	owner
-	route     route
-	dest   verbs.QPN
-	mtu    int
-	pkey   uint16
-	qkey   uint32
-	access verbs.Access
-	fastMax  int // longest message of the in-process fast path; -1: none
+	route   route
+	dest    verbs.QPN
+	mtu     int
+	pkey    uint16
+	qkey    uint32
+	access  verbs.Access
+	fastMax int // longest message of the in-process fast path; -1: none
 	// fastInline is the longest inline data that fillFast takes; -1: none.
-	fastInline  int
-	fastUDP bool       // the QP has the UDP fast path
-	txICRC   wire.ICRCCache // ICRC caches of the UDP fast path: sent and received packets
-	rxICRC     wire.ICRCCache
-	established    bool // a packet has been received: EventCommEst was raised
-	closed   bool
-	memoryUser  atomic.Bool // in engine.memoryUsers
-	memoryUserIndex   int         // index there, guarded by its lock
-	rxOwned   bool        // the holder of the receive token owns it: completions may go straight to the poller
-	cqUnusable     bool        // a completion queue is unusable: the QP must enter the error state
-	notifyDrained    bool        // SQD: raise EventSQDrained when the send queue is drained
-	req      requester
-	rsp      responder
-	txPacket      packet // scratch for sending
-	counts   counts
-	isTimed  bool     // in engine.timed
-	lastPasses     uint32   // engine.passes at the last post
-	delayedSince   ucs.Time // since when posted packets wait to be batched; 0: none do
+	fastInline      int
+	fastUDP         bool           // the QP has the UDP fast path
+	txICRC          wire.ICRCCache // ICRC caches of the UDP fast path: sent and received packets
+	rxICRC          wire.ICRCCache
+	established     bool // a packet has been received: EventCommEst was raised
+	closed          bool
+	memoryUser      atomic.Bool // in engine.memoryUsers
+	memoryUserIndex int         // index there, guarded by its lock
+	rxOwned         bool        // the holder of the receive token owns it: completions may go straight to the poller
+	cqUnusable      bool        // a completion queue is unusable: the QP must enter the error state
+	notifyDrained   bool        // SQD: raise EventSQDrained when the send queue is drained
+	req             requester
+	rsp             responder
+	txPacket        packet // scratch for sending
+	counts          counts
+	isTimed         bool     // in engine.timed
+	lastPasses      uint32   // engine.passes at the last post
+	delayedSince    ucs.Time // since when posted packets wait to be batched; 0: none do
 	// peerConsumed is how many packets the in-process peer had taken from its inbox at the
 	// last call of peerConsumes.
 	peerConsumed uint32
@@ -70,8 +70,8 @@ type qp struct {
 	deferredLock  spinlock
 	deferred      []deferredPacket // packets received while another goroutine owned the QP
 	spareDeferred []deferredPacket
-	numDeferred     atomic.Int32
-	dirty     atomic.Bool // in engine.dirty
+	numDeferred   atomic.Int32
+	dirty         atomic.Bool // in engine.dirty
 }
 
 // QPN returns the queue pair number.

@@ -15,9 +15,9 @@ import (
 // token of a device. quiesce waits for all of them.
 type memoryUsers struct {
 	quiesceMu sync.Mutex // one quiesce at a time: a second must also wait for those that the first took
-	draining []*qp      // those that the running quiesce waits for; guarded by waits
-	lock  spinlock      // guards list
-	list  []*qp      // has room for all queue pairs: the data path does not allocate
+	draining  []*qp      // those that the running quiesce waits for; guarded by waits
+	lock      spinlock   // guards list
+	list      []*qp      // has room for all queue pairs: the data path does not allocate
 }
 
 // markMemoryUser adds q to the set. It is called before a memory lookup by a goroutine without

@@ -24,7 +24,9 @@ func TestCloseWaits(t *testing.T) {
 	require.NoError(t, err)
 	closeAtEnd(t, v)
 	q := v.(*qp)
-	token := func(o *owner) (take, give func()) { return func() { require.True(t, o.tryAcquire()) }, func() { o.tryRelease() } }
+	token := func(o *owner) (take, give func()) {
+		return func() { require.True(t, o.tryAcquire()) }, func() { o.tryRelease() }
+	}
 	for _, tc := range []struct {
 		name       string
 		take, give func()

@@ -25,10 +25,10 @@ type recvRing struct {
 	single bool // one goroutine posts at a time
 	shared bool // several owners consume
 
-	tail cursor
-	ring atomic.Pointer[[]recvWQE] // length a power of two; replaced under tail
+	tail   cursor
+	ring   atomic.Pointer[[]recvWQE] // length a power of two; replaced under tail
 	maxLen uint64                    // under tail
-	head cursor
+	head   cursor
 
 	posts, tailLocks uint64 // posts and locks, under tail
 	headLocks        uint64 // locks, under head

@@ -31,10 +31,10 @@ import (
 type gapState uint8
 
 const (
-	noGap   gapState = iota // no gap
-	gapOpen                 // later requests arrived; the NAK is delayed
+	noGap       gapState = iota // no gap
+	gapOpen                     // later requests arrived; the NAK is delayed
 	gapReported                 // the NAK was sent, or is sent next
-	gapRNR                  // an RNR NAK is due: the requester retransmits everything, so later requests are dropped
+	gapRNR                      // an RNR NAK is due: the requester retransmits everything, so later requests are dropped
 )
 
 const (
@@ -47,8 +47,8 @@ const (
 // reorderBuffer holds copies of packets that arrived before their predecessors, in PSN
 // order. An empty buffer holds no payload memory: it is returned to bufferedPool.
 type reorderBuffer struct {
-	packets  []*bufferedPacket
-	bytes int // of payload
+	packets []*bufferedPacket
+	bytes   int // of payload
 }
 
 // bufferedPacket is a copy of a packet with its payload.
@@ -193,8 +193,8 @@ func (q *qp) fillGap(psn verbs.PSN) {
 
 // gapFill is the last retransmission that a sequence NAK caused.
 type gapFill struct {
-	from  verbs.PSN
-	n     int       // packets; 0: no such retransmission
+	from      verbs.PSN
+	n         int       // packets; 0: no such retransmission
 	reducedAt verbs.PSN // losses before this PSN have already reduced the window
 }
 

@@ -10,17 +10,17 @@ import (
 // answer is a READ or atomic request of the peer, kept so that its response can be
 // retransmitted.
 type savedRequest struct {
-	psn    verbs.PSN
-	npk    uint32
-	sent   uint32 // response packets sent
-	firstSent   uint32 // first packet of the transmission in progress
-	read   bool
-	retransmitted  bool // requested more than once
-	completed  bool // sent completely at least once
-	key, n uint32
-	addr   uint64
-	atomicOld    uint64
-	msn    uint32
+	psn           verbs.PSN
+	npk           uint32
+	sent          uint32 // response packets sent
+	firstSent     uint32 // first packet of the transmission in progress
+	read          bool
+	retransmitted bool // requested more than once
+	completed     bool // sent completely at least once
+	key, n        uint32
+	addr          uint64
+	atomicOld     uint64
+	msn           uint32
 }
 
 // handleDuplicate processes a duplicate request. A SEND or WRITE is acknowledged again. Of a READ

@@ -19,27 +19,27 @@ import (
 // work request completes after all before it, once all its packets are acknowledged and
 // its READ or atomic response has arrived.
 type requester struct {
-	head uint32    // the oldest work request without a completion
-	tx   uint32    // the work request that is being sent
-	sent uint32    // packets of tx that were sent
-	psn  verbs.PSN // of the next packet
-	una  verbs.PSN // the oldest PSN that is not acknowledged
-	sndMax  verbs.PSN // one beyond the last PSN ever sent
+	head        uint32    // the oldest work request without a completion
+	tx          uint32    // the work request that is being sent
+	sent        uint32    // packets of tx that were sent
+	psn         verbs.PSN // of the next packet
+	una         verbs.PSN // the oldest PSN that is not acknowledged
+	sndMax      verbs.PSN // one beyond the last PSN ever sent
 	rerequested verbs.PSN // missing responses before it were requested again; una: none were
-	impliedAcks  int       // messages received from the peer since una advanced: implied ACKs
-	rdAtomic   int       // outstanding READs and atomics
+	impliedAcks int       // messages received from the peer since una advanced: implied ACKs
+	rdAtomic    int       // outstanding READs and atomics
 	maxRdAtomic,
 	retryCnt, rnrRetry uint8
 	retries, rnrRetries uint8 // retries left
-	failed         bool  // a work request failed locally: nothing after it is sent
-	window        window
-	fill          gapFill
-	reorder       reorderBuffer // responses that arrived before their predecessors
-	gapDeadline       ucs.Time      // when missing responses are requested again; 0: no timer
-	probe         probe
-	lastProgress         ucs.Time
-	rnrWait         ucs.Time      // no sending before this time, after an RNR NAK; negative: for so long from the next expire on
-	timeout       time.Duration // of a retransmission; 0: none
+	failed              bool  // a work request failed locally: nothing after it is sent
+	window              window
+	fill                gapFill
+	reorder             reorderBuffer // responses that arrived before their predecessors
+	gapDeadline         ucs.Time      // when missing responses are requested again; 0: no timer
+	probe               probe
+	lastProgress        ucs.Time
+	rnrWait             ucs.Time      // no sending before this time, after an RNR NAK; negative: for so long from the next expire on
+	timeout             time.Duration // of a retransmission; 0: none
 }
 
 // nextRequest builds the next packet of the send queue. It returns false if there is

@@ -10,40 +10,40 @@ import (
 
 // responder is the side of a queue pair that executes requests.
 type responder struct {
-	psn      verbs.PSN // the expected PSN
-	msn      uint32
-	lastPlace    wire.Place // position of the last packet in its message: it decides what may follow
-	kind     wire.Kind  // of the message being received
-	hasRecv     bool       // recv is consumed and not completed
-	recv     recvWQE
-	received      uint32 // bytes of recv that are filled, or bytes of the WRITE received
-	addr     uint64 // of the WRITE's next byte
-	key      uint32
-	remaining     uint32 // bytes of the WRITE not yet received
-	minTimer uint8
+	psn       verbs.PSN // the expected PSN
+	msn       uint32
+	lastPlace wire.Place // position of the last packet in its message: it decides what may follow
+	kind      wire.Kind  // of the message being received
+	hasRecv   bool       // recv is consumed and not completed
+	recv      recvWQE
+	received  uint32 // bytes of recv that are filled, or bytes of the WRITE received
+	addr      uint64 // of the WRITE's next byte
+	key       uint32
+	remaining uint32 // bytes of the WRITE not yet received
+	minTimer  uint8
 
 	// Recent READs and atomics, so that lost responses can be sent again.
-	saved  [maxDestRdAtomic]savedRequest // by running number
-	maxSaved   uint32            // how many are kept; Modify may change it
-	numSaved uint32            // running number of the next entry
-	pendingResponses uint16            // bit i: the response kept[i] is to be sent
+	saved            [maxDestRdAtomic]savedRequest // by running number
+	maxSaved         uint32                        // how many are kept; Modify may change it
+	numSaved         uint32                        // running number of the next entry
+	pendingResponses uint16                        // bit i: the response kept[i] is to be sent
 
 	// ACK state: the pending acknowledgement, which may be delayed.
-	ack   verbs.PSN     // PSN of the ACK: never that of a READ or atomic
-	ackPending   bool          // an ACK or NAK is pending
-	ackNow  bool          // it is not delayed any more
+	ack         verbs.PSN     // PSN of the ACK: never that of a READ or atomic
+	ackPending  bool          // an ACK or NAK is pending
+	ackNow      bool          // it is not delayed any more
 	longAckReq  bool          // the last packet belongs to a long message and had AckReq
-	nak   wire.Syndrome // the pending NAK or RNR NAK; 0: an ACK
-	gap   gapState
-	unacked uint32 // message ends and packets with AckReq since the last ACK
-	unackedRun   uint32 // the same since the last request or ACK was sent to the peer
+	nak         wire.Syndrome // the pending NAK or RNR NAK; 0: an ACK
+	gap         gapState
+	unacked     uint32 // message ends and packets with AckReq since the last ACK
+	unackedRun  uint32 // the same since the last request or ACK was sent to the peer
 	ackDeadline ucs.Time
-	fatal bool // a request was refused: the QP enters the error state once the NAK is sent
+	fatal       bool // a request was refused: the QP enters the error state once the NAK is sent
 
 	// Requests whose predecessors are missing: reorder.go.
-	reorder reorderBuffer
-	laterArrivals  int      // requests received since the gap opened
-	gapDeadline ucs.Time // when an open gap is reported
+	reorder       reorderBuffer
+	laterArrivals int      // requests received since the gap opened
+	gapDeadline   ucs.Time // when an open gap is reported
 }
 
 // maxDestRdAtomic is how many READs and atomics of the peer are kept at most.
@@ -54,10 +54,10 @@ const maxDestRdAtomic = 16
 // ACKs for the peer's program. The limits are then ackPacketsImplied packets and ackDelayImplied. A
 // piggybacked ACK costs no packet: half as many suffice for it.
 const (
-	ackPackets  = 4
-	ackDelay    = ucs.Time(20_000)
+	ackPackets        = 4
+	ackDelay          = ucs.Time(20_000)
 	ackPacketsImplied = 16
-	ackDelayImplied     = 10 * ackDelay
+	ackDelayImplied   = 10 * ackDelay
 )
 
 // handleRequest processes a request of the peer: it executes the expected one, and passes

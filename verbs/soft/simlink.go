@@ -28,7 +28,7 @@ type Fabric interface {
 
 // fabricRoute is the resolved address of a device on a Fabric.
 type fabricRoute struct {
-	addr     netip.AddrPort
+	addr   netip.AddrPort
 	prefix wire.Prefix
 }
 
@@ -36,14 +36,14 @@ type fabricRoute struct {
 // the device's faults to sent and received packets.
 type fabricLink struct {
 	fabric Fabric
-	polled   *polledFabric // the fabric, if it must be polled
+	polled *polledFabric // the fabric, if it must be polled
 	self   netip.AddrPort
 	// handle processes a received datagram.
-	handle  func(from netip.AddrPort, b []byte, now ucs.Time)
-	wake func()
+	handle func(from netip.AddrPort, b []byte, now ucs.Time)
+	wake   func()
 
-	mu      sync.Mutex // never held during act
-	buf     []byte     // scratch for encoding
+	mu                 sync.Mutex // never held during act
+	buf                []byte     // scratch for encoding
 	txFaults, rxFaults *faultInjector[netip.AddrPort]
 }
 

@@ -10,24 +10,24 @@ import (
 // wqe is a send work request in the send queue. The fields that the fast path needs
 // come first.
 type wqe struct {
-	id     uint64
-	op     verbs.Opcode
-	flags  verbs.SendFlags
-	nsg    uint8
-	done   bool           // response received, or executed: READs, atomics and local operations
-	started  bool           // sent before, at least in part, and to be retransmitted
-	status verbs.WCStatus // of a local failure; reported when all before it have completed
-	n      uint32         // bytes
-	numPSNs    uint32         // number of PSNs that it takes
-	psn    verbs.PSN
-	received    uint32 // bytes of a READ's response received
-	inline [verbs.InlineLen]byte
-	imm    uint32
-	rkey   uint32
-	remote uint64
-	swapOrQPN, compareOrQKey   uint64 // swap and compare value; of a datagram: destination QPN and Q_Key
-	ah     *ah    // of a datagram: the address handle found when it was posted; nil: there was none
-	sg     [verbs.MaxSGE]verbs.SGE
+	id                       uint64
+	op                       verbs.Opcode
+	flags                    verbs.SendFlags
+	nsg                      uint8
+	done                     bool           // response received, or executed: READs, atomics and local operations
+	started                  bool           // sent before, at least in part, and to be retransmitted
+	status                   verbs.WCStatus // of a local failure; reported when all before it have completed
+	n                        uint32         // bytes
+	numPSNs                  uint32         // number of PSNs that it takes
+	psn                      verbs.PSN
+	received                 uint32 // bytes of a READ's response received
+	inline                   [verbs.InlineLen]byte
+	imm                      uint32
+	rkey                     uint32
+	remote                   uint64
+	swapOrQPN, compareOrQKey uint64 // swap and compare value; of a datagram: destination QPN and Q_Key
+	ah                       *ah    // of a datagram: the address handle found when it was posted; nil: there was none
+	sg                       [verbs.MaxSGE]verbs.SGE
 }
 
 // sendQueue is a queue pair's send queue: a ring that starts empty and doubles when
@@ -37,10 +37,10 @@ type sendQueue struct {
 	single  bool // with a thread domain: tail needs no lock
 	max     uint32
 	ring    []wqe
-	nextPSN    verbs.PSN // PSN of the next posted request
+	nextPSN verbs.PSN // PSN of the next posted request
 	tail    cursor
 	head    atomic.Uint32 // copy of requester.head for the posters
-	counts sendCounts    // counters of the posters
+	counts  sendCounts    // counters of the posters
 }
 
 // end returns the running number after the last posted work request.

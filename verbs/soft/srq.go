@@ -19,7 +19,7 @@ type srq struct {
 	// Guarded by d.mu.
 	users  int
 	closed bool
-	index     int // in device.srqs
+	index  int // in device.srqs
 }
 
 // CreateSRQ creates a shared receive queue.

@@ -68,9 +68,9 @@ type udpPeer struct {
 	src udpSource
 	// foreign is set if the peer sends from any port with any IPv4 identification, and
 	// accepts no segment batches.
-	foreign bool
-	tclass  uint8 // type of service of sent packets, if not 0
-	ttl    uint8 // time to live of sent packets, if not 0
+	foreign     bool
+	tclass      uint8 // type of service of sent packets, if not 0
+	ttl         uint8 // time to live of sent packets, if not 0
 	sockaddrLen uint8
 	sockaddr    [28]byte // as struct sockaddr
 	prefix      wire.Prefix

@@ -15,15 +15,15 @@ import (
 // this for a packet that waits for its queue pair. Each hold needs one release, by any
 // goroutine.
 type datagram struct {
-	b    []byte // the payload
-	seg  int    // length of its packets, from minPacket to len(b)
-	from udpSource
-	prefix  wire.Prefix // of packets from that sender
-	tos  uint8       // type of service and time to live, if the port receives them
-	ttl  uint8
-	u    *udpPort
-	refs atomic.Int32 // holds; releases pair with the load in free
-	rx   rxBuffer
+	b      []byte // the payload
+	seg    int    // length of its packets, from minPacket to len(b)
+	from   udpSource
+	prefix wire.Prefix // of packets from that sender
+	tos    uint8       // type of service and time to live, if the port receives them
+	ttl    uint8
+	u      *udpPort
+	refs   atomic.Int32 // holds; releases pair with the load in free
+	rx     rxBuffer
 }
 
 // packets returns the number of packets.

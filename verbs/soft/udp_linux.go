@@ -19,8 +19,8 @@ import (
 
 // The range of random ports, and how often openUDP tries another one.
 const (
-	firstPort   = 0x8000
-	numPorts    = 0x4000
+	firstPort = 0x8000
+	numPorts  = 0x4000
 	portTries = 256
 )
 
@@ -30,20 +30,20 @@ const (
 // Concurrency: any goroutine may call train and peer. The holder of the receive token
 // calls recv. close must not run concurrently with any of them.
 type udpPort struct {
-	fd     int
-	addr   netip.AddrPort
-	zone   uint32      // scope id of a link-local address
-	gso    atomic.Bool // the kernel segments batches (UDP_SEGMENT)
-	gro    bool        // the kernel delivers batches (UDP_GRO)
-	rcvbuf int         // size of the receive buffer in bytes, by the kernel's account
+	fd           int
+	addr         netip.AddrPort
+	zone         uint32      // scope id of a link-local address
+	gso          atomic.Bool // the kernel segments batches (UDP_SEGMENT)
+	gro          bool        // the kernel delivers batches (UDP_GRO)
+	rcvbuf       int         // size of the receive buffer in bytes, by the kernel's account
 	unprivRcvbuf int         // the size that an unprivileged socket of this host gets for the same request
-	sndbuf int
-	ttl    int // the system's default for sent packets
-	counts udpCounts
-	batches batchPool
-	tap    func(sent bool, h *wire.Network, packet []byte) // Config.Tap
-	_      ucs.Pad                                         // senders read the fields above, each receive writes those below
-	rx     receiver
+	sndbuf       int
+	ttl          int // the system's default for sent packets
+	counts       udpCounts
+	batches      batchPool
+	tap          func(sent bool, h *wire.Network, packet []byte) // Config.Tap
+	_            ucs.Pad                                         // senders read the fields above, each receive writes those below
+	rx           receiver
 }
 
 // openUDP binds a socket to addr, an address of this host. Port 0 means a random one.

@@ -15,13 +15,13 @@ import (
 // always fails, so no method is reached on a real object.
 
 type udpPort struct {
-	counts                 udpCounts
+	counts                       udpCounts
 	rcvbuf, unprivRcvbuf, sndbuf int
-	tap                    func(sent bool, h *wire.Network, packet []byte)
+	tap                          func(sent bool, h *wire.Network, packet []byte)
 }
 
 type segmentBatch struct {
-	peer    *udpPeer
+	peer  *udpPeer
 	count int
 }
 
@@ -37,13 +37,13 @@ func (u *udpPort) close() error                            { return nil }
 func (u *udpPort) lid() uint16                             { return 0 }
 func (u *udpPort) local() netip.AddrPort                   { return netip.AddrPort{} }
 func (u *udpPort) gid() verbs.GID                          { return verbs.GID{} }
-func (u *udpPort) enableClass() error                         { return ucs.ErrUnsupported }
+func (u *udpPort) enableClass() error                      { return ucs.ErrUnsupported }
 func (u *udpPort) setClass(*udpPeer, uint8, uint8)         {}
 func (u *udpPort) peer(verbs.GID, uint16) (udpPeer, error) { return udpPeer{}, ucs.ErrUnsupported }
-func (u *udpPort) beginBatch(*udpPeer) *segmentBatch                   { return &segmentBatch{} }
+func (u *udpPort) beginBatch(*udpPeer) *segmentBatch       { return &segmentBatch{} }
 func (u *udpPort) recv() []*datagram                       { return nil }
-func (t *segmentBatch) room(int) int                              { return 0 }
-func (t *segmentBatch) add(*packet) bool                          { return false }
-func (t *segmentBatch) send() ucs.Status                          { return ucs.Unsupported }
-func (t *segmentBatch) sendMost() (int, ucs.Status)               { return 0, ucs.Unsupported }
-func (q *qp) addFast(*segmentBatch, int) bool                   { return false }
+func (t *segmentBatch) room(int) int                       { return 0 }
+func (t *segmentBatch) add(*packet) bool                   { return false }
+func (t *segmentBatch) send() ucs.Status                   { return ucs.Unsupported }
+func (t *segmentBatch) sendMost() (int, ucs.Status)        { return 0, ucs.Unsupported }
+func (q *qp) addFast(*segmentBatch, int) bool              { return false }

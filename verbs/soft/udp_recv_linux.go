@@ -19,13 +19,13 @@ const (
 	// several datagrams: 64 packets of 8 bytes then cost a quarter less. Such a call
 	// costs more if it finds only one datagram. Then the next try waits twice as long,
 	// at most recvmmsgAfterMax.
-	recvmmsgAfter = 8
-	recvmmsgAfterMax   = 1024
+	recvmmsgAfter    = 8
+	recvmmsgAfterMax = 1024
 )
 
 // rxBuffer is what a receive call fills.
 type rxBuffer struct {
-	slot   int // index of the message that receives into it, -1: none
+	slot int // index of the message that receives into it, -1: none
 	iov  unix.Iovec
 	name [unix.SizeofSockaddrInet6]byte
 	ctl  [128]byte
@@ -35,12 +35,12 @@ type rxBuffer struct {
 // receiver is the receive state of a port. It belongs to the holder of the receive
 // token.
 type receiver struct {
-	msgs   [maxDatagrams]mmsghdr
-	slots  [maxDatagrams]*datagram // the datagram that each of msgs receives into
-	datagrams    []*datagram             // all datagrams of the port
-	streak int                     // receives in a row with a single packet
-	recvmmsgAfter   int                     // recvmmsg is used from this streak on
-	batch  [maxDatagrams]*datagram
+	msgs          [maxDatagrams]mmsghdr
+	slots         [maxDatagrams]*datagram // the datagram that each of msgs receives into
+	datagrams     []*datagram             // all datagrams of the port
+	streak        int                     // receives in a row with a single packet
+	recvmmsgAfter int                     // recvmmsg is used from this streak on
+	batch         [maxDatagrams]*datagram
 	// sources caches the ICRC prefixes of recent senders, by a hash of the sender.
 	sources  [64]sourcePrefix
 	overflow uint32 // the kernel's drop count at the last report

@@ -38,8 +38,8 @@ func (q *qp) postFast(r *verbs.SendWR) bool {
 	q.fillFast(s.at(uint32(t)), r)
 	s.counts.post(1, !s.single)
 	s.tail.publish(t + 1)
-	q.unlockPosts() // other goroutines may post while this one sends
-	q.markMemoryUser()  // for their work requests, which sendUDP may send too
+	q.unlockPosts()    // other goroutines may post while this one sends
+	q.markMemoryUser() // for their work requests, which sendUDP may send too
 	if q.sendUDP() {
 		q.d.markDirty(q)
 	}

@@ -24,23 +24,23 @@ const maxIov = maxSegments * (2 + verbs.MaxSGE)
 // Ownership: the goroutine that called udpPort.beginBatch, until send. The payloads must not
 // be freed until then.
 type segmentBatch struct {
-	busy  atomic.Bool
-	u     *udpPort
+	busy    atomic.Bool
+	u       *udpPort
 	peer    *udpPeer
-	gso bool // the kernel segments it
-	closed bool // a shorter packet was added: it is the last
-	count int
-	segLen   int // length of the first packet, ICRC included
-	total int // bytes of all packets
-	pos   int // bytes of buf in use
-	start int // start of the part of buf that is not in iov yet
-	niov  int
-	msg   unix.Msghdr
-	ctl   [128]byte
-	iov   [maxIov]unix.Iovec
-	iovEnds  [maxSegments]uint16 // niov after each packet, if not whole
-	msgs  [maxSegments]mmsghdr
-	buf   [maxUDPPayload + maxFastPacket]byte
+	gso     bool // the kernel segments it
+	closed  bool // a shorter packet was added: it is the last
+	count   int
+	segLen  int // length of the first packet, ICRC included
+	total   int // bytes of all packets
+	pos     int // bytes of buf in use
+	start   int // start of the part of buf that is not in iov yet
+	niov    int
+	msg     unix.Msghdr
+	ctl     [128]byte
+	iov     [maxIov]unix.Iovec
+	iovEnds [maxSegments]uint16 // niov after each packet, if not whole
+	msgs    [maxSegments]mmsghdr
+	buf     [maxUDPPayload + maxFastPacket]byte
 }
 
 // batchPool is a port's scratch memory. A sender that finds all of it busy allocates

@@ -13,7 +13,7 @@ import (
 const (
 	batchAbove = 4                // outstanding packets above which the first post is delayed too
 	batchLimit = maxSegments      // unsent packets from which on nothing is delayed
-	batchDelay  = ucs.Time(10_000) // longest delay of the first packet
+	batchDelay = ucs.Time(10_000) // longest delay of the first packet
 )
 
 // deferSend reports whether the posted packets are batched with later ones. If so it

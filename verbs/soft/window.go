@@ -19,23 +19,23 @@ type window struct {
 	batch int
 	// trains is how many batches share one ACK: half of the window, because an ACK
 	// costs system calls at both ends.
-	batchesPerAck int
-	part   int // packets of a READ in one request
-	ackedSinceGrowth   int // packets acknowledged since the window grew
+	batchesPerAck    int
+	part             int // packets of a READ in one request
+	ackedSinceGrowth int // packets acknowledged since the window grew
 }
 
 const (
 	// defaultWindow is what a socket buffer of defaultBuffer bytes holds. maxDefaultWindow is
 	// the largest default: a larger window was not faster.
 	defaultWindow, maxDefaultWindow = 90, 180
-	defaultBuffer              = 2 * 208 << 10
+	defaultBuffer                   = 2 * 208 << 10
 	// shortMessage is the longest message of which shortPackets count as one packet of 4
 	// KB.
-	shortMessage  = 512
+	shortMessage = 512
 	shortPackets = 6
 	// minWindow is what any number of losses leaves of a window.
-	minWindow = 8
-	longPacket  = 4096
+	minWindow  = 8
+	longPacket = 4096
 	// firstBatchPackets packets at the start of a long message are a batch of their own: the
 	// first packet of a WRITE is longer than the others.
 	firstBatchPackets = 2

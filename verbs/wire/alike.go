@@ -10,9 +10,9 @@ import "encoding/binary"
 // Concurrency: one goroutine at a time.
 type ICRCCache struct {
 	firstBytes uint64
-	n     int
-	flow  Prefix
-	reg   uint32 // after those bytes, for identification 0
+	n          int
+	flow       Prefix
+	reg        uint32 // after those bytes, for identification 0
 }
 
 // cachedLen is how many bytes of the BTH are cached: all before the PSN.

@@ -152,32 +152,32 @@ type Machine struct {
 	remote uint64
 	state  State
 
-	tx, rx PairID    // the pairs that the local side sends on and reads
-	agreed  PairID    // the last pair that both sides agreed on
+	tx, rx      PairID    // the pairs that the local side sends on and reads
+	agreed      PairID    // the last pair that both sides agreed on
 	newestRx    [2]PairID // the newest remote pair ([0]) and local pair ([1]) that was read
-	rxResume  PairID    // the pair to read after a marker to None
-	proposed   PairID    // the local OPEN or MIGRATE without a reply
-	created    uint32    // number of local pairs
+	rxResume    PairID    // the pair to read after a marker to None
+	proposed    PairID    // the local OPEN or MIGRATE without a reply
+	created     uint32    // number of local pairs
 	lastRemote  PairID    // the last pair that the peer proposed
-	lastReply  Msg       // the reply to it, for retransmission
-	suspending     PairID    // the pair of the SUSPEND without a reply
-	suspendSent   PairID    // the pair of the last SUSPEND that was sent
+	lastReply   Msg       // the reply to it, for retransmission
+	suspending  PairID    // the pair of the SUSPEND without a reply
+	suspendSent PairID    // the pair of the last SUSPEND that was sent
 	suspended   PairID    // the last pair that this side suspended
-	txPending    PairID    // the send pair once the peer's queue pair is ready
-	connected  PairID    // the last local pair whose remote QP info was received
-	readyAcked   PairID    // the last of those for which READY was acknowledged
+	txPending   PairID    // the send pair once the peer's queue pair is ready
+	connected   PairID    // the last local pair whose remote QP info was received
+	readyAcked  PairID    // the last of those for which READY was acknowledged
 
-	closing  bool // the event Close waits for a reply
-	closeSent  bool
-	lastTx  PairID // the pair that holds the end marker
+	closing       bool // the event Close waits for a reply
+	closeSent     bool
+	lastTx        PairID // the pair that holds the end marker
 	closeAcked    bool
 	closeReceived bool
-	lastRx   PairID
-	rxEnded  bool
+	lastRx        PairID
+	rxEnded       bool
 
-	deadline ucs.Time
-	retrySince    ucs.Time // when tries was 0
-	tries    int
+	deadline   ucs.Time
+	retrySince ucs.Time // when tries was 0
+	tries      int
 }
 
 // New returns a machine in state Idle.

@@ -10,8 +10,8 @@ import (
 // step is the context of one call of Step: the machine, the actions, and the pairs in use before.
 type step struct {
 	*Machine
-	acts []Action
-	usedBefore  [6]PairID // in use before the event
+	acts       []Action
+	usedBefore [6]PairID // in use before the event
 }
 
 func (s *step) emit(a Action) { s.acts = append(s.acts, a) }

@@ -33,8 +33,8 @@ type Conn interface {
 // Activity records when a connection was used last, as far as the calls of Idle show.
 type Activity struct {
 	Awaited uct.WaitKind // what the layer above waits for, by the last Learn
-	count   uint64    // count of messages sent and received
-	since      ucs.Time  // when that count was seen first; 0: never
+	count   uint64       // count of messages sent and received
+	since   ucs.Time     // when that count was seen first; 0: never
 }
 
 func (a *Activity) activity() *Activity { return a }

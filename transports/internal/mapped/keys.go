@@ -20,12 +20,12 @@ const chunkBytes = 64 << 10
 type Keys struct {
 	copiers atomic.Pointer[[]Copier] // copied on write, indexed by record.copier
 
-	mu      sync.Mutex
-	chunks  [][]byte
-	free    []*record
+	mu          sync.Mutex
+	chunks      [][]byte
+	free        []*record
 	freeCopiers []uint32
-	held    map[uct.RKey]Spec
-	closed  bool
+	held        map[uct.RKey]Spec
+	closed      bool
 }
 
 // Spec describes the memory that a key refers to.

@@ -62,8 +62,8 @@ const (
 	keyOffGen     = 32
 	keyOffBase    = 40
 	keyOffLen     = 48
-	keyFixedLen       = 56
-	keySumLen        = 4
+	keyFixedLen   = 56
+	keySumLen     = 4
 
 	// MaxSocket is the maximum length of a Unix socket's name in the kernel.
 	MaxSocket = 107

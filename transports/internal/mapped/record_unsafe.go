@@ -21,7 +21,7 @@ const (
 	fastAtomic = permAtomic << 3
 
 	isCounted = 1 << 6
-	isCopied     = 1 << 7
+	isCopied  = 1 << 7
 )
 
 // record is an unpacked key: one cache line outside the Go heap. It is written before its RKey
@@ -29,15 +29,15 @@ const (
 //
 // slot lies outside the Go heap, too, so the collector need not see it.
 type record struct {
-	base  uint64 // the region's first address in its owner
-	last8 uint64 // last offset of an eight-byte access; used only with a fast permission
-	slot  *Slot
-	gen   uint64 // expected generation of the slot
-	delta uint64 // added to an owner's address, yields an address of this process
-	size  uint64
-	perm  uint32
-	copier   uint32 // index into Keys.copiers
-	put8  uint64 // number of offsets at which an eight-byte put is direct; 0: none
+	base   uint64 // the region's first address in its owner
+	last8  uint64 // last offset of an eight-byte access; used only with a fast permission
+	slot   *Slot
+	gen    uint64 // expected generation of the slot
+	delta  uint64 // added to an owner's address, yields an address of this process
+	size   uint64
+	perm   uint32
+	copier uint32 // index into Keys.copiers
+	put8   uint64 // number of offsets at which an eight-byte put is direct; 0: none
 }
 
 const recordBytes = 64

@@ -29,11 +29,11 @@ const (
 	addrOffScope = 24
 	deviceLen    = 32 + checksumLen
 
-	addrOffQPN     = 16
-	addrOffLID     = 19
+	addrOffQPN      = 16
+	addrOffLID      = 19
 	addrOffProcess  = 21
-	addrOffID      = 29
-	ifaceLen       = addrOffProcess + checksumLen
+	addrOffID       = 29
+	ifaceLen        = addrOffProcess + checksumLen
 	ifaceLenProcess = addrOffID + gidPrefix + checksumLen
 
 	gidPrefix = 8 // bytes of a GID that hold the subnet prefix; the others are the interface id

@@ -63,10 +63,10 @@ func CloseOwner(o *async.Owner) error { return errors.Join(o.Close(), ReleaseAsy
 
 // asyncEvents holds the callbacks for asynchronous events of a device: SRQ limit and QP errors.
 type asyncEvents struct {
-	mu    sync.Mutex // guards the rest; held while one of fns runs
+	mu        sync.Mutex // guards the rest; held while one of fns runs
 	onLimit   map[verbs.SRQ]func()
 	onQPError map[verbs.SRQ]func(verbs.QPN) // see OnQPError
-	async *async.Async                  // nil: no callbacks
+	async     *async.Async                  // nil: no callbacks
 }
 
 // OnSRQLimit registers fn for the limit event of q, until OffSRQLimit. The async goroutine calls fn, one

@@ -47,7 +47,7 @@ type device struct {
 	name     string
 	settings *config.Set // settings that it was opened with
 	ctx      verbs.Context
-	events      asyncEvents
+	events   asyncEvents
 	users    []string // names of transports
 }
 

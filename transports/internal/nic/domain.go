@@ -16,15 +16,15 @@ import (
 
 // Domain is a protection domain of an open device.
 type Domain struct {
-	t        *Transport
-	settings *config.Set
-	log      *zap.Logger
-	dev      *device
-	ctx      verbs.Context
-	idleNotifier   verbs.IdleNotifier // nil: the device needs no notice
-	pd       verbs.PD
-	attr     uct.DomainAttr
-	keys     keyTable
+	t            *Transport
+	settings     *config.Set
+	log          *zap.Logger
+	dev          *device
+	ctx          verbs.Context
+	idleNotifier verbs.IdleNotifier // nil: the device needs no notice
+	pd           verbs.PD
+	attr         uct.DomainAttr
+	keys         keyTable
 
 	mu      sync.Mutex // guards the rest
 	ifaces  int

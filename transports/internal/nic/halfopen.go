@@ -10,7 +10,7 @@ import (
 const (
 	// MaxHalfOpen is the maximum number of half-open connections of an interface.
 	// maxHalfOpenPerSource is the maximum number that one device has requested.
-	MaxHalfOpen      = 4096
+	MaxHalfOpen          = 4096
 	maxHalfOpenPerSource = 256
 	// halfOpenMinAge is how long a half-open connection is kept at least. A live peer confirms it
 	// within that time. While all are younger, new requests are dropped, and their peers
@@ -28,7 +28,7 @@ const (
 //
 // Concurrency: one goroutine at a time.
 type HalfOpen[T comparable] struct {
-	limit      int
+	limit     int
 	list      []halfOpen[T] // oldest first
 	perSource map[Source]int
 }

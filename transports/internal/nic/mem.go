@@ -16,13 +16,13 @@ import (
 //
 // Concurrency: any goroutine.
 type Mem struct {
-	d     *Domain
-	bytes []byte
-	addr  uint64 // address of the first byte
-	lkey  uint32
-	local verbs.MR
-	allocated   bool // mapped by Allocate
-	key   packedKey
+	d         *Domain
+	bytes     []byte
+	addr      uint64 // address of the first byte
+	lkey      uint32
+	local     verbs.MR
+	allocated bool // mapped by Allocate
+	key       packedKey
 
 	mu     sync.Mutex // guards the rest
 	remote verbs.MR   // nil: peers have no access, or it was revoked

@@ -30,7 +30,7 @@ const (
 	keyOffBase    = 12
 	keyOffSize    = 20
 	keyOffSum     = 28
-	packedKeyLen     = keyOffSum + checksumLen
+	packedKeyLen  = keyOffSum + checksumLen
 )
 
 func (p *packedKey) append(b []byte) []byte {

@@ -68,9 +68,9 @@ const (
 type Header struct{ A, B, C uint64 }
 
 const (
-	ackReqBit   = 1 << 5
-	flowMask = 1<<24 - 1
-	idMask   = 1<<5 - 1
+	ackReqBit = 1 << 5
+	flowMask  = 1<<24 - 1
+	idMask    = 1<<5 - 1
 )
 
 func wordA(k Kind, id uint8, to Flow, seq Seq) uint64 {

@@ -13,8 +13,8 @@ type Mux struct {
 	Closed bool
 
 	senders   table[Sender]
-	receivers    table[Receiver]
-	accepted map[origin]Flow // accepted flows
+	receivers table[Receiver]
+	accepted  map[origin]Flow // accepted flows
 }
 
 // origin identifies a flow among all that peers have ever requested.
@@ -131,7 +131,9 @@ func CloseHeader(r *Receiver) Header {
 }
 
 // CloseReply returns the header of the Farewell that replies to a Bye.
-func CloseReply(bye *Header) Header { return Header{A: wordA(Control, CloseComplete, bye.To(), bye.Ack())} }
+func CloseReply(bye *Header) Header {
+	return Header{A: wordA(Control, CloseComplete, bye.To(), bye.Ack())}
+}
 
 // AckHeader returns the header of an Ack of r, and clears the pending ACK. sel is the flow's
 // Selective; its further words follow the header.

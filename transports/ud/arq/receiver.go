@@ -22,24 +22,24 @@ const (
 //
 // Concurrency: one goroutine at a time.
 type Receiver struct {
-	next   Seq    // first missing packet
-	unacked   uint32 // packets received in order since the last ACK
-	held   uint32 // packets held out of order
-	duplicates  uint32 // duplicates received
+	next       Seq    // first missing packet
+	unacked    uint32 // packets received in order since the last ACK
+	held       uint32 // packets held out of order
+	duplicates uint32 // duplicates received
 	advertised uint8  // window last advertised
-	ackNow bool   // an ACK must be sent at once
-	ended  bool
+	ackNow     bool   // an ACK must be sent at once
+	ended      bool
 
-	ring  []uint32 // slots of held packets by sequence number; the length is a power of two
-	conf  *Config
-	lastRecv ucs.Time
-	suspected  bool // the time-out has expired once; the sender has one keepalive interval left
-	first Seq
+	ring      []uint32 // slots of held packets by sequence number; the length is a power of two
+	conf      *Config
+	lastRecv  ucs.Time
+	suspected bool // the time-out has expired once; the sender has one keepalive interval left
+	first     Seq
 
 	// Remote is the flow's number at its sender, Own its local number, Peer the user's number
 	// of the peer. Tag is free for the user.
-	Remote, Local   Flow
-	Peer, Tag uint32
+	Remote, Local Flow
+	Peer, Tag     uint32
 }
 
 // NewReceiver creates the receiving side of a flow whose first packet has number first.

@@ -66,18 +66,18 @@ func EndID(slot uint32) (id uint8, ok bool) { return uint8(endSlot - slot), slot
 
 // sent is an unacknowledged packet.
 type txPacket struct {
-	sentAt   ucs.Time // time of the last transmission
-	slot uint32
-	tx   uint32 // number of the last transmission
-	mark marks
+	sentAt ucs.Time // time of the last transmission
+	slot   uint32
+	tx     uint32 // number of the last transmission
+	mark   marks
 }
 
 type marks uint8
 
 const (
-	arrived marks = 1 << iota // reported by a selective acknowledgement
-	retransmitted                     // transmitted more than once
-	lost                      // to be retransmitted
+	arrived       marks = 1 << iota // reported by a selective acknowledgement
+	retransmitted                   // transmitted more than once
+	lost                            // to be retransmitted
 )
 
 // Sender is the sending side of a flow. A slot is the user's number for the memory of a
@@ -93,39 +93,39 @@ const (
 // Concurrency: one goroutine at a time.
 type Sender struct {
 	// Fields that a message uses in the usual case.
-	next  Seq // number of the next message
+	next      Seq // number of the next message
 	pushLimit Seq // messages before it may be accepted
-	nextTx  Seq // packets before it have been transmitted
-	una   Seq // packets before it are acknowledged
-	to    Flow
-	state State
-	ring  []txPacket // packets by sequence number; the length is a power of two
-	tx    uint32 // number of transmissions
-	ackReqAt Seq    // a packet from this number on requests an ACK
-	due   ucs.Time
+	nextTx    Seq // packets before it have been transmitted
+	una       Seq // packets before it are acknowledged
+	to        Flow
+	state     State
+	ring      []txPacket // packets by sequence number; the length is a power of two
+	tx        uint32     // number of transmissions
+	ackReqAt  Seq        // a packet from this number on requests an ACK
+	due       ucs.Time
 
-	conf    *Config
-	cwnd    uint32 // congestion window, in packets
-	ssthresh    uint32 // slow-start threshold, in packets
+	conf      *Config
+	cwnd      uint32 // congestion window, in packets
+	ssthresh  uint32 // slow-start threshold, in packets
 	ackCount  uint32 // packets acknowledged towards the next growth of cwnd
-	windowEnd    Seq    // the receiver accepts packets before it
-	recovery Seq    // losses before it belong to one loss event
+	windowEnd Seq    // the receiver accepts packets before it
+	recovery  Seq    // losses before it belong to one loss event
 	inFlight  uint32 // packets in flight: transmitted, neither arrived nor lost
-	numLost uint32 // packets that are lost and not yet retransmitted
-	firstLost  Seq    // no lost packet is before it
+	numLost   uint32 // packets that are lost and not yet retransmitted
+	firstLost Seq    // no lost packet is before it
 	// reordering is the distance in transmissions at which a packet counts as lost.
 	// repeated counts retransmissions of lost packets since the last loss event. prior is
 	// cwnd before that event. twice is the number of duplicates that the receiver reported.
 	reordering, numResent, priorCwnd, duplicates uint32
 	// newest is the newest transmission that is known to have arrived. An ACK that reports
 	// only older ones is no round-trip sample, since they may have waited at the receiver.
-	newest  uint32
+	newest     uint32
 	newestOnce bool // its packet was transmitted once
 	newestAt   ucs.Time
 
 	srtt, rttvar time.Duration
-	minRTT        time.Duration // shortest round trip
-	lastReply        ucs.Time      // time of the last reply; at first, the time of Start
+	minRTT       time.Duration // shortest round trip
+	lastReply    ucs.Time      // time of the last reply; at first, the time of Start
 	backoff      uint8
 	probes       uint8 // unanswered ones in a row
 	reason       Reason

@@ -10,8 +10,8 @@ const (
 // table maps a Flow to a value. Free indexes are reused in the order in which they were
 // freed, so that a number is reused as late as possible.
 type table[T any] struct {
-	items []item[T]
-	free  []uint32
+	items    []item[T]
+	free     []uint32
 	freeHead int // start of the queue in free
 }
 

@@ -28,10 +28,10 @@ type Server struct {
 	path string
 	// fallbackReason is the reason why path is not in the requested directory; nil: it is there.
 	fallbackReason error
-	listen  *net.UnixListener
-	page    func() *Page
-	pageMu     sync.Mutex // serializes calls of page
-	handlers    sync.WaitGroup
+	listen         *net.UnixListener
+	page           func() *Page
+	pageMu         sync.Mutex // serializes calls of page
+	handlers       sync.WaitGroup
 }
 
 // Serve serves the result of page through a new socket in dir. It creates dir if it does not
