@@ -79,7 +79,7 @@ func hasCallbackFrame(pcs []uintptr) bool {
 	frames := runtime.CallersFrames(pcs)
 	for {
 		f, more := frames.Next()
-		if strings.HasSuffix(f.Function, ".(*Worker).callAM") || strings.HasSuffix(f.Function, ".(*port).user") || strings.HasSuffix(f.Function, ".(*Worker).runCalls") {
+		if strings.HasSuffix(f.Function, ".(*Worker).callAM") || strings.HasSuffix(f.Function, ".(*workerIface).handleUserFast") || strings.HasSuffix(f.Function, ".(*Worker).runCallbacks") {
 			return true
 		}
 		if !more {

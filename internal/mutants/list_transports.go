@@ -29,7 +29,7 @@ var transportsList = []mutant{
 	{
 		name: "the accepting side sends before the other is ready",
 		file: "wireup/machine/halves.go",
-		old:  "s.conf.TwoStep && !s.saidBye", new: "false",
+		old:  "s.conf.ThreeWay && !s.closeSent", new: "false",
 		pkg: "./wireup/machine", test: "^TestQueuesCarryEverything$", quick: true,
 	},
 	{
@@ -41,13 +41,13 @@ var transportsList = []mutant{
 	{
 		name: "rc: a pair is read before the one that was left for it",
 		file: "transports/rc/recv.go",
-		old:  "	p.plain = p.reads && len(p.early)", new: "	p.plain = len(p.early)",
+		old:  "	p.fastRecv = p.reading && len(p.outOfOrder)", new: "	p.fastRecv = len(p.outOfOrder)",
 		pkg: "./transports/rc", test: "^TestNextPairWaitsForTheOld$", quick: true,
 	},
 	{
 		name: "rc: after a move a message overtakes those that wait",
 		file: "transports/rc/ep.go",
-		old:  "e.ready() && e.pend.Len() == 0 {", new: "e.ready() {",
+		old:  "e.txReady() && e.pend.Len() == 0 {", new: "e.txReady() {",
 		pkg: "./transports/rc", test: "^TestConformanceOfRestlessConnections$/^pending$",
 	},
 	{
@@ -59,7 +59,7 @@ var transportsList = []mutant{
 	{
 		name: "ud: a packet that came before is delivered again",
 		file: "transports/ud/arq/receiver.go",
-		old:  "	case d < 0:\n		r.twice++\n		return Duplicate\n", new: "	case d < 0:\n		return Deliver\n",
+		old:  "	case d < 0:\n		r.duplicates++\n		return Duplicate\n", new: "	case d < 0:\n		return Deliver\n",
 		pkg: "./transports/ud/arq", test: "^TestHalfLost$", quick: true,
 	},
 	{
@@ -71,7 +71,7 @@ var transportsList = []mutant{
 	{
 		name: "the sleeper puts no barrier before its last look",
 		file: "transports/shm/arm.go",
-		old:  "if !f.noBarrier && globalBarrier() != nil || f.anything() {", new: "if f.anything() {", tries: 5,
+		old:  "if !f.noBarrier && globalBarrier() != nil || f.hasWork() {", new: "if f.hasWork() {", tries: 5,
 		pkg: "./transports/shm", test: "^TestWakeUpsBetweenProcesses$/^barrier$",
 	},
 	{
@@ -83,19 +83,19 @@ var transportsList = []mutant{
 	{
 		name: "a new connection is read before what a closed one holds",
 		file: "transports/shm/order.go",
-		old:  "n += f.drainAll(f.peers[e.peer][i])", new: "_ = f.peers[e.peer][i]",
+		old:  "n += f.drainRings(f.peers[e.peer][i])", new: "_ = f.peers[e.peer][i]",
 		pkg: "./transports/shm", test: "^TestClosedConnectionIsReadFirst$", quick: true,
 	},
 	{
 		name: "a message overtakes those that wait",
 		file: "transports/shm/pending.go",
-		old:  "		e.block(ucs.NoResource)\n		e.wait()", new: "		e.wait()",
+		old:  "		e.block(ucs.NoResource)\n		e.waitForRoom()", new: "		e.waitForRoom()",
 		pkg: "./transports/shm", test: "^TestConformance$/^pending$",
 	},
 	{
 		name: "silent connections to shm keep others out",
 		file: "transports/shm/accept.go",
-		old:  "			f.dropOldestEmbryo()\n		}\n		sock, err", new: "			return\n		}\n		sock, err",
+		old:  "			f.dropOldestHalfOpen()\n		}\n		sock, err", new: "			return\n		}\n		sock, err",
 		pkg: "./transports/shm", test: "^TestSilentConnections$", quick: true,
 	},
 }

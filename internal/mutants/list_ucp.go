@@ -11,7 +11,7 @@ var ucpList = []mutant{
 	{
 		name: "the mask of a receive does not count for what has come",
 		file: "ucp/tagmatch/arrived.go",
-		old:  "if (a.x.nodes[i].tag^tag)&mask == 0 {", new: "if a.x.nodes[i].tag == tag {",
+		old:  "if (a.idx.nodes[i].tag^tag)&mask == 0 {", new: "if a.idx.nodes[i].tag == tag {",
 		pkg: "./ucp/tagmatch", test: "^TestArrivedOrder$|^TestAgainstNaive$", quick: true,
 	},
 	{
@@ -29,13 +29,13 @@ var ucpList = []mutant{
 	{
 		name: "a fragment is added twice",
 		file: "ucp/assembly.go",
-		old:  "	s.got += uint64(len(data))\n", new: "	s.got += 2 * uint64(len(data))\n",
+		old:  "	rx.got += uint64(len(data))\n", new: "	rx.got += 2 * uint64(len(data))\n",
 		pkg: "./ucp/ucptest", test: "^TestUCP$/^shm$/^one_goroutine$/^(4|25)_",
 	},
 	{
 		name: "a flush does not cover what waits",
 		file: "ucp/flush.go",
-		old:  "	case l.queued > 0 && !w.resuming:", new: "	case false:",
+		old:  "	case l.pending > 0 && !w.resuming:", new: "	case false:",
 		pkg: "./ucp/ucptest", test: "^TestUCP$/^shm$/^one_goroutine$/^5[37]_",
 	},
 	{
@@ -84,25 +84,25 @@ var ucpList = []mutant{
 	{
 		name: "a lane that waits for a credit is not resumed",
 		file: "ucp/sends.go",
-		old:  "		l.starved = false\n		w.swLift(lane)", new: "		l.starved = false",
+		old:  "		l.noCredit = false\n		w.tryResumeLane(lane)", new: "		l.noCredit = false",
 		pkg: "./ucp", test: "^TestOutstandingIsBounded$", quick: true,
 	},
 	{
 		name: "anybody may name anybody's request",
 		file: "ucp/named.go",
-		old:  "k.op.sends() && w.t.lanes[k.lane].peer == s.peer {", new: "k.op.sends() {",
+		old:  "k.op.sends() && w.t.lanes[k.lane].peer == rx.peer {", new: "k.op.sends() {",
 		pkg: "./ucp", test: "^TestForeignIDs$", quick: true,
 	},
 	{
 		name: "a spent budget is not restored",
 		file: "ucp/budget.go",
-		old:  "	if b.spent && b.held <= b.limit/2 {", new: "	if b.spent && b.held == ^uint64(0) {",
+		old:  "	if b.exhausted && b.used <= b.limit/2 {", new: "	if b.exhausted && b.used == ^uint64(0) {",
 		pkg: "./ucp/ucptest", test: "^TestUCP$/^shm$/^one_goroutine$/budget",
 	},
 	{
 		name: "a waiter that is done keeps the right to progress",
 		file: "ucp/baton.go",
-		old:  "	w.delist(x)\n	x.fate = fateBaton\n	b.push(x)\n", new: "	w.delist(x)\n	x.fate = fateBaton\n",
+		old:  "	w.removeWaiter(x)\n	x.cause = causeOwner\n	b.addToWake(x)\n", new: "	w.removeWaiter(x)\n	x.cause = causeOwner\n",
 		pkg: "./ucp", test: "^TestManyGoroutines$",
 	},
 	{
@@ -114,7 +114,7 @@ var ucpList = []mutant{
 	{
 		name: "ucp: what waits on a lane that is replaced stays behind",
 		file: "ucp/replace.go",
-		old:  "h.Endpoint, h.waiting, h.older, h.open = ep, waiting, 0, false", new: "h.Endpoint, h.waiting, h.older, h.open = ep, waiting[:0], 0, false",
+		old:  "h.Endpoint, h.pending, h.numOlder, h.resuming = ep, waiting, 0, false", new: "h.Endpoint, h.pending, h.numOlder, h.resuming = ep, waiting[:0], 0, false",
 		pkg: "./ucp", test: "^TestReplaced$", quick: true,
 	},
 }

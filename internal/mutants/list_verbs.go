@@ -11,14 +11,14 @@ var verbsList = []mutant{
 	{
 		name: "a duplicate READ is answered with all that follow",
 		file: "verbs/soft/reply.go",
-		old:  "		r.asked |= 1 << (i % maxDestRd)\n		return\n",
-		new:  "		for ; i != r.keptN; i++ {\n			r.kept[i%maxDestRd].sent = 0\n			r.asked |= 1 << (i % maxDestRd)\n		}\n		return\n",
+		old:  "		r.pendingResponses |= 1 << (i % maxDestRdAtomic)\n		return\n",
+		new:  "		for ; i != r.keptN; i++ {\n			r.kept[i%maxDestRdAtomic].sent = 0\n			r.pendingResponses |= 1 << (i % maxDestRdAtomic)\n		}\n		return\n",
 		pkg:  "./verbs/soft", test: "^TestForeignDuplicateRead$", quick: true,
 	},
 	{
 		name: "probes go to a foreign peer",
 		file: "transports/rc/pair.go",
-		old:  " == \"soft\" && at.Goucx {", new: " == \"soft\" {",
+		old:  " == \"soft\" && port.Goucx {", new: " == \"soft\" {",
 		pkg: "./transports/rc", test: "^TestPeerFeatures$", quick: true,
 	},
 	{
@@ -30,8 +30,8 @@ var verbsList = []mutant{
 	{
 		name: "an atomic operation that comes twice is carried out twice",
 		file: "verbs/soft/responder.go",
-		old:  "		q.again(p, info)\n",
-		new:  "		if b, ok := q.d.remote(q.pd, p.rkey, p.addr, 8, verbs.RemoteAtomic); ok && p.op == wire.FetchAdd {\n			fetchAdd(b, p.swapAdd)\n		}\n		q.again(p, info)\n",
+		old:  "		q.handleDuplicate(p, info)\n",
+		new:  "		if b, ok := q.d.remote(q.pd, p.rkey, p.addr, 8, verbs.RemoteAtomic); ok && p.op == wire.FetchAdd {\n			fetchAdd(b, p.swapAdd)\n		}\n		q.handleDuplicate(p, info)\n",
 		pkg:  "./verbs/soft", test: "^TestConformanceSim$/^loss$/atomic",
 	},
 	{
@@ -49,13 +49,13 @@ var verbsList = []mutant{
 	{
 		name: "an acknowledgement ends one packet more than it names",
 		file: "verbs/soft/completer.go",
-		old:  "		return q.retire(p.psn.Add(1))\n	case p.syn.IsRNR():", new: "		return q.retire(p.psn.Add(2))\n	case p.syn.IsRNR():",
+		old:  "		return q.retire(p.psn.Add(1))\n	case p.syndrome.IsRNR():", new: "		return q.retire(p.psn.Add(2))\n	case p.syndrome.IsRNR():",
 		pkg: "./verbs/soft", test: "^TestScript$|^TestOracle$",
 	},
 	{
 		name: "a whole window goes again after a time-out",
 		file: "verbs/soft/completer.go",
-		old:  "	r.probe.sent, r.probe.alone = 0, r.probe.on\n", new: "	r.probe.sent, r.probe.alone = 0, false\n",
+		old:  "	r.probe.count, r.probe.pending = 0, r.probe.enabled\n", new: "	r.probe.count, r.probe.pending = 0, false\n",
 		pkg: "./verbs/soft", test: "^TestAloneAfterTimeout$", quick: true,
 	},
 }
