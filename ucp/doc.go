@@ -28,10 +28,10 @@
 //
 // # Inside
 //
-// Requests in flight are slots of a slab without pointers (slot.go); the users' buffers
+// Requests in flight are slots of a slab without pointers (request_slot.go); the users' buffers
 // are in a parallel slice. A lane (lane.go) is one uct.Endpoint, shared by all
-// Endpoints to the same worker. port.go has the callbacks of the transports,
-// progress.go the loop that calls them, baton.go the ownership of that loop.
+// Endpoints to the same worker. iface.go has the callbacks of the transports,
+// progress.go the loop that calls them, progress_owner.go the ownership of that loop.
 // docs/wire/ucp.md describes the messages on the wire; wire.go has their ids,
 // dispatch.go their receivers.
 //

@@ -13,7 +13,7 @@ import (
 //
 // The transport reports it once, by HandleFailure. connectionFailed ends the receive
 // side (rxConnClosed). For the send side it moves the lane to another transport, if that
-// is possible (lane failover, replace.go). Otherwise it fails the lane, the other lanes
+// is possible (lane failover, lane_failover.go). Otherwise it fails the lane, the other lanes
 // to the same peer, and the endpoints that use them.
 //
 // Invariants:

@@ -19,7 +19,7 @@ import (
 // a part does not start while operations are pending (checkOrder) or the lane is stalled;
 // it becomes pending behind them. Lane failover moves pending operations and flushes in
 // their order (moveLane), so the invariant survives it. slot.arg has the state of a
-// part: flushNew, flushBehindSends, flushReady, flushInTransport (sends.go).
+// part: flushNew, flushBehindSends, flushReady, flushInTransport (lane_credit.go).
 
 // Flush completes when all operations posted before on this endpoint have completed and
 // have taken effect in the peer's memory. An eager message counts when the peer has

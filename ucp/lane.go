@@ -48,16 +48,16 @@ type lane struct {
 	closeFlushed    bool  // the worker is closing and has posted the lane's flush
 	fenced          bool  // a fence was posted; it also orders operations on lanes opened later
 	rndvOnly        bool  // the peer's receive credit is exhausted: it accepts rendezvous only
-	noCredit        bool  // stalled until a send gets a credit; see sends.go
+	noCredit        bool  // stalled until a send gets a credit; see lane_credit.go
 	pendingControl  chain // control messages that got NoResource
 
 	emul *emulEndpoint // emulated RMA and AMO; nil: not needed yet
 
-	creditsUsed uint32 // credits in use; see sends.go
+	creditsUsed uint32 // credits in use; see lane_credit.go
 	flushes     uint32 // number of flushes in open
 	unacked     chain  // sends that the peer has to acknowledge, and flushes behind them
 
-	failedRoutes []failedRoute // routes that failed before this one; see replace.go
+	failedRoutes []failedRoute // routes that failed before this one; see lane_failover.go
 }
 
 // laneTo returns the lane to peer over a port, 0 if there is none. There is at most one.

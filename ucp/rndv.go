@@ -10,7 +10,7 @@ package ucp
 // Both ids are ids of slots. Each side cancels by one more message: the receiver sends
 // amReject, the sender amCancel. A cancel may cross the messages that it cancels. So a
 // message with the id of a completed operation is dropped. An id that the peer was never
-// sent is a protocol violation (named.go).
+// sent is a protocol violation (id_check.go).
 
 // phase is the state of a send: the low byte of slot.parent.
 type phase uint8

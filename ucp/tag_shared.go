@@ -2,7 +2,7 @@ package ucp
 
 import "github.com/goucx/goucx/ucs"
 
-// The fast paths of tag.go and recv_request.go, under the lock.
+// The fast paths of tag.go and request_recv.go, under the lock.
 
 // tagSendShared is TagSend.
 func (e Endpoint) tagSendShared(p []byte, tag Tag) Request {

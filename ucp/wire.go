@@ -25,7 +25,7 @@ const (
 	amKey         uct.AMID = 17 // exposes the memory; header: the receiver's id; address, domain, key
 	amReadDone    uct.AMID = 18 // the memory was read; header: the sender's id
 
-	// Emulated RMA and AMO (sw_ep.go).
+	// Emulated RMA and AMO (emul_ep.go).
 	amPut      uct.AMID = 20 // header: address; key, data
 	amGet      uct.AMID = 21 // header: address; key, the requester's id, bytes wanted
 	amAtomic   uct.AMID = 22 // header: address; key, id or 0, operand, compare value, operation, width

@@ -103,7 +103,7 @@ type Worker struct {
 	resuming           bool // HandlePending or tryResumeLane is running
 	unreportedRefusals int  // upper bound of the refused transfers that no flush has reported
 
-	unreported []uint64 // operations that complete when a failure is reported; see reason.go
+	unreported []uint64 // operations that complete when a failure is reported; see fail_report.go
 
 	show      *display // nil: the worker publishes no live statistics
 	slow      slowPoll

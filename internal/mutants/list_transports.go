@@ -28,19 +28,19 @@ var transportsList = []mutant{
 	},
 	{
 		name: "the accepting side sends before the other is ready",
-		file: "wireup/machine/halves.go",
+		file: "wireup/machine/threeway.go",
 		old:  "s.conf.ThreeWay && !s.closeSent", new: "false",
 		pkg: "./wireup/machine", test: "^TestQueuesCarryEverything$", quick: true,
 	},
 	{
 		name: "a crossing hello of a connection that is over binds this one to it",
-		file: "wireup/machine/halves.go",
+		file: "wireup/machine/threeway.go",
 		old:  "		return // the peer will reply to the local OPEN", new: "		s.remote = msg.From\n		return",
 		pkg: "./wireup/machine", test: "^TestCrossingIsNotBound$", quick: true,
 	},
 	{
 		name: "rc: a pair is read before the one that was left for it",
-		file: "transports/rc/recv.go",
+		file: "transports/rc/reorder.go",
 		old:  "	p.fastRecv = p.reading && len(p.outOfOrder)", new: "	p.fastRecv = len(p.outOfOrder)",
 		pkg: "./transports/rc", test: "^TestNextPairWaitsForTheOld$", quick: true,
 	},
@@ -94,7 +94,7 @@ var transportsList = []mutant{
 	},
 	{
 		name: "silent connections to shm keep others out",
-		file: "transports/shm/accept.go",
+		file: "transports/shm/conn_accept.go",
 		old:  "			f.dropOldestHalfOpen()\n		}\n		sock, err", new: "			return\n		}\n		sock, err",
 		pkg: "./transports/shm", test: "^TestSilentConnections$", quick: true,
 	},

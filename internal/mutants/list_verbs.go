@@ -17,7 +17,7 @@ var verbsList = []mutant{
 	},
 	{
 		name: "probes go to a foreign peer",
-		file: "transports/rc/pair.go",
+		file: "transports/rc/qp.go",
 		old:  " == \"soft\" && port.Goucx {", new: " == \"soft\" {",
 		pkg: "./transports/rc", test: "^TestPeerFeatures$", quick: true,
 	},

@@ -194,8 +194,8 @@ func retiredWords(t *tree) (string, []string) {
 	}
 	defer file.Close()
 	for s := bufio.NewScanner(file); s.Scan(); {
-		if f := strings.Split(s.Text(), "\t"); len(f) == 3 {
-			rows = append(rows, row{f[0], regexp.MustCompile(f[1])})
+		if f := strings.Split(s.Text(), "  "); len(f) == 3 && !strings.HasPrefix(f[0], "#") {
+			rows = append(rows, row{strings.TrimPrefix(f[0]+"/", "*/"), regexp.MustCompile(f[1])})
 		}
 	}
 	var list []string

@@ -12,9 +12,9 @@ import (
 )
 
 // The life of a connection: newEP adds it, without a QP. connect sends OPEN when an operation
-// needs it; for an OPEN of a peer, iface.acceptOpen does the same (hear.go). The state machine
+// needs it; for an OPEN of a peer, iface.acceptOpen does the same (conn_recv.go). The state machine
 // (wireup/machine) then decides about all steps; step executes them: it creates and connects
-// QPs, switches the directions, retires QPs (move.go) and reports the end (service.go).
+// QPs, switches the directions, retires QPs (migrate.go) and reports the end (service.go).
 //
 // A connection has an identifier on each side. iface.byLocalID finds it by the local one and
 // iface.byRemoteID by the peer's. iface.byPeer lists all connections with an interface, oldest first.

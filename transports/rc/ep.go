@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/goucx/goucx/transports/internal/lull"
+	"github.com/goucx/goucx/transports/internal/evict"
 	"github.com/goucx/goucx/transports/internal/nic"
 	"github.com/goucx/goucx/transports/internal/pending"
 	"github.com/goucx/goucx/ucs"
@@ -54,7 +54,7 @@ type ep struct {
 	cancelToken     uct.Token // token of FlushCancel
 	lastProgress    ucs.Time  // when sendKeepalives saw progress last
 	lastHead        uint32
-	lull.Activity
+	evict.Activity
 }
 
 // peer is a remote interface, decoded from its address.

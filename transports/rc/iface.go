@@ -18,7 +18,7 @@ import (
 
 // iface is one worker's interface on one port, with all its connections.
 //
-// Concurrency: the worker's calls and the async goroutine's critical sections (section.go)
+// Concurrency: the worker's calls and the async goroutine's critical sections (async.go)
 // exclude each other with owner. Every callback is made from Progress, never from a section.
 type iface struct {
 	// Receiving.

@@ -2,15 +2,15 @@
 // several. Messages pass through rings in memory that both sides map. Put, get and
 // atomics access the peer's memory directly.
 //
-// A connection (ep) sends and receives through ring pairs (pairs.go). Each ring pair
+// A connection (ep) sends and receives through ring pairs (ringpair.go). Each ring pair
 // lies in one sealed memfd. The initiator passes the first ring pair to the peer's
 // socket and may send at once. The files are:
 //
-//   - conn.go and accept.go: the connect handshake
-//   - hear.go: later messages on a connection's socket
+//   - conn.go and conn_accept.go: the connect handshake
+//   - connmsg.go: later messages on a connection's socket
 //   - service.go: events of sockets and processes, and the end of connections
-//   - drive.go: executes the actions of wireup/machine
-//   - accept.go, grow.go, lull.go: crossed connects, growth, idle eviction. Package
+//   - conn_machine.go: executes the actions of wireup/machine
+//   - conn_accept.go, grow.go, evict.go: crossed connects, growth, idle eviction. Package
 //     wireup/machine makes these decisions.
 //   - order.go: message order across a closed connection and its successor
 //   - progress.go: polls the cells of hot connections in each pass, the doorbell words

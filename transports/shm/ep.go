@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goucx/goucx/internal/fault"
-	"github.com/goucx/goucx/transports/internal/lull"
+	"github.com/goucx/goucx/transports/internal/evict"
 	"github.com/goucx/goucx/transports/internal/mapped"
 	"github.com/goucx/goucx/transports/internal/pending"
 	"github.com/goucx/goucx/ucs"
@@ -76,7 +76,7 @@ type ep struct {
 	refusals       uint32   // sends refused for lack of room since refusalsSince
 	refusalsSince  ucs.Time // start of the count
 	migrateAfter   ucs.Time // no MIGRATE before this time
-	lull.Activity
+	evict.Activity
 
 	dialAfter *ep // connection to the same peer whose OPEN must be sent first
 	pend      pending.Queue

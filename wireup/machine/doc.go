@@ -6,7 +6,7 @@
 //
 // A pair is an ordered path in both directions. In shared memory it is two rings, which one side
 // creates and passes to the other. With Config.ThreeWay it is two queue pairs, one created by each
-// side; halves.go describes that handshake. A connection starts on one pair and may migrate: to a
+// side; threeway.go describes that handshake. A connection starts on one pair and may migrate: to a
 // larger pair, to no pair while it is suspended, or to the peer's pair when both sides connected
 // at once.
 //

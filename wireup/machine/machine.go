@@ -21,7 +21,7 @@ type Config struct {
 	// retransmitted at least minTries times. 0: 10 times Timeout.
 	Limit time.Duration
 	// ThreeWay: a pair has a queue pair on each side, and neither side sends on it before both know
-	// the peer's QP endpoint info; see halves.go. Both sides set the same value.
+	// the peer's QP endpoint info; see threeway.go. Both sides set the same value.
 	ThreeWay bool
 }
 

@@ -8,7 +8,7 @@ import (
 // opKind is the kind of operation that a slot holds.
 type opKind uint8
 
-// Operations. ops.go has their names and their resume functions.
+// Operations. request_ops.go has their names and their resume functions.
 const (
 	opNone opKind = iota
 	opTagSend
@@ -87,7 +87,7 @@ type slot struct {
 // slab holds the slots of a worker.
 type slab struct {
 	slots []slot   // by index; 0 is no slot
-	bufs  [][]byte // the callers' buffers; sweep.go clears those of completed operations
+	bufs  [][]byte // the callers' buffers; request_sweep.go clears those of completed operations
 	free  uint32   // first free slot; 0: grow
 
 	swept    uint32   // slot that sweep cleared last

@@ -1,7 +1,7 @@
 package rc
 
 import (
-	"github.com/goucx/goucx/transports/internal/lull"
+	"github.com/goucx/goucx/transports/internal/evict"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/wireup/machine"
@@ -10,7 +10,7 @@ import (
 // evictIdle suspends idle connections while more than maxQPs have QPs. Their peers may decline.
 func (f *iface) evictIdle(now ucs.Time) {
 	excess := f.activeConns() - f.maxQPs
-	if excess <= 0 || now.Sub(f.evictedAt) < lull.Interval {
+	if excess <= 0 || now.Sub(f.evictedAt) < evict.Interval {
 		return
 	}
 	f.evictedAt = now
@@ -18,7 +18,7 @@ func (f *iface) evictIdle(now ucs.Time) {
 }
 
 // idle returns the connections that can be suspended.
-func (f *iface) idleConns(now ucs.Time) (idle lull.List) {
+func (f *iface) idleConns(now ucs.Time) (idle evict.List) {
 	f.queryWaits(uct.WaitForReply)
 	for _, e := range f.eps {
 		if e == nil || e.failure != nil || e.txQueue == nil {
@@ -40,7 +40,7 @@ func (f *iface) queryWaits(least uct.WaitKind) {
 			e.Awaited = uct.WaitNone
 		}
 	}
-	lull.QueryWaits(f.handler, least, func(u uct.Endpoint, source uint32) *lull.Activity {
+	evict.QueryWaits(f.handler, least, func(u uct.Endpoint, source uint32) *evict.Activity {
 		e, _ := u.(*ep)
 		if i := int(source) - 1; e == nil && i >= 0 && i < len(f.eps) {
 			e = f.eps[i]
@@ -52,7 +52,7 @@ func (f *iface) queryWaits(least uct.WaitKind) {
 	})
 }
 
-// Suspend implements lull.Conn.
+// Suspend implements evict.Conn.
 func (e *ep) Suspend() {
 	e.f.stats.Inc(statSuspends)
 	e.step(machine.Event{Kind: machine.EventSuspend})

@@ -1,8 +1,8 @@
-// Package lull suspends idle connections, least recently used first. It is the common part of
+// Package evict suspends idle connections, least recently used first. It is the common part of
 // uct.ConnectionCache in transports/shm and transports/rc.
 //
 // The transport decides which connections can be suspended, and suspends them.
-package lull
+package evict
 
 import (
 	"cmp"

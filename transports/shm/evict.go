@@ -1,7 +1,7 @@
 package shm
 
 import (
-	"github.com/goucx/goucx/transports/internal/lull"
+	"github.com/goucx/goucx/transports/internal/evict"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/wireup/machine"
@@ -10,7 +10,7 @@ import (
 // evictIdle evicts idle connections if more than maxMappedConns have a ring pair. It sends SUSPEND
 // to their peers, which may reply SUSPEND_NAK.
 func (f *iface) evictIdle(now ucs.Time) {
-	if f.mappedConns <= f.maxMappedConns || now.Sub(f.evictedAt) < lull.Interval {
+	if f.mappedConns <= f.maxMappedConns || now.Sub(f.evictedAt) < evict.Interval {
 		return
 	}
 	f.evictedAt = now
@@ -18,7 +18,7 @@ func (f *iface) evictIdle(now ucs.Time) {
 }
 
 // idleConns lists the connections that can be evicted.
-func (f *iface) idleConns(now ucs.Time) (conns lull.List) {
+func (f *iface) idleConns(now ucs.Time) (conns evict.List) {
 	f.queryWaits()
 	for _, e := range f.slots {
 		if e == nil || e.failure != nil || e.peerGone {
@@ -39,7 +39,7 @@ func (f *iface) queryWaits() {
 			e.Awaited = uct.WaitNone
 		}
 	}
-	lull.QueryWaits(f.handler, uct.WaitForReply, func(u uct.Endpoint, source uint32) *lull.Activity {
+	evict.QueryWaits(f.handler, uct.WaitForReply, func(u uct.Endpoint, source uint32) *evict.Activity {
 		e, _ := u.(*ep)
 		if i := int(source) - 1; e == nil && i >= 0 && i < len(f.slots) {
 			e = f.slots[i]
@@ -51,7 +51,7 @@ func (f *iface) queryWaits() {
 	})
 }
 
-// Suspend: see lull.Conn.
+// Suspend: see evict.Conn.
 func (e *ep) Suspend() {
 	e.f.stats.Inc(statSuspends)
 	e.step(machine.Event{Kind: machine.EventSuspend})

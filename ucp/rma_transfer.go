@@ -175,7 +175,7 @@ func (k *RemoteKey) refuse(op opKind, err error) Request {
 }
 
 // refuseLocked is refuse for a caller that holds the lock. The outcome is an unclaimed
-// completion, so that a flush can report it: see refused.go.
+// completion, so that a flush can report it: see flush_refused.go.
 func (k *RemoteKey) refuseLocked(op opKind, err error) Request {
 	w := k.t.w
 	peer := w.peerName(w.endpoint(k.e))

@@ -23,7 +23,7 @@ type qpInfo struct {
 //
 // A connection uses one QP at a time in each direction, and moves to another one when it
 // resumes after a suspension. Each side retires a QP when neither its sending nor its receiving
-// uses it any more; move.go describes the rest of its life.
+// uses it any more; migrate.go describes the rest of its life.
 type connQP struct {
 	id    machine.PairID
 	e     *ep

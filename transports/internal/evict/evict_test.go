@@ -1,4 +1,4 @@
-package lull
+package evict
 
 import (
 	"testing"

@@ -6,7 +6,7 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// A peer under flow control (budget.go) sends all active messages by rendezvous, also
+// A peer under flow control (flow_control.go) sends all active messages by rendezvous, also
 // those that it would otherwise send eagerly. This is not visible to the handlers: the
 // worker fetches the data of such a message first and then runs its handler. Messages
 // are fetched in the order of arrival over all senders. At most prefetchWindow bytes are

@@ -11,10 +11,10 @@ import (
 //
 // A lane is stalled while it must not send. Reasons are: too many emulated operations
 // without a reply (emulMaxReplies); a fence between emulated operations and operations of
-// the transport; a fence over several lanes; a send without a credit (sends.go). A
+// the transport; a fence over several lanes; a send without a credit (lane_credit.go). A
 // stalledEndpoint then takes the place of the lane's endpoint. It returns NoResource, so
 // posted operations become pending, and it is their pending queue. Lane failover
-// (replace.go) uses it too, to keep the pending operations until they move to the new
+// (lane_failover.go) uses it too, to keep the pending operations until they move to the new
 // transport.
 //
 // Invariant: operations reach the transport in the order of posting, so that fences and
