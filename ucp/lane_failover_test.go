@@ -118,5 +118,5 @@ func TestNothingToReplaceBy(t *testing.T) {
 func TestLittleInline(t *testing.T) {
 	p := newPairOver(t, poor(soft.Config{MaxInline: 32}), 64)
 	require.Equal(t, "ud", p.e.Info().Lanes[0].Transport)
-	require.Contains(t, fmt.Sprint(p.a.Refused()), "32 bytes inline")
+	require.Contains(t, fmt.Sprint(p.a.Refused()), "32 bytes of inline data")
 }

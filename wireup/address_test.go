@@ -131,7 +131,7 @@ func TestParseRefusalsByName(t *testing.T) {
 		{"an address without its context", set(offVersion, 1), "version 1, this program knows 2"},
 		{"flags", set(offFlags, 0x80), "unknown flags 0x80"},
 		{"too long", func(b []byte) []byte { return seal(append(b, make([]byte, MaxAddress)...)) }, "at most 2048"},
-		{"joined", func(b []byte) []byte { return append(b, b...) }, "says 102 bytes, has 204"},
+		{"joined", func(b []byte) []byte { return append(b, b...) }, "length field 102, but 204 bytes"},
 		{"checksum", func(b []byte) []byte { b[20]++; return b }, "damaged"},
 		{"entry beyond the end", set(headerLen+3, 200), "an entry of 200 bytes, 33 left (entry 0)"},
 		{"entry too short", set(headerLen+3, 3), "an entry of 3 bytes, at least 9"},

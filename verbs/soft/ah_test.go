@@ -91,7 +91,7 @@ func TestSenderOf(t *testing.T) {
 	}{
 		{"no flag", verbs.WC{}, area(peer, own.Addr()), "no GRH"},
 		{"short", wc, area(peer, own.Addr())[:39], "39 bytes"},
-		{"nothing", wc, make([]byte, 40), "no IP header"},
+		{"nothing", wc, make([]byte, 40), "without an IP header"},
 		{"not for us", wc, area(peer, netip.MustParseAddr("fd00::8")), "fd00::8"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -90,7 +90,7 @@ func (p *pd) Close() error {
 		return nil
 	}
 	if p.children > 0 {
-		return fmt.Errorf("close protection domain: %d of its objects are open: %w", p.children, ucs.ErrBusy)
+		return fmt.Errorf("close protection domain: %d objects are open: %w", p.children, ucs.ErrBusy)
 	}
 	p.closed = true
 	if p.td != nil {
