@@ -12,7 +12,7 @@ var verbsList = []mutant{
 		name: "a duplicate READ is answered with all that follow",
 		file: "verbs/soft/reply.go",
 		old:  "		r.pendingResponses |= 1 << (i % maxDestRdAtomic)\n		return\n",
-		new:  "		for ; i != r.keptN; i++ {\n			r.kept[i%maxDestRdAtomic].sent = 0\n			r.pendingResponses |= 1 << (i % maxDestRdAtomic)\n		}\n		return\n",
+		new:  "		for ; i != r.numSaved; i++ {\n			r.saved[i%maxDestRdAtomic].sent = 0\n			r.pendingResponses |= 1 << (i % maxDestRdAtomic)\n		}\n		return\n",
 		pkg:  "./verbs/soft", test: "^TestForeignDuplicateRead$", quick: true,
 	},
 	{

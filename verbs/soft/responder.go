@@ -26,7 +26,7 @@ type responder struct {
 	saved            [maxDestRdAtomic]savedRequest // by running number
 	maxSaved         uint32                        // how many are kept; Modify may change it
 	numSaved         uint32                        // running number of the next entry
-	pendingResponses uint16                        // bit i: the response kept[i] is to be sent
+	pendingResponses uint16                        // bit i: the response saved[i] is to be sent
 
 	// ACK state: the pending acknowledgement, which may be delayed.
 	ack         verbs.PSN     // PSN of the ACK: never that of a READ or atomic
