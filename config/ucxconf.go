@@ -91,7 +91,7 @@ func (s *sources) readConf(path string, text []byte, host func() Host) {
 }
 
 // addSection adds a section's settings. A duplicate name within a section is probably a mistake
-// and gives a warning. Across sections it is the intended use.
+// and causes a warning. Across sections it is the intended use.
 func (s *sources) addSection(path string, sec confSection) {
 	first := map[string]int{}
 	for _, l := range sec.lines {

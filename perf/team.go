@@ -97,7 +97,8 @@ func first(errs []error) error {
 	return errors.Join(errs...)
 }
 
-// spread gives each thread its own P of the Go runtime, however few processors the process has.
+// spread makes sure that each thread has its own P of the Go runtime, however few
+// processors the process has.
 // Polling threads then share processors by the system's time slices, as UCX's do, and not by the
 // runtime's scheduling.
 func spread(threads int) (back func()) {

@@ -236,7 +236,7 @@ func (s *uctSide) failure() error {
 	return s.failed
 }
 
-// again handles a status that is neither OK nor InProgress. It returns nil if the operation may be
+// retry handles a status that is neither OK nor InProgress. It returns nil if the operation may be
 // retried.
 //
 //go:noinline

@@ -99,7 +99,7 @@ func (wi *workerIface) handleUserChecked(rx *rxConn, d *uct.Desc, data []byte) b
 	return wi.w.dispatch(rx, d.Header, data, place) && place.kind == storageRetainable
 }
 
-// checkWord reports whether header word is valid for a message of n bytes from s.
+// validWord reports whether header word is valid for a message of n bytes from s.
 func (wi *workerIface) validWord(rx *rxConn, word uint64, n int) bool {
 	h := wordHeaderLen(word)
 	return h <= n && h <= MaxAMHeader && word&^wordMask == 0 && (word&wordReply == 0 || rx.peer != 0)

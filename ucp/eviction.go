@@ -9,7 +9,7 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// lulls evicts idle connections. It keeps the number of active connections of a worker,
+// idleEviction evicts idle connections. It keeps the number of active connections of a worker,
 // over all its ifaces, at or below a bound. Above the bound it suspends idle connections,
 // least recently used first. The transport resumes a suspended connection on use.
 type idleEviction struct {

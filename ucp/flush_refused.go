@@ -38,7 +38,7 @@ func (w *Worker) firstRefusal(id uint64) (first uint32) {
 	return first
 }
 
-// refused makes the flush fail with the first unread refusal.
+// addRefusals makes the flush fail with the first unread refusal.
 func (f *flush) addRefusals(id uint64) {
 	w := f.w
 	i := w.firstRefusal(id)

@@ -8,7 +8,7 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// port is a worker's context of one iface, and the uct.Handler of the iface's callbacks.
+// workerIface is a worker's context of one iface, and the uct.Handler of the iface's callbacks.
 // The fields rest and inAsyncTurn belong to resumeUnattended; the worker's lock guards them.
 type workerIface struct {
 	w           *Worker

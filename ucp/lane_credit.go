@@ -55,7 +55,7 @@ func (w *Worker) resumeOnCredit(lane uint32) {
 	}
 }
 
-// leave removes the send in slot i, which is about to complete, from lane.unacked and releases
+// releaseSend removes the send in slot i, which is about to complete, from lane.unacked and releases
 // its credit and its exposed memory.
 func (w *Worker) releaseSend(i uint32) {
 	s := &w.slab.slots[i]

@@ -85,7 +85,7 @@ func carriesEmulation(wi *workerIface) bool {
 	return wi.info.Kind == uct.DeviceNet && (&keyLane{iface: wi.iface.Attr()}).carriesEmulation()
 }
 
-// moveLane replaces the endpoint of lane i by ep, of port to. The operations that wait on
+// moveLane replaces the endpoint of lane i by ep, of iface context wi. The operations that wait on
 // the old endpoint move to a stalled endpoint in front of ep.
 func (w *Worker) moveLane(i uint32, ep uct.Endpoint, wi *workerIface, domain uint8) {
 	l := &w.t.lanes[i]

@@ -58,7 +58,7 @@ func (x *Context) publishStats() error {
 	return nil
 }
 
-// withdraw ends the publication that offer started.
+// unpublishStats ends the publication that offer started.
 func (x *Context) unpublishStats() error {
 	if x.liveStats == nil {
 		return nil

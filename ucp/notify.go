@@ -96,7 +96,7 @@ func (w *Worker) notify(i uint32) {
 }
 
 // settleSlot releases slot i, whose operation has completed, or keeps it if its result may
-// still be read. told reports that a waiter has received the error.
+// still be read. errorRead reports that a waiter has received the error.
 func (w *Worker) settleSlot(i uint32, consumed, errorRead bool) {
 	s := &w.slab.slots[i]
 	s.flags &^= flagNotify

@@ -25,7 +25,7 @@ import (
 //   - A goroutine is woken after mu was released, in the order in which the wake-ups were
 //     decided. Its result is written before waiter.state, so it needs no mu to read it.
 
-// baton is the progress ownership of a worker with ThreadMulti.
+// progressOwner is the progress ownership of a worker with ThreadMulti.
 type progressOwner struct {
 	held         bool // a goroutine owns the progress
 	sleeping     bool // the owner sleeps in poll

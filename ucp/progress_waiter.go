@@ -28,7 +28,7 @@ type waiter struct {
 	sema  chan struct{}
 }
 
-// fate is the reason why a waiter is woken.
+// wakeCause is the reason why a waiter is woken.
 type wakeCause uint8
 
 const (

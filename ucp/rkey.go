@@ -9,7 +9,7 @@ import (
 	"github.com/goucx/goucx/wireup"
 )
 
-// RemoteKey gives access to a peer's memory. It belongs to the Endpoint that unpacked it
+// RemoteKey is the right to access a peer's memory. It belongs to the Endpoint that unpacked it
 // and is closed with it. Offsets count from the first byte of the memory. They are checked
 // locally, before anything is sent. The methods have the concurrency of the Worker.
 //

@@ -129,7 +129,7 @@ func (k *RemoteKey) post(op opKind, p []byte, off uint64, m *MemHandle) Request 
 	return w.start(i)
 }
 
-// take returns a slot for an operation by l at offset off. tag holds the transport's key,
+// newSlot returns a slot for an operation by l at offset off. tag holds the transport's key,
 // arg the address.
 func (k *RemoteKey) newSlot(op opKind, l *keyLane, off uint64) uint32 {
 	w := k.t.w

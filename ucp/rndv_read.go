@@ -116,7 +116,7 @@ func (b *slab) attachMem(i uint32, m opMem) {
 	b.slots[i].flags |= flagExtra
 }
 
-// lent returns the registered memory of slot i, nil if there is none.
+// mem returns the registered memory of slot i, nil if there is none.
 func (b *slab) mem(i uint32) uct.Mem {
 	if int(i) >= len(b.opMems) {
 		return nil
@@ -183,7 +183,7 @@ func (w *Worker) expose(i uint32, recvID, wanted uint64) bool {
 	return true
 }
 
-// taken receives the message that the data of a send was read, and completes the send.
+// handleReadDone receives the message that the data of a send was read, and completes the send.
 func (wi *workerIface) handleReadDone(rx *rxConn, id uint64, data []byte) {
 	i := wi.sendByID(rx, id)
 	if i == 0 {

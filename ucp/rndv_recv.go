@@ -75,7 +75,7 @@ func (w *Worker) completeFetch(i uint32, st ucs.Status) {
 	w.end(i, st)
 }
 
-// data receives the next bytes of a requested message.
+// handleData receives the next bytes of a requested message.
 func (wi *workerIface) handleData(rx *rxConn, id uint64, data []byte) {
 	w := wi.w
 	i := wi.fetchByID(rx, id)

@@ -137,7 +137,7 @@ func (w *Worker) reconnectReplyLane(rx *rxConn) uint32 {
 // hasReplyOn reports whether a message that the sender of s waits for was sent on lane i.
 func (rx *rxConn) hasReplyOn(i uint32) bool { return rx != nil && rx.replyLane == i && rx.replySent }
 
-// leave detaches s from its reply lane, whose connection has failed, and remembers the lane
+// leaveReplyLane detaches s from its reply lane, whose connection has failed, and remembers the lane
 // in left. Later replies use another lane.
 func (rx *rxConn) leaveReplyLane() {
 	rx.oldReplyLanes = append(rx.oldReplyLanes, rx.replyLane)

@@ -141,7 +141,7 @@ func (t *Table) slot() PeerID {
 	return p
 }
 
-// shape returns the number of the shape whose key is in t.scratch, and adds a reference to it.
+// addTemplateRef returns the number of the shape whose key is in t.scratch, and adds a reference to it.
 func (t *Table) addTemplateRef() uint32 {
 	n, ok := t.numbers[string(t.scratch)]
 	if !ok {

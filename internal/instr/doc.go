@@ -2,6 +2,6 @@
 // them as a table beside UCX's counts.
 //
 // It runs itself under callgrind, twice for each row of rows.go, with different numbers of
-// operations (perf.RunCounted). The difference of the two counts gives the cost of an operation.
+// operations (perf.RunCounted). The difference of the two counts is the cost of an operation.
 // scripts/instructions starts it. Start reading at main.go.
 package main

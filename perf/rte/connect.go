@@ -92,7 +92,7 @@ const maxGreetings = 16
 // Then it closes the port, so that a second client is refused and does not wait.
 //
 // A connection that stays silent, closes, or uses another protocol is closed and reported to
-// stranger, and Accept continues to wait. Greetings are exchanged concurrently, so that a silent
+// onRefused, and Accept continues to wait. Greetings are exchanged concurrently, so that a silent
 // connection does not delay the client. UCX's own tool, and another version of this one, end
 // Accept with an error: the client has connected and cannot be served.
 func (l *Listener) Accept(onRefused func(error)) (*Conn, error) {

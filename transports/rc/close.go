@@ -66,7 +66,7 @@ type unackedShutdown struct {
 	tries int
 }
 
-// hangUp sends SHUTDOWN to all peers and waits until they have acknowledged it.
+// shutdownPeers sends SHUTDOWN to all peers and waits until they have acknowledged it.
 //
 // SHUTDOWN is sent on the QP, after all other messages. The QP may retransmit it only after
 // closeTimeout, because its estimate of the round-trip time may be long. The peer would then notice

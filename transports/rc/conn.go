@@ -217,7 +217,7 @@ func (e *ep) Connecting() bool {
 	return e.failure == nil && e.txQueue == nil && !e.everConnected
 }
 
-// busy reports whether operations wait for the connection, or are in flight on it.
+// hasPending reports whether operations wait for the connection, or are in flight on it.
 func (e *ep) hasPending() bool {
 	return e.pend.Len() > 0 || e.hasReserved || e.txQueue != nil && e.txQueue.head != e.txQueue.tail
 }

@@ -21,7 +21,7 @@ type connMsg struct {
 	// drained: DRAINED, no operation of the sender is in flight on the retired QP msg.Pair.
 	// asks: the sender waits for DRAINED. The state machine does not see these messages.
 	drained, wantReply bool
-	// refused: with RESET, a QP of the sender has rejected a request.
+	// accessError: with RESET, a QP of the sender has rejected a request.
 	accessError bool
 	// qpInfo belongs to msg.Pair, if msg.Half is true.
 	qpInfo qpInfo

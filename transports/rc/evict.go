@@ -17,7 +17,7 @@ func (f *iface) evictIdle(now ucs.Time) {
 	f.idleConns(now).Evict(now, now, excess)
 }
 
-// idle returns the connections that can be suspended.
+// idleConns returns the connections that can be suspended.
 func (f *iface) idleConns(now ucs.Time) (idle evict.List) {
 	f.queryWaits(uct.WaitForReply)
 	for _, e := range f.eps {

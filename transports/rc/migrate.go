@@ -66,7 +66,7 @@ func (e *ep) switchTx(id machine.PairID) {
 	}
 }
 
-// control posts a control message. reservedSlots of the queue are reserved for those.
+// postControl posts a control message. reservedSlots of the queue are reserved for those.
 func (q *sendQueue) postControl(id, hdr uint64) {
 	w := q.nextWR()
 	binary.LittleEndian.PutUint64(w.Inline[:], hdr)

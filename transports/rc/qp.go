@@ -19,7 +19,7 @@ type qpInfo struct {
 	psn verbs.PSN // first PSN that the QP sends
 }
 
-// pair is a QP of a connection, with the state that the transport keeps about it.
+// connQP is a QP of a connection, with the state that the transport keeps about it.
 //
 // A connection uses one QP at a time in each direction, and moves to another one when it
 // resumes after a suspension. Each side retires a QP when neither its sending nor its receiving

@@ -125,7 +125,7 @@ func (q *sendQueue) postFailed(st uct.Status) {
 // takePlainSlot takes the slot of an operation that needs no action when it completes.
 func (q *sendQueue) takePlainSlot() { q.slots[q.tail&q.mask].kind = slotPlain }
 
-// take takes the slot of an operation.
+// takeSlot takes the slot of an operation.
 func (q *sendQueue) takeSlot(k slotKind, t uct.Token, buf uint32) *slot {
 	s := &q.slots[q.tail&q.mask]
 	*s = slot{token: t, buf: buf, kind: k}
@@ -135,7 +135,7 @@ func (q *sendQueue) takeSlot(k slotKind, t uct.Token, buf uint32) *slot {
 	return s
 }
 
-// ended completes all operations up to the one with that ID: the last with status st, the
+// completeTo completes all operations up to the one with that ID: the last with status st, the
 // others with OK.
 //
 // hot: BenchmarkPutShort.

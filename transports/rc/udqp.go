@@ -118,7 +118,7 @@ func (u *udQP) fillRecv(w *verbs.RecvWR, i uint32) {
 	w.ID, w.NumSG, w.SG[0], w.SG[1] = uint64(i), 2, u.rx.SGE(i, grhLen+connMsgMaxLen), u.spill
 }
 
-// hear processes about most connection messages and returns their number. others reports
+// poll processes about most connection messages and returns their number. others reports
 // whether it consumed an event of another completion queue. Once its own
 // queue is empty, it arms it. If messages remain, it sets the alarm for a section.
 func (u *udQP) poll(maxMsgs int) (n int, workerEvent bool) {

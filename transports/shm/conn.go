@@ -21,7 +21,7 @@ func (e *ep) adoptable() bool {
 	return !e.initiated && !e.separate && !e.opened && !e.m.Closing() && !e.closeReceived && !e.peerGone && e.failure == nil
 }
 
-// connect makes a connection to peer, which has device address there. The caller may
+// connect makes a connection to peer, which has device address remoteAddr. The caller may
 // send on it at once.
 //
 // The initiator makes a ring pair, dials the peer's socket and sends OPEN with the ring

@@ -143,7 +143,7 @@ func (f *iface) expireHalfOpen(now ucs.Time) {
 	}
 }
 
-// adopt handles b, the OPEN of half-open connection m with number id. It makes a
+// acceptOpen handles b, the OPEN of half-open connection m with number id. It makes a
 // connection and sends ACCEPT, or merges it with a crossed connect of this side.
 //
 // Ownership: adopt owns fds. On an error the caller closes the socket.

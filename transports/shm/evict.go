@@ -65,5 +65,5 @@ func (f *iface) Candidates(now ucs.Time, since []ucs.Time) []ucs.Time {
 	return f.idleConns(now).IdleSince(since)
 }
 
-// Sleep: see uct.ConnectionCache.
+// Evict: see uct.ConnectionCache.
 func (f *iface) Evict(now, t ucs.Time, most int) int { return f.idleConns(now).Evict(now, t, most) }

@@ -150,7 +150,7 @@ func (f *iface) scan(now ucs.Time) int {
 	return n
 }
 
-// shape selects the doorbell words that idle passes poll. It selects none while all
+// selectDoorbells selects the doorbell words that idle passes poll. It selects none while all
 // connections are hot.
 func (f *iface) selectDoorbells() {
 	f.nextDoorbell, f.extraWork = 0, true

@@ -172,7 +172,7 @@ func (s *keyServer) makeRoom() bool {
 	return false
 }
 
-// answer serves up to maxPerEvent requests of a connection. It returns false if the
+// serveConn serves up to maxPerEvent requests of a connection. It returns false if the
 // connection must be closed.
 func (s *keyServer) serveConn(c *keyConn) bool {
 	var buf [requestLen + 1]byte // one more byte, to detect a request that is too long

@@ -118,7 +118,7 @@ func (e *endpoint) Abort() {
 	e.dropReservation()
 }
 
-// drop frees the slot of the open reservation, if there is one. Only calls of the user do
+// dropReservation frees the slot of the open reservation, if there is one. Only calls of the user do
 // that, since the user writes into the slot until CommitAM or Abort.
 func (e *endpoint) dropReservation() {
 	if e.resLen >= 0 {

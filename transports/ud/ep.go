@@ -108,7 +108,7 @@ func (e *endpoint) unregister() {
 	f.removeUnusedPeer(e.p)
 }
 
-// settle completes the flushes that are acknowledged, and ends a flow that is Done or
+// handleState completes the flushes that are acknowledged, and ends a flow that is Done or
 // Failed. It is called after each change of the flow's state.
 func (e *endpoint) handleState() {
 	n := 0

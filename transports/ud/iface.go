@@ -113,7 +113,7 @@ type iface struct {
 	hasUnattended bool // uct.IfaceConfig.Unattended is set
 }
 
-// limbo is an acknowledged slot. It becomes free once work request by has completed.
+// deferredSlot is an acknowledged slot. It becomes free once work request by has completed.
 type deferredSlot struct {
 	slot   uint32
 	readBy uint64
@@ -181,7 +181,7 @@ func (f *iface) open(port uint8, c uct.IfaceConfig) (err error) {
 	return f.openAsync(c.Unattended)
 }
 
-// stock allocates the send slots and posts all receives. It is called for each new peer
+// prefill allocates the send slots and posts all receives. It is called for each new peer
 // and does nothing after the first.
 func (f *iface) prefill() error {
 	if err := f.tx.alloc(f.thread.PD, f.sendSlots, f.self.port.MTU.Bytes()); err != nil {

@@ -36,7 +36,7 @@ func listen(name string) (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	// bind gives the file the mode of the descriptor, less the umask. So there is no
+	// bind sets the mode of the file to that of the descriptor, less the umask. So there is no
 	// moment at which other users could connect.
 	if err := unix.Fchmod(h.num(), 0o600); err != nil {
 		return nil, errors.Join(err, h.close())

@@ -121,7 +121,7 @@ func (p *process) call(n controlMsg, nodes ...*node) controlMsg {
 	return p.awaitReply(n.Op, nodes...)
 }
 
-// answer progresses nodes until the reply to op arrives.
+// awaitReply progresses nodes until the reply to op arrives.
 func (p *process) awaitReply(op string, nodes ...*node) (got controlMsg) {
 	p.env.Helper()
 	come := false

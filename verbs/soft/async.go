@@ -86,10 +86,10 @@ func (d *device) TryAsync() (verbs.AsyncEvent, bool) {
 	return e, true
 }
 
-// left returns the number of pending events.
+// count returns the number of pending events.
 func (v *eventQueue) count() int { return len(v.queue) - v.first }
 
-// taken updates the counter and the bell after events were removed.
+// updatePending updates the counter and the bell after events were removed.
 func (v *eventQueue) updatePending() {
 	n := v.count()
 	if n == 0 {

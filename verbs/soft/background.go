@@ -110,7 +110,7 @@ func (d *device) backgroundLoop() {
 	}
 }
 
-// polled reports whether the program has polled since the last check. If it has, polled
+// waitWhilePolled reports whether the program has polled since the last check. If it has, polled
 // first waits for one period, or until Rest is called.
 func (d *device) waitWhilePolled(timer *time.Timer) bool {
 	b := &d.background

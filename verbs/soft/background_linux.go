@@ -30,12 +30,12 @@ func (u *udpPort) newPoller() (*poller, error) {
 	return &poller{os.NewFile(uintptr(set), "soft device"), set, u.fd}, nil
 }
 
-// enter adds the socket to the set.
+// addSocket adds the socket to the set.
 func (p *poller) addSocket() error {
 	return unix.EpollCtl(p.set, unix.EPOLL_CTL_ADD, p.socket, &unix.EpollEvent{Events: unix.EPOLLIN})
 }
 
-// leave removes it.
+// removeSocket removes it.
 func (p *poller) removeSocket() { _ = unix.EpollCtl(p.set, unix.EPOLL_CTL_DEL, p.socket, nil) }
 
 // setDeadline sets the time after which lie returns; negative: none. It replaces a deadline

@@ -96,7 +96,7 @@ func (c *cell) fillHeaders(p *packet) {
 	c.qkey, c.src = p.qkey, p.srcQP
 }
 
-// own replaces the scatter/gather list of a filled cell by a copy of the payload.
+// copyPayload replaces the scatter/gather list of a filled cell by a copy of the payload.
 func (c *cell) copyPayload(p *packet) {
 	if c.nsg == 0 {
 		return
@@ -109,13 +109,13 @@ func (c *cell) copyPayload(p *packet) {
 	c.flags |= cellBody
 }
 
-// drop returns body to its pool.
+// freeBody returns body to its pool.
 func (c *cell) freeBody() {
 	bodies.Put(c.body)
 	c.body = nil
 }
 
-// train writes the fields of a packet that stands for more than one.
+// setBatch writes the fields of a packet that stands for more than one.
 func (c *cell) setBatch(p *packet) {
 	c.flags |= cellBatch
 	c.syndrome, c.imm = wire.Syndrome(p.batchMore), p.imm

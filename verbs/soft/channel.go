@@ -94,7 +94,7 @@ func (ch *compChannel) TryEvent() (uint64, bool) {
 	return c.cookie, true
 }
 
-// forget drops the events of a queue that is being closed.
+// remove drops the events of a queue that is being closed.
 func (ch *compChannel) remove(c *cq) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()

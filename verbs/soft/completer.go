@@ -13,7 +13,7 @@ import (
 // goBack sets it back to retransmit. top follows the last packet that was ever sent.
 //
 // Invariants:
-//   - A response is valid if una <= its PSN < top. A response at or after psn answers a
+//   - A response is valid if una <= its PSN < top. A response at or after psn is to a
 //     packet that was sent before goBack. It is as good as any other, and makes the
 //     retransmission up to it unnecessary (cancelRetransmit).
 //   - Work requests complete in the order of the send queue.
@@ -314,7 +314,7 @@ var nakStatus = map[wire.Syndrome]verbs.WCStatus{
 
 // handleNAK handles a NAK other than RNR.
 //
-// The NAK may answer a request that goBack scheduled for retransmission; skip then
+// The NAK may be the response to a request that goBack scheduled for retransmission; skip then
 // moves psn past the requests before it. After a sequence NAK the requester retransmits
 // the missing packets (PeerProbe) or everything from the missing packet on. Any other
 // NAK is fatal. The responder is then in the error state and sends no further response.

@@ -17,7 +17,7 @@ const cursorLocked = 1
 // pos returns the number. Any goroutine may call it; the number may change at once.
 func (c *cursor) pos() uint64 { return c.word.Load() >> 1 }
 
-// begin returns the number. Unless single is set, it locks the cursor.
+// acquire returns the number. Unless single is set, it locks the cursor.
 func (c *cursor) acquire(single bool) uint64 {
 	if single {
 		return c.pos()

@@ -87,7 +87,7 @@ func (d *device) tick(now ucs.Time) {
 	}
 }
 
-// pass sends pending packets and handles received ones. It returns the number of
+// progress sends pending packets and handles received ones. It returns the number of
 // received packets.
 func (d *device) progress() int {
 	if d.numDirty.Load() != 0 {
@@ -168,7 +168,7 @@ func (d *device) flushDirty() {
 	d.lock.unlock()
 }
 
-// due makes the engine check q's timers by time when. The caller owns q.
+// setTimer makes the engine check q's timers by time when. The caller owns q.
 func (d *device) setTimer(q *qp, when ucs.Time) {
 	if !q.isTimed {
 		q.isTimed = true

@@ -160,7 +160,7 @@ func (l *fabricLink) pollFaults(now ucs.Time) {
 	}
 }
 
-// next returns when poll has something to do; 0: never.
+// nextDeadline returns when poll has something to do; 0: never.
 func (l *fabricLink) nextDeadline() ucs.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -23,15 +23,15 @@ type faultInjector[D any] struct {
 	free     [][]byte
 }
 
-// held is a packet that is delayed until its time.
+// delayedPacket is a packet that is delayed until its time.
 type delayedPacket[D any] struct {
 	when ucs.Time
 	dest D
 	b    []byte
 }
 
-// newFaultInjector creates a faultInjector. salt gives devices with equal Faults different
-// random numbers.
+// newFaultInjector creates a faultInjector. Devices with equal Faults draw different
+// random numbers if their salts differ.
 func newFaultInjector[D any](f *Faults, in bool, salt uint64) *faultInjector[D] {
 	l := &faultInjector[D]{conf: f, received: in, rng: splitMix64(f.Seed)}
 	l.rng = splitMix64(l.rng.next() ^ salt)
@@ -65,7 +65,7 @@ func (l *faultInjector[D]) take(now ucs.Time) (h delayedPacket[D], ok bool) {
 	return h, true
 }
 
-// give returns the memory of a packet to the free list.
+// recycle returns the memory of a packet to the free list.
 func (l *faultInjector[D]) recycle(h delayedPacket[D]) { l.free = append(l.free, h.b) }
 
 // next returns when the next packet is due; 0: there is none.
@@ -76,7 +76,7 @@ func (l *faultInjector[D]) next() ucs.Time {
 	return l.delayed[0].when
 }
 
-// hold inserts a copy of a packet behind all that are due at the same time or before.
+// delay inserts a copy of a packet behind all that are due at the same time or before.
 // It returns the copy.
 func (l *faultInjector[D]) delay(h delayedPacket[D]) []byte {
 	var buf []byte

@@ -82,7 +82,7 @@ func (b *inbox) ready() bool {
 	return g.at(h).seq.Load() == h+1 || g.next.Load() != nil
 }
 
-// taken returns how many packets have been read.
+// consumed returns how many packets have been read.
 func (b *inbox) consumed() uint32 {
 	g := b.readRing.Load()
 	return g.base + g.head.Load()

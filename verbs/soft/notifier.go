@@ -36,7 +36,7 @@ func (b *notifier) wakeOne() {
 	}
 }
 
-// more reports, after an event was removed, whether others are left. If so, it wakes
+// update reports, after an event was removed, whether others are left. If so, it wakes
 // another waiter: the channel holds one signal only.
 func (b *notifier) update(left bool) {
 	if left {

@@ -5,7 +5,7 @@ import "github.com/goucx/goucx/ucs/shmem"
 // readyFD is the descriptor of a bell: an eventfd. The zero flag has none.
 type readyFD struct{ fd *shmem.EventFD }
 
-// open returns the descriptor, and creates it on the first call. up is its first state.
+// open returns the descriptor, and creates it on the first call. set is its first state.
 // It returns -1 if the system provides none.
 func (f *readyFD) open(set bool) int {
 	if f.fd == nil {

@@ -14,7 +14,7 @@ type readyFD struct {
 	fds  [2]int
 }
 
-// open returns the descriptor, and creates it on the first call. up is its first state.
+// open returns the descriptor, and creates it on the first call. set is its first state.
 // It returns -1 if the system provides none.
 func (f *readyFD) open(set bool) int {
 	if f.made {

@@ -32,7 +32,7 @@ const (
 // held reports whether there is an owner.
 func (o *owner) held() bool { return o.word.Load()&ownHeld != 0 }
 
-// take tries to become the owner. It never waits.
+// tryAcquire tries to become the owner. It never waits.
 func (o *owner) tryAcquire() bool {
 	v := o.word.Load()
 	return v&ownHeld == 0 && (o.word.CompareAndSwap(v, v|ownHeld) || o.tryAcquireSlow())
@@ -128,7 +128,7 @@ func (o *owner) acquire() {
 	}
 }
 
-// left returns once the goroutine that is the owner now has released the ownership.
+// awaitRelease returns once the goroutine that is the owner now has released the ownership.
 func (o *owner) awaitRelease() {
 	const rest = ^uint32(ownPending | ownPost)
 	v := o.word.Load()

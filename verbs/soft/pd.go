@@ -53,7 +53,7 @@ func (p *pd) admit(k kind, most int) error {
 	return nil
 }
 
-// leave counts one child less. The caller holds d.mu.
+// release counts one child less. The caller holds d.mu.
 func (p *pd) release(k kind) {
 	p.d.openObjects[k]--
 	p.children--

@@ -7,7 +7,7 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// mail is the Fabric of a Switch's devices with faults. Each device has a mailbox, and
+// polledFabric is the Fabric of a Switch's devices with faults. Each device has a mailbox, and
 // empties it when it polls.
 type polledFabric struct {
 	mu     sync.Mutex
@@ -85,7 +85,7 @@ func (q *packetQueue) put(from netip.AddrPort, b []byte) bool {
 	return true
 }
 
-// waits reports whether packets wait for the device at an address.
+// hasPackets reports whether packets wait for the device at an address.
 func (m *polledFabric) hasPackets(at netip.AddrPort) bool {
 	q := m.queue(at)
 	if q == nil {

@@ -39,7 +39,7 @@ func (p *probe) startRTT(psn verbs.PSN, now ucs.Time) {
 	}
 }
 
-// again cancels the round-trip measurement because of a retransmission: the
+// cancelRTT cancels the round-trip measurement because of a retransmission: the
 // acknowledgement could be that of either transmission. Without any earlier
 // measurement, an unreliable value is better than none, so it continues.
 //

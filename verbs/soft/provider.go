@@ -37,7 +37,7 @@ func New(c Config) *Provider {
 // Name returns "soft".
 func (p *Provider) Name() string { return ProviderName }
 
-// site describes a device that can be opened.
+// deviceSpec describes a device that can be opened.
 type deviceSpec struct {
 	info verbs.DeviceInfo
 	addr netip.Addr // of the UDP device

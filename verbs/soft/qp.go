@@ -194,7 +194,7 @@ func (q *qp) releaseOrTransmit() {
 	}
 }
 
-// run acquires the ownership and sends, or marks pending work for the current owner.
+// transmitOrNotify acquires the ownership and sends, or marks pending work for the current owner.
 func (q *qp) transmitOrNotify() {
 	if q.acquireOrNotify() {
 		q.transmitAndRelease()

@@ -22,7 +22,7 @@ type qpTable struct {
 	n     int
 }
 
-// left is the tombstone of a removed queue pair.
+// tombstone is the tombstone of a removed queue pair.
 var tombstone = &qp{num: ^verbs.QPN(0)}
 
 const (

@@ -106,7 +106,7 @@ func (r *recvRing) grow(t uint64) bool {
 	return true
 }
 
-// take removes the next receive and copies it to w. It returns false if there is none.
+// pop removes the next receive and copies it to w. It returns false if there is none.
 //
 // Concurrency: the owner of the queue pair; any goroutine for a shared receive queue.
 //

@@ -145,7 +145,7 @@ func (r *responder) gapFilled() {
 }
 
 // drainRequests executes the buffered requests that follow the one just executed, up to
-// the next gap. asked is set if that request had AckReq.
+// the next gap. ackReq is set if that request had AckReq.
 func (q *qp) drainRequests(ackReq bool, now ucs.Time) {
 	r := &q.rsp
 	for len(r.reorder.packets) > 0 && !r.psn.Before(r.reorder.packets[0].psn) {
@@ -209,7 +209,7 @@ func (q *qp) reduceWindow() {
 
 // retransmit retransmits the requests from psn up to before end, out of turn. It returns
 // false if one of them cannot be built. The send position is unchanged afterwards. With
-// answers set it sends only READs and atomics, and requests only the response packets
+// responses set it sends only READs and atomics, and requests only the response packets
 // from psn to end. The peer has executed those requests.
 func (q *qp) retransmit(psn, end verbs.PSN, responses bool) bool {
 	r, p := &q.req, &q.txPacket

@@ -7,7 +7,7 @@ import (
 	"github.com/goucx/goucx/verbs/wire"
 )
 
-// answer is a READ or atomic request of the peer, kept so that its response can be
+// savedRequest is a READ or atomic request of the peer, kept so that its response can be
 // retransmitted.
 type savedRequest struct {
 	psn           verbs.PSN

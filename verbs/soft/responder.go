@@ -139,7 +139,7 @@ func (q *qp) updateAckState(ackReq bool, place wire.Place, now ucs.Time) {
 	}
 }
 
-// fits reports whether a packet may follow the last one in message order.
+// fitsMessage reports whether a packet may follow the last one in message order.
 func (q *qp) fitsMessage(info *wire.Info) bool {
 	r := &q.rsp
 	open := !r.lastPlace.Ends()

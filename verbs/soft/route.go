@@ -161,7 +161,7 @@ func (d *device) receive(now ucs.Time) int {
 	}
 }
 
-// arrived reports whether there may be something to receive.
+// mayReceive reports whether there may be something to receive.
 func (d *device) mayReceive() bool { return d.kind != overInproc || d.inbox.ready() }
 
 // sendFabric sends over a Fabric, packet by packet.

@@ -7,7 +7,7 @@ import (
 	"github.com/goucx/goucx/verbs/wire"
 )
 
-// place is a snapshot of a queue pair's send state. sendUDP restores it when the socket
+// sendState is a snapshot of a queue pair's send state. sendUDP restores it when the socket
 // accepts no more packets.
 type sendState struct {
 	state                             verbs.QPState

@@ -104,7 +104,7 @@ func (q *qp) growSends(tail uint32, owned bool) bool {
 	return true
 }
 
-// fill stores r in w, or returns why it cannot be posted.
+// fillWQE stores r in w, or returns why it cannot be posted.
 func (q *qp) fillWQE(w *wqe, r *verbs.SendWR) ucs.Status {
 	if q.fitsFast(r) {
 		q.fillFast(w, r)

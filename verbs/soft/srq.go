@@ -50,7 +50,7 @@ func (s *srq) indexPtr() *int { return &s.index }
 // PostRecv queues receives.
 func (s *srq) PostRecv(wrs []verbs.RecvWR) (int, ucs.Status) { return s.post(wrs) }
 
-// take consumes the next receive. It raises the limit event if fewer receives than the
+// pop consumes the next receive. It raises the limit event if fewer receives than the
 // limit are left.
 func (s *srq) pop(w *recvWQE) bool {
 	ok := s.recvRing.pop(w)

@@ -7,7 +7,7 @@ import (
 // defaultTTL is the system's default time to live.
 const defaultTTL = 64
 
-// show passes the packets of a received datagram to Config.Tap.
+// tapDatagram passes the packets of a received datagram to Config.Tap.
 //
 //go:noinline
 func (d *device) tapDatagram(g *datagram) {

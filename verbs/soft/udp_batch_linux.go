@@ -14,7 +14,7 @@ import (
 // packet.
 const maxIov = maxSegments * (2 + verbs.MaxSGE)
 
-// train is the scratch memory of one send: a batch of up to 64 packets to one peer,
+// segmentBatch is the scratch memory of one send: a batch of up to 64 packets to one peer,
 // sent by one system call. With UDP segmentation all packets have one length, except
 // that the last may be shorter; their IPv4 identifications count from 0.
 //

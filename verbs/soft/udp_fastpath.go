@@ -49,7 +49,7 @@ func (q *qp) postFast(r *verbs.SendWR) bool {
 	return true
 }
 
-// short reports whether w is a message of the fast path.
+// isFast reports whether w is a message of the fast path.
 func (w *wqe) isFast() bool {
 	return fastOps>>w.op&1 != 0 && w.flags&(verbs.SendInline|verbs.SendFence) == verbs.SendInline
 }

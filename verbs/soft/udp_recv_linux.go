@@ -215,7 +215,7 @@ func (d *datagram) parseHeader(m *mmsghdr) bool {
 	return true
 }
 
-// control reads the control data of a message. Unknown messages are skipped.
+// parseControl reads the control data of a message. Unknown messages are skipped.
 func (d *datagram) parseControl(b []byte) {
 	for len(b) >= unix.SizeofCmsghdr {
 		level, name, data, rest := nextCmsg(b)

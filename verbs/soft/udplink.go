@@ -102,7 +102,7 @@ func (q *qp) nextPacket(p *packet) bool {
 // sendUDP sends in segment batches. If the socket accepts no more it rewinds the send
 // state to the first packet not accepted (restoreSendState) and returns true.
 //
-// Two snapshots are kept for this. at is the state before the current batch, behind
+// Two snapshots are kept for this. at is the state before the current batch, afterLast
 // that after the last packet added to it. A batch is sent when the next packet does not
 // fit.
 func (q *qp) sendUDP() bool {

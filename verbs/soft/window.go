@@ -13,11 +13,11 @@ type window struct {
 	max int // as configured
 	cur int
 	mtu int // path MTU in bytes
-	// train is how many packets of a long message form a segment batch, at most a third
+	// batch is how many packets of a long message form a segment batch, at most a third
 	// of the window. So one batch can be on its way, one be processed, and one be
 	// acknowledged.
 	batch int
-	// trains is how many batches share one ACK: half of the window, because an ACK
+	// batchesPerAck is how many batches share one ACK: half of the window, because an ACK
 	// costs system calls at both ends.
 	batchesPerAck    int
 	part             int // packets of a READ in one request
@@ -81,7 +81,7 @@ func batchLen(mtu, limit int) int {
 	return max(1, min(limit, maxSegments, maxUDPPayload/(mtu+minPacket)))
 }
 
-// open returns how many packets may be outstanding if the next one belongs to w.
+// limit returns how many packets may be outstanding if the next one belongs to w.
 func (v *window) limit(w *wqe) int {
 	if w.n <= shortMessage {
 		return shortPackets * v.cur

@@ -13,7 +13,7 @@ const (
 	End PairID = 1<<32 - 1
 )
 
-// theirs reports whether the peer created the pair.
+// isRemote reports whether the peer created the pair.
 func (p PairID) isRemote() bool { return p != None && p != End && !p.IsLocal() }
 
 // Flip returns the name that the other side uses for the same pair.

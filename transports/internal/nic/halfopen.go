@@ -49,7 +49,7 @@ func NewHalfOpen[T comparable](devMost int) HalfOpen[T] {
 func (h *HalfOpen[T]) Len() int { return len(h.list) }
 
 // Admit reports whether one more connection may be accepted from a source. At a limit it evicts
-// the oldest of that source, or the oldest of all, with giveUp. If that is younger than
+// the oldest of that source, or the oldest of all, with evict. If that is younger than
 // halfOpenMinAge, Admit returns false.
 func (h *HalfOpen[T]) Admit(from Source, now ucs.Time, evict func(T)) bool {
 	i := 0

@@ -28,7 +28,7 @@ const (
 	// Ack only acknowledges. C and the words after the header are the Selective. Seq is the
 	// number of duplicate packets that the receiver has received.
 	Ack uint8 = iota
-	// Poke is a liveness probe and requests an Ack. Seq is the flow's next number.
+	// Probe is a liveness probe and requests an Ack. Seq is the flow's next number.
 	Probe
 	// Connect requests a flow. To is the initiator's number of the flow, Seq the first
 	// sequence number, C the name of the target interface. The initiator's address follows
@@ -40,10 +40,10 @@ const (
 	// Reject replies to Connect if the interface has another name. AckOf and Ack are as in
 	// Accept.
 	Reject
-	// Unknown replies to a numbered packet or Poke of a flow that does not exist. To and Seq
+	// Reset replies to a numbered packet or Poke of a flow that does not exist. To and Seq
 	// are those of that packet.
 	Reset
-	// Farewell informs the receiver To that the sender has received the ACK of the End. The
+	// CloseComplete informs the receiver To that the sender has received the ACK of the End. The
 	// receiver can be removed. Seq is the number after the End.
 	CloseComplete
 	// Close informs the sender AckOf that the acceptor closes. To is the receiver. The sender

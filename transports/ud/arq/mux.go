@@ -110,7 +110,7 @@ func (m *Mux) HandleReply(h *Header, now ucs.Time) *Sender {
 	return nil
 }
 
-// Farewell processes a Farewell. It returns the flow that can be removed, or nil. If
+// HandleCloseComplete processes a Farewell. It returns the flow that can be removed, or nil. If
 // closing is set, the flow need not have ended.
 func (m *Mux) HandleCloseComplete(h *Header, closing bool) *Receiver {
 	if r := m.receivers.at(h.To()); r != nil && (closing || r.ended && r.next == h.Seq()) {

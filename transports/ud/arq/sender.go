@@ -37,7 +37,7 @@ type Reason uint8
 
 // Reasons.
 const (
-	// Silent: the peer did not reply for Config.PeerTimeout.
+	// TimedOut: the peer did not reply for Config.PeerTimeout.
 	TimedOut Reason = iota + 1
 	// Rejected: the interface at the target's address has another name.
 	Rejected
@@ -64,7 +64,7 @@ const (
 // EndID reports whether the packet in slot is an End, and returns its reason.
 func EndID(slot uint32) (id uint8, ok bool) { return uint8(endSlot - slot), slot-endAllSlot <= 1 }
 
-// sent is an unacknowledged packet.
+// txPacket is an unacknowledged packet.
 type txPacket struct {
 	sentAt ucs.Time // time of the last transmission
 	slot   uint32
