@@ -7,8 +7,8 @@ import (
 )
 
 // handleEager receives a whole message.
-// hot: BenchmarkTagPair
 //
+//hot:bench BenchmarkTagPair
 //go:nosplit
 func (w *Worker) handleEager(tag uint64, data []byte) {
 	i := w.posted.Match(tag)
@@ -27,7 +27,8 @@ func (w *Worker) handleEager(tag uint64, data []byte) {
 }
 
 // deliver completes the receive in slot i with data.
-// hot: BenchmarkTagPair
+//
+//hot:bench BenchmarkTagPair
 func (w *Worker) deliver(i uint32, tag uint64, data []byte) {
 	s := &w.slab.slots[i]
 	p := w.slab.bufs[i]

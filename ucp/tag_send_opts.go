@@ -4,7 +4,8 @@ import "github.com/goucx/goucx/ucs"
 
 // TagSendSync is TagSend, but its request completes only after a receive has matched the
 // message. ErrRejected: the receiver dropped the message, or its worker closed.
-// hot: BenchmarkTagSync
+//
+//hot:bench BenchmarkTagSync
 func (e Endpoint) TagSendSync(p []byte, tag Tag) Request {
 	t := e.thread()
 	t.lock()

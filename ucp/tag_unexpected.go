@@ -49,7 +49,8 @@ func (w *Worker) addUnexpected(tag uint64, u unexpected) uint32 {
 }
 
 // handleSync receives a whole message whose sender waits for the match.
-// hot: BenchmarkTagSync
+//
+//hot:bench BenchmarkTagSync
 func (wi *workerIface) handleSync(rx *rxConn, tag uint64, data []byte) {
 	w := wi.w
 	if len(data) < syncHeaderLen || rx.peer == 0 {
