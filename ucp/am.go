@@ -71,8 +71,8 @@ func (w *Worker) HandleAM(id AMID, h AMHandler) error {
 // AMSend sends header and data as one message to the peer's handler of id. header, at
 // most MaxAMHeader bytes, is copied before AMSend returns. The library owns data until
 // the request completes.
-// hot: BenchmarkAMPair
 //
+//hot:bench BenchmarkAMPair
 //go:nosplit
 func (e Endpoint) AMSend(id AMID, header, data []byte) Request {
 	if l := e.lane(); len(data) <= l.maxShort && len(header) == 0 {

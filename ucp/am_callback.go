@@ -96,7 +96,8 @@ func hasCallbackFrame(pcs []uintptr) bool {
 //
 // While h runs, every wait and every progress takes its slow path, which checks inside:
 // the transport is in the middle of a batch.
-// hot: BenchmarkAMPair
+//
+//hot:bench BenchmarkAMPair
 func (w *Worker) callAM(h AMHandler) {
 	m := &w.am.m
 	w.am.inHandler = true

@@ -30,8 +30,8 @@ const (
 
 // handleUserFast receives a whole active message and reports whether its memory is retained. It
 // is callAM without the lock, inlined by hand.
-// hot: BenchmarkAMPair
 //
+//hot:bench BenchmarkAMPair
 //go:nosplit
 func (wi *workerIface) handleUserFast(d *uct.Desc, data []byte) bool {
 	w := wi.w
@@ -77,8 +77,8 @@ func (wi *workerIface) handleUser(rx *rxConn, d *uct.Desc, data []byte) bool {
 }
 
 // handleUserSlow is user for every whole message.
-// hot: BenchmarkAMPair
 //
+//hot:bench BenchmarkAMPair
 //go:noinline
 func (wi *workerIface) handleUserSlow(d *uct.Desc, data []byte) bool {
 	if n := wordHeaderLen(d.Header); d.Header>>32 == 0 && d.Flags == 0 && n <= min(len(data), MaxAMHeader) {

@@ -20,8 +20,8 @@ type amMessage struct {
 
 // amSendSlow is the slow path of AMSend. A short message with a header is sent without
 // taking the lock.
-// hot: BenchmarkAMPair
 //
+//hot:bench BenchmarkAMPair
 //go:noinline
 func (e Endpoint) amSendSlow(id AMID, header, data []byte, o Flags) Request {
 	if l := e.lane(); len(header)+len(data) <= min(l.maxShort, maxJoined) && o&^WantReply == 0 {

@@ -105,7 +105,7 @@ func (a Atomic[T]) Load() Fetch[T] { return a.fetch(uct.AtomicAdd, 0, 0) }
 
 // post posts an atomic without a result.
 //
-// hot: BenchmarkAtomicAdd.
+//hot:bench BenchmarkAtomicAdd
 func (a Atomic[T]) post(op uct.AtomicOp, v T) Request {
 	k := a.k
 	if k != nil {
@@ -124,7 +124,7 @@ func (a Atomic[T]) post(op uct.AtomicOp, v T) Request {
 
 // fetch posts an atomic with a result.
 //
-// hot: BenchmarkFetchAdd.
+//hot:bench BenchmarkFetchAdd
 func (a Atomic[T]) fetch(op uct.AtomicOp, v, cmp T) Fetch[T] {
 	k := a.k
 	if k != nil && !k.t.locked {

@@ -125,7 +125,8 @@ func (b *slab) init(p *pool) {
 
 // alloc returns a live slot. It clears the fields that all operations read; the caller
 // sets the others.
-// hot: BenchmarkTagPair
+//
+//hot:bench BenchmarkTagPair
 func (b *slab) alloc(op opKind) uint32 {
 	i := b.free
 	if i == 0 {

@@ -23,8 +23,8 @@ const (
 // when the worker progresses, and a long one when the receiver asks. With
 // [ThreadMulti], once an rc or ud connection is established, the message is also sent
 // without progress. With other modes the program has to call Progress or a wait.
-// hot: BenchmarkTagPair
 //
+//hot:bench BenchmarkTagPair
 //go:nosplit
 func (e Endpoint) TagSend(p []byte, tag Tag) Request {
 	if l := e.lane(); len(p) <= l.maxShort {
@@ -55,7 +55,8 @@ func (e Endpoint) lane() *lane {
 
 // TagSendInline sends a copy of p, at most MaxInline bytes. The caller owns p when it
 // returns, and p may be on the stack.
-// hot: BenchmarkTagSendInline
+//
+//hot:bench BenchmarkTagSendInline
 func (e Endpoint) TagSendInline(p []byte, tag Tag) Request {
 	if l := e.lane(); len(p) <= min(l.maxShort, maxInline) {
 		if l.ep.AMShort(amEager, uint64(tag), noescape(p)) == ucs.OK {
@@ -66,7 +67,8 @@ func (e Endpoint) TagSendInline(p []byte, tag Tag) Request {
 }
 
 // TagSendUint64 sends v as eight little-endian bytes.
-// hot: BenchmarkTagSendUint64
+//
+//hot:bench BenchmarkTagSendUint64
 func (e Endpoint) TagSendUint64(v uint64, tag Tag) Request {
 	if l := e.lane(); l.maxShort >= 8 {
 		if l.ep.AMUint64(amEager, uint64(tag), v) == ucs.OK {
@@ -113,8 +115,8 @@ func (e Endpoint) MaxInline() int {
 // TagRecv receives into p the oldest message whose tag equals tag in the bits of mask. If
 // there is none it receives the next that arrives. The library owns p until the request
 // completes. A message longer than p is truncated: ErrTruncated.
-// hot: BenchmarkTagPair
 //
+//hot:bench BenchmarkTagPair
 //go:nosplit
 func (w *Worker) TagRecv(p []byte, tag, mask Tag) RecvRequest {
 	if w.t.locked {
@@ -140,7 +142,8 @@ func (w *Worker) TagRecv(p []byte, tag, mask Tag) RecvRequest {
 
 // TagSendSync is TagSend, but its request completes only after a receive has matched the
 // message. ErrRejected: the receiver dropped the message, or its worker closed.
-// hot: BenchmarkTagSync
+//
+//hot:bench BenchmarkTagSync
 func (e Endpoint) TagSendSync(p []byte, tag Tag) Request {
 	t := e.thread()
 	t.lock()

@@ -7,8 +7,8 @@ import (
 )
 
 // handleEager receives a whole message.
-// hot: BenchmarkTagPair
 //
+//hot:bench BenchmarkTagPair
 //go:nosplit
 func (w *Worker) handleEager(tag uint64, data []byte) {
 	i := w.posted.Match(tag)
@@ -27,7 +27,8 @@ func (w *Worker) handleEager(tag uint64, data []byte) {
 }
 
 // deliver completes the receive in slot i with data.
-// hot: BenchmarkTagPair
+//
+//hot:bench BenchmarkTagPair
 func (w *Worker) deliver(i uint32, tag uint64, data []byte) {
 	s := &w.slab.slots[i]
 	p := w.slab.bufs[i]
@@ -90,7 +91,8 @@ func (w *Worker) addUnexpected(tag uint64, u unexpected) uint32 {
 }
 
 // handleSync receives a whole message whose sender waits for the match.
-// hot: BenchmarkTagSync
+//
+//hot:bench BenchmarkTagSync
 func (wi *workerIface) handleSync(rx *rxConn, tag uint64, data []byte) {
 	w := wi.w
 	if len(data) < syncHeaderLen || rx.peer == 0 {
