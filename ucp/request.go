@@ -15,7 +15,7 @@ import (
 //
 // The methods have the concurrency of the Worker that created the Request.
 type Request struct {
-	t  *Thread
+	t  *thread
 	id uint64 // slot and generation, or an encoded refusal (see refuse)
 }
 
@@ -27,7 +27,7 @@ const refusedBit = 1 << 63
 // refuse returns the request of an operation that never began.
 //
 //go:noinline
-func (t *Thread) refuse(op opKind, e Endpoint, st ucs.Status) Request {
+func (t *thread) refuse(op opKind, e Endpoint, st ucs.Status) Request {
 	return Request{t, refusedBit | uint64(st)<<56 | uint64(op)<<48 | uint64(uint16(e.id>>32))<<32 | uint64(uint32(e.id))}
 }
 

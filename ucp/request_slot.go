@@ -76,7 +76,7 @@ type slot struct {
 	status    ucs.Status
 	flags     slotFlags
 	ep        uint32 // index of the endpoint in Worker.eps; 0: none
-	lane      uint32 // index of the lane in Thread.lanes; 0: none
+	lane      uint32 // index of the lane in thread.lanes; 0: none
 	parent    uint32 // slot of the whole operation, with flagChild
 	tag       uint64 // tag; tag received; value fetched
 	arg       uint64 // scalar to send; remote address; id of the peer's operation
