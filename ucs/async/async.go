@@ -198,7 +198,7 @@ func (a *Async) Cancel(t Timer) bool {
 // call it in Progress. If no timer has expired, it costs one load and one comparison. It
 // does not wait while another goroutine runs such timers.
 //
-// hot: BenchmarkEnterLeave
+//hot:bench BenchmarkEnterLeave
 func (a *Async) Poll(now ucs.Time) int {
 	if int64(now) < a.nextTimer.Load() {
 		return 0
