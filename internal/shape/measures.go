@@ -1,14 +1,13 @@
 package main
 
 import (
-	"bufio"
 	"fmt"
 	"go/ast"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/goucx/goucx/internal/arch"
 )
 
 // measure is one row of the table.
@@ -180,37 +179,15 @@ func parameters(t *tree) (string, []string) {
 	return fmt.Sprint(len(list)), list
 }
 
-// retiredWords counts the lines of the library that hold a word of
-// internal/arch/retired.txt.
+// retiredWords counts the lines that contain a word of internal/arch/retired.txt.
 func retiredWords(t *tree) (string, []string) {
-	type row struct {
-		scope string
-		word  *regexp.Regexp
-	}
-	var rows []row
-	file, err := os.Open(filepath.Join(t.root, "internal/arch/retired.txt"))
+	faults, err := arch.RetiredWords(t.root)
 	if err != nil {
 		return "no list", nil
 	}
-	defer file.Close()
-	for s := bufio.NewScanner(file); s.Scan(); {
-		if f := strings.Split(s.Text(), "  "); len(f) == 3 && !strings.HasPrefix(f[0], "#") {
-			rows = append(rows, row{strings.TrimPrefix(f[0]+"/", "*/"), regexp.MustCompile(f[1])})
-		}
-	}
 	var list []string
-	for _, f := range t.files {
-		src, err := os.ReadFile(filepath.Join(t.root, f.path))
-		if err != nil {
-			continue
-		}
-		for i, line := range strings.Split(string(src), "\n") {
-			for _, r := range rows {
-				if strings.HasPrefix(f.dir+"/", r.scope) && r.word.MatchString(line) {
-					list = append(list, fmt.Sprintf("%s:%d: %s", f.path, i+1, r.word))
-				}
-			}
-		}
+	for _, f := range faults {
+		list = append(list, f.String())
 	}
 	return fmt.Sprint(len(list)), list
 }
