@@ -38,7 +38,7 @@ var hardest = []struct {
 	file    *regexp.Regexp
 }{
 	{"lane failover", regexp.MustCompile(`^ucp/(.*/)?lane_failover\.go$`)},
-	{"flush against lane failover", regexp.MustCompile(`^ucp/(.*/)?flush_refused\.go$`)},
+	{"flush against lane failover", regexp.MustCompile(`^ucp/(.*/)?flush\.go$`)},
 	{"QP migration", regexp.MustCompile(`^transports/rc/migrate\.go$`)},
 	{"async critical section", regexp.MustCompile(`^transports/(rc/async|internal/.*section)\.go$`)},
 	{"ring publication", regexp.MustCompile(`^ucs/ring/producer\.go$`)},
