@@ -15,7 +15,8 @@ const subBits = 7
 type buckets [(64 - subBits + 1) << subBits]uint64
 
 // add counts v.
-// hot: BenchmarkTick
+//
+//hot:bench BenchmarkTick
 func (b *buckets) add(v uint64) {
 	e := uint(max(bits.Len64(v), subBits+1)) - (subBits + 1)
 	b[e<<subBits+uint(v>>e)]++

@@ -73,7 +73,8 @@ func newScratch() *stamps { return &stamps{due: ^uint64(0), every: 1} }
 func (s *stamps) restamp() { s.prev = cycles() }
 
 // tick takes a stamp.
-// hot: BenchmarkTick
+//
+//hot:bench BenchmarkTick
 func (s *stamps) tick() {
 	t := cycles()
 	d := t - s.prev
@@ -88,7 +89,8 @@ func (s *stamps) tick() {
 
 // tickEach is tick without the histogram. It is used in the loops that stamp every message of a
 // stream, where each instruction counts.
-// hot: BenchmarkTickEach
+//
+//hot:bench BenchmarkTickEach
 func (s *stamps) tickEach() {
 	t := cycles()
 	s.ring[s.n%ringLen] = t - s.prev

@@ -149,8 +149,8 @@ func (k *ucpAM) await(n int64) error {
 	return k.bad
 }
 
-// hot: BenchmarkRun/ucp_am_lat
 //
+//hot:bench BenchmarkRun/ucp_am_lat
 //go:noinline
 func (k *ucpAM) echoPlain(n int64, st *stamps) error {
 	ep, header, out, l := k.ep, k.header, k.buf, k.link
@@ -200,8 +200,8 @@ func (k *ucpAM) echoChecked(n int64, st *stamps) error {
 	return nil
 }
 
-// hot: BenchmarkRun/ucp_am_bw
 //
+//hot:bench BenchmarkRun/ucp_am_bw
 //go:noinline
 func (k *ucpAM) burst(n int) error {
 	if k.link.g.Size() == 1 || k.p.Registered {

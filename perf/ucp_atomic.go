@@ -140,8 +140,8 @@ func (k *ucpAtomic[T]) burstCompareSwap(n int) error {
 	return nil
 }
 
-// hot: BenchmarkRun/ucp_fadd
 //
+//hot:bench BenchmarkRun/ucp_fadd
 //go:noinline
 func (k *ucpAtomic[T]) waitFetchAdd(n int) error {
 	word, l := k.word, k.link
@@ -175,8 +175,8 @@ func (k *ucpAtomic[T]) waitCompareSwap(n int) error {
 	return nil
 }
 
-// hot: BenchmarkRun/ucp_fadd_each
 //
+//hot:bench BenchmarkRun/ucp_fadd_each
 //go:noinline
 func (k *ucpAtomic[T]) eachFetchAdd(n int, st *stamps) error {
 	word, l, i, prev := k.word, k.link, st.n, st.prev

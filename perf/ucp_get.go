@@ -36,8 +36,8 @@ func (k *ucpGet) each(n int, st *stamps) error {
 	return k.eachPlain(n, st)
 }
 
-// hot: BenchmarkRun/ucp_get
 //
+//hot:bench BenchmarkRun/ucp_get
 //go:noinline
 func (k *ucpGet) burstPlain(n int) error {
 	key, p := k.key, k.buf
@@ -64,8 +64,8 @@ func (k *ucpGet) burstWith(n int) error {
 	return nil
 }
 
-// hot: BenchmarkRun/ucp_get_each
 //
+//hot:bench BenchmarkRun/ucp_get_each
 //go:noinline
 func (k *ucpGet) eachPlain(n int, st *stamps) error {
 	key, p, i, prev := k.key, k.buf, st.n, st.prev

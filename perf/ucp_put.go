@@ -115,8 +115,8 @@ func (k *ucpPut) each(n int, st *stamps) error {
 	return k.eachPlain(n, st)
 }
 
-// hot: BenchmarkRun/ucp_put_lat
 //
+//hot:bench BenchmarkRun/ucp_put_lat
 //go:noinline
 func (k *ucpPut) echoPlain(n int64, st *stamps) error {
 	key, p, last, l := k.key, k.buf, k.last, k.link
@@ -175,8 +175,8 @@ func (k *ucpPut) echoChecked(n int64, st *stamps) error {
 	return nil
 }
 
-// hot: BenchmarkRun/ucp_put_bw
 //
+//hot:bench BenchmarkRun/ucp_put_bw
 //go:noinline
 func (k *ucpPut) burstPlain(n int) error {
 	key, p := k.key, k.buf
@@ -205,8 +205,7 @@ func (k *ucpPut) burstWith(n int) error {
 
 // eachPlain has the stamp inlined by hand: a call of tickEach costs as much as the put.
 //
-// hot: BenchmarkRun/ucp_put_bw_each
-//
+//hot:bench BenchmarkRun/ucp_put_bw_each
 //go:noinline
 func (k *ucpPut) eachPlain(n int, st *stamps) error {
 	key, p, i, prev := k.key, k.buf, st.n, st.prev

@@ -162,8 +162,8 @@ func (k *ucpTag) receiveAll(n int64) error {
 func (k *ucpTag) burst(n int) error            { return k.loop(n) }
 func (k *ucpTag) each(n int, st *stamps) error { return eachOf(k, n, st) }
 
-// hot: BenchmarkRun/tag_lat
 //
+//hot:bench BenchmarkRun/tag_lat
 //go:noinline
 func (k *ucpTag) echoPlain(n int64, st *stamps) error {
 	w, ep, in, out, mask, l, sent := k.w, k.ep, k.in, k.buf, k.mask, k.link, k.sent
@@ -215,8 +215,8 @@ func (k *ucpTag) echoChecked(n int64, st *stamps) error {
 	return nil
 }
 
-// hot: BenchmarkRun/tag_bw
 //
+//hot:bench BenchmarkRun/tag_bw
 //go:noinline
 func (k *ucpTag) burstPlain(n int) error {
 	ep, out := k.ep, k.buf

@@ -7,8 +7,7 @@ import "github.com/goucx/goucx/ucp"
 // echoSync waits for each send to complete before the next one. It completes with the other side's
 // receive, which is posted before the other side replies.
 //
-// hot: BenchmarkRun/tag_sync_lat
-//
+//hot:bench BenchmarkRun/tag_sync_lat
 //go:noinline
 func (k *ucpTag) echoSync(n int64, st *stamps) error {
 	w, ep, in, out, mask, l := k.w, k.ep, k.in, k.buf, k.mask, k.link
@@ -25,8 +24,8 @@ func (k *ucpTag) echoSync(n int64, st *stamps) error {
 	return nil
 }
 
-// hot: BenchmarkRun/tag_sync_bw
 //
+//hot:bench BenchmarkRun/tag_sync_bw
 //go:noinline
 func (k *ucpTag) burstSync(n int) error {
 	ep, out := k.ep, k.buf

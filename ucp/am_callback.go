@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+
+	"github.com/goucx/goucx/internal/race"
 )
 
 // errInHandler is the result of a wait inside a callback of the same worker. Such a
@@ -94,7 +96,8 @@ func hasCallbackFrame(pcs []uintptr) bool {
 //
 // While h runs, every wait and every progress takes its slow path, which checks inside:
 // the transport is in the middle of a batch.
-// hot: BenchmarkAMPair
+//
+//hot:bench BenchmarkAMPair
 func (w *Worker) callAM(h AMHandler) {
 	m := &w.am.m
 	w.am.inHandler = true
@@ -111,7 +114,7 @@ func (w *Worker) callAM(h AMHandler) {
 	if !w.am.multi {
 		w.t.locked = false
 	}
-	if poisonAM {
+	if race.Enabled {
 		m.poison()
 	}
 }

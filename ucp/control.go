@@ -21,7 +21,8 @@ type control struct {
 // reply sends m to the worker that sends on s. It may be called from anywhere, also from
 // callbacks of the transport. It returns false if the sender of s is unknown or not
 // reachable. The sender's connection then fails, so that it does not wait for the reply.
-// hot: BenchmarkTagSync
+//
+//hot:bench BenchmarkTagSync
 func (w *Worker) reply(rx *rxConn, m control) bool {
 	lane := rx.replyLane
 	if lane == 0 {

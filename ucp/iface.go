@@ -43,8 +43,8 @@ func (wi *workerIface) name() string { return wi.info.Transport + "/" + wi.info.
 
 // HandleAM receives messages. It is the fast path of receiving: a batch of one
 // message needs no loop.
-// hot: BenchmarkTagPair
 //
+//hot:bench BenchmarkTagPair
 //go:nosplit
 func (wi *workerIface) HandleAM(mem []byte, ds []uct.Desc) uint64 {
 	if len(ds) == 1 && wi.rxChecks == 0 {

@@ -26,8 +26,8 @@ func (noIface) Progress(int) int { return 0 }
 
 // Progress does bounded work: it receives messages, handles events, resumes pending
 // operations and runs callbacks. It returns the number of items handled. It never sleeps.
-// hot: BenchmarkTagPair, BenchmarkIdleProgress
 //
+//hot:bench BenchmarkTagPair BenchmarkIdleProgress
 //go:nosplit
 func (w *Worker) Progress() int {
 	if w.t.locked {

@@ -25,8 +25,8 @@ type RecvRequest struct{ Request }
 // Wait progresses the worker until the message is received. If ctx ends before that, Wait
 // returns its cause and the receive goes on. The library owns the buffer until the
 // receive completes.
-// hot: BenchmarkTagPair
 //
+//hot:bench BenchmarkTagPair
 //go:nosplit
 func (r RecvRequest) Wait(ctx context.Context) (Message, error) {
 	if r.t == nil || r.t.locked || r.id&refusedBit != 0 {

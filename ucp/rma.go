@@ -13,8 +13,7 @@ import (
 //
 // Put is nosplit, because the functions that it calls check the stack.
 //
-// hot: BenchmarkPut.
-//
+//hot:bench BenchmarkPut
 //go:nosplit
 func (k *RemoteKey) Put(p []byte, off uint64) Request {
 	n := uint64(len(p))
@@ -35,7 +34,7 @@ func (k *RemoteKey) Put(p []byte, off uint64) Request {
 // PutInline is Put, but copies p before it returns, so p may be on the stack. If p does not
 // fit one short operation of the transport, the request fails with ErrTooLong.
 //
-// hot: BenchmarkPutInline.
+//hot:bench BenchmarkPutInline
 func (k *RemoteKey) PutInline(p []byte, off uint64) Request {
 	n := uint64(len(p))
 	if n-1 < k.put && off <= k.size-n && k.ep.PutShort(noescape(p), k.base+off, k.rkey) == ucs.OK {
@@ -47,7 +46,7 @@ func (k *RemoteKey) PutInline(p []byte, off uint64) Request {
 // PutUint64 writes v as eight little-endian bytes. If their address in the peer's memory is
 // a multiple of eight, the write is atomic.
 //
-// hot: BenchmarkPutUint64.
+//hot:bench BenchmarkPutUint64
 func (k *RemoteKey) PutUint64(v, off uint64) Request {
 	if off < k.put64 && k.ep.PutUint64(v, k.base+off, k.rkey) == ucs.OK {
 		return Request{}
@@ -58,7 +57,7 @@ func (k *RemoteKey) PutUint64(v, off uint64) Request {
 // Get reads len(p) bytes at offset off into p. The library owns p until the
 // request completes.
 //
-// hot: BenchmarkGet.
+//hot:bench BenchmarkGet
 func (k *RemoteKey) Get(p []byte, off uint64) Request {
 	n := uint64(len(p))
 	if n-1 < k.get && off <= k.size-n && k.ep.GetShort(p, k.base+off, k.rkey) == ucs.OK {
@@ -70,7 +69,7 @@ func (k *RemoteKey) Get(p []byte, off uint64) Request {
 // GetUint64 reads eight little-endian bytes. If their address in the peer's memory is a
 // multiple of eight, the read is atomic.
 //
-// hot: BenchmarkGetUint64.
+//hot:bench BenchmarkGetUint64
 func (k *RemoteKey) GetUint64(off uint64) Fetch[uint64] {
 	if off < k.get64 {
 		v, st := k.ep.GetUint64(k.base+off, k.rkey, k.t.w.slab.nextToken())

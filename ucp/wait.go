@@ -32,8 +32,8 @@ const spinOver = 1
 
 // after follows each pass of a loop that waits for operation id. n is the number of items
 // handled. id is 0 if the loop waits for no operation. An error ends the loop.
-// hot: BenchmarkTagPair
 //
+//hot:bench BenchmarkTagPair
 //gcassert:inline
 func (p *waitLoop) after(ctx context.Context, w *Worker, n int, id uint64) error {
 	p.n++

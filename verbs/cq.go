@@ -31,7 +31,7 @@ type CQ interface {
 	// number means that the queue was empty. -1 means that it overran and is unusable.
 	// On a soft device Poll also makes progress.
 	//
-	// hot: BenchmarkPoll.
+	//hot:bench BenchmarkPushPoll
 	Poll(wcs []WC) int
 	// Arm requests one event on the channel for the next completion, or with
 	// solicitedOnly for the next solicited completion or error. Poll again after Arm:

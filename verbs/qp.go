@@ -85,7 +85,7 @@ type QP interface {
 	// if not all were, why the next was not: InvalidParam, or NoResource if the queue
 	// is full. Later ones are not looked at.
 	//
-	// hot: BenchmarkPostSend.
+	//hot:bench BenchmarkPingPong
 	PostSend(wrs []SendWR) (int, ucs.Status)
 	PostRecv(wrs []RecvWR) (int, ucs.Status)
 	// Close destroys the queue pair. After it returns, the queue pair accesses no

@@ -4,9 +4,13 @@ package arch
 // the packages.
 func Check(module string, pkgs []*Package) []Fault {
 	var faults []Fault
+	tests := testFuncs(pkgs)
 	for _, p := range pkgs {
 		faults = append(faults, checkImports(p, module, Layers)...)
 		faults = append(faults, checkPackage(p)...)
+		for _, f := range p.Files {
+			faults = append(faults, checkHot(f, tests)...)
+		}
 	}
 	return faults
 }

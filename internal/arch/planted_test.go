@@ -79,6 +79,9 @@ func TestPlanted(t *testing.T) {
 		{"documented group", "uct/x.go", "// All.\nconst (\n\tA = 1\n\tB = 2\n)\n", ""},
 		{"documented at the end of the line", "uct/x.go", "const (\n\tA = 1 // one\n)\n", ""},
 		{"undocumented setting", "uct/x.go", "// XConfig is.\ntype XConfig struct {\n\tN int\n}\n", "field XConfig.N has no doc comment"},
+		{"hot function with its benchmark", "uct/x_test.go", "//hot:bench BenchmarkF BenchmarkF/sub\nfunc f() {}\n\nfunc BenchmarkF() {}\n", ""},
+		{"hot function without its benchmark", "uct/x.go", "//hot:bench BenchmarkF\nfunc f() {}\n", "no benchmark BenchmarkF"},
+		{"hot function in prose", "uct/x.go", "// hot: BenchmarkF\nfunc f() {}\n", "write it as a directive"},
 		{"undocumented name in a command", "cmd/a/x.go", "func F() {}\n", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

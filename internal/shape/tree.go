@@ -157,7 +157,7 @@ func typeName(e ast.Expr) string {
 	return ""
 }
 
-var apart = regexp.MustCompile(`(?m)^//\s?(go:|gcassert:|hot:)`)
+var apart = regexp.MustCompile(`^//(go|gcassert|hot):`)
 
 // keptApart reports whether a function stands alone for a reason of the compiler, the
 // processor or the operating system.

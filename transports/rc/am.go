@@ -19,7 +19,7 @@ const (
 
 // AMShort sends an active message inline in the work request.
 //
-// hot: BenchmarkAMShort.
+//hot:bench BenchmarkAMShort
 func (e *ep) AMShort(id uct.AMID, hdr uint64, p []byte) uct.Status {
 	f := e.f
 	if !f.enter() {
@@ -42,7 +42,7 @@ func (e *ep) AMShort(id uct.AMID, hdr uint64, p []byte) uct.Status {
 
 // AMUint64 sends eight bytes inline in the work request.
 //
-// hot: BenchmarkAMShort.
+//hot:bench BenchmarkAMShort
 func (e *ep) AMUint64(id uct.AMID, hdr, v uint64) uct.Status {
 	f := e.f
 	if !f.enter() {
@@ -115,7 +115,7 @@ func putHeader(b []byte, id uct.AMID, hdr uint64) {
 
 // CommitAM sends the message of the open reservation.
 //
-// hot: BenchmarkAMBcopy.
+//hot:bench BenchmarkAMBcopy
 func (e *ep) CommitAM(n int) {
 	f := e.f
 	f.enterWait()
@@ -162,7 +162,7 @@ func (e *ep) abort() {
 
 // AMZcopy sends the header from a bounce buffer and the payload from the caller's memory.
 //
-// hot: BenchmarkAMZcopy.
+//hot:bench BenchmarkAMZcopy
 func (e *ep) AMZcopy(id uct.AMID, hdr uint64, header []byte, v []uct.Vec, t uct.Token) uct.Status {
 	f := e.f
 	if !f.enter() {

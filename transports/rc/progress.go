@@ -20,7 +20,7 @@ const (
 
 // Progress delivers received messages, and then processes the completions of signaled sends.
 //
-// hot: BenchmarkProgressIdle.
+//hot:bench BenchmarkProgressIdle
 func (f *iface) Progress(budget int) int {
 	if f.closed || !f.enter() {
 		return 0
@@ -88,7 +88,7 @@ func (f *iface) receive(budget int) int {
 
 // processRecvs delivers the messages among the receive completions wcs.
 //
-// hot: BenchmarkProgressAM.
+//hot:bench BenchmarkProgressAM
 func (f *iface) processRecvs(wcs []verbs.WC) int {
 	n := 0
 	for i := range wcs {

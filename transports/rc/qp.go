@@ -190,7 +190,7 @@ func (t *qpnTable) hash(k verbs.QPN) int { return int(uint32(k)*0x9e3779b1>>8) &
 
 // find returns the QP with number k, or nil.
 //
-// hot: BenchmarkProgressAM.
+//hot:bench BenchmarkProgressAM
 func (t *qpnTable) find(k verbs.QPN) *connQP {
 	if len(t.keys) == 0 {
 		return nil

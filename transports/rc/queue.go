@@ -138,7 +138,7 @@ func (q *sendQueue) takeSlot(k slotKind, t uct.Token, buf uint32) *slot {
 // completeTo completes all operations up to the one with that ID: the last with status st, the
 // others with OK.
 //
-// hot: BenchmarkPutShort.
+//hot:bench BenchmarkPutShort
 func (q *sendQueue) completeTo(id uint32, st uct.Status) {
 	for q.head != id+1 {
 		s := &q.slots[q.head&q.mask]

@@ -10,7 +10,7 @@ import (
 
 // PutShort writes p, inline in the work request.
 //
-// hot: BenchmarkPutShort.
+//hot:bench BenchmarkPutShort
 func (e *ep) PutShort(p []byte, addr uint64, k uct.RKey) uct.Status {
 	f := e.f
 	if !f.enter() {
@@ -36,7 +36,7 @@ func (e *ep) PutShort(p []byte, addr uint64, k uct.RKey) uct.Status {
 
 // PutUint64 writes eight bytes, inline in the work request.
 //
-// hot: BenchmarkPutShort.
+//hot:bench BenchmarkPutShort
 func (e *ep) PutUint64(v, addr uint64, k uct.RKey) uct.Status {
 	f := e.f
 	if !f.enter() {
@@ -143,7 +143,7 @@ func (e *ep) GetBcopy(p []byte, addr uint64, k uct.RKey, t uct.Token) uct.Status
 
 // PutZcopy writes from the caller's memory.
 //
-// hot: BenchmarkPutZcopy.
+//hot:bench BenchmarkPutZcopy
 func (e *ep) PutZcopy(v []uct.Vec, addr uint64, k uct.RKey, t uct.Token) uct.Status {
 	return e.zcopy(verbs.OpWrite, uct.MemRemotePut, v, addr, k, t)
 }

@@ -32,7 +32,8 @@ type queue struct {
 }
 
 // hasRoom reports whether a descriptor and n bytes of payload are free. It reserves nothing.
-// hot: BenchmarkAMShort
+//
+//hot:bench BenchmarkAMShort
 func (q *queue) hasRoom(n int) bool { return q.n < q.limit && n <= q.end-q.at }
 
 // push appends a message of n bytes whose payload lies at q.at.

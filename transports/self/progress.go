@@ -10,7 +10,8 @@ import (
 // Progress delivers the messages of closed endpoints, then those of open endpoints,
 // beginning where the previous call exhausted its budget. Then it retries each
 // endpoint's pending operations.
-// hot: BenchmarkAMShort, BenchmarkIdle
+//
+//hot:bench BenchmarkAMShort BenchmarkIdle
 func (i *iface) Progress(budget int) int {
 	if i.signalled {
 		i.drainEvent()

@@ -15,8 +15,7 @@ const prefetchMax = 2048
 
 // AMShort sends an active message.
 //
-// hot: BenchmarkAMShort
-//
+//hot:bench BenchmarkAMShort
 //go:nosplit
 func (e *ep) AMShort(id uct.AMID, hdr uint64, p []byte) uct.Status {
 	if !e.tx.Room() || len(p) > ring.InlineMax || id >= uct.NumAMIDs {
@@ -47,8 +46,7 @@ func (e *ep) AMShort(id uct.AMID, hdr uint64, p []byte) uct.Status {
 
 // AMUint64 sends eight bytes.
 //
-// hot: BenchmarkAMUint64
-//
+//hot:bench BenchmarkAMShort
 //go:nosplit
 func (e *ep) AMUint64(id uct.AMID, hdr, v uint64) uct.Status {
 	if !e.tx.Room() || id >= uct.NumAMIDs {

@@ -25,8 +25,7 @@ const drainBatch = 16
 // others. It calls no function until it finds something, so that no register is
 // spilled.
 //
-// hot: BenchmarkProgressIdle
-//
+//hot:bench BenchmarkProgressIdle
 //go:nosplit
 func (f *iface) Progress(budget int) int {
 	for _, e := range f.hot {

@@ -14,7 +14,7 @@ import (
 // handleACK processes an ACK of one of this side's flows, received from queue pair from. sel
 // is nil if the ACK is piggybacked.
 //
-// hot: BenchmarkAM.
+//hot:bench BenchmarkAM
 func (f *iface) handleACK(h *arq.Header, sel *arq.Selective, from verbs.QPN) {
 	s := f.mux.Sender(h.AckOf())
 	if s == nil {
@@ -45,7 +45,7 @@ func (f *iface) handleACK(h *arq.Header, sel *arq.Selective, from verbs.QPN) {
 // scheduleACK records that r has a pending ACK. The next packet to the peer carries it, unless a
 // flush sends it first. An urgent one is sent at the end of the pass.
 //
-// hot: BenchmarkAM.
+//hot:bench BenchmarkAM
 func (f *iface) scheduleACK(r *arq.Receiver) {
 	f.peers[r.Peer].pendingACK = r
 	if r.Tag&(ackListed|ackUrgent) != ackListed || r.AckUrgent() {
@@ -70,7 +70,7 @@ func (f *iface) listACK(r *arq.Receiver) {
 // piggybackACK returns the ACK word to piggyback on a packet to p, or 0 if there is none. A flow
 // with out-of-order packets needs a selective ACK, which is a packet of its own.
 //
-// hot: BenchmarkAM.
+//hot:bench BenchmarkAM
 func (f *iface) piggybackACK(p *peer) uint64 {
 	r := p.pendingACK
 	p.pendingACK = nil

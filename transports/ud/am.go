@@ -10,7 +10,7 @@ import (
 
 // AMShort: see uct.Endpoint.
 //
-// hot: BenchmarkAM.
+//hot:bench BenchmarkAM
 func (e *endpoint) AMShort(id uct.AMID, hdr uint64, p []byte) uct.Status {
 	f := e.f
 	if len(p) > f.attr.AM.Short {
@@ -30,7 +30,7 @@ func (e *endpoint) AMShort(id uct.AMID, hdr uint64, p []byte) uct.Status {
 
 // AMUint64: see uct.Endpoint.
 //
-// hot: BenchmarkAM.
+//hot:bench BenchmarkAM
 func (e *endpoint) AMUint64(id uct.AMID, hdr, v uint64) uct.Status {
 	f := e.f
 	if !f.enter() {
@@ -129,7 +129,7 @@ func (e *endpoint) dropReservation() {
 
 // allocPacket allocates a slot for a packet of n bytes that can be sent now.
 //
-// hot: BenchmarkAM.
+//hot:bench BenchmarkAM
 func (e *endpoint) allocPacket(id uct.AMID, n int) (uint32, []byte, uct.Status) {
 	f := e.f
 	if e.opStatus != ucs.OK || id >= uct.NumAMIDs || !e.s.CanPush() || !f.canPost() {
@@ -179,7 +179,7 @@ func (e *endpoint) noResource(n int) uct.Status {
 // send queues the packet b in slot and transmits what the window allows. The caller has
 // written the payload.
 //
-// hot: BenchmarkAM.
+//hot:bench BenchmarkAM
 func (e *endpoint) send(slot uint32, b []byte, id uct.AMID, hdr uint64) {
 	f := e.f
 	binary.LittleEndian.PutUint64(b[16:], hdr)
@@ -212,7 +212,7 @@ func (e *endpoint) startUnacked() {
 
 // transmitReady transmits packets while the window and the send queue have room.
 //
-// hot: BenchmarkAM.
+//hot:bench BenchmarkAM
 func (e *endpoint) transmitReady() {
 	f := e.f
 	for e.s.Sendable() && f.canPost() {
@@ -224,7 +224,7 @@ func (e *endpoint) transmitReady() {
 // transmit sends the packet in slot, whose first header word is a. A pending ACK for the
 // peer is piggybacked on it.
 //
-// hot: BenchmarkAM.
+//hot:bench BenchmarkAM
 func (e *endpoint) transmit(slot uint32, a uint64) {
 	f, p := e.f, e.p
 	var ack uint64

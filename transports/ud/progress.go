@@ -16,7 +16,7 @@ const (
 
 // Progress receives packets, passes messages to the handler, and runs expired timers.
 //
-// hot: BenchmarkAM, BenchmarkProgressIdle.
+//hot:bench BenchmarkAM BenchmarkProgressIdle
 func (f *iface) Progress(budget int) int {
 	if f.closed || !f.enter() {
 		return 0

@@ -87,7 +87,7 @@ func (q *queuePair) canPost() bool { return q.postedID-q.completedID < sendDepth
 // post appends the packet b in slot to the list of work requests, with peer p as its
 // destination. It posts the list if it is full or if nothing was posted since the last pass.
 //
-// hot: BenchmarkAM.
+//hot:bench BenchmarkAM
 func (f *iface) post(p *peer, slot uint32, b []byte) {
 	w := &f.wrs[f.numWRs]
 	f.numWRs++

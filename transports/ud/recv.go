@@ -20,7 +20,7 @@ const (
 
 // processRecvs processes received packets.
 //
-// hot: BenchmarkAM.
+//hot:bench BenchmarkAM
 func (f *iface) processRecvs(wcs []verbs.WC) {
 	for i := range wcs {
 		w := &wcs[i]
@@ -64,7 +64,7 @@ func (f *iface) dropInvalid(slot uint32) {
 
 // handleNumbered processes a Data or End packet of n bytes.
 //
-// hot: BenchmarkAM.
+//hot:bench BenchmarkAM
 func (f *iface) handleNumbered(r *arq.Receiver, h *arq.Header, slot uint32, n int) {
 	switch r.Arrive(h.Seq(), slot, h.AckReq(), f.spareRecvs() > 0, f.now) {
 	case arq.Deliver:
@@ -94,7 +94,7 @@ func (f *iface) spareRecvs() int {
 
 // deliver appends the next packet of a flow to the queue.
 //
-// hot: BenchmarkAM.
+//hot:bench BenchmarkAM
 func (f *iface) deliver(r *arq.Receiver, h *arq.Header, slot uint32, n int) {
 	if r.Tag&(reported|recvActive) != reported|recvActive {
 		f.noteRecv(r, h)

@@ -66,7 +66,7 @@ func (s *slots) close() (err error) {
 // take allocates a slot for a message's packet of n bytes. It returns arq.NoSlot if none
 // is free.
 //
-// hot: BenchmarkAM.
+//hot:bench BenchmarkAM
 func (s *slots) take(n int) uint32 {
 	if n <= smallLen {
 		if s.small.Free() <= controlSlots {

@@ -70,7 +70,8 @@ func (x *index) head(tag uint64) uint32 {
 }
 
 // push adds entry id as the latest of its tag.
-// hot: BenchmarkExpected
+//
+//hot:bench BenchmarkExpected
 func (x *index) push(id uint32, tag uint64) {
 	q := &x.table[x.bucket(tag)]
 	if q.tail == 0 || q.tag != tag {

@@ -35,8 +35,8 @@ func (p *Posted) Pattern(id uint32) (tag, mask uint64) {
 // Add adds receive id, which is not 0 and not in p. It accepts messages whose tag
 // equals tag in the bits of mask. Numbers should be small: memory is allocated up to
 // the largest.
-// hot: BenchmarkExpected
 //
+//hot:bench BenchmarkExpected
 //go:nosplit
 func (p *Posted) Add(id uint32, tag, mask uint64) {
 	if p.n == 0 && p.only == 0 {
@@ -94,8 +94,8 @@ func (p *Posted) addWild(id uint32) {
 
 // Match removes and returns the oldest receive that accepts a message with this tag, 0
 // if there is none.
-// hot: BenchmarkExpected
 //
+//hot:bench BenchmarkExpected
 //go:nosplit
 func (p *Posted) Match(tag uint64) uint32 {
 	if i := p.only; i != 0 && (p.tag^tag)&p.mask == 0 {

@@ -63,7 +63,7 @@ func (a *Async) NewOwner() (*Owner, error) {
 // Enter enters the Owner. It returns false if the async goroutine is inside. In that case
 // the caller must not access shared state and must not call Leave. Enter never waits.
 //
-// hot: BenchmarkEnterLeave
+//hot:bench BenchmarkEnterLeave
 func (o *Owner) Enter() bool {
 	// The processor may reorder this store and the load below. The barrier that the async
 	// goroutine issues between its store to gate and its load of inside prevents that.
@@ -90,7 +90,7 @@ func (o *Owner) enterSlow() bool {
 
 // Leave leaves the Owner. The async goroutine then sees all writes made inside.
 //
-// hot: BenchmarkEnterLeave
+//hot:bench BenchmarkEnterLeave
 func (o *Owner) Leave() { stepOut(&o.inside) }
 
 // enterYields bounds the wait of EnterYield. A section lasts at most 50 us if its goroutine is
@@ -159,7 +159,7 @@ func (o *Owner) Next() ucs.Time { return ucs.Time(o.nextTimer.Load()) }
 // Poll runs the expired timers and returns their number. It must be called inside, by the
 // worker's Progress. If no timer has expired, it costs one load and one comparison.
 //
-// hot: BenchmarkEnterLeave
+//hot:bench BenchmarkEnterLeave
 func (o *Owner) Poll(now ucs.Time) int {
 	if int64(now) < o.nextTimer.Load() {
 		return 0

@@ -34,12 +34,12 @@ func NewSet(names []string) *Set {
 
 // Inc increments counter i.
 //
-// hot: BenchmarkInc
+//hot:bench BenchmarkInc
 func (s *Set) Inc(i int) { count(&s.values[i], 1) }
 
 // Add adds n to counter i.
 //
-// hot: BenchmarkInc
+//hot:bench BenchmarkInc
 func (s *Set) Add(i int, n uint64) { count(&s.values[i], n) }
 
 // Value returns the value of counter i.

@@ -27,7 +27,7 @@ type ahTable struct {
 
 // find returns the handle with that id, or nil.
 //
-// hot: BenchmarkFindAH.
+//hot:bench BenchmarkFindAH
 func (t *ahTable) find(id verbs.AHID) *ah {
 	a := t.at(t.index(uint32(id)))
 	if a == nil || a.id != id {

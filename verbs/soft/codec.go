@@ -29,7 +29,8 @@ func putPad(n int, b []byte) int {
 }
 
 // putHeaders writes the BTH and the headers of p's opcode, and returns their length.
-// hot: BenchmarkCodec
+//
+//hot:bench BenchmarkCodec
 func putHeaders(p *packet, b []byte) int {
 	_ = b[maxHeaders-1]
 	wire.BTH(b).Put(&wire.BTHFields{
@@ -78,7 +79,8 @@ func putMixed(p *packet, has wire.Headers, b []byte) {
 
 // decode fills p from b, which may hold any bytes. p's payload is a slice of b. If the
 // returned fault is not FaultNone, p is undefined.
-// hot: BenchmarkCodec
+//
+//hot:bench BenchmarkCodec
 func decode(b []byte, p *packet) wire.Fault {
 	if len(b) < wire.BTHLen {
 		return wire.FaultShort

@@ -110,7 +110,7 @@ func (c *cq) canBypass() bool { return c.armed.Load() == armedNot && c.empty() &
 //
 // Concurrency: any goroutine that owns the queue pair.
 //
-// hot: BenchmarkPushPoll.
+//hot:bench BenchmarkPushPoll
 func (c *cq) push(w *verbs.WC, solicited bool) bool {
 	t := c.tail.lock()
 	if c.unusable.Load() || t-c.head.pos() >= c.capacity() && !c.grow(t) {
@@ -179,7 +179,7 @@ func (c *cq) overrun(t uint64) bool {
 // Poll returns completions in wcs. If the ring is empty, it runs the engine, which may
 // write completions directly to wcs. An empty wcs only runs the engine.
 //
-// hot: BenchmarkPushPoll.
+//hot:bench BenchmarkPushPoll
 func (c *cq) Poll(wcs []verbs.WC) int {
 	if n := c.pop(wcs); n != 0 {
 		return n

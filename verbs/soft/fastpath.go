@@ -29,7 +29,7 @@ func (q *qp) inprocFastMax() int {
 // the fast path. The caller owns the queue pair and holds the posters' lock; sendFast
 // keeps both.
 //
-// hot: BenchmarkPingPong.
+//hot:bench BenchmarkPingPong
 func (q *qp) sendFast(r *verbs.SendWR) bool {
 	if r.Op != verbs.OpSend || r.Flags&(verbs.SendInline|verbs.SendFence) != verbs.SendInline || r.NumSG != 0 ||
 		int(r.InlineLen) > q.fastMax || !q.canSendNow() {
@@ -87,7 +87,7 @@ func (q *qp) canSendNow() bool {
 // handleFastCell processes a cell that sendFast of the peer filled. It returns false,
 // without side effects, if anything is unusual. The caller owns the queue pair.
 //
-// hot: BenchmarkPingPong.
+//hot:bench BenchmarkPingPong
 func (q *qp) handleFastCell(c *cell, now ucs.Time) bool {
 	r := &q.rsp
 	n := uint32(c.n)

@@ -158,7 +158,7 @@ func (q *qp) peerConsumes() bool {
 
 // drain handles the packets in the inbox. The caller has the receive token.
 //
-// hot: BenchmarkPingPong.
+//hot:bench BenchmarkPingPong
 func (d *device) drain(now ucs.Time) int {
 	var q *qp
 	g := d.inbox.readRing.Load()

@@ -141,7 +141,7 @@ func (m *mr) closeLocked() {
 // at returns n bytes at addr. It returns nil if they are not all in the region, or if
 // the key is invalid. The slice is valid until the engine leaves the present pass.
 //
-// hot: BenchmarkFindMR.
+//hot:bench BenchmarkFindMR
 func (m *mr) at(addr uint64, n int) []byte {
 	if m.invalid.Load() {
 		return nil
@@ -161,7 +161,7 @@ type mrTable struct {
 
 // find returns the region with that key, or nil.
 //
-// hot: BenchmarkFindMR.
+//hot:bench BenchmarkFindMR
 func (t *mrTable) find(key uint32) *mr {
 	m := t.at(t.index(key))
 	if m == nil || m.key != key {

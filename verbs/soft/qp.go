@@ -125,7 +125,7 @@ func (q *qp) PostRecv(wrs []verbs.RecvWR) (int, ucs.Status) {
 
 // PostSend queues work requests and sends what the link accepts.
 //
-// hot: BenchmarkPingPong.
+//hot:bench BenchmarkPingPong
 func (q *qp) PostSend(wrs []verbs.SendWR) (int, ucs.Status) {
 	if q.loadState() < verbs.StateRTS {
 		return 0, ucs.InvalidParam

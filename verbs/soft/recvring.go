@@ -42,7 +42,7 @@ func (r *recvRing) init(most int, single bool) {
 
 // post queues wrs in order, as verbs.QP.PostRecv does.
 //
-// hot: BenchmarkRecvRing.
+//hot:bench BenchmarkRecvRing
 func (r *recvRing) post(wrs []verbs.RecvWR) (int, ucs.Status) {
 	t := r.tail.acquire(r.single)
 	n, st := 0, ucs.OK
@@ -110,7 +110,7 @@ func (r *recvRing) grow(t uint64) bool {
 //
 // Concurrency: the owner of the queue pair; any goroutine for a shared receive queue.
 //
-// hot: BenchmarkRecvRing.
+//hot:bench BenchmarkRecvRing
 func (r *recvRing) pop(w *recvWQE) bool {
 	h := r.head.acquire(!r.shared)
 	ok := h != r.tail.pos()
@@ -134,7 +134,7 @@ func (r *recvRing) pop(w *recvWQE) bool {
 //
 // Concurrency: as take.
 //
-// hot: BenchmarkPingPong.
+//hot:bench BenchmarkPingPong
 func (r *recvRing) peek() *recvWQE {
 	h := r.head.acquire(!r.shared)
 	if h == r.tail.pos() {

@@ -78,7 +78,8 @@ type udpPeer struct {
 
 // matches reports whether d is from this peer: from its address, and unless it is foreign,
 // from its port.
-// hot: BenchmarkUDPPingPong
+//
+//hot:bench BenchmarkUDPPingPong
 func (p *udpPeer) matches(d *datagram) bool {
 	return d.from.lo == p.src.lo && d.from.hi == p.src.hi && (d.from.port == p.src.port || p.foreign)
 }

@@ -49,7 +49,8 @@ type segmentBatch struct {
 type batchPool [8]atomic.Pointer[segmentBatch]
 
 // beginBatch begins a batch to a peer. to must not change until send.
-// hot: BenchmarkUDPPingPong
+//
+//hot:bench BenchmarkUDPPingPong
 func (u *udpPort) beginBatch(to *udpPeer) *segmentBatch {
 	for i := range u.batches {
 		t := u.batches[i].Load()
@@ -102,7 +103,8 @@ func (t *segmentBatch) room(n int) int {
 
 // add appends a packet. It returns false, without side effects, if the packet does not
 // fit.
-// hot: BenchmarkUDPPingPong
+//
+//hot:bench BenchmarkUDPPingPong
 func (t *segmentBatch) add(p *packet) bool {
 	n := p.op.Info().PacketLen(p.n)
 	if !t.reserve(n) {

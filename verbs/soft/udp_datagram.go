@@ -42,7 +42,8 @@ func (d *datagram) packet(i int) []byte {
 
 // decode decodes packet i and then checks its ICRC; ok is false if only the ICRC is
 // wrong. foreign is set if the sender may be a foreign device.
-// hot: BenchmarkUDPPingPong
+//
+//hot:bench BenchmarkUDPPingPong
 func (d *datagram) decode(i int, p *packet, foreign bool) (f wire.Fault, ok bool) {
 	b := d.packet(i)
 	if len(b) < minPacket {
@@ -59,7 +60,8 @@ func (d *datagram) decode(i int, p *packet, foreign bool) (f wire.Fault, ok bool
 // found by a search. A foreign sender may use any value. From a soft device only the
 // index in a batch that was segmented on its way is accepted. If every value were, one
 // of 65536 damaged packets would pass.
-// hot: BenchmarkUDPPingPong
+//
+//hot:bench BenchmarkUDPPingPong
 func (d *datagram) check(i int, foreign bool) bool {
 	id, ok := d.prefix.Check(d.packet(i), uint16(i))
 	if ok && id != uint16(i) && id != 0 {

@@ -25,7 +25,7 @@ func (q *qp) hasUDPFastPath() bool { return q.d.kind == overUDP && q.typ == verb
 // The caller owns the queue pair and holds the posters' lock; if the result is true,
 // postFast has released the lock.
 //
-// hot: BenchmarkPingPong.
+//hot:bench BenchmarkPingPong
 func (q *qp) postFast(r *verbs.SendWR) bool {
 	passes := q.d.passes.Load()
 	if !q.fastUDP || q.lastPasses == passes || !q.fitsFast(r) || r.Flags&verbs.SendFence != 0 || q.d.faults != nil ||
@@ -99,7 +99,7 @@ func (q *qp) putFast(w *wqe, b []byte, full bool) {
 // long as they are the expected ones. It returns how many it processed. The caller owns
 // the queue pair and holds the receive token.
 //
-// hot: BenchmarkSmallStream.
+//hot:bench BenchmarkSmallStream
 func (q *qp) handleFastBatch(g *datagram, i, all int, now ucs.Time) (n int) {
 	r := &q.rsp
 	if !q.fastUDP || !q.established || r.fatal || r.gap != noGap || r.hasRecv || !r.lastPlace.Ends() ||

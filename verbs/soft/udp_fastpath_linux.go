@@ -3,7 +3,7 @@ package soft
 // addFast adds the next fast-path messages to t, as far as t and the window allow and
 // until t has most packets. It returns false if it added none.
 //
-// hot: BenchmarkSmallStream.
+//hot:bench BenchmarkSmallStream
 func (q *qp) addFast(t *segmentBatch, most int) bool {
 	r := &q.req
 	if !t.gso {

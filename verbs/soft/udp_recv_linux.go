@@ -62,7 +62,8 @@ func (r *receiver) init(u *udpPort) {
 // blocks. The datagrams belong to the caller until the next recv.
 //
 // Concurrency: the holder of the receive token.
-// hot: BenchmarkUDPPingPong
+//
+//hot:bench BenchmarkUDPPingPong
 func (u *udpPort) recv() []*datagram {
 	r := &u.rx
 	if r.streak >= r.recvmmsgAfter {

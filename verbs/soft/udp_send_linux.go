@@ -22,7 +22,7 @@ func (t *segmentBatch) send() ucs.Status {
 //   - TooLong: none was sent; one is longer than the path MTU.
 //   - Unreachable: none was sent; there is no route to the peer.
 //
-// hot: BenchmarkUDPPingPong
+//hot:bench BenchmarkUDPPingPong
 func (t *segmentBatch) sendMost() (n int, st ucs.Status) {
 	raceSync()
 	t.flushBuf()

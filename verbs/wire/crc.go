@@ -93,7 +93,8 @@ var sliceTables = func() (t [12][256]uint32) {
 // Update adds b to the checksum crc, as crc32.Update does with the IEEE table. On amd64
 // it takes half of the time for a short b. So it does for a length that is no multiple
 // of 16, as in every packet.
-// hot: BenchmarkICRC
+//
+//hot:bench BenchmarkICRC
 func Update(crc uint32, b []byte) uint32 {
 	if runtime.GOARCH != "amd64" { // the CPU has a CRC-32 instruction
 		return crc32.Update(crc, crc32.IEEETable, b)

@@ -37,14 +37,16 @@ func (a *ICRCCache) sum(p Prefix, b []byte, id uint16) uint32 {
 }
 
 // Seal is like Prefix.Seal.
-// hot: BenchmarkICRC
+//
+//hot:bench BenchmarkICRC
 func (a *ICRCCache) Seal(p Prefix, b []byte, id uint16) {
 	binary.LittleEndian.PutUint32(b[len(b)-ICRCLen:], a.sum(p, b, id))
 }
 
 // Valid reports whether the ICRC of b is right for that identification. b is a packet
 // from the BTH to the ICRC, at least BTHLen+ICRCLen bytes.
-// hot: BenchmarkICRC
+//
+//hot:bench BenchmarkICRC
 func (a *ICRCCache) Valid(p Prefix, b []byte, id uint16) bool {
 	return a.sum(p, b, id) == binary.LittleEndian.Uint32(b[len(b)-ICRCLen:])
 }

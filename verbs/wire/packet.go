@@ -37,7 +37,8 @@ func (f Fault) String() string {
 }
 
 // Parse parses b, a UDP payload. It does not check the ICRC.
-// hot: BenchmarkParse
+//
+//hot:bench BenchmarkParse
 func Parse(b []byte) (Packet, Fault) {
 	if len(b) < BTHLen+ICRCLen {
 		return Packet{}, FaultShort
@@ -51,7 +52,8 @@ func Parse(b []byte) (Packet, Fault) {
 
 // Inspect is Parse for a packet without its ICRC. It returns the description of the
 // opcode if headers, payload and padding of covered are valid.
-// hot: BenchmarkParse
+//
+//hot:bench BenchmarkParse
 func Inspect(covered []byte) (*Info, Fault) {
 	if len(covered) < BTHLen {
 		return nil, FaultShort

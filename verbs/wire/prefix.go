@@ -62,7 +62,8 @@ func NewPrefix(src, dst netip.AddrPort) Prefix {
 // on; head must include the congestion bits. Update adds the rest. n is the length of
 // the whole packet from the BTH to the ICRC. id is the IPv4 identification; IPv6 has
 // none.
-// hot: BenchmarkICRC
+//
+//hot:bench BenchmarkICRC
 func (p Prefix) Start(head []byte, n int, id uint16) uint32 {
 	crc := p.base ^ lengthField.at(uint16(UDPLen+n)) ^ bthMask[head[bthCongestion]]
 	if p.ipv6 {
@@ -80,7 +81,8 @@ func (p Prefix) ICRC(covered []byte, id uint16) uint32 {
 
 // Seal stores the checksum in the last four bytes of b, a packet from the BTH to the
 // ICRC.
-// hot: BenchmarkICRC
+//
+//hot:bench BenchmarkICRC
 func (p Prefix) Seal(b []byte, id uint16) {
 	n := len(b) - ICRCLen
 	binary.LittleEndian.PutUint32(b[n:], p.Start(b[:n], len(b), id))
@@ -95,7 +97,8 @@ func (p Prefix) Seal(b []byte, id uint16) {
 // ICRC is wrong.
 //
 // Cost: one pass over b; the search takes 0.2 µs more.
-// hot: BenchmarkICRC
+//
+//hot:bench BenchmarkICRC
 func (p Prefix) Check(b []byte, index uint16) (id uint16, ok bool) {
 	n := len(b) - ICRCLen
 	if n < BTHLen {

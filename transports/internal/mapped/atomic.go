@@ -9,7 +9,7 @@ import (
 
 // Atomic64 updates the word at addr.
 //
-// hot: BenchmarkAtomic64Add.
+//hot:bench BenchmarkAtomic64Add
 func (r *RMA) Atomic64(op uct.AtomicOp, v, addr uint64, k uct.RKey) uct.Status {
 	rec := recordAt(k)
 	if addr&7 != 0 || r.gate != ucs.OK || rec.perm&fastAtomic == 0 || addr-rec.base > rec.last8 || rec.slot.gen.Load() != rec.gen {
@@ -20,7 +20,7 @@ func (r *RMA) Atomic64(op uct.AtomicOp, v, addr uint64, k uct.RKey) uct.Status {
 
 // Fetch64 updates the word at addr and returns its old value.
 //
-// hot: BenchmarkFetch64Add.
+//hot:bench BenchmarkFetch64Add
 func (r *RMA) Fetch64(op uct.AtomicOp, v, cmp, addr uint64, k uct.RKey, _ uct.Token) (uint64, uct.Status) {
 	rec := recordAt(k)
 	if addr&7 != 0 || r.gate != ucs.OK || rec.perm&fastAtomic == 0 || addr-rec.base > rec.last8 || rec.slot.gen.Load() != rec.gen {

@@ -54,8 +54,7 @@ func (rec *record) check(addr, n uint64, perm uint32) uct.Status {
 
 // PutUint64 writes eight bytes.
 //
-// hot: BenchmarkPutUint64.
-//
+//hot:bench BenchmarkPutUint64
 //go:nosplit
 func (r *RMA) PutUint64(v, addr uint64, k uct.RKey) uct.Status {
 	rec := recordAt(k)
@@ -68,7 +67,7 @@ func (r *RMA) PutUint64(v, addr uint64, k uct.RKey) uct.Status {
 
 // PutShort copies p to addr.
 //
-// hot: BenchmarkPutShort.
+//hot:bench BenchmarkPutShort
 func (r *RMA) PutShort(p []byte, addr uint64, k uct.RKey) uct.Status {
 	rec := recordAt(k)
 	if len(p) != 8 || r.gate != ucs.OK || addr-rec.base >= rec.put8 || rec.slot.gen.Load() != rec.gen {
@@ -99,7 +98,7 @@ func (r *RMA) PutZcopy(v []uct.Vec, addr uint64, k uct.RKey, _ uct.Token) uct.St
 
 // GetUint64 reads eight bytes.
 //
-// hot: BenchmarkGetUint64.
+//hot:bench BenchmarkGetUint64
 func (r *RMA) GetUint64(addr uint64, k uct.RKey, _ uct.Token) (uint64, uct.Status) {
 	rec := recordAt(k)
 	if r.gate != ucs.OK || rec.perm&fastGet == 0 || addr-rec.base > rec.last8 || rec.slot.gen.Load() != rec.gen {
@@ -110,7 +109,7 @@ func (r *RMA) GetUint64(addr uint64, k uct.RKey, _ uct.Token) (uint64, uct.Statu
 
 // GetShort copies len(p) bytes from addr into p.
 //
-// hot: BenchmarkGetShort.
+//hot:bench BenchmarkGetShort
 func (r *RMA) GetShort(p []byte, addr uint64, k uct.RKey) uct.Status {
 	rec := recordAt(k)
 	if len(p) != 8 || r.gate != ucs.OK || rec.perm&fastGet == 0 || addr-rec.base > rec.last8 || rec.slot.gen.Load() != rec.gen {

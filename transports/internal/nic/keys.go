@@ -20,7 +20,7 @@ type Key struct {
 // Allows reports whether the key permits the access want to n bytes at addr: OK, else
 // InvalidParam.
 //
-// hot: BenchmarkKey.
+//hot:bench BenchmarkKey
 func (k *Key) Allows(addr uint64, n int, want uct.MemFlags) uct.Status {
 	if off := addr - k.base; k.flags&want == 0 || off > k.size || uint64(n) > k.size-off {
 		return ucs.InvalidParam
@@ -46,7 +46,7 @@ var noKey Key // allows nothing
 
 // Key returns the contents of a key; for one that is not held, a key that allows nothing.
 //
-// hot: BenchmarkKey.
+//hot:bench BenchmarkKey
 func (d *Domain) Key(k uct.RKey) *Key {
 	if chunks := d.keys.chunks.Load(); chunks != nil {
 		if c := uint64(k-1) / keyChunk; c < uint64(len(*chunks)) {

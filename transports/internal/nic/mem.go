@@ -187,7 +187,7 @@ func (m *Mem) Close() error {
 // SGE fills a scatter/gather entry with v.Buf, which lies in the registered region v.Mem. It
 // returns false if it does not, or if v.Mem is not a region of this domain.
 //
-// hot: BenchmarkPiece.
+//hot:bench BenchmarkPiece
 func (d *Domain) FillSGE(v *uct.Vec, s *verbs.SGE) bool {
 	m, ok := v.Mem.(*Mem)
 	if !ok || m.d != d {

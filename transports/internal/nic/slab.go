@@ -60,7 +60,7 @@ func (s *Slab) Free() int { return len(s.free) }
 
 // Take takes a buffer from the free list; false: there is none.
 //
-// hot: BenchmarkSlab.
+//hot:bench BenchmarkSlab
 func (s *Slab) Take() (uint32, bool) {
 	n := len(s.free) - 1
 	if n < 0 {

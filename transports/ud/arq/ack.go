@@ -15,7 +15,7 @@ import (
 // packets, adapts the window and restarts the timer. It detects losses and grows the window
 // only if the ACK reports a newer transmission than all before.
 //
-// hot: BenchmarkFlow.
+//hot:bench BenchmarkFlow
 func (s *Sender) HandleAck(ack Seq, window uint8, sel *Selective, now ucs.Time, free []uint32) []uint32 {
 	n := ack.Diff(s.una)
 	if s.state != Open || n < 0 || uint32(n) > uint32(s.nextTx-s.una) {

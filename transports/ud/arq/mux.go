@@ -38,12 +38,12 @@ func (m *Mux) Open(first Seq) (Flow, *Sender) {
 
 // Sender returns a sent flow by its local number, or nil.
 //
-// hot: BenchmarkFlow.
+//hot:bench BenchmarkFlow
 func (m *Mux) Sender(f Flow) *Sender { return m.senders.at(f) }
 
 // Receiver returns a received flow by its local number, or nil.
 //
-// hot: BenchmarkFlow.
+//hot:bench BenchmarkFlow
 func (m *Mux) Receiver(f Flow) *Receiver { return m.receivers.at(f) }
 
 // RemoveSender removes a sent flow, by its local number.

@@ -47,16 +47,13 @@ func NewReceiver(c *Config, first Seq, now ucs.Time) *Receiver {
 	return &Receiver{conf: c, next: first, first: first, lastRecv: now, advertised: uint8(c.Window)}
 }
 
-// Next returns the number of the first missing packet.
-func (r *Receiver) Next() Seq { return r.next }
-
 // Held returns the number of packets held out of order.
 func (r *Receiver) Held() int { return int(r.held) }
 
 // Arrive processes packet q in slot. canHold reports whether there is memory to hold an
 // out-of-order packet. Without memory, such a packet is Beyond.
 //
-// hot: BenchmarkFlow.
+//hot:bench BenchmarkFlow
 func (r *Receiver) Arrive(q Seq, slot uint32, ackReq, canHold bool, now ucs.Time) Verdict {
 	r.lastRecv, r.suspected = now, false
 	if q == r.next && !r.ended {
@@ -144,18 +141,18 @@ func (r *Receiver) HandleProbe(now ucs.Time) { r.lastRecv, r.suspected, r.ackNow
 
 // AckPending reports whether an ACK is pending, Urgent whether it must be sent at once.
 //
-// hot: BenchmarkFlow.
+//hot:bench BenchmarkFlow
 func (r *Receiver) AckPending() bool { return r.unacked != 0 || r.ackNow }
 
 // AckUrgent: see Owes.
 //
-// hot: BenchmarkFlow.
+//hot:bench BenchmarkFlow
 func (r *Receiver) AckUrgent() bool { return r.ackNow || r.unacked >= r.conf.AckEvery }
 
 // AckWord returns the second word of a header: an ACK of what has arrived, and the
 // window. It clears the pending ACK.
 //
-// hot: BenchmarkFlow.
+//hot:bench BenchmarkFlow
 func (r *Receiver) AckWord(window uint8) uint64 {
 	r.unacked, r.ackNow, r.advertised = 0, false, window
 	return uint64(window) | uint64(r.Remote)<<8 | uint64(r.next)<<32

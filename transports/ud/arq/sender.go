@@ -164,7 +164,7 @@ func (s *Sender) Reason() Reason { return s.reason }
 
 // CanPush reports whether a message may be pushed.
 //
-// hot: BenchmarkFlow.
+//hot:bench BenchmarkFlow
 func (s *Sender) CanPush() bool { return s.pushLimit.Diff(s.next) > 0 }
 
 // To returns the flow's number at its receiver, 0 until the flow is open.
@@ -192,7 +192,7 @@ func (s *Sender) Deadline() ucs.Time { return s.due }
 // Push accepts a message in slot. The caller has checked Room. It transmits what Transmit
 // returns.
 //
-// hot: BenchmarkFlow.
+//hot:bench BenchmarkFlow
 func (s *Sender) Push(slot uint32) {
 	if int(s.next-s.una) >= len(s.ring) {
 		s.grow()
@@ -226,7 +226,7 @@ func (s *Sender) grow() {
 // Sendable reports whether Transmit has a packet: a lost one, or one that was pushed and not
 // transmitted, if the windows have room for it.
 //
-// hot: BenchmarkFlow.
+//hot:bench BenchmarkFlow
 func (s *Sender) Sendable() bool {
 	return s.inFlight < s.cwnd && s.state == Open && (s.numLost != 0 || s.nextTx != s.next && s.windowEnd.Diff(s.nextTx) > 0)
 }
@@ -237,7 +237,7 @@ func (s *Sender) HasLost() bool { return s.numLost != 0 }
 // Transmit returns the next packet to transmit: its slot and the first header word. The
 // caller adds the ID of Data to that word. The caller has checked Sendable.
 //
-// hot: BenchmarkFlow.
+//hot:bench BenchmarkFlow
 func (s *Sender) Transmit(now ucs.Time) (slot uint32, a uint64) {
 	if s.numLost != 0 {
 		return s.retransmitLost(now)
