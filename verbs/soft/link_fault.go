@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/verbs"
 	"github.com/goucx/goucx/verbs/wire"
 )
 
@@ -47,6 +48,9 @@ func newFaultLink(f *Faults, below encodedLink, lid uint16, wake func()) *faultL
 var faultPrefix = wire.NewPrefix(netip.AddrPortFrom(netip.IPv6Loopback(), 1), netip.AddrPortFrom(netip.IPv6Loopback(), 2))
 
 func (l *faultLink) send(q *qp, now ucs.Time) bool {
+	if q.d.kind == overUDP && q.typ == verbs.RC && q.delaySend(now) {
+		return true
+	}
 	var p packet
 	for to := q.nextWithRoute(&p); to != nil; to = q.nextWithRoute(&p) {
 		l.put(to, &p, now)
