@@ -40,7 +40,7 @@ var transportsList = []mutant{
 	},
 	{
 		name: "rc: a pair is read before the one that was left for it",
-		file: "transports/rc/reorder.go",
+		file: "transports/rc/recv.go",
 		old:  "	p.fastRecv = p.reading && len(p.outOfOrder)", new: "	p.fastRecv = len(p.outOfOrder)",
 		pkg: "./transports/rc", test: "^TestNextPairWaitsForTheOld$", quick: true,
 	},
@@ -94,7 +94,7 @@ var transportsList = []mutant{
 	},
 	{
 		name: "silent connections to shm keep others out",
-		file: "transports/shm/conn_accept.go",
+		file: "transports/shm/accept.go",
 		old:  "			f.dropOldestHalfOpen()\n		}\n		sock, err", new: "			return\n		}\n		sock, err",
 		pkg: "./transports/shm", test: "^TestSilentConnections$", quick: true,
 	},

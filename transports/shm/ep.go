@@ -220,7 +220,13 @@ func (e *ep) Close() {
 		e.rejectOps(ucs.Closed)
 	}
 	e.sendClose(kindClose)
-	e.f.separateConns(e.peer)
+	// The peer may read the connections that it initiated already. Their messages could overtake
+	// those of this one, so endpoints do not use them.
+	for _, o := range e.f.ByPeer[e.peer] {
+		if !o.Has(conn.Initiated) {
+			o.Add(conn.Separate)
+		}
+	}
 	e.f.Schedule(e)
 }
 

@@ -154,11 +154,3 @@ func (f *iface) selectDoorbells() {
 	p := f.pages[f.currentPage]
 	f.doorbells, f.lastDoorbells = p.doorbells[:used], p.lastSeen[:used]
 }
-
-// nextPage selects the next doorbell page.
-func (f *iface) nextPage() {
-	if len(f.pages) > 1 && len(f.doorbells) > 0 {
-		f.currentPage++
-		f.selectDoorbells()
-	}
-}
