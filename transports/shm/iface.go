@@ -142,7 +142,7 @@ func openIface(d *domain, _ uct.IfaceInfo, c uct.IfaceConfig) (uct.Iface, error)
 	if err = f.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open shm iface: %w", err), f.releaseAll())
 	}
-	d.ifaceOpened()
+	d.countIfaces(1)
 	return f, nil
 }
 
@@ -284,7 +284,7 @@ func (f *iface) Close() error {
 		f.group.Remove(transportName)
 	}
 	err := f.releaseAll()
-	f.d.ifaceClosed()
+	f.d.countIfaces(-1)
 	return err
 }
 

@@ -141,27 +141,21 @@ func (s *keyServer) accept() {
 			time.Sleep(acceptBackoff)
 			return // out of descriptors: the event stays ready and accept runs again
 		}
-		if err := s.admit(c); err != nil {
+		err = sameUser(c)
+		if err == nil && len(s.conns) >= s.limit && !s.makeRoom() {
+			err = fmt.Errorf("%d peers hold keys already", len(s.conns))
+		}
+		if err == nil {
+			err = s.epoll.Add(c.FD(), s.next, shmem.EventIn)
+		}
+		if err != nil {
 			s.refuse("connection", err)
 			_ = c.Close() // the peer sees the hang-up
+			continue
 		}
+		s.conns[s.next] = &keyConn{Conn: c}
+		s.next++
 	}
-}
-
-// admit adds a connection, or returns an error if it must be closed.
-func (s *keyServer) admit(c *shmem.Conn) error {
-	if err := sameUser(c); err != nil {
-		return err
-	}
-	if len(s.conns) >= s.limit && !s.makeRoom() {
-		return fmt.Errorf("%d peers hold keys already", len(s.conns))
-	}
-	if err := s.epoll.Add(c.FD(), s.next, shmem.EventIn); err != nil {
-		return err
-	}
-	s.conns[s.next] = &keyConn{Conn: c}
-	s.next++
-	return nil
 }
 
 // makeRoom closes the oldest connection without a grant. It serves the requests waiting
@@ -297,21 +291,15 @@ type exporter struct {
 	server *keyServer
 }
 
-// localExporters maps the identities of this process's domains to their lenders. Regions of this
+// localExporters maps the identities of this process's domains to their exporters. Regions of this
 // process are mapped already. A request to the own key server would also wait for a
 // goroutine that may need this goroutine's processor.
 var localExporters struct {
 	sync.Mutex
-	lenders map[uct.UUID]*exporter
+	exporters map[uct.UUID]*exporter
 }
 
-func localExporter(id uct.UUID) *exporter {
-	localExporters.Lock()
-	defer localExporters.Unlock()
-	return localExporters.lenders[id]
-}
-
-// openExporter returns the domain's lender and creates it at the first call. The caller holds
+// openExporter returns the domain's exporter and creates it at the first call. The caller holds
 // exporterMu.
 func (d *domain) openExporter() (*exporter, error) {
 	d.mu.Lock()
@@ -323,23 +311,7 @@ func (d *domain) openExporter() (*exporter, error) {
 	if l != nil {
 		return l, nil
 	}
-	l, err := d.newExporter()
-	if err != nil {
-		return nil, err
-	}
-	d.mu.Lock()
-	d.exporter = l
-	d.mu.Unlock()
-	localExporters.Lock()
-	if localExporters.lenders == nil {
-		localExporters.lenders = make(map[uct.UUID]*exporter)
-	}
-	localExporters.lenders[d.id] = l
-	localExporters.Unlock()
-	return l, nil
-}
 
-func (d *domain) newExporter() (*exporter, error) {
 	name := keySocket(socketDir.Get(d.settings))
 	if len(name) > mapped.MaxSocket {
 		return nil, fmt.Errorf("key socket %q: name longer than %d bytes: %w", name, mapped.MaxSocket, ucs.ErrInvalid)
@@ -350,12 +322,22 @@ func (d *domain) newExporter() (*exporter, error) {
 	}
 	// The server's end closes the descriptor. The mapping is released when no key of
 	// this process uses it.
-	l := &exporter{table: seg}
+	l = &exporter{table: seg}
 	l.Owner = mapped.NewOwner(d.id, name, mapped.NewTable(seg.Bytes(), seg.Close), d.closeWait)
 	l.server, err = startKeyServer(name, d, l)
 	if err != nil {
 		return nil, errors.Join(err, l.Owner.Close())
 	}
+
+	d.mu.Lock()
+	d.exporter = l
+	d.mu.Unlock()
+	localExporters.Lock()
+	if localExporters.exporters == nil {
+		localExporters.exporters = make(map[uct.UUID]*exporter)
+	}
+	localExporters.exporters[d.id] = l
+	localExporters.Unlock()
 	return l, nil
 }
 
@@ -373,9 +355,9 @@ func keySocket(dir string) string {
 // close ends the server and releases the key table. All regions must be closed.
 func (l *exporter) close() error {
 	localExporters.Lock()
-	for id, m := range localExporters.lenders {
+	for id, m := range localExporters.exporters {
 		if m == l {
-			delete(localExporters.lenders, id)
+			delete(localExporters.exporters, id)
 		}
 	}
 	localExporters.Unlock()

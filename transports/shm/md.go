@@ -39,26 +39,20 @@ func (component) Settings() []config.Table { return []config.Table{settings} }
 
 // Domains: see uct.Component. It probes the system features that the transport needs.
 func (component) Domains(*config.Set) ([]uct.DomainInfo, []uct.Refusal) {
-	if err := probe(); err != nil {
+	// Connections create segments and pass descriptors over sockets.
+	s, err := shmem.Create("goucx-probe", 1)
+	if err == nil {
+		err = s.Close()
+	}
+	if err == nil {
+		if err = platform.TryFDPassing(); err != nil {
+			err = fmt.Errorf("no descriptors can be passed between processes: %w", err)
+		}
+	}
+	if err != nil {
 		return nil, []uct.Refusal{{Transport: transportName, Device: deviceName, Reason: err.Error()}}
 	}
 	return []uct.DomainInfo{{Component: transportName, Name: transportName}}, nil
-}
-
-// probe creates a shared memory segment and passes a descriptor over a socket, as
-// connections do.
-func probe() error {
-	s, err := shmem.Create("goucx-probe", 1)
-	if err != nil {
-		return err
-	}
-	if err := s.Close(); err != nil {
-		return err
-	}
-	if err := platform.TryFDPassing(); err != nil {
-		return fmt.Errorf("no descriptors can be passed between processes: %w", err)
-	}
-	return nil
 }
 
 // OpenDomain: see uct.Component.
@@ -111,9 +105,6 @@ func (d *domain) OpenIface(i uct.IfaceInfo, c uct.IfaceConfig) (uct.Iface, error
 	if i.Transport != transportName || i.Device != deviceName {
 		return nil, fmt.Errorf("open shm iface %s/%s: %w", i.Transport, i.Device, ucs.ErrInvalid)
 	}
-	if c.Settings == nil {
-		c.Settings = d.settings
-	}
 	d.mu.Lock()
 	closed := d.closed
 	d.mu.Unlock()
@@ -123,16 +114,10 @@ func (d *domain) OpenIface(i uct.IfaceInfo, c uct.IfaceConfig) (uct.Iface, error
 	return openIface(d, i, c)
 }
 
-// ifaceOpened increments the number of open ifaces; ifaceClosed decrements it.
-func (d *domain) ifaceOpened() {
+// countIfaces adds n to the number of open ifaces.
+func (d *domain) countIfaces(n int) {
 	d.mu.Lock()
-	d.ifaces++
-	d.mu.Unlock()
-}
-
-func (d *domain) ifaceClosed() {
-	d.mu.Lock()
-	d.ifaces--
+	d.ifaces += n
 	d.mu.Unlock()
 }
 
@@ -154,7 +139,11 @@ func (d *domain) Close() error {
 	}
 	d.closed, d.exporter = true, nil
 	d.mu.Unlock()
-	err := errors.Join(d.keys.Close(), d.removeTombstones())
+	err := d.keys.Close()
+	for _, path := range d.tombstones {
+		err = errors.Join(err, removeFile(path))
+	}
+	d.tombstones = nil
 	if l != nil {
 		err = errors.Join(err, l.close())
 	}
@@ -191,9 +180,20 @@ func (d *domain) Register(buf []byte, f uct.MemFlags) (uct.Mem, error) {
 // allocated now, so that no later access fails for lack of memory. With MemNoPin they
 // are allocated at the first access.
 func (d *domain) Allocate(n int, f uct.MemFlags) (uct.Mem, error) {
-	seg, err := newSegment(n, f)
+	if n <= 0 || n > domainAttr.MaxAllocate {
+		return nil, fmt.Errorf("shm: allocate %d bytes: %w", n, ucs.ErrInvalid)
+	}
+	seg, err := shmem.Create("goucx-mem", n)
 	if err != nil {
-		return nil, fmt.Errorf("shm: allocate %d bytes: %w", n, err)
+		return nil, fmt.Errorf("shm: allocate %d bytes: %w", n, noMemory(err))
+	}
+	if f&uct.MemNoPin == 0 {
+		if err := seg.Populate(); err != nil {
+			return nil, errors.Join(fmt.Errorf("shm: allocate %d bytes: %w", n, noMemory(err)), seg.Close())
+		}
+	}
+	if f&uct.MemHuge != 0 {
+		collapseHuge(seg.Bytes())
 	}
 	d.exporterMu.Lock()
 	defer d.exporterMu.Unlock()
@@ -206,26 +206,6 @@ func (d *domain) Allocate(n int, f uct.MemFlags) (uct.Mem, error) {
 		return nil, errors.Join(fmt.Errorf("shm: %w", err), seg.Close())
 	}
 	return r, nil
-}
-
-// newSegment creates a segment of n bytes, populated unless f has MemNoPin.
-func newSegment(n int, f uct.MemFlags) (*shmem.Segment, error) {
-	if n <= 0 || n > domainAttr.MaxAllocate {
-		return nil, ucs.ErrInvalid
-	}
-	seg, err := shmem.Create("goucx-mem", n)
-	if err != nil {
-		return nil, noMemory(err)
-	}
-	if f&uct.MemNoPin == 0 {
-		if err := seg.Populate(); err != nil {
-			return nil, errors.Join(noMemory(err), seg.Close())
-		}
-	}
-	if f&uct.MemHuge != 0 {
-		collapseHuge(seg.Bytes())
-	}
-	return seg, nil
 }
 
 // noMemory wraps ErrNoMemory around the system errors that mean a lack of memory.

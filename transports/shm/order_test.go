@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/ucs"

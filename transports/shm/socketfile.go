@@ -32,8 +32,12 @@ func sweepSockets(dir string) {
 	tried := 0
 	for _, n := range names {
 		i, err := n.Info()
-		if err != nil || i.Mode()&os.ModeSocket == 0 || !isSocketName(n.Name()) {
+		if err != nil || i.Mode()&os.ModeSocket == 0 {
 			continue
+		}
+		digits, ok := strings.CutPrefix(n.Name(), socketPrefix)
+		if b, err := hex.DecodeString(digits); !ok || err != nil || len(b) != len(ifaceName{}) {
+			continue // not the socket of an iface
 		}
 		if time.Since(i.ModTime()) < staleAge { //nolint:forbidigo // file times use the wall clock
 			continue
@@ -49,13 +53,6 @@ func sweepSockets(dir string) {
 			_ = os.Remove(path) // another process may have removed it
 		}
 	}
-}
-
-// isSocketName reports whether name can be that of an iface's socket.
-func isSocketName(name string) bool {
-	digits, ok := strings.CutPrefix(name, socketPrefix)
-	b, err := hex.DecodeString(digits)
-	return ok && err == nil && len(b) == len(ifaceName{})
 }
 
 // maxTombstones is the maximum number of tombstones of a domain.
@@ -79,15 +76,6 @@ func (d *domain) keepTombstone(path string) error {
 		err = errors.Join(err, removeFile(oldest))
 	}
 	return ignoreNotExist(err)
-}
-
-// removeTombstones removes all tombstones when the domain closes.
-func (d *domain) removeTombstones() (err error) {
-	for _, path := range d.tombstones {
-		err = errors.Join(err, removeFile(path))
-	}
-	d.tombstones = nil
-	return err
 }
 
 // removeFile removes a file that another process may have removed already.
