@@ -71,7 +71,7 @@ var transportsList = []mutant{
 	{
 		name: "the sleeper puts no barrier before its last look",
 		file: "transports/shm/arm.go",
-		old:  "if !f.noBarrier && globalBarrier() != nil || f.hasWork() {", new: "if f.hasWork() {", tries: 5,
+		old:  "if f.fenceFlag == 0 && globalBarrier() != nil || f.hasWork() {", new: "if f.hasWork() {", tries: 5,
 		pkg: "./transports/shm", test: "^TestWakeUpsBetweenProcesses$/^barrier$",
 	},
 	{
@@ -89,7 +89,7 @@ var transportsList = []mutant{
 	{
 		name: "a message overtakes those that wait",
 		file: "transports/shm/pending.go",
-		old:  "		e.block(ucs.NoResource)\n		e.waitForRoom()", new: "		e.waitForRoom()",
+		old:  "		e.block(ucs.NoResource)\n		f := e.f", new: "		f := e.f",
 		pkg: "./transports/shm", test: "^TestConformance$/^pending$",
 	},
 	{

@@ -12,7 +12,7 @@ import (
 )
 
 // The life of a connection: newEP adds it, without a QP. connect sends OPEN when an operation
-// needs it; for an OPEN of a peer, iface.acceptOpen does the same (conn_recv.go). The state machine
+// needs it; for an OPEN of a peer, iface.acceptOpen does the same. The state machine
 // (wireup/machine) then decides about all steps; step executes them: it creates and connects
 // QPs, switches the directions, retires QPs (migrate.go) and reports the end (service.go).
 //

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -90,7 +91,7 @@ func (e *ep) sendMsg(m machine.Msg) {
 	if m.Kind == machine.MsgOpen || sock == nil || e.Life == conn.HungUp {
 		return
 	}
-	h := e.f.newConnMsg(kindOf(m.Kind), e.Slot())
+	h := e.f.newConnMsg(msgKind(slices.Index(machineKinds[:], m.Kind)), e.Slot())
 	h.setMachineMsg(m)
 	var fds []int
 	switch m.Kind {
@@ -142,7 +143,16 @@ func (e *ep) handleMsg(h connMsg, fds []int) error {
 	m, f := h.machineMsg(), e.f
 	ev := machine.Event{Kind: machine.EventReceive, Msg: m, Busy: e.hasPending()}
 	var attached *pair
-	if len(fds) != h.numFDs() {
+	wantFDs := 0
+	switch {
+	case h.kind == kindAccept && h.old != machine.None:
+		wantFDs = 3
+	case h.kind == kindAccept, h.kind == kindOpenCrossed:
+		wantFDs = 2
+	case h.kind == kindMigrate:
+		wantFDs = 1
+	}
+	if len(fds) != wantFDs {
 		shmem.CloseFDs(fds...)
 		return fmt.Errorf("message of kind %d with %d descriptors does not fit here: %w", h.kind, len(fds), ucs.ErrInvalid)
 	}
@@ -307,18 +317,23 @@ func (e *ep) attachPeer(h connMsg, pageFD, wakeFD int) error {
 		shmem.CloseFDs(pageFD, wakeFD)
 		return nil
 	}
-	in, err := mapDoorbellPage(pageFD)
+	seg, err := shmem.Map(pageFD, pageSize)
 	if err != nil {
-		shmem.CloseFDs(wakeFD)
-		return err
+		shmem.CloseFDs(pageFD, wakeFD)
+		return fmt.Errorf("peer's doorbell page: %w", err)
 	}
+	if err := seg.CloseFD(); err != nil {
+		shmem.CloseFDs(wakeFD)
+		return errors.Join(err, seg.Close())
+	}
+	in := newDoorbellPage(seg)
 	ev, err := shmem.OpenWakeWriter(wakeFD)
 	if err != nil {
 		shmem.CloseFDs(wakeFD)
-		return errors.Join(err, in.close())
+		return errors.Join(err, seg.Close())
 	}
 	e.peerPage, e.peerSlot, e.peerEvent = in, int(h.slot), ev
-	e.needsBarrier = e.f.noBarrier || h.flags&flagFence != 0
+	e.needsBarrier = (e.f.fenceFlag|h.flags)&flagFence != 0
 	e.rx.SetFence(e.needsBarrier)
 	if !e.needsBarrier {
 		e.armed = in.armed

@@ -6,9 +6,7 @@ import (
 	"os"
 	"slices"
 	"sync/atomic"
-	"time"
 
-	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
 	"github.com/goucx/goucx/internal/fault"
@@ -137,13 +135,9 @@ func (f *iface) dialAll() {
 	}
 }
 
-// connMsg returns a message of kind k with the fields that all messages have in common.
+// newConnMsg returns a message of kind k with the fields that all messages have in common.
 func (f *iface) newConnMsg(k msgKind, slot int) *connMsg {
-	h := &connMsg{kind: k, name: f.name, slot: uint16(slot % slotsPerPage)}
-	if f.noBarrier {
-		h.flags = flagFence
-	}
-	return h
+	return &connMsg{kind: k, flags: f.fenceFlag, name: f.name, slot: uint16(slot % slotsPerPage)}
 }
 
 // watch adds the socket to the epoll set and, at the first call, the peer's process. It
@@ -229,11 +223,11 @@ func (f *iface) assignSlot(e *ep) error {
 
 // addPage adds a doorbell page to the iface.
 func (f *iface) addPage() error {
-	in, err := newDoorbellPage()
+	seg, err := shmem.Create("goucx-inbox", pageSize)
 	if err != nil {
-		return err
+		return fmt.Errorf("doorbell page: %w", err)
 	}
-	f.pages = append(f.pages, ownPage{in, make([]uint64, slotsPerPage)})
+	f.pages = append(f.pages, ownPage{newDoorbellPage(seg), make([]uint64, slotsPerPage)})
 	f.requestService() // an armed worker has not armed this page
 	return nil
 }
@@ -247,21 +241,6 @@ func (f *iface) remove(e *ep) error {
 	f.Remove(e, e.peer)
 	f.selectDoorbells()
 	return e.release()
-}
-
-// closeDialTimeout is the maximum time that Close waits for peers whose backlog is full.
-const closeDialTimeout = 100 * time.Millisecond
-
-// dialBeforeClose waits, at most closeDialTimeout, for the peers to which OPEN and messages are still
-// to be sent. Messages to the others are lost; it logs the number of connections.
-func (f *iface) dialBeforeClose() {
-	limit := ucs.Now().Add(closeDialTimeout)
-	for f.dialAll(); f.countUnsent() > 0 && ucs.Now() < limit; f.dialAll() {
-		time.Sleep(time.Millisecond)
-	}
-	if n := f.countUnsent(); n > 0 && f.d.log != nil {
-		f.d.log.Warn("closed before peers were reachable; messages to them are lost", zap.Int("connections", n))
-	}
 }
 
 // countUnsent returns the number of connections with messages or a CLOSE whose OPEN is not sent yet.

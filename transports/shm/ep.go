@@ -294,7 +294,7 @@ func (e *ep) release() error {
 	}
 	if e.peerPage != nil {
 		e.armed = &alwaysArmed
-		err = errors.Join(err, e.peerPage.close(), e.peerEvent.Close())
+		err = errors.Join(err, e.peerPage.seg.Close(), e.peerEvent.Close())
 		e.peerPage, e.peerEvent = nil, nil
 	}
 	return err

@@ -266,13 +266,21 @@ func (f *cmaRegion) copy(p []byte, addr uint64, do func(int, []byte, uintptr) (i
 	if !f.slot.Enter(f.gen) {
 		return ucs.RemoteAccess
 	}
-	st := ucs.PeerFailed
-	if f.alive() {
-		_, err := do(f.pid, p, uintptr(addr))
-		st = cmaStatus(err)
+	defer f.slot.Leave()
+	if !f.alive() {
+		return ucs.PeerFailed
 	}
-	f.slot.Leave()
-	return st
+	switch _, err := do(f.pid, p, uintptr(addr)); {
+	case err == nil:
+		return ucs.OK
+	case errors.Is(err, unix.ESRCH):
+		return ucs.PeerFailed
+	case errors.Is(err, unix.EFAULT):
+		return ucs.RemoteAccess
+	case errors.Is(err, unix.ENOMEM):
+		return ucs.NoMemory
+	}
+	return ucs.Unsupported
 }
 
 // alive reports whether the owner still runs, so that its process id is not reused yet.
@@ -287,18 +295,4 @@ func (f *cmaRegion) alive() bool {
 		}
 		return err == nil && n == 0 // the owner sends nothing unrequested: any event is its end
 	}
-}
-
-func cmaStatus(err error) uct.Status {
-	switch {
-	case err == nil:
-		return ucs.OK
-	case errors.Is(err, unix.ESRCH):
-		return ucs.PeerFailed
-	case errors.Is(err, unix.EFAULT):
-		return ucs.RemoteAccess
-	case errors.Is(err, unix.ENOMEM):
-		return ucs.NoMemory
-	}
-	return ucs.Unsupported
 }

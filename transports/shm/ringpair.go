@@ -285,12 +285,9 @@ func (e *ep) requestPair() {
 	}
 }
 
-// delayMigrate sends no MIGRATE for duration d.
-func (e *ep) delayMigrate(d time.Duration) { e.migrateAfter = ucs.Now().Add(d) }
-
 // handleMigrateNak handles MIGRATE_NAK. It retries later if operations are pending.
 func (e *ep) handleMigrateNak() {
-	e.delayMigrate(migrateRetryDelay)
+	e.migrateAfter = ucs.Now().Add(migrateRetryDelay)
 	if e.M.TxPair() == machine.None && e.pend.Len() > 0 {
 		e.requestPair()
 	}
@@ -301,37 +298,33 @@ func (f *iface) servePairRequests(now ucs.Time) {
 	es := f.pairRequests
 	f.pairRequests, f.sparePairRequests = f.sparePairRequests[:0], es
 	for _, e := range es {
-		if !e.Life.Over() && e.status == ucs.OK && !f.servePairRequest(e, now) {
-			f.pairRequests = append(f.pairRequests, e)
-			continue
+		again := false
+		switch {
+		case e.Life.Over() || e.status != ucs.OK:
+		case e.M.TxPair() == machine.None && e.M.State() == machine.StateOpen:
+			if e.M.Migrating() {
+				break // the socket reports the peer's response
+			}
+			if now >= e.migrateAfter {
+				e.proposePair(machine.EventResume, f.layout)
+			}
+			again = !e.M.Migrating()
+		case e.refusals < growAfter:
+		case now.Sub(e.refusalsSince) > growWithin: // too few in this time: restart the count
+			e.refusals, e.refusalsSince = 0, now
+		default:
+			e.refusals, e.refusalsSince = 0, now
+			if l, ok := e.nextLayout(); ok && now >= e.migrateAfter && e.M.CanMigrate() {
+				e.proposePair(machine.EventMigrate, l)
+			}
 		}
-		e.Drop(inPairRequests)
+		if again {
+			f.pairRequests = append(f.pairRequests, e)
+		} else {
+			e.Drop(inPairRequests)
+		}
 	}
 	clear(es)
-}
-
-// servePairRequest resumes or grows e. It returns false if service must check e again.
-func (f *iface) servePairRequest(e *ep, now ucs.Time) bool {
-	switch {
-	case e.M.TxPair() == machine.None && e.M.State() == machine.StateOpen:
-		if e.M.Migrating() {
-			return true // the socket reports the peer's response
-		}
-		if now >= e.migrateAfter {
-			e.proposePair(machine.EventResume, f.layout)
-		}
-		return e.M.Migrating()
-	case e.refusals < growAfter:
-		return true
-	case now.Sub(e.refusalsSince) > growWithin: // too few in this time: restart the count
-		e.refusals, e.refusalsSince = 0, now
-		return true
-	}
-	e.refusals, e.refusalsSince = 0, now
-	if l, ok := e.nextLayout(); ok && now >= e.migrateAfter && e.M.CanMigrate() {
-		e.proposePair(machine.EventMigrate, l)
-	}
-	return true
 }
 
 // nextLayout returns the geometry to which the connection grows next: twice the size. ok is
@@ -347,15 +340,18 @@ func (e *ep) nextLayout() (ring.Layout, bool) {
 }
 
 // proposePair makes a ring pair with geometry l and passes event k to the machine, which
-// sends MIGRATE.
+// sends MIGRATE. If l is too small for the connection's longest message, which the peer may have
+// determined, it takes the smallest bulk area that holds one.
 func (e *ep) proposePair(k machine.EventKind, l ring.Layout) {
 	if l.MaxBulk() < e.maxBulk {
-		l = ring.Layout{Cells: l.Cells, Bulk: e.minBulkSize()}
+		for l.Bulk = minBulk; l.MaxBulk() < e.maxBulk; {
+			l.Bulk += ring.CellSize
+		}
 	}
 	p, err := makePair(l)
 	if err != nil {
 		e.f.d.logf("make a pair", err)
-		e.delayMigrate(migrateRetryDelay)
+		e.migrateAfter = ucs.Now().Add(migrateRetryDelay)
 		return
 	}
 	e.newPair = p
@@ -364,16 +360,6 @@ func (e *ep) proposePair(k machine.EventKind, l ring.Layout) {
 		_ = e.newPair.seg.Close()
 		e.newPair = nil
 	}
-}
-
-// minBulkSize returns the size of the smallest bulk area that holds the connection's longest
-// message. It may exceed that of this iface's layout if the peer made the first ring pair.
-func (e *ep) minBulkSize() int {
-	b := minBulk
-	for (ring.Layout{Bulk: b}).MaxBulk() < e.maxBulk {
-		b += ring.CellSize
-	}
-	return b
 }
 
 // Suspend implements conn.Connection.

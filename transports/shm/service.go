@@ -30,7 +30,7 @@ const serviceInterval = 2 * time.Millisecond
 // event: another goroutine of this process may be asleep on it.
 func (f *iface) requestService() {
 	f.serviceNeeded, f.extraWork = true, true
-	if f.armed {
+	if f.state == armed {
 		f.eventSignalled = true
 		_ = f.event.Signal() // fails only if the event is closed
 	}
@@ -60,7 +60,16 @@ func (f *iface) service() int {
 		}
 	}
 	done := f.startReads()
-	done += f.recheckAll() + f.drainDoorbells(0, len(f.doorbells), uct.MaxBatch)
+	// Connections that were demoted, and those with messages left after a batch.
+	for e := range f.recheck.Drain() {
+		done += f.drainCold(e, drainBatch)
+		if e.Has(inRecheck) {
+			f.serviceNeeded = true
+		} else if !e.hot && e.Life != conn.Released && f.passes-e.demotedAt < recheckPasses {
+			f.recheck.Add(e)
+		}
+	}
+	done += f.drainDoorbells(0, len(f.doorbells), uct.MaxBatch)
 	now := ucs.Now()
 	if now.Sub(f.servicedAt) >= serviceInterval {
 		f.servicedAt = now

@@ -63,16 +63,6 @@ var machineKinds = [numKinds]machine.MsgKind{
 	kindSuspend: machine.MsgSuspend, kindSuspendAck: machine.MsgSuspendAck, kindSuspendNak: machine.MsgSuspendNak,
 }
 
-// kindOf returns the kind that carries machine message k.
-func kindOf(k machine.MsgKind) msgKind {
-	for i, m := range machineKinds {
-		if m == k {
-			return msgKind(i)
-		}
-	}
-	panic(fmt.Sprintf("shm: %v has no message", k))
-}
-
 const (
 	// flagFence: the sender cannot issue a barrier in its peers (membarrier). A peer
 	// must issue one between its store of a message and its load of the armed word.
@@ -119,19 +109,6 @@ func (h *connMsg) machineMsg() machine.Msg {
 		Kind: machineKinds[h.kind], Worker: h.worker, From: h.conn, Pair: h.pair, Old: h.old,
 		Resume: h.flags&flagResume != 0, Closing: h.flags&flagClosing != 0,
 	}
-}
-
-// numFDs returns the number of descriptors that accompany the message.
-func (h *connMsg) numFDs() int {
-	switch {
-	case h.kind == kindOpen, h.kind == kindAccept && h.old != machine.None:
-		return 3
-	case h.kind == kindAccept, h.kind == kindOpenCrossed:
-		return 2
-	case h.kind == kindMigrate:
-		return 1
-	}
-	return 0
 }
 
 func (h *connMsg) append(b []byte) []byte {
