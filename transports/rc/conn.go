@@ -180,8 +180,8 @@ func (e *ep) sendMsg(m machine.Msg) {
 
 // Connecting implements uct.Handshaker.
 func (e *ep) Connecting() bool {
-	e.f.enterWait()
-	defer e.f.leave()
+	e.f.EnterWait()
+	defer e.f.Leave()
 	return !e.Life.Over() && e.txQueue == nil && !e.Has(everConnected)
 }
 
@@ -438,22 +438,22 @@ func (f *iface) activeConns() int { return f.numQPs - len(f.draining) - f.halfOp
 
 // Active implements uct.ConnectionCache.
 func (f *iface) Active() int {
-	f.enterWait()
-	defer f.leave()
+	f.EnterWait()
+	defer f.Leave()
 	return f.activeConns()
 }
 
 // Candidates implements uct.ConnectionCache.
 func (f *iface) Candidates(now ucs.Time, since []ucs.Time) []ucs.Time {
-	f.enterWait()
-	defer f.leave()
+	f.EnterWait()
+	defer f.Leave()
 	return f.Table.Candidates(now, since)
 }
 
 // Evict implements uct.ConnectionCache.
 func (f *iface) Evict(now, t ucs.Time, most int) int {
-	f.enterWait()
-	defer f.leave()
+	f.EnterWait()
+	defer f.Leave()
 	return f.Table.Evict(now, t, most)
 }
 
