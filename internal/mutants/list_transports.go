@@ -41,7 +41,7 @@ var transportsList = []mutant{
 	{
 		name: "rc: a pair is read before the one that was left for it",
 		file: "transports/rc/recv.go",
-		old:  "	p.fastRecv = p.reading && len(p.outOfOrder)", new: "	p.fastRecv = len(p.outOfOrder)",
+		old:  "	p.fastRecv = p.life == qpReading && len(p.outOfOrder)", new: "	p.fastRecv = len(p.outOfOrder)",
 		pkg: "./transports/rc", test: "^TestNextPairWaitsForTheOld$", quick: true,
 	},
 	{
