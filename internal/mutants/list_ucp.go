@@ -84,7 +84,7 @@ var ucpList = []mutant{
 	{
 		name: "a lane that waits for a credit is not resumed",
 		file: "ucp/lane_credit.go",
-		old:  "		l.noCredit = false\n		w.tryResumeLane(lane)", new: "		l.noCredit = false",
+		old:  "		l.setSlow(slowNoCredit, false)\n		w.tryResumeLane(lane)", new: "		l.setSlow(slowNoCredit, false)",
 		pkg: "./ucp", test: "^TestOutstandingIsBounded$",
 	},
 	{
