@@ -6,7 +6,7 @@ var transportsList = []mutant{
 		name: "accept a segment that is not sealed",
 		file: "ucs/shmem/segment_linux.go",
 		old:  "if got&seals != seals {", new: "if false {",
-		pkg: "./ucs/shmem", test: "^TestMapChecksBeforeTouching$", quick: true,
+		pkg: "./ucs/shmem", test: "^TestMapChecksBeforeTouching$",
 	},
 	{
 		name: "the async goroutine enters without its barrier",
@@ -18,31 +18,31 @@ var transportsList = []mutant{
 		name: "skip the CRC of an address",
 		file: "wireup/parse.go",
 		old:  "if got := crc32.Checksum(b[:len(b)-crcLen], castagnoli); got != sum {", new: "if got := crc32.Checksum(b[:len(b)-crcLen], castagnoli); got != sum && false {",
-		pkg: "./wireup", test: "^TestParseEveryBitFlip$", quick: true,
+		pkg: "./wireup", test: "^TestParseEveryBitFlip$",
 	},
 	{
 		name: "the worse lane is chosen",
 		file: "wireup/choose.go",
 		old:  "cmp.Compare(b.Score, a.Score)", new: "cmp.Compare(a.Score, b.Score)",
-		pkg: "./wireup", test: "^TestChoose$", quick: true,
+		pkg: "./wireup", test: "^TestChoose$",
 	},
 	{
 		name: "the accepting side sends before the other is ready",
 		file: "wireup/machine/threeway.go",
 		old:  "s.conf.ThreeWay && !s.closeSent", new: "false",
-		pkg: "./wireup/machine", test: "^TestQueuesCarryEverything$", quick: true,
+		pkg: "./wireup/machine", test: "^TestQueuesCarryEverything$",
 	},
 	{
 		name: "a crossing hello of a connection that is over binds this one to it",
 		file: "wireup/machine/threeway.go",
 		old:  "		return // the peer will reply to the local OPEN", new: "		s.remote = msg.From\n		return",
-		pkg: "./wireup/machine", test: "^TestCrossingIsNotBound$", quick: true,
+		pkg: "./wireup/machine", test: "^TestCrossingIsNotBound$",
 	},
 	{
 		name: "rc: a pair is read before the one that was left for it",
 		file: "transports/rc/recv.go",
 		old:  "	p.fastRecv = p.life == qpReading && len(p.outOfOrder)", new: "	p.fastRecv = len(p.outOfOrder)",
-		pkg: "./transports/rc", test: "^TestNextPairWaitsForTheOld$", quick: true,
+		pkg: "./transports/rc", test: "^TestNextPairWaitsForTheOld$",
 	},
 	{
 		name: "rc: after a move a message overtakes those that wait",
@@ -60,13 +60,13 @@ var transportsList = []mutant{
 		name: "ud: a packet that came before is delivered again",
 		file: "transports/ud/arq/receiver.go",
 		old:  "	case d < 0:\n		r.duplicates++\n		return Duplicate\n", new: "	case d < 0:\n		return Deliver\n",
-		pkg: "./transports/ud/arq", test: "^TestHalfLost$", quick: true,
+		pkg: "./transports/ud/arq", test: "^TestHalfLost$",
 	},
 	{
 		name: "ud: the receiver's window is not heeded",
 		file: "transports/ud/arq/ack.go",
 		old:  "	edge := ack + Seq(window)\n", new: "	edge := ack + MaxWindow\n",
-		pkg: "./transports/ud/arq", test: "^TestWindowClosed$", quick: true,
+		pkg: "./transports/ud/arq", test: "^TestWindowClosed$",
 	},
 	{
 		name: "the sleeper puts no barrier before its last look",
@@ -84,7 +84,7 @@ var transportsList = []mutant{
 		name: "a new connection is read before what a closed one holds",
 		file: "transports/shm/order.go",
 		old:  "n += f.drainRings(f.ByPeer[e.peer][i])", new: "_ = f.ByPeer[e.peer][i]",
-		pkg: "./transports/shm", test: "^TestClosedConnectionIsReadFirst$", quick: true,
+		pkg: "./transports/shm", test: "^TestClosedConnectionIsReadFirst$",
 	},
 	{
 		name: "a message overtakes those that wait",
@@ -96,6 +96,6 @@ var transportsList = []mutant{
 		name: "silent connections to shm keep others out",
 		file: "transports/shm/accept.go",
 		old:  "			f.dropOldestHalfOpen()\n		}\n		sock, err", new: "			return\n		}\n		sock, err",
-		pkg: "./transports/shm", test: "^TestSilentConnections$", quick: true,
+		pkg: "./transports/shm", test: "^TestSilentConnections$",
 	},
 }
