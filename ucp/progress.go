@@ -27,13 +27,13 @@ func (noIface) Progress(int) int { return 0 }
 // Progress does bounded work: it receives messages, handles events, resumes pending
 // operations and runs callbacks. It returns the number of items handled. It never sleeps.
 //
-//hot:bench BenchmarkTagPair, BenchmarkIdleProgress
+//hot:bench BenchmarkTagPair BenchmarkIdleProgress
 //gcassert:inline
 func (w *Worker) Progress() int { return w.t.progress() }
 
 // progress is Progress.
 //
-//hot:bench BenchmarkTagPair, BenchmarkIdleProgress
+//hot:bench BenchmarkTagPair BenchmarkIdleProgress
 //go:nosplit
 func (w *thread) progress() int {
 	if w.locked {
