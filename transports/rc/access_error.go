@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
 	"github.com/goucx/goucx/wireup/machine"
@@ -22,7 +23,7 @@ import (
 // the device, which the async goroutine processes, or by a flushed work request of its own.
 
 // errAccessAtResponder is the error at the responder.
-var errAccessAtResponder = failErr("it accessed memory without permission")
+var errAccessAtResponder = conn.PeerFailed("it accessed memory without permission")
 
 // errAccessAtRequester is the error at the requester.
 var errAccessAtRequester = fmt.Errorf("%w: the peer rejected an access", ucs.ErrRemoteAccess)
@@ -52,7 +53,7 @@ func (f *iface) onQPError(n verbs.QPN) {
 	defer r.mu.Unlock()
 	if !r.pending.Load() {
 		r.pending.Store(true)
-		f.owner.CallInside(&r.pending, func() { f.asyncSection(ucs.Now(), false) })
+		f.RunSoon(&r.pending)
 	}
 	r.qpns = append(r.qpns, n)
 }
@@ -69,7 +70,7 @@ func (f *iface) handleQPErrors() {
 	r.pending.Store(false)
 	r.mu.Unlock()
 	for _, n := range qpns {
-		if p := f.qpns.find(n); p != nil && !p.e.released {
+		if p := f.qpns.find(n); p != nil && p.e.Life != conn.Released {
 			f.failAccess(p.e)
 		}
 	}
@@ -77,15 +78,15 @@ func (f *iface) handleQPErrors() {
 
 // failAccess fails e, whose QP has rejected a request, and notifies the peer.
 func (f *iface) failAccess(e *ep) {
-	if e.failure != nil {
+	if e.Life.Over() {
 		return
 	}
-	f.failLater(e, errAccessAtResponder)
+	f.FailLater(e, errAccessAtResponder)
 	if f.armed {
 		f.wake.Raise()
 	}
-	if e.m.Remote() != 0 {
-		msg := machine.Msg{Kind: machine.MsgReset, Worker: f.worker, From: e.m.Conn(), To: e.m.Remote()}
+	if e.M.Remote() != 0 {
+		msg := machine.Msg{Kind: machine.MsgReset, Worker: f.worker, From: e.M.Conn(), To: e.M.Remote()}
 		f.accessErrors.unacked = append(f.accessErrors.unacked, unackedReset{msg: msg, to: e.peer, until: ucs.Now().Add(f.connectLimit)})
 	}
 	f.retransmitResets(ucs.Now())
@@ -103,23 +104,10 @@ func (f *iface) retransmitResets(now ucs.Time) {
 		x := &r.unacked[i]
 		if x.at <= now && !f.ud.full() {
 			x.at = now.Add(f.retryInterval)
-			f.sendConnMsgTo(&connMsg{msg: x.msg, accessError: true}, &x.to)
+			f.sendConnMsgTo(&connMsg{msg: x.msg, flags: flagAccessError}, &x.to)
 		}
-		f.setAlarm(max(x.at, now.Add(sectionRetry)))
+		f.SetAlarm(max(x.at, now.Add(sectionRetry)))
 	}
-}
-
-// ackReset ends the retransmission of the RESET that n acknowledges.
-func (f *iface) ackReset(n *connMsg) {
-	r := &f.accessErrors
-	r.unacked = slices.DeleteFunc(r.unacked, func(x unackedReset) bool {
-		return x.msg.From == n.msg.To && x.msg.To == n.msg.From && x.to == n.from
-	})
-}
-
-// isUnacked reports whether msg is a RESET to that interface without an ACK.
-func (r *accessErrors) isUnacked(msg *machine.Msg, to *peer) bool {
-	return slices.ContainsFunc(r.unacked, func(x unackedReset) bool { return x.msg == *msg && x.to == *to })
 }
 
 // sendConnMsgTo sends a message to an interface with which there may be no connection.

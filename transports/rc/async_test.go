@@ -110,7 +110,7 @@ func TestSectionRepeats(t *testing.T) {
 	require.NoError(t, err)
 	b.inside(func() { require.NoError(t, b.ud.qp.Close()) }) // a peer that hears nothing
 	require.Equal(t, ucs.NoResource, to.AMUint64(1, 1, 1))
-	require.Eventually(t, func() bool { return a.sees(func() bool { return to.(*ep).failure != nil }) }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return a.sees(func() bool { return to.(*ep).Life.Over() }) }, time.Minute, time.Millisecond)
 	require.GreaterOrEqual(t, a.stats.Value(statConnMsgs), uint64(4))
 	require.Empty(t, a.failures, "it is told in Progress")
 	until(t, func() bool { return len(a.failures) == 1 }, a)
@@ -150,10 +150,10 @@ func TestSleeperIsWoken(t *testing.T) {
 			a, b := newEnd(t, c, 1), newEnd(t, c, 2)
 			back, err := b.NewEndpoint(a.address(), 0)
 			require.NoError(t, err)
-			a.enterWait() // it hears nothing now
+			a.EnterWait() // it hears nothing now
 			require.Equal(t, ucs.OK, back.PendingAdd(7))
 			until(t, func() bool { st := b.Arm(uct.EventRecv); return st == ucs.OK || st == ucs.InProgress }, b)
-			a.leave()
+			a.Leave()
 			var stop atomic.Bool
 			done := make(chan struct{})
 			go func() {

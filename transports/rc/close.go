@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/goucx/goucx/transports/internal/nic"
+	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
 	"github.com/goucx/goucx/wireup/machine"
@@ -34,13 +34,13 @@ func (f *iface) Close() error {
 	if f.closed {
 		return nil
 	}
-	if f.progressDepth > 0 {
+	if f.ProgressDepth > 0 {
 		return fmt.Errorf("close rc iface from one of its callbacks: %w", ucs.ErrBusy)
 	}
-	f.enterWait()
+	f.EnterWait()
 	f.closed = true
-	f.leave()
-	err := f.closeOwner()
+	f.Leave()
+	err := f.CloseSection()
 	if f.group != nil {
 		f.group.Remove(transportName + "." + f.d.DeviceName(f.port))
 	}
@@ -48,15 +48,6 @@ func (f *iface) Close() error {
 	err = errors.Join(err, f.releaseAll())
 	f.d.IfaceClosed()
 	return err
-}
-
-// closeOwner unregisters the interface from the async goroutine. Afterwards no section runs.
-func (f *iface) closeOwner() error {
-	if !f.ownerOpen {
-		return nil
-	}
-	f.ownerOpen = false
-	return nic.CloseOwner(f.owner)
 }
 
 // unackedShutdown is a SHUTDOWN that the peer has acknowledged neither on the QP nor by datagram.
@@ -79,12 +70,12 @@ func (f *iface) shutdownPeers() {
 	end, echoEnd := start.Add(closeTimeout), start.Add(echoWait)
 	var closes []unackedShutdown
 	if ah, err := f.pd.CreateAH(f.self.port.AH(f.port)); err == nil {
-		f.sendConnMsg(&connMsg{msg: machine.Msg{Kind: machine.MsgReset, Worker: f.worker, From: echoConn, To: echoConn}, shutdown: true}, &f.self, ah)
+		f.sendConnMsg(&connMsg{msg: machine.Msg{Kind: machine.MsgReset, Worker: f.worker, From: echoConn, To: echoConn}, flags: flagShutdown}, &f.self, ah)
 		_ = ah.Close() // the posted datagram is still sent
 	} else {
 		echoEnd = 0
 	}
-	for _, e := range f.eps {
+	for _, e := range f.Slots {
 		if e == nil {
 			continue
 		}
@@ -92,14 +83,14 @@ func (f *iface) shutdownPeers() {
 			e.status = ucs.Closed
 		}
 		switch {
-		case e.failure != nil:
-			if !e.failureReported && !errors.Is(e.failure, errPeerClosed) {
+		case e.Life.Over():
+			if e.Life == conn.Failing && conn.IsFailure(e.Err) {
 				e.step(machine.Event{Kind: machine.EventPeerLost}) // notify the peer, as tearDown would
 			}
 		case e.txQueue != nil:
 			e.txQueue.postControl(idShutdown, 0)
 			closes = append(closes, unackedShutdown{e: e, at: end.Add(-closeTries * closeInterval)})
-		case e.m.State() == machine.StateOpen: // suspended, or the peer has not confirmed its QP yet
+		case e.M.State() == machine.StateOpen: // suspended, or the peer has not confirmed its QP yet
 			closes = append(closes, unackedShutdown{e: e, at: start})
 		}
 		e.updateFastPath()
@@ -109,11 +100,22 @@ func (f *iface) shutdownPeers() {
 		if f.pollClosing() {
 			echoEnd = 0
 		}
-		scanned = f.scanShutdowns(scanned)
+		// A peer that has sent SHUTDOWN on a QP acknowledges nothing any more.
+		f.drainRecvCQ()
+		for ; scanned < len(f.drained); scanned++ {
+			wc := &f.drained[scanned]
+			p := f.qpns.find(wc.QPN)
+			if p != nil && wc.Status == verbs.WCSuccess && wc.Len >= headerLen &&
+				binary.LittleEndian.Uint64(f.rx.Bytes(uint32(wc.ID))[offID:]) == idShutdown {
+				p.e.Fail(conn.ErrPeerClosed)
+			}
+		}
 		now := ucs.Now()
 		closes = f.sendShutdowns(closes, now)
-		timedOut := end.Before(now)
-		if len(closes) == 0 && (timedOut || !f.hasUnackedDraining() && echoEnd.Before(now)) || end.Add(closeTimeout).Before(now) {
+		unacked := slices.ContainsFunc(f.draining, func(p *connQP) bool {
+			return !p.inError && p.e.Err == nil && p.q.head != p.q.tail
+		})
+		if len(closes) == 0 && (end.Before(now) || !unacked && echoEnd.Before(now)) || end.Add(closeTimeout).Before(now) {
 			return
 		}
 		for range 100 {
@@ -126,7 +128,7 @@ func (f *iface) shutdownPeers() {
 // Those that were sent move to the end of the list, so that they do not delay the others.
 func (f *iface) sendShutdowns(cs []unackedShutdown, now ucs.Time) []unackedShutdown {
 	cs = slices.DeleteFunc(cs, func(c unackedShutdown) bool {
-		return c.e.failure != nil || c.tries == closeTries && c.at <= now || c.e.txQueue != nil && c.e.txQueue.head == c.e.txQueue.tail
+		return c.e.Life.Over() || c.tries == closeTries && c.at <= now || c.e.txQueue != nil && c.e.txQueue.head == c.e.txQueue.tail
 	})
 	for range cs {
 		c := cs[0]
@@ -134,8 +136,8 @@ func (f *iface) sendShutdowns(cs []unackedShutdown, now ucs.Time) []unackedShutd
 			if f.ud.full() {
 				break
 			}
-			msg := machine.Msg{Kind: machine.MsgReset, Worker: f.worker, From: c.e.m.Conn(), To: c.e.m.Remote()}
-			f.sendConnMsg(&connMsg{msg: msg, shutdown: true}, &c.e.peer, c.e.ah)
+			msg := machine.Msg{Kind: machine.MsgReset, Worker: f.worker, From: c.e.M.Conn(), To: c.e.M.Remote()}
+			f.sendConnMsg(&connMsg{msg: msg, flags: flagShutdown}, &c.e.peer, c.e.ah)
 			c.at, c.tries = now.Add(closeInterval), c.tries+1
 		}
 		cs = append(cs[1:], c)
@@ -143,21 +145,8 @@ func (f *iface) sendShutdowns(cs []unackedShutdown, now ucs.Time) []unackedShutd
 	return cs
 }
 
-// scanShutdowns searches iface.drained, from index from, for SHUTDOWN messages. It marks the
-// connections of those peers as dead: they acknowledge nothing any more. It returns the length
-// of iface.drained.
-func (f *iface) scanShutdowns(from int) int {
-	f.drainRecvCQ()
-	for i := from; i < len(f.drained); i++ {
-		if e := f.shutdownSender(&f.drained[i]); e != nil && e.failure == nil {
-			e.failure = errPeerClosed
-		}
-	}
-	return len(f.drained)
-}
-
-// pollClosing does the same for connection messages. A peer that sends OPEN gets SHUTDOWN,
-// because no side will accept it. echo reports whether this interface's own datagram arrived.
+// pollClosing processes connection messages, and marks peers that have sent SHUTDOWN. A peer that sends OPEN gets SHUTDOWN,
+// because no side will accept it. The result reports whether this interface's own datagram arrived.
 func (f *iface) pollClosing() (echo bool) {
 	u := &f.ud
 	for {
@@ -175,12 +164,12 @@ func (f *iface) pollClosing() (echo bool) {
 			case n.from == f.self && n.msg.From == echoConn:
 				echo = true
 			case n.msg.Kind == machine.MsgOpen && n.msg.To == 0:
-				f.sendConnMsgTo(&connMsg{msg: machine.Msg{Kind: machine.MsgReset, Worker: f.worker, From: n.msg.From, To: n.msg.From}, shutdown: true}, &n.from)
-			case n.shutdown || n.msg.Kind == machine.MsgReset:
-				if e != nil && e.peer.iface.name == n.from.iface.name && e.m.Remote() == n.msg.From && e.failure == nil {
-					e.failure = errPeerClosed
+				f.sendConnMsgTo(&connMsg{msg: machine.Msg{Kind: machine.MsgReset, Worker: f.worker, From: n.msg.From, To: n.msg.From}, flags: flagShutdown}, &n.from)
+			case n.has(flagShutdown) || n.msg.Kind == machine.MsgReset:
+				if e != nil && e.peer.iface.name == n.from.iface.name && e.M.Remote() == n.msg.From {
+					e.Fail(conn.ErrPeerClosed)
 				}
-				if n.shutdown {
+				if n.has(flagShutdown) {
 					f.replyStray(&n)
 				}
 			}
@@ -188,33 +177,10 @@ func (f *iface) pollClosing() (echo bool) {
 	}
 }
 
-// shutdownSender returns the connection of a SHUTDOWN message that was received on a QP; nil: it is
-// another message.
-func (f *iface) shutdownSender(wc *verbs.WC) *ep {
-	p := f.qpns.find(wc.QPN)
-	if p == nil || wc.Status != verbs.WCSuccess || wc.Len < headerLen {
-		return nil
-	}
-	if binary.LittleEndian.Uint64(f.rx.Bytes(uint32(wc.ID))[offID:]) != idShutdown {
-		return nil
-	}
-	return p.e
-}
-
-// hasUnackedDraining reports whether a draining QP has operations without an ACK.
-func (f *iface) hasUnackedDraining() bool {
-	for _, p := range f.draining {
-		if !p.inError && p.e.failure == nil && p.q.head != p.q.tail {
-			return true
-		}
-	}
-	return false
-}
-
 func (f *iface) releaseAll() (err error) {
 	f.closed = true
-	err = f.closeOwner()
-	for _, e := range f.eps {
+	err = f.CloseSection()
+	for _, e := range f.Slots {
 		if e != nil {
 			e.release(ucs.Canceled)
 		}
@@ -223,7 +189,8 @@ func (f *iface) releaseAll() (err error) {
 		p.close(ucs.Canceled)
 	}
 	err = errors.Join(err, f.ud.close())
-	f.eps, f.draining, f.waiting, f.serviceQueue, f.timers, f.readable = nil, nil, nil, nil, nil, nil
+	f.Clear()
+	f.draining, f.waiting, f.timers, f.readable = nil, nil, conn.Queue[*ep]{}, nil
 	if f.reserve != nil {
 		err = errors.Join(err, f.reserve.Close())
 	}

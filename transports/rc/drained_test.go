@@ -33,7 +33,7 @@ func (l *loses) hook(p *soft.PacketInfo) soft.Verdict {
 // drainedWord tells the word that a pair is drained from other packets.
 func drainedWord(p *soft.PacketInfo) bool {
 	b := p.Packet.Payload()
-	return p.Op == wire.UDSendOnly && len(b) >= connMsgMinLen && b[0] == connMsgVersion && b[connMsgOffFlags]&flagDrained != 0
+	return p.Op == wire.UDSendOnly && len(b) >= connMsgMinLen && b[0] == connMsgVersion && msgFlags(b[connMsgOffFlags])&flagDrained != 0
 }
 
 // leaves is two ends and a connection, by which a has sent a message to b, and which it
@@ -60,8 +60,8 @@ func newLeaves(t *testing.T, env ...string) *leaves {
 	l.to = u.(*ep)
 	l.send(1)
 	l.until(func() bool { return len(l.ends[1].got) == 1 })
-	l.from = l.ends[1].eps[0]
-	l.until(func() bool { return l.ends[0].sees(l.to.m.Quiescent) && l.ends[1].sees(l.from.m.Quiescent) })
+	l.from = l.ends[1].Slots[0]
+	l.until(func() bool { return l.ends[0].sees(l.to.M.Quiescent) && l.ends[1].sees(l.from.M.Quiescent) })
 	return l
 }
 
@@ -177,7 +177,7 @@ func TestLeftPairsGo(t *testing.T) {
 	for n := range uint64(5) {
 		l.send(n + 2)
 		l.arrived()
-		l.until(func() bool { return l.ends[0].sees(l.to.m.Quiescent) && l.ends[1].sees(l.from.m.Quiescent) })
+		l.until(func() bool { return l.ends[0].sees(l.to.M.Quiescent) && l.ends[1].sees(l.from.M.Quiescent) })
 		began := ucs.Now()
 		l.leave()
 		l.buried()
@@ -222,8 +222,8 @@ func TestDrainedOfNoSense(t *testing.T) {
 	l := newLeaves(t)
 	a, b := l.ends[0], l.ends[1]
 	good := connMsg{
-		msg:     machine.Msg{Worker: a.worker, From: l.to.m.Conn(), To: l.from.m.Conn(), Pair: l.to.m.TxPair()},
-		drained: true, wantReply: true, from: a.self,
+		msg:   machine.Msg{Worker: a.worker, From: l.to.M.Conn(), To: l.from.M.Conn(), Pair: l.to.M.TxPair()},
+		flags: flagDrained | flagWantReply, from: a.self,
 	}
 	for _, c := range []struct {
 		name string
@@ -231,8 +231,8 @@ func TestDrainedOfNoSense(t *testing.T) {
 		said uint64
 	}{
 		{"of a pair that there is not", func(n *connMsg) { n.msg.Pair = 77 }, 1},
-		{"and unasked", func(n *connMsg) { n.msg.Pair, n.wantReply = 77, false }, 0},
-		{"of no pair", func(n *connMsg) { n.msg.Pair, n.wantReply = machine.End, false }, 0},
+		{"and unasked", func(n *connMsg) { n.msg.Pair, n.flags = 77, flagDrained }, 0},
+		{"of no pair", func(n *connMsg) { n.msg.Pair, n.flags = machine.End, flagDrained }, 0},
 		{"of a connection that there is not", func(n *connMsg) { n.msg.To++ }, 0},
 		{"of somebody else's", func(n *connMsg) { n.from = peerAt(&nic.Address{Worker: [16]byte{9}}) }, 0},
 		{"and a hello", func(n *connMsg) { n.msg.Kind, n.msg.To, n.msg.From = machine.MsgOpen, 0, 1 }, 0},

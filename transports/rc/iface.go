@@ -4,16 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
-	"sync/atomic"
 	"time"
 
 	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/transports/internal/nic"
 	"github.com/goucx/goucx/ucs"
-	"github.com/goucx/goucx/ucs/async"
 	"github.com/goucx/goucx/ucs/stats"
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/wireup/machine"
 )
 
 // iface is one worker's interface on one port, with all its connections.
@@ -51,16 +51,16 @@ type iface struct {
 	drainedSends  []verbs.WC
 	flushes       flushes
 
-	progressDepth int // nesting depth of Progress and callbacks; 0: outside
+	nic.Section
 	passes        uint32
 	serviceNeeded bool // service has work
 	waiting       []*ep
 	dispatchAt    int
-	serviceQueue  []*ep
+
+	conn.Table[ifaceName, *ep]
 
 	handler  uct.Handler
 	d        *nic.Domain
-	owner    *async.Owner
 	thread   *nic.Thread
 	pd       verbs.PD
 	channel  verbs.CompChannel
@@ -80,35 +80,25 @@ type iface struct {
 	numSendQueues int // QPs that have a send queue
 	timeoutCode   uint8
 	retryCount    uint8
-	maxQPs        int
 	keepalive     time.Duration
 	retryInterval time.Duration
 	connectLimit  time.Duration
 
 	eps          []*ep // by slot
 	freeSlot     []int
-	byLocalID    map[uint64]*ep   // by the local identifier
-	byRemoteID   map[remoteID]*ep // by the remote identifier
-	byPeer       map[ifaceName][]*ep
+	byLocalID    map[uint64]*ep    // by the local identifier
+	byRemoteID   map[remoteID]*ep  // by the remote identifier
 	halfOpen     nic.HalfOpen[*ep] // accepted, not confirmed, and without a local endpoint
-	timers       []*ep             // connections whose machine has a deadline
+	timers       conn.Queue[*ep]   // connections whose machine has a deadline
 	draining     []*connQP
 	accessErrors accessErrors
 	nextService  ucs.Time
 	keepaliveAt  ucs.Time // last search for connections to probe
-	evictedAt    ucs.Time // last search for idle connections
 
-	active        int          // endpoints that the layer above uses
-	accepted      atomic.Int32 // connections that peers opened
-	threads       int
-	armed         bool // Arm was called: a section that did work wakes the worker
-	closed        bool
-	ownerOpen     bool // owner is open
-	hasUnattended bool // uct.IfaceConfig.Unattended is set
-	wake          *nic.Wake
-	alarmFunc     func(ucs.Time)
-	alarm         async.Timer
-	alarmAt       ucs.Time // 0: no alarm
+	threads int
+	armed   bool // Arm was called: a section that did work wakes the worker
+	closed  bool
+	wake    *nic.Wake
 
 	recvWCs   [uct.MaxBatch]verbs.WC
 	sendWCs   [sendPollBatch]verbs.WC
@@ -139,12 +129,32 @@ func openIface(d *nic.Domain, port uint8, c uct.IfaceConfig) (uct.Iface, error) 
 		seg: int(segSize.Get(s)), recvTarget: rxQueueLen.Get(s), txTotal: txBufs.Get(s),
 		depth:       1 << bits.Len(uint(txQueueLen.Get(s)-1)),
 		timeoutCode: timeoutCode(timeout.Get(s)), retryCount: uint8(retryCount.Get(s)),
-		maxQPs: maxQPs.Get(s), keepalive: keepalive.Get(s),
+		keepalive:    keepalive.Get(s),
 		connectLimit: connectTimeout.Get(s), retryInterval: min(connectRetry.Get(s), connectTimeout.Get(s)/4),
-		byLocalID: map[uint64]*ep{}, byRemoteID: map[remoteID]*ep{}, byPeer: map[ifaceName][]*ep{},
+		byLocalID: map[uint64]*ep{}, byRemoteID: map[remoteID]*ep{},
 		stats: stats.NewSet(statNames[:]), group: c.Stats,
 		halfOpen: nic.NewHalfOpen[*ep](d.Context().Attr().MaxQP),
 	}
+	f.timers.Mark = inTimers
+	f.Init(conn.Hooks[*ep]{
+		Handler: f.handler, Stats: f.stats, Failed: statFailed, Wake: func() { f.serviceNeeded = true },
+		Reject: func(e *ep) {
+			// Operations on a connection that this side could not open get NoResource until that
+			// is reported to the layer above.
+			openFailed := e.unused() && !errors.Is(e.Err, ucs.ErrPeerFailed) && !errors.Is(e.Err, ucs.ErrCanceled)
+			if e.status == ucs.OK && !openFailed {
+				e.rejectOps(laterStatus(e.Err))
+			}
+		},
+		Active: f.activeConns, Limit: maxQPs.Get(s),
+		Uses: func(e *ep) (uint64, bool) {
+			if e.txQueue == nil {
+				return uint64(e.received), false
+			}
+			e.requestCompletion() // for unsignaled operations in flight, so that it may become idle
+			return uint64(e.txQueue.tail + e.received), e.M.Quiescent() && !e.hasPending()
+		},
+	})
 	f.self.port = place
 	f.portAddr = &f.self.port
 	f.depth = min(f.depth, 1<<(bits.Len(uint(d.Context().Attr().MaxQPWR))-1))
@@ -154,51 +164,41 @@ func openIface(d *nic.Domain, port uint8, c uct.IfaceConfig) (uct.Iface, error) 
 	if m := c.Resources.MaxUnexpected; m > 0 {
 		f.maxRetained = max(min(m/f.seg, f.recvTarget), 1)
 	}
-	f.attr = f.attrOf()
-	if err := f.open(c.Lock, c.Unattended); err != nil {
-		return nil, errors.Join(err, f.releaseAll())
+	// The longest time until the failure of a peer is detected is the keepalive interval, plus the
+	// retries of a QP or, for a suspended connection, of its connection messages.
+	failureWithin := time.Duration(config.Forever) // a dead peer is detected only by a send
+	if f.keepalive != config.Forever {
+		failureWithin = f.keepalive*5/4 + max(f.retryTime(), f.connectLimit)
 	}
-	return f, nil
-}
-
-func (f *iface) attrOf() uct.IfaceAttr {
-	maxMessage := int(f.d.Context().Attr().MaxMessage)
-	maxPayload := f.seg - headerLen
-	dev := f.d.Context().Attr()
-	a := uct.IfaceAttr{
+	dev := d.Context().Attr()
+	maxMessage, maxPayload := int(dev.MaxMessage), f.seg-headerLen
+	f.attr = uct.IfaceAttr{
 		Ops: uct.OpsAM | uct.OpsPut | uct.OpGetBcopy | uct.OpGetZcopy | uct.OpFlushLocal | uct.OpFlushRemote |
 			uct.OpFlushCancel | uct.OpFence | uct.OpPending | uct.OpCheck,
 		AM:      uct.Limit{Short: maxShort, Bcopy: maxPayload, MaxZcopy: maxPayload - maxHeader, MaxVec: maxAMVec, MaxHeader: maxHeader},
 		Put:     uct.Limit{Short: verbs.InlineLen, Bcopy: f.seg, MaxZcopy: maxMessage, MaxVec: verbs.MaxSGE},
 		Get:     uct.Limit{Bcopy: f.seg, MaxZcopy: maxMessage, MaxVec: verbs.MaxSGE},
 		Connect: uct.ConnectToIface, Events: uct.EventRecv | uct.EventSend,
-		AckMeansPlaced: dev.AckMeansPlaced, PeerFailure: true, FailureWithin: f.failureWithin(), AccessErrorFatal: true,
+		AckMeansPlaced: dev.AckMeansPlaced, PeerFailure: true, FailureWithin: failureWithin, AccessErrorFatal: true,
 	}
 	if dev.Atomic != verbs.AtomicNone {
-		a.Ops |= uct.OpAtomics
-		a.Post64, a.Fetch64, a.DeviceAtomics = postAtomics, fetchAtomics, dev.Atomic == verbs.AtomicHCA
+		f.attr.Ops |= uct.OpAtomics
+		f.attr.Post64, f.attr.Fetch64, f.attr.DeviceAtomics = postAtomics, fetchAtomics, dev.Atomic == verbs.AtomicHCA
 	}
 	// Measured on a 2-vCPU Xeon VM: one-way latency and bandwidth of the UDP link on loopback,
 	// and of the in-process link.
-	a.Estimate = uct.Estimate{Dedicated: 4 << 30, LatencyNS: 2200, OverheadNS: 60}
+	f.attr.Estimate = uct.Estimate{Dedicated: 4 << 30, LatencyNS: 2200, OverheadNS: 60}
 	switch {
-	case f.d.Context().Info().Provider != "soft":
+	case d.Context().Info().Provider != "soft":
 		// Source: estimates of UCX 1.13 for a 100 Gb/s adapter.
-		a.Estimate = uct.Estimate{Shared: 12000e6, LatencyNS: 600, LatencyPerEpNS: 1, OverheadNS: 75}
+		f.attr.Estimate = uct.Estimate{Shared: 12000e6, LatencyNS: 600, LatencyPerEpNS: 1, OverheadNS: 75}
 	case f.portAddr.Fabric == nic.FabricProcess:
-		a.Estimate = uct.Estimate{Dedicated: 8 << 30, LatencyNS: 200, OverheadNS: 60}
+		f.attr.Estimate = uct.Estimate{Dedicated: 8 << 30, LatencyNS: 200, OverheadNS: 60}
 	}
-	return a
-}
-
-// failureWithin returns the longest time until the failure of a peer is detected. It is the
-// keepalive interval, plus the retries of a QP or, for a suspended connection, of its
-// connection messages.
-func (f *iface) failureWithin() time.Duration {
-	if f.keepalive == config.Forever {
-		return config.Forever // a dead peer is detected only by a send
+	if err := f.open(c.Lock, c.Unattended); err != nil {
+		return nil, errors.Join(err, f.releaseAll())
 	}
-	return f.keepalive*5/4 + max(f.retryTime(), f.connectLimit)
+	return f, nil
 }
 
 // retryTime returns how long a QP retransmits a packet that gets no ACK.
@@ -244,7 +244,11 @@ func (f *iface) open(lock uct.LockMode, unattended func() time.Duration) (err er
 	}
 	f.nullQueue.f = f
 	f.armed = f.recvCQ.Arm(false) == ucs.OK
-	if err = f.openAsync(unattended); err != nil {
+	err = f.OpenSection(nic.SectionConfig{
+		FD: f.channel.FD(), Unattended: unattended, Run: f.runSection,
+		Arm: func() { f.ud.poll(1) },
+	})
+	if err != nil && !errors.Is(err, ucs.ErrUnsupported) { // without events, connections are opened in Progress only
 		return err
 	}
 	if f.group != nil {
@@ -291,8 +295,8 @@ func (f *iface) parsePeer(a uct.Address) (p peer, why string) {
 // NewEndpoint uses a connection that the peer opened, or adds a new one. The new one gets a QP
 // when it is first used.
 func (f *iface) NewEndpoint(a uct.Address, t int) (uct.Endpoint, error) {
-	f.enterWait()
-	defer f.leave()
+	f.EnterWait()
+	defer f.Leave()
 	if f.closed {
 		return nil, fmt.Errorf("new rc endpoint: iface %w", ucs.ErrClosed)
 	}
@@ -303,10 +307,10 @@ func (f *iface) NewEndpoint(a uct.Address, t int) (uct.Endpoint, error) {
 	if why != "" {
 		return nil, fmt.Errorf("new rc endpoint: %s: %w", why, ucs.ErrUnreachable)
 	}
-	for _, e := range f.byPeer[p.iface.name] {
-		if e.adoptable() {
-			e.confirm() // a local endpoint ends the half-open state
-			e.opened = true
+	for _, e := range f.ByPeer[p.iface.name] {
+		if e.Adoptable() && e.M.State() == machine.StateOpen && int(e.peer.iface.seg) >= f.seg {
+			e.confirm()
+			e.Add(conn.Opened)
 			return e, nil
 		}
 	}
@@ -314,27 +318,18 @@ func (f *iface) NewEndpoint(a uct.Address, t int) (uct.Endpoint, error) {
 	if err != nil {
 		return nil, fmt.Errorf("new rc endpoint: %w", err)
 	}
-	e.opened, e.initiated = true, true
+	e.Add(conn.Opened | conn.Initiated)
 	return e, nil
 }
 
-// Activate counts an endpoint that the layer above uses.
-func (f *iface) Activate() { f.active++ }
-
-// Deactivate undoes one Activate.
-func (f *iface) Deactivate() { f.active-- }
-
-// ActiveEndpoints returns the number of those, plus the connections that peers opened.
-func (f *iface) ActiveEndpoints() int { return f.active + int(f.accepted.Load()) }
-
 // Fence calls Endpoint.Fence for all connections.
 func (f *iface) Fence() uct.Status {
-	f.enterWait()
-	defer f.leave()
+	f.EnterWait()
+	defer f.Leave()
 	if f.closed {
 		return ucs.Closed
 	}
-	for _, e := range f.eps {
+	for _, e := range f.Slots {
 		if e != nil {
 			e.fence()
 		}

@@ -3,6 +3,7 @@ package rc
 import (
 	"encoding/binary"
 
+	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/verbs"
@@ -93,7 +94,7 @@ func (q *sendQueue) post(w *verbs.SendWR, flags verbs.SendFlags) {
 		q.fence = false
 	}
 	w.Flags = flags
-	if f.progressDepth != 0 {
+	if f.ProgressDepth != 0 {
 		f.postListQueue = q
 		f.postListLen++
 		return
@@ -119,7 +120,7 @@ func (f *iface) flushPostList() {
 //
 //go:noinline
 func (q *sendQueue) postFailed(st uct.Status) {
-	q.f.failLater(q.p.e, failErr("the device refused a work request: "+st.String()))
+	q.f.FailLater(q.p.e, conn.PeerFailed("the device refused a work request: "+st.String()))
 }
 
 // takePlainSlot takes the slot of an operation that needs no action when it completes.
@@ -184,15 +185,4 @@ func (q *sendQueue) complete(s *slot, st uct.Status) {
 	if ev.Token != 0 {
 		f.queueEvent(ev)
 	}
-}
-
-// purge completes all operations in flight with st. The device no longer accesses their
-// memory.
-func (q *sendQueue) purge(st uct.Status) {
-	for q.head != q.tail {
-		s := &q.slots[q.head&q.mask]
-		q.head++
-		q.complete(s, st)
-	}
-	q.unsignaled = 0
 }

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/verbs"
@@ -25,44 +26,24 @@ import (
 // serviceInterval is the interval at which Progress services timers, draining QPs and idle connections.
 const serviceInterval = 500 * time.Microsecond
 
-// failLater ends the connection with err. The next Progress completes its operations and
-// reports the failure.
-func (f *iface) failLater(e *ep, err error) {
-	if e.failure != nil {
-		return
-	}
-	e.failure = err
-	if !errors.Is(err, errPeerClosed) {
-		f.stats.Inc(statFailed)
-	}
-	if e.status == ucs.OK && !e.openFailed() {
-		e.rejectOps(laterStatus(err))
-	}
-	f.scheduleService(e)
-}
-
 // Disconnect implements uct.Iface.
 func (f *iface) Disconnect(source uint32) {
-	f.enterWait()
-	defer f.leave()
-	i := int(source) - 1
-	if f.closed || i < 0 || i >= len(f.eps) || f.eps[i] == nil || f.eps[i].rxEndReported {
+	f.EnterWait()
+	defer f.Leave()
+	if f.closed {
 		return
 	}
-	f.failLater(f.eps[i], errDisconnected)
-	if f.armed {
+	f.Table.Disconnect(source)
+	if f.armed && f.serviceNeeded {
 		f.wake.Raise()
 	}
 }
 
-// openFailed reports whether the connection ended because this side could not open it. Operations
-// get NoResource until that is reported to the layer above.
-func (e *ep) openFailed() bool {
-	return e.unused() && !errors.Is(e.failure, ucs.ErrPeerFailed) && !errors.Is(e.failure, ucs.ErrCanceled)
-}
-
 // unused reports whether no operation or message has used the connection.
-func (e *ep) unused() bool { return !e.everConnected && e.received == 0 }
+func (e *ep) unused() bool { return !e.Has(everConnected) && e.received == 0 }
+
+// HasReceived implements conn.Connection.
+func (e *ep) HasReceived() bool { return e.received > 0 }
 
 // laterStatus returns the status of later operations on a connection that err ended.
 func laterStatus(err error) uct.Status {
@@ -72,49 +53,33 @@ func laterStatus(err error) uct.Status {
 	return ucs.PeerFailed
 }
 
-// scheduleService lets the next Progress check whether the connection has ended.
-func (f *iface) scheduleService(e *ep) {
-	if !e.inServiceQueue {
-		e.inServiceQueue = true
-		f.serviceQueue = append(f.serviceQueue, e)
-	}
-	f.serviceNeeded = true
-}
-
-// service processes failures, ends of connections and out-of-order messages that earlier calls have
-// recorded. It makes callbacks.
-func (f *iface) service() (n int) {
-	f.serviceNeeded = false
-	n = f.deliverOutOfOrder()
-	for len(f.serviceQueue) > 0 {
-		es := f.serviceQueue
-		f.serviceQueue = nil
-		for _, e := range es {
-			e.inServiceQueue = false
-			if !e.released {
-				n += f.serviceEP(e)
-			}
-		}
-	}
-	return n
-}
-
+// serviceEP processes what has ended on e: it tears down a connection that has failed, reports the
+// end of the peer's messages, and releases the connection when both sides have finished.
 func (f *iface) serviceEP(e *ep) (n int) {
-	if e.failure != nil && !e.failureReported {
+	if e.Life == conn.Failing {
 		n = f.tearDown(e)
 	}
-	if e.failure == nil && e.m.PeerDrained() {
+	if !e.Life.Over() && e.M.PeerDrained() {
 		f.uncountAccepted(e)
-		if !e.rxEndReported {
-			f.reportRxEnd(e)
-		}
-		if !e.opened && !e.m.Closing() {
+		f.reports += f.ReportRxEnd(e)
+		if !e.Has(conn.Opened) && !e.M.Closing() {
 			e.step(machine.Event{Kind: machine.EventClose})
 		}
 	}
-	if e.releasable() {
-		f.drop(e)
+	s := e.M.State()
+	if e.Has(conn.Opened) || !e.Life.Over() && s != machine.StateClosed && s != machine.StateIdle {
+		return n
 	}
+	// Both sides have finished with the connection. Its QPs drain.
+	if e.Life != conn.Ended {
+		f.report(e)
+	}
+	for _, p := range e.qps {
+		f.startDraining(p)
+	}
+	e.qps = nil
+	e.release(ucs.Canceled)
+	f.uncountAccepted(e)
 	return n
 }
 
@@ -125,12 +90,20 @@ func (f *iface) tearDown(e *ep) (n int) {
 	for _, p := range e.qps {
 		f.drainCompletions(p)
 	}
-	n = f.processDrained() + f.deliverOutOfOrder()
-	if !errors.Is(e.failure, errPeerClosed) {
+	for f.drainedAt < len(f.drained) {
+		n += f.processRecvs(f.recvWCs[:f.takeDrained(f.recvWCs[:])])
+	}
+	n += f.deliverOutOfOrder()
+	if conn.IsFailure(e.Err) {
 		e.step(machine.Event{Kind: machine.EventPeerLost}) // notifies the peer
 	}
-	e.closeQPs(flightStatus(e.failure))
-	f.closeDraining(e, flightStatus(e.failure))
+	e.closeQPs(flightStatus(e.Err))
+	for _, p := range f.draining {
+		if p.e == e {
+			p.close(flightStatus(e.Err))
+		}
+	}
+	f.removeClosed()
 	if e.cancelToken != 0 {
 		f.queueEvent(uct.Event{Token: e.cancelToken})
 	}
@@ -141,61 +114,13 @@ func (f *iface) tearDown(e *ep) (n int) {
 	return n
 }
 
-// closeDraining closes the draining QPs of a failed connection.
-func (f *iface) closeDraining(e *ep, st uct.Status) {
-	for _, p := range f.draining {
-		if p.e == e {
-			p.close(st)
-		}
-	}
-	f.removeClosed()
-}
-
 // report reports the end of a connection to the layer above.
 func (f *iface) report(e *ep) {
-	e.failureReported = true
 	f.uncountAccepted(e)
-	var fail uct.Failure
-	if !e.rxEndReported && e.received > 0 {
-		fail.RxConn = e.source
+	f.reports += f.Report(e, e.unused())
+	if e.status == ucs.OK && e.Err != nil {
+		e.rejectOps(laterStatus(e.Err))
 	}
-	if e.opened {
-		fail.Endpoint = e
-	}
-	if fail == (uct.Failure{}) {
-		return
-	}
-	if e.failure != nil && !errors.Is(e.failure, errPeerClosed) {
-		fail.Err = e.failure
-	}
-	fail.NeverConnected = e.opened && e.unused()
-	f.reports++
-	f.handler.HandleFailure(fail)
-	if e.status == ucs.OK && e.failure != nil {
-		e.rejectOps(laterStatus(e.failure))
-	}
-}
-
-// reportRxEnd reports to the layer above that the peer sends no more.
-func (f *iface) reportRxEnd(e *ep) {
-	e.rxEndReported = true
-	if e.received > 0 {
-		f.reports++
-		f.handler.HandleFailure(uct.Failure{RxConn: e.source})
-	}
-}
-
-// drop releases a connection that has ended. Its QPs drain.
-func (f *iface) drop(e *ep) {
-	if !e.failureReported {
-		f.report(e)
-	}
-	for _, p := range e.qps {
-		f.startDraining(p)
-	}
-	e.qps = nil
-	e.release(ucs.Canceled)
-	f.uncountAccepted(e)
 }
 
 // sendFailed processes the completion of a failed send: the QP is in the error state. The
@@ -209,30 +134,30 @@ func (p *connQP) sendFailed(wc *verbs.WC) {
 	case verbs.WCRemAccessErr, verbs.WCRemInvReqErr, verbs.WCRemOpErr:
 		err = fmt.Errorf("%w: %v", ucs.ErrRemoteAccess, wc.Status)
 	case verbs.WCRetryExcErr, verbs.WCRNRRetryExcErr:
-		err = failErr("it does not answer: " + wc.Status.String())
+		err = conn.PeerFailed("it does not answer: " + wc.Status.String())
 	case verbs.WCFlushErr: // the device moved the QP to the error state, because it rejected a request of the peer
 		err = errAccessAtResponder
 	default:
-		err = failErr(wc.Status.String())
+		err = conn.PeerFailed(wc.Status.String())
 	}
-	reported := p.inError || p.e.released
+	reported := p.inError || p.e.Life == conn.Released
 	p.inError = true
 	if reported {
 		return
 	}
-	if p.e.failure == nil {
+	if !p.e.Life.Over() {
 		p.q.completeTo(uint32(wc.ID), flightStatus(err))
 	}
 	if errors.Is(err, errAccessAtResponder) {
 		p.q.f.failAccess(p.e)
 		return
 	}
-	p.q.f.failLater(p.e, err)
+	p.q.f.FailLater(p.e, err)
 }
 
 // serviceTimers services what causes no completion: timers, draining QPs, idle connections, keepalive.
 func (f *iface) serviceTimers() {
-	if f.alarmAt == 0 && len(f.draining) == 0 && len(f.byLocalID) == 0 && len(f.accessErrors.unacked) == 0 {
+	if !f.AlarmSet() && len(f.draining) == 0 && len(f.byLocalID) == 0 && len(f.accessErrors.unacked) == 0 {
 		return
 	}
 	now := ucs.Now()
@@ -241,12 +166,12 @@ func (f *iface) serviceTimers() {
 	}
 	f.nextService = now.Add(serviceInterval)
 	f.drainEvents() // consume events of an earlier Arm: the program does not sleep now
-	f.owner.Poll(now)
+	f.PollAlarm(now)
 	f.handleQPErrors()
 	f.ud.poll(udRecvs) // one of them may have been of the connection messages' queue, which is then not armed
 	f.expireTimers(now)
 	f.reapDraining(now)
-	f.evictIdle(now)
+	f.EvictIdle(now)
 	if now.Sub(f.keepaliveAt) >= f.keepalive/4 {
 		f.keepaliveAt = now
 		f.sendKeepalives(now)
@@ -256,15 +181,12 @@ func (f *iface) serviceTimers() {
 // expireTimers runs the state machines whose deadlines have expired, and reports whether there were
 // any.
 func (f *iface) expireTimers(now ucs.Time) (stepped bool) {
-	es := f.timers
-	f.timers = nil
 	f.retransmitResets(now)
-	for _, e := range es {
-		e.inTimers = false
-		if e.released || e.failure != nil || e.m.Deadline() == 0 {
+	for e := range f.timers.Drain() {
+		if e.Life.Over() || e.M.Deadline() == 0 {
 			continue
 		}
-		if e.m.Deadline() <= now {
+		if e.M.Deadline() <= now {
 			e.step(machine.Event{Kind: machine.EventTick})
 			stepped = true
 		}
@@ -275,24 +197,21 @@ func (f *iface) expireTimers(now ucs.Time) (stepped bool) {
 
 // setTimer puts e into iface.timers if its machine has a deadline, and sets the alarm.
 func (e *ep) setTimer() {
-	f, at := e.f, e.m.Deadline()
+	f, at := e.f, e.M.Deadline()
 	if at == 0 {
 		return
 	}
-	f.setAlarm(at)
-	if !e.inTimers {
-		e.inTimers = true
-		f.timers = append(f.timers, e)
-	}
+	f.SetAlarm(at)
+	f.timers.Add(e)
 }
 
 // sendKeepalives writes zero bytes to each peer that has acknowledged nothing for the keepalive
 // interval: a dead peer does not acknowledge them. It resumes suspended connections on which
 // the layer above waits; their peers must reply to that.
 func (f *iface) sendKeepalives(now ucs.Time) {
-	f.queryWaits(uct.WaitForClose)
-	for _, e := range f.eps {
-		if e == nil || e.failure != nil {
+	f.QueryWaits(uct.WaitForClose)
+	for _, e := range f.Slots {
+		if e == nil || e.Life.Over() {
 			continue
 		}
 		if e.txQueue == nil {
@@ -318,10 +237,10 @@ func (f *iface) sendKeepalives(now ucs.Time) {
 
 // Flush completes when the operations posted before it on all endpoints have completed.
 func (f *iface) Flush(t uct.Token) uct.Status {
-	if !f.enter() {
+	if !f.Enter() {
 		return ucs.NoResource
 	}
-	defer f.leave()
+	defer f.Leave()
 	if f.closed {
 		return ucs.Closed
 	}
@@ -354,7 +273,7 @@ func (f *iface) flush(e *ep, t uct.Token) uct.Status {
 // includes draining QPs.
 func (f *iface) inFlight(e *ep) iter.Seq[*sendQueue] {
 	return func(yield func(*sendQueue) bool) {
-		es := f.eps
+		es := f.Slots
 		if e != nil {
 			es = []*ep{e}
 		}

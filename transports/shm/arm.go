@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goucx/goucx/internal/fault"
+	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/shmem"
 	"github.com/goucx/goucx/uct"
@@ -27,21 +28,21 @@ var globalBarrier = shmem.GlobalBarrier
 //
 // Cost: one system call for the barrier, and one more after a wake-up.
 func (f *iface) Arm(uct.EventKind) uct.Status {
-	if f.closed {
+	if f.state == closed {
 		return ucs.Closed
 	}
 	if f.hasWork() {
 		f.passes |= servicePasses - 1 // the work may be where only service polls
 		return ucs.Busy
 	}
-	if f.armed {
+	if f.state == armed {
 		f.disarm()
 	}
 	if f.eventSignalled {
 		f.eventSignalled = false
 		f.event.Drain()
 	}
-	f.armed = true
+	f.state = armed
 	f.sleepID = max(f.sleepID+1, 1)
 	for _, p := range f.pages {
 		atomic.StoreUint32(p.armed, f.sleepID)
@@ -58,7 +59,7 @@ func (f *iface) Arm(uct.EventKind) uct.Status {
 	}
 	// After the barrier, all stores that a sender made before its load of the armed
 	// word are visible to the polls below.
-	if !f.noBarrier && globalBarrier() != nil || f.hasWork() {
+	if f.fenceFlag == 0 && globalBarrier() != nil || f.hasWork() {
 		f.disarm()
 		return ucs.Busy
 	}
@@ -75,8 +76,8 @@ func (f *iface) hasWork() bool {
 	if f.serviceNeeded {
 		return true
 	}
-	for _, e := range f.slots {
-		if e != nil && e.failure == nil && e.rx.Ready() {
+	for _, e := range f.Slots {
+		if e != nil && !e.Life.Over() && e.rx.Ready() {
 			return true
 		}
 	}
@@ -94,7 +95,7 @@ func (f *iface) hasWork() bool {
 //
 //go:noinline
 func (f *iface) disarm() {
-	f.armed = false
+	f.state = polling
 	f.passes++ // skips the service pass that Arm arranged: the wake-up was for a message
 	for _, p := range f.pages {
 		if atomic.SwapUint32(p.armed, 0) == 0 {
@@ -102,7 +103,7 @@ func (f *iface) disarm() {
 		}
 	}
 	for i, e := range f.wakeOnRoom {
-		if !e.released {
+		if e.Life != conn.Released {
 			e.tx.SetWaiting(false)
 		}
 		f.wakeOnRoom[i] = nil

@@ -22,11 +22,11 @@ const (
 // it demotes the one that is idle longest, provided that one is stale.
 //
 // A hot ring has its polled flag set, so its sender writes no doorbell. The other rings
-// are polled when their doorbell word changes (hints), for some passes after a demotion
-// (recheckAll), and by the periodic scan. So a doorbell that is lost in a transition delays a
+// are polled when their doorbell word changes (drainDoorbells), for some passes after a demotion
+// (iface.recheck), and by the periodic scan. So a doorbell that is lost in a transition delays a
 // message by at most one scan.
 func (f *iface) promote(e *ep) {
-	if e.hot || e.failure != nil {
+	if e.hot || e.Life.Over() {
 		return
 	}
 	if len(f.hot) == maxHot {
@@ -40,7 +40,7 @@ func (f *iface) promote(e *ep) {
 			return
 		}
 		f.demote(stalest)
-		f.scheduleRecheck(stalest)
+		f.recheck.Add(stalest)
 	}
 	e.hot = true
 	e.lastHit = f.passes
@@ -65,42 +65,16 @@ func (f *iface) demote(e *ep) {
 	f.selectDoorbells()
 }
 
-// scheduleRecheck makes the next service poll e.
-func (f *iface) scheduleRecheck(e *ep) {
-	if !e.inRecheck {
-		e.inRecheck = true
-		f.recheck = append(f.recheck, e)
-	}
-}
-
-// recheckAll polls connections that were demoted, and those with messages left after a
-// batch.
-func (f *iface) recheckAll() int {
-	n := 0
-	es := f.recheck
-	f.recheck = nil
-	for _, e := range es {
-		e.inRecheck = false
-		n += f.drainCold(e, drainBatch)
-		if e.inRecheck {
-			f.serviceNeeded = true
-		} else if !e.hot && !e.released && f.passes-e.demotedAt < recheckPasses {
-			f.scheduleRecheck(e)
-		}
-	}
-	return n
-}
-
 // drainCold drains a connection that is not hot, if it has messages, and promotes it. It
 // queues the connection for recheck if messages are left.
 func (f *iface) drainCold(e *ep, budget int) int {
-	if e.released || e.failure != nil || !e.rx.Ready() {
+	if e.Life.Over() || !e.rx.Ready() {
 		return 0
 	}
 	n := f.drain(e, budget)
 	f.promote(e)
 	if e.rx.Ready() && !e.hot {
-		f.scheduleRecheck(e)
+		f.recheck.Add(e)
 	}
 	return n
 }
@@ -116,8 +90,8 @@ func (f *iface) drainDoorbells(c, k, budget int) int {
 		f.lastDoorbells[i] = v
 		// Computed anew in each round: callbacks may have selected another page.
 		slot := f.currentPage*slotsPerPage + i
-		if slot < len(f.slots) && f.slots[slot] != nil {
-			n += f.drainCold(f.slots[slot], max(budget-n, 1))
+		if slot < len(f.Slots) && f.Slots[slot] != nil {
+			n += f.drainCold(f.Slots[slot], max(budget-n, 1))
 		}
 	}
 	return n
@@ -137,14 +111,14 @@ func (f *iface) scan(now ucs.Time) int {
 	}
 	f.sliceStart = now
 	n, end := 0, f.nextScanSlot+scanSlots
-	for ; f.nextScanSlot < end && f.nextScanSlot < len(f.slots); f.nextScanSlot++ {
-		if e := f.slots[f.nextScanSlot]; e != nil && !e.hot {
+	for ; f.nextScanSlot < end && f.nextScanSlot < len(f.Slots); f.nextScanSlot++ {
+		if e := f.Slots[f.nextScanSlot]; e != nil && !e.hot {
 			k := f.drainCold(e, drainBatch)
 			f.stats.Add(statRescued, uint64(k))
 			n += k
 		}
 	}
-	if f.nextScanSlot >= len(f.slots) {
+	if f.nextScanSlot >= len(f.Slots) {
 		f.nextScanSlot = 0
 	}
 	return n
@@ -154,24 +128,13 @@ func (f *iface) scan(now ucs.Time) int {
 // connections are hot.
 func (f *iface) selectDoorbells() {
 	f.nextDoorbell, f.extraWork = 0, true
-	if f.numConns() <= len(f.hot) {
+	if f.Len() <= len(f.hot) {
 		f.doorbells, f.lastDoorbells, f.currentPage = nil, nil, 0
 		return
 	}
 	f.currentPage %= len(f.pages)
-	used := min(len(f.slots)-f.currentPage*slotsPerPage, slotsPerPage)
+	used := min(len(f.Slots)-f.currentPage*slotsPerPage, slotsPerPage)
 	used = (used + doorbellStride - 1) / doorbellStride * doorbellStride
 	p := f.pages[f.currentPage]
 	f.doorbells, f.lastDoorbells = p.doorbells[:used], p.lastSeen[:used]
 }
-
-// nextPage selects the next doorbell page.
-func (f *iface) nextPage() {
-	if len(f.pages) > 1 && len(f.doorbells) > 0 {
-		f.currentPage++
-		f.selectDoorbells()
-	}
-}
-
-// numConns returns the number of connections.
-func (f *iface) numConns() int { return len(f.slots) - len(f.freeSlot) }

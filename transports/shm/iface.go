@@ -9,6 +9,9 @@ import (
 	"path/filepath"
 	"time"
 
+	"go.uber.org/zap"
+
+	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/ring"
 	"github.com/goucx/goucx/ucs/shmem"
@@ -21,6 +24,8 @@ const (
 	maxVec    = 16
 	// maxHot is the maximum number of connections that each pass polls.
 	maxHot = 8
+	// closeDialTimeout is the maximum time that Close waits for peers whose backlog is full.
+	closeDialTimeout = 100 * time.Millisecond
 )
 
 // iface is a worker's interface with all its connections.
@@ -39,6 +44,8 @@ type iface struct {
 	waiting       []*ep
 	wakeOnRoom    []*ep // connections of waiting whose peers must wake this worker
 
+	conn.Table[ifaceName, *ep]
+
 	d           *domain
 	stats       *stats.Set
 	group       *stats.Group
@@ -54,9 +61,6 @@ type iface struct {
 
 	pages             []ownPage
 	currentPage       int
-	slots             []*ep
-	freeSlot          []int
-	peers             map[ifaceName][]*ep // connections with each peer, oldest first
 	firstReads        []*ep               // read for the first time in the next service
 	undialed          []*ep               // OPEN not sent yet, as the peer's backlog was full
 	connecting        map[ifaceName]*ep   // own connects that may cross with one of the peer
@@ -64,8 +68,7 @@ type iface struct {
 	deferred          []*ep               // actions wait for the end of a reservation
 	pairRequests      []*ep               // need another ring pair
 	sparePairRequests []*ep               // empty; swapped with wanting
-	recheck           []*ep               // no longer hot, or with messages left; service polls them
-	serviceQueue      []*ep               // settle checks these
+	recheck           conn.Queue[*ep]     // no longer hot, or with messages left; service polls them
 
 	listener   *shmem.Listener
 	epoll      *shmem.Epoll
@@ -78,18 +81,13 @@ type iface struct {
 	acceptPausedUntil ucs.Time // out of descriptors: the listener is not polled before; 0: it is polled
 	acceptTimer       *time.Timer
 	mappedConns       int // connections that have a ring pair
-	maxMappedConns    int
-	evictedAt         ucs.Time
 
-	active         int // endpoints that UCP uses
-	accepted       int // connections that peers initiated
 	threads        int
-	armed          bool
+	state          ifaceState
 	eventSignalled bool   // event may be signalled
 	sleepID        uint32 // number of the last armed sleep, stored in the armed words
 	progressDepth  int    // nesting depth of callbacks
-	closed         bool
-	noBarrier      bool // membarrier is not available
+	fenceFlag      uint8  // flagFence if membarrier is not available
 	scanInterval   time.Duration
 	scanStart      ucs.Time // start of the current scan of all connections
 	sliceStart     ucs.Time // time of its last slice
@@ -99,6 +97,15 @@ type iface struct {
 	ds     [drainBatch]uct.Desc
 	events [64]shmem.Event
 }
+
+// ifaceState is what the worker does with its iface.
+type ifaceState uint8
+
+const (
+	polling ifaceState = iota // it calls Progress
+	armed                     // it sleeps, or is about to: peers and other goroutines signal the event
+	closed                    // Close was called
+)
 
 // ownPage is a doorbell page of this iface, with the last values of its doorbell words.
 type ownPage struct {
@@ -122,29 +129,29 @@ func openIface(d *domain, _ uct.IfaceInfo, c uct.IfaceConfig) (uct.Iface, error)
 	f := &iface{
 		d: d, handler: c.Handler, layout: layout, dir: socketDir.Get(set),
 		threads: max(c.Threads, 1), halfOpen: map[uint32]halfOpenConn{}, scanInterval: rescan.Get(set), worker: c.Worker,
-		peers: map[ifaceName][]*ep{}, connecting: map[ifaceName]*ep{}, merged: map[uint64]struct{}{},
-		maxRingSize: int(ringMaxSize.Get(set)), maxMappedConns: maxPairs.Get(set),
-		noBarrier: shmem.RegisterGlobal() != nil,
+		connecting: map[ifaceName]*ep{}, merged: map[uint64]struct{}{},
+		maxRingSize: int(ringMaxSize.Get(set)),
 	}
+	if shmem.RegisterGlobal() != nil {
+		f.fenceFlag = flagFence
+	}
+	f.stats, f.group = stats.NewSet(statNames[:]), c.Stats
+	f.recheck.Mark = inRecheck
+	f.Init(conn.Hooks[*ep]{
+		Handler: f.handler, Stats: f.stats, Failed: statFailed, Wake: f.requestService,
+		Reject: func(e *ep) {
+			if e.status == ucs.OK {
+				e.rejectOps(ucs.PeerFailed)
+			}
+		},
+		Active: func() int { return f.mappedConns }, Limit: maxPairs.Get(set),
+		Uses: func(e *ep) (uint64, bool) { return e.tx.Head() + e.rx.Consumed(), e.M.Quiescent() && !e.hasPending() },
+	})
 	if f.nullRings, err = newNullRings(); err != nil {
 		return nil, fmt.Errorf("open shm iface: %w", err)
 	}
-	f.attr = attrOf(layout)
-	f.deviceAddr = appendDeviceAddress(nil, f.dir)
-	_, _ = rand.Read(f.name[:]) // never fails
-	f.stats, f.group = stats.NewSet(statNames[:]), c.Stats
-	if err = f.open(); err != nil {
-		return nil, errors.Join(fmt.Errorf("open shm iface: %w", err), f.releaseAll())
-	}
-	d.ifaceOpened()
-	return f, nil
-}
-
-// attrOf returns the capabilities of an iface whose rings have layout l.
-func attrOf(l ring.Layout) uct.IfaceAttr {
-	whole := uct.Limit{Short: math.MaxInt, Bcopy: math.MaxInt, MaxZcopy: math.MaxInt, MaxVec: maxVec}
-	n := l.MaxBulk()
-	return uct.IfaceAttr{
+	n, whole := layout.MaxBulk(), uct.Limit{Short: math.MaxInt, Bcopy: math.MaxInt, MaxZcopy: math.MaxInt, MaxVec: maxVec}
+	f.attr = uct.IfaceAttr{
 		Ops: uct.OpsAM | uct.OpsPut | uct.OpsGet | uct.OpAtomics | uct.OpFlushLocal | uct.OpFlushRemote |
 			uct.OpFlushCancel | uct.OpFence | uct.OpPending | uct.OpCheck,
 		AM:     uct.Limit{Short: n, Bcopy: n, MaxZcopy: n, MaxVec: maxVec, MaxHeader: maxHeader},
@@ -156,6 +163,13 @@ func attrOf(l ring.Layout) uct.IfaceAttr {
 		// UCX's estimates for its mm transports.
 		Estimate: uct.Estimate{Dedicated: 15360 << 20, LatencyNS: 80, OverheadNS: 10},
 	}
+	f.deviceAddr = appendDeviceAddress(nil, f.dir)
+	_, _ = rand.Read(f.name[:]) // never fails
+	if err = f.open(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open shm iface: %w", err), f.releaseAll())
+	}
+	d.countIfaces(1)
+	return f, nil
 }
 
 // open creates the listener, the wake pipe and the epoll set.
@@ -214,7 +228,7 @@ func (f *iface) Reachable(a uct.Address) (bool, string) {
 
 // NewEndpoint matches a connection that the peer initiated, or connects.
 func (f *iface) NewEndpoint(a uct.Address, t int) (uct.Endpoint, error) {
-	if f.closed {
+	if f.state == closed {
 		return nil, fmt.Errorf("new shm endpoint: iface %w", ucs.ErrClosed)
 	}
 	if t < 0 || t >= f.threads {
@@ -224,27 +238,19 @@ func (f *iface) NewEndpoint(a uct.Address, t int) (uct.Endpoint, error) {
 		return nil, fmt.Errorf("new shm endpoint: %s: %w", reason, ucs.ErrUnreachable)
 	}
 	peer := ifaceName(a.Iface)
-	e := f.adoptableConn(peer)
-	if e == nil {
-		var err error
-		if e, err = f.connect(peer, a.Device); err != nil {
-			return nil, fmt.Errorf("new shm endpoint: %w", err)
+	for _, e := range f.ByPeer[peer] {
+		// A connection with a shorter maximum message than this iface's only receives.
+		if e.Adoptable() && e.Facts&(conn.Separate|closeReceived) == 0 && e.maxBulk >= f.attr.AM.Bcopy {
+			e.Add(conn.Opened)
+			return e, nil
 		}
 	}
-	e.opened = true
+	e, err := f.connect(peer, a.Device)
+	if err != nil {
+		return nil, fmt.Errorf("new shm endpoint: %w", err)
+	}
+	e.Add(conn.Opened)
 	return e, nil
-}
-
-// adoptableConn returns a connection that the peer initiated and that has no endpoint, or
-// nil. It passes over connections with a shorter maximum message than this iface's:
-// they only receive.
-func (f *iface) adoptableConn(peer ifaceName) *ep {
-	for _, e := range f.peers[peer] {
-		if e.adoptable() && e.maxBulk >= f.attr.AM.Bcopy {
-			return e
-		}
-	}
-	return nil
 }
 
 // Release does nothing: ring cells are never retained.
@@ -254,24 +260,15 @@ func (f *iface) Release([]uint64) {}
 // socket messages and hang-ups.
 func (f *iface) EventFD() int { return f.epoll.FD() }
 
-// Activate counts an endpoint that UCP uses.
-func (f *iface) Activate() { f.active++ }
-
-// Deactivate reverts one Activate.
-func (f *iface) Deactivate() { f.active-- }
-
-// ActiveEndpoints counts active endpoints and the connections that peers initiated.
-func (f *iface) ActiveEndpoints() int { return f.active + f.accepted }
-
 // Flush completes at once, as the endpoints' Flush does.
 func (f *iface) Flush(uct.Token) uct.Status { return f.Fence() }
 
 // Fence orders stores to mapped memory. One barrier covers all endpoints.
 func (f *iface) Fence() uct.Status {
-	if f.closed {
+	if f.state == closed {
 		return ucs.Closed
 	}
-	for _, e := range f.slots {
+	for _, e := range f.Slots {
 		if e != nil {
 			e.Barrier()
 			break
@@ -284,29 +281,37 @@ func (f *iface) Fence() uct.Status {
 // closeDialTimeout for peers whose backlog is full. Messages to peers that stay unreachable
 // are lost; Close logs their number of connections.
 func (f *iface) Close() error {
-	if f.closed {
+	if f.state == closed {
 		return nil
 	}
 	if f.progressDepth > 0 {
 		return fmt.Errorf("close shm iface from one of its callbacks: %w", ucs.ErrBusy)
 	}
-	f.closed = true
+	f.state = closed
 	if f.group != nil {
 		f.group.Remove(transportName)
 	}
 	err := f.releaseAll()
-	f.d.ifaceClosed()
+	f.d.countIfaces(-1)
 	return err
 }
 
 // releaseAll closes all connections and frees all resources, of an iface that is closed or
 // of one that failed to open.
 func (f *iface) releaseAll() (err error) {
-	f.dialBeforeClose()
+	// Dial the peers to which OPEN and messages are still to be sent. Messages to those that stay
+	// unreachable are lost.
+	limit := ucs.Now().Add(closeDialTimeout)
+	for f.dialAll(); f.countUnsent() > 0 && ucs.Now() < limit; f.dialAll() {
+		time.Sleep(time.Millisecond)
+	}
+	if n := f.countUnsent(); n > 0 && f.d.log != nil {
+		f.d.log.Warn("closed before peers were reachable; messages to them are lost", zap.Int("connections", n))
+	}
 	if f.acceptTimer != nil {
 		f.acceptTimer.Stop()
 	}
-	for _, e := range f.slots {
+	for _, e := range f.Slots {
 		if e == nil {
 			continue
 		}
@@ -320,7 +325,7 @@ func (f *iface) releaseAll() (err error) {
 		err = errors.Join(err, c.sock.Close())
 	}
 	for _, p := range f.pages {
-		err = errors.Join(err, p.close())
+		err = errors.Join(err, p.seg.Close())
 	}
 	if f.listener != nil {
 		path, lerr := f.listener.CloseKeepFile()
@@ -334,8 +339,9 @@ func (f *iface) releaseAll() (err error) {
 	if f.epoll != nil {
 		err = errors.Join(err, f.epoll.Close())
 	}
-	f.hot, f.doorbells, f.lastDoorbells, f.waiting, f.slots, f.halfOpen, f.pages = nil, nil, nil, nil, nil, nil, nil
-	f.undialed, f.recheck, f.serviceQueue, f.wakeOnRoom, f.serviceNeeded = nil, nil, nil, nil, false
-	f.deferred, f.pairRequests, f.firstReads, f.peers = nil, nil, nil, nil
+	f.Clear()
+	f.hot, f.doorbells, f.lastDoorbells, f.waiting, f.halfOpen, f.pages = nil, nil, nil, nil, nil, nil
+	f.undialed, f.recheck, f.wakeOnRoom, f.serviceNeeded = nil, conn.Queue[*ep]{}, nil, false
+	f.deferred, f.pairRequests, f.firstReads = nil, nil, nil
 	return err
 }

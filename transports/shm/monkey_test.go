@@ -52,7 +52,9 @@ func (z *zoo) open() *cage {
 	if z.rnd.IntN(2) == 0 {
 		c.f.scanInterval = config.Forever
 	}
-	c.f.noBarrier = z.rnd.IntN(4) == 0
+	if z.rnd.IntN(4) == 0 {
+		c.f.fenceFlag = flagFence
+	}
 	return c
 }
 
@@ -224,7 +226,7 @@ func (z *zoo) end() {
 	}
 	live := func() (n int) {
 		for _, f := range fs {
-			n += f.numConns()
+			n += f.Len()
 		}
 		return n
 	}
@@ -236,7 +238,7 @@ func (z *zoo) end() {
 	}
 	for _, f := range fs {
 		require.Empty(z.t, f.hot)
-		require.Empty(z.t, f.serviceQueue)
+		require.Zero(z.t, f.Service(nil), "none is scheduled")
 		require.NoError(z.t, f.Close())
 	}
 }

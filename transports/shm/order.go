@@ -11,7 +11,7 @@ import (
 //   - The sender connects in order. It sends OPEN on one connection before it dials the
 //     next to the same peer (ep.dialAfter).
 //   - The sender uses no connection that the peer initiated while the peer may not have
-//     accepted the closed connection (separateConns, closing).
+//     accepted the closed connection (ep.Close, hasClosing).
 //   - The receiver handles OPEN messages in order (receiveOlderOpens).
 //   - Before the receiver first reads a connection, it drains its other connections with
 //     that peer (startReads).
@@ -21,28 +21,12 @@ import (
 // hasClosing reports whether this side has closed a connection to the peer that the peer
 // may not have accepted yet.
 func (f *iface) hasClosing(peer ifaceName) bool {
-	for _, e := range f.peers[peer] {
+	for _, e := range f.ByPeer[peer] {
 		if e.status == ucs.Closed && !e.releasable() {
 			return true
 		}
 	}
 	return false
-}
-
-// separateConns excludes the peer's connections so far from use by endpoints. The peer may
-// read them already, so their messages could overtake those of a closed connection.
-func (f *iface) separateConns(peer ifaceName) {
-	for _, e := range f.peers[peer] {
-		if !e.initiated {
-			e.separate = true
-		}
-	}
-}
-
-// scheduleRead makes the next service read e for the first time.
-func (e *ep) scheduleRead() {
-	e.f.firstReads = append(e.f.firstReads, e)
-	e.f.requestService()
 }
 
 // startReads starts to read the queued connections in the order of their OPEN messages.
@@ -53,17 +37,17 @@ func (f *iface) startReads() (n int) {
 	f.firstReads = nil
 	var last *ep
 	for _, e := range es {
-		if e.released || e.failure != nil || e.rxPair != machine.None {
+		if e.Life.Over() || e.rxPair != machine.None {
 			continue
 		}
 		if last != nil && last.peer == e.peer {
 			n += f.drainRings(last) // the others were drained before last
 		} else {
-			for i := 0; i < len(f.peers[e.peer]); i++ { // callbacks may change the slice
-				n += f.drainRings(f.peers[e.peer][i])
+			for i := 0; i < len(f.ByPeer[e.peer]); i++ { // callbacks may change the slice
+				n += f.drainRings(f.ByPeer[e.peer][i])
 			}
 		}
-		e.switchRx(e.m.RxPair())
+		e.switchRx(e.M.RxPair())
 		last = e
 	}
 	return n

@@ -18,24 +18,17 @@ func (e *ep) PendingAdd(t uct.Token) uct.Status {
 			return ucs.Busy
 		}
 		e.block(ucs.NoResource)
-		e.waitForRoom()
+		f := e.f
+		if e.Facts.Add(inWaiting) {
+			f.waiting, f.extraWork = append(f.waiting, e), true
+		}
+		if f.state == armed {
+			f.requestService() // this peer was not asked to wake the worker when it frees room
+		}
 	}
 	e.f.stats.Inc(statPending)
 	e.pend.Add(t)
 	return ucs.OK
-}
-
-// waitForRoom makes Progress retry the pending operations of e. If the worker is armed, it
-// requests a wake-up: this peer was not asked to wake the worker when it frees room.
-func (e *ep) waitForRoom() {
-	f := e.f
-	if !e.inWaiting {
-		e.inWaiting = true
-		f.waiting, f.extraWork = append(f.waiting, e), true
-	}
-	if f.armed {
-		f.requestService()
-	}
 }
 
 // PendingPurge removes all pending operations and passes each to f.
@@ -60,7 +53,7 @@ func (f *iface) dispatchPending() (moved int) {
 			i++
 			continue
 		}
-		e.inWaiting = false
+		e.Drop(inWaiting)
 		last := len(f.waiting) - 1
 		f.waiting[i] = f.waiting[last]
 		f.waiting[last] = nil

@@ -1,9 +1,9 @@
 package shm
 
 import (
-	"errors"
 	"time"
 
+	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/shmem"
 	"github.com/goucx/goucx/uct"
@@ -30,38 +30,10 @@ const serviceInterval = 2 * time.Millisecond
 // event: another goroutine of this process may be asleep on it.
 func (f *iface) requestService() {
 	f.serviceNeeded, f.extraWork = true, true
-	if f.armed {
+	if f.state == armed {
 		f.eventSignalled = true
 		_ = f.event.Signal() // fails only if the event is closed
 	}
-}
-
-// failLater fails the connection with err. The next Progress reports that to UCP.
-func (f *iface) failLater(e *ep, err error) {
-	if e.failure != nil {
-		return
-	}
-	e.failure = err
-	if !errors.Is(err, errPeerClosed) {
-		f.stats.Inc(statFailed)
-	}
-	if e.status == ucs.OK {
-		e.rejectOps(ucs.PeerFailed)
-	}
-	f.scheduleService(e)
-}
-
-// Disconnect: see uct.Iface.
-func (f *iface) Disconnect(source uint32) {
-	if i := int(source) - 1; i >= 0 && i < len(f.slots) && f.slots[i] != nil && !f.slots[i].rxEndReported {
-		f.failLater(f.slots[i], errDisconnected)
-	}
-}
-
-// scheduleService makes the next Progress check whether the connection is over.
-func (f *iface) scheduleService(e *ep) {
-	f.serviceQueue = append(f.serviceQueue, e)
-	f.requestService()
 }
 
 // service handles the events of sockets and processes, and work that earlier calls
@@ -75,20 +47,52 @@ func (f *iface) service() int {
 	for _, ev := range f.events[:n] {
 		f.dispatch(ev)
 	}
-	f.runDeferred()
+	deferred := f.deferred
+	f.deferred = nil
+	for _, e := range deferred {
+		switch {
+		case e.Life == conn.Released:
+		case e.resLen >= 0 && !e.Life.Over(): // its reservation is still open
+			f.deferred = append(f.deferred, e)
+			f.serviceNeeded = true
+		default:
+			e.runDeferred()
+		}
+	}
 	done := f.startReads()
-	done += f.recheckAll() + f.drainDoorbells(0, len(f.doorbells), uct.MaxBatch)
+	// Connections that were demoted, and those with messages left after a batch.
+	for e := range f.recheck.Drain() {
+		done += f.drainCold(e, drainBatch)
+		if e.Has(inRecheck) {
+			f.serviceNeeded = true
+		} else if !e.hot && e.Life != conn.Released && f.passes-e.demotedAt < recheckPasses {
+			f.recheck.Add(e)
+		}
+	}
+	done += f.drainDoorbells(0, len(f.doorbells), uct.MaxBatch)
 	now := ucs.Now()
 	if now.Sub(f.servicedAt) >= serviceInterval {
 		f.servicedAt = now
 		f.dialAll()
-		f.expireHalfOpen(now)
-		f.resumeAccept(now)
-		f.evictIdle(now)
+		for id, c := range f.halfOpen {
+			if now.Sub(c.since) > openTimeout {
+				f.dropHalfOpen(id)
+			}
+		}
+		if f.acceptPausedUntil != 0 && now >= f.acceptPausedUntil {
+			f.acceptPausedUntil = 0
+			if err := f.epoll.Add(f.listener.FD(), evAccept, shmem.EventIn); err != nil {
+				f.d.logf("poll the listener", err)
+			}
+		}
+		f.EvictIdle(now)
 	}
 	f.servePairRequests(now)
-	done += f.scan(now) + f.serviceQueued()
-	f.nextPage()
+	done += f.scan(now) + f.Service(f.serviceEP)
+	if len(f.pages) > 1 && len(f.doorbells) > 0 {
+		f.currentPage++
+		f.selectDoorbells()
+	}
 	return done
 }
 
@@ -104,29 +108,14 @@ func (f *iface) dispatch(ev shmem.Event) {
 	case evHalfOpen:
 		f.receiveOpen(id)
 	case evSocket:
-		if e := f.slots[id]; e != nil {
+		if e := f.Slots[id]; e != nil {
 			e.readSocket()
 		}
 	case evProcess:
-		if e := f.slots[id]; e != nil {
+		if e := f.Slots[id]; e != nil {
 			e.peerLost()
 		}
 	}
-}
-
-// serviceQueued reports failed connections to UCP and releases connections that are done.
-func (f *iface) serviceQueued() int {
-	n := 0
-	for len(f.serviceQueue) > 0 {
-		es := f.serviceQueue
-		f.serviceQueue = nil
-		for _, e := range es {
-			if !e.released {
-				n += f.serviceEP(e)
-			}
-		}
-	}
-	return n
 }
 
 // serviceEP handles what has ended on e, in this order: a MIGRATE that could not be sent,
@@ -138,51 +127,53 @@ func (f *iface) serviceEP(e *ep) int {
 	if e.unsentMigrate != machine.None {
 		p := e.unsentMigrate.Flip()
 		e.unsentMigrate = machine.None
-		e.step(machine.Event{Kind: machine.EventReceive, Msg: machine.Msg{Kind: machine.MsgMigrateNak, From: e.m.Remote(), Pair: p}})
+		e.step(machine.Event{Kind: machine.EventReceive, Msg: machine.Msg{Kind: machine.MsgMigrateNak, From: e.M.Remote(), Pair: p}})
 		e.handleMigrateNak()
 	}
-	if e.sendFailed && !e.peerGone {
+	if e.Drop(sendFailed) {
 		e.peerLost()
 	}
-	if e.peerGone && e.failure == nil && !e.finished {
+	if e.Life == conn.HungUp {
 		n += f.startReads() // ACCEPT may have arrived together with the hang-up
 		n += f.drainRings(e)
-		f.handleHangUp(e)
+		switch {
+		case e.Life.Over(): // its last messages were garbage
+		case e.M.State() == machine.StateClosed:
+		case e.Has(shutdownReceived):
+			f.FailLater(e, conn.ErrPeerClosed)
+		case e.Has(conn.Opened) || !e.Has(closeReceived) && !e.M.Closing():
+			f.FailLater(e, errPeerCrashed)
+		default: // one direction was closed and the other never used
+			e.Life.Step(conn.Finish)
+		}
 	}
-	if e.failure != nil && !e.failureReported {
+	if e.Life == conn.Failing {
 		n += f.report(e)
 	}
-	if e.opened && e.failure == nil && !e.rxEndReported && e.m.PeerDrained() {
-		n += f.reportRxEnd(e)
+	if e.Has(conn.Opened) && !e.Life.Over() && e.M.PeerDrained() {
+		n += f.ReportRxEnd(e)
 	}
 	if !e.releasable() {
 		return n
 	}
-	if e.failure == nil {
+	if !e.Life.Over() {
 		n += f.drainRings(e)
 	}
-	return n + f.drop(e)
-}
-
-// handleHangUp determines why the peer hung up.
-func (f *iface) handleHangUp(e *ep) {
-	switch {
-	case e.failure != nil: // its last messages were garbage
-	case e.m.State() == machine.StateClosed:
-	case e.shutdownReceived:
-		f.failLater(e, errPeerClosed)
-	case e.opened || !e.closeReceived && !e.m.Closing():
-		f.failLater(e, errPeerCrashed)
-	default: // one direction was closed and the other never used
-		e.finished = true
+	if e.Life != conn.Ended {
+		n += f.report(e)
 	}
+	f.Uncount(e)
+	if err := f.remove(e); err != nil {
+		f.d.logf("release connection", err)
+	}
+	return n
 }
 
 // drainRings delivers the messages in e's ring, at most one ring's capacity per ring
 // pair.
 func (f *iface) drainRings(e *ep) int {
 	n := 0
-	for limit := e.ringCapacity(); n <= limit && e.rx.Ready() && e.failure == nil; {
+	for limit := e.ringCapacity(); n <= limit && e.rx.Ready() && !e.Life.Over(); {
 		n += f.drain(e, drainBatch)
 	}
 	return n
@@ -192,50 +183,9 @@ func (f *iface) drainRings(e *ep) int {
 // descriptors of an ended socket or process would stay readable. It returns the number
 // of reports.
 func (f *iface) report(e *ep) int {
-	e.failureReported = true
 	f.demote(e)
 	if err := e.disconnect(); err != nil {
 		f.d.logf("disconnect", err)
 	}
-	var fail uct.Failure
-	if !e.rxEndReported && e.received() {
-		fail.RxConn = e.source
-	}
-	if e.opened {
-		fail.Endpoint = e
-	}
-	if fail == (uct.Failure{}) {
-		return 0
-	}
-	if !errors.Is(e.failure, errPeerClosed) {
-		fail.Err = e.failure
-	}
-	f.handler.HandleFailure(fail)
-	return 1
-}
-
-// reportRxEnd reports to UCP that the peer sends no more but still receives. Otherwise an
-// endpoint that replies on this connection would keep it open forever.
-func (f *iface) reportRxEnd(e *ep) int {
-	e.rxEndReported = true
-	if !e.received() {
-		return 0 // UCP does not know this source
-	}
-	f.handler.HandleFailure(uct.Failure{RxConn: e.source})
-	return 1
-}
-
-// drop reports and releases a connection that is over.
-func (f *iface) drop(e *ep) (n int) {
-	if !e.failureReported {
-		n = f.report(e)
-	}
-	f.unregister(e)
-	if e.counted {
-		f.accepted--
-	}
-	if err := e.release(); err != nil {
-		f.d.logf("release connection", err)
-	}
-	return n
+	return f.Report(e, false)
 }

@@ -1,0 +1,242 @@
+package soft
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/verbs"
+)
+
+// Switch connects the in-process devices of a program.
+//
+// Concurrency: any goroutine may call all methods.
+type Switch struct {
+	mu          sync.Mutex
+	byGID       map[verbs.GID]*device
+	devices     atomic.Pointer[[]*device] // by device.index; nil for closed devices
+	faultFabric polledFabric
+}
+
+// NewSwitch creates a Switch without devices.
+func NewSwitch() *Switch { return &Switch{byGID: make(map[verbs.GID]*device)} }
+
+// attach adds d.
+func (s *Switch) attach(d *device) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.byGID[d.gid] = d
+	var all []*device
+	if p := s.devices.Load(); p != nil {
+		all = append(all, *p...)
+	}
+	d.index = uint32(len(all))
+	for i, o := range all {
+		if o == nil {
+			d.index = uint32(i)
+			all[i] = d
+			break
+		}
+	}
+	if int(d.index) == len(all) {
+		all = append(all, d)
+	}
+	s.devices.Store(&all)
+}
+
+// device returns the device with that index, or nil.
+func (s *Switch) device(i uint32) *device {
+	if p := s.devices.Load(); int(i) < len(*p) {
+		return (*p)[i]
+	}
+	return nil
+}
+
+// inprocLink is the link between the in-process devices of a Switch. Packets are cells of
+// the peer's inbox.
+type inprocLink struct{ d *device }
+
+func (l inprocLink) resolve(a *verbs.AHAttr) (route, error) {
+	s := l.d.conf.Switch
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d := s.byGID[a.DGID]; d != nil {
+		return route{peer: d}, nil
+	}
+	return route{}, fmt.Errorf("no device in this process has GID %v: %w", a.DGID.Addr(), ucs.ErrUnreachable)
+}
+
+func (l inprocLink) receive(now ucs.Time) int { return l.d.drain(now) }
+
+func (l inprocLink) hasPackets() bool { return l.d.inbox.ready() }
+
+// close removes the device from the Switch. Packets on their way to it are lost.
+func (l inprocLink) close() error {
+	s, d := l.d.conf.Switch, l.d
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.byGID, d.gid)
+	all := slices.Clone(*s.devices.Load())
+	all[d.index] = nil
+	s.devices.Store(&all)
+	return nil
+}
+
+// send fills the peer's inbox. It returns true if that is full and packets are left. A
+// pending acknowledgement is piggybacked on a request, if one is sent now.
+func (l inprocLink) send(q *qp, _ ucs.Time) bool {
+	p := &q.txPacket
+	if q.typ == verbs.UD {
+		for to := q.nextWithRoute(p); to != nil; to = q.nextWithRoute(p) {
+			if !l.sendOne(to, p, 0) {
+				q.count(cntDroppedInbox, 1)
+			}
+		}
+		return false
+	}
+	b, n := q.route.peer.inbox, 0
+	full := true
+	for ; !b.full(); n++ {
+		piggyback := q.rsp.canPiggyback() && q.nextRequest(p)
+		if !piggyback && !q.nextResponseOrAck(p) && !q.nextRequest(p) {
+			full = false
+			break
+		}
+		c, seq := b.claim()
+		if c == nil { // other senders took the last cell: the packet is lost
+			q.count(cntDroppedInbox, 1)
+			break
+		}
+		q.coalesce(p)
+		c.fill(p, l.d.index)
+		if piggyback {
+			c.piggyback(q.takeAck())
+		}
+		storeRelease32(&c.seq, seq)
+	}
+	if n > 0 {
+		q.route.peer.wake()
+	}
+	return full
+}
+
+func (l inprocLink) sendOne(to *route, p *packet, _ ucs.Time) bool {
+	c, seq := to.peer.inbox.claim()
+	if c == nil {
+		return false
+	}
+	c.fill(p, l.d.index)
+	c.copyPayload(p)
+	storeRelease32(&c.seq, seq)
+	to.peer.wake()
+	return true
+}
+
+// inboxFull reports whether only the peer's full inbox keeps q from sending a
+// packet. Such a packet counts as unacknowledged, so the retransmission timer runs. If
+// the peer does not consume its inbox before the timeout, the queue pair fails, however
+// many other senders fill it.
+func (q *qp) inboxFull() bool {
+	r := &q.req
+	if q.d.kind != overInproc || q.route.peer == nil || r.tx == q.sq.end() {
+		return false
+	}
+	moving := q.loadState() == verbs.StateRTS || r.sent > 0 || q.sq.at(r.tx).started
+	return moving && q.route.peer.inbox.full()
+}
+
+// peerConsumes reports whether the peer has consumed packets of its inbox since the last
+// call.
+func (q *qp) peerConsumes() bool {
+	h := q.route.peer.inbox.consumed()
+	moved := h != q.peerConsumed
+	q.peerConsumed = h
+	return moved
+}
+
+// drain handles the packets in the inbox. The caller has the receive token.
+//
+//hot:bench BenchmarkPingPong
+func (d *device) drain(now ucs.Time) int {
+	var q *qp
+	g := d.inbox.readRing.Load()
+	h := g.head.Load()
+	n := 0
+	for n < maxDrain {
+		c := g.at(h)
+		if c.seq.Load() != h+1 {
+			if g = d.inbox.nextRing(g, h); g == nil {
+				break
+			}
+			h = 0
+			continue
+		}
+		if q == nil || q.num != c.dest {
+			if q != nil {
+				q.transmitAndRelease()
+			}
+			if q = d.qps.find(c.dest); q != nil {
+				if !q.tryAcquire() {
+					return n // its owner is active: retry in the next pass
+				}
+				q.rxOwned = true
+			}
+		}
+		if q == nil {
+			d.counts.add(cntDroppedQPN, 1)
+		} else if q.acceptsSource(c.from) && !q.handleFastCell(c, now) {
+			d.handleCell(q, c, now)
+		}
+		if c.flags&cellBody != 0 {
+			c.freeBody()
+		}
+		h++
+		n++
+		storeRelease32(&g.head, h)
+	}
+	if q != nil {
+		q.transmitAndRelease()
+	}
+	return n
+}
+
+// acceptsSource reports whether q accepts packets of that device. It counts a packet that q
+// drops.
+func (q *qp) acceptsSource(from uint32) bool {
+	if q.typ == verbs.RC && (q.route.peer == nil || q.route.peer.index != from) {
+		q.d.counts.add(cntDroppedSource, 1)
+		return false
+	}
+	return true
+}
+
+// handleCell handles a cell for q. The caller owns q.
+func (d *device) handleCell(q *qp, c *cell, now ucs.Time) {
+	p := &d.rxPacket
+	if c.flags&cellAck != 0 {
+		c.piggybackedAck(p)
+		q.handlePacket(p, now)
+	}
+	if !c.read(p, d.conf.Switch) {
+		d.counts.add(cntDroppedShort, 1)
+		return
+	}
+	if q.typ == verbs.UD {
+		d.setSender(p, c.from)
+	}
+	if p.batchMore > 0 {
+		q.handleBatch(p, now)
+		return
+	}
+	q.handlePacket(p, now)
+}
+
+// setSender sets the source address of a datagram.
+func (d *device) setSender(p *packet, from uint32) {
+	p.sgid, p.slid = verbs.GID{}, 0
+	if o := d.conf.Switch.device(from); o != nil {
+		p.sgid, p.slid = o.gid, o.lid
+	}
+}

@@ -1,0 +1,387 @@
+package soft
+
+import (
+	"encoding/binary"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/wire"
+)
+
+// When a post over UDP is sent at once, and when it is batched with later ones. One
+// system call for each short packet would limit the message rate.
+const (
+	batchAbove = 4                // outstanding packets above which the first post is delayed too
+	batchLimit = maxSegments      // unsent packets from which on nothing is delayed
+	batchDelay = ucs.Time(10_000) // longest delay of the first packet
+)
+
+// udpLink is the link over a UDP socket.
+type udpLink struct{ d *device }
+
+func (l udpLink) resolve(a *verbs.AHAttr) (r route, err error) {
+	r.udp, err = l.d.udp.peer(a.DGID, a.DLID)
+	l.d.udp.setClass(&r.udp, a.TrafficClass, a.HopLimit)
+	return r, err
+}
+
+func (l udpLink) send(q *qp, now ucs.Time) bool {
+	if q.typ == verbs.UD {
+		return q.sendDatagrams()
+	}
+	return q.delaySend(now) || q.sendUDP()
+}
+
+func (l udpLink) sendOne(to *route, p *packet, _ ucs.Time) bool {
+	t := l.d.udp.beginBatch(&to.udp)
+	t.add(p)
+	t.send()
+	return true
+}
+
+// sendEncoded sends packets in segment batches. It skips those that are no packets any
+// more.
+func (l udpLink) sendEncoded(ps []delayedPacket[route]) {
+	var t *segmentBatch
+	var to *udpPeer // peer of t
+	for i := range ps {
+		h := &ps[i]
+		var p packet
+		if decode(h.b[:len(h.b)-wire.ICRCLen], &p) != wire.FaultNone {
+			continue
+		}
+		if t != nil && (*to != h.dest.udp || !t.add(&p)) {
+			t.send()
+			t = nil
+		}
+		if t == nil {
+			to = &h.dest.udp
+			t = l.d.udp.beginBatch(to)
+			t.add(&p)
+		}
+	}
+	if t != nil {
+		t.send()
+	}
+}
+
+func (l udpLink) receive(now ucs.Time) int { return l.d.receiveUDP(now) }
+
+func (l udpLink) hasPackets() bool { return false }
+
+func (l udpLink) close() error { return l.d.udp.close() }
+
+// deferSend reports whether the posted packets are batched with later ones. If so it
+// marks q, so that a later pass sends them. The caller owns q.
+func (q *qp) deferSend() bool {
+	if q.d.kind != overUDP || q.typ != verbs.RC || !q.shouldBatch() {
+		return false
+	}
+	q.d.markDirty(q)
+	return true
+}
+
+// shouldBatch reports whether a post is to be batched with later ones. The first post of a
+// pass is not, unless many packets are outstanding. The caller owns q.
+func (q *qp) shouldBatch() bool {
+	r := &q.req
+	passes := q.d.passes.Load()
+	first := q.lastPasses != passes
+	q.lastPasses = passes
+	open := r.outstanding()
+	return q.unsent() < batchLimit && !(first && open <= batchAbove)
+}
+
+// unsent returns how many packets are queued and not sent.
+func (q *qp) unsent() int {
+	r := &q.req
+	if q.sq.end() == r.tx {
+		return 0
+	}
+	w := q.sq.at(q.sq.end() - 1)
+	return w.psn.Add(int(w.numPSNs)).Diff(r.psn)
+}
+
+// delaySend reports whether everything that could be sent is delayed to form a larger
+// batch.
+func (q *qp) delaySend(now ucs.Time) bool {
+	s := &q.rsp
+	if s.pendingResponses != 0 || s.nak != 0 || s.ackNow && q.route.foreign {
+		return false
+	}
+	if n := q.unsent(); n > 0 {
+		return q.delayBatch(n, now)
+	}
+	return s.ackNow && q.delayAck()
+}
+
+// delayAck reports whether an ACK is delayed, until the socket has been found empty. It
+// may then cover more packets, or be sent in the batch of a request if the program
+// responds.
+func (q *qp) delayAck() bool {
+	s := &q.rsp
+	return !s.longAckReq && s.unacked < maxUnackedShort && q.d.socketEmpty.Load() == 0
+}
+
+// maxUnackedShort is the most short messages that one ACK covers, even if the socket has
+// more.
+const maxUnackedShort = 16
+
+// delayBatch reports whether n unsent packets are delayed to form a larger batch.
+func (q *qp) delayBatch(n int, now ucs.Time) bool {
+	open := q.req.outstanding()
+	if open <= batchAbove || n >= batchLimit || 2*n >= open {
+		q.delayedSince = 0
+		return false
+	}
+	if q.delayedSince == 0 {
+		q.delayedSince = now
+	}
+	if now-q.delayedSince >= batchDelay {
+		q.delayedSince = 0
+		return false
+	}
+	return true
+}
+
+// nextPacket builds the next packet. To a soft peer the ACK, which is short, is last,
+// so that it fits into the segment batch of a request. To a foreign peer it is first:
+// the program of that peer may wait for the ACK before it processes the request.
+func (q *qp) nextPacket(p *packet) bool {
+	if q.route.foreign {
+		return q.nextResponseOrAck(p) || q.nextRequest(p)
+	}
+	return q.nextResponse(p) || q.nextRequest(p) || q.nextAck(p)
+}
+
+// sendUDP sends in segment batches. If the socket accepts no more it rewinds the send
+// state to the first packet not accepted (restoreSendState) and returns true.
+//
+// Two snapshots are kept for this. at is the state before the current batch, afterLast
+// that after the last packet added to it. A batch is sent when the next packet does not
+// fit.
+func (q *qp) sendUDP() bool {
+	u := q.d.udp
+	p := &q.txPacket
+	var t *segmentBatch
+	at, most := q.saveSendState(), q.batchTarget()
+	for afterLast := at; ; {
+		if q.nextIsFast() {
+			if t == nil {
+				t = u.beginBatch(&q.route.udp)
+			}
+			if q.addFast(t, most) {
+				if !q.hasMore() {
+					break
+				}
+				afterLast = q.saveSendState()
+			}
+		}
+		if !q.nextPacket(p) {
+			break
+		}
+		if t == nil {
+			t = u.beginBatch(&q.route.udp)
+		}
+		if t.count >= most && p.op != wire.Acknowledge || !t.add(p) {
+			if done, st := t.sendMost(); st == ucs.NoResource {
+				q.restoreSendState(&at, done)
+				return true
+			}
+			at, most = afterLast, q.batchTarget()
+			t = u.beginBatch(&q.route.udp)
+			t.add(p)
+		}
+		if !q.hasMore() {
+			break // the usual end
+		}
+		afterLast = q.saveSendState()
+	}
+	if t != nil {
+		if done, st := t.sendMost(); st == ucs.NoResource {
+			q.restoreSendState(&at, done)
+			return true
+		}
+	}
+	return false
+}
+
+// sendDatagrams sends queued datagrams, consecutive ones to one peer as a batch. It
+// returns true if the socket accepts no more and some are left. A datagram completes once
+// it is sent.
+func (q *qp) sendDatagrams() bool {
+	r := &q.req
+	var t *segmentBatch
+	for {
+		to := q.nextDatagram(&q.txPacket)
+		if to != nil && t != nil && t.peer == &to.udp && t.add(&q.txPacket) {
+			continue
+		}
+		if t != nil {
+			n := t.count
+			switch done, st := t.sendMost(); st {
+			case ucs.OK:
+			case ucs.NoResource: // the datagrams that the socket did not take stay queued
+				r.tx = r.head + uint32(done)
+				q.completeDatagrams(r.tx)
+				return true
+			default:
+				q.count(cntDroppedInbox, uint64(n))
+			}
+			end := r.tx
+			if to != nil {
+				end-- // the new one is not sent yet
+			}
+			q.completeDatagrams(end)
+		}
+		if to == nil {
+			return false
+		}
+		t = q.d.udp.beginBatch(&to.udp)
+		t.add(&q.txPacket)
+	}
+}
+
+// hasMore reports whether something may be left to send.
+func (q *qp) hasMore() bool {
+	s := &q.rsp
+	return q.req.tx != q.sq.end() || s.ackNow || s.pendingResponses != 0
+}
+
+// batchTarget returns how many packets a batch may have: half of those outstanding and unsent.
+// So one batch is built while another is processed, and neither end waits for all. READ
+// responses may fill a batch: the requester already asks for parts of that size.
+func (q *qp) batchTarget() int {
+	if s := &q.rsp; s.pendingResponses != 0 {
+		return maxSegments
+	}
+	return max(batchAbove, (q.unsent()+q.req.psn.Diff(q.req.una)+1)/2)
+}
+
+// deferredPacket is a packet that was received while another goroutine owned its queue pair.
+type deferredPacket struct {
+	d *datagram
+	i int
+}
+
+// maxDeferred is the most packets that wait for a queue pair's owner.
+const maxDeferred = 64
+
+// receiveUDP receives datagrams from the socket and processes their packets. It returns
+// the number of packets.
+func (d *device) receiveUDP(now ucs.Time) int {
+	n := 0
+	all := d.udp.recv()
+	raceSync()
+	empty := uint32(0)
+	if len(all) == 0 {
+		empty = 1
+	}
+	storeRelease32(&d.socketEmpty, empty) // before the packets are acknowledged: delayAck reads it
+	for _, g := range all {
+		if d.conf.Tap != nil {
+			d.tapDatagram(g)
+		}
+		var q *qp
+		for i, all := 0, g.packets(); i < all; i++ {
+			b := g.packet(i)
+			n++
+			if len(b) < minPacket {
+				d.counts.add(cntDroppedShort, 1)
+				continue
+			}
+			num := verbs.QPN(binary.BigEndian.Uint32(b[4:]) & 0xffffff)
+			if q == nil || q.num != num {
+				if q != nil {
+					q.transmitAndRelease()
+				}
+				q = d.acquireOrDefer(num, g, i)
+			}
+			if q == nil {
+				continue
+			}
+			if k := q.handleFastBatch(g, i, all, now); k != 0 {
+				i, n = i+k-1, n+k-1
+				continue
+			}
+			q.handleUDPPacket(&d.rxPacket, g, i, now)
+		}
+		if q != nil {
+			q.transmitAndRelease()
+		}
+	}
+	return n
+}
+
+// acquireOrDefer takes the ownership of the queue pair that packet i of g is for. It returns nil
+// if there is none, or if another goroutine owns it; the packet is queued for the owner
+// then. It is queued before pending work is marked. So either the owner finds it in
+// leave, or claim acquires the ownership and processes it.
+func (d *device) acquireOrDefer(num verbs.QPN, g *datagram, i int) *qp {
+	q := d.qps.find(num)
+	if q == nil {
+		d.counts.add(cntDroppedQPN, 1)
+		return nil
+	}
+	if q.tryAcquire() {
+		q.rxOwned = true
+		q.handleDeferred()
+		return q
+	}
+	q.deferredLock.lock()
+	if len(q.deferred) < maxDeferred {
+		g.hold()
+		q.deferred = append(q.deferred, deferredPacket{g, i})
+	} else {
+		d.counts.add(cntDroppedInbox, 1)
+	}
+	q.numDeferred.Store(int32(len(q.deferred)))
+	q.deferredLock.unlock()
+	if q.acquireOrNotify() { // the owner released it meanwhile
+		q.transmitAndRelease()
+	}
+	return nil
+}
+
+// handleDeferred processes the packets that were received while another goroutine owned the
+// queue pair.
+func (q *qp) handleDeferred() {
+	q.markMemoryUser()
+	var p packet
+	for q.numDeferred.Load() != 0 {
+		q.deferredLock.lock()
+		all := q.deferred
+		q.deferred, q.spareDeferred = q.spareDeferred[:0], nil
+		q.numDeferred.Store(0)
+		q.deferredLock.unlock()
+		now := ucs.Time(q.d.now.Load())
+		for i := range all {
+			q.handleUDPPacket(&p, all[i].d, all[i].i, now)
+			all[i].d.release()
+			all[i].d = nil
+		}
+		q.spareDeferred = all[:0]
+	}
+}
+
+// handleUDPPacket checks and processes packet i of g.
+func (q *qp) handleUDPPacket(p *packet, g *datagram, i int, now ucs.Time) {
+	if q.typ == verbs.RC && !q.route.udp.matches(g) {
+		q.count(cntDroppedSource, 1)
+		return
+	}
+	f, ok := g.decode(i, p, q.foreign())
+	switch {
+	case !ok:
+		q.count(cntDroppedICRC, 1)
+	case f == wire.FaultShort:
+		q.count(cntDroppedShort, 1)
+	case f != wire.FaultNone:
+		q.count(cntDroppedOpcode, 1)
+	default:
+		if q.typ == verbs.UD {
+			p.sgid, p.slid, p.tos, p.ttl = g.from.gid(), g.from.lid(), g.tos, g.ttl
+		}
+		q.handlePacket(p, now)
+	}
+}
