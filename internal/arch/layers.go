@@ -160,6 +160,12 @@ var Layers = []Layer{
 		"the suite knows the protocols that it tests and is handed the providers",
 	},
 	{
+		"ucp/internal/keycodec",
+		[]string{"wireup", "uct", "ucs"},
+		nil,
+		"the format of a key is a pure function of bytes",
+	},
+	{
 		"ucp/...",
 		[]string{"ucp/...", "wireup/...", "uct/...", "ucs/...", "config/...", "internal/fault", "internal/race"},
 		[]string{zap, xsys},

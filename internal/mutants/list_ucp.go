@@ -40,9 +40,9 @@ var ucpList = []mutant{
 	},
 	{
 		name: "skip the CRC of a key",
-		file: "ucp/key.go",
+		file: "ucp/internal/keycodec/key.go",
 		old:  "; got != sum {", new: "; got != sum && false {",
-		pkg: "./ucp", test: "^TestKeyEveryBitFlip$", quick: true,
+		pkg: "./ucp/internal/keycodec", test: "^TestEveryBitFlip$", quick: true,
 	},
 	{
 		name: "skip the bounds of a put",
