@@ -99,6 +99,12 @@ var Layers = []Layer{
 		"what the transports over verbs share knows the verbs API, never a verbs provider: devices are handed to it",
 	},
 	{
+		"transports/internal/conn",
+		[]string{"wireup/machine", "uct/...", "ucs/..."},
+		nil,
+		"what the connections of shm and rc share is below both, and knows the connection machine",
+	},
+	{
 		"transports/internal/...",
 		[]string{"transports/internal/...", "uct/...", "ucs/...", "config/..."},
 		[]string{xsys, zap},
@@ -219,6 +225,12 @@ var Layers = []Layer{
 		[]string{"perf", "transports", "verbs/soft"},
 		[]string{testify},
 		"the instruction counter wires up what it counts, as a command does",
+	},
+	{
+		"internal/shape",
+		[]string{"internal/arch"},
+		[]string{testify},
+		"the measures count what the checks find",
 	},
 	{
 		"internal/...",

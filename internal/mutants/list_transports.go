@@ -51,7 +51,7 @@ var transportsList = []mutant{
 		pkg: "./transports/rc", test: "^TestConformanceOfRestlessConnections$/^pending$",
 	},
 	{
-		name: "rc: nobody posts receives while the receiver computes",
+		name: "rc: no receives are posted while the receiver computes",
 		file: "transports/internal/nic/reserve.go",
 		old:  "		n = r.limit", new: "		n = 0",
 		pkg: "./transports/rc", test: "^TestReceiverComputes$",
@@ -83,7 +83,7 @@ var transportsList = []mutant{
 	{
 		name: "a new connection is read before what a closed one holds",
 		file: "transports/shm/order.go",
-		old:  "n += f.drainRings(f.peers[e.peer][i])", new: "_ = f.peers[e.peer][i]",
+		old:  "n += f.drainRings(f.ByPeer[e.peer][i])", new: "_ = f.ByPeer[e.peer][i]",
 		pkg: "./transports/shm", test: "^TestClosedConnectionIsReadFirst$", quick: true,
 	},
 	{

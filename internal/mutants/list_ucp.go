@@ -70,7 +70,7 @@ var ucpList = []mutant{
 		pkg:  "./transports/internal/mapped", test: "^TestConcurrentAtomics$", tries: 5,
 	},
 	{
-		name: "the announcement of a tag message passes a halted lane",
+		name: "the announcement of a tag message passes a stalled lane",
 		file: "ucp/rndv_send.go",
 		old:  "l.ep.ReserveAM(amRTS,", new: "l.transport().ReserveAM(amRTS,",
 		pkg: "./ucp/ucptest", test: "^TestUCP$/^rc$/^one_goroutine$/^121_order_with_small",
@@ -84,7 +84,7 @@ var ucpList = []mutant{
 	{
 		name: "a lane that waits for a credit is not resumed",
 		file: "ucp/lane_credit.go",
-		old:  "		l.noCredit = false\n		w.tryResumeLane(lane)", new: "		l.noCredit = false",
+		old:  "		l.setSlow(slowNoCredit, false)\n		w.tryResumeLane(lane)", new: "		l.setSlow(slowNoCredit, false)",
 		pkg: "./ucp", test: "^TestOutstandingIsBounded$", quick: true,
 	},
 	{
