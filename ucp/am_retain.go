@@ -89,7 +89,7 @@ func (w *Worker) fillRetained(r *retainedMsg, header, data []byte) {
 			r.storage.kind = storagePool
 		}
 		r.storage.chunk = w.allocBudgeted(n)
-		b := w.pool.bytes(r.storage.chunk)[:n:n]
+		b := w.pool.Bytes(r.storage.chunk)[:n:n]
 		copy(b, header)
 		copy(b[h:], data)
 		header = b[:h:h]

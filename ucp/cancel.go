@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
@@ -56,10 +57,10 @@ func (w *Worker) notifyCancel(i uint32) {
 	s := &w.slab.slots[i]
 	switch s.phase() {
 	case phaseRTS:
-		w.control(s.lane, control{id: amCancel, hdr: w.slab.id(i), n: 1, a: cancelRTS})
+		w.control(s.lane, control{id: wire.Cancel, hdr: w.slab.id(i), n: 1, a: wire.CancelRTS})
 	case phaseData:
 		if s.off < s.length {
-			w.control(s.lane, control{id: amCancel, hdr: s.tag, n: 1, a: cancelData})
+			w.control(s.lane, control{id: wire.Cancel, hdr: s.tag, n: 1, a: wire.CancelData})
 		}
 	case phaseNew:
 		if s.off > 0 {

@@ -3,6 +3,8 @@ package ucp
 import (
 	"encoding/binary"
 
+	"github.com/goucx/goucx/ucp/internal/pool"
+	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
@@ -15,7 +17,7 @@ type control struct {
 	n    int
 	a, b uint64
 	text []byte
-	mem  chunk // pool memory that holds text; only with queueControl
+	mem  pool.Chunk // pool memory that holds text; only with queueControl
 }
 
 // reply sends m to the worker that sends on s. It may be called from anywhere, also from
@@ -36,7 +38,7 @@ func (w *Worker) reply(rx *rxConn, m control) bool {
 		}
 		w.control(lane, m)
 	}
-	rx.replySent = rx.replySent || m.id != amFlowControl // the peer does not wait for amFlowControl
+	rx.replySent = rx.replySent || m.id != wire.FlowControl // the peer does not wait for wire.FlowControl
 	return true
 }
 
@@ -44,7 +46,7 @@ func (w *Worker) reply(rx *rxConn, m control) bool {
 //
 //go:noinline
 func (w *Worker) disconnectUnreplied(rx *rxConn, id uct.AMID) bool {
-	if id != amFlowControl {
+	if id != wire.FlowControl {
 		rx.iface.iface.Disconnect(rx.id)
 	}
 	return false
@@ -66,8 +68,8 @@ func (w *Worker) control(lane uint32, m control) bool {
 		}
 	}
 	if len(m.text) > 0 { // the caller owns text
-		m.mem = w.pool.get(len(m.text))
-		m.text = append(w.pool.bytes(m.mem)[:0], m.text...)
+		m.mem = w.pool.Get(len(m.text))
+		m.text = append(w.pool.Bytes(m.mem)[:0], m.text...)
 	}
 	w.queueControl(lane, m)
 	return true

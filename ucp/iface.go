@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"time"
 
+	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
@@ -50,12 +51,12 @@ func (wi *workerIface) HandleAM(mem []byte, ds []uct.Desc) uint64 {
 	if len(ds) == 1 && wi.rxChecks == 0 {
 		d, w := &ds[0], wi.w
 		data := mem[d.Off:][:d.Len]
-		if d.ID == amEager {
+		if d.ID == wire.Eager {
 			w.count.Inc(cntReceived)
 			w.handleEager(d.Header, data)
 			return 0
 		}
-		if d.ID == amUser {
+		if d.ID == wire.User {
 			w.count.Inc(cntReceived)
 			return retainedBit(wi.handleUserFast(d, data))
 		}
@@ -83,11 +84,11 @@ func (wi *workerIface) handleBatch(mem []byte, ds []uct.Desc) uint64 {
 	for i := range ds {
 		d := &ds[i]
 		data := mem[d.Off:][:d.Len]
-		if d.ID == amEager && wi.rxChecks == 0 {
+		if d.ID == wire.Eager && wi.rxChecks == 0 {
 			w.handleEager(d.Header, data)
 			continue
 		}
-		if d.ID == amUser && wi.rxChecks == 0 {
+		if d.ID == wire.User && wi.rxChecks == 0 {
 			if wi.handleUserFast(d, data) {
 				kept |= 1 << i
 			}

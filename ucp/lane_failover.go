@@ -6,6 +6,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/wireup"
@@ -124,7 +125,7 @@ func (w *Worker) resumeMoved(i uint32) {
 	for k := l.pendingControl.head; k != 0; {
 		s := &w.slab.slots[k]
 		next := s.next
-		if uct.AMID(s.parent) == amPeer { // its size fits the old transport
+		if uct.AMID(s.parent) == wire.Peer { // its size fits the old transport
 			w.end(k, ucs.Canceled)
 		} else {
 			w.slab.unlink(&l.pendingControl, k)

@@ -3,6 +3,7 @@ package ucp
 import (
 	"time"
 
+	"github.com/goucx/goucx/ucp/internal/pool"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
@@ -97,12 +98,12 @@ type slab struct {
 	sweptAll ucs.Time // when sweepAll swept last; 0: never
 
 	// State outside of the slots that have flagExtra.
-	vecs      map[uint32][][]byte // pieces of opTagSendV
-	listeners []listener          // callbacks and waiters by slot; shorter than slots if none was needed
-	errs      map[uint32]error    // errors that outlive what they are made from
-	copies    map[uint32]chunk    // pool memory that holds the buffer
-	opMems    []opMem             // registered memory by slot; shorter than slots if none was needed
-	pool      *pool
+	vecs      map[uint32][][]byte   // pieces of opTagSendV
+	listeners []listener            // callbacks and waiters by slot; shorter than slots if none was needed
+	errs      map[uint32]error      // errors that outlive what they are made from
+	copies    map[uint32]pool.Chunk // pool memory that holds the buffer
+	opMems    []opMem               // registered memory by slot; shorter than slots if none was needed
+	pool      *pool.Pool
 
 	unclaimed                    int // slots in the list of unclaimed completions
 	unclaimedHead, unclaimedTail uint32
@@ -115,10 +116,10 @@ const (
 	genMask      = 1<<31 - 1
 )
 
-func (b *slab) init(p *pool) {
+func (b *slab) init(p *pool.Pool) {
 	b.vecs = make(map[uint32][][]byte)
 	b.errs = make(map[uint32]error)
-	b.copies = make(map[uint32]chunk)
+	b.copies = make(map[uint32]pool.Chunk)
 	b.pool = p
 	b.grow()
 }
@@ -203,7 +204,7 @@ func (b *slab) dropBuffers(i uint32) {
 		return
 	}
 	if c, ok := b.copies[i]; ok {
-		b.pool.put(c)
+		b.pool.Put(c)
 		delete(b.copies, i)
 	}
 	b.detachMem(i)

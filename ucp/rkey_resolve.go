@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/goucx/goucx/ucp/internal/keycodec"
+	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/wireup"
@@ -127,7 +128,7 @@ func (r *keyResolver) withEmulation(l, rma *keyLane) *keyLane {
 
 // carriesEmulation reports whether the lane's active messages can carry emulated operations.
 func (l *keyLane) carriesEmulation() bool {
-	return l.iface.Ops.Has(uct.OpAMBcopy|uct.OpPending) && emulLimit(l.iface.AM.Bcopy) >= emulAtomicLen
+	return l.iface.Ops.Has(uct.OpAMBcopy|uct.OpPending) && emulLimit(l.iface.AM.Bcopy) >= wire.AtomicLen
 }
 
 func (l *keyLane) allAtomics() bool {

@@ -434,9 +434,9 @@ func (w *Worker) postZcopy(i uint32, p []byte, lim uct.Limit) (int, ucs.Status) 
 func (k *RemoteKey) getUint64Bounce(off uint64) Fetch[uint64] {
 	w := k.t.w
 	i := k.newSlot(opGetUint64, k.rma, off)
-	c := w.pool.get(8)
+	c := w.pool.Get(8)
 	w.slab.copies[i] = c
-	w.slab.bufs[i] = w.pool.bytes(c)[:8:8]
+	w.slab.bufs[i] = w.pool.Bytes(c)[:8:8]
 	s := &w.slab.slots[i]
 	s.flags |= flagExtra
 	s.aux = auxBounced

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
@@ -25,9 +26,6 @@ import (
 // readMin is the shortest message that is read; a shorter one arrives sooner by messages.
 const readMin = 16 << 10
 
-// rndvKeyHeaderLen is the length of what precedes the transport's key in an amKey: address, domain.
-const rndvKeyHeaderLen = 9
-
 // opMem is registered memory of an operation in progress: an exposed region, or the
 // buffer of a read or of a zcopy transfer.
 type opMem struct {
@@ -42,7 +40,7 @@ const maxReusable = 1024
 func (wi *workerIface) canRead() bool {
 	a := wi.iface.Attr()
 	return wi.info.Kind == uct.DeviceNet && a.Ops.Has(uct.OpGetZcopy) && a.Get.MaxZcopy > 0 && a.Get.MaxVec > 0 &&
-		wi.domain.Attr().Register && rndvKeyHeaderLen+wi.domain.Attr().KeyLen <= a.AM.Bcopy
+		wi.domain.Attr().Register && wire.KeyHeaderLen+wi.domain.Attr().KeyLen <= a.AM.Bcopy
 }
 
 // register returns buf as memory of the port's domain. If buf lies in a region that the
@@ -179,7 +177,7 @@ func (w *Worker) expose(i uint32, recvID, wanted uint64) bool {
 	l.use()
 	text := binary.LittleEndian.AppendUint64(w.scratch[:0], addressOf(buf))
 	text = append(text, byte(w.locals[wi.index].Domain))
-	w.control(s.lane, control{id: amKey, hdr: recvID, text: m.AppendKey(text)})
+	w.control(s.lane, control{id: wire.Key, hdr: recvID, text: m.AppendKey(text)})
 	return true
 }
 
@@ -214,7 +212,7 @@ func (w *Worker) shouldRead(rx *rxConn, n uint64) bool {
 // handleKey receives the key of exposed memory. It reads the data, or requests it by messages.
 func (wi *workerIface) handleKey(rx *rxConn, id uint64, data []byte) {
 	w := wi.w
-	if len(data) <= rndvKeyHeaderLen {
+	if len(data) <= wire.KeyHeaderLen {
 		wi.protocolError(rx)
 		return
 	}
@@ -230,7 +228,7 @@ func (wi *workerIface) handleKey(rx *rxConn, id uint64, data []byte) {
 	r.parent = 0
 	sendID, wanted := r.arg, min(r.length, uint64(len(w.slab.bufs[i])))
 	if !w.startRead(i, rx, data) {
-		w.reply(rx, control{id: amRTR, hdr: sendID, n: rtrLen, a: id, b: wanted})
+		w.reply(rx, control{id: wire.RTR, hdr: sendID, n: wire.RTRLen, a: id, b: wanted})
 	}
 }
 
@@ -243,10 +241,10 @@ func (w *Worker) startRead(i uint32, rx *rxConn, data []byte) bool {
 	}
 	l := &w.t.lanes[lane]
 	wi := w.ifaces[l.iface]
-	if !wi.canRead() || l.domain != data[rndvKeyHeaderLen-1] {
+	if !wi.canRead() || l.domain != data[wire.KeyHeaderLen-1] {
 		return false // the reply lane leads to another device
 	}
-	k, err := wi.domain.UnpackKey(data[rndvKeyHeaderLen:])
+	k, err := wi.domain.UnpackKey(data[wire.KeyHeaderLen:])
 	if err != nil {
 		return false
 	}
@@ -262,7 +260,7 @@ func (w *Worker) startRead(i uint32, rx *rxConn, data []byte) bool {
 	r.partsLeft = recvReading
 	rx.pendingFetches--
 	x.lane, x.flags = lane, flagReported
-	x.tag, x.arg, x.off, x.length = uint64(k), payloadUint64(data, 0), w.slab.id(i), uint64(len(buf))
+	x.tag, x.arg, x.off, x.length = uint64(k), wire.Uint64(data, 0), w.slab.id(i), uint64(len(buf))
 	w.slab.bufs[c] = buf
 	w.slab.attachMem(c, m)
 	l.use() // keeps the lane open
@@ -300,10 +298,10 @@ func (w *Worker) readCompleted(c uint32, st ucs.Status) {
 		case st != ucs.OK:
 			w.saveErr(i, &OpError{Op: r.op.info().name, Peer: shortID(w.peers.UUID(l.peer)), Err: fmt.Errorf("read the sender's memory: %w", st.Err())})
 		case r.length > uint64(len(w.slab.bufs[i])):
-			w.control(lane, control{id: amReadDone, hdr: r.arg})
+			w.control(lane, control{id: wire.ReadDone, hdr: r.arg})
 			st = ucs.Truncated
 		default:
-			w.control(lane, control{id: amReadDone, hdr: r.arg})
+			w.control(lane, control{id: wire.ReadDone, hdr: r.arg})
 		}
 		w.end(i, st)
 	}

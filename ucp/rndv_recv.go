@@ -2,18 +2,19 @@ package ucp
 
 import (
 	"github.com/goucx/goucx/internal/fault"
+	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 )
 
 // handleRTS receives an RTS.
 func (wi *workerIface) handleRTS(rx *rxConn, tag uint64, data []byte) {
 	w := wi.w
-	if len(data) != rtsLen || rx.peer == 0 {
+	if len(data) != wire.RTSLen || rx.peer == 0 {
 		wi.protocolError(rx)
 		return
 	}
-	id, n := payloadUint64(data, 0), payloadUint64(data, 1)
-	if n > maxMessage {
+	id, n := wire.ParseRTS(data)
+	if n > wire.MaxMessage {
 		wi.protocolError(rx)
 		return
 	}
@@ -44,9 +45,9 @@ func (w *Worker) requestData(rx *rxConn, i uint32, id, n uint64) {
 	rx.pendingFetches++
 	w.count.Inc(cntRndvRequested)
 	wanted := min(n, uint64(len(w.slab.bufs[i])))
-	ask := control{id: amRTR, hdr: id, n: rtrLen, a: w.slab.id(i), b: wanted}
+	ask := control{id: wire.RTR, hdr: id, n: wire.RTRLen, a: w.slab.id(i), b: wanted}
 	if w.shouldRead(rx, wanted) {
-		ask.id = amRTL
+		ask.id = wire.RTL
 		w.slab.slots[i].parent = recvAwaitsKey
 	}
 	if !w.reply(rx, ask) {
@@ -100,17 +101,17 @@ func (wi *workerIface) handleData(rx *rxConn, id uint64, data []byte) {
 // received, and why.
 func (w *Worker) reject(rx *rxConn, id uint64, st ucs.Status, reason string) {
 	w.count.Inc(cntRejected)
-	reason = reason[:min(len(reason), maxReason)]
-	w.reply(rx, control{id: amReject, hdr: id, text: append([]byte{byte(st)}, reason...)})
+	reason = reason[:min(len(reason), wire.MaxReason)]
+	w.reply(rx, control{id: wire.Reject, hdr: id, text: append([]byte{byte(st)}, reason...)})
 }
 
-// handleCancel receives a cancel of the sender. data is cancelRTS or cancelData.
+// handleCancel receives a cancel of the sender. data is wire.CancelRTS or wire.CancelData.
 func (wi *workerIface) handleCancel(rx *rxConn, id uint64, data []byte) {
 	w := wi.w
 	switch {
-	case len(data) != 1 || data[0] > cancelData || rx.peer == 0:
+	case len(data) != 1 || data[0] > wire.CancelData || rx.peer == 0:
 		wi.protocolError(rx)
-	case data[0] == cancelData:
+	case data[0] == wire.CancelData:
 		if i := wi.fetchByID(rx, id); i != 0 {
 			w.completeFetch(i, ucs.Canceled)
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/goucx/goucx/internal/fault"
+	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 )
 
@@ -17,7 +18,7 @@ import (
 //	  data, data, data, its id      ──▶      straight into the buffer
 //
 // Both ids are ids of slots. Each side cancels by one more message: the receiver sends
-// amReject, the sender amCancel. A cancel may cross the messages that it cancels. So a
+// wire.Reject, the sender wire.Cancel. A cancel may cross the messages that it cancels. So a
 // message with the id of a completed operation is dropped. An id that the peer was never
 // sent is a protocol violation (sendByID).
 
@@ -68,7 +69,7 @@ func (w *Worker) usesRndv(s *slot, l *lane) bool {
 	switch {
 	case l.is(slowRndvOnly) || s.parent&sendFlagRndv != 0:
 		return true
-	case s.parent&sendFlagSync != 0 && int(s.length) > l.maxBcopy-syncHeaderLen:
+	case s.parent&sendFlagSync != 0 && int(s.length) > l.maxBcopy-wire.SyncHeaderLen:
 		return true
 	default:
 		return s.length > w.rndvThresh && s.parent&sendFlagEager == 0
@@ -84,13 +85,12 @@ func (w *Worker) sendRTS(i uint32, l *lane) ucs.Status {
 		fault.At(fault.RTS)
 	}
 	s := &w.slab.slots[i]
-	b, st := l.ep.ReserveAM(amRTS, s.tag, rtsLen) // not a control message: it keeps its order among the messages
+	b, st := l.ep.ReserveAM(wire.RTS, s.tag, wire.RTSLen) // not a control message: it keeps its order among the messages
 	if st != ucs.OK {
 		return st
 	}
-	binary.LittleEndian.PutUint64(b, w.slab.id(i))
-	binary.LittleEndian.PutUint64(b[8:], s.length)
-	l.ep.CommitAM(rtsLen)
+	wire.PutRTS(b, w.slab.id(i), s.length)
+	l.ep.CommitAM(wire.RTSLen)
 	w.rtsSent(i)
 	return ucs.InProgress
 }
@@ -107,20 +107,20 @@ func (w *Worker) sendSync(i uint32, l *lane) ucs.Status {
 		return ucs.NoResource
 	}
 	s := &w.slab.slots[i]
-	id, n := w.slab.id(i), syncHeaderLen+int(s.length)
+	id, n := w.slab.id(i), wire.SyncHeaderLen+int(s.length)
 	if n <= min(l.ifaceMaxShort, len(w.scratch)) {
 		binary.LittleEndian.PutUint64(w.scratch[:], id)
-		w.fill(w.scratch[syncHeaderLen:n], i)
-		if st := l.ep.AMShort(amSync, s.tag, w.scratch[:n]); st != ucs.OK {
+		w.fill(w.scratch[wire.SyncHeaderLen:n], i)
+		if st := l.ep.AMShort(wire.Sync, s.tag, w.scratch[:n]); st != ucs.OK {
 			return st
 		}
 	} else {
-		b, st := l.ep.ReserveAM(amSync, s.tag, n)
+		b, st := l.ep.ReserveAM(wire.Sync, s.tag, n)
 		if st != ucs.OK {
 			return st
 		}
 		binary.LittleEndian.PutUint64(b, id)
-		w.fill(b[syncHeaderLen:], i)
+		w.fill(b[wire.SyncHeaderLen:], i)
 		l.ep.CommitAM(n)
 	}
 	w.awaitAck(i, phaseMatch)
@@ -151,7 +151,7 @@ func (wi *workerIface) handleRTR(rx *rxConn, id uint64, data []byte) {
 // receiver's id, n the number of bytes that it wants. i is 0 if the send has completed, or
 // if the request is a protocol violation.
 func (wi *workerIface) requestedSend(rx *rxConn, id uint64, data []byte) (i uint32, recvID, n uint64) {
-	if len(data) != rtrLen {
+	if len(data) != wire.RTRLen {
 		wi.protocolError(rx)
 		return 0, 0, 0
 	}
@@ -159,7 +159,7 @@ func (wi *workerIface) requestedSend(rx *rxConn, id uint64, data []byte) (i uint
 		return 0, 0, 0
 	}
 	m := &wi.w.slab.slots[i]
-	recvID, n = payloadUint64(data, 0), payloadUint64(data, 1)
+	recvID, n = wire.Uint64(data, 0), wire.Uint64(data, 1)
 	if m.phase() != phaseRTS && m.phase() != phaseExposed || n > m.length {
 		wi.protocolError(rx)
 		return 0, 0, 0
@@ -207,7 +207,7 @@ func (w *Worker) sendData(i uint32, l *lane) ucs.Status {
 				fault.At(fault.LastData)
 			}
 		}
-		b, st := ep.ReserveAM(amData, s.tag, n)
+		b, st := ep.ReserveAM(wire.Data, s.tag, n)
 		if st != ucs.OK {
 			return st
 		}
@@ -221,7 +221,7 @@ func (w *Worker) sendData(i uint32, l *lane) ucs.Status {
 // handleReject receives the receiver's refusal of a message, and completes the send.
 func (wi *workerIface) handleReject(rx *rxConn, id uint64, data []byte) {
 	w := wi.w
-	if len(data) < 1 || len(data) > 1+maxReason {
+	if len(data) < 1 || len(data) > 1+wire.MaxReason {
 		wi.protocolError(rx)
 		return
 	}
@@ -244,7 +244,7 @@ func (wi *workerIface) handleReject(rx *rxConn, id uint64, data []byte) {
 	w.closeIfDrained(lane)
 }
 
-// handleFlowControl receives an amFlowControl: the sender of s forbids eager messages (on is 1) or
+// handleFlowControl receives a wire.FlowControl: the sender of s forbids eager messages (on is 1) or
 // allows them again.
 func (wi *workerIface) handleFlowControl(rx *rxConn, on uint64, data []byte) {
 	w := wi.w

@@ -16,7 +16,7 @@ const maxTold = 4096
 // or holds its lock.
 func (w *Worker) summary(d *display, now ucs.Time) live.Summary {
 	s := live.Summary{
-		Unexpected: w.unexpQueue.Len(), UnexpectedBytes: w.budget.used, UnexpectedBudget: w.budget.limit, AllocatedBytes: w.pool.allocated,
+		Unexpected: w.unexpQueue.Len(), UnexpectedBytes: w.budget.used, UnexpectedBudget: w.budget.limit, AllocatedBytes: w.pool.Allocated,
 		Peers: []live.Endpoint{}, Requests: []live.Requests{},
 	}
 	w.describeEndpoints(&s)

@@ -3,6 +3,7 @@ package ucp
 import (
 	"encoding/binary"
 
+	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 )
 
@@ -29,10 +30,10 @@ const (
 func (e Endpoint) TagSend(p []byte, tag Tag) Request {
 	if l := e.lane(); len(p) <= l.maxShort {
 		if len(p) == 8 { // the most frequent length, in fewer instructions
-			if l.ep.AMUint64(amEager, uint64(tag), binary.LittleEndian.Uint64(p)) == ucs.OK {
+			if l.ep.AMUint64(wire.Eager, uint64(tag), binary.LittleEndian.Uint64(p)) == ucs.OK {
 				return Request{}
 			}
-		} else if l.ep.AMShort(amEager, uint64(tag), p) == ucs.OK {
+		} else if l.ep.AMShort(wire.Eager, uint64(tag), p) == ucs.OK {
 			return Request{}
 		}
 	}
@@ -59,7 +60,7 @@ func (e Endpoint) lane() *lane {
 //hot:bench BenchmarkTagSendInline
 func (e Endpoint) TagSendInline(p []byte, tag Tag) Request {
 	if l := e.lane(); len(p) <= min(l.maxShort, maxInline) {
-		if l.ep.AMShort(amEager, uint64(tag), noescape(p)) == ucs.OK {
+		if l.ep.AMShort(wire.Eager, uint64(tag), noescape(p)) == ucs.OK {
 			return Request{}
 		}
 	}
@@ -71,7 +72,7 @@ func (e Endpoint) TagSendInline(p []byte, tag Tag) Request {
 //hot:bench BenchmarkTagSendUint64
 func (e Endpoint) TagSendUint64(v uint64, tag Tag) Request {
 	if l := e.lane(); l.maxShort >= 8 {
-		if l.ep.AMUint64(amEager, uint64(tag), v) == ucs.OK {
+		if l.ep.AMUint64(wire.Eager, uint64(tag), v) == ucs.OK {
 			return Request{}
 		}
 	}
@@ -182,7 +183,7 @@ func (e Endpoint) tagSendShared(p []byte, tag Tag) Request {
 	w.lockShared()
 	if k := uint32(e.id); int(k) < len(w.eps) && w.eps[k].gen == uint32(e.id>>32) {
 		l := &w.t.lanes[w.eps[k].lane] // lane 0, if there is none, accepts nothing
-		if len(p) <= l.maxShort && l.ep.AMShort(amEager, uint64(tag), p) == ucs.OK {
+		if len(p) <= l.maxShort && l.ep.AMShort(wire.Eager, uint64(tag), p) == ucs.OK {
 			w.unlockShared()
 			return Request{}
 		}

@@ -3,6 +3,8 @@ package ucp
 import (
 	"encoding/binary"
 
+	"github.com/goucx/goucx/ucp/internal/pool"
+	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 )
 
@@ -46,11 +48,11 @@ func (w *Worker) deliver(i uint32, tag uint64, data []byte) {
 
 // unexpected is a message that no receive has matched.
 type unexpected struct {
-	chunk       chunk  // the payload
-	n           uint64 // length of the message
-	id          uint64 // the sender's id if the sender waits for a reply; with unexpLost the status
-	rx          uint32 // index of the rx connection if a reply is due or data is still to come
-	matchedSlot uint32 // slot of the MatchedMessage that has it; 0: it can be matched by tag
+	chunk       pool.Chunk // the payload
+	n           uint64     // length of the message
+	id          uint64     // the sender's id if the sender waits for a reply; with unexpLost the status
+	rx          uint32     // index of the rx connection if a reply is due or data is still to come
+	matchedSlot uint32     // slot of the MatchedMessage that has it; 0: it can be matched by tag
 	kind        unexpKind
 }
 
@@ -76,7 +78,7 @@ func (w *Worker) queueUnexpected(tag uint64, data []byte) {
 func (w *Worker) queueUnexpectedAs(tag uint64, data []byte, u unexpected) {
 	u.n = uint64(len(data))
 	u.chunk = w.allocBudgeted(len(data)) // also for an empty message: it occupies as much memory
-	copy(w.pool.bytes(u.chunk), data)
+	copy(w.pool.Bytes(u.chunk), data)
 	w.addUnexpected(tag, u)
 }
 
@@ -95,15 +97,15 @@ func (w *Worker) addUnexpected(tag uint64, u unexpected) uint32 {
 //hot:bench BenchmarkTagSync
 func (wi *workerIface) handleSync(rx *rxConn, tag uint64, data []byte) {
 	w := wi.w
-	if len(data) < syncHeaderLen || rx.peer == 0 {
+	if len(data) < wire.SyncHeaderLen || rx.peer == 0 {
 		wi.protocolError(rx)
 		return
 	}
-	id := payloadUint64(data, 0)
-	data = data[syncHeaderLen:]
+	id := wire.Uint64(data, 0)
+	data = data[wire.SyncHeaderLen:]
 	if i := w.posted.Match(tag); i != 0 {
 		w.deliver(i, tag, data)
-		w.reply(rx, control{id: amSyncAck, hdr: id})
+		w.reply(rx, control{id: wire.SyncAck, hdr: id})
 		return
 	}
 	w.queueSync(rx, tag, id, data)
@@ -156,12 +158,12 @@ func (w *Worker) deliverUnexpected(i, id uint32) {
 		s.tag, s.length = tag, u.n
 		w.end(i, ucs.Status(u.id))
 	default:
-		w.deliver(i, tag, w.pool.bytes(u.chunk)[:u.n])
+		w.deliver(i, tag, w.pool.Bytes(u.chunk)[:u.n])
 		w.slab.bufs[i] = nil // the worker may sleep, so no sweep would clear it
 		w.freeBudgeted(u.chunk)
 		if u.kind == unexpSync {
 			w.rxConns[u.rx].pendingReplies--
-			w.reply(w.rxConns[u.rx], control{id: amSyncAck, hdr: u.id})
+			w.reply(w.rxConns[u.rx], control{id: wire.SyncAck, hdr: u.id})
 		}
 	}
 }

@@ -3,6 +3,7 @@ package ucp
 import (
 	"encoding/binary"
 
+	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 )
 
@@ -48,8 +49,8 @@ func (e Endpoint) tagSendInlineSlow(p []byte, tag Tag) Request {
 	if len(p) > maxInline {
 		return e.t.refuse(opTagSend, e, ucs.TooLong)
 	}
-	c := w.pool.get(len(p))
-	b := w.pool.bytes(c)[:copy(w.pool.bytes(c), p)]
+	c := w.pool.Get(len(p))
+	b := w.pool.Bytes(c)[:copy(w.pool.Bytes(c), p)]
 	r := w.tagSend(e, sendParams{op: opTagSend, buf: b, tag: tag, n: len(b)})
 	if i := w.slab.find(r.id); i != 0 && r.id&refusedBit == 0 {
 		// In progress: the copy is freed with the slot.
@@ -57,7 +58,7 @@ func (e Endpoint) tagSendInlineSlow(p []byte, tag Tag) Request {
 		w.slab.copies[i] = c
 		return r
 	}
-	w.pool.put(c)
+	w.pool.Put(c)
 	return r
 }
 
@@ -71,7 +72,7 @@ func (w *Worker) tagSend(e Endpoint, m sendParams) Request {
 		return w.t.refuse(m.op, e, st)
 	}
 	if l := &w.t.lanes[w.eps[k].lane]; m.op == opTagSend && m.flags == 0 && m.n <= l.maxShort {
-		if l.ep.AMShort(amEager, uint64(m.tag), m.buf) == ucs.OK {
+		if l.ep.AMShort(wire.Eager, uint64(m.tag), m.buf) == ucs.OK {
 			return Request{}
 		}
 	}
@@ -105,11 +106,11 @@ func (w *Worker) resumeTagSend(i uint32) ucs.Status {
 	case s.parent&sendFlagSync != 0:
 		return w.sendSync(i, l)
 	case n <= l.ifaceMaxShort && s.op == opTagSend:
-		return l.ep.AMShort(amEager, s.tag, w.slab.bufs[i])
+		return l.ep.AMShort(wire.Eager, s.tag, w.slab.bufs[i])
 	case l.ifaceMaxShort >= 8 && s.op == opTagSendUint64:
-		return l.ep.AMUint64(amEager, s.tag, s.arg)
+		return l.ep.AMUint64(wire.Eager, s.tag, s.arg)
 	case n <= l.maxBcopy:
-		b, st := l.ep.ReserveAM(amEager, s.tag, n)
+		b, st := l.ep.ReserveAM(wire.Eager, s.tag, n)
 		if st == ucs.OK {
 			l.ep.CommitAM(w.fill(b, i))
 		}
@@ -126,7 +127,7 @@ func (w *Worker) resumeTagSend(i uint32) ucs.Status {
 func (w *Worker) sendNext(i uint32, l *lane) ucs.Status {
 	s := &w.slab.slots[i]
 	for s.off < s.length {
-		b, st := l.ep.ReserveAM(amNext, s.fragSeq(), min(l.maxBcopy, int(s.length-s.off)))
+		b, st := l.ep.ReserveAM(wire.Next, s.fragSeq(), min(l.maxBcopy, int(s.length-s.off)))
 		if st != ucs.OK {
 			return st
 		}
@@ -149,13 +150,13 @@ func (w *Worker) begun(s *slot, l *lane, k int) {
 // sendFirst sends the first fragment of a message.
 func (w *Worker) sendFirst(i uint32, l *lane) ucs.Status {
 	s := &w.slab.slots[i]
-	b, st := l.ep.ReserveAM(amFirst, s.tag, l.maxBcopy)
+	b, st := l.ep.ReserveAM(wire.First, s.tag, l.maxBcopy)
 	if st != ucs.OK {
 		return st
 	}
 	binary.LittleEndian.PutUint64(b, s.length)
-	k := w.fill(b[firstHeaderLen:], i)
-	l.ep.CommitAM(firstHeaderLen + k)
+	k := w.fill(b[wire.FirstHeaderLen:], i)
+	l.ep.CommitAM(wire.FirstHeaderLen + k)
 	w.begun(s, l, k)
 	return ucs.OK
 }
@@ -190,7 +191,7 @@ func (w *Worker) resumeCancelFrag(i uint32) ucs.Status {
 	if l.state == laneFailed {
 		return l.status()
 	}
-	return l.ep.AMShort(amNext, s.fragSeq(), nil)
+	return l.ep.AMShort(wire.Next, s.fragSeq(), nil)
 }
 
 // fragSeq returns the number of a fragmented message.

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/goucx/goucx/ucp/internal/pool"
 	"github.com/goucx/goucx/ucp/tagmatch"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/platform"
@@ -74,7 +75,7 @@ type Worker struct {
 	scratch         [64]byte // a short message that is being sent
 	am              amState
 	emul            emulOps
-	pool            pool // memory of unexpected messages and of inline copies
+	pool            pool.Pool // memory of unexpected messages and of inline copies
 
 	mu          spinLock // with ThreadMulti, guards all fields above and below
 	mode        ThreadMode

@@ -172,6 +172,18 @@ var Layers = []Layer{
 		"the format of a key is a pure function of bytes",
 	},
 	{
+		"ucp/internal/wire",
+		[]string{"uct"},
+		nil,
+		"the layout of messages is a pure function of bytes",
+	},
+	{
+		"ucp/internal/pool",
+		nil,
+		nil,
+		"memory by size class knows nothing of its users",
+	},
+	{
 		"ucp/...",
 		[]string{"ucp/...", "wireup/...", "uct/...", "ucs/...", "config/...", "internal/fault", "internal/race"},
 		[]string{zap, xsys},
