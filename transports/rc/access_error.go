@@ -53,7 +53,7 @@ func (f *iface) onQPError(n verbs.QPN) {
 	defer r.mu.Unlock()
 	if !r.pending.Load() {
 		r.pending.Store(true)
-		f.owner.CallInside(&r.pending, func() { f.asyncSection(ucs.Now(), false) })
+		f.RunSoon(&r.pending)
 	}
 	r.qpns = append(r.qpns, n)
 }
@@ -106,7 +106,7 @@ func (f *iface) retransmitResets(now ucs.Time) {
 			x.at = now.Add(f.retryInterval)
 			f.sendConnMsgTo(&connMsg{msg: x.msg, accessError: true}, &x.to)
 		}
-		f.setAlarm(max(x.at, now.Add(sectionRetry)))
+		f.SetAlarm(max(x.at, now.Add(sectionRetry)))
 	}
 }
 

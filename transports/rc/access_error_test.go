@@ -150,9 +150,9 @@ func TestRefusedAskedAfter(t *testing.T) {
 		require.Equal(t, ucs.InProgress, r.to.GetBcopy(make([]byte, 8), r.addr, r.key, 1))
 		until(t, func() bool { return r.closes.Load() == 1 })
 		e := r.to.(*ep)
-		r.a.enterWait()
+		r.a.EnterWait()
 		e.sendMsg(machine.Msg{Kind: machine.MsgReady, Worker: r.a.worker, From: e.M.Conn(), To: e.M.Remote()})
-		r.a.leave()
+		r.a.Leave()
 		r.denied(t, start)
 	}, "UCX_RC_CONNECT_RETRY=1m")
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/goucx/goucx/transports/internal/conn"
-	"github.com/goucx/goucx/transports/internal/nic"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
 	"github.com/goucx/goucx/wireup/machine"
@@ -35,13 +34,13 @@ func (f *iface) Close() error {
 	if f.closed {
 		return nil
 	}
-	if f.progressDepth > 0 {
+	if f.ProgressDepth > 0 {
 		return fmt.Errorf("close rc iface from one of its callbacks: %w", ucs.ErrBusy)
 	}
-	f.enterWait()
+	f.EnterWait()
 	f.closed = true
-	f.leave()
-	err := f.closeOwner()
+	f.Leave()
+	err := f.CloseSection()
 	if f.group != nil {
 		f.group.Remove(transportName + "." + f.d.DeviceName(f.port))
 	}
@@ -49,15 +48,6 @@ func (f *iface) Close() error {
 	err = errors.Join(err, f.releaseAll())
 	f.d.IfaceClosed()
 	return err
-}
-
-// closeOwner unregisters the interface from the async goroutine. Afterwards no section runs.
-func (f *iface) closeOwner() error {
-	if !f.ownerOpen {
-		return nil
-	}
-	f.ownerOpen = false
-	return nic.CloseOwner(f.owner)
 }
 
 // unackedShutdown is a SHUTDOWN that the peer has acknowledged neither on the QP nor by datagram.
@@ -214,7 +204,7 @@ func (f *iface) hasUnackedDraining() bool {
 
 func (f *iface) releaseAll() (err error) {
 	f.closed = true
-	err = f.closeOwner()
+	err = f.CloseSection()
 	for _, e := range f.Slots {
 		if e != nil {
 			e.release(ucs.Canceled)

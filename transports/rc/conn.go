@@ -179,8 +179,8 @@ func (e *ep) sendMsg(m machine.Msg) {
 
 // Connecting implements uct.Handshaker.
 func (e *ep) Connecting() bool {
-	e.f.enterWait()
-	defer e.f.leave()
+	e.f.EnterWait()
+	defer e.f.Leave()
 	return !e.Life.Over() && e.txQueue == nil && !e.Has(everConnected)
 }
 

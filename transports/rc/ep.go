@@ -96,10 +96,10 @@ func (e *ep) noResource(buf bool) uct.Status {
 // Flush completes when the operations posted before it have completed. A completed put has
 // taken effect in the peer's memory.
 func (e *ep) Flush(k uct.FlushKind, t uct.Token) uct.Status {
-	if !e.f.enter() {
+	if !e.f.Enter() {
 		return ucs.NoResource
 	}
-	defer e.f.leave()
+	defer e.f.Leave()
 	switch {
 	case e.status != ucs.OK:
 		return e.status
@@ -139,8 +139,8 @@ func (e *ep) cancel(t uct.Token) uct.Status {
 // Fence makes the next operation wait for reads and atomics in flight. A QP executes all other
 // operations in order.
 func (e *ep) Fence() uct.Status {
-	e.f.enterWait()
-	defer e.f.leave()
+	e.f.EnterWait()
+	defer e.f.Leave()
 	return e.fence()
 }
 
@@ -153,10 +153,10 @@ func (e *ep) fence() uct.Status {
 
 // Check writes zero bytes to the peer, which fails if the peer is dead.
 func (e *ep) Check(t uct.Token) uct.Status {
-	if !e.f.enter() {
+	if !e.f.Enter() {
 		return ucs.NoResource
 	}
-	defer e.f.leave()
+	defer e.f.Leave()
 	switch {
 	case e.status != ucs.OK:
 		return e.status
@@ -170,8 +170,8 @@ func (e *ep) Check(t uct.Token) uct.Status {
 // Close closes the endpoint. The connection stays until the peer has closed its side.
 // Operations that were accepted are still executed.
 func (e *ep) Close() {
-	e.f.enterWait()
-	defer e.f.leave()
+	e.f.EnterWait()
+	defer e.f.Leave()
 	if !e.Drop(conn.Opened) || e.Life == conn.Released {
 		return
 	}

@@ -42,10 +42,10 @@ func (f *iface) Arm(k uct.EventKind) uct.Status {
 	if f.closed {
 		return ucs.Closed
 	}
-	if !f.enter() {
+	if !f.Enter() {
 		return ucs.Busy
 	}
-	defer f.leave()
+	defer f.Leave()
 	if f.serviceNeeded || f.drainedAt < len(f.drained) || len(f.drainedSends) > 0 {
 		return ucs.Busy
 	}

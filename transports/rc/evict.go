@@ -26,22 +26,22 @@ func (f *iface) activeConns() int { return f.numQPs - len(f.draining) - f.halfOp
 
 // Active implements uct.ConnectionCache.
 func (f *iface) Active() int {
-	f.enterWait()
-	defer f.leave()
+	f.EnterWait()
+	defer f.Leave()
 	return f.activeConns()
 }
 
 // Candidates implements uct.ConnectionCache.
 func (f *iface) Candidates(now ucs.Time, since []ucs.Time) []ucs.Time {
-	f.enterWait()
-	defer f.leave()
+	f.EnterWait()
+	defer f.Leave()
 	return f.Table.Candidates(now, since)
 }
 
 // Evict implements uct.ConnectionCache.
 func (f *iface) Evict(now, t ucs.Time, most int) int {
-	f.enterWait()
-	defer f.leave()
+	f.EnterWait()
+	defer f.Leave()
 	return f.Table.Evict(now, t, most)
 }
 

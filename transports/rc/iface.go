@@ -10,7 +10,6 @@ import (
 	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/transports/internal/nic"
 	"github.com/goucx/goucx/ucs"
-	"github.com/goucx/goucx/ucs/async"
 	"github.com/goucx/goucx/ucs/stats"
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/verbs"
@@ -52,7 +51,7 @@ type iface struct {
 	drainedSends  []verbs.WC
 	flushes       flushes
 
-	progressDepth int // nesting depth of Progress and callbacks; 0: outside
+	nic.Section
 	passes        uint32
 	serviceNeeded bool // service has work
 	waiting       []*ep
@@ -62,7 +61,6 @@ type iface struct {
 
 	handler  uct.Handler
 	d        *nic.Domain
-	owner    *async.Owner
 	thread   *nic.Thread
 	pd       verbs.PD
 	channel  verbs.CompChannel
@@ -97,15 +95,10 @@ type iface struct {
 	nextService  ucs.Time
 	keepaliveAt  ucs.Time // last search for connections to probe
 
-	threads       int
-	armed         bool // Arm was called: a section that did work wakes the worker
-	closed        bool
-	ownerOpen     bool // owner is open
-	hasUnattended bool // uct.IfaceConfig.Unattended is set
-	wake          *nic.Wake
-	alarmFunc     func(ucs.Time)
-	alarm         async.Timer
-	alarmAt       ucs.Time // 0: no alarm
+	threads int
+	armed   bool // Arm was called: a section that did work wakes the worker
+	closed  bool
+	wake    *nic.Wake
 
 	recvWCs   [uct.MaxBatch]verbs.WC
 	sendWCs   [sendPollBatch]verbs.WC
@@ -246,7 +239,11 @@ func (f *iface) open(lock uct.LockMode, unattended func() time.Duration) (err er
 	}
 	f.nullQueue.f = f
 	f.armed = f.recvCQ.Arm(false) == ucs.OK
-	if err = f.openAsync(unattended); err != nil {
+	err = f.OpenSection(nic.SectionConfig{
+		FD: f.channel.FD(), Unattended: unattended, Run: f.runSection,
+		Arm: func() { f.ud.poll(1) },
+	})
+	if err != nil && !errors.Is(err, ucs.ErrUnsupported) { // without events, connections are opened in Progress only
 		return err
 	}
 	if f.group != nil {
@@ -293,8 +290,8 @@ func (f *iface) parsePeer(a uct.Address) (p peer, why string) {
 // NewEndpoint uses a connection that the peer opened, or adds a new one. The new one gets a QP
 // when it is first used.
 func (f *iface) NewEndpoint(a uct.Address, t int) (uct.Endpoint, error) {
-	f.enterWait()
-	defer f.leave()
+	f.EnterWait()
+	defer f.Leave()
 	if f.closed {
 		return nil, fmt.Errorf("new rc endpoint: iface %w", ucs.ErrClosed)
 	}
@@ -322,8 +319,8 @@ func (f *iface) NewEndpoint(a uct.Address, t int) (uct.Endpoint, error) {
 
 // Fence calls Endpoint.Fence for all connections.
 func (f *iface) Fence() uct.Status {
-	f.enterWait()
-	defer f.leave()
+	f.EnterWait()
+	defer f.Leave()
 	if f.closed {
 		return ucs.Closed
 	}

@@ -22,14 +22,14 @@ const (
 //
 //hot:bench BenchmarkProgressIdle
 func (f *iface) Progress(budget int) int {
-	if f.closed || !f.enter() {
+	if f.closed || !f.Enter() {
 		return 0
 	}
 	if f.armed { // a program that sleeps makes few passes: this one checks everything
 		f.disarm()
 		f.passes |= servicePasses - 1
 	}
-	f.progressDepth++
+	f.ProgressDepth++
 	f.reports = 0
 	n := f.receive(budget)
 	if f.postListLen != 0 { // post the replies at once
@@ -49,8 +49,8 @@ func (f *iface) Progress(budget int) int {
 		f.flushPostList()
 	}
 	n += f.reports
-	f.progressDepth--
-	f.leave()
+	f.ProgressDepth--
+	f.Leave()
 	return n
 }
 
@@ -154,8 +154,8 @@ func (f *iface) deliver(n int) {
 
 // Release frees buffers that the layer above has retained.
 func (f *iface) Release(handles []uint64) {
-	f.enterWait()
-	defer f.leave()
+	f.EnterWait()
+	defer f.Leave()
 	if f.closed {
 		return
 	}

@@ -94,7 +94,7 @@ func (q *sendQueue) post(w *verbs.SendWR, flags verbs.SendFlags) {
 		q.fence = false
 	}
 	w.Flags = flags
-	if f.progressDepth != 0 {
+	if f.ProgressDepth != 0 {
 		f.postListQueue = q
 		f.postListLen++
 		return

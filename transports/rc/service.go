@@ -37,8 +37,8 @@ func (f *iface) rejectFailed(e *ep) {
 
 // Disconnect implements uct.Iface.
 func (f *iface) Disconnect(source uint32) {
-	f.enterWait()
-	defer f.leave()
+	f.EnterWait()
+	defer f.Leave()
 	if f.closed {
 		return
 	}
@@ -176,7 +176,7 @@ func (p *connQP) sendFailed(wc *verbs.WC) {
 
 // serviceTimers services what causes no completion: timers, draining QPs, idle connections, keepalive.
 func (f *iface) serviceTimers() {
-	if f.alarmAt == 0 && len(f.draining) == 0 && len(f.byLocalID) == 0 && len(f.accessErrors.unacked) == 0 {
+	if !f.AlarmSet() && len(f.draining) == 0 && len(f.byLocalID) == 0 && len(f.accessErrors.unacked) == 0 {
 		return
 	}
 	now := ucs.Now()
@@ -185,7 +185,7 @@ func (f *iface) serviceTimers() {
 	}
 	f.nextService = now.Add(serviceInterval)
 	f.drainEvents() // consume events of an earlier Arm: the program does not sleep now
-	f.owner.Poll(now)
+	f.PollAlarm(now)
 	f.handleQPErrors()
 	f.ud.poll(udRecvs) // one of them may have been of the connection messages' queue, which is then not armed
 	f.expireTimers(now)
@@ -220,7 +220,7 @@ func (e *ep) setTimer() {
 	if at == 0 {
 		return
 	}
-	f.setAlarm(at)
+	f.SetAlarm(at)
 	f.timers.Add(e)
 }
 
@@ -256,10 +256,10 @@ func (f *iface) sendKeepalives(now ucs.Time) {
 
 // Flush completes when the operations posted before it on all endpoints have completed.
 func (f *iface) Flush(t uct.Token) uct.Status {
-	if !f.enter() {
+	if !f.Enter() {
 		return ucs.NoResource
 	}
-	defer f.leave()
+	defer f.Leave()
 	if f.closed {
 		return ucs.Closed
 	}

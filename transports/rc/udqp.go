@@ -139,7 +139,7 @@ func (u *udQP) poll(maxMsgs int) (n int, workerEvent bool) {
 		}
 	}
 	if n >= maxMsgs {
-		u.f.setAlarm(ucs.Now().Add(sectionRetry))
+		u.f.SetAlarm(ucs.Now().Add(sectionRetry))
 	}
 	return n, workerEvent
 }

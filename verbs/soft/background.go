@@ -40,7 +40,7 @@ type background struct {
 // startBackground starts the goroutine that the engine mode requires, if any.
 func (d *device) startBackground() error {
 	b := &d.background
-	if d.kind == overFabric && d.fabric.polled == nil || d.conf.Engine == EngineInline {
+	if d.conf.Fabric != nil || d.conf.Engine == EngineInline {
 		return nil
 	}
 	b.wakeups, b.done = make(chan struct{}, 1), make(chan struct{})
@@ -170,8 +170,7 @@ const dirtyRetries = 64
 
 // hasWork reports whether packets wait to be sent or received.
 func (d *device) hasWork() bool {
-	return d.numDirty.Load() != 0 || d.kind == overInproc && d.inbox.ready() ||
-		d.kind == overFabric && d.fabric.polled.hasPackets(d.fabric.self)
+	return d.numDirty.Load() != 0 || d.link.hasPackets()
 }
 
 // sleep blocks until work arrives or the first timer expires. The doc comment of
@@ -216,10 +215,8 @@ func (d *device) nextDeadline() ucs.Time {
 	if d.numTimed.Load() != 0 {
 		first = ucs.Time(d.nextTimer.Load())
 	}
-	if d.kind == overFabric {
-		if t := d.fabric.nextDeadline(); t != 0 {
-			first = min(first, t)
-		}
+	if d.faults != nil {
+		first = min(first, d.faults.nextDeadline())
 	}
 	return first
 }

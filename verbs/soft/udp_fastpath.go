@@ -28,7 +28,7 @@ func (q *qp) hasUDPFastPath() bool { return q.d.kind == overUDP && q.typ == verb
 //hot:bench BenchmarkPingPong
 func (q *qp) postFast(r *verbs.SendWR) bool {
 	passes := q.d.passes.Load()
-	if !q.fastUDP || q.lastPasses == passes || !q.fitsFast(r) || r.Flags&verbs.SendFence != 0 || q.d.faulty != nil ||
+	if !q.fastUDP || q.lastPasses == passes || !q.fitsFast(r) || r.Flags&verbs.SendFence != 0 || q.d.faults != nil ||
 		q.req.outstanding() > batchAbove || !q.canSendNow() {
 		return false
 	}
