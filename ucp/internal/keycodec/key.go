@@ -14,8 +14,8 @@ import (
 	"github.com/goucx/goucx/wireup"
 )
 
-// ErrMalformed is wrapped by every error of a malformed key, in addition to ucs.ErrInvalid.
-var ErrMalformed = errors.New("bad remote key")
+// errMalformed is wrapped by every error of a malformed key, in addition to ucs.ErrInvalid.
+var errMalformed = errors.New("bad remote key")
 
 const (
 	magic   = "GXRK"
@@ -170,5 +170,5 @@ func parseEntry(b []byte) (Entry, int, error) {
 }
 
 func malformed(format string, args ...any) error {
-	return fmt.Errorf("%w: %s: %w", ErrMalformed, fmt.Sprintf(format, args...), ucs.ErrInvalid)
+	return fmt.Errorf("%w: %s: %w", errMalformed, fmt.Sprintf(format, args...), ucs.ErrInvalid)
 }

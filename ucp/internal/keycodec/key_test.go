@@ -70,7 +70,7 @@ func TestTruncatedAtEveryByte(t *testing.T) {
 		}
 	}
 	_, err := Parse(append(b, 0))
-	require.ErrorIs(t, err, ErrMalformed)
+	require.ErrorIs(t, err, errMalformed)
 }
 
 func TestEveryBitFlip(t *testing.T) {
@@ -78,7 +78,7 @@ func TestEveryBitFlip(t *testing.T) {
 	for i := range len(b) * 8 {
 		b[i/8] ^= 1 << (i % 8)
 		_, err := Parse(b)
-		require.ErrorIs(t, err, ErrMalformed, "bit %d", i)
+		require.ErrorIs(t, err, errMalformed, "bit %d", i)
 		b[i/8] ^= 1 << (i % 8)
 	}
 }
@@ -129,7 +129,7 @@ func FuzzParse(f *testing.F) {
 		}
 		v, err := Parse(b)
 		if err != nil {
-			require.ErrorIs(t, err, ErrMalformed)
+			require.ErrorIs(t, err, errMalformed)
 			return
 		}
 		assert.Equal(t, b, pack(t, v))
