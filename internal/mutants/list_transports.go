@@ -40,7 +40,7 @@ var transportsList = []mutant{
 	},
 	{
 		name: "rc: a pair is read before the one that was left for it",
-		file: "transports/rc/reorder.go",
+		file: "transports/rc/recv.go",
 		old:  "	p.fastRecv = p.reading && len(p.outOfOrder)", new: "	p.fastRecv = len(p.outOfOrder)",
 		pkg: "./transports/rc", test: "^TestNextPairWaitsForTheOld$", quick: true,
 	},
@@ -71,7 +71,7 @@ var transportsList = []mutant{
 	{
 		name: "the sleeper puts no barrier before its last look",
 		file: "transports/shm/arm.go",
-		old:  "if !f.noBarrier && globalBarrier() != nil || f.hasWork() {", new: "if f.hasWork() {", tries: 5,
+		old:  "if f.fenceFlag == 0 && globalBarrier() != nil || f.hasWork() {", new: "if f.hasWork() {", tries: 5,
 		pkg: "./transports/shm", test: "^TestWakeUpsBetweenProcesses$/^barrier$",
 	},
 	{
@@ -89,12 +89,12 @@ var transportsList = []mutant{
 	{
 		name: "a message overtakes those that wait",
 		file: "transports/shm/pending.go",
-		old:  "		e.block(ucs.NoResource)\n		e.waitForRoom()", new: "		e.waitForRoom()",
+		old:  "		e.block(ucs.NoResource)\n		f := e.f", new: "		f := e.f",
 		pkg: "./transports/shm", test: "^TestConformance$/^pending$",
 	},
 	{
 		name: "silent connections to shm keep others out",
-		file: "transports/shm/conn_accept.go",
+		file: "transports/shm/accept.go",
 		old:  "			f.dropOldestHalfOpen()\n		}\n		sock, err", new: "			return\n		}\n		sock, err",
 		pkg: "./transports/shm", test: "^TestSilentConnections$", quick: true,
 	},
