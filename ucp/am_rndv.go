@@ -12,12 +12,12 @@ import (
 // wantsEager reports whether the handler of the active message in s gets the data with
 // the message. If flow control forces a rendezvous, the receiver fetches the data
 // first.
-func (w *Worker) wantsEager(s *slot) bool {
-	return s.parent&sendFlagRndv == 0 && (s.length <= w.rndvThresh || s.parent&sendFlagEager != 0)
+func (w *Worker) wantsEager(s *sendOp) bool {
+	return s.wants&sendRndv == 0 && (s.length <= w.rndvThresh || s.wants&sendEager != 0)
 }
 
 // usesUserRndv reports whether the active message in s is sent by rendezvous.
-func (w *Worker) usesUserRndv(s *slot, l *lane) bool {
+func (w *Worker) usesUserRndv(s *sendOp, l *lane) bool {
 	if s.length > maxPrefetch && w.wantsEager(s) {
 		return false
 	}
@@ -32,8 +32,8 @@ func (w *Worker) sendUserRTS(i uint32, l *lane) ucs.Status {
 	if fault.Enabled {
 		fault.At(fault.RTS)
 	}
-	s := &w.slab.slots[i]
-	head := s.tag
+	s := as[sendOp](&w.slab.slots[i])
+	head := s.hdr
 	if w.wantsEager(s) {
 		head |= wire.WordPrefetch
 	}
@@ -170,8 +170,7 @@ func (w *Worker) prefetchNext() {
 			w.freeBudgeted(a.header)
 		}
 		f.slot = w.slab.alloc(opAMFetch)
-		r := &w.slab.slots[f.slot]
-		r.tag, r.flags = 0, flagReported
+		w.slab.slots[f.slot].flags = flagReported
 		w.slab.bufs[f.slot] = b[h:]
 		q.active = append(q.active, f)
 		q.activeBytes += a.n
@@ -180,9 +179,11 @@ func (w *Worker) prefetchNext() {
 	q.busy = false
 }
 
+var prefetchOperation = operation{complete: (*Worker).prefetchDone, cancel: (*Worker).cancelRecv}
+
 // prefetchDone runs the handler of the message whose fetch in slot i completed with st,
 // and releases the slot.
-func (w *Worker) prefetchDone(i uint32, st ucs.Status) {
+func (w *Worker) prefetchDone(i uint32, st ucs.Status) bool {
 	q := &w.am.prefetch
 	k := slices.IndexFunc(q.active, func(f activePrefetch) bool { return f.slot == i })
 	f := q.active[k]
@@ -201,6 +202,7 @@ func (w *Worker) prefetchDone(i uint32, st ucs.Status) {
 	if st != ucs.Closed {
 		w.prefetchNext()
 	}
+	return true
 }
 
 // dropPrefetches removes the message that s announced as id, if its data has not been

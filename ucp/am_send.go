@@ -41,6 +41,8 @@ func (e Endpoint) amSendAny(id AMID, header, data []byte, o Flags) Request {
 	return t.w.amSend(e, amMessage{id, header, data, o})
 }
 
+var amSendOperation = operation{progress: (*Worker).resumeAMSend, complete: (*Worker).sendCompleted, cancel: (*Worker).cancelSend}
+
 // amSend posts m on endpoint e.
 func (w *Worker) amSend(e Endpoint, m amMessage) Request {
 	k := w.endpoint(e)
@@ -64,14 +66,14 @@ func (w *Worker) amSend(e Endpoint, m amMessage) Request {
 		}
 	}
 	i := w.slab.alloc(opAMSend)
-	s := &w.slab.slots[i]
+	s := as[sendOp](&w.slab.slots[i])
 	s.ep, s.lane = k, w.eps[k].lane
-	s.tag, s.off, s.length = word, 0, uint64(len(m.data))
+	s.hdr, s.off, s.length = word, 0, uint64(len(m.data))
 	switch {
 	case m.flags&ForceRendezvous != 0:
-		s.parent = sendFlagRndv
+		s.wants = sendRndv
 	case m.flags&ForceEager != 0:
-		s.parent = sendFlagEager
+		s.wants = sendEager
 	}
 	w.slab.bufs[i] = m.data
 	w.saveHeader(i, m.header)
@@ -102,7 +104,7 @@ func (w *Worker) saveHeader(i uint32, header []byte) {
 
 // savedHeader returns the header of the active message in slot i.
 func (w *Worker) savedHeader(i uint32) []byte {
-	n := wire.WordHeaderLen(w.slab.slots[i].tag)
+	n := wire.WordHeaderLen(as[sendOp](&w.slab.slots[i]).hdr)
 	if n == 0 {
 		return nil
 	}
@@ -128,20 +130,20 @@ func (w *Worker) sendWhole(l *lane, word uint64, header, data []byte) ucs.Status
 // resumeAMSend sends a message in one piece, in fragments as far as there are
 // resources, or by rendezvous.
 func (w *Worker) resumeAMSend(i uint32) ucs.Status {
-	s := &w.slab.slots[i]
+	s := as[sendOp](&w.slab.slots[i])
 	l := &w.t.lanes[s.lane]
 	switch {
 	case l.state == laneFailed:
 		return l.status()
-	case s.phase() == phaseData:
+	case s.phase == phaseData:
 		return w.sendData(i, l)
 	case s.off > 0: // the first fragment was sent
 	case w.usesUserRndv(s, l):
 		return w.sendUserRTS(i, l)
-	case l.zcopy.fits(wire.WordHeaderLen(s.tag), int(s.length)):
+	case l.zcopy.fits(wire.WordHeaderLen(s.hdr), int(s.length)):
 		return w.sendZcopy(i, l)
-	case wire.WordHeaderLen(s.tag)+int(s.length) <= l.maxBcopy:
-		return w.sendWhole(l, s.tag, w.savedHeader(i), w.slab.bufs[i])
+	case wire.WordHeaderLen(s.hdr)+int(s.length) <= l.maxBcopy:
+		return w.sendWhole(l, s.hdr, w.savedHeader(i), w.slab.bufs[i])
 	default:
 		if st := w.sendUserFirst(i, l); st != ucs.OK {
 			return st
@@ -152,8 +154,8 @@ func (w *Worker) resumeAMSend(i uint32) ucs.Status {
 
 // sendUserFirst sends the first fragment of an active message.
 func (w *Worker) sendUserFirst(i uint32, l *lane) ucs.Status {
-	s := &w.slab.slots[i]
-	b, st := l.ep.ReserveAM(wire.UserFirst, s.tag, l.maxBcopy)
+	s := as[sendOp](&w.slab.slots[i])
+	b, st := l.ep.ReserveAM(wire.UserFirst, s.hdr, l.maxBcopy)
 	if st != ucs.OK {
 		return st
 	}
@@ -188,10 +190,10 @@ func (z *zcopy) fits(header, n int) bool {
 // sendZcopy sends the active message in slot i from the program's memory.
 func (w *Worker) sendZcopy(i uint32, l *lane) ucs.Status {
 	w.am.vec[0].Buf = w.slab.bufs[i]
-	st := l.ep.AMZcopy(wire.User, w.slab.slots[i].tag, w.savedHeader(i), w.am.vec[:], w.slab.token(i))
+	st := l.ep.AMZcopy(wire.User, as[sendOp](&w.slab.slots[i]).hdr, w.savedHeader(i), w.am.vec[:], w.slab.token(i))
 	w.am.vec[0].Buf = nil
 	if st == ucs.InProgress {
-		w.slab.slots[i].partsLeft = 1 // the transport reads the buffer until its completion event
+		w.slab.slots[i].parts = 1 // the transport reads the buffer until its completion event
 	}
 	return st
 }

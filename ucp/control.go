@@ -20,6 +20,14 @@ type control struct {
 	mem  pool.Chunk // pool memory that holds text; only with queueControl
 }
 
+// controlOp is the slot of a control message that waits, in lane.pendingControl.
+type controlOp struct {
+	slotHeader
+	id           uint32 // uct.AMID
+	_            uint32
+	hdr, a, b, n uint64
+}
+
 // reply sends m to the worker that sends on s. It may be called from anywhere, also from
 // callbacks of the transport. It returns false if the sender of s is unknown or not
 // reachable. The sender's connection then fails, so that it does not wait for the reply.
@@ -79,9 +87,9 @@ func (w *Worker) control(lane uint32, m control) bool {
 func (w *Worker) queueControl(lane uint32, m control) {
 	l := &w.t.lanes[lane]
 	i := w.slab.alloc(opControl)
-	s := &w.slab.slots[i]
-	s.lane, s.parent, s.flags = lane, uint32(m.id), flagReported
-	s.tag, s.arg, s.off, s.length = m.hdr, m.a, m.b, uint64(m.n)
+	s := as[controlOp](&w.slab.slots[i])
+	s.lane, s.id, s.flags = lane, uint32(m.id), flagReported
+	s.hdr, s.a, s.b, s.n = m.hdr, m.a, m.b, uint64(m.n)
 	w.slab.bufs[i] = m.text
 	if m.mem != 0 {
 		s.flags |= flagExtra
@@ -116,14 +124,22 @@ func (l *lane) sendControl(m control) ucs.Status {
 	return ucs.OK
 }
 
+var controlOperation = operation{
+	progress: (*Worker).resumeControl,
+	complete: func(w *Worker, i uint32, _ ucs.Status) bool {
+		w.slab.unlink(&w.t.lanes[w.slab.slots[i].lane].pendingControl, i)
+		return false
+	},
+}
+
 func (w *Worker) resumeControl(i uint32) ucs.Status {
-	s := &w.slab.slots[i]
+	s := as[controlOp](&w.slab.slots[i])
 	l := &w.t.lanes[s.lane]
 	if l.state == laneFailed {
 		return l.status()
 	}
 	return l.sendControl(control{
-		id: uct.AMID(s.parent), hdr: s.tag, n: int(s.length), a: s.arg, b: s.off, text: w.slab.bufs[i],
+		id: uct.AMID(s.id), hdr: s.hdr, n: int(s.n), a: s.a, b: s.b, text: w.slab.bufs[i],
 	})
 }
 

@@ -311,7 +311,7 @@ func (wi *workerIface) handleGetReply(rx *rxConn, id uint64, data []byte) {
 	switch {
 	case o.kind == emulGet && len(data) > 0 && uint64(len(data)) <= o.left:
 		if k := w.slab.find(uint64(o.token)); k != 0 && w.slab.slots[k].state == slotLive { // otherwise the caller owns the buffer again
-			copyWhole(w.slab.bufs[k][o.addr-w.slab.slots[k].arg:][:len(data)], data)
+			copyWhole(w.slab.bufs[k][o.addr-as[rmaOp](&w.slab.slots[k]).addr:][:len(data)], data)
 		}
 		o.addr += uint64(len(data))
 		if o.left -= uint64(len(data)); o.left == 0 {

@@ -111,15 +111,16 @@ func (wi *workerIface) HandleEvents(es []uct.Event) {
 			continue
 		}
 		s := &w.slab.slots[k]
-		if s.partsLeft > 1 || s.posting() {
+		if s.parts > 1 || s.posting() {
 			w.partEnded(k, e.Status)
 			continue
 		}
-		s.partsLeft = 0
+		s.parts = 0
 		if s.op == opFetch || s.op == opGetUint64 {
-			s.tag = e.Value
-			if s.op == opGetUint64 && s.aux&auxBounced != 0 {
-				s.tag = binary.LittleEndian.Uint64(w.slab.bufs[k])
+			f := as[wordOp](s)
+			f.key = e.Value
+			if s.op == opGetUint64 && f.form&formBounced != 0 {
+				f.key = binary.LittleEndian.Uint64(w.slab.bufs[k])
 			}
 		}
 		st := e.Status
@@ -169,7 +170,7 @@ func (wi *workerIface) resume(ts []uct.Token) int {
 				continue // it was a control message itself
 			}
 		}
-		switch st := w.slab.slots[i].op.info().resume(w, i); st {
+		switch st := w.operations[w.slab.slots[i].op].progress(w, i); st {
 		case ucs.NoResource:
 			return n
 		case ucs.InProgress:

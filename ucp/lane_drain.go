@@ -36,6 +36,8 @@ func (w *Worker) drainReplies(i uint32) bool {
 	return false
 }
 
+var drainOperation = operation{progress: (*Worker).resumeDrain, complete: (*Worker).drainDone}
+
 func (w *Worker) resumeDrain(i uint32) ucs.Status {
 	l := &w.t.lanes[w.slab.slots[i].lane]
 	if l.state == laneFailed {
@@ -46,9 +48,10 @@ func (w *Worker) resumeDrain(i uint32) ucs.Status {
 
 // drainDone closes the lane that the operation in slot i kept open, if nothing else
 // does.
-func (w *Worker) drainDone(i uint32) {
+func (w *Worker) drainDone(i uint32, _ ucs.Status) bool {
 	lane := w.slab.slots[i].lane
 	w.slab.release(i)
 	w.t.lanes[lane].unuse()
 	w.closeIfDrained(lane)
+	return true
 }

@@ -53,7 +53,7 @@ func (wi *workerIface) handleFirst(rx *rxConn, tag uint64, data []byte) {
 // reassembleInto directs the remaining fragments of s's message to the receive in slot i.
 func (w *Worker) reassembleInto(rx *rxConn, i uint32) {
 	rx.into, rx.recvSlot = reasmRecv, i
-	r := &w.slab.slots[i]
+	r := as[recvOp](&w.slab.slots[i])
 	r.tag, r.length = rx.tag, rx.total
 }
 
@@ -150,6 +150,6 @@ func (w *Worker) dropPartial(rx *rxConn, st ucs.Status) {
 // setRecvErr records reason as the error of the receive that s's message goes to.
 func (w *Worker) setRecvErr(rx *rxConn, reason error) {
 	if rx.into == reasmRecv {
-		w.saveErr(rx.recvSlot, &OpError{Op: opTagRecv.info().name, Err: reason})
+		w.saveErr(rx.recvSlot, &OpError{Op: opTagRecv.String(), Err: reason})
 	}
 }

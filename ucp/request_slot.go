@@ -8,37 +8,6 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// opKind is the kind of operation that a slot holds.
-type opKind uint8
-
-// Operations. info has their names and their resume functions.
-const (
-	opNone opKind = iota
-	opTagSend
-	opTagSendUint64
-	opTagSendV
-	opTagSendSync
-	opAMSend
-	opTagRecv
-	opAMRecv
-	opAMFetch
-	opMatched
-	opFlush
-	opFence
-	opFenceMulti // of several lanes; its parts are opFence
-	opCancelFrag
-	opControl
-	opPut
-	opPutUint64
-	opGet
-	opGetUint64
-	opAtomic
-	opFetch
-	opRndvRead
-	opDrainLane // keeps an unreferenced lane open until the replies sent on it are acknowledged
-	numOps
-)
-
 // slotState is the state of a slot.
 type slotState uint8
 
@@ -58,33 +27,36 @@ const (
 	flagTied                            // a receive that fails with its endpoint
 	flagPending                         // on its lane's pending queue
 	flagExtra                           // the slab holds more for this slot, outside of it
-	flagChild                           // a part of the operation in parent
+	flagChild                           // a part of an operation with several parts
 	flagReported                        // its error was reported, or no caller is interested in it
 	flagUnclaimed                       // in the list of unclaimed completions
 )
+
+// slotHeader is the part of a slot that means the same in every operation.
+type slotHeader struct {
+	gen    uint32 // 31 bits, never 0; incremented when the slot is released
+	next   uint32 // in the free list, a chain, or the list of unclaimed completions
+	op     opKind
+	state  slotState
+	status ucs.Status
+	flags  slotFlags
+	ep     uint32 // index of the endpoint in Worker.eps; 0: none
+	lane   uint32 // index of the lane in Thread.lanes; 0: none
+	parts  uint32 // parts that have not completed
+}
 
 // slot is an operation in flight, and then its result. It has 64 bytes and no pointer: the
 // garbage collector never scans it, and writes to it need no write barrier. The caller's
 // buffer is at the same index in slab.bufs.
 //
-// Slots move in memory when the slab grows, so a *slot is valid until the next take. The
-// meaning of tag, arg, off, n, left, parent and aux depends on the operation.
+// Behind the header each operation has fields of its own: a view is a struct of the same
+// size, and as reads the slot as that view. Slots move in memory when the slab grows, so a
+// *slot and a view are valid until the next alloc.
 type slot struct {
-	gen       uint32 // 31 bits, never 0; incremented when the slot is released
-	next      uint32 // in the free list, a chain, or the list of unclaimed completions
-	op        opKind
-	state     slotState
-	status    ucs.Status
-	flags     slotFlags
-	ep        uint32 // index of the endpoint in Worker.eps; 0: none
-	lane      uint32 // index of the lane in thread.lanes; 0: none
-	parent    uint32 // slot of the whole operation, with flagChild
-	tag       uint64 // tag; tag received; value fetched
-	arg       uint64 // scalar to send; remote address; id of the peer's operation
-	off       uint64 // bytes done
-	length    uint64 // length of the message or transfer; bytes received
-	partsLeft uint32 // parts that have not completed
-	aux       uint32 // depends on the operation
+	slotHeader
+	mode  uint32 // the first field of a view; alloc clears it
+	prev  uint32 // in a chain
+	words [4]uint64
 }
 
 // slab holds the slots of a worker.
@@ -136,7 +108,7 @@ func (b *slab) alloc(op opKind) uint32 {
 	s := &b.slots[i]
 	b.free = s.next
 	s.op, s.state, s.status, s.flags = op, slotLive, ucs.OK, 0
-	s.ep, s.lane, s.partsLeft, s.parent = 0, 0, 0, 0
+	s.ep, s.lane, s.parts, s.mode = 0, 0, 0, 0
 	return i
 }
 
@@ -250,13 +222,13 @@ func (b *slab) addUnclaimed(i uint32) {
 	}
 }
 
-// chain is a doubly linked queue of live slots, through slot.next and slot.aux. A slot
+// chain is a doubly linked queue of live slots, through slot.next and slot.prev. A slot
 // is in at most one chain.
 type chain struct{ head, tail uint32 }
 
 func (b *slab) push(c *chain, i uint32) {
 	s := &b.slots[i]
-	s.next, s.aux = 0, c.tail
+	s.next, s.prev = 0, c.tail
 	if c.tail == 0 {
 		c.head = i
 	} else {
@@ -268,15 +240,15 @@ func (b *slab) push(c *chain, i uint32) {
 // unlink removes slot i from c, which contains it.
 func (b *slab) unlink(c *chain, i uint32) {
 	s := &b.slots[i]
-	if s.aux == 0 {
+	if s.prev == 0 {
 		c.head = s.next
 	} else {
-		b.slots[s.aux].next = s.next
+		b.slots[s.prev].next = s.next
 	}
 	if s.next == 0 {
-		c.tail = s.aux
+		c.tail = s.prev
 	} else {
-		b.slots[s.next].aux = s.aux
+		b.slots[s.next].prev = s.prev
 	}
 }
 

@@ -316,8 +316,7 @@ func (k *RemoteKey) release() {
 func (w *Worker) keyInUse(l *keyLane) bool {
 	for i := range w.slab.slots {
 		s := &w.slab.slots[i]
-		if s.state == slotLive && s.op >= opPut && s.op <= opFetch && s.lane == l.lane &&
-			(s.tag == uint64(l.rkey) || s.tag == uint64(l.emulKey)) {
+		if s.transfersBy(l.lane) && l.has(s) {
 			return true
 		}
 	}

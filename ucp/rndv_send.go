@@ -22,57 +22,15 @@ import (
 // message with the id of a completed operation is dropped. An id that the peer was never
 // sent is a protocol violation (sendByID).
 
-// phase is the state of a send: the low byte of slot.parent.
-type phase uint8
-
-const (
-	phaseNew     phase = iota // nothing was sent; or a fragmented message was sent in part
-	phaseMatch                // sent completely, not yet matched; in lane.unacked
-	phaseRTS                  // RTS sent, not yet requested; in lane.unacked
-	phaseData                 // requested; in lane.unacked
-	phaseExposed              // its memory is exposed to the receiver; in lane.unacked
-)
-
-// Flags of a send, beside its phase in slot.parent.
-const (
-	sendFlagSync  uint32 = 1 << (8 + iota) // completes when it is matched
-	sendFlagEager                          // force eager
-	sendFlagRndv                           // force rendezvous
-)
-
-func (s *slot) phase() phase { return phase(s.parent) }
-
-func (s *slot) setPhase(p phase) { s.parent = s.parent&^0xff | uint32(p) }
-
-// exposes reports whether the peer may read the memory of the message.
-func (s *slot) exposes() bool { return s.op.sends() && s.phase() == phaseExposed }
-
-// sends reports whether k sends a message.
-func (k opKind) sends() bool { return k >= opTagSend && k <= opAMSend }
-
-// receives reports whether k receives a message into a buffer.
-func (k opKind) receives() bool { return k >= opTagRecv && k <= opAMFetch }
-
-// recvRequested, in slot.partsLeft, marks a receive that has requested its data. Then arg is the
-// sender's id, aux the index of the rx connection and off the number of bytes received.
-const recvRequested = 1
-
-// recvAwaitsKey, in slot.parent, marks a receive that has requested the key of its data.
-const recvAwaitsKey = 1
-
-// recvReading, in slot.partsLeft, marks a receive whose data is being read from the sender's memory.
-// Only the end of the read completes it.
-const recvReading = 2
-
 // usesRndv reports whether the message in s is sent by rendezvous.
-func (w *Worker) usesRndv(s *slot, l *lane) bool {
+func (w *Worker) usesRndv(s *sendOp, l *lane) bool {
 	switch {
-	case l.is(slowRndvOnly) || s.parent&sendFlagRndv != 0:
+	case l.is(slowRndvOnly) || s.wants&sendRndv != 0:
 		return true
-	case s.parent&sendFlagSync != 0 && int(s.length) > l.maxBcopy-wire.SyncHeaderLen:
+	case s.wants&sendSync != 0 && int(s.length) > l.maxBcopy-wire.SyncHeaderLen:
 		return true
 	default:
-		return s.length > w.rndvThresh && s.parent&sendFlagEager == 0
+		return s.length > w.rndvThresh && s.wants&sendEager == 0
 	}
 }
 
@@ -84,8 +42,8 @@ func (w *Worker) sendRTS(i uint32, l *lane) ucs.Status {
 	if fault.Enabled {
 		fault.At(fault.RTS)
 	}
-	s := &w.slab.slots[i]
-	b, st := l.ep.ReserveAM(wire.RTS, s.tag, wire.RTSLen) // not a control message: it keeps its order among the messages
+	s := as[sendOp](&w.slab.slots[i])
+	b, st := l.ep.ReserveAM(wire.RTS, s.hdr, wire.RTSLen) // not a control message: it keeps its order among the messages
 	if st != ucs.OK {
 		return st
 	}
@@ -106,16 +64,16 @@ func (w *Worker) sendSync(i uint32, l *lane) ucs.Status {
 	if !w.checkCredit(w.slab.slots[i].lane) {
 		return ucs.NoResource
 	}
-	s := &w.slab.slots[i]
+	s := as[sendOp](&w.slab.slots[i])
 	id, n := w.slab.id(i), wire.SyncHeaderLen+int(s.length)
 	if n <= min(l.ifaceMaxShort, len(w.scratch)) {
 		binary.LittleEndian.PutUint64(w.scratch[:], id)
 		w.fill(w.scratch[wire.SyncHeaderLen:n], i)
-		if st := l.ep.AMShort(wire.Sync, s.tag, w.scratch[:n]); st != ucs.OK {
+		if st := l.ep.AMShort(wire.Sync, s.hdr, w.scratch[:n]); st != ucs.OK {
 			return st
 		}
 	} else {
-		b, st := l.ep.ReserveAM(wire.Sync, s.tag, n)
+		b, st := l.ep.ReserveAM(wire.Sync, s.hdr, n)
 		if st != ucs.OK {
 			return st
 		}
@@ -133,7 +91,7 @@ func (wi *workerIface) handleSyncAck(rx *rxConn, id uint64, data []byte) {
 	if i == 0 {
 		return
 	}
-	if wi.w.slab.slots[i].phase() != phaseMatch || len(data) != 0 {
+	if as[sendOp](&wi.w.slab.slots[i]).phase != phaseMatch || len(data) != 0 {
 		wi.protocolError(rx)
 		return
 	}
@@ -158,9 +116,9 @@ func (wi *workerIface) requestedSend(rx *rxConn, id uint64, data []byte) (i uint
 	if i = wi.sendByID(rx, id); i == 0 {
 		return 0, 0, 0
 	}
-	m := &wi.w.slab.slots[i]
+	m := as[sendOp](&wi.w.slab.slots[i])
 	recvID, n = wire.Uint64(data, 0), wire.Uint64(data, 1)
-	if m.phase() != phaseRTS && m.phase() != phaseExposed || n > m.length {
+	if m.phase != phaseRTS && m.phase != phaseExposed || n > m.length {
 		wi.protocolError(rx)
 		return 0, 0, 0
 	}
@@ -169,12 +127,12 @@ func (wi *workerIface) requestedSend(rx *rxConn, id uint64, data []byte) (i uint
 
 // sendRequested starts to send the first wanted bytes of the message in slot i.
 func (w *Worker) sendRequested(i uint32, recvID, wanted uint64) {
-	m := &w.slab.slots[i]
+	m := as[sendOp](&w.slab.slots[i])
 	lane := m.lane
-	lent := m.phase() == phaseExposed
-	m.setPhase(phaseData)
-	m.tag, m.length, m.off = recvID, wanted, 0
-	if lent {
+	exposed := m.phase == phaseExposed
+	m.phase = phaseData
+	m.hdr, m.length, m.off = recvID, wanted, 0
+	if exposed {
 		w.unexpose(i) // the peer cannot read the exposed memory
 	} else {
 		w.returnCredit(lane)
@@ -193,7 +151,7 @@ const dataTurn = 16 << 10
 // if the send moved to the end of its pending queue. The RTS had its place in the order of
 // the lane's operations. The data needs none, so it is sent on a stalled lane too.
 func (w *Worker) sendData(i uint32, l *lane) ucs.Status {
-	s, ep := &w.slab.slots[i], l.transport()
+	s, ep := as[sendOp](&w.slab.slots[i]), l.transport()
 	start := s.off
 	for s.off < s.length {
 		n := int(min(uint64(l.maxBcopy), s.length-s.off))
@@ -207,7 +165,7 @@ func (w *Worker) sendData(i uint32, l *lane) ucs.Status {
 				fault.At(fault.LastData)
 			}
 		}
-		b, st := ep.ReserveAM(wire.Data, s.tag, n)
+		b, st := ep.ReserveAM(wire.Data, s.hdr, n)
 		if st != ucs.OK {
 			return st
 		}
@@ -229,8 +187,8 @@ func (wi *workerIface) handleReject(rx *rxConn, id uint64, data []byte) {
 	if i == 0 {
 		return
 	}
-	m := &w.slab.slots[i]
-	if m.phase() < phaseMatch {
+	m := as[sendOp](&w.slab.slots[i])
+	if m.phase < phaseMatch {
 		wi.protocolError(rx)
 		return
 	}
@@ -239,7 +197,7 @@ func (wi *workerIface) handleReject(rx *rxConn, id uint64, data []byte) {
 		st, sentinel = ucs.Canceled, ErrCanceled
 	}
 	err, lane := fmt.Errorf("%w: %s", sentinel, strings.ToValidUTF8(string(data[1:]), "?")), m.lane
-	w.saveErr(i, &OpError{Op: m.op.info().name, Peer: w.peerName(m.ep), Lane: w.laneName(lane), Err: err})
+	w.saveErr(i, &OpError{Op: m.op.String(), Peer: w.peerName(m.ep), Lane: w.laneName(lane), Err: err})
 	w.end(i, st)
 	w.closeIfDrained(lane)
 }

@@ -131,7 +131,7 @@ func (w *Worker) TagRecv(p []byte, tag, mask Tag) RecvRequest {
 	s := &b.slots[i]
 	b.free = s.next
 	s.op, s.state, s.status, s.flags = opTagRecv, slotLive, ucs.OK, flagHasResult
-	s.ep, s.lane, s.partsLeft = 0, 0, 0
+	s.ep, s.lane, s.parts, s.mode = 0, 0, 0, uint32(recvPosted)
 	b.bufs[i] = p
 	r := RecvRequest{Request{&w.t, uint64(s.gen)<<32 | uint64(i)}}
 	if w.unexpQueue.Len() != 0 && w.matchUnexpected(i, uint64(tag), uint64(mask)) {
@@ -148,7 +148,7 @@ func (w *Worker) TagRecv(p []byte, tag, mask Tag) RecvRequest {
 func (e Endpoint) TagSendSync(p []byte, tag Tag) Request {
 	t := e.thread()
 	t.lock()
-	r := t.w.tagSend(e, sendParams{op: opTagSendSync, buf: p, tag: tag, n: len(p), flags: sendFlagSync})
+	r := t.w.tagSend(e, sendParams{op: opTagSendSync, buf: p, tag: tag, n: len(p), wants: sendSync})
 	t.unlock()
 	return r
 }
@@ -160,19 +160,19 @@ func (e Endpoint) TagSendWith(p []byte, tag Tag, o Opts) Request {
 	if st := o.Flags.check(); st != ucs.OK {
 		return e.thread().refuse(opTagSend, e, st)
 	}
-	var flags uint32
+	var wants sendWants
 	switch {
 	case o.Flags&ForceRendezvous != 0:
-		flags = sendFlagRndv
+		wants = sendRndv
 	case o.Flags&ForceEager != 0:
-		flags = sendFlagEager
+		wants = sendEager
 	default:
 		return e.TagSend(p, tag)
 	}
 	t := e.thread()
 	t.lock()
 	defer t.unlock()
-	return t.w.tagSend(e, sendParams{op: opTagSend, buf: p, tag: tag, n: len(p), flags: flags})
+	return t.w.tagSend(e, sendParams{op: opTagSend, buf: p, tag: tag, n: len(p), wants: wants})
 }
 
 // The fast paths of tag.go and request_recv.go, under the lock.
@@ -233,5 +233,6 @@ func (w *Worker) consumeDone(id uint64) (Message, bool) {
 	}
 	s.gen, s.state, s.next = nextGen(g), slotFree, b.free
 	b.free = i
-	return Message{Tag(s.tag), int(s.length)}, true
+	m := as[recvOp](s)
+	return Message{Tag(m.tag), int(m.length)}, true
 }

@@ -8,6 +8,41 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
+// recvOp is the slot of a receive. Its tag and length are the result. A fetch that completes has
+// its value in the place of the tag.
+type recvOp struct {
+	slotHeader
+	recv     recvState
+	rx       uint32 // index of the rx connection, from the request of the data on
+	tag      uint64 // the sender's
+	senderID uint64 // from the request of the data on
+	received uint64 // bytes
+	length   uint64 // of the message
+}
+
+// recvState is how far a receive is that gets its data by rendezvous.
+type recvState uint32
+
+const (
+	recvPosted    recvState = iota // not matched, or its message arrives without a request
+	recvRequested                  // it has requested the data
+	recvAwaitsKey                  // it has requested the key of the sender's memory, or the data
+	recvReading                    // a device reads the sender's memory: only the end of the read completes it
+)
+
+// requested reports whether the receive waits for the sender's next message.
+func (r *recvOp) requested() bool { return r.recv == recvRequested || r.recv == recvAwaitsKey }
+
+var recvOperation = operation{cancel: (*Worker).cancelRecv}
+
+// matchedOp is the slot of a MatchedMessage.
+type matchedOp struct {
+	slotHeader
+	_, _    uint32
+	message uint32 // id in Worker.unexpected
+	_       [28]byte
+}
+
 // handleEager receives a whole message.
 //
 //hot:bench BenchmarkTagPair
@@ -18,7 +53,7 @@ func (w *Worker) handleEager(tag uint64, data []byte) {
 		w.queueUnexpected(tag, data)
 		return
 	}
-	s := &w.slab.slots[i]
+	s := as[recvOp](&w.slab.slots[i])
 	if p := w.slab.bufs[i]; len(data) == 8 && len(p) >= 8 && s.flags == flagHasResult {
 		s.tag, s.length = tag, 8
 		binary.LittleEndian.PutUint64(p, binary.LittleEndian.Uint64(data))
@@ -32,7 +67,7 @@ func (w *Worker) handleEager(tag uint64, data []byte) {
 //
 //hot:bench BenchmarkTagPair
 func (w *Worker) deliver(i uint32, tag uint64, data []byte) {
-	s := &w.slab.slots[i]
+	s := as[recvOp](&w.slab.slots[i])
 	p := w.slab.bufs[i]
 	s.tag, s.length = tag, uint64(len(data))
 	if copy(p, data) < len(data) {
@@ -151,10 +186,10 @@ func (w *Worker) deliverUnexpected(i, id uint32) {
 	case unexpRTS:
 		rx := w.rxConns[u.rx]
 		rx.pendingReplies--
-		w.slab.slots[i].tag = tag
+		as[recvOp](&w.slab.slots[i]).tag = tag
 		w.requestData(rx, i, u.id, u.n)
 	case unexpLost:
-		s := &w.slab.slots[i]
+		s := as[recvOp](&w.slab.slots[i])
 		s.tag, s.length = tag, u.n
 		w.end(i, ucs.Status(u.id))
 	default:
@@ -239,8 +274,8 @@ func (w *Worker) TagMprobe(tag, mask Tag) (MatchedMessage, bool) {
 		return MatchedMessage{}, false
 	}
 	i := w.slab.alloc(opMatched)
-	s := &w.slab.slots[i]
-	s.arg, s.flags = uint64(id), flagHasResult
+	s := as[matchedOp](&w.slab.slots[i])
+	s.message, s.flags = id, flagHasResult
 	w.unexpected[id].matchedSlot = i
 	return MatchedMessage{w, w.slab.id(i), w.messageOf(id)}, true
 }
@@ -291,7 +326,7 @@ func (w *Worker) consumeMatched(id uint64) uint32 {
 	if i == 0 || w.slab.slots[i].op != opMatched {
 		return 0
 	}
-	n := uint32(w.slab.slots[i].arg)
+	n := as[matchedOp](&w.slab.slots[i]).message
 	w.slab.release(i)
 	w.unexpected[n].matchedSlot = 0
 	return n

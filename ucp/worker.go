@@ -56,6 +56,7 @@ type Worker struct {
 	ctxCheckPasses uint32     // number of passes after which a wait looks at its context and the time
 
 	slab            slab
+	operations      *[numOps]operation
 	posted          tagmatch.Posted
 	unexpQueue      tagmatch.Unexpected
 	unexpected      []unexpected // unexpected messages, by their id in arrived
@@ -132,7 +133,7 @@ func (x *Context) NewWorker(c WorkerConfig) (*Worker, error) {
 		return nil, fmt.Errorf("new worker: %w", err)
 	}
 	w := &Worker{
-		ctx: x, id: newWorkerID(), firstActive: noIface{},
+		ctx: x, id: newWorkerID(), operations: &operations, firstActive: noIface{},
 		laneOf:  make(map[wireup.PeerID]uint32),
 		cold:    make(map[uint32]*epCold),
 		rxConns: make([]*rxConn, 1),
