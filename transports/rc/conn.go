@@ -75,11 +75,54 @@ func (e *ep) connect() {
 
 // step passes an event to the state machine and executes the actions that it returns.
 func (e *ep) step(ev machine.Event) {
+	f := e.f
 	var buf [8]machine.Action
 	for _, a := range e.M.Step(ucs.Now(), ev, buf[:0]) {
-		e.apply(a)
+		switch a.Kind {
+		case machine.ActionCreate:
+			p, err := f.newQP(e)
+			if err == nil {
+				p.id = a.Pair
+				e.qps = append(e.qps, p)
+				err = p.allocQueue()
+			}
+			if err != nil {
+				f.FailLater(e, err)
+			}
+		case machine.ActionConnect:
+			if p := e.qp(a.Pair); p != nil {
+				if err := p.connect(e.remoteQP, &e.peer.port); err != nil {
+					f.FailLater(e, fmt.Errorf("%w: connect queue pair: %w", ucs.ErrPeerFailed, err))
+				}
+			}
+		case machine.ActionSend:
+			e.sendMsg(a.Msg)
+		case machine.ActionSwitchRx:
+			if p := e.qp(a.Pair); p != nil {
+				p.life.step(qpRead)
+				if len(p.outOfOrder) > 0 { // messages that arrived early are delivered first
+					f.markReadable(p)
+				}
+			}
+		case machine.ActionSwitchTx:
+			e.switchTx(a.Pair)
+		case machine.ActionRetire:
+			e.retire(a.Pair)
+		case machine.ActionClose:
+			f.Schedule(e)
+		case machine.ActionFail:
+			switch a.Reason {
+			case machine.ReasonStale:
+				e.reconnect()
+			case machine.ReasonRejected:
+				f.FailLater(e, fmt.Errorf("%w: it refused the connection", ucs.ErrUnreachable))
+			case machine.ReasonPeerLost:
+				f.FailLater(e, conn.PeerFailed("it does not answer, or has lost the connection"))
+			case machine.ReasonProtocolError:
+				f.FailLater(e, conn.ErrProtocol)
+			}
+		}
 	}
-	f := e.f
 	e.setTimer()
 	if r := e.M.Remote(); r != 0 && e.Life != conn.Released {
 		f.byRemoteID[remoteID{e.peer.iface.name, r}] = e
@@ -92,53 +135,6 @@ func (e *ep) step(ev machine.Event) {
 	}
 	if e.M.PeerDrained() {
 		f.Schedule(e)
-	}
-}
-
-func (e *ep) apply(a machine.Action) {
-	switch a.Kind {
-	case machine.ActionCreate:
-		p, err := e.f.newQP(e)
-		if err == nil {
-			p.id = a.Pair
-			e.qps = append(e.qps, p)
-			err = p.allocQueue()
-		}
-		if err != nil {
-			e.f.FailLater(e, err)
-		}
-	case machine.ActionConnect:
-		if p := e.qp(a.Pair); p != nil {
-			if err := p.connect(e.remoteQP, &e.peer.port); err != nil {
-				e.f.FailLater(e, fmt.Errorf("%w: connect queue pair: %w", ucs.ErrPeerFailed, err))
-			}
-		}
-	case machine.ActionSend:
-		e.sendMsg(a.Msg)
-	case machine.ActionSwitchRx:
-		e.switchRx(a.Pair)
-	case machine.ActionSwitchTx:
-		e.switchTx(a.Pair)
-	case machine.ActionRetire:
-		e.retire(a.Pair)
-	case machine.ActionClose:
-		e.f.Schedule(e)
-	case machine.ActionFail:
-		e.machineFailed(a.Reason)
-	}
-}
-
-// machineFailed ends or restarts the connection for the reason that the machine reports.
-func (e *ep) machineFailed(r machine.Reason) {
-	switch r {
-	case machine.ReasonStale:
-		e.reconnect()
-	case machine.ReasonRejected:
-		e.f.FailLater(e, fmt.Errorf("%w: it refused the connection", ucs.ErrUnreachable))
-	case machine.ReasonPeerLost:
-		e.f.FailLater(e, conn.PeerFailed("it does not answer, or has lost the connection"))
-	case machine.ReasonProtocolError:
-		e.f.FailLater(e, conn.ErrProtocol)
 	}
 }
 
@@ -164,9 +160,12 @@ func (e *ep) reconnect() {
 
 // sendMsg sends a message of the state machine as a datagram.
 func (e *ep) sendMsg(m machine.Msg) {
-	n := connMsg{
-		msg: m, separate: e.Has(conn.Separate) && m.Kind == machine.MsgOpen,
-		accessError: m.Kind == machine.MsgReset && errors.Is(e.Err, errAccessAtResponder),
+	n := connMsg{msg: m}
+	switch {
+	case m.Kind == machine.MsgOpen && e.Has(conn.Separate):
+		n.flags = flagSeparate
+	case m.Kind == machine.MsgReset && errors.Is(e.Err, errAccessAtResponder):
+		n.flags = flagAccessError
 	}
 	if m.CarriesQPInfo() {
 		p := e.qp(m.Pair)
@@ -199,41 +198,21 @@ func (e *ep) hasPending() bool {
 // maxProbes is the maximum number of liveness probes that an OPEN of a peer causes.
 const maxProbes = 16
 
-// recvConnMsg processes a received connection message and reposts its receive.
-func (f *iface) recvConnMsg(wc *verbs.WC) {
-	buf := uint32(wc.ID)
-	var n connMsg
-	if wc.Status == verbs.WCSuccess {
-		if err := f.parseConnMsg(&n, wc); err != nil {
-			f.stats.Inc(statGarbage)
-			f.d.Log().Sugar().Debugf("dropped a connection message: %v", err)
-		} else {
-			f.dispatchConnMsg(&n)
-		}
-	}
-	f.ud.repost(buf)
-}
-
-// parseConnMsg decodes a connection message. It rejects a message whose sender is not the
+// parseConnMsg decodes the datagram after the GRH. It rejects a message whose sender is not the
 // interface that the message names: the reply would go to a third party.
 func (f *iface) parseConnMsg(n *connMsg, wc *verbs.WC) error {
-	if err := n.parse(f.connMsgBytes(wc)); err != nil {
+	if wc.Status != verbs.WCSuccess || wc.Len < grhLen || wc.Len > grhLen+connMsgMaxLen {
+		return fmt.Errorf("datagram of %d bytes: %w", wc.Len, ucs.ErrInvalid)
+	}
+	b := f.ud.rx.Bytes(uint32(wc.ID))
+	if err := n.parse(b[grhLen:wc.Len]); err != nil {
 		return err
 	}
-	if a := n.from.address(); !f.d.SentFrom(&a, wc, f.ud.rx.Bytes(uint32(wc.ID))) {
+	if a := n.from.address(); !f.d.SentFrom(&a, wc, b) {
 		return fmt.Errorf("connection message names queue pair %#x at %v, port %d, which did not send it: %w",
 			uint32(a.QPN), a.Port.GID.Addr(), a.Port.LID, ucs.ErrInvalid)
 	}
 	return nil
-}
-
-// connMsgBytes returns the datagram after the GRH. It returns nil for a failed completion, and for
-// a datagram longer than a connection message.
-func (f *iface) connMsgBytes(wc *verbs.WC) []byte {
-	if wc.Status != verbs.WCSuccess || wc.Len < grhLen || wc.Len > grhLen+connMsgMaxLen {
-		return nil
-	}
-	return f.ud.rx.Bytes(uint32(wc.ID))[grhLen:wc.Len]
 }
 
 // dispatchConnMsg passes a message to its connection. An OPEN may add a connection.
@@ -246,10 +225,13 @@ func (f *iface) dispatchConnMsg(n *connMsg) {
 	if e != nil && e.peer != n.from { // another peer uses this identifier
 		return
 	}
-	if m.Kind == machine.MsgReset && !n.accessError {
-		f.ackReset(n)
+	if m.Kind == machine.MsgReset && !n.has(flagAccessError) { // the ACK of a RESET with flag refused
+		r := &f.accessErrors
+		r.unacked = slices.DeleteFunc(r.unacked, func(x unackedReset) bool {
+			return x.msg.From == m.To && x.msg.To == m.From && x.to == n.from
+		})
 	}
-	if n.drained {
+	if n.has(flagDrained) {
 		if e != nil {
 			e.handleDrained(n)
 		}
@@ -272,12 +254,15 @@ func (f *iface) dispatchConnMsg(n *connMsg) {
 // carry the flag, too.
 func (f *iface) replyStray(n *connMsg) {
 	a, ok := machine.ResetFor(f.worker, n.msg)
-	accessError := ok && f.accessErrors.isUnacked(&a, &n.from)
-	if n.accessError || n.shutdown && n.msg.To != 0 {
-		a, ok, accessError = machine.Msg{Kind: machine.MsgReset, Worker: f.worker, From: n.msg.To, To: n.msg.From}, true, false
+	var flags msgFlags
+	if ok && slices.ContainsFunc(f.accessErrors.unacked, func(x unackedReset) bool { return x.msg == a && x.to == n.from }) {
+		flags = flagAccessError
+	}
+	if n.has(flagAccessError) || n.has(flagShutdown) && n.msg.To != 0 {
+		a, ok, flags = machine.Msg{Kind: machine.MsgReset, Worker: f.worker, From: n.msg.To, To: n.msg.From}, true, 0
 	}
 	if ok {
-		f.sendConnMsgTo(&connMsg{msg: a, accessError: accessError}, &n.from)
+		f.sendConnMsgTo(&connMsg{msg: a, flags: flags}, &n.from)
 	}
 }
 
@@ -311,7 +296,18 @@ func (f *iface) acceptOpen(n *connMsg) *ep {
 	f.halfOpen.Add(e, from, now)
 	e.Life = conn.HalfOpen
 	f.Count(e)
-	f.probeOthers(e)
+
+	// The peer may have lost its other connections with this side. Send READY on each: the peer
+	// replies with RESET if it does not know the connection. A lost connection so fails before this
+	// side sends a reply on it to a message that arrived on e. Only the maxProbes oldest connections
+	// are probed. Connections that are not confirmed are not: their OPENs may be forged, and the
+	// probe would go to a third party.
+	es := f.ByPeer[e.peer.iface.name]
+	for _, o := range es[:min(len(es), maxProbes)] {
+		if o != e && !o.Life.Over() && o.M.Confirmed() {
+			o.sendMsg(machine.Msg{Kind: machine.MsgReady, Worker: f.worker, From: o.M.Conn(), To: o.M.Remote()})
+		}
+	}
 	return e
 }
 
@@ -331,26 +327,10 @@ func (e *ep) confirm() {
 	}
 }
 
-// probeOthers probes the other connections with the peer of e, which has sent a new OPEN: it may have
-// lost them. It sends READY on each, and the peer replies with RESET if it does not know the
-// connection.
-//
-// A lost connection so fails before this side sends a reply on it to a message that arrived on
-// e. Only the doubts oldest connections are probed. Connections that are not confirmed are not:
-// their OPENs may be forged, and the probe would go to a third party.
-func (f *iface) probeOthers(e *ep) {
-	es := f.ByPeer[e.peer.iface.name]
-	for _, o := range es[:min(len(es), maxProbes)] {
-		if o != e && !o.Life.Over() && o.M.Confirmed() {
-			o.sendMsg(machine.Msg{Kind: machine.MsgReady, Worker: f.worker, From: o.M.Conn(), To: o.M.Remote()})
-		}
-	}
-}
-
 // matchOpen returns the connection of this side that an OPEN of the peer belongs to: one whose OPEN
 // crosses it, else an unused one with an endpoint. nil: none.
 func (f *iface) matchOpen(n *connMsg) (unused *ep) {
-	if n.separate {
+	if n.has(flagSeparate) {
 		return nil
 	}
 	for _, e := range f.ByPeer[n.from.iface.name] {
@@ -375,12 +355,12 @@ func (f *iface) uncountAccepted(e *ep) {
 
 // handleMsg processes a message of the peer's state machine.
 func (e *ep) handleMsg(n *connMsg) {
-	if n.shutdown {
+	if n.has(flagShutdown) {
 		e.f.FailLater(e, conn.ErrPeerClosed)
 		e.f.replyStray(n)
 		return
 	}
-	if n.accessError {
+	if n.has(flagAccessError) {
 		if n.msg.From != e.M.Remote() { // for an earlier connection
 			return
 		}
@@ -415,16 +395,6 @@ func (e *ep) handleMsg(n *connMsg) {
 	if attached != nil && !e.M.Uses(attached.id) {
 		e.retire(attached.id)
 	}
-}
-
-// uses returns the number of messages sent and received on a connection, and whether it can be
-// suspended. It requests a completion for unsignaled operations in flight, so that this changes.
-func (f *iface) uses(e *ep) (n uint64, ok bool) {
-	if e.txQueue == nil {
-		return uint64(e.received), false
-	}
-	e.requestCompletion()
-	return uint64(e.txQueue.tail + e.received), e.M.Quiescent() && !e.hasPending()
 }
 
 // Suspend implements conn.Connection.

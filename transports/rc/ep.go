@@ -104,7 +104,15 @@ func (e *ep) Flush(k uct.FlushKind, t uct.Token) uct.Status {
 	case e.status != ucs.OK:
 		return e.status
 	case k == uct.FlushCancel:
-		return e.cancel(t)
+		// The endpoint fails. t completes when no operation is in flight.
+		e.f.FailLater(e, errCanceled)
+		for range e.f.inFlight(e) {
+			e.cancelToken = t
+		}
+		if e.cancelToken == 0 {
+			return ucs.OK
+		}
+		return ucs.InProgress
 	case e.txQueue == nil || len(e.qps) > 1 || len(e.f.draining) > 0: // another QP may have operations in flight
 		return e.f.flush(e, t)
 	case e.txQueue.head == e.txQueue.tail:
@@ -122,18 +130,6 @@ func (q *sendQueue) postZeroWrite(t uct.Token) {
 	w.Op, w.NumSG, w.InlineLen, w.Remote, w.RKey = verbs.OpWrite, 0, 0, 0, 0
 	q.takeSlot(slotToken, t, 0)
 	q.post(w, verbs.SendSignaled)
-}
-
-// cancel fails the endpoint with errCanceled. t completes when no operation is in flight.
-func (e *ep) cancel(t uct.Token) uct.Status {
-	e.f.FailLater(e, errCanceled)
-	for range e.f.inFlight(e) {
-		e.cancelToken = t
-	}
-	if e.cancelToken == 0 {
-		return ucs.OK
-	}
-	return ucs.InProgress
 }
 
 // Fence makes the next operation wait for reads and atomics in flight. A QP executes all other
@@ -193,11 +189,6 @@ func (e *ep) Close() {
 func (e *ep) rejectOps(s uct.Status) {
 	e.status = s
 	e.updateFastPath()
-}
-
-// releasable reports whether both sides have finished with the connection.
-func (e *ep) releasable() bool {
-	return !e.Has(conn.Opened) && (e.Life.Over() || e.M.State() == machine.StateClosed || e.M.State() == machine.StateIdle)
 }
 
 // release frees all resources of the connection. Operations in flight complete with st.

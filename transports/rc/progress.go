@@ -69,7 +69,8 @@ func (f *iface) slowPass() (n int) {
 		f.serviceTimers()
 	}
 	if f.serviceNeeded {
-		n += f.service()
+		f.serviceNeeded = false
+		n += f.deliverOutOfOrder() + f.Service(f.serviceEP)
 	}
 	return n
 }
@@ -209,21 +210,17 @@ func (f *iface) pollSendCQ(budget int) {
 		k = f.sendCQ.Poll(wcs)
 	}
 	for i := range max(k, 0) {
-		f.handleSendWC(&wcs[i])
-	}
-}
-
-// handleSendWC processes a send completion.
-func (f *iface) handleSendWC(wc *verbs.WC) {
-	p := f.qpns.find(wc.QPN)
-	switch {
-	case p == nil: // the QP was destroyed in the meantime
-	case wc.Status != verbs.WCSuccess:
-		p.sendFailed(wc)
-	default:
-		p.q.signaled--
-		f.signaled--
-		p.q.completeTo(uint32(wc.ID), ucs.OK)
+		wc := &wcs[i]
+		p := f.qpns.find(wc.QPN)
+		switch {
+		case p == nil: // the QP was destroyed in the meantime
+		case wc.Status != verbs.WCSuccess:
+			p.sendFailed(wc)
+		default:
+			p.q.signaled--
+			f.signaled--
+			p.q.completeTo(uint32(wc.ID), ucs.OK)
+		}
 	}
 }
 

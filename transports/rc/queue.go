@@ -186,14 +186,3 @@ func (q *sendQueue) complete(s *slot, st uct.Status) {
 		f.queueEvent(ev)
 	}
 }
-
-// purge completes all operations in flight with st. The device no longer accesses their
-// memory.
-func (q *sendQueue) purge(st uct.Status) {
-	for q.head != q.tail {
-		s := &q.slots[q.head&q.mask]
-		q.head++
-		q.complete(s, st)
-	}
-	q.unsignaled = 0
-}

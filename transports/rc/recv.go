@@ -17,7 +17,7 @@ func (f *iface) recvSlow(p *connQP, wc *verbs.WC) {
 	buf := uint32(wc.ID)
 	f.postedRecvs--
 	switch {
-	case p == nil || wc.Status != verbs.WCSuccess || p.retiredAt != 0:
+	case p == nil || wc.Status != verbs.WCSuccess || p.life >= qpDraining:
 		f.rx.Put(buf) // flushed, or for a retired QP
 	case wc.Len < headerLen:
 		f.rx.Put(buf)
@@ -34,7 +34,7 @@ func (f *iface) recvSlow(p *connQP, wc *verbs.WC) {
 
 // markReadable schedules the delivery of the messages in connQP.outOfOrder, if p is read.
 func (f *iface) markReadable(p *connQP) {
-	if p.reading {
+	if p.life == qpReading {
 		f.readable = append(f.readable, p)
 		f.serviceNeeded = true
 	}
@@ -45,14 +45,14 @@ func (f *iface) deliverOutOfOrder() (n int) {
 	for len(f.readable) > 0 {
 		p := f.readable[0]
 		f.readable = f.readable[1:]
-		if p.closed || len(p.outOfOrder) == 0 {
+		if p.life == qpClosed || len(p.outOfOrder) == 0 {
 			continue
 		}
 		es := p.outOfOrder
 		p.outOfOrder = nil
 		p.updateFastRecv()
 		f.postedRecvs += len(es) // iface.processRecvs subtracts them once more
-		for len(es) > 0 && !p.closed {
+		for len(es) > 0 && p.life != qpClosed {
 			k := min(len(es), len(f.recvWCs))
 			if !p.fastRecv { // one of the messages was a marker
 				p.outOfOrder = append(p.outOfOrder, es...)
@@ -68,7 +68,7 @@ func (f *iface) deliverOutOfOrder() (n int) {
 
 // updateFastRecv updates connQP.fastRecv.
 func (p *connQP) updateFastRecv() {
-	p.fastRecv = p.reading && len(p.outOfOrder) == 0 && p.e.M.TxPending() != p.id && p.retiredAt == 0
+	p.fastRecv = p.life == qpReading && len(p.outOfOrder) == 0 && p.e.M.TxPending() != p.id
 }
 
 // drainRecvCQ drains the receive completion queue into iface.drained.
@@ -91,14 +91,6 @@ func (f *iface) takeDrained(wcs []verbs.WC) int {
 		f.drained, f.drainedAt = f.drained[:0], 0
 	}
 	return k
-}
-
-// processDrained processes all completions in iface.drained.
-func (f *iface) processDrained() (n int) {
-	for f.drainedAt < len(f.drained) {
-		n += f.processRecvs(f.recvWCs[:f.takeDrained(f.recvWCs[:])])
-	}
-	return n
 }
 
 // prefill maps the buffers and posts the receives. The first QP causes it: an interface without

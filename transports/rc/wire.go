@@ -65,15 +65,8 @@ func (p *peer) parse(u uct.Address) error {
 // connMsg is a connection message; docs/wire/rc.md has its layout.
 type connMsg struct {
 	msg machine.Msg
-	// separate: the OPEN must not be merged with a crossing OPEN.
-	separate bool
-	// shutdown: SHUTDOWN, the sender closes its interface.
-	shutdown bool
-	// drained: DRAINED, no operation of the sender is in flight on the retired QP msg.Pair.
-	// asks: the sender waits for DRAINED. The state machine does not see these messages.
-	drained, wantReply bool
-	// accessError: with RESET, a QP of the sender has rejected a request.
-	accessError bool
+	// flags has those that are no fields of msg.
+	flags msgFlags
 	// qpInfo belongs to msg.Pair, if msg.Half is true.
 	qpInfo qpInfo
 	// from is the sender's interface.
@@ -97,37 +90,41 @@ const (
 	connMsgMinLen    = connMsgOffIface + nic.IfaceLenMin + connMsgSumLen
 	connMsgMaxLen    = connMsgOffIface + nic.IfaceLenMax + connMsgSumLen // longest message
 	connMsgSumLen    = 4
-
-	flagResume      = 1
-	flagClosing     = 2
-	flagSeparate    = 4
-	flagShutdown    = 8
-	flagDrained     = 16
-	flagWantReply   = 32
-	flagAccessError = 64
-	knownFlags      = flagResume | flagClosing | flagSeparate | flagShutdown | flagDrained | flagWantReply | flagAccessError
 )
+
+// msgFlags are the flags of a connection message.
+type msgFlags byte
+
+const (
+	// flagResume and flagClosing are fields of machine.Msg.
+	flagResume msgFlags = 1 << iota
+	flagClosing
+	// flagSeparate: the OPEN must not be merged with a crossing OPEN.
+	flagSeparate
+	// flagShutdown makes a SHUTDOWN: the sender closes its interface.
+	flagShutdown
+	// flagDrained makes a DRAINED: no operation of the sender is in flight on the retired QP
+	// msg.Pair. flagWantReply: the sender waits for DRAINED. The state machine does not see these
+	// messages.
+	flagDrained
+	flagWantReply
+	// flagAccessError, with RESET: a QP of the sender has rejected a request.
+	flagAccessError
+	knownFlags = flagAccessError<<1 - 1
+)
+
+func (n *connMsg) has(f msgFlags) bool { return n.flags&f != 0 }
 
 func (n *connMsg) append(b []byte) []byte {
 	start, le, m := len(b), binary.LittleEndian, &n.msg
-	var flags byte
-	for _, f := range []struct {
-		set bool
-		bit byte
-	}{
-		{m.Resume, flagResume},
-		{m.Closing, flagClosing},
-		{n.separate, flagSeparate},
-		{n.shutdown, flagShutdown},
-		{n.drained, flagDrained},
-		{n.wantReply, flagWantReply},
-		{n.accessError, flagAccessError},
-	} {
-		if f.set {
-			flags |= f.bit
-		}
+	flags := n.flags
+	if m.Resume {
+		flags |= flagResume
 	}
-	b = append(b, connMsgVersion, byte(m.Kind), flags, 0)
+	if m.Closing {
+		flags |= flagClosing
+	}
+	b = append(b, connMsgVersion, byte(m.Kind), byte(flags), 0)
 	b = append(b, m.Worker[:]...)
 	b = le.AppendUint64(b, m.From)
 	b = le.AppendUint64(b, m.To)
@@ -149,22 +146,21 @@ func (n *connMsg) parse(b []byte) error {
 	if err := nic.VerifyChecksum(b); err != nil {
 		return fmt.Errorf("connection message: %w: %w", err, ucs.ErrInvalid)
 	}
-	if b[0] != connMsgVersion || b[connMsgOffFlags]&^knownFlags != 0 {
-		return fmt.Errorf("connection message of version %d with flags %#x: %w", b[0], b[connMsgOffFlags], ucs.ErrInvalid)
+	flags := msgFlags(b[connMsgOffFlags])
+	if b[0] != connMsgVersion || flags&^knownFlags != 0 {
+		return fmt.Errorf("connection message of version %d with flags %#x: %w", b[0], byte(flags), ucs.ErrInvalid)
 	}
 	*n = connMsg{
 		msg: machine.Msg{
 			Kind: machine.MsgKind(b[connMsgOffKind]), Worker: [16]byte(b[connMsgOffWorker:connMsgOffFrom]),
 			From: le.Uint64(b[connMsgOffFrom:]), To: le.Uint64(b[connMsgOffTo:]),
 			Pair: machine.PairID(le.Uint32(b[connMsgOffPair:])), Old: machine.PairID(le.Uint32(b[connMsgOffOld:])),
-			Resume: b[connMsgOffFlags]&flagResume != 0, Closing: b[connMsgOffFlags]&flagClosing != 0,
+			Resume: flags&flagResume != 0, Closing: flags&flagClosing != 0,
 		},
-		separate: b[connMsgOffFlags]&flagSeparate != 0, shutdown: b[connMsgOffFlags]&flagShutdown != 0,
-		drained: b[connMsgOffFlags]&flagDrained != 0, wantReply: b[connMsgOffFlags]&flagWantReply != 0,
-		accessError: b[connMsgOffFlags]&flagAccessError != 0,
-		qpInfo:      qpInfo{verbs.QPN(le.Uint32(b[connMsgOffQPN:])), verbs.PSN(le.Uint32(b[connMsgOffPSN:]))},
+		flags:  flags &^ (flagResume | flagClosing),
+		qpInfo: qpInfo{verbs.QPN(le.Uint32(b[connMsgOffQPN:])), verbs.PSN(le.Uint32(b[connMsgOffPSN:]))},
 	}
-	if n.accessError && (n.msg.Kind != machine.MsgReset || n.msg.To == 0) {
+	if n.has(flagAccessError) && (n.msg.Kind != machine.MsgReset || n.msg.To == 0) {
 		return fmt.Errorf("connection message of kind %v for a refused access: %w", n.msg.Kind, ucs.ErrInvalid)
 	}
 	if n.msg.From == 0 || n.qpInfo.qpn > verbs.MulticastQPN || n.qpInfo.psn >= 1<<24 {
