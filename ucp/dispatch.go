@@ -13,15 +13,15 @@ import (
 func (wi *workerIface) handleOther(d *uct.Desc, data []byte) bool {
 	rx := wi.rxConn(d.RxConn)
 	if rx.failed {
-		wi.w.count.Inc(cntProtocolError)
+		wi.w.t.count.Inc(cntProtocolError)
 		return false
 	}
 	switch d.ID {
 	case wire.Eager:
-		if wi.w.budget.exhausted {
-			wi.w.requestRndvOnly(rx)
+		if wi.w.t.budget.exhausted {
+			wi.w.t.requestRndvOnly(rx)
 		}
-		wi.w.handleEager(d.Header, data)
+		wi.w.t.handleEager(d.Header, data)
 	case wire.Sync:
 		wi.handleSync(rx, d.Header, data)
 	case wire.SyncAck:

@@ -25,7 +25,7 @@ func (wi *workerIface) handlePut(rx *rxConn, addr uint64, data []byte) {
 		return
 	}
 	key, data := emulKey(wire.Uint64(data, 0)), data[wire.EmulKeyLen:]
-	m, to, st := wi.w.ctx.emul.acquire(key, addr, uint64(len(data)), uct.MemRemotePut)
+	m, to, st := wi.w.t.ctx.emul.acquire(key, addr, uint64(len(data)), uct.MemRemotePut)
 	if st != ucs.OK {
 		rx.setEmulErr(st)
 		return
@@ -48,7 +48,7 @@ func (wi *workerIface) handleGet(rx *rxConn, addr uint64, data []byte) {
 		wi.protocolError(rx)
 		return
 	}
-	w, id := wi.w, wire.Uint64(data, 1)
+	w, id := &wi.w.t, wire.Uint64(data, 1)
 	m, from, st := w.ctx.emul.acquire(emulKey(wire.Uint64(data, 0)), addr, wire.Uint64(data, 2), uct.MemRemoteGet)
 	if st != ucs.OK {
 		w.sendReply(rx, id, 0, st)
@@ -60,14 +60,14 @@ func (wi *workerIface) handleGet(rx *rxConn, addr uint64, data []byte) {
 
 // sendGetReply sends b to the sender of s, in as many messages as needed. If it gets NoResource
 // it queues a copy.
-func (w *Worker) sendGetReply(rx *rxConn, id uint64, b []byte) {
+func (w *thread) sendGetReply(rx *rxConn, id uint64, b []byte) {
 	lane := w.replyLane(rx)
 	if lane == 0 {
 		w.disconnectUnreplied(rx, wire.GetReply)
 		return
 	}
 	for reconnected := false; len(b) > 0; {
-		l := &w.t.lanes[lane]
+		l := &w.lanes[lane]
 		n := min(len(b), l.maxBcopy)
 		st := ucs.NoResource
 		if l.pendingControl.head == 0 && l.state != laneFailed {
@@ -103,7 +103,7 @@ func (wi *workerIface) handleAtomic(rx *rxConn, addr uint64, data []byte) {
 		wi.protocolError(rx)
 		return
 	}
-	w, a := wi.w, wire.ParseAtomic(data)
+	w, a := &wi.w.t, wire.ParseAtomic(data)
 	if a.Op >= uct.NumAtomicOps || a.Width != 4 && a.Width != 8 || addr%uint64(a.Width) != 0 {
 		wi.protocolError(rx)
 		return
@@ -137,10 +137,10 @@ func (wi *workerIface) handleFlush(rx *rxConn, data []byte) {
 	}
 	st := rx.emulErr
 	rx.emulErr = ucs.OK
-	wi.w.sendReply(rx, wire.Uint64(data, 0), 0, st)
+	wi.w.t.sendReply(rx, wire.Uint64(data, 0), 0, st)
 }
 
-func (w *Worker) sendReply(rx *rxConn, id, v uint64, st ucs.Status) {
+func (w *thread) sendReply(rx *rxConn, id, v uint64, st ucs.Status) {
 	w.reply(rx, control{id: wire.Reply, hdr: id, n: wire.ReplyLen, a: v, b: uint64(st)})
 }
 

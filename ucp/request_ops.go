@@ -59,15 +59,15 @@ type operation struct {
 	// complete. InProgress: an event or a message will complete it. NoResource: it has to
 	// wait on the lane's pending queue. Busy: it moved to the end of that queue. Any other
 	// status is the operation's result.
-	progress func(w *Worker, i uint32) ucs.Status
+	progress func(w *thread, i uint32) ucs.Status
 	// complete releases what the operation in slot i, which completes with st, holds beside the
 	// slot. If it returns true it has released the slot too, and nothing else is notified.
-	complete func(w *Worker, i uint32, st ucs.Status) bool
+	complete func(w *thread, i uint32, st ucs.Status) bool
 	// cancel cancels the operation in slot i, whatever the peer does.
-	cancel func(w *Worker, i uint32)
+	cancel func(w *thread, i uint32)
 }
 
-// operations has the descriptor of each kind. Code reaches it by Worker.operations, because the
+// operations has the descriptor of each kind. Code reaches it by thread.operations, because the
 // functions of the descriptors look other descriptors up: a direct reference would be an
 // initialization cycle.
 var operations = [numOps]operation{

@@ -8,7 +8,7 @@ import (
 
 // start begins the operation in slot i, whose fields the caller has set, and returns its
 // request. A refused operation occupies no slot.
-func (w *Worker) start(i uint32) Request {
+func (w *thread) start(i uint32) Request {
 	s := &w.slab.slots[i]
 	id, op, ep, lane := w.slab.id(i), s.op, s.ep, s.lane
 	switch st := w.try(i); st {
@@ -16,11 +16,11 @@ func (w *Worker) start(i uint32) Request {
 		w.discard(i)
 		return Request{}
 	case ucs.InProgress:
-		return Request{&w.t, id}
+		return Request{w, id}
 	default:
 		w.discard(i)
 		w.noteFailure(lane, st)
-		return w.t.refuse(op, w.handle(ep), st)
+		return w.refuse(op, w.handle(ep), st)
 	}
 }
 
@@ -30,15 +30,15 @@ var errGone = fmt.Errorf("%w: its memory is gone", ErrPeerFailed)
 
 // noteFailure fails a lane whose peer an operation found dead, so that the next flush fails
 // too. If the transport knows of the failure already, it reports it with its own reason.
-func (w *Worker) noteFailure(lane uint32, st ucs.Status) {
-	if st == ucs.PeerFailed && w.t.lanes[lane].ep.Check(0) == ucs.OK {
+func (w *thread) noteFailure(lane uint32, st ucs.Status) {
+	if st == ucs.PeerFailed && w.lanes[lane].ep.Check(0) == ucs.OK {
 		w.failPeer(lane, errGone)
 	}
 }
 
 // try carries out the operation in slot i as far as possible. If it gets NoResource it is
 // added to the lane's pending queue, and try returns InProgress.
-func (w *Worker) try(i uint32) ucs.Status {
+func (w *thread) try(i uint32) ucs.Status {
 	progress := w.operations[w.slab.slots[i].op].progress
 	for {
 		st := progress(w, i)
@@ -47,7 +47,7 @@ func (w *Worker) try(i uint32) ucs.Status {
 		}
 		w.count.Inc(cntPending)
 		s := &w.slab.slots[i]
-		l := &w.t.lanes[s.lane]
+		l := &w.lanes[s.lane]
 		ep := l.ep
 		if s.bypassesStall() {
 			ep = l.transport()
@@ -66,15 +66,15 @@ func (w *Worker) try(i uint32) ucs.Status {
 }
 
 // clearPending notes that the operation in slot i has left its lane's pending queue.
-func (w *Worker) clearPending(i uint32) {
+func (w *thread) clearPending(i uint32) {
 	if s := &w.slab.slots[i]; s.flags&flagPending != 0 {
 		s.flags &^= flagPending
-		w.t.lanes[s.lane].pending--
+		w.lanes[s.lane].pending--
 	}
 }
 
 // end completes the operation in slot i with st.
-func (w *Worker) end(i uint32, st ucs.Status) {
+func (w *thread) end(i uint32, st ucs.Status) {
 	s := &w.slab.slots[i]
 	if st != ucs.OK || s.flags&^flagHasResult != 0 {
 		w.endSlow(i, st)
@@ -88,7 +88,7 @@ func (w *Worker) end(i uint32, st ucs.Status) {
 }
 
 // discard releases slot i and what a send in it holds.
-func (w *Worker) discard(i uint32) {
+func (w *thread) discard(i uint32) {
 	if s := &w.slab.slots[i]; s.op.sends() && as[sendOp](s).phase != phaseNew {
 		w.releaseSend(i)
 	}
@@ -100,7 +100,7 @@ func (w *Worker) discard(i uint32) {
 // the callback and the waiters, or stays in the slot. endSlow may move the slots.
 //
 //go:noinline
-func (w *Worker) endSlow(i uint32, st ucs.Status) {
+func (w *thread) endSlow(i uint32, st ucs.Status) {
 	w.clearPending(i)
 	if complete := w.operations[w.slab.slots[i].op].complete; complete != nil && complete(w, i, st) {
 		return
@@ -126,7 +126,7 @@ func (w *Worker) endSlow(i uint32, st ucs.Status) {
 }
 
 // partEnded counts the completion of one of several parts of the operation in slot i.
-func (w *Worker) partEnded(i uint32, st ucs.Status) {
+func (w *thread) partEnded(i uint32, st ucs.Status) {
 	s := &w.slab.slots[i]
 	s.parts--
 	if s.status == ucs.OK {
@@ -136,7 +136,7 @@ func (w *Worker) partEnded(i uint32, st ucs.Status) {
 
 // childEnded counts the completion of the part in slot i with its parent. The last part
 // completes the parent.
-func (w *Worker) childEnded(i uint32) {
+func (w *thread) childEnded(i uint32) {
 	c := as[flushOp](&w.slab.slots[i])
 	parent := c.parent
 	s := &w.slab.slots[parent]

@@ -40,7 +40,7 @@ type slotHeader struct {
 	state  slotState
 	status ucs.Status
 	flags  slotFlags
-	ep     uint32 // index of the endpoint in Worker.eps; 0: none
+	ep     uint32 // index of the endpoint in thread.eps; 0: none
 	lane   uint32 // index of the lane in Thread.lanes; 0: none
 	parts  uint32 // parts that have not completed
 }

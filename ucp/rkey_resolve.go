@@ -14,7 +14,7 @@ import (
 
 // keyResolver finds the lanes of a key.
 type keyResolver struct {
-	w       *Worker
+	w       *thread
 	key     keycodec.View
 	view    wireup.View
 	ranked  wireup.Plan

@@ -82,9 +82,9 @@ func TestWirePeer(t *testing.T) {
 	}
 	deliver(wi, packet{wire.Peer, mine, 0, a})
 	assert.False(t, wi.rxConn(mine).failed, "the same again")
-	assert.Equal(t, 1, wi.w.peers.Len())
+	assert.Equal(t, 1, wi.w.t.peers.Len())
 	wi.HandleFailure(uct.Failure{RxConn: mine})
-	assert.Zero(t, wi.w.peers.Len())
+	assert.Zero(t, wi.w.t.peers.Len())
 }
 
 // What a peer names must be what it was given, and in the right state; else that
@@ -154,13 +154,13 @@ func TestForeignIDs(t *testing.T) {
 			k := tc.makes(h)
 			k.src = tc.src
 			deliver(h.p, k)
-			assert.Equal(t, uint64(1), w.count.Value(cntProtocolError))
+			assert.Equal(t, uint64(1), w.t.count.Value(cntProtocolError))
 			assert.True(t, h.p.rxConn(tc.src).failed)
 			if tc.src == another {
 				for _, q := range []Request{h.match, h.rts, h.data, h.fetch.Request} {
 					assert.False(t, q.Done(), "%v", q)
 				}
-				assert.Equal(t, 1, w.unexpQueue.Len())
+				assert.Equal(t, 1, w.t.unexpQueue.Len())
 				deliver(h.p, packet{wire.SyncAck, mine, h.match.id, nil}, packet{wire.Data, mine, h.fetch.id, make([]byte, 90)})
 				assert.True(t, h.match.Done())
 				assert.True(t, h.fetch.Done())
@@ -174,7 +174,7 @@ func TestForeignIDs(t *testing.T) {
 			}
 			_, err := h.fetch.Wait(context.Background())
 			require.ErrorContains(t, err, "broke the protocol")
-			assert.Zero(t, w.unexpQueue.Len())
+			assert.Zero(t, w.t.unexpQueue.Len())
 		})
 	}
 }
@@ -201,7 +201,7 @@ func TestBadAnnouncements(t *testing.T) {
 			wi, _, _ := recordKnown(t)
 			r := wi.w.TagRecv(make([]byte, 8), 1, ^Tag(0))
 			deliver(wi, tc.k)
-			assert.Equal(t, uint64(1), wi.w.count.Value(cntProtocolError))
+			assert.Equal(t, uint64(1), wi.w.t.count.Value(cntProtocolError))
 			assert.True(t, wi.rxConn(tc.k.src).failed)
 			if r.Done() {
 				_, err := r.Wait(context.Background())
@@ -224,8 +224,8 @@ func TestLateMessages(t *testing.T) {
 		packet{wire.RTL, mine, h.ended, words("", 1<<32|1, 1)}, packet{wire.Key, mine, h.ended, make([]byte, 30)},
 		packet{wire.ReadDone, mine, h.ended, nil},
 		packet{wire.Cancel, mine, h.ended, []byte{wire.CancelData}}, packet{wire.Cancel, mine, h.ended, []byte{wire.CancelRTS}})
-	assert.Zero(t, w.count.Value(cntProtocolError))
-	assert.Equal(t, uint64(8), w.count.Value(cntStale))
+	assert.Zero(t, w.t.count.Value(cntProtocolError))
+	assert.Equal(t, uint64(8), w.t.count.Value(cntStale))
 	for _, q := range []Request{h.match, h.rts, h.data, h.fetch.Request} {
 		assert.False(t, q.Done(), "%v", q)
 	}
@@ -238,10 +238,10 @@ func TestRendezvousLosesItsConnection(t *testing.T) {
 	k, ok := w.TagMprobe(6, ^Tag(0))
 	require.True(t, ok)
 	deliver(h.p, packet{wire.RTS, mine, 6, words("", h.kept+1, 100)})
-	require.Equal(t, 1, w.unexpQueue.Len())
+	require.Equal(t, 1, w.t.unexpQueue.Len())
 	w.TagRecv(make([]byte, 9), 99, ^Tag(0)).Drop()
 	reason := ErrPeerFailed
-	lane := w.eps[1].lane
+	lane := w.t.eps[1].lane
 	h.p.HandleFailure(uct.Failure{Endpoint: w.t.lanes[lane].ep, RxConn: mine, Err: reason})
 	for _, q := range []Request{h.match, h.rts, h.data} {
 		require.True(t, q.Done())
@@ -250,12 +250,12 @@ func TestRendezvousLosesItsConnection(t *testing.T) {
 	m, err := h.fetch.Wait(context.Background())
 	require.ErrorIs(t, err, ErrPeerFailed)
 	assert.Equal(t, Message{5, 100}, m)
-	assert.Zero(t, w.unexpQueue.Len())
+	assert.Zero(t, w.t.unexpQueue.Len())
 	_, err = k.Recv(make([]byte, 8)).Wait(context.Background())
 	require.ErrorIs(t, err, ErrPeerFailed)
 	assert.Zero(t, w.t.lanes[lane].unacked)
 	assert.Zero(t, w.t.lanes[lane].creditsUsed)
-	for _, u := range w.unexpected {
+	for _, u := range w.t.unexpected {
 		assert.Zero(t, u)
 	}
 }
@@ -265,7 +265,7 @@ func TestRendezvousLosesItsConnection(t *testing.T) {
 func TestOutstandingIsBounded(t *testing.T) {
 	wi, r, e := recordKnown(t)
 	w := wi.w
-	w.maxCredits = 3
+	w.t.maxCredits = 3
 	var rs []Request
 	t.Cleanup(func() { // else the close waits for what nobody answers
 		for _, q := range rs {
@@ -301,7 +301,7 @@ func TestOutstandingIsBounded(t *testing.T) {
 		require.True(t, rs[i].Done())
 	}
 	require.True(t, flush.Done())
-	require.Zero(t, w.t.lanes[w.eps[1].lane].creditsUsed)
+	require.Zero(t, w.t.lanes[w.t.eps[1].lane].creditsUsed)
 	require.Zero(t, e.TagSendUint64(1, 8), "the fast path is open again")
 }
 
@@ -310,9 +310,9 @@ func TestOutstandingIsBounded(t *testing.T) {
 func TestHeldSendsKeepTheirTurn(t *testing.T) {
 	wi, r, e := recordKnown(t)
 	w := wi.w
-	w.maxCredits = 1
+	w.t.maxCredits = 1
 	f := &full{recorder: r, room: 1}
-	lane := w.eps[1].lane
+	lane := w.t.eps[1].lane
 	w.t.lanes[lane].ep = f
 	var rs []Request
 	post := func(q Request) {

@@ -28,7 +28,7 @@ func (h *handshake) withdrawn() map[uint64]packet {
 func TestAbortWithdraws(t *testing.T) {
 	h := newHandshake(t)
 	h.pending.room = 100
-	e := h.p.w.handle(1)
+	e := h.p.w.t.handle(1)
 	cause := errors.New("no more")
 	e.Abort(cause)
 	for _, q := range []Request{h.match, h.rts, h.data} {
@@ -59,14 +59,14 @@ func TestCancelWithdraws(t *testing.T) {
 		h.dataID:  {id: wire.Cancel, hdr: h.dataID, data: []byte{wire.CancelData}},
 		2<<32 | 8: {id: wire.Reject, hdr: 2<<32 | 8, data: refusal[:16]},
 	}, h.withdrawn())
-	l := &w.t.lanes[w.eps[1].lane]
+	l := &w.t.lanes[w.t.eps[1].lane]
 	assert.Zero(t, l.unacked)
 	assert.Zero(t, l.creditsUsed)
 	deliver(h.p,
 		packet{wire.RTR, mine, h.rts.id, words("", 1<<32|1, 1)}, packet{wire.SyncAck, mine, h.match.id, nil},
 		packet{wire.Reject, mine, h.data.id, refusal}, packet{wire.Data, mine, h.fetch.id, []byte("late")})
-	assert.Zero(t, w.count.Value(cntProtocolError))
-	assert.Equal(t, uint64(4), w.count.Value(cntStale))
+	assert.Zero(t, w.t.count.Value(cntProtocolError))
+	assert.Equal(t, uint64(4), w.t.count.Value(cntStale))
 	_, err := h.fetch.Wait(context.Background())
 	require.ErrorIs(t, err, ErrCanceled)
 }
@@ -82,7 +82,7 @@ func TestPeerWithdraws(t *testing.T) {
 	deliver(h.p,
 		packet{wire.Cancel, mine, h.kept, []byte{wire.CancelRTS}}, packet{wire.Cancel, mine, 2<<32 | 1, []byte{wire.CancelRTS}},
 		packet{wire.Cancel, mine, 2<<32 | 8, []byte{wire.CancelRTS}})
-	assert.Zero(t, w.unexpQueue.Len())
+	assert.Zero(t, w.t.unexpQueue.Len())
 	m, err := h.fetch.Wait(context.Background())
 	require.ErrorIs(t, err, ErrCanceled)
 	assert.Equal(t, Message{5, 100}, m)
@@ -94,10 +94,10 @@ func TestPeerWithdraws(t *testing.T) {
 		packet{wire.Cancel, mine, q.id, []byte{wire.CancelData}})
 	_, err = q.Wait(context.Background())
 	require.ErrorIs(t, err, ErrCanceled)
-	for _, u := range w.unexpected {
+	for _, u := range w.t.unexpected {
 		assert.Zero(t, u)
 	}
-	assert.Zero(t, w.count.Value(cntProtocolError))
+	assert.Zero(t, w.t.count.Value(cntProtocolError))
 }
 
 // A refusal ends the sender's request with the reason, in each state.
@@ -118,8 +118,8 @@ func TestRefused(t *testing.T) {
 func TestAnswersAreUrgent(t *testing.T) {
 	h := newHandshake(t)
 	w := h.p.w
-	lane := w.eps[1].lane
-	e := w.handle(1)
+	lane := w.t.eps[1].lane
+	e := w.t.handle(1)
 	var waiting []uct.Token
 	for i := range 3 {
 		waiting = append(waiting, uct.Token(e.TagSendWith(make([]byte, 12), Tag(i), Opts{Flags: ForceEager}).id))
