@@ -102,13 +102,29 @@ func (d *device) backgroundLoop() {
 	timer := time.NewTimer(pollPeriod)
 	defer timer.Stop()
 	for !b.stop.Load() {
-		d.serve()
+		// Run the engine until no work is left. If the link stays full, sleep for one period.
+		for k, got := 0, 1; got > 0 && k < maxDrain; k++ {
+			got = d.progress()
+		}
+		d.tick(d.clock())
+		for k := 0; d.numDirty.Load() != 0; k++ {
+			if k == dirtyRetries {
+				time.Sleep(pollPeriod)
+				break
+			}
+			runtime.Gosched()
+			d.tick(d.clock())
+			d.progress()
+		}
 		for polls := true; polls && !b.stop.Load(); {
 			polls = d.waitWhilePolled(timer)
 		}
 		d.sleep(timer)
 	}
 }
+
+// dirtyRetries is how often the loop retries queue pairs in engine.dirty before it sleeps.
+const dirtyRetries = 64
 
 // waitWhilePolled reports whether the program has polled since the last check. If it has, polled
 // first waits for one period, or until Rest is called.
@@ -143,30 +159,6 @@ func (d *device) NotifyIdle() {
 	default:
 	}
 }
-
-// serve runs the engine until no work is left. If the link stays full, it sleeps for
-// one period.
-func (d *device) serve() {
-	got := 1
-	for k := 0; got > 0 && k < maxDrain; k++ {
-		got = d.progress()
-	}
-	d.tick(d.clock())
-	if d.numDirty.Load() == 0 {
-		return
-	}
-	for range dirtyRetries {
-		runtime.Gosched()
-		d.tick(d.clock())
-		if d.progress(); d.numDirty.Load() == 0 {
-			return
-		}
-	}
-	time.Sleep(pollPeriod)
-}
-
-// dirtyRetries is how often serve retries queue pairs in engine.dirty before it sleeps.
-const dirtyRetries = 64
 
 // hasWork reports whether packets wait to be sent or received.
 func (d *device) hasWork() bool {

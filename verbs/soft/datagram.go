@@ -48,7 +48,7 @@ func (q *qp) datagramsSent() {
 // cannot be sent.
 func (q *qp) makeDatagram(w *wqe, p *packet) verbs.WCStatus {
 	switch {
-	case w.ah == nil || !samePD(w.ah.pd, q.pd):
+	case w.ah == nil || w.ah.pd.protection != q.pd.protection:
 		return verbs.WCLocQPOpErr
 	case int(w.n) > q.mtu:
 		return verbs.WCLocLenErr
