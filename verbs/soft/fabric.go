@@ -96,7 +96,7 @@ func (l *fabricLink) send(to *fabricRoute, p *packet, now ucs.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	b := packetBuf(&l.buf, p)
-	b = b[:encode(p, b)+wire.ICRCLen]
+	b = b[:p.encode(b)+wire.ICRCLen]
 	to.prefix.Seal(b, 0)
 	if l.txFaults == nil {
 		l.fabric.Send(l.self, to.addr, b)
@@ -108,7 +108,7 @@ func (l *fabricLink) send(to *fabricRoute, p *packet, now ucs.Time) {
 
 // packetBuf returns scratch memory for p from BTH to ICRC.
 func packetBuf(buf *[]byte, p *packet) []byte {
-	*buf = slices.Grow((*buf)[:0], maxHeaders+p.n+wire.Pad(p.n)+wire.ICRCLen)
+	*buf = slices.Grow((*buf)[:0], wire.MaxHeaderLen+p.n+wire.Pad(p.n)+wire.ICRCLen)
 	return (*buf)[:cap(*buf)]
 }
 
@@ -187,5 +187,5 @@ func (l *fabricLink) parse(from netip.AddrPort, b []byte, p *packet) (f wire.Fau
 	if !intact {
 		return wire.FaultNone, 0, false
 	}
-	return decode(b[:len(b)-wire.ICRCLen], p), id, true
+	return p.decode(b[:len(b)-wire.ICRCLen]), id, true
 }

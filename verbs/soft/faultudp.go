@@ -33,7 +33,7 @@ func (f *faultUDP) put(to *udpPeer, p *packet, now ucs.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	b := packetBuf(&f.buf, p)
-	b = b[:encode(p, b)+wire.ICRCLen]
+	b = b[:p.encode(b)+wire.ICRCLen]
 	faultPrefix.Seal(b, 0)
 	f.injector.put(*to, b, now)
 }
@@ -53,7 +53,7 @@ func (f *faultUDP) release(now ucs.Time) {
 	for i := range f.due {
 		h := &f.due[i]
 		var p packet
-		if decode(h.b[:len(h.b)-wire.ICRCLen], &p) != wire.FaultNone {
+		if p.decode(h.b[:len(h.b)-wire.ICRCLen]) != wire.FaultNone {
 			continue // the flipped bits made it an invalid packet
 		}
 		if t != nil && (*to != h.dest || !t.add(&p)) {

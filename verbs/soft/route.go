@@ -187,7 +187,7 @@ func (d *device) handleFabricPacket(from netip.AddrPort, b []byte, now ucs.Time)
 		d.counts.add(cntDroppedOpcode, 1)
 		return
 	}
-	q := d.qps.find(p.dest)
+	q := d.qps.find(p.DestQP)
 	if q == nil {
 		d.counts.add(cntDroppedQPN, 1)
 		return

@@ -128,7 +128,7 @@ func (q *qp) sendUDP() bool {
 		if t == nil {
 			t = u.beginBatch(&q.route.udp)
 		}
-		if t.count >= most && p.op != wire.Acknowledge || !t.add(p) {
+		if t.count >= most && p.Opcode != wire.Acknowledge || !t.add(p) {
 			if done, st := t.sendMost(); st == ucs.NoResource {
 				q.restoreSendState(&at, done)
 				return true
