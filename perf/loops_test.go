@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/internal/race"
 	"github.com/goucx/goucx/perf/rte"
 	"github.com/goucx/goucx/transports"
 	"github.com/goucx/goucx/verbs/soft"
@@ -162,7 +163,7 @@ func TestThreadsEndTogether(t *testing.T) {
 
 // No loop allocates per message.
 func TestGateLoopsAllocateNothing(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("allocations are not the product's under the race detector")
 	}
 	for name, p := range variants() {

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/internal/race"
 	"github.com/goucx/goucx/perf/rte"
 	"github.com/goucx/goucx/transports"
 	"github.com/goucx/goucx/ucs"
@@ -63,7 +64,7 @@ func TestUCTOverVerbs(t *testing.T) {
 
 // No loop allocates per message.
 func TestGateUCTOverVerbsAllocatesNothing(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("allocations are not the product's under the race detector")
 	}
 	uctOverVerbs(t, func(t *testing.T, p Params, op Op) {

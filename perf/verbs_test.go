@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/internal/race"
 	"github.com/goucx/goucx/perf/rte"
 	"github.com/goucx/goucx/verbs"
 	"github.com/goucx/goucx/verbs/soft"
@@ -106,7 +107,7 @@ func TestVerbsThreadsNeedOneProcess(t *testing.T) {
 // The loops of a side that has a goroutine of its own allocate nothing either: here
 // it talks to itself.
 func TestGateSidesAllocateNothing(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("allocations are not the product's under the race detector")
 	}
 	for _, name := range []string{"verbs_send_lat", "verbs_write_lat"} {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+
+	"github.com/goucx/goucx/internal/race"
 )
 
 // errInHandler is the result of a wait inside a callback of the same worker. Such a
@@ -112,7 +114,7 @@ func (w *Worker) callAM(h AMHandler) {
 	if !w.am.multi {
 		w.t.locked = false
 	}
-	if poisonAM {
+	if race.Enabled {
 		m.poison()
 	}
 }

@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"github.com/goucx/goucx/internal/fault"
 	"github.com/goucx/goucx/ucs"
@@ -95,4 +96,126 @@ func (w *Worker) dispatchRndv(rx *rxConn, h AMHandler, head, id, n uint64, heade
 // and without an error. It sends an RTR for 0 bytes.
 func (w *Worker) discardRndv(rx *rxConn, id uint64) {
 	w.reply(rx, control{id: amRTR, hdr: id, n: rtrLen})
+}
+
+// A peer under flow control (flow_control.go) sends all active messages by rendezvous, also
+// those that it would otherwise send eagerly. This is not visible to the handlers: the
+// worker fetches the data of such a message first and then runs its handler. Messages
+// are fetched in the order of arrival over all senders. At most prefetchWindow bytes are
+// fetched at a time.
+
+// prefetchWindow is the maximum number of bytes that are fetched at a time. One message
+// may exceed it if it is the only one.
+const prefetchWindow = 256 << 10
+
+// maxPrefetch is the maximum length of a message that is fetched for its handler. It
+// bounds the memory that a length announced by a peer can allocate. The sender sends
+// longer messages in fragments, also under flow control.
+const maxPrefetch = maxPrealloc
+
+// prefetchQueue holds the messages that are fetched for their handlers.
+type prefetchQueue struct {
+	queued      []queuedPrefetch
+	active      []activePrefetch
+	activeBytes uint64 // of running
+	busy        bool   // prefetchNext runs
+}
+
+// queuedPrefetch is a message whose data has not been requested.
+type queuedPrefetch struct {
+	rx     *rxConn
+	word   uint64
+	id, n  uint64
+	header chunk
+}
+
+// activePrefetch is a message whose data has been requested. slot is a receive without a
+// user request.
+type activePrefetch struct {
+	slot  uint32
+	rx    *rxConn
+	word  uint64
+	chunk chunk // header and data
+	n     uint64
+}
+
+// queuePrefetch queues a message of s to be fetched and then handled.
+func (w *Worker) queuePrefetch(rx *rxConn, head, id, n uint64, header []byte) {
+	a := queuedPrefetch{rx: rx, word: head, id: id, n: n}
+	if len(header) > 0 {
+		a.header = w.allocBudgeted(len(header))
+		copy(w.pool.bytes(a.header), header)
+	}
+	rx.pendingReplies++
+	w.am.prefetch.queued = append(w.am.prefetch.queued, a)
+	w.prefetchNext()
+}
+
+// prefetchNext requests queued messages up to the bound.
+func (w *Worker) prefetchNext() {
+	q := &w.am.prefetch
+	if q.busy {
+		return // an empty message completed inside the loop
+	}
+	q.busy = true
+	for len(q.queued) > 0 && (len(q.active) == 0 || q.activeBytes+q.queued[0].n <= prefetchWindow) {
+		a := q.queued[0]
+		q.queued = slices.Delete(q.queued, 0, 1)
+		a.rx.pendingReplies--
+		h := uint64(wordHeaderLen(a.word))
+		f := activePrefetch{rx: a.rx, word: a.word, n: a.n, chunk: w.allocBudgeted(int(a.n + h))}
+		b := w.pool.bytes(f.chunk)[: h+a.n : h+a.n]
+		if h > 0 {
+			copy(b, w.pool.bytes(a.header)[:h])
+			w.freeBudgeted(a.header)
+		}
+		f.slot = w.slab.alloc(opAMFetch)
+		r := &w.slab.slots[f.slot]
+		r.tag, r.flags = 0, flagReported
+		w.slab.bufs[f.slot] = b[h:]
+		q.active = append(q.active, f)
+		q.activeBytes += a.n
+		w.requestData(a.rx, f.slot, a.id, a.n)
+	}
+	q.busy = false
+}
+
+// prefetchDone runs the handler of the message whose fetch in slot i completed with st,
+// and releases the slot.
+func (w *Worker) prefetchDone(i uint32, st ucs.Status) {
+	q := &w.am.prefetch
+	k := slices.IndexFunc(q.active, func(f activePrefetch) bool { return f.slot == i })
+	f := q.active[k]
+	q.active = slices.Delete(q.active, k, k+1)
+	q.activeBytes -= f.n
+	w.slab.bufs[i] = nil
+	w.slab.release(i)
+	kept := false
+	if st == ucs.OK {
+		n := int(f.n) + wordHeaderLen(f.word)
+		kept = w.dispatch(f.rx, f.word, w.pool.bytes(f.chunk)[:n:n], amStorage{kind: storagePool, chunk: f.chunk})
+	}
+	if !kept {
+		w.freeBudgeted(f.chunk)
+	}
+	if st != ucs.Closed {
+		w.prefetchNext()
+	}
+}
+
+// dropPrefetches removes the message that s announced as id, if its data has not been
+// requested. With every it removes all such messages of s. It reports whether it
+// removed any.
+func (w *Worker) dropPrefetches(rx *rxConn, id uint64, all bool) bool {
+	q := &w.am.prefetch
+	n := len(q.queued)
+	q.queued = slices.DeleteFunc(q.queued, func(a queuedPrefetch) bool {
+		if a.rx != rx || !all && a.id != id {
+			return false
+		}
+		rx.pendingReplies--
+		w.freeBudgeted(a.header)
+		return true
+	})
+	return len(q.queued) < n
 }

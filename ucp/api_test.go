@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/internal/race"
 	"github.com/goucx/goucx/transports"
 	"github.com/goucx/goucx/ucp"
 	"github.com/goucx/goucx/ucs"
@@ -213,7 +214,7 @@ func TestManyGoroutines(t *testing.T) {
 				defer stop()
 			}
 			rounds := 200
-			if raceOn {
+			if race.Enabled {
 				rounds = 50
 			}
 			var wg sync.WaitGroup

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/internal/race"
 	"github.com/goucx/goucx/transports"
 	"github.com/goucx/goucx/ucp"
 )
@@ -15,7 +16,7 @@ import (
 // A context closes in good order while others close its workers and memory.
 func TestContextCloseBesideOthers(t *testing.T) {
 	rounds := 100
-	if raceOn || testing.Short() {
+	if race.Enabled || testing.Short() {
 		rounds = 20
 	}
 	for range rounds {

@@ -24,7 +24,7 @@ func (a Address) String() string {
 // on a closed Endpoint, and on the zero Endpoint, return ErrClosed. The methods have
 // the concurrency of the Worker.
 type Endpoint struct {
-	t  *Thread
+	t  *thread
 	id uint64 // generation and index in Worker.eps
 }
 
@@ -41,7 +41,7 @@ var closedWorker = func() *Worker {
 var noLane = lane{maxShort: -1}
 
 // thread returns the thread of e, for the slow paths.
-func (e Endpoint) thread() *Thread {
+func (e Endpoint) thread() *thread {
 	if e.t == nil {
 		return &closedWorker.t
 	}

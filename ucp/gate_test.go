@@ -9,13 +9,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/internal/race"
 	"github.com/goucx/goucx/ucp"
 )
 
 // skipUnderRace: the detector allocates and slows down.
 func skipUnderRace(t *testing.T) {
 	t.Helper()
-	if raceOn {
+	if race.Enabled {
 		t.Skip("allocations are not ours under the race detector")
 	}
 }

@@ -15,7 +15,7 @@ import (
 //
 // The methods have the concurrency of the Worker that created the Request.
 type Request struct {
-	t  *Thread
+	t  *thread
 	id uint64 // slot and generation, or an encoded refusal (see refuse)
 }
 
@@ -27,7 +27,7 @@ const refusedBit = 1 << 63
 // refuse returns the request of an operation that never began.
 //
 //go:noinline
-func (t *Thread) refuse(op opKind, e Endpoint, st ucs.Status) Request {
+func (t *thread) refuse(op opKind, e Endpoint, st ucs.Status) Request {
 	return Request{t, refusedBit | uint64(st)<<56 | uint64(op)<<48 | uint64(uint16(e.id>>32))<<32 | uint64(uint32(e.id))}
 }
 
@@ -213,5 +213,44 @@ func (r Request) Finish(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", err, reason)
 	default:
 		return err
+	}
+}
+
+// Opts are rare options of one operation. The zero Opts sets none.
+type Opts struct {
+	// Mem is the registration that covers the buffer. It saves looking it up.
+	Mem *MemHandle
+	// Flags are options without a value.
+	Flags Flags
+}
+
+// Flags is a set of options. An operation ignores those that it has no use for.
+type Flags uint32
+
+// Flags of messages.
+const (
+	// ForceEager sends the data eagerly, however long it is.
+	ForceEager Flags = 1 << iota
+	// ForceRendezvous sends the data by rendezvous, however short it is: the receiver
+	// requests it after an RTS. Together with ForceEager it is ErrInvalid.
+	ForceRendezvous
+	// WantReply allows the receiver of an active message to reply through AM.From.
+	WantReply
+)
+
+const (
+	allFlags  = ForceEager | ForceRendezvous | WantReply
+	bothForms = ForceEager | ForceRendezvous
+)
+
+// check returns OK if f is valid, else the status of the refusal.
+func (f Flags) check() ucs.Status {
+	switch {
+	case f&^allFlags != 0:
+		return refusedFlags
+	case f&bothForms == bothForms:
+		return refusedForms
+	default:
+		return ucs.OK
 	}
 }

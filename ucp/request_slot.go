@@ -1,6 +1,8 @@
 package ucp
 
 import (
+	"time"
+
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
@@ -8,7 +10,7 @@ import (
 // opKind is the kind of operation that a slot holds.
 type opKind uint8
 
-// Operations. request_ops.go has their names and their resume functions.
+// Operations. info has their names and their resume functions.
 const (
 	opNone opKind = iota
 	opTagSend
@@ -74,7 +76,7 @@ type slot struct {
 	status    ucs.Status
 	flags     slotFlags
 	ep        uint32 // index of the endpoint in Worker.eps; 0: none
-	lane      uint32 // index of the lane in Thread.lanes; 0: none
+	lane      uint32 // index of the lane in thread.lanes; 0: none
 	parent    uint32 // slot of the whole operation, with flagChild
 	tag       uint64 // tag; tag received; value fetched
 	arg       uint64 // scalar to send; remote address; id of the peer's operation
@@ -87,7 +89,7 @@ type slot struct {
 // slab holds the slots of a worker.
 type slab struct {
 	slots []slot   // by index; 0 is no slot
-	bufs  [][]byte // the callers' buffers; request_sweep.go clears those of completed operations
+	bufs  [][]byte // the callers' buffers; sweep clears those of completed operations
 	free  uint32   // first free slot; 0: grow
 
 	swept    uint32   // slot that sweep cleared last
@@ -245,4 +247,74 @@ func (b *slab) addUnclaimed(i uint32) {
 		b.unclaimed--
 		b.release(first)
 	}
+}
+
+// chain is a doubly linked queue of live slots, through slot.next and slot.aux. A slot
+// is in at most one chain.
+type chain struct{ head, tail uint32 }
+
+func (b *slab) push(c *chain, i uint32) {
+	s := &b.slots[i]
+	s.next, s.aux = 0, c.tail
+	if c.tail == 0 {
+		c.head = i
+	} else {
+		b.slots[c.tail].next = i
+	}
+	c.tail = i
+}
+
+// unlink removes slot i from c, which contains it.
+func (b *slab) unlink(c *chain, i uint32) {
+	s := &b.slots[i]
+	if s.aux == 0 {
+		c.head = s.next
+	} else {
+		b.slots[s.aux].next = s.next
+	}
+	if s.next == 0 {
+		c.tail = s.aux
+	} else {
+		b.slots[s.next].aux = s.aux
+	}
+}
+
+// The fast paths of receives leave the buffer of a completed operation in slab.bufs:
+// clearing it would slow down each of them. The slot's next operation overwrites it, or
+// sweep clears it. sweep reaches every slot within sweepTime while the worker is
+// progressed. All other paths clear the buffer themselves, in dropBuffers or release. So no
+// buffer stays referenced while the worker sleeps.
+
+// sweepTime is the longest duration of a sweep over all slots.
+const sweepTime = 500 * time.Millisecond
+
+// sweep clears the buffers of completed operations in the next n slots.
+func (b *slab) sweep(n int) {
+	for range n {
+		if b.swept++; int(b.swept) >= len(b.slots) {
+			b.swept = 1
+		}
+		if b.slots[b.swept].state != slotLive && b.bufs[b.swept] != nil {
+			b.bufs[b.swept] = nil
+		}
+	}
+}
+
+// tidy sweeps the slots that are due since its last call. Progress passes call it.
+func (b *slab) tidy(now ucs.Time) {
+	past := min(now.Sub(b.tidied), sweepTime)
+	b.tidied = now
+	due := len(b.slots) * int(past/time.Microsecond) / int(sweepTime/time.Microsecond)
+	b.sweep(min(max(16, due), len(b.slots)))
+}
+
+// sweepAll sweeps all slots before the worker sleeps. If it did so a moment ago, it returns
+// how long the worker may sleep until the next sweep is due. 0: without a bound.
+func (b *slab) sweepAll(now ucs.Time) time.Duration {
+	if wait := b.sweptAll.Add(sweepTime / 2).Sub(now); b.sweptAll != 0 && wait > 0 {
+		return wait
+	}
+	b.sweptAll = now
+	b.sweep(len(b.slots))
+	return 0
 }

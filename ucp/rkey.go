@@ -28,7 +28,7 @@ type RemoteKey struct {
 	amo        uct.Endpoint // slowAtomics: use the slow path
 	amoKey     uct.RKey
 
-	t      *Thread
+	t      *thread
 	e      Endpoint
 	access uct.MemFlags
 	rma    *keyLane // lane of put and get; nil: none
@@ -54,7 +54,7 @@ type keyLane struct {
 	// is not possible.
 	failoverKey uct.RKey
 
-	lane uint32 // index in Thread.lanes
+	lane uint32 // index in thread.lanes
 	put  forms
 	get  forms
 }

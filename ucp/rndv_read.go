@@ -18,7 +18,7 @@ import (
 //	                                ◀──      taken the sender's id
 //
 // The sender exposes its memory only after the RTL. Until then both sides can cancel as in
-// rndv.go. While the memory is exposed neither side can: the requests complete when the
+// rndv_send.go. While the memory is exposed neither side can: the requests complete when the
 // read has ended. A sender that cannot expose its memory sends the data instead. A receiver
 // that cannot read sends an RTR.
 

@@ -19,7 +19,7 @@ type rxConn struct {
 	into    reasmTarget
 
 	// The sending worker, if it sent its address. A peer may only name ids that it was
-	// sent: see id_check.go.
+	// sent: see sendByID.
 	peer           wireup.PeerID // 0: unknown
 	partialAddr    []byte        // first part of the sender's address
 	replyLane      uint32        // lane to the sender; 0: none yet

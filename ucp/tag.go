@@ -139,3 +139,98 @@ func (w *Worker) TagRecv(p []byte, tag, mask Tag) RecvRequest {
 	w.posted.Add(i, uint64(tag), uint64(mask))
 	return r
 }
+
+// TagSendSync is TagSend, but its request completes only after a receive has matched the
+// message. ErrRejected: the receiver dropped the message, or its worker closed.
+//
+//hot:bench BenchmarkTagSync
+func (e Endpoint) TagSendSync(p []byte, tag Tag) Request {
+	t := e.thread()
+	t.lock()
+	r := t.w.tagSend(e, sendParams{op: opTagSendSync, buf: p, tag: tag, n: len(p), flags: sendFlagSync})
+	t.unlock()
+	return r
+}
+
+// TagSendWith is TagSend with options. ForceEager sends p eagerly even if it is longer than
+// UCX_RNDV_THRESH, unless the receiver's credit for unexpected messages is exhausted.
+// ForceRendezvous uses rendezvous however short p is.
+func (e Endpoint) TagSendWith(p []byte, tag Tag, o Opts) Request {
+	if st := o.Flags.check(); st != ucs.OK {
+		return e.thread().refuse(opTagSend, e, st)
+	}
+	var flags uint32
+	switch {
+	case o.Flags&ForceRendezvous != 0:
+		flags = sendFlagRndv
+	case o.Flags&ForceEager != 0:
+		flags = sendFlagEager
+	default:
+		return e.TagSend(p, tag)
+	}
+	t := e.thread()
+	t.lock()
+	defer t.unlock()
+	return t.w.tagSend(e, sendParams{op: opTagSend, buf: p, tag: tag, n: len(p), flags: flags})
+}
+
+// The fast paths of tag.go and request_recv.go, under the lock.
+
+// tagSendShared is TagSend.
+func (e Endpoint) tagSendShared(p []byte, tag Tag) Request {
+	w := e.t.w
+	w.lockShared()
+	if k := uint32(e.id); int(k) < len(w.eps) && w.eps[k].gen == uint32(e.id>>32) {
+		l := &w.t.lanes[w.eps[k].lane] // lane 0, if there is none, accepts nothing
+		if len(p) <= l.maxShort && l.ep.AMShort(amEager, uint64(tag), p) == ucs.OK {
+			w.unlockShared()
+			return Request{}
+		}
+	}
+	return w.tagSendUnlock(e, p, tag)
+}
+
+//go:noinline
+func (w *Worker) tagSendUnlock(e Endpoint, p []byte, tag Tag) Request {
+	r := w.tagSend(e, sendParams{op: opTagSend, buf: p, tag: tag, n: len(p)})
+	w.unlockShared()
+	return r
+}
+
+// tagRecvShared is TagRecv.
+//
+//go:noinline
+func (w *Worker) tagRecvShared(p []byte, tag, mask Tag) RecvRequest {
+	w.lockShared()
+	if w.closing {
+		w.unlockShared()
+		return RecvRequest{w.t.refuse(opTagRecv, Endpoint{}, ucs.Closed)}
+	}
+	b := &w.slab
+	i := b.alloc(opTagRecv)
+	b.slots[i].flags = flagHasResult
+	b.bufs[i] = p
+	r := RecvRequest{Request{&w.t, b.id(i)}}
+	if w.unexpQueue.Len() == 0 || !w.matchUnexpected(i, uint64(tag), uint64(mask)) {
+		w.posted.Add(i, uint64(tag), uint64(mask))
+	}
+	w.unlockShared()
+	return r
+}
+
+// consumeDone consumes the result of receive id if it has succeeded and has no state outside
+// of its slot, as nearly all do. The caller holds the lock.
+func (w *Worker) consumeDone(id uint64) (Message, bool) {
+	b := &w.slab
+	i, g := uint32(id), uint32(id>>32)
+	if int(i) >= len(b.slots) {
+		return Message{}, false
+	}
+	s := &b.slots[i]
+	if s.gen != g || s.state != slotDone || s.status != ucs.OK || s.flags&flagExtra != 0 {
+		return Message{}, false
+	}
+	s.gen, s.state, s.next = nextGen(g), slotFree, b.free
+	b.free = i
+	return Message{Tag(s.tag), int(s.length)}, true
+}

@@ -43,3 +43,273 @@ func (w *Worker) deliver(i uint32, tag uint64, data []byte) {
 	}
 	w.endSlow(i, ucs.OK)
 }
+
+// unexpected is a message that no receive has matched.
+type unexpected struct {
+	chunk       chunk  // the payload
+	n           uint64 // length of the message
+	id          uint64 // the sender's id if the sender waits for a reply; with unexpLost the status
+	rx          uint32 // index of the rx connection if a reply is due or data is still to come
+	matchedSlot uint32 // slot of the MatchedMessage that has it; 0: it can be matched by tag
+	kind        unexpKind
+}
+
+// unexpKind says which part of an unexpected message has arrived.
+type unexpKind uint8
+
+const (
+	unexpFree    unexpKind = iota // no message
+	unexpWhole                    // all of it
+	unexpSync                     // all of it, and its sender waits for the match
+	unexpPartial                  // a part of it; from assembles it
+	unexpRTS                      // only its RTS
+	unexpLost                     // nothing, and nothing will arrive: id is the status
+)
+
+// queueUnexpected queues a message that no receive matches.
+//
+//go:noinline
+func (w *Worker) queueUnexpected(tag uint64, data []byte) {
+	w.queueUnexpectedAs(tag, data, unexpected{kind: unexpWhole})
+}
+
+func (w *Worker) queueUnexpectedAs(tag uint64, data []byte, u unexpected) {
+	u.n = uint64(len(data))
+	u.chunk = w.allocBudgeted(len(data)) // also for an empty message: it occupies as much memory
+	copy(w.pool.bytes(u.chunk), data)
+	w.addUnexpected(tag, u)
+}
+
+func (w *Worker) addUnexpected(tag uint64, u unexpected) uint32 {
+	w.count.Inc(cntUnexpected)
+	id := w.unexpQueue.Add(tag)
+	for int(id) >= len(w.unexpected) {
+		w.unexpected = append(w.unexpected, unexpected{})
+	}
+	w.unexpected[id] = u
+	return id
+}
+
+// handleSync receives a whole message whose sender waits for the match.
+//
+//hot:bench BenchmarkTagSync
+func (wi *workerIface) handleSync(rx *rxConn, tag uint64, data []byte) {
+	w := wi.w
+	if len(data) < syncHeaderLen || rx.peer == 0 {
+		wi.protocolError(rx)
+		return
+	}
+	id := payloadUint64(data, 0)
+	data = data[syncHeaderLen:]
+	if i := w.posted.Match(tag); i != 0 {
+		w.deliver(i, tag, data)
+		w.reply(rx, control{id: amSyncAck, hdr: id})
+		return
+	}
+	w.queueSync(rx, tag, id, data)
+}
+
+// queueSync queues a synchronous message that no receive matches. It refuses the message if
+// the worker is closing.
+//
+//go:noinline
+func (w *Worker) queueSync(rx *rxConn, tag, id uint64, data []byte) {
+	if w.rejecting {
+		w.reject(rx, id, ucs.Rejected, "its worker closes")
+		return
+	}
+	if w.budget.exhausted {
+		w.requestRndvOnly(rx)
+	}
+	rx.pendingReplies++
+	w.queueUnexpectedAs(tag, data, unexpected{kind: unexpSync, id: id, rx: rx.index})
+}
+
+// matchUnexpected matches the receive in slot i with a queued message. The message may have
+// arrived, may be arriving, or only its RTS may have arrived.
+//
+//go:noinline
+func (w *Worker) matchUnexpected(i uint32, tag, mask uint64) bool {
+	id := w.unexpQueue.Match(tag, mask)
+	if id == 0 {
+		return false
+	}
+	w.deliverUnexpected(i, id)
+	return true
+}
+
+// deliverUnexpected delivers the unexpected message id, which was removed from matching, to the
+// receive in slot i.
+func (w *Worker) deliverUnexpected(i, id uint32) {
+	u, tag := w.unexpected[id], w.unexpQueue.Tag(id)
+	w.freeUnexpected(id)
+	switch u.kind {
+	case unexpPartial:
+		w.matchPartial(i, w.rxConns[u.rx])
+	case unexpRTS:
+		rx := w.rxConns[u.rx]
+		rx.pendingReplies--
+		w.slab.slots[i].tag = tag
+		w.requestData(rx, i, u.id, u.n)
+	case unexpLost:
+		s := &w.slab.slots[i]
+		s.tag, s.length = tag, u.n
+		w.end(i, ucs.Status(u.id))
+	default:
+		w.deliver(i, tag, w.pool.bytes(u.chunk)[:u.n])
+		w.slab.bufs[i] = nil // the worker may sleep, so no sweep would clear it
+		w.freeBudgeted(u.chunk)
+		if u.kind == unexpSync {
+			w.rxConns[u.rx].pendingReplies--
+			w.reply(w.rxConns[u.rx], control{id: amSyncAck, hdr: u.id})
+		}
+	}
+}
+
+func (w *Worker) freeUnexpected(id uint32) {
+	w.unexpected[id] = unexpected{}
+	w.unexpQueue.Free(id)
+}
+
+// dropUnexpected drops the unexpected message id, of which no more will arrive. A message that
+// was taken stays as unexpLost with st.
+func (w *Worker) dropUnexpected(id uint32, st ucs.Status) {
+	u := &w.unexpected[id]
+	w.freeBudgeted(u.chunk)
+	if u.kind == unexpRTS || u.kind == unexpSync {
+		w.rxConns[u.rx].pendingReplies--
+	}
+	if u.matchedSlot != 0 {
+		*u = unexpected{kind: unexpLost, n: u.n, id: uint64(st), matchedSlot: u.matchedSlot}
+		return
+	}
+	w.unexpQueue.Remove(id)
+	w.freeUnexpected(id)
+}
+
+// rejectUnmatched refuses the messages whose senders wait for a reply. The worker is
+// closing, so no receive will match them.
+func (w *Worker) rejectUnmatched() {
+	w.t.lock()
+	defer w.t.unlock()
+	w.rejecting = true
+	w.rejectRndvs()
+	for id := range w.unexpected {
+		if u := w.unexpected[id]; u.kind == unexpRTS || u.kind == unexpSync {
+			w.dropUnexpected(uint32(id), ucs.Closed)
+			w.reject(w.rxConns[u.rx], u.id, ucs.Rejected, "its worker closes")
+		}
+	}
+}
+
+// TagProbe returns the tag and the length of the oldest message that a receive with tag and
+// mask would match at once. The message stays in the queue. TagProbe does not progress.
+func (w *Worker) TagProbe(tag, mask Tag) (Message, bool) {
+	w.t.lock()
+	defer w.t.unlock()
+	id := w.unexpQueue.Find(uint64(tag), uint64(mask))
+	if id == 0 {
+		return Message{}, false
+	}
+	return w.messageOf(id), true
+}
+
+func (w *Worker) messageOf(id uint32) Message {
+	return Message{Tag(w.unexpQueue.Tag(id)), int(w.unexpected[id].n)}
+}
+
+// MatchedMessage is a message that was removed from matching: only its Recv can receive it. A
+// message that will not be received must be dropped. The methods have the
+// concurrency of the Worker.
+type MatchedMessage struct {
+	w  *Worker
+	id uint64
+	Message
+}
+
+// TagMprobe removes from matching the message that TagProbe would return. The message may
+// still be arriving, or only its RTS may have arrived.
+func (w *Worker) TagMprobe(tag, mask Tag) (MatchedMessage, bool) {
+	w.t.lock()
+	defer w.t.unlock()
+	id := w.unexpQueue.Match(uint64(tag), uint64(mask))
+	if id == 0 {
+		return MatchedMessage{}, false
+	}
+	i := w.slab.alloc(opMatched)
+	s := &w.slab.slots[i]
+	s.arg, s.flags = uint64(id), flagHasResult
+	w.unexpected[id].matchedSlot = i
+	return MatchedMessage{w, w.slab.id(i), w.messageOf(id)}, true
+}
+
+// Recv receives the message into p, as TagRecv does. A second Recv, and one after Drop,
+// returns a request that fails with ErrStale.
+func (t MatchedMessage) Recv(p []byte) RecvRequest {
+	if t.w == nil {
+		return RecvRequest{}
+	}
+	w := t.w
+	w.t.lock()
+	defer w.t.unlock()
+	id := w.consumeMatched(t.id)
+	if id == 0 {
+		return RecvRequest{}
+	}
+	if w.closing {
+		w.unexpected[id].matchedSlot = 0
+		w.dropMatched(id)
+		return RecvRequest{w.t.refuse(opTagRecv, Endpoint{}, ucs.Closed)}
+	}
+	i := w.slab.alloc(opTagRecv)
+	w.slab.slots[i].flags = flagHasResult
+	w.slab.bufs[i] = p
+	r := RecvRequest{Request{&w.t, w.slab.id(i)}}
+	w.deliverUnexpected(i, id)
+	return r
+}
+
+// Drop discards the message. If its sender waits for a reply, the sender's request fails
+// with ErrRejected. Drop is idempotent.
+func (t MatchedMessage) Drop() {
+	if t.w == nil {
+		return
+	}
+	t.w.t.lock()
+	defer t.w.t.unlock()
+	if id := t.w.consumeMatched(t.id); id != 0 {
+		t.w.dropMatched(id)
+	}
+}
+
+// consumeMatched returns the id, in Worker.unexpected, of the message of the MatchedMessage with this id, and
+// consumes the MatchedMessage. It returns 0 if the MatchedMessage was consumed before.
+func (w *Worker) consumeMatched(id uint64) uint32 {
+	i := w.slab.find(id)
+	if i == 0 || w.slab.slots[i].op != opMatched {
+		return 0
+	}
+	n := uint32(w.slab.slots[i].arg)
+	w.slab.release(i)
+	w.unexpected[n].matchedSlot = 0
+	return n
+}
+
+// dropMatched drops message id, which was removed from matching.
+func (w *Worker) dropMatched(id uint32) {
+	u := w.unexpected[id]
+	switch u.kind {
+	case unexpPartial:
+		rx := w.rxConns[u.rx]
+		w.freeBudgeted(rx.chunk)
+		rx.into = reasmDiscard
+	case unexpSync, unexpRTS:
+		rx := w.rxConns[u.rx]
+		rx.pendingReplies--
+		w.freeBudgeted(u.chunk)
+		w.reject(rx, u.id, ucs.Rejected, "it was taken and dropped")
+	default:
+		w.freeBudgeted(u.chunk)
+	}
+	w.freeUnexpected(id)
+}

@@ -2,9 +2,9 @@ package ucp
 
 import "github.com/goucx/goucx/ucs/cpu"
 
-// Thread is a set of lanes of a worker that one goroutine at a time uses. A worker has one
-// Thread; all its Endpoints belong to it.
-type Thread struct {
+// thread is a set of lanes of a worker that one goroutine at a time uses. A worker has one
+// thread; all its Endpoints belong to it.
+type thread struct {
 	w *Worker
 	// eps is Worker.eps, or empty if every call must take the lock. The bounds check of a
 	// fast path then fails, and the call takes the slow path.
@@ -14,13 +14,13 @@ type Thread struct {
 }
 
 // lock and unlock guard the worker with ThreadMulti. With other modes they do nothing.
-func (t *Thread) lock() {
+func (t *thread) lock() {
 	if t.locked {
 		t.w.lockShared()
 	}
 }
 
-func (t *Thread) unlock() {
+func (t *thread) unlock() {
 	if t.locked {
 		t.w.unlockShared()
 	}

@@ -48,7 +48,7 @@ type WorkerConfig struct {
 // from any goroutine. With other modes only one goroutine at a time may use them.
 // Signal is always safe.
 type Worker struct {
-	t              Thread
+	t              thread
 	firstActive    progresser // the first active iface, or idle
 	moreWork       bool       // a pass has more to do than to progress one
 	passes         uint32     // since the last call of doPeriodic
@@ -141,7 +141,7 @@ func (x *Context) NewWorker(c WorkerConfig) (*Worker, error) {
 		mode:    c.Mode,
 	}
 	_ = w.stats.Add("ucp", w.count) // the first, so its name is not taken
-	w.t = Thread{w: w, lanes: []lane{{maxShort: -1}}, locked: c.Mode == ThreadMulti}
+	w.t = thread{w: w, lanes: []lane{{maxShort: -1}}, locked: c.Mode == ThreadMulti}
 	w.slab.init(&w.pool)
 	w.am.init(w, c.Mode == ThreadMulti)
 	w.slow.init(x.settings)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/internal/race"
 	"github.com/goucx/goucx/uct"
 )
 
@@ -151,7 +152,7 @@ func TestTableUUIDInIfacePart(t *testing.T) {
 }
 
 func TestTableAddAllocatesNothingForAKnownHost(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	var table Table

@@ -51,7 +51,7 @@ var Layers = []Layer{
 
 	{
 		"verbs/verbstest/...",
-		[]string{"verbs/...", "ucs/...", "internal/sim/...", "internal/suitetest"},
+		[]string{"verbs/...", "ucs/...", "internal/sim/...", "internal/suitetest", "internal/race"},
 		[]string{testify, xsys, zap},
 		"the suite knows the verbs API that it tests",
 	},
@@ -82,7 +82,7 @@ var Layers = []Layer{
 
 	{
 		"uct/ucttest/...",
-		[]string{"uct/...", "ucs/...", "config/...", "internal/suitetest"},
+		[]string{"uct/...", "ucs/...", "config/...", "internal/suitetest", "internal/race"},
 		[]string{testify, zap, xsys},
 		"the suite knows the contract that it tests and is handed a provider",
 	},
@@ -155,13 +155,13 @@ var Layers = []Layer{
 	},
 	{
 		"ucp/ucptest/...",
-		[]string{"ucp/...", "wireup/...", "uct/...", "ucs/...", "config/..."},
+		[]string{"ucp/...", "wireup/...", "uct/...", "ucs/...", "config/...", "internal/race"},
 		[]string{testify, zap},
 		"the suite knows the protocols that it tests and is handed the providers",
 	},
 	{
 		"ucp/...",
-		[]string{"ucp/...", "wireup/...", "uct/...", "ucs/...", "config/...", "internal/fault"},
+		[]string{"ucp/...", "wireup/...", "uct/...", "ucs/...", "config/...", "internal/fault", "internal/race"},
 		[]string{zap, xsys},
 		"ucp is handed the list of providers and never imports one",
 	},

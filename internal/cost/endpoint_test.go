@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/internal/race"
 	"github.com/goucx/goucx/ucp"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
@@ -133,7 +134,7 @@ func fill(b []byte, kind byte, n int) {
 // TestGateUnusedEndpoint makes an endpoint to each of many workers, a hundred on
 // each host, and uses none.
 func TestGateUnusedEndpoint(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("sizes are not the product's under the race detector")
 	}
 	n := 300_000

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/internal/race"
 	"github.com/goucx/goucx/ucp"
 	"github.com/goucx/goucx/ucs"
 )
@@ -180,7 +181,7 @@ var others = []operation{
 // TestGateOperations: over no transport an operation allocates, of whatever memory
 // it is.
 func TestGateOperations(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("allocations are not the product's under the race detector")
 	}
 	t.Setenv("UCX_SOFT_ADDR", "127.0.0.1")

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/internal/race"
 	"github.com/goucx/goucx/ucp"
 	"github.com/goucx/goucx/ucs"
 )
@@ -68,7 +69,7 @@ func (s *star) exchange(t testing.TB, e ucp.Endpoint, from, to *ucp.Worker, tag 
 // are in this process, and halves them. All workers have been connected before,
 // to others, so that what a worker takes once is not counted.
 func TestGateConnectedPeer(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("sizes are not the product's under the race detector")
 	}
 	const n = 64
@@ -103,7 +104,7 @@ func (s *star) settle() {
 // TestGateIdleProgress logs the cost of a pass in which nothing happens; time is
 // the machine's, so only its growth with the number of peers is held.
 func TestGateIdleProgress(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("times are not the product's under the race detector")
 	}
 	few, many := idleProgress(t, 1), idleProgress(t, 256)

@@ -89,7 +89,7 @@ var ucpList = []mutant{
 	},
 	{
 		name: "anybody may name anybody's request",
-		file: "ucp/id_check.go",
+		file: "ucp/rndv_recv.go",
 		old:  "k.op.sends() && w.t.lanes[k.lane].peer == rx.peer {", new: "k.op.sends() {",
 		pkg: "./ucp", test: "^TestForeignIDs$", quick: true,
 	},

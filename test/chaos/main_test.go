@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/goucx/goucx/internal/race"
 )
 
 var (
@@ -138,10 +140,10 @@ func plans() (list []plan) {
 	for _, v := range variations {
 		for _, tl := range transports {
 			switch {
-			case v.name != "" && raceEnabled && *flagTime == 0:
+			case v.name != "" && race.Enabled && *flagTime == 0:
 			case v.name != "":
 				add(tl.name+"-"+v.name, share)
-			case raceEnabled:
+			case race.Enabled:
 				add(tl.name, share)
 			default:
 				add(tl.name, *flagLong)

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/internal/race"
 )
 
 // fail reports an anomaly and ends the test. The report is short: the anomalies, the
@@ -129,7 +131,7 @@ const (
 // again is the command that makes the same choices.
 func (c *controller) again() string {
 	command := "go test"
-	if raceEnabled {
+	if race.Enabled {
 		command += " -race"
 	}
 	command += fmt.Sprintf(" ./test/chaos -run '^TestChaos$/^%s$' -chaos.seed=%d -chaos.members=%d -chaos.time=%v", c.setting.name, c.seed, c.target, max(c.during, time.Minute))

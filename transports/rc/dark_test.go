@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/internal/race"
 	"github.com/goucx/goucx/internal/sim"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
@@ -165,7 +166,7 @@ type darkness struct {
 // detector needs but one.
 func darknesses() []darkness {
 	all := []darkness{{"there", 0, false}, {"back", 1, false}, {"both ways", 0, true}}
-	if raceEnabled {
+	if race.Enabled {
 		return all[:1]
 	}
 	return all

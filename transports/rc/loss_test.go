@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/internal/race"
 	"github.com/goucx/goucx/transports/internal/nic"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
@@ -31,7 +32,7 @@ func faulty(faults soft.Faults) nic.Providers {
 func TestLoss(t *testing.T) {
 	few, many := uint64(300), uint64(17_000)
 	switch {
-	case raceEnabled:
+	case race.Enabled:
 		many = few
 	case os.Getenv("GOUCX_TEST_LONG") != "":
 		few, many = 10_000, 10*many

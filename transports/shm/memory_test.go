@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/internal/race"
 	"github.com/goucx/goucx/transports/internal/mapped"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
@@ -135,7 +136,7 @@ func TestRegisteredTwoProcesses(t *testing.T) {
 	assert.EqualValues(t, 0x0807060504030201, u)
 	assert.Equal(t, ucs.InvalidParam, rma.PutShort(want[:6], p.Base+size-5, k))
 
-	if !raceEnabled {
+	if !race.Enabled {
 		assert.Zero(t, testing.AllocsPerRun(10, func() {
 			rma.PutUint64(1, p.Base, k)
 			rma.GetShort(got[:100], p.Base, k)

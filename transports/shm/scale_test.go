@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/goucx/goucx/internal/race"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
@@ -14,7 +15,7 @@ import (
 // and each can be answered.
 func TestThousandsOfConnections(t *testing.T) {
 	n := 4500
-	if raceEnabled || testing.Short() {
+	if race.Enabled || testing.Short() {
 		n = 600 // under the race detector waking one takes a tenth of a second
 	}
 	var limit unix.Rlimit

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/internal/race"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/cpu"
 	"github.com/goucx/goucx/ucs/shmem"
@@ -100,7 +101,7 @@ func (t *sleepTally) nap(f *iface, there func() bool) (slept bool) {
 func TestWakeUpsBetweenProcesses(t *testing.T) {
 	rounds := 100_000 // that slept
 	switch {
-	case raceEnabled: // few rounds sleep
+	case race.Enabled: // few rounds sleep
 		rounds = 2_000
 	case testing.Short():
 		rounds = 20_000

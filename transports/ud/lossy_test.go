@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/internal/race"
 	"github.com/goucx/goucx/transports/internal/nic"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/cpu"
@@ -80,7 +81,7 @@ func pour(t testing.TB, e *endpoint, sent *uint64, total uint64, buf []byte) {
 func TestLossy(t *testing.T) {
 	total, many, times := uint64(3000), uint64(250_000), 1
 	switch {
-	case raceEnabled:
+	case race.Enabled:
 		many = 3000
 	case os.Getenv("GOUCX_TEST_LONG") != "":
 		total, times = 20_000, 10

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/internal/race"
 	"github.com/goucx/goucx/ucp"
 	"github.com/goucx/goucx/verbs/soft"
 )
@@ -133,7 +134,7 @@ func TestSparsePattern(t *testing.T) {
 func TestManyUnderFaults(t *testing.T) {
 	const times = 3
 	n, faults := 40, soft.Faults{Seed: 3, Loss: 0.005, Duplicate: 0.005, Reorder: 0.005, Corrupt: 0.005}
-	if raceOn {
+	if race.Enabled {
 		n = 12
 	}
 	for _, f := range []Factory{

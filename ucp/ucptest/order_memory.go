@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/internal/race"
 	"github.com/goucx/goucx/ucp"
 )
 
@@ -341,7 +342,7 @@ func (o *order) shows(at int, why string) {
 	for _, pl := range o.words {
 		o.word(pl, pl.m.Load64(pl.off), o.known, why)
 	}
-	if o.direct && !raceOn {
+	if o.direct && !race.Enabled {
 		o.holds(o.place(func(pl *place) bool { return pl.n < 20_000 || o.r.IntN(16) == 0 }), o.known, why)
 	}
 }

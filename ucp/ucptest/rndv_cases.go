@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/internal/race"
 	"github.com/goucx/goucx/ucp"
 )
 
@@ -214,7 +215,7 @@ func budgetReverse(t *testing.T, p *Pair) {
 	const budget = 64 << 10
 	w, e := p.budgeted(budget)
 	n := 10_000
-	if raceOn {
+	if race.Enabled {
 		n = 3000
 	}
 	size := func(i int) int { return i * 7 % 2000 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/internal/race"
 	"github.com/goucx/goucx/ucp"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
@@ -295,7 +296,7 @@ func (p *Pair) MustRecv(r ucp.RecvRequest) ucp.Message {
 
 // scaled is n, or less of it where the race detector or -short asks for haste.
 func scaled(n int) int {
-	if raceOn || testing.Short() {
+	if race.Enabled || testing.Short() {
 		return max(n/10, 1)
 	}
 	return n

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/internal/race"
 	"github.com/goucx/goucx/transports"
 	"github.com/goucx/goucx/transports/rc"
 	"github.com/goucx/goucx/transports/ud"
@@ -91,7 +92,7 @@ func factories(t *testing.T) []Factory {
 		over(t, "shm", nil, nil, "shm"),
 		over(t, "rc-inproc", two, inproc, "rc"),
 	}
-	if raceOn && one != nil {
+	if race.Enabled && one != nil {
 		return fs
 	}
 	fs = append(fs,

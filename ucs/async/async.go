@@ -2,7 +2,6 @@ package async
 
 import (
 	"fmt"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -35,10 +34,9 @@ type stats struct{ wakeups, sections, skipped, overruns atomic.Uint64 }
 
 // Async is the async goroutine of a context.
 //
-// Concurrency: all methods may be called from any goroutine. Functions passed to Async's At,
-// After and Watch, as opposed to those of Owner, belong to no worker. They run one at a
-// time, in the async goroutine or in Poll of any worker. They must not access state of a
-// worker.
+// Concurrency: all methods may be called from any goroutine. Functions passed to Async.Watch,
+// as opposed to Owner.Watch, belong to no worker. They run in the async goroutine and must
+// not access state of a worker.
 type Async struct {
 	period       time.Duration
 	openGateWord uint32 // value of Owner.gate while the async goroutine is outside
@@ -46,14 +44,10 @@ type Async struct {
 	stats        stats
 	done         chan struct{}
 	wakeAt       atomic.Int64 // planned time of the next wake-up; 0 while the goroutine is awake
-	nextTimer    atomic.Int64 // earliest deadline of timers
 	ownersAdded  atomic.Bool  // owners were added that the goroutine has not seen
-
-	callMu sync.Mutex // held while a function that belongs to no worker runs; locked before mu
 
 	mu     sync.Mutex // guards the fields below; not held while functions run
 	owners []*Owner
-	timers *wheel
 	closed bool
 }
 
@@ -63,7 +57,7 @@ func New(c Config) (*Async, error) {
 	if err != nil {
 		return nil, fmt.Errorf("async: %w", err)
 	}
-	a := &Async{sleep: s, done: make(chan struct{}), timers: newWheel(ucs.Now())}
+	a := &Async{sleep: s, done: make(chan struct{})}
 	a.period = max(c.Period, maxSection)
 	if c.Period == 0 {
 		a.period = DefaultPeriod
@@ -71,19 +65,8 @@ func New(c Config) (*Async, error) {
 	if plainInside && shmem.RegisterPrivate() != nil {
 		a.openGateWord = gateFence
 	}
-	a.nextTimer.Store(int64(never))
 	go a.run()
 	return a, nil
-}
-
-// Bound returns the longest delay of an expired timer or event when the program does not
-// poll. It is two periods if a processor is free for the goroutine. With GOMAXPROCS=1 beside
-// a computing goroutine, it is the time until Go's scheduler preempts that goroutine.
-func (a *Async) Bound() time.Duration {
-	if runtime.GOMAXPROCS(0) == 1 {
-		return 20 * time.Millisecond
-	}
-	return 2 * a.period
 }
 
 // Stats returns a snapshot of the counters.
@@ -118,10 +101,7 @@ func (a *Async) run() {
 	for a.snapshot(&owners) {
 		a.wakeAt.Store(0)
 		now := ucs.Now()
-		a.callMu.Lock()
 		a.sleep.run()
-		a.runTimers(now)
-		a.callMu.Unlock()
 		wake := never
 		for _, o := range owners {
 			wake = min(wake, o.service(now))
@@ -143,14 +123,13 @@ func (a *Async) snapshot(owners *[]*Owner) bool {
 
 // planSleep publishes the time of the next wake-up in wakeAt and returns it.
 //
-// Invariant: no deadline and no new owner is missed. The setter stores next or joined, then
-// loads wakeAt. plan stores wakeAt, then loads next and joined. All accesses are
-// sequentially consistent, so the setter wakes the goroutine, or plan sees the change and
-// returns 0.
+// Invariant: no deadline and no new owner is missed. The setter stores Owner.nextTimer or
+// ownersAdded, then loads wakeAt. planSleep stores wakeAt, then loads the other two. All
+// accesses are sequentially consistent. So the setter wakes the goroutine, or planSleep sees
+// the change and returns 0.
 func (a *Async) planSleep(wake ucs.Time, owners []*Owner) ucs.Time {
-	wake = min(wake, ucs.Time(a.nextTimer.Load()))
 	a.wakeAt.Store(int64(wake))
-	if ucs.Time(a.nextTimer.Load()) < wake || a.ownersAdded.Load() {
+	if a.ownersAdded.Load() {
 		return 0
 	}
 	for _, o := range owners {
@@ -165,67 +144,6 @@ func (a *Async) planSleep(wake ucs.Time, owners []*Owner) ucs.Time {
 func (a *Async) wakeBefore(due ucs.Time) {
 	if int64(due) < a.wakeAt.Load() {
 		a.sleep.wakeUp()
-	}
-}
-
-// At sets a timer. fn runs once, at or after when.
-func (a *Async) At(when ucs.Time, fn func(now ucs.Time)) Timer {
-	a.mu.Lock()
-	t := a.timers.set(when, fn)
-	next := a.timers.next()
-	a.nextTimer.Store(int64(next))
-	a.mu.Unlock()
-	a.wakeBefore(next)
-	return t
-}
-
-// After is like At, with a duration from now.
-func (a *Async) After(d time.Duration, fn func(now ucs.Time)) Timer {
-	return a.At(ucs.Now().Add(d), fn)
-}
-
-// Cancel cancels a timer. It returns false if the timer was never set or its function has
-// started. In that case the function may still be running.
-func (a *Async) Cancel(t Timer) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	ok := a.timers.cancel(t)
-	a.nextTimer.Store(int64(a.timers.next()))
-	return ok
-}
-
-// Poll runs the expired timers that belong to no worker and returns their number. Workers
-// call it in Progress. If no timer has expired, it costs one load and one comparison. It
-// does not wait while another goroutine runs such timers.
-//
-//hot:bench BenchmarkEnterLeave
-func (a *Async) Poll(now ucs.Time) int {
-	if int64(now) < a.nextTimer.Load() {
-		return 0
-	}
-	return a.pollSlow(now)
-}
-
-//go:noinline
-func (a *Async) pollSlow(now ucs.Time) int {
-	if !a.callMu.TryLock() {
-		return 0
-	}
-	defer a.callMu.Unlock()
-	return a.runTimers(now)
-}
-
-// runTimers runs all expired timers. The caller holds one.
-func (a *Async) runTimers(now ucs.Time) int {
-	for n := 0; ; n++ {
-		a.mu.Lock()
-		fn := a.timers.pop(now)
-		a.nextTimer.Store(int64(a.timers.next()))
-		a.mu.Unlock()
-		if fn == nil {
-			return n
-		}
-		fn(now)
 	}
 }
 

@@ -56,35 +56,11 @@ func inside(o *Owner, fn func()) {
 	fn()
 }
 
-func TestTimerOfNobodyRunsInTheGoroutine(t *testing.T) {
-	a := start(t, Config{})
-	fn, c := signal()
-	began := ucs.Now()
-	a.After(2*time.Millisecond, fn)
-	fired(t, c)
-	assert.GreaterOrEqual(t, ucs.Now().Sub(began), 2*time.Millisecond)
-
-	late := a.After(time.Hour, fn)
-	a.After(time.Millisecond, fn) // earlier than what the goroutine sleeps for
-	fired(t, c)
-	assert.True(t, a.Cancel(late))
-	assert.False(t, a.Cancel(late))
-	assert.Empty(t, c)
-}
-
-func TestTimerOfNobodyRunsInPoll(t *testing.T) {
-	a := start(t, Config{})
-	a.callMu.Lock() // keep the goroutine from it
-	fn, c := signal()
-	a.After(0, fn)
-	far := ucs.Now().Add(time.Second)
-	assert.Zero(t, a.Poll(far), "somebody is at it")
-	a.callMu.Unlock()
-	for len(c) == 0 {
-		a.Poll(far)
-	}
-	assert.Zero(t, a.Poll(far))
-	assert.Len(t, c, 1)
+// inGoroutine runs fn in the async goroutine after d, by a timer of an owner that does nothing else.
+func inGoroutine(t *testing.T, a *Async, d time.Duration, fn func(now ucs.Time)) {
+	t.Helper()
+	o := newOwner(t, a)
+	inside(o, func() { o.After(d, fn) })
 }
 
 func TestOwnerTimerRunsWhileTheWorkerDoesNotPoll(t *testing.T) {
@@ -128,7 +104,7 @@ func TestOwnerCancel(t *testing.T) {
 func TestOwnerMadeWhileTheGoroutineIsAtWork(t *testing.T) {
 	a := start(t, Config{})
 	atWork, goOn := make(chan bool), make(chan bool)
-	a.After(0, func(ucs.Time) { close(atWork); <-goOn })
+	inGoroutine(t, a, 0, func(ucs.Time) { close(atWork); <-goOn })
 	<-atWork
 	o := newOwner(t, a)
 	fn, c := signal()
@@ -175,7 +151,7 @@ func TestWorkerThatStaysInsideCostsLittle(t *testing.T) {
 	o.After(0, fn)
 	require.NoError(t, e.Signal())
 	clock, ticked := signal()
-	a.After(200*time.Millisecond, clock)
+	inGoroutine(t, a, 200*time.Millisecond, clock)
 	fired(t, ticked)
 	assert.LessOrEqual(t, a.Stats().Wakeups, uint64(200), "four thousand periods have passed")
 	o.Leave()
@@ -214,7 +190,7 @@ func TestIdleGoroutineSleeps(t *testing.T) {
 		o.Cancel(timer)
 		o.After(time.Hour, fn)
 	})
-	a.After(20*time.Millisecond, fn) // the clock of this test
+	inGoroutine(t, a, 20*time.Millisecond, fn) // the clock of this test
 	fired(t, c)
 	assert.LessOrEqual(t, a.Stats().Wakeups, uint64(6), "four hundred periods have passed")
 }
@@ -289,7 +265,7 @@ func TestClosedOwnerIsNotServed(t *testing.T) {
 		require.NoError(t, o.Close())
 		n := len(c)
 		done, doneC := signal()
-		a.After(300*time.Microsecond, done)
+		inGoroutine(t, a, 300*time.Microsecond, done)
 		fired(t, doneC)
 		assert.Len(t, c, n)
 	}
@@ -335,7 +311,7 @@ func TestWatch(t *testing.T) {
 		inside(o, func() { require.NoError(t, o.Unwatch(e.FD())) })
 		require.NoError(t, e.Signal())
 		done, doneC := signal()
-		a.After(3*DefaultPeriod, done)
+		inGoroutine(t, a, 3*DefaultPeriod, done)
 		fired(t, doneC)
 		assert.Empty(t, c)
 		e.Drain()
@@ -379,14 +355,6 @@ func TestWatch(t *testing.T) {
 		}
 		inside(o, func() { require.NoError(t, o.Unwatch(e.FD())) })
 	})
-}
-
-func TestBound(t *testing.T) {
-	a := start(t, Config{})
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	assert.Equal(t, 20*time.Millisecond, a.Bound())
-	runtime.GOMAXPROCS(2)
-	assert.Equal(t, time.Millisecond, a.Bound())
 }
 
 // TestOneProcessor: a worker that computes without polling on the only
@@ -442,7 +410,7 @@ func TestOutside(t *testing.T) {
 	fn, c := signal()
 	inside(o, func() { o.After(0, fn) }) // a section that asks for nothing
 	fired(t, c)
-	a.After(3*time.Millisecond, fn)
+	inGoroutine(t, a, 3*time.Millisecond, fn)
 	fired(t, c)
 	assert.Empty(t, calls, "it wanted no more")
 }

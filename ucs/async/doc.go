@@ -31,7 +31,8 @@
 // # Latency when the program does not poll
 //
 // If a processor is free for the goroutine, an expired timer or a ready descriptor is handled
-// within two periods, which is 1 ms by default. See Async.Bound for the other case.
+// within two periods, which is 1 ms by default. With GOMAXPROCS=1 beside a computing goroutine,
+// it is the time until Go's scheduler preempts that goroutine, about 20 ms.
 //
 // Start reading at Async, then Owner.
 package async

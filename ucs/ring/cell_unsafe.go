@@ -55,9 +55,6 @@ func (c Cell) SetPayload(p []byte) {
 	copy((*[InlineMax]byte)(unsafe.Add(c.p, payOff))[:], p)
 }
 
-// prefetchWrite prefetches the cell's line for write, by a store to its unused last word.
-func (c Cell) prefetchWrite() { *(*uint64)(unsafe.Add(c.p, CellSize-8)) = 0 }
-
 func (c Cell) setBulk(off, n, advance uint64) {
 	*(*uint64)(unsafe.Add(c.p, bulkOff)) = off<<32 | n
 	*(*uint64)(unsafe.Add(c.p, bulkAdv)) = advance

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/internal/race"
 	"github.com/goucx/goucx/internal/suitetest"
 )
 
@@ -27,7 +28,7 @@ func spinUntil(turn *atomic.Uint64, n uint64) {
 func TestFencedReleaseMissesNoWaiter(t *testing.T) {
 	suitetest.SkipEmulated(t)
 	rounds := uint64(100_000)
-	if testing.Short() || raceEnabled {
+	if testing.Short() || race.Enabled {
 		rounds = 5_000
 	}
 	l := Layout{Cells: 8, Bulk: 1024}

@@ -161,11 +161,3 @@ func (p *Producer) PrefetchWrite(n int) {
 	}
 	storeLines(p.bulk[pos : pos+need])
 }
-
-// OwnCell prefetches for write the cell after the next one. It leaves the next cell to
-// the consumer, which polls it.
-func (p *Producer) OwnCell() {
-	if p.head+1 < p.limit {
-		p.cells.at(p.head+1, p.mask).prefetchWrite()
-	}
-}

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/internal/race"
 )
 
 var testLayout = Fit(16<<10, 128)
@@ -154,7 +156,7 @@ func TestNoRoomIsTransient(t *testing.T) {
 // TestTwoGoroutines is the race detector's test: both sides at once on the heap.
 func TestTwoGoroutines(t *testing.T) {
 	n := uint64(300_000)
-	if testing.Short() || raceEnabled {
+	if testing.Short() || race.Enabled {
 		n = 20_000
 	}
 	p, c, _ := newPair(t, testLayout)

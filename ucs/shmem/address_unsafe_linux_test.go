@@ -3,6 +3,8 @@ package shmem
 import (
 	"sync/atomic"
 	"unsafe"
+
+	"github.com/goucx/goucx/internal/race"
 )
 
 // address is where b lies; b must be kept alive by the caller.
@@ -12,7 +14,7 @@ func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(
 //
 //go:noinline
 func storePlain(w *atomic.Uint32, v uint32) {
-	if raceEnabled {
+	if race.Enabled {
 		w.Store(v)
 		return
 	}

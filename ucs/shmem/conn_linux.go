@@ -202,7 +202,7 @@ func (c *Conn) openPeer(fd int) (int, error) {
 	return pidfd, nil
 }
 
-// FD returns the descriptor to watch for EventIn and EventOut; -1 after Close.
+// FD returns the descriptor to watch for EventIn; -1 after Close.
 func (c *Conn) FD() int { return c.fd.num() }
 
 // Close closes this end. The peer can still receive the messages sent before. Idempotent.

@@ -6,14 +6,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Events to watch a descriptor for, and events reported. EventErr and EventHup are always
-// reported. EventEdge reports each change once. EventOneShot reports one event, and no
-// other until Rearm.
+// Events to watch a descriptor for. The system reports errors and hang-ups in any case.
+// EventEdge reports each change once. EventOneShot reports one event, and no other until
+// Rearm.
 const (
 	EventIn      = uint32(unix.EPOLLIN)
-	EventOut     = uint32(unix.EPOLLOUT)
-	EventErr     = uint32(unix.EPOLLERR)
-	EventHup     = uint32(unix.EPOLLHUP)
 	EventRDHup   = uint32(unix.EPOLLRDHUP)
 	EventEdge    = uint32(unix.EPOLLET)
 	EventOneShot = uint32(unix.EPOLLONESHOT)

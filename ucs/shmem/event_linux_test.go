@@ -212,7 +212,8 @@ func TestBarrierHoldsStoreBeforeLoad(t *testing.T) {
 			assert.Zero(t, missed)
 		})
 	}
-	assert.NoError(t, RegisterMembarrier())
+	assert.NoError(t, RegisterGlobal())
+	assert.NoError(t, RegisterPrivate())
 }
 
 func storeLoad(rounds int, barrier func() error) (missed int) {

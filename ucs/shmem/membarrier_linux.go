@@ -1,7 +1,6 @@
 package shmem
 
 import (
-	"errors"
 	"fmt"
 	"sync"
 
@@ -21,17 +20,13 @@ var (
 	registerPrivate = sync.OnceValue(func() error { return registerBarrier("private", barrierRegisterPrivate) })
 )
 
-// RegisterMembarrier registers this process for both expedited barriers. Later calls
-// return the result of the first. Another process's GlobalBarrier reaches only registered
-// processes.
+// RegisterGlobal registers this process for GlobalBarrier, which reaches only registered
+// processes. Later calls return the result of the first.
 //
-// Errors: ucs.ErrUnsupported, with the kind that the kernel or container refuses.
-func RegisterMembarrier() error { return errors.Join(registerGlobal(), registerPrivate()) }
-
-// RegisterGlobal registers this process for GlobalBarrier only.
+// Errors: ucs.ErrUnsupported if the kernel or container refuses it.
 func RegisterGlobal() error { return registerGlobal() }
 
-// RegisterPrivate registers this process for PrivateBarrier only.
+// RegisterPrivate registers this process for PrivateBarrier. Otherwise it is as RegisterGlobal.
 func RegisterPrivate() error { return registerPrivate() }
 
 // GlobalBarrier executes a full memory barrier in every running thread of every registered

@@ -17,9 +17,6 @@ const MaxFDs = 8
 // Events: see epoll_linux.go.
 const (
 	EventIn uint32 = 1 << iota
-	EventOut
-	EventErr
-	EventHup
 	EventRDHup
 	EventEdge
 	EventOneShot
@@ -181,9 +178,6 @@ func (*Epoll) FD() int { return -1 }
 
 // Close does nothing.
 func (*Epoll) Close() error { return nil }
-
-// RegisterMembarrier returns ErrUnsupported.
-func RegisterMembarrier() error { return ucs.ErrUnsupported }
 
 // RegisterGlobal returns ErrUnsupported.
 func RegisterGlobal() error { return ucs.ErrUnsupported }

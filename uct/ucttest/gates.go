@@ -5,13 +5,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/goucx/goucx/internal/race"
 	"github.com/goucx/goucx/uct"
 )
 
 // Gates requires that every data-path operation and its progress make zero allocations. Call it
 // from a test named TestGate.... It skips under the race detector, which allocates.
 func Gates(t *testing.T, f Factory) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("allocations are not the product's under the race detector")
 	}
 	e := &env{TB: t, factory: f}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/internal/race"
 	"github.com/goucx/goucx/uct"
 )
 
@@ -23,7 +24,7 @@ func (e *env) messages() int {
 	if e.factory.Messages > 0 && !long() {
 		n = e.factory.Messages
 	}
-	if testing.Short() || raceEnabled {
+	if testing.Short() || race.Enabled {
 		n /= 20
 	}
 	return n

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/internal/race"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
@@ -355,7 +356,7 @@ func pendingUnattended(e *env) {
 		return len(f.queue) == 0 || e.Failed()
 	}, f.to)
 	assert.Equal(e, received, f.from.received, "messages received without Progress")
-	if !raceEnabled {
+	if !race.Enabled {
 		assert.Less(e, shortest, 50*time.Microsecond, "the shortest turn")
 	}
 	e.until("the message to the sender", func() bool {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/internal/race"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
 )
@@ -107,7 +108,7 @@ func TestManyQPs(t *testing.T) {
 	connected := time.Since(began)
 	each := (heap() - before) / n
 	t.Logf("%d queue pairs: made in %v, brought to RTS in %v, %d bytes each (the struct %d)", n, made, connected, each, sizeOf[qp]())
-	if !raceEnabled {
+	if !race.Enabled {
 		assert.LessOrEqual(t, each, uint64(bound))
 	}
 	assert.LessOrEqual(t, sizes[kindQP], uint64(bound))
@@ -122,7 +123,7 @@ func TestManyQPs(t *testing.T) {
 func TestGateAllocations(t *testing.T) { overLinks(t, testGateAllocations) }
 
 func testGateAllocations(t *testing.T, p *Provider) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("allocations are not the product's under the race detector")
 	}
 	const long = 256 << 10

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/internal/race"
 	"github.com/goucx/goucx/verbs"
 	"github.com/goucx/goucx/verbs/verbstest"
 )
@@ -37,7 +38,7 @@ func opened(t testing.TB, p *Provider) verbs.Context {
 func openReal(t testing.TB, c Config, needs verbstest.Needs) *verbstest.Fabric {
 	f := &verbstest.Fabric{}
 	var filter atomic.Pointer[func(verbstest.Packet) verbstest.Verdict]
-	if raceEnabled && needs&(verbstest.Background|verbstest.Threads) == 0 {
+	if race.Enabled && needs&(verbstest.Background|verbstest.Threads) == 0 {
 		c.Engine = EngineInline // the detector does not see that a socket orders one-sided accesses
 	}
 	for i := range f.Devices {

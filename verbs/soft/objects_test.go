@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/internal/race"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
 )
@@ -62,7 +63,7 @@ func testMR(t testing.TB, p *pd, n int, a verbs.Access) *mr {
 // gate fails where f allocates.
 func gate(t *testing.T, f func()) {
 	t.Helper()
-	if !raceEnabled {
+	if !race.Enabled {
 		assert.Zero(t, testing.AllocsPerRun(1000, f))
 	}
 }

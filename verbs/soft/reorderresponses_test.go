@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/internal/race"
 	"github.com/goucx/goucx/internal/sim"
 	"github.com/goucx/goucx/verbs"
 	"github.com/goucx/goucx/verbs/wire"
@@ -291,7 +292,7 @@ func TestReorderBufferBounded(t *testing.T) {
 // responder and at the requester. Once warm, thousands of packets that wait cost no
 // new buffer, and a QP without gaps holds none.
 func TestGateReorderBuffer(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("under the race detector pools drop what they are given")
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/internal/race"
 	"github.com/goucx/goucx/internal/sim"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
@@ -43,7 +44,7 @@ func TestRetryRate(t *testing.T) {
 		{1, 3, 10, 60, 1400},
 		{0, 4, 11, 300, 66}, // 8.4 ms
 	} {
-		if n := c.connections * c.messages; raceEnabled && n > 20_000 || os.Getenv("GOUCX_TEST_LONG") == "" && n > 100_000 {
+		if n := c.connections * c.messages; race.Enabled && n > 20_000 || os.Getenv("GOUCX_TEST_LONG") == "" && n > 100_000 {
 			continue
 		}
 		t.Run(fmt.Sprintf("retry_cnt %d, %d probes", c.retry, c.probes), func(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/internal/race"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
 	"github.com/goucx/goucx/verbs/wire"
@@ -130,7 +131,7 @@ func TestPostsRaceWithClose(t *testing.T) { overLinks(t, testPostsRaceWithClose)
 
 func testPostsRaceWithClose(t *testing.T, p *Provider) {
 	rounds := 6
-	if testing.Short() || raceEnabled {
+	if testing.Short() || race.Enabled {
 		rounds = 3
 	}
 	for range rounds {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/goucx/goucx/internal/race"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
 )
@@ -13,7 +14,7 @@ import (
 // allocations. Call it from a test named TestGate...; it skips itself where the
 // race detector allocates.
 func Gates(t *testing.T, f Fixture) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("allocations are not the product's under the race detector")
 	}
 	e := &env{TB: t, fixture: f, patience: patience}

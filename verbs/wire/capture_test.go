@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/internal/race"
 )
 
 const sendGolden = "0400ffff000000118000010068656c6c6f20736f667420726e696321daf5001c"
@@ -71,7 +73,7 @@ func TestCaptureReportsErrors(t *testing.T) {
 }
 
 func TestGateCaptureAllocs(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	c, err := NewCapture(io.Discard)

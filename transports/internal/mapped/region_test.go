@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/internal/race"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
@@ -247,11 +248,11 @@ func TestRevokeWhileWriting(t *testing.T) {
 		<-started
 		require.NoError(t, r.Close())
 		var first, last byte
-		if kind == "counted" && !raceEnabled {
+		if kind == "counted" && !race.Enabled {
 			first, last = mem[0], mem[len(mem)-1]
 		}
 		assert.Equal(t, ucs.RemoteAccess, <-ended)
-		if kind == "counted" && !raceEnabled {
+		if kind == "counted" && !race.Enabled {
 			assert.Equal(t, [2]byte{first, last}, [2]byte{mem[0], mem[len(mem)-1]}, "a late write")
 		}
 	}

@@ -47,9 +47,6 @@ func NewReceiver(c *Config, first Seq, now ucs.Time) *Receiver {
 	return &Receiver{conf: c, next: first, first: first, lastRecv: now, advertised: uint8(c.Window)}
 }
 
-// Next returns the number of the first missing packet.
-func (r *Receiver) Next() Seq { return r.next }
-
 // Held returns the number of packets held out of order.
 func (r *Receiver) Held() int { return int(r.held) }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/internal/race"
 	"github.com/goucx/goucx/internal/sim"
 	"github.com/goucx/goucx/ucs"
 )
@@ -24,7 +25,7 @@ func seeds(usual uint64, kept ...uint64) iter.Seq[uint64] {
 		usual, kept = 0, []uint64{uint64(*oneSeed)}
 	case os.Getenv("GOUCX_TEST_LONG") != "":
 		usual *= 20
-	case testing.Short() || raceEnabled:
+	case testing.Short() || race.Enabled:
 		usual = max(usual/5, 3)
 	}
 	return func(yield func(uint64) bool) {

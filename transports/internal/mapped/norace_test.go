@@ -1,5 +1,0 @@
-//go:build !race
-
-package mapped
-
-const raceEnabled = false

@@ -1,6 +1,0 @@
-//go:build !race
-
-package rc
-
-// raceEnabled: the race detector runs.
-const raceEnabled = false

@@ -1,6 +1,0 @@
-//go:build race
-
-package arq
-
-// raceEnabled: the race detector runs, and is slow.
-const raceEnabled = true

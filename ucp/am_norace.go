@@ -1,6 +1,0 @@
-//go:build !race
-
-package ucp
-
-// poisonAM enables overwriting the AM after its handler has returned.
-const poisonAM = false

@@ -1,5 +1,0 @@
-//go:build race
-
-package ucp_test
-
-const raceOn = true

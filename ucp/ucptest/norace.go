@@ -1,5 +1,0 @@
-//go:build !race
-
-package ucptest
-
-const raceOn = false

@@ -1,6 +1,0 @@
-//go:build race
-
-package ucptest
-
-// raceOn: the race detector is on and everything takes longer.
-const raceOn = true

@@ -1,6 +1,0 @@
-//go:build !race
-
-package ring
-
-// raceEnabled: the race detector runs.
-const raceEnabled = false

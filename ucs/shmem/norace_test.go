@@ -1,5 +1,0 @@
-//go:build !race
-
-package shmem
-
-const raceEnabled = false

@@ -1,6 +1,0 @@
-//go:build !race
-
-package verbstest
-
-// raceEnabled says that the race detector allocates behind every operation.
-const raceEnabled = false

@@ -1,5 +1,0 @@
-//go:build !race
-
-package wireup
-
-const raceEnabled = false
