@@ -27,7 +27,7 @@ var (
 	softWindow = config.New("SOFT_WINDOW", "auto", config.OrAuto(config.Int(1, 8192)), "packets",
 		"Packets of 4096 bytes of a queue pair that are unanswered at once: what the socket of the peer holds. More shorter ones fit in. auto: 90; between programs of one host, whose limits are known, up to 180.")
 	softEngine = config.New("SOFT_ENGINE", "background", config.Enum("background", "thread", "inline"), "",
-		"Who does a device's work. background: whoever posts or polls, and a goroutine when nobody does; thread: a thread of its own that never sleeps; inline: whoever posts or polls, and nobody else.")
+		"What does a device's work. background: the goroutine that posts or polls, and one of the device when none does; thread: a thread of its own that never sleeps; inline: the goroutine that posts or polls, and no other.")
 	softAddr = config.New("SOFT_ADDR", "", addrParser(), "",
 		"The one address of the host that has a device over UDP; empty: all have.")
 	softPort = config.New("SOFT_PORT", "0", config.Int(0, 1<<16-1), "",

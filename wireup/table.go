@@ -40,7 +40,7 @@ const slotBlock = 2048
 // table. It does not retain addr.
 //
 // It returns an error that wraps [ErrAddress] for a malformed address. The same holds for a second
-// address of a known worker, because workers do not change theirs.
+// address of a known worker, because a worker's address does not change.
 func (t *Table) Add(addr []byte) (PeerID, error) {
 	if _, err := check(addr); err != nil {
 		return 0, err

@@ -26,7 +26,7 @@ func byAM(ctx context.Context, p *process) error {
 	if err := p.w.HandleAM(amBlock, box.take); err != nil {
 		return err
 	}
-	// An active message needs its handler at once, so all processes must have registered theirs.
+	// An active message needs its handler at once, so all processes must have registered it.
 	if err := p.barrier(ctx, 1); err != nil {
 		return err
 	}

@@ -80,7 +80,7 @@ func serve(ctx context.Context, w *ucp.Worker, file string) error {
 	if err := writeAddress(file, w.Address()); err != nil {
 		return err
 	}
-	defer os.Remove(file) //nolint:errcheck // nobody needs it any more
+	defer os.Remove(file) //nolint:errcheck // no longer needed
 	err = w.Run(ctx)      // drives the worker for all goroutines, blocks when there is nothing to do
 	busy.Wait()
 	if ctx.Err() != nil {

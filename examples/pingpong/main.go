@@ -93,7 +93,7 @@ func pong(ctx context.Context, w *ucp.Worker, file string, rounds uint64) error 
 	if err := writeAddress(file, w.Address()); err != nil {
 		return err
 	}
-	defer os.Remove(file) //nolint:errcheck // nobody needs it any more
+	defer os.Remove(file) //nolint:errcheck // no longer needed
 	hello := make([]byte, 4096)
 	m, err := w.TagRecv(hello, tagHello, anyBit).Wait(ctx)
 	if err != nil {

@@ -3,7 +3,8 @@
 // document; and file lengths. It also checks the documents against the tree: links are valid, and
 // the README's program compiles.
 //
-// Only its own test uses it, which `make check` and `make test` run. Start reading at layers.go,
+// Its own test, which `make check` and `make test` run, and internal/shape use it. Start reading at layers.go,
 // the import table. bans.go restricts single imports; source.go checks declarations and files.
-// Every rule has a reason, which a failure prints.
+// retired.txt lists words that the tree does not use. Every rule has a reason, which a failure
+// prints.
 package arch

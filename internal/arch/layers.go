@@ -215,6 +215,12 @@ var Layers = []Layer{
 		"the instruction counter wires up what it counts, as a command does",
 	},
 	{
+		"internal/shape",
+		[]string{"internal/arch"},
+		[]string{testify},
+		"the measures count what the checks find",
+	},
+	{
 		"internal/...",
 		nil,
 		[]string{testify},

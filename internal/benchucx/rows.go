@@ -65,7 +65,7 @@ var formNames = [...]string{twoProcesses: "", oneThread: "one thread", twoThread
 type variant struct {
 	option    string  // "": none
 	env       string  // a setting of goucx, "": none
-	must, aim float64 // of the ratio ours/UCX; 0: only printed
+	must, aim float64 // of the ratio goucx/UCX; 0: only printed
 }
 
 // name returns what the variant adds to the row's name.

@@ -51,7 +51,7 @@ var transportsList = []mutant{
 		pkg: "./transports/rc", test: "^TestConformanceOfRestlessConnections$/^pending$",
 	},
 	{
-		name: "rc: nobody posts receives while the receiver computes",
+		name: "rc: no receives are posted while the receiver computes",
 		file: "transports/internal/nic/reserve.go",
 		old:  "		n = r.limit", new: "		n = 0",
 		pkg: "./transports/rc", test: "^TestReceiverComputes$",

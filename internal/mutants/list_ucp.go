@@ -70,7 +70,7 @@ var ucpList = []mutant{
 		pkg:  "./transports/internal/mapped", test: "^TestConcurrentAtomics$", tries: 5,
 	},
 	{
-		name: "the announcement of a tag message passes a halted lane",
+		name: "the announcement of a tag message passes a stalled lane",
 		file: "ucp/rndv_send.go",
 		old:  "l.ep.ReserveAM(amRTS,", new: "l.transport().ReserveAM(amRTS,",
 		pkg: "./ucp/ucptest", test: "^TestUCP$/^rc$/^one_goroutine$/^121_order_with_small",

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -17,4 +18,12 @@ func TestMeasures(t *testing.T) {
 		got, _ := m.count(tr)
 		assert.Equal(t, want[i], got, m.name)
 	}
+}
+
+// TestHardestFiles finds each subject in the tree: a renamed file needs its new name in hardest.
+func TestHardestFiles(t *testing.T) {
+	tr, err := readTree("../..")
+	require.NoError(t, err)
+	got, list := hardestFiles(tr)
+	assert.Contains(t, got, fmt.Sprintf("%% of %d files", len(hardest)), list)
 }

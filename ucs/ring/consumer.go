@@ -222,7 +222,7 @@ func (c *Consumer) publish() {
 // cannot issue one in this process by membarrier before it sleeps.
 func (c *Consumer) SetFence(on bool) { c.fence = on }
 
-// SetPolled tells the producer whether this side polls the ring continuously.
+// SetPolled publishes to the producer whether this side polls the ring continuously.
 func (c *Consumer) SetPolled(on bool) { atomic.StoreUint32(c.polled, boolToUint32(on)) }
 
 func boolToUint32(on bool) uint32 {

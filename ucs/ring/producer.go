@@ -75,7 +75,7 @@ func (p *Producer) Block() { p.blocked, p.limit = true, 0 }
 // Unblock ends Block. Room returns true only after a Refresh that finds room.
 func (p *Producer) Unblock() { p.blocked = false }
 
-// SetWaiting tells the consumer whether this side waits for room. While it waits, the consumer
+// SetWaiting publishes to the consumer whether this side waits for room. While it waits, the consumer
 // publishes what it consumed at once and wakes a sleeping producer. Wait is a full
 // barrier; it pairs with the load in Consumer.Release.
 func (p *Producer) SetWaiting(on bool) { atomic.StoreUint32(p.waiting, boolToUint32(on)) }

@@ -27,7 +27,7 @@ const (
 // udpPort is a UDP socket bound to one address. It carries packets in the format of
 // RoCEv2.
 //
-// Concurrency: any goroutine may call train and peer. The holder of the receive token
+// Concurrency: any goroutine may call segment and peer. The holder of the receive token
 // calls recv. close must not run concurrently with any of them.
 type udpPort struct {
 	fd           int

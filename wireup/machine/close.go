@@ -63,7 +63,7 @@ func (s *step) onReset() {
 }
 
 // ResetFor returns the reply to a message for a connection that the worker does not have, and whether
-// there is a reply. Such a connection has ended, or belonged to an earlier worker. A hello (OPEN)
+// there is a reply. Such a connection has ended, or belonged to an earlier worker. An OPEN
 // for no known connection begins a new one instead.
 func ResetFor(worker [16]byte, msg Msg) (Msg, bool) {
 	switch {

@@ -35,8 +35,8 @@
 // initiator.
 //
 // With Config.Timeout set, connection messages may be lost, duplicated and reordered, and the
-// machine retransmits them. Markers travel in the pairs, which keep order. Stray returns the reply
-// to a message for an unknown connection.
+// machine retransmits them. Markers travel in the pairs, which keep order. ResetFor returns the
+// reply to a message for an unknown connection.
 //
 // Start reading at Machine.Step.
 package machine

@@ -89,7 +89,7 @@ type Event struct {
 	Kind EventKind
 	Msg  Msg
 	Pair PairID
-	// Busy, with Hear: the local side refuses to suspend now.
+	// Busy, with EventReceive: the local side refuses to suspend now.
 	Busy bool
 }
 

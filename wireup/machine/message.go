@@ -56,7 +56,7 @@ func (k MsgKind) String() string {
 }
 
 // CarriesPair reports whether the message carries pairs. The receiver attaches them before the
-// event Hear; when it cannot, the event is Unable. With ThreeWay, Machine.AcceptsPair decides instead.
+// EventReceive; when it cannot, the event is EventAttachFailed. With ThreeWay, Machine.AcceptsPair decides instead.
 func (m Msg) CarriesPair() bool {
 	return m.Kind == MsgOpen || m.Kind == MsgMigrate || m.Kind == MsgAccept && m.Old != None
 }

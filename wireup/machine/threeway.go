@@ -23,7 +23,7 @@ package machine
 //
 // The transport does the following:
 //
-//   - It passes a message to the connection that To names, or else sends the reply of Stray.
+//   - It passes a message to the connection that To names, or else sends the reply of ResetFor.
 //     An OPEN goes to the connection whose Remote it comes From. Otherwise it goes to one of
 //     State Opening with that worker, unless one of the two OPENs says that it crosses with
 //     none (Met). Otherwise it may go to an Idle one, unless it says so. Otherwise it begins a
@@ -37,8 +37,8 @@ package machine
 //   - After Fail with Stale, it moves the pending operations to another connection.
 
 // AcceptsPair reports, with ThreeWay, whether the machine accepts the pair of a received OPEN or MIGRATE.
-// If so, the transport creates the local queue pair before the event Hear. If that fails, the
-// event is Unable.
+// If so, the transport creates the local queue pair before EventReceive. If that fails, the
+// event is EventAttachFailed.
 func (m *Machine) AcceptsPair(msg Msg) bool {
 	msg = msg.flip()
 	if !m.matches(msg) || !msg.Pair.isRemote() || m.lastRemote != None && msg.Pair <= m.lastRemote {
