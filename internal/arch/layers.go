@@ -99,6 +99,12 @@ var Layers = []Layer{
 		"what the transports over verbs share knows the verbs API, never a verbs provider: devices are handed to it",
 	},
 	{
+		"transports/internal/conn",
+		[]string{"wireup/machine", "uct/...", "ucs/..."},
+		nil,
+		"what the connections of shm and rc share is below both, and knows the connection machine",
+	},
+	{
 		"transports/internal/...",
 		[]string{"transports/internal/...", "uct/...", "ucs/...", "config/..."},
 		[]string{xsys, zap},

@@ -83,7 +83,7 @@ var transportsList = []mutant{
 	{
 		name: "a new connection is read before what a closed one holds",
 		file: "transports/shm/order.go",
-		old:  "n += f.drainRings(f.peers[e.peer][i])", new: "_ = f.peers[e.peer][i]",
+		old:  "n += f.drainRings(f.ByPeer[e.peer][i])", new: "_ = f.ByPeer[e.peer][i]",
 		pkg: "./transports/shm", test: "^TestClosedConnectionIsReadFirst$", quick: true,
 	},
 	{

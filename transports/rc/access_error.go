@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
 	"github.com/goucx/goucx/wireup/machine"
@@ -22,7 +23,7 @@ import (
 // the device, which the async goroutine processes, or by a flushed work request of its own.
 
 // errAccessAtResponder is the error at the responder.
-var errAccessAtResponder = failErr("it accessed memory without permission")
+var errAccessAtResponder = conn.PeerFailed("it accessed memory without permission")
 
 // errAccessAtRequester is the error at the requester.
 var errAccessAtRequester = fmt.Errorf("%w: the peer rejected an access", ucs.ErrRemoteAccess)
@@ -69,7 +70,7 @@ func (f *iface) handleQPErrors() {
 	r.pending.Store(false)
 	r.mu.Unlock()
 	for _, n := range qpns {
-		if p := f.qpns.find(n); p != nil && !p.e.released {
+		if p := f.qpns.find(n); p != nil && p.e.Life != conn.Released {
 			f.failAccess(p.e)
 		}
 	}
@@ -77,15 +78,15 @@ func (f *iface) handleQPErrors() {
 
 // failAccess fails e, whose QP has rejected a request, and notifies the peer.
 func (f *iface) failAccess(e *ep) {
-	if e.failure != nil {
+	if e.Life.Over() {
 		return
 	}
-	f.failLater(e, errAccessAtResponder)
+	f.FailLater(e, errAccessAtResponder)
 	if f.armed {
 		f.wake.Raise()
 	}
-	if e.m.Remote() != 0 {
-		msg := machine.Msg{Kind: machine.MsgReset, Worker: f.worker, From: e.m.Conn(), To: e.m.Remote()}
+	if e.M.Remote() != 0 {
+		msg := machine.Msg{Kind: machine.MsgReset, Worker: f.worker, From: e.M.Conn(), To: e.M.Remote()}
 		f.accessErrors.unacked = append(f.accessErrors.unacked, unackedReset{msg: msg, to: e.peer, until: ucs.Now().Add(f.connectLimit)})
 	}
 	f.retransmitResets(ucs.Now())

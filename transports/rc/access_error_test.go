@@ -151,7 +151,7 @@ func TestRefusedAskedAfter(t *testing.T) {
 		until(t, func() bool { return r.closes.Load() == 1 })
 		e := r.to.(*ep)
 		r.a.enterWait()
-		e.sendMsg(machine.Msg{Kind: machine.MsgReady, Worker: r.a.worker, From: e.m.Conn(), To: e.m.Remote()})
+		e.sendMsg(machine.Msg{Kind: machine.MsgReady, Worker: r.a.worker, From: e.M.Conn(), To: e.M.Remote()})
 		r.a.leave()
 		r.denied(t, start)
 	}, "UCX_RC_CONNECT_RETRY=1m")

@@ -110,7 +110,7 @@ func TestSectionRepeats(t *testing.T) {
 	require.NoError(t, err)
 	b.inside(func() { require.NoError(t, b.ud.qp.Close()) }) // a peer that hears nothing
 	require.Equal(t, ucs.NoResource, to.AMUint64(1, 1, 1))
-	require.Eventually(t, func() bool { return a.sees(func() bool { return to.(*ep).failure != nil }) }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return a.sees(func() bool { return to.(*ep).Life.Over() }) }, time.Minute, time.Millisecond)
 	require.GreaterOrEqual(t, a.stats.Value(statConnMsgs), uint64(4))
 	require.Empty(t, a.failures, "it is told in Progress")
 	until(t, func() bool { return len(a.failures) == 1 }, a)

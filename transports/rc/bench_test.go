@@ -157,5 +157,5 @@ func BenchmarkVerbsWrite(b *testing.B) {
 		free--
 	}
 	s.a.signaled, s.ep.txQueue.signaled = 0, 0
-	s.a.failLater(s.ep, errCanceled)
+	s.a.FailLater(s.ep, errCanceled)
 }

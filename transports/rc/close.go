@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/transports/internal/nic"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
@@ -84,7 +85,7 @@ func (f *iface) shutdownPeers() {
 	} else {
 		echoEnd = 0
 	}
-	for _, e := range f.eps {
+	for _, e := range f.Slots {
 		if e == nil {
 			continue
 		}
@@ -92,14 +93,14 @@ func (f *iface) shutdownPeers() {
 			e.status = ucs.Closed
 		}
 		switch {
-		case e.failure != nil:
-			if !e.failureReported && !errors.Is(e.failure, errPeerClosed) {
+		case e.Life.Over():
+			if e.Life == conn.Failing && conn.IsFailure(e.Err) {
 				e.step(machine.Event{Kind: machine.EventPeerLost}) // notify the peer, as tearDown would
 			}
 		case e.txQueue != nil:
 			e.txQueue.postControl(idShutdown, 0)
 			closes = append(closes, unackedShutdown{e: e, at: end.Add(-closeTries * closeInterval)})
-		case e.m.State() == machine.StateOpen: // suspended, or the peer has not confirmed its QP yet
+		case e.M.State() == machine.StateOpen: // suspended, or the peer has not confirmed its QP yet
 			closes = append(closes, unackedShutdown{e: e, at: start})
 		}
 		e.updateFastPath()
@@ -126,7 +127,7 @@ func (f *iface) shutdownPeers() {
 // Those that were sent move to the end of the list, so that they do not delay the others.
 func (f *iface) sendShutdowns(cs []unackedShutdown, now ucs.Time) []unackedShutdown {
 	cs = slices.DeleteFunc(cs, func(c unackedShutdown) bool {
-		return c.e.failure != nil || c.tries == closeTries && c.at <= now || c.e.txQueue != nil && c.e.txQueue.head == c.e.txQueue.tail
+		return c.e.Life.Over() || c.tries == closeTries && c.at <= now || c.e.txQueue != nil && c.e.txQueue.head == c.e.txQueue.tail
 	})
 	for range cs {
 		c := cs[0]
@@ -134,7 +135,7 @@ func (f *iface) sendShutdowns(cs []unackedShutdown, now ucs.Time) []unackedShutd
 			if f.ud.full() {
 				break
 			}
-			msg := machine.Msg{Kind: machine.MsgReset, Worker: f.worker, From: c.e.m.Conn(), To: c.e.m.Remote()}
+			msg := machine.Msg{Kind: machine.MsgReset, Worker: f.worker, From: c.e.M.Conn(), To: c.e.M.Remote()}
 			f.sendConnMsg(&connMsg{msg: msg, shutdown: true}, &c.e.peer, c.e.ah)
 			c.at, c.tries = now.Add(closeInterval), c.tries+1
 		}
@@ -149,8 +150,8 @@ func (f *iface) sendShutdowns(cs []unackedShutdown, now ucs.Time) []unackedShutd
 func (f *iface) scanShutdowns(from int) int {
 	f.drainRecvCQ()
 	for i := from; i < len(f.drained); i++ {
-		if e := f.shutdownSender(&f.drained[i]); e != nil && e.failure == nil {
-			e.failure = errPeerClosed
+		if e := f.shutdownSender(&f.drained[i]); e != nil {
+			e.Fail(conn.ErrPeerClosed)
 		}
 	}
 	return len(f.drained)
@@ -177,8 +178,8 @@ func (f *iface) pollClosing() (echo bool) {
 			case n.msg.Kind == machine.MsgOpen && n.msg.To == 0:
 				f.sendConnMsgTo(&connMsg{msg: machine.Msg{Kind: machine.MsgReset, Worker: f.worker, From: n.msg.From, To: n.msg.From}, shutdown: true}, &n.from)
 			case n.shutdown || n.msg.Kind == machine.MsgReset:
-				if e != nil && e.peer.iface.name == n.from.iface.name && e.m.Remote() == n.msg.From && e.failure == nil {
-					e.failure = errPeerClosed
+				if e != nil && e.peer.iface.name == n.from.iface.name && e.M.Remote() == n.msg.From {
+					e.Fail(conn.ErrPeerClosed)
 				}
 				if n.shutdown {
 					f.replyStray(&n)
@@ -204,7 +205,7 @@ func (f *iface) shutdownSender(wc *verbs.WC) *ep {
 // hasUnackedDraining reports whether a draining QP has operations without an ACK.
 func (f *iface) hasUnackedDraining() bool {
 	for _, p := range f.draining {
-		if !p.inError && p.e.failure == nil && p.q.head != p.q.tail {
+		if !p.inError && p.e.Err == nil && p.q.head != p.q.tail {
 			return true
 		}
 	}
@@ -214,7 +215,7 @@ func (f *iface) hasUnackedDraining() bool {
 func (f *iface) releaseAll() (err error) {
 	f.closed = true
 	err = f.closeOwner()
-	for _, e := range f.eps {
+	for _, e := range f.Slots {
 		if e != nil {
 			e.release(ucs.Canceled)
 		}
@@ -223,7 +224,8 @@ func (f *iface) releaseAll() (err error) {
 		p.close(ucs.Canceled)
 	}
 	err = errors.Join(err, f.ud.close())
-	f.eps, f.draining, f.waiting, f.serviceQueue, f.timers, f.readable = nil, nil, nil, nil, nil, nil
+	f.Clear()
+	f.draining, f.waiting, f.timers, f.readable = nil, nil, conn.Queue[*ep]{}, nil
 	if f.reserve != nil {
 		err = errors.Join(err, f.reserve.Close())
 	}

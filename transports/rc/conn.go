@@ -1,12 +1,11 @@
 package rc
 
 import (
-	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
 
+	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/wireup/machine"
 )
@@ -17,7 +16,7 @@ import (
 // QPs, switches the directions, retires QPs (migrate.go) and reports the end (service.go).
 //
 // A connection has an identifier on each side. iface.byLocalID finds it by the local one and
-// iface.byRemoteID by the peer's. iface.byPeer lists all connections with an interface, oldest first.
+// iface.byRemoteID by the peer's. iface.ByPeer lists all connections with an interface, oldest first.
 
 // newEP adds a connection that has no QP yet.
 func (f *iface) newEP(p *peer) (*ep, error) {
@@ -26,15 +25,7 @@ func (f *iface) newEP(p *peer) (*ep, error) {
 		return nil, fmt.Errorf("%w: %w", ucs.ErrUnreachable, err)
 	}
 	e := &ep{f: f, peer: *p, ah: ah, q: &f.nullQueue}
-	if n := len(f.freeSlot); n > 0 {
-		e.slot, f.freeSlot = f.freeSlot[n-1], f.freeSlot[:n-1]
-		f.eps[e.slot] = e
-	} else {
-		e.slot = len(f.eps)
-		f.eps = append(f.eps, e)
-	}
-	e.source = uint32(e.slot + 1)
-	f.byPeer[p.iface.name] = append(f.byPeer[p.iface.name], e)
+	f.Insert(e, p.iface.name)
 	e.newMachine()
 	return e, nil
 }
@@ -42,49 +33,25 @@ func (f *iface) newEP(p *peer) (*ep, error) {
 // newMachine sets a new state machine with a new random identifier.
 func (e *ep) newMachine() {
 	f := e.f
-	var b [8]byte
-	_, _ = rand.Read(b[:]) // never fails
-	e.m = machine.New(machine.Config{
-		Worker: f.worker, Conn: binary.LittleEndian.Uint64(b[:]) | 1, ThreeWay: true, Timeout: f.retryInterval, Limit: f.connectLimit,
-	})
-	f.byLocalID[e.m.Conn()] = e
+	e.M = machine.New(machine.Config{Worker: f.worker, Conn: conn.NewID(), ThreeWay: true, Timeout: f.retryInterval, Limit: f.connectLimit})
+	f.byLocalID[e.M.Conn()] = e
 }
 
 // dropID removes the identifiers of both sides from the tables.
 func (e *ep) dropID() {
-	delete(e.f.byLocalID, e.m.Conn())
-	delete(e.f.byRemoteID, remoteID{e.peer.iface.name, e.m.Remote()})
-}
-
-// unregister removes the connection from all tables.
-func (f *iface) unregister(e *ep) {
-	e.dropID()
-	name := e.peer.iface.name
-	es := slices.DeleteFunc(f.byPeer[name], func(o *ep) bool { return o == e })
-	if len(es) == 0 {
-		delete(f.byPeer, name)
-	} else {
-		f.byPeer[name] = es
-	}
-	f.eps[e.slot] = nil
-	f.freeSlot = append(f.freeSlot, e.slot)
-}
-
-// adoptable reports whether NewEndpoint may use the connection, which the peer has opened.
-func (e *ep) adoptable() bool {
-	return !e.opened && !e.initiated && e.failure == nil && !e.m.Closing() && !e.m.PeerClosed() && e.m.State() == machine.StateOpen &&
-		int(e.peer.iface.seg) >= e.f.seg
+	delete(e.f.byLocalID, e.M.Conn())
+	delete(e.f.byRemoteID, remoteID{e.peer.iface.name, e.M.Remote()})
 }
 
 // ensureConnected opens the connection, or resumes it if it is suspended.
 func (e *ep) ensureConnected() {
-	if e.failure != nil {
+	if e.Life.Over() {
 		return
 	}
 	switch {
-	case e.m.State() == machine.StateIdle:
+	case e.M.State() == machine.StateIdle:
 		e.connect()
-	case e.m.State() == machine.StateOpen && e.m.TxPair() == machine.None && e.m.TxPending() == machine.None:
+	case e.M.State() == machine.StateOpen && e.M.TxPair() == machine.None && e.M.TxPending() == machine.None:
 		e.step(machine.Event{Kind: machine.EventResume})
 	}
 }
@@ -95,11 +62,11 @@ func (e *ep) ensureConnected() {
 func (e *ep) connect() {
 	f := e.f
 	name := e.peer.iface.name
-	e.separate = name == f.self.iface.name
-	for _, o := range f.byPeer[name] {
-		if o != e && o.m.State() != machine.StateIdle && !o.m.Confirmed() {
-			e.separate = true
-		}
+	e.Drop(conn.Separate)
+	if name == f.self.iface.name || slices.ContainsFunc(f.ByPeer[name], func(o *ep) bool {
+		return o != e && o.M.State() != machine.StateIdle && !o.M.Confirmed()
+	}) {
+		e.Add(conn.Separate)
 	}
 	f.stats.Inc(statConnected)
 	e.step(machine.Event{Kind: machine.EventConnect})
@@ -108,22 +75,22 @@ func (e *ep) connect() {
 // step passes an event to the state machine and executes the actions that it returns.
 func (e *ep) step(ev machine.Event) {
 	var buf [8]machine.Action
-	for _, a := range e.m.Step(ucs.Now(), ev, buf[:0]) {
+	for _, a := range e.M.Step(ucs.Now(), ev, buf[:0]) {
 		e.apply(a)
 	}
 	f := e.f
 	e.setTimer()
-	if r := e.m.Remote(); r != 0 && !e.released {
+	if r := e.M.Remote(); r != 0 && e.Life != conn.Released {
 		f.byRemoteID[remoteID{e.peer.iface.name, r}] = e
 	}
 	for _, p := range e.qps {
 		p.updateFastRecv()
 	}
-	if e.halfOpen && !e.m.HalfOpen() {
+	if e.Life == conn.HalfOpen && !e.M.HalfOpen() {
 		e.confirm()
 	}
-	if e.m.PeerDrained() {
-		f.scheduleService(e)
+	if e.M.PeerDrained() {
+		f.Schedule(e)
 	}
 }
 
@@ -137,12 +104,12 @@ func (e *ep) apply(a machine.Action) {
 			err = p.allocQueue()
 		}
 		if err != nil {
-			e.f.failLater(e, err)
+			e.f.FailLater(e, err)
 		}
 	case machine.ActionConnect:
 		if p := e.qp(a.Pair); p != nil {
 			if err := p.connect(e.remoteQP, &e.peer.port); err != nil {
-				e.f.failLater(e, fmt.Errorf("%w: connect queue pair: %w", ucs.ErrPeerFailed, err))
+				e.f.FailLater(e, fmt.Errorf("%w: connect queue pair: %w", ucs.ErrPeerFailed, err))
 			}
 		}
 	case machine.ActionSend:
@@ -154,7 +121,7 @@ func (e *ep) apply(a machine.Action) {
 	case machine.ActionRetire:
 		e.retire(a.Pair)
 	case machine.ActionClose:
-		e.f.scheduleService(e)
+		e.f.Schedule(e)
 	case machine.ActionFail:
 		e.machineFailed(a.Reason)
 	}
@@ -166,19 +133,19 @@ func (e *ep) machineFailed(r machine.Reason) {
 	case machine.ReasonStale:
 		e.reconnect()
 	case machine.ReasonRejected:
-		e.f.failLater(e, fmt.Errorf("%w: it refused the connection", ucs.ErrUnreachable))
+		e.f.FailLater(e, fmt.Errorf("%w: it refused the connection", ucs.ErrUnreachable))
 	case machine.ReasonPeerLost:
-		e.f.failLater(e, failErr("it does not answer, or has lost the connection"))
+		e.f.FailLater(e, conn.PeerFailed("it does not answer, or has lost the connection"))
 	case machine.ReasonProtocolError:
-		e.f.failLater(e, failErr("its connection messages violate the protocol"))
+		e.f.FailLater(e, conn.ErrProtocol)
 	}
 }
 
 // reconnect restarts the connection under a new identifier. Nothing is lost: no message was sent or
 // received on a QP that the peer has discarded.
 func (e *ep) reconnect() {
-	if !e.opened {
-		e.f.failLater(e, errPeerClosed)
+	if !e.Has(conn.Opened) {
+		e.f.FailLater(e, conn.ErrPeerClosed)
 		return
 	}
 	for _, p := range e.qps {
@@ -188,7 +155,7 @@ func (e *ep) reconnect() {
 	e.dropID()
 	e.newMachine()
 	e.updateFastPath()
-	e.initiated = true
+	e.Add(conn.Initiated)
 	if e.pend.Len() > 0 {
 		e.ensureConnected()
 	}
@@ -197,8 +164,8 @@ func (e *ep) reconnect() {
 // sendMsg sends a message of the state machine as a datagram.
 func (e *ep) sendMsg(m machine.Msg) {
 	n := connMsg{
-		msg: m, separate: e.separate && m.Kind == machine.MsgOpen,
-		accessError: m.Kind == machine.MsgReset && errors.Is(e.failure, errAccessAtResponder),
+		msg: m, separate: e.Has(conn.Separate) && m.Kind == machine.MsgOpen,
+		accessError: m.Kind == machine.MsgReset && errors.Is(e.Err, errAccessAtResponder),
 	}
 	if m.CarriesQPInfo() {
 		p := e.qp(m.Pair)
@@ -214,7 +181,7 @@ func (e *ep) sendMsg(m machine.Msg) {
 func (e *ep) Connecting() bool {
 	e.f.enterWait()
 	defer e.f.leave()
-	return e.failure == nil && e.txQueue == nil && !e.everConnected
+	return !e.Life.Over() && e.txQueue == nil && !e.Has(everConnected)
 }
 
 // hasPending reports whether operations wait for the connection, or are in flight on it.

@@ -3,6 +3,7 @@ package rc
 import (
 	"fmt"
 
+	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
 	"github.com/goucx/goucx/wireup/machine"
@@ -76,7 +77,7 @@ func (f *iface) dispatchConnMsg(n *connMsg) {
 	if e == nil && m.To == 0 && m.Kind == machine.MsgOpen {
 		e = f.acceptOpen(n)
 	}
-	if e == nil || e.failure != nil {
+	if e == nil || e.Life.Over() {
 		f.replyStray(n)
 		return
 	}
@@ -106,12 +107,12 @@ func (f *iface) acceptOpen(n *connMsg) *ep {
 		return nil
 	}
 	if e := f.matchOpen(n); e != nil {
-		if e.m.State() == machine.StateOpening {
+		if e.M.State() == machine.StateOpening {
 			f.stats.Inc(statCrossed)
 		} else {
 			f.stats.Inc(statAccepted)
 		}
-		f.countAccepted(e)
+		f.Count(e)
 		return e
 	}
 	from, now := n.from.port.Source(), ucs.Now()
@@ -127,8 +128,8 @@ func (f *iface) acceptOpen(n *connMsg) *ep {
 	}
 	f.stats.Inc(statAccepted)
 	f.halfOpen.Add(e, from, now)
-	e.halfOpen = true
-	f.countAccepted(e)
+	e.Life = conn.HalfOpen
+	f.Count(e)
 	f.probeOthers(e)
 	return e
 }
@@ -141,10 +142,10 @@ func (f *iface) evictHalfOpen(e *ep) {
 	e.release(ucs.Canceled)
 }
 
-// confirm removes e from the half-open connections.
+// confirm ends the half-open state: the peer has shown that it receives, or an endpoint uses the
+// connection.
 func (e *ep) confirm() {
-	if e.halfOpen {
-		e.halfOpen = false
+	if e.Life.Step(conn.Confirm) {
 		e.f.halfOpen.Remove(e)
 	}
 }
@@ -157,10 +158,10 @@ func (e *ep) confirm() {
 // e. Only the doubts oldest connections are probed. Connections that are not confirmed are not:
 // their OPENs may be forged, and the probe would go to a third party.
 func (f *iface) probeOthers(e *ep) {
-	es := f.byPeer[e.peer.iface.name]
+	es := f.ByPeer[e.peer.iface.name]
 	for _, o := range es[:min(len(es), maxProbes)] {
-		if o != e && o.failure == nil && o.m.Confirmed() {
-			o.sendMsg(machine.Msg{Kind: machine.MsgReady, Worker: f.worker, From: o.m.Conn(), To: o.m.Remote()})
+		if o != e && !o.Life.Over() && o.M.Confirmed() {
+			o.sendMsg(machine.Msg{Kind: machine.MsgReady, Worker: f.worker, From: o.M.Conn(), To: o.M.Remote()})
 		}
 	}
 }
@@ -171,47 +172,38 @@ func (f *iface) matchOpen(n *connMsg) (unused *ep) {
 	if n.separate {
 		return nil
 	}
-	for _, e := range f.byPeer[n.from.iface.name] {
+	for _, e := range f.ByPeer[n.from.iface.name] {
 		switch {
-		case e.failure != nil || e.peer != n.from: // the interface name in the OPEN may be forged
-		case e.m.State() == machine.StateOpening && !e.separate:
+		case e.Life.Over() || e.peer != n.from: // the interface name in the OPEN may be forged
+		case e.M.State() == machine.StateOpening && !e.Has(conn.Separate):
 			return e
-		case e.m.State() == machine.StateIdle && e.opened && unused == nil:
+		case e.M.State() == machine.StateIdle && e.Has(conn.Opened) && unused == nil:
 			unused = e
 		}
 	}
 	return unused
 }
 
-// countAccepted includes the connection in ActiveEndpoints: the peer may send on it.
-func (f *iface) countAccepted(e *ep) {
-	if !e.counted {
-		e.counted = true
-		f.accepted.Add(1)
-	}
-}
-
-// uncountAccepted undoes count. A closed endpoint with operations in flight stays counted: Progress is
+// uncountAccepted undoes Count. A closed endpoint with operations in flight stays counted: Progress is
 // called for active ifaces only, and reports their events.
 func (f *iface) uncountAccepted(e *ep) {
-	if e.counted && (e.opened || !f.hasInFlight(e)) {
-		e.counted = false
-		f.accepted.Add(-1)
+	if e.Has(conn.Opened) || !f.hasInFlight(e) {
+		f.Uncount(e)
 	}
 }
 
 // handleMsg processes a message of the peer's state machine.
 func (e *ep) handleMsg(n *connMsg) {
 	if n.shutdown {
-		e.f.failLater(e, errPeerClosed)
+		e.f.FailLater(e, conn.ErrPeerClosed)
 		e.f.replyStray(n)
 		return
 	}
 	if n.accessError {
-		if n.msg.From != e.m.Remote() { // for an earlier connection
+		if n.msg.From != e.M.Remote() { // for an earlier connection
 			return
 		}
-		e.f.failLater(e, errAccessAtRequester)
+		e.f.FailLater(e, errAccessAtRequester)
 		e.f.replyStray(n)
 		return
 	}
@@ -221,7 +213,7 @@ func (e *ep) handleMsg(n *connMsg) {
 		e.requestCompletion() // so that the connection can be suspended next time
 	}
 	var attached *connQP
-	if e.m.AcceptsPair(n.msg) {
+	if e.M.AcceptsPair(n.msg) {
 		p, err := e.f.newQP(e)
 		if err == nil {
 			p.id = n.msg.Pair.Flip()
@@ -229,7 +221,7 @@ func (e *ep) handleMsg(n *connMsg) {
 			attached = p
 			err = p.connect(n.qpInfo, &e.peer.port)
 		}
-		if err == nil && !e.halfOpen {
+		if err == nil && e.Life != conn.HalfOpen {
 			err = p.allocQueue()
 		}
 		if err != nil {
@@ -239,7 +231,7 @@ func (e *ep) handleMsg(n *connMsg) {
 		}
 	}
 	e.step(ev)
-	if attached != nil && !e.m.Uses(attached.id) {
+	if attached != nil && !e.M.Uses(attached.id) {
 		e.retire(attached.id)
 	}
 }

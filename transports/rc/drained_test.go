@@ -60,8 +60,8 @@ func newLeaves(t *testing.T, env ...string) *leaves {
 	l.to = u.(*ep)
 	l.send(1)
 	l.until(func() bool { return len(l.ends[1].got) == 1 })
-	l.from = l.ends[1].eps[0]
-	l.until(func() bool { return l.ends[0].sees(l.to.m.Quiescent) && l.ends[1].sees(l.from.m.Quiescent) })
+	l.from = l.ends[1].Slots[0]
+	l.until(func() bool { return l.ends[0].sees(l.to.M.Quiescent) && l.ends[1].sees(l.from.M.Quiescent) })
 	return l
 }
 
@@ -177,7 +177,7 @@ func TestLeftPairsGo(t *testing.T) {
 	for n := range uint64(5) {
 		l.send(n + 2)
 		l.arrived()
-		l.until(func() bool { return l.ends[0].sees(l.to.m.Quiescent) && l.ends[1].sees(l.from.m.Quiescent) })
+		l.until(func() bool { return l.ends[0].sees(l.to.M.Quiescent) && l.ends[1].sees(l.from.M.Quiescent) })
 		began := ucs.Now()
 		l.leave()
 		l.buried()
@@ -222,7 +222,7 @@ func TestDrainedOfNoSense(t *testing.T) {
 	l := newLeaves(t)
 	a, b := l.ends[0], l.ends[1]
 	good := connMsg{
-		msg:     machine.Msg{Worker: a.worker, From: l.to.m.Conn(), To: l.from.m.Conn(), Pair: l.to.m.TxPair()},
+		msg:     machine.Msg{Worker: a.worker, From: l.to.M.Conn(), To: l.from.M.Conn(), Pair: l.to.M.TxPair()},
 		drained: true, wantReply: true, from: a.self,
 	}
 	for _, c := range []struct {

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/goucx/goucx/transports/internal/evict"
+	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/transports/internal/nic"
 	"github.com/goucx/goucx/transports/internal/pending"
 	"github.com/goucx/goucx/ucs"
@@ -26,36 +26,27 @@ type ep struct {
 	hasReserved bool
 	reserved    uint32 // buffer of the open reservation
 	pend        pending.Queue
-	inWaiting   bool // in iface.waiting
 
 	// Receiving.
-	source   uint32
 	received uint32 // messages received, modulo 2^32
-	counted  bool   // included in iface.accepted
+	conn.Conn
 
 	// Connection.
-	m               machine.Machine
-	slot            int // index in iface.eps
-	peer            peer
-	qps             []*connQP
-	ah              verbs.AH
-	remoteQP        qpInfo // QP of the peer, from the message being processed
-	initiated       bool
-	separate        bool
-	opened          bool // an endpoint is open on it
-	halfOpen        bool // in iface.halfOpen
-	everConnected   bool // the connection has had a QP to send in
-	inTimers        bool // in iface.timers
-	inServiceQueue  bool // in iface.serviceQueue
-	failure         error
-	failureReported bool
-	rxEndReported   bool // the end of the peer's messages was reported
-	released        bool
-	cancelToken     uct.Token // token of FlushCancel
-	lastProgress    ucs.Time  // when sendKeepalives saw progress last
-	lastHead        uint32
-	evict.Activity
+	peer         peer
+	qps          []*connQP
+	ah           verbs.AH
+	remoteQP     qpInfo    // QP of the peer, from the message being processed
+	cancelToken  uct.Token // token of FlushCancel
+	lastProgress ucs.Time  // when sendKeepalives saw progress last
+	lastHead     uint32
 }
+
+// Facts of rc beside those of all connections.
+const (
+	inWaiting     = conn.Own << iota // in iface.waiting
+	inTimers                         // in iface.timers
+	everConnected                    // the connection has had a QP to send in
+)
 
 // peer is a remote interface, decoded from its address.
 type peer struct {
@@ -63,17 +54,7 @@ type peer struct {
 	port  nic.PortAddress
 }
 
-// errPeerClosed ends a connection whose peer closed its interface. It is reported without an
-// error.
-var errPeerClosed = fmt.Errorf("%w: it closed its interface", ucs.ErrPeerFailed)
-
-// errDisconnected ends a connection on which Disconnect was called.
-var errDisconnected = failErr("this side ended the connection")
-
 var errCanceled = fmt.Errorf("endpoint canceled by a flush: %w", ucs.ErrCanceled)
-
-// failErr returns an ErrPeerFailed with the cause.
-func failErr(what string) error { return fmt.Errorf("%w: %s", ucs.ErrPeerFailed, what) }
 
 // updateFastPath sets q: to the send queue if operations may be posted, else to one without room.
 func (e *ep) updateFastPath() {
@@ -145,7 +126,7 @@ func (q *sendQueue) postZeroWrite(t uct.Token) {
 
 // cancel fails the endpoint with errCanceled. t completes when no operation is in flight.
 func (e *ep) cancel(t uct.Token) uct.Status {
-	e.f.failLater(e, errCanceled)
+	e.f.FailLater(e, errCanceled)
 	for range e.f.inFlight(e) {
 		e.cancelToken = t
 	}
@@ -191,11 +172,7 @@ func (e *ep) Check(t uct.Token) uct.Status {
 func (e *ep) Close() {
 	e.f.enterWait()
 	defer e.f.leave()
-	if !e.opened {
-		return
-	}
-	e.opened = false
-	if e.released {
+	if !e.Drop(conn.Opened) || e.Life == conn.Released {
 		return
 	}
 	e.pend = pending.Queue{}
@@ -203,13 +180,13 @@ func (e *ep) Close() {
 	if e.status == ucs.OK {
 		e.rejectOps(ucs.Closed)
 	}
-	if e.failure == nil && e.m.State() != machine.StateIdle && !e.m.PeerDrained() || e.f.hasInFlight(e) {
-		e.f.countAccepted(e) // Progress must run: for messages and the CLOSE of the peer, and for events of operations in flight
+	if !e.Life.Over() && e.M.State() != machine.StateIdle && !e.M.PeerDrained() || e.f.hasInFlight(e) {
+		e.f.Count(e) // Progress must run: for messages and the CLOSE of the peer, and for events of operations in flight
 	}
-	if e.failure == nil {
+	if !e.Life.Over() {
 		e.step(machine.Event{Kind: machine.EventClose})
 	}
-	e.f.scheduleService(e)
+	e.f.Schedule(e)
 }
 
 // rejectOps makes all further operations return s.
@@ -220,19 +197,15 @@ func (e *ep) rejectOps(s uct.Status) {
 
 // releasable reports whether both sides have finished with the connection.
 func (e *ep) releasable() bool {
-	if e.opened {
-		return false
-	}
-	return e.failure != nil || e.m.State() == machine.StateClosed || e.m.State() == machine.StateIdle
+	return !e.Has(conn.Opened) && (e.Life.Over() || e.M.State() == machine.StateClosed || e.M.State() == machine.StateIdle)
 }
 
 // release frees all resources of the connection. Operations in flight complete with st.
 func (e *ep) release(st uct.Status) {
-	if e.released {
+	if !e.Life.Step(conn.Release) {
 		return
 	}
-	e.released = true
-	e.confirm()
+	e.f.halfOpen.Remove(e)
 	e.closeQPs(st)
 	if e.ah != nil {
 		_ = e.ah.Close() // closing an address handle cannot fail here
@@ -240,7 +213,8 @@ func (e *ep) release(st uct.Status) {
 	if e.hasReserved { // the message is discarded
 		e.abort()
 	}
-	e.f.unregister(e)
+	e.dropID()
+	e.f.Remove(e, e.peer.iface.name)
 }
 
 func (e *ep) closeQPs(st uct.Status) {

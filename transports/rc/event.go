@@ -76,7 +76,7 @@ func (f *iface) Arm(k uct.EventKind) uct.Status {
 		return ucs.Busy
 	}
 	f.d.NotifyIdle()
-	if len(f.timers) > 0 {
+	if f.timers.Len() > 0 {
 		return ucs.InProgress
 	}
 	return ucs.OK

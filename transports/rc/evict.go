@@ -1,62 +1,28 @@
 package rc
 
 import (
-	"github.com/goucx/goucx/transports/internal/evict"
 	"github.com/goucx/goucx/ucs"
-	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/wireup/machine"
 )
 
-// evictIdle suspends idle connections while more than maxQPs have QPs. Their peers may decline.
-func (f *iface) evictIdle(now ucs.Time) {
-	excess := f.activeConns() - f.maxQPs
-	if excess <= 0 || now.Sub(f.evictedAt) < evict.Interval {
-		return
+// uses returns the number of messages sent and received on a connection, and whether it can be
+// suspended. It requests a completion for unsignaled operations in flight, so that this changes.
+func (f *iface) uses(e *ep) (n uint64, ok bool) {
+	if e.txQueue == nil {
+		return uint64(e.received), false
 	}
-	f.evictedAt = now
-	f.idleConns(now).Evict(now, now, excess)
+	e.requestCompletion()
+	return uint64(e.txQueue.tail + e.received), e.M.Quiescent() && !e.hasPending()
 }
 
-// idleConns returns the connections that can be suspended.
-func (f *iface) idleConns(now ucs.Time) (idle evict.List) {
-	f.queryWaits(uct.WaitForReply)
-	for _, e := range f.eps {
-		if e == nil || e.failure != nil || e.txQueue == nil {
-			continue
-		}
-		e.requestCompletion()
-		if e.Idle(now, uint64(e.txQueue.tail+e.received)) && e.m.Quiescent() && !e.hasPending() {
-			idle = append(idle, e)
-		}
-	}
-	return idle
-}
-
-// queryWaits updates Awaited of all connections: whether the layer above waits for at least
-// least on them.
-func (f *iface) queryWaits(least uct.WaitKind) {
-	for _, e := range f.eps {
-		if e != nil {
-			e.Awaited = uct.WaitNone
-		}
-	}
-	evict.QueryWaits(f.handler, least, func(u uct.Endpoint, source uint32) *evict.Activity {
-		e, _ := u.(*ep)
-		if i := int(source) - 1; e == nil && i >= 0 && i < len(f.eps) {
-			e = f.eps[i]
-		}
-		if e == nil {
-			return nil
-		}
-		return &e.Activity
-	})
-}
-
-// Suspend implements evict.Conn.
+// Suspend implements conn.Connection.
 func (e *ep) Suspend() {
 	e.f.stats.Inc(statSuspends)
 	e.step(machine.Event{Kind: machine.EventSuspend})
 }
+
+// activeConns returns the number of connections whose QP is in use by both sides.
+func (f *iface) activeConns() int { return f.numQPs - len(f.draining) - f.halfOpen.Len() }
 
 // Active implements uct.ConnectionCache.
 func (f *iface) Active() int {
@@ -65,21 +31,18 @@ func (f *iface) Active() int {
 	return f.activeConns()
 }
 
-// activeConns returns the number of connections whose QP is in use by both sides.
-func (f *iface) activeConns() int { return f.numQPs - len(f.draining) - f.halfOpen.Len() }
-
 // Candidates implements uct.ConnectionCache.
 func (f *iface) Candidates(now ucs.Time, since []ucs.Time) []ucs.Time {
 	f.enterWait()
 	defer f.leave()
-	return f.idleConns(now).IdleSince(since)
+	return f.Table.Candidates(now, since)
 }
 
 // Evict implements uct.ConnectionCache.
 func (f *iface) Evict(now, t ucs.Time, most int) int {
 	f.enterWait()
 	defer f.leave()
-	return f.idleConns(now).Evict(now, t, most)
+	return f.Table.Evict(now, t, most)
 }
 
 // requestCompletion requests a completion for unsignaled operations in flight.

@@ -26,11 +26,11 @@ func TestHangUpAsleep(t *testing.T) {
 		until(t, func() bool { return len(b.got) == i+1 }, a, b)
 		until(t, func() bool {
 			a.inside(func() {
-				if to.requestCompletion(); to.m.Quiescent() {
+				if to.requestCompletion(); to.M.Quiescent() {
 					to.step(machine.Event{Kind: machine.EventSuspend})
 				}
 			})
-			return a.sees(func() bool { return to.txQueue == nil && to.m.RxPair() == machine.None })
+			return a.sees(func() bool { return to.txQueue == nil && to.M.RxPair() == machine.None })
 		}, a, b)
 	}
 	require.NoError(t, a.Close())
@@ -93,11 +93,11 @@ func TestHangUpAsleepLost(t *testing.T) {
 		e := r.to.(*ep)
 		until(t, func() bool {
 			r.a.inside(func() {
-				if e.requestCompletion(); e.m.Quiescent() {
+				if e.requestCompletion(); e.M.Quiescent() {
 					e.step(machine.Event{Kind: machine.EventSuspend})
 				}
 			})
-			return r.a.sees(func() bool { return e.txQueue == nil && e.m.RxPair() == machine.None })
+			return r.a.sees(func() bool { return e.txQueue == nil && e.M.RxPair() == machine.None })
 		}, r.a, r.b)
 		bQPN := r.b.ud.qpn
 		var sent atomic.Int32

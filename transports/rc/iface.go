@@ -4,16 +4,17 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
-	"sync/atomic"
 	"time"
 
 	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/transports/internal/nic"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/async"
 	"github.com/goucx/goucx/ucs/stats"
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/wireup/machine"
 )
 
 // iface is one worker's interface on one port, with all its connections.
@@ -56,7 +57,8 @@ type iface struct {
 	serviceNeeded bool // service has work
 	waiting       []*ep
 	dispatchAt    int
-	serviceQueue  []*ep
+
+	conn.Table[ifaceName, *ep]
 
 	handler  uct.Handler
 	d        *nic.Domain
@@ -80,26 +82,21 @@ type iface struct {
 	numSendQueues int // QPs that have a send queue
 	timeoutCode   uint8
 	retryCount    uint8
-	maxQPs        int
 	keepalive     time.Duration
 	retryInterval time.Duration
 	connectLimit  time.Duration
 
 	eps          []*ep // by slot
 	freeSlot     []int
-	byLocalID    map[uint64]*ep   // by the local identifier
-	byRemoteID   map[remoteID]*ep // by the remote identifier
-	byPeer       map[ifaceName][]*ep
+	byLocalID    map[uint64]*ep    // by the local identifier
+	byRemoteID   map[remoteID]*ep  // by the remote identifier
 	halfOpen     nic.HalfOpen[*ep] // accepted, not confirmed, and without a local endpoint
-	timers       []*ep             // connections whose machine has a deadline
+	timers       conn.Queue[*ep]   // connections whose machine has a deadline
 	draining     []*connQP
 	accessErrors accessErrors
 	nextService  ucs.Time
 	keepaliveAt  ucs.Time // last search for connections to probe
-	evictedAt    ucs.Time // last search for idle connections
 
-	active        int          // endpoints that the layer above uses
-	accepted      atomic.Int32 // connections that peers opened
 	threads       int
 	armed         bool // Arm was called: a section that did work wakes the worker
 	closed        bool
@@ -139,12 +136,17 @@ func openIface(d *nic.Domain, port uint8, c uct.IfaceConfig) (uct.Iface, error) 
 		seg: int(segSize.Get(s)), recvTarget: rxQueueLen.Get(s), txTotal: txBufs.Get(s),
 		depth:       1 << bits.Len(uint(txQueueLen.Get(s)-1)),
 		timeoutCode: timeoutCode(timeout.Get(s)), retryCount: uint8(retryCount.Get(s)),
-		maxQPs: maxQPs.Get(s), keepalive: keepalive.Get(s),
+		keepalive:    keepalive.Get(s),
 		connectLimit: connectTimeout.Get(s), retryInterval: min(connectRetry.Get(s), connectTimeout.Get(s)/4),
-		byLocalID: map[uint64]*ep{}, byRemoteID: map[remoteID]*ep{}, byPeer: map[ifaceName][]*ep{},
+		byLocalID: map[uint64]*ep{}, byRemoteID: map[remoteID]*ep{},
 		stats: stats.NewSet(statNames[:]), group: c.Stats,
 		halfOpen: nic.NewHalfOpen[*ep](d.Context().Attr().MaxQP),
 	}
+	f.timers.Mark = inTimers
+	f.Init(conn.Hooks[*ep]{
+		Handler: f.handler, Stats: f.stats, Failed: statFailed, Wake: func() { f.serviceNeeded = true },
+		Reject: f.rejectFailed, Active: f.activeConns, Limit: maxQPs.Get(s), Uses: f.uses,
+	})
 	f.self.port = place
 	f.portAddr = &f.self.port
 	f.depth = min(f.depth, 1<<(bits.Len(uint(d.Context().Attr().MaxQPWR))-1))
@@ -303,10 +305,10 @@ func (f *iface) NewEndpoint(a uct.Address, t int) (uct.Endpoint, error) {
 	if why != "" {
 		return nil, fmt.Errorf("new rc endpoint: %s: %w", why, ucs.ErrUnreachable)
 	}
-	for _, e := range f.byPeer[p.iface.name] {
-		if e.adoptable() {
-			e.confirm() // a local endpoint ends the half-open state
-			e.opened = true
+	for _, e := range f.ByPeer[p.iface.name] {
+		if e.Adoptable() && e.M.State() == machine.StateOpen && int(e.peer.iface.seg) >= f.seg {
+			e.confirm()
+			e.Add(conn.Opened)
 			return e, nil
 		}
 	}
@@ -314,18 +316,9 @@ func (f *iface) NewEndpoint(a uct.Address, t int) (uct.Endpoint, error) {
 	if err != nil {
 		return nil, fmt.Errorf("new rc endpoint: %w", err)
 	}
-	e.opened, e.initiated = true, true
+	e.Add(conn.Opened | conn.Initiated)
 	return e, nil
 }
-
-// Activate counts an endpoint that the layer above uses.
-func (f *iface) Activate() { f.active++ }
-
-// Deactivate undoes one Activate.
-func (f *iface) Deactivate() { f.active-- }
-
-// ActiveEndpoints returns the number of those, plus the connections that peers opened.
-func (f *iface) ActiveEndpoints() int { return f.active + int(f.accepted.Load()) }
 
 // Fence calls Endpoint.Fence for all connections.
 func (f *iface) Fence() uct.Status {
@@ -334,7 +327,7 @@ func (f *iface) Fence() uct.Status {
 	if f.closed {
 		return ucs.Closed
 	}
-	for _, e := range f.eps {
+	for _, e := range f.Slots {
 		if e != nil {
 			e.fence()
 		}

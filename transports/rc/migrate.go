@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
 	"github.com/goucx/goucx/wireup/machine"
@@ -55,10 +56,11 @@ func (e *ep) switchTx(id machine.PairID) {
 	e.txQueue = nil
 	if p := e.qp(id); p != nil {
 		if err := p.allocQueue(); err != nil { // the connection was half-open
-			e.f.failLater(e, err)
+			e.f.FailLater(e, err)
 			return
 		}
-		e.txQueue, e.everConnected = &p.q, true
+		e.txQueue = &p.q
+		e.Add(everConnected)
 	}
 	e.updateFastPath()
 	if e.pend.Len() > 0 && e.txQueue == nil {
@@ -92,14 +94,14 @@ func (e *ep) switchRx(id machine.PairID) {
 // handleControl processes a control message of the peer.
 func (e *ep) handleControl(p *connQP, id, hdr uint64) {
 	switch {
-	case e.failure != nil:
+	case e.Life.Over():
 	case id == idMarker && hdr>>32 == 0:
 		e.step(machine.Event{Kind: machine.EventMarker, Pair: machine.PairID(hdr)})
 	case id == idShutdown:
-		e.f.failLater(e, errPeerClosed)
+		e.f.FailLater(e, conn.ErrPeerClosed)
 	default:
 		e.f.stats.Inc(statGarbage)
-		e.f.failLater(e, failErr("it sent an unknown control message"))
+		e.f.FailLater(e, conn.PeerFailed("it sent an unknown control message"))
 	}
 	p.updateFastRecv()
 }
@@ -148,13 +150,13 @@ func (f *iface) removeClosed() {
 // needsDrained reports whether both sides wait for DRAINED. They do not if this side posted nothing on
 // the QP: a QP that was in use is left with a marker. Nor do they after the connection was
 // released.
-func (p *connQP) needsDrained() bool { return p.q.tail != 0 && !p.e.released }
+func (p *connQP) needsDrained() bool { return p.q.tail != 0 && p.e.Life != conn.Released }
 
 // drainDone reports whether a QP that was retired that long ago can be destroyed. Until then it
 // acknowledges what the peer retransmits.
 func (p *connQP) drainDone(age time.Duration) bool {
 	switch {
-	case p.inError, p.e.released && age >= drainTimeout:
+	case p.inError, p.e.Life == conn.Released && age >= drainTimeout:
 		return true
 	case p.q.head != p.q.tail:
 		return false
@@ -167,7 +169,7 @@ func (p *connQP) drainDone(age time.Duration) bool {
 // sendDrained sends DRAINED: none of this side's operations is in flight on the QP, nor will be.
 // asks: this side waits for the DRAINED of the peer.
 func (e *ep) sendDrained(id machine.PairID, wantReply bool) {
-	m := machine.Msg{Worker: e.f.worker, From: e.m.Conn(), To: e.m.Remote(), Pair: id}
+	m := machine.Msg{Worker: e.f.worker, From: e.M.Conn(), To: e.M.Remote(), Pair: id}
 	e.f.sendConnMsg(&connMsg{msg: m, drained: true, wantReply: wantReply}, &e.peer, e.ah)
 }
 

@@ -37,9 +37,9 @@ func TestNextPairWaitsForTheOld(t *testing.T) {
 		return sent == until
 	}
 	until(t, func() bool { return send(1) && len(b.got) == 1 }, a, b)
-	from := b.eps[0]
-	settled := func() bool { return to.m.Quiescent() }
-	until(t, func() bool { return a.sees(settled) && b.sees(func() bool { return from.m.Quiescent() }) }, a, b)
+	from := b.Slots[0]
+	settled := func() bool { return to.M.Quiescent() }
+	until(t, func() bool { return a.sees(settled) && b.sees(func() bool { return from.M.Quiescent() }) }, a, b)
 	b.inside(func() { lost.Store(uint32(from.qps[0].local.qpn)) })
 	until(t, func() bool { return send(5) }, a)
 	a.inside(func() { to.step(machine.Event{Kind: machine.EventSuspend}) })

@@ -34,8 +34,7 @@ func (e *ep) PendingAdd(t uct.Token) uct.Status {
 	}
 	e.pend.Add(t)
 	e.updateFastPath()
-	if !e.inWaiting {
-		e.inWaiting = true
+	if e.Add(inWaiting) {
 		e.f.waiting = append(e.f.waiting, e)
 	}
 	e.f.stats.Inc(statPending)
@@ -71,8 +70,10 @@ func (f *iface) dispatchPending() (moved int) {
 func (f *iface) trimWaiting() {
 	kept := f.waiting[:0]
 	for _, e := range f.waiting {
-		if e.inWaiting = e.pend.Len() > 0; e.inWaiting {
+		if e.pend.Len() > 0 {
 			kept = append(kept, e)
+		} else {
+			e.Drop(inWaiting)
 		}
 	}
 	clear(f.waiting[len(kept):])

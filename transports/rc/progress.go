@@ -58,7 +58,7 @@ func (f *iface) Progress(budget int) int {
 //
 //go:noinline
 func (f *iface) slowPass() (n int) {
-	if f.passes&(servicePasses-1) == 0 || len(f.timers) != 0 {
+	if f.passes&(servicePasses-1) == 0 || f.timers.Len() != 0 {
 		f.ud.poll(udRecvs) // the worker's queues are not armed: they have no event
 	}
 	if len(f.waiting) != 0 {
@@ -130,7 +130,7 @@ func (f *iface) fillDesc(d *uct.Desc, p *connQP, wc *verbs.WC) bool {
 	e := p.e
 	e.received++
 	d.Off, d.Len, d.Header, d.Handle = uint32(at+headerLen), wc.Len-headerLen, hdr, uint64(buf)
-	d.RxConn, d.ID, d.Flags = e.source, uct.AMID(id), 0
+	d.RxConn, d.ID, d.Flags = e.Source, uct.AMID(id), 0
 	return true
 }
 

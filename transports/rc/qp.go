@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/transports/internal/nic"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
@@ -140,7 +141,7 @@ func (p *connQP) close(st uct.Status) {
 	f.signaled -= p.q.signaled
 	p.q.signaled = 0
 	p.q.purge(st)
-	if p.e.released {
+	if p.e.Life == conn.Released {
 		f.uncountAccepted(p.e)
 	}
 	if p.e.oldTxQueue == &p.q {

@@ -3,6 +3,7 @@ package rc
 import (
 	"encoding/binary"
 
+	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/verbs"
@@ -119,7 +120,7 @@ func (f *iface) flushPostList() {
 //
 //go:noinline
 func (q *sendQueue) postFailed(st uct.Status) {
-	q.f.failLater(q.p.e, failErr("the device refused a work request: "+st.String()))
+	q.f.FailLater(q.p.e, conn.PeerFailed("the device refused a work request: "+st.String()))
 }
 
 // takePlainSlot takes the slot of an operation that needs no action when it completes.

@@ -162,7 +162,7 @@ func TestSleepersHearOfTheEnd(t *testing.T) {
 		until(t, func() bool { return ep.AMUint64(1, 1, 1) == ucs.OK }, a, b, other)
 	}
 	until(t, func() bool {
-		return a.sees(func() bool { return a.eps[0].txQueue == nil || a.eps[1].txQueue == nil })
+		return a.sees(func() bool { return a.Slots[0].txQueue == nil || a.Slots[1].txQueue == nil })
 	}, a, b, other)
 	require.NoError(t, a.Close())
 	until(t, func() bool { return len(b.failures)+len(other.failures) == 2 }, b, other)
@@ -201,7 +201,7 @@ func TestEventsTellOfDeath(t *testing.T) {
 	require.Equal(t, b.got[0].RxConn, b.failures[0].RxConn)
 	require.ErrorIs(t, b.failures[0].Err, ucs.ErrPeerFailed)
 	require.Less(t, ucs.Now().Sub(died), b.attr.FailureWithin+30*time.Second)
-	a.inside(func() { a.failLater(e, errCanceled) })
+	a.inside(func() { a.FailLater(e, errCanceled) })
 	until(t, func() bool { return len(a.failures) == 1 }, a)
 	to.Close()
 }

@@ -61,7 +61,7 @@ func receiverComputes(t *testing.T, c uct.Component) {
 			n, next = n+1, next+1
 		}
 		require.NotEqual(t, ucs.NoResource, to.Flush(uct.FlushRemote, uct.Token(round+1)))
-		until(t, func() bool { return a.sees(func() bool { return a.eps[0].txQueue.head == a.eps[0].txQueue.tail }) }, a)
+		until(t, func() bool { return a.sees(func() bool { return a.Slots[0].txQueue.head == a.Slots[0].txQueue.tail }) }, a)
 		require.Less(t, len(b.got), next, "nobody has looked")
 		until(t, func() bool { return len(b.got) == next }, a, b)
 	}

@@ -1,6 +1,7 @@
 package rc
 
 import (
+	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/verbs"
 	"github.com/goucx/goucx/wireup/machine"
 )
@@ -17,11 +18,11 @@ func (f *iface) recvSlow(p *connQP, wc *verbs.WC) {
 	case wc.Len < headerLen:
 		f.rx.Put(buf)
 		f.stats.Inc(statGarbage)
-		f.failLater(p.e, failErr("it sent a message shorter than the header"))
+		f.FailLater(p.e, conn.PeerFailed("it sent a message shorter than the header"))
 	default:
 		p.outOfOrder = append(p.outOfOrder, *wc)
 		f.markReadable(p)
-		if p.e.m.TxPending() == p.id {
+		if p.e.M.TxPending() == p.id {
 			p.e.step(machine.Event{Kind: machine.EventDataReceived, Pair: p.id})
 		}
 	}
@@ -63,7 +64,7 @@ func (f *iface) deliverOutOfOrder() (n int) {
 
 // updateFastRecv updates connQP.fastRecv.
 func (p *connQP) updateFastRecv() {
-	p.fastRecv = p.reading && len(p.outOfOrder) == 0 && p.e.m.TxPending() != p.id && p.retiredAt == 0
+	p.fastRecv = p.reading && len(p.outOfOrder) == 0 && p.e.M.TxPending() != p.id && p.retiredAt == 0
 }
 
 // drainRecvCQ drains the receive completion queue into iface.drained.

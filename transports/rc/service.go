@@ -6,6 +6,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/verbs"
@@ -25,44 +26,33 @@ import (
 // serviceInterval is the interval at which Progress services timers, draining QPs and idle connections.
 const serviceInterval = 500 * time.Microsecond
 
-// failLater ends the connection with err. The next Progress completes its operations and
-// reports the failure.
-func (f *iface) failLater(e *ep, err error) {
-	if e.failure != nil {
-		return
+// rejectFailed makes the operations on a connection that has failed return an error. If this side
+// could not open the connection, they get NoResource until that is reported to the layer above.
+func (f *iface) rejectFailed(e *ep) {
+	openFailed := e.unused() && !errors.Is(e.Err, ucs.ErrPeerFailed) && !errors.Is(e.Err, ucs.ErrCanceled)
+	if e.status == ucs.OK && !openFailed {
+		e.rejectOps(laterStatus(e.Err))
 	}
-	e.failure = err
-	if !errors.Is(err, errPeerClosed) {
-		f.stats.Inc(statFailed)
-	}
-	if e.status == ucs.OK && !e.openFailed() {
-		e.rejectOps(laterStatus(err))
-	}
-	f.scheduleService(e)
 }
 
 // Disconnect implements uct.Iface.
 func (f *iface) Disconnect(source uint32) {
 	f.enterWait()
 	defer f.leave()
-	i := int(source) - 1
-	if f.closed || i < 0 || i >= len(f.eps) || f.eps[i] == nil || f.eps[i].rxEndReported {
+	if f.closed {
 		return
 	}
-	f.failLater(f.eps[i], errDisconnected)
-	if f.armed {
+	f.Table.Disconnect(source)
+	if f.armed && f.serviceNeeded {
 		f.wake.Raise()
 	}
 }
 
-// openFailed reports whether the connection ended because this side could not open it. Operations
-// get NoResource until that is reported to the layer above.
-func (e *ep) openFailed() bool {
-	return e.unused() && !errors.Is(e.failure, ucs.ErrPeerFailed) && !errors.Is(e.failure, ucs.ErrCanceled)
-}
-
 // unused reports whether no operation or message has used the connection.
-func (e *ep) unused() bool { return !e.everConnected && e.received == 0 }
+func (e *ep) unused() bool { return !e.Has(everConnected) && e.received == 0 }
+
+// HasReceived implements conn.Connection.
+func (e *ep) HasReceived() bool { return e.received > 0 }
 
 // laterStatus returns the status of later operations on a connection that err ended.
 func laterStatus(err error) uct.Status {
@@ -72,43 +62,22 @@ func laterStatus(err error) uct.Status {
 	return ucs.PeerFailed
 }
 
-// scheduleService lets the next Progress check whether the connection has ended.
-func (f *iface) scheduleService(e *ep) {
-	if !e.inServiceQueue {
-		e.inServiceQueue = true
-		f.serviceQueue = append(f.serviceQueue, e)
-	}
-	f.serviceNeeded = true
-}
-
 // service processes failures, ends of connections and out-of-order messages that earlier calls have
 // recorded. It makes callbacks.
 func (f *iface) service() (n int) {
 	f.serviceNeeded = false
 	n = f.deliverOutOfOrder()
-	for len(f.serviceQueue) > 0 {
-		es := f.serviceQueue
-		f.serviceQueue = nil
-		for _, e := range es {
-			e.inServiceQueue = false
-			if !e.released {
-				n += f.serviceEP(e)
-			}
-		}
-	}
-	return n
+	return n + f.Service(f.serviceEP)
 }
 
 func (f *iface) serviceEP(e *ep) (n int) {
-	if e.failure != nil && !e.failureReported {
+	if e.Life == conn.Failing {
 		n = f.tearDown(e)
 	}
-	if e.failure == nil && e.m.PeerDrained() {
+	if !e.Life.Over() && e.M.PeerDrained() {
 		f.uncountAccepted(e)
-		if !e.rxEndReported {
-			f.reportRxEnd(e)
-		}
-		if !e.opened && !e.m.Closing() {
+		f.reports += f.ReportRxEnd(e)
+		if !e.Has(conn.Opened) && !e.M.Closing() {
 			e.step(machine.Event{Kind: machine.EventClose})
 		}
 	}
@@ -126,11 +95,11 @@ func (f *iface) tearDown(e *ep) (n int) {
 		f.drainCompletions(p)
 	}
 	n = f.processDrained() + f.deliverOutOfOrder()
-	if !errors.Is(e.failure, errPeerClosed) {
+	if conn.IsFailure(e.Err) {
 		e.step(machine.Event{Kind: machine.EventPeerLost}) // notifies the peer
 	}
-	e.closeQPs(flightStatus(e.failure))
-	f.closeDraining(e, flightStatus(e.failure))
+	e.closeQPs(flightStatus(e.Err))
+	f.closeDraining(e, flightStatus(e.Err))
 	if e.cancelToken != 0 {
 		f.queueEvent(uct.Event{Token: e.cancelToken})
 	}
@@ -153,41 +122,16 @@ func (f *iface) closeDraining(e *ep, st uct.Status) {
 
 // report reports the end of a connection to the layer above.
 func (f *iface) report(e *ep) {
-	e.failureReported = true
 	f.uncountAccepted(e)
-	var fail uct.Failure
-	if !e.rxEndReported && e.received > 0 {
-		fail.RxConn = e.source
-	}
-	if e.opened {
-		fail.Endpoint = e
-	}
-	if fail == (uct.Failure{}) {
-		return
-	}
-	if e.failure != nil && !errors.Is(e.failure, errPeerClosed) {
-		fail.Err = e.failure
-	}
-	fail.NeverConnected = e.opened && e.unused()
-	f.reports++
-	f.handler.HandleFailure(fail)
-	if e.status == ucs.OK && e.failure != nil {
-		e.rejectOps(laterStatus(e.failure))
-	}
-}
-
-// reportRxEnd reports to the layer above that the peer sends no more.
-func (f *iface) reportRxEnd(e *ep) {
-	e.rxEndReported = true
-	if e.received > 0 {
-		f.reports++
-		f.handler.HandleFailure(uct.Failure{RxConn: e.source})
+	f.reports += f.Report(e, e.unused())
+	if e.status == ucs.OK && e.Err != nil {
+		e.rejectOps(laterStatus(e.Err))
 	}
 }
 
 // drop releases a connection that has ended. Its QPs drain.
 func (f *iface) drop(e *ep) {
-	if !e.failureReported {
+	if e.Life != conn.Ended {
 		f.report(e)
 	}
 	for _, p := range e.qps {
@@ -209,25 +153,25 @@ func (p *connQP) sendFailed(wc *verbs.WC) {
 	case verbs.WCRemAccessErr, verbs.WCRemInvReqErr, verbs.WCRemOpErr:
 		err = fmt.Errorf("%w: %v", ucs.ErrRemoteAccess, wc.Status)
 	case verbs.WCRetryExcErr, verbs.WCRNRRetryExcErr:
-		err = failErr("it does not answer: " + wc.Status.String())
+		err = conn.PeerFailed("it does not answer: " + wc.Status.String())
 	case verbs.WCFlushErr: // the device moved the QP to the error state, because it rejected a request of the peer
 		err = errAccessAtResponder
 	default:
-		err = failErr(wc.Status.String())
+		err = conn.PeerFailed(wc.Status.String())
 	}
-	reported := p.inError || p.e.released
+	reported := p.inError || p.e.Life == conn.Released
 	p.inError = true
 	if reported {
 		return
 	}
-	if p.e.failure == nil {
+	if !p.e.Life.Over() {
 		p.q.completeTo(uint32(wc.ID), flightStatus(err))
 	}
 	if errors.Is(err, errAccessAtResponder) {
 		p.q.f.failAccess(p.e)
 		return
 	}
-	p.q.f.failLater(p.e, err)
+	p.q.f.FailLater(p.e, err)
 }
 
 // serviceTimers services what causes no completion: timers, draining QPs, idle connections, keepalive.
@@ -246,7 +190,7 @@ func (f *iface) serviceTimers() {
 	f.ud.poll(udRecvs) // one of them may have been of the connection messages' queue, which is then not armed
 	f.expireTimers(now)
 	f.reapDraining(now)
-	f.evictIdle(now)
+	f.EvictIdle(now)
 	if now.Sub(f.keepaliveAt) >= f.keepalive/4 {
 		f.keepaliveAt = now
 		f.sendKeepalives(now)
@@ -256,15 +200,12 @@ func (f *iface) serviceTimers() {
 // expireTimers runs the state machines whose deadlines have expired, and reports whether there were
 // any.
 func (f *iface) expireTimers(now ucs.Time) (stepped bool) {
-	es := f.timers
-	f.timers = nil
 	f.retransmitResets(now)
-	for _, e := range es {
-		e.inTimers = false
-		if e.released || e.failure != nil || e.m.Deadline() == 0 {
+	for e := range f.timers.Drain() {
+		if e.Life.Over() || e.M.Deadline() == 0 {
 			continue
 		}
-		if e.m.Deadline() <= now {
+		if e.M.Deadline() <= now {
 			e.step(machine.Event{Kind: machine.EventTick})
 			stepped = true
 		}
@@ -275,24 +216,21 @@ func (f *iface) expireTimers(now ucs.Time) (stepped bool) {
 
 // setTimer puts e into iface.timers if its machine has a deadline, and sets the alarm.
 func (e *ep) setTimer() {
-	f, at := e.f, e.m.Deadline()
+	f, at := e.f, e.M.Deadline()
 	if at == 0 {
 		return
 	}
 	f.setAlarm(at)
-	if !e.inTimers {
-		e.inTimers = true
-		f.timers = append(f.timers, e)
-	}
+	f.timers.Add(e)
 }
 
 // sendKeepalives writes zero bytes to each peer that has acknowledged nothing for the keepalive
 // interval: a dead peer does not acknowledge them. It resumes suspended connections on which
 // the layer above waits; their peers must reply to that.
 func (f *iface) sendKeepalives(now ucs.Time) {
-	f.queryWaits(uct.WaitForClose)
-	for _, e := range f.eps {
-		if e == nil || e.failure != nil {
+	f.QueryWaits(uct.WaitForClose)
+	for _, e := range f.Slots {
+		if e == nil || e.Life.Over() {
 			continue
 		}
 		if e.txQueue == nil {
@@ -354,7 +292,7 @@ func (f *iface) flush(e *ep, t uct.Token) uct.Status {
 // includes draining QPs.
 func (f *iface) inFlight(e *ep) iter.Seq[*sendQueue] {
 	return func(yield func(*sendQueue) bool) {
-		es := f.eps
+		es := f.Slots
 		if e != nil {
 			es = []*ep{e}
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/transports/internal/nic"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
@@ -155,7 +156,7 @@ func TestNameOfAnotherPeer(t *testing.T) {
 	a.inside(func() {
 		s.hello(peerAt(&forged), 5)
 		until(t, func() bool { return b.stats.Value(statAccepted) == 1 }, b)
-		b.inside(func() { require.Equal(t, machine.StateIdle, to.(*ep).m.State()) })
+		b.inside(func() { require.Equal(t, machine.StateIdle, to.(*ep).M.State()) })
 	})
 	until(t, func() bool { return to.AMUint64(1, 2, 3) == ucs.OK }, b, honest)
 	until(t, func() bool { return len(honest.got) == 1 }, b, honest)
@@ -215,13 +216,13 @@ func TestHalfOpenGiveUp(t *testing.T) {
 		}
 		b.inside(func() {
 			e := b.byRemoteID[remoteID{a.self.iface.name, 5}]
-			require.True(t, e.m.HalfOpen())
+			require.True(t, e.M.HalfOpen())
 			b.evictHalfOpen(e)
-			require.True(t, e.released)
+			require.Equal(t, conn.Released, e.Life)
 			require.Len(t, b.byLocalID, 1)
 			require.Len(t, b.byRemoteID, 1)
 			require.Equal(t, 1, b.numQPs)
-			require.EqualValues(t, 1, b.accepted.Load())
+			require.EqualValues(t, 1, b.ActiveEndpoints())
 		})
 		s.hello(a.self, 5) // and may come again
 		until(t, func() bool { return b.stats.Value(statAccepted) == 3 }, b)

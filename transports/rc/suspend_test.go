@@ -24,7 +24,7 @@ func proposesSleep(t *testing.T) (a, b *end, to *ep) {
 	until(t, func() bool { return to.AMUint64(1, 0, 0) == ucs.OK }, a, b)
 	flushed(t, a, to)
 	until(t, func() bool {
-		return a.sees(to.m.Quiescent) && b.sees(func() bool { return b.eps[0].m.Quiescent() && !b.eps[0].hasPending() })
+		return a.sees(to.M.Quiescent) && b.sees(func() bool { return b.Slots[0].M.Quiescent() && !b.Slots[0].hasPending() })
 	}, a, b)
 	b.enterWait()
 	a.inside(func() { to.step(machine.Event{Kind: machine.EventSuspend}) })
@@ -38,7 +38,7 @@ func TestReservedAsleep(t *testing.T) {
 	p, st := to.ReserveAM(2, 7, 5)
 	require.Equal(t, ucs.OK, st)
 	b.leave()
-	until(t, func() bool { return b.sees(func() bool { return b.eps[0].txQueue == nil }) }, b)
+	until(t, func() bool { return b.sees(func() bool { return b.Slots[0].txQueue == nil }) }, b)
 	for end := ucs.Now().Add(20 * time.Millisecond); ucs.Now() < end && !a.sees(func() bool { return to.txQueue == nil }); {
 		time.Sleep(time.Millisecond)
 	}
@@ -148,7 +148,7 @@ func TestBrokenAsleep(t *testing.T) {
 	a.inside(func() {
 		a.progressDepth++
 		b.leave()
-		until(t, func() bool { a.receive(1); return to.m.RxPair() == machine.None }, b)
+		until(t, func() bool { a.receive(1); return to.M.RxPair() == machine.None }, b)
 		require.Equal(t, ucs.InProgress, to.GetBcopy(make([]byte, 8), addr, key, 1))
 		until(t, func() bool { a.ud.poll(udRecvs); return len(a.draining) == 1 }, b)
 		a.flushPostList()

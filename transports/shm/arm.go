@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goucx/goucx/internal/fault"
+	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/shmem"
 	"github.com/goucx/goucx/uct"
@@ -75,8 +76,8 @@ func (f *iface) hasWork() bool {
 	if f.serviceNeeded {
 		return true
 	}
-	for _, e := range f.slots {
-		if e != nil && e.failure == nil && e.rx.Ready() {
+	for _, e := range f.Slots {
+		if e != nil && !e.Life.Over() && e.rx.Ready() {
 			return true
 		}
 	}
@@ -102,7 +103,7 @@ func (f *iface) disarm() {
 		}
 	}
 	for i, e := range f.wakeOnRoom {
-		if !e.released {
+		if e.Life != conn.Released {
 			e.tx.SetWaiting(false)
 		}
 		f.wakeOnRoom[i] = nil

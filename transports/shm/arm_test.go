@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
@@ -119,7 +120,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 // work that only Progress does, or that the armed iface did not know of.
 func TestSleeperHearsWhatAnotherGoroutineDid(t *testing.T) {
 	for name, do := range map[string]func(c *couple){
-		"failure": func(c *couple) { c.a.failLater(c.ab, failErr("test")) },
+		"failure": func(c *couple) { c.a.FailLater(c.ab, conn.PeerFailed("test")) },
 		"close":   func(c *couple) { c.ab.Close() },
 		"check":   func(c *couple) { c.ab.Check(0) },
 		"page":    func(c *couple) { require.NoError(t, c.a.addPage()) },

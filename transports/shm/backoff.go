@@ -53,7 +53,7 @@ func (f *iface) dialBeforeClose() {
 
 // hasUnsent reports whether the connection, whose OPEN is not sent yet, holds messages or a
 // CLOSE.
-func (e *ep) hasUnsent() bool { return e.m.Closing() || e.tx.Head() > 1 }
+func (e *ep) hasUnsent() bool { return e.M.Closing() || e.tx.Head() > 1 }
 
 // countUnsent returns the number of connections with messages whose OPEN is not sent yet.
 func (f *iface) countUnsent() (n int) {

@@ -48,18 +48,18 @@ func TestNoDescriptorsDoNotKeepASleeperAwake(t *testing.T) {
 func TestGrowthWithoutDescriptors(t *testing.T) {
 	d := newDuplex(t)
 	d.ab.send(1)
-	until(t, func() bool { return d.ab.e.m.Quiescent() && d.ba.e.m.Quiescent() && d.quiet() }, d.a, d.b)
-	out := d.ab.e.m.TxPair()
+	until(t, func() bool { return d.ab.e.M.Quiescent() && d.ba.e.M.Quiescent() && d.quiet() }, d.a, d.b)
+	out := d.ab.e.M.TxPair()
 	d.ab.e.proposePair(machine.EventMigrate, d.a.layout)
-	require.True(t, d.ab.e.m.Migrating())
+	require.True(t, d.ab.e.M.Migrating())
 	withoutFDs(t, func() {
-		for d.ab.e.m.Migrating() {
+		for d.ab.e.M.Migrating() {
 			d.ab.send(1)
 			d.a.Progress(64)
 			d.b.Progress(64)
 		}
 	})
-	require.Equal(t, out, d.ab.e.m.TxPair(), "it stays where it was")
+	require.Equal(t, out, d.ab.e.M.TxPair(), "it stays where it was")
 	d.ab.send(10)
 	until(t, d.quiet, d.a, d.b)
 }
@@ -125,7 +125,7 @@ func TestCloseWaitsForWhoCouldNotBeDialled(t *testing.T) {
 			done = nil
 		default:
 		}
-		return done == nil && (rb.n == 1 || len(rb.failures) > 0 || b.numConns() == 0)
+		return done == nil && (rb.n == 1 || len(rb.failures) > 0 || b.Len() == 0)
 	}, b)
 	if rb.n == 0 {
 		t.Log("the receiver got no processor within the bound: the message is lost, as documented")

@@ -1,8 +1,6 @@
 package shm
 
 import (
-	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -11,15 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/goucx/goucx/internal/fault"
+	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/shmem"
 	"github.com/goucx/goucx/wireup/machine"
 )
-
-// adoptable reports whether an endpoint may use this connection of the peer.
-func (e *ep) adoptable() bool {
-	return !e.initiated && !e.separate && !e.opened && !e.m.Closing() && !e.closeReceived && !e.peerGone && e.failure == nil
-}
 
 // connect makes a connection to peer, which has device address remoteAddr. The caller may
 // send on it at once.
@@ -38,9 +32,10 @@ func (f *iface) connect(peer ifaceName, remoteAddr []byte) (*ep, error) {
 		f.unregister(e)
 		return nil, errors.Join(err, e.release())
 	}
-	e.initiated = true
-	e.separate = peer == f.name || f.connecting[peer] != nil || f.hasClosing(peer)
-	if !e.separate {
+	e.Add(conn.Initiated)
+	if peer == f.name || f.connecting[peer] != nil || f.hasClosing(peer) {
+		e.Add(conn.Separate)
+	} else {
 		f.connecting[peer] = e
 	}
 	for _, o := range slices.Backward(f.undialed) {
@@ -87,9 +82,7 @@ func (f *iface) connectError(remoteAddr []byte, err error) error {
 // messages of maxBulk bytes.
 func (f *iface) newEP(peer ifaceName, maxBulk int) (*ep, error) {
 	e := &ep{f: f, peer: peer, armed: &alwaysArmed, pidfd: -1, resLen: -1, maxBulk: maxBulk, tx: f.nullRings.tx, rx: f.nullRings.rx}
-	var b [8]byte
-	_, _ = rand.Read(b[:]) // never fails
-	e.m = machine.New(machine.Config{Worker: f.worker, Conn: binary.LittleEndian.Uint64(b[:]) | 1})
+	e.M = machine.New(machine.Config{Worker: f.worker, Conn: conn.NewID()})
 	if err := f.assignSlot(e); err != nil {
 		return nil, errors.Join(err, e.release())
 	}
@@ -111,30 +104,30 @@ func (e *ep) dial() error {
 	if err != nil {
 		return err
 	}
-	h, p := f.newConnMsg(kindOpen, e.slot), e.pairs[0]
-	h.setMachineMsg(machine.Msg{Pair: p.id, Worker: f.worker, From: e.m.Conn()})
+	h, p := f.newConnMsg(kindOpen, e.Slot()), e.pairs[0]
+	h.setMachineMsg(machine.Msg{Pair: p.id, Worker: f.worker, From: e.M.Conn()})
 	h.setLayout(p.layout)
-	if e.separate {
+	if e.Has(conn.Separate) {
 		h.flags |= flagSeparate
 	}
 	if fault.Enabled {
 		fault.At(fault.Connect)
 	}
-	if err := sock.Send(h.append(nil), p.seg.FD(), f.pageOf(e.slot).seg.FD(), f.event.Share()); err != nil {
+	if err := sock.Send(h.append(nil), p.seg.FD(), f.pageOf(e.Slot()).seg.FD(), f.event.Share()); err != nil {
 		if errors.Is(err, unix.ETOOMANYREFS) {
 			err = shmem.ErrWouldBlock
 		}
 		return errors.Join(fmt.Errorf("send OPEN: %w", err), sock.Close())
 	}
 	e.sock = sock
-	if e.m.Closing() { // closed before OPEN was sent
-		e.sendMsg(machine.Msg{Kind: machine.MsgClose, Pair: p.id, Worker: f.worker, From: e.m.Conn()})
+	if e.M.Closing() { // closed before OPEN was sent
+		e.sendMsg(machine.Msg{Kind: machine.MsgClose, Pair: p.id, Worker: f.worker, From: e.M.Conn()})
 	}
 	return e.watch()
 }
 
 // undialed reports whether OPEN is still to be sent.
-func (e *ep) undialed() bool { return e.failure == nil && e.sock == nil && !e.released }
+func (e *ep) undialed() bool { return e.sock == nil && !e.Life.Over() }
 
 // dialAll dials the connections whose OPEN is not sent yet.
 func (f *iface) dialAll() {
@@ -163,7 +156,7 @@ func (f *iface) newConnMsg(k msgKind, slot int) *connMsg {
 // returns an error if the peer belongs to another user.
 func (e *ep) watch() error {
 	f := e.f
-	if err := f.epoll.Add(e.sock.FD(), evSocket|uint64(e.slot), shmem.EventIn|shmem.EventRDHup); err != nil {
+	if err := f.epoll.Add(e.sock.FD(), evSocket|uint64(e.Slot()), shmem.EventIn|shmem.EventRDHup); err != nil {
 		return err
 	}
 	if e.pidfd >= 0 {
@@ -191,13 +184,13 @@ func (e *ep) watch() error {
 		return err
 	}
 	e.pidfd = fd
-	return f.epoll.Add(fd, evProcess|uint64(e.slot), shmem.EventIn)
+	return f.epoll.Add(fd, evProcess|uint64(e.Slot()), shmem.EventIn)
 }
 
 // continueHandshake advances the connect handshake: it sends OPEN if that is pending, and reads
 // ACCEPT if it has arrived. Sends call it, so it invokes no callback.
 func (e *ep) continueHandshake() {
-	if e.failure != nil || e.peerGone || !e.initiated {
+	if e.Life != conn.Open || !e.Has(conn.Initiated) {
 		return
 	}
 	if e.sock == nil {
@@ -219,6 +212,6 @@ func (e *ep) dialFailed(err error) {
 	case e.crossedSock != nil:
 		e.markPeerGone()
 	default:
-		e.f.failLater(e, fmt.Errorf("%w: %w", ucs.ErrPeerFailed, err))
+		e.f.FailLater(e, fmt.Errorf("%w: %w", ucs.ErrPeerFailed, err))
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/shmem"
 	"github.com/goucx/goucx/wireup/machine"
@@ -164,8 +165,8 @@ func (f *iface) acceptOpen(id uint32, c halfOpenConn, b []byte, fds []int) error
 		return err
 	}
 	f.receiveOlderOpens(id, c.pid)
-	for _, o := range f.peers[h.name] {
-		if o.m.State() == machine.StateOpening {
+	for _, o := range f.ByPeer[h.name] {
+		if o.M.State() == machine.StateOpening {
 			o.readSocket() // the peer may have sent ACCEPT on it before this OPEN
 		}
 	}
@@ -187,7 +188,9 @@ func (f *iface) acceptOpen(id uint32, c halfOpenConn, b []byte, fds []int) error
 		shmem.CloseFDs(fds[1:]...)
 		return errors.Join(err, p.seg.Close())
 	}
-	e.separate = f.hasClosing(h.name)
+	if f.hasClosing(h.name) {
+		e.Add(conn.Separate)
+	}
 	e.addPair(p)
 	e.sock = sock
 	if err = e.attachPeer(h, fds[1], fds[2]); err == nil {
@@ -199,18 +202,10 @@ func (f *iface) acceptOpen(id uint32, c halfOpenConn, b []byte, fds []int) error
 		f.unregister(e)
 		return errors.Join(err, e.release())
 	}
-	f.countAccepted(e)
+	f.Count(e)
 	f.stats.Inc(statAccepted)
 	e.step(machine.Event{Kind: machine.EventReceive, Msg: h.machineMsg()})
 	return nil
-}
-
-// countAccepted counts e among the connections that the peer may send on.
-func (f *iface) countAccepted(e *ep) {
-	if !e.counted {
-		e.counted = true
-		f.accepted++
-	}
 }
 
 // matchOpen returns this side's pending connect to the sender of OPEN message h, or nil.
@@ -221,11 +216,11 @@ func (f *iface) matchOpen(h *connMsg) *ep {
 	if e == nil || h.flags&flagSeparate != 0 {
 		return nil
 	}
-	if e.failure != nil || e.peerGone || e.crossedSock != nil {
+	if e.Life != conn.Open || e.crossedSock != nil {
 		return nil
 	}
 	localMax, remoteMax := e.maxBulk, h.layout().MaxBulk()
-	if e.m.WinsCrossing(h.worker, h.conn) {
+	if e.M.WinsCrossing(h.worker, h.conn) {
 		localMax, remoteMax = remoteMax, localMax
 	}
 	if remoteMax < localMax {
@@ -250,9 +245,9 @@ func (f *iface) mergeCrossing(e *ep, sock *shmem.Conn, h connMsg, p *pair, fds [
 		return errors.Join(err, p.seg.Close())
 	}
 	e.addPair(p)
-	f.countAccepted(e)
+	f.Count(e)
 	f.stats.Inc(statCrossed)
-	if e.m.WinsCrossing(h.worker, h.conn) {
+	if e.M.WinsCrossing(h.worker, h.conn) {
 		e.crossedSock = sock
 		e.step(machine.Event{Kind: machine.EventReceive, Msg: h.machineMsg()})
 		return nil
@@ -271,7 +266,7 @@ func (f *iface) mergeCrossing(e *ep, sock *shmem.Conn, h connMsg, p *pair, fds [
 		}
 	}
 	if err := e.watch(); err != nil {
-		f.failLater(e, fmt.Errorf("%w: %w", ucs.ErrPeerFailed, err))
+		f.FailLater(e, fmt.Errorf("%w: %w", ucs.ErrPeerFailed, err))
 	}
 	return nil
 }

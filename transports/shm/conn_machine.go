@@ -7,18 +7,17 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/goucx/goucx/internal/fault"
+	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/ring"
 	"github.com/goucx/goucx/ucs/shmem"
 	"github.com/goucx/goucx/wireup/machine"
 )
 
-var errProtocol = fmt.Errorf("%w: its connection messages violate the protocol", ucs.ErrPeerFailed)
-
 // step passes an event to the connection's machine and executes the resulting actions.
 func (e *ep) step(ev machine.Event) {
 	var buf [8]machine.Action
-	for _, a := range e.m.Step(0, ev, buf[:0]) {
+	for _, a := range e.M.Step(0, ev, buf[:0]) {
 		e.apply(a)
 	}
 }
@@ -39,7 +38,7 @@ func (e *ep) apply(a machine.Action) {
 	case machine.ActionSend:
 		e.sendMsg(a.Msg)
 	case machine.ActionSwitchRx:
-		if e.rxPair == machine.None && !e.received() {
+		if e.rxPair == machine.None && !e.HasReceived() {
 			e.scheduleRead()
 			return
 		}
@@ -51,9 +50,9 @@ func (e *ep) apply(a machine.Action) {
 		}
 		e.applyTx(a)
 	case machine.ActionClose:
-		e.f.scheduleService(e)
+		e.f.Schedule(e)
 	case machine.ActionFail:
-		e.f.failLater(e, errProtocol)
+		e.f.FailLater(e, conn.ErrProtocol)
 	case machine.ActionConnect: // only with machine.Config.ThreeWay
 	}
 }
@@ -82,8 +81,8 @@ func (f *iface) runDeferred() {
 	f.deferred = nil
 	for _, e := range es {
 		switch {
-		case e.released:
-		case e.resLen >= 0 && e.failure == nil:
+		case e.Life == conn.Released:
+		case e.resLen >= 0 && !e.Life.Over():
 			f.deferred = append(f.deferred, e)
 			f.serviceNeeded = true
 		default:
@@ -97,7 +96,7 @@ func (e *ep) runDeferred() {
 	as := e.deferred
 	e.deferred = nil
 	for _, a := range as {
-		if e.failure == nil {
+		if !e.Life.Over() {
 			e.applyTx(a)
 		}
 	}
@@ -109,15 +108,15 @@ func (e *ep) sendMsg(m machine.Msg) {
 	if m.Kind == machine.MsgOpenCrossed {
 		sock = e.crossedSock
 	}
-	if m.Kind == machine.MsgOpen || sock == nil || e.peerGone {
+	if m.Kind == machine.MsgOpen || sock == nil || e.Life == conn.HungUp {
 		return
 	}
-	h := e.f.newConnMsg(kindOf(m.Kind), e.slot)
+	h := e.f.newConnMsg(kindOf(m.Kind), e.Slot())
 	h.setMachineMsg(m)
 	var fds []int
 	switch m.Kind {
 	case machine.MsgAccept, machine.MsgOpenCrossed:
-		fds = append(fds, e.f.pageOf(e.slot).seg.FD(), e.f.event.Share())
+		fds = append(fds, e.f.pageOf(e.Slot()).seg.FD(), e.f.event.Share())
 		if old := e.pair(m.Old); old != nil {
 			h.setLayout(old.layout)
 			fds = append(fds, old.seg.FD())
@@ -150,13 +149,13 @@ func (e *ep) handleSendError(m machine.Msg, err error) {
 	case err == nil, m.Kind == machine.MsgClose && errors.Is(err, shmem.ErrWouldBlock):
 	case m.Kind == machine.MsgOpenCrossed: // the peer's connect lost the crossing: it has closed that socket
 	case errors.Is(err, unix.EPIPE), errors.Is(err, unix.ECONNRESET):
-		e.sendFailed = true
-		e.f.scheduleService(e)
+		e.Add(sendFailed)
+		e.f.Schedule(e)
 	case m.Kind == machine.MsgMigrate: // too many descriptors in flight: as after MIGRATE_NAK
 		e.unsentMigrate = m.Pair
-		e.f.scheduleService(e)
+		e.f.Schedule(e)
 	default:
-		e.f.failLater(e, fmt.Errorf("%w: send %v: %w", ucs.ErrPeerFailed, m.Kind, err))
+		e.f.FailLater(e, fmt.Errorf("%w: send %v: %w", ucs.ErrPeerFailed, m.Kind, err))
 	}
 }
 
@@ -203,7 +202,7 @@ func (e *ep) handleMsg(h connMsg, fds []int) error {
 	if m.Kind == machine.MsgMigrateNak {
 		e.handleMigrateNak()
 	}
-	if attached != nil && !e.m.Uses(attached.id) {
+	if attached != nil && !e.M.Uses(attached.id) {
 		e.dropPair(attached.id)
 	}
 	return nil
@@ -216,7 +215,7 @@ func (e *ep) handleAccept(h connMsg, fds []int) error {
 		return nil
 	}
 	f := e.f
-	if e.m.State() != machine.StateOpening {
+	if e.M.State() != machine.StateOpening {
 		shmem.CloseFDs(fds...)
 		return fmt.Errorf("second ACCEPT: %w", ucs.ErrInvalid)
 	}
@@ -231,7 +230,7 @@ func (e *ep) handleAccept(h connMsg, fds []int) error {
 	if len(fds) == 0 {
 		return nil
 	}
-	f.countAccepted(e)
+	f.Count(e)
 	if e.crossedSock != nil {
 		shmem.CloseFDs(fds...)
 		err := e.crossedSock.Close()

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/shmem"
 	"github.com/goucx/goucx/wireup/machine"
@@ -20,7 +21,7 @@ const maxRead = 64
 // if messages are left.
 func (e *ep) readSocket() {
 	for range maxRead {
-		if e.failure != nil || e.peerGone || e.sock == nil || !e.readMsg(e.sock) {
+		if e.Life != conn.Open || e.sock == nil || !e.readMsg(e.sock) {
 			return
 		}
 	}
@@ -43,7 +44,7 @@ func (e *ep) readMsg(sock *shmem.Conn) bool {
 		err = e.dispatchConnMsg(b[:n], fds)
 	}
 	if err != nil {
-		e.f.failLater(e, fmt.Errorf("%w: %w", ucs.ErrPeerFailed, err))
+		e.f.FailLater(e, fmt.Errorf("%w: %w", ucs.ErrPeerFailed, err))
 	}
 	return err == nil
 }
@@ -53,13 +54,13 @@ func (e *ep) dispatchConnMsg(b []byte, fds []int) error {
 	h, err := parseConnMsg(b)
 	switch {
 	case err != nil:
-	case h.kind == kindOpen, h.kind == kindShutdown && e.shutdownReceived, h.kind == kindClose && e.closeReceived:
+	case h.kind == kindOpen, h.kind == kindShutdown && e.Has(shutdownReceived), h.kind == kindClose && e.Has(closeReceived):
 		err = fmt.Errorf("message of kind %d with %d descriptors does not fit here: %w", h.kind, len(fds), ucs.ErrInvalid)
 	case h.kind == kindReject:
 		e.f.stats.Inc(statRefused)
 		err = fmt.Errorf("it rejected the connection: %s", h.reason)
 	case h.kind == kindShutdown && len(fds) == 0:
-		e.closeReceived, e.shutdownReceived = true, true
+		e.Add(closeReceived | shutdownReceived)
 	case h.kind == kindShutdown:
 		err = fmt.Errorf("SHUTDOWN with %d descriptors: %w", len(fds), ucs.ErrInvalid)
 	default:
@@ -79,7 +80,7 @@ func (e *ep) dispatchMachineMsg(h connMsg, fds []int) error {
 		return err
 	}
 	if h.kind == kindClose {
-		e.closeReceived = true
+		e.Add(closeReceived)
 		e.handlePeerClose()
 	}
 	return nil
@@ -102,10 +103,10 @@ func (e *ep) dispatchWithoutFDs(b []byte) error {
 // handlePeerClose handles the peer's CLOSE or SHUTDOWN. It closes this direction too if the
 // peer initiated the connection and no endpoint is open on it.
 func (e *ep) handlePeerClose() {
-	if !e.initiated && !e.opened {
+	if e.Facts&(conn.Initiated|conn.Opened) == 0 {
 		e.step(machine.Event{Kind: machine.EventClose})
 	}
-	e.f.scheduleService(e)
+	e.f.Schedule(e)
 }
 
 // attachPeer maps the peer's doorbell page, opens its wake pipe, and writes the doorbell for
@@ -138,7 +139,7 @@ func (e *ep) attachPeer(h connMsg, pageFD, wakeFD int) error {
 // peerLost handles the end of the peer, however it was detected. It first reads the
 // messages left on the socket: the end may have been orderly.
 func (e *ep) peerLost() {
-	for e.sock != nil && e.failure == nil && !e.peerGone && e.readMsg(e.sock) {
+	for e.Life == conn.Open && e.sock != nil && e.readMsg(e.sock) {
 	}
 	e.markPeerGone()
 }
@@ -146,15 +147,13 @@ func (e *ep) peerLost() {
 // markPeerGone marks the peer as gone; service drains the rings before it ends the
 // connection. It reads the messages left on the socket of a crossed connect, too.
 func (e *ep) markPeerGone() {
-	if e.peerGone {
-		return
-	}
-	if sock := e.crossedSock; sock != nil {
+	if sock := e.crossedSock; sock != nil && e.Life == conn.Open {
 		e.crossedSock = nil
-		for e.failure == nil && !e.peerGone && e.readMsg(sock) {
+		for e.Life == conn.Open && e.readMsg(sock) {
 		}
 		_ = sock.Close() // the connection is over
 	}
-	e.peerGone = true
-	e.f.scheduleService(e)
+	if e.Life.Step(conn.HangUp) {
+		e.f.Schedule(e)
+	}
 }

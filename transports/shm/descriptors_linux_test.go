@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/shmem"
 	"github.com/goucx/goucx/uct"
@@ -42,7 +43,7 @@ func TestFewDescriptors(t *testing.T) {
 				b.Progress(64)
 			}
 			back, err := b.NewEndpoint(addressOf(a), 0)
-			whole = rb.n == 1 && err == nil && !back.(*ep).initiated && ab.(*ep).peerPage != nil
+			whole = rb.n == 1 && err == nil && !back.(*ep).Has(conn.Initiated) && ab.(*ep).peerPage != nil
 			if err == nil {
 				back.Close()
 			}
@@ -56,7 +57,7 @@ func TestFewDescriptors(t *testing.T) {
 			}
 			ab.Close()
 		}
-		until(t, func() bool { return a.numConns() == 0 && b.numConns() == 0 && len(b.halfOpen) == 0 }, a, b)
+		until(t, func() bool { return a.Len() == 0 && b.Len() == 0 && len(b.halfOpen) == 0 }, a, b)
 		require.Equal(t, idle+len(a.pages)+len(b.pages), countFDs(t), "descriptors, with %d more allowed", n)
 		require.NoError(t, a.Close())
 		require.NoError(t, b.Close())
@@ -81,13 +82,13 @@ func TestDescriptorsHeldElsewhere(t *testing.T) {
 		t.Cleanup(func() { require.NoError(t, unix.Close(held)) })
 	}
 	// A failure of its own ends it while the process lives on.
-	f.failLater(e, failErr("test"))
-	slot := e.slot
-	until(t, func() bool { return e.failureReported }, f)
+	f.FailLater(e, conn.PeerFailed("test"))
+	slot := e.Slot()
+	until(t, func() bool { return e.Life >= conn.Ended }, f)
 	e.Close()
-	until(t, func() bool { return f.numConns() == 0 }, f)
+	until(t, func() bool { return f.Len() == 0 }, f)
 	next := connectTest(t, f, peer)
-	require.Equal(t, slot, next.slot)
+	require.Equal(t, slot, next.Slot())
 	p.kill()
 	until(t, func() bool { next.AMUint64(1, 0, 1); return rb.n > 1000 }, f, peer)
 	for range 8 {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/shmem"
 	"github.com/goucx/goucx/uct"
@@ -30,7 +31,7 @@ func newCouple(t *testing.T) *couple {
 	require.Equal(t, ucs.OK, c.ab.AMShort(1, 0, nil))
 	until(t, func() bool { return c.rb.n == 1 && c.ab.peerPage != nil }, c.a, c.b)
 	c.ba = connectTest(t, c.b, c.a)
-	require.False(t, c.ba.initiated)
+	require.False(t, c.ba.Has(conn.Initiated))
 	return c
 }
 
@@ -52,7 +53,7 @@ func TestSenderIsGoneBeforeTheAccept(t *testing.T) {
 			require.Equal(t, 2, rb.n)
 			require.Equal(t, "last words", string(rb.last))
 			require.Equal(t, []uct.Failure{{RxConn: 1}}, rb.failures)
-			require.Zero(t, b.numConns())
+			require.Zero(t, b.Len())
 		})
 	}
 }
@@ -111,14 +112,14 @@ func TestCloseAfterThePeerEnded(t *testing.T) {
 	until(t, func() bool { return len(c.rb.failures) == 1 }, c.b)
 	require.NoError(t, c.rb.failures[0].Err)
 	require.Equal(t, "last words", string(c.rb.last))
-	require.Zero(t, c.b.numConns())
+	require.Zero(t, c.b.Len())
 }
 
 // TestProcessEndIsSeenBeforeItsSocket: what it said is taken all the same.
 func TestProcessEndIsSeenBeforeItsSocket(t *testing.T) {
 	c := newCouple(t)
 	require.NoError(t, c.a.Close())
-	c.b.dispatch(shmem.Event{Data: evProcess | uint64(c.ba.slot)})
+	c.b.dispatch(shmem.Event{Data: evProcess | uint64(c.ba.Slot())})
 	until(t, func() bool { return len(c.rb.failures) == 1 }, c.b)
 	require.NoError(t, c.rb.failures[0].Err)
 }
@@ -191,7 +192,7 @@ func TestFailedConnectionLetsSleep(t *testing.T) {
 				c.ab.Close()
 			}
 			c.ba.Close()
-			until(t, func() bool { return c.b.numConns() == 0 }, c.b)
+			until(t, func() bool { return c.b.Len() == 0 }, c.b)
 		})
 	}
 }
@@ -233,7 +234,7 @@ func TestFullBacklog(t *testing.T) {
 			until(t, func() bool { return rb.n == 1 && len(rb.failures) == map[bool]int{true: 1}[closes] }, a, b)
 			until(t, func() bool { return len(a.undialed) == 0 }, a)
 			e.Close()
-			until(t, func() bool { return a.numConns() == 0 && b.numConns() == 0 }, a, b)
+			until(t, func() bool { return a.Len() == 0 && b.Len() == 0 }, a, b)
 			require.Equal(t, []uct.Failure{{RxConn: 1}}, rb.failures)
 		})
 	}
@@ -248,7 +249,7 @@ func TestReleasedEndpointLeavesNothingInQueues(t *testing.T) {
 	require.Equal(t, ucs.OK, c.ba.PendingAdd(1))
 	c.rb.onFailure = func(f uct.Failure) { f.Endpoint.Close() }
 	require.NoError(t, c.a.Close())
-	until(t, func() bool { return c.ba.released }, c.b)
+	until(t, func() bool { return (c.ba.Life == conn.Released) }, c.b)
 	for range 3 {
 		for c.b.Arm(uct.EventSend) == ucs.Busy {
 			c.b.Progress(64)
@@ -285,7 +286,7 @@ func TestDeathIsSeenWithoutAPidfd(t *testing.T) {
 			p := start(t, "sendOnce")
 			p.say(encodeAddress(addressOf(f)))
 			until(t, func() bool { return r.n == 3 }, f)
-			e := f.slots[0]
+			e := f.Slots[0]
 			if e.pidfd >= 0 {
 				require.NoError(t, f.epoll.Del(e.pidfd))
 				shmem.CloseFDs(e.pidfd)
@@ -303,7 +304,7 @@ func TestDeathIsSeenWithoutAPidfd(t *testing.T) {
 			}
 			until(t, func() bool { return len(r.failures) == 1 }, f)
 			require.ErrorIs(t, r.failures[0].Err, ucs.ErrPeerFailed)
-			require.Zero(t, f.numConns())
+			require.Zero(t, f.Len())
 		})
 	}
 }

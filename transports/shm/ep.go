@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goucx/goucx/internal/fault"
-	"github.com/goucx/goucx/transports/internal/evict"
+	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/transports/internal/mapped"
 	"github.com/goucx/goucx/transports/internal/pending"
 	"github.com/goucx/goucx/ucs"
@@ -38,45 +38,24 @@ type ep struct {
 	rx      ring.Consumer
 	f       *iface
 	lastHit uint32 // pass of the last received message
-
-	slot   int
-	hot    bool
-	source uint32
+	hot     bool
+	conn.Conn
 	rxPair machine.PairID // ring pair of rx
 
 	// Connection state.
-	m                machine.Machine
-	pairs            []*pair
-	newPair          *pair            // ring pair for the machine's next Make
-	deferred         []machine.Action // actions that wait for the end of the reservation
-	unsentMigrate    machine.PairID   // ring pair of a MIGRATE that could not be sent
-	merged           uint64           // key of this connection in iface.merged; 0: none
-	peer             ifaceName
-	initiated        bool
-	separate         bool // never crosses with a connect of the peer; if the peer initiated it, no endpoint uses it
-	counted          bool // counted in iface.accepted
-	opened           bool // an endpoint is open on it
-	sendFailed       bool // a send on the socket failed; received messages are still to be read
-	finished         bool // the peer is gone and there is no failure to report
-	rxBefore         bool // received a message in an earlier ring pair
-	closeReceived    bool
-	shutdownReceived bool // received SHUTDOWN
-	peerGone         bool
-	needsBarrier     bool // this side issues the barrier between its store and its load of the armed word
-	failure          error
-	failureReported  bool
-	rxEndReported    bool // reported to UCP that the peer sends no more
-	released         bool
-	inWaiting        bool // in iface.waiting
-	inRecheck        bool // in iface.recheck
-	demotedAt        uint32
-	maxBulk          int // maximum message length that every ring pair must hold
+	pairs         []*pair
+	newPair       *pair            // ring pair for the machine's next Make
+	deferred      []machine.Action // actions that wait for the end of the reservation
+	unsentMigrate machine.PairID   // ring pair of a MIGRATE that could not be sent
+	merged        uint64           // key of this connection in iface.merged; 0: none
+	peer          ifaceName
+	needsBarrier  bool // this side issues the barrier between its store and its load of the armed word
+	demotedAt     uint32
+	maxBulk       int // maximum message length that every ring pair must hold
 
-	inPairRequests bool     // in iface.pairRequests
-	refusals       uint32   // sends refused for lack of room since refusalsSince
-	refusalsSince  ucs.Time // start of the count
-	migrateAfter   ucs.Time // no MIGRATE before this time
-	evict.Activity
+	refusals      uint32   // sends refused for lack of room since refusalsSince
+	refusalsSince ucs.Time // start of the count
+	migrateAfter  ucs.Time // no MIGRATE before this time
 
 	dialAfter *ep // connection to the same peer whose OPEN must be sent first
 	pend      pending.Queue
@@ -89,19 +68,23 @@ type ep struct {
 	peerEvent   *shmem.WakeWriter
 }
 
+// Facts of shm beside those of all connections. Where the peer initiated a connection that is
+// conn.Separate, no endpoint uses it.
+const (
+	sendFailed       = conn.Own << iota // a send on the socket failed; received messages are still to be read
+	rxBefore                            // received a message in an earlier ring pair
+	closeReceived                       // received CLOSE or SHUTDOWN
+	shutdownReceived                    // received SHUTDOWN
+	inWaiting                           // in iface.waiting
+	inRecheck                           // in iface.recheck
+	inPairRequests                      // in iface.pairRequests
+)
+
 // alwaysArmed replaces the peer's armed word while every send must call notify: the
 // peer's doorbell page is unknown, or the sends need a barrier.
 var alwaysArmed uint32 = 1
 
-var (
-	errPeerCrashed  = fmt.Errorf("%w: it hung up without closing (killed or crashed)", ucs.ErrPeerFailed)
-	errDisconnected = failErr("this side ended the connection")
-	// errPeerClosed is reported to UCP without an error.
-	errPeerClosed = fmt.Errorf("%w: it closed its worker", ucs.ErrPeerFailed)
-)
-
-// failErr returns an error that wraps ErrPeerFailed.
-func failErr(what string) error { return fmt.Errorf("%w: %s", ucs.ErrPeerFailed, what) }
+var errPeerCrashed = conn.PeerFailed("it hung up without closing (killed or crashed)")
 
 // notify handles a send to a peer that does not poll this ring, that is armed, or
 // whose doorbell page is not mapped yet.
@@ -147,7 +130,7 @@ func (e *ep) wakePeer() {
 	}
 	e.f.stats.Inc(statWoken)
 	if err := e.peerEvent.Signal(); err != nil {
-		e.f.failLater(e, fmt.Errorf("wake peer: %w", err))
+		e.f.FailLater(e, fmt.Errorf("wake peer: %w", err))
 		return
 	}
 	atomic.CompareAndSwapUint32(e.peerPage.armed, n, 0) // fails if the peer has armed anew
@@ -177,7 +160,7 @@ func (e *ep) refresh() uct.Status {
 		return ucs.OK
 	}
 	e.f.stats.Inc(statGarbage)
-	e.f.failLater(e, failErr("it wrote an impossible ring position"))
+	e.f.FailLater(e, conn.PeerFailed("it wrote an impossible ring position"))
 	return ucs.PeerFailed
 }
 
@@ -227,11 +210,7 @@ func (e *ep) unblock() {
 // Close closes the send handle. The connection stays until the peer has closed as
 // well. Messages sent before are still delivered.
 func (e *ep) Close() {
-	if !e.opened {
-		return
-	}
-	e.opened = false
-	if e.released {
+	if !e.Drop(conn.Opened) || e.Life == conn.Released {
 		return
 	}
 	e.PendingPurge(func(uct.Token) {})
@@ -242,13 +221,13 @@ func (e *ep) Close() {
 	}
 	e.sendClose(kindClose)
 	e.f.separateConns(e.peer)
-	e.f.scheduleService(e)
+	e.f.Schedule(e)
 }
 
 // sendClose closes the sending direction: it sends CLOSE. With kindShutdown it sends SHUTDOWN
 // too. If OPEN is not sent yet, dial sends CLOSE after it.
 func (e *ep) sendClose(k msgKind) {
-	if e.failure != nil {
+	if e.Life.Over() {
 		return
 	}
 	if fault.Enabled {
@@ -256,17 +235,14 @@ func (e *ep) sendClose(k msgKind) {
 	}
 	e.continueHandshake()
 	e.step(machine.Event{Kind: machine.EventClose})
-	if k == kindShutdown && e.sock != nil && !e.peerGone {
-		_ = e.sock.Send(e.f.newConnMsg(k, e.slot).append(nil)) // the peer may be gone
+	if k == kindShutdown && e.sock != nil && e.Life == conn.Open {
+		_ = e.sock.Send(e.f.newConnMsg(k, e.Slot()).append(nil)) // the peer may be gone
 	}
 }
 
 // releasable reports whether the connection can be released.
 func (e *ep) releasable() bool {
-	if e.opened {
-		return false
-	}
-	return e.failure != nil || e.finished || e.m.State() == machine.StateClosed
+	return !e.Has(conn.Opened) && (e.Life >= conn.Finished || e.M.State() == machine.StateClosed)
 }
 
 // disconnect closes the sockets and stops watching the peer's process. It removes the
@@ -293,7 +269,7 @@ func (e *ep) disconnect() (err error) {
 
 // release frees all resources of the connection.
 func (e *ep) release() error {
-	e.released = true
+	e.Life.Step(conn.Release)
 	err := e.disconnect()
 	e.detachTx()
 	e.detachRx()

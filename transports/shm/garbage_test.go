@@ -163,5 +163,5 @@ func vandalise(t *testing.T, rnd *rand.Rand, beside bool) {
 	// A last word that was struck cannot be told from one that is yet to come, so
 	// the connection may last for as long as both workers do.
 	require.NoError(t, a.Close())
-	until(t, func() bool { return b.numConns() == 1 }, b)
+	until(t, func() bool { return b.Len() == 1 }, b)
 }

@@ -34,8 +34,7 @@ func (e *ep) noResource(n int) uct.Status {
 // requestPair makes service check whether the connection needs another ring pair.
 func (e *ep) requestPair() {
 	f := e.f
-	if !e.inPairRequests && e.m.State() == machine.StateOpen {
-		e.inPairRequests = true
+	if e.M.State() == machine.StateOpen && e.Add(inPairRequests) {
 		f.pairRequests = append(f.pairRequests, e)
 		f.requestService()
 	}
@@ -47,7 +46,7 @@ func (e *ep) delayMigrate(d time.Duration) { e.migrateAfter = ucs.Now().Add(d) }
 // handleMigrateNak handles MIGRATE_NAK. It retries later if operations are pending.
 func (e *ep) handleMigrateNak() {
 	e.delayMigrate(migrateRetryDelay)
-	if e.m.TxPair() == machine.None && e.pend.Len() > 0 {
+	if e.M.TxPair() == machine.None && e.pend.Len() > 0 {
 		e.requestPair()
 	}
 }
@@ -57,15 +56,11 @@ func (f *iface) servePairRequests(now ucs.Time) {
 	es := f.pairRequests
 	f.pairRequests, f.sparePairRequests = f.sparePairRequests[:0], es
 	for _, e := range es {
-		if e.failure != nil || e.released || e.status != ucs.OK {
-			e.inPairRequests = false
-			continue
-		}
-		if !f.servePairRequest(e, now) {
+		if !e.Life.Over() && e.status == ucs.OK && !f.servePairRequest(e, now) {
 			f.pairRequests = append(f.pairRequests, e)
 			continue
 		}
-		e.inPairRequests = false
+		e.Drop(inPairRequests)
 	}
 	clear(es)
 }
@@ -73,14 +68,14 @@ func (f *iface) servePairRequests(now ucs.Time) {
 // servePairRequest resumes or grows e. It returns false if service must check e again.
 func (f *iface) servePairRequest(e *ep, now ucs.Time) bool {
 	switch {
-	case e.m.TxPair() == machine.None && e.m.State() == machine.StateOpen:
-		if e.m.Migrating() {
+	case e.M.TxPair() == machine.None && e.M.State() == machine.StateOpen:
+		if e.M.Migrating() {
 			return true // the socket reports the peer's response
 		}
 		if now >= e.migrateAfter {
 			e.proposePair(machine.EventResume, f.layout)
 		}
-		return e.m.Migrating()
+		return e.M.Migrating()
 	case e.refusals < growAfter:
 		return true
 	case now.Sub(e.refusalsSince) > growWithin: // too few in this time: restart the count
@@ -88,7 +83,7 @@ func (f *iface) servePairRequest(e *ep, now ucs.Time) bool {
 		return true
 	}
 	e.refusals, e.refusalsSince = 0, now
-	if l, ok := e.nextLayout(); ok && now >= e.migrateAfter && e.m.CanMigrate() {
+	if l, ok := e.nextLayout(); ok && now >= e.migrateAfter && e.M.CanMigrate() {
 		e.proposePair(machine.EventMigrate, l)
 	}
 	return true
@@ -97,7 +92,7 @@ func (f *iface) servePairRequest(e *ep, now ucs.Time) bool {
 // nextLayout returns the geometry to which the connection grows next: twice the size. ok is
 // false if the ring has its maximum size.
 func (e *ep) nextLayout() (ring.Layout, bool) {
-	p := e.pair(e.m.TxPair())
+	p := e.pair(e.M.TxPair())
 	if p == nil {
 		return ring.Layout{}, false
 	}
@@ -134,4 +129,10 @@ func (e *ep) minBulkSize() int {
 		b += ring.CellSize
 	}
 	return b
+}
+
+// Suspend implements conn.Connection.
+func (e *ep) Suspend() {
+	e.f.stats.Inc(statSuspends)
+	e.step(machine.Event{Kind: machine.EventSuspend})
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/ucs"
 )
 
@@ -26,7 +27,7 @@ const (
 // (recheckAll), and by the periodic scan. So a doorbell that is lost in a transition delays a
 // message by at most one scan.
 func (f *iface) promote(e *ep) {
-	if e.hot || e.failure != nil {
+	if e.hot || e.Life.Over() {
 		return
 	}
 	if len(f.hot) == maxHot {
@@ -40,7 +41,7 @@ func (f *iface) promote(e *ep) {
 			return
 		}
 		f.demote(stalest)
-		f.scheduleRecheck(stalest)
+		f.recheck.Add(stalest)
 	}
 	e.hot = true
 	e.lastHit = f.passes
@@ -65,27 +66,16 @@ func (f *iface) demote(e *ep) {
 	f.selectDoorbells()
 }
 
-// scheduleRecheck makes the next service poll e.
-func (f *iface) scheduleRecheck(e *ep) {
-	if !e.inRecheck {
-		e.inRecheck = true
-		f.recheck = append(f.recheck, e)
-	}
-}
-
 // recheckAll polls connections that were demoted, and those with messages left after a
 // batch.
 func (f *iface) recheckAll() int {
 	n := 0
-	es := f.recheck
-	f.recheck = nil
-	for _, e := range es {
-		e.inRecheck = false
+	for e := range f.recheck.Drain() {
 		n += f.drainCold(e, drainBatch)
-		if e.inRecheck {
+		if e.Has(inRecheck) {
 			f.serviceNeeded = true
-		} else if !e.hot && !e.released && f.passes-e.demotedAt < recheckPasses {
-			f.scheduleRecheck(e)
+		} else if !e.hot && e.Life != conn.Released && f.passes-e.demotedAt < recheckPasses {
+			f.recheck.Add(e)
 		}
 	}
 	return n
@@ -94,13 +84,13 @@ func (f *iface) recheckAll() int {
 // drainCold drains a connection that is not hot, if it has messages, and promotes it. It
 // queues the connection for recheck if messages are left.
 func (f *iface) drainCold(e *ep, budget int) int {
-	if e.released || e.failure != nil || !e.rx.Ready() {
+	if e.Life.Over() || !e.rx.Ready() {
 		return 0
 	}
 	n := f.drain(e, budget)
 	f.promote(e)
 	if e.rx.Ready() && !e.hot {
-		f.scheduleRecheck(e)
+		f.recheck.Add(e)
 	}
 	return n
 }
@@ -116,8 +106,8 @@ func (f *iface) drainDoorbells(c, k, budget int) int {
 		f.lastDoorbells[i] = v
 		// Computed anew in each round: callbacks may have selected another page.
 		slot := f.currentPage*slotsPerPage + i
-		if slot < len(f.slots) && f.slots[slot] != nil {
-			n += f.drainCold(f.slots[slot], max(budget-n, 1))
+		if slot < len(f.Slots) && f.Slots[slot] != nil {
+			n += f.drainCold(f.Slots[slot], max(budget-n, 1))
 		}
 	}
 	return n
@@ -137,14 +127,14 @@ func (f *iface) scan(now ucs.Time) int {
 	}
 	f.sliceStart = now
 	n, end := 0, f.nextScanSlot+scanSlots
-	for ; f.nextScanSlot < end && f.nextScanSlot < len(f.slots); f.nextScanSlot++ {
-		if e := f.slots[f.nextScanSlot]; e != nil && !e.hot {
+	for ; f.nextScanSlot < end && f.nextScanSlot < len(f.Slots); f.nextScanSlot++ {
+		if e := f.Slots[f.nextScanSlot]; e != nil && !e.hot {
 			k := f.drainCold(e, drainBatch)
 			f.stats.Add(statRescued, uint64(k))
 			n += k
 		}
 	}
-	if f.nextScanSlot >= len(f.slots) {
+	if f.nextScanSlot >= len(f.Slots) {
 		f.nextScanSlot = 0
 	}
 	return n
@@ -154,12 +144,12 @@ func (f *iface) scan(now ucs.Time) int {
 // connections are hot.
 func (f *iface) selectDoorbells() {
 	f.nextDoorbell, f.extraWork = 0, true
-	if f.numConns() <= len(f.hot) {
+	if f.Len() <= len(f.hot) {
 		f.doorbells, f.lastDoorbells, f.currentPage = nil, nil, 0
 		return
 	}
 	f.currentPage %= len(f.pages)
-	used := min(len(f.slots)-f.currentPage*slotsPerPage, slotsPerPage)
+	used := min(len(f.Slots)-f.currentPage*slotsPerPage, slotsPerPage)
 	used = (used + doorbellStride - 1) / doorbellStride * doorbellStride
 	p := f.pages[f.currentPage]
 	f.doorbells, f.lastDoorbells = p.doorbells[:used], p.lastSeen[:used]
@@ -172,6 +162,3 @@ func (f *iface) nextPage() {
 		f.selectDoorbells()
 	}
 }
-
-// numConns returns the number of connections.
-func (f *iface) numConns() int { return len(f.slots) - len(f.freeSlot) }

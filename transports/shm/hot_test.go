@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/ring"
 	"github.com/goucx/goucx/uct"
@@ -48,9 +49,9 @@ func (c *crowd) join() *ep {
 
 // end is the receiver's end of e.
 func (c *crowd) end(e *ep) *ep {
-	i := slices.IndexFunc(c.to.slots, func(s *ep) bool { return s != nil && s.peer == e.f.name })
+	i := slices.IndexFunc(c.to.Slots, func(s *ep) bool { return s != nil && s.peer == e.f.name })
 	require.GreaterOrEqual(c.t, i, 0)
-	return c.to.slots[i]
+	return c.to.Slots[i]
 }
 
 // hot and cold give the senders' ends by whether the receiver polls them.
@@ -81,7 +82,7 @@ func TestColdConnectionIsHeardBesideBusyHotOnes(t *testing.T) {
 	c := newCrowd(t, maxHot+1)
 	by := map[uint32]*ep{}
 	for _, e := range c.hot() {
-		by[c.end(e).source] = e
+		by[c.end(e).Source] = e
 		require.Equal(t, ucs.OK, e.AMShort(1, 0, nil))
 	}
 	heard := false
@@ -104,7 +105,7 @@ func TestColdConnectionIsHeardBesideABusyColdOne(t *testing.T) {
 	c := newCrowd(t, 2*maxHot)
 	cold := c.cold()
 	busy, quiet := cold[0], cold[len(cold)-1]
-	from := c.end(busy).source
+	from := c.end(busy).Source
 	heard := false
 	c.r.onAM = func(d uct.Desc, _ []byte) {
 		if d.RxConn == from {
@@ -130,13 +131,13 @@ func TestConnectionThatEndsWhileItCools(t *testing.T) {
 	victim := c.to.hot[0]
 	c.to.passes += 2 * stalePasses
 	require.Equal(t, ucs.OK, cold.AMShort(1, 0, nil))
-	c.to.scheduleRecheck(c.end(cold))
+	c.to.recheck.Add(c.end(cold))
 	for _, e := range c.es {
 		if c.end(e) == victim {
 			e.Close()
 		}
 	}
-	for i := 0; !victim.released; i++ {
+	for i := 0; victim.Life != conn.Released; i++ {
 		require.Less(t, i, 10)
 		c.serve()
 	}
@@ -156,13 +157,13 @@ func TestHintsOfASlotsNextOwner(t *testing.T) {
 		require.Equal(t, ucs.OK, e.AMShort(1, 0, nil))
 		until(t, func() bool { return c.r.n > n }, c.to)
 	}
-	slot := end.slot
+	slot := end.Slot()
 	left := e.tx.Head() ^ e.doorbellTag
 	require.Equal(t, left, c.to.pages[0].doorbells[slot])
 	e.Close()
-	until(t, func() bool { return end.released }, c.to, e.f)
+	until(t, func() bool { return (end.Life == conn.Released) }, c.to, e.f)
 	require.NoError(t, c.to.assignSlot(end)) // as the next connection does
-	require.Equal(t, slot, end.slot)
+	require.Equal(t, slot, end.Slot())
 	require.NotEqual(t, left, c.to.pages[0].lastSeen[slot])
 	require.Equal(t, c.to.pages[0].lastSeen[slot], c.to.pages[0].doorbells[slot])
 	c.to.unregister(end)
@@ -175,7 +176,7 @@ func TestCooledConnectionIsLookedAtForAWhile(t *testing.T) {
 	e := c.hot()[0]
 	end := c.end(e)
 	c.to.demote(end)
-	c.to.scheduleRecheck(end)
+	c.to.recheck.Add(end)
 	c.serve()
 	e.silently() // as one who still saw the ring watched
 	n := c.r.n
@@ -187,10 +188,10 @@ func TestCooledConnectionIsLookedAtForAWhile(t *testing.T) {
 func TestRecheckListHoldsEachOnce(t *testing.T) {
 	c := newCrowd(t, 2)
 	for range 100 {
-		c.to.scheduleRecheck(c.to.slots[0])
-		c.to.scheduleRecheck(c.to.slots[1])
+		c.to.recheck.Add(c.to.Slots[0])
+		c.to.recheck.Add(c.to.Slots[1])
 	}
-	require.Len(t, c.to.recheck, 2)
+	require.Equal(t, 2, c.to.recheck.Len())
 }
 
 // silently sends a message without a hint, as one whose hint was lost.
@@ -215,7 +216,9 @@ func TestScanFindsWhatHintsLost(t *testing.T) {
 	for _, h := range b.hot {
 		b.demote(h)
 	}
-	b.recheck, b.nextScanSlot = nil, 0
+	for range b.recheck.Drain() {
+	}
+	b.nextScanSlot = 0
 	start := b.scanStart
 	for range 3 {
 		start = start.Add(b.scanInterval)
@@ -248,12 +251,12 @@ func TestNoHintIsLost(t *testing.T) {
 	for name, sleeps := range map[string]bool{"polling": false, "sleeping": true} {
 		t.Run(name, func(t *testing.T) {
 			c := newCrowd(t, senders)
-			acked := make([]atomic.Uint64, len(c.to.slots)+1)
+			acked := make([]atomic.Uint64, len(c.to.Slots)+1)
 			c.r.onAM = func(d uct.Desc, _ []byte) { acked[d.RxConn].Add(1) }
 			var left atomic.Int64
 			left.Store(senders)
 			for i, e := range c.es {
-				source := c.end(e).source
+				source := c.end(e).Source
 				go func() {
 					defer func() { left.Add(-1); _ = c.to.event.Signal() }()
 					rnd := rand.New(rand.NewPCG(uint64(i), 3))

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/ring"
 	"github.com/goucx/goucx/ucs/shmem"
@@ -39,6 +40,8 @@ type iface struct {
 	waiting       []*ep
 	wakeOnRoom    []*ep // connections of waiting whose peers must wake this worker
 
+	conn.Table[ifaceName, *ep]
+
 	d           *domain
 	stats       *stats.Set
 	group       *stats.Group
@@ -54,9 +57,6 @@ type iface struct {
 
 	pages             []ownPage
 	currentPage       int
-	slots             []*ep
-	freeSlot          []int
-	peers             map[ifaceName][]*ep // connections with each peer, oldest first
 	firstReads        []*ep               // read for the first time in the next service
 	undialed          []*ep               // OPEN not sent yet, as the peer's backlog was full
 	connecting        map[ifaceName]*ep   // own connects that may cross with one of the peer
@@ -64,8 +64,7 @@ type iface struct {
 	deferred          []*ep               // actions wait for the end of a reservation
 	pairRequests      []*ep               // need another ring pair
 	sparePairRequests []*ep               // empty; swapped with wanting
-	recheck           []*ep               // no longer hot, or with messages left; service polls them
-	serviceQueue      []*ep               // settle checks these
+	recheck           conn.Queue[*ep]     // no longer hot, or with messages left; service polls them
 
 	listener   *shmem.Listener
 	epoll      *shmem.Epoll
@@ -78,11 +77,7 @@ type iface struct {
 	acceptPausedUntil ucs.Time // out of descriptors: the listener is not polled before; 0: it is polled
 	acceptTimer       *time.Timer
 	mappedConns       int // connections that have a ring pair
-	maxMappedConns    int
-	evictedAt         ucs.Time
 
-	active         int // endpoints that UCP uses
-	accepted       int // connections that peers initiated
 	threads        int
 	armed          bool
 	eventSignalled bool   // event may be signalled
@@ -122,17 +117,28 @@ func openIface(d *domain, _ uct.IfaceInfo, c uct.IfaceConfig) (uct.Iface, error)
 	f := &iface{
 		d: d, handler: c.Handler, layout: layout, dir: socketDir.Get(set),
 		threads: max(c.Threads, 1), halfOpen: map[uint32]halfOpenConn{}, scanInterval: rescan.Get(set), worker: c.Worker,
-		peers: map[ifaceName][]*ep{}, connecting: map[ifaceName]*ep{}, merged: map[uint64]struct{}{},
-		maxRingSize: int(ringMaxSize.Get(set)), maxMappedConns: maxPairs.Get(set),
-		noBarrier: shmem.RegisterGlobal() != nil,
+		connecting: map[ifaceName]*ep{}, merged: map[uint64]struct{}{},
+		maxRingSize: int(ringMaxSize.Get(set)),
+		noBarrier:   shmem.RegisterGlobal() != nil,
 	}
+	f.stats, f.group = stats.NewSet(statNames[:]), c.Stats
+	f.recheck.Mark = inRecheck
+	f.Init(conn.Hooks[*ep]{
+		Handler: f.handler, Stats: f.stats, Failed: statFailed, Wake: f.requestService,
+		Reject: func(e *ep) {
+			if e.status == ucs.OK {
+				e.rejectOps(ucs.PeerFailed)
+			}
+		},
+		Active: func() int { return f.mappedConns }, Limit: maxPairs.Get(set),
+		Uses: func(e *ep) (uint64, bool) { return e.tx.Head() + e.rx.Consumed(), e.M.Quiescent() && !e.hasPending() },
+	})
 	if f.nullRings, err = newNullRings(); err != nil {
 		return nil, fmt.Errorf("open shm iface: %w", err)
 	}
 	f.attr = attrOf(layout)
 	f.deviceAddr = appendDeviceAddress(nil, f.dir)
 	_, _ = rand.Read(f.name[:]) // never fails
-	f.stats, f.group = stats.NewSet(statNames[:]), c.Stats
 	if err = f.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open shm iface: %w", err), f.releaseAll())
 	}
@@ -224,27 +230,19 @@ func (f *iface) NewEndpoint(a uct.Address, t int) (uct.Endpoint, error) {
 		return nil, fmt.Errorf("new shm endpoint: %s: %w", reason, ucs.ErrUnreachable)
 	}
 	peer := ifaceName(a.Iface)
-	e := f.adoptableConn(peer)
-	if e == nil {
-		var err error
-		if e, err = f.connect(peer, a.Device); err != nil {
-			return nil, fmt.Errorf("new shm endpoint: %w", err)
+	for _, e := range f.ByPeer[peer] {
+		// A connection with a shorter maximum message than this iface's only receives.
+		if e.Adoptable() && e.Facts&(conn.Separate|closeReceived) == 0 && e.maxBulk >= f.attr.AM.Bcopy {
+			e.Add(conn.Opened)
+			return e, nil
 		}
 	}
-	e.opened = true
+	e, err := f.connect(peer, a.Device)
+	if err != nil {
+		return nil, fmt.Errorf("new shm endpoint: %w", err)
+	}
+	e.Add(conn.Opened)
 	return e, nil
-}
-
-// adoptableConn returns a connection that the peer initiated and that has no endpoint, or
-// nil. It passes over connections with a shorter maximum message than this iface's:
-// they only receive.
-func (f *iface) adoptableConn(peer ifaceName) *ep {
-	for _, e := range f.peers[peer] {
-		if e.adoptable() && e.maxBulk >= f.attr.AM.Bcopy {
-			return e
-		}
-	}
-	return nil
 }
 
 // Release does nothing: ring cells are never retained.
@@ -254,15 +252,6 @@ func (f *iface) Release([]uint64) {}
 // socket messages and hang-ups.
 func (f *iface) EventFD() int { return f.epoll.FD() }
 
-// Activate counts an endpoint that UCP uses.
-func (f *iface) Activate() { f.active++ }
-
-// Deactivate reverts one Activate.
-func (f *iface) Deactivate() { f.active-- }
-
-// ActiveEndpoints counts active endpoints and the connections that peers initiated.
-func (f *iface) ActiveEndpoints() int { return f.active + f.accepted }
-
 // Flush completes at once, as the endpoints' Flush does.
 func (f *iface) Flush(uct.Token) uct.Status { return f.Fence() }
 
@@ -271,7 +260,7 @@ func (f *iface) Fence() uct.Status {
 	if f.closed {
 		return ucs.Closed
 	}
-	for _, e := range f.slots {
+	for _, e := range f.Slots {
 		if e != nil {
 			e.Barrier()
 			break
@@ -306,7 +295,7 @@ func (f *iface) releaseAll() (err error) {
 	if f.acceptTimer != nil {
 		f.acceptTimer.Stop()
 	}
-	for _, e := range f.slots {
+	for _, e := range f.Slots {
 		if e == nil {
 			continue
 		}
@@ -334,8 +323,9 @@ func (f *iface) releaseAll() (err error) {
 	if f.epoll != nil {
 		err = errors.Join(err, f.epoll.Close())
 	}
-	f.hot, f.doorbells, f.lastDoorbells, f.waiting, f.slots, f.halfOpen, f.pages = nil, nil, nil, nil, nil, nil, nil
-	f.undialed, f.recheck, f.serviceQueue, f.wakeOnRoom, f.serviceNeeded = nil, nil, nil, nil, false
-	f.deferred, f.pairRequests, f.firstReads, f.peers = nil, nil, nil, nil
+	f.Clear()
+	f.hot, f.doorbells, f.lastDoorbells, f.waiting, f.halfOpen, f.pages = nil, nil, nil, nil, nil, nil
+	f.undialed, f.recheck, f.wakeOnRoom, f.serviceNeeded = nil, conn.Queue[*ep]{}, nil, false
+	f.deferred, f.pairRequests, f.firstReads = nil, nil, nil
 	return err
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/cpu"
 	"github.com/goucx/goucx/ucs/ring"
@@ -100,7 +101,7 @@ func TestSendBeforeAcceptArrives(t *testing.T) {
 	require.Equal(t, 1, b.ActiveEndpoints())
 
 	back := connectTest(t, b, a)
-	require.False(t, back.initiated, "the reply takes the connection that the peer made")
+	require.False(t, back.Has(conn.Initiated), "the reply takes the connection that the peer made")
 	require.Equal(t, ucs.OK, back.AMShort(5, 1, make([]byte, 2000)))
 	until(t, func() bool { return ra.n == 1 }, a)
 	require.Len(t, ra.last, 2000)
@@ -201,7 +202,7 @@ func TestPeerClosesItsWorker(t *testing.T) {
 	require.Equal(t, ucs.PeerFailed, e.AMShort(1, 0, nil))
 	require.Equal(t, ucs.PeerFailed, e.PutUint64(1, 0, 0))
 	e.Close()
-	until(t, func() bool { return a.numConns() == 0 }, a)
+	until(t, func() bool { return a.Len() == 0 }, a)
 }
 
 func TestCloseOfBothEndsReleasesThePair(t *testing.T) {
@@ -212,7 +213,7 @@ func TestCloseOfBothEndsReleasesThePair(t *testing.T) {
 		n := rb.n
 		require.Equal(t, ucs.OK, e.AMShort(1, 0, nil))
 		e.Close()
-		until(t, func() bool { return rb.n == n+1 && a.numConns() == 0 && b.numConns() == 0 }, a, b)
+		until(t, func() bool { return rb.n == n+1 && a.Len() == 0 && b.Len() == 0 }, a, b)
 	}
 	require.Zero(t, a.ActiveEndpoints()+b.ActiveEndpoints())
 	for _, f := range append(ra.failures, rb.failures...) {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
@@ -69,7 +70,7 @@ func TestMoreConnectionsThanAnInboxPage(t *testing.T) {
 			e.Close()
 		}
 	}
-	until(t, func() bool { return a.numConns() == 0 && b.numConns() == 0 }, a, b)
+	until(t, func() bool { return a.Len() == 0 && b.Len() == 0 }, a, b)
 	require.NoError(t, a.Close())
 	require.NoError(t, b.Close())
 	require.Equal(t, before, countFDs(t), "descriptors")
@@ -104,7 +105,7 @@ func TestRingsOfDifferentGeometry(t *testing.T) {
 			require.Equal(t, ucs.OK, ab.AMShort(1, 0, nil))
 			until(t, func() bool { return rb.n == 1 }, a, b)
 			ba := connectTest(t, b, a)
-			require.Equal(t, tc.reuse, !ba.initiated)
+			require.Equal(t, tc.reuse, !ba.Has(conn.Initiated))
 			for _, way := range []struct {
 				e    *ep
 				r    *recorder

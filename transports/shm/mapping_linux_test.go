@@ -20,7 +20,7 @@ func TestClosedPairsLeaveNoMapping(t *testing.T) {
 		n := rb.n
 		require.Equal(t, ucs.OK, e.AMShort(1, 0, nil))
 		e.Close()
-		until(t, func() bool { return rb.n == n+1 && a.numConns() == 0 && b.numConns() == 0 }, a, b)
+		until(t, func() bool { return rb.n == n+1 && a.Len() == 0 && b.Len() == 0 }, a, b)
 	}
 	pair()
 	before := pairMappings(t)

@@ -80,25 +80,25 @@ func TestBothConnectAtOnce(t *testing.T) {
 				d.b.Progress(64)
 			}
 		}
-		settled := func() bool { return d.ab.e.m.Quiescent() && d.ba.e.m.Quiescent() && d.quiet() }
+		settled := func() bool { return d.ab.e.M.Quiescent() && d.ba.e.M.Quiescent() && d.quiet() }
 		until(t, settled, d.a, d.b)
 		for _, f := range []*iface{d.a, d.b} {
-			require.Equal(t, 1, f.numConns(), "seed %d", seed)
+			require.Equal(t, 1, f.Len(), "seed %d", seed)
 			require.Equal(t, 1, f.mappedConns)
 			require.Empty(t, f.connecting)
 			require.Empty(t, f.merged)
-			require.EqualValues(t, 1, f.accepted)
+			require.EqualValues(t, 1, f.ActiveEndpoints())
 		}
 		require.Len(t, d.ab.e.pairs, 1)
 		require.Nil(t, d.ab.e.crossedSock)
 		require.Nil(t, d.ba.e.crossedSock)
 		if d.ab.e.pairs[0].id>>1 == 1 { // it has not grown since
-			first := d.ab.e.m.WinsCrossing([16]byte{1}, d.ba.e.m.Conn())
+			first := d.ab.e.M.WinsCrossing([16]byte{1}, d.ba.e.M.Conn())
 			require.Equal(t, first, d.ab.e.pairs[0].id.IsLocal(), "the smaller one's initiation stands")
 		}
 		d.ab.e.Close()
 		d.ba.e.Close()
-		until(t, func() bool { return d.a.numConns()+d.b.numConns() == 0 }, d.a, d.b)
+		until(t, func() bool { return d.a.Len()+d.b.Len() == 0 }, d.a, d.b)
 		require.NoError(t, d.a.Close())
 		require.NoError(t, d.b.Close())
 		require.Equal(t, before, countFDs(t), "descriptors")
@@ -130,7 +130,7 @@ func TestBothConnectAndLeave(t *testing.T) {
 		}
 		until(t, func() bool { return d.ab.got == d.ab.next }, d.a, d.b)
 		d.ba.e.Close()
-		until(t, func() bool { return (d.a.closed || d.a.numConns() == 0) && d.b.numConns() == 0 }, d.a, d.b)
+		until(t, func() bool { return (d.a.closed || d.a.Len() == 0) && d.b.Len() == 0 }, d.a, d.b)
 		require.NoError(t, d.a.Close())
 		require.NoError(t, d.b.Close())
 		require.Equal(t, before, countFDs(t), "descriptors, seed %d", seed)
@@ -159,7 +159,7 @@ func TestOneMoreConnectionStaysByItself(t *testing.T) {
 				require.Equal(t, hs[0]>>32<<32|uint64(i), h)
 			}
 		}
-		require.LessOrEqual(t, a.numConns(), 4, "the first two are one")
+		require.LessOrEqual(t, a.Len(), 4, "the first two are one")
 	}
 }
 
@@ -175,12 +175,12 @@ func TestRingsGrow(t *testing.T) {
 			grown := func() bool {
 				d.ab.send(1000)
 				d.ba.send(10)
-				p := d.ab.e.pair(d.ab.e.m.TxPair())
+				p := d.ab.e.pair(d.ab.e.M.TxPair())
 				return d.ab.next > 300_000 || p != nil && p.layout.Size() == c.want && c.want > 10<<10 && d.ab.next > 1000
 			}
 			until(t, grown, d.a, d.b)
 			until(t, d.quiet, d.a, d.b)
-			p := d.ab.e.pair(d.ab.e.m.TxPair())
+			p := d.ab.e.pair(d.ab.e.M.TxPair())
 			require.Equal(t, c.want, p.layout.Size())
 			require.GreaterOrEqual(t, p.layout.MaxBulk(), limit, "the longest message still fits")
 			require.Equal(t, ucs.OK, d.ba.e.AMShort(1, d.ba.next, make([]byte, limit)))
@@ -194,12 +194,12 @@ func TestRingsGrow(t *testing.T) {
 func TestReservationOutlivesAMove(t *testing.T) {
 	d := newDuplex(t)
 	d.ab.send(1)
-	until(t, func() bool { return d.ab.e.m.Quiescent() && d.ba.e.m.Quiescent() && d.quiet() }, d.a, d.b)
+	until(t, func() bool { return d.ab.e.M.Quiescent() && d.ba.e.M.Quiescent() && d.quiet() }, d.a, d.b)
 	b, s := d.ab.e.ReserveAM(1, d.ab.next, 2000)
 	require.Equal(t, ucs.OK, s)
 	out := d.ab.e.txPair
 	d.ba.e.proposePair(machine.EventMigrate, d.b.layout)
-	until(t, func() bool { return d.ab.e.m.TxPair() != out }, d.a, d.b)
+	until(t, func() bool { return d.ab.e.M.TxPair() != out }, d.a, d.b)
 	require.Equal(t, out, d.ab.e.txPair)
 	for range 10 {
 		d.a.Progress(64)
@@ -209,7 +209,7 @@ func TestReservationOutlivesAMove(t *testing.T) {
 	d.ab.e.CommitAM(2000)
 	d.ab.next++
 	d.ab.send(10)
-	until(t, func() bool { return d.quiet() && d.ab.e.m.Quiescent() && d.ba.e.m.Quiescent() }, d.a, d.b)
+	until(t, func() bool { return d.quiet() && d.ab.e.M.Quiescent() && d.ba.e.M.Quiescent() }, d.a, d.b)
 	require.NotEqual(t, out, d.ab.e.txPair)
 	require.Len(t, d.ab.e.pairs, 1)
 }
@@ -221,7 +221,7 @@ func TestWaitingOutlivesAMove(t *testing.T) {
 	d := newDuplex(t)
 	d.a.handler = &ra
 	d.ab.send(1)
-	until(t, func() bool { return d.ab.e.m.Quiescent() && d.ba.e.m.Quiescent() && d.quiet() }, d.a, d.b)
+	until(t, func() bool { return d.ab.e.M.Quiescent() && d.ba.e.M.Quiescent() && d.quiet() }, d.a, d.b)
 	for d.ab.e.AMUint64(1, d.ab.next, 0) == ucs.OK {
 		d.ab.next++
 	}
@@ -233,10 +233,10 @@ func TestWaitingOutlivesAMove(t *testing.T) {
 		d.ab.next++
 		return len(ts)
 	}
-	full := d.ab.e.m.TxPair()
+	full := d.ab.e.M.TxPair()
 	d.ba.e.proposePair(machine.EventMigrate, d.b.layout)
 	d.ab.e.readSocket() // as in the middle of Progress
-	require.NotEqual(t, full, d.ab.e.m.TxPair())
+	require.NotEqual(t, full, d.ab.e.M.TxPair())
 	require.Equal(t, ucs.NoResource, d.ab.e.AMUint64(1, d.ab.next+1, 0), "it would overtake")
 	until(t, func() bool { return d.ab.e.pend.Len() == 0 && d.quiet() }, d.a, d.b)
 	d.ab.e.Close()
@@ -245,7 +245,7 @@ func TestWaitingOutlivesAMove(t *testing.T) {
 
 // nap has d's connection put to sleep by a.
 func (d *duplex) nap(t *testing.T) {
-	until(t, func() bool { return d.ab.e.m.Quiescent() && d.ba.e.m.Quiescent() && d.quiet() }, d.a, d.b)
+	until(t, func() bool { return d.ab.e.M.Quiescent() && d.ba.e.M.Quiescent() && d.quiet() }, d.a, d.b)
 	d.ab.e.step(machine.Event{Kind: machine.EventSuspend})
 	until(t, func() bool { return len(d.ab.e.pairs)+len(d.ba.e.pairs) == 0 }, d.a, d.b)
 }
@@ -280,7 +280,7 @@ func TestSleepingConnectionIsClosed(t *testing.T) {
 		"endpoint":     func(d *duplex) { d.ab.e.Close() },
 		"other":        func(d *duplex) { d.ba.e.Close() },
 		"worker":       func(d *duplex) { require.NoError(t, d.a.Close()) },
-		"crash":        func(d *duplex) { require.NoError(t, d.ab.e.sock.Close()); d.a.failLater(d.ab.e, errPeerCrashed) },
+		"crash":        func(d *duplex) { require.NoError(t, d.ab.e.sock.Close()); d.a.FailLater(d.ab.e, errPeerCrashed) },
 		"while waking": func(d *duplex) { d.ab.send(1); d.ab.e.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -294,7 +294,7 @@ func TestSleepingConnectionIsClosed(t *testing.T) {
 			}, d.a, d.b)
 			d.ab.e.Close()
 			d.ba.e.Close()
-			until(t, func() bool { return (d.a.closed || d.a.numConns() == 0) && d.b.numConns() == 0 }, d.a, d.b)
+			until(t, func() bool { return (d.a.closed || d.a.Len() == 0) && d.b.Len() == 0 }, d.a, d.b)
 		})
 	}
 }
@@ -345,7 +345,7 @@ func TestSleeperWaitsForAWakingPeer(t *testing.T) {
 		return map[bool]int{true: len(ts)}[sent]
 	}
 	arm(t, d.a)
-	require.True(t, d.ab.e.m.Migrating())
+	require.True(t, d.ab.e.M.Migrating())
 	require.False(t, readable(t, d.a, 0))
 	until(t, func() bool { return len(d.ba.e.pairs) > 0 }, d.b)
 	require.True(t, readable(t, d.a, patience), "the answer wakes it")

@@ -224,7 +224,7 @@ func (z *zoo) end() {
 	}
 	live := func() (n int) {
 		for _, f := range fs {
-			n += f.numConns()
+			n += f.Len()
 		}
 		return n
 	}
@@ -236,7 +236,7 @@ func (z *zoo) end() {
 	}
 	for _, f := range fs {
 		require.Empty(z.t, f.hot)
-		require.Empty(z.t, f.serviceQueue)
+		require.Zero(z.t, f.Service(nil), "none is scheduled")
 		require.NoError(z.t, f.Close())
 	}
 }

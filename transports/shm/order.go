@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/wireup/machine"
 )
@@ -21,7 +22,7 @@ import (
 // hasClosing reports whether this side has closed a connection to the peer that the peer
 // may not have accepted yet.
 func (f *iface) hasClosing(peer ifaceName) bool {
-	for _, e := range f.peers[peer] {
+	for _, e := range f.ByPeer[peer] {
 		if e.status == ucs.Closed && !e.releasable() {
 			return true
 		}
@@ -32,9 +33,9 @@ func (f *iface) hasClosing(peer ifaceName) bool {
 // separateConns excludes the peer's connections so far from use by endpoints. The peer may
 // read them already, so their messages could overtake those of a closed connection.
 func (f *iface) separateConns(peer ifaceName) {
-	for _, e := range f.peers[peer] {
-		if !e.initiated {
-			e.separate = true
+	for _, e := range f.ByPeer[peer] {
+		if !e.Has(conn.Initiated) {
+			e.Add(conn.Separate)
 		}
 	}
 }
@@ -53,17 +54,17 @@ func (f *iface) startReads() (n int) {
 	f.firstReads = nil
 	var last *ep
 	for _, e := range es {
-		if e.released || e.failure != nil || e.rxPair != machine.None {
+		if e.Life.Over() || e.rxPair != machine.None {
 			continue
 		}
 		if last != nil && last.peer == e.peer {
 			n += f.drainRings(last) // the others were drained before last
 		} else {
-			for i := 0; i < len(f.peers[e.peer]); i++ { // callbacks may change the slice
-				n += f.drainRings(f.peers[e.peer][i])
+			for i := 0; i < len(f.ByPeer[e.peer]); i++ { // callbacks may change the slice
+				n += f.drainRings(f.ByPeer[e.peer][i])
 			}
 		}
-		e.switchRx(e.m.RxPair())
+		e.switchRx(e.M.RxPair())
 		last = e
 	}
 	return n

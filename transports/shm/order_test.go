@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/shmem"
 	"github.com/goucx/goucx/uct"
@@ -59,7 +60,7 @@ func TestClosedConnectionIsReadFirst(t *testing.T) {
 			for range tc.others {
 				connectTest(t, busy, b)
 			}
-			until(t, func() bool { return b.numConns() == tc.others }, b, busy)
+			until(t, func() bool { return b.Len() == tc.others }, b, busy)
 			for _, n := range []int{1, drainBatch, drainBatch + 1, 31, 3} {
 				e := connectTest(t, a, b)
 				rb.send(t, e, n)
@@ -69,8 +70,8 @@ func TestClosedConnectionIsReadFirst(t *testing.T) {
 				e.Close()
 			}
 			rb.receive(t, b)
-			until(t, func() bool { return a.numConns() == 0 }, a, b)
-			require.Empty(t, b.peers[a.name])
+			until(t, func() bool { return a.Len() == 0 }, a, b)
+			require.Empty(t, b.ByPeer[a.name])
 		})
 	}
 }
@@ -86,28 +87,28 @@ func TestConnectionThatThePeerReadsIsNotTaken(t *testing.T) {
 			rb.send(t, first, 1)
 			until(t, func() bool { return len(rb.got) == 1 && first.peerPage != nil }, a, b)
 			answer := connectTest(t, b, a)
-			require.False(t, answer.initiated)
+			require.False(t, answer.Has(conn.Initiated))
 			theirs := connectTest(t, b, a)
-			require.True(t, theirs.initiated)
+			require.True(t, theirs.Has(conn.Initiated))
 			if name == "accepted before the close" {
-				until(t, func() bool { return a.numConns() == 2 && theirs.rxPair != machine.None }, a, b)
+				until(t, func() bool { return a.Len() == 2 && theirs.rxPair != machine.None }, a, b)
 			}
 			rb.send(t, first, 30)
 			first.Close()
-			until(t, func() bool { return a.numConns() == 2 }, a)
+			until(t, func() bool { return a.Len() == 2 }, a)
 			second := connectTest(t, a, b)
-			require.True(t, second.initiated)
+			require.True(t, second.Has(conn.Initiated))
 			rb.send(t, second, 10)
 			theirs.continueHandshake() // the answer of a is there
 			rb.receive(t, b)
 			answer.Close()
-			until(t, func() bool { return first.released && answer.released }, a, b)
+			until(t, func() bool { return (first.Life == conn.Released) && (answer.Life == conn.Released) }, a, b)
 			second.Close()
-			until(t, func() bool { return second.released }, a, b)
+			until(t, func() bool { return (second.Life == conn.Released) }, a, b)
 			third := connectTest(t, a, b)
-			require.True(t, third.initiated, "the peer has read its own all the time")
+			require.True(t, third.Has(conn.Initiated), "the peer has read its own all the time")
 			until(t, func() bool { return third.peerPage != nil }, a, b)
-			require.False(t, connectTest(t, b, a).initiated, "of a closed one nothing is left to read")
+			require.False(t, connectTest(t, b, a).Has(conn.Initiated), "of a closed one nothing is left to read")
 		})
 	}
 }
@@ -117,15 +118,15 @@ func TestConnectionOfThePeerIsClosed(t *testing.T) {
 	rb := newSequence()
 	a, b := openTest(t, new(recorder)), openTest(t, rb)
 	theirs := connectTest(t, b, a)
-	until(t, func() bool { return a.numConns() == 1 }, a)
+	until(t, func() bool { return a.Len() == 1 }, a)
 	first := connectTest(t, a, b)
-	require.False(t, first.initiated)
+	require.False(t, first.Has(conn.Initiated))
 	rb.send(t, first, 30)
 	first.Close()
 	second := connectTest(t, a, b)
-	require.True(t, second.initiated)
+	require.True(t, second.Has(conn.Initiated))
 	rb.send(t, second, 30)
-	require.Equal(t, machine.StateOpening, theirs.m.State())
+	require.Equal(t, machine.StateOpening, theirs.M.State())
 	b.accept() // before it looks at the socket of its own connection
 	rb.receive(t, b)
 }
@@ -135,11 +136,11 @@ func TestAcceptComesWithTheEnd(t *testing.T) {
 	rb := newSequence()
 	a, b := openTest(t, new(recorder)), openTest(t, rb)
 	theirs := connectTest(t, b, a)
-	until(t, func() bool { return a.numConns() == 1 }, a)
+	until(t, func() bool { return a.Len() == 1 }, a)
 	rb.send(t, connectTest(t, a, b), 5)
 	require.NoError(t, a.Close())
 	theirs.handleSendError(machine.Msg{Kind: machine.MsgClose}, unix.EPIPE)
-	b.serviceQueued()
+	b.Service(b.serviceEP)
 	require.Len(t, rb.got, 5)
 	require.Len(t, rb.failures, 1)
 }
@@ -180,7 +181,7 @@ func TestConnectionsAreDialledInOrder(t *testing.T) {
 		empty := fillBacklog(t, b)
 		first := connectTest(t, a, b)
 		if dies {
-			a.failLater(first, errProtocol)
+			a.FailLater(first, conn.ErrProtocol)
 		} else {
 			rb.send(t, first, 20)
 		}
@@ -207,7 +208,7 @@ func TestConnectionsAreDialledInOrder(t *testing.T) {
 func TestNewConnectionDoesNotWait(t *testing.T) {
 	for name, how := range map[string]func(a *iface, old *ep){
 		"nothing":    func(*iface, *ep) {},
-		"hangs up":   func(_ *iface, old *ep) { old.peerGone = true; _ = old.disconnect() },
+		"hangs up":   func(_ *iface, old *ep) { old.Life.Step(conn.HangUp); _ = old.disconnect() },
 		"lies":       func(_ *iface, old *ep) { old.tx.Mark(12345) },
 		"sleeps":     func(_ *iface, old *ep) { old.step(machine.Event{Kind: machine.EventSuspend}) },
 		"closes all": func(a *iface, old *ep) { old.Close(); old.sendClose(kindShutdown) },
@@ -267,18 +268,18 @@ func TestConnectionThatCouldCross(t *testing.T) {
 		rb := newSequence()
 		a, b := openTest(t, new(recorder)), openTest(t, rb)
 		beside := connectTest(t, a, b)
-		until(t, func() bool { return b.numConns() == 1 }, b)
-		require.False(t, connectTest(t, b, a).initiated)
+		until(t, func() bool { return b.Len() == 1 }, b)
+		require.False(t, connectTest(t, b, a).Has(conn.Initiated))
 		first := connectTest(t, a, b)
 		rb.send(t, first, 20)
 		first.Close()
 		beside.readSocket()
-		require.Equal(t, machine.StateOpen, beside.m.State())
+		require.Equal(t, machine.StateOpen, beside.M.State())
 		theirs := connectTest(t, b, a)
-		require.True(t, theirs.initiated)
+		require.True(t, theirs.Has(conn.Initiated))
 		second := connectTest(t, a, b)
 		rb.send(t, second, 20)
-		until(t, func() bool { return len(a.peers[b.name]) == 4 || second.crossedSock != nil || second.peerPage != nil }, a)
+		until(t, func() bool { return len(a.ByPeer[b.name]) == 4 || second.crossedSock != nil || second.peerPage != nil }, a)
 		theirs.continueHandshake()
 		b.startReads()
 		rb.receive(t, b)

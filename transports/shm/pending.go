@@ -29,8 +29,7 @@ func (e *ep) PendingAdd(t uct.Token) uct.Status {
 // requests a wake-up: this peer was not asked to wake the worker when it frees room.
 func (e *ep) waitForRoom() {
 	f := e.f
-	if !e.inWaiting {
-		e.inWaiting = true
+	if e.Facts.Add(inWaiting) {
 		f.waiting, f.extraWork = append(f.waiting, e), true
 	}
 	if f.armed {
@@ -60,7 +59,7 @@ func (f *iface) dispatchPending() (moved int) {
 			i++
 			continue
 		}
-		e.inWaiting = false
+		e.Drop(inWaiting)
 		last := len(f.waiting) - 1
 		f.waiting[i] = f.waiting[last]
 		f.waiting[last] = nil

@@ -142,7 +142,7 @@ func TestKilledPeer(t *testing.T) {
 	require.Equal(t, ucs.PeerFailed, e.AMUint64(1, 0, 1))
 	require.Equal(t, ucs.PeerFailed, e.PendingAdd(1))
 	e.Close()
-	until(t, func() bool { return f.numConns() == 0 }, f)
+	until(t, func() bool { return f.Len() == 0 }, f)
 	require.NoError(t, f.Close())
 	require.Equal(t, before, countFDs(t), "descriptors")
 }
@@ -247,7 +247,7 @@ func TestDamagedHelloIsRefused(t *testing.T) {
 			require.Contains(t, h.reason, tc.want)
 		})
 	}
-	require.Zero(t, f.numConns())
+	require.Zero(t, f.Len())
 	require.Equal(t, before, countFDs(t)-6, "descriptors")
 }
 

@@ -163,7 +163,7 @@ func (f *iface) drain(e *ep, budget int) int {
 	if off, n, ok := rx.Inline(first); ok {
 		d := &f.ds[0]
 		d.Off, d.Len, d.Header = off, n, rx.Header()
-		d.ID, d.RxConn = uct.AMID(ring.ID(first))%uct.NumAMIDs, e.source
+		d.ID, d.RxConn = uct.AMID(ring.ID(first))%uct.NumAMIDs, e.Source
 		rx.Advance()
 		k = 1
 	}
@@ -205,7 +205,7 @@ func (f *iface) drainMore(e *ep, k, budget int) int {
 			}
 		}
 		d.Off, d.Len, d.Header = off, n, at.Header()
-		d.ID, d.RxConn = uct.AMID(ring.ID(first))%uct.NumAMIDs, e.source
+		d.ID, d.RxConn = uct.AMID(ring.ID(first))%uct.NumAMIDs, e.Source
 		at = at.Next()
 		k++
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/goucx/goucx/internal/fault"
+	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/ring"
 	"github.com/goucx/goucx/ucs/shmem"
@@ -164,7 +165,7 @@ func (e *ep) switchTx(id machine.PairID) {
 	if p := e.pair(id); p != nil {
 		tx, err := p.producer()
 		if err != nil {
-			e.f.failLater(e, failErr("it changed the head of a ring"))
+			e.f.FailLater(e, conn.PeerFailed("it changed the head of a ring"))
 			return
 		}
 		e.tx, e.txPair = tx, id
@@ -186,12 +187,14 @@ func (e *ep) switchTx(id machine.PairID) {
 func (e *ep) detachTx() { e.tx, e.txPair = e.f.nullRings.tx, machine.None }
 
 func (e *ep) detachRx() {
-	e.rxBefore = e.received()
+	if e.HasReceived() {
+		e.Add(rxBefore)
+	}
 	e.rx, e.rxPair = e.f.nullRings.rx, machine.None
 }
 
-// received reports whether the peer has sent any message on the connection.
-func (e *ep) received() bool { return e.rxBefore || e.rx.Consumed() > 0 }
+// HasReceived implements conn.Connection.
+func (e *ep) HasReceived() bool { return e.Has(rxBefore) || e.rx.Consumed() > 0 }
 
 // doorbellTagShift is the position of the ring pair's id in a doorbell word. It makes the
 // words of successive ring pairs differ: an unchanged word would not be noticed.
@@ -208,7 +211,7 @@ func (e *ep) switchRx(id machine.PairID) {
 	}
 	rx, err := p.consumer()
 	if err != nil {
-		e.f.failLater(e, failErr("it changed the head of a ring"))
+		e.f.FailLater(e, conn.PeerFailed("it changed the head of a ring"))
 		return
 	}
 	e.rx, e.rxPair = rx, id
@@ -217,7 +220,7 @@ func (e *ep) switchRx(id machine.PairID) {
 		e.rx.SetPolled(true)
 	}
 	e.f.promote(e)
-	e.f.scheduleRecheck(e)
+	e.f.recheck.Add(e)
 	e.f.requestService()
 }
 
@@ -238,13 +241,13 @@ func (f *iface) followMarker(e *ep, first uint64) {
 	}
 	if !ok || next>>32 != 0 {
 		f.stats.Inc(statGarbage)
-		f.failLater(e, failErr("it wrote garbage into its ring"))
+		f.FailLater(e, conn.PeerFailed("it wrote garbage into its ring"))
 		return
 	}
-	if e.failure == nil {
+	if !e.Life.Over() {
 		e.step(machine.Event{Kind: machine.EventMarker, Pair: machine.PairID(next)})
-		if e.m.PeerDrained() {
-			f.scheduleService(e)
+		if e.M.PeerDrained() {
+			f.Schedule(e)
 		}
 	}
 }

@@ -24,9 +24,9 @@ func TestPeerSendsNoMore(t *testing.T) {
 	require.Equal(t, []uct.Failure{{RxConn: 1}}, c.rb.failures)
 	require.Equal(t, ucs.OK, c.ba.AMShort(1, 0, []byte("still")))
 	until(t, func() bool { return string(c.ra.last) == "still" }, c.a, c.b)
-	require.Equal(t, 1, c.a.numConns())
+	require.Equal(t, 1, c.a.Len())
 	c.ba.Close()
-	until(t, func() bool { return c.a.numConns()+c.b.numConns() == 0 }, c.a, c.b)
+	until(t, func() bool { return c.a.Len()+c.b.Len() == 0 }, c.a, c.b)
 	require.Len(t, c.rb.failures, 1)
 	require.Len(t, c.ra.failures, 1)
 }
@@ -44,5 +44,5 @@ func TestPeerSendsNoMoreAndDies(t *testing.T) {
 	require.ErrorIs(t, c.rb.failures[1].Err, ucs.ErrPeerFailed)
 	require.Equal(t, ucs.PeerFailed, c.ba.AMShort(1, 0, nil))
 	c.ba.Close()
-	until(t, func() bool { return c.b.numConns() == 0 }, c.b)
+	until(t, func() bool { return c.b.Len() == 0 }, c.b)
 }

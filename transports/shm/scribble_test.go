@@ -58,9 +58,9 @@ func (s *scribble) offer() {
 	}
 	p, err := makePair(e.f.layout)
 	require.NoError(s.t, err)
-	h := e.f.newConnMsg(kindMigrate, e.slot)
+	h := e.f.newConnMsg(kindMigrate, e.Slot())
 	h.setMachineMsg(machine.Msg{
-		Pair: machine.PairID(s.rnd.IntN(12)), Old: machine.PairID(s.rnd.IntN(8)), From: e.m.Conn(), To: e.m.Remote(),
+		Pair: machine.PairID(s.rnd.IntN(12)), Old: machine.PairID(s.rnd.IntN(8)), From: e.M.Conn(), To: e.M.Remote(),
 		Resume: s.rnd.IntN(2) == 0,
 	})
 	h.setLayout(p.layout)
@@ -96,12 +96,12 @@ func (s *scribble) act() {
 // move has the connection grow, sleep or wake, where its machine is for it.
 func (s *scribble) move(e *ep) {
 	switch {
-	case e.status != ucs.OK || e.failure != nil:
-	case e.m.TxPair() == machine.None && e.m.State() == machine.StateOpen && !e.m.Migrating():
+	case e.status != ucs.OK || e.Life.Over():
+	case e.M.TxPair() == machine.None && e.M.State() == machine.StateOpen && !e.M.Migrating():
 		e.proposePair(machine.EventResume, e.f.layout)
-	case e.m.Quiescent() && s.rnd.IntN(2) == 0:
+	case e.M.Quiescent() && s.rnd.IntN(2) == 0:
 		e.step(machine.Event{Kind: machine.EventSuspend})
-	case e.m.CanMigrate():
+	case e.M.CanMigrate():
 		if l, ok := e.nextLayout(); ok {
 			e.proposePair(machine.EventMigrate, l)
 		}
@@ -122,7 +122,7 @@ func TestAnyPairMayChange(t *testing.T) {
 		s := &scribble{t: t, rnd: rand.New(rand.NewPCG(seed, 8)), a: a, b: b, buf: make([]byte, a.attr.AM.Short)}
 		s.ab = connectTest(t, a, b)
 		require.Equal(t, ucs.OK, s.ab.AMShort(1, 0, nil))
-		until(t, func() bool { return s.ab.m.State() == machine.StateOpen }, a, b)
+		until(t, func() bool { return s.ab.M.State() == machine.StateOpen }, a, b)
 		s.ba = connectTest(t, b, a)
 		for range 20 + s.rnd.IntN(200) {
 			s.act()
@@ -140,9 +140,9 @@ func TestAnyPairMayChange(t *testing.T) {
 		for _, e := range []*ep{s.ab, s.ba} {
 			e.PendingPurge(func(uct.Token) {})
 			e.Close()
-			a.failLater(s.ab, fmt.Errorf("the end: %w", ucs.ErrPeerFailed))
+			a.FailLater(s.ab, fmt.Errorf("the end: %w", ucs.ErrPeerFailed))
 		}
-		until(t, func() bool { return a.numConns() == 0 && b.numConns() == 0 }, a, b)
+		until(t, func() bool { return a.Len() == 0 && b.Len() == 0 }, a, b)
 		require.Zero(t, a.mappedConns+b.mappedConns, "seed %d", seed)
 		require.Equal(t, a.nullRings.tx, s.ab.tx, "seed %d: sends where nothing is", seed)
 		require.Equal(t, b.nullRings.rx, s.ba.rx)

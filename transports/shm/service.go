@@ -1,9 +1,9 @@
 package shm
 
 import (
-	"errors"
 	"time"
 
+	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/shmem"
 	"github.com/goucx/goucx/uct"
@@ -36,34 +36,6 @@ func (f *iface) requestService() {
 	}
 }
 
-// failLater fails the connection with err. The next Progress reports that to UCP.
-func (f *iface) failLater(e *ep, err error) {
-	if e.failure != nil {
-		return
-	}
-	e.failure = err
-	if !errors.Is(err, errPeerClosed) {
-		f.stats.Inc(statFailed)
-	}
-	if e.status == ucs.OK {
-		e.rejectOps(ucs.PeerFailed)
-	}
-	f.scheduleService(e)
-}
-
-// Disconnect: see uct.Iface.
-func (f *iface) Disconnect(source uint32) {
-	if i := int(source) - 1; i >= 0 && i < len(f.slots) && f.slots[i] != nil && !f.slots[i].rxEndReported {
-		f.failLater(f.slots[i], errDisconnected)
-	}
-}
-
-// scheduleService makes the next Progress check whether the connection is over.
-func (f *iface) scheduleService(e *ep) {
-	f.serviceQueue = append(f.serviceQueue, e)
-	f.requestService()
-}
-
 // service handles the events of sockets and processes, and work that earlier calls
 // queued. It invokes callbacks.
 func (f *iface) service() int {
@@ -84,10 +56,10 @@ func (f *iface) service() int {
 		f.dialAll()
 		f.expireHalfOpen(now)
 		f.resumeAccept(now)
-		f.evictIdle(now)
+		f.EvictIdle(now)
 	}
 	f.servePairRequests(now)
-	done += f.scan(now) + f.serviceQueued()
+	done += f.scan(now) + f.Service(f.serviceEP)
 	f.nextPage()
 	return done
 }
@@ -104,29 +76,14 @@ func (f *iface) dispatch(ev shmem.Event) {
 	case evHalfOpen:
 		f.receiveOpen(id)
 	case evSocket:
-		if e := f.slots[id]; e != nil {
+		if e := f.Slots[id]; e != nil {
 			e.readSocket()
 		}
 	case evProcess:
-		if e := f.slots[id]; e != nil {
+		if e := f.Slots[id]; e != nil {
 			e.peerLost()
 		}
 	}
-}
-
-// serviceQueued reports failed connections to UCP and releases connections that are done.
-func (f *iface) serviceQueued() int {
-	n := 0
-	for len(f.serviceQueue) > 0 {
-		es := f.serviceQueue
-		f.serviceQueue = nil
-		for _, e := range es {
-			if !e.released {
-				n += f.serviceEP(e)
-			}
-		}
-	}
-	return n
 }
 
 // serviceEP handles what has ended on e, in this order: a MIGRATE that could not be sent,
@@ -138,27 +95,27 @@ func (f *iface) serviceEP(e *ep) int {
 	if e.unsentMigrate != machine.None {
 		p := e.unsentMigrate.Flip()
 		e.unsentMigrate = machine.None
-		e.step(machine.Event{Kind: machine.EventReceive, Msg: machine.Msg{Kind: machine.MsgMigrateNak, From: e.m.Remote(), Pair: p}})
+		e.step(machine.Event{Kind: machine.EventReceive, Msg: machine.Msg{Kind: machine.MsgMigrateNak, From: e.M.Remote(), Pair: p}})
 		e.handleMigrateNak()
 	}
-	if e.sendFailed && !e.peerGone {
+	if e.Drop(sendFailed) {
 		e.peerLost()
 	}
-	if e.peerGone && e.failure == nil && !e.finished {
+	if e.Life == conn.HungUp {
 		n += f.startReads() // ACCEPT may have arrived together with the hang-up
 		n += f.drainRings(e)
 		f.handleHangUp(e)
 	}
-	if e.failure != nil && !e.failureReported {
+	if e.Life == conn.Failing {
 		n += f.report(e)
 	}
-	if e.opened && e.failure == nil && !e.rxEndReported && e.m.PeerDrained() {
-		n += f.reportRxEnd(e)
+	if e.Has(conn.Opened) && !e.Life.Over() && e.M.PeerDrained() {
+		n += f.ReportRxEnd(e)
 	}
 	if !e.releasable() {
 		return n
 	}
-	if e.failure == nil {
+	if !e.Life.Over() {
 		n += f.drainRings(e)
 	}
 	return n + f.drop(e)
@@ -167,14 +124,14 @@ func (f *iface) serviceEP(e *ep) int {
 // handleHangUp determines why the peer hung up.
 func (f *iface) handleHangUp(e *ep) {
 	switch {
-	case e.failure != nil: // its last messages were garbage
-	case e.m.State() == machine.StateClosed:
-	case e.shutdownReceived:
-		f.failLater(e, errPeerClosed)
-	case e.opened || !e.closeReceived && !e.m.Closing():
-		f.failLater(e, errPeerCrashed)
+	case e.Life.Over(): // its last messages were garbage
+	case e.M.State() == machine.StateClosed:
+	case e.Has(shutdownReceived):
+		f.FailLater(e, conn.ErrPeerClosed)
+	case e.Has(conn.Opened) || !e.Has(closeReceived) && !e.M.Closing():
+		f.FailLater(e, errPeerCrashed)
 	default: // one direction was closed and the other never used
-		e.finished = true
+		e.Life.Step(conn.Finish)
 	}
 }
 
@@ -182,7 +139,7 @@ func (f *iface) handleHangUp(e *ep) {
 // pair.
 func (f *iface) drainRings(e *ep) int {
 	n := 0
-	for limit := e.ringCapacity(); n <= limit && e.rx.Ready() && e.failure == nil; {
+	for limit := e.ringCapacity(); n <= limit && e.rx.Ready() && !e.Life.Over(); {
 		n += f.drain(e, drainBatch)
 	}
 	return n
@@ -192,48 +149,20 @@ func (f *iface) drainRings(e *ep) int {
 // descriptors of an ended socket or process would stay readable. It returns the number
 // of reports.
 func (f *iface) report(e *ep) int {
-	e.failureReported = true
 	f.demote(e)
 	if err := e.disconnect(); err != nil {
 		f.d.logf("disconnect", err)
 	}
-	var fail uct.Failure
-	if !e.rxEndReported && e.received() {
-		fail.RxConn = e.source
-	}
-	if e.opened {
-		fail.Endpoint = e
-	}
-	if fail == (uct.Failure{}) {
-		return 0
-	}
-	if !errors.Is(e.failure, errPeerClosed) {
-		fail.Err = e.failure
-	}
-	f.handler.HandleFailure(fail)
-	return 1
-}
-
-// reportRxEnd reports to UCP that the peer sends no more but still receives. Otherwise an
-// endpoint that replies on this connection would keep it open forever.
-func (f *iface) reportRxEnd(e *ep) int {
-	e.rxEndReported = true
-	if !e.received() {
-		return 0 // UCP does not know this source
-	}
-	f.handler.HandleFailure(uct.Failure{RxConn: e.source})
-	return 1
+	return f.Report(e, false)
 }
 
 // drop reports and releases a connection that is over.
 func (f *iface) drop(e *ep) (n int) {
-	if !e.failureReported {
+	if e.Life != conn.Ended {
 		n = f.report(e)
 	}
 	f.unregister(e)
-	if e.counted {
-		f.accepted--
-	}
+	f.Uncount(e)
 	if err := e.release(); err != nil {
 		f.d.logf("release connection", err)
 	}
