@@ -112,7 +112,7 @@ func (q *qp) completeDatagrams() {
 func (q *qp) failDatagram(status verbs.WCStatus) {
 	q.completeSend(q.sq.at(q.req.head), status)
 	q.req.tx = q.req.head
-	q.state.Store(uint32(verbs.StateSQE))
+	q.setState(qpSQE)
 	q.flushSends()
 }
 

@@ -79,7 +79,7 @@ func (f *faultUDP) release(now ucs.Time) {
 func (q *qp) sendFaulty(now ucs.Time) bool {
 	f := q.d.faulty
 	var p packet
-	for q.nextResponseOrAck(&p) || q.nextRequest(&p) {
+	for q.nextResponse(&p) || q.nextAck(&p) || q.nextRequest(&p) {
 		f.put(&q.route.udp, &p, now)
 	}
 	f.release(now)

@@ -92,7 +92,7 @@ func (q *qp) fillPeerInbox() (n int, more bool) {
 			return n, true
 		}
 		piggyback := q.rsp.canPiggyback() && q.nextRequest(p)
-		if !piggyback && !q.nextResponseOrAck(p) && !q.nextRequest(p) {
+		if !piggyback && !q.nextResponse(p) && !q.nextAck(p) && !q.nextRequest(p) {
 			return n, false
 		}
 		c, seq := b.claim()

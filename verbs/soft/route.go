@@ -167,7 +167,7 @@ func (d *device) mayReceive() bool { return d.kind != overInproc || d.inbox.read
 // sendFabric sends over a Fabric, packet by packet.
 func (q *qp) sendFabric(now ucs.Time) bool {
 	var p packet
-	for q.nextResponseOrAck(&p) || q.nextRequest(&p) {
+	for q.nextResponse(&p) || q.nextAck(&p) || q.nextRequest(&p) {
 		q.d.fabric.send(&q.route.fabric, &p, now)
 	}
 	return false
