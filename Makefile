@@ -1,6 +1,6 @@
 # One line per target; what takes longer to say stands in scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help build demo quick check test test-long ci bench bench-ucx instructions mutants shape cover fmt generate
+.PHONY: help build demo quick check test nightly ci bench bench-ucx instructions mutants shape cover fmt generate
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-12s %s\n", $$1, $$2}' Makefile
@@ -14,17 +14,17 @@ demo: ## build, then measure tag latency between two processes over shared memor
 quick: ## the inner loop, under a minute: vet and the short tests
 	@scripts/quick
 
-check: ## format, vet, linters, import rules, allocation and size gates, all builds
+check: ## format, vet, linters, generated files, builds for other platforms
 	@scripts/check
 
-test: ## unit, the suites of rc and ud, race, arm64 under qemu, whole-program tests, a minute of chaos
+test: ## unit, import rules, gates, race where code is lock-free, whole-program tests, a minute of chaos
 	@scripts/test
 
-test-long: ## unit and whole-program tests with thousands of seeds and millions of messages, chaos, fuzzing (90 min); log in docs/
-	@scripts/test-long
+nightly: ## all tests in their long form, all variants, full race, arm64 under qemu, fuzzing, mutants (2 h); log in docs/
+	@scripts/nightly
 
-ci: ## install what the checks need, then check and test: what CI runs
-	@bash .ci/run
+ci: ## install what the checks need, then check and test: what CI runs (15 min)
+	@.ci/run
 
 bench: ## sizes and costs, then the Go benchmarks (COUNT=1)
 	@scripts/bench

@@ -1,12 +1,13 @@
-# Sourced by the scripts that run a list of named steps, each a function
-# step_NAME. Not to be run.
+# Sourced by the other scripts. Not to be run.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+# The checkout may belong to another user, whom git does not trust.
+[[ ${GOFLAGS:-} == *-buildvcs=* ]] || export GOFLAGS="${GOFLAGS:+$GOFLAGS }-buildvcs=false"
 
-# run_steps NAME... runs every step, also after one has failed, with a line for
-# each and its seconds; answers 1 if any failed. Unknown names are an error.
+# run_steps NAME... runs every step step_NAME, also after one has failed, and prints the
+# seconds of each and of all. It returns 1 if any failed. Unknown names are an error.
 run_steps() {
-	local name start failed=()
+	local name start began=$SECONDS failed=()
 	for name in "$@"; do
 		declare -F "step_$name" >/dev/null || { echo "$0: no step $name" >&2; return 2; }
 	done
@@ -22,17 +23,23 @@ run_steps() {
 			failed+=("$name")
 		fi
 	done
+	echo "-- $0: $((SECONDS - began)) s"
 	[ ${#failed[@]} -eq 0 ] || { echo "$0: failed: ${failed[*]}" >&2; return 1; }
 }
 
-# silent CMD... succeeds if the command does and prints nothing; shows what it
-# prints otherwise. For checkers that list faults and still exit 0.
-silent() {
-	local out
-	out=$("$@" 2>&1) && [ -z "$out" ] || { echo "$out"; return 1; }
+# need COMMAND:PACKAGE... installs the Debian packages of the commands that are missing.
+need() {
+	local pair sudo= missing=()
+	for pair in "$@"; do
+		command -v "${pair%:*}" >/dev/null || missing+=("${pair#*:}")
+	done
+	[ ${#missing[@]} -gt 0 ] || return 0
+	[ "$(id -u)" -eq 0 ] || sudo=sudo
+	export DEBIAN_FRONTEND=noninteractive
+	$sudo apt-get update -qq && $sudo apt-get install -y -qq --no-install-recommends "${missing[@]}"
 }
 
-# quiet drops what go test says of packages with nothing to run; use in a pipe.
+# quiet drops the lines of go test about packages with nothing to run; use in a pipe.
 quiet() { grep -v 'no test files\|no tests to run' || true; }
 
 tool() { go tool -modfile=tools/go.mod "$@"; }
@@ -40,33 +47,3 @@ golangci() { go tool -modfile=tools/golangci/go.mod golangci-lint "$@"; }
 
 # product_packages lists all packages but the whole-program tests.
 product_packages() { go list ./... | grep -v "^$(go list -m)/test\(/\|\$\)"; }
-
-# Packages whose tests poll from two sides at once: beside another such package
-# each gets a turn of the processor when its other side has not, and takes ten
-# times as long. They run one after the other.
-polling='/(transports|uct|ucp|perf|cmd/ucx_perftest|internal/cost|internal/instr|ucs/ring|ucs/async|examples)(/|$)'
-
-# run_tests ARGS... -- PACKAGES... runs the tests of PACKAGES, those that poll
-# one package at a time.
-run_tests() {
-	local args=() quiet polls failed=0
-	while [ "$1" != -- ]; do args+=("$1"); shift; done
-	shift
-	quiet=$(printf '%s\n' "$@" | grep -vE "$polling") || true
-	polls=$(printf '%s\n' "$@" | grep -E "$polling") || true
-	[ -z "$quiet" ] || scripts/gotest "${args[@]}" $quiet || failed=1
-	[ -z "$polls" ] || scripts/gotest -p=1 "${args[@]}" $polls || failed=1
-	return $failed
-}
-
-# packages_with REGEXP GLOB lists those of the product's packages of which a file
-# like GLOB has a line that matches.
-packages_with() {
-	local dir module
-	module=$(go list -m)
-	product_packages | while read -r package; do
-		dir=.${package#"$module"}
-		grep -qsE "$1" "$dir"/$2 && echo "$package"
-	done
-	return 0
-}

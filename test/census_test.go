@@ -110,3 +110,40 @@ func warmUp() {
 	}
 	time.AfterFunc(0, func() {}).Stop()
 }
+
+// waitApart waits until the process has no connection any more.
+func waitApart(t testing.TB, s *node, p *process) {
+	t.Helper()
+	until(t, func() bool { return len(maps(t, pidOf(p), "goucx-pair")) == 0 }, s.progressLong)
+}
+
+// progressLong is a pass between costly looks.
+func (n *node) progressLong() int {
+	for range 1000 {
+		n.w.Progress()
+	}
+	return 0
+}
+
+func descriptors(t testing.TB, p *process) int {
+	t.Helper()
+	fds, err := os.ReadDir("/proc/" + pidOf(p) + "/fd")
+	require.NoError(t, err)
+	return len(fds)
+}
+
+// descriptorsAtRest returns the number of a process's open descriptors once it has
+// stayed the same for a while: a process that just took a connection down may
+// still be closing some.
+func descriptorsAtRest(t testing.TB, p *process) int {
+	t.Helper()
+	n, same := descriptors(t, p), 0
+	require.Eventually(t, func() bool {
+		now := descriptors(t, p)
+		if same++; now != n {
+			n, same = now, 0
+		}
+		return same == 20
+	}, patience, 5*time.Millisecond)
+	return n
+}

@@ -1,5 +1,5 @@
 // Package test holds the whole-program tests: several real processes over the
-// public API, and the commands as they are built. Nothing imports it.
+// public API, some of them hostile, and the commands as they are built. Nothing imports it.
 //
 // The test binary started again with roleEnv set is a second process in one of
 // the roles; it talks with the test by lines on pipes. Start reading at

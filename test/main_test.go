@@ -36,6 +36,14 @@ var roles = map[string]func(*parent){
 	"scribbler": roleScribbler,
 	"sender":    roleSender,
 	"side":      roleSide,
+
+	"victim":  roleVictim,
+	"flood":   roleFlood,
+	"forge":   roleForge,
+	"mutate":  roleMutate,
+	"sockets": roleSockets,
+	"blocker": roleBlocker,
+	"list":    roleList,
 }
 
 func TestMain(m *testing.M) {
@@ -182,6 +190,13 @@ func (p *process) scan(into ...any) {
 	line := p.hear()
 	_, err := fmt.Sscan(line, into...)
 	require.NoError(p.t, err, "%q", line)
+}
+
+// number reads a line that is a number.
+func (p *process) number() (n int) {
+	p.t.Helper()
+	p.scan(&n)
+	return n
 }
 
 func (p *process) signal(s syscall.Signal) {

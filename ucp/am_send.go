@@ -111,7 +111,7 @@ func (w *Worker) savedHeader(i uint32) []byte {
 // sendWhole sends an active message in one piece.
 func (w *Worker) sendWhole(l *lane, word uint64, header, data []byte) ucs.Status {
 	n := len(header) + len(data)
-	if n <= min(maxJoined, l.maxShort) {
+	if n <= min(maxJoined, l.ifaceMaxShort) {
 		b := w.scratch[:n]
 		copy(b[copy(b, header):], data)
 		return l.ep.AMShort(amUser, word, b)
@@ -130,8 +130,8 @@ func (w *Worker) resumeAMSend(i uint32) ucs.Status {
 	s := &w.slab.slots[i]
 	l := &w.t.lanes[s.lane]
 	switch {
-	case l.status != ucs.OK:
-		return l.status
+	case l.state == laneFailed:
+		return l.status()
 	case s.phase() == phaseData:
 		return w.sendData(i, l)
 	case s.off > 0: // the first fragment was sent

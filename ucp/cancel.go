@@ -98,10 +98,10 @@ func (w *Worker) cancelFragments(i uint32) {
 // abort fails the operations of endpoint k that have not completed.
 func (w *Worker) abort(k uint32, reason error) {
 	lane := w.eps[k].lane
-	noCredit := w.t.lanes[lane].noCredit
-	w.t.lanes[lane].noCredit = false // what waits behind the endpoint's sends belongs to the endpoint too
+	noCredit := w.t.lanes[lane].is(slowNoCredit)
+	w.t.lanes[lane].setSlow(slowNoCredit, false) // what waits behind the endpoint's sends belongs to the endpoint too
 	w.abortAll(k, reason)
-	w.t.lanes[lane].noCredit = noCredit
+	w.t.lanes[lane].setSlow(slowNoCredit, noCredit)
 	w.resumeOnCredit(lane)
 	for i := w.laneOf[w.eps[k].peer]; i != 0; i = w.t.lanes[i].next {
 		if w.t.lanes[i].flushes > 0 {

@@ -57,7 +57,7 @@ func (w *Worker) disconnectUnreplied(rx *rxConn, id uct.AMID) bool {
 // reported that or not.
 func (w *Worker) control(lane uint32, m control) bool {
 	l := &w.t.lanes[lane]
-	if l.status != ucs.OK {
+	if l.state == laneFailed {
 		return false
 	}
 	if l.pendingControl.head == 0 {
@@ -117,8 +117,8 @@ func (l *lane) sendControl(m control) ucs.Status {
 func (w *Worker) resumeControl(i uint32) ucs.Status {
 	s := &w.slab.slots[i]
 	l := &w.t.lanes[s.lane]
-	if l.status != ucs.OK {
-		return l.status
+	if l.state == laneFailed {
+		return l.status()
 	}
 	return l.sendControl(control{
 		id: uct.AMID(s.parent), hdr: s.tag, n: int(s.length), a: s.arg, b: s.off, text: w.slab.bufs[i],

@@ -69,7 +69,7 @@ func (w *Worker) sendGetReply(rx *rxConn, id uint64, b []byte) {
 		l := &w.t.lanes[lane]
 		n := min(len(b), l.maxBcopy)
 		st := ucs.NoResource
-		if l.pendingControl.head == 0 && l.status == ucs.OK {
+		if l.pendingControl.head == 0 && l.state != laneFailed {
 			var to []byte
 			ep := l.transport()
 			if to, st = ep.ReserveAM(amGetReply, id, n); st == ucs.OK {
@@ -85,7 +85,7 @@ func (w *Worker) sendGetReply(rx *rxConn, id uint64, b []byte) {
 			reconnected = true
 			continue
 		}
-		if st == ucs.NoResource && l.status == ucs.OK {
+		if st == ucs.NoResource && l.state != laneFailed {
 			c := w.pool.get(n)
 			text := w.pool.bytes(c)[:n:n]
 			copyWhole(text, b[:n])

@@ -38,7 +38,7 @@ var closedWorker = func() *Worker {
 
 // noLane is the lane that the fast paths see where only the slow path knows the real
 // one. Its short is -1, so no message fits and the fast paths need no further check.
-var noLane = lane{maxShort: -1}
+var noLane = lane{laneLife: closedLane}
 
 // thread returns the thread of e, for the slow paths.
 func (e Endpoint) thread() *thread {

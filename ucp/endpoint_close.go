@@ -227,14 +227,14 @@ func (w *Worker) closeEndpoints() error {
 // count: a peer that failed needs no replies.
 func (w *Worker) closedInOrder() bool {
 	return !slices.ContainsFunc(w.t.lanes, func(l lane) bool {
-		return l.closeFlushed && l.refs > 1 && l.status != ucs.OK && !errors.Is(l.err, errDisconnected)
+		return l.closeFlushed && l.refs > 1 && l.state == laneFailed && !errors.Is(l.err, errDisconnected)
 	})
 }
 
 // endAll completes every live operation of the worker with st.
 func (w *Worker) endAll(st ucs.Status) {
 	for i := range w.t.lanes {
-		w.t.lanes[i].noCredit = false // no lane is resumed
+		w.t.lanes[i].setSlow(slowNoCredit, false) // no lane is resumed
 	}
 	for _, wi := range w.ifaces {
 		for _, rx := range wi.rxConns {

@@ -72,7 +72,7 @@ func (w *Worker) connectionFailed(wi *workerIface, f uct.Failure) {
 // no reply any more and is failed.
 func (w *Worker) failPeer(i uint32, reason error) {
 	peer := w.t.lanes[i].peer
-	if w.t.lanes[i].status != ucs.OK {
+	if w.t.lanes[i].state == laneFailed {
 		return // the other lanes may belong to a later connection
 	}
 	superseded := w.superseded(i)
@@ -82,7 +82,7 @@ func (w *Worker) failPeer(i uint32, reason error) {
 	}
 	for k := range w.t.lanes {
 		l := &w.t.lanes[k]
-		if l.ep == nil || l.peer != peer || l.status != ucs.OK || errors.Is(reason, errDisconnected) && !l.connecting() {
+		if l.ep == nil || l.peer != peer || l.state == laneFailed || errors.Is(reason, errDisconnected) && !l.connecting() {
 			continue
 		}
 		for n := range w.slab.slots {
@@ -107,10 +107,12 @@ func (l *lane) connecting() bool {
 // The lane is closed when its last reference is released.
 func (w *Worker) failLane(i uint32, reason error) {
 	l := &w.t.lanes[i]
-	if l.status != ucs.OK {
+	if l.state == laneFailed {
 		return
 	}
-	l.status, l.err, l.maxShort = ucs.PeerFailed, reason, -1
+	w.enterLane(i, laneFailed)
+	l.err = reason
+	l.use() // the end of an operation below must not close the lane
 	superseded := w.superseded(i)
 	w.removeLane(i)
 	for k := range w.eps {
@@ -127,7 +129,8 @@ func (w *Worker) failLane(i uint32, reason error) {
 		}
 	}
 	l = &w.t.lanes[i]
-	if l.replyRefs = 0; l.refs == 0 && l.ep != nil {
+	l.unuse()
+	if l.replyRefs = 0; l.refs == 0 {
 		w.drainLane(i)
 	}
 	w.endReported(i)
@@ -200,7 +203,7 @@ func (w *Worker) slotErr(i uint32) error {
 	e := &OpError{Op: s.op.info().name, Peer: w.peerName(s.ep), Lane: w.laneName(s.lane), Err: w.reason(s.ep, s.status)}
 	if l := &w.t.lanes[s.lane]; s.ep == 0 && l.ep != nil {
 		e.Peer = shortID(w.peers.UUID(l.peer))
-		if s.status == l.status && l.err != nil {
+		if s.status == l.status() && l.err != nil {
 			e.Err = l.err
 		}
 	}

@@ -18,7 +18,7 @@ import "github.com/goucx/goucx/ucs"
 func (w *Worker) awaitsReport(i uint32, wi *workerIface) bool {
 	s := &w.slab.slots[i]
 	l := &w.t.lanes[s.lane]
-	if l.ep == nil || l.status != ucs.OK || l.iface != uint32(wi.index) {
+	if l.ep == nil || l.state == laneFailed || l.iface != uint32(wi.index) {
 		return false
 	}
 	s.status = ucs.PeerFailed

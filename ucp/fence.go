@@ -43,7 +43,7 @@ func (w *Worker) Fence() {
 	w.t.lock()
 	defer w.t.unlock()
 	for i := 1; i < len(w.t.lanes); i++ {
-		if l := &w.t.lanes[i]; l.ep != nil && l.status == ucs.OK && w.laneOf[l.peer] == uint32(i) {
+		if l := &w.t.lanes[i]; l.ep != nil && l.state != laneFailed && w.laneOf[l.peer] == uint32(i) {
 			w.fencePeer(0, uint32(i))
 		}
 	}
@@ -121,7 +121,7 @@ func (w *Worker) fenceMulti(peer wireup.PeerID) {
 	w.fences++
 	w.fenced = w.fenced[:0]
 	for i := w.laneOf[peer]; i != 0; i = w.t.lanes[i].next {
-		if w.t.lanes[i].status != ucs.OK {
+		if w.t.lanes[i].state == laneFailed {
 			continue
 		}
 		w.t.lanes[i].fenced = true

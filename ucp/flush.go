@@ -59,7 +59,7 @@ func (w *Worker) Flush() Request {
 	}
 	f := flush{w: w}
 	for i := 1; i < len(w.t.lanes); i++ {
-		if l := &w.t.lanes[i]; l.ep != nil && !l.drainingPending { // a draining lane belongs to no endpoint
+		if l := &w.t.lanes[i]; l.ep != nil && !l.drainsPending() {
 			f.addLane(uint32(i))
 		}
 	}
@@ -73,9 +73,9 @@ func (w *Worker) flushAlive() Request {
 	defer w.t.unlock()
 	f := flush{w: w}
 	for i := 1; i < len(w.t.lanes); i++ {
-		if l := &w.t.lanes[i]; l.ep != nil && l.status == ucs.OK && !l.drainingPending {
-			l.closeFlushed, l.draining = true, false
-			l.refs++ // otherwise a lane for replies only closes when its peer does, and cancels the flush
+		if l := &w.t.lanes[i]; l.ep != nil && l.state != laneFailed && !l.drainsPending() {
+			l.closeFlushed = true
+			w.retainLane(uint32(i)) // otherwise a lane for replies only closes when its peer does, and cancels the flush
 			f.addLane(uint32(i))
 		}
 	}
@@ -162,7 +162,7 @@ func (w *Worker) resumeFlush(i uint32) ucs.Status {
 			return ucs.InProgress
 		}
 	}
-	st := l.status
+	st := l.status()
 	if st == ucs.OK {
 		st = l.transport().Flush(uct.FlushRemote, w.slab.token(i))
 	}
@@ -192,7 +192,7 @@ func (w *Worker) endFlushes(lane uint32) {
 	for i := uint32(1); int(i) < len(w.slab.slots); i++ {
 		if s := &w.slab.slots[i]; s.op == opFlush && s.state == slotLive && s.lane == lane && s.flags&flagChild != 0 {
 			w.unlinkFlush(i)
-			w.end(i, w.t.lanes[lane].status)
+			w.end(i, w.t.lanes[lane].status())
 		}
 	}
 }
@@ -202,8 +202,8 @@ func (w *Worker) endFlushes(lane uint32) {
 // flush becomes pending behind them.
 func (w *Worker) checkOrder(l *lane) ucs.Status {
 	switch {
-	case l.status != ucs.OK:
-		return l.status
+	case l.state == laneFailed:
+		return l.status()
 	case l.pending > 0 && !w.resuming:
 		return ucs.NoResource
 	default:

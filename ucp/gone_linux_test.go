@@ -50,7 +50,7 @@ func TestDeathEndsAllLanes(t *testing.T) {
 	require.Equal(t, 1, p.a.t.lanes[other].pending)
 
 	shm.HandleFailure(uct.Failure{Endpoint: l.transport(), Err: ErrPeerFailed})
-	require.Equal(t, ucs.PeerFailed, p.a.t.lanes[other].status)
+	require.Equal(t, ucs.PeerFailed, p.a.t.lanes[other].status())
 	require.Zero(t, p.a.t.lanes[other].pending)
 	for p.a.t.lanes[other].ep.AMShort(amEager, 0, nil) == ucs.NoResource {
 		require.NoError(t, p.ctx.Err())
@@ -61,7 +61,7 @@ func TestDeathEndsAllLanes(t *testing.T) {
 	later, err := p.a.openLane(peer, &view, plan[wireup.ForAM][n])
 	require.NoError(t, err)
 	shm.HandleFailure(uct.Failure{Endpoint: p.a.t.lanes[messages].transport(), Err: ErrPeerFailed})
-	require.Equal(t, ucs.OK, p.a.t.lanes[later].status, "of another connection")
+	require.Equal(t, ucs.OK, p.a.t.lanes[later].status(), "of another connection")
 	p.a.releaseLane(other)
 	p.a.releaseLane(later)
 }

@@ -144,7 +144,7 @@ func (wi *workerIface) HandlePending(ts []uct.Token) int {
 		n += wi.resume(ts[n:])
 	}
 	wi.w.resuming = false
-	if wi.w.numDrainingPending > 0 {
+	if wi.w.numDraining > 0 {
 		wi.w.closeDrained()
 	}
 	return n

@@ -13,43 +13,24 @@ import (
 // lane is one uct.Endpoint, shared by all Endpoints of the worker to the same peer. The
 // fast paths read only its first fields. Lanes move in memory when more are opened.
 //
-// A lane stays open while an endpoint or a remote key (refs) or an rx connection (replies)
-// references it. Then it drains, and closes when nothing is in progress on it any more:
-//
-//	lingers  operations wait on its pending queue, which the peer has to receive
-//	parted   memory is read by it, or replies sent on it are not acknowledged
-//
-// The fast path is open, and short not negative, under three conditions. The peer was sent
-// this worker's address (named), the lane has not failed (status), and the peer accepts
-// eager messages (throttled). Only gate opens it.
+// laneLife says how long a lane stays open, and when its fast path is.
 type lane struct {
-	ep       uct.Endpoint
-	maxShort int // longest AMShort message of the fast path; -1: use the slow path
-	maxBcopy int // longest message of one ReserveAM
+	ep uct.Endpoint
+	laneLife
 
-	ifaceMaxShort int    // longest AMShort message of the iface; short is at most this while the fast path is open
+	maxBcopy      int    // longest message of one ReserveAM
+	ifaceMaxShort int    // longest AMShort message of the iface
 	zcopy         zcopy  // limits of active messages without a copy
 	iface         uint32 // index in Worker.ifaces
 	next          uint32 // next lane of the same peer, by port, or of the free list; 0: the last
 	peer          wireup.PeerID
 	domain        uint8  // of the peer's iface; the peer numbers its domains
-	refs          int    // references of endpoints and remote keys
-	replyRefs     int    // references of rx connections that reply on it
-	reads         int    // operations that keep it open: reads of the peer's memory, drains (opDrainLane)
-	exposed       int    // sends whose memory is exposed to the peer
-	pending       int    // operations on its pending queue
 	fragSeq       uint64 // fragmented messages begun
-	status        ucs.Status
-	err           error // why it failed
+	err           error  // why it failed
 
-	addrSent        bool  // this worker's address was sent to the peer
-	drainingPending bool  // unreferenced, draining: pending operations have to be sent
-	draining        bool  // unreferenced, draining: reads, exposed regions or replies are in progress
-	closeFlushed    bool  // the worker is closing and has posted the lane's flush
-	fenced          bool  // a fence was posted; it also orders operations on lanes opened later
-	rndvOnly        bool  // the peer's receive credit is exhausted: it accepts rendezvous only
-	noCredit        bool  // stalled until a send gets a credit; see lane_credit.go
-	pendingControl  chain // control messages that got NoResource
+	closeFlushed   bool  // the worker is closing and has posted the lane's flush
+	fenced         bool  // a fence was posted; it also orders operations on lanes opened later
+	pendingControl chain // control messages that got NoResource
 
 	emul *emulEndpoint // emulated RMA and AMO; nil: not needed yet
 
@@ -73,13 +54,7 @@ func (w *Worker) laneTo(peer wireup.PeerID, port uint32) uint32 {
 // adds a reference to it. It connects the lane if it does not exist.
 func (w *Worker) openLane(peer wireup.PeerID, view *wireup.View, c wireup.Candidate) (uint32, error) {
 	if i := w.laneTo(peer, uint32(c.Local)); i != 0 {
-		l := &w.t.lanes[i]
-		if l.drainingPending {
-			l.drainingPending = false
-			w.numDrainingPending--
-		}
-		l.draining = false
-		l.refs++
+		w.retainLane(i)
 		return i, nil
 	}
 	wi := w.ifaces[c.Local]
@@ -89,14 +64,51 @@ func (w *Worker) openLane(peer wireup.PeerID, view *wireup.View, c wireup.Candid
 	}
 	wi.iface.Activate()
 	w.peers.Retain(peer)
-	a := wi.iface.Attr()
-	l := lane{ep: ep, iface: uint32(c.Local), peer: peer, domain: view.Entries[c.Remote].Device, refs: 1, maxShort: -1, ifaceMaxShort: a.AM.Short, maxBcopy: a.AM.Bcopy, zcopy: zcopyOf(a.AM)}
-	i := w.allocLane()
-	w.t.lanes[i] = l
+	i := w.laneFree
+	if i != 0 {
+		w.laneFree = w.t.lanes[i].next
+	} else {
+		i = uint32(len(w.t.lanes))
+		w.t.lanes = append(w.t.lanes, lane{})
+	}
+	l := &w.t.lanes[i]
+	*l = lane{ep: ep, laneLife: laneLife{slow: slowAddress}, peer: peer}
+	l.setIface(wi, view.Entries[c.Remote].Device, w.rndvThresh)
+	w.enterLane(i, laneOpen)
+	w.retainLane(i)
 	w.insertLane(i)
 	w.refreshActive()
 	w.fenceNewLane(peer)
 	return i, nil
+}
+
+// setIface makes l a lane of an iface, to a peer's iface of this domain.
+func (l *lane) setIface(wi *workerIface, domain uint8, rndvThresh uint64) {
+	a := wi.iface.Attr()
+	l.iface, l.domain = uint32(wi.index), domain
+	l.ifaceMaxShort, l.maxBcopy, l.zcopy = a.AM.Short, a.AM.Bcopy, zcopyOf(a.AM)
+	l.maxFast = int(min(uint64(a.AM.Short), rndvThresh))
+	l.update()
+}
+
+// enterLane changes the state of lane i.
+func (w *Worker) enterLane(i uint32, s laneState) {
+	l := &w.t.lanes[i]
+	if l.state == laneDraining {
+		w.numDraining--
+	}
+	if s == laneDraining {
+		w.numDraining++
+	}
+	l.enter(s)
+}
+
+// retainLane adds a reference of an endpoint or a remote key to lane i. It ends a drain.
+func (w *Worker) retainLane(i uint32) {
+	l := &w.t.lanes[i]
+	if l.refs++; l.state == laneDraining {
+		w.enterLane(i, laneOpen)
+	}
 }
 
 // insertLane inserts a lane into the list of its peer's lanes, sorted by port.
@@ -121,15 +133,6 @@ func (w *Worker) linkLane(peer wireup.PeerID, before, i uint32) {
 	default:
 		delete(w.laneOf, peer)
 	}
-}
-
-func (w *Worker) allocLane() uint32 {
-	if i := w.laneFree; i != 0 {
-		w.laneFree = w.t.lanes[i].next
-		return i
-	}
-	w.t.lanes = append(w.t.lanes, lane{maxShort: -1})
-	return uint32(len(w.t.lanes) - 1)
 }
 
 // openBest opens the best lane for messages to peer and adds a reference to it. If there is
@@ -157,56 +160,40 @@ func (w *Worker) openBest(peer wireup.PeerID) (uint32, []uct.Refusal) {
 // opens the fast path.
 func (w *Worker) sendAddress(i uint32) {
 	l := &w.t.lanes[i]
-	if l.addrSent || l.status != ucs.OK {
+	if !l.is(slowAddress) || l.state == laneFailed {
 		return
 	}
-	l.addrSent = true
 	a := w.address
 	for n := min(len(a), l.maxBcopy); n > 0; n = min(len(a), l.maxBcopy) {
 		w.control(i, control{id: amPeer, hdr: uint64(len(a) - n), text: a[:n]})
 		a = a[n:]
 	}
-	w.updateFastPath(i)
+	w.t.lanes[i].setSlow(slowAddress, false)
 }
 
-// updateFastPath updates the fast path of lane i: it sets short from the lane's state.
-func (w *Worker) updateFastPath(i uint32) {
-	l := &w.t.lanes[i]
-	l.maxShort = -1
-	if l.addrSent && l.status == ucs.OK && !l.rndvOnly {
-		l.maxShort = int(min(uint64(l.ifaceMaxShort), w.rndvThresh))
-	}
-}
-
-// releaseLane drops a reference. The last one closes the lane, or lets it drain.
+// releaseLane drops a reference of an endpoint or a remote key. After the last one the lane
+// closes, or drains.
 func (w *Worker) releaseLane(i uint32) {
-	if l := &w.t.lanes[i]; l.refs > 1 {
-		l.refs--
-	} else {
-		l.refs = 0
+	if w.t.lanes[i].unretain() {
 		w.drainLane(i)
 	}
 }
 
-// drainLane closes a lane without references, or lets it drain first.
+// drainLane closes a lane without references. The lane drains first if it is in use, if the
+// peer has to receive operations of its pending queue, or if replies on it are not
+// acknowledged.
 func (w *Worker) drainLane(i uint32) {
-	switch l := &w.t.lanes[i]; {
-	case l.reads+l.exposed > 0:
-		l.draining = true
-	case l.pending > 0 && l.status == ucs.OK:
-		l.drainingPending = true // these operations belong to no endpoint, but the peer has to receive them
-		w.numDrainingPending++
-	case w.drainReplies(i):
-		l.draining = true
-	default:
+	l := &w.t.lanes[i]
+	if l.uses == 0 && (l.pending == 0 || l.state == laneFailed) && !w.drainReplies(i) {
 		w.closeLane(i)
+	} else if w.t.lanes[i].state == laneOpen {
+		w.enterLane(i, laneDraining)
 	}
 }
 
-// closeIfDrained closes a draining lane when its last read or exposed region has ended.
+// closeIfDrained closes a lane without references whose last use has ended.
 func (w *Worker) closeIfDrained(i uint32) {
-	if l := &w.t.lanes[i]; l.draining && l.reads+l.exposed == 0 {
-		l.draining = false
+	if l := &w.t.lanes[i]; l.unreferenced() && l.uses == 0 {
 		w.drainLane(i)
 	}
 }
@@ -216,10 +203,8 @@ func (w *Worker) closeIfDrained(i uint32) {
 //go:noinline
 func (w *Worker) closeDrained() {
 	for i := range w.t.lanes {
-		if l := &w.t.lanes[i]; l.drainingPending && l.pending == 0 && l.reads+l.exposed == 0 {
-			l.drainingPending = false
-			w.numDrainingPending--
-			w.drainLane(uint32(i))
+		if l := &w.t.lanes[i]; l.state == laneDraining && l.pending == 0 {
+			w.closeIfDrained(uint32(i))
 		}
 	}
 }
@@ -230,18 +215,13 @@ func (w *Worker) closeDrained() {
 // it closes the rx connection, so that the peer's operation fails too. The completions may
 // move the lanes and slots.
 func (w *Worker) closeLane(i uint32) {
-	l := &w.t.lanes[i]
-	l.draining = false // the end of a read below must not close the lane a second time
-	if l.drainingPending {
-		l.drainingPending = false
-		w.numDrainingPending--
-	}
+	w.t.lanes[i].use() // the end of a read below must not close the lane a second time
 	for _, rx := range w.rxConns {
 		if rx == nil {
 			continue
 		}
 		l := &w.t.lanes[i]
-		over := slices.Contains(rx.oldReplyLanes, i) || l.status != ucs.OK && !errors.Is(l.err, errDisconnected)
+		over := slices.Contains(rx.oldReplyLanes, i) || l.state == laneFailed && !errors.Is(l.err, errDisconnected)
 		if rx.detachLane(i) && over { // no failure of this lane will be reported any more
 			rx.iface.iface.Disconnect(rx.id)
 		}
@@ -251,11 +231,12 @@ func (w *Worker) closeLane(i uint32) {
 	w.purgeLane(i, ucs.Canceled)
 	w.endReported(i)
 	w.endFences(i)
-	l = &w.t.lanes[i]
+	l := &w.t.lanes[i]
 	ep, port := l.ep, w.ifaces[l.iface]
 	w.removeLane(i)
 	w.peers.Release(l.peer)
-	w.t.lanes[i] = lane{maxShort: -1, next: w.laneFree}
+	w.enterLane(i, laneClosed)
+	*l = lane{laneLife: closedLane, next: w.laneFree}
 	w.laneFree = i
 	ep.Close()
 	port.iface.Deactivate()

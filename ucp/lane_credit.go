@@ -25,7 +25,7 @@ func (w *Worker) checkCredit(lane uint32) bool {
 		return true
 	}
 	if l.pending == 0 || w.resuming {
-		l.noCredit = true
+		l.setSlow(slowNoCredit, true)
 		w.stallLane(lane)
 	}
 	return false
@@ -49,8 +49,8 @@ func (w *Worker) returnCredit(lane uint32) {
 
 // resumeOnCredit resumes a lane that is stalled because a send needs a credit.
 func (w *Worker) resumeOnCredit(lane uint32) {
-	if l := &w.t.lanes[lane]; l.noCredit {
-		l.noCredit = false
+	if l := &w.t.lanes[lane]; l.is(slowNoCredit) {
+		l.setSlow(slowNoCredit, false)
 		w.tryResumeLane(lane)
 	}
 }

@@ -9,21 +9,21 @@ import (
 
 // drainReplies keeps unreferenced lane i open until the replies sent on it are
 // acknowledged, and reports whether that is needed. Closing it earlier would hide a
-// lost reply, and the requester would hang. It posts a flush, which counts as a read of
-// the lane (lane.reads) and so delays the close.
+// lost reply, and the requester would hang. It posts a flush, which counts as a use of
+// the lane and so delays the close.
 func (w *Worker) drainReplies(i uint32) bool {
-	if w.closing || w.t.lanes[i].status != ucs.OK || !slices.ContainsFunc(w.rxConns, func(rx *rxConn) bool { return rx.hasReplyOn(i) }) {
+	if w.closing || w.t.lanes[i].state == laneFailed || !slices.ContainsFunc(w.rxConns, func(rx *rxConn) bool { return rx.hasReplyOn(i) }) {
 		return false
 	}
 	c := w.slab.alloc(opDrainLane)
 	s := &w.slab.slots[c]
 	s.lane, s.flags = i, flagReported
-	w.t.lanes[i].reads++
+	w.t.lanes[i].use()
 	st := w.try(c)
 	if st == ucs.InProgress {
 		return true
 	}
-	w.t.lanes[i].reads--
+	w.t.lanes[i].unuse()
 	w.slab.release(c)
 	if st == ucs.OK {
 		return false
@@ -38,8 +38,8 @@ func (w *Worker) drainReplies(i uint32) bool {
 
 func (w *Worker) resumeDrain(i uint32) ucs.Status {
 	l := &w.t.lanes[w.slab.slots[i].lane]
-	if l.status != ucs.OK {
-		return l.status
+	if l.state == laneFailed {
+		return l.status()
 	}
 	return l.transport().Flush(uct.FlushRemote, w.slab.token(i))
 }
@@ -49,6 +49,6 @@ func (w *Worker) resumeDrain(i uint32) ucs.Status {
 func (w *Worker) drainDone(i uint32) {
 	lane := w.slab.slots[i].lane
 	w.slab.release(i)
-	w.t.lanes[lane].reads--
+	w.t.lanes[lane].unuse()
 	w.closeIfDrained(lane)
 }

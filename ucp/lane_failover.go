@@ -48,7 +48,7 @@ func (w *Worker) rankLanes(peer wireup.PeerID, view wireup.View, wants ...wireup
 // transport. If so, it has moved the lane.
 func (w *Worker) failOver(i uint32, f uct.Failure) bool {
 	l := &w.t.lanes[i]
-	if !f.NeverConnected || f.Err == nil || errors.Is(f.Err, ErrPeerFailed) || l.status != ucs.OK || l.reads+l.exposed > 0 || l.refs+l.replyRefs == 0 {
+	if !f.NeverConnected || f.Err == nil || errors.Is(f.Err, ErrPeerFailed) || l.state == laneFailed || l.uses > 0 || l.refs+l.replyRefs == 0 {
 		return false
 	}
 	keys, ok := w.laneKeys(i)
@@ -93,8 +93,7 @@ func (w *Worker) moveLane(i uint32, ep uct.Endpoint, wi *workerIface, domain uin
 	var waiting []uct.Token
 	l.ep.PendingPurge(func(t uct.Token) { waiting = append(waiting, t) })
 	w.removeLane(i)
-	a := wi.iface.Attr()
-	l.iface, l.domain, l.ifaceMaxShort, l.maxBcopy, l.zcopy = uint32(wi.index), domain, a.AM.Short, a.AM.Bcopy, zcopyOf(a.AM)
+	l.setIface(wi, domain, w.rndvThresh)
 	w.insertLane(i)
 	h := l.stalledEp()
 	if h == nil && l.emul != nil {
@@ -105,6 +104,7 @@ func (w *Worker) moveLane(i uint32, ep uct.Endpoint, wi *workerIface, domain uin
 	}
 	h.Endpoint, h.pending, h.numOlder, h.resuming = ep, waiting, 0, false
 	l.ep = h
+	l.setSlow(slowStalled, true)
 	if l.emul != nil {
 		l.emul.stalled = h
 		l.emul.setTransport(wi, l)
@@ -132,8 +132,8 @@ func (w *Worker) resumeMoved(i uint32) {
 		}
 		k = next
 	}
-	if l.addrSent || l.emul != nil {
-		l.addrSent = false
+	if !l.is(slowAddress) || l.emul != nil {
+		l.setSlow(slowAddress, true)
 		w.sendAddress(i)
 	}
 	for _, k := range others {

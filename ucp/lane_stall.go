@@ -72,6 +72,7 @@ func (w *Worker) stallLane(i uint32) {
 	}
 	h.resuming, h.numOlder = false, 0
 	l.ep = h
+	l.setSlow(slowStalled, true)
 	w.updateKeyFastPaths(i)
 }
 
@@ -79,7 +80,7 @@ func (w *Worker) stallLane(i uint32) {
 func (w *Worker) tryResumeLane(i uint32) {
 	l := &w.t.lanes[i]
 	h := l.stalledEp()
-	if h == nil || h.resuming || l.noCredit || l.emul.mustStall() || l.status != ucs.OK {
+	if h == nil || h.resuming || l.is(slowNoCredit) || l.emul.mustStall() || l.state == laneFailed {
 		return
 	}
 	h.resuming = true
@@ -88,8 +89,9 @@ func (w *Worker) tryResumeLane(i uint32) {
 	k := w.resumeStalled(i, h)
 	w.resuming = nested
 	h.pending = append(h.pending[:0], h.pending[k:]...)
-	if h.resuming && w.t.lanes[i].stalledEp() == h {
-		w.t.lanes[i].ep = h.Endpoint
+	if l = &w.t.lanes[i]; h.resuming && l.stalledEp() == h {
+		l.ep = h.Endpoint
+		l.setSlow(slowStalled, false)
 		w.updateKeyFastPaths(i)
 	}
 }

@@ -48,7 +48,7 @@ func (e *perOpEndpoint) resolve(need uct.MemFlags, ops uct.Ops) (uct.Endpoint, u
 			continue
 		}
 		lane := w.laneTo(peer, uint32(c.local))
-		if lane == 0 || w.t.lanes[lane].status != ucs.OK {
+		if lane == 0 || w.t.lanes[lane].state == laneFailed {
 			continue
 		}
 		return w.t.lanes[lane].ep, c.rkey, true

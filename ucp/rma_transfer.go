@@ -246,8 +246,8 @@ func (w *Worker) resumeTransfer(i uint32) ucs.Status {
 		switch {
 		case s.lane == 0 && s.status == ucs.OK:
 			s.status = ucs.Canceled // its endpoint was closed in the meantime
-		case s.status == ucs.OK && l.status != ucs.OK:
-			s.status = l.status
+		case s.status == ucs.OK && l.state == laneFailed:
+			s.status = l.status()
 		}
 		if s.status != ucs.OK {
 			s.off = s.length // post no more
@@ -334,7 +334,7 @@ func (s *slot) resumable(l *lane) ucs.Status {
 	if s.lane == 0 {
 		return ucs.Canceled // its endpoint was closed in the meantime
 	}
-	return l.status
+	return l.status()
 }
 
 // fetched stores the value of an operation for which the transport returned st.

@@ -140,7 +140,7 @@ func (b *slab) detachMem(i uint32) {
 // unexpose ends the exposure of the memory of the send in slot i.
 func (w *Worker) unexpose(i uint32) {
 	w.slab.detachMem(i)
-	w.t.lanes[w.slab.slots[i].lane].exposed--
+	w.t.lanes[w.slab.slots[i].lane].unuse()
 }
 
 // handleRTL receives an RTL. It exposes the memory of the message, or sends its data.
@@ -176,7 +176,7 @@ func (w *Worker) expose(i uint32, recvID, wanted uint64) bool {
 	}
 	w.slab.attachMem(i, m)
 	s.setPhase(phaseExposed)
-	l.exposed++
+	l.use()
 	text := binary.LittleEndian.AppendUint64(w.scratch[:0], addressOf(buf))
 	text = append(text, byte(w.locals[wi.index].Domain))
 	w.control(s.lane, control{id: amKey, hdr: recvID, text: m.AppendKey(text)})
@@ -238,7 +238,7 @@ func (wi *workerIface) handleKey(rx *rxConn, id uint64, data []byte) {
 // describes. It returns false if that is not possible.
 func (w *Worker) startRead(i uint32, rx *rxConn, data []byte) bool {
 	lane := rx.replyLane
-	if lane == 0 || w.t.lanes[lane].status != ucs.OK {
+	if lane == 0 || w.t.lanes[lane].state == laneFailed {
 		return false
 	}
 	l := &w.t.lanes[lane]
@@ -265,7 +265,7 @@ func (w *Worker) startRead(i uint32, rx *rxConn, data []byte) bool {
 	x.tag, x.arg, x.off, x.length = uint64(k), payloadUint64(data, 0), w.slab.id(i), uint64(len(buf))
 	w.slab.bufs[c] = buf
 	w.slab.attachMem(c, m)
-	l.reads++ // keeps the lane open
+	l.use() // keeps the lane open
 	w.count.Inc(cntRndvRead)
 	if st := w.try(c); st != ucs.InProgress {
 		w.end(c, st)
@@ -277,8 +277,8 @@ func (w *Worker) startRead(i uint32, rx *rxConn, data []byte) bool {
 func (w *Worker) resumeRead(i uint32) ucs.Status {
 	s := &w.slab.slots[i]
 	l := &w.t.lanes[s.lane]
-	if l.status != ucs.OK {
-		return l.status
+	if l.state == laneFailed {
+		return l.status()
 	}
 	w.am.vec[0] = uct.Vec{Buf: w.slab.bufs[i], Mem: w.slab.opMems[i].Mem}
 	st := l.transport().GetZcopy(w.am.vec[:], s.arg, uct.RKey(s.tag), w.slab.token(i))
@@ -307,6 +307,6 @@ func (w *Worker) readCompleted(c uint32, st ucs.Status) {
 		}
 		w.end(i, st)
 	}
-	w.t.lanes[lane].reads--
+	w.t.lanes[lane].unuse()
 	w.closeIfDrained(lane)
 }

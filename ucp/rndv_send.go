@@ -66,7 +66,7 @@ const recvReading = 2
 // usesRndv reports whether the message in s is sent by rendezvous.
 func (w *Worker) usesRndv(s *slot, l *lane) bool {
 	switch {
-	case l.rndvOnly || s.parent&sendFlagRndv != 0:
+	case l.is(slowRndvOnly) || s.parent&sendFlagRndv != 0:
 		return true
 	case s.parent&sendFlagSync != 0 && int(s.length) > l.maxBcopy-syncHeaderLen:
 		return true
@@ -254,8 +254,7 @@ func (wi *workerIface) handleFlowControl(rx *rxConn, on uint64, data []byte) {
 	}
 	for i := range w.t.lanes {
 		if l := &w.t.lanes[i]; i != 0 && l.ep != nil && l.peer == rx.peer {
-			l.rndvOnly = on == 1
-			w.updateFastPath(uint32(i))
+			l.setSlow(slowRndvOnly, on == 1)
 		}
 	}
 }

@@ -106,12 +106,9 @@ func (w *Worker) replyLane(rx *rxConn) uint32 {
 	if lane == 0 {
 		return 0
 	}
-	// The source's reference is counted in lane.replyRefs, not in lane.refs. It does not keep
-	// a lane open after the program closed all endpoints to the peer. Otherwise two workers
-	// that replied to each other would keep their connection for ever.
 	l := &w.t.lanes[lane]
-	l.refs--
-	l.replyRefs++
+	l.unretain()
+	l.retainReply()
 	rx.replyLane = lane
 	return lane
 }
@@ -170,13 +167,13 @@ func (w *Worker) releaseReplyLane(rx *rxConn) {
 // lane, or leaves it draining while reads of memory are in progress.
 func (w *Worker) releaseReplyRef(lane uint32) {
 	l := &w.t.lanes[lane]
-	l.replyRefs--
+	l.unretainReply()
 	switch {
 	case l.refs > 0 || l.replyRefs > 0:
-	case l.reads+l.exposed > 0:
-		l.draining = true
-	default:
+	case l.uses == 0:
 		w.closeLane(lane)
+	case l.state == laneOpen:
+		w.enterLane(lane, laneDraining)
 	}
 }
 

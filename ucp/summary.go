@@ -63,7 +63,7 @@ func (w *Worker) describeEndpoint(k uint32) live.Endpoint {
 	}
 	for n := w.laneOf[w.eps[k].peer]; n != 0; n = w.t.lanes[n].next {
 		l := &w.t.lanes[n]
-		row := live.Lane{Name: w.laneName(n), Pending: l.pending, RndvOnly: l.rndvOnly}
+		row := live.Lane{Name: w.laneName(n), Pending: l.pending, RndvOnly: l.is(slowRndvOnly)}
 		if l.err != nil {
 			row.Error = l.err.Error()
 		}
@@ -157,9 +157,9 @@ const (
 func (w *Worker) stateText(i uint32) string {
 	r := &w.slab.slots[i]
 	switch {
-	case r.flags&flagPending != 0 && w.t.lanes[r.lane].noCredit && r.op.sends():
+	case r.flags&flagPending != 0 && w.t.lanes[r.lane].is(slowNoCredit) && r.op.sends():
 		return stateNoCredit
-	case r.flags&flagPending != 0 && w.t.lanes[r.lane].noCredit && r.op == opFlush:
+	case r.flags&flagPending != 0 && w.t.lanes[r.lane].is(slowNoCredit) && r.op == opFlush:
 		return stateBehind
 	case r.flags&flagPending != 0:
 		return stateWaiting

@@ -109,7 +109,7 @@ func (e Endpoint) MaxInline() int {
 		return 0
 	}
 	l := &w.t.lanes[w.eps[k].lane]
-	return min(max(l.maxShort, l.maxBcopy), maxInline)
+	return min(max(l.ifaceMaxShort, l.maxBcopy), maxInline)
 }
 
 // TagRecv receives into p the oldest message whose tag equals tag in the bits of mask. If

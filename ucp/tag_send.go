@@ -95,8 +95,8 @@ func (w *Worker) resumeTagSend(i uint32) ucs.Status {
 	l := &w.t.lanes[s.lane]
 	n := int(s.length)
 	switch {
-	case l.status != ucs.OK:
-		return l.status
+	case l.state == laneFailed:
+		return l.status()
 	case s.phase() == phaseData:
 		return w.sendData(i, l)
 	case s.off > 0:
@@ -187,8 +187,8 @@ func (w *Worker) fill(b []byte, i uint32) int {
 func (w *Worker) resumeCancelFrag(i uint32) ucs.Status {
 	s := &w.slab.slots[i]
 	l := &w.t.lanes[s.lane]
-	if l.status != ucs.OK {
-		return l.status
+	if l.state == laneFailed {
+		return l.status()
 	}
 	return l.ep.AMShort(amNext, s.fragSeq(), nil)
 }

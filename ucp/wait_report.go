@@ -1,7 +1,6 @@
 package ucp
 
 import (
-	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
 
@@ -14,7 +13,7 @@ import (
 func (wi *workerIface) ReportWaits(least uct.WaitKind, report func(uct.Endpoint, uint32, uct.WaitKind)) {
 	w := wi.w
 	lane := func(i uint32, waits uct.WaitKind) {
-		if l := &w.t.lanes[i]; l.ep != nil && l.status == ucs.OK && l.iface == uint32(wi.index) {
+		if l := &w.t.lanes[i]; l.ep != nil && l.state != laneFailed && l.iface == uint32(wi.index) {
 			report(l.transport(), 0, waits)
 		}
 	}

@@ -54,27 +54,27 @@ type Worker struct {
 	passes         uint32     // since the last call of doPeriodic
 	ctxCheckPasses uint32     // number of passes after which a wait looks at its context and the time
 
-	slab               slab
-	posted             tagmatch.Posted
-	unexpQueue         tagmatch.Unexpected
-	unexpected         []unexpected // unexpected messages, by their id in arrived
-	rxConns            []*rxConn    // by rxConn.index; 0 is none
-	freeRxConns        []uint32
-	numDrainingPending int           // lanes that drain their pending queue (lane.drainingPending)
-	serviceInterval    time.Duration // longest sleep while ifaces are active; 0: no limit
-	fences             int           // fences over several lanes in progress
-	fenced             []uint32
-	flushed            bool   // its context, which is closing, has flushed it
-	flushErr           error  // result of that flush
-	rejecting          bool   // unmatched messages are refused, because the worker is closing
-	rndvThresh         uint64 // longest message that is sent eagerly
-	zcopyFrom          zcopyFrom
-	maxCredits         uint32 // send credits of each lane
-	budget             budget
-	scratch            [64]byte // a short message that is being sent
-	am                 amState
-	emul               emulOps
-	pool               pool // memory of unexpected messages and of inline copies
+	slab            slab
+	posted          tagmatch.Posted
+	unexpQueue      tagmatch.Unexpected
+	unexpected      []unexpected // unexpected messages, by their id in arrived
+	rxConns         []*rxConn    // by rxConn.index; 0 is none
+	freeRxConns     []uint32
+	numDraining     int           // lanes in laneDraining
+	serviceInterval time.Duration // longest sleep while ifaces are active; 0: no limit
+	fences          int           // fences over several lanes in progress
+	fenced          []uint32
+	flushed         bool   // its context, which is closing, has flushed it
+	flushErr        error  // result of that flush
+	rejecting       bool   // unmatched messages are refused, because the worker is closing
+	rndvThresh      uint64 // longest message that is sent eagerly
+	zcopyFrom       zcopyFrom
+	maxCredits      uint32 // send credits of each lane
+	budget          budget
+	scratch         [64]byte // a short message that is being sent
+	am              amState
+	emul            emulOps
+	pool            pool // memory of unexpected messages and of inline copies
 
 	mu          spinLock // with ThreadMulti, guards all fields above and below
 	mode        ThreadMode
@@ -141,7 +141,7 @@ func (x *Context) NewWorker(c WorkerConfig) (*Worker, error) {
 		mode:    c.Mode,
 	}
 	_ = w.stats.Add("ucp", w.count) // the first, so its name is not taken
-	w.t = thread{w: w, lanes: []lane{{maxShort: -1}}, locked: c.Mode == ThreadMulti}
+	w.t = thread{w: w, lanes: []lane{{laneLife: closedLane}}, locked: c.Mode == ThreadMulti}
 	w.slab.init(&w.pool)
 	w.am.init(w, c.Mode == ThreadMulti)
 	w.slow.init(x.settings)

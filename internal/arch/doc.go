@@ -3,7 +3,7 @@
 // document; and file lengths. It also checks the documents against the tree: links are valid, and
 // the README's program compiles.
 //
-// Its own test, which `make check` and `make test` run, and internal/shape use it. Start reading at layers.go,
+// Its own test, which `make test` runs, and internal/shape use it. Start reading at layers.go,
 // the import table. bans.go restricts single imports; source.go checks declarations and files.
 // retired.txt lists words that the tree does not use. Every rule has a reason, which a failure
 // prints.

@@ -13,13 +13,13 @@ var verbsList = []mutant{
 		file: "verbs/soft/reply.go",
 		old:  "		r.pendingResponses |= 1 << (i % maxDestRdAtomic)\n		return\n",
 		new:  "		for ; i != r.numSaved; i++ {\n			r.saved[i%maxDestRdAtomic].sent = 0\n			r.pendingResponses |= 1 << (i % maxDestRdAtomic)\n		}\n		return\n",
-		pkg:  "./verbs/soft", test: "^TestForeignDuplicateRead$", quick: true,
+		pkg:  "./verbs/soft", test: "^TestForeignDuplicateRead$",
 	},
 	{
 		name: "probes go to a foreign peer",
 		file: "transports/rc/qp.go",
 		old:  " == \"soft\" && port.Goucx {", new: " == \"soft\" {",
-		pkg: "./transports/rc", test: "^TestPeerFeatures$", quick: true,
+		pkg: "./transports/rc", test: "^TestPeerFeatures$",
 	},
 	{
 		name: "the checksum of a packet is not looked at",
@@ -38,13 +38,13 @@ var verbsList = []mutant{
 		name: "sequence numbers are compared as if they did not wrap",
 		file: "verbs/psn.go",
 		old:  "int(int32((uint32(p)-uint32(q))<<8) >> 8)", new: "int(p) - int(q)",
-		pkg: "./verbs", test: "^TestPSN$", quick: true,
+		pkg: "./verbs", test: "^TestPSN$",
 	},
 	{
 		name: "a stale key finds the region that came after it",
 		file: "verbs/soft/mem.go",
 		old:  "	if m == nil || m.key != key {", new: "	if m == nil {",
-		pkg: "./verbs/soft", test: "^TestKeysVary$|^TestInvalidate$", quick: true,
+		pkg: "./verbs/soft", test: "^TestKeysVary$|^TestInvalidate$",
 	},
 	{
 		name: "an acknowledgement ends one packet more than it names",
@@ -56,6 +56,6 @@ var verbsList = []mutant{
 		name: "a whole window goes again after a time-out",
 		file: "verbs/soft/completer.go",
 		old:  "	r.probe.count, r.probe.pending = 0, r.probe.enabled\n", new: "	r.probe.count, r.probe.pending = 0, false\n",
-		pkg: "./verbs/soft", test: "^TestAloneAfterTimeout$", quick: true,
+		pkg: "./verbs/soft", test: "^TestAloneAfterTimeout$",
 	},
 }

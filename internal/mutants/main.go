@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -18,7 +17,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:], os.Stdout)
 	stop()
-	if err != nil && !errors.Is(err, flag.ErrHelp) {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
 	}
@@ -27,17 +26,11 @@ func main() {
 // run tests the mutants and prints a line of the table after each. The working directory is the
 // module's root, which is only read.
 func run(ctx context.Context, args []string, stdout io.Writer) error {
-	f := flag.NewFlagSet("mutants", flag.ContinueOnError)
-	quick := f.Bool("quick", false, "only those whose tests take a moment")
-	check := f.Bool("check", false, "only see whether each can be applied")
-	if err := f.Parse(args); err != nil {
-		return err
-	}
-	chosen := choose(all(), *quick, f.Args())
+	chosen := choose(all(), args)
 	if len(chosen) == 0 {
-		return fmt.Errorf("no mutant's name contains %q", f.Args())
+		return fmt.Errorf("no mutant's name contains %q", args)
 	}
-	if err := applyAll(chosen, os.ReadFile); err != nil || *check {
+	if err := applyAll(chosen, os.ReadFile); err != nil {
 		return err
 	}
 	began := time.Now()
@@ -64,9 +57,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 }
 
 // choose returns the mutants whose names contain one of words, or all if there are no words.
-func choose(ms []mutant, quick bool, words []string) []mutant {
+func choose(ms []mutant, words []string) []mutant {
 	return slices.DeleteFunc(ms, func(m mutant) bool {
-		named := len(words) == 0 || slices.ContainsFunc(words, func(w string) bool { return strings.Contains(m.name, w) })
-		return quick && !m.quick || !named
+		return len(words) > 0 && !slices.ContainsFunc(words, func(w string) bool { return strings.Contains(m.name, w) })
 	})
 }

@@ -17,7 +17,6 @@ type mutant struct {
 	times int
 	pkg   string // package of the test that kills it, as an argument of go test
 	test  string // the pattern of -run
-	quick bool   // its test takes a second or two
 	// tries is how often the test runs until it fails, if it depends on the timing of two threads;
 	// 0: once.
 	tries int

@@ -53,7 +53,7 @@ func (f *iface) onQPError(n verbs.QPN) {
 	defer r.mu.Unlock()
 	if !r.pending.Load() {
 		r.pending.Store(true)
-		f.owner.CallInside(&r.pending, func() { f.asyncSection(ucs.Now(), false) })
+		f.RunSoon(&r.pending)
 	}
 	r.qpns = append(r.qpns, n)
 }
@@ -104,23 +104,10 @@ func (f *iface) retransmitResets(now ucs.Time) {
 		x := &r.unacked[i]
 		if x.at <= now && !f.ud.full() {
 			x.at = now.Add(f.retryInterval)
-			f.sendConnMsgTo(&connMsg{msg: x.msg, accessError: true}, &x.to)
+			f.sendConnMsgTo(&connMsg{msg: x.msg, flags: flagAccessError}, &x.to)
 		}
-		f.setAlarm(max(x.at, now.Add(sectionRetry)))
+		f.SetAlarm(max(x.at, now.Add(sectionRetry)))
 	}
-}
-
-// ackReset ends the retransmission of the RESET that n acknowledges.
-func (f *iface) ackReset(n *connMsg) {
-	r := &f.accessErrors
-	r.unacked = slices.DeleteFunc(r.unacked, func(x unackedReset) bool {
-		return x.msg.From == n.msg.To && x.msg.To == n.msg.From && x.to == n.from
-	})
-}
-
-// isUnacked reports whether msg is a RESET to that interface without an ACK.
-func (r *accessErrors) isUnacked(msg *machine.Msg, to *peer) bool {
-	return slices.ContainsFunc(r.unacked, func(x unackedReset) bool { return x.msg == *msg && x.to == *to })
 }
 
 // sendConnMsgTo sends a message to an interface with which there may be no connection.

@@ -80,7 +80,7 @@ func (r *refuser) lose(which func(p *soft.PacketInfo) bool) {
 }
 
 func isRefusal(p *soft.PacketInfo) bool {
-	return p.Op == wire.UDSendOnly && p.Packet.Payload[connMsgOffFlags]&flagAccessError != 0
+	return p.Op == wire.UDSendOnly && msgFlags(p.Packet.Payload[connMsgOffFlags])&flagAccessError != 0
 }
 
 // denied requires that a's connection fails with the refusal, far sooner than by the
@@ -150,9 +150,9 @@ func TestRefusedAskedAfter(t *testing.T) {
 		require.Equal(t, ucs.InProgress, r.to.GetBcopy(make([]byte, 8), r.addr, r.key, 1))
 		until(t, func() bool { return r.closes.Load() == 1 })
 		e := r.to.(*ep)
-		r.a.enterWait()
+		r.a.EnterWait()
 		e.sendMsg(machine.Msg{Kind: machine.MsgReady, Worker: r.a.worker, From: e.M.Conn(), To: e.M.Remote()})
-		r.a.leave()
+		r.a.Leave()
 		r.denied(t, start)
 	}, "UCX_RC_CONNECT_RETRY=1m")
 }

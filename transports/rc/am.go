@@ -22,7 +22,7 @@ const (
 //hot:bench BenchmarkAMShort
 func (e *ep) AMShort(id uct.AMID, hdr uint64, p []byte) uct.Status {
 	f := e.f
-	if !f.enter() {
+	if !f.Enter() {
 		return ucs.NoResource
 	}
 	q := e.q
@@ -36,7 +36,7 @@ func (e *ep) AMShort(id uct.AMID, hdr uint64, p []byte) uct.Status {
 	w.Op, w.NumSG, w.InlineLen = verbs.OpSend, 0, uint8(headerLen+len(p))
 	q.takePlainSlot()
 	q.post(w, verbs.SendInline)
-	f.leave()
+	f.Leave()
 	return ucs.OK
 }
 
@@ -45,7 +45,7 @@ func (e *ep) AMShort(id uct.AMID, hdr uint64, p []byte) uct.Status {
 //hot:bench BenchmarkAMShort
 func (e *ep) AMUint64(id uct.AMID, hdr, v uint64) uct.Status {
 	f := e.f
-	if !f.enter() {
+	if !f.Enter() {
 		return ucs.NoResource
 	}
 	q := e.q
@@ -59,7 +59,7 @@ func (e *ep) AMUint64(id uct.AMID, hdr, v uint64) uct.Status {
 	w.Op, w.NumSG, w.InlineLen = verbs.OpSend, 0, headerLen+8
 	q.takePlainSlot()
 	q.post(w, verbs.SendInline)
-	f.leave()
+	f.Leave()
 	return ucs.OK
 }
 
@@ -67,7 +67,7 @@ func (e *ep) AMUint64(id uct.AMID, hdr, v uint64) uct.Status {
 //
 //go:noinline
 func (e *ep) amShortSlow(id uct.AMID, n int) uct.Status {
-	defer e.f.leave()
+	defer e.f.Leave()
 	switch {
 	case e.status != ucs.OK:
 		return e.status
@@ -83,10 +83,10 @@ func (e *ep) amShortSlow(id uct.AMID, n int) uct.Status {
 // it before CommitAM.
 func (e *ep) ReserveAM(id uct.AMID, hdr uint64, n int) ([]byte, uct.Status) {
 	f := e.f
-	if !f.enter() {
+	if !f.Enter() {
 		return nil, ucs.NoResource
 	}
-	defer f.leave()
+	defer f.Leave()
 	switch {
 	case e.status != ucs.OK:
 		return nil, e.status
@@ -118,7 +118,7 @@ func putHeader(b []byte, id uct.AMID, hdr uint64) {
 //hot:bench BenchmarkAMBcopy
 func (e *ep) CommitAM(n int) {
 	f := e.f
-	f.enterWait()
+	f.EnterWait()
 	switch {
 	case !e.hasReserved:
 	case e.status != ucs.OK || e.txQueue == nil:
@@ -133,7 +133,7 @@ func (e *ep) CommitAM(n int) {
 		q.takeSlot(slotBuf, 0, e.reserved)
 		q.post(w, f.signalIfScarce())
 	}
-	f.leave()
+	f.Leave()
 }
 
 // signalIfScarce requests a completion if more than half of the bounce buffers are in use. Unsignaled
@@ -147,9 +147,9 @@ func (f *iface) signalIfScarce() verbs.SendFlags {
 
 // Abort frees the buffer of the open reservation.
 func (e *ep) Abort() {
-	e.f.enterWait()
+	e.f.EnterWait()
 	e.abort()
-	e.f.leave()
+	e.f.Leave()
 }
 
 func (e *ep) abort() {
@@ -165,10 +165,10 @@ func (e *ep) abort() {
 //hot:bench BenchmarkAMZcopy
 func (e *ep) AMZcopy(id uct.AMID, hdr uint64, header []byte, v []uct.Vec, t uct.Token) uct.Status {
 	f := e.f
-	if !f.enter() {
+	if !f.Enter() {
 		return ucs.NoResource
 	}
-	defer f.leave()
+	defer f.Leave()
 	switch {
 	case e.status != ucs.OK:
 		return e.status

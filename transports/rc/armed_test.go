@@ -18,8 +18,8 @@ func enteredAtRest(t *testing.T) (a, b *end, first uct.Endpoint) {
 	first, err := a.NewEndpoint(b.address(), 0)
 	require.NoError(t, err)
 	until(t, func() bool { return first.AMUint64(1, 0, 0) == ucs.OK }, a, b)
-	until(t, func() bool { return len(b.got) == 1 && b.sees(func() bool { return b.alarmAt == 0 }) }, a, b)
-	b.enterWait()
+	until(t, func() bool { return len(b.got) == 1 && b.sees(func() bool { return !b.AlarmSet() }) }, a, b)
+	b.EnterWait()
 	b.ud.poll(udRecvs)
 	return a, b, first
 }
@@ -32,11 +32,11 @@ func TestHearsAfterProgress(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, ucs.NoResource, second.AMUint64(1, 0, 0))
 	until(t, func() bool { return readable(b.channel.FD()) }, a)
-	b.progressDepth++ // as in Progress
+	b.ProgressDepth++ // as in Progress
 	b.nextService = 0
 	b.serviceTimers()
-	b.progressDepth--
-	b.leave()
+	b.ProgressDepth--
+	b.Leave()
 	third, err := a.NewEndpoint(b.address(), 0)
 	require.NoError(t, err)
 	until(t, func() bool { return third.AMUint64(1, 0, 0) == ucs.OK }, a)
@@ -51,7 +51,7 @@ func TestHearsAfterMost(t *testing.T) {
 		a.sendConnMsg(&connMsg{msg: machine.Msg{Kind: machine.MsgSuspendNak, From: 1, To: 1}}, &b.self, first.(*ep).ah)
 	})
 	until(t, func() bool { n, _ := b.ud.poll(1); return n == 1 }, a)
-	b.leave()
+	b.Leave()
 	second, err := a.NewEndpoint(b.address(), 0)
 	require.NoError(t, err)
 	until(t, func() bool { return second.AMUint64(1, 0, 0) == ucs.OK }, a)

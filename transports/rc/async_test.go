@@ -150,10 +150,10 @@ func TestSleeperIsWoken(t *testing.T) {
 			a, b := newEnd(t, c, 1), newEnd(t, c, 2)
 			back, err := b.NewEndpoint(a.address(), 0)
 			require.NoError(t, err)
-			a.enterWait() // it hears nothing now
+			a.EnterWait() // it hears nothing now
 			require.Equal(t, ucs.OK, back.PendingAdd(7))
 			until(t, func() bool { st := b.Arm(uct.EventRecv); return st == ucs.OK || st == ucs.InProgress }, b)
-			a.leave()
+			a.Leave()
 			var stop atomic.Bool
 			done := make(chan struct{})
 			go func() {

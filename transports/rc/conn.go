@@ -7,11 +7,12 @@ import (
 
 	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/verbs"
 	"github.com/goucx/goucx/wireup/machine"
 )
 
 // The life of a connection: newEP adds it, without a QP. connect sends OPEN when an operation
-// needs it; for an OPEN of a peer, iface.acceptOpen does the same (conn_recv.go). The state machine
+// needs it; for an OPEN of a peer, iface.acceptOpen does the same. The state machine
 // (wireup/machine) then decides about all steps; step executes them: it creates and connects
 // QPs, switches the directions, retires QPs (migrate.go) and reports the end (service.go).
 //
@@ -74,11 +75,54 @@ func (e *ep) connect() {
 
 // step passes an event to the state machine and executes the actions that it returns.
 func (e *ep) step(ev machine.Event) {
+	f := e.f
 	var buf [8]machine.Action
 	for _, a := range e.M.Step(ucs.Now(), ev, buf[:0]) {
-		e.apply(a)
+		switch a.Kind {
+		case machine.ActionCreate:
+			p, err := f.newQP(e)
+			if err == nil {
+				p.id = a.Pair
+				e.qps = append(e.qps, p)
+				err = p.allocQueue()
+			}
+			if err != nil {
+				f.FailLater(e, err)
+			}
+		case machine.ActionConnect:
+			if p := e.qp(a.Pair); p != nil {
+				if err := p.connect(e.remoteQP, &e.peer.port); err != nil {
+					f.FailLater(e, fmt.Errorf("%w: connect queue pair: %w", ucs.ErrPeerFailed, err))
+				}
+			}
+		case machine.ActionSend:
+			e.sendMsg(a.Msg)
+		case machine.ActionSwitchRx:
+			if p := e.qp(a.Pair); p != nil {
+				p.life.step(qpRead)
+				if len(p.outOfOrder) > 0 { // messages that arrived early are delivered first
+					f.markReadable(p)
+				}
+			}
+		case machine.ActionSwitchTx:
+			e.switchTx(a.Pair)
+		case machine.ActionRetire:
+			e.retire(a.Pair)
+		case machine.ActionClose:
+			f.Schedule(e)
+		case machine.ActionFail:
+			switch a.Reason {
+			case machine.ReasonStale:
+				e.reconnect()
+			case machine.ReasonRejected:
+				f.FailLater(e, fmt.Errorf("%w: it refused the connection", ucs.ErrUnreachable))
+			case machine.ReasonPeerLost:
+				f.FailLater(e, conn.PeerFailed("it does not answer, or has lost the connection"))
+			case machine.ReasonProtocolError:
+				f.FailLater(e, conn.ErrProtocol)
+			}
+		}
 	}
-	f := e.f
 	e.setTimer()
 	if r := e.M.Remote(); r != 0 && e.Life != conn.Released {
 		f.byRemoteID[remoteID{e.peer.iface.name, r}] = e
@@ -91,53 +135,6 @@ func (e *ep) step(ev machine.Event) {
 	}
 	if e.M.PeerDrained() {
 		f.Schedule(e)
-	}
-}
-
-func (e *ep) apply(a machine.Action) {
-	switch a.Kind {
-	case machine.ActionCreate:
-		p, err := e.f.newQP(e)
-		if err == nil {
-			p.id = a.Pair
-			e.qps = append(e.qps, p)
-			err = p.allocQueue()
-		}
-		if err != nil {
-			e.f.FailLater(e, err)
-		}
-	case machine.ActionConnect:
-		if p := e.qp(a.Pair); p != nil {
-			if err := p.connect(e.remoteQP, &e.peer.port); err != nil {
-				e.f.FailLater(e, fmt.Errorf("%w: connect queue pair: %w", ucs.ErrPeerFailed, err))
-			}
-		}
-	case machine.ActionSend:
-		e.sendMsg(a.Msg)
-	case machine.ActionSwitchRx:
-		e.switchRx(a.Pair)
-	case machine.ActionSwitchTx:
-		e.switchTx(a.Pair)
-	case machine.ActionRetire:
-		e.retire(a.Pair)
-	case machine.ActionClose:
-		e.f.Schedule(e)
-	case machine.ActionFail:
-		e.machineFailed(a.Reason)
-	}
-}
-
-// machineFailed ends or restarts the connection for the reason that the machine reports.
-func (e *ep) machineFailed(r machine.Reason) {
-	switch r {
-	case machine.ReasonStale:
-		e.reconnect()
-	case machine.ReasonRejected:
-		e.f.FailLater(e, fmt.Errorf("%w: it refused the connection", ucs.ErrUnreachable))
-	case machine.ReasonPeerLost:
-		e.f.FailLater(e, conn.PeerFailed("it does not answer, or has lost the connection"))
-	case machine.ReasonProtocolError:
-		e.f.FailLater(e, conn.ErrProtocol)
 	}
 }
 
@@ -163,9 +160,12 @@ func (e *ep) reconnect() {
 
 // sendMsg sends a message of the state machine as a datagram.
 func (e *ep) sendMsg(m machine.Msg) {
-	n := connMsg{
-		msg: m, separate: e.Has(conn.Separate) && m.Kind == machine.MsgOpen,
-		accessError: m.Kind == machine.MsgReset && errors.Is(e.Err, errAccessAtResponder),
+	n := connMsg{msg: m}
+	switch {
+	case m.Kind == machine.MsgOpen && e.Has(conn.Separate):
+		n.flags = flagSeparate
+	case m.Kind == machine.MsgReset && errors.Is(e.Err, errAccessAtResponder):
+		n.flags = flagAccessError
 	}
 	if m.CarriesQPInfo() {
 		p := e.qp(m.Pair)
@@ -179,12 +179,257 @@ func (e *ep) sendMsg(m machine.Msg) {
 
 // Connecting implements uct.Handshaker.
 func (e *ep) Connecting() bool {
-	e.f.enterWait()
-	defer e.f.leave()
+	e.f.EnterWait()
+	defer e.f.Leave()
 	return !e.Life.Over() && e.txQueue == nil && !e.Has(everConnected)
 }
 
 // hasPending reports whether operations wait for the connection, or are in flight on it.
 func (e *ep) hasPending() bool {
 	return e.pend.Len() > 0 || e.hasReserved || e.txQueue != nil && e.txQueue.head != e.txQueue.tail
+}
+
+// Anyone can send a datagram to the QP for connection messages. So a message is accepted only
+// from the QP and port that it names (parseConnMsg), and a reply goes to them alone. An OPEN may
+// still come from a sender that does not receive. The connection is therefore half-open until a
+// message shows that the peer receives: it holds a QP but no send queue, its number is bounded,
+// and a newer one may evict it (nic.HalfOpen).
+
+// maxProbes is the maximum number of liveness probes that an OPEN of a peer causes.
+const maxProbes = 16
+
+// parseConnMsg decodes the datagram after the GRH. It rejects a message whose sender is not the
+// interface that the message names: the reply would go to a third party.
+func (f *iface) parseConnMsg(n *connMsg, wc *verbs.WC) error {
+	if wc.Status != verbs.WCSuccess || wc.Len < grhLen || wc.Len > grhLen+connMsgMaxLen {
+		return fmt.Errorf("datagram of %d bytes: %w", wc.Len, ucs.ErrInvalid)
+	}
+	b := f.ud.rx.Bytes(uint32(wc.ID))
+	if err := n.parse(b[grhLen:wc.Len]); err != nil {
+		return err
+	}
+	if a := n.from.address(); !f.d.SentFrom(&a, wc, b) {
+		return fmt.Errorf("connection message names queue pair %#x at %v, port %d, which did not send it: %w",
+			uint32(a.QPN), a.Port.GID.Addr(), a.Port.LID, ucs.ErrInvalid)
+	}
+	return nil
+}
+
+// dispatchConnMsg passes a message to its connection. An OPEN may add a connection.
+func (f *iface) dispatchConnMsg(n *connMsg) {
+	name, m := n.from.iface.name, n.msg
+	e := f.byLocalID[m.To]
+	if m.To == 0 {
+		e = f.byRemoteID[remoteID{name, m.From}]
+	}
+	if e != nil && e.peer != n.from { // another peer uses this identifier
+		return
+	}
+	if m.Kind == machine.MsgReset && !n.has(flagAccessError) { // the ACK of a RESET with flag refused
+		r := &f.accessErrors
+		r.unacked = slices.DeleteFunc(r.unacked, func(x unackedReset) bool {
+			return x.msg.From == m.To && x.msg.To == m.From && x.to == n.from
+		})
+	}
+	if n.has(flagDrained) {
+		if e != nil {
+			e.handleDrained(n)
+		}
+		return
+	}
+	if e == nil && m.To == 0 && m.Kind == machine.MsgOpen {
+		e = f.acceptOpen(n)
+	}
+	if e == nil || e.Life.Over() {
+		f.replyStray(n)
+		return
+	}
+	e.handleMsg(n)
+}
+
+// replyStray replies to a message for a connection that does not exist, or has ended.
+//
+// The ACK of a SHUTDOWN, and of a RESET with flag refused, is a RESET without flags. While the
+// peer has not acknowledged a RESET with flag refused, all other replies on that connection
+// carry the flag, too.
+func (f *iface) replyStray(n *connMsg) {
+	a, ok := machine.ResetFor(f.worker, n.msg)
+	var flags msgFlags
+	if ok && slices.ContainsFunc(f.accessErrors.unacked, func(x unackedReset) bool { return x.msg == a && x.to == n.from }) {
+		flags = flagAccessError
+	}
+	if n.has(flagAccessError) || n.has(flagShutdown) && n.msg.To != 0 {
+		a, ok, flags = machine.Msg{Kind: machine.MsgReset, Worker: f.worker, From: n.msg.To, To: n.msg.From}, true, 0
+	}
+	if ok {
+		f.sendConnMsgTo(&connMsg{msg: a, flags: flags}, &n.from)
+	}
+}
+
+// acceptOpen returns the connection for an OPEN of a peer: one of this side's, or a new half-open
+// one. nil: the OPEN is dropped.
+func (f *iface) acceptOpen(n *connMsg) *ep {
+	if ok, _ := f.portAddr.Reaches(&n.from.port); !ok {
+		return nil
+	}
+	if e := f.matchOpen(n); e != nil {
+		if e.M.State() == machine.StateOpening {
+			f.stats.Inc(statCrossed)
+		} else {
+			f.stats.Inc(statAccepted)
+		}
+		f.Count(e)
+		return e
+	}
+	from, now := n.from.port.Source(), ucs.Now()
+	if !f.halfOpen.Admit(from, now, f.evictHalfOpen) {
+		f.stats.Inc(statOpensDropped) // the peer retransmits its OPEN
+		return nil
+	}
+	e, err := f.newEP(&n.from)
+	if err != nil {
+		f.stats.Inc(statRefused)
+		f.d.Log().Sugar().Warnf("refused a connection: %v", err)
+		return nil
+	}
+	f.stats.Inc(statAccepted)
+	f.halfOpen.Add(e, from, now)
+	e.Life = conn.HalfOpen
+	f.Count(e)
+
+	// The peer may have lost its other connections with this side. Send READY on each: the peer
+	// replies with RESET if it does not know the connection. A lost connection so fails before this
+	// side sends a reply on it to a message that arrived on e. Only the maxProbes oldest connections
+	// are probed. Connections that are not confirmed are not: their OPENs may be forged, and the
+	// probe would go to a third party.
+	es := f.ByPeer[e.peer.iface.name]
+	for _, o := range es[:min(len(es), maxProbes)] {
+		if o != e && !o.Life.Over() && o.M.Confirmed() {
+			o.sendMsg(machine.Msg{Kind: machine.MsgReady, Worker: f.worker, From: o.M.Conn(), To: o.M.Remote()})
+		}
+	}
+	return e
+}
+
+// evictHalfOpen releases a half-open connection. It was never used, and the layer above does not know
+// it.
+func (f *iface) evictHalfOpen(e *ep) {
+	f.stats.Inc(statHalfOpenEvicted)
+	f.uncountAccepted(e)
+	e.release(ucs.Canceled)
+}
+
+// confirm ends the half-open state: the peer has shown that it receives, or an endpoint uses the
+// connection.
+func (e *ep) confirm() {
+	if e.Life.Step(conn.Confirm) {
+		e.f.halfOpen.Remove(e)
+	}
+}
+
+// matchOpen returns the connection of this side that an OPEN of the peer belongs to: one whose OPEN
+// crosses it, else an unused one with an endpoint. nil: none.
+func (f *iface) matchOpen(n *connMsg) (unused *ep) {
+	if n.has(flagSeparate) {
+		return nil
+	}
+	for _, e := range f.ByPeer[n.from.iface.name] {
+		switch {
+		case e.Life.Over() || e.peer != n.from: // the interface name in the OPEN may be forged
+		case e.M.State() == machine.StateOpening && !e.Has(conn.Separate):
+			return e
+		case e.M.State() == machine.StateIdle && e.Has(conn.Opened) && unused == nil:
+			unused = e
+		}
+	}
+	return unused
+}
+
+// uncountAccepted undoes Count. A closed endpoint with operations in flight stays counted: Progress is
+// called for active ifaces only, and reports their events.
+func (f *iface) uncountAccepted(e *ep) {
+	if e.Has(conn.Opened) || !f.hasInFlight(e) {
+		f.Uncount(e)
+	}
+}
+
+// handleMsg processes a message of the peer's state machine.
+func (e *ep) handleMsg(n *connMsg) {
+	if n.has(flagShutdown) {
+		e.f.FailLater(e, conn.ErrPeerClosed)
+		e.f.replyStray(n)
+		return
+	}
+	if n.has(flagAccessError) {
+		if n.msg.From != e.M.Remote() { // for an earlier connection
+			return
+		}
+		e.f.FailLater(e, errAccessAtRequester)
+		e.f.replyStray(n)
+		return
+	}
+	ev := machine.Event{Kind: machine.EventReceive, Msg: n.msg, Busy: e.hasPending()}
+	e.remoteQP = n.qpInfo
+	if n.msg.Kind == machine.MsgSuspend {
+		e.requestCompletion() // so that the connection can be suspended next time
+	}
+	var attached *connQP
+	if e.M.AcceptsPair(n.msg) {
+		p, err := e.f.newQP(e)
+		if err == nil {
+			p.id = n.msg.Pair.Flip()
+			e.qps = append(e.qps, p)
+			attached = p
+			err = p.connect(n.qpInfo, &e.peer.port)
+		}
+		if err == nil && e.Life != conn.HalfOpen {
+			err = p.allocQueue()
+		}
+		if err != nil {
+			e.f.stats.Inc(statRefused)
+			e.f.d.Log().Sugar().Warnf("cannot connect to a queue pair of a peer: %v", err)
+			ev.Kind = machine.EventAttachFailed
+		}
+	}
+	e.step(ev)
+	if attached != nil && !e.M.Uses(attached.id) {
+		e.retire(attached.id)
+	}
+}
+
+// Suspend implements conn.Connection.
+func (e *ep) Suspend() {
+	e.f.stats.Inc(statSuspends)
+	e.step(machine.Event{Kind: machine.EventSuspend})
+}
+
+// activeConns returns the number of connections whose QP is in use by both sides.
+func (f *iface) activeConns() int { return f.numQPs - len(f.draining) - f.halfOpen.Len() }
+
+// Active implements uct.ConnectionCache.
+func (f *iface) Active() int {
+	f.EnterWait()
+	defer f.Leave()
+	return f.activeConns()
+}
+
+// Candidates implements uct.ConnectionCache.
+func (f *iface) Candidates(now ucs.Time, since []ucs.Time) []ucs.Time {
+	f.EnterWait()
+	defer f.Leave()
+	return f.Table.Candidates(now, since)
+}
+
+// Evict implements uct.ConnectionCache.
+func (f *iface) Evict(now, t ucs.Time, most int) int {
+	f.EnterWait()
+	defer f.Leave()
+	return f.Table.Evict(now, t, most)
+}
+
+// requestCompletion requests a completion for unsignaled operations in flight.
+func (e *ep) requestCompletion() {
+	if q := e.txQueue; q != nil && q.head != q.tail && q.signaled == 0 && q.room() {
+		q.postZeroWrite(0)
+	}
 }

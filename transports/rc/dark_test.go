@@ -36,7 +36,7 @@ func nightfall(t *testing.T, env ...string) *night {
 		p := soft.New(soft.Config{Fabric: n.net, Engine: soft.EngineInline, Addr: n.at[i].Addr(), Port: n.at[i].Port()})
 		c := Component(func(*config.Set, *zap.Logger) []verbs.Provider { return []verbs.Provider{p} })
 		*e = newEndWith(t, c, byte(i+1), set)
-		require.NoError(t, (*e).closeOwner()) // the network is one goroutine's
+		require.NoError(t, (*e).CloseSection()) // the network is one goroutine's
 	}
 	n.heal()
 	return n

@@ -33,7 +33,7 @@ func (l *loses) hook(p *soft.PacketInfo) soft.Verdict {
 // drainedWord tells the word that a pair is drained from other packets.
 func drainedWord(p *soft.PacketInfo) bool {
 	b := p.Packet.Payload
-	return p.Op == wire.UDSendOnly && len(b) >= connMsgMinLen && b[0] == connMsgVersion && b[connMsgOffFlags]&flagDrained != 0
+	return p.Op == wire.UDSendOnly && len(b) >= connMsgMinLen && b[0] == connMsgVersion && msgFlags(b[connMsgOffFlags])&flagDrained != 0
 }
 
 // leaves is two ends and a connection, by which a has sent a message to b, and which it
@@ -222,8 +222,8 @@ func TestDrainedOfNoSense(t *testing.T) {
 	l := newLeaves(t)
 	a, b := l.ends[0], l.ends[1]
 	good := connMsg{
-		msg:     machine.Msg{Worker: a.worker, From: l.to.M.Conn(), To: l.from.M.Conn(), Pair: l.to.M.TxPair()},
-		drained: true, wantReply: true, from: a.self,
+		msg:   machine.Msg{Worker: a.worker, From: l.to.M.Conn(), To: l.from.M.Conn(), Pair: l.to.M.TxPair()},
+		flags: flagDrained | flagWantReply, from: a.self,
 	}
 	for _, c := range []struct {
 		name string
@@ -231,8 +231,8 @@ func TestDrainedOfNoSense(t *testing.T) {
 		said uint64
 	}{
 		{"of a pair that there is not", func(n *connMsg) { n.msg.Pair = 77 }, 1},
-		{"and unasked", func(n *connMsg) { n.msg.Pair, n.wantReply = 77, false }, 0},
-		{"of no pair", func(n *connMsg) { n.msg.Pair, n.wantReply = machine.End, false }, 0},
+		{"and unasked", func(n *connMsg) { n.msg.Pair, n.flags = 77, flagDrained }, 0},
+		{"of no pair", func(n *connMsg) { n.msg.Pair, n.flags = machine.End, flagDrained }, 0},
 		{"of a connection that there is not", func(n *connMsg) { n.msg.To++ }, 0},
 		{"of somebody else's", func(n *connMsg) { n.from = peerAt(&nic.Address{Worker: [16]byte{9}}) }, 0},
 		{"and a hello", func(n *connMsg) { n.msg.Kind, n.msg.To, n.msg.From = machine.MsgOpen, 0, 1 }, 0},

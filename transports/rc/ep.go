@@ -96,15 +96,23 @@ func (e *ep) noResource(buf bool) uct.Status {
 // Flush completes when the operations posted before it have completed. A completed put has
 // taken effect in the peer's memory.
 func (e *ep) Flush(k uct.FlushKind, t uct.Token) uct.Status {
-	if !e.f.enter() {
+	if !e.f.Enter() {
 		return ucs.NoResource
 	}
-	defer e.f.leave()
+	defer e.f.Leave()
 	switch {
 	case e.status != ucs.OK:
 		return e.status
 	case k == uct.FlushCancel:
-		return e.cancel(t)
+		// The endpoint fails. t completes when no operation is in flight.
+		e.f.FailLater(e, errCanceled)
+		for range e.f.inFlight(e) {
+			e.cancelToken = t
+		}
+		if e.cancelToken == 0 {
+			return ucs.OK
+		}
+		return ucs.InProgress
 	case e.txQueue == nil || len(e.qps) > 1 || len(e.f.draining) > 0: // another QP may have operations in flight
 		return e.f.flush(e, t)
 	case e.txQueue.head == e.txQueue.tail:
@@ -124,23 +132,11 @@ func (q *sendQueue) postZeroWrite(t uct.Token) {
 	q.post(w, verbs.SendSignaled)
 }
 
-// cancel fails the endpoint with errCanceled. t completes when no operation is in flight.
-func (e *ep) cancel(t uct.Token) uct.Status {
-	e.f.FailLater(e, errCanceled)
-	for range e.f.inFlight(e) {
-		e.cancelToken = t
-	}
-	if e.cancelToken == 0 {
-		return ucs.OK
-	}
-	return ucs.InProgress
-}
-
 // Fence makes the next operation wait for reads and atomics in flight. A QP executes all other
 // operations in order.
 func (e *ep) Fence() uct.Status {
-	e.f.enterWait()
-	defer e.f.leave()
+	e.f.EnterWait()
+	defer e.f.Leave()
 	return e.fence()
 }
 
@@ -153,10 +149,10 @@ func (e *ep) fence() uct.Status {
 
 // Check writes zero bytes to the peer, which fails if the peer is dead.
 func (e *ep) Check(t uct.Token) uct.Status {
-	if !e.f.enter() {
+	if !e.f.Enter() {
 		return ucs.NoResource
 	}
-	defer e.f.leave()
+	defer e.f.Leave()
 	switch {
 	case e.status != ucs.OK:
 		return e.status
@@ -170,8 +166,8 @@ func (e *ep) Check(t uct.Token) uct.Status {
 // Close closes the endpoint. The connection stays until the peer has closed its side.
 // Operations that were accepted are still executed.
 func (e *ep) Close() {
-	e.f.enterWait()
-	defer e.f.leave()
+	e.f.EnterWait()
+	defer e.f.Leave()
 	if !e.Drop(conn.Opened) || e.Life == conn.Released {
 		return
 	}
@@ -193,11 +189,6 @@ func (e *ep) Close() {
 func (e *ep) rejectOps(s uct.Status) {
 	e.status = s
 	e.updateFastPath()
-}
-
-// releasable reports whether both sides have finished with the connection.
-func (e *ep) releasable() bool {
-	return !e.Has(conn.Opened) && (e.Life.Over() || e.M.State() == machine.StateClosed || e.M.State() == machine.StateIdle)
 }
 
 // release frees all resources of the connection. Operations in flight complete with st.

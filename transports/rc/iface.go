@@ -10,7 +10,6 @@ import (
 	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/transports/internal/nic"
 	"github.com/goucx/goucx/ucs"
-	"github.com/goucx/goucx/ucs/async"
 	"github.com/goucx/goucx/ucs/stats"
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/verbs"
@@ -52,7 +51,7 @@ type iface struct {
 	drainedSends  []verbs.WC
 	flushes       flushes
 
-	progressDepth int // nesting depth of Progress and callbacks; 0: outside
+	nic.Section
 	passes        uint32
 	serviceNeeded bool // service has work
 	waiting       []*ep
@@ -62,7 +61,6 @@ type iface struct {
 
 	handler  uct.Handler
 	d        *nic.Domain
-	owner    *async.Owner
 	thread   *nic.Thread
 	pd       verbs.PD
 	channel  verbs.CompChannel
@@ -97,15 +95,10 @@ type iface struct {
 	nextService  ucs.Time
 	keepaliveAt  ucs.Time // last search for connections to probe
 
-	threads       int
-	armed         bool // Arm was called: a section that did work wakes the worker
-	closed        bool
-	ownerOpen     bool // owner is open
-	hasUnattended bool // uct.IfaceConfig.Unattended is set
-	wake          *nic.Wake
-	alarmFunc     func(ucs.Time)
-	alarm         async.Timer
-	alarmAt       ucs.Time // 0: no alarm
+	threads int
+	armed   bool // Arm was called: a section that did work wakes the worker
+	closed  bool
+	wake    *nic.Wake
 
 	recvWCs   [uct.MaxBatch]verbs.WC
 	sendWCs   [sendPollBatch]verbs.WC
@@ -145,7 +138,22 @@ func openIface(d *nic.Domain, port uint8, c uct.IfaceConfig) (uct.Iface, error) 
 	f.timers.Mark = inTimers
 	f.Init(conn.Hooks[*ep]{
 		Handler: f.handler, Stats: f.stats, Failed: statFailed, Wake: func() { f.serviceNeeded = true },
-		Reject: f.rejectFailed, Active: f.activeConns, Limit: maxQPs.Get(s), Uses: f.uses,
+		Reject: func(e *ep) {
+			// Operations on a connection that this side could not open get NoResource until that
+			// is reported to the layer above.
+			openFailed := e.unused() && !errors.Is(e.Err, ucs.ErrPeerFailed) && !errors.Is(e.Err, ucs.ErrCanceled)
+			if e.status == ucs.OK && !openFailed {
+				e.rejectOps(laterStatus(e.Err))
+			}
+		},
+		Active: f.activeConns, Limit: maxQPs.Get(s),
+		Uses: func(e *ep) (uint64, bool) {
+			if e.txQueue == nil {
+				return uint64(e.received), false
+			}
+			e.requestCompletion() // for unsignaled operations in flight, so that it may become idle
+			return uint64(e.txQueue.tail + e.received), e.M.Quiescent() && !e.hasPending()
+		},
 	})
 	f.self.port = place
 	f.portAddr = &f.self.port
@@ -156,51 +164,41 @@ func openIface(d *nic.Domain, port uint8, c uct.IfaceConfig) (uct.Iface, error) 
 	if m := c.Resources.MaxUnexpected; m > 0 {
 		f.maxRetained = max(min(m/f.seg, f.recvTarget), 1)
 	}
-	f.attr = f.attrOf()
-	if err := f.open(c.Lock, c.Unattended); err != nil {
-		return nil, errors.Join(err, f.releaseAll())
+	// The longest time until the failure of a peer is detected is the keepalive interval, plus the
+	// retries of a QP or, for a suspended connection, of its connection messages.
+	failureWithin := time.Duration(config.Forever) // a dead peer is detected only by a send
+	if f.keepalive != config.Forever {
+		failureWithin = f.keepalive*5/4 + max(f.retryTime(), f.connectLimit)
 	}
-	return f, nil
-}
-
-func (f *iface) attrOf() uct.IfaceAttr {
-	maxMessage := int(f.d.Context().Attr().MaxMessage)
-	maxPayload := f.seg - headerLen
-	dev := f.d.Context().Attr()
-	a := uct.IfaceAttr{
+	dev := d.Context().Attr()
+	maxMessage, maxPayload := int(dev.MaxMessage), f.seg-headerLen
+	f.attr = uct.IfaceAttr{
 		Ops: uct.OpsAM | uct.OpsPut | uct.OpGetBcopy | uct.OpGetZcopy | uct.OpFlushLocal | uct.OpFlushRemote |
 			uct.OpFlushCancel | uct.OpFence | uct.OpPending | uct.OpCheck,
 		AM:      uct.Limit{Short: maxShort, Bcopy: maxPayload, MaxZcopy: maxPayload - maxHeader, MaxVec: maxAMVec, MaxHeader: maxHeader},
 		Put:     uct.Limit{Short: verbs.InlineLen, Bcopy: f.seg, MaxZcopy: maxMessage, MaxVec: verbs.MaxSGE},
 		Get:     uct.Limit{Bcopy: f.seg, MaxZcopy: maxMessage, MaxVec: verbs.MaxSGE},
 		Connect: uct.ConnectToIface, Events: uct.EventRecv | uct.EventSend,
-		AckMeansPlaced: dev.AckMeansPlaced, PeerFailure: true, FailureWithin: f.failureWithin(), AccessErrorFatal: true,
+		AckMeansPlaced: dev.AckMeansPlaced, PeerFailure: true, FailureWithin: failureWithin, AccessErrorFatal: true,
 	}
 	if dev.Atomic != verbs.AtomicNone {
-		a.Ops |= uct.OpAtomics
-		a.Post64, a.Fetch64, a.DeviceAtomics = postAtomics, fetchAtomics, dev.Atomic == verbs.AtomicHCA
+		f.attr.Ops |= uct.OpAtomics
+		f.attr.Post64, f.attr.Fetch64, f.attr.DeviceAtomics = postAtomics, fetchAtomics, dev.Atomic == verbs.AtomicHCA
 	}
 	// Measured on a 2-vCPU Xeon VM: one-way latency and bandwidth of the UDP link on loopback,
 	// and of the in-process link.
-	a.Estimate = uct.Estimate{Dedicated: 4 << 30, LatencyNS: 2200, OverheadNS: 60}
+	f.attr.Estimate = uct.Estimate{Dedicated: 4 << 30, LatencyNS: 2200, OverheadNS: 60}
 	switch {
-	case f.d.Context().Info().Provider != "soft":
+	case d.Context().Info().Provider != "soft":
 		// Source: estimates of UCX 1.13 for a 100 Gb/s adapter.
-		a.Estimate = uct.Estimate{Shared: 12000e6, LatencyNS: 600, LatencyPerEpNS: 1, OverheadNS: 75}
+		f.attr.Estimate = uct.Estimate{Shared: 12000e6, LatencyNS: 600, LatencyPerEpNS: 1, OverheadNS: 75}
 	case f.portAddr.Fabric == nic.FabricProcess:
-		a.Estimate = uct.Estimate{Dedicated: 8 << 30, LatencyNS: 200, OverheadNS: 60}
+		f.attr.Estimate = uct.Estimate{Dedicated: 8 << 30, LatencyNS: 200, OverheadNS: 60}
 	}
-	return a
-}
-
-// failureWithin returns the longest time until the failure of a peer is detected. It is the
-// keepalive interval, plus the retries of a QP or, for a suspended connection, of its
-// connection messages.
-func (f *iface) failureWithin() time.Duration {
-	if f.keepalive == config.Forever {
-		return config.Forever // a dead peer is detected only by a send
+	if err := f.open(c.Lock, c.Unattended); err != nil {
+		return nil, errors.Join(err, f.releaseAll())
 	}
-	return f.keepalive*5/4 + max(f.retryTime(), f.connectLimit)
+	return f, nil
 }
 
 // retryTime returns how long a QP retransmits a packet that gets no ACK.
@@ -246,7 +244,11 @@ func (f *iface) open(lock uct.LockMode, unattended func() time.Duration) (err er
 	}
 	f.nullQueue.f = f
 	f.armed = f.recvCQ.Arm(false) == ucs.OK
-	if err = f.openAsync(unattended); err != nil {
+	err = f.OpenSection(nic.SectionConfig{
+		FD: f.channel.FD(), Unattended: unattended, Run: f.runSection,
+		Arm: func() { f.ud.poll(1) },
+	})
+	if err != nil && !errors.Is(err, ucs.ErrUnsupported) { // without events, connections are opened in Progress only
 		return err
 	}
 	if f.group != nil {
@@ -293,8 +295,8 @@ func (f *iface) parsePeer(a uct.Address) (p peer, why string) {
 // NewEndpoint uses a connection that the peer opened, or adds a new one. The new one gets a QP
 // when it is first used.
 func (f *iface) NewEndpoint(a uct.Address, t int) (uct.Endpoint, error) {
-	f.enterWait()
-	defer f.leave()
+	f.EnterWait()
+	defer f.Leave()
 	if f.closed {
 		return nil, fmt.Errorf("new rc endpoint: iface %w", ucs.ErrClosed)
 	}
@@ -322,8 +324,8 @@ func (f *iface) NewEndpoint(a uct.Address, t int) (uct.Endpoint, error) {
 
 // Fence calls Endpoint.Fence for all connections.
 func (f *iface) Fence() uct.Status {
-	f.enterWait()
-	defer f.leave()
+	f.EnterWait()
+	defer f.Leave()
 	if f.closed {
 		return ucs.Closed
 	}

@@ -78,19 +78,6 @@ func (q *sendQueue) postControl(id, hdr uint64) {
 	q.post(w, verbs.SendInline|verbs.SendSignaled)
 }
 
-// switchRx moves the receiving direction to another QP, or to none. Messages that arrived early
-// are delivered first.
-func (e *ep) switchRx(id machine.PairID) {
-	p := e.qp(id)
-	if p == nil {
-		return
-	}
-	p.reading = true
-	if len(p.outOfOrder) > 0 {
-		e.f.markReadable(p)
-	}
-}
-
 // handleControl processes a control message of the peer.
 func (e *ep) handleControl(p *connQP, id, hdr uint64) {
 	switch {
@@ -121,7 +108,8 @@ func (e *ep) retire(id machine.PairID) {
 }
 
 func (f *iface) startDraining(p *connQP) {
-	p.retiredAt = max(ucs.Now(), 1)
+	p.life.step(qpRetire)
+	p.retiredAt = ucs.Now()
 	p.drainedSentAt = p.retiredAt.Add(-drainInterval)
 	p.updateFastRecv()
 	f.draining = append(f.draining, p)
@@ -135,7 +123,18 @@ func (f *iface) reapDraining(now ucs.Time) {
 			p.drainedSentAt = now
 			p.e.sendDrained(p.id, !p.peerDrained)
 		}
-		if p.drainDone(now.Sub(p.retiredAt)) {
+		// Until it has drained, the QP acknowledges what the peer retransmits.
+		age, drained := now.Sub(p.retiredAt), false
+		switch {
+		case p.inError, p.e.Life == conn.Released && age >= drainTimeout:
+			drained = true
+		case p.q.head != p.q.tail:
+		case !p.needsDrained():
+			drained = age >= drainInterval
+		default:
+			drained = p.peerDrained || age >= drainInterval+ackTimerFactor*f.retryTime()
+		}
+		if drained {
 			p.close(ucs.Canceled)
 		}
 	}
@@ -144,7 +143,7 @@ func (f *iface) reapDraining(now ucs.Time) {
 
 // removeClosed removes closed QPs from the draining ones.
 func (f *iface) removeClosed() {
-	f.draining = slices.DeleteFunc(f.draining, func(p *connQP) bool { return p.closed })
+	f.draining = slices.DeleteFunc(f.draining, func(p *connQP) bool { return p.life == qpClosed })
 }
 
 // needsDrained reports whether both sides wait for DRAINED. They do not if this side posted nothing on
@@ -152,25 +151,14 @@ func (f *iface) removeClosed() {
 // released.
 func (p *connQP) needsDrained() bool { return p.q.tail != 0 && p.e.Life != conn.Released }
 
-// drainDone reports whether a QP that was retired that long ago can be destroyed. Until then it
-// acknowledges what the peer retransmits.
-func (p *connQP) drainDone(age time.Duration) bool {
-	switch {
-	case p.inError, p.e.Life == conn.Released && age >= drainTimeout:
-		return true
-	case p.q.head != p.q.tail:
-		return false
-	case !p.needsDrained():
-		return age >= drainInterval
-	}
-	return p.peerDrained || age >= drainInterval+ackTimerFactor*p.q.f.retryTime()
-}
-
 // sendDrained sends DRAINED: none of this side's operations is in flight on the QP, nor will be.
-// asks: this side waits for the DRAINED of the peer.
+// wantReply: this side waits for the DRAINED of the peer.
 func (e *ep) sendDrained(id machine.PairID, wantReply bool) {
-	m := machine.Msg{Worker: e.f.worker, From: e.M.Conn(), To: e.M.Remote(), Pair: id}
-	e.f.sendConnMsg(&connMsg{msg: m, drained: true, wantReply: wantReply}, &e.peer, e.ah)
+	m, flags := machine.Msg{Worker: e.f.worker, From: e.M.Conn(), To: e.M.Remote(), Pair: id}, flagDrained
+	if wantReply {
+		flags |= flagWantReply
+	}
+	e.f.sendConnMsg(&connMsg{msg: m, flags: flags}, &e.peer, e.ah)
 }
 
 // handleDrained processes a DRAINED of the peer. If this side has destroyed the QP already and
@@ -184,7 +172,7 @@ func (e *ep) handleDrained(n *connMsg) {
 			}
 		}
 	}
-	if n.wantReply && !found {
+	if n.has(flagWantReply) && !found {
 		e.sendDrained(id, false)
 	}
 }

@@ -15,8 +15,8 @@ func (e *ep) hasRoom() bool {
 
 // PendingAdd queues t until the operation that got NoResource last can be posted.
 func (e *ep) PendingAdd(t uct.Token) uct.Status {
-	e.f.enterWait()
-	defer e.f.leave()
+	e.f.EnterWait()
+	defer e.f.Leave()
 	if e.status != ucs.OK {
 		return e.status
 	}
@@ -43,13 +43,13 @@ func (e *ep) PendingAdd(t uct.Token) uct.Status {
 
 // PendingPurge removes all tokens from the pending queue and passes them to f.
 func (e *ep) PendingPurge(f func(uct.Token)) {
-	e.f.enterWait()
+	e.f.EnterWait()
 	e.pend.Purge(e.updateFastPath, func(t uct.Token) {
-		e.f.leave()
+		e.f.Leave()
 		f(t)
-		e.f.enterWait()
+		e.f.EnterWait()
 	})
-	e.f.leave()
+	e.f.Leave()
 }
 
 // dispatchPending lets the handler retry pending operations where there is room, and returns how many
@@ -90,20 +90,20 @@ const resumeBatch = 4
 
 // PendingLeft implements uct.Unattended.
 func (f *iface) PendingLeft() bool {
-	if f.closed || !f.enter() {
+	if f.closed || !f.Enter() {
 		return !f.closed
 	}
-	defer f.leave()
+	defer f.Leave()
 	return f.hasResumable()
 }
 
 // ResumePending implements uct.Unattended. It polls the send completion queue, which frees send
 // slots, but not the receive completion queue.
 func (f *iface) ResumePending(until ucs.Time) (moved int, left bool) {
-	if f.closed || !f.enter() {
+	if f.closed || !f.Enter() {
 		return 0, !f.closed
 	}
-	f.progressDepth++
+	f.ProgressDepth++
 	f.pollSendCQ(uct.MaxBatch)
 	for n := 1; n > 0 && ucs.Now() < until; moved += n {
 		n = 0
@@ -122,8 +122,8 @@ func (f *iface) ResumePending(until ucs.Time) (moved int, left bool) {
 	if f.armed && moved > 0 { // the program may sleep until an operation completes
 		f.wake.Raise()
 	}
-	f.progressDepth--
-	f.leave()
+	f.ProgressDepth--
+	f.Leave()
 	return moved, left
 }
 

@@ -22,14 +22,14 @@ const (
 //
 //hot:bench BenchmarkProgressIdle
 func (f *iface) Progress(budget int) int {
-	if f.closed || !f.enter() {
+	if f.closed || !f.Enter() {
 		return 0
 	}
 	if f.armed { // a program that sleeps makes few passes: this one checks everything
 		f.disarm()
 		f.passes |= servicePasses - 1
 	}
-	f.progressDepth++
+	f.ProgressDepth++
 	f.reports = 0
 	n := f.receive(budget)
 	if f.postListLen != 0 { // post the replies at once
@@ -49,8 +49,8 @@ func (f *iface) Progress(budget int) int {
 		f.flushPostList()
 	}
 	n += f.reports
-	f.progressDepth--
-	f.leave()
+	f.ProgressDepth--
+	f.Leave()
 	return n
 }
 
@@ -69,7 +69,8 @@ func (f *iface) slowPass() (n int) {
 		f.serviceTimers()
 	}
 	if f.serviceNeeded {
-		n += f.service()
+		f.serviceNeeded = false
+		n += f.deliverOutOfOrder() + f.Service(f.serviceEP)
 	}
 	return n
 }
@@ -154,8 +155,8 @@ func (f *iface) deliver(n int) {
 
 // Release frees buffers that the layer above has retained.
 func (f *iface) Release(handles []uint64) {
-	f.enterWait()
-	defer f.leave()
+	f.EnterWait()
+	defer f.Leave()
 	if f.closed {
 		return
 	}
@@ -209,21 +210,17 @@ func (f *iface) pollSendCQ(budget int) {
 		k = f.sendCQ.Poll(wcs)
 	}
 	for i := range max(k, 0) {
-		f.handleSendWC(&wcs[i])
-	}
-}
-
-// handleSendWC processes a send completion.
-func (f *iface) handleSendWC(wc *verbs.WC) {
-	p := f.qpns.find(wc.QPN)
-	switch {
-	case p == nil: // the QP was destroyed in the meantime
-	case wc.Status != verbs.WCSuccess:
-		p.sendFailed(wc)
-	default:
-		p.q.signaled--
-		f.signaled--
-		p.q.completeTo(uint32(wc.ID), ucs.OK)
+		wc := &wcs[i]
+		p := f.qpns.find(wc.QPN)
+		switch {
+		case p == nil: // the QP was destroyed in the meantime
+		case wc.Status != verbs.WCSuccess:
+			p.sendFailed(wc)
+		default:
+			p.q.signaled--
+			f.signaled--
+			p.q.completeTo(uint32(wc.ID), ucs.OK)
+		}
 	}
 }
 
@@ -245,4 +242,80 @@ func (f *iface) deliverEvents() {
 	n := f.queuedEvents
 	f.queuedEvents = 0
 	f.handler.HandleEvents(f.eventBuf[:n])
+}
+
+// Cookies identify the completion queues in events.
+const (
+	cookieRecv = iota
+	cookieSend
+	cookieConnMsgs
+)
+
+// EventFD returns a descriptor that is readable when an armed completion queue has an event.
+func (f *iface) EventFD() int { return f.wake.FD() }
+
+// disarm consumes the events of the last Arm.
+func (f *iface) disarm() {
+	f.armed = false
+	f.wake.Lower()
+	f.drainEvents()
+}
+
+// drainEvents consumes all events of the completion channel. others reports whether one of them is
+// for the worker: it is not from the queue of connection messages.
+func (f *iface) drainEvents() (workerEvent bool) {
+	f.ud.armed = false
+	for {
+		c, ok := f.channel.TryEvent()
+		if !ok {
+			return workerEvent
+		}
+		workerEvent = workerEvent || c != cookieConnMsgs
+	}
+}
+
+// Arm arms the descriptor for the next completion. Completions before that cause no event, so
+// Arm polls the queues after arming them and returns Busy if they had any.
+func (f *iface) Arm(k uct.EventKind) uct.Status {
+	if f.closed {
+		return ucs.Closed
+	}
+	if !f.Enter() {
+		return ucs.Busy
+	}
+	defer f.Leave()
+	if f.serviceNeeded || f.drainedAt < len(f.drained) || len(f.drainedSends) > 0 {
+		return ucs.Busy
+	}
+	for _, e := range f.waiting {
+		if e.hasRoom() {
+			return ucs.Busy
+		}
+	}
+	f.disarm()
+	if n, _ := f.ud.poll(udRecvs); n > 0 {
+		return ucs.Busy
+	}
+	if st := f.recvCQ.Arm(false); st != ucs.OK {
+		return st
+	}
+	f.armed = true
+	if k&uct.EventSend != 0 {
+		if st := f.sendCQ.Arm(false); st != ucs.OK {
+			return st
+		}
+		if f.drainedSends == nil {
+			f.drainedSends = make([]verbs.WC, 0, sendPollBatch)
+		}
+		f.drainedSends = f.drainedSends[:max(0, f.sendCQ.Poll(f.drainedSends[:sendPollBatch]))]
+	}
+	f.drainRecvCQ()
+	if len(f.drained) > 0 || len(f.drainedSends) > 0 {
+		return ucs.Busy
+	}
+	f.d.NotifyIdle()
+	if f.timers.Len() > 0 {
+		return ucs.InProgress
+	}
+	return ucs.OK
 }

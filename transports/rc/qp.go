@@ -30,15 +30,57 @@ type connQP struct {
 	e     *ep
 	q     sendQueue
 	local qpInfo
-	// reading is set while this side delivers the QP's messages. plain is set while they need
-	// nothing but delivery. Otherwise they are kept in connQP.outOfOrder.
-	reading, fastRecv bool
-	outOfOrder        []verbs.WC
-	retiredAt         ucs.Time // when the QP was retired; 0: in use
-	drainedSentAt     ucs.Time // when the last DRAINED was sent
-	peerDrained       bool     // the peer has sent DRAINED
-	closed            bool
-	inError           bool // the QP is in the error state
+	life  qpLife
+	// fastRecv is set while the QP's messages need nothing but delivery. Otherwise they are kept in
+	// connQP.outOfOrder until the QP is read.
+	fastRecv      bool
+	outOfOrder    []verbs.WC
+	retiredAt     ucs.Time // when the QP was retired
+	drainedSentAt ucs.Time // when the last DRAINED was sent
+	peerDrained   bool     // the peer has sent DRAINED, maybe before this side has retired the QP
+	inError       bool     // the QP is in the error state, in any state of its life
+}
+
+// qpLife is the state of a connQP:
+//
+//	qpUnread --qpRead--> qpReading --qpRetire--> qpDraining --qpClose--> qpClosed
+//
+// A QP whose messages this side never reads, or that a failure destroys, leaves out the states
+// between. The two directions of a connection switch independently, so a QP may carry sends in
+// each state before qpDraining.
+type qpLife uint8
+
+const (
+	qpUnread   qpLife = iota // its messages wait for the switch-over marker on the previous QP
+	qpReading                // its messages are delivered
+	qpDraining               // it is retired, and acknowledges what the peer retransmits
+	qpClosed                 // it is destroyed
+	numQPLives
+)
+
+// qpChange is an event in the life of a connQP.
+type qpChange uint8
+
+const (
+	qpRead   qpChange = iota // the receiving direction switches to it
+	qpRetire                 // neither direction uses it any more
+	qpClose                  // it is destroyed
+	numQPChanges
+)
+
+// nextQPLife is the table of transitions. A change that has no effect leads to the same state.
+var nextQPLife = [numQPLives][numQPChanges]qpLife{
+	qpUnread:   {qpRead: qpReading, qpRetire: qpDraining, qpClose: qpClosed},
+	qpReading:  {qpRead: qpReading, qpRetire: qpDraining, qpClose: qpClosed},
+	qpDraining: {qpRead: qpDraining, qpRetire: qpDraining, qpClose: qpClosed},
+	qpClosed:   {qpRead: qpClosed, qpRetire: qpClosed, qpClose: qpClosed},
+}
+
+// step applies a change and reports whether it had an effect.
+func (l *qpLife) step(c qpChange) bool {
+	was := *l
+	*l = nextQPLife[was][c]
+	return *l != was
 }
 
 // newQP creates a QP in state Init. allocQueue must follow before the QP can send.
@@ -71,15 +113,23 @@ func (f *iface) newQP(e *ep) (*connQP, error) {
 	return p, nil
 }
 
-// allocQueue allocates the send queue of p, if it has none. A half-open connection has no send
-// queue.
+// allocQueue allocates the send queue of p, if it has none, and makes room for its completions. A
+// half-open connection has no send queue.
 func (p *connQP) allocQueue() error {
 	f := p.q.f
 	if p.q.slots != nil {
 		return nil
 	}
-	if err := f.growSendCQ(); err != nil {
-		return err
+	if need := (f.numSendQueues + 1) * f.depth; need > f.sendDepth {
+		maxCQE := f.d.Context().Attr().MaxCQE
+		if need > maxCQE {
+			return fmt.Errorf("%d queue pairs: completions of the device: %w", f.numSendQueues+1, ucs.ErrNoResource)
+		}
+		n := min(maxCQE, 2*need)
+		if err := f.sendCQ.Resize(n); err != nil {
+			return fmt.Errorf("%d queue pairs: %w", f.numSendQueues+1, err)
+		}
+		f.sendDepth = n
 	}
 	p.q.slots = make([]slot, f.depth)
 	f.numSendQueues++
@@ -122,10 +172,9 @@ const (
 // close destroys the QP. Operations in flight complete with st. Received messages that were not
 // delivered before are discarded; their buffers return to the free list.
 func (p *connQP) close(st uct.Status) {
-	if p.closed {
+	if !p.life.step(qpClose) {
 		return
 	}
-	p.closed = true
 	f := p.q.f
 	f.flushPostList()
 	f.drainCompletions(p)
@@ -140,7 +189,12 @@ func (p *connQP) close(st uct.Status) {
 	}
 	f.signaled -= p.q.signaled
 	p.q.signaled = 0
-	p.q.purge(st)
+	for q := &p.q; q.head != q.tail; { // the device no longer accesses the memory of these operations
+		s := &q.slots[q.head&q.mask]
+		q.head++
+		q.complete(s, st)
+	}
+	p.q.unsignaled = 0
 	if p.e.Life == conn.Released {
 		f.uncountAccepted(p.e)
 	}
@@ -159,25 +213,6 @@ func (f *iface) drainCompletions(p *connQP) {
 	a := verbs.QPAttr{State: verbs.StateErr}
 	_ = p.q.qp.Modify(&a, verbs.AttrState) // fails only if the QP is in error already
 	f.drainRecvCQ()
-}
-
-// growSendCQ resizes the send completion queue so that it holds the completions of one more send
-// queue.
-func (f *iface) growSendCQ() error {
-	need := (f.numSendQueues + 1) * f.depth
-	if need <= f.sendDepth {
-		return nil
-	}
-	maxCQE := f.d.Context().Attr().MaxCQE
-	if need > maxCQE {
-		return fmt.Errorf("%d queue pairs: completions of the device: %w", f.numSendQueues+1, ucs.ErrNoResource)
-	}
-	n := min(maxCQE, 2*need)
-	if err := f.sendCQ.Resize(n); err != nil {
-		return fmt.Errorf("%d queue pairs: %w", f.numSendQueues+1, err)
-	}
-	f.sendDepth = n
-	return nil
 }
 
 // qpnTable maps QP numbers to QPs: open addressing, at most half full.

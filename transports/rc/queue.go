@@ -94,7 +94,7 @@ func (q *sendQueue) post(w *verbs.SendWR, flags verbs.SendFlags) {
 		q.fence = false
 	}
 	w.Flags = flags
-	if f.progressDepth != 0 {
+	if f.ProgressDepth != 0 {
 		f.postListQueue = q
 		f.postListLen++
 		return
@@ -185,15 +185,4 @@ func (q *sendQueue) complete(s *slot, st uct.Status) {
 	if ev.Token != 0 {
 		f.queueEvent(ev)
 	}
-}
-
-// purge completes all operations in flight with st. The device no longer accesses their
-// memory.
-func (q *sendQueue) purge(st uct.Status) {
-	for q.head != q.tail {
-		s := &q.slots[q.head&q.mask]
-		q.head++
-		q.complete(s, st)
-	}
-	q.unsignaled = 0
 }

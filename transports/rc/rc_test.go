@@ -71,8 +71,8 @@ func (e *end) address() uct.Address {
 
 // inside runs what touches the interface's own state, which the async goroutine shares.
 func (e *end) inside(do func()) {
-	e.enterWait()
-	defer e.leave()
+	e.EnterWait()
+	defer e.Leave()
 	do()
 }
 

@@ -13,7 +13,7 @@ import (
 //hot:bench BenchmarkPutShort
 func (e *ep) PutShort(p []byte, addr uint64, k uct.RKey) uct.Status {
 	f := e.f
-	if !f.enter() {
+	if !f.Enter() {
 		return ucs.NoResource
 	}
 	q := e.q
@@ -22,7 +22,7 @@ func (e *ep) PutShort(p []byte, addr uint64, k uct.RKey) uct.Status {
 	}
 	key := f.d.Key(k)
 	if st := key.Allows(addr, len(p), uct.MemRemotePut); st != ucs.OK {
-		f.leave()
+		f.Leave()
 		return st
 	}
 	w := q.nextWR()
@@ -30,7 +30,7 @@ func (e *ep) PutShort(p []byte, addr uint64, k uct.RKey) uct.Status {
 	w.Op, w.NumSG, w.InlineLen, w.Remote, w.RKey = verbs.OpWrite, 0, uint8(len(p)), addr, key.RKey
 	q.takePlainSlot()
 	q.post(w, verbs.SendInline)
-	f.leave()
+	f.Leave()
 	return ucs.OK
 }
 
@@ -39,7 +39,7 @@ func (e *ep) PutShort(p []byte, addr uint64, k uct.RKey) uct.Status {
 //hot:bench BenchmarkPutShort
 func (e *ep) PutUint64(v, addr uint64, k uct.RKey) uct.Status {
 	f := e.f
-	if !f.enter() {
+	if !f.Enter() {
 		return ucs.NoResource
 	}
 	q := e.q
@@ -48,7 +48,7 @@ func (e *ep) PutUint64(v, addr uint64, k uct.RKey) uct.Status {
 	}
 	key := f.d.Key(k)
 	if st := key.Allows(addr, 8, uct.MemRemotePut); st != ucs.OK {
-		f.leave()
+		f.Leave()
 		return st
 	}
 	w := q.nextWR()
@@ -56,7 +56,7 @@ func (e *ep) PutUint64(v, addr uint64, k uct.RKey) uct.Status {
 	w.Op, w.NumSG, w.InlineLen, w.Remote, w.RKey = verbs.OpWrite, 0, 8, addr, key.RKey
 	q.takePlainSlot()
 	q.post(w, verbs.SendInline)
-	f.leave()
+	f.Leave()
 	return ucs.OK
 }
 
@@ -64,7 +64,7 @@ func (e *ep) PutUint64(v, addr uint64, k uct.RKey) uct.Status {
 //
 //go:noinline
 func (e *ep) putSlow(n int) uct.Status {
-	defer e.f.leave()
+	defer e.f.Leave()
 	switch {
 	case e.status != ucs.OK:
 		return e.status
@@ -100,10 +100,10 @@ func (e *ep) takeBuf(n int, addr uint64, k uct.RKey, need uct.MemFlags) (buf, rk
 
 // PutBcopy writes p from a bounce buffer.
 func (e *ep) PutBcopy(p []byte, addr uint64, k uct.RKey, _ uct.Token) uct.Status {
-	if !e.f.enter() {
+	if !e.f.Enter() {
 		return ucs.NoResource
 	}
-	defer e.f.leave()
+	defer e.f.Leave()
 	i, rkey, st := e.takeBuf(len(p), addr, k, uct.MemRemotePut)
 	if st != ucs.OK {
 		return st
@@ -120,10 +120,10 @@ func (e *ep) PutBcopy(p []byte, addr uint64, k uct.RKey, _ uct.Token) uct.Status
 
 // GetBcopy reads into a bounce buffer, which is copied to p on completion.
 func (e *ep) GetBcopy(p []byte, addr uint64, k uct.RKey, t uct.Token) uct.Status {
-	if !e.f.enter() {
+	if !e.f.Enter() {
 		return ucs.NoResource
 	}
-	defer e.f.leave()
+	defer e.f.Leave()
 	i, rkey, st := e.takeBuf(len(p), addr, k, uct.MemRemoteGet)
 	if st != ucs.OK {
 		return st
@@ -155,10 +155,10 @@ func (e *ep) GetZcopy(v []uct.Vec, addr uint64, k uct.RKey, t uct.Token) uct.Sta
 
 func (e *ep) zcopy(op verbs.Opcode, need uct.MemFlags, v []uct.Vec, addr uint64, k uct.RKey, t uct.Token) uct.Status {
 	f := e.f
-	if !f.enter() {
+	if !f.Enter() {
 		return ucs.NoResource
 	}
-	defer f.leave()
+	defer f.Leave()
 	switch {
 	case e.status != ucs.OK:
 		return e.status
@@ -207,8 +207,8 @@ func (e *ep) Fetch32(uct.AtomicOp, uint32, uint32, uint64, uct.RKey, uct.Token) 
 }
 
 func (e *ep) unsupported() uct.Status {
-	e.f.enterWait()
-	defer e.f.leave()
+	e.f.EnterWait()
+	defer e.f.Leave()
 	if e.status != ucs.OK {
 		return e.status
 	}
@@ -236,10 +236,10 @@ func (e *ep) Fetch64(op uct.AtomicOp, v, cmp, addr uint64, k uct.RKey, t uct.Tok
 }
 
 func (e *ep) atomic(op uct.AtomicOp, v, cmp, addr uint64, k uct.RKey, t uct.Token) uct.Status {
-	if !e.f.enter() {
+	if !e.f.Enter() {
 		return ucs.NoResource
 	}
-	defer e.f.leave()
+	defer e.f.Leave()
 	if addr%8 != 0 && e.status == ucs.OK {
 		return ucs.InvalidParam
 	}

@@ -26,19 +26,10 @@ import (
 // serviceInterval is the interval at which Progress services timers, draining QPs and idle connections.
 const serviceInterval = 500 * time.Microsecond
 
-// rejectFailed makes the operations on a connection that has failed return an error. If this side
-// could not open the connection, they get NoResource until that is reported to the layer above.
-func (f *iface) rejectFailed(e *ep) {
-	openFailed := e.unused() && !errors.Is(e.Err, ucs.ErrPeerFailed) && !errors.Is(e.Err, ucs.ErrCanceled)
-	if e.status == ucs.OK && !openFailed {
-		e.rejectOps(laterStatus(e.Err))
-	}
-}
-
 // Disconnect implements uct.Iface.
 func (f *iface) Disconnect(source uint32) {
-	f.enterWait()
-	defer f.leave()
+	f.EnterWait()
+	defer f.Leave()
 	if f.closed {
 		return
 	}
@@ -62,14 +53,8 @@ func laterStatus(err error) uct.Status {
 	return ucs.PeerFailed
 }
 
-// service processes failures, ends of connections and out-of-order messages that earlier calls have
-// recorded. It makes callbacks.
-func (f *iface) service() (n int) {
-	f.serviceNeeded = false
-	n = f.deliverOutOfOrder()
-	return n + f.Service(f.serviceEP)
-}
-
+// serviceEP processes what has ended on e: it tears down a connection that has failed, reports the
+// end of the peer's messages, and releases the connection when both sides have finished.
 func (f *iface) serviceEP(e *ep) (n int) {
 	if e.Life == conn.Failing {
 		n = f.tearDown(e)
@@ -81,9 +66,20 @@ func (f *iface) serviceEP(e *ep) (n int) {
 			e.step(machine.Event{Kind: machine.EventClose})
 		}
 	}
-	if e.releasable() {
-		f.drop(e)
+	s := e.M.State()
+	if e.Has(conn.Opened) || !e.Life.Over() && s != machine.StateClosed && s != machine.StateIdle {
+		return n
 	}
+	// Both sides have finished with the connection. Its QPs drain.
+	if e.Life != conn.Ended {
+		f.report(e)
+	}
+	for _, p := range e.qps {
+		f.startDraining(p)
+	}
+	e.qps = nil
+	e.release(ucs.Canceled)
+	f.uncountAccepted(e)
 	return n
 }
 
@@ -94,12 +90,20 @@ func (f *iface) tearDown(e *ep) (n int) {
 	for _, p := range e.qps {
 		f.drainCompletions(p)
 	}
-	n = f.processDrained() + f.deliverOutOfOrder()
+	for f.drainedAt < len(f.drained) {
+		n += f.processRecvs(f.recvWCs[:f.takeDrained(f.recvWCs[:])])
+	}
+	n += f.deliverOutOfOrder()
 	if conn.IsFailure(e.Err) {
 		e.step(machine.Event{Kind: machine.EventPeerLost}) // notifies the peer
 	}
 	e.closeQPs(flightStatus(e.Err))
-	f.closeDraining(e, flightStatus(e.Err))
+	for _, p := range f.draining {
+		if p.e == e {
+			p.close(flightStatus(e.Err))
+		}
+	}
+	f.removeClosed()
 	if e.cancelToken != 0 {
 		f.queueEvent(uct.Event{Token: e.cancelToken})
 	}
@@ -110,16 +114,6 @@ func (f *iface) tearDown(e *ep) (n int) {
 	return n
 }
 
-// closeDraining closes the draining QPs of a failed connection.
-func (f *iface) closeDraining(e *ep, st uct.Status) {
-	for _, p := range f.draining {
-		if p.e == e {
-			p.close(st)
-		}
-	}
-	f.removeClosed()
-}
-
 // report reports the end of a connection to the layer above.
 func (f *iface) report(e *ep) {
 	f.uncountAccepted(e)
@@ -127,19 +121,6 @@ func (f *iface) report(e *ep) {
 	if e.status == ucs.OK && e.Err != nil {
 		e.rejectOps(laterStatus(e.Err))
 	}
-}
-
-// drop releases a connection that has ended. Its QPs drain.
-func (f *iface) drop(e *ep) {
-	if e.Life != conn.Ended {
-		f.report(e)
-	}
-	for _, p := range e.qps {
-		f.startDraining(p)
-	}
-	e.qps = nil
-	e.release(ucs.Canceled)
-	f.uncountAccepted(e)
 }
 
 // sendFailed processes the completion of a failed send: the QP is in the error state. The
@@ -176,7 +157,7 @@ func (p *connQP) sendFailed(wc *verbs.WC) {
 
 // serviceTimers services what causes no completion: timers, draining QPs, idle connections, keepalive.
 func (f *iface) serviceTimers() {
-	if f.alarmAt == 0 && len(f.draining) == 0 && len(f.byLocalID) == 0 && len(f.accessErrors.unacked) == 0 {
+	if !f.AlarmSet() && len(f.draining) == 0 && len(f.byLocalID) == 0 && len(f.accessErrors.unacked) == 0 {
 		return
 	}
 	now := ucs.Now()
@@ -185,7 +166,7 @@ func (f *iface) serviceTimers() {
 	}
 	f.nextService = now.Add(serviceInterval)
 	f.drainEvents() // consume events of an earlier Arm: the program does not sleep now
-	f.owner.Poll(now)
+	f.PollAlarm(now)
 	f.handleQPErrors()
 	f.ud.poll(udRecvs) // one of them may have been of the connection messages' queue, which is then not armed
 	f.expireTimers(now)
@@ -220,7 +201,7 @@ func (e *ep) setTimer() {
 	if at == 0 {
 		return
 	}
-	f.setAlarm(at)
+	f.SetAlarm(at)
 	f.timers.Add(e)
 }
 
@@ -256,10 +237,10 @@ func (f *iface) sendKeepalives(now ucs.Time) {
 
 // Flush completes when the operations posted before it on all endpoints have completed.
 func (f *iface) Flush(t uct.Token) uct.Status {
-	if !f.enter() {
+	if !f.Enter() {
 		return ucs.NoResource
 	}
-	defer f.leave()
+	defer f.Leave()
 	if f.closed {
 		return ucs.Closed
 	}

@@ -26,7 +26,7 @@ func proposesSleep(t *testing.T) (a, b *end, to *ep) {
 	until(t, func() bool {
 		return a.sees(to.M.Quiescent) && b.sees(func() bool { return b.Slots[0].M.Quiescent() && !b.Slots[0].hasPending() })
 	}, a, b)
-	b.enterWait()
+	b.EnterWait()
 	a.inside(func() { to.step(machine.Event{Kind: machine.EventSuspend}) })
 	return a, b, to
 }
@@ -37,7 +37,7 @@ func TestReservedAsleep(t *testing.T) {
 	a, b, to := proposesSleep(t)
 	p, st := to.ReserveAM(2, 7, 5)
 	require.Equal(t, ucs.OK, st)
-	b.leave()
+	b.Leave()
 	until(t, func() bool { return b.sees(func() bool { return b.Slots[0].txQueue == nil }) }, b)
 	for end := ucs.Now().Add(20 * time.Millisecond); ucs.Now() < end && !a.sees(func() bool { return to.txQueue == nil }); {
 		time.Sleep(time.Millisecond)
@@ -61,7 +61,7 @@ func readsAway(t *testing.T) (a, b *end, to *ep, addr uint64, key uct.RKey) {
 	addr = nic.AddressOf(mem.Bytes())
 	a.events = nil
 	require.Equal(t, ucs.InProgress, to.GetBcopy(make([]byte, 8), addr, key, 1))
-	b.leave()
+	b.Leave()
 	until(t, ucttest.Seldom(func() bool { return a.sees(func() bool { return to.txQueue == nil }) }), b)
 	return a, b, to, addr, key
 }
@@ -105,9 +105,9 @@ func TestCancelAsleep(t *testing.T) {
 	a, b, to, _, _ := readsAway(t)
 	retired := func() bool { return len(a.draining) == 1 }
 	a.inside(func() {
-		a.progressDepth++
+		a.ProgressDepth++
 		until(t, func() bool { a.receive(1); return retired() })
-		a.progressDepth--
+		a.ProgressDepth--
 	})
 	require.Equal(t, ucs.InProgress, to.Flush(uct.FlushCancel, 2))
 	until(t, func() bool { return len(a.failures) == 1 }, a, b)
@@ -122,9 +122,9 @@ func TestCancelAsleep(t *testing.T) {
 func TestSlowAsleep(t *testing.T) {
 	a, b, to, _, _ := readsAway(t)
 	a.inside(func() {
-		a.progressDepth++
+		a.ProgressDepth++
 		until(t, func() bool { a.receive(1); return len(a.draining) == 1 })
-		a.progressDepth--
+		a.ProgressDepth--
 		a.draining[0].retiredAt -= ucs.Time(drainTimeout)
 		a.reapDraining(ucs.Now())
 		require.Len(t, a.draining, 1)
@@ -146,13 +146,13 @@ func TestBrokenAsleep(t *testing.T) {
 	require.NoError(t, mem.Close())
 	a.events = nil
 	a.inside(func() {
-		a.progressDepth++
-		b.leave()
+		a.ProgressDepth++
+		b.Leave()
 		until(t, func() bool { a.receive(1); return to.M.RxPair() == machine.None }, b)
 		require.Equal(t, ucs.InProgress, to.GetBcopy(make([]byte, 8), addr, key, 1))
 		until(t, func() bool { a.ud.poll(udRecvs); return len(a.draining) == 1 }, b)
 		a.flushPostList()
-		a.progressDepth--
+		a.ProgressDepth--
 	})
 	until(t, func() bool { return len(a.failures) == 1 }, a, b)
 	require.ErrorIs(t, a.failures[0].Err, ucs.ErrRemoteAccess)

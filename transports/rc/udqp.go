@@ -107,13 +107,6 @@ func (u *udQP) prefill(n int) {
 	}
 }
 
-// repost posts buffer i as a receive.
-func (u *udQP) repost(i uint32) {
-	var wr [1]verbs.RecvWR
-	u.fillRecv(&wr[0], i)
-	u.qp.PostRecv(wr[:])
-}
-
 func (u *udQP) fillRecv(w *verbs.RecvWR, i uint32) {
 	w.ID, w.NumSG, w.SG[0], w.SG[1] = uint64(i), 2, u.rx.SGE(i, grhLen+connMsgMaxLen), u.spill
 }
@@ -135,11 +128,21 @@ func (u *udQP) poll(maxMsgs int) (n int, workerEvent bool) {
 			if n++; u.armed {
 				workerEvent = u.f.drainEvents() || workerEvent // consumes the event of this completion
 			}
-			u.f.recvConnMsg(&u.wcs[i])
+			wc := &u.wcs[i]
+			var m connMsg
+			if err := u.f.parseConnMsg(&m, wc); err == nil {
+				u.f.dispatchConnMsg(&m)
+			} else if wc.Status == verbs.WCSuccess {
+				u.f.stats.Inc(statGarbage)
+				u.f.d.Log().Sugar().Debugf("dropped a connection message: %v", err)
+			}
+			var wr [1]verbs.RecvWR
+			u.fillRecv(&wr[0], uint32(wc.ID))
+			u.qp.PostRecv(wr[:])
 		}
 	}
 	if n >= maxMsgs {
-		u.f.setAlarm(ucs.Now().Add(sectionRetry))
+		u.f.SetAlarm(ucs.Now().Add(sectionRetry))
 	}
 	return n, workerEvent
 }

@@ -1,9 +1,14 @@
 package rc
 
 import (
+	"encoding/binary"
+	"fmt"
+
 	"github.com/goucx/goucx/transports/internal/nic"
+	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/wireup/machine"
 )
 
 // Header before the payload of each message, little-endian; docs/wire/rc.md:
@@ -55,4 +60,111 @@ func (p *peer) parse(u uct.Address) error {
 	}
 	*p = peerAt(&a)
 	return nil
+}
+
+// connMsg is a connection message; docs/wire/rc.md has its layout.
+type connMsg struct {
+	msg machine.Msg
+	// flags has those that are no fields of msg.
+	flags msgFlags
+	// qpInfo belongs to msg.Pair, if msg.Half is true.
+	qpInfo qpInfo
+	// from is the sender's interface.
+	from peer
+}
+
+// Layout of a connection message, little-endian.
+const (
+	connMsgVersion   = 2
+	connMsgOffKind   = 1
+	connMsgOffFlags  = 2
+	connMsgOffWorker = 4
+	connMsgOffFrom   = 20
+	connMsgOffTo     = 28
+	connMsgOffPair   = 36
+	connMsgOffOld    = 40
+	connMsgOffQPN    = 44
+	connMsgOffPSN    = 48
+	connMsgOffPort   = 52
+	connMsgOffIface  = connMsgOffPort + nic.AddressLen
+	connMsgMinLen    = connMsgOffIface + nic.IfaceLenMin + connMsgSumLen
+	connMsgMaxLen    = connMsgOffIface + nic.IfaceLenMax + connMsgSumLen // longest message
+	connMsgSumLen    = 4
+)
+
+// msgFlags are the flags of a connection message.
+type msgFlags byte
+
+const (
+	// flagResume and flagClosing are fields of machine.Msg.
+	flagResume msgFlags = 1 << iota
+	flagClosing
+	// flagSeparate: the OPEN must not be merged with a crossing OPEN.
+	flagSeparate
+	// flagShutdown makes a SHUTDOWN: the sender closes its interface.
+	flagShutdown
+	// flagDrained makes a DRAINED: no operation of the sender is in flight on the retired QP
+	// msg.Pair. flagWantReply: the sender waits for DRAINED. The state machine does not see these
+	// messages.
+	flagDrained
+	flagWantReply
+	// flagAccessError, with RESET: a QP of the sender has rejected a request.
+	flagAccessError
+	knownFlags = flagAccessError<<1 - 1
+)
+
+func (n *connMsg) has(f msgFlags) bool { return n.flags&f != 0 }
+
+func (n *connMsg) append(b []byte) []byte {
+	start, le, m := len(b), binary.LittleEndian, &n.msg
+	flags := n.flags
+	if m.Resume {
+		flags |= flagResume
+	}
+	if m.Closing {
+		flags |= flagClosing
+	}
+	b = append(b, connMsgVersion, byte(m.Kind), byte(flags), 0)
+	b = append(b, m.Worker[:]...)
+	b = le.AppendUint64(b, m.From)
+	b = le.AppendUint64(b, m.To)
+	b = le.AppendUint32(b, uint32(m.Pair))
+	b = le.AppendUint32(b, uint32(m.Old))
+	b = le.AppendUint32(b, uint32(n.qpInfo.qpn))
+	b = le.AppendUint32(b, uint32(n.qpInfo.psn))
+	from := n.from.address()
+	b = from.AppendIface(from.AppendDevice(b))
+	return nic.AppendChecksum(b, start)
+}
+
+// parse decodes a message. The error names the invalid field.
+func (n *connMsg) parse(b []byte) error {
+	le := binary.LittleEndian
+	if len(b) < connMsgMinLen || len(b) > connMsgMaxLen {
+		return fmt.Errorf("connection message of %d bytes, want %d to %d: %w", len(b), connMsgMinLen, connMsgMaxLen, ucs.ErrInvalid)
+	}
+	if err := nic.VerifyChecksum(b); err != nil {
+		return fmt.Errorf("connection message: %w: %w", err, ucs.ErrInvalid)
+	}
+	flags := msgFlags(b[connMsgOffFlags])
+	if b[0] != connMsgVersion || flags&^knownFlags != 0 {
+		return fmt.Errorf("connection message of version %d with flags %#x: %w", b[0], byte(flags), ucs.ErrInvalid)
+	}
+	*n = connMsg{
+		msg: machine.Msg{
+			Kind: machine.MsgKind(b[connMsgOffKind]), Worker: [16]byte(b[connMsgOffWorker:connMsgOffFrom]),
+			From: le.Uint64(b[connMsgOffFrom:]), To: le.Uint64(b[connMsgOffTo:]),
+			Pair: machine.PairID(le.Uint32(b[connMsgOffPair:])), Old: machine.PairID(le.Uint32(b[connMsgOffOld:])),
+			Resume: flags&flagResume != 0, Closing: flags&flagClosing != 0,
+		},
+		flags:  flags &^ (flagResume | flagClosing),
+		qpInfo: qpInfo{verbs.QPN(le.Uint32(b[connMsgOffQPN:])), verbs.PSN(le.Uint32(b[connMsgOffPSN:]))},
+	}
+	if n.has(flagAccessError) && (n.msg.Kind != machine.MsgReset || n.msg.To == 0) {
+		return fmt.Errorf("connection message of kind %v for a refused access: %w", n.msg.Kind, ucs.ErrInvalid)
+	}
+	if n.msg.From == 0 || n.qpInfo.qpn > verbs.MulticastQPN || n.qpInfo.psn >= 1<<24 {
+		return fmt.Errorf("connection message of connection %d with queue pair %#x: %w", n.msg.From, uint32(n.qpInfo.qpn), ucs.ErrInvalid)
+	}
+	return n.from.parse(uct.Address{Device: b[connMsgOffPort:connMsgOffIface], Iface: b[connMsgOffIface : len(b)-connMsgSumLen]})
 }

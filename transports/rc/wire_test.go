@@ -54,10 +54,10 @@ func TestNote(t *testing.T) {
 	require.Len(t, within.append(nil), connMsgMaxLen)
 	require.NoError(t, got.parse(within.append(nil)))
 	require.Equal(t, within, got)
-	n = connMsg{msg: n.msg, shutdown: true, separate: true, drained: true, wantReply: true, qpInfo: n.qpInfo, from: n.from}
+	n = connMsg{msg: n.msg, flags: flagShutdown | flagSeparate | flagDrained | flagWantReply, qpInfo: n.qpInfo, from: n.from}
 	require.NoError(t, got.parse(n.append(nil)))
 	require.Equal(t, n, got)
-	n = connMsg{msg: n.msg, accessError: true, qpInfo: n.qpInfo, from: n.from}
+	n = connMsg{msg: n.msg, flags: flagAccessError, qpInfo: n.qpInfo, from: n.from}
 	require.Error(t, got.parse(n.append(nil)), "a refused access in another kind than gone")
 	n.msg.Kind = machine.MsgReset
 	require.NoError(t, got.parse(n.append(nil)))

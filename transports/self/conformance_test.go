@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/internal/suitetest"
 	"github.com/goucx/goucx/uct/ucttest"
 )
 
@@ -17,6 +18,7 @@ func TestGateAllocs(t *testing.T) { ucttest.Gates(t, factory) }
 
 // TestConformanceSmall runs the suite with queues that are full all the time.
 func TestConformanceSmall(t *testing.T) {
+	suitetest.Nightly(t)
 	set, _, err := config.Load(config.Options{
 		Env: []string{"UCX_SELF_SEG_SIZE=256", "UCX_SELF_FIFO_SIZE=4"}, Dirs: []string{},
 	}, settings)

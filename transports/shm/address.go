@@ -3,6 +3,7 @@ package shm
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"hash/crc32"
 	"os"
@@ -26,33 +27,6 @@ const (
 	deviceLen     = 50
 )
 
-// bootID returns the boot id of the host; zero if the system does not show it. The
-// result is not cached: a read may fail for lack of a descriptor.
-func bootID() (id [16]byte) {
-	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err == nil {
-		copy(id[:], hexBytes(string(b)))
-	}
-	return id
-}
-
-// hexBytes decodes the hex digits of s and ignores all other characters.
-func hexBytes(s string) (b []byte) {
-	half := -1
-	for _, c := range strings.ToLower(s) {
-		d := strings.IndexRune("0123456789abcdef", c)
-		switch {
-		case d < 0:
-		case half < 0:
-			half = d
-		default:
-			b = append(b, byte(half<<4|d))
-			half = -1
-		}
-	}
-	return b
-}
-
 func appendDeviceAddress(b []byte, dir string) []byte {
 	path, kind := "/proc/self/ns/net", byte(0)
 	if dir != "" {
@@ -62,8 +36,14 @@ func appendDeviceAddress(b []byte, dir string) []byte {
 	_ = unix.Stat(path, &st) // on error the zeroes equal those of other workers that cannot read it
 	b = append(b, deviceVersion, kind)
 	b = binary.LittleEndian.AppendUint32(b, uint32(os.Geteuid()))
-	id := bootID()
-	b = append(b, id[:]...)
+	// The boot id is zero if the system does not show it. It is not cached: a read may fail for
+	// lack of a descriptor.
+	var bootID [16]byte
+	if text, err := os.ReadFile("/proc/sys/kernel/random/boot_id"); err == nil {
+		id, _ := hex.DecodeString(strings.ReplaceAll(strings.TrimSpace(string(text)), "-", ""))
+		copy(bootID[:], id)
+	}
+	b = append(b, bootID[:]...)
 	if kind == 0 {
 		b = binary.LittleEndian.AppendUint64(b, st.Ino)
 		b = binary.LittleEndian.AppendUint64(b, 0)

@@ -28,21 +28,21 @@ var globalBarrier = shmem.GlobalBarrier
 //
 // Cost: one system call for the barrier, and one more after a wake-up.
 func (f *iface) Arm(uct.EventKind) uct.Status {
-	if f.closed {
+	if f.state == closed {
 		return ucs.Closed
 	}
 	if f.hasWork() {
 		f.passes |= servicePasses - 1 // the work may be where only service polls
 		return ucs.Busy
 	}
-	if f.armed {
+	if f.state == armed {
 		f.disarm()
 	}
 	if f.eventSignalled {
 		f.eventSignalled = false
 		f.event.Drain()
 	}
-	f.armed = true
+	f.state = armed
 	f.sleepID = max(f.sleepID+1, 1)
 	for _, p := range f.pages {
 		atomic.StoreUint32(p.armed, f.sleepID)
@@ -59,7 +59,7 @@ func (f *iface) Arm(uct.EventKind) uct.Status {
 	}
 	// After the barrier, all stores that a sender made before its load of the armed
 	// word are visible to the polls below.
-	if !f.noBarrier && globalBarrier() != nil || f.hasWork() {
+	if f.fenceFlag == 0 && globalBarrier() != nil || f.hasWork() {
 		f.disarm()
 		return ucs.Busy
 	}
@@ -95,7 +95,7 @@ func (f *iface) hasWork() bool {
 //
 //go:noinline
 func (f *iface) disarm() {
-	f.armed = false
+	f.state = polling
 	f.passes++ // skips the service pass that Arm arranged: the wake-up was for a message
 	for _, p := range f.pages {
 		if atomic.SwapUint32(p.armed, 0) == 0 {

@@ -180,15 +180,15 @@ func TestNoWakeUpForRoomIsLost(t *testing.T) {
 	if testing.Short() {
 		rounds = 20_000
 	}
-	for name, without := range map[string][2]bool{"sender": {true, false}, "receiver": {false, true}, "both": {true, true}, "neither": {}} {
+	for name, without := range map[string][2]uint8{"sender": {flagFence, 0}, "receiver": {0, flagFence}, "both": {flagFence, flagFence}, "neither": {}} {
 		t.Run(name, func(t *testing.T) {
 			var ra, rb recorder
 			a, b := openTest(t, &ra), openTest(t, &rb)
-			a.noBarrier, b.noBarrier = without[0], without[1]
+			a.fenceFlag, b.fenceFlag = without[0], without[1]
 			e := connectTest(t, a, b)
 			require.Equal(t, ucs.OK, e.AMShort(1, 0, nil))
 			until(t, func() bool { return rb.n == 1 && e.peerPage != nil }, a, b)
-			require.Equal(t, without[0] || without[1], e.needsBarrier)
+			require.Equal(t, without != [2]uint8{}, e.needsBarrier)
 			sleepers(t, a, b, e, &ra, &rb, rounds)
 		})
 	}

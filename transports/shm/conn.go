@@ -3,7 +3,7 @@ package shm
 import (
 	"errors"
 	"fmt"
-	"os"
+	"io"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -11,207 +11,355 @@ import (
 	"github.com/goucx/goucx/internal/fault"
 	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/ring"
 	"github.com/goucx/goucx/ucs/shmem"
 	"github.com/goucx/goucx/wireup/machine"
 )
 
-// connect makes a connection to peer, which has device address remoteAddr. The caller may
-// send on it at once.
+// step passes an event to the connection's machine and executes the resulting actions: it makes,
+// sends, switches to or unmaps a ring pair.
 //
-// The initiator makes a ring pair, dials the peer's socket and sends OPEN with the ring
-// pair. It does not wait for ACCEPT: messages already go into the ring. The acceptor
-// polls the ring after it has sent ACCEPT. Until the initiator has read ACCEPT, it does not
-// know the peer's doorbell page. Each of its sends then calls notify, which reads the
-// socket (alwaysArmed).
-func (f *iface) connect(peer ifaceName, remoteAddr []byte) (*ep, error) {
-	e, err := f.newEP(peer, f.layout.MaxBulk())
-	if err != nil {
-		return nil, err
-	}
-	if e.newPair, err = makePair(f.layout); err != nil {
-		f.unregister(e)
-		return nil, errors.Join(err, e.release())
-	}
-	e.Add(conn.Initiated)
-	if peer == f.name || f.connecting[peer] != nil || f.hasClosing(peer) {
-		e.Add(conn.Separate)
-	} else {
-		f.connecting[peer] = e
-	}
-	for _, o := range slices.Backward(f.undialed) {
-		if o.peer == peer {
-			e.dialAfter = o
-			break
-		}
-	}
-	e.step(machine.Event{Kind: machine.EventConnect})
-	if err := e.dialRetry(); errors.Is(err, shmem.ErrWouldBlock) {
-		f.undialed = append(f.undialed, e)
-		f.requestService()
-	} else if err != nil {
-		f.unregister(e)
-		return nil, errors.Join(fmt.Errorf("connect to worker %x: %w", peer, f.connectError(remoteAddr, err)), e.release())
-	}
-	f.stats.Inc(statConnected)
-	return e, nil
-}
-
-// dialRetry dials up to three times. A closing peer may drop a connection right after the
-// dial. The next dial then returns the definite error.
-func (e *ep) dialRetry() (err error) {
-	for range 3 {
-		if err = e.dial(); !errors.Is(err, unix.EPIPE) && !errors.Is(err, unix.ECONNRESET) {
-			break
-		}
-	}
-	return err
-}
-
-// connectError returns the error of a first dial to a peer with device address there; err is
-// the system's error. A refused connect wraps ErrPeerFailed only if the peer provably
-// existed on this host: its socket file is there, or its address is of this network
-// namespace.
-func (f *iface) connectError(remoteAddr []byte, err error) error {
-	if errors.Is(err, unix.ECONNREFUSED) && (f.dir != "" && isUnique(f.deviceAddr) || sameNamespace(f.deviceAddr, remoteAddr)) {
-		return fmt.Errorf("%w: %w: no process has its socket, so its process is dead or its worker closed", ucs.ErrUnreachable, ucs.ErrPeerFailed)
-	}
-	return fmt.Errorf("%w: %w", ucs.ErrUnreachable, err)
-}
-
-// newEP makes a connection without a ring pair. Each ring pair that it gets must hold
-// messages of maxBulk bytes.
-func (f *iface) newEP(peer ifaceName, maxBulk int) (*ep, error) {
-	e := &ep{f: f, peer: peer, armed: &alwaysArmed, pidfd: -1, resLen: -1, maxBulk: maxBulk, tx: f.nullRings.tx, rx: f.nullRings.rx}
-	e.M = machine.New(machine.Config{Worker: f.worker, Conn: conn.NewID()})
-	if err := f.assignSlot(e); err != nil {
-		return nil, errors.Join(err, e.release())
-	}
-	e.RMA.Init(f.d.keys)
-	return e, nil
-}
-
-// dial connects the socket and sends OPEN.
-//
-// Errors: ErrWouldBlock, dial again later: the peer's backlog is full, OPEN of an older
-// connection to the peer is not sent yet, or too many descriptors are in flight.
-func (e *ep) dial() error {
+// Invariant: tx and rx always point into mapped memory, and a reservation stays valid until
+// it is committed. SwitchTx and Retire are therefore deferred while a reservation is open, and
+// so are all later ones, which keeps their order. CommitAM then publishes the message in the
+// old ring, before the switch-over marker. The first SwitchRx of a connection is delayed too
+// (order.go).
+func (e *ep) step(ev machine.Event) {
 	f := e.f
-	if e.dialAfter != nil && e.dialAfter.undialed() {
-		return shmem.ErrWouldBlock
-	}
-	e.dialAfter = nil
-	sock, err := shmem.Dial(f.socketName(e.peer))
-	if err != nil {
-		return err
-	}
-	h, p := f.newConnMsg(kindOpen, e.Slot()), e.pairs[0]
-	h.setMachineMsg(machine.Msg{Pair: p.id, Worker: f.worker, From: e.M.Conn()})
-	h.setLayout(p.layout)
-	if e.Has(conn.Separate) {
-		h.flags |= flagSeparate
-	}
-	if fault.Enabled {
-		fault.At(fault.Connect)
-	}
-	if err := sock.Send(h.append(nil), p.seg.FD(), f.pageOf(e.Slot()).seg.FD(), f.event.Share()); err != nil {
-		if errors.Is(err, unix.ETOOMANYREFS) {
-			err = shmem.ErrWouldBlock
-		}
-		return errors.Join(fmt.Errorf("send OPEN: %w", err), sock.Close())
-	}
-	e.sock = sock
-	if e.M.Closing() { // closed before OPEN was sent
-		e.sendMsg(machine.Msg{Kind: machine.MsgClose, Pair: p.id, Worker: f.worker, From: e.M.Conn()})
-	}
-	return e.watch()
-}
-
-// undialed reports whether OPEN is still to be sent.
-func (e *ep) undialed() bool { return e.sock == nil && !e.Life.Over() }
-
-// dialAll dials the connections whose OPEN is not sent yet.
-func (f *iface) dialAll() {
-	es := f.undialed
-	f.undialed = nil
-	for _, e := range es {
-		if e.undialed() {
-			e.continueHandshake()
-		}
-		if e.undialed() {
-			f.undialed = append(f.undialed, e)
+	var buf [8]machine.Action
+	for _, a := range e.M.Step(0, ev, buf[:0]) {
+		switch a.Kind {
+		case machine.ActionCreate:
+			e.newPair.id = a.Pair
+			e.addPair(e.newPair)
+			e.newPair = nil
+		case machine.ActionSend:
+			e.sendMsg(a.Msg)
+		case machine.ActionSwitchRx:
+			if e.rxPair != machine.None || e.HasReceived() {
+				e.switchRx(a.Pair)
+				continue
+			}
+			f.firstReads = append(f.firstReads, e) // service begins to read
+			f.requestService()
+		case machine.ActionSwitchTx, machine.ActionRetire:
+			if e.resLen < 0 && len(e.deferred) == 0 {
+				e.applyTx(a)
+				continue
+			}
+			if len(e.deferred) == 0 {
+				f.deferred = append(f.deferred, e)
+			}
+			e.deferred = append(e.deferred, a) // a reservation is open in the ring
+			f.requestService()
+		case machine.ActionClose:
+			f.Schedule(e)
+		case machine.ActionFail:
+			f.FailLater(e, conn.ErrProtocol)
+		case machine.ActionConnect: // only with machine.Config.ThreeWay
 		}
 	}
 }
 
-// connMsg returns a message of kind k with the fields that all messages have in common.
-func (f *iface) newConnMsg(k msgKind, slot int) *connMsg {
-	h := &connMsg{kind: k, name: f.name, slot: uint16(slot % slotsPerPage)}
-	if f.noBarrier {
-		h.flags = flagFence
-	}
-	return h
-}
-
-// watch adds the socket to the epoll set and, at the first call, the peer's process. It
-// returns an error if the peer belongs to another user.
-func (e *ep) watch() error {
-	f := e.f
-	if err := f.epoll.Add(e.sock.FD(), evSocket|uint64(e.Slot()), shmem.EventIn|shmem.EventRDHup); err != nil {
-		return err
-	}
-	if e.pidfd >= 0 {
-		return nil
-	}
-	cred, err := e.sock.Peer()
-	if err != nil {
-		return err
-	}
-	if cred.UID != uint32(os.Geteuid()) {
-		return fmt.Errorf("peer belongs to user %d, not %d: %w", cred.UID, os.Geteuid(), unix.EACCES)
-	}
-	if cred.PID == os.Getpid() {
-		return nil
-	}
-	fd, err := e.sock.PeerPidfd()
-	if errors.Is(err, ucs.ErrUnsupported) {
-		return nil // the socket reports the peer's end too
-	}
-	if errors.Is(err, unix.ESRCH) {
-		e.peerLost()
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	e.pidfd = fd
-	return f.epoll.Add(fd, evProcess|uint64(e.Slot()), shmem.EventIn)
-}
-
-// continueHandshake advances the connect handshake: it sends OPEN if that is pending, and reads
-// ACCEPT if it has arrived. Sends call it, so it invokes no callback.
-func (e *ep) continueHandshake() {
-	if e.Life != conn.Open || !e.Has(conn.Initiated) {
+// applyTx executes an action that changes or unmaps the ring pair of tx.
+func (e *ep) applyTx(a machine.Action) {
+	if a.Kind == machine.ActionSwitchTx {
+		e.switchTx(a.Pair)
 		return
 	}
-	if e.sock == nil {
-		if err := e.dial(); err != nil {
-			e.dialFailed(err)
+	e.dropPair(a.Pair)
+}
+
+// runDeferred executes the deferred actions of e.
+func (e *ep) runDeferred() {
+	as := e.deferred
+	e.deferred = nil
+	for _, a := range as {
+		if !e.Life.Over() {
+			e.applyTx(a)
+		}
+	}
+}
+
+// sendMsg sends message m of the machine. OPEN is not sent here but by dial. A peer that is gone
+// may have sent messages before, so service ends the connection later.
+func (e *ep) sendMsg(m machine.Msg) {
+	sock := e.sock
+	if m.Kind == machine.MsgOpenCrossed {
+		sock = e.crossedSock
+	}
+	if m.Kind == machine.MsgOpen || sock == nil || e.Life == conn.HungUp {
+		return
+	}
+	h := e.f.newConnMsg(msgKind(slices.Index(machineKinds[:], m.Kind)), e.Slot())
+	h.setMachineMsg(m)
+	var fds []int
+	switch m.Kind {
+	case machine.MsgAccept, machine.MsgOpenCrossed:
+		fds = append(fds, e.f.pageOf(e.Slot()).seg.FD(), e.f.event.Share())
+		if old := e.pair(m.Old); old != nil {
+			h.setLayout(old.layout)
+			fds = append(fds, old.seg.FD())
+		}
+		if fault.Enabled {
+			fault.At(fault.Accept)
+		}
+	case machine.MsgMigrate:
+		p := e.pair(m.Pair)
+		h.setLayout(p.layout)
+		fds = append(fds, p.seg.FD())
+		if fault.Enabled {
+			fault.At(fault.Grow)
+		}
+	case machine.MsgMigrateAck:
+		e.f.stats.Inc(statMigrated)
+	default:
+	}
+	err := sock.Send(h.append(nil), fds...)
+	if m.Kind == machine.MsgMigrate && err == nil {
+		err = e.pair(m.Pair).seg.CloseFD()
+	}
+	switch {
+	case err == nil, m.Kind == machine.MsgClose && errors.Is(err, shmem.ErrWouldBlock):
+	case m.Kind == machine.MsgOpenCrossed: // the peer's connect lost the crossing: it has closed that socket
+	case errors.Is(err, unix.EPIPE), errors.Is(err, unix.ECONNRESET):
+		e.Add(sendFailed)
+		e.f.Schedule(e)
+	case m.Kind == machine.MsgMigrate: // too many descriptors in flight: as after MIGRATE_NAK
+		e.unsentMigrate = m.Pair
+		e.f.Schedule(e)
+	default:
+		e.f.FailLater(e, fmt.Errorf("%w: send %v: %w", ucs.ErrPeerFailed, m.Kind, err))
+	}
+}
+
+// handleMsg handles a message of the peer's machine: it maps the ring pair that the message
+// brings, then passes the message to the machine. If the ring pair cannot be mapped, the
+// machine gets EventAttachFailed and sends MIGRATE_NAK. A ring pair that the machine does not use
+// afterwards is unmapped.
+//
+// Ownership: handleMsg owns fds.
+func (e *ep) handleMsg(h connMsg, fds []int) error {
+	m, f := h.machineMsg(), e.f
+	ev := machine.Event{Kind: machine.EventReceive, Msg: m, Busy: e.hasPending()}
+	var attached *pair
+	wantFDs := 0
+	switch {
+	case h.kind == kindAccept && h.old != machine.None:
+		wantFDs = 3
+	case h.kind == kindAccept, h.kind == kindOpenCrossed:
+		wantFDs = 2
+	case h.kind == kindMigrate:
+		wantFDs = 1
+	}
+	if len(fds) != wantFDs {
+		shmem.CloseFDs(fds...)
+		return fmt.Errorf("message of kind %d with %d descriptors does not fit here: %w", h.kind, len(fds), ucs.ErrInvalid)
+	}
+	switch m.Kind {
+	case machine.MsgAccept, machine.MsgOpenCrossed:
+		if err := e.attachPeer(h, fds[0], fds[1]); err != nil {
+			shmem.CloseFDs(fds[2:]...)
+			return err
+		}
+		if m.Kind == machine.MsgOpenCrossed {
+			break
+		}
+		fds = fds[2:]
+		if e.M.State() != machine.StateOpening {
+			shmem.CloseFDs(fds...)
+			return fmt.Errorf("second ACCEPT: %w", ucs.ErrInvalid)
+		}
+		if f.connecting[e.peer] == e {
+			delete(f.connecting, e.peer)
+		}
+		if p := e.pair(h.pair.Flip()); p != nil {
+			if err := p.seg.CloseFD(); err != nil {
+				return err
+			}
+		}
+		if len(fds) == 0 {
+			break
+		}
+		// The connects crossed: ACCEPT brings the ring pair of the peer's own connect.
+		f.Count(e)
+		if e.crossedSock != nil { // this side has received that OPEN
+			shmem.CloseFDs(fds...)
+			err := e.crossedSock.Close()
+			e.crossedSock = nil
+			if err != nil {
+				return err
+			}
+			break
+		}
+		p, err := mapPair(h.old.Flip(), fds[0], h.layout())
+		if err != nil {
+			shmem.CloseFDs(fds...)
+			return err
+		}
+		e.addPair(p)
+		e.merged = h.conn
+		f.merged[h.conn] = struct{}{} // the OPEN of that connect may still arrive
+	case machine.MsgMigrate:
+		p, err := mapPair(m.Pair.Flip(), fds[0], h.layout())
+		if err == nil && (p.layout.MaxBulk() < e.maxBulk || e.pair(p.id) != nil) {
+			err = errors.Join(ucs.ErrInvalid, p.seg.Close())
+			fds = nil
+		}
+		if err != nil {
+			shmem.CloseFDs(fds...)
+			ev.Kind = machine.EventAttachFailed
+			break
+		}
+		e.addPair(p)
+		attached = p
+	default:
+	}
+	e.step(ev)
+	if m.Kind == machine.MsgMigrateNak {
+		e.handleMigrateNak()
+	}
+	if attached != nil && !e.M.Uses(attached.id) {
+		e.dropPair(attached.id)
+	}
+	return nil
+}
+
+// hasPending reports whether the connection is in use or has unread messages.
+func (e *ep) hasPending() bool { return e.pend.Len() > 0 || e.resLen >= 0 || e.rx.Ready() }
+
+// layout returns the ring geometry in the message.
+func (h *connMsg) layout() ring.Layout { return ring.Layout{Cells: int(h.cells), Bulk: int(h.bulk)} }
+
+// setLayout stores a ring geometry in the message.
+func (h *connMsg) setLayout(l ring.Layout) { h.cells, h.bulk = uint32(l.Cells), uint32(l.Bulk) }
+
+// maxRead is the maximum number of messages read from a socket at a time. A peer that
+// floods its socket thus does not delay others.
+const maxRead = 64
+
+// readSocket handles the messages on the socket, at most maxRead. The socket stays readable
+// if messages are left.
+func (e *ep) readSocket() {
+	for range maxRead {
+		if e.Life != conn.Open || e.sock == nil || !e.readMsg(e.sock) {
 			return
 		}
 	}
-	if e.peerPage == nil {
-		e.readSocket()
-	}
 }
 
-// dialFailed handles a failed dial. If the peer has connected itself, its messages
-// and its CLOSE may still be unread, so the connection ends in the normal way.
-func (e *ep) dialFailed(err error) {
+// readMsg handles one message. It returns false if there is none or the connection is
+// over.
+func (e *ep) readMsg(sock *shmem.Conn) bool {
+	var b [maxConnMsg]byte
+	n, fds, err := sock.Recv(b[:])
 	switch {
 	case errors.Is(err, shmem.ErrWouldBlock):
-	case e.crossedSock != nil:
+		return false
+	case errors.Is(err, io.EOF), errors.Is(err, unix.ECONNRESET):
 		e.markPeerGone()
-	default:
+		return false
+	case err == nil, errors.Is(err, shmem.ErrDescriptors) && n == connMsgLen:
+		err = e.dispatchConnMsg(b[:n], fds, err)
+	}
+	if err != nil {
 		e.f.FailLater(e, fmt.Errorf("%w: %w", ucs.ErrPeerFailed, err))
+	}
+	return err == nil
+}
+
+// dispatchConnMsg handles one message. lost is not nil if the kernel dropped the descriptors of the
+// message, because this process has no free ones. Only MIGRATE may fail so: the machine rejects it.
+//
+// A peer that sends CLOSE or SHUTDOWN has ended its direction. This side ends the other, too, if
+// the peer initiated the connection and no endpoint is open on it.
+//
+// Ownership: dispatchConnMsg owns fds.
+func (e *ep) dispatchConnMsg(b []byte, fds []int, lost error) error {
+	h, err := parseConnMsg(b)
+	switch {
+	case err != nil:
+	case lost != nil && h.kind == kindMigrate:
+		e.step(machine.Event{Kind: machine.EventAttachFailed, Msg: h.machineMsg()})
+		return nil
+	case lost != nil:
+		err = fmt.Errorf("descriptors of a message of kind %d: %w", h.kind, lost)
+	case h.kind == kindOpen, h.kind == kindShutdown && e.Has(shutdownReceived), h.kind == kindClose && e.Has(closeReceived):
+		err = fmt.Errorf("message of kind %d with %d descriptors does not fit here: %w", h.kind, len(fds), ucs.ErrInvalid)
+	case h.kind == kindReject:
+		e.f.stats.Inc(statRefused)
+		err = fmt.Errorf("it rejected the connection: %s", h.reason)
+	case h.kind == kindShutdown && len(fds) == 0:
+		e.Add(closeReceived | shutdownReceived)
+	case h.kind == kindShutdown:
+		err = fmt.Errorf("SHUTDOWN with %d descriptors: %w", len(fds), ucs.ErrInvalid)
+	default:
+		if err := e.handleMsg(h, fds); err != nil || h.kind != kindClose {
+			return err
+		}
+		e.Add(closeReceived)
+	}
+	if err != nil {
+		shmem.CloseFDs(fds...)
+		return err
+	}
+	if e.Facts&(conn.Initiated|conn.Opened) == 0 {
+		e.step(machine.Event{Kind: machine.EventClose})
+	}
+	e.f.Schedule(e)
+	return nil
+}
+
+// attachPeer maps the peer's doorbell page, opens its wake pipe, and writes the doorbell for
+// messages sent before. It owns both descriptors.
+func (e *ep) attachPeer(h connMsg, pageFD, wakeFD int) error {
+	if e.peerPage != nil {
+		shmem.CloseFDs(pageFD, wakeFD)
+		return nil
+	}
+	seg, err := shmem.Map(pageFD, pageSize)
+	if err != nil {
+		shmem.CloseFDs(pageFD, wakeFD)
+		return fmt.Errorf("peer's doorbell page: %w", err)
+	}
+	if err := seg.CloseFD(); err != nil {
+		shmem.CloseFDs(wakeFD)
+		return errors.Join(err, seg.Close())
+	}
+	in := newDoorbellPage(seg)
+	ev, err := shmem.OpenWakeWriter(wakeFD)
+	if err != nil {
+		shmem.CloseFDs(wakeFD)
+		return errors.Join(err, seg.Close())
+	}
+	e.peerPage, e.peerSlot, e.peerEvent = in, int(h.slot), ev
+	e.needsBarrier = (e.f.fenceFlag|h.flags)&flagFence != 0
+	e.rx.SetFence(e.needsBarrier)
+	if !e.needsBarrier {
+		e.armed = in.armed
+	}
+	e.ringDoorbell()
+	return nil
+}
+
+// peerLost handles the end of the peer, however it was detected. It first reads the
+// messages left on the socket: the end may have been orderly.
+func (e *ep) peerLost() {
+	for e.Life == conn.Open && e.sock != nil && e.readMsg(e.sock) {
+	}
+	e.markPeerGone()
+}
+
+// markPeerGone marks the peer as gone; service drains the rings before it ends the
+// connection. It reads the messages left on the socket of a crossed connect, too.
+func (e *ep) markPeerGone() {
+	if sock := e.crossedSock; sock != nil && e.Life == conn.Open {
+		e.crossedSock = nil
+		for e.Life == conn.Open && e.readMsg(sock) {
+		}
+		_ = sock.Close() // the connection is over
+	}
+	if e.Life.Step(conn.HangUp) {
+		e.f.Schedule(e)
 	}
 }

@@ -6,17 +6,16 @@
 // lies in one sealed memfd. The initiator passes the first ring pair to the peer's
 // socket and may send at once. The files are:
 //
-//   - conn.go and conn_accept.go: the connect handshake
-//   - connmsg.go: later messages on a connection's socket
+//   - connect.go and accept.go: the two sides of the connect handshake, and crossed connects
+//   - conn.go: executes the actions of wireup/machine, and reads later messages on a
+//     connection's socket; transports/internal/conn holds the life of a connection
 //   - service.go: events of sockets and processes, and the end of connections
-//   - conn_machine.go: executes the actions of wireup/machine
-//   - conn_accept.go, grow.go, evict.go: crossed connects, growth, idle eviction. Package
-//     wireup/machine makes these decisions.
+//   - ringpair.go: ring pairs, growth and migration
 //   - order.go: message order across a closed connection and its successor
 //   - progress.go: polls the cells of hot connections in each pass, the doorbell words
 //     of the others in turn, and every ring periodically
 //   - am.go and pending.go: sends, and the queue of operations that wait for room
-//   - md.go, region.go, key*.go: regions and keys of the domain. Package
+//   - md.go, keyserver.go, keyclient.go and remote.go: regions and keys of the domain. Package
 //     transports/internal/mapped accesses them.
 //
 // docs/wire/shm.md describes every byte that two processes share.

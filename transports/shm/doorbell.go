@@ -1,10 +1,6 @@
 package shm
 
-import (
-	"fmt"
-
-	"github.com/goucx/goucx/ucs/shmem"
-)
+import "github.com/goucx/goucx/ucs/shmem"
 
 // A doorbell page is memory of one worker that its peers write, besides their rings:
 //
@@ -31,30 +27,8 @@ type doorbellPage struct {
 	doorbells []uint64
 }
 
-func newDoorbellPage() (*doorbellPage, error) {
-	seg, err := shmem.Create("goucx-inbox", pageSize)
-	if err != nil {
-		return nil, fmt.Errorf("doorbell page: %w", err)
-	}
-	return viewDoorbellPage(seg), nil
-}
-
-// mapDoorbellPage maps a peer's doorbell page. It owns fd.
-func mapDoorbellPage(fd int) (*doorbellPage, error) {
-	seg, err := shmem.Map(fd, pageSize)
-	if err != nil {
-		shmem.CloseFDs(fd)
-		return nil, fmt.Errorf("peer's doorbell page: %w", err)
-	}
-	if err := seg.CloseFD(); err != nil {
-		return nil, err
-	}
-	return viewDoorbellPage(seg), nil
-}
-
-func viewDoorbellPage(seg *shmem.Segment) *doorbellPage {
+// newDoorbellPage returns the doorbell page in seg, which has pageSize bytes.
+func newDoorbellPage(seg *shmem.Segment) *doorbellPage {
 	armed, heads := pageWords(seg.Bytes())
 	return &doorbellPage{seg: seg, armed: armed, doorbells: heads}
 }
-
-func (b *doorbellPage) close() error { return b.seg.Close() }

@@ -187,7 +187,7 @@ func TestFailedConnectionLetsSleep(t *testing.T) {
 			arm(t, c.b)
 			require.False(t, readable(t, c.b, 0))
 			require.Equal(t, n, c.rb.n, "a message after the failure")
-			if !c.a.closed {
+			if c.a.state != closed {
 				until(t, func() bool { return len(c.ra.failures) == 1 }, c.a) // it is told by the hang-up
 				c.ab.Close()
 			}

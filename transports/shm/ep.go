@@ -220,7 +220,13 @@ func (e *ep) Close() {
 		e.rejectOps(ucs.Closed)
 	}
 	e.sendClose(kindClose)
-	e.f.separateConns(e.peer)
+	// The peer may read the connections that it initiated already. Their messages could overtake
+	// those of this one, so endpoints do not use them.
+	for _, o := range e.f.ByPeer[e.peer] {
+		if !o.Has(conn.Initiated) {
+			o.Add(conn.Separate)
+		}
+	}
 	e.f.Schedule(e)
 }
 
@@ -288,7 +294,7 @@ func (e *ep) release() error {
 	}
 	if e.peerPage != nil {
 		e.armed = &alwaysArmed
-		err = errors.Join(err, e.peerPage.close(), e.peerEvent.Close())
+		err = errors.Join(err, e.peerPage.seg.Close(), e.peerEvent.Close())
 		e.peerPage, e.peerEvent = nil, nil
 	}
 	return err

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/ucs"
 )
 
@@ -23,8 +22,8 @@ const (
 // it demotes the one that is idle longest, provided that one is stale.
 //
 // A hot ring has its polled flag set, so its sender writes no doorbell. The other rings
-// are polled when their doorbell word changes (hints), for some passes after a demotion
-// (recheckAll), and by the periodic scan. So a doorbell that is lost in a transition delays a
+// are polled when their doorbell word changes (drainDoorbells), for some passes after a demotion
+// (iface.recheck), and by the periodic scan. So a doorbell that is lost in a transition delays a
 // message by at most one scan.
 func (f *iface) promote(e *ep) {
 	if e.hot || e.Life.Over() {
@@ -64,21 +63,6 @@ func (f *iface) demote(e *ep) {
 		f.hot = append(f.hot[:i:i], f.hot[i+1:]...) // a new slice: a loop may iterate over the old one
 	}
 	f.selectDoorbells()
-}
-
-// recheckAll polls connections that were demoted, and those with messages left after a
-// batch.
-func (f *iface) recheckAll() int {
-	n := 0
-	for e := range f.recheck.Drain() {
-		n += f.drainCold(e, drainBatch)
-		if e.Has(inRecheck) {
-			f.serviceNeeded = true
-		} else if !e.hot && e.Life != conn.Released && f.passes-e.demotedAt < recheckPasses {
-			f.recheck.Add(e)
-		}
-	}
-	return n
 }
 
 // drainCold drains a connection that is not hot, if it has messages, and promotes it. It
@@ -153,12 +137,4 @@ func (f *iface) selectDoorbells() {
 	used = (used + doorbellStride - 1) / doorbellStride * doorbellStride
 	p := f.pages[f.currentPage]
 	f.doorbells, f.lastDoorbells = p.doorbells[:used], p.lastSeen[:used]
-}
-
-// nextPage selects the next doorbell page.
-func (f *iface) nextPage() {
-	if len(f.pages) > 1 && len(f.doorbells) > 0 {
-		f.currentPage++
-		f.selectDoorbells()
-	}
 }

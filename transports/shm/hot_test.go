@@ -161,12 +161,12 @@ func TestHintsOfASlotsNextOwner(t *testing.T) {
 	left := e.tx.Head() ^ e.doorbellTag
 	require.Equal(t, left, c.to.pages[0].doorbells[slot])
 	e.Close()
-	until(t, func() bool { return (end.Life == conn.Released) }, c.to, e.f)
+	until(t, func() bool { return end.Life == conn.Released }, c.to, e.f)
 	require.NoError(t, c.to.assignSlot(end)) // as the next connection does
 	require.Equal(t, slot, end.Slot())
 	require.NotEqual(t, left, c.to.pages[0].lastSeen[slot])
 	require.Equal(t, c.to.pages[0].lastSeen[slot], c.to.pages[0].doorbells[slot])
-	c.to.unregister(end)
+	require.NoError(t, c.to.remove(end))
 }
 
 // TestCooledConnectionIsLookedAtForAWhile: its peer's store may become visible

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/ring"
@@ -22,6 +24,8 @@ const (
 	maxVec    = 16
 	// maxHot is the maximum number of connections that each pass polls.
 	maxHot = 8
+	// closeDialTimeout is the maximum time that Close waits for peers whose backlog is full.
+	closeDialTimeout = 100 * time.Millisecond
 )
 
 // iface is a worker's interface with all its connections.
@@ -79,12 +83,11 @@ type iface struct {
 	mappedConns       int // connections that have a ring pair
 
 	threads        int
-	armed          bool
+	state          ifaceState
 	eventSignalled bool   // event may be signalled
 	sleepID        uint32 // number of the last armed sleep, stored in the armed words
 	progressDepth  int    // nesting depth of callbacks
-	closed         bool
-	noBarrier      bool // membarrier is not available
+	fenceFlag      uint8  // flagFence if membarrier is not available
 	scanInterval   time.Duration
 	scanStart      ucs.Time // start of the current scan of all connections
 	sliceStart     ucs.Time // time of its last slice
@@ -94,6 +97,15 @@ type iface struct {
 	ds     [drainBatch]uct.Desc
 	events [64]shmem.Event
 }
+
+// ifaceState is what the worker does with its iface.
+type ifaceState uint8
+
+const (
+	polling ifaceState = iota // it calls Progress
+	armed                     // it sleeps, or is about to: peers and other goroutines signal the event
+	closed                    // Close was called
+)
 
 // ownPage is a doorbell page of this iface, with the last values of its doorbell words.
 type ownPage struct {
@@ -119,7 +131,9 @@ func openIface(d *domain, _ uct.IfaceInfo, c uct.IfaceConfig) (uct.Iface, error)
 		threads: max(c.Threads, 1), halfOpen: map[uint32]halfOpenConn{}, scanInterval: rescan.Get(set), worker: c.Worker,
 		connecting: map[ifaceName]*ep{}, merged: map[uint64]struct{}{},
 		maxRingSize: int(ringMaxSize.Get(set)),
-		noBarrier:   shmem.RegisterGlobal() != nil,
+	}
+	if shmem.RegisterGlobal() != nil {
+		f.fenceFlag = flagFence
 	}
 	f.stats, f.group = stats.NewSet(statNames[:]), c.Stats
 	f.recheck.Mark = inRecheck
@@ -136,21 +150,8 @@ func openIface(d *domain, _ uct.IfaceInfo, c uct.IfaceConfig) (uct.Iface, error)
 	if f.nullRings, err = newNullRings(); err != nil {
 		return nil, fmt.Errorf("open shm iface: %w", err)
 	}
-	f.attr = attrOf(layout)
-	f.deviceAddr = appendDeviceAddress(nil, f.dir)
-	_, _ = rand.Read(f.name[:]) // never fails
-	if err = f.open(); err != nil {
-		return nil, errors.Join(fmt.Errorf("open shm iface: %w", err), f.releaseAll())
-	}
-	d.ifaceOpened()
-	return f, nil
-}
-
-// attrOf returns the capabilities of an iface whose rings have layout l.
-func attrOf(l ring.Layout) uct.IfaceAttr {
-	whole := uct.Limit{Short: math.MaxInt, Bcopy: math.MaxInt, MaxZcopy: math.MaxInt, MaxVec: maxVec}
-	n := l.MaxBulk()
-	return uct.IfaceAttr{
+	n, whole := layout.MaxBulk(), uct.Limit{Short: math.MaxInt, Bcopy: math.MaxInt, MaxZcopy: math.MaxInt, MaxVec: maxVec}
+	f.attr = uct.IfaceAttr{
 		Ops: uct.OpsAM | uct.OpsPut | uct.OpsGet | uct.OpAtomics | uct.OpFlushLocal | uct.OpFlushRemote |
 			uct.OpFlushCancel | uct.OpFence | uct.OpPending | uct.OpCheck,
 		AM:     uct.Limit{Short: n, Bcopy: n, MaxZcopy: n, MaxVec: maxVec, MaxHeader: maxHeader},
@@ -162,6 +163,13 @@ func attrOf(l ring.Layout) uct.IfaceAttr {
 		// UCX's estimates for its mm transports.
 		Estimate: uct.Estimate{Dedicated: 15360 << 20, LatencyNS: 80, OverheadNS: 10},
 	}
+	f.deviceAddr = appendDeviceAddress(nil, f.dir)
+	_, _ = rand.Read(f.name[:]) // never fails
+	if err = f.open(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open shm iface: %w", err), f.releaseAll())
+	}
+	d.countIfaces(1)
+	return f, nil
 }
 
 // open creates the listener, the wake pipe and the epoll set.
@@ -220,7 +228,7 @@ func (f *iface) Reachable(a uct.Address) (bool, string) {
 
 // NewEndpoint matches a connection that the peer initiated, or connects.
 func (f *iface) NewEndpoint(a uct.Address, t int) (uct.Endpoint, error) {
-	if f.closed {
+	if f.state == closed {
 		return nil, fmt.Errorf("new shm endpoint: iface %w", ucs.ErrClosed)
 	}
 	if t < 0 || t >= f.threads {
@@ -257,7 +265,7 @@ func (f *iface) Flush(uct.Token) uct.Status { return f.Fence() }
 
 // Fence orders stores to mapped memory. One barrier covers all endpoints.
 func (f *iface) Fence() uct.Status {
-	if f.closed {
+	if f.state == closed {
 		return ucs.Closed
 	}
 	for _, e := range f.Slots {
@@ -273,25 +281,33 @@ func (f *iface) Fence() uct.Status {
 // closeDialTimeout for peers whose backlog is full. Messages to peers that stay unreachable
 // are lost; Close logs their number of connections.
 func (f *iface) Close() error {
-	if f.closed {
+	if f.state == closed {
 		return nil
 	}
 	if f.progressDepth > 0 {
 		return fmt.Errorf("close shm iface from one of its callbacks: %w", ucs.ErrBusy)
 	}
-	f.closed = true
+	f.state = closed
 	if f.group != nil {
 		f.group.Remove(transportName)
 	}
 	err := f.releaseAll()
-	f.d.ifaceClosed()
+	f.d.countIfaces(-1)
 	return err
 }
 
 // releaseAll closes all connections and frees all resources, of an iface that is closed or
 // of one that failed to open.
 func (f *iface) releaseAll() (err error) {
-	f.dialBeforeClose()
+	// Dial the peers to which OPEN and messages are still to be sent. Messages to those that stay
+	// unreachable are lost.
+	limit := ucs.Now().Add(closeDialTimeout)
+	for f.dialAll(); f.countUnsent() > 0 && ucs.Now() < limit; f.dialAll() {
+		time.Sleep(time.Millisecond)
+	}
+	if n := f.countUnsent(); n > 0 && f.d.log != nil {
+		f.d.log.Warn("closed before peers were reachable; messages to them are lost", zap.Int("connections", n))
+	}
 	if f.acceptTimer != nil {
 		f.acceptTimer.Stop()
 	}
@@ -309,7 +325,7 @@ func (f *iface) releaseAll() (err error) {
 		err = errors.Join(err, c.sock.Close())
 	}
 	for _, p := range f.pages {
-		err = errors.Join(err, p.close())
+		err = errors.Join(err, p.seg.Close())
 	}
 	if f.listener != nil {
 		path, lerr := f.listener.CloseKeepFile()

@@ -3,7 +3,6 @@ package shm
 import (
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -78,19 +77,10 @@ func (g *keyGrant) request(p *mapped.PackedKey, wantTable bool, until ucs.Time) 
 	if err != nil {
 		return err
 	}
-	if err := g.parseReply(p, wantTable, buf[:n], fds); err != nil {
-		shmem.CloseFDs(fds...)
-		return err
-	}
-	return nil
-}
 
-// parseReply checks the reply. On success the grant owns the descriptors.
-func (g *keyGrant) parseReply(p *mapped.PackedKey, wantTable bool, b []byte, fds []int) error {
+	// Check the reply. The grant owns the descriptors of a valid one.
 	var r keyReply
-	if err := r.parse(b); err != nil {
-		return err
-	}
+	err = r.parse(buf[:n])
 	want := 0
 	if r.status == keyOK {
 		if wantTable {
@@ -101,12 +91,17 @@ func (g *keyGrant) parseReply(p *mapped.PackedKey, wantTable bool, b []byte, fds
 		}
 	}
 	switch {
+	case err != nil:
 	case len(fds) != want:
-		return fmt.Errorf("%w: %d descriptors, want %d", errReply, len(fds), want)
+		err = fmt.Errorf("%w: %d descriptors, want %d", errReply, len(fds), want)
 	case r.status != keyOK:
-		return keyStatusErrs[r.status]
+		err = keyStatusErrs[r.status]
 	case r.region != *p:
-		return fmt.Errorf("the region is %v: %w", &r.region, ucs.ErrRemoteAccess)
+		err = fmt.Errorf("the region is %v: %w", &r.region, ucs.ErrRemoteAccess)
+	}
+	if err != nil {
+		shmem.CloseFDs(fds...)
+		return err
 	}
 	if wantTable {
 		g.table, fds = fds[0], fds[1:]
@@ -157,8 +152,6 @@ func recvUntil(c *shmem.Conn, b []byte, until ucs.Time) (int, []int, error) {
 		switch {
 		case err == nil:
 			return n, fds, nil
-		case errors.Is(err, io.EOF):
-			return 0, nil, hangUpError(err)
 		case !errors.Is(err, shmem.ErrWouldBlock):
 			return 0, nil, hangUpError(err)
 		}

@@ -1,16 +1,22 @@
 package shm
 
 import (
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goucx/goucx/transports/internal/mapped"
+	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/shmem"
+	"github.com/goucx/goucx/uct"
 )
 
 const (
@@ -135,27 +141,21 @@ func (s *keyServer) accept() {
 			time.Sleep(acceptBackoff)
 			return // out of descriptors: the event stays ready and accept runs again
 		}
-		if err := s.admit(c); err != nil {
+		err = sameUser(c)
+		if err == nil && len(s.conns) >= s.limit && !s.makeRoom() {
+			err = fmt.Errorf("%d peers hold keys already", len(s.conns))
+		}
+		if err == nil {
+			err = s.epoll.Add(c.FD(), s.next, shmem.EventIn)
+		}
+		if err != nil {
 			s.refuse("connection", err)
 			_ = c.Close() // the peer sees the hang-up
+			continue
 		}
+		s.conns[s.next] = &keyConn{Conn: c}
+		s.next++
 	}
-}
-
-// admit adds a connection, or returns an error if it must be closed.
-func (s *keyServer) admit(c *shmem.Conn) error {
-	if err := sameUser(c); err != nil {
-		return err
-	}
-	if len(s.conns) >= s.limit && !s.makeRoom() {
-		return fmt.Errorf("%d peers hold keys already", len(s.conns))
-	}
-	if err := s.epoll.Add(c.FD(), s.next, shmem.EventIn); err != nil {
-		return err
-	}
-	s.conns[s.next] = &keyConn{Conn: c}
-	s.next++
-	return nil
 }
 
 // makeRoom closes the oldest connection without a grant. It serves the requests waiting
@@ -277,4 +277,89 @@ func sameUser(c *shmem.Conn) error {
 		return fmt.Errorf("process %d is of user %d, this one of user %d: %w", p.PID, p.UID, me, os.ErrPermission)
 	}
 	return nil
+}
+
+// tableBytes is the size of a domain's key table: 65,536 regions. Its pages are
+// allocated at the first access.
+const tableBytes = mapped.SlotBytes << 16
+
+// exporter is the owner's side of a domain: its regions, the key table with their
+// generations, and the key server.
+type exporter struct {
+	*mapped.Owner
+	table  *shmem.Segment
+	server *keyServer
+}
+
+// localExporters maps the identities of this process's domains to their exporters. Regions of this
+// process are mapped already. A request to the own key server would also wait for a
+// goroutine that may need this goroutine's processor.
+var localExporters struct {
+	sync.Mutex
+	exporters map[uct.UUID]*exporter
+}
+
+// openExporter returns the domain's exporter and creates it at the first call. The caller holds
+// exporterMu.
+func (d *domain) openExporter() (*exporter, error) {
+	d.mu.Lock()
+	l, closed := d.exporter, d.closed
+	d.mu.Unlock()
+	if closed {
+		return nil, ucs.ErrClosed
+	}
+	if l != nil {
+		return l, nil
+	}
+
+	name := keySocket(socketDir.Get(d.settings))
+	if len(name) > mapped.MaxSocket {
+		return nil, fmt.Errorf("key socket %q: name longer than %d bytes: %w", name, mapped.MaxSocket, ucs.ErrInvalid)
+	}
+	seg, err := shmem.Create("goucx-keys", tableBytes)
+	if err != nil {
+		return nil, fmt.Errorf("key table: %w", err)
+	}
+	// The server's end closes the descriptor. The mapping is released when no key of
+	// this process uses it.
+	l = &exporter{table: seg}
+	l.Owner = mapped.NewOwner(d.id, name, mapped.NewTable(seg.Bytes(), seg.Close), d.closeWait)
+	l.server, err = startKeyServer(name, d, l)
+	if err != nil {
+		return nil, errors.Join(err, l.Owner.Close())
+	}
+
+	d.mu.Lock()
+	d.exporter = l
+	d.mu.Unlock()
+	localExporters.Lock()
+	if localExporters.exporters == nil {
+		localExporters.exporters = make(map[uct.UUID]*exporter)
+	}
+	localExporters.exporters[d.id] = l
+	localExporters.Unlock()
+	return l, nil
+}
+
+// keySocket returns a unique socket name.
+func keySocket(dir string) string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails, see crypto/rand
+	name := "goucx-key-" + hex.EncodeToString(b[:])
+	if dir == "" {
+		return "@" + name
+	}
+	return filepath.Join(dir, name)
+}
+
+// close ends the server and releases the key table. All regions must be closed.
+func (l *exporter) close() error {
+	localExporters.Lock()
+	for id, m := range localExporters.exporters {
+		if m == l {
+			delete(localExporters.exporters, id)
+		}
+	}
+	localExporters.Unlock()
+	return errors.Join(l.server.close(), l.Owner.Close())
 }

@@ -463,7 +463,7 @@ func TestNoLeaks(t *testing.T) {
 	}
 	once(true) // the runtime opens its poller at the first use
 	before, mapsBefore := open(t)
-	lenders := len(localExporters.lenders)
+	lenders := len(localExporters.exporters)
 	goroutines := runtime.NumGoroutine()
 	for i := range 10 {
 		once(i%2 == 0)
@@ -472,7 +472,7 @@ func TestNoLeaks(t *testing.T) {
 	assert.Equal(t, before, after)
 	assert.Len(t, maps, len(mapsBefore))
 	until(t, func() bool { return runtime.NumGoroutine() <= goroutines }) // one that ends is counted for a moment
-	assert.Len(t, localExporters.lenders, lenders)
+	assert.Len(t, localExporters.exporters, lenders)
 	// The borrower before us left nothing at the owner either.
 	assert.Equal(t, "<nil>", other.ask("close 0"))
 	assert.Equal(t, "<nil>", other.ask("close 1"))

@@ -130,7 +130,7 @@ func TestBothConnectAndLeave(t *testing.T) {
 		}
 		until(t, func() bool { return d.ab.got == d.ab.next }, d.a, d.b)
 		d.ba.e.Close()
-		until(t, func() bool { return (d.a.closed || d.a.Len() == 0) && d.b.Len() == 0 }, d.a, d.b)
+		until(t, func() bool { return (d.a.state == closed || d.a.Len() == 0) && d.b.Len() == 0 }, d.a, d.b)
 		require.NoError(t, d.a.Close())
 		require.NoError(t, d.b.Close())
 		require.Equal(t, before, countFDs(t), "descriptors, seed %d", seed)
@@ -294,7 +294,7 @@ func TestSleepingConnectionIsClosed(t *testing.T) {
 			}, d.a, d.b)
 			d.ab.e.Close()
 			d.ba.e.Close()
-			until(t, func() bool { return (d.a.closed || d.a.Len() == 0) && d.b.Len() == 0 }, d.a, d.b)
+			until(t, func() bool { return (d.a.state == closed || d.a.Len() == 0) && d.b.Len() == 0 }, d.a, d.b)
 		})
 	}
 }

@@ -52,7 +52,9 @@ func (z *zoo) open() *cage {
 	if z.rnd.IntN(2) == 0 {
 		c.f.scanInterval = config.Forever
 	}
-	c.f.noBarrier = z.rnd.IntN(4) == 0
+	if z.rnd.IntN(4) == 0 {
+		c.f.fenceFlag = flagFence
+	}
 	return c
 }
 

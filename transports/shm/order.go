@@ -1,7 +1,6 @@
 package shm
 
 import (
-	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/wireup/machine"
 )
@@ -12,7 +11,7 @@ import (
 //   - The sender connects in order. It sends OPEN on one connection before it dials the
 //     next to the same peer (ep.dialAfter).
 //   - The sender uses no connection that the peer initiated while the peer may not have
-//     accepted the closed connection (separateConns, closing).
+//     accepted the closed connection (ep.Close, hasClosing).
 //   - The receiver handles OPEN messages in order (receiveOlderOpens).
 //   - Before the receiver first reads a connection, it drains its other connections with
 //     that peer (startReads).
@@ -28,22 +27,6 @@ func (f *iface) hasClosing(peer ifaceName) bool {
 		}
 	}
 	return false
-}
-
-// separateConns excludes the peer's connections so far from use by endpoints. The peer may
-// read them already, so their messages could overtake those of a closed connection.
-func (f *iface) separateConns(peer ifaceName) {
-	for _, e := range f.ByPeer[peer] {
-		if !e.Has(conn.Initiated) {
-			e.Add(conn.Separate)
-		}
-	}
-}
-
-// scheduleRead makes the next service read e for the first time.
-func (e *ep) scheduleRead() {
-	e.f.firstReads = append(e.f.firstReads, e)
-	e.f.requestService()
 }
 
 // startReads starts to read the queued connections in the order of their OPEN messages.

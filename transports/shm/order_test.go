@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/ucs"
@@ -139,7 +138,8 @@ func TestAcceptComesWithTheEnd(t *testing.T) {
 	until(t, func() bool { return a.Len() == 1 }, a)
 	rb.send(t, connectTest(t, a, b), 5)
 	require.NoError(t, a.Close())
-	theirs.handleSendError(machine.Msg{Kind: machine.MsgClose}, unix.EPIPE)
+	theirs.Add(sendFailed) // EPIPE
+	b.Schedule(theirs)
 	b.Service(b.serviceEP)
 	require.Len(t, rb.got, 5)
 	require.Len(t, rb.failures, 1)

@@ -18,23 +18,17 @@ func (e *ep) PendingAdd(t uct.Token) uct.Status {
 			return ucs.Busy
 		}
 		e.block(ucs.NoResource)
-		e.waitForRoom()
+		f := e.f
+		if e.Facts.Add(inWaiting) {
+			f.waiting, f.extraWork = append(f.waiting, e), true
+		}
+		if f.state == armed {
+			f.requestService() // this peer was not asked to wake the worker when it frees room
+		}
 	}
 	e.f.stats.Inc(statPending)
 	e.pend.Add(t)
 	return ucs.OK
-}
-
-// waitForRoom makes Progress retry the pending operations of e. If the worker is armed, it
-// requests a wake-up: this peer was not asked to wake the worker when it frees room.
-func (e *ep) waitForRoom() {
-	f := e.f
-	if e.Facts.Add(inWaiting) {
-		f.waiting, f.extraWork = append(f.waiting, e), true
-	}
-	if f.armed {
-		f.requestService()
-	}
 }
 
 // PendingPurge removes all pending operations and passes each to f.

@@ -45,7 +45,9 @@ func (f *iface) Progress(budget int) int {
 //go:noinline
 func (f *iface) passMore(budget int) int {
 	if c := f.nextDoorbell; c+doorbellStride <= len(f.doorbells) && c+doorbellStride <= len(f.lastDoorbells) {
-		if anyChanged((*[doorbellStride]uint64)(f.doorbells[c:]), (*[doorbellStride]uint64)(f.lastDoorbells[c:])) {
+		h, seen := (*[doorbellStride]uint64)(f.doorbells[c:]), (*[doorbellStride]uint64)(f.lastDoorbells[c:])
+		if atomic.LoadUint64(&h[0])^seen[0]|atomic.LoadUint64(&h[1])^seen[1]|
+			atomic.LoadUint64(&h[2])^seen[2]|atomic.LoadUint64(&h[3])^seen[3] != 0 {
 			return f.doorbellHit(budget)
 		}
 		f.nextDoorbell = c + doorbellStride
@@ -56,12 +58,6 @@ func (f *iface) passMore(budget int) int {
 		return f.slowPass()
 	}
 	return 0
-}
-
-// anyChanged reports whether one of four doorbell words has changed. Peers write them.
-func anyChanged(h, seen *[doorbellStride]uint64) bool {
-	return atomic.LoadUint64(&h[0])^seen[0]|atomic.LoadUint64(&h[1])^seen[1]|
-		atomic.LoadUint64(&h[2])^seen[2]|atomic.LoadUint64(&h[3])^seen[3] != 0
 }
 
 // hotHit drains the hot connections.
@@ -111,7 +107,7 @@ func (f *iface) doorbellHit(budget int) int {
 
 // enter begins a section of callbacks and leave ends it.
 func (f *iface) enter() {
-	if f.armed {
+	if f.state == armed {
 		f.disarm()
 	}
 	f.progressDepth++
@@ -132,7 +128,7 @@ func (f *iface) leave() int {
 //
 //go:noinline
 func (f *iface) slowPass() int {
-	if f.closed {
+	if f.state == closed {
 		return 0
 	}
 	f.progressDepth++

@@ -32,7 +32,10 @@ func (d *domain) UnpackKey(key []byte) (uct.RKey, error) {
 
 // unpack adds a key of region p: of this process, or of a remote domain.
 func (d *domain) unpack(p *mapped.PackedKey) (uct.RKey, error) {
-	if l := localExporter(p.Domain); l != nil {
+	localExporters.Lock()
+	l := localExporters.exporters[p.Domain]
+	localExporters.Unlock()
+	if l != nil {
 		return l.Resolve(p, d.keys)
 	}
 	if p.Domain == d.id {

@@ -30,7 +30,7 @@ const serviceInterval = 2 * time.Millisecond
 // event: another goroutine of this process may be asleep on it.
 func (f *iface) requestService() {
 	f.serviceNeeded, f.extraWork = true, true
-	if f.armed {
+	if f.state == armed {
 		f.eventSignalled = true
 		_ = f.event.Signal() // fails only if the event is closed
 	}
@@ -47,20 +47,52 @@ func (f *iface) service() int {
 	for _, ev := range f.events[:n] {
 		f.dispatch(ev)
 	}
-	f.runDeferred()
+	deferred := f.deferred
+	f.deferred = nil
+	for _, e := range deferred {
+		switch {
+		case e.Life == conn.Released:
+		case e.resLen >= 0 && !e.Life.Over(): // its reservation is still open
+			f.deferred = append(f.deferred, e)
+			f.serviceNeeded = true
+		default:
+			e.runDeferred()
+		}
+	}
 	done := f.startReads()
-	done += f.recheckAll() + f.drainDoorbells(0, len(f.doorbells), uct.MaxBatch)
+	// Connections that were demoted, and those with messages left after a batch.
+	for e := range f.recheck.Drain() {
+		done += f.drainCold(e, drainBatch)
+		if e.Has(inRecheck) {
+			f.serviceNeeded = true
+		} else if !e.hot && e.Life != conn.Released && f.passes-e.demotedAt < recheckPasses {
+			f.recheck.Add(e)
+		}
+	}
+	done += f.drainDoorbells(0, len(f.doorbells), uct.MaxBatch)
 	now := ucs.Now()
 	if now.Sub(f.servicedAt) >= serviceInterval {
 		f.servicedAt = now
 		f.dialAll()
-		f.expireHalfOpen(now)
-		f.resumeAccept(now)
+		for id, c := range f.halfOpen {
+			if now.Sub(c.since) > openTimeout {
+				f.dropHalfOpen(id)
+			}
+		}
+		if f.acceptPausedUntil != 0 && now >= f.acceptPausedUntil {
+			f.acceptPausedUntil = 0
+			if err := f.epoll.Add(f.listener.FD(), evAccept, shmem.EventIn); err != nil {
+				f.d.logf("poll the listener", err)
+			}
+		}
 		f.EvictIdle(now)
 	}
 	f.servePairRequests(now)
 	done += f.scan(now) + f.Service(f.serviceEP)
-	f.nextPage()
+	if len(f.pages) > 1 && len(f.doorbells) > 0 {
+		f.currentPage++
+		f.selectDoorbells()
+	}
 	return done
 }
 
@@ -104,7 +136,16 @@ func (f *iface) serviceEP(e *ep) int {
 	if e.Life == conn.HungUp {
 		n += f.startReads() // ACCEPT may have arrived together with the hang-up
 		n += f.drainRings(e)
-		f.handleHangUp(e)
+		switch {
+		case e.Life.Over(): // its last messages were garbage
+		case e.M.State() == machine.StateClosed:
+		case e.Has(shutdownReceived):
+			f.FailLater(e, conn.ErrPeerClosed)
+		case e.Has(conn.Opened) || !e.Has(closeReceived) && !e.M.Closing():
+			f.FailLater(e, errPeerCrashed)
+		default: // one direction was closed and the other never used
+			e.Life.Step(conn.Finish)
+		}
 	}
 	if e.Life == conn.Failing {
 		n += f.report(e)
@@ -118,21 +159,14 @@ func (f *iface) serviceEP(e *ep) int {
 	if !e.Life.Over() {
 		n += f.drainRings(e)
 	}
-	return n + f.drop(e)
-}
-
-// handleHangUp determines why the peer hung up.
-func (f *iface) handleHangUp(e *ep) {
-	switch {
-	case e.Life.Over(): // its last messages were garbage
-	case e.M.State() == machine.StateClosed:
-	case e.Has(shutdownReceived):
-		f.FailLater(e, conn.ErrPeerClosed)
-	case e.Has(conn.Opened) || !e.Has(closeReceived) && !e.M.Closing():
-		f.FailLater(e, errPeerCrashed)
-	default: // one direction was closed and the other never used
-		e.Life.Step(conn.Finish)
+	if e.Life != conn.Ended {
+		n += f.report(e)
 	}
+	f.Uncount(e)
+	if err := f.remove(e); err != nil {
+		f.d.logf("release connection", err)
+	}
+	return n
 }
 
 // drainRings delivers the messages in e's ring, at most one ring's capacity per ring
@@ -154,17 +188,4 @@ func (f *iface) report(e *ep) int {
 		f.d.logf("disconnect", err)
 	}
 	return f.Report(e, false)
-}
-
-// drop reports and releases a connection that is over.
-func (f *iface) drop(e *ep) (n int) {
-	if e.Life != conn.Ended {
-		n = f.report(e)
-	}
-	f.unregister(e)
-	f.Uncount(e)
-	if err := e.release(); err != nil {
-		f.d.logf("release connection", err)
-	}
-	return n
 }

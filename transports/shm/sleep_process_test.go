@@ -44,7 +44,9 @@ func roleSleep(say func(string), hear func() string) {
 	var r recorder
 	f := openRole(&r)
 	f.scanInterval = config.Forever
-	f.noBarrier = how == "fenced"
+	if how == "fenced" {
+		f.fenceFlag = flagFence
+	}
 	say(encodeAddress(addressOf(f)))
 	back := must(f.NewEndpoint(decodeAddress(hear()), 0)).(*ep)
 	t := sleepTally{moment: rand.New(rand.NewPCG(3, 4))}

@@ -2,9 +2,12 @@ package shm
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 
+	"github.com/goucx/goucx/transports/internal/mapped"
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/wireup/machine"
 )
 
@@ -60,16 +63,6 @@ var machineKinds = [numKinds]machine.MsgKind{
 	kindSuspend: machine.MsgSuspend, kindSuspendAck: machine.MsgSuspendAck, kindSuspendNak: machine.MsgSuspendNak,
 }
 
-// kindOf returns the kind that carries machine message k.
-func kindOf(k machine.MsgKind) msgKind {
-	for i, m := range machineKinds {
-		if m == k {
-			return msgKind(i)
-		}
-	}
-	panic(fmt.Sprintf("shm: %v has no message", k))
-}
-
 const (
 	// flagFence: the sender cannot issue a barrier in its peers (membarrier). A peer
 	// must issue one between its store of a message and its load of the armed word.
@@ -116,19 +109,6 @@ func (h *connMsg) machineMsg() machine.Msg {
 		Kind: machineKinds[h.kind], Worker: h.worker, From: h.conn, Pair: h.pair, Old: h.old,
 		Resume: h.flags&flagResume != 0, Closing: h.flags&flagClosing != 0,
 	}
-}
-
-// numFDs returns the number of descriptors that accompany the message.
-func (h *connMsg) numFDs() int {
-	switch {
-	case h.kind == kindOpen, h.kind == kindAccept && h.old != machine.None:
-		return 3
-	case h.kind == kindAccept, h.kind == kindOpenCrossed:
-		return 2
-	case h.kind == kindMigrate:
-		return 1
-	}
-	return 0
 }
 
 func (h *connMsg) append(b []byte) []byte {
@@ -186,4 +166,114 @@ func parseConnMsg(b []byte) (h connMsg, err error) {
 		return h, fmt.Errorf("connection message names doorbell slot %d of %d: %w", h.slot, slotsPerPage, ucs.ErrInvalid)
 	}
 	return h, nil
+}
+
+// The key protocol: one request and one reply, one message each, little-endian;
+// docs/wire/shm-key.md.
+const (
+	requestMagic = 0x51585547 // "GUXQ"
+	replyMagic   = 0x52585547 // "GUXR"
+	keyVersion   = 1
+
+	requestLen     = 40
+	replyHeaderLen = 8
+	maxReply       = replyHeaderLen + mapped.MaxKey
+)
+
+// keyRequest is a request for a region.
+type keyRequest struct {
+	wantTable bool
+	domain    uct.UUID
+	slot      uint32
+	gen       uint64
+}
+
+func (a *keyRequest) append(b []byte) []byte {
+	le := binary.LittleEndian
+	b = le.AppendUint32(b, requestMagic)
+	var flags byte
+	if a.wantTable {
+		flags = 1
+	}
+	b = append(b, keyVersion, flags, 0, 0)
+	b = append(b, a.domain[:]...)
+	b = le.AppendUint32(b, a.slot)
+	b = le.AppendUint32(b, 0)
+	return le.AppendUint64(b, a.gen)
+}
+
+var errRequest = errors.New("bad key request")
+
+func (a *keyRequest) parse(b []byte) error {
+	le := binary.LittleEndian
+	if len(b) != requestLen {
+		return fmt.Errorf("%w: %d bytes, want %d", errRequest, len(b), requestLen)
+	}
+	if m := le.Uint32(b); m != requestMagic {
+		return fmt.Errorf("%w: magic %#x", errRequest, m)
+	}
+	if b[4] != keyVersion {
+		return fmt.Errorf("%w: version %d, this program knows %d", errRequest, b[4], keyVersion)
+	}
+	if b[5] > 1 || b[6] != 0 || b[7] != 0 || le.Uint32(b[28:]) != 0 {
+		return fmt.Errorf("%w: unknown flags", errRequest)
+	}
+	*a = keyRequest{wantTable: b[5] == 1, domain: uct.UUID(b[8:24]), slot: le.Uint32(b[24:]), gen: le.Uint64(b[32:])}
+	return nil
+}
+
+// keyStatus is the status of a reply.
+type keyStatus uint8
+
+const (
+	keyOK          keyStatus = iota
+	keyWrongDomain           // the socket belongs to another domain
+	keyRevoked               // the region was revoked or closed
+	keyBadVersion            // unknown version or format of the request
+	numKeyStatuses
+)
+
+var keyStatusErrs = [numKeyStatuses]error{
+	keyWrongDomain: fmt.Errorf("the key server belongs to another domain: %w", ucs.ErrRemoteAccess),
+	keyRevoked:     fmt.Errorf("the region was revoked or closed: %w", ucs.ErrRemoteAccess),
+	keyBadVersion:  fmt.Errorf("the owner does not support this request: use one version of goucx on a host: %w", ucs.ErrUnsupported),
+}
+
+// keyReply is the reply to a request. With keyOK the region's packed key follows, and
+// these descriptors in this order: the key table, if requested, and the region, if it is
+// allocated.
+type keyReply struct {
+	status keyStatus
+	region mapped.PackedKey
+}
+
+func (r *keyReply) append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint32(b, replyMagic)
+	b = append(b, keyVersion, byte(r.status), 0, 0)
+	if r.status == keyOK {
+		b = r.region.Append(b)
+	}
+	return b
+}
+
+var errReply = fmt.Errorf("invalid reply of the key server: %w", ucs.ErrInvalid)
+
+func (r *keyReply) parse(b []byte) error {
+	if len(b) < replyHeaderLen {
+		return fmt.Errorf("%w: %d bytes", errReply, len(b))
+	}
+	if m := binary.LittleEndian.Uint32(b); m != replyMagic || b[4] != keyVersion {
+		return fmt.Errorf("%w: magic %#x, version %d", errReply, m, b[4])
+	}
+	r.status = keyStatus(b[5])
+	if r.status >= numKeyStatuses || b[6] != 0 || b[7] != 0 {
+		return fmt.Errorf("%w: status %d", errReply, b[5])
+	}
+	if r.status != keyOK {
+		return nil
+	}
+	if err := r.region.Parse(b[replyHeaderLen:]); err != nil {
+		return fmt.Errorf("%w: %w", errReply, err)
+	}
+	return nil
 }

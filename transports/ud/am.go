@@ -16,7 +16,7 @@ func (e *endpoint) AMShort(id uct.AMID, hdr uint64, p []byte) uct.Status {
 	if len(p) > f.attr.AM.Short {
 		return ucs.TooLong
 	}
-	if !f.enter() {
+	if !f.Enter() {
 		return ucs.NoResource
 	}
 	slot, b, st := e.allocPacket(id, arq.HeaderLen+len(p))
@@ -24,7 +24,7 @@ func (e *endpoint) AMShort(id uct.AMID, hdr uint64, p []byte) uct.Status {
 		copy(b[arq.HeaderLen:], p)
 		e.send(slot, b, id, hdr)
 	}
-	f.leave()
+	f.Leave()
 	return st
 }
 
@@ -33,7 +33,7 @@ func (e *endpoint) AMShort(id uct.AMID, hdr uint64, p []byte) uct.Status {
 //hot:bench BenchmarkAM
 func (e *endpoint) AMUint64(id uct.AMID, hdr, v uint64) uct.Status {
 	f := e.f
-	if !f.enter() {
+	if !f.Enter() {
 		return ucs.NoResource
 	}
 	slot, b, st := e.allocPacket(id, arq.HeaderLen+8)
@@ -41,7 +41,7 @@ func (e *endpoint) AMUint64(id uct.AMID, hdr, v uint64) uct.Status {
 		binary.LittleEndian.PutUint64(b[arq.HeaderLen:], v)
 		e.send(slot, b, id, hdr)
 	}
-	f.leave()
+	f.Leave()
 	return st
 }
 
@@ -59,7 +59,7 @@ func (e *endpoint) AMZcopy(id uct.AMID, hdr uint64, header []byte, v []uct.Vec, 
 		return ucs.InvalidParam
 	}
 	n += len(header)
-	if !f.enter() {
+	if !f.Enter() {
 		return ucs.NoResource
 	}
 	slot, b, st := e.allocPacket(id, arq.HeaderLen+n)
@@ -71,7 +71,7 @@ func (e *endpoint) AMZcopy(id uct.AMID, hdr uint64, header []byte, v []uct.Vec, 
 		}
 		e.send(slot, b, id, hdr)
 	}
-	f.leave()
+	f.Leave()
 	return st
 }
 
@@ -83,7 +83,7 @@ func (e *endpoint) ReserveAM(id uct.AMID, hdr uint64, n int) ([]byte, uct.Status
 		return nil, ucs.InvalidParam
 	case n > f.attr.AM.Bcopy:
 		return nil, ucs.TooLong
-	case !f.enter():
+	case !f.Enter():
 		return nil, ucs.NoResource
 	}
 	slot, b, st := e.allocPacket(id, arq.HeaderLen+n)
@@ -91,15 +91,15 @@ func (e *endpoint) ReserveAM(id uct.AMID, hdr uint64, n int) ([]byte, uct.Status
 		e.resID, e.resHdr, e.resLen, e.resSlot = id, hdr, n, slot
 		b = b[arq.HeaderLen:]
 	}
-	f.leave()
+	f.Leave()
 	return b, st
 }
 
 // CommitAM: see uct.Endpoint.
 func (e *endpoint) CommitAM(n int) {
 	f := e.f
-	f.enterWait()
-	defer f.leave()
+	f.EnterWait()
+	defer f.Leave()
 	if e.resLen < 0 || n < 0 || n > e.resLen {
 		return
 	}
@@ -113,8 +113,8 @@ func (e *endpoint) CommitAM(n int) {
 
 // Abort: see uct.Endpoint.
 func (e *endpoint) Abort() {
-	e.f.enterWait()
-	defer e.f.leave()
+	e.f.EnterWait()
+	defer e.f.Leave()
 	e.dropReservation()
 }
 
@@ -193,7 +193,7 @@ func (e *endpoint) send(slot uint32, b []byte, id uct.AMID, hdr uint64) {
 	if e.s.Sendable() {
 		e.transmitReady()
 	}
-	if f.progressDepth == 0 && !f.batching {
+	if f.ProgressDepth == 0 && !f.batching {
 		f.flushPosts()
 	}
 }
@@ -207,7 +207,7 @@ func (e *endpoint) startUnacked() {
 	e.inUnacked = true
 	e.f.unacked = append(e.f.unacked, e)
 	e.f.nextDeadline = min(e.f.nextDeadline, e.f.now.Add(e.f.conf.MinRTO))
-	e.f.setAlarm(e.f.nextDeadline)
+	e.f.SetAlarm(e.f.nextDeadline)
 }
 
 // transmitReady transmits packets while the window and the send queue have room.

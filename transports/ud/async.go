@@ -3,19 +3,15 @@ package ud
 import (
 	"time"
 
-	"github.com/goucx/goucx/transports/internal/nic"
 	"github.com/goucx/goucx/ucs"
-	"github.com/goucx/goucx/uct"
 )
 
-// The async critical section. When the worker has not called Progress for a period, the
-// async goroutine runs section inside iface.owner, which excludes the worker. A section
-// receives packets up to a bound, sends ACKs, runs timers and reaps send completions.
+// While the program computes, the async goroutine runs sections in place of the worker; see
+// nic.Section for who excludes whom.
 //
 // Invariant: a section calls no handler. Messages, completions and failures are queued,
 // and the next Progress reports them in order. If the worker sleeps in Arm and something
-// is queued, the section signals iface.wake. If uct.IfaceConfig.Unattended is set, pending
-// operations are resumed after the section, outside owner.
+// is queued, the section signals iface.wake.
 
 // pollTimeout is the time after a reading of the clock in Progress at which the alarm runs.
 // The async goroutine takes over then if the worker has stopped polling.
@@ -24,51 +20,12 @@ const pollTimeout = time.Millisecond
 // sectionPackets bounds the packets that one section receives.
 const sectionPackets = 128
 
-func (f *iface) openAsync(unattended func() time.Duration) (err error) {
-	f.sweepEvery = max(min(f.conf.KeepAlive/4, time.Second), time.Millisecond)
-	if f.owner, err = nic.NewOwner(); err != nil {
-		return err
+// runSection receives packets up to a bound, sends ACKs, runs timers and polls send
+// completions, without calling a handler. event reports an event of the receive CQ.
+func (f *iface) runSection(now ucs.Time, event bool) {
+	if event {
+		f.disarm()
 	}
-	f.owner.EnterWait()
-	defer f.owner.Leave()
-	if f.hasUnattended = unattended != nil; f.hasUnattended {
-		f.owner.SetOutside(unattended)
-	}
-	f.arm()
-	return f.owner.Watch(f.channel.FD(), f.handleEvent)
-}
-
-// handleEvent handles an event of the receive CQ. It runs in the async goroutine, inside
-// owner, while the worker does not poll.
-func (f *iface) handleEvent() {
-	f.disarm()
-	f.asyncSection(ucs.Now())
-}
-
-// handleAlarm handles the alarm, inside owner. In the worker's Progress it only clears
-// alarmAt, since Progress does all work. In the async goroutine it runs a section.
-func (f *iface) handleAlarm(now ucs.Time) {
-	f.alarmAt = 0
-	if f.progressDepth == 0 {
-		f.asyncSection(now)
-	}
-}
-
-// setAlarm has alarmed run at a time or earlier.
-func (f *iface) setAlarm(when ucs.Time) {
-	if when == never || f.alarmAt != 0 && f.alarmAt <= when.Add(pollTimeout/2) {
-		return
-	}
-	if f.alarmAt != 0 {
-		f.owner.Cancel(f.alarm)
-	}
-	f.alarmAt = when
-	f.alarm = f.owner.At(when, f.alarmFunc)
-}
-
-// asyncSection does what the peers wait for in place of the worker, without calling a handler.
-// The async goroutine calls it inside owner.
-func (f *iface) asyncSection(now ucs.Time) {
 	if f.closed {
 		return
 	}
@@ -98,16 +55,14 @@ func (f *iface) asyncSection(now ucs.Time) {
 	if f.sleeping && f.hasReports() {
 		f.wake.Raise()
 	}
-	if f.hasUnattended && f.hasResumable() {
-		f.owner.CallOutside()
-	}
+	f.CallUnattended(f.hasResumable)
 	switch {
 	case more && f.canReceive():
-		f.setAlarm(now.Add(pollTimeout / 10))
+		f.SetAlarm(now.Add(pollTimeout / 10))
 	default:
-		f.setAlarm(f.nextDeadline)
+		f.SetAlarm(f.nextDeadline)
 		if f.mux.HasReceivers() || len(f.eps) > len(f.freeEps) {
-			f.setAlarm(now.Add(f.sweepEvery))
+			f.SetAlarm(now.Add(f.sweepEvery))
 		}
 	}
 }
@@ -128,67 +83,4 @@ func (f *iface) hasReports() bool {
 		}
 	}
 	return false
-}
-
-// arm requests an event for the next packet.
-func (f *iface) arm() {
-	if !f.armed {
-		f.armed = true
-		f.recvCQ.Arm(false)
-	}
-}
-
-// disarm consumes the requested event, so that it starts no section.
-func (f *iface) disarm() {
-	f.armed = false
-	for {
-		if _, ok := f.channel.TryEvent(); !ok {
-			return
-		}
-	}
-}
-
-// EventFD: see uct.Iface.
-func (f *iface) EventFD() int { return f.wake.FD() }
-
-// Arm requests a wake-up on any event.
-//
-// It requests the event first and polls then, until the CQ is empty. So a packet that
-// arrives before the request is received here, and a later one generates the event.
-func (f *iface) Arm(uct.EventKind) uct.Status {
-	if f.closed {
-		return ucs.Closed
-	}
-	if !f.enter() {
-		return ucs.Busy
-	}
-	defer f.leave()
-	f.endSleep()
-	for !f.hasReports() {
-		f.disarm()
-		f.arm()
-		n := f.recvCQ.Poll(f.recvWCs[:])
-		if n <= 0 {
-			break
-		}
-		f.processRecvs(f.recvWCs[:n]) // the requested event was generated too, and would cause a spurious wake-up
-		f.repost()
-	}
-	f.flushACKs()
-	f.pollSendCQ()
-	f.flushPosts()
-	f.batching = false
-	if f.hasReports() {
-		f.restNeeded = true
-		return ucs.Busy
-	}
-	f.sleeping, f.restNeeded = true, true
-	f.d.NotifyIdle()
-	return ucs.OK
-}
-
-// endSleep ends the armed state and clears the wake-up.
-func (f *iface) endSleep() {
-	f.sleeping = false
-	f.wake.Lower()
 }

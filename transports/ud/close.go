@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/goucx/goucx/transports/internal/nic"
 	"github.com/goucx/goucx/transports/ud/arq"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/cpu"
@@ -15,12 +14,12 @@ import (
 // Close notifies all peers. It waits a bounded time until they have acknowledged
 // everything that was accepted.
 func (f *iface) Close() error {
-	if f.progressDepth > 0 {
+	if f.ProgressDepth > 0 {
 		return fmt.Errorf("close ud iface from one of its callbacks: %w", ucs.ErrBusy)
 	}
-	f.owner.EnterWait()
+	f.EnterWait()
 	if f.closed {
-		f.owner.Leave()
+		f.Leave()
 		return nil
 	}
 	for _, e := range f.eps {
@@ -30,10 +29,10 @@ func (f *iface) Close() error {
 		}
 	}
 	f.closed, f.mux.Closed = true, true
-	f.progressDepth++ // no callback runs from here on
+	f.ProgressDepth++ // no callback runs from here on
 	f.shutdownPeers()
-	f.progressDepth--
-	f.owner.Leave()
+	f.ProgressDepth--
+	f.Leave()
 	if f.group != nil {
 		f.group.Remove(f.statsName)
 	}
@@ -132,10 +131,7 @@ func (f *iface) hasUnanswered(silent map[*endpoint]bool, responsive func(*peer) 
 
 // release frees all resources.
 func (f *iface) release() (err error) {
-	if f.owner != nil {
-		err = nic.CloseOwner(f.owner)
-	}
-	err = errors.Join(err, f.closeQP())
+	err = errors.Join(f.CloseSection(), f.closeQP())
 	for _, ah := range f.ahs {
 		err = errors.Join(err, ah.Close())
 	}

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/internal/suitetest"
 	"github.com/goucx/goucx/transports/internal/nic"
 	"github.com/goucx/goucx/uct/ucttest"
 	"github.com/goucx/goucx/verbs"
@@ -39,10 +40,11 @@ func impatient(t testing.TB, within string) *config.Set {
 }
 
 func TestConformance(t *testing.T) {
-	ucttest.Run(t, ucttest.Factory{Component: Component(loopback()), Settings: impatient(t, "4s"), Messages: 50_000})
+	ucttest.Run(t, ucttest.Factory{Component: Component(loopback()), Settings: impatient(t, "4s")})
 }
 
 func TestConformanceInproc(t *testing.T) {
+	suitetest.Nightly(t)
 	ucttest.Run(t, ucttest.Factory{
 		Component: Component(inproc()), Column: "ud-inproc", Settings: impatient(t, "4s"), Messages: 50_000,
 	})
@@ -51,6 +53,7 @@ func TestConformanceInproc(t *testing.T) {
 // TestConformanceLossy runs the suite over a UDP link that loses, doubles, delays and
 // damages packets.
 func TestConformanceLossy(t *testing.T) {
+	suitetest.Nightly(t)
 	ucttest.Run(t, ucttest.Factory{
 		Component: Component(faulty(soft.LinkUDP, 0.01)), Column: "ud-lossy", Settings: impatient(t, "4s"), Late: true,
 		Messages: 5000, Themes: []string{"am", "order", "pending", "flush", "active", "close"},

@@ -1,6 +1,7 @@
 package ud
 
 import (
+	"github.com/goucx/goucx/transports/internal/nic"
 	"github.com/goucx/goucx/transports/ud/arq"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
@@ -192,13 +193,13 @@ func (f *iface) serviceTimers(now ucs.Time) {
 	if now.Sub(f.sweptAt) > f.sweepEvery {
 		f.sweep(now)
 	}
-	f.owner.Poll(now)
-	f.setAlarm(now.Add(pollTimeout)) // in case the program stops polling
+	f.PollAlarm(now)
+	f.SetAlarm(now.Add(pollTimeout)) // in case the program stops polling
 }
 
 // expireTimers services the endpoints in iface.unacked and sets iface.nextDeadline.
 func (f *iface) expireTimers() {
-	due := never
+	due := nic.Never
 	for i := 0; i < len(f.unacked); {
 		e := f.unacked[i]
 		f.expireTimer(e)

@@ -88,7 +88,7 @@ func (e *endpoint) setTimer() {
 		f.unacked = append(f.unacked, e)
 	}
 	f.nextDeadline = min(f.nextDeadline, e.s.Deadline())
-	f.setAlarm(f.nextDeadline)
+	f.SetAlarm(f.nextDeadline)
 }
 
 // unregister frees the slots and the number of a flow that is Done or Failed.
@@ -172,10 +172,10 @@ func (f *iface) queueEvent(t uct.Token, st uct.Status) {
 // Flush completes at once, except FlushRemote, which waits for acknowledgements.
 func (e *endpoint) Flush(k uct.FlushKind, t uct.Token) uct.Status {
 	f := e.f
-	if !f.enter() {
+	if !f.Enter() {
 		return ucs.NoResource
 	}
-	defer f.leave()
+	defer f.Leave()
 	switch {
 	case e.status != ucs.OK:
 		return e.status
@@ -198,15 +198,15 @@ func (e *endpoint) Flush(k uct.FlushKind, t uct.Token) uct.Status {
 
 // Fence does nothing, since an endpoint delivers in order.
 func (e *endpoint) Fence() uct.Status {
-	e.f.enterWait()
-	defer e.f.leave()
+	e.f.EnterWait()
+	defer e.f.Leave()
 	return e.status
 }
 
 // Connecting: see uct.Handshaker.
 func (e *endpoint) Connecting() bool {
-	e.f.enterWait()
-	defer e.f.leave()
+	e.f.EnterWait()
+	defer e.f.Leave()
 	return !e.removed && e.s.State() == arq.Opening
 }
 
@@ -214,10 +214,10 @@ func (e *endpoint) Connecting() bool {
 // not reply, the endpoint fails later.
 func (e *endpoint) Check(uct.Token) uct.Status {
 	f := e.f
-	if !f.enter() {
+	if !f.Enter() {
 		return ucs.NoResource
 	}
-	defer f.leave()
+	defer f.Leave()
 	if e.status == ucs.OK && e.s.Started() && e.s.Idle() {
 		f.now = ucs.Now()
 		e.s.RequestProbe(f.now)
@@ -246,8 +246,8 @@ func (e *endpoint) sendEnd(reason uint8) {
 // Close closes the endpoint. Accepted messages are still delivered.
 func (e *endpoint) Close() {
 	f := e.f
-	f.enterWait()
-	defer f.leave()
+	f.EnterWait()
+	defer f.Leave()
 	if e.status == ucs.Closed {
 		return
 	}

@@ -76,8 +76,8 @@ func (f *iface) reportRxEnd(d *uct.Desc) (n int) {
 // Disconnect: see uct.Iface. It sends Unknown to the flow's sender at once. If that is
 // lost, the reply to the sender's next packet is Unknown too.
 func (f *iface) Disconnect(source uint32) {
-	f.enterWait()
-	defer f.leave()
+	f.EnterWait()
+	defer f.Leave()
 	r := f.mux.Receiver(arq.Flow(source))
 	if f.closed || r == nil || r.Tag&reported == 0 {
 		return

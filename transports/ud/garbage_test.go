@@ -14,8 +14,8 @@ import (
 
 // inject has n take in a datagram as if it came from queue pair src.
 func (n *node) inject(b []byte, src verbs.QPN) {
-	n.owner.EnterWait()
-	defer n.owner.Leave()
+	n.EnterWait()
+	defer n.Leave()
 	if len(n.spareSlots) == 0 {
 		return
 	}
@@ -29,12 +29,12 @@ func (n *node) inject(b []byte, src verbs.QPN) {
 
 // spareBuffers takes a few receive buffers of n's out of use, for inject.
 func (n *node) spareBuffers() {
-	n.owner.EnterWait()
+	n.EnterWait()
 	for len(n.spareSlots) < 16 && len(n.freeRecvs) > 0 {
 		last := len(n.freeRecvs) - 1
 		n.spareSlots, n.freeRecvs = append(n.spareSlots, n.freeRecvs[last]), n.freeRecvs[:last]
 	}
-	n.owner.Leave()
+	n.Leave()
 }
 
 // TestGarbage: whatever comes is passed over, or fails the flow that it names at

@@ -9,7 +9,6 @@ import (
 	"github.com/goucx/goucx/transports/internal/nic"
 	"github.com/goucx/goucx/transports/ud/arq"
 	"github.com/goucx/goucx/ucs"
-	"github.com/goucx/goucx/ucs/async"
 	"github.com/goucx/goucx/ucs/stats"
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/verbs"
@@ -32,30 +31,29 @@ const (
 
 // iface is a worker's interface on a port: one queue pair, and the flows over it.
 //
-// Concurrency: fields that change are accessed only inside owner, either by the worker's
-// calls or by a section of the async goroutine. Callbacks run inside too. Exceptions are
-// came, which is atomic, and active and closed, which only the worker's goroutine writes.
+// Concurrency: fields that change are accessed only inside the Section, either by the worker's
+// calls or by the async goroutine. Callbacks run inside too. Exceptions are rxConns, which is
+// atomic, and active and closed, which only the worker's goroutine writes.
 //
-// Invariant: a receive buffer taken from rx is either posted, in free, in queue, held out of
-// order by a Receiver, or retained by the layer above.
+// Invariant: a receive buffer taken from rx is either posted, in freeRecvs, in descs, held out
+// of order by a Receiver, or retained by the layer above.
 type iface struct {
 	// Fields that every pass reads.
-	recvCQ        verbs.CQ
-	owner         *async.Owner
-	progressDepth int // nested calls inside owner: Progress, ResumePending, Close; 0: the worker is outside
-	passes        uint32
-	restNeeded    bool // the next pass calls rest
-	armed         bool // an event of recvCQ was requested, and may have been generated
-	now           ucs.Time
-	mux           *arq.Mux
-	rx            *nic.Slab
-	peers         []*peer
-	descs         []uct.Desc // received, in order of delivery
-	delivered     int        // number of entries at the front of queue that were delivered
-	freeRecvs     []uint32   // receive buffers that are not posted
-	retained      int        // receive buffers that the layer above retains
-	maxRetained   int        // limit of kept
-	recvWCs       [pollBatch]verbs.WC
+	recvCQ      verbs.CQ
+	passes      uint32
+	restNeeded  bool // the next pass calls rest
+	armed       bool // an event of recvCQ was requested, and may have been generated
+	now         ucs.Time
+	mux         *arq.Mux
+	rx          *nic.Slab
+	peers       []*peer
+	descs       []uct.Desc // received, in order of delivery
+	delivered   int        // number of entries at the front of queue that were delivered
+	freeRecvs   []uint32   // receive buffers that are not posted
+	retained    int        // receive buffers that the layer above retains
+	maxRetained int        // limit of retained
+	nic.Section
+	recvWCs [pollBatch]verbs.WC
 
 	queuePair
 	tx            slots
@@ -78,7 +76,6 @@ type iface struct {
 	halfOpen     nic.HalfOpen[*arq.Receiver]
 	bodyBuf      []byte
 	peerSearches int
-	alarmFunc    func(ucs.Time)
 	sweepEvery   time.Duration
 	waiting      []*endpoint // endpoints with pending operations
 	dispatchAt   uint        // index in waiting at which ResumePending starts
@@ -87,30 +84,27 @@ type iface struct {
 	pairedEPs    map[uint32]*endpoint // endpoints reported together with the end of a flow, by the flow's Desc.Source
 	sweptAt      ucs.Time
 
-	d             *nic.Domain
-	handler       uct.Handler
-	attr          uct.IfaceAttr
-	self          address
-	device        []byte
-	conf          arq.Config
-	stats         *stats.Set
-	group         *stats.Group
-	statsName     string // name of stats in group
-	peersByName   map[uint64]*peer
-	ahs           map[verbs.AHAttr]*addrHandle
-	freePeers     []uint32
-	thread        *nic.Thread
-	channel       verbs.CompChannel
-	wake          *nic.Wake
-	alarm         async.Timer
-	alarmAt       ucs.Time // 0: the alarm is not set
-	sleeping      bool     // Arm succeeded: a section that receives something signals wake
-	active        int
-	rxConns       atomic.Int32 // connections from peers; atomic, since ActiveEndpoints reads it outside owner
-	threads       int
-	linger        time.Duration
-	closed        bool
-	hasUnattended bool // uct.IfaceConfig.Unattended is set
+	d           *nic.Domain
+	handler     uct.Handler
+	attr        uct.IfaceAttr
+	self        address
+	device      []byte
+	conf        arq.Config
+	stats       *stats.Set
+	group       *stats.Group
+	statsName   string // name of stats in group
+	peersByName map[uint64]*peer
+	ahs         map[verbs.AHAttr]*addrHandle
+	freePeers   []uint32
+	thread      *nic.Thread
+	channel     verbs.CompChannel
+	wake        *nic.Wake
+	sleeping    bool // Arm succeeded: a section that receives something signals wake
+	active      int
+	rxConns     atomic.Int32 // connections from peers; atomic, since ActiveEndpoints reads it outside owner
+	threads     int
+	linger      time.Duration
+	closed      bool
 }
 
 // deferredSlot is an acknowledged slot. It becomes free once work request by has completed.
@@ -128,7 +122,7 @@ func openIface(d *nic.Domain, port uint8, c uct.IfaceConfig) (uct.Iface, error) 
 		d: d, handler: c.Handler, threads: max(c.Threads, 1), now: ucs.Now(), conf: flowConfig(c.Settings),
 		peersByName: map[uint64]*peer{}, ahs: map[verbs.AHAttr]*addrHandle{}, linger: linger.Get(c.Settings), group: c.Stats,
 	}
-	f.stats, f.nextDeadline = stats.NewSet(statNames[:]), never
+	f.stats, f.nextDeadline = stats.NewSet(statNames[:]), nic.Never
 	f.halfOpen = nic.NewHalfOpen[*arq.Receiver](d.Context().Attr().MaxAH)
 	if err := f.open(port, c); err != nil {
 		return nil, errors.Join(err, f.release())
@@ -166,7 +160,7 @@ func (f *iface) open(port uint8, c uct.IfaceConfig) (err error) {
 	}
 	f.device = f.self.appendDevice(nil)
 	f.mux = arq.NewMux(&f.conf, f.self.name)
-	f.recvWindow, f.heldLens, f.alarmFunc = int(f.conf.Window), make([]uint16, receives), f.handleAlarm
+	f.recvWindow, f.heldLens = int(f.conf.Window), make([]uint16, receives)
 	f.maxRetained = receives / 2
 	if m := c.Resources.MaxUnexpected; m > 0 {
 		f.maxRetained = max(min(m/packet, f.maxRetained), 1)
@@ -178,7 +172,10 @@ func (f *iface) open(port uint8, c uct.IfaceConfig) (err error) {
 			return err
 		}
 	}
-	return f.openAsync(c.Unattended)
+	f.sweepEvery = max(min(f.conf.KeepAlive/4, time.Second), time.Millisecond)
+	return f.OpenSection(nic.SectionConfig{
+		FD: f.channel.FD(), Arm: f.arm, Run: f.runSection, Slack: pollTimeout / 2, Unattended: c.Unattended,
+	})
 }
 
 // prefill allocates the send slots and posts all receives. It is called for each new peer
@@ -254,8 +251,8 @@ func (f *iface) NewEndpoint(a uct.Address, t int) (uct.Endpoint, error) {
 	if ok, why := f.canReach(&to); !ok {
 		return nil, fmt.Errorf("new ud endpoint: %s: %w", why, ucs.ErrUnreachable)
 	}
-	f.enterWait()
-	defer f.leave()
+	f.EnterWait()
+	defer f.Leave()
 	if f.closed {
 		return nil, fmt.Errorf("new ud endpoint: iface %w", ucs.ErrClosed)
 	}
@@ -288,8 +285,8 @@ func (f *iface) Fence() uct.Status {
 
 // Release returns retained receive buffers to the queue pair.
 func (f *iface) Release(handles []uint64) {
-	f.enterWait()
-	defer f.leave()
+	f.EnterWait()
+	defer f.Leave()
 	if f.closed {
 		return
 	}
@@ -298,21 +295,4 @@ func (f *iface) Release(handles []uint64) {
 	}
 	f.retained -= len(handles)
 	f.restNeeded = true
-}
-
-// enter enters owner. It returns false if a section of the async goroutine takes longer
-// than expected. Calls from callbacks are inside already.
-func (f *iface) enter() bool { return f.progressDepth != 0 || f.owner.Enter() || f.owner.EnterYield() }
-
-// enterWait is like enter, but waits for the section. It is for cold paths.
-func (f *iface) enterWait() {
-	if f.progressDepth == 0 {
-		f.owner.EnterWait()
-	}
-}
-
-func (f *iface) leave() {
-	if f.progressDepth == 0 {
-		f.owner.Leave()
-	}
 }

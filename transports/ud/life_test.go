@@ -38,8 +38,8 @@ func (n *node) counter(name string) uint64 {
 
 // posts counts the work requests of n.
 func (n *node) posts() uint64 {
-	n.owner.EnterWait()
-	defer n.owner.Leave()
+	n.EnterWait()
+	defer n.Leave()
 	return n.postedID
 }
 
@@ -183,9 +183,9 @@ func TestUnknownFlow(t *testing.T) {
 	a, b := ns[0], ns[1]
 	p := newPair(t, ns)
 	for _, r := range receivers(b) {
-		b.owner.EnterWait()
+		b.EnterWait()
 		b.removeReceiver(r)
-		b.owner.Leave()
+		b.Leave()
 	}
 	require.Equal(t, ucs.OK, p.to.AMUint64(1, 1, 1))
 	until(t, func() bool { return len(a.fails) > 0 }, a, b)
@@ -194,8 +194,8 @@ func TestUnknownFlow(t *testing.T) {
 }
 
 func receivers(n *node) (rs []*arq.Receiver) {
-	n.owner.EnterWait()
-	defer n.owner.Leave()
+	n.EnterWait()
+	defer n.Leave()
 	n.mux.EachReceiver(func(r *arq.Receiver) { rs = append(rs, r) })
 	return rs
 }

@@ -14,8 +14,8 @@ import (
 // next Progress.
 func (e *endpoint) PendingAdd(t uct.Token) uct.Status {
 	f := e.f
-	f.enterWait()
-	defer f.leave()
+	f.EnterWait()
+	defer f.Leave()
 	if e.status != ucs.OK {
 		return e.status
 	}
@@ -41,13 +41,13 @@ func (e *endpoint) PendingAdd(t uct.Token) uct.Status {
 
 // PendingPurge empties the queue.
 func (e *endpoint) PendingPurge(fn func(uct.Token)) {
-	e.f.enterWait()
+	e.f.EnterWait()
 	e.pend.Purge(func() { e.opStatus = e.status }, func(t uct.Token) {
-		e.f.leave()
+		e.f.Leave()
 		fn(t)
-		e.f.enterWait()
+		e.f.EnterWait()
 	})
-	e.f.leave()
+	e.f.Leave()
 }
 
 // hasResources reports whether a packet as long as the last refused one can be sent now.
@@ -90,19 +90,19 @@ const resumeBatch = 4
 
 // PendingLeft: see uct.Unattended.
 func (f *iface) PendingLeft() bool {
-	if f.closed || !f.enter() {
+	if f.closed || !f.Enter() {
 		return !f.closed
 	}
-	defer f.leave()
+	defer f.Leave()
 	return f.hasResumable()
 }
 
 // ResumePending: see uct.Unattended. Sections receive the ACKs that free resources.
 func (f *iface) ResumePending(until ucs.Time) (moved int, left bool) {
-	if f.closed || !f.enter() {
+	if f.closed || !f.Enter() {
 		return 0, !f.closed
 	}
-	f.progressDepth++
+	f.ProgressDepth++
 	f.pollSendCQ()
 	for n := 1; n > 0 && ucs.Now() < until; moved += n {
 		n = 0
@@ -118,8 +118,8 @@ func (f *iface) ResumePending(until ucs.Time) (moved int, left bool) {
 	if f.sleeping && moved > 0 { // the program may sleep until an operation has completed
 		f.wake.Raise()
 	}
-	f.progressDepth--
-	f.leave()
+	f.ProgressDepth--
+	f.Leave()
 	return moved, left
 }
 

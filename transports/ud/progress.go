@@ -1,27 +1,23 @@
 package ud
 
 import (
-	"math"
 	"math/bits"
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
 
-const (
-	never = ucs.Time(math.MaxInt64)
-	// clockPasses is the number of passes between two readings of the clock, a power of two.
-	clockPasses = 16
-)
+// clockPasses is the number of passes between two readings of the clock, a power of two.
+const clockPasses = 16
 
 // Progress receives packets, passes messages to the handler, and runs expired timers.
 //
 //hot:bench BenchmarkAM BenchmarkProgressIdle
 func (f *iface) Progress(budget int) int {
-	if f.closed || !f.enter() {
+	if f.closed || !f.Enter() {
 		return 0
 	}
-	f.progressDepth++
+	f.ProgressDepth++
 	n := 0
 	if f.delivered < len(f.descs) {
 		n = f.deliverDescs(budget)
@@ -42,8 +38,8 @@ func (f *iface) Progress(budget int) int {
 		f.flushPosts()
 		f.batching = false
 	}
-	f.progressDepth--
-	f.leave()
+	f.ProgressDepth--
+	f.Leave()
 	return n
 }
 
@@ -107,7 +103,7 @@ func (f *iface) finishRecv() {
 	}
 	if f.armed { // Without an event, only the alarm starts a section.
 		f.disarm()
-		f.setAlarm(ucs.Now().Add(pollTimeout))
+		f.SetAlarm(ucs.Now().Add(pollTimeout))
 	}
 }
 

@@ -28,8 +28,8 @@ func (n *node) ask(t *testing.T, b *node, from address, flow uint32) {
 
 // inside runs what touches the interface's own state.
 func (n *node) inside(do func()) {
-	n.owner.EnterWait()
-	defer n.owner.Leave()
+	n.EnterWait()
+	defer n.Leave()
 	do()
 }
 

@@ -84,8 +84,8 @@ func nodeOf(t testing.TB, ps nic.Providers, number int, conf uct.IfaceConfig) *n
 
 // sees looks at what n shares with the async goroutine.
 func (n *node) sees(what func() bool) bool {
-	n.owner.EnterWait()
-	defer n.owner.Leave()
+	n.EnterWait()
+	defer n.Leave()
 	return what()
 }
 

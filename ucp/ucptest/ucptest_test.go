@@ -12,6 +12,7 @@ import (
 
 	"github.com/goucx/goucx/config"
 	"github.com/goucx/goucx/internal/race"
+	"github.com/goucx/goucx/internal/suitetest"
 	"github.com/goucx/goucx/transports"
 	"github.com/goucx/goucx/transports/rc"
 	"github.com/goucx/goucx/transports/ud"
@@ -75,11 +76,12 @@ var overDevices = map[string]func(devices) uct.Component{
 	"ud": func(ds devices) uct.Component { return ud.Component(ds) },
 }
 
-// factories are the columns. Over a device each message costs more than in shared
-// memory: outside of the long setting these have one of the modes each, and under
-// the race detector only what finds races soonest. Over a simulated link, where all
-// packets are serialised, they have a part of the cases, and nothing is lost: only
-// doubled and overtaken.
+// factories are the columns. CI runs one for each transport, and under the race detector those
+// that find races soonest. make nightly runs all of them.
+//
+// Over a device each message costs more than in shared memory: outside of the long setting these
+// have one of the modes each. Over a simulated link, where all packets are serialised, they have a
+// part of the cases, and nothing is lost: only doubled and overtaken.
 func factories(t *testing.T) []Factory {
 	one, two := []ucp.ThreadMode{ucp.ThreadSingle}, []ucp.ThreadMode{ucp.ThreadMulti}
 	if os.Getenv("GOUCX_TEST_LONG") != "" {
@@ -87,15 +89,16 @@ func factories(t *testing.T) []Factory {
 	}
 	alone := over(t, "self", nil, nil, "self")
 	alone.Alone = true
-	fs := []Factory{
-		alone,
-		over(t, "shm", nil, nil, "shm"),
-		over(t, "rc-inproc", two, inproc, "rc"),
-	}
-	if race.Enabled && one != nil {
-		return fs
+	fs := []Factory{alone, over(t, "shm", nil, nil, "shm")}
+	switch {
+	case suitetest.All():
+	case race.Enabled:
+		return append(fs, over(t, "rc-inproc", two, inproc, "rc"))
+	default:
+		return append(fs, over(t, "rc", one, loopback, "rc"), over(t, "ud", one, loopback, "ud"))
 	}
 	fs = append(fs,
+		over(t, "rc-inproc", two, inproc, "rc"),
 		over(t, "rc", one, loopback, "rc"),
 		over(t, "ud", one, loopback, "ud"),
 		over(t, "ud-inproc", two, inproc, "ud"),

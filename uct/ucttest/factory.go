@@ -22,7 +22,7 @@ type Factory struct {
 	Column string
 	// Settings for domains and ifaces; nil: defaults.
 	Settings *config.Set
-	// Messages is the number of messages of the long cases; 0: a million. With GOUCX_TEST_LONG=1
+	// Messages is the number of messages of the long cases; 0: 100,000. With GOUCX_TEST_LONG=1
 	// it is always a million. With testing.Short and under the race detector it is a twentieth.
 	Messages int
 	// Late: messages may arrive late or twice (a link with faults). Cases that need prompt

@@ -1,6 +1,7 @@
 package ucttest
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -20,9 +21,9 @@ var orderCases = []testCase{
 
 // messages returns the number of messages of the long cases.
 func (e *env) messages() int {
-	n := 1_000_000
-	if e.factory.Messages > 0 && !long() {
-		n = e.factory.Messages
+	n := cmp.Or(e.factory.Messages, 100_000)
+	if long() {
+		n = 1_000_000
 	}
 	if testing.Short() || race.Enabled {
 		n /= 20

@@ -72,31 +72,27 @@ func (d *device) checkAddress(a *verbs.AHAttr) error {
 
 // CreateAH creates an address handle.
 func (p *pd) CreateAH(a verbs.AHAttr) (verbs.AH, error) {
-	h, err := p.createAH(&a)
-	if err != nil {
-		return nil, fmt.Errorf("create address handle: %w", err)
-	}
-	return h, nil
-}
-
-func (p *pd) createAH(a *verbs.AHAttr) (*ah, error) {
+	fail := func(err error) (verbs.AH, error) { return nil, fmt.Errorf("create address handle: %w", err) }
 	d := p.d
-	if err := d.checkAddress(a); err != nil {
-		return nil, err
+	if err := d.checkAddress(&a); err != nil {
+		return fail(err)
 	}
-	to, err := d.resolve(a, a.PeerFeatures)
+	to, err := d.resolve(&a, a.PeerFeatures)
 	if err != nil {
-		return nil, err
+		return fail(err)
 	}
-	h := &ah{attr: *a, pd: p.protection, domain: p, route: to}
+	h := &ah{attr: a, pd: p.protection, domain: p, route: to}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := p.admit(kindAH, d.attr.MaxAH); err != nil {
-		return nil, err
+		return fail(err)
 	}
 	d.ahs.add(h)
 	return h, nil
 }
+
+// replyHopLimit is the hop limit of address handles that CreateAHFromWC creates.
+const replyHopLimit = 64
 
 // CreateAHFromWC creates an address handle for the sender of a datagram.
 func (p *pd) CreateAHFromWC(port uint8, wc *verbs.WC, grh []byte) (verbs.AH, error) {
@@ -106,9 +102,6 @@ func (p *pd) CreateAHFromWC(port uint8, wc *verbs.WC, grh []byte) (verbs.AH, err
 	}
 	return p.CreateAH(a)
 }
-
-// replyHopLimit is the hop limit of address handles that CreateAHFromWC creates.
-const replyHopLimit = 64
 
 // senderOf returns the sender's address. It reads a datagram's completion and the GRH
 // area before the payload.

@@ -40,7 +40,7 @@ type background struct {
 // startBackground starts the goroutine that the engine mode requires, if any.
 func (d *device) startBackground() error {
 	b := &d.background
-	if d.kind == overFabric && d.fabric.polled == nil || d.conf.Engine == EngineInline {
+	if d.conf.Fabric != nil || d.conf.Engine == EngineInline {
 		return nil
 	}
 	b.wakeups, b.done = make(chan struct{}, 1), make(chan struct{})
@@ -102,13 +102,29 @@ func (d *device) backgroundLoop() {
 	timer := time.NewTimer(pollPeriod)
 	defer timer.Stop()
 	for !b.stop.Load() {
-		d.serve()
+		// Run the engine until no work is left. If the link stays full, sleep for one period.
+		for k, got := 0, 1; got > 0 && k < maxDrain; k++ {
+			got = d.progress()
+		}
+		d.tick(d.clock())
+		for k := 0; d.numDirty.Load() != 0; k++ {
+			if k == dirtyRetries {
+				time.Sleep(pollPeriod)
+				break
+			}
+			runtime.Gosched()
+			d.tick(d.clock())
+			d.progress()
+		}
 		for polls := true; polls && !b.stop.Load(); {
 			polls = d.waitWhilePolled(timer)
 		}
 		d.sleep(timer)
 	}
 }
+
+// dirtyRetries is how often the loop retries queue pairs in engine.dirty before it sleeps.
+const dirtyRetries = 64
 
 // waitWhilePolled reports whether the program has polled since the last check. If it has, polled
 // first waits for one period, or until Rest is called.
@@ -144,34 +160,9 @@ func (d *device) NotifyIdle() {
 	}
 }
 
-// serve runs the engine until no work is left. If the link stays full, it sleeps for
-// one period.
-func (d *device) serve() {
-	got := 1
-	for k := 0; got > 0 && k < maxDrain; k++ {
-		got = d.progress()
-	}
-	d.tick(d.clock())
-	if d.numDirty.Load() == 0 {
-		return
-	}
-	for range dirtyRetries {
-		runtime.Gosched()
-		d.tick(d.clock())
-		if d.progress(); d.numDirty.Load() == 0 {
-			return
-		}
-	}
-	time.Sleep(pollPeriod)
-}
-
-// dirtyRetries is how often serve retries queue pairs in engine.dirty before it sleeps.
-const dirtyRetries = 64
-
 // hasWork reports whether packets wait to be sent or received.
 func (d *device) hasWork() bool {
-	return d.numDirty.Load() != 0 || d.kind == overInproc && d.inbox.ready() ||
-		d.kind == overFabric && d.fabric.polled.hasPackets(d.fabric.self)
+	return d.numDirty.Load() != 0 || d.link.hasPackets()
 }
 
 // sleep blocks until work arrives or the first timer expires. The doc comment of
@@ -216,10 +207,8 @@ func (d *device) nextDeadline() ucs.Time {
 	if d.numTimed.Load() != 0 {
 		first = ucs.Time(d.nextTimer.Load())
 	}
-	if d.kind == overFabric {
-		if t := d.fabric.nextDeadline(); t != 0 {
-			first = min(first, t)
-		}
+	if d.faults != nil {
+		first = min(first, d.faults.nextDeadline())
 	}
 	return first
 }

@@ -68,7 +68,7 @@ func openInproc(t testing.TB, needs verbstest.Needs) *verbstest.Fabric {
 	sw := NewSwitch()
 	f := openReal(t, Config{Link: LinkInproc, Switch: sw}, needs)
 	f.Inject = func(to int, b []byte, m verbstest.Manner) {
-		from, dest := f.Devices[1-to].(*device).fabric.self, f.Devices[to].(*device).fabric.self
+		from, dest := f.Devices[1-to].(*device).fabricAddr(), f.Devices[to].(*device).fabricAddr()
 		if m == verbstest.Spoofed {
 			from = verbstest.Stranger
 		}

@@ -1,7 +1,6 @@
 package soft
 
 import (
-	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
 	"github.com/goucx/goucx/verbs/wire"
 )
@@ -10,51 +9,46 @@ import (
 // the queue pair's own Q_Key.
 const privilegedQKey = 1 << 31
 
-// sendDatagrams sends queued datagrams. It returns true if the link takes no more now
-// and some are left. Over UDP it batches consecutive datagrams to one peer. A datagram
-// completes once it is sent.
-func (q *qp) sendDatagrams() bool {
+// nextDatagram makes the packet of the next queued datagram and returns its route. It
+// returns nil if there is none, or if the datagram cannot be sent: datagramsSent fails it.
+func (q *qp) nextDatagram(p *packet) *route {
 	r := &q.req
-	batched := q.d.kind == overUDP && q.d.faulty == nil
-	var p packet
-	var t *segmentBatch
-	bad := verbs.WCSuccess
-	for r.tx != q.sq.end() && q.loadState() == verbs.StateRTS {
+	if r.tx == q.sq.end() || q.loadState() != verbs.StateRTS {
+		return nil
+	}
+	w := q.sq.at(r.tx)
+	if q.makeDatagram(w, p) != verbs.WCSuccess {
+		return nil
+	}
+	r.tx++
+	return &w.ah.route
+}
+
+// datagramsSent follows a send that the link did not refuse: all datagrams were sent, or
+// the oldest one cannot be. That one completes with its status, and the queue pair moves
+// to state SQE.
+func (q *qp) datagramsSent() {
+	r := &q.req
+	if r.tx != q.sq.end() && q.loadState() == verbs.StateRTS {
+		var p packet
 		w := q.sq.at(r.tx)
-		if bad = q.makeDatagram(w, &p); bad != verbs.WCSuccess {
-			break
+		if st := q.makeDatagram(w, &p); st == verbs.WCSuccess {
+			q.d.markDirty(q) // it was posted meanwhile
+		} else {
+			q.completeSend(w, st)
+			r.tx = r.head
+			q.setState(qpSQE)
+			q.flushSends()
 		}
-		switch {
-		case !batched:
-			q.sendOne(&w.ah.route, &p)
-			r.tx++
-			q.completeDatagrams()
-			continue
-		case t != nil && t.peer == &w.ah.route.udp && t.add(&p):
-		default:
-			if !q.sendBatch(t) {
-				return true
-			}
-			t = q.d.udp.beginBatch(&w.ah.route.udp)
-			t.add(&p)
-		}
-		r.tx++
-	}
-	if !q.sendBatch(t) {
-		return true
-	}
-	if bad != verbs.WCSuccess {
-		q.failDatagram(bad)
 	}
 	q.checkDrained()
-	return false
 }
 
 // makeDatagram makes the packet of w. It returns the status of a work request that
 // cannot be sent.
 func (q *qp) makeDatagram(w *wqe, p *packet) verbs.WCStatus {
 	switch {
-	case w.ah == nil || !samePD(w.ah.pd, q.pd):
+	case w.ah == nil || w.ah.pd.protection != q.pd.protection:
 		return verbs.WCLocQPOpErr
 	case int(w.n) > q.mtu:
 		return verbs.WCLocLenErr
@@ -73,31 +67,10 @@ func (q *qp) makeDatagram(w *wqe, p *packet) verbs.WCStatus {
 	return verbs.WCSuccess
 }
 
-// sendBatch sends a batch of datagrams and completes them; nil: no batch. It returns
-// false if the socket is full. Datagrams that the socket did not take stay queued.
-func (q *qp) sendBatch(t *segmentBatch) bool {
-	if t == nil {
-		return true
-	}
-	n := t.count
-	done, st := t.sendMost()
-	switch st {
-	case ucs.OK:
-	case ucs.NoResource:
-		q.req.tx = q.req.head + uint32(done)
-		q.completeDatagrams()
-		return false
-	default:
-		q.count(cntDroppedInbox, uint64(n))
-	}
-	q.completeDatagrams()
-	return true
-}
-
-// completeDatagrams completes the datagrams before tx.
-func (q *qp) completeDatagrams() {
+// completeDatagrams completes the datagrams before end.
+func (q *qp) completeDatagrams(end uint32) {
 	r := &q.req
-	for r.head != r.tx {
+	for r.head != end {
 		w := q.sq.at(r.head)
 		q.count(cntTxPackets, 1)
 		q.count(cntTxBytes, uint64(w.n))
@@ -105,15 +78,6 @@ func (q *qp) completeDatagrams() {
 		r.una = r.psn
 		q.completeSend(w, verbs.WCSuccess)
 	}
-}
-
-// failDatagram completes the oldest datagram with status and moves the queue pair to
-// state SQE.
-func (q *qp) failDatagram(status verbs.WCStatus) {
-	q.completeSend(q.sq.at(q.req.head), status)
-	q.req.tx = q.req.head
-	q.setState(qpSQE)
-	q.flushSends()
 }
 
 // receiveDatagram handles a received datagram.

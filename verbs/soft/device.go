@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
-	"net/netip"
 	"sync"
 
 	"github.com/goucx/goucx/ucs"
@@ -63,24 +62,13 @@ func open(p *Provider, s *deviceSpec) (*device, error) {
 		return nil, fmt.Errorf("MTU of %d bytes, the interface carries %d: %w", d.conf.MTU.Bytes(), s.mtu.Bytes(), ucs.ErrInvalid)
 	}
 	d.conf.Link, d.conf.Addr, d.conf.Switch = s.info.Link, s.addr, p.sw
+
+	// GID and LID come from the address, or are random without one. openLink may replace
+	// them.
 	var r [16]byte
 	_, _ = rand.Read(r[:]) // never fails
-	d.setAddress(s.addr, r)
-	d.mrs.init()
-	d.ahs.init()
-	d.events.notifier.init()
-	d.setAttr(binary.LittleEndian.Uint64(r[:]))
-	if err := d.start(); err != nil {
-		return nil, err
-	}
-	return d, nil
-}
-
-// setAddress sets the GID and LID from an address, or at random without one. openLink may
-// replace them.
-func (d *device) setAddress(a netip.Addr, r [16]byte) {
-	if a.IsValid() {
-		d.gid, d.lid = verbs.GIDOf(a), d.conf.Port
+	if s.addr.IsValid() {
+		d.gid, d.lid = verbs.GIDOf(s.addr), d.conf.Port
 	} else {
 		copy(d.gid[:], randomPrefix[:])
 		copy(d.gid[8:], r[:8])
@@ -88,24 +76,27 @@ func (d *device) setAddress(a netip.Addr, r [16]byte) {
 	if d.info.Link != LinkUDP && d.lid == 0 {
 		d.lid = max(1, binary.LittleEndian.Uint16(r[8:]))
 	}
-}
-
-// randomPrefix starts the GIDs of devices without an address: a prefix of IPv6 unique
-// local addresses. 64 random bits follow.
-var randomPrefix = [8]byte{0xfd, 0, 'g', 'o', 'u', 'c', 'x', 0}
-
-// setAttr fills in the device attributes.
-func (d *device) setAttr(guid uint64) {
 	l := &d.conf.Limits
 	d.attr = verbs.DeviceAttr{
-		NodeGUID: guid, MaxMRSize: maxMRSize,
+		NodeGUID: binary.LittleEndian.Uint64(r[:]), MaxMRSize: maxMRSize,
 		MaxQP: l.QPs, MaxQPWR: l.QPWR, MaxSGE: verbs.MaxSGE, MaxCQ: l.CQs, MaxCQE: l.CQE,
 		MaxMR: l.MRs, MaxPD: l.PDs, MaxAH: l.AHs, MaxSRQ: l.SRQs, MaxSRQWR: l.SRQWR, MaxSRQSGE: verbs.MaxSGE,
 		MaxQPRdAtomic: l.RdAtomic, MaxQPInitRdAtomic: l.RdAtomic,
 		MaxInline: d.conf.MaxInline, MaxMessage: maxMessage,
 		Atomic: verbs.AtomicGlobal, Ports: 1, SRQResize: true, AckMeansPlaced: true,
 	}
+	d.mrs.init()
+	d.ahs.init()
+	d.events.notifier.init()
+	if err := d.start(); err != nil {
+		return nil, err
+	}
+	return d, nil
 }
+
+// randomPrefix starts the GIDs of devices without an address: a prefix of IPv6 unique
+// local addresses. 64 random bits follow.
+var randomPrefix = [8]byte{0xfd, 0, 'g', 'o', 'u', 'c', 'x', 0}
 
 // Info returns the name and place of the device.
 func (d *device) Info() verbs.DeviceInfo { return d.info }
@@ -133,24 +124,29 @@ func (d *device) activeMTU() verbs.MTU { return min(d.conf.MTU, verbs.MTU4096) }
 
 // GID returns the only GID.
 func (d *device) GID(port uint8, index int) (verbs.GID, error) {
-	if err := d.checkPort(port); err != nil {
+	if err := d.checkTable(port, index, "gid"); err != nil {
 		return verbs.GID{}, err
-	}
-	if index != 0 {
-		return verbs.GID{}, fmt.Errorf("gid %d of soft device %q, which has one: %w", index, d.info.Name, ucs.ErrInvalid)
 	}
 	return d.gid, nil
 }
 
 // PKey returns the P_Key of the default partition.
 func (d *device) PKey(port uint8, index int) (uint16, error) {
-	if err := d.checkPort(port); err != nil {
+	if err := d.checkTable(port, index, "pkey"); err != nil {
 		return 0, err
 	}
-	if index != 0 {
-		return 0, fmt.Errorf("pkey %d of soft device %q, which has one: %w", index, d.info.Name, ucs.ErrInvalid)
-	}
 	return defaultPKey, nil
+}
+
+// checkTable refuses what is not the first entry of a table of port 1.
+func (d *device) checkTable(port uint8, index int, name string) error {
+	if err := d.checkPort(port); err != nil {
+		return err
+	}
+	if index != 0 {
+		return fmt.Errorf("%s %d of soft device %q, which has one: %w", name, index, d.info.Name, ucs.ErrInvalid)
+	}
+	return nil
 }
 
 func (d *device) checkPort(n uint8) error {

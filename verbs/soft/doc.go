@@ -2,7 +2,7 @@
 // behave like those of an adapter in every way that a program can observe. It has two
 // links: in-process, between devices of one program, and UDP, in the RoCEv2 format. A
 // Fabric replaces both: a simulated network, or the in-process one for devices with
-// Faults.
+// Faults. All links stand behind one interface (link.go).
 //
 // # Path of a packet
 //

@@ -22,10 +22,10 @@ type engine struct {
 	lid    uint16
 	index  uint32 // in the Switch
 	kind   linkKind
-	inbox  *inbox // of overInproc
-	udp    *udpPort
-	fabric *fabricLink
-	faulty *faultUDP // of overUDP with faults
+	link   link
+	inbox  *inbox     // of overInproc
+	udp    *udpPort   // of overUDP
+	faults *faultLink // the link, if it has faults
 
 	_        ucs.Pad
 	rx       owner         // the receive token
@@ -61,7 +61,7 @@ func (d *device) start() error {
 	}
 	d.now.Store(int64(d.clock()))
 	if err := d.startBackground(); err != nil {
-		return errors.Join(err, d.closeLink())
+		return errors.Join(err, d.link.close())
 	}
 	return nil
 }
@@ -69,7 +69,7 @@ func (d *device) start() error {
 // stop stops the background goroutine and closes the link. The device has no queue
 // pairs any more.
 func (d *device) stop() error {
-	err := errors.Join(d.stopBackground(), d.closeLink())
+	err := errors.Join(d.stopBackground(), d.link.close())
 	d.quiesce()
 	return err
 }
@@ -96,7 +96,7 @@ func (d *device) progress() int {
 	if !d.mayReceive() || !d.rx.tryAcquire() {
 		return 0
 	}
-	n := d.receive(ucs.Time(d.now.Load()))
+	n := d.link.receive(ucs.Time(d.now.Load()))
 	d.rxPacket.dropPayload()
 	d.rx.release()
 	if n == 0 && d.numDirty.Load() != 0 {
@@ -116,13 +116,7 @@ func (d *device) progressInto(c *cq, wcs []verbs.WC) int {
 	numCQEs := 0
 	if d.mayReceive() && d.rx.tryAcquire() {
 		d.sinkCQ, d.sinkTo, d.sinkN = c, wcs, 0
-		now := ucs.Time(d.now.Load())
-		n := 0
-		if d.kind == overInproc {
-			n = d.drain(now)
-		} else {
-			n = d.receive(now)
-		}
+		n := d.link.receive(ucs.Time(d.now.Load()))
 		d.rxPacket.dropPayload()
 		numCQEs = d.sinkN
 		d.sinkCQ, d.sinkTo = nil, nil
@@ -303,17 +297,17 @@ func (q *qp) transmit() {
 		return
 	}
 	q.markMemoryUser()
-	if q.typ == verbs.UD {
-		if q.sendDatagrams() {
-			q.d.markDirty(q)
-		}
-		return
-	}
 	now := ucs.Time(q.d.now.Load())
-	more := q.d.kind == overUDP && q.delaySend(now) || q.send(now)
+	more := q.d.link.send(q, now)
 	q.txPacket.dropPayload()
 	if more {
 		q.d.markDirty(q)
+	}
+	if q.typ == verbs.UD {
+		if !more {
+			q.datagramsSent()
+		}
+		return
 	}
 	r := &q.rsp
 	if r.flags&rspRefused != 0 && r.ackState == ackNone && r.pendingResponses == 0 {

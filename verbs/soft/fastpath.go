@@ -76,7 +76,7 @@ func (q *qp) sendFast(r *verbs.SendWR) bool {
 //hot:bench BenchmarkPingPong
 func (q *qp) postFast(r *verbs.SendWR) bool {
 	passes := q.d.passes.Load()
-	if int(r.InlineLen) > q.fastUDPMax || q.lastPasses == passes || !q.fitsFast(r) || r.Flags&verbs.SendFence != 0 || q.d.faulty != nil ||
+	if int(r.InlineLen) > q.fastUDPMax || q.lastPasses == passes || !q.fitsFast(r) || r.Flags&verbs.SendFence != 0 || q.d.faults != nil ||
 		q.req.outstanding() > batchAbove || !q.canSendNow() {
 		return false
 	}

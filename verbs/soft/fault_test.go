@@ -75,8 +75,8 @@ func drive(f *Faults, salt uint64, count int, in bool) []out {
 		l.put(i%3, b, now)
 		drain()
 	}
-	for l.next() != 0 {
-		now = l.next()
+	for len(l.delayed) != 0 {
+		now = l.delayed[0].when
 		drain()
 	}
 	return outs

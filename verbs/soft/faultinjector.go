@@ -68,14 +68,6 @@ func (l *faultInjector[D]) take(now ucs.Time) (h delayedPacket[D], ok bool) {
 // recycle returns the memory of a packet to the free list.
 func (l *faultInjector[D]) recycle(h delayedPacket[D]) { l.free = append(l.free, h.b) }
 
-// next returns when the next packet is due; 0: there is none.
-func (l *faultInjector[D]) next() ucs.Time {
-	if len(l.delayed) == 0 {
-		return 0
-	}
-	return l.delayed[0].when
-}
-
 // delay inserts a copy of a packet behind all that are due at the same time or before.
 // It returns the copy.
 func (l *faultInjector[D]) delay(h delayedPacket[D]) []byte {

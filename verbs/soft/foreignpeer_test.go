@@ -93,7 +93,7 @@ func newForeignWorld(t *testing.T, seed uint64, mtu verbs.MTU, timeout uint8) *f
 	d := w.devs[0]
 	side := newSimSide(t, d, 1<<20)
 	f := &foreignPeer{
-		t: t, net: w.net, rng: rand.New(rand.NewPCG(seed, 1)), at: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, 99}), wire.Port), to: d.fabric.self,
+		t: t, net: w.net, rng: rand.New(rand.NewPCG(seed, 1)), at: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, 99}), wire.Port), to: d.fabricAddr(),
 		dest: side.qp.QPN(), mtu: mtu.Bytes(), mem: make([]byte, 1<<20), expect: localPSN, una: foreignPSN, next: foreignPSN,
 		olds: make(map[verbs.PSN]uint64), requests: make(map[wire.Kind]int), timeout: timeoutOf(timeout),
 		lose: func(*packet) bool { return false },

@@ -35,8 +35,13 @@ func (s *keySpace) index(key uint32) uint32 { return (key ^ s.mask) >> 8 }
 
 // alloc returns a new key. It is never 0, which programs use for no key.
 func (s *keySpace) alloc() uint32 {
-	if len(s.free) == 0 {
-		s.grow()
+	if len(s.free) == 0 { // double the number of indices; first versions are random
+		old := len(s.versions)
+		s.versions = append(s.versions, make([]uint8, max(minKeys, old))...)
+		_, _ = rand.Read(s.versions[old:]) // never fails
+		for i := old; i < len(s.versions); i++ {
+			s.free = append(s.free, uint32(i))
+		}
 	}
 	var r [4]byte
 	_, _ = rand.Read(r[:]) // never fails
@@ -49,16 +54,6 @@ func (s *keySpace) alloc() uint32 {
 		if k := (i<<8 | uint32(s.versions[i])) ^ s.mask; k != 0 {
 			return k
 		}
-	}
-}
-
-// grow doubles the number of indices. First versions are random.
-func (s *keySpace) grow() {
-	old := len(s.versions)
-	s.versions = append(s.versions, make([]uint8, max(minKeys, old))...)
-	_, _ = rand.Read(s.versions[old:]) // never fails
-	for i := old; i < len(s.versions); i++ {
-		s.free = append(s.free, uint32(i))
 	}
 }
 

@@ -2,6 +2,7 @@ package soft
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -34,20 +35,6 @@ const (
 	unsupportedAccess = verbs.BindMW | verbs.OnDemand | verbs.FlushGlobal | verbs.FlushPersistent
 )
 
-// checkAccess refuses access flags that contradict the specification, or that this
-// device does not support.
-func checkAccess(a verbs.Access) error {
-	switch {
-	case a&unsupportedAccess != 0:
-		return fmt.Errorf("access %#x of a soft device: %w", uint32(a&unsupportedAccess), ucs.ErrUnsupported)
-	case a&^knownAccess != 0:
-		return fmt.Errorf("access %#x is unknown: %w", uint32(a&^knownAccess), ucs.ErrInvalid)
-	case a&(verbs.RemoteWrite|verbs.RemoteAtomic) != 0 && a&verbs.LocalWrite == 0:
-		return fmt.Errorf("access %#x: RemoteWrite and RemoteAtomic require LocalWrite: %w", uint32(a), ucs.ErrInvalid)
-	}
-	return nil
-}
-
 // Register registers buf under a new key.
 func (p *pd) Register(buf []byte, c verbs.MRConfig) (verbs.MR, error) {
 	m := &mr{d: p.d, closed: true}
@@ -65,7 +52,7 @@ func (m *mr) Reregister(dom verbs.PD, buf []byte, c verbs.MRConfig) error {
 	if err != nil {
 		return fmt.Errorf("register %d bytes: %w", len(buf), err)
 	}
-	addr, err := iovaOf(buf, c)
+	addr, err := checkRegistration(buf, c)
 	if err != nil {
 		return err
 	}
@@ -83,25 +70,33 @@ func (m *mr) Reregister(dom verbs.PD, buf []byte, c verbs.MRConfig) error {
 	return nil
 }
 
-// iovaOf checks the arguments of a registration and returns the address of the first
-// byte.
-func iovaOf(buf []byte, c verbs.MRConfig) (uint64, error) {
-	if err := checkAccess(c.Access); err != nil {
+// checkRegistration refuses access flags that contradict the specification or that this
+// device does not support, and memory without an address. It returns the address of the
+// first byte.
+func checkRegistration(buf []byte, c verbs.MRConfig) (addr uint64, err error) {
+	a := c.Access
+	switch {
+	case a&unsupportedAccess != 0:
+		err = fmt.Errorf("access %#x of a soft device: %w", uint32(a&unsupportedAccess), ucs.ErrUnsupported)
+	case a&^knownAccess != 0:
+		err = fmt.Errorf("access %#x is unknown: %w", uint32(a&^knownAccess), ucs.ErrInvalid)
+	case a&(verbs.RemoteWrite|verbs.RemoteAtomic) != 0 && a&verbs.LocalWrite == 0:
+		err = fmt.Errorf("access %#x: RemoteWrite and RemoteAtomic require LocalWrite: %w", uint32(a), ucs.ErrInvalid)
+	case len(buf) == 0:
+		err = fmt.Errorf("memory of no bytes: %w", ucs.ErrInvalid)
+	case c.HasIOVA && a&verbs.ZeroBased != 0 && c.IOVA != 0:
+		err = fmt.Errorf("zero-based at %#x: %w", c.IOVA, ucs.ErrInvalid)
+	case c.HasIOVA && c.IOVA+uint64(len(buf)-1) < c.IOVA:
+		err = fmt.Errorf("at %#x, beyond the last address: %w", c.IOVA, ucs.ErrInvalid)
+	case c.HasIOVA:
+		addr = c.IOVA
+	case a&verbs.ZeroBased == 0:
+		addr = addrOf(buf)
+	}
+	if err != nil {
 		return 0, fmt.Errorf("register %d bytes: %w", len(buf), err)
 	}
-	switch {
-	case len(buf) == 0:
-		return 0, fmt.Errorf("register memory of no bytes: %w", ucs.ErrInvalid)
-	case c.HasIOVA && c.Access&verbs.ZeroBased != 0 && c.IOVA != 0:
-		return 0, fmt.Errorf("register %d bytes, zero-based at %#x: %w", len(buf), c.IOVA, ucs.ErrInvalid)
-	case c.HasIOVA && c.IOVA+uint64(len(buf)-1) < c.IOVA:
-		return 0, fmt.Errorf("register %d bytes at %#x, beyond the last address: %w", len(buf), c.IOVA, ucs.ErrInvalid)
-	case c.HasIOVA:
-		return c.IOVA, nil
-	case c.Access&verbs.ZeroBased != 0:
-		return 0, nil
-	}
-	return addrOf(buf), nil
+	return addr, nil
 }
 
 // LKey returns the key; local and remote key are equal.
@@ -221,4 +216,92 @@ func (d *device) remote(p *pd, key uint32, addr uint64, n int, need verbs.Access
 func (d *device) invalidate(p *pd, key uint32) bool {
 	m := d.mrs.find(key)
 	return m != nil && m.revocable && m.pd == p.protection && d.mrs.remove(m)
+}
+
+// memoryUsers is the set of queue pairs that have looked up memory keys outside the receive
+// token since the last quiesce. Deregistration waits for these alone, so its cost
+// depends on how many queue pairs were active, not on how many exist.
+//
+// Invariant: MR.Close first makes the key invalid, then calls quiesce, then returns the
+// memory to the program. A goroutine that looked the key up before still holds one of
+// these: the ownership or the posters' lock of a queue pair in the set, or the receive
+// token of a device. quiesce waits for all of them.
+type memoryUsers struct {
+	quiesceMu sync.Mutex // one quiesce at a time: a second must also wait for those that the first took
+	draining  []*qp      // those that the running quiesce waits for; guarded by waits
+	lock      spinlock   // guards list
+	list      []*qp      // has room for all queue pairs: the data path does not allocate
+}
+
+// markMemoryUser adds q to the set. It is called before a memory lookup by a goroutine without
+// the receive token: the owner, or the holder of the posters' lock.
+//
+// The load pairs with the store in quiesce, which follows the invalidation of the key.
+// If it is not 0, quiesce has yet to wait for the word that the caller holds. If it
+// is 0, the lookup that follows finds the key invalid.
+func (q *qp) markMemoryUser() {
+	if q.memoryUser.Load() == 0 {
+		q.d.memoryUsers.add(q)
+	}
+}
+
+//go:noinline
+func (l *memoryUsers) add(q *qp) {
+	l.lock.lock()
+	if q.memoryUser.Load() == 0 {
+		l.list = append(l.list, q)
+		q.memoryUser.Store(int32(len(l.list)))
+	}
+	l.lock.unlock()
+}
+
+// reserve makes room for n queue pairs.
+func (l *memoryUsers) reserve(n int) {
+	l.lock.lock()
+	l.list = slices.Grow(l.list, max(0, n-len(l.list)))
+	l.lock.unlock()
+}
+
+// remove deletes a closed queue pair.
+func (l *memoryUsers) remove(q *qp) {
+	l.lock.lock()
+	if at := q.memoryUser.Load(); at != 0 {
+		last := len(l.list) - 1
+		l.list[at-1] = l.list[last]
+		l.list[at-1].memoryUser.Store(at)
+		q.memoryUser.Store(0)
+		l.list[last] = nil
+		l.list = l.list[:last]
+	}
+	l.lock.unlock()
+}
+
+// quiesce waits until no goroutine uses memory of this device that it looked up before
+// the call. Such a goroutine holds a receive token of a device on the same switch, or
+// owns a queue pair, or copies inline data while posting.
+func (d *device) quiesce() {
+	if all := d.conf.Switch.devices.Load(); all != nil && d.kind == overInproc {
+		for _, o := range *all {
+			if o != nil {
+				o.rx.awaitRelease()
+			}
+		}
+	}
+	d.rx.awaitRelease()
+	l := &d.memoryUsers
+	l.quiesceMu.Lock()
+	defer l.quiesceMu.Unlock()
+	l.lock.lock()
+	l.draining = append(l.draining[:0], l.list...)
+	clear(l.list)
+	l.list = l.list[:0]
+	for _, q := range l.draining {
+		q.memoryUser.Store(0)
+	}
+	l.lock.unlock()
+	for _, q := range l.draining {
+		q.awaitPost()
+		q.awaitRelease()
+	}
+	clear(l.draining)
 }

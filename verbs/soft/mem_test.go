@@ -141,8 +141,8 @@ func TestProtection(t *testing.T) {
 			assert.False(t, ok, "beyond the end")
 		})
 	}
-	assert.True(t, samePD(p, par.(*pd)))
-	assert.False(t, samePD(p, other))
+	assert.True(t, p.protection == par.(*pd).protection)
+	assert.False(t, p.protection == other.protection)
 	b, ok := d.local(other, verbs.SGE{LKey: 77}, verbs.LocalWrite)
 	assert.True(t, ok && b != nil, "no bytes need no key")
 	b, ok = d.remote(other, 77, 12, 0, verbs.RemoteWrite)

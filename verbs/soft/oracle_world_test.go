@@ -135,7 +135,7 @@ func (o *oracle) open(seed uint64, trace bool) {
 	}
 	for i := range n {
 		for j := range n {
-			o.net.SetLink(w.devs[i].fabric.self, w.devs[j].fabric.self, o.randomLink())
+			o.net.SetLink(w.devs[i].fabricAddr(), w.devs[j].fabricAddr(), o.randomLink())
 		}
 		o.devs = append(o.devs, o.openDev(i, w.devs[i]))
 	}
@@ -150,7 +150,7 @@ func (o *oracle) open(seed uint64, trace bool) {
 	o.openDatagrams()
 	if n > 1 && o.chance(0.3) {
 		at := o.net.Now().Add(time.Duration(o.rng.IntN(2000)) * time.Microsecond)
-		o.net.Partition([]netip.AddrPort{w.devs[0].fabric.self}, []netip.AddrPort{w.devs[1].fabric.self}, at, at.Add(time.Duration(o.rng.IntN(1000))*time.Microsecond))
+		o.net.Partition([]netip.AddrPort{w.devs[0].fabricAddr()}, []netip.AddrPort{w.devs[1].fabricAddr()}, at, at.Add(time.Duration(o.rng.IntN(1000))*time.Microsecond))
 	}
 }
 

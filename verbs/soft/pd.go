@@ -38,9 +38,6 @@ func (d *device) AllocPD() (verbs.PD, error) {
 // single reports whether the objects of the domain are used by one goroutine at a time.
 func (p *pd) single() bool { return p.td != nil }
 
-// samePD reports whether two domains have the same protection.
-func samePD(a, b *pd) bool { return a.protection == b.protection }
-
 // admit counts one more child. The caller holds d.mu.
 func (p *pd) admit(k kind, most int) error {
 	if p.closed {
@@ -104,36 +101,64 @@ func (p *pd) Close() error {
 	return nil
 }
 
-// CreateQP creates a queue pair.
+// CreateQP creates a queue pair. It replaces the requested sizes by the granted ones.
 func (p *pd) CreateQP(c verbs.QPConfig) (verbs.QP, error) {
-	q, err := p.createQP(&c)
-	if err != nil {
-		return nil, fmt.Errorf("create queue pair: %w", err)
-	}
-	return q, nil
-}
-
-func (p *pd) createQP(c *verbs.QPConfig) (*qp, error) {
+	fail := func(err error) (verbs.QP, error) { return nil, fmt.Errorf("create queue pair: %w", err) }
 	d := p.d
-	send, recv, shared, err := d.checkQueues(c)
+	switch c.Type {
+	case verbs.RC, verbs.UD:
+	case verbs.UC:
+		return fail(fmt.Errorf("type UC: %w", ucs.ErrUnsupported))
+	default:
+		return fail(fmt.Errorf("type %d: %w", c.Type, ucs.ErrInvalid))
+	}
+	send, err := ownObject[*cq](d, "send CQ", c.SendCQ)
 	if err != nil {
-		return nil, err
+		return fail(err)
 	}
-	if err := d.grantCaps(c); err != nil {
-		return nil, err
+	recv, err := ownObject[*cq](d, "receive CQ", c.RecvCQ)
+	if err != nil {
+		return fail(err)
 	}
+	shared, err := ownObjectOrNil[*srq](d, "SRQ", c.SRQ)
+	if err != nil {
+		return fail(err)
+	}
+	a := &c.Caps
+	if shared != nil {
+		a.MaxRecv, a.MaxRecvSGE = 0, 0 // as in libibverbs: the SRQ has its own sizes
+	}
+	for _, l := range []struct {
+		name        string
+		asked, most int
+	}{
+		{"MaxSend", a.MaxSend, d.attr.MaxQPWR},
+		{"MaxRecv", a.MaxRecv, d.attr.MaxQPWR},
+		{"MaxSendSGE", a.MaxSendSGE, verbs.MaxSGE},
+		{"MaxRecvSGE", a.MaxRecvSGE, verbs.MaxSGE},
+		{"MaxInline", a.MaxInline, d.attr.MaxInline},
+	} {
+		if l.asked < 0 || l.asked > l.most {
+			return fail(fmt.Errorf("%s %d, want 0 to %d: %w", l.name, l.asked, l.most, ucs.ErrInvalid))
+		}
+	}
+	a.MaxSendSGE, a.MaxInline = verbs.MaxSGE, d.attr.MaxInline
+	if shared == nil {
+		a.MaxRecvSGE = verbs.MaxSGE
+	}
+
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if send.state.Load() == cqClosed || recv.state.Load() == cqClosed || shared != nil && shared.closed {
-		return nil, fmt.Errorf("one of its queues is closed: %w", ucs.ErrClosed)
+		return fail(fmt.Errorf("one of its queues is closed: %w", ucs.ErrClosed))
 	}
 	if err := p.admit(kindQP, d.attr.MaxQP); err != nil {
-		return nil, err
+		return fail(err)
 	}
-	q, err := d.newQP(p, c)
+	q, err := d.newQP(p, &c)
 	if err != nil {
 		p.release(kindQP)
-		return nil, err
+		return fail(err)
 	}
 	send.users++
 	recv.users++
@@ -145,7 +170,7 @@ func (p *pd) createQP(c *verbs.QPConfig) (*qp, error) {
 
 // releaseQP releases a queue pair that no goroutine can reach any more. It returns after
 // the queue pair's events have been acknowledged, and undoes the accounting of
-// createQP.
+// CreateQP.
 func (d *device) releaseQP(q *qp) error {
 	d.discardEvents(q)
 	d.mu.Lock()
@@ -162,48 +187,42 @@ func (d *device) releaseQP(q *qp) error {
 	return nil
 }
 
-// checkQueues checks the type of a queue pair and returns the queues that it will use.
-func (d *device) checkQueues(c *verbs.QPConfig) (send, recv *cq, shared *srq, err error) {
-	switch c.Type {
-	case verbs.RC, verbs.UD:
-	case verbs.UC:
-		return nil, nil, nil, fmt.Errorf("type UC: %w", ucs.ErrUnsupported)
-	default:
-		return nil, nil, nil, fmt.Errorf("type %d: %w", c.Type, ucs.ErrInvalid)
-	}
-	if send, err = ownObject[*cq](d, "send CQ", c.SendCQ); err != nil {
-		return nil, nil, nil, err
-	}
-	if recv, err = ownObject[*cq](d, "receive CQ", c.RecvCQ); err != nil {
-		return nil, nil, nil, err
-	}
-	shared, err = ownObjectOrNil[*srq](d, "SRQ", c.SRQ)
-	return send, recv, shared, err
+// td is a thread domain.
+type td struct {
+	d       *device
+	sharing int
+
+	// Guarded by d.mu.
+	parents int
+	closed  bool
 }
 
-// grantCaps checks the requested sizes and replaces them by the granted ones.
-func (d *device) grantCaps(c *verbs.QPConfig) error {
-	a := &c.Caps
-	if c.SRQ != nil {
-		a.MaxRecv, a.MaxRecvSGE = 0, 0 // as in libibverbs: the SRQ has its own sizes
+const maxSharing = 2
+
+// AllocTD allocates a thread domain.
+func (d *device) AllocTD(c verbs.TDConfig) (verbs.TD, error) {
+	if c.Sharing < 0 || c.Sharing > maxSharing {
+		return nil, fmt.Errorf("allocate thread domain: Sharing %d, want 0 to %d: %w", c.Sharing, maxSharing, ucs.ErrInvalid)
 	}
-	for _, l := range []struct {
-		name        string
-		asked, most int
-	}{
-		{"MaxSend", a.MaxSend, d.attr.MaxQPWR},
-		{"MaxRecv", a.MaxRecv, d.attr.MaxQPWR},
-		{"MaxSendSGE", a.MaxSendSGE, verbs.MaxSGE},
-		{"MaxRecvSGE", a.MaxRecvSGE, verbs.MaxSGE},
-		{"MaxInline", a.MaxInline, d.attr.MaxInline},
-	} {
-		if l.asked < 0 || l.asked > l.most {
-			return fmt.Errorf("%s %d, want 0 to %d: %w", l.name, l.asked, l.most, ucs.ErrInvalid)
-		}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.admit(kindTD, 0); err != nil {
+		return nil, fmt.Errorf("allocate thread domain: %w", err)
 	}
-	a.MaxSendSGE, a.MaxInline = verbs.MaxSGE, d.attr.MaxInline
-	if c.SRQ == nil {
-		a.MaxRecvSGE = verbs.MaxSGE
+	return &td{d: d, sharing: c.Sharing}, nil
+}
+
+// Close frees the domain.
+func (t *td) Close() error {
+	t.d.mu.Lock()
+	defer t.d.mu.Unlock()
+	if t.closed {
+		return nil
 	}
+	if t.parents > 0 {
+		return fmt.Errorf("close thread domain: %d parent domains use it: %w", t.parents, ucs.ErrBusy)
+	}
+	t.closed = true
+	t.d.openObjects[kindTD]--
 	return nil
 }

@@ -63,34 +63,29 @@ func (p *Provider) Devices() ([]verbs.DeviceInfo, error) {
 // Open opens a device of the list. On the in-process link each call opens a new device
 // with its own address.
 func (p *Provider) Open(info verbs.DeviceInfo) (verbs.Context, error) {
-	s, err := p.findSpec(info)
-	if err != nil {
+	fail := func(err error) (verbs.Context, error) {
 		return nil, fmt.Errorf("open soft device %q: %w", info.Name, err)
 	}
-	d, err := open(p, &s)
+	p.mu.Lock()
+	specs := p.listed
+	p.mu.Unlock()
+	is := func(s deviceSpec) bool { return s.info == info }
+	i := slices.IndexFunc(specs, is)
+	if i < 0 { // it may have come up since the last list
+		var err error
+		specs, err = p.listSpecs()
+		if i = slices.IndexFunc(specs, is); i < 0 {
+			if err == nil {
+				err = fmt.Errorf("not in the list: %w", ucs.ErrInvalid)
+			}
+			return fail(err)
+		}
+	}
+	d, err := open(p, &specs[i])
 	if err != nil {
-		return nil, fmt.Errorf("open soft device %q: %w", info.Name, err)
+		return fail(err)
 	}
 	return d, nil
-}
-
-// findSpec looks info up in the last list, or else in a new one.
-func (p *Provider) findSpec(info verbs.DeviceInfo) (deviceSpec, error) {
-	is := func(s deviceSpec) bool { return s.info == info }
-	p.mu.Lock()
-	listed := p.listed
-	p.mu.Unlock()
-	if i := slices.IndexFunc(listed, is); i >= 0 {
-		return listed[i], nil
-	}
-	specs, err := p.listSpecs()
-	if i := slices.IndexFunc(specs, is); i >= 0 {
-		return specs[i], nil
-	}
-	if err == nil {
-		err = fmt.Errorf("not in the list: %w", ucs.ErrInvalid)
-	}
-	return deviceSpec{}, err
 }
 
 func (p *Provider) listSpecs() ([]deviceSpec, error) {
@@ -122,14 +117,32 @@ func (p *Provider) listSpecs() ([]deviceSpec, error) {
 		if err != nil || ifs[i].Flags&net.FlagUp == 0 {
 			continue // it was removed meanwhile, or is down
 		}
+		mtu := verbs.MTU20480
+		for mtu > verbs.MTU256 && mtu.Bytes()+mtuHeaders > ifs[i].MTU {
+			mtu--
+		}
 		n := 0
-		for _, a := range usableAddrs(addrs) {
+		for _, a := range addrs {
+			ipNet, ok := a.(*net.IPNet)
+			if !ok {
+				continue
+			}
+			ip, ok := netip.AddrFromSlice(ipNet.IP)
+			ip = ip.Unmap()
+			if !ok || ip.IsLinkLocalUnicast() || ip.IsMulticast() || ip.IsUnspecified() {
+				continue // a GID has no room for a zone
+			}
 			n++
-			if p.conf.Addr.IsValid() && p.conf.Addr.Unmap() != a {
+			if p.conf.Addr.IsValid() && p.conf.Addr.Unmap() != ip {
 				continue
 			}
 			found = true
-			specs = append(specs, udpSpec(&ifs[i], a, n))
+			name := ifs[i].Name
+			if n > 1 {
+				name = fmt.Sprintf("%s.%d", name, n)
+			}
+			info := verbs.DeviceInfo{Provider: ProviderName, Name: name, Net: ifs[i].Name, Link: LinkUDP}
+			specs = append(specs, deviceSpec{info: info, addr: ip, mtu: mtu})
 		}
 	}
 	if p.conf.Addr.IsValid() && !found {
@@ -138,36 +151,6 @@ func (p *Provider) listSpecs() ([]deviceSpec, error) {
 	return specs, nil
 }
 
-// usableAddrs returns the addresses that a GID can represent: it has no room for a zone.
-func usableAddrs(addrs []net.Addr) []netip.Addr {
-	var out []netip.Addr
-	for _, a := range addrs {
-		n, ok := a.(*net.IPNet)
-		if !ok {
-			continue
-		}
-		ip, ok := netip.AddrFromSlice(n.IP)
-		if ip = ip.Unmap(); ok && !ip.IsLinkLocalUnicast() && !ip.IsMulticast() && !ip.IsUnspecified() {
-			out = append(out, ip)
-		}
-	}
-	return out
-}
-
 // mtuHeaders is the most bytes of an IP packet beside the payload: IPv6, UDP, BTH,
 // AtomicETH, ICRC.
 const mtuHeaders = 40 + 8 + 12 + 28 + 4
-
-// udpSpec describes the device of an interface's n-th address.
-func udpSpec(i *net.Interface, a netip.Addr, n int) deviceSpec {
-	name := i.Name
-	if n > 1 {
-		name = fmt.Sprintf("%s.%d", name, n)
-	}
-	mtu := verbs.MTU20480
-	for mtu > verbs.MTU256 && mtu.Bytes()+mtuHeaders > i.MTU {
-		mtu--
-	}
-	info := verbs.DeviceInfo{Provider: ProviderName, Name: name, Net: i.Name, Link: LinkUDP}
-	return deviceSpec{info: info, addr: a, mtu: mtu}
-}

@@ -51,8 +51,8 @@ func (w *simWorld) advance() bool {
 	}
 	for _, d := range w.devs {
 		next = min(next, ucs.Time(d.nextTimer.Load()))
-		if t := d.fabric.nextDeadline(); t != 0 {
-			next = min(next, t)
+		if d.faults != nil {
+			next = min(next, d.faults.nextDeadline())
 		}
 	}
 	if next == never {
@@ -140,3 +140,6 @@ func connectRC(a, b verbs.QP, da, db *device, s *rcSetup) error {
 	}
 	return nil
 }
+
+// fabricAddr returns the address of a device on its Fabric.
+func (d *device) fabricAddr() netip.AddrPort { return fabricAddr(d.gid, d.lid) }

@@ -91,9 +91,6 @@ func (c *sendCounts) addTo(sum *counts) {
 	sum.add(cntLocks, atomic.LoadUint64(&c.locks))
 }
 
-// bytes returns the size of the ring in bytes.
-func (c *sendCounts) bytes() uint64 { return atomic.LoadUint64(&c.ring) * sizeOf[wqe]() }
-
 // Stats returns the current sums: "device" has the traffic counters, "objects" the
 // number of open objects, "bytes" the memory that they use. A UDP device also has
 // "udp".
@@ -112,7 +109,20 @@ func (d *device) Stats() *stats.Group {
 	for _, c := range d.cqs.all {
 		sum.add(cntLocks, c.lockCount())
 	}
-	made, bytes := d.account()
+	// Open objects, and the device memory that they use with what their rings have grown
+	// to. Registered memory is the program's and not counted.
+	var made, bytes [numKinds]uint64
+	for k, n := range d.openObjects {
+		made[k] = uint64(n)
+		bytes[k] = uint64(n) * sizes[k]
+	}
+	for _, c := range d.cqs.all {
+		bytes[kindCQ] += c.bytes()
+	}
+	for _, s := range d.srqs.all {
+		bytes[kindSRQ] += s.bytes()
+	}
+	d.qps.each(func(q *qp) { bytes[kindQP] += q.rq.bytes() + atomic.LoadUint64(&q.sq.counts.ring)*sizeOf[wqe]() })
 	d.mu.Unlock()
 	g := new(stats.Group) // an empty group accepts any prefix
 	_ = g.Add("device", setOf(counterNames[:], sum[:]))
@@ -130,24 +140,6 @@ func setOf(names []string, values []uint64) *stats.Set {
 		s.Add(i, v)
 	}
 	return s
-}
-
-// account returns how many objects are open, and the bytes of device memory that they
-// use, including what their rings have grown to. Registered memory is the program's and
-// not counted. The caller holds mu.
-func (d *device) account() (made, bytes [numKinds]uint64) {
-	for k, n := range d.openObjects {
-		made[k] = uint64(n)
-		bytes[k] = uint64(n) * sizes[k]
-	}
-	for _, c := range d.cqs.all {
-		bytes[kindCQ] += c.bytes()
-	}
-	for _, s := range d.srqs.all {
-		bytes[kindSRQ] += s.bytes()
-	}
-	d.qps.each(func(q *qp) { bytes[kindQP] += q.rq.bytes() + q.sq.counts.bytes() })
-	return made, bytes
 }
 
 // sizes are the bytes of an object without its rings. Keys and handles also have a

@@ -126,12 +126,7 @@ func (p *PackedKey) Parse(b []byte) error {
 		Slot: le.Uint32(b[keyOffSlot:]), PID: le.Uint32(b[keyOffPID:]), Gen: le.Uint64(b[keyOffGen:]),
 		Base: le.Uint64(b[keyOffBase:]), Len: le.Uint64(b[keyOffLen:]), Socket: string(body[keyFixedLen:]),
 	}
-	return p.validate()
-}
-
-// validate rejects values that no owner packs, even with a valid checksum.
-func (p *PackedKey) validate() error {
-	switch {
+	switch { // values that no owner packs, even with a valid checksum
 	case p.Kind != Allocated && p.Kind != Registered:
 		return fmt.Errorf("%w: %v", ErrKey, p.Kind)
 	case p.Flags&^uct.MemRemote != 0:

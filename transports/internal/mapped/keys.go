@@ -56,13 +56,48 @@ func (k *Keys) Add(s Spec) (uct.RKey, error) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	rec, err := k.allocLocked()
-	if err != nil {
-		return 0, fmt.Errorf("key for %d bytes at %#x: %w", s.Len, s.Base, err)
+	if k.closed {
+		return 0, fmt.Errorf("key for %d bytes at %#x: %w", s.Len, s.Base, ucs.ErrClosed)
 	}
-	*rec = record{base: s.Base, size: s.Len, slot: s.Slot, gen: s.Gen, perm: perms(s)}
+	if k.held == nil {
+		k.held = make(map[uct.RKey]Spec)
+	}
+	if len(k.free) == 0 {
+		chunk, err := MapAnonymous(chunkBytes)
+		if err != nil {
+			return 0, fmt.Errorf("key for %d bytes at %#x: %w", s.Len, s.Base, err)
+		}
+		k.chunks = append(k.chunks, chunk)
+		for i := chunkBytes/recordBytes - 1; i >= 0; i-- {
+			k.free = append(k.free, recordIn(chunk, i))
+		}
+	}
+	rec := k.free[len(k.free)-1]
+	k.free = k.free[:len(k.free)-1]
+
+	*rec = record{base: s.Base, size: s.Len, slot: s.Slot, gen: s.Gen, perm: uint32(s.Flags) & permFlags}
+	switch {
+	case s.Copier != nil:
+		rec.perm = rec.perm&^permAtomic | isCopied
+	case s.Counted:
+		rec.perm |= isCounted
+	case s.Len >= 8:
+		rec.perm |= rec.perm &^ permPut * (fastGet / permGet)
+	}
 	if s.Copier != nil {
-		rec.copier = k.addCopierLocked(s.Copier)
+		// Data paths read the list without a lock: change a copy.
+		var list []Copier
+		if old := k.copiers.Load(); old != nil {
+			list = append(list, *old...)
+		}
+		rec.copier = uint32(len(list))
+		if n := len(k.freeCopiers); n > 0 {
+			rec.copier, k.freeCopiers = k.freeCopiers[n-1], k.freeCopiers[:n-1]
+			list[rec.copier] = s.Copier
+		} else {
+			list = append(list, s.Copier)
+		}
+		k.copiers.Store(&list)
 	} else {
 		rec.delta = address(s.Bytes) - s.Base
 	}
@@ -74,59 +109,6 @@ func (k *Keys) Add(s Spec) (uct.RKey, error) {
 	}
 	k.held[rec.key()] = s
 	return rec.key(), nil
-}
-
-func perms(s Spec) uint32 {
-	p := uint32(s.Flags) & permFlags
-	switch {
-	case s.Copier != nil:
-		return p&^permAtomic | isCopied
-	case s.Counted:
-		return p | isCounted
-	case s.Len >= 8:
-		return p | p&^permPut*(fastGet/permGet)
-	}
-	return p
-}
-
-// allocLocked returns a zeroed record.
-func (k *Keys) allocLocked() (*record, error) {
-	if k.closed {
-		return nil, ucs.ErrClosed
-	}
-	if k.held == nil {
-		k.held = make(map[uct.RKey]Spec)
-	}
-	if len(k.free) == 0 {
-		chunk, err := MapAnonymous(chunkBytes)
-		if err != nil {
-			return nil, err
-		}
-		k.chunks = append(k.chunks, chunk)
-		for i := chunkBytes/recordBytes - 1; i >= 0; i-- {
-			k.free = append(k.free, recordIn(chunk, i))
-		}
-	}
-	rec := k.free[len(k.free)-1]
-	k.free = k.free[:len(k.free)-1]
-	return rec, nil
-}
-
-// addCopierLocked copies the list, so that data paths can read it without a lock.
-func (k *Keys) addCopierLocked(f Copier) uint32 {
-	var list []Copier
-	if old := k.copiers.Load(); old != nil {
-		list = append(list, *old...)
-	}
-	i := uint32(len(list))
-	if n := len(k.freeCopiers); n > 0 {
-		i, k.freeCopiers = k.freeCopiers[n-1], k.freeCopiers[:n-1]
-		list[i] = f
-	} else {
-		list = append(list, f)
-	}
-	k.copiers.Store(&list)
-	return i
 }
 
 func (k *Keys) copierOf(rec *record) Copier { return (*k.copiers.Load())[rec.copier] }
@@ -165,25 +147,21 @@ func (k *Keys) Release(key uct.RKey) {
 	k.mu.Lock()
 	s, ok := k.held[key]
 	if ok {
-		k.removeLocked(key, s)
+		delete(k.held, key)
+		rec := recordAt(key)
+		if s.Copier != nil {
+			list := append([]Copier(nil), *k.copiers.Load()...)
+			list[rec.copier] = nil
+			k.copiers.Store(&list)
+			k.freeCopiers = append(k.freeCopiers, rec.copier)
+		}
+		*rec = record{} // allows nothing until its next use
+		k.free = append(k.free, rec)
 	}
 	k.mu.Unlock()
 	if ok && s.Release != nil {
 		s.Release()
 	}
-}
-
-func (k *Keys) removeLocked(key uct.RKey, s Spec) {
-	delete(k.held, key)
-	rec := recordAt(key)
-	if s.Copier != nil {
-		list := append([]Copier(nil), *k.copiers.Load()...)
-		list[rec.copier] = nil
-		k.copiers.Store(&list)
-		k.freeCopiers = append(k.freeCopiers, rec.copier)
-	}
-	*rec = record{} // allows nothing until its next use
-	k.free = append(k.free, rec)
 }
 
 // Len returns the number of keys held.

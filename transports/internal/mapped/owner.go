@@ -122,13 +122,6 @@ func (o *Owner) Resolve(p *PackedKey, keys *Keys) (uct.RKey, error) {
 	return k, err
 }
 
-func (o *Owner) remove(slot uint32, inUse bool) {
-	o.mu.Lock()
-	delete(o.regions, slot)
-	o.mu.Unlock()
-	o.table.put(slot, inUse)
-}
-
 // Len returns the number of open regions.
 func (o *Owner) Len() int {
 	o.mu.Lock()

@@ -67,25 +67,27 @@ func (r *Region) Revoke() uct.Status {
 // stopped or died in the middle of one. The memory then stays pinned for the rest of the
 // process, and late writes may still change it.
 func (r *Region) Close() error {
-	r.once.Do(func() { r.err = r.close() })
+	r.once.Do(func() {
+		r.mu.Lock()
+		r.closed = true
+		r.slot.revoke()
+		r.mu.Unlock()
+		var inUse uint64
+		if r.kind == Registered {
+			inUse = r.slot.drain(r.owner.drain)
+		}
+		r.owner.mu.Lock()
+		delete(r.owner.regions, r.key.Slot)
+		r.owner.mu.Unlock()
+		if inUse != 0 { // the slot is never used again
+			r.err = fmt.Errorf("close region of %d bytes at %#x: %d accesses of peers still under way after %v: %w",
+				r.key.Len, r.key.Base, inUse, r.owner.drain, ErrExposed)
+			return
+		}
+		r.owner.table.put(r.key.Slot)
+		r.err = r.unref()
+	})
 	return r.err
-}
-
-func (r *Region) close() error {
-	r.mu.Lock()
-	r.closed = true
-	r.slot.revoke()
-	r.mu.Unlock()
-	var inUse uint64
-	if r.kind == Registered {
-		inUse = r.slot.drain(r.owner.drain)
-	}
-	r.owner.remove(r.key.Slot, inUse != 0)
-	if inUse != 0 {
-		return fmt.Errorf("close region of %d bytes at %#x: %d accesses of peers still under way after %v: %w",
-			r.key.Len, r.key.Base, inUse, r.owner.drain, ErrExposed)
-	}
-	return r.unref()
 }
 
 // Hold adds a reference to the memory, which Release removes. It returns false if the region is

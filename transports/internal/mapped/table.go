@@ -53,26 +53,17 @@ func (t *Table) alloc() (i uint32, s *Slot, gen uint64, err error) {
 		t.next++
 	}
 	t.holders++
-	gen = newGeneration()
+	var b [8]byte
+	for gen == 0 { // 0: revoked
+		_, _ = rand.Read(b[:]) // never fails, see crypto/rand
+		gen = binary.LittleEndian.Uint64(b[:])
+	}
 	s.gen.Store(gen)
 	return i, s, gen, nil
 }
 
-func newGeneration() uint64 {
-	var b [8]byte
-	for {
-		_, _ = rand.Read(b[:]) // never fails, see crypto/rand
-		if gen := binary.LittleEndian.Uint64(b[:]); gen != 0 {
-			return gen
-		}
-	}
-}
-
-// put frees a slot. A slot that is still in use is never used again.
-func (t *Table) put(i uint32, inUse bool) {
-	if inUse {
-		return
-	}
+// put frees a slot.
+func (t *Table) put(i uint32) {
 	t.mu.Lock()
 	t.reuse = append(t.reuse, i)
 	t.mu.Unlock()

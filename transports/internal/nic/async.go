@@ -17,8 +17,8 @@ var shared struct {
 	a     *async.Async
 }
 
-// AcquireAsync returns the process's async goroutine. Each call must be followed by ReleaseAsync.
-func AcquireAsync() (*async.Async, error) {
+// acquireAsync returns the process's async goroutine. Each call must be followed by releaseAsync.
+func acquireAsync() (*async.Async, error) {
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.a == nil {
@@ -32,9 +32,9 @@ func AcquireAsync() (*async.Async, error) {
 	return shared.a, nil
 }
 
-// ReleaseAsync undoes a AcquireAsync. The last one ends the goroutine. It must not be called from a
+// releaseAsync undoes acquireAsync. The last one ends the goroutine. It must not be called from a
 // function that the goroutine runs.
-func ReleaseAsync() error {
+func releaseAsync() error {
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.users--; shared.users > 0 {
@@ -44,22 +44,6 @@ func ReleaseAsync() error {
 	shared.a = nil
 	return a.Close()
 }
-
-// NewOwner registers an interface with the process's async goroutine, until CloseOwner.
-func NewOwner() (*async.Owner, error) {
-	a, err := AcquireAsync()
-	if err != nil {
-		return nil, err
-	}
-	o, err := a.NewOwner()
-	if err != nil {
-		return nil, errors.Join(err, ReleaseAsync())
-	}
-	return o, nil
-}
-
-// CloseOwner removes the registration.
-func CloseOwner(o *async.Owner) error { return errors.Join(o.Close(), ReleaseAsync()) }
 
 // asyncEvents holds the callbacks for asynchronous events of a device: SRQ limit and QP errors.
 type asyncEvents struct {
@@ -76,7 +60,7 @@ func (d *Domain) OnSRQLimit(q verbs.SRQ, fn func()) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.async == nil {
-		a, err := AcquireAsync()
+		a, err := acquireAsync()
 		if err != nil {
 			return err
 		}
@@ -84,7 +68,7 @@ func (d *Domain) OnSRQLimit(q verbs.SRQ, fn func()) error {
 			err = a.Watch(fd, d.dev.handleEvents)
 		}
 		if err != nil && !errors.Is(err, ucs.ErrUnsupported) {
-			return errors.Join(err, ReleaseAsync())
+			return errors.Join(err, releaseAsync())
 		}
 		l.async, l.onLimit, l.onQPError = a, map[verbs.SRQ]func(){}, map[verbs.SRQ]func(verbs.QPN){}
 	}
@@ -116,7 +100,7 @@ func (d *Domain) OffSRQLimit(q verbs.SRQ) error {
 	_ = l.async.Unwatch(d.ctx.AsyncFD()) // an error means that it was not watched
 	l.async = nil
 	l.mu.Unlock() // the async goroutine may wait for the mutex
-	return ReleaseAsync()
+	return releaseAsync()
 }
 
 // handleEvents processes the device's asynchronous events in the async goroutine. Of the QP

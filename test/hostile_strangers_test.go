@@ -1,6 +1,6 @@
 //go:build linux
 
-package hostile
+package test
 
 import (
 	"fmt"
@@ -16,7 +16,7 @@ import (
 
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/verbs"
-	"github.com/goucx/goucx/verbs/wire"
+	packet "github.com/goucx/goucx/verbs/wire"
 )
 
 // mostMemory is how much the victim may grow under attack, in bytes.
@@ -58,7 +58,7 @@ func roleForge(p *parent) {
 func TestForgedRequest(t *testing.T) {
 	for _, tls := range []string{"rc", "ud"} {
 		t.Run(tls, func(t *testing.T) {
-			over(t, tls)
+			overLoopback(t, tls)
 			v := startVictim(t, func(c *exec.Cmd) {
 				c.Env = append(c.Env, "UCX_RC_CONNECT_RETRY=1ms", "UCX_RC_CONNECT_TIMEOUT=500ms")
 			})
@@ -66,7 +66,7 @@ func TestForgedRequest(t *testing.T) {
 			require.NoError(t, err)
 			defer third.Close() //nolint:errcheck // a socket of the test
 			s := start(t, "forge")
-			s.say(fmt.Sprintf("%x %d", v.address, third.LocalAddr().(*net.UDPAddr).Port))
+			s.say(v.address, third.LocalAddr().(*net.UDPAddr).Port)
 			came := s.number()
 			require.Positive(t, came, "requests do not arrive")
 			require.LessOrEqual(t, came, 3)
@@ -102,14 +102,14 @@ func roleFlood(p *parent) {
 func TestFlood(t *testing.T) {
 	for _, tls := range []string{"rc", "ud"} {
 		t.Run(tls, func(t *testing.T) {
-			over(t, tls)
+			overLoopback(t, tls)
 			v := startVictim(t)
 			old := v.honest()
 			old.send(t)
-			before, during := v.memory(), spell(1500*time.Millisecond)
+			before, during := v.memory(), attackTime()
 			s := start(t, "flood")
-			s.say(fmt.Sprintf("%x %d", v.address, during))
-			require.Equal(t, "flooding", s.hear())
+			s.say(v.address, int64(during))
+			s.expect("flooding")
 			v.newcomers(during)
 			t.Logf("%d requests in %v", s.number(), during)
 			old.send(t)
@@ -167,16 +167,16 @@ func (m *mutator) one() {
 	case 3: // noise to the socket
 		m.write(g, m.bytes(rng.IntN(2000)))
 	case 4: // a datagram with the right ICRC and Q_Key, of any length
-		rest := make([]byte, rng.IntN(2000)*4+wire.ICRCLen)
-		h := wire.Header{Opcode: wire.UDSendOnly, DestQP: g.qpn, PKey: 0xffff, QKey: g.qkey(), SrcQP: verbs.QPN(rng.IntN(1 << 24))}
+		rest := make([]byte, rng.IntN(2000)*4+packet.ICRCLen)
+		h := packet.Header{Opcode: packet.UDSendOnly, DestQP: g.qpn, PKey: 0xffff, QKey: g.qkey(), SrcQP: verbs.QPN(rng.IntN(1 << 24))}
 		b := append(h.Append(nil), rest...)
 		m.write(g, m.sealed(g, b))
 	case 5: // a packet with the right ICRC to a queue pair near the known one
-		b := make([]byte, wire.BTHLen+rng.IntN(100)+wire.ICRCLen)
+		b := make([]byte, packet.BTHLen+rng.IntN(100)+packet.ICRCLen)
 		copy(b, m.bytes(len(b)))
 		dest := g.qpn + verbs.QPN(rng.IntN(64)) - 32
-		wire.BTH(b).Put(&wire.BTHFields{
-			Opcode: wire.Opcode(rng.IntN(32)), DestQP: dest & (1<<24 - 1), PKey: 0xffff,
+		packet.BTH(b).Put(&packet.BTHFields{
+			Opcode: packet.Opcode(rng.IntN(32)), DestQP: dest & (1<<24 - 1), PKey: 0xffff,
 			PSN: verbs.PSN(rng.IntN(1 << 24)), AckReq: rng.IntN(2) == 0,
 		})
 		m.write(g, m.sealed(g, b))
@@ -185,7 +185,7 @@ func (m *mutator) one() {
 
 // sealed is a packet from the raw socket with its ICRC.
 func (m *mutator) sealed(g *target, b []byte) []byte {
-	wire.NewPrefix(m.raw.LocalAddr().(*net.UDPAddr).AddrPort(), netip.AddrPortFrom(loopback, g.lid)).Seal(b, 0)
+	packet.NewPrefix(m.raw.LocalAddr().(*net.UDPAddr).AddrPort(), netip.AddrPortFrom(loopback, g.lid)).Seal(b, 0)
 	return b
 }
 
@@ -220,13 +220,13 @@ func roleMutate(p *parent) {
 func TestMutated(t *testing.T) {
 	for _, tls := range []string{"rc", "ud"} {
 		t.Run(tls, func(t *testing.T) {
-			over(t, tls)
+			overLoopback(t, tls)
 			v := startVictim(t)
 			old := v.honest()
 			old.send(t)
-			before, during := v.memory(), spell(1500*time.Millisecond)
+			before, during := v.memory(), attackTime()
 			s := start(t, "mutate")
-			s.say(fmt.Sprintf("%x %d %d", v.address, during, seedOf(t)))
+			s.say(v.address, int64(during), seedOf(t))
 			require.Equal(t, "true", s.hear(), "a request that is right is not answered")
 			for ended := time.Now().Add(during); time.Now().Before(ended); {
 				old.send(t)

@@ -16,6 +16,10 @@ import (
 	"github.com/goucx/goucx/wireup/machine"
 )
 
+// A connection of a peer begins as a half-open one: a socket without an OPEN. Their number and
+// their time are bounded, so that silent peers do not keep others out. OPEN makes a connection of
+// it, or merges it with a connect of this side that crosses it.
+
 // halfOpenConn is a half-open connection: its OPEN has not been received yet.
 type halfOpenConn struct {
 	sock  *shmem.Conn
@@ -27,6 +31,9 @@ const (
 	// openTimeout is the time a half-open connection has for its OPEN.
 	openTimeout = 5 * time.Second
 	maxHalfOpen = 1024
+	// acceptPause is the time without accept after this process ran out of descriptors.
+	// The listener stays readable in that state and would wake the worker repeatedly.
+	acceptPause = 10 * time.Millisecond
 )
 
 // accept accepts a bounded number of new connections. A correct peer sends OPEN at
@@ -43,7 +50,12 @@ func (f *iface) accept() {
 				f.dropOldestHalfOpen()
 				continue
 			}
-			f.pauseAccept()
+			// Pause. A timer then wakes the worker if it sleeps, and service resumes.
+			if f.acceptPausedUntil == 0 && f.epoll.Del(f.listener.FD()) == nil {
+				f.acceptPausedUntil = ucs.Now().Add(acceptPause)
+				event := f.event
+				f.acceptTimer = time.AfterFunc(acceptPause, func() { _ = event.Signal() }) // fails only if the event is closed
+			}
 			return
 		}
 		if err != nil {
@@ -66,7 +78,8 @@ func (f *iface) accept() {
 	}
 }
 
-// receiveOpen reads OPEN from half-open connection id, if it has arrived, and handles it.
+// receiveOpen reads OPEN from half-open connection id, if it has arrived, and handles it. If the
+// OPEN cannot be accepted, it sends REJECT with the reason.
 func (f *iface) receiveOpen(id uint32) {
 	c, ok := f.halfOpen[id]
 	if !ok {
@@ -87,34 +100,13 @@ func (f *iface) receiveOpen(id uint32) {
 		err = f.acceptOpen(id, c, b[:n], fds)
 	}
 	if err != nil {
-		f.reject(c.sock, err)
+		f.stats.Inc(statRefused)
+		f.d.logf("refused a connection", err)
+		r := f.newConnMsg(kindReject, 0)
+		r.reason = err.Error()
+		_ = c.sock.Send(r.append(nil)) // the peer may be gone
+		_ = c.sock.Close()
 	}
-}
-
-// receiveOlderOpens reads OPEN from all half-open connections of process pid that are older
-// than id. The process sends OPEN on one connection before it connects the next, so
-// these messages have arrived.
-func (f *iface) receiveOlderOpens(id uint32, pid int) {
-	var older []uint32
-	for o, c := range f.halfOpen {
-		if o < id && c.pid == pid {
-			older = append(older, o)
-		}
-	}
-	slices.Sort(older)
-	for _, o := range older {
-		f.receiveOpen(o)
-	}
-}
-
-// reject sends REJECT with a reason and closes the socket.
-func (f *iface) reject(sock *shmem.Conn, reason error) {
-	f.stats.Inc(statRefused)
-	f.d.logf("refused a connection", reason)
-	r := f.newConnMsg(kindReject, 0)
-	r.reason = reason.Error()
-	_ = sock.Send(r.append(nil)) // the peer may be gone
-	_ = sock.Close()
 }
 
 func (f *iface) dropHalfOpen(id uint32) {
@@ -135,19 +127,10 @@ func (f *iface) dropOldestHalfOpen() {
 	}
 }
 
-// expireHalfOpen closes half-open connections without OPEN after openTimeout.
-func (f *iface) expireHalfOpen(now ucs.Time) {
-	for id, c := range f.halfOpen {
-		if now.Sub(c.since) > openTimeout {
-			f.dropHalfOpen(id)
-		}
-	}
-}
-
-// acceptOpen handles b, the OPEN of half-open connection m with number id. It makes a
+// acceptOpen handles b, the OPEN of half-open connection c with number id. It makes a
 // connection and sends ACCEPT, or merges it with a crossed connect of this side.
 //
-// Ownership: adopt owns fds. On an error the caller closes the socket.
+// Ownership: acceptOpen owns fds. On an error the caller closes the socket.
 func (f *iface) acceptOpen(id uint32, c halfOpenConn, b []byte, fds []int) error {
 	sock := c.sock
 	h, err := parseConnMsg(b)
@@ -164,12 +147,26 @@ func (f *iface) acceptOpen(id uint32, c halfOpenConn, b []byte, fds []int) error
 		shmem.CloseFDs(fds...)
 		return err
 	}
-	f.receiveOlderOpens(id, c.pid)
-	for _, o := range f.ByPeer[h.name] {
-		if o.M.State() == machine.StateOpening {
-			o.readSocket() // the peer may have sent ACCEPT on it before this OPEN
+
+	// What the peer has sent before this OPEN is handled first. Its process sends OPEN on one
+	// connection before it connects the next, so older OPENs have arrived. It may also have
+	// sent ACCEPT on a connect of this side.
+	var older []uint32
+	for o, hc := range f.halfOpen {
+		if o < id && hc.pid == c.pid {
+			older = append(older, o)
 		}
 	}
+	slices.Sort(older)
+	for _, o := range older {
+		f.receiveOpen(o)
+	}
+	for _, o := range f.ByPeer[h.name] {
+		if o.M.State() == machine.StateOpening {
+			o.readSocket()
+		}
+	}
+
 	e := f.matchOpen(&h)
 	if _, ok := f.merged[h.conn]; ok { // its ring pair came with an ACCEPT
 		delete(f.merged, h.conn)
@@ -184,6 +181,7 @@ func (f *iface) acceptOpen(id uint32, c halfOpenConn, b []byte, fds []int) error
 	if e != nil {
 		return f.mergeCrossing(e, sock, h, p, fds)
 	}
+
 	if e, err = f.newEP(h.name, p.layout.MaxBulk()); err != nil {
 		shmem.CloseFDs(fds[1:]...)
 		return errors.Join(err, p.seg.Close())
@@ -199,8 +197,7 @@ func (f *iface) acceptOpen(id uint32, c halfOpenConn, b []byte, fds []int) error
 	if err != nil {
 		_ = f.epoll.Del(sock.FD())
 		e.sock = nil
-		f.unregister(e)
-		return errors.Join(err, e.release())
+		return errors.Join(err, f.remove(e))
 	}
 	f.Count(e)
 	f.stats.Inc(statAccepted)
@@ -213,10 +210,7 @@ func (f *iface) acceptOpen(id uint32, c halfOpenConn, b []byte, fds []int) error
 // the peer's ACCEPT.
 func (f *iface) matchOpen(h *connMsg) *ep {
 	e := f.connecting[h.name]
-	if e == nil || h.flags&flagSeparate != 0 {
-		return nil
-	}
-	if e.Life != conn.Open || e.crossedSock != nil {
+	if e == nil || h.flags&flagSeparate != 0 || e.Life != conn.Open || e.crossedSock != nil {
 		return nil
 	}
 	localMax, remoteMax := e.maxBulk, h.layout().MaxBulk()
@@ -231,15 +225,15 @@ func (f *iface) matchOpen(h *connMsg) *ep {
 
 // mergeCrossing merges the peer's connect, with ring pair p, into e, this side's connect. Both
 // sides have sent OPEN with a ring pair of their own, and both may have sent messages in
-// it. One of the two connects is kept: that of the smaller worker UUID (Stands).
+// it. One of the two connects is kept: that of the smaller worker UUID (machine.WinsCrossing).
 //
 // If this side's connect is kept, the machine replies OPEN_CROSSED on the peer's socket,
-// which stays in e.side until ACCEPT. Otherwise the machine sends ACCEPT on the peer's
-// socket, and this side closes its own. The side that yields puts a switch-over marker into
-// its own ring pair. Its peer reads that ring up to the marker, then the kept one. So no
-// message is lost or reordered.
+// which stays in e.crossedSock until ACCEPT. Otherwise the machine sends ACCEPT on the peer's
+// socket, and this side closes its own. The side whose connect is dropped puts a switch-over
+// marker into its own ring pair. Its peer reads that ring up to the marker, then the kept one.
+// So no message is lost or reordered.
 //
-// Ownership: cross owns fds; fds[0] belongs to p already.
+// Ownership: mergeCrossing owns fds; fds[0] belongs to p already.
 func (f *iface) mergeCrossing(e *ep, sock *shmem.Conn, h connMsg, p *pair, fds []int) error {
 	if err := e.attachPeer(h, fds[1], fds[2]); err != nil {
 		return errors.Join(err, p.seg.Close())

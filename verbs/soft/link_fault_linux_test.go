@@ -14,14 +14,16 @@ import (
 // whatever goes out with it.
 func TestFlippedBitsDoNotArrive(t *testing.T) {
 	a, b, toB, toA := udpPair(t, loopback)
-	f := newFaultUDP(&Faults{}, a)
+	d := &device{}
+	d.udp = a
+	f := newFaultLink(&Faults{}, udpLink{d}, 1, func() {})
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 3 { // whole, flipped so that it is no packet, flipped; and a whole one behind
-		f.put(&toB, randomPacket(r, wire.SendOnly, 64), 0)
+		f.put(&route{udp: toB}, randomPacket(r, wire.SendOnly, 64), 0)
 	}
-	f.put(&toB, randomPacket(r, wire.SendOnly, 8), 0)
-	f.injector.delayed[1].b[0] = 0xff // an opcode that there is not
-	f.injector.delayed[2].b[wire.BTHLen+5] ^= 1
+	f.put(&route{udp: toB}, randomPacket(r, wire.SendOnly, 8), 0)
+	f.tx.delayed[1].b[0] = 0xff // an opcode that there is not
+	f.tx.delayed[2].b[wire.BTHLen+5] ^= 1
 	f.release(0)
 	whole := 0
 	arrivals(t, b, func(d *datagram) bool {

@@ -1,6 +1,6 @@
 //go:build linux
 
-package hostile
+package test
 
 import (
 	"encoding/binary"

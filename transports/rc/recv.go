@@ -1,7 +1,11 @@
 package rc
 
 import (
+	"fmt"
+
 	"github.com/goucx/goucx/transports/internal/conn"
+	"github.com/goucx/goucx/transports/internal/nic"
+	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
 	"github.com/goucx/goucx/wireup/machine"
 )
@@ -13,7 +17,7 @@ func (f *iface) recvSlow(p *connQP, wc *verbs.WC) {
 	buf := uint32(wc.ID)
 	f.postedRecvs--
 	switch {
-	case p == nil || wc.Status != verbs.WCSuccess || p.retiredAt != 0:
+	case p == nil || wc.Status != verbs.WCSuccess || p.life >= qpDraining:
 		f.rx.Put(buf) // flushed, or for a retired QP
 	case wc.Len < headerLen:
 		f.rx.Put(buf)
@@ -30,7 +34,7 @@ func (f *iface) recvSlow(p *connQP, wc *verbs.WC) {
 
 // markReadable schedules the delivery of the messages in connQP.outOfOrder, if p is read.
 func (f *iface) markReadable(p *connQP) {
-	if p.reading {
+	if p.life == qpReading {
 		f.readable = append(f.readable, p)
 		f.serviceNeeded = true
 	}
@@ -41,14 +45,14 @@ func (f *iface) deliverOutOfOrder() (n int) {
 	for len(f.readable) > 0 {
 		p := f.readable[0]
 		f.readable = f.readable[1:]
-		if p.closed || len(p.outOfOrder) == 0 {
+		if p.life == qpClosed || len(p.outOfOrder) == 0 {
 			continue
 		}
 		es := p.outOfOrder
 		p.outOfOrder = nil
 		p.updateFastRecv()
 		f.postedRecvs += len(es) // iface.processRecvs subtracts them once more
-		for len(es) > 0 && !p.closed {
+		for len(es) > 0 && p.life != qpClosed {
 			k := min(len(es), len(f.recvWCs))
 			if !p.fastRecv { // one of the messages was a marker
 				p.outOfOrder = append(p.outOfOrder, es...)
@@ -64,7 +68,7 @@ func (f *iface) deliverOutOfOrder() (n int) {
 
 // updateFastRecv updates connQP.fastRecv.
 func (p *connQP) updateFastRecv() {
-	p.fastRecv = p.reading && len(p.outOfOrder) == 0 && p.e.M.TxPending() != p.id && p.retiredAt == 0
+	p.fastRecv = p.life == qpReading && len(p.outOfOrder) == 0 && p.e.M.TxPending() != p.id
 }
 
 // drainRecvCQ drains the receive completion queue into iface.drained.
@@ -89,10 +93,36 @@ func (f *iface) takeDrained(wcs []verbs.WC) int {
 	return k
 }
 
-// processDrained processes all completions in iface.drained.
-func (f *iface) processDrained() (n int) {
-	for f.drainedAt < len(f.drained) {
-		n += f.processRecvs(f.recvWCs[:f.takeDrained(f.recvWCs[:])])
+// prefill maps the buffers and posts the receives. The first QP causes it: an interface without
+// connections has none.
+func (f *iface) prefill() (err error) {
+	if f.reserve != nil {
+		return nil
 	}
-	return n
+	if f.rx.Mem() == nil {
+		if f.rx, err = nic.NewSlab(f.pd, f.recvTarget+f.maxRetained, f.seg); err != nil {
+			f.rx = new(nic.Slab)
+			return err
+		}
+	}
+	if f.tx.Mem() == nil {
+		if f.tx, err = nic.NewSlab(f.pd, f.txTotal, max(f.seg, headerLen+maxHeader)); err != nil {
+			f.tx = new(nic.Slab)
+			return err
+		}
+	}
+	for f.postedRecvs < f.recvTarget {
+		if !f.postRecvs() {
+			return fmt.Errorf("post %d receives: %w", f.recvTarget, ucs.ErrNoResource)
+		}
+	}
+	r, err := f.d.NewReserve(f.srq, f.rx, f.seg, f.recvTarget/4)
+	if err != nil {
+		return err
+	}
+	f.reserve = r
+	f.d.OnQPError(f.srq, f.onQPError)
+	f.reserve.Balance(f.refillSize)
+	f.ud.prefill(udRecvs)
+	return nil
 }

@@ -16,6 +16,61 @@ const (
 	batchDelay = ucs.Time(10_000) // longest delay of the first packet
 )
 
+// udpLink is the link over a UDP socket.
+type udpLink struct{ d *device }
+
+func (l udpLink) resolve(a *verbs.AHAttr) (r route, err error) {
+	r.udp, err = l.d.udp.peer(a.DGID, a.DLID)
+	l.d.udp.setClass(&r.udp, a.TrafficClass, a.HopLimit)
+	return r, err
+}
+
+func (l udpLink) send(q *qp, now ucs.Time) bool {
+	if q.typ == verbs.UD {
+		return q.sendDatagrams()
+	}
+	return q.delaySend(now) || q.sendUDP()
+}
+
+func (l udpLink) sendOne(to *route, p *packet, _ ucs.Time) bool {
+	t := l.d.udp.beginBatch(&to.udp)
+	t.add(p)
+	t.send()
+	return true
+}
+
+// sendEncoded sends packets in segment batches. It skips those that are no packets any
+// more.
+func (l udpLink) sendEncoded(ps []delayedPacket[route]) {
+	var t *segmentBatch
+	var to *udpPeer // peer of t
+	for i := range ps {
+		h := &ps[i]
+		var p packet
+		if p.decode(h.b[:len(h.b)-wire.ICRCLen]) != wire.FaultNone {
+			continue
+		}
+		if t != nil && (*to != h.dest.udp || !t.add(&p)) {
+			t.send()
+			t = nil
+		}
+		if t == nil {
+			to = &h.dest.udp
+			t = l.d.udp.beginBatch(to)
+			t.add(&p)
+		}
+	}
+	if t != nil {
+		t.send()
+	}
+}
+
+func (l udpLink) receive(now ucs.Time) int { return l.d.receiveUDP(now) }
+
+func (l udpLink) hasPackets() bool { return false }
+
+func (l udpLink) close() error { return l.d.udp.close() }
+
 // deferSend reports whether the posted packets are batched with later ones. If so it
 // marks q, so that a later pass sends them. The caller owns q.
 func (q *qp) deferSend() bool {
@@ -149,6 +204,42 @@ func (q *qp) sendUDP() bool {
 		}
 	}
 	return false
+}
+
+// sendDatagrams sends queued datagrams, consecutive ones to one peer as a batch. It
+// returns true if the socket accepts no more and some are left. A datagram completes once
+// it is sent.
+func (q *qp) sendDatagrams() bool {
+	r := &q.req
+	var t *segmentBatch
+	for {
+		to := q.nextDatagram(&q.txPacket)
+		if to != nil && t != nil && t.peer == &to.udp && t.add(&q.txPacket) {
+			continue
+		}
+		if t != nil {
+			n := t.count
+			switch done, st := t.sendMost(); st {
+			case ucs.OK:
+			case ucs.NoResource: // the datagrams that the socket did not take stay queued
+				r.tx = r.head + uint32(done)
+				q.completeDatagrams(r.tx)
+				return true
+			default:
+				q.count(cntDroppedInbox, uint64(n))
+			}
+			end := r.tx
+			if to != nil {
+				end-- // the new one is not sent yet
+			}
+			q.completeDatagrams(end)
+		}
+		if to == nil {
+			return false
+		}
+		t = q.d.udp.beginBatch(&to.udp)
+		t.add(&q.txPacket)
+	}
 }
 
 // hasMore reports whether something may be left to send.

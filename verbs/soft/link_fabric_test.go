@@ -25,15 +25,32 @@ type come struct {
 	intact bool
 }
 
+// linkEnd is a link on a network, with or without faults.
+type linkEnd struct {
+	link
+	self   netip.AddrPort
+	faults *faultLink
+}
+
 // linked makes two links on a network: what arrives at the second is kept.
-func linked(net *sim.Net, faults, peerFaults *Faults) (from, to *fabricLink, got *[]come) {
-	from = newFabricLink(net, netip.MustParseAddrPort("[fd00::1]:40001"), faults)
-	to = newFabricLink(net, netip.MustParseAddrPort("[fd00::2]:40002"), peerFaults)
-	from.open(func(netip.AddrPort, []byte, ucs.Time) {}, func() {})
+func linked(net *sim.Net, faults, peerFaults *Faults) (from, to *linkEnd, got *[]come) {
+	attach := func(at string, faults *Faults, handle func(src netip.AddrPort, b []byte, now ucs.Time)) (*linkEnd, *fabricLink) {
+		l := newFabricLink(net, netip.MustParseAddrPort(at))
+		e := &linkEnd{link: l, self: l.self}
+		l.handle = handle
+		if faults != nil {
+			e.faults = newFaultLink(faults, l, l.self.Port(), func() {})
+			e.link, e.faults.deliver, l.handle = e.faults, handle, e.faults.received
+		}
+		l.attach(nil, nil)
+		return e, l
+	}
+	from, _ = attach("[fd00::1]:40001", faults, func(netip.AddrPort, []byte, ucs.Time) {})
 	got = new([]come)
-	to.open(func(src netip.AddrPort, b []byte, _ ucs.Time) {
+	var l *fabricLink
+	to, l = attach("[fd00::2]:40002", peerFaults, func(src netip.AddrPort, b []byte, _ ucs.Time) {
 		var p packet
-		f, _, intact := to.parse(src, b, &p)
+		f, _, intact := l.parse(src, b, &p)
 		if !intact {
 			*got = append(*got, come{})
 			return
@@ -41,12 +58,13 @@ func linked(net *sim.Net, faults, peerFaults *Faults) (from, to *fabricLink, got
 		if f == wire.FaultNone {
 			*got = append(*got, come{p.PSN, string(p.sg[0][:p.n]), true})
 		}
-	}, func() {})
+	})
 	return from, to, got
 }
 
-func (l *fabricLink) routeTo(o *fabricLink) fabricRoute {
-	return l.route(&verbs.AHAttr{DGID: verbs.GIDOf(o.self.Addr()), DLID: o.self.Port()})
+func (e *linkEnd) routeTo(o *linkEnd) route {
+	r, _ := e.resolve(&verbs.AHAttr{DGID: verbs.GIDOf(o.self.Addr()), DLID: o.self.Port()})
+	return r
 }
 
 func TestFabricLink(t *testing.T) {
@@ -57,17 +75,16 @@ func TestFabricLink(t *testing.T) {
 	for i := range 10 {
 		p.PSN, p.sg[0], p.sg[1] = verbs.PSN(i), []byte("soft")[:i%5], []byte("rnic")[:i%3]
 		p.n = len(p.sg[0]) + len(p.sg[1])
-		from.send(&r, &p, net.Now())
+		from.sendOne(&r, &p, net.Now())
 	}
 	require.True(t, net.Run(100))
 	require.Len(t, *got, 10)
 	for i, c := range *got {
 		assert.Equal(t, come{verbs.PSN(i), "soft"[:i%5] + "rnic"[:i%3], true}, c)
 	}
-	assert.Zero(t, from.nextDeadline())
 
-	to.close()
-	from.send(&r, &p, net.Now())
+	require.NoError(t, to.close())
+	from.sendOne(&r, &p, net.Now())
 	require.True(t, net.Run(100))
 	assert.Len(t, *got, 10)
 }
@@ -81,10 +98,10 @@ func TestFabricLinkIntact(t *testing.T) {
 	p := packet{Header: wire.Header{Opcode: wire.SendOnly, PKey: 0xffff}, n: 4, nsg: 1, sg: [verbs.MaxSGE][]byte{[]byte("data")}}
 
 	net.SetDefault(sim.Link{Corrupt: 1})
-	from.send(&r, &p, net.Now())
+	from.sendOne(&r, &p, net.Now())
 	net.SetDefault(sim.Link{})
-	forged := newFabricLink(net, netip.MustParseAddrPort("[fd00::1]:40002"), nil)
-	forged.send(&r, &p, net.Now())
+	forged := newFabricLink(net, netip.MustParseAddrPort("[fd00::1]:40002"))
+	forged.sendOne(&r, &p, net.Now())
 	otherFamily := netip.MustParseAddrPort("10.0.0.1:4791")
 	net.Send(otherFamily, to.self, make([]byte, 100))
 	for n := range 20 {
@@ -107,13 +124,13 @@ func TestFabricLinkFaults(t *testing.T) {
 	p := packet{Header: wire.Header{Opcode: wire.SendOnly, PKey: 0xffff, DestQP: 5}, nsg: 1}
 	for i := range 1000 {
 		p.PSN = verbs.PSN(i)
-		from.send(&r, &p, net.Now())
+		from.sendOne(&r, &p, net.Now())
 	}
 	assert.Zero(t, net.Counts().Sent)
-	assert.Equal(t, net.Now().Add(f.Delay), from.nextDeadline())
-	for from.nextDeadline() != 0 {
-		net.RunUntil(from.nextDeadline())
-		from.poll(net.Now())
+	assert.Equal(t, net.Now().Add(f.Delay), from.faults.nextDeadline())
+	for from.faults.nextDeadline() != never {
+		net.RunUntil(from.faults.nextDeadline())
+		from.receive(net.Now())
 	}
 	require.True(t, net.Run(10_000))
 	seen := make(map[verbs.PSN]int)
@@ -140,15 +157,15 @@ func TestFabricLinkHook(t *testing.T) {
 	p := packet{Header: wire.Header{Opcode: wire.SendOnly, PKey: 0xffff, DestQP: 5}}
 	for i := range 5 {
 		p.PSN = verbs.PSN(i)
-		from.send(&r, &p, net.Now())
+		from.sendOne(&r, &p, net.Now())
 	}
 	require.True(t, net.Run(100))
-	net.RunUntil(to.nextDeadline())
-	to.poll(net.Now())
+	net.RunUntil(to.faults.nextDeadline())
+	to.receive(net.Now())
 	var order []verbs.PSN
 	for _, c := range *got {
 		order = append(order, c.psn)
 	}
 	assert.Equal(t, []verbs.PSN{0, 3, 3, 4, 2}, order)
-	assert.Zero(t, to.nextDeadline())
+	assert.Equal(t, never, to.faults.nextDeadline())
 }

@@ -2,6 +2,7 @@ package soft
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -45,26 +46,7 @@ func (s *Switch) attach(d *device) {
 	s.devices.Store(&all)
 }
 
-// detach removes d. Packets on their way to it are lost.
-func (s *Switch) detach(d *device) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.byGID, d.gid)
-	all := append([]*device(nil), *s.devices.Load()...)
-	all[d.index] = nil
-	s.devices.Store(&all)
-}
-
-// lookup returns the device with GID g.
-func (s *Switch) lookup(g verbs.GID) (*device, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if d := s.byGID[g]; d != nil {
-		return d, nil
-	}
-	return nil, fmt.Errorf("no device in this process has GID %v: %w", g.Addr(), ucs.ErrUnreachable)
-}
-
+// device returns the device with that index, or nil.
 func (s *Switch) device(i uint32) *device {
 	if p := s.devices.Load(); int(i) < len(*p) {
 		return (*p)[i]
@@ -72,41 +54,84 @@ func (s *Switch) device(i uint32) *device {
 	return nil
 }
 
-// sendInproc sends the queue pair's pending packets. It returns true if the peer's
-// inbox is full and packets are left. A pending acknowledgement is piggybacked on a
-// request, if one is sent now.
-func (q *qp) sendInproc() bool {
-	n, more := q.fillPeerInbox()
-	if n > 0 {
-		q.route.peer.wake()
+// inprocLink is the link between the in-process devices of a Switch. Packets are cells of
+// the peer's inbox.
+type inprocLink struct{ d *device }
+
+func (l inprocLink) resolve(a *verbs.AHAttr) (route, error) {
+	s := l.d.conf.Switch
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d := s.byGID[a.DGID]; d != nil {
+		return route{peer: d}, nil
 	}
-	return more
+	return route{}, fmt.Errorf("no device in this process has GID %v: %w", a.DGID.Addr(), ucs.ErrUnreachable)
 }
 
-// fillPeerInbox is sendInproc without waking the peer. It returns the number of packets.
-func (q *qp) fillPeerInbox() (n int, more bool) {
-	b := q.route.peer.inbox
+func (l inprocLink) receive(now ucs.Time) int { return l.d.drain(now) }
+
+func (l inprocLink) hasPackets() bool { return l.d.inbox.ready() }
+
+// close removes the device from the Switch. Packets on their way to it are lost.
+func (l inprocLink) close() error {
+	s, d := l.d.conf.Switch, l.d
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.byGID, d.gid)
+	all := slices.Clone(*s.devices.Load())
+	all[d.index] = nil
+	s.devices.Store(&all)
+	return nil
+}
+
+// send fills the peer's inbox. It returns true if that is full and packets are left. A
+// pending acknowledgement is piggybacked on a request, if one is sent now.
+func (l inprocLink) send(q *qp, _ ucs.Time) bool {
 	p := &q.txPacket
-	for ; ; n++ {
-		if b.full() {
-			return n, true
+	if q.typ == verbs.UD {
+		for to := q.nextWithRoute(p); to != nil; to = q.nextWithRoute(p) {
+			if !l.sendOne(to, p, 0) {
+				q.count(cntDroppedInbox, 1)
+			}
 		}
+		return false
+	}
+	b, n := q.route.peer.inbox, 0
+	full := true
+	for ; !b.full(); n++ {
 		piggyback := q.rsp.canPiggyback() && q.nextRequest(p)
 		if !piggyback && !q.nextResponse(p) && !q.nextAck(p) && !q.nextRequest(p) {
-			return n, false
+			full = false
+			break
 		}
 		c, seq := b.claim()
 		if c == nil { // other senders took the last cell: the packet is lost
 			q.count(cntDroppedInbox, 1)
-			return n, true
+			break
 		}
 		q.coalesce(p)
-		c.fill(p, q.d.index)
+		c.fill(p, l.d.index)
 		if piggyback {
 			c.piggyback(q.takeAck())
 		}
 		storeRelease32(&c.seq, seq)
 	}
+	if n > 0 {
+		q.route.peer.wake()
+	}
+	return full
+}
+
+func (l inprocLink) sendOne(to *route, p *packet, _ ucs.Time) bool {
+	c, seq := to.peer.inbox.claim()
+	if c == nil {
+		return false
+	}
+	c.fill(p, l.d.index)
+	c.copyPayload(p)
+	storeRelease32(&c.seq, seq)
+	to.peer.wake()
+	return true
 }
 
 // inboxFull reports whether only the peer's full inbox keeps q from sending a

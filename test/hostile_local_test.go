@@ -1,12 +1,11 @@
 //go:build linux
 
-package hostile
+package test
 
 import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -22,15 +21,17 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/goucx/goucx/ucp"
 	"github.com/goucx/goucx/ucs/stats/live"
 )
 
 // roleBlocker connects to the victim, arms its worker, fills each descriptor by which it or
 // the victim is woken, and makes it blocking. Then it does nothing more.
 func roleBlocker(p *parent) {
-	h := must(dial(must(hex.DecodeString(p.hear()))))
-	check(h.e.TagSendSync(content(8), tagCheck).Wait(context.Background()))
-	h.e.TagSendSync(content(8), tagLate)
+	h := must(newNode(ucp.ThreadSingle, patience))
+	e := must(h.connect(p.hear()))
+	check(e.TagSendSync(checked(messageHead), tagCheck).Wait(context.Background()))
+	e.TagSendSync(checked(messageHead), tagLate)
 	must(h.w.EventFD())
 	for h.w.Arm() != nil {
 		h.w.Progress()
@@ -62,13 +63,13 @@ func roleBlocker(p *parent) {
 // TestBlockedWakeUp: a process of the same user that makes wake-up descriptors blocking
 // blocks only itself, while it lives and after its death.
 func TestBlockedWakeUp(t *testing.T) {
-	t.Setenv("UCX_TLS", "self,shm")
+	t.Setenv(tlsEnv, "self,shm")
 	v := startVictim(t)
 	old := v.honest()
 	old.send(t)
 	for range 3 {
 		b := start(t, "blocker")
-		b.say(hex.EncodeToString(v.address))
+		b.say(v.address)
 		require.Positive(t, b.number(), "no descriptor was filled")
 		v.newcomers(0)
 		v.say("match")
@@ -80,13 +81,13 @@ func TestBlockedWakeUp(t *testing.T) {
 	}
 }
 
-// roleSockets connects to the victim's sockets, as often as it may, and keeps what says
-// nothing open. Some of it says something wrong.
+// roleSockets connects to the victim's sockets, as often as it may, and keeps the connections open.
+// It sends wrong messages on half of them.
 func roleSockets(p *parent) {
 	var pid int
 	var during time.Duration
 	var seed uint64
-	must(fmt.Sscanf(p.hear(), "%d %d %d", &pid, &during, &seed))
+	check(scanLine(p.hear(), &pid, (*int64)(&during), &seed))
 	rng := rand.New(rand.NewPCG(seed, 1))
 	var held []int
 	total := 0
@@ -100,8 +101,12 @@ func roleSockets(p *parent) {
 			continue
 		}
 		total++
-		if rng.IntN(4) == 0 {
-			wrongHello(rng, fd)
+		for range rng.IntN(2) * (1 + rng.IntN(3)) {
+			fds := wrongDescriptors(rng)
+			_ = unix.Sendmsg(fd, wrongMessage(rng), unix.UnixRights(fds...), nil, unix.MSG_NOSIGNAL) // the victim may have closed it
+			for _, f := range fds {
+				check(unix.Close(f))
+			}
 		}
 		if held = append(held, fd); len(held) > 3000 {
 			check(unix.Close(held[0]))
@@ -112,18 +117,18 @@ func roleSockets(p *parent) {
 	p.hear()
 }
 
-// wrongHello sends noise or a hello of docs/wire/shm.md, with descriptors that do not fit.
-func wrongHello(rng *rand.Rand, fd int) {
-	b := make([]byte, 1+rng.IntN(100))
-	if rng.IntN(2) == 0 {
-		b = make([]byte, 64)
-	}
+// wrongMessage returns noise, or with noise in it a hello or a key request of docs/wire/shm.md.
+func wrongMessage(rng *rand.Rand) []byte {
+	b := make([]byte, 64+rng.IntN(236))
 	for i := range b {
 		b[i] = byte(rng.Uint32())
 	}
-	if len(b) == 64 {
-		le := binary.LittleEndian
-		le.PutUint32(b, 0x78637567)
+	const helloMagic, askMagic = 0x78637567, 0x51585547
+	le := binary.LittleEndian
+	switch rng.IntN(5) {
+	case 0, 1: // a hello, of which lengths and descriptors do not fit
+		b = b[:64]
+		le.PutUint32(b, helloMagic)
 		le.PutUint16(b[4:], 3)
 		b[6], b[7] = 1, 0
 		le.PutUint16(b[18:], 0)
@@ -131,8 +136,24 @@ func wrongHello(rng *rand.Rand, fd int) {
 		le.PutUint32(b[24:], 1<<rng.IntN(16))
 		le.PutUint32(b[28:], le.Uint32(b[28:])|1)
 		le.PutUint64(b[32:], 0)
+	case 2: // a hello of another version, kind and length
+		le.PutUint32(b, helloMagic)
+		le.PutUint16(b[4:], 1)
+		b[6] = byte(rng.IntN(7))
+		le.PutUint32(b[20:], 1<<rng.IntN(32))
+	case 3: // a key request
+		b = b[:40]
+		le.PutUint32(b, askMagic)
+		copy(b[4:8], []byte{1, byte(rng.IntN(3)), 0, 0})
+		clear(b[28:32])
+	default:
+		b = b[:1+rng.IntN(len(b))]
 	}
-	var fds []int
+	return b
+}
+
+// wrongDescriptors returns up to four descriptors that no honest peer sends.
+func wrongDescriptors(rng *rand.Rand) (fds []int) {
 	for range rng.IntN(5) {
 		switch rng.IntN(3) {
 		case 0:
@@ -148,10 +169,7 @@ func wrongHello(rng *rand.Rand, fd int) {
 			fds = append(fds, m)
 		}
 	}
-	_ = unix.Sendmsg(fd, b, unix.UnixRights(fds...), nil, unix.MSG_NOSIGNAL) // the victim may have hung up
-	for _, f := range fds {
-		check(unix.Close(f))
-	}
+	return fds
 }
 
 // listening returns the names of the sockets on which a process listens.
@@ -175,21 +193,22 @@ func listening(pid int) (names []string) {
 // TestSockets: connections to the sockets of shm that say nothing, or something wrong,
 // keep no honest peer out and are forgotten.
 func TestSockets(t *testing.T) {
-	t.Setenv("UCX_TLS", "self,shm")
+	t.Setenv(tlsEnv, "self,shm")
 	v := startVictim(t)
 	old := v.honest()
 	old.send(t)
-	memory, fds, during := v.memory(), v.descriptors(), spell(1500*time.Millisecond)
+	v.newcomers(0)
+	memory, fds, during := v.memory(), descriptorsAtRest(t, v.process), attackTime()
 	s := start(t, "sockets")
-	s.say(v.cmd.Process.Pid, int64(during), seedOf(t))
-	require.Positive(t, s.number(), "the victim does not listen")
+	s.say(pidOf(v.process), int64(during), seedOf(t))
+	require.Equal(t, 2, s.number(), "sockets on which the victim listens: the worker's and the key server's")
 	v.newcomers(during)
 	old.send(t)
 	t.Logf("%d connections in %v", s.number(), during)
 	v.newcomers(0) // those that are open say nothing
 	require.Less(t, v.memory()-memory, mostMemory)
 	s.kill()
-	require.Eventually(t, func() bool { return v.descriptors() <= fds }, patience, 10*time.Millisecond, "%d descriptors before", fds)
+	require.Eventually(t, func() bool { return descriptors(t, v.process) <= fds }, patience, 10*time.Millisecond, "%d descriptors before", fds)
 	old.send(t)
 }
 
@@ -242,7 +261,7 @@ func TestPlantedDirectory(t *testing.T) {
 			require.NoError(t, plant(filepath.Join(tmp, fmt.Sprintf("goucx-%d", uid)), elsewhere))
 			t.Setenv("TMPDIR", tmp)
 			t.Setenv("UCX_STATS_DEST", "unix")
-			t.Setenv("UCX_TLS", "self,shm")
+			t.Setenv(tlsEnv, "self,shm")
 			var said bytes.Buffer
 			v := startVictim(t, append(as, func(c *exec.Cmd) { c.Stderr = &said })...)
 			l := start(t, "list", as...)

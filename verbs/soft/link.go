@@ -1,0 +1,149 @@
+package soft
+
+import (
+	"net/netip"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/wire"
+)
+
+// link carries the packets of a device: in-process (inprocLink), over a UDP socket
+// (udpLink), over a Fabric (fabricLink), or over one of the last two with faults
+// (faultLink).
+//
+// The engine calls a link once per batch, never per packet. The loops over packets are in
+// the link: it takes from a queue pair what it can carry, and hands what it receives to
+// the queue pairs.
+type link interface {
+	// resolve returns the route to a peer. device.resolve adds whether it is foreign.
+	resolve(a *verbs.AHAttr) (route, error)
+	// send sends what q has to send. It returns true if the link accepts no more now and
+	// something is left. The caller owns q.
+	send(q *qp, now ucs.Time) (full bool)
+	// sendOne sends a packet that is not in the send queue. It returns false if the link
+	// has no room: the packet is lost.
+	sendOne(to *route, p *packet, now ucs.Time) bool
+	// receive processes received packets and returns their number. The caller holds the
+	// receive token.
+	receive(now ucs.Time) int
+	// hasPackets reports whether receive would find packets. The UDP link returns false:
+	// its poller watches the socket.
+	hasPackets() bool
+	// close ends the link.
+	close() error
+}
+
+// linkKind is the kind of a device's link.
+type linkKind uint8
+
+const (
+	overInproc linkKind = iota
+	overUDP
+	overFabric
+)
+
+// route is the resolved address of a peer's port. Only the field of the device's link
+// is set.
+type route struct {
+	peer    *device
+	udp     udpPeer
+	fabric  fabricRoute
+	foreign bool
+}
+
+// isForeign reports whether a peer with these features may be something else than a
+// soft device. No other code decides this. The in-process link reaches soft devices
+// only.
+func (d *device) isForeign(features uint32) bool {
+	return d.kind != overInproc && features&verbs.PeerGoucx == 0
+}
+
+// foreign reports whether packets for q may come from a foreign peer. A datagram may
+// come from any device.
+func (q *qp) foreign() bool { return q.typ == verbs.UD || q.route.foreign }
+
+// openLink opens the device's link. The in-process devices of a Switch serialise their
+// packets if they have faults: a Fabric of the Switch carries them.
+func (d *device) openLink() (err error) {
+	switch {
+	case d.conf.Link == LinkUDP:
+		d.kind = overUDP
+		if d.udp, err = openUDP(d.conf.Addr, d.conf.Port, socketBuffer); err != nil {
+			return err
+		}
+		d.udp.tap = d.conf.Tap
+		d.gid, d.lid = d.udp.gid(), d.udp.lid()
+		d.link = udpLink{d}
+		if d.conf.Faults != nil {
+			d.faults = newFaultLink(d.conf.Faults, udpLink{d}, d.lid, d.wake)
+			d.link = d.faults
+		}
+	case d.conf.Fabric != nil || d.conf.Faults != nil:
+		d.kind = overFabric
+		l := newFabricLink(d.conf.Fabric, fabricAddr(d.gid, d.lid))
+		l.d, l.handle, d.link = d, l.handlePacket, l
+		if f := d.conf.Faults; f != nil {
+			d.faults = newFaultLink(f, l, d.lid, d.wake)
+			d.link = d.faults
+			if f.Hook != nil {
+				d.faults.deliver, l.handle = l.handlePacket, d.faults.received
+			}
+		}
+		l.attach(&d.conf.Switch.faultFabric, d.wake)
+	default:
+		d.inbox = newInbox(d.conf.Depth)
+		d.conf.Switch.attach(d)
+		d.link = inprocLink{d}
+	}
+	return nil
+}
+
+// resolve resolves an address that checkAddress has accepted, of a peer with these
+// features.
+func (d *device) resolve(a *verbs.AHAttr, features uint32) (route, error) {
+	r, err := d.link.resolve(a)
+	r.foreign = d.isForeign(features)
+	r.udp.foreign = r.foreign
+	return r, err
+}
+
+// clock returns the device's time.
+func (d *device) clock() ucs.Time {
+	if d.conf.Fabric != nil {
+		return d.conf.Fabric.Now()
+	}
+	return ucs.Now()
+}
+
+// sendOne sends one packet. If the link has no room the packet is lost.
+func (q *qp) sendOne(to *route, p *packet) {
+	if !q.d.link.sendOne(to, p, ucs.Time(q.d.now.Load())) {
+		q.count(cntDroppedInbox, 1)
+	}
+}
+
+// nextWithRoute builds the next packet that q has to send and returns its route, or nil
+// if there is none. The packet that it built before has been sent by then, so a datagram
+// completes.
+func (q *qp) nextWithRoute(p *packet) *route {
+	if q.typ == verbs.UD {
+		q.completeDatagrams(q.req.tx)
+		return q.nextDatagram(p)
+	}
+	if q.nextResponse(p) || q.nextAck(p) || q.nextRequest(p) {
+		return &q.route
+	}
+	return nil
+}
+
+// mayReceive reports whether there may be something to receive.
+func (d *device) mayReceive() bool { return d.inbox == nil || d.inbox.ready() }
+
+// fabricAddr returns the address of a device. LID 0 means 4791.
+func fabricAddr(g verbs.GID, lid uint16) netip.AddrPort {
+	if lid == 0 {
+		lid = wire.Port
+	}
+	return netip.AddrPortFrom(g.Addr(), lid)
+}
