@@ -6,6 +6,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/wireup"
@@ -50,7 +51,7 @@ type AM struct {
 	// Len is the length of the data in bytes.
 	Len int
 
-	w        *Worker
+	w        *thread
 	storage  amStorage
 	retained *retainedMsg // set by Retain
 }
@@ -61,10 +62,10 @@ type AM struct {
 func (w *Worker) HandleAM(id AMID, h AMHandler) error {
 	w.t.lock()
 	defer w.t.unlock()
-	if w.closing {
+	if w.t.closing {
 		return fmt.Errorf("handle active message %d: %w", id, ErrClosed)
 	}
-	w.am.set(id, h)
+	w.t.am.set(id, h)
 	return nil
 }
 
@@ -77,10 +78,10 @@ func (w *Worker) HandleAM(id AMID, h AMHandler) error {
 func (e Endpoint) AMSend(id AMID, header, data []byte) Request {
 	if l := e.lane(); len(data) <= l.maxShort && len(header) == 0 {
 		if len(data) == 8 { // as in TagSend
-			if l.ep.AMUint64(amUser, uint64(id), binary.LittleEndian.Uint64(data)) == ucs.OK {
+			if l.ep.AMUint64(wire.User, uint64(id), binary.LittleEndian.Uint64(data)) == ucs.OK {
 				return Request{}
 			}
-		} else if l.ep.AMShort(amUser, uint64(id), data) == ucs.OK {
+		} else if l.ep.AMShort(wire.User, uint64(id), data) == ucs.OK {
 			return Request{}
 		}
 	}
@@ -119,14 +120,14 @@ type handlerPage [256]AMHandler
 // noHandlers is the shared empty page. It is never written.
 var noHandlers handlerPage
 
-func (a *amState) init(w *Worker, multi bool) {
+func (a *amState) init(w *thread, multi bool) {
 	for i := range a.handlers {
 		a.handlers[i] = &noHandlers
 	}
 	a.m.w = w
 	a.m.From = w.closedEndpoint()
 	a.multi = multi
-	a.closeEndpoint = func(c Completion) { _ = Endpoint{&w.t, c.Cookie}.closeNow(ErrClosed) }
+	a.closeEndpoint = func(c Completion) { _ = Endpoint{w, c.Cookie}.closeNow(ErrClosed) }
 	a.retainer.w = w
 }
 
@@ -153,7 +154,7 @@ func (a *amState) handler(word uint64) AMHandler {
 // unknownAM counts a message without a handler. It logs the first one of each id.
 //
 //go:noinline
-func (w *Worker) unknownAM(id AMID) {
+func (w *thread) unknownAM(id AMID) {
 	w.count.Inc(cntUnhandled)
 	if _, logged := w.am.unknown[id]; logged {
 		return

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
@@ -34,7 +35,7 @@ func TestAMZcopy(t *testing.T) {
 	wi, rec, e := record(t)
 	w := wi.w
 	z := &zcopier{recorder: rec, answer: ucs.InProgress}
-	l := &w.t.lanes[w.eps[1].lane]
+	l := &w.t.lanes[w.t.eps[1].lane]
 	l.ep, l.ifaceMaxShort, l.maxShort, l.maxBcopy = z, 64, 64, 1000
 	l.zcopy = zcopyOf(uct.Limit{MinZcopy: 100, MaxZcopy: 2000, MaxVec: 1, MaxHeader: 8})
 	data := make([]byte, 3000)
@@ -56,7 +57,7 @@ func TestAMZcopy(t *testing.T) {
 		z.sent = nil
 		r := e.AMSend(5, []byte(tc.header), data[:tc.n])
 		require.Len(t, z.sent, 1)
-		assert.Equal(t, packet{id: amUser, hdr: 5 | uint64(len(tc.header))<<16, data: append([]byte(tc.header), data[:tc.n]...)}, z.sent[0])
+		assert.Equal(t, packet{id: wire.User, hdr: 5 | uint64(len(tc.header))<<16, data: append([]byte(tc.header), data[:tc.n]...)}, z.sent[0])
 		require.Equal(t, tc.zcopy, !r.Done(), "%d bytes, header %q", tc.n, tc.header)
 		if !tc.zcopy {
 			continue
@@ -73,7 +74,7 @@ func TestAMZcopy(t *testing.T) {
 	z.sent = nil
 	require.True(t, e.AMSend(5, nil, data[:2001]).Done(), "beyond the limit: fragments")
 	require.Len(t, z.sent, 3)
-	require.Equal(t, amUserFirst, z.sent[0].id)
+	require.Equal(t, wire.UserFirst, z.sent[0].id)
 
 	// It fails, at once and later.
 	r := e.AMSend(5, nil, data[:100])
@@ -86,13 +87,13 @@ func TestAMZcopy(t *testing.T) {
 	z.answer, z.sent = ucs.NoResource, nil
 	r = e.AMSend(5, []byte("head"), data[:100])
 	require.False(t, r.Done())
-	i := w.slab.find(r.id)
+	i := w.t.slab.find(r.id)
 	z.answer = ucs.OK
-	require.Equal(t, 1, wi.HandlePending([]uct.Token{w.slab.token(i)}))
+	require.Equal(t, 1, wi.HandlePending([]uct.Token{w.t.slab.token(i)}))
 	require.True(t, r.Done())
 	require.NoError(t, r.Err())
 	require.Equal(t, "head", string(z.sent[0].data[:4]))
 
 	assert.Zero(t, zcopyOf(uct.Limit{MaxZcopy: 1000, MaxVec: 16}), "it says nothing, so it gains nothing")
-	assert.Zero(t, w.am.vec[0])
+	assert.Zero(t, w.t.am.vec[0])
 }

@@ -22,13 +22,22 @@ import (
 // A fence behind pending operations waits in the pending queue itself. A lane that is
 // opened after a fence obeys it too: fenceNewLane fences it together with the older lanes.
 
+// fenceOp is the slot of a fence, or of its part on a lane.
+type fenceOp struct {
+	slotHeader
+	synced uint32 // of a part: 1 once it has requested the acknowledgment of the emulated operations before it
+	_      uint32
+	parent uint32        // of a part: the slot of the fence
+	peer   wireup.PeerID // of a fence over several lanes
+	_      [24]byte
+}
+
 // Fence orders the endpoint's operations before it against those after it. It never
 // blocks.
 func (e Endpoint) Fence() {
-	t := e.thread()
-	t.lock()
-	defer t.unlock()
-	w := t.w
+	w := e.thread()
+	w.lock()
+	defer w.unlock()
 	k := w.endpoint(e)
 	if k == 0 {
 		return
@@ -43,15 +52,15 @@ func (w *Worker) Fence() {
 	w.t.lock()
 	defer w.t.unlock()
 	for i := 1; i < len(w.t.lanes); i++ {
-		if l := &w.t.lanes[i]; l.ep != nil && l.state != laneFailed && w.laneOf[l.peer] == uint32(i) {
-			w.fencePeer(0, uint32(i))
+		if l := &w.t.lanes[i]; l.ep != nil && l.state != laneFailed && w.t.laneOf[l.peer] == uint32(i) {
+			w.t.fencePeer(0, uint32(i))
 		}
 	}
 }
 
 // fencePeer fences the lanes to a peer, of which i is the first.
-func (w *Worker) fencePeer(ep, i uint32) {
-	l := &w.t.lanes[i]
+func (w *thread) fencePeer(ep, i uint32) {
+	l := &w.lanes[i]
 	if l.next != 0 {
 		w.fenceMulti(l.peer)
 		return
@@ -62,9 +71,9 @@ func (w *Worker) fencePeer(ep, i uint32) {
 
 // fenceNewLane applies the earlier fences of the other lanes to peer to a lane that was
 // just opened.
-func (w *Worker) fenceNewLane(peer wireup.PeerID) {
-	for i := w.laneOf[peer]; i != 0; i = w.t.lanes[i].next {
-		if w.t.lanes[i].fenced {
+func (w *thread) fenceNewLane(peer wireup.PeerID) {
+	for i := w.laneOf[peer]; i != 0; i = w.lanes[i].next {
+		if w.lanes[i].fenced {
 			w.fenceMulti(peer)
 			return
 		}
@@ -73,18 +82,32 @@ func (w *Worker) fenceNewLane(peer wireup.PeerID) {
 
 // fence posts a fence on the lane. Behind pending operations it becomes pending as
 // well.
-func (w *Worker) fence(ep, lane uint32) {
+func (w *thread) fence(ep, lane uint32) {
 	i := w.slab.alloc(opFence)
-	s := &w.slab.slots[i]
-	s.ep, s.lane, s.off = ep, lane, 0
+	s := as[fenceOp](&w.slab.slots[i])
+	s.ep, s.lane = ep, lane
 	s.flags = flagReported // the operations after it report the failure
 	if st := w.try(i); st != ucs.InProgress {
 		w.end(i, st)
 	}
 }
 
-func (w *Worker) resumeFence(i uint32) ucs.Status {
-	l := &w.t.lanes[w.slab.slots[i].lane]
+var fenceOperation = operation{progress: (*thread).resumeFence, complete: (*thread).fenceEnded}
+
+// fenceEnded counts a part with its fence.
+func (w *thread) fenceEnded(i uint32, _ ucs.Status) bool {
+	s := as[fenceOp](&w.slab.slots[i])
+	if s.flags&flagChild == 0 {
+		return false
+	}
+	f := s.parent
+	w.slab.release(i)
+	w.fencePartDone(f)
+	return true
+}
+
+func (w *thread) resumeFence(i uint32) ucs.Status {
+	l := &w.lanes[w.slab.slots[i].lane]
 	if st := w.checkOrder(l); st != ucs.OK {
 		return st
 	}
@@ -114,17 +137,17 @@ func (e *emulEndpoint) canOvertake() bool { return e != nil && e.hasRMA && e.han
 //
 // Its slot counts the parts that have not completed. A part is the flush of a lane,
 // posted at the place of the fence among the lane's operations.
-func (w *Worker) fenceMulti(peer wireup.PeerID) {
+func (w *thread) fenceMulti(peer wireup.PeerID) {
 	f := w.slab.alloc(opFenceMulti)
-	s := &w.slab.slots[f]
-	s.flags, s.arg, s.partsLeft = flagReported, uint64(peer), 1
+	s := as[fenceOp](&w.slab.slots[f])
+	s.flags, s.peer, s.parts = flagReported, peer, 1
 	w.fences++
 	w.fenced = w.fenced[:0]
-	for i := w.laneOf[peer]; i != 0; i = w.t.lanes[i].next {
-		if w.t.lanes[i].state == laneFailed {
+	for i := w.laneOf[peer]; i != 0; i = w.lanes[i].next {
+		if w.lanes[i].state == laneFailed {
 			continue
 		}
-		w.t.lanes[i].fenced = true
+		w.lanes[i].fenced = true
 		part := w.fencePart(f, i)
 		switch st := w.try(part); {
 		case st != ucs.InProgress:
@@ -134,7 +157,7 @@ func (w *Worker) fenceMulti(peer wireup.PeerID) {
 			w.fenced = append(w.fenced, i)
 		}
 	}
-	if w.slab.slots[f].partsLeft > 1 {
+	if w.slab.slots[f].parts > 1 {
 		for _, i := range w.fenced {
 			w.stallForFence(f, i)
 		}
@@ -143,34 +166,31 @@ func (w *Worker) fenceMulti(peer wireup.PeerID) {
 }
 
 // fencePart returns the slot of a new part of f on the lane.
-func (w *Worker) fencePart(f, lane uint32) uint32 {
+func (w *thread) fencePart(f, lane uint32) uint32 {
 	i := w.slab.alloc(opFence)
-	s := &w.slab.slots[i]
-	s.lane, s.parent, s.off = lane, f, 0
+	s := as[fenceOp](&w.slab.slots[i])
+	s.lane, s.parent = lane, f
 	s.flags = flagChild | flagReported
-	w.slab.slots[f].partsLeft++
+	w.slab.slots[f].parts++
 	return i
 }
 
-// flushSynced, in slot.off of a part, marks a part that has requested the
-// acknowledgment of the emulated operations before it.
-const flushSynced = 1
-
 // resumeFencePart starts the flush of the lane of the part in slot i.
-func (w *Worker) resumeFencePart(i uint32) ucs.Status {
-	lane, f := w.slab.slots[i].lane, w.slab.slots[i].parent
-	l := &w.t.lanes[lane]
+func (w *thread) resumeFencePart(i uint32) ucs.Status {
+	part := as[fenceOp](&w.slab.slots[i])
+	lane, f := part.lane, part.parent
+	l := &w.lanes[lane]
 	if st := l.ep.Fence(); st != ucs.OK {
 		return st
 	}
-	if l.emul != nil && l.emul.handled < l.emul.sent && w.slab.slots[i].off != flushSynced {
+	if l.emul != nil && l.emul.handled < l.emul.sent && part.synced == 0 {
 		ack := w.fencePart(f, lane) // it completes with the acknowledgment
 		if st := l.emul.sync(w.slab.token(ack)); st != ucs.InProgress {
 			w.slab.release(ack)
-			w.slab.slots[f].partsLeft--
+			w.slab.slots[f].parts--
 			return st
 		}
-		w.slab.slots[i].off = flushSynced
+		as[fenceOp](&w.slab.slots[i]).synced = 1
 	}
 	st := l.ep.Flush(uct.FlushRemote, w.slab.token(i))
 	if st != ucs.OK && st != ucs.InProgress {
@@ -180,31 +200,31 @@ func (w *Worker) resumeFencePart(i uint32) ucs.Status {
 		l.emul.stallUntil = l.emul.sent
 		w.stallLane(lane)
 	}
-	if w.slab.slots[i].flags&flagPending != 0 && w.slab.slots[f].partsLeft > 1 {
+	if w.slab.slots[i].flags&flagPending != 0 && w.slab.slots[f].parts > 1 {
 		w.stallForFence(f, lane) // fenceMulti has returned already and stalled the other lanes
 	}
 	return st
 }
 
 // stallForFence stalls the lane until fence f completes.
-func (w *Worker) stallForFence(f, lane uint32) {
+func (w *thread) stallForFence(f, lane uint32) {
 	w.emulLane(lane).fence = f
 	w.stallLane(lane)
 }
 
 // fencePartDone counts a completed part of f. The last one resumes all lanes.
-func (w *Worker) fencePartDone(f uint32) {
-	s := &w.slab.slots[f]
-	if s.partsLeft--; s.partsLeft > 0 {
+func (w *thread) fencePartDone(f uint32) {
+	s := as[fenceOp](&w.slab.slots[f])
+	if s.parts--; s.parts > 0 {
 		return
 	}
-	peer := wireup.PeerID(s.arg)
+	peer := s.peer
 	w.slab.release(f)
 	w.fences--
 	var some [16]uint32
 	stalled := some[:0]
-	for i := w.laneOf[peer]; i != 0; i = w.t.lanes[i].next {
-		if e := w.t.lanes[i].emul; e != nil && e.fence == f {
+	for i := w.laneOf[peer]; i != 0; i = w.lanes[i].next {
+		if e := w.lanes[i].emul; e != nil && e.fence == f {
 			e.fence = 0
 			stalled = append(stalled, i)
 		}
@@ -215,7 +235,7 @@ func (w *Worker) fencePartDone(f uint32) {
 }
 
 // endFences completes the parts of fences on a lane that closes.
-func (w *Worker) endFences(lane uint32) {
+func (w *thread) endFences(lane uint32) {
 	for i := uint32(1); w.fences > 0 && int(i) < len(w.slab.slots); i++ {
 		if s := &w.slab.slots[i]; s.op == opFence && s.state == slotLive && s.lane == lane && s.flags&flagChild != 0 {
 			w.end(i, ucs.Canceled)

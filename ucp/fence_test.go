@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goucx/goucx/transports"
+	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
@@ -97,7 +98,7 @@ func TestFenceAcrossLanes(t *testing.T) {
 				r := p.b.TagRecv(buf, 7, ^Tag(0))
 				p.until(r.Done)
 				require.NoError(t, r.Err())
-				require.Equal(t, i, payloadUint64(buf, 0))
+				require.Equal(t, i, wire.Uint64(buf, 0))
 				require.Greater(t, p.m.Load64(0), i, "the atomic before the message is there")
 				require.GreaterOrEqual(t, p.m.Load64(8), i, "the put before the message is there")
 			}
@@ -142,7 +143,7 @@ func TestFenceAcrossLanesOfAnAbortedEndpoint(t *testing.T) {
 	p.must(other.TagSendUint64(1, 7))
 	p.word(0).Add(1)
 	p.e.Fence()
-	require.Equal(t, 1, p.a.fences)
+	require.Equal(t, 1, p.a.t.fences)
 	late := other.TagSendUint64(2, 7)
 	p.e.Abort(nil)
 	p.must(late)
@@ -154,7 +155,7 @@ func TestFenceAcrossLanesOfAnAbortedEndpoint(t *testing.T) {
 // rested requires that no fence holds anything any more.
 func (p *swPair) rested() {
 	p.t.Helper()
-	require.Zero(p.t, p.a.fences)
+	require.Zero(p.t, p.a.t.fences)
 	for i := range p.a.t.lanes {
 		require.Nil(p.t, p.a.t.lanes[i].stalledEp())
 	}

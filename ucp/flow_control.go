@@ -1,5 +1,10 @@
 package ucp
 
+import (
+	"github.com/goucx/goucx/ucp/internal/pool"
+	"github.com/goucx/goucx/ucp/internal/wire"
+)
+
 // budget limits the memory for unexpected messages. It is the flow control of eager
 // messages:
 //
@@ -15,10 +20,10 @@ type budget struct {
 
 // allocBudgeted allocates memory for n bytes of an unexpected message and charges it to the
 // budget.
-func (w *Worker) allocBudgeted(n int) chunk {
-	c := w.pool.get(n)
+func (w *thread) allocBudgeted(n int) pool.Chunk {
+	c := w.pool.Get(n)
 	b := &w.budget
-	b.used += w.pool.size(c)
+	b.used += w.pool.Size(c)
 	if b.used > b.peak {
 		w.count.Add(cntUnexpectedPeak, b.used-b.peak)
 		b.peak = b.used
@@ -32,13 +37,13 @@ func (w *Worker) allocBudgeted(n int) chunk {
 }
 
 // freeBudgeted frees c. It ignores 0.
-func (w *Worker) freeBudgeted(c chunk) {
+func (w *thread) freeBudgeted(c pool.Chunk) {
 	if c == 0 {
 		return
 	}
 	b := &w.budget
-	b.used -= w.pool.size(c)
-	w.pool.put(c)
+	b.used -= w.pool.Size(c)
+	w.pool.Put(c)
 	if b.exhausted && b.used <= b.limit/2 {
 		w.endRndvOnly()
 	}
@@ -46,7 +51,7 @@ func (w *Worker) freeBudgeted(c chunk) {
 
 // addRxChecks adds by to every port's number of reasons to check the rx connection of
 // each message.
-func (w *Worker) addRxChecks(by int) {
+func (w *thread) addRxChecks(by int) {
 	for _, wi := range w.ifaces {
 		wi.rxChecks += by
 	}
@@ -56,12 +61,12 @@ func (w *Worker) addRxChecks(by int) {
 // its worker address cannot be notified. The request is repeated after 32 further eager
 // messages, after 64, and so on. If the first one was lost, the arrival of a repeated
 // one makes the transport detect the loss long before its time-out.
-func (w *Worker) requestRndvOnly(rx *rxConn) {
+func (w *thread) requestRndvOnly(rx *rxConn) {
 	if rx.peer == 0 {
 		return
 	}
 	if rx.rndvOnlyAge == 0 || rx.rndvOnlyAge >= rndvOnlyResend && rx.rndvOnlyAge&(rx.rndvOnlyAge-1) == 0 {
-		if !w.reply(rx, control{id: amFlowControl, hdr: 1}) {
+		if !w.reply(rx, control{id: wire.FlowControl, hdr: 1}) {
 			return
 		}
 		if rx.rndvOnlyAge == 0 {
@@ -77,14 +82,14 @@ const rndvOnlyResend = 32
 // endRndvOnly ends the flow control of all senders.
 //
 //go:noinline
-func (w *Worker) endRndvOnly() {
+func (w *thread) endRndvOnly() {
 	w.budget.exhausted = false
 	w.am.retainer.rndvOnly.Store(false)
 	w.addRxChecks(-1)
 	for _, rx := range w.rxConns {
 		if rx != nil && rx.rndvOnlyAge != 0 {
 			rx.rndvOnlyAge = 0
-			w.reply(rx, control{id: amFlowControl})
+			w.reply(rx, control{id: wire.FlowControl})
 		}
 	}
 }

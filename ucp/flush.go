@@ -18,7 +18,7 @@ import (
 // posted after it never delay it. A transport's flush does not cover pending queues, so
 // a part does not start while operations are pending (checkOrder) or the lane is stalled;
 // it becomes pending behind them. Lane failover moves pending operations and flushes in
-// their order (moveLane), so the invariant survives it. slot.arg has the state of a
+// their order (moveLane), so the invariant survives it. flushOp.stage is the state of a
 // part: flushNew, flushBehindSends, flushReady, flushInTransport (lane_credit.go).
 
 // Flush completes when all operations posted before on this endpoint have completed and
@@ -26,22 +26,21 @@ import (
 // accepted it, not when the peer's program receives it. Flush includes operations that
 // wait for resources, sync sends and rendezvous messages that wait for a receive.
 func (e Endpoint) Flush() Request {
-	t := e.thread()
-	t.lock()
-	defer t.unlock()
-	w := t.w
+	w := e.thread()
+	w.lock()
+	defer w.unlock()
 	k := w.endpoint(e)
 	if k == 0 {
-		return t.refuse(opFlush, e, ucs.Closed)
+		return w.refuse(opFlush, e, ucs.Closed)
 	}
 	if st := w.eps[k].status; st != ucs.OK {
-		return t.refuse(opFlush, e, st)
+		return w.refuse(opFlush, e, st)
 	}
 	if w.eps[k].lane == 0 {
 		return Request{} // no operation was posted on it
 	}
 	f := flush{w: w, ep: k}
-	for i := w.laneOf[w.eps[k].peer]; i != 0; i = w.t.lanes[i].next {
+	for i := w.laneOf[w.eps[k].peer]; i != 0; i = w.lanes[i].next {
 		f.addLane(i)
 	}
 	f.addRefusals(e.id)
@@ -54,10 +53,10 @@ func (e Endpoint) Flush() Request {
 func (w *Worker) Flush() Request {
 	w.t.lock()
 	defer w.t.unlock()
-	if w.closing {
+	if w.t.closing {
 		return w.t.refuse(opFlush, Endpoint{}, ucs.Closed)
 	}
-	f := flush{w: w}
+	f := flush{w: &w.t}
 	for i := 1; i < len(w.t.lanes); i++ {
 		if l := &w.t.lanes[i]; l.ep != nil && !l.drainsPending() {
 			f.addLane(uint32(i))
@@ -68,12 +67,12 @@ func (w *Worker) Flush() Request {
 }
 
 // flushAlive flushes the lanes that have not failed, because the worker closes.
-func (w *Worker) flushAlive() Request {
-	w.t.lock()
-	defer w.t.unlock()
+func (w *thread) flushAlive() Request {
+	w.lock()
+	defer w.unlock()
 	f := flush{w: w}
-	for i := 1; i < len(w.t.lanes); i++ {
-		if l := &w.t.lanes[i]; l.ep != nil && l.state != laneFailed && !l.drainsPending() {
+	for i := 1; i < len(w.lanes); i++ {
+		if l := &w.lanes[i]; l.ep != nil && l.state != laneFailed && !l.drainsPending() {
 			l.closeFlushed = true
 			w.retainLane(uint32(i)) // otherwise a lane for replies only closes when its peer does, and cancels the flush
 			f.addLane(uint32(i))
@@ -82,10 +81,19 @@ func (w *Worker) flushAlive() Request {
 	return f.request()
 }
 
+// flushOp is the slot of a flush, or of its part on a lane.
+type flushOp struct {
+	slotHeader
+	stage  flushStage
+	_      uint32 // the link in lane.unacked
+	parent uint32 // of a part: the slot of the flush
+	_      [28]byte
+}
+
 // flush collects the flushes of several lanes in one request. The request is created
 // only if one of them does not complete immediately.
 type flush struct {
-	w      *Worker
+	w      *thread
 	ep     uint32
 	parent uint32
 }
@@ -93,8 +101,8 @@ type flush struct {
 func (f *flush) addLane(i uint32) {
 	w := f.w
 	c := w.slab.alloc(opFlush)
-	s := &w.slab.slots[c]
-	s.ep, s.lane, s.arg = f.ep, i, flushNew
+	s := as[flushOp](&w.slab.slots[c])
+	s.ep, s.lane, s.stage = f.ep, i, flushNew
 	st := w.try(c)
 	if st == ucs.OK {
 		w.slab.release(c)
@@ -104,15 +112,15 @@ func (f *flush) addLane(i uint32) {
 		f.parent = w.slab.alloc(opFlush)
 		w.slab.slots[f.parent].ep = f.ep
 	}
-	w.slab.slots[f.parent].partsLeft++
-	s = &w.slab.slots[c]
+	w.slab.slots[f.parent].parts++
+	s = as[flushOp](&w.slab.slots[c])
 	s.parent = f.parent
 	s.flags |= flagChild
 	if st != ucs.InProgress {
 		s.status = st
-		w.slab.slots[f.parent].partsLeft++ // so that request completes it, not childEnded: its id is not known before
+		w.slab.slots[f.parent].parts++ // so that request completes it, not childEnded: its id is not known before
 		w.childEnded(c)
-		w.slab.slots[f.parent].partsLeft--
+		w.slab.slots[f.parent].parts--
 	}
 }
 
@@ -121,42 +129,44 @@ func (f *flush) request() Request {
 		return Request{}
 	}
 	w := f.w
-	r := Request{&w.t, w.slab.id(f.parent)}
-	if s := &w.slab.slots[f.parent]; s.partsLeft == 0 {
+	r := Request{w, w.slab.id(f.parent)}
+	if s := &w.slab.slots[f.parent]; s.parts == 0 {
 		w.end(f.parent, s.status)
 	}
 	return r
 }
 
+var flushOperation = operation{progress: (*thread).resumeFlush}
+
 // resumeFlush starts the flush of a lane at its place among the lane's operations. It
 // requests the acknowledgment of earlier emulated operations, and flushes the transport
-// once all earlier sends have been matched. slot.partsLeft counts the two. Operations posted
+// once all earlier sends have been matched. slot.parts counts the two. Operations posted
 // later do not delay it.
-func (w *Worker) resumeFlush(i uint32) ucs.Status {
-	s := &w.slab.slots[i]
-	l := &w.t.lanes[s.lane]
-	if s.arg == flushNew {
+func (w *thread) resumeFlush(i uint32) ucs.Status {
+	s := as[flushOp](&w.slab.slots[i])
+	l := &w.lanes[s.lane]
+	if s.stage == flushNew {
 		if st := w.checkOrder(l); st != ucs.OK {
 			return st
 		}
 		if h := l.stalledEp(); h != nil && !h.resuming {
 			return ucs.NoResource
 		}
-		s.partsLeft = 1
+		s.parts = 1
 		switch {
 		case l.emul == nil:
 		case l.emul.unflushed():
 			if st := l.emul.sync(w.slab.token(i)); st != ucs.InProgress {
 				return st
 			}
-			s.partsLeft = 2
+			s.parts = 2
 		default:
 			if st := l.emul.takeErr(); st != ucs.OK {
 				return st
 			}
 		}
-		if s.arg = flushInTransport; w.precedes(s.lane, i) {
-			s.arg = flushBehindSends
+		if s.stage = flushInTransport; w.precedes(s.lane, i) {
+			s.stage = flushBehindSends
 			w.slab.push(&l.unacked, i)
 			l.flushes++
 			return ucs.InProgress
@@ -169,17 +179,17 @@ func (w *Worker) resumeFlush(i uint32) ucs.Status {
 	switch {
 	case st == ucs.NoResource:
 		return st
-	case s.arg == flushReady:
+	case s.stage == flushReady:
 		w.unlinkFlush(i)
 		if s.flags&flagPending != 0 {
 			w.resumeFlushes(s.lane) // they wait for this one
-			s = &w.slab.slots[i]
+			s = as[flushOp](&w.slab.slots[i])
 		}
 	}
 	if st != ucs.OK {
 		return st
 	}
-	if s.partsLeft--; s.partsLeft > 0 {
+	if s.parts--; s.parts > 0 {
 		return ucs.InProgress
 	}
 	return s.status
@@ -188,11 +198,11 @@ func (w *Worker) resumeFlush(i uint32) ucs.Status {
 // endFlushes completes the parts of flushes on a lane that closes. No endpoint or
 // remote key uses the lane, so a part has nothing to wait for: it fails only if the
 // lane failed.
-func (w *Worker) endFlushes(lane uint32) {
+func (w *thread) endFlushes(lane uint32) {
 	for i := uint32(1); int(i) < len(w.slab.slots); i++ {
 		if s := &w.slab.slots[i]; s.op == opFlush && s.state == slotLive && s.lane == lane && s.flags&flagChild != 0 {
 			w.unlinkFlush(i)
-			w.end(i, w.t.lanes[lane].status())
+			w.end(i, w.lanes[lane].status())
 		}
 	}
 }
@@ -200,7 +210,7 @@ func (w *Worker) endFlushes(lane uint32) {
 // checkOrder returns OK if a flush or fence of the lane would cover all operations before
 // it. It would not cover pending ones: then checkOrder returns NoResource, so that the
 // flush becomes pending behind them.
-func (w *Worker) checkOrder(l *lane) ucs.Status {
+func (w *thread) checkOrder(l *lane) ucs.Status {
 	switch {
 	case l.state == laneFailed:
 		return l.status()

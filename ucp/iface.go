@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"time"
 
+	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
@@ -48,14 +49,14 @@ func (wi *workerIface) name() string { return wi.info.Transport + "/" + wi.info.
 //go:nosplit
 func (wi *workerIface) HandleAM(mem []byte, ds []uct.Desc) uint64 {
 	if len(ds) == 1 && wi.rxChecks == 0 {
-		d, w := &ds[0], wi.w
+		d, w := &ds[0], &wi.w.t
 		data := mem[d.Off:][:d.Len]
-		if d.ID == amEager {
+		if d.ID == wire.Eager {
 			w.count.Inc(cntReceived)
 			w.handleEager(d.Header, data)
 			return 0
 		}
-		if d.ID == amUser {
+		if d.ID == wire.User {
 			w.count.Inc(cntReceived)
 			return retainedBit(wi.handleUserFast(d, data))
 		}
@@ -77,17 +78,17 @@ func retainedBit(kept bool) uint64 {
 //
 //go:noinline
 func (wi *workerIface) handleBatch(mem []byte, ds []uct.Desc) uint64 {
-	w := wi.w
+	w := &wi.w.t
 	w.count.Add(cntReceived, uint64(len(ds)))
 	kept := uint64(0)
 	for i := range ds {
 		d := &ds[i]
 		data := mem[d.Off:][:d.Len]
-		if d.ID == amEager && wi.rxChecks == 0 {
+		if d.ID == wire.Eager && wi.rxChecks == 0 {
 			w.handleEager(d.Header, data)
 			continue
 		}
-		if d.ID == amUser && wi.rxChecks == 0 {
+		if d.ID == wire.User && wi.rxChecks == 0 {
 			if wi.handleUserFast(d, data) {
 				kept |= 1 << i
 			}
@@ -102,7 +103,7 @@ func (wi *workerIface) handleBatch(mem []byte, ds []uct.Desc) uint64 {
 
 // HandleEvents completes operations that were InProgress.
 func (wi *workerIface) HandleEvents(es []uct.Event) {
-	w := wi.w
+	w := &wi.w.t
 	for i := range es {
 		e := &es[i]
 		k := w.slab.find(uint64(e.Token))
@@ -110,15 +111,16 @@ func (wi *workerIface) HandleEvents(es []uct.Event) {
 			continue
 		}
 		s := &w.slab.slots[k]
-		if s.partsLeft > 1 || s.posting() {
+		if s.parts > 1 || s.posting() {
 			w.partEnded(k, e.Status)
 			continue
 		}
-		s.partsLeft = 0
+		s.parts = 0
 		if s.op == opFetch || s.op == opGetUint64 {
-			s.tag = e.Value
-			if s.op == opGetUint64 && s.aux&auxBounced != 0 {
-				s.tag = binary.LittleEndian.Uint64(w.slab.bufs[k])
+			f := as[wordOp](s)
+			f.key = e.Value
+			if s.op == opGetUint64 && f.form&formBounced != 0 {
+				f.key = binary.LittleEndian.Uint64(w.slab.bufs[k])
 			}
 		}
 		st := e.Status
@@ -137,15 +139,15 @@ func (wi *workerIface) HandleEvents(es []uct.Event) {
 // offered only the first of the waiting operations. It moves none, since it would move them
 // behind those that were posted later.
 func (wi *workerIface) HandlePending(ts []uct.Token) int {
-	wi.w.resuming = true
+	wi.w.t.resuming = true
 	n := wi.resume(ts)
-	for !wi.inAsyncTurn && n < len(ts) && wi.w.requeueStalled(ts[n]) {
+	for !wi.inAsyncTurn && n < len(ts) && wi.w.t.requeueStalled(ts[n]) {
 		n++
 		n += wi.resume(ts[n:])
 	}
-	wi.w.resuming = false
-	if wi.w.numDraining > 0 {
-		wi.w.closeDrained()
+	wi.w.t.resuming = false
+	if wi.w.t.numDraining > 0 {
+		wi.w.t.closeDrained()
 	}
 	return n
 }
@@ -154,13 +156,13 @@ func (wi *workerIface) HandlePending(ts []uct.Token) int {
 // many it retried. Control messages on an operation's lane are sent before it. A token
 // whose operation has completed is skipped.
 func (wi *workerIface) resume(ts []uct.Token) int {
-	w := wi.w
+	w := &wi.w.t
 	for n, t := range ts {
 		i := w.slab.find(uint64(t))
 		if i == 0 || w.slab.slots[i].state != slotLive {
 			continue // canceled in the meantime
 		}
-		if lane := w.slab.slots[i].lane; w.t.lanes[lane].pendingControl.head != 0 {
+		if lane := w.slab.slots[i].lane; w.lanes[lane].pendingControl.head != 0 {
 			if !w.sendPendingControl(lane) {
 				return n
 			}
@@ -168,7 +170,7 @@ func (wi *workerIface) resume(ts []uct.Token) int {
 				continue // it was a control message itself
 			}
 		}
-		switch st := w.slab.slots[i].op.info().resume(w, i); st {
+		switch st := w.operations[w.slab.slots[i].op].progress(w, i); st {
 		case ucs.NoResource:
 			return n
 		case ucs.InProgress:
@@ -183,6 +185,6 @@ func (wi *workerIface) resume(ts []uct.Token) int {
 
 // HandleFailure fails the operations and messages of a failed connection.
 func (wi *workerIface) HandleFailure(f uct.Failure) {
-	wi.w.count.Inc(cntFailures)
-	wi.w.connectionFailed(wi, f)
+	wi.w.t.count.Inc(cntFailures)
+	wi.w.t.connectionFailed(wi, f)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goucx/goucx/transports/self"
+	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/uct"
 )
 
@@ -20,7 +21,7 @@ type lookedAt struct {
 }
 
 func (f lookedAt) Progress(int) int {
-	f.handler.HandleAM([]byte{7}, []uct.Desc{{Len: 1, ID: amEager, Header: 1}})
+	f.handler.HandleAM([]byte{7}, []uct.Desc{{Len: 1, ID: wire.Eager, Header: 1}})
 	return f.counts
 }
 
@@ -33,8 +34,8 @@ func TestLookAroundBeforeSleep(t *testing.T) {
 		t.Cleanup(func() { require.NoError(t, c.Close()) })
 		w, err := c.NewWorker(WorkerConfig{Mode: ThreadSingle, Spin: 1})
 		require.NoError(t, err)
-		require.NotNil(t, w.sleeper.set, "Linux has event descriptors")
-		wi := w.ifaces[0]
+		require.NotNil(t, w.t.sleeper.set, "Linux has event descriptors")
+		wi := w.t.ifaces[0]
 		wi.iface = lookedAt{wi.iface, wi, counts}
 		for range periodicPasses - armPasses {
 			require.Zero(t, w.Progress())

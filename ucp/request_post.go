@@ -8,7 +8,7 @@ import (
 
 // start begins the operation in slot i, whose fields the caller has set, and returns its
 // request. A refused operation occupies no slot.
-func (w *Worker) start(i uint32) Request {
+func (w *thread) start(i uint32) Request {
 	s := &w.slab.slots[i]
 	id, op, ep, lane := w.slab.id(i), s.op, s.ep, s.lane
 	switch st := w.try(i); st {
@@ -16,11 +16,11 @@ func (w *Worker) start(i uint32) Request {
 		w.discard(i)
 		return Request{}
 	case ucs.InProgress:
-		return Request{&w.t, id}
+		return Request{w, id}
 	default:
 		w.discard(i)
 		w.noteFailure(lane, st)
-		return w.t.refuse(op, w.handle(ep), st)
+		return w.refuse(op, w.handle(ep), st)
 	}
 }
 
@@ -30,24 +30,24 @@ var errGone = fmt.Errorf("%w: its memory is gone", ErrPeerFailed)
 
 // noteFailure fails a lane whose peer an operation found dead, so that the next flush fails
 // too. If the transport knows of the failure already, it reports it with its own reason.
-func (w *Worker) noteFailure(lane uint32, st ucs.Status) {
-	if st == ucs.PeerFailed && w.t.lanes[lane].ep.Check(0) == ucs.OK {
+func (w *thread) noteFailure(lane uint32, st ucs.Status) {
+	if st == ucs.PeerFailed && w.lanes[lane].ep.Check(0) == ucs.OK {
 		w.failPeer(lane, errGone)
 	}
 }
 
 // try carries out the operation in slot i as far as possible. If it gets NoResource it is
 // added to the lane's pending queue, and try returns InProgress.
-func (w *Worker) try(i uint32) ucs.Status {
-	resume := w.slab.slots[i].op.info().resume
+func (w *thread) try(i uint32) ucs.Status {
+	progress := w.operations[w.slab.slots[i].op].progress
 	for {
-		st := resume(w, i)
+		st := progress(w, i)
 		if st != ucs.NoResource {
 			return st
 		}
 		w.count.Inc(cntPending)
 		s := &w.slab.slots[i]
-		l := &w.t.lanes[s.lane]
+		l := &w.lanes[s.lane]
 		ep := l.ep
 		if s.bypassesStall() {
 			ep = l.transport()
@@ -66,15 +66,15 @@ func (w *Worker) try(i uint32) ucs.Status {
 }
 
 // clearPending notes that the operation in slot i has left its lane's pending queue.
-func (w *Worker) clearPending(i uint32) {
+func (w *thread) clearPending(i uint32) {
 	if s := &w.slab.slots[i]; s.flags&flagPending != 0 {
 		s.flags &^= flagPending
-		w.t.lanes[s.lane].pending--
+		w.lanes[s.lane].pending--
 	}
 }
 
 // end completes the operation in slot i with st.
-func (w *Worker) end(i uint32, st ucs.Status) {
+func (w *thread) end(i uint32, st ucs.Status) {
 	s := &w.slab.slots[i]
 	if st != ucs.OK || s.flags&^flagHasResult != 0 {
 		w.endSlow(i, st)
@@ -88,39 +88,22 @@ func (w *Worker) end(i uint32, st ucs.Status) {
 }
 
 // discard releases slot i and what a send in it holds.
-func (w *Worker) discard(i uint32) {
-	if s := &w.slab.slots[i]; s.parent != 0 && s.op.sends() {
+func (w *thread) discard(i uint32) {
+	if s := &w.slab.slots[i]; s.op.sends() && as[sendOp](s).phase != phaseNew {
 		w.releaseSend(i)
 	}
 	w.slab.release(i)
 }
 
-// endSlow completes the operation in slot i with st, in any state and with any flags. A
-// send first releases its credit and its exposed memory. Then the result goes to the
-// parent operation, to the callback and the waiters, or stays in the slot. endSlow may
-// move the slots.
+// endSlow completes the operation in slot i with st, in any state and with any flags. The
+// operation first releases what it holds. Then the result goes to the parent operation, to
+// the callback and the waiters, or stays in the slot. endSlow may move the slots.
 //
 //go:noinline
-func (w *Worker) endSlow(i uint32, st ucs.Status) {
+func (w *thread) endSlow(i uint32, st ucs.Status) {
 	w.clearPending(i)
-	if s := &w.slab.slots[i]; s.op == opAMFetch {
-		w.prefetchDone(i, st)
+	if complete := w.operations[w.slab.slots[i].op].complete; complete != nil && complete(w, i, st) {
 		return
-	} else if s.op.sends() {
-		w.releaseSend(i) // may move the slots
-	} else if s.op == opRndvRead {
-		w.readCompleted(i, st)
-		return
-	} else if s.op == opDrainLane {
-		w.drainDone(i)
-		return
-	} else if s.op == opFence && s.flags&flagChild != 0 {
-		f := s.parent
-		w.slab.release(i)
-		w.fencePartDone(f)
-		return
-	} else if s.op == opControl {
-		w.slab.unlink(&w.t.lanes[s.lane].pendingControl, i)
 	}
 	w.slab.dropBuffers(i)
 	s := &w.slab.slots[i]
@@ -143,9 +126,9 @@ func (w *Worker) endSlow(i uint32, st ucs.Status) {
 }
 
 // partEnded counts the completion of one of several parts of the operation in slot i.
-func (w *Worker) partEnded(i uint32, st ucs.Status) {
+func (w *thread) partEnded(i uint32, st ucs.Status) {
 	s := &w.slab.slots[i]
-	s.partsLeft--
+	s.parts--
 	if s.status == ucs.OK {
 		s.status = st
 	}
@@ -153,8 +136,8 @@ func (w *Worker) partEnded(i uint32, st ucs.Status) {
 
 // childEnded counts the completion of the part in slot i with its parent. The last part
 // completes the parent.
-func (w *Worker) childEnded(i uint32) {
-	c := &w.slab.slots[i]
+func (w *thread) childEnded(i uint32) {
+	c := as[flushOp](&w.slab.slots[i])
 	parent := c.parent
 	s := &w.slab.slots[parent]
 	if c.status != ucs.OK && s.status == ucs.OK {
@@ -162,63 +145,8 @@ func (w *Worker) childEnded(i uint32) {
 		w.saveErr(parent, w.slotErr(i))
 	}
 	w.slab.release(i)
-	s.partsLeft--
-	if s.partsLeft == 0 {
+	s.parts--
+	if s.parts == 0 {
 		w.end(parent, s.status)
-	}
-}
-
-// opInfo describes a kind of operation.
-type opInfo struct {
-	name string
-	// resume starts or continues the operation in slot i. It returns OK if the operation is
-	// complete. InProgress: an event or a message will complete it. NoResource: it has to
-	// wait on the lane's pending queue. Busy: it moved to the end of that queue. Any other
-	// status is the operation's result.
-	resume func(w *Worker, i uint32) ucs.Status
-}
-
-// info returns the row of an operation. It is a switch and not a table, because the rows
-// refer to functions that call info.
-func (k opKind) info() opInfo {
-	switch k {
-	case opTagSend, opTagSendV, opTagSendUint64:
-		return opInfo{"tag send", (*Worker).resumeTagSend}
-	case opTagSendSync:
-		return opInfo{"tag sync send", (*Worker).resumeTagSend}
-	case opTagRecv:
-		return opInfo{name: "tag receive"}
-	case opAMRecv, opAMFetch:
-		return opInfo{name: "active message receive"}
-	case opFlush:
-		return opInfo{"flush", (*Worker).resumeFlush}
-	case opFence:
-		return opInfo{"fence", (*Worker).resumeFence}
-	case opFenceMulti:
-		return opInfo{name: "fence"} // only its parts are retried
-	case opCancelFrag:
-		return opInfo{"cancel notice", (*Worker).resumeCancelFrag}
-	case opControl:
-		return opInfo{"control message", (*Worker).resumeControl}
-	case opPut:
-		return opInfo{"put", (*Worker).resumeTransfer}
-	case opPutUint64:
-		return opInfo{"put", (*Worker).resumePutUint64}
-	case opGet:
-		return opInfo{"get", (*Worker).resumeTransfer}
-	case opGetUint64:
-		return opInfo{"get", (*Worker).resumeGetUint64}
-	case opAtomic:
-		return opInfo{"atomic", (*Worker).resumeAtomic}
-	case opFetch:
-		return opInfo{"fetch", (*Worker).resumeFetch}
-	case opRndvRead:
-		return opInfo{"rendezvous read", (*Worker).resumeRead}
-	case opDrainLane:
-		return opInfo{"lane drain", (*Worker).resumeDrain}
-	case opAMSend:
-		return opInfo{"active message", (*Worker).resumeAMSend}
-	default:
-		return opInfo{name: "operation"}
 	}
 }

@@ -4,10 +4,25 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/goucx/goucx/ucp/internal/keycodec"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/wireup"
 )
+
+// Key is a packed remote key: plain bytes that a program passes to a peer, which
+// unpacks them with [Endpoint.UnpackKey]. docs/wire/key.md specifies the format. A
+// checksum detects damage.
+type Key []byte
+
+// String describes the memory of the key, for logs.
+func (k Key) String() string {
+	v, err := keycodec.Parse(k)
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("key to %d bytes at %#x of %v", v.Len, v.Base, v.Owner)
+}
 
 // RemoteKey is the right to access a peer's memory. It belongs to the Endpoint that unpacked it
 // and is closed with it. Offsets count from the first byte of the memory. They are checked
@@ -76,19 +91,19 @@ type forms struct {
 // of every transport. ErrRemoteAccess: the memory was closed in the meantime. If the
 // endpoint failed, its own error.
 func (e Endpoint) UnpackKey(key Key) (*RemoteKey, error) {
-	v, err := parseKey(key)
+	v, err := keycodec.Parse(key)
 	if err != nil {
 		return nil, fmt.Errorf("unpack key: %w", err)
 	}
 	if e.t == nil {
 		return nil, fmt.Errorf("unpack key: %w", ErrClosed)
 	}
-	r := keyResolver{w: e.t.w, key: v, lanes: make(map[[2]int]*keyLane)}
+	r := keyResolver{w: e.t, key: v, lanes: make(map[[2]int]*keyLane)}
 	if err := r.plan(e); err != nil {
 		return nil, fmt.Errorf("unpack key: %w", err)
 	}
-	k := &RemoteKey{t: e.t, e: e, size: v.len, base: v.base, access: v.access, amo: slowAtomics{}}
-	if v.len > 0 {
+	k := &RemoteKey{t: e.t, e: e, size: v.Len, base: v.Base, access: v.Access, amo: slowAtomics{}}
+	if v.Len > 0 {
 		r.resolve(k) // not under the worker's lock: it may wait for the owner
 	}
 	if err := r.attach(k); err != nil {
@@ -152,7 +167,7 @@ func (k *RemoteKey) lanes() []*keyLane {
 
 // openFast sets the fields that the fast paths read.
 func (k *RemoteKey) openFast() {
-	if k.t.locked || k.t.w.eps[k.t.w.endpoint(k.e)].status != ucs.OK {
+	if k.t.locked || k.t.eps[k.t.endpoint(k.e)].status != ucs.OK {
 		return
 	}
 	for _, l := range [...]*keyLane{k.rma, k.atomic} {
@@ -173,7 +188,7 @@ func (k *RemoteKey) openFast() {
 	if l := k.atomic; l != nil && (l.emulKey == 0 || l.emulOnly) { // otherwise each atomic has to choose between transport and emulation
 		k.amo, k.amoKey = k.endpoint(l), l.rkey
 	}
-	if !rowKeyResolve.Get(k.t.w.ctx.settings) {
+	if !rowKeyResolve.Get(k.t.ctx.settings) {
 		k.openPerOp()
 	}
 }
@@ -256,7 +271,7 @@ func (k *RemoteKey) Close() error {
 	}
 	k.closed = true
 	k.closeFast()
-	w := k.t.w
+	w := k.t
 	if slot := w.endpoint(k.e); slot != 0 {
 		w.disown(slot, k)
 	}
@@ -291,18 +306,17 @@ func (k *RemoteKey) release() {
 		if !l.emulOnly {
 			l.domain.ReleaseKey(l.rkey)
 		}
-		if !k.t.w.closing { // otherwise the worker closes its lanes
-			k.t.w.releaseLane(l.lane)
+		if !k.t.closing { // otherwise the worker closes its lanes
+			k.t.releaseLane(l.lane)
 		}
 	}
 }
 
 // keyInUse reports whether an operation in progress, or a pending one, uses l's key.
-func (w *Worker) keyInUse(l *keyLane) bool {
+func (w *thread) keyInUse(l *keyLane) bool {
 	for i := range w.slab.slots {
 		s := &w.slab.slots[i]
-		if s.state == slotLive && s.op >= opPut && s.op <= opFetch && s.lane == l.lane &&
-			(s.tag == uint64(l.rkey) || s.tag == uint64(l.emulKey)) {
+		if s.transfersBy(l.lane) && l.has(s) {
 			return true
 		}
 	}
@@ -311,7 +325,7 @@ func (w *Worker) keyInUse(l *keyLane) bool {
 
 // usable returns OK, or the status with which an operation on k is refused.
 func (k *RemoteKey) usable(need uct.MemFlags) ucs.Status {
-	w := k.t.w
+	w := k.t
 	slot := w.endpoint(k.e)
 	switch {
 	case slot == 0 || k.closed:

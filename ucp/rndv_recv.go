@@ -2,23 +2,24 @@ package ucp
 
 import (
 	"github.com/goucx/goucx/internal/fault"
+	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 )
 
 // handleRTS receives an RTS.
 func (wi *workerIface) handleRTS(rx *rxConn, tag uint64, data []byte) {
-	w := wi.w
-	if len(data) != rtsLen || rx.peer == 0 {
+	w := &wi.w.t
+	if len(data) != wire.RTSLen || rx.peer == 0 {
 		wi.protocolError(rx)
 		return
 	}
-	id, n := payloadUint64(data, 0), payloadUint64(data, 1)
-	if n > maxMessage {
+	id, n := wire.ParseRTS(data)
+	if n > wire.MaxMessage {
 		wi.protocolError(rx)
 		return
 	}
 	if i := w.posted.Match(tag); i != 0 {
-		w.slab.slots[i].tag = tag
+		as[recvOp](&w.slab.slots[i]).tag = tag
 		w.requestData(rx, i, id, n)
 		return
 	}
@@ -33,21 +34,21 @@ func (wi *workerIface) handleRTS(rx *rxConn, tag uint64, data []byte) {
 // requestData requests n bytes from the sender of s, which sent an RTS with this id. They go
 // into the buffer of slot i, as far as it is long enough. The receive in slot i completes
 // when they have arrived. It is truncated if n is larger than the buffer.
-func (w *Worker) requestData(rx *rxConn, i uint32, id, n uint64) {
+func (w *thread) requestData(rx *rxConn, i uint32, id, n uint64) {
 	if fault.Enabled {
 		fault.At(fault.RTR)
 	}
-	r := &w.slab.slots[i]
-	r.length, r.arg, r.off = n, id, 0
-	r.partsLeft, r.aux = recvRequested, rx.index
+	r := as[recvOp](&w.slab.slots[i])
+	r.length, r.senderID, r.received = n, id, 0
+	r.recv, r.rx = recvRequested, rx.index
 	r.ep, r.flags = 0, r.flags&^flagTied // from now on the receive depends on the message's sender
 	rx.pendingFetches++
 	w.count.Inc(cntRndvRequested)
 	wanted := min(n, uint64(len(w.slab.bufs[i])))
-	ask := control{id: amRTR, hdr: id, n: rtrLen, a: w.slab.id(i), b: wanted}
+	ask := control{id: wire.RTR, hdr: id, n: wire.RTRLen, a: w.slab.id(i), b: wanted}
 	if w.shouldRead(rx, wanted) {
-		ask.id = amRTL
-		w.slab.slots[i].parent = recvAwaitsKey
+		ask.id = wire.RTL
+		as[recvOp](&w.slab.slots[i]).recv = recvAwaitsKey
 	}
 	if !w.reply(rx, ask) {
 		w.completeFetch(i, ucs.Unreachable)
@@ -59,65 +60,65 @@ func (w *Worker) requestData(rx *rxConn, i uint32, id, n uint64) {
 }
 
 // dataReceived completes a receive whose data has arrived.
-func (w *Worker) dataReceived(i uint32) {
+func (w *thread) dataReceived(i uint32) {
 	st := ucs.OK
-	if w.slab.slots[i].length > uint64(len(w.slab.bufs[i])) {
+	if as[recvOp](&w.slab.slots[i]).length > uint64(len(w.slab.bufs[i])) {
 		st = ucs.Truncated
 	}
 	w.completeFetch(i, st)
 }
 
 // completeFetch completes a receive that has requested its data.
-func (w *Worker) completeFetch(i uint32, st ucs.Status) {
-	r := &w.slab.slots[i]
-	w.rxConns[r.aux].pendingFetches--
-	r.partsLeft = 0
+func (w *thread) completeFetch(i uint32, st ucs.Status) {
+	r := as[recvOp](&w.slab.slots[i])
+	w.rxConns[r.rx].pendingFetches--
+	r.recv = recvPosted
 	w.end(i, st)
 }
 
 // handleData receives the next bytes of a requested message.
 func (wi *workerIface) handleData(rx *rxConn, id uint64, data []byte) {
-	w := wi.w
+	w := &wi.w.t
 	i := wi.fetchByID(rx, id)
 	if i == 0 {
 		return
 	}
-	r := &w.slab.slots[i]
+	r := as[recvOp](&w.slab.slots[i])
 	b := w.slab.bufs[i]
 	wanted := min(r.length, uint64(len(b)))
-	if len(data) == 0 || uint64(len(data)) > wanted-r.off {
+	if len(data) == 0 || uint64(len(data)) > wanted-r.received {
 		wi.protocolError(rx)
 		return
 	}
-	copy(b[r.off:], data)
-	r.off += uint64(len(data))
-	if r.off == wanted {
+	copy(b[r.received:], data)
+	r.received += uint64(len(data))
+	if r.received == wanted {
 		w.dataReceived(i)
 	}
 }
 
 // reject notifies the sender of s that its message with this id will not be
 // received, and why.
-func (w *Worker) reject(rx *rxConn, id uint64, st ucs.Status, reason string) {
+func (w *thread) reject(rx *rxConn, id uint64, st ucs.Status, reason string) {
 	w.count.Inc(cntRejected)
-	reason = reason[:min(len(reason), maxReason)]
-	w.reply(rx, control{id: amReject, hdr: id, text: append([]byte{byte(st)}, reason...)})
+	reason = reason[:min(len(reason), wire.MaxReason)]
+	w.reply(rx, control{id: wire.Reject, hdr: id, text: append([]byte{byte(st)}, reason...)})
 }
 
-// handleCancel receives a cancel of the sender. data is cancelRTS or cancelData.
+// handleCancel receives a cancel of the sender. data is wire.CancelRTS or wire.CancelData.
 func (wi *workerIface) handleCancel(rx *rxConn, id uint64, data []byte) {
-	w := wi.w
+	w := &wi.w.t
 	switch {
-	case len(data) != 1 || data[0] > cancelData || rx.peer == 0:
+	case len(data) != 1 || data[0] > wire.CancelData || rx.peer == 0:
 		wi.protocolError(rx)
-	case data[0] == cancelData:
+	case data[0] == wire.CancelData:
 		if i := wi.fetchByID(rx, id); i != 0 {
 			w.completeFetch(i, ucs.Canceled)
 		}
 	case rx.pendingReplies > 0 && w.dropRTS(rx, id):
 	case rx.pendingFetches > 0:
 		for i := range w.slab.slots {
-			if r := &w.slab.slots[i]; r.fetchesFrom(rx) && r.arg == id {
+			if r := &w.slab.slots[i]; r.fetchesFrom(rx) && as[recvOp](r).senderID == id {
 				w.completeFetch(uint32(i), ucs.Canceled)
 				return
 			}
@@ -128,12 +129,12 @@ func (wi *workerIface) handleCancel(rx *rxConn, id uint64, data []byte) {
 
 // fetchesFrom reports whether the slot is a receive that has requested data from src.
 func (s *slot) fetchesFrom(src *rxConn) bool {
-	return s.op.receives() && s.state == slotLive && s.partsLeft == recvRequested && s.aux == src.index
+	return s.op.receives() && s.state == slotLive && as[recvOp](s).requested() && as[recvOp](s).rx == src.index
 }
 
 // dropRTS drops the message of s whose RTS has this id, unless a receive has
 // requested it. It returns false if there is none.
-func (w *Worker) dropRTS(rx *rxConn, id uint64) bool {
+func (w *thread) dropRTS(rx *rxConn, id uint64) bool {
 	for k := range w.unexpected {
 		if u := &w.unexpected[k]; u.kind == unexpRTS && u.rx == rx.index && u.id == id {
 			w.dropUnexpected(uint32(k), ucs.Canceled)
@@ -145,7 +146,7 @@ func (w *Worker) dropRTS(rx *rxConn, id uint64) bool {
 
 // failRendezvous fails the messages that s announced and the receives that
 // requested data from it.
-func (w *Worker) failRendezvous(rx *rxConn, reason error) {
+func (w *thread) failRendezvous(rx *rxConn, reason error) {
 	if rx.pendingReplies > 0 {
 		w.dropPrefetches(rx, 0, true)
 		w.am.retainer.failRndvs(rx, reason)
@@ -166,13 +167,13 @@ func (w *Worker) failRendezvous(rx *rxConn, reason error) {
 	}
 	for i := 0; rx.pendingFetches > 0 && i < len(w.slab.slots); i++ {
 		if r := &w.slab.slots[i]; r.fetchesFrom(rx) {
-			w.saveErr(uint32(i), &OpError{Op: r.op.info().name, Peer: w.rxConnName(rx), Err: reason})
+			w.saveErr(uint32(i), &OpError{Op: r.op.String(), Peer: w.rxConnName(rx), Err: reason})
 			w.completeFetch(uint32(i), ucs.PeerFailed)
 		}
 	}
 }
 
-func (w *Worker) rxConnName(rx *rxConn) string {
+func (w *thread) rxConnName(rx *rxConn) string {
 	if rx.peer == 0 {
 		return ""
 	}
@@ -213,14 +214,14 @@ func (b *slab) checkID(id uint64) (uint32, idCheck) {
 // sendByID returns the slot of the send with this id, if it goes to the sender of s. It
 // returns 0 if the send has completed. Any other id fails s.
 func (wi *workerIface) sendByID(rx *rxConn, id uint64) uint32 {
-	w := wi.w
+	w := &wi.w.t
 	i, what := w.slab.checkID(id)
 	if what == idCompleted && rx.peer != 0 {
 		w.count.Inc(cntStale)
 		return 0
 	}
 	if what == idLive && rx.peer != 0 {
-		if k := &w.slab.slots[i]; k.op.sends() && w.t.lanes[k.lane].peer == rx.peer {
+		if k := &w.slab.slots[i]; k.op.sends() && w.lanes[k.lane].peer == rx.peer {
 			return i
 		}
 	}
@@ -231,14 +232,14 @@ func (wi *workerIface) sendByID(rx *rxConn, id uint64) uint32 {
 // fetchByID returns the slot of the receive with this id, if it waits for data of s. It
 // returns 0 if the receive has completed. Any other id fails s.
 func (wi *workerIface) fetchByID(rx *rxConn, id uint64) uint32 {
-	w := wi.w
+	w := &wi.w.t
 	i, what := w.slab.checkID(id)
 	if what == idCompleted && rx.peer != 0 {
 		w.count.Inc(cntStale)
 		return 0
 	}
 	if what == idLive {
-		if k := &w.slab.slots[i]; k.op.receives() && k.partsLeft == recvRequested && k.aux == rx.index {
+		if w.slab.slots[i].fetchesFrom(rx) {
 			return i
 		}
 	}
