@@ -112,13 +112,6 @@ func (w *wqe) isFast() bool {
 	return fastOps>>w.op&1 != 0 && w.flags&(verbs.SendInline|verbs.SendFence) == verbs.SendInline
 }
 
-// nextIsFast reports whether the next work request to be sent can take the UDP fast path.
-func (q *qp) nextIsFast() bool {
-	r, s := &q.req, &q.rsp
-	return q.fastUDPMax >= 0 && r.tx != q.sq.end() && q.sq.at(r.tx).isFast() && r.sent == 0 && !r.failed && r.rnrWait == 0 &&
-		!r.probe.pending && r.psn.Diff(r.una) < shortPackets*r.window.cur && s.pendingResponses == 0 && q.loadState() == verbs.StateRTS
-}
-
 // maxFastPacket is the length of the longest packet of the UDP fast path.
 const maxFastPacket = wire.BTHLen + wire.RETHLen + verbs.InlineLen + wire.ICRCLen
 
