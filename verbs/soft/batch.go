@@ -18,7 +18,7 @@ const maxBatchMore = 255
 func (q *qp) coalesce(p *packet) {
 	r := &q.req
 	p.batchMore, p.batchEnds, p.batchImm = 0, false, false
-	if r.sent == 0 || p.ackReq || p.nsg != 1 || p.inline || p.op != wire.WriteFirst && p.op != wire.WriteMiddle {
+	if r.sent == 0 || p.AckReq || p.nsg != 1 || p.inline || p.Opcode != wire.WriteFirst && p.Opcode != wire.WriteMiddle {
 		return
 	}
 	w := q.sq.at(r.tx)
@@ -39,9 +39,9 @@ func (q *qp) coalesce(p *packet) {
 	r.sent += uint32(k)
 	q.updateSndMax()
 	last := r.sent == w.numPSNs
-	p.ackReq = q.wantsAckReq(w, last)
+	p.AckReq = q.wantsAckReq(w, last)
 	if last {
-		p.batchEnds, p.imm, p.solicited = true, w.imm, w.flags&verbs.SendSolicited != 0 && w.op == verbs.OpWriteImm
+		p.batchEnds, p.ImmDt, p.Solicited = true, w.imm, w.flags&verbs.SendSolicited != 0 && w.op == verbs.OpWriteImm
 		p.batchImm = w.op == verbs.OpWriteImm
 		r.tx, r.sent = r.tx+1, 0
 	}
@@ -58,21 +58,21 @@ func (v *window) leftInBatch(n uint32) int {
 
 // handleBatch processes a packet that represents several, as if each had arrived alone.
 func (q *qp) handleBatch(p *packet, now ucs.Time) {
-	b, more, ackReq, se := p.sg[0], p.batchMore, p.ackReq, p.solicited
+	b, more, ackReq, se := p.sg[0], p.batchMore, p.AckReq, p.Solicited
 	for i := 0; i <= more; i++ {
-		p.ackReq, p.solicited = ackReq && i == more, se && i == more
+		p.AckReq, p.Solicited = ackReq && i == more, se && i == more
 		p.n, p.sg[0] = min(len(b), q.mtu), b[:min(len(b), q.mtu)]
 		if i > 0 {
-			p.op, p.psn = wire.WriteMiddle, p.psn.Add(1)
+			p.Opcode, p.PSN = wire.WriteMiddle, p.PSN.Add(1)
 			if k := q.executeMiddles(p, b, more-i); k > 0 {
-				i, p.psn, b = i+k-1, p.psn.Add(k-1), b[k*q.mtu:]
+				i, p.PSN, b = i+k-1, p.PSN.Add(k-1), b[k*q.mtu:]
 				continue
 			}
 		}
 		if i == more && p.batchEnds {
-			p.op = wire.WriteLast
+			p.Opcode = wire.WriteLast
 			if p.batchImm {
-				p.op = wire.WriteLastImm
+				p.Opcode = wire.WriteLastImm
 			}
 		}
 		b = b[p.n:]
@@ -86,7 +86,7 @@ func (q *qp) handleBatch(p *packet, now ucs.Time) {
 func (q *qp) executeMiddles(p *packet, b []byte, k int) int {
 	r := &q.rsp
 	n := k * q.mtu
-	if k < 1 || n > len(b) || p.psn != r.psn || r.fatal || r.gap != noGap || r.lastPlace.Ends() || r.kind != wire.KindWrite ||
+	if k < 1 || n > len(b) || p.PSN != r.psn || r.fatal || r.gap != noGap || r.lastPlace.Ends() || r.kind != wire.KindWrite ||
 		uint32(n) >= r.remaining || q.access&verbs.RemoteWrite == 0 || q.loadState() == verbs.StateErr {
 		return 0
 	}

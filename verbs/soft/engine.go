@@ -243,8 +243,8 @@ func (q *qp) postCQE(c *cq, w *verbs.WC, solicited bool) {
 func (q *qp) handlePacket(p *packet, now ucs.Time) {
 	q.count(cntRxPackets, 1)
 	q.count(cntRxBytes, uint64(p.n))
-	info := p.op.Info()
-	if !wire.PKeysMatch(p.pkey, q.pkey) {
+	info := p.Opcode.Info()
+	if !wire.PKeysMatch(p.PKey, q.pkey) {
 		q.count(cntDroppedPKey, 1)
 		return
 	}
@@ -271,7 +271,7 @@ func (q *qp) handlePacket(p *packet, now ucs.Time) {
 		if q.typ == verbs.RC {
 			q.handleRequest(p, info, now)
 			if len(q.rsp.reorder.packets) != 0 {
-				q.drainRequests(p.ackReq, now)
+				q.drainRequests(p.AckReq, now)
 			}
 			if q.rsp.ackNow && q.rsp.longAckReq { // the ACK of a whole segment batch lets its sender continue
 				q.transmit()

@@ -105,7 +105,7 @@ func TestBackToForeign(t *testing.T) {
 			packets := func() []wire.Opcode {
 				ops := []wire.Opcode{}
 				for q.nextPacket(&q.txPacket) {
-					ops = append(ops, q.txPacket.op)
+					ops = append(ops, q.txPacket.Opcode)
 				}
 				return ops
 			}

@@ -62,11 +62,11 @@ var bufferedPool = sync.Pool{New: func() any { return new(bufferedPacket) }}
 // insert copies p into the buffer; next is the missing PSN. It returns false if the
 // buffer is full: it holds no more than a window of most packets of 4 KB.
 func (b *reorderBuffer) insert(p *packet, next verbs.PSN, most int) bool {
-	at, found := b.find(p.psn)
+	at, found := b.find(p.PSN)
 	if found {
 		return true
 	}
-	if p.psn.Diff(next) > shortPackets*most || b.bytes+p.n > longPacket*most {
+	if p.PSN.Diff(next) > shortPackets*most || b.bytes+p.n > longPacket*most {
 		return false
 	}
 	h := bufferedPool.Get().(*bufferedPacket)
@@ -85,7 +85,7 @@ func (b *reorderBuffer) insert(p *packet, next verbs.PSN, most int) bool {
 // find returns the index of the first packet that is not before psn, and whether its
 // PSN is psn.
 func (b *reorderBuffer) find(psn verbs.PSN) (int, bool) {
-	return slices.BinarySearchFunc(b.packets, psn, func(h *bufferedPacket, psn verbs.PSN) int { return h.psn.Diff(psn) })
+	return slices.BinarySearchFunc(b.packets, psn, func(h *bufferedPacket, psn verbs.PSN) int { return h.PSN.Diff(psn) })
 }
 
 // popFirst removes the first packet and returns it. The caller returns it to bufferedPool.
@@ -148,11 +148,11 @@ func (r *responder) gapFilled() {
 // the next gap. ackReq is set if that request had AckReq.
 func (q *qp) drainRequests(ackReq bool, now ucs.Time) {
 	r := &q.rsp
-	for len(r.reorder.packets) > 0 && !r.psn.Before(r.reorder.packets[0].psn) {
+	for len(r.reorder.packets) > 0 && !r.psn.Before(r.reorder.packets[0].PSN) {
 		h := r.reorder.popFirst()
-		if h.psn == r.psn {
-			ackReq = ackReq || h.ackReq
-			q.handleRequest(&h.packet, h.op.Info(), now)
+		if h.PSN == r.psn {
+			ackReq = ackReq || h.AckReq
+			q.handleRequest(&h.packet, h.Opcode.Info(), now)
 		}
 		bufferedPool.Put(h)
 		if r.fatal || r.gap == gapRNR {
@@ -232,10 +232,10 @@ func (q *qp) retransmit(psn, end verbs.PSN, responses bool) bool {
 			return false
 		}
 		if responses && end.Before(r.psn) {
-			p.dlen, r.psn = uint32(end.Diff(p.psn)*q.mtu), end
+			p.DMALen, r.psn = uint32(end.Diff(p.PSN)*q.mtu), end
 		}
 		p.batchMore, p.batchEnds, p.batchImm, p.retransmitted = 0, false, false, true
-		p.ackReq = p.op == wire.ReadRequest || !r.psn.Before(end)
+		p.AckReq = p.Opcode == wire.ReadRequest || !r.psn.Before(end)
 		q.count(cntTxPackets, 1)
 		q.count(cntTxBytes, uint64(p.n))
 		q.sendOne(&q.route, p)

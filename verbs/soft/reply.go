@@ -28,18 +28,18 @@ type savedRequest struct {
 func (q *qp) handleDuplicate(p *packet, info *wire.Info) {
 	r := &q.rsp
 	if info.Kind != wire.KindReadRequest && info.Kind != wire.KindAtomic {
-		q.ackDuplicate(p.psn)
+		q.ackDuplicate(p.PSN)
 		return
 	}
 	for i := r.numSaved - min(r.numSaved, r.maxSaved); i != r.numSaved; i++ {
 		a := &r.saved[i%maxDestRdAtomic]
-		d := p.psn.Diff(a.psn)
-		if d < 0 || d >= int(a.npk) || a.read != (info.Kind == wire.KindReadRequest) || a.key != p.rkey {
+		d := p.PSN.Diff(a.psn)
+		if d < 0 || d >= int(a.npk) || a.read != (info.Kind == wire.KindReadRequest) || a.key != p.RKey {
 			continue
 		}
-		if remaining := a.n - uint32(d*q.mtu); a.read && (p.addr != a.addr+uint64(d)*uint64(q.mtu) || p.dlen != remaining) {
-			if q.req.probe.enabled && p.addr == a.addr+uint64(d)*uint64(q.mtu) && p.dlen < remaining {
-				q.retransmitResponse(int(i%maxDestRdAtomic), d, int(p.dlen)/q.mtu)
+		if remaining := a.n - uint32(d*q.mtu); a.read && (p.VA != a.addr+uint64(d)*uint64(q.mtu) || p.DMALen != remaining) {
+			if q.req.probe.enabled && p.VA == a.addr+uint64(d)*uint64(q.mtu) && p.DMALen < remaining {
+				q.retransmitResponse(int(i%maxDestRdAtomic), d, int(p.DMALen)/q.mtu)
 			}
 			return
 		}
@@ -98,9 +98,9 @@ func (q *qp) nextAck(p *packet) bool {
 		return false
 	}
 	q.initPacket(p, wire.Acknowledge, q.takeAck())
-	p.syndrome, p.msn = wire.AckNoCredits, r.msn
+	p.Syndrome, p.MSN = wire.AckNoCredits, r.msn
 	if r.nak != 0 {
-		p.syndrome, p.psn = r.nak, r.psn
+		p.Syndrome, p.PSN = r.nak, r.psn
 		r.nak = 0
 	}
 	return true
@@ -137,8 +137,8 @@ func (q *qp) takeAck() verbs.PSN {
 
 // initPacket initializes a packet to the peer.
 func (q *qp) initPacket(p *packet, op wire.Opcode, psn verbs.PSN) {
-	p.op, p.dest, p.psn, p.pkey = op, q.dest, psn, q.pkey
-	p.solicited, p.ackReq, p.n, p.nsg = false, false, 0, 0
+	p.Opcode, p.DestQP, p.PSN, p.PKey = op, q.dest, psn, q.pkey
+	p.Solicited, p.AckReq, p.n, p.nsg = false, false, 0, 0
 }
 
 // buildResponse builds the next packet of the response kept[at].
@@ -148,7 +148,7 @@ func (q *qp) buildResponse(at int, p *packet) {
 	q.count(cntTxPackets, 1)
 	if !a.read {
 		q.initPacket(p, wire.AtomicAcknowledge, a.psn)
-		p.syndrome, p.msn, p.atomicOld = wire.AckNoCredits, a.msn, a.atomicOld
+		p.Syndrome, p.MSN, p.OrigRemDt = wire.AckNoCredits, a.msn, a.atomicOld
 		q.responseSent(at)
 		return
 	}
@@ -165,12 +165,12 @@ func (q *qp) buildResponse(at int, p *packet) {
 		op = wire.ReadResponseLast
 	}
 	q.initPacket(p, op, a.psn.Add(int(a.sent)))
-	p.syndrome, p.msn = wire.AckNoCredits, a.msn
+	p.Syndrome, p.MSN = wire.AckNoCredits, a.msn
 	if n > 0 {
 		b, ok := q.d.remote(q.pd, a.key, a.addr+uint64(off), int(n), verbs.RemoteRead)
 		if !ok { // the memory was deregistered meanwhile
 			q.initPacket(p, wire.Acknowledge, a.psn.Add(int(a.sent)))
-			p.syndrome = wire.NakRemoteAccess
+			p.Syndrome = wire.NakRemoteAccess
 			if a.completed { // a duplicate request is not fatal: a requester that has the response ignores the NAK
 				a.sent = a.npk
 				r.pendingResponses &^= 1 << at

@@ -73,7 +73,7 @@ func (q *qp) handleRequest(p *packet, info *wire.Info, now ucs.Time) {
 	if r.fatal {
 		return
 	}
-	switch d := p.psn.Diff(r.psn); {
+	switch d := p.PSN.Diff(r.psn); {
 	case d > 0:
 		q.count(cntOutOfSequence, 1)
 		q.outOfOrder(p, now)
@@ -111,7 +111,7 @@ func (q *qp) handleRequest(p *packet, info *wire.Info, now ucs.Time) {
 	if info.Kind == wire.KindReadRequest || info.Kind == wire.KindAtomic {
 		return // the response acknowledges
 	}
-	q.updateAckState(p.ackReq, info.Place, now)
+	q.updateAckState(p.AckReq, info.Place, now)
 }
 
 // updateAckState updates the ACK state after a SEND or WRITE packet was executed. asked is set
@@ -212,7 +212,7 @@ func (q *qp) executeSend(p *packet, info *wire.Info) bool {
 	if !info.Place.Ends() {
 		return true
 	}
-	if info.Headers&wire.HasIETH != 0 && !q.d.invalidate(q.pd, p.imm) {
+	if info.Headers&wire.HasIETH != 0 && !q.d.invalidate(q.pd, p.ImmDt) {
 		q.failRecv(verbs.WCLocProtErr, wire.NakRemoteAccess)
 		return false
 	}
@@ -224,11 +224,11 @@ func (q *qp) executeSend(p *packet, info *wire.Info) bool {
 	} else if info.Headers&wire.HasIETH != 0 {
 		flags = verbs.WCWithInv
 	}
-	c := verbs.WC{ID: r.recv.id, Op: verbs.WCRecv, Flags: flags, Len: r.received, Imm: p.imm, QPN: q.num}
+	c := verbs.WC{ID: r.recv.id, Op: verbs.WCRecv, Flags: flags, Len: r.received, Imm: p.ImmDt, QPN: q.num}
 	if flags == 0 {
 		c.Imm = 0
 	}
-	q.postCQE(q.recvCQ, &c, p.solicited)
+	q.postCQE(q.recvCQ, &c, p.Solicited)
 	q.count(cntCQEs, 1)
 	return true
 }
@@ -257,13 +257,13 @@ func (q *qp) executeWrite(p *packet, info *wire.Info) bool {
 		return false
 	}
 	if info.Place.Begins() {
-		r.addr, r.key, r.remaining, r.received = p.addr, p.rkey, p.dlen, 0
-		if p.dlen > q.d.attr.MaxMessage {
+		r.addr, r.key, r.remaining, r.received = p.VA, p.RKey, p.DMALen, 0
+		if p.DMALen > q.d.attr.MaxMessage {
 			q.rejectRequest(wire.NakInvalid)
 			return false
 		}
-		if p.dlen > 0 {
-			if _, ok := q.d.remote(q.pd, p.rkey, p.addr, int(p.dlen), verbs.RemoteWrite); !ok {
+		if p.DMALen > 0 {
+			if _, ok := q.d.remote(q.pd, p.RKey, p.VA, int(p.DMALen), verbs.RemoteWrite); !ok {
 				q.rejectRequest(wire.NakRemoteAccess)
 				return false
 			}
@@ -290,8 +290,8 @@ func (q *qp) executeWrite(p *packet, info *wire.Info) bool {
 	r.msn++
 	if info.TakesRecv {
 		r.hasRecv = false
-		c := verbs.WC{ID: r.recv.id, Op: verbs.WCRecvImm, Flags: verbs.WCWithImm, Len: r.received, Imm: p.imm, QPN: q.num}
-		q.postCQE(q.recvCQ, &c, p.solicited)
+		c := verbs.WC{ID: r.recv.id, Op: verbs.WCRecvImm, Flags: verbs.WCWithImm, Len: r.received, Imm: p.ImmDt, QPN: q.num}
+		q.postCQE(q.recvCQ, &c, p.Solicited)
 		q.count(cntCQEs, 1)
 	}
 	return true
@@ -310,7 +310,7 @@ func (q *qp) saveRequest(p *packet, npk uint32) *savedRequest {
 	}
 	r.msn++
 	a := &r.saved[r.numSaved%maxDestRdAtomic]
-	*a = savedRequest{psn: p.psn, npk: npk, key: p.rkey, addr: p.addr, n: p.dlen, msn: r.msn}
+	*a = savedRequest{psn: p.PSN, npk: npk, key: p.RKey, addr: p.VA, n: p.DMALen, msn: r.msn}
 	return a
 }
 
@@ -321,17 +321,17 @@ func (q *qp) executeRead(p *packet) bool {
 		q.rejectRequest(wire.NakRemoteAccess)
 		return false
 	}
-	if p.dlen > q.d.attr.MaxMessage {
+	if p.DMALen > q.d.attr.MaxMessage {
 		q.rejectRequest(wire.NakInvalid)
 		return false
 	}
-	if p.dlen > 0 {
-		if _, ok := q.d.remote(q.pd, p.rkey, p.addr, int(p.dlen), verbs.RemoteRead); !ok {
+	if p.DMALen > 0 {
+		if _, ok := q.d.remote(q.pd, p.RKey, p.VA, int(p.DMALen), verbs.RemoteRead); !ok {
 			q.rejectRequest(wire.NakRemoteAccess)
 			return false
 		}
 	}
-	npk := max(1, (p.dlen+uint32(q.mtu)-1)/uint32(q.mtu))
+	npk := max(1, (p.DMALen+uint32(q.mtu)-1)/uint32(q.mtu))
 	a := q.saveRequest(p, npk)
 	if a == nil {
 		return false
@@ -350,11 +350,11 @@ func (q *qp) executeAtomic(p *packet) bool {
 		q.rejectRequest(wire.NakRemoteAccess)
 		return false
 	}
-	if p.addr&7 != 0 {
+	if p.VA&7 != 0 {
 		q.rejectRequest(wire.NakInvalid)
 		return false
 	}
-	b, ok := q.d.remote(q.pd, p.rkey, p.addr, 8, verbs.RemoteAtomic)
+	b, ok := q.d.remote(q.pd, p.RKey, p.VA, 8, verbs.RemoteAtomic)
 	if !ok {
 		q.rejectRequest(wire.NakRemoteAccess)
 		return false
@@ -363,10 +363,10 @@ func (q *qp) executeAtomic(p *packet) bool {
 	if a == nil {
 		return false
 	}
-	if p.op == wire.FetchAdd {
-		a.atomicOld, ok = fetchAdd(b, p.swapAdd)
+	if p.Opcode == wire.FetchAdd {
+		a.atomicOld, ok = fetchAdd(b, p.SwapDt)
 	} else {
-		a.atomicOld, ok = compareSwap(b, p.compare, p.swapAdd)
+		a.atomicOld, ok = compareSwap(b, p.CmpDt, p.SwapDt)
 	}
 	if !ok {
 		q.rejectRequest(wire.NakInvalid) // the memory behind the address is not aligned

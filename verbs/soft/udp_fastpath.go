@@ -76,7 +76,7 @@ func (q *qp) putFast(w *wqe, b []byte, full bool) {
 	_ = b[maxFastPacket-1]
 	f := wire.BTHFields{
 		Opcode: wire.SendOnly, Solicited: w.flags&verbs.SendSolicited != 0, AckReq: full || q.sigAll || w.flags&verbs.SendSignaled != 0,
-		Pad: uint8(-w.n & 3), PKey: q.pkey, Dest: q.dest, PSN: w.psn,
+		PadCnt: uint8(-w.n & 3), PKey: q.pkey, DestQP: q.dest, PSN: w.psn,
 	}
 	to := b[wire.BTHLen:]
 	if w.op == verbs.OpWrite {
@@ -112,7 +112,7 @@ func (q *qp) handleFastBatch(g *datagram, i, all int, now ucs.Time) (n int) {
 			break
 		}
 		h := wire.BTH(b)
-		if h.Dest() != q.num || h.PKey() != q.pkey || h.PSN() != r.psn || h.Version() != 0 || len(b)&3 != 0 {
+		if h.DestQP() != q.num || h.PKey() != q.pkey || h.PSN() != r.psn || h.Version() != 0 || len(b)&3 != 0 {
 			break
 		}
 		switch h.Opcode() {
@@ -134,7 +134,7 @@ func (q *qp) handleFastBatch(g *datagram, i, all int, now ucs.Time) (n int) {
 // is unusual.
 func (q *qp) handleFastSend(g *datagram, b []byte, i int, now ucs.Time) bool {
 	h := wire.BTH(b)
-	n := len(b) - wire.BTHLen - wire.ICRCLen - h.Pad()
+	n := len(b) - wire.BTHLen - wire.ICRCLen - h.PadCnt()
 	if n < 0 || !q.rxICRC.Valid(g.prefix, b, uint16(i)) {
 		return false
 	}
@@ -154,13 +154,13 @@ func (q *qp) handleFastSend(g *datagram, b []byte, i int, now ucs.Time) bool {
 // anything is unusual.
 func (q *qp) handleFastWrite(g *datagram, b []byte, i int, now ucs.Time) bool {
 	h := wire.BTH(b)
-	n := len(b) - wire.BTHLen - wire.RETHLen - wire.ICRCLen - h.Pad()
+	n := len(b) - wire.BTHLen - wire.RETHLen - wire.ICRCLen - h.PadCnt()
 	if n <= 0 || q.access&verbs.RemoteWrite == 0 {
 		return false
 	}
 	x := wire.RETH(b[wire.BTHLen:])
-	addr, key := x.Addr(), x.RKey()
-	if int(x.Len()) != n || !q.rxICRC.Valid(g.prefix, b, uint16(i)) {
+	addr, key := x.VA(), x.RKey()
+	if int(x.DMALen()) != n || !q.rxICRC.Valid(g.prefix, b, uint16(i)) {
 		return false
 	}
 	to, ok := q.d.remote(q.pd, key, addr, n, verbs.RemoteWrite)
