@@ -33,9 +33,9 @@ var transportsList = []mutant{
 		pkg: "./wireup/machine", test: "^TestQueuesCarryEverything$",
 	},
 	{
-		name: "a crossing hello of a connection that is over binds this one to it",
+		name: "a crossing OPEN of a connection that is over binds this one to it",
 		file: "wireup/machine/threeway.go",
-		old:  "		return // the peer will reply to the local OPEN", new: "		s.remote = msg.From\n		return",
+		old:  "			return // the peer will reply to the local OPEN", new: "			s.remote = msg.From\n			return",
 		pkg: "./wireup/machine", test: "^TestCrossingIsNotBound$",
 	},
 	{

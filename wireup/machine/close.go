@@ -11,7 +11,7 @@ package machine
 // close closes the send direction. CLOSE waits for the reply to a MIGRATE, so that the peer knows
 // which pair holds the end marker. It also waits until a pending send pair is ready.
 func (s *step) close() {
-	if s.Closing() || s.state == StateIdle {
+	if s.Closing() {
 		return
 	}
 	s.suspending = None
@@ -38,27 +38,40 @@ func (s *step) sendClose() {
 	s.send(MsgClose, s.lastTx)
 }
 
-// onClose handles CLOSE.
-func (s *step) onClose(msg Msg) {
-	if s.conf.Timeout != 0 {
-		s.send(MsgCloseAck, None)
+// stepClose handles the messages that end a connection.
+func (s *step) stepClose(msg Msg) {
+	switch msg.Kind {
+	case MsgClose:
+		if s.conf.Timeout != 0 {
+			s.send(MsgCloseAck, None)
+		}
+		if !s.closeReceived {
+			s.closeReceived, s.lastRx = true, msg.Pair
+			s.suspending = None
+		}
+
+	case MsgCloseAck:
+		s.closeAcked = s.closeSent
+
+	case MsgReset:
+		switch {
+		case s.closeSent && s.closeReceived:
+			s.closeAcked = true // the peer has closed the connection, so it received the local CLOSE
+		case s.HalfOpen():
+			s.fail(ReasonStale)
+		default:
+			s.fail(ReasonPeerLost)
+		}
 	}
-	if s.closeReceived {
-		return
-	}
-	s.closeReceived, s.lastRx = true, msg.Pair
-	s.suspending = None
 }
 
-// onReset handles RESET.
-func (s *step) onReset() {
+// stepClosed repeats the replies that the peer may have missed, after the connection has closed.
+func (s *step) stepClosed(msg Msg) {
 	switch {
-	case s.closeSent && s.closeReceived:
-		s.closeAcked = true // the peer has closed the connection, so it received the local CLOSE
-	case s.txPending != None && s.lastReply.Kind == MsgAccept:
-		s.fail(ReasonStale)
-	default:
-		s.fail(ReasonPeerLost)
+	case msg.Kind == MsgClose:
+		s.send(MsgCloseAck, None)
+	case s.lastReply.Kind == MsgAccept && !s.conf.ThreeWay:
+		s.emit(Action{Kind: ActionSend, Msg: s.lastReply})
 	}
 }
 

@@ -38,5 +38,6 @@
 // machine retransmits them. Markers travel in the pairs, which keep order. ResetFor returns the
 // reply to a message for an unknown connection.
 //
-// Start reading at Machine.Step.
+// Start reading at the table in transition.go, and at the scenarios in testdata: each is a
+// conversation of two machines with all messages and actions. Machine.Step applies the table.
 package machine

@@ -3,6 +3,7 @@ package machine
 import (
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -46,7 +47,10 @@ func (h *hostile) step(ev Event) {
 	if brought != None {
 		h.mapped[brought] = true
 	}
-	for _, a := range h.m.Step(ucs.Time(0), ev, nil) {
+	before := h.m.State()
+	acts := h.m.Step(ucs.Time(0), ev, nil)
+	walk(h.t, before, ev, h.m.State())
+	for _, a := range acts {
 		h.do(a)
 	}
 	if brought == None || h.over {
@@ -126,10 +130,10 @@ func (h *hostile) event(rnd *rand.Rand) Event {
 	default:
 	}
 	m := Msg{
-		Kind: MsgKind(1 + rnd.IntN(int(MsgReset))), Worker: [16]byte{byte(rnd.IntN(3))}, From: 7, To: h.m.Conn(),
+		Kind: MsgKind(1 + rnd.IntN(int(numMsgKinds))), Worker: [16]byte{byte(rnd.IntN(3))}, From: 7, To: h.m.Conn(),
 		Pair: h.pairOf(rnd), Resume: rnd.IntN(2) == 0, Closing: rnd.IntN(4) == 0,
 	}
-	if (m.Kind == MsgReject || m.Kind == MsgReset) && rnd.IntN(20) != 0 {
+	if (m.Kind == MsgReject || m.Kind == MsgReset || m.Kind == numMsgKinds) && rnd.IntN(20) != 0 {
 		m.Kind = MsgMigrate
 	}
 	if rnd.IntN(2) == 0 {
@@ -168,18 +172,27 @@ func TestNobodyResumesInAPairThatIsRead(t *testing.T) {
 	}
 }
 
+// harass drives one machine with what a hostile peer sends, and calls seen after each step.
+func harass(t *testing.T, seed uint64, seen func(State)) {
+	rnd := rand.New(rand.NewPCG(seed, 12))
+	h := &hostile{t: t, seed: seed, mapped: map[PairID]bool{}, was: map[PairID]bool{}, whole: map[PairID]bool{}}
+	c := Config{Worker: [16]byte{1}, Conn: 5, ThreeWay: seed&1 != 0}
+	if seed&2 != 0 {
+		c.Timeout = time.Millisecond
+	}
+	h.m = New(c)
+	for n := 0; n < 60 && !h.over; n++ {
+		h.step(h.event(rnd))
+		seen(h.m.State())
+	}
+}
+
 // TestWhateverThePeerSays: a peer that says anything at any time has no end send
 // in or read a pair that it has given back, and no reader go in circles.
 func TestWhateverThePeerSays(t *testing.T) {
 	states := map[State]int{}
 	for seed := range uint64(20 * seeds()) {
-		rnd := rand.New(rand.NewPCG(seed, 12))
-		h := &hostile{t: t, seed: seed, mapped: map[PairID]bool{}, was: map[PairID]bool{}, whole: map[PairID]bool{}}
-		h.m = New(Config{Worker: [16]byte{1}, Conn: 5, ThreeWay: seed&1 != 0})
-		for n := 0; n < 60 && !h.over; n++ {
-			h.step(h.event(rnd))
-			states[h.m.State()]++
-		}
+		harass(t, seed, func(s State) { states[s]++ })
 	}
 	for _, s := range []State{StateOpening, StateOpen, StateClosed, StateFailed} {
 		require.Positive(t, states[s], "never %v", s)

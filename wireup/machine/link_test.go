@@ -64,7 +64,10 @@ func (l *link) step(ev Event) {
 		return
 	}
 	var buf [8]Action
-	for _, a := range l.m.Step(l.host.f.now, ev, buf[:0]) {
+	before := l.m.State()
+	acts := l.m.Step(l.host.f.now, ev, buf[:0])
+	walk(l.host.f.t, before, ev, l.m.State())
+	for _, a := range acts {
 		l.do(a)
 	}
 	if !l.over() && (l.m.TxPair() != l.out || l.m.RxPair() != l.in) {

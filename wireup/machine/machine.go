@@ -42,7 +42,7 @@ const (
 	StateFailed
 )
 
-var stateNames = [...]string{"idle", "opening", "open", "done", "failed"}
+var stateNames = [...]string{"idle", "opening", "open", "closed", "failed"}
 
 // String returns the state in lower case.
 func (s State) String() string {
@@ -59,8 +59,8 @@ type EventKind uint8
 const (
 	// EventConnect: the local side has data and there is no connection.
 	EventConnect EventKind = iota + 1
-	// EventReceive: Msg was received. The pairs that it carries are attached. With ThreeWay, where Wants
-	// returns true, the local queue pair exists and is ready to receive and to send.
+	// EventReceive: Msg was received. The pairs that it carries are attached. With ThreeWay, where
+	// AcceptsPair returned true, the local queue pair exists and is ready to receive and to send.
 	EventReceive
 	// EventAttachFailed: Msg was received, and the pairs that it carries cannot be attached.
 	EventAttachFailed
@@ -80,8 +80,9 @@ const (
 	// EventTick: the time of Deadline has come.
 	EventTick
 	// EventDataReceived, for ThreeWay: a message arrived in Pair, as named locally, read or not. It is only
-	// needed for the pair that Awaits returns.
+	// needed for the pair that TxPending returns.
 	EventDataReceived
+	numEventKinds
 )
 
 // Event is the input of Step.
@@ -109,14 +110,14 @@ const (
 	ActionSwitchRx
 	// ActionRetire: the local side neither sends on Pair nor reads it; release it. With ThreeWay its name
 	// is free at once. The queue pair is retained to acknowledge packets for as long as either
-	// side may retransmit its last ones. The same holds for the pairs of Ended.
+	// side may retransmit its last ones. The same holds for the pairs of ActionClose.
 	ActionRetire
 	// ActionClose: both directions are closed; release the connection with all its pairs.
 	ActionClose
 	// ActionFail: the connection has failed for Reason; release it with all its pairs.
 	ActionFail
 	// ActionConnect, with ThreeWay: the received message carries the QP endpoint info of Pair. Connect the
-	// local queue pair: make it ready to receive and to send. On failure the event Lost follows.
+	// local queue pair: make it ready to receive and to send. On failure EventPeerLost follows.
 	ActionConnect
 )
 
@@ -167,7 +168,7 @@ type Machine struct {
 	connected   PairID    // the last local pair whose remote QP info was received
 	readyAcked  PairID    // the last of those for which READY was acknowledged
 
-	closing       bool // the event Close waits for a reply
+	closing       bool // EventClose waits for a reply
 	closeSent     bool
 	lastTx        PairID // the pair that holds the end marker
 	closeAcked    bool
@@ -178,9 +179,10 @@ type Machine struct {
 	deadline   ucs.Time
 	retrySince ucs.Time // when tries was 0
 	tries      int
+	ignored    uint32
 }
 
-// New returns a machine in state Idle.
+// New returns a machine in StateIdle.
 func New(c Config) Machine {
 	if c.Limit == 0 {
 		c.Limit = 10 * c.Timeout
@@ -203,7 +205,7 @@ func (m *Machine) Quiescent() bool {
 	return m.state == StateOpen && m.rx == m.tx && m.rx == m.agreed && m.proposed == None && m.suspending == None && !m.closeStarted()
 }
 
-// CanMigrate reports whether Step would act on the event Grow now.
+// CanMigrate reports whether Step would act on EventMigrate now.
 func (m *Machine) CanMigrate() bool { return m.tx != None && m.tx == m.agreed && m.canPropose() }
 
 // canPropose reports whether the local side may send a MIGRATE.
@@ -212,7 +214,7 @@ func (m *Machine) canPropose() bool {
 }
 
 // Uses reports whether the local side uses pair p or will use it. The caller releases a pair that
-// a message carried when Holds returns false after Step.
+// a message carried when Uses returns false after Step.
 func (m *Machine) Uses(p PairID) bool {
 	held := m.used()
 	return p != None && slices.Contains(held[:], p)
@@ -239,63 +241,10 @@ func (m *Machine) HalfOpen() bool {
 	return m.state == StateOpen && m.txPending != None && m.lastReply.Kind == MsgAccept
 }
 
-// Deadline returns when the event Tick is due. 0: never.
+// Deadline returns when EventTick is due. 0: never.
 func (m *Machine) Deadline() ucs.Time { return m.deadline }
 
 func (m *Machine) closeStarted() bool { return m.Closing() || m.closeReceived }
-
-// Step processes one event and appends the resulting actions to acts, in order. Events that do not
-// match the state are ignored, or fail the connection where they prove a protocol violation.
-func (m *Machine) Step(now ucs.Time, ev Event, acts []Action) []Action {
-	if m.state == StateFailed || m.state == StateClosed {
-		return m.receiveClosed(ev, acts)
-	}
-	s := step{Machine: m, acts: acts, usedBefore: m.used()}
-	switch ev.Kind {
-	case EventConnect:
-		s.connect()
-	case EventReceive:
-		s.receive(ev)
-	case EventAttachFailed:
-		s.attachFailed(ev.Msg.flip())
-	case EventMigrate:
-		if m.CanMigrate() {
-			s.sendNewMigrate()
-		}
-	case EventResume:
-		if m.tx == None && m.canPropose() {
-			s.sendNewMigrate()
-		}
-	case EventSuspend:
-		s.suspend()
-	case EventMarker:
-		s.onMarker(ev.Pair.Flip())
-	case EventClose:
-		s.close()
-	case EventPeerLost:
-		s.fail(ReasonPeerLost)
-	case EventTick:
-		s.tick(now)
-	case EventDataReceived:
-		s.onPeerReady(ev.Pair)
-	}
-	s.finish(now)
-	return s.acts
-}
-
-// receiveClosed handles events after the connection has ended: it repeats the replies that the peer may
-// have missed.
-func (m *Machine) receiveClosed(ev Event, acts []Action) []Action {
-	switch {
-	case m.state == StateFailed || ev.Kind != EventReceive || ev.Msg.From != m.remote:
-		return acts
-	case ev.Msg.Kind == MsgOpen && m.lastReply.Kind == MsgAccept && !m.conf.ThreeWay:
-		return append(acts, Action{Kind: ActionSend, Msg: m.lastReply})
-	case ev.Msg.Kind == MsgClose:
-		return append(acts, Action{Kind: ActionSend, Msg: m.newMsg(MsgCloseAck, None)})
-	}
-	return acts
-}
 
 // rxQuiescent reports whether the reader has reached the last pair agreed on.
 func (m *Machine) rxQuiescent() bool { return m.rxResume == None && (m.rx == m.agreed || m.rx == None) }
@@ -303,12 +252,12 @@ func (m *Machine) rxQuiescent() bool { return m.rxResume == None && (m.rx == m.a
 // Conn returns the local connection ID.
 func (m *Machine) Conn() uint64 { return m.conf.Conn }
 
-// WinsCrossing reports whether the local initiation wins against one of the given worker and connection
-// ID.
-func (m *Machine) WinsCrossing(worker [16]byte, conn uint64) bool { return m.wins(worker, conn) }
+// Ignored returns how many messages and events did not match the state, and had no effect.
+func (m *Machine) Ignored() uint32 { return m.ignored }
 
-// wins reports whether the local initiation wins against the peer's.
-func (m *Machine) wins(worker [16]byte, conn uint64) bool {
+// WinsCrossing reports whether the local initiation wins against one of the given worker and
+// connection ID.
+func (m *Machine) WinsCrossing(worker [16]byte, conn uint64) bool {
 	if c := bytes.Compare(m.conf.Worker[:], worker[:]); c != 0 {
 		return c < 0
 	}

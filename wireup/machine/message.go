@@ -21,7 +21,7 @@ const (
 	// MsgMigrateAck (MIGRATE_ACK): the sender reads Pair, and sends on it unless Closing. Resume: the
 	// sender was suspended. Old, where set, is a MIGRATE of the sender that it withdraws.
 	MsgMigrateAck
-	// MsgMigrateNak (MIGRATE_NAK): the sender does not use Pair. Old as in Take.
+	// MsgMigrateNak (MIGRATE_NAK): the sender does not use Pair. Old as in MIGRATE_ACK.
 	MsgMigrateNak
 	// MsgSuspend (SUSPEND): the sender proposes that both sides leave Pair and suspend.
 	MsgSuspend
@@ -40,16 +40,17 @@ const (
 	MsgReady
 	// MsgReset (RESET): the sender does not have this connection, or has it no more.
 	MsgReset
+	numMsgKinds
 )
 
-var msgKindNames = [...]string{
+var msgKindNames = [numMsgKinds]string{
 	"NONE", "OPEN", "ACCEPT", "OPEN_CROSSED", "REJECT", "MIGRATE", "MIGRATE_ACK", "MIGRATE_NAK",
 	"SUSPEND", "SUSPEND_ACK", "SUSPEND_NAK", "CLOSE", "CLOSE_ACK", "READY", "RESET",
 }
 
 // String returns the name of the message.
 func (k MsgKind) String() string {
-	if int(k) < len(msgKindNames) {
+	if k < numMsgKinds {
 		return msgKindNames[k]
 	}
 	return "UNKNOWN"

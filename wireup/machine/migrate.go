@@ -25,34 +25,61 @@ func (s *step) sendMigrate() {
 	s.emit(Action{Kind: ActionSend, Msg: msg})
 }
 
-// onMigrate handles MIGRATE.
-func (s *step) onMigrate(msg Msg) {
-	if !msg.Pair.isRemote() {
-		s.fail(ReasonProtocolError)
-		return
+// stepMigrate handles the messages of a migration.
+func (s *step) stepMigrate(msg Msg) {
+	p := msg.Pair
+	switch msg.Kind {
+	case MsgMigrate:
+		switch {
+		case !p.isRemote():
+			s.violation()
+			return
+		case !s.needsReply(msg):
+			return
+		case !s.rxQuiescent():
+			s.sendMigrateNak(p)
+			return
+		}
+		ack := s.newMsg(MsgMigrateAck, p)
+		ack.Old, ack.Resume, ack.Closing = s.proposed, s.tx == None, s.closeSent
+		s.lastRemote, s.agreed, s.proposed, s.suspending = p, p, None, None
+		s.reply(ack)
+		s.switchTxWhenReady(p)
+		if msg.Resume {
+			s.resumeRx(p)
+		}
+		s.closeIfReady()
+
+	case MsgMigrateAck:
+		s.voidRemoteMigrate(msg.Old)
+		if s.proposed != p || p == None {
+			s.resendReady(p)
+			return
+		}
+		resumes := msg.Resume && !msg.Closing
+		if resumes && !s.isNewer(p) {
+			s.violation() // a marker led to this pair already, and a suspended peer writes none
+			return
+		}
+		s.proposed, s.agreed = None, p
+		s.connectPair(p)
+		s.switchTx(p)
+		if resumes {
+			s.resumeRx(p)
+		}
+		s.closeIfReady()
+
+	case MsgMigrateNak:
+		s.voidRemoteMigrate(msg.Old)
+		if s.proposed == p {
+			s.proposed = None
+			s.closeIfReady()
+		}
 	}
-	if !s.needsReply(msg) {
-		return
-	}
-	if !s.rxQuiescent() {
-		s.sendMigrateNak(msg.Pair)
-		return
-	}
-	ack := s.newMsg(MsgMigrateAck, msg.Pair)
-	ack.Old = s.proposed
-	s.lastRemote, s.proposed, s.suspending = msg.Pair, None, None
-	s.agreed = msg.Pair
-	ack.Resume, ack.Closing = s.tx == None, s.closeSent
-	s.reply(ack)
-	s.switchTxWhenReady(msg.Pair)
-	if msg.Resume {
-		s.resumeRx(msg.Pair)
-	}
-	s.closeIfReady()
 }
 
-// needsReply reports whether a MIGRATE needs a reply now. A peer that proposes another pair is ready in
-// the one before, so fresh confirms that one.
+// needsReply reports whether a MIGRATE needs a reply now. A peer that proposes another pair is ready
+// in the one before, so needsReply confirms that one.
 func (s *step) needsReply(msg Msg) bool {
 	if s.isDuplicate(msg) || s.ignoresMigrate(msg) {
 		return false
@@ -64,7 +91,7 @@ func (s *step) needsReply(msg Msg) bool {
 // ignoresMigrate reports whether a MIGRATE gets no reply because it crosses a local one that the peer
 // has replied to already, or that wins.
 func (m *Machine) ignoresMigrate(msg Msg) bool {
-	return m.proposed != None && (msg.Old == m.proposed || m.wins(m.peer, m.remote))
+	return m.proposed != None && (msg.Old == m.proposed || m.WinsCrossing(m.peer, m.remote))
 }
 
 // sendMigrateNak sends MIGRATE_NAK for p. It also withdraws the local MIGRATE, which the peer may have
@@ -84,36 +111,6 @@ func (s *step) resumeRx(p PairID) {
 		return
 	}
 	s.rxResume = p
-}
-
-// onMigrateAck handles MIGRATE_ACK.
-func (s *step) onMigrateAck(msg Msg) {
-	s.voidRemoteMigrate(msg.Old)
-	if s.proposed != msg.Pair || msg.Pair == None {
-		s.resendReady(msg.Pair)
-		return
-	}
-	resumes := msg.Resume && !msg.Closing
-	if resumes && !s.isNewer(msg.Pair) {
-		s.fail(ReasonProtocolError) // a marker led to this pair already, and a suspended peer writes none
-		return
-	}
-	s.proposed, s.agreed = None, msg.Pair
-	s.connectPair(msg.Pair)
-	s.switchTx(msg.Pair)
-	if resumes {
-		s.resumeRx(msg.Pair)
-	}
-	s.closeIfReady()
-}
-
-// onMigrateNak handles MIGRATE_NAK.
-func (s *step) onMigrateNak(msg Msg) {
-	s.voidRemoteMigrate(msg.Old)
-	if s.proposed == msg.Pair && s.state == StateOpen {
-		s.proposed = None
-		s.closeIfReady()
-	}
 }
 
 // voidRemoteMigrate records that the peer's MIGRATE for p is void. It may still arrive.

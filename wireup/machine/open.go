@@ -9,9 +9,6 @@ package machine
 
 // connect initiates the connection.
 func (s *step) connect() {
-	if s.state != StateIdle {
-		return
-	}
 	s.state = StateOpening
 	s.proposed = s.createPair()
 	s.agreed = s.proposed
@@ -29,69 +26,76 @@ func (s *step) createPair() PairID {
 	return p
 }
 
-// receive processes a message of the peer.
-func (s *step) receive(ev Event) {
-	msg := ev.Msg.flip()
-	if !s.matches(msg) {
-		return
-	}
-	if msg.To != 0 { // the peer knows the local connection ID
-		s.tries = 0
-	}
+// stepOpen handles the messages of the open handshake without ThreeWay.
+func (s *step) stepOpen(msg Msg) {
+	p := msg.Pair
 	switch msg.Kind {
 	case MsgOpen:
-		s.onOpen(msg)
+		if !p.isRemote() {
+			s.violation()
+			return
+		}
+		s.remote, s.peer = msg.From, msg.Worker
+		if s.isDuplicate(msg) {
+			return
+		}
+		switch {
+		case s.state == StateIdle:
+			s.lastRemote, s.agreed, s.state = p, p, StateOpen
+			s.reply(s.newMsg(MsgAccept, p))
+			s.switchRx(p)
+			s.switchTx(p)
+
+		case s.state != StateOpening:
+			s.violation()
+
+		case s.WinsCrossing(msg.Worker, msg.From):
+			s.lastRemote = p
+			s.reply(s.newMsg(MsgOpenCrossed, p))
+			s.switchRx(p)
+
+		default: // the local initiation yields
+			s.lastRemote = p
+			accept := s.newMsg(MsgAccept, p)
+			accept.Old = s.proposed
+			s.reply(accept)
+			s.proposed, s.agreed, s.state = None, p, StateOpen
+			s.switchTx(p)
+			s.switchRx(p)
+			if s.closeSent {
+				s.send(MsgClose, s.lastTx) // the peer may not read the pair any more that the first CLOSE named
+			}
+		}
+
 	case MsgAccept:
-		s.onAccept(msg)
+		if s.state != StateOpening {
+			return // a retransmission
+		}
+		crossed := s.lastRemote != None // the peer's OPEN has arrived
+		if p != s.proposed || msg.Old != None && !msg.Old.isRemote() || crossed && msg.Old != s.lastRemote {
+			s.violation()
+			return
+		}
+		switch {
+		case msg.Old == None:
+			s.switchRx(p)
+		case !crossed: // the ACCEPT replaces the OPEN that has yet to arrive
+			s.lastRemote, s.lastReply = msg.Old, Msg{}
+			s.switchRx(msg.Old)
+		}
+		s.remote, s.peer = msg.From, msg.Worker
+		s.state, s.proposed, s.agreed = StateOpen, None, p
+
 	case MsgOpenCrossed:
-		s.onOpenCrossed(msg)
+		s.remote = msg.From
+
 	case MsgReject:
 		s.fail(ReasonRejected)
-	case MsgMigrate:
-		s.onMigrate(msg)
-	case MsgMigrateAck:
-		s.onMigrateAck(msg)
-	case MsgMigrateNak:
-		s.onMigrateNak(msg)
-	case MsgSuspend:
-		s.onSuspend(msg, ev.Busy)
-	case MsgSuspendAck:
-		s.onSuspendAck(msg)
-	case MsgSuspendNak:
-		if s.suspending == msg.Pair {
-			s.suspending = None
-		}
-	case MsgClose:
-		s.onClose(msg)
-	case MsgCloseAck:
-		s.closeAcked = s.closeSent
-	case MsgReady:
-		s.onReady(msg.Pair)
-	case MsgReset:
-		s.onReset()
-	default:
-		s.fail(ReasonProtocolError)
 	}
 }
 
-// matches reports whether the message belongs to this connection. It is false for late messages of an
-// earlier connection and for those that overtook the first one.
-func (m *Machine) matches(msg Msg) bool {
-	if msg.To != 0 && msg.To != m.conf.Conn {
-		return false
-	}
-	switch msg.Kind {
-	case MsgOpen:
-		return m.remote == 0 || msg.From == m.remote
-	case MsgAccept, MsgOpenCrossed, MsgReject:
-		return (m.remote == 0 || msg.From == m.remote) && m.state != StateIdle
-	default:
-	}
-	return m.state == StateOpen && msg.From == m.remote || msg.Kind == MsgClose && m.state == StateOpening && msg.From == m.remote
-}
-
-// isDuplicate reports whether the message proposes a pair that was replied to before. For the last such
-// pair it retransmits the reply.
+// isDuplicate reports whether the message proposes a pair that was replied to before. For the last
+// such pair it retransmits the reply.
 func (s *step) isDuplicate(msg Msg) bool {
 	if s.lastRemote == None || msg.Pair > s.lastRemote {
 		return false
@@ -102,8 +106,14 @@ func (s *step) isDuplicate(msg Msg) bool {
 	return true
 }
 
-// resendReply retransmits the reply to the peer's last proposal. It does not if that reply carries the
-// QP endpoint info of a pair that is no longer in use.
+// reply sends a reply and stores it for retransmission.
+func (s *step) reply(a Msg) {
+	s.lastReply = a
+	s.emit(Action{Kind: ActionSend, Msg: a})
+}
+
+// resendReply retransmits the reply to the peer's last proposal. It does not if that reply carries
+// the QP endpoint info of a pair that is no longer in use.
 func (s *step) resendReply() {
 	a := s.lastReply
 	if a.Kind == 0 || s.conf.ThreeWay && a.CarriesQPInfo() && !s.Uses(a.Pair) {
@@ -113,138 +123,16 @@ func (s *step) resendReply() {
 	s.emit(Action{Kind: ActionSend, Msg: a})
 }
 
-// reply sends a reply and stores it for retransmission.
-func (s *step) reply(a Msg) {
-	s.lastReply = a
-	s.emit(Action{Kind: ActionSend, Msg: a})
-}
-
-// onOpen handles OPEN.
-func (s *step) onOpen(msg Msg) {
-	if !msg.Pair.isRemote() {
-		s.fail(ReasonProtocolError)
-		return
-	}
-	if s.conf.ThreeWay {
-		s.onOpenThreeWay(msg)
-		return
-	}
-	s.remote, s.peer = msg.From, msg.Worker
-	if s.isDuplicate(msg) {
-		return
-	}
-	switch s.state {
-	case StateIdle:
-		s.lastRemote, s.agreed, s.state = msg.Pair, msg.Pair, StateOpen
-		s.reply(s.newMsg(MsgAccept, msg.Pair))
-		s.switchRx(msg.Pair)
-		s.switchTx(msg.Pair)
-	case StateOpening:
-		s.lastRemote = msg.Pair
-		if s.wins(msg.Worker, msg.From) {
-			s.reply(s.newMsg(MsgOpenCrossed, msg.Pair))
-			s.switchRx(msg.Pair)
-			return
-		}
-		s.yieldCrossing(msg.Pair)
-	default:
-		s.fail(ReasonProtocolError)
-	}
-}
-
-// yieldCrossing drops the local initiation in favor of the peer's pair p.
-func (s *step) yieldCrossing(p PairID) {
-	a := s.newMsg(MsgAccept, p)
-	a.Old = s.proposed
-	s.reply(a)
-	s.proposed, s.agreed, s.state = None, p, StateOpen
-	s.switchTx(p)
-	s.switchRx(p)
-	if s.closeSent {
-		s.send(MsgClose, s.lastTx) // the peer may not read the pair any more that the first CLOSE named
-	}
-}
-
-// onAccept handles ACCEPT.
-func (s *step) onAccept(msg Msg) {
-	if s.state != StateOpening {
-		s.resendReady(msg.Pair)
-		return
-	}
-	if msg.Pair != s.proposed || msg.Old != None && !msg.Old.isRemote() {
-		s.fail(ReasonProtocolError)
-		return
-	}
-	if s.conf.ThreeWay {
-		s.onAcceptThreeWay(msg)
-		return
-	}
-	p := msg.Pair
-	switch {
-	case s.lastRemote != None && msg.Old != s.lastRemote:
-		s.fail(ReasonProtocolError)
-		return
-	case msg.Old == None:
-		s.switchRx(p)
-	case s.lastRemote == None:
-		s.lastRemote = msg.Old
-		s.lastReply = Msg{}
-		s.switchRx(msg.Old)
-	}
-	s.remote, s.peer = msg.From, msg.Worker
-	s.state, s.proposed, s.agreed = StateOpen, None, p
-}
-
-// onOpenCrossed handles OPEN_CROSSED: the peer reads the pair of the local OPEN, and its own OPEN wins.
-func (s *step) onOpenCrossed(msg Msg) {
-	if s.conf.ThreeWay {
-		s.fail(ReasonProtocolError) // nothing is sent on the pair of a losing OPEN
-		return
-	}
-	s.remote = msg.From
-}
-
-// isNewer reports whether p was created after every pair of its creator that has been read. A reader
-// never returns to an older pair, whatever a marker names.
-func (m *Machine) isNewer(p PairID) bool { return p != None && p > m.newestRx[p&1] }
-
 // attachFailed handles a message whose pairs cannot be attached.
 func (s *step) attachFailed(msg Msg) {
-	switch msg.Kind {
-	case MsgOpen:
-		if s.state == StateIdle || s.conf.ThreeWay && s.state == StateOpening {
-			s.remote = msg.From
-			s.send(MsgReject, msg.Pair)
-			s.fail(ReasonRejected)
-			return
-		}
-		s.fail(ReasonProtocolError)
-	case MsgMigrate:
-		if s.matches(msg) && s.needsReply(msg) {
-			s.sendMigrateNak(msg.Pair)
-		}
-	default:
-		s.fail(ReasonProtocolError)
-	}
-}
-
-// onMarker handles a marker: the peer continues in p, as named locally.
-func (s *step) onMarker(p PairID) {
 	switch {
-	case p == End:
-		s.rxEnded = true
-		s.switchRx(None)
-	case p == None:
-		if !s.peerMaySuspend() {
-			s.fail(ReasonProtocolError)
-			return
-		}
-		next := s.rxResume
-		s.rxResume = None
-		s.switchRx(next)
-	case s.isNewer(p) && (p == s.agreed || p == s.tx || p == s.proposed && !s.conf.ThreeWay):
-		s.switchRx(p)
-	default:
-		s.fail(ReasonProtocolError)
+	case msg.Kind == MsgOpen && (s.state == StateIdle || s.conf.ThreeWay && s.state == StateOpening):
+		s.remote = msg.From
+		s.send(MsgReject, msg.Pair)
+		s.fail(ReasonRejected)
+	case msg.Kind != MsgMigrate:
+		s.violation()
+	case s.roleOf(msg) == migration && s.needsReply(msg):
+		s.sendMigrateNak(msg.Pair)
 	}
 }

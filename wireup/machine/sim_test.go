@@ -76,7 +76,9 @@ func (s *side) step(ev Event) {
 		ev.Kind = EventAttachFailed
 	}
 	var buf [8]Action
+	before := s.m.State()
 	acts := s.m.Step(s.w.now, ev, buf[:0])
+	walk(s.w.t, before, ev, s.m.State())
 	for _, a := range acts {
 		s.do(a)
 	}

@@ -14,6 +14,110 @@ type step struct {
 	usedBefore [6]PairID // in use before the event
 }
 
+// Step processes one event and appends the resulting actions to acts, in order. Messages go to the
+// step function of their role, as the table transitions says. What matches no cell has no effect and
+// is counted; a protocol violation fails the connection.
+func (m *Machine) Step(now ucs.Time, ev Event, acts []Action) []Action {
+	s, before := step{Machine: m, acts: acts, usedBefore: m.used()}, m.state
+	if ev.Kind == EventReceive {
+		s.receive(ev)
+	} else if ev.Kind >= numEventKinds || !events[m.state][ev.Kind] {
+		m.ignored++
+	} else {
+		switch ev.Kind {
+		case EventConnect:
+			s.connect()
+		case EventAttachFailed:
+			s.attachFailed(ev.Msg.flip())
+		case EventMigrate:
+			if m.CanMigrate() {
+				s.sendNewMigrate()
+			}
+		case EventResume:
+			if m.tx == None && m.canPropose() {
+				s.sendNewMigrate()
+			}
+		case EventSuspend:
+			s.suspend()
+		case EventMarker:
+			s.onMarker(ev.Pair.Flip())
+		case EventClose:
+			s.close()
+		case EventPeerLost:
+			s.fail(ReasonPeerLost)
+		case EventTick:
+			s.tick(now)
+		case EventDataReceived:
+			s.onPeerReady(ev.Pair)
+		}
+	}
+	if before != StateClosed && before != StateFailed {
+		s.finish(now)
+	}
+	return s.acts
+}
+
+// receive processes a message of the peer.
+func (s *step) receive(ev Event) {
+	msg := ev.Msg.flip()
+	role := s.roleOf(msg)
+	if role == ignored {
+		s.ignored++
+		return
+	}
+	if msg.To != 0 { // the peer knows the local connection ID
+		s.tries = 0
+	}
+	switch role {
+	case illegal:
+		s.violation()
+	case handshake:
+		if s.conf.ThreeWay {
+			s.stepOpenThreeWay(msg)
+		} else {
+			s.stepOpen(msg)
+		}
+	case migration:
+		s.stepMigrate(msg)
+	case suspension:
+		s.stepSuspend(msg, ev.Busy)
+	case closing:
+		s.stepClose(msg)
+	case closed:
+		s.stepClosed(msg)
+	}
+}
+
+// onMarker handles a marker: the peer continues in p, as named locally.
+func (s *step) onMarker(p PairID) {
+	switch {
+	case p == End:
+		s.rxEnded = true
+		s.switchRx(None)
+
+	case p == None:
+		// The local side requested or acknowledged the suspension of this pair, or the peer resumes
+		// in another one.
+		if s.rx == None || s.suspendSent != s.rx && s.suspended != s.rx && s.rxResume == None {
+			s.violation()
+			return
+		}
+		next := s.rxResume
+		s.rxResume = None
+		s.switchRx(next)
+
+	case s.isNewer(p) && (p == s.agreed || p == s.tx || p == s.proposed && !s.conf.ThreeWay):
+		s.switchRx(p)
+
+	default:
+		s.violation()
+	}
+}
+
+// isNewer reports whether p was created after every pair of its creator that has been read. A reader
+// never returns to an older pair, whatever a marker names.
+func (m *Machine) isNewer(p PairID) bool { return p != None && p > m.newestRx[p&1] }
+
 func (s *step) emit(a Action) { s.acts = append(s.acts, a) }
 
 func (s *step) send(k MsgKind, p PairID) { s.emit(Action{Kind: ActionSend, Msg: s.newMsg(k, p)}) }
@@ -39,6 +143,9 @@ func (s *step) switchRx(p PairID) {
 	s.newestRx[p&1] = max(s.newestRx[p&1], p)
 	s.emit(Action{Kind: ActionSwitchRx, Pair: p})
 }
+
+// violation fails the connection: the peer violated the protocol.
+func (s *step) violation() { s.fail(ReasonProtocolError) }
 
 // fail fails the connection. With ThreeWay it sends RESET to the peer, unless the connection was
 // rejected or the peer's OPEN may be forged.

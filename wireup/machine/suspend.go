@@ -15,39 +15,41 @@ func (s *step) suspend() {
 	case s.Quiescent():
 		s.suspending, s.suspendSent = s.rx, s.rx
 		s.send(MsgSuspend, s.suspending)
-	case s.halfSuspended():
+	case s.tx != None && s.rx == None && s.suspendSent == s.tx && s.canPropose() && !s.rxEnded:
+		// The peer has suspended its direction at the local request, and the only reply that
+		// arrived is a late SUSPEND_NAK.
 		s.suspendTx(s.tx)
 	}
 }
 
-// halfSuspended reports whether the peer has suspended its direction at the local request, and the
-// only reply that arrived is a late SUSPEND_NAK.
-func (m *Machine) halfSuspended() bool {
-	return m.tx != None && m.rx == None && m.suspendSent == m.tx && m.canPropose() && !m.rxEnded
-}
-
-// onSuspend handles SUSPEND. busy makes it reply SUSPEND_NAK.
-func (s *step) onSuspend(msg Msg, busy bool) {
+// stepSuspend handles the messages of a suspension. busy makes it reply SUSPEND_NAK.
+func (s *step) stepSuspend(msg Msg, busy bool) {
 	p := msg.Pair
-	switch {
-	case s.proposed != None: // the peer receives the local MIGRATE, which serves as the reply
-	case s.suspended == p && s.tx == None && p != None:
-		s.send(MsgSuspendAck, p) // retransmission
-	case s.suspending == p && p != None, s.Quiescent() && s.rx == p && !busy:
-		s.suspendTx(p)
-		s.send(MsgSuspendAck, p)
-	default:
-		s.send(MsgSuspendNak, p)
-	}
-}
+	switch msg.Kind {
+	case MsgSuspend:
+		switch {
+		case s.proposed != None: // the peer receives the local MIGRATE, which serves as the reply
+		case s.suspended == p && s.tx == None && p != None:
+			s.send(MsgSuspendAck, p) // retransmission
+		case s.suspending == p && p != None, s.Quiescent() && s.rx == p && !busy:
+			s.suspendTx(p)
+			s.send(MsgSuspendAck, p)
+		default:
+			s.send(MsgSuspendNak, p)
+		}
 
-// onSuspendAck handles SUSPEND_ACK.
-func (s *step) onSuspendAck(msg Msg) {
-	if s.tx == msg.Pair && s.tx != None && s.proposed == None && s.txPending == None && !s.Closing() {
-		s.suspendTx(msg.Pair)
-	}
-	if s.suspending == msg.Pair {
-		s.suspending = None
+	case MsgSuspendAck:
+		if s.tx == p && s.tx != None && s.proposed == None && s.txPending == None && !s.Closing() {
+			s.suspendTx(p)
+		}
+		if s.suspending == p {
+			s.suspending = None
+		}
+
+	case MsgSuspendNak:
+		if s.suspending == p {
+			s.suspending = None
+		}
 	}
 }
 
@@ -55,10 +57,4 @@ func (s *step) onSuspendAck(msg Msg) {
 func (s *step) suspendTx(p PairID) {
 	s.suspending, s.suspended = None, p
 	s.switchTx(None)
-}
-
-// peerMaySuspend reports whether the peer may suspend the pair that is read now: the local side
-// requested or acknowledged it, or the peer resumes in another pair.
-func (m *Machine) peerMaySuspend() bool {
-	return m.rx != None && (m.suspendSent == m.rx || m.suspended == m.rx || m.rxResume != None)
 }

@@ -25,72 +25,107 @@ package machine
 //
 //   - It passes a message to the connection that To names, or else sends the reply of ResetFor.
 //     An OPEN goes to the connection whose Remote it comes From. Otherwise it goes to one of
-//     State Opening with that worker, unless one of the two OPENs says that it crosses with
-//     none (Met). Otherwise it may go to an Idle one, unless it says so. Otherwise it begins a
+//     StateOpening with that worker, unless one of the two OPENs says that it crosses with
+//     none (Confirmed). Otherwise it may go to one of StateIdle, unless it says so. Otherwise it begins a
 //     new connection. An OPEN names the worker that it is for; other workers drop it.
-//   - It sends the local QP endpoint info of Pair with each message whose Half returns true.
-//   - It retains what arrives in a pair before the action Read names the pair: the marker that
+//   - It sends the local QP endpoint info of Pair with each message whose CarriesQPInfo returns true.
+//   - It retains what arrives in a pair before ActionSwitchRx names the pair: the marker that
 //     leads there may arrive later.
-//   - It reports a pair in error as the event Lost, also while a retired pair has
+//   - It reports a pair in error as EventPeerLost, also while a retired pair has
 //     unacknowledged requests. Such a pair cannot deliver its marker, and it is unknown what
 //     it delivered.
-//   - After Fail with Stale, it moves the pending operations to another connection.
+//   - After ActionFail with ReasonStale, it moves the pending operations to another connection.
 
-// AcceptsPair reports, with ThreeWay, whether the machine accepts the pair of a received OPEN or MIGRATE.
-// If so, the transport creates the local queue pair before EventReceive. If that fails, the
+// AcceptsPair reports, with ThreeWay, whether the machine accepts the pair of a received OPEN or
+// MIGRATE. If so, the transport creates the local queue pair before EventReceive. If that fails, the
 // event is EventAttachFailed.
 func (m *Machine) AcceptsPair(msg Msg) bool {
 	msg = msg.flip()
-	if !m.matches(msg) || !msg.Pair.isRemote() || m.lastRemote != None && msg.Pair <= m.lastRemote {
+	if !msg.Pair.isRemote() || m.lastRemote != None && msg.Pair <= m.lastRemote {
 		return false
 	}
-	switch {
-	case msg.Kind == MsgOpen && m.state == StateOpening:
-		return !m.wins(msg.Worker, msg.From)
-	case msg.Kind == MsgOpen:
-		return m.state == StateIdle
+	switch role := m.roleOf(msg); {
+	case role == migration:
+		return msg.Kind == MsgMigrate && !m.ignoresMigrate(msg) && m.rxQuiescent()
+	case role != handshake || msg.Kind != MsgOpen:
+		return false
 	}
-	return msg.Kind == MsgMigrate && !m.ignoresMigrate(msg) && m.rxQuiescent()
+	return m.state == StateIdle || m.state == StateOpening && !m.WinsCrossing(msg.Worker, msg.From)
 }
 
 // TxPending returns the pair that the local side sends on once the peer is ready there. None: no
 // switch is pending.
 func (m *Machine) TxPending() PairID { return m.txPending }
 
-// Confirmed reports whether the peer knows both IDs of the connection. While a worker has a connection
-// to the peer that is not Met, the OPEN of a further one must say so. Such an OPEN crosses with
-// none.
+// Confirmed reports whether the peer knows both IDs of the connection. While a worker has a
+// connection to the peer that is not Confirmed, the OPEN of a further one must say so. Such an OPEN
+// crosses with none.
 func (m *Machine) Confirmed() bool { return m.state == StateOpen && m.txPending == None }
 
-// onOpenThreeWay handles OPEN with ThreeWay.
-func (s *step) onOpenThreeWay(msg Msg) {
-	switch {
-	case s.state == StateOpen:
-		if s.HalfOpen() && s.txPending == msg.Pair {
-			s.resendReply() // the ACCEPT may have been lost
+// stepOpenThreeWay handles the messages of the open handshake with ThreeWay.
+func (s *step) stepOpenThreeWay(msg Msg) {
+	p := msg.Pair
+	switch msg.Kind {
+	case MsgOpen:
+		switch {
+		case !p.isRemote():
+			s.violation()
+
+		case s.state == StateOpen:
+			if s.HalfOpen() && s.txPending == p {
+				s.resendReply() // the ACCEPT may have been lost
+			}
+
+		case s.state == StateOpening && s.WinsCrossing(msg.Worker, msg.From):
+			return // the peer will reply to the local OPEN
+
+		default:
+			s.remote, s.peer = msg.From, msg.Worker
+			s.lastRemote, s.agreed, s.proposed, s.state = p, p, None, StateOpen
+			s.reply(s.newMsg(MsgAccept, p))
+			s.switchRx(p)
+			s.switchTxWhenReady(p)
 		}
-		return
-	case s.state == StateOpening && s.wins(msg.Worker, msg.From):
-		return // the peer will reply to the local OPEN
+
+	case MsgAccept:
+		switch {
+		case s.state != StateOpening:
+			s.resendReady(p)
+
+		case p != s.proposed || msg.Old != None && !msg.Old.isRemote():
+			s.violation()
+
+		default:
+			s.remote, s.peer = msg.From, msg.Worker
+			s.state, s.proposed = StateOpen, None
+			s.connectPair(p)
+			s.switchRx(p)
+			s.switchTx(p)
+			s.closeIfReady()
+		}
+
+	case MsgOpenCrossed:
+		s.violation() // nothing is sent on the pair of a losing OPEN
+
+	case MsgReject:
+		s.fail(ReasonRejected)
+
+	case MsgReady:
+		if p.IsLocal() { // the acknowledgment of the local READY
+			if p == s.connected {
+				s.readyAcked = p
+			}
+			return
+		}
+		s.onPeerReady(p)
+		if p != None && p == s.lastRemote {
+			s.send(MsgReady, p)
+		}
 	}
-	s.remote, s.peer = msg.From, msg.Worker
-	s.lastRemote, s.agreed, s.proposed, s.state = msg.Pair, msg.Pair, None, StateOpen
-	s.reply(s.newMsg(MsgAccept, msg.Pair))
-	s.switchRx(msg.Pair)
-	s.switchTxWhenReady(msg.Pair)
 }
 
-// onAcceptThreeWay handles ACCEPT with ThreeWay.
-func (s *step) onAcceptThreeWay(msg Msg) {
-	s.remote, s.peer = msg.From, msg.Worker
-	s.state, s.proposed = StateOpen, None
-	s.connectPair(msg.Pair)
-	s.switchRx(msg.Pair)
-	s.switchTx(msg.Pair)
-	s.closeIfReady()
-}
-
-// switchTxWhenReady switches sending to a remote pair: at once, or with ThreeWay when the peer is ready there.
+// switchTxWhenReady switches sending to a remote pair: at once, or with ThreeWay when the peer is
+// ready there.
 func (s *step) switchTxWhenReady(p PairID) {
 	if s.conf.ThreeWay && !s.closeSent {
 		s.txPending = p
@@ -111,20 +146,6 @@ func (s *step) onPeerReady(p PairID) {
 
 // acceptTries is how often ACCEPT is sent for one OPEN.
 const acceptTries = 3
-
-// onReady handles READY. For a local pair it is the acknowledgment of the local READY.
-func (s *step) onReady(p PairID) {
-	if p.IsLocal() {
-		if p == s.connected {
-			s.readyAcked = p
-		}
-		return
-	}
-	s.onPeerReady(p)
-	if p != None && p == s.lastRemote {
-		s.send(MsgReady, p)
-	}
-}
 
 // connectPair connects a local pair with the received QP endpoint info.
 func (s *step) connectPair(p PairID) {
