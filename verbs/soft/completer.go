@@ -125,7 +125,7 @@ func (q *qp) retireData(una verbs.PSN) {
 		if plainOps>>w.op&1 == 0 || w.status != verbs.WCSuccess || una.Before(w.psn.Add(int(w.numPSNs))) {
 			return
 		}
-		if q.sigAll || w.flags&verbs.SendSignaled != 0 {
+		if (w.flags|q.alwaysFlags)&verbs.SendSignaled != 0 {
 			q.completeSend(w, verbs.WCSuccess)
 			continue
 		}
@@ -182,7 +182,7 @@ var sendWCOps = [...]verbs.WCOpcode{
 // is signaled or has failed.
 func (q *qp) completeSend(w *wqe, status verbs.WCStatus) {
 	r := &q.req
-	if status != verbs.WCSuccess || w.flags&verbs.SendSignaled != 0 || q.sigAll {
+	if status != verbs.WCSuccess || (w.flags|q.alwaysFlags)&verbs.SendSignaled != 0 {
 		c := verbs.WC{ID: w.id, Status: status, Op: sendWCOps[w.op&15], Len: w.n, QPN: q.num}
 		q.postCQE(q.sendCQ, &c, false)
 		q.count(cntCQEs, 1)
@@ -368,9 +368,9 @@ func (q *qp) expireTimers(now ucs.Time) ucs.Time {
 			next = s.gapDeadline
 		}
 	}
-	if s := &q.rsp; s.ackPending && !s.ackNow {
+	if s := &q.rsp; s.ackState == ackDelayed {
 		if now >= s.ackDeadline {
-			s.ackNow = true
+			s.ackState = ackDue
 		} else if next == 0 || s.ackDeadline < next {
 			next = s.ackDeadline
 		}

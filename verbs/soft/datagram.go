@@ -37,7 +37,7 @@ func (q *qp) datagramsSent() {
 		} else {
 			q.completeSend(w, st)
 			r.tx = r.head
-			q.state.Store(uint32(verbs.StateSQE))
+			q.setState(qpSQE)
 			q.flushSends()
 		}
 	}

@@ -100,7 +100,7 @@ func TestBackToForeign(t *testing.T) {
 			x.post(3, wr)
 			q.markMemoryUser()
 			r := &q.rsp
-			r.ackPending, r.ackNow, r.ack = true, true, r.psn.Add(-1)
+			r.ackState, r.ack = ackDue, r.psn.Add(-1)
 			start := q.saveSendState()
 			packets := func() []wire.Opcode {
 				ops := []wire.Opcode{}

@@ -106,13 +106,13 @@ func (q *qp) unsent() int {
 // batch.
 func (q *qp) delaySend(now ucs.Time) bool {
 	s := &q.rsp
-	if s.pendingResponses != 0 || s.nak != 0 || s.ackNow && q.route.foreign {
+	if s.pendingResponses != 0 || s.nak != 0 || s.ackState == ackDue && q.route.foreign {
 		return false
 	}
 	if n := q.unsent(); n > 0 {
 		return q.delayBatch(n, now)
 	}
-	return s.ackNow && q.delayAck()
+	return s.ackState == ackDue && q.delayAck()
 }
 
 // delayAck reports whether an ACK is delayed, until the socket has been found empty. It
@@ -245,7 +245,7 @@ func (q *qp) sendDatagrams() bool {
 // hasMore reports whether something may be left to send.
 func (q *qp) hasMore() bool {
 	s := &q.rsp
-	return q.req.tx != q.sq.end() || s.ackNow || s.pendingResponses != 0
+	return q.req.tx != q.sq.end() || s.ackState == ackDue || s.pendingResponses != 0
 }
 
 // batchTarget returns how many packets a batch may have: half of those outstanding and unsent.

@@ -104,25 +104,6 @@ func (b *reorderBuffer) reset() {
 	b.packets, b.bytes = nil, 0
 }
 
-// outOfOrder processes a request whose PSN is after the expected one.
-func (q *qp) outOfOrder(p *packet, now ucs.Time) {
-	r := &q.rsp
-	if r.gap == gapRNR {
-		return
-	}
-	held := q.req.probe.enabled && r.reorder.insert(p, r.psn, q.req.window.max)
-	if r.gap == gapReported {
-		return
-	}
-	r.laterArrivals++
-	switch {
-	case !held || r.laterArrivals >= gapPackets:
-		q.reportGap()
-	case r.gap == noGap:
-		q.openGap(now)
-	}
-}
-
 // openGap delays the report of a missing request by gapWait.
 func (q *qp) openGap(now ucs.Time) {
 	r := &q.rsp
@@ -133,15 +114,7 @@ func (q *qp) openGap(now ucs.Time) {
 // reportGap schedules a sequence NAK, which names the missing request.
 func (q *qp) reportGap() {
 	r := &q.rsp
-	r.gap, r.nak, r.ackPending, r.ackNow = gapReported, wire.NakSequence, true, true
-}
-
-// gapFilled records that the expected request arrived.
-func (r *responder) gapFilled() {
-	if r.gap == gapReported && r.nak == wire.NakSequence {
-		r.nak = 0 // an ACK replaces it
-	}
-	r.gap, r.laterArrivals = noGap, 0
+	r.gap, r.nak, r.ackState = gapReported, wire.NakSequence, ackDue
 }
 
 // drainRequests executes the buffered requests that follow the one just executed, up to
@@ -155,7 +128,7 @@ func (q *qp) drainRequests(ackReq bool, now ucs.Time) {
 			q.handleRequest(&h.packet, h.Opcode.Info(), now)
 		}
 		bufferedPool.Put(h)
-		if r.fatal || r.gap == gapRNR {
+		if r.flags&rspRefused != 0 || r.gap == gapRNR {
 			r.reorder.reset()
 			return
 		}

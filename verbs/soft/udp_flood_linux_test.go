@@ -111,7 +111,7 @@ func TestUDPMarksWhatIsSentAgain(t *testing.T) {
 	require.False(t, kept.retransmitted)
 	q.handleDuplicate(&packet{Header: wire.Header{Opcode: wire.ReadRequest, PSN: kept.psn, RKey: kept.key, VA: kept.addr, DMALen: kept.n}}, wire.ReadRequest.Info())
 	var p packet
-	require.True(t, q.nextResponseOrAck(&p))
+	require.True(t, q.nextResponse(&p) || q.nextAck(&p))
 	require.Equal(t, wire.ReadResponseOnly, p.Opcode)
 	require.True(t, p.retransmitted)
 
