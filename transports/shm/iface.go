@@ -40,7 +40,7 @@ type iface struct {
 	passes        uint32
 	nextHot       int  // index in hot at which the next drain begins
 	serviceNeeded bool // service has work
-	extraWork     bool // a pass has work besides hot: words, waiting or attention
+	extraWork     bool // a pass has work besides hot: doorbells, waiting or service
 	waiting       []*ep
 	wakeOnRoom    []*ep // connections of waiting whose peers must wake this worker
 
@@ -67,7 +67,7 @@ type iface struct {
 	merged            map[uint64]struct{} // peer's connections whose ring pair came with ACCEPT; a later OPEN is ignored
 	deferred          []*ep               // actions wait for the end of a reservation
 	pairRequests      []*ep               // need another ring pair
-	sparePairRequests []*ep               // empty; swapped with wanting
+	sparePairRequests []*ep               // empty; swapped with pairRequests
 	recheck           conn.Queue[*ep]     // no longer hot, or with messages left; service polls them
 
 	listener   *shmem.Listener

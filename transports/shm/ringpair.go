@@ -19,9 +19,9 @@ import (
 //
 // A connection moves from one ring pair to another per direction. The sender puts a
 // switch-over marker behind its last message in the old ring, and continues in the new
-// one (switchTx). The receiver switches when it reads the marker (follow, switchRx). So the
+// one (switchTx). The receiver switches when it reads the marker (followMarker, switchRx). So the
 // order of messages is kept, and no message is lost or waits for an agreement. A side
-// unmaps a ring pair when neither of its directions uses it (drop). Package
+// unmaps a ring pair when neither of its directions uses it (dropPair). Package
 // wireup/machine decides when each step happens.
 type pair struct {
 	id     machine.PairID
@@ -131,7 +131,7 @@ func (e *ep) addPair(p *pair) {
 }
 
 // dropPair unmaps a ring pair that this side no longer uses. If tx or rx still points into
-// it, drop detaches them first.
+// it, dropPair detaches them first.
 func (e *ep) dropPair(id machine.PairID) {
 	p := e.pair(id)
 	if p == nil {
