@@ -57,7 +57,7 @@ type iface struct {
 	worker      uct.UUID
 	layout      ring.Layout // of new connections
 	maxRingSize int         // maximum ring size in bytes
-	nullRings   nullRings
+	nullPair    *pair
 
 	pages             []ownPage
 	currentPage       int
@@ -147,7 +147,7 @@ func openIface(d *domain, _ uct.IfaceInfo, c uct.IfaceConfig) (uct.Iface, error)
 		Active: func() int { return f.mappedConns }, Limit: maxPairs.Get(set),
 		Uses: func(e *ep) (uint64, bool) { return e.tx.Head() + e.rx.Consumed(), e.M.Quiescent() && !e.hasPending() },
 	})
-	if f.nullRings, err = newNullRings(); err != nil {
+	if f.nullPair, err = newNullPair(); err != nil {
 		return nil, fmt.Errorf("open shm iface: %w", err)
 	}
 	n, whole := layout.MaxBulk(), uct.Limit{Short: math.MaxInt, Bcopy: math.MaxInt, MaxZcopy: math.MaxInt, MaxVec: maxVec}
