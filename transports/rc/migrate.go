@@ -163,19 +163,3 @@ func (e *ep) sendDrained(id machine.PairID, wantReply bool) {
 	}
 	e.f.sendConnMsg(&connMsg{msg: m, flags: flags}, &e.peer, e.ah)
 }
-
-// handleDrained processes a DRAINED of the peer. If this side has destroyed the QP already and
-// the peer waits for DRAINED, it replies with DRAINED.
-func (e *ep) handleDrained(n *connMsg) {
-	id, found := n.msg.Pair.Flip(), false
-	for _, ps := range [...][]*connQP{e.qps, e.f.draining} {
-		for _, p := range ps {
-			if p.e == e && p.id == id {
-				p.peerDrained, found = true, true
-			}
-		}
-	}
-	if n.has(flagWantReply) && !found {
-		e.sendDrained(id, false)
-	}
-}
