@@ -50,7 +50,7 @@ type AM struct {
 	// Len is the length of the data in bytes.
 	Len int
 
-	w        *Worker
+	w        *thread
 	storage  amStorage
 	retained *retainedMsg // set by Retain
 }
@@ -61,10 +61,10 @@ type AM struct {
 func (w *Worker) HandleAM(id AMID, h AMHandler) error {
 	w.t.lock()
 	defer w.t.unlock()
-	if w.closing {
+	if w.t.closing {
 		return fmt.Errorf("handle active message %d: %w", id, ErrClosed)
 	}
-	w.am.set(id, h)
+	w.t.am.set(id, h)
 	return nil
 }
 
@@ -119,14 +119,14 @@ type handlerPage [256]AMHandler
 // noHandlers is the shared empty page. It is never written.
 var noHandlers handlerPage
 
-func (a *amState) init(w *Worker, multi bool) {
+func (a *amState) init(w *thread, multi bool) {
 	for i := range a.handlers {
 		a.handlers[i] = &noHandlers
 	}
 	a.m.w = w
 	a.m.From = w.closedEndpoint()
 	a.multi = multi
-	a.closeEndpoint = func(c Completion) { _ = Endpoint{&w.t, c.Cookie}.closeNow(ErrClosed) }
+	a.closeEndpoint = func(c Completion) { _ = Endpoint{w, c.Cookie}.closeNow(ErrClosed) }
 	a.retainer.w = w
 }
 
@@ -153,7 +153,7 @@ func (a *amState) handler(word uint64) AMHandler {
 // unknownAM counts a message without a handler. It logs the first one of each id.
 //
 //go:noinline
-func (w *Worker) unknownAM(id AMID) {
+func (w *thread) unknownAM(id AMID) {
 	w.count.Inc(cntUnhandled)
 	if _, logged := w.am.unknown[id]; logged {
 		return

@@ -23,7 +23,7 @@ var errCallbackRuns = fmt.Errorf("%w: a callback of the worker still runs, panic
 
 // mayWait returns an error inside a handler, with ThreadMulti inside any callback. The
 // caller holds the lock.
-func (w *Worker) mayWait() error {
+func (w *thread) mayWait() error {
 	if !w.am.inHandler && !w.am.multi {
 		return nil
 	}
@@ -33,7 +33,7 @@ func (w *Worker) mayWait() error {
 // outsideCallbacks returns an error if the caller is inside a callback. With
 // ThreadMulti other goroutines may call while a callback runs; the caller's stack
 // distinguishes the two. The caller holds the lock.
-func (w *Worker) outsideCallbacks() error {
+func (w *thread) outsideCallbacks() error {
 	switch {
 	case !w.am.inHandler && !w.inCallbacks:
 		return nil
@@ -50,16 +50,16 @@ func (w *Worker) outsideCallbacks() error {
 // goroutine for longer than CloseTimeout. A callback that panicked never returns, and
 // leaves the transport in the middle of its progress pass. The caller holds the lock.
 func (w *Worker) mayClose() error {
-	if err := w.outsideCallbacks(); err != nil {
+	if err := w.t.outsideCallbacks(); err != nil {
 		return err
 	}
-	if !w.am.multi || !w.owner.held || !w.am.inHandler && !w.inCallbacks {
+	if !w.t.am.multi || !w.t.owner.held || !w.t.am.inHandler && !w.t.inCallbacks {
 		return nil
 	}
-	if !w.acquireProgress() {
+	if !w.t.acquireProgress() {
 		return errCallbackRuns
 	}
-	w.transferProgress()
+	w.t.transferProgress()
 	return nil
 }
 
@@ -81,7 +81,7 @@ func hasCallbackFrame(pcs []uintptr) bool {
 	frames := runtime.CallersFrames(pcs)
 	for {
 		f, more := frames.Next()
-		if strings.HasSuffix(f.Function, ".(*Worker).callAM") || strings.HasSuffix(f.Function, ".(*workerIface).handleUserFast") || strings.HasSuffix(f.Function, ".(*Worker).runCallbacks") {
+		if strings.HasSuffix(f.Function, ".(*thread).callAM") || strings.HasSuffix(f.Function, ".(*workerIface).handleUserFast") || strings.HasSuffix(f.Function, ".(*thread).runCallbacks") {
 			return true
 		}
 		if !more {
@@ -98,11 +98,11 @@ func hasCallbackFrame(pcs []uintptr) bool {
 // the transport is in the middle of a batch.
 //
 //hot:bench BenchmarkAMPair
-func (w *Worker) callAM(h AMHandler) {
+func (w *thread) callAM(h AMHandler) {
 	m := &w.am.m
 	w.am.inHandler = true
 	if !w.am.multi { // otherwise other goroutines read it
-		w.t.locked = true
+		w.locked = true
 	}
 	w.unlockForCallback()
 	h(m)
@@ -112,7 +112,7 @@ func (w *Worker) callAM(h AMHandler) {
 	}
 	w.am.inHandler = false
 	if !w.am.multi {
-		w.t.locked = false
+		w.locked = false
 	}
 	if race.Enabled {
 		m.poison()
@@ -122,10 +122,10 @@ func (w *Worker) callAM(h AMHandler) {
 // closeAfterFlush is for an Endpoint.Close called in a handler, which cannot wait for flush
 // r. It arranges that endpoint e is closed when r completes, and reports whether it did
 // so.
-func (w *Worker) closeAfterFlush(r Request, e Endpoint) bool {
-	w.t.lock()
+func (w *thread) closeAfterFlush(r Request, e Endpoint) bool {
+	w.lock()
 	handling := w.mayWait() != nil
-	w.t.unlock()
+	w.unlock()
 	return handling && r.Notify(w.am.closeEndpoint, e.id)
 }
 

@@ -34,7 +34,7 @@ const (
 //hot:bench BenchmarkAMPair
 //go:nosplit
 func (wi *workerIface) handleUserFast(d *uct.Desc, data []byte) bool {
-	w := wi.w
+	w := &wi.w.t
 	h := w.am.handler(d.Header)
 	if d.Header>>16|uint64(d.Flags) != 0 || h == nil || w.am.multi {
 		return wi.handleUserSlow(d, data)
@@ -44,12 +44,12 @@ func (wi *workerIface) handleUserFast(d *uct.Desc, data []byte) bool {
 		m.Header = nil
 	}
 	m.ID, m.Data, m.Len = AMID(d.Header), data, len(data)
-	w.am.inHandler, w.t.locked = true, true
+	w.am.inHandler, w.locked = true, true
 	h(m)
 	if len(w.am.failureCalls) > 0 {
 		w.runFailureCalls()
 	}
-	w.am.inHandler, w.t.locked = false, false
+	w.am.inHandler, w.locked = false, false
 	if m.retained != nil {
 		m.retained = nil
 	}
@@ -62,8 +62,8 @@ func (wi *workerIface) handleUserFast(d *uct.Desc, data []byte) bool {
 // handleUser receives a whole active message, a first fragment or an RTS that the fast
 // path does not handle. It reports whether the message's memory is retained.
 func (wi *workerIface) handleUser(rx *rxConn, d *uct.Desc, data []byte) bool {
-	if wi.w.budget.exhausted && d.ID != amUserRTS {
-		wi.w.requestRndvOnly(rx)
+	if wi.w.t.budget.exhausted && d.ID != amUserRTS {
+		wi.w.t.requestRndvOnly(rx)
 	}
 	switch d.ID {
 	case amUser:
@@ -82,7 +82,7 @@ func (wi *workerIface) handleUser(rx *rxConn, d *uct.Desc, data []byte) bool {
 //go:noinline
 func (wi *workerIface) handleUserSlow(d *uct.Desc, data []byte) bool {
 	if n := wordHeaderLen(d.Header); d.Header>>32 == 0 && d.Flags == 0 && n <= min(len(data), MaxAMHeader) {
-		wi.w.dispatch(nil, d.Header, data, amStorage{}) // Retain copies
+		wi.w.t.dispatch(nil, d.Header, data, amStorage{}) // Retain copies
 		return false
 	}
 	return wi.handleUserChecked(wi.rxConn(d.RxConn), d, data)
@@ -99,7 +99,7 @@ func (wi *workerIface) handleUserChecked(rx *rxConn, d *uct.Desc, data []byte) b
 	if d.Flags&uct.DescCanRetain != 0 {
 		place = amStorage{kind: storageRetainable, iface: wi, id: d.Handle}
 	}
-	return wi.w.dispatch(rx, d.Header, data, place) && place.kind == storageRetainable
+	return wi.w.t.dispatch(rx, d.Header, data, place) && place.kind == storageRetainable
 }
 
 // validWord reports whether header word is valid for a message of n bytes from s.
@@ -110,7 +110,7 @@ func (wi *workerIface) validWord(rx *rxConn, word uint64, n int) bool {
 
 // dispatch runs the handler of a message whose header and data are complete in b. It
 // reports whether the handler called Retain.
-func (w *Worker) dispatch(rx *rxConn, word uint64, b []byte, place amStorage) bool {
+func (w *thread) dispatch(rx *rxConn, word uint64, b []byte, place amStorage) bool {
 	h := w.am.handler(word)
 	if h == nil {
 		w.unknownAM(AMID(word))
@@ -147,7 +147,7 @@ var poisonBytes = [8]byte{0xde, 0xad, 0xde, 0xad, 0xde, 0xad, 0xde, 0xad}
 
 // handleUserFirst receives the first fragment of an active message.
 func (wi *workerIface) handleUserFirst(rx *rxConn, head uint64, data []byte) {
-	w := wi.w
+	w := &wi.w.t
 	h := wordHeaderLen(head)
 	if rx.into != reasmNone || len(data) <= firstHeaderLen+h || !wi.validWord(rx, head, len(data)) || head&wordPrefetch != 0 {
 		wi.protocolError(rx)
@@ -172,7 +172,7 @@ func (wi *workerIface) handleUserFirst(rx *rxConn, head uint64, data []byte) {
 }
 
 // userReassembled runs the handler of the message that s has reassembled.
-func (w *Worker) userReassembled(rx *rxConn) {
+func (w *thread) userReassembled(rx *rxConn) {
 	c := rx.chunk
 	b := w.pool.bytes(c)[:rx.total:rx.total]
 	if !w.dispatch(rx, rx.tag, b, amStorage{kind: storagePool, chunk: c}) {
@@ -182,8 +182,8 @@ func (w *Worker) userReassembled(rx *rxConn) {
 
 // fromEndpoint returns the endpoint by which handlers reply to the sender of s. There is one
 // per peer. If it has failed or was closed, fromEndpoint creates a new one.
-func (w *Worker) fromEndpoint(rx *rxConn) Endpoint {
-	e := Endpoint{&w.t, rx.fromEp}
+func (w *thread) fromEndpoint(rx *rxConn) Endpoint {
+	e := Endpoint{w, rx.fromEp}
 	if w.usable(e) {
 		return e
 	}
@@ -201,22 +201,22 @@ func (w *Worker) fromEndpoint(rx *rxConn) Endpoint {
 
 // closedEndpoint returns the From of a message whose sender did not set WantReply. It is a
 // closed endpoint, so a handler that replies to it gets ErrClosed and does not crash.
-func (w *Worker) closedEndpoint() Endpoint { return Endpoint{&w.t, 0} }
+func (w *thread) closedEndpoint() Endpoint { return Endpoint{w, 0} }
 
 // usable reports whether e is open and has not failed.
-func (w *Worker) usable(e Endpoint) bool {
+func (w *thread) usable(e Endpoint) bool {
 	k := w.endpoint(e)
 	return k != 0 && w.eps[k].status == ucs.OK
 }
 
 // dropFromEndpoint removes the reply endpoint to peer if it has failed. It frees the endpoint
 // unless the program has bound a resource to it.
-func (w *Worker) dropFromEndpoint(peer wireup.PeerID) {
+func (w *thread) dropFromEndpoint(peer wireup.PeerID) {
 	id, ok := w.am.fromEps[peer]
 	if !ok {
 		return
 	}
-	k := w.endpoint(Endpoint{&w.t, id})
+	k := w.endpoint(Endpoint{w, id})
 	switch {
 	case k == 0:
 	case w.eps[k].status == ucs.OK:

@@ -18,7 +18,7 @@ func TestAMFrom(t *testing.T) {
 	ask := func(sources ...uint32) []Endpoint {
 		from = nil
 		for _, s := range sources {
-			deliver(wi, packet{amPeer, s, 0, w.address}, packet{amUser, s, wordReply, nil})
+			deliver(wi, packet{amPeer, s, 0, w.t.address}, packet{amUser, s, wordReply, nil})
 		}
 		return from
 	}
@@ -26,20 +26,20 @@ func TestAMFrom(t *testing.T) {
 	require.Len(t, es, 3)
 	assert.Equal(t, es[0], es[1], "two connections of one peer")
 	assert.Equal(t, es[0], es[2])
-	eps := len(w.eps)
+	eps := len(w.t.eps)
 
 	// The peer fails: its endpoint does, and is forgotten.
 	r := es[0].AMSendWith(9, nil, nil, Opts{Flags: ForceRendezvous})
-	lane := w.eps[uint32(es[0].id)].lane
+	lane := w.t.eps[uint32(es[0].id)].lane
 	require.NotZero(t, lane)
 	wi.HandleFailure(uct.Failure{Endpoint: w.t.lanes[lane].ep, RxConn: 1, Err: ErrPeerFailed})
 	require.ErrorIs(t, r.Err(), ErrPeerFailed)
 	require.Error(t, es[0].AMSend(9, nil, nil).Err())
-	assert.Empty(t, w.am.fromEps)
+	assert.Empty(t, w.t.am.fromEps)
 
 	// It is back: there is a new endpoint, in the place of the old.
 	again := ask(3)
 	require.NotEqual(t, es[0], again[0])
 	require.NoError(t, again[0].AMSend(0, nil, nil).Err())
-	assert.Len(t, w.eps, eps)
+	assert.Len(t, w.t.eps, eps)
 }

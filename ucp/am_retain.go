@@ -22,7 +22,7 @@ type RetainedAM struct {
 type retainedMsg struct {
 	gen  atomic.Uint64 // incremented when the message is released
 	next *retainedMsg  // in the free list or in mail
-	w    *Worker
+	w    *thread
 
 	header, data []byte
 	n            int // length of the data in bytes
@@ -40,7 +40,7 @@ const retainedBlock = 32
 
 // retainer holds the records of a worker.
 type retainer struct {
-	w     *Worker
+	w     *thread
 	free  *retainedMsg
 	live  int          // number of retained messages
 	rndvs *retainedMsg // list of those whose data is at the sender
@@ -63,8 +63,8 @@ func (m *AM) Retain() RetainedAM {
 		return RetainedAM{}
 	}
 	if w.am.multi {
-		w.t.lock()
-		defer w.t.unlock()
+		w.lock()
+		defer w.unlock()
 	}
 	r := m.retained
 	if r == nil {
@@ -81,7 +81,7 @@ func (m *AM) Retain() RetainedAM {
 
 // fillRetained sets the bytes of r. It copies them if they are valid during the handler
 // only.
-func (w *Worker) fillRetained(r *retainedMsg, header, data []byte) {
+func (w *thread) fillRetained(r *retainedMsg, header, data []byte) {
 	h, n := len(header), len(header)+len(data)
 	switch r.storage.kind {
 	case storageTransient, storageSender:
@@ -159,20 +159,20 @@ func (k RetainedAM) RecvInto(p []byte) RecvRequest {
 		return RecvRequest{}
 	}
 	w := r.w
-	w.t.lock()
-	defer w.t.unlock()
+	w.lock()
+	defer w.unlock()
 	if !k.claim() {
 		return RecvRequest{}
 	}
 	if w.closing {
 		w.am.retainer.recycle(r)
-		return RecvRequest{w.t.refuse(opAMRecv, Endpoint{}, ucs.Closed)}
+		return RecvRequest{w.refuse(opAMRecv, Endpoint{}, ucs.Closed)}
 	}
 	i := w.slab.alloc(opAMRecv)
 	s := &w.slab.slots[i]
 	s.flags, s.tag, s.length = flagHasResult, 0, uint64(r.n)
 	w.slab.bufs[i] = p
-	req := RecvRequest{Request{&w.t, w.slab.id(i)}}
+	req := RecvRequest{Request{w, w.slab.id(i)}}
 	source, id := r.storage.rx, r.storage.id
 	switch {
 	case r.storage.kind != storageSender:
@@ -198,8 +198,8 @@ func (k RetainedAM) Refuse(reason error) {
 		return
 	}
 	w := r.w
-	w.t.lock()
-	defer w.t.unlock()
+	w.lock()
+	defer w.unlock()
 	if !k.claim() {
 		return
 	}
@@ -221,7 +221,7 @@ func (k RetainedAM) claim() bool {
 		return true
 	}
 	k.r.w.am.retainer.doubleReleases.Add(1)
-	k.r.w.Signal() // the owner adds it to the counter
+	k.r.w.signal() // the owner adds it to the counter
 	return false
 }
 
@@ -277,7 +277,7 @@ func (a *retainer) failRndvs(rx *rxConn, reason error) {
 
 // rejectRndvs rejects the retained messages and those to be fetched, because the
 // worker closes.
-func (w *Worker) rejectRndvs() {
+func (w *thread) rejectRndvs() {
 	for w.am.retainer.rndvs != nil {
 		r := w.am.retainer.rndvs
 		rx, id := r.storage.rx, r.storage.id
@@ -308,7 +308,7 @@ func (a *retainer) queueReleased(r *retainedMsg) {
 		}
 	}
 	if wake {
-		a.w.Signal()
+		a.w.signal()
 	}
 }
 

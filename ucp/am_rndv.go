@@ -11,12 +11,12 @@ import (
 // wantsEager reports whether the handler of the active message in s gets the data with
 // the message. If flow control forces a rendezvous, the receiver fetches the data
 // first.
-func (w *Worker) wantsEager(s *slot) bool {
+func (w *thread) wantsEager(s *slot) bool {
 	return s.parent&sendFlagRndv == 0 && (s.length <= w.rndvThresh || s.parent&sendFlagEager != 0)
 }
 
 // usesUserRndv reports whether the active message in s is sent by rendezvous.
-func (w *Worker) usesUserRndv(s *slot, l *lane) bool {
+func (w *thread) usesUserRndv(s *slot, l *lane) bool {
 	if s.length > maxPrefetch && w.wantsEager(s) {
 		return false
 	}
@@ -24,7 +24,7 @@ func (w *Worker) usesUserRndv(s *slot, l *lane) bool {
 }
 
 // sendUserRTS sends the RTS of the active message in slot i.
-func (w *Worker) sendUserRTS(i uint32, l *lane) ucs.Status {
+func (w *thread) sendUserRTS(i uint32, l *lane) ucs.Status {
 	if !w.checkCredit(w.slab.slots[i].lane) {
 		return ucs.NoResource
 	}
@@ -51,7 +51,7 @@ func (w *Worker) sendUserRTS(i uint32, l *lane) ucs.Status {
 
 // handleUserRTS receives the RTS of an active message.
 func (wi *workerIface) handleUserRTS(rx *rxConn, head uint64, data []byte) {
-	w := wi.w
+	w := &wi.w.t
 	if len(data) != rtsLen+wordHeaderLen(head) || !wi.validWord(rx, head, len(data)) || rx.peer == 0 {
 		wi.protocolError(rx)
 		return
@@ -78,7 +78,7 @@ func (wi *workerIface) handleUserRTS(rx *rxConn, head uint64, data []byte) {
 
 // dispatchRndv runs handler h of a rendezvous message. If the handler does not keep the
 // message, the data is discarded.
-func (w *Worker) dispatchRndv(rx *rxConn, h AMHandler, head, id, n uint64, header []byte) {
+func (w *thread) dispatchRndv(rx *rxConn, h AMHandler, head, id, n uint64, header []byte) {
 	m := &w.am.m
 	m.ID, m.Len, m.Rendezvous = AMID(head), int(n), true
 	m.Header, m.Data = header, nil
@@ -94,7 +94,7 @@ func (w *Worker) dispatchRndv(rx *rxConn, h AMHandler, head, id, n uint64, heade
 
 // discardRndv completes an announced message at its sender without transferring the data
 // and without an error. It sends an RTR for 0 bytes.
-func (w *Worker) discardRndv(rx *rxConn, id uint64) {
+func (w *thread) discardRndv(rx *rxConn, id uint64) {
 	w.reply(rx, control{id: amRTR, hdr: id, n: rtrLen})
 }
 
@@ -140,7 +140,7 @@ type activePrefetch struct {
 }
 
 // queuePrefetch queues a message of s to be fetched and then handled.
-func (w *Worker) queuePrefetch(rx *rxConn, head, id, n uint64, header []byte) {
+func (w *thread) queuePrefetch(rx *rxConn, head, id, n uint64, header []byte) {
 	a := queuedPrefetch{rx: rx, word: head, id: id, n: n}
 	if len(header) > 0 {
 		a.header = w.allocBudgeted(len(header))
@@ -152,7 +152,7 @@ func (w *Worker) queuePrefetch(rx *rxConn, head, id, n uint64, header []byte) {
 }
 
 // prefetchNext requests queued messages up to the bound.
-func (w *Worker) prefetchNext() {
+func (w *thread) prefetchNext() {
 	q := &w.am.prefetch
 	if q.busy {
 		return // an empty message completed inside the loop
@@ -182,7 +182,7 @@ func (w *Worker) prefetchNext() {
 
 // prefetchDone runs the handler of the message whose fetch in slot i completed with st,
 // and releases the slot.
-func (w *Worker) prefetchDone(i uint32, st ucs.Status) {
+func (w *thread) prefetchDone(i uint32, st ucs.Status) {
 	q := &w.am.prefetch
 	k := slices.IndexFunc(q.active, func(f activePrefetch) bool { return f.slot == i })
 	f := q.active[k]
@@ -206,7 +206,7 @@ func (w *Worker) prefetchDone(i uint32, st ucs.Status) {
 // dropPrefetches removes the message that s announced as id, if its data has not been
 // requested. With every it removes all such messages of s. It reports whether it
 // removed any.
-func (w *Worker) dropPrefetches(rx *rxConn, id uint64, all bool) bool {
+func (w *thread) dropPrefetches(rx *rxConn, id uint64, all bool) bool {
 	q := &w.am.prefetch
 	n := len(q.queued)
 	q.queued = slices.DeleteFunc(q.queued, func(a queuedPrefetch) bool {

@@ -25,7 +25,7 @@ type amMessage struct {
 //go:noinline
 func (e Endpoint) amSendSlow(id AMID, header, data []byte, o Flags) Request {
 	if l := e.lane(); len(header)+len(data) <= min(l.maxShort, maxJoined) && o&^WantReply == 0 {
-		if e.t.w.sendWhole(l, amWord(id, len(header), o), header, data) == ucs.OK {
+		if e.t.sendWhole(l, amWord(id, len(header), o), header, data) == ucs.OK {
 			return Request{}
 		}
 	}
@@ -37,24 +37,24 @@ func (e Endpoint) amSendAny(id AMID, header, data []byte, o Flags) Request {
 	t := e.thread()
 	t.lock()
 	defer t.unlock()
-	return t.w.amSend(e, amMessage{id, header, data, o})
+	return t.amSend(e, amMessage{id, header, data, o})
 }
 
 // amSend posts m on endpoint e.
-func (w *Worker) amSend(e Endpoint, m amMessage) Request {
+func (w *thread) amSend(e Endpoint, m amMessage) Request {
 	k := w.endpoint(e)
 	if k == 0 {
-		return w.t.refuse(opAMSend, e, ucs.Closed)
+		return w.refuse(opAMSend, e, ucs.Closed)
 	}
 	if st := m.flags.check(); st != ucs.OK {
-		return w.t.refuse(opAMSend, e, st)
+		return w.refuse(opAMSend, e, st)
 	}
 	if st := w.connect(k); st != ucs.OK {
-		return w.t.refuse(opAMSend, e, st)
+		return w.refuse(opAMSend, e, st)
 	}
-	l := &w.t.lanes[w.eps[k].lane]
+	l := &w.lanes[w.eps[k].lane]
 	if len(m.header) > MaxAMHeader || rtsLen+len(m.header) > l.maxBcopy {
-		return w.t.refuse(opAMSend, e, ucs.TooLong)
+		return w.refuse(opAMSend, e, ucs.TooLong)
 	}
 	word := amWord(m.id, len(m.header), m.flags)
 	if l.fitsBcopy(m) && w.msgWantsEager(m) {
@@ -83,13 +83,13 @@ func (l *lane) fitsBcopy(m amMessage) bool {
 }
 
 // msgWantsEager reports whether m is sent eagerly, by its length and flags.
-func (w *Worker) msgWantsEager(m amMessage) bool {
+func (w *thread) msgWantsEager(m amMessage) bool {
 	return m.flags&ForceRendezvous == 0 && (uint64(len(m.data)) <= w.rndvThresh || m.flags&ForceEager != 0)
 }
 
 // saveHeader copies the header beside slot i, because the caller may reuse it after the
 // call.
-func (w *Worker) saveHeader(i uint32, header []byte) {
+func (w *thread) saveHeader(i uint32, header []byte) {
 	if len(header) == 0 {
 		return
 	}
@@ -100,7 +100,7 @@ func (w *Worker) saveHeader(i uint32, header []byte) {
 }
 
 // savedHeader returns the header of the active message in slot i.
-func (w *Worker) savedHeader(i uint32) []byte {
+func (w *thread) savedHeader(i uint32) []byte {
 	n := wordHeaderLen(w.slab.slots[i].tag)
 	if n == 0 {
 		return nil
@@ -109,7 +109,7 @@ func (w *Worker) savedHeader(i uint32) []byte {
 }
 
 // sendWhole sends an active message in one piece.
-func (w *Worker) sendWhole(l *lane, word uint64, header, data []byte) ucs.Status {
+func (w *thread) sendWhole(l *lane, word uint64, header, data []byte) ucs.Status {
 	n := len(header) + len(data)
 	if n <= min(maxJoined, l.ifaceMaxShort) {
 		b := w.scratch[:n]
@@ -126,9 +126,9 @@ func (w *Worker) sendWhole(l *lane, word uint64, header, data []byte) ucs.Status
 
 // resumeAMSend sends a message in one piece, in fragments as far as there are
 // resources, or by rendezvous.
-func (w *Worker) resumeAMSend(i uint32) ucs.Status {
+func (w *thread) resumeAMSend(i uint32) ucs.Status {
 	s := &w.slab.slots[i]
-	l := &w.t.lanes[s.lane]
+	l := &w.lanes[s.lane]
 	switch {
 	case l.state == laneFailed:
 		return l.status()
@@ -150,7 +150,7 @@ func (w *Worker) resumeAMSend(i uint32) ucs.Status {
 }
 
 // sendUserFirst sends the first fragment of an active message.
-func (w *Worker) sendUserFirst(i uint32, l *lane) ucs.Status {
+func (w *thread) sendUserFirst(i uint32, l *lane) ucs.Status {
 	s := &w.slab.slots[i]
 	b, st := l.ep.ReserveAM(amUserFirst, s.tag, l.maxBcopy)
 	if st != ucs.OK {
@@ -185,7 +185,7 @@ func (z *zcopy) fits(header, n int) bool {
 }
 
 // sendZcopy sends the active message in slot i from the program's memory.
-func (w *Worker) sendZcopy(i uint32, l *lane) ucs.Status {
+func (w *thread) sendZcopy(i uint32, l *lane) ucs.Status {
 	w.am.vec[0].Buf = w.slab.bufs[i]
 	st := l.ep.AMZcopy(amUser, w.slab.slots[i].tag, w.savedHeader(i), w.am.vec[:], w.slab.token(i))
 	w.am.vec[0].Buf = nil

@@ -59,19 +59,19 @@ func TestAMGarbage(t *testing.T) {
 			var got []string
 			require.NoError(t, w.HandleAM(0, func(m *AM) { got = append(got, string(m.Data)) }))
 			if tc.named {
-				deliver(wi, packet{amPeer, 5, 0, w.address})
+				deliver(wi, packet{amPeer, 5, 0, w.t.address})
 			}
 			for i := range tc.ps {
 				tc.ps[i].src = 5
 			}
 			deliver(wi, tc.ps...)
-			assert.Equal(t, uint64(1), w.count.Value(cntProtocolError))
+			assert.Equal(t, uint64(1), w.t.count.Value(cntProtocolError))
 			assert.Empty(t, got)
-			assert.Zero(t, w.pool.allocated)
+			assert.Zero(t, w.t.pool.allocated)
 
 			deliver(wi, packet{amUser, 5, 0, []byte("bad")}, packet{amUser, 6, 0, []byte("good")})
 			assert.Equal(t, []string{"good"}, got)
-			assert.Equal(t, uint64(2), w.count.Value(cntProtocolError))
+			assert.Equal(t, uint64(2), w.t.count.Value(cntProtocolError))
 		})
 	}
 }
@@ -82,17 +82,17 @@ func TestAMStops(t *testing.T) {
 	wi := newPort(t)
 	require.NoError(t, wi.w.HandleAM(0, func(*AM) { t.Error("handled") }))
 	deliver(wi, packet{amUserFirst, 1, 0, first(1<<40, "a")})
-	assert.Positive(t, wi.w.pool.allocated)
-	assert.LessOrEqual(t, wi.w.pool.allocated, maxPrealloc, "a length on its own takes little")
+	assert.Positive(t, wi.w.t.pool.allocated)
+	assert.LessOrEqual(t, wi.w.t.pool.allocated, maxPrealloc, "a length on its own takes little")
 	wi.HandleFailure(uct.Failure{RxConn: 1})
-	assert.Zero(t, wi.w.pool.allocated)
+	assert.Zero(t, wi.w.t.pool.allocated)
 	deliver(wi, packet{amUserFirst, 2, 0, first(9, "a")}, packet{amNext, 2, 1, nil})
-	assert.Zero(t, wi.w.pool.allocated, "given up")
+	assert.Zero(t, wi.w.t.pool.allocated, "given up")
 	deliver(wi, packet{amUserFirst, 2, 77, first(9, "a")})
-	assert.Zero(t, wi.w.pool.allocated)
+	assert.Zero(t, wi.w.t.pool.allocated)
 	deliver(wi, packet{amNext, 2, 2, make([]byte, 8)})
-	assert.Equal(t, uint64(1), wi.w.count.Value(cntUnhandled))
-	assert.Zero(t, wi.w.count.Value(cntProtocolError))
+	assert.Equal(t, uint64(1), wi.w.t.count.Value(cntUnhandled))
+	assert.Zero(t, wi.w.t.count.Value(cntProtocolError))
 }
 
 // Each id without a handler is logged once, until it had one again.
@@ -103,13 +103,13 @@ func TestAMUnknownIsLogged(t *testing.T) {
 	defer func() { require.NoError(t, c.Close()) }()
 	w, err := c.NewWorker(WorkerConfig{Mode: ThreadSingle})
 	require.NoError(t, err)
-	wi := w.ifaces[0]
+	wi := w.t.ifaces[0]
 	before := logs.Len()
 	for range 3 {
 		deliver(wi, packet{amUser, 1, 7, nil}, packet{amUser, 1, 65535, []byte("x")})
 	}
 	assert.Equal(t, before+2, logs.Len())
-	assert.Equal(t, uint64(6), w.count.Value(cntUnhandled))
+	assert.Equal(t, uint64(6), w.t.count.Value(cntUnhandled))
 	require.NoError(t, w.HandleAM(7, func(*AM) {}))
 	require.NoError(t, w.HandleAM(7, nil))
 	deliver(wi, packet{amUser, 1, 7, nil})
@@ -156,7 +156,7 @@ func TestAMLent(t *testing.T) {
 		require.Equal(t, "k", string(kept[1].Header()))
 		kept[1].Release()
 		kept[0].Release()
-		wi.w.am.retainer.service()
+		wi.w.t.am.retainer.service()
 		require.ElementsMatch(t, []uint64{11, 13}, l.released)
 	}
 	// Alone in its batch.
@@ -205,7 +205,7 @@ func FuzzAM(f *testing.F) {
 			hdr := uint64(in[2]) | uint64(in[3])<<16 | uint64(in[4])<<28
 			k := packet{ids[int(in[0])%len(ids)], uint32(in[1]%3) + 1, hdr, in[6 : 6+n]}
 			if k.id == amPeer {
-				k.hdr, k.data = 0, w.address
+				k.hdr, k.data = 0, w.t.address
 			}
 			deliver(wi, k)
 			if len(kept) > 0 {
@@ -228,19 +228,19 @@ func FuzzAM(f *testing.F) {
 		for _, x := range kept {
 			x.Release()
 		}
-		w.am.retainer.service()
-		assert.Zero(t, w.pool.allocated)
-		assert.Zero(t, w.am.retainer.live)
-		assert.Nil(t, w.am.retainer.rndvs)
-		assert.Empty(t, w.am.prefetch.queued)
-		assert.Empty(t, w.am.prefetch.active)
+		w.t.am.retainer.service()
+		assert.Zero(t, w.t.pool.allocated)
+		assert.Zero(t, w.t.am.retainer.live)
+		assert.Nil(t, w.t.am.retainer.rndvs)
+		assert.Empty(t, w.t.am.prefetch.queued)
+		assert.Empty(t, w.t.am.prefetch.active)
 	})
 }
 
 // The bytes of each form, as docs/wire/ucp.md has them.
 func TestAMWireGolden(t *testing.T) {
 	wi, rec, e := record(t)
-	wi.w.t.lanes[wi.w.eps[1].lane].maxBcopy = 32
+	wi.w.t.lanes[wi.w.t.eps[1].lane].maxBcopy = 32
 	hello := []byte("hello, world, here is an active message")
 	require.Zero(t, e.AMSend(0x0102, nil, []byte("data")))
 	require.Zero(t, e.AMSend(0x0102, []byte("hd"), []byte("data")))

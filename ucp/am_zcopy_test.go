@@ -34,7 +34,7 @@ func TestAMZcopy(t *testing.T) {
 	wi, rec, e := record(t)
 	w := wi.w
 	z := &zcopier{recorder: rec, answer: ucs.InProgress}
-	l := &w.t.lanes[w.eps[1].lane]
+	l := &w.t.lanes[w.t.eps[1].lane]
 	l.ep, l.ifaceMaxShort, l.maxShort, l.maxBcopy = z, 64, 64, 1000
 	l.zcopy = zcopyOf(uct.Limit{MinZcopy: 100, MaxZcopy: 2000, MaxVec: 1, MaxHeader: 8})
 	data := make([]byte, 3000)
@@ -86,13 +86,13 @@ func TestAMZcopy(t *testing.T) {
 	z.answer, z.sent = ucs.NoResource, nil
 	r = e.AMSend(5, []byte("head"), data[:100])
 	require.False(t, r.Done())
-	i := w.slab.find(r.id)
+	i := w.t.slab.find(r.id)
 	z.answer = ucs.OK
-	require.Equal(t, 1, wi.HandlePending([]uct.Token{w.slab.token(i)}))
+	require.Equal(t, 1, wi.HandlePending([]uct.Token{w.t.slab.token(i)}))
 	require.True(t, r.Done())
 	require.NoError(t, r.Err())
 	require.Equal(t, "head", string(z.sent[0].data[:4]))
 
 	assert.Zero(t, zcopyOf(uct.Limit{MaxZcopy: 1000, MaxVec: 16}), "it says nothing, so it gains nothing")
-	assert.Zero(t, w.am.vec[0])
+	assert.Zero(t, w.t.am.vec[0])
 }

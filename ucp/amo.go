@@ -49,7 +49,7 @@ func (k *RemoteKey) checkAtomic(off, width uint64) error {
 	}
 	k.t.lock()
 	defer k.t.unlock()
-	w := k.t.w
+	w := k.t
 	if st := k.usable(uct.MemRemoteAtomic); st != ucs.OK {
 		return w.reason(w.endpoint(k.e), st)
 	}
@@ -130,7 +130,7 @@ func (a Atomic[T]) fetch(op uct.AtomicOp, v, cmp T) Fetch[T] {
 	if k != nil && !k.t.locked {
 		var old uint64
 		var st ucs.Status
-		if t := k.t.w.slab.nextToken(); widthOf[T]() == 4 {
+		if t := k.t.slab.nextToken(); widthOf[T]() == 4 {
 			var w uint32
 			w, st = k.amo.Fetch32(op, uint32(v), uint32(cmp), k.base+a.off, k.amoKey, t)
 			old = uint64(w)
@@ -190,7 +190,7 @@ func (o atomicOp) fetch(ep uct.Endpoint, addr uint64, k uct.RKey, t uct.Token) (
 //go:noinline
 func (k *RemoteKey) postSlow(o atomicOp) Request {
 	if k == nil {
-		return closedWorker.t.refuse(opAtomic, Endpoint{}, ucs.Closed)
+		return closedThread.refuse(opAtomic, Endpoint{}, ucs.Closed)
 	}
 	k.t.lock()
 	defer k.t.unlock()
@@ -200,20 +200,20 @@ func (k *RemoteKey) postSlow(o atomicOp) Request {
 	if ep, key := k.atomicRoute(o); o.post(ep, k.base+o.off, key) == ucs.OK {
 		return Request{}
 	}
-	return k.t.w.start(k.newAtomicSlot(opAtomic, o))
+	return k.t.start(k.newAtomicSlot(opAtomic, o))
 }
 
 //go:noinline
 func (k *RemoteKey) fetchSlow(o atomicOp) (uint64, Request) {
 	if k == nil {
-		return 0, closedWorker.t.refuse(opFetch, Endpoint{}, ucs.Closed)
+		return 0, closedThread.refuse(opFetch, Endpoint{}, ucs.Closed)
 	}
 	k.t.lock()
 	defer k.t.unlock()
 	if st := k.usable(uct.MemRemoteAtomic); st != ucs.OK {
 		return 0, k.t.refuse(opFetch, k.e, st)
 	}
-	w := k.t.w
+	w := k.t
 	ep, key := k.atomicRoute(o)
 	old, st := o.fetch(ep, k.base+o.off, key, w.slab.nextToken())
 	if st == ucs.OK {
@@ -255,7 +255,7 @@ func (k *RemoteKey) emulates(o atomicOp) bool {
 // value.
 func (k *RemoteKey) newAtomicSlot(kind opKind, o atomicOp) uint32 {
 	i := k.newSlot(kind, k.atomic, o.off)
-	s := &k.t.w.slab.slots[i]
+	s := &k.t.slab.slots[i]
 	s.off, s.length, s.aux = o.v, o.cmp, uint32(o.op)|uint32(o.width)<<8
 	if k.emulates(o) {
 		s.tag = uint64(k.atomic.emulKey)
@@ -268,18 +268,18 @@ func (s *slot) atomicOp() atomicOp {
 	return atomicOp{op: uct.AtomicOp(s.aux), width: uint8(s.aux >> 8), v: s.off, cmp: s.length}
 }
 
-func (w *Worker) resumeAtomic(i uint32) ucs.Status {
+func (w *thread) resumeAtomic(i uint32) ucs.Status {
 	s := &w.slab.slots[i]
-	l := &w.t.lanes[s.lane]
+	l := &w.lanes[s.lane]
 	if st := s.resumable(l); st != ucs.OK {
 		return st
 	}
 	return s.atomicOp().post(l.oneSided(s), s.arg, uct.RKey(s.tag))
 }
 
-func (w *Worker) resumeFetch(i uint32) ucs.Status {
+func (w *thread) resumeFetch(i uint32) ucs.Status {
 	s := &w.slab.slots[i]
-	l := &w.t.lanes[s.lane]
+	l := &w.lanes[s.lane]
 	if st := s.resumable(l); st != ucs.OK {
 		return st
 	}
@@ -324,19 +324,19 @@ func (f Fetch[T]) Drop() { RecvRequest{f.r}.Drop() }
 
 // startFetch tries the operation in slot i. Its value is in the slot's tag and is
 // consumed as the result of a receive.
-func (w *Worker) startFetch(i uint32) (uint64, Request) {
+func (w *thread) startFetch(i uint32) (uint64, Request) {
 	s := &w.slab.slots[i]
 	s.flags |= flagHasResult
 	id, op, ep := w.slab.id(i), s.op, s.ep
 	st := w.try(i)
 	if st == ucs.InProgress {
-		return 0, Request{&w.t, id}
+		return 0, Request{w, id}
 	}
 	v, lane := w.slab.slots[i].tag, w.slab.slots[i].lane
 	w.slab.release(i)
 	if st != ucs.OK {
 		w.noteFailure(lane, st)
-		return 0, w.t.refuse(op, w.handle(ep), st)
+		return 0, w.refuse(op, w.handle(ep), st)
 	}
 	return v, Request{}
 }
@@ -347,8 +347,8 @@ func (w *Worker) startFetch(i uint32) (uint64, Request) {
 //go:noinline
 func (k *RemoteKey) newFetchSlot(op opKind, l *keyLane) Request {
 	i := k.newSlot(op, l, 0)
-	s := &k.t.w.slab.slots[i]
+	s := &k.t.slab.slots[i]
 	s.flags |= flagHasResult
 	s.partsLeft = 1
-	return Request{k.t, k.t.w.slab.id(i)}
+	return Request{k.t, k.t.slab.id(i)}
 }

@@ -13,7 +13,7 @@ import (
 
 // cancel cancels the operation in slot i. A send or a receive completes at once, whatever
 // the peer does, and the caller owns the buffer. RMA, flush and fence are not canceled.
-func (w *Worker) cancel(i uint32) {
+func (w *thread) cancel(i uint32) {
 	s := &w.slab.slots[i]
 	switch {
 	case s.op.receives():
@@ -30,7 +30,7 @@ func (w *Worker) cancel(i uint32) {
 
 // cancelRecv completes the receive in slot i with Canceled. If it was matched, the
 // message is lost.
-func (w *Worker) cancelRecv(i uint32) {
+func (w *thread) cancelRecv(i uint32) {
 	s := &w.slab.slots[i]
 	if s.op == opTagRecv && w.posted.Remove(i) {
 		w.end(i, ucs.Canceled)
@@ -52,7 +52,7 @@ func (w *Worker) cancelRecv(i uint32) {
 
 // notifyCancel notifies the peer that no more of the send in slot i will be sent. The caller
 // completes the send right after it.
-func (w *Worker) notifyCancel(i uint32) {
+func (w *thread) notifyCancel(i uint32) {
 	s := &w.slab.slots[i]
 	switch s.phase() {
 	case phaseRTS:
@@ -72,10 +72,10 @@ func (w *Worker) notifyCancel(i uint32) {
 // cancelFragments notifies the receiver that the fragmented message in slot i will not be
 // continued. The notification takes the place of the send's token in the lane's pending
 // queue: it must arrive before the next fragmented message.
-func (w *Worker) cancelFragments(i uint32) {
+func (w *thread) cancelFragments(i uint32) {
 	lane, number := w.slab.slots[i].lane, w.slab.slots[i].aux
 	var waiting []uint32
-	w.t.lanes[lane].ep.PendingPurge(func(t uct.Token) {
+	w.lanes[lane].ep.PendingPurge(func(t uct.Token) {
 		k := w.slab.find(uint64(t))
 		if k == 0 || w.slab.slots[k].state != slotLive {
 			return
@@ -96,15 +96,15 @@ func (w *Worker) cancelFragments(i uint32) {
 }
 
 // abort fails the operations of endpoint k that have not completed.
-func (w *Worker) abort(k uint32, reason error) {
+func (w *thread) abort(k uint32, reason error) {
 	lane := w.eps[k].lane
-	noCredit := w.t.lanes[lane].is(slowNoCredit)
-	w.t.lanes[lane].setSlow(slowNoCredit, false) // what waits behind the endpoint's sends belongs to the endpoint too
+	noCredit := w.lanes[lane].is(slowNoCredit)
+	w.lanes[lane].setSlow(slowNoCredit, false) // what waits behind the endpoint's sends belongs to the endpoint too
 	w.abortAll(k, reason)
-	w.t.lanes[lane].setSlow(slowNoCredit, noCredit)
+	w.lanes[lane].setSlow(slowNoCredit, noCredit)
 	w.resumeOnCredit(lane)
-	for i := w.laneOf[w.eps[k].peer]; i != 0; i = w.t.lanes[i].next {
-		if w.t.lanes[i].flushes > 0 {
+	for i := w.laneOf[w.eps[k].peer]; i != 0; i = w.lanes[i].next {
+		if w.lanes[i].flushes > 0 {
 			w.resumeFlushes(i) // a flush of the worker may have waited behind a send of the endpoint
 		}
 	}
@@ -113,7 +113,7 @@ func (w *Worker) abort(k uint32, reason error) {
 // abortAll fails the operations of endpoint k with reason. Those whose buffer a transport
 // or the peer uses get the status and complete when that use ends. A matched receive
 // completes with its message.
-func (w *Worker) abortAll(k uint32, reason error) {
+func (w *thread) abortAll(k uint32, reason error) {
 	for i := uint32(1); int(i) < len(w.slab.slots); i++ {
 		s := &w.slab.slots[i]
 		if s.state != slotLive || s.ep != k {
@@ -133,7 +133,7 @@ func (w *Worker) abortAll(k uint32, reason error) {
 			continue // matched: its message will soon be complete
 		}
 		s.status = ucs.Canceled
-		if s.partsLeft > 0 && s.op != opFlush && !s.emulated() || s.exposes() && w.t.lanes[s.lane].refs > 1 {
+		if s.partsLeft > 0 && s.op != opFlush && !s.emulated() || s.exposes() && w.lanes[s.lane].refs > 1 {
 			continue // a transport, or a peer on a connection with other users, uses the buffer; it completes when that ends
 		}
 		if s.op.sends() {

@@ -37,20 +37,20 @@ func TestCloseWhilePeersClose(t *testing.T) {
 					to.Progress()
 				}
 				e.TagSendSync(nil, 2) // nobody receives it
-				return w.eps[w.endpoint(e)].lane
+				return w.t.eps[w.t.endpoint(e)].lane
 			}
 			dead, _ := sync(dies), sync(leaves)
 			if c.before {
-				w.failPeer(dead, errGone)
+				w.t.failPeer(dead, errGone)
 			}
-			f := w.flushAlive()
+			f := w.t.flushAlive()
 			require.False(t, f.Done())
 			if c.during {
-				w.failPeer(dead, errGone)
+				w.t.failPeer(dead, errGone)
 			}
 			require.NoError(t, leaves.Close())
 			require.NoError(t, dies.Close())
-			_, w.flushErr = w.waitBounded(f)
+			_, w.flushErr = w.t.waitBounded(f)
 			require.ErrorIs(t, w.flushErr, ErrPeerFailed)
 			w.flushed = true // as in Context.Close
 			if err = w.Close(); c.during {

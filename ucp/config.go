@@ -42,17 +42,17 @@ var autoZcopyFrom = zcopyFrom{any: 16 << 10, registered: 4 << 10}
 
 // initTags reads the settings of tag matching.
 func (w *Worker) initTags(c WorkerConfig) {
-	s := w.ctx.settings
-	w.rndvThresh = uint64(rowRndvThresh.Get(s).Or(autoRndvThresh))
-	w.zcopyFrom = autoZcopyFrom
+	s := w.t.ctx.settings
+	w.t.rndvThresh = uint64(rowRndvThresh.Get(s).Or(autoRndvThresh))
+	w.t.zcopyFrom = autoZcopyFrom
 	if z := rowZcopyThresh.Get(s); !z.Auto {
 		n := uint64(z.Or(0))
-		w.zcopyFrom = zcopyFrom{n, n}
+		w.t.zcopyFrom = zcopyFrom{n, n}
 	}
-	w.maxCredits = uint32(rowRndvOutstanding.Get(s))
-	w.budget.limit = uint64(rowUnexpectedBudget.Get(s))
+	w.t.maxCredits = uint32(rowRndvOutstanding.Get(s))
+	w.t.budget.limit = uint64(rowUnexpectedBudget.Get(s))
 	if c.UnexpectedBudget > 0 {
-		w.budget.limit = uint64(c.UnexpectedBudget)
+		w.t.budget.limit = uint64(c.UnexpectedBudget)
 	}
 }
 

@@ -23,7 +23,7 @@ type control struct {
 // reachable. The sender's connection then fails, so that it does not wait for the reply.
 //
 //hot:bench BenchmarkTagSync
-func (w *Worker) reply(rx *rxConn, m control) bool {
+func (w *thread) reply(rx *rxConn, m control) bool {
 	lane := rx.replyLane
 	if lane == 0 {
 		if lane = w.replyLane(rx); lane == 0 {
@@ -43,7 +43,7 @@ func (w *Worker) reply(rx *rxConn, m control) bool {
 // disconnectUnreplied closes the connection of a sender that waits for a reply which cannot be sent.
 //
 //go:noinline
-func (w *Worker) disconnectUnreplied(rx *rxConn, id uct.AMID) bool {
+func (w *thread) disconnectUnreplied(rx *rxConn, id uct.AMID) bool {
 	if id != amFlowControl {
 		rx.iface.iface.Disconnect(rx.id)
 	}
@@ -55,8 +55,8 @@ func (w *Worker) disconnectUnreplied(rx *rxConn, id uct.AMID) bool {
 // needs control messages to make progress, and they have no order with other messages.
 // control returns false if the lane's connection has failed, whether the transport has
 // reported that or not.
-func (w *Worker) control(lane uint32, m control) bool {
-	l := &w.t.lanes[lane]
+func (w *thread) control(lane uint32, m control) bool {
+	l := &w.lanes[lane]
 	if l.state == laneFailed {
 		return false
 	}
@@ -74,8 +74,8 @@ func (w *Worker) control(lane uint32, m control) bool {
 }
 
 // queueControl queues m until the transport has resources.
-func (w *Worker) queueControl(lane uint32, m control) {
-	l := &w.t.lanes[lane]
+func (w *thread) queueControl(lane uint32, m control) {
+	l := &w.lanes[lane]
 	i := w.slab.alloc(opControl)
 	s := &w.slab.slots[i]
 	s.lane, s.parent, s.flags = lane, uint32(m.id), flagReported
@@ -114,9 +114,9 @@ func (l *lane) sendControl(m control) ucs.Status {
 	return ucs.OK
 }
 
-func (w *Worker) resumeControl(i uint32) ucs.Status {
+func (w *thread) resumeControl(i uint32) ucs.Status {
 	s := &w.slab.slots[i]
-	l := &w.t.lanes[s.lane]
+	l := &w.lanes[s.lane]
 	if l.state == laneFailed {
 		return l.status()
 	}
@@ -130,9 +130,9 @@ func (w *Worker) resumeControl(i uint32) ucs.Status {
 // which skips them.
 //
 //go:noinline
-func (w *Worker) sendPendingControl(lane uint32) bool {
+func (w *thread) sendPendingControl(lane uint32) bool {
 	for {
-		i := w.t.lanes[lane].pendingControl.head
+		i := w.lanes[lane].pendingControl.head
 		if i == 0 {
 			return true
 		}

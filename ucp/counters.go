@@ -50,4 +50,4 @@ var counterNames = [numCounters]string{
 
 // Stats returns the counters of the worker ("ucp.") and of its interfaces
 // ("transport/device."). Reading them is safe from any goroutine.
-func (w *Worker) Stats() *stats.Group { return &w.stats }
+func (w *Worker) Stats() *stats.Group { return &w.t.stats }

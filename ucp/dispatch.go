@@ -14,15 +14,15 @@ import (
 func (wi *workerIface) handleOther(d *uct.Desc, data []byte) bool {
 	rx := wi.rxConn(d.RxConn)
 	if rx.failed {
-		wi.w.count.Inc(cntProtocolError)
+		wi.w.t.count.Inc(cntProtocolError)
 		return false
 	}
 	switch d.ID {
 	case amEager:
-		if wi.w.budget.exhausted {
-			wi.w.requestRndvOnly(rx)
+		if wi.w.t.budget.exhausted {
+			wi.w.t.requestRndvOnly(rx)
 		}
-		wi.w.handleEager(d.Header, data)
+		wi.w.t.handleEager(d.Header, data)
 	case amSync:
 		wi.handleSync(rx, d.Header, data)
 	case amSyncAck:

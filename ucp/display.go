@@ -48,7 +48,7 @@ func (x *Context) newDisplay(m ThreadMode) *display {
 
 // publishIfDue publishes a summary if one is requested or the interval has expired. A worker
 // calls it regularly in progress.
-func (d *display) publishIfDue(w *Worker, now ucs.Time) {
+func (d *display) publishIfDue(w *thread, now ucs.Time) {
 	d.armed.Store(false)
 	if d.requested.Load() || !now.Before(d.next) {
 		d.publish(w, now)
@@ -61,7 +61,7 @@ func (d *display) publishIfDue(w *Worker, now ucs.Time) {
 // the summary itself.
 //
 //go:noinline
-func (d *display) publishBeforeSleep(w *Worker) {
+func (d *display) publishBeforeSleep(w *thread) {
 	d.armed.Store(true)
 	if now := ucs.Now(); d.mode != ThreadMulti && (d.requested.Load() || !now.Before(d.next)) {
 		d.publish(w, now)
@@ -69,7 +69,7 @@ func (d *display) publishBeforeSleep(w *Worker) {
 	d.notifyReader()
 }
 
-func (d *display) publish(w *Worker, now ucs.Time) {
+func (d *display) publish(w *thread, now ucs.Time) {
 	d.last.Store(&summary{now, w.summary(d, now)})
 	d.next = now + max(summaryInterval, summaryShare*(ucs.Now()-now))
 }
@@ -85,17 +85,17 @@ func (d *display) notifyReader() {
 }
 
 // request requests a new summary, and wakes a sleeping owner.
-func (d *display) request(w *Worker) {
+func (d *display) request(w *thread) {
 	select {
 	case <-d.replied: // a notification of an earlier request that timed out
 	default:
 	}
 	d.requested.Store(true)
-	w.Signal()
+	w.signal()
 }
 
 // snapshot waits for the owner until limit expires, and returns the last summary.
-func (d *display) snapshot(w *Worker, limit *time.Timer) live.Worker {
+func (d *display) snapshot(w *thread, limit *time.Timer) live.Worker {
 	a := live.Worker{Name: shortID(w.id), Mode: d.mode.String(), Responsive: d.wait(limit), Armed: d.armed.Load(), Counters: map[string]uint64{}}
 	if d.mode == ThreadMulti && w.mu.TryLock() {
 		d.publish(w, ucs.Now())

@@ -17,7 +17,7 @@ import (
 // Source: UCX's sw_rma and sw_amo.
 type emulEndpoint struct {
 	uct.Endpoint // nil: the other methods are not called
-	w            *Worker
+	w            *thread
 	lane         uint32
 	limit        int  // longest put or get in one message
 	hasRMA       bool // the lane's transport has RMA or AMO operations too
@@ -52,8 +52,8 @@ const (
 func emulLimit(bcopy int) int { return min(bcopy-emulKeyLen, emulMaxPiece) }
 
 // emulLane returns the emulation endpoint of lane i, and creates it if needed.
-func (w *Worker) emulLane(i uint32) *emulEndpoint {
-	l := &w.t.lanes[i]
+func (w *thread) emulLane(i uint32) *emulEndpoint {
+	l := &w.lanes[i]
 	if l.emul == nil {
 		l.emul = &emulEndpoint{w: w, lane: i}
 		l.emul.setTransport(w.ifaces[l.iface], l)
@@ -70,7 +70,7 @@ func (e *emulEndpoint) setTransport(wi *workerIface, l *lane) {
 // request reserves a message of n bytes and writes the key. The caller fills in the
 // rest and commits.
 func (e *emulEndpoint) request(id uct.AMID, addr uint64, n int, key uct.RKey) (uct.Endpoint, []byte, ucs.Status) {
-	ep := e.w.t.lanes[e.lane].ep
+	ep := e.w.lanes[e.lane].ep
 	b, st := ep.ReserveAM(id, addr, n)
 	if st != ucs.OK {
 		return nil, nil, st
@@ -292,7 +292,7 @@ func (t *emulOps) release(i uint32) {
 // emulOpByID returns the operation with this id if the sender of s is its owner. It returns 0
 // if the operation has completed. Any other id fails s.
 func (wi *workerIface) emulOpByID(rx *rxConn, id uint64) uint32 {
-	w := wi.w
+	w := &wi.w.t
 	i, gen := uint32(id), uint32(id>>32)
 	if rx.peer == 0 || i == 0 || int(i) >= len(w.emul.ops) || gen == 0 || gen > genMask {
 		wi.protocolError(rx)
@@ -303,7 +303,7 @@ func (wi *workerIface) emulOpByID(rx *rxConn, id uint64) uint32 {
 	case o.gen != gen && (o.gen-gen)&genMask <= genMask/2:
 		w.count.Inc(cntStale)
 		return 0
-	case o.gen != gen || !o.live || w.t.lanes[o.lane].peer != rx.peer:
+	case o.gen != gen || !o.live || w.lanes[o.lane].peer != rx.peer:
 		wi.protocolError(rx)
 		return 0
 	}
@@ -316,7 +316,7 @@ func (wi *workerIface) handleGetReply(rx *rxConn, id uint64, data []byte) {
 	if i == 0 {
 		return
 	}
-	w := wi.w
+	w := &wi.w.t
 	o := &w.emul.ops[i]
 	switch {
 	case o.kind == emulGet && len(data) > 0 && uint64(len(data)) <= o.left:
@@ -345,7 +345,7 @@ func (wi *workerIface) handleReply(rx *rxConn, id uint64, data []byte) {
 	if i == 0 {
 		return
 	}
-	w := wi.w
+	w := &wi.w.t
 	o := &w.emul.ops[i]
 	st := ucs.RemoteAccess
 	switch {
@@ -362,9 +362,9 @@ func (wi *workerIface) handleReply(rx *rxConn, id uint64, data []byte) {
 }
 
 // emulReplied completes operation i, whose reply has arrived, and resumes what waited for it.
-func (w *Worker) emulReplied(i uint32, st ucs.Status) {
+func (w *thread) emulReplied(i uint32, st ucs.Status) {
 	o := w.emul.ops[i]
-	e := w.t.lanes[o.lane].emul
+	e := w.lanes[o.lane].emul
 	e.handled = max(e.handled, o.number)
 	if o.kind == emulSync {
 		e.flushed = max(e.flushed, o.number)
@@ -381,9 +381,9 @@ func (w *Worker) emulReplied(i uint32, st ucs.Status) {
 }
 
 // completeEmul releases operation i and completes the request that it belongs to.
-func (w *Worker) completeEmul(i uint32, st ucs.Status) {
+func (w *thread) completeEmul(i uint32, st ucs.Status) {
 	o := w.emul.ops[i]
-	l := &w.t.lanes[o.lane]
+	l := &w.lanes[o.lane]
 	if o.kind != emulSync {
 		l.emul.outstanding--
 	}
@@ -394,8 +394,8 @@ func (w *Worker) completeEmul(i uint32, st ucs.Status) {
 
 // failEmulOps completes with st the operations that wait for replies to requests on a lane that
 // has failed or closes.
-func (w *Worker) failEmulOps(lane uint32, st ucs.Status) {
-	if w.t.lanes[lane].emul == nil {
+func (w *thread) failEmulOps(lane uint32, st ucs.Status) {
+	if w.lanes[lane].emul == nil {
 		return
 	}
 	for i := 0; i < len(w.emul.ops); i++ { // a completed operation may begin others

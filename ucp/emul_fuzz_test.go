@@ -38,12 +38,12 @@ func newSWOwner(t testing.TB) *swOwner {
 	wi := newPort(t)
 	o := &swOwner{p: wi, all: make([]byte, 96)}
 	var err error
-	o.m, err = wi.w.ctx.Register(o.all[32:64:64], MemConfig{})
+	o.m, err = wi.w.t.ctx.Register(o.all[32:64:64], MemConfig{})
 	require.NoError(t, err)
 	o.key, o.base = uint64(o.m.emul.key), o.m.base
 	e, err := wi.w.NewEndpoint(wi.w.Address(), EndpointConfig{Eager: true})
 	require.NoError(t, err)
-	l := &wi.w.t.lanes[wi.w.eps[uint32(e.id)].lane]
+	l := &wi.w.t.lanes[wi.w.t.eps[uint32(e.id)].lane]
 	o.r = &recorder{Endpoint: l.ep}
 	l.ep = o.r
 	deliver(wi, packet{amPeer, 1, 0, wi.w.Address()})
@@ -86,7 +86,7 @@ func TestSoftwareGarbage(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			o := newSWOwner(t)
 			deliver(o.p, c.p(o))
-			assert.Equal(t, uint64(1), o.p.w.count.Value(cntProtocolError))
+			assert.Equal(t, uint64(1), o.p.w.t.count.Value(cntProtocolError))
 			assert.True(t, o.untouched())
 			assert.Equal(t, make([]byte, 32), o.m.Bytes())
 		})
@@ -121,17 +121,17 @@ func TestSoftwareWrongAnswers(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			o := newSWOwner(t)
 			w := o.p.w
-			id := w.emulLane(1).addOp(emulOp{kind: c.kind, left: 8})
+			id := w.t.emulLane(1).addOp(emulOp{kind: c.kind, left: 8})
 			deliver(o.p, packet{c.id, 1, id, c.data})
-			assert.Equal(t, c.wrong, w.count.Value(cntProtocolError) == 1)
+			assert.Equal(t, c.wrong, w.t.count.Value(cntProtocolError) == 1)
 			if len(c.data) == 1 && !c.wrong {
 				deliver(o.p, packet{c.id, 1, id, []byte("2345678")}) // the rest
-				assert.Zero(t, w.count.Value(cntProtocolError))
+				assert.Zero(t, w.t.count.Value(cntProtocolError))
 			}
 			if !c.wrong && len(c.data) >= 8 {
 				deliver(o.p, packet{c.id, 1, id, c.data}) // once more: it has crossed the end
-				assert.Zero(t, w.count.Value(cntProtocolError))
-				assert.Equal(t, uint64(1), w.count.Value(cntStale))
+				assert.Zero(t, w.t.count.Value(cntProtocolError))
+				assert.Equal(t, uint64(1), w.t.count.Value(cntStale))
 			}
 		})
 	}
@@ -158,7 +158,7 @@ func TestSoftwareGetIsASnapshot(t *testing.T) {
 		{id: amGetReply, hdr: 78, data: []byte("after!")},
 		{id: amReply, hdr: 79, data: payload("", 0, 0)},
 	}, o.r.sent)
-	assert.Zero(t, o.p.w.pool.allocated)
+	assert.Zero(t, o.p.w.t.pool.allocated)
 	stuck.waits = nil
 }
 
@@ -208,7 +208,7 @@ func TestSoftwareAnswers(t *testing.T) {
 		deliver(o.p, c.p)
 		assert.Equal(t, c.want, o.r.sent)
 	}
-	assert.Zero(t, o.p.w.count.Value(cntProtocolError))
+	assert.Zero(t, o.p.w.t.count.Value(cntProtocolError))
 	assert.True(t, o.untouched())
 }
 
@@ -221,7 +221,7 @@ func FuzzSoftware(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in []byte, mode uint8) {
 		o := newSWOwner(t)
 		w := o.p.w
-		e := w.emulLane(1)
+		e := w.t.emulLane(1)
 		ids := []uint64{0, 1<<32 | 1, math.MaxUint64}
 		for k := range emulSync + 1 {
 			ids = append(ids, e.addOp(emulOp{kind: k, left: 8}))
@@ -247,10 +247,10 @@ func FuzzSoftware(f *testing.F) {
 		for s := range uint32(3) {
 			o.p.HandleFailure(uct.Failure{RxConn: s})
 		}
-		w.failLane(1, errProtocol) // who does not answer
+		w.t.failLane(1, errProtocol) // who does not answer
 		require.NoError(t, w.Close())
-		for i := range w.emul.ops {
-			assert.False(t, w.emul.ops[i].live)
+		for i := range w.t.emul.ops {
+			assert.False(t, w.t.emul.ops[i].live)
 		}
 	})
 }

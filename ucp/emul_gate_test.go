@@ -15,7 +15,7 @@ func TestGateSoftwareAllocs(t *testing.T) {
 		p := newSWPair(t, tr, 1<<20)
 		word, half := p.word(8), p.half(24)
 		buf := make([]byte, 100_000)
-		_, err := p.a.ctx.Register(buf, MemConfig{}) // else a long transfer over rc does, which allocates
+		_, err := p.a.t.ctx.Register(buf, MemConfig{}) // else a long transfer over rc does, which allocates
 		require.NoError(t, err)
 		end := func(rs ...Request) {
 			for _, r := range rs {

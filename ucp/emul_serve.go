@@ -24,7 +24,7 @@ func (wi *workerIface) handlePut(rx *rxConn, addr uint64, data []byte) {
 		return
 	}
 	key, data := emulKey(payloadUint64(data, 0)), data[emulKeyLen:]
-	m, to, st := wi.w.ctx.emul.acquire(key, addr, uint64(len(data)), uct.MemRemotePut)
+	m, to, st := wi.w.t.ctx.emul.acquire(key, addr, uint64(len(data)), uct.MemRemotePut)
 	if st != ucs.OK {
 		rx.setEmulErr(st)
 		return
@@ -47,7 +47,7 @@ func (wi *workerIface) handleGet(rx *rxConn, addr uint64, data []byte) {
 		wi.protocolError(rx)
 		return
 	}
-	w, id := wi.w, payloadUint64(data, 1)
+	w, id := &wi.w.t, payloadUint64(data, 1)
 	m, from, st := w.ctx.emul.acquire(emulKey(payloadUint64(data, 0)), addr, payloadUint64(data, 2), uct.MemRemoteGet)
 	if st != ucs.OK {
 		w.sendReply(rx, id, 0, st)
@@ -59,14 +59,14 @@ func (wi *workerIface) handleGet(rx *rxConn, addr uint64, data []byte) {
 
 // sendGetReply sends b to the sender of s, in as many messages as needed. If it gets NoResource
 // it queues a copy.
-func (w *Worker) sendGetReply(rx *rxConn, id uint64, b []byte) {
+func (w *thread) sendGetReply(rx *rxConn, id uint64, b []byte) {
 	lane := w.replyLane(rx)
 	if lane == 0 {
 		w.disconnectUnreplied(rx, amGetReply)
 		return
 	}
 	for reconnected := false; len(b) > 0; {
-		l := &w.t.lanes[lane]
+		l := &w.lanes[lane]
 		n := min(len(b), l.maxBcopy)
 		st := ucs.NoResource
 		if l.pendingControl.head == 0 && l.state != laneFailed {
@@ -107,7 +107,7 @@ func (wi *workerIface) handleAtomic(rx *rxConn, addr uint64, data []byte) {
 		wi.protocolError(rx)
 		return
 	}
-	w, id, v, cmp := wi.w, payloadUint64(data, 1), payloadUint64(data, 2), payloadUint64(data, 3)
+	w, id, v, cmp := &wi.w.t, payloadUint64(data, 1), payloadUint64(data, 2), payloadUint64(data, 3)
 	m, b, st := w.ctx.emul.acquire(emulKey(payloadUint64(data, 0)), addr, width, uct.MemRemoteAtomic)
 	old := uint64(0)
 	if st == ucs.OK {
@@ -137,10 +137,10 @@ func (wi *workerIface) handleFlush(rx *rxConn, data []byte) {
 	}
 	st := rx.emulErr
 	rx.emulErr = ucs.OK
-	wi.w.sendReply(rx, payloadUint64(data, 0), 0, st)
+	wi.w.t.sendReply(rx, payloadUint64(data, 0), 0, st)
 }
 
-func (w *Worker) sendReply(rx *rxConn, id, v uint64, st ucs.Status) {
+func (w *thread) sendReply(rx *rxConn, id, v uint64, st ucs.Status) {
 	w.reply(rx, control{id: amReply, hdr: id, n: emulReplyLen, a: v, b: uint64(st)})
 }
 

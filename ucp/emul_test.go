@@ -118,7 +118,7 @@ func TestSoftwareFlushTellsOnce(t *testing.T) {
 			require.ErrorIs(t, p.wait(p.e.Flush()), ErrRemoteAccess)
 			p.must(p.e.Flush())
 			p.must(p.a.Flush())
-			_, err := p.k.t.w.look(p.e.Flush().id)
+			_, err := p.k.t.look(p.e.Flush().id)
 			require.NoError(t, err)
 			require.NoError(t, p.e.Info().Err, "the endpoint is as good as before")
 		}
@@ -194,12 +194,12 @@ func TestHaltedLanePutsTheOlderFirst(t *testing.T) {
 	require.Len(t, since, 1)
 	var older []uct.Token
 	for range 5 {
-		i := p.a.slab.alloc(opFence)
-		p.a.slab.slots[i].lane, p.a.slab.slots[i].flags = p.k.atomic.lane, flagReported
-		older = append(older, p.a.slab.token(i))
+		i := p.a.t.slab.alloc(opFence)
+		p.a.t.slab.slots[i].lane, p.a.t.slab.slots[i].flags = p.k.atomic.lane, flagReported
+		older = append(older, p.a.t.slab.token(i))
 	}
 	for _, o := range older {
-		require.True(t, p.a.requeueStalled(o))
+		require.True(t, p.a.t.requeueStalled(o))
 	}
 	require.Equal(t, slices.Concat(older, since), h.pending)
 	p.must(put)
@@ -274,7 +274,7 @@ func TestSoftwareEndsWithItsPeer(t *testing.T) {
 				}
 				require.Error(t, rs[2].Err(), "the flush knows")
 				p.until(func() bool {
-					return !slices.ContainsFunc(p.a.emul.ops, func(o emulOp) bool { return o.live })
+					return !slices.ContainsFunc(p.a.t.emul.ops, func(o emulOp) bool { return o.live })
 				})
 			})
 		}
@@ -293,7 +293,7 @@ func TestKeyOfFailedEndpoint(t *testing.T) {
 			p.must(e.TagSend([]byte("hello"), 1))
 			p.must(e.Flush())
 			waiting := w.FetchOr(1)
-			l := &p.b.t.lanes[p.b.eps[p.b.endpoint(e)].lane]
+			l := &p.b.t.lanes[p.b.t.eps[p.b.t.endpoint(e)].lane]
 			require.Equal(t, ucs.OK, l.ep.AMShort(29, 0, nil))
 			p.until(func() bool { return p.e.Info().Err != nil })
 			rs := []Request{

@@ -28,13 +28,9 @@ type Endpoint struct {
 	id uint64 // generation and index in Worker.eps
 }
 
-// closedWorker is the worker of the zero Endpoint. It is closed from the start and never
+// closedThread is the thread of the zero Endpoint. It is closed from the start and never
 // written.
-var closedWorker = func() *Worker {
-	w := &Worker{closing: true}
-	w.t.w = w
-	return w
-}()
+var closedThread = thread{closing: true}
 
 // noLane is the lane that the fast paths see where only the slow path knows the real
 // one. Its short is -1, so no message fits and the fast paths need no further check.
@@ -43,7 +39,7 @@ var noLane = lane{laneLife: closedLane}
 // thread returns the thread of e, for the slow paths.
 func (e Endpoint) thread() *thread {
 	if e.t == nil {
-		return &closedWorker.t
+		return &closedThread
 	}
 	return e.t
 }
@@ -87,29 +83,29 @@ type epCold struct {
 func (w *Worker) NewEndpoint(a Address, c EndpointConfig) (Endpoint, error) {
 	w.t.lock()
 	defer w.t.unlock()
-	if w.closing {
+	if w.t.closing {
 		return Endpoint{}, fmt.Errorf("new endpoint: %w", ErrClosed)
 	}
-	peer, err := w.peers.Add(a)
+	peer, err := w.t.peers.Add(a)
 	if err != nil {
 		return Endpoint{}, fmt.Errorf("new endpoint: %w: %w", ErrInvalid, err)
 	}
-	k := w.newEpSlot(peer)
-	e := w.handle(k)
+	k := w.t.newEpSlot(peer)
+	e := w.t.handle(k)
 	if c.Eager || w.eager {
-		if st := w.connect(k); st != ucs.OK {
-			err := w.reason(k, st)
-			w.freeEndpoint(k)
+		if st := w.t.connect(k); st != ucs.OK {
+			err := w.t.reason(k, st)
+			w.t.freeEndpoint(k)
 			return Endpoint{}, fmt.Errorf("new endpoint: %w", err)
 		}
 	}
 	if c.OnFailure != nil {
-		w.coldOf(k).onFailure = c.OnFailure
+		w.t.coldOf(k).onFailure = c.OnFailure
 	}
 	return e, nil
 }
 
-func (w *Worker) newEpSlot(peer wireup.PeerID) uint32 {
+func (w *thread) newEpSlot(peer wireup.PeerID) uint32 {
 	k := w.epFree
 	if k != 0 {
 		w.epFree = uint32(w.eps[k].peer)
@@ -117,7 +113,7 @@ func (w *Worker) newEpSlot(peer wireup.PeerID) uint32 {
 		k = uint32(len(w.eps))
 		w.eps = append(w.eps, epSlot{gen: 1})
 		if !w.am.multi {
-			w.t.eps = w.eps
+			w.fastEps = w.eps
 		}
 	}
 	w.eps[k].peer, w.eps[k].inUse, w.eps[k].status = peer, true, ucs.OK
@@ -125,20 +121,20 @@ func (w *Worker) newEpSlot(peer wireup.PeerID) uint32 {
 }
 
 // handle returns the Endpoint of slot k.
-func (w *Worker) handle(k uint32) Endpoint {
-	return Endpoint{&w.t, uint64(w.eps[k].gen)<<32 | uint64(k)}
+func (w *thread) handle(k uint32) Endpoint {
+	return Endpoint{w, uint64(w.eps[k].gen)<<32 | uint64(k)}
 }
 
 // endpoint returns e's slot, 0 if e is closed.
-func (w *Worker) endpoint(e Endpoint) uint32 {
+func (w *thread) endpoint(e Endpoint) uint32 {
 	k := uint32(e.id)
-	if e.t != &w.t || int(k) >= len(w.eps) || w.eps[k].gen != uint32(e.id>>32) || !w.eps[k].inUse {
+	if e.t != w || int(k) >= len(w.eps) || w.eps[k].gen != uint32(e.id>>32) || !w.eps[k].inUse {
 		return 0
 	}
 	return k
 }
 
-func (w *Worker) coldOf(k uint32) *epCold {
+func (w *thread) coldOf(k uint32) *epCold {
 	c := w.cold[k]
 	if c == nil {
 		c = new(epCold)
@@ -149,7 +145,7 @@ func (w *Worker) coldOf(k uint32) *epCold {
 
 // connect opens the lane of endpoint k at its first operation. If no transport reaches
 // the peer, the endpoint fails.
-func (w *Worker) connect(k uint32) ucs.Status {
+func (w *thread) connect(k uint32) ucs.Status {
 	s := &w.eps[k]
 	if s.lane != 0 || s.status != ucs.OK {
 		return s.status
@@ -166,7 +162,7 @@ func (w *Worker) connect(k uint32) ucs.Status {
 }
 
 // peerName returns the name of endpoint k's remote worker in errors.
-func (w *Worker) peerName(k uint32) string {
+func (w *thread) peerName(k uint32) string {
 	if k == 0 || !w.eps[k].inUse {
 		return ""
 	}
@@ -193,10 +189,9 @@ type LaneInfo struct {
 
 // Info returns the current state of the endpoint.
 func (e Endpoint) Info() EndpointInfo {
-	t := e.thread()
-	t.lock()
-	defer t.unlock()
-	w := t.w
+	w := e.thread()
+	w.lock()
+	defer w.unlock()
 	k := w.endpoint(e)
 	if k == 0 {
 		return EndpointInfo{Err: ErrClosed}
@@ -205,8 +200,8 @@ func (e Endpoint) Info() EndpointInfo {
 	if c := w.cold[k]; c != nil {
 		i.Err = c.err
 	}
-	for n := w.laneOf[w.eps[k].peer]; n != 0; n = w.t.lanes[n].next {
-		l := &w.t.lanes[n]
+	for n := w.laneOf[w.eps[k].peer]; n != 0; n = w.lanes[n].next {
+		l := &w.lanes[n]
 		info := w.ifaces[l.iface].info
 		i.Lanes = append(i.Lanes, LaneInfo{info.Transport, info.Device, l.ifaceMaxShort, max(l.ifaceMaxShort, l.maxBcopy)})
 	}

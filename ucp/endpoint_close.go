@@ -20,7 +20,7 @@ func (e Endpoint) Close() error {
 	if e.t == nil {
 		return nil
 	}
-	w := e.t.w
+	w := e.t
 	e.t.lock()
 	k := w.endpoint(e)
 	alive := k != 0 && w.eps[k].status == ucs.OK
@@ -45,10 +45,10 @@ func (e Endpoint) Close() error {
 // awaitFailure returns why e failed, after one of its operations has failed. It waits for
 // the transport's report, since a transport may refuse operations before it reports the
 // failure.
-func (w *Worker) awaitFailure(e Endpoint) error {
+func (w *thread) awaitFailure(e Endpoint) error {
 	ctx, cancel := context.WithTimeout(context.Background(), w.ctx.closeTimeout)
 	defer cancel()
-	_ = w.WaitUntil(ctx, func() bool { return e.Info().Err != nil }) // on a timeout there is no reason
+	_ = w.waitUntil(ctx, func() bool { return e.Info().Err != nil }) // on a timeout there is no reason
 	return e.Info().Err
 }
 
@@ -71,7 +71,7 @@ func (e Endpoint) Abort(cause error) {
 
 // closeNow completes the requests of e with reason and frees it.
 func (e Endpoint) closeNow(reason error) error {
-	w := e.t.w
+	w := e.t
 	var errs []error
 	for _, c := range w.ownedBy(e) {
 		errs = append(errs, c.Close())
@@ -89,9 +89,9 @@ func (e Endpoint) closeNow(reason error) error {
 }
 
 // ownedBy returns the resources that are closed with e.
-func (w *Worker) ownedBy(e Endpoint) (cs []io.Closer) {
-	w.t.lock()
-	defer w.t.unlock()
+func (w *thread) ownedBy(e Endpoint) (cs []io.Closer) {
+	w.lock()
+	defer w.unlock()
 	if k := w.endpoint(e); k != 0 && w.cold[k] != nil {
 		for c := range w.cold[k].owned {
 			cs = append(cs, c)
@@ -101,7 +101,7 @@ func (w *Worker) ownedBy(e Endpoint) (cs []io.Closer) {
 }
 
 // own registers c to be closed with endpoint k, unless disown removes it before.
-func (w *Worker) own(k uint32, c io.Closer) {
+func (w *thread) own(k uint32, c io.Closer) {
 	o := w.coldOf(k)
 	if o.owned == nil {
 		o.owned = make(map[io.Closer]struct{})
@@ -109,7 +109,7 @@ func (w *Worker) own(k uint32, c io.Closer) {
 	o.owned[c] = struct{}{}
 }
 
-func (w *Worker) disown(k uint32, c io.Closer) {
+func (w *thread) disown(k uint32, c io.Closer) {
 	if o := w.cold[k]; o != nil {
 		delete(o.owned, c)
 	}
@@ -117,7 +117,7 @@ func (w *Worker) disown(k uint32, c io.Closer) {
 
 // detach removes endpoint k from all slots. Completed operations keep their error until
 // it is read or evicted.
-func (w *Worker) detach(k uint32) {
+func (w *thread) detach(k uint32) {
 	for i := uint32(1); int(i) < len(w.slab.slots); i++ {
 		s := &w.slab.slots[i]
 		if s.ep != k || s.state == slotFree {
@@ -138,7 +138,7 @@ func (w *Worker) detach(k uint32) {
 }
 
 // freeEndpoint frees endpoint k's slot and releases its lane.
-func (w *Worker) freeEndpoint(k uint32) {
+func (w *thread) freeEndpoint(k uint32) {
 	s := &w.eps[k]
 	lane := s.lane
 	if c := w.cold[k]; c != nil && lane == 0 {
@@ -159,8 +159,8 @@ func (w *Worker) freeEndpoint(k uint32) {
 func flushBeforeClose(ws []*Worker, timeout time.Duration) {
 	rs := make([]Request, len(ws))
 	for i, w := range ws {
-		w.rejectUnmatched()
-		rs[i] = w.flushAlive()
+		w.t.rejectUnmatched()
+		rs[i] = w.t.flushAlive()
 	}
 	var p waitLoop
 	limit := ucs.Now().Add(timeout)
@@ -184,20 +184,20 @@ func flushBeforeClose(ws []*Worker, timeout time.Duration) {
 
 // closeEndpoints flushes all endpoints within CloseTimeout and ends them.
 func (w *Worker) closeEndpoints() error {
-	w.rejectUnmatched()
+	w.t.rejectUnmatched()
 	var errs []error
 	w.t.lock()
 	flushed, err := w.flushed, w.flushErr
 	w.t.unlock()
 	if !flushed {
-		_, err = w.waitBounded(w.flushAlive())
+		_, err = w.t.waitBounded(w.t.flushAlive())
 	}
 	w.t.lock()
 	if !errors.Is(err, ErrPeerFailed) || !w.closedInOrder() {
 		errs = append(errs, err)
 	}
 	var owned []io.Closer
-	for _, c := range w.cold {
+	for _, c := range w.t.cold {
 		for o := range c.owned {
 			owned = append(owned, o)
 		}
@@ -208,15 +208,15 @@ func (w *Worker) closeEndpoints() error {
 	}
 	w.t.lock()
 	defer w.t.unlock()
-	w.endAll(ucs.Closed)
+	w.t.endAll(ucs.Closed)
 	for i := 1; i < len(w.t.lanes); i++ {
 		if l := &w.t.lanes[i]; l.ep != nil {
-			w.closeLane(uint32(i))
+			w.t.closeLane(uint32(i))
 		}
 	}
-	for k := range w.eps {
-		w.eps[k].gen++
-		w.eps[k].lane, w.eps[k].inUse = 0, false
+	for k := range w.t.eps {
+		w.t.eps[k].gen++
+		w.t.eps[k].lane, w.t.eps[k].inUse = 0, false
 	}
 	return errors.Join(errs...)
 }
@@ -232,9 +232,9 @@ func (w *Worker) closedInOrder() bool {
 }
 
 // endAll completes every live operation of the worker with st.
-func (w *Worker) endAll(st ucs.Status) {
-	for i := range w.t.lanes {
-		w.t.lanes[i].setSlow(slowNoCredit, false) // no lane is resumed
+func (w *thread) endAll(st ucs.Status) {
+	for i := range w.lanes {
+		w.lanes[i].setSlow(slowNoCredit, false) // no lane is resumed
 	}
 	for _, wi := range w.ifaces {
 		for _, rx := range wi.rxConns {

@@ -23,10 +23,10 @@ type idleEviction struct {
 const evictInterval = 10 * time.Millisecond
 
 func (w *Worker) initEviction() {
-	w.eviction.maxActive = rowMaxLive.Get(w.ctx.settings)
-	for _, wi := range w.ifaces {
+	w.t.eviction.maxActive = rowMaxLive.Get(w.t.ctx.settings)
+	for _, wi := range w.t.ifaces {
 		if f, ok := wi.iface.(uct.ConnectionCache); ok {
-			w.eviction.caches = append(w.eviction.caches, f)
+			w.t.eviction.caches = append(w.t.eviction.caches, f)
 		}
 	}
 }

@@ -39,18 +39,18 @@ func TestExitBesideConnecting(t *testing.T) {
 	require.NoError(t, err)
 
 	w.t.lock()
-	id := w.eps[w.endpoint(e)].peer
-	view := w.peers.View(id)
-	plan, _ := w.rankLanes(id, view, wireup.ForAM)
+	id := w.t.eps[w.t.endpoint(e)].peer
+	view := w.t.peers.View(id)
+	plan, _ := w.t.rankLanes(id, view, wireup.ForAM)
 	var lane uint32
 	for _, c := range plan[wireup.ForAM] {
-		if w.ifaces[c.Local].info.Transport == "rc" {
-			lane, err = w.openLane(id, &view, c)
+		if w.t.ifaces[c.Local].info.Transport == "rc" {
+			lane, err = w.t.openLane(id, &view, c)
 		}
 	}
 	require.NoError(t, err)
 	require.NotZero(t, lane)
-	w.sendAddress(lane) // waits for the connection
+	w.t.sendAddress(lane) // waits for the connection
 	require.NotZero(t, w.t.lanes[lane].pending)
 	w.t.unlock()
 

@@ -34,7 +34,7 @@ var errProtocol = fmt.Errorf("%w: it broke the protocol", ErrPeerFailed)
 var errDisconnected = fmt.Errorf("%w: it closed the connection", ErrPeerFailed)
 
 // connectionFailed handles the failure of a connection, in both directions.
-func (w *Worker) connectionFailed(wi *workerIface, f uct.Failure) {
+func (w *thread) connectionFailed(wi *workerIface, f uct.Failure) {
 	reason := f.Err
 	switch {
 	case reason == nil:
@@ -51,8 +51,8 @@ func (w *Worker) connectionFailed(wi *workerIface, f uct.Failure) {
 	if f.Endpoint == nil {
 		return
 	}
-	for i := range w.t.lanes {
-		if l := &w.t.lanes[i]; l.transport() == f.Endpoint {
+	for i := range w.lanes {
+		if l := &w.lanes[i]; l.transport() == f.Endpoint {
 			if w.failOver(uint32(i), f) {
 				w.endReported(uint32(i))
 				return
@@ -70,9 +70,9 @@ func (w *Worker) connectionFailed(wi *workerIface, f uct.Failure) {
 // failed. If the peer closed in order, a connected lane ends by itself, after the
 // operations that the peer has acknowledged. Only a lane that is still connecting gets
 // no reply any more and is failed.
-func (w *Worker) failPeer(i uint32, reason error) {
-	peer := w.t.lanes[i].peer
-	if w.t.lanes[i].state == laneFailed {
+func (w *thread) failPeer(i uint32, reason error) {
+	peer := w.lanes[i].peer
+	if w.lanes[i].state == laneFailed {
 		return // the other lanes may belong to a later connection
 	}
 	superseded := w.superseded(i)
@@ -80,8 +80,8 @@ func (w *Worker) failPeer(i uint32, reason error) {
 	if superseded { // the endpoints use the other lanes
 		return
 	}
-	for k := range w.t.lanes {
-		l := &w.t.lanes[k]
+	for k := range w.lanes {
+		l := &w.lanes[k]
 		if l.ep == nil || l.peer != peer || l.state == laneFailed || errors.Is(reason, errDisconnected) && !l.connecting() {
 			continue
 		}
@@ -91,7 +91,7 @@ func (w *Worker) failPeer(i uint32, reason error) {
 			}
 		}
 		w.failLane(uint32(k), reason)
-		if l = &w.t.lanes[k]; l.ep != nil {
+		if l = &w.lanes[k]; l.ep != nil {
 			l.flushCancel()
 		}
 	}
@@ -105,8 +105,8 @@ func (l *lane) connecting() bool {
 
 // failLane fails the endpoints that use the lane and the operations that wait on it.
 // The lane is closed when its last reference is released.
-func (w *Worker) failLane(i uint32, reason error) {
-	l := &w.t.lanes[i]
+func (w *thread) failLane(i uint32, reason error) {
+	l := &w.lanes[i]
 	if l.state == laneFailed {
 		return
 	}
@@ -128,7 +128,7 @@ func (w *Worker) failLane(i uint32, reason error) {
 			rx.iface.iface.Disconnect(rx.id) // its sender does not know of the loss and would wait forever
 		}
 	}
-	l = &w.t.lanes[i]
+	l = &w.lanes[i]
 	l.unuse()
 	if l.replyRefs = 0; l.refs == 0 {
 		w.drainLane(i)
@@ -138,8 +138,8 @@ func (w *Worker) failLane(i uint32, reason error) {
 
 // superseded reports whether another lane has taken the place of lane i: see
 // reconnectReplyLane.
-func (w *Worker) superseded(i uint32) bool {
-	l := &w.t.lanes[i]
+func (w *thread) superseded(i uint32) bool {
+	l := &w.lanes[i]
 	return w.laneTo(l.peer, l.iface) != i
 }
 
@@ -157,7 +157,7 @@ func (l *lane) flushCancel() {
 // failEndpoint makes endpoint k refuse all operations with st, because of err. Its
 // transport may still be operational, so the fast paths would not detect it. The caller
 // calls failTiedRecvs afterwards.
-func (w *Worker) failEndpoint(k uint32, st ucs.Status, err error) {
+func (w *thread) failEndpoint(k uint32, st ucs.Status, err error) {
 	s := &w.eps[k]
 	c := w.coldOf(k)
 	c.err, c.lane = err, s.lane
@@ -174,7 +174,7 @@ func (w *Worker) failEndpoint(k uint32, st ucs.Status, err error) {
 }
 
 // failTiedRecvs completes the unmatched receives that are tied to failed endpoints.
-func (w *Worker) failTiedRecvs() {
+func (w *thread) failTiedRecvs() {
 	for i := range w.slab.slots {
 		s := &w.slab.slots[i]
 		if s.state != slotLive || s.flags&flagTied == 0 {
@@ -187,7 +187,7 @@ func (w *Worker) failTiedRecvs() {
 }
 
 // reason returns the error for operations of endpoint k that complete with st.
-func (w *Worker) reason(k uint32, st ucs.Status) error {
+func (w *thread) reason(k uint32, st ucs.Status) error {
 	if c := w.cold[k]; k != 0 && c != nil && c.err != nil && st == w.eps[k].status {
 		return c.err
 	}
@@ -195,13 +195,13 @@ func (w *Worker) reason(k uint32, st ucs.Status) error {
 }
 
 // slotErr returns the error of the operation in slot i, which failed.
-func (w *Worker) slotErr(i uint32) error {
+func (w *thread) slotErr(i uint32) error {
 	if err := w.slab.errs[i]; err != nil {
 		return err
 	}
 	s := &w.slab.slots[i]
 	e := &OpError{Op: s.op.info().name, Peer: w.peerName(s.ep), Lane: w.laneName(s.lane), Err: w.reason(s.ep, s.status)}
-	if l := &w.t.lanes[s.lane]; s.ep == 0 && l.ep != nil {
+	if l := &w.lanes[s.lane]; s.ep == 0 && l.ep != nil {
 		e.Peer = shortID(w.peers.UUID(l.peer))
 		if s.status == l.status() && l.err != nil {
 			e.Err = l.err
@@ -212,13 +212,13 @@ func (w *Worker) slotErr(i uint32) error {
 
 // saveErr stores the error of slot i. It is called before the state is released from
 // which slotErr would make it.
-func (w *Worker) saveErr(i uint32, err error) {
+func (w *thread) saveErr(i uint32, err error) {
 	w.slab.errs[i] = err
 	w.slab.slots[i].flags |= flagExtra
 }
 
 // refusal returns the error of a request that was refused at the call.
-func (w *Worker) refusal(id uint64) error {
+func (w *thread) refusal(id uint64) error {
 	st, op, k := ucs.Status(id>>56&0x7f), opKind(id>>48), uint32(id)
 	e := &OpError{Op: op.info().name, Err: statusErr(st)}
 	if int(k) < len(w.eps) && k != 0 && w.eps[k].inUse && uint16(w.eps[k].gen) == uint16(id>>32) {

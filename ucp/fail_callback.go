@@ -23,7 +23,7 @@ type failureCall struct {
 
 // runFailureCalls makes the pending calls of OnFailure outside of the lock, which the caller
 // holds. It may be called again by progress inside such a callback.
-func (w *Worker) runFailureCalls() {
+func (w *thread) runFailureCalls() {
 	for len(w.am.failureCalls) > 0 {
 		c := w.am.failureCalls[0]
 		w.am.failureCalls[0] = failureCall{}
@@ -38,7 +38,7 @@ func (w *Worker) runFailureCalls() {
 
 // failureCallDue reports whether OnFailure of e is pending or running. The caller holds the
 // lock.
-func (w *Worker) failureCallDue(e Endpoint) bool {
+func (w *thread) failureCallDue(e Endpoint) bool {
 	return w.inOnFailure == e || slices.ContainsFunc(w.am.failureCalls, func(c failureCall) bool { return c.e == e })
 }
 
@@ -46,7 +46,7 @@ func (w *Worker) failureCallDue(e Endpoint) bool {
 // pending. Inside a callback it returns immediately: the call follows that callback.
 // With ThreadMulti the goroutine that progresses makes the call.
 func (e Endpoint) awaitFailureCall() error {
-	w := e.t.w
+	w := e.t
 	e.t.lock()
 	due := w.failureCallDue(e) && w.outsideCallbacks() == nil
 	if due && !w.am.multi {
@@ -59,7 +59,7 @@ func (e Endpoint) awaitFailureCall() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), w.ctx.closeTimeout)
 	defer cancel()
-	err := w.WaitUntil(ctx, func() bool {
+	err := w.waitUntil(ctx, func() bool {
 		e.t.lock()
 		defer e.t.unlock()
 		return !w.failureCallDue(e)

@@ -15,9 +15,9 @@ import "github.com/goucx/goucx/ucs"
 // comes for an operation without a lane, or whose lane uses another connection by now.
 //
 //go:noinline
-func (w *Worker) awaitsReport(i uint32, wi *workerIface) bool {
+func (w *thread) awaitsReport(i uint32, wi *workerIface) bool {
 	s := &w.slab.slots[i]
-	l := &w.t.lanes[s.lane]
+	l := &w.lanes[s.lane]
 	if l.ep == nil || l.state == laneFailed || l.iface != uint32(wi.index) {
 		return false
 	}
@@ -28,7 +28,7 @@ func (w *Worker) awaitsReport(i uint32, wi *workerIface) bool {
 
 // endReported completes the operations of lane i that waited for the report of its failure.
 // It is also called if the lane closes and no report will come.
-func (w *Worker) endReported(i uint32) {
+func (w *thread) endReported(i uint32) {
 	all := w.unreported
 	w.unreported = nil
 	for _, id := range all {

@@ -51,7 +51,7 @@ func TestFailWhileOthersPut(t *testing.T) {
 	<-begun
 	<-begun
 	w.t.lock()
-	w.failPeer(k.rma.lane, errGone)
+	w.t.failPeer(k.rma.lane, errGone)
 	w.t.unlock()
 	wg.Wait()
 }

@@ -25,10 +25,9 @@ import (
 // Fence orders the endpoint's operations before it against those after it. It never
 // blocks.
 func (e Endpoint) Fence() {
-	t := e.thread()
-	t.lock()
-	defer t.unlock()
-	w := t.w
+	w := e.thread()
+	w.lock()
+	defer w.unlock()
 	k := w.endpoint(e)
 	if k == 0 {
 		return
@@ -43,15 +42,15 @@ func (w *Worker) Fence() {
 	w.t.lock()
 	defer w.t.unlock()
 	for i := 1; i < len(w.t.lanes); i++ {
-		if l := &w.t.lanes[i]; l.ep != nil && l.state != laneFailed && w.laneOf[l.peer] == uint32(i) {
-			w.fencePeer(0, uint32(i))
+		if l := &w.t.lanes[i]; l.ep != nil && l.state != laneFailed && w.t.laneOf[l.peer] == uint32(i) {
+			w.t.fencePeer(0, uint32(i))
 		}
 	}
 }
 
 // fencePeer fences the lanes to a peer, of which i is the first.
-func (w *Worker) fencePeer(ep, i uint32) {
-	l := &w.t.lanes[i]
+func (w *thread) fencePeer(ep, i uint32) {
+	l := &w.lanes[i]
 	if l.next != 0 {
 		w.fenceMulti(l.peer)
 		return
@@ -62,9 +61,9 @@ func (w *Worker) fencePeer(ep, i uint32) {
 
 // fenceNewLane applies the earlier fences of the other lanes to peer to a lane that was
 // just opened.
-func (w *Worker) fenceNewLane(peer wireup.PeerID) {
-	for i := w.laneOf[peer]; i != 0; i = w.t.lanes[i].next {
-		if w.t.lanes[i].fenced {
+func (w *thread) fenceNewLane(peer wireup.PeerID) {
+	for i := w.laneOf[peer]; i != 0; i = w.lanes[i].next {
+		if w.lanes[i].fenced {
 			w.fenceMulti(peer)
 			return
 		}
@@ -73,7 +72,7 @@ func (w *Worker) fenceNewLane(peer wireup.PeerID) {
 
 // fence posts a fence on the lane. Behind pending operations it becomes pending as
 // well.
-func (w *Worker) fence(ep, lane uint32) {
+func (w *thread) fence(ep, lane uint32) {
 	i := w.slab.alloc(opFence)
 	s := &w.slab.slots[i]
 	s.ep, s.lane, s.off = ep, lane, 0
@@ -83,8 +82,8 @@ func (w *Worker) fence(ep, lane uint32) {
 	}
 }
 
-func (w *Worker) resumeFence(i uint32) ucs.Status {
-	l := &w.t.lanes[w.slab.slots[i].lane]
+func (w *thread) resumeFence(i uint32) ucs.Status {
+	l := &w.lanes[w.slab.slots[i].lane]
 	if st := w.checkOrder(l); st != ucs.OK {
 		return st
 	}
@@ -114,17 +113,17 @@ func (e *emulEndpoint) canOvertake() bool { return e != nil && e.hasRMA && e.han
 //
 // Its slot counts the parts that have not completed. A part is the flush of a lane,
 // posted at the place of the fence among the lane's operations.
-func (w *Worker) fenceMulti(peer wireup.PeerID) {
+func (w *thread) fenceMulti(peer wireup.PeerID) {
 	f := w.slab.alloc(opFenceMulti)
 	s := &w.slab.slots[f]
 	s.flags, s.arg, s.partsLeft = flagReported, uint64(peer), 1
 	w.fences++
 	w.fenced = w.fenced[:0]
-	for i := w.laneOf[peer]; i != 0; i = w.t.lanes[i].next {
-		if w.t.lanes[i].state == laneFailed {
+	for i := w.laneOf[peer]; i != 0; i = w.lanes[i].next {
+		if w.lanes[i].state == laneFailed {
 			continue
 		}
-		w.t.lanes[i].fenced = true
+		w.lanes[i].fenced = true
 		part := w.fencePart(f, i)
 		switch st := w.try(part); {
 		case st != ucs.InProgress:
@@ -143,7 +142,7 @@ func (w *Worker) fenceMulti(peer wireup.PeerID) {
 }
 
 // fencePart returns the slot of a new part of f on the lane.
-func (w *Worker) fencePart(f, lane uint32) uint32 {
+func (w *thread) fencePart(f, lane uint32) uint32 {
 	i := w.slab.alloc(opFence)
 	s := &w.slab.slots[i]
 	s.lane, s.parent, s.off = lane, f, 0
@@ -157,9 +156,9 @@ func (w *Worker) fencePart(f, lane uint32) uint32 {
 const flushSynced = 1
 
 // resumeFencePart starts the flush of the lane of the part in slot i.
-func (w *Worker) resumeFencePart(i uint32) ucs.Status {
+func (w *thread) resumeFencePart(i uint32) ucs.Status {
 	lane, f := w.slab.slots[i].lane, w.slab.slots[i].parent
-	l := &w.t.lanes[lane]
+	l := &w.lanes[lane]
 	if st := l.ep.Fence(); st != ucs.OK {
 		return st
 	}
@@ -187,13 +186,13 @@ func (w *Worker) resumeFencePart(i uint32) ucs.Status {
 }
 
 // stallForFence stalls the lane until fence f completes.
-func (w *Worker) stallForFence(f, lane uint32) {
+func (w *thread) stallForFence(f, lane uint32) {
 	w.emulLane(lane).fence = f
 	w.stallLane(lane)
 }
 
 // fencePartDone counts a completed part of f. The last one resumes all lanes.
-func (w *Worker) fencePartDone(f uint32) {
+func (w *thread) fencePartDone(f uint32) {
 	s := &w.slab.slots[f]
 	if s.partsLeft--; s.partsLeft > 0 {
 		return
@@ -203,8 +202,8 @@ func (w *Worker) fencePartDone(f uint32) {
 	w.fences--
 	var some [16]uint32
 	stalled := some[:0]
-	for i := w.laneOf[peer]; i != 0; i = w.t.lanes[i].next {
-		if e := w.t.lanes[i].emul; e != nil && e.fence == f {
+	for i := w.laneOf[peer]; i != 0; i = w.lanes[i].next {
+		if e := w.lanes[i].emul; e != nil && e.fence == f {
 			e.fence = 0
 			stalled = append(stalled, i)
 		}
@@ -215,7 +214,7 @@ func (w *Worker) fencePartDone(f uint32) {
 }
 
 // endFences completes the parts of fences on a lane that closes.
-func (w *Worker) endFences(lane uint32) {
+func (w *thread) endFences(lane uint32) {
 	for i := uint32(1); w.fences > 0 && int(i) < len(w.slab.slots); i++ {
 		if s := &w.slab.slots[i]; s.op == opFence && s.state == slotLive && s.lane == lane && s.flags&flagChild != 0 {
 			w.end(i, ucs.Canceled)

@@ -24,7 +24,7 @@ func TestWhatAFenceHeldKeepsItsPlace(t *testing.T) {
 			for range 3 {
 				p.word(0).Add(1)
 				p.e.Fence()
-				require.Equal(t, 1, p.a.fences)
+				require.Equal(t, 1, p.a.t.fences)
 				sends := make([]Request, 1000)
 				for i := range sends {
 					sends[i] = p.e.TagSend(buf, 7)

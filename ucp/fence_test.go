@@ -142,7 +142,7 @@ func TestFenceAcrossLanesOfAnAbortedEndpoint(t *testing.T) {
 	p.must(other.TagSendUint64(1, 7))
 	p.word(0).Add(1)
 	p.e.Fence()
-	require.Equal(t, 1, p.a.fences)
+	require.Equal(t, 1, p.a.t.fences)
 	late := other.TagSendUint64(2, 7)
 	p.e.Abort(nil)
 	p.must(late)
@@ -154,7 +154,7 @@ func TestFenceAcrossLanesOfAnAbortedEndpoint(t *testing.T) {
 // rested requires that no fence holds anything any more.
 func (p *swPair) rested() {
 	p.t.Helper()
-	require.Zero(p.t, p.a.fences)
+	require.Zero(p.t, p.a.t.fences)
 	for i := range p.a.t.lanes {
 		require.Nil(p.t, p.a.t.lanes[i].stalledEp())
 	}

@@ -15,7 +15,7 @@ type budget struct {
 
 // allocBudgeted allocates memory for n bytes of an unexpected message and charges it to the
 // budget.
-func (w *Worker) allocBudgeted(n int) chunk {
+func (w *thread) allocBudgeted(n int) chunk {
 	c := w.pool.get(n)
 	b := &w.budget
 	b.used += w.pool.size(c)
@@ -32,7 +32,7 @@ func (w *Worker) allocBudgeted(n int) chunk {
 }
 
 // freeBudgeted frees c. It ignores 0.
-func (w *Worker) freeBudgeted(c chunk) {
+func (w *thread) freeBudgeted(c chunk) {
 	if c == 0 {
 		return
 	}
@@ -46,7 +46,7 @@ func (w *Worker) freeBudgeted(c chunk) {
 
 // addRxChecks adds by to every port's number of reasons to check the rx connection of
 // each message.
-func (w *Worker) addRxChecks(by int) {
+func (w *thread) addRxChecks(by int) {
 	for _, wi := range w.ifaces {
 		wi.rxChecks += by
 	}
@@ -56,7 +56,7 @@ func (w *Worker) addRxChecks(by int) {
 // its worker address cannot be notified. The request is repeated after 32 further eager
 // messages, after 64, and so on. If the first one was lost, the arrival of a repeated
 // one makes the transport detect the loss long before its time-out.
-func (w *Worker) requestRndvOnly(rx *rxConn) {
+func (w *thread) requestRndvOnly(rx *rxConn) {
 	if rx.peer == 0 {
 		return
 	}
@@ -77,7 +77,7 @@ const rndvOnlyResend = 32
 // endRndvOnly ends the flow control of all senders.
 //
 //go:noinline
-func (w *Worker) endRndvOnly() {
+func (w *thread) endRndvOnly() {
 	w.budget.exhausted = false
 	w.am.retainer.rndvOnly.Store(false)
 	w.addRxChecks(-1)

@@ -26,22 +26,21 @@ import (
 // accepted it, not when the peer's program receives it. Flush includes operations that
 // wait for resources, sync sends and rendezvous messages that wait for a receive.
 func (e Endpoint) Flush() Request {
-	t := e.thread()
-	t.lock()
-	defer t.unlock()
-	w := t.w
+	w := e.thread()
+	w.lock()
+	defer w.unlock()
 	k := w.endpoint(e)
 	if k == 0 {
-		return t.refuse(opFlush, e, ucs.Closed)
+		return w.refuse(opFlush, e, ucs.Closed)
 	}
 	if st := w.eps[k].status; st != ucs.OK {
-		return t.refuse(opFlush, e, st)
+		return w.refuse(opFlush, e, st)
 	}
 	if w.eps[k].lane == 0 {
 		return Request{} // no operation was posted on it
 	}
 	f := flush{w: w, ep: k}
-	for i := w.laneOf[w.eps[k].peer]; i != 0; i = w.t.lanes[i].next {
+	for i := w.laneOf[w.eps[k].peer]; i != 0; i = w.lanes[i].next {
 		f.addLane(i)
 	}
 	f.addRefusals(e.id)
@@ -54,10 +53,10 @@ func (e Endpoint) Flush() Request {
 func (w *Worker) Flush() Request {
 	w.t.lock()
 	defer w.t.unlock()
-	if w.closing {
+	if w.t.closing {
 		return w.t.refuse(opFlush, Endpoint{}, ucs.Closed)
 	}
-	f := flush{w: w}
+	f := flush{w: &w.t}
 	for i := 1; i < len(w.t.lanes); i++ {
 		if l := &w.t.lanes[i]; l.ep != nil && !l.drainsPending() {
 			f.addLane(uint32(i))
@@ -68,12 +67,12 @@ func (w *Worker) Flush() Request {
 }
 
 // flushAlive flushes the lanes that have not failed, because the worker closes.
-func (w *Worker) flushAlive() Request {
-	w.t.lock()
-	defer w.t.unlock()
+func (w *thread) flushAlive() Request {
+	w.lock()
+	defer w.unlock()
 	f := flush{w: w}
-	for i := 1; i < len(w.t.lanes); i++ {
-		if l := &w.t.lanes[i]; l.ep != nil && l.state != laneFailed && !l.drainsPending() {
+	for i := 1; i < len(w.lanes); i++ {
+		if l := &w.lanes[i]; l.ep != nil && l.state != laneFailed && !l.drainsPending() {
 			l.closeFlushed = true
 			w.retainLane(uint32(i)) // otherwise a lane for replies only closes when its peer does, and cancels the flush
 			f.addLane(uint32(i))
@@ -85,7 +84,7 @@ func (w *Worker) flushAlive() Request {
 // flush collects the flushes of several lanes in one request. The request is created
 // only if one of them does not complete immediately.
 type flush struct {
-	w      *Worker
+	w      *thread
 	ep     uint32
 	parent uint32
 }
@@ -121,7 +120,7 @@ func (f *flush) request() Request {
 		return Request{}
 	}
 	w := f.w
-	r := Request{&w.t, w.slab.id(f.parent)}
+	r := Request{w, w.slab.id(f.parent)}
 	if s := &w.slab.slots[f.parent]; s.partsLeft == 0 {
 		w.end(f.parent, s.status)
 	}
@@ -132,9 +131,9 @@ func (f *flush) request() Request {
 // requests the acknowledgment of earlier emulated operations, and flushes the transport
 // once all earlier sends have been matched. slot.partsLeft counts the two. Operations posted
 // later do not delay it.
-func (w *Worker) resumeFlush(i uint32) ucs.Status {
+func (w *thread) resumeFlush(i uint32) ucs.Status {
 	s := &w.slab.slots[i]
-	l := &w.t.lanes[s.lane]
+	l := &w.lanes[s.lane]
 	if s.arg == flushNew {
 		if st := w.checkOrder(l); st != ucs.OK {
 			return st
@@ -188,11 +187,11 @@ func (w *Worker) resumeFlush(i uint32) ucs.Status {
 // endFlushes completes the parts of flushes on a lane that closes. No endpoint or
 // remote key uses the lane, so a part has nothing to wait for: it fails only if the
 // lane failed.
-func (w *Worker) endFlushes(lane uint32) {
+func (w *thread) endFlushes(lane uint32) {
 	for i := uint32(1); int(i) < len(w.slab.slots); i++ {
 		if s := &w.slab.slots[i]; s.op == opFlush && s.state == slotLive && s.lane == lane && s.flags&flagChild != 0 {
 			w.unlinkFlush(i)
-			w.end(i, w.t.lanes[lane].status())
+			w.end(i, w.lanes[lane].status())
 		}
 	}
 }
@@ -200,7 +199,7 @@ func (w *Worker) endFlushes(lane uint32) {
 // checkOrder returns OK if a flush or fence of the lane would cover all operations before
 // it. It would not cover pending ones: then checkOrder returns NoResource, so that the
 // flush becomes pending behind them.
-func (w *Worker) checkOrder(l *lane) ucs.Status {
+func (w *thread) checkOrder(l *lane) ucs.Status {
 	switch {
 	case l.state == laneFailed:
 		return l.status()

@@ -22,10 +22,10 @@ func TestCloseFlushesReplyLanes(t *testing.T) {
 				}
 			}
 			require.NotZero(t, reply)
-			f := p.b.flushAlive()
+			f := p.b.t.flushAlive()
 			p.until(func() bool { return sent.Done() })
 			p.e.Abort(nil)
-			p.until(func() bool { return f.Done() && len(p.a.laneOf) == 0 })
+			p.until(func() bool { return f.Done() && len(p.a.t.laneOf) == 0 })
 			for range 1000 {
 				p.a.Progress()
 				p.b.Progress()

@@ -16,7 +16,7 @@ const auxRefused = 1 << 31
 // firstRefusal returns the slot of the first unread refused transfer of the endpoint
 // with this id, or of any endpoint if id is 0. It marks all of them as read. It returns
 // 0 if there is none.
-func (w *Worker) firstRefusal(id uint64) (first uint32) {
+func (w *thread) firstRefusal(id uint64) (first uint32) {
 	if w.unreportedRefusals == 0 {
 		return 0
 	}

@@ -33,7 +33,7 @@ func newPort(t testing.TB) *workerIface {
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	w, err := c.NewWorker(WorkerConfig{Mode: ThreadSingle})
 	require.NoError(t, err)
-	return w.ifaces[0]
+	return w.t.ifaces[0]
 }
 
 // first makes the payload of a first fragment.
@@ -72,7 +72,7 @@ func TestGarbage(t *testing.T) {
 					tc.ps[i].src = 5
 				}
 				deliver(wi, tc.ps...)
-				assert.Equal(t, uint64(1), w.count.Value(cntProtocolError))
+				assert.Equal(t, uint64(1), w.t.count.Value(cntProtocolError))
 				opened := tc.ps[0].id == amFirst && len(tc.ps) > 1
 				if expected && opened {
 					_, err := r.Wait(ctx)
@@ -82,15 +82,15 @@ func TestGarbage(t *testing.T) {
 					r.Cancel()
 					r.Drop()
 				}
-				assert.Zero(t, w.unexpQueue.Len())
-				assert.Zero(t, w.pool.allocated)
+				assert.Zero(t, w.t.unexpQueue.Len())
+				assert.Zero(t, w.t.pool.allocated)
 
 				// The source stays failed, others deliver.
 				deliver(wi, packet{amEager, 5, 1, []byte("bad")}, packet{amEager, 6, 1, []byte("good")})
 				m, err := w.TagRecv(buf, 0, 0).Wait(ctx)
 				require.NoError(t, err)
 				assert.Equal(t, "good", string(buf[:m.Len]))
-				assert.Equal(t, uint64(2), w.count.Value(cntProtocolError))
+				assert.Equal(t, uint64(2), w.t.count.Value(cntProtocolError))
 
 				// A new connection under the same number starts anew.
 				wi.HandleFailure(uct.Failure{RxConn: 5})
@@ -107,9 +107,9 @@ func TestGarbage(t *testing.T) {
 func TestHugeAnnouncement(t *testing.T) {
 	wi := newPort(t)
 	deliver(wi, packet{amFirst, 1, 7, first(1<<40, "little")})
-	assert.LessOrEqual(t, wi.w.pool.allocated, maxPrealloc)
+	assert.LessOrEqual(t, wi.w.t.pool.allocated, maxPrealloc)
 	r := wi.w.TagRecv(make([]byte, 4), 7, ^Tag(0))
-	assert.Zero(t, wi.w.pool.allocated)
+	assert.Zero(t, wi.w.t.pool.allocated)
 	wi.HandleFailure(uct.Failure{RxConn: 1})
 	m, err := r.Wait(context.Background())
 	require.ErrorIs(t, err, ErrPeerFailed)
@@ -129,10 +129,10 @@ func TestSourceEndsByHalf(t *testing.T) {
 	wi.HandleFailure(uct.Failure{RxConn: 2})
 	_, err := r.Wait(context.Background())
 	require.ErrorIs(t, err, ErrPeerFailed)
-	require.Equal(t, 1, wi.w.unexpQueue.Len())
+	require.Equal(t, 1, wi.w.t.unexpQueue.Len())
 	buf := make([]byte, 8)
 	_, err = wi.w.TagRecv(buf, 0, 0).Wait(context.Background())
 	require.NoError(t, err)
 	assert.Equal(t, "good", string(buf[:4]))
-	assert.Zero(t, wi.w.pool.allocated)
+	assert.Zero(t, wi.w.t.pool.allocated)
 }

@@ -37,16 +37,16 @@ func TestGoneAtFirstUse(t *testing.T) {
 // wait for an answer.
 func TestDeathEndsAllLanes(t *testing.T) {
 	p := newSWPair(t, "shm,rc", 64)
-	messages := p.a.eps[p.a.endpoint(p.e)].lane
+	messages := p.a.t.eps[p.a.t.endpoint(p.e)].lane
 	l := &p.a.t.lanes[messages]
-	peer, shm := l.peer, p.a.ifaces[l.iface]
+	peer, shm := l.peer, p.a.t.ifaces[l.iface]
 	require.Equal(t, "shm", shm.info.Transport)
-	view := p.a.peers.View(peer)
-	plan, _ := wireup.Choose(p.a.locals, view, wireup.ForAM)
-	n := slices.IndexFunc(plan[wireup.ForAM], func(c wireup.Candidate) bool { return p.a.ifaces[c.Local].info.Transport == "rc" })
-	other, err := p.a.openLane(peer, &view, plan[wireup.ForAM][n])
+	view := p.a.t.peers.View(peer)
+	plan, _ := wireup.Choose(p.a.t.locals, view, wireup.ForAM)
+	n := slices.IndexFunc(plan[wireup.ForAM], func(c wireup.Candidate) bool { return p.a.t.ifaces[c.Local].info.Transport == "rc" })
+	other, err := p.a.t.openLane(peer, &view, plan[wireup.ForAM][n])
 	require.NoError(t, err)
-	p.a.sendAddress(other) // it waits: the peer does nothing
+	p.a.t.sendAddress(other) // it waits: the peer does nothing
 	require.Equal(t, 1, p.a.t.lanes[other].pending)
 
 	shm.HandleFailure(uct.Failure{Endpoint: l.transport(), Err: ErrPeerFailed})
@@ -58,10 +58,10 @@ func TestDeathEndsAllLanes(t *testing.T) {
 	}
 	require.Equal(t, ucs.Canceled, p.a.t.lanes[other].ep.AMShort(amEager, 0, nil))
 
-	later, err := p.a.openLane(peer, &view, plan[wireup.ForAM][n])
+	later, err := p.a.t.openLane(peer, &view, plan[wireup.ForAM][n])
 	require.NoError(t, err)
 	shm.HandleFailure(uct.Failure{Endpoint: p.a.t.lanes[messages].transport(), Err: ErrPeerFailed})
 	require.Equal(t, ucs.OK, p.a.t.lanes[later].status(), "of another connection")
-	p.a.releaseLane(other)
-	p.a.releaseLane(later)
+	p.a.t.releaseLane(other)
+	p.a.t.releaseLane(later)
 }

@@ -35,7 +35,7 @@ func recordKnown(t *testing.T) (*workerIface, *recorder, Endpoint) {
 	w, err := c.NewWorker(WorkerConfig{Mode: ThreadSingle})
 	require.NoError(t, err)
 	deliver(wi, packet{amPeer, mine, 0, wi.w.Address()}, packet{amPeer, another, 0, w.Address()})
-	require.Zero(t, wi.w.count.Value(cntProtocolError))
+	require.Zero(t, wi.w.t.count.Value(cntProtocolError))
 	return wi, r, e
 }
 
@@ -92,14 +92,14 @@ func newHandshake(t *testing.T) *handshake {
 	deliver(wi, packet{amRTS, mine, 5, words("", 2<<32|8, 100)}, packet{amRTS, mine, 6, words("", h.kept, 100)})
 	deliver(wi, packet{amData, mine, h.fetch.id, make([]byte, 10)})
 	h.pending = &full{r, 2}
-	w.t.lanes[w.eps[1].lane].ep = h.pending
+	w.t.lanes[w.t.eps[1].lane].ep = h.pending
 	deliver(wi, packet{amRTR, mine, h.data.id, words("", h.dataID, 100)})
-	require.Zero(t, w.count.Value(cntProtocolError))
-	require.Zero(t, w.count.Value(cntStale))
+	require.Zero(t, w.t.count.Value(cntProtocolError))
+	require.Zero(t, w.t.count.Value(cntStale))
 	for _, q := range []Request{h.match, h.rts, h.data, h.fetch.Request} {
 		require.False(t, q.Done())
 	}
-	require.Equal(t, 1, w.unexpQueue.Len())
+	require.Equal(t, 1, w.t.unexpQueue.Len())
 	t.Cleanup(func() { // else the close waits for them
 		h.pending.room = 100
 		for _, q := range []Request{h.match, h.rts, h.data} {

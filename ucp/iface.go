@@ -48,7 +48,7 @@ func (wi *workerIface) name() string { return wi.info.Transport + "/" + wi.info.
 //go:nosplit
 func (wi *workerIface) HandleAM(mem []byte, ds []uct.Desc) uint64 {
 	if len(ds) == 1 && wi.rxChecks == 0 {
-		d, w := &ds[0], wi.w
+		d, w := &ds[0], &wi.w.t
 		data := mem[d.Off:][:d.Len]
 		if d.ID == amEager {
 			w.count.Inc(cntReceived)
@@ -77,7 +77,7 @@ func retainedBit(kept bool) uint64 {
 //
 //go:noinline
 func (wi *workerIface) handleBatch(mem []byte, ds []uct.Desc) uint64 {
-	w := wi.w
+	w := &wi.w.t
 	w.count.Add(cntReceived, uint64(len(ds)))
 	kept := uint64(0)
 	for i := range ds {
@@ -102,7 +102,7 @@ func (wi *workerIface) handleBatch(mem []byte, ds []uct.Desc) uint64 {
 
 // HandleEvents completes operations that were InProgress.
 func (wi *workerIface) HandleEvents(es []uct.Event) {
-	w := wi.w
+	w := &wi.w.t
 	for i := range es {
 		e := &es[i]
 		k := w.slab.find(uint64(e.Token))
@@ -137,15 +137,15 @@ func (wi *workerIface) HandleEvents(es []uct.Event) {
 // offered only the first of the waiting operations. It moves none, since it would move them
 // behind those that were posted later.
 func (wi *workerIface) HandlePending(ts []uct.Token) int {
-	wi.w.resuming = true
+	wi.w.t.resuming = true
 	n := wi.resume(ts)
-	for !wi.inAsyncTurn && n < len(ts) && wi.w.requeueStalled(ts[n]) {
+	for !wi.inAsyncTurn && n < len(ts) && wi.w.t.requeueStalled(ts[n]) {
 		n++
 		n += wi.resume(ts[n:])
 	}
-	wi.w.resuming = false
-	if wi.w.numDraining > 0 {
-		wi.w.closeDrained()
+	wi.w.t.resuming = false
+	if wi.w.t.numDraining > 0 {
+		wi.w.t.closeDrained()
 	}
 	return n
 }
@@ -154,13 +154,13 @@ func (wi *workerIface) HandlePending(ts []uct.Token) int {
 // many it retried. Control messages on an operation's lane are sent before it. A token
 // whose operation has completed is skipped.
 func (wi *workerIface) resume(ts []uct.Token) int {
-	w := wi.w
+	w := &wi.w.t
 	for n, t := range ts {
 		i := w.slab.find(uint64(t))
 		if i == 0 || w.slab.slots[i].state != slotLive {
 			continue // canceled in the meantime
 		}
-		if lane := w.slab.slots[i].lane; w.t.lanes[lane].pendingControl.head != 0 {
+		if lane := w.slab.slots[i].lane; w.lanes[lane].pendingControl.head != 0 {
 			if !w.sendPendingControl(lane) {
 				return n
 			}
@@ -183,6 +183,6 @@ func (wi *workerIface) resume(ts []uct.Token) int {
 
 // HandleFailure fails the operations and messages of a failed connection.
 func (wi *workerIface) HandleFailure(f uct.Failure) {
-	wi.w.count.Inc(cntFailures)
-	wi.w.connectionFailed(wi, f)
+	wi.w.t.count.Inc(cntFailures)
+	wi.w.t.connectionFailed(wi, f)
 }

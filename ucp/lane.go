@@ -42,17 +42,17 @@ type lane struct {
 }
 
 // laneTo returns the lane to peer over a port, 0 if there is none. There is at most one.
-func (w *Worker) laneTo(peer wireup.PeerID, port uint32) uint32 {
+func (w *thread) laneTo(peer wireup.PeerID, port uint32) uint32 {
 	i := w.laneOf[peer]
-	for i != 0 && w.t.lanes[i].iface != port {
-		i = w.t.lanes[i].next
+	for i != 0 && w.lanes[i].iface != port {
+		i = w.lanes[i].next
 	}
 	return i
 }
 
 // openLane returns the lane to candidate c of the peer's address, which view describes, and
 // adds a reference to it. It connects the lane if it does not exist.
-func (w *Worker) openLane(peer wireup.PeerID, view *wireup.View, c wireup.Candidate) (uint32, error) {
+func (w *thread) openLane(peer wireup.PeerID, view *wireup.View, c wireup.Candidate) (uint32, error) {
 	if i := w.laneTo(peer, uint32(c.Local)); i != 0 {
 		w.retainLane(i)
 		return i, nil
@@ -66,12 +66,12 @@ func (w *Worker) openLane(peer wireup.PeerID, view *wireup.View, c wireup.Candid
 	w.peers.Retain(peer)
 	i := w.laneFree
 	if i != 0 {
-		w.laneFree = w.t.lanes[i].next
+		w.laneFree = w.lanes[i].next
 	} else {
-		i = uint32(len(w.t.lanes))
-		w.t.lanes = append(w.t.lanes, lane{})
+		i = uint32(len(w.lanes))
+		w.lanes = append(w.lanes, lane{})
 	}
-	l := &w.t.lanes[i]
+	l := &w.lanes[i]
 	*l = lane{ep: ep, laneLife: laneLife{slow: slowAddress}, peer: peer}
 	l.setIface(wi, view.Entries[c.Remote].Device, w.rndvThresh)
 	w.enterLane(i, laneOpen)
@@ -92,8 +92,8 @@ func (l *lane) setIface(wi *workerIface, domain uint8, rndvThresh uint64) {
 }
 
 // enterLane changes the state of lane i.
-func (w *Worker) enterLane(i uint32, s laneState) {
-	l := &w.t.lanes[i]
+func (w *thread) enterLane(i uint32, s laneState) {
+	l := &w.lanes[i]
 	if l.state == laneDraining {
 		w.numDraining--
 	}
@@ -104,19 +104,19 @@ func (w *Worker) enterLane(i uint32, s laneState) {
 }
 
 // retainLane adds a reference of an endpoint or a remote key to lane i. It ends a drain.
-func (w *Worker) retainLane(i uint32) {
-	l := &w.t.lanes[i]
+func (w *thread) retainLane(i uint32) {
+	l := &w.lanes[i]
 	if l.refs++; l.state == laneDraining {
 		w.enterLane(i, laneOpen)
 	}
 }
 
 // insertLane inserts a lane into the list of its peer's lanes, sorted by port.
-func (w *Worker) insertLane(i uint32) {
-	l := &w.t.lanes[i]
+func (w *thread) insertLane(i uint32) {
+	l := &w.lanes[i]
 	before, after := uint32(0), w.laneOf[l.peer]
-	for after != 0 && w.t.lanes[after].iface < l.iface {
-		before, after = after, w.t.lanes[after].next
+	for after != 0 && w.lanes[after].iface < l.iface {
+		before, after = after, w.lanes[after].next
 	}
 	l.next = after
 	w.linkLane(l.peer, before, i)
@@ -124,10 +124,10 @@ func (w *Worker) insertLane(i uint32) {
 
 // linkLane makes lane i the successor of before in the list of peer's lanes. If before is
 // 0, lane i becomes the first.
-func (w *Worker) linkLane(peer wireup.PeerID, before, i uint32) {
+func (w *thread) linkLane(peer wireup.PeerID, before, i uint32) {
 	switch {
 	case before != 0:
-		w.t.lanes[before].next = i
+		w.lanes[before].next = i
 	case i != 0:
 		w.laneOf[peer] = i
 	default:
@@ -138,7 +138,7 @@ func (w *Worker) linkLane(peer wireup.PeerID, before, i uint32) {
 // openBest opens the best lane for messages to peer and adds a reference to it. If there is
 // none it returns 0 and the reasons of all transports. If a transport reports that the peer
 // is dead it tries no other: those would wait for a reply until their time-out.
-func (w *Worker) openBest(peer wireup.PeerID) (uint32, []uct.Refusal) {
+func (w *thread) openBest(peer wireup.PeerID) (uint32, []uct.Refusal) {
 	view := w.peers.View(peer)
 	plan, refused := w.rankLanes(peer, view, wireup.ForAM)
 	for _, c := range plan[wireup.ForAM] {
@@ -153,13 +153,13 @@ func (w *Worker) openBest(peer wireup.PeerID) (uint32, []uct.Refusal) {
 			break
 		}
 	}
-	return 0, append(w.Refused(), refused...)
+	return 0, append(slices.Clone(w.refused), refused...)
 }
 
 // sendAddress sends this worker's address on lane i, so that the peer can reply, and
 // opens the fast path.
-func (w *Worker) sendAddress(i uint32) {
-	l := &w.t.lanes[i]
+func (w *thread) sendAddress(i uint32) {
+	l := &w.lanes[i]
 	if !l.is(slowAddress) || l.state == laneFailed {
 		return
 	}
@@ -168,13 +168,13 @@ func (w *Worker) sendAddress(i uint32) {
 		w.control(i, control{id: amPeer, hdr: uint64(len(a) - n), text: a[:n]})
 		a = a[n:]
 	}
-	w.t.lanes[i].setSlow(slowAddress, false)
+	w.lanes[i].setSlow(slowAddress, false)
 }
 
 // releaseLane drops a reference of an endpoint or a remote key. After the last one the lane
 // closes, or drains.
-func (w *Worker) releaseLane(i uint32) {
-	if w.t.lanes[i].unretain() {
+func (w *thread) releaseLane(i uint32) {
+	if w.lanes[i].unretain() {
 		w.drainLane(i)
 	}
 }
@@ -182,18 +182,18 @@ func (w *Worker) releaseLane(i uint32) {
 // drainLane closes a lane without references. The lane drains first if it is in use, if the
 // peer has to receive operations of its pending queue, or if replies on it are not
 // acknowledged.
-func (w *Worker) drainLane(i uint32) {
-	l := &w.t.lanes[i]
+func (w *thread) drainLane(i uint32) {
+	l := &w.lanes[i]
 	if l.uses == 0 && (l.pending == 0 || l.state == laneFailed) && !w.drainReplies(i) {
 		w.closeLane(i)
-	} else if w.t.lanes[i].state == laneOpen {
+	} else if w.lanes[i].state == laneOpen {
 		w.enterLane(i, laneDraining)
 	}
 }
 
 // closeIfDrained closes a lane without references whose last use has ended.
-func (w *Worker) closeIfDrained(i uint32) {
-	if l := &w.t.lanes[i]; l.unreferenced() && l.uses == 0 {
+func (w *thread) closeIfDrained(i uint32) {
+	if l := &w.lanes[i]; l.unreferenced() && l.uses == 0 {
 		w.drainLane(i)
 	}
 }
@@ -201,9 +201,9 @@ func (w *Worker) closeIfDrained(i uint32) {
 // closeDrained closes the lanes without references whose pending queue has drained.
 //
 //go:noinline
-func (w *Worker) closeDrained() {
-	for i := range w.t.lanes {
-		if l := &w.t.lanes[i]; l.state == laneDraining && l.pending == 0 {
+func (w *thread) closeDrained() {
+	for i := range w.lanes {
+		if l := &w.lanes[i]; l.state == laneDraining && l.pending == 0 {
 			w.closeIfDrained(uint32(i))
 		}
 	}
@@ -214,13 +214,13 @@ func (w *Worker) closeDrained() {
 // status, all others with Canceled. If the lane has failed and a reply on it may be lost,
 // it closes the rx connection, so that the peer's operation fails too. The completions may
 // move the lanes and slots.
-func (w *Worker) closeLane(i uint32) {
-	w.t.lanes[i].use() // the end of a read below must not close the lane a second time
+func (w *thread) closeLane(i uint32) {
+	w.lanes[i].use() // the end of a read below must not close the lane a second time
 	for _, rx := range w.rxConns {
 		if rx == nil {
 			continue
 		}
-		l := &w.t.lanes[i]
+		l := &w.lanes[i]
 		over := slices.Contains(rx.oldReplyLanes, i) || l.state == laneFailed && !errors.Is(l.err, errDisconnected)
 		if rx.detachLane(i) && over { // no failure of this lane will be reported any more
 			rx.iface.iface.Disconnect(rx.id)
@@ -231,7 +231,7 @@ func (w *Worker) closeLane(i uint32) {
 	w.purgeLane(i, ucs.Canceled)
 	w.endReported(i)
 	w.endFences(i)
-	l := &w.t.lanes[i]
+	l := &w.lanes[i]
 	ep, port := l.ep, w.ifaces[l.iface]
 	w.removeLane(i)
 	w.peers.Release(l.peer)
@@ -245,11 +245,11 @@ func (w *Worker) closeLane(i uint32) {
 
 // removeLane removes lane i from its peer's lanes. The next operation to the peer
 // opens a new lane.
-func (w *Worker) removeLane(i uint32) {
-	l := &w.t.lanes[i]
+func (w *thread) removeLane(i uint32) {
+	l := &w.lanes[i]
 	before, at := uint32(0), w.laneOf[l.peer]
 	for at != 0 && at != i {
-		before, at = at, w.t.lanes[at].next
+		before, at = at, w.lanes[at].next
 	}
 	if at != 0 {
 		w.linkLane(l.peer, before, l.next)
@@ -258,18 +258,18 @@ func (w *Worker) removeLane(i uint32) {
 }
 
 // purgeLane completes the operations on the lane's pending queue with st.
-func (w *Worker) purgeLane(i uint32, st ucs.Status) {
+func (w *thread) purgeLane(i uint32, st ucs.Status) {
 	w.failEmulOps(i, st)
-	w.t.lanes[i].ep.PendingPurge(func(t uct.Token) {
+	w.lanes[i].ep.PendingPurge(func(t uct.Token) {
 		if k := w.slab.find(uint64(t)); k != 0 && w.slab.slots[k].state == slotLive {
 			w.end(k, st)
 		}
 	})
 }
 
-func (w *Worker) laneName(i uint32) string {
-	if i == 0 || int(i) >= len(w.t.lanes) || w.t.lanes[i].ep == nil {
+func (w *thread) laneName(i uint32) string {
+	if i == 0 || int(i) >= len(w.lanes) || w.lanes[i].ep == nil {
 		return ""
 	}
-	return w.ifaces[w.t.lanes[i].iface].name()
+	return w.ifaces[w.lanes[i].iface].name()
 }

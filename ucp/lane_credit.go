@@ -19,8 +19,8 @@ import "github.com/goucx/goucx/ucs"
 // checkCredit reports whether the lane has a credit for the next send. Without one it
 // stalls the lane. If other operations wait for resources, the send waits behind them and
 // tries again later.
-func (w *Worker) checkCredit(lane uint32) bool {
-	l := &w.t.lanes[lane]
+func (w *thread) checkCredit(lane uint32) bool {
+	l := &w.lanes[lane]
 	if l.creditsUsed < w.maxCredits {
 		return true
 	}
@@ -33,23 +33,23 @@ func (w *Worker) checkCredit(lane uint32) bool {
 
 // awaitAck notes that the send in slot i was sent and that the peer has to acknowledge it. The
 // send takes a credit, which it holds in the phases phaseMatch and phaseRTS.
-func (w *Worker) awaitAck(i uint32, p phase) {
+func (w *thread) awaitAck(i uint32, p phase) {
 	s := &w.slab.slots[i]
-	l := &w.t.lanes[s.lane]
+	l := &w.lanes[s.lane]
 	s.setPhase(p)
 	w.slab.push(&l.unacked, i)
 	l.creditsUsed++
 }
 
 // returnCredit returns a credit to the lane.
-func (w *Worker) returnCredit(lane uint32) {
-	w.t.lanes[lane].creditsUsed--
+func (w *thread) returnCredit(lane uint32) {
+	w.lanes[lane].creditsUsed--
 	w.resumeOnCredit(lane)
 }
 
 // resumeOnCredit resumes a lane that is stalled because a send needs a credit.
-func (w *Worker) resumeOnCredit(lane uint32) {
-	if l := &w.t.lanes[lane]; l.is(slowNoCredit) {
+func (w *thread) resumeOnCredit(lane uint32) {
+	if l := &w.lanes[lane]; l.is(slowNoCredit) {
 		l.setSlow(slowNoCredit, false)
 		w.tryResumeLane(lane)
 	}
@@ -57,7 +57,7 @@ func (w *Worker) resumeOnCredit(lane uint32) {
 
 // releaseSend removes the send in slot i, which is about to complete, from lane.unacked and releases
 // its credit and its exposed memory.
-func (w *Worker) releaseSend(i uint32) {
+func (w *thread) releaseSend(i uint32) {
 	s := &w.slab.slots[i]
 	if s.parent == 0 {
 		return
@@ -68,12 +68,12 @@ func (w *Worker) releaseSend(i uint32) {
 		w.unexpose(i)
 	}
 	if was != phaseNew {
-		w.slab.unlink(&w.t.lanes[lane].unacked, i)
+		w.slab.unlink(&w.lanes[lane].unacked, i)
 	}
 	if was == phaseMatch || was == phaseRTS {
 		w.returnCredit(lane)
 	}
-	if w.t.lanes[lane].flushes > 0 {
+	if w.lanes[lane].flushes > 0 {
 		w.resumeFlushes(lane)
 	}
 }
@@ -82,8 +82,8 @@ func (w *Worker) releaseSend(i uint32) {
 // before them any more.
 //
 //go:noinline
-func (w *Worker) resumeFlushes(lane uint32) {
-	for i := w.t.lanes[lane].unacked.head; i != 0; {
+func (w *thread) resumeFlushes(lane uint32) {
+	for i := w.lanes[lane].unacked.head; i != 0; {
 		s := &w.slab.slots[i]
 		next := s.next
 		if s.op == opFlush && s.arg == flushBehindSends && !w.precedes(lane, i) {
@@ -99,9 +99,9 @@ func (w *Worker) resumeFlushes(lane uint32) {
 // precedes reports whether an operation that flush i has to wait for is before it in
 // lane.unacked. If the flush is not in the queue, it looks at the whole queue. It waits for
 // sends, and for flushes posted earlier, which must not complete later.
-func (w *Worker) precedes(lane, i uint32) bool {
+func (w *thread) precedes(lane, i uint32) bool {
 	ep := w.slab.slots[i].ep
-	for k := w.t.lanes[lane].unacked.head; k != i && k != 0; k = w.slab.slots[k].next {
+	for k := w.lanes[lane].unacked.head; k != i && k != 0; k = w.slab.slots[k].next {
 		if ep == 0 || w.slab.slots[k].ep == ep {
 			return true
 		}
@@ -118,9 +118,9 @@ const (
 )
 
 // unlinkFlush removes the flush in slot i from lane.unacked if it is there.
-func (w *Worker) unlinkFlush(i uint32) {
+func (w *thread) unlinkFlush(i uint32) {
 	s := &w.slab.slots[i]
-	l := &w.t.lanes[s.lane]
+	l := &w.lanes[s.lane]
 	if s.arg == flushBehindSends || s.arg == flushReady {
 		w.slab.unlink(&l.unacked, i)
 		l.flushes--
@@ -129,9 +129,9 @@ func (w *Worker) unlinkFlush(i uint32) {
 }
 
 // completeUnacked completes all operations in lane.unacked with st.
-func (w *Worker) completeUnacked(lane uint32, st ucs.Status) {
+func (w *thread) completeUnacked(lane uint32, st ucs.Status) {
 	for {
-		i := w.t.lanes[lane].unacked.head
+		i := w.lanes[lane].unacked.head
 		if i == 0 {
 			return
 		}

@@ -11,19 +11,19 @@ import (
 // acknowledged, and reports whether that is needed. Closing it earlier would hide a
 // lost reply, and the requester would hang. It posts a flush, which counts as a use of
 // the lane and so delays the close.
-func (w *Worker) drainReplies(i uint32) bool {
-	if w.closing || w.t.lanes[i].state == laneFailed || !slices.ContainsFunc(w.rxConns, func(rx *rxConn) bool { return rx.hasReplyOn(i) }) {
+func (w *thread) drainReplies(i uint32) bool {
+	if w.closing || w.lanes[i].state == laneFailed || !slices.ContainsFunc(w.rxConns, func(rx *rxConn) bool { return rx.hasReplyOn(i) }) {
 		return false
 	}
 	c := w.slab.alloc(opDrainLane)
 	s := &w.slab.slots[c]
 	s.lane, s.flags = i, flagReported
-	w.t.lanes[i].use()
+	w.lanes[i].use()
 	st := w.try(c)
 	if st == ucs.InProgress {
 		return true
 	}
-	w.t.lanes[i].unuse()
+	w.lanes[i].unuse()
 	w.slab.release(c)
 	if st == ucs.OK {
 		return false
@@ -36,8 +36,8 @@ func (w *Worker) drainReplies(i uint32) bool {
 	return false
 }
 
-func (w *Worker) resumeDrain(i uint32) ucs.Status {
-	l := &w.t.lanes[w.slab.slots[i].lane]
+func (w *thread) resumeDrain(i uint32) ucs.Status {
+	l := &w.lanes[w.slab.slots[i].lane]
 	if l.state == laneFailed {
 		return l.status()
 	}
@@ -46,9 +46,9 @@ func (w *Worker) resumeDrain(i uint32) ucs.Status {
 
 // drainDone closes the lane that the operation in slot i kept open, if nothing else
 // does.
-func (w *Worker) drainDone(i uint32) {
+func (w *thread) drainDone(i uint32) {
 	lane := w.slab.slots[i].lane
 	w.slab.release(i)
-	w.t.lanes[lane].unuse()
+	w.lanes[lane].unuse()
 	w.closeIfDrained(lane)
 }

@@ -30,10 +30,10 @@ type failedRoute struct {
 }
 
 // rankLanes ranks the candidate lanes to peer, without those that a lane failed over from.
-func (w *Worker) rankLanes(peer wireup.PeerID, view wireup.View, wants ...wireup.Purpose) (wireup.Plan, []uct.Refusal) {
+func (w *thread) rankLanes(peer wireup.PeerID, view wireup.View, wants ...wireup.Purpose) (wireup.Plan, []uct.Refusal) {
 	plan, refused := wireup.Choose(w.locals, view, wants...)
-	for i := w.laneOf[peer]; i != 0; i = w.t.lanes[i].next {
-		for _, o := range w.t.lanes[i].failedRoutes {
+	for i := w.laneOf[peer]; i != 0; i = w.lanes[i].next {
+		for _, o := range w.lanes[i].failedRoutes {
 			info := w.ifaces[o.iface].info
 			refused = append(refused, uct.Refusal{Transport: info.Transport, Device: info.Device, Reason: o.why.Error()})
 			for p := range plan {
@@ -46,8 +46,8 @@ func (w *Worker) rankLanes(peer wireup.PeerID, view wireup.View, wants ...wireup
 
 // failOver reports whether lane i, whose connection failed with f, fails over to another
 // transport. If so, it has moved the lane.
-func (w *Worker) failOver(i uint32, f uct.Failure) bool {
-	l := &w.t.lanes[i]
+func (w *thread) failOver(i uint32, f uct.Failure) bool {
+	l := &w.lanes[i]
 	if !f.NeverConnected || f.Err == nil || errors.Is(f.Err, ErrPeerFailed) || l.state == laneFailed || l.uses > 0 || l.refs+l.replyRefs == 0 {
 		return false
 	}
@@ -87,8 +87,8 @@ func carriesEmulation(wi *workerIface) bool {
 
 // moveLane replaces the endpoint of lane i by ep, of iface context wi. The operations that wait on
 // the old endpoint move to a stalled endpoint in front of ep.
-func (w *Worker) moveLane(i uint32, ep uct.Endpoint, wi *workerIface, domain uint8) {
-	l := &w.t.lanes[i]
+func (w *thread) moveLane(i uint32, ep uct.Endpoint, wi *workerIface, domain uint8) {
+	l := &w.lanes[i]
 	old, from := l.transport(), w.ifaces[l.iface]
 	var waiting []uct.Token
 	l.ep.PendingPurge(func(t uct.Token) { waiting = append(waiting, t) })
@@ -118,8 +118,8 @@ func (w *Worker) moveLane(i uint32, ep uct.Endpoint, wi *workerIface, domain uin
 // resumeMoved resumes the operations on lane i, which was moved. The peer receives this worker's
 // address before them. Pending messages with parts of the address are dropped, because
 // their size fits the old transport.
-func (w *Worker) resumeMoved(i uint32) {
-	l := &w.t.lanes[i]
+func (w *thread) resumeMoved(i uint32) {
+	l := &w.lanes[i]
 	var others []uint32
 	for k := l.pendingControl.head; k != 0; {
 		s := &w.slab.slots[k]
@@ -137,16 +137,16 @@ func (w *Worker) resumeMoved(i uint32) {
 		w.sendAddress(i)
 	}
 	for _, k := range others {
-		w.slab.push(&w.t.lanes[i].pendingControl, k)
+		w.slab.push(&w.lanes[i].pendingControl, k)
 	}
 	w.tryResumeLane(i)
 }
 
 // laneKeys returns the keys that reach the peer's memory by lane i. ok is false if an
 // operation on the lane cannot be emulated.
-func (w *Worker) laneKeys(i uint32) (ks []*keyLane, ok bool) {
+func (w *thread) laneKeys(i uint32) (ks []*keyLane, ok bool) {
 	for n, c := range w.cold {
-		if s := &w.eps[n]; !s.inUse || s.peer != w.t.lanes[i].peer {
+		if s := &w.eps[n]; !s.inUse || s.peer != w.lanes[i].peer {
 			continue
 		}
 		for o := range c.owned {
@@ -171,7 +171,7 @@ func (w *Worker) laneKeys(i uint32) (ks []*keyLane, ok bool) {
 
 // anyTransfer reports whether f returns true for a put, get or atomic in
 // progress on lane i.
-func (w *Worker) anyTransfer(i uint32, f func(*slot) bool) bool {
+func (w *thread) anyTransfer(i uint32, f func(*slot) bool) bool {
 	return slices.ContainsFunc(w.slab.slots, func(s slot) bool { return s.transfersBy(i) && f(&s) })
 }
 
@@ -185,7 +185,7 @@ func (k *keyLane) has(s *slot) bool { return s.tag == uint64(k.rkey) || s.tag ==
 
 // emulateKey converts k, and the operations posted with it, to emulation on the messages of
 // its lane, which was moved to c.
-func (w *Worker) emulateKey(k *keyLane, c wireup.Candidate) {
+func (w *thread) emulateKey(k *keyLane, c wireup.Candidate) {
 	old := *k
 	k.local, k.remote, k.iface = c.Local, c.Remote, w.ifaces[c.Local].iface.Attr()
 	if !k.emulOnly {
@@ -205,7 +205,7 @@ func (w *Worker) emulateKey(k *keyLane, c wireup.Candidate) {
 
 // emulateOp converts the operation in slot i, of which nothing was posted, to an emulated
 // operation of k.
-func (w *Worker) emulateOp(i uint32, k *keyLane) {
+func (w *thread) emulateOp(i uint32, k *keyLane) {
 	s := &w.slab.slots[i]
 	s.tag = uint64(k.rkey)
 	switch s.op {

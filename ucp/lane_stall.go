@@ -56,8 +56,8 @@ func (l *lane) stalledEp() *stalledEndpoint {
 
 // stallLane stalls lane i. The pending queue of its transport is empty, or the transport
 // is offering it to HandlePending.
-func (w *Worker) stallLane(i uint32) {
-	l := &w.t.lanes[i]
+func (w *thread) stallLane(i uint32) {
+	l := &w.lanes[i]
 	if h := l.stalledEp(); h != nil {
 		if h.resuming {
 			h.resuming, h.numOlder = false, 0
@@ -77,8 +77,8 @@ func (w *Worker) stallLane(i uint32) {
 }
 
 // tryResumeLane resumes lane i if no reason to stall it is left.
-func (w *Worker) tryResumeLane(i uint32) {
-	l := &w.t.lanes[i]
+func (w *thread) tryResumeLane(i uint32) {
+	l := &w.lanes[i]
 	h := l.stalledEp()
 	if h == nil || h.resuming || l.is(slowNoCredit) || l.emul.mustStall() || l.state == laneFailed {
 		return
@@ -89,7 +89,7 @@ func (w *Worker) tryResumeLane(i uint32) {
 	k := w.resumeStalled(i, h)
 	w.resuming = nested
 	h.pending = append(h.pending[:0], h.pending[k:]...)
-	if l = &w.t.lanes[i]; h.resuming && l.stalledEp() == h {
+	if l = &w.lanes[i]; h.resuming && l.stalledEp() == h {
 		l.ep = h.Endpoint
 		l.setSlow(slowStalled, false)
 		w.updateKeyFastPaths(i)
@@ -106,9 +106,9 @@ func (e *emulEndpoint) mustStall() bool {
 // all after it move to the transport's pending queue, so that no flush overtakes them.
 // resumeStalled stops if lane i is stalled again or has ended. It returns the number of
 // operations that it removed from h.waiting.
-func (w *Worker) resumeStalled(i uint32, h *stalledEndpoint) (k int) {
-	wi, behind := w.ifaces[w.t.lanes[i].iface], false
-	for k < len(h.pending) && h.resuming && w.t.lanes[i].stalledEp() == h {
+func (w *thread) resumeStalled(i uint32, h *stalledEndpoint) (k int) {
+	wi, behind := w.ifaces[w.lanes[i].iface], false
+	for k < len(h.pending) && h.resuming && w.lanes[i].stalledEp() == h {
 		h.single[0] = h.pending[k]
 		if !behind && wi.resume(h.single[:]) == 1 {
 			k++
@@ -138,12 +138,12 @@ func (w *Worker) resumeStalled(i uint32, h *stalledEndpoint) (k int) {
 // stalledEndpoint, before operations posted since. An operation that passes goes to the
 // end of the transport's queue: by then that queue has nothing else that could overtake
 // operations in the stalledEndpoint. requeueStalled returns false if the transport keeps t.
-func (w *Worker) requeueStalled(t uct.Token) bool {
+func (w *thread) requeueStalled(t uct.Token) bool {
 	i := w.slab.find(uint64(t))
 	if i == 0 {
 		return false
 	}
-	h := w.t.lanes[w.slab.slots[i].lane].stalledEp()
+	h := w.lanes[w.slab.slots[i].lane].stalledEp()
 	switch {
 	case h == nil || h.resuming:
 		return false
@@ -170,11 +170,11 @@ func (s *slot) bypassesStall() bool {
 }
 
 // updateKeyFastPaths recomputes the fast paths of the keys that use lane i.
-func (w *Worker) updateKeyFastPaths(i uint32) {
-	if w.t.locked {
+func (w *thread) updateKeyFastPaths(i uint32) {
+	if w.locked {
 		return // the fast paths are closed
 	}
-	peer := w.t.lanes[i].peer
+	peer := w.lanes[i].peer
 	for k := range w.eps {
 		if s := &w.eps[k]; !s.inUse || s.peer != peer || w.cold[uint32(k)] == nil {
 			continue

@@ -106,9 +106,9 @@ func TestFlushOfDrainingLaneThatFails(t *testing.T) {
 	w := wi.w
 	first := e.TagSend([]byte{1}, 1)
 	require.True(t, first.Done())
-	i := w.eps[w.endpoint(e)].lane
+	i := w.t.eps[w.t.endpoint(e)].lane
 	w.t.lanes[i].ep = &busy{full: &full{recorder: r}}
-	w.reply(w.rxConns[1], control{id: amFlowControl}) // it belongs to no endpoint
+	w.t.reply(w.t.rxConns[1], control{id: amFlowControl}) // it belongs to no endpoint
 	f := w.Flush()
 	require.False(t, f.Done())
 	e.Abort(nil)
@@ -121,7 +121,7 @@ func TestFlushOfDrainingLaneThatFails(t *testing.T) {
 	require.True(t, f.Done())
 	require.ErrorIs(t, f.Err(), ErrPeerFailed)
 	w.t.lanes[i].unuse()
-	w.closeIfDrained(i)
+	w.t.closeIfDrained(i)
 	require.Equal(t, laneClosed, w.t.lanes[i].state)
-	require.Zero(t, w.numDraining)
+	require.Zero(t, w.t.numDraining)
 }

@@ -88,10 +88,10 @@ func (x *Context) statsPage() *live.Page {
 	defer limit.Stop()
 	workers := x.displayedWorkers()
 	for _, w := range workers {
-		w.show.request(w)
+		w.t.show.request(&w.t)
 	}
 	for _, w := range workers {
-		p.Workers = append(p.Workers, w.show.snapshot(w, limit))
+		p.Workers = append(p.Workers, w.t.show.snapshot(&w.t, limit))
 	}
 	return p
 }
@@ -100,12 +100,12 @@ func (x *Context) statsPage() *live.Page {
 func (x *Context) displayedWorkers() (ws []*Worker) {
 	x.mu.Lock()
 	for c := range x.owned {
-		if w, ok := c.(*Worker); ok && w.show != nil {
+		if w, ok := c.(*Worker); ok && w.t.show != nil {
 			ws = append(ws, w)
 		}
 	}
 	x.mu.Unlock()
-	slices.SortFunc(ws, func(a, b *Worker) int { return strings.Compare(shortID(a.id), shortID(b.id)) })
+	slices.SortFunc(ws, func(a, b *Worker) int { return strings.Compare(shortID(a.t.id), shortID(b.t.id)) })
 	return ws
 }
 

@@ -7,22 +7,22 @@ func (x *Context) memInUse(buf []byte) bool {
 	x.mu.Lock()
 	var ws []*Worker
 	for c := range x.owned {
-		if w, ok := c.(*Worker); ok && w.am.multi {
+		if w, ok := c.(*Worker); ok && w.t.am.multi {
 			ws = append(ws, w)
 		}
 	}
 	x.mu.Unlock()
 	for _, w := range ws {
-		if w.memInUse(buf) {
+		if w.t.memInUse(buf) {
 			return true
 		}
 	}
 	return false
 }
 
-func (w *Worker) memInUse(buf []byte) bool {
-	w.t.lock()
-	defer w.t.unlock()
+func (w *thread) memInUse(buf []byte) bool {
+	w.lock()
+	defer w.unlock()
 	for i := range w.slab.slots {
 		s := &w.slab.slots[i]
 		if s.state != slotLive || !s.op.hasBuffer() {

@@ -47,7 +47,7 @@ func (r Request) Notify(f NotifyFunc, cookie uint64) bool {
 	}
 	r.t.lock()
 	defer r.t.unlock()
-	w := r.t.w
+	w := r.t
 	i := w.slab.find(r.id)
 	if i == 0 || w.slab.slots[i].state != slotLive {
 		return false
@@ -61,7 +61,7 @@ func (r Request) Notify(f NotifyFunc, cookie uint64) bool {
 // notify passes the completion of the operation in slot i to its callback and its waiters.
 // The callback, or else the first waiter that consumes results, receives the result.
 // Further ones receive ErrStale.
-func (w *Worker) notify(i uint32) {
+func (w *thread) notify(i uint32) {
 	s, n := &w.slab.slots[i], w.slab.listener(i)
 	c := Completion{Cookie: n.cookie, Message: Message{Tag(s.tag), int(s.length)}}
 	if s.status != ucs.OK {
@@ -97,7 +97,7 @@ func (w *Worker) notify(i uint32) {
 
 // settleSlot releases slot i, whose operation has completed, or keeps it if its result may
 // still be read. errorRead reports that a waiter has received the error.
-func (w *Worker) settleSlot(i uint32, consumed, errorRead bool) {
+func (w *thread) settleSlot(i uint32, consumed, errorRead bool) {
 	s := &w.slab.slots[i]
 	s.flags &^= flagNotify
 	switch {
@@ -119,7 +119,7 @@ func (w *Worker) settleSlot(i uint32, consumed, errorRead bool) {
 // runCallbacks runs the callbacks that are due, with the lock released during each. The caller
 // holds the lock. Callbacks that become due in the meantime run too. A nested Progress
 // leaves them to the outer one.
-func (w *Worker) runCallbacks() {
+func (w *thread) runCallbacks() {
 	if w.inCallbacks {
 		return
 	}

@@ -28,9 +28,15 @@ func (noIface) Progress(int) int { return 0 }
 // operations and runs callbacks. It returns the number of items handled. It never sleeps.
 //
 //hot:bench BenchmarkTagPair BenchmarkIdleProgress
+//gcassert:inline
+func (w *Worker) Progress() int { return w.t.progress() }
+
+// progress is Progress.
+//
+//hot:bench BenchmarkTagPair BenchmarkIdleProgress
 //go:nosplit
-func (w *Worker) Progress() int {
-	if w.t.locked {
+func (w *thread) progress() int {
+	if w.locked {
 		return w.progressLocked()
 	}
 	n := w.firstActive.Progress(batch)
@@ -49,7 +55,7 @@ func (w *Worker) Progress() int {
 // ownership. That goroutine progresses the worker.
 //
 //go:noinline
-func (w *Worker) progressLocked() int {
+func (w *thread) progressLocked() int {
 	if !w.am.multi && w.am.inHandler {
 		return 0 // a handler called it
 	}
@@ -79,7 +85,7 @@ const progressTries = 16
 
 // pass is one pass of Progress. The caller holds the lock and the progress ownership. It
 // runs no callbacks.
-func (w *Worker) pass() int {
+func (w *thread) pass() int {
 	n := w.firstActive.Progress(batch)
 	if len(w.active) > 1 {
 		for _, f := range w.active[1:] {
@@ -97,7 +103,7 @@ func (w *Worker) pass() int {
 // callbacks that are due.
 //
 //go:noinline
-func (w *Worker) progressMore() int {
+func (w *thread) progressMore() int {
 	n := 0
 	for _, f := range w.active[min(1, len(w.active)):] {
 		n += f.Progress(batch)
@@ -109,7 +115,7 @@ func (w *Worker) progressMore() int {
 }
 
 // updateMoreWork updates odd: it reports whether a pass has more to do than to progress one.
-func (w *Worker) updateMoreWork() {
+func (w *thread) updateMoreWork() {
 	w.moreWork = len(w.active) > 1 || len(w.dueCallbacks)+len(w.am.failureCalls) > 0
 }
 
@@ -134,7 +140,7 @@ func (s *slowPoll) init(c *config.Set) {
 // of items handled.
 //
 //go:noinline
-func (w *Worker) doPeriodic() int {
+func (w *thread) doPeriodic() int {
 	s := &w.slow
 	s.passes += w.passes
 	w.passes = 0
@@ -154,7 +160,7 @@ func (w *Worker) doPeriodic() int {
 
 // serveInactive serves the ifaces without active endpoints: those whose EventFD is readable
 // and those that are not armed.
-func (w *Worker) serveInactive() (done int) {
+func (w *thread) serveInactive() (done int) {
 	if len(w.active) < len(w.ifaces) {
 		done = w.pollInactive()
 	}
@@ -162,7 +168,7 @@ func (w *Worker) serveInactive() (done int) {
 	return done
 }
 
-func (w *Worker) pollInactive() (done int) {
+func (w *thread) pollInactive() (done int) {
 	var ready [16]shmem.Event
 	n := 0
 	if w.slow.set != nil {
@@ -211,7 +217,7 @@ func (wi *workerIface) arm(k uct.EventKind) ucs.Status {
 }
 
 // refreshActive updates the list of ifaces that each pass progresses, and serviceInterval.
-func (w *Worker) refreshActive() {
+func (w *thread) refreshActive() {
 	w.active, w.serviceInterval = w.active[:0], 0
 	for _, wi := range w.ifaces {
 		if wi.iface.ActiveEndpoints() > 0 || w.slow.all {

@@ -45,13 +45,13 @@ type progressOwner struct {
 // err is then its outcome, otherwise the reason why the wait ended.
 //
 //go:noinline
-func (w *Worker) waitShared(ctx context.Context, id uint64, take bool) (m Message, ended bool, err error) {
+func (w *thread) waitShared(ctx context.Context, id uint64, take bool) (m Message, ended bool, err error) {
 	w.lockShared()
 	return w.waitLocked(ctx, id, take)
 }
 
 // waitLocked is waitShared for a caller that holds the lock. It releases the lock.
-func (w *Worker) waitLocked(ctx context.Context, id uint64, take bool) (m Message, ended bool, err error) {
+func (w *thread) waitLocked(ctx context.Context, id uint64, take bool) (m Message, ended bool, err error) {
 	m, ended, err = w.outcome(id, take)
 	if !ended {
 		err = w.mayWait()
@@ -68,7 +68,7 @@ func (w *Worker) waitLocked(ctx context.Context, id uint64, take bool) (m Messag
 }
 
 // outcome returns the state of operation id. With take it consumes the result.
-func (w *Worker) outcome(id uint64, take bool) (m Message, ended bool, err error) {
+func (w *thread) outcome(id uint64, take bool) (m Message, ended bool, err error) {
 	switch {
 	case id == 0:
 		if w.closed.Load() {
@@ -84,7 +84,7 @@ func (w *Worker) outcome(id uint64, take bool) (m Message, ended bool, err error
 
 // progressUntil progresses the worker until operation id has completed. The caller holds the
 // lock and the progress ownership. drive releases both.
-func (w *Worker) progressUntil(ctx context.Context, id uint64, take bool) (Message, bool, error) {
+func (w *thread) progressUntil(ctx context.Context, id uint64, take bool) (Message, bool, error) {
 	b := &w.owner
 	var p waitLoop
 	for {
@@ -141,7 +141,7 @@ func (w *Worker) progressUntil(ctx context.Context, id uint64, take bool) (Messa
 
 // releaseProgress runs the pending callbacks, transfers the progress ownership and releases the
 // lock.
-func (w *Worker) releaseProgress() {
+func (w *thread) releaseProgress() {
 	if len(w.dueCallbacks)+len(w.am.failureCalls) > 0 {
 		w.runCallbacks()
 	}
@@ -151,7 +151,7 @@ func (w *Worker) releaseProgress() {
 
 // transferProgress transfers the progress ownership to the first in the queue. It frees the
 // ownership if the queue is empty.
-func (w *Worker) transferProgress() {
+func (w *thread) transferProgress() {
 	b := &w.owner
 	x := b.first
 	if x == nil {
@@ -165,7 +165,7 @@ func (w *Worker) transferProgress() {
 
 // park waits for operation id while another goroutine owns the progress. The caller
 // holds the lock; park releases it.
-func (w *Worker) park(ctx context.Context, id uint64, take bool) (Message, bool, error) {
+func (w *thread) park(ctx context.Context, id uint64, take bool) (Message, bool, error) {
 	b := &w.owner
 	x := waiterPool.Get().(*waiter)
 	x.id, x.consume = id, take
@@ -212,7 +212,7 @@ func (w *Worker) park(ctx context.Context, id uint64, take bool) (Message, bool,
 // sleepShared makes the owner sleep in poll; the lock is free meanwhile. It returns
 // true if the operation completed other than by progress. m and err are then its
 // outcome.
-func (w *Worker) sleepShared(ctx context.Context, p *waitLoop, id uint64, take bool, m *Message, err *error) bool {
+func (w *thread) sleepShared(ctx context.Context, p *waitLoop, id uint64, take bool, m *Message, err *error) bool {
 	x := waiterPool.Get().(*waiter)
 	x.id, x.consume = id, take
 	w.enqueueWaiter(x, true)
@@ -230,7 +230,7 @@ func (w *Worker) sleepShared(ctx context.Context, p *waitLoop, id uint64, take b
 // acquireProgress acquires the progress ownership, because the worker closes. It returns false if
 // the present owner does not return from a callback within CloseTimeout. The caller
 // holds the lock.
-func (w *Worker) acquireProgress() bool {
+func (w *thread) acquireProgress() bool {
 	b := &w.owner
 	if !b.held {
 		b.held = true
@@ -243,7 +243,7 @@ func (w *Worker) acquireProgress() bool {
 	w.enqueueWaiter(x, false)
 	b.mustTransfer = true
 	if b.sleeping {
-		w.Signal()
+		w.signal()
 	}
 	w.unlockShared()
 	ended := x.await(ctx, false)
@@ -266,7 +266,7 @@ func (w *Worker) acquireProgress() bool {
 
 // endIdleWaits ends the waits without an operation with ErrClosed, after the worker has
 // closed. Then it transfers or frees the progress ownership.
-func (w *Worker) endIdleWaits() {
+func (w *thread) endIdleWaits() {
 	b := &w.owner
 	for x := b.first; x != nil; {
 		next := x.next

@@ -94,7 +94,7 @@ func (x *waiter) await(ctx context.Context, spin bool) bool {
 func (x *waiter) awaitWake() { <-x.sema }
 
 // wake wakes x, whose fate is decided. The caller does not hold the lock.
-func (x *waiter) wake(w *Worker) {
+func (x *waiter) wake(w *thread) {
 	w.owner.waking.Add(1)
 	if x.state.Swap(waiterWoken) == waiterParked {
 		x.sema <- struct{}{}
@@ -114,7 +114,7 @@ func (b *progressOwner) addToWake(x *waiter) {
 // operation. A sleeping owner is added to the latter only. A waiter without an
 // operation goes to the front of the queue, since it does not leave with the next
 // completion.
-func (w *Worker) enqueueWaiter(x *waiter, sleeps bool) {
+func (w *thread) enqueueWaiter(x *waiter, sleeps bool) {
 	b := &w.owner
 	x.sleeps = sleeps
 	if x.id != 0 {
@@ -135,7 +135,7 @@ func (w *Worker) enqueueWaiter(x *waiter, sleeps bool) {
 }
 
 // removeWaiter removes x, whose fate is not decided, from both.
-func (w *Worker) removeWaiter(x *waiter) {
+func (w *thread) removeWaiter(x *waiter) {
 	if x.id != 0 {
 		p := &w.slab.listener(uint32(x.id)).waiters
 		for *p != x {
@@ -147,7 +147,7 @@ func (w *Worker) removeWaiter(x *waiter) {
 }
 
 // dequeueWaiter removes x from the queue for the progress ownership.
-func (w *Worker) dequeueWaiter(x *waiter) {
+func (w *thread) dequeueWaiter(x *waiter) {
 	if x.sleeps {
 		return
 	}
@@ -166,7 +166,7 @@ func (w *Worker) dequeueWaiter(x *waiter) {
 }
 
 // resolveWaiter ends the wait of x with f. x is no longer in the list of its operation.
-func (w *Worker) resolveWaiter(x *waiter, f wakeCause) {
+func (w *thread) resolveWaiter(x *waiter, f wakeCause) {
 	x.nextOfOp = nil
 	x.cause = f
 	if x.sleeps {

@@ -24,7 +24,7 @@ const maxPrealloc = 1 << 20
 
 // handleFirst receives the first fragment of a tag message.
 func (wi *workerIface) handleFirst(rx *rxConn, tag uint64, data []byte) {
-	w := wi.w
+	w := &wi.w.t
 	if rx.into != reasmNone || len(data) <= firstHeaderLen {
 		wi.protocolError(rx)
 		return
@@ -50,7 +50,7 @@ func (wi *workerIface) handleFirst(rx *rxConn, tag uint64, data []byte) {
 }
 
 // reassembleInto directs the remaining fragments of s's message to the receive in slot i.
-func (w *Worker) reassembleInto(rx *rxConn, i uint32) {
+func (w *thread) reassembleInto(rx *rxConn, i uint32) {
 	rx.into, rx.recvSlot = reasmRecv, i
 	r := &w.slab.slots[i]
 	r.tag, r.length = rx.tag, rx.total
@@ -63,15 +63,15 @@ func (wi *workerIface) handleNext(rx *rxConn, number uint64, data []byte) {
 	case rx.into == reasmNone || number != uint64(rx.fragSeq) || uint64(len(data)) > rx.total-rx.got:
 		wi.protocolError(rx)
 	case len(data) == 0:
-		wi.w.dropPartial(rx, ucs.Canceled) // the sender canceled it
+		wi.w.t.dropPartial(rx, ucs.Canceled) // the sender canceled it
 	default:
-		wi.w.addFragment(rx, data)
+		wi.w.t.addFragment(rx, data)
 	}
 }
 
 // addFragment copies data to the destination of the message, and completes the message with its
 // last byte.
-func (w *Worker) addFragment(rx *rxConn, data []byte) {
+func (w *thread) addFragment(rx *rxConn, data []byte) {
 	switch rx.into {
 	case reasmRecv:
 		if b := w.slab.bufs[rx.recvSlot]; rx.got < uint64(len(b)) {
@@ -90,7 +90,7 @@ func (w *Worker) addFragment(rx *rxConn, data []byte) {
 
 // growChunk makes room for n bytes. The memory doubles up to the length of the
 // message.
-func (w *Worker) growChunk(rx *rxConn, n uint64) {
+func (w *thread) growChunk(rx *rxConn, n uint64) {
 	old := w.pool.bytes(rx.chunk)
 	if n <= uint64(len(old)) {
 		return
@@ -102,7 +102,7 @@ func (w *Worker) growChunk(rx *rxConn, n uint64) {
 }
 
 // messageComplete completes the message of s.
-func (w *Worker) messageComplete(rx *rxConn) {
+func (w *thread) messageComplete(rx *rxConn) {
 	into := rx.into
 	rx.into = reasmNone
 	switch into {
@@ -123,7 +123,7 @@ func (w *Worker) messageComplete(rx *rxConn) {
 
 // matchPartial matches the message that is being reassembled from s with the receive in
 // slot i.
-func (w *Worker) matchPartial(i uint32, rx *rxConn) {
+func (w *thread) matchPartial(i uint32, rx *rxConn) {
 	copy(w.slab.bufs[i], w.pool.bytes(rx.chunk)[:rx.got])
 	w.freeBudgeted(rx.chunk)
 	w.reassembleInto(rx, i)
@@ -131,7 +131,7 @@ func (w *Worker) matchPartial(i uint32, rx *rxConn) {
 
 // dropPartial ends the message that is being reassembled from s, if any. Its receive completes
 // with st.
-func (w *Worker) dropPartial(rx *rxConn, st ucs.Status) {
+func (w *thread) dropPartial(rx *rxConn, st ucs.Status) {
 	into := rx.into
 	rx.into = reasmNone
 	switch into {
@@ -147,7 +147,7 @@ func (w *Worker) dropPartial(rx *rxConn, st ucs.Status) {
 }
 
 // setRecvErr records reason as the error of the receive that s's message goes to.
-func (w *Worker) setRecvErr(rx *rxConn, reason error) {
+func (w *thread) setRecvErr(rx *rxConn, reason error) {
 	if rx.into == reasmRecv {
 		w.saveErr(rx.recvSlot, &OpError{Op: opTagRecv.info().name, Err: reason})
 	}

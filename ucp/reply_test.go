@@ -20,10 +20,10 @@ func TestAnswerByAnotherConnection(t *testing.T) {
 		require.Zero(t, p.word(0).Or(1))
 		f := p.word(0).FetchXor(2)
 		p.until(f.Done)
-		old := p.b.rxConns[slices.IndexFunc(p.b.rxConns, func(rx *rxConn) bool { return rx != nil })].replyLane
+		old := p.b.t.rxConns[slices.IndexFunc(p.b.t.rxConns, func(rx *rxConn) bool { return rx != nil })].replyLane
 		require.NotZero(t, old)
 		first := p.k.atomic.lane
-		p.a.removeLane(first) // as if it had failed here
+		p.a.t.removeLane(first) // as if it had failed here
 		e, err := p.a.NewEndpoint(p.b.Address(), EndpointConfig{})
 		require.NoError(t, err)
 		k, err := e.UnpackKey(p.m.Key())

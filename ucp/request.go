@@ -43,7 +43,7 @@ func (r Request) doneSlow() bool {
 	if r.id&refusedBit != 0 {
 		return true
 	}
-	w := r.t.w
+	w := r.t
 	r.t.lock()
 	done := !w.slab.live(r.id)
 	r.t.unlock()
@@ -58,7 +58,7 @@ func (r Request) Err() error {
 	}
 	r.t.lock()
 	defer r.t.unlock()
-	_, err := r.t.w.look(r.id)
+	_, err := r.t.look(r.id)
 	return err
 }
 
@@ -83,7 +83,7 @@ func (r Request) waitSlow(ctx context.Context) (ended bool, err error) {
 	if r.id&refusedBit != 0 {
 		return true, r.Err()
 	}
-	w := r.t.w
+	w := r.t
 	if r.t.locked {
 		_, ended, err = w.waitShared(ctx, r.id, false)
 		return ended, err
@@ -98,7 +98,7 @@ func (r Request) waitSlow(ctx context.Context) (ended bool, err error) {
 		if s.state != slotLive {
 			return w.look(r.id)
 		}
-		if err := p.after(ctx, w, w.Progress(), r.id); err != nil {
+		if err := p.after(ctx, w, w.progress(), r.id); err != nil {
 			if ended, outcome := w.look(r.id); ended { // the last pass completed it
 				return true, outcome
 			}
@@ -108,7 +108,7 @@ func (r Request) waitSlow(ctx context.Context) (ended bool, err error) {
 }
 
 // look reports whether the operation has completed, and its error.
-func (w *Worker) look(id uint64) (ended bool, err error) {
+func (w *thread) look(id uint64) (ended bool, err error) {
 	if id&refusedBit != 0 {
 		return true, w.refusal(id)
 	}
@@ -143,8 +143,8 @@ func (r Request) Cancel() {
 	}
 	r.t.lock()
 	defer r.t.unlock()
-	if r.t.w.slab.live(r.id) {
-		r.t.w.cancel(uint32(r.id))
+	if r.t.slab.live(r.id) {
+		r.t.cancel(uint32(r.id))
 	}
 }
 
@@ -155,7 +155,7 @@ func (r Request) String() string {
 	}
 	r.t.lock()
 	defer r.t.unlock()
-	w := r.t.w
+	w := r.t
 	if r.id&refusedBit != 0 {
 		return "request: " + w.refusal(r.id).Error()
 	}
@@ -205,7 +205,7 @@ func (r Request) Finish(ctx context.Context) error {
 		return reason
 	}
 	r.Cancel()
-	ended, err := r.t.w.waitBounded(r)
+	ended, err := r.t.waitBounded(r)
 	switch {
 	case !ended:
 		return fmt.Errorf("%w: %w", ErrBufferExposed, err)

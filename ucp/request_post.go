@@ -8,7 +8,7 @@ import (
 
 // start begins the operation in slot i, whose fields the caller has set, and returns its
 // request. A refused operation occupies no slot.
-func (w *Worker) start(i uint32) Request {
+func (w *thread) start(i uint32) Request {
 	s := &w.slab.slots[i]
 	id, op, ep, lane := w.slab.id(i), s.op, s.ep, s.lane
 	switch st := w.try(i); st {
@@ -16,11 +16,11 @@ func (w *Worker) start(i uint32) Request {
 		w.discard(i)
 		return Request{}
 	case ucs.InProgress:
-		return Request{&w.t, id}
+		return Request{w, id}
 	default:
 		w.discard(i)
 		w.noteFailure(lane, st)
-		return w.t.refuse(op, w.handle(ep), st)
+		return w.refuse(op, w.handle(ep), st)
 	}
 }
 
@@ -30,15 +30,15 @@ var errGone = fmt.Errorf("%w: its memory is gone", ErrPeerFailed)
 
 // noteFailure fails a lane whose peer an operation found dead, so that the next flush fails
 // too. If the transport knows of the failure already, it reports it with its own reason.
-func (w *Worker) noteFailure(lane uint32, st ucs.Status) {
-	if st == ucs.PeerFailed && w.t.lanes[lane].ep.Check(0) == ucs.OK {
+func (w *thread) noteFailure(lane uint32, st ucs.Status) {
+	if st == ucs.PeerFailed && w.lanes[lane].ep.Check(0) == ucs.OK {
 		w.failPeer(lane, errGone)
 	}
 }
 
 // try carries out the operation in slot i as far as possible. If it gets NoResource it is
 // added to the lane's pending queue, and try returns InProgress.
-func (w *Worker) try(i uint32) ucs.Status {
+func (w *thread) try(i uint32) ucs.Status {
 	resume := w.slab.slots[i].op.info().resume
 	for {
 		st := resume(w, i)
@@ -47,7 +47,7 @@ func (w *Worker) try(i uint32) ucs.Status {
 		}
 		w.count.Inc(cntPending)
 		s := &w.slab.slots[i]
-		l := &w.t.lanes[s.lane]
+		l := &w.lanes[s.lane]
 		ep := l.ep
 		if s.bypassesStall() {
 			ep = l.transport()
@@ -66,15 +66,15 @@ func (w *Worker) try(i uint32) ucs.Status {
 }
 
 // clearPending notes that the operation in slot i has left its lane's pending queue.
-func (w *Worker) clearPending(i uint32) {
+func (w *thread) clearPending(i uint32) {
 	if s := &w.slab.slots[i]; s.flags&flagPending != 0 {
 		s.flags &^= flagPending
-		w.t.lanes[s.lane].pending--
+		w.lanes[s.lane].pending--
 	}
 }
 
 // end completes the operation in slot i with st.
-func (w *Worker) end(i uint32, st ucs.Status) {
+func (w *thread) end(i uint32, st ucs.Status) {
 	s := &w.slab.slots[i]
 	if st != ucs.OK || s.flags&^flagHasResult != 0 {
 		w.endSlow(i, st)
@@ -88,7 +88,7 @@ func (w *Worker) end(i uint32, st ucs.Status) {
 }
 
 // discard releases slot i and what a send in it holds.
-func (w *Worker) discard(i uint32) {
+func (w *thread) discard(i uint32) {
 	if s := &w.slab.slots[i]; s.parent != 0 && s.op.sends() {
 		w.releaseSend(i)
 	}
@@ -101,7 +101,7 @@ func (w *Worker) discard(i uint32) {
 // move the slots.
 //
 //go:noinline
-func (w *Worker) endSlow(i uint32, st ucs.Status) {
+func (w *thread) endSlow(i uint32, st ucs.Status) {
 	w.clearPending(i)
 	if s := &w.slab.slots[i]; s.op == opAMFetch {
 		w.prefetchDone(i, st)
@@ -120,7 +120,7 @@ func (w *Worker) endSlow(i uint32, st ucs.Status) {
 		w.fencePartDone(f)
 		return
 	} else if s.op == opControl {
-		w.slab.unlink(&w.t.lanes[s.lane].pendingControl, i)
+		w.slab.unlink(&w.lanes[s.lane].pendingControl, i)
 	}
 	w.slab.dropBuffers(i)
 	s := &w.slab.slots[i]
@@ -143,7 +143,7 @@ func (w *Worker) endSlow(i uint32, st ucs.Status) {
 }
 
 // partEnded counts the completion of one of several parts of the operation in slot i.
-func (w *Worker) partEnded(i uint32, st ucs.Status) {
+func (w *thread) partEnded(i uint32, st ucs.Status) {
 	s := &w.slab.slots[i]
 	s.partsLeft--
 	if s.status == ucs.OK {
@@ -153,7 +153,7 @@ func (w *Worker) partEnded(i uint32, st ucs.Status) {
 
 // childEnded counts the completion of the part in slot i with its parent. The last part
 // completes the parent.
-func (w *Worker) childEnded(i uint32) {
+func (w *thread) childEnded(i uint32) {
 	c := &w.slab.slots[i]
 	parent := c.parent
 	s := &w.slab.slots[parent]
@@ -175,7 +175,7 @@ type opInfo struct {
 	// complete. InProgress: an event or a message will complete it. NoResource: it has to
 	// wait on the lane's pending queue. Busy: it moved to the end of that queue. Any other
 	// status is the operation's result.
-	resume func(w *Worker, i uint32) ucs.Status
+	resume func(w *thread, i uint32) ucs.Status
 }
 
 // info returns the row of an operation. It is a switch and not a table, because the rows
@@ -183,41 +183,41 @@ type opInfo struct {
 func (k opKind) info() opInfo {
 	switch k {
 	case opTagSend, opTagSendV, opTagSendUint64:
-		return opInfo{"tag send", (*Worker).resumeTagSend}
+		return opInfo{"tag send", (*thread).resumeTagSend}
 	case opTagSendSync:
-		return opInfo{"tag sync send", (*Worker).resumeTagSend}
+		return opInfo{"tag sync send", (*thread).resumeTagSend}
 	case opTagRecv:
 		return opInfo{name: "tag receive"}
 	case opAMRecv, opAMFetch:
 		return opInfo{name: "active message receive"}
 	case opFlush:
-		return opInfo{"flush", (*Worker).resumeFlush}
+		return opInfo{"flush", (*thread).resumeFlush}
 	case opFence:
-		return opInfo{"fence", (*Worker).resumeFence}
+		return opInfo{"fence", (*thread).resumeFence}
 	case opFenceMulti:
 		return opInfo{name: "fence"} // only its parts are retried
 	case opCancelFrag:
-		return opInfo{"cancel notice", (*Worker).resumeCancelFrag}
+		return opInfo{"cancel notice", (*thread).resumeCancelFrag}
 	case opControl:
-		return opInfo{"control message", (*Worker).resumeControl}
+		return opInfo{"control message", (*thread).resumeControl}
 	case opPut:
-		return opInfo{"put", (*Worker).resumeTransfer}
+		return opInfo{"put", (*thread).resumeTransfer}
 	case opPutUint64:
-		return opInfo{"put", (*Worker).resumePutUint64}
+		return opInfo{"put", (*thread).resumePutUint64}
 	case opGet:
-		return opInfo{"get", (*Worker).resumeTransfer}
+		return opInfo{"get", (*thread).resumeTransfer}
 	case opGetUint64:
-		return opInfo{"get", (*Worker).resumeGetUint64}
+		return opInfo{"get", (*thread).resumeGetUint64}
 	case opAtomic:
-		return opInfo{"atomic", (*Worker).resumeAtomic}
+		return opInfo{"atomic", (*thread).resumeAtomic}
 	case opFetch:
-		return opInfo{"fetch", (*Worker).resumeFetch}
+		return opInfo{"fetch", (*thread).resumeFetch}
 	case opRndvRead:
-		return opInfo{"rendezvous read", (*Worker).resumeRead}
+		return opInfo{"rendezvous read", (*thread).resumeRead}
 	case opDrainLane:
-		return opInfo{"lane drain", (*Worker).resumeDrain}
+		return opInfo{"lane drain", (*thread).resumeDrain}
 	case opAMSend:
-		return opInfo{"active message", (*Worker).resumeAMSend}
+		return opInfo{"active message", (*thread).resumeAMSend}
 	default:
 		return opInfo{name: "operation"}
 	}

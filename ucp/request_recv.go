@@ -32,7 +32,7 @@ func (r RecvRequest) Wait(ctx context.Context) (Message, error) {
 	if r.t == nil || r.t.locked || r.id&refusedBit != 0 {
 		return r.waitRecvSlow(ctx)
 	}
-	w := r.t.w
+	w := r.t
 	i, g := uint32(r.id), uint32(r.id>>32)
 	var p waitLoop
 	for {
@@ -50,7 +50,7 @@ func (r RecvRequest) Wait(ctx context.Context) (Message, error) {
 			b.free = i
 			return Message{Tag(s.tag), int(s.length)}, nil
 		}
-		if err := p.after(ctx, w, w.Progress(), r.id); err != nil {
+		if err := p.after(ctx, w, w.progress(), r.id); err != nil {
 			return w.consumeEnded(r.id, err)
 		}
 	}
@@ -60,7 +60,7 @@ func (r RecvRequest) Wait(ctx context.Context) (Message, error) {
 // Otherwise it returns the reason why the wait stopped.
 //
 //go:noinline
-func (w *Worker) consumeEnded(id uint64, reason error) (Message, error) {
+func (w *thread) consumeEnded(id uint64, reason error) (Message, error) {
 	if m, ended, err := w.tryConsume(id); ended {
 		return m, err
 	}
@@ -74,7 +74,7 @@ func (r RecvRequest) waitRecvSlow(ctx context.Context) (Message, error) {
 	if r.t == nil {
 		return Message{}, ErrStale
 	}
-	w := r.t.w
+	w := r.t
 	w.lockShared()
 	if m, ok := w.consumeDone(r.id); ok {
 		w.unlockShared()
@@ -85,7 +85,7 @@ func (r RecvRequest) waitRecvSlow(ctx context.Context) (Message, error) {
 }
 
 // tryConsume consumes the result of receive id if it has completed.
-func (w *Worker) tryConsume(id uint64) (m Message, ended bool, err error) {
+func (w *thread) tryConsume(id uint64) (m Message, ended bool, err error) {
 	if id&refusedBit != 0 {
 		return Message{}, true, w.refusal(id)
 	}
@@ -101,7 +101,7 @@ func (w *Worker) tryConsume(id uint64) (m Message, ended bool, err error) {
 }
 
 // consume returns the result of the receive in slot i and releases the slot.
-func (w *Worker) consume(i uint32) (m Message, err error) {
+func (w *thread) consume(i uint32) (m Message, err error) {
 	s := &w.slab.slots[i]
 	m = Message{Tag(s.tag), int(s.length)}
 	if s.status != ucs.OK {
@@ -119,7 +119,7 @@ func (r RecvRequest) Drop() {
 	}
 	r.t.lock()
 	defer r.t.unlock()
-	w := r.t.w
+	w := r.t
 	i := w.slab.find(r.id)
 	if i == 0 {
 		return
@@ -140,12 +140,12 @@ func (r RecvRequest) Tie(e Endpoint) RecvRequest {
 		return r
 	}
 	r.t.lock()
-	r.t.w.tie(r.id, e)
+	r.t.tie(r.id, e)
 	r.t.unlock()
 	return r
 }
 
-func (w *Worker) tie(id uint64, e Endpoint) {
+func (w *thread) tie(id uint64, e Endpoint) {
 	i := w.slab.find(id)
 	if i == 0 || !w.posted.Has(i) {
 		return
@@ -171,7 +171,7 @@ func (r RecvRequest) Finish(ctx context.Context) (Message, error) {
 		return m, reason
 	}
 	r.Cancel()
-	if ended, _ := r.t.w.waitBounded(r.Request); !ended {
+	if ended, _ := r.t.waitBounded(r.Request); !ended {
 		r.detach()
 	}
 	m, err := r.Wait(context.Background())
@@ -185,13 +185,13 @@ func (r RecvRequest) Finish(ctx context.Context) (Message, error) {
 func (r RecvRequest) unread() bool {
 	r.t.lock()
 	defer r.t.unlock()
-	return r.id&refusedBit == 0 && r.t.w.slab.find(r.id) != 0
+	return r.id&refusedBit == 0 && r.t.slab.find(r.id) != 0
 }
 
 // detach cancels a receive whose message has arrived in part, so that the caller owns
 // the buffer again.
 func (r RecvRequest) detach() {
-	w := r.t.w
+	w := r.t
 	r.t.lock()
 	defer r.t.unlock()
 	i := w.slab.find(r.id)

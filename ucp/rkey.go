@@ -83,7 +83,7 @@ func (e Endpoint) UnpackKey(key Key) (*RemoteKey, error) {
 	if e.t == nil {
 		return nil, fmt.Errorf("unpack key: %w", ErrClosed)
 	}
-	r := keyResolver{w: e.t.w, key: v, lanes: make(map[[2]int]*keyLane)}
+	r := keyResolver{w: e.t, key: v, lanes: make(map[[2]int]*keyLane)}
 	if err := r.plan(e); err != nil {
 		return nil, fmt.Errorf("unpack key: %w", err)
 	}
@@ -152,7 +152,7 @@ func (k *RemoteKey) lanes() []*keyLane {
 
 // openFast sets the fields that the fast paths read.
 func (k *RemoteKey) openFast() {
-	if k.t.locked || k.t.w.eps[k.t.w.endpoint(k.e)].status != ucs.OK {
+	if k.t.locked || k.t.eps[k.t.endpoint(k.e)].status != ucs.OK {
 		return
 	}
 	for _, l := range [...]*keyLane{k.rma, k.atomic} {
@@ -173,7 +173,7 @@ func (k *RemoteKey) openFast() {
 	if l := k.atomic; l != nil && (l.emulKey == 0 || l.emulOnly) { // otherwise each atomic has to choose between transport and emulation
 		k.amo, k.amoKey = k.endpoint(l), l.rkey
 	}
-	if !rowKeyResolve.Get(k.t.w.ctx.settings) {
+	if !rowKeyResolve.Get(k.t.ctx.settings) {
 		k.openPerOp()
 	}
 }
@@ -256,7 +256,7 @@ func (k *RemoteKey) Close() error {
 	}
 	k.closed = true
 	k.closeFast()
-	w := k.t.w
+	w := k.t
 	if slot := w.endpoint(k.e); slot != 0 {
 		w.disown(slot, k)
 	}
@@ -291,14 +291,14 @@ func (k *RemoteKey) release() {
 		if !l.emulOnly {
 			l.domain.ReleaseKey(l.rkey)
 		}
-		if !k.t.w.closing { // otherwise the worker closes its lanes
-			k.t.w.releaseLane(l.lane)
+		if !k.t.closing { // otherwise the worker closes its lanes
+			k.t.releaseLane(l.lane)
 		}
 	}
 }
 
 // keyInUse reports whether an operation in progress, or a pending one, uses l's key.
-func (w *Worker) keyInUse(l *keyLane) bool {
+func (w *thread) keyInUse(l *keyLane) bool {
 	for i := range w.slab.slots {
 		s := &w.slab.slots[i]
 		if s.state == slotLive && s.op >= opPut && s.op <= opFetch && s.lane == l.lane &&
@@ -311,7 +311,7 @@ func (w *Worker) keyInUse(l *keyLane) bool {
 
 // usable returns OK, or the status with which an operation on k is refused.
 func (k *RemoteKey) usable(need uct.MemFlags) ucs.Status {
-	w := k.t.w
+	w := k.t
 	slot := w.endpoint(k.e)
 	switch {
 	case slot == 0 || k.closed:

@@ -37,7 +37,7 @@ func (k *RemoteKey) perOp(l *keyLane) uct.Endpoint {
 // resolve returns the endpoint and the transport key of the best lane for an operation. The
 // operation needs the access right need and one of ops. If ops is 0 it is a 64-bit atomic.
 func (e *perOpEndpoint) resolve(need uct.MemFlags, ops uct.Ops) (uct.Endpoint, uct.RKey, bool) {
-	w := e.k.t.w
+	w := e.k.t
 	slot := w.endpoint(e.k.e)
 	if slot == 0 || e.k.access&need == 0 {
 		return nil, 0, false
@@ -48,10 +48,10 @@ func (e *perOpEndpoint) resolve(need uct.MemFlags, ops uct.Ops) (uct.Endpoint, u
 			continue
 		}
 		lane := w.laneTo(peer, uint32(c.local))
-		if lane == 0 || w.t.lanes[lane].state == laneFailed {
+		if lane == 0 || w.lanes[lane].state == laneFailed {
 			continue
 		}
-		return w.t.lanes[lane].ep, c.rkey, true
+		return w.lanes[lane].ep, c.rkey, true
 	}
 	return nil, 0, false
 }

@@ -12,7 +12,7 @@ import (
 
 // keyResolver finds the lanes of a key.
 type keyResolver struct {
-	w       *Worker
+	w       *thread
 	key     keyView
 	view    wireup.View
 	ranked  wireup.Plan

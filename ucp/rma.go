@@ -72,7 +72,7 @@ func (k *RemoteKey) Get(p []byte, off uint64) Request {
 //hot:bench BenchmarkGetUint64
 func (k *RemoteKey) GetUint64(off uint64) Fetch[uint64] {
 	if off < k.get64 {
-		v, st := k.ep.GetUint64(k.base+off, k.rkey, k.t.w.slab.nextToken())
+		v, st := k.ep.GetUint64(k.base+off, k.rkey, k.t.slab.nextToken())
 		if st == ucs.OK {
 			return Fetch[uint64]{v: v}
 		}

@@ -59,8 +59,8 @@ func (k *RemoteKey) putWord(v, off uint64) Request {
 		return Request{}
 	}
 	i := k.newSlot(opPutUint64, k.rma, off)
-	k.t.w.slab.slots[i].length = v
-	return k.t.w.start(i)
+	k.t.slab.slots[i].length = v
+	return k.t.start(i)
 }
 
 //go:noinline
@@ -73,14 +73,14 @@ func (k *RemoteKey) getUint64Slow(off uint64) Fetch[uint64] {
 	if !k.rma.emulOnly && k.rma.get.short == 0 {
 		return k.getUint64Bounce(off)
 	}
-	v, st := k.endpoint(k.rma).GetUint64(k.base+off, k.rma.rkey, k.t.w.slab.nextToken())
+	v, st := k.endpoint(k.rma).GetUint64(k.base+off, k.rma.rkey, k.t.slab.nextToken())
 	if st == ucs.OK {
 		return Fetch[uint64]{v: v}
 	}
 	if st == ucs.InProgress {
 		return Fetch[uint64]{r: k.newFetchSlot(opGetUint64, k.rma)}
 	}
-	v, r := k.t.w.startFetch(k.newSlot(opGetUint64, k.rma, off))
+	v, r := k.t.startFetch(k.newSlot(opGetUint64, k.rma, off))
 	return Fetch[uint64]{v, r}
 }
 
@@ -117,7 +117,7 @@ func (k *RemoteKey) post(op opKind, p []byte, off uint64, m *MemHandle) Request 
 	if op == opGet {
 		f = k.rma.get
 	}
-	w := k.t.w
+	w := k.t
 	i := k.newSlot(op, k.rma, off)
 	s := &w.slab.slots[i]
 	s.length = uint64(len(p))
@@ -132,7 +132,7 @@ func (k *RemoteKey) post(op opKind, p []byte, off uint64, m *MemHandle) Request 
 // newSlot returns a slot for an operation by l at offset off. tag holds the transport's key,
 // arg the address.
 func (k *RemoteKey) newSlot(op opKind, l *keyLane, off uint64) uint32 {
-	w := k.t.w
+	w := k.t
 	i := w.slab.alloc(op)
 	s := &w.slab.slots[i]
 	s.ep, s.lane, s.parent = w.endpoint(k.e), l.lane, 0
@@ -177,7 +177,7 @@ func (k *RemoteKey) refuse(op opKind, err error) Request {
 // refuseLocked is refuse for a caller that holds the lock. The outcome is an unclaimed
 // completion, so that a flush can report it: see flush_refused.go.
 func (k *RemoteKey) refuseLocked(op opKind, err error) Request {
-	w := k.t.w
+	w := k.t
 	peer := w.peerName(w.endpoint(k.e))
 	i := w.slab.alloc(op)
 	s := &w.slab.slots[i]
@@ -239,10 +239,10 @@ func (s *slot) transfers() bool { return s.op == opPut || s.op == opGet }
 
 // resumeTransfer posts a put or get in parts, as far as the transport has resources. s.off
 // counts the bytes posted, s.left the parts that have not completed.
-func (w *Worker) resumeTransfer(i uint32) ucs.Status {
+func (w *thread) resumeTransfer(i uint32) ucs.Status {
 	for {
 		s := &w.slab.slots[i]
-		l := &w.t.lanes[s.lane]
+		l := &w.lanes[s.lane]
 		switch {
 		case s.lane == 0 && s.status == ucs.OK:
 			s.status = ucs.Canceled // its endpoint was closed in the meantime
@@ -272,7 +272,7 @@ func (w *Worker) resumeTransfer(i uint32) ucs.Status {
 }
 
 // postPart posts the first part of p, the rest of the transfer in slot i.
-func (w *Worker) postPart(i uint32, l *lane, p []byte) (n int, st ucs.Status) {
+func (w *thread) postPart(i uint32, l *lane, p []byte) (n int, st ucs.Status) {
 	s, t := &w.slab.slots[i], w.slab.token(i)
 	a := w.ifaces[l.iface].iface.Attr()
 	lim, k, addr := a.Put, uct.RKey(s.tag), s.arg+s.off
@@ -307,18 +307,18 @@ func (w *Worker) postPart(i uint32, l *lane, p []byte) (n int, st ucs.Status) {
 	return len(p), st
 }
 
-func (w *Worker) resumePutUint64(i uint32) ucs.Status {
+func (w *thread) resumePutUint64(i uint32) ucs.Status {
 	s := &w.slab.slots[i]
-	l := &w.t.lanes[s.lane]
+	l := &w.lanes[s.lane]
 	if st := s.resumable(l); st != ucs.OK {
 		return st
 	}
 	return l.oneSided(s).PutUint64(s.length, s.arg, uct.RKey(s.tag))
 }
 
-func (w *Worker) resumeGetUint64(i uint32) ucs.Status {
+func (w *thread) resumeGetUint64(i uint32) ucs.Status {
 	s := &w.slab.slots[i]
-	l := &w.t.lanes[s.lane]
+	l := &w.lanes[s.lane]
 	if st := s.resumable(l); st != ucs.OK {
 		return st
 	}
@@ -373,10 +373,10 @@ func (k *RemoteKey) transferIn(op opKind, p []byte, off uint64, m *MemHandle) Re
 
 // planZcopy marks the transfer in slot i for zcopy if that is worth it. Its buffer lies in
 // m if m is not nil.
-func (w *Worker) planZcopy(i uint32, m *MemHandle) {
+func (w *thread) planZcopy(i uint32, m *MemHandle) {
 	s := &w.slab.slots[i]
 	buf := w.slab.bufs[i]
-	wi := w.ifaces[w.t.lanes[s.lane].iface]
+	wi := w.ifaces[w.lanes[s.lane].iface]
 	var mem uct.Mem
 	if domain := w.locals[wi.index].Domain; m != nil && m.ctx == w.ctx {
 		mem = m.regionIn(domain)
@@ -395,9 +395,9 @@ func (w *Worker) planZcopy(i uint32, m *MemHandle) {
 // postZcopy posts the first part of p, the rest of the transfer in slot i, by zcopy. It
 // returns Unsupported if p has to be copied. It registers memory only when the transport
 // can take the transfer, so no more memory is registered than a transport's queue holds.
-func (w *Worker) postZcopy(i uint32, p []byte, lim uct.Limit) (int, ucs.Status) {
+func (w *thread) postZcopy(i uint32, p []byte, lim uct.Limit) (int, ucs.Status) {
 	s := &w.slab.slots[i]
-	l := &w.t.lanes[s.lane]
+	l := &w.lanes[s.lane]
 	if len(p) < lim.MinZcopy {
 		return 0, ucs.Unsupported
 	}
@@ -432,7 +432,7 @@ func (w *Worker) postZcopy(i uint32, p []byte, lim uct.Limit) (int, ucs.Status) 
 
 // getUint64Bounce gets a word through a bounce buffer, for a transport without GetUint64.
 func (k *RemoteKey) getUint64Bounce(off uint64) Fetch[uint64] {
-	w := k.t.w
+	w := k.t
 	i := k.newSlot(opGetUint64, k.rma, off)
 	c := w.pool.get(8)
 	w.slab.copies[i] = c

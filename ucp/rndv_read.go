@@ -48,7 +48,7 @@ func (wi *workerIface) canRead() bool {
 // register returns buf as memory of the port's domain. If buf lies in a region that the
 // program registered, it uses that one. Otherwise it registers buf.
 func (wi *workerIface) register(buf []byte, need uct.MemFlags) (opMem, error) {
-	if m := wi.w.ctx.findRegion(buf, wi.w.locals[wi.index].Domain, need); m != nil {
+	if m := wi.w.t.ctx.findRegion(buf, wi.w.t.locals[wi.index].Domain, need); m != nil {
 		return opMem{Mem: m}, nil
 	}
 	if last := len(wi.reusable) - 1; last >= 0 {
@@ -138,9 +138,9 @@ func (b *slab) detachMem(i uint32) {
 }
 
 // unexpose ends the exposure of the memory of the send in slot i.
-func (w *Worker) unexpose(i uint32) {
+func (w *thread) unexpose(i uint32) {
 	w.slab.detachMem(i)
-	w.t.lanes[w.slab.slots[i].lane].unuse()
+	w.lanes[w.slab.slots[i].lane].unuse()
 }
 
 // handleRTL receives an RTL. It exposes the memory of the message, or sends its data.
@@ -149,7 +149,7 @@ func (wi *workerIface) handleRTL(rx *rxConn, id uint64, data []byte) {
 	if i == 0 {
 		return
 	}
-	w := wi.w
+	w := &wi.w.t
 	if w.slab.slots[i].phase() == phaseExposed {
 		wi.protocolError(rx)
 		return
@@ -163,9 +163,9 @@ func (wi *workerIface) handleRTL(rx *rxConn, id uint64, data []byte) {
 
 // expose exposes the first wanted bytes of the message in slot i and sends their key.
 // theirs is the receiver's id. It returns false if that is not possible.
-func (w *Worker) expose(i uint32, recvID, wanted uint64) bool {
+func (w *thread) expose(i uint32, recvID, wanted uint64) bool {
 	s := &w.slab.slots[i]
-	l := &w.t.lanes[s.lane]
+	l := &w.lanes[s.lane]
 	wi, buf := w.ifaces[l.iface], w.slab.bufs[i]
 	if !wi.canRead() || uint64(len(buf)) < wanted || s.op == opTagSendV || s.op == opTagSendUint64 {
 		return false
@@ -189,17 +189,17 @@ func (wi *workerIface) handleReadDone(rx *rxConn, id uint64, data []byte) {
 	if i == 0 {
 		return
 	}
-	if wi.w.slab.slots[i].phase() != phaseExposed || len(data) != 0 {
+	if wi.w.t.slab.slots[i].phase() != phaseExposed || len(data) != 0 {
 		wi.protocolError(rx)
 		return
 	}
-	lane := wi.w.slab.slots[i].lane
-	wi.w.end(i, ucs.OK)
-	wi.w.closeIfDrained(lane)
+	lane := wi.w.t.slab.slots[i].lane
+	wi.w.t.end(i, ucs.OK)
+	wi.w.t.closeIfDrained(lane)
 }
 
 // shouldRead reports whether n bytes of the sender of s should be read from its memory.
-func (w *Worker) shouldRead(rx *rxConn, n uint64) bool {
+func (w *thread) shouldRead(rx *rxConn, n uint64) bool {
 	if n < readMin {
 		return false
 	}
@@ -207,13 +207,13 @@ func (w *Worker) shouldRead(rx *rxConn, n uint64) bool {
 	if lane == 0 {
 		return false
 	}
-	wi := w.ifaces[w.t.lanes[lane].iface]
+	wi := w.ifaces[w.lanes[lane].iface]
 	return wi.canRead() && n <= uint64(wi.iface.Attr().Get.MaxZcopy)
 }
 
 // handleKey receives the key of exposed memory. It reads the data, or requests it by messages.
 func (wi *workerIface) handleKey(rx *rxConn, id uint64, data []byte) {
-	w := wi.w
+	w := &wi.w.t
 	if len(data) <= rndvKeyHeaderLen {
 		wi.protocolError(rx)
 		return
@@ -236,12 +236,12 @@ func (wi *workerIface) handleKey(rx *rxConn, id uint64, data []byte) {
 
 // startRead starts to read the data of the receive in slot i from the exposed memory that data
 // describes. It returns false if that is not possible.
-func (w *Worker) startRead(i uint32, rx *rxConn, data []byte) bool {
+func (w *thread) startRead(i uint32, rx *rxConn, data []byte) bool {
 	lane := rx.replyLane
-	if lane == 0 || w.t.lanes[lane].state == laneFailed {
+	if lane == 0 || w.lanes[lane].state == laneFailed {
 		return false
 	}
-	l := &w.t.lanes[lane]
+	l := &w.lanes[lane]
 	wi := w.ifaces[l.iface]
 	if !wi.canRead() || l.domain != data[rndvKeyHeaderLen-1] {
 		return false // the reply lane leads to another device
@@ -274,9 +274,9 @@ func (w *Worker) startRead(i uint32, rx *rxConn, data []byte) bool {
 }
 
 // resumeRead posts the read, on the transport itself: a stalled lane does not delay it.
-func (w *Worker) resumeRead(i uint32) ucs.Status {
+func (w *thread) resumeRead(i uint32) ucs.Status {
 	s := &w.slab.slots[i]
-	l := &w.t.lanes[s.lane]
+	l := &w.lanes[s.lane]
 	if l.state == laneFailed {
 		return l.status()
 	}
@@ -287,10 +287,10 @@ func (w *Worker) resumeRead(i uint32) ucs.Status {
 }
 
 // readCompleted completes the receive of the read in slot c, and notifies the sender.
-func (w *Worker) readCompleted(c uint32, st ucs.Status) {
+func (w *thread) readCompleted(c uint32, st ucs.Status) {
 	s := &w.slab.slots[c]
 	lane, receive := s.lane, s.off
-	l := &w.t.lanes[lane]
+	l := &w.lanes[lane]
 	w.ifaces[l.iface].domain.ReleaseKey(uct.RKey(s.tag))
 	w.slab.release(c)
 	if i := w.slab.find(receive); i != 0 && w.slab.slots[i].state == slotLive {
@@ -307,6 +307,6 @@ func (w *Worker) readCompleted(c uint32, st ucs.Status) {
 		}
 		w.end(i, st)
 	}
-	w.t.lanes[lane].unuse()
+	w.lanes[lane].unuse()
 	w.closeIfDrained(lane)
 }

@@ -7,7 +7,7 @@ import (
 
 // handleRTS receives an RTS.
 func (wi *workerIface) handleRTS(rx *rxConn, tag uint64, data []byte) {
-	w := wi.w
+	w := &wi.w.t
 	if len(data) != rtsLen || rx.peer == 0 {
 		wi.protocolError(rx)
 		return
@@ -33,7 +33,7 @@ func (wi *workerIface) handleRTS(rx *rxConn, tag uint64, data []byte) {
 // requestData requests n bytes from the sender of s, which sent an RTS with this id. They go
 // into the buffer of slot i, as far as it is long enough. The receive in slot i completes
 // when they have arrived. It is truncated if n is larger than the buffer.
-func (w *Worker) requestData(rx *rxConn, i uint32, id, n uint64) {
+func (w *thread) requestData(rx *rxConn, i uint32, id, n uint64) {
 	if fault.Enabled {
 		fault.At(fault.RTR)
 	}
@@ -59,7 +59,7 @@ func (w *Worker) requestData(rx *rxConn, i uint32, id, n uint64) {
 }
 
 // dataReceived completes a receive whose data has arrived.
-func (w *Worker) dataReceived(i uint32) {
+func (w *thread) dataReceived(i uint32) {
 	st := ucs.OK
 	if w.slab.slots[i].length > uint64(len(w.slab.bufs[i])) {
 		st = ucs.Truncated
@@ -68,7 +68,7 @@ func (w *Worker) dataReceived(i uint32) {
 }
 
 // completeFetch completes a receive that has requested its data.
-func (w *Worker) completeFetch(i uint32, st ucs.Status) {
+func (w *thread) completeFetch(i uint32, st ucs.Status) {
 	r := &w.slab.slots[i]
 	w.rxConns[r.aux].pendingFetches--
 	r.partsLeft = 0
@@ -77,7 +77,7 @@ func (w *Worker) completeFetch(i uint32, st ucs.Status) {
 
 // handleData receives the next bytes of a requested message.
 func (wi *workerIface) handleData(rx *rxConn, id uint64, data []byte) {
-	w := wi.w
+	w := &wi.w.t
 	i := wi.fetchByID(rx, id)
 	if i == 0 {
 		return
@@ -98,7 +98,7 @@ func (wi *workerIface) handleData(rx *rxConn, id uint64, data []byte) {
 
 // reject notifies the sender of s that its message with this id will not be
 // received, and why.
-func (w *Worker) reject(rx *rxConn, id uint64, st ucs.Status, reason string) {
+func (w *thread) reject(rx *rxConn, id uint64, st ucs.Status, reason string) {
 	w.count.Inc(cntRejected)
 	reason = reason[:min(len(reason), maxReason)]
 	w.reply(rx, control{id: amReject, hdr: id, text: append([]byte{byte(st)}, reason...)})
@@ -106,7 +106,7 @@ func (w *Worker) reject(rx *rxConn, id uint64, st ucs.Status, reason string) {
 
 // handleCancel receives a cancel of the sender. data is cancelRTS or cancelData.
 func (wi *workerIface) handleCancel(rx *rxConn, id uint64, data []byte) {
-	w := wi.w
+	w := &wi.w.t
 	switch {
 	case len(data) != 1 || data[0] > cancelData || rx.peer == 0:
 		wi.protocolError(rx)
@@ -133,7 +133,7 @@ func (s *slot) fetchesFrom(src *rxConn) bool {
 
 // dropRTS drops the message of s whose RTS has this id, unless a receive has
 // requested it. It returns false if there is none.
-func (w *Worker) dropRTS(rx *rxConn, id uint64) bool {
+func (w *thread) dropRTS(rx *rxConn, id uint64) bool {
 	for k := range w.unexpected {
 		if u := &w.unexpected[k]; u.kind == unexpRTS && u.rx == rx.index && u.id == id {
 			w.dropUnexpected(uint32(k), ucs.Canceled)
@@ -145,7 +145,7 @@ func (w *Worker) dropRTS(rx *rxConn, id uint64) bool {
 
 // failRendezvous fails the messages that s announced and the receives that
 // requested data from it.
-func (w *Worker) failRendezvous(rx *rxConn, reason error) {
+func (w *thread) failRendezvous(rx *rxConn, reason error) {
 	if rx.pendingReplies > 0 {
 		w.dropPrefetches(rx, 0, true)
 		w.am.retainer.failRndvs(rx, reason)
@@ -172,7 +172,7 @@ func (w *Worker) failRendezvous(rx *rxConn, reason error) {
 	}
 }
 
-func (w *Worker) rxConnName(rx *rxConn) string {
+func (w *thread) rxConnName(rx *rxConn) string {
 	if rx.peer == 0 {
 		return ""
 	}
@@ -213,14 +213,14 @@ func (b *slab) checkID(id uint64) (uint32, idCheck) {
 // sendByID returns the slot of the send with this id, if it goes to the sender of s. It
 // returns 0 if the send has completed. Any other id fails s.
 func (wi *workerIface) sendByID(rx *rxConn, id uint64) uint32 {
-	w := wi.w
+	w := &wi.w.t
 	i, what := w.slab.checkID(id)
 	if what == idCompleted && rx.peer != 0 {
 		w.count.Inc(cntStale)
 		return 0
 	}
 	if what == idLive && rx.peer != 0 {
-		if k := &w.slab.slots[i]; k.op.sends() && w.t.lanes[k.lane].peer == rx.peer {
+		if k := &w.slab.slots[i]; k.op.sends() && w.lanes[k.lane].peer == rx.peer {
 			return i
 		}
 	}
@@ -231,7 +231,7 @@ func (wi *workerIface) sendByID(rx *rxConn, id uint64) uint32 {
 // fetchByID returns the slot of the receive with this id, if it waits for data of s. It
 // returns 0 if the receive has completed. Any other id fails s.
 func (wi *workerIface) fetchByID(rx *rxConn, id uint64) uint32 {
-	w := wi.w
+	w := &wi.w.t
 	i, what := w.slab.checkID(id)
 	if what == idCompleted && rx.peer != 0 {
 		w.count.Inc(cntStale)

@@ -64,7 +64,7 @@ const recvAwaitsKey = 1
 const recvReading = 2
 
 // usesRndv reports whether the message in s is sent by rendezvous.
-func (w *Worker) usesRndv(s *slot, l *lane) bool {
+func (w *thread) usesRndv(s *slot, l *lane) bool {
 	switch {
 	case l.is(slowRndvOnly) || s.parent&sendFlagRndv != 0:
 		return true
@@ -76,7 +76,7 @@ func (w *Worker) usesRndv(s *slot, l *lane) bool {
 }
 
 // sendRTS sends the RTS of the send in slot i.
-func (w *Worker) sendRTS(i uint32, l *lane) ucs.Status {
+func (w *thread) sendRTS(i uint32, l *lane) ucs.Status {
 	if !w.checkCredit(w.slab.slots[i].lane) {
 		return ucs.NoResource
 	}
@@ -96,13 +96,13 @@ func (w *Worker) sendRTS(i uint32, l *lane) ucs.Status {
 }
 
 // rtsSent notes that the send in slot i waits for the receiver's request.
-func (w *Worker) rtsSent(i uint32) {
+func (w *thread) rtsSent(i uint32) {
 	w.count.Inc(cntRndvSent)
 	w.awaitAck(i, phaseRTS)
 }
 
 // sendSync sends the message in slot i eagerly. The send completes when it is matched.
-func (w *Worker) sendSync(i uint32, l *lane) ucs.Status {
+func (w *thread) sendSync(i uint32, l *lane) ucs.Status {
 	if !w.checkCredit(w.slab.slots[i].lane) {
 		return ucs.NoResource
 	}
@@ -133,17 +133,17 @@ func (wi *workerIface) handleSyncAck(rx *rxConn, id uint64, data []byte) {
 	if i == 0 {
 		return
 	}
-	if wi.w.slab.slots[i].phase() != phaseMatch || len(data) != 0 {
+	if wi.w.t.slab.slots[i].phase() != phaseMatch || len(data) != 0 {
 		wi.protocolError(rx)
 		return
 	}
-	wi.w.end(i, ucs.OK)
+	wi.w.t.end(i, ucs.OK)
 }
 
 // handleRTR receives an RTR and starts to send the message's data.
 func (wi *workerIface) handleRTR(rx *rxConn, id uint64, data []byte) {
 	if i, recvID, wanted := wi.requestedSend(rx, id, data); i != 0 {
-		wi.w.sendRequested(i, recvID, wanted)
+		wi.w.t.sendRequested(i, recvID, wanted)
 	}
 }
 
@@ -158,7 +158,7 @@ func (wi *workerIface) requestedSend(rx *rxConn, id uint64, data []byte) (i uint
 	if i = wi.sendByID(rx, id); i == 0 {
 		return 0, 0, 0
 	}
-	m := &wi.w.slab.slots[i]
+	m := &wi.w.t.slab.slots[i]
 	recvID, n = payloadUint64(data, 0), payloadUint64(data, 1)
 	if m.phase() != phaseRTS && m.phase() != phaseExposed || n > m.length {
 		wi.protocolError(rx)
@@ -168,7 +168,7 @@ func (wi *workerIface) requestedSend(rx *rxConn, id uint64, data []byte) (i uint
 }
 
 // sendRequested starts to send the first wanted bytes of the message in slot i.
-func (w *Worker) sendRequested(i uint32, recvID, wanted uint64) {
+func (w *thread) sendRequested(i uint32, recvID, wanted uint64) {
 	m := &w.slab.slots[i]
 	lane := m.lane
 	lent := m.phase() == phaseExposed
@@ -192,7 +192,7 @@ const dataTurn = 16 << 10
 // sendData sends the requested data, as far as the transport has resources. It returns Busy
 // if the send moved to the end of its pending queue. The RTS had its place in the order of
 // the lane's operations. The data needs none, so it is sent on a stalled lane too.
-func (w *Worker) sendData(i uint32, l *lane) ucs.Status {
+func (w *thread) sendData(i uint32, l *lane) ucs.Status {
 	s, ep := &w.slab.slots[i], l.transport()
 	start := s.off
 	for s.off < s.length {
@@ -220,7 +220,7 @@ func (w *Worker) sendData(i uint32, l *lane) ucs.Status {
 
 // handleReject receives the receiver's refusal of a message, and completes the send.
 func (wi *workerIface) handleReject(rx *rxConn, id uint64, data []byte) {
-	w := wi.w
+	w := &wi.w.t
 	if len(data) < 1 || len(data) > 1+maxReason {
 		wi.protocolError(rx)
 		return
@@ -247,13 +247,13 @@ func (wi *workerIface) handleReject(rx *rxConn, id uint64, data []byte) {
 // handleFlowControl receives an amFlowControl: the sender of s forbids eager messages (on is 1) or
 // allows them again.
 func (wi *workerIface) handleFlowControl(rx *rxConn, on uint64, data []byte) {
-	w := wi.w
+	w := &wi.w.t
 	if on > 1 || len(data) != 0 || rx.peer == 0 {
 		wi.protocolError(rx)
 		return
 	}
-	for i := range w.t.lanes {
-		if l := &w.t.lanes[i]; i != 0 && l.ep != nil && l.peer == rx.peer {
+	for i := range w.lanes {
+		if l := &w.lanes[i]; i != 0 && l.ep != nil && l.peer == rx.peer {
 			l.setSlow(slowRndvOnly, on == 1)
 		}
 	}

@@ -81,9 +81,9 @@ func TestWirePeer(t *testing.T) {
 	}
 	deliver(wi, packet{amPeer, mine, 0, a})
 	assert.False(t, wi.rxConn(mine).failed, "the same again")
-	assert.Equal(t, 1, wi.w.peers.Len())
+	assert.Equal(t, 1, wi.w.t.peers.Len())
 	wi.HandleFailure(uct.Failure{RxConn: mine})
-	assert.Zero(t, wi.w.peers.Len())
+	assert.Zero(t, wi.w.t.peers.Len())
 }
 
 // What a peer names must be what it was given, and in the right state; else that
@@ -153,13 +153,13 @@ func TestForeignIDs(t *testing.T) {
 			k := tc.makes(h)
 			k.src = tc.src
 			deliver(h.p, k)
-			assert.Equal(t, uint64(1), w.count.Value(cntProtocolError))
+			assert.Equal(t, uint64(1), w.t.count.Value(cntProtocolError))
 			assert.True(t, h.p.rxConn(tc.src).failed)
 			if tc.src == another {
 				for _, q := range []Request{h.match, h.rts, h.data, h.fetch.Request} {
 					assert.False(t, q.Done(), "%v", q)
 				}
-				assert.Equal(t, 1, w.unexpQueue.Len())
+				assert.Equal(t, 1, w.t.unexpQueue.Len())
 				deliver(h.p, packet{amSyncAck, mine, h.match.id, nil}, packet{amData, mine, h.fetch.id, make([]byte, 90)})
 				assert.True(t, h.match.Done())
 				assert.True(t, h.fetch.Done())
@@ -173,7 +173,7 @@ func TestForeignIDs(t *testing.T) {
 			}
 			_, err := h.fetch.Wait(context.Background())
 			require.ErrorContains(t, err, "broke the protocol")
-			assert.Zero(t, w.unexpQueue.Len())
+			assert.Zero(t, w.t.unexpQueue.Len())
 		})
 	}
 }
@@ -200,7 +200,7 @@ func TestBadAnnouncements(t *testing.T) {
 			wi, _, _ := recordKnown(t)
 			r := wi.w.TagRecv(make([]byte, 8), 1, ^Tag(0))
 			deliver(wi, tc.k)
-			assert.Equal(t, uint64(1), wi.w.count.Value(cntProtocolError))
+			assert.Equal(t, uint64(1), wi.w.t.count.Value(cntProtocolError))
 			assert.True(t, wi.rxConn(tc.k.src).failed)
 			if r.Done() {
 				_, err := r.Wait(context.Background())
@@ -223,8 +223,8 @@ func TestLateMessages(t *testing.T) {
 		packet{amRTL, mine, h.ended, words("", 1<<32|1, 1)}, packet{amKey, mine, h.ended, make([]byte, 30)},
 		packet{amReadDone, mine, h.ended, nil},
 		packet{amCancel, mine, h.ended, []byte{cancelData}}, packet{amCancel, mine, h.ended, []byte{cancelRTS}})
-	assert.Zero(t, w.count.Value(cntProtocolError))
-	assert.Equal(t, uint64(8), w.count.Value(cntStale))
+	assert.Zero(t, w.t.count.Value(cntProtocolError))
+	assert.Equal(t, uint64(8), w.t.count.Value(cntStale))
 	for _, q := range []Request{h.match, h.rts, h.data, h.fetch.Request} {
 		assert.False(t, q.Done(), "%v", q)
 	}
@@ -237,10 +237,10 @@ func TestRendezvousLosesItsConnection(t *testing.T) {
 	k, ok := w.TagMprobe(6, ^Tag(0))
 	require.True(t, ok)
 	deliver(h.p, packet{amRTS, mine, 6, words("", h.kept+1, 100)})
-	require.Equal(t, 1, w.unexpQueue.Len())
+	require.Equal(t, 1, w.t.unexpQueue.Len())
 	w.TagRecv(make([]byte, 9), 99, ^Tag(0)).Drop()
 	reason := ErrPeerFailed
-	lane := w.eps[1].lane
+	lane := w.t.eps[1].lane
 	h.p.HandleFailure(uct.Failure{Endpoint: w.t.lanes[lane].ep, RxConn: mine, Err: reason})
 	for _, q := range []Request{h.match, h.rts, h.data} {
 		require.True(t, q.Done())
@@ -249,12 +249,12 @@ func TestRendezvousLosesItsConnection(t *testing.T) {
 	m, err := h.fetch.Wait(context.Background())
 	require.ErrorIs(t, err, ErrPeerFailed)
 	assert.Equal(t, Message{5, 100}, m)
-	assert.Zero(t, w.unexpQueue.Len())
+	assert.Zero(t, w.t.unexpQueue.Len())
 	_, err = k.Recv(make([]byte, 8)).Wait(context.Background())
 	require.ErrorIs(t, err, ErrPeerFailed)
 	assert.Zero(t, w.t.lanes[lane].unacked)
 	assert.Zero(t, w.t.lanes[lane].creditsUsed)
-	for _, u := range w.unexpected {
+	for _, u := range w.t.unexpected {
 		assert.Zero(t, u)
 	}
 }
@@ -264,7 +264,7 @@ func TestRendezvousLosesItsConnection(t *testing.T) {
 func TestOutstandingIsBounded(t *testing.T) {
 	wi, r, e := recordKnown(t)
 	w := wi.w
-	w.maxCredits = 3
+	w.t.maxCredits = 3
 	var rs []Request
 	t.Cleanup(func() { // else the close waits for what nobody answers
 		for _, q := range rs {
@@ -300,7 +300,7 @@ func TestOutstandingIsBounded(t *testing.T) {
 		require.True(t, rs[i].Done())
 	}
 	require.True(t, flush.Done())
-	require.Zero(t, w.t.lanes[w.eps[1].lane].creditsUsed)
+	require.Zero(t, w.t.lanes[w.t.eps[1].lane].creditsUsed)
 	require.Zero(t, e.TagSendUint64(1, 8), "the fast path is open again")
 }
 
@@ -309,9 +309,9 @@ func TestOutstandingIsBounded(t *testing.T) {
 func TestHeldSendsKeepTheirTurn(t *testing.T) {
 	wi, r, e := recordKnown(t)
 	w := wi.w
-	w.maxCredits = 1
+	w.t.maxCredits = 1
 	f := &full{recorder: r, room: 1}
-	lane := w.eps[1].lane
+	lane := w.t.eps[1].lane
 	w.t.lanes[lane].ep = f
 	var rs []Request
 	post := func(q Request) {

@@ -48,14 +48,14 @@ func (wi *workerIface) rxConn(id uint32) *rxConn {
 	if rx == nil {
 		rx = &rxConn{id: id, iface: wi}
 		wi.rxConns[id] = rx
-		wi.w.addRxConn(rx)
+		wi.w.t.addRxConn(rx)
 	}
 	wi.lastRx = rx
 	return rx
 }
 
 // addRxConn assigns an index to s, so that records without pointers can refer to it.
-func (w *Worker) addRxConn(rx *rxConn) {
+func (w *thread) addRxConn(rx *rxConn) {
 	if n := len(w.freeRxConns); n > 0 {
 		rx.index = w.freeRxConns[n-1]
 		w.freeRxConns = w.freeRxConns[:n-1]
@@ -69,7 +69,7 @@ func (w *Worker) addRxConn(rx *rxConn) {
 // handlePeerAddress receives a part of the address of the worker that sends on s. follow is the
 // number of bytes still to come.
 func (wi *workerIface) handlePeerAddress(rx *rxConn, follow uint64, data []byte) {
-	w := wi.w
+	w := &wi.w.t
 	if follow > maxPeerAddress || len(rx.partialAddr)+len(data) > maxPeerAddress {
 		wi.protocolError(rx)
 		return
@@ -95,7 +95,7 @@ func (wi *workerIface) handlePeerAddress(rx *rxConn, follow uint64, data []byte)
 
 // replyLane returns the lane to the sender of s, and opens it if needed. It returns 0 if
 // the sender is unknown or not reachable.
-func (w *Worker) replyLane(rx *rxConn) uint32 {
+func (w *thread) replyLane(rx *rxConn) uint32 {
 	if rx.replyLane != 0 {
 		return rx.replyLane
 	}
@@ -106,7 +106,7 @@ func (w *Worker) replyLane(rx *rxConn) uint32 {
 	if lane == 0 {
 		return 0
 	}
-	l := &w.t.lanes[lane]
+	l := &w.lanes[lane]
 	l.unretain()
 	l.retainReply()
 	rx.replyLane = lane
@@ -118,7 +118,7 @@ func (w *Worker) replyLane(rx *rxConn) uint32 {
 // the report stay with the old lane.
 //
 //go:noinline
-func (w *Worker) reconnectReplyLane(rx *rxConn) uint32 {
+func (w *thread) reconnectReplyLane(rx *rxConn) uint32 {
 	old := rx.replyLane
 	if rx.replySent {
 		rx.leaveReplyLane()
@@ -156,7 +156,7 @@ func (rx *rxConn) detachLane(i uint32) (lost bool) {
 }
 
 // releaseReplyLane drops the reference of s to its reply lane.
-func (w *Worker) releaseReplyLane(rx *rxConn) {
+func (w *thread) releaseReplyLane(rx *rxConn) {
 	lane := rx.replyLane
 	if rx.replyLane, rx.replySent = 0, false; lane != 0 {
 		w.releaseReplyRef(lane)
@@ -165,8 +165,8 @@ func (w *Worker) releaseReplyLane(rx *rxConn) {
 
 // releaseReplyRef drops an rx connection's reference to a lane. The last reference closes the
 // lane, or leaves it draining while reads of memory are in progress.
-func (w *Worker) releaseReplyRef(lane uint32) {
-	l := &w.t.lanes[lane]
+func (w *thread) releaseReplyRef(lane uint32) {
+	l := &w.lanes[lane]
 	l.unretainReply()
 	switch {
 	case l.refs > 0 || l.replyRefs > 0:
@@ -183,7 +183,7 @@ func (wi *workerIface) rxConnClosed(id uint32, reason error) {
 	if rx == nil {
 		return
 	}
-	w := wi.w
+	w := &wi.w.t
 	w.failRxConn(rx, reason)
 	if rx.failed {
 		wi.rxChecks--
@@ -204,7 +204,7 @@ func (wi *workerIface) rxConnClosed(id uint32, reason error) {
 }
 
 // failRxConn fails the messages and the data that were expected from s.
-func (w *Worker) failRxConn(rx *rxConn, reason error) {
+func (w *thread) failRxConn(rx *rxConn, reason error) {
 	w.setRecvErr(rx, reason)
 	w.dropPartial(rx, ucs.PeerFailed)
 	w.failRendezvous(rx, reason)
@@ -213,7 +213,7 @@ func (w *Worker) failRxConn(rx *rxConn, reason error) {
 // protocolError fails an rx connection whose peer violated the protocol, and all lanes to that
 // peer. Connections to other peers are not affected.
 func (wi *workerIface) protocolError(rx *rxConn) {
-	w := wi.w
+	w := &wi.w.t
 	w.count.Inc(cntProtocolError)
 	rx.failed = true
 	wi.rxChecks++
@@ -221,8 +221,8 @@ func (wi *workerIface) protocolError(rx *rxConn) {
 	if rx.peer == 0 {
 		return
 	}
-	for i := range w.t.lanes {
-		if l := &w.t.lanes[i]; i != 0 && l.ep != nil && l.peer == rx.peer {
+	for i := range w.lanes {
+		if l := &w.lanes[i]; i != 0 && l.ep != nil && l.peer == rx.peer {
 			w.failLane(uint32(i), errProtocol)
 		}
 	}

@@ -47,24 +47,24 @@ type sleeper struct {
 
 // initSleep sets the spin time: spin if it is not 0, else the setting.
 func (w *Worker) initSleep(spin time.Duration) {
-	s := &w.sleeper
+	s := &w.t.sleeper
 	if spin == 0 {
-		if spin = rowSpinTime.Get(w.ctx.settings); spin == config.Forever {
+		if spin = rowSpinTime.Get(w.t.ctx.settings); spin == config.Forever {
 			spin = -1
 		}
 	}
-	if w.slow.set == nil {
+	if w.t.slow.set == nil {
 		spin = -1
 	}
-	s.spin, s.after, w.ctxCheckPasses = ucs.Time(spin), clockPasses, ctxPasses
+	s.spin, s.after, w.t.ctxCheckPasses = ucs.Time(spin), clockPasses, ctxPasses
 	if spin >= 0 && spin < minSpin {
-		s.spin, s.after, w.ctxCheckPasses = 0, 1, armPasses // not right after a pass with work: the wait may be over
+		s.spin, s.after, w.t.ctxCheckPasses = 0, 1, armPasses // not right after a pass with work: the wait may be over
 	}
 	if s.spin < 0 {
 		return
 	}
-	fds := []int{w.wake.signal.FD()}
-	for _, wi := range w.ifaces {
+	fds := []int{w.t.wake.signal.FD()}
+	for _, wi := range w.t.ifaces {
 		fd := wi.iface.EventFD()
 		fds = append(fds, fd)
 		s.unarmed = s.unarmed || fd < 0
@@ -80,7 +80,7 @@ func (w *Worker) initSleep(spin time.Duration) {
 // while poll blocks.
 //
 //go:noinline
-func (w *Worker) sleep(ctx context.Context, p *waitLoop) {
+func (w *thread) sleep(ctx context.Context, p *waitLoop) {
 	s := &w.sleeper
 	s.watch(ctx, w)
 	w.am.retainer.service()
@@ -125,7 +125,7 @@ func (w *Worker) sleep(ctx context.Context, p *waitLoop) {
 
 // poll sleeps. With ThreadMulti it releases the lock in the meantime, so that other
 // goroutines can post.
-func (w *Worker) poll(fds int, d time.Duration) int {
+func (w *thread) poll(fds int, d time.Duration) int {
 	b := &w.owner
 	if w.am.multi {
 		b.sleeping = true
@@ -142,7 +142,7 @@ func (w *Worker) poll(fds int, d time.Duration) int {
 // sleepBriefly blocks for memPollSleep, or until Signal is called.
 //
 //go:noinline
-func (w *Worker) sleepBriefly() {
+func (w *thread) sleepBriefly() {
 	switch {
 	case w.am.multi: // Signal is for the goroutine that holds the progress ownership
 		_, _ = w.sleeper.none.Wait(0, memPollSleep)
@@ -153,7 +153,7 @@ func (w *Worker) sleepBriefly() {
 
 // armIfaces arms all ifaces. It returns Busy if there is something to progress already, and
 // InProgress if something will be due that causes no wake-up.
-func (w *Worker) armIfaces() ucs.Status {
+func (w *thread) armIfaces() ucs.Status {
 	all := ucs.OK
 	for _, wi := range w.ifaces {
 		if wi.state == ifaceArmed && wi.iface.ActiveEndpoints() == 0 {
@@ -172,13 +172,13 @@ func (w *Worker) armIfaces() ucs.Status {
 }
 
 // forceSlowPoll makes the next pass look at all ifaces.
-func (w *Worker) forceSlowPoll() {
+func (w *thread) forceSlowPoll() {
 	w.passes, w.slow.passes = periodicPasses, w.slow.everyPasses
 }
 
 // serveWoken progresses the inactive ifaces that woke the sleeper. Those that became active
 // take part in the next pass.
-func (w *Worker) serveWoken() {
+func (w *thread) serveWoken() {
 	for k, wi := range w.ifaces {
 		if w.sleeper.set.Ready(k + 1) {
 			wi.serve()
@@ -191,13 +191,13 @@ func (w *Worker) serveWoken() {
 // closes. A loop of waits with one context pays for that once. Contexts
 // that have ended may share one Done channel, so Signal may not be called for one of them.
 // sleep checks for that itself.
-func (s *sleeper) watch(ctx context.Context, w *Worker) {
+func (s *sleeper) watch(ctx context.Context, w *thread) {
 	ends := ctx.Done()
 	if ends == nil || ends == s.ends {
 		return
 	}
 	s.unwatch()
-	s.ends, s.stop = ends, context.AfterFunc(ctx, w.Signal)
+	s.ends, s.stop = ends, context.AfterFunc(ctx, w.signal)
 }
 
 func (s *sleeper) unwatch() {

@@ -22,21 +22,21 @@ func TestFruitlessWakeUps(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	w, err := c.NewWorker(WorkerConfig{Mode: ThreadSingle, Spin: 1})
 	require.NoError(t, err)
-	require.NotNil(t, w.sleeper.set, "Linux has event descriptors")
+	require.NotNil(t, w.t.sleeper.set, "Linux has event descriptors")
 	always, err := shmem.NewEventFD() // readable, and nobody reads it
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, always.Close()) })
 	require.NoError(t, always.Signal())
-	w.sleeper.set = shmem.NewPollSet(w.wake.signal.FD(), always.FD())
+	w.t.sleeper.set = shmem.NewPollSet(w.t.wake.signal.FD(), always.FD())
 
-	begin, before := ucs.Now(), w.count.Value(cntSlept)
+	begin, before := ucs.Now(), w.t.count.Value(cntSlept)
 	n := uint64(0)
 	for n <= maxSpurious { // where others want the processor it may not run for long
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		_, err = w.TagRecv(nil, 1, 1).Wait(ctx)
 		cancel()
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		n = w.count.Value(cntSlept) - before
+		n = w.t.count.Value(cntSlept) - before
 		require.Less(t, ucs.Now().Sub(begin), time.Minute, "it sleeps through what wakes it")
 	}
 	rounds := uint64(ucs.Now().Sub(begin)/shortSleep) + 2

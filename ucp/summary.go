@@ -14,7 +14,7 @@ const maxTold = 4096
 
 // summary returns a description of the worker for humans. The caller is the worker's owner
 // or holds its lock.
-func (w *Worker) summary(d *display, now ucs.Time) live.Summary {
+func (w *thread) summary(d *display, now ucs.Time) live.Summary {
 	s := live.Summary{
 		Unexpected: w.unexpQueue.Len(), UnexpectedBytes: w.budget.used, UnexpectedBudget: w.budget.limit, AllocatedBytes: w.pool.allocated,
 		Peers: []live.Endpoint{}, Requests: []live.Requests{},
@@ -26,7 +26,7 @@ func (w *Worker) summary(d *display, now ucs.Time) live.Summary {
 
 // describeEndpoints counts all endpoints and describes those that are connected or failed,
 // failed ones first.
-func (w *Worker) describeEndpoints(s *live.Summary) {
+func (w *thread) describeEndpoints(s *live.Summary) {
 	var failed, connected []uint32
 	for k := range w.eps {
 		e := &w.eps[k]
@@ -53,7 +53,7 @@ func (w *Worker) describeEndpoints(s *live.Summary) {
 	}
 }
 
-func (w *Worker) describeEndpoint(k uint32) live.Endpoint {
+func (w *thread) describeEndpoint(k uint32) live.Endpoint {
 	e := live.Endpoint{Peer: w.peerName(k), State: "connected", Lanes: []live.Lane{}}
 	if w.eps[k].status != ucs.OK {
 		e.State = "failed"
@@ -61,8 +61,8 @@ func (w *Worker) describeEndpoint(k uint32) live.Endpoint {
 			e.Error = c.err.Error()
 		}
 	}
-	for n := w.laneOf[w.eps[k].peer]; n != 0; n = w.t.lanes[n].next {
-		l := &w.t.lanes[n]
+	for n := w.laneOf[w.eps[k].peer]; n != 0; n = w.lanes[n].next {
+		l := &w.lanes[n]
 		row := live.Lane{Name: w.laneName(n), Pending: l.pending, RndvOnly: l.is(slowRndvOnly)}
 		if l.err != nil {
 			row.Error = l.err.Error()
@@ -81,7 +81,7 @@ type requestGroup struct {
 }
 
 // describeRequests describes the requests that have not completed, in groups, the oldest first.
-func (w *Worker) describeRequests(s *live.Summary, d *display, now ucs.Time) {
+func (w *thread) describeRequests(s *live.Summary, d *display, now ucs.Time) {
 	rows := make(map[requestGroup]*live.Requests)
 	seen := make(map[uint64]ucs.Time)
 	for i := uint32(1); int(i) < len(w.slab.slots); i++ {
@@ -112,7 +112,7 @@ func (w *Worker) describeRequests(s *live.Summary, d *display, now ucs.Time) {
 
 // isListed reports whether the request in slot i belongs to a row. Parts do not, except those
 // of a flush, which wait for different things.
-func (w *Worker) isListed(i uint32) bool {
+func (w *thread) isListed(i uint32) bool {
 	r := &w.slab.slots[i]
 	if r.op == opFlush {
 		return r.flags&flagChild != 0 || r.partsLeft == 0
@@ -121,7 +121,7 @@ func (w *Worker) isListed(i uint32) bool {
 }
 
 // addRequest counts the request in slot i. age is in seconds.
-func (w *Worker) addRequest(rows map[requestGroup]*live.Requests, i uint32, age float64) {
+func (w *thread) addRequest(rows map[requestGroup]*live.Requests, i uint32, age float64) {
 	r := &w.slab.slots[i]
 	k := requestGroup{r.op, r.ep, r.lane, w.stateText(i)}
 	bytes := r.length
@@ -154,12 +154,12 @@ const (
 )
 
 // stateText returns the state of the request in slot i.
-func (w *Worker) stateText(i uint32) string {
+func (w *thread) stateText(i uint32) string {
 	r := &w.slab.slots[i]
 	switch {
-	case r.flags&flagPending != 0 && w.t.lanes[r.lane].is(slowNoCredit) && r.op.sends():
+	case r.flags&flagPending != 0 && w.lanes[r.lane].is(slowNoCredit) && r.op.sends():
 		return stateNoCredit
-	case r.flags&flagPending != 0 && w.t.lanes[r.lane].is(slowNoCredit) && r.op == opFlush:
+	case r.flags&flagPending != 0 && w.lanes[r.lane].is(slowNoCredit) && r.op == opFlush:
 		return stateBehind
 	case r.flags&flagPending != 0:
 		return stateWaiting
@@ -185,7 +185,7 @@ func (w *Worker) stateText(i uint32) string {
 }
 
 // tagText returns the tag of the request in slot i, "" if it has none.
-func (w *Worker) tagText(i uint32) string {
+func (w *thread) tagText(i uint32) string {
 	r := &w.slab.slots[i]
 	switch {
 	case r.op == opTagRecv && w.posted.Has(i):

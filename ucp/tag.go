@@ -43,10 +43,10 @@ func (e Endpoint) TagSend(p []byte, tag Tag) Request {
 // if the endpoint is not valid, and lane 0, which does the same, if it is not connected.
 func (e Endpoint) lane() *lane {
 	t, k := e.t, uint32(e.id)
-	if t == nil || int(k) >= len(t.eps) {
+	if t == nil || int(k) >= len(t.fastEps) {
 		return &noLane
 	}
-	s := &t.eps[k]
+	s := &t.fastEps[k]
 	if s.gen != uint32(e.id>>32) || int(s.lane) >= len(t.lanes) {
 		return &noLane
 	}
@@ -94,21 +94,20 @@ func (e Endpoint) TagSendV(ps [][]byte, tag Tag) Request {
 	if n < 0 {
 		return t.refuse(opTagSendV, e, ucs.TooLong)
 	}
-	return t.w.tagSend(e, sendParams{op: opTagSendV, vec: ps, tag: tag, n: n})
+	return t.tagSend(e, sendParams{op: opTagSendV, vec: ps, tag: tag, n: n})
 }
 
 // MaxInline returns the longest TagSendInline in bytes. It connects the endpoint. It
 // returns 0 if that fails.
 func (e Endpoint) MaxInline() int {
-	t := e.thread()
-	t.lock()
-	defer t.unlock()
-	w := t.w
+	w := e.thread()
+	w.lock()
+	defer w.unlock()
 	k := w.endpoint(e)
 	if k == 0 || w.connect(k) != ucs.OK {
 		return 0
 	}
-	l := &w.t.lanes[w.eps[k].lane]
+	l := &w.lanes[w.eps[k].lane]
 	return min(max(l.ifaceMaxShort, l.maxBcopy), maxInline)
 }
 
@@ -120,9 +119,9 @@ func (e Endpoint) MaxInline() int {
 //go:nosplit
 func (w *Worker) TagRecv(p []byte, tag, mask Tag) RecvRequest {
 	if w.t.locked {
-		return w.tagRecvShared(p, tag, mask)
+		return w.t.tagRecvShared(p, tag, mask)
 	}
-	b := &w.slab
+	b := &w.t.slab
 	i := b.free
 	if i == 0 {
 		i = b.grow()
@@ -133,10 +132,10 @@ func (w *Worker) TagRecv(p []byte, tag, mask Tag) RecvRequest {
 	s.ep, s.lane, s.partsLeft = 0, 0, 0
 	b.bufs[i] = p
 	r := RecvRequest{Request{&w.t, uint64(s.gen)<<32 | uint64(i)}}
-	if w.unexpQueue.Len() != 0 && w.matchUnexpected(i, uint64(tag), uint64(mask)) {
+	if w.t.unexpQueue.Len() != 0 && w.t.matchUnexpected(i, uint64(tag), uint64(mask)) {
 		return r
 	}
-	w.posted.Add(i, uint64(tag), uint64(mask))
+	w.t.posted.Add(i, uint64(tag), uint64(mask))
 	return r
 }
 
@@ -147,7 +146,7 @@ func (w *Worker) TagRecv(p []byte, tag, mask Tag) RecvRequest {
 func (e Endpoint) TagSendSync(p []byte, tag Tag) Request {
 	t := e.thread()
 	t.lock()
-	r := t.w.tagSend(e, sendParams{op: opTagSendSync, buf: p, tag: tag, n: len(p), flags: sendFlagSync})
+	r := t.tagSend(e, sendParams{op: opTagSendSync, buf: p, tag: tag, n: len(p), flags: sendFlagSync})
 	t.unlock()
 	return r
 }
@@ -171,17 +170,17 @@ func (e Endpoint) TagSendWith(p []byte, tag Tag, o Opts) Request {
 	t := e.thread()
 	t.lock()
 	defer t.unlock()
-	return t.w.tagSend(e, sendParams{op: opTagSend, buf: p, tag: tag, n: len(p), flags: flags})
+	return t.tagSend(e, sendParams{op: opTagSend, buf: p, tag: tag, n: len(p), flags: flags})
 }
 
 // The fast paths of tag.go and request_recv.go, under the lock.
 
 // tagSendShared is TagSend.
 func (e Endpoint) tagSendShared(p []byte, tag Tag) Request {
-	w := e.t.w
+	w := e.t
 	w.lockShared()
 	if k := uint32(e.id); int(k) < len(w.eps) && w.eps[k].gen == uint32(e.id>>32) {
-		l := &w.t.lanes[w.eps[k].lane] // lane 0, if there is none, accepts nothing
+		l := &w.lanes[w.eps[k].lane] // lane 0, if there is none, accepts nothing
 		if len(p) <= l.maxShort && l.ep.AMShort(amEager, uint64(tag), p) == ucs.OK {
 			w.unlockShared()
 			return Request{}
@@ -191,7 +190,7 @@ func (e Endpoint) tagSendShared(p []byte, tag Tag) Request {
 }
 
 //go:noinline
-func (w *Worker) tagSendUnlock(e Endpoint, p []byte, tag Tag) Request {
+func (w *thread) tagSendUnlock(e Endpoint, p []byte, tag Tag) Request {
 	r := w.tagSend(e, sendParams{op: opTagSend, buf: p, tag: tag, n: len(p)})
 	w.unlockShared()
 	return r
@@ -200,17 +199,17 @@ func (w *Worker) tagSendUnlock(e Endpoint, p []byte, tag Tag) Request {
 // tagRecvShared is TagRecv.
 //
 //go:noinline
-func (w *Worker) tagRecvShared(p []byte, tag, mask Tag) RecvRequest {
+func (w *thread) tagRecvShared(p []byte, tag, mask Tag) RecvRequest {
 	w.lockShared()
 	if w.closing {
 		w.unlockShared()
-		return RecvRequest{w.t.refuse(opTagRecv, Endpoint{}, ucs.Closed)}
+		return RecvRequest{w.refuse(opTagRecv, Endpoint{}, ucs.Closed)}
 	}
 	b := &w.slab
 	i := b.alloc(opTagRecv)
 	b.slots[i].flags = flagHasResult
 	b.bufs[i] = p
-	r := RecvRequest{Request{&w.t, b.id(i)}}
+	r := RecvRequest{Request{w, b.id(i)}}
 	if w.unexpQueue.Len() == 0 || !w.matchUnexpected(i, uint64(tag), uint64(mask)) {
 		w.posted.Add(i, uint64(tag), uint64(mask))
 	}
@@ -220,7 +219,7 @@ func (w *Worker) tagRecvShared(p []byte, tag, mask Tag) RecvRequest {
 
 // consumeDone consumes the result of receive id if it has succeeded and has no state outside
 // of its slot, as nearly all do. The caller holds the lock.
-func (w *Worker) consumeDone(id uint64) (Message, bool) {
+func (w *thread) consumeDone(id uint64) (Message, bool) {
 	b := &w.slab
 	i, g := uint32(id), uint32(id>>32)
 	if int(i) >= len(b.slots) {

@@ -10,7 +10,7 @@ import (
 //
 //hot:bench BenchmarkTagPair
 //go:nosplit
-func (w *Worker) handleEager(tag uint64, data []byte) {
+func (w *thread) handleEager(tag uint64, data []byte) {
 	i := w.posted.Match(tag)
 	if i == 0 {
 		w.queueUnexpected(tag, data)
@@ -29,7 +29,7 @@ func (w *Worker) handleEager(tag uint64, data []byte) {
 // deliver completes the receive in slot i with data.
 //
 //hot:bench BenchmarkTagPair
-func (w *Worker) deliver(i uint32, tag uint64, data []byte) {
+func (w *thread) deliver(i uint32, tag uint64, data []byte) {
 	s := &w.slab.slots[i]
 	p := w.slab.bufs[i]
 	s.tag, s.length = tag, uint64(len(data))
@@ -69,18 +69,18 @@ const (
 // queueUnexpected queues a message that no receive matches.
 //
 //go:noinline
-func (w *Worker) queueUnexpected(tag uint64, data []byte) {
+func (w *thread) queueUnexpected(tag uint64, data []byte) {
 	w.queueUnexpectedAs(tag, data, unexpected{kind: unexpWhole})
 }
 
-func (w *Worker) queueUnexpectedAs(tag uint64, data []byte, u unexpected) {
+func (w *thread) queueUnexpectedAs(tag uint64, data []byte, u unexpected) {
 	u.n = uint64(len(data))
 	u.chunk = w.allocBudgeted(len(data)) // also for an empty message: it occupies as much memory
 	copy(w.pool.bytes(u.chunk), data)
 	w.addUnexpected(tag, u)
 }
 
-func (w *Worker) addUnexpected(tag uint64, u unexpected) uint32 {
+func (w *thread) addUnexpected(tag uint64, u unexpected) uint32 {
 	w.count.Inc(cntUnexpected)
 	id := w.unexpQueue.Add(tag)
 	for int(id) >= len(w.unexpected) {
@@ -94,7 +94,7 @@ func (w *Worker) addUnexpected(tag uint64, u unexpected) uint32 {
 //
 //hot:bench BenchmarkTagSync
 func (wi *workerIface) handleSync(rx *rxConn, tag uint64, data []byte) {
-	w := wi.w
+	w := &wi.w.t
 	if len(data) < syncHeaderLen || rx.peer == 0 {
 		wi.protocolError(rx)
 		return
@@ -113,7 +113,7 @@ func (wi *workerIface) handleSync(rx *rxConn, tag uint64, data []byte) {
 // the worker is closing.
 //
 //go:noinline
-func (w *Worker) queueSync(rx *rxConn, tag, id uint64, data []byte) {
+func (w *thread) queueSync(rx *rxConn, tag, id uint64, data []byte) {
 	if w.rejecting {
 		w.reject(rx, id, ucs.Rejected, "its worker closes")
 		return
@@ -129,7 +129,7 @@ func (w *Worker) queueSync(rx *rxConn, tag, id uint64, data []byte) {
 // arrived, may be arriving, or only its RTS may have arrived.
 //
 //go:noinline
-func (w *Worker) matchUnexpected(i uint32, tag, mask uint64) bool {
+func (w *thread) matchUnexpected(i uint32, tag, mask uint64) bool {
 	id := w.unexpQueue.Match(tag, mask)
 	if id == 0 {
 		return false
@@ -140,7 +140,7 @@ func (w *Worker) matchUnexpected(i uint32, tag, mask uint64) bool {
 
 // deliverUnexpected delivers the unexpected message id, which was removed from matching, to the
 // receive in slot i.
-func (w *Worker) deliverUnexpected(i, id uint32) {
+func (w *thread) deliverUnexpected(i, id uint32) {
 	u, tag := w.unexpected[id], w.unexpQueue.Tag(id)
 	w.freeUnexpected(id)
 	switch u.kind {
@@ -166,14 +166,14 @@ func (w *Worker) deliverUnexpected(i, id uint32) {
 	}
 }
 
-func (w *Worker) freeUnexpected(id uint32) {
+func (w *thread) freeUnexpected(id uint32) {
 	w.unexpected[id] = unexpected{}
 	w.unexpQueue.Free(id)
 }
 
 // dropUnexpected drops the unexpected message id, of which no more will arrive. A message that
 // was taken stays as unexpLost with st.
-func (w *Worker) dropUnexpected(id uint32, st ucs.Status) {
+func (w *thread) dropUnexpected(id uint32, st ucs.Status) {
 	u := &w.unexpected[id]
 	w.freeBudgeted(u.chunk)
 	if u.kind == unexpRTS || u.kind == unexpSync {
@@ -189,9 +189,9 @@ func (w *Worker) dropUnexpected(id uint32, st ucs.Status) {
 
 // rejectUnmatched refuses the messages whose senders wait for a reply. The worker is
 // closing, so no receive will match them.
-func (w *Worker) rejectUnmatched() {
-	w.t.lock()
-	defer w.t.unlock()
+func (w *thread) rejectUnmatched() {
+	w.lock()
+	defer w.unlock()
 	w.rejecting = true
 	w.rejectRndvs()
 	for id := range w.unexpected {
@@ -207,14 +207,14 @@ func (w *Worker) rejectUnmatched() {
 func (w *Worker) TagProbe(tag, mask Tag) (Message, bool) {
 	w.t.lock()
 	defer w.t.unlock()
-	id := w.unexpQueue.Find(uint64(tag), uint64(mask))
+	id := w.t.unexpQueue.Find(uint64(tag), uint64(mask))
 	if id == 0 {
 		return Message{}, false
 	}
-	return w.messageOf(id), true
+	return w.t.messageOf(id), true
 }
 
-func (w *Worker) messageOf(id uint32) Message {
+func (w *thread) messageOf(id uint32) Message {
 	return Message{Tag(w.unexpQueue.Tag(id)), int(w.unexpected[id].n)}
 }
 
@@ -222,7 +222,7 @@ func (w *Worker) messageOf(id uint32) Message {
 // message that will not be received must be dropped. The methods have the
 // concurrency of the Worker.
 type MatchedMessage struct {
-	w  *Worker
+	w  *thread
 	id uint64
 	Message
 }
@@ -232,15 +232,15 @@ type MatchedMessage struct {
 func (w *Worker) TagMprobe(tag, mask Tag) (MatchedMessage, bool) {
 	w.t.lock()
 	defer w.t.unlock()
-	id := w.unexpQueue.Match(uint64(tag), uint64(mask))
+	id := w.t.unexpQueue.Match(uint64(tag), uint64(mask))
 	if id == 0 {
 		return MatchedMessage{}, false
 	}
-	i := w.slab.alloc(opMatched)
-	s := &w.slab.slots[i]
+	i := w.t.slab.alloc(opMatched)
+	s := &w.t.slab.slots[i]
 	s.arg, s.flags = uint64(id), flagHasResult
-	w.unexpected[id].matchedSlot = i
-	return MatchedMessage{w, w.slab.id(i), w.messageOf(id)}, true
+	w.t.unexpected[id].matchedSlot = i
+	return MatchedMessage{&w.t, w.t.slab.id(i), w.t.messageOf(id)}, true
 }
 
 // Recv receives the message into p, as TagRecv does. A second Recv, and one after Drop,
@@ -250,8 +250,8 @@ func (t MatchedMessage) Recv(p []byte) RecvRequest {
 		return RecvRequest{}
 	}
 	w := t.w
-	w.t.lock()
-	defer w.t.unlock()
+	w.lock()
+	defer w.unlock()
 	id := w.consumeMatched(t.id)
 	if id == 0 {
 		return RecvRequest{}
@@ -259,12 +259,12 @@ func (t MatchedMessage) Recv(p []byte) RecvRequest {
 	if w.closing {
 		w.unexpected[id].matchedSlot = 0
 		w.dropMatched(id)
-		return RecvRequest{w.t.refuse(opTagRecv, Endpoint{}, ucs.Closed)}
+		return RecvRequest{w.refuse(opTagRecv, Endpoint{}, ucs.Closed)}
 	}
 	i := w.slab.alloc(opTagRecv)
 	w.slab.slots[i].flags = flagHasResult
 	w.slab.bufs[i] = p
-	r := RecvRequest{Request{&w.t, w.slab.id(i)}}
+	r := RecvRequest{Request{w, w.slab.id(i)}}
 	w.deliverUnexpected(i, id)
 	return r
 }
@@ -275,8 +275,8 @@ func (t MatchedMessage) Drop() {
 	if t.w == nil {
 		return
 	}
-	t.w.t.lock()
-	defer t.w.t.unlock()
+	t.w.lock()
+	defer t.w.unlock()
 	if id := t.w.consumeMatched(t.id); id != 0 {
 		t.w.dropMatched(id)
 	}
@@ -284,7 +284,7 @@ func (t MatchedMessage) Drop() {
 
 // consumeMatched returns the id, in Worker.unexpected, of the message of the MatchedMessage with this id, and
 // consumes the MatchedMessage. It returns 0 if the MatchedMessage was consumed before.
-func (w *Worker) consumeMatched(id uint64) uint32 {
+func (w *thread) consumeMatched(id uint64) uint32 {
 	i := w.slab.find(id)
 	if i == 0 || w.slab.slots[i].op != opMatched {
 		return 0
@@ -296,7 +296,7 @@ func (w *Worker) consumeMatched(id uint64) uint32 {
 }
 
 // dropMatched drops message id, which was removed from matching.
-func (w *Worker) dropMatched(id uint32) {
+func (w *thread) dropMatched(id uint32) {
 	u := w.unexpected[id]
 	switch u.kind {
 	case unexpPartial:

@@ -24,7 +24,7 @@ func (e Endpoint) tagSendSlow(p []byte, tag Tag) Request {
 	if t.locked {
 		return e.tagSendShared(p, tag)
 	}
-	return t.w.tagSend(e, sendParams{op: opTagSend, buf: p, tag: tag, n: len(p)})
+	return t.tagSend(e, sendParams{op: opTagSend, buf: p, tag: tag, n: len(p)})
 }
 
 //go:noinline
@@ -32,7 +32,7 @@ func (e Endpoint) tagSendUint64Slow(v uint64, tag Tag) Request {
 	t := e.thread()
 	t.lock()
 	defer t.unlock()
-	return t.w.tagSend(e, sendParams{op: opTagSendUint64, arg: v, tag: tag, n: 8})
+	return t.tagSend(e, sendParams{op: opTagSendUint64, arg: v, tag: tag, n: 8})
 }
 
 // tagSendInlineSlow sends a copy of p.
@@ -40,11 +40,11 @@ func (e Endpoint) tagSendUint64Slow(v uint64, tag Tag) Request {
 //go:noinline
 func (e Endpoint) tagSendInlineSlow(p []byte, tag Tag) Request {
 	if e.t == nil {
-		return closedWorker.t.refuse(opTagSend, e, ucs.Closed)
+		return closedThread.refuse(opTagSend, e, ucs.Closed)
 	}
 	e.t.lock()
 	defer e.t.unlock()
-	w := e.t.w
+	w := e.t
 	if len(p) > maxInline {
 		return e.t.refuse(opTagSend, e, ucs.TooLong)
 	}
@@ -62,15 +62,15 @@ func (e Endpoint) tagSendInlineSlow(p []byte, tag Tag) Request {
 }
 
 // tagSend begins a send on endpoint e.
-func (w *Worker) tagSend(e Endpoint, m sendParams) Request {
+func (w *thread) tagSend(e Endpoint, m sendParams) Request {
 	k := w.endpoint(e)
 	if k == 0 {
-		return w.t.refuse(m.op, e, ucs.Closed)
+		return w.refuse(m.op, e, ucs.Closed)
 	}
 	if st := w.connect(k); st != ucs.OK {
-		return w.t.refuse(m.op, e, st)
+		return w.refuse(m.op, e, st)
 	}
-	if l := &w.t.lanes[w.eps[k].lane]; m.op == opTagSend && m.flags == 0 && m.n <= l.maxShort {
+	if l := &w.lanes[w.eps[k].lane]; m.op == opTagSend && m.flags == 0 && m.n <= l.maxShort {
 		if l.ep.AMShort(amEager, uint64(m.tag), m.buf) == ucs.OK {
 			return Request{}
 		}
@@ -90,9 +90,9 @@ func (w *Worker) tagSend(e Endpoint, m sendParams) Request {
 
 // resumeTagSend starts or continues a send in the form that it has: eager, in fragments as
 // far as the transport has resources, or rendezvous.
-func (w *Worker) resumeTagSend(i uint32) ucs.Status {
+func (w *thread) resumeTagSend(i uint32) ucs.Status {
 	s := &w.slab.slots[i]
-	l := &w.t.lanes[s.lane]
+	l := &w.lanes[s.lane]
 	n := int(s.length)
 	switch {
 	case l.state == laneFailed:
@@ -123,7 +123,7 @@ func (w *Worker) resumeTagSend(i uint32) ucs.Status {
 }
 
 // sendNext sends the following fragments of the message in slot i.
-func (w *Worker) sendNext(i uint32, l *lane) ucs.Status {
+func (w *thread) sendNext(i uint32, l *lane) ucs.Status {
 	s := &w.slab.slots[i]
 	for s.off < s.length {
 		b, st := l.ep.ReserveAM(amNext, s.fragSeq(), min(l.maxBcopy, int(s.length-s.off)))
@@ -139,7 +139,7 @@ func (w *Worker) sendNext(i uint32, l *lane) ucs.Status {
 
 // begun notes that the first k bytes of the fragmented message in s were sent,
 // and numbers it.
-func (w *Worker) begun(s *slot, l *lane, k int) {
+func (w *thread) begun(s *slot, l *lane, k int) {
 	s.off = uint64(k)
 	l.fragSeq++
 	s.aux = uint32(l.fragSeq)
@@ -147,7 +147,7 @@ func (w *Worker) begun(s *slot, l *lane, k int) {
 }
 
 // sendFirst sends the first fragment of a message.
-func (w *Worker) sendFirst(i uint32, l *lane) ucs.Status {
+func (w *thread) sendFirst(i uint32, l *lane) ucs.Status {
 	s := &w.slab.slots[i]
 	b, st := l.ep.ReserveAM(amFirst, s.tag, l.maxBcopy)
 	if st != ucs.OK {
@@ -161,7 +161,7 @@ func (w *Worker) sendFirst(i uint32, l *lane) ucs.Status {
 }
 
 // fill copies the next bytes of the message in slot i to b, and returns their number.
-func (w *Worker) fill(b []byte, i uint32) int {
+func (w *thread) fill(b []byte, i uint32) int {
 	off := int(w.slab.slots[i].off)
 	switch w.slab.slots[i].op {
 	case opTagSendV:
@@ -184,9 +184,9 @@ func (w *Worker) fill(b []byte, i uint32) int {
 	return n
 }
 
-func (w *Worker) resumeCancelFrag(i uint32) ucs.Status {
+func (w *thread) resumeCancelFrag(i uint32) ucs.Status {
 	s := &w.slab.slots[i]
-	l := &w.t.lanes[s.lane]
+	l := &w.lanes[s.lane]
 	if l.state == laneFailed {
 		return l.status()
 	}

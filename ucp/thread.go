@@ -1,28 +1,97 @@
 package ucp
 
-import "github.com/goucx/goucx/ucs/cpu"
+import (
+	"sync/atomic"
+	"time"
 
-// thread is a set of lanes of a worker that one goroutine at a time uses. A worker has one
-// thread; all its Endpoints belong to it.
+	"github.com/goucx/goucx/ucp/tagmatch"
+	"github.com/goucx/goucx/ucs/cpu"
+	"github.com/goucx/goucx/ucs/stats"
+	"github.com/goucx/goucx/uct"
+	"github.com/goucx/goucx/wireup"
+)
+
+// thread is the part of a worker that one goroutine at a time uses: requests and lanes, and
+// the components that complete, receive and wait. With ThreadMulti, mu guards all its
+// fields, but for those that say otherwise.
 type thread struct {
-	w *Worker
-	// eps is Worker.eps, or empty if every call must take the lock. The bounds check of a
+	// fastEps is eps, or empty if every call must take the lock. The bounds check of a
 	// fast path then fails, and the call takes the slow path.
-	eps    []epSlot
-	lanes  []lane // by index; lane 0 is none and refuses everything
-	locked bool   // every call takes the worker's lock: ThreadMulti, or the worker is closed
+	fastEps        []epSlot
+	lanes          []lane     // by index; lane 0 is none and refuses everything
+	locked         bool       // every call takes the worker's lock: ThreadMulti, or the worker is closed
+	moreWork       bool       // a pass has more to do than to progress one
+	passes         uint32     // since the last call of doPeriodic
+	firstActive    progresser // the first active iface, or idle
+	ctxCheckPasses uint32     // number of passes after which a wait looks at its context and the time
+
+	slab               slab
+	eps                []epSlot
+	epFree             uint32
+	cold               map[uint32]*epCold
+	peers              wireup.Table
+	laneOf             map[wireup.PeerID]uint32 // first lane of each peer that has one
+	laneFree           uint32
+	numDraining        int // lanes in laneDraining
+	fences             int // fences over several lanes in progress
+	fenced             []uint32
+	resuming           bool      // HandlePending or tryResumeLane is running
+	unreportedRefusals int       // upper bound of the refused transfers that no flush has reported
+	unreported         []uint64  // operations that complete when a failure is reported
+	rxConns            []*rxConn // by rxConn.index; 0 is none
+	freeRxConns        []uint32
+
+	rndvThresh uint64 // longest message that is sent eagerly
+	zcopyFrom  zcopyFrom
+	maxCredits uint32   // send credits of each lane
+	scratch    [64]byte // a short message that is being sent
+	pool       pool     // memory of unexpected messages and of inline copies
+
+	ctx     *Context
+	id      uct.UUID
+	ifaces  []*workerIface
+	locals  []wireup.LocalIface // ifaces as lane selection sees them
+	refused []uct.Refusal
+	address Address
+	count   *stats.Set
+	stats   stats.Group
+
+	posted          tagmatch.Posted
+	unexpQueue      tagmatch.Unexpected
+	unexpected      []unexpected  // unexpected messages, by their id in arrived
+	serviceInterval time.Duration // longest sleep while ifaces are active; 0: no limit
+	rejecting       bool          // unmatched messages are refused, because the worker is closing
+	budget          budget
+	am              amState
+	emul            emulOps
+	mu              spinLock // with ThreadMulti, guards all fields above and below
+	owner           progressOwner
+	cores           int
+	lockWaiters     atomic.Int32  // goroutines that wait for mu to post; passes let them go first
+	granted         atomic.Uint32 // number of times that such a goroutine got mu
+	active          []progresser
+	dueCallbacks    []dueCallback // callbacks that are due
+	inOnFailure     Endpoint      // endpoint whose OnFailure is running
+	inCallbacks     bool
+	show            *display // nil: the worker publishes no live statistics
+	slow            slowPoll
+	wake            wakeup
+	sleeper         sleeper
+	eviction        idleEviction
+	closing         bool
+	closed          atomic.Bool
 }
 
 // lock and unlock guard the worker with ThreadMulti. With other modes they do nothing.
-func (t *thread) lock() {
-	if t.locked {
-		t.w.lockShared()
+func (w *thread) lock() {
+	if w.locked {
+		w.lockShared()
 	}
 }
 
-func (t *thread) unlock() {
-	if t.locked {
-		t.w.unlockShared()
+func (w *thread) unlock() {
+	if w.locked {
+		w.unlockShared()
 	}
 }
 
@@ -30,13 +99,13 @@ func (t *thread) unlock() {
 // runs without the worker's lock, so that other goroutines may post. They cannot progress,
 // because the caller holds the progress ownership. Pointers into the slab, the lanes and
 // the rx connections are invalid after relockAfterCallback.
-func (w *Worker) unlockForCallback() {
+func (w *thread) unlockForCallback() {
 	if w.am.multi || w.closed.Load() {
 		w.unlockShared()
 	}
 }
 
-func (w *Worker) relockAfterCallback() {
+func (w *thread) relockAfterCallback() {
 	if w.am.multi || w.closed.Load() {
 		w.lockPass()
 	}
@@ -52,14 +121,14 @@ const (
 // lockShared takes the worker's lock for a post or a look. A goroutine that progresses in a
 // loop holds the lock nearly all the time. So lockSlow counts the waiting posts in want,
 // and passes of progress let them go first.
-func (w *Worker) lockShared() {
+func (w *thread) lockShared() {
 	if !w.mu.TryLock() {
 		w.lockSlow()
 	}
 }
 
 //go:noinline
-func (w *Worker) lockSlow() {
+func (w *thread) lockSlow() {
 	w.lockWaiters.Add(1)
 	w.mu.Lock()
 	w.granted.Add(1)
@@ -67,7 +136,7 @@ func (w *Worker) lockSlow() {
 }
 
 // lockPass takes the worker's lock for a pass of progress.
-func (w *Worker) lockPass() {
+func (w *thread) lockPass() {
 	if w.lockWaiters.Load() > 0 {
 		w.giveWay()
 	}
@@ -79,7 +148,7 @@ func (w *Worker) lockPass() {
 // only if this pass yields its processor.
 //
 //go:noinline
-func (w *Worker) giveWay() {
+func (w *thread) giveWay() {
 	granted := w.granted.Load()
 	for k := 0; w.lockWaiters.Load() > 0; k++ {
 		switch {
@@ -94,7 +163,7 @@ func (w *Worker) giveWay() {
 }
 
 // unlockShared releases the lock and wakes the goroutines whose operations completed.
-func (w *Worker) unlockShared() {
+func (w *thread) unlockShared() {
 	b := &w.owner
 	if b.toWake == nil && !b.sleeping {
 		w.mu.Unlock()
@@ -104,7 +173,7 @@ func (w *Worker) unlockShared() {
 }
 
 //go:noinline
-func (w *Worker) unlockSlow() {
+func (w *thread) unlockSlow() {
 	b := &w.owner
 	// The goroutine in poll runs the callbacks that became due without progress.
 	signal := b.sleeping && (b.mustWake || len(w.dueCallbacks)+len(w.am.failureCalls) > 0)
@@ -112,7 +181,7 @@ func (w *Worker) unlockSlow() {
 	b.toWake, b.toWakeTail = nil, &b.toWake
 	w.mu.Unlock()
 	if signal {
-		w.Signal()
+		w.signal()
 	}
 	for x != nil {
 		next := x.wakeNext

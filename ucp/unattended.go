@@ -35,7 +35,7 @@ func (wi *workerIface) unattended(mode ThreadMode) func() time.Duration {
 // resumeUnattended resumes the operations that wait on the port's lanes, for one turn.
 // It returns the delay until the next turn; a negative delay means none.
 func (wi *workerIface) resumeUnattended() time.Duration {
-	w := wi.w
+	w := &wi.w.t
 	if !w.mu.TryLock() {
 		return resumeAgain
 	}
@@ -61,7 +61,7 @@ func (wi *workerIface) resumeUnattended() time.Duration {
 	w.transferProgress()
 	w.unlockShared()
 	if due {
-		w.Signal() // a program that sleeps on EventFD runs them
+		w.signal() // a program that sleeps on EventFD runs them
 	}
 	switch {
 	case !left:

@@ -35,7 +35,7 @@ const spinOver = 1
 //
 //hot:bench BenchmarkTagPair
 //gcassert:inline
-func (p *waitLoop) after(ctx context.Context, w *Worker, n int, id uint64) error {
+func (p *waitLoop) after(ctx context.Context, w *thread, n int, id uint64) error {
 	p.n++
 	p.did += uint32(n)
 	if p.n < w.ctxCheckPasses {
@@ -49,7 +49,7 @@ func (p *waitLoop) after(ctx context.Context, w *Worker, n int, id uint64) error
 // does not sleep.
 //
 //go:noinline
-func (p *waitLoop) slow(ctx context.Context, w *Worker, id uint64) error {
+func (p *waitLoop) slow(ctx context.Context, w *thread, id uint64) error {
 	sleepy, err := p.look(ctx, w)
 	if sleepy && (id == 0 || w.slab.live(id)) {
 		w.sleep(ctx, p)
@@ -58,7 +58,7 @@ func (p *waitLoop) slow(ctx context.Context, w *Worker, id uint64) error {
 }
 
 // look reports whether it is time to sleep, or returns the cause if ctx has ended.
-func (p *waitLoop) look(ctx context.Context, w *Worker) (sleepy bool, err error) {
+func (p *waitLoop) look(ctx context.Context, w *thread) (sleepy bool, err error) {
 	p.n = 0
 	if ctx.Err() != nil { // Cause takes a lock, so check Err first
 		return false, context.Cause(ctx)
@@ -76,7 +76,7 @@ func (p *waitLoop) count() uint32 {
 }
 
 // spinExpired reports whether it is time to sleep.
-func (p *waitLoop) spinExpired(w *Worker) bool {
+func (p *waitLoop) spinExpired(w *thread) bool {
 	if p.since-spinOver <= maxSpurious {
 		return true
 	}
@@ -113,15 +113,15 @@ func (p *waitLoop) spinExpired(w *Worker) bool {
 // or ErrClosed. It sleeps when idle.
 func (w *Worker) Run(ctx context.Context) error {
 	if w.t.locked {
-		_, _, err := w.waitShared(ctx, 0, false)
+		_, _, err := w.t.waitShared(ctx, 0, false)
 		return err
 	}
 	var p waitLoop
 	for {
-		if w.closed.Load() {
+		if w.t.closed.Load() {
 			return ErrClosed
 		}
-		if err := p.after(ctx, w, w.Progress(), 0); err != nil {
+		if err := p.after(ctx, &w.t, w.t.progress(), 0); err != nil {
 			return err
 		}
 	}
@@ -132,6 +132,10 @@ func (w *Worker) Run(ctx context.Context) error {
 // closed. cond may depend on memory that a peer writes. When idle, WaitUntil sleeps for
 // about 80 us at a time and calls cond again.
 func (w *Worker) WaitUntil(ctx context.Context, cond func() bool) error {
+	return w.t.waitUntil(ctx, cond)
+}
+
+func (w *thread) waitUntil(ctx context.Context, cond func() bool) error {
 	if err := w.mayLoop(); err != nil {
 		return err
 	}
@@ -141,7 +145,7 @@ func (w *Worker) WaitUntil(ctx context.Context, cond func() bool) error {
 			return ErrClosed
 		}
 		p.n++
-		p.did += uint32(w.Progress())
+		p.did += uint32(w.progress())
 		if p.n < w.ctxCheckPasses {
 			continue
 		}
@@ -158,15 +162,15 @@ func (w *Worker) WaitUntil(ctx context.Context, cond func() bool) error {
 	return nil
 }
 
-func (w *Worker) mayLoop() error {
-	w.t.lock()
-	defer w.t.unlock()
+func (w *thread) mayLoop() error {
+	w.lock()
+	defer w.unlock()
 	return w.mayWait()
 }
 
 // waitBounded waits for r, at most CloseTimeout. If ended is true, err is the result of r.
 // Otherwise err is the reason why the wait stopped.
-func (w *Worker) waitBounded(r Request) (ended bool, err error) {
+func (w *thread) waitBounded(r Request) (ended bool, err error) {
 	if r.Done() {
 		return true, r.Err()
 	}
@@ -191,8 +195,8 @@ func (p *waitLoop) among(ws []*Worker, n int) {
 	if p.n = 0; p.count() < spinPasses {
 		return
 	}
-	if w := ws[0]; w.sleeper.set != nil {
-		w.sleepBriefly()
+	if w := ws[0]; w.t.sleeper.set != nil {
+		w.t.sleepBriefly()
 	} else {
 		cpu.Yield()
 	}

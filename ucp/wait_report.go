@@ -11,14 +11,14 @@ import (
 //   - an rx connection with messages whose sender waits for a reply, with requested data, or with an incomplete message;
 //   - the lane of an endpoint that a receive is tied to: it waits for the end of the connection.
 func (wi *workerIface) ReportWaits(least uct.WaitKind, report func(uct.Endpoint, uint32, uct.WaitKind)) {
-	w := wi.w
+	w := &wi.w.t
 	lane := func(i uint32, waits uct.WaitKind) {
-		if l := &w.t.lanes[i]; l.ep != nil && l.state != laneFailed && l.iface == uint32(wi.index) {
+		if l := &w.lanes[i]; l.ep != nil && l.state != laneFailed && l.iface == uint32(wi.index) {
 			report(l.transport(), 0, waits)
 		}
 	}
-	for i := range w.t.lanes {
-		if w.t.lanes[i].unacked.head != 0 {
+	for i := range w.lanes {
+		if w.lanes[i].unacked.head != 0 {
 			lane(uint32(i), uct.WaitForReply)
 		}
 	}

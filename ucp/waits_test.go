@@ -10,7 +10,7 @@ import (
 
 // waitsOf is what w reports of its connections: the most of each.
 func waitsOf(w *Worker, least uct.WaitKind) (endpoints, sources uct.WaitKind) {
-	for _, wi := range w.ifaces {
+	for _, wi := range w.t.ifaces {
 		wi.ReportWaits(least, func(ep uct.Endpoint, source uint32, waits uct.WaitKind) {
 			if ep != nil {
 				endpoints = max(endpoints, waits)

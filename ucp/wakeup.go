@@ -38,7 +38,7 @@ func (w *Worker) openWakeup() error {
 		return errors.Join(err, set.Close())
 	}
 	err = set.Add(flag.FD(), signalData, shmem.EventIn)
-	for k, wi := range w.ifaces {
+	for k, wi := range w.t.ifaces {
 		if fd := wi.iface.EventFD(); fd >= 0 && err == nil {
 			err = set.Add(fd, uint64(k), shmem.EventIn)
 		}
@@ -46,7 +46,7 @@ func (w *Worker) openWakeup() error {
 	if err != nil {
 		return errors.Join(err, flag.Close(), set.Close())
 	}
-	w.slow.set, w.wake.signal = set, flag
+	w.t.slow.set, w.t.wake.signal = set, flag
 	return nil
 }
 
@@ -56,13 +56,13 @@ func (w *Worker) openWakeup() error {
 func (w *Worker) EventFD() (int, error) {
 	w.t.lock()
 	defer w.t.unlock()
-	if w.closed.Load() {
+	if w.t.closed.Load() {
 		return -1, fmt.Errorf("event descriptor: %w", ErrClosed)
 	}
-	if w.slow.set == nil {
-		return -1, fmt.Errorf("event descriptor: %w", w.wake.problem)
+	if w.t.slow.set == nil {
+		return -1, fmt.Errorf("event descriptor: %w", w.t.wake.problem)
 	}
-	return w.slow.set.FD(), nil
+	return w.t.slow.set.FD(), nil
 }
 
 // Arm requests a wake-up through EventFD. It returns ErrBusy if there is something to
@@ -70,34 +70,34 @@ func (w *Worker) EventFD() (int, error) {
 func (w *Worker) Arm() error {
 	w.t.lock()
 	defer w.t.unlock()
-	if w.closed.Load() {
+	if w.t.closed.Load() {
 		return fmt.Errorf("arm: %w", ErrClosed)
 	}
-	if w.slow.set == nil {
-		return fmt.Errorf("arm: %w", w.wake.problem)
+	if w.t.slow.set == nil {
+		return fmt.Errorf("arm: %w", w.t.wake.problem)
 	}
-	if w.owner.held && !w.owner.sleeping || w.lowerSignal() || len(w.dueCallbacks)+len(w.am.failureCalls) > 0 {
+	if w.t.owner.held && !w.t.owner.sleeping || w.t.lowerSignal() || len(w.t.dueCallbacks)+len(w.t.am.failureCalls) > 0 {
 		return ErrBusy
 	}
-	w.am.retainer.service()
-	for _, wi := range w.ifaces {
+	w.t.am.retainer.service()
+	for _, wi := range w.t.ifaces {
 		switch st := wi.arm(uct.EventRecv | uct.EventSend); st {
 		case ucs.OK, ucs.Unsupported:
 		case ucs.Busy, ucs.InProgress:
-			w.forceSlowPoll()
+			w.t.forceSlowPoll()
 			return ErrBusy
 		default:
 			return fmt.Errorf("arm %s: %w", wi.name(), statusErr(st))
 		}
 	}
-	if w.show != nil {
-		w.show.publishBeforeSleep(w)
+	if w.t.show != nil {
+		w.t.show.publishBeforeSleep(&w.t)
 	}
-	within := w.serviceInterval
-	if sweep := w.slab.sweepAll(ucs.Now()); sweep > 0 && (within == 0 || sweep < within) {
+	within := w.t.serviceInterval
+	if sweep := w.t.slab.sweepAll(ucs.Now()); sweep > 0 && (within == 0 || sweep < within) {
 		within = sweep
 	}
-	w.wake.within(within, w.Signal)
+	w.t.wake.within(within, w.t.signal)
 	return nil
 }
 
@@ -122,7 +122,9 @@ func (k *wakeup) stop() {
 
 // Signal wakes a goroutine that sleeps on EventFD. If none sleeps, the next Arm returns
 // ErrBusy. It is safe for use from any goroutine, also after Close.
-func (w *Worker) Signal() {
+func (w *Worker) Signal() { w.t.signal() }
+
+func (w *thread) signal() {
 	if w.wake.raised.Swap(true) || w.wake.signal == nil {
 		return
 	}
@@ -130,7 +132,7 @@ func (w *Worker) Signal() {
 }
 
 // lowerSignal clears a Signal and reports whether there was one.
-func (w *Worker) lowerSignal() bool {
+func (w *thread) lowerSignal() bool {
 	if !w.wake.raised.Load() {
 		return false
 	}
@@ -143,7 +145,7 @@ func (w *Worker) lowerSignal() bool {
 	return true
 }
 
-func (w *Worker) closeWakeup() error {
+func (w *thread) closeWakeup() error {
 	w.sleeper.unwatch()
 	w.wake.stop()
 	if w.slow.set == nil {

@@ -40,7 +40,7 @@ func record(t *testing.T) (*workerIface, *recorder, Endpoint) {
 	wi := newPort(t)
 	e, err := wi.w.NewEndpoint(wi.w.Address(), EndpointConfig{Eager: true})
 	require.NoError(t, err)
-	l := &wi.w.t.lanes[wi.w.eps[1].lane]
+	l := &wi.w.t.lanes[wi.w.t.eps[1].lane]
 	r := &recorder{Endpoint: l.ep}
 	l.ep, l.maxShort, l.ifaceMaxShort, l.maxBcopy = r, 16, 16, 16
 	return wi, r, e

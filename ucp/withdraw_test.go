@@ -27,7 +27,7 @@ func (h *handshake) withdrawn() map[uint64]packet {
 func TestAbortWithdraws(t *testing.T) {
 	h := newHandshake(t)
 	h.pending.room = 100
-	e := h.p.w.handle(1)
+	e := h.p.w.t.handle(1)
 	cause := errors.New("no more")
 	e.Abort(cause)
 	for _, q := range []Request{h.match, h.rts, h.data} {
@@ -58,14 +58,14 @@ func TestCancelWithdraws(t *testing.T) {
 		h.dataID:  {id: amCancel, hdr: h.dataID, data: []byte{cancelData}},
 		2<<32 | 8: {id: amReject, hdr: 2<<32 | 8, data: refusal[:16]},
 	}, h.withdrawn())
-	l := &w.t.lanes[w.eps[1].lane]
+	l := &w.t.lanes[w.t.eps[1].lane]
 	assert.Zero(t, l.unacked)
 	assert.Zero(t, l.creditsUsed)
 	deliver(h.p,
 		packet{amRTR, mine, h.rts.id, words("", 1<<32|1, 1)}, packet{amSyncAck, mine, h.match.id, nil},
 		packet{amReject, mine, h.data.id, refusal}, packet{amData, mine, h.fetch.id, []byte("late")})
-	assert.Zero(t, w.count.Value(cntProtocolError))
-	assert.Equal(t, uint64(4), w.count.Value(cntStale))
+	assert.Zero(t, w.t.count.Value(cntProtocolError))
+	assert.Equal(t, uint64(4), w.t.count.Value(cntStale))
 	_, err := h.fetch.Wait(context.Background())
 	require.ErrorIs(t, err, ErrCanceled)
 }
@@ -81,7 +81,7 @@ func TestPeerWithdraws(t *testing.T) {
 	deliver(h.p,
 		packet{amCancel, mine, h.kept, []byte{cancelRTS}}, packet{amCancel, mine, 2<<32 | 1, []byte{cancelRTS}},
 		packet{amCancel, mine, 2<<32 | 8, []byte{cancelRTS}})
-	assert.Zero(t, w.unexpQueue.Len())
+	assert.Zero(t, w.t.unexpQueue.Len())
 	m, err := h.fetch.Wait(context.Background())
 	require.ErrorIs(t, err, ErrCanceled)
 	assert.Equal(t, Message{5, 100}, m)
@@ -93,10 +93,10 @@ func TestPeerWithdraws(t *testing.T) {
 		packet{amCancel, mine, q.id, []byte{cancelData}})
 	_, err = q.Wait(context.Background())
 	require.ErrorIs(t, err, ErrCanceled)
-	for _, u := range w.unexpected {
+	for _, u := range w.t.unexpected {
 		assert.Zero(t, u)
 	}
-	assert.Zero(t, w.count.Value(cntProtocolError))
+	assert.Zero(t, w.t.count.Value(cntProtocolError))
 }
 
 // A refusal ends the sender's request with the reason, in each state.
@@ -117,8 +117,8 @@ func TestRefused(t *testing.T) {
 func TestAnswersAreUrgent(t *testing.T) {
 	h := newHandshake(t)
 	w := h.p.w
-	lane := w.eps[1].lane
-	e := w.handle(1)
+	lane := w.t.eps[1].lane
+	e := w.t.handle(1)
 	var waiting []uct.Token
 	for i := range 3 {
 		waiting = append(waiting, uct.Token(e.TagSendWith(make([]byte, 12), Tag(i), Opts{Flags: ForceEager}).id))

@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"math"
 	"runtime"
-	"sync/atomic"
 	"time"
 
-	"github.com/goucx/goucx/ucp/tagmatch"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/platform"
 	"github.com/goucx/goucx/ucs/stats"
@@ -48,74 +46,12 @@ type WorkerConfig struct {
 // from any goroutine. With other modes only one goroutine at a time may use them.
 // Signal is always safe.
 type Worker struct {
-	t              thread
-	firstActive    progresser // the first active iface, or idle
-	moreWork       bool       // a pass has more to do than to progress one
-	passes         uint32     // since the last call of doPeriodic
-	ctxCheckPasses uint32     // number of passes after which a wait looks at its context and the time
-
-	slab            slab
-	posted          tagmatch.Posted
-	unexpQueue      tagmatch.Unexpected
-	unexpected      []unexpected // unexpected messages, by their id in arrived
-	rxConns         []*rxConn    // by rxConn.index; 0 is none
-	freeRxConns     []uint32
-	numDraining     int           // lanes in laneDraining
-	serviceInterval time.Duration // longest sleep while ifaces are active; 0: no limit
-	fences          int           // fences over several lanes in progress
-	fenced          []uint32
-	flushed         bool   // its context, which is closing, has flushed it
-	flushErr        error  // result of that flush
-	rejecting       bool   // unmatched messages are refused, because the worker is closing
-	rndvThresh      uint64 // longest message that is sent eagerly
-	zcopyFrom       zcopyFrom
-	maxCredits      uint32 // send credits of each lane
-	budget          budget
-	scratch         [64]byte // a short message that is being sent
-	am              amState
-	emul            emulOps
-	pool            pool // memory of unexpected messages and of inline copies
-
-	mu          spinLock // with ThreadMulti, guards all fields above and below
-	mode        ThreadMode
-	owner       progressOwner
-	cores       int
-	lockWaiters atomic.Int32  // goroutines that wait for mu to post; passes let them go first
-	granted     atomic.Uint32 // number of times that such a goroutine got mu
-	ctx         *Context
-	id          uct.UUID
-	ifaces      []*workerIface
-	locals      []wireup.LocalIface // ports as lane selection sees them
-	refused     []uct.Refusal
-	active      []progresser
-	address     Address
-	peers       wireup.Table
-	laneOf      map[wireup.PeerID]uint32 // first lane of each peer that has one
-	laneFree    uint32
-	eps         []epSlot
-	epFree      uint32
-	cold        map[uint32]*epCold
-
-	dueCallbacks []dueCallback // callbacks that are due
-	inOnFailure  Endpoint      // endpoint whose OnFailure is running
-	inCallbacks  bool
-
-	resuming           bool // HandlePending or tryResumeLane is running
-	unreportedRefusals int  // upper bound of the refused transfers that no flush has reported
-
-	unreported []uint64 // operations that complete when a failure is reported; see fail_report.go
-
-	show      *display // nil: the worker publishes no live statistics
-	slow      slowPoll
-	wake      wakeup
-	sleeper   sleeper
-	count     *stats.Set
-	stats     stats.Group
-	eviction  idleEviction
-	eager     bool // endpoints connect when they are created
-	closing   bool
+	t         thread
+	flushed   bool  // its context, which is closing, has flushed it
+	flushErr  error // result of that flush
+	mode      ThreadMode
+	eager     bool          // endpoints connect when they are created
 	closeDone chan struct{} // closed when Close returns, with ThreadMulti
-	closed    atomic.Bool
 }
 
 // NewWorker creates a worker with an iface on every usable device.
@@ -130,31 +66,30 @@ func (x *Context) NewWorker(c WorkerConfig) (*Worker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("new worker: %w", err)
 	}
-	w := &Worker{
-		ctx: x, id: newWorkerID(), firstActive: noIface{},
+	w := &Worker{mode: c.Mode, t: thread{
+		ctx: x, id: newWorkerID(), locked: c.Mode == ThreadMulti, firstActive: noIface{},
+		lanes:   []lane{{laneLife: closedLane}},
 		laneOf:  make(map[wireup.PeerID]uint32),
 		cold:    make(map[uint32]*epCold),
 		rxConns: make([]*rxConn, 1),
 		eps:     make([]epSlot, 1),
 		count:   stats.NewSet(counterNames[:]),
 		show:    x.newDisplay(c.Mode),
-		mode:    c.Mode,
-	}
-	_ = w.stats.Add("ucp", w.count) // the first, so its name is not taken
-	w.t = thread{w: w, lanes: []lane{{laneLife: closedLane}}, locked: c.Mode == ThreadMulti}
-	w.slab.init(&w.pool)
-	w.am.init(w, c.Mode == ThreadMulti)
-	w.slow.init(x.settings)
+	}}
+	_ = w.t.stats.Add("ucp", w.t.count) // the first, so its name is not taken
+	w.t.slab.init(&w.t.pool)
+	w.t.am.init(&w.t, c.Mode == ThreadMulti)
+	w.t.slow.init(x.settings)
 	w.initTags(c)
 	w.openIfaces(domains)
-	if len(w.ifaces) == 0 {
-		return nil, fmt.Errorf("new worker: no interface works%s: %w", reasons(w.refused), ErrUnsupported)
+	if len(w.t.ifaces) == 0 {
+		return nil, fmt.Errorf("new worker: no interface works%s: %w", reasons(w.t.refused), ErrUnsupported)
 	}
-	w.wake.problem = w.openWakeup()
+	w.t.wake.problem = w.openWakeup()
 	w.initSleep(c.Spin)
 	w.initEviction()
 	w.eager = rowConnect.Get(x.settings) == "eager"
-	w.cores = runtime.GOMAXPROCS(0)
+	w.t.cores = runtime.GOMAXPROCS(0)
 	if err = w.buildAddress(); err == nil {
 		err = x.own(w)
 	}
@@ -167,43 +102,43 @@ func (x *Context) NewWorker(c WorkerConfig) (*Worker, error) {
 // openIfaces opens the usable ifaces of every domain. It records the others in w.refused
 // with their reasons.
 func (w *Worker) openIfaces(domains []openDomain) {
-	w.refused = append(w.refused, w.ctx.refused...)
+	w.t.refused = append(w.t.refused, w.t.ctx.refused...)
 	var all []uct.IfaceInfo
 	for n, d := range domains {
 		infos, refused := d.Ifaces()
 		all = append(all, infos...)
-		w.refused = append(w.refused, refused...)
+		w.t.refused = append(w.t.refused, refused...)
 		for _, i := range infos {
 			if err := w.openIface(d, n, i); err != nil {
-				w.refused = append(w.refused, uct.Refusal{Transport: i.Transport, Device: i.Device, Reason: err.Error()})
+				w.t.refused = append(w.t.refused, uct.Refusal{Transport: i.Transport, Device: i.Device, Reason: err.Error()})
 			}
 		}
 	}
-	absent := w.ctx.selection.Absent(all)
-	w.refused = append(w.refused, absent...)
-	w.ctx.absent.Do(func() {
+	absent := w.t.ctx.selection.Absent(all)
+	w.t.refused = append(w.t.refused, absent...)
+	w.t.ctx.absent.Do(func() {
 		for _, r := range absent {
-			w.ctx.log.Warn(r.String())
+			w.t.ctx.log.Warn(r.String())
 		}
 	})
 }
 
 func (w *Worker) openIface(d openDomain, number int, info uct.IfaceInfo) error {
-	if use, reason := w.ctx.selection.Iface(info); use != wireup.UseAll {
+	if use, reason := w.t.ctx.selection.Iface(info); use != wireup.UseAll {
 		return errors.New(reason)
 	}
-	wi := &workerIface{w: w, info: info, domain: d, index: len(w.ifaces), rxConns: make(map[uint32]*rxConn)}
+	wi := &workerIface{w: w, info: info, domain: d, index: len(w.t.ifaces), rxConns: make(map[uint32]*rxConn)}
 	f, err := d.OpenIface(info, uct.IfaceConfig{
-		Handler: wi, Worker: w.id, Settings: w.ctx.settings, Wants: w.ctx.features.wants(),
-		Stats: &w.stats, Resources: uct.Resources{MaxUnexpected: int(min(max(w.budget.limit, 1), math.MaxInt))},
+		Handler: wi, Worker: w.t.id, Settings: w.t.ctx.settings, Wants: w.t.ctx.features.wants(),
+		Stats: &w.t.stats, Resources: uct.Resources{MaxUnexpected: int(min(max(w.t.budget.limit, 1), math.MaxInt))},
 		Unattended: wi.unattended(w.mode),
 	})
 	if err != nil {
 		return err
 	}
 	wi.iface = f
-	w.ifaces = append(w.ifaces, wi)
-	w.locals = append(w.locals, wireup.LocalIface{Info: info, Attr: f.Attr(), Domain: number, Iface: f})
+	w.t.ifaces = append(w.t.ifaces, wi)
+	w.t.locals = append(w.t.locals, wireup.LocalIface{Info: info, Attr: f.Attr(), Domain: number, Iface: f})
 	return nil
 }
 
@@ -221,23 +156,23 @@ func (f Feature) wants() uct.Ops {
 
 func (w *Worker) buildAddress() error {
 	a, refused, err := wireup.Build(wireup.View{
-		Host: platform.HostID(), Process: w.ctx.id.Process, Context: w.ctx.id.Context, Worker: w.id,
-	}, w.locals)
-	w.address = a
-	w.refused = append(w.refused, refused...)
+		Host: platform.HostID(), Process: w.t.ctx.id.Process, Context: w.t.ctx.id.Context, Worker: w.t.id,
+	}, w.t.locals)
+	w.t.address = a
+	w.t.refused = append(w.t.refused, refused...)
 	return err
 }
 
 // Refused returns the transports and devices that the worker does not use, each
 // with its reason.
-func (w *Worker) Refused() []uct.Refusal { return append([]uct.Refusal(nil), w.refused...) }
+func (w *Worker) Refused() []uct.Refusal { return append([]uct.Refusal(nil), w.t.refused...) }
 
 // Mode returns the thread mode of the worker.
 func (w *Worker) Mode() ThreadMode { return w.mode }
 
 // Address returns a copy of the worker's address, with which peers reach it. It is plain
 // bytes that the program may send by any means. It is valid while w is open.
-func (w *Worker) Address() Address { return append(Address(nil), w.address...) }
+func (w *Worker) Address() Address { return append(Address(nil), w.t.address...) }
 
 // Close flushes and closes the endpoints, each within CloseTimeout, then closes the ifaces.
 // Operations that have not completed fail with ErrClosed. Close is idempotent. With
@@ -249,35 +184,35 @@ func (w *Worker) Close() error {
 		w.t.unlock()
 		return fmt.Errorf("close worker: %w", err)
 	}
-	if w.closing {
+	if w.t.closing {
 		gone := w.closeDone
 		w.t.unlock()
 		return w.awaitClose(gone)
 	}
-	w.closing = true
-	if w.am.multi { // with other modes no goroutine waits for it
+	w.t.closing = true
+	if w.t.am.multi { // with other modes no goroutine waits for it
 		w.closeDone = make(chan struct{})
 		defer close(w.closeDone)
 	}
 	w.t.unlock()
 	err := w.closeEndpoints()
 	w.t.lock()
-	if !w.acquireProgress() {
+	if !w.t.acquireProgress() {
 		w.t.unlock()
 		return fmt.Errorf("close worker: %w", errors.Join(err, errCallbackRuns))
 	}
-	w.endAll(ucs.Closed)
-	w.closed.Store(true)
+	w.t.endAll(ucs.Closed)
+	w.t.closed.Store(true)
 	err = errors.Join(err, w.closeIfaces())
-	w.endIdleWaits()
+	w.t.endIdleWaits()
 	if !w.t.locked {
 		// From now on every call takes the slow path, which checks closing.
-		w.t.eps, w.t.locked = nil, true
+		w.t.fastEps, w.t.locked = nil, true
 		w.t.lock()
 	}
-	w.runCallbacks() // no goroutine progresses the worker any more
+	w.t.runCallbacks() // no goroutine progresses the worker any more
 	w.t.unlock()
-	w.ctx.disown(w)
+	w.t.ctx.disown(w)
 	return err
 }
 
@@ -290,7 +225,7 @@ func (w *Worker) awaitClose(gone <-chan struct{}) error {
 	if gone == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), w.ctx.closeTimeout+closeGrace)
+	ctx, cancel := context.WithTimeout(context.Background(), w.t.ctx.closeTimeout+closeGrace)
 	defer cancel()
 	select {
 	case <-gone:
@@ -302,10 +237,10 @@ func (w *Worker) awaitClose(gone <-chan struct{}) error {
 
 // closeIfaces closes the ifaces and the event descriptors. No iface is active from then on.
 func (w *Worker) closeIfaces() error {
-	w.active, w.firstActive = nil, noIface{}
-	w.updateMoreWork()
-	errs := []error{w.closeWakeup()}
-	for _, wi := range w.ifaces {
+	w.t.active, w.t.firstActive = nil, noIface{}
+	w.t.updateMoreWork()
+	errs := []error{w.t.closeWakeup()}
+	for _, wi := range w.t.ifaces {
 		if err := wi.iface.Close(); err != nil {
 			errs = append(errs, fmt.Errorf("close %s: %w", wi.name(), err))
 		}

@@ -90,7 +90,7 @@ var ucpList = []mutant{
 	{
 		name: "anybody may name anybody's request",
 		file: "ucp/rndv_recv.go",
-		old:  "k.op.sends() && w.t.lanes[k.lane].peer == rx.peer {", new: "k.op.sends() {",
+		old:  "k.op.sends() && w.lanes[k.lane].peer == rx.peer {", new: "k.op.sends() {",
 		pkg: "./ucp", test: "^TestForeignIDs$",
 	},
 	{
