@@ -3,20 +3,19 @@
 package test
 
 import (
-	"bytes"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/internal/suitetest"
 )
 
 // commands, and the examples, are built once, without cgo as users build them.
@@ -58,71 +57,18 @@ func built(t testing.TB, name string) string {
 	return filepath.Join(commands.dir, name)
 }
 
-// command is a running command.
-type command struct {
-	t        testing.TB
-	cmd      *exec.Cmd
-	out, err text
-	done     chan struct{}
-}
-
-// text is what a command has written so far.
-type text struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (x *text) Write(p []byte) (int, error) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.b.Write(p)
-}
-
-func (x *text) String() string {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.b.String()
-}
-
 // run starts a command; it is killed, by its id, when the test ends.
-func run(t testing.TB, path string, args ...string) *command {
+func run(t testing.TB, path string, args ...string) *suitetest.Command {
 	t.Helper()
 	return runIn(t, os.Environ(), path, args...)
 }
 
 // runIn is run with an environment.
-func runIn(t testing.TB, env []string, path string, args ...string) *command {
+func runIn(t testing.TB, env []string, path string, args ...string) *suitetest.Command {
 	t.Helper()
-	c := &command{t: t, cmd: exec.Command(path, args...), done: make(chan struct{})}
-	c.cmd.Env, c.cmd.Stdout, c.cmd.Stderr = env, &c.out, &c.err
-	require.NoError(t, c.cmd.Start())
-	go func() {
-		_ = c.cmd.Wait()
-		close(c.done)
-	}()
-	t.Cleanup(func() {
-		_ = c.cmd.Process.Kill() // it may have ended
-		<-c.done
-	})
-	return c
-}
-
-// end waits for the command and gives its exit code.
-func (c *command) end(within time.Duration) int {
-	c.t.Helper()
-	select {
-	case <-c.done:
-	case <-time.After(within):
-		require.Fail(c.t, "the command does not end", "%v\n%s\n%s", c.cmd.Args, &c.out, &c.err)
-	}
-	return c.cmd.ProcessState.ExitCode()
-}
-
-// says waits until the command has written something to stdout.
-func (c *command) says(what string) {
-	c.t.Helper()
-	require.Eventually(c.t, func() bool { return strings.Contains(c.out.String(), what) }, patience, 5*time.Millisecond,
-		"%v never said %q", c.cmd.Args, what)
+	cmd := exec.Command(path, args...)
+	cmd.Env = env
+	return suitetest.Start(t, cmd)
 }
 
 // listens waits until somebody listens on the port.
@@ -136,13 +82,4 @@ func listens(t testing.TB, port string) {
 		v6, err6 := os.ReadFile("/proc/net/tcp6")
 		return err4 == nil && entry.Match(v4) || err6 == nil && entry.Match(v6)
 	}, patience, 5*time.Millisecond, "nobody listens on port %s", port)
-}
-
-// freePort gives a port that nobody listened on a moment ago.
-func freePort(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", ":0")
-	require.NoError(t, err)
-	defer func() { _ = l.Close() }()
-	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 }

@@ -13,31 +13,33 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/internal/suitetest"
 )
 
 // meetings are the places where the processes of an example may meet.
 var meetings = map[string]func(t testing.TB) string{
 	"directory": func(t testing.TB) string { return "JOB_DIR=" + t.TempDir() },
-	"tcp":       func(t testing.TB) string { return "JOB_ADDR=localhost:" + freePort(t) },
+	"tcp":       func(t testing.TB) string { return "JOB_ADDR=localhost:" + suitetest.FreePort(t) },
 }
 
 // job runs an example with so many processes and wants each to say "all right".
 func job(t *testing.T, size int, where, name string, args ...string) {
 	t.Helper()
-	var ranks []*command
+	var ranks []*suitetest.Command
 	for rank := range size {
 		ranks = append(ranks, runRank(t, rank, size, where, name, args...))
 	}
 	for rank, c := range ranks {
-		assert.Zero(t, c.end(patience), "rank %d: %s", rank, &c.err)
-		assert.Contains(t, c.out.String(), fmt.Sprintf("rank %d of %d", rank, size))
-		assert.Contains(t, c.out.String(), "all right")
-		assert.Empty(t, c.err.String())
+		assert.Zero(t, c.End(patience), "rank %d: %s", rank, &c.Err)
+		assert.Contains(t, c.Out.String(), fmt.Sprintf("rank %d of %d", rank, size))
+		assert.Contains(t, c.Out.String(), "all right")
+		assert.Empty(t, c.Err.String())
 	}
 	requireNoTrace(t)
 }
 
-func runRank(t *testing.T, rank, size int, where, name string, args ...string) *command {
+func runRank(t *testing.T, rank, size int, where, name string, args ...string) *suitetest.Command {
 	t.Helper()
 	env := append(os.Environ(), where, "JOB_RANK="+strconv.Itoa(rank), "JOB_SIZE="+strconv.Itoa(size))
 	return runIn(t, env, built(t, name), args...)
@@ -84,9 +86,9 @@ func TestExampleChecks(t *testing.T) {
 	where := meetings["directory"](t)
 	one := runRank(t, 0, 2, where, "ring", "--block", "100")
 	other := runRank(t, 1, 2, where, "ring", "--block", "99")
-	require.Equal(t, 1, other.end(patience), "a longer block came")
-	require.Contains(t, other.err.String(), "rank 1 of 2")
-	require.Equal(t, 1, one.end(patience))
+	require.Equal(t, 1, other.End(patience), "a longer block came")
+	require.Contains(t, other.Err.String(), "rank 1 of 2")
+	require.Equal(t, 1, one.End(patience))
 }
 
 // TestExamplesOverEachTransport: the processes of each example exchange data over each
@@ -122,9 +124,9 @@ func TestGoExamplesOverEachTransport(t *testing.T) {
 		for _, tl := range []string{"shm", "rc", "ud"} {
 			t.Run(pkg+" over "+tl, func(t *testing.T) {
 				c := runIn(t, append(os.Environ(), tlsEnv+"="+tl), path, "-test.run=^Example", "-test.v")
-				code := c.end(patience)
-				require.Zero(t, code, "%s\n%s", &c.out, &c.err)
-				require.Contains(t, c.out.String(), "--- PASS: Example")
+				code := c.End(patience)
+				require.Zero(t, code, "%s\n%s", &c.Out, &c.Err)
+				require.Contains(t, c.Out.String(), "--- PASS: Example")
 			})
 		}
 	}
@@ -137,10 +139,10 @@ func examplePingPong(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "address")
 	server := run(t, built(t, "pingpong"), "--file", file, "--rounds", "1000")
 	client := run(t, built(t, "pingpong"), "--file", file, "--rounds", "1000", "--client")
-	for _, c := range []*command{server, client} {
-		require.Zero(t, c.end(patience), "%s", &c.err)
+	for _, c := range []*suitetest.Command{server, client} {
+		require.Zero(t, c.End(patience), "%s", &c.Err)
 	}
-	require.True(t, strings.HasPrefix(client.out.String(), "1000 round trips"), "%s", &client.out)
+	require.True(t, strings.HasPrefix(client.Out.String(), "1000 round trips"), "%s", &client.Out)
 	require.NoFileExists(t, file)
 }
 
@@ -152,19 +154,19 @@ func exampleAMEcho(t *testing.T) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "address")
 	server := run(t, built(t, "amecho"), "--file", file)
-	var clients []*command
+	var clients []*suitetest.Command
 	for n := range 4 {
 		c := run(t, built(t, "amecho"), "--file", file, "--client", "--messages", "300")
 		if clients = append(clients, c); n == 0 {
-			require.Zero(t, c.end(patience), "%s", &c.err)
+			require.Zero(t, c.End(patience), "%s", &c.Err)
 		}
 	}
 	for _, c := range clients {
-		require.Zero(t, c.end(patience), "%s", &c.err)
-		require.Contains(t, c.out.String(), "300 messages came back, all right")
+		require.Zero(t, c.End(patience), "%s", &c.Err)
+		require.Contains(t, c.Out.String(), "300 messages came back, all right")
 	}
-	require.NoError(t, server.cmd.Process.Signal(os.Interrupt))
-	require.Zero(t, server.end(patience), "%s", &server.err)
-	require.Empty(t, server.err.String())
+	require.NoError(t, server.Cmd.Process.Signal(os.Interrupt))
+	require.Zero(t, server.End(patience), "%s", &server.Err)
+	require.Empty(t, server.Err.String())
 	require.NoFileExists(t, file)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/goucx/goucx/internal/suitetest"
 	"github.com/goucx/goucx/ucp"
 )
 
@@ -129,8 +130,8 @@ func TestSeccompPackets(t *testing.T) {
 			name := d.under(errno)
 			t.Run(name+"/why", func(t *testing.T) {
 				c := denied(t, name, append(os.Environ(), "UCX_TLS=self,rc,ud"), built(t, "ucx_info"), "--why", "-P", "intra")
-				c.end(patience)
-				said := c.out.String() + c.err.String()
+				c.End(patience)
+				said := c.Out.String() + c.Err.String()
 				t.Logf("%s", said)
 				require.Contains(t, said, d.name+": "+errno.Error())
 			})
@@ -138,8 +139,8 @@ func TestSeccompPackets(t *testing.T) {
 				t.Run(name+"/"+tls, func(t *testing.T) {
 					began := time.Now()
 					for _, c := range deniedRing(t, name, "tag", tlsEnv+"="+tls) {
-						require.Equal(t, 1, c.end(patience))
-						require.Contains(t, c.err.String(), "refuses "+d.name+": "+errno.Error())
+						require.Equal(t, 1, c.End(patience))
+						require.Contains(t, c.Err.String(), "refuses "+d.name+": "+errno.Error())
 					}
 					require.Less(t, time.Since(began), 10*time.Second)
 				})
@@ -149,15 +150,15 @@ func TestSeccompPackets(t *testing.T) {
 	for _, name := range []string{"sendmmsg EPERM", "recvmmsg EPERM", "memfd_create EPERM"} {
 		t.Run(name+"/all", func(t *testing.T) {
 			for _, c := range deniedRing(t, name, "tag", tlsEnv+"=all") {
-				require.Zero(t, c.end(patience), "%s", &c.err)
-				require.Contains(t, c.out.String(), "all right")
+				require.Zero(t, c.End(patience), "%s", &c.Err)
+				require.Contains(t, c.Out.String(), "all right")
 			}
 		})
 	}
 }
 
 // denied starts a command under a denial.
-func denied(t *testing.T, name string, env []string, path string, args ...string) *command {
+func denied(t *testing.T, name string, env []string, path string, args ...string) *suitetest.Command {
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
@@ -166,19 +167,19 @@ func denied(t *testing.T, name string, env []string, path string, args ...string
 
 func deniedWhy(t *testing.T, d denial, errno syscall.Errno) {
 	c := denied(t, d.under(errno), os.Environ(), built(t, "ucx_info"), "--why", "-P", "intra")
-	require.Zero(t, c.end(patience), "%s", &c.err)
+	require.Zero(t, c.End(patience), "%s", &c.Err)
 	if d.why != "" {
-		assert.Contains(t, c.out.String(), d.why)
-		assert.Contains(t, c.out.String(), errno.Error())
+		assert.Contains(t, c.Out.String(), d.why)
+		assert.Contains(t, c.Out.String(), errno.Error())
 	}
 	if d.noShm != "" {
-		assert.Contains(t, c.out.String(), d.noShm)
+		assert.Contains(t, c.Out.String(), d.noShm)
 	}
-	t.Logf("%s", &c.out)
+	t.Logf("%s", &c.Out)
 }
 
 // deniedRing starts an example whose processes are all under the denial.
-func deniedRing(t *testing.T, name, by string, env ...string) (ranks []*command) {
+func deniedRing(t *testing.T, name, by string, env ...string) (ranks []*suitetest.Command) {
 	env = append(append(os.Environ(), "JOB_DIR="+t.TempDir(), "JOB_SIZE=3"), env...)
 	for rank := range 3 {
 		ranks = append(ranks, denied(t, name, append(slices.Clip(env), fmt.Sprint("JOB_RANK=", rank)), built(t, "ring"), "--by", by))
@@ -189,12 +190,12 @@ func deniedRing(t *testing.T, name, by string, env ...string) (ranks []*command)
 func deniedAll(t *testing.T, d denial, name, by string) {
 	for _, c := range deniedRing(t, name, by) {
 		if d.noShm != "" {
-			require.Equal(t, 1, c.end(patience))
-			require.Contains(t, c.err.String(), d.noShm)
+			require.Equal(t, 1, c.End(patience))
+			require.Contains(t, c.Err.String(), d.noShm)
 			continue
 		}
-		require.Zero(t, c.end(patience), "%s", &c.err)
-		require.Contains(t, c.out.String(), "all right")
+		require.Zero(t, c.End(patience), "%s", &c.Err)
+		require.Contains(t, c.Out.String(), "all right")
 	}
 }
 

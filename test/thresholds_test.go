@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/internal/suitetest"
 	"github.com/goucx/goucx/perf"
 	"github.com/goucx/goucx/transports"
 	"github.com/goucx/goucx/ucp"
@@ -205,12 +206,12 @@ func (c column) run(t *testing.T) {
 	if c.transport != "verbs" {
 		t.Setenv("UCX_TLS", c.transport)
 	}
-	check := func(t *testing.T, p *command) {
+	check := func(t *testing.T, p *suitetest.Command) {
 		t.Helper()
-		code := p.end(columnPatience)
-		require.Empty(t, p.err.String())
+		code := p.End(columnPatience)
+		require.Empty(t, p.Err.String())
 		require.Zero(t, code)
-		rows := strings.Split(strings.TrimSpace(p.out.String()), "\n")[1:]
+		rows := strings.Split(strings.TrimSpace(p.Out.String()), "\n")[1:]
 		require.Len(t, rows, len(lines))
 		for i, row := range rows {
 			name, _, _ := strings.Cut(lines[i], " ")
@@ -224,10 +225,10 @@ func (c column) run(t *testing.T) {
 		return // it reaches its own worker alone
 	}
 	t.Run("two processes", func(t *testing.T) {
-		port := freePort(t)
+		port := suitetest.FreePort(t)
 		server := run(t, tool, "-q", "-p", port)
 		listens(t, port)
 		check(t, run(t, tool, append([]string{"localhost", "-p", port}, args...)...))
-		require.Zero(t, server.end(patience), "server: %s", &server.err)
+		require.Zero(t, server.End(patience), "server: %s", &server.Err)
 	})
 }

@@ -56,16 +56,16 @@ func wirePackets(t *testing.T, n *network, h harm, tls, test string, size, count
 		n.t = t
 		f := newForwarder(t, n, h, 1)
 		tool := built(t, "ucx_perftest")
-		var sides [2]*command
+		var sides [2]*suitetest.Command
 		for i, args := range []string{"", fmt.Sprintf("10.9.0.1 -q -f -t %s -s %d -n %d -w 1", test, size, count)} {
 			env := append(os.Environ(), "UCX_TLS=self,"+tls, fmt.Sprintf("UCX_SOFT_ADDR=10.9.1.%d", i+1))
 			n.on(i, func() { sides[i] = runIn(t, env, tool, strings.Fields(args)...) })
 			if i == 0 {
-				sides[i].says("Waiting for connection")
+				sides[i].Says("Waiting for connection")
 			}
 		}
 		for i := 1; i >= 0; i-- {
-			require.Zero(t, sides[i].end(patience), "%s", &sides[i].err)
+			require.Zero(t, sides[i].End(patience), "%s", &sides[i].Err)
 		}
 		packets, dropped, reordered := 0, 0, 0
 		for _, w := range f.ways { // of which one may have a few acknowledgements only

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/internal/suitetest"
 )
 
 // Tests of UCT between two processes over UDP; ping-pongs of data are verified.
@@ -31,7 +33,7 @@ func TestUCTOverUDP(t *testing.T) {
 func overUDP(t *testing.T, line string) {
 	t.Run(line, func(t *testing.T) {
 		_, c := both(t, nil, append([]string{"-q", "-n", "300"}, strings.Fields(line)...))
-		assert.Regexp(t, finalRow, c.out.String())
+		assert.Regexp(t, finalRow, c.Out.String())
 	})
 }
 
@@ -52,33 +54,37 @@ func TestUCPOverUDP(t *testing.T) {
 	}
 }
 
-// Whoever dies, the other side ends with an error.
+// Whoever dies, the other side ends with an error. Outside of make nightly the server is killed.
 func TestKilledOverUDP(t *testing.T) {
 	for line, tls := range map[string]string{
 		"-t am_lat -x rc -d lo": "", "-t put_bw -x rc -d lo -D zcopy": "", "-t get -x rc -d lo -D bcopy": "", "-t am_bw -x ud -d lo": "",
 		"-t tag_lat": "rc", "-t ucp_put_bw -s 100000": "rc", "-t tag_bw": "ud", "-t ucp_put_bw": "rc", "-t ucp_add": "rc",
 	} {
-		for _, victim := range []string{"server", "client"} {
+		victims := []string{"server", "client"}
+		if !suitetest.All() {
+			victims = victims[:1]
+		}
+		for _, victim := range victims {
 			t.Run(line+" "+tls+" "+victim, func(t *testing.T) {
 				if tls != "" {
 					t.Setenv("UCX_TLS", tls)
 					t.Setenv("UCX_NET_DEVICES", "lo")
 				}
-				port := freePort(t)
+				port := suitetest.FreePort(t)
 				s := start(t, "-p", port)
 				c := start(t, append([]string{"127.0.0.1", "-q", "-p", port, "-n", "0"}, strings.Fields(line)...)...)
-				c.says("[thread 0]") // it runs
+				c.Says("[thread 0]") // it runs
 				dead, alive := s, c
 				if victim == "client" {
 					dead, alive = c, s
 				}
-				require.NoError(t, dead.cmd.Process.Kill())
+				require.NoError(t, dead.Cmd.Process.Kill())
 				at := time.Now()
-				assert.Equal(t, 1, alive.end(patience))
+				assert.Equal(t, 1, alive.End(patience))
 				took := time.Since(at)
-				t.Logf("%v after the kill: %s", took, strings.TrimSpace(alive.err.String()))
+				t.Logf("%v after the kill: %s", took, strings.TrimSpace(alive.Err.String()))
 				assert.Less(t, took, 8*time.Second, "waits for nothing of who is dead")
-				assert.Regexp(t, `the other side is gone: .* \(pid \d+ on |peer failed: .`, alive.err.String(), "who, or why")
+				assert.Regexp(t, `the other side is gone: .* \(pid \d+ on |peer failed: .`, alive.Err.String(), "who, or why")
 			})
 		}
 	}
@@ -94,17 +100,17 @@ func TestStoppedOverUDP(t *testing.T) {
 	for line, tls := range map[string]string{"-t tag_lat": "rc", "-t tag_lat -E sleep": "rc", "-t tag_sync_lat": "ud"} {
 		t.Run(line+" "+tls, func(t *testing.T) {
 			t.Setenv("UCX_TLS", tls)
-			port := freePort(t)
+			port := suitetest.FreePort(t)
 			s := start(t, "-p", port)
 			c := start(t, append([]string{"127.0.0.1", "-q", "-p", port, "-n", "0"}, strings.Fields(line)...)...)
-			c.says("[thread 0]") // it runs
-			require.NoError(t, s.cmd.Process.Signal(syscall.SIGSTOP))
+			c.Says("[thread 0]") // it runs
+			require.NoError(t, s.Cmd.Process.Signal(syscall.SIGSTOP))
 			at := time.Now()
-			assert.Equal(t, 1, c.end(patience))
-			t.Logf("%v after the stop: %s", time.Since(at), strings.TrimSpace(c.err.String()))
-			assert.Contains(t, c.err.String(), "peer failed: ")
-			require.NoError(t, s.cmd.Process.Signal(syscall.SIGCONT))
-			assert.Equal(t, 1, s.end(patience))
+			assert.Equal(t, 1, c.End(patience))
+			t.Logf("%v after the stop: %s", time.Since(at), strings.TrimSpace(c.Err.String()))
+			assert.Contains(t, c.Err.String(), "peer failed: ")
+			require.NoError(t, s.Cmd.Process.Signal(syscall.SIGCONT))
+			assert.Equal(t, 1, s.End(patience))
 		})
 	}
 }

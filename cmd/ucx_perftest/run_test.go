@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/internal/suitetest"
 	"github.com/goucx/goucx/perf"
 )
 
@@ -101,15 +102,15 @@ func TestTwoProcessesOfEveryTest(t *testing.T) {
 	for name, args := range carried() {
 		t.Run(name, func(t *testing.T) {
 			s, c := both(t, nil, append([]string{"-q", "-n", "1000", "-x", "sm"}, args...))
-			assert.Regexp(t, finalRow, c.out.String())
-			assert.Empty(t, c.err.String())
-			assert.NotContains(t, c.out.String(), "API:")
+			assert.Regexp(t, finalRow, c.Out.String())
+			assert.Empty(t, c.Err.String())
+			assert.NotContains(t, c.Out.String(), "API:")
 			row, err := perf.Lookup(args[1])
 			require.NoError(t, err)
-			assert.Contains(t, s.out.String(), "Waiting for connection...\nAccepted connection from 127.0.0.1:")
-			assert.Contains(t, s.out.String(), "| API:          "+row.API.Title())
-			assert.Contains(t, s.out.String(), "| Test:         "+row.Desc)
-			assert.NotContains(t, s.out.String(), "Final:")
+			assert.Contains(t, s.Out.String(), "Waiting for connection...\nAccepted connection from 127.0.0.1:")
+			assert.Contains(t, s.Out.String(), "| API:          "+row.API.Title())
+			assert.Contains(t, s.Out.String(), "| Test:         "+row.Desc)
+			assert.NotContains(t, s.Out.String(), "Final:")
 		})
 	}
 }
@@ -137,7 +138,7 @@ func TestOptionsOverTwoProcesses(t *testing.T) {
 		t.Run(line, func(t *testing.T) {
 			args := append([]string{"-q", "-n", "1000"}, strings.Fields(line)...)
 			_, c := both(t, nil, args)
-			assert.Regexp(t, finalRow, c.out.String())
+			assert.Regexp(t, finalRow, c.Out.String())
 		})
 	}
 }
@@ -151,16 +152,16 @@ func lastLine(out string) string {
 func TestForms(t *testing.T) {
 	t.Run("csv", func(t *testing.T) {
 		_, c := both(t, nil, []string{"-t", "tag_lat", "-n", "1000", "-v"})
-		lines := strings.Split(strings.TrimSpace(c.out.String()), "\n")
+		lines := strings.Split(strings.TrimSpace(c.Out.String()), "\n")
 		require.GreaterOrEqual(t, len(lines), 2) // more where the run took seconds
 		assert.Equal(t, "iterations,50.0_percentile_lat,avg_lat,overall_lat,avg_bw,overall_bw,avg_mr,overall_mr", lines[0])
 		assert.Regexp(t, `^1000(,[0-9.]+){7}$`, lines[len(lines)-1])
 	})
 	t.Run("rows a second", func(t *testing.T) {
-		port := freePort(t)
+		port := suitetest.FreePort(t)
 		start(t, "-p", port)
 		c := start(t, "127.0.0.1", "-p", port, "-t", "tag_lat", "-n", "0")
-		c.says("[thread 0]")
+		c.Says("[thread 0]")
 	})
 	t.Run("json", func(t *testing.T) {
 		s, c := both(t, []string{"--json"}, []string{"-t", "tag_bw", "-n", "1000", "--json"})
@@ -175,14 +176,14 @@ func TestForms(t *testing.T) {
 				Percentiles map[string]float64 `json:"percentiles_usec"`
 			}
 		}
-		require.NoError(t, json.Unmarshal([]byte(lastLine(c.out.String())), &o))
+		require.NoError(t, json.Unmarshal([]byte(lastLine(c.Out.String())), &o))
 		assert.Equal(t, []any{"tag_bw", true, int64(1000), 64, 32}, []any{o.Test, o.Final, o.Iterations, o.Result.StampEvery, o.Result.Window})
 		assert.Positive(t, o.Latency.Overall)
 		for _, p := range []string{"p50", "p99", "p99.9", "max"} {
 			assert.Positive(t, o.Result.Percentiles[p], p)
 		}
-		assert.Empty(t, s.out.String(), "a server's JSON holds no prose")
-		assert.Contains(t, s.err.String(), "Waiting for connection")
+		assert.Empty(t, s.Out.String(), "a server's JSON holds no prose")
+		assert.Contains(t, s.Err.String(), "Waiting for connection")
 	})
 	t.Run("percentiles and note", func(t *testing.T) {
 		out, errs, err := command("-l", "-t", "tag_bw", "-n", "1000", "--percentiles")
@@ -202,17 +203,17 @@ func TestBatchOverTwoProcesses(t *testing.T) {
 	args := []string{"-q", "-n", "500", "-b", tests, "-b", sizes}
 	t.Run("the client alone has the files", func(t *testing.T) {
 		s, c := both(t, nil, append([]string{"-v", "-f"}, args...))
-		lines := strings.Split(strings.TrimSpace(c.out.String()), "\n")
+		lines := strings.Split(strings.TrimSpace(c.Out.String()), "\n")
 		require.Len(t, lines, 7)
 		assert.True(t, strings.HasPrefix(lines[0], "tests,sizes,iterations,50.0_percentile_lat"), lines[0])
 		assert.Regexp(t, `^lat,eight,500,`, lines[1])
 		assert.Regexp(t, `^fetch add,again,300,`, lines[6])
-		assert.Contains(t, s.out.String(), "+-----")
+		assert.Contains(t, s.Out.String(), "+-----")
 	})
 	t.Run("both have them, as UCX's tool needs it", func(t *testing.T) {
 		_, c := both(t, []string{"-b", tests, "-b", sizes}, args)
-		assert.Contains(t, c.out.String(), "+lat/eight-----+--------------+")
-		assert.Len(t, finalRow.FindAllString(c.out.String(), -1), 6)
+		assert.Contains(t, c.Out.String(), "+lat/eight-----+--------------+")
+		assert.Len(t, finalRow.FindAllString(c.Out.String(), -1), 6)
 	})
 	t.Run("later tests are left out and told", func(t *testing.T) {
 		f := file(t, "types", "lat -t tag_lat\nstream -t stream_lat\nput -t ucp_put_lat\n")
@@ -230,6 +231,8 @@ func TestUsageErrors(t *testing.T) {
 		{"-l -t nonsense", `unknown test "nonsense"`},
 		{"-l -t stream_bw", "test stream_bw: not supported yet"},
 		{"-l -t tag_lat -n -5", "number of iterations -5 is out of range"},
+		{"-l -t tag_lat -s -1", "-1"},
+		{"-l -t tag_bw -O -1", "-1"},
 		{"-l -t tag_lat -T 0", "number of threads 0 is out of range"},
 		{"-l -t tag_lat -T 257 -M multi", "number of threads 257 is out of range"},
 		{"-l -t tag_lat -s 99999999999", "message size 99999999999 is out of range"},
@@ -264,8 +267,8 @@ func TestRunErrors(t *testing.T) {
 	} {
 		t.Run(tc.args, func(t *testing.T) {
 			p := start(t, strings.Fields(tc.args)...)
-			assert.Equal(t, 1, p.end(patience))
-			assert.Contains(t, p.err.String(), tc.want)
+			assert.Equal(t, 1, p.End(patience))
+			assert.Contains(t, p.Err.String(), tc.want)
 		})
 	}
 	t.Run("port in use", func(t *testing.T) {
@@ -279,16 +282,16 @@ func TestRunErrors(t *testing.T) {
 		assert.Equal(t, 1, exitCode(err))
 	})
 	t.Run("a server that never comes", func(t *testing.T) {
-		_, _, err := command("127.0.0.1", "-p", freePort(t), "-t", "tag_lat", "--wait", "100ms")
+		_, _, err := command("127.0.0.1", "-p", suitetest.FreePort(t), "-t", "tag_lat", "--wait", "100ms")
 		require.ErrorContains(t, err, "no server came within 100ms: ")
 	})
 	t.Run("both sides tell what the transport refuses", func(t *testing.T) {
-		port := freePort(t)
+		port := suitetest.FreePort(t)
 		s := start(t, "-p", port)
 		c := start(t, "127.0.0.1", "-p", port, "-t", "put_lat", "-x", "self")
-		assert.Equal(t, 1, c.end(patience))
-		assert.Equal(t, 1, s.end(patience))
-		assert.Contains(t, c.err.String()+s.err.String(), "self/memory0: unreachable")
+		assert.Equal(t, 1, c.End(patience))
+		assert.Equal(t, 1, s.End(patience))
+		assert.Contains(t, c.Err.String()+s.Err.String(), "self/memory0: unreachable")
 	})
 }
 
@@ -299,32 +302,33 @@ func TestMismatch(t *testing.T) {
 		{"-t tag_bw -O 4", "-t tag_bw -O 8", "-O is 4 here and 8 there"},
 	} {
 		t.Run(tc.want, func(t *testing.T) {
-			port := freePort(t)
+			port := suitetest.FreePort(t)
 			s := start(t, append([]string{"-p", port}, strings.Fields(tc.server)...)...)
 			c := start(t, append([]string{"127.0.0.1", "-q", "-p", port}, strings.Fields(tc.client)...)...)
-			assert.Equal(t, 1, c.end(patience))
-			assert.Equal(t, 1, s.end(patience))
-			both := fmt.Sprintf("(pid %d on ", s.cmd.Process.Pid)
-			for _, p := range []*process{s, c} {
-				assert.Contains(t, p.err.String(), tc.want)
-				assert.Contains(t, p.err.String(), both)
-				assert.Contains(t, p.err.String(), fmt.Sprintf("(pid %d on ", c.cmd.Process.Pid))
+			assert.Equal(t, 1, c.End(patience))
+			assert.Equal(t, 1, s.End(patience))
+			both := fmt.Sprintf("(pid %d on ", s.Cmd.Process.Pid)
+			for _, p := range []*suitetest.Command{s, c} {
+				assert.Contains(t, p.Err.String(), tc.want)
+				assert.Contains(t, p.Err.String(), both)
+				assert.Contains(t, p.Err.String(), fmt.Sprintf("(pid %d on ", c.Cmd.Process.Pid))
 			}
-			assert.Contains(t, c.err.String(), "reports: the sides disagree")
+			assert.Contains(t, c.Err.String(), "reports: the sides disagree")
 		})
 	}
 	t.Run("batches of other lengths", func(t *testing.T) {
 		one, two := file(t, "b", "a -t tag_lat\n"), file(t, "b", "a -t tag_lat\nb -t tag_bw\n")
-		port := freePort(t)
+		port := suitetest.FreePort(t)
 		s := start(t, "-p", port, "-b", one)
 		c := start(t, "127.0.0.1", "-q", "-p", port, "-b", two)
-		assert.Equal(t, 1, c.end(patience))
-		assert.Equal(t, 1, s.end(patience))
-		assert.Contains(t, s.err.String(), "1 runs here and 2 there")
+		assert.Equal(t, 1, c.End(patience))
+		assert.Equal(t, 1, s.End(patience))
+		assert.Contains(t, s.Err.String(), "1 runs here and 2 there")
 	})
 }
 
-// Whoever dies, the other side ends with an error that names it.
+// Whoever dies, the other side ends with an error that names it. Each run takes more than a second:
+// outside of make nightly one side is killed.
 func TestKilled(t *testing.T) {
 	const server, client = "server", "client"
 	for line, victims := range map[string][]string{
@@ -335,21 +339,26 @@ func TestKilled(t *testing.T) {
 		"-t tag_lat -E sleep": {server, client}, "-t ucp_am_lat -E sleep": {server}, "-t ucp_put_lat -E sleep": {client},
 		"-t tag_lat -T 2 -M multi": {server, client}, "-t tag_sync_bw -U": {client}, "-t ucp_am_bw": {server},
 	} {
+		if !suitetest.All() {
+			victims = victims[:1]
+		}
 		for _, victim := range victims {
 			t.Run(line+" "+victim, func(t *testing.T) {
-				port := freePort(t)
+				port := suitetest.FreePort(t)
 				s := start(t, "-p", port)
 				c := start(t, append([]string{"127.0.0.1", "-q", "-p", port, "-n", "0"}, strings.Fields(line)...)...)
-				c.says("[thread 0]") // it runs
+				c.Says("[thread 0]") // it runs
 				dead, alive := s, c
 				if victim == client {
 					dead, alive = c, s
 				}
-				require.NoError(t, dead.cmd.Process.Kill())
+				require.NoError(t, dead.Cmd.Process.Kill())
 				at := time.Now()
-				assert.Equal(t, 1, alive.end(patience))
-				t.Logf("%v after the kill: %s", time.Since(at), strings.TrimSpace(alive.err.String()))
-				assert.Regexp(t, `the other side is gone: .* \(pid \d+ on |peer failed: .`, alive.err.String(), "who, or why")
+				assert.Equal(t, 1, alive.End(patience))
+				took := time.Since(at)
+				t.Logf("%v after the kill: %s", took, strings.TrimSpace(alive.Err.String()))
+				assert.Less(t, took, 8*time.Second, "waits for nothing of who is dead")
+				assert.Regexp(t, `the other side is gone: .* \(pid \d+ on |peer failed: .`, alive.Err.String(), "who, or why")
 			})
 		}
 	}
@@ -362,22 +371,22 @@ func TestUCXAtTheOtherEnd(t *testing.T) {
 		t.Skipf("UCX's tool is not installed, a recorded greeting stands for it in perf/rte: %v", err)
 	}
 	t.Run("as client", func(t *testing.T) {
-		port := freePort(t)
+		port := suitetest.FreePort(t)
 		s := start(t, "-p", port)
-		s.says("Waiting")
+		s.Says("Waiting")
 		ucx := exec.Command(tool, "127.0.0.1", "-p", port, "-t", "tag_lat", "-n", "10")
 		require.NoError(t, ucx.Start())
 		defer func() { _ = ucx.Process.Kill(); _ = ucx.Wait() }()
-		assert.Equal(t, 1, s.end(patience))
-		assert.Contains(t, s.err.String(), "it is UCX's own ucx_perftest")
+		assert.Equal(t, 1, s.End(patience))
+		assert.Contains(t, s.Err.String(), "it is UCX's own ucx_perftest")
 	})
 	t.Run("as server", func(t *testing.T) {
-		port := freePort(t)
+		port := suitetest.FreePort(t)
 		ucx := exec.Command(tool, "-p", port)
 		require.NoError(t, ucx.Start())
 		defer func() { _ = ucx.Process.Kill(); _ = ucx.Wait() }()
 		c := start(t, "127.0.0.1", "-p", port, "-t", "tag_lat", "-n", "10")
-		assert.Equal(t, 1, c.end(patience))
-		assert.Contains(t, c.err.String(), "it is UCX's own ucx_perftest")
+		assert.Equal(t, 1, c.End(patience))
+		assert.Contains(t, c.Err.String(), "it is UCX's own ucx_perftest")
 	})
 }

@@ -7,14 +7,16 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/internal/suitetest"
 )
 
 // A server serves its client, whatever connects before: a connection that says
 // nothing, one that hangs up, one that speaks another protocol.
 func TestServerOutlivesStrangers(t *testing.T) {
-	port := freePort(t)
+	port := suitetest.FreePort(t)
 	s := start(t, "-p", port)
-	s.says("Waiting for connection")
+	s.Says("Waiting for connection")
 	dial := func() net.Conn {
 		c, err := net.Dial("tcp", "127.0.0.1:"+port)
 		require.NoError(t, err)
@@ -26,12 +28,12 @@ func TestServerOutlivesStrangers(t *testing.T) {
 	browser := dial()
 	_, err := browser.Write([]byte("GET / HTTP/1.1\r\n\r\n"))
 	require.NoError(t, err)
-	s.tells(`it begins with "GET / HT"; still waiting`)
-	s.tells("hung up during the greeting")
+	s.Tells(`it begins with "GET / HT"; still waiting`)
+	s.Tells("hung up during the greeting")
 	c := start(t, "127.0.0.1", "-p", port, "-q", "-t", "tag_lat", "-n", "100")
-	require.Zero(t, c.end(patience), "client: %s\nserver: %s", c.err, s.err)
-	require.Zero(t, s.end(patience), "server: %s", s.err)
-	assert.Regexp(t, finalRow, c.out.String())
+	require.Zero(t, c.End(patience), "client: %s\nserver: %s", &c.Err, &s.Err)
+	require.Zero(t, s.End(patience), "server: %s", &s.Err)
+	assert.Regexp(t, finalRow, c.Out.String())
 }
 
 // A line of a batch that fails is reported, the next one runs, and the exit code is 1.
@@ -55,39 +57,39 @@ func TestBatchGoesOnAfterAFailure(t *testing.T) {
 		assert.Regexp(t, rows, out)
 	})
 	t.Run("two processes", func(t *testing.T) {
-		port := freePort(t)
+		port := suitetest.FreePort(t)
 		s := start(t, "-p", port, "-b", lines)
 		c := start(t, append([]string{"127.0.0.1", "-p", port}, args...)...)
-		assert.Equal(t, 1, c.end(patience), "%s", c.err)
-		assert.Equal(t, 1, s.end(patience), "%s", s.err)
-		assert.Regexp(t, rows, c.out.String())
+		assert.Equal(t, 1, c.End(patience), "%s", &c.Err)
+		assert.Equal(t, 1, s.End(patience), "%s", &s.Err)
+		assert.Regexp(t, rows, c.Out.String())
 		for _, reason := range reasons {
-			assert.Contains(t, c.err.String(), "ucx_perftest: "+reason)
-			assert.Contains(t, s.err.String(), "ucx_perftest: "+reason)
+			assert.Contains(t, c.Err.String(), "ucx_perftest: "+reason)
+			assert.Contains(t, s.Err.String(), "ucx_perftest: "+reason)
 		}
 	})
 	t.Run("only the server fails", func(t *testing.T) {
-		port := freePort(t)
+		port := suitetest.FreePort(t)
 		t.Setenv("UCX_TLS", "self")
 		s := start(t, "-p", port)
 		t.Setenv("UCX_TLS", "self,shm")
 		c := start(t, append([]string{"127.0.0.1", "-p", port, "-b", file(t, "l", "a -t tag_lat\nb -t am_lat -x shm\nc -t tag_bw\nd -t put_bw -x shm\n")}, args[:5]...)...)
-		assert.Equal(t, 1, c.end(patience), "%s", c.err)
-		assert.Equal(t, 1, s.end(patience), "%s", s.err)
-		assert.Regexp(t, `\nb,100(,[0-9.]+){7}\nd,100(,[0-9.]+){7}\n$`, c.out.String(), "%s", c.err)
-		assert.Contains(t, c.err.String(), "ucx_perftest: a: ")
-		assert.Contains(t, c.err.String(), "ucx_perftest: c: ")
-		assert.Contains(t, c.err.String(), "ucx_perftest: 2 of 4 runs failed")
-		assert.Contains(t, s.err.String(), "ucx_perftest: 2 of 4 runs failed")
+		assert.Equal(t, 1, c.End(patience), "%s", &c.Err)
+		assert.Equal(t, 1, s.End(patience), "%s", &s.Err)
+		assert.Regexp(t, `\nb,100(,[0-9.]+){7}\nd,100(,[0-9.]+){7}\n$`, c.Out.String(), "%s", &c.Err)
+		assert.Contains(t, c.Err.String(), "ucx_perftest: a: ")
+		assert.Contains(t, c.Err.String(), "ucx_perftest: c: ")
+		assert.Contains(t, c.Err.String(), "ucx_perftest: 2 of 4 runs failed")
+		assert.Contains(t, s.Err.String(), "ucx_perftest: 2 of 4 runs failed")
 	})
 	t.Run("the other side dies", func(t *testing.T) {
-		port := freePort(t)
+		port := suitetest.FreePort(t)
 		s := start(t, "-p", port)
 		c := start(t, "127.0.0.1", "-q", "-p", port, "-b", file(t, "l", "a -t tag_lat -n 0\nb -t tag_bw\n"))
-		c.says("[thread 0]")
-		require.NoError(t, s.cmd.Process.Kill())
-		assert.Equal(t, 1, c.end(patience))
-		assert.Contains(t, c.err.String(), "ucx_perftest: a: ")
-		assert.Contains(t, c.err.String(), "1 of 2 runs failed\n1 of 2 runs were not begun")
+		c.Says("[thread 0]")
+		require.NoError(t, s.Cmd.Process.Kill())
+		assert.Equal(t, 1, c.End(patience))
+		assert.Contains(t, c.Err.String(), "ucx_perftest: a: ")
+		assert.Contains(t, c.Err.String(), "1 of 2 runs failed\n1 of 2 runs were not begun")
 	})
 }

@@ -53,8 +53,8 @@ func TestVerbsTwoProcesses(t *testing.T) {
 				args = append(args, "-O", "64", "--post-list", "16")
 			}
 			s, c := both(t, []string{"-q"}, args)
-			assert.Regexp(t, finalRow, c.out.String())
-			assert.Contains(t, s.out.String(), "| API:          verbs")
+			assert.Regexp(t, finalRow, c.Out.String())
+			assert.Contains(t, s.Out.String(), "| API:          verbs")
 		})
 	}
 }

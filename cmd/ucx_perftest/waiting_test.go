@@ -20,8 +20,8 @@ func TestThreadsOverTwoProcesses(t *testing.T) {
 	} {
 		t.Run(line, func(t *testing.T) {
 			_, c := both(t, nil, append([]string{"-q", "-n", "200", "-w", "10"}, strings.Fields(line)...))
-			assert.Regexp(t, sumRow, c.out.String())
-			assert.Empty(t, c.err.String())
+			assert.Regexp(t, sumRow, c.Out.String())
+			assert.Empty(t, c.Err.String())
 		})
 	}
 }
@@ -43,7 +43,7 @@ func TestSleepOverTwoProcesses(t *testing.T) {
 	for _, line := range []string{"-t tag_lat", "-t tag_bw -s 20000", "-t tag_sync_lat", "-t ucp_am_lat", "-t ucp_put_lat", "-t ucp_get"} {
 		t.Run(line, func(t *testing.T) {
 			_, c := both(t, nil, append([]string{"-q", "-n", "300", "-E", "sleep"}, strings.Fields(line)...))
-			assert.Regexp(t, finalRow, c.out.String())
+			assert.Regexp(t, finalRow, c.Out.String())
 		})
 	}
 }
