@@ -9,7 +9,7 @@
 //
 // and whole-program tests build their processes with the tag faults. Without it Enabled is a
 // constant false. The marks then leave nothing in the binary and do not count for the compiler's
-// inlining budget.
+// inlining budget. A function that is never inlined calls At without the condition.
 //
 // With the tag, the environment selects an action. GOUCX_FAULT="point:n:action" acts at the n-th
 // hit (from 1) of a point: KILL sends SIGKILL, STOP sends SIGSTOP to the process itself.

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"time"
 
@@ -12,6 +13,13 @@ import (
 	"github.com/goucx/goucx/verbs"
 	"github.com/goucx/goucx/wireup/machine"
 )
+
+// Close ends each connection with SHUTDOWN, the last message in its direction: on the QP after all
+// accepted operations, and by datagram. A suspended connection gets the datagram alone.
+//
+// Invariant: Close returns when each peer has acknowledged SHUTDOWN, has sent its own, or the time is
+// over. An unacknowledged SHUTDOWN must not be dropped earlier: the peer would exhaust its retries
+// and report a failure instead of an orderly end.
 
 const (
 	// closeTimeout bounds how long Close waits until operations are acknowledged.
@@ -194,14 +202,10 @@ func (f *iface) releaseAll() (err error) {
 	if f.reserve != nil {
 		err = errors.Join(err, f.reserve.Close())
 	}
-	if f.srq != nil {
-		err = errors.Join(err, f.srq.Close())
-	}
-	if f.sendCQ != nil {
-		err = errors.Join(err, f.sendCQ.Close())
-	}
-	if f.recvCQ != nil {
-		err = errors.Join(err, f.recvCQ.Close())
+	for _, c := range []io.Closer{f.srq, f.sendCQ, f.recvCQ} {
+		if c != nil {
+			err = errors.Join(err, c.Close())
+		}
 	}
 	if f.wake != nil {
 		err = errors.Join(err, f.wake.Close())
@@ -209,12 +213,7 @@ func (f *iface) releaseAll() (err error) {
 	if f.channel != nil {
 		err = errors.Join(err, f.channel.Close())
 	}
-	if f.rx != nil {
-		err = errors.Join(err, f.rx.CloseRetained(f.retained))
-	}
-	if f.tx != nil {
-		err = errors.Join(err, f.tx.Close())
-	}
+	err = errors.Join(err, f.rx.CloseRetained(f.retained), f.tx.Close())
 	if f.thread != nil {
 		err = errors.Join(err, f.thread.Close())
 	}

@@ -21,6 +21,8 @@ import (
 // Concurrency: the worker's calls and the async goroutine's critical sections (async.go)
 // exclude each other with owner. Every callback is made from Progress, never from a section.
 type iface struct {
+	nic.Section // first, so that an operation's call of Enter computes no address
+
 	// Receiving.
 	recvCQ      verbs.CQ
 	srq         verbs.SRQ
@@ -51,7 +53,6 @@ type iface struct {
 	drainedSends  []verbs.WC
 	flushes       flushes
 
-	nic.Section
 	passes        uint32
 	serviceNeeded bool // service has work
 	waiting       []*ep
@@ -84,8 +85,6 @@ type iface struct {
 	retryInterval time.Duration
 	connectLimit  time.Duration
 
-	eps          []*ep // by slot
-	freeSlot     []int
 	byLocalID    map[uint64]*ep    // by the local identifier
 	byRemoteID   map[remoteID]*ep  // by the remote identifier
 	halfOpen     nic.HalfOpen[*ep] // accepted, not confirmed, and without a local endpoint
@@ -131,6 +130,7 @@ func openIface(d *nic.Domain, port uint8, c uct.IfaceConfig) (uct.Iface, error) 
 		timeoutCode: timeoutCode(timeout.Get(s)), retryCount: uint8(retryCount.Get(s)),
 		keepalive:    keepalive.Get(s),
 		connectLimit: connectTimeout.Get(s), retryInterval: min(connectRetry.Get(s), connectTimeout.Get(s)/4),
+		rx: new(nic.Slab), tx: new(nic.Slab),
 		byLocalID: map[uint64]*ep{}, byRemoteID: map[remoteID]*ep{},
 		stats: stats.NewSet(statNames[:]), group: c.Stats,
 		halfOpen: nic.NewHalfOpen[*ep](d.Context().Attr().MaxQP),
@@ -238,7 +238,6 @@ func (f *iface) open(lock uct.LockMode, unattended func() time.Duration) (err er
 	if f.srq, err = f.d.PD().CreateSRQ(verbs.SRQAttr{MaxWR: f.recvTarget, MaxSGE: 1}); err != nil {
 		return err
 	}
-	f.rx, f.tx = new(nic.Slab), new(nic.Slab)
 	if err = f.ud.open(f); err != nil {
 		return err
 	}

@@ -10,6 +10,19 @@ import (
 	"github.com/goucx/goucx/wireup/machine"
 )
 
+// Two kinds of received messages wait before they are delivered.
+//
+// Messages on a QP that this side does not read yet are out of order: the switch-over marker on the
+// previous QP is still to come. connQP.outOfOrder keeps their completions.
+//
+// Drained completions are those in iface.drained. Destroying a QP discards its completions in the
+// device's queue, and with them the buffers and messages of that QP. So the queue is first drained
+// into iface.drained, for all QPs.
+//
+// Invariant: while iface.drained has completions, they are processed before those in the device's
+// queue, so that the messages of each QP keep their order. A buffer is in exactly one place: posted,
+// in one of the two lists, retained by the layer above, or free.
+
 // recvSlow processes a receive completion that is not a valid message on a QP with connQP.fastRecv set.
 //
 //go:noinline

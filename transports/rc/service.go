@@ -13,10 +13,10 @@ import (
 	"github.com/goucx/goucx/wireup/machine"
 )
 
-// A connection ends in one of three ways: it fails (failLater), its peer sends no more
-// (Machine.PeerEnded), or both sides have closed it (ep.releasable). Each call that notices this only
-// records it: scheduleService puts the connection into iface.serviceQueue. service, in the next
-// Progress, does the rest.
+// A connection ends in one of three ways: it fails (FailLater), its peer sends no more
+// (Machine.PeerDrained), or both sides have closed it. Each call that notices this only records it and
+// schedules the connection. The next Progress calls serviceEP, which does the rest. Package
+// transports/internal/conn has the states.
 //
 // Invariant: callbacks are made only from Progress, and in this order. First all received
 // messages are delivered, then operations in flight complete, then the failure or the end of

@@ -9,6 +9,17 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
+// A message is published in this order: its header and payload are stored into a free cell or into
+// the bulk area; then the cell's first word with its sequence number (Publish); then the sender loads
+// the peer's armed word and the ring's polled flag.
+//
+// Invariant: a receiver that sees the sequence number sees the whole message. Publish is a release
+// store, and the receiver's poll is an acquire load. A process that dies before Publish leaves
+// nothing that the receiver reads.
+//
+// The load of the armed word may pass the store of Publish on every CPU. The receiver then could
+// sleep on a message. arm.go has the barrier that prevents it.
+
 // prefetchMax is the maximum message size for which the next lines are prefetched for
 // write. A copy of this size takes about as long as the transfer of its lines.
 const prefetchMax = 2048
@@ -22,22 +33,14 @@ func (e *ep) AMShort(id uct.AMID, hdr uint64, p []byte) uct.Status {
 		return e.shortSlow(id, hdr, p)
 	}
 	c := e.tx.Cell()
-	if fault.Enabled {
-		fault.At(fault.Reserve)
-	}
+	fault.At(fault.Reserve)
 	c.SetHeader(hdr)
-	if fault.Enabled {
-		fault.At(fault.HalfCopied)
-	}
+	fault.At(fault.HalfCopied)
 	c.SetPayload(p)
-	if fault.Enabled {
-		fault.At(fault.BeforePublish)
-	}
+	fault.At(fault.BeforePublish)
 	c.Publish(ring.First(e.tx.Head(), uint8(id), len(p)))
 	e.tx.Advance()
-	if fault.Enabled {
-		fault.At(fault.AfterPublish)
-	}
+	fault.At(fault.AfterPublish)
 	if atomic.LoadUint32(e.armed) != 0 || !e.tx.Polled() {
 		e.notify()
 	}
@@ -53,22 +56,14 @@ func (e *ep) AMUint64(id uct.AMID, hdr, v uint64) uct.Status {
 		return e.uint64Slow(id, hdr, v)
 	}
 	c := e.tx.Cell()
-	if fault.Enabled {
-		fault.At(fault.Reserve)
-	}
+	fault.At(fault.Reserve)
 	c.SetHeader(hdr)
-	if fault.Enabled {
-		fault.At(fault.HalfCopied)
-	}
+	fault.At(fault.HalfCopied)
 	c.SetUint64(v)
-	if fault.Enabled {
-		fault.At(fault.BeforePublish)
-	}
+	fault.At(fault.BeforePublish)
 	c.Publish(ring.First(e.tx.Head(), uint8(id), 8))
 	e.tx.Advance()
-	if fault.Enabled {
-		fault.At(fault.AfterPublish)
-	}
+	fault.At(fault.AfterPublish)
 	if atomic.LoadUint32(e.armed) != 0 || !e.tx.Polled() {
 		e.notify()
 	}
@@ -135,13 +130,9 @@ func (e *ep) reserve(n int) ([]byte, uct.Status) {
 // commit publishes the first n bytes of the reservation, notifies the peer if need be, and
 // prefetches the lines of a next message of this size.
 func (e *ep) commit(id uct.AMID, hdr uint64, n int) {
-	if fault.Enabled {
-		fault.At(fault.BeforePublish)
-	}
+	fault.At(fault.BeforePublish)
 	e.tx.Commit(uint8(id), hdr, n)
-	if fault.Enabled {
-		fault.At(fault.AfterPublish)
-	}
+	fault.At(fault.AfterPublish)
 	if atomic.LoadUint32(e.armed) != 0 || !e.tx.Polled() {
 		e.notify()
 	}
@@ -166,13 +157,9 @@ func (e *ep) AMZcopy(id uct.AMID, hdr uint64, head []byte, v []uct.Vec, _ uct.To
 	if s != ucs.OK {
 		return s
 	}
-	if fault.Enabled {
-		fault.At(fault.Reserve)
-	}
+	fault.At(fault.Reserve)
 	b = b[copy(b, head):]
-	if fault.Enabled {
-		fault.At(fault.HalfCopied)
-	}
+	fault.At(fault.HalfCopied)
 	for i := range v {
 		b = b[copy(b, v[i].Buf):]
 	}
@@ -190,9 +177,7 @@ func (e *ep) ReserveAM(id uct.AMID, hdr uint64, n int) ([]byte, uct.Status) {
 	}
 	b, s := e.reserve(n)
 	if s == ucs.OK {
-		if fault.Enabled {
-			fault.At(fault.Reserve)
-		}
+		fault.At(fault.Reserve)
 		e.resID, e.resHdr, e.resLen = id, hdr, n
 	}
 	return b, s

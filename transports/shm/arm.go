@@ -47,9 +47,7 @@ func (f *iface) Arm(uct.EventKind) uct.Status {
 	for _, p := range f.pages {
 		atomic.StoreUint32(p.armed, f.sleepID)
 	}
-	if fault.Enabled {
-		fault.At(fault.Armed)
-	}
+	fault.At(fault.Armed)
 	// Peers normally report freed room in batches. That is enough for a worker that polls.
 	for _, e := range f.waiting {
 		if e.status == ucs.OK {

@@ -101,16 +101,12 @@ func (e *ep) sendMsg(m machine.Msg) {
 			h.setLayout(old.layout)
 			fds = append(fds, old.seg.FD())
 		}
-		if fault.Enabled {
-			fault.At(fault.Accept)
-		}
+		fault.At(fault.Accept)
 	case machine.MsgMigrate:
 		p := e.pair(m.Pair)
 		h.setLayout(p.layout)
 		fds = append(fds, p.seg.FD())
-		if fault.Enabled {
-			fault.At(fault.Grow)
-		}
+		fault.At(fault.Grow)
 	case machine.MsgMigrateAck:
 		e.f.stats.Inc(statMigrated)
 	default:

@@ -102,9 +102,7 @@ func (e *ep) dial() error {
 	if e.Has(conn.Separate) {
 		h.flags |= flagSeparate
 	}
-	if fault.Enabled {
-		fault.At(fault.Connect)
-	}
+	fault.At(fault.Connect)
 	if err := sock.Send(h.append(nil), p.seg.FD(), f.pageOf(e.Slot()).seg.FD(), f.event.Share()); err != nil {
 		if errors.Is(err, unix.ETOOMANYREFS) {
 			err = shmem.ErrWouldBlock

@@ -236,9 +236,7 @@ func (e *ep) sendClose(k msgKind) {
 	if e.Life.Over() {
 		return
 	}
-	if fault.Enabled {
-		fault.At(fault.Closing)
-	}
+	fault.At(fault.Closing)
 	e.continueHandshake()
 	e.step(machine.Event{Kind: machine.EventClose})
 	if k == kindShutdown && e.sock != nil && e.Life == conn.Open {

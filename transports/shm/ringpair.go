@@ -143,9 +143,7 @@ func (e *ep) dropPair(id machine.PairID) {
 	if e.rxPair == id {
 		e.detachRx()
 	}
-	if fault.Enabled {
-		fault.At(fault.Unmap)
-	}
+	fault.At(fault.Unmap)
 	e.pairs = slices.DeleteFunc(e.pairs, func(q *pair) bool { return q == p })
 	if len(e.pairs) == 0 {
 		e.f.mappedConns--

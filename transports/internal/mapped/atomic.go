@@ -89,7 +89,7 @@ func (r *RMA) enterAtomic(addr, n uint64, k uct.RKey) (*record, uct.Status) {
 	if rec.perm&isCopied != 0 {
 		return rec, ucs.Unsupported
 	}
-	if rec.perm&isCounted != 0 && !rec.slot.enter(rec.gen) {
+	if rec.perm&isCounted != 0 && !rec.slot.Enter(rec.gen) {
 		return rec, ucs.RemoteAccess
 	}
 	return rec, ucs.OK
@@ -97,7 +97,7 @@ func (r *RMA) enterAtomic(addr, n uint64, k uct.RKey) (*record, uct.Status) {
 
 func (rec *record) leaveAtomic() {
 	if rec.perm&isCounted != 0 {
-		rec.slot.leave()
+		rec.slot.Leave()
 	}
 }
 

@@ -15,7 +15,7 @@
 // A key refers to one of three kinds of memory. Direct memory is mapped here and stays mapped
 // until the key is released, so an access is a comparison and a copy. Counted memory belongs to
 // this program and returns to it on Close: each access is counted in the slot, so that Close
-// can wait for it. Memory of another process that is not mapped here is copied by a Far.
+// can wait for it. Memory of another process that is not mapped here is copied by a Copier.
 //
 // All operations check in the same order: the endpoint's gate, the range (InvalidParam), the
 // flags and the generation (RemoteAccess). No memory is accessed before all checks have passed.

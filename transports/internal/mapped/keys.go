@@ -33,7 +33,7 @@ type Spec struct {
 	// Base is the region's first address in its owner, Len its length in bytes.
 	Base, Len uint64
 	// Bytes is the region as mapped here. It stays mapped or pinned until Release. It is empty
-	// if Far is set.
+	// if Copier is set.
 	Bytes []byte
 	Flags uct.MemFlags
 	// Slot holds Gen until the region is revoked.
@@ -110,8 +110,6 @@ func (k *Keys) Add(s Spec) (uct.RKey, error) {
 	k.held[rec.key()] = s
 	return rec.key(), nil
 }
-
-func (k *Keys) copierOf(rec *record) Copier { return (*k.copiers.Load())[rec.copier] }
 
 // Attr returns the operations that a key allows; none if the key is not held.
 func (k *Keys) Attr(key uct.RKey) uct.KeyAttr {

@@ -92,7 +92,7 @@ func SlotAt(table []byte, i uint32) *Slot {
 }
 
 // noescape hides b from escape analysis. This is sound if the callee keeps no reference to b after
-// it returns, as Far guarantees. b's stack cannot move between the two conversions, because
+// it returns, as Copier guarantees. b's stack cannot move between the two conversions, because
 // there is no call between them.
 func noescape(b []byte) []byte {
 	return unsafe.Slice((*byte)(pointer(uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))))), len(b))

@@ -84,7 +84,10 @@ func (r *Region) Close() error {
 				r.key.Len, r.key.Base, inUse, r.owner.drain, ErrExposed)
 			return
 		}
-		r.owner.table.put(r.key.Slot)
+		t := r.owner.table
+		t.mu.Lock()
+		t.reuse = append(t.reuse, r.key.Slot)
+		t.mu.Unlock()
 		r.err = r.unref()
 	})
 	return r.err

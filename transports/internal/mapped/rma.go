@@ -71,7 +71,7 @@ func (r *RMA) PutUint64(v, addr uint64, k uct.RKey) uct.Status {
 func (r *RMA) PutShort(p []byte, addr uint64, k uct.RKey) uct.Status {
 	rec := recordAt(k)
 	if len(p) != 8 || r.gate != ucs.OK || addr-rec.base >= rec.put8 || rec.slot.gen.Load() != rec.gen {
-		return r.put(p, addr, k)
+		return r.transfer(p, addr, k, permPut)
 	}
 	rec.store8(addr, binary.LittleEndian.Uint64(p))
 	return ucs.OK
@@ -84,16 +84,7 @@ func (r *RMA) PutBcopy(p []byte, addr uint64, k uct.RKey, _ uct.Token) uct.Statu
 
 // PutZcopy copies the buffers of v to addr, one after the other.
 func (r *RMA) PutZcopy(v []uct.Vec, addr uint64, k uct.RKey, _ uct.Token) uct.Status {
-	if st := r.checkVec(v, addr, k, permPut); st != ucs.OK {
-		return st
-	}
-	for i := range v {
-		if st := r.put(v[i].Buf, addr, k); st != ucs.OK {
-			return st
-		}
-		addr += uint64(len(v[i].Buf))
-	}
-	return ucs.OK
+	return r.zcopy(v, addr, k, permPut)
 }
 
 // GetUint64 reads eight bytes.
@@ -113,7 +104,7 @@ func (r *RMA) GetUint64(addr uint64, k uct.RKey, _ uct.Token) (uint64, uct.Statu
 func (r *RMA) GetShort(p []byte, addr uint64, k uct.RKey) uct.Status {
 	rec := recordAt(k)
 	if len(p) != 8 || r.gate != ucs.OK || rec.perm&fastGet == 0 || addr-rec.base > rec.last8 || rec.slot.gen.Load() != rec.gen {
-		return r.get(p, addr, k)
+		return r.transfer(p, addr, k, permGet)
 	}
 	binary.LittleEndian.PutUint64(p, rec.load8(addr))
 	return ucs.OK
@@ -126,20 +117,11 @@ func (r *RMA) GetBcopy(p []byte, addr uint64, k uct.RKey, _ uct.Token) uct.Statu
 
 // GetZcopy copies from addr into the buffers of v, one after the other.
 func (r *RMA) GetZcopy(v []uct.Vec, addr uint64, k uct.RKey, _ uct.Token) uct.Status {
-	if st := r.checkVec(v, addr, k, permGet); st != ucs.OK {
-		return st
-	}
-	for i := range v {
-		if st := r.get(v[i].Buf, addr, k); st != ucs.OK {
-			return st
-		}
-		addr += uint64(len(v[i].Buf))
-	}
-	return ucs.OK
+	return r.zcopy(v, addr, k, permGet)
 }
 
-// checkVec checks the whole range before the first buffer is copied.
-func (r *RMA) checkVec(v []uct.Vec, addr uint64, k uct.RKey, perm uint32) uct.Status {
+// zcopy checks the whole range before the first buffer is copied.
+func (r *RMA) zcopy(v []uct.Vec, addr uint64, k uct.RKey, perm uint32) uct.Status {
 	if r.gate != ucs.OK {
 		return r.gate
 	}
@@ -149,5 +131,10 @@ func (r *RMA) checkVec(v []uct.Vec, addr uint64, k uct.RKey, perm uint32) uct.St
 			return ucs.InvalidParam
 		}
 	}
-	return rec.check(addr, n, perm)
+	st := rec.check(addr, n, perm)
+	for i := 0; i < len(v) && st == ucs.OK; i++ {
+		st = r.transfer(v[i].Buf, addr, k, perm)
+		addr += uint64(len(v[i].Buf))
+	}
+	return st
 }

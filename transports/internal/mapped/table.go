@@ -62,13 +62,6 @@ func (t *Table) alloc() (i uint32, s *Slot, gen uint64, err error) {
 	return i, s, gen, nil
 }
 
-// put frees a slot.
-func (t *Table) put(i uint32) {
-	t.mu.Lock()
-	t.reuse = append(t.reuse, i)
-	t.mu.Unlock()
-}
-
 // Release removes a reference, and frees the memory with the last one.
 func (t *Table) Release() error {
 	t.mu.Lock()
