@@ -6,6 +6,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/wireup"
@@ -77,10 +78,10 @@ func (w *Worker) HandleAM(id AMID, h AMHandler) error {
 func (e Endpoint) AMSend(id AMID, header, data []byte) Request {
 	if l := e.lane(); len(data) <= l.maxShort && len(header) == 0 {
 		if len(data) == 8 { // as in TagSend
-			if l.ep.AMUint64(amUser, uint64(id), binary.LittleEndian.Uint64(data)) == ucs.OK {
+			if l.ep.AMUint64(wire.User, uint64(id), binary.LittleEndian.Uint64(data)) == ucs.OK {
 				return Request{}
 			}
-		} else if l.ep.AMShort(amUser, uint64(id), data) == ucs.OK {
+		} else if l.ep.AMShort(wire.User, uint64(id), data) == ucs.OK {
 			return Request{}
 		}
 	}

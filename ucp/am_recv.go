@@ -4,6 +4,8 @@ import (
 	"math"
 
 	"github.com/goucx/goucx/internal/race"
+	"github.com/goucx/goucx/ucp/internal/pool"
+	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/wireup"
@@ -15,7 +17,7 @@ type amStorage struct {
 	iface *workerIface // for storageRetainable
 	rx    *rxConn      // for storageSender
 	id    uint64       // for storageRetainable Desc.Handle, for storageSender the sender's id of the message
-	chunk chunk        // for storagePool
+	chunk pool.Chunk   // for storagePool
 }
 
 // storageKind selects what Retain has to do.
@@ -62,13 +64,13 @@ func (wi *workerIface) handleUserFast(d *uct.Desc, data []byte) bool {
 // handleUser receives a whole active message, a first fragment or an RTS that the fast
 // path does not handle. It reports whether the message's memory is retained.
 func (wi *workerIface) handleUser(rx *rxConn, d *uct.Desc, data []byte) bool {
-	if wi.w.t.budget.exhausted && d.ID != amUserRTS {
+	if wi.w.t.budget.exhausted && d.ID != wire.UserRTS {
 		wi.w.t.requestRndvOnly(rx)
 	}
 	switch d.ID {
-	case amUser:
+	case wire.User:
 		return wi.handleUserSlow(d, data)
-	case amUserFirst:
+	case wire.UserFirst:
 		wi.handleUserFirst(rx, d.Header, data)
 	default:
 		wi.handleUserRTS(rx, d.Header, data)
@@ -81,7 +83,7 @@ func (wi *workerIface) handleUser(rx *rxConn, d *uct.Desc, data []byte) bool {
 //hot:bench BenchmarkAMPair
 //go:noinline
 func (wi *workerIface) handleUserSlow(d *uct.Desc, data []byte) bool {
-	if n := wordHeaderLen(d.Header); d.Header>>32 == 0 && d.Flags == 0 && n <= min(len(data), MaxAMHeader) {
+	if n := wire.WordHeaderLen(d.Header); d.Header>>32 == 0 && d.Flags == 0 && n <= min(len(data), MaxAMHeader) {
 		wi.w.t.dispatch(nil, d.Header, data, amStorage{}) // Retain copies
 		return false
 	}
@@ -91,7 +93,7 @@ func (wi *workerIface) handleUserSlow(d *uct.Desc, data []byte) bool {
 // handleUserChecked receives a whole message that requests a reply, is in memory that may be
 // retained, or is malformed.
 func (wi *workerIface) handleUserChecked(rx *rxConn, d *uct.Desc, data []byte) bool {
-	if !wi.validWord(rx, d.Header, len(data)) || d.Header&wordPrefetch != 0 {
+	if !wi.validWord(rx, d.Header, len(data)) || d.Header&wire.WordPrefetch != 0 {
 		wi.protocolError(rx)
 		return false
 	}
@@ -104,8 +106,8 @@ func (wi *workerIface) handleUserChecked(rx *rxConn, d *uct.Desc, data []byte) b
 
 // validWord reports whether header word is valid for a message of n bytes from s.
 func (wi *workerIface) validWord(rx *rxConn, word uint64, n int) bool {
-	h := wordHeaderLen(word)
-	return h <= n && h <= MaxAMHeader && word&^wordMask == 0 && (word&wordReply == 0 || rx.peer != 0)
+	h := wire.WordHeaderLen(word)
+	return h <= n && h <= MaxAMHeader && word&^wire.WordMask == 0 && (word&wire.WordReply == 0 || rx.peer != 0)
 }
 
 // dispatch runs the handler of a message whose header and data are complete in b. It
@@ -116,11 +118,11 @@ func (w *thread) dispatch(rx *rxConn, word uint64, b []byte, place amStorage) bo
 		w.unknownAM(AMID(word))
 		return false
 	}
-	n := wordHeaderLen(word)
+	n := wire.WordHeaderLen(word)
 	m := &w.am.m
 	m.ID, m.Len = AMID(word), len(b)-n
 	m.Header, m.Data, m.storage = b[:n:n], b[n:], place
-	if word&wordReply != 0 {
+	if word&wire.WordReply != 0 {
 		m.From = w.fromEndpoint(rx)
 	}
 	w.callAM(h)
@@ -148,13 +150,13 @@ var poisonBytes = [8]byte{0xde, 0xad, 0xde, 0xad, 0xde, 0xad, 0xde, 0xad}
 // handleUserFirst receives the first fragment of an active message.
 func (wi *workerIface) handleUserFirst(rx *rxConn, head uint64, data []byte) {
 	w := &wi.w.t
-	h := wordHeaderLen(head)
-	if rx.into != reasmNone || len(data) <= firstHeaderLen+h || !wi.validWord(rx, head, len(data)) || head&wordPrefetch != 0 {
+	h := wire.WordHeaderLen(head)
+	if rx.into != reasmNone || len(data) <= wire.FirstHeaderLen+h || !wi.validWord(rx, head, len(data)) || head&wire.WordPrefetch != 0 {
 		wi.protocolError(rx)
 		return
 	}
-	n := payloadUint64(data, 0)
-	data = data[firstHeaderLen:]
+	n := wire.Uint64(data, 0)
+	data = data[wire.FirstHeaderLen:]
 	if n > math.MaxInt-MaxAMHeader || uint64(len(data)-h) >= n {
 		wi.protocolError(rx)
 		return
@@ -174,7 +176,7 @@ func (wi *workerIface) handleUserFirst(rx *rxConn, head uint64, data []byte) {
 // userReassembled runs the handler of the message that s has reassembled.
 func (w *thread) userReassembled(rx *rxConn) {
 	c := rx.chunk
-	b := w.pool.bytes(c)[:rx.total:rx.total]
+	b := w.pool.Bytes(c)[:rx.total:rx.total]
 	if !w.dispatch(rx, rx.tag, b, amStorage{kind: storagePool, chunk: c}) {
 		w.freeBudgeted(c)
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/uct"
 )
 
@@ -18,7 +19,7 @@ func TestAMFrom(t *testing.T) {
 	ask := func(sources ...uint32) []Endpoint {
 		from = nil
 		for _, s := range sources {
-			deliver(wi, packet{amPeer, s, 0, w.t.address}, packet{amUser, s, wordReply, nil})
+			deliver(wi, packet{wire.Peer, s, 0, w.t.address}, packet{wire.User, s, wire.WordReply, nil})
 		}
 		return from
 	}

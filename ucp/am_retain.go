@@ -89,7 +89,7 @@ func (w *thread) fillRetained(r *retainedMsg, header, data []byte) {
 			r.storage.kind = storagePool
 		}
 		r.storage.chunk = w.allocBudgeted(n)
-		b := w.pool.bytes(r.storage.chunk)[:n:n]
+		b := w.pool.Bytes(r.storage.chunk)[:n:n]
 		copy(b, header)
 		copy(b[h:], data)
 		header = b[:h:h]
@@ -169,7 +169,7 @@ func (k RetainedAM) RecvInto(p []byte) RecvRequest {
 		return RecvRequest{w.refuse(opAMRecv, Endpoint{}, ucs.Closed)}
 	}
 	i := w.slab.alloc(opAMRecv)
-	s := &w.slab.slots[i]
+	s := as[recvOp](&w.slab.slots[i])
 	s.flags, s.tag, s.length = flagHasResult, 0, uint64(r.n)
 	w.slab.bufs[i] = p
 	req := RecvRequest{Request{w, w.slab.id(i)}}
@@ -179,7 +179,7 @@ func (k RetainedAM) RecvInto(p []byte) RecvRequest {
 		w.deliver(i, 0, r.data)
 		w.slab.bufs[i] = nil
 	case source == nil:
-		w.saveErr(i, &OpError{Op: opAMRecv.info().name, Err: r.err})
+		w.saveErr(i, &OpError{Op: opAMRecv.String(), Err: r.err})
 		w.end(i, r.status)
 	default:
 		w.am.retainer.removeRndv(r)

@@ -1,22 +1,23 @@
 package ucp
 
 import (
-	"encoding/binary"
 	"slices"
 
 	"github.com/goucx/goucx/internal/fault"
+	"github.com/goucx/goucx/ucp/internal/pool"
+	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 )
 
 // wantsEager reports whether the handler of the active message in s gets the data with
 // the message. If flow control forces a rendezvous, the receiver fetches the data
 // first.
-func (w *thread) wantsEager(s *slot) bool {
-	return s.parent&sendFlagRndv == 0 && (s.length <= w.rndvThresh || s.parent&sendFlagEager != 0)
+func (w *thread) wantsEager(s *sendOp) bool {
+	return s.wants&sendRndv == 0 && (s.length <= w.rndvThresh || s.wants&sendEager != 0)
 }
 
 // usesUserRndv reports whether the active message in s is sent by rendezvous.
-func (w *thread) usesUserRndv(s *slot, l *lane) bool {
+func (w *thread) usesUserRndv(s *sendOp, l *lane) bool {
 	if s.length > maxPrefetch && w.wantsEager(s) {
 		return false
 	}
@@ -31,19 +32,18 @@ func (w *thread) sendUserRTS(i uint32, l *lane) ucs.Status {
 	if fault.Enabled {
 		fault.At(fault.RTS)
 	}
-	s := &w.slab.slots[i]
-	head := s.tag
+	s := as[sendOp](&w.slab.slots[i])
+	head := s.hdr
 	if w.wantsEager(s) {
-		head |= wordPrefetch
+		head |= wire.WordPrefetch
 	}
-	n := rtsLen + wordHeaderLen(head)
-	b, st := l.ep.ReserveAM(amUserRTS, head, n)
+	n := wire.RTSLen + wire.WordHeaderLen(head)
+	b, st := l.ep.ReserveAM(wire.UserRTS, head, n)
 	if st != ucs.OK {
 		return st
 	}
-	binary.LittleEndian.PutUint64(b, w.slab.id(i))
-	binary.LittleEndian.PutUint64(b[8:], s.length)
-	copy(b[rtsLen:], w.savedHeader(i))
+	wire.PutRTS(b, w.slab.id(i), s.length)
+	copy(b[wire.RTSLen:], w.savedHeader(i))
 	l.ep.CommitAM(n)
 	w.rtsSent(i)
 	return ucs.InProgress
@@ -52,13 +52,13 @@ func (w *thread) sendUserRTS(i uint32, l *lane) ucs.Status {
 // handleUserRTS receives the RTS of an active message.
 func (wi *workerIface) handleUserRTS(rx *rxConn, head uint64, data []byte) {
 	w := &wi.w.t
-	if len(data) != rtsLen+wordHeaderLen(head) || !wi.validWord(rx, head, len(data)) || rx.peer == 0 {
+	if len(data) != wire.RTSLen+wire.WordHeaderLen(head) || !wi.validWord(rx, head, len(data)) || rx.peer == 0 {
 		wi.protocolError(rx)
 		return
 	}
-	id, n := payloadUint64(data, 0), payloadUint64(data, 1)
-	header := data[rtsLen:]
-	if n > maxMessage || head&wordPrefetch != 0 && n > maxPrefetch {
+	id, n := wire.ParseRTS(data)
+	header := data[wire.RTSLen:]
+	if n > wire.MaxMessage || head&wire.WordPrefetch != 0 && n > maxPrefetch {
 		wi.protocolError(rx)
 		return
 	}
@@ -69,7 +69,7 @@ func (wi *workerIface) handleUserRTS(rx *rxConn, head uint64, data []byte) {
 	case h == nil:
 		w.unknownAM(AMID(head))
 		w.reject(rx, id, ucs.Rejected, "no handler for this id")
-	case head&wordPrefetch != 0:
+	case head&wire.WordPrefetch != 0:
 		w.queuePrefetch(rx, head, id, n, header)
 	default:
 		w.dispatchRndv(rx, h, head, id, n, header)
@@ -83,7 +83,7 @@ func (w *thread) dispatchRndv(rx *rxConn, h AMHandler, head, id, n uint64, heade
 	m.ID, m.Len, m.Rendezvous = AMID(head), int(n), true
 	m.Header, m.Data = header, nil
 	m.storage = amStorage{kind: storageSender, rx: rx, id: id}
-	if head&wordReply != 0 {
+	if head&wire.WordReply != 0 {
 		m.From = w.fromEndpoint(rx)
 	}
 	w.callAM(h)
@@ -95,7 +95,7 @@ func (w *thread) dispatchRndv(rx *rxConn, h AMHandler, head, id, n uint64, heade
 // discardRndv completes an announced message at its sender without transferring the data
 // and without an error. It sends an RTR for 0 bytes.
 func (w *thread) discardRndv(rx *rxConn, id uint64) {
-	w.reply(rx, control{id: amRTR, hdr: id, n: rtrLen})
+	w.reply(rx, control{id: wire.RTR, hdr: id, n: wire.RTRLen})
 }
 
 // A peer under flow control (flow_control.go) sends all active messages by rendezvous, also
@@ -126,7 +126,7 @@ type queuedPrefetch struct {
 	rx     *rxConn
 	word   uint64
 	id, n  uint64
-	header chunk
+	header pool.Chunk
 }
 
 // activePrefetch is a message whose data has been requested. slot is a receive without a
@@ -135,7 +135,7 @@ type activePrefetch struct {
 	slot  uint32
 	rx    *rxConn
 	word  uint64
-	chunk chunk // header and data
+	chunk pool.Chunk // header and data
 	n     uint64
 }
 
@@ -144,7 +144,7 @@ func (w *thread) queuePrefetch(rx *rxConn, head, id, n uint64, header []byte) {
 	a := queuedPrefetch{rx: rx, word: head, id: id, n: n}
 	if len(header) > 0 {
 		a.header = w.allocBudgeted(len(header))
-		copy(w.pool.bytes(a.header), header)
+		copy(w.pool.Bytes(a.header), header)
 	}
 	rx.pendingReplies++
 	w.am.prefetch.queued = append(w.am.prefetch.queued, a)
@@ -162,16 +162,15 @@ func (w *thread) prefetchNext() {
 		a := q.queued[0]
 		q.queued = slices.Delete(q.queued, 0, 1)
 		a.rx.pendingReplies--
-		h := uint64(wordHeaderLen(a.word))
+		h := uint64(wire.WordHeaderLen(a.word))
 		f := activePrefetch{rx: a.rx, word: a.word, n: a.n, chunk: w.allocBudgeted(int(a.n + h))}
-		b := w.pool.bytes(f.chunk)[: h+a.n : h+a.n]
+		b := w.pool.Bytes(f.chunk)[: h+a.n : h+a.n]
 		if h > 0 {
-			copy(b, w.pool.bytes(a.header)[:h])
+			copy(b, w.pool.Bytes(a.header)[:h])
 			w.freeBudgeted(a.header)
 		}
 		f.slot = w.slab.alloc(opAMFetch)
-		r := &w.slab.slots[f.slot]
-		r.tag, r.flags = 0, flagReported
+		w.slab.slots[f.slot].flags = flagReported
 		w.slab.bufs[f.slot] = b[h:]
 		q.active = append(q.active, f)
 		q.activeBytes += a.n
@@ -180,9 +179,11 @@ func (w *thread) prefetchNext() {
 	q.busy = false
 }
 
+var prefetchOperation = operation{complete: (*thread).prefetchDone, cancel: (*thread).cancelRecv}
+
 // prefetchDone runs the handler of the message whose fetch in slot i completed with st,
 // and releases the slot.
-func (w *thread) prefetchDone(i uint32, st ucs.Status) {
+func (w *thread) prefetchDone(i uint32, st ucs.Status) bool {
 	q := &w.am.prefetch
 	k := slices.IndexFunc(q.active, func(f activePrefetch) bool { return f.slot == i })
 	f := q.active[k]
@@ -192,8 +193,8 @@ func (w *thread) prefetchDone(i uint32, st ucs.Status) {
 	w.slab.release(i)
 	kept := false
 	if st == ucs.OK {
-		n := int(f.n) + wordHeaderLen(f.word)
-		kept = w.dispatch(f.rx, f.word, w.pool.bytes(f.chunk)[:n:n], amStorage{kind: storagePool, chunk: f.chunk})
+		n := int(f.n) + wire.WordHeaderLen(f.word)
+		kept = w.dispatch(f.rx, f.word, w.pool.Bytes(f.chunk)[:n:n], amStorage{kind: storagePool, chunk: f.chunk})
 	}
 	if !kept {
 		w.freeBudgeted(f.chunk)
@@ -201,6 +202,7 @@ func (w *thread) prefetchDone(i uint32, st ucs.Status) {
 	if st != ucs.Closed {
 		w.prefetchNext()
 	}
+	return true
 }
 
 // dropPrefetches removes the message that s announced as id, if its data has not been

@@ -3,6 +3,7 @@ package ucp
 import (
 	"encoding/binary"
 
+	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
@@ -25,7 +26,7 @@ type amMessage struct {
 //go:noinline
 func (e Endpoint) amSendSlow(id AMID, header, data []byte, o Flags) Request {
 	if l := e.lane(); len(header)+len(data) <= min(l.maxShort, maxJoined) && o&^WantReply == 0 {
-		if e.t.sendWhole(l, amWord(id, len(header), o), header, data) == ucs.OK {
+		if e.t.sendWhole(l, wire.UserWord(uint16(id), len(header), o&WantReply != 0), header, data) == ucs.OK {
 			return Request{}
 		}
 	}
@@ -40,6 +41,8 @@ func (e Endpoint) amSendAny(id AMID, header, data []byte, o Flags) Request {
 	return t.amSend(e, amMessage{id, header, data, o})
 }
 
+var amSendOperation = operation{progress: (*thread).resumeAMSend, complete: (*thread).sendCompleted, cancel: (*thread).cancelSend}
+
 // amSend posts m on endpoint e.
 func (w *thread) amSend(e Endpoint, m amMessage) Request {
 	k := w.endpoint(e)
@@ -53,24 +56,24 @@ func (w *thread) amSend(e Endpoint, m amMessage) Request {
 		return w.refuse(opAMSend, e, st)
 	}
 	l := &w.lanes[w.eps[k].lane]
-	if len(m.header) > MaxAMHeader || rtsLen+len(m.header) > l.maxBcopy {
+	if len(m.header) > MaxAMHeader || wire.RTSLen+len(m.header) > l.maxBcopy {
 		return w.refuse(opAMSend, e, ucs.TooLong)
 	}
-	word := amWord(m.id, len(m.header), m.flags)
+	word := wire.UserWord(uint16(m.id), len(m.header), m.flags&WantReply != 0)
 	if l.fitsBcopy(m) && w.msgWantsEager(m) {
 		if w.sendWhole(l, word, m.header, m.data) == ucs.OK {
 			return Request{}
 		}
 	}
 	i := w.slab.alloc(opAMSend)
-	s := &w.slab.slots[i]
+	s := as[sendOp](&w.slab.slots[i])
 	s.ep, s.lane = k, w.eps[k].lane
-	s.tag, s.off, s.length = word, 0, uint64(len(m.data))
+	s.hdr, s.off, s.length = word, 0, uint64(len(m.data))
 	switch {
 	case m.flags&ForceRendezvous != 0:
-		s.parent = sendFlagRndv
+		s.wants = sendRndv
 	case m.flags&ForceEager != 0:
-		s.parent = sendFlagEager
+		s.wants = sendEager
 	}
 	w.slab.bufs[i] = m.data
 	w.saveHeader(i, m.header)
@@ -93,19 +96,19 @@ func (w *thread) saveHeader(i uint32, header []byte) {
 	if len(header) == 0 {
 		return
 	}
-	c := w.pool.get(len(header))
-	copy(w.pool.bytes(c), header)
+	c := w.pool.Get(len(header))
+	copy(w.pool.Bytes(c), header)
 	w.slab.copies[i] = c
 	w.slab.slots[i].flags |= flagExtra
 }
 
 // savedHeader returns the header of the active message in slot i.
 func (w *thread) savedHeader(i uint32) []byte {
-	n := wordHeaderLen(w.slab.slots[i].tag)
+	n := wire.WordHeaderLen(as[sendOp](&w.slab.slots[i]).hdr)
 	if n == 0 {
 		return nil
 	}
-	return w.pool.bytes(w.slab.copies[i])[:n]
+	return w.pool.Bytes(w.slab.copies[i])[:n]
 }
 
 // sendWhole sends an active message in one piece.
@@ -114,9 +117,9 @@ func (w *thread) sendWhole(l *lane, word uint64, header, data []byte) ucs.Status
 	if n <= min(maxJoined, l.ifaceMaxShort) {
 		b := w.scratch[:n]
 		copy(b[copy(b, header):], data)
-		return l.ep.AMShort(amUser, word, b)
+		return l.ep.AMShort(wire.User, word, b)
 	}
-	b, st := l.ep.ReserveAM(amUser, word, n)
+	b, st := l.ep.ReserveAM(wire.User, word, n)
 	if st == ucs.OK {
 		copy(b[copy(b, header):], data)
 		l.ep.CommitAM(n)
@@ -127,20 +130,20 @@ func (w *thread) sendWhole(l *lane, word uint64, header, data []byte) ucs.Status
 // resumeAMSend sends a message in one piece, in fragments as far as there are
 // resources, or by rendezvous.
 func (w *thread) resumeAMSend(i uint32) ucs.Status {
-	s := &w.slab.slots[i]
+	s := as[sendOp](&w.slab.slots[i])
 	l := &w.lanes[s.lane]
 	switch {
 	case l.state == laneFailed:
 		return l.status()
-	case s.phase() == phaseData:
+	case s.phase == phaseData:
 		return w.sendData(i, l)
 	case s.off > 0: // the first fragment was sent
 	case w.usesUserRndv(s, l):
 		return w.sendUserRTS(i, l)
-	case l.zcopy.fits(wordHeaderLen(s.tag), int(s.length)):
+	case l.zcopy.fits(wire.WordHeaderLen(s.hdr), int(s.length)):
 		return w.sendZcopy(i, l)
-	case wordHeaderLen(s.tag)+int(s.length) <= l.maxBcopy:
-		return w.sendWhole(l, s.tag, w.savedHeader(i), w.slab.bufs[i])
+	case wire.WordHeaderLen(s.hdr)+int(s.length) <= l.maxBcopy:
+		return w.sendWhole(l, s.hdr, w.savedHeader(i), w.slab.bufs[i])
 	default:
 		if st := w.sendUserFirst(i, l); st != ucs.OK {
 			return st
@@ -151,13 +154,13 @@ func (w *thread) resumeAMSend(i uint32) ucs.Status {
 
 // sendUserFirst sends the first fragment of an active message.
 func (w *thread) sendUserFirst(i uint32, l *lane) ucs.Status {
-	s := &w.slab.slots[i]
-	b, st := l.ep.ReserveAM(amUserFirst, s.tag, l.maxBcopy)
+	s := as[sendOp](&w.slab.slots[i])
+	b, st := l.ep.ReserveAM(wire.UserFirst, s.hdr, l.maxBcopy)
 	if st != ucs.OK {
 		return st
 	}
 	binary.LittleEndian.PutUint64(b, s.length)
-	h := firstHeaderLen + copy(b[firstHeaderLen:], w.savedHeader(i))
+	h := wire.FirstHeaderLen + copy(b[wire.FirstHeaderLen:], w.savedHeader(i))
 	k := w.fill(b[h:], i)
 	l.ep.CommitAM(h + k)
 	w.begun(s, l, k)
@@ -187,10 +190,10 @@ func (z *zcopy) fits(header, n int) bool {
 // sendZcopy sends the active message in slot i from the program's memory.
 func (w *thread) sendZcopy(i uint32, l *lane) ucs.Status {
 	w.am.vec[0].Buf = w.slab.bufs[i]
-	st := l.ep.AMZcopy(amUser, w.slab.slots[i].tag, w.savedHeader(i), w.am.vec[:], w.slab.token(i))
+	st := l.ep.AMZcopy(wire.User, as[sendOp](&w.slab.slots[i]).hdr, w.savedHeader(i), w.am.vec[:], w.slab.token(i))
 	w.am.vec[0].Buf = nil
 	if st == ucs.InProgress {
-		w.slab.slots[i].partsLeft = 1 // the transport reads the buffer until its completion event
+		w.slab.slots[i].parts = 1 // the transport reads the buffer until its completion event
 	}
 	return st
 }

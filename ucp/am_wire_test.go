@@ -14,6 +14,7 @@ import (
 
 	"github.com/goucx/goucx/internal/race"
 	"github.com/goucx/goucx/transports/self"
+	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/uct"
 )
 
@@ -31,27 +32,27 @@ func TestAMGarbage(t *testing.T) {
 		named bool // the source has said who it is
 		ps    []packet
 	}{
-		{"header longer than the message", false, []packet{{id: amUser, hdr: h4, data: []byte("abc")}}},
-		{"header longer than allowed", false, []packet{{id: amUser, hdr: (MaxAMHeader + 1) << 16, data: make([]byte, 1000)}}},
-		{"unknown flag", false, []packet{{id: amUser, hdr: 1 << 34}}},
-		{"upper bits", false, []packet{{id: amUser, hdr: 1 << 40}}},
-		{"fetched first, and yet whole", true, []packet{{id: amUser, hdr: wordPrefetch}}},
-		{"nobody to answer", false, []packet{{id: amUser, hdr: wordReply}}},
-		{"first fragment without length", false, []packet{{id: amUserFirst, data: []byte("short")}}},
-		{"first fragment without data", false, []packet{{id: amUserFirst, hdr: h4, data: first(9, "head")}}},
-		{"first fragment that is the whole", false, []packet{{id: amUserFirst, hdr: h4, data: first(1, "headx")}}},
-		{"first fragment of nobody who wants an answer", false, []packet{{id: amUserFirst, hdr: wordReply, data: first(9, "x")}}},
-		{"length beyond the address space", false, []packet{{id: amUserFirst, data: first(math.MaxInt, "x")}}},
-		{"two first fragments", false, []packet{{id: amUserFirst, data: first(9, "a")}, {id: amUserFirst, data: first(9, "a")}}},
-		{"tag inside a message in fragments", false, []packet{{id: amUserFirst, data: first(9, "a")}, {id: amFirst, data: first(9, "a")}}},
-		{"more than announced", false, []packet{{id: amUserFirst, data: first(3, "a")}, {id: amNext, hdr: 1, data: []byte("bcd")}}},
-		{"wrong message number", false, []packet{{id: amUserFirst, data: first(3, "a")}, {id: amNext, hdr: 2, data: []byte("b")}}},
-		{"announced by nobody", false, []packet{{id: amUserRTS, data: announce(1<<32|1, 9, "")}}},
-		{"announcement cut", true, []packet{{id: amUserRTS, data: announce(1<<32|1, 9, "")[:15]}}},
-		{"announcement without its header", true, []packet{{id: amUserRTS, hdr: h4, data: announce(1<<32|1, 9, "hea")}}},
-		{"announcement with data", true, []packet{{id: amUserRTS, data: announce(1<<32|1, 9, "x")}}},
-		{"announcement beyond the address space", true, []packet{{id: amUserRTS, data: announce(1<<32|1, 1<<63, "")}}},
-		{"fetched first, and too long for that", true, []packet{{id: amUserRTS, hdr: wordPrefetch, data: announce(1<<32|1, maxPrefetch+1, "")}}},
+		{"header longer than the message", false, []packet{{id: wire.User, hdr: h4, data: []byte("abc")}}},
+		{"header longer than allowed", false, []packet{{id: wire.User, hdr: (MaxAMHeader + 1) << 16, data: make([]byte, 1000)}}},
+		{"unknown flag", false, []packet{{id: wire.User, hdr: 1 << 34}}},
+		{"upper bits", false, []packet{{id: wire.User, hdr: 1 << 40}}},
+		{"fetched first, and yet whole", true, []packet{{id: wire.User, hdr: wire.WordPrefetch}}},
+		{"nobody to answer", false, []packet{{id: wire.User, hdr: wire.WordReply}}},
+		{"first fragment without length", false, []packet{{id: wire.UserFirst, data: []byte("short")}}},
+		{"first fragment without data", false, []packet{{id: wire.UserFirst, hdr: h4, data: first(9, "head")}}},
+		{"first fragment that is the whole", false, []packet{{id: wire.UserFirst, hdr: h4, data: first(1, "headx")}}},
+		{"first fragment of nobody who wants an answer", false, []packet{{id: wire.UserFirst, hdr: wire.WordReply, data: first(9, "x")}}},
+		{"length beyond the address space", false, []packet{{id: wire.UserFirst, data: first(math.MaxInt, "x")}}},
+		{"two first fragments", false, []packet{{id: wire.UserFirst, data: first(9, "a")}, {id: wire.UserFirst, data: first(9, "a")}}},
+		{"tag inside a message in fragments", false, []packet{{id: wire.UserFirst, data: first(9, "a")}, {id: wire.First, data: first(9, "a")}}},
+		{"more than announced", false, []packet{{id: wire.UserFirst, data: first(3, "a")}, {id: wire.Next, hdr: 1, data: []byte("bcd")}}},
+		{"wrong message number", false, []packet{{id: wire.UserFirst, data: first(3, "a")}, {id: wire.Next, hdr: 2, data: []byte("b")}}},
+		{"announced by nobody", false, []packet{{id: wire.UserRTS, data: announce(1<<32|1, 9, "")}}},
+		{"announcement cut", true, []packet{{id: wire.UserRTS, data: announce(1<<32|1, 9, "")[:15]}}},
+		{"announcement without its header", true, []packet{{id: wire.UserRTS, hdr: h4, data: announce(1<<32|1, 9, "hea")}}},
+		{"announcement with data", true, []packet{{id: wire.UserRTS, data: announce(1<<32|1, 9, "x")}}},
+		{"announcement beyond the address space", true, []packet{{id: wire.UserRTS, data: announce(1<<32|1, 1<<63, "")}}},
+		{"fetched first, and too long for that", true, []packet{{id: wire.UserRTS, hdr: wire.WordPrefetch, data: announce(1<<32|1, maxPrefetch+1, "")}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			wi := newPort(t)
@@ -59,7 +60,7 @@ func TestAMGarbage(t *testing.T) {
 			var got []string
 			require.NoError(t, w.HandleAM(0, func(m *AM) { got = append(got, string(m.Data)) }))
 			if tc.named {
-				deliver(wi, packet{amPeer, 5, 0, w.t.address})
+				deliver(wi, packet{wire.Peer, 5, 0, w.t.address})
 			}
 			for i := range tc.ps {
 				tc.ps[i].src = 5
@@ -67,9 +68,9 @@ func TestAMGarbage(t *testing.T) {
 			deliver(wi, tc.ps...)
 			assert.Equal(t, uint64(1), w.t.count.Value(cntProtocolError))
 			assert.Empty(t, got)
-			assert.Zero(t, w.t.pool.allocated)
+			assert.Zero(t, w.t.pool.Allocated)
 
-			deliver(wi, packet{amUser, 5, 0, []byte("bad")}, packet{amUser, 6, 0, []byte("good")})
+			deliver(wi, packet{wire.User, 5, 0, []byte("bad")}, packet{wire.User, 6, 0, []byte("good")})
 			assert.Equal(t, []string{"good"}, got)
 			assert.Equal(t, uint64(2), w.t.count.Value(cntProtocolError))
 		})
@@ -81,16 +82,16 @@ func TestAMGarbage(t *testing.T) {
 func TestAMStops(t *testing.T) {
 	wi := newPort(t)
 	require.NoError(t, wi.w.HandleAM(0, func(*AM) { t.Error("handled") }))
-	deliver(wi, packet{amUserFirst, 1, 0, first(1<<40, "a")})
-	assert.Positive(t, wi.w.t.pool.allocated)
-	assert.LessOrEqual(t, wi.w.t.pool.allocated, maxPrealloc, "a length on its own takes little")
+	deliver(wi, packet{wire.UserFirst, 1, 0, first(1<<40, "a")})
+	assert.Positive(t, wi.w.t.pool.Allocated)
+	assert.LessOrEqual(t, wi.w.t.pool.Allocated, maxPrealloc, "a length on its own takes little")
 	wi.HandleFailure(uct.Failure{RxConn: 1})
-	assert.Zero(t, wi.w.t.pool.allocated)
-	deliver(wi, packet{amUserFirst, 2, 0, first(9, "a")}, packet{amNext, 2, 1, nil})
-	assert.Zero(t, wi.w.t.pool.allocated, "given up")
-	deliver(wi, packet{amUserFirst, 2, 77, first(9, "a")})
-	assert.Zero(t, wi.w.t.pool.allocated)
-	deliver(wi, packet{amNext, 2, 2, make([]byte, 8)})
+	assert.Zero(t, wi.w.t.pool.Allocated)
+	deliver(wi, packet{wire.UserFirst, 2, 0, first(9, "a")}, packet{wire.Next, 2, 1, nil})
+	assert.Zero(t, wi.w.t.pool.Allocated, "given up")
+	deliver(wi, packet{wire.UserFirst, 2, 77, first(9, "a")})
+	assert.Zero(t, wi.w.t.pool.Allocated)
+	deliver(wi, packet{wire.Next, 2, 2, make([]byte, 8)})
 	assert.Equal(t, uint64(1), wi.w.t.count.Value(cntUnhandled))
 	assert.Zero(t, wi.w.t.count.Value(cntProtocolError))
 }
@@ -106,13 +107,13 @@ func TestAMUnknownIsLogged(t *testing.T) {
 	wi := w.t.ifaces[0]
 	before := logs.Len()
 	for range 3 {
-		deliver(wi, packet{amUser, 1, 7, nil}, packet{amUser, 1, 65535, []byte("x")})
+		deliver(wi, packet{wire.User, 1, 7, nil}, packet{wire.User, 1, 65535, []byte("x")})
 	}
 	assert.Equal(t, before+2, logs.Len())
 	assert.Equal(t, uint64(6), w.t.count.Value(cntUnhandled))
 	require.NoError(t, w.HandleAM(7, func(*AM) {}))
 	require.NoError(t, w.HandleAM(7, nil))
-	deliver(wi, packet{amUser, 1, 7, nil})
+	deliver(wi, packet{wire.User, 1, 7, nil})
 	assert.Equal(t, before+3, logs.Len())
 }
 
@@ -139,9 +140,9 @@ func TestAMLent(t *testing.T) {
 	}))
 	mem := []byte("k-oneno-twok-three")
 	ds := []uct.Desc{
-		{Off: 0, Len: 5, Header: 1 | 1<<16, Handle: 11, RxConn: 1, ID: amUser, Flags: uct.DescCanRetain},
-		{Off: 5, Len: 6, Header: 1 | 1<<16, Handle: 12, RxConn: 1, ID: amUser, Flags: uct.DescCanRetain},
-		{Off: 11, Len: 7, Header: 1 | 1<<16, Handle: 13, RxConn: 1, ID: amUser, Flags: uct.DescCanRetain},
+		{Off: 0, Len: 5, Header: 1 | 1<<16, Handle: 11, RxConn: 1, ID: wire.User, Flags: uct.DescCanRetain},
+		{Off: 5, Len: 6, Header: 1 | 1<<16, Handle: 12, RxConn: 1, ID: wire.User, Flags: uct.DescCanRetain},
+		{Off: 11, Len: 7, Header: 1 | 1<<16, Handle: 13, RxConn: 1, ID: wire.User, Flags: uct.DescCanRetain},
 	}
 	for _, bad := range []bool{false, true} {
 		kept, l.released = nil, nil
@@ -171,7 +172,7 @@ func TestAMKeepLate(t *testing.T) {
 	wi := newPort(t)
 	var m *AM
 	require.NoError(t, wi.w.HandleAM(0, func(x *AM) { m = x }))
-	deliver(wi, packet{amUser, 1, 0, []byte("data")})
+	deliver(wi, packet{wire.User, 1, 0, []byte("data")})
 	assert.Zero(t, m.Retain())
 	if race.Enabled {
 		assert.Equal(t, -1, m.Len, "who retains the message is to notice")
@@ -198,13 +199,13 @@ func FuzzAM(f *testing.F) {
 				}
 			}))
 		}
-		ids := [...]uct.AMID{amPeer, amUser, amUserFirst, amUserRTS, amNext, amData, amCancel, amRTR, amReject}
+		ids := [...]uct.AMID{wire.Peer, wire.User, wire.UserFirst, wire.UserRTS, wire.Next, wire.Data, wire.Cancel, wire.RTR, wire.Reject}
 		for len(in) >= 6 {
 			n := min(int(in[5]), len(in)-6)
 			// id, length of the header, flags
 			hdr := uint64(in[2]) | uint64(in[3])<<16 | uint64(in[4])<<28
 			k := packet{ids[int(in[0])%len(ids)], uint32(in[1]%3) + 1, hdr, in[6 : 6+n]}
-			if k.id == amPeer {
+			if k.id == wire.Peer {
 				k.hdr, k.data = 0, w.t.address
 			}
 			deliver(wi, k)
@@ -229,7 +230,7 @@ func FuzzAM(f *testing.F) {
 			x.Release()
 		}
 		w.t.am.retainer.service()
-		assert.Zero(t, w.t.pool.allocated)
+		assert.Zero(t, w.t.pool.Allocated)
 		assert.Zero(t, w.t.am.retainer.live)
 		assert.Nil(t, w.t.am.retainer.rndvs)
 		assert.Empty(t, w.t.am.prefetch.queued)

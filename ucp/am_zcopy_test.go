@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
@@ -56,7 +57,7 @@ func TestAMZcopy(t *testing.T) {
 		z.sent = nil
 		r := e.AMSend(5, []byte(tc.header), data[:tc.n])
 		require.Len(t, z.sent, 1)
-		assert.Equal(t, packet{id: amUser, hdr: 5 | uint64(len(tc.header))<<16, data: append([]byte(tc.header), data[:tc.n]...)}, z.sent[0])
+		assert.Equal(t, packet{id: wire.User, hdr: 5 | uint64(len(tc.header))<<16, data: append([]byte(tc.header), data[:tc.n]...)}, z.sent[0])
 		require.Equal(t, tc.zcopy, !r.Done(), "%d bytes, header %q", tc.n, tc.header)
 		if !tc.zcopy {
 			continue
@@ -73,7 +74,7 @@ func TestAMZcopy(t *testing.T) {
 	z.sent = nil
 	require.True(t, e.AMSend(5, nil, data[:2001]).Done(), "beyond the limit: fragments")
 	require.Len(t, z.sent, 3)
-	require.Equal(t, amUserFirst, z.sent[0].id)
+	require.Equal(t, wire.UserFirst, z.sent[0].id)
 
 	// It fails, at once and later.
 	r := e.AMSend(5, nil, data[:100])

@@ -251,39 +251,43 @@ func (k *RemoteKey) emulates(o atomicOp) bool {
 	return on.pending > 0 || on.emul.handled < on.emul.atomics
 }
 
-// newAtomicSlot returns a slot for o. In the slot, off is the operand and n the compare
-// value.
+// newAtomicSlot returns a slot for o.
 func (k *RemoteKey) newAtomicSlot(kind opKind, o atomicOp) uint32 {
 	i := k.newSlot(kind, k.atomic, o.off)
-	s := &k.t.slab.slots[i]
-	s.off, s.length, s.aux = o.v, o.cmp, uint32(o.op)|uint32(o.width)<<8
+	s := as[wordOp](&k.t.slab.slots[i])
+	s.operand, s.compare, s.form = o.v, o.cmp, rmaForm(o.op)|rmaForm(o.width)<<8
 	if k.emulates(o) {
-		s.tag = uint64(k.atomic.emulKey)
-		s.aux |= auxEmulated
+		s.key = uint64(k.atomic.emulKey)
+		s.form |= formEmulated
 	}
 	return i
 }
 
-func (s *slot) atomicOp() atomicOp {
-	return atomicOp{op: uct.AtomicOp(s.aux), width: uint8(s.aux >> 8), v: s.off, cmp: s.length}
+func (s *wordOp) atomicOp() atomicOp {
+	return atomicOp{op: uct.AtomicOp(s.form), width: uint8(s.form >> 8), v: s.operand, cmp: s.compare}
 }
 
+var (
+	atomicOperation = operation{progress: (*thread).resumeAtomic}
+	fetchOperation  = operation{progress: (*thread).resumeFetch}
+)
+
 func (w *thread) resumeAtomic(i uint32) ucs.Status {
-	s := &w.slab.slots[i]
+	s := as[wordOp](&w.slab.slots[i])
 	l := &w.lanes[s.lane]
 	if st := s.resumable(l); st != ucs.OK {
 		return st
 	}
-	return s.atomicOp().post(l.oneSided(s), s.arg, uct.RKey(s.tag))
+	return s.atomicOp().post(l.oneSided(s.form), s.addr, uct.RKey(s.key))
 }
 
 func (w *thread) resumeFetch(i uint32) ucs.Status {
-	s := &w.slab.slots[i]
+	s := as[wordOp](&w.slab.slots[i])
 	l := &w.lanes[s.lane]
 	if st := s.resumable(l); st != ucs.OK {
 		return st
 	}
-	return s.fetched(s.atomicOp().fetch(l.oneSided(s), s.arg, uct.RKey(s.tag), w.slab.token(i)))
+	return s.fetched(s.atomicOp().fetch(l.oneSided(s.form), s.addr, uct.RKey(s.key), w.slab.token(i)))
 }
 
 // Fetch is an operation that returns a value. A transport with direct memory access
@@ -322,7 +326,7 @@ func (f Fetch[T]) Done() bool { return f.r.Done() }
 // Drop discards the value.
 func (f Fetch[T]) Drop() { RecvRequest{f.r}.Drop() }
 
-// startFetch tries the operation in slot i. Its value is in the slot's tag and is
+// startFetch tries the operation in slot i. Its value is in the slot's key and is
 // consumed as the result of a receive.
 func (w *thread) startFetch(i uint32) (uint64, Request) {
 	s := &w.slab.slots[i]
@@ -332,7 +336,7 @@ func (w *thread) startFetch(i uint32) (uint64, Request) {
 	if st == ucs.InProgress {
 		return 0, Request{w, id}
 	}
-	v, lane := w.slab.slots[i].tag, w.slab.slots[i].lane
+	v, lane := as[wordOp](&w.slab.slots[i]).key, w.slab.slots[i].lane
 	w.slab.release(i)
 	if st != ucs.OK {
 		w.noteFailure(lane, st)
@@ -349,6 +353,6 @@ func (k *RemoteKey) newFetchSlot(op opKind, l *keyLane) Request {
 	i := k.newSlot(op, l, 0)
 	s := &k.t.slab.slots[i]
 	s.flags |= flagHasResult
-	s.partsLeft = 1
+	s.parts = 1
 	return Request{k.t, k.t.slab.id(i)}
 }

@@ -1,43 +1,40 @@
 package ucp
 
 import (
+	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
 
 // Cancellation and abort. Invariant: an operation completes only when no device, and no
 // peer by an exposed region, can access its buffer any more. So a send whose parts the
-// transport still has (left > 0), or whose memory is exposed, is not canceled; it completes
+// transport still has (parts > 0), or whose memory is exposed, is not canceled; it completes
 // when that access ends. Any other send or receive completes at once. If the peer has a
 // part of the message or its RTS, it is notified, so that its own operation completes too.
 
-// cancel cancels the operation in slot i. A send or a receive completes at once, whatever
-// the peer does, and the caller owns the buffer. RMA, flush and fence are not canceled.
-func (w *thread) cancel(i uint32) {
+// cancelSend completes the send in slot i with Canceled, and the caller owns the buffer. A
+// send whose buffer is in use completes when that ends.
+func (w *thread) cancelSend(i uint32) {
 	s := &w.slab.slots[i]
-	switch {
-	case s.op.receives():
-		w.cancelRecv(i)
-	case s.op.sends() && (s.partsLeft > 0 || s.exposes()): // its buffer is in use; it completes when that ends
-	case s.op.sends():
-		lane := s.lane
-		w.notifyCancel(i)
-		w.end(i, ucs.Canceled)
-		w.resumeOnCredit(lane) // operations that wait behind it may need no credit
-	default:
+	if s.parts > 0 || s.exposes() {
+		return
 	}
+	lane := s.lane
+	w.notifyCancel(i)
+	w.end(i, ucs.Canceled)
+	w.resumeOnCredit(lane) // operations that wait behind it may need no credit
 }
 
 // cancelRecv completes the receive in slot i with Canceled. If it was matched, the
 // message is lost.
 func (w *thread) cancelRecv(i uint32) {
-	s := &w.slab.slots[i]
+	s := as[recvOp](&w.slab.slots[i])
 	if s.op == opTagRecv && w.posted.Remove(i) {
 		w.end(i, ucs.Canceled)
 		return
 	}
-	if s.partsLeft == recvRequested {
-		w.reject(w.rxConns[s.aux], s.arg, ucs.Canceled, "its receive was canceled")
+	if s.requested() {
+		w.reject(w.rxConns[s.rx], s.senderID, ucs.Canceled, "its receive was canceled")
 		w.completeFetch(i, ucs.Canceled)
 		return
 	}
@@ -53,13 +50,13 @@ func (w *thread) cancelRecv(i uint32) {
 // notifyCancel notifies the peer that no more of the send in slot i will be sent. The caller
 // completes the send right after it.
 func (w *thread) notifyCancel(i uint32) {
-	s := &w.slab.slots[i]
-	switch s.phase() {
+	s := as[sendOp](&w.slab.slots[i])
+	switch s.phase {
 	case phaseRTS:
-		w.control(s.lane, control{id: amCancel, hdr: w.slab.id(i), n: 1, a: cancelRTS})
+		w.control(s.lane, control{id: wire.Cancel, hdr: w.slab.id(i), n: 1, a: wire.CancelRTS})
 	case phaseData:
 		if s.off < s.length {
-			w.control(s.lane, control{id: amCancel, hdr: s.tag, n: 1, a: cancelData})
+			w.control(s.lane, control{id: wire.Cancel, hdr: s.hdr, n: 1, a: wire.CancelData})
 		}
 	case phaseNew:
 		if s.off > 0 {
@@ -73,7 +70,7 @@ func (w *thread) notifyCancel(i uint32) {
 // continued. The notification takes the place of the send's token in the lane's pending
 // queue: it must arrive before the next fragmented message.
 func (w *thread) cancelFragments(i uint32) {
-	lane, number := w.slab.slots[i].lane, w.slab.slots[i].aux
+	lane, number := w.slab.slots[i].lane, as[sendOp](&w.slab.slots[i]).number
 	var waiting []uint32
 	w.lanes[lane].ep.PendingPurge(func(t uct.Token) {
 		k := w.slab.find(uint64(t))
@@ -83,8 +80,8 @@ func (w *thread) cancelFragments(i uint32) {
 		w.clearPending(k)
 		if k == i {
 			k = w.slab.alloc(opCancelFrag)
-			g := &w.slab.slots[k]
-			g.lane, g.aux, g.flags = lane, number, flagReported
+			g := as[sendOp](&w.slab.slots[k])
+			g.lane, g.number, g.flags = lane, number, flagReported
 		}
 		waiting = append(waiting, k)
 	})
@@ -93,6 +90,17 @@ func (w *thread) cancelFragments(i uint32) {
 			w.end(k, st)
 		}
 	}
+}
+
+var cancelFragOperation = operation{progress: (*thread).resumeCancelFrag}
+
+func (w *thread) resumeCancelFrag(i uint32) ucs.Status {
+	s := as[sendOp](&w.slab.slots[i])
+	l := &w.lanes[s.lane]
+	if l.state == laneFailed {
+		return l.status()
+	}
+	return l.ep.AMShort(wire.Next, uint64(s.number), nil)
 }
 
 // abort fails the operations of endpoint k that have not completed.
@@ -133,13 +141,13 @@ func (w *thread) abortAll(k uint32, reason error) {
 			continue // matched: its message will soon be complete
 		}
 		s.status = ucs.Canceled
-		if s.partsLeft > 0 && s.op != opFlush && !s.emulated() || s.exposes() && w.lanes[s.lane].refs > 1 {
+		if s.parts > 0 && s.op != opFlush && !s.emulated() || s.exposes() && w.lanes[s.lane].refs > 1 {
 			continue // a transport, or a peer on a connection with other users, uses the buffer; it completes when that ends
 		}
 		if s.op.sends() {
 			w.notifyCancel(i)
 		}
-		w.saveErr(i, &OpError{Op: w.slab.slots[i].op.info().name, Peer: w.peerName(k), Lane: w.laneName(w.slab.slots[i].lane), Err: reason})
+		w.saveErr(i, &OpError{Op: w.slab.slots[i].op.String(), Peer: w.peerName(k), Lane: w.laneName(w.slab.slots[i].lane), Err: reason})
 		w.end(i, ucs.Canceled)
 	}
 }

@@ -3,6 +3,8 @@ package ucp
 import (
 	"encoding/binary"
 
+	"github.com/goucx/goucx/ucp/internal/pool"
+	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
@@ -15,7 +17,15 @@ type control struct {
 	n    int
 	a, b uint64
 	text []byte
-	mem  chunk // pool memory that holds text; only with queueControl
+	mem  pool.Chunk // pool memory that holds text; only with queueControl
+}
+
+// controlOp is the slot of a control message that waits, in lane.pendingControl.
+type controlOp struct {
+	slotHeader
+	id           uint32 // uct.AMID
+	_            uint32
+	hdr, a, b, n uint64
 }
 
 // reply sends m to the worker that sends on s. It may be called from anywhere, also from
@@ -36,7 +46,7 @@ func (w *thread) reply(rx *rxConn, m control) bool {
 		}
 		w.control(lane, m)
 	}
-	rx.replySent = rx.replySent || m.id != amFlowControl // the peer does not wait for amFlowControl
+	rx.replySent = rx.replySent || m.id != wire.FlowControl // the peer does not wait for wire.FlowControl
 	return true
 }
 
@@ -44,7 +54,7 @@ func (w *thread) reply(rx *rxConn, m control) bool {
 //
 //go:noinline
 func (w *thread) disconnectUnreplied(rx *rxConn, id uct.AMID) bool {
-	if id != amFlowControl {
+	if id != wire.FlowControl {
 		rx.iface.iface.Disconnect(rx.id)
 	}
 	return false
@@ -66,8 +76,8 @@ func (w *thread) control(lane uint32, m control) bool {
 		}
 	}
 	if len(m.text) > 0 { // the caller owns text
-		m.mem = w.pool.get(len(m.text))
-		m.text = append(w.pool.bytes(m.mem)[:0], m.text...)
+		m.mem = w.pool.Get(len(m.text))
+		m.text = append(w.pool.Bytes(m.mem)[:0], m.text...)
 	}
 	w.queueControl(lane, m)
 	return true
@@ -77,9 +87,9 @@ func (w *thread) control(lane uint32, m control) bool {
 func (w *thread) queueControl(lane uint32, m control) {
 	l := &w.lanes[lane]
 	i := w.slab.alloc(opControl)
-	s := &w.slab.slots[i]
-	s.lane, s.parent, s.flags = lane, uint32(m.id), flagReported
-	s.tag, s.arg, s.off, s.length = m.hdr, m.a, m.b, uint64(m.n)
+	s := as[controlOp](&w.slab.slots[i])
+	s.lane, s.id, s.flags = lane, uint32(m.id), flagReported
+	s.hdr, s.a, s.b, s.n = m.hdr, m.a, m.b, uint64(m.n)
 	w.slab.bufs[i] = m.text
 	if m.mem != 0 {
 		s.flags |= flagExtra
@@ -114,14 +124,22 @@ func (l *lane) sendControl(m control) ucs.Status {
 	return ucs.OK
 }
 
+var controlOperation = operation{
+	progress: (*thread).resumeControl,
+	complete: func(w *thread, i uint32, _ ucs.Status) bool {
+		w.slab.unlink(&w.lanes[w.slab.slots[i].lane].pendingControl, i)
+		return false
+	},
+}
+
 func (w *thread) resumeControl(i uint32) ucs.Status {
-	s := &w.slab.slots[i]
+	s := as[controlOp](&w.slab.slots[i])
 	l := &w.lanes[s.lane]
 	if l.state == laneFailed {
 		return l.status()
 	}
 	return l.sendControl(control{
-		id: uct.AMID(s.parent), hdr: s.tag, n: int(s.length), a: s.arg, b: s.off, text: w.slab.bufs[i],
+		id: uct.AMID(s.id), hdr: s.hdr, n: int(s.n), a: s.a, b: s.b, text: w.slab.bufs[i],
 	})
 }
 

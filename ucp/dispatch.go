@@ -1,8 +1,7 @@
 package ucp
 
 import (
-	"encoding/binary"
-
+	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/uct"
 )
 
@@ -18,58 +17,55 @@ func (wi *workerIface) handleOther(d *uct.Desc, data []byte) bool {
 		return false
 	}
 	switch d.ID {
-	case amEager:
+	case wire.Eager:
 		if wi.w.t.budget.exhausted {
 			wi.w.t.requestRndvOnly(rx)
 		}
 		wi.w.t.handleEager(d.Header, data)
-	case amSync:
+	case wire.Sync:
 		wi.handleSync(rx, d.Header, data)
-	case amSyncAck:
+	case wire.SyncAck:
 		wi.handleSyncAck(rx, d.Header, data)
-	case amRTS:
+	case wire.RTS:
 		wi.handleRTS(rx, d.Header, data)
-	case amRTR:
+	case wire.RTR:
 		wi.handleRTR(rx, d.Header, data)
-	case amRTL:
+	case wire.RTL:
 		wi.handleRTL(rx, d.Header, data)
-	case amKey:
+	case wire.Key:
 		wi.handleKey(rx, d.Header, data)
-	case amReadDone:
+	case wire.ReadDone:
 		wi.handleReadDone(rx, d.Header, data)
-	case amData:
+	case wire.Data:
 		wi.handleData(rx, d.Header, data)
-	case amReject:
+	case wire.Reject:
 		wi.handleReject(rx, d.Header, data)
-	case amCancel:
+	case wire.Cancel:
 		wi.handleCancel(rx, d.Header, data)
-	case amFlowControl:
+	case wire.FlowControl:
 		wi.handleFlowControl(rx, d.Header, data)
-	case amFirst:
+	case wire.First:
 		wi.handleFirst(rx, d.Header, data)
-	case amNext:
+	case wire.Next:
 		wi.handleNext(rx, d.Header, data)
-	case amPeer:
+	case wire.Peer:
 		wi.handlePeerAddress(rx, d.Header, data)
-	case amPut:
+	case wire.Put:
 		wi.handlePut(rx, d.Header, data)
-	case amGet:
+	case wire.Get:
 		wi.handleGet(rx, d.Header, data)
-	case amAtomic:
+	case wire.AtomicRequest:
 		wi.handleAtomic(rx, d.Header, data)
-	case amFlush:
+	case wire.Flush:
 		wi.handleFlush(rx, data)
-	case amGetReply:
+	case wire.GetReply:
 		wi.handleGetReply(rx, d.Header, data)
-	case amReply:
+	case wire.Reply:
 		wi.handleReply(rx, d.Header, data)
-	case amUser, amUserFirst, amUserRTS:
+	case wire.User, wire.UserFirst, wire.UserRTS:
 		return wi.handleUser(rx, d, data)
 	default:
 		wi.protocolError(rx)
 	}
 	return false
 }
-
-// payloadUint64 returns the k-th 8 bytes of a payload, which is long enough.
-func payloadUint64(data []byte, k int) uint64 { return binary.LittleEndian.Uint64(data[8*k:]) }

@@ -3,6 +3,7 @@ package ucp
 import (
 	"encoding/binary"
 
+	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
@@ -36,11 +37,6 @@ type emulEndpoint struct {
 }
 
 const (
-	emulKeyLen    = 8  // before the data of a put
-	emulGetLen    = 24 // key, id, bytes wanted
-	emulAtomicLen = 34 // key, id, operand, compare value, operation, width
-	emulReplyLen  = 16 // value, status
-
 	// emulMaxPiece is the longest put or get of one message.
 	emulMaxPiece = 64 << 10
 	// emulMaxReplies is the number of outstanding replies of a lane. An owner that gets
@@ -49,7 +45,7 @@ const (
 )
 
 // emulLimit returns the longest put or get over a lane whose messages hold bcopy bytes.
-func emulLimit(bcopy int) int { return min(bcopy-emulKeyLen, emulMaxPiece) }
+func emulLimit(bcopy int) int { return min(bcopy-wire.EmulKeyLen, emulMaxPiece) }
 
 // emulLane returns the emulation endpoint of lane i, and creates it if needed.
 func (w *thread) emulLane(i uint32) *emulEndpoint {
@@ -81,12 +77,12 @@ func (e *emulEndpoint) request(id uct.AMID, addr uint64, n int, key uct.RKey) (u
 
 // PutShort sends p in a message.
 func (e *emulEndpoint) PutShort(p []byte, addr uint64, k uct.RKey) uct.Status {
-	ep, b, st := e.request(amPut, addr, emulKeyLen+len(p), k)
+	ep, b, st := e.request(wire.Put, addr, wire.EmulKeyLen+len(p), k)
 	if st != ucs.OK {
 		return st
 	}
-	copy(b[emulKeyLen:], p)
-	e.commit(ep, emulKeyLen+len(p))
+	copy(b[wire.EmulKeyLen:], p)
+	e.commit(ep, wire.EmulKeyLen+len(p))
 	return ucs.OK
 }
 
@@ -97,12 +93,12 @@ func (e *emulEndpoint) PutBcopy(p []byte, addr uint64, k uct.RKey, _ uct.Token) 
 
 // PutUint64 puts eight bytes, which the owner stores atomically if they are aligned.
 func (e *emulEndpoint) PutUint64(v, addr uint64, k uct.RKey) uct.Status {
-	ep, b, st := e.request(amPut, addr, emulKeyLen+8, k)
+	ep, b, st := e.request(wire.Put, addr, wire.EmulKeyLen+8, k)
 	if st != ucs.OK {
 		return st
 	}
-	binary.LittleEndian.PutUint64(b[emulKeyLen:], v)
-	e.commit(ep, emulKeyLen+8)
+	binary.LittleEndian.PutUint64(b[wire.EmulKeyLen:], v)
+	e.commit(ep, wire.EmulKeyLen+8)
 	return ucs.OK
 }
 
@@ -124,13 +120,13 @@ func (e *emulEndpoint) GetUint64(addr uint64, k uct.RKey, t uct.Token) (uint64, 
 }
 
 func (e *emulEndpoint) get(o emulOp, n int, addr uint64, k uct.RKey) uct.Status {
-	ep, b, st := e.requestReply(amGet, addr, emulGetLen, k)
+	ep, b, st := e.requestReply(wire.Get, addr, wire.GetLen, k)
 	if st != ucs.OK {
 		return st
 	}
 	binary.LittleEndian.PutUint64(b[8:], e.addOp(o))
 	binary.LittleEndian.PutUint64(b[16:], uint64(n))
-	ep.CommitAM(emulGetLen)
+	ep.CommitAM(wire.GetLen)
 	return ucs.InProgress
 }
 
@@ -158,52 +154,46 @@ func (e *emulEndpoint) addOp(o emulOp) uint64 {
 
 // Atomic32 posts a 32-bit atomic.
 func (e *emulEndpoint) Atomic32(op uct.AtomicOp, v uint32, addr uint64, k uct.RKey) uct.Status {
-	return e.atomic(op, 4, uint64(v), addr, k)
+	return e.atomic(wire.Atomic{Op: op, Width: 4, Operand: uint64(v)}, addr, k)
 }
 
 // Atomic64 posts a 64-bit atomic.
 func (e *emulEndpoint) Atomic64(op uct.AtomicOp, v, addr uint64, k uct.RKey) uct.Status {
-	return e.atomic(op, 8, v, addr, k)
+	return e.atomic(wire.Atomic{Op: op, Width: 8, Operand: v}, addr, k)
 }
 
-func (e *emulEndpoint) atomic(op uct.AtomicOp, width uint8, v, addr uint64, k uct.RKey) uct.Status {
-	ep, b, st := e.request(amAtomic, addr, emulAtomicLen, k)
+func (e *emulEndpoint) atomic(a wire.Atomic, addr uint64, k uct.RKey) uct.Status {
+	ep, b, st := e.request(wire.AtomicRequest, addr, wire.AtomicLen, k)
 	if st != ucs.OK {
 		return st
 	}
-	putAtomic(b, 0, op, width, v, 0)
-	e.commit(ep, emulAtomicLen)
+	a.Key = uint64(k)
+	a.Put(b)
+	e.commit(ep, wire.AtomicLen)
 	e.atomics = e.sent
 	return ucs.OK
 }
 
 // Fetch32 requests a 32-bit atomic and the previous value.
 func (e *emulEndpoint) Fetch32(op uct.AtomicOp, v, cmp uint32, addr uint64, k uct.RKey, t uct.Token) (uint32, uct.Status) {
-	return 0, e.fetch(op, 4, uint64(v), uint64(cmp), addr, k, t)
+	return 0, e.fetch(wire.Atomic{Op: op, Width: 4, Operand: uint64(v), Compare: uint64(cmp)}, addr, k, t)
 }
 
 // Fetch64 requests a 64-bit atomic and the previous value.
 func (e *emulEndpoint) Fetch64(op uct.AtomicOp, v, cmp, addr uint64, k uct.RKey, t uct.Token) (uint64, uct.Status) {
-	return 0, e.fetch(op, 8, v, cmp, addr, k, t)
+	return 0, e.fetch(wire.Atomic{Op: op, Width: 8, Operand: v, Compare: cmp}, addr, k, t)
 }
 
-func (e *emulEndpoint) fetch(op uct.AtomicOp, width uint8, v, cmp, addr uint64, k uct.RKey, t uct.Token) uct.Status {
-	ep, b, st := e.requestReply(amAtomic, addr, emulAtomicLen, k)
+func (e *emulEndpoint) fetch(a wire.Atomic, addr uint64, k uct.RKey, t uct.Token) uct.Status {
+	ep, b, st := e.requestReply(wire.AtomicRequest, addr, wire.AtomicLen, k)
 	if st != ucs.OK {
 		return st
 	}
-	putAtomic(b, e.addOp(emulOp{kind: emulFetch, token: t}), op, width, v, cmp)
-	ep.CommitAM(emulAtomicLen)
+	a.Key, a.ID = uint64(k), e.addOp(emulOp{kind: emulFetch, token: t})
+	a.Put(b)
+	ep.CommitAM(wire.AtomicLen)
 	e.atomics = e.sent
 	return ucs.InProgress
-}
-
-// putAtomic writes what follows the key.
-func putAtomic(b []byte, id uint64, op uct.AtomicOp, width uint8, v, cmp uint64) {
-	binary.LittleEndian.PutUint64(b[8:], id)
-	binary.LittleEndian.PutUint64(b[16:], v)
-	binary.LittleEndian.PutUint64(b[24:], cmp)
-	b[32], b[33] = byte(op), width
 }
 
 // unflushed reports whether requests were sent that no completed flush covers.
@@ -212,12 +202,12 @@ func (e *emulEndpoint) unflushed() bool { return e.posted > e.flushed || e.handl
 // sync requests a reply when the owner has carried out all requests before, with their
 // status. t is the flush that then continues, or 0.
 func (e *emulEndpoint) sync(t uct.Token) ucs.Status {
-	ep, b, st := e.request(amFlush, 0, emulKeyLen, 0)
+	ep, b, st := e.request(wire.Flush, 0, wire.EmulKeyLen, 0)
 	if st != ucs.OK {
 		return st
 	}
 	binary.LittleEndian.PutUint64(b, e.addOp(emulOp{kind: emulSync, token: t}))
-	ep.CommitAM(emulKeyLen)
+	ep.CommitAM(wire.EmulKeyLen)
 	return ucs.InProgress
 }
 
@@ -321,7 +311,7 @@ func (wi *workerIface) handleGetReply(rx *rxConn, id uint64, data []byte) {
 	switch {
 	case o.kind == emulGet && len(data) > 0 && uint64(len(data)) <= o.left:
 		if k := w.slab.find(uint64(o.token)); k != 0 && w.slab.slots[k].state == slotLive { // otherwise the caller owns the buffer again
-			copyWhole(w.slab.bufs[k][o.addr-w.slab.slots[k].arg:][:len(data)], data)
+			copyWhole(w.slab.bufs[k][o.addr-as[rmaOp](&w.slab.slots[k]).addr:][:len(data)], data)
 		}
 		o.addr += uint64(len(data))
 		if o.left -= uint64(len(data)); o.left == 0 {
@@ -349,15 +339,15 @@ func (wi *workerIface) handleReply(rx *rxConn, id uint64, data []byte) {
 	o := &w.emul.ops[i]
 	st := ucs.RemoteAccess
 	switch {
-	case len(data) != emulReplyLen,
-		payloadUint64(data, 1) != uint64(ucs.OK) && payloadUint64(data, 1) != uint64(ucs.RemoteAccess),
-		payloadUint64(data, 1) == uint64(ucs.OK) && o.kind < emulFetch:
+	case len(data) != wire.ReplyLen,
+		wire.Uint64(data, 1) != uint64(ucs.OK) && wire.Uint64(data, 1) != uint64(ucs.RemoteAccess),
+		wire.Uint64(data, 1) == uint64(ucs.OK) && o.kind < emulFetch:
 		wi.protocolError(rx)
 		return
-	case payloadUint64(data, 1) == uint64(ucs.OK):
+	case wire.Uint64(data, 1) == uint64(ucs.OK):
 		st = ucs.OK
 	}
-	o.value = payloadUint64(data, 0)
+	o.value = wire.Uint64(data, 0)
 	w.emulReplied(i, st)
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
@@ -46,7 +47,7 @@ func newSWOwner(t testing.TB) *swOwner {
 	l := &wi.w.t.lanes[wi.w.t.eps[uint32(e.id)].lane]
 	o.r = &recorder{Endpoint: l.ep}
 	l.ep = o.r
-	deliver(wi, packet{amPeer, 1, 0, wi.w.Address()})
+	deliver(wi, packet{wire.Peer, 1, 0, wi.w.Address()})
 	return o
 }
 
@@ -61,27 +62,39 @@ func TestSoftwareGarbage(t *testing.T) {
 		name string
 		p    func(o *swOwner) packet
 	}{
-		{"put without data", func(o *swOwner) packet { return packet{amPut, 1, o.base, payload("", o.key)} }},
-		{"put without key", func(o *swOwner) packet { return packet{amPut, 1, o.base, []byte("short")} }},
-		{"empty put", func(o *swOwner) packet { return packet{amPut, 1, o.base, nil} }},
-		{"put of a stranger", func(o *swOwner) packet { return packet{amPut, 2, o.base, payload("x", o.key)} }},
-		{"get of nothing", func(o *swOwner) packet { return packet{amGet, 1, o.base, payload("", o.key, 1, 0)} }},
-		{"get of too much", func(o *swOwner) packet { return packet{amGet, 1, o.base, payload("", o.key, 1, emulMaxPiece+1)} }},
-		{"short get", func(o *swOwner) packet { return packet{amGet, 1, o.base, payload("1234567", o.key, 1)} }},
-		{"long get", func(o *swOwner) packet { return packet{amGet, 1, o.base, payload("x", o.key, 1, 8)} }},
-		{"get of a stranger", func(o *swOwner) packet { return packet{amGet, 2, o.base, payload("", o.key, 1, 8)} }},
-		{"short atomic", func(o *swOwner) packet { return packet{amAtomic, 1, o.base, payload("\x00", o.key, 1, 1, 1)} }},
-		{"long atomic", func(o *swOwner) packet { return packet{amAtomic, 1, o.base, payload("\x00\x08\x00", o.key, 1, 1, 1)} }},
-		{"unknown atomic", func(o *swOwner) packet { return packet{amAtomic, 1, o.base, payload("\x06\x08", o.key, 1, 1, 1)} }},
-		{"atomic of 0 bytes", func(o *swOwner) packet { return packet{amAtomic, 1, o.base, payload("\x00\x00", o.key, 1, 1, 1)} }},
-		{"atomic of 16 bits", func(o *swOwner) packet { return packet{amAtomic, 1, o.base, payload("\x00\x02", o.key, 1, 1, 1)} }},
-		{"unaligned atomic", func(o *swOwner) packet { return packet{amAtomic, 1, o.base + 4, payload("\x00\x08", o.key, 1, 1, 1)} }},
-		{"unaligned atomic of 32 bits", func(o *swOwner) packet { return packet{amAtomic, 1, o.base + 2, payload("\x00\x04", o.key, 1, 1, 1)} }},
-		{"short flush", func(*swOwner) packet { return packet{amFlush, 1, 0, []byte("short")} }},
-		{"flush of a stranger", func(*swOwner) packet { return packet{amFlush, 2, 0, payload("", 1)} }},
-		{"data that nobody asked for", func(*swOwner) packet { return packet{amGetReply, 1, 1<<32 | 1, []byte("data")} }},
-		{"answer to nothing", func(*swOwner) packet { return packet{amReply, 1, 1<<32 | 1, payload("", 1, 0)} }},
-		{"answer without id", func(*swOwner) packet { return packet{amReply, 1, 0, payload("", 1, 0)} }},
+		{"put without data", func(o *swOwner) packet { return packet{wire.Put, 1, o.base, payload("", o.key)} }},
+		{"put without key", func(o *swOwner) packet { return packet{wire.Put, 1, o.base, []byte("short")} }},
+		{"empty put", func(o *swOwner) packet { return packet{wire.Put, 1, o.base, nil} }},
+		{"put of a stranger", func(o *swOwner) packet { return packet{wire.Put, 2, o.base, payload("x", o.key)} }},
+		{"get of nothing", func(o *swOwner) packet { return packet{wire.Get, 1, o.base, payload("", o.key, 1, 0)} }},
+		{"get of too much", func(o *swOwner) packet { return packet{wire.Get, 1, o.base, payload("", o.key, 1, emulMaxPiece+1)} }},
+		{"short get", func(o *swOwner) packet { return packet{wire.Get, 1, o.base, payload("1234567", o.key, 1)} }},
+		{"long get", func(o *swOwner) packet { return packet{wire.Get, 1, o.base, payload("x", o.key, 1, 8)} }},
+		{"get of a stranger", func(o *swOwner) packet { return packet{wire.Get, 2, o.base, payload("", o.key, 1, 8)} }},
+		{"short atomic", func(o *swOwner) packet { return packet{wire.AtomicRequest, 1, o.base, payload("\x00", o.key, 1, 1, 1)} }},
+		{"long atomic", func(o *swOwner) packet {
+			return packet{wire.AtomicRequest, 1, o.base, payload("\x00\x08\x00", o.key, 1, 1, 1)}
+		}},
+		{"unknown atomic", func(o *swOwner) packet {
+			return packet{wire.AtomicRequest, 1, o.base, payload("\x06\x08", o.key, 1, 1, 1)}
+		}},
+		{"atomic of 0 bytes", func(o *swOwner) packet {
+			return packet{wire.AtomicRequest, 1, o.base, payload("\x00\x00", o.key, 1, 1, 1)}
+		}},
+		{"atomic of 16 bits", func(o *swOwner) packet {
+			return packet{wire.AtomicRequest, 1, o.base, payload("\x00\x02", o.key, 1, 1, 1)}
+		}},
+		{"unaligned atomic", func(o *swOwner) packet {
+			return packet{wire.AtomicRequest, 1, o.base + 4, payload("\x00\x08", o.key, 1, 1, 1)}
+		}},
+		{"unaligned atomic of 32 bits", func(o *swOwner) packet {
+			return packet{wire.AtomicRequest, 1, o.base + 2, payload("\x00\x04", o.key, 1, 1, 1)}
+		}},
+		{"short flush", func(*swOwner) packet { return packet{wire.Flush, 1, 0, []byte("short")} }},
+		{"flush of a stranger", func(*swOwner) packet { return packet{wire.Flush, 2, 0, payload("", 1)} }},
+		{"data that nobody asked for", func(*swOwner) packet { return packet{wire.GetReply, 1, 1<<32 | 1, []byte("data")} }},
+		{"answer to nothing", func(*swOwner) packet { return packet{wire.Reply, 1, 1<<32 | 1, payload("", 1, 0)} }},
+		{"answer without id", func(*swOwner) packet { return packet{wire.Reply, 1, 0, payload("", 1, 0)} }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := newSWOwner(t)
@@ -102,21 +115,21 @@ func TestSoftwareWrongAnswers(t *testing.T) {
 		data  []byte
 		wrong bool
 	}{
-		{"all of the data", emulGet, amGetReply, []byte("12345678"), false},
-		{"its beginning", emulGet, amGetReply, []byte("1"), false},
-		{"too much data", emulGet, amGetReply, []byte("123456789"), true},
-		{"no data", emulGet, amGetReply, nil, true},
-		{"well without data", emulGet, amReply, payload("", 0, 0), true},
-		{"refused", emulGet, amReply, payload("", 0, uint64(ucs.RemoteAccess)), false},
-		{"refused for another reason", emulGet, amReply, payload("", 0, uint64(ucs.PeerFailed)), true},
-		{"status beyond a byte", emulFetch, amReply, payload("", 0, uint64(ucs.RemoteAccess)|1<<32), true},
-		{"word", emulGetWord, amGetReply, []byte("12345678"), false},
-		{"too long a word", emulGetWord, amGetReply, []byte("123456789"), true},
-		{"value", emulFetch, amReply, payload("", 7, 0), false},
-		{"half a value", emulFetch, amReply, payload("", 7), true},
-		{"data for a value", emulFetch, amGetReply, []byte("12345678"), true},
-		{"flushed", emulSync, amReply, payload("", 0, 0), false},
-		{"data for a flush", emulSync, amGetReply, []byte("1"), true},
+		{"all of the data", emulGet, wire.GetReply, []byte("12345678"), false},
+		{"its beginning", emulGet, wire.GetReply, []byte("1"), false},
+		{"too much data", emulGet, wire.GetReply, []byte("123456789"), true},
+		{"no data", emulGet, wire.GetReply, nil, true},
+		{"well without data", emulGet, wire.Reply, payload("", 0, 0), true},
+		{"refused", emulGet, wire.Reply, payload("", 0, uint64(ucs.RemoteAccess)), false},
+		{"refused for another reason", emulGet, wire.Reply, payload("", 0, uint64(ucs.PeerFailed)), true},
+		{"status beyond a byte", emulFetch, wire.Reply, payload("", 0, uint64(ucs.RemoteAccess)|1<<32), true},
+		{"word", emulGetWord, wire.GetReply, []byte("12345678"), false},
+		{"too long a word", emulGetWord, wire.GetReply, []byte("123456789"), true},
+		{"value", emulFetch, wire.Reply, payload("", 7, 0), false},
+		{"half a value", emulFetch, wire.Reply, payload("", 7), true},
+		{"data for a value", emulFetch, wire.GetReply, []byte("12345678"), true},
+		{"flushed", emulSync, wire.Reply, payload("", 0, 0), false},
+		{"data for a flush", emulSync, wire.GetReply, []byte("1"), true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := newSWOwner(t)
@@ -145,20 +158,20 @@ func TestSoftwareGetIsASnapshot(t *testing.T) {
 	stuck := &stuckEndpoint{recorder: o.r, stuck: true}
 	o.p.w.t.lanes[1].ep = stuck
 	deliver(o.p,
-		packet{amGet, 1, o.base, payload("", o.key, 77, 6)},
-		packet{amPut, 1, o.base, payload("after!", o.key)},
-		packet{amGet, 1, o.base, payload("", o.key, 78, 6)},
-		packet{amFlush, 1, 0, payload("", 79)})
+		packet{wire.Get, 1, o.base, payload("", o.key, 77, 6)},
+		packet{wire.Put, 1, o.base, payload("after!", o.key)},
+		packet{wire.Get, 1, o.base, payload("", o.key, 78, 6)},
+		packet{wire.Flush, 1, 0, payload("", 79)})
 	require.Empty(t, o.r.sent)
 	require.Equal(t, "after!", string(o.m.Bytes()[:6]))
 	stuck.stuck = false
 	require.Equal(t, len(stuck.waits), o.p.HandlePending(stuck.waits))
 	assert.Equal(t, []packet{
-		{id: amGetReply, hdr: 77, data: []byte("before")},
-		{id: amGetReply, hdr: 78, data: []byte("after!")},
-		{id: amReply, hdr: 79, data: payload("", 0, 0)},
+		{id: wire.GetReply, hdr: 77, data: []byte("before")},
+		{id: wire.GetReply, hdr: 78, data: []byte("after!")},
+		{id: wire.Reply, hdr: 79, data: payload("", 0, 0)},
 	}, o.r.sent)
-	assert.Zero(t, o.p.w.t.pool.allocated)
+	assert.Zero(t, o.p.w.t.pool.Allocated)
 	stuck.waits = nil
 }
 
@@ -190,19 +203,19 @@ func TestSoftwareAnswers(t *testing.T) {
 		p    packet
 		want []packet
 	}{
-		{packet{amAtomic, 1, o.base, payload("\x00\x08", o.key, 9, 2, 0)}, []packet{{id: amReply, hdr: 9, data: payload("", 5, 0)}}},
-		{packet{amAtomic, 1, o.base, payload("\x00\x04", o.key, 0, 1, 0)}, nil},
-		{packet{amAtomic, 1, o.base, payload("\x05\x08", o.key, 9, 1, 8)}, []packet{{id: amReply, hdr: 9, data: payload("", 8, 0)}}},
-		{packet{amGet, 1, o.base, payload("", o.key, 9, 2)}, []packet{{id: amGetReply, hdr: 9, data: []byte("\x01\x00")}}},
-		{packet{amFlush, 1, 0, payload("", 9)}, []packet{{id: amReply, hdr: 9, data: payload("", 0, 0)}}},
+		{packet{wire.AtomicRequest, 1, o.base, payload("\x00\x08", o.key, 9, 2, 0)}, []packet{{id: wire.Reply, hdr: 9, data: payload("", 5, 0)}}},
+		{packet{wire.AtomicRequest, 1, o.base, payload("\x00\x04", o.key, 0, 1, 0)}, nil},
+		{packet{wire.AtomicRequest, 1, o.base, payload("\x05\x08", o.key, 9, 1, 8)}, []packet{{id: wire.Reply, hdr: 9, data: payload("", 8, 0)}}},
+		{packet{wire.Get, 1, o.base, payload("", o.key, 9, 2)}, []packet{{id: wire.GetReply, hdr: 9, data: []byte("\x01\x00")}}},
+		{packet{wire.Flush, 1, 0, payload("", 9)}, []packet{{id: wire.Reply, hdr: 9, data: payload("", 0, 0)}}},
 		// What the key does not allow.
-		{packet{amGet, 1, o.base + 31, payload("", o.key, 9, 2)}, []packet{{id: amReply, hdr: 9, data: payload("", 0, denied)}}},
-		{packet{amAtomic, 1, o.base + 32, payload("\x00\x08", o.key, 9, 2, 0)}, []packet{{id: amReply, hdr: 9, data: payload("", 0, denied)}}},
-		{packet{amPut, 1, o.base + 30, payload("abc", o.key)}, nil},
-		{packet{amFlush, 1, 0, payload("", 9)}, []packet{{id: amReply, hdr: 9, data: payload("", 0, denied)}}},
-		{packet{amFlush, 1, 0, payload("", 9)}, []packet{{id: amReply, hdr: 9, data: payload("", 0, 0)}}},
-		{packet{amAtomic, 1, o.base, payload("\x00\x08", o.key^1<<30, 0, 1, 0)}, nil},
-		{packet{amFlush, 1, 0, payload("", 9)}, []packet{{id: amReply, hdr: 9, data: payload("", 0, denied)}}},
+		{packet{wire.Get, 1, o.base + 31, payload("", o.key, 9, 2)}, []packet{{id: wire.Reply, hdr: 9, data: payload("", 0, denied)}}},
+		{packet{wire.AtomicRequest, 1, o.base + 32, payload("\x00\x08", o.key, 9, 2, 0)}, []packet{{id: wire.Reply, hdr: 9, data: payload("", 0, denied)}}},
+		{packet{wire.Put, 1, o.base + 30, payload("abc", o.key)}, nil},
+		{packet{wire.Flush, 1, 0, payload("", 9)}, []packet{{id: wire.Reply, hdr: 9, data: payload("", 0, denied)}}},
+		{packet{wire.Flush, 1, 0, payload("", 9)}, []packet{{id: wire.Reply, hdr: 9, data: payload("", 0, 0)}}},
+		{packet{wire.AtomicRequest, 1, o.base, payload("\x00\x08", o.key^1<<30, 0, 1, 0)}, nil},
+		{packet{wire.Flush, 1, 0, payload("", 9)}, []packet{{id: wire.Reply, hdr: 9, data: payload("", 0, denied)}}},
 	} {
 		o.r.sent = nil
 		deliver(o.p, c.p)
@@ -233,7 +246,7 @@ func FuzzSoftware(f *testing.F) {
 		for len(in) >= 3 {
 			id, n := uct.AMID(in[0]%10)+18, min(int(in[2]), len(in)-3)
 			data, hdr := append([]byte(nil), in[3:3+n]...), ids[int(in[1])%len(ids)]
-			if id >= amPut && id <= amAtomic {
+			if id >= wire.Put && id <= wire.AtomicRequest {
 				hdr = o.base + uint64(in[1]) - 16
 				if mode%3 != 2 {
 					data = append(payload("", key), data...)

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
@@ -14,16 +15,16 @@ import (
 // status, or the next reply to a flush of the same rx connection.
 //
 // The requests of one rx connection are carried out in the order in which they arrive.
-// So a reply to amFlush covers all requests before it, and the first error is all that
+// So a reply to wire.Flush covers all requests before it, and the first error is all that
 // has to be kept.
 
 // handlePut carries out a put.
 func (wi *workerIface) handlePut(rx *rxConn, addr uint64, data []byte) {
-	if rx.peer == 0 || len(data) <= emulKeyLen {
+	if rx.peer == 0 || len(data) <= wire.EmulKeyLen {
 		wi.protocolError(rx)
 		return
 	}
-	key, data := emulKey(payloadUint64(data, 0)), data[emulKeyLen:]
+	key, data := emulKey(wire.Uint64(data, 0)), data[wire.EmulKeyLen:]
 	m, to, st := wi.w.t.ctx.emul.acquire(key, addr, uint64(len(data)), uct.MemRemotePut)
 	if st != ucs.OK {
 		rx.setEmulErr(st)
@@ -43,12 +44,12 @@ func (rx *rxConn) setEmulErr(st ucs.Status) {
 // emulGet replies with the requested bytes as they are now. Requests that the peer sends
 // later must not change them.
 func (wi *workerIface) handleGet(rx *rxConn, addr uint64, data []byte) {
-	if rx.peer == 0 || len(data) != emulGetLen || payloadUint64(data, 2) == 0 || payloadUint64(data, 2) > emulMaxPiece {
+	if rx.peer == 0 || len(data) != wire.GetLen || wire.Uint64(data, 2) == 0 || wire.Uint64(data, 2) > emulMaxPiece {
 		wi.protocolError(rx)
 		return
 	}
-	w, id := &wi.w.t, payloadUint64(data, 1)
-	m, from, st := w.ctx.emul.acquire(emulKey(payloadUint64(data, 0)), addr, payloadUint64(data, 2), uct.MemRemoteGet)
+	w, id := &wi.w.t, wire.Uint64(data, 1)
+	m, from, st := w.ctx.emul.acquire(emulKey(wire.Uint64(data, 0)), addr, wire.Uint64(data, 2), uct.MemRemoteGet)
 	if st != ucs.OK {
 		w.sendReply(rx, id, 0, st)
 		return
@@ -62,7 +63,7 @@ func (wi *workerIface) handleGet(rx *rxConn, addr uint64, data []byte) {
 func (w *thread) sendGetReply(rx *rxConn, id uint64, b []byte) {
 	lane := w.replyLane(rx)
 	if lane == 0 {
-		w.disconnectUnreplied(rx, amGetReply)
+		w.disconnectUnreplied(rx, wire.GetReply)
 		return
 	}
 	for reconnected := false; len(b) > 0; {
@@ -72,24 +73,24 @@ func (w *thread) sendGetReply(rx *rxConn, id uint64, b []byte) {
 		if l.pendingControl.head == 0 && l.state != laneFailed {
 			var to []byte
 			ep := l.transport()
-			if to, st = ep.ReserveAM(amGetReply, id, n); st == ucs.OK {
+			if to, st = ep.ReserveAM(wire.GetReply, id, n); st == ucs.OK {
 				copyWhole(to, b[:n])
 				ep.CommitAM(n)
 			}
 		}
 		if st != ucs.OK && st != ucs.NoResource && !reconnected {
 			if lane = w.reconnectReplyLane(rx); lane == 0 {
-				w.disconnectUnreplied(rx, amGetReply)
+				w.disconnectUnreplied(rx, wire.GetReply)
 				return
 			}
 			reconnected = true
 			continue
 		}
 		if st == ucs.NoResource && l.state != laneFailed {
-			c := w.pool.get(n)
-			text := w.pool.bytes(c)[:n:n]
+			c := w.pool.Get(n)
+			text := w.pool.Bytes(c)[:n:n]
 			copyWhole(text, b[:n])
-			w.queueControl(lane, control{id: amGetReply, hdr: id, text: text, mem: c})
+			w.queueControl(lane, control{id: wire.GetReply, hdr: id, text: text, mem: c})
 		}
 		rx.replySent = true
 		b = b[n:]
@@ -98,32 +99,31 @@ func (w *thread) sendGetReply(rx *rxConn, id uint64, b []byte) {
 
 // handleAtomic carries out an atomic with the CPU.
 func (wi *workerIface) handleAtomic(rx *rxConn, addr uint64, data []byte) {
-	if rx.peer == 0 || len(data) != emulAtomicLen {
+	if rx.peer == 0 || len(data) != wire.AtomicLen {
 		wi.protocolError(rx)
 		return
 	}
-	op, width := uct.AtomicOp(data[32]), uint64(data[33])
-	if op >= uct.NumAtomicOps || width != 4 && width != 8 || addr%width != 0 {
+	w, a := &wi.w.t, wire.ParseAtomic(data)
+	if a.Op >= uct.NumAtomicOps || a.Width != 4 && a.Width != 8 || addr%uint64(a.Width) != 0 {
 		wi.protocolError(rx)
 		return
 	}
-	w, id, v, cmp := &wi.w.t, payloadUint64(data, 1), payloadUint64(data, 2), payloadUint64(data, 3)
-	m, b, st := w.ctx.emul.acquire(emulKey(payloadUint64(data, 0)), addr, width, uct.MemRemoteAtomic)
+	m, b, st := w.ctx.emul.acquire(emulKey(a.Key), addr, uint64(a.Width), uct.MemRemoteAtomic)
 	old := uint64(0)
 	if st == ucs.OK {
-		if width == 4 {
+		if a.Width == 4 {
 			at, _ := wordAt[uint32](b)
-			before, _ := op.Fetch32(at, uint32(v), uint32(cmp))
+			before, _ := a.Op.Fetch32(at, uint32(a.Operand), uint32(a.Compare))
 			old = uint64(before)
 		} else {
 			at, _ := wordAt[uint64](b)
-			old, _ = op.Fetch64(at, v, cmp)
+			old, _ = a.Op.Fetch64(at, a.Operand, a.Compare)
 		}
 		m.release()
 	}
 	switch {
-	case id != 0:
-		w.sendReply(rx, id, old, st)
+	case a.ID != 0:
+		w.sendReply(rx, a.ID, old, st)
 	case st != ucs.OK:
 		rx.setEmulErr(st)
 	}
@@ -131,17 +131,17 @@ func (wi *workerIface) handleAtomic(rx *rxConn, addr uint64, data []byte) {
 
 // handleFlush replies with the status of all requests that s received before.
 func (wi *workerIface) handleFlush(rx *rxConn, data []byte) {
-	if rx.peer == 0 || len(data) != emulKeyLen {
+	if rx.peer == 0 || len(data) != wire.EmulKeyLen {
 		wi.protocolError(rx)
 		return
 	}
 	st := rx.emulErr
 	rx.emulErr = ucs.OK
-	wi.w.t.sendReply(rx, payloadUint64(data, 0), 0, st)
+	wi.w.t.sendReply(rx, wire.Uint64(data, 0), 0, st)
 }
 
 func (w *thread) sendReply(rx *rxConn, id, v uint64, st ucs.Status) {
-	w.reply(rx, control{id: amReply, hdr: id, n: emulReplyLen, a: v, b: uint64(st)})
+	w.reply(rx, control{id: wire.Reply, hdr: id, n: wire.ReplyLen, a: v, b: uint64(st)})
 }
 
 // emulTable holds the memory of a context that peers reach by emulation, by number. Workers

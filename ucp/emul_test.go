@@ -11,6 +11,7 @@ import (
 
 	"github.com/goucx/goucx/config"
 	"github.com/goucx/goucx/transports"
+	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
@@ -175,7 +176,7 @@ func TestSoftwareHaltedLaneKeepsOrder(t *testing.T) {
 		p.until(r.Done)
 		_, err := r.Wait(p.ctx)
 		require.NoError(t, err)
-		require.Equal(t, i, payloadUint64(buf, 0))
+		require.Equal(t, i, wire.Uint64(buf, 0))
 		require.GreaterOrEqual(t, p.m.Load64(0), i, "the put before the message is there")
 	}
 	p.must(flush)

@@ -200,7 +200,7 @@ func (w *thread) slotErr(i uint32) error {
 		return err
 	}
 	s := &w.slab.slots[i]
-	e := &OpError{Op: s.op.info().name, Peer: w.peerName(s.ep), Lane: w.laneName(s.lane), Err: w.reason(s.ep, s.status)}
+	e := &OpError{Op: s.op.String(), Peer: w.peerName(s.ep), Lane: w.laneName(s.lane), Err: w.reason(s.ep, s.status)}
 	if l := &w.lanes[s.lane]; s.ep == 0 && l.ep != nil {
 		e.Peer = shortID(w.peers.UUID(l.peer))
 		if s.status == l.status() && l.err != nil {
@@ -220,7 +220,7 @@ func (w *thread) saveErr(i uint32, err error) {
 // refusal returns the error of a request that was refused at the call.
 func (w *thread) refusal(id uint64) error {
 	st, op, k := ucs.Status(id>>56&0x7f), opKind(id>>48), uint32(id)
-	e := &OpError{Op: op.info().name, Err: statusErr(st)}
+	e := &OpError{Op: op.String(), Err: statusErr(st)}
 	if int(k) < len(w.eps) && k != 0 && w.eps[k].inUse && uint16(w.eps[k].gen) == uint16(id>>32) {
 		e.Peer, e.Err = w.peerName(k), w.reason(k, st)
 		if c := w.cold[k]; c != nil {

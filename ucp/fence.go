@@ -22,6 +22,16 @@ import (
 // A fence behind pending operations waits in the pending queue itself. A lane that is
 // opened after a fence obeys it too: fenceNewLane fences it together with the older lanes.
 
+// fenceOp is the slot of a fence, or of its part on a lane.
+type fenceOp struct {
+	slotHeader
+	synced uint32 // of a part: 1 once it has requested the acknowledgment of the emulated operations before it
+	_      uint32
+	parent uint32        // of a part: the slot of the fence
+	peer   wireup.PeerID // of a fence over several lanes
+	_      [24]byte
+}
+
 // Fence orders the endpoint's operations before it against those after it. It never
 // blocks.
 func (e Endpoint) Fence() {
@@ -74,12 +84,26 @@ func (w *thread) fenceNewLane(peer wireup.PeerID) {
 // well.
 func (w *thread) fence(ep, lane uint32) {
 	i := w.slab.alloc(opFence)
-	s := &w.slab.slots[i]
-	s.ep, s.lane, s.off = ep, lane, 0
+	s := as[fenceOp](&w.slab.slots[i])
+	s.ep, s.lane = ep, lane
 	s.flags = flagReported // the operations after it report the failure
 	if st := w.try(i); st != ucs.InProgress {
 		w.end(i, st)
 	}
+}
+
+var fenceOperation = operation{progress: (*thread).resumeFence, complete: (*thread).fenceEnded}
+
+// fenceEnded counts a part with its fence.
+func (w *thread) fenceEnded(i uint32, _ ucs.Status) bool {
+	s := as[fenceOp](&w.slab.slots[i])
+	if s.flags&flagChild == 0 {
+		return false
+	}
+	f := s.parent
+	w.slab.release(i)
+	w.fencePartDone(f)
+	return true
 }
 
 func (w *thread) resumeFence(i uint32) ucs.Status {
@@ -115,8 +139,8 @@ func (e *emulEndpoint) canOvertake() bool { return e != nil && e.hasRMA && e.han
 // posted at the place of the fence among the lane's operations.
 func (w *thread) fenceMulti(peer wireup.PeerID) {
 	f := w.slab.alloc(opFenceMulti)
-	s := &w.slab.slots[f]
-	s.flags, s.arg, s.partsLeft = flagReported, uint64(peer), 1
+	s := as[fenceOp](&w.slab.slots[f])
+	s.flags, s.peer, s.parts = flagReported, peer, 1
 	w.fences++
 	w.fenced = w.fenced[:0]
 	for i := w.laneOf[peer]; i != 0; i = w.lanes[i].next {
@@ -133,7 +157,7 @@ func (w *thread) fenceMulti(peer wireup.PeerID) {
 			w.fenced = append(w.fenced, i)
 		}
 	}
-	if w.slab.slots[f].partsLeft > 1 {
+	if w.slab.slots[f].parts > 1 {
 		for _, i := range w.fenced {
 			w.stallForFence(f, i)
 		}
@@ -144,32 +168,29 @@ func (w *thread) fenceMulti(peer wireup.PeerID) {
 // fencePart returns the slot of a new part of f on the lane.
 func (w *thread) fencePart(f, lane uint32) uint32 {
 	i := w.slab.alloc(opFence)
-	s := &w.slab.slots[i]
-	s.lane, s.parent, s.off = lane, f, 0
+	s := as[fenceOp](&w.slab.slots[i])
+	s.lane, s.parent = lane, f
 	s.flags = flagChild | flagReported
-	w.slab.slots[f].partsLeft++
+	w.slab.slots[f].parts++
 	return i
 }
 
-// flushSynced, in slot.off of a part, marks a part that has requested the
-// acknowledgment of the emulated operations before it.
-const flushSynced = 1
-
 // resumeFencePart starts the flush of the lane of the part in slot i.
 func (w *thread) resumeFencePart(i uint32) ucs.Status {
-	lane, f := w.slab.slots[i].lane, w.slab.slots[i].parent
+	part := as[fenceOp](&w.slab.slots[i])
+	lane, f := part.lane, part.parent
 	l := &w.lanes[lane]
 	if st := l.ep.Fence(); st != ucs.OK {
 		return st
 	}
-	if l.emul != nil && l.emul.handled < l.emul.sent && w.slab.slots[i].off != flushSynced {
+	if l.emul != nil && l.emul.handled < l.emul.sent && part.synced == 0 {
 		ack := w.fencePart(f, lane) // it completes with the acknowledgment
 		if st := l.emul.sync(w.slab.token(ack)); st != ucs.InProgress {
 			w.slab.release(ack)
-			w.slab.slots[f].partsLeft--
+			w.slab.slots[f].parts--
 			return st
 		}
-		w.slab.slots[i].off = flushSynced
+		as[fenceOp](&w.slab.slots[i]).synced = 1
 	}
 	st := l.ep.Flush(uct.FlushRemote, w.slab.token(i))
 	if st != ucs.OK && st != ucs.InProgress {
@@ -179,7 +200,7 @@ func (w *thread) resumeFencePart(i uint32) ucs.Status {
 		l.emul.stallUntil = l.emul.sent
 		w.stallLane(lane)
 	}
-	if w.slab.slots[i].flags&flagPending != 0 && w.slab.slots[f].partsLeft > 1 {
+	if w.slab.slots[i].flags&flagPending != 0 && w.slab.slots[f].parts > 1 {
 		w.stallForFence(f, lane) // fenceMulti has returned already and stalled the other lanes
 	}
 	return st
@@ -193,11 +214,11 @@ func (w *thread) stallForFence(f, lane uint32) {
 
 // fencePartDone counts a completed part of f. The last one resumes all lanes.
 func (w *thread) fencePartDone(f uint32) {
-	s := &w.slab.slots[f]
-	if s.partsLeft--; s.partsLeft > 0 {
+	s := as[fenceOp](&w.slab.slots[f])
+	if s.parts--; s.parts > 0 {
 		return
 	}
-	peer := wireup.PeerID(s.arg)
+	peer := s.peer
 	w.slab.release(f)
 	w.fences--
 	var some [16]uint32

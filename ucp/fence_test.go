@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goucx/goucx/transports"
+	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
@@ -97,7 +98,7 @@ func TestFenceAcrossLanes(t *testing.T) {
 				r := p.b.TagRecv(buf, 7, ^Tag(0))
 				p.until(r.Done)
 				require.NoError(t, r.Err())
-				require.Equal(t, i, payloadUint64(buf, 0))
+				require.Equal(t, i, wire.Uint64(buf, 0))
 				require.Greater(t, p.m.Load64(0), i, "the atomic before the message is there")
 				require.GreaterOrEqual(t, p.m.Load64(8), i, "the put before the message is there")
 			}

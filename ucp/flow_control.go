@@ -1,5 +1,10 @@
 package ucp
 
+import (
+	"github.com/goucx/goucx/ucp/internal/pool"
+	"github.com/goucx/goucx/ucp/internal/wire"
+)
+
 // budget limits the memory for unexpected messages. It is the flow control of eager
 // messages:
 //
@@ -15,10 +20,10 @@ type budget struct {
 
 // allocBudgeted allocates memory for n bytes of an unexpected message and charges it to the
 // budget.
-func (w *thread) allocBudgeted(n int) chunk {
-	c := w.pool.get(n)
+func (w *thread) allocBudgeted(n int) pool.Chunk {
+	c := w.pool.Get(n)
 	b := &w.budget
-	b.used += w.pool.size(c)
+	b.used += w.pool.Size(c)
 	if b.used > b.peak {
 		w.count.Add(cntUnexpectedPeak, b.used-b.peak)
 		b.peak = b.used
@@ -32,13 +37,13 @@ func (w *thread) allocBudgeted(n int) chunk {
 }
 
 // freeBudgeted frees c. It ignores 0.
-func (w *thread) freeBudgeted(c chunk) {
+func (w *thread) freeBudgeted(c pool.Chunk) {
 	if c == 0 {
 		return
 	}
 	b := &w.budget
-	b.used -= w.pool.size(c)
-	w.pool.put(c)
+	b.used -= w.pool.Size(c)
+	w.pool.Put(c)
 	if b.exhausted && b.used <= b.limit/2 {
 		w.endRndvOnly()
 	}
@@ -61,7 +66,7 @@ func (w *thread) requestRndvOnly(rx *rxConn) {
 		return
 	}
 	if rx.rndvOnlyAge == 0 || rx.rndvOnlyAge >= rndvOnlyResend && rx.rndvOnlyAge&(rx.rndvOnlyAge-1) == 0 {
-		if !w.reply(rx, control{id: amFlowControl, hdr: 1}) {
+		if !w.reply(rx, control{id: wire.FlowControl, hdr: 1}) {
 			return
 		}
 		if rx.rndvOnlyAge == 0 {
@@ -84,7 +89,7 @@ func (w *thread) endRndvOnly() {
 	for _, rx := range w.rxConns {
 		if rx != nil && rx.rndvOnlyAge != 0 {
 			rx.rndvOnlyAge = 0
-			w.reply(rx, control{id: amFlowControl})
+			w.reply(rx, control{id: wire.FlowControl})
 		}
 	}
 }

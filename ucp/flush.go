@@ -18,7 +18,7 @@ import (
 // posted after it never delay it. A transport's flush does not cover pending queues, so
 // a part does not start while operations are pending (checkOrder) or the lane is stalled;
 // it becomes pending behind them. Lane failover moves pending operations and flushes in
-// their order (moveLane), so the invariant survives it. slot.arg has the state of a
+// their order (moveLane), so the invariant survives it. flushOp.stage is the state of a
 // part: flushNew, flushBehindSends, flushReady, flushInTransport (lane_credit.go).
 
 // Flush completes when all operations posted before on this endpoint have completed and
@@ -81,6 +81,15 @@ func (w *thread) flushAlive() Request {
 	return f.request()
 }
 
+// flushOp is the slot of a flush, or of its part on a lane.
+type flushOp struct {
+	slotHeader
+	stage  flushStage
+	_      uint32 // the link in lane.unacked
+	parent uint32 // of a part: the slot of the flush
+	_      [28]byte
+}
+
 // flush collects the flushes of several lanes in one request. The request is created
 // only if one of them does not complete immediately.
 type flush struct {
@@ -92,8 +101,8 @@ type flush struct {
 func (f *flush) addLane(i uint32) {
 	w := f.w
 	c := w.slab.alloc(opFlush)
-	s := &w.slab.slots[c]
-	s.ep, s.lane, s.arg = f.ep, i, flushNew
+	s := as[flushOp](&w.slab.slots[c])
+	s.ep, s.lane, s.stage = f.ep, i, flushNew
 	st := w.try(c)
 	if st == ucs.OK {
 		w.slab.release(c)
@@ -103,15 +112,15 @@ func (f *flush) addLane(i uint32) {
 		f.parent = w.slab.alloc(opFlush)
 		w.slab.slots[f.parent].ep = f.ep
 	}
-	w.slab.slots[f.parent].partsLeft++
-	s = &w.slab.slots[c]
+	w.slab.slots[f.parent].parts++
+	s = as[flushOp](&w.slab.slots[c])
 	s.parent = f.parent
 	s.flags |= flagChild
 	if st != ucs.InProgress {
 		s.status = st
-		w.slab.slots[f.parent].partsLeft++ // so that request completes it, not childEnded: its id is not known before
+		w.slab.slots[f.parent].parts++ // so that request completes it, not childEnded: its id is not known before
 		w.childEnded(c)
-		w.slab.slots[f.parent].partsLeft--
+		w.slab.slots[f.parent].parts--
 	}
 }
 
@@ -121,41 +130,43 @@ func (f *flush) request() Request {
 	}
 	w := f.w
 	r := Request{w, w.slab.id(f.parent)}
-	if s := &w.slab.slots[f.parent]; s.partsLeft == 0 {
+	if s := &w.slab.slots[f.parent]; s.parts == 0 {
 		w.end(f.parent, s.status)
 	}
 	return r
 }
 
+var flushOperation = operation{progress: (*thread).resumeFlush}
+
 // resumeFlush starts the flush of a lane at its place among the lane's operations. It
 // requests the acknowledgment of earlier emulated operations, and flushes the transport
-// once all earlier sends have been matched. slot.partsLeft counts the two. Operations posted
+// once all earlier sends have been matched. slot.parts counts the two. Operations posted
 // later do not delay it.
 func (w *thread) resumeFlush(i uint32) ucs.Status {
-	s := &w.slab.slots[i]
+	s := as[flushOp](&w.slab.slots[i])
 	l := &w.lanes[s.lane]
-	if s.arg == flushNew {
+	if s.stage == flushNew {
 		if st := w.checkOrder(l); st != ucs.OK {
 			return st
 		}
 		if h := l.stalledEp(); h != nil && !h.resuming {
 			return ucs.NoResource
 		}
-		s.partsLeft = 1
+		s.parts = 1
 		switch {
 		case l.emul == nil:
 		case l.emul.unflushed():
 			if st := l.emul.sync(w.slab.token(i)); st != ucs.InProgress {
 				return st
 			}
-			s.partsLeft = 2
+			s.parts = 2
 		default:
 			if st := l.emul.takeErr(); st != ucs.OK {
 				return st
 			}
 		}
-		if s.arg = flushInTransport; w.precedes(s.lane, i) {
-			s.arg = flushBehindSends
+		if s.stage = flushInTransport; w.precedes(s.lane, i) {
+			s.stage = flushBehindSends
 			w.slab.push(&l.unacked, i)
 			l.flushes++
 			return ucs.InProgress
@@ -168,17 +179,17 @@ func (w *thread) resumeFlush(i uint32) ucs.Status {
 	switch {
 	case st == ucs.NoResource:
 		return st
-	case s.arg == flushReady:
+	case s.stage == flushReady:
 		w.unlinkFlush(i)
 		if s.flags&flagPending != 0 {
 			w.resumeFlushes(s.lane) // they wait for this one
-			s = &w.slab.slots[i]
+			s = as[flushOp](&w.slab.slots[i])
 		}
 	}
 	if st != ucs.OK {
 		return st
 	}
-	if s.partsLeft--; s.partsLeft > 0 {
+	if s.parts--; s.parts > 0 {
 		return ucs.InProgress
 	}
 	return s.status

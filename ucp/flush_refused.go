@@ -9,9 +9,14 @@ import "github.com/goucx/goucx/ucs"
 // Worker.unreportedRefusals is an upper bound of the refusals that are neither read nor reported. At 0
 // a flush skips the search.
 
-// auxRefused, in the aux of a transfer's slot, marks a refused transfer. Its arg is the id
-// of the endpoint.
-const auxRefused = 1 << 31
+// refusedOp is the slot of a refused transfer, which has formRefused.
+type refusedOp struct {
+	slotHeader
+	form     rmaForm
+	_        uint32
+	endpoint uint64 // id of the endpoint
+	_        [24]byte
+}
 
 // firstRefusal returns the slot of the first unread refused transfer of the endpoint
 // with this id, or of any endpoint if id is 0. It marks all of them as read. It returns
@@ -25,8 +30,8 @@ func (w *thread) firstRefusal(id uint64) (first uint32) {
 	for i := b.unclaimedHead; i != 0; i = b.slots[i].next {
 		s := &b.slots[i]
 		switch {
-		case s.op < opPut || s.op > opFetch || s.aux&auxRefused == 0 || s.state != slotDone:
-		case id != 0 && s.arg != id:
+		case s.op < opPut || s.op > opFetch || as[refusedOp](s).form&formRefused == 0 || s.state != slotDone:
+		case id != 0 && as[refusedOp](s).endpoint != id:
 			w.unreportedRefusals++
 		default:
 			s.state = slotRead

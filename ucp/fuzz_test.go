@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
@@ -29,7 +30,7 @@ func FuzzPackets(f *testing.F) {
 		e, err := w.NewEndpoint(w.Address(), EndpointConfig{Eager: true})
 		require.NoError(t, err)
 		for src := range uint32(3) {
-			deliver(wi, packet{amPeer, src + 1, 0, w.Address()})
+			deliver(wi, packet{wire.Peer, src + 1, 0, w.Address()})
 		}
 		// Requests that wait for an answer of the peer, who is us.
 		ids := []uint64{
@@ -41,11 +42,11 @@ func FuzzPackets(f *testing.F) {
 		for len(in) >= 3 {
 			n := min(int(in[2]), len(in)-3)
 			data := append([]byte(nil), in[3:3+n]...)
-			if n >= 8 && payloadUint64(data, 0) < 64 {
-				binary.LittleEndian.PutUint64(data, ids[payloadUint64(data, 0)%uint64(len(ids))])
+			if n >= 8 && wire.Uint64(data, 0) < 64 {
+				binary.LittleEndian.PutUint64(data, ids[wire.Uint64(data, 0)%uint64(len(ids))])
 			}
 			hdr := uint64(in[1] / 64)
-			if id := uct.AMID(in[0] % 16); id == amRTR || id == amSyncAck || id == amData || id == amReject || id == amCancel {
+			if id := uct.AMID(in[0] % 16); id == wire.RTR || id == wire.SyncAck || id == wire.Data || id == wire.Reject || id == wire.Cancel {
 				hdr = ids[int(in[1]/8)%len(ids)]
 			}
 			deliver(wi, packet{uct.AMID(in[0] % 16), uint32(in[1]%3) + 1, hdr, data})

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goucx/goucx/transports/self"
+	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/uct"
 )
 
@@ -48,15 +49,15 @@ func TestGarbage(t *testing.T) {
 		ps   []packet
 	}{
 		{"unknown id", []packet{{id: 9}}},
-		{"fragment without a first", []packet{{id: amNext, hdr: 1, data: []byte("x")}}},
-		{"first fragment without length", []packet{{id: amFirst, data: []byte("short")}}},
-		{"first fragment without data", []packet{{id: amFirst, data: first(9, "")}}},
-		{"first fragment that is the whole", []packet{{id: amFirst, data: first(1, "a")}}},
-		{"first fragment longer than the whole", []packet{{id: amFirst, data: first(1, "ab")}}},
-		{"length beyond the address space", []packet{{id: amFirst, data: first(1<<63, "a")}}},
-		{"two first fragments", []packet{{id: amFirst, data: first(9, "a")}, {id: amFirst, data: first(9, "a")}}},
-		{"wrong message number", []packet{{id: amFirst, data: first(9, "a")}, {id: amNext, hdr: 2, data: []byte("b")}}},
-		{"more than announced", []packet{{id: amFirst, data: first(3, "a")}, {id: amNext, hdr: 1, data: []byte("bcd")}}},
+		{"fragment without a first", []packet{{id: wire.Next, hdr: 1, data: []byte("x")}}},
+		{"first fragment without length", []packet{{id: wire.First, data: []byte("short")}}},
+		{"first fragment without data", []packet{{id: wire.First, data: first(9, "")}}},
+		{"first fragment that is the whole", []packet{{id: wire.First, data: first(1, "a")}}},
+		{"first fragment longer than the whole", []packet{{id: wire.First, data: first(1, "ab")}}},
+		{"length beyond the address space", []packet{{id: wire.First, data: first(1<<63, "a")}}},
+		{"two first fragments", []packet{{id: wire.First, data: first(9, "a")}, {id: wire.First, data: first(9, "a")}}},
+		{"wrong message number", []packet{{id: wire.First, data: first(9, "a")}, {id: wire.Next, hdr: 2, data: []byte("b")}}},
+		{"more than announced", []packet{{id: wire.First, data: first(3, "a")}, {id: wire.Next, hdr: 1, data: []byte("bcd")}}},
 	} {
 		for _, expected := range []bool{true, false} {
 			t.Run(tc.name, func(t *testing.T) {
@@ -73,7 +74,7 @@ func TestGarbage(t *testing.T) {
 				}
 				deliver(wi, tc.ps...)
 				assert.Equal(t, uint64(1), w.t.count.Value(cntProtocolError))
-				opened := tc.ps[0].id == amFirst && len(tc.ps) > 1
+				opened := tc.ps[0].id == wire.First && len(tc.ps) > 1
 				if expected && opened {
 					_, err := r.Wait(ctx)
 					require.ErrorIs(t, err, ErrPeerFailed)
@@ -83,10 +84,10 @@ func TestGarbage(t *testing.T) {
 					r.Drop()
 				}
 				assert.Zero(t, w.t.unexpQueue.Len())
-				assert.Zero(t, w.t.pool.allocated)
+				assert.Zero(t, w.t.pool.Allocated)
 
 				// The source stays failed, others deliver.
-				deliver(wi, packet{amEager, 5, 1, []byte("bad")}, packet{amEager, 6, 1, []byte("good")})
+				deliver(wi, packet{wire.Eager, 5, 1, []byte("bad")}, packet{wire.Eager, 6, 1, []byte("good")})
 				m, err := w.TagRecv(buf, 0, 0).Wait(ctx)
 				require.NoError(t, err)
 				assert.Equal(t, "good", string(buf[:m.Len]))
@@ -94,7 +95,7 @@ func TestGarbage(t *testing.T) {
 
 				// A new connection under the same number starts anew.
 				wi.HandleFailure(uct.Failure{RxConn: 5})
-				deliver(wi, packet{amEager, 5, 1, []byte("new")})
+				deliver(wi, packet{wire.Eager, 5, 1, []byte("new")})
 				m, err = w.TagRecv(buf, 0, 0).Wait(ctx)
 				require.NoError(t, err)
 				assert.Equal(t, "new", string(buf[:m.Len]))
@@ -106,10 +107,10 @@ func TestGarbage(t *testing.T) {
 // A length on its own takes little memory.
 func TestHugeAnnouncement(t *testing.T) {
 	wi := newPort(t)
-	deliver(wi, packet{amFirst, 1, 7, first(1<<40, "little")})
-	assert.LessOrEqual(t, wi.w.t.pool.allocated, maxPrealloc)
+	deliver(wi, packet{wire.First, 1, 7, first(1<<40, "little")})
+	assert.LessOrEqual(t, wi.w.t.pool.Allocated, maxPrealloc)
 	r := wi.w.TagRecv(make([]byte, 4), 7, ^Tag(0))
-	assert.Zero(t, wi.w.t.pool.allocated)
+	assert.Zero(t, wi.w.t.pool.Allocated)
 	wi.HandleFailure(uct.Failure{RxConn: 1})
 	m, err := r.Wait(context.Background())
 	require.ErrorIs(t, err, ErrPeerFailed)
@@ -123,8 +124,8 @@ func TestSourceEndsByHalf(t *testing.T) {
 	wi := newPort(t)
 	r := wi.w.TagRecv(make([]byte, 64), 1, ^Tag(0))
 	deliver(wi,
-		packet{amFirst, 1, 1, first(20, "abc")}, packet{amFirst, 2, 2, first(20, "xyz")},
-		packet{amFirst, 3, 3, first(4, "good")[:11]}, packet{amNext, 3, 1, []byte("d")})
+		packet{wire.First, 1, 1, first(20, "abc")}, packet{wire.First, 2, 2, first(20, "xyz")},
+		packet{wire.First, 3, 3, first(4, "good")[:11]}, packet{wire.Next, 3, 1, []byte("d")})
 	wi.HandleFailure(uct.Failure{RxConn: 1, Err: ErrPeerFailed})
 	wi.HandleFailure(uct.Failure{RxConn: 2})
 	_, err := r.Wait(context.Background())
@@ -134,5 +135,5 @@ func TestSourceEndsByHalf(t *testing.T) {
 	_, err = wi.w.TagRecv(buf, 0, 0).Wait(context.Background())
 	require.NoError(t, err)
 	assert.Equal(t, "good", string(buf[:4]))
-	assert.Zero(t, wi.w.t.pool.allocated)
+	assert.Zero(t, wi.w.t.pool.Allocated)
 }

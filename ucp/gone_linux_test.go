@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/wireup"
@@ -52,11 +53,11 @@ func TestDeathEndsAllLanes(t *testing.T) {
 	shm.HandleFailure(uct.Failure{Endpoint: l.transport(), Err: ErrPeerFailed})
 	require.Equal(t, ucs.PeerFailed, p.a.t.lanes[other].status())
 	require.Zero(t, p.a.t.lanes[other].pending)
-	for p.a.t.lanes[other].ep.AMShort(amEager, 0, nil) == ucs.NoResource {
+	for p.a.t.lanes[other].ep.AMShort(wire.Eager, 0, nil) == ucs.NoResource {
 		require.NoError(t, p.ctx.Err())
 		p.a.Progress()
 	}
-	require.Equal(t, ucs.Canceled, p.a.t.lanes[other].ep.AMShort(amEager, 0, nil))
+	require.Equal(t, ucs.Canceled, p.a.t.lanes[other].ep.AMShort(wire.Eager, 0, nil))
 
 	later, err := p.a.t.openLane(peer, &view, plan[wireup.ForAM][n])
 	require.NoError(t, err)

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goucx/goucx/transports/self"
+	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
@@ -34,7 +35,7 @@ func recordKnown(t *testing.T) (*workerIface, *recorder, Endpoint) {
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	w, err := c.NewWorker(WorkerConfig{Mode: ThreadSingle})
 	require.NoError(t, err)
-	deliver(wi, packet{amPeer, mine, 0, wi.w.Address()}, packet{amPeer, another, 0, w.Address()})
+	deliver(wi, packet{wire.Peer, mine, 0, wi.w.Address()}, packet{wire.Peer, another, 0, w.Address()})
 	require.Zero(t, wi.w.t.count.Value(cntProtocolError))
 	return wi, r, e
 }
@@ -85,15 +86,15 @@ func newHandshake(t *testing.T) *handshake {
 	h.rts = e.TagSendWith(make([]byte, 100), 2, Opts{Flags: ForceRendezvous})
 	h.data = e.TagSendWith(make([]byte, 100), 3, Opts{Flags: ForceRendezvous})
 	past := e.TagSendSync(nil, 4)
-	deliver(wi, packet{amSyncAck, mine, past.id, nil})
+	deliver(wi, packet{wire.SyncAck, mine, past.id, nil})
 	require.True(t, past.Done())
 	h.ended = past.id
 	h.fetch = w.TagRecv(make([]byte, 100), 5, ^Tag(0))
-	deliver(wi, packet{amRTS, mine, 5, words("", 2<<32|8, 100)}, packet{amRTS, mine, 6, words("", h.kept, 100)})
-	deliver(wi, packet{amData, mine, h.fetch.id, make([]byte, 10)})
+	deliver(wi, packet{wire.RTS, mine, 5, words("", 2<<32|8, 100)}, packet{wire.RTS, mine, 6, words("", h.kept, 100)})
+	deliver(wi, packet{wire.Data, mine, h.fetch.id, make([]byte, 10)})
 	h.pending = &full{r, 2}
 	w.t.lanes[w.t.eps[1].lane].ep = h.pending
-	deliver(wi, packet{amRTR, mine, h.data.id, words("", h.dataID, 100)})
+	deliver(wi, packet{wire.RTR, mine, h.data.id, words("", h.dataID, 100)})
 	require.Zero(t, w.t.count.Value(cntProtocolError))
 	require.Zero(t, w.t.count.Value(cntStale))
 	for _, q := range []Request{h.match, h.rts, h.data, h.fetch.Request} {

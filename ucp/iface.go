@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"time"
 
+	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
@@ -50,12 +51,12 @@ func (wi *workerIface) HandleAM(mem []byte, ds []uct.Desc) uint64 {
 	if len(ds) == 1 && wi.rxChecks == 0 {
 		d, w := &ds[0], &wi.w.t
 		data := mem[d.Off:][:d.Len]
-		if d.ID == amEager {
+		if d.ID == wire.Eager {
 			w.count.Inc(cntReceived)
 			w.handleEager(d.Header, data)
 			return 0
 		}
-		if d.ID == amUser {
+		if d.ID == wire.User {
 			w.count.Inc(cntReceived)
 			return retainedBit(wi.handleUserFast(d, data))
 		}
@@ -83,11 +84,11 @@ func (wi *workerIface) handleBatch(mem []byte, ds []uct.Desc) uint64 {
 	for i := range ds {
 		d := &ds[i]
 		data := mem[d.Off:][:d.Len]
-		if d.ID == amEager && wi.rxChecks == 0 {
+		if d.ID == wire.Eager && wi.rxChecks == 0 {
 			w.handleEager(d.Header, data)
 			continue
 		}
-		if d.ID == amUser && wi.rxChecks == 0 {
+		if d.ID == wire.User && wi.rxChecks == 0 {
 			if wi.handleUserFast(d, data) {
 				kept |= 1 << i
 			}
@@ -110,15 +111,16 @@ func (wi *workerIface) HandleEvents(es []uct.Event) {
 			continue
 		}
 		s := &w.slab.slots[k]
-		if s.partsLeft > 1 || s.posting() {
+		if s.parts > 1 || s.posting() {
 			w.partEnded(k, e.Status)
 			continue
 		}
-		s.partsLeft = 0
+		s.parts = 0
 		if s.op == opFetch || s.op == opGetUint64 {
-			s.tag = e.Value
-			if s.op == opGetUint64 && s.aux&auxBounced != 0 {
-				s.tag = binary.LittleEndian.Uint64(w.slab.bufs[k])
+			f := as[wordOp](s)
+			f.key = e.Value
+			if s.op == opGetUint64 && f.form&formBounced != 0 {
+				f.key = binary.LittleEndian.Uint64(w.slab.bufs[k])
 			}
 		}
 		st := e.Status
@@ -168,7 +170,7 @@ func (wi *workerIface) resume(ts []uct.Token) int {
 				continue // it was a control message itself
 			}
 		}
-		switch st := w.slab.slots[i].op.info().resume(w, i); st {
+		switch st := w.operations[w.slab.slots[i].op].progress(w, i); st {
 		case ucs.NoResource:
 			return n
 		case ucs.InProgress:

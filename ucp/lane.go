@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/wireup"
@@ -165,7 +166,7 @@ func (w *thread) sendAddress(i uint32) {
 	}
 	a := w.address
 	for n := min(len(a), l.maxBcopy); n > 0; n = min(len(a), l.maxBcopy) {
-		w.control(i, control{id: amPeer, hdr: uint64(len(a) - n), text: a[:n]})
+		w.control(i, control{id: wire.Peer, hdr: uint64(len(a) - n), text: a[:n]})
 		a = a[n:]
 	}
 	w.lanes[i].setSlow(slowAddress, false)

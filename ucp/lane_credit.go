@@ -34,9 +34,9 @@ func (w *thread) checkCredit(lane uint32) bool {
 // awaitAck notes that the send in slot i was sent and that the peer has to acknowledge it. The
 // send takes a credit, which it holds in the phases phaseMatch and phaseRTS.
 func (w *thread) awaitAck(i uint32, p phase) {
-	s := &w.slab.slots[i]
+	s := as[sendOp](&w.slab.slots[i])
 	l := &w.lanes[s.lane]
-	s.setPhase(p)
+	s.phase = p
 	w.slab.push(&l.unacked, i)
 	l.creditsUsed++
 }
@@ -58,24 +58,28 @@ func (w *thread) resumeOnCredit(lane uint32) {
 // releaseSend removes the send in slot i, which is about to complete, from lane.unacked and releases
 // its credit and its exposed memory.
 func (w *thread) releaseSend(i uint32) {
-	s := &w.slab.slots[i]
-	if s.parent == 0 {
+	s := as[sendOp](&w.slab.slots[i])
+	lane, was := s.lane, s.phase
+	if was == phaseNew {
 		return
 	}
-	lane, was := s.lane, s.phase()
-	s.parent = 0
+	s.phase = phaseNew
 	if was == phaseExposed {
 		w.unexpose(i)
 	}
-	if was != phaseNew {
-		w.slab.unlink(&w.lanes[lane].unacked, i)
-	}
+	w.slab.unlink(&w.lanes[lane].unacked, i)
 	if was == phaseMatch || was == phaseRTS {
 		w.returnCredit(lane)
 	}
 	if w.lanes[lane].flushes > 0 {
 		w.resumeFlushes(lane)
 	}
+}
+
+// sendCompleted is releaseSend for a send that completes otherwise than at its start.
+func (w *thread) sendCompleted(i uint32, _ ucs.Status) bool {
+	w.releaseSend(i)
+	return false
 }
 
 // resumeFlushes resumes the flushes in lane.unacked that have no operation
@@ -86,8 +90,8 @@ func (w *thread) resumeFlushes(lane uint32) {
 	for i := w.lanes[lane].unacked.head; i != 0; {
 		s := &w.slab.slots[i]
 		next := s.next
-		if s.op == opFlush && s.arg == flushBehindSends && !w.precedes(lane, i) {
-			s.arg = flushReady
+		if f := as[flushOp](s); s.op == opFlush && f.stage == flushBehindSends && !w.precedes(lane, i) {
+			f.stage = flushReady
 			if st := w.try(i); st != ucs.InProgress {
 				w.end(i, st)
 			}
@@ -109,22 +113,24 @@ func (w *thread) precedes(lane, i uint32) bool {
 	return false
 }
 
-// State of a flush, in slot.arg.
+// flushStage is the state of a flush.
+type flushStage uint32
+
 const (
-	flushNew         = iota // operations posted before may wait for resources
-	flushBehindSends        // in lane.unacked, behind sends that the peer has not acknowledged
-	flushReady              // in lane.unacked until the transport accepts it
-	flushInTransport        // waits only for the transport, and for the owner's worker if operations are emulated
+	flushNew         flushStage = iota // operations posted before may wait for resources
+	flushBehindSends                   // in lane.unacked, behind sends that the peer has not acknowledged
+	flushReady                         // in lane.unacked until the transport accepts it
+	flushInTransport                   // waits only for the transport, and for the owner's worker if operations are emulated
 )
 
 // unlinkFlush removes the flush in slot i from lane.unacked if it is there.
 func (w *thread) unlinkFlush(i uint32) {
-	s := &w.slab.slots[i]
+	s := as[flushOp](&w.slab.slots[i])
 	l := &w.lanes[s.lane]
-	if s.arg == flushBehindSends || s.arg == flushReady {
+	if s.stage == flushBehindSends || s.stage == flushReady {
 		w.slab.unlink(&l.unacked, i)
 		l.flushes--
-		s.arg = flushInTransport
+		s.stage = flushInTransport
 	}
 }
 

@@ -36,6 +36,8 @@ func (w *thread) drainReplies(i uint32) bool {
 	return false
 }
 
+var drainOperation = operation{progress: (*thread).resumeDrain, complete: (*thread).drainDone}
+
 func (w *thread) resumeDrain(i uint32) ucs.Status {
 	l := &w.lanes[w.slab.slots[i].lane]
 	if l.state == laneFailed {
@@ -46,9 +48,10 @@ func (w *thread) resumeDrain(i uint32) ucs.Status {
 
 // drainDone closes the lane that the operation in slot i kept open, if nothing else
 // does.
-func (w *thread) drainDone(i uint32) {
+func (w *thread) drainDone(i uint32, _ ucs.Status) bool {
 	lane := w.slab.slots[i].lane
 	w.slab.release(i)
 	w.lanes[lane].unuse()
 	w.closeIfDrained(lane)
+	return true
 }

@@ -6,6 +6,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/wireup"
@@ -124,7 +125,7 @@ func (w *thread) resumeMoved(i uint32) {
 	for k := l.pendingControl.head; k != 0; {
 		s := &w.slab.slots[k]
 		next := s.next
-		if uct.AMID(s.parent) == amPeer { // its size fits the old transport
+		if uct.AMID(as[controlOp](s).id) == wire.Peer { // its size fits the old transport
 			w.end(k, ucs.Canceled)
 		} else {
 			w.slab.unlink(&l.pendingControl, k)
@@ -181,7 +182,10 @@ func (s *slot) transfersBy(i uint32) bool {
 }
 
 // has reports whether the operation in s uses k.
-func (k *keyLane) has(s *slot) bool { return s.tag == uint64(k.rkey) || s.tag == uint64(k.emulKey) }
+func (k *keyLane) has(s *slot) bool {
+	key := as[rmaOp](s).key
+	return key == uint64(k.rkey) || key == uint64(k.emulKey)
+}
 
 // emulateKey converts k, and the operations posted with it, to emulation on the messages of
 // its lane, which was moved to c.
@@ -206,15 +210,15 @@ func (w *thread) emulateKey(k *keyLane, c wireup.Candidate) {
 // emulateOp converts the operation in slot i, of which nothing was posted, to an emulated
 // operation of k.
 func (w *thread) emulateOp(i uint32, k *keyLane) {
-	s := &w.slab.slots[i]
-	s.tag = uint64(k.rkey)
+	s := as[rmaOp](&w.slab.slots[i])
+	s.key = uint64(k.rkey)
 	switch s.op {
 	case opPut:
-		s.aux = auxEmulated | k.put.pack()
+		s.form = formEmulated | k.put.pack()
 	case opGet:
-		s.aux = auxEmulated | k.get.pack()
+		s.form = formEmulated | k.get.pack()
 	default:
-		s.aux = s.aux&^auxBounced | auxEmulated
+		s.form = s.form&^formBounced | formEmulated
 		return
 	}
 	w.slab.detachMem(i)

@@ -163,9 +163,9 @@ func (s *slot) bypassesStall() bool {
 	case opControl, opRndvRead, opDrainLane:
 		return true
 	case opFlush:
-		return s.arg != flushNew
+		return as[flushOp](s).stage != flushNew
 	default:
-		return s.op.sends() && s.phase() == phaseData
+		return s.op.sends() && as[sendOp](s).phase == phaseData
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goucx/goucx/transports/self"
+	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/uct"
 )
 
@@ -20,7 +21,7 @@ type lookedAt struct {
 }
 
 func (f lookedAt) Progress(int) int {
-	f.handler.HandleAM([]byte{7}, []uct.Desc{{Len: 1, ID: amEager, Header: 1}})
+	f.handler.HandleAM([]byte{7}, []uct.Desc{{Len: 1, ID: wire.Eager, Header: 1}})
 	return f.counts
 }
 

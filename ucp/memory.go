@@ -1,12 +1,14 @@
 package ucp
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
 
+	"github.com/goucx/goucx/ucp/internal/keycodec"
 	"github.com/goucx/goucx/uct"
 )
 
@@ -139,16 +141,16 @@ func (m *MemHandle) refuse(d memDomain, err error) {
 
 // pack makes the packed key.
 func (m *MemHandle) pack() error {
-	v := keyView{base: m.base, len: uint64(len(m.buf)), access: m.access, owner: m.ctx.id}
+	v := keycodec.View{Base: m.base, Len: uint64(len(m.buf)), Access: m.access, Owner: m.ctx.id}
 	for _, r := range m.regions {
-		v.entries = append(v.entries, keyEntry{r.transport, uint8(r.domain), r.AppendKey(nil)}) // an address holds as many domains, so the index fits
+		v.Entries = append(v.Entries, keycodec.Entry{Transport: r.transport, Domain: uint8(r.domain), Key: r.AppendKey(nil)}) // an address holds as many domains, so the index fits
 	}
 	if len(m.buf) > 0 && m.access != 0 {
 		if m.emul = m.ctx.emul.add(m.buf, m.access); m.emul != nil {
-			v.entries = append(v.entries, m.emul.key.entry())
+			v.Entries = append(v.Entries, keycodec.Entry{Transport: keycodec.Emulated, Key: binary.LittleEndian.AppendUint64(nil, uint64(m.emul.key))})
 		}
 	}
-	key, err := v.append(nil)
+	key, err := v.Append(nil)
 	m.key = key
 	return err
 }

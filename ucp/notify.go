@@ -63,7 +63,8 @@ func (r Request) Notify(f NotifyFunc, cookie uint64) bool {
 // Further ones receive ErrStale.
 func (w *thread) notify(i uint32) {
 	s, n := &w.slab.slots[i], w.slab.listener(i)
-	c := Completion{Cookie: n.cookie, Message: Message{Tag(s.tag), int(s.length)}}
+	result := as[recvOp](s)
+	c := Completion{Cookie: n.cookie, Message: Message{Tag(result.tag), int(result.length)}}
 	if s.status != ucs.OK {
 		c.Err = w.slotErr(i)
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 
+	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 )
 
@@ -25,12 +26,12 @@ const maxPrealloc = 1 << 20
 // handleFirst receives the first fragment of a tag message.
 func (wi *workerIface) handleFirst(rx *rxConn, tag uint64, data []byte) {
 	w := &wi.w.t
-	if rx.into != reasmNone || len(data) <= firstHeaderLen {
+	if rx.into != reasmNone || len(data) <= wire.FirstHeaderLen {
 		wi.protocolError(rx)
 		return
 	}
 	rx.total, rx.got, rx.tag = binary.LittleEndian.Uint64(data), 0, tag
-	data = data[firstHeaderLen:]
+	data = data[wire.FirstHeaderLen:]
 	if rx.total > math.MaxInt || uint64(len(data)) >= rx.total {
 		wi.protocolError(rx)
 		return
@@ -52,7 +53,7 @@ func (wi *workerIface) handleFirst(rx *rxConn, tag uint64, data []byte) {
 // reassembleInto directs the remaining fragments of s's message to the receive in slot i.
 func (w *thread) reassembleInto(rx *rxConn, i uint32) {
 	rx.into, rx.recvSlot = reasmRecv, i
-	r := &w.slab.slots[i]
+	r := as[recvOp](&w.slab.slots[i])
 	r.tag, r.length = rx.tag, rx.total
 }
 
@@ -79,7 +80,7 @@ func (w *thread) addFragment(rx *rxConn, data []byte) {
 		}
 	case reasmPool, reasmHandler:
 		w.growChunk(rx, rx.got+uint64(len(data)))
-		copy(w.pool.bytes(rx.chunk)[rx.got:], data)
+		copy(w.pool.Bytes(rx.chunk)[rx.got:], data)
 	default:
 	}
 	rx.got += uint64(len(data))
@@ -91,12 +92,12 @@ func (w *thread) addFragment(rx *rxConn, data []byte) {
 // growChunk makes room for n bytes. The memory doubles up to the length of the
 // message.
 func (w *thread) growChunk(rx *rxConn, n uint64) {
-	old := w.pool.bytes(rx.chunk)
+	old := w.pool.Bytes(rx.chunk)
 	if n <= uint64(len(old)) {
 		return
 	}
 	c := w.allocBudgeted(int(min(rx.total, max(n, 2*uint64(len(old))))))
-	copy(w.pool.bytes(c), old[:rx.got])
+	copy(w.pool.Bytes(c), old[:rx.got])
 	w.freeBudgeted(rx.chunk)
 	rx.chunk = c
 }
@@ -124,7 +125,7 @@ func (w *thread) messageComplete(rx *rxConn) {
 // matchPartial matches the message that is being reassembled from s with the receive in
 // slot i.
 func (w *thread) matchPartial(i uint32, rx *rxConn) {
-	copy(w.slab.bufs[i], w.pool.bytes(rx.chunk)[:rx.got])
+	copy(w.slab.bufs[i], w.pool.Bytes(rx.chunk)[:rx.got])
 	w.freeBudgeted(rx.chunk)
 	w.reassembleInto(rx, i)
 }
@@ -149,6 +150,6 @@ func (w *thread) dropPartial(rx *rxConn, st ucs.Status) {
 // setRecvErr records reason as the error of the receive that s's message goes to.
 func (w *thread) setRecvErr(rx *rxConn, reason error) {
 	if rx.into == reasmRecv {
-		w.saveErr(rx.recvSlot, &OpError{Op: opTagRecv.info().name, Err: reason})
+		w.saveErr(rx.recvSlot, &OpError{Op: opTagRecv.String(), Err: reason})
 	}
 }

@@ -144,7 +144,9 @@ func (r Request) Cancel() {
 	r.t.lock()
 	defer r.t.unlock()
 	if r.t.slab.live(r.id) {
-		r.t.cancel(uint32(r.id))
+		if cancel := r.t.operations[r.t.slab.slots[uint32(r.id)].op].cancel; cancel != nil {
+			cancel(r.t, uint32(r.id))
+		}
 	}
 }
 
@@ -167,7 +169,7 @@ func (r Request) String() string {
 	if s.state != slotLive && s.status != ucs.OK {
 		return "request: " + w.slotErr(i).Error()
 	}
-	e := OpError{Op: s.op.info().name, Peer: w.peerName(s.ep), Lane: w.laneName(s.lane), Err: ucs.ErrInProgress}
+	e := OpError{Op: s.op.String(), Peer: w.peerName(s.ep), Lane: w.laneName(s.lane), Err: ucs.ErrInProgress}
 	if s.state != slotLive {
 		return fmt.Sprintf("request: %s: done", e.Op)
 	}

@@ -39,9 +39,9 @@ func (w *thread) noteFailure(lane uint32, st ucs.Status) {
 // try carries out the operation in slot i as far as possible. If it gets NoResource it is
 // added to the lane's pending queue, and try returns InProgress.
 func (w *thread) try(i uint32) ucs.Status {
-	resume := w.slab.slots[i].op.info().resume
+	progress := w.operations[w.slab.slots[i].op].progress
 	for {
-		st := resume(w, i)
+		st := progress(w, i)
 		if st != ucs.NoResource {
 			return st
 		}
@@ -89,38 +89,21 @@ func (w *thread) end(i uint32, st ucs.Status) {
 
 // discard releases slot i and what a send in it holds.
 func (w *thread) discard(i uint32) {
-	if s := &w.slab.slots[i]; s.parent != 0 && s.op.sends() {
+	if s := &w.slab.slots[i]; s.op.sends() && as[sendOp](s).phase != phaseNew {
 		w.releaseSend(i)
 	}
 	w.slab.release(i)
 }
 
-// endSlow completes the operation in slot i with st, in any state and with any flags. A
-// send first releases its credit and its exposed memory. Then the result goes to the
-// parent operation, to the callback and the waiters, or stays in the slot. endSlow may
-// move the slots.
+// endSlow completes the operation in slot i with st, in any state and with any flags. The
+// operation first releases what it holds. Then the result goes to the parent operation, to
+// the callback and the waiters, or stays in the slot. endSlow may move the slots.
 //
 //go:noinline
 func (w *thread) endSlow(i uint32, st ucs.Status) {
 	w.clearPending(i)
-	if s := &w.slab.slots[i]; s.op == opAMFetch {
-		w.prefetchDone(i, st)
+	if complete := w.operations[w.slab.slots[i].op].complete; complete != nil && complete(w, i, st) {
 		return
-	} else if s.op.sends() {
-		w.releaseSend(i) // may move the slots
-	} else if s.op == opRndvRead {
-		w.readCompleted(i, st)
-		return
-	} else if s.op == opDrainLane {
-		w.drainDone(i)
-		return
-	} else if s.op == opFence && s.flags&flagChild != 0 {
-		f := s.parent
-		w.slab.release(i)
-		w.fencePartDone(f)
-		return
-	} else if s.op == opControl {
-		w.slab.unlink(&w.lanes[s.lane].pendingControl, i)
 	}
 	w.slab.dropBuffers(i)
 	s := &w.slab.slots[i]
@@ -145,7 +128,7 @@ func (w *thread) endSlow(i uint32, st ucs.Status) {
 // partEnded counts the completion of one of several parts of the operation in slot i.
 func (w *thread) partEnded(i uint32, st ucs.Status) {
 	s := &w.slab.slots[i]
-	s.partsLeft--
+	s.parts--
 	if s.status == ucs.OK {
 		s.status = st
 	}
@@ -154,7 +137,7 @@ func (w *thread) partEnded(i uint32, st ucs.Status) {
 // childEnded counts the completion of the part in slot i with its parent. The last part
 // completes the parent.
 func (w *thread) childEnded(i uint32) {
-	c := &w.slab.slots[i]
+	c := as[flushOp](&w.slab.slots[i])
 	parent := c.parent
 	s := &w.slab.slots[parent]
 	if c.status != ucs.OK && s.status == ucs.OK {
@@ -162,63 +145,8 @@ func (w *thread) childEnded(i uint32) {
 		w.saveErr(parent, w.slotErr(i))
 	}
 	w.slab.release(i)
-	s.partsLeft--
-	if s.partsLeft == 0 {
+	s.parts--
+	if s.parts == 0 {
 		w.end(parent, s.status)
-	}
-}
-
-// opInfo describes a kind of operation.
-type opInfo struct {
-	name string
-	// resume starts or continues the operation in slot i. It returns OK if the operation is
-	// complete. InProgress: an event or a message will complete it. NoResource: it has to
-	// wait on the lane's pending queue. Busy: it moved to the end of that queue. Any other
-	// status is the operation's result.
-	resume func(w *thread, i uint32) ucs.Status
-}
-
-// info returns the row of an operation. It is a switch and not a table, because the rows
-// refer to functions that call info.
-func (k opKind) info() opInfo {
-	switch k {
-	case opTagSend, opTagSendV, opTagSendUint64:
-		return opInfo{"tag send", (*thread).resumeTagSend}
-	case opTagSendSync:
-		return opInfo{"tag sync send", (*thread).resumeTagSend}
-	case opTagRecv:
-		return opInfo{name: "tag receive"}
-	case opAMRecv, opAMFetch:
-		return opInfo{name: "active message receive"}
-	case opFlush:
-		return opInfo{"flush", (*thread).resumeFlush}
-	case opFence:
-		return opInfo{"fence", (*thread).resumeFence}
-	case opFenceMulti:
-		return opInfo{name: "fence"} // only its parts are retried
-	case opCancelFrag:
-		return opInfo{"cancel notice", (*thread).resumeCancelFrag}
-	case opControl:
-		return opInfo{"control message", (*thread).resumeControl}
-	case opPut:
-		return opInfo{"put", (*thread).resumeTransfer}
-	case opPutUint64:
-		return opInfo{"put", (*thread).resumePutUint64}
-	case opGet:
-		return opInfo{"get", (*thread).resumeTransfer}
-	case opGetUint64:
-		return opInfo{"get", (*thread).resumeGetUint64}
-	case opAtomic:
-		return opInfo{"atomic", (*thread).resumeAtomic}
-	case opFetch:
-		return opInfo{"fetch", (*thread).resumeFetch}
-	case opRndvRead:
-		return opInfo{"rendezvous read", (*thread).resumeRead}
-	case opDrainLane:
-		return opInfo{"lane drain", (*thread).resumeDrain}
-	case opAMSend:
-		return opInfo{"active message", (*thread).resumeAMSend}
-	default:
-		return opInfo{name: "operation"}
 	}
 }

@@ -48,7 +48,8 @@ func (r RecvRequest) Wait(ctx context.Context) (Message, error) {
 			// Same as consume, but without the call.
 			s.gen, s.state, s.next = nextGen(g), slotFree, b.free
 			b.free = i
-			return Message{Tag(s.tag), int(s.length)}, nil
+			m := as[recvOp](s)
+			return Message{Tag(m.tag), int(m.length)}, nil
 		}
 		if err := p.after(ctx, w, w.progress(), r.id); err != nil {
 			return w.consumeEnded(r.id, err)
@@ -102,7 +103,7 @@ func (w *thread) tryConsume(id uint64) (m Message, ended bool, err error) {
 
 // consume returns the result of the receive in slot i and releases the slot.
 func (w *thread) consume(i uint32) (m Message, err error) {
-	s := &w.slab.slots[i]
+	s := as[recvOp](&w.slab.slots[i])
 	m = Message{Tag(s.tag), int(s.length)}
 	if s.status != ucs.OK {
 		err = w.slotErr(i)

@@ -3,39 +3,9 @@ package ucp
 import (
 	"time"
 
+	"github.com/goucx/goucx/ucp/internal/pool"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
-)
-
-// opKind is the kind of operation that a slot holds.
-type opKind uint8
-
-// Operations. info has their names and their resume functions.
-const (
-	opNone opKind = iota
-	opTagSend
-	opTagSendUint64
-	opTagSendV
-	opTagSendSync
-	opAMSend
-	opTagRecv
-	opAMRecv
-	opAMFetch
-	opMatched
-	opFlush
-	opFence
-	opFenceMulti // of several lanes; its parts are opFence
-	opCancelFrag
-	opControl
-	opPut
-	opPutUint64
-	opGet
-	opGetUint64
-	opAtomic
-	opFetch
-	opRndvRead
-	opDrainLane // keeps an unreferenced lane open until the replies sent on it are acknowledged
-	numOps
 )
 
 // slotState is the state of a slot.
@@ -57,33 +27,36 @@ const (
 	flagTied                            // a receive that fails with its endpoint
 	flagPending                         // on its lane's pending queue
 	flagExtra                           // the slab holds more for this slot, outside of it
-	flagChild                           // a part of the operation in parent
+	flagChild                           // a part of an operation with several parts
 	flagReported                        // its error was reported, or no caller is interested in it
 	flagUnclaimed                       // in the list of unclaimed completions
 )
+
+// slotHeader is the part of a slot that means the same in every operation.
+type slotHeader struct {
+	gen    uint32 // 31 bits, never 0; incremented when the slot is released
+	next   uint32 // in the free list, a chain, or the list of unclaimed completions
+	op     opKind
+	state  slotState
+	status ucs.Status
+	flags  slotFlags
+	ep     uint32 // index of the endpoint in thread.eps; 0: none
+	lane   uint32 // index of the lane in Thread.lanes; 0: none
+	parts  uint32 // parts that have not completed
+}
 
 // slot is an operation in flight, and then its result. It has 64 bytes and no pointer: the
 // garbage collector never scans it, and writes to it need no write barrier. The caller's
 // buffer is at the same index in slab.bufs.
 //
-// Slots move in memory when the slab grows, so a *slot is valid until the next take. The
-// meaning of tag, arg, off, n, left, parent and aux depends on the operation.
+// Behind the header each operation has fields of its own: a view is a struct of the same
+// size, and as reads the slot as that view. Slots move in memory when the slab grows, so a
+// *slot and a view are valid until the next alloc.
 type slot struct {
-	gen       uint32 // 31 bits, never 0; incremented when the slot is released
-	next      uint32 // in the free list, a chain, or the list of unclaimed completions
-	op        opKind
-	state     slotState
-	status    ucs.Status
-	flags     slotFlags
-	ep        uint32 // index of the endpoint in Worker.eps; 0: none
-	lane      uint32 // index of the lane in thread.lanes; 0: none
-	parent    uint32 // slot of the whole operation, with flagChild
-	tag       uint64 // tag; tag received; value fetched
-	arg       uint64 // scalar to send; remote address; id of the peer's operation
-	off       uint64 // bytes done
-	length    uint64 // length of the message or transfer; bytes received
-	partsLeft uint32 // parts that have not completed
-	aux       uint32 // depends on the operation
+	slotHeader
+	mode  uint32 // the first field of a view; alloc clears it
+	prev  uint32 // in a chain
+	words [4]uint64
 }
 
 // slab holds the slots of a worker.
@@ -97,12 +70,12 @@ type slab struct {
 	sweptAll ucs.Time // when sweepAll swept last; 0: never
 
 	// State outside of the slots that have flagExtra.
-	vecs      map[uint32][][]byte // pieces of opTagSendV
-	listeners []listener          // callbacks and waiters by slot; shorter than slots if none was needed
-	errs      map[uint32]error    // errors that outlive what they are made from
-	copies    map[uint32]chunk    // pool memory that holds the buffer
-	opMems    []opMem             // registered memory by slot; shorter than slots if none was needed
-	pool      *pool
+	vecs      map[uint32][][]byte   // pieces of opTagSendV
+	listeners []listener            // callbacks and waiters by slot; shorter than slots if none was needed
+	errs      map[uint32]error      // errors that outlive what they are made from
+	copies    map[uint32]pool.Chunk // pool memory that holds the buffer
+	opMems    []opMem               // registered memory by slot; shorter than slots if none was needed
+	pool      *pool.Pool
 
 	unclaimed                    int // slots in the list of unclaimed completions
 	unclaimedHead, unclaimedTail uint32
@@ -115,10 +88,10 @@ const (
 	genMask      = 1<<31 - 1
 )
 
-func (b *slab) init(p *pool) {
+func (b *slab) init(p *pool.Pool) {
 	b.vecs = make(map[uint32][][]byte)
 	b.errs = make(map[uint32]error)
-	b.copies = make(map[uint32]chunk)
+	b.copies = make(map[uint32]pool.Chunk)
 	b.pool = p
 	b.grow()
 }
@@ -135,7 +108,7 @@ func (b *slab) alloc(op opKind) uint32 {
 	s := &b.slots[i]
 	b.free = s.next
 	s.op, s.state, s.status, s.flags = op, slotLive, ucs.OK, 0
-	s.ep, s.lane, s.partsLeft, s.parent = 0, 0, 0, 0
+	s.ep, s.lane, s.parts, s.mode = 0, 0, 0, 0
 	return i
 }
 
@@ -203,7 +176,7 @@ func (b *slab) dropBuffers(i uint32) {
 		return
 	}
 	if c, ok := b.copies[i]; ok {
-		b.pool.put(c)
+		b.pool.Put(c)
 		delete(b.copies, i)
 	}
 	b.detachMem(i)
@@ -249,13 +222,13 @@ func (b *slab) addUnclaimed(i uint32) {
 	}
 }
 
-// chain is a doubly linked queue of live slots, through slot.next and slot.aux. A slot
+// chain is a doubly linked queue of live slots, through slot.next and slot.prev. A slot
 // is in at most one chain.
 type chain struct{ head, tail uint32 }
 
 func (b *slab) push(c *chain, i uint32) {
 	s := &b.slots[i]
-	s.next, s.aux = 0, c.tail
+	s.next, s.prev = 0, c.tail
 	if c.tail == 0 {
 		c.head = i
 	} else {
@@ -267,15 +240,15 @@ func (b *slab) push(c *chain, i uint32) {
 // unlink removes slot i from c, which contains it.
 func (b *slab) unlink(c *chain, i uint32) {
 	s := &b.slots[i]
-	if s.aux == 0 {
+	if s.prev == 0 {
 		c.head = s.next
 	} else {
-		b.slots[s.aux].next = s.next
+		b.slots[s.prev].next = s.next
 	}
 	if s.next == 0 {
-		c.tail = s.aux
+		c.tail = s.prev
 	} else {
-		b.slots[s.next].aux = s.aux
+		b.slots[s.next].prev = s.prev
 	}
 }
 

@@ -4,10 +4,25 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/goucx/goucx/ucp/internal/keycodec"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/wireup"
 )
+
+// Key is a packed remote key: plain bytes that a program passes to a peer, which
+// unpacks them with [Endpoint.UnpackKey]. docs/wire/key.md specifies the format. A
+// checksum detects damage.
+type Key []byte
+
+// String describes the memory of the key, for logs.
+func (k Key) String() string {
+	v, err := keycodec.Parse(k)
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("key to %d bytes at %#x of %v", v.Len, v.Base, v.Owner)
+}
 
 // RemoteKey is the right to access a peer's memory. It belongs to the Endpoint that unpacked it
 // and is closed with it. Offsets count from the first byte of the memory. They are checked
@@ -76,7 +91,7 @@ type forms struct {
 // of every transport. ErrRemoteAccess: the memory was closed in the meantime. If the
 // endpoint failed, its own error.
 func (e Endpoint) UnpackKey(key Key) (*RemoteKey, error) {
-	v, err := parseKey(key)
+	v, err := keycodec.Parse(key)
 	if err != nil {
 		return nil, fmt.Errorf("unpack key: %w", err)
 	}
@@ -87,8 +102,8 @@ func (e Endpoint) UnpackKey(key Key) (*RemoteKey, error) {
 	if err := r.plan(e); err != nil {
 		return nil, fmt.Errorf("unpack key: %w", err)
 	}
-	k := &RemoteKey{t: e.t, e: e, size: v.len, base: v.base, access: v.access, amo: slowAtomics{}}
-	if v.len > 0 {
+	k := &RemoteKey{t: e.t, e: e, size: v.Len, base: v.Base, access: v.Access, amo: slowAtomics{}}
+	if v.Len > 0 {
 		r.resolve(k) // not under the worker's lock: it may wait for the owner
 	}
 	if err := r.attach(k); err != nil {
@@ -301,8 +316,7 @@ func (k *RemoteKey) release() {
 func (w *thread) keyInUse(l *keyLane) bool {
 	for i := range w.slab.slots {
 		s := &w.slab.slots[i]
-		if s.state == slotLive && s.op >= opPut && s.op <= opFetch && s.lane == l.lane &&
-			(s.tag == uint64(l.rkey) || s.tag == uint64(l.emulKey)) {
+		if s.transfersBy(l.lane) && l.has(s) {
 			return true
 		}
 	}

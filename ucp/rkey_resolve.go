@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/goucx/goucx/ucp/internal/keycodec"
+	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/wireup"
@@ -13,7 +15,7 @@ import (
 // keyResolver finds the lanes of a key.
 type keyResolver struct {
 	w       *thread
-	key     keyView
+	key     keycodec.View
 	view    wireup.View
 	ranked  wireup.Plan
 	refused []uct.Refusal
@@ -32,8 +34,8 @@ func (r *keyResolver) plan(e Endpoint) error {
 		return ErrClosed
 	}
 	r.view = w.peers.View(w.eps[slot].peer)
-	if r.key.owner != r.view.Owner() {
-		return fmt.Errorf("the key is of %v, the endpoint leads to a worker of %v: %w", r.key.owner, r.view.Owner(), ErrInvalid)
+	if r.key.Owner != r.view.Owner() {
+		return fmt.Errorf("the key is of %v, the endpoint leads to a worker of %v: %w", r.key.Owner, r.view.Owner(), ErrInvalid)
 	}
 	if st := w.connect(slot); st != ucs.OK {
 		return w.reason(slot, st)
@@ -78,7 +80,7 @@ func (r *keyResolver) first(p wireup.Purpose, lacks func(*keyLane) string) *keyL
 // there is one, else the best. It returns nil if the key has no entry for emulation, or
 // the owner is on this host.
 func (r *keyResolver) emulation(beside *keyLane) *keyLane {
-	key := r.key.emulKey()
+	key := uct.RKey(r.key.EmulKey())
 	if key == 0 {
 		return nil
 	}
@@ -96,7 +98,7 @@ func (r *keyResolver) emulation(beside *keyLane) *keyLane {
 	}
 	l := &keyLane{
 		local: c.Local, remote: c.Remote, iface: r.w.ifaces[c.Local].iface.Attr(),
-		rkey: uct.RKey(key), emulKey: uct.RKey(key), emulOnly: true,
+		rkey: key, emulKey: key, emulOnly: true,
 	}
 	l.setEmulationLimits()
 	return l
@@ -113,20 +115,20 @@ func (l *keyLane) setEmulationLimits() {
 // device, the owner's CPU must not perform any: they would not be atomic with the device's.
 func (r *keyResolver) withEmulation(l, rma *keyLane) *keyLane {
 	switch {
-	case r.key.flags&keyDeviceAtomics != 0:
+	case r.key.Flags&keycodec.DeviceAtomics != 0:
 	case l == nil && rma != nil && rma.emulOnly:
 		return rma
 	case l == nil:
 		return r.emulation(rma)
 	case l.carriesEmulation() && !l.allAtomics():
-		l.emulKey = uct.RKey(r.key.emulKey())
+		l.emulKey = uct.RKey(r.key.EmulKey())
 	}
 	return l
 }
 
 // carriesEmulation reports whether the lane's active messages can carry emulated operations.
 func (l *keyLane) carriesEmulation() bool {
-	return l.iface.Ops.Has(uct.OpAMBcopy|uct.OpPending) && emulLimit(l.iface.AM.Bcopy) >= emulAtomicLen
+	return l.iface.Ops.Has(uct.OpAMBcopy|uct.OpPending) && emulLimit(l.iface.AM.Bcopy) >= wire.AtomicLen
 }
 
 func (l *keyLane) allAtomics() bool {
@@ -143,12 +145,12 @@ func (r *keyResolver) unpack(c wireup.Candidate) *keyLane {
 	wi := r.w.ifaces[c.Local]
 	r.lanes[pair] = nil
 	domain := r.view.Entries[c.Remote].Device
-	n := slices.IndexFunc(r.key.entries, func(e keyEntry) bool { return e.domain == domain && e.transport != keyEmulated })
+	n := slices.IndexFunc(r.key.Entries, func(e keycodec.Entry) bool { return e.Domain == domain && e.Transport != keycodec.Emulated })
 	if n < 0 {
 		r.refuse(c.Local, "the owner did not register the memory with it")
 		return nil
 	}
-	k, err := wi.domain.UnpackKey(r.key.entries[n].key)
+	k, err := wi.domain.UnpackKey(r.key.Entries[n].Key)
 	if err != nil {
 		r.errs = append(r.errs, err)
 		r.refuse(c.Local, err.Error())
@@ -158,8 +160,8 @@ func (r *keyResolver) unpack(c wireup.Candidate) *keyLane {
 		local: c.Local, remote: c.Remote, domain: wi.domain, rkey: k,
 		attr: wi.domain.KeyAttr(k), iface: wi.iface.Attr(),
 	}
-	if r.key.flags&keyDeviceAtomics == 0 && l.attr.Bytes == nil {
-		l.failoverKey = uct.RKey(r.key.emulKey())
+	if r.key.Flags&keycodec.DeviceAtomics == 0 && l.attr.Bytes == nil {
+		l.failoverKey = uct.RKey(r.key.EmulKey())
 	}
 	ops := l.attr.Ops & l.iface.Ops
 	l.put = formsOf(ops, uct.OpPutShort, uct.OpPutBcopy, l.iface.Put)
@@ -181,7 +183,7 @@ func formsOf(ops, short, bcopy uct.Ops, l uct.Limit) (f forms) {
 }
 
 func (r *keyResolver) lacksRMA(l *keyLane) string {
-	switch a := r.key.access; {
+	switch a := r.key.Access; {
 	case a&uct.MemRemotePut != 0 && l.put.none():
 		return "does not put to this memory"
 	case a&uct.MemRemoteGet != 0 && l.get.none():
@@ -191,7 +193,7 @@ func (r *keyResolver) lacksRMA(l *keyLane) string {
 }
 
 func (r *keyResolver) lacksAMO(l *keyLane) string {
-	device := r.key.flags&keyDeviceAtomics != 0
+	device := r.key.Flags&keycodec.DeviceAtomics != 0
 	switch {
 	case l.attr.Atomic32|l.attr.Atomic64 == 0:
 		return "does not reach this memory"

@@ -59,7 +59,7 @@ func (k *RemoteKey) putWord(v, off uint64) Request {
 		return Request{}
 	}
 	i := k.newSlot(opPutUint64, k.rma, off)
-	k.t.slab.slots[i].length = v
+	as[wordOp](&k.t.slab.slots[i]).operand = v
 	return k.t.start(i)
 }
 
@@ -119,9 +119,9 @@ func (k *RemoteKey) post(op opKind, p []byte, off uint64, m *MemHandle) Request 
 	}
 	w := k.t
 	i := k.newSlot(op, k.rma, off)
-	s := &w.slab.slots[i]
+	s := as[rmaOp](&w.slab.slots[i])
 	s.length = uint64(len(p))
-	s.aux |= f.pack()
+	s.form |= f.pack()
 	w.slab.bufs[i] = p
 	if f.zcopy && s.length > f.short && s.length >= w.zcopyFrom.registered {
 		w.planZcopy(i, m)
@@ -129,16 +129,15 @@ func (k *RemoteKey) post(op opKind, p []byte, off uint64, m *MemHandle) Request 
 	return w.start(i)
 }
 
-// newSlot returns a slot for an operation by l at offset off. tag holds the transport's key,
-// arg the address.
+// newSlot returns a slot for an operation by l at offset off.
 func (k *RemoteKey) newSlot(op opKind, l *keyLane, off uint64) uint32 {
 	w := k.t
 	i := w.slab.alloc(op)
-	s := &w.slab.slots[i]
-	s.ep, s.lane, s.parent = w.endpoint(k.e), l.lane, 0
-	s.tag, s.arg, s.off, s.length, s.partsLeft, s.aux = uint64(l.rkey), k.base+off, 0, 0, 0, 0
+	s := as[rmaOp](&w.slab.slots[i])
+	s.ep, s.lane = w.endpoint(k.e), l.lane
+	s.key, s.addr, s.off, s.length = uint64(l.rkey), k.base+off, 0, 0
 	if l.emulOnly {
-		s.aux = auxEmulated
+		s.form = formEmulated
 	}
 	return i
 }
@@ -180,68 +179,94 @@ func (k *RemoteKey) refuseLocked(op opKind, err error) Request {
 	w := k.t
 	peer := w.peerName(w.endpoint(k.e))
 	i := w.slab.alloc(op)
-	s := &w.slab.slots[i]
 	// Without an endpoint. The request may never be looked at, so it joins the
 	// unclaimed completions.
-	s.ep, s.lane, s.partsLeft, s.off = 0, 0, 0, 0
-	s.arg, s.aux = k.e.id, auxRefused
+	s := as[refusedOp](&w.slab.slots[i])
+	s.endpoint, s.form = k.e.id, formRefused
 	w.unreportedRefusals++
-	w.saveErr(i, &OpError{Op: op.info().name, Peer: peer, Err: err})
+	w.saveErr(i, &OpError{Op: op.String(), Peer: peer, Err: err})
 	r := Request{k.t, w.slab.id(i)}
 	w.end(i, ucs.InvalidParam)
 	return r
 }
 
-// Forms of a transfer in a slot's aux: whether the key allows short and bcopy, and whether
-// it is made by zcopy.
-const (
-	auxShort = 1 << iota
-	auxBcopy
-	auxZcopy
-)
+// rmaOp is the slot of a put or get in parts.
+type rmaOp struct {
+	slotHeader
+	form   rmaForm
+	_      uint32
+	key    uint64 // the transport's key, or an emulKey
+	addr   uint64 // in the peer's memory
+	off    uint64 // bytes posted
+	length uint64
+}
+
+// wordOp is the slot of an atomic, or of a put or get of eight bytes.
+type wordOp struct {
+	slotHeader
+	form    rmaForm
+	_       uint32
+	key     uint64 // as in rmaOp; once complete the value fetched, in the place of a receive's tag
+	addr    uint64
+	operand uint64 // the value to put
+	compare uint64
+}
+
+// rmaForm says how an operation is carried out. An atomic has its operation and width in the
+// low bits.
+type rmaForm uint32
 
 const (
-	// auxEmulated: emulated, by active messages.
-	auxEmulated = 1 << 30
-	// auxBounced: a word that arrives in a bounce buffer.
-	auxBounced = 1 << 29
+	formShort rmaForm = 1 << iota // the key allows short operations
+	formBcopy                     // the key allows bcopy
+	formZcopy                     // the transfer is made by zcopy
+
+	formBounced  rmaForm = 1 << 29 // a word that arrives in a bounce buffer
+	formEmulated rmaForm = 1 << 30 // emulated, by active messages
+	formRefused  rmaForm = 1 << 31 // refused when it was posted: see flush_refused.go
 )
 
 // emulated reports whether the operation in s is an emulated put, get or atomic. No device
 // uses its buffer.
 func (s *slot) emulated() bool {
-	return s.op >= opPut && s.op <= opFetch && s.aux&auxEmulated != 0
+	return s.op >= opPut && s.op <= opFetch && as[rmaOp](s).form&formEmulated != 0
 }
 
-// oneSided returns the endpoint that carries out the operation in s.
-func (l *lane) oneSided(s *slot) uct.Endpoint {
-	if s.aux&auxEmulated != 0 {
+// oneSided returns the endpoint that carries out an operation of this form.
+func (l *lane) oneSided(form rmaForm) uct.Endpoint {
+	if form&formEmulated != 0 {
 		return l.emul
 	}
 	return l.ep
 }
 
-func (f forms) pack() (a uint32) {
+func (f forms) pack() (a rmaForm) {
 	if f.short > 0 {
-		a |= auxShort
+		a |= formShort
 	}
 	if f.bcopy > 0 {
-		a |= auxBcopy
+		a |= formBcopy
 	}
 	return a
 }
 
 // posting reports whether parts of the operation are still to be posted.
-func (s *slot) posting() bool { return s.transfers() && s.off < s.length }
+func (s *slot) posting() bool {
+	t := as[rmaOp](s)
+	return (s.op == opPut || s.op == opGet) && t.off < t.length
+}
 
-// transfers reports whether the operation is a put or get in parts.
-func (s *slot) transfers() bool { return s.op == opPut || s.op == opGet }
+var (
+	transferOperation  = operation{progress: (*thread).resumeTransfer}
+	putUint64Operation = operation{progress: (*thread).resumePutUint64}
+	getUint64Operation = operation{progress: (*thread).resumeGetUint64}
+)
 
 // resumeTransfer posts a put or get in parts, as far as the transport has resources. s.off
-// counts the bytes posted, s.left the parts that have not completed.
+// counts the bytes posted, s.parts the parts that have not completed.
 func (w *thread) resumeTransfer(i uint32) ucs.Status {
 	for {
-		s := &w.slab.slots[i]
+		s := as[rmaOp](&w.slab.slots[i])
 		l := &w.lanes[s.lane]
 		switch {
 		case s.lane == 0 && s.status == ucs.OK:
@@ -253,7 +278,7 @@ func (w *thread) resumeTransfer(i uint32) ucs.Status {
 			s.off = s.length // post no more
 		}
 		if s.off == s.length {
-			if s.partsLeft > 0 {
+			if s.parts > 0 {
 				return ucs.InProgress
 			}
 			return s.status
@@ -264,7 +289,7 @@ func (w *thread) resumeTransfer(i uint32) ucs.Status {
 			return st
 		case ucs.OK, ucs.InProgress:
 			s.off += uint64(n)
-			s.partsLeft += uint32(st) // OK is 0, InProgress 1
+			s.parts += uint32(st) // OK is 0, InProgress 1
 		default:
 			s.status = st
 		}
@@ -273,22 +298,22 @@ func (w *thread) resumeTransfer(i uint32) ucs.Status {
 
 // postPart posts the first part of p, the rest of the transfer in slot i.
 func (w *thread) postPart(i uint32, l *lane, p []byte) (n int, st ucs.Status) {
-	s, t := &w.slab.slots[i], w.slab.token(i)
+	s, t := as[rmaOp](&w.slab.slots[i]), w.slab.token(i)
 	a := w.ifaces[l.iface].iface.Attr()
-	lim, k, addr := a.Put, uct.RKey(s.tag), s.arg+s.off
+	lim, k, addr := a.Put, uct.RKey(s.key), s.addr+s.off
 	if s.op == opGet {
 		lim = a.Get
 	}
-	if s.aux&auxEmulated != 0 {
+	if s.form&formEmulated != 0 {
 		lim = uct.Limit{Short: l.emul.limit, Bcopy: l.emul.limit}
 	}
-	if s.aux&auxZcopy != 0 {
+	if s.form&formZcopy != 0 {
 		if n, st = w.postZcopy(i, p, lim); st != ucs.Unsupported {
 			return n, st
 		}
 	}
-	ep := l.oneSided(s)
-	short := s.aux&auxShort != 0 && (len(p) <= lim.Short || s.aux&auxBcopy == 0)
+	ep := l.oneSided(s.form)
+	short := s.form&formShort != 0 && (len(p) <= lim.Short || s.form&formBcopy == 0)
 	if short {
 		p = p[:min(len(p), lim.Short)]
 	} else {
@@ -308,29 +333,30 @@ func (w *thread) postPart(i uint32, l *lane, p []byte) (n int, st ucs.Status) {
 }
 
 func (w *thread) resumePutUint64(i uint32) ucs.Status {
-	s := &w.slab.slots[i]
+	s := as[wordOp](&w.slab.slots[i])
 	l := &w.lanes[s.lane]
 	if st := s.resumable(l); st != ucs.OK {
 		return st
 	}
-	return l.oneSided(s).PutUint64(s.length, s.arg, uct.RKey(s.tag))
+	return l.oneSided(s.form).PutUint64(s.operand, s.addr, uct.RKey(s.key))
 }
 
 func (w *thread) resumeGetUint64(i uint32) ucs.Status {
-	s := &w.slab.slots[i]
+	s := as[wordOp](&w.slab.slots[i])
 	l := &w.lanes[s.lane]
 	if st := s.resumable(l); st != ucs.OK {
 		return st
 	}
-	if s.aux&auxBounced != 0 {
-		return s.bounceDone(l.ep.GetBcopy(w.slab.bufs[i], s.arg, uct.RKey(s.tag), w.slab.token(i)), w.slab.bufs[i])
+	if s.form&formBounced != 0 {
+		st := l.ep.GetBcopy(w.slab.bufs[i], s.addr, uct.RKey(s.key), w.slab.token(i))
+		return s.fetched(binary.LittleEndian.Uint64(w.slab.bufs[i]), st)
 	}
-	v, st := l.oneSided(s).GetUint64(s.arg, uct.RKey(s.tag), w.slab.token(i))
+	v, st := l.oneSided(s.form).GetUint64(s.addr, uct.RKey(s.key), w.slab.token(i))
 	return s.fetched(v, st)
 }
 
 // resumable returns OK, or the status with which a waiting operation fails.
-func (s *slot) resumable(l *lane) ucs.Status {
+func (s *wordOp) resumable(l *lane) ucs.Status {
 	if s.lane == 0 {
 		return ucs.Canceled // its endpoint was closed in the meantime
 	}
@@ -338,12 +364,12 @@ func (s *slot) resumable(l *lane) ucs.Status {
 }
 
 // fetched stores the value of an operation for which the transport returned st.
-func (s *slot) fetched(v uint64, st ucs.Status) ucs.Status {
+func (s *wordOp) fetched(v uint64, st ucs.Status) ucs.Status {
 	if st == ucs.OK {
-		s.tag = v
+		s.key = v
 	}
 	if st == ucs.InProgress {
-		s.partsLeft = 1 // the transport has it: only its event completes it
+		s.parts = 1 // the transport has it: only its event completes it
 	}
 	return st
 }
@@ -374,7 +400,7 @@ func (k *RemoteKey) transferIn(op opKind, p []byte, off uint64, m *MemHandle) Re
 // planZcopy marks the transfer in slot i for zcopy if that is worth it. Its buffer lies in
 // m if m is not nil.
 func (w *thread) planZcopy(i uint32, m *MemHandle) {
-	s := &w.slab.slots[i]
+	s := as[rmaOp](&w.slab.slots[i])
 	buf := w.slab.bufs[i]
 	wi := w.ifaces[w.lanes[s.lane].iface]
 	var mem uct.Mem
@@ -389,14 +415,14 @@ func (w *thread) planZcopy(i uint32, m *MemHandle) {
 	case s.length < w.zcopyFrom.any:
 		return
 	}
-	s.aux |= auxZcopy
+	s.form |= formZcopy
 }
 
 // postZcopy posts the first part of p, the rest of the transfer in slot i, by zcopy. It
 // returns Unsupported if p has to be copied. It registers memory only when the transport
 // can take the transfer, so no more memory is registered than a transport's queue holds.
 func (w *thread) postZcopy(i uint32, p []byte, lim uct.Limit) (int, ucs.Status) {
-	s := &w.slab.slots[i]
+	s := as[rmaOp](&w.slab.slots[i])
 	l := &w.lanes[s.lane]
 	if len(p) < lim.MinZcopy {
 		return 0, ucs.Unsupported
@@ -408,7 +434,7 @@ func (w *thread) postZcopy(i uint32, p []byte, lim uct.Limit) (int, ucs.Status) 
 		}
 		own, err := w.ifaces[l.iface].register(w.slab.bufs[i], 0)
 		if err != nil {
-			s.aux &^= auxZcopy
+			s.form &^= formZcopy
 			return 0, ucs.Unsupported
 		}
 		w.slab.attachMem(i, own)
@@ -419,9 +445,9 @@ func (w *thread) postZcopy(i uint32, p []byte, lim uct.Limit) (int, ucs.Status) 
 	var st ucs.Status
 	t := w.slab.token(i)
 	if s.op == opPut {
-		st = l.ep.PutZcopy(w.am.vec[:], s.arg+s.off, uct.RKey(s.tag), t)
+		st = l.ep.PutZcopy(w.am.vec[:], s.addr+s.off, uct.RKey(s.key), t)
 	} else {
-		st = l.ep.GetZcopy(w.am.vec[:], s.arg+s.off, uct.RKey(s.tag), t)
+		st = l.ep.GetZcopy(w.am.vec[:], s.addr+s.off, uct.RKey(s.key), t)
 	}
 	w.am.vec[0] = uct.Vec{}
 	if s.off == 0 && st != ucs.NoResource {
@@ -434,17 +460,12 @@ func (w *thread) postZcopy(i uint32, p []byte, lim uct.Limit) (int, ucs.Status) 
 func (k *RemoteKey) getUint64Bounce(off uint64) Fetch[uint64] {
 	w := k.t
 	i := k.newSlot(opGetUint64, k.rma, off)
-	c := w.pool.get(8)
+	c := w.pool.Get(8)
 	w.slab.copies[i] = c
-	w.slab.bufs[i] = w.pool.bytes(c)[:8:8]
-	s := &w.slab.slots[i]
+	w.slab.bufs[i] = w.pool.Bytes(c)[:8:8]
+	s := as[wordOp](&w.slab.slots[i])
 	s.flags |= flagExtra
-	s.aux = auxBounced
+	s.form = formBounced
 	v, r := w.startFetch(i)
 	return Fetch[uint64]{v, r}
-}
-
-// bounceDone stores the word of a get that returned st.
-func (s *slot) bounceDone(st ucs.Status, p []byte) ucs.Status {
-	return s.fetched(binary.LittleEndian.Uint64(p), st)
 }

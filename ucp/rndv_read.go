@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
@@ -25,14 +26,21 @@ import (
 // readMin is the shortest message that is read; a shorter one arrives sooner by messages.
 const readMin = 16 << 10
 
-// rndvKeyHeaderLen is the length of what precedes the transport's key in an amKey: address, domain.
-const rndvKeyHeaderLen = 9
-
 // opMem is registered memory of an operation in progress: an exposed region, or the
 // buffer of a read or of a zcopy transfer.
 type opMem struct {
 	uct.Mem
 	registrar *workerIface // registered it for this operation; nil: the memory was registered before
+}
+
+// readOp is the slot of a read.
+type readOp struct {
+	slotHeader
+	_, _    uint32
+	key     uint64 // the transport's key of the sender's memory
+	addr    uint64
+	receive uint64 // id of the receive whose data is read
+	_       uint64
 }
 
 // maxReusable is the number of closed regions that are kept of each port.
@@ -42,7 +50,7 @@ const maxReusable = 1024
 func (wi *workerIface) canRead() bool {
 	a := wi.iface.Attr()
 	return wi.info.Kind == uct.DeviceNet && a.Ops.Has(uct.OpGetZcopy) && a.Get.MaxZcopy > 0 && a.Get.MaxVec > 0 &&
-		wi.domain.Attr().Register && rndvKeyHeaderLen+wi.domain.Attr().KeyLen <= a.AM.Bcopy
+		wi.domain.Attr().Register && wire.KeyHeaderLen+wi.domain.Attr().KeyLen <= a.AM.Bcopy
 }
 
 // register returns buf as memory of the port's domain. If buf lies in a region that the
@@ -150,7 +158,7 @@ func (wi *workerIface) handleRTL(rx *rxConn, id uint64, data []byte) {
 		return
 	}
 	w := &wi.w.t
-	if w.slab.slots[i].phase() == phaseExposed {
+	if as[sendOp](&w.slab.slots[i]).phase == phaseExposed {
 		wi.protocolError(rx)
 		return
 	}
@@ -164,7 +172,7 @@ func (wi *workerIface) handleRTL(rx *rxConn, id uint64, data []byte) {
 // expose exposes the first wanted bytes of the message in slot i and sends their key.
 // theirs is the receiver's id. It returns false if that is not possible.
 func (w *thread) expose(i uint32, recvID, wanted uint64) bool {
-	s := &w.slab.slots[i]
+	s := as[sendOp](&w.slab.slots[i])
 	l := &w.lanes[s.lane]
 	wi, buf := w.ifaces[l.iface], w.slab.bufs[i]
 	if !wi.canRead() || uint64(len(buf)) < wanted || s.op == opTagSendV || s.op == opTagSendUint64 {
@@ -175,11 +183,11 @@ func (w *thread) expose(i uint32, recvID, wanted uint64) bool {
 		return false
 	}
 	w.slab.attachMem(i, m)
-	s.setPhase(phaseExposed)
+	s.phase = phaseExposed
 	l.use()
 	text := binary.LittleEndian.AppendUint64(w.scratch[:0], addressOf(buf))
 	text = append(text, byte(w.locals[wi.index].Domain))
-	w.control(s.lane, control{id: amKey, hdr: recvID, text: m.AppendKey(text)})
+	w.control(s.lane, control{id: wire.Key, hdr: recvID, text: m.AppendKey(text)})
 	return true
 }
 
@@ -189,7 +197,7 @@ func (wi *workerIface) handleReadDone(rx *rxConn, id uint64, data []byte) {
 	if i == 0 {
 		return
 	}
-	if wi.w.t.slab.slots[i].phase() != phaseExposed || len(data) != 0 {
+	if as[sendOp](&wi.w.t.slab.slots[i]).phase != phaseExposed || len(data) != 0 {
 		wi.protocolError(rx)
 		return
 	}
@@ -214,7 +222,7 @@ func (w *thread) shouldRead(rx *rxConn, n uint64) bool {
 // handleKey receives the key of exposed memory. It reads the data, or requests it by messages.
 func (wi *workerIface) handleKey(rx *rxConn, id uint64, data []byte) {
 	w := &wi.w.t
-	if len(data) <= rndvKeyHeaderLen {
+	if len(data) <= wire.KeyHeaderLen {
 		wi.protocolError(rx)
 		return
 	}
@@ -222,15 +230,15 @@ func (wi *workerIface) handleKey(rx *rxConn, id uint64, data []byte) {
 	if i == 0 {
 		return
 	}
-	r := &w.slab.slots[i]
-	if r.parent != recvAwaitsKey {
+	r := as[recvOp](&w.slab.slots[i])
+	if r.recv != recvAwaitsKey {
 		wi.protocolError(rx)
 		return
 	}
-	r.parent = 0
-	sendID, wanted := r.arg, min(r.length, uint64(len(w.slab.bufs[i])))
+	r.recv = recvRequested
+	sendID, wanted := r.senderID, min(r.length, uint64(len(w.slab.bufs[i])))
 	if !w.startRead(i, rx, data) {
-		w.reply(rx, control{id: amRTR, hdr: sendID, n: rtrLen, a: id, b: wanted})
+		w.reply(rx, control{id: wire.RTR, hdr: sendID, n: wire.RTRLen, a: id, b: wanted})
 	}
 }
 
@@ -243,26 +251,26 @@ func (w *thread) startRead(i uint32, rx *rxConn, data []byte) bool {
 	}
 	l := &w.lanes[lane]
 	wi := w.ifaces[l.iface]
-	if !wi.canRead() || l.domain != data[rndvKeyHeaderLen-1] {
+	if !wi.canRead() || l.domain != data[wire.KeyHeaderLen-1] {
 		return false // the reply lane leads to another device
 	}
-	k, err := wi.domain.UnpackKey(data[rndvKeyHeaderLen:])
+	k, err := wi.domain.UnpackKey(data[wire.KeyHeaderLen:])
 	if err != nil {
 		return false
 	}
 	buf := w.slab.bufs[i]
-	buf = buf[:min(w.slab.slots[i].length, uint64(len(buf)))]
+	buf = buf[:min(as[recvOp](&w.slab.slots[i]).length, uint64(len(buf)))]
 	m, err := wi.register(buf, 0)
 	if err != nil {
 		wi.domain.ReleaseKey(k)
 		return false
 	}
 	c := w.slab.alloc(opRndvRead)
-	r, x := &w.slab.slots[i], &w.slab.slots[c]
-	r.partsLeft = recvReading
+	r, x := as[recvOp](&w.slab.slots[i]), as[readOp](&w.slab.slots[c])
+	r.recv = recvReading
 	rx.pendingFetches--
 	x.lane, x.flags = lane, flagReported
-	x.tag, x.arg, x.off, x.length = uint64(k), payloadUint64(data, 0), w.slab.id(i), uint64(len(buf))
+	x.key, x.addr, x.receive = uint64(k), wire.Uint64(data, 0), w.slab.id(i)
 	w.slab.bufs[c] = buf
 	w.slab.attachMem(c, m)
 	l.use() // keeps the lane open
@@ -273,40 +281,43 @@ func (w *thread) startRead(i uint32, rx *rxConn, data []byte) bool {
 	return true
 }
 
+var readOperation = operation{progress: (*thread).resumeRead, complete: (*thread).readCompleted}
+
 // resumeRead posts the read, on the transport itself: a stalled lane does not delay it.
 func (w *thread) resumeRead(i uint32) ucs.Status {
-	s := &w.slab.slots[i]
+	s := as[readOp](&w.slab.slots[i])
 	l := &w.lanes[s.lane]
 	if l.state == laneFailed {
 		return l.status()
 	}
 	w.am.vec[0] = uct.Vec{Buf: w.slab.bufs[i], Mem: w.slab.opMems[i].Mem}
-	st := l.transport().GetZcopy(w.am.vec[:], s.arg, uct.RKey(s.tag), w.slab.token(i))
+	st := l.transport().GetZcopy(w.am.vec[:], s.addr, uct.RKey(s.key), w.slab.token(i))
 	w.am.vec[0] = uct.Vec{}
 	return st
 }
 
 // readCompleted completes the receive of the read in slot c, and notifies the sender.
-func (w *thread) readCompleted(c uint32, st ucs.Status) {
-	s := &w.slab.slots[c]
-	lane, receive := s.lane, s.off
+func (w *thread) readCompleted(c uint32, st ucs.Status) bool {
+	s := as[readOp](&w.slab.slots[c])
+	lane, receive := s.lane, s.receive
 	l := &w.lanes[lane]
-	w.ifaces[l.iface].domain.ReleaseKey(uct.RKey(s.tag))
+	w.ifaces[l.iface].domain.ReleaseKey(uct.RKey(s.key))
 	w.slab.release(c)
 	if i := w.slab.find(receive); i != 0 && w.slab.slots[i].state == slotLive {
-		r := &w.slab.slots[i]
-		r.partsLeft = 0
+		r := as[recvOp](&w.slab.slots[i])
+		r.recv = recvPosted
 		switch {
 		case st != ucs.OK:
-			w.saveErr(i, &OpError{Op: r.op.info().name, Peer: shortID(w.peers.UUID(l.peer)), Err: fmt.Errorf("read the sender's memory: %w", st.Err())})
+			w.saveErr(i, &OpError{Op: r.op.String(), Peer: shortID(w.peers.UUID(l.peer)), Err: fmt.Errorf("read the sender's memory: %w", st.Err())})
 		case r.length > uint64(len(w.slab.bufs[i])):
-			w.control(lane, control{id: amReadDone, hdr: r.arg})
+			w.control(lane, control{id: wire.ReadDone, hdr: r.senderID})
 			st = ucs.Truncated
 		default:
-			w.control(lane, control{id: amReadDone, hdr: r.arg})
+			w.control(lane, control{id: wire.ReadDone, hdr: r.senderID})
 		}
 		w.end(i, st)
 	}
 	w.lanes[lane].unuse()
 	w.closeIfDrained(lane)
+	return true
 }

@@ -2,23 +2,24 @@ package ucp
 
 import (
 	"github.com/goucx/goucx/internal/fault"
+	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 )
 
 // handleRTS receives an RTS.
 func (wi *workerIface) handleRTS(rx *rxConn, tag uint64, data []byte) {
 	w := &wi.w.t
-	if len(data) != rtsLen || rx.peer == 0 {
+	if len(data) != wire.RTSLen || rx.peer == 0 {
 		wi.protocolError(rx)
 		return
 	}
-	id, n := payloadUint64(data, 0), payloadUint64(data, 1)
-	if n > maxMessage {
+	id, n := wire.ParseRTS(data)
+	if n > wire.MaxMessage {
 		wi.protocolError(rx)
 		return
 	}
 	if i := w.posted.Match(tag); i != 0 {
-		w.slab.slots[i].tag = tag
+		as[recvOp](&w.slab.slots[i]).tag = tag
 		w.requestData(rx, i, id, n)
 		return
 	}
@@ -37,17 +38,17 @@ func (w *thread) requestData(rx *rxConn, i uint32, id, n uint64) {
 	if fault.Enabled {
 		fault.At(fault.RTR)
 	}
-	r := &w.slab.slots[i]
-	r.length, r.arg, r.off = n, id, 0
-	r.partsLeft, r.aux = recvRequested, rx.index
+	r := as[recvOp](&w.slab.slots[i])
+	r.length, r.senderID, r.received = n, id, 0
+	r.recv, r.rx = recvRequested, rx.index
 	r.ep, r.flags = 0, r.flags&^flagTied // from now on the receive depends on the message's sender
 	rx.pendingFetches++
 	w.count.Inc(cntRndvRequested)
 	wanted := min(n, uint64(len(w.slab.bufs[i])))
-	ask := control{id: amRTR, hdr: id, n: rtrLen, a: w.slab.id(i), b: wanted}
+	ask := control{id: wire.RTR, hdr: id, n: wire.RTRLen, a: w.slab.id(i), b: wanted}
 	if w.shouldRead(rx, wanted) {
-		ask.id = amRTL
-		w.slab.slots[i].parent = recvAwaitsKey
+		ask.id = wire.RTL
+		as[recvOp](&w.slab.slots[i]).recv = recvAwaitsKey
 	}
 	if !w.reply(rx, ask) {
 		w.completeFetch(i, ucs.Unreachable)
@@ -61,7 +62,7 @@ func (w *thread) requestData(rx *rxConn, i uint32, id, n uint64) {
 // dataReceived completes a receive whose data has arrived.
 func (w *thread) dataReceived(i uint32) {
 	st := ucs.OK
-	if w.slab.slots[i].length > uint64(len(w.slab.bufs[i])) {
+	if as[recvOp](&w.slab.slots[i]).length > uint64(len(w.slab.bufs[i])) {
 		st = ucs.Truncated
 	}
 	w.completeFetch(i, st)
@@ -69,9 +70,9 @@ func (w *thread) dataReceived(i uint32) {
 
 // completeFetch completes a receive that has requested its data.
 func (w *thread) completeFetch(i uint32, st ucs.Status) {
-	r := &w.slab.slots[i]
-	w.rxConns[r.aux].pendingFetches--
-	r.partsLeft = 0
+	r := as[recvOp](&w.slab.slots[i])
+	w.rxConns[r.rx].pendingFetches--
+	r.recv = recvPosted
 	w.end(i, st)
 }
 
@@ -82,16 +83,16 @@ func (wi *workerIface) handleData(rx *rxConn, id uint64, data []byte) {
 	if i == 0 {
 		return
 	}
-	r := &w.slab.slots[i]
+	r := as[recvOp](&w.slab.slots[i])
 	b := w.slab.bufs[i]
 	wanted := min(r.length, uint64(len(b)))
-	if len(data) == 0 || uint64(len(data)) > wanted-r.off {
+	if len(data) == 0 || uint64(len(data)) > wanted-r.received {
 		wi.protocolError(rx)
 		return
 	}
-	copy(b[r.off:], data)
-	r.off += uint64(len(data))
-	if r.off == wanted {
+	copy(b[r.received:], data)
+	r.received += uint64(len(data))
+	if r.received == wanted {
 		w.dataReceived(i)
 	}
 }
@@ -100,24 +101,24 @@ func (wi *workerIface) handleData(rx *rxConn, id uint64, data []byte) {
 // received, and why.
 func (w *thread) reject(rx *rxConn, id uint64, st ucs.Status, reason string) {
 	w.count.Inc(cntRejected)
-	reason = reason[:min(len(reason), maxReason)]
-	w.reply(rx, control{id: amReject, hdr: id, text: append([]byte{byte(st)}, reason...)})
+	reason = reason[:min(len(reason), wire.MaxReason)]
+	w.reply(rx, control{id: wire.Reject, hdr: id, text: append([]byte{byte(st)}, reason...)})
 }
 
-// handleCancel receives a cancel of the sender. data is cancelRTS or cancelData.
+// handleCancel receives a cancel of the sender. data is wire.CancelRTS or wire.CancelData.
 func (wi *workerIface) handleCancel(rx *rxConn, id uint64, data []byte) {
 	w := &wi.w.t
 	switch {
-	case len(data) != 1 || data[0] > cancelData || rx.peer == 0:
+	case len(data) != 1 || data[0] > wire.CancelData || rx.peer == 0:
 		wi.protocolError(rx)
-	case data[0] == cancelData:
+	case data[0] == wire.CancelData:
 		if i := wi.fetchByID(rx, id); i != 0 {
 			w.completeFetch(i, ucs.Canceled)
 		}
 	case rx.pendingReplies > 0 && w.dropRTS(rx, id):
 	case rx.pendingFetches > 0:
 		for i := range w.slab.slots {
-			if r := &w.slab.slots[i]; r.fetchesFrom(rx) && r.arg == id {
+			if r := &w.slab.slots[i]; r.fetchesFrom(rx) && as[recvOp](r).senderID == id {
 				w.completeFetch(uint32(i), ucs.Canceled)
 				return
 			}
@@ -128,7 +129,7 @@ func (wi *workerIface) handleCancel(rx *rxConn, id uint64, data []byte) {
 
 // fetchesFrom reports whether the slot is a receive that has requested data from src.
 func (s *slot) fetchesFrom(src *rxConn) bool {
-	return s.op.receives() && s.state == slotLive && s.partsLeft == recvRequested && s.aux == src.index
+	return s.op.receives() && s.state == slotLive && as[recvOp](s).requested() && as[recvOp](s).rx == src.index
 }
 
 // dropRTS drops the message of s whose RTS has this id, unless a receive has
@@ -166,7 +167,7 @@ func (w *thread) failRendezvous(rx *rxConn, reason error) {
 	}
 	for i := 0; rx.pendingFetches > 0 && i < len(w.slab.slots); i++ {
 		if r := &w.slab.slots[i]; r.fetchesFrom(rx) {
-			w.saveErr(uint32(i), &OpError{Op: r.op.info().name, Peer: w.rxConnName(rx), Err: reason})
+			w.saveErr(uint32(i), &OpError{Op: r.op.String(), Peer: w.rxConnName(rx), Err: reason})
 			w.completeFetch(uint32(i), ucs.PeerFailed)
 		}
 	}
@@ -238,7 +239,7 @@ func (wi *workerIface) fetchByID(rx *rxConn, id uint64) uint32 {
 		return 0
 	}
 	if what == idLive {
-		if k := &w.slab.slots[i]; k.op.receives() && k.partsLeft == recvRequested && k.aux == rx.index {
+		if w.slab.slots[i].fetchesFrom(rx) {
 			return i
 		}
 	}

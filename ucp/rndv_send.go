@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/goucx/goucx/internal/fault"
+	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 )
 
@@ -17,61 +18,19 @@ import (
 //	  data, data, data, its id      ──▶      straight into the buffer
 //
 // Both ids are ids of slots. Each side cancels by one more message: the receiver sends
-// amReject, the sender amCancel. A cancel may cross the messages that it cancels. So a
+// wire.Reject, the sender wire.Cancel. A cancel may cross the messages that it cancels. So a
 // message with the id of a completed operation is dropped. An id that the peer was never
 // sent is a protocol violation (sendByID).
 
-// phase is the state of a send: the low byte of slot.parent.
-type phase uint8
-
-const (
-	phaseNew     phase = iota // nothing was sent; or a fragmented message was sent in part
-	phaseMatch                // sent completely, not yet matched; in lane.unacked
-	phaseRTS                  // RTS sent, not yet requested; in lane.unacked
-	phaseData                 // requested; in lane.unacked
-	phaseExposed              // its memory is exposed to the receiver; in lane.unacked
-)
-
-// Flags of a send, beside its phase in slot.parent.
-const (
-	sendFlagSync  uint32 = 1 << (8 + iota) // completes when it is matched
-	sendFlagEager                          // force eager
-	sendFlagRndv                           // force rendezvous
-)
-
-func (s *slot) phase() phase { return phase(s.parent) }
-
-func (s *slot) setPhase(p phase) { s.parent = s.parent&^0xff | uint32(p) }
-
-// exposes reports whether the peer may read the memory of the message.
-func (s *slot) exposes() bool { return s.op.sends() && s.phase() == phaseExposed }
-
-// sends reports whether k sends a message.
-func (k opKind) sends() bool { return k >= opTagSend && k <= opAMSend }
-
-// receives reports whether k receives a message into a buffer.
-func (k opKind) receives() bool { return k >= opTagRecv && k <= opAMFetch }
-
-// recvRequested, in slot.partsLeft, marks a receive that has requested its data. Then arg is the
-// sender's id, aux the index of the rx connection and off the number of bytes received.
-const recvRequested = 1
-
-// recvAwaitsKey, in slot.parent, marks a receive that has requested the key of its data.
-const recvAwaitsKey = 1
-
-// recvReading, in slot.partsLeft, marks a receive whose data is being read from the sender's memory.
-// Only the end of the read completes it.
-const recvReading = 2
-
 // usesRndv reports whether the message in s is sent by rendezvous.
-func (w *thread) usesRndv(s *slot, l *lane) bool {
+func (w *thread) usesRndv(s *sendOp, l *lane) bool {
 	switch {
-	case l.is(slowRndvOnly) || s.parent&sendFlagRndv != 0:
+	case l.is(slowRndvOnly) || s.wants&sendRndv != 0:
 		return true
-	case s.parent&sendFlagSync != 0 && int(s.length) > l.maxBcopy-syncHeaderLen:
+	case s.wants&sendSync != 0 && int(s.length) > l.maxBcopy-wire.SyncHeaderLen:
 		return true
 	default:
-		return s.length > w.rndvThresh && s.parent&sendFlagEager == 0
+		return s.length > w.rndvThresh && s.wants&sendEager == 0
 	}
 }
 
@@ -83,14 +42,13 @@ func (w *thread) sendRTS(i uint32, l *lane) ucs.Status {
 	if fault.Enabled {
 		fault.At(fault.RTS)
 	}
-	s := &w.slab.slots[i]
-	b, st := l.ep.ReserveAM(amRTS, s.tag, rtsLen) // not a control message: it keeps its order among the messages
+	s := as[sendOp](&w.slab.slots[i])
+	b, st := l.ep.ReserveAM(wire.RTS, s.hdr, wire.RTSLen) // not a control message: it keeps its order among the messages
 	if st != ucs.OK {
 		return st
 	}
-	binary.LittleEndian.PutUint64(b, w.slab.id(i))
-	binary.LittleEndian.PutUint64(b[8:], s.length)
-	l.ep.CommitAM(rtsLen)
+	wire.PutRTS(b, w.slab.id(i), s.length)
+	l.ep.CommitAM(wire.RTSLen)
 	w.rtsSent(i)
 	return ucs.InProgress
 }
@@ -106,21 +64,21 @@ func (w *thread) sendSync(i uint32, l *lane) ucs.Status {
 	if !w.checkCredit(w.slab.slots[i].lane) {
 		return ucs.NoResource
 	}
-	s := &w.slab.slots[i]
-	id, n := w.slab.id(i), syncHeaderLen+int(s.length)
+	s := as[sendOp](&w.slab.slots[i])
+	id, n := w.slab.id(i), wire.SyncHeaderLen+int(s.length)
 	if n <= min(l.ifaceMaxShort, len(w.scratch)) {
 		binary.LittleEndian.PutUint64(w.scratch[:], id)
-		w.fill(w.scratch[syncHeaderLen:n], i)
-		if st := l.ep.AMShort(amSync, s.tag, w.scratch[:n]); st != ucs.OK {
+		w.fill(w.scratch[wire.SyncHeaderLen:n], i)
+		if st := l.ep.AMShort(wire.Sync, s.hdr, w.scratch[:n]); st != ucs.OK {
 			return st
 		}
 	} else {
-		b, st := l.ep.ReserveAM(amSync, s.tag, n)
+		b, st := l.ep.ReserveAM(wire.Sync, s.hdr, n)
 		if st != ucs.OK {
 			return st
 		}
 		binary.LittleEndian.PutUint64(b, id)
-		w.fill(b[syncHeaderLen:], i)
+		w.fill(b[wire.SyncHeaderLen:], i)
 		l.ep.CommitAM(n)
 	}
 	w.awaitAck(i, phaseMatch)
@@ -133,7 +91,7 @@ func (wi *workerIface) handleSyncAck(rx *rxConn, id uint64, data []byte) {
 	if i == 0 {
 		return
 	}
-	if wi.w.t.slab.slots[i].phase() != phaseMatch || len(data) != 0 {
+	if as[sendOp](&wi.w.t.slab.slots[i]).phase != phaseMatch || len(data) != 0 {
 		wi.protocolError(rx)
 		return
 	}
@@ -151,16 +109,16 @@ func (wi *workerIface) handleRTR(rx *rxConn, id uint64, data []byte) {
 // receiver's id, n the number of bytes that it wants. i is 0 if the send has completed, or
 // if the request is a protocol violation.
 func (wi *workerIface) requestedSend(rx *rxConn, id uint64, data []byte) (i uint32, recvID, n uint64) {
-	if len(data) != rtrLen {
+	if len(data) != wire.RTRLen {
 		wi.protocolError(rx)
 		return 0, 0, 0
 	}
 	if i = wi.sendByID(rx, id); i == 0 {
 		return 0, 0, 0
 	}
-	m := &wi.w.t.slab.slots[i]
-	recvID, n = payloadUint64(data, 0), payloadUint64(data, 1)
-	if m.phase() != phaseRTS && m.phase() != phaseExposed || n > m.length {
+	m := as[sendOp](&wi.w.t.slab.slots[i])
+	recvID, n = wire.Uint64(data, 0), wire.Uint64(data, 1)
+	if m.phase != phaseRTS && m.phase != phaseExposed || n > m.length {
 		wi.protocolError(rx)
 		return 0, 0, 0
 	}
@@ -169,12 +127,12 @@ func (wi *workerIface) requestedSend(rx *rxConn, id uint64, data []byte) (i uint
 
 // sendRequested starts to send the first wanted bytes of the message in slot i.
 func (w *thread) sendRequested(i uint32, recvID, wanted uint64) {
-	m := &w.slab.slots[i]
+	m := as[sendOp](&w.slab.slots[i])
 	lane := m.lane
-	lent := m.phase() == phaseExposed
-	m.setPhase(phaseData)
-	m.tag, m.length, m.off = recvID, wanted, 0
-	if lent {
+	exposed := m.phase == phaseExposed
+	m.phase = phaseData
+	m.hdr, m.length, m.off = recvID, wanted, 0
+	if exposed {
 		w.unexpose(i) // the peer cannot read the exposed memory
 	} else {
 		w.returnCredit(lane)
@@ -193,7 +151,7 @@ const dataTurn = 16 << 10
 // if the send moved to the end of its pending queue. The RTS had its place in the order of
 // the lane's operations. The data needs none, so it is sent on a stalled lane too.
 func (w *thread) sendData(i uint32, l *lane) ucs.Status {
-	s, ep := &w.slab.slots[i], l.transport()
+	s, ep := as[sendOp](&w.slab.slots[i]), l.transport()
 	start := s.off
 	for s.off < s.length {
 		n := int(min(uint64(l.maxBcopy), s.length-s.off))
@@ -207,7 +165,7 @@ func (w *thread) sendData(i uint32, l *lane) ucs.Status {
 				fault.At(fault.LastData)
 			}
 		}
-		b, st := ep.ReserveAM(amData, s.tag, n)
+		b, st := ep.ReserveAM(wire.Data, s.hdr, n)
 		if st != ucs.OK {
 			return st
 		}
@@ -221,7 +179,7 @@ func (w *thread) sendData(i uint32, l *lane) ucs.Status {
 // handleReject receives the receiver's refusal of a message, and completes the send.
 func (wi *workerIface) handleReject(rx *rxConn, id uint64, data []byte) {
 	w := &wi.w.t
-	if len(data) < 1 || len(data) > 1+maxReason {
+	if len(data) < 1 || len(data) > 1+wire.MaxReason {
 		wi.protocolError(rx)
 		return
 	}
@@ -229,8 +187,8 @@ func (wi *workerIface) handleReject(rx *rxConn, id uint64, data []byte) {
 	if i == 0 {
 		return
 	}
-	m := &w.slab.slots[i]
-	if m.phase() < phaseMatch {
+	m := as[sendOp](&w.slab.slots[i])
+	if m.phase < phaseMatch {
 		wi.protocolError(rx)
 		return
 	}
@@ -239,12 +197,12 @@ func (wi *workerIface) handleReject(rx *rxConn, id uint64, data []byte) {
 		st, sentinel = ucs.Canceled, ErrCanceled
 	}
 	err, lane := fmt.Errorf("%w: %s", sentinel, strings.ToValidUTF8(string(data[1:]), "?")), m.lane
-	w.saveErr(i, &OpError{Op: m.op.info().name, Peer: w.peerName(m.ep), Lane: w.laneName(lane), Err: err})
+	w.saveErr(i, &OpError{Op: m.op.String(), Peer: w.peerName(m.ep), Lane: w.laneName(lane), Err: err})
 	w.end(i, st)
 	w.closeIfDrained(lane)
 }
 
-// handleFlowControl receives an amFlowControl: the sender of s forbids eager messages (on is 1) or
+// handleFlowControl receives a wire.FlowControl: the sender of s forbids eager messages (on is 1) or
 // allows them again.
 func (wi *workerIface) handleFlowControl(rx *rxConn, on uint64, data []byte) {
 	w := &wi.w.t

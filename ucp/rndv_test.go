@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
@@ -19,7 +20,7 @@ func TestWireRendezvous(t *testing.T) {
 	require.False(t, s.Done())
 	require.Len(t, r.sent, 1)
 	rts := r.sent[0]
-	assert.Equal(t, amRTS, rts.id)
+	assert.Equal(t, wire.RTS, rts.id)
 	assert.Equal(t, uint64(0x1234), rts.hdr)
 	assert.Equal(t, words("", s.id, 19), rts.data)
 
@@ -30,7 +31,7 @@ func TestWireRendezvous(t *testing.T) {
 	deliver(wi, rts)
 	require.Len(t, r.sent, 1)
 	rtr := r.sent[0]
-	assert.Equal(t, amRTR, rtr.id)
+	assert.Equal(t, wire.RTR, rtr.id)
 	assert.Equal(t, s.id, rtr.hdr)
 	assert.Equal(t, words("", q.id, 19), rtr.data)
 
@@ -40,7 +41,7 @@ func TestWireRendezvous(t *testing.T) {
 	require.True(t, s.Done())
 	require.Len(t, r.sent, 2)
 	for i, text := range []string{"68656c6c6f2c20776f726c642c206167", "61696e"} {
-		assert.Equal(t, amData, r.sent[i].id)
+		assert.Equal(t, wire.Data, r.sent[i].id)
 		assert.Equal(t, q.id, r.sent[i].hdr)
 		assert.Equal(t, text, hex.EncodeToString(r.sent[i].data))
 		require.False(t, q.Done())
@@ -57,17 +58,17 @@ func TestWireSync(t *testing.T) {
 	wi, r, e := recordKnown(t)
 	s := e.TagSendSync([]byte("sync"), 7)
 	require.Len(t, r.sent, 1)
-	assert.Equal(t, packet{id: amSync, hdr: 7, data: words("sync", s.id)}, r.sent[0])
+	assert.Equal(t, packet{id: wire.Sync, hdr: 7, data: words("sync", s.id)}, r.sent[0])
 	msg := r.sent[0]
 	msg.src, r.sent = mine, nil
 	deliver(wi, msg)
 	require.Empty(t, r.sent, "nobody has matched it")
 	wi.w.TagRecv(make([]byte, 4), 7, ^Tag(0)).Drop()
 	require.Len(t, r.sent, 1)
-	assert.Equal(t, amSyncAck, r.sent[0].id)
+	assert.Equal(t, wire.SyncAck, r.sent[0].id)
 	assert.Equal(t, s.id, r.sent[0].hdr)
 	require.False(t, s.Done())
-	deliver(wi, packet{id: amSyncAck, src: mine, hdr: s.id})
+	deliver(wi, packet{id: wire.SyncAck, src: mine, hdr: s.id})
 	require.True(t, s.Done())
 }
 
@@ -76,10 +77,10 @@ func TestWirePeer(t *testing.T) {
 	wi := newPort(t)
 	a := wi.w.Address()
 	for i := range a {
-		deliver(wi, packet{amPeer, mine, uint64(len(a) - i - 1), a[i : i+1]})
+		deliver(wi, packet{wire.Peer, mine, uint64(len(a) - i - 1), a[i : i+1]})
 		assert.Equal(t, i+1 == len(a), wi.rxConn(mine).peer != 0)
 	}
-	deliver(wi, packet{amPeer, mine, 0, a})
+	deliver(wi, packet{wire.Peer, mine, 0, a})
 	assert.False(t, wi.rxConn(mine).failed, "the same again")
 	assert.Equal(t, 1, wi.w.t.peers.Len())
 	wi.HandleFailure(uct.Failure{RxConn: mine})
@@ -95,9 +96,9 @@ func TestForeignIDs(t *testing.T) {
 			return func(h *handshake) packet { return packet{id: id, hdr: what(h), data: data} }
 		}
 	}
-	ack, rtr := named(amSyncAck, nil), named(amRTR, words("", 1<<32|1, 1))
-	data, refuse := named(amData, []byte("x")), named(amReject, []byte{11, 'n', 'o'})
-	stop := named(amCancel, []byte{cancelData})
+	ack, rtr := named(wire.SyncAck, nil), named(wire.RTR, words("", 1<<32|1, 1))
+	data, refuse := named(wire.Data, []byte("x")), named(wire.Reject, []byte{11, 'n', 'o'})
+	stop := named(wire.Cancel, []byte{wire.CancelData})
 	match := func(h *handshake) uint64 { return h.match.id }
 	rts := func(h *handshake) uint64 { return h.rts.id }
 	sent := func(h *handshake) uint64 { return h.data.id }
@@ -128,24 +129,24 @@ func TestForeignIDs(t *testing.T) {
 		{"an id never given", mine, rtr(free)},
 		{"an id beyond all", mine, refuse(beyond)},
 		{"no id", mine, data(nothing)},
-		{"ask for more than there is", mine, named(amRTR, words("", 1<<32|1, 101))(rts)},
-		{"more data than asked for", mine, named(amData, make([]byte, 91))(fetch)},
-		{"data without data", mine, named(amData, nil)(fetch)},
-		{"acknowledge with payload", mine, named(amSyncAck, []byte{1})(match)},
-		{"ask without length", mine, named(amRTR, words("", 1))(rts)},
-		{"refuse without status", mine, named(amReject, nil)(rts)},
-		{"refuse at length", mine, named(amReject, make([]byte, 2+maxReason))(rts)},
-		{"give up without saying what", mine, named(amCancel, nil)(rts)},
-		{"a key that was not asked for", mine, named(amKey, make([]byte, 30))(fetch)},
-		{"a key that is none", mine, named(amKey, make([]byte, 9))(fetch)},
-		{"take what was not lent", mine, named(amReadDone, nil)(rts)},
-		{"take with payload", mine, named(amReadDone, []byte{1})(rts)},
-		{"ask for the key of a receive", mine, named(amRTL, words("", 1<<32|1, 1))(fetch)},
-		{"ask for the key of more than there is", mine, named(amRTL, words("", 1<<32|1, 101))(rts)},
-		{"ask for the key of what is on its way", mine, named(amRTL, words("", 1<<32|1, 1))(sent)},
-		{"ask for the key for another", another, named(amRTL, words("", 1<<32|1, 1))(rts)},
-		{"take for another", another, named(amReadDone, nil)(rts)},
-		{"give up something else", mine, named(amCancel, []byte{2})(rts)},
+		{"ask for more than there is", mine, named(wire.RTR, words("", 1<<32|1, 101))(rts)},
+		{"more data than asked for", mine, named(wire.Data, make([]byte, 91))(fetch)},
+		{"data without data", mine, named(wire.Data, nil)(fetch)},
+		{"acknowledge with payload", mine, named(wire.SyncAck, []byte{1})(match)},
+		{"ask without length", mine, named(wire.RTR, words("", 1))(rts)},
+		{"refuse without status", mine, named(wire.Reject, nil)(rts)},
+		{"refuse at length", mine, named(wire.Reject, make([]byte, 2+wire.MaxReason))(rts)},
+		{"give up without saying what", mine, named(wire.Cancel, nil)(rts)},
+		{"a key that was not asked for", mine, named(wire.Key, make([]byte, 30))(fetch)},
+		{"a key that is none", mine, named(wire.Key, make([]byte, 9))(fetch)},
+		{"take what was not lent", mine, named(wire.ReadDone, nil)(rts)},
+		{"take with payload", mine, named(wire.ReadDone, []byte{1})(rts)},
+		{"ask for the key of a receive", mine, named(wire.RTL, words("", 1<<32|1, 1))(fetch)},
+		{"ask for the key of more than there is", mine, named(wire.RTL, words("", 1<<32|1, 101))(rts)},
+		{"ask for the key of what is on its way", mine, named(wire.RTL, words("", 1<<32|1, 1))(sent)},
+		{"ask for the key for another", another, named(wire.RTL, words("", 1<<32|1, 1))(rts)},
+		{"take for another", another, named(wire.ReadDone, nil)(rts)},
+		{"give up something else", mine, named(wire.Cancel, []byte{2})(rts)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			h := newHandshake(t)
@@ -160,7 +161,7 @@ func TestForeignIDs(t *testing.T) {
 					assert.False(t, q.Done(), "%v", q)
 				}
 				assert.Equal(t, 1, w.t.unexpQueue.Len())
-				deliver(h.p, packet{amSyncAck, mine, h.match.id, nil}, packet{amData, mine, h.fetch.id, make([]byte, 90)})
+				deliver(h.p, packet{wire.SyncAck, mine, h.match.id, nil}, packet{wire.Data, mine, h.fetch.id, make([]byte, 90)})
 				assert.True(t, h.match.Done())
 				assert.True(t, h.fetch.Done())
 				return
@@ -184,17 +185,17 @@ func TestBadAnnouncements(t *testing.T) {
 		name string
 		k    packet
 	}{
-		{"short", packet{amRTS, mine, 1, words("", 1)}},
-		{"long", packet{amRTS, mine, 1, words("x", 1, 1)}},
-		{"beyond the address space", packet{amRTS, mine, 1, words("", 1, 1<<63)}},
-		{"of nobody", packet{amRTS, 9, 1, words("", 1, 1)}},
-		{"sync of nobody", packet{amSync, 9, 1, words("x", 1)}},
-		{"sync without id", packet{amSync, mine, 1, []byte("short")}},
-		{"throttle of nobody", packet{amFlowControl, 9, 1, nil}},
-		{"throttle by half", packet{amFlowControl, mine, 2, nil}},
-		{"acknowledgement of nobody", packet{amSyncAck, 9, 1<<32 | 1, nil}},
-		{"an address that is none", packet{amPeer, 9, 0, []byte("nowhere")}},
-		{"an address without end", packet{amPeer, 9, maxPeerAddress + 1, nil}},
+		{"short", packet{wire.RTS, mine, 1, words("", 1)}},
+		{"long", packet{wire.RTS, mine, 1, words("x", 1, 1)}},
+		{"beyond the address space", packet{wire.RTS, mine, 1, words("", 1, 1<<63)}},
+		{"of nobody", packet{wire.RTS, 9, 1, words("", 1, 1)}},
+		{"sync of nobody", packet{wire.Sync, 9, 1, words("x", 1)}},
+		{"sync without id", packet{wire.Sync, mine, 1, []byte("short")}},
+		{"throttle of nobody", packet{wire.FlowControl, 9, 1, nil}},
+		{"throttle by half", packet{wire.FlowControl, mine, 2, nil}},
+		{"acknowledgement of nobody", packet{wire.SyncAck, 9, 1<<32 | 1, nil}},
+		{"an address that is none", packet{wire.Peer, 9, 0, []byte("nowhere")}},
+		{"an address without end", packet{wire.Peer, 9, wire.MaxPeerAddress + 1, nil}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			wi, _, _ := recordKnown(t)
@@ -218,11 +219,11 @@ func TestLateMessages(t *testing.T) {
 	h := newHandshake(t)
 	w := h.p.w
 	deliver(h.p,
-		packet{amSyncAck, mine, h.ended, nil}, packet{amRTR, mine, h.ended, words("", 1<<32|1, 1)},
-		packet{amReject, mine, h.ended, []byte{11}}, packet{amData, mine, h.ended, []byte("x")},
-		packet{amRTL, mine, h.ended, words("", 1<<32|1, 1)}, packet{amKey, mine, h.ended, make([]byte, 30)},
-		packet{amReadDone, mine, h.ended, nil},
-		packet{amCancel, mine, h.ended, []byte{cancelData}}, packet{amCancel, mine, h.ended, []byte{cancelRTS}})
+		packet{wire.SyncAck, mine, h.ended, nil}, packet{wire.RTR, mine, h.ended, words("", 1<<32|1, 1)},
+		packet{wire.Reject, mine, h.ended, []byte{11}}, packet{wire.Data, mine, h.ended, []byte("x")},
+		packet{wire.RTL, mine, h.ended, words("", 1<<32|1, 1)}, packet{wire.Key, mine, h.ended, make([]byte, 30)},
+		packet{wire.ReadDone, mine, h.ended, nil},
+		packet{wire.Cancel, mine, h.ended, []byte{wire.CancelData}}, packet{wire.Cancel, mine, h.ended, []byte{wire.CancelRTS}})
 	assert.Zero(t, w.t.count.Value(cntProtocolError))
 	assert.Equal(t, uint64(8), w.t.count.Value(cntStale))
 	for _, q := range []Request{h.match, h.rts, h.data, h.fetch.Request} {
@@ -236,7 +237,7 @@ func TestRendezvousLosesItsConnection(t *testing.T) {
 	w := h.p.w
 	k, ok := w.TagMprobe(6, ^Tag(0))
 	require.True(t, ok)
-	deliver(h.p, packet{amRTS, mine, 6, words("", h.kept+1, 100)})
+	deliver(h.p, packet{wire.RTS, mine, 6, words("", h.kept+1, 100)})
 	require.Equal(t, 1, w.t.unexpQueue.Len())
 	w.TagRecv(make([]byte, 9), 99, ^Tag(0)).Drop()
 	reason := ErrPeerFailed
@@ -278,7 +279,7 @@ func TestOutstandingIsBounded(t *testing.T) {
 	flush := e.Flush()
 	tags := func() (ts []uint64) {
 		for _, k := range r.sent {
-			if k.id == amRTS || k.id == amEager {
+			if k.id == wire.RTS || k.id == wire.Eager {
 				ts = append(ts, k.hdr)
 			}
 		}
@@ -286,17 +287,17 @@ func TestOutstandingIsBounded(t *testing.T) {
 	}
 	require.Equal(t, []uint64{0, 1, 2}, tags())
 	rs[4].Cancel()
-	deliver(wi, packet{amRTR, mine, rs[1].id, words("", 1<<32|9, 50)})
+	deliver(wi, packet{wire.RTR, mine, rs[1].id, words("", 1<<32|9, 50)})
 	require.Equal(t, []uint64{0, 1, 2, 3}, tags())
 	rs[0].Cancel()
 	require.Equal(t, []uint64{0, 1, 2, 3, 5, 6, 7}, tags())
-	deliver(wi, packet{amReject, mine, rs[5].id, []byte{byte(ucs.Rejected)}})
+	deliver(wi, packet{wire.Reject, mine, rs[5].id, []byte{byte(ucs.Rejected)}})
 	require.ErrorIs(t, rs[5].Err(), ErrRejected)
 	require.Equal(t, []uint64{0, 1, 2, 3, 5, 6, 7}, tags())
 	require.True(t, rs[6].Done() && rs[7].Done())
 	require.False(t, flush.Done())
 	for _, i := range []int{2, 3} {
-		deliver(wi, packet{amRTR, mine, rs[i].id, words("", 1<<32|9, 0)})
+		deliver(wi, packet{wire.RTR, mine, rs[i].id, words("", 1<<32|9, 0)})
 		require.True(t, rs[i].Done())
 	}
 	require.True(t, flush.Done())
@@ -328,7 +329,7 @@ func TestHeldSendsKeepTheirTurn(t *testing.T) {
 		post(e.TagSend(make([]byte, 12), Tag(1+i)))
 	}
 	post(e.TagSendSync(make([]byte, 4), 3)) // no credit is left
-	deliver(wi, packet{amSyncAck, mine, rs[0].id, nil})
+	deliver(wi, packet{wire.SyncAck, mine, rs[0].id, nil})
 	post(e.TagSendSync(make([]byte, 4), 4)) // one is left again, for the send before
 	post(e.TagSend(make([]byte, 12), 5))
 	tags := func() (ts []uint64) {
@@ -342,7 +343,7 @@ func TestHeldSendsKeepTheirTurn(t *testing.T) {
 		require.Equal(t, 1, wi.HandlePending([]uct.Token{uct.Token(q.id)}))
 	}
 	require.Equal(t, []uint64{0, 1, 2, 3}, tags())
-	deliver(wi, packet{amSyncAck, mine, rs[3].id, nil})
+	deliver(wi, packet{wire.SyncAck, mine, rs[3].id, nil})
 	require.Equal(t, []uint64{0, 1, 2, 3, 4, 5}, tags())
 	require.Zero(t, w.t.lanes[lane].pending)
 	require.Equal(t, uint32(1), w.t.lanes[lane].creditsUsed)

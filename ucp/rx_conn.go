@@ -3,6 +3,8 @@ package ucp
 import (
 	"slices"
 
+	"github.com/goucx/goucx/ucp/internal/pool"
+	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/wireup"
 )
@@ -36,7 +38,7 @@ type rxConn struct {
 	unexpID    uint32 // id in Worker.unexpQueue, with reasmPool
 	tag        uint64
 	total, got uint64
-	chunk      chunk // memory of the message, with reasmPool or reasmHandler
+	chunk      pool.Chunk // memory of the message, with reasmPool or reasmHandler
 }
 
 // rxConn returns the rx connection with this id of the transport, and creates it if needed.
@@ -70,7 +72,7 @@ func (w *thread) addRxConn(rx *rxConn) {
 // number of bytes still to come.
 func (wi *workerIface) handlePeerAddress(rx *rxConn, follow uint64, data []byte) {
 	w := &wi.w.t
-	if follow > maxPeerAddress || len(rx.partialAddr)+len(data) > maxPeerAddress {
+	if follow > wire.MaxPeerAddress || len(rx.partialAddr)+len(data) > wire.MaxPeerAddress {
 		wi.protocolError(rx)
 		return
 	}

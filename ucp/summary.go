@@ -16,7 +16,7 @@ const maxTold = 4096
 // or holds its lock.
 func (w *thread) summary(d *display, now ucs.Time) live.Summary {
 	s := live.Summary{
-		Unexpected: w.unexpQueue.Len(), UnexpectedBytes: w.budget.used, UnexpectedBudget: w.budget.limit, AllocatedBytes: w.pool.allocated,
+		Unexpected: w.unexpQueue.Len(), UnexpectedBytes: w.budget.used, UnexpectedBudget: w.budget.limit, AllocatedBytes: w.pool.Allocated,
 		Peers: []live.Endpoint{}, Requests: []live.Requests{},
 	}
 	w.describeEndpoints(&s)
@@ -115,7 +115,7 @@ func (w *thread) describeRequests(s *live.Summary, d *display, now ucs.Time) {
 func (w *thread) isListed(i uint32) bool {
 	r := &w.slab.slots[i]
 	if r.op == opFlush {
-		return r.flags&flagChild != 0 || r.partsLeft == 0
+		return r.flags&flagChild != 0 || r.parts == 0
 	}
 	return r.flags&flagChild == 0
 }
@@ -124,13 +124,20 @@ func (w *thread) isListed(i uint32) bool {
 func (w *thread) addRequest(rows map[requestGroup]*live.Requests, i uint32, age float64) {
 	r := &w.slab.slots[i]
 	k := requestGroup{r.op, r.ep, r.lane, w.stateText(i)}
-	bytes := r.length
-	if k.state == statePosted {
+	bytes := uint64(0)
+	switch {
+	case k.state == statePosted:
 		bytes = uint64(len(w.slab.bufs[i]))
+	case r.op.sends():
+		bytes = as[sendOp](r).length
+	case r.op.receives():
+		bytes = as[recvOp](r).length
+	case r.op == opPut || r.op == opGet:
+		bytes = as[rmaOp](r).length
 	}
 	row := rows[k]
 	if row == nil {
-		row = &live.Requests{Op: r.op.info().name, Peer: w.peerName(r.ep), Lane: w.laneName(r.lane), State: k.state}
+		row = &live.Requests{Op: r.op.String(), Peer: w.peerName(r.ep), Lane: w.laneName(r.lane), State: k.state}
 		rows[k] = row
 	}
 	row.Count++
@@ -165,14 +172,14 @@ func (w *thread) stateText(i uint32) string {
 		return stateWaiting
 	case r.op == opTagRecv && w.posted.Has(i):
 		return statePosted
-	case r.op.receives() && r.partsLeft == recvRequested:
+	case r.op.receives() && as[recvOp](r).requested():
 		return stateFetching
-	case r.op == opFlush && r.arg == flushBehindSends:
+	case r.op == opFlush && as[flushOp](r).stage == flushBehindSends:
 		return stateBehind
 	case !r.op.sends():
 		return stateUnderWay
 	}
-	switch r.phase() {
+	switch as[sendOp](r).phase {
 	case phaseMatch:
 		return stateMatch
 	case phaseRTS:
@@ -194,8 +201,10 @@ func (w *thread) tagText(i uint32) string {
 			return fmt.Sprintf("%#x/%#x", tag, mask)
 		}
 		return fmt.Sprintf("%#x", tag)
-	case r.op.sends() && r.op != opAMSend, r.op == opTagRecv:
-		return fmt.Sprintf("%#x", r.tag)
+	case r.op.sends() && r.op != opAMSend:
+		return fmt.Sprintf("%#x", as[sendOp](r).hdr)
+	case r.op == opTagRecv:
+		return fmt.Sprintf("%#x", as[recvOp](r).tag)
 	default:
 		return ""
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/ucp/internal/pool"
 	"github.com/goucx/goucx/ucs"
 )
 
@@ -14,7 +15,7 @@ import (
 // not ended.
 func fullSlab(n int) *slab {
 	var b slab
-	b.init(&pool{})
+	b.init(&pool.Pool{})
 	for len(b.slots) < n {
 		b.grow()
 	}

@@ -3,6 +3,7 @@ package ucp
 import (
 	"encoding/binary"
 
+	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 )
 
@@ -29,10 +30,10 @@ const (
 func (e Endpoint) TagSend(p []byte, tag Tag) Request {
 	if l := e.lane(); len(p) <= l.maxShort {
 		if len(p) == 8 { // the most frequent length, in fewer instructions
-			if l.ep.AMUint64(amEager, uint64(tag), binary.LittleEndian.Uint64(p)) == ucs.OK {
+			if l.ep.AMUint64(wire.Eager, uint64(tag), binary.LittleEndian.Uint64(p)) == ucs.OK {
 				return Request{}
 			}
-		} else if l.ep.AMShort(amEager, uint64(tag), p) == ucs.OK {
+		} else if l.ep.AMShort(wire.Eager, uint64(tag), p) == ucs.OK {
 			return Request{}
 		}
 	}
@@ -59,7 +60,7 @@ func (e Endpoint) lane() *lane {
 //hot:bench BenchmarkTagSendInline
 func (e Endpoint) TagSendInline(p []byte, tag Tag) Request {
 	if l := e.lane(); len(p) <= min(l.maxShort, maxInline) {
-		if l.ep.AMShort(amEager, uint64(tag), noescape(p)) == ucs.OK {
+		if l.ep.AMShort(wire.Eager, uint64(tag), noescape(p)) == ucs.OK {
 			return Request{}
 		}
 	}
@@ -71,7 +72,7 @@ func (e Endpoint) TagSendInline(p []byte, tag Tag) Request {
 //hot:bench BenchmarkTagSendUint64
 func (e Endpoint) TagSendUint64(v uint64, tag Tag) Request {
 	if l := e.lane(); l.maxShort >= 8 {
-		if l.ep.AMUint64(amEager, uint64(tag), v) == ucs.OK {
+		if l.ep.AMUint64(wire.Eager, uint64(tag), v) == ucs.OK {
 			return Request{}
 		}
 	}
@@ -129,7 +130,7 @@ func (w *Worker) TagRecv(p []byte, tag, mask Tag) RecvRequest {
 	s := &b.slots[i]
 	b.free = s.next
 	s.op, s.state, s.status, s.flags = opTagRecv, slotLive, ucs.OK, flagHasResult
-	s.ep, s.lane, s.partsLeft = 0, 0, 0
+	s.ep, s.lane, s.parts, s.mode = 0, 0, 0, uint32(recvPosted)
 	b.bufs[i] = p
 	r := RecvRequest{Request{&w.t, uint64(s.gen)<<32 | uint64(i)}}
 	if w.t.unexpQueue.Len() != 0 && w.t.matchUnexpected(i, uint64(tag), uint64(mask)) {
@@ -146,7 +147,7 @@ func (w *Worker) TagRecv(p []byte, tag, mask Tag) RecvRequest {
 func (e Endpoint) TagSendSync(p []byte, tag Tag) Request {
 	t := e.thread()
 	t.lock()
-	r := t.tagSend(e, sendParams{op: opTagSendSync, buf: p, tag: tag, n: len(p), flags: sendFlagSync})
+	r := t.tagSend(e, sendParams{op: opTagSendSync, buf: p, tag: tag, n: len(p), wants: sendSync})
 	t.unlock()
 	return r
 }
@@ -158,19 +159,19 @@ func (e Endpoint) TagSendWith(p []byte, tag Tag, o Opts) Request {
 	if st := o.Flags.check(); st != ucs.OK {
 		return e.thread().refuse(opTagSend, e, st)
 	}
-	var flags uint32
+	var wants sendWants
 	switch {
 	case o.Flags&ForceRendezvous != 0:
-		flags = sendFlagRndv
+		wants = sendRndv
 	case o.Flags&ForceEager != 0:
-		flags = sendFlagEager
+		wants = sendEager
 	default:
 		return e.TagSend(p, tag)
 	}
 	t := e.thread()
 	t.lock()
 	defer t.unlock()
-	return t.tagSend(e, sendParams{op: opTagSend, buf: p, tag: tag, n: len(p), flags: flags})
+	return t.tagSend(e, sendParams{op: opTagSend, buf: p, tag: tag, n: len(p), wants: wants})
 }
 
 // The fast paths of tag.go and request_recv.go, under the lock.
@@ -181,7 +182,7 @@ func (e Endpoint) tagSendShared(p []byte, tag Tag) Request {
 	w.lockShared()
 	if k := uint32(e.id); int(k) < len(w.eps) && w.eps[k].gen == uint32(e.id>>32) {
 		l := &w.lanes[w.eps[k].lane] // lane 0, if there is none, accepts nothing
-		if len(p) <= l.maxShort && l.ep.AMShort(amEager, uint64(tag), p) == ucs.OK {
+		if len(p) <= l.maxShort && l.ep.AMShort(wire.Eager, uint64(tag), p) == ucs.OK {
 			w.unlockShared()
 			return Request{}
 		}
@@ -231,5 +232,6 @@ func (w *thread) consumeDone(id uint64) (Message, bool) {
 	}
 	s.gen, s.state, s.next = nextGen(g), slotFree, b.free
 	b.free = i
-	return Message{Tag(s.tag), int(s.length)}, true
+	m := as[recvOp](s)
+	return Message{Tag(m.tag), int(m.length)}, true
 }

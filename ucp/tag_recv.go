@@ -3,8 +3,45 @@ package ucp
 import (
 	"encoding/binary"
 
+	"github.com/goucx/goucx/ucp/internal/pool"
+	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 )
+
+// recvOp is the slot of a receive. Its tag and length are the result. A fetch that completes has
+// its value in the place of the tag.
+type recvOp struct {
+	slotHeader
+	recv     recvState
+	rx       uint32 // index of the rx connection, from the request of the data on
+	tag      uint64 // the sender's
+	senderID uint64 // from the request of the data on
+	received uint64 // bytes
+	length   uint64 // of the message
+}
+
+// recvState is how far a receive is that gets its data by rendezvous.
+type recvState uint32
+
+const (
+	recvPosted    recvState = iota // not matched, or its message arrives without a request
+	recvRequested                  // it has requested the data
+	recvAwaitsKey                  // it has requested the key of the sender's memory, or the data
+	recvReading                    // a device reads the sender's memory: only the end of the read completes it
+)
+
+// requested reports whether the receive waits for the sender's next message.
+func (r *recvOp) requested() bool { return r.recv == recvRequested || r.recv == recvAwaitsKey }
+
+var recvOperation = operation{cancel: (*thread).cancelRecv}
+
+// matchedOp is the slot of a MatchedMessage.
+type matchedOp struct {
+	slotHeader
+	_, _    uint32
+	message uint32 // id in Worker.unexpected
+	_       [28]byte
+}
 
 // handleEager receives a whole message.
 //
@@ -16,7 +53,7 @@ func (w *thread) handleEager(tag uint64, data []byte) {
 		w.queueUnexpected(tag, data)
 		return
 	}
-	s := &w.slab.slots[i]
+	s := as[recvOp](&w.slab.slots[i])
 	if p := w.slab.bufs[i]; len(data) == 8 && len(p) >= 8 && s.flags == flagHasResult {
 		s.tag, s.length = tag, 8
 		binary.LittleEndian.PutUint64(p, binary.LittleEndian.Uint64(data))
@@ -30,7 +67,7 @@ func (w *thread) handleEager(tag uint64, data []byte) {
 //
 //hot:bench BenchmarkTagPair
 func (w *thread) deliver(i uint32, tag uint64, data []byte) {
-	s := &w.slab.slots[i]
+	s := as[recvOp](&w.slab.slots[i])
 	p := w.slab.bufs[i]
 	s.tag, s.length = tag, uint64(len(data))
 	if copy(p, data) < len(data) {
@@ -46,11 +83,11 @@ func (w *thread) deliver(i uint32, tag uint64, data []byte) {
 
 // unexpected is a message that no receive has matched.
 type unexpected struct {
-	chunk       chunk  // the payload
-	n           uint64 // length of the message
-	id          uint64 // the sender's id if the sender waits for a reply; with unexpLost the status
-	rx          uint32 // index of the rx connection if a reply is due or data is still to come
-	matchedSlot uint32 // slot of the MatchedMessage that has it; 0: it can be matched by tag
+	chunk       pool.Chunk // the payload
+	n           uint64     // length of the message
+	id          uint64     // the sender's id if the sender waits for a reply; with unexpLost the status
+	rx          uint32     // index of the rx connection if a reply is due or data is still to come
+	matchedSlot uint32     // slot of the MatchedMessage that has it; 0: it can be matched by tag
 	kind        unexpKind
 }
 
@@ -76,7 +113,7 @@ func (w *thread) queueUnexpected(tag uint64, data []byte) {
 func (w *thread) queueUnexpectedAs(tag uint64, data []byte, u unexpected) {
 	u.n = uint64(len(data))
 	u.chunk = w.allocBudgeted(len(data)) // also for an empty message: it occupies as much memory
-	copy(w.pool.bytes(u.chunk), data)
+	copy(w.pool.Bytes(u.chunk), data)
 	w.addUnexpected(tag, u)
 }
 
@@ -95,15 +132,15 @@ func (w *thread) addUnexpected(tag uint64, u unexpected) uint32 {
 //hot:bench BenchmarkTagSync
 func (wi *workerIface) handleSync(rx *rxConn, tag uint64, data []byte) {
 	w := &wi.w.t
-	if len(data) < syncHeaderLen || rx.peer == 0 {
+	if len(data) < wire.SyncHeaderLen || rx.peer == 0 {
 		wi.protocolError(rx)
 		return
 	}
-	id := payloadUint64(data, 0)
-	data = data[syncHeaderLen:]
+	id := wire.Uint64(data, 0)
+	data = data[wire.SyncHeaderLen:]
 	if i := w.posted.Match(tag); i != 0 {
 		w.deliver(i, tag, data)
-		w.reply(rx, control{id: amSyncAck, hdr: id})
+		w.reply(rx, control{id: wire.SyncAck, hdr: id})
 		return
 	}
 	w.queueSync(rx, tag, id, data)
@@ -149,19 +186,19 @@ func (w *thread) deliverUnexpected(i, id uint32) {
 	case unexpRTS:
 		rx := w.rxConns[u.rx]
 		rx.pendingReplies--
-		w.slab.slots[i].tag = tag
+		as[recvOp](&w.slab.slots[i]).tag = tag
 		w.requestData(rx, i, u.id, u.n)
 	case unexpLost:
-		s := &w.slab.slots[i]
+		s := as[recvOp](&w.slab.slots[i])
 		s.tag, s.length = tag, u.n
 		w.end(i, ucs.Status(u.id))
 	default:
-		w.deliver(i, tag, w.pool.bytes(u.chunk)[:u.n])
+		w.deliver(i, tag, w.pool.Bytes(u.chunk)[:u.n])
 		w.slab.bufs[i] = nil // the worker may sleep, so no sweep would clear it
 		w.freeBudgeted(u.chunk)
 		if u.kind == unexpSync {
 			w.rxConns[u.rx].pendingReplies--
-			w.reply(w.rxConns[u.rx], control{id: amSyncAck, hdr: u.id})
+			w.reply(w.rxConns[u.rx], control{id: wire.SyncAck, hdr: u.id})
 		}
 	}
 }
@@ -237,8 +274,8 @@ func (w *Worker) TagMprobe(tag, mask Tag) (MatchedMessage, bool) {
 		return MatchedMessage{}, false
 	}
 	i := w.t.slab.alloc(opMatched)
-	s := &w.t.slab.slots[i]
-	s.arg, s.flags = uint64(id), flagHasResult
+	s := as[matchedOp](&w.t.slab.slots[i])
+	s.message, s.flags = id, flagHasResult
 	w.t.unexpected[id].matchedSlot = i
 	return MatchedMessage{&w.t, w.t.slab.id(i), w.t.messageOf(id)}, true
 }
@@ -289,7 +326,7 @@ func (w *thread) consumeMatched(id uint64) uint32 {
 	if i == 0 || w.slab.slots[i].op != opMatched {
 		return 0
 	}
-	n := uint32(w.slab.slots[i].arg)
+	n := as[matchedOp](&w.slab.slots[i]).message
 	w.slab.release(i)
 	w.unexpected[n].matchedSlot = 0
 	return n

@@ -3,8 +3,48 @@ package ucp
 import (
 	"encoding/binary"
 
+	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 )
+
+// sendOp is the slot of a send: of a tag message or of an active message. A fragmented message
+// is in no chain, so its number takes the place of the link.
+type sendOp struct {
+	slotHeader
+	phase  phase
+	wants  sendWants
+	_      uint16
+	number uint32 // of a fragmented message
+	hdr    uint64 // tag or header word; after the receiver's request its id
+	value  uint64 // of opTagSendUint64
+	off    uint64 // bytes sent
+	length uint64 // bytes to send
+}
+
+// phase is the state of a send.
+type phase uint8
+
+const (
+	phaseNew     phase = iota // nothing was sent; or a fragmented message was sent in part
+	phaseMatch                // sent completely, not yet matched; in lane.unacked
+	phaseRTS                  // RTS sent, not yet requested; in lane.unacked
+	phaseData                 // requested; in lane.unacked
+	phaseExposed              // its memory is exposed to the receiver; in lane.unacked
+)
+
+// sendWants says how a send is to be made.
+type sendWants uint8
+
+const (
+	sendSync  sendWants = 1 << iota // completes when it is matched
+	sendEager                       // force eager
+	sendRndv                        // force rendezvous
+)
+
+// exposes reports whether the peer may read the memory of the message.
+func (s *slot) exposes() bool { return s.op.sends() && as[sendOp](s).phase == phaseExposed }
+
+var tagSendOperation = operation{progress: (*thread).resumeTagSend, complete: (*thread).sendCompleted, cancel: (*thread).cancelSend}
 
 // sendParams has the parameters of a send's slow path.
 type sendParams struct {
@@ -15,7 +55,7 @@ type sendParams struct {
 	tag Tag
 	n   int
 
-	flags uint32 // sendFlagSync and the following flags
+	wants sendWants
 }
 
 //go:noinline
@@ -48,8 +88,8 @@ func (e Endpoint) tagSendInlineSlow(p []byte, tag Tag) Request {
 	if len(p) > maxInline {
 		return e.t.refuse(opTagSend, e, ucs.TooLong)
 	}
-	c := w.pool.get(len(p))
-	b := w.pool.bytes(c)[:copy(w.pool.bytes(c), p)]
+	c := w.pool.Get(len(p))
+	b := w.pool.Bytes(c)[:copy(w.pool.Bytes(c), p)]
 	r := w.tagSend(e, sendParams{op: opTagSend, buf: b, tag: tag, n: len(b)})
 	if i := w.slab.find(r.id); i != 0 && r.id&refusedBit == 0 {
 		// In progress: the copy is freed with the slot.
@@ -57,7 +97,7 @@ func (e Endpoint) tagSendInlineSlow(p []byte, tag Tag) Request {
 		w.slab.copies[i] = c
 		return r
 	}
-	w.pool.put(c)
+	w.pool.Put(c)
 	return r
 }
 
@@ -70,16 +110,16 @@ func (w *thread) tagSend(e Endpoint, m sendParams) Request {
 	if st := w.connect(k); st != ucs.OK {
 		return w.refuse(m.op, e, st)
 	}
-	if l := &w.lanes[w.eps[k].lane]; m.op == opTagSend && m.flags == 0 && m.n <= l.maxShort {
-		if l.ep.AMShort(amEager, uint64(m.tag), m.buf) == ucs.OK {
+	if l := &w.lanes[w.eps[k].lane]; m.op == opTagSend && m.wants == 0 && m.n <= l.maxShort {
+		if l.ep.AMShort(wire.Eager, uint64(m.tag), m.buf) == ucs.OK {
 			return Request{}
 		}
 	}
 	i := w.slab.alloc(m.op)
-	s := &w.slab.slots[i]
+	s := as[sendOp](&w.slab.slots[i])
 	s.ep, s.lane = k, w.eps[k].lane
-	s.tag, s.arg, s.off, s.length = uint64(m.tag), m.arg, 0, uint64(m.n)
-	s.parent = m.flags
+	s.hdr, s.value, s.off, s.length = uint64(m.tag), m.arg, 0, uint64(m.n)
+	s.wants = m.wants
 	w.slab.bufs[i] = m.buf
 	if m.op == opTagSendV {
 		w.slab.vecs[i] = m.vec
@@ -91,25 +131,25 @@ func (w *thread) tagSend(e Endpoint, m sendParams) Request {
 // resumeTagSend starts or continues a send in the form that it has: eager, in fragments as
 // far as the transport has resources, or rendezvous.
 func (w *thread) resumeTagSend(i uint32) ucs.Status {
-	s := &w.slab.slots[i]
+	s := as[sendOp](&w.slab.slots[i])
 	l := &w.lanes[s.lane]
 	n := int(s.length)
 	switch {
 	case l.state == laneFailed:
 		return l.status()
-	case s.phase() == phaseData:
+	case s.phase == phaseData:
 		return w.sendData(i, l)
 	case s.off > 0:
 	case w.usesRndv(s, l):
 		return w.sendRTS(i, l)
-	case s.parent&sendFlagSync != 0:
+	case s.wants&sendSync != 0:
 		return w.sendSync(i, l)
 	case n <= l.ifaceMaxShort && s.op == opTagSend:
-		return l.ep.AMShort(amEager, s.tag, w.slab.bufs[i])
+		return l.ep.AMShort(wire.Eager, s.hdr, w.slab.bufs[i])
 	case l.ifaceMaxShort >= 8 && s.op == opTagSendUint64:
-		return l.ep.AMUint64(amEager, s.tag, s.arg)
+		return l.ep.AMUint64(wire.Eager, s.hdr, s.value)
 	case n <= l.maxBcopy:
-		b, st := l.ep.ReserveAM(amEager, s.tag, n)
+		b, st := l.ep.ReserveAM(wire.Eager, s.hdr, n)
 		if st == ucs.OK {
 			l.ep.CommitAM(w.fill(b, i))
 		}
@@ -124,9 +164,9 @@ func (w *thread) resumeTagSend(i uint32) ucs.Status {
 
 // sendNext sends the following fragments of the message in slot i.
 func (w *thread) sendNext(i uint32, l *lane) ucs.Status {
-	s := &w.slab.slots[i]
+	s := as[sendOp](&w.slab.slots[i])
 	for s.off < s.length {
-		b, st := l.ep.ReserveAM(amNext, s.fragSeq(), min(l.maxBcopy, int(s.length-s.off)))
+		b, st := l.ep.ReserveAM(wire.Next, uint64(s.number), min(l.maxBcopy, int(s.length-s.off)))
 		if st != ucs.OK {
 			return st
 		}
@@ -139,35 +179,36 @@ func (w *thread) sendNext(i uint32, l *lane) ucs.Status {
 
 // begun notes that the first k bytes of the fragmented message in s were sent,
 // and numbers it.
-func (w *thread) begun(s *slot, l *lane, k int) {
+func (w *thread) begun(s *sendOp, l *lane, k int) {
 	s.off = uint64(k)
 	l.fragSeq++
-	s.aux = uint32(l.fragSeq)
+	s.number = uint32(l.fragSeq)
 	w.count.Inc(cntFragmented)
 }
 
 // sendFirst sends the first fragment of a message.
 func (w *thread) sendFirst(i uint32, l *lane) ucs.Status {
-	s := &w.slab.slots[i]
-	b, st := l.ep.ReserveAM(amFirst, s.tag, l.maxBcopy)
+	s := as[sendOp](&w.slab.slots[i])
+	b, st := l.ep.ReserveAM(wire.First, s.hdr, l.maxBcopy)
 	if st != ucs.OK {
 		return st
 	}
 	binary.LittleEndian.PutUint64(b, s.length)
-	k := w.fill(b[firstHeaderLen:], i)
-	l.ep.CommitAM(firstHeaderLen + k)
+	k := w.fill(b[wire.FirstHeaderLen:], i)
+	l.ep.CommitAM(wire.FirstHeaderLen + k)
 	w.begun(s, l, k)
 	return ucs.OK
 }
 
 // fill copies the next bytes of the message in slot i to b, and returns their number.
 func (w *thread) fill(b []byte, i uint32) int {
-	off := int(w.slab.slots[i].off)
-	switch w.slab.slots[i].op {
+	s := as[sendOp](&w.slab.slots[i])
+	off := int(s.off)
+	switch s.op {
 	case opTagSendV:
 	case opTagSendUint64:
 		var v [8]byte
-		binary.LittleEndian.PutUint64(v[:], w.slab.slots[i].arg)
+		binary.LittleEndian.PutUint64(v[:], s.value)
 		return copy(b, v[off:])
 	default:
 		return copy(b, w.slab.bufs[i][off:])
@@ -183,15 +224,3 @@ func (w *thread) fill(b []byte, i uint32) int {
 	}
 	return n
 }
-
-func (w *thread) resumeCancelFrag(i uint32) ucs.Status {
-	s := &w.slab.slots[i]
-	l := &w.lanes[s.lane]
-	if l.state == laneFailed {
-		return l.status()
-	}
-	return l.ep.AMShort(amNext, s.fragSeq(), nil)
-}
-
-// fragSeq returns the number of a fragmented message.
-func (s *slot) fragSeq() uint64 { return uint64(s.aux) }

@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"github.com/goucx/goucx/ucp/internal/pool"
 	"sync/atomic"
 	"time"
 
@@ -25,7 +26,9 @@ type thread struct {
 	firstActive    progresser // the first active iface, or idle
 	ctxCheckPasses uint32     // number of passes after which a wait looks at its context and the time
 
-	slab               slab
+	slab slab
+
+	operations         *[numOps]operation
 	eps                []epSlot
 	epFree             uint32
 	cold               map[uint32]*epCold
@@ -43,9 +46,9 @@ type thread struct {
 
 	rndvThresh uint64 // longest message that is sent eagerly
 	zcopyFrom  zcopyFrom
-	maxCredits uint32   // send credits of each lane
-	scratch    [64]byte // a short message that is being sent
-	pool       pool     // memory of unexpected messages and of inline copies
+	maxCredits uint32    // send credits of each lane
+	scratch    [64]byte  // a short message that is being sent
+	pool       pool.Pool // memory of unexpected messages and of inline copies
 
 	ctx     *Context
 	id      uct.UUID

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
@@ -16,7 +17,7 @@ import (
 func (h *handshake) withdrawn() map[uint64]packet {
 	m := make(map[uint64]packet)
 	for _, k := range h.pending.sent {
-		if k.id == amCancel || k.id == amReject {
+		if k.id == wire.Cancel || k.id == wire.Reject {
 			m[k.hdr] = k
 		}
 	}
@@ -35,8 +36,8 @@ func TestAbortWithdraws(t *testing.T) {
 		require.ErrorIs(t, q.Err(), cause)
 	}
 	assert.Equal(t, map[uint64]packet{
-		h.rts.id: {id: amCancel, hdr: h.rts.id, data: []byte{cancelRTS}},
-		h.dataID: {id: amCancel, hdr: h.dataID, data: []byte{cancelData}},
+		h.rts.id: {id: wire.Cancel, hdr: h.rts.id, data: []byte{wire.CancelRTS}},
+		h.dataID: {id: wire.Cancel, hdr: h.dataID, data: []byte{wire.CancelData}},
 	}, h.withdrawn())
 	require.False(t, h.fetch.Done(), "a receive is the worker's")
 }
@@ -54,16 +55,16 @@ func TestCancelWithdraws(t *testing.T) {
 	}
 	refusal := append([]byte{byte(ucs.Canceled)}, "its receive was canceled"...)
 	assert.Equal(t, map[uint64]packet{
-		h.rts.id:  {id: amCancel, hdr: h.rts.id, data: []byte{cancelRTS}},
-		h.dataID:  {id: amCancel, hdr: h.dataID, data: []byte{cancelData}},
-		2<<32 | 8: {id: amReject, hdr: 2<<32 | 8, data: refusal[:16]},
+		h.rts.id:  {id: wire.Cancel, hdr: h.rts.id, data: []byte{wire.CancelRTS}},
+		h.dataID:  {id: wire.Cancel, hdr: h.dataID, data: []byte{wire.CancelData}},
+		2<<32 | 8: {id: wire.Reject, hdr: 2<<32 | 8, data: refusal[:16]},
 	}, h.withdrawn())
 	l := &w.t.lanes[w.t.eps[1].lane]
 	assert.Zero(t, l.unacked)
 	assert.Zero(t, l.creditsUsed)
 	deliver(h.p,
-		packet{amRTR, mine, h.rts.id, words("", 1<<32|1, 1)}, packet{amSyncAck, mine, h.match.id, nil},
-		packet{amReject, mine, h.data.id, refusal}, packet{amData, mine, h.fetch.id, []byte("late")})
+		packet{wire.RTR, mine, h.rts.id, words("", 1<<32|1, 1)}, packet{wire.SyncAck, mine, h.match.id, nil},
+		packet{wire.Reject, mine, h.data.id, refusal}, packet{wire.Data, mine, h.fetch.id, []byte("late")})
 	assert.Zero(t, w.t.count.Value(cntProtocolError))
 	assert.Equal(t, uint64(4), w.t.count.Value(cntStale))
 	_, err := h.fetch.Wait(context.Background())
@@ -77,10 +78,10 @@ func TestPeerWithdraws(t *testing.T) {
 	w := h.p.w
 	k, ok := w.TagMprobe(6, ^Tag(0))
 	require.True(t, ok)
-	deliver(h.p, packet{amRTS, mine, 7, words("", 2<<32|1, 10)})
+	deliver(h.p, packet{wire.RTS, mine, 7, words("", 2<<32|1, 10)})
 	deliver(h.p,
-		packet{amCancel, mine, h.kept, []byte{cancelRTS}}, packet{amCancel, mine, 2<<32 | 1, []byte{cancelRTS}},
-		packet{amCancel, mine, 2<<32 | 8, []byte{cancelRTS}})
+		packet{wire.Cancel, mine, h.kept, []byte{wire.CancelRTS}}, packet{wire.Cancel, mine, 2<<32 | 1, []byte{wire.CancelRTS}},
+		packet{wire.Cancel, mine, 2<<32 | 8, []byte{wire.CancelRTS}})
 	assert.Zero(t, w.t.unexpQueue.Len())
 	m, err := h.fetch.Wait(context.Background())
 	require.ErrorIs(t, err, ErrCanceled)
@@ -89,8 +90,8 @@ func TestPeerWithdraws(t *testing.T) {
 	require.ErrorIs(t, err, ErrCanceled)
 
 	q := w.TagRecv(make([]byte, 10), 8, ^Tag(0))
-	deliver(h.p, packet{amRTS, mine, 8, words("", 2<<32|2, 10)}, packet{amData, mine, q.id, []byte("abc")},
-		packet{amCancel, mine, q.id, []byte{cancelData}})
+	deliver(h.p, packet{wire.RTS, mine, 8, words("", 2<<32|2, 10)}, packet{wire.Data, mine, q.id, []byte("abc")},
+		packet{wire.Cancel, mine, q.id, []byte{wire.CancelData}})
 	_, err = q.Wait(context.Background())
 	require.ErrorIs(t, err, ErrCanceled)
 	for _, u := range w.t.unexpected {
@@ -103,7 +104,7 @@ func TestPeerWithdraws(t *testing.T) {
 func TestRefused(t *testing.T) {
 	h := newHandshake(t)
 	for _, q := range []Request{h.match, h.rts, h.data} {
-		deliver(h.p, packet{amReject, mine, q.id, append([]byte{byte(ucs.Rejected)}, "no room \xff"...)})
+		deliver(h.p, packet{wire.Reject, mine, q.id, append([]byte{byte(ucs.Rejected)}, "no room \xff"...)})
 		require.True(t, q.Done())
 		require.ErrorIs(t, q.Err(), ErrRejected)
 		require.ErrorContains(t, q.Err(), "no room ?")
@@ -129,7 +130,7 @@ func TestAnswersAreUrgent(t *testing.T) {
 	h.pending.room = 1
 	require.Equal(t, 0, h.p.HandlePending(waiting), "there was room for the answer alone")
 	require.Len(t, h.pending.sent, 1)
-	require.Equal(t, amRTR, h.pending.sent[0].id)
+	require.Equal(t, wire.RTR, h.pending.sent[0].id)
 	h.pending.room = 100
 	require.Equal(t, 3, h.p.HandlePending(waiting))
 	require.Len(t, h.pending.sent, 4)

@@ -67,7 +67,7 @@ func (x *Context) NewWorker(c WorkerConfig) (*Worker, error) {
 		return nil, fmt.Errorf("new worker: %w", err)
 	}
 	w := &Worker{mode: c.Mode, t: thread{
-		ctx: x, id: newWorkerID(), locked: c.Mode == ThreadMulti, firstActive: noIface{},
+		ctx: x, id: newWorkerID(), operations: &operations, locked: c.Mode == ThreadMulti, firstActive: noIface{},
 		lanes:   []lane{{laneLife: closedLane}},
 		laneOf:  make(map[wireup.PeerID]uint32),
 		cold:    make(map[uint32]*epCold),

@@ -166,6 +166,24 @@ var Layers = []Layer{
 		"the suite knows the protocols that it tests and is handed the providers",
 	},
 	{
+		"ucp/internal/keycodec",
+		[]string{"wireup", "uct", "ucs"},
+		nil,
+		"the format of a key is a pure function of bytes",
+	},
+	{
+		"ucp/internal/wire",
+		[]string{"uct"},
+		nil,
+		"the layout of messages is a pure function of bytes",
+	},
+	{
+		"ucp/internal/pool",
+		nil,
+		nil,
+		"memory by size class knows nothing of its users",
+	},
+	{
 		"ucp/...",
 		[]string{"ucp/...", "wireup/...", "uct/...", "ucs/...", "config/...", "internal/fault", "internal/race"},
 		[]string{zap, xsys},

@@ -40,9 +40,9 @@ var ucpList = []mutant{
 	},
 	{
 		name: "skip the CRC of a key",
-		file: "ucp/key.go",
+		file: "ucp/internal/keycodec/key.go",
 		old:  "; got != sum {", new: "; got != sum && false {",
-		pkg: "./ucp", test: "^TestKeyEveryBitFlip$",
+		pkg: "./ucp/internal/keycodec", test: "^TestEveryBitFlip$",
 	},
 	{
 		name: "skip the bounds of a put",
@@ -72,7 +72,7 @@ var ucpList = []mutant{
 	{
 		name: "the announcement of a tag message passes a stalled lane",
 		file: "ucp/rndv_send.go",
-		old:  "l.ep.ReserveAM(amRTS,", new: "l.transport().ReserveAM(amRTS,",
+		old:  "l.ep.ReserveAM(wire.RTS,", new: "l.transport().ReserveAM(wire.RTS,",
 		pkg: "./ucp/ucptest", test: "^TestUCP$/^rc$/^one_goroutine$/^121_order_with_small",
 	},
 	{

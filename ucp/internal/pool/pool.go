@@ -1,10 +1,12 @@
-package ucp
+// Package pool has memory in pieces by size class, for messages that wait: a steady flow of them
+// allocates nothing from the Go heap. A pool belongs to one worker.
+package pool
 
 import "math/bits"
 
-// chunk is a handle of a piece of pool memory: the size class in the upper half, the index
+// Chunk is a handle of a piece of pool memory: the size class in the upper half, the index
 // below. 0 is none.
-type chunk uint64
+type Chunk uint64
 
 const (
 	minClass  = 6  // 64 B
@@ -15,15 +17,15 @@ const (
 	maxFreePieces = 8
 )
 
-// pool allocates memory by size class, so that a steady flow of messages allocates nothing
+// Pool allocates memory by size class, so that a steady flow of messages allocates nothing
 // from the Go heap. The zero pool is ready for use.
-type pool struct {
-	classes   [bigClass + 1]poolClass
-	allocated int // bytes allocated from the pool
+type Pool struct {
+	classes   [bigClass + 1]class
+	Allocated int // bytes in use
 }
 
-// poolClass is the memory of one size class, in slabs of pieces of equal size.
-type poolClass struct {
+// class is the memory of one size class, in slabs of pieces of equal size.
+type class struct {
 	slabs [][]byte
 	free  []uint32 // free pieces
 	bare  []uint32 // pieces whose memory was returned to the Go heap
@@ -41,8 +43,8 @@ func perSlab(c uint) uint {
 	return max(16-min(c, 16), 0)
 }
 
-// get allocates at least n bytes.
-func (p *pool) get(n int) chunk {
+// Get allocates at least n bytes.
+func (p *Pool) Get(n int) Chunk {
 	c := classOf(n)
 	k := &p.classes[c]
 	size := n
@@ -55,12 +57,12 @@ func (p *pool) get(n int) chunk {
 	last := len(k.free) - 1
 	i := k.free[last]
 	k.free = k.free[:last]
-	p.allocated += size
-	return chunk(c)<<32 | chunk(i)
+	p.Allocated += size
+	return Chunk(c)<<32 | Chunk(i)
 }
 
 //go:noinline
-func (k *poolClass) grow(c uint, size int) {
+func (k *class) grow(c uint, size int) {
 	if n := len(k.bare); n > 0 {
 		i := k.bare[n-1]
 		k.bare = k.bare[:n-1]
@@ -78,8 +80,8 @@ func (k *poolClass) grow(c uint, size int) {
 	}
 }
 
-// bytes returns the whole memory of h.
-func (p *pool) bytes(h chunk) []byte {
+// Bytes returns the whole memory of h.
+func (p *Pool) Bytes(h Chunk) []byte {
 	c, i := uint(h>>32), uint32(h)
 	slab := p.classes[c].slabs[i>>perSlab(c)]
 	if perSlab(c) == 0 {
@@ -89,14 +91,14 @@ func (p *pool) bytes(h chunk) []byte {
 	return slab[at : at+1<<c : at+1<<c]
 }
 
-// put frees h. If h is 0 it does nothing.
-func (p *pool) put(h chunk) {
+// Put frees h. If h is 0 it does nothing.
+func (p *Pool) Put(h Chunk) {
 	if h == 0 {
 		return
 	}
 	c, i := uint(h>>32), uint32(h)
 	k := &p.classes[c]
-	p.allocated -= len(p.bytes(h))
+	p.Allocated -= len(p.Bytes(h))
 	if c == bigClass || perSlab(c) == 0 && len(k.free) >= maxFreePieces {
 		k.slabs[i] = nil
 		k.bare = append(k.bare, i)
@@ -105,10 +107,10 @@ func (p *pool) put(h chunk) {
 	k.free = append(k.free, i)
 }
 
-// size returns the size of h in bytes.
-func (p *pool) size(h chunk) uint64 {
+// Size returns the size of h in bytes.
+func (p *Pool) Size(h Chunk) uint64 {
 	if c := uint(h >> 32); c != bigClass {
 		return 1 << c
 	}
-	return uint64(len(p.bytes(h)))
+	return uint64(len(p.Bytes(h)))
 }
