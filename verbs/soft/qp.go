@@ -106,7 +106,7 @@ func (d *device) newQP(p *pd, c *verbs.QPConfig) (*qp, error) {
 		}
 	}
 	if q.typ == verbs.UD && d.kind == overUDP && !c.NoClass {
-		if err := d.udp.enableClass(); err != nil {
+		if err := d.udp.EnableClass(); err != nil {
 			return nil, err
 		}
 	}
