@@ -1,16 +1,21 @@
 package ucp
 
 import (
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/goucx/goucx/config"
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/platform"
 	"github.com/goucx/goucx/ucs/shmem"
 	"github.com/goucx/goucx/ucs/stats/live"
 	"github.com/goucx/goucx/uct"
@@ -237,3 +242,31 @@ func (x *Context) Close() error {
 	}
 	return errors.Join(errs...)
 }
+
+// workerSeq counts the workers of the process.
+var workerSeq atomic.Uint32
+
+// newWorkerID returns the id of a new worker. It equals the process's UUID but for the first
+// four bytes. So package wireup stores the rest once for all workers of a process.
+func newWorkerID() uct.UUID {
+	u := uct.UUID(platform.ProcessID())
+	own := binary.LittleEndian.Uint32(u[:]) + workerSeq.Add(1)
+	binary.LittleEndian.PutUint32(u[:], own)
+	return u
+}
+
+// contextSeq counts the contexts of the process.
+var contextSeq atomic.Uint32
+
+func newContextID() wireup.ContextID {
+	return wireup.ContextID{Process: platform.ProcessID(), Context: contextSeq.Add(1)}
+}
+
+func randomWord() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails; see crypto/rand
+	return binary.LittleEndian.Uint64(b[:])
+}
+
+// shortID returns the name of a worker in errors.
+func shortID(u uct.UUID) string { return hex.EncodeToString(u[:4]) }

@@ -1,6 +1,10 @@
 package ucp
 
 import (
+	"math"
+	"slices"
+	"time"
+
 	"github.com/goucx/goucx/config"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/cpu"
@@ -235,4 +239,126 @@ func (w *thread) refreshActive() {
 		w.firstActive = w.active[0]
 	}
 	w.updateMoreWork()
+}
+
+// idleEviction evicts idle connections. It keeps the number of active connections of a worker,
+// over all its ifaces, at or below a bound. Above the bound it suspends idle connections,
+// least recently used first. The transport resumes a suspended connection on use.
+type idleEviction struct {
+	maxActive int // bound on active connections; math.MaxInt: no bound, look does nothing
+	caches    []uct.ConnectionCache
+	due       ucs.Time
+	since     []ucs.Time
+}
+
+// evictInterval is the interval between two searches for idle connections.
+const evictInterval = 10 * time.Millisecond
+
+func (w *Worker) initEviction() {
+	w.t.eviction.maxActive = rowMaxLive.Get(w.t.ctx.settings)
+	for _, wi := range w.t.ifaces {
+		if f, ok := wi.iface.(uct.ConnectionCache); ok {
+			w.t.eviction.caches = append(w.t.eviction.caches, f)
+		}
+	}
+}
+
+// evictIdle suspends idle connections if there are more active ones than the bound. Below the
+// bound it looks at the connections too, so that the ifaces know which were used last.
+func (l *idleEviction) evictIdle(now ucs.Time) {
+	if l.maxActive == math.MaxInt || now.Before(l.due) {
+		return
+	}
+	l.due = now.Add(evictInterval)
+	since := l.since[:0]
+	for _, f := range l.caches {
+		since = f.Candidates(now, since)
+	}
+	l.since = since
+	excess := l.excess()
+	if excess <= 0 || len(since) == 0 {
+		return
+	}
+	slices.Sort(since)
+	t := since[min(excess, len(since))-1]
+	for _, f := range l.caches {
+		excess -= f.Evict(now, t, excess)
+	}
+}
+
+// excess returns the number of active connections above the bound. It is negative below it.
+func (l *idleEviction) excess() int {
+	n := -l.maxActive
+	for _, f := range l.caches {
+		n += f.Active()
+	}
+	return n
+}
+
+// With ThreadMulti, operations that waited for a connection are sent although no
+// goroutine progresses the worker: the transport's async goroutine resumes them. It
+// tries to acquire the worker's lock and the progress ownership, and never waits for
+// either. With both it acts as the goroutine that progresses, but it receives no
+// message and runs no callback of the program. Callbacks that become due meanwhile
+// run in the next pass of the program.
+
+const (
+	// resumeTurn is how long a turn starts operations. Those started last, and what
+	// they put on the wire together, are done within 50 us.
+	resumeTurn = 25 * time.Microsecond
+	// resumeAgain is the delay until the next turn. While no operation moves, the delay
+	// doubles up to resumeRest.
+	resumeAgain = 500 * time.Microsecond
+	resumeRest  = 16 * time.Millisecond
+)
+
+// unattended returns the port's uct.IfaceConfig.Unattended, nil if it has none.
+func (wi *workerIface) unattended(mode ThreadMode) func() time.Duration {
+	if mode != ThreadMulti {
+		return nil // only the program's goroutine may use the worker
+	}
+	return wi.resumeUnattended
+}
+
+// resumeUnattended resumes the operations that wait on the port's lanes, for one turn.
+// It returns the delay until the next turn; a negative delay means none.
+func (wi *workerIface) resumeUnattended() time.Duration {
+	w := &wi.w.t
+	if !w.mu.TryLock() {
+		return resumeAgain
+	}
+	f, ok := wi.iface.(uct.Unattended)
+	if !ok || w.closed.Load() {
+		w.unlockShared()
+		return -1
+	}
+	if w.owner.held {
+		// An owner that polls resumes them. One that sleeps was woken by the transport.
+		again := resumeAgain
+		if w.owner.sleeping || !f.PendingLeft() {
+			again = -1
+		}
+		w.unlockShared()
+		return again
+	}
+	w.owner.held = true
+	wi.inAsyncTurn = true
+	moved, left := f.ResumePending(ucs.Now().Add(resumeTurn))
+	wi.inAsyncTurn = false
+	due := len(w.dueCallbacks)+len(w.am.failureCalls) > 0
+	w.transferProgress()
+	w.unlockShared()
+	if due {
+		w.signal() // a program that sleeps on EventFD runs them
+	}
+	switch {
+	case !left:
+		wi.resumeDelay = 0
+		return -1
+	case moved > 0:
+		wi.resumeDelay = resumeAgain
+	default:
+		wi.resumeDelay = min(max(2*wi.resumeDelay, resumeAgain), resumeRest)
+	}
+	return wi.resumeDelay
 }

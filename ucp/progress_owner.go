@@ -12,7 +12,7 @@ import (
 // only the owner calls into the transports' Progress. A goroutine that waits acquires
 // the ownership if it is free. Otherwise it parks on its own channel, until its
 // operation completes or the ownership is transferred to it. The async goroutine of a
-// transport is an owner too, for short turns (unattended.go).
+// transport is an owner too, for short turns (progress.go).
 //
 // Invariants:
 //

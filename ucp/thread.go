@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/goucx/goucx/ucp/internal/lock"
 	"github.com/goucx/goucx/ucp/tagmatch"
 	"github.com/goucx/goucx/ucs/cpu"
 	"github.com/goucx/goucx/ucs/stats"
@@ -67,7 +68,7 @@ type thread struct {
 	budget          budget
 	am              amState
 	emul            emulOps
-	mu              spinLock // with ThreadMulti, guards all fields above and below
+	mu              lock.Spin // with ThreadMulti, guards all fields above and below
 	owner           progressOwner
 	cores           int
 	lockWaiters     atomic.Int32  // goroutines that wait for mu to post; passes let them go first
