@@ -103,10 +103,6 @@ type amState struct {
 	multi         bool       // the worker's mode is ThreadMulti
 	closeEndpoint NotifyFunc // closes the endpoint in the cookie
 
-	// failureCalls holds the pending calls of OnFailure. They run after each callback, so
-	// it is in the state that handlers check.
-	failureCalls []failureCall
-
 	vec      [1]uct.Vec // of the message being sent by AMZcopy
 	retainer retainer
 	prefetch prefetchQueue

@@ -35,7 +35,7 @@ func (w *thread) mayWait() error {
 // distinguishes the two. The caller holds the lock.
 func (w *thread) outsideCallbacks() error {
 	switch {
-	case !w.am.inHandler && !w.inCallbacks:
+	case !w.am.inHandler && !w.callbacks.running:
 		return nil
 	case inCallback():
 		return errInHandler
@@ -53,7 +53,7 @@ func (w *Worker) mayClose() error {
 	if err := w.t.outsideCallbacks(); err != nil {
 		return err
 	}
-	if !w.t.am.multi || !w.t.owner.held || !w.t.am.inHandler && !w.t.inCallbacks {
+	if !w.t.am.multi || w.t.owner.state == ownerNone || !w.t.am.inHandler && !w.t.callbacks.running {
 		return nil
 	}
 	if !w.t.acquireProgress() {
@@ -107,7 +107,7 @@ func (w *thread) callAM(h AMHandler) {
 	w.unlockForCallback()
 	h(m)
 	w.relockAfterCallback()
-	if len(w.am.failureCalls) > 0 {
+	if len(w.callbacks.failures) > 0 {
 		w.runFailureCalls()
 	}
 	w.am.inHandler = false

@@ -48,7 +48,7 @@ func (wi *workerIface) handleUserFast(d *uct.Desc, data []byte) bool {
 	m.ID, m.Data, m.Len = AMID(d.Header), data, len(data)
 	w.am.inHandler, w.locked = true, true
 	h(m)
-	if len(w.am.failureCalls) > 0 {
+	if len(w.callbacks.failures) > 0 {
 		w.runFailureCalls()
 	}
 	w.am.inHandler, w.locked = false, false
@@ -64,8 +64,8 @@ func (wi *workerIface) handleUserFast(d *uct.Desc, data []byte) bool {
 // handleUser receives a whole active message, a first fragment or an RTS that the fast
 // path does not handle. It reports whether the message's memory is retained.
 func (wi *workerIface) handleUser(rx *rxConn, d *uct.Desc, data []byte) bool {
-	if wi.w.t.budget.exhausted && d.ID != wire.UserRTS {
-		wi.w.t.requestRndvOnly(rx)
+	if wi.w.t.matching.budget.exhausted && d.ID != wire.UserRTS {
+		rx.requestRndvOnly()
 	}
 	switch d.ID {
 	case wire.User:
@@ -123,7 +123,7 @@ func (w *thread) dispatch(rx *rxConn, word uint64, b []byte, place amStorage) bo
 	m.ID, m.Len = AMID(word), len(b)-n
 	m.Header, m.Data, m.storage = b[:n:n], b[n:], place
 	if word&wire.WordReply != 0 {
-		m.From = w.fromEndpoint(rx)
+		m.From = rx.fromEndpoint()
 	}
 	w.callAM(h)
 	return m.reset()
@@ -170,11 +170,12 @@ func (wi *workerIface) handleUserFirst(rx *rxConn, head uint64, data []byte) {
 		rx.into = reasmHandler
 		rx.chunk = w.allocBudgeted(int(min(rx.total, maxPrealloc)))
 	}
-	w.addFragment(rx, data)
+	rx.addFragment(data)
 }
 
 // userReassembled runs the handler of the message that s has reassembled.
-func (w *thread) userReassembled(rx *rxConn) {
+func (rx *rxConn) userReassembled() {
+	w := rx.w
 	c := rx.chunk
 	b := w.pool.Bytes(c)[:rx.total:rx.total]
 	if !w.dispatch(rx, rx.tag, b, amStorage{kind: storagePool, chunk: c}) {
@@ -184,7 +185,8 @@ func (w *thread) userReassembled(rx *rxConn) {
 
 // fromEndpoint returns the endpoint by which handlers reply to the sender of s. There is one
 // per peer. If it has failed or was closed, fromEndpoint creates a new one.
-func (w *thread) fromEndpoint(rx *rxConn) Endpoint {
+func (rx *rxConn) fromEndpoint() Endpoint {
+	w := rx.w
 	e := Endpoint{w, rx.fromEp}
 	if w.usable(e) {
 		return e

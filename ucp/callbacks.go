@@ -43,6 +43,19 @@ type dueCallback struct {
 	c Completion
 }
 
+// callbacks are the pending callbacks of a worker.
+type callbacks struct {
+	due []dueCallback // callbacks of requests
+	// failures holds the calls of OnFailure. They also run after each callback of the
+	// program.
+	failures  []failureCall
+	onFailure Endpoint // endpoint whose OnFailure is running
+	running   bool
+}
+
+// pending reports whether callbacks are due.
+func (c *callbacks) pending() bool { return len(c.due)+len(c.failures) > 0 }
+
 // Notify registers f to be called once, from progress, when the operation completes. It
 // returns false if the operation has completed already: f is not called, and a result can
 // still be read. Otherwise f receives the result and the request is consumed. A second
@@ -89,36 +102,36 @@ func (w *thread) notify(i uint32) {
 			consumed = true
 			x.m, x.err = c.Message, c.Err
 		}
-		w.resolveWaiter(x, causeDone)
+		w.owner.resolveWaiter(x, causeDone)
 		x = next
 	}
 	if f != nil {
 		if s.op != opTagRecv {
 			c.Message = Message{}
 		}
-		w.dueCallbacks = append(w.dueCallbacks, dueCallback{f, c})
-		w.moreWork = true
+		w.callbacks.due = append(w.callbacks.due, dueCallback{f, c})
+		w.polling.moreWork = true
 	}
-	w.settleSlot(i, consumed, errorRead)
+	w.slab.settleSlot(i, consumed, errorRead)
 }
 
 // settleSlot releases slot i, whose operation has completed, or keeps it if its result may
 // still be read. errorRead reports that a waiter has received the error.
-func (w *thread) settleSlot(i uint32, consumed, errorRead bool) {
-	s := &w.slab.slots[i]
+func (b *slab) settleSlot(i uint32, consumed, errorRead bool) {
+	s := &b.slots[i]
 	s.flags &^= flagNotify
 	switch {
 	case !consumed && s.flags&flagHasResult != 0:
 		s.state = slotDone
 	case consumed || s.status == ucs.OK || s.flags&flagReported != 0:
-		w.slab.release(i)
+		b.release(i)
 	case errorRead:
 		s.state = slotRead
-		w.slab.addUnclaimed(i)
+		b.addUnclaimed(i)
 	default:
 		s.state = slotDone
 		if s.ep == 0 {
-			w.slab.addUnclaimed(i)
+			b.addUnclaimed(i)
 		}
 	}
 }
@@ -127,28 +140,28 @@ func (w *thread) settleSlot(i uint32, consumed, errorRead bool) {
 // holds the lock. Callbacks that become due in the meantime run too. A nested Progress
 // leaves them to the outer one.
 func (w *thread) runCallbacks() {
-	if w.inCallbacks {
+	if w.callbacks.running {
 		return
 	}
-	w.inCallbacks = true
+	w.callbacks.running = true
 	w.runFailureCalls()
-	for k := 0; k < len(w.dueCallbacks); k++ {
-		c := w.dueCallbacks[k]
-		w.dueCallbacks[k] = dueCallback{}
+	for k := 0; k < len(w.callbacks.due); k++ {
+		c := w.callbacks.due[k]
+		w.callbacks.due[k] = dueCallback{}
 		w.unlockForCallback()
 		c.f(c.c)
 		w.relockAfterCallback()
-		if len(w.am.failureCalls) > 0 {
+		if len(w.callbacks.failures) > 0 {
 			w.runFailureCalls()
 		}
 	}
-	w.dueCallbacks = w.dueCallbacks[:0]
-	w.inCallbacks = false
-	w.updateMoreWork()
+	w.callbacks.due = w.callbacks.due[:0]
+	w.callbacks.running = false
+	w.polling.moreWork = len(w.polling.active) > 1
 }
 
 // OnFailure is called once for each endpoint that failed, also if the endpoint is
-// closed before the call. failEndpoint appends the call to amState.failureCalls; making it
+// closed before the call. failEndpoint appends the call to callbacks.failures; making it
 // does not need the endpoint any more. These make the calls:
 //
 //   - progress, before the callbacks of requests (runCallbacks);
@@ -165,22 +178,22 @@ type failureCall struct {
 // runFailureCalls makes the pending calls of OnFailure outside of the lock, which the caller
 // holds. It may be called again by progress inside such a callback.
 func (w *thread) runFailureCalls() {
-	for len(w.am.failureCalls) > 0 {
-		c := w.am.failureCalls[0]
-		w.am.failureCalls[0] = failureCall{}
-		w.am.failureCalls = w.am.failureCalls[1:]
-		w.inOnFailure = c.e
+	for len(w.callbacks.failures) > 0 {
+		c := w.callbacks.failures[0]
+		w.callbacks.failures[0] = failureCall{}
+		w.callbacks.failures = w.callbacks.failures[1:]
+		w.callbacks.onFailure = c.e
 		w.unlockForCallback()
 		c.f(c.e, c.err)
 		w.relockAfterCallback()
-		w.inOnFailure = Endpoint{}
+		w.callbacks.onFailure = Endpoint{}
 	}
 }
 
 // failureCallDue reports whether OnFailure of e is pending or running. The caller holds the
 // lock.
 func (w *thread) failureCallDue(e Endpoint) bool {
-	return w.inOnFailure == e || slices.ContainsFunc(w.am.failureCalls, func(c failureCall) bool { return c.e == e })
+	return w.callbacks.onFailure == e || slices.ContainsFunc(w.callbacks.failures, func(c failureCall) bool { return c.e == e })
 }
 
 // awaitFailureCall returns after OnFailure of e, which is closed, has been called if it was

@@ -29,12 +29,12 @@ func (w *thread) cancelSend(i uint32) {
 // message is lost.
 func (w *thread) cancelRecv(i uint32) {
 	s := as[recvOp](&w.slab.slots[i])
-	if s.op == opTagRecv && w.posted.Remove(i) {
+	if s.op == opTagRecv && w.matching.posted.Remove(i) {
 		w.end(i, ucs.Canceled)
 		return
 	}
 	if s.requested() {
-		w.reject(w.rxConns[s.rx], s.senderID, ucs.Canceled, "its receive was canceled")
+		w.rxConns[s.rx].reject(s.senderID, ucs.Canceled, "its receive was canceled")
 		w.completeFetch(i, ucs.Canceled)
 		return
 	}
@@ -137,7 +137,7 @@ func (w *thread) abortAll(k uint32, reason error) {
 			w.slab.release(i)
 			continue
 		}
-		if s.op == opTagRecv && !w.posted.Remove(i) {
+		if s.op == opTagRecv && !w.matching.posted.Remove(i) {
 			continue // matched: its message will soon be complete
 		}
 		s.status = ucs.Canceled
@@ -147,7 +147,7 @@ func (w *thread) abortAll(k uint32, reason error) {
 		if s.op.sends() {
 			w.notifyCancel(i)
 		}
-		w.saveErr(i, &OpError{Op: w.slab.slots[i].op.String(), Peer: w.peerName(k), Lane: w.laneName(w.slab.slots[i].lane), Err: reason})
+		w.slab.saveErr(i, &OpError{Op: w.slab.slots[i].op.String(), Peer: w.peerName(k), Lane: w.laneName(w.slab.slots[i].lane), Err: reason})
 		w.end(i, ucs.Canceled)
 	}
 }

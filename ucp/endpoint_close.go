@@ -124,7 +124,7 @@ func (w *thread) detach(k uint32) {
 			continue
 		}
 		if s.state != slotLive && s.status != ucs.OK {
-			w.saveErr(i, w.slotErr(i))
+			w.slab.saveErr(i, w.slotErr(i))
 			if s.flags&flagHasResult == 0 {
 				w.slab.addUnclaimed(i)
 			}
@@ -238,7 +238,7 @@ func (w *thread) endAll(st ucs.Status) {
 	}
 	for _, wi := range w.ifaces {
 		for _, rx := range wi.rxConns {
-			w.dropPartial(rx, st)
+			rx.dropPartial(st)
 		}
 	}
 	for i := uint32(1); int(i) < len(w.slab.slots); i++ {
@@ -257,7 +257,7 @@ func (w *thread) endAll(st ucs.Status) {
 			continue
 		}
 		if s.op == opTagRecv {
-			w.posted.Remove(i)
+			w.matching.posted.Remove(i)
 		}
 		w.end(i, st)
 	}

@@ -168,8 +168,8 @@ func (w *thread) failEndpoint(k uint32, st ucs.Status, err error) {
 		}
 	}
 	if c.onFailure != nil {
-		w.am.failureCalls = append(w.am.failureCalls, failureCall{w.handle(k), c.onFailure, err})
-		w.moreWork = true
+		w.callbacks.failures = append(w.callbacks.failures, failureCall{w.handle(k), c.onFailure, err})
+		w.polling.moreWork = true
 	}
 }
 
@@ -180,7 +180,7 @@ func (w *thread) failTiedRecvs() {
 		if s.state != slotLive || s.flags&flagTied == 0 {
 			continue
 		}
-		if st := w.eps[s.ep].status; st != ucs.OK && w.posted.Remove(uint32(i)) {
+		if st := w.eps[s.ep].status; st != ucs.OK && w.matching.posted.Remove(uint32(i)) {
 			w.end(uint32(i), st)
 		}
 	}
@@ -212,9 +212,9 @@ func (w *thread) slotErr(i uint32) error {
 
 // saveErr stores the error of slot i. It is called before the state is released from
 // which slotErr would make it.
-func (w *thread) saveErr(i uint32, err error) {
-	w.slab.errs[i] = err
-	w.slab.slots[i].flags |= flagExtra
+func (b *slab) saveErr(i uint32, err error) {
+	b.errs[i] = err
+	b.slots[i].flags |= flagExtra
 }
 
 // refusal returns the error of a request that was refused at the call.

@@ -22,7 +22,7 @@ type budget struct {
 // budget.
 func (w *thread) allocBudgeted(n int) pool.Chunk {
 	c := w.pool.Get(n)
-	b := &w.budget
+	b := &w.matching.budget
 	b.used += w.pool.Size(c)
 	if b.used > b.peak {
 		w.count.Add(cntUnexpectedPeak, b.used-b.peak)
@@ -41,7 +41,7 @@ func (w *thread) freeBudgeted(c pool.Chunk) {
 	if c == 0 {
 		return
 	}
-	b := &w.budget
+	b := &w.matching.budget
 	b.used -= w.pool.Size(c)
 	w.pool.Put(c)
 	if b.exhausted && b.used <= b.limit/2 {
@@ -61,12 +61,13 @@ func (w *thread) addRxChecks(by int) {
 // its worker address cannot be notified. The request is repeated after 32 further eager
 // messages, after 64, and so on. If the first one was lost, the arrival of a repeated
 // one makes the transport detect the loss long before its time-out.
-func (w *thread) requestRndvOnly(rx *rxConn) {
+func (rx *rxConn) requestRndvOnly() {
+	w := rx.w
 	if rx.peer == 0 {
 		return
 	}
 	if rx.rndvOnlyAge == 0 || rx.rndvOnlyAge >= rndvOnlyResend && rx.rndvOnlyAge&(rx.rndvOnlyAge-1) == 0 {
-		if !w.reply(rx, control{id: wire.FlowControl, hdr: 1}) {
+		if !rx.reply(control{id: wire.FlowControl, hdr: 1}) {
 			return
 		}
 		if rx.rndvOnlyAge == 0 {
@@ -83,13 +84,13 @@ const rndvOnlyResend = 32
 //
 //go:noinline
 func (w *thread) endRndvOnly() {
-	w.budget.exhausted = false
+	w.matching.budget.exhausted = false
 	w.am.retainer.rndvOnly.Store(false)
 	w.addRxChecks(-1)
 	for _, rx := range w.rxConns {
 		if rx != nil && rx.rndvOnlyAge != 0 {
 			rx.rndvOnlyAge = 0
-			w.reply(rx, control{id: wire.FlowControl})
+			rx.reply(control{id: wire.FlowControl})
 		}
 	}
 }

@@ -276,6 +276,6 @@ func (f *flush) addRefusals(id uint64) {
 	}
 	if s := &w.slab.slots[f.parent]; s.status == ucs.OK {
 		s.status = ucs.InvalidParam
-		w.saveErr(f.parent, err)
+		w.slab.saveErr(f.parent, err)
 	}
 }

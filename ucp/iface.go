@@ -112,7 +112,7 @@ func (wi *workerIface) HandleEvents(es []uct.Event) {
 		}
 		s := &w.slab.slots[k]
 		if s.parts > 1 || s.posting() {
-			w.partEnded(k, e.Status)
+			w.slab.partEnded(k, e.Status)
 			continue
 		}
 		s.parts = 0
@@ -202,8 +202,8 @@ func (wi *workerIface) handleOther(d *uct.Desc, data []byte) bool {
 	}
 	switch d.ID {
 	case wire.Eager:
-		if wi.w.t.budget.exhausted {
-			wi.w.t.requestRndvOnly(rx)
+		if wi.w.t.matching.budget.exhausted {
+			rx.requestRndvOnly()
 		}
 		wi.w.t.handleEager(d.Header, data)
 	case wire.Sync:

@@ -78,7 +78,7 @@ func (w *thread) openLane(peer wireup.PeerID, view *wireup.View, c wireup.Candid
 	w.enterLane(i, laneOpen)
 	w.retainLane(i)
 	w.insertLane(i)
-	w.refreshActive()
+	w.polling.refreshActive(w.callbacks.pending())
 	w.fenceNewLane(peer)
 	return i, nil
 }
@@ -241,7 +241,7 @@ func (w *thread) closeLane(i uint32) {
 	w.laneFree = i
 	ep.Close()
 	port.iface.Deactivate()
-	w.refreshActive()
+	w.polling.refreshActive(w.callbacks.pending())
 }
 
 // removeLane removes lane i from its peer's lanes. The next operation to the peer

@@ -113,7 +113,7 @@ func (w *thread) moveLane(i uint32, ep uct.Endpoint, wi *workerIface, domain uin
 	wi.iface.Activate()
 	old.Close()
 	from.iface.Deactivate()
-	w.refreshActive()
+	w.polling.refreshActive(w.callbacks.pending())
 }
 
 // resumeMoved resumes the operations on lane i, which was moved. The peer receives this worker's
@@ -165,15 +165,15 @@ func (w *thread) laneKeys(i uint32) (ks []*keyLane, ok bool) {
 			return nil, false
 		}
 	}
-	return ks, !w.anyTransfer(i, func(s *slot) bool { // operations of a key that was closed in the meantime
+	return ks, !w.slab.anyTransfer(i, func(s *slot) bool { // operations of a key that was closed in the meantime
 		return !slices.ContainsFunc(ks, func(k *keyLane) bool { return k.has(s) })
 	})
 }
 
 // anyTransfer reports whether f returns true for a put, get or atomic in
 // progress on lane i.
-func (w *thread) anyTransfer(i uint32, f func(*slot) bool) bool {
-	return slices.ContainsFunc(w.slab.slots, func(s slot) bool { return s.transfersBy(i) && f(&s) })
+func (b *slab) anyTransfer(i uint32, f func(*slot) bool) bool {
+	return slices.ContainsFunc(b.slots, func(s slot) bool { return s.transfersBy(i) && f(&s) })
 }
 
 // transfersBy reports whether s is a put, get or atomic in progress on lane i.
@@ -199,7 +199,7 @@ func (w *thread) emulateKey(k *keyLane, c wireup.Candidate) {
 	k.setEmulationLimits()
 	for n := range w.slab.slots {
 		if s := &w.slab.slots[n]; s.transfersBy(k.lane) && old.has(s) {
-			w.emulateOp(uint32(n), k)
+			w.slab.emulateOp(uint32(n), k)
 		}
 	}
 	if !old.emulOnly {
@@ -209,8 +209,8 @@ func (w *thread) emulateKey(k *keyLane, c wireup.Candidate) {
 
 // emulateOp converts the operation in slot i, of which nothing was posted, to an emulated
 // operation of k.
-func (w *thread) emulateOp(i uint32, k *keyLane) {
-	s := as[rmaOp](&w.slab.slots[i])
+func (b *slab) emulateOp(i uint32, k *keyLane) {
+	s := as[rmaOp](&b.slots[i])
 	s.key = uint64(k.rkey)
 	switch s.op {
 	case opPut:
@@ -221,5 +221,5 @@ func (w *thread) emulateOp(i uint32, k *keyLane) {
 		s.form = s.form&^formBounced | formEmulated
 		return
 	}
-	w.slab.detachMem(i)
+	b.detachMem(i)
 }

@@ -109,7 +109,7 @@ func TestFlushOfDrainingLaneThatFails(t *testing.T) {
 	require.True(t, first.Done())
 	i := w.t.eps[w.t.endpoint(e)].lane
 	w.t.lanes[i].ep = &busy{full: &full{recorder: r}}
-	w.t.reply(w.t.rxConns[1], control{id: wire.FlowControl}) // it belongs to no endpoint
+	w.t.rxConns[1].reply(control{id: wire.FlowControl}) // it belongs to no endpoint
 	f := w.Flush()
 	require.False(t, f.Done())
 	e.Abort(nil)

@@ -187,7 +187,8 @@ func (d *display) publishBeforeSleep(w *thread) {
 }
 
 func (d *display) publish(w *thread, now ucs.Time) {
-	d.last.Store(&summary{now, w.summary(d, now)})
+	o := inspector{w}
+	d.last.Store(&summary{now, o.summary(d, now)})
 	d.next = now + max(summaryInterval, summaryShare*(ucs.Now()-now))
 }
 
@@ -208,15 +209,15 @@ func (d *display) request(w *thread) {
 	default:
 	}
 	d.requested.Store(true)
-	w.signal()
+	w.polling.signal()
 }
 
 // snapshot waits for the owner until limit expires, and returns the last summary.
 func (d *display) snapshot(w *thread, limit *time.Timer) live.Worker {
 	a := live.Worker{Name: shortID(w.id), Mode: d.mode.String(), Responsive: d.wait(limit), Armed: d.armed.Load(), Counters: map[string]uint64{}}
-	if d.mode == ThreadMulti && w.mu.TryLock() {
+	if d.mode == ThreadMulti && w.owner.mu.TryLock() {
 		d.publish(w, ucs.Now())
-		w.mu.Unlock()
+		w.owner.mu.Unlock()
 	}
 	s := d.last.Load()
 	a.AgeSeconds, a.Summary = ucs.Now().Sub(s.at).Seconds(), s.Summary
@@ -242,27 +243,30 @@ func (d *display) wait(limit *time.Timer) bool {
 	}
 }
 
+// inspector describes a thread for humans. It changes nothing.
+type inspector struct{ w *thread }
+
 // maxTold bounds the requests whose age a summary tracks.
 const maxTold = 4096
 
 // summary returns a description of the worker for humans. The caller is the worker's owner
 // or holds its lock.
-func (w *thread) summary(d *display, now ucs.Time) live.Summary {
+func (o *inspector) summary(d *display, now ucs.Time) live.Summary {
 	s := live.Summary{
-		Unexpected: w.unexpQueue.Len(), UnexpectedBytes: w.budget.used, UnexpectedBudget: w.budget.limit, AllocatedBytes: w.pool.Allocated,
+		Unexpected: o.w.matching.unexpQueue.Len(), UnexpectedBytes: o.w.matching.budget.used, UnexpectedBudget: o.w.matching.budget.limit, AllocatedBytes: o.w.pool.Allocated,
 		Peers: []live.Endpoint{}, Requests: []live.Requests{},
 	}
-	w.describeEndpoints(&s)
-	w.describeRequests(&s, d, now)
+	o.describeEndpoints(&s)
+	o.describeRequests(&s, d, now)
 	return s
 }
 
 // describeEndpoints counts all endpoints and describes those that are connected or failed,
 // failed ones first.
-func (w *thread) describeEndpoints(s *live.Summary) {
+func (o *inspector) describeEndpoints(s *live.Summary) {
 	var failed, connected []uint32
-	for k := range w.eps {
-		e := &w.eps[k]
+	for k := range o.w.eps {
+		e := &o.w.eps[k]
 		if !e.inUse {
 			continue
 		}
@@ -279,24 +283,24 @@ func (w *thread) describeEndpoints(s *live.Summary) {
 		}
 	}
 	for _, k := range failed[:min(len(failed), live.MaxRows)] {
-		s.Peers = append(s.Peers, w.describeEndpoint(k))
+		s.Peers = append(s.Peers, o.describeEndpoint(k))
 	}
 	for _, k := range connected[:min(len(connected), live.MaxRows-len(s.Peers))] {
-		s.Peers = append(s.Peers, w.describeEndpoint(k))
+		s.Peers = append(s.Peers, o.describeEndpoint(k))
 	}
 }
 
-func (w *thread) describeEndpoint(k uint32) live.Endpoint {
-	e := live.Endpoint{Peer: w.peerName(k), State: "connected", Lanes: []live.Lane{}}
-	if w.eps[k].status != ucs.OK {
+func (o *inspector) describeEndpoint(k uint32) live.Endpoint {
+	e := live.Endpoint{Peer: o.w.peerName(k), State: "connected", Lanes: []live.Lane{}}
+	if o.w.eps[k].status != ucs.OK {
 		e.State = "failed"
-		if c := w.cold[k]; c != nil && c.err != nil {
+		if c := o.w.cold[k]; c != nil && c.err != nil {
 			e.Error = c.err.Error()
 		}
 	}
-	for n := w.laneOf[w.eps[k].peer]; n != 0; n = w.lanes[n].next {
-		l := &w.lanes[n]
-		row := live.Lane{Name: w.laneName(n), Pending: l.pending, RndvOnly: l.is(slowRndvOnly)}
+	for n := o.w.laneOf[o.w.eps[k].peer]; n != 0; n = o.w.lanes[n].next {
+		l := &o.w.lanes[n]
+		row := live.Lane{Name: o.w.laneName(n), Pending: l.pending, RndvOnly: l.is(slowRndvOnly)}
 		if l.err != nil {
 			row.Error = l.err.Error()
 		}
@@ -314,23 +318,23 @@ type requestGroup struct {
 }
 
 // describeRequests describes the requests that have not completed, in groups, the oldest first.
-func (w *thread) describeRequests(s *live.Summary, d *display, now ucs.Time) {
+func (o *inspector) describeRequests(s *live.Summary, d *display, now ucs.Time) {
 	rows := make(map[requestGroup]*live.Requests)
 	seen := make(map[uint64]ucs.Time)
-	for i := uint32(1); int(i) < len(w.slab.slots); i++ {
-		r := &w.slab.slots[i]
+	for i := uint32(1); int(i) < len(o.w.slab.slots); i++ {
+		r := &o.w.slab.slots[i]
 		switch {
 		case r.state == slotDone && r.flags&flagHasResult != 0:
 			s.Unread++
-		case r.state == slotLive && w.isListed(i):
+		case r.state == slotLive && o.w.slab.isListed(i):
 			since := now
-			if id := w.slab.id(i); len(seen) < maxTold {
+			if id := o.w.slab.id(i); len(seen) < maxTold {
 				if t, ok := d.liveSince[id]; ok {
 					since = t
 				}
 				seen[id] = since
 			}
-			w.addRequest(rows, i, now.Sub(since).Seconds())
+			o.addRequest(rows, i, now.Sub(since).Seconds())
 		}
 	}
 	d.liveSince = seen
@@ -345,8 +349,8 @@ func (w *thread) describeRequests(s *live.Summary, d *display, now ucs.Time) {
 
 // isListed reports whether the request in slot i belongs to a row. Parts do not, except those
 // of a flush, which wait for different things.
-func (w *thread) isListed(i uint32) bool {
-	r := &w.slab.slots[i]
+func (b *slab) isListed(i uint32) bool {
+	r := &b.slots[i]
 	if r.op == opFlush {
 		return r.flags&flagChild != 0 || r.parts == 0
 	}
@@ -354,13 +358,13 @@ func (w *thread) isListed(i uint32) bool {
 }
 
 // addRequest counts the request in slot i. age is in seconds.
-func (w *thread) addRequest(rows map[requestGroup]*live.Requests, i uint32, age float64) {
-	r := &w.slab.slots[i]
-	k := requestGroup{r.op, r.ep, r.lane, w.stateText(i)}
+func (o *inspector) addRequest(rows map[requestGroup]*live.Requests, i uint32, age float64) {
+	r := &o.w.slab.slots[i]
+	k := requestGroup{r.op, r.ep, r.lane, o.stateText(i)}
 	bytes := uint64(0)
 	switch {
 	case k.state == statePosted:
-		bytes = uint64(len(w.slab.bufs[i]))
+		bytes = uint64(len(o.w.slab.bufs[i]))
 	case r.op.sends():
 		bytes = as[sendOp](r).length
 	case r.op.receives():
@@ -370,13 +374,13 @@ func (w *thread) addRequest(rows map[requestGroup]*live.Requests, i uint32, age 
 	}
 	row := rows[k]
 	if row == nil {
-		row = &live.Requests{Op: r.op.String(), Peer: w.peerName(r.ep), Lane: w.laneName(r.lane), State: k.state}
+		row = &live.Requests{Op: r.op.String(), Peer: o.w.peerName(r.ep), Lane: o.w.laneName(r.lane), State: k.state}
 		rows[k] = row
 	}
 	row.Count++
 	row.Bytes += bytes
 	if row.Count == 1 || age > row.OldestSeconds {
-		row.OldestSeconds, row.Tag = age, w.tagText(i)
+		row.OldestSeconds, row.Tag = age, o.tagText(i)
 	}
 }
 
@@ -394,16 +398,16 @@ const (
 )
 
 // stateText returns the state of the request in slot i.
-func (w *thread) stateText(i uint32) string {
-	r := &w.slab.slots[i]
+func (o *inspector) stateText(i uint32) string {
+	r := &o.w.slab.slots[i]
 	switch {
-	case r.flags&flagPending != 0 && w.lanes[r.lane].is(slowNoCredit) && r.op.sends():
+	case r.flags&flagPending != 0 && o.w.lanes[r.lane].is(slowNoCredit) && r.op.sends():
 		return stateNoCredit
-	case r.flags&flagPending != 0 && w.lanes[r.lane].is(slowNoCredit) && r.op == opFlush:
+	case r.flags&flagPending != 0 && o.w.lanes[r.lane].is(slowNoCredit) && r.op == opFlush:
 		return stateBehind
 	case r.flags&flagPending != 0:
 		return stateWaiting
-	case r.op == opTagRecv && w.posted.Has(i):
+	case r.op == opTagRecv && o.w.matching.posted.Has(i):
 		return statePosted
 	case r.op.receives() && as[recvOp](r).requested():
 		return stateFetching
@@ -425,11 +429,11 @@ func (w *thread) stateText(i uint32) string {
 }
 
 // tagText returns the tag of the request in slot i, "" if it has none.
-func (w *thread) tagText(i uint32) string {
-	r := &w.slab.slots[i]
+func (o *inspector) tagText(i uint32) string {
+	r := &o.w.slab.slots[i]
 	switch {
-	case r.op == opTagRecv && w.posted.Has(i):
-		tag, mask := w.posted.Pattern(i)
+	case r.op == opTagRecv && o.w.matching.posted.Has(i):
+		tag, mask := o.w.matching.posted.Pattern(i)
 		if mask != ^uint64(0) {
 			return fmt.Sprintf("%#x/%#x", tag, mask)
 		}

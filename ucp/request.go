@@ -85,7 +85,9 @@ func (r Request) waitSlow(ctx context.Context) (ended bool, err error) {
 	}
 	w := r.t
 	if r.t.locked {
-		_, ended, err = w.waitShared(ctx, r.id, false)
+		w.owner.lockShared()
+		s := sharedWait{w: w, ctx: ctx, id: r.id}
+		_, ended, err = s.run()
 		return ended, err
 	}
 	i, g := uint32(r.id), uint32(r.id>>32)

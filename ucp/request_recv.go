@@ -76,12 +76,13 @@ func (r RecvRequest) waitRecvSlow(ctx context.Context) (Message, error) {
 		return Message{}, ErrStale
 	}
 	w := r.t
-	w.lockShared()
+	w.owner.lockShared()
 	if m, ok := w.consumeDone(r.id); ok {
 		w.unlockShared()
 		return m, nil
 	}
-	m, _, err := w.waitLocked(ctx, r.id, true)
+	s := sharedWait{w, ctx, r.id, true}
+	m, _, err := s.run()
 	return m, err
 }
 
@@ -148,7 +149,7 @@ func (r RecvRequest) Tie(e Endpoint) RecvRequest {
 
 func (w *thread) tie(id uint64, e Endpoint) {
 	i := w.slab.find(id)
-	if i == 0 || !w.posted.Has(i) {
+	if i == 0 || !w.matching.posted.Has(i) {
 		return
 	}
 	st := ucs.Closed
@@ -159,7 +160,7 @@ func (w *thread) tie(id uint64, e Endpoint) {
 		w.eps[k].touched = true
 	}
 	if st != ucs.OK {
-		w.posted.Remove(i)
+		w.matching.posted.Remove(i)
 		w.end(i, st)
 	}
 }

@@ -277,7 +277,7 @@ func (k *RemoteKey) Close() error {
 	}
 	f := flush{w: w}
 	for _, l := range k.lanes() {
-		if w.keyInUse(l) {
+		if w.slab.keyInUse(l) {
 			f.addLane(l.lane)
 		}
 	}
@@ -313,9 +313,9 @@ func (k *RemoteKey) release() {
 }
 
 // keyInUse reports whether an operation in progress, or a pending one, uses l's key.
-func (w *thread) keyInUse(l *keyLane) bool {
-	for i := range w.slab.slots {
-		s := &w.slab.slots[i]
+func (b *slab) keyInUse(l *keyLane) bool {
+	for i := range b.slots {
+		s := &b.slots[i]
 		if s.transfersBy(l.lane) && l.has(s) {
 			return true
 		}

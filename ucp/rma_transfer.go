@@ -184,7 +184,7 @@ func (k *RemoteKey) refuseLocked(op opKind, err error) Request {
 	s := as[refusedOp](&w.slab.slots[i])
 	s.endpoint, s.form = k.e.id, formRefused
 	w.unreportedRefusals++
-	w.saveErr(i, &OpError{Op: op.String(), Peer: peer, Err: err})
+	w.slab.saveErr(i, &OpError{Op: op.String(), Peer: peer, Err: err})
 	r := Request{k.t, w.slab.id(i)}
 	w.end(i, ucs.InvalidParam)
 	return r

@@ -197,7 +197,7 @@ func (wi *workerIface) handleReject(rx *rxConn, id uint64, data []byte) {
 		st, sentinel = ucs.Canceled, ErrCanceled
 	}
 	err, lane := fmt.Errorf("%w: %s", sentinel, strings.ToValidUTF8(string(data[1:]), "?")), m.lane
-	w.saveErr(i, &OpError{Op: m.op.String(), Peer: w.peerName(m.ep), Lane: w.laneName(lane), Err: err})
+	w.slab.saveErr(i, &OpError{Op: m.op.String(), Peer: w.peerName(m.ep), Lane: w.laneName(lane), Err: err})
 	w.end(i, st)
 	w.closeIfDrained(lane)
 }

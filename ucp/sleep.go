@@ -50,13 +50,13 @@ type sleeper struct {
 
 // initSleep sets the spin time: spin if it is not 0, else the setting.
 func (w *Worker) initSleep(spin time.Duration) {
-	s := &w.t.sleeper
+	s := &w.t.polling.sleeper
 	if spin == 0 {
 		if spin = rowSpinTime.Get(w.t.ctx.settings); spin == config.Forever {
 			spin = -1
 		}
 	}
-	if w.t.slow.set == nil {
+	if w.t.polling.slow.set == nil {
 		spin = -1
 	}
 	s.spin, s.after, w.t.ctxCheckPasses = ucs.Time(spin), clockPasses, ctxPasses
@@ -66,7 +66,7 @@ func (w *Worker) initSleep(spin time.Duration) {
 	if s.spin < 0 {
 		return
 	}
-	fds := []int{w.t.wake.signal.FD()}
+	fds := []int{w.t.polling.wake.signal.FD()}
 	for _, wi := range w.t.ifaces {
 		fd := wi.iface.EventFD()
 		fds = append(fds, fd)
@@ -84,10 +84,10 @@ func (w *Worker) initSleep(spin time.Duration) {
 //
 //go:noinline
 func (w *thread) sleep(ctx context.Context, p *waitLoop) {
-	s := &w.sleeper
+	s := &w.polling.sleeper
 	s.watch(ctx, w)
 	w.am.retainer.service()
-	if ctx.Err() != nil || w.lowerSignal() || w.inCallbacks || len(w.dueCallbacks)+len(w.am.failureCalls) > 0 {
+	if ctx.Err() != nil || w.polling.lowerSignal() || w.callbacks.running || w.callbacks.pending() {
 		return
 	}
 	if p.since++; p.since > spinOver+maxSpurious {
@@ -96,19 +96,19 @@ func (w *thread) sleep(ctx context.Context, p *waitLoop) {
 		return
 	}
 	d := time.Duration(-1)
-	if w.eviction.maxActive != math.MaxInt {
-		w.eviction.evictIdle(ucs.Now())
-		if w.eviction.excess() > 0 {
+	if w.polling.eviction.maxActive != math.MaxInt {
+		w.polling.eviction.evictIdle(ucs.Now())
+		if w.polling.eviction.excess() > 0 {
 			d = evictInterval // connections may become idle
 		}
 	}
-	switch st := w.armIfaces(); {
+	switch st := w.polling.armIfaces(); {
 	case st == ucs.Busy:
 		return
 	case st != ucs.OK || s.unarmed:
 		d = shortSleep
-	case d < 0 && w.serviceInterval > 0:
-		d = w.serviceInterval
+	case d < 0 && w.polling.serviceInterval > 0:
+		d = w.polling.serviceInterval
 	}
 	if w.show != nil {
 		w.show.publishBeforeSleep(w)
@@ -119,7 +119,7 @@ func (w *thread) sleep(ctx context.Context, p *waitLoop) {
 		d = sweep
 	}
 	if w.poll(math.MaxInt, d) > 0 {
-		w.serveWoken()
+		w.polling.serveWoken(w.callbacks.pending())
 	}
 	if ucs.Now().Sub(start) >= spuriousTime {
 		p.since = spinOver
@@ -131,13 +131,13 @@ func (w *thread) sleep(ctx context.Context, p *waitLoop) {
 func (w *thread) poll(fds int, d time.Duration) int {
 	b := &w.owner
 	if w.am.multi {
-		b.sleeping = true
-		w.mu.Unlock()
+		b.state = ownerSleeps
+		w.owner.mu.Unlock()
 	}
-	n, _ := w.sleeper.set.Wait(fds, d) // an error is an early return
+	n, _ := w.polling.sleeper.set.Wait(fds, d) // an error is an early return
 	if w.am.multi {
-		w.lockPass()
-		b.sleeping, b.mustWake = false, false
+		w.owner.lockPass()
+		b.state, b.mustWake = ownerRuns, false
 	}
 	return n
 }
@@ -148,24 +148,24 @@ func (w *thread) poll(fds int, d time.Duration) int {
 func (w *thread) sleepBriefly() {
 	switch {
 	case w.am.multi: // Signal is for the goroutine that holds the progress ownership
-		_, _ = w.sleeper.none.Wait(0, memPollSleep)
-	case !w.lowerSignal():
-		_, _ = w.sleeper.set.Wait(1, memPollSleep)
+		_, _ = w.polling.sleeper.none.Wait(0, memPollSleep)
+	case !w.polling.lowerSignal():
+		_, _ = w.polling.sleeper.set.Wait(1, memPollSleep)
 	}
 }
 
 // armIfaces arms all ifaces. It returns Busy if there is something to progress already, and
 // InProgress if something will be due that causes no wake-up.
-func (w *thread) armIfaces() ucs.Status {
+func (p *polling) armIfaces() ucs.Status {
 	all := ucs.OK
-	for _, wi := range w.ifaces {
+	for _, wi := range p.ifaces {
 		if wi.state == ifaceArmed && wi.iface.ActiveEndpoints() == 0 {
 			continue // armed, and not progressed since
 		}
 		switch wi.arm(uct.EventRecv | uct.EventSend) {
 		case ucs.OK, ucs.Unsupported:
 		case ucs.Busy:
-			w.forceSlowPoll()
+			p.forceSlowPoll()
 			return ucs.Busy
 		default:
 			all = ucs.InProgress
@@ -175,17 +175,17 @@ func (w *thread) armIfaces() ucs.Status {
 }
 
 // forceSlowPoll makes the next pass look at all ifaces.
-func (w *thread) forceSlowPoll() {
-	w.passes, w.slow.passes = periodicPasses, w.slow.everyPasses
+func (p *polling) forceSlowPoll() {
+	p.passes, p.slow.passes = periodicPasses, p.slow.everyPasses
 }
 
 // serveWoken progresses the inactive ifaces that woke the sleeper. Those that became active
 // take part in the next pass.
-func (w *thread) serveWoken() {
-	for k, wi := range w.ifaces {
-		if w.sleeper.set.Ready(k + 1) {
+func (p *polling) serveWoken(callbacks bool) {
+	for k, wi := range p.ifaces {
+		if p.sleeper.set.Ready(k + 1) {
 			wi.serve()
-			w.refreshActive()
+			p.refreshActive(callbacks)
 		}
 	}
 }
@@ -200,7 +200,7 @@ func (s *sleeper) watch(ctx context.Context, w *thread) {
 		return
 	}
 	s.unwatch()
-	s.ends, s.stop = ends, context.AfterFunc(ctx, w.signal)
+	s.ends, s.stop = ends, context.AfterFunc(ctx, w.polling.signal)
 }
 
 func (s *sleeper) unwatch() {
@@ -245,7 +245,7 @@ func (w *Worker) openWakeup() error {
 	if err != nil {
 		return errors.Join(err, flag.Close(), set.Close())
 	}
-	w.t.slow.set, w.t.wake.signal = set, flag
+	w.t.polling.slow.set, w.t.polling.wake.signal = set, flag
 	return nil
 }
 
@@ -258,10 +258,10 @@ func (w *Worker) EventFD() (int, error) {
 	if w.t.closed.Load() {
 		return -1, fmt.Errorf("event descriptor: %w", ErrClosed)
 	}
-	if w.t.slow.set == nil {
-		return -1, fmt.Errorf("event descriptor: %w", w.t.wake.problem)
+	if w.t.polling.slow.set == nil {
+		return -1, fmt.Errorf("event descriptor: %w", w.t.polling.wake.problem)
 	}
-	return w.t.slow.set.FD(), nil
+	return w.t.polling.slow.set.FD(), nil
 }
 
 // Arm requests a wake-up through EventFD. It returns ErrBusy if there is something to
@@ -272,10 +272,10 @@ func (w *Worker) Arm() error {
 	if w.t.closed.Load() {
 		return fmt.Errorf("arm: %w", ErrClosed)
 	}
-	if w.t.slow.set == nil {
-		return fmt.Errorf("arm: %w", w.t.wake.problem)
+	if w.t.polling.slow.set == nil {
+		return fmt.Errorf("arm: %w", w.t.polling.wake.problem)
 	}
-	if w.t.owner.held && !w.t.owner.sleeping || w.t.lowerSignal() || len(w.t.dueCallbacks)+len(w.t.am.failureCalls) > 0 {
+	if w.t.owner.state == ownerRuns || w.t.polling.lowerSignal() || w.t.callbacks.pending() {
 		return ErrBusy
 	}
 	w.t.am.retainer.service()
@@ -283,7 +283,7 @@ func (w *Worker) Arm() error {
 		switch st := wi.arm(uct.EventRecv | uct.EventSend); st {
 		case ucs.OK, ucs.Unsupported:
 		case ucs.Busy, ucs.InProgress:
-			w.t.forceSlowPoll()
+			w.t.polling.forceSlowPoll()
 			return ErrBusy
 		default:
 			return fmt.Errorf("arm %s: %w", wi.name(), statusErr(st))
@@ -292,11 +292,11 @@ func (w *Worker) Arm() error {
 	if w.t.show != nil {
 		w.t.show.publishBeforeSleep(&w.t)
 	}
-	within := w.t.serviceInterval
+	within := w.t.polling.serviceInterval
 	if sweep := w.t.slab.sweepAll(ucs.Now()); sweep > 0 && (within == 0 || sweep < within) {
 		within = sweep
 	}
-	w.t.wake.within(within, w.t.signal)
+	w.t.polling.wake.within(within, w.t.polling.signal)
 	return nil
 }
 
@@ -321,34 +321,34 @@ func (k *wakeup) stop() {
 
 // Signal wakes a goroutine that sleeps on EventFD. If none sleeps, the next Arm returns
 // ErrBusy. It is safe for use from any goroutine, also after Close.
-func (w *Worker) Signal() { w.t.signal() }
+func (w *Worker) Signal() { w.t.polling.signal() }
 
-func (w *thread) signal() {
-	if w.wake.raised.Swap(true) || w.wake.signal == nil {
+func (p *polling) signal() {
+	if p.wake.raised.Swap(true) || p.wake.signal == nil {
 		return
 	}
-	_ = w.wake.signal.Signal() // it fails only if the worker is closed: no goroutine sleeps
+	_ = p.wake.signal.Signal() // it fails only if the worker is closed: no goroutine sleeps
 }
 
 // lowerSignal clears a Signal and reports whether there was one.
-func (w *thread) lowerSignal() bool {
-	if !w.wake.raised.Load() {
+func (p *polling) lowerSignal() bool {
+	if !p.wake.raised.Load() {
 		return false
 	}
 	// A Signal between the store and the drain leaves raised set although the EventFD is
 	// drained. The next Arm or sleep finds it.
-	w.wake.raised.Store(false)
-	if w.wake.signal != nil {
-		w.wake.signal.Drain()
+	p.wake.raised.Store(false)
+	if p.wake.signal != nil {
+		p.wake.signal.Drain()
 	}
 	return true
 }
 
-func (w *thread) closeWakeup() error {
-	w.sleeper.unwatch()
-	w.wake.stop()
-	if w.slow.set == nil {
+func (p *polling) closeWakeup() error {
+	p.sleeper.unwatch()
+	p.wake.stop()
+	if p.slow.set == nil {
 		return nil
 	}
-	return errors.Join(w.slow.set.Close(), w.wake.signal.Close())
+	return errors.Join(p.slow.set.Close(), p.wake.signal.Close())
 }

@@ -133,10 +133,10 @@ func (w *Worker) TagRecv(p []byte, tag, mask Tag) RecvRequest {
 	s.ep, s.lane, s.parts, s.mode = 0, 0, 0, uint32(recvPosted)
 	b.bufs[i] = p
 	r := RecvRequest{Request{&w.t, uint64(s.gen)<<32 | uint64(i)}}
-	if w.t.unexpQueue.Len() != 0 && w.t.matchUnexpected(i, uint64(tag), uint64(mask)) {
+	if w.t.matching.unexpQueue.Len() != 0 && w.t.matchUnexpected(i, uint64(tag), uint64(mask)) {
 		return r
 	}
-	w.t.posted.Add(i, uint64(tag), uint64(mask))
+	w.t.matching.posted.Add(i, uint64(tag), uint64(mask))
 	return r
 }
 
@@ -179,7 +179,7 @@ func (e Endpoint) TagSendWith(p []byte, tag Tag, o Opts) Request {
 // tagSendShared is TagSend.
 func (e Endpoint) tagSendShared(p []byte, tag Tag) Request {
 	w := e.t
-	w.lockShared()
+	w.owner.lockShared()
 	if k := uint32(e.id); int(k) < len(w.eps) && w.eps[k].gen == uint32(e.id>>32) {
 		l := &w.lanes[w.eps[k].lane] // lane 0, if there is none, accepts nothing
 		if len(p) <= l.maxShort && l.ep.AMShort(wire.Eager, uint64(tag), p) == ucs.OK {
@@ -201,7 +201,7 @@ func (w *thread) tagSendUnlock(e Endpoint, p []byte, tag Tag) Request {
 //
 //go:noinline
 func (w *thread) tagRecvShared(p []byte, tag, mask Tag) RecvRequest {
-	w.lockShared()
+	w.owner.lockShared()
 	if w.closing {
 		w.unlockShared()
 		return RecvRequest{w.refuse(opTagRecv, Endpoint{}, ucs.Closed)}
@@ -211,8 +211,8 @@ func (w *thread) tagRecvShared(p []byte, tag, mask Tag) RecvRequest {
 	b.slots[i].flags = flagHasResult
 	b.bufs[i] = p
 	r := RecvRequest{Request{w, b.id(i)}}
-	if w.unexpQueue.Len() == 0 || !w.matchUnexpected(i, uint64(tag), uint64(mask)) {
-		w.posted.Add(i, uint64(tag), uint64(mask))
+	if w.matching.unexpQueue.Len() == 0 || !w.matchUnexpected(i, uint64(tag), uint64(mask)) {
+		w.matching.posted.Add(i, uint64(tag), uint64(mask))
 	}
 	w.unlockShared()
 	return r

@@ -64,7 +64,7 @@ func (p *waitLoop) look(ctx context.Context, w *thread) (sleepy bool, err error)
 	if ctx.Err() != nil { // Cause takes a lock, so check Err first
 		return false, context.Cause(ctx)
 	}
-	return p.count() >= w.sleeper.after && p.spinExpired(w), nil
+	return p.count() >= w.polling.sleeper.after && p.spinExpired(w), nil
 }
 
 // count adds the passes since the last call, and returns the number of idle passes.
@@ -81,13 +81,13 @@ func (p *waitLoop) spinExpired(w *thread) bool {
 	if p.since-spinOver <= maxSpurious {
 		return true
 	}
-	if w.sleeper.spin < 0 {
+	if w.polling.sleeper.spin < 0 {
 		if p.idle >= spinPasses && p.idle%yieldPasses == 0 {
 			cpu.Yield()
 		}
 		return false
 	}
-	if w.sleeper.spin == 0 { // arming looks at the ifaces once more
+	if w.polling.sleeper.spin == 0 { // arming looks at the ifaces once more
 		p.since = spinOver
 		runtime.Gosched()
 		return true
@@ -99,7 +99,7 @@ func (p *waitLoop) spinExpired(w *thread) bool {
 	if p.since == 0 {
 		p.since = max(now, spinOver+maxSpurious+1)
 	}
-	if ucs.Time(int32(now-p.since))<<10 < w.sleeper.spin {
+	if ucs.Time(int32(now-p.since))<<10 < w.polling.sleeper.spin {
 		return false
 	}
 	// Goroutines that wait for this processor go first: a goroutine that sleeps in poll
@@ -114,7 +114,9 @@ func (p *waitLoop) spinExpired(w *thread) bool {
 // or ErrClosed. It sleeps when idle.
 func (w *Worker) Run(ctx context.Context) error {
 	if w.t.locked {
-		_, _, err := w.t.waitShared(ctx, 0, false)
+		w.t.owner.lockShared()
+		s := sharedWait{w: &w.t, ctx: ctx}
+		_, _, err := s.run()
 		return err
 	}
 	var p waitLoop
@@ -196,7 +198,7 @@ func (p *waitLoop) among(ws []*Worker, n int) {
 	if p.n = 0; p.count() < spinPasses {
 		return
 	}
-	if w := ws[0]; w.t.sleeper.set != nil {
+	if w := ws[0]; w.t.polling.sleeper.set != nil {
 		w.t.sleepBriefly()
 	} else {
 		cpu.Yield()

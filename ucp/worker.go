@@ -67,7 +67,7 @@ func (x *Context) NewWorker(c WorkerConfig) (*Worker, error) {
 		return nil, fmt.Errorf("new worker: %w", err)
 	}
 	w := &Worker{mode: c.Mode, t: thread{
-		ctx: x, id: newWorkerID(), operations: &operations, locked: c.Mode == ThreadMulti, firstActive: noIface{},
+		ctx: x, id: newWorkerID(), operations: &operations, locked: c.Mode == ThreadMulti, polling: polling{firstActive: noIface{}},
 		lanes:   []lane{{laneLife: closedLane}},
 		laneOf:  make(map[wireup.PeerID]uint32),
 		cold:    make(map[uint32]*epCold),
@@ -79,17 +79,18 @@ func (x *Context) NewWorker(c WorkerConfig) (*Worker, error) {
 	_ = w.t.stats.Add("ucp", w.t.count) // the first, so its name is not taken
 	w.t.slab.init(&w.t.pool)
 	w.t.am.init(&w.t, c.Mode == ThreadMulti)
-	w.t.slow.init(x.settings)
+	w.t.polling.slow.init(x.settings)
 	w.initTags(c)
 	w.openIfaces(domains)
+	w.t.polling.ifaces = w.t.ifaces
 	if len(w.t.ifaces) == 0 {
 		return nil, fmt.Errorf("new worker: no interface works%s: %w", reasons(w.t.refused), ErrUnsupported)
 	}
-	w.t.wake.problem = w.openWakeup()
+	w.t.polling.wake.problem = w.openWakeup()
 	w.initSleep(c.Spin)
 	w.initEviction()
 	w.eager = rowConnect.Get(x.settings) == "eager"
-	w.t.cores = runtime.GOMAXPROCS(0)
+	w.t.owner.cores = runtime.GOMAXPROCS(0)
 	if err = w.buildAddress(); err == nil {
 		err = x.own(w)
 	}
@@ -130,7 +131,7 @@ func (w *Worker) openIface(d openDomain, number int, info uct.IfaceInfo) error {
 	wi := &workerIface{w: w, info: info, domain: d, index: len(w.t.ifaces), rxConns: make(map[uint32]*rxConn)}
 	f, err := d.OpenIface(info, uct.IfaceConfig{
 		Handler: wi, Worker: w.t.id, Settings: w.t.ctx.settings, Wants: w.t.ctx.features.wants(),
-		Stats: &w.t.stats, Resources: uct.Resources{MaxUnexpected: int(min(max(w.t.budget.limit, 1), math.MaxInt))},
+		Stats: &w.t.stats, Resources: uct.Resources{MaxUnexpected: int(min(max(w.t.matching.budget.limit, 1), math.MaxInt))},
 		Unattended: wi.unattended(w.mode),
 	})
 	if err != nil {
@@ -237,9 +238,9 @@ func (w *Worker) awaitClose(gone <-chan struct{}) error {
 
 // closeIfaces closes the ifaces and the event descriptors. No iface is active from then on.
 func (w *Worker) closeIfaces() error {
-	w.t.active, w.t.firstActive = nil, noIface{}
-	w.t.updateMoreWork()
-	errs := []error{w.t.closeWakeup()}
+	w.t.polling.active, w.t.polling.firstActive = nil, noIface{}
+	w.t.polling.moreWork = w.t.callbacks.pending()
+	errs := []error{w.t.polling.closeWakeup()}
 	for _, wi := range w.t.ifaces {
 		if err := wi.iface.Close(); err != nil {
 			errs = append(errs, fmt.Errorf("close %s: %w", wi.name(), err))
