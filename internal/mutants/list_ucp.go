@@ -102,7 +102,7 @@ var ucpList = []mutant{
 	{
 		name: "a waiter that is done keeps the right to progress",
 		file: "ucp/progress_owner.go",
-		old:  "	w.removeWaiter(x)\n	x.cause = causeOwner\n	b.addToWake(x)\n", new: "	w.removeWaiter(x)\n	x.cause = causeOwner\n",
+		old:  "	w.removeWaiter(x)\n	x.cause = causeOwner\n	o.addToWake(x)\n", new: "	w.removeWaiter(x)\n	x.cause = causeOwner\n",
 		pkg: "./ucp", test: "^TestManyGoroutines$",
 	},
 	{
