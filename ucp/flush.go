@@ -230,7 +230,7 @@ func (w *thread) checkOrder(l *lane) ucs.Status {
 
 // refusedOp is the slot of a refused transfer, which has formRefused.
 type refusedOp struct {
-	slotHeader
+	_        slotHeader
 	form     rmaForm
 	_        uint32
 	endpoint uint64 // id of the endpoint

@@ -1,9 +1,9 @@
 package ucp
 
 import (
-	"github.com/goucx/goucx/ucp/internal/pool"
 	"sync/atomic"
 
+	"github.com/goucx/goucx/ucp/internal/pool"
 	"github.com/goucx/goucx/ucs/cpu"
 	"github.com/goucx/goucx/ucs/stats"
 	"github.com/goucx/goucx/uct"

@@ -2,11 +2,11 @@ package soft
 
 import (
 	"errors"
-	"slices"
 	"sync/atomic"
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/soft/internal/udp"
 	"github.com/goucx/goucx/verbs/wire"
 )
 
@@ -23,9 +23,9 @@ type engine struct {
 	index  uint32 // in the Switch
 	kind   linkKind
 	link   link
-	inbox  *inbox     // of overInproc
-	udp    *udpPort   // of overUDP
-	faults *faultLink // the link, if it has faults
+	inbox  *inbox      // of overInproc
+	udp    *udp.Socket // of overUDP
+	faults *faultLink  // the link, if it has faults
 
 	_        ucs.Pad
 	rx       owner         // the receive token
@@ -197,7 +197,7 @@ func (d *device) runTimers(now ucs.Time) {
 			continue
 		}
 		q.isTimed = false
-		if next := q.expireTimers(now); next != 0 {
+		if next := q.expireTimers(now); next != never {
 			d.setTimer(q, next)
 		}
 		q.transmitAndRelease()
@@ -218,18 +218,10 @@ func (d *device) addTimed(q *qp, when ucs.Time) {
 	d.wake()
 }
 
-// removeQP removes a queue pair that is being closed from dirty and timed.
-func (d *device) removeQP(q *qp) {
-	d.lock.lock()
-	d.timed = slices.DeleteFunc(d.timed, func(x *qp) bool { return x == q })
-	d.dirty = slices.DeleteFunc(d.dirty, func(x *qp) bool { return x == q })
-	d.lock.unlock()
-}
-
 // postCQE posts a completion. It bypasses the queue and writes to sinkTo if the polling
-// goroutine owns q and nothing waits in c.
+// goroutine owns q, and c is empty, usable and not armed.
 func (q *qp) postCQE(c *cq, w *verbs.WC, solicited bool) {
-	if d := q.d; q.rxOwned && d.sinkCQ == c && d.sinkN < len(d.sinkTo) && c.canBypass() {
+	if d := q.d; q.rxOwned && d.sinkCQ == c && d.sinkN < len(d.sinkTo) && c.armed.Load() == armedNot && c.empty() && c.state.Load() == cqUsable {
 		d.sinkTo[d.sinkN] = *w
 		d.sinkN++
 		return
@@ -260,10 +252,15 @@ func (q *qp) handlePacket(p *packet, now ucs.Time) {
 		}
 	case wire.KindAck, wire.KindReadResponse:
 		if q.typ == verbs.RC {
-			if !q.handleResponse(p) {
-				q.bufferResponse(p, now)
-			} else if len(q.req.reorder.packets) != 0 {
-				q.drainResponses(now)
+			r := &q.req
+			switch {
+			case q.handleResponse(p):
+				if len(r.reorder.packets) != 0 {
+					q.drainResponses(now)
+				}
+			case !r.probe.enabled || p.Opcode == wire.Acknowledge && !p.Syndrome.IsAck():
+			case r.reorder.insert(p, r.una, r.window.max):
+				q.findGaps(now) // p waits for a missing response
 			}
 			return
 		}
@@ -285,12 +282,19 @@ func (q *qp) handlePacket(p *packet, now ucs.Time) {
 
 // transmit sends pending packets of q as far as the link takes them. The caller owns q.
 func (q *qp) transmit() {
-	if q.failedCQ != nil {
-		q.failUnusableCQ()
+	if q.failedCQ != nil { // a completion was lost: the error state
+		q.failedCQ = nil
+		if s := q.loadState(); s != verbs.StateErr && s != verbs.StateReset {
+			q.d.raise(verbs.AsyncEvent{Type: verbs.EventQPFatal, QP: q})
+			q.enterErr()
+		}
 	}
 	s := q.loadState()
-	if s == verbs.StateErr || s == verbs.StateSQE {
-		q.flushInState(s)
+	if s == verbs.StateErr || s == verbs.StateSQE { // complete what was posted since
+		q.flushSends()
+		if s == verbs.StateErr {
+			q.flushRecvs()
+		}
 		return
 	}
 	if s < verbs.StateRTR {
@@ -329,15 +333,5 @@ func (q *qp) checkDrained() {
 	if qpState(q.state.Load()) == qpDraining && r.una == r.psn && r.sent == 0 && (r.tx == q.sq.end() || !q.sq.at(r.tx).started) {
 		q.setState(qpSQD)
 		q.d.raise(verbs.AsyncEvent{Type: verbs.EventSQDrained, QP: q})
-	}
-}
-
-// flushInState completes queued work requests with WCFlushErr in error state s.
-func (q *qp) flushInState(s verbs.QPState) {
-	q.flushSends()
-	if s == verbs.StateErr && q.srq == nil {
-		for q.rq.pop(&q.rsp.recv) {
-			q.completeRecv(verbs.WCFlushErr)
-		}
 	}
 }

@@ -1,6 +1,9 @@
 package soft
 
-import "github.com/goucx/goucx/verbs"
+import (
+	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/soft/internal/udp"
+)
 
 // window bounds a queue pair's outstanding packets by the room in the receiver's socket
 // buffer. The kernel charges the buffer memory of each packet: 416 KB are full with 90
@@ -47,7 +50,9 @@ func newWindow(most, mtu int) window {
 	whole := v.packets()
 	v.fitBatch()
 	v.batchesPerAck = max(1, whole/2/v.batch)
-	v.part = partPackets(v.batch, whole/2)
+	// A part has room for two segment batches, the longer first packet with one companion,
+	// and the longer packet before the last. Two parts are outstanding at a time.
+	v.part = max(1, v.batch, min(firstBatchPackets+2*v.batch+1, whole/2))
 	return v
 }
 
@@ -62,7 +67,7 @@ func (d *device) window(mtu int) int {
 	case d.conf.Window != 0:
 		return d.conf.Window
 	case d.kind == overUDP && mtu > longPacket:
-		return windowOf(d.udp.unprivRcvbuf)
+		return windowOf(d.udp.UnprivRcvbuf)
 	}
 	return defaultWindow
 }
@@ -78,7 +83,7 @@ func (v *window) packets() int { return max(1, v.cur*longPacket/v.mtu) }
 
 // batchLen returns how many packets of mtu bytes form a segment batch, at most limit.
 func batchLen(mtu, limit int) int {
-	return max(1, min(limit, maxSegments, maxUDPPayload/(mtu+minPacket)))
+	return max(1, min(limit, udp.MaxSegments, udp.MaxPayload/(mtu+udp.MinPacket)))
 }
 
 // limit returns how many packets may be outstanding if the next one belongs to w.
