@@ -59,7 +59,7 @@ func (w *Worker) mayClose() error {
 	if !w.t.acquireProgress() {
 		return errCallbackRuns
 	}
-	w.t.transferProgress()
+	w.t.owner.transfer(&w.t.slab)
 	return nil
 }
 
@@ -117,16 +117,6 @@ func (w *thread) callAM(h AMHandler) {
 	if race.Enabled {
 		m.poison()
 	}
-}
-
-// closeAfterFlush is for an Endpoint.Close called in a handler, which cannot wait for flush
-// r. It arranges that endpoint e is closed when r completes, and reports whether it did
-// so.
-func (w *thread) closeAfterFlush(r Request, e Endpoint) bool {
-	w.lock()
-	handling := w.mayWait() != nil
-	w.unlock()
-	return handling && r.Notify(w.am.closeEndpoint, e.id)
 }
 
 // stuckWorkers returns the workers of x that must stay open, each with the reason. Inside a

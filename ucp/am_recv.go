@@ -115,7 +115,7 @@ func (wi *workerIface) validWord(rx *rxConn, word uint64, n int) bool {
 func (w *thread) dispatch(rx *rxConn, word uint64, b []byte, place amStorage) bool {
 	h := w.am.handler(word)
 	if h == nil {
-		w.unknownAM(AMID(word))
+		w.am.dropUnknown(w, AMID(word))
 		return false
 	}
 	n := wire.WordHeaderLen(word)
@@ -133,7 +133,9 @@ func (w *thread) dispatch(rx *rxConn, word uint64, b []byte, place amStorage) bo
 // handler called Retain.
 func (m *AM) reset() bool {
 	kept := m.retained != nil
-	m.Header, m.From, m.Rendezvous = nil, m.w.closedEndpoint(), false
+	// From is a closed endpoint if the sender did not set WantReply. So a handler that replies
+	// to it gets ErrClosed and does not crash.
+	m.Header, m.From, m.Rendezvous = nil, Endpoint{m.w, 0}, false
 	m.storage, m.retained = amStorage{}, nil
 	return kept
 }
@@ -164,7 +166,7 @@ func (wi *workerIface) handleUserFirst(rx *rxConn, head uint64, data []byte) {
 	rx.total, rx.got, rx.tag = n+uint64(h), 0, head
 	rx.fragSeq++
 	if w.am.handler(head) == nil {
-		w.unknownAM(AMID(head))
+		w.am.dropUnknown(w, AMID(head))
 		rx.into = reasmDiscard
 	} else {
 		rx.into = reasmHandler
@@ -188,10 +190,10 @@ func (rx *rxConn) userReassembled() {
 func (rx *rxConn) fromEndpoint() Endpoint {
 	w := rx.w
 	e := Endpoint{w, rx.fromEp}
-	if w.usable(e) {
+	if e.usable() {
 		return e
 	}
-	if e.id = w.am.fromEps[rx.peer]; !w.usable(e) {
+	if e.id = w.am.fromEps[rx.peer]; !e.usable() {
 		w.peers.Retain(rx.peer)
 		e = w.handle(w.newEpSlot(rx.peer))
 		if w.am.fromEps == nil {
@@ -203,14 +205,10 @@ func (rx *rxConn) fromEndpoint() Endpoint {
 	return e
 }
 
-// closedEndpoint returns the From of a message whose sender did not set WantReply. It is a
-// closed endpoint, so a handler that replies to it gets ErrClosed and does not crash.
-func (w *thread) closedEndpoint() Endpoint { return Endpoint{w, 0} }
-
 // usable reports whether e is open and has not failed.
-func (w *thread) usable(e Endpoint) bool {
-	k := w.endpoint(e)
-	return k != 0 && w.eps[k].status == ucs.OK
+func (e Endpoint) usable() bool {
+	k := e.t.endpoint(e)
+	return k != 0 && e.t.eps[k].status == ucs.OK
 }
 
 // dropFromEndpoint removes the reply endpoint to peer if it has failed. It frees the endpoint

@@ -70,7 +70,7 @@ func (m *AM) Retain() RetainedAM {
 	if r == nil {
 		r = w.am.retainer.alloc()
 		r.n, r.storage = m.Len, m.storage
-		w.fillRetained(r, m.Header, m.Data)
+		r.fill(w, m.Header, m.Data)
 		if r.storage.kind == storageSender {
 			w.am.retainer.addRndv(r)
 		}
@@ -79,9 +79,9 @@ func (m *AM) Retain() RetainedAM {
 	return RetainedAM{r, r.gen.Load()}
 }
 
-// fillRetained sets the bytes of r. It copies them if they are valid during the handler
+// fill sets the bytes of r. It copies them if they are valid during the handler
 // only.
-func (w *thread) fillRetained(r *retainedMsg, header, data []byte) {
+func (r *retainedMsg) fill(w *thread, header, data []byte) {
 	h, n := len(header), len(header)+len(data)
 	switch r.storage.kind {
 	case storageTransient, storageSender:
@@ -272,23 +272,6 @@ func (a *retainer) failRndvs(rx *rxConn, reason error) {
 			r.err, r.status = reason, ucs.PeerFailed
 		}
 		r = next
-	}
-}
-
-// rejectRndvs rejects the retained messages and those to be fetched, because the
-// worker closes.
-func (w *thread) rejectRndvs() {
-	for w.am.retainer.rndvs != nil {
-		r := w.am.retainer.rndvs
-		rx, id := r.storage.rx, r.storage.id
-		w.am.retainer.removeRndv(r)
-		r.err, r.status = ErrClosed, ucs.Closed
-		rx.reject(id, ucs.Rejected, "its worker closes")
-	}
-	for len(w.am.prefetch.queued) > 0 {
-		a := w.am.prefetch.queued[0]
-		a.rx.dropPrefetches(a.id, false)
-		a.rx.reject(a.id, ucs.Rejected, "its worker closes")
 	}
 }
 

@@ -12,16 +12,16 @@ import (
 // wantsEager reports whether the handler of the active message in s gets the data with
 // the message. If flow control forces a rendezvous, the receiver fetches the data
 // first.
-func (w *thread) wantsEager(s *sendOp) bool {
-	return s.wants&sendRndv == 0 && (s.length <= w.rndvThresh || s.wants&sendEager != 0)
+func (l *lane) wantsEager(s *sendOp) bool {
+	return s.wants&sendRndv == 0 && (s.length <= l.maxEager || s.wants&sendEager != 0)
 }
 
 // usesUserRndv reports whether the active message in s is sent by rendezvous.
-func (w *thread) usesUserRndv(s *sendOp, l *lane) bool {
-	if s.length > maxPrefetch && w.wantsEager(s) {
+func (l *lane) usesUserRndv(s *sendOp) bool {
+	if s.length > maxPrefetch && l.wantsEager(s) {
 		return false
 	}
-	return w.usesRndv(s, l)
+	return l.usesRndv(s)
 }
 
 // sendUserRTS sends the RTS of the active message in slot i.
@@ -34,7 +34,7 @@ func (w *thread) sendUserRTS(i uint32, l *lane) ucs.Status {
 	}
 	s := as[sendOp](&w.slab.slots[i])
 	head := s.hdr
-	if w.wantsEager(s) {
+	if l.wantsEager(s) {
 		head |= wire.WordPrefetch
 	}
 	n := wire.RTSLen + wire.WordHeaderLen(head)
@@ -67,7 +67,7 @@ func (wi *workerIface) handleUserRTS(rx *rxConn, head uint64, data []byte) {
 	case w.matching.rejecting:
 		rx.reject(id, ucs.Rejected, "its worker closes")
 	case h == nil:
-		w.unknownAM(AMID(head))
+		w.am.dropUnknown(w, AMID(head))
 		rx.reject(id, ucs.Rejected, "no handler for this id")
 	case head&wire.WordPrefetch != 0:
 		rx.queuePrefetch(head, id, n, header)

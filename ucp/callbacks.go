@@ -190,10 +190,10 @@ func (w *thread) runFailureCalls() {
 	}
 }
 
-// failureCallDue reports whether OnFailure of e is pending or running. The caller holds the
+// failureDue reports whether OnFailure of e is pending or running. The caller holds the
 // lock.
-func (w *thread) failureCallDue(e Endpoint) bool {
-	return w.callbacks.onFailure == e || slices.ContainsFunc(w.callbacks.failures, func(c failureCall) bool { return c.e == e })
+func (cb *callbacks) failureDue(e Endpoint) bool {
+	return cb.onFailure == e || slices.ContainsFunc(cb.failures, func(c failureCall) bool { return c.e == e })
 }
 
 // awaitFailureCall returns after OnFailure of e, which is closed, has been called if it was
@@ -202,7 +202,7 @@ func (w *thread) failureCallDue(e Endpoint) bool {
 func (e Endpoint) awaitFailureCall() error {
 	w := e.t
 	e.t.lock()
-	due := w.failureCallDue(e) && w.outsideCallbacks() == nil
+	due := w.callbacks.failureDue(e) && w.outsideCallbacks() == nil
 	if due && !w.am.multi {
 		w.runCallbacks()
 		due = false
@@ -216,7 +216,7 @@ func (e Endpoint) awaitFailureCall() error {
 	err := w.waitUntil(ctx, func() bool {
 		e.t.lock()
 		defer e.t.unlock()
-		return !w.failureCallDue(e)
+		return !w.callbacks.failureDue(e)
 	})
 	if ctx.Err() != nil && err != nil {
 		return fmt.Errorf("close: %w", errCallbackRuns)

@@ -11,7 +11,7 @@ import (
 
 // Failure of a connection.
 //
-// The transport reports it once, by HandleFailure. connectionFailed ends the receive
+// The transport reports it once, by HandleFailure, which ends the receive
 // side (rxConnClosed). For the send side it moves the lane to another transport, if that
 // is possible (lane failover, lane_failover.go). Otherwise it fails the lane, the other lanes
 // to the same peer, and the endpoints that use them.
@@ -22,7 +22,7 @@ import (
 //     have no effect.
 //   - An endpoint whose lane failed refuses every operation from then on, also those that
 //     its transports would still accept. So it closes the fast paths of its keys.
-//   - A superseded lane (superseded) fails alone. Endpoints of the peer that use the lane
+//   - A lane whose place another lane has taken (reconnectReplyLane) fails alone. Endpoints of the peer that use the lane
 //     after it do not fail.
 //   - A peer that waits for a reply sent on the failed lane must not hang. So this side
 //     disconnects the connection on which the peer's request arrived.
@@ -33,8 +33,10 @@ var errProtocol = fmt.Errorf("%w: it broke the protocol", ErrPeerFailed)
 // errDisconnected is the reason of a failure if the peer closed the connection in order.
 var errDisconnected = fmt.Errorf("%w: it closed the connection", ErrPeerFailed)
 
-// connectionFailed handles the failure of a connection, in both directions.
-func (w *thread) connectionFailed(wi *workerIface, f uct.Failure) {
+// HandleFailure handles the failure of a connection, in both directions.
+func (wi *workerIface) HandleFailure(f uct.Failure) {
+	w := &wi.w.t
+	w.count.Inc(cntFailures)
 	reason := f.Err
 	switch {
 	case reason == nil:
@@ -75,7 +77,7 @@ func (w *thread) failPeer(i uint32, reason error) {
 	if w.lanes[i].state == laneFailed {
 		return // the other lanes may belong to a later connection
 	}
-	superseded := w.superseded(i)
+	superseded := w.laneOf.find(w.lanes, w.lanes[i].peer, w.lanes[i].iface) != i
 	w.failLane(i, reason)
 	if superseded { // the endpoints use the other lanes
 		return
@@ -113,10 +115,10 @@ func (w *thread) failLane(i uint32, reason error) {
 	w.enterLane(i, laneFailed)
 	l.err = reason
 	l.use() // the end of an operation below must not close the lane
-	superseded := w.superseded(i)
-	w.removeLane(i)
+	superseded := w.laneOf.find(w.lanes, w.lanes[i].peer, w.lanes[i].iface) != i
+	w.laneOf.remove(w.lanes, i)
 	for k := range w.eps {
-		if s := &w.eps[k]; s.inUse && s.lane != 0 && s.peer == l.peer && s.status == ucs.OK && (!superseded || s.lane == i) {
+		if s := &w.eps[k]; s.lane != 0 && s.peer == l.peer && s.state == epActive && (!superseded || s.lane == i) {
 			w.failEndpoint(uint32(k), ucs.PeerFailed, reason)
 		}
 	}
@@ -136,13 +138,6 @@ func (w *thread) failLane(i uint32, reason error) {
 	w.endReported(i)
 }
 
-// superseded reports whether another lane has taken the place of lane i: see
-// reconnectReplyLane.
-func (w *thread) superseded(i uint32) bool {
-	l := &w.lanes[i]
-	return w.laneTo(l.peer, l.iface) != i
-}
-
 // flushCancel makes the transport drop the operations of a failed lane. It retries while the
 // transport's async goroutine is active.
 func (l *lane) flushCancel() {
@@ -159,8 +154,9 @@ func (l *lane) flushCancel() {
 // calls failTiedRecvs afterwards.
 func (w *thread) failEndpoint(k uint32, st ucs.Status, err error) {
 	s := &w.eps[k]
-	c := w.coldOf(k)
+	c := w.cold.of(k)
 	c.err, c.lane = err, s.lane
+	s.enter(epFailed)
 	s.status, s.lane = st, 0
 	for o := range c.owned {
 		if key, ok := o.(*RemoteKey); ok {
@@ -218,10 +214,11 @@ func (b *slab) saveErr(i uint32, err error) {
 }
 
 // refusal returns the error of a request that was refused at the call.
-func (w *thread) refusal(id uint64) error {
+func (r Request) refusal() error {
+	w, id := r.t, r.id
 	st, op, k := ucs.Status(id>>56&0x7f), opKind(id>>48), uint32(id)
 	e := &OpError{Op: op.String(), Err: statusErr(st)}
-	if int(k) < len(w.eps) && k != 0 && w.eps[k].inUse && uint16(w.eps[k].gen) == uint16(id>>32) {
+	if int(k) < len(w.eps) && k != 0 && w.eps[k].state != epFree && uint16(w.eps[k].gen) == uint16(id>>32) {
 		e.Peer, e.Err = w.peerName(k), w.reason(k, st)
 		if c := w.cold[k]; c != nil {
 			e.Lane = w.laneName(c.lane)
@@ -243,7 +240,8 @@ func (w *thread) refusal(id uint64) error {
 // comes for an operation without a lane, or whose lane uses another connection by now.
 //
 //go:noinline
-func (w *thread) awaitsReport(i uint32, wi *workerIface) bool {
+func (wi *workerIface) awaitsReport(i uint32) bool {
+	w := &wi.w.t
 	s := &w.slab.slots[i]
 	l := &w.lanes[s.lane]
 	if l.ep == nil || l.state == laneFailed || l.iface != uint32(wi.index) {

@@ -31,7 +31,9 @@ func (w *thread) allocBudgeted(n int) pool.Chunk {
 	if b.used > b.limit && !b.exhausted {
 		b.exhausted = true
 		w.am.retainer.rndvOnly.Store(true)
-		w.addRxChecks(1) // from now on the rx connection of each message is checked
+		for _, wi := range w.ifaces {
+			wi.rxChecks++ // from now on the rx connection of each message is checked
+		}
 	}
 	return c
 }
@@ -46,14 +48,6 @@ func (w *thread) freeBudgeted(c pool.Chunk) {
 	w.pool.Put(c)
 	if b.exhausted && b.used <= b.limit/2 {
 		w.endRndvOnly()
-	}
-}
-
-// addRxChecks adds by to every port's number of reasons to check the rx connection of
-// each message.
-func (w *thread) addRxChecks(by int) {
-	for _, wi := range w.ifaces {
-		wi.rxChecks += by
 	}
 }
 
@@ -86,7 +80,9 @@ const rndvOnlyResend = 32
 func (w *thread) endRndvOnly() {
 	w.matching.budget.exhausted = false
 	w.am.retainer.rndvOnly.Store(false)
-	w.addRxChecks(-1)
+	for _, wi := range w.ifaces {
+		wi.rxChecks--
+	}
 	for _, rx := range w.rxConns {
 		if rx != nil && rx.rndvOnlyAge != 0 {
 			rx.rndvOnlyAge = 0

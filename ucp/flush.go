@@ -146,7 +146,7 @@ func (w *thread) resumeFlush(i uint32) ucs.Status {
 	s := as[flushOp](&w.slab.slots[i])
 	l := &w.lanes[s.lane]
 	if s.stage == flushNew {
-		if st := w.checkOrder(l); st != ucs.OK {
+		if st := l.checkOrder(w.resuming); st != ucs.OK {
 			return st
 		}
 		if h := l.stalledEp(); h != nil && !h.resuming {
@@ -165,7 +165,7 @@ func (w *thread) resumeFlush(i uint32) ucs.Status {
 				return st
 			}
 		}
-		if s.stage = flushInTransport; w.precedes(s.lane, i) {
+		if s.stage = flushInTransport; w.slab.precedes(l.unacked, i) {
 			s.stage = flushBehindSends
 			w.slab.push(&l.unacked, i)
 			l.flushes++
@@ -195,32 +195,6 @@ func (w *thread) resumeFlush(i uint32) ucs.Status {
 	return s.status
 }
 
-// endFlushes completes the parts of flushes on a lane that closes. No endpoint or
-// remote key uses the lane, so a part has nothing to wait for: it fails only if the
-// lane failed.
-func (w *thread) endFlushes(lane uint32) {
-	for i := uint32(1); int(i) < len(w.slab.slots); i++ {
-		if s := &w.slab.slots[i]; s.op == opFlush && s.state == slotLive && s.lane == lane && s.flags&flagChild != 0 {
-			w.unlinkFlush(i)
-			w.end(i, w.lanes[lane].status())
-		}
-	}
-}
-
-// checkOrder returns OK if a flush or fence of the lane would cover all operations before
-// it. It would not cover pending ones: then checkOrder returns NoResource, so that the
-// flush becomes pending behind them.
-func (w *thread) checkOrder(l *lane) ucs.Status {
-	switch {
-	case l.state == laneFailed:
-		return l.status()
-	case l.pending > 0 && !w.resuming:
-		return ucs.NoResource
-	default:
-		return ucs.OK
-	}
-}
-
 // A transfer refused when it is posted, for its bounds or a missing right, never began, so
 // no flush covers it. But a program that drops the request and flushes must not see
 // success. So a flush reports the refusal, once, unless a caller has read it.
@@ -237,35 +211,42 @@ type refusedOp struct {
 	_        [24]byte
 }
 
-// firstRefusal returns the slot of the first unread refused transfer of the endpoint
-// with this id, or of any endpoint if id is 0. It marks all of them as read. It returns
-// 0 if there is none.
-func (w *thread) firstRefusal(id uint64) (first uint32) {
+// checkOrder returns OK if a flush or fence of the lane would cover all operations before
+// it. It would not cover pending ones: then checkOrder returns NoResource, so that the
+// flush becomes pending behind them.
+func (l *lane) checkOrder(resuming bool) ucs.Status {
+	switch {
+	case l.state == laneFailed:
+		return l.status()
+	case l.pending > 0 && !resuming:
+		return ucs.NoResource
+	default:
+		return ucs.OK
+	}
+}
+
+// addRefusals makes the flush fail with the first unread refusal.
+func (f *flush) addRefusals(id uint64) {
+	w := f.w
 	if w.unreportedRefusals == 0 {
-		return 0
+		return
 	}
 	w.unreportedRefusals = 0
 	b := &w.slab
-	for i := b.unclaimedHead; i != 0; i = b.slots[i].next {
-		s := &b.slots[i]
+	i := uint32(0)
+	for k := b.unclaimedHead; k != 0; k = b.slots[k].next {
+		s := &b.slots[k]
 		switch {
 		case s.op < opPut || s.op > opFetch || as[refusedOp](s).form&formRefused == 0 || s.state != slotDone:
 		case id != 0 && as[refusedOp](s).endpoint != id:
 			w.unreportedRefusals++
 		default:
 			s.state = slotRead
-			if first == 0 {
-				first = i
+			if i == 0 {
+				i = k
 			}
 		}
 	}
-	return first
-}
-
-// addRefusals makes the flush fail with the first unread refusal.
-func (f *flush) addRefusals(id uint64) {
-	w := f.w
-	i := w.firstRefusal(id)
 	if i == 0 {
 		return
 	}

@@ -127,7 +127,7 @@ func (wi *workerIface) HandleEvents(es []uct.Event) {
 		if s.status != ucs.OK {
 			st = s.status
 		}
-		if st == ucs.PeerFailed && w.awaitsReport(k, wi) {
+		if st == ucs.PeerFailed && wi.awaitsReport(k) {
 			continue
 		}
 		w.end(k, st)
@@ -139,15 +139,20 @@ func (wi *workerIface) HandleEvents(es []uct.Event) {
 // offered only the first of the waiting operations. It moves none, since it would move them
 // behind those that were posted later.
 func (wi *workerIface) HandlePending(ts []uct.Token) int {
-	wi.w.t.resuming = true
+	w := &wi.w.t
+	w.resuming = true
 	n := wi.resume(ts)
-	for !wi.inAsyncTurn && n < len(ts) && wi.w.t.requeueStalled(ts[n]) {
+	for !wi.inAsyncTurn && n < len(ts) && w.requeueStalled(ts[n]) {
 		n++
 		n += wi.resume(ts[n:])
 	}
-	wi.w.t.resuming = false
-	if wi.w.t.numDraining > 0 {
-		wi.w.t.closeDrained()
+	w.resuming = false
+	if w.numDraining > 0 {
+		for i := range w.lanes {
+			if l := &w.lanes[i]; l.state == laneDraining && l.pending == 0 {
+				w.closeIfDrained(uint32(i))
+			}
+		}
 	}
 	return n
 }
@@ -181,12 +186,6 @@ func (wi *workerIface) resume(ts []uct.Token) int {
 		}
 	}
 	return len(ts)
-}
-
-// HandleFailure fails the operations and messages of a failed connection.
-func (wi *workerIface) HandleFailure(f uct.Failure) {
-	wi.w.t.count.Inc(cntFailures)
-	wi.w.t.connectionFailed(wi, f)
 }
 
 // handleOther receives all messages but eager tag and active messages in one piece, and

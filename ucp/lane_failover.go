@@ -61,7 +61,7 @@ func (w *thread) failOver(i uint32, f uct.Failure) bool {
 	plan, _ := w.rankLanes(l.peer, view, wireup.ForAM)
 	for _, c := range plan[wireup.ForAM] {
 		wi := w.ifaces[c.Local]
-		if w.laneTo(l.peer, uint32(c.Local)) != 0 || len(keys) > 0 && !carriesEmulation(wi) {
+		if w.laneOf.find(w.lanes, l.peer, uint32(c.Local)) != 0 || len(keys) > 0 && !carriesEmulation(wi) {
 			continue
 		}
 		ep, err := wi.iface.NewEndpoint(view.Entries[c.Remote].Addr, 0)
@@ -73,9 +73,31 @@ func (w *thread) failOver(i uint32, f uct.Failure) bool {
 		w.count.Inc(cntFailover)
 		w.moveLane(i, ep, wi, view.Entries[c.Remote].Device)
 		for _, k := range keys {
-			w.emulateKey(k, c)
+			k.emulate(w, c)
 		}
-		w.resumeMoved(i)
+		// The peer receives this worker's address first. Pending messages with parts of the
+		// address are dropped, because their size fits the old transport.
+		l = &w.lanes[i]
+		var others []uint32
+		for k := l.pendingControl.head; k != 0; {
+			s := &w.slab.slots[k]
+			next := s.next
+			if uct.AMID(as[controlOp](s).id) == wire.Peer {
+				w.end(k, ucs.Canceled)
+			} else {
+				w.slab.unlink(&l.pendingControl, k)
+				others = append(others, k)
+			}
+			k = next
+		}
+		if !l.is(slowAddress) || l.emul != nil {
+			l.setSlow(slowAddress, true)
+			w.sendAddress(i)
+		}
+		for _, k := range others {
+			w.slab.push(&w.lanes[i].pendingControl, k)
+		}
+		w.tryResumeLane(i)
 		return true
 	}
 	return false
@@ -93,9 +115,9 @@ func (w *thread) moveLane(i uint32, ep uct.Endpoint, wi *workerIface, domain uin
 	old, from := l.transport(), w.ifaces[l.iface]
 	var waiting []uct.Token
 	l.ep.PendingPurge(func(t uct.Token) { waiting = append(waiting, t) })
-	w.removeLane(i)
+	w.laneOf.remove(w.lanes, i)
 	l.setIface(wi, domain, w.rndvThresh)
-	w.insertLane(i)
+	w.laneOf.insert(w.lanes, i)
 	h := l.stalledEp()
 	if h == nil && l.emul != nil {
 		h = l.emul.stalled
@@ -116,38 +138,11 @@ func (w *thread) moveLane(i uint32, ep uct.Endpoint, wi *workerIface, domain uin
 	w.polling.refreshActive(w.callbacks.pending())
 }
 
-// resumeMoved resumes the operations on lane i, which was moved. The peer receives this worker's
-// address before them. Pending messages with parts of the address are dropped, because
-// their size fits the old transport.
-func (w *thread) resumeMoved(i uint32) {
-	l := &w.lanes[i]
-	var others []uint32
-	for k := l.pendingControl.head; k != 0; {
-		s := &w.slab.slots[k]
-		next := s.next
-		if uct.AMID(as[controlOp](s).id) == wire.Peer { // its size fits the old transport
-			w.end(k, ucs.Canceled)
-		} else {
-			w.slab.unlink(&l.pendingControl, k)
-			others = append(others, k)
-		}
-		k = next
-	}
-	if !l.is(slowAddress) || l.emul != nil {
-		l.setSlow(slowAddress, true)
-		w.sendAddress(i)
-	}
-	for _, k := range others {
-		w.slab.push(&w.lanes[i].pendingControl, k)
-	}
-	w.tryResumeLane(i)
-}
-
 // laneKeys returns the keys that reach the peer's memory by lane i. ok is false if an
 // operation on the lane cannot be emulated.
 func (w *thread) laneKeys(i uint32) (ks []*keyLane, ok bool) {
 	for n, c := range w.cold {
-		if s := &w.eps[n]; !s.inUse || s.peer != w.lanes[i].peer {
+		if s := &w.eps[n]; s.state == epFree || s.peer != w.lanes[i].peer {
 			continue
 		}
 		for o := range c.owned {
@@ -187,9 +182,9 @@ func (k *keyLane) has(s *slot) bool {
 	return key == uint64(k.rkey) || key == uint64(k.emulKey)
 }
 
-// emulateKey converts k, and the operations posted with it, to emulation on the messages of
+// emulate converts k, and the operations posted with it, to emulation on the messages of
 // its lane, which was moved to c.
-func (w *thread) emulateKey(k *keyLane, c wireup.Candidate) {
+func (k *keyLane) emulate(w *thread, c wireup.Candidate) {
 	old := *k
 	k.local, k.remote, k.iface = c.Local, c.Remote, w.ifaces[c.Local].iface.Attr()
 	if !k.emulOnly {

@@ -22,7 +22,7 @@ import (
 //
 //   - When a lane is stalled, older operations may be in the transport's pending queue.
 //     requeueStalled inserts them before everything posted since (older counts them).
-//   - When a lane is resumed, resumeStalled retries the operations in order. When one gets
+//   - When a lane is resumed, tryResumeLane retries the operations in order. When one gets
 //     NoResource, it and all after it move to the transport's pending queue, so that no
 //     flush overtakes them.
 //
@@ -86,28 +86,7 @@ func (w *thread) tryResumeLane(i uint32) {
 	h.resuming = true
 	nested := w.resuming
 	w.resuming = true
-	k := w.resumeStalled(i, h)
-	w.resuming = nested
-	h.pending = append(h.pending[:0], h.pending[k:]...)
-	if l = &w.lanes[i]; h.resuming && l.stalledEp() == h {
-		l.ep = h.Endpoint
-		l.setSlow(slowStalled, false)
-		w.updateKeyFastPaths(i)
-	}
-}
-
-// mustStall reports whether emulated operations or a fence require that the lane is
-// stalled.
-func (e *emulEndpoint) mustStall() bool {
-	return e != nil && (e.outstanding >= emulMaxReplies || e.handled < e.stallUntil || e.fence != 0)
-}
-
-// resumeStalled retries the pending operations of h in order. When one gets NoResource, it and
-// all after it move to the transport's pending queue, so that no flush overtakes them.
-// resumeStalled stops if lane i is stalled again or has ended. It returns the number of
-// operations that it removed from h.waiting.
-func (w *thread) resumeStalled(i uint32, h *stalledEndpoint) (k int) {
-	wi, behind := w.ifaces[w.lanes[i].iface], false
+	wi, behind, k := w.ifaces[l.iface], false, 0
 	for k < len(h.pending) && h.resuming && w.lanes[i].stalledEp() == h {
 		h.single[0] = h.pending[k]
 		if !behind && wi.resume(h.single[:]) == 1 {
@@ -131,7 +110,19 @@ func (w *thread) resumeStalled(i uint32, h *stalledEndpoint) (k int) {
 			}
 		}
 	}
-	return k
+	w.resuming = nested
+	h.pending = append(h.pending[:0], h.pending[k:]...)
+	if l = &w.lanes[i]; h.resuming && l.stalledEp() == h {
+		l.ep = h.Endpoint
+		l.setSlow(slowStalled, false)
+		w.updateKeyFastPaths(i)
+	}
+}
+
+// mustStall reports whether emulated operations or a fence require that the lane is
+// stalled.
+func (e *emulEndpoint) mustStall() bool {
+	return e != nil && (e.outstanding >= emulMaxReplies || e.handled < e.stallUntil || e.fence != 0)
 }
 
 // requeueStalled moves t, which the transport of a stalled lane offers, to the
@@ -176,7 +167,7 @@ func (w *thread) updateKeyFastPaths(i uint32) {
 	}
 	peer := w.lanes[i].peer
 	for k := range w.eps {
-		if s := &w.eps[k]; !s.inUse || s.peer != peer || w.cold[uint32(k)] == nil {
+		if s := &w.eps[k]; s.state == epFree || s.peer != peer || w.cold[uint32(k)] == nil {
 			continue
 		}
 		for c := range w.cold[uint32(k)].owned {

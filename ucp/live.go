@@ -267,7 +267,7 @@ func (o *inspector) describeEndpoints(s *live.Summary) {
 	var failed, connected []uint32
 	for k := range o.w.eps {
 		e := &o.w.eps[k]
-		if !e.inUse {
+		if e.state == epFree {
 			continue
 		}
 		s.Endpoints++

@@ -339,25 +339,27 @@ func (x *Context) memInUse(buf []byte) bool {
 	}
 	x.mu.Unlock()
 	for _, w := range ws {
-		if w.t.memInUse(buf) {
+		w.t.lock()
+		used := w.t.slab.uses(buf)
+		w.t.unlock()
+		if used {
 			return true
 		}
 	}
 	return false
 }
 
-func (w *thread) memInUse(buf []byte) bool {
-	w.lock()
-	defer w.unlock()
-	for i := range w.slab.slots {
-		s := &w.slab.slots[i]
+// uses reports whether an operation in progress uses memory of buf.
+func (b *slab) uses(buf []byte) bool {
+	for i := range b.slots {
+		s := &b.slots[i]
 		if s.state != slotLive || !s.op.hasBuffer() {
 			continue
 		}
-		if overlap(w.slab.bufs[i], buf) {
+		if overlap(b.bufs[i], buf) {
 			return true
 		}
-		for _, p := range w.slab.vecs[uint32(i)] {
+		for _, p := range b.vecs[uint32(i)] {
 			if overlap(p, buf) {
 				return true
 			}

@@ -358,7 +358,7 @@ func (wi *workerIface) resumeUnattended() time.Duration {
 	moved, left := f.ResumePending(ucs.Now().Add(resumeTurn))
 	wi.inAsyncTurn = false
 	due := w.callbacks.pending()
-	w.transferProgress()
+	w.owner.transfer(&w.slab)
 	w.unlockShared()
 	if due {
 		w.polling.signal() // a program that sleeps on EventFD runs them

@@ -93,9 +93,9 @@ func (s *sharedWait) outcome() (m Message, ended bool, err error) {
 		}
 		return m, false, nil
 	case s.take:
-		return s.w.tryConsume(s.id)
+		return Request{s.w, s.id}.tryConsume()
 	}
-	ended, err = s.w.look(s.id)
+	ended, err = Request{s.w, s.id}.look()
 	return m, ended, err
 }
 
@@ -108,7 +108,7 @@ func (s *sharedWait) progress() (Message, bool, error) {
 	for {
 		n := w.pass()
 		if s.take {
-			if m, ok := w.consumeDone(s.id); ok {
+			if m, ok := w.slab.consumeDone(s.id); ok {
 				w.releaseProgress()
 				return m, true, nil
 			}
@@ -149,7 +149,7 @@ func (s *sharedWait) progress() (Message, bool, error) {
 			return m, false, err
 		}
 		if o.mustTransfer {
-			w.transferProgress()
+			w.owner.transfer(&w.slab)
 			return s.park()
 		}
 		if !sleepy {
@@ -159,13 +159,13 @@ func (s *sharedWait) progress() (Message, bool, error) {
 		// complete other than by progress.
 		x := waiterPool.Get().(*waiter)
 		x.id, x.consume = s.id, s.take
-		w.enqueueWaiter(x, true)
+		o.enqueue(&w.slab, x, true)
 		w.sleep(s.ctx, &p)
 		if x.cause == causeDone {
 			w.releaseProgress()
 			return x.end()
 		}
-		w.removeWaiter(x)
+		o.remove(&w.slab, x)
 		x.free()
 	}
 }
@@ -177,7 +177,7 @@ func (s *sharedWait) park() (Message, bool, error) {
 	o := &w.owner
 	x := waiterPool.Get().(*waiter)
 	x.id, x.consume = s.id, s.take
-	w.enqueueWaiter(x, false)
+	o.enqueue(&w.slab, x, false)
 	// Spinning helps only while the owner runs in parallel.
 	spin := o.cores > 1 && o.state == ownerRuns && o.waking.Load() == 0
 	w.unlockShared()
@@ -193,7 +193,7 @@ func (s *sharedWait) park() (Message, bool, error) {
 	o.lockPass()
 	if ctxEnded {
 		if x.cause == causeNone {
-			w.removeWaiter(x)
+			o.remove(&w.slab, x)
 			w.unlockShared()
 			x.free()
 			return Message{}, false, cause
@@ -221,20 +221,19 @@ func (w *thread) releaseProgress() {
 	if w.callbacks.pending() {
 		w.runCallbacks()
 	}
-	w.transferProgress()
+	w.owner.transfer(&w.slab)
 	w.unlockShared()
 }
 
-// transferProgress transfers the progress ownership to the first in the queue. It frees the
+// transfer transfers the progress ownership to the first in the queue. It frees the
 // ownership if the queue is empty.
-func (w *thread) transferProgress() {
-	o := &w.owner
+func (o *progressOwner) transfer(b *slab) {
 	x := o.first
 	if x == nil {
 		o.state = ownerNone
 		return
 	}
-	w.removeWaiter(x)
+	o.remove(b, x)
 	x.cause = causeOwner
 	o.addToWake(x)
 }
@@ -252,7 +251,7 @@ func (w *thread) acquireProgress() bool {
 	defer cancel()
 	x := waiterPool.Get().(*waiter)
 	x.id, x.consume = 0, false
-	w.enqueueWaiter(x, false)
+	o.enqueue(&w.slab, x, false)
 	o.mustTransfer = true
 	if o.state == ownerSleeps {
 		w.polling.signal()
@@ -262,7 +261,7 @@ func (w *thread) acquireProgress() bool {
 	w.owner.lockPass()
 	o.mustTransfer = false
 	if ended && x.cause == causeNone {
-		w.removeWaiter(x)
+		o.remove(&w.slab, x)
 		x.free()
 		return false
 	}
@@ -277,16 +276,14 @@ func (w *thread) acquireProgress() bool {
 }
 
 // endIdleWaits ends the waits without an operation with ErrClosed, after the worker has
-// closed. Then it transfers or frees the progress ownership.
-func (w *thread) endIdleWaits() {
-	o := &w.owner
+// closed.
+func (o *progressOwner) endIdleWaits() {
 	for x := o.first; x != nil; {
 		next := x.next
 		if x.id == 0 {
 			x.err = ErrClosed
-			w.owner.resolveWaiter(x, causeDone)
+			o.resolveWaiter(x, causeDone)
 		}
 		x = next
 	}
-	w.transferProgress()
 }

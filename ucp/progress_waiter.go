@@ -107,40 +107,39 @@ func (o *progressOwner) addToWake(x *waiter) {
 	o.toWakeTail = &x.wakeNext
 }
 
-// enqueueWaiter adds x to the queue for the progress ownership and to the waiters of its
+// enqueue adds x to the queue for the progress ownership and to the waiters of its
 // operation. A sleeping owner is added to the latter only. A waiter without an
 // operation goes to the front of the queue, since it does not leave with the next
 // completion.
-func (w *thread) enqueueWaiter(x *waiter, sleeps bool) {
-	b := &w.owner
+func (o *progressOwner) enqueue(b *slab, x *waiter, sleeps bool) {
 	x.sleeps = sleeps
 	if x.id != 0 {
 		i := uint32(x.id)
-		w.slab.slots[i].flags |= flagNotify | flagExtra
-		n := w.slab.listener(i)
+		b.slots[i].flags |= flagNotify | flagExtra
+		n := b.listener(i)
 		x.nextOfOp, n.waiters = n.waiters, x
 	}
 	switch {
 	case sleeps:
-	case b.first == nil:
-		b.first, b.last = x, x
+	case o.first == nil:
+		o.first, o.last = x, x
 	case x.id == 0:
-		x.next, b.first.prev, b.first = b.first, x, x
+		x.next, o.first.prev, o.first = o.first, x, x
 	default:
-		x.prev, b.last.next, b.last = b.last, x, x
+		x.prev, o.last.next, o.last = o.last, x, x
 	}
 }
 
-// removeWaiter removes x, whose fate is not decided, from both.
-func (w *thread) removeWaiter(x *waiter) {
+// remove removes x, whose fate is not decided, from both.
+func (o *progressOwner) remove(b *slab, x *waiter) {
 	if x.id != 0 {
-		p := &w.slab.listener(uint32(x.id)).waiters
+		p := &b.listener(uint32(x.id)).waiters
 		for *p != x {
 			p = &(*p).nextOfOp
 		}
 		*p, x.nextOfOp = x.nextOfOp, nil
 	}
-	w.owner.dequeueWaiter(x)
+	o.dequeueWaiter(x)
 }
 
 // dequeueWaiter removes x from the queue for the progress ownership.

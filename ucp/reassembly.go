@@ -42,7 +42,7 @@ func (wi *workerIface) handleFirst(rx *rxConn, tag uint64, data []byte) {
 	} else {
 		rx.into = reasmPool
 		rx.chunk = w.allocBudgeted(int(min(rx.total, maxPrealloc)))
-		rx.unexpID = w.addUnexpected(tag, unexpected{kind: unexpPartial, n: rx.total, rx: rx.index})
+		rx.unexpID = w.matching.add(w.count, tag, unexpected{kind: unexpPartial, n: rx.total, rx: rx.index})
 		if w.matching.budget.exhausted {
 			rx.requestRndvOnly()
 		}

@@ -147,7 +147,7 @@ func (r *keyResolver) attach(k *RemoteKey) error {
 			w.emulLane(lane)
 		}
 	}
-	w.own(slot, k)
+	w.cold.own(slot, k)
 	r.release(k)
 	k.openFast()
 	return nil
@@ -273,7 +273,7 @@ func (k *RemoteKey) Close() error {
 	k.closeFast()
 	w := k.t
 	if slot := w.endpoint(k.e); slot != 0 {
-		w.disown(slot, k)
+		w.cold.disown(slot, k)
 	}
 	f := flush{w: w}
 	for _, l := range k.lanes() {

@@ -145,12 +145,6 @@ func (b *slab) detachMem(i uint32) {
 	}
 }
 
-// unexpose ends the exposure of the memory of the send in slot i.
-func (w *thread) unexpose(i uint32) {
-	w.slab.detachMem(i)
-	w.lanes[w.slab.slots[i].lane].unuse()
-}
-
 // handleRTL receives an RTL. It exposes the memory of the message, or sends its data.
 func (wi *workerIface) handleRTL(rx *rxConn, id uint64, data []byte) {
 	i, recvID, wanted := wi.requestedSend(rx, id, data)

@@ -28,7 +28,7 @@ func (wi *workerIface) handleRTS(rx *rxConn, tag uint64, data []byte) {
 		return
 	}
 	rx.pendingReplies++
-	w.addUnexpected(tag, unexpected{kind: unexpRTS, n: n, id: id, rx: rx.index})
+	w.matching.add(w.count, tag, unexpected{kind: unexpRTS, n: n, id: id, rx: rx.index})
 }
 
 // requestData requests n bytes from the sender of s, which sent an RTS with this id. They go

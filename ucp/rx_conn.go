@@ -51,22 +51,19 @@ func (wi *workerIface) rxConn(id uint32) *rxConn {
 	if rx == nil {
 		rx = &rxConn{id: id, iface: wi, w: &wi.w.t}
 		wi.rxConns[id] = rx
-		wi.w.t.addRxConn(rx)
+		// An index lets records without pointers refer to it.
+		w := rx.w
+		if n := len(w.freeRxConns); n > 0 {
+			rx.index = w.freeRxConns[n-1]
+			w.freeRxConns = w.freeRxConns[:n-1]
+		} else {
+			rx.index = uint32(len(w.rxConns))
+			w.rxConns = append(w.rxConns, nil)
+		}
+		w.rxConns[rx.index] = rx
 	}
 	wi.lastRx = rx
 	return rx
-}
-
-// addRxConn assigns an index to s, so that records without pointers can refer to it.
-func (w *thread) addRxConn(rx *rxConn) {
-	if n := len(w.freeRxConns); n > 0 {
-		rx.index = w.freeRxConns[n-1]
-		w.freeRxConns = w.freeRxConns[:n-1]
-	} else {
-		rx.index = uint32(len(w.rxConns))
-		w.rxConns = append(w.rxConns, nil)
-	}
-	w.rxConns[rx.index] = rx
 }
 
 // handlePeerAddress receives a part of the address of the worker that sends on s. follow is the
@@ -131,7 +128,7 @@ func (rx *rxConn) reconnectReplyLane() uint32 {
 		rx.releaseReplyLane()
 	}
 	if old != 0 {
-		w.removeLane(old)
+		w.laneOf.remove(w.lanes, old)
 	}
 	return rx.openReplyLane()
 }

@@ -145,12 +145,12 @@ func (w *thread) poll(fds int, d time.Duration) int {
 // sleepBriefly blocks for memPollSleep, or until Signal is called.
 //
 //go:noinline
-func (w *thread) sleepBriefly() {
+func (p *polling) sleepBriefly(multi bool) {
 	switch {
-	case w.am.multi: // Signal is for the goroutine that holds the progress ownership
-		_, _ = w.polling.sleeper.none.Wait(0, memPollSleep)
-	case !w.polling.lowerSignal():
-		_, _ = w.polling.sleeper.set.Wait(1, memPollSleep)
+	case multi: // Signal is for the goroutine that holds the progress ownership
+		_, _ = p.sleeper.none.Wait(0, memPollSleep)
+	case !p.lowerSignal():
+		_, _ = p.sleeper.set.Wait(1, memPollSleep)
 	}
 }
 

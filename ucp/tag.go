@@ -187,11 +187,12 @@ func (e Endpoint) tagSendShared(p []byte, tag Tag) Request {
 			return Request{}
 		}
 	}
-	return w.tagSendUnlock(e, p, tag)
+	return e.tagSendUnlock(p, tag)
 }
 
 //go:noinline
-func (w *thread) tagSendUnlock(e Endpoint, p []byte, tag Tag) Request {
+func (e Endpoint) tagSendUnlock(p []byte, tag Tag) Request {
+	w := e.t
 	r := w.tagSend(e, sendParams{op: opTagSend, buf: p, tag: tag, n: len(p)})
 	w.unlockShared()
 	return r
@@ -220,8 +221,7 @@ func (w *thread) tagRecvShared(p []byte, tag, mask Tag) RecvRequest {
 
 // consumeDone consumes the result of receive id if it has succeeded and has no state outside
 // of its slot, as nearly all do. The caller holds the lock.
-func (w *thread) consumeDone(id uint64) (Message, bool) {
-	b := &w.slab
+func (b *slab) consumeDone(id uint64) (Message, bool) {
 	i, g := uint32(id), uint32(id>>32)
 	if int(i) >= len(b.slots) {
 		return Message{}, false

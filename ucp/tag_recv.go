@@ -7,6 +7,7 @@ import (
 	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucp/tagmatch"
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/stats"
 )
 
 // matching matches messages with receives.
@@ -124,16 +125,16 @@ func (w *thread) queueUnexpectedAs(tag uint64, data []byte, u unexpected) {
 	u.n = uint64(len(data))
 	u.chunk = w.allocBudgeted(len(data)) // also for an empty message: it occupies as much memory
 	copy(w.pool.Bytes(u.chunk), data)
-	w.addUnexpected(tag, u)
+	w.matching.add(w.count, tag, u)
 }
 
-func (w *thread) addUnexpected(tag uint64, u unexpected) uint32 {
-	w.count.Inc(cntUnexpected)
-	id := w.matching.unexpQueue.Add(tag)
-	for int(id) >= len(w.matching.unexpected) {
-		w.matching.unexpected = append(w.matching.unexpected, unexpected{})
+func (m *matching) add(count *stats.Set, tag uint64, u unexpected) uint32 {
+	count.Inc(cntUnexpected)
+	id := m.unexpQueue.Add(tag)
+	for int(id) >= len(m.unexpected) {
+		m.unexpected = append(m.unexpected, unexpected{})
 	}
-	w.matching.unexpected[id] = u
+	m.unexpected[id] = u
 	return id
 }
 
@@ -241,7 +242,18 @@ func (w *thread) rejectUnmatched() {
 	w.lock()
 	defer w.unlock()
 	w.matching.rejecting = true
-	w.rejectRndvs()
+	for w.am.retainer.rndvs != nil {
+		r := w.am.retainer.rndvs
+		rx, id := r.storage.rx, r.storage.id
+		w.am.retainer.removeRndv(r)
+		r.err, r.status = ErrClosed, ucs.Closed
+		rx.reject(id, ucs.Rejected, "its worker closes")
+	}
+	for len(w.am.prefetch.queued) > 0 {
+		a := w.am.prefetch.queued[0]
+		a.rx.dropPrefetches(a.id, false)
+		a.rx.reject(a.id, ucs.Rejected, "its worker closes")
+	}
 	for id := range w.matching.unexpected {
 		if u := w.matching.unexpected[id]; u.kind == unexpRTS || u.kind == unexpSync {
 			w.dropUnexpected(uint32(id), ucs.Closed)

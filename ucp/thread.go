@@ -27,9 +27,9 @@ type thread struct {
 	operations         *[numOps]operation
 	eps                []epSlot
 	epFree             uint32
-	cold               map[uint32]*epCold
+	cold               coldEps
 	peers              wireup.Table
-	laneOf             map[wireup.PeerID]uint32 // first lane of each peer that has one
+	laneOf             laneIndex
 	laneFree           uint32
 	numDraining        int // lanes in laneDraining
 	fences             int // fences over several lanes in progress

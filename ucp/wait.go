@@ -139,7 +139,10 @@ func (w *Worker) WaitUntil(ctx context.Context, cond func() bool) error {
 }
 
 func (w *thread) waitUntil(ctx context.Context, cond func() bool) error {
-	if err := w.mayLoop(); err != nil {
+	w.lock()
+	err := w.mayWait()
+	w.unlock()
+	if err != nil {
 		return err
 	}
 	var p waitLoop
@@ -159,25 +162,19 @@ func (w *thread) waitUntil(ctx context.Context, cond func() bool) error {
 		case err != nil:
 			return err
 		case sleepy:
-			w.sleepBriefly()
+			w.polling.sleepBriefly(w.am.multi)
 		}
 	}
 	return nil
 }
 
-func (w *thread) mayLoop() error {
-	w.lock()
-	defer w.unlock()
-	return w.mayWait()
-}
-
 // waitBounded waits for r, at most CloseTimeout. If ended is true, err is the result of r.
 // Otherwise err is the reason why the wait stopped.
-func (w *thread) waitBounded(r Request) (ended bool, err error) {
+func (r Request) waitBounded() (ended bool, err error) {
 	if r.Done() {
 		return true, r.Err()
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), w.ctx.closeTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), r.t.ctx.closeTimeout)
 	defer cancel()
 	if ended, err = r.waitSlow(ctx); ended {
 		return true, err
@@ -199,7 +196,7 @@ func (p *waitLoop) among(ws []*Worker, n int) {
 		return
 	}
 	if w := ws[0]; w.t.polling.sleeper.set != nil {
-		w.t.sleepBriefly()
+		w.t.polling.sleepBriefly(w.t.am.multi)
 	} else {
 		cpu.Yield()
 	}

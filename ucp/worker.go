@@ -69,8 +69,8 @@ func (x *Context) NewWorker(c WorkerConfig) (*Worker, error) {
 	w := &Worker{mode: c.Mode, t: thread{
 		ctx: x, id: newWorkerID(), operations: &operations, locked: c.Mode == ThreadMulti, polling: polling{firstActive: noIface{}},
 		lanes:   []lane{{laneLife: closedLane}},
-		laneOf:  make(map[wireup.PeerID]uint32),
-		cold:    make(map[uint32]*epCold),
+		laneOf:  make(laneIndex),
+		cold:    make(coldEps),
 		rxConns: make([]*rxConn, 1),
 		eps:     make([]epSlot, 1),
 		count:   stats.NewSet(counterNames[:]),
@@ -205,7 +205,8 @@ func (w *Worker) Close() error {
 	w.t.endAll(ucs.Closed)
 	w.t.closed.Store(true)
 	err = errors.Join(err, w.closeIfaces())
-	w.t.endIdleWaits()
+	w.t.owner.endIdleWaits()
+	w.t.owner.transfer(&w.t.slab)
 	if !w.t.locked {
 		// From now on every call takes the slow path, which checks closing.
 		w.t.fastEps, w.t.locked = nil, true
