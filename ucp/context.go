@@ -1,8 +1,6 @@
 package ucp
 
 import (
-	"crypto/rand"
-	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -86,7 +84,7 @@ func Open(c Config) (*Context, error) {
 		return nil, fmt.Errorf("open context: %w", err)
 	}
 	x := &Context{
-		id: newContextID(), features: c.Features, settings: set, log: c.Log, closeTimeout: c.CloseTimeout,
+		id: wireup.ContextID{Process: platform.ProcessID(), Context: contextSeq.Add(1)}, features: c.Features, settings: set, log: c.Log, closeTimeout: c.CloseTimeout,
 		owned: make(map[io.Closer]struct{}),
 	}
 	if x.features == 0 {
@@ -225,7 +223,9 @@ func (x *Context) Close() error {
 	}
 	x.mu.Unlock()
 	flushBeforeClose(workers, x.closeTimeout)
-	errs = append(errs, x.unpublishStats())
+	if x.liveStats != nil {
+		errs = append(errs, x.liveStats.Close())
+	}
 	for _, w := range workers {
 		errs = append(errs, w.Close())
 	}
@@ -246,27 +246,8 @@ func (x *Context) Close() error {
 // workerSeq counts the workers of the process.
 var workerSeq atomic.Uint32
 
-// newWorkerID returns the id of a new worker. It equals the process's UUID but for the first
-// four bytes. So package wireup stores the rest once for all workers of a process.
-func newWorkerID() uct.UUID {
-	u := uct.UUID(platform.ProcessID())
-	own := binary.LittleEndian.Uint32(u[:]) + workerSeq.Add(1)
-	binary.LittleEndian.PutUint32(u[:], own)
-	return u
-}
-
 // contextSeq counts the contexts of the process.
 var contextSeq atomic.Uint32
-
-func newContextID() wireup.ContextID {
-	return wireup.ContextID{Process: platform.ProcessID(), Context: contextSeq.Add(1)}
-}
-
-func randomWord() uint64 {
-	var b [8]byte
-	_, _ = rand.Read(b[:]) // never fails; see crypto/rand
-	return binary.LittleEndian.Uint64(b[:])
-}
 
 // shortID returns the name of a worker in errors.
 func shortID(u uct.UUID) string { return hex.EncodeToString(u[:4]) }

@@ -1,6 +1,8 @@
 package ucp
 
 import (
+	"crypto/rand"
+	"encoding/binary"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -192,7 +194,9 @@ func (t *emulTable) add(buf []byte, access uct.MemFlags) *emulMem {
 	} else {
 		t.next = n
 	}
-	m := &emulMem{key: emulKey(randomWord())<<emulNumberBits | emulKey(n), base: addressOf(buf), buf: buf, access: access}
+	var random [8]byte
+	_, _ = rand.Read(random[:]) // never fails; see crypto/rand
+	m := &emulMem{key: emulKey(binary.LittleEndian.Uint64(random[:]))<<emulNumberBits | emulKey(n), base: addressOf(buf), buf: buf, access: access}
 	list := t.list.Load()
 	if list == nil || int(n) >= len(*list) {
 		list = t.growLocked(list)

@@ -173,7 +173,12 @@ func (w *Worker) closeEndpoints() error {
 		_, err = w.t.flushAlive().waitBounded()
 	}
 	w.t.lock()
-	if !errors.Is(err, ErrPeerFailed) || !w.closedInOrder() {
+	// Operations that a peer did not accept are not an error of this side if the peer has
+	// closed the connection in order. Lanes used for replies only, which just the flush
+	// references, do not count: a peer that failed needs no replies.
+	if !errors.Is(err, ErrPeerFailed) || slices.ContainsFunc(w.t.lanes, func(l lane) bool {
+		return l.closeFlushed && l.refs > 1 && l.state == laneFailed && !errors.Is(l.err, errDisconnected)
+	}) {
 		errs = append(errs, err)
 	}
 	var owned []io.Closer
@@ -202,16 +207,6 @@ func (w *Worker) closeEndpoints() error {
 		w.t.eps[k].lane = 0
 	}
 	return errors.Join(errs...)
-}
-
-// closedInOrder reports whether all peers that failed since closeEndpoints have closed
-// the connection in order. Operations that such a peer did not accept are not an error
-// of this side. Lanes used for replies only, which just the flush references, do not
-// count: a peer that failed needs no replies.
-func (w *Worker) closedInOrder() bool {
-	return !slices.ContainsFunc(w.t.lanes, func(l lane) bool {
-		return l.closeFlushed && l.refs > 1 && l.state == laneFailed && !errors.Is(l.err, errDisconnected)
-	})
 }
 
 // endAll completes every live operation of the worker with st.

@@ -18,12 +18,12 @@ import (
 //
 // Invariants:
 //
-//   - A lane fails once: its status changes from OK and never back. Later reports about it
+//   - A lane fails once: laneFailed is left only to laneClosed. Later reports about it
 //     have no effect.
 //   - An endpoint whose lane failed refuses every operation from then on, also those that
 //     its transports would still accept. So it closes the fast paths of its keys.
-//   - A lane whose place another lane has taken (reconnectReplyLane) fails alone. Endpoints of the peer that use the lane
-//     after it do not fail.
+//   - A lane whose place another lane has taken (reconnectReplyLane) fails alone. Endpoints
+//     of the peer that use the later lane do not fail.
 //   - A peer that waits for a reply sent on the failed lane must not hang. So this side
 //     disconnects the connection on which the peer's request arrived.
 
@@ -84,8 +84,11 @@ func (w *thread) failPeer(i uint32, reason error) {
 	}
 	for k := range w.lanes {
 		l := &w.lanes[k]
-		if l.ep == nil || l.peer != peer || l.state == laneFailed || errors.Is(reason, errDisconnected) && !l.connecting() {
+		if l.ep == nil || l.peer != peer || l.state == laneFailed {
 			continue
+		}
+		if h, ok := l.transport().(uct.Handshaker); errors.Is(reason, errDisconnected) && !(ok && h.Connecting()) {
+			continue // it ends by itself
 		}
 		for n := range w.slab.slots {
 			if s := &w.slab.slots[n]; s.state == slotLive && s.lane == uint32(k) && s.status == ucs.OK {
@@ -93,16 +96,15 @@ func (w *thread) failPeer(i uint32, reason error) {
 			}
 		}
 		w.failLane(uint32(k), reason)
-		if l = &w.lanes[k]; l.ep != nil {
-			l.flushCancel()
+		// The transport drops the operations. It has no resources while its async goroutine is
+		// active.
+		for range 1000 {
+			if l = &w.lanes[k]; l.ep == nil || l.transport().Flush(uct.FlushCancel, 0) != ucs.NoResource {
+				break
+			}
+			runtime.Gosched()
 		}
 	}
-}
-
-// connecting reports whether the peer has not accepted the lane's connection yet.
-func (l *lane) connecting() bool {
-	h, ok := l.transport().(uct.Handshaker)
-	return ok && h.Connecting()
 }
 
 // failLane fails the endpoints that use the lane and the operations that wait on it.
@@ -136,17 +138,6 @@ func (w *thread) failLane(i uint32, reason error) {
 		w.drainLane(i)
 	}
 	w.endReported(i)
-}
-
-// flushCancel makes the transport drop the operations of a failed lane. It retries while the
-// transport's async goroutine is active.
-func (l *lane) flushCancel() {
-	for range 1000 {
-		if l.transport().Flush(uct.FlushCancel, 0) != ucs.NoResource {
-			return
-		}
-		runtime.Gosched()
-	}
 }
 
 // failEndpoint makes endpoint k refuse all operations with st, because of err. Its

@@ -14,12 +14,21 @@ import (
 //   - the sends before it in lane.unacked have been matched or transferred;
 //   - the transport's flush has completed.
 //
-// Invariant: a part never overtakes an operation posted before it, and operations
-// posted after it never delay it. A transport's flush does not cover pending queues, so
-// a part does not start while operations are pending (checkOrder) or the lane is stalled;
-// it becomes pending behind them. Lane failover moves pending operations and flushes in
-// their order (moveLane), so the invariant survives it. flushOp.stage is the state of a
-// part: flushNew, flushBehindSends, flushReady, flushInTransport (lane_credit.go).
+// Invariant: a part never overtakes an operation posted before it, and operations posted
+// after it never delay it. This needs care in four places:
+//
+//   - A transport's flush does not cover pending queues. So a part does not start while
+//     operations are pending (checkOrder) or the lane is stalled. It becomes pending behind
+//     them.
+//   - Lane failover moves pending operations and flushes in their order (moveLane). Nothing
+//     was sent on the old connection, so no part is in its transport.
+//   - A lane that fails completes every part with its error: those in lane.unacked, those in
+//     the pending queue (failLane), and those in the transport when it reports them.
+//   - A lane that closes has no endpoint and no key. Its parts have nothing to wait for, and
+//     complete with the status of the lane (closeLane).
+//
+// flushOp.stage is the state of a part: flushNew, flushBehindSends, flushReady,
+// flushInTransport (lane_credit.go). It only advances.
 
 // Flush completes when all operations posted before on this endpoint have completed and
 // have taken effect in the peer's memory. An eager message counts when the peer has
@@ -98,6 +107,8 @@ type flush struct {
 	parent uint32
 }
 
+// addLane adds lane i. Its part completes at once if nothing is in progress on the lane.
+// Otherwise the first such part creates the request, which counts its parts.
 func (f *flush) addLane(i uint32) {
 	w := f.w
 	c := w.slab.alloc(opFlush)
@@ -124,6 +135,8 @@ func (f *flush) addLane(i uint32) {
 	}
 }
 
+// request returns the request of the flush, which completes with its last part. It is the zero
+// Request if all parts have completed without an error.
 func (f *flush) request() Request {
 	if f.parent == 0 {
 		return Request{}
@@ -152,6 +165,7 @@ func (w *thread) resumeFlush(i uint32) ucs.Status {
 		if h := l.stalledEp(); h != nil && !h.resuming {
 			return ucs.NoResource
 		}
+		// From here on the part has its place: what is posted later does not delay it.
 		s.parts = 1
 		switch {
 		case l.emul == nil:
@@ -172,6 +186,8 @@ func (w *thread) resumeFlush(i uint32) ucs.Status {
 			return ucs.InProgress
 		}
 	}
+	// All sends before it are acknowledged. A stalled lane does not hold the part back, because
+	// it has had its place already (bypassesStall).
 	st := l.status()
 	if st == ucs.OK {
 		st = l.transport().Flush(uct.FlushRemote, w.slab.token(i))
@@ -199,8 +215,8 @@ func (w *thread) resumeFlush(i uint32) ucs.Status {
 // no flush covers it. But a program that drops the request and flushes must not see
 // success. So a flush reports the refusal, once, unless a caller has read it.
 //
-// Worker.unreportedRefusals is an upper bound of the refusals that are neither read nor reported. At 0
-// a flush skips the search.
+// thread.unreportedRefusals is an upper bound of the refusals that are neither read nor
+// reported. At 0 a flush skips the search.
 
 // refusedOp is the slot of a refused transfer, which has formRefused.
 type refusedOp struct {
@@ -225,7 +241,8 @@ func (l *lane) checkOrder(resuming bool) ucs.Status {
 	}
 }
 
-// addRefusals makes the flush fail with the first unread refusal.
+// addRefusals makes the flush fail with the first unread refusal of the endpoint with this id,
+// or of any endpoint if id is 0. It marks all of them as read.
 func (f *flush) addRefusals(id uint64) {
 	w := f.w
 	if w.unreportedRefusals == 0 {

@@ -58,22 +58,17 @@ func (wi *workerIface) HandleAM(mem []byte, ds []uct.Desc) uint64 {
 		}
 		if d.ID == wire.User {
 			w.count.Inc(cntReceived)
-			return retainedBit(wi.handleUserFast(d, data))
+			if wi.handleUserFast(d, data) {
+				return 1 // the message's memory is retained
+			}
+			return 0
 		}
 	}
 	return wi.handleBatch(mem, ds)
 }
 
-// retainedBit returns the result of HandleAM for a batch of one message.
-func retainedBit(kept bool) uint64 {
-	if kept {
-		return 1
-	}
-	return 0
-}
-
 // handleBatch is HandleAM for batches of several messages, for messages of the protocol,
-// and while rx connections are checked (careful). It returns a bit for each message whose
+// and while rx connections are checked (rxChecks). It returns a bit for each message whose
 // memory is kept.
 //
 //go:noinline

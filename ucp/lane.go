@@ -209,7 +209,7 @@ func (w *thread) releaseLane(i uint32) {
 func (w *thread) drainLane(i uint32) {
 	l := &w.lanes[i]
 	drains := l.uses > 0 || l.pending > 0 && l.state != laneFailed
-	hasReply := func(rx *rxConn) bool { return rx.hasReplyOn(i) }
+	hasReply := func(rx *rxConn) bool { return rx != nil && rx.replyLane == i && rx.replySent }
 	if !drains && !w.closing && l.state != laneFailed && slices.ContainsFunc(w.rxConns, hasReply) {
 		// A flush returns when the replies are acknowledged. It is a use of the lane.
 		c := w.slab.alloc(opDrainLane)

@@ -12,17 +12,24 @@ import (
 	"github.com/goucx/goucx/wireup"
 )
 
-// Lane failover: a connection may not be established because a device of either side has no
-// room for another. Then the lane moves to the next best transport to the peer.
+// Lane failover. A device of either side may have no room for another connection, so that a
+// lane cannot connect. Then the lane moves to the next best transport to the peer.
 //
-// Invariants: the lane keeps its index, so endpoints, keys, slots and rx connections still
-// refer to it. Operations posted in the meantime keep their order: they move to a stalled
-// endpoint in front of the new connection and resume behind the worker's address. No
-// operation is carried out twice: uct.Failure.NeverConnected guarantees that nothing was sent on
-// the old connection.
+// Invariants:
 //
-// A lane does not fail over while a peer's memory is read on it, or its own memory is
-// exposed. Nor does it if a remote key on it has no emulation on the other transport.
+//   - The lane keeps its index. Endpoints, keys, slots and rx connections still refer to it.
+//   - No operation is carried out twice. uct.Failure.NeverConnected guarantees that nothing
+//     was sent on the old connection.
+//   - Operations posted in the meantime keep their order. They move to a stalled endpoint in
+//     front of the new connection (moveLane).
+//   - The peer receives this worker's address first, as on every new connection. Then the
+//     control messages follow, then the stalled operations.
+//   - A failed route is not tried again for this peer (failedRoutes), also by lanes that are
+//     opened later. So a lane fails over at most once to each transport.
+//
+// A lane does not fail over while it is in use: memory of the peer is read on it, or memory of
+// this side is exposed to the peer under the old transport's key. Nor does it fail over if a
+// remote key on it has no emulation on the other transport. Then the lane fails (failLane).
 
 // failedRoute is a route that a lane failed over from.
 type failedRoute struct {
@@ -46,7 +53,8 @@ func (w *thread) rankLanes(peer wireup.PeerID, view wireup.View, wants ...wireup
 }
 
 // failOver reports whether lane i, whose connection failed with f, fails over to another
-// transport. If so, it has moved the lane.
+// transport. If so, it has moved the lane. Otherwise nothing but failedRoutes has changed, and
+// the caller fails the lane.
 func (w *thread) failOver(i uint32, f uct.Failure) bool {
 	l := &w.lanes[i]
 	if !f.NeverConnected || f.Err == nil || errors.Is(f.Err, ErrPeerFailed) || l.state == laneFailed || l.uses > 0 || l.refs+l.replyRefs == 0 {
@@ -60,6 +68,8 @@ func (w *thread) failOver(i uint32, f uct.Failure) bool {
 	view := w.peers.View(l.peer)
 	plan, _ := w.rankLanes(l.peer, view, wireup.ForAM)
 	for _, c := range plan[wireup.ForAM] {
+		// The lane takes a transport that has no lane to the peer yet, because there is at most
+		// one. The transport must emulate the operations of the lane's keys.
 		wi := w.ifaces[c.Local]
 		if w.laneOf.find(w.lanes, l.peer, uint32(c.Local)) != 0 || len(keys) > 0 && !carriesEmulation(wi) {
 			continue
@@ -72,11 +82,14 @@ func (w *thread) failOver(i uint32, f uct.Failure) bool {
 			zap.String("peer", shortID(view.Worker)), zap.String("from", w.laneName(i)), zap.String("to", wi.name()), zap.Error(f.Err))
 		w.count.Inc(cntFailover)
 		w.moveLane(i, ep, wi, view.Entries[c.Remote].Device)
+		// From here on the lane stalls every operation, so the order of the steps is not
+		// visible to the peer. The keys come first: pending operations use them.
 		for _, k := range keys {
 			k.emulate(w, c)
 		}
 		// The peer receives this worker's address first. Pending messages with parts of the
-		// address are dropped, because their size fits the old transport.
+		// address are dropped, because their size fits the old transport. The other control
+		// messages wait aside meanwhile, since the queue is in order.
 		l = &w.lanes[i]
 		var others []uint32
 		for k := l.pendingControl.head; k != 0; {
@@ -103,13 +116,13 @@ func (w *thread) failOver(i uint32, f uct.Failure) bool {
 	return false
 }
 
-// carriesEmulation reports whether active messages of p can carry emulated operations.
+// carriesEmulation reports whether active messages of an iface can carry emulated operations.
 func carriesEmulation(wi *workerIface) bool {
 	return wi.info.Kind == uct.DeviceNet && (&keyLane{iface: wi.iface.Attr()}).carriesEmulation()
 }
 
-// moveLane replaces the endpoint of lane i by ep, of iface context wi. The operations that wait on
-// the old endpoint move to a stalled endpoint in front of ep.
+// moveLane replaces the endpoint of lane i by ep, of wi. The operations that wait on the old
+// endpoint move to a stalled endpoint in front of ep, in their order.
 func (w *thread) moveLane(i uint32, ep uct.Endpoint, wi *workerIface, domain uint8) {
 	l := &w.lanes[i]
 	old, from := l.transport(), w.ifaces[l.iface]
@@ -139,7 +152,8 @@ func (w *thread) moveLane(i uint32, ep uct.Endpoint, wi *workerIface, domain uin
 }
 
 // laneKeys returns the keys that reach the peer's memory by lane i. ok is false if an
-// operation on the lane cannot be emulated.
+// operation on the lane cannot be emulated. That is so if its key has no emulation, or was
+// closed while the operation was in progress.
 func (w *thread) laneKeys(i uint32) (ks []*keyLane, ok bool) {
 	for n, c := range w.cold {
 		if s := &w.eps[n]; s.state == epFree || s.peer != w.lanes[i].peer {
@@ -160,15 +174,9 @@ func (w *thread) laneKeys(i uint32) (ks []*keyLane, ok bool) {
 			return nil, false
 		}
 	}
-	return ks, !w.slab.anyTransfer(i, func(s *slot) bool { // operations of a key that was closed in the meantime
-		return !slices.ContainsFunc(ks, func(k *keyLane) bool { return k.has(s) })
+	return ks, !slices.ContainsFunc(w.slab.slots, func(s slot) bool {
+		return s.transfersBy(i) && !slices.ContainsFunc(ks, func(k *keyLane) bool { return k.has(&s) })
 	})
-}
-
-// anyTransfer reports whether f returns true for a put, get or atomic in
-// progress on lane i.
-func (b *slab) anyTransfer(i uint32, f func(*slot) bool) bool {
-	return slices.ContainsFunc(b.slots, func(s slot) bool { return s.transfersBy(i) && f(&s) })
 }
 
 // transfersBy reports whether s is a put, get or atomic in progress on lane i.

@@ -80,8 +80,11 @@ func (w *thread) stallLane(i uint32) {
 func (w *thread) tryResumeLane(i uint32) {
 	l := &w.lanes[i]
 	h := l.stalledEp()
-	if h == nil || h.resuming || l.is(slowNoCredit) || l.emul.mustStall() || l.state == laneFailed {
+	if h == nil || h.resuming || l.is(slowNoCredit) || l.state == laneFailed {
 		return
+	}
+	if e := l.emul; e != nil && (e.outstanding >= emulMaxReplies || e.handled < e.stallUntil || e.fence != 0) {
+		return // emulated operations or a fence require that the lane is stalled
 	}
 	h.resuming = true
 	nested := w.resuming
@@ -117,12 +120,6 @@ func (w *thread) tryResumeLane(i uint32) {
 		l.setSlow(slowStalled, false)
 		w.updateKeyFastPaths(i)
 	}
-}
-
-// mustStall reports whether emulated operations or a fence require that the lane is
-// stalled.
-func (e *emulEndpoint) mustStall() bool {
-	return e != nil && (e.outstanding >= emulMaxReplies || e.handled < e.stallUntil || e.fence != 0)
 }
 
 // requeueStalled moves t, which the transport of a stalled lane offers, to the

@@ -60,14 +60,6 @@ func (x *Context) publishStats() error {
 	return nil
 }
 
-// unpublishStats ends the publication that offer started.
-func (x *Context) unpublishStats() error {
-	if x.liveStats == nil {
-		return nil
-	}
-	return x.liveStats.Close()
-}
-
 // statsPage returns the page that the context publishes. It runs on the goroutine of the
 // live.Serve. It waits for no lock that a worker's owner holds for long.
 func (x *Context) statsPage() *live.Page {
@@ -151,26 +143,6 @@ type display struct {
 type summary struct {
 	at ucs.Time
 	live.Summary
-}
-
-// newDisplay returns the display of a new worker, nil if the program publishes nothing.
-func (x *Context) newDisplay(m ThreadMode) *display {
-	if x.liveStats == nil {
-		return nil
-	}
-	d := &display{mode: m, replied: make(chan struct{}, 1)}
-	d.last.Store(&summary{at: ucs.Now()})
-	return d
-}
-
-// publishIfDue publishes a summary if one is requested or the interval has expired. A worker
-// calls it regularly in progress.
-func (d *display) publishIfDue(w *thread, now ucs.Time) {
-	d.armed.Store(false)
-	if d.requested.Load() || !now.Before(d.next) {
-		d.publish(w, now)
-		d.notifyReader()
-	}
 }
 
 // publishBeforeSleep is look before the owner sleeps or the program waits on EventFD, since the

@@ -353,7 +353,12 @@ func (x *Context) memInUse(buf []byte) bool {
 func (b *slab) uses(buf []byte) bool {
 	for i := range b.slots {
 		s := &b.slots[i]
-		if s.state != slotLive || !s.op.hasBuffer() {
+		if s.state != slotLive {
+			continue
+		}
+		switch s.op {
+		case opTagSend, opTagSendV, opTagSendSync, opTagRecv, opAMSend, opAMRecv, opAMFetch, opPut, opGet:
+		default: // it does not use the caller's memory until it completes
 			continue
 		}
 		if overlap(b.bufs[i], buf) {
@@ -366,17 +371,6 @@ func (b *slab) uses(buf []byte) bool {
 		}
 	}
 	return false
-}
-
-// hasBuffer reports whether operations of this kind use the caller's memory
-// until they complete.
-func (k opKind) hasBuffer() bool {
-	switch k {
-	case opTagSend, opTagSendV, opTagSendSync, opTagRecv, opAMSend, opAMRecv, opAMFetch, opPut, opGet:
-		return true
-	default:
-		return false
-	}
 }
 
 // overlap reports whether a and b have a byte in common.

@@ -163,8 +163,12 @@ func (w *thread) doPeriodic() int {
 	w.slab.tidy(now)
 	w.am.retainer.service()
 	w.polling.eviction.evictIdle(now)
-	if w.show != nil {
-		w.show.publishIfDue(w, now)
+	if d := w.show; d != nil {
+		d.armed.Store(false)
+		if d.requested.Load() || !now.Before(d.next) {
+			d.publish(w, now)
+			d.notifyReader()
+		}
 	}
 	if s.passes < s.everyPasses && now.Before(s.due) {
 		return 0
@@ -177,31 +181,26 @@ func (w *thread) doPeriodic() int {
 // and those that are not armed.
 func (p *polling) serveInactive(callbacks bool) (done int) {
 	if len(p.active) < len(p.ifaces) {
-		done = p.pollInactive()
-	}
-	p.refreshActive(callbacks)
-	return done
-}
-
-func (p *polling) pollInactive() (done int) {
-	var ready [16]shmem.Event
-	n := 0
-	if p.slow.set != nil {
-		n, _ = p.slow.set.Wait(ready[:], 0) // if it fails, no iface is known to be ready
-	}
-	for _, e := range ready[:n] {
-		if e.Data < uint64(len(p.ifaces)) {
-			done += p.ifaces[e.Data].serve()
+		var ready [16]shmem.Event
+		n := 0
+		if p.slow.set != nil {
+			n, _ = p.slow.set.Wait(ready[:], 0) // if it fails, no iface is known to be ready
 		}
-	}
-	for _, wi := range p.ifaces {
-		if wi.state != ifaceArmed && wi.iface.ActiveEndpoints() == 0 {
-			done += wi.iface.Progress(batch)
-			if p.slow.set != nil {
-				wi.arm(uct.EventRecv)
+		for _, e := range ready[:n] {
+			if e.Data < uint64(len(p.ifaces)) {
+				done += p.ifaces[e.Data].serve()
+			}
+		}
+		for _, wi := range p.ifaces {
+			if wi.state != ifaceArmed && wi.iface.ActiveEndpoints() == 0 {
+				done += wi.iface.Progress(batch)
+				if p.slow.set != nil {
+					wi.arm(uct.EventRecv)
+				}
 			}
 		}
 	}
+	p.refreshActive(callbacks)
 	return done
 }
 
@@ -266,15 +265,6 @@ type idleEviction struct {
 // evictInterval is the interval between two searches for idle connections.
 const evictInterval = 10 * time.Millisecond
 
-func (w *Worker) initEviction() {
-	w.t.polling.eviction.maxActive = rowMaxLive.Get(w.t.ctx.settings)
-	for _, wi := range w.t.ifaces {
-		if f, ok := wi.iface.(uct.ConnectionCache); ok {
-			w.t.polling.eviction.caches = append(w.t.polling.eviction.caches, f)
-		}
-	}
-}
-
 // evictIdle suspends idle connections if there are more active ones than the bound. Below the
 // bound it looks at the connections too, so that the ifaces know which were used last.
 func (l *idleEviction) evictIdle(now ucs.Time) {
@@ -323,14 +313,6 @@ const (
 	resumeAgain = 500 * time.Microsecond
 	resumeRest  = 16 * time.Millisecond
 )
-
-// unattended returns the port's uct.IfaceConfig.Unattended, nil if it has none.
-func (wi *workerIface) unattended(mode ThreadMode) func() time.Duration {
-	if mode != ThreadMulti {
-		return nil // only the program's goroutine may use the worker
-	}
-	return wi.resumeUnattended
-}
 
 // resumeUnattended resumes the operations that wait on the port's lanes, for one turn.
 // It returns the delay until the next turn; a negative delay means none.

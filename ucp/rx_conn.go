@@ -28,7 +28,7 @@ type rxConn struct {
 	replyLane      uint32        // lane to the sender; 0: none yet
 	replySent      bool          // a message that the sender waits for was sent on reply
 	oldReplyLanes  []uint32      // failed lanes, not reported yet, on which such messages were sent
-	rndvOnlyAge    uint32        // 1 + messages since the sender was told to use rendezvous only; 0: it was not
+	rndvOnlyAge    uint32        // 1 + messages since the sender was requested to use rendezvous only; 0: it was not
 	emulErr        ucs.Status    // first error of its emulated operations; its next flush returns it
 	pendingReplies int           // messages whose sender waits for a reply: unexpected, kept, or to be fetched
 	pendingFetches int           // receives that wait for the sender's data
@@ -132,9 +132,6 @@ func (rx *rxConn) reconnectReplyLane() uint32 {
 	}
 	return rx.openReplyLane()
 }
-
-// hasReplyOn reports whether a message that the sender of s waits for was sent on lane i.
-func (rx *rxConn) hasReplyOn(i uint32) bool { return rx != nil && rx.replyLane == i && rx.replySent }
 
 // leaveReplyLane detaches s from its reply lane, whose connection has failed, and remembers the lane
 // in left. Later replies use another lane.

@@ -85,7 +85,13 @@ func (w *Worker) initSleep(spin time.Duration) {
 //go:noinline
 func (w *thread) sleep(ctx context.Context, p *waitLoop) {
 	s := &w.polling.sleeper
-	s.watch(ctx, w)
+	// The end of ctx calls Signal, until another context is passed or the worker closes. A loop
+	// of waits with one context pays for that once. Contexts that have ended may share one
+	// Done channel, so Signal may not be called for one of them: ctx is checked below.
+	if ends := ctx.Done(); ends != nil && ends != s.ends {
+		s.unwatch()
+		s.ends, s.stop = ends, context.AfterFunc(ctx, w.polling.signal)
+	}
 	w.am.retainer.service()
 	if ctx.Err() != nil || w.polling.lowerSignal() || w.callbacks.running || w.callbacks.pending() {
 		return
@@ -119,7 +125,12 @@ func (w *thread) sleep(ctx context.Context, p *waitLoop) {
 		d = sweep
 	}
 	if w.poll(math.MaxInt, d) > 0 {
-		w.polling.serveWoken(w.callbacks.pending())
+		for k, wi := range w.polling.ifaces { // those that become active take part in the next pass
+			if s.set.Ready(k + 1) {
+				wi.serve()
+				w.polling.refreshActive(w.callbacks.pending())
+			}
+		}
 	}
 	if ucs.Now().Sub(start) >= spuriousTime {
 		p.since = spinOver
@@ -177,30 +188,6 @@ func (p *polling) armIfaces() ucs.Status {
 // forceSlowPoll makes the next pass look at all ifaces.
 func (p *polling) forceSlowPoll() {
 	p.passes, p.slow.passes = periodicPasses, p.slow.everyPasses
-}
-
-// serveWoken progresses the inactive ifaces that woke the sleeper. Those that became active
-// take part in the next pass.
-func (p *polling) serveWoken(callbacks bool) {
-	for k, wi := range p.ifaces {
-		if p.sleeper.set.Ready(k + 1) {
-			wi.serve()
-			p.refreshActive(callbacks)
-		}
-	}
-}
-
-// watch makes the end of ctx call Signal, until another context is passed or the worker
-// closes. A loop of waits with one context pays for that once. Contexts
-// that have ended may share one Done channel, so Signal may not be called for one of them.
-// sleep checks for that itself.
-func (s *sleeper) watch(ctx context.Context, w *thread) {
-	ends := ctx.Done()
-	if ends == nil || ends == s.ends {
-		return
-	}
-	s.unwatch()
-	s.ends, s.stop = ends, context.AfterFunc(ctx, w.polling.signal)
 }
 
 func (s *sleeper) unwatch() {
@@ -342,13 +329,4 @@ func (p *polling) lowerSignal() bool {
 		p.wake.signal.Drain()
 	}
 	return true
-}
-
-func (p *polling) closeWakeup() error {
-	p.sleeper.unwatch()
-	p.wake.stop()
-	if p.slow.set == nil {
-		return nil
-	}
-	return errors.Join(p.slow.set.Close(), p.wake.signal.Close())
 }
