@@ -73,7 +73,7 @@ func retainedBit(kept bool) uint64 {
 }
 
 // handleBatch is HandleAM for batches of several messages, for messages of the protocol,
-// and while rx connections are checked (careful). It returns a bit for each message whose
+// and while rx connections are checked (peer-id check). It returns a bit for each message whose
 // memory is kept.
 //
 //go:noinline

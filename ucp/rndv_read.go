@@ -170,7 +170,7 @@ func (wi *workerIface) handleRTL(rx *rxConn, id uint64, data []byte) {
 }
 
 // expose exposes the first wanted bytes of the message in slot i and sends their key.
-// theirs is the receiver's id. It returns false if that is not possible.
+// recvID is the receiver's id. It returns false if that is not possible.
 func (w *thread) expose(i uint32, recvID, wanted uint64) bool {
 	s := as[sendOp](&w.slab.slots[i])
 	l := &w.lanes[s.lane]

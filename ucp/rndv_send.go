@@ -105,7 +105,7 @@ func (wi *workerIface) handleRTR(rx *rxConn, id uint64, data []byte) {
 	}
 }
 
-// requestedSend returns the announced send that the sender of s requests by id. theirs is the
+// requestedSend returns the announced send that the sender of s requests by id. recvID is the
 // receiver's id, n the number of bytes that it wants. i is 0 if the send has completed, or
 // if the request is a protocol violation.
 func (wi *workerIface) requestedSend(rx *rxConn, id uint64, data []byte) (i uint32, recvID, n uint64) {

@@ -27,7 +27,7 @@ type rxConn struct {
 	replyLane      uint32        // lane to the sender; 0: none yet
 	replySent      bool          // a message that the sender waits for was sent on reply
 	oldReplyLanes  []uint32      // failed lanes, not reported yet, on which such messages were sent
-	rndvOnlyAge    uint32        // 1 + messages since the sender was told to use rendezvous only; 0: it was not
+	rndvOnlyAge    uint32        // 1 + messages since RNDV_ONLY was sent to the sender; 0: it was not
 	emulErr        ucs.Status    // first error of its emulated operations; its next flush returns it
 	pendingReplies int           // messages whose sender waits for a reply: unexpected, kept, or to be fetched
 	pendingFetches int           // receives that wait for the sender's data
