@@ -90,7 +90,8 @@ func readable(fd int) bool {
 	return err == nil && n == 1
 }
 
-// eventArm: the next completion is told, with the queue's cookie, again and again.
+// eventArm: each time that it is armed, the next completion raises an event with the queue's
+// cookie.
 func eventArm(e *env) {
 	l := e.listen()
 	for i := range 10 {
@@ -185,7 +186,7 @@ func eventManyQueues(e *env) {
 	}
 }
 
-// eventWait: Event gives what is there, and ends with its context.
+// eventWait: Event returns pending events, and ends with its context.
 func eventWait(e *env) {
 	l := e.listen()
 	l.arm(false)
@@ -200,8 +201,8 @@ func eventWait(e *env) {
 	require.ErrorIs(e, err, context.Canceled)
 }
 
-// eventWaitAsleep: a goroutine that waits for an event is woken by a message,
-// though nobody polls the device.
+// eventWaitAsleep: a message wakes a goroutine that waits for an event,
+// though the device is not polled.
 func eventWaitAsleep(e *env) {
 	l := e.listen()
 	ctx, cancel := context.WithTimeout(context.Background(), e.patience)
