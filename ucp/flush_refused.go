@@ -11,7 +11,7 @@ import "github.com/goucx/goucx/ucs"
 
 // refusedOp is the slot of a refused transfer, which has formRefused.
 type refusedOp struct {
-	slotHeader
+	_        slotHeader
 	form     rmaForm
 	_        uint32
 	endpoint uint64 // id of the endpoint

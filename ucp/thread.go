@@ -1,10 +1,10 @@
 package ucp
 
 import (
-	"github.com/goucx/goucx/ucp/internal/pool"
 	"sync/atomic"
 	"time"
 
+	"github.com/goucx/goucx/ucp/internal/pool"
 	"github.com/goucx/goucx/ucp/tagmatch"
 	"github.com/goucx/goucx/ucs/cpu"
 	"github.com/goucx/goucx/ucs/stats"

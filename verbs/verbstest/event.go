@@ -90,8 +90,7 @@ func readable(fd int) bool {
 	return err == nil && n == 1
 }
 
-// eventArm: each time that it is armed, the next completion raises an event with the queue's
-// cookie.
+// eventArm: after each Arm the next completion raises an event, with the queue's cookie.
 func eventArm(e *env) {
 	l := e.listen()
 	for i := range 10 {
@@ -186,7 +185,7 @@ func eventManyQueues(e *env) {
 	}
 }
 
-// eventWait: Event returns pending events, and ends with its context.
+// eventWait: Event returns the next event, and ends with its context.
 func eventWait(e *env) {
 	l := e.listen()
 	l.arm(false)
@@ -201,8 +200,8 @@ func eventWait(e *env) {
 	require.ErrorIs(e, err, context.Canceled)
 }
 
-// eventWaitAsleep: a message wakes a goroutine that waits for an event,
-// though the device is not polled.
+// eventWaitAsleep: a goroutine that waits for an event is woken by a message,
+// without a poll of the device.
 func eventWaitAsleep(e *env) {
 	l := e.listen()
 	ctx, cancel := context.WithTimeout(context.Background(), e.patience)

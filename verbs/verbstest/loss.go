@@ -174,8 +174,8 @@ func lossReadResumes(e *env) {
 	require.Equal(e, d.a.psn.Add(2), again.psn)
 }
 
-// lossAtomicOnce: an atomic whose response is lost is not executed again; the
-// saved response is sent.
+// lossAtomicOnce: an atomic whose response is lost is not executed again; the saved response is
+// retransmitted.
 func lossAtomicOnce(e *env) {
 	for _, op := range []verbs.Opcode{verbs.OpFetchAdd, verbs.OpCompareSwap} {
 		d := e.rc(e.brisk(7))
