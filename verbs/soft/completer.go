@@ -324,7 +324,9 @@ func (q *qp) expireTimers(now ucs.Time) ucs.Time {
 	r, s := &q.req, &q.rsp
 	next := never
 
-	// Requester: RNR pause, or else time-out and probe. lastProgress is when una last
+	// Requester: RNR pause, or else time-out and probe. A time-out goes back to the oldest
+	// packet. With probes that one is sent alone (probe.pending): its response shows which
+	// of the others the peer has. The window is halved, as after any loss. lastProgress is when una last
 	// advanced, or the first check after that: the timer starts with the first check. A
 	// full inbox of the peer counts as an outstanding packet, and consuming it as progress.
 	if r.rnrWait < 0 {

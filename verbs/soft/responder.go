@@ -243,7 +243,7 @@ func (q *qp) handleRequest(p *packet, info *wire.Info, now ucs.Time) {
 
 	// The packet is executed. If it fills a gap, an ACK replaces the NAK that is not sent
 	// yet. The response of a READ or atomic acknowledges it; the rest is for SENDs and
-	// WRITEs. A completion tells the program that all bytes are in place.
+	// WRITEs. At the completion all bytes are in place.
 	r.kind = info.Kind
 	if r.gap != noGap {
 		if r.gap == gapReported && r.nak == wire.NakSequence {
