@@ -35,7 +35,7 @@ func (w *thread) mayWait() error {
 // distinguishes the two. The caller holds the lock.
 func (w *thread) outsideCallbacks() error {
 	switch {
-	case !w.am.inHandler && !w.inCallbacks:
+	case !w.am.inHandler && !w.callbacks.running:
 		return nil
 	case inCallback():
 		return errInHandler
@@ -53,13 +53,13 @@ func (w *Worker) mayClose() error {
 	if err := w.t.outsideCallbacks(); err != nil {
 		return err
 	}
-	if !w.t.am.multi || !w.t.owner.held || !w.t.am.inHandler && !w.t.inCallbacks {
+	if !w.t.am.multi || w.t.owner.state == ownerNone || !w.t.am.inHandler && !w.t.callbacks.running {
 		return nil
 	}
 	if !w.t.acquireProgress() {
 		return errCallbackRuns
 	}
-	w.t.transferProgress()
+	w.t.owner.transfer(&w.t.slab)
 	return nil
 }
 
@@ -107,7 +107,7 @@ func (w *thread) callAM(h AMHandler) {
 	w.unlockForCallback()
 	h(m)
 	w.relockAfterCallback()
-	if len(w.am.failureCalls) > 0 {
+	if len(w.callbacks.failures) > 0 {
 		w.runFailureCalls()
 	}
 	w.am.inHandler = false
@@ -117,16 +117,6 @@ func (w *thread) callAM(h AMHandler) {
 	if race.Enabled {
 		m.poison()
 	}
-}
-
-// closeAfterFlush is for an Endpoint.Close called in a handler, which cannot wait for flush
-// r. It arranges that endpoint e is closed when r completes, and reports whether it did
-// so.
-func (w *thread) closeAfterFlush(r Request, e Endpoint) bool {
-	w.lock()
-	handling := w.mayWait() != nil
-	w.unlock()
-	return handling && r.Notify(w.am.closeEndpoint, e.id)
 }
 
 // stuckWorkers returns the workers of x that must stay open, each with the reason. Inside a
