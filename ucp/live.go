@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/stats/live"
 )
@@ -283,7 +284,7 @@ func (o *inspector) describeEndpoint(k uint32) live.Endpoint {
 
 // requestGroup is what the requests of one row have in common.
 type requestGroup struct {
-	op    opKind
+	op    request.Kind
 	ep    uint32
 	lane  uint32
 	state string
@@ -293,14 +294,14 @@ type requestGroup struct {
 func (o *inspector) describeRequests(s *live.Summary, d *display, now ucs.Time) {
 	rows := make(map[requestGroup]*live.Requests)
 	seen := make(map[uint64]ucs.Time)
-	for i := uint32(1); int(i) < len(o.w.slab.slots); i++ {
-		r := &o.w.slab.slots[i]
+	for i := uint32(1); int(i) < len(o.w.slab.Slots); i++ {
+		r := &o.w.slab.Slots[i]
 		switch {
-		case r.state == slotDone && r.flags&flagHasResult != 0:
+		case r.State == request.StateDone && r.Flags&request.FlagHasResult != 0:
 			s.Unread++
-		case r.state == slotLive && o.w.slab.isListed(i):
+		case r.State == request.StateLive && o.w.slab.isListed(i):
 			since := now
-			if id := o.w.slab.id(i); len(seen) < maxTold {
+			if id := o.w.slab.ID(i); len(seen) < maxTold {
 				if t, ok := d.liveSince[id]; ok {
 					since = t
 				}
@@ -322,31 +323,31 @@ func (o *inspector) describeRequests(s *live.Summary, d *display, now ucs.Time) 
 // isListed reports whether the request in slot i belongs to a row. Parts do not, except those
 // of a flush, which wait for different things.
 func (b *slab) isListed(i uint32) bool {
-	r := &b.slots[i]
-	if r.op == opFlush {
-		return r.flags&flagChild != 0 || r.parts == 0
+	r := &b.Slots[i]
+	if r.Op == request.Flush {
+		return r.Flags&request.FlagChild != 0 || r.Parts == 0
 	}
-	return r.flags&flagChild == 0
+	return r.Flags&request.FlagChild == 0
 }
 
 // addRequest counts the request in slot i. age is in seconds.
 func (o *inspector) addRequest(rows map[requestGroup]*live.Requests, i uint32, age float64) {
-	r := &o.w.slab.slots[i]
-	k := requestGroup{r.op, r.ep, r.lane, o.stateText(i)}
+	r := &o.w.slab.Slots[i]
+	k := requestGroup{r.Op, r.EP, r.Lane, o.stateText(i)}
 	bytes := uint64(0)
 	switch {
 	case k.state == statePosted:
-		bytes = uint64(len(o.w.slab.bufs[i]))
-	case r.op.sends():
-		bytes = as[sendOp](r).length
-	case r.op.receives():
-		bytes = as[recvOp](r).length
-	case r.op == opPut || r.op == opGet:
-		bytes = as[rmaOp](r).length
+		bytes = uint64(len(o.w.slab.Bufs[i]))
+	case r.Op.Sends():
+		bytes = request.As[sendOp](r).length
+	case r.Op.Receives():
+		bytes = request.As[recvOp](r).length
+	case r.Op == request.Put || r.Op == request.Get:
+		bytes = request.As[rmaOp](r).length
 	}
 	row := rows[k]
 	if row == nil {
-		row = &live.Requests{Op: r.op.String(), Peer: o.w.peerName(r.ep), Lane: o.w.laneName(r.lane), State: k.state}
+		row = &live.Requests{Op: r.Op.String(), Peer: o.w.peerName(r.EP), Lane: o.w.laneName(r.Lane), State: k.state}
 		rows[k] = row
 	}
 	row.Count++
@@ -371,24 +372,24 @@ const (
 
 // stateText returns the state of the request in slot i.
 func (o *inspector) stateText(i uint32) string {
-	r := &o.w.slab.slots[i]
+	r := &o.w.slab.Slots[i]
 	switch {
-	case r.flags&flagPending != 0 && o.w.lanes[r.lane].is(slowNoCredit) && r.op.sends():
+	case r.Flags&request.FlagPending != 0 && o.w.lanes[r.Lane].is(slowNoCredit) && r.Op.Sends():
 		return stateNoCredit
-	case r.flags&flagPending != 0 && o.w.lanes[r.lane].is(slowNoCredit) && r.op == opFlush:
+	case r.Flags&request.FlagPending != 0 && o.w.lanes[r.Lane].is(slowNoCredit) && r.Op == request.Flush:
 		return stateBehind
-	case r.flags&flagPending != 0:
+	case r.Flags&request.FlagPending != 0:
 		return stateWaiting
-	case r.op == opTagRecv && o.w.matching.posted.Has(i):
+	case r.Op == request.TagRecv && o.w.matching.posted.Has(i):
 		return statePosted
-	case r.op.receives() && as[recvOp](r).requested():
+	case r.Op.Receives() && request.As[recvOp](r).requested():
 		return stateFetching
-	case r.op == opFlush && as[flushOp](r).stage == flushBehindSends:
+	case r.Op == request.Flush && request.As[flushOp](r).stage == flushBehindSends:
 		return stateBehind
-	case !r.op.sends():
+	case !r.Op.Sends():
 		return stateUnderWay
 	}
-	switch as[sendOp](r).phase {
+	switch request.As[sendOp](r).phase {
 	case phaseMatch:
 		return stateMatch
 	case phaseRTS:
@@ -402,18 +403,18 @@ func (o *inspector) stateText(i uint32) string {
 
 // tagText returns the tag of the request in slot i, "" if it has none.
 func (o *inspector) tagText(i uint32) string {
-	r := &o.w.slab.slots[i]
+	r := &o.w.slab.Slots[i]
 	switch {
-	case r.op == opTagRecv && o.w.matching.posted.Has(i):
+	case r.Op == request.TagRecv && o.w.matching.posted.Has(i):
 		tag, mask := o.w.matching.posted.Pattern(i)
 		if mask != ^uint64(0) {
 			return fmt.Sprintf("%#x/%#x", tag, mask)
 		}
 		return fmt.Sprintf("%#x", tag)
-	case r.op.sends() && r.op != opAMSend:
-		return fmt.Sprintf("%#x", as[sendOp](r).hdr)
-	case r.op == opTagRecv:
-		return fmt.Sprintf("%#x", as[recvOp](r).tag)
+	case r.Op.Sends() && r.Op != request.AMSend:
+		return fmt.Sprintf("%#x", request.As[sendOp](r).hdr)
+	case r.Op == request.TagRecv:
+		return fmt.Sprintf("%#x", request.As[recvOp](r).tag)
 	default:
 		return ""
 	}

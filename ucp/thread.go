@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goucx/goucx/ucp/internal/pool"
+	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucs/cpu"
 	"github.com/goucx/goucx/ucs/stats"
 	"github.com/goucx/goucx/uct"
@@ -24,7 +25,7 @@ type thread struct {
 
 	slab slab
 
-	operations         *[numOps]operation
+	operations         *[request.NumKinds]operation
 	eps                []epSlot
 	epFree             uint32
 	cold               coldEps
