@@ -31,7 +31,7 @@ type workerIface struct {
 type ifaceState uint8
 
 const (
-	// ifaceInactive: inactive. Each slow look (serveInactive) progresses it.
+	// ifaceInactive: inactive. Each slow look (doPeriodic) progresses it.
 	ifaceInactive ifaceState = iota
 	// ifaceArmed: inactive, armed, and not progressed since. Its EventFD becomes readable
 	// when there is something to progress.
@@ -108,7 +108,9 @@ func (wi *workerIface) HandleEvents(es []uct.Event) {
 		}
 		s := &w.slab.Slots[k]
 		if s.Parts > 1 || posting(s) {
-			w.slab.partEnded(k, e.Status)
+			if s.Parts--; s.Status == ucs.OK { // one of several parts
+				s.Status = e.Status
+			}
 			continue
 		}
 		s.Parts = 0

@@ -170,20 +170,16 @@ func (rx *rxConn) failRendezvous(reason error) {
 			}
 		}
 	}
+	name := ""
+	if rx.peer != 0 {
+		name = shortID(w.peers.UUID(rx.peer))
+	}
 	for i := 0; rx.pendingFetches > 0 && i < len(w.slab.Slots); i++ {
 		if r := &w.slab.Slots[i]; fetchesFrom(r, rx) {
-			w.slab.saveErr(uint32(i), &OpError{Op: r.Op.String(), Peer: rx.rxConnName(), Err: reason})
+			w.slab.saveErr(uint32(i), &OpError{Op: r.Op.String(), Peer: name, Err: reason})
 			w.completeFetch(uint32(i), ucs.PeerFailed)
 		}
 	}
-}
-
-func (rx *rxConn) rxConnName() string {
-	w := rx.w
-	if rx.peer == 0 {
-		return ""
-	}
-	return shortID(w.peers.UUID(rx.peer))
 }
 
 // sendByID returns the slot of the send with this id, if it goes to the sender of s. It

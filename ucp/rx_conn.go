@@ -5,6 +5,7 @@ import (
 
 	"github.com/goucx/goucx/ucp/internal/pool"
 	"github.com/goucx/goucx/ucp/internal/wire"
+	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/wireup"
 )
@@ -205,7 +206,9 @@ func (wi *workerIface) rxConnClosed(id uint32, reason error) {
 
 // failRxConn fails the messages and the data that were expected from s.
 func (rx *rxConn) failRxConn(reason error) {
-	rx.setRecvErr(reason)
+	if rx.into == reasmRecv {
+		rx.w.slab.saveErr(rx.recvSlot, &OpError{Op: request.TagRecv.String(), Err: reason})
+	}
 	rx.dropPartial(ucs.PeerFailed)
 	rx.failRendezvous(reason)
 }
