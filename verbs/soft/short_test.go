@@ -264,7 +264,7 @@ func TestInboxGrows(t *testing.T) {
 		_, ok := take()
 		require.False(t, ok)
 		g := b.readRing.Load()
-	require.Equal(t, uint32(came), g.base+g.head.Load())
+		require.Equal(t, uint32(came), g.base+g.head.Load())
 		require.Less(t, len(b.writeRing.Load().cells), 2*max(most, minInbox))
 	}
 	for !b.full() {
