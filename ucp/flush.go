@@ -20,7 +20,7 @@ import (
 //   - A transport's flush does not cover pending queues. So a part does not start while
 //     operations are pending (checkOrder) or the lane is stalled. It becomes pending behind
 //     them.
-//   - Lane failover moves pending operations and flushes in their order (moveLane). Nothing
+//   - Lane failover moves pending operations and flushes in their order. Nothing
 //     was sent on the old connection, so no part is in its transport.
 //   - A lane that fails completes every part with its error: those in lane.unacked, those in
 //     the pending queue (failLane), and those in the transport when it reports them.

@@ -30,7 +30,7 @@ type workerIface struct {
 type ifaceState uint8
 
 const (
-	// ifaceInactive: inactive. Each slow look (serveInactive) progresses it.
+	// ifaceInactive: inactive. Each slow look (doPeriodic) progresses it.
 	ifaceInactive ifaceState = iota
 	// ifaceArmed: inactive, armed, and not progressed since. Its EventFD becomes readable
 	// when there is something to progress.
@@ -107,7 +107,9 @@ func (wi *workerIface) HandleEvents(es []uct.Event) {
 		}
 		s := &w.slab.slots[k]
 		if s.parts > 1 || s.posting() {
-			w.slab.partEnded(k, e.Status)
+			if s.parts--; s.status == ucs.OK { // one of several parts
+				s.status = e.Status
+			}
 			continue
 		}
 		s.parts = 0

@@ -145,12 +145,6 @@ type slowPoll struct {
 	all         bool         // every iface counts as active: UCX_IDLE_SKIP=n
 }
 
-func (s *slowPoll) init(c *config.Set) {
-	s.everyPasses = uint32(rowSlowPasses.Get(c))
-	s.every = ucs.Time(rowSlowInterval.Get(c))
-	s.all = !rowIdleSkip.Get(c)
-}
-
 // doPeriodic does periodic work after every periodicPasses passes. It returns the number
 // of items handled.
 //
@@ -174,12 +168,9 @@ func (w *thread) doPeriodic() int {
 		return 0
 	}
 	s.passes, s.due = 0, now+s.every
-	return w.polling.serveInactive(w.callbacks.pending())
-}
-
-// serveInactive serves the ifaces without active endpoints: those whose EventFD is readable
-// and those that are not armed.
-func (p *polling) serveInactive(callbacks bool) (done int) {
+	// The ifaces without active endpoints: those whose EventFD is readable and those that are
+	// not armed.
+	p, done := &w.polling, 0
 	if len(p.active) < len(p.ifaces) {
 		var ready [16]shmem.Event
 		n := 0
@@ -200,7 +191,7 @@ func (p *polling) serveInactive(callbacks bool) (done int) {
 			}
 		}
 	}
-	p.refreshActive(callbacks)
+	p.refreshActive(w.callbacks.pending())
 	return done
 }
 

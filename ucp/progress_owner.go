@@ -274,16 +274,3 @@ func (w *thread) acquireProgress() bool {
 	x.free()
 	return true
 }
-
-// endIdleWaits ends the waits without an operation with ErrClosed, after the worker has
-// closed.
-func (o *progressOwner) endIdleWaits() {
-	for x := o.first; x != nil; {
-		next := x.next
-		if x.id == 0 {
-			x.err = ErrClosed
-			o.resolveWaiter(x, causeDone)
-		}
-		x = next
-	}
-}

@@ -169,20 +169,16 @@ func (rx *rxConn) failRendezvous(reason error) {
 			}
 		}
 	}
+	name := ""
+	if rx.peer != 0 {
+		name = shortID(w.peers.UUID(rx.peer))
+	}
 	for i := 0; rx.pendingFetches > 0 && i < len(w.slab.slots); i++ {
 		if r := &w.slab.slots[i]; r.fetchesFrom(rx) {
-			w.slab.saveErr(uint32(i), &OpError{Op: r.op.String(), Peer: rx.rxConnName(), Err: reason})
+			w.slab.saveErr(uint32(i), &OpError{Op: r.op.String(), Peer: name, Err: reason})
 			w.completeFetch(uint32(i), ucs.PeerFailed)
 		}
 	}
-}
-
-func (rx *rxConn) rxConnName() string {
-	w := rx.w
-	if rx.peer == 0 {
-		return ""
-	}
-	return shortID(w.peers.UUID(rx.peer))
 }
 
 // idCheck is the result of checking an id that a peer sent. A peer may only name an

@@ -205,7 +205,9 @@ func (wi *workerIface) rxConnClosed(id uint32, reason error) {
 
 // failRxConn fails the messages and the data that were expected from s.
 func (rx *rxConn) failRxConn(reason error) {
-	rx.setRecvErr(reason)
+	if rx.into == reasmRecv {
+		rx.w.slab.saveErr(rx.recvSlot, &OpError{Op: opTagRecv.String(), Err: reason})
+	}
 	rx.dropPartial(ucs.PeerFailed)
 	rx.failRendezvous(reason)
 }

@@ -108,10 +108,22 @@ func (w *thread) sleep(ctx context.Context, p *waitLoop) {
 			d = evictInterval // connections may become idle
 		}
 	}
-	switch st := w.polling.armIfaces(); {
-	case st == ucs.Busy:
-		return
-	case st != ucs.OK || s.unarmed:
+	short := s.unarmed // something will be due that causes no wake-up
+	for _, wi := range w.polling.ifaces {
+		if wi.state == ifaceArmed && wi.iface.ActiveEndpoints() == 0 {
+			continue // armed, and not progressed since
+		}
+		switch wi.arm(uct.EventRecv | uct.EventSend) {
+		case ucs.OK, ucs.Unsupported:
+		case ucs.Busy: // there is something to progress already
+			w.polling.forceSlowPoll()
+			return
+		default:
+			short = true
+		}
+	}
+	switch {
+	case short:
 		d = shortSleep
 	case d < 0 && w.polling.serviceInterval > 0:
 		d = w.polling.serviceInterval
@@ -163,26 +175,6 @@ func (p *polling) sleepBriefly(multi bool) {
 	case !p.lowerSignal():
 		_, _ = p.sleeper.set.Wait(1, memPollSleep)
 	}
-}
-
-// armIfaces arms all ifaces. It returns Busy if there is something to progress already, and
-// InProgress if something will be due that causes no wake-up.
-func (p *polling) armIfaces() ucs.Status {
-	all := ucs.OK
-	for _, wi := range p.ifaces {
-		if wi.state == ifaceArmed && wi.iface.ActiveEndpoints() == 0 {
-			continue // armed, and not progressed since
-		}
-		switch wi.arm(uct.EventRecv | uct.EventSend) {
-		case ucs.OK, ucs.Unsupported:
-		case ucs.Busy:
-			p.forceSlowPoll()
-			return ucs.Busy
-		default:
-			all = ucs.InProgress
-		}
-	}
-	return all
 }
 
 // forceSlowPoll makes the next pass look at all ifaces.
@@ -283,21 +275,15 @@ func (w *Worker) Arm() error {
 	if sweep := w.t.slab.sweepAll(ucs.Now()); sweep > 0 && (within == 0 || sweep < within) {
 		within = sweep
 	}
-	w.t.polling.wake.within(within, w.t.polling.signal)
-	return nil
-}
-
-// within schedules a call of signal after every, unless within is called again before. If
-// every is 0 it schedules none.
-func (k *wakeup) within(every time.Duration, signal func()) {
-	switch {
-	case every == 0:
+	switch k := &w.t.polling.wake; { // a call of signal after within, unless Arm is called again before
+	case within == 0:
 		k.stop()
 	case k.serviceTimer == nil:
-		k.serviceTimer = time.AfterFunc(every, signal)
+		k.serviceTimer = time.AfterFunc(within, w.t.polling.signal)
 	default:
-		k.serviceTimer.Reset(every)
+		k.serviceTimer.Reset(within)
 	}
+	return nil
 }
 
 func (k *wakeup) stop() {

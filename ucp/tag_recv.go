@@ -194,7 +194,11 @@ func (w *thread) deliverUnexpected(i, id uint32) {
 	w.matching.freeUnexpected(id)
 	switch u.kind {
 	case unexpPartial:
-		w.rxConns[u.rx].matchPartial(i)
+		// The rest of the message goes directly to the receive.
+		rx := w.rxConns[u.rx]
+		copy(w.slab.bufs[i], w.pool.Bytes(rx.chunk)[:rx.got])
+		w.freeBudgeted(rx.chunk)
+		rx.reassembleInto(i)
 	case unexpRTS:
 		rx := w.rxConns[u.rx]
 		rx.pendingReplies--

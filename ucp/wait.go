@@ -185,23 +185,6 @@ func (r Request) waitBounded() (ended bool, err error) {
 	return false, fmt.Errorf("close: %s: %w", r, err)
 }
 
-// among follows each pass over all of ws. n is the number of items handled.
-func (p *waitLoop) among(ws []*Worker, n int) {
-	p.n++
-	p.did += uint32(n)
-	if p.n < ctxPasses {
-		return
-	}
-	if p.n = 0; p.count() < spinPasses {
-		return
-	}
-	if w := ws[0]; w.t.polling.sleeper.set != nil {
-		w.t.polling.sleepBriefly(w.t.am.multi)
-	} else {
-		cpu.Yield()
-	}
-}
-
 // ReportWaits implements uct.WaitReporter. It reports where this worker waits for a peer,
 // so that the transport probes that the peer is alive:
 //

@@ -86,8 +86,20 @@ func (x *Context) NewWorker(c WorkerConfig) (*Worker, error) {
 	_ = w.t.stats.Add("ucp", w.t.count) // the first, so its name is not taken
 	w.t.slab.init(&w.t.pool)
 	w.t.am.init(&w.t, c.Mode == ThreadMulti)
-	w.t.polling.slow.init(x.settings)
-	w.initTags(c)
+	w.t.polling.slow = slowPoll{
+		everyPasses: uint32(rowSlowPasses.Get(x.settings)), every: ucs.Time(rowSlowInterval.Get(x.settings)), all: !rowIdleSkip.Get(x.settings),
+	}
+	w.t.rndvThresh = uint64(rowRndvThresh.Get(x.settings).Or(autoRndvThresh))
+	w.t.zcopyFrom = autoZcopyFrom
+	if z := rowZcopyThresh.Get(x.settings); !z.Auto {
+		n := uint64(z.Or(0))
+		w.t.zcopyFrom = zcopyFrom{n, n}
+	}
+	w.t.maxCredits = uint32(rowRndvOutstanding.Get(x.settings))
+	w.t.matching.budget.limit = uint64(rowUnexpectedBudget.Get(x.settings))
+	if c.UnexpectedBudget > 0 {
+		w.t.matching.budget.limit = uint64(c.UnexpectedBudget)
+	}
 	w.openIfaces(domains)
 	w.t.polling.ifaces = w.t.ifaces
 	if len(w.t.ifaces) == 0 {
@@ -221,7 +233,14 @@ func (w *Worker) Close() error {
 	w.t.endAll(ucs.Closed)
 	w.t.closed.Store(true)
 	err = errors.Join(err, w.closeIfaces())
-	w.t.owner.endIdleWaits()
+	for x := w.t.owner.first; x != nil; { // waits without an operation
+		next := x.next
+		if x.id == 0 {
+			x.err = ErrClosed
+			w.t.owner.resolveWaiter(x, causeDone)
+		}
+		x = next
+	}
 	w.t.owner.transfer(&w.t.slab)
 	if !w.t.locked {
 		// From now on every call takes the slow path, which checks closing.
